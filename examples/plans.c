@@ -1,9 +1,8 @@
 /*
  * plans.c - plans that two threads share, each on a stream of its own: D = relu(A * B^T + bias), then an expression in place.
  *
- * A plan is made once. Running it allocates nothing and waits for nothing, so a stream that is being captured takes it as well:
- * with the CUDA runtime, between cudaStreamBeginCapture() and cudaStreamEndCapture(), the same ckl_gemm_run() becomes part of a
- * graph, and the plan must live as long as that.
+ * A plan is made once. Running it allocates nothing and waits for nothing, so a stream that is being captured takes it as well
+ * (graph.c).
  */
 #include <cutekernellib/cutekernellib.h>
 #include <pthread.h>

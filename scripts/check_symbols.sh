@@ -4,7 +4,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 library=${1:?usage: check_symbols.sh LIBRARY}
-bytes_max=$((3 * 1024 * 1024 + 512 * 1024))
+bytes_max=$(((3 * 1024 + 768) * 1024))
 passed=0
 failed=0
 

@@ -26,7 +26,13 @@ compiled() { # compiled COMPILER SOURCE WORDS...: by pkg-config, with warnings; 
 
 by_find_package() {
     cmake -S examples -B "$prefix/cmake" -DCMAKE_PREFIX_PATH="$prefix" && cmake --build "$prefix/cmake" &&
-        "$prefix/cmake/one_call" && "$prefix/cmake/plans" && "$prefix/cmake/norm"
+        "$prefix/cmake/one_call" && "$prefix/cmake/plans" && "$prefix/cmake/graph" && "$prefix/cmake/norm"
+}
+
+graph_is_launched() { # on a driver without a GPU, whose kernels do nothing: the capture, the graph and its launches
+    local said
+    said=$(LD_LIBRARY_PATH=$build/fake:$libraries "$prefix/cmake/graph")
+    echo "$said" && [[ $said == *"a graph of two plans was launched 3 times"* ]]
 }
 
 completes() { # completes WANTED WORDS...: after the words of a command line
@@ -61,10 +67,17 @@ export LD_LIBRARY_PATH=$libraries
 check "one_call.c" compiled cc one_call.c "${flags[@]}"
 check "layer.c" compiled cc layer.c "${flags[@]}"
 check "plans.c" compiled cc plans.c "${flags[@]}" -pthread
+check "epilogue.c" compiled cc epilogue.c "${flags[@]}"
+check "graph.c" compiled cc graph.c "${flags[@]}" -ldl -lm
 check "score.c" compiled cc score.c "${flags[@]}"
 check "norm.cc" compiled c++ norm.cc -std=c++17 "${flags[@]}"
 check "one_call.c with the static library" compiled cc one_call.c "${flags[0]}" "${static[@]}"
 check "find_package(cutekernellib)" by_find_package
+if [[ -e $build/fake/libcuda.so.1 ]]; then
+    check "graph.c by a driver" graph_is_launched
+else
+    echo "skipped: graphs of examples/graph.c want the unit tests' driver without a GPU"
+fi
 check "names in the static library" exports_nothing_else
 check "man page" man_page
 check "completion of commands" completes explain ckl ex

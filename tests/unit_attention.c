@@ -85,21 +85,22 @@ static uint64_t digest_of(const char *line)
     return digest;
 }
 
-/* How many splits a CTA takes follows from the batch, so it has no part in the result. */
+/* How many splits a CTA takes, and whether CTAs add as a cluster, follows from the batch, so it has no part in the result. */
 static void test_runs_of_splits(void **state)
 {
     static const char problem[] =
         "attention_decode heads=6 kv_heads=2 kv=1450 d=64 batch=2 shortest=300 sinks=1 lse=1 impl=sm80";
     uint64_t one = 0;
     (void)state;
-    for (int run = 1; run <= 16; run *= 2) {
-        char line[256];
-        snprintf(line, sizeof line, "%s config='split=64 run=%d'", problem, run);
-        const uint64_t digest = digest_of(line);
-        if (run == 1)
-            one = digest;
-        assert_true(digest == one);
-    }
+    for (int run = 1; run <= 16; run *= 2)
+        for (int cluster = 1; cluster <= (run < 4 ? 1 : 8); cluster += 7) {
+            char line[256];
+            snprintf(line, sizeof line, "%s config='split=64 run=%d cluster=%d'", problem, run, cluster);
+            const uint64_t digest = digest_of(line);
+            if (run == 1)
+                one = digest;
+            assert_true(digest == one);
+        }
 }
 
 /* The last query of attention is what decoding gives. */
@@ -528,6 +529,45 @@ static void test_workspace_of_sequences(void **state)
     ckl_plan_free(plan);
 }
 
+static double zero_of(int64_t i)
+{
+    (void)i;
+    return 0;
+}
+
+static double all_of(int64_t i)
+{
+    (void)i;
+    return 680;
+}
+
+/* CTAs count at the nodes of a tree of splits, and leave all counters at 0 for the next run. */
+static void test_counters_of_latent_splits(void **state)
+{
+    (void)state;
+    enum { ROWS = 4, WIDTH = 136, VALUES = 128, ALL = 680, SPLIT = 64, COUNTERS = ALL / SPLIT + 2 };
+    ckl_attention_decode_desc desc = { .dtype = CKL_F16, .batch = 1, .heads = ROWS, .kv_heads = 1, .q = 1, .kv = ALL };
+    desc.d = WIDTH;
+    desc.dv = VALUES;
+    desc.latent = true;
+    const operator_info *op = &attention_decode_operator;
+    ckl_plan *plan;
+    assert_int_equal(plan_build(device, op, &desc, "latent_few slots=2 split=64", &plan), CKL_OK);
+    tensor_of_test all[] = { make_random(CKL_F16, ROWS * WIDTH, 1, 0, 1), make_random(CKL_F16, ALL * WIDTH, 2, 0, 1),
+                             make_integers(1, all_of), make_tensor(CKL_F16, ROWS * VALUES),
+                             make_integers(ckl_plan_workspace_bytes(plan) / 4, zero_of) };
+    const ckl_attention_decode_args args = {
+        .q = all[0].memory, .k = all[1].memory, .lengths = all[2].memory, .o = all[3].memory, .workspace = all[4].memory
+    };
+    assert_int_equal(plan_run(plan, op, &args, stream), CKL_OK);
+    read_tensor(&all[4]);
+    for (int i = 0; i < COUNTERS; i++)
+        assert_true(all[4].value[i] == 0);
+    ckl_plan_free(plan);
+    for (int i = 0; i < COUNT_OF(all); i++)
+        free_tensor(&all[i]);
+}
+
 /* Sequences whose tokens lie 2^33 elements apart are too far for maps of windows, and others take them. */
 static void test_tokens_of_sequences_apart(void **state)
 {
@@ -592,6 +632,7 @@ int main(void)
                                         cmocka_unit_test(test_costs),
                                         cmocka_unit_test(test_keys_past_the_last_one),
                                         cmocka_unit_test(test_workspace_of_sequences),
+                                        cmocka_unit_test(test_counters_of_latent_splits),
                                         cmocka_unit_test(test_tokens_of_sequences_apart),
                                         cmocka_unit_test(test_flops_of_sequences) };
     return cmocka_run_group_tests_name("attention", tests, open_device, close_device);

@@ -173,13 +173,19 @@ static void test_fields(void **state)
     text_free(&t);
 }
 
-/* A desc made in C has NULL where a text is not given. */
+/* A desc made in C has NULL where a text is not given. An optional one at its default is left out wherever it is printed. */
 static void test_text_left_out(void **state)
 {
-    static const field rows[] = { { .name = "score", .kind = FIELD_quoted, .value = "none", .range = "" } };
-    const char *score = NULL;
-    text all = { 0 }, changed = { 0 };
+    static const field rows[] = { { .name = "score", .kind = FIELD_quoted, .value = "none", .range = "" } },
+                       optional[] = { { .name = "score", .kind = FIELD_quoted, .value = "none", .range = "?" } };
+    const char *score = NULL, *const given = "tril";
+    text all = { 0 }, changed = { 0 }, unsaid = { 0 };
     (void)state;
+    fields_print((field_table){ optional, 1 }, &score, false, &unsaid);
+    assert_string_equal(text_data(&unsaid), "");
+    fields_print((field_table){ optional, 1 }, &given, false, &unsaid);
+    assert_string_equal(text_data(&unsaid), "score=tril");
+    text_free(&unsaid);
     fields_print((field_table){ rows, 1 }, &score, false, &all);
     fields_print((field_table){ rows, 1 }, &score, true, &changed);
     assert_string_equal(text_data(&all), "score=none");

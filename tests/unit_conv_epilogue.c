@@ -45,6 +45,7 @@ DESCRIBE(stem, conv_stem_config, form)
 DESCRIBE(narrow, conv_narrow_config, form)
 DESCRIBE(halo, conv_halo_config, form)
 DESCRIBE(depthwise, conv_depthwise_config, form)
+DESCRIBE(depthwise_rows, conv_depthwise_rows_config, form)
 DESCRIBE(nchw_sm90, conv_nchw_config, form)
 
 enum { IMAGES = 3, SIDE = 11, CHANNELS_MAX = 72, ELEMENTS_MAX = IMAGES * SIDE * SIDE * CHANNELS_MAX };
@@ -121,6 +122,7 @@ static void test_kernels(void **state)
         { &conv_halo_implementation, describe_halo, "halo", 24, 24, 24, CKL_IMAGE_NHWC },
         { &conv_depthwise_implementation, describe_depthwise, "depthwise", 16, 16, 16, CKL_IMAGE_NHWC },
         { &conv_depthwise_implementation, describe_depthwise, "depthwise", 5, 5, 5, CKL_IMAGE_NCHW },
+        { &conv_depthwise_rows_implementation, describe_depthwise_rows, "depthwise_rows", 6, 6, 6, CKL_IMAGE_NHWC },
         { &conv_nchw_sm90_implementation, describe_nchw_sm90, "nchw_sm90", 16, 24, 1, CKL_IMAGE_NCHW },
     };
     for (int i = 0; i < COUNT_OF(kernels); i++) {

@@ -4,7 +4,6 @@
 #include <math.h>
 
 #include "lab/case.h"
-#include "operators/gemm/gemm_epilogue.h"
 #include "operators/gemm/gemm_plan.h"
 #include "operators/operators.h"
 #include "plan/plan.h"
@@ -16,46 +15,28 @@
 static ckl_device *gpu;
 
 /* Scores of attention: a soft cap, and nothing right of the diagonal. */
-static val capped_and_causal(val x, val row, val col, void *user)
+static ckl_val capped_and_causal(ckl_val x, ckl_val row, ckl_val col, void *user)
 {
-    const float *cap = user;
-    val capped = mul(tanh_f32(mul(x, immf(1 / *cap))), immf(*cap));
-    return select(le(col, row), capped, immf(-INFINITY));
+    ckl_val most = ckl_val_f32(*(const float *)user);
+    ckl_val capped = ckl_val_mul(ckl_val_tanh(ckl_val_div(x, most)), most);
+    return ckl_val_select(ckl_val_le(col, row), capped, ckl_val_f32(-INFINITY));
 }
 
 static float cap = 30;
-static const gemm_custom causal = { capped_and_causal, &cap };
-
-static void describe_tiled(const void *config, int kernel)
-{
-    gemm_tiled_config c = *(const gemm_tiled_config *)config;
-    c.epilogue.custom = &causal;
-    gemm_tiled(&c, kernel);
-}
-
-static void describe_sm90(const void *config, int kernel)
-{
-    gemm_sm90_config c = *(const gemm_sm90_config *)config;
-    c.epilogue.custom = &causal;
-    gemm_sm90(&c, kernel);
-}
+static const ckl_gemm_epilogue causal = { .name = "capped_causal", .apply = capped_and_causal, .user = &cap };
 
 enum { M = 70, N = 72, K = 40 };
 
-/* D of a plan that is forced, of an operator that has this implementation alone. */
-static void run(const implementation *impl, const char *force, uint16_t *a, uint16_t *b, float *d)
+/* D of a forced plan. */
+static void run(const char *epilogue, const char *force, uint16_t *a, uint16_t *b, float *d)
 {
-    const implementation *const list[] = { impl, NULL };
-    operator_info op = gemm_operator;
-    op.implementations = list;
-    const ckl_gemm_desc desc = { .m = M, .n = N, .k = K, .a = CKL_F16, .d = CKL_F32 };
+    const ckl_gemm_desc desc = { .m = M, .n = N, .k = K, .a = CKL_F16, .d = CKL_F32, .epilogue = epilogue };
     void *in_a = test_upload(gpu, a, M * K * 2), *in_b = test_upload(gpu, b, N * K * 2),
          *out = test_upload(gpu, NULL, M * N * 4);
     ckl_plan *plan = NULL;
-    plan_forget_device(gpu); // a custom epilogue is no part of a config
-    ckl_status status = plan_build(gpu, &op, &desc, force, &plan);
+    ckl_status status = plan_build(gpu, &gemm_operator, &desc, force, &plan);
     if (status == CKL_OK)
-        status = plan_run(plan, &op, &(ckl_gemm_args){ .a = in_a, .b = in_b, .d = out }, NULL);
+        status = ckl_gemm_run(plan, &(ckl_gemm_args){ .a = in_a, .b = in_b, .d = out }, NULL);
     if (status == CKL_OK)
         status = gpu->ops->copy_out(gpu, d, out, M * N * 4, NULL);
     if (status != CKL_OK)
@@ -68,6 +49,9 @@ static void run(const implementation *impl, const char *force, uint16_t *a, uint
 
 static void test_custom_epilogue(void **state)
 {
+    static const char *const kernels[] = {
+        "tiled", "sm90", "sm90 tile_m=64 tile_n=80 swap=1 consumers=1 pingpong=0 cluster_m=1 cluster_n=1 split=1"
+    };
     (void)state;
     static uint16_t a[M * K], b[N * K];
     static float plain[M * N], custom[M * N];
@@ -75,25 +59,65 @@ static void test_custom_epilogue(void **state)
         a[i] = (uint16_t)(0x3c00 + i % 7 * 64 + (i % 3 ? 0x8000 : 0)); // f16 of 1 to 1.4
     for (int i = 0; i < N * K; i++)
         b[i] = (uint16_t)(0x3800 + i % 11 * 64 + (i % 2 ? 0x8000 : 0));
-    implementation tiled = gemm_tiled_implementation, sm90 = gemm_sm90_implementation;
-    tiled.describe = describe_tiled;
-    sm90.describe = describe_sm90;
-    const struct {
-        const implementation *impl;
-        const char *force;
-    } kernels[] = { { &tiled, "tiled" },
-                    { &sm90, "sm90" },
-                    { &sm90,
-                      "sm90 tile_m=64 tile_n=80 swap=1 consumers=1 pingpong=0 cluster_m=1 cluster_n=1 split=1" } };
-    run(&gemm_naive_implementation, "naive", a, b, plain);
+    assert_int_equal(ckl_gemm_epilogue_add(&causal), CKL_OK);
+    run(NULL, "naive", a, b, plain);
     for (int i = 0; i < COUNT_OF(kernels); i++) {
-        run(kernels[i].impl, kernels[i].force, a, b, custom);
+        run("capped_causal", kernels[i], a, b, custom);
         for (int at = 0; at < M * N; at++) {
             double want = at % N > at / N ? -INFINITY : cap * (tanh)(plain[at] / cap);
             if (!(custom[at] == want || fabs(custom[at] - want) <= 1e-5 * cap))
-                fail_msg("%s: D[%d,%d] is %g, not %g", kernels[i].force, at / N, at % N, (double)custom[at], want);
+                fail_msg("%s: D[%d,%d] is %g, not %g", kernels[i], at / N, at % N, (double)custom[at], want);
         }
     }
+}
+
+static ckl_val doubled(ckl_val x, ckl_val row, ckl_val col, void *user)
+{
+    (void)row, (void)col, (void)user;
+    return ckl_val_add(x, x);
+}
+
+static ckl_val mistaken(ckl_val x, ckl_val row, ckl_val col, void *user)
+{
+    (void)col, (void)user;
+    return ckl_val_add(x, row);
+}
+
+static void expect_refused(const ckl_gemm_epilogue *epilogue, const char *sentence)
+{
+    assert_int_equal(ckl_gemm_epilogue_add(epilogue), CKL_INVALID);
+    assert_string_equal(ckl_error(), sentence);
+}
+
+/* Names are what kernels are kept by, so a name stands for one epilogue. */
+static void test_names_of_epilogues(void **state)
+{
+    (void)state;
+    ckl_gemm_epilogue e = { .name = "doubled", .apply = doubled };
+    assert_int_equal(ckl_gemm_epilogue_add(&e), CKL_OK);
+    assert_int_equal(ckl_gemm_epilogue_add(&e), CKL_OK);
+    e.user = &cap;
+    expect_refused(&e, "gemm_epilogue_add: there is another epilogue 'doubled'");
+    e.name = "tril";
+    expect_refused(&e, "gemm_epilogue_add: there is another epilogue 'tril'");
+    e.name = "a b";
+    expect_refused(&e, "gemm_epilogue_add: the name 'a b' is none, or not of letters, digits and _");
+    e.name = "none";
+    expect_refused(&e, "gemm_epilogue_add: the name 'none' is none, or not of letters, digits and _");
+    e.apply = NULL;
+    expect_refused(&e, "gemm_epilogue_add: an epilogue wants a name and a function");
+}
+
+/* A mistake in the function is a sentence when a plan is made. */
+static void test_mistake(void **state)
+{
+    (void)state;
+    const ckl_gemm_epilogue e = { .name = "mistaken", .apply = mistaken };
+    const ckl_gemm_desc desc = { .m = 8, .n = 8, .k = 8, .a = CKL_F16, .epilogue = "mistaken" };
+    ckl_plan *plan = NULL;
+    assert_int_equal(ckl_gemm_epilogue_add(&e), CKL_OK);
+    assert_int_equal(ckl_gemm_plan(gpu, &desc, &plan), CKL_INTERNAL);
+    assert_non_null(strstr(ckl_error(), "f32"));
 }
 
 /* 448*448 + 1 + 1 ...: the ones are lost beside the first product, but for those of later parts of K that are summed alone. */
@@ -181,7 +205,8 @@ static int close_device(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_custom_epilogue), cmocka_unit_test(test_accumulation),
-                                        cmocka_unit_test(test_shared_memory) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(test_custom_epilogue),
+                                        cmocka_unit_test(test_names_of_epilogues), cmocka_unit_test(test_mistake),
+                                        cmocka_unit_test(test_accumulation), cmocka_unit_test(test_shared_memory) };
     return cmocka_run_group_tests(tests, open_device, close_device);
 }

@@ -140,6 +140,11 @@ static void score_add(void)
     REFUSED(ckl_attention_score_add(NULL), "attention_score_add: a score wants a name and a function");
 }
 
+static void epilogue_add(void)
+{
+    REFUSED(ckl_gemm_epilogue_add(NULL), "gemm_epilogue_add: an epilogue wants a name and a function");
+}
+
 /* Functions that take no pointer, or one that is the caller's own. */
 static void takes_none(void)
 {
@@ -192,6 +197,7 @@ static const row rows[] = { { "ckl_status_name", takes_none },
                             { "ckl_plan_workspace_bytes", workspace_bytes },
                             { "ckl_warm", warm },
                             { "ckl_attention_score_add", score_add },
+                            { "ckl_gemm_epilogue_add", epilogue_add },
                             { "ckl_attention_slope_one", takes_none },
                             { "ckl_attention_read", takes_none },
                             { "ckl_attention_heads", takes_none },

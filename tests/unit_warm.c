@@ -155,7 +155,7 @@ static void test_failures(void **state)
                                           "2 invalid: unknown operator 'gmem', did you mean 'gemm'? Known operator\n"
                                           "3 invalid: add: unknown key 'color'. Known keys: n dtype rows lda ldb l\n"
                                           "4 invalid: problem line: there is none; an example is 'gemm m=512 n=512\n"
-                                          "6 invalid: gemm: no implementation 'no'. There are: weights splitk sm90\n"
+                                          "6 invalid: gemm: no implementation 'no'. There are: weights outer split\n"
                                           "7 invalid: problem line: a quote or parenthesis is not closed in 'n=('\n"
                                           "8 invalid: transpose sm80: threads=96 must be a multiple of 128 up to 1\n");
     text_free(&said);

@@ -13,6 +13,7 @@
 #include "bench/peers/cublaslt_library.h"
 #include "bench/peers/peers.h"
 #include "operators/gemm/gemm_config.h"
+#include "operators/gemm/gemm_epilogues.h"
 #include "operators/gemm/gemm_lab.h"
 #include "cutekernellib/operators/gemm.h"
 
@@ -249,7 +250,7 @@ static ckl_status prepare(const test_case *c, ckl_device *device, void *const *p
     if (d->pointers || d->gather || d->scatter || d->bias_gradient)
         FAIL(CKL_UNSUPPORTED, "cublaslt: arrays of pointers, lists of rows and sums beside D are not asked of it");
     if (d->activation > CKL_ACTIVATION_GELU || d->bias_along || d->scale_a || d->scale_b || d->scale_d ||
-        d->device_scalars || d->preactivation || d->gated || d->weighted || d->amax)
+        d->device_scalars || d->preactivation || d->gated || d->weighted || d->amax || gemm_epilogue_find(d->epilogue))
         FAIL(CKL_UNSUPPORTED, "cublaslt: this epilogue is not asked of it");
     TRY(check_types(&g->desc));
     peer_problem *p = calloc(1, sizeof *p);

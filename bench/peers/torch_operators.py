@@ -52,21 +52,32 @@ def softmax(p, names):
 
 
 def crossentropy(p, names):
-    reduction, ignore = p["reduction"], int(p["ignore_index"])
+    reduction, ignore, smoothing = p["reduction"], int(p["ignore_index"]), float(p["smoothing"])
+
+    def weight(t):
+        return t["weight"].float() if "weight" in t else None
     if p["direction"] == "forward":
+        options = {"reduction": reduction, "ignore_index": ignore, "label_smoothing": smoothing}
+
         def forward(t):
-            loss = F.cross_entropy(t["x"].float(), t["target"].long(), reduction=reduction, ignore_index=ignore)
+            loss = F.cross_entropy(t["x"].float(), t["target"].long(), weight(t), **options)
             return {"loss": loss.view(-1)}
 
         def rest(t):
-            return {"lse": torch.logsumexp(t["x"].float(), 1), "count": (t["target"] != ignore).sum().float().view(1)}
+            counts = (t["target"] != ignore).float()
+            if "weight" in t:
+                counts = counts * weight(t)[t["target"].long().clamp(min=0)]
+            sums = {"weight_sum": weight(t).sum().view(1)} if "weight" in t and smoothing else {}
+            return {"lse": torch.logsumexp(t["x"].float(), 1), "count": counts.sum().view(1), **sums}
         return forward, rest
+    if smoothing:
+        raise Unsupported("a gradient with smoothing by itself")
     code = {"none": 0, "mean": 1}[reduction]
 
     def gradient(t):
         count = t["count"][0] if code else t["one"]
         dloss = t["dloss"][0] if code else t["dloss"]
-        d = torch.ops.aten.nll_loss_backward(dloss, t["log_p"], t["classes"], None, code, ignore, count)
+        d = torch.ops.aten.nll_loss_backward(dloss, t["log_p"], t["classes"], weight(t), code, ignore, count)
         return {"dx": torch._log_softmax_backward_data(d, t["log_p"], 1, torch.float32).to(t["x"].dtype)}
 
     def saved(t):
@@ -421,6 +432,7 @@ def gemm(p, names):
     """What cublaslt.c does not say: grouped products of 16 bits or of 8 with scales of rows, and scales of blocks."""
     others = ("gated", "scale_d", "preactivation", "gather", "scatter", "weighted", "pointers", "amax", "host_offsets")
     plain = all(p[key] == "0" for key in others) and p["activation"] == "identity" and p["bias_gradient"] == "none"
+    plain = plain and p["epilogue"] in ("", "none")
     if not plain or p["layout"] not in ("nt", "nn") or names & {"c", "bias", "device_alpha"}:
         raise Unsupported("this product")
     grouped, scales, out = p["groups"] != "0", (p["scale_a"], p["scale_b"]), DTYPES[p["d"]]

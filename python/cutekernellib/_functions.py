@@ -107,7 +107,7 @@ def _softmax(x, axis, scale, log):
 
 
 def _norm(name, x, weight, bias, eps):
-    expect(name, "x[*,N] weight[N] bias[N]", x, weight, bias)
+    expect(name.replace("norm", "_norm"), "x[*,N] weight[N] bias[N]", x, weight, bias)
     x, y = _dense(x), _empty(x, x.shape)
     cols = x.shape[-1]
     if bias is None and weight is not None and name == "layernorm":
@@ -140,17 +140,34 @@ def group_norm(x: A, groups: int, weight: A | None = None, bias: A | None = None
     return y
 
 
-def cross_entropy(x: A, target: A, *, reduction: str = "mean", ignore_index: int = -100) -> A:
-    """Loss of logits x[rows, classes] and class numbers target[rows], i64 or i32; f32: one number (mean or sum), or with none [rows]."""
+def cross_entropy(
+    x: A,
+    target: A,
+    weight: A | None = None,
+    *,
+    reduction: str = "mean",
+    ignore_index: int = -100,
+    label_smoothing: float = 0.0,
+) -> A:
+    """Loss of logits x[rows, classes] and class numbers target[rows], i64 or i32; f32: one number (mean or sum), or with none [rows].
+
+    weight[classes], of x's type, is that of each class: the mean is over the weights of the targets. label_smoothing: the share of a
+    loss, 0 to 1, that is of all classes.
+    """
+    if reduction not in ("mean", "sum", "none"):
+        raise ValueError(f"cross_entropy: reduction={reduction} is none of mean, sum, none")
     if reduction == "sum":
-        return cross_entropy(x, target, reduction="none", ignore_index=ignore_index).sum()
-    expect("cross_entropy", "x[rows,classes] target[rows]", x, target)
-    x = _dense(x)
+        options = {"ignore_index": ignore_index, "label_smoothing": label_smoothing}
+        return cross_entropy(x, target, weight, reduction="none", **options).sum()
+    expect("cross_entropy", "x[rows,classes] target~[rows] weight[classes]", x, target, weight)
+    x, weight = _dense(x), None if weight is None else _dense(weight)
     rows, cols = x.shape
     loss, lse = _empty(x, (1,) if reduction == "mean" else (rows,), "float32"), _empty(x, (rows,), "float32")
     count = _empty(x, (1,), "float32") if reduction == "mean" else None
-    desc = _problems.crossentropy(rows, cols, x.dtype, target.dtype, reduction, ignore_index)
-    _run("crossentropy", desc, x, target, loss, lse, count)
+    weight_sum = None if weight is None or not label_smoothing else _empty(x, (1,), "float32")
+    is_weighted = weight is not None
+    desc = _problems.crossentropy(rows, cols, x.dtype, target.dtype, reduction, ignore_index, is_weighted, label_smoothing)
+    _run("crossentropy", desc, x, target, loss, lse, count, None, None, weight, weight_sum)
     return loss.reshape(()) if reduction == "mean" else loss
 
 
@@ -257,7 +274,7 @@ def attention(q: A, k: A, v: A, *, causal: bool = False, scale: float | None = N
 
 def rope(q: A, k: A | None, positions: A, *, theta: float = 10000.0, style: str = "half") -> tuple[A, A | None]:
     """Rotary embedding of q[tokens, heads, D] and k[tokens, heads, D] or None, by positions[tokens] of i32 or i64; a pair."""
-    expect("rope", "q[tokens,heads,D] k[tokens,k_heads,D] positions[tokens]", q, k, positions)
+    expect("rope", "q[tokens,heads,D] k[tokens,k_heads,D] positions~[tokens]", q, k, positions)
     q, k = _dense(q), k if k is None else _dense(k)
     yq, yk = _empty(q, q.shape), k if k is None else _empty(k, k.shape)
     desc = _problems.rope(*q.shape[:2], 0 if k is None else k.shape[1], q.shape[2], q.dtype, positions.dtype, theta, style)

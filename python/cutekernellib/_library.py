@@ -185,7 +185,14 @@ class Operator:
         return f"<cutekernellib operator: {self.name}>"
 
 
-operators: dict[str, Operator] = {table["name"]: Operator(table) for table in json.loads(module.ckl_operators())}
+class _Operators(dict):
+    """The operators of the library, by their names."""
+
+    def __missing__(self, name):
+        raise KeyError(f"{name} is none of the operators {' '.join(self)}")
+
+
+operators: dict[str, Operator] = _Operators((table["name"], Operator(table)) for table in json.loads(module.ckl_operators()))
 
 
 @functools.lru_cache(8192)
@@ -207,6 +214,8 @@ def version() -> str:
 
 def prepare(lines: list[str], device: str = "cuda") -> None:
     """Compiles the kernels of problem lines (``["gemm m=4096 n=4096 k=4096 a=f16"]``) ahead, on several threads."""
+    if isinstance(lines, str):
+        raise TypeError("prepare: lines are a list of problem lines, not one text")
     module.ckl_prepare(*device_number(device), "\n".join(lines))
 
 

@@ -67,8 +67,9 @@ def groupnorm(shape, groups, dtype, eps, affine, channels_last=False, backward=F
 
 
 @_kept
-def crossentropy(rows, cols, dtype, target, reduction, ignore_index, backward=False):
+def crossentropy(rows, cols, dtype, target, reduction, ignore_index, weighted=False, smoothing=0.0, backward=False):
     line = f"rows={rows} cols={cols} dtype={dtype_name(dtype)} target={dtype_name(target)} reduction={reduction}"
+    line += f" weighted={int(weighted)} smoothing={smoothing:.9g}"
     return problem("crossentropy", f"{line} ignore_index={ignore_index} direction={_direction(backward)}")
 
 

@@ -304,6 +304,12 @@ static bool is_default(const field *f, const void *member)
     return memcmp(value, member, kinds[f->kind].bytes) == 0;
 }
 
+/* Is text left out wherever it is the default? */
+static bool may_be_unsaid(const field *f)
+{
+    return f->kind == FIELD_quoted && *f->range == FIELD_OPTIONAL;
+}
+
 /* What is left out: nothing, fields at their defaults, or of these those that are 0. */
 static void print_but(field_table table, const void *object, bool defaults, bool zeros, text *out)
 {
@@ -311,7 +317,7 @@ static void print_but(field_table table, const void *object, bool defaults, bool
     for (int i = 0; i < table.count; i++) {
         const field *f = &table.rows[i];
         const void *member = (const char *)object + f->offset;
-        if ((defaults || (zeros && field_is_zero(f, member))) && is_default(f, member))
+        if (is_default(f, member) && (defaults || (zeros && field_is_zero(f, member)) || may_be_unsaid(f)))
             continue;
         text_printf(out, "%s%s=", separator, f->name);
         kinds[f->kind].print(f, member, out);

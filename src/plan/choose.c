@@ -254,17 +254,28 @@ static void find_near(question *q, const void *desc, const tuned_table *table, c
     }
 }
 
-/* Declines where a rival's cheapest config costs no more than this one. */
+/* What the implementation's own choice costs; infinite where it declines. */
+static double cost_of_choice(question *q, const implementation *impl)
+{
+    if (!impl->choose) {
+        const ranked *r = find_cheapest(q, impl);
+        return r->found ? r->best.cost.us : INFINITY;
+    }
+    void *config = arena_alloc(q->memory, 1, impl->config_bytes);
+    const bool taken = configure(q, impl, &(choice_line){ 0 }, config) == CKL_OK;
+    return taken ? impl->cost(q->desc, q->device, config).us : INFINITY;
+}
+
+/* Declines where a rival's choice costs no more than this one. */
 static ckl_status check_rivals(question *q, const implementation *impl, const void *config)
 {
     for (const implementation *const *each = impl->rivals; *each; each++) {
         if ((*each)->target > plan_target(q->device))
             continue;
-        const double us = impl->cost(q->desc, q->device, config).us;
-        const ranked *rival = find_cheapest(q, *each);
-        if (rival->found && rival->best.cost.us <= us)
+        const double us = impl->cost(q->desc, q->device, config).us, other = cost_of_choice(q, *each);
+        if (other <= us)
             FAIL(CKL_UNSUPPORTED, "%s %s: it would take %.2f us, %s %.2f", q->op->name, impl->name, us, (*each)->name,
-                 rival->best.cost.us);
+                 other);
     }
     return CKL_OK;
 }

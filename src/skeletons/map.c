@@ -343,7 +343,7 @@ static void last_tile(const map *m, int kernel, val tile)
         unit_within(m, add(sub(m->count, rem(m->count, imm(width))), convert(m->index, thread())), 1);
 }
 
-/* Tiles of crossed operands: MAP_CROSS_TILE elements along the innermost dimension and along the one they are contiguous in */
+/* Tiles of crossed operands: MAP_CROSS_TILE elements of the innermost dimension, cross_rows of the one they are contiguous in */
 
 /* The first coordinates of this CTA's tile. */
 static void tile_start(const map *m, val *at)
@@ -352,10 +352,10 @@ static void tile_start(const map *m, val *at)
     val number = convert(U32, cta_x());
     for (int i = 0; i < c->rank; i++) {
         const int d = i == 0 ? c->rank - 1 : i == 1 ? c->cross : c->rank - i - (c->rank - i <= c->cross);
-        val size = convert(U32, m->size[d]),
-            count = i < 2 ? div(add(size, imm(MAP_CROSS_TILE - 1)), imm(MAP_CROSS_TILE)) : size;
+        const int tile = i == 0 ? MAP_CROSS_TILE : i == 1 ? c->cross_rows : 1;
+        val size = convert(U32, m->size[d]), count = div(add(size, imm(tile - 1)), imm(tile));
         val here = i + 1 < c->rank ? rem(number, count) : number;
-        at[d] = convert(I64, i < 2 ? mul(here, imm(MAP_CROSS_TILE)) : here);
+        at[d] = convert(I64, mul(here, imm(tile)));
         number = div(number, count);
     }
 }
@@ -383,8 +383,8 @@ static tile_place place_of(const map *m, const val *start, val row, val column, 
 /* Neighbouring threads load neighbouring rows, where the operand is contiguous. */
 static void load_crossed(const map *m, int i, const val *start)
 {
-    const int apart = m->k->config.threads / MAP_CROSS_TILE, count = MAP_CROSS_TILE / apart;
-    val row = thread_at(thread(), 0, MAP_CROSS_TILE, apart), column = thread_at(thread(), 1, MAP_CROSS_TILE, apart);
+    const int height = m->k->config.cross_rows, apart = m->k->config.threads / height, count = MAP_CROSS_TILE / apart;
+    val row = thread_at(thread(), 0, height, apart), column = thread_at(thread(), 1, height, apart);
     tile_place *p = describe_alloc((size_t)count, sizeof *p);
     packed *loaded = describe_alloc((size_t)count, sizeof *loaded);
     for (int n = 0; n < count; n++) {
@@ -398,10 +398,10 @@ static void load_crossed(const map *m, int i, const val *start)
 /* Two rows by two columns at a time: a thread loads two words along the columns and stores two along the rows. */
 static void load_crossed_pairs(const map *m, int i, const val *start)
 {
-    enum { PAIRS = MAP_CROSS_TILE / 2, LOW_HALVES = 0x5410, HIGH_HALVES = 0x7632 };
-    const int apart = m->k->config.threads / PAIRS, count = 2 * PAIRS / apart;
-    val row = mul(thread_at(thread(), 0, PAIRS, apart), imm(2)),
-        column = mul(thread_at(thread(), 1, PAIRS, apart), imm(2));
+    enum { LOW_HALVES = 0x5410, HIGH_HALVES = 0x7632 };
+    const int pairs = m->k->config.cross_rows / 2, apart = m->k->config.threads / pairs, count = MAP_CROSS_TILE / apart;
+    val row = mul(thread_at(thread(), 0, pairs, apart), imm(2)),
+        column = mul(thread_at(thread(), 1, pairs, apart), imm(2));
     tile_place *p = describe_alloc((size_t)count, sizeof *p);
     packed *loaded = describe_alloc((size_t)count, sizeof *loaded);
     for (int n = 0; n < count; n++) {
@@ -417,46 +417,68 @@ static void load_crossed_pairs(const map *m, int i, const val *start)
     }
 }
 
-/* The vectors of a tile that a thread takes at once, from its number `first` on: rows of the tile `apart` from each other. */
-static void tile_vectors(const map *m, const val *start, val first, int count, int apart, int width)
+/* The vectors of a tile that a thread takes at once: rows of the tile `apart` from each other. */
+typedef struct tile_batch {
+    int count;
+    unit *all;
+    val *exists;
+} tile_batch;
+
+/* Loads a thread's vectors from its number `first` on, but for crossed operands. */
+static tile_batch load_batch(const map *m, const val *start, val first, int count, int apart, int width)
 {
     const int row_threads = MAP_CROSS_TILE / width;
-    val row = add(thread_at(thread(), 1, row_threads, apart), mul(convert(U32, first), imm(apart)));
-    tile_place *p = describe_alloc((size_t)count, sizeof *p);
-    unit *all = describe_alloc((size_t)count, sizeof *all);
+    val row = add(thread_at(thread(), 1, row_threads, apart), mul(convert(U32, first), imm(apart))),
+        column = mul(thread_at(thread(), 0, row_threads, apart), imm(width));
+    tile_batch b = { .count = count,
+                     .all = describe_alloc((size_t)count, sizeof *b.all),
+                     .exists = describe_alloc((size_t)count, sizeof *b.exists) };
     for (int n = 0; n < count; n++) {
-        p[n] = place_of(m, start, add(row, imm(n * apart)), mul(thread_at(thread(), 0, row_threads, apart), imm(width)),
-                        1, width);
-        all[n] = load_unit_at(m, imm(0), p[n].at, width);
-        all[n].row = p[n].row;
-        all[n].column = p[n].column;
+        const tile_place p = place_of(m, start, add(row, imm(n * apart)), column, 1, width);
+        b.all[n] = load_unit_at(m, imm(0), p.at, width);
+        b.all[n].row = p.row;
+        b.all[n].column = p.column;
+        b.exists[n] = p.exists;
     }
-    for (int n = 0; n < count; n++)
-        IF(p[n].exists)
-            finish_unit(m, &all[n], width);
+    return b;
 }
 
+static void finish_batch(const map *m, const tile_batch *b, int width)
+{
+    for (int n = 0; n < b->count; n++)
+        IF(b->exists[n])
+            finish_unit(m, &b->all[n], width);
+}
+
+/* The first vectors of the others are on their way while crossed operands come to shared memory. */
 static void crossed_tile(map *m, int kernel)
 {
     enum { VECTORS = 4, ELEMENTS = 8 }; // at once
     const map_kernel *k = m->k;
+    const int height = k->config.cross_rows;
     const int width = kernel == 0 ? k->config.vec : 1, apart = k->config.threads * width / MAP_CROSS_TILE;
-    const int at_once = (int)min_i64(MAP_CROSS_TILE / apart, width > 1 ? VECTORS : ELEMENTS), rows = at_once * apart;
+    const int at_once = (int)min_i64(ceil_div(height, apart), width > 1 ? VECTORS : ELEMENTS), rows = at_once * apart;
     val start[MAP_RANK_MAX];
     tile_start(m, start);
     for (int i = 0; i < k->inputs; i++) {
         if (access_of(k, i) != CROSSED)
             continue;
-        m->crossed[i] = smem_alloc("crossed", (int64_t)MAP_CROSS_TILE * tile_pitch_bytes(m, i), 16);
+        m->crossed[i] = smem_alloc("crossed", (int64_t)height * tile_pitch_bytes(m, i), 16);
         if (kernel == 0 && map_has_pairs(k, i))
             load_crossed_pairs(m, i, start);
         else
             load_crossed(m, i, start);
     }
+    const tile_batch first = load_batch(m, start, imm(0), at_once, apart, width);
     cta_sync();
-    val left = min(sub(convert(I64, m->size[k->config.cross]), start[k->config.cross]), imm(MAP_CROSS_TILE));
-    LOOP(n, convert(I32, div(add(left, imm(rows - 1)), imm(rows))))
-        tile_vectors(m, start, mul(n, imm(at_once)), at_once, apart, width);
+    finish_batch(m, &first, width);
+    if (rows >= height)
+        return;
+    val left = min(sub(convert(I64, m->size[k->config.cross]), start[k->config.cross]), imm(height));
+    LOOP_FROM(n, imm(1), convert(I32, div(add(left, imm(rows - 1)), imm(rows))), imm(1)) {
+        const tile_batch next = load_batch(m, start, mul(n, imm(at_once)), at_once, apart, width);
+        finish_batch(m, &next, width);
+    }
 }
 
 /* Prefetches the inputs of a full tile to L2. A prefetch is no access: the kernel before may still be writing them. */

@@ -46,6 +46,7 @@ void map_simplify(map_shape *s);
     X(owner, int, strided, "0", "", "mask of operands with gaps along it")                                            \
     X(owner, int, crossed, "0", "", "mask of inputs that are contiguous along another one: tiles in shared memory")   \
     X(owner, int, cross, "0", "", "number of that dimension")                                                         \
+    X(owner, int, cross_rows, "0", "0 16 32 64", "elements of a tile along it; 0: no input is crossed")               \
     X(owner, bool, pairs, "0", "0 1", "of crossed inputs of 16 bits two elements along it are loaded at once")        \
     X(owner, int, flat, "0", "",                                                                                      \
       "mask of operands without gaps, whose vectors cross the ends of rows; 0: vectors lie in rows")                  \
@@ -79,7 +80,7 @@ map_config map_choose(map_kernel k, map_shape s, const ckl_device_info *device);
 /* Whether k's config computes that shape; `what` opens the sentence: "add vector". */
 ckl_status map_admit(const char *what, map_kernel k, map_shape s, const ckl_device_info *device);
 
-/* Elements of a tile: what one CTA computes. Of crossed operands a tile is MAP_CROSS_TILE elements along both dimensions. */
+/* Elements of a tile: what one CTA computes. Of crossed operands a tile is `cross_rows` rows of MAP_CROSS_TILE elements. */
 enum { MAP_CROSS_TILE = 64, MAP_PAIR_BYTES = 4 };
 int64_t map_tile(const map_kernel *k);
 int64_t map_ctas(const map_kernel *k, const map_shape *s);

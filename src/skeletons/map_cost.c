@@ -38,7 +38,7 @@ plan_cost map_cost(map_kernel k, map_shape s, const ckl_device_info *device)
     const int held = k.config.vec * k.config.steps;
     static const memory_kernel by_vectors = { .us = -0.3, .wait_cycles = -700, .bytes = 0.96 },
                                by_rows = { .us = 0.6, .wait_cycles = -1800, .bytes = 0.8, .lines = 5 },
-                               crossing = { .us = 0.4, .wait_cycles = 3500, .bytes = 0.9, .lines = 0.15 };
+                               crossing = { .us = 0.4, .wait_cycles = 1500, .bytes = 0.9, .lines = 0.15 };
     memory_work work = { .of = k.config.crossed       ? crossing
                                : k.config.row_threads ? by_rows
                                                       : by_vectors,

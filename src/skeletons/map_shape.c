@@ -109,10 +109,11 @@ static bool suits(const map_shape *s, const map_config *c, int vec)
     return true;
 }
 
+enum { CROSSED_MIN = 16 }; // elements on both sides of a tile that is worth it
+
 /* Along which dimension, other than the innermost, is an operand contiguous? -1: none that is worth a tile. */
 static int crossing(const map_shape *s, int operand)
 {
-    enum { CROSSED_MIN = 16 };
     const int inner = s->rank - 1;
     for (int d = 0; d < inner && s->size[inner] >= CROSSED_MIN; d++)
         if (s->stride[operand][d] == 1 && s->size[d] >= CROSSED_MIN)
@@ -127,7 +128,7 @@ static int crossing(const map_shape *s, int operand)
 static void describe_strides(const map_shape *s, map_config *c)
 {
     c->rank = s->rank;
-    c->constant = c->strided = c->crossed = c->cross = 0;
+    c->constant = c->strided = c->crossed = c->cross = c->cross_rows = 0;
     for (int k = 0; k < s->operands; k++) {
         const bool gaps = inner_stride(s, k) != 0 && inner_stride(s, k) != 1;
         const int d = gaps && k < s->operands - 1 ? crossing(s, k) : -1;
@@ -137,6 +138,8 @@ static void describe_strides(const map_shape *s, map_config *c)
         c->crossed |= is_crossed << k;
         c->cross = is_crossed ? d : c->cross;
     }
+    if (c->crossed)
+        c->cross_rows = (int)min_i64(MAP_CROSS_TILE, max_i64(CROSSED_MIN, power_of_two_ceil(s->size[c->cross])));
 }
 
 /* Of 16 bits, crossed, and all pairs of neighbours begin at an even number? */
@@ -218,11 +221,18 @@ enum { PREFETCHED_BYTES = 24 << 20 };
  */
 enum { CROSSED_FEW_THREADS = 512, CROSSED_FEW_EMPTY = 3 };
 
+/* Threads that share out a tile of crossed operands: a vector each, and of pairs two rows by two columns. */
+static int crossed_threads_max(const map_config *c)
+{
+    enum { ELEMENTS_OF_PAIRS = 4 };
+    return c->cross_rows * MAP_CROSS_TILE / (int)max_i64(c->vec, c->pairs ? ELEMENTS_OF_PAIRS : 1);
+}
+
 /* Does each CTA have a tile of crossed operands at once, so that its threads share it out? */
 static bool has_few_tiles(const map_kernel *k, const map_shape *s, const ckl_device_info *device)
 {
     const int64_t tiles = map_ctas(k, s);
-    const bool empty = 2 * s->count < tiles * MAP_CROSS_TILE * MAP_CROSS_TILE;
+    const bool empty = 2 * s->count < tiles * k->config.cross_rows * MAP_CROSS_TILE;
     return k->config.crossed && tiles <= (int64_t)device->sm_count * (empty ? CROSSED_FEW_EMPTY : 1);
 }
 
@@ -270,9 +280,11 @@ map_config map_choose(map_kernel k, map_shape s, const ckl_device_info *device)
     while (c->threads > THREADS_MIN && s.count < device->sm_count * map_tile(&k))
         c->threads /= 2;
     if (has_few_tiles(&k, &s, device)) {
-        c->threads = (int)min_i64(CROSSED_FEW_THREADS, MAP_CROSS_TILE * MAP_CROSS_TILE / c->vec);
+        c->threads = CROSSED_FEW_THREADS;
         c->steps = 1;
     }
+    if (c->crossed)
+        c->threads = (int)min_i64(c->threads, crossed_threads_max(c));
     map_rows_choose(&k, &s, device);
     c->long_rows = !c->row_threads && c->vec == 1 && c->steps > 1 && has_long_rows(&s, c);
     c->prefetch = s.rank == 1 && s.count * input_bytes(&k) <= PREFETCHED_BYTES;
@@ -298,7 +310,12 @@ ckl_status map_admit(const char *what, map_kernel k, map_shape s, const ckl_devi
     if (c->flat && c->flat != flat_operands(&k, &s, c->vec))
         FAIL(CKL_INVALID, "%s: flat=%d are not the operands without gaps, or vec=%d is longer than a row", what,
              c->flat, c->vec);
-    if (c->crossed && (c->threads % MAP_CROSS_TILE || c->threads * c->vec > MAP_CROSS_TILE * MAP_CROSS_TILE))
+    if (!c->crossed != !c->cross_rows ||
+        (c->crossed &&
+         (c->cross_rows < CROSSED_MIN || c->cross_rows > MAP_CROSS_TILE || !is_power_of_two(c->cross_rows))))
+        FAIL(CKL_INVALID, "%s: cross_rows=%d is no power of two from %d to %d, or nothing is crossed", what,
+             c->cross_rows, CROSSED_MIN, MAP_CROSS_TILE);
+    if (c->crossed && (c->threads % MAP_CROSS_TILE || c->threads > crossed_threads_max(c)))
         FAIL(CKL_INVALID, "%s: threads=%d vec=%d do not share out the tiles of crossed operands", what, c->threads,
              c->vec);
     if (c->pairs && !has_pairs(&k, &s))
@@ -340,7 +357,9 @@ int64_t map_ctas(const map_kernel *k, const map_shape *s)
         return ceil_div(s->count, map_tile(k));
     int64_t ctas = 1;
     for (int d = 0; d < s->rank; d++)
-        ctas *= d == k->config.cross || d == s->rank - 1 ? ceil_div(s->size[d], MAP_CROSS_TILE) : s->size[d];
+        ctas *= d == s->rank - 1       ? ceil_div(s->size[d], MAP_CROSS_TILE)
+                : d == k->config.cross ? ceil_div(s->size[d], k->config.cross_rows)
+                                       : s->size[d];
     return ctas;
 }
 

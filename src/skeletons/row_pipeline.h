@@ -80,8 +80,9 @@ int64_t row_pipeline_slot_bytes(const row_pipeline_split *s, ckl_dtype dtype);
 
 /*
  * Slots of the scheduler: rows that are fetched and not yet done. Each row in the ring has a stage at least; the
- * producer holds one more, waiting for room, and has fetched the next. While the oldest is at work, every CTA of the
- * cluster has sent the sums of the row before it, and so has read that row's slot.
+ * producer holds one more, waiting for room, and has fetched the next. A row of one chunk that is in registers has left the
+ * ring. While the oldest is at work, every CTA of the cluster has sent the sums of the row before it, and so has read that
+ * row's slot.
  */
 int row_pipeline_fetched_max(const row_pipeline_split *s);
 

@@ -36,7 +36,8 @@ int64_t row_pipeline_slot_bytes(const row_pipeline_split *s, ckl_dtype dtype)
 
 int row_pipeline_fetched_max(const row_pipeline_split *s)
 {
-    return s->stages + 2;
+    const bool left = s->residence == ROW_IN_REGISTERS && s->chunks == 1;
+    return s->stages + 2 + left;
 }
 
 int64_t row_pipeline_smem_bytes(const row_pipeline_split *s, ckl_dtype dtype, int inputs, int values)

@@ -55,6 +55,17 @@ class Functions(unittest.TestCase):
         self.close(ckl.cross_entropy(x, target), wanted.sum() / 5)
         self.close(ckl.cross_entropy(x, target, reduction="sum"), wanted.sum())
 
+    def test_weighted_and_smoothed_cross_entropy(self):
+        x, target, w = normal(6, 11), np.array([0, 3, -100, 10, 2, 2]), np.arange(1, 12, dtype=np.float32) / 8
+        p, counts, own = -np.log(softmax(x, 1)), target != -100, np.maximum(target, 0)
+        for weight in (None, w):
+            each = np.ones(11, np.float32) if weight is None else w
+            wanted = 0.75 * each[own] * p[np.arange(6), own] + 0.25 * (each * p).mean(1)
+            options = {"weight": weight, "label_smoothing": 0.25}
+            self.close(ckl.cross_entropy(x, target, reduction="none", **options), wanted * counts)
+            self.close(ckl.cross_entropy(x, target, **options), (wanted * counts).sum() / (each[own] * counts).sum())
+        self.close(ckl.cross_entropy(x, target, w[::-1], reduction="sum"), (counts * w[::-1][own] * p[np.arange(6), own]).sum())
+
     def test_elementwise(self):
         x, b = normal(4, 6), normal(6)
         self.close(ckl.elementwise("2*relu(x) - s*b", x=x, s=3.0, b=b), 2 * np.maximum(x, 0) - 3 * b)
@@ -186,6 +197,11 @@ class Errors(unittest.TestCase):
     def test_shapes(self):
         x, half = normal(4, 8), normal(1, 2, 3, 8, dtype=np.float16)
         self.fails(ValueError, r"linear: x\[4,8\] weight\[3,7\] do not fit", ckl.linear, x, normal(3, 7))
+        self.fails(ValueError, "layer_norm: weight is of float64, x of float32", ckl.layer_norm, x, np.ones(8))
+        self.fails(ValueError, "add: b is of float16, a of float32", ckl.add, x, x.astype(np.float16))
+        self.fails(ValueError, "reduction=avg is none of mean, sum, none", ckl.cross_entropy, x, x, reduction="avg")
+        self.fails(TypeError, "prepare: lines are a list", ckl.prepare, "softmax shape=4x8", device="cpu")
+        self.fails(KeyError, "softmx is none of the operators add attention", lambda: ckl.operators["softmx"])
         self.fails(ValueError, "bias", ckl.linear, x, normal(3, 8), normal(4))
         self.fails(ValueError, "weight", ckl.rms_norm, x, normal(9))
         self.fails(ValueError, "target", ckl.cross_entropy, x, np.zeros(5, np.int64))

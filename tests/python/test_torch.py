@@ -86,6 +86,33 @@ class Functions(unittest.TestCase):
                 normal(4, 10),
             )
 
+    def test_cross_entropy_of_other_modes(self):
+        weight = torch.rand(5, device=device)
+        for logits, classes in ((5,), ()), ((2, 5, 3), (2, 3)), ((2, 5, 2, 3), (2, 2, 3)):
+            target = torch.randint(5, classes, device=device)
+            for reduction in ("mean", "sum", "none"):
+                self.same(
+                    lambda x: ckl.cross_entropy(x, target, weight, reduction=reduction),
+                    lambda x: F.cross_entropy(x, target, weight, reduction=reduction),
+                    normal(*logits),
+                )
+        with self.assertRaisesRegex(ValueError, "do not fit x.N,classes,"):
+            ckl.cross_entropy(normal(2, 5, 3), torch.zeros(3, 2, dtype=torch.int64, device=device))
+
+    def test_weighted_and_smoothed_cross_entropy(self):
+        target, weight = torch.tensor([1, -100, 9, 0], device=device), torch.rand(10, device=device)
+        for reduction in ("mean", "sum", "none"):
+            for options in ({"weight": weight}, {"label_smoothing": 0.2}, {"weight": weight, "label_smoothing": 0.2}):
+                self.same(
+                    lambda x: ckl.cross_entropy(x, target, reduction=reduction, **options),
+                    lambda x: F.cross_entropy(x, target, reduction=reduction, **options),
+                    normal(4, 10),
+                )
+        with self.assertRaisesRegex(NotImplementedError, "weight has no gradient"):
+            ckl.cross_entropy(normal(4, 10), target, weight.clone().requires_grad_())
+        with self.assertRaisesRegex(ValueError, "smoothing=2 is not in 0..1"):
+            ckl.cross_entropy(normal(4, 10), target, label_smoothing=2.0)
+
     def test_elements(self):
         for approximate in ("none", "tanh"):
             self.same(lambda x: ckl.gelu(x, approximate), lambda x: F.gelu(x, approximate=approximate), 3 * normal(5, 13))
@@ -276,6 +303,12 @@ class Functions(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, "normalized_shape"):
             ckl.layer_norm(normal(3, 4), (3,))
         x, q = normal(2, 8, dtype=torch.float16), normal(1, 2, 3, 8, dtype=torch.float16)
+        with self.assertRaisesRegex(ValueError, "linear: weight is of float32, x of float16"):
+            ckl.linear(x, normal(3, 8))
+        with self.assertRaisesRegex(TypeError, "softmax: torch's tensors are wanted, not ndarray"):
+            ckl.softmax(normal(3, 4).cpu().numpy(), -1)
+        with self.assertRaisesRegex(TypeError, "accelerate: the model is no torch.nn.Module but of int"):
+            ckl.accelerate(3)
         with self.assertRaisesRegex(NotImplementedError, "padding=same"):
             ckl.conv2d(q, q, padding="same")
         with self.assertRaisesRegex(ValueError, "begin at 1"):
@@ -295,6 +328,18 @@ class Functions(unittest.TestCase):
         ):
             with self.subTest(call.__name__), self.assertRaises(ValueError):
                 call(*args)
+
+    def test_no_second_gradients(self):
+        w, target = normal(8), torch.tensor([1, 2, 0], device=device)
+        for name, function in {
+            "softmax": lambda x: ckl.softmax(x, -1),
+            "layer_norm": lambda x: ckl.layer_norm(x, (8,), w),
+            "cross_entropy": lambda x: ckl.cross_entropy(x, target),
+        }.items():
+            x = normal(3, 8).requires_grad_()
+            (dx,) = torch.autograd.grad(function(x).square().sum(), x, create_graph=True)
+            with self.assertRaisesRegex(NotImplementedError, f"{name}: there is no second gradient"):
+                dx.sum().backward()
 
 
 @unittest.skipIf(missing, missing)
@@ -318,7 +363,8 @@ class Registration(unittest.TestCase):
         yield "add_rms_norm", (x, normal(4, 16).requires_grad_(), w, 1e-5)
         yield "group_norm", (image, 2, None, None, 1e-5)
         yield "group_norm", (image, 2, normal(4).requires_grad_(), normal(4).requires_grad_(), 1e-5)
-        yield "cross_entropy", (x, target, -100, True)
+        yield "cross_entropy", (x, target, None, -100, True, 0.0)
+        yield "cross_entropy", (x, target, normal(16), 3, False, 0.1)
         yield "unary", (x, "gelu")
         yield "silu_mul", (x, normal(4, 16).requires_grad_())
         yield "rope", (normal(4, 2, 8).requires_grad_(), normal(4, 1, 8).requires_grad_(), target, 1e4, "half", False)

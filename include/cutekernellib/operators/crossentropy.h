@@ -8,6 +8,10 @@
  * Backward, from x and lse:
  *     dx[r,c] = (exp(x[r,c] - lse[r]) - (c == t)) * dloss[r]      reduced: * dloss / count; 0 if t is ignore_index
  *
+ * With weights w of the classes and smoothing s, for each row that is not ignored:
+ *     loss[r] = (1-s) * w[t] * (lse[r] - x[r,t]) + s/cols * sum over c of w[c] * (lse[r] - x[r,c])
+ * and count is the sum of w[t]. Without weights all of w are 1.
+ *
  * A row of nothing but -inf has lse -inf, loss +inf and probabilities 0. NaN or +inf in a row makes its lse and loss NaN, and
  * so does a target that is neither ignore_index nor in 0..cols-1 with loss and gradient: nothing is read outside. The mean of
  * no rows is NaN. Sums have a fixed order: every run on a device gives the same bits.
@@ -33,6 +37,8 @@ typedef struct ckl_crossentropy_desc {
     int64_t ldx, lddx;  // at least cols; 0 means cols. Forward, lddx must be 0
     ckl_loss_reduction reduction;
     int64_t ignore_index; // a target that does not count; any number
+    bool weighted;        // classes have weights
+    float smoothing;      // 0 to 1: the share of a row's loss that is of all classes
 } ckl_crossentropy_desc;
 
 /*
@@ -47,13 +53,20 @@ typedef struct ckl_crossentropy_args {
     float *count;       // one number if reduced; written forward, read backward
     const float *dloss; // like loss; backward
     void *dx;           // (rows,cols), written backward
+    const void *weight; // (cols), of x's type, dense, if weighted
+    float
+        *weight_sum; // one number if weighted and smoothing is not 0: the sum of weight; written forward, read backward
+    void *workspace; // ckl_plan_workspace_bytes(), the caller's; NULL: the plan's own, for one run at a time
 } ckl_crossentropy_args;
 
 /* Chooses and compiles kernels, once. Release the plan with ckl_plan_free(). */
 CKL_MUST_USE CKL_API ckl_status ckl_crossentropy_plan(ckl_device *device, const ckl_crossentropy_desc *desc,
                                                       ckl_plan **plan);
 
-/* Enqueues it on stream. Never allocates, compiles or waits; plans may be shared between threads. */
+/*
+ * Enqueues it on stream. Never allocates, compiles or waits; plans may be shared between threads. Runs of one plan that may overlap
+ * on the device pass a workspace each if ckl_plan_workspace_bytes() is not 0: that of a mean with smoothing is not.
+ */
 CKL_MUST_USE CKL_API ckl_status ckl_crossentropy_run(const ckl_plan *plan, const ckl_crossentropy_args *args,
                                                      ckl_stream stream);
 

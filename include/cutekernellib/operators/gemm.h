@@ -4,6 +4,7 @@
 
 #include "../plan.h"
 #include "../tensor.h"
+#include "gemm_epilogue.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -143,7 +144,7 @@ typedef struct ckl_gemm_desc {
      */
     bool pointers;
 
-    bool host_offsets; // args.offsets lie on the host, and are read during the call, or its capture: at most 1024 groups
+    bool host_offsets; // args.offsets lie on the host, read during the call, or its capture: at most 1024 groups
 
     /*
      * A kernel that runs behind the product adds them in f32, always in the same order. There is no X that is written, no D of 8-bit
@@ -154,6 +155,12 @@ typedef struct ckl_gemm_desc {
     int64_t block_k; // numbers of K that share a scale of a block: 64, of weights alone, or 128. 0 means 128
 
     bool amax; // of a D of 8-bit floats: args.amax becomes the largest |D| before scale_d and weights, if that is more
+
+    /*
+     * A custom epilogue by its name (gemm_epilogue.h), last of all; NULL or "none": there is none. The text stays as it is while plans
+     * are made of it. m and n are less than 2^31, and D is of floats.
+     */
+    const char *epilogue;
 } ckl_gemm_desc;
 
 /* The memory of one call: device pointers, or arrays of such in device memory. d may be c if their pitches and strides are the same. */

@@ -127,12 +127,31 @@ def group_norm(
     return _way("group_norm", x, weight, bias)(x, num_groups, weight, bias, eps)[0]
 
 
-def cross_entropy(x: Tensor, target: Tensor, *, ignore_index: int = -100, reduction: str = "mean") -> Tensor:
-    """torch.nn.functional.cross_entropy of logits[rows, classes] and class numbers; the loss is f32. reduction: mean, sum or none."""
+def cross_entropy(
+    x: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    *,
+    ignore_index: int = -100,
+    reduction: str = "mean",
+    label_smoothing: float = 0.0,
+) -> Tensor:
+    """torch.nn.functional.cross_entropy of logits and class numbers; the loss is f32. reduction: mean, sum or none.
+
+    Logits are [rows, classes], as they lie, [classes], or [N, classes, ...], which are copied. weight[classes] has their type and no
+    gradient.
+    """
     if reduction not in ("mean", "sum", "none"):
         raise ValueError(f"cross_entropy: reduction={reduction} is none of mean, sum, none")
-    loss = _way("cross_entropy", x)(x, target, ignore_index, reduction == "mean")[0]
-    return loss.sum() if reduction == "sum" else loss
+    if weight is not None and weight.requires_grad:
+        raise NotImplementedError("cross_entropy: weight has no gradient; detach() it")
+    shape = target.shape
+    if x.dim() != 2:
+        if x.dim() == 0 or shape != x.shape[:1] * (x.dim() > 1) + x.shape[2:]:
+            raise ValueError(f"cross_entropy: x{list(x.shape)} target{list(shape)} do not fit x[N,classes,*] target[N,*]")
+        x, target = x.movedim(1, -1).flatten(0, -2) if x.dim() > 1 else x.unsqueeze(0), target.flatten()
+    loss = _way("cross_entropy", x, weight)(x, target, weight, ignore_index, reduction == "mean", label_smoothing)[0]
+    return loss if reduction == "mean" else loss.sum() if reduction == "sum" else loss.view(shape)
 
 
 def gelu(x: Tensor, approximate: str = "none") -> Tensor:

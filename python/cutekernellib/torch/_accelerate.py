@@ -87,6 +87,8 @@ def accelerate(model: torch.nn.Module, *, functions: bool = True, host: bool = F
     such as scaled_dot_product_attention and cross_entropy, for the whole process. host: take tensors of the host, too, which run
     on the emulated GPU: for tests. Returns a Report; its undo() puts everything back.
     """
+    if not isinstance(model, torch.nn.Module):
+        raise TypeError(f"accelerate: the model is no torch.nn.Module but of {type(model).__name__}")
     report, was_host, _taken.host = Report(), _taken.host, host
     report._undo.append(lambda: setattr(_taken, "host", was_host))
     inside = set()  # modules that those around them take over

@@ -57,7 +57,7 @@ def _gradient(ops, ctx, do):
     _setup,
 )
 def attention(q, k, v, mask, sinks, causal, scale, left, right, softcap):
-    expect("attention", "q[B,H,Q,D] k[B,G,K,D] v[B,G,K,E] sinks[H]", q, k, v, sinks)
+    expect("attention", "q[B,H,Q,D] k[B,G,K,D] v[B,G,K,E] sinks~[H]", q, k, v, sinks)
     q, k, v = _by_rows(q), _by_rows(k), _by_rows(v)
     o, lse = _outputs(q, v)
     mask, kind, mask_strides = _mask_of(mask, q, k)
@@ -223,7 +223,7 @@ _RAGGED = "Tensor q, Tensor k, Tensor v, Tensor starts_q, Tensor starts_kv, Tens
     _ragged_setup,
 )
 def attention_ragged(q, k, v, starts_q, starts_kv, sinks, longest_q, longest_kv, *options):
-    inputs = "q[H,tokens,D] k[G,keys,D] v[G,keys,E] starts_q[sequences+1] starts_kv[sequences+1] sinks[H]"
+    inputs = "q[H,tokens,D] k[G,keys,D] v[G,keys,E] starts_q~[sequences+1] starts_kv~[sequences+1] sinks~[H]"
     expect("attention_ragged", inputs, q, k, v, starts_q, starts_kv, sinks)
     q, k, v = _by_rows(q), _by_rows(k), _by_rows(v)
     o, lse = _outputs(q, v)
@@ -303,7 +303,7 @@ def attention_decode_latent_append(q, k, k_new, *rest):
 
 
 _DECODE_SHAPES = [
-    f"q[B,H,T,D] k[{cache},D] v[{cache},E] lengths[B] table[B,M] sinks[H] k_new[B,G,T,D] v_new[B,G,T,E]"
+    f"q[B,H,T,D] k~[{cache},D] v~[{cache},E] lengths~[B] table~[B,M] sinks~[H] k_new~[B,G,T,D] v_new~[B,G,T,E]"
     for cache in ("B,G,K", "pages,G,page")
 ]
 

@@ -37,14 +37,23 @@ def _sdpa(original, query, key, value, attn_mask=None, dropout_p=0.0, is_causal=
     return run(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)
 
 
-def _cross_entropy(original, input, target, weight=None, size_average=None, ignore_index=-100, *args, **options):
-    """torch.nn.CrossEntropyLoss passes weight=None and label_smoothing=0."""
-    reduction = options.get("reduction", "mean")
-    plain = weight is None and size_average is None and not args and not options.get("label_smoothing")
-    plain = plain and set(options) <= {"reduction", "label_smoothing"} and reduction in ("mean", "sum", "none")
-    if plain and takes(input) and input.dim() == 2 and target.dtype in (torch.int64, torch.int32):
-        return _torch.cross_entropy(input, target, ignore_index=ignore_index, reduction=reduction)
-    return original(input, target, weight, size_average, ignore_index, *args, **options)
+def _cross_entropy(
+    original,
+    input,
+    target,
+    weight=None,
+    size_average=None,
+    ignore_index=-100,
+    reduce=None,
+    reduction="mean",
+    label_smoothing=0.0,
+):
+    numbers = input.dim() == 2 and target.dtype in (torch.int64, torch.int32)
+    plain = size_average is None and reduce is None and reduction in ("mean", "sum", "none") and 0 <= label_smoothing <= 1
+    if numbers and plain and takes(input, weight) and not (weight is not None and weight.requires_grad):
+        options = {"ignore_index": ignore_index, "reduction": reduction, "label_smoothing": label_smoothing}
+        return _torch.cross_entropy(input, target, weight, **options)
+    return original(input, target, weight, size_average, ignore_index, reduce, reduction, label_smoothing)
 
 
 def _softmax(original, input, dim=None, _stacklevel=3, dtype=None):

@@ -15,9 +15,9 @@ def _statistics(x):
 
 def norm_of_rows(name, x, residual, weight, bias, eps, mean, rstd):
     """y, and x + residual if there is one."""
-    expect(name, "x[*,N] residual[*,N] weight[N] bias[N]", x, residual, weight, bias)
+    expect(name.replace("norm", "_norm"), "x[*,N] residual[*,N] weight[N] bias[N]", x, residual, weight, bias)
     if bias is not None and weight is None:
-        raise ValueError(f"{name}: a bias needs a weight")
+        raise ValueError("layer_norm: a bias needs a weight")
     x = x.contiguous()
     y, h = torch.empty_like(x), None
     if residual is not None:

@@ -46,6 +46,8 @@ def operator(schema, fake, gradient=None, setup=None, results=1):
                 setattr(differentiable, name, getattr(registered, name))
             else:
                 setattr(differentiable, name, _differentiable(name, function, gradient, setup, results))
+        elif name.endswith("_backward"):
+            torch.library.register_autograd(f"cutekernellib::{name}", _no_second_gradient(name), lib=_library)
         return function
 
     return register
@@ -62,6 +64,15 @@ def _register_gradient(name, gradient, setup, results):
         return gradient(registered, ctx, *gradients[:results])
 
     torch.library.register_autograd(f"cutekernellib::{name}", backward, setup_context=keep, lib=_library)
+
+
+def _no_second_gradient(name):
+    """Says so. By itself torch warns of an operator without a gradient, and takes zeros."""
+
+    def backward(ctx, *gradients):
+        raise NotImplementedError(f"{name.removesuffix('_backward')}: there is no second gradient")
+
+    return backward
 
 
 def _differentiable(name, function, gradient, setup, results):
@@ -101,7 +112,9 @@ def way(name, *tensors):
     for x in tensors:
         if x is None:
             continue
-        if not x.is_cuda or type(x) not in _PLAIN:
+        if type(x) not in _PLAIN or not x.is_cuda:
+            if not isinstance(x, torch.Tensor):
+                raise TypeError(f"{name}: torch's tensors are wanted, not {type(x).__name__}")
             return getattr(registered, name)
         needs_gradient |= x.requires_grad
     return getattr(differentiable if needs_gradient and torch.is_grad_enabled() else direct, name)

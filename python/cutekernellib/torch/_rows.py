@@ -45,45 +45,52 @@ def softmax_backward(dy, y, dim, log=False, scale=1.0):
 # Cross-entropy
 
 
-def _losses(x, mean):
-    f32 = {"dtype": torch.float32, "device": x.device}
-    return torch.empty(() if mean else x.shape[:1], **f32), torch.empty(x.shape[:1], **f32), torch.empty((), **f32)
+def _losses(x, weight, mean, smoothing):
+    """Loss, log-sum-exps, and the sums that there are: of what the mean is over, and of the weights of all classes."""
+    f32, sums = {"dtype": torch.float32, "device": x.device}, mean + (weight is not None and smoothing != 0)
+    return torch.empty(() if mean else x.shape[:1], **f32), torch.empty(x.shape[:1], **f32), torch.empty(sums, **f32)
 
 
 def _cross_entropy_setup(ctx, inputs, output):
-    x, target, ctx.ignore_index, ctx.mean = inputs
-    ctx.save_for_backward(x, target, output[1], output[2])
+    x, target, weight, *ctx.options = inputs
+    ctx.save_for_backward(x, target, weight, output[1], output[2])
 
 
 def _cross_entropy_gradient(ops, ctx, dloss):
-    x, target, lse, count = ctx.saved_tensors
-    return ops.cross_entropy_backward(dloss, x, target, lse, count, ctx.ignore_index, ctx.mean), None, None, None
+    return ops.cross_entropy_backward(dloss, *ctx.saved_tensors, *ctx.options), *[None] * 5
+
+
+def _cross_entropy_problem(x, target, weight, sums, ignore_index, mean, smoothing, backward):
+    """The problem, its count and the sum of its weights."""
+    options = (x.dtype, target.dtype, "mean" if mean else "none", ignore_index, weight is not None, smoothing, backward)
+    weight_sum = sums[-1:] if weight is not None and smoothing else None
+    return _problems.crossentropy(*x.shape, *options), sums if mean else None, weight_sum
 
 
 @operator(
-    "cross_entropy(Tensor x, Tensor target, int ignore_index=-100, bool mean=True) -> (Tensor, Tensor, Tensor)",
-    lambda x, target, ignore_index=-100, mean=True: _losses(x, mean),
+    "cross_entropy(Tensor x, Tensor target, Tensor? weight=None, int ignore_index=-100, bool mean=True, float smoothing=0.0)"
+    " -> (Tensor, Tensor, Tensor)",
+    lambda x, target, weight=None, ignore_index=-100, mean=True, smoothing=0.0: _losses(x, weight, mean, smoothing),
     _cross_entropy_gradient,
     _cross_entropy_setup,
 )
-def cross_entropy(x, target, ignore_index=-100, mean=True):
-    expect("cross_entropy", "x[rows,classes] target[rows]", x, target)
-    x, target = x.contiguous(), target.contiguous()
-    loss, lse, count = _losses(x, mean)
-    reduction = "mean" if mean else "none"
-    desc = _problems.crossentropy(*x.shape, x.dtype, target.dtype, reduction, ignore_index)
-    run.crossentropy(desc, x, target, loss, lse, count if mean else None)
-    return loss, lse, count
+def cross_entropy(x, target, weight=None, ignore_index=-100, mean=True, smoothing=0.0):
+    expect("cross_entropy", "x[rows,classes] target~[rows] weight[classes]", x, target, weight)
+    x, target, weight = x.contiguous(), target.contiguous(), weight if weight is None else weight.contiguous()
+    loss, lse, sums = _losses(x, weight, mean, smoothing)
+    desc, count, weight_sum = _cross_entropy_problem(x, target, weight, sums, ignore_index, mean, smoothing, False)
+    run.crossentropy(desc, x, target, loss, lse, count, None, None, weight, weight_sum)
+    return loss, lse, sums
 
 
 @operator(
-    "cross_entropy_backward(Tensor dloss, Tensor x, Tensor target, Tensor lse, Tensor count, int ignore_index, bool mean) -> Tensor",
-    lambda dloss, x, target, lse, count, ignore_index, mean: like(x),
+    "cross_entropy_backward(Tensor dloss, Tensor x, Tensor target, Tensor? weight, Tensor lse, Tensor sums, int ignore_index, bool mean,"
+    " float smoothing) -> Tensor",
+    lambda dloss, x, *_: like(x),
 )
-def cross_entropy_backward(dloss, x, target, lse, count, ignore_index, mean):
+def cross_entropy_backward(dloss, x, target, weight, lse, sums, ignore_index, mean, smoothing):
     x, target, dloss = x.contiguous(), target.contiguous(), dloss.contiguous()
-    dx = torch.empty_like(x)
-    reduction = "mean" if mean else "none"
-    desc = _problems.crossentropy(*x.shape, x.dtype, target.dtype, reduction, ignore_index, True)
-    run.crossentropy(desc, x, target, None, lse, count if mean else None, dloss, dx)
+    weight, dx = weight if weight is None else weight.contiguous(), torch.empty_like(x)
+    desc, count, weight_sum = _cross_entropy_problem(x, target, weight, sums, ignore_index, mean, smoothing, True)
+    run.crossentropy(desc, x, target, None, lse, count, dloss, dx, weight, weight_sum)
     return dx

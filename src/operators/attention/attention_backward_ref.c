@@ -131,8 +131,8 @@ static void add_pair(const ckl_attention_desc *d, void *const *host, const query
     const double *other = out->output == DQ ? k->k : out->output == DK ? q->q : q->dout;
     for (int64_t i = 0; i < out->count; i++) {
         const double magnitude = out->magnitude[i] + fabs(other[i]) * (fabs(factor) + error / rounding + smallest);
-        const bool open = overflows(d, &x) || out->magnitude[i] == REFERENCE_OPEN ||
-                          (isfinite(magnitude) && magnitude > largest);
+        const bool open =
+            overflows(d, &x) || out->magnitude[i] == REFERENCE_OPEN || (isfinite(magnitude) && magnitude > largest);
         out->value[i] = open ? NAN : out->value[i] + factor * other[i];
         out->magnitude[i] = open ? REFERENCE_OPEN : magnitude;
     }

@@ -165,7 +165,8 @@ static int tensors(const void *desc, plan_tensor *t)
 /* The operator */
 
 static const field desc_fields[] = { ATTENTION_DECODE_DESC(FIELD_ROW, ckl_attention_decode_desc) };
-static const implementation *const implementations[] = { &attention_decode_latent_implementation,
+static const implementation *const implementations[] = { &attention_decode_latent_few_implementation,
+                                                         &attention_decode_latent_implementation,
                                                          &attention_decode_sm80_implementation,
                                                          &attention_decode_naive_implementation, NULL };
 

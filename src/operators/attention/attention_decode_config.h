@@ -83,8 +83,8 @@ attention_strides attention_decode_strides_of(const ckl_attention_decode_desc *d
 
 KERNEL_PARAMS(attention_decode, ATTENTION_DECODE_PARAMS);
 
-extern const implementation attention_decode_latent_implementation, attention_decode_sm80_implementation,
-    attention_decode_naive_implementation;
+extern const implementation attention_decode_latent_few_implementation, attention_decode_latent_implementation,
+    attention_decode_sm80_implementation, attention_decode_naive_implementation;
 
 /* attention_decode_plans.c, for all implementations. */
 attention_decode_form attention_decode_form_of(const ckl_attention_decode_desc *desc);
@@ -95,11 +95,11 @@ int64_t attention_decode_rows_of(const ckl_attention_decode_desc *desc); // of a
 /* Rows start at 16-byte boundaries, at distances that 32 bits can count. */
 ckl_status attention_decode_check_strides(const char *who, const ckl_attention_decode_desc *desc);
 
-/* For kernels whose CTAs take `rows` rows and `split` keys: CTAs, workspace, launch. */
+/* For kernels whose CTAs take `rows` rows and `split` keys: CTAs, workspace, a launch of `grid` CTAs. */
 int64_t attention_decode_ctas(const ckl_attention_decode_desc *desc, int rows, int split);
 int64_t attention_decode_workspace(const ckl_attention_decode_desc *desc, int rows, int split);
 ckl_status attention_decode_launch(const ckl_plan *plan, const ckl_attention_decode_args *args, int rows, int split,
-                                   int64_t ctas_max, ckl_stream stream);
+                                   int64_t grid, ckl_stream stream);
 
 /* naive */
 
@@ -118,15 +118,18 @@ void attention_decode_naive(const void *config, int kernel);
 #define ATTENTION_DECODE_SM80_CONFIG(X, owner)                                                \
     X(owner, int, rows, "16", "16 32", "rows of a CTA: tokens times heads of a group")        \
     X(owner, int, warps, "4", "2 4 8", "warps of a CTA, which take blocks of keys in turn")   \
+    X(owner, int, row_warps, "1", "1 2", "of them that share blocks, with rows of their own") \
     X(owner, int, keys, "16", "16 32", "keys of a block")                                     \
     X(owner, int, stages, "3", "2 3 4 5", "blocks of a warp in shared memory")                \
     X(owner, int, ctas, "0", "0 2 3 4", "CTAs that must fit an SM: bounds registers; 0: any") \
     X(owner, int, split, "512", "128 256 512 1024 2048", "keys that are summed apart")        \
     X(owner, int, run, "1", "1 2 4 8 16", "splits that a CTA takes one after the other")      \
+    X(owner, int, cluster, "1", "1 2 4 8", "CTAs of a sequence that add without a workspace") \
     X(owner, bool, convert, "0", "0 1", "8 bits become f16 by an instruction of sm_90")
 
 enum {
     ATTENTION_DECODE_STAGES_MAX = 8,
+    ATTENTION_DECODE_CLUSTER_MAX = 8,
     ATTENTION_DECODE_GROUP = 16, // splits whose partials are added first; then the groups' sums
 };
 
@@ -162,5 +165,22 @@ typedef struct attention_decode_latent_config {
 int64_t attention_decode_latent_smem(const attention_decode_latent_config *config);
 
 void attention_decode_latent(const void *config, int kernel);
+
+/* latent_few */
+
+#define ATTENTION_DECODE_LATENT_FEW_CONFIG(X, owner)                              \
+    X(owner, int, slots, "3", "2 3 4 5 6 7 8", "blocks of keys in shared memory") \
+    X(owner, int, split, "1024", "512 1024 2048 4096", "keys after which the sum is put away")
+
+enum { ATTENTION_DECODE_FEW_ROWS = 16 };
+
+typedef struct attention_decode_latent_few_config {
+    attention_decode_form form;
+    ATTENTION_DECODE_LATENT_FEW_CONFIG(FIELD_MEMBER, )
+} attention_decode_latent_few_config;
+
+int64_t attention_decode_latent_few_smem(const attention_decode_latent_few_config *config);
+
+void attention_decode_latent_few(const void *config, int kernel);
 
 #endif

@@ -11,7 +11,7 @@
  * takes one split after the other, and stores the partial of one from registers while the blocks of the next arrive.
  */
 #include "cute/kernel.h"
-#include "operators/attention/attention_decode_place.h"
+#include "operators/attention/attention_decode_latent.h"
 
 enum {
     WARPGROUP = 128,
@@ -36,7 +36,6 @@ typedef struct latent_kernel {
     const attention_decode_latent_config *cfg;
     decode_place place;
     columns d, half; // of a key; of the columns of O that a consumer has
-    int boxes;       // of a block's chunk: one for a page, or less than a page each
     tma_copy tmaK;
     tensor sQ;            // (BM,CHUNK,CHUNKS)
     tensor sK;            // (BN,CHUNK,CHUNKS,CONSUMERS)
@@ -88,9 +87,7 @@ static latent_kernel describe_kernel(const attention_decode_latent_config *cfg)
                         .d = attention_columns_of(form->d),
                         .half = attention_columns_of(form->dv / CONSUMERS) };
     k.place.p = params_of(attention_decode);
-    const int rows = form->page && form->page < KEYS ? form->page : KEYS;
-    k.boxes = KEYS / rows;
-    k.tmaK = make_tma(k.place.p.K, form->dtype, 4, rows, CHUNK, 2 * CHUNK);
+    k.tmaK = attention_decode_latent_tma(&k.place);
     describe_shared_memory(&k);
     return k;
 }
@@ -133,40 +130,17 @@ static pipeline_state section_of(const latent_kernel *k, int slot, int section, 
 
 /* Producer */
 
-/* Where a box of keys comes from. Boxes past the last page of the sequence load that page again. */
-typedef struct box_place {
-    val row, of; // in a page or sequence, and which one
-} box_place;
-
-static box_place box_at(const latent_kernel *k, val key)
-{
-    const decode_place *at = &k->place;
-    const int page = at->form.page;
-    if (!page)
-        return (box_place){ key, at->batch };
-    tensor gTable = attention_decode_table_of(&at->p); // (PAGES,BATCH)
-    val last = div(sub(at->length, imm(1)), imm(page));
-    return (box_place){ rem(key, imm(page)), at(gTable, min(div(key, imm(page)), last), at->batch) };
-}
-
 static void load_block(const latent_kernel *k, int slot, val start, val parity)
 {
     const int chunks[] = { k->half.chunks, k->half.chunks, k->d.chunks - CONSUMERS * k->half.chunks };
-    box_place boxes[KEYS / ATTENTION_DECODE_LATENT_PAGE];
-    for (int b = 0; b < k->boxes; b++)
-        boxes[b] = box_at(k, add(start, imm(b * k->tmaK.rows)));
+    const latent_boxes boxes = attention_decode_latent_boxes_at(&k->place, &k->tmaK, start);
     for (int s = 0, chunk = 0; s < SECTIONS; s++) {
         pipeline_state section = section_of(k, slot, s, parity);
         pipeline_wait_empty(&k->ring, &section);
         pipeline_expect(&k->ring, &section, imm(chunks[s] * KEYS * CHUNK * 2));
         for (int end = chunk + chunks[s]; chunk < end; chunk++)
-            for (int b = 0; b < k->boxes; b++) {
-                tensor sChunk = slice(k->sK, _, _, chunk, slot),
-                       sBox = local_tile(sChunk, shape(k->tmaK.rows, CHUNK), coord(b, 0));
-                tma_load_of(&k->tmaK, sBox, boxes[b].row, imm(chunk * CHUNK), 2,
-                            (const val[]){ k->place.kv_head, boxes[b].of }, pipeline_full_barrier(&k->ring, &section),
-                            imm(0));
-            }
+            attention_decode_latent_load(&boxes, chunk, slice(k->sK, _, _, chunk, slot),
+                                         pipeline_full_barrier(&k->ring, &section));
     }
 }
 
@@ -276,12 +250,6 @@ static void release_section(const latent_kernel *k, const consumer_role *c, int 
         pipeline_release(&k->ring, imm_as(U32, slot * SECTIONS + section));
 }
 
-/* A key of a cache, or of what is new: of sequence or page `of`. (D) */
-static tensor key_at(const latent_kernel *k, val pointer, int strides, val of, val row)
-{
-    return slice(attention_decode_tensor_of(&k->place, strides, pointer), of, k->place.kv_head, row, _);
-}
-
 /* 16 bytes of a row of its own block in shared memory. */
 static tensor own_vector(const latent_kernel *k, const consumer_role *c, val row, val column)
 {
@@ -302,15 +270,8 @@ static void append_keys(const latent_kernel *k, const consumer_role *c, val star
         const val token = div(item, imm(vectors)), vector = rem(item, imm(vectors)), column = mul(vector, imm(VECTOR));
         const val key = add(old, convert(I32, token)), row = convert(U32, sub(key, first));
         IF(logical_and(ge(key, first), logical_and(lt(row, imm(KEYS)), lt(key, convert(I32, k->place.to))))) {
-            tensor rKey = fragment(I32, compact(leaf(4))),
-                   gNew = key_at(k, k->place.p.x[DECODE_K_NEW], DECODE_K_NEW, k->place.batch, token);
-            copy(gmem_tensor(tensor_address(gNew, coord(column)), I32, compact(leaf(4))), rKey, 16);
+            const tensor rKey = attention_decode_latent_new(&k->place, token, convert(U32, key), column);
             copy(rKey, own_vector(k, c, row, column), 16);
-            IF(eq(k->place.tile, imm(0))) {
-                const box_place at = box_at(k, convert(U32, key));
-                tensor gInto = key_at(k, k->place.p.into[ATTENTION_K], ATTENTION_K, at.of, at.row);
-                copy(rKey, gmem_tensor(tensor_address(gInto, coord(column)), I32, compact(leaf(4))), 16);
-            }
         }
     }
     fence_proxy_async(); // wgmma reads them
@@ -340,15 +301,6 @@ static void issue_scores(const latent_kernel *k, const consumer_role *c, val sta
             gemm(&c->qk, c->tCrQ[chunk], c->tCrK[chunk], c->scores, imm_as(IR_PRED, chunk > 0));
     }
     mma_commit();
-}
-
-static void scale_out(const consumer_role *c, const val *factor)
-{
-    val same = yes();
-    for (int r = 0; r < c->rows.count; r++)
-        same = logical_and(same, eq(factor[r], immf(1)));
-    IF(logical_not(vote_all(same)))
-        attention_scale_rows(c->out, factor);
 }
 
 /* Reads what the other consumer tells about its block: the rows' maxima after it, and the factor for O. */
@@ -403,10 +355,11 @@ static void tell(const latent_kernel *k, consumer_role *c, val start)
     if (k->place.form.softcap)
         attention_cap_scores(c->scores, k->place.p.factor);
     IF(attention_decode_is_cut(&k->place, start)) {
-        attention_decode_mask(&k->place, start, &c->qk, c->tid, c->scores);
+        const decode_rows rows = { mul(k->place.tile, imm(ROWS)), ROWS };
+        attention_decode_mask(&k->place, start, rows, &c->qk, c->tid, c->scores);
         clear_values(k, c, start);
     }
-    attention_online_softmax(&c->rows, c->scores);
+    attention_online_softmax(&c->rows, c->scores, NULL);
     stmatrix_C(&c->qk, slice(c->scores, _, 0, _), slice(k->sP, _, _, c->index), c->tid);
     for (int r = 0; r < c->rows.count; r++) {
         val row = row_number(c, r);
@@ -423,7 +376,7 @@ static void tell(const latent_kernel *k, consumer_role *c, val start)
 /* O += its own weights * V. */
 static void multiply_own(const latent_kernel *k, const consumer_role *c)
 {
-    scale_out(c, c->rows.factor);
+    attention_rescale_rows(c->out, c->rows.factor, c->rows.count);
     mma_fence();
     gemm(&c->own, c->weights, slice(c->tCrV, _, _, c->index), c->out, yes());
     mma_commit();
@@ -436,7 +389,7 @@ static void step(const latent_kernel *k, consumer_role *c, val start, val own_pa
 {
     issue_scores(k, c, start, own_parity);
     hear(k, c);
-    scale_out(c, c->told_factor);
+    attention_rescale_rows(c->out, c->told_factor, c->rows.count);
     issue_told(k, c, told_parity);
     mma_wait(1);
     tell(k, c, start);
@@ -456,7 +409,7 @@ static void attend_first(const latent_kernel *k, consumer_role *c)
     LOOP(pair, sub(k->pairs, one))
         step(k, c, start_of(k, add(pair, one), 0), phase_of(k, add(pair, one)), phase_of(k, pair));
     hear(k, c);
-    scale_out(c, c->told_factor);
+    attention_rescale_rows(c->out, c->told_factor, c->rows.count);
     issue_told(k, c, phase_of(k, sub(k->pairs, one)));
     mma_wait(0);
     release_told(k, c);

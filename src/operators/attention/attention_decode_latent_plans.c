@@ -1,5 +1,8 @@
-/* attention_decode_latent_plans.c - attention_decode's implementation for latent caches: choice, admission, launch. */
+/* attention_decode_latent_plans.c - attention_decode's implementations for latent caches: choice, admission, launch. */
+#include <math.h>
+
 #include "operators/attention/attention_decode_config.h"
+#include "skeletons/memory_cost.h"
 #include "skeletons/product_cost.h"
 
 enum {
@@ -10,6 +13,7 @@ enum {
     SPLIT_MIN = 512,   // keys: a CTA's start and end cost about as much as 100 KB of copying (bench/notes/attention.md)
     SPLIT_MAX = 4096,  // keys: the overhead no longer matters
     SPLITS_MAX = 1024, // of a sequence, which one CTA combines
+    SLOTS_MAX = 8,
     BYTES_A_BYTE = 32, // of keys for each byte that a CTA leaves in the workspace
 };
 
@@ -58,11 +62,35 @@ static plan_cost cost_latent(const void *desc, const ckl_device_info *device, co
                         device);
 }
 
+/* What both want. */
+static ckl_status check_cache(const char *who, const ckl_attention_decode_desc *d)
+{
+    if (!d->latent || d->cache != d->dtype)
+        FAIL(CKL_UNSUPPORTED, "attention_decode %s: the cache is not latent, or of another type than q", who);
+    if (d->page % KEYS && (d->page < PAGE_MIN || KEYS % d->page))
+        FAIL(CKL_UNSUPPORTED,
+             "attention_decode %s: page=%" PRId64 " neither divides %d, from %d on, nor is a multiple of it", who,
+             d->page, KEYS, PAGE_MIN);
+    return attention_decode_check_strides(who, d);
+}
+
+/* Splits in whole blocks, and memory for them. */
+static ckl_status check_splits(const char *who, const ckl_attention_decode_desc *d, const ckl_device_info *device,
+                               int rows, int split, int64_t smem)
+{
+    if (split < KEYS || split % KEYS)
+        FAIL(CKL_INVALID, "attention_decode %s: split=%d is not a multiple of %d", who, split, KEYS);
+    const int64_t ctas = attention_decode_ctas(d, rows, split);
+    TRY(attention_check_smem("attention_decode", who, device, smem));
+    if (ctas > INT32_MAX)
+        FAIL(CKL_UNSUPPORTED, "attention_decode %s: %" PRId64 " CTAs are more than 2^31-1", who, ctas);
+    return CKL_OK;
+}
+
 static ckl_status check_sizes(const ckl_attention_decode_desc *d)
 {
     const int64_t chunks = ceil_div(d->d, CHUNK);
-    if (!d->latent || d->cache != d->dtype)
-        FAIL(CKL_UNSUPPORTED, "attention_decode latent: the cache is not latent, or of another type than q");
+    TRY(check_cache("latent", d));
     if (d->dv % (2 * CHUNK) || d->d % 8 || d->d > ATTENTION_DECODE_LATENT_MAX || chunks <= d->dv / CHUNK)
         FAIL(CKL_UNSUPPORTED,
              "attention_decode latent: dv=%" PRId64 " is not a multiple of %d, or d=%" PRId64
@@ -71,11 +99,7 @@ static ckl_status check_sizes(const ckl_attention_decode_desc *d)
     if (d->heads == 2 * d->kv_heads &&
         d->dv == 2 * CHUNK) // ptxas 13.0 spills 336 bytes; other groups take 168 registers
         FAIL(CKL_UNSUPPORTED, "attention_decode latent: groups of 2 heads with dv=%d spill", 2 * CHUNK);
-    if (d->page % KEYS && (d->page < PAGE_MIN || KEYS % d->page))
-        FAIL(CKL_UNSUPPORTED,
-             "attention_decode latent: page=%" PRId64 " neither divides %d, from %d on, nor is a multiple of it",
-             d->page, KEYS, PAGE_MIN);
-    return attention_decode_check_strides("latent", d);
+    return CKL_OK;
 }
 
 static ckl_status admit_latent(const void *desc, const ckl_device_info *device, const void *config)
@@ -84,15 +108,7 @@ static ckl_status admit_latent(const void *desc, const ckl_device_info *device, 
     const attention_decode_latent_config *c = config;
     TRY(attention_decode_check_form("latent", d, &c->form));
     TRY(check_sizes(d));
-    if (c->split < KEYS || c->split % KEYS)
-        FAIL(CKL_INVALID, "attention_decode latent: split=%d is not a multiple of %d", c->split, KEYS);
-    const int64_t smem = attention_decode_latent_smem(c), ctas = attention_decode_ctas(d, ROWS, c->split);
-    if (smem > device->smem_per_cta_bytes)
-        FAIL(CKL_UNSUPPORTED, "attention_decode latent: it needs %" PRId64 " bytes of shared memory, %s has %" PRId64,
-             smem, device->id, device->smem_per_cta_bytes);
-    if (ctas > INT32_MAX)
-        FAIL(CKL_UNSUPPORTED, "attention_decode latent: %" PRId64 " CTAs are more than 2^31-1", ctas);
-    return CKL_OK;
+    return check_splits("latent", d, device, ROWS, c->split, attention_decode_latent_smem(c));
 }
 
 static int64_t workspace_latent(const ckl_plan *plan)
@@ -104,7 +120,8 @@ static int64_t workspace_latent(const ckl_plan *plan)
 static ckl_status launch_latent(const ckl_plan *plan, const void *args, ckl_stream stream)
 {
     const attention_decode_latent_config *c = plan->config;
-    return attention_decode_launch(plan, args, ROWS, c->split, plan->kernels[0].clusters_resident, stream);
+    const int64_t grid = min_i64(attention_decode_ctas(plan->desc, ROWS, c->split), plan->kernels[0].clusters_resident);
+    return attention_decode_launch(plan, args, ROWS, c->split, grid, stream);
 }
 
 static const field latent_fields[] = { ATTENTION_DECODE_FORM(FIELD_NESTED, (attention_decode_latent_config, form)) //
@@ -117,4 +134,82 @@ const implementation attention_decode_latent_implementation = {
     .target = IR_SM90A,
     .params = &attention_decode_param_list,
     .workspace_bytes = workspace_latent,
+};
+
+/* latent_few */
+
+static ckl_status choose_latent_few(const void *desc, const ckl_device_info *device, void *config)
+{
+    attention_decode_latent_few_config *c = config;
+    c->form = attention_decode_form_of(desc);
+    c->split = split_of(desc, device);
+    for (c->slots = SLOTS_MAX; c->slots > 2 && attention_decode_latent_few_smem(c) > device->smem_per_cta_bytes;)
+        c->slots--;
+    return CKL_OK;
+}
+
+/* Memory brings the blocks; a split's sum is stored and read again. */
+static plan_cost cost_latent_few(const void *desc, const ckl_device_info *device, const void *config)
+{
+    const ckl_attention_decode_desc *d = desc;
+    const attention_decode_latent_few_config *c = config;
+    const double rows = (double)attention_decode_rows_of(d), splits = ceil((double)d->kv / c->split);
+    const double key = (double)(d->batch * d->kv_heads) * 2 * (double)d->d, sum = 8 * rows * (double)d->dv;
+    const memory_work work = { .of = { .us = 3.5 },
+                               .bytes = key * (double)d->kv + (double)(d->batch * d->kv_heads) * splits * sum,
+                               .ctas = attention_decode_ctas(d, ATTENTION_DECODE_FEW_ROWS, c->split),
+                               .threads = 384,
+                               .registers = 168,
+                               .ctas_per_sm = 1,
+                               .smem_bytes = attention_decode_latent_few_smem(c),
+                               .wait_cycles = 1200 * ceil(fmin((double)d->kv, c->split) / KEYS) };
+    return memory_cost(&work, device);
+}
+
+static ckl_status admit_latent_few(const void *desc, const ckl_device_info *device, const void *config)
+{
+    const ckl_attention_decode_desc *d = desc;
+    const attention_decode_latent_few_config *c = config;
+    TRY(attention_decode_check_form("latent_few", d, &c->form));
+    TRY(check_cache("latent_few", d));
+    if (attention_decode_rows_of(d) > ATTENTION_DECODE_FEW_ROWS)
+        FAIL(CKL_UNSUPPORTED, "attention_decode latent_few: %" PRId64 " rows of a head are more than %d",
+             attention_decode_rows_of(d), ATTENTION_DECODE_FEW_ROWS);
+    if ((d->dv != 128 && d->dv != 256 && d->dv != 512) || d->d % 8 || d->d > ATTENTION_DECODE_LATENT_MAX)
+        FAIL(CKL_UNSUPPORTED,
+             "attention_decode latent_few: dv=%" PRId64 " is none of 128, 256, 512, or d=%" PRId64
+             " is not a multiple of 8 up to %d",
+             d->dv, d->d, ATTENTION_DECODE_LATENT_MAX);
+    if (c->slots < 2 || c->slots > SLOTS_MAX)
+        FAIL(CKL_INVALID, "attention_decode latent_few: slots=%d is not in 2..%d", c->slots, SLOTS_MAX);
+    return check_splits("latent_few", d, device, ATTENTION_DECODE_FEW_ROWS, c->split,
+                        attention_decode_latent_few_smem(c));
+}
+
+static int64_t workspace_latent_few(const ckl_plan *plan)
+{
+    const attention_decode_latent_few_config *c = plan->config;
+    return attention_decode_workspace(plan->desc, ATTENTION_DECODE_FEW_ROWS, c->split);
+}
+
+static ckl_status launch_latent_few(const ckl_plan *plan, const void *args, ckl_stream stream)
+{
+    const attention_decode_latent_few_config *c = plan->config;
+    const int64_t ctas = attention_decode_ctas(plan->desc, ATTENTION_DECODE_FEW_ROWS, c->split);
+    return attention_decode_launch(plan, args, ATTENTION_DECODE_FEW_ROWS, c->split,
+                                   min_i64(ctas, plan->kernels[0].clusters_resident), stream);
+}
+
+static const field latent_few_fields[] = {
+    ATTENTION_DECODE_FORM(FIELD_NESTED, (attention_decode_latent_few_config, form)) //
+    ATTENTION_DECODE_LATENT_FEW_CONFIG(FIELD_ROW, attention_decode_latent_few_config)
+};
+
+const implementation attention_decode_latent_few_implementation = {
+    IMPLEMENTATION_PARTS(attention_decode, latent_few),
+    .cost = cost_latent_few,
+    .summary = "the same for up to 16 rows: mma.sync, each warp scores a few keys and has a few columns; Hopper",
+    .target = IR_SM90A,
+    .params = &attention_decode_param_list,
+    .workspace_bytes = workspace_latent_few,
 };

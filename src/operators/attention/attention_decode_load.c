@@ -47,7 +47,7 @@ void attention_decode_find_rows(const decode_kernel *k, val number, block_rows *
     const attention_decode_form *form = &k->place.form;
     const attention_decode_values *p = &k->place.p;
     const int bn = k->cfg->keys;
-    val start = add(k->place.from, mul(add(warp(), mul(number, imm(k->cfg->warps))), imm(bn)));
+    val start = attention_decode_block_start(k, number);
     val key = min(add(start, thread_at(lane(), 0, bn, LANES / bn)), sub(p->kv, imm(1)));
     if (form->page)
         assign(rows->page, page_of(k, key));
@@ -66,9 +66,32 @@ static val vectors_before(const decode_kernel *k, int which, val key, val number
     return add(mul(rem(key, imm(page)), p->key_vectors[which]), mul(number_of_page, p->page_vectors[which]));
 }
 
-/* Starts the copies of a block of K or V, rows of d words, into chunks (BN,CHUNK,CHUNKS). What does not exist is 0. */
-static void load_rows(const decode_kernel *k, int which, const block_rows *rows, tensor sX, columns c, int d)
+/* A block: where its keys are in the cache, or the first one of them; where it goes. */
+typedef struct block_place {
+    const block_rows *rows;
+    val start, slot;
+} block_place;
+
+/* take() for K and for V of a block. Of two warps that share it the first one takes K, the other V. */
+static void share_out(const decode_kernel *k, void (*take)(const decode_kernel *k, int which, const block_place *at),
+                      const block_place *at)
 {
+    for (int which = ATTENTION_K; which <= ATTENTION_V; which++) {
+        if (k->cfg->row_warps == 1)
+            take(k, which, at);
+        else IF(eq(rem(warp(), imm(2)), imm(which - ATTENTION_K)))
+            take(k, which, at);
+    }
+}
+
+/* Starts the copies of a block of K or V, rows of d words, into chunks (BN,CHUNK,CHUNKS). What does not exist is 0. */
+static void load_rows(const decode_kernel *k, int which, const block_place *to)
+{
+    const bool is_k = which == ATTENTION_K;
+    const tensor sX = slice(is_k ? k->sK : k->sV, _, _, _, to->slot);
+    const columns c = is_k ? k->d : k->dv;
+    const int d = (is_k ? k->place.form.d : k->place.form.dv) / k->packed;
+    const block_rows *rows = to->rows;
     const int across = c.chunk / VECTOR, down = LANES / across;
     tiled_copy each = make_tiled_copy("SM80_CP_ASYNC_CACHEGLOBAL<128>", k->place.form.dtype,
                                       compact_right(shape(down, across)), compact(shape(1, VECTOR)));
@@ -179,9 +202,11 @@ static void put_item(const decode_kernel *k, const new_item *x, val start, tenso
 }
 
 /* Puts new rows of a block of K or V into shared memory. */
-static void append_rows(const decode_kernel *k, int which, val start, tensor sX, columns c)
+static void append_rows(const decode_kernel *k, int which, const block_place *at)
 {
-    const val end = min(add(start, imm(k->cfg->keys)), k->place.to);
+    const val start = at->start, end = min(add(start, imm(k->cfg->keys)), k->place.to);
+    const columns c = which == ATTENTION_K ? k->d : k->dv;
+    const tensor sX = slice(which == ATTENTION_K ? k->sK : k->sV, _, _, _, at->slot);
     LOOP_FROM(item, lane(), imm(keeps_new(k) ? LANES : k->place.form.tokens * items_of_row(k, which)), imm(LANES)) {
         const new_item x = item_of(k, which, item);
         IF(logical_and(x.exists, logical_and(ge(x.key, start), lt(x.key, end)))) {
@@ -198,9 +223,9 @@ void attention_decode_append(const decode_kernel *k, val start, val slot)
 {
     val end = min(add(start, imm(k->cfg->keys)), k->place.to);
     IF(lt(max(start, first_new(k)), end)) {
-        append_rows(k, ATTENTION_K, start, slice(k->sK, _, _, _, slot), k->d);
-        append_rows(k, ATTENTION_V, start, slice(k->sV, _, _, _, slot), k->dv);
-        warp_sync();
+        const block_place at = { .start = start, .slot = slot };
+        share_out(k, append_rows, &at);
+        attention_decode_block_sync(k);
     }
 }
 
@@ -251,7 +276,7 @@ void attention_decode_store_new(decode_kernel *k)
 
 void attention_decode_load_block(const decode_kernel *k, const block_rows *rows, val slot)
 {
-    load_rows(k, ATTENTION_K, rows, slice(k->sK, _, _, _, slot), k->d, k->place.form.d / k->packed);
-    load_rows(k, ATTENTION_V, rows, slice(k->sV, _, _, _, slot), k->dv, k->place.form.dv / k->packed);
+    const block_place to = { .rows = rows, .slot = slot };
+    share_out(k, load_rows, &to);
     cp_async_commit();
 }

@@ -150,6 +150,31 @@ static state load_partial(const decode_sums *m, const row_quads *x, int count, c
     return s;
 }
 
+/* From a peer's shared memory. */
+static void load_words(val address, val rank, int count, val *words)
+{
+    for (int i = 0; i < count; i++)
+        words[i] = unwritten(F32);
+    load_at(IR_SHARED_CLUSTER, IR_CACHE_DEFAULT, F32, count, mapa(address, rank), 0, words);
+}
+
+/* The same of CTA i of a cluster, from its shared memory. */
+static state load_of_peer(const decode_sums *m, const row_quads *x, int count, const partial_range *range, val i)
+{
+    const val exists = lt(i, range->count), rank = min(i, sub(range->count, imm(1))), none = immf(0);
+    val of_row[2];
+    load_words(tensor_address(m->sState, coord(0, x->row)), rank, 2, of_row);
+    state s = { .count = count,
+                .top = select(exists, of_row[0], immf(-FLT_MAX)),
+                .sum = select(exists, of_row[1], none) };
+    for (int q = 0; q < count; q++) {
+        load_words(tensor_address(quad_of(x, slice(m->sO, x->row, _, 0), q), coord(0)), rank, QUAD, s.o[q]);
+        for (int j = 0; j < QUAD; j++)
+            s.o[q][j] = select(exists, s.o[q][j], none);
+    }
+    return s;
+}
+
 /* The sum of `leaves` partials from number `first` on, of which m->flight loads are in flight at a time. Variables. */
 static state sum_of_leaves(const decode_sums *m, const row_quads *x, int count, const partial_range *range, val first,
                            int leaves)
@@ -166,7 +191,7 @@ static state sum_of_leaves(const decode_sums *m, const row_quads *x, int count, 
         return sums;
     }
     for (int j = 0; j < leaves; j++)
-        all[j] = load_partial(m, x, count, range, add(first, imm(j)));
+        all[j] = (m->place->cluster > 1 ? load_of_peer : load_partial)(m, x, count, range, add(first, imm(j)));
     const state whole = sum_of(all, leaves);
     assign_state(&sums, &whole);
     return sums;
@@ -175,8 +200,9 @@ static state sum_of_leaves(const decode_sums *m, const row_quads *x, int count, 
 /* Adds the partials of a range. */
 static void add_partials(const decode_sums *m, const partial_range *range, const row_quads *x, state *sums)
 {
-    LOOP_FROM(i, imm_as(U32, 0), range->count, imm(GROUP)) {
-        state group = sum_of_leaves(m, x, sums->count, range, i, GROUP);
+    const int leaves = m->place->cluster > 1 ? m->place->cluster : GROUP;
+    LOOP_FROM(i, imm_as(U32, 0), range->count, imm(leaves)) {
+        state group = sum_of_leaves(m, x, sums->count, range, i, leaves);
         group = merged(sums, &group);
         assign_state(sums, &group);
     }
@@ -195,6 +221,31 @@ static void store_partial(const decode_sums *m, const row_quads *x, const state 
         set(partial.states, coord(0, x->row), s->top);
         set(partial.states, coord(1, x->row), s->sum);
     }
+}
+
+/* Leaves a partial where the warps' were, of which only this thread needed these columns. */
+static void keep_partial(const decode_sums *m, const row_quads *x, const state *s)
+{
+    for (int q = 0; q < s->count; q++)
+        for (int i = 0; i < QUAD; i++)
+            set(quad_of(x, slice(m->sO, x->row, _, 0), q), i, s->o[q][i]);
+    IF(eq(x->first, imm(0))) {
+        set(m->sState, coord(0, x->row), s->top);
+        set(m->sState, coord(1, x->row), s->sum);
+    }
+}
+
+void attention_decode_store_logarithm(const decode_place *place, val row, val top, val sum)
+{
+    const attention_decode_form *form = &place->form;
+    const attention_decode_values *p = &place->p;
+    const val group = imm(form->group), heads = mul(p->kv_heads, group);
+    layout all = make_layout(shape(form->tokens, heads, p->batch),
+                             stride(1, form->tokens, mul(convert(I64, heads), imm64(form->tokens))));
+    tensor gLse = gmem_tensor(p->lse, F32, all); // (TOKENS,HEADS,BATCH)
+    const val logarithm = fma(top, immf(M_LN2), log_f32(sum));
+    set(gLse, coord(div(row, group), add(mul(place->kv_head, group), rem(row, group)), place->batch),
+        select(eq(sum, immf(0)), immf(-INFINITY), logarithm));
 }
 
 /*
@@ -224,15 +275,9 @@ static void store(const decode_sums *m, const row_quads *x, const state *sum)
             set(rO, i, convert(form->dtype, fma(s.o[q][i], inverse, immf(0))));
         copy(rO, quad_of(x, attention_decode_row_of(m->place, ATTENTION_O, x->in_group), q), 8);
     }
-    if (form->lse) {
-        layout all = make_layout(shape(form->tokens, heads, p->batch),
-                                 stride(1, form->tokens, mul(convert(I64, heads), imm64(form->tokens))));
-        tensor gLse = gmem_tensor(p->lse, F32, all); // (TOKENS,HEADS,BATCH)
-        val logarithm = fma(s.top, immf(M_LN2), log_f32(s.sum));
+    if (form->lse)
         IF(eq(x->first, imm(0)))
-            set(gLse, coord(div(x->in_group, imm(form->group)), head, m->place->batch),
-                select(eq(s.sum, immf(0)), immf(-INFINITY), logarithm));
-    }
+            attention_decode_store_logarithm(m->place, x->in_group, s.top, s.sum);
 }
 
 /* Is this the last of `count` partials that counter `number` of these rows counts? It is left at 0. */
@@ -251,6 +296,30 @@ static val is_last(const decode_sums *m, val number, val count)
     }
     named_sync(imm(m->barrier), m->threads); // the answer is there
     return ne(at(sLast, 0), imm(0));
+}
+
+val attention_decode_is_second(const decode_sums *m, val node, void (*leave)(void *of), void *of)
+{
+    const val index = add(mul(shared_rows(m), add(m->place->p.splits, imm(1))), node);
+    const val counter = add(m->place->p.counters, mul(convert(U64, index), imm_as(U64, 4)));
+    tensor sLast = smem_tensor("last", I32, compact(leaf(1)), 4); // (1)
+    named_sync(imm(m->barrier), m->threads);                      // all know the last answer
+    IF(eq(thread(), imm(0)))
+        set(sLast, 0, load_acquire(I32, counter));
+    named_sync(imm(m->barrier), m->threads); // the answer is there
+    val before = variable(I32, at(sLast, 0));
+    IF(eq(before, imm(0))) {
+        leave(of);
+        named_sync(imm(m->barrier), m->threads); // the partial is stored
+        IF(eq(thread(), imm(0)))
+            set(sLast, 0, atomic_add_acq_rel(counter, imm_as(I32, 1)));
+        named_sync(imm(m->barrier), m->threads); // the answer is there
+        assign(before, at(sLast, 0));
+    }
+    const val is_second = ne(before, imm(0));
+    IF(logical_and(is_second, eq(thread(), imm(0))))
+        store_relaxed(I32, counter, imm(0));
+    return is_second;
 }
 
 /* The most rows that a tile may have; quads of each. */
@@ -272,7 +341,10 @@ static void leave(const decode_sums *m, const row_quads *x, const state *s)
     }
     ELSE
     {
-        store_partial(m, x, s, m->place->split);
+        if (m->place->cluster > 1)
+            keep_partial(m, x, s);
+        else
+            store_partial(m, x, s, m->place->split);
     }
 }
 
@@ -284,12 +356,18 @@ typedef struct step_up {
     val is_all;          // nonzero: the sum is the result
 } step_up;
 
-/* A thread takes several quads of a row at a time, where there are enough for all threads. */
-static void add_range(const decode_sums *m, const step_up *up)
+/* Quads of a row that a thread takes at a time, where there are enough for all threads. */
+static int quads_at_a_time(const decode_sums *m, int threads)
 {
     int count = QUADS;
-    while (count > 1 && (across(m) % count || rows_of(m) * across(m) < m->threads * count))
+    while (count > 1 && (across(m) % count || rows_of(m) * across(m) < threads * count))
         count /= 2;
+    return count;
+}
+
+static void add_range(const decode_sums *m, const step_up *up)
+{
+    const int count = quads_at_a_time(m, m->threads);
     LOOP_FROM(item, thread(), imm(rows_of(m) * across(m) / count), imm(m->threads)) {
         row_quads x = row_quads_of(m, item, across(m) / count);
         IF(x.exists) {
@@ -326,6 +404,27 @@ void attention_decode_add_up(const decode_sums *m)
         assign(up.range.count, groups);
         assign(up.range.apart, imm_as(U32, 1));
     }
+}
+
+void attention_decode_add_up_cluster(const decode_sums *m)
+{
+    const int run = m->place->run, cluster = m->place->cluster, all = m->threads * cluster,
+              count = quads_at_a_time(m, all);
+    const partial_range range = { .first = imm_as(U32, 0),
+                                  .count = div(add(m->place->splits, imm(run - 1)), imm(run)),
+                                  .apart = imm_as(U32, 1) };
+    const val first = add(thread(), mul(cluster_rank(), imm(m->threads)));
+    cluster_sync(); // all partials are there
+    IF(gt(m->place->splits, imm(run)))
+        LOOP_FROM(item, first, imm(rows_of(m) * across(m) / count), imm(all)) {
+            row_quads x = row_quads_of(m, item, across(m) / count);
+            IF(x.exists) {
+                state sums = no_state(count);
+                add_partials(m, &range, &x, &sums);
+                store(m, &x, &sums);
+            }
+        }
+    cluster_sync(); // until then peers read them
 }
 
 void attention_decode_finish_split(const decode_sums *m)
@@ -396,6 +495,8 @@ void attention_decode_sum_run(const decode_sums *m, void (*attend)(void *of, val
         hold(held, 0, levels, &sum, number);
     }
     state all = sum_of_held(held, levels, own);
+    if (m->place->cluster > 1)
+        named_sync(imm(m->barrier), m->threads); // threads without columns of their own read those of the last one
     IF(logical_and(x.exists, lt(thread(), imm(items))))
         leave(m, &x, &all);
 }

@@ -6,15 +6,22 @@
 void attention_decode_find_place(decode_place *at, int split, val number)
 {
     const val one = imm_as(U32, 1);
+    if (at->cluster > 1) {
+        at->split = mul(rem(number, imm(at->cluster)), imm(at->run));
+        number = div(number, imm(at->cluster));
+    }
     at->rows_all = at->form.tokens * at->form.group;
     at->tiles = (at->rows_all + at->rows - 1) / at->rows;
     at->tile = rem(number, imm(at->tiles));
     number = div(number, imm(at->tiles));
     at->kv_head = rem(number, at->p.kv_heads);
     number = div(number, at->p.kv_heads);
-    const val runs = at->run == 1 ? at->p.splits : div(add(at->p.splits, imm(at->run - 1)), imm(at->run));
-    at->split = mul(rem(number, runs), imm(at->run));
-    at->batch = div(number, runs);
+    at->batch = number;
+    if (at->cluster <= 1) {
+        const val runs = at->run == 1 ? at->p.splits : div(add(at->p.splits, imm(at->run - 1)), imm(at->run));
+        at->split = mul(rem(number, runs), imm(at->run));
+        at->batch = div(number, runs);
+    }
     tensor gLengths = gmem_vector(at->p.lengths, I32, at->p.batch); // (BATCH)
     val length = max(at(gLengths, at->batch), imm_as(I32, 0));
     at->length = min(convert(U32, length), at->p.kv);
@@ -72,14 +79,15 @@ val attention_decode_is_cut(const decode_place *place, val start)
     return cut;
 }
 
-void attention_decode_mask(const decode_place *place, val start, const tiled_mma *mma, val tid, tensor scores)
+void attention_decode_mask(const decode_place *place, val start, decode_rows rows, const tiled_mma *mma, val tid,
+                           tensor scores)
 {
     const attention_decode_form *form = &place->form;
-    tensor cS = partition_C(mma, identity_tensor(shape(place->rows, place->keys)), tid); // (MMA,MMA_M,MMA_N)
+    tensor cS = partition_C(mma, identity_tensor(shape(rows.count, place->keys)), tid); // (MMA,MMA_M,MMA_N)
     val begins[ONLINE_ROWS_MAX], ends[ONLINE_ROWS_MAX], first = convert(I32, add(start, coordinate(cS, 1, 0)));
     val last = sub(sub(convert(I32, place->to), imm(1)), first);
     for (int i = 0; i < attention_online_row_count(scores); i++) {
-        val row = add(mul(place->tile, imm(place->rows)), coordinate(cS, 0, attention_online_row_value(scores, i)));
+        val row = add(rows.first, coordinate(cS, 0, attention_online_row_value(scores, i)));
         val token = convert(I32, div(row, imm(form->group)));
         val own = sub(add(sub(convert(I32, place->length), imm(form->tokens)), token), first);
         ends[i] = min(last, own);

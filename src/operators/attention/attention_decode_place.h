@@ -13,6 +13,7 @@ typedef struct decode_place {
     attention_decode_form form;
     attention_decode_values p;
     int rows, keys, run;             // of a CTA; of a block; splits of a CTA
+    int cluster;                     // CTAs of a cluster, which share the rows; 0 or 1: none
     int rows_all, tiles;             // of a group: heads first, then tokens; tiles of `rows` of them
     val tile, kv_head, split, batch; // of this CTA; its first split
     val length;                      // keys of the sequence
@@ -45,8 +46,15 @@ tensor attention_decode_row_of(const decode_place *place, int which, val row);
 /* Are there keys in the block at `start` that a row of this CTA does not see, or that are past its last one? */
 val attention_decode_is_cut(const decode_place *place, val start);
 
-/* Gives such keys scores of -inf; tid is this thread's in the MMA that tiles the CTA's rows and a block's keys. */
-void attention_decode_mask(const decode_place *place, val start, const tiled_mma *mma, val tid, tensor scores);
+/* Rows of a group that an MMA has. */
+typedef struct decode_rows {
+    val first;
+    int count;
+} decode_rows;
+
+/* Gives such keys scores of -inf; tid is this thread's in the MMA that tiles some rows and a block's keys. */
+void attention_decode_mask(const decode_place *place, val start, decode_rows rows, const tiled_mma *mma, val tid,
+                           tensor scores);
 
 /*
  * The partials of warps, or of groups of warps: columns of O that count 2^top, and sums of weights. Those of split CTAs meet in
@@ -59,6 +67,7 @@ typedef struct decode_sums {
     int barrier;           // number of a named barrier of these threads
     tensor sO;             // (BM,DV,PARTIALS), f32
     tensor sTop, sSum;     // (BM,PARTIALS)
+    tensor sState;         // (2,BM): of a CTA of a cluster, whose columns take the place of its first warp's
     val value_scale;       // factor for weighted values
 } decode_sums;
 
@@ -71,6 +80,18 @@ decode_partial attention_decode_partial_of(const decode_sums *sums, val split);
 
 /* Where this CTA's partials are the last to come: adds those of all splits, in the order of the keys, and stores the result. */
 void attention_decode_add_up(const decode_sums *sums);
+
+/* The same by all CTAs of a cluster together, from their shared memory. */
+void attention_decode_add_up_cluster(const decode_sums *sums);
+
+/*
+ * The splits of a sequence as the leaves of a binary tree. True in the CTA that comes second to a node: the other one has
+ * left its partial in the workspace, by leave(). Nodes have the number of the first split of their right half.
+ */
+val attention_decode_is_second(const decode_sums *sums, val node, void (*leave)(void *of), void *of);
+
+/* The logarithm of the sum of a row's weights, row `row` of the group. */
+void attention_decode_store_logarithm(const decode_place *place, val row, val top, val sum);
 
 /* Adds the partials of warps, and stores their sum in the workspace; the result, where it is all. For all `threads`. */
 void attention_decode_finish_split(const decode_sums *sums);

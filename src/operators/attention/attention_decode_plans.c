@@ -188,7 +188,8 @@ static workspace_layout workspace_of(const ckl_attention_decode_desc *d, int row
         return w;
     const int64_t shared = ctas / splits, groups = ceil_div(splits, ATTENTION_DECODE_GROUP),
                   slots = product_i64(shared, splits + groups);
-    w.states = round_up(product_i64(shared, (groups + 1) * 4), PLAN_WORKSPACE_ALIGNMENT);
+    const int64_t counters = d->latent ? splits + 1 : groups + 1; // latent_few has one for each node of a tree
+    w.states = round_up(product_i64(shared, counters * 4), PLAN_WORKSPACE_ALIGNMENT);
     w.partials = sum_i64(w.states, round_up(product_i64(slots, rows * 2 * 4), PLAN_WORKSPACE_ALIGNMENT));
     w.bytes = sum_i64(w.partials, product_i64(slots, rows * d->dv * 4));
     return w;
@@ -200,7 +201,7 @@ int64_t attention_decode_workspace(const ckl_attention_decode_desc *d, int rows,
 }
 
 ckl_status attention_decode_launch(const ckl_plan *plan, const ckl_attention_decode_args *x, int rows, int split,
-                                   int64_t ctas_max, ckl_stream stream)
+                                   int64_t grid, ckl_stream stream)
 {
     const ckl_attention_decode_desc *d = plan->desc;
     if (!PLAN_ALIGNED(16, x->q, x->k, x->v, x->o, x->k_new, x->v_new, x->k_into, x->v_into))
@@ -212,15 +213,14 @@ ckl_status attention_decode_launch(const ckl_plan *plan, const ckl_attention_dec
     const workspace_layout w = workspace_of(d, rows, split);
     const char *workspace = plan_workspace(plan, x->workspace);
     params.splits = (uint32_t)ceil_div(d->kv, split);
-    if (w.bytes) {
+    if (workspace) {
         params.counters = workspace + w.counters;
         params.states = workspace + w.states;
         params.parts = workspace + w.partials;
     }
-    const int64_t units = attention_decode_ctas(d, rows, split);
-    const plan_grid grid = { .x = min_i64(units, ctas_max) };
-    params.units = (uint32_t)units;
-    return grid.x ? plan_launch(plan, 0, grid, &params, stream) : CKL_OK; // q=0 leaves the cache as it is
+    params.units = (uint32_t)attention_decode_ctas(d, rows, split);
+    return grid ? plan_launch(plan, 0, (plan_grid){ .x = grid }, &params, stream)
+                : CKL_OK; // q=0 leaves the cache as it is
 }
 
 /* sm80 */
@@ -267,6 +267,12 @@ static double cache_bytes(const ckl_attention_decode_desc *d)
     return (double)(d->batch * d->kv_heads) * keys_of(d) * elements * (double)ckl_dtype_bytes(d->cache);
 }
 
+/* Of a CTA: each of one warp, or of some that share blocks. */
+static int rings_of(const attention_decode_sm80_config *c)
+{
+    return c->warps / c->row_warps;
+}
+
 /* Blocks of a warp one after the other; then the partials of splits are added. 8 bits are widened by instructions. */
 static plan_cost cost_sm80(const void *desc, const ckl_device_info *device, const void *config)
 {
@@ -274,8 +280,9 @@ static plan_cost cost_sm80(const void *desc, const ckl_device_info *device, cons
     const ckl_attention_decode_desc *d = desc;
     const attention_decode_sm80_config *c = config;
     const int own = c->split * c->run;
-    const double blocks = ceil(fmin(keys_of(d), own) / (c->keys * c->warps));
-    const double elements = c->keys * (double)(d->d + d->dv) / WARP * (d->cache == CKL_E4M3 ? 3 : 1) * c->rows / 16;
+    const double blocks = ceil(fmin(keys_of(d), own) / (c->keys * rings_of(c)));
+    const double elements =
+        c->keys * (double)(d->d + d->dv) / WARP * (d->cache == CKL_E4M3 ? 3 : 1) * c->rows / c->row_warps / 16;
     const memory_work work = { .of = { .us = (d->kv > own ? 3.5 : 1) + (d->append ? 0.5 : 0) },
                                .bytes = cache_bytes(d),
                                .ctas = attention_decode_ctas(d, c->rows, own),
@@ -288,21 +295,35 @@ static plan_cost cost_sm80(const void *desc, const ckl_device_info *device, cons
     return memory_cost(&work, device);
 }
 
+/* Those of one sequence and head may be filled up to a cluster. */
+static int64_t ctas_of(const ckl_attention_decode_desc *d, const attention_decode_sm80_config *c)
+{
+    const int own = c->split * c->run;
+    return c->cluster > 1 ? c->cluster * attention_decode_ctas(d, c->rows, (int)d->kv)
+                          : attention_decode_ctas(d, c->rows, own);
+}
+
 /* CTAs that an SM has room for: in shared memory, and in registers, of which a sum of splits takes some. */
 static int64_t resident(const ckl_device_info *device, const attention_decode_sm80_config *c)
 {
     const int64_t in_registers = c->ctas ? c->ctas : c->form.d > 64 || c->form.dv > 64 ? CTAS : CTAS + 1;
-    return min_i64(in_registers, device->smem_per_sm_bytes / (attention_decode_sm80_smem(c) + SMEM_RESERVED));
+    return min_i64(c->row_warps > 1 ? 1 : in_registers,
+                   device->smem_per_sm_bytes / (attention_decode_sm80_smem(c) + SMEM_RESERVED));
+}
+
+/* The share that a CTA's copies in flight are of those with which an SM gets all it can. */
+static double share_in_flight(const attention_decode_sm80_config *c)
+{
+    const bool narrow = c->form.cache == CKL_E4M3;
+    const double NEEDED = narrow ? 90 << 10 : 66 << 10; // 8 bits want more warps
+    const double key = (double)(c->form.d + c->form.dv) * (narrow ? 1 : 2);
+    return rings_of(c) * (c->stages - 1) * c->keys * key / NEEDED;
 }
 
 /* Bytes for which `ctas` CTAs of an SM, that read `each`, take as long as it takes for them to come. */
 static double waited_for(const attention_decode_sm80_config *c, double ctas, double each)
 {
-    const bool narrow = c->form.cache == CKL_E4M3;
-    const double NEEDED = narrow ? 90 << 10 : 66 << 10; // in flight, for all that an SM gets; 8 bits want more warps
-    const double key = (double)(c->form.d + c->form.dv) * (narrow ? 1 : 2);
-    const double in_flight = c->warps * (c->stages - 1) * c->keys * key;
-    return ctas * each / fmin(1, ctas * in_flight / NEEDED);
+    return ctas * each / fmin(1, ctas * share_in_flight(c));
 }
 
 /*
@@ -337,14 +358,15 @@ static int run_max(const attention_decode_sm80_config *c)
 static bool is_possible(const ckl_attention_decode_desc *d, const ckl_device_info *device,
                         const attention_decode_sm80_config *c)
 {
-    const bool sums = attention_decode_quads(&c->form, c->rows, 32 * c->warps) && c->split % (c->keys * c->warps) == 0;
+    const bool sums =
+        attention_decode_quads(&c->form, c->rows, 32 * c->warps) && c->split % (c->keys * rings_of(c)) == 0;
     return (c->run == 1 || (sums && !d->left)) && resident(device, c) >= max_i64(c->ctas, 1);
 }
 
 /* The same with more CTAs on an SM, for which registers are known to do; is there such a one? */
 static bool with_more_ctas(attention_decode_sm80_config *c)
 {
-    const int d = c->form.d == c->form.dv ? c->form.d : 0;
+    const int d = c->form.d == c->form.dv && c->row_warps == 1 ? c->form.d : 0;
     if (c->form.cache == CKL_E4M3) {
         c->ctas = CTAS_MAX;
         return d == 128 && c->keys == 16;
@@ -375,6 +397,23 @@ static void share_sms(const ckl_attention_decode_desc *d, const ckl_device_info 
     }
 }
 
+/*
+ * Where all CTAs run at once, those of a sequence add up as a cluster, which ends sooner than by a workspace. A GPC has room for
+ * whole clusters only, so some SMs must be free where each has one CTA.
+ */
+static void choose_cluster(const ckl_attention_decode_desc *d, const ckl_device_info *device,
+                           attention_decode_sm80_config *c)
+{
+    attention_decode_sm80_config tried = *c;
+    const int64_t runs = ceil_div(d->kv, (int64_t)c->split * c->run), rooms = resident(device, c);
+    while (tried.cluster < runs)
+        tried.cluster *= 2;
+    const int64_t most = rooms > 1 ? rooms * device->sm_count : device->sm_count * 3 / 4;
+    if (device->has_tma && runs > 1 && tried.cluster <= ATTENTION_DECODE_CLUSTER_MAX && ctas_of(d, &tried) <= most &&
+        resident(device, &tried) == rooms)
+        *c = tried;
+}
+
 static ckl_status choose_sm80(const void *desc, const ckl_device_info *device, void *config)
 {
     const ckl_attention_decode_desc *d = desc;
@@ -383,17 +422,28 @@ static ckl_status choose_sm80(const void *desc, const ckl_device_info *device, v
     c->rows = attention_decode_rows_of(d) > 16 && d->d <= 128 && d->dv <= 128 ? 32 : 16;
     c->split = split_of(d, device);
     c->convert = d->cache == CKL_E4M3 && device->has_tma;
-    const bool narrow = d->cache == CKL_E4M3, fits = c->rows == 16 && (!narrow || (d->d <= 128 && d->dv <= 128));
+    const bool narrow = d->cache == CKL_E4M3;
+    if (c->rows == 32 && (!narrow || c->convert)) { // O and sums of splits for two MMAs do not fit a warp's registers
+        c->row_warps = 2;
+        c->warps *= 2;
+        c->keys = 32; // what a block costs beside its products counts
+        for (c->stages = 2; c->stages < ATTENTION_DECODE_STAGES_MAX && share_in_flight(c) < 0.9;)
+            c->stages++; // one CTA an SM
+    }
+    const bool fits = c->rows / c->row_warps == 16 && (!narrow || (d->d <= 128 && d->dv <= 128));
     if (narrow && fits && c->convert && d->kv > SPLIT_MIN)
         c->keys = 32; // a block has the bytes of 16 keys of 16 bits
-    else if (narrow && fits)
+    else if (narrow && fits && c->row_warps == 1)
         c->ctas = E4M3_CTAS;
     if (fits && (!narrow || c->convert)) // else sums do not fit registers
         share_sms(d, device, c);
+    if (c->row_warps > 1 && c->run == 1 && c->stages < ATTENTION_DECODE_STAGES_MAX)
+        c->stages++; // partials take the place of the rings
     while (c->stages > 2 && attention_decode_sm80_smem(c) > device->smem_per_cta_bytes)
         c->stages--;
-    while (c->warps > 1 && attention_decode_sm80_smem(c) > device->smem_per_cta_bytes)
+    while (rings_of(c) > 1 && attention_decode_sm80_smem(c) > device->smem_per_cta_bytes)
         c->warps /= 2;
+    choose_cluster(d, device, c);
     return CKL_OK;
 }
 
@@ -413,16 +463,25 @@ static ckl_status admit_sm80(const void *desc, const ckl_device_info *device, co
     if ((c->rows != 16 && c->rows != 32) || (c->keys != 16 && c->keys != 32) || c->warps < 1 || c->warps > 8)
         FAIL(CKL_INVALID, "attention_decode sm80: rows=%d or keys=%d is neither 16 nor 32, or warps=%d is not in 1..8",
              c->rows, c->keys, c->warps);
+    if ((c->row_warps != 1 && c->row_warps != 2) || c->warps % c->row_warps || (c->row_warps == 2 && c->rows != 32))
+        FAIL(CKL_INVALID, "attention_decode sm80: row_warps=%d is neither 1, nor 2 of warps=%d for rows=32",
+             c->row_warps, c->warps);
     if (c->stages < 2 || c->stages > ATTENTION_DECODE_STAGES_MAX || c->ctas < 0 || c->ctas > CTAS_MAX)
         FAIL(CKL_INVALID, "attention_decode sm80: stages=%d is not in 2..%d, or ctas=%d not in 0..%d", c->stages,
              ATTENTION_DECODE_STAGES_MAX, c->ctas, CTAS_MAX);
     if (c->split < c->keys || c->split % c->keys)
         FAIL(CKL_INVALID, "attention_decode sm80: split=%d is not a multiple of keys=%d", c->split, c->keys);
-    if (c->run < 1 || ATTENTION_DECODE_GROUP % c->run || (c->run > 1 && (d->left || c->split % (c->keys * c->warps))))
+    if (c->run < 1 || ATTENTION_DECODE_GROUP % c->run ||
+        (c->run > 1 && (d->left || c->split % (c->keys * rings_of(c)))))
         FAIL(CKL_INVALID,
              "attention_decode sm80: run=%d does not divide %d, or is more than 1 with left or with a split=%d that is "
-             "no multiple of keys=%d times warps=%d",
-             c->run, ATTENTION_DECODE_GROUP, c->split, c->keys, c->warps);
+             "no multiple of keys=%d times %d warps",
+             c->run, ATTENTION_DECODE_GROUP, c->split, c->keys, rings_of(c));
+    if (c->cluster < 1 || c->cluster > ATTENTION_DECODE_CLUSTER_MAX || (c->cluster > 1 && !device->has_tma) ||
+        (c->cluster > 1 && ceil_div(d->kv, (int64_t)c->split * c->run) > c->cluster))
+        FAIL(CKL_UNSUPPORTED,
+             "attention_decode sm80: cluster=%d is not in 1..%d, has less CTAs than a sequence, or none before sm_90",
+             c->cluster, ATTENTION_DECODE_CLUSTER_MAX);
     if (c->run > 1 && !attention_decode_quads(&c->form, c->rows, 32 * c->warps))
         FAIL(CKL_UNSUPPORTED, "attention_decode sm80: run=%d: %d warps do not hold the sum of %d rows of dv=%d", c->run,
              c->warps, c->rows, c->form.dv);
@@ -436,14 +495,13 @@ static ckl_status admit_sm80(const void *desc, const ckl_device_info *device, co
 static int64_t workspace_sm80(const ckl_plan *plan)
 {
     const attention_decode_sm80_config *c = plan->config;
-    return attention_decode_workspace(plan->desc, c->rows, c->split);
+    return c->cluster > 1 ? 0 : attention_decode_workspace(plan->desc, c->rows, c->split);
 }
 
 static ckl_status launch_sm80(const ckl_plan *plan, const void *args, ckl_stream stream)
 {
     const attention_decode_sm80_config *c = plan->config;
-    const int64_t ctas = attention_decode_ctas(plan->desc, c->rows, c->split * c->run);
-    return attention_decode_launch(plan, args, c->rows, c->split, ctas, stream);
+    return attention_decode_launch(plan, args, c->rows, c->split, ctas_of(plan->desc, c), stream);
 }
 
 static const field sm80_fields[] = { ATTENTION_DECODE_FORM(FIELD_NESTED, (attention_decode_sm80_config, form)) //

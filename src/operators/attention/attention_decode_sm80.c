@@ -4,7 +4,8 @@
  *
  * The rows of a CTA are the heads that share a head of the cache, times the new tokens: no more than an MMA has anyway.
  * A CTA takes `split` keys, and its warps take blocks of `keys` of them in turn. Each warp has its own ring of blocks,
- * which its lanes fill by cp.async, so warps do not wait for each other until their partials are added at the end. The
+ * which its lanes fill by cp.async, so warps do not wait for each other until their partials are added at the end. More
+ * rows than an MMA has are shared by two warps, which share a ring, too: one fills it with keys, the other with values. The
  * CTAs of a sequence leave theirs in the workspace, and the last one adds them in the order of the keys.
  */
 #include "cute/kernel.h"
@@ -22,21 +23,37 @@ static int packed_in(const attention_decode_form *form)
     return 2 / (int)ckl_dtype_bytes(form->cache);
 }
 
-static int64_t ring_bytes(const attention_decode_sm80_config *c, int d)
+/* Rings of a CTA, each of one warp or of some that share it; rows of one of these. */
+static int rings_of(const attention_decode_sm80_config *c)
 {
-    return c->warps * c->stages * attention_columns_bytes(attention_columns_of(d / packed_in(&c->form)), c->keys);
+    return c->warps / c->row_warps;
 }
 
-/* Rows of partials: those of an MMA come in eights. */
+static int warp_rows(const attention_decode_sm80_config *c)
+{
+    return c->rows / c->row_warps;
+}
+
+static int64_t ring_bytes(const attention_decode_sm80_config *c, int d)
+{
+    return rings_of(c) * c->stages * attention_columns_bytes(attention_columns_of(d / packed_in(&c->form)), c->keys);
+}
+
+/* Rows of a warp's partials: those of an MMA come in eights. Then those of a CTA's. */
 static int merged_rows(const attention_decode_sm80_config *c)
 {
-    const int rows = (int)round_up(c->form.tokens * c->form.group, 8);
-    return rows < c->rows ? rows : c->rows;
+    const int rows = (int)round_up(c->form.tokens * c->form.group, 8), most = warp_rows(c);
+    return rows < most ? rows : most;
+}
+
+static int shared_rows(const attention_decode_sm80_config *c)
+{
+    return c->row_warps * merged_rows(c);
 }
 
 static int64_t merge_bytes(const attention_decode_sm80_config *c)
 {
-    return (int64_t)c->warps * merged_rows(c) *
+    return (int64_t)rings_of(c) * shared_rows(c) *
            (packed_in(&c->form) * attention_columns_of(c->form.dv / packed_in(&c->form)).used + DECODE_PAD) * 4;
 }
 
@@ -49,15 +66,50 @@ static int64_t rings_and_partials_bytes(const attention_decode_sm80_config *c)
 
 int64_t attention_decode_sm80_smem(const attention_decode_sm80_config *c)
 {
-    int64_t states = 2 * c->warps * merged_rows(c) * 4, flag = 4;
-    return rings_and_partials_bytes(c) + states + flag;
+    int64_t states = 2 * rings_of(c) * shared_rows(c) * 4, of_cluster = 2 * shared_rows(c) * 4, flag = 4;
+    return rings_and_partials_bytes(c) + states + (c->cluster > 1 ? of_cluster : flag);
+}
+
+/* Which warp does what */
+
+/* This warp's ring. */
+static val ring_of(const decode_kernel *k)
+{
+    return k->cfg->row_warps == 1 ? warp() : div(warp(), imm(k->cfg->row_warps));
+}
+
+/* A row of this warp as one of the tile; the first one as one of the group. */
+static val row_in_tile(const decode_kernel *k, val row)
+{
+    const int row_warps = k->cfg->row_warps;
+    return row_warps == 1 ? row : add(row, mul(rem(warp(), imm(row_warps)), imm(warp_rows(k->cfg))));
+}
+
+static val first_row(const decode_kernel *k)
+{
+    return row_in_tile(k, mul(k->place.tile, imm(k->cfg->rows)));
+}
+
+val attention_decode_block_start(const decode_kernel *k, val number)
+{
+    const val block = add(ring_of(k), mul(number, imm(rings_of(k->cfg))));
+    return add(k->place.from, mul(block, imm(k->cfg->keys)));
+}
+
+void attention_decode_block_sync(const decode_kernel *k)
+{
+    enum { BARRIER = 1 }; // + ring: all warps of it arrive and wait
+    if (k->cfg->row_warps == 1)
+        warp_sync();
+    else
+        named_sync(add(ring_of(k), imm(BARRIER)), LANES * k->cfg->row_warps);
 }
 
 /* Construction */
 
 static tensor ring_at(const decode_kernel *k, int64_t offset, columns c)
 {
-    int slots = k->cfg->warps * k->cfg->stages;
+    int slots = rings_of(k->cfg) * k->cfg->stages;
     return smem_view(smem_address(offset), k->place.form.dtype,
                      attention_chunks_layout(k->place.form.dtype, c, k->cfg->keys, slots));
 }
@@ -72,15 +124,15 @@ static void describe_memory(decode_kernel *k)
 {
     const attention_decode_sm80_config *c = k->cfg;
     int64_t k_bytes = ring_bytes(c, c->form.d), both = k_bytes + ring_bytes(c, c->form.dv);
-    int64_t rings = smem_alloc("rings", rings_and_partials_bytes(c), 1024);
-    k->sK = ring_at(k, rings, k->d);
-    k->sV = ring_at(k, rings + k_bytes, k->dv);
+    int64_t first = smem_alloc("rings", rings_and_partials_bytes(c), 1024);
+    k->sK = ring_at(k, first, k->d);
+    k->sV = ring_at(k, first + k_bytes, k->dv);
     k->sVt = attention_transposed_chunks(k->sV, k->dv);
-    const int width = width_of(k), pitch = width + DECODE_PAD, rows = merged_rows(c);
-    k->sO = smem_view(smem_address(rings + (c->run == 1 ? 0 : both)), F32,
-                      make_layout(shape(rows, width, c->warps), stride(pitch, 1, rows * pitch)));
-    k->sTop = smem_tensor("maxima", F32, compact(shape(rows, c->warps)), 4);
-    k->sSum = smem_tensor("sums", F32, compact(shape(rows, c->warps)), 4);
+    const int width = width_of(k), pitch = width + DECODE_PAD, rows = shared_rows(c), rings = rings_of(c);
+    k->sO = smem_view(smem_address(first + (c->run == 1 ? 0 : both)), F32,
+                      make_layout(shape(rows, width, rings), stride(pitch, 1, rows * pitch)));
+    k->sTop = smem_tensor("maxima", F32, compact(shape(rows, rings)), 4);
+    k->sSum = smem_tensor("sums", F32, compact(shape(rows, rings)), 4);
 }
 
 /*
@@ -123,13 +175,12 @@ static void describe_registers(decode_kernel *k)
     const attention_decode_sm80_config *c = k->cfg;
     k->factors = k->packed == 1 ? k->place.form.dtype : CKL_F16;
     k->mma = attention_warps_mma(k->factors, 1);
-    k->rQ = fragment_A_words(&k->mma, c->rows, k->d.used * k->packed);
-    k->scores = fragment_C(&k->mma, c->rows, c->keys);
-    k->out = fragment_C(&k->mma, c->rows, width_of(k));
-    k->weights = fragment_A_words(&k->mma, c->rows, c->keys);
+    k->rQ = fragment_A_words(&k->mma, warp_rows(c), k->d.used * k->packed);
+    k->scores = fragment_C(&k->mma, warp_rows(c), c->keys);
+    k->out = fragment_C(&k->mma, warp_rows(c), width_of(k));
+    k->weights = fragment_A_words(&k->mma, warp_rows(c), c->keys);
     k->used_scores = used_rows(k, k->scores);
     k->used_out = used_rows(k, k->out);
-    describe_scales(k);
     k->online = attention_online_rows_begin(used_row_count(k), k->exponent);
     fill(k->out, immf(0));
 }
@@ -159,10 +210,10 @@ static bool keeps_queries(const decode_kernel *k)
     return k->cfg->run == 1 || d <= 128 || d % STEP || k->packed > 1;
 }
 
-/* Row 8m + this lane's of the tile: its first pair of numbers. */
+/* Row 8m + this lane's of the warp: its first pair of numbers. */
 static val query_at(const decode_kernel *k, int m)
 {
-    val row = add(mul(k->place.tile, imm(k->cfg->rows)), add(thread_at(lane(), 1, 4, 8), imm(8 * m)));
+    val row = add(first_row(k), add(thread_at(lane(), 1, 4, 8), imm(8 * m)));
     tensor gRow = attention_decode_row_of(&k->place, ATTENTION_Q, min(row, imm(k->place.rows_all - 1)));
     return tensor_address(gRow, coord(mul(thread_at(lane(), 0, 4, 8), imm(2))));
 }
@@ -176,10 +227,10 @@ static void find_queries(decode_kernel *k)
 /* A step of Q: (PAIRS,MMA_M,1) */
 static tensor queries_of(const decode_kernel *k, int step)
 {
-    const int atoms = k->cfg->rows / 16;
+    const int atoms = warp_rows(k->cfg) / 16;
     if (keeps_queries(k))
         return local_tile(k->rQ, shape(4, atoms, 1), coord(0, 0, step));
-    tensor rQ = fragment_A_words(&k->mma, k->cfg->rows, STEP);
+    tensor rQ = fragment_A_words(&k->mma, warp_rows(k->cfg), STEP);
     fill(rQ, imm_as(U32, 0));
     for (int m = 0; m < merged_rows(k->cfg) / 8; m++) {
         tensor gPairs = gmem_tensor(k->query[m], I32, make_layout(leaf(k->place.form.d / 2), leaf(1)));
@@ -195,7 +246,7 @@ static void load_queries(const decode_kernel *k)
     int atoms = (int)static_size(layout_mode(k->rQ.layout, 1)), steps = (int)static_size(layout_mode(k->rQ.layout, 2));
     fill(k->rQ, imm_as(U32, 0));
     for (int m = 0; m < 2 * atoms; m++) { // rows of a thread
-        val row = add(mul(k->place.tile, imm(k->cfg->rows)), add(thread_at(lane(), 1, 4, 8), imm(8 * m)));
+        val row = add(first_row(k), add(thread_at(lane(), 1, 4, 8), imm(8 * m)));
         IF(lt(row, imm(k->place.rows_all))) {
             tensor gRow = attention_decode_row_of(&k->place, ATTENTION_Q, row);
             val first = tensor_address(gRow, coord(mul(thread_at(lane(), 0, 4, 8), imm(2 * k->packed))));
@@ -234,8 +285,7 @@ static void multiply_values(const decode_kernel *k, val slot)
 
 static void use_block(decode_kernel *k, val number, val slot)
 {
-    const int bn = k->cfg->keys;
-    val start = add(k->place.from, mul(add(warp(), mul(number, imm(k->cfg->warps))), imm(bn)));
+    val start = attention_decode_block_start(k, number);
     if (k->place.form.append)
         attention_decode_append(k, start, slot);
     (k->packed == 1 ? multiply_keys : attention_decode_multiply_narrow_keys)(k, slot);
@@ -243,11 +293,16 @@ static void use_block(decode_kernel *k, val number, val slot)
         attention_scale_rows(k->used_scores, k->row_unit);
     if (k->place.form.softcap)
         attention_cap_scores(k->used_scores, k->factor);
-    IF(attention_decode_is_cut(&k->place, start))
-        attention_decode_mask(&k->place, start, &k->mma, lane(), k->scores);
-    attention_online_softmax(&k->online, k->used_scores);
+    IF(attention_decode_is_cut(&k->place, start)) {
+        const decode_rows rows = { first_row(k), warp_rows(k->cfg) };
+        attention_decode_mask(&k->place, start, rows, &k->mma, lane(), k->scores);
+    }
+    attention_online_softmax(&k->online, k->used_scores, NULL);
     accumulators_to_A(k->scores, k->factors, k->weights);
-    attention_scale_rows(k->used_out, k->online.factor);
+    if (k->cfg->row_warps > 1)
+        attention_rescale_rows(k->used_out, k->online.factor, used_row_count(k));
+    else
+        attention_scale_rows(k->used_out, k->online.factor);
     (k->packed == 1 ? multiply_values : attention_decode_multiply_narrow_values)(k, slot);
 }
 
@@ -263,11 +318,11 @@ typedef struct ring_place {
 /* Starts the copies of the first blocks; all are found before the first one is waited for. */
 static ring_place begin_ring(decode_kernel *k)
 {
-    const int stages = k->cfg->stages, bn = k->cfg->keys;
+    const int stages = k->cfg->stages, bn = k->cfg->keys, rings = rings_of(k->cfg);
     val blocks = div(add(sub(max(k->place.to, k->place.from), k->place.from), imm(bn - 1)), imm(bn));
-    ring_place r = { .first = mul(warp(), imm(stages)) };
-    r.count = div(sub(add(blocks, imm(k->cfg->warps - 1)), warp()), imm(k->cfg->warps));
-    r.rounds = div(add(blocks, imm(k->cfg->warps - 1)), imm(k->cfg->warps));
+    ring_place r = { .first = mul(ring_of(k), imm(stages)) };
+    r.count = div(sub(add(blocks, imm(rings - 1)), ring_of(k)), imm(rings));
+    r.rounds = div(add(blocks, imm(rings - 1)), imm(rings));
     block_rows rows[STAGES_MAX];
     for (int s = 0; s < stages; s++) {
         rows[s] = attention_decode_no_rows(k);
@@ -290,7 +345,7 @@ static ring_place begin_ring(decode_kernel *k)
 
 /*
  * Goes through blocks of this warp. stages - 1 are in flight while one is used; the address of the one after those
- * is loaded earlier still. After each warp_sync all lanes' copies of this block have arrived, and all lanes are done
+ * is loaded earlier still. After each sync all lanes' copies of this block have arrived, and all lanes are done
  * with the one before.
  */
 static void attend(decode_kernel *k, ring_place *r, val from, val to)
@@ -298,7 +353,7 @@ static void attend(decode_kernel *k, ring_place *r, val from, val to)
     const int stages = k->cfg->stages;
     LOOP_FROM(i, from, to, imm(1)) {
         cp_async_wait(stages - 2);
-        warp_sync();
+        attention_decode_block_sync(k);
         attention_decode_load_block(k, &r->next, add(r->first, r->fill));
         attention_decode_find_rows(k, add(i, imm(stages)), &r->next);
         use_block(k, i, add(r->first, r->use));
@@ -319,8 +374,9 @@ static void attend_together(decode_kernel *k, ring_place *r, val from, val to)
         attend(k, r, min(from, r->count), min(to, r->count));
         return;
     }
-    LOOP_FROM(at, from, to, imm(KEYS / c->keys / c->warps)) {
-        val end = min(add(at, imm(KEYS / c->keys / c->warps)), to);
+    const int blocks = KEYS / c->keys / rings_of(c);
+    LOOP_FROM(at, from, to, imm(blocks)) {
+        val end = min(add(at, imm(blocks)), to);
         attend(k, r, min(at, r->count), min(end, r->count));
         cta_sync();
     }
@@ -335,8 +391,8 @@ static tensor in_order_of_atoms(const decode_kernel *k)
 {
     if (k->packed == 1)
         return k->sO;
-    const int width = width_of(k), pitch = width + DECODE_PAD, rows = merged_rows(k->cfg);
-    int_tuple sizes = shape(rows, shape(8, 2, width / 16), k->cfg->warps);
+    const int width = width_of(k), pitch = width + DECODE_PAD, rows = shared_rows(k->cfg);
+    int_tuple sizes = shape(rows, shape(8, 2, width / 16), rings_of(k->cfg));
     return tensor_with_layout(k->sO, make_layout(sizes, stride(pitch, stride(2, 1, 16), rows * pitch)));
 }
 
@@ -344,7 +400,7 @@ static tensor in_order_of_atoms(const decode_kernel *k)
 static void share_columns(decode_kernel *k)
 {
     const int width = width_of(k), rows = merged_rows(k->cfg), pair = k->packed == 1 ? 2 : 1;
-    tensor cO = partition_C(&k->mma, identity_tensor(shape(k->cfg->rows, width)), lane());
+    tensor cO = partition_C(&k->mma, identity_tensor(shape(warp_rows(k->cfg), width)), lane());
     tensor sO = in_order_of_atoms(k);
     for (int m = 0; m < rows / 8; m++) // rows of a thread
         for (int n = 0; n < width / 8; n++)
@@ -353,7 +409,8 @@ static void share_columns(decode_kernel *k)
                 tensor rO = fragment(F32, compact(leaf(pair)));
                 for (int j = 0; j < pair; j++)
                     set(rO, j, at(k->out, coord(m % 2 * 2 + i + j, m / 2, n)));
-                val to = tensor_address(sO, coord(coordinate(cO, 0, from), coordinate(cO, 1, from), warp()));
+                val to = tensor_address(
+                    sO, coord(row_in_tile(k, coordinate(cO, 0, from)), coordinate(cO, 1, from), ring_of(k)));
                 copy(rO, smem_view(to, F32, compact(leaf(pair))), 4 * pair);
             }
 }
@@ -361,15 +418,15 @@ static void share_columns(decode_kernel *k)
 /* Stores the warps' partials in shared memory, after all are done with what was there. */
 static void share_states(decode_kernel *k)
 {
-    tensor cS = partition_C(&k->mma, identity_tensor(shape(k->cfg->rows, k->cfg->keys)), lane());
+    tensor cS = partition_C(&k->mma, identity_tensor(shape(warp_rows(k->cfg), k->cfg->keys)), lane());
     attention_online_rows_finish(&k->online, NO_SINK);
     cta_sync();
     share_columns(k);
     for (int i = 0; i < merged_rows(k->cfg) / 8; i++) {
-        val row = coordinate(cS, 0, attention_online_row_value(k->scores, i));
+        val row = row_in_tile(k, coordinate(cS, 0, attention_online_row_value(k->scores, i)));
         IF(eq(thread_at(lane(), 0, 4, 8), imm(0))) {
-            set(k->sTop, coord(row, warp()), k->online.max[i]);
-            set(k->sSum, coord(row, warp()), k->online.sum[i]);
+            set(k->sTop, coord(row, ring_of(k)), k->online.max[i]);
+            set(k->sSum, coord(row, ring_of(k)), k->online.sum[i]);
         }
     }
     cta_sync();
@@ -386,7 +443,7 @@ static void attend_split(void *of, val number)
     const split_run *run = of;
     decode_kernel *k = run->k;
     const attention_decode_sm80_config *c = k->cfg;
-    const val blocks = imm_as(U32, c->split / c->keys / c->warps), from = mul(number, blocks);
+    const val blocks = imm_as(U32, c->split / c->keys / rings_of(c)), from = mul(number, blocks);
     fill(k->out, immf(0));
     attention_online_rows_reset(&k->online);
     attend_together(k, run->ring, from, min(add(from, blocks), run->ring->rounds));
@@ -412,8 +469,13 @@ static void attend_splits(decode_kernel *k, const decode_sums *sums)
 
 static decode_sums sums_of(const decode_kernel *k)
 {
-    return (decode_sums){ .place = &k->place,
-                          .partials = k->cfg->warps,
+    const attention_decode_sm80_config *c = k->cfg;
+    tensor sState = { 0 };
+    if (c->cluster > 1)
+        sState = smem_tensor("this CTA's maxima and sums", F32, compact(shape(2, shared_rows(c))), 8);
+    return (decode_sums){ .sState = sState,
+                          .place = &k->place,
+                          .partials = rings_of(k->cfg),
                           .flight = 16,
                           .threads = LANES * k->cfg->warps,
                           .sO = k->sO,
@@ -426,20 +488,28 @@ void attention_decode_sm80(const void *config, int kernel)
 {
     const attention_decode_sm80_config *cfg = config;
     decode_kernel k = { .cfg = cfg, .packed = packed_in(&cfg->form) };
-    k.place = (decode_place){ .form = cfg->form, .rows = cfg->rows, .keys = cfg->keys, .run = cfg->run };
+    k.place = (decode_place){
+        .form = cfg->form, .rows = cfg->rows, .keys = cfg->keys, .run = cfg->run, .cluster = cfg->cluster
+    };
     k.d = attention_columns_of(cfg->form.d / k.packed);
     k.dv = attention_columns_of(cfg->form.dv / k.packed);
     (void)kernel;
     launch_bounds(LANES * cfg->warps, cfg->ctas);
     k.place.p = params_of(attention_decode);
+    if (cfg->cluster > 1)
+        cluster_size(cfg->cluster);
     grid_wait();
     attention_decode_find_place(&k.place, cfg->split, cta_x());
+    describe_memory(&k);
+    describe_scales(&k);
+    const decode_sums sums = sums_of(&k);
     IF(lt(k.place.split, k.place.splits)) {
-        describe_memory(&k);
         describe_registers(&k);
-        decode_sums sums = sums_of(&k);
         attend_splits(&k, &sums);
-        IF(gt(k.place.splits, imm(cfg->run)))
-            attention_decode_add_up(&sums);
+        if (cfg->cluster == 1)
+            IF(gt(k.place.splits, imm(cfg->run)))
+                attention_decode_add_up(&sums);
     }
+    if (cfg->cluster > 1)
+        attention_decode_add_up_cluster(&sums);
 }

@@ -38,6 +38,10 @@ typedef struct block_rows {
     val count;     // i32; none: 0 or less
 } block_rows;
 
+/* The first key of block `number` of this warp. All warps that share one: its copies have arrived, and it may be overwritten. */
+val attention_decode_block_start(const decode_kernel *k, val number);
+void attention_decode_block_sync(const decode_kernel *k);
+
 /* Fresh variables; then setting them for block `number` of this warp. */
 block_rows attention_decode_no_rows(const decode_kernel *k);
 void attention_decode_find_rows(const decode_kernel *k, val number, block_rows *rows);

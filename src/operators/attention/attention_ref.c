@@ -53,6 +53,9 @@ static row row_of(const ckl_attention_desc *d, ckl_dtype weights, void *const *h
     return r;
 }
 
+/* Of a capped score, relative up to CAPPED_MAX, and of a weight: attention_softmax.c. */
+static const double CAP_ERROR = 0x1p-16, CAPPED_MAX = 32, CAP_LOST = 0x1p-25;
+
 /*
  * A score and the error of a kernel's: a tensor core truncates every 16 products at about 2^-24 of the largest, and
  * exponents are computed from the score and the maximum, each rounded to f32.
@@ -73,6 +76,8 @@ static double plain_score(row *r, int64_t j, double *error)
     }
     double capped = d->softcap > 0 ? (double)d->softcap * tanh(sum * scale / (double)d->softcap) : sum * scale;
     *error = 0x1p-22 * (1 + fabs(sum * scale) + sqrt((double)d->d / 16 + 1) * magnitude * fabs(scale));
+    if (d->softcap > 0)
+        *error += CAP_ERROR * fmin(fabs(capped), CAPPED_MAX);
     if (cut && isfinite(largest))
         *error += 0x1p-38 * largest * keys * fabs(scale); // attention_decode_narrow.c
     if (d->mask == CKL_ATTENTION_MASK_BOOL && dtype_read(CKL_BOOL, r->mask, r->mask_first + j) == 0)
@@ -112,7 +117,7 @@ static void find_weights(row *r)
         r->error[j] = isfinite(r->weight[j]) ? expm1(fmin(r->error[j] + r->max_error, ERROR_MAX)) : 0;
         r->weight[j] = exp(r->weight[j] - r->max);
         r->sum += r->weight[j]; // NaN if a score is NaN or +inf, 0 if all are -inf
-        r->sum_error += r->weight[j] * r->error[j];
+        r->sum_error += r->weight[j] * r->error[j] + (r->d->softcap > 0 ? fmin(r->weight[j], CAP_LOST) : 0);
     }
 }
 
@@ -135,12 +140,16 @@ static bool is_open(const row *r, int64_t j, double v, double smallest)
 /* NOTE: a tensor core aligns products by the exponents of their factors, and that of a weight of 0 is the smallest one. */
 static const double CUT = 0x1p-24;
 
-/* Column i of O. Weights below the type's smallest normal number are rounded more coarsely, or flushed to zero as those of f32. */
+/*
+ * Column i of O. Weights below the type's smallest normal number are rounded more coarsely, or flushed to zero as those
+ * of f32; under a soft cap, where small ones are less exact, as those of f16.
+ */
 static void column(const row *r, int64_t i, double *value, double *magnitude)
 {
     const ckl_attention_desc *d = r->d;
-    const double rounding = attention_rounding(d->dtype), smallest = r->weights == CKL_F16 ? 0x1p-14 : 0x1p-126;
-    const double lost = r->weights == CKL_F16 ? smallest * attention_rounding(CKL_F16) : smallest;
+    const bool is_coarse = r->weights == CKL_F16 || d->softcap > 0;
+    const double rounding = attention_rounding(d->dtype), smallest = is_coarse ? 0x1p-14 : 0x1p-126;
+    const double lost = is_coarse ? smallest * attention_rounding(CKL_F16) : smallest;
     double sum = 0, terms = 0, errors = 0;
     bool open = false;
     for (int64_t j = 0; j < d->kv; j++) {

@@ -142,7 +142,7 @@ static void use_block(sm80_kernel *k, const tile *t, const key_walk *w, val stag
     attention_make_scores(w, &rows, &k->form, &k->p, k->scores);
     IF(attention_block_is_cut(&rows, block))
         attention_mask_block(&rows, block, k->scores);
-    attention_online_softmax(&k->online, k->scores);
+    attention_online_softmax(&k->online, k->scores, NULL);
     accumulators_to_A(k->scores, k->form.dtype, k->weights);
     attention_scale_rows(k->out, k->online.factor);
     attention_multiply_values(&k->mma, k->weights, slice(k->sVt, _, _, stage), k->dv, false, k->out);

@@ -198,6 +198,19 @@ static bool scores_late(const sm90_kernel *k, const consumer_role *c)
     return k->cfg->old && (k->form.softcap ? !how : how && !how->block);
 }
 
+/* Is a cap part of the softmax where maxima are always found anew? So it is in blocks that no mask cuts. */
+static bool caps_late(const sm90_kernel *k, const consumer_role *c)
+{
+    return !k->cfg->old && k->form.softcap && !k->form.mask && !c->custom.how;
+}
+
+/* Does a mask cut the walk's block, which is not the last one? */
+static val is_cut(const sm90_kernel *k, const consumer_role *c, const tile *t, const key_walk *w)
+{
+    tile_rows rows = rows_of(k, c, t);
+    return attention_block_is_cut(&rows, w->block);
+}
+
 /* Must maxima be found anew? Where rows are new, or a mask cuts the block. */
 static void ask_for_maxima(const sm90_kernel *k, consumer_role *c, const tile *t, const key_walk *w)
 {
@@ -217,6 +230,10 @@ static void shape_scores(const sm90_kernel *k, consumer_role *c, const tile *t, 
         ask_for_maxima(k, c, t, w);
         IF(ne(c->lost, imm(0)))
             make_scores(k, c, t, w);
+    } else if (caps_late(k, c) && !is_last) {
+        if (k->form.right || k->form.left)
+            IF(is_cut(k, c, t, w))
+                make_scores(k, c, t, w);
     } else
         make_scores(k, c, t, w);
     if (is_last)
@@ -266,11 +283,27 @@ static void weigh_by_old(const sm90_kernel *k, consumer_role *c, const tile *t, 
     attention_custom_share_end();
 }
 
+/* Scores become weights by maxima that are found anew. */
+static void soften_anew(const sm90_kernel *k, consumer_role *c, const tile *t, const key_walk *w)
+{
+    if (!caps_late(k, c) || !(k->form.right || k->form.left)) {
+        attention_online_softmax(&c->rows, c->scores, caps_late(k, c) ? &k->p.factor : NULL);
+        return;
+    }
+    IF(is_cut(k, c, t, w)) {
+        attention_online_softmax(&c->rows, c->scores, NULL);
+    }
+    ELSE
+    {
+        attention_online_softmax(&c->rows, c->scores, &k->p.factor);
+    }
+}
+
 /* Scores become weights: by the old maxima, except where rows are new, a mask cuts the block, or the old ones fail. */
 static void soften(const sm90_kernel *k, consumer_role *c, const tile *t, const key_walk *w, val slot)
 {
     if (!k->cfg->old) {
-        attention_online_softmax(&c->rows, c->scores);
+        soften_anew(k, c, t, w);
         return;
     }
     if (!scores_late(k, c))
@@ -283,7 +316,7 @@ static void soften(const sm90_kernel *k, consumer_role *c, const tile *t, const 
         }
     }
     IF(ne(c->lost, imm(0))) {
-        attention_online_softmax(&c->rows, c->scores);
+        attention_online_softmax(&c->rows, c->scores, NULL);
         assign(c->lowered, imm(1));
     }
 }
@@ -332,7 +365,7 @@ static void attend(const sm90_kernel *k, consumer_role *c, const tile *t, val ke
     fill(c->out, immf(0));
     attention_online_rows_reset(&c->rows);
     shape_scores(k, c, t, &w, true);
-    attention_online_softmax(&c->rows, c->scores);
+    attention_online_softmax(&c->rows, c->scores, NULL);
     accumulators_to_A(c->scores, k->form.dtype, c->weights);
     pipeline_wait_full(&k->ring, &c->at);
     FOREVER {

@@ -77,42 +77,48 @@ static val of_row(tensor scores, int row, ir_op op)
  * the minimum does. NOTE: sm_90 has a maximum of three integers (VIMNMX3), to which ptxas fuses two; for floats it has
  * none.
  */
-static void find_maxima(const online_rows *rows, tensor scores, val *larger)
+static void find_maxima(const online_rows *rows, tensor scores, const val *cap, val *larger)
 {
     val bits[ONLINE_ROWS_MAX], negative;
     for (int r = 0; r < rows->count; r++) {
         bits[r] = of_row(scores, r, IR_MAX);
-        larger[r] = variable(F32, max(bitcast(F32, bits[r]), rows->max[r]));
+        larger[r] = variable(F32, max(bitcast(F32, bits[r]), cap ? immf(-INFINITY) : rows->max[r]));
         negative = r ? logical_or(negative, lt(bits[r], imm(0))) : lt(bits[r], imm(0));
     }
     IF(vote_any(negative)) {
         for (int r = 0; r < rows->count; r++) {
             val right = select(lt(bits[r], imm(0)), of_row(scores, r, IR_MIN), bits[r]);
-            assign(larger[r], max(bitcast(F32, right), rows->max[r]));
+            assign(larger[r], max(bitcast(F32, right), cap ? immf(-INFINITY) : rows->max[r]));
         }
     }
+    for (int r = 0; r < rows->count && cap; r++)
+        larger[r] = max(tanh_f32(mul(larger[r], *cap)), rows->max[r]);
 }
 
-/* tanh(x) / x by powers of x^2, the highest first: within 2^-20 of it for |x| up to 1/2, and within 2^-23 up to 1. */
+/*
+ * tanh(x) / x by powers of x^2, the highest first: within 2^-20 of it for |x| up to 1/2, and within 2^-23 up to 1. The
+ * third is within 2^-16 for tanh up to TANH_SHORT_END; beyond, x times it exceeds tanh and increases for ever.
+ */
 static const double TANH_OF_HALF[] = { -4.440222541e-02, 1.319029672e-01, -3.332631797e-01, 9.999994558e-01 };
 static const double TANH_OF_ONE[] = { 1.038025097e-03, -6.194324834e-03, 2.027970829e-02, -5.345164637e-02,
                                       1.332507615e-01, -3.333282798e-01, 9.999999486e-01 };
+static const double TANH_SHORT[] = { 1.183534471e-01, -3.322270464e-01, 9.999876601e-01 }, TANH_SHORT_END = 0.4218990;
 
 /* From scores to exponents, before the maximum is subtracted: x * power, or with a cap x * (powers of x^2). */
 typedef struct exponents {
-    val power[COUNT_OF(TANH_OF_HALF)]; // the highest first; the last alone without a cap
+    val power[COUNT_OF(TANH_SHORT)]; // the highest first; the last alone without a cap
     bool capped;
 } exponents;
 
 static exponents exponents_of(const online_rows *rows, const val *cap)
 {
-    const int count = COUNT_OF(TANH_OF_HALF);
+    const int count = COUNT_OF(TANH_SHORT);
     exponents e = { .capped = cap };
     val unit = rows->exponent;
     if (cap)
         unit = mul(unit, *cap);
     for (int i = count - 1; i >= 0; i--) {
-        e.power[i] = cap ? variable(F32, mul(unit, immf(TANH_OF_HALF[i]))) : unit;
+        e.power[i] = cap ? variable(F32, mul(unit, immf(TANH_SHORT[i]))) : unit;
         if (cap)
             unit = mul(unit, mul(*cap, *cap));
     }
@@ -169,7 +175,7 @@ static val exponent_of(val x, val power, val offset, row_line *of_row)
     return fma(l.x, of_row->unit, fma(l.c, of_row->slope, of_row->offset));
 }
 
-/* Raw scores become weights by the maxima; sum: of this lane's. With a cap all scores are less than half of it. */
+/* Raw scores become weights by the maxima; sum: of this lane's. With a cap, maxima and sums must allow TANH_SHORT. */
 static void weigh_rows(const online_rows *rows, tensor scores, raw_scores raw, val *sum)
 {
     val offset[ONLINE_ROWS_MAX], chain[ONLINE_ROWS_MAX][SUM_CHAINS];
@@ -188,15 +194,58 @@ static void weigh_rows(const online_rows *rows, tensor scores, raw_scores raw, v
         sum[r] = add(chain[r][0], chain[r][1]);
 }
 
-void attention_online_softmax(online_rows *rows, tensor scores)
+/*
+ * TANH_SHORT serves rows whose maximum lies in a window, all in bits of weights; `end` is that of its range, or of END_MAX,
+ * up to which scores are within 2^-11. Weights at the other end are too small by at most 2^-(10 + end + max) for caps from
+ * 17 on, which is to be less than 2^-25; smaller caps have no window.
+ */
+static const double DEPTH_MIN = 25 - 10, END_MAX = 36, WINDOW_MIN = 6;
+
+/* How far the weights of a row may grow beyond its maximum: at least growth_min. False where the window is left. */
+static val fits_short(const online_rows *rows, double growth_min, val *growth)
 {
-    val larger[ONLINE_ROWS_MAX], sum[ONLINE_ROWS_MAX];
-    find_maxima(rows, scores, larger);
+    const val end = min(mul(rows->exponent, immf(TANH_SHORT_END)), immf(END_MAX)),
+              growth_max = fma(end, immf(2), immf(-DEPTH_MIN));
+    val fits = le(immf(WINDOW_MIN), growth_max);
+    for (int r = 0; r < rows->count; r++) {
+        growth[r] = fma(neg(rows->max[r]), rows->exponent, end);
+        fits = logical_and(fits, logical_and(le(immf(growth_min), growth[r]), le(growth[r], growth_max)));
+    }
+    return vote_all(fits);
+}
+
+/* Scores become weights after the cap, which is part of the exponents where it is short. */
+static void weigh_capped(const online_rows *rows, tensor scores, val is_short, const val *cap, val *sum)
+{
+    val by_branch[ONLINE_ROWS_MAX];
+    for (int r = 0; r < rows->count; r++)
+        sum[r] = variable(F32, immf(0));
+    IF(is_short) {
+        weigh_rows(rows, scores, (raw_scores){ .cap = cap }, by_branch);
+        UNROLL(r, rows->count)
+            assign(sum[r], by_branch[r]);
+    }
+    ELSE
+    {
+        attention_cap_scores(scores, *cap);
+        weigh_rows(rows, scores, (raw_scores){ NULL }, by_branch);
+        UNROLL(r, rows->count)
+            assign(sum[r], by_branch[r]);
+    }
+}
+
+void attention_online_softmax(online_rows *rows, tensor scores, const val *cap)
+{
+    val larger[ONLINE_ROWS_MAX], sum[ONLINE_ROWS_MAX], growth[ONLINE_ROWS_MAX];
+    find_maxima(rows, scores, cap, larger);
     for (int r = 0; r < rows->count; r++) {
         assign(rows->factor[r], exp2_ftz(mul(sub(rows->max[r], larger[r]), rows->exponent)));
         assign(rows->max[r], larger[r]);
     }
-    weigh_rows(rows, scores, (raw_scores){ NULL }, sum);
+    if (cap)
+        weigh_capped(rows, scores, fits_short(rows, 0, growth), cap, sum);
+    else
+        weigh_rows(rows, scores, (raw_scores){ NULL }, sum);
     UNROLL(r, rows->count)
         assign(rows->sum[r], fma(rows->sum[r], rows->factor[r], sum[r]));
 }
@@ -214,11 +263,11 @@ enum { EXPONENT_AT = 23, EXPONENT_OF_1 = 127, EXPONENT_MAX = 250 };
 
 /*
  * Scales weights beyond 1 below 2 by a power of 2, which the maximum absorbs. True in all lanes where a weight is too
- * large for that and lost.
+ * large for that and lost, or where lost_before is.
  */
-static val lower_rows(online_rows *rows, tensor weights, val *sum)
+static val lower_rows(online_rows *rows, tensor weights, val *sum, val lost_before)
 {
-    val is_lost = no();
+    val is_lost = lost_before;
     UNROLL(r, rows->count) {
         val e = max(shift_right(of_row(weights, r, IR_MAX), imm(EXPONENT_AT)), imm(EXPONENT_OF_1));
         is_lost = logical_or(is_lost, lt(imm(EXPONENT_MAX), e));
@@ -235,57 +284,34 @@ static val lower_rows(online_rows *rows, tensor weights, val *sum)
 /* A lane's weights of a block sum to at most this, so products with 16-bit values stay far from infinity. */
 static const double SUM_MAX = 0x1p15;
 
-/* Of the absolute values of this lane's scores. */
-static val largest_of(tensor scores)
-{
-    val chain[LARGEST_CHAINS];
-    for (int c = 0; c < LARGEST_CHAINS; c++)
-        chain[c] = immf(0);
-    UNROLL(i, static_size(scores.layout))
-        chain[i % LARGEST_CHAINS] = max(chain[i % LARGEST_CHAINS], abs(at(scores, i)));
-    return max(max(chain[0], chain[1]), max(chain[2], chain[3]));
-}
-
-/* Scores, capped or not, become weights. Where all are less than half of the cap, it is part of their exponents. */
-static void weigh_capped(const online_rows *rows, tensor scores, const val *cap, val *sum)
-{
-    val by_branch[ONLINE_ROWS_MAX];
-    for (int r = 0; r < rows->count; r++)
-        by_branch[r] = variable(F32, immf(0));
-    IF(vote_all(lt(mul(largest_of(scores), *cap), immf(0.5)))) {
-        weigh_rows(rows, scores, (raw_scores){ .cap = cap }, sum);
-        UNROLL(r, rows->count)
-            assign(by_branch[r], sum[r]);
-    }
-    ELSE
-    {
-        attention_cap_scores(scores, *cap);
-        weigh_rows(rows, scores, (raw_scores){ NULL }, sum);
-        UNROLL(r, rows->count)
-            assign(by_branch[r], sum[r]);
-    }
-    for (int r = 0; r < rows->count; r++)
-        sum[r] = by_branch[r];
-}
+/*
+ * With a short cap no maximum was looked for in this block: a score beyond the end of its range weighs at least
+ * 2^growth, which the row's sum shows. That is to be far more than usual.
+ */
+static const double GROWTH_MIN = 6;
 
 void attention_online_softmax_by_old(online_rows *rows, tensor scores, const raw_scores *raw, val lost, val lowered)
 {
-    val sum[ONLINE_ROWS_MAX], is_small = yes();
+    val sum[ONLINE_ROWS_MAX], growth[ONLINE_ROWS_MAX], is_small = yes(), is_beyond = no();
+    const val is_short = raw->cap ? fits_short(rows, GROWTH_MIN, growth) : no();
     if (raw->cap)
-        weigh_capped(rows, scores, raw->cap, sum);
+        weigh_capped(rows, scores, is_short, raw->cap, sum);
     else
         weigh_rows(rows, scores, *raw, sum);
     UNROLL(r, rows->count) {
         sum[r] = variable(F32, sum[r]);
         is_small = logical_and(is_small, le(sum[r], immf(SUM_MAX)));
+        if (raw->cap)
+            is_beyond = logical_or(is_beyond, lt(exp2_ftz(growth[r]), sum[r]));
     }
+    is_beyond = logical_and(is_beyond, is_short);
     assign(lost, imm(0));
     assign(lowered, imm(0));
-    IF(logical_not(vote_all(is_small))) {
+    IF(logical_not(vote_all(raw->cap ? logical_and(is_small, logical_not(is_beyond)) : is_small))) {
         val keep[ONLINE_ROWS_MAX];
         for (int r = 0; r < rows->count; r++)
             keep[r] = variable(F32, rows->max[r]);
-        val is_lost = lower_rows(rows, scores, sum);
+        val is_lost = lower_rows(rows, scores, sum, is_beyond);
         assign(lost, select(is_lost, imm_as(U32, 1), imm_as(U32, 0)));
         assign(lowered, imm(1));
         for (int r = 0; r < rows->count; r++) {
@@ -342,12 +368,13 @@ static void tanh_by_exponentials(tensor x)
 /* Most scores are less than half of their cap: those take a polynomial, as the softmax has exponentials enough. */
 void attention_cap_scores(tensor scores, val factor)
 {
-    val largest = immf(0);
+    val chain[LARGEST_CHAINS] = { immf(0), immf(0), immf(0), immf(0) };
     UNROLL(i, static_size(scores.layout)) {
-        val x = at(scores, i);
+        val x = at(scores, i), *largest = &chain[i % LARGEST_CHAINS];
         assign(x, mul(x, factor));
-        largest = max(largest, abs(x));
+        *largest = max(*largest, abs(x));
     }
+    val largest = max(max(chain[0], chain[1]), max(chain[2], chain[3]));
     IF(vote_any(lt(immf(0.5), largest))) {
         IF(vote_any(lt(immf(1), largest))) {
             tanh_by_exponentials(scores);
@@ -369,6 +396,15 @@ void attention_scale_rows(tensor acc, const val *factor)
         val x = at(acc, i);
         assign(x, mul(x, factor[attention_online_row_of(acc, i)]));
     }
+}
+
+void attention_rescale_rows(tensor acc, const val *factor, int count)
+{
+    val same = yes();
+    for (int r = 0; r < count; r++)
+        same = logical_and(same, eq(factor[r], immf(1)));
+    IF(logical_not(vote_all(same)))
+        attention_scale_rows(acc, factor);
 }
 
 void attention_mask_scores(tensor scores, layout columns, const val *begins, const val *ends)

@@ -31,8 +31,11 @@ void attention_online_rows_reset(online_rows *rows);
 /* Raises the maxima to these, found in other blocks in between. */
 void attention_online_rows_raise(online_rows *rows, const val *max);
 
-/* Scores become weights. What was summed before counts `factor` times. */
-void attention_online_softmax(online_rows *rows, tensor scores);
+/*
+ * Scores become weights. What was summed before counts `factor` times. cap: NULL, or attention_cap_scores() by this
+ * factor comes first; then no score is hidden.
+ */
+void attention_online_softmax(online_rows *rows, tensor scores, const val *cap);
 
 /* Has a row of the warp seen no key yet? The same in all lanes. */
 val attention_online_rows_are_new(const online_rows *rows);
@@ -65,8 +68,9 @@ val attention_online_logarithm(const online_rows *rows, int row);
 /* Scores become tanh(factor * score), as a soft cap needs. */
 void attention_cap_scores(tensor scores, val factor);
 
-/* Multiplies the rows of an accumulator. */
+/* Multiplies the rows of an accumulator; then, nothing where all `count` factors of the warp's lanes are 1. */
 void attention_scale_rows(tensor acc, const val *factor);
+void attention_rescale_rows(tensor acc, const val *factor, int count);
 
 /*
  * Scores become -inf where their column, counted by `columns` from the thread's first, is beyond the row's end or

@@ -223,10 +223,21 @@ static const char *const cases[] = {
     "q=70 kv=900 d=64 heads=2 q_factor=200 score=alibi lse=1 impl=sm90 config='old=1 tile_n=64' # scores that are made "
     "again",
     "q=130 kv=900 d=64 q_factor=300 softcap=150 dtype=bf16 lse=1 impl=sm90 config='old=1 tile_n=64'",
-    "q=70 kv=500 d=128 softcap=50 dtype=bf16 lse=1 impl=sm90 config='old=1 tile_n=64' # scores less than half of the "
-    "cap",
-    "q=100 kv=900 d=64 softcap=6 causal=1 lse=1 impl=sm90 config='old=1 tile_n=64' # some blocks of scores are, some "
+    "q=70 kv=500 d=128 softcap=50 dtype=bf16 lse=1 impl=sm90 config='old=1 tile_n=64' # scores far below the cap",
+    "q=100 kv=900 d=64 softcap=6 causal=1 lse=1 impl=sm90 config='old=1 tile_n=64' # maxima too near it",
+    "q=130 kv=900 d=64 q_factor=18 softcap=50 lse=1 fill=uniform impl=sm90 config='old=1 tile_n=64' # some are, some "
     "are not",
+    "q=130 kv=900 d=64 q_factor=25 softcap=50 lse=1 fill=uniform impl=sm90 config='old=1 tile_n=64' # sums that show "
+    "scores near "
+    "the "
+    "cap",
+    "q=150 kv=400 heads=2 kv_heads=1 d=256 causal=1 softcap=50 dtype=bf16 lse=1 impl=sm90 # heads too wide for old "
+    "maxima",
+    "q=70 kv=700 d=192 dv=136 softcap=20 q_factor=14 lse=1 fill=uniform impl=sm90 config='tile_n=64' # the same, "
+    "scores near the "
+    "cap",
+    "q=130 kv=900 d=64 q_factor=200 softcap=1000 lse=1 fill=uniform impl=sm90 config='old=1 tile_n=64' # scores of "
+    "many bits",
     "q=100 kv=900 d=32 batch=2 score=documents q_factor=100 lse=1 impl=sm90 config='old=1 tile_n=64' # blocks of all "
     "kinds",
     "q=130 kv=300 heads=2 d=128 causal=1 left=70 lse=1 sinks=1 impl=sm90 config='consumers=2 turns=2 draw=1 old=1 "

@@ -315,52 +315,22 @@ static void add_at_once(depthwise *k)
     add_ahead(k, &ahead);
 }
 
-/* Stores elements that are contiguous in y, from a channel and a column of the thread on. */
-static void store_run(const depthwise *k, tensor rScale, tensor rBias, val index, int column, int count)
-{
-    const conv_form *form = &k->cfg->form;
-    const int align = count * (int)ckl_dtype_bytes(form->out);
-    tensor rR = fragment(form->out, compact(leaf(count))), rY = fragment(form->out, compact(leaf(count)));
-    if (form->residual)
-        copy(gmem_tensor(address_at(k->p.residual, form->out, index), form->out, compact(leaf(count))), rR, align);
-    for (int i = 0; i < count; i++) {
-        const int c = k->cfg->nhwc ? i : 0, q = k->cfg->nhwc ? column : column + i;
-        conv_element in = { .sum = at(k->rSum, c, q) };
-        conv_place place = { 0 };
-        if (form->scale)
-            in.scale = at(rScale, c);
-        if (form->bias)
-            in.bias = at_f32(rBias, c);
-        if (form->residual)
-            in.residual = at_f32(rR, i);
-        if (form->custom)
-            place = conv_place_of(&k->p, add(index, imm64(i)), convert(I64, add(k->channel, imm(c))));
-        set(rY, i, convert(form->out, conv_finish(form, in, &place)));
-    }
-    copy(rY, gmem_tensor(address_at(k->y, form->out, index), form->out, compact(leaf(count))), align);
-}
-
 static void store_columns(const depthwise *k)
 {
     const conv_depthwise_config *cfg = k->cfg;
-    const ckl_dtype out = cfg->form.out;
-    tensor rBias = fragment(out, compact(leaf(k->lanes))), rScale = fragment(F32, compact(leaf(k->lanes)));
-    if (cfg->form.scale)
-        copy(gmem_tensor(address_at(k->p.scale, F32, convert(I64, k->channel)), F32, compact(leaf(k->lanes))), rScale,
-             4);
-    if (cfg->form.bias)
-        copy(gmem_tensor(address_at(k->p.bias, out, convert(I64, k->channel)), out, compact(leaf(k->lanes))), rBias,
-             (int)ckl_dtype_bytes(out));
+    const conv_form *form = &cfg->form;
+    const conv_channels channels = conv_load_channels(form, &k->p, k->channel, k->lanes);
     val start = add(mul(convert(I64, k->n), k->to[0]), mul(convert(I64, k->channel), k->to[4]));
     for (int m = 0; m < CONV_MODES; m++)
         start = add(start, mul(convert(I64, k->at[m]), k->to[1 + m]));
-    const int step = cfg->nhwc ? 1 : cfg->run, run = cfg->nhwc ? cfg->vec : cfg->run;
+    const int step = cfg->nhwc ? 1 : cfg->run;
     for (int q = 0; q < cfg->cols && describing(); q += step) {
-        val to = add(start, mul(imm64(q), k->to[3]));
+        const val to = add(start, mul(imm64(q), k->to[3]));
+        const tensor rSum = local_tile(k->rSum, shape(k->lanes, step), coord(0, q / step));
         if (cfg->even)
-            store_run(k, rScale, rBias, to, q, run);
+            conv_store_run(form, &k->p, &channels, k->y, to, k->channel, rSum);
         else IF(lt(add(k->at[2], imm(q)), number(k->to_size[2])))
-            store_run(k, rScale, rBias, to, q, run);
+            conv_store_run(form, &k->p, &channels, k->y, to, k->channel, rSum);
     }
 }
 

@@ -62,3 +62,46 @@ void conv_store(const conv_form *form, const conv_values *p, val to, val index, 
         place = conv_place_of(p, index, convert(I64, channel));
     set(vector_at(to, form->out), index, conv_finish(form, in, &place));
 }
+
+/* The same with a size that is known, for vectors. */
+static tensor run_at(val address, ckl_dtype dtype, val index, int count)
+{
+    return gmem_tensor(add(address, convert(U64, mul(index, imm((int)ckl_dtype_bytes(dtype))))), dtype,
+                       compact(leaf(count)));
+}
+
+conv_channels conv_load_channels(const conv_form *form, const conv_values *p, val channel, int count)
+{
+    conv_channels c = { .rBias = fragment(form->out, compact(leaf(count))) };
+    c.rScale = fragment(F32, compact(leaf(count)));
+    if (form->scale)
+        copy(run_at(p->scale, F32, convert(I64, channel), count), c.rScale, 4);
+    if (form->bias)
+        copy(run_at(p->bias, form->out, convert(I64, channel), count), c.rBias, (int)ckl_dtype_bytes(form->out));
+    return c;
+}
+
+void conv_store_run(const conv_form *form, const conv_values *p, const conv_channels *channels, val to, val index,
+                    val channel, tensor rSum)
+{
+    const int count = (int)static_size(rSum.layout), align = count * (int)ckl_dtype_bytes(form->out);
+    const int of_channels = (int)static_size(channels->rBias.layout);
+    tensor rR = fragment(form->out, compact(leaf(count))), rY = fragment(form->out, compact(leaf(count)));
+    if (form->residual)
+        copy(run_at(p->residual, form->out, index, count), rR, align);
+    for (int i = 0; i < count; i++) {
+        const int c = i % of_channels;
+        conv_element in = { .sum = at(rSum, i) };
+        conv_place place = { 0 };
+        if (form->scale)
+            in.scale = at(channels->rScale, c);
+        if (form->bias)
+            in.bias = at_f32(channels->rBias, c);
+        if (form->residual)
+            in.residual = at_f32(rR, i);
+        if (form->custom)
+            place = conv_place_of(p, add(index, imm64(i)), convert(I64, add(channel, imm(c))));
+        set(rY, i, convert(form->out, conv_finish(form, in, &place)));
+    }
+    copy(rY, run_at(to, form->out, index, count), align);
+}

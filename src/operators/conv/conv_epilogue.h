@@ -2,7 +2,7 @@
 #ifndef CKL_CONV_EPILOGUE_H
 #define CKL_CONV_EPILOGUE_H
 
-#include "ir/build.h"
+#include "cute/tensor.h"
 #include "operators/conv/conv_config.h"
 
 /* An element of y: image, slice, row, column, channel. */
@@ -32,6 +32,20 @@ conv_place conv_place_of(const conv_values *params, val index, val channel);
 
 /* Finishes a sum and stores it as element `index` of `to`. channel: among those of all groups. */
 void conv_store(const conv_form *form, const conv_values *params, val to, val index, val channel, val sum);
+
+/* Scale and bias of neighbouring channels, unset where the form has none. */
+typedef struct conv_channels {
+    tensor rScale, rBias; // (CHANNEL) of f32, of the output's type
+} conv_channels;
+
+conv_channels conv_load_channels(const conv_form *form, const conv_values *params, val channel, int count);
+
+/*
+ * Finishes neighbours of y, number `index` the first, and stores them at once. Each is of the next channel, or all are of the
+ * one that was loaded. rSum: (COUNT); channel: the first.
+ */
+void conv_store_run(const conv_form *form, const conv_values *params, const conv_channels *channels, val to, val index,
+                    val channel, tensor rSum);
 
 /* A zero as a register of that type holds it; bytes are in registers of 16 bits. */
 val conv_zero(ckl_dtype dtype);

@@ -10,17 +10,19 @@
 #include "base/math.h"
 #include "operators/conv/conv_prepared.h"
 
-static ckl_gemm_desc product_of(const ckl_conv_desc *d)
+/* Rows of x and y, as many as the product has of them: their elements, how far apart they are, and those of a filter. */
+typedef struct rows_of_product {
+    int64_t count, channels, of_x, of_y, of_w;
+} rows_of_product;
+
+static ckl_gemm_desc product_of(const ckl_conv_desc *d, const rows_of_product *rows)
 {
     const bool data = d->direction == CKL_CONV_DATA, weight = d->direction == CKL_CONV_WEIGHT;
-    const int64_t pixels = conv_pixel_count(d, CONV_X);
-    const int64_t of_x = conv_tensor_of(d, CONV_X).stride[CONV_MODES],
-                  of_y = conv_tensor_of(d, CONV_Y).stride[CONV_MODES];
-    return (ckl_gemm_desc){ .m = weight ? d->k : pixels,
-                            .n = data || weight ? d->c : d->k,
-                            .k = weight ? pixels
+    return (ckl_gemm_desc){ .m = weight ? d->k : rows->count,
+                            .n = data || weight ? rows->channels : d->k,
+                            .k = weight ? rows->count
                                  : data ? d->k
-                                        : d->c,
+                                        : rows->channels,
                             .a = d->dtype,
                             .b = d->dtype,
                             .d = d->out,
@@ -28,15 +30,51 @@ static ckl_gemm_desc product_of(const ckl_conv_desc *d)
                             .layout = weight ? CKL_GEMM_TN
                                       : data ? CKL_GEMM_NN
                                              : CKL_GEMM_NT,
-                            .lda = data || weight ? of_y : of_x,
-                            .ldb = weight ? of_x : d->c,
-                            .ldd = data     ? of_x
-                                   : weight ? d->c
-                                            : of_y,
+                            .lda = data || weight ? rows->of_y : rows->of_x,
+                            .ldb = weight ? rows->of_x : rows->of_w,
+                            .ldd = data     ? rows->of_x
+                                   : weight ? rows->of_w
+                                            : rows->of_y,
                             .activation = d->activation,
                             .bias = d->bias,
                             .scale_b = d->scale ? CKL_GEMM_SCALE_ROW : CKL_GEMM_SCALE_NONE,
                             .batch = 1 };
+}
+
+/* Is y one pixel, which sees all of x by all taps? */
+static bool sees_all(const conv_mode m[CONV_MODES])
+{
+    for (int i = 0; i < CONV_MODES; i++)
+        if (m[i].y != 1 || m[i].filter != m[i].x || m[i].pad || (m[i].dilation > 1 && m[i].filter > 1))
+            return false;
+    return true;
+}
+
+/* Are x and y one pixel? *tap: the number of the one that sees it. */
+static bool sees_one(const conv_mode m[CONV_MODES], int64_t *tap)
+{
+    *tap = 0;
+    for (int i = 0; i < CONV_MODES; i++) {
+        if (m[i].x != 1 || m[i].y != 1 || m[i].pad % m[i].dilation || m[i].pad / m[i].dilation >= m[i].filter)
+            return false;
+        *tap = *tap * m[i].filter + m[i].pad / m[i].dilation;
+    }
+    return true;
+}
+
+/* An image is a row where it has one pixel, or a filter of its size: of both layouts if all taps see something, or the only channel. */
+static bool rows_are_images(const ckl_conv_desc *d, rows_of_product *rows, int64_t *tap)
+{
+    const int64_t taps = d->t * d->r * d->s;
+    conv_mode m[CONV_MODES];
+    conv_modes(d, m);
+    const bool all = sees_all(m), nhwc = d->layout == CKL_IMAGE_NHWC;
+    const bool one = !all && sees_one(m, tap) && (nhwc || d->c == 1) && d->direction != CKL_CONV_WEIGHT;
+    if (conv_is_view(d) || (nhwc && taps == 1) || (!all && !one))
+        return false;
+    *tap = all ? 0 : *tap * d->c;
+    *rows = (rows_of_product){ d->n, all ? taps * d->c : d->c, all ? taps * d->c : d->c, d->k, taps * d->c };
+    return true;
 }
 
 static bool strides_or_pads(const ckl_conv_desc *d)
@@ -60,8 +98,12 @@ static bool in_one_run(const ckl_conv_desc *d, int which)
 
 conv_pointwise_problem conv_pointwise_of(const ckl_conv_desc *d)
 {
-    return (conv_pointwise_problem){ .product = product_of(d),
-                                     .in_runs = in_one_run(d, CONV_X) && in_one_run(d, CONV_Y) };
+    conv_pointwise_problem p = { .in_runs = in_one_run(d, CONV_X) && in_one_run(d, CONV_Y) };
+    rows_of_product rows = { conv_pixel_count(d, CONV_X), d->c, conv_tensor_of(d, CONV_X).stride[CONV_MODES],
+                             conv_tensor_of(d, CONV_Y).stride[CONV_MODES], d->c };
+    p.of_images = rows_are_images(d, &rows, &p.skipped);
+    p.product = product_of(d, &rows);
+    return p;
 }
 
 static const conv_pointwise_problem *problem_of(const void *desc)
@@ -74,20 +116,31 @@ const ckl_gemm_desc *conv_pointwise_product(const void *desc)
     return &problem_of(desc)->product;
 }
 
-ckl_status conv_pointwise_check(const void *desc)
+/* May pixels be rows? */
+static ckl_status check_pixels(const void *desc)
 {
     const ckl_conv_desc *d = desc;
-    if (d->direction == CKL_CONV_WEIGHT && d->bias)
-        FAIL(CKL_UNSUPPORTED, "conv pointwise: it does not compute the gradient of the bias");
     if (d->t > 1 || d->r > 1 || d->s > 1)
         FAIL(CKL_UNSUPPORTED, "conv pointwise: a filter of %" PRId64 "x%" PRId64 "x%" PRId64 " is no pixel", d->t, d->r,
              d->s);
     if (strides_or_pads(d))
         FAIL(CKL_UNSUPPORTED, "conv pointwise: with strides or padding y has not the pixels of x");
-    if (d->layout != CKL_IMAGE_NHWC || d->groups > 1)
+    if (d->layout != CKL_IMAGE_NHWC)
         FAIL(CKL_UNSUPPORTED, "conv pointwise: it takes NHWC without groups");
     if (!problem_of(desc)->in_runs)
         FAIL(CKL_UNSUPPORTED, "conv pointwise: the pixels of x or y are not equally far apart");
+    return CKL_OK;
+}
+
+ckl_status conv_pointwise_check(const void *desc)
+{
+    const ckl_conv_desc *d = desc;
+    if (d->direction == CKL_CONV_WEIGHT && d->bias)
+        FAIL(CKL_UNSUPPORTED, "conv pointwise: it does not compute the gradient of the bias");
+    if (d->groups > 1)
+        FAIL(CKL_UNSUPPORTED, "conv pointwise: it takes NHWC without groups");
+    if (!problem_of(desc)->of_images)
+        TRY(check_pixels(desc));
     if (d->residual) // 128 to 512 channels of 28x28: half of the memory's rate, sm90 has shown 79 % of it
         FAIL(CKL_UNSUPPORTED, "conv pointwise: sm90 loads a residual further ahead");
     if (d->dtype == CKL_F32 && d->math == CKL_GEMM_F32)
@@ -183,7 +236,11 @@ static plan_cost cost_pointwise(const void *desc, const ckl_device_info *device,
 
 static ckl_status admit_pointwise(const void *desc, const ckl_device_info *device, const void *config)
 {
+    const ckl_conv_desc *d = desc;
     TRY(conv_pointwise_check(desc));
+    if (problem_of(desc)->of_images && d->layout == CKL_IMAGE_NHWC &&
+        d->c * (int64_t)ckl_dtype_bytes(d->dtype) % 16 == 0)
+        FAIL(CKL_UNSUPPORTED, "conv pointwise: sm90 and sliced take an image as a row by taps");
     const ckl_gemm_desc *product = conv_pointwise_product(desc);
     return gemm_sm90_admit(product, device, config);
 }
@@ -191,8 +248,9 @@ static ckl_status admit_pointwise(const void *desc, const ckl_device_info *devic
 ckl_gemm_args conv_pointwise_matrices(const ckl_conv_desc *d, const ckl_conv_args *a)
 {
     const bool data = d->direction == CKL_CONV_DATA, weight = d->direction == CKL_CONV_WEIGHT;
+    const char *w = a->w ? (const char *)a->w + problem_of(d)->skipped * (int64_t)ckl_dtype_bytes(d->dtype) : NULL;
     return (ckl_gemm_args){ .a = data || weight ? a->dy : a->x,
-                            .b = weight ? a->x : a->w,
+                            .b = weight ? a->x : w,
                             .bias = a->bias,
                             .scale_b = a->scale,
                             .d = data     ? a->dx

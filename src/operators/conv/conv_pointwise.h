@@ -7,12 +7,17 @@
 
 typedef struct conv_pointwise_problem {
     ckl_gemm_desc product;
-    bool in_runs; // are the pixels of x equally far apart, and those of y?
+    bool in_runs;    // are the pixels of x equally far apart, and those of y?
+    bool of_images;  // is an image a row of the product, not a pixel?
+    int64_t skipped; // elements of a filter before those that its one pixel sees
 } conv_pointwise_problem;
 
 conv_pointwise_problem conv_pointwise_of(const ckl_conv_desc *desc);
 
-/* Of a prepared desc: is it NHWC without groups, strides, padding and residual, whose pixels are equally far apart? */
+/*
+ * Of a prepared desc without groups and residual: is it NHWC without strides and padding, whose pixels are equally far apart; or
+ * is y one pixel that sees all of x, or x and y one?
+ */
 ckl_status conv_pointwise_check(const void *desc);
 
 /* The product of such a problem, and its matrices. */

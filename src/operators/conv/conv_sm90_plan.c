@@ -244,12 +244,15 @@ static double larger(double x, double y)
 /*
  * What a row of a box costs beside one of 128 bytes: TMA takes it by powers of two. 3x3 filters on 56x56: 48 channels
  * in boxes of 96 bytes take 26.4 us, 64 channels 18.5, and 56 cost 2.5 times as much a row, wherever they lie. 248
- * channels take 1.8 times as long as 256; 80 in two halves 37.4 us, padded to 128 32.6 (bench/notes/conv.md).
+ * channels take 1.8 times as long as 256; 80 in two halves 37.4 us, padded to 128 32.6 (bench/notes/conv.md). Gradients of
+ * data, whose filters are N-major: 96 of 32 images of 56x56 take 50.8 us, 24 to 96 of 8 of 80x80 15.8, 24 to 256 of 7 of 56x56 9.96.
  */
-static double row_cost(int64_t bytes)
+static double row_cost(const conv_sm90_config *c, int64_t bytes)
 {
     static const double cost[] = { 1, 1, 1, 1.9, 1, 1.9, 1.9, 2.5, 1 }; // by 16 bytes
-    return cost[bytes / 16];
+    const double ALONE = 0.45; // of what is beyond a whole row: those of the filters are whole
+    const double beyond = cost[bytes / 16] - 1;
+    return 1 + (conv_sm90_n_major(c) ? ALONE * beyond : beyond);
 }
 
 /* Three consumers: 128 channels of 28x28 take 15.5 us, one turn of tiles, and 17.1 in two turns of two consumers'. */
@@ -271,34 +274,30 @@ static double box_cost(const conv_sm90_config *c, const conv_sm90_shape *s)
 }
 
 /*
- * What does not depend on slices. Each row of a box takes some cycles however short it is, and zeros for absent channels more;
- * absent filters that are N-major lie along the rows of a box. Rates: bench/notes/conv.md.
+ * What does not depend on slices. Each row of a box takes some cycles however short it is, and zeros for absent channels more,
+ * but not where filters that are N-major end within their rows: 96 of 128 columns cost nothing. Rates: bench/notes/conv.md.
  */
 conv_sm90_work conv_sm90_work_of(const conv_sm90_problem *p, const conv_sm90_config *c)
 {
     const double PRODUCTS = 2048, PIXEL = 3.2, FILTER = 1.4, ZEROS = 11, EPILOGUE = 10;
     const conv_sm90_shape s = memory_of(c);
-    const int64_t in = p->in * c->together,
-                  out = p->out * c->together; // of groups that share a tile, as if they were one
+    const int64_t in = p->in * c->together; // of groups that share a tile, as if they were one
     const int64_t chunks = ceil_div(in, c->tile_k), element = (int64_t)ckl_dtype_bytes(c->form.dtype);
     const double bytes = (double)element, launches = (double)(c->zeros ? p->seen_launches : p->launches),
                  taps = (double)p->taps / launches;
     const int64_t last = (in - (chunks - 1) * c->tile_k) * element; // of a row of the last chunk
-    const double full = row_cost(c->tile_k * element),
-                 a_row = full + (larger(full, row_cost(last)) - full) / (double)chunks;
+    const double full = row_cost(c, c->tile_k * element),
+                 a_row = full + (larger(full, row_cost(c, last)) - full) / (double)chunks;
     const double absent = (double)(chunks * c->tile_k - in) / (double)chunks * bytes * (s.tile_m + c->tile_n);
-    const int64_t columns = ceil_div(out, c->tile_n) * c->tile_n;
     const double of_filters = conv_sm90_n_major(c) ? (double)c->tile_k * c->tile_n / CONV_SM90_SPAN
                                                    : a_row * c->tile_n; // rows of their boxes
-    const double beside =
-        conv_sm90_n_major(c) ? (double)(columns - out) * c->tile_n / (double)columns * bytes * c->tile_k : 0;
     return (conv_sm90_work){ .launches = launches,
                              .tiles = tiles_of(p, c),
                              .stages = taps * (double)chunks,
                              .multiply = (double)s.tile_m * c->tile_n * c->tile_k * bytes / 2 / PRODUCTS,
                              .rows = a_row * PIXEL * s.tile_m + FILTER * of_filters / c->share,
                              .bytes = (double)s.stage_bytes,
-                             .absent = (absent + beside) / ZEROS,
+                             .absent = absent / ZEROS,
                              .epilogue = EPILOGUE * c->tile_n / 2 + box_cost(c, &s),
                              .shallow = taps * (double)in * bytes <= 2 * CONV_SM90_K };
 }

@@ -46,7 +46,10 @@ static int tensors(const void *desc, plan_tensor *t)
     t[4] = plan_absent(numbers(d, "count", losses), is_mean ? NULL : "losses without mean");
     t[5] = plan_absent(plan_vector("dloss", CKL_F32, losses), backward_only);
     t[6] = plan_absent(plan_output(plan_matrix("dx", d->dtype, rows, d->cols, d->lddx)), backward_only);
-    return 7;
+    t[7] = plan_absent(plan_vector("weight", d->dtype, d->cols), d->weighted ? NULL : "losses without weights");
+    t[8] = plan_absent(numbers(d, "weight_sum", rows ? 1 : 0),
+                       d->weighted && d->smoothing > 0 ? NULL : "losses without weights that are smoothed");
+    return 9;
 }
 
 /* Choice */
@@ -168,6 +171,8 @@ static ckl_status choose(const void *desc, const ckl_device_info *device, void *
     c->target = d->target;
     c->direction = (choice)d->direction;
     c->reduction = (choice)d->reduction;
+    c->weighted = d->weighted;
+    c->smooth = d->smoothing > 0;
     choose_mean(d, device, c);
     return CKL_OK;
 }
@@ -182,8 +187,9 @@ static ckl_status admit(const void *desc, const ckl_device_info *device, const v
         FAIL(CKL_INVALID, "%s: cluster=%d, backward has none", what, split->cluster);
     TRY(row_split_admit(what, split, min_i64(d->cols, row_split_cols(split)), c->dtype, device));
     if (c->dtype != d->dtype || c->target != d->target || c->direction != (choice)d->direction ||
-        c->reduction != (choice)d->reduction)
-        FAIL(CKL_INVALID, "%s: dtype, target, direction and reduction are those of the problem", what);
+        c->reduction != (choice)d->reduction || c->weighted != d->weighted || c->smooth != (d->smoothing > 0))
+        FAIL(CKL_INVALID, "%s: dtype, target, direction, reduction, weighted and smooth are those of the problem",
+             what);
     if (!is_power_of_two(c->mean_ctas) || c->mean_ctas > residency_cluster_max(device))
         FAIL(CKL_INVALID, "%s: mean_ctas=%d is no power of two up to %d", what, c->mean_ctas,
              residency_cluster_max(device));
@@ -240,9 +246,17 @@ static plan_cost cost(const void *desc, const ckl_device_info *device, const voi
 static bool is_aligned(const ckl_crossentropy_desc *d, const row_split *split, const ckl_crossentropy_args *a)
 {
     if (!split->ragged)
-        return PLAN_ALIGNED(split->vec * dtype_bytes(d->dtype), a->x, a->dx);
+        return PLAN_ALIGNED(split->vec * dtype_bytes(d->dtype), a->x, a->dx, d->smoothing > 0 ? a->weight : NULL);
     return d->direction == CKL_DIRECTION_FORWARD ||
            (row_starts_in_phase(a->x, a->dx) && row_in_phase(d->dtype, d->rows, d->ldx, d->lddx));
+}
+
+/* A number for each row from the kernel of rows to that of the mean. */
+static int64_t workspace_bytes(const ckl_plan *plan)
+{
+    const ckl_crossentropy_desc *d = plan->desc;
+    const bool is_used = d->direction == CKL_DIRECTION_FORWARD && d->reduction == CKL_LOSS_MEAN && d->smoothing > 0;
+    return is_used ? d->rows * (int64_t)sizeof(float) : 0;
 }
 
 static ckl_status launch(const ckl_plan *plan, const void *args, ckl_stream stream)
@@ -265,6 +279,11 @@ static ckl_status launch(const ckl_plan *plan, const void *args, ckl_stream stre
         .dx = a->dx,
         .lddx = d->lddx,
         .ignore_index = d->ignore_index,
+        .weight = a->weight,
+        .weight_sum = a->weight_sum,
+        .keep = 1 - d->smoothing,
+        .spread = d->smoothing / (float)max_i64(d->cols, 1),
+        .smooth = plan_workspace(plan, a->workspace),
     };
     const plan_grid grid = { .x = row_split_ctas(&c->split, d->rows),
                              .y = is_forward ? 1 : ceil_div(d->cols, row_split_cols(&c->split)) };
@@ -296,9 +315,11 @@ static const implementation row = {
     .kernels = CROSSENTROPY_KERNELS,
     .params = &crossentropy_param_list,
     .launch = launch,
+    .workspace_bytes = workspace_bytes,
 };
 
 static const implementation *const implementations[] = { &row, NULL };
 
-OPERATOR(crossentropy, crossentropy, "cross-entropy of logits and class numbers, and its gradient");
+OPERATOR(crossentropy, crossentropy, "cross-entropy of logits and class numbers, and its gradient",
+         .workspace = offsetof(ckl_crossentropy_args, workspace));
 OPERATOR_LINE(crossentropy, crossentropy_problem, NULL);

@@ -15,7 +15,9 @@
     X(owner, choice, reduction, "none", "none mean", "of the losses")                        \
     X(owner, int64_t, ignore_index, "-100", "..", "a target that does not count")            \
     X(owner, int64_t, ldx, "0", "", "elements between rows of x; 0: cols")                   \
-    X(owner, int64_t, lddx, "0", "", "elements between rows of dx, backward; 0: cols")
+    X(owner, int64_t, lddx, "0", "", "elements between rows of dx, backward; 0: cols")       \
+    X(owner, bool, weighted, "0", "0 1", "classes have weights")                             \
+    X(owner, float, smoothing, "0", "0..1", "share of a row's loss that is of all classes")
 
 /* A problem line: the desc, and the range of the targets. */
 typedef struct crossentropy_problem {
@@ -28,6 +30,8 @@ typedef struct crossentropy_problem {
     X(owner, ckl_dtype, target, "i64", "i64 i32", "type of the targets")                     \
     X(owner, choice, direction, "forward", "forward backward", "loss, or the gradient of x") \
     X(owner, choice, reduction, "none", "none mean", "of the losses")                        \
+    X(owner, bool, weighted, "0", "0 1", "classes have weights")                             \
+    X(owner, bool, smooth, "0", "0 1", "a share of a row's loss is of all classes")          \
     X(owner, int, mean_ctas, "1", "1 2 4 8", "CTAs of the cluster that adds up the losses")  \
     X(owner, int, ctas_per_sm, "0", "0 1 2 3 4 6 8", "CTAs that shall fit an SM: bounds registers; 0: any")
 
@@ -48,8 +52,14 @@ typedef struct crossentropy_config {
     X(owner, pointer, count)          \
     X(owner, pointer, dloss)          \
     X(owner, pointer, dx)             \
-    X(owner, i64, lddx)
+    X(owner, i64, lddx)               \
+    X(owner, pointer, weight)         \
+    X(owner, pointer, weight_sum)     \
+    X(owner, f32, keep)               \
+    X(owner, f32, spread)             \
+    X(owner, pointer, smooth)
 
+/* keep: the target's share of a row's loss; spread: that of one class; smooth: the rows' losses by all classes. */
 KERNEL_PARAMS(crossentropy, CROSSENTROPY_PARAMS);
 
 /* Kernels of a plan: of rows aligned to whole vectors, to the element only, and the mean of the losses. */

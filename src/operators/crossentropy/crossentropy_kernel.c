@@ -29,6 +29,12 @@ typedef struct label {
     val valid;   // in 0..cols-1
 } label;
 
+/* Are the weights of all classes needed, not of the target alone? */
+static bool needs_weights(const problem *k)
+{
+    return k->cfg->weighted && k->cfg->smooth;
+}
+
 /* Loads a row's class number; 0 where the row does not exist. */
 static val load_target(const problem *k, val row, val exists)
 {
@@ -64,10 +70,28 @@ static val logit_of(tensor rX, label t)
     return select(t.valid, at_f32(rX, 0), immf(NAN));
 }
 
-/* lse - x[t]; +inf where every logit is -inf, and 0 for a class to ignore. */
-static val loss_of(val lse, val logit, label t)
+/* The weight of the class; 0 for one that does not exist, 1 without weights. */
+static val load_weight(const problem *k, label t)
+{
+    if (!k->cfg->weighted)
+        return immf(1);
+    val weight = variable(F32, immf(0));
+    IF(t.valid)
+        assign(weight, at_f32(gmem_vector(k->p.weight, k->cfg->dtype, k->p.cols), t.number));
+    return weight;
+}
+
+/*
+ * lse - x[t]; +inf where every logit is -inf, and 0 for a class to ignore. With weights and smoothing that times the share of the class,
+ * and what all classes add.
+ */
+static val loss_of(const problem *k, val lse, val logit, label t, val weight, val smooth)
 {
     val loss = select(logical_and(t.valid, eq(lse, immf(-INFINITY))), immf(INFINITY), sub(lse, logit));
+    if (k->cfg->weighted)
+        loss = mul(loss, weight);
+    if (k->cfg->smooth)
+        loss = fma(loss, k->p.keep, smooth);
     return select(t.ignored, immf(0), loss);
 }
 
@@ -77,46 +101,102 @@ static tensor load_logits(const problem *k, const row_split *split, const row_pl
     return row_fetch(split, tile, row_of_matrix(split, tile, k->p.x, k->cfg->dtype, k->p.ldx), -INFINITY);
 }
 
-/* Adds a thread's elements of its row to its pair: a maximum and a sum of exponentials. */
-static void add_row(const problem *k, const row_place *place, val *pair)
+enum { SMOOTH_X, SMOOTH_W, SMOOTH_SUMS };
+
+/* What a row's loss is made of. */
+typedef struct row_sums {
+    val pair[ONLINE_VALUES]; // a maximum and a sum of exponentials
+    val smooth[SMOOTH_SUMS]; // smoothed: sums over classes of w * x, and of w where there are weights
+} row_sums;
+
+/* Adds w * x, and w, of a thread's elements of a tile; those past the end, which are -inf, are left out. */
+static void add_smooth(const problem *k, const row_split *split, const row_place *tile, tensor rX, const val *sums)
+{
+    tensor rW = { 0 };
+    if (needs_weights(k))
+        rW = row_fetch_vector(split, tile, k->p.weight, k->cfg->dtype); // (VEC,STEPS)
+    for (int step = 0; step < split->steps; step++) {
+        val inside = row_inside(split, tile, step);
+        for (int i = step * split->vec; i < (step + 1) * split->vec; i++) {
+            val x = select(inside, at_f32(rX, i), immf(0));
+            if (!needs_weights(k)) {
+                assign(sums[SMOOTH_X], add(sums[SMOOTH_X], x));
+                continue;
+            }
+            assign(sums[SMOOTH_X], fma(x, at_f32(rW, i), sums[SMOOTH_X]));
+            assign(sums[SMOOTH_W], add(sums[SMOOTH_W], at_f32(rW, i)));
+        }
+    }
+}
+
+/* Adds a thread's elements of a tile to its sums. */
+static void add_tile(const problem *k, const row_split *split, const row_place *tile, tensor rX, row_sums *sums)
+{
+    online_add(sums->pair, rX);
+    if (k->cfg->smooth)
+        add_smooth(k, split, tile, rX, sums->smooth);
+}
+
+/* Adds a thread's elements of its row to its sums. */
+static void add_row(const problem *k, const row_place *place, row_sums *sums)
 {
     const row_spans all = row_spans_of(&k->split, place, k->p.x, k->cfg->dtype, k->p.ldx);
     tensor rEnds = { 0 };
     if (all.count > 1)
         rEnds = load_logits(k, &all.of[1].split, &all.of[1].place); // (1,1)
-    online_begin(pair);
+    online_begin(sums->pair);
+    for (int i = 0; i < SMOOTH_SUMS && k->cfg->smooth; i++)
+        sums->smooth[i] = variable(F32, immf(0));
     LOOP_FROM(start, imm(0), convert(U32, k->p.cols), imm((int)row_split_cols(&k->split))) {
         row_place tile = row_from(&all.of[0].place, start);
-        online_add(pair, load_logits(k, &k->split, &tile));
+        add_tile(k, &k->split, &tile, load_logits(k, &k->split, &tile), sums);
     }
     if (all.count > 1)
-        online_add(pair, rEnds);
+        add_tile(k, &all.of[1].split, &all.of[1].place, rEnds, sums);
 }
 
 /* The logarithm of the sum of a row's exponentials. */
-static val log_sum_exp(const problem *k, val *pair)
+static val log_sum_exp(const problem *k, row_sums *sums)
 {
     cluster_meet(k->split.cluster);
-    row_reduce(&k->split, &online_reduction, pair);
-    return add(pair[ONLINE_MAX], log_f32(pair[ONLINE_SUM]));
+    row_reduce(&k->split, &online_reduction, sums->pair);
+    return add(sums->pair[ONLINE_MAX], log_f32(sums->pair[ONLINE_SUM]));
+}
+
+/* What all classes add to a row's loss: spread * sum over c of w * (lse - x), after log_sum_exp(). */
+static val smooth_of(const problem *k, row_sums *sums, val lse)
+{
+    if (!k->cfg->smooth)
+        return immf(0);
+    const reduction total = reduce_sums(needs_weights(k) ? SMOOTH_SUMS : 1);
+    row_reduce(&k->split, &total, sums->smooth);
+    val weights = needs_weights(k) ? sums->smooth[SMOOTH_W] : convert(F32, k->p.cols);
+    val all = sub(mul(weights, lse), sums->smooth[SMOOTH_X]);
+    return mul(k->p.spread, select(eq(lse, immf(-INFINITY)), immf(INFINITY), all));
 }
 
 static void forward(const problem *k)
 {
-    val pair[ONLINE_VALUES];
+    row_sums sums;
     row_place place = row_here(&k->split, k->p.rows, k->p.cols);
     launch_dependents();
     grid_wait(); // what is above overlaps the end of the kernel before
     val target = load_target(k, place.row, place.exists);
-    add_row(k, &place, pair); // needs no class, whose two loads overlap this
+    add_row(k, &place, &sums); // needs no class, whose two loads overlap this
     label t = label_of(k, target, place.exists);
     t.valid = logical_and(t.valid, place.exists);
     tensor rLogit = load_logit(k, place.row, t); // (1)
-    val lse = log_sum_exp(k, pair), logit = logit_of(rLogit, t);
+    val weight = load_weight(k, t);
+    val lse = log_sum_exp(k, &sums), smooth = smooth_of(k, &sums, lse), logit = logit_of(rLogit, t);
     IF(logical_and(eq(place.first, imm(0)), place.exists)) {
         set(per_row(k, k->p.lse, F32), place.row, lse);
         if (k->cfg->reduction == CKL_LOSS_NONE)
-            set(per_row(k, k->p.loss, F32), place.row, loss_of(lse, logit, t));
+            set(per_row(k, k->p.loss, F32), place.row, loss_of(k, lse, logit, t, weight, smooth));
+        else if (k->cfg->smooth)
+            set(per_row(k, k->p.smooth, F32), place.row, smooth);
+        if (needs_weights(k))
+            IF(eq(place.row, imm(0)))
+                set(per_row(k, k->p.weight_sum, F32), 0, sums.smooth[SMOOTH_W]);
     }
 }
 
@@ -126,27 +206,33 @@ static int mean_threads(const problem *k)
     return MEAN_THREADS * k->cfg->mean_ctas;
 }
 
-/* Adds the losses of some rows, and counts them. All targets are loaded, then all logits, before the first is used. */
+/* Adds the losses of some rows, and counts them, or their weights. All targets are loaded, then all logits, before the first is used. */
 static void add_losses(const problem *k, val first, const val *sums)
 {
-    val target[ROWS_AT_ONCE], lse[ROWS_AT_ONCE];
+    val target[ROWS_AT_ONCE], lse[ROWS_AT_ONCE], weight[ROWS_AT_ONCE], smooth[ROWS_AT_ONCE];
     label t[ROWS_AT_ONCE];
     tensor rLogit[ROWS_AT_ONCE]; // (1) each
     for (int i = 0; i < ROWS_AT_ONCE; i++) {
         val row = add(first, imm(i * mean_threads(k))), last = sub(k->p.rows, imm(1));
         target[i] = at(per_row(k, k->p.target, k->cfg->target), min(row, last));
         lse[i] = at(per_row(k, k->p.lse, F32), min(row, last));
+        smooth[i] = k->cfg->smooth ? at(per_row(k, k->p.smooth, F32), min(row, last)) : immf(0);
     }
     for (int i = 0; i < ROWS_AT_ONCE; i++) {
         val row = add(first, imm(i * mean_threads(k))), exists = lt(row, k->p.rows);
         t[i] = label_of(k, target[i], exists);
         t[i].valid = logical_and(t[i].valid, exists);
         rLogit[i] = load_logit(k, row, t[i]);
+        weight[i] = load_weight(k, t[i]);
     }
     for (int i = 0; i < ROWS_AT_ONCE; i++) {
         val ignored = logical_or(t[i].ignored, ge(add(first, imm(i * mean_threads(k))), k->p.rows));
-        assign(sums[0], add(sums[0], select(ignored, immf(0), loss_of(lse[i], logit_of(rLogit[i], t[i]), t[i]))));
-        assign(sums[1], add(sums[1], select(ignored, imm(0), imm(1))));
+        val loss = loss_of(k, lse[i], logit_of(rLogit[i], t[i]), t[i], weight[i], smooth[i]);
+        assign(sums[0], add(sums[0], select(ignored, immf(0), loss)));
+        if (k->cfg->weighted)
+            assign(sums[1], add(sums[1], select(ignored, immf(0), weight[i])));
+        else
+            assign(sums[1], add(sums[1], select(ignored, imm(0), imm(1))));
     }
 }
 
@@ -155,7 +241,8 @@ static void mean(const problem *k)
     const reduction total = reduce_sums(2);
     const int ctas = k->cfg->mean_ctas;
     const int64_t bytes = cta_reduce_bytes(MEAN_THREADS);
-    val sums[] = { variable(F32, immf(0)), variable(I32, imm(0)) }; // the losses, and their number
+    val sums[] = { variable(F32, immf(0)), // the losses, and their number or weights
+                   k->cfg->weighted ? variable(F32, immf(0)) : variable(I32, imm(0)) };
     launch_bounds(MEAN_THREADS, 0);
     cluster_size(ctas);
     grid_wait(); // for the sums of exponentials; the start of this kernel overlaps the end of the one that stores them
@@ -199,13 +286,16 @@ static val read_lse(const problem *k, const row_place *place)
 typedef struct row_factors {
     label t;
     val class, lse, factor;
+    val all;   // with weights that are smoothed: of each probability
+    val own;   // smoothed: what is taken off at the class
+    val other; // smoothed: off each element, times its weight
 } row_factors;
 
 /* A thread's elements of a span's tile. */
 typedef struct gradient_tile {
     row_split split;
     row_place place;
-    tensor tXgX, tXgDx, rX, rDx; // (VEC,STEPS)
+    tensor tXgX, tXgDx, rX, rDx, rW; // (VEC,STEPS)
 } gradient_tile;
 
 static gradient_tile make_tile(const problem *k, const row_span *span)
@@ -219,17 +309,43 @@ static gradient_tile make_tile(const problem *k, const row_span *span)
     return g;
 }
 
-static void write_gradients(const gradient_tile *g, const row_factors *f)
+/* The gradient of an element but for its row's factor. */
+static val difference_of(const problem *k, const gradient_tile *g, const row_factors *f, int i)
+{
+    val column = coordinate(g->place.cX, 1, i), e = online_exp(at_f32(g->rX, i), f->lse);
+    if (!k->cfg->smooth)
+        return select(eq(column, f->class), add(e, immf(-1)), e);
+    val all = needs_weights(k) ? sub(mul(e, f->all), mul(f->other, at_f32(g->rW, i))) : sub(e, f->other);
+    return select(eq(column, f->class), sub(all, f->own), all);
+}
+
+static void write_gradients(const problem *k, const gradient_tile *g, const row_factors *f)
 {
     const row_split *split = &g->split;
     for (int step = 0; step < split->steps; step++) {
         for (int i = step * split->vec; i < (step + 1) * split->vec; i++) {
-            val column = coordinate(g->place.cX, 1, i), e = online_exp(at_f32(g->rX, i), f->lse);
-            val difference = select(eq(column, f->class), add(e, immf(-1)), e);
+            val difference = difference_of(k, g, f, i);
             set(g->rDx, i, select(f->t.ignored, immf(0), mul(difference, f->factor)));
         }
         row_store_step(split, &g->place, g->rDx, g->tXgDx, step);
     }
+}
+
+/* The factors of a row whose class is known. */
+static row_factors factors_of(const problem *k, const row_place *row, label t)
+{
+    row_factors f = { .t = t, .other = k->p.spread };
+    f.lse = read_lse(k, row);
+    f.factor = factor_of(k, row, t);
+    f.class = convert(U32, t.number);
+    const val weight = load_weight(k, t);
+    if (k->cfg->smooth)
+        f.own = mul(k->p.keep, weight);
+    else if (k->cfg->weighted)
+        f.factor = mul(f.factor, weight);
+    if (needs_weights(k))
+        f.all = fma(k->p.spread, at(per_row(k, k->p.weight_sum, F32), 0), f.own);
+    return f;
 }
 
 /* CTA y has tile y of the row; CTA 0 also the ends of a ragged row. */
@@ -247,12 +363,11 @@ static void backward(const problem *k)
     val target = load_target(k, row.row, row.exists);
     for (int i = 0; i < all.count; i++) // these overlap the class's loads, of which one waits for the other
         (k->in_phase ? row_load : row_load_among)(&tile[i].split, &tile[i].place, tile[i].tXgX, tile[i].rX, 0);
-    row_factors f = { .t = label_of(k, target, row.exists) };
-    f.lse = read_lse(k, &row);
-    f.factor = factor_of(k, &row, f.t);
-    f.class = convert(U32, f.t.number);
+    for (int i = 0; i < all.count && needs_weights(k); i++)
+        tile[i].rW = row_fetch_vector(&tile[i].split, &tile[i].place, k->p.weight, k->cfg->dtype);
+    const row_factors f = factors_of(k, &row, label_of(k, target, row.exists));
     for (int i = 0; i < all.count; i++)
-        write_gradients(&tile[i], &f);
+        write_gradients(k, &tile[i], &f);
 }
 
 void crossentropy_describe(const void *config, int kernel)

@@ -7,7 +7,7 @@
 #include "operators/crossentropy/crossentropy_config.h"
 #include "operators/operators.h"
 
-enum { X, TARGET, LOSS, LSE, COUNT, DLOSS, DX }; // operands
+enum { X, TARGET, LOSS, LSE, COUNT, DLOSS, DX, WEIGHT, WEIGHT_SUM }; // operands
 
 static int operands(const void *problem, operand *all)
 {
@@ -15,6 +15,12 @@ static int operands(const void *problem, operand *all)
     all[TARGET] = operand_range(all[TARGET], (double)p->target_low, (double)(p->desc.cols - 1));
     all[LSE] = operand_range(all[LSE], 1, 4);
     all[COUNT] = operand_range(all[COUNT], 1, 2);
+    all[WEIGHT] = operand_range(all[WEIGHT], 0, 2);
+    all[WEIGHT_SUM] = operand_range(all[WEIGHT_SUM], 1, (double)p->desc.cols);
+    if (p->desc.smoothing > 0)
+        all[X].hard_max = 0x1p60; // sums of logits are finite
+    if (p->desc.weighted)
+        all[DLOSS].hard_max = 0x1p100; // and so are weighted factors
     return 0;
 }
 
@@ -44,26 +50,59 @@ static double log_sum_exp(const ckl_crossentropy_desc *d, void *const *host, int
     return max + log(sum);
 }
 
+static double weight_of(const ckl_crossentropy_desc *d, void *const *host, int64_t c)
+{
+    return d->weighted ? dtype_read(d->dtype, host[WEIGHT], c) : 1;
+}
+
+/* lse - x of a class; *magnitude grows by that of the terms, `factor` times. */
+static double loss_of_class(const ckl_crossentropy_desc *d, void *const *host, int64_t row, int64_t c, double lse,
+                            double factor, double *magnitude)
+{
+    double x = logit(d, host, row, c);
+    *magnitude += factor * (isfinite(lse) && isfinite(x) ? 1 + fabs(lse) + fabs(x) : 1);
+    return lse == -INFINITY ? INFINITY : lse - x;
+}
+
 /* *magnitude: of the terms that make the loss. */
 static double loss_of(const ckl_crossentropy_desc *d, void *const *host, int64_t row, double *magnitude)
 {
     int64_t t = class_of(d, host, row);
+    const double keep = 1 - (double)d->smoothing, spread = (double)d->smoothing / (double)d->cols;
     *magnitude = 0;
     if (t == d->ignore_index)
         return 0;
     if (t < 0 || t >= d->cols)
         return NAN;
-    double lse = log_sum_exp(d, host, row), x = logit(d, host, row, t);
-    *magnitude = isfinite(lse) && isfinite(x) ? 1 + fabs(lse) + fabs(x) : 1;
-    return lse == -INFINITY ? INFINITY : lse - x;
+    double lse = log_sum_exp(d, host, row), own = weight_of(d, host, t), others = 0;
+    double loss = own * loss_of_class(d, host, row, t, lse, keep * own, magnitude);
+    if (d->smoothing == 0)
+        return loss;
+    for (int64_t c = 0; c < d->cols; c++) {
+        const double w = weight_of(d, host, c);
+        others += w * loss_of_class(d, host, row, c, lse, spread * w, magnitude);
+    }
+    return keep * loss + spread * others;
 }
 
+/* Rows that count, or the weights of their classes. */
 static double counted_rows(const ckl_crossentropy_desc *d, void *const *host)
 {
     double count = 0;
-    for (int64_t r = 0; r < d->rows; r++)
-        count += class_of(d, host, r) != d->ignore_index;
+    for (int64_t r = 0; r < d->rows; r++) {
+        const int64_t t = class_of(d, host, r);
+        const bool is_class = t >= 0 && t < d->cols;
+        count += t == d->ignore_index ? 0 : !d->weighted ? 1 : is_class ? weight_of(d, host, t) : 0;
+    }
     return count;
+}
+
+static double sum_of_weights(const ckl_crossentropy_desc *d, void *const *host)
+{
+    double sum = 0;
+    for (int64_t c = 0; c < d->cols; c++)
+        sum += weight_of(d, host, c);
+    return sum;
 }
 
 static void mean(const ckl_crossentropy_desc *d, void *const *host, reference_slice out)
@@ -75,7 +114,7 @@ static void mean(const ckl_crossentropy_desc *d, void *const *host, reference_sl
         magnitudes += magnitude;
     }
     out.value[0] = sum / count;
-    out.magnitude[0] = count > 0 ? magnitudes / count : 0;
+    out.magnitude[0] = count > 0 ? magnitudes / count + (d->weighted ? fabs(sum / count) : 0) : 0;
 }
 
 static void gradient(const ckl_crossentropy_desc *d, void *const *host, int64_t row, reference_slice out)
@@ -86,29 +125,36 @@ static void gradient(const ckl_crossentropy_desc *d, void *const *host, int64_t 
     double lse = dtype_read(CKL_F32, host[LSE], row);
     if (reduced)
         factor /= dtype_read(CKL_F32, host[COUNT], 0);
-    if (t < 0 || t >= d->cols)
+    const bool is_class = t >= 0 && t < d->cols;
+    const double own = (1 - (double)d->smoothing) * (is_class ? weight_of(d, host, t) : 0);
+    const double spread = (double)d->smoothing / (double)d->cols;
+    const double weights = !d->weighted ? (double)d->cols : spread > 0 ? dtype_read(CKL_F32, host[WEIGHT_SUM], 0) : 0;
+    if (!is_class)
         factor = NAN;
     for (int64_t c = 0; c < d->cols; c++) {
         double x = logit(d, host, row, c), e = lse == -INFINITY ? exp(x) : exp(x - lse);
-        double spread = isfinite(x) ? e * (1 + fabs(x - lse)) + (c == t) : 1;
+        double off = (c == t) * own + spread * weight_of(d, host, c), of_e = own + spread * weights;
+        double error = isfinite(x) ? of_e * e * (1 + fabs(x - lse)) + off : 1;
         bool ignored = t == d->ignore_index; // whether it is a class or not
-        out.value[c] = ignored ? 0 : (e - (c == t)) * factor;
-        out.magnitude[c] = ignored ? 0 : spread * fabs(factor) + 0x1p-126 / ERROR;
+        out.value[c] = ignored ? 0 : (e * of_e - off) * factor;
+        out.magnitude[c] = ignored ? 0 : error * fabs(factor) + 0x1p-126 / ERROR;
     }
 }
 
 static void reference(const void *problem, void *const *host, reference_slice out)
 {
-    enum { OUT_LOSS, OUT_LSE, OUT_COUNT }; // forward
+    enum { OUT_LOSS, OUT_LSE, OUT_COUNT, OUT_WEIGHT_SUM }; // forward, those that there are
     const ckl_crossentropy_desc *d = problem;
     if (d->direction == CKL_DIRECTION_BACKWARD) {
         gradient(d, host, out.row, out);
     } else if (out.output == OUT_LSE) {
         out.value[0] = log_sum_exp(d, host, out.row);
         out.magnitude[0] = 1 + fabs(out.value[0]);
-    } else if (out.output == OUT_COUNT) {
+    } else if (out.output == OUT_COUNT && d->reduction == CKL_LOSS_MEAN) {
         out.value[0] = counted_rows(d, host);
-        out.magnitude[0] = 0;
+        out.magnitude[0] = d->weighted ? out.value[0] : 0;
+    } else if (out.output >= OUT_COUNT) {
+        out.value[0] = out.magnitude[0] = sum_of_weights(d, host);
     } else if (d->reduction == CKL_LOSS_MEAN) {
         mean(d, host, out);
     } else {
@@ -163,6 +209,27 @@ static const char *const cases[] = {
     "rows=3 cols=1001 dtype=f16 ldx=1008 lddx=1008 direction=backward",
     "rows=24 cols=1 direction=backward ignore_index=1 # no target but 0",
     "rows=24 cols=1 direction=backward ignore_index=1 target_low=-3",
+    "rows=33 cols=130 weighted=1 dtype=bf16 ignore_index=3 # weights of classes",
+    "rows=33 cols=130 weighted=1 direction=backward ignore_index=3",
+    "rows=200 cols=9 weighted=1 reduction=mean dtype=f16 target_low=-1",
+    "rows=70 cols=9 weighted=1 reduction=mean direction=backward target_low=-1 ignore_index=2",
+    "rows=33 cols=130 smoothing=0.1 dtype=bf16 ignore_index=3 # a share of all classes",
+    "rows=33 cols=131 smoothing=0.1 direction=backward ignore_index=3 misalign=1",
+    "rows=200 cols=77 smoothing=0.25 reduction=mean dtype=f16 ignore_index=5",
+    "rows=9 cols=200 smoothing=1 reduction=mean direction=backward",
+    "rows=1 cols=9 weighted=1 smoothing=0.1",
+    "rows=33 cols=1000 weighted=1 smoothing=0.1 dtype=bf16",
+    "rows=33 cols=1000 weighted=1 smoothing=0.1 dtype=f16 direction=backward",
+    "rows=5 cols=1001 weighted=1 smoothing=0.5 dtype=bf16 misalign=1",
+    "rows=5 cols=1001 weighted=1 smoothing=0.5 dtype=f16 stagger=1 direction=backward",
+    "rows=3 cols=30001 weighted=1 smoothing=0.1 reduction=mean # tiles of odd rows",
+    "rows=3 cols=50257 weighted=1 smoothing=0.1 dtype=f16 direction=backward reduction=mean",
+    "rows=2 cols=70000 weighted=1 smoothing=0.1 dtype=bf16 # of a cluster",
+    "rows=17000 cols=3 weighted=1 smoothing=0.1 reduction=mean # the mean by a cluster",
+    "rows=320 cols=130 weighted=1 smoothing=0.1 fill=hard",
+    "rows=320 cols=130 weighted=1 smoothing=0.1 fill=hard direction=backward dtype=bf16",
+    "rows=17 cols=12 smoothing=0.1 target_low=-3 reduction=mean direction=backward",
+    "rows=0 cols=8 weighted=1 smoothing=0.1 reduction=mean",
     "rows=0 cols=8                                  # no rows",
     "rows=0 cols=8 reduction=mean                   # the mean of nothing",
     NULL,
@@ -184,6 +251,10 @@ static const test_reject rejects[] = {
     { "rows=4 cols=8 ldx=7", CKL_INVALID, "crossentropy: ldx=7 is smaller than cols=8" },
     { "rows=4 cols=8 lddx=8", CKL_INVALID, "crossentropy: lddx=8 is not part of a forward problem" },
     { "rows=4 cols=8 lddx=7 direction=backward", CKL_INVALID, "crossentropy: lddx=7 is smaller than cols=8" },
+    { "rows=4 cols=8 smoothing=1.5", CKL_INVALID, "crossentropy: smoothing=1.5 is not in 0..1" },
+    { "rows=4 cols=8 smoothing=-0.1", CKL_INVALID, "crossentropy: smoothing=-0.100000001 is negative" },
+    { "rows=4 cols=8 smoothing=0.1 impl=row config='smooth=0'", CKL_INVALID,
+      "crossentropy row: dtype, target, direction, reduction, weighted and smooth are those of the problem" },
     { "rows=4 cols=4096 direction=backward impl=row config='cluster=2'", CKL_INVALID,
       "crossentropy row: cluster=2, backward has none" },
     { "rows=4 cols=8 reduction=mean impl=row config='reduction=mean mean_ctas=3'", CKL_INVALID,

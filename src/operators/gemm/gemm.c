@@ -1,7 +1,10 @@
 /* gemm.c - GEMM problems: their matrices, their checks, their tensors, and the list of implementations. */
 #include "cutekernellib/operators/gemm.h"
 
+#include <string.h>
+
 #include "base/math.h"
+#include "operators/gemm/gemm_epilogues.h"
 #include "operators/gemm/gemm_plan.h"
 #include "operators/gemm/gemm_steps.h"
 #include "operators/operators.h"
@@ -61,7 +64,20 @@ ckl_dtype gemm_result_type(const ckl_gemm_desc *d)
 static bool has_epilogue(const ckl_gemm_desc *d)
 {
     return d->c || d->bias || d->scale_a || d->scale_b || d->scale_d || d->device_scalars || d->preactivation ||
-           d->gated || d->activation != CKL_ACTIVATION_IDENTITY;
+           d->gated || d->activation != CKL_ACTIVATION_IDENTITY || d->epilogue;
+}
+
+/* A custom epilogue has its own name in the desc, which stays; without one it is NULL. */
+static ckl_status check_epilogue(ckl_gemm_desc *d)
+{
+    const char *name = d->epilogue;
+    const ckl_gemm_epilogue *custom = gemm_epilogue_find(name);
+    d->epilogue = custom ? custom->name : NULL;
+    if (!custom && name && *name && strcmp(name, "none") != 0)
+        FAIL(CKL_INVALID, "gemm: epilogue=%s is not known; ckl_gemm_epilogue_add() makes it so", name);
+    if (custom && (d->m > INT32_MAX || d->n > INT32_MAX))
+        FAIL(CKL_INVALID, "gemm: epilogue=%s is of m and n below 2^31", name);
+    return CKL_OK;
 }
 
 /* D has the type of A or f32. For 8-bit types it is any float; for i8 also i32, the plain sums. */
@@ -270,6 +286,7 @@ static ckl_status check_pitches(ckl_gemm_desc *d)
 static ckl_status check(void *desc)
 {
     ckl_gemm_desc *d = desc;
+    TRY(check_epilogue(d));
     TRY(check_types(d));
     TRY(check_pitches(d));
     if (d->preactivation && gemm_is_backward((choice)d->activation))
@@ -412,8 +429,8 @@ static ckl_status check_args(const void *desc, const void *args)
 
 static const field desc_fields[] = { GEMM_DESC(FIELD_ROW, ckl_gemm_desc) };
 static const desc_member members[] = { DESC_MEMBER(ckl_gemm_desc, ckl_dtype, c), { 0 } };
-static const implementation *const implementations[] = { &gemm_weights_implementation,     &gemm_splitk_implementation,
-                                                         &gemm_sm90_implementation,        &gemm_outer_implementation,
+static const implementation *const implementations[] = { &gemm_weights_implementation,     &gemm_outer_implementation,
+                                                         &gemm_splitk_implementation,      &gemm_sm90_implementation,
                                                          &gemm_unaligned_implementation,   &gemm_shallow_implementation,
                                                          &gemm_pitched_implementation,     &gemm_f32x3_implementation,
                                                          &gemm_gemv_implementation,        &gemm_turned_implementation,

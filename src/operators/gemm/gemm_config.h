@@ -36,6 +36,9 @@
 #define GEMM_AMAX(X, owner) \
     X(owner, bool, amax, "0", "0 1", "the largest |D| before its scale goes to device memory: of d=e4m3 and e5m2")
 
+#define GEMM_CUSTOM(X, owner) \
+    X(owner, quoted, epilogue, "none", "?", "a custom epilogue by its name: relu2, tril, or one that was added")
+
 #define GEMM_DESC(X, owner)                                                                                       \
     X(owner, int64_t, m, "256", "", "rows of A and D")                                                            \
     X(owner, int64_t, n, "256", "", "columns of D")                                                               \
@@ -66,7 +69,8 @@
     X(owner, int64_t, scatter, "0", "", "rows of D, to m of which a list brings the results; 0: all in turn")     \
     GEMM_BESIDE(X, owner)                                                                                         \
     X(owner, int64_t, block_k, "128", "", "numbers of K that share a scale of a block: 128, or 64 of weights")    \
-    GEMM_AMAX(X, owner)
+    GEMM_AMAX(X, owner)                                                                                           \
+    GEMM_CUSTOM(X, owner)
 
 /* What every kernel computes: types, and what follows the products. */
 #define GEMM_EPILOGUE(X, owner)                                                              \
@@ -81,11 +85,11 @@
     X(owner, bool, scatter, "0", "0 1", "rows of D are those of a list")                     \
     GEMM_BESIDE(X, owner)                                                                    \
     X(owner, bool, half_blocks, "0", "0 1", "scales of blocks are of 64 of K, not of 128")   \
-    GEMM_AMAX(X, owner)
+    GEMM_AMAX(X, owner)                                                                      \
+    GEMM_CUSTOM(X, owner)
 
 typedef struct gemm_epilogue {
     GEMM_EPILOGUE(FIELD_MEMBER, )
-    const struct gemm_custom *custom; // NULL, or the user's own epilogue (gemm_epilogue.h): not in a config's text
 } gemm_epilogue;
 
 /* A config: what is computed, and a kernel's own choices. And the table of its fields. */
@@ -409,7 +413,8 @@ void gemm_shallow(const void *config, int kernel);
     X(owner, int, rows, "8", "1 2 4 8", "rows of D of a warp")                                   \
     X(owner, int, vec, "4", "1 2 4 8", "elements of an access to D: its rows are whole vectors") \
     X(owner, int, runs, "1", "1 2 4 8", "vectors of a thread in a row")                          \
-    X(owner, int, depth, "1", "", "K")
+    X(owner, int, depth, "1", "", "K")                                                           \
+    X(owner, int, vec_k, "1", "1 2 4 8", "elements of an access to A and B: all of K is whole vectors")
 
 GEMM_CONFIG(gemm_outer_config, GEMM_OUTER_CONFIG);
 

@@ -2,6 +2,7 @@
 #include "operators/gemm/gemm_epilogue.h"
 
 #include "cute/kernel.h"
+#include "operators/gemm/gemm_epilogues.h"
 #include "skeletons/activation.h"
 
 /* x clamped to [-most, most]: derivatives are constant beyond, but 0 times infinity would not be. */
@@ -62,6 +63,13 @@ gemm_scalars gemm_load_scalars(gemm_epilogue e, gemm_scalar_sources from)
     return s;
 }
 
+/* d as a custom epilogue changes it. */
+static val customised(gemm_epilogue e, const gemm_element *in, val d)
+{
+    const ckl_gemm_epilogue *custom = gemm_epilogue_find(e.epilogue);
+    return custom ? coerce(F32, custom->apply(d, convert(I32, in->row), convert(I32, in->col), custom->user)) : d;
+}
+
 gemm_finished gemm_finish(gemm_epilogue e, gemm_scalars s, gemm_element in)
 {
     val product = in.product;
@@ -85,7 +93,7 @@ gemm_finished gemm_finish(gemm_epilogue e, gemm_scalars s, gemm_element in)
         d = mul(d, s.scale_d);
     if (e.weighted)
         d = mul(d, in.weight);
-    return (gemm_finished){ x, e.custom ? e.custom->apply(d, in.row, in.col, e.custom->user) : d };
+    return (gemm_finished){ x, customised(e, &in, d) };
 }
 
 void gemm_leave_amax(gemm_epilogue e, gemm_scalars s, val address, bool by_warps)

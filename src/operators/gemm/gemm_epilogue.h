@@ -28,15 +28,6 @@ typedef struct gemm_scalar_sources {
 
 gemm_scalars gemm_load_scalars(gemm_epilogue e, gemm_scalar_sources from);
 
-/*
- * The user's own epilogue: a function, called while the kernel is described, that gets an element of D as f32 and its
- * place, and gives the value to store. docs/operators.md has an example.
- */
-typedef struct gemm_custom {
-    val (*apply)(val x, val row, val col, void *user);
-    void *user;
-} gemm_custom;
-
 /* An element of A*B and what the epilogue applies to it, all f32; unset where the epilogue has none. */
 typedef struct gemm_element {
     val product, c, bias, x;

@@ -1,5 +1,5 @@
 /*
- * gemm_few_k_plan.c - the host side of products of few K, of 16-bit floats in rows that begin anywhere: `outer`, and
+ * gemm_few_k_plan.c - the host side of products of few K, of 16-bit floats, mostly in rows that begin anywhere: `outer`, and
  * `shallow` by tensor cores. Writing D is most of their work.
  */
 #include <math.h>
@@ -70,6 +70,15 @@ static int lane_vector_of(const ckl_gemm_desc *d)
     return vec;
 }
 
+/* Elements of K of an access to A and B: those of 16 bytes at most where rows are whole 16 bytes, as callers align these. */
+static int k_vector_of(const ckl_gemm_desc *d)
+{
+    int vec = gemm_operands_aligned(d) ? TMA_ALIGNMENT / (int)ckl_dtype_bytes(d->a) : 1;
+    while (vec > 1 && d->k % vec)
+        vec /= 2;
+    return vec;
+}
+
 static int64_t outer_ctas(const ckl_gemm_desc *d, const gemm_outer_config *c)
 {
     return ceil_div(d->n, (int64_t)LANES * c->vec * c->runs) * ceil_div(d->m, (int64_t)GEMM_OUTER_WARPS * c->rows) *
@@ -79,9 +88,10 @@ static int64_t outer_ctas(const ckl_gemm_desc *d, const gemm_outer_config *c)
 /* Of instructions as they are printed, four a cycle: up to 1.6 times what was measured. */
 static double outer_issue_us(const ckl_gemm_desc *d, const ckl_device_info *device, const gemm_outer_config *c)
 {
-    const double START = 100, FACTOR = 9, VECTOR = 18, ELEMENT = 3.5;
+    const double START = 100, LOAD = 8, VECTOR = 18, ELEMENT = 3.5;
     const int vectors = c->rows * c->runs;
-    const double instructions = START + FACTOR * c->depth * (c->rows + c->vec * c->runs) +
+    const double factor = LOAD / c->vec_k + 1; // to load it, and to unpack it
+    const double instructions = START + factor * c->depth * (c->rows + c->vec * c->runs) +
                                 VECTOR * vectors * (d->c ? 2 : 1) + (ELEMENT + c->depth) * c->vec * vectors;
     return (double)outer_ctas(d, c) * GEMM_OUTER_WARPS / device->sm_count * instructions / 4 / CYCLES_PER_US;
 }
@@ -94,28 +104,32 @@ static plan_cost cost_outer(const void *desc, const ckl_device_info *device, con
 
 /*
  * A thread has 8 rows and at least 4 columns of them, fewer where SMs or warps would be left without work, or where
- * factors of more K fill the registers.
+ * factors of more K, loaded one by one, or C fill the registers. With D in f32 of aligned rows sm90 is slower whatever K is: its boxes of D
+ * take longer than their bytes. 5120x879x8 takes 7.9 us, 13.5 by sm90; 37888x384x8 17.3 us, 20.5 by 4 rows, 36.7 by sm90.
  */
 static ckl_status choose_outer(const void *desc, const ckl_device_info *device, void *config)
 {
     enum { ROWS = 8, COLUMNS = 4, CTAS_OF_SM = 2, DEEP = 5 };
     const ckl_gemm_desc *d = desc;
     gemm_outer_config *c = config;
+    const bool deep = d->k >= DEEP;
     c->epilogue = gemm_epilogue_of(d);
     c->depth = (int)max_i64(1, min_i64(d->k, GEMM_OUTER_DEPTH_MAX));
-    c->vec = (int)min_i64(lane_vector_of(d), d->k < DEEP ? 2 * COLUMNS : COLUMNS);
+    c->vec_k = k_vector_of(d);
+    c->vec = (int)min_i64(lane_vector_of(d), deep ? COLUMNS : 2 * COLUMNS);
     for (c->runs = 1; c->runs * c->vec < COLUMNS && d->n > (int64_t)LANES * c->vec * c->runs; c->runs *= 2)
         ;
-    c->rows = d->k < DEEP ? ROWS : ROWS / 2;
+    c->rows = deep && (c->vec_k == 1 || d->c) ? ROWS / 2 : ROWS;
     while (c->rows > 1 && (outer_ctas(d, c) < (int64_t)CTAS_OF_SM * device->sm_count ||
                            (int64_t)GEMM_OUTER_WARPS * c->rows > round_up(d->m, GEMM_OUTER_WARPS)))
         c->rows /= 2;
     if (d->n < LANES || d->m < GEMM_OUTER_WARPS)
         FAIL(CKL_UNSUPPORTED, "gemm outer: m=%" PRId64 " or n=%" PRId64 " leaves some of %d warps or %d lanes idle",
              d->m, d->n, GEMM_OUTER_WARPS, LANES);
+    if (d->d == CKL_F32 && gemm_operands_aligned(d))
+        return CKL_OK;
     TRY(decline_aligned("outer", d));
-    if (d->k >= DEEP && d->k <= GEMM_OUTER_DEPTH_MAX &&
-        outer_issue_us(d, device, c) > result_bytes(d) / MEMORY_BYTES_PER_US)
+    if (deep && d->k <= GEMM_OUTER_DEPTH_MAX && outer_issue_us(d, device, c) > result_bytes(d) / MEMORY_BYTES_PER_US)
         FAIL(CKL_UNSUPPORTED, "gemm outer: multiply-adds for k=%" PRId64 " outweigh memory", d->k);
     return CKL_OK;
 }
@@ -133,6 +147,8 @@ static ckl_status admit_outer(const void *desc, const ckl_device_info *device, c
         FAIL(CKL_INVALID, "gemm outer: depth=%d is not k=%" PRId64, c->depth, d->k);
     if (c->vec < 1 || c->vec > 8 || c->vec & (c->vec - 1) || c->vec > lane_vector_of(d))
         FAIL(CKL_INVALID, "gemm outer: vec=%d is no power of two up to %d", c->vec, lane_vector_of(d));
+    if (c->vec_k < 1 || c->vec_k & (c->vec_k - 1) || c->vec_k > k_vector_of(d))
+        FAIL(CKL_INVALID, "gemm outer: vec_k=%d is no power of two up to %d", c->vec_k, k_vector_of(d));
     if (c->rows < 1 || c->rows > GEMM_OUTER_ROWS_MAX || c->runs < 1 || c->runs > GEMM_OUTER_RUNS_MAX ||
         c->vec * c->runs > 2 * GEMM_OUTER_RUNS_MAX)
         FAIL(CKL_INVALID,
@@ -144,6 +160,11 @@ static ckl_status admit_outer(const void *desc, const ckl_device_info *device, c
 static ckl_status launch_outer(const ckl_plan *plan, const void *args, ckl_stream stream)
 {
     const gemm_outer_config *c = plan->config;
+    const ckl_gemm_args *x = args;
+    const int bytes = c->vec_k * (int)ckl_dtype_bytes(c->epilogue.ab);
+    if (!PLAN_ALIGNED(bytes, x->a, x->b))
+        FAIL(CKL_INVALID, "gemm outer: a=%p or b=%p is not aligned to %d bytes; config='vec_k=1' takes any alignment",
+             x->a, x->b, bytes);
     TRY(gemm_check_result_vectors("outer", args, c->vec * (int)ckl_dtype_bytes(c->epilogue.d)));
     return gemm_launch(plan, outer_ctas(plan->desc, c), args, stream);
 }

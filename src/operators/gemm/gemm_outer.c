@@ -9,7 +9,11 @@
 #include "cute/vectors.h"
 #include "operators/gemm/gemm_epilogue.h"
 
-enum { VECTOR_MAX = 8, VECTORS_MAX = GEMM_OUTER_ROWS_MAX * GEMM_OUTER_RUNS_MAX };
+enum {
+    VECTOR_MAX = 8,
+    VECTORS_MAX = GEMM_OUTER_ROWS_MAX * GEMM_OUTER_RUNS_MAX,
+    FACTORS_MAX = 2 * GEMM_OUTER_RUNS_MAX // rows of A or B of a thread
+};
 
 typedef struct outer_kernel {
     const gemm_outer_config *cfg;
@@ -17,16 +21,6 @@ typedef struct outer_kernel {
     gemm_scalars scalars;
     val row, col; // i64: the warp's first row, the lane's first column
 } outer_kernel;
-
-/* Element l of a row of A or B; of those beyond the matrix the last one. */
-static val factor_of(const outer_kernel *k, char matrix, val row, int l)
-{
-    const bool is_a = matrix == 'a';
-    val nearest = min(row, sub(is_a ? k->p.m : k->p.n, imm64(1)));
-    val element = add(mul(nearest, is_a ? k->p.lda : k->p.ldb), imm64(l));
-    val address = gmem_address(is_a ? k->p.a : k->p.b, k->cfg->epilogue.ab, element);
-    return at_f32(gmem_tensor(address, k->cfg->epilogue.ab, compact(leaf(1))), 0);
-}
 
 /* A lane's column e of a run of vectors. */
 static val column_of(const outer_kernel *k, int run, int e)
@@ -63,25 +57,41 @@ static tensor load_C(const outer_kernel *k)
     return rC;
 }
 
-/* (DEPTH,ROWS) */
-static tensor load_A(const outer_kernel *k)
+/* (DEPTH,COUNT): rows of A or B; of those beyond the matrix the last one. */
+static tensor load_factors(const outer_kernel *k, char matrix, const val rows[], int count)
 {
-    tensor rA = fragment(F32, compact(shape(k->cfg->depth, k->cfg->rows)));
-    for (int r = 0; r < k->cfg->rows; r++)
-        for (int l = 0; l < k->cfg->depth; l++)
-            set(rA, coord(l, r), factor_of(k, 'a', add(k->row, imm64(r)), l));
-    return rA;
+    const gemm_outer_config *c = k->cfg;
+    const ckl_dtype type = c->epilogue.ab;
+    const bool is_a = matrix == 'a';
+    const int vectors = c->depth / c->vec_k;
+    tensor r = fragment(F32, compact(shape(c->depth, count)));
+    vector_at at[FACTORS_MAX * GEMM_OUTER_DEPTH_MAX];
+    for (int i = 0; i < count * vectors; i++) {
+        const val row = min(rows[i / vectors], sub(is_a ? k->p.m : k->p.n, imm64(1)));
+        at[i] =
+            (vector_at){ .address = gmem_address(is_a ? k->p.a : k->p.b, type, mul(row, is_a ? k->p.lda : k->p.ldb)),
+                         .offset = i % vectors * c->vec_k * (int)ckl_dtype_bytes(type),
+                         .guard = yes() };
+    }
+    vectors_load(at, count * vectors, c->vec_k, gmem_tensor(is_a ? k->p.a : k->p.b, type, compact(leaf(1))), r.regs, 0);
+    return r;
 }
 
-/* (DEPTH,VEC,RUNS) */
+static tensor load_A(const outer_kernel *k)
+{
+    val rows[GEMM_OUTER_ROWS_MAX];
+    for (int r = 0; r < k->cfg->rows; r++)
+        rows[r] = add(k->row, imm64(r));
+    return load_factors(k, 'a', rows, k->cfg->rows);
+}
+
 static tensor load_B(const outer_kernel *k)
 {
     const gemm_outer_config *c = k->cfg;
-    tensor rB = fragment(F32, compact(shape(c->depth, c->vec, c->runs)));
+    val columns[FACTORS_MAX];
     for (int i = 0; i < c->vec * c->runs; i++)
-        for (int l = 0; l < c->depth; l++)
-            set(rB, coord(l, i % c->vec, i / c->vec), factor_of(k, 'b', column_of(k, i / c->vec, i % c->vec), l));
-    return rB;
+        columns[i] = column_of(k, i / c->vec, i % c->vec);
+    return load_factors(k, 'b', columns, c->vec * c->runs);
 }
 
 static void store_vector(const outer_kernel *k, int r, int run, tensor rA, tensor rB, tensor rC)
@@ -89,9 +99,9 @@ static void store_vector(const outer_kernel *k, int r, int run, tensor rA, tenso
     const gemm_outer_config *c = k->cfg;
     val out[VECTOR_MAX], row = min(add(k->row, imm64(r)), sub(k->p.m, imm64(1)));
     for (int e = 0; e < c->vec; e++) {
-        gemm_element in = { .product = mul(at(rA, 0, r), at(rB, 0, e, run)), .inside = yes() };
+        gemm_element in = { .product = mul(at(rA, 0, r), at(rB, 0, run * c->vec + e)), .inside = yes() };
         for (int l = 1; l < c->depth; l++)
-            in.product = fma(at(rA, l, r), at(rB, l, e, run), in.product);
+            in.product = fma(at(rA, l, r), at(rB, l, run * c->vec + e), in.product);
         if (c->epilogue.c)
             in.c = at(rC, e, run, r);
         val col = min(column_of(k, run, e), sub(k->p.n, imm64(1)));

@@ -14,7 +14,7 @@ gemm_epilogue gemm_epilogue_of(const ckl_gemm_desc *d)
                             .scatter = d->scatter > 0,
                             .half_blocks = d->block_k == GEMM_BLOCK_LEAST,
                             GEMM_MATH(OF_DESC, ) GEMM_BIAS_AND_SCALES(OF_DESC, ) GEMM_ACTIVATION(OF_DESC, )
-                                GEMM_BESIDE(OF_DESC, ) GEMM_AMAX(OF_DESC, ) };
+                                GEMM_BESIDE(OF_DESC, ) GEMM_AMAX(OF_DESC, ) GEMM_CUSTOM(OF_DESC, ) };
 #undef OF_DESC
 }
 

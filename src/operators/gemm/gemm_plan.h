@@ -54,6 +54,12 @@ static inline int64_t gemm_k_tiles(const ckl_gemm_desc *d)
     return ceil_div(d->k, gemm_tile_k(d->a));
 }
 
+/* Rows of D, or of a group as they are on average. */
+static inline int64_t gemm_rows_of_group(const ckl_gemm_desc *d)
+{
+    return gemm_groups_of_m(d) ? ceil_div(d->m, d->groups) : d->m;
+}
+
 /* Of all products, but for the second half of gated ones. */
 double gemm_multiply_adds(const ckl_gemm_desc *d);
 

@@ -309,7 +309,20 @@ static bounded gated(const gemm_problem *p, bounded y, bounded g, bounded u)
                              error * fabs(u.value) + fabs(y.value) * u.magnitude + error * u.magnitude };
 }
 
-/* D of an element whose G, and U, are known; without its scales for amax. */
+/* What the library's custom epilogues make of y, by their definitions. */
+static bounded customised(const gemm_problem *p, void *const *host, const element *at, bounded y)
+{
+    const int32_t *offsets = host[OFFSETS];
+    const int64_t row = at->row - (gemm_groups_of_m(&p->desc) ? offsets[at->group] : 0); // of the product, or group
+    const char *name = p->desc.epilogue;
+    if (name && strcmp(name, "relu2") == 0)
+        return (bounded){ y.value < 0 ? 0 : y.value * y.value, (2 * fabs(y.value) + y.magnitude) * y.magnitude };
+    if (name && strcmp(name, "tril") == 0 && at->col > row)
+        return (bounded){ 0, 0 };
+    return y;
+}
+
+/* D of an element whose G, and U, are known; for amax without its scales, and as it is before a custom epilogue. */
 static bounded activated(const gemm_problem *p, void *const *host, const element *at, const bounded sums[2],
                          bool unscaled)
 {
@@ -323,7 +336,11 @@ static bounded activated(const gemm_problem *p, void *const *host, const element
         y = gated(p, y, sums[0], sums[1]);
     if (is_open(y) || is_lost(p, y, scale_d))
         return OPEN;
-    return (bounded){ unscaled ? y.value : within_type(d->d, y.value * scale_d), y.magnitude * fabs(scale_d) };
+    y = (bounded){ y.value * scale_d, y.magnitude * fabs(scale_d) };
+    if (unscaled)
+        return y;
+    y = customised(p, host, at, y);
+    return (bounded){ within_type(d->d, y.value), y.magnitude };
 }
 
 /* Where an operand is summed in parts: may an infinity meet a rest that is 0, or one of the other sign? */

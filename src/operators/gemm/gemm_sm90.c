@@ -44,7 +44,8 @@ static void initialise(const sm90_kernel *k)
     gemm_sm90_prefetch(k);
     cluster_sync();
     grid_wait(); // what is above overlaps the end of the kernel before
-    launch_dependents();
+    if (!k->cfg->alone)
+        launch_dependents();
 }
 
 /*

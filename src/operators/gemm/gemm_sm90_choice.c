@@ -109,11 +109,6 @@ static int room_for(int64_t groups)
     return groups ? (int)room : 0;
 }
 
-static int64_t rows_of_group(const ckl_gemm_desc *d)
-{
-    return gemm_groups_of_m(d) ? ceil_div(d->m, d->groups) : d->m;
-}
-
 /* The clusters that a device holds at once, a CTA an SM. NOTE: an H200 of 132 SMs has room for 66 of 2 CTAs, 30 of 4, 15 of 8. */
 static int64_t clusters_of(int64_t sm_count, int cluster)
 {
@@ -254,7 +249,7 @@ static int columns_of(const ckl_gemm_desc *d, const fitted_tile *t, const ckl_de
     const int one_turn = columns_of_one_turn(d, device);
     if (!is_considered(d, t, device))
         return 0; // which is refused
-    return one_turn ? one_turn : t->swap ? gemm_sm90_swapped_columns(rows_of_group(d), t->tile_m > 64) : t->tile_n;
+    return one_turn ? one_turn : t->swap ? gemm_sm90_swapped_columns(gemm_rows_of_group(d), t->tile_m > 64) : t->tile_n;
 }
 
 /*

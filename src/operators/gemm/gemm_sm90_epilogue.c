@@ -4,6 +4,7 @@
  *
  * With swap=1 a tile is one of D^T: it is transposed on its way into the buffers.
  */
+#include "operators/gemm/gemm_epilogues.h"
 #include "operators/gemm/gemm_sm90.h"
 
 enum { ELEMENTS_AT_ONCE = 4 }; // of a thread, where D is stored by elements
@@ -271,7 +272,9 @@ static subtile_results finish_subtile(const sm90_kernel *k, const consumer_role 
         return (subtile_results){ .rD = h->acc };
     const subtile_vectors vectors = read_vectors(k, c, h);
     const tensor cD = coordinates_of_subtile(k, c, h);
-    const bool swap = k->cfg->swap, placed = k->epilogue.custom || k->epilogue.amax;
+    const bool swap = k->cfg->swap, custom = gemm_epilogue_find(k->epilogue.epilogue);
+    const bool placed = custom || k->epilogue.amax;
+    const val first = custom && k->cfg->groups ? convert(U32, at(k->sFirst, h->at.batch)) : imm(0); // of the group
     subtile_results out = { .rD = fragment_like(h->acc, F32) };
     if (k->epilogue.preactivation)
         out.rX = fragment_like(h->acc, F32);
@@ -287,6 +290,7 @@ static subtile_results finish_subtile(const sm90_kernel *k, const consumer_role 
                             .scale_b = vector_at_element(k, &vectors, GEMM_SCALE_OF_B, i),
                             .weight = vector_at_element(k, &vectors, GEMM_WEIGHT_OF_ROW, i) };
         in.inside = k->epilogue.amax ? logical_and(lt(in.row, last_row(k, h)), lt(in.col, cols_of_D(k))) : yes();
+        in.row = sub(in.row, first);
         const gemm_finished done = gemm_finish(k->epilogue, c->scalars, in);
         set(out.rD, i, done.d);
         if (k->epilogue.preactivation)

@@ -225,7 +225,8 @@ ckl_status gemm_sm90_admit(const void *desc, const ckl_device_info *device, cons
 /*
  * A row-major matrix for TMA, one of a batch. A single row may have any pitch. NOTE: where rows start inside a 32-byte sector,
  * TMA asks L2 for a sector or two at a time; fetching 128 bytes instead of 256 is then 10 % faster (3000^3), elsewhere slower
- * (8192^3). So it is where memory binds, because HBM reads less at a time: 2 to 3 % for up to 16 rows; 2 % slower for 64.
+ * (8192^3). So it is where memory binds, because HBM reads less at a time: 2 to 3 % for up to 16 rows, here of a group, too; 2 %
+ * slower for 64.
  */
 param_tensor gemm_tensor_of(const ckl_gemm_desc *d, char name, const void *pointer)
 {
@@ -234,7 +235,7 @@ param_tensor gemm_tensor_of(const ckl_gemm_desc *d, char name, const void *point
     const gemm_matrix x = gemm_matrix_of(d, name);
     int64_t bytes = (int64_t)ckl_dtype_bytes(x.type), unit = TMA_ALIGNMENT / bytes;
     const bool inside = x.rows > 1 && ((!anywhere && (uintptr_t)pointer % SECTOR) || x.ld * bytes % SECTOR);
-    const int promotion = inside || min_i64(d->m, d->n) <= ROWS_FEW ? 128 : 256;
+    const int promotion = inside || min_i64(gemm_rows_of_group(d), d->n) <= ROWS_FEW ? 128 : 256;
     if (anywhere)
         return (param_tensor){ .pointer = (const void *)(uintptr_t)GEMM_MAP_BASE,
                                .size = { x.cols, x.rows, 1 << GEMM_MAP_NEAR_BITS, 1 << GEMM_MAP_FAR_BITS },
@@ -314,6 +315,34 @@ static ckl_status admit_sm90(const void *desc, const ckl_device_info *device, co
     return gemm_sm90_admit_unsplit(desc, device, config);
 }
 
+/*
+ * The next launch's CTAs take places as these come free. If a second launch does not fit beside the first, and the first leaves
+ * many places free, SMs, or pairs of them, get unequal shares of the second, where an empty device deals them out evenly: 224
+ * tiles of 7x14336x7168, three an SM, take 71.4 us begun early and 50.1 alone, 82 of 5248x64x16384 59.3 and 46.7. 192 tiles three
+ * an SM, or 112 two an SM, of which two launches fit, are at 97 % of copying begun early. A short product would gain less than the 1
+ * to 2 us of a launch.
+ */
+static bool is_better_alone(const ckl_gemm_desc *d, const ckl_device_info *device, const gemm_sm90_config *c)
+{
+    const double BYTES_LEAST = 64e6;
+    const double bytes =
+        (double)d->batch * ((double)d->m + (double)d->n) * (double)d->k * (double)ckl_dtype_bytes(d->a);
+    if (c->tile_n == 0 || d->groups || bytes < BYTES_LEAST) // without columns it is refused
+        return false;
+    const int64_t ctas = product_i64(tiles_of(d, c), c->cluster_m * c->cluster_n * c->split);
+    const int64_t places = device->sm_count * c->ctas;
+    return ctas > places / 2 && ctas <= places * 2 / 3;
+}
+
+static bool candidate_sm90(const void *desc, const ckl_device_info *device, int i, void *config)
+{
+    gemm_sm90_config *c = config;
+    if (!gemm_sm90_candidate(desc, device, i, c))
+        return false;
+    c->alone = is_better_alone(desc, device, c);
+    return true;
+}
+
 static ckl_status launch_sm90(const ckl_plan *plan, const void *args, ckl_stream stream)
 {
     const ckl_gemm_desc *d = plan->desc;
@@ -326,7 +355,7 @@ const implementation gemm_sm90_implementation = {
     GEMM_SM90_PARTS(sm90, gemm_sm90_config),
     .summary = "persistent and warp-specialised: TMA, wgmma, clusters with multicast; Hopper",
     .config = FIELD_TABLE(sm90_fields),
-    .candidate = gemm_sm90_candidate,
+    .candidate = candidate_sm90,
     .cost = gemm_sm90_cost,
     .admit = admit_sm90,
     .describe = gemm_sm90,

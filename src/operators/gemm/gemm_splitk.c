@@ -6,6 +6,7 @@
  */
 #include "cute/kernel.h"
 #include "operators/gemm/gemm_epilogue.h"
+#include "operators/gemm/gemm_epilogues.h"
 #include "operators/gemm/gemm_splitk.h"
 
 enum { COLUMNS = GEMM_SPLITK_COLUMNS };
@@ -69,9 +70,14 @@ static void store_vector(gemm_epilogue e, const gemm_sm90_values *p, const sum_p
 {
     tensor rC = at->rC, rD = fragment(e.d, compact(leaf(COLUMNS)));
     tensor gBias = gmem_vector(p->bias, e.d, p->n); // (N)
+    const bool placed = gemm_epilogue_find(e.epilogue);
     for (int i = 0; i < COLUMNS; i++) {
         val bias = e.bias ? at_f32(gBias, add(at->first, imm(i))) : immf(0);
-        const gemm_element in = { .product = at(at->rSum, i), .c = at_f32(rC, i), .bias = bias };
+        const gemm_element in = { .product = at(at->rSum, i),
+                                  .c = at_f32(rC, i),
+                                  .bias = bias,
+                                  .row = at->row,
+                                  .col = placed ? add(at->first, imm(i)) : imm(0) };
         set(rD, i, convert(e.d, gemm_finish(e, (gemm_scalars){ .alpha = p->alpha, .beta = p->beta }, in).d));
     }
     copy(rD, columns_at(p->d, e.d, p->ldd, at), 16);

@@ -14,7 +14,7 @@ static const sliced_tile tiles[] = { { 64, 128, 1, 1, 1 },  { 64, 192, 1, 1, 1 }
                                      { 192, 192, 3, 1, 1 }, { 128, 128, 2, 2, 1 }, { 128, 128, 2, 1, 2 },
                                      { 128, 128, 2, 1, 1 }, { 192, 128, 3, 1, 2 }, { 128, 0, 2, 1, 1 } };
 
-enum { EVEN_TILES = 8 };
+enum { EVEN_TILES = 8, PAIRED_TILES = 4, DEEP_STEPS = 256 }; // along K, of each SM
 
 /* Elements between rows of the sums of a slice. */
 static int64_t sums_pitch(const ckl_gemm_desc *d)
@@ -33,6 +33,7 @@ ckl_gemm_desc gemm_splitk_desc(const ckl_gemm_desc *d, int count)
     p.bias = false;
     p.bias_gradient = CKL_GEMM_SUMS_NONE;
     p.activation = CKL_ACTIVATION_IDENTITY;
+    p.epilogue = NULL;
     p.ldc = p.stride_c = 0;
     p.ldd = sums_pitch(d);
     p.stride_d = d->m * p.ldd;
@@ -81,6 +82,12 @@ static void set_tile(const sliced_tile *t, const ckl_gemm_desc *d, gemm_sm90_con
     c->cluster_n = t->cluster_n;
 }
 
+/* Has each SM so many steps along K of so many tiles that the sums of slices are little beside them? */
+static bool is_deep(const ckl_gemm_desc *d, int64_t count, int64_t sm_count)
+{
+    return count * gemm_k_tiles(d) >= DEEP_STEPS * sm_count;
+}
+
 /*
  * Tiles of 128 rows that end with the columns of D, or of D^T: as few as there can be along them, or some more. 1792x408x16384
  * takes 49.9 us in 128x144, 58.3 in 128x128; 783x1024x28672 77.9 as D^T of 128x160, 89.7 in 128x128. More tiles than SMs are faster
@@ -93,11 +100,32 @@ static void set_even_tile(int i, const ckl_gemm_desc *d, int64_t sm_count, gemm_
     c->swap = i % 2;
     const int64_t rows = c->swap ? d->n : d->m, columns = c->swap ? d->m : d->n;
     const int64_t across = max_i64(ceil_div(columns, WIDEST) + i / 2, 1), count = ceil_div(rows, ROWS) * across;
+    const bool many = count >= SQUARES_FEWEST || is_deep(d, count, sm_count);
     c->tile_n = (int)round_up(ceil_div(columns, across), STEP);
-    if (c->tile_n < NARROWEST || c->tile_n == ROWS || count < SQUARES_FEWEST || count > sm_count)
+    if (c->tile_n < NARROWEST || c->tile_n == ROWS || !many || count > sm_count)
         c->tile_n = 0; // squares are in the table
     c->consumers = 2;
     c->cluster_m = c->cluster_n = 1;
+}
+
+/*
+ * Where rows begin inside lines, which costs L2 two for one, and K is deep: tiles of D^T that end with the rows of D, an even number
+ * of them, in pairs that share the rows of B. 291x1408x127280 takes 186 us in 128x160, 216 without pairs; 1579x8448x37048 1531 in 256x160,
+ * 1704 in pairs of 128x256 of D.
+ */
+static void set_paired_tile(int i, const ckl_gemm_desc *d, int64_t sm_count, gemm_sm90_config *c)
+{
+    enum { WIDEST = 256, NARROWEST = 96, STEP = 16, PAIR = 2, LINE_BYTES = 128 };
+    const int64_t across = PAIR * (ceil_div(max_i64(d->m, 1), PAIR * WIDEST) + i / 2);
+    c->tile_m = i % 2 ? 256 : 128;
+    c->swap = true;
+    c->tile_n = (int)round_up(ceil_div(d->m, across), STEP);
+    if (c->tile_n < NARROWEST || gemm_rows_aligned(d, 'b', LINE_BYTES) ||
+        !is_deep(d, ceil_div(d->n, c->tile_m) * across, sm_count))
+        c->tile_n = 0;
+    c->consumers = 2;
+    c->cluster_m = 1;
+    c->cluster_n = PAIR;
 }
 
 static bool candidate_splitk(const void *desc, const ckl_device_info *device, int i, void *config)
@@ -105,13 +133,15 @@ static bool candidate_splitk(const void *desc, const ckl_device_info *device, in
     const ckl_gemm_desc *d = desc;
     gemm_splitk_config *c = config;
     gemm_sm90_config *p = &c->products;
-    if (i >= COUNT_OF(tiles) + EVEN_TILES)
+    if (i >= COUNT_OF(tiles) + EVEN_TILES + PAIRED_TILES)
         return false;
     c->vec = vector_of(d);
-    if (i < EVEN_TILES)
-        set_even_tile(i, d, device->sm_count, p);
+    if (i < PAIRED_TILES)
+        set_paired_tile(i, d, device->sm_count, p);
+    else if (i < PAIRED_TILES + EVEN_TILES)
+        set_even_tile(i - PAIRED_TILES, d, device->sm_count, p);
     else
-        set_tile(&tiles[i - EVEN_TILES], d, p); // where none can compute, the last one says why
+        set_tile(&tiles[i - PAIRED_TILES - EVEN_TILES], d, p); // where none can compute, the last one says why
     p->batched = GEMM_SLICES_OF_K;
     p->ragged = d->n * (int64_t)sizeof(float) % TMA_ALIGNMENT != 0;
     p->epilogue = (gemm_epilogue){ .ab = d->a, .b = d->b, .accumulation = (choice)d->accumulation, .d = CKL_F32 };

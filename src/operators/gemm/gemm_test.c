@@ -123,6 +123,9 @@ static const char *const cases[] = {
     "split=2 consumers=1 pingpong=0 cluster_m=1 cluster_n=1 ctas=1'",
     "m=20 n=152 k=148 lda=152 ldb=152 impl=sm90 config='tile_m=64 tile_n=32 stages=4 swap=1 split=2 prefetch=8 "
     "consumers=1 pingpong=0 cluster_m=1 cluster_n=1 ctas=1'",
+    "m=20 n=152 k=520 bias=1 impl=sm90 config='tile_m=64 tile_n=32 stages=4 swap=1 split=2 alone=1 consumers=1 "
+    "pingpong=0 "
+    "cluster_m=1 cluster_n=1 ctas=1' # the next launch waits for its end",
     "m=33 n=200 k=520 d=f32 beta=0.5 bias=1 impl=sm90 config='tile_m=64 tile_n=48 stages=4 swap=1 split=3 consumers=1 "
     "pingpong=0 cluster_m=1 cluster_n=1 ctas=1'",
     "m=72 n=264 k=200 c=1 beta=1 ldc=272 bias=1 impl=sm90 config='tile_m=128 tile_n=80 stages=3 swap=1 buffers=1 "
@@ -166,6 +169,8 @@ static const char *const cases[] = {
     "m=70 n=99 k=144 ldd=104 c=1 beta=1 ldc=104 impl=splitk config='slices=2 stages=3' # ends of rows by elements",
     "m=192 n=264 k=392 impl=splitk config='slices=4 tile_m=64 tile_n=64 stages=3 consumers=2 pingpong=1 cluster_m=1'",
     "m=280 n=304 k=704 impl=splitk config='slices=3 tile_m=128 tile_n=144 stages=5 consumers=2 swap=1' # D^T",
+    "m=310 n=520 k=408 impl=splitk config='slices=3 tile_m=256 tile_n=160 stages=4 buffers=1 consumers=2 cluster_m=1 "
+    "cluster_n=2 swap=1' # in pairs that share the rows of B",
     "m=20 n=264 k=392 impl=splitk config='slices=3 tile_m=64 tile_n=32 stages=4 consumers=1 swap=1 cluster_m=1'",
     "m=65 n=33 k=65 impl=tiled                                 # rows that start anywhere: no cp.async",
     "m=130 n=140 k=66 a=bf16 bias=1 impl=tiled                 # 4 bytes at a time",
@@ -192,6 +197,10 @@ static const char *const cases[] = {
     "m=30 n=52 k=3 a=bf16 d=f32 beta=0.5 bias=1 activation=gelu impl=outer",
     "m=37 n=272 k=3 a=bf16 bias=1 bias_along=m scale_a=row scale_b=row impl=outer",
     "m=37 n=272 k=7 impl=outer config='rows=8 vec=8 depth=7'",
+    "m=150 n=388 k=8 a=bf16 d=f32 beta=1 lda=24 ldd=392 impl=outer config='ab=bf16 b=bf16 d=f32 c=1 rows=4 vec=4 "
+    "depth=8 vec_k=8' fill=hard",
+    "m=1100 n=512 k=8 d=f32                                    # vectors along K, D is most of what moves",
+    "m=37 n=132 k=6 d=f32 lda=8 ldb=16 bias=1 impl=outer config='d=f32 bias=1 rows=2 vec=4 depth=6 vec_k=2'",
     "m=9 n=264 k=2 batch=3 device_scalars=1 beta=1 impl=outer config='rows=1 vec=2 runs=4' fill=hard",
     "m=70 n=104 k=21 impl=shallow fill=hard                     # every phase of a row",
     "m=70 n=52 k=21 a=bf16 d=f32 beta=0.5 bias=1 activation=gelu impl=shallow fill=hard",
@@ -457,6 +466,43 @@ static const char *const cases[] = {
     "pingpong=0 cluster_m=2 cluster_n=2' # every warp frees stages in four CTAs",
     "m=100 n=384 k=640 a=e4m3 scale_a=block scale_b=square impl=sm90 config='tile_m=128 tile_n=112 consumers=2 swap=1 "
     "pingpong=0 cluster_m=1 cluster_n=1 stages=3'",
+    "m=70 n=72 k=40 epilogue=tril impl=naive                   # custom epilogues, which know their element's place",
+    "m=70 n=72 k=40 epilogue=relu2 a=bf16 d=f32 bias=1 fill=hard impl=naive",
+    "batch=3 m=70 n=133 k=41 epilogue=tril layout=nn impl=tiled",
+    "m=140 n=136 k=72 epilogue=tril bias=1 activation=silu impl=sm90",
+    "batch=2 m=200 n=168 k=264 epilogue=tril beta=1 impl=sm90 config='tile_m=64 tile_n=80 consumers=2 pingpong=1 "
+    "cluster_m=1 cluster_n=1 split=1 swap=0'",
+    "m=70 n=136 k=200 epilogue=tril impl=sm90 config='tile_m=64 tile_n=32 consumers=1 swap=1 pingpong=0 cluster_m=1 "
+    "cluster_n=1'",
+    "m=140 n=136 k=520 epilogue=tril impl=sm90 config='tile_m=64 tile_n=64 stages=4 split=2 cluster_m=2 cluster_n=1 "
+    "consumers=1 pingpong=0'",
+    "m=130 n=136 k=520 epilogue=tril beta=0.5 impl=splitk config='slices=3'",
+    "m=70 n=99 k=144 epilogue=tril d=f32 impl=splitk config='slices=2'",
+    "m=256 n=256 k=1024 epilogue=relu2 scatter=300 weighted=1 fill=hard",
+    "m=70 n=136 k=72 epilogue=tril scatter=80 impl=sm90        # rows of the product",
+    "m=300 n=136 k=72 sizes=0,70,1,129,100 epilogue=tril impl=sm90 # and of each group",
+    "m=100 n=200 k=200 sizes=1,0,17,40,3,0,39 epilogue=tril impl=sm90 config='tile_m=64 tile_n=32 stages=3 consumers=1 "
+    "swap=1 pingpong=0 cluster_m=1 cluster_n=1'",
+    "m=37 n=33 k=21 sizes=3,0,20,1,13 epilogue=tril impl=tiled",
+    "m=36 n=136 k=144 a=e4m3 d=e4m3 sizes=33,0,1,2 epilogue=tril scale_d=1 amax=1 impl=sm90",
+    "m=40 n=41 k=80 groups=3 groups_of=k layout=tn epilogue=tril",
+    "m=70 n=72 k=72 epilogue=tril gather=90 scatter=80 impl=tiled",
+    "m=70 n=136 k=144 epilogue=tril a=e4m3 d=e4m3 scale_d=1 amax=1 # the largest before it",
+    "m=40 n=80 k=64 epilogue=tril bias_gradient=columns        # of D as it is stored",
+    "m=16 n=97 k=149 epilogue=tril impl=unaligned",
+    "m=30 n=52 k=3 epilogue=tril impl=outer",
+    "m=70 n=104 k=21 epilogue=tril impl=shallow",
+    "m=221 n=223 k=225 epilogue=tril impl=pitched",
+    "m=220 n=210 k=260 epilogue=tril a=f32 math=f32x3 impl=f32x3",
+    "m=3 n=70 k=516 epilogue=tril a=f32 impl=gemv",
+    "m=140 n=150 k=41 epilogue=tril a=f32 impl=turned config='ab=f32 b=f32 d=f32 epilogue=tril block_m=8 block_n=16 "
+    "vec=1'",
+    "m=140 n=148 k=19 epilogue=tril a=f32 layout=tn impl=fma   # four columns at once",
+    "m=7 n=70 k=672 epilogue=tril a=bf16 b=i8 impl=weights",
+    "m=70 n=33 k=40 epilogue=tril gated=1 activation=gelu a=f32 math=tf32 impl=tiled",
+    "m=130 n=133 k=136 epilogue=tril impl=tma_mma",
+    "m=130 n=133 k=136 epilogue=tril impl=blocked",
+    "m=130 n=133 k=328 epilogue=tril impl=wgmma",
     NULL,
 };
 

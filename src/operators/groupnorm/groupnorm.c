@@ -83,16 +83,16 @@ typedef struct workspace_parts {
 static workspace_parts workspace_of(const ckl_plan *plan, groupnorm_slicing slicing)
 {
     const ckl_groupnorm_desc *d = plan->desc;
-    const int64_t slices = groupnorm_slices(d, plan->config, slicing),
-                  groups = slicing != GROUPNORM_CLUSTER ? d->n * d->groups : 0;
+    const int64_t slices = groupnorm_slices(d, plan->config, slicing), strips = groupnorm_bundles(d, plan->config);
+    const bool meets = slicing != GROUPNORM_CLUSTER; // in memory
     const int64_t ranges = groupnorm_ranges(d, plan->config, slicing);
     const bool sums = d->direction == CKL_DIRECTION_BACKWARD && d->affine && elements_of(d) > 0;
-    workspace_parts w = { .merged = 4 * GROUPNORM_ENTRY * groups * slices };
-    w.counters = w.merged + 4 * GROUPNORM_ENTRY * groups;
-    const int64_t strips = groupnorm_bundles(d, plan->config);
-    const int64_t counters = slicing == GROUPNORM_SPLIT  ? two_pass_counter_bytes(strips)
-                             : slicing == GROUPNORM_HELD ? one_pass_counter_bytes(strips, slices)
-                                                         : 0;
+    workspace_parts w = { .merged = meets ? 4 * strips * groupnorm_entry_words(plan->config, slices) : 0 };
+    w.counters = w.merged + (meets ? 4 * GROUPNORM_ENTRY * d->n * d->groups : 0);
+    const bool turns = slicing == GROUPNORM_HELD || ((const groupnorm_config *)plan->config)->loading;
+    const int64_t counters = slicing == GROUPNORM_SPLIT ? two_pass_counter_bytes(strips)
+                             : turns                    ? one_pass_counter_bytes(strips, slices) + ONE_PASS_LOADS_BYTES
+                                                        : 0;
     w.partial = round_up(w.counters + counters, PLAN_WORKSPACE_ALIGNMENT);
     w.bytes = w.partial + (sums ? 4 * GROUPNORM_KINDS * d->n * d->c * ranges : 0);
     return w;
@@ -152,9 +152,10 @@ static ckl_status launch_slices(const ckl_plan *plan, int kernel, int64_t ctas, 
 
 static ckl_status launch_bundles(const ckl_plan *plan, const void *args, ckl_stream stream)
 {
-    const groupnorm_params p = params_for(plan, args, GROUPNORM_CLUSTER);
-    return launch_slices(plan, kernel_for(plan, args), groupnorm_bundles(plan->desc, plan->config) * p.slices, &p,
-                         stream);
+    groupnorm_params p = params_for(plan, args, GROUPNORM_CLUSTER);
+    const int64_t strips = groupnorm_bundles(plan->desc, plan->config);
+    p.strips = (uint32_t)strips;
+    return launch_slices(plan, kernel_for(plan, args), strips * p.slices, &p, stream);
 }
 
 /* Strips and chunks of two_pass.h are bundles and their slices; of nhwc, bundles of an image share lines of memory. */

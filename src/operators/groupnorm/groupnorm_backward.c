@@ -16,6 +16,7 @@ enum { KIND_A, KIND_B, KINDS = GROUPNORM_KINDS };
 typedef struct backward {
     groupnorm_slice s;
     bool in_smem; // the slices; else they are read again in each pass
+    bool held;    // and until the sums of all slices are known
     groupnorm_view w;
     val staged_x, staged_dy;           // u32, the slices in shared memory
     tensor sGroups;                    // (KINDS,BUNDLE): A and B
@@ -66,6 +67,12 @@ static void load_statistics(backward *k)
         set(k->rMean, i, groupnorm_read(k->s.a.mean, index));
         set(k->rRstd, i, groupnorm_read(k->s.a.rstd, index));
     }
+}
+
+/* Before the passes, of a thread that has one column, unless merging wants the registers. */
+static bool has_column_gamma(const backward *k)
+{
+    return groupnorm_has_one_column(&k->w) && !(k->held && groupnorm_scatters_weights(&k->s));
 }
 
 static void load_gamma(backward *k, val column)
@@ -205,10 +212,12 @@ static group_sums add_group(const backward *k)
     const groupnorm_config *cfg = k->s.cfg;
     val first = mul(min(groupnorm_group_of_lane(&k->s), imm(cfg->bundle - 1)), imm(cfg->channels));
     const int channels = cfg->channels / cfg->parts; // of the group, in this slice
+    const int lanes = groupnorm_lanes_of_group(cfg);
     group_sums total;
     for (int kind = 0; kind < KINDS; kind++)
         total.of[kind] = variable(F32, immf(0));
-    LOOP_FROM(i, groupnorm_lane_of_group(&k->s), imm(channels), imm(groupnorm_lanes_of_group(cfg)))
+    val begin = lanes > 1 ? groupnorm_lane_of_group(&k->s) : variable(I32, imm(0)); // from a constant: u32
+    LOOP_FROM(i, begin, imm(channels), imm(lanes))
         for (int kind = 0; kind < KINDS; kind++)
             assign(total.of[kind], add(total.of[kind], at(k->sSums, add(first, i), 0, kind)));
     groupnorm_sum_of_lanes(&k->s, KINDS, total.of);
@@ -260,7 +269,7 @@ static void write_vector(void *kernel, groupnorm_vector *v)
 static void begin_column(backward *k, const groupnorm_column *c)
 {
     const int count = groups_of_vector(k), weights = !k->s.cfg->affine ? count : is_nchw(k) ? 1 : k->w.grid.vec;
-    if (!groupnorm_has_one_column(&k->w))
+    if (!has_column_gamma(k))
         load_gamma(k, c->number);
     k->rScale = fragment(F32, compact(leaf(weights)));  // (1) or (VEC)
     k->rLinear = fragment(F32, compact(leaf(count)));   // (1) or (VEC)
@@ -330,7 +339,7 @@ static void begin(backward *k)
 static void load_column(backward *k)
 {
     load_statistics(k);
-    if (groupnorm_has_one_column(&k->w))
+    if (has_column_gamma(k))
         load_gamma(k, k->w.column);
 }
 
@@ -358,8 +367,11 @@ static group_sums sums_of_slice(backward *k)
 void groupnorm_backward(const groupnorm_config *cfg, bool vectors)
 {
     backward k = { .s = groupnorm_slice_here(cfg, vectors), .in_smem = true };
+    const one_pass turns = cfg->loading ? groupnorm_turns(&k.s) : (one_pass){ 0 };
     begin(&k);
+    groupnorm_load_in_turn(&k.s, &turns);
     stage_slices(&k);
+    groupnorm_loaded(&k.s, &turns);
     group_sums total = sums_of_slice(&k);
     if (cfg->cluster > 1)
         add_peers(&k, &total);
@@ -375,16 +387,16 @@ static group_sums add_entries(const backward *k)
     group_sums total;
     for (int kind = 0; kind < KINDS; kind++)
         total.of[kind] = variable(F32, immf(0));
-    const int lanes = groupnorm_lanes_of_group(s->cfg);
+    const int lanes = groupnorm_lanes_of_group(s->cfg), words = groupnorm_block_words(s->cfg);
     LOOP_FROM(begin, groupnorm_lane_of_group(s), s->a.slices, imm(lanes * AT_ONCE)) {
-        val read[AT_ONCE][KINDS];
+        val read[AT_ONCE][KINDS], first = div(begin, imm(lanes));
         for (int i = 0; i < AT_ONCE; i++) {
-            val number = add(begin, imm(lanes * i)), entry = groupnorm_entry(s, number);
+            val number = add(begin, imm(lanes * i)), entry = groupnorm_entry(s, add(first, imm(i)));
             for (int kind = 0; kind < KINDS; kind++)
                 read[i][kind] = variable(F32, immf(0));
             IF(lt(number, s->a.slices))
                 for (int kind = 0; kind < KINDS; kind++)
-                    assign(read[i][kind], groupnorm_read(s->a.entries, add(entry, imm(kind))));
+                    assign(read[i][kind], groupnorm_read(s->a.entries, add(entry, imm(kind * words))));
         }
         for (int i = 0; i < AT_ONCE * KINDS; i++)
             assign(total.of[i % KINDS], add(total.of[i % KINDS], read[i / KINDS][i % KINDS]));
@@ -467,11 +479,13 @@ static void write_other(void *kernel, val slice)
 
 void groupnorm_backward_held(const groupnorm_config *cfg, bool vectors)
 {
-    backward k = { .s = groupnorm_slice_begin(cfg, vectors), .in_smem = true };
+    backward k = { .s = groupnorm_slice_begin(cfg, vectors), .in_smem = true, .held = true };
     const one_pass meeting = groupnorm_meeting(&k.s);
     groupnorm_wait();
     begin(&k);
+    groupnorm_load_in_turn(&k.s, &meeting);
     stage_slices(&k);
+    groupnorm_loaded(&k.s, &meeting);
     store_entries(&k);
     one_pass_meet(&meeting, write_held, write_other, &k);
 }

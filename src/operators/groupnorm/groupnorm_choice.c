@@ -13,6 +13,8 @@ enum {
     PIXEL_BYTES_FEW = 64,
     PIXEL_BYTES_MIN = 32, // a sector
     BUNDLE_MAX = 64,
+    BUNDLE_MAX_FOLDED = 128, // of a cluster whose bundles would have vectors of NARROW_BYTES; more lost to those
+    NARROW_BYTES = 4,
     BUNDLE_MAX_SPLIT = 8,    // of slices that meet in global memory, but for forward and few bytes of a pixel
     PLANES_BYTES = 12 << 10, // of nchw that are worth a CTA
     PLANES_OF_WARP = 8,
@@ -148,7 +150,7 @@ static int next_divisor(int n, int d)
     if (d == n)
         return n + 1;
     int small = d + 1;
-    for (; small * small <= n; small++)
+    for (; (int64_t)small * small <= n; small++)
         if (n % small == 0)
             return small;
     int factor = (n - 1) / d < small ? (n - 1) / d : small - 1;
@@ -255,15 +257,16 @@ static bool choose_cluster(const search *s, int64_t budget, groupnorm_config *c)
 }
 
 /*
- * Of a slice of gradients. Between sums and outputs of nhwc comes the whole image. Where L2 does not hold that, slices are larger,
- * but enough for a turn of CTAs.
+ * Of a slice of gradients. Between sums and outputs of nhwc comes the whole image. Where L2 does not hold that, or where each slice
+ * adds up the sums of all pixels of a fold, slices are larger, but enough for a turn of CTAs.
  */
-static int64_t streamed_bytes(const search *s)
+static int64_t streamed_bytes(const search *s, const groupnorm_config *c)
 {
     enum { TENSORS = 2, CTAS_OF_SM = 4 };
     const ckl_groupnorm_desc *d = s->d;
     const int64_t image = d->c * d->h * d->w * element_bytes(d);
-    if (d->layout == CKL_IMAGE_NCHW || TENSORS * image < s->device->l2_bytes / 2)
+    const bool stays = TENSORS * image < s->device->l2_bytes / 2;
+    if (d->layout == CKL_IMAGE_NCHW || (stays && c->fold == 1))
         return STREAMED_BYTES;
     return max_i64(STREAMED_BYTES, min_i64(STREAMED_BYTES_MAX, d->n * image / (CTAS_OF_SM * s->device->sm_count)));
 }
@@ -277,7 +280,7 @@ static bool choose_slice(search *s, groupnorm_config *c)
     const struct {
         int64_t bytes;
         int threads;
-    } sizes[] = { { 75 << 10, 256 }, { streamed_bytes(s), 256 }, { 40 << 10, SPLIT_THREADS_MAX } };
+    } sizes[] = { { 75 << 10, 256 }, { streamed_bytes(s, c), 256 }, { 40 << 10, SPLIT_THREADS_MAX } };
     const bool forward = s->d->direction == CKL_DIRECTION_FORWARD;
     const int64_t units = max_i64(1, groupnorm_units(s->d, c)), most = s->device->smem_per_cta_bytes;
     bool found = false;
@@ -367,7 +370,9 @@ static bool fold_pixels(const search *s, groupnorm_config *c)
     const ckl_groupnorm_desc *d = s->d;
     const int whole = (int)min_i64(power_of_two_in(d->c), VECTOR_BYTES);
     const int threads_max = s->slicing != GROUPNORM_CLUSTER ? SPLIT_THREADS_MAX : THREADS_MAX;
-    if (d->layout == CKL_IMAGE_NCHW || d->groups > BUNDLE_MAX)
+    const bool narrow = whole * element_bytes(d) <= NARROW_BYTES;
+    const int bundle_max = s->slicing == GROUPNORM_CLUSTER && narrow ? BUNDLE_MAX_FOLDED : BUNDLE_MAX;
+    if (d->layout == CKL_IMAGE_NCHW || d->groups > bundle_max)
         return false;
     groupnorm_config folded = *c;
     folded.bundle = (int)d->groups;
@@ -398,10 +403,10 @@ static bool choose_slices(search *s, groupnorm_config *c)
  * Narrower bundles where the slices of wide ones leave an SM to one CTA, or SMs idle; a CTA alone where all slices do. Folded pixels
  * are all of an image: where that leaves SMs idle they are rather split.
  */
-static bool choose_bundles(const search *s, groupnorm_config *c)
+static bool fit_bundles(const search *s, bool folded, groupnorm_config *c)
 {
     const int64_t most = s->device->smem_per_cta_bytes, budgets[] = { min_i64(SLICE_BYTES, most), most };
-    const bool forward = s->d->direction == CKL_DIRECTION_FORWARD, folded = fold_pixels(s, c);
+    const bool forward = s->d->direction == CKL_DIRECTION_FORWARD;
     const int64_t widest = folded ? PIXEL_BYTES_MIN : forward ? PIXEL_BYTES : PIXEL_BYTES_BACKWARD;
     for (int i = 0; i < COUNT_OF(budgets); i++)
         for (int64_t wanted = widest; wanted >= PIXEL_BYTES_MIN; wanted /= 2) {
@@ -418,6 +423,26 @@ static bool choose_bundles(const search *s, groupnorm_config *c)
     return false;
 }
 
+/* Where folded pixels are too many for a cluster, they are rather split, but for many groups. */
+static bool choose_bundles(const search *s, groupnorm_config *c)
+{
+    groupnorm_config folded = *c;
+    if (!fold_pixels(s, &folded))
+        return fit_bundles(s, false, c);
+    if (fit_bundles(s, true, &folded)) {
+        *c = folded;
+        return true;
+    }
+    return s->d->groups > BUNDLE_MAX && fit_bundles(s, false, c);
+}
+
+/* Do most threads have a column? A slice has room for the sums of each, so it may be a little smaller for more threads. */
+static bool uses_threads(const groupnorm_config *c)
+{
+    const groupnorm_grid g = groupnorm_grid_of(c, c->vec);
+    return 4 * g.abreast * g.column_threads >= 3 * c->threads;
+}
+
 /* Slices that are held: as few of a bundle as there may be, HELD_CTAS an SM. */
 static bool fit_held(search *s, groupnorm_config *c)
 {
@@ -426,15 +451,28 @@ static bool fit_held(search *s, groupnorm_config *c)
     int64_t slices = ceil_div(bundle_bytes(s->d, c), budget);
     s->threads_max = (int)max_i64(THREADS, threads_min_for(s, c));
     s->threads_min = THREADS_LEAST;
-    for (int i = 0; i < TRIES; i++, slices += max_i64(1, slices / 16))
-        if (share_slices(s, slices, parts_of(s, slices, c), budget, c))
-            return true;
-    return false;
+    bool found = false;
+    groupnorm_config tried = *c;
+    for (int i = 0; i < TRIES && !(found && uses_threads(c)); i++, slices += max_i64(1, slices / 16))
+        if (share_slices(s, slices, parts_of(s, slices, c), budget, &tried) && (!found || uses_threads(&tried))) {
+            found = true;
+            *c = tried;
+        }
+    return found;
+}
+
+/* Of nhwc a CTA, else a small cluster? */
+static bool fits_cluster(const search *s, const groupnorm_config *c)
+{
+    const search whole = { s->d, s->device, GROUPNORM_CLUSTER, THREADS_MAX, 0 };
+    groupnorm_config other = *c;
+    return choose_bundles(&whole, &other) &&
+           other.cluster < (s->d->layout == CKL_IMAGE_NHWC && other.fold == 1 ? 2 : CLUSTER_MAX);
 }
 
 /*
- * Large tensors, of which two bundles or more are in shared memory at once, that would be split otherwise, or take the largest clusters:
- * by whole lines or, forward, whole images. A thread has one column: what belongs to the next one would be loaded while all wait.
+ * Large tensors, of which two bundles or more are in shared memory at once, that would be split otherwise, or take clusters, of nchw
+ * large ones: by whole lines or, forward or folded, whole images. A thread has one column: what belongs to the next one would be loaded while all wait.
  * bench/notes/groupnorm.md has the measurements.
  */
 static bool choose_held(search *s, groupnorm_config *c)
@@ -442,16 +480,17 @@ static bool choose_held(search *s, groupnorm_config *c)
     enum { BYTES_MIN = 32 << 20, SECTOR = 32 };
     const ckl_groupnorm_desc *d = s->d;
     const bool nhwc = d->layout == CKL_IMAGE_NHWC, forward = d->direction == CKL_DIRECTION_FORWARD;
-    search whole = { d, s->device, GROUPNORM_CLUSTER, THREADS_MAX, 0 };
-    groupnorm_config other = *c;
-    if (!s->device->has_tma || (choose_bundles(&whole, &other) && other.cluster < CLUSTER_MAX))
+    if (!s->device->has_tma || fits_cluster(s, c))
         return false;
-    set_bundle(s, forward ? BUNDLE_MAX : BUNDLE_MAX_SPLIT, PIXEL_BYTES, c);
+    const bool folded = forward && fold_pixels(s, c);
+    if (!folded)
+        set_bundle(s, forward ? BUNDLE_MAX : BUNDLE_MAX_SPLIT, PIXEL_BYTES, c);
     const int64_t pixel = c->bundle * pixel_bytes(d), bundle = bundle_bytes(d, c);
-    const bool lines = (pixel >= PIXEL_BYTES && pixel % SECTOR == 0) || (forward && c->bundle == d->groups);
+    const bool lines = folded || (pixel >= PIXEL_BYTES && pixel % SECTOR == 0) || (forward && c->bundle == d->groups);
     if (c->vec * element_bytes(d) < VECTOR_BYTES || (nhwc && !lines) || groupnorm_bundles(d, c) * bundle < BYTES_MIN ||
         !fit_held(s, c))
         return false;
+    c->loading = s->device->sm_count * 3 / 4; // bench/notes/groupnorm.md
     return groupnorm_grid_of(c, c->vec).slots == 1 &&
            2 * groupnorm_slices(d, c, GROUPNORM_HELD) <= HELD_CTAS * s->device->sm_count;
 }
@@ -472,7 +511,7 @@ ckl_status groupnorm_choose(const char *what, const ckl_groupnorm_desc *d, const
                                                      : choose_held(&s, c);
     if (!chosen && slicing == GROUPNORM_HELD)
         FAIL(CKL_UNSUPPORTED,
-             "%s: chosen for large tensors whose bundles want clusters of %d and more, up to half of an H200", what,
+             "%s: chosen for large tensors whose bundles want clusters, of nchw %d CTAs, up to half of an H200", what,
              CLUSTER_MAX);
     if (!chosen)
         FAIL(CKL_UNSUPPORTED, "%s: %" PRId64 " bytes of shared memory of a CTA do not hold a %s", what, most,
@@ -497,6 +536,8 @@ static ckl_status admit_threads(const char *what, const ckl_device_info *device,
              slicing != GROUPNORM_CLUSTER ? 1 : 16);
     if (c->steps < 1)
         FAIL(CKL_INVALID, "%s: steps=%d is less than 1", what, c->steps);
+    if (c->loading < 0 || (c->loading && slicing == GROUPNORM_SPLIT))
+        FAIL(CKL_INVALID, "%s: loading=%d is for slices that stay in shared memory", what, c->loading);
     return CKL_OK;
 }
 

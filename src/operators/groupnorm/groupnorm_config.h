@@ -39,7 +39,8 @@
     X(owner, int, parts, "1", "", "nchw: slices that share out the channels of a group, not their pixels")     \
     X(owner, int, vec, "1", "1 2 4 8", "elements of one memory access, at most 16 bytes")                      \
     X(owner, int, steps, "4", "", "vectors of a column for which each of its threads has room")                \
-    X(owner, int, ctas_per_sm, "0", "0 1 2 3 4 6 8", "CTAs for which an SM has registers; 0: no matter")
+    X(owner, int, ctas_per_sm, "0", "0 1 2 3 4 6 8", "CTAs for which an SM has registers; 0: no matter")       \
+    X(owner, int, loading, "0", "0 132 264", "CTAs that load at once; 0: all")
 
 #define GROUPNORM_PARAMS(X, owner) \
     X(owner, i64, channels)        \
@@ -77,7 +78,7 @@
  *     reciprocal                 of the elements of a group
  *     y                          or dx
  *     mean, rstd                 (GROUPS,IMAGES)
- *     entries, merged            workspace: (GROUPNORM_ENTRY,SLICES,GROUPS), (GROUPNORM_ENTRY,GROUPS)
+ *     entries, merged            workspace: (LANES,BUNDLE,GROUPNORM_ENTRY,BLOCKS,BUNDLES), (GROUPNORM_ENTRY,GROUPS)
  *     partial                    workspace: (C,KINDS,RANGES,IMAGES)
  *     counters, strips, lag      of split slices (two_pass.h): strips are the bundles of all images, chunks are slices
  *     lines                      of partial
@@ -95,14 +96,15 @@ typedef struct groupnorm_config {
  * `slots` of them one after the other.
  *
  * Pixels of nhwc whose channels are no whole vectors are folded: `fold` of them are one with `fold` times the channels, where a
- * bundle is all groups. Its columns are those of the long pixel, and their channels are counted modulo those of the image. Forward,
+ * bundle is all groups. Its columns are those of the long pixel, and their channels are counted modulo those of the image; vectors
+ * of which each is of one group are those of single pixels, as the elements lie in the same order. Forward,
  * channels of nchw whose pixels are no whole vectors are folded, too: a column is `fold` of them.
  *
  * A ragged column is aligned vectors and the elements before and behind them, its ends. Thread n of the column takes the ends n,
  * n + column_threads, ...
  */
 typedef struct groupnorm_grid {
-    int vec, columns, abreast, column_threads, slots;
+    int vec, fold, columns, abreast, column_threads, slots;
 } groupnorm_grid;
 
 /* Channels of a slice. */
@@ -114,9 +116,10 @@ static inline int groupnorm_slice_channels(const groupnorm_config *c)
 static inline groupnorm_grid groupnorm_grid_of(const groupnorm_config *c, int vec)
 {
     const bool nhwc = c->layout == CKL_IMAGE_NHWC;
+    const int fold = nhwc && vec < c->vec ? 1 : c->fold;
     groupnorm_grid g = { .vec = vec,
-                         .columns =
-                             nhwc ? c->channels * c->bundle * c->fold / vec : groupnorm_slice_channels(c) / c->fold };
+                         .fold = fold,
+                         .columns = nhwc ? c->channels * c->bundle * fold / vec : groupnorm_slice_channels(c) / fold };
     g.abreast = nhwc ? (int)min_i64(g.columns, c->threads) : c->threads / c->column_threads;
     g.column_threads = nhwc ? c->threads / g.abreast : c->column_threads;
     g.slots = (int)ceil_div(g.columns, g.abreast);
@@ -146,9 +149,16 @@ static inline bool groupnorm_adds_too_many(const groupnorm_config *c, int64_t sl
 {
     enum { VALUES_MAX = 256, THREADS_ENOUGH = 1024 };
     const groupnorm_grid g = groupnorm_grid_of(c, groupnorm_vec_of_group(c));
-    return g.slots * ceil_div(groupnorm_slice_units(c), g.column_threads) * g.vec > VALUES_MAX &&
+    const int64_t units = groupnorm_slice_units(c) * (c->fold / g.fold);
+    return g.slots * ceil_div(units, g.column_threads) * g.vec > VALUES_MAX &&
            slices * c->threads / c->bundle < THREADS_ENOUGH;
 }
+
+/*
+ * Words of the workspace. Of a bundle's group and slice: pivot, mean, squares (forward) or two sums (backward); of an
+ * image's range of pixels and kind of gradient the sums of all channels.
+ */
+enum { GROUPNORM_ENTRY = 3, GROUPNORM_KINDS = 2 };
 
 /* The warps of a CTA share out the groups of a bundle: so many neighbouring lanes of a warp have one. */
 enum { GROUPNORM_GROUPS_OF_WARP_MAX = 32 };
@@ -159,6 +169,20 @@ static inline int groupnorm_lanes_of_group(const groupnorm_config *c)
     while ((int64_t)c->threads / lanes < c->bundle)
         lanes /= 2;
     return lanes;
+}
+
+/*
+ * What slices tell of their groups lies in blocks, each of as many slices as a group has lanes: so the lanes that merge a word of theirs
+ * read side by side. Words of a block, of each kind; words of all blocks of a bundle with so many slices.
+ */
+static inline int groupnorm_block_words(const groupnorm_config *c)
+{
+    return groupnorm_lanes_of_group(c) * c->bundle;
+}
+
+static inline int64_t groupnorm_entry_words(const groupnorm_config *c, int64_t slices)
+{
+    return GROUPNORM_ENTRY * groupnorm_block_words(c) * ceil_div(slices, groupnorm_lanes_of_group(c));
 }
 
 /* Elements of a slice of one tensor in shared memory: vectors, then the ends of each column. */
@@ -178,12 +202,6 @@ static inline int64_t groupnorm_slice_bytes(const groupnorm_config *c)
     const int64_t ends = (int64_t)groupnorm_grid_of(c, c->vec).columns * groupnorm_ends_max(c);
     return (groupnorm_vector_elements(c) + ends) * dtype_bytes(c->dtype);
 }
-
-/*
- * Words of the workspace. Of a bundle's group and slice: pivot, mean, squares (forward) or two sums (backward); of an
- * image's range of pixels and kind of gradient the sums of all channels.
- */
-enum { GROUPNORM_ENTRY = 3, GROUPNORM_KINDS = 2 };
 
 /* Where the slices of a bundle meet: in a cluster; or in memory, where those that are not held are read again. */
 typedef enum groupnorm_slicing { GROUPNORM_CLUSTER, GROUPNORM_SPLIT, GROUPNORM_HELD } groupnorm_slicing;
@@ -284,6 +302,11 @@ void groupnorm_slice_of_item(groupnorm_slice *s, const two_pass_item *item);
 /* Of slices that are held, and meet (one_pass.h): that of this CTA. */
 one_pass groupnorm_meeting(groupnorm_slice *s);
 
+/* Around loads, which may take turns: those of slices that are held, or of a cluster. */
+one_pass groupnorm_turns(const groupnorm_slice *s);
+void groupnorm_load_in_turn(const groupnorm_slice *s, const one_pass *meeting);
+void groupnorm_loaded(const groupnorm_slice *s, const one_pass *meeting);
+
 /* What is above it overlaps the end of the kernel before, and may not touch global memory. */
 void groupnorm_wait(void);
 
@@ -353,8 +376,8 @@ val groupnorm_merges(const groupnorm_slice *s);
 /* The first lane of a group that exists. */
 val groupnorm_speaks(const groupnorm_slice *s);
 
-/* The entry of the lane's group and of slice `number` in the workspace: the index of its first word. */
-val groupnorm_entry(const groupnorm_slice *s, val number);
+/* In the workspace, the entry of the lane's group and of its slice in a block: the index of its first word. */
+val groupnorm_entry(const groupnorm_slice *s, val block);
 
 /* What all slices know of a group of the bundle: the index of its first word. */
 val groupnorm_merged(const groupnorm_slice *s, val group);
@@ -367,6 +390,9 @@ void groupnorm_load_merged(const groupnorm_slice *s, int words, tensor sGroups);
 
 /* gamma or beta of a column: (1) or (VEC). */
 tensor groupnorm_weights(const groupnorm_slice *s, val pointer, val column);
+
+/* Are those of a vector loaded one by one? Then each has a register of its own. */
+bool groupnorm_scatters_weights(const groupnorm_slice *s);
 
 /* The group in the bundle of element e of a column's vectors. */
 val groupnorm_group(const groupnorm_slice *s, const groupnorm_view *w, val column, int e);

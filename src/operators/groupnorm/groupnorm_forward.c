@@ -17,6 +17,7 @@ enum { GROUP_MEAN, GROUP_REST, GROUP_RSTD, GROUP_WORDS };
 
 typedef struct forward {
     groupnorm_slice s;
+    bool held;           // the slice, until all of its bundle are known
     groupnorm_view all;  // for loads and stores
     groupnorm_view same; // for sums: vectors of which each is of one group
     val staged;          // u32, the slice in shared memory
@@ -58,10 +59,16 @@ static bool has_folded_channels(const forward *k)
     return groupnorm_is_nchw(&k->s) && k->s.cfg->fold > 1 && k->s.cfg->affine;
 }
 
-/* Of a thread that has one column. */
+/* Of a thread that has one column: loaded before the passes, unless merging wants the registers. */
+static bool has_column_weights(const forward *k)
+{
+    return k->s.cfg->affine && groupnorm_has_one_column(&k->all) && !has_folded_channels(k) &&
+           !(k->held && groupnorm_scatters_weights(&k->s));
+}
+
 static void load_column_weights(forward *k)
 {
-    if (k->s.cfg->affine && groupnorm_has_one_column(&k->all) && !has_folded_channels(k))
+    if (has_column_weights(k))
         load_weights(k, groupnorm_existing(&k->s, &k->all, k->all.column));
 }
 
@@ -240,8 +247,8 @@ static moments merge_threads(const forward *k)
     const groupnorm_config *cfg = k->s.cfg;
     const groupnorm_grid *g = &k->same.grid;
     const bool in_rows = cfg->bundle > 1 && !groupnorm_is_nchw(&k->s);
-    const int columns = g->columns / cfg->fold, width = (in_rows ? columns : cfg->threads) / cfg->bundle;
-    const int rows = in_rows ? g->column_threads * cfg->fold : 1;
+    const int columns = g->columns / g->fold, width = (in_rows ? columns : cfg->threads) / cfg->bundle;
+    const int rows = in_rows ? g->column_threads * g->fold : 1;
     moments m[OF_LANE_MAX];
     const int lanes = groupnorm_lanes_of_group(cfg), n = (int)ceil_div((int64_t)width * rows, lanes);
     val first = min(mul(groupnorm_group_of_lane(&k->s), imm(width)), imm((cfg->bundle - 1) * width));
@@ -401,7 +408,7 @@ static void begin_column(forward *k, const groupnorm_column *c)
     const bool folded = has_folded_channels(k);
     const int scales = !affine ? means : folded ? 2 : groupnorm_is_nchw(&k->s) ? 1 : vec;
     val column = groupnorm_existing(&k->s, &k->all, c->number);
-    if (affine && !folded && !groupnorm_has_one_column(&k->all))
+    if (affine && !folded && !has_column_weights(k))
         load_weights(k, column);
     k->rMean = fragment(F32, compact(leaf(means)));   // (1) or (VEC)
     k->rScale = fragment(F32, compact(leaf(scales))); // (1) or (VEC)
@@ -460,8 +467,11 @@ static void moments_of_slice(forward *k)
 void groupnorm_forward(const groupnorm_config *cfg, bool vectors)
 {
     forward k = { .s = groupnorm_slice_here(cfg, vectors) };
+    const one_pass turns = cfg->loading ? groupnorm_turns(&k.s) : (one_pass){ 0 };
     begin(&k);
+    groupnorm_load_in_turn(&k.s, &turns);
     stage_slice(&k);
+    groupnorm_loaded(&k.s, &turns);
     moments_of_slice(&k);
     if (cfg->cluster > 1)
         tell_peers(&k);
@@ -471,16 +481,18 @@ void groupnorm_forward(const groupnorm_config *cfg, bool vectors)
     groupnorm_over_columns(&k.s, &k.all, write_column, &k);
 }
 
-/* The entry of slice `number`, or no values. */
-static moments read_entry(const groupnorm_slice *s, val number)
+/* The entry of the lane's slice in a block, or no values. */
+static moments read_entry(const groupnorm_slice *s, val block)
 {
+    const int words = groupnorm_block_words(s->cfg);
+    const val number = add(mul(block, imm(groupnorm_lanes_of_group(s->cfg))), groupnorm_lane_of_group(s));
     moments m = no_values();
     IF(lt(number, s->a.slices)) {
-        val entry = groupnorm_entry(s, number);
+        val entry = groupnorm_entry(s, block);
         assign(m.count, elements_of_slice(s, number));
-        assign(m.pivot, groupnorm_read(s->a.entries, add(entry, imm(ENTRY_PIVOT))));
-        assign(m.mean, groupnorm_read(s->a.entries, add(entry, imm(ENTRY_MEAN))));
-        assign(m.squares, groupnorm_read(s->a.entries, add(entry, imm(ENTRY_SQUARES))));
+        assign(m.pivot, groupnorm_read(s->a.entries, add(entry, imm(ENTRY_PIVOT * words))));
+        assign(m.mean, groupnorm_read(s->a.entries, add(entry, imm(ENTRY_MEAN * words))));
+        assign(m.squares, groupnorm_read(s->a.entries, add(entry, imm(ENTRY_SQUARES * words))));
     }
     return m;
 }
@@ -493,13 +505,11 @@ static moments merge_entries(const forward *k, int at_once)
     const groupnorm_slice *s = &k->s;
     moments all = no_values();
     const int lanes = groupnorm_lanes_of_group(s->cfg);
-    LOOP_FROM(begin, imm_as(I32, 0), s->a.slices, imm(lanes * at_once)) {
+    LOOP_FROM(block, imm_as(I32, 0), div(add(s->a.slices, imm(lanes - 1)), imm(lanes)), imm(at_once)) {
         val is_first = eq(groupnorm_lane_of_group(s), imm(0));
         moments m[ENTRIES_AT_ONCE + 1];
-        for (int i = 0; i < at_once; i++) {
-            val number = add(add(begin, groupnorm_lane_of_group(s)), imm(lanes * i));
-            m[i] = read_entry(s, number);
-        }
+        for (int i = 0; i < at_once; i++)
+            m[i] = read_entry(s, add(block, imm(i)));
         m[at_once] = (moments){ select(is_first, all.count, immf(0)), all.pivot, all.mean,
                                 select(is_first, all.squares, immf(0)) };
         moments merged = merge(k, m, at_once + 1);
@@ -564,9 +574,11 @@ void groupnorm_forward_split(const groupnorm_config *cfg, bool vectors)
 /* Every CTA merges the entries of its bundle for itself. */
 static void write_held(void *kernel)
 {
+    enum { FEW_LANES = 2 }; // of a group: each has many entries
     forward *k = kernel;
+    const bool few = groupnorm_lanes_of_group(k->s.cfg) <= FEW_LANES;
     IF(groupnorm_merges(&k->s))
-        publish(k, merge_entries(k, ENTRIES_AT_ONCE_HELD));
+        publish(k, merge_entries(k, few ? ENTRIES_AT_ONCE : ENTRIES_AT_ONCE_HELD));
     cta_sync();
     groupnorm_over_columns(&k->s, &k->all, write_column, k);
 }
@@ -585,11 +597,13 @@ static void write_other(void *kernel, val slice)
 
 void groupnorm_forward_held(const groupnorm_config *cfg, bool vectors)
 {
-    forward k = { .s = groupnorm_slice_begin(cfg, vectors) };
+    forward k = { .s = groupnorm_slice_begin(cfg, vectors), .held = true };
     const one_pass meeting = groupnorm_meeting(&k.s);
     groupnorm_wait();
     begin(&k);
+    groupnorm_load_in_turn(&k.s, &meeting);
     stage_slice(&k);
+    groupnorm_loaded(&k.s, &meeting);
     store_entries(&k);
     one_pass_meet(&meeting, write_held, write_other, &k);
 }

@@ -24,10 +24,10 @@ static int64_t element_bytes(const groupnorm_slice *s)
     return dtype_bytes(s->cfg->dtype);
 }
 
-/* Elements from one unit of nhwc to the next. */
-static val unit_stride(const groupnorm_slice *s)
+/* Elements from one unit of nhwc, of so many pixels, to the next. */
+static val unit_stride(const groupnorm_slice *s, int fold)
 {
-    return mul(s->a.channels, imm64(s->cfg->fold));
+    return mul(s->a.channels, imm64(fold));
 }
 
 void groupnorm_wait(void)
@@ -76,7 +76,7 @@ void groupnorm_slice_at(groupnorm_slice *s, val bundle, val rank)
     s->count = cfg->ragged ? groupnorm_elements_from(s, begin) : max(min(s->a.range, left), imm_as(I32, 0));
     val image_start = mul(mul(s->image, s->a.channels), s->a.pixels), start = convert(I64, begin);
     s->base = groupnorm_is_nchw(s) ? add(add(image_start, mul(s->channel, s->a.pixels)), mul(start, imm64(cfg->vec)))
-                                   : add(add(image_start, s->channel), mul(start, unit_stride(s)));
+                                   : add(add(image_start, s->channel), mul(start, unit_stride(s, cfg->fold)));
 }
 
 two_pass groupnorm_order(const groupnorm_slice *s)
@@ -93,11 +93,30 @@ void groupnorm_slice_of_item(groupnorm_slice *s, const two_pass_item *item)
     groupnorm_slice_at(s, convert(I32, item->strip), convert(I32, item->chunk));
 }
 
+one_pass groupnorm_turns(const groupnorm_slice *s)
+{
+    return one_pass_of_cta(s->a.counters, s->a.strips, convert(U32, s->a.slices));
+}
+
 one_pass groupnorm_meeting(groupnorm_slice *s)
 {
-    const one_pass meeting = one_pass_of_cta(s->a.counters, s->a.strips, convert(U32, s->a.slices));
+    const one_pass meeting = groupnorm_turns(s);
     groupnorm_slice_at(s, convert(I32, meeting.strip), convert(I32, meeting.chunk));
     return meeting;
+}
+
+void groupnorm_load_in_turn(const groupnorm_slice *s, const one_pass *meeting)
+{
+    if (s->cfg->loading)
+        one_pass_load_in_turn(meeting, imm_as(U32, s->cfg->loading));
+}
+
+void groupnorm_loaded(const groupnorm_slice *s, const one_pass *meeting)
+{
+    if (!s->cfg->loading)
+        return;
+    groupnorm_staged();
+    one_pass_loaded(meeting);
 }
 
 groupnorm_slice groupnorm_slice_here(const groupnorm_config *cfg, bool vectors)
@@ -131,6 +150,8 @@ groupnorm_view groupnorm_view_of(const groupnorm_slice *s, int vec)
     w.column = nchw ? quotient : rest;
     w.column_thread = nchw ? rest : quotient;
     val count = nchw ? s->count : select(lt(w.column_thread, imm(w.grid.column_threads)), s->count, imm(0));
+    if (s->cfg->fold > w.grid.fold)
+        count = mul(count, imm(s->cfg->fold / w.grid.fold));
     if (s->cfg->cut_short)
         count = select(lt(mul(w.column, imm(channels_of_column(s, &w))), s->channels), count, imm(0));
     w.count = count;
@@ -184,7 +205,7 @@ groupnorm_column groupnorm_column_at(const groupnorm_slice *s, const groupnorm_v
     }
     c.global = add(s->base, groupnorm_is_nchw(s)
                                 ? add(mul(mul(number, s->a.pixels), imm64(s->cfg->fold)), mul(along, imm64(g->vec)))
-                                : add(mul(number, imm64(g->vec)), mul(along, unit_stride(s))));
+                                : add(mul(number, imm64(g->vec)), mul(along, unit_stride(s, g->fold))));
     return c;
 }
 
@@ -235,7 +256,7 @@ static void over_ends(const groupnorm_slice *s, const groupnorm_view *w, const g
 static val vector_stride(const groupnorm_slice *s, const groupnorm_grid *g)
 {
     return groupnorm_is_nchw(s) ? imm64((int64_t)g->column_threads * g->vec)
-                                : mul(unit_stride(s), imm64(g->column_threads));
+                                : mul(unit_stride(s, g->fold), imm64(g->column_threads));
 }
 
 /* Loads the first n of `count` vectors, all at once, from `global` on. In place of one that does not exist comes the last. */
@@ -406,11 +427,13 @@ val groupnorm_speaks(const groupnorm_slice *s)
     return logical_and(lt(groupnorm_group_of_lane(s), groupnorm_groups(s)), eq(groupnorm_lane_of_group(s), imm(0)));
 }
 
-val groupnorm_entry(const groupnorm_slice *s, val number)
+val groupnorm_entry(const groupnorm_slice *s, val block)
 {
-    val group = convert(I64, min(groupnorm_group_of_lane(s), imm(s->cfg->bundle - 1)));
-    val line = add(mul(s->bundle, imm64(s->cfg->bundle)), group);
-    return mul(add(mul(line, convert(I64, s->a.slices)), convert(I64, number)), imm64(GROUPNORM_ENTRY));
+    const int lanes = groupnorm_lanes_of_group(s->cfg), words = groupnorm_block_words(s->cfg);
+    val blocks = div(add(s->a.slices, imm(lanes - 1)), imm(lanes));
+    val number = add(mul(s->bundle, convert(I64, blocks)), convert(I64, block));
+    val place = min(convert(I32, thread()), imm(words - 1));
+    return add(mul(number, imm64((int64_t)GROUPNORM_ENTRY * words)), convert(I64, place));
 }
 
 val groupnorm_merged(const groupnorm_slice *s, val group)
@@ -420,9 +443,13 @@ val groupnorm_merged(const groupnorm_slice *s, val group)
 
 void groupnorm_store_entry(const groupnorm_slice *s, int count, const val *values)
 {
-    IF(groupnorm_speaks(s))
+    const int lanes = groupnorm_lanes_of_group(s->cfg), words = groupnorm_block_words(s->cfg);
+    const val own = eq(groupnorm_lane_of_group(s), rem(s->rank, imm(lanes)));
+    IF(logical_and(lt(groupnorm_group_of_lane(s), groupnorm_groups(s)), own)) {
+        val entry = groupnorm_entry(s, div(s->rank, imm(lanes)));
         for (int v = 0; v < count; v++)
-            groupnorm_write(s->a.entries, add(groupnorm_entry(s, s->rank), imm(v)), values[v]);
+            groupnorm_write(s->a.entries, add(entry, imm(v * words)), values[v]);
+    }
 }
 
 void groupnorm_load_merged(const groupnorm_slice *s, int words, tensor sGroups)
@@ -462,6 +489,11 @@ tensor groupnorm_weights(const groupnorm_slice *s, val pointer, val column)
     tensor rWeights = fragment_like(gWeights, s->cfg->dtype);       // (1) or (VEC)
     copy(gWeights, rWeights, s->align);
     return rWeights;
+}
+
+bool groupnorm_scatters_weights(const groupnorm_slice *s)
+{
+    return !groupnorm_is_nchw(s) && (s->cfg->fold > 1 || s->align < s->cfg->vec * element_bytes(s));
 }
 
 /* Groups */

@@ -251,6 +251,27 @@ static const char *const cases[] = {
     "n=2 c=8 h=37 w=29 groups=2 dtype=bf16 fill=hard direction=backward impl=backward config='cluster=4 parts=2 "
     "ragged=1 vec=8 "
     "threads=64 column_threads=32 steps=3'",
+    "n=2 c=65 h=8 w=9 groups=65 layout=nhwc dtype=bf16 fill=hard # pixels are folded, and added up one by one",
+    "n=3 c=107 h=8 w=8 groups=107 layout=nhwc dtype=f16 fill=uniform",
+    "n=3 c=107 h=8 w=8 groups=107 layout=nhwc dtype=f16 direction=backward fill=uniform # a lane a group",
+    "n=1 c=127 h=48 w=16 groups=127 layout=nhwc fill=hard impl=forward",
+    "n=2 c=231 h=8 w=9 groups=33 layout=nhwc dtype=bf16 fill=hard impl=forward # more channels than vectors of a group",
+    "n=2 c=231 h=8 w=9 groups=33 layout=nhwc dtype=bf16 direction=backward fill=uniform impl=backward",
+    "n=2 c=231 h=32 w=33 groups=33 layout=nhwc dtype=bf16 fill=hard impl=forward_split",
+    "n=2 c=231 h=32 w=33 groups=33 layout=nhwc direction=backward misalign=1 impl=backward_split",
+    "n=2 c=462 h=8 w=9 groups=22 layout=nhwc dtype=bf16 fill=hard impl=forward # of vectors of one element each",
+    "n=2 c=66 h=16 w=33 groups=33 layout=nhwc dtype=f16 fill=hard impl=forward_held config='dtype=f16 layout=nhwc "
+    "channels=2 bundle=33 fold=4 vec=8 threads=192 column_threads=5 steps=5' # of two elements",
+    "n=2 c=66 h=16 w=33 groups=33 layout=nhwc dtype=f16 fill=uniform direction=backward impl=backward_held "
+    "config='dtype=f16 layout=nhwc channels=2 bundle=33 fold=4 vec=8 threads=192 column_threads=5 steps=5'",
+    "n=2 c=64 h=32 w=33 groups=8 layout=nhwc dtype=bf16 impl=forward_held config='dtype=bf16 layout=nhwc channels=8 "
+    "bundle=8 threads=64 column_threads=8 vec=8 steps=8 loading=1' # CTAs load one by one",
+    "n=3 c=64 h=32 w=33 groups=8 layout=nhwc dtype=bf16 direction=backward fill=uniform impl=backward_held "
+    "config='dtype=bf16 layout=nhwc channels=8 bundle=8 threads=64 column_threads=8 vec=8 steps=8 loading=3'",
+    "n=2 c=64 h=48 w=33 groups=64 layout=nhwc dtype=f16 fill=hard impl=forward_held config='dtype=f16 layout=nhwc "
+    "channels=1 bundle=64 vec=8 threads=64 column_threads=8 steps=4' # each lane merges 50 slices",
+    "n=2 c=64 h=48 w=33 groups=64 layout=nhwc dtype=f16 fill=uniform direction=backward impl=backward_held "
+    "config='dtype=f16 layout=nhwc channels=1 bundle=64 vec=8 threads=64 column_threads=8 steps=4'",
     NULL,
 };
 
@@ -288,6 +309,7 @@ static const test_reject rejects[] = {
     { "impl=forward config='cluster=2 parts=3'", CKL_INVALID, "parts=3 do not divide the channels" },
     { "layout=nhwc impl=forward config='cluster=2 parts=2 bundle=1'", CKL_INVALID, "of a group of nchw" },
     { "impl=forward config='cluster=2 parts=4'", CKL_INVALID, "or the cluster" },
+    { "impl=forward_split config='loading=132'", CKL_INVALID, "loading=132 is for slices that stay in shared memory" },
     { "impl=forward config='steps=1000'", CKL_UNSUPPORTED, "bytes of shared memory" },
     { "c=16 h=64 w=112 groups=16 layout=nhwc dtype=f16 impl=forward config='dtype=f16 layout=nhwc channels=1 bundle=16 "
       "vec=8 "

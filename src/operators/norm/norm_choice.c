@@ -418,8 +418,6 @@ static ckl_status admit_flow(const char *what, const ckl_norm_desc *d, const ckl
     if (c->tiled)
         FAIL(CKL_INVALID, "%s: tiled=1, but with stages=%d rows flow", what, c->flow.stages);
     const bool backward = d->direction == CKL_DIRECTION_BACKWARD;
-    if (!backward)
-        TRY(row_pipeline_dynamic_admit(what, &s, d->cols));
     if ((c->hold_gamma || c->dgamma_in_smem) && !c->flow.chunks)
         FAIL(CKL_INVALID, "%s: hold_gamma=1 and dgamma_in_smem=1 need chunks=", what);
     const int inputs = 1 + backward + c->residual;
@@ -427,7 +425,8 @@ static ckl_status admit_flow(const char *what, const ckl_norm_desc *d, const ckl
     if (bytes > (int64_t)device->smem_per_cta_bytes)
         FAIL(CKL_INVALID, "%s: stages=%d and sums of dgamma take %" PRId64 " bytes of shared memory", what,
              c->flow.stages, bytes);
-    return row_pipeline_admit(what, &s, d->cols, d->dtype, inputs, NORM_FLOW_VALUES, device);
+    TRY(row_pipeline_admit(what, &s, d->cols, d->dtype, inputs, NORM_FLOW_VALUES, device));
+    return backward ? CKL_OK : row_pipeline_dynamic_admit(what, &s, d->cols);
 }
 
 /* What both directions require of a config. */

@@ -121,17 +121,43 @@ permutation permutation_widened(const permutation *p, int factor)
     return wide;
 }
 
-bool permutation_block(permutation *p, int block)
+bool permutation_block(permutation *p, int block, permute_split *split)
 {
     int in_x = contiguous_mode(p, true), in_y = contiguous_mode(p, false);
-    if (in_x < 0 || in_y < 0 || in_x == in_y || p->modes[in_x].size % block || p->modes[in_y].size % block)
+    if (in_x < 0 || in_y < 0 || in_x == in_y)
         return false;
     permute_mode *x = &p->modes[in_x], *y = &p->modes[in_y];
+    *split = (permute_split){ in_x, in_y, x->size, y->size };
     p->modes[p->rank++] = (permute_mode){ block, 1, x->y };
     p->modes[p->rank++] = (permute_mode){ block, y->x, 1 };
-    *x = (permute_mode){ x->size / block, block, x->y * block };
-    *y = (permute_mode){ y->size / block, y->x * block, block };
+    *x = (permute_mode){ ceil_div(x->size, block), block, x->y * block };
+    *y = (permute_mode){ ceil_div(y->size, block), y->x * block, block };
     return true;
+}
+
+bool permutation_divides(const permute_split *split, int block)
+{
+    return split->width % block == 0 && split->height % block == 0;
+}
+
+bool permutation_in_squares(permutation *p, int side, permute_mode *words)
+{
+    permute_split split;
+    if (!permutation_block(p, side, &split) || !permutation_divides(&split, side))
+        return false;
+    const permute_mode across = p->modes[p->rank - 2], down = p->modes[p->rank - 1];
+    *words = (permute_mode){ side, down.x, across.y };
+    p->rank -= 2;
+    p->bytes *= side;
+    bool divides = words->x % side == 0 && words->y % side == 0;
+    for (int i = 0; i < p->rank; i++) {
+        divides &= p->modes[i].x % side == 0 && p->modes[i].y % side == 0;
+        p->modes[i].x /= side;
+        p->modes[i].y /= side;
+    }
+    words->x /= side;
+    words->y /= side;
+    return divides;
 }
 
 int64_t permutation_elements(const permutation *p)

@@ -47,11 +47,28 @@ void permutation_find_matrix(permutation *p);
 /* The same permutation in elements `factor` times as long; the innermost mode must be contiguous in x and in y. */
 permutation permutation_widened(const permutation *p, int factor);
 
+/* Two modes that were split: their numbers, and their sizes before. */
+typedef struct permute_split {
+    int in_x, in_y;
+    int64_t width, height;
+} permute_split;
+
 /*
  * Splits the modes that are contiguous in x and in y, so that squares of `block` elements come innermost: x and y are both
- * accessed in runs of `block`. Returns false, and leaves p, where there are no two such modes.
+ * accessed in runs of `block`. Squares at the end of a mode may reach beyond it. Returns false, and leaves p, where there are no
+ * two such modes.
  */
-bool permutation_block(permutation *p, int block);
+bool permutation_block(permutation *p, int block, permute_split *split);
+
+/* Do blocks of this size divide both modes? */
+bool permutation_divides(const permute_split *split, int block);
+
+/*
+ * The same permutation in squares of side x side elements of the modes that are contiguous in x and in y: each is `side` words
+ * of memory, on both sides. p becomes that of the squares, in words; words->x and words->y are the words between two of a
+ * square. Returns false where there are no two such modes, or where not all words are whole; p is of no use then.
+ */
+bool permutation_in_squares(permutation *p, int side, permute_mode *words);
 
 /* Elements in all; 0 if empty. */
 int64_t permutation_elements(const permutation *p);

@@ -2,22 +2,27 @@
  * permute_gather.c - any strides: each thread computes where its elements of y come from. Elements are numbered in the
  * order of y's memory, so neighbouring threads write neighbours; all loads of a thread start before the first store.
  * Where the innermost mode is contiguous in x and in y, an element is a vector of up to 16 bytes of it.
+ *
+ * Elements that lie side by side in one mode of x and in another of y may be moved in squares: a thread loads as many
+ * vectors of x as a word has elements, turns them in registers, and stores words. Longer elements are words themselves.
  */
 #include "base/math.h"
 #include "operators/permute/transpose_tile.h"
 #include "skeletons/memory_cost.h"
 
-enum { STEPS_MAX = 16, SECTOR_BYTES = 32, LINE_BYTES = 128 };
+enum { STEPS_MAX = 16, SIDE_MAX = 4, WORD_BYTES = 4, SECTOR_BYTES = 32, LINE_BYTES = 128 };
 
 /* The kernel */
 
 /*
- * Element number `index` in x and in y. An element of 16 bytes is four words. Coordinates are computed by hand: a layout's would
- * be divisions by sizes that are known at run time alone, and the kernel 40 % more instructions.
+ * Addresses of access number `index` in x and in y; whether it exists, where blocks are cut. Coordinates are computed by hand: a
+ * layout's would be divisions by sizes that are known at run time alone, and the kernel 40 % more instructions.
  */
-static void find_element(const permute_gather_values *p, int rank, int bytes, val index, tensor *gX, tensor *gY)
+static val find_access(const permute_gather_values *p, int rank, bool cut, val index, val *x, val *y)
 {
-    val x = p->x, y = p->y;
+    val exists = lt(index, p->count), column = imm_as(U32, 0), row = column;
+    *x = p->x;
+    *y = p->y;
     for (int i = rank - 1; i >= 0; i--) {
         val at_mode = index;
         if (i > 0) {
@@ -25,14 +30,41 @@ static void find_element(const permute_gather_values *p, int rank, int bytes, va
             at_mode = sub(index, mul(quotient, p->size[i]));
             index = quotient;
         }
+        if (cut) {
+            column = add(column, mul(at_mode, p->across[i]));
+            row = add(row, mul(at_mode, p->down[i]));
+        }
         at_mode = convert(I64, at_mode);
-        x = add(x, convert(U64, mul(at_mode, p->stride_x[i])));
-        y = add(y, convert(U64, mul(at_mode, p->stride_y[i])));
+        *x = add(*x, convert(U64, mul(at_mode, p->stride_x[i])));
+        *y = add(*y, convert(U64, mul(at_mode, p->stride_y[i])));
     }
-    ckl_dtype type = transpose_type(bytes == 16 ? 4 : bytes);
-    layout words = compact(leaf(bytes == 16 ? 4 : 1));
-    *gX = gmem_tensor(x, type, words);
-    *gY = gmem_tensor(y, type, words);
+    return cut ? logical_and(exists, logical_and(lt(column, p->width), lt(row, p->height))) : exists;
+}
+
+static val moved(val address, int steps, val stride)
+{
+    return steps ? add(address, convert(U64, mul(imm64(steps), stride))) : address;
+}
+
+/* What an access loads: an element, or words to be turned; an element of 16 bytes is four words. */
+static tensor access_at(val address, int bytes, int word)
+{
+    const int words = word ? bytes / word : bytes == 16 ? 4 : 1;
+    return gmem_tensor(address, transpose_type(bytes / words), compact(leaf(words))); // (WORDS)
+}
+
+/* Turns `side` vectors of x, and stores the words of y that they make. */
+static void store_turned(const permute_gather_values *p, int side, int bytes, int word, const tensor *rX, val y)
+{
+    for (int v = 0; v < bytes / word; v++) {
+        val words[SIDE_MAX];
+        for (int e = 0; e < side; e++)
+            words[e] = side > 1 ? bitcast(U32, at(rX[e], v)) : at(rX[e], v);
+        if (side > 1)
+            transpose_square(side, words);
+        for (int e = 0; e < side; e++)
+            store_global(words[e].type, moved(y, v * side + e, p->turned_y), 0, words[e]);
+    }
 }
 
 void permute_gather(const void *config, int kernel)
@@ -40,33 +72,44 @@ void permute_gather(const void *config, int kernel)
     const permute_gather_config *cfg = config;
     launch_bounds(cfg->threads, 0);
     permute_gather_values p = params_of(permute_gather);
-    int bytes = kernel == 0 ? cfg->bytes : cfg->element;
+    const int bytes = kernel == 0 ? cfg->bytes : cfg->element, turned = kernel == 0 ? cfg->turned : 0;
+    const int vectors = turned ? turned : 1, word = turned * cfg->element;
     tensor cY = coordinates_from(identity_tensor(leaf(cfg->threads * cfg->steps)), 0,
                                  mul(cta_x(), imm(cfg->threads * cfg->steps)));
     cY = local_partition(cY, compact(leaf(cfg->threads)), thread()); // (STEPS)
-    val inside[STEPS_MAX];
-    tensor gX[STEPS_MAX], gY[STEPS_MAX], rX[STEPS_MAX]; // (WORDS)
+    val inside[STEPS_MAX], x[STEPS_MAX], y[STEPS_MAX];
+    tensor rX[STEPS_MAX][SIDE_MAX]; // (WORDS)
     for (int s = 0; s < cfg->steps; s++) {
         val index = coordinate(cY, 0, s);
-        inside[s] = lt(index, p.count);
-        find_element(&p, cfg->rank, bytes, index, &gX[s], &gY[s]);
-        rX[s] = fragment_like(gX[s], gX[s].dtype);
-        fill(rX[s], imm_as(rX[s].regs[0].type, 0));
+        inside[s] = find_access(&p, cfg->rank, kernel == 0 && cfg->cut, index, &x[s], &y[s]);
+        for (int e = 0; e < vectors; e++) {
+            tensor gX = access_at(x[s], bytes, word); // (WORDS)
+            rX[s][e] = fragment_like(gX, gX.dtype);
+            fill(rX[s][e], imm_as(rX[s][e].regs[0].type, 0));
+        }
     }
     if (cfg->overlap)
         launch_dependents();
     grid_wait(); // what is above overlaps the end of the kernel before
     for (int s = 0; s < cfg->steps; s++)
         IF(inside[s])
-            copy(gX[s], rX[s], bytes);
+            for (int e = 0; e < vectors; e++)
+                copy(access_at(moved(x[s], e, p.turned_x), bytes, word), rX[s][e], bytes);
     for (int s = 0; s < cfg->steps; s++)
-        IF(inside[s])
-            copy(rX[s], gY[s], bytes);
+        IF(inside[s]) {
+            if (turned)
+                store_turned(&p, turned, bytes, word, rX[s], y[s]);
+            else
+                copy(rX[s][0], access_at(y[s], bytes, 0), bytes);
+        }
 }
 
 /* Choice, limits and launches */
 
-enum { GATHER_COUNT_MAX = 1 << 30 }; // elements of one launch, so that numbers of threads without work stay below 2^31
+enum {
+    GATHER_COUNT_MAX = 1 << 30, // elements of one launch, so that numbers of threads without work stay below 2^31
+    BLOCK_LIMIT = 1 << 10,      // of a config
+};
 
 /* May elements be `factor` times as long? Then the innermost mode must be contiguous and all else be multiples. */
 static bool may_widen(const permutation *p, int factor)
@@ -82,31 +125,85 @@ static bool may_widen(const permutation *p, int factor)
     return divides;
 }
 
-/* Elements as long as an access, in blocks if the config says so and the problem has them. */
-static permutation accesses_of(const permutation *p, const permute_gather_config *c)
+/* What one access of a thread moves, as elements of a permutation whose strides are units of either side. */
+typedef struct accesses {
+    permutation of;
+    int unit_x, unit_y;  // bytes
+    permute_mode words;  // of elements that are turned: distances between an access's, in units
+    permute_split split; // by blocks
+} accesses;
+
+static accesses of_elements(const permutation *p)
 {
-    permutation wide = permutation_widened(p, c->bytes / p->bytes);
-    if (c->block > 1)
-        permutation_block(&wide, c->block);
-    return wide;
+    return (accesses){ .of = *p, .unit_x = p->bytes, .unit_y = p->bytes };
+}
+
+/* May vectors of x be `factor` units long, where its words are turned? */
+static bool widen_x(accesses *a, int factor)
+{
+    bool divides = a->words.x % factor == 0;
+    for (int i = 0; i < a->of.rank; i++) {
+        permute_mode *m = &a->of.modes[i];
+        divides &= (m->x == 1 ? m->size : m->x) % factor == 0;
+        if (m->x == 1)
+            *m = (permute_mode){ m->size / factor, 1, m->y * factor };
+        else
+            m->x /= factor;
+    }
+    a->unit_x *= factor;
+    a->words.x /= factor;
+    return divides;
+}
+
+/* Accesses as the config has them, but for blocks. False: the problem does not have such. */
+static bool find_accesses(const permutation *p, const permute_gather_config *c, accesses *a)
+{
+    *a = of_elements(p);
+    if (c->turned == 0) {
+        a->of = permutation_widened(p, c->bytes / p->bytes);
+        a->unit_x = a->unit_y = c->bytes;
+        return may_widen(p, c->bytes / p->bytes);
+    }
+    const int word = transpose_word_bytes(p->bytes);
+    if (c->bytes == p->bytes && c->block == 1) // nothing is turned
+        return false;
+    a->unit_x = a->unit_y = word;
+    return c->turned == word / p->bytes && c->bytes >= word && permutation_in_squares(&a->of, c->turned, &a->words) &&
+           widen_x(a, c->bytes / word);
+}
+
+/* In blocks if the config says so and the problem has them. */
+static accesses accesses_of(const permutation *p, const permute_gather_config *c)
+{
+    accesses a;
+    if (find_accesses(p, c, &a) && c->block > 1)
+        permutation_block(&a.of, c->block, &a.split);
+    return a;
 }
 
 static bool is_blocked(const permutation *p, const permute_gather_config *c)
 {
-    return accesses_of(p, c).rank > p->rank;
+    return accesses_of(p, c).of.rank > p->rank;
+}
+
+static bool is_cut(const permutation *p, const permute_gather_config *c)
+{
+    const accesses a = accesses_of(p, c);
+    return c->block > 1 && !permutation_divides(&a.split, c->block);
 }
 
 static int rank_of(const permutation *p, const permute_gather_config *c)
 {
-    return (int)max_i64(accesses_of(p, c).rank, 1);
+    return (int)max_i64(accesses_of(p, c).of.rank, 1);
 }
 
 /* The largest block that divides both modes; 1 where there are no two. */
 static int block_of(const permutation *p, const permute_gather_config *chosen)
 {
+    enum { LEAST = 8 };
     permute_gather_config c = *chosen;
-    for (c.block = 16; c.block >= 8; c.block /= 2)
-        if (is_blocked(p, &c))
+    for (c.block = 16; c.block >= LEAST; c.block /= 2)
+        if (is_blocked(p, &c) && !is_cut(p, &c))
             return c.block;
     return 1;
 }
@@ -117,33 +214,58 @@ static int block_of(const permutation *p, const permute_gather_config *chosen)
  */
 static bool overlaps_next(int64_t count, const permute_gather_config *c, const ckl_device_info *device)
 {
-    enum { WORD_BYTES = 4 };
     return c->bytes >= WORD_BYTES || ceil_div(count, (int64_t)c->threads * c->steps) <= device->sm_count;
 }
 
 /* NOTE: of 16 bytes on an H200: 32x769x40x24 bf16, 0,2,1,3, takes 28.3 us by four a thread and 26.6 by two, 3x4096x48x96 58.8 and 57.9. */
 enum { WIDEST_BYTES = 16, WIDEST_STEPS = 2, WIDEST_RANK_MIN = 4 };
 
+/* The widest vectors that both sides have. */
+static void choose_vectors(const permutation *p, permute_gather_config *c)
+{
+    c->bytes = WIDEST_BYTES;
+    while (!may_widen(p, c->bytes / p->bytes))
+        c->bytes /= 2;
+    c->block = block_of(p, c);
+    if (c->bytes == WIDEST_BYTES && c->block == 1 && rank_of(p, c) >= WIDEST_RANK_MIN)
+        c->steps = (int)min_i64(c->steps, WIDEST_STEPS);
+}
+
+/* Elements of 1 and 2 bytes in squares: vectors of x of 16, 8 and 4 bytes, in blocks and in none. False after the last. */
+static bool choose_squares(const permutation *p, int i, permute_gather_config *c)
+{
+    enum { VECTORS = 3, IN_FLIGHT = 64 }; // bytes of a thread
+    static const int blocks[] = { 16, 8, 4, 1 };
+    if (p->bytes >= WORD_BYTES || i >= VECTORS * COUNT_OF(blocks))
+        return false;
+    c->turned = WORD_BYTES / p->bytes;
+    c->bytes = WIDEST_BYTES >> i % VECTORS;
+    c->steps = IN_FLIGHT / (c->turned * c->bytes);
+    c->block = blocks[i / VECTORS];
+    return true;
+}
+
+/* Vectors first; then squares, on Hopper, where they were measured. */
 static bool candidate_gather(const void *problem, const ckl_device_info *device, int i, void *config)
 {
     const permutation *p = problem;
     permute_gather_config *c = config;
     c->element = p->bytes;
-    c->bytes = WIDEST_BYTES;
-    while (!may_widen(p, c->bytes / p->bytes))
-        c->bytes /= 2;
-    c->block = block_of(p, c);
+    if (i == 0)
+        choose_vectors(p, c);
+    else if (!device->has_tma || !choose_squares(p, i - 1, c))
+        return false;
     c->rank = rank_of(p, c);
-    if (c->bytes == WIDEST_BYTES && c->block == 1 && c->rank >= WIDEST_RANK_MIN)
-        c->steps = (int)min_i64(c->steps, WIDEST_STEPS);
-    int64_t count = permutation_elements(p) * p->bytes / c->bytes;
+    c->cut = is_cut(p, c);
+    const accesses a = accesses_of(p, c);
+    const int64_t count = permutation_elements(&a.of);
     while (c->steps > 1 && count < (int64_t)c->threads * c->steps * device->sm_count)
         c->steps /= 2;
     c->overlap = overlaps_next(count, c, device);
-    return i == 0;
+    return true;
 }
 
-/* What the first warp touches of x in one access of each thread. */
+/* What the first warp touches in one access of each thread. */
 typedef struct touched {
     int sectors, lines;
 } touched;
@@ -161,41 +283,53 @@ static int distinct_blocks(const int64_t places[PERMUTE_WARP], int bytes)
     return count;
 }
 
-static touched touched_by_warp(const permutation *accesses, int access_bytes)
+static touched touched_by_warp(const accesses *a, bool in_x)
 {
     int64_t places[PERMUTE_WARP];
     for (int lane = 0; lane < PERMUTE_WARP; lane++) {
         int64_t left = lane;
         places[lane] = 0;
-        for (int i = accesses->rank - 1; i >= 0; i--) {
-            places[lane] += left % accesses->modes[i].size * accesses->modes[i].x * access_bytes;
-            left /= accesses->modes[i].size;
+        for (int i = a->of.rank - 1; i >= 0; i--) {
+            const permute_mode *m = &a->of.modes[i];
+            places[lane] += left % m->size * (in_x ? m->x * a->unit_x : m->y * a->unit_y);
+            left /= m->size;
         }
     }
     return (touched){ distinct_blocks(places, SECTOR_BYTES), distinct_blocks(places, LINE_BYTES) };
 }
 
-/* y is written in runs. Of x a warp reads sectors that another one will find in L2, and a CTA its block in L1. */
+/*
+ * y is written in runs. Of x a warp reads sectors that another one will find in L2, and a CTA its block, or a thread its
+ * square, in L1. The SM that has a CTA more than others touches most lines: 1280x163 f64 took 4.7 us in 204 CTAs.
+ */
 static plan_cost cost_gather(const void *problem, const ckl_device_info *device, const void *config)
 {
-    enum { OF_ACCESS = 16, OF_MODE = 9, REGISTERS = 20 };
+    enum { OF_ACCESS = 16, OF_MODE = 9, OF_WORD = 6, REGISTERS = 20 };
     const double ALONE_US = 0.65; // of a launch that does not overlap the next one
     const double AGAIN = 0.1;     // of a byte from device memory, one from L2
+    const double FULLEST_MAX = 2; // fewer CTAs than SMs have more of L2 each
     const permutation *p = problem;
     const permute_gather_config *c = config;
     const double bytes = (double)permutation_elements(p) * p->bytes;
-    const permutation accesses = accesses_of(p, c);
-    const touched x = touched_by_warp(&accesses, c->bytes);
+    const accesses a = accesses_of(p, c);
+    const touched x = touched_by_warp(&a, true), y = touched_by_warp(&a, false);
     const double warp_bytes = (double)PERMUTE_WARP * c->bytes;
+    const int64_t ctas = ceil_div(permutation_elements(&a.of), (int64_t)c->threads * c->steps);
+    const double fullest = (double)round_up(ctas, device->sm_count) / (double)max_i64(ctas, 1);
+    const bool turned = c->turned > 0;
     const double again = c->block > 1 ? 0 : fmax(0, x.sectors * SECTOR_BYTES / warp_bytes - 1);
+    const int words = turned ? c->bytes / c->element : 0; // of an access that are stored one by one
     const memory_work work = {
-        .of = { .us = PERMUTE_KERNEL.us + (c->overlap ? 0 : ALONE_US), .bytes = c->block > 1 ? 1.2 : 1, .lines = 1.5 },
+        .of = { .us = PERMUTE_KERNEL.us + (c->overlap ? 0 : ALONE_US),
+                .bytes = c->block > 1 && !turned ? 1.2 : 1,
+                .lines = turned ? 1.2 : 1.5 },
         .bytes = bytes * (2 + AGAIN * again),
-        .ctas = ceil_div(permutation_elements(p) * p->bytes / c->bytes, (int64_t)c->threads * c->steps),
+        .ctas = ctas,
         .threads = c->threads,
-        .registers = REGISTERS,
-        .lines = c->steps * (x.lines + warp_bytes / LINE_BYTES),
-        .elements = c->steps * (OF_ACCESS + OF_MODE * c->rank),
+        .registers = REGISTERS + c->steps * c->turned * c->bytes / WORD_BYTES,
+        .lines = fmin(fullest, FULLEST_MAX) * c->steps *
+                 (turned ? c->turned * x.lines + words * y.lines : x.lines + warp_bytes / LINE_BYTES),
+        .elements = c->steps * (OF_ACCESS + OF_MODE * c->rank + OF_WORD * words),
     };
     return memory_cost(&work, device);
 }
@@ -208,52 +342,68 @@ static ckl_status admit_gather(const void *problem, const ckl_device_info *devic
         FAIL(CKL_UNSUPPORTED, "%s gather: tile=%d asks for the kernel tiled", p->op, p->tile);
     if (c->element != p->bytes)
         FAIL(CKL_INVALID, "%s gather: element=%d is not the problem's %d", p->op, c->element, p->bytes);
-    if (c->bytes < c->element || c->bytes > 16 || !is_power_of_two(c->bytes) || !may_widen(p, c->bytes / p->bytes))
-        FAIL(CKL_INVALID, "%s gather: bytes=%d cannot be moved at once", p->op, c->bytes);
-    if (c->block < 1 || is_blocked(p, c) != (c->block > 1) || c->rank != rank_of(p, c))
-        FAIL(CKL_INVALID, "%s gather: rank=%d block=%d do not fit the problem", p->op, c->rank, c->block);
+    accesses a;
+    if (c->bytes < c->element || c->bytes > 16 || !is_power_of_two(c->bytes) || !find_accesses(p, c, &a))
+        FAIL(CKL_INVALID, "%s gather: bytes=%d turned=%d cannot be moved at once", p->op, c->bytes, c->turned);
+    if (c->block < 1 || c->block > BLOCK_LIMIT || is_blocked(p, c) != (c->block > 1) || c->rank != rank_of(p, c) ||
+        c->cut != is_cut(p, c))
+        FAIL(CKL_INVALID, "%s gather: rank=%d block=%d cut=%d do not fit the problem", p->op, c->rank, c->block,
+             c->cut);
     if (c->steps < 1 || c->steps > 16)
         FAIL(CKL_INVALID, "%s gather: steps=%d is not in 1..16", p->op, c->steps);
     return permutation_check_threads(p, "gather", c->threads, 32, device);
 }
 
 /* One launch. Modes that only the config has are those of kernel 1, which makes no blocks: a size of 0 divides by nothing. */
-static ckl_status launch_all(const ckl_plan *plan, int kernel, const permutation *p, const char *x, char *y,
+static ckl_status launch_all(const ckl_plan *plan, int kernel, const accesses *a, const char *x, char *y,
                              ckl_stream stream)
 {
     const permute_gather_config *c = plan->config;
-    int64_t count = permutation_elements(p);
-    permute_gather_params params = { .count = (uint32_t)count, .x = x, .y = y };
-    for (int i = 0; i < p->rank; i++) {
-        permute_mode m = p->modes[i];
+    int64_t count = permutation_elements(&a->of);
+    permute_gather_params params = {
+        .count = (uint32_t)count, .x = x, .y = y, .turned_x = a->words.x * a->unit_x, .turned_y = a->words.y * a->unit_y
+    };
+    for (int i = 0; i < a->of.rank; i++) {
+        permute_mode m = a->of.modes[i];
         permute_divisor d = permute_divisor_of(m.size);
         params.size[i] = (uint32_t)m.size;
         params.factor[i] = d.factor;
         params.shift[i] = d.shift;
-        params.stride_x[i] = m.x * p->bytes;
-        params.stride_y[i] = m.y * p->bytes;
+        params.stride_x[i] = m.x * a->unit_x;
+        params.stride_y[i] = m.y * a->unit_y;
+    }
+    if (kernel == 0 && c->cut) {
+        params.width = (uint32_t)a->split.width;
+        params.height = (uint32_t)a->split.height;
+        params.across[a->split.in_x] = params.down[a->split.in_y] = (uint32_t)c->block;
+        params.across[a->of.rank - 2] = params.down[a->of.rank - 1] = 1;
     }
     return plan_launch(plan, kernel, (plan_grid){ .x = ceil_div(count, (int64_t)c->threads * c->steps) }, &params,
                        stream);
 }
 
 /* One launch, or those of the halves of the largest mode where there are too many elements for 32-bit numbers. */
-static ckl_status launch_halves(const ckl_plan *plan, int kernel, const permutation *p, const char *x, char *y,
+static ckl_status launch_halves(const ckl_plan *plan, int kernel, const accesses *a, const char *x, char *y,
                                 ckl_stream stream)
 {
-    if (permutation_elements(p) <= GATHER_COUNT_MAX)
-        return launch_all(plan, kernel, p, x, y, stream);
+    if (permutation_elements(&a->of) <= GATHER_COUNT_MAX)
+        return launch_all(plan, kernel, a, x, y, stream);
     int largest = 0;
-    for (int i = 1; i < p->rank; i++)
-        if (p->modes[i].size > p->modes[largest].size)
+    for (int i = 1; i < a->of.rank; i++)
+        if (a->of.modes[i].size > a->of.modes[largest].size)
             largest = i;
-    permute_mode m = p->modes[largest];
-    permutation low = *p, high = *p;
-    low.modes[largest].size = m.size / 2;
-    high.modes[largest].size = m.size - m.size / 2;
+    const int64_t block = ((const permute_gather_config *)plan->config)->block;
+    permute_mode m = a->of.modes[largest];
+    accesses low = *a, high = *a;
+    low.of.modes[largest].size = m.size / 2;
+    high.of.modes[largest].size = m.size - m.size / 2;
+    if (largest == a->split.in_x)
+        high.split.width -= m.size / 2 * block;
+    if (largest == a->split.in_y)
+        high.split.height -= m.size / 2 * block;
     TRY(launch_halves(plan, kernel, &low, x, y, stream));
     int64_t elements = m.size / 2;
-    return launch_halves(plan, kernel, &high, x + elements * m.x * p->bytes, y + elements * m.y * p->bytes, stream);
+    return launch_halves(plan, kernel, &high, x + elements * m.x * a->unit_x, y + elements * m.y * a->unit_y, stream);
 }
 
 static ckl_status launch_gather(const ckl_plan *plan, const void *args, ckl_stream stream)
@@ -261,10 +411,9 @@ static ckl_status launch_gather(const ckl_plan *plan, const void *args, ckl_stre
     const permutation *p = plan->desc;
     const permute_gather_config *c = plan->config;
     const permute_pointers *a = args;
-    if (!PLAN_ALIGNED(c->bytes, a->x, a->y))
-        return launch_halves(plan, 1, p, a->x, a->y, stream);
-    permutation accesses = accesses_of(p, c);
-    return launch_halves(plan, 0, &accesses, a->x, a->y, stream);
+    const bool aligned = PLAN_ALIGNED(c->bytes, a->x, a->y);
+    const accesses each = aligned ? accesses_of(p, c) : of_elements(p);
+    return launch_halves(plan, aligned ? 0 : 1, &each, a->x, a->y, stream);
 }
 
 static const field gather_fields[] = { PERMUTE_GATHER_CONFIG(FIELD_ROW, permute_gather_config) };

@@ -68,6 +68,14 @@ static const char *const cases[] = {
     "rows=130 cols=258 dtype=f16 impl=sm80 config='tile_r=128 tile_c=128 threads=512'",
     "rows=131 cols=70 dtype=u8 impl=sm80 config='tile_r=64 align=16'",
     "rows=131 cols=70 dtype=f32 impl=sm80 config='tile_r=32 tile_c=32 align=128'",
+    "rows=128 cols=256 dtype=u8 impl=gather config='bytes=16 turned=4 block=16 cut=0 rank=4 steps=1' # squares in "
+    "blocks",
+    "rows=100 cols=72 dtype=u8 batch=2 impl=gather config='bytes=8 turned=4 block=8 cut=1 rank=5 steps=2' # that reach "
+    "beyond",
+    "rows=67 cols=96 dtype=f32 impl=gather config='bytes=16 turned=1 block=4 cut=1 rank=4 steps=4' # vectors become "
+    "single words",
+    "rows=37 cols=48 dtype=f64 batch=2 impl=gather config='bytes=16 turned=1 block=1 rank=3 steps=8'",
+    "rows=64 cols=96 dtype=f16 batch=2 impl=gather config='bytes=16 turned=2 block=4 cut=0 rank=5 steps=2'",
     "rows=300 cols=3 dtype=f16 impl=narrow config='bytes=2 short_x=1 tile_r=64 tile_c=4 threads=128'",
     "rows=16 cols=1001 dtype=u8 batch=2 impl=narrow config='tile_c=1024' # short rows of y of whole words",
     "rows=8 cols=700 dtype=f16 misalign=2 impl=narrow config='tile_c=1024'",

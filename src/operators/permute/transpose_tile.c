@@ -61,3 +61,15 @@ val transpose_word(int count, const val *elements)
     val low = pack(U32, elements[0], elements[1]), high = pack(U32, elements[2], elements[3]);
     return permute_bytes(low, high, imm_as(U32, 0x6420)); // bytes were widened to 16 bits
 }
+
+void transpose_square(int side, val *words)
+{
+    enum { LOW = 0x5410, HIGH = 0x7632, LOW_BYTES = 0x5140, HIGH_BYTES = 0x7362 }; // of two words
+    val pairs[4] = { words[0], words[1] };
+    if (side == 4)
+        for (int i = 0; i < 4; i++) // columns 0 and 1 of rows 0 and 1, of rows 2 and 3; columns 2 and 3 likewise
+            pairs[i] =
+                permute_bytes(words[i % 2 * 2], words[i % 2 * 2 + 1], imm_as(U32, i / 2 ? HIGH_BYTES : LOW_BYTES));
+    for (int i = 0; i < side; i++)
+        words[i] = permute_bytes(pairs[i / 2 * 2], pairs[i / 2 * 2 + 1], imm_as(U32, i % 2 ? HIGH : LOW));
+}

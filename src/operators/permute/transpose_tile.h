@@ -32,6 +32,9 @@ val transpose_quotient(val n, val factor, val shift);
 /* One word of memory from its 1, 2 or 4 elements, the lowest first. */
 val transpose_word(int count, const val *elements);
 
+/* Turns a square of 4x4 bytes or 2x2 elements of 2 bytes in registers: words (u32) are its rows, then its columns. */
+void transpose_square(int side, val *words);
+
 /* The type as which elements of so many bytes are moved; nothing is converted. */
 static inline ckl_dtype transpose_type(int bytes)
 {

@@ -15,8 +15,10 @@ enum {
     STEPS_MAX = 8,
     CROWDED_BYTES = 8 << 20, // of an x that is read for longer than early CTAs of the next kernel save
     NARROW_TILES = 16,       // of a warp's width; with fewer, each is shared by many CTAs, whose states must be merged
-    NARROW_LANES = 8,        // one line of memory
+    LINE_BYTES = 128,        // of memory
+    HALF_BYTES = 8,          // of a vector: narrower ones are not tried in place of ragged ones
     NARROW_LINES = 256,      // of a strip that has a CTA to itself
+    STATES_OF_STRIP_MAX = 1 << 26,
 };
 
 /* Results side by side; the others are stretches of them. */
@@ -53,11 +55,15 @@ static bool columns_may_be_ragged(const reduce_view *v, int vec)
     return v->kind.reduced == 1 && columns_of(v) >= 2 * vec;
 }
 
-/* Many short columns that start anywhere: shifting and merging them would cost more than loads of single elements. */
+/*
+ * Many short columns that start anywhere: shifting and merging them would cost more than loads of single elements; of
+ * states of several words, which take registers from loads in flight, where there are few lines.
+ */
 static bool suits_a_thread_each(const reduce_view *v, const ckl_device_info *device, const reduce_columns_config *c)
 {
-    enum { LINES_MAX = 256, TILES_MIN = 4 }; // TILES_MIN: of a stretch, so that most threads of the last one have work
-    return v->count <= LINES_MAX && reduce_state_words(&c->kind, false) == 1 &&
+    enum { LINES_MAX = 256, LINES_FEW = 32 };
+    enum { TILES_MIN = 4 }; // of a stretch, so that most threads of the last one have work
+    return v->count <= (reduce_state_words(&c->kind, false) == 1 ? LINES_MAX : LINES_FEW) &&
            v->rows >= (int64_t)device->sm_count * REDUCE_THREADS_WANTED &&
            columns_of(v) >= (int64_t)TILES_MIN * c->threads;
 }
@@ -103,18 +109,25 @@ static ckl_status check_columns(const reduce_view *v)
     return CKL_OK;
 }
 
-/* Strips of a CTA each: one line of memory wide. Short ones are wider, where that makes fewer waves and none less full. */
+/* Lanes that load a line of memory together. */
+static int narrow_lanes(const reduce_columns_config *c)
+{
+    return LINE_BYTES / (c->vec * dtype_bytes(c->kind.dtype));
+}
+
+/* Strips of a CTA each: one line of memory wide, or more where that makes fewer waves and none less full. */
 static int strip_lanes(const reduce_view *v, const ckl_device_info *device, const reduce_columns_config *c)
 {
-    enum { SHORT = 4096, PERCENT_LESS = 3 };
+    enum { PERCENT_LESS = 3 };
     const int64_t fit = (int64_t)device->sm_count * c->ctas_per_sm;
+    const int narrow = narrow_lanes(c);
     reduce_columns_config wide = *c;
-    int lanes = NARROW_LANES;
+    int lanes = narrow;
     double narrow_share = 0;
-    for (wide.lanes = NARROW_LANES; wide.lanes <= WARP && v->count < SHORT; wide.lanes *= 2) {
+    for (wide.lanes = narrow; wide.lanes <= WARP; wide.lanes *= 2) {
         const int64_t strips = column_tiles(v, &wide, false);
         const double share = (double)strips / (double)round_up(strips, fit);
-        if (wide.lanes == NARROW_LANES)
+        if (wide.lanes == narrow)
             narrow_share = share;
         else if (100 * share >= (100 - PERCENT_LESS) * narrow_share)
             lanes = wide.lanes;
@@ -154,8 +167,14 @@ static void widen_one_line(const reduce_view *v, const ckl_device_info *device, 
         c->lanes *= 2;
 }
 
-/* Layers of a CTA, then CTAs, share the elements of columns until the device is full. */
-static void share_columns(const reduce_view *v, const ckl_device_info *device, bool ragged, reduce_columns_config *c)
+static int steps_in_flight(const reduce_columns_config *c)
+{
+    return (int)min_i64(STEPS_MAX, BYTES_IN_FLIGHT / (c->vec * dtype_bytes(c->kind.dtype)));
+}
+
+/* Layers of a CTA, then up to `split_max` CTAs, share the elements of columns until the device is full. */
+static void share_among(const reduce_view *v, const ckl_device_info *device, bool ragged, int64_t split_max,
+                        reduce_columns_config *c)
 {
     if (!ragged)
         widen_one_line(v, device, c);
@@ -169,7 +188,42 @@ static void share_columns(const reduce_view *v, const ckl_device_info *device, b
     c->split = (int)max_i64(1, min_i64(ctas / max_i64(tiles, 1), most));
     if ((c->split + 1) * tiles > ctas)
         c->split = split_of_turns(v, tiles, ctas, c->split);
+    c->split = (int)min_i64(c->split, split_max);
     c->compensated = reduce_compensates(&v->kind, v->count / (layers * c->steps * c->split));
+}
+
+/* The same where lanes and vectors are chosen; how CTAs send their states; whether those of the next kernel may come early. */
+static void share_columns(const reduce_view *v, const ckl_device_info *device, bool ragged, int64_t split_max,
+                          reduce_columns_config *c)
+{
+    enum { MARKED_MAX = 16 }; // 66 CTAs of a strip lose 1.4 us by it, 2 to 16 gain 0.2 to 0.6 (bench/notes/reduce.md)
+    share_among(v, device, ragged, split_max, c);
+    if (reduce_columns_ctas_per_sm(c, ragged) < c->ctas_per_sm) // depends on whether sums are compensated
+        share_among(v, device, ragged, split_max, c);
+    c->marked = c->split <= MARKED_MAX;
+    c->overlap = bytes_of(v) <= (leaves_room(v, device, ragged, c) ? CROWDED_BYTES : REDUCE_OVERLAP_BYTES);
+}
+
+/* The widest vectors whose columns' states fit registers, and so many of them that a thread has enough in flight. */
+static void choose_vectors(const reduce_view *v, reduce_columns_config *c)
+{
+    c->kind = v->kind;
+    const int words = reduce_state_words(&c->kind, false), bytes = dtype_bytes(c->kind.dtype);
+    c->vec = REDUCE_ACCESS_BYTES / bytes;
+    while (c->vec * words > STATE_MAX || !(columns_divide(v, c->vec) || columns_may_be_ragged(v, c->vec)))
+        c->vec /= 2;
+    c->steps = steps_in_flight(c);
+    c->ctas_per_sm = REDUCE_THREADS_WANTED / c->threads;
+}
+
+/*
+ * Do two fifths of the lanes or more have no columns? Max of 128x12288x72 bf16, nine of 16 lanes: 58.5 us, by twice the steps
+ * 56.2.
+ */
+static bool has_idle_lanes(const reduce_view *v, const reduce_columns_config *c)
+{
+    const int64_t across = column_tiles(v, c, false) / max_i64(stretches_of(v), 1);
+    return 5 * ceil_div(columns_of(v), c->vec) <= 3 * across * c->lanes;
 }
 
 static ckl_status choose_columns(const void *desc, const ckl_device_info *device, void *config)
@@ -177,44 +231,74 @@ static ckl_status choose_columns(const void *desc, const ckl_device_info *device
     reduce_columns_config *c = config;
     const reduce_view *v = desc;
     TRY(check_columns(v));
-    c->kind = v->kind;
-    int words = reduce_state_words(&c->kind, false), bytes = dtype_bytes(c->kind.dtype);
-    c->vec = REDUCE_ACCESS_BYTES / bytes;
-    while (c->vec * words > STATE_MAX || !(columns_divide(v, c->vec) || columns_may_be_ragged(v, c->vec)))
-        c->vec /= 2;
+    choose_vectors(v, c);
     bool ragged = !columns_divide(v, c->vec);
     int64_t wanted = (int64_t)device->sm_count * REDUCE_THREADS_WANTED, across = v->rows / c->vec;
     c->lanes = (int)min_i64(across >= wanted ? c->threads : WARP, power_of_two_ceil(ceil_div(columns_of(v), c->vec)));
-    c->steps = (int)(BYTES_IN_FLIGHT / ((int64_t)c->vec * bytes));
-    c->steps = (int)min_i64(c->steps, STEPS_MAX);
-    c->ctas_per_sm = REDUCE_THREADS_WANTED / c->threads;
-    const int64_t strips = ceil_div(columns_of(v), NARROW_LANES * (int64_t)c->vec) * stretches_of(v);
+    const int narrow = narrow_lanes(c);
+    const int64_t strips = ceil_div(columns_of(v), (int64_t)narrow * c->vec) * stretches_of(v);
     const bool alone = strips >= (int64_t)device->sm_count * c->ctas_per_sm && v->count >= NARROW_LINES;
     const bool each = ragged && suits_a_thread_each(v, device, c);
     if (each)
         give_each_a_column(v, c);
     else if (ragged)
         c->lanes = ragged_lanes(v, c);
-    else if (c->lanes > NARROW_LANES && c->lanes <= WARP && (alone || column_tiles(v, c, false) < NARROW_TILES))
-        c->lanes = alone ? strip_lanes(v, device, c) : NARROW_LANES;
-    ragged = ragged && !each;
-    share_columns(v, device, ragged, c);
-    if (reduce_columns_ctas_per_sm(c, ragged) < c->ctas_per_sm) // depends on whether sums are compensated
-        share_columns(v, device, ragged, c);
-    c->overlap = bytes_of(v) <= (leaves_room(v, device, ragged, c) ? CROWDED_BYTES : REDUCE_OVERLAP_BYTES);
+    else if (c->lanes > narrow && c->lanes <= WARP && (alone || column_tiles(v, c, false) < NARROW_TILES))
+        c->lanes = alone ? strip_lanes(v, device, c) : narrow;
+    if (!ragged && reduce_state_words(&c->kind, false) == 1 && has_idle_lanes(v, c))
+        c->steps = (int)min_i64(STEPS_MAX, 2 * c->steps);
+    share_columns(v, device, ragged && !each, INT32_MAX, c);
     return CKL_OK;
+}
+
+/* May strips have a CTA each? They leave SMs idle if they are few, and too few bytes in flight for many turns. */
+static bool may_be_alone(const reduce_view *v, const ckl_device_info *device, const reduce_columns_config *c)
+{
+    enum { TURNS_FEW = 4 };
+    return column_tiles(v, c, false) >= device->sm_count ||
+           v->count * c->lanes <= (int64_t)TURNS_FEW * c->threads * c->steps;
+}
+
+/*
+ * Strips from one line of memory to a warp wide, whose columns CTAs share or not; of half vectors where whole ones do not
+ * divide the columns. On Hopper, where their cost was measured.
+ */
+static bool candidate_columns(const void *desc, const ckl_device_info *device, int i, void *config)
+{
+    const reduce_view *v = desc;
+    reduce_columns_config *c = config;
+    if (!device->has_tma || check_columns(v) != CKL_OK)
+        return false;
+    choose_vectors(v, c);
+    if (!columns_divide(v, c->vec) && c->vec * dtype_bytes(c->kind.dtype) > HALF_BYTES)
+        c->vec /= 2;
+    c->steps = steps_in_flight(c);
+    const int64_t across = power_of_two_ceil(ceil_div(columns_of(v), c->vec)), lanes = narrow_lanes(c) << i / 2;
+    if (!columns_divide(v, c->vec) || lanes > WARP)
+        return false;
+    c->lanes = (int)min_i64(lanes, across);
+    share_columns(v, device, false, i % 2 && may_be_alone(v, device, c) ? 1 : INT32_MAX, c);
+    return true;
+}
+
+static bool is_trusted_columns(const void *config)
+{
+    (void)config;
+    return true;
 }
 
 static plan_cost cost_columns(const void *desc, const ckl_device_info *device, const void *config)
 {
-    enum { TURN = 600, NO_SHIFTS = 3000 };
+    enum { TURN = 1200, NO_SHIFTS = 3000, OF_MERGE = 50 };
     const reduce_columns_config *c = config;
     const reduce_view *v = desc;
     const bool ragged = reduce_columns_ragged(c) && !columns_divide(v, c->vec);
     const bool crowded = c->overlap && leaves_room(v, device, ragged, c) && bytes_of(v) > CROWDED_BYTES;
     const double turns = ceil((double)v->count * c->lanes / ((double)c->threads * c->steps * c->split));
     const int words = reduce_state_words(&c->kind, c->compensated);
-    const memory_work work = { .of = { .us = c->split > 1 ? 3.2 : 0.7,
+    const memory_work work = { .of = { .us = c->split == 1 ? 0.7
+                                             : c->marked   ? 2.8
+                                                           : 3.2,
                                        .wait_cycles = ragged ? 0 : -NO_SHIFTS,
                                        .bytes = crowded ? 1.3 : 0.94,
                                        .lines = 2.5 },
@@ -224,7 +308,9 @@ static plan_cost cost_columns(const void *desc, const ckl_device_info *device, c
                                .ctas_per_sm = reduce_columns_ctas_per_sm(c, ragged),
                                .wait_cycles = (turns - 1) * TURN,
                                .meets = true };
-    return reduce_cost(v, device, work, turns * c->steps, c->vec, c->lanes, c->compensated);
+    // rounds in which the layers of a CTA merge, of states that are more than a number
+    const double merges = words > 1 ? c->vec * log2((double)c->threads / c->lanes) * OF_MERGE : 0;
+    return reduce_cost(v, device, work, turns * c->steps, c->vec, c->lanes, c->compensated, merges);
 }
 
 static ckl_status admit_columns(const void *desc, const ckl_device_info *device, const void *config)
@@ -239,6 +325,8 @@ static ckl_status admit_columns(const void *desc, const ckl_device_info *device,
         FAIL(CKL_INVALID, "reduce columns: lanes=%d must be a power of two up to threads=%d", c->lanes, c->threads);
     if (c->split < 1)
         FAIL(CKL_INVALID, "reduce columns: split=%d is not positive", c->split);
+    if (product_i64(c->split, (int64_t)c->lanes * c->vec) > STATES_OF_STRIP_MAX)
+        FAIL(CKL_UNSUPPORTED, "reduce columns: split=%d: one strip's states are beyond 32-bit offsets", c->split);
     if (column_tiles(v, c, reduce_columns_ragged(c)) > REDUCE_CTAS_MAX / c->split)
         FAIL(CKL_UNSUPPORTED, "reduce columns: %" PRId64 " results are more than one launch has CTAs for", v->rows);
     return CKL_OK;
@@ -248,7 +336,7 @@ static int64_t columns_workspace(const ckl_plan *plan)
 {
     const reduce_columns_config *c = plan->config;
     const reduce_view *v = plan->desc;
-    int64_t bytes = (int64_t)WORD_BYTES * reduce_state_words(&c->kind, c->compensated);
+    const int64_t bytes = (c->marked ? 2 : 1) * (int64_t)WORD_BYTES * reduce_state_words(&c->kind, c->compensated);
     return reduce_workspace_for(column_tiles(v, c, reduce_columns_ragged(c)), c->split, bytes * c->lanes * c->vec);
 }
 
@@ -270,6 +358,8 @@ static const field columns_fields[] = { REDUCE_KIND(FIELD_NESTED, (reduce_column
 const implementation reduce_columns_plans = {
     IMPLEMENTATION_PARTS(reduce, columns),
     .summary = "neighbouring threads take neighbouring results; layers of threads and CTAs share long columns",
+    .candidate = candidate_columns,
+    .is_trusted = is_trusted_columns,
     .cost = cost_columns,
     .kernels = 2,
     .params = &reduce_param_list,

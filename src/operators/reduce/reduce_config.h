@@ -80,6 +80,7 @@ typedef struct reduce_kind {
     X(owner, int, vec, "4", "1 2 4 8", "columns of a thread, one memory access of at most 16 bytes")      \
     X(owner, int, steps, "4", "1 2 4 8", "vectors of a thread in flight, below each other")               \
     X(owner, int, split, "1", "1 2 4 8 16 264", "CTAs of a column; the last to finish merges their sums") \
+    X(owner, bool, marked, "1", "0 1", "those sums travel with marks, and not between fences")            \
     X(owner, bool, overlap, "1", "0 1", "CTAs of the next kernel may come while these run")               \
     X(owner, bool, compensated, "0", "0 1", "sums of many blocks carry their rounding errors along")      \
     X(owner, int, ctas_per_sm, "0", "0 2 3 4 8", "CTAs that shall fit on an SM: bounds registers; 0: any")
@@ -181,10 +182,10 @@ int64_t reduce_workspace_for(int64_t groups, int64_t split, int64_t bytes);
 
 /*
  * What a kernel costs, of which `work` says all but bytes, lines and elements: each thread loads so many vectors of `vec`
- * elements, a warp those of `lanes` neighbours side by side.
+ * elements, a warp those of `lanes` neighbours side by side; merging states takes as long as `merging` elements.
  */
 plan_cost reduce_cost(const reduce_view *v, const ckl_device_info *device, memory_work work, double loads, int vec,
-                      int lanes, bool compensated);
+                      int lanes, bool compensated, double merging);
 
 reduce_params reduce_params_for(const ckl_plan *plan, const ckl_reduce_args *args, int64_t groups);
 

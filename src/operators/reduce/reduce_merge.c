@@ -9,8 +9,10 @@
  * no ordering: every 32 bits of it travel with a mark in one 64-bit exchange, so a reader that finds the mark has the
  * bits. All other CTAs have started by then, so none waits for one that cannot run.
  *
- * That is for one state a CTA. A CTA of columns has hundreds: then plain stores, two fences and a count at the end are
- * faster (bench/notes/reduce.md).
+ * A CTA of columns has hundreds of states. Those that wait for them since the start ask again and again. So CTAs of
+ * columns count when they have read their elements, and merge the states of their own threads while the count is on its
+ * way. Where many CTAs share columns (not `marked`), plain stores, two fences and a count at the end are faster
+ * (bench/notes/reduce.md).
  */
 enum { SLOT_BYTES = 8, WORDS_MAX = 2 * REDUCE_VALUES_MAX };
 
@@ -175,12 +177,21 @@ enum { WARP = 32, STATES_AT_ONCE = 32 }; // registers that states of other CTAs 
 
 /* All states of a CTA come to its layer 0 */
 
+/* Layers that receive the states of one column, some CTAs' each; not so many that merging theirs takes longer. */
+static int receivers_of(const reduce_columns_config *cfg)
+{
+    enum { MOST = 8 };
+    return (int)min_i64(MOST, max_i64(1, reduce_columns_layers(cfg) / cfg->vec));
+}
+
 /* A slot for every thread that gives its states away: in each round half of the groups, so one less than all. */
 static void make_slots(const columns_kernel *k, tensor *sS)
 {
     static const char *const names[REDUCE_VALUES_MAX] = { "states0", "states1", "states2", "states3",
                                                           "states4", "states5", "states6", "states7" };
     int slots = (reduce_columns_groups(k->cfg) - 1) * k->cfg->lanes;
+    if (k->cfg->split > 1)
+        slots = (int)max_i64(slots, (int64_t)receivers_of(k->cfg) * k->cfg->lanes);
     for (int i = 0; i < k->r->count; i++)
         sS[i] =
             smem_tensor(names[i], k->r->types[i], compact(shape(max_i64(slots, 1), k->cfg->vec)), 16); // (SLOTS,VEC)
@@ -341,26 +352,115 @@ static void merge_received(columns_kernel *k)
     }
 }
 
-static val merge_ctas(columns_kernel *k, const tensor *sS)
+/* The slots of this thread's lane, for its columns of all CTAs: lanes side by side, then columns of a lane, then CTAs. */
+static reduce_slots lane_slots(const columns_kernel *k)
 {
-    IF(eq(k->layer, imm(0)))
-        store_states(k);
-    val is_last = reduce_last_to_finish(add(k->p.counters, convert(U64, mul(k->tile, imm(4)))), k->cfg->split);
+    const reduce_columns_config *cfg = k->cfg;
+    reduce_slots s = reduce_slots_of(k->r, k->p.states, k->tile, cfg->split * cfg->lanes * cfg->vec);
+    s.address = add(s.address, convert(U64, mul(k->lane, imm(SLOT_BYTES))));
+    return s;
+}
+
+/* Of column c of the lane, from CTA number `rank`; i32, which takes fewer registers while words are awaited. */
+static val slot_number(const columns_kernel *k, val rank, val c)
+{
+    const reduce_columns_config *cfg = k->cfg;
+    return add(mul(convert(I32, rank), imm(cfg->lanes * cfg->vec)), convert(I32, mul(c, imm(cfg->lanes))));
+}
+
+static void send_states(const columns_kernel *k)
+{
+    const reduce_slots slots = lane_slots(k);
+    for (int c = 0; c < k->cfg->vec; c++)
+        reduce_send(&slots, slot_number(k, k->rank, imm(c)), k->state[c]);
+}
+
+/* Receives and merges column c of this thread's lane from every receivers_of()-th CTA. */
+static void receive_column(const columns_kernel *k, val first, val c, val *total)
+{
+    enum { WORDS_AT_ONCE = 4 };
+    const int receivers = receivers_of(k->cfg), fit = (int)max_i64(1, WORDS_AT_ONCE / words_of_state(k->r));
+    const int at_once = (int)min_i64(fit, ceil_div(k->cfg->split, receivers));
+    const reduce_slots slots = lane_slots(k);
+    val numbers[REDUCE_RECEIVE_MAX], states[REDUCE_RECEIVE_MAX][REDUCE_VALUES_MAX];
+    reduce_begin(k->r, total);
+    LOOP_FROM(rank, convert(I32, first), imm(k->cfg->split), imm(receivers * at_once)) {
+        for (int u = 0; u < at_once; u++)
+            numbers[u] = slot_number(k, add(rank, imm(u * receivers)), c);
+        reduce_receive(&slots, numbers, at_once, states);
+        for (int u = 0; u < at_once; u++)
+            k->r->merge(total, states[u], (void *)k->r);
+    }
+}
+
+/* Layers receive a column each, or some, and then merge all columns of their lane. */
+static void merge_marked(columns_kernel *k, const tensor *sS)
+{
+    const reduce_columns_config *cfg = k->cfg;
+    const int layers = reduce_columns_layers(cfg), receivers = receivers_of(cfg);
+    val total[REDUCE_VALUES_MAX], receiver = div(k->layer, imm(cfg->vec));
+    IF(lt(receiver, imm(receivers)))
+        for (int n = 0; n < ceil_div(cfg->vec, layers); n++) {
+            val c = rem(add(k->layer, imm(n * layers)), imm(cfg->vec));
+            receive_column(k, receiver, c, total);
+            for (int i = 0; i < k->r->count; i++)
+                tensor_set(sS[i], coord(add(mul(receiver, imm(cfg->lanes)), k->lane), c), total[i]);
+        }
+    cta_sync();
+    for (int c = 0; c < cfg->vec; c++)
+        for (int g = 0; g < receivers; g++) {
+            val other[REDUCE_VALUES_MAX];
+            for (int i = 0; i < k->r->count; i++) {
+                other[i] = at(sS[i], add(k->lane, imm(g * cfg->lanes)), c);
+                if (g == 0)
+                    assign(k->state[c][i], other[i]);
+            }
+            if (g > 0)
+                k->r->merge(k->state[c], other, (void *)k->r);
+        }
+}
+
+static val counter_of(const columns_kernel *k)
+{
+    return add(k->p.counters, convert(U64, mul(k->tile, imm(4))));
+}
+
+/* `arrival` counts this CTA among those that have read their elements. */
+static val merge_ctas(columns_kernel *k, const tensor *sS, val arrival)
+{
+    const reduce_columns_config *cfg = k->cfg;
+    val is_last;
+    IF(eq(k->layer, imm(0))) {
+        if (cfg->marked)
+            send_states(k);
+        else
+            store_states(k);
+    }
+    if (cfg->marked)
+        is_last = reduce_broadcast(reduce_is_last(counter_of(k), arrival, cfg->split));
+    else
+        is_last = reduce_last_to_finish(counter_of(k), cfg->split);
     IF(is_last) {
-        merge_received(k);
-        merge_layers(k, sS);
+        if (cfg->marked) {
+            merge_marked(k, sS);
+        } else {
+            merge_received(k);
+            merge_layers(k, sS);
+        }
     }
     return is_last;
 }
 
 val reduce_columns_merge(columns_kernel *k)
 {
+    const bool several = k->cfg->split > 1;
     tensor sS[REDUCE_VALUES_MAX]; // (SLOTS,VEC)
+    val arrival = several && k->cfg->marked ? reduce_arrive(counter_of(k)) : imm(0);
     make_slots(k, sS);
     if (k->ragged)
         merge_shifted(k, sS);
     else
         merge_layers(k, sS);
     val has_total = eq(k->layer, imm(0));
-    return k->cfg->split > 1 ? logical_and(has_total, merge_ctas(k, sS)) : has_total;
+    return several ? logical_and(has_total, merge_ctas(k, sS, arrival)) : has_total;
 }

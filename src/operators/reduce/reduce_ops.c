@@ -235,17 +235,30 @@ static val extreme_of(const reducer *r, const val *x, int count)
     return wants_largest(r) ? max(lower, upper) : min(lower, upper);
 }
 
+/* The distance of the first element of a batch that is the best one, or the first NaN. */
+static val place_in_batch(const reduce_batch *batch, val best, bool of_nan)
+{
+    val place = imm((int)batch->distance[batch->size - 1]);
+    for (int i = batch->size - 2; i >= 0; i--) {
+        val here = of_nan ? is_nan(batch->x[i]) : eq(batch->x[i], best);
+        place = select(here, imm((int)batch->distance[i]), place);
+    }
+    return place;
+}
+
 /*
- * A thread accumulates its batches in the order of the row, so most change nothing, and their places are not looked at.
+ * A thread accumulates its batches in the order of the row, so most of many change nothing, and their places are not looked
+ * at. Of few most do: NaN has a branch of its own, or each element would be compared twice.
  */
 static void position_accumulate(const reducer *r, const reduce_batch *batch, val pivot, val *state)
 {
     (void)pivot;
     val best = extreme_of(r, batch->x, batch->size);
     IF(logical_or(beats(r, best, state[0]), logical_and(ties(best, state[0]), lt(batch->first, state[1])))) {
-        val place = imm((int)batch->distance[batch->size - 1]); // of the first element equal to the best
-        for (int i = batch->size - 2; i >= 0; i--)
-            place = select(ties(batch->x[i], best), imm((int)batch->distance[i]), place);
+        val place = variable(I32, place_in_batch(batch, best, false));
+        if (r->input == F32)
+            IF(is_nan(best))
+                assign(place, place_in_batch(batch, best, true));
         val found[] = { best, add(batch->first, convert(I64, place)) };
         position_merge(state, found, (void *)r);
     }

@@ -64,14 +64,14 @@ int64_t reduce_workspace_for(int64_t groups, int64_t split, int64_t bytes)
 }
 
 plan_cost reduce_cost(const reduce_view *v, const ckl_device_info *device, memory_work work, double loads, int vec,
-                      int lanes, bool compensated)
+                      int lanes, bool compensated, double merging)
 {
     enum { SECTOR_BYTES = 32 };
     const int bytes = dtype_bytes(v->kind.dtype), run = lanes * vec * bytes;
     const double sectors = fmax(1, SECTOR_BYTES / (double)run); // read for one that is used
     work.bytes = (double)v->rows * ((double)v->count * bytes * sectors + dtype_bytes(v->kind.output));
     work.lines = loads * memory_lines(vec * bytes, run);
-    work.elements = loads * vec * reduce_state_words(&v->kind, compensated);
+    work.elements = loads * vec * reduce_state_words(&v->kind, compensated) + merging;
     return memory_cost(&work, device);
 }
 
@@ -164,7 +164,7 @@ static plan_cost cost_rows_of(const void *desc, const ckl_device_info *device, c
                                .threads = c->threads,
                                .wait_cycles = loads / IN_FLIGHT * TURN,
                                .meets = row_threads > 1 };
-    return reduce_cost(v, device, work, loads, vec, row_threads, false);
+    return reduce_cost(v, device, work, loads, vec, row_threads, false, 0);
 }
 
 static plan_cost cost_naive(const void *desc, const ckl_device_info *device, const void *config)

@@ -300,7 +300,7 @@ static plan_cost cost_rows(const void *desc, const ckl_device_info *device, cons
                                .wait_cycles = (turns - 1) * TURN,
                                .meets = c->row_threads > WARP };
     return reduce_cost(v, device, work, turns * c->steps, c->vec, c->strided ? 1 : c->row_threads / c->segments,
-                       c->compensated);
+                       c->compensated, 0);
 }
 
 static ckl_status admit_rows(const void *desc, const ckl_device_info *device, const void *config)

@@ -313,7 +313,15 @@ static const char *const cases[] = {
     "op=argmax shape=2x5001 axes=1 dtype=i64 impl=rows config='split=1 cluster=4'",
     "op=mean shape=3x16x1027 axes=1 impl=columns config='lanes=256 vec=1 steps=16' # a thread for each of odd columns",
     "op=sum shape=2x37x515 axes=1 dtype=f16 impl=columns config='lanes=256 vec=1 steps=13 split=3'",
+    "op=var shape=3x13x1027 axes=1 impl=columns config='lanes=256 vec=1 steps=13' # of three words",
+    "op=argmin shape=2x29x1027 axes=1 dtype=f16 impl=columns config='lanes=256 vec=1 steps=15' fill=hard",
+    "op=mean shape=5x70x196 axes=1 dtype=f16 # half vectors, which divide columns",
     "op=argmax shape=3000x8 axes=0 dtype=i64 impl=columns config='split=4'",
+    "op=argmin shape=3000x8 axes=0 dtype=f16 impl=columns config='split=4 marked=0' # between fences",
+    "op=logsumexp shape=901x71 axes=0 impl=columns config='split=41 lanes=8 marked=1' # more CTAs than a layer "
+    "receives at once",
+    "op=max shape=301x512 axes=0 dtype=bf16 impl=columns config='split=5 lanes=64' # fewer layers than columns of a "
+    "lane",
     "op=var shape=3x5000 axes=1 dtype=f16 impl=rows config='split=4'              # and of three",
     "op=mean shape=3x5000 axes=1 dtype=i32 impl=rows config='split=1 cluster=2'   # and of one",
     "op=sum shape=9000x8 axes=0 impl=columns                   # long columns",
@@ -413,6 +421,8 @@ static const test_reject rejects[] = {
     { "shape=8x8 axes=1,x", CKL_INVALID, "reduce: axes=1,x is not up to 5 sizes" },
     { "shape=2^19 impl=naive", CKL_UNSUPPORTED, "reduce naive: rows of 524288 elements are too long" },
     { "shape=64x64 axes=1 impl=columns", CKL_UNSUPPORTED, "reduce columns: neighbouring results" },
+    { "shape=64x64 axes=0 impl=columns config='lanes=32 split=2^20'", CKL_UNSUPPORTED,
+      "reduce columns: split=1048576: one strip's states are beyond 32-bit offsets" },
     { NULL, CKL_OK, NULL },
 };
 

@@ -1,0 +1,555 @@
+/*
+ * attention_decode_latent_few.c - attention of up to 16 rows against a latent cache, for Hopper: bound by loading keys,
+ * which are the values, too.
+ *
+ *   warps 0-7    consumers: each scores 8 keys of a block of 64, and multiplies all 64 weights by an eighth of the columns
+ *                of values, by mma.sync, which has 16 rows. Weights go round through shared memory
+ *   warps 8-11   producer: one thread brings blocks by TMA into a ring that has all the memory left
+ *
+ * The rows keep a maximum as long as no weight exceeds 2^HIGH. So a block has one barrier, and each warp may be a block ahead
+ * of the others. Persistent: the ring goes on from one split to the next.
+ */
+#include "cute/kernel.h"
+#include "operators/attention/attention_decode_latent.h"
+
+enum {
+    LANES = 32,
+    WARPS = 8, // consumers
+    THREADS = WARPS * LANES,
+    PRODUCERS = 128, // threads: registers move between warpgroups
+    ROWS = ATTENTION_DECODE_FEW_ROWS,
+    KEYS = ATTENTION_DECODE_LATENT_KEYS,
+    CHUNK = ATTENTION_DECODE_LATENT_CHUNK,
+    OWN_KEYS = KEYS / WARPS,
+    STEP = 16,   // of K of an atom
+    BUFFERS = 2, // of weights
+    VECTOR = 8,  // elements of 16 bytes
+    HIGH = 8,
+    ROW_HALVES = 2, // rows of a thread
+    BARRIER = 1,    // of all consumers
+    PRODUCER_REGISTERS = 40,
+    CONSUMER_REGISTERS = 232,
+};
+
+/* Everything the roles share. Letters: Q (BM,D), K (BN,D), P (BM,BN), O (BM,DV). */
+typedef struct few_kernel {
+    const attention_decode_latent_few_config *cfg;
+    decode_place place;
+    columns d, dv;
+    tma_copy tmaK;
+    tensor sK;     // (BN,CHUNK,CHUNKS,SLOTS)
+    tensor sVt;    // (DV,BN,SLOTS), the same memory
+    tensor sP;     // (BM,BN,BUFFERS)
+    tensor sHigh;  // (WARPS,BUFFERS): does a warp's block have weights beyond 2^HIGH?
+    tensor sOfRow; // (BM,WARPS): maxima or sums of a warp's keys
+    pipeline ring;
+    val done; // blocks of all splits before this one, a variable of each role
+} few_kernel;
+
+static int64_t block_bytes(const attention_decode_latent_few_config *c)
+{
+    return attention_columns_bytes(attention_columns_of(c->form.d), KEYS);
+}
+
+static int64_t weights_bytes(void)
+{
+    return BUFFERS * attention_columns_bytes(attention_columns_of(KEYS), ROWS);
+}
+
+int64_t attention_decode_latent_few_smem(const attention_decode_latent_few_config *c)
+{
+    const int64_t words = WARPS * BUFFERS + ROWS * WARPS + 1; // and whether this CTA is the last of a sequence's
+    return c->slots * (block_bytes(c) + 16) + weights_bytes() + 4 * words;
+}
+
+static few_kernel describe_kernel(const attention_decode_latent_few_config *cfg)
+{
+    const attention_decode_form *form = &cfg->form;
+    few_kernel k = { .cfg = cfg,
+                     .place = { .form = *form, .rows = ROWS, .keys = KEYS, .run = 1 },
+                     .d = attention_columns_of(form->d),
+                     .dv = attention_columns_of(form->dv) };
+    k.place.p = params_of(attention_decode);
+    k.tmaK = attention_decode_latent_tma(&k.place);
+    const int64_t blocks = smem_alloc("blocks", cfg->slots * block_bytes(cfg), 1024);
+    k.sK = smem_view(smem_address(blocks), form->dtype, attention_chunks_layout(form->dtype, k.d, KEYS, cfg->slots));
+    k.sVt = attention_transposed_chunks(k.sK, k.dv);
+    k.sP = slice(attention_chunks("weights", form->dtype, attention_columns_of(KEYS), ROWS, BUFFERS), _, _, 0, _);
+    k.sHigh = smem_tensor("high", I32, compact(shape(WARPS, BUFFERS)), 16);
+    k.sOfRow = smem_tensor("maxima or sums", F32, compact_right(shape(ROWS, WARPS)), 16);
+    k.ring = make_pipeline("ring", cfg->slots, 1, WARPS);
+    return k;
+}
+
+static void initialise(const few_kernel *k)
+{
+    IF(eq(thread(), imm(0))) {
+        tma_prefetch(&k->tmaK);
+        pipeline_init(&k->ring);
+        fence_mbarrier_init();
+    }
+    cta_sync();
+    grid_wait();
+    launch_dependents();
+}
+
+/* Blocks of this CTA's split. Uniform, and ptxas sees that. */
+static val blocks_of(const decode_place *place)
+{
+    const val keys = sub(max(place->to, place->from), place->from);
+    return shuffle(div(add(keys, imm(KEYS - 1)), imm(KEYS)), imm(0));
+}
+
+/* Where the ring is at block `number` of this split; `first` of the role: 0, of the producer 1. */
+static pipeline_state state_at(const few_kernel *k, val number, int first)
+{
+    const int slots = k->cfg->slots;
+    const val all = add(k->done, number);
+    return (pipeline_state){ rem(all, imm(slots)), bit_and(add(div(all, imm(slots)), imm(first)), imm(1)), slots };
+}
+
+/* Producer */
+
+static void load_block(const few_kernel *k, val number)
+{
+    const pipeline_state at = state_at(k, number, 1);
+    const latent_boxes boxes =
+        attention_decode_latent_boxes_at(&k->place, &k->tmaK, add(k->place.from, mul(number, imm(KEYS))));
+    pipeline_wait_empty(&k->ring, &at);
+    pipeline_expect(&k->ring, &at, imm(block_bytes(k->cfg)));
+    for (int i = 0; i < k->d.chunks; i++)
+        attention_decode_latent_load(&boxes, i, slice(k->sK, _, _, i, at.stage), pipeline_full_barrier(&k->ring, &at));
+}
+
+static void load_split(void *of)
+{
+    few_kernel *k = of;
+    const val blocks = blocks_of(&k->place);
+    IF(elect())
+        LOOP(number, blocks)
+            load_block(k, number);
+    assign(k->done, add(k->done, blocks));
+}
+
+static void producer(few_kernel *k)
+{
+    warpgroup_reg_dealloc(PRODUCER_REGISTERS);
+    k->done = variable(U32, imm(0));
+    IF(eq(warp(), imm(WARPS)))
+        attention_decode_for_splits(&k->place, k->cfg->split, load_split, k);
+}
+
+/* Consumers */
+
+typedef struct consumer_role {
+    tiled_mma mma; // of a warp
+    tensor rQ;     // (PAIRS,1,MMA_K)
+    tensor scores; // (MMA,1,1), of its own keys
+    tensor out;    // (MMA,1,MMA_N), its columns
+    online_rows rows;
+} consumer_role;
+
+/* Columns of O of a warp. */
+static int width_of(const few_kernel *k)
+{
+    return k->dv.used / WARPS;
+}
+
+/* This lane's words of Q. Rows past the last one and columns from d on are zeros. */
+static void load_queries(const few_kernel *k, const consumer_role *c)
+{
+    const int steps = (int)static_size(layout_mode(c->rQ.layout, 2)), halves = k->place.form.d / 8;
+    fill(c->rQ, imm_as(U32, 0));
+    for (int m = 0; m < ROW_HALVES; m++) {
+        const val row = add(mul(k->place.tile, imm(ROWS)), add(thread_at(lane(), 1, 4, 8), imm(8 * m)));
+        IF(lt(row, imm(k->place.rows_all))) {
+            tensor gRow = attention_decode_row_of(&k->place, ATTENTION_Q, row);
+            const val first = tensor_address(gRow, coord(mul(thread_at(lane(), 0, 4, 8), imm(2))));
+            tensor gPairs = gmem_tensor(first, I32, make_layout(leaf(k->place.form.d / 2), leaf(1)));
+            for (int half = 0; half < 2 * steps && half < halves; half++)
+                set(c->rQ, coord(m + 2 * (half % 2), 0, half / 2), bitcast(U32, at(gPairs, 4 * half)));
+        }
+    }
+}
+
+/* 16 bytes of one of its own keys. */
+static tensor own_vector(const few_kernel *k, val row, val column, val slot)
+{
+    const val at = tensor_address(k->sK, coord(row, rem(column, imm(CHUNK)), div(column, imm(CHUNK)), slot));
+    return smem_view(at, I32, compact(leaf(4)));
+}
+
+/* Its own keys that are new, from `start` on. */
+static void append_keys(const few_kernel *k, val start, val slot)
+{
+    const int tokens = k->place.form.tokens, vectors = k->place.form.d / VECTOR;
+    const val old = sub(convert(I32, k->place.length), imm(tokens)), first = convert(I32, start);
+    LOOP_FROM(item, lane(), imm(tokens * vectors), imm(LANES)) {
+        const val token = div(item, imm(vectors)), column = mul(rem(item, imm(vectors)), imm(VECTOR));
+        const val key = add(old, convert(I32, token)), row = sub(key, first);
+        IF(logical_and(ge(key, max(first, imm(0))),
+                       logical_and(lt(row, imm(OWN_KEYS)), lt(key, convert(I32, k->place.to))))) {
+            const tensor rKey = attention_decode_latent_new(&k->place, token, convert(U32, key), column);
+            copy(rKey, own_vector(k, add(mul(warp(), imm(OWN_KEYS)), convert(U32, row)), column, slot), 16);
+        }
+    }
+    warp_sync();
+}
+
+/* Values of its own keys that do not exist become 0: the memory may hold NaN. All lanes are done with the keys. */
+static void clear_values(const few_kernel *k, val start, val slot)
+{
+    const int vectors = k->dv.used / VECTOR;
+    tensor rZero = fragment(I32, compact(leaf(4)));
+    fill(rZero, imm(0));
+    warp_sync();
+    LOOP_FROM(row, sub(max(k->place.to, start), start), imm(OWN_KEYS), imm(1))
+        LOOP_FROM(vector, lane(), imm(vectors), imm(LANES)) {
+            const val to = add(mul(warp(), imm(OWN_KEYS)), row);
+            copy(rZero, own_vector(k, to, mul(vector, imm(VECTOR)), slot), 16);
+        }
+}
+
+/* scores = Q * K^T of its own keys, by sums that do not wait for each other. */
+static void multiply_keys(const few_kernel *k, const consumer_role *c, val slot)
+{
+    enum { CHAINS = 2, COLUMNS = CHAINS * STEP };
+    const tensor chain[CHAINS] = { c->scores, fragment_C(&c->mma, ROWS, OWN_KEYS) };
+    for (int i = 0; i < CHAINS; i++)
+        fill(chain[i], immf(0));
+    for (int i = 0; i < k->d.chunks * CHUNK / COLUMNS; i++) {
+        const tensor sChunk = slice(k->sK, _, _, i * COLUMNS / CHUNK, slot),
+                     sK = local_tile(sChunk, shape(OWN_KEYS, COLUMNS), coord(warp(), i % (CHUNK / COLUMNS))),
+                     rK = fragment_B_words(&c->mma, OWN_KEYS, COLUMNS);
+        ldmatrix_B(&c->mma, sK, lane(), rK);
+        for (int j = 0; j < CHAINS; j++)
+            gemm(&c->mma, local_tile(c->rQ, shape(4, 1, 1), coord(0, 0, i * CHAINS + j)),
+                 local_tile(rK, shape(2, 1, 1), coord(0, 0, j)), chain[j], yes());
+    }
+    UNROLL(i, static_size(c->scores.layout))
+        assign(at(c->scores, i), add(at(chain[0], i), at(chain[1], i)));
+}
+
+/* The row of the tile that value `r` of this thread's rows is in. */
+static val row_number(const consumer_role *c, int r)
+{
+    tensor cS = partition_C(&c->mma, identity_tensor(shape(ROWS, OWN_KEYS)), lane());
+    return coordinate(cS, 0, attention_online_row_value(c->scores, r));
+}
+
+/* Its own scores become weights by the rows' maxima, and go to the others. True where one is beyond 2^HIGH. */
+static val weigh(const few_kernel *k, const consumer_role *c, tensor weights, val buffer)
+{
+    tensor sOwn = local_tile(slice(k->sP, _, _, buffer), shape(ROWS, OWN_KEYS), coord(0, warp())),
+           cS = partition_C(&c->mma, identity_tensor(shape(ROWS, OWN_KEYS)), lane());
+    val high = no();
+    for (int r = 0; r < ROW_HALVES; r++) {
+        const val offset = neg(mul(c->rows.max[r], c->rows.exponent));
+        const int64_t first = attention_online_row_value(c->scores, r);
+        tensor rPair = fragment(k->place.form.dtype, compact(leaf(2)));
+        for (int i = 0; i < 2; i++) {
+            const val bits = fma(at(c->scores, first + i), c->rows.exponent, offset), weight = exp2_ftz(bits);
+            high = logical_or(high, lt(immf(HIGH), bits));
+            set(weights, first + i, weight);
+            set(rPair, i, convert(k->place.form.dtype, weight));
+        }
+        const val to = tensor_address(sOwn, coord(coordinate(cS, 0, first), coordinate(cS, 1, first)));
+        copy(rPair, smem_view(to, k->place.form.dtype, compact(leaf(2))), 4);
+    }
+    return vote_any(high);
+}
+
+/* What all warps have left of a row. */
+static void of_all_warps(const few_kernel *k, val row, val *of)
+{
+    tensor rAll = fragment(F32, compact(leaf(WARPS)));
+    copy(slice(k->sOfRow, row, _), rAll, 16);
+    for (int w = 0; w < WARPS; w++)
+        of[w] = at(rAll, w);
+}
+
+static void sync_all(void)
+{
+    named_sync(imm(BARRIER), THREADS);
+}
+
+/* Each row's maximum grows to that of this block. All warps do so together. */
+static void raise(const few_kernel *k, consumer_role *c)
+{
+    val largest[ROW_HALVES], of[WARPS];
+    for (int r = 0; r < ROW_HALVES; r++) {
+        const int64_t first = attention_online_row_value(c->scores, r);
+        largest[r] = max(at(c->scores, first), at(c->scores, first + 1));
+        for (int lanes = 1; lanes < 4; lanes *= 2)
+            largest[r] = max(largest[r], shuffle_xor(largest[r], imm(lanes)));
+        IF(eq(thread_at(lane(), 0, 4, 8), imm(0)))
+            set(k->sOfRow, coord(row_number(c, r), warp()), largest[r]);
+    }
+    sync_all();
+    for (int r = 0; r < ROW_HALVES; r++) {
+        of_all_warps(k, row_number(c, r), of);
+        largest[r] = c->rows.max[r];
+        for (int w = 0; w < WARPS; w++)
+            largest[r] = max(largest[r], of[w]);
+        assign(c->rows.factor[r], exp2_ftz(mul(sub(c->rows.max[r], largest[r]), c->rows.exponent)));
+    }
+    attention_online_rows_raise(&c->rows, largest);
+    attention_scale_rows(c->out, c->rows.factor);
+}
+
+/* Scores become weights of all warps' keys, and are summed. One barrier, unless a maximum must grow. */
+static void share_weights(const few_kernel *k, consumer_role *c, val buffer)
+{
+    tensor weights = fragment_C(&c->mma, ROWS, OWN_KEYS), rHigh = fragment(I32, compact(leaf(WARPS)));
+    const val high = weigh(k, c, weights, buffer);
+    IF(eq(lane(), imm(0)))
+        set(k->sHigh, coord(warp(), buffer), select(high, imm(1), imm(0)));
+    UNROLL(i, static_size(weights.layout))
+        set(weights, i, variable(F32, at(weights, i)));
+    sync_all();
+    copy(slice(k->sHigh, _, buffer), rHigh, 16);
+    val any = at(rHigh, 0);
+    for (int w = 1; w < WARPS; w++)
+        any = bit_or(any, at(rHigh, w));
+    IF(ne(any, imm(0))) {
+        raise(k, c);
+        tensor again = fragment_C(&c->mma, ROWS, OWN_KEYS);
+        weigh(k, c, again, buffer);
+        UNROLL(i, static_size(weights.layout))
+            assign(at(weights, i), at(again, i));
+        sync_all();
+    }
+    for (int r = 0; r < ROW_HALVES; r++) {
+        const int64_t first = attention_online_row_value(weights, r);
+        assign(c->rows.sum[r], add(c->rows.sum[r], add(at(weights, first), at(weights, first + 1))));
+    }
+}
+
+/* O += weights of all keys * its own columns of values. */
+static void multiply_values(const few_kernel *k, const consumer_role *c, val buffer, val slot)
+{
+    columns own = attention_columns_of(width_of(k));
+    own.subtile = own.subtile < 32 ? own.subtile : 32; // registers
+    tensor rP = fragment_A_words(&c->mma, ROWS, KEYS);
+    ldmatrix_A(&c->mma, slice(k->sP, _, _, buffer), lane(), rP);
+    const tensor sOwn = local_tile(slice(k->sVt, _, _, slot), shape(own.used, KEYS), coord(warp(), imm(0)));
+    attention_multiply_values(&c->mma, rP, sOwn, own, true, c->out);
+}
+
+static void use_block(const few_kernel *k, consumer_role *c, val number)
+{
+    const pipeline_state at = state_at(k, number, 0);
+    const val start = add(add(k->place.from, mul(number, imm(KEYS))), mul(warp(), imm(OWN_KEYS))),
+              buffer = bit_and(number, imm(1));
+    decode_place own = k->place;
+    own.keys = OWN_KEYS;
+    pipeline_wait_full(&k->ring, &at);
+    if (k->place.form.append)
+        append_keys(k, start, at.stage);
+    multiply_keys(k, c, at.stage);
+    if (k->place.form.softcap)
+        attention_cap_scores(c->scores, k->place.p.factor);
+    IF(attention_decode_is_cut(&own, start)) {
+        const decode_rows rows = { mul(k->place.tile, imm(ROWS)), ROWS };
+        attention_decode_mask(&own, start, rows, &c->mma, lane(), c->scores);
+        clear_values(k, start, at.stage);
+    }
+    share_weights(k, c, buffer);
+    multiply_values(k, c, buffer, at.stage);
+    fence_proxy_async(); // TMA overwrites what was read,
+    warp_sync();         // once one lane releases it for all
+    IF(eq(lane(), imm(0)))
+        pipeline_release(&k->ring, at.stage);
+}
+
+/* The end of a split: what this CTA has of some neighbouring splits, and where. */
+typedef struct climber {
+    const few_kernel *k;
+    const decode_sums *sums;
+    consumer_role *c; // out; rows: max in bits, sum of all warps
+    val first, width; // of the splits, variables
+} climber;
+
+/* Sums of all warps' weights of the rows, by each lane. */
+static void sum_rows(const few_kernel *k, consumer_role *c)
+{
+    attention_online_rows_finish(&c->rows, NO_SINK);
+    for (int r = 0; r < ROW_HALVES; r++)
+        IF(eq(thread_at(lane(), 0, 4, 8), imm(0)))
+            set(k->sOfRow, coord(row_number(c, r), warp()), c->rows.sum[r]);
+    sync_all();
+    for (int r = 0; r < ROW_HALVES; r++) {
+        val of[WARPS];
+        of_all_warps(k, row_number(c, r), of);
+        for (int w = 1; w < WARPS; w++)
+            of[0] = add(of[0], of[w]);
+        assign(c->rows.sum[r], of[0]);
+    }
+}
+
+/* Copies of this warp's columns of O, to or from a partial. */
+typedef struct partial_copy {
+    tiled_copy each;
+    int_tuple limits; // rows past the last one do not exist
+    tensor cO, tOgO, states;
+} partial_copy;
+
+static partial_copy partial_copy_of(const climber *x, val split)
+{
+    const int dv = x->k->place.form.dv, width = width_of(x->k);
+    const decode_partial partial = attention_decode_partial_of(x->sums, split); // (2,BM), (DV,BM)
+    const val rows = imm_as(U32, x->k->place.rows_all);
+    partial_copy p = { .each = make_tiled_copy_C("UniversalCopy<64>", F32, &x->c->mma, ROWS, width),
+                       .limits = shape(rows, width),
+                       .states = partial.states };
+    tensor gO = tensor_with_layout(partial.values, make_layout(shape(ROWS, dv), stride(dv, 1))),
+           gOwn = local_tile(gO, shape(ROWS, width), coord(imm(0), warp())); // (BM,DV/WARPS)
+    p.cO = partition_D(&p.each, identity_tensor(shape(ROWS, width)), lane());
+    p.tOgO = partition_D(&p.each, gOwn, lane());
+    return p;
+}
+
+static void leave_partial(void *of)
+{
+    const climber *x = of;
+    const partial_copy p = partial_copy_of(x, x->first);
+    copy_if(&p.each, p.cO, p.limits, x->c->out, p.tOgO, 0);
+    IF(eq(warp(), imm(0)))
+        for (int r = 0; r < ROW_HALVES; r++) { // all four lanes of a row have it
+            set(p.states, coord(0, row_number(x->c, r)), x->c->rows.max[r]);
+            set(p.states, coord(1, row_number(x->c, r)), x->c->rows.sum[r]);
+        }
+}
+
+/* Adds a neighbour's partial. Both orders give the same bits. */
+static void add_partial(const climber *x, val split)
+{
+    online_rows *rows = &x->c->rows;
+    const partial_copy p = partial_copy_of(x, split);
+    tensor other = fragment_C(&x->c->mma, ROWS, width_of(x->k));
+    copy_if(&p.each, p.cO, p.limits, p.tOgO, other, 0);
+    val own_share[ROW_HALVES], share[ROW_HALVES];
+    for (int r = 0; r < ROW_HALVES; r++) {
+        const val top = at(p.states, 0, row_number(x->c, r)), sum = at(p.states, 1, row_number(x->c, r)),
+                  larger = max(rows->max[r], top);
+        own_share[r] = exp2_ftz(sub(rows->max[r], larger));
+        share[r] = exp2_ftz(sub(top, larger));
+        assign(rows->max[r], larger);
+        assign(rows->sum[r], add(mul(rows->sum[r], own_share[r]), mul(sum, share[r])));
+    }
+    UNROLL(i, static_size(other.layout)) {
+        const int r = attention_online_row_of(other, i);
+        assign(at(x->c->out, i), add(mul(at(x->c->out, i), own_share[r]), mul(at(other, i), share[r])));
+    }
+}
+
+/* Stores this warp's columns of the result, with the head's sink; zeros are positive. */
+static void store_result(const few_kernel *k, const consumer_role *c)
+{
+    const attention_decode_form *form = &k->place.form;
+    const int width = width_of(k);
+    for (int r = 0; r < ROW_HALVES; r++) {
+        const val row = row_number(c, r),
+                  head = add(mul(k->place.kv_head, imm(form->group)), rem(row, imm(form->group)));
+        IF(lt(row, imm(k->place.rows_all))) {
+            val top = c->rows.max[r], sum = c->rows.sum[r], share = immf(1);
+            if (form->sinks) {
+                const val heads = mul(k->place.p.kv_heads, imm(form->group)),
+                          sink = mul(at(gmem_vector(k->place.p.sinks, F32, heads), head), immf(M_LOG2E)),
+                          larger = max(top, sink);
+                share = exp2_ftz(sub(top, larger));
+                sum = fma(sum, share, exp2_ftz(sub(sink, larger)));
+                top = larger;
+            }
+            const val factor = select(eq(sum, immf(0)), immf(0), mul(share, rcp(sum)));
+            tensor gRow = attention_decode_row_of(&k->place, ATTENTION_O, row);
+            for (int n = 0; n < width / 8; n++) {
+                tensor rPair = fragment(form->dtype, compact(leaf(2)));
+                for (int i = 0; i < 2; i++)
+                    set(rPair, i, convert(form->dtype, fma(at(c->out, coord(2 * r + i, 0, n)), factor, immf(0))));
+                const val column =
+                    add(mul(warp(), imm(width)), add(mul(thread_at(lane(), 0, 4, 8), imm(2)), imm(8 * n)));
+                copy(rPair, gmem_tensor(tensor_address(gRow, coord(column)), form->dtype, compact(leaf(2))), 4);
+            }
+            if (form->lse)
+                IF(logical_and(eq(warp(), imm(0)), eq(thread_at(lane(), 0, 4, 8), imm(0))))
+                    attention_decode_store_logarithm(&k->place, row, top, sum);
+        }
+    }
+}
+
+/*
+ * Up the tree of the sequence's splits: who comes second to a node adds the other one's partial and goes on. So each CTA adds few of
+ * them, and none is far behind.
+ */
+static void climb(const few_kernel *k, consumer_role *c, const decode_sums *sums)
+{
+    climber x = { k, sums, c, variable(U32, k->place.split), variable(U32, imm(1)) };
+    val goes_on = variable(U32, imm(1));
+    FOREVER {
+        BREAK_IF(logical_or(eq(goes_on, imm(0)), ge(x.width, k->place.splits)));
+        const val left = sub(x.first, bit_and(x.first, x.width)), right = add(left, x.width);
+        IF(lt(right, k->place.splits)) {
+            const val is_second = attention_decode_is_second(sums, right, leave_partial, &x);
+            IF(is_second) {
+                add_partial(&x, select(eq(x.first, left), right, left));
+            }
+            ELSE
+            {
+                assign(goes_on, imm(0));
+            }
+        }
+        assign(x.first, left);
+        assign(x.width, add(x.width, x.width));
+    }
+    IF(ne(goes_on, imm(0)))
+        store_result(k, c);
+}
+
+static consumer_role describe_consumer(const few_kernel *k)
+{
+    consumer_role c = { .mma = attention_warps_mma(k->place.form.dtype, 1) };
+    c.rQ = fragment_A_words(&c.mma, ROWS, k->d.chunks * CHUNK);
+    c.scores = fragment_C(&c.mma, ROWS, OWN_KEYS);
+    c.out = fragment_C(&c.mma, ROWS, width_of(k));
+    c.rows = attention_online_rows_begin(ROW_HALVES, k->place.p.exponent);
+    fill(c.out, immf(0));
+    return c;
+}
+
+static void use_split(void *of)
+{
+    few_kernel *k = of;
+    const decode_sums sums = { .place = &k->place, .threads = THREADS, .barrier = BARRIER };
+    const val blocks = blocks_of(&k->place);
+    consumer_role c = describe_consumer(k);
+    load_queries(k, &c);
+    LOOP(number, blocks)
+        use_block(k, &c, number);
+    sum_rows(k, &c);
+    climb(k, &c, &sums);
+    assign(k->done, add(k->done, blocks));
+}
+
+static void consumers(few_kernel *k)
+{
+    warpgroup_reg_alloc(CONSUMER_REGISTERS);
+    k->done = variable(U32, imm(0));
+    attention_decode_for_splits(&k->place, k->cfg->split, use_split, k);
+}
+
+void attention_decode_latent_few(const void *config, int kernel)
+{
+    const attention_decode_latent_few_config *cfg = config;
+    (void)kernel;
+    launch_bounds(THREADS + PRODUCERS, 1);
+    few_kernel k = describe_kernel(cfg);
+    initialise(&k);
+    IF(lt(warp(), imm(WARPS))) {
+        consumers(&k);
+    }
+    ELSE
+    {
+        producer(&k);
+    }
+}

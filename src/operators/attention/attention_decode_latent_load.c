@@ -1,0 +1,57 @@
+/* attention_decode_latent_load.c - where the keys of a latent cache are, their copies by TMA, and new ones. */
+#include "cute/kernel.h"
+#include "operators/attention/attention_decode_latent.h"
+
+enum { KEYS = ATTENTION_DECODE_LATENT_KEYS, CHUNK = ATTENTION_DECODE_LATENT_CHUNK };
+
+static latent_box box_at(const decode_place *at, val key)
+{
+    const int page = at->form.page;
+    if (!page)
+        return (latent_box){ key, at->batch };
+    tensor gTable = attention_decode_table_of(&at->p); // (PAGES,BATCH)
+    val last = div(sub(at->length, imm(1)), imm(page));
+    return (latent_box){ rem(key, imm(page)), at(gTable, min(div(key, imm(page)), last), at->batch) };
+}
+
+tma_copy attention_decode_latent_tma(const decode_place *place)
+{
+    const int page = place->form.page, rows = page && page < KEYS ? page : KEYS;
+    return make_tma(place->p.K, place->form.dtype, 4, rows, CHUNK, 2 * CHUNK);
+}
+
+latent_boxes attention_decode_latent_boxes_at(const decode_place *place, const tma_copy *tma, val start)
+{
+    latent_boxes boxes = { .place = place, .tma = tma, .count = KEYS / tma->rows };
+    for (int b = 0; b < boxes.count; b++)
+        boxes.at[b] = box_at(place, add(start, imm(b * tma->rows)));
+    return boxes;
+}
+
+void attention_decode_latent_load(const latent_boxes *boxes, int chunk, tensor sChunk, val barrier)
+{
+    for (int b = 0; b < boxes->count; b++) {
+        tensor sBox = local_tile(sChunk, shape(boxes->tma->rows, CHUNK), coord(b, 0));
+        tma_load_of(boxes->tma, sBox, boxes->at[b].row, imm(chunk * CHUNK), 2,
+                    (const val[]){ boxes->place->kv_head, boxes->at[b].of }, barrier, imm(0));
+    }
+}
+
+/* A key of a cache, or of what is new: of sequence or page `of`. (D) */
+static tensor key_at(const decode_place *place, val pointer, int strides, val of, val row)
+{
+    return slice(attention_decode_tensor_of(place, strides, pointer), of, place->kv_head, row, _);
+}
+
+tensor attention_decode_latent_new(const decode_place *place, val token, val key, val column)
+{
+    tensor rKey = fragment(I32, compact(leaf(4))),
+           gNew = key_at(place, place->p.x[DECODE_K_NEW], DECODE_K_NEW, place->batch, token);
+    copy(gmem_tensor(tensor_address(gNew, coord(column)), I32, compact(leaf(4))), rKey, 16);
+    IF(eq(place->tile, imm(0))) {
+        const latent_box at = box_at(place, key);
+        tensor gInto = key_at(place, place->p.into[ATTENTION_K], ATTENTION_K, at.of, at.row);
+        copy(rKey, gmem_tensor(tensor_address(gInto, coord(column)), I32, compact(leaf(4))), 16);
+    }
+    return rKey;
+}
