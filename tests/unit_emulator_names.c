@@ -109,6 +109,24 @@ static void test_unnamed_memory(void **state)
     b.gpu->ops->close(b.gpu);
 }
 
+static void store_nowhere(void)
+{
+    HERE;
+    test_store_value(IR_GLOBAL, IR_U32, ir_scalar_param(IR_U64, "nowhere"), 0, u32(0));
+}
+
+/* A parameter that points to no memory names none. */
+static void test_no_memory(void **state)
+{
+    (void)state;
+    ckl_device *gpu = test_open("");
+    uint64_t nowhere = 0x1000;
+    test_kernel k = { store_nowhere, IR_SM90A, .threads = 32 };
+    assert_int_equal(test_run(gpu, k, (void *[]){ &nowhere }), CKL_DEVICE_FAULT);
+    assert_non_null(strstr(ckl_error(), "4 bytes at 0x1000: "));
+    gpu->ops->close(gpu);
+}
+
 /* Where: a CTA inside of the grid. */
 static void fault_inside(void)
 {
@@ -136,9 +154,8 @@ static void test_place_in_grid(void **state)
 int main(void)
 {
     static const struct CMUnitTest more[] = {
-        cmocka_unit_test(test_named_memory),
-        cmocka_unit_test(test_memory_of_two_names),
-        cmocka_unit_test(test_unnamed_memory),
+        cmocka_unit_test(test_named_memory),   cmocka_unit_test(test_memory_of_two_names),
+        cmocka_unit_test(test_unnamed_memory), cmocka_unit_test(test_no_memory),
         cmocka_unit_test(test_place_in_grid),
     };
     return run_cases(cases, COUNT_OF(cases), more, COUNT_OF(more));
