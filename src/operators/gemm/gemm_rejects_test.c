@@ -120,7 +120,7 @@ const test_reject gemm_rejects[] = {
     { "k=0 lda=3 ldb=3 impl=outer", CKL_UNSUPPORTED, "gemm outer: k=0 is not in 1..8" },
     { "k=9 impl=outer", CKL_UNSUPPORTED, "gemm outer: k=9 is not in 1..8" },
     { "n=31 k=2 impl=outer", CKL_UNSUPPORTED, "n=31 leaves some of 4 warps or 32 lanes idle" },
-    { "k=8 impl=outer", CKL_UNSUPPORTED, "gemm outer: rows of A and B start at multiples of 16 bytes" },
+    { "m=520 n=520 k=8 impl=outer", CKL_UNSUPPORTED, "gemm outer: rows of A and B start at multiples of 16 bytes" },
     { "k=7 impl=outer", CKL_UNSUPPORTED, "gemm outer: multiply-adds for k=7 outweigh memory" },
     { "k=2 a=f32 impl=outer", CKL_UNSUPPORTED, "gemm outer: a=f32 is not f16 or bf16, or d=f32" },
     { "m=99 n=99 k=2 layout=tn impl=outer", CKL_UNSUPPORTED, "gemm outer: A and B are K-major" },

@@ -200,6 +200,7 @@ static const char *const cases[] = {
     "m=150 n=388 k=8 a=bf16 d=f32 beta=1 lda=24 ldd=392 impl=outer config='ab=bf16 b=bf16 d=f32 c=1 rows=4 vec=4 "
     "depth=8 vec_k=8' fill=hard",
     "m=1100 n=512 k=8 d=f32                                    # vectors along K, D is most of what moves",
+    "m=300 n=64 k=8 a=bf16 # narrow",
     "m=37 n=132 k=6 d=f32 lda=8 ldb=16 bias=1 impl=outer config='d=f32 bias=1 rows=2 vec=4 depth=6 vec_k=2'",
     "m=9 n=264 k=2 batch=3 device_scalars=1 beta=1 impl=outer config='rows=1 vec=2 runs=4' fill=hard",
     "m=70 n=104 k=21 impl=shallow fill=hard                     # every phase of a row",
