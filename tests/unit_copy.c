@@ -55,6 +55,7 @@ static struct {
     ckl_dtype dtype;
     int rows, cols, row_limit, col_limit, count;
     bool dynamic; // distances between rows
+    bool narrow;  // one tile of columns, not two
 } now;            // the case that is being described
 
 static unsigned char x[BYTES_MAX], y[BYTES_MAX];
@@ -104,7 +105,7 @@ static void describe_within(void)
 
 static void check_within(const char *atom, ckl_dtype dtype, int row_limit, int col_limit)
 {
-    int bytes = (int)ckl_dtype_bytes(dtype), rows = 24, cols = 2 * 4 * 16 / bytes;
+    int bytes = (int)ckl_dtype_bytes(dtype), rows = 24, cols = (now.narrow ? 1 : 2) * 4 * 16 / bytes;
     now.atom = atom, now.dtype = dtype, now.rows = rows, now.cols = cols;
     now.row_limit = row_limit, now.col_limit = col_limit;
     run_case(describe_within, 32, 1, (int64_t)row_limit * col_limit * bytes, (int64_t)rows * cols * bytes);
@@ -147,7 +148,11 @@ static void test_dynamic_pitch(void **state)
     check_within("UniversalCopy<16>", F16, 17, 63);
     check_within("UniversalCopy<128>", F16, 9, 40);
     check_within("UniversalCopy<128>", F32, 24, 32);
-    now.dynamic = false;
+    now.narrow = true; // a thread's vectors are a pitch apart, or several follow each other in a row
+    check_within("UniversalCopy<128>", F16, 17, 32);
+    check_within("UniversalCopy<64>", F16, 17, 32);
+    check_within("UniversalCopy<32>", F32, 19, 16);
+    now.dynamic = now.narrow = false;
 }
 
 /* Stores stop at the edge, too: y has no room beyond it. */

@@ -68,19 +68,29 @@ static void waits_without_arrival(void)
     ir_plain(IR_CLUSTER_WAIT, 0, 0);
 }
 
-static void reads_exited_peer(void)
+static void reads_exited(int reader)
 {
     declare();
     val x = tile("x", 128);
     test_store_value(IR_SHARED, IR_U32, add(x, mul(tid(), 4)), 0, tid());
     cluster_sync();
-    ir_if(ir_compare(IR_EQ, ir_sreg(IR_CLUSTER_RANK), u32(1)));
+    ir_if(ir_compare(IR_EQ, ir_sreg(IR_CLUSTER_RANK), u32(reader)));
     BLAME;
-    test_load_value(IR_SHARED_CLUSTER, IR_U32, add(ir_mapa(x, u32(0)), mul(tid(), 4)), 0);
+    test_load_value(IR_SHARED_CLUSTER, IR_U32, add(ir_mapa(x, u32(1 - reader)), mul(tid(), 4)), 0);
     HERE;
     ir_end_if();
     if (!planted)
         cluster_sync();
+}
+
+static void reads_exited_peer(void)
+{
+    reads_exited(1);
+}
+
+static void first_reads_exited_peer(void)
+{
+    reads_exited(0);
 }
 
 static void reads_peer_too_early(void)
@@ -148,6 +158,7 @@ static const fault_case cases[] = {
     { arrives_twice, 32, 2, { "misused barrier", "cluster_arrive for the second time without cluster_wait" }, 0 },
     { waits_without_arrival, 32, 2, { "misused barrier", "cluster_wait without cluster_arrive" }, 0 },
     { reads_exited_peer, 32, 2, { "access to an exited CTA", "CTA rank 0" }, 0 },
+    { first_reads_exited_peer, 32, 2, { "access to an exited CTA", "CTA rank 1" }, 0 },
     { reads_peer_too_early, 32, 2, { "may not have started" }, 0 },
     { value_read_before_arrival, 32, 2, { "read of " }, 0 },
     { value_guarded_elsewhere, 32, 2, { "misused st_async", "its mbarrier is in rank" }, 0 },

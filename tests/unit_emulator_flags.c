@@ -179,6 +179,31 @@ static void overwritten(void)
     ir_end_if();
 }
 
+/* A reduction tells nobody what it found: a fence behind it acquires nothing. */
+static void found_by_a_reduction(void)
+{
+    parameters p = declare();
+    val flag = at_offset(p.memory, FLAG), next = at_offset(p.memory, COUNTER);
+    ir_if(ir_elect());
+    ir_if(is_cta(0));
+    wait_for(IR_ORDER_RELAXED, next, u32(1));
+    if (planted)
+        ir_reduce_ordered(IR_ORDER_RELAXED, IR_SCOPE_GPU, IR_RED_ADD, flag, 0, u32(1));
+    else
+        ir_atomic(IR_GLOBAL, IR_SCOPE_GPU, IR_RED_ADD, flag, 0, u32(1), u32(0));
+    ir_fence(IR_SCOPE_GPU);
+    BLAME;
+    test_load_value(IR_GLOBAL, IR_U32, p.memory, 0);
+    HERE;
+    ir_end_if();
+    ir_if(is_cta(1));
+    test_store_value(IR_GLOBAL, IR_U32, p.memory, 0, u32(7));
+    store_flag(IR_ORDER_RELEASE, flag, u32(1));
+    store_flag(IR_ORDER_RELAXED, next, u32(1));
+    ir_end_if();
+    ir_end_if();
+}
+
 static const global_case cases[] = {
     { { relaxed_flag, 32, 1, { "global-memory race", "read of memory+0 meets the write by warp 0 of CTA (1" }, 0 },
       2,
@@ -194,6 +219,9 @@ static const global_case cases[] = {
     { { polled_too_near, 32, 1, { "global-memory race", "memory+8192", "by warp 0 of CTA" }, 0 }, 2, 0 },
     { { flag_of_a_cluster, 32, 2, { "global-memory race", "by warp 0 of CTA" }, 0 }, 2, 0 },
     { { passed_on, 32, 1, { "global-memory race", "warp 0 of CTA (2,0,0)" }, 0 }, 3, 0 },
+    { { found_by_a_reduction, 32, 1, { "global-memory race", "of memory+0 meets the write by warp 0 of CTA (1" }, 0 },
+      2,
+      0 },
     { { overwritten, 32, 1, { "global-memory race", "warp 0 of CTA (2,0,0)" }, 0 }, 3, 0 },
 };
 
