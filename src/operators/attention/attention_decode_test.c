@@ -226,36 +226,28 @@ static const char *const cases[] = {
     "kv=50 heads=2 misalign=1 impl=naive",
     "heads=4 kv_heads=2 kv=60 d=32 batch=2 layout=bshd ldk=192 ldv=192 ldk_head=40 # keys with gaps",
     "heads=2 kv_heads=1 q=4 kv=700 d=64 batch=2 shortest=400 impl=sm80 config='rows=32 warps=2 row_warps=1 cluster=1 "
-    "keys=32 "
-    "stages=2 "
-    "split=64'",
+    "keys=32 stages=2 split=64'",
     "heads=8 kv_heads=2 q=5 kv=500 d=64 batch=2 impl=sm80 config='rows=16 warps=4 row_warps=1 split=128' # splits of "
     "two tiles",
     "heads=8 kv_heads=2 q=5 kv=500 d=40 batch=2 lse=1 impl=sm80 config='rows=16 warps=4 row_warps=1 split=128' # the "
-    "same, a part of the "
-    "threads' columns",
+    "same, a part of the threads' columns",
     "kv=500 d=64 page=16 impl=sm80 config='warps=8 keys=16 stages=4 split=256' # warps without keys",
     "heads=4 kv_heads=1 kv=1200 d=128 batch=2 shortest=400 page=16 lse=1 sinks=1 impl=sm80 config='split=32 cluster=1' "
-    "# groups "
-    "of splits",
+    "# groups of splits",
     "heads=2 kv_heads=1 q=9 kv=1000 d=64 dv=40 batch=2 shortest=200 left=700 impl=sm80 config='rows=16 warps=4 "
-    "row_warps=1 keys=16 split=16 cluster=1' # the "
-    "same, two tiles and a window",
+    "row_warps=1 keys=16 split=16 cluster=1' # the same, two tiles and a window",
     "heads=4 kv_heads=1 kv=1200 d=128 batch=3 shortest=1 page=16 lse=1 sinks=1 impl=sm80 config='split=64 run=4 "
-    "cluster=1' # "
-    "several splits a CTA",
+    "cluster=1' # several splits a CTA",
     "heads=24 kv_heads=2 q=2 kv=1500 d=80 dv=40 batch=2 shortest=300 dtype=bf16 impl=sm80 config='rows=16 warps=4 "
-    "row_warps=1 keys=16 stages=4 "
-    "split=64 run=16' # all of a group; two tiles",
+    "row_warps=1 keys=16 stages=4 split=64 run=16' # all of a group; two tiles",
     "heads=6 kv_heads=2 q=3 kv=700 d=64 batch=2 shortest=100 cache=e4m3 append=1 impl=sm80 config='warps=2 split=64 "
     "run=2' # the same, new keys in any of them",
     "heads=2 kv_heads=1 kv=1301 d=16 batch=2 shortest=1 impl=sm80 config='split=640' # warps meet within a split",
     "heads=2 kv_heads=1 kv=1301 d=16 batch=2 shortest=1100 page=16 impl=sm80 config='split=576 run=2'",
     "heads=8 kv_heads=1 kv=1500 d=256 batch=2 shortest=1 lse=1 impl=sm80 config='split=64 run=4 cluster=1' # queries "
-    "loaded "
-    "again",
-    "heads=6 kv_heads=2 kv=700 d=192 dv=256 batch=2 shortest=1 sinks=1 dtype=bf16 impl=sm80 config='split=64 "
-    "run=4 cluster=1'",
+    "loaded again",
+    "heads=6 kv_heads=2 kv=700 d=192 dv=256 batch=2 shortest=1 sinks=1 dtype=bf16 impl=sm80 config='split=64 run=4 "
+    "cluster=1'",
     "heads=4 kv_heads=1 kv=1200 d=128 batch=4 shortest=0 page=16 lse=1 sinks=1 impl=sm80 config='split=128 run=2 "
     "cluster=8' # clusters with idle CTAs",
     "heads=2 kv_heads=1 q=9 kv=1000 d=64 dv=40 batch=3 shortest=200 left=300 impl=sm80 config='rows=16 warps=4 "
@@ -267,8 +259,8 @@ static const char *const cases[] = {
     "config='stages=5 ctas=2 split=128 run=16'",
     "heads=8 kv_heads=4 kv=300 d=64 batch=2 cache=e4m3 fill=normal lse=1 append=1 # scales of either sign",
     "heads=8 kv_heads=4 kv=90 d=64 cache=e4m3 dtype=bf16 softcap=4 fill=normal impl=sm80 config='convert=0'",
-    "heads=24 kv_heads=2 kv=300 d=128 batch=2 cache=e4m3 dtype=bf16 lse=1 impl=sm80 config='convert=0' # by "
-    "integer arithmetic",
+    "heads=24 kv_heads=2 kv=300 d=128 batch=2 cache=e4m3 dtype=bf16 lse=1 impl=sm80 config='convert=0' # by integer "
+    "arithmetic",
     "heads=8 kv_heads=2 kv=8398 d=8 lse=1 cache=e4m3 shortest=0 fill=integers seed=702297 # a long sum in f32",
     "heads=8 kv_heads=1 kv=700 d=128 batch=2 shortest=1 page=16 layout=bshd cache=e4m3 dtype=bf16 softcap=4 impl=sm80",
     "heads=2 kv_heads=1 q=3 kv=80 d=80 dv=112 page=7 left=40 sinks=1 cache=e4m3 lse=1 # words past the last ones",
@@ -288,14 +280,12 @@ static const char *const cases[] = {
     "heads=8 kv_heads=1 q=16 kv=66 d=32 batch=9 page=3 left=9 dtype=bf16 lse=1 cache=e4m3 append=1 shortest=0 "
     "fill=hard seed=1",
     "heads=8 kv_heads=2 q=2 kv=150 d=64 batch=3 shortest=1 page=16 layout=bshd cache=e4m3 dtype=bf16 append=1 lse=1 "
-    "impl=sm80 "
-    "config='convert=1 split=64' # new rows in registers, of two splits",
+    "impl=sm80 config='convert=1 split=64' # new rows in registers, of two splits",
     "heads=40 kv_heads=1 kv=90 d=64 batch=2 shortest=1 page=16 layout=bshd append=1 # the same of several tiles",
     "heads=8 kv_heads=2 kv=1300 d=128 batch=2 shortest=900 page=16 layout=bshd cache=e4m3 dtype=bf16 append=1 "
-    "impl=sm80 "
-    "config='convert=1 keys=32 split=384 run=4'",
-    "heads=8 kv_heads=2 kv=500 d=128 batch=2 shortest=1 cache=e4m3 dtype=bf16 append=1 impl=sm80 "
-    "config='convert=1 keys=16 ctas=4 stages=3'",
+    "impl=sm80 config='convert=1 keys=32 split=384 run=4'",
+    "heads=8 kv_heads=2 kv=500 d=128 batch=2 shortest=1 cache=e4m3 dtype=bf16 append=1 impl=sm80 config='convert=1 "
+    "keys=16 ctas=4 stages=3'",
     "heads=2 kv_heads=1 q=2 kv=40 d=17 append=1 ldk_new=20 ldv_new_head=60",
     "latent=1 heads=16 kv_heads=1 kv=300 d=576 dv=512 batch=3 shortest=0 lse=1 # no keys, tails",
     "latent=1 heads=16 kv_heads=1 kv=400 d=576 dv=512 batch=2 shortest=220 page=64 dtype=bf16 layout=bshd lse=1 "

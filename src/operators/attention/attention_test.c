@@ -228,14 +228,11 @@ static const char *const cases[] = {
     "q=130 kv=900 d=64 q_factor=18 softcap=50 lse=1 fill=uniform impl=sm90 config='old=1 tile_n=64' # some are, some "
     "are not",
     "q=130 kv=900 d=64 q_factor=25 softcap=50 lse=1 fill=uniform impl=sm90 config='old=1 tile_n=64' # sums that show "
-    "scores near "
-    "the "
-    "cap",
+    "scores near the cap",
     "q=150 kv=400 heads=2 kv_heads=1 d=256 causal=1 softcap=50 dtype=bf16 lse=1 impl=sm90 # heads too wide for old "
     "maxima",
     "q=70 kv=700 d=192 dv=136 softcap=20 q_factor=14 lse=1 fill=uniform impl=sm90 config='tile_n=64' # the same, "
-    "scores near the "
-    "cap",
+    "scores near the cap",
     "q=130 kv=900 d=64 q_factor=200 softcap=1000 lse=1 fill=uniform impl=sm90 config='old=1 tile_n=64' # scores of "
     "many bits",
     "q=100 kv=900 d=32 batch=2 score=documents q_factor=100 lse=1 impl=sm90 config='old=1 tile_n=64' # blocks of all "

@@ -109,23 +109,20 @@ static const char *const cases[] = {
     "n=1 c=4 d=5 h=6 w=7 k=8 t=3 pad=1 stride=2 dtype=f32 direction=weight",
     "n=0 c=8 h=4 w=4 k=8 direction=weight bias=1             # no images: zeros",
     "n=2 c=16 h=9 w=11 k=24 pad=1 misalign=1 impl=sm80",
-    "n=3 c=72 h=13 w=11 k=72 pad=1 stride=2 dilation=2 impl=sm90 "
-    "config='im2col=0 consumers=1 split=1 tile_n=64 box_w=4 box_h=2 box_n=8'  # boxes that end within the image, two "
-    "chunks",
-    "n=2 c=16 h=5 w=9 k=136 pad=1 bias=1 residual=1 activation=relu impl=sm90 "
-    "config='im2col=0 split=1 consumers=2 tile_n=128 box_w=8 box_h=8 box_n=2 stages=4' # consumers by images; two "
-    "residuals of a tile",
-    "n=1 c=8 h=7 w=17 k=64 r=1 s=1 impl=sm90 "
-    "config='im2col=0 split=1 consumers=2 tile_n=64 box_w=16 box_h=8 box_n=1' # consumers by rows",
-    "n=1 c=8 h=2 w=130 k=64 r=1 impl=sm90 "
-    "config='im2col=0 split=1 consumers=2 tile_n=64 box_w=128 box_h=1 box_n=1' # consumers by columns",
+    "n=3 c=72 h=13 w=11 k=72 pad=1 stride=2 dilation=2 impl=sm90 config='im2col=0 consumers=1 split=1 tile_n=64 "
+    "box_w=4 box_h=2 box_n=8'  # boxes that end within the image, two chunks",
+    "n=2 c=16 h=5 w=9 k=136 pad=1 bias=1 residual=1 activation=relu impl=sm90 config='im2col=0 split=1 consumers=2 "
+    "tile_n=128 box_w=8 box_h=8 box_n=2 stages=4' # consumers by images; two residuals of a tile",
+    "n=1 c=8 h=7 w=17 k=64 r=1 s=1 impl=sm90 config='im2col=0 split=1 consumers=2 tile_n=64 box_w=16 box_h=8 box_n=1' "
+    "# consumers by rows",
+    "n=1 c=8 h=2 w=130 k=64 r=1 impl=sm90 config='im2col=0 split=1 consumers=2 tile_n=64 box_w=128 box_h=1 box_n=1' # "
+    "consumers by columns",
     "n=1 c=8 h=152 w=10 k=448 r=1 s=3 residual=1 out=f32 impl=sm90 config='im2col=0 split=1 consumers=1 tile_n=64 "
     "box_w=8 box_h=8 box_n=1 stages=8' # more tiles than CTAs",
     "n=1 c=8 d=3 h=4 w=5 k=8 t=3 pad=1 dtype=bf16 # a volume of whole vectors",
     "n=2 c=16 h=9 w=11 k=72 pad=1 direction=data impl=sm90",
     "n=2 c=136 h=10 w=9 k=24 r=3 s=4 pad=1 stride=2 direction=data dtype=bf16 impl=sm90 config='im2col=0 split=1 "
-    "tile_n=128' # two "
-    "spans",
+    "tile_n=128' # two spans",
     "n=1 c=8 h=9 w=9 k=8 r=2 s=2 stride=3 direction=data impl=sm90    # pixels that no filter sees",
     "n=1 c=8 h=13 w=12 k=8 r=3 s=5 stride_h=2 stride_w=4 pad=3 dilation=2 direction=data out=f32 impl=sm90 # taps "
     "apart",
@@ -134,8 +131,7 @@ static const char *const cases[] = {
     "n=3 c=72 h=7 w=7 k=136 pad=1 direction=weight bias=1 impl=sm90_weight config='consumers=2 tile_n=192 slices=3 "
     "stages=4' # two chunks of channels, two tiles of filters",
     "n=3 c=8 h=13 w=12 k=200 r=3 s=5 stride_h=2 stride_w=3 pad=2 dilation=2 direction=weight dtype=bf16 "
-    "impl=sm90_weight "
-    "config='consumers=2 tile_n=256 slices=2 stages=3'",
+    "impl=sm90_weight config='consumers=2 tile_n=256 slices=2 stages=3'",
     "n=12 c=136 h=9 w=9 k=72 r=1 s=1 direction=weight dtype=bf16 impl=sm90_weight config='tile_n=64 slices=1'",
     "n=1 c=8 d=5 h=6 w=7 k=8 t=3 pad=1 direction=weight dtype=bf16 impl=sm90_weight config='slices=2'",
     "n=2 c=16 h=12 w=12 k=64 r=7 s=7 pad=3 direction=weight impl=sm90_weight config='consumers=1 tile_n=64 slices=4' # "
@@ -149,8 +145,8 @@ static const char *const cases[] = {
     "n=2 c=20 h=9 w=11 k=72 pad=1 dtype=f32 math=tf32 impl=sm90 config='im2col=0 split=1 tile_k=20'",
     "n=2 c=40 h=9 w=7 k=72 pad=1 dtype=bf16 impl=sm90 config='im2col=0 split=1 tile_k=32'",
     "n=2 c=72 h=9 w=7 k=40 pad=1 direction=data impl=sm90 config='im2col=0 split=1 tile_k=16'",
-    "n=3 c=72 h=6 w=7 k=72 pad=1 bias=1 residual=1 activation=relu impl=sliced "
-    "config='consumers=1 tile_n=64 box_w=4 box_h=8 box_n=2 stages=4 slices=4' # the last box of a slice ends in it",
+    "n=3 c=72 h=6 w=7 k=72 pad=1 bias=1 residual=1 activation=relu impl=sliced config='consumers=1 tile_n=64 box_w=4 "
+    "box_h=8 box_n=2 stages=4 slices=4' # the last box of a slice ends in it",
     "n=2 c=16 d=3 h=9 w=8 k=136 t=3 pad=1 stride=1 dtype=bf16 out=f32 impl=sliced config='slices=2'",
     "n=5 c=40 h=7 w=7 k=72 pad=1 direction=data impl=sliced config='slices=3'",
     "n=2 c=11 h=9 w=7 k=24 pad=1 impl=packed                 # x and filters are copied",
@@ -164,27 +160,27 @@ static const char *const cases[] = {
     "n=3 c=3 h=12 w=16 k=24 r=4 s=4 stride=4 layout=nchw bias=1 impl=packed config='fold=1 step_w=1 slices=1'",
     "n=2 c=3 h=32 w=32 k=16 r=16 s=16 stride=16 dtype=bf16 impl=packed config='fold=1 step_w=1 step_h=1 slices=1' # "
     "patches, as they lie",
-    "n=2 c=5 h=9 w=13 k=11 r=3 s=5 pad_left=3 pad_top=1 stride_w=3 dilation_h=2 layout=nchw impl=packed "
-    "config='fold=1 padded=0 step_w=1 slices=1'",
+    "n=2 c=5 h=9 w=13 k=11 r=3 s=5 pad_left=3 pad_top=1 stride_w=3 dilation_h=2 layout=nchw impl=packed config='fold=1 "
+    "padded=0 step_w=1 slices=1'",
     "n=2 c=16 h=9 w=13 k=64 pad=1 impl=packed config='fold=1 padded=0'",
     "n=4 c=11 h=9 w=7 k=21 pad=1 direction=weight bias=1 impl=packed_weight",
     "n=4 c=19 h=9 w=7 k=24 pad=1 stride=2 direction=weight layout=nchw dtype=bf16 out=f32 impl=packed_weight",
-    "n=8 c=3 h=19 w=17 k=16 r=7 s=7 pad=3 stride=2 direction=weight bias=1 impl=packed_weight "
-    "config='fold=1 patches=none step_w=1 step_h=2'",
+    "n=8 c=3 h=19 w=17 k=16 r=7 s=7 pad=3 stride=2 direction=weight bias=1 impl=packed_weight config='fold=1 "
+    "patches=none step_w=1 step_h=2'",
     "n=44 c=3 h=16 w=16 k=16 r=8 s=8 stride=8 dtype=bf16 direction=weight impl=packed_weight config='fold=1'",
     "n=8 c=3 h=9 w=9 k=8 s=7 pad_left=3 stride=1 layout=nchw direction=weight impl=packed_weight config='fold=1'",
     "n=3 c=24 h=9 w=11 k=7 pad=1 direction=weight impl=packed_weight config='fold=0 patches=dy slices=3'      # 63 "
     "columns",
-    "n=2 c=21 h=9 w=7 k=20 r=5 pad=2 dilation=2 direction=weight dtype=bf16 out=f32 impl=packed_weight "
-    "config='fold=0 patches=dy'",
+    "n=2 c=21 h=9 w=7 k=20 r=5 pad=2 dilation=2 direction=weight dtype=bf16 out=f32 impl=packed_weight config='fold=0 "
+    "patches=dy'",
     "n=3 c=24 h=6 w=7 k=3 r=2 layout=nchw direction=weight impl=packed_weight config='fold=0 patches=dy'",
     "n=3 c=16 h=9 w=9 k=5 pad=1 direction=weight dtype=bf16 impl=packed_weight config='fold=0 patches=dy slices=1'",
     "n=3 c=5 h=9 w=11 k=40 pad=1 direction=weight bias=1 impl=packed_weight config='fold=0 patches=x' # 8 channels a "
     "tap",
     "n=3 c=24 h=9 w=11 k=19 s=5 pad=2 stride=2 dilation=2 direction=weight bias=1 dtype=bf16 impl=packed_weight "
     "config='fold=0 patches=x step_w=1 step_h=1 slices=1'",
-    "n=2 c=7 h=9 w=13 k=72 r=1 pad=1 pad_top=0 layout=nchw direction=weight out=f32 impl=packed_weight "
-    "config='fold=0 patches=x'",
+    "n=2 c=7 h=9 w=13 k=72 r=1 pad=1 pad_top=0 layout=nchw direction=weight out=f32 impl=packed_weight config='fold=0 "
+    "patches=x'",
     "n=4 c=64 h=5 w=3 k=3 r=1 s=1 direction=weight dtype=bf16 impl=packed_weight config='fold=0 patches=dy slices=2'",
     "n=4 c=64 h=5 w=3 k=3 direction=weight bias=1 impl=packed_weight config='slices=1 patches=none' # stored by TMA",
     "n=2 c=48 h=9 w=7 k=72 groups=3 pad=1 stride=2 bias=1 residual=1 activation=relu impl=sm90",
@@ -235,12 +231,12 @@ static const char *const cases[] = {
     "n=1 c=8 h=6 w=2 k=8 s=9 pad_left=4 pad_right=4 layout=nchw impl=nchw_sm90",
     "n=2 c=72 h=9 w=7 k=40 r=1 s=1 bias=1 activation=relu impl=pointwise",
     "n=2 c=72 h=9 w=7 k=41 r=1 s=1 bias=1 activation=silu dtype=bf16 impl=pointwise",
-    "n=3 c=24 h=12 w=7 k=40 r=1 s=1 out=f32 impl=pointwise config='tile_m=64 tile_n=64 consumers=1 "
-    "pingpong=0 cluster_m=1 cluster_n=1 split=1 swap=0'",
+    "n=3 c=24 h=12 w=7 k=40 r=1 s=1 out=f32 impl=pointwise config='tile_m=64 tile_n=64 consumers=1 pingpong=0 "
+    "cluster_m=1 cluster_n=1 split=1 swap=0'",
     "n=5 c=72 h=9 w=7 k=12 r=1 s=1 bias=1 activation=relu impl=pointwise config='tile_m=128 tile_n=16 consumers=2 "
     "pingpong=0 cluster_m=1 cluster_n=1 split=1 swap=0 stages=4' # few filters",
-    "n=5 c=40 h=9 w=7 k=136 r=1 s=1 direction=data impl=pointwise config='tile_m=128 tile_n=64 consumers=2 "
-    "pingpong=0 cluster_m=1 cluster_n=1 split=1 swap=0 stages=4' # few columns",
+    "n=5 c=40 h=9 w=7 k=136 r=1 s=1 direction=data impl=pointwise config='tile_m=128 tile_n=64 consumers=2 pingpong=0 "
+    "cluster_m=1 cluster_n=1 split=1 swap=0 stages=4' # few columns",
     "n=2 c=72 d=3 h=9 w=7 k=40 r=1 s=1 direction=data dtype=bf16 impl=pointwise",
     "n=2 c=72 h=9 w=8 k=16 r=1 s=1 stride=2 direction=data impl=sm90",
     "n=3 c=24 h=9 w=8 k=16 r=1 s=3 stride=2 pad=1 direction=data out=f32 dtype=bf16 impl=sm90",
@@ -283,8 +279,8 @@ static const char *const cases[] = {
     "n=2 c=141 h=9 w=20 k=17 r=2 layout=nchw direction=data impl=stem # filters past the end",
     "c=16 h=5 w=5 k=9 pad=1 impl=stem # filters by cp.async",
     "c=131 h=12 w=9 k=8 pad=1 impl=packed config='slices=3 split=1 im2col=0'",
-    "n=2 c=72 h=5 w=5 k=40 layout=nchw pad=1 bias=1 residual=1 activation=relu dtype=bf16 impl=packed "
-    "config='slices=4 split=1 im2col=0 consumers=1 box_w=4 box_h=8 box_n=2' # images of a box that do not exist",
+    "n=2 c=72 h=5 w=5 k=40 layout=nchw pad=1 bias=1 residual=1 activation=relu dtype=bf16 impl=packed config='slices=4 "
+    "split=1 im2col=0 consumers=1 box_w=4 box_h=8 box_n=2' # images of a box that do not exist",
     "n=3 c=72 h=5 w=5 k=41 pad=1 scale=1 residual=1 out=f32 impl=packed config='slices=2' # y alone is no whole 16 "
     "bytes",
     "n=2 c=21 h=9 w=8 k=77 pad=1 layout=nchw direction=data impl=packed config='slices=3 split=1 im2col=0 consumers=1 "
@@ -408,11 +404,10 @@ static const char *const cases[] = {
     "n=1 c=8 d=1 h=4 w=5 k=8 t=2 pad=1 # a filter of two slices pads along them, too",
     "n=3 c=4 d=1 h=6 w=7 k=26 t=3 pad=1 y_d=500 dtype=f32 # the stride of a single slice is no image's",
     "n=2 c=6 h=6 w=7 k=8 pad=1 x_c=50 y_h=9 layout=nchw direction=weight dtype=f32 bias=1",
-    "n=2 c=72 h=9 w=7 k=136 pad=1 r=3 s=1 bias=1 scale=1 activation=relu impl=sm90 config='im2col=0 tile_n=128 "
-    "split=2 share=1' # two CTAs a tile",
+    "n=2 c=72 h=9 w=7 k=136 pad=1 r=3 s=1 bias=1 scale=1 activation=relu impl=sm90 config='im2col=0 tile_n=128 split=2 "
+    "share=1' # two CTAs a tile",
     "n=2 c=72 h=9 w=7 k=252 pad=1 out=f32 bias=1 stride=2 impl=sm90 config='im2col=0 tile_n=192 split=2 share=1 "
-    "consumers=1 "
-    "stages=3'",
+    "consumers=1 stages=3'",
     "n=4 c=40 h=21 w=7 k=72 r=5 s=1 dtype=bf16 impl=sm90 config='im2col=0 consumers=2 box_w=128 box_h=1 box_n=1 "
     "tile_n=128 split=2 share=1 stages=2' # several tiles of a cluster",
     "n=2 c=264 h=9 w=7 k=40 pad=1 r=3 s=1 direction=data impl=sm90 config='im2col=0 tile_n=256 split=2 share=1 "
@@ -430,8 +425,7 @@ static const char *const cases[] = {
     "n=3 c=40 h=9 w=11 k=72 pad=1 bias=1 dtype=bf16 impl=sm90 config='im2col=1 split=1 share=2 consumers=3 box_w=192 "
     "box_h=1 box_n=1 tile_n=80 stages=3'",
     "n=2 c=24 h=9 w=7 k=40 pad=1 stride=2 impl=sm90 config='im2col=0 split=1 share=4 tile_k=24 tile_n=32' # rows "
-    "narrower "
-    "than their swizzle",
+    "narrower than their swizzle",
     "n=3 c=72 h=9 w=7 k=40 pad=1 bias=1 impl=sliced config='im2col=0 split=1 share=1 tile_n=48 slices=3'",
     "n=4 c=53 h=8 w=9 k=16 r=1 s=1 bias=1 activation=relu impl=pointwise_unaligned",
     "n=40 c=43 h=12 w=12 k=3 r=1 s=1 scale=1 impl=pointwise_unaligned # more CTAs than gemm gives it",
@@ -447,8 +441,7 @@ static const char *const cases[] = {
     "n=8 c=5 h=19 w=19 k=151 pad=1 direction=data impl=kn2row",
     "n=5 c=9 h=7 w=7 k=9 r=5 s=5 groups=9 pad=2 bias=1 impl=depthwise config='cols=4 ahead=5 even=0 run=1'",
     "n=2 c=24 h=7 w=9 k=24 groups=24 pad=1 stride=2 direction=forward impl=depthwise config='vec=2 cols=4 ahead=3 "
-    "even=0 "
-    "run=1'",
+    "even=0 run=1'",
     "n=3 c=5 h=9 w=16 k=5 groups=5 r=5 s=5 pad=2 layout=nchw dtype=bf16 residual=1 impl=depthwise config='cols=4 vec=4 "
     "ahead=5'",
     "n=3 c=5 h=9 w=16 k=5 groups=5 r=5 s=5 pad=2 layout=nchw misalign=1 impl=depthwise config='cols=4 vec=4 ahead=5'",
@@ -457,9 +450,7 @@ static const char *const cases[] = {
     "n=3 c=40 h=9 w=11 k=72 pad_left=2 pad_top=1 pad_bottom=3 r=3 s=5 stride_h=2 stride_w=3 dilation_w=2 impl=sm90 "
     "config='split=1 im2col=1 box_w=64 box_h=1 box_n=1 consumers=1'",
     "n=3 c=40 h=9 w=7 k=72 pad=1 direction=data r=3 s=2 dtype=bf16 impl=sm90 config='stages=4 split=1 im2col=1 "
-    "consumers=2 "
-    "box_w=128 "
-    "box_h=1 box_n=1'",
+    "consumers=2 box_w=128 box_h=1 box_n=1'",
     "n=4 c=72 h=7 w=7 k=136 pad=1 r=3 s=1 bias=1 impl=sm90 config='im2col=1 consumers=2 box_w=128 box_h=1 box_n=1 "
     "tile_n=128 split=2 share=1 stages=4'",
     "n=5 c=40 h=1 w=1 k=48 pad=1 impl=sm90 config='split=1 im2col=1 consumers=2 box_w=128 box_h=1 box_n=1'",
@@ -468,16 +459,13 @@ static const char *const cases[] = {
     "n=2 c=24 h=9 w=7 k=72 pad=1 layout=nchw impl=packed config='slices=1 split=1 im2col=1 consumers=2 box_w=128 "
     "box_h=1 box_n=1'",
     "n=3 c=40 h=9 w=7 k=72 pad=1 direction=data r=4 s=3 dilation=2 impl=sm90 config='split=1 stages=3 im2col=1 "
-    "consumers=2 "
-    "box_w=128 box_h=1 box_n=1'",
+    "consumers=2 box_w=128 box_h=1 box_n=1'",
     "n=30 c=24 h=9 w=19 k=136 pad=1 r=2 s=2 impl=sm90 config='split=1 im2col=1 tile_n=64 consumers=2 box_w=128 box_h=1 "
     "box_n=1' # more tiles than CTAs",
     "n=2 c=128 h=9 w=11 k=128 groups=4 pad=1 bias=1 residual=1 impl=sm90 config='im2col=0 split=1 together=2 tile_k=64 "
-    "tile_n=64 "
-    "stages=3'",
+    "tile_n=64 stages=3'",
     "n=2 c=64 h=9 w=11 k=64 groups=4 pad=1 stride=2 scale=1 activation=relu dtype=bf16 impl=sm90 config='im2col=0 "
-    "split=1 together=4 "
-    "tile_k=64 tile_n=64'",
+    "split=1 together=4 tile_k=64 tile_n=64'",
     "n=5 c=40 h=1 w=1 k=48 pad=1 impl=sm90                    # one tap of nine sees pixels",
     "n=5 c=40 h=2 w=1 k=48 r=5 s=7 pad=3 direction=data impl=sm90",
     "n=1 c=16 h=1 w=3 k=8 r=5 s=1 pad_top=6 stride=3 impl=sm90 # no tap sees any",
@@ -496,8 +484,7 @@ static const char *const cases[] = {
     "config='im2col=0 split=1 tile_k=48 stages=3'",
     "n=2 c=144 h=9 w=7 k=72 r=1 s=1 dtype=i8 out=bf16 scale=1",
     "n=2 c=160 h=9 w=7 k=68 pad=1 dtype=i8 out=f32 scale=1 impl=sm90 config='split=1 im2col=1 consumers=2 box_w=128 "
-    "box_h=1 "
-    "box_n=1 stages=3 tile_k=80'",
+    "box_h=1 box_n=1 stages=3 tile_k=80'",
     "n=2 c=20 h=9 w=11 k=36 pad=1 groups=2 dtype=i8 out=bf16 scale=1 bias=1 activation=silu impl=sm80 # single bytes",
     "n=1 c=24 h=5 w=11 k=32 pad=1 dtype=i8 out=f32 layout=nchw impl=sm80",
     "n=1 c=40 h=9 w=11 k=32 pad=1 dtype=i8 impl=sm80 # vectors of 8",

@@ -187,8 +187,7 @@ static const char *const cases[] = {
     "rows=2000 cols=5 reduction=mean ignore_index=2 # the mean of more rows than it has threads",
     "rows=17000 cols=3 reduction=mean ignore_index=2 # by a cluster",
     "rows=9000 cols=3 reduction=mean dtype=f16 impl=row config='dtype=f16 reduction=mean threads=64 row_threads=1 "
-    "vec=1 "
-    "steps=3 mean_ctas=2' # which takes them in turns",
+    "vec=1 steps=3 mean_ctas=2' # which takes them in turns",
     "rows=7 cols=9 reduction=mean direction=backward ignore_index=1",
     "rows=3 cols=9 reduction=mean ignore_index=0",
     "rows=17 cols=12 target_low=-3                  # targets that are no classes",

@@ -92,8 +92,7 @@ static const char *const cases[] = {
     "m=96 n=272 k=160 a=e5m2 d=f32 beta=1 alpha=0.25",
     "m=64 n=48 k=48 a=e4m3 fill=hard",
     "m=64 n=64 k=4096 d=f32 impl=sm90 config='tile_m=64 tile_n=64 stages=4 consumers=1 pingpong=0 cluster_m=1 "
-    "cluster_n=1 "
-    "split=1' # each of 256 sums is cut",
+    "cluster_n=1 split=1' # each of 256 sums is cut",
     "m=130 n=144 k=400 a=e4m3 accumulation=accurate bias=1",
     "m=70 n=48 k=300 a=e5m2 d=f32 accumulation=accurate lda=304 ldb=304 impl=sm90 config='tile_m=64 tile_n=48 stages=3 "
     "consumers=1 split=2 pingpong=0 cluster_m=1 cluster_n=1'",
@@ -124,8 +123,7 @@ static const char *const cases[] = {
     "m=20 n=152 k=148 lda=152 ldb=152 impl=sm90 config='tile_m=64 tile_n=32 stages=4 swap=1 split=2 prefetch=8 "
     "consumers=1 pingpong=0 cluster_m=1 cluster_n=1 ctas=1'",
     "m=20 n=152 k=520 bias=1 impl=sm90 config='tile_m=64 tile_n=32 stages=4 swap=1 split=2 alone=1 consumers=1 "
-    "pingpong=0 "
-    "cluster_m=1 cluster_n=1 ctas=1' # the next launch waits for its end",
+    "pingpong=0 cluster_m=1 cluster_n=1 ctas=1' # the next launch waits for its end",
     "m=33 n=200 k=520 d=f32 beta=0.5 bias=1 impl=sm90 config='tile_m=64 tile_n=48 stages=4 swap=1 split=3 consumers=1 "
     "pingpong=0 cluster_m=1 cluster_n=1 ctas=1'",
     "m=72 n=264 k=200 c=1 beta=1 ldc=272 bias=1 impl=sm90 config='tile_m=128 tile_n=80 stages=3 swap=1 buffers=1 "
@@ -245,8 +243,7 @@ static const char *const cases[] = {
     "m=70 n=72 k=41 gated=1 activation=silu layout=nn impl=tiled",
     "m=70 n=33 k=40 gated=1 activation=gelu a=f32 math=tf32 scale_d=1 scale_a=row impl=tiled",
     "m=140 n=136 k=136 gated=1 activation=silu scale_a=row impl=sm90 config='tile_m=128 tile_n=128 consumers=2 "
-    "pingpong=1 "
-    "stages=3 cluster_m=1 cluster_n=1'",
+    "pingpong=1 stages=3 cluster_m=1 cluster_n=1'",
     "batch=2 m=72 n=80 k=80 gated=1 activation=gelu a=e4m3 scale_a=tensor scale_b=tensor",
     "m=70 n=72 k=40 layout=nn impl=naive",
     "m=40 n=41 k=19 layout=tn a=f32                            # turned on the way to shared memory",
@@ -260,8 +257,7 @@ static const char *const cases[] = {
     "m=128 n=72 k=136 layout=tt impl=sm90 config='tile_m=64 tile_n=64 stages=3 consumers=1 split=2 cluster_m=1 "
     "cluster_n=1 pingpong=0' # M-major",
     "m=64 n=100 k=70 lda=72 ldb=104 layout=nn impl=sm90 config='tile_m=64 tile_n=64 stages=3 consumers=1 swap=1 "
-    "cluster_m=1 "
-    "cluster_n=1 pingpong=0'",
+    "cluster_m=1 cluster_n=1 pingpong=0'",
     "batch=2 m=72 n=64 k=40 layout=tn lda=80",
     "m=100 n=71 k=67 layout=nn impl=pitched a=e5m2 d=f32       # one turned, one copied",
     "batch=2 m=80 n=70 k=64 layout=tn a=e4m3                   # both turned",
@@ -274,8 +270,8 @@ static const char *const cases[] = {
     "batch=5 m=33 n=35 k=37 c=1 beta=0.5",
     "batch=3 m=20 n=99 k=64 bias=1 c=1 beta=2 impl=sm90 config='tile_m=64 tile_n=32 stages=3 swap=1 ragged=2 "
     "consumers=1 pingpong=0 cluster_m=1 cluster_n=1 ctas=1' # rows of C and D anywhere",
-    "batch=3 m=100 n=90 k=200 ldd=96 impl=sm90 config='tile_m=64 tile_n=64 stages=3 split=2 ragged=1 "
-    "consumers=1 pingpong=0 cluster_m=1 cluster_n=1 ctas=1'",
+    "batch=3 m=100 n=90 k=200 ldd=96 impl=sm90 config='tile_m=64 tile_n=64 stages=3 split=2 ragged=1 consumers=1 "
+    "pingpong=0 cluster_m=1 cluster_n=1 ctas=1'",
     "batch=2 m=140 n=130 k=300 lda=301 impl=pitched            # matrices that start anywhere",
     "batch=3 m=9 n=11 k=13 impl=naive",
     "m=300 n=136 k=72 groups=5                                 # rows dealt out to five B",
@@ -422,8 +418,8 @@ static const char *const cases[] = {
     "buffers=2 consumers=2 pingpong=1 cluster_m=1 cluster_n=1' # whole tiles, by maps of all memory",
     "m=64 n=128 k=128 batch=3 pointers=1 activation=dgelu impl=sm90 config='tile_m=64 tile_n=64 stages=3 swap=1 "
     "consumers=2 pingpong=1 cluster_m=1 cluster_n=1'",
-    "m=128 n=256 k=128 batch=2 pointers=1 layout=tn preactivation=1 activation=gelu a=bf16 impl=sm90 "
-    "config='tile_m=64 tile_n=128 stages=3 consumers=2 pingpong=1 cluster_m=1 cluster_n=1'",
+    "m=128 n=256 k=128 batch=2 pointers=1 layout=tn preactivation=1 activation=gelu a=bf16 impl=sm90 config='tile_m=64 "
+    "tile_n=128 stages=3 consumers=2 pingpong=1 cluster_m=1 cluster_n=1'",
     "m=72 n=136 k=136 batch=3 pointers=1 bias=1 c=1 beta=1 fill=hard impl=pitched # copies of A and B",
     "m=140 n=136 k=201 batch=3 pointers=1 c=1 beta=1 impl=pitched",
     "m=70 n=80 k=144 pointers=1 a=e4m3 layout=nn batch=2 impl=pitched # turned",
@@ -453,11 +449,9 @@ static const char *const cases[] = {
     "m=256 n=256 k=512 a=e4m3 scale_a=block scale_b=square c=1 beta=1 impl=sm90 config='tile_m=128 tile_n=128 "
     "consumers=2 pingpong=0 cluster_m=2 cluster_n=1 stages=3'",
     "m=300 n=256 k=640 a=e4m3 scale_a=block scale_b=square impl=sm90 config='tile_m=128 tile_n=64 consumers=1 "
-    "pingpong=0 "
-    "cluster_m=1 cluster_n=1 stages=3 swap=0' # two blocks of rows a consumer",
+    "pingpong=0 cluster_m=1 cluster_n=1 stages=3 swap=0' # two blocks of rows a consumer",
     "m=100 n=144 k=1300 a=e4m3 b=e5m2 scale_a=block scale_b=block lda=1312 ldb=1312 impl=sm90 config='tile_m=64 "
-    "tile_n=144 "
-    "consumers=1 pingpong=0 cluster_m=1 cluster_n=1 stages=4' # scales of more columns than threads",
+    "tile_n=144 consumers=1 pingpong=0 cluster_m=1 cluster_n=1 stages=4' # scales of more columns than threads",
     "m=131 n=400 k=640 a=e4m3 scale_a=block scale_b=square impl=sm90 config='tile_m=128 tile_n=192 consumers=2 "
     "pingpong=0 cluster_m=1 cluster_n=1 stages=3' # halves of squares, m=131 no multiple of 4",
     "m=260 n=256 k=384 a=e4m3 scale_a=block scale_b=block impl=sm90 config='tile_m=256 tile_n=64 consumers=2 "

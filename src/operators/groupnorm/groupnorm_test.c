@@ -96,8 +96,7 @@ static const char *const cases[] = {
     SHAPES(" direction=backward"),
     "n=2 c=16 h=9 w=9 groups=1 stats=0",
     "n=1 c=64 h=32 w=64 groups=2 dtype=bf16 fill=uniform impl=forward config='cluster=4 parts=1 threads=256 steps=4 "
-    "column_threads=16' "
-    "# a cluster",
+    "column_threads=16' # a cluster",
     "n=1 c=64 h=32 w=64 groups=2 layout=nhwc fill=uniform impl=forward config='cluster=8 threads=256 column_threads=32 "
     "steps=8'",
     "n=2 c=32 h=9 w=9 groups=8 layout=nhwc impl=forward config='bundle=4 cluster=4 threads=128 column_threads=32 "
@@ -107,13 +106,13 @@ static const char *const cases[] = {
     "'",
     "n=1 c=2 h=64 w=128 groups=1 impl=forward_split config='vec=1 threads=32 column_threads=16 steps=1' # hundreds of "
     "them",
-    "n=1 c=64 h=32 w=64 groups=2 dtype=bf16 direction=backward fill=uniform impl=backward "
-    "config='cluster=4 parts=1 threads=256 steps=4 column_threads=16'",
-    "n=2 c=32 h=9 w=9 groups=8 direction=backward layout=nhwc impl=backward "
-    "config='bundle=4 cluster=4 threads=128 column_threads=32 steps=1'",
+    "n=1 c=64 h=32 w=64 groups=2 dtype=bf16 direction=backward fill=uniform impl=backward config='cluster=4 parts=1 "
+    "threads=256 steps=4 column_threads=16'",
+    "n=2 c=32 h=9 w=9 groups=8 direction=backward layout=nhwc impl=backward config='bundle=4 cluster=4 threads=128 "
+    "column_threads=32 steps=1'",
     "n=2 c=32 h=16 w=16 groups=8 direction=backward impl=backward_split config='threads=64 column_threads=16 steps=1'",
-    "n=2 c=32 h=16 w=16 groups=8 direction=backward layout=nhwc impl=backward_split "
-    "config='threads=128 column_threads=32 steps=1'",
+    "n=2 c=32 h=16 w=16 groups=8 direction=backward layout=nhwc impl=backward_split config='threads=128 "
+    "column_threads=32 steps=1'",
     "n=1 c=2 h=64 w=128 groups=1 direction=backward impl=backward_split config='vec=1 threads=32 column_threads=16 "
     "steps=1'",
     "n=2 c=32 h=16 w=16 groups=8 impl=forward_split config='threads=64 column_threads=16 steps=1' # slices, by one "
@@ -189,8 +188,7 @@ static const char *const cases[] = {
     "n=3 c=14 h=9 w=11 groups=7 direction=backward fill=hard misalign=1",
     "n=2 c=112 h=7 w=7 groups=2 dtype=f16 direction=backward # some threads a plane of single elements",
     "n=2 c=96 h=9 w=9 groups=2 direction=backward impl=backward config='channels=48 ragged=0 vec=1 threads=64 "
-    "column_threads=32 "
-    "steps=3' # a thread has columns of one group",
+    "column_threads=32 steps=3' # a thread has columns of one group",
     "n=2 c=32 h=19 w=16 groups=8 direction=backward layout=nhwc impl=backward_split config='bundle=4 vec=4 threads=128 "
     "column_threads=32 channels=4 steps=10' # vectors loaded ahead, four at once, the last ones",
     "n=2 c=32 h=19 w=16 groups=8 direction=backward impl=backward_split fill=hard config='threads=64 column_threads=16 "
@@ -200,15 +198,13 @@ static const char *const cases[] = {
     "n=2 c=32 h=16 w=16 groups=8 impl=forward_held config='channels=4 threads=64 column_threads=16 steps=1' # slices "
     "that are held",
     "n=2 c=64 h=32 w=33 groups=8 layout=nhwc dtype=bf16 impl=forward_held config='dtype=bf16 layout=nhwc channels=8 "
-    "bundle=8 "
-    "threads=64 column_threads=8 vec=8 steps=8'    # the last slice is cut short",
+    "bundle=8 threads=64 column_threads=8 vec=8 steps=8'    # the last slice is cut short",
     "n=1 c=2 h=37 w=29 groups=2 fill=hard impl=forward_held config='ragged=1 vec=4 threads=64 column_threads=64 "
     "steps=2'",
     "n=3 c=5 h=16 w=16 groups=1 layout=nhwc misalign=1 impl=forward_held config='channels=5 layout=nhwc fold=4 vec=4 "
     "threads=64 column_threads=12 steps=3'",
     "n=2 c=96 h=16 w=16 groups=48 layout=nhwc affine=0 impl=forward_held config='layout=nhwc affine=0 channels=2 "
-    "bundle=24 "
-    "threads=128 column_threads=10 vec=4 steps=8'  # vectors of two groups",
+    "bundle=24 threads=128 column_threads=10 vec=4 steps=8'  # vectors of two groups",
     "n=2 c=48 h=12 w=16 groups=48 layout=nhwc dtype=bf16 fill=hard impl=forward_held config='dtype=bf16 layout=nhwc "
     "bundle=48 threads=96 column_threads=16 vec=8 steps=5' # all groups, more than warps",
     "n=2 c=32 h=16 w=16 groups=8 direction=backward impl=backward_held config='channels=4 threads=64 column_threads=16 "
@@ -233,24 +229,20 @@ static const char *const cases[] = {
     "n=2 c=9 h=37 w=29 groups=3 dtype=bf16 direction=backward fill=uniform impl=backward config='ragged=1 vec=8 "
     "channels=3 cluster=4 threads=64 column_threads=64 steps=1'",
     "n=2 c=24 h=16 w=9 groups=2 dtype=bf16 fill=hard impl=forward config='cluster=4 parts=2 vec=8 threads=64 "
-    "column_threads=8 "
-    "steps=2' # channels of a group shared out",
+    "column_threads=8 steps=2' # channels of a group shared out",
     "n=2 c=24 h=16 w=9 groups=2 fill=hard direction=backward impl=backward config='cluster=4 parts=4 vec=4 threads=96 "
     "column_threads=32 steps=2'",
     "n=2 c=24 h=16 w=9 groups=2 impl=forward_split config='parts=3 vec=4 threads=64 column_threads=16 steps=2'",
     "n=2 c=24 h=16 w=9 groups=2 dtype=f16 fill=hard direction=backward impl=backward_split config='parts=6 vec=8 "
-    "threads=64 "
-    "column_threads=8 steps=2'",
+    "threads=64 column_threads=8 steps=2'",
     "n=2 c=24 h=16 w=9 groups=2 dtype=bf16 impl=forward_held config='dtype=bf16 channels=12 parts=12 vec=8 threads=64 "
     "column_threads=8 steps=1' # a CTA may take other channels",
     "n=2 c=24 h=16 w=9 groups=2 dtype=bf16 fill=hard direction=backward impl=backward_held config='dtype=bf16 "
-    "channels=12 "
-    "parts=6 vec=8 threads=64 column_threads=8 steps=1'",
+    "channels=12 parts=6 vec=8 threads=64 column_threads=8 steps=1'",
     "n=2 c=8 h=9 w=9 groups=1 impl=forward config='cluster=2 parts=2 fold=4 vec=4 threads=64 column_threads=32 "
     "steps=3'",
     "n=2 c=8 h=37 w=29 groups=2 dtype=bf16 fill=hard direction=backward impl=backward config='cluster=4 parts=2 "
-    "ragged=1 vec=8 "
-    "threads=64 column_threads=32 steps=3'",
+    "ragged=1 vec=8 threads=64 column_threads=32 steps=3'",
     "n=2 c=65 h=8 w=9 groups=65 layout=nhwc dtype=bf16 fill=hard # pixels are folded, and added up one by one",
     "n=3 c=107 h=8 w=8 groups=107 layout=nhwc dtype=f16 fill=uniform",
     "n=3 c=107 h=8 w=8 groups=107 layout=nhwc dtype=f16 direction=backward fill=uniform # a lane a group",
@@ -312,8 +304,7 @@ static const test_reject rejects[] = {
     { "impl=forward config='loading=132'", CKL_INVALID, "loading=132 is for slices that are held" },
     { "impl=forward config='steps=1000'", CKL_UNSUPPORTED, "bytes of shared memory" },
     { "c=16 h=64 w=112 groups=16 layout=nhwc dtype=f16 impl=forward config='dtype=f16 layout=nhwc channels=1 bundle=16 "
-      "vec=8 "
-      "threads=64 column_threads=32 steps=224'",
+      "vec=8 threads=64 column_threads=32 steps=224'",
       CKL_UNSUPPORTED, "adds up more values of a group than leave its statistics exact" },
     { "h=64 impl=backward direction=backward config='steps=1'", CKL_INVALID, "units of a channel" },
     { "impl=forward_split config='threads=100'", CKL_INVALID, "threads=100 is no multiple of 32" },

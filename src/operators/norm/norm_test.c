@@ -80,8 +80,8 @@ static const char *const cases[] = {
     "rows=4 cols=20000 dtype=f16 misalign=1        # not for bulk copies",
     "rows=9 cols=2048 dtype=bf16 residual=1 impl=forward config='threads=64 row_threads=64 cluster=2 vec=8 steps=1 "
     "stages=3 residence=registers chunks=2 exact=1'",
-    "rows=9 cols=1000 impl=forward config='threads=32 row_threads=32 cluster=2 vec=4 steps=2 stages=2 "
-    "residence=reload exact=0'",
+    "rows=9 cols=1000 impl=forward config='threads=32 row_threads=32 cluster=2 vec=4 steps=2 stages=2 residence=reload "
+    "exact=0'",
     "rows=17 cols=8200 dtype=bf16 residual=1 impl=forward config='threads=32 row_threads=32 cluster=16 vec=8 steps=2 "
     "stages=40 residence=ring lookahead=1 exact=0' # the next row is read before one is written, in a loop",
     "rows=320 cols=130 fill=hard # one NaN, infinity or peak a row",
@@ -124,8 +124,7 @@ static const char *const cases[] = {
     "rows=3 cols=12003 residual=1 stagger=10 # sum is read again, beside a row that is being written",
     "rows=3 cols=20001 ldx=20003 ldy=20007 dtype=bf16    # in phase, of other pitches for f32 alone",
     "rows=2 cols=301 dtype=f16 offset=1000 impl=forward config='threads=32 row_threads=32 cluster=2 vec=8 steps=1 "
-    "tiled=1 "
-    "ragged=1 exact=0' # tile by tile",
+    "tiled=1 ragged=1 exact=0' # tile by tile",
     "rows=2 cols=18 dtype=f16 offset=1000 residual=1 impl=forward config='threads=64 row_threads=64 vec=8 steps=1 "
     "tiled=1 ragged=1 exact=0' # most threads have nothing, or an element of the ends",
     "rows=17 cols=8203 dtype=bf16 residual=1 impl=forward config='threads=32 row_threads=32 cluster=16 vec=8 steps=2 "
@@ -144,8 +143,7 @@ static const char *const cases[] = {
     "rows=150 cols=4095 impl=forward config='shared_weights=1 persistent_ctas=1' # of f32",
     "rows=2500 cols=77 impl=forward config='shared_weights=1 persistent_ctas=1' # several rows a CTA",
     "rows=2500 cols=79 dtype=bf16 misalign=1 ldx=80 ldy=83 impl=forward config='threads=64 row_threads=16 vec=8 "
-    "steps=1 "
-    "ragged=1 shared_weights=1 persistent_ctas=1'",
+    "steps=1 ragged=1 shared_weights=1 persistent_ctas=1'",
     "rows=1200 cols=128 dtype=f16 impl=forward config='shared_weights=1 persistent_ctas=1' # whole vectors",
     "rows=4 cols=20001 dtype=bf16 residual=1 fill=uniform impl=forward config='cluster=4 steps=1 stages=6 chunks=3 "
     "shared_weights=1' # and of rows that flow",
@@ -173,14 +171,13 @@ static const char *const cases[] = {
     "rows=1 cols=265000 direction=backward fill=uniform # longer than the registers of a cluster",
     "rows=5 cols=300 direction=backward residual=1 impl=backward config='threads=128 row_threads=128 steps=1 tiled=1'",
     "rows=700 cols=64 direction=backward impl=backward config='threads=32 row_threads=32 steps=1 exact=0 "
-    "persistent_ctas=2 "
-    "prefetch=1' # persistent CTAs",
-    "rows=600 cols=512 direction=backward dtype=bf16 impl=backward config='threads=32 row_threads=32 "
-    "persistent_ctas=1 prefetch=1 ctas_per_sm=12'",
+    "persistent_ctas=2 prefetch=1' # persistent CTAs",
+    "rows=600 cols=512 direction=backward dtype=bf16 impl=backward config='threads=32 row_threads=32 persistent_ctas=1 "
+    "prefetch=1 ctas_per_sm=12'",
     "rows=2501 cols=112 direction=backward dtype=bf16 impl=backward config='threads=128 row_threads=16 steps=1 "
     "persistent_ctas=1' # several rows a CTA, of which the last one has few",
-    "rows=2510 cols=120 direction=backward dtype=f16 residual=1 impl=backward config='threads=64 row_threads=8 "
-    "steps=2 prefetch=0 persistent_ctas=1'",
+    "rows=2510 cols=120 direction=backward dtype=f16 residual=1 impl=backward config='threads=64 row_threads=8 steps=2 "
+    "prefetch=0 persistent_ctas=1'",
     "rows=1203 cols=64 direction=backward misalign=1 impl=backward config='threads=96 row_threads=16 steps=1 "
     "persistent_ctas=1' # by single elements",
     "rows=1500 cols=100 direction=backward affine=0 impl=backward config='threads=64 row_threads=16 steps=2'",
@@ -196,12 +193,12 @@ static const char *const cases[] = {
     "rows=33 cols=2000 direction=backward dtype=f16 misalign=1 # not for bulk copies",
     "rows=20 cols=520 direction=backward dtype=bf16 residual=1 impl=backward config='threads=32 row_threads=32 "
     "cluster=2 vec=8 steps=1 stages=4 residence=ring chunks=2 exact=0 hold_gamma=1 column_threads=128'",
-    "rows=150 cols=520 direction=backward dtype=bf16 impl=backward config='threads=32 row_threads=32 cluster=2 "
-    "vec=8 steps=1 stages=4 residence=ring chunks=2 exact=0 hold_gamma=0 dgamma_in_smem=1 persistent_ctas=1' # "
-    "sums in shared memory, persistent CTAs",
-    "rows=300 cols=520 direction=backward dtype=bf16 impl=backward config='threads=32 row_threads=32 cluster=2 "
-    "vec=8 steps=1 stages=4 residence=ring lookahead=1 chunks=2 exact=0 hold_gamma=1 persistent_ctas=1' # the next "
-    "row is read before one is written",
+    "rows=150 cols=520 direction=backward dtype=bf16 impl=backward config='threads=32 row_threads=32 cluster=2 vec=8 "
+    "steps=1 stages=4 residence=ring chunks=2 exact=0 hold_gamma=0 dgamma_in_smem=1 persistent_ctas=1' # sums in "
+    "shared memory, persistent CTAs",
+    "rows=300 cols=520 direction=backward dtype=bf16 impl=backward config='threads=32 row_threads=32 cluster=2 vec=8 "
+    "steps=1 stages=4 residence=ring lookahead=1 chunks=2 exact=0 hold_gamma=1 persistent_ctas=1' # the next row is "
+    "read before one is written",
     "rows=300 cols=512 direction=backward residual=1 impl=backward config='threads=64 row_threads=64 vec=4 steps=1 "
     "stages=5 residence=ring lookahead=1 chunks=2 exact=1 dgamma_in_smem=1 persistent_ctas=1' # the same in a CTA "
     "alone",
@@ -211,8 +208,8 @@ static const char *const cases[] = {
     "rows=70 cols=1500 direction=backward              # CTAs of half the threads",
     "rows=300 cols=768 direction=backward dtype=bf16 impl=backward config='threads=96 row_threads=96 steps=1 stages=4 "
     "residence=registers chunks=1 exact=0 hold_gamma=1 persistent_ctas=1' # three warps",
-    "rows=70 cols=8960 direction=backward dtype=bf16 impl=backward config='threads=96 row_threads=96 cluster=4 "
-    "steps=1 stages=7 residence=ring lookahead=1 chunks=3 exact=0 hold_gamma=1 ctas_per_sm=4' # twelve in a cluster",
+    "rows=70 cols=8960 direction=backward dtype=bf16 impl=backward config='threads=96 row_threads=96 cluster=4 steps=1 "
+    "stages=7 residence=ring lookahead=1 chunks=3 exact=0 hold_gamma=1 ctas_per_sm=4' # twelve in a cluster",
     "rows=20 cols=17000 direction=backward dtype=f16 impl=backward config='threads=96 row_threads=96 cluster=16 "
     "steps=1 stages=5 residence=ring lookahead=1 chunks=2 exact=0 hold_gamma=1 ctas_per_sm=4' # 48 in a cluster",
     "rows=9 cols=1240 dtype=bf16 residual=1 impl=forward config='threads=160 row_threads=160 steps=1 exact=0'",
