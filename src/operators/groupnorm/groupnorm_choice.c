@@ -475,12 +475,11 @@ static bool fits_cluster(const search *s, const groupnorm_config *c)
 /*
  * Large tensors, of which two bundles or more are in shared memory at once, that would be split otherwise, or take clusters, of
  * nchw large ones: by whole lines or, forward or folded, whole images. A thread has one column: what belongs to the next one
- * would be loaded while all wait. CTAs load in turn: 132 at once, or 99 where the many slices of a bundle are complete the
- * sooner. bench/notes/groupnorm.md has the measurements.
+ * would be loaded while all wait. CTAs load in turn, three for four SMs. bench/notes/groupnorm.md has the measurements.
  */
 static bool choose_held(search *s, groupnorm_config *c)
 {
-    enum { BYTES_MIN = 32 << 20, SECTOR = 32, SLICES_FEW = 16 };
+    enum { BYTES_MIN = 32 << 20, SECTOR = 32 };
     const ckl_groupnorm_desc *d = s->d;
     const bool nhwc = d->layout == CKL_IMAGE_NHWC, forward = d->direction == CKL_DIRECTION_FORWARD;
     if (!s->device->has_tma || fits_cluster(s, c))
@@ -493,9 +492,9 @@ static bool choose_held(search *s, groupnorm_config *c)
     if (c->vec * element_bytes(d) < VECTOR_BYTES || (nhwc && !lines) || groupnorm_bundles(d, c) * bundle < BYTES_MIN ||
         !fit_held(s, c))
         return false;
-    const int64_t slices = groupnorm_slices(d, c, GROUPNORM_HELD);
-    c->loading = s->device->sm_count * (forward && slices > SLICES_FEW ? 3 : 4) / 4;
-    return groupnorm_grid_of(c, c->vec).slots == 1 && 2 * slices <= HELD_CTAS * s->device->sm_count;
+    c->loading = s->device->sm_count * 3 / 4;
+    return groupnorm_grid_of(c, c->vec).slots == 1 &&
+           2 * groupnorm_slices(d, c, GROUPNORM_HELD) <= HELD_CTAS * s->device->sm_count;
 }
 
 ckl_status groupnorm_choose(const char *what, const ckl_groupnorm_desc *d, const ckl_device_info *device,
