@@ -164,7 +164,7 @@ plan_cost transpose_narrow_cost(const void *problem, const ckl_device_info *devi
                        .cols = c->tile_c,
                        .threads = c->threads,
                        .smem_bytes = transpose_narrow_smem_bytes(c),
-                       .rate = 1,
+                       .rate = 0.93,
                        .wait = tile_wait((double)c->tile_r * c->tile_c * c->bytes, NO_REDUCTION),
                        .of_bytes = of_bytes[c->bytes],
                        .cut_x = !c->short_x,
