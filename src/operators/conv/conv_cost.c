@@ -114,7 +114,7 @@ static plan_cost of_outputs(const ckl_conv_desc *d, const ckl_device_info *devic
 
 /*
  * Single channels are loaded and converted one by one, 101 of 32 images of 56x56 by stride 2 in 22.9 us; short runs of lanes touch many sectors. 3 channels of 535x535 take 6.5 us, 15
- * of 44 images of 112x112 under 7x7 69.9, 36 of 32 of 56x56 by two lanes 17.2, 30 by 16 8.4, 96 of f32 27.7.
+ * of 44 images of 112x112 under 7x7 69.9, 36 of 32 of 56x56 by two lanes 17.2, 100 by four 42.8, 30 by 16 8.4, 96 of f32 27.7.
  */
 plan_cost conv_cost_depthwise(const void *desc, const ckl_device_info *device, const void *config)
 {
@@ -126,7 +126,7 @@ plan_cost conv_cost_depthwise(const void *desc, const ckl_device_info *device, c
     const double apart = (double)((c->cols - 1) * c->step + c->filter) / (c->cols - 1 + c->filter); // more columns of x
     if (c->vec == 1)
         return of_outputs(d, device, outputs * apart, 0.75, 0.026, us);
-    return of_outputs(d, device, (run < SECTOR ? 2.1 : bytes > 2 ? 1.4 : 1) * outputs, 0.28, 0.0176, us);
+    return of_outputs(d, device, (run <= SECTOR ? 2.1 : bytes > 2 ? 1.4 : 1) * outputs, 0.28, 0.0176, us);
 }
 
 plan_cost conv_cost_depthwise_weight(const void *desc, const ckl_device_info *device, const void *config)

@@ -171,14 +171,14 @@ bool conv_pointwise_shares_columns(const ckl_gemm_desc *product, const ckl_devic
 /* Are columns so few and rows so many that memory hides what tiles cost? */
 static bool is_stream(const ckl_gemm_desc *product, const ckl_device_info *device)
 {
-    enum { COLUMNS = 16, ROWS = 256, TURNS = 32 };
+    enum { COLUMNS = 16, ROWS = 256, TURNS = 8 };
     return product->layout == CKL_GEMM_NT && product->n <= COLUMNS && product->k > gemm_tile_k(product->a) &&
            ceil_div(product->m, ROWS) > (int64_t)TURNS * device->sm_count;
 }
 
 /*
  * 128 to 16 channels of 384x384 take 65.3 us by tiles of 64x64, 12.7 of an image by 256x32, 12.6 by 128x16; 256 to 4 of 16
- * images of 56x56 9.5, 9.0 and 8.5. 96 to 16 of 8 of 640x640 take 208 by 128x16, 182 by 256x16. The gradient of data of 335 to 16 of 3 images of 112x112 takes 29.6 in 64x64, 24.9 in 128x64.
+ * images of 56x56 9.5, 9.0 and 8.5. 96 to 16 of 640x640 take 29.2 by 128x16, 25.7 by 256x16. The gradient of data of 335 to 16 of 3 images of 112x112 takes 29.6 in 64x64, 24.9 in 128x64.
  */
 void conv_pointwise_few_columns(const ckl_gemm_desc *product, const ckl_device_info *device, gemm_sm90_config *c)
 {

@@ -169,12 +169,15 @@ static double wide_cycles(const conv_stem_config *c, const conv_stem_shape *s, i
     return (STEP + c->tile_n) * s->steps + store_cycles(c, filters, COLUMN) + (s->async ? 0 : LOAD * loads_of(c));
 }
 
-/* Filters that come one element after the other: of more than 8 channels, and those of data, in rounds of 32 elements of K. */
+/*
+ * Filters that come one element after the other: of more than 8 channels, and those of data, in rounds of 32 elements of K. 24 to 96
+ * channels of data of 8 and 64 images of 80x80 take 18.4 and 50.5 us by 96 filters, 13.5 and 57.5 by 48.
+ */
 static double filter_cycles(const conv_stem_config *c, const conv_stem_shape *s)
 {
-    const double ROUND = 700, AT_ONCE = 16;
+    const double ROUND = 700, AT_ONCE = 16, LONG = 3;
     if (c->form.direction == CKL_CONV_DATA)
-        return ROUND * (double)ceil_div(CONV_STEM_K * s->steps, THREADS / CONV_STEM_NEAR);
+        return (c->tile_n > 64 ? LONG : 1) * ROUND * (double)ceil_div(CONV_STEM_K * s->steps, THREADS / CONV_STEM_NEAR);
     if (!is_wide(c))
         return 0;
     return s->async ? ROUND : ROUND * c->tile_n * CONV_STEM_K * s->steps / (THREADS * AT_ONCE);
@@ -196,14 +199,12 @@ static plan_cost cost_stem(const void *desc, const ckl_device_info *device, cons
 {
     // 8 channels of 8 images of 5x5, 256 filters: 3.0 us, 3.55 by sm90
     const double HERTZ = 1.7e9, START = 2.4, WIDE = 0.6, EIGHT = 0.8, MEMORY = 4.6e6; // bytes a us
-    const double LONG = 1.75; // 24 to 96 channels of data of 8 images of 80x80: 18.4 us by 96 filters, 13.5 by 48
     const conv_stem_config *c = config;
     const ckl_conv_desc inner = conv_turned(desc), *d = &inner;
     const conv_stem_shape s = conv_stem_shape_of(c);
     const bool wide = is_wide(c);
     const double cycles = (wide ? wide_cycles : cycles_of)(c, &s, d->k), once = filter_cycles(c, &s);
-    const double turns =
-        turns_of(d, device, c) * (wide && c->form.direction == CKL_CONV_DATA && c->tile_n > 64 ? LONG : 1);
+    const double turns = turns_of(d, device, c);
     const double us = turns * cycles / HERTZ * 1e6, bytes = (bytes_of_y(d) + (wide ? bytes_of_x(d) : 0)) / MEMORY;
     return (plan_cost){ START + (wide ? WIDE : 0) - (c->channels == UNIT ? EIGHT : 0) + once / HERTZ * 1e6 +
                             fmax(us, bytes),

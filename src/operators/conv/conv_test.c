@@ -539,6 +539,7 @@ static const char *const cases[] = {
     "n=1 c=1030 h=4 w=3 k=1030 groups=1030 pad=1 misalign=1 impl=depthwise_rows config='vec=2 channels=256'",
     "n=2 c=1 h=9 w=33 k=1 r=7 s=7 pad=3 dtype=bf16 impl=depthwise_rows config='high=2'",
     "n=2 c=5 h=29 w=33 k=5 groups=5 pad=1 bias=1 impl=depthwise_rows config='high=3 turns=4'",
+    "n=40 c=48 h=30 w=35 k=48 groups=48 pad=1 bias=1 impl=halo # six lanes",
     "n=2 c=80 h=17 w=19 k=80 groups=80 pad=1 bias=1 impl=halo config='lanes=9 wide=1 cols=8 high=8 images=1 ctas=3 "
     "stages=3'",
     "n=3 c=1 h=29 w=37 k=1 pad=1 scale=1 bias=1 residual=1 layout=nchw dtype=bf16 impl=depthwise_rows # a plane",
