@@ -74,8 +74,8 @@ class Functions(unittest.TestCase):
         self.same(lambda x: ckl.rms_norm(x, (24,), eps=0.0), lambda x: F.rms_norm(x, (24,), eps=0.0), x, error=1e-4)
         self.same(lambda x: ckl.group_norm(x, 2, eps=0.0), lambda x: F.group_norm(x, 2, eps=0.0), x, error=1e-4)
         self.same(lambda x: ckl.softmax(x, 1, scale=0.0), lambda x: (0 * x).softmax(1), x)
-        both = [lambda q, k, v: f.scaled_dot_product_attention(q, k, v, scale=0.0) for f in (ckl, F)]
-        self.same(*both, q, q, q, error=2e-3)
+        mean = lambda q, k, v: v.mean(2, keepdim=True) + 0 * (q + k)  # on a GPU torch gives NaN
+        self.same(lambda q, k, v: ckl.scaled_dot_product_attention(q, k, v, scale=0.0), mean, q, q, q, error=2e-3)
 
     def test_cross_entropy(self):
         target = torch.tensor([1, -100, 9, 0], device=device)

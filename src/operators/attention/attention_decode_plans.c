@@ -398,19 +398,19 @@ static void share_sms(const ckl_attention_decode_desc *d, const ckl_device_info 
 }
 
 /*
- * Where all CTAs run at once, those of a sequence add up as a cluster, which ends sooner than by a workspace. A GPC has room for
- * whole clusters only, so some SMs must be free where each has one CTA.
+ * Where each CTA has an SM, those of a sequence add up as a cluster, which ends sooner than by a workspace. A GPC has room for
+ * whole clusters only, so some SMs must be free. Several CTAs an SM wait for each other: 8 sequences of 4096 keys take 44.4 us in
+ * clusters and 36.8 without.
  */
 static void choose_cluster(const ckl_attention_decode_desc *d, const ckl_device_info *device,
                            attention_decode_sm80_config *c)
 {
     attention_decode_sm80_config tried = *c;
-    const int64_t runs = ceil_div(d->kv, (int64_t)c->split * c->run), rooms = resident(device, c);
+    const int64_t runs = ceil_div(d->kv, (int64_t)c->split * c->run), most = device->sm_count * 3 / 4;
     while (tried.cluster < runs)
         tried.cluster *= 2;
-    const int64_t most = rooms > 1 ? rooms * device->sm_count : device->sm_count * 3 / 4;
     if (device->has_tma && runs > 1 && tried.cluster <= ATTENTION_DECODE_CLUSTER_MAX && ctas_of(d, &tried) <= most &&
-        resident(device, &tried) == rooms)
+        resident(device, &tried) == resident(device, c))
         *c = tried;
 }
 

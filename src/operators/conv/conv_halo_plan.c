@@ -60,11 +60,12 @@ static bool is_small(const ckl_conv_desc *d, const conv_halo_problem *h, int sm_
 
 /*
  * Small problems have the same once more with a quarter of the lanes, and threads along a row share the columns of one. Six lanes
- * where four would leave some without channels: 144 of 32 images of 56x56 take 21.6 us, 23.8 by four.
+ * where four would leave some without channels: 144 of 32 images of 56x56 take 21.6 us, 23.8 by four. Larger filters lose: 240 of
+ * 28x28 by 5x5 take 1.22 times as long.
  */
 static bool candidate_halo(const void *desc, const ckl_device_info *device, int i, void *config)
 {
-    enum { WORKERS = 128, FOUR = 4 * VECTOR, SIX = 6 * VECTOR };
+    enum { WORKERS = 128, TAPS_FEW = 9, FOUR = 4 * VECTOR, SIX = 6 * VECTOR };
     static const int heights[] = { 16, 14, 8, 7, 4 };
     const int count = 4 * COUNT_OF(heights);
     const ckl_conv_desc *d = desc;
@@ -75,7 +76,8 @@ static bool candidate_halo(const void *desc, const ckl_device_info *device, int 
         return false;
     i %= count;
     const int few = d->k <= VECTOR ? 1 : d->k <= 2 * VECTOR ? 2 : 0; // lanes that all channels fill
-    const int less = d->k % SIX == 0 && d->k % FOUR && !finer ? SIX / VECTOR : FOUR / VECTOR;
+    const bool six = d->k % SIX == 0 && d->k % FOUR && h->m[1].filter * h->m[2].filter <= TAPS_FEW && !finer;
+    const int less = (six ? SIX : FOUR) / VECTOR;
     *c = (conv_halo_config){ .form = conv_form_of(d),
                              .lanes = few ? few : (i % 2 ? less : 8) / (finer ? 4 : 1),
                              .cols = columns_of(h->m[2].y),
