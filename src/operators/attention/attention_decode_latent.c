@@ -92,23 +92,10 @@ static latent_kernel describe_kernel(const attention_decode_latent_config *cfg)
     return k;
 }
 
-static void initialise(const latent_kernel *k)
-{
-    IF(eq(thread(), imm(0))) {
-        tma_prefetch(&k->tmaK);
-        pipeline_init(&k->ring);
-        fence_mbarrier_init();
-    }
-    cta_sync();
-    grid_wait();
-    launch_dependents();
-}
-
-/* Pairs of this CTA's blocks; an odd block has a partner without keys. Uniform, and ptxas sees that. */
+/* Pairs of this CTA's blocks; an odd block has a partner without keys. */
 static val pairs_of(const decode_place *place)
 {
-    val keys = sub(max(place->to, place->from), place->from);
-    return shuffle(div(add(keys, imm(2 * KEYS - 1)), imm(2 * KEYS)), imm(0));
+    return attention_decode_latent_blocks(place, 2 * KEYS);
 }
 
 /* The first key of one of a pair's blocks, and the phase of its barriers. */
@@ -516,7 +503,7 @@ void attention_decode_latent(const void *config, int kernel)
     (void)kernel;
     launch_bounds((CONSUMERS + 1) * WARPGROUP, 1);
     latent_kernel k = describe_kernel(cfg);
-    initialise(&k);
+    attention_decode_latent_initialise(&k.tmaK, &k.ring);
     IF(lt(warp(), imm(CONSUMERS * WARPGROUP / LANES))) {
         consumers(&k);
     }

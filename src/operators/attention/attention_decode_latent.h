@@ -19,6 +19,12 @@ typedef struct latent_boxes {
     latent_box at[LATENT_BOXES_MAX];
 } latent_boxes;
 
+/* Begins a kernel whose blocks come by `tma` through `ring`, behind the end of the one before. */
+void attention_decode_latent_initialise(const tma_copy *tma, const pipeline *ring);
+
+/* Blocks of so many keys that this CTA has. Uniform, and ptxas sees that. */
+val attention_decode_latent_blocks(const decode_place *place, int keys);
+
 /* Boxes of ATTENTION_DECODE_LATENT_KEYS keys by chunks of columns; those of the block at key `start`. */
 tma_copy attention_decode_latent_tma(const decode_place *place);
 latent_boxes attention_decode_latent_boxes_at(const decode_place *place, const tma_copy *tma, val start);

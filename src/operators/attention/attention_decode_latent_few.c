@@ -81,25 +81,6 @@ static few_kernel describe_kernel(const attention_decode_latent_few_config *cfg)
     return k;
 }
 
-static void initialise(const few_kernel *k)
-{
-    IF(eq(thread(), imm(0))) {
-        tma_prefetch(&k->tmaK);
-        pipeline_init(&k->ring);
-        fence_mbarrier_init();
-    }
-    cta_sync();
-    grid_wait();
-    launch_dependents();
-}
-
-/* Blocks of this CTA's split. Uniform, and ptxas sees that. */
-static val blocks_of(const decode_place *place)
-{
-    const val keys = sub(max(place->to, place->from), place->from);
-    return shuffle(div(add(keys, imm(KEYS - 1)), imm(KEYS)), imm(0));
-}
-
 /* Where the ring is at block `number` of this split; `first` of the role: 0, of the producer 1. */
 static pipeline_state state_at(const few_kernel *k, val number, int first)
 {
@@ -124,7 +105,7 @@ static void load_block(const few_kernel *k, val number)
 static void load_split(void *of)
 {
     few_kernel *k = of;
-    const val blocks = blocks_of(&k->place);
+    const val blocks = attention_decode_latent_blocks(&k->place, KEYS);
     IF(elect())
         LOOP(number, blocks)
             load_block(k, number);
@@ -509,7 +490,7 @@ static void use_split(void *of)
 {
     few_kernel *k = of;
     const decode_sums sums = { .place = &k->place, .threads = THREADS, .barrier = BARRIER };
-    const val blocks = blocks_of(&k->place);
+    const val blocks = attention_decode_latent_blocks(&k->place, KEYS);
     consumer_role c = describe_consumer(k);
     load_queries(k, &c);
     LOOP(number, blocks)
@@ -532,7 +513,7 @@ void attention_decode_latent_few(const void *config, int kernel)
     (void)kernel;
     launch_bounds(THREADS + PRODUCERS, 1);
     few_kernel k = describe_kernel(cfg);
-    initialise(&k);
+    attention_decode_latent_initialise(&k.tmaK, &k.ring);
     IF(lt(warp(), imm(WARPS))) {
         consumers(&k);
     }

@@ -1,8 +1,26 @@
-/* attention_decode_latent_load.c - where the keys of a latent cache are, their copies by TMA, and new ones. */
+/* attention_decode_latent_load.c - how kernels of latent caches begin, where the keys are, their copies by TMA, and new ones. */
 #include "cute/kernel.h"
 #include "operators/attention/attention_decode_latent.h"
 
 enum { KEYS = ATTENTION_DECODE_LATENT_KEYS, CHUNK = ATTENTION_DECODE_LATENT_CHUNK };
+
+void attention_decode_latent_initialise(const tma_copy *tma, const pipeline *ring)
+{
+    IF(eq(thread(), imm(0))) {
+        tma_prefetch(tma);
+        pipeline_init(ring);
+        fence_mbarrier_init();
+    }
+    cta_sync();
+    grid_wait();
+    launch_dependents();
+}
+
+val attention_decode_latent_blocks(const decode_place *place, int keys)
+{
+    val count = sub(max(place->to, place->from), place->from);
+    return shuffle(div(add(count, imm(keys - 1)), imm(keys)), imm(0));
+}
 
 static latent_box box_at(const decode_place *at, val key)
 {
