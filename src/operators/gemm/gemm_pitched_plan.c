@@ -3,6 +3,7 @@
  * workspace, in rows that they take.
  */
 #include "operators/gemm/gemm_plan.h"
+#include "operators/gemm/gemm_steps.h"
 
 /* Tensor cores read 16-bit types in either order, others K-major alone: those are transposed. */
 static bool is_turned(const ckl_gemm_desc *d, char matrix)
@@ -69,6 +70,9 @@ static ckl_status admit_pitched(const void *desc, const ckl_device_info *device,
     const gemm_copies x = copies_of(d);
     if (gemm_copies_bytes(&x) == 0)
         FAIL(CKL_UNSUPPORTED, "gemm pitched: A and B lie as sm90 takes them already");
+    if (d->bias_gradient != CKL_GEMM_SUMS_NONE && gemm_sums_columns((choice)d->bias_gradient, (choice)d->layout) !=
+                                                      gemm_sums_columns((choice)d->bias_gradient, (choice)x.to.layout))
+        FAIL(CKL_UNSUPPORTED, "gemm pitched: sums of A or B are taken where these lie, not of transposed copies");
     if (!gemm_is_f8(d->a) && !d->batch_invariant && // `tiled` does not take those
         2 * gemm_multiply_adds(d) < GEMM_PITCHED_FLOPS)
         FAIL(CKL_UNSUPPORTED, "gemm pitched: copies cost more than they save in a problem of %g products",

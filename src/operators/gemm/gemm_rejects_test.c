@@ -52,6 +52,8 @@ const test_reject gemm_rejects[] = {
     { "a=e4m3 d=i8", CKL_INVALID, "gemm: d=i8 is none of f16, bf16, f32" },
     { "a=e4m3 d=i32", CKL_INVALID, "gemm: d=i32 is the sums of i8 as they are, without an epilogue" },
     { "a=i8 d=i32 epilogue=tril", CKL_INVALID, "gemm: d=i32 is the sums of i8 as they are, without an epilogue" },
+    { "m=46 n=41 k=404 a=f32 math=tf32 layout=tt bias_gradient=a impl=pitched", CKL_UNSUPPORTED,
+      "gemm pitched: sums of A or B are taken where these lie, not of transposed copies" },
     { "epilogue=triu", CKL_INVALID, "gemm: epilogue=triu is not known; ckl_gemm_epilogue_add() makes it so" },
     { "m=2^31 n=1 k=1 epilogue=tril", CKL_INVALID, "gemm: epilogue=tril is of m and n below 2^31" },
     { "a=i8 d=i32 alpha=2", CKL_INVALID, "gemm: alpha=2 is not part of a problem with d=i32" },
