@@ -54,9 +54,8 @@ typedef struct ckl_crossentropy_args {
     const float *dloss; // like loss; backward
     void *dx;           // (rows,cols), written backward
     const void *weight; // (cols), of x's type, dense, if weighted
-    float
-        *weight_sum; // one number if weighted and smoothing is not 0: the sum of weight; written forward, read backward
-    void *workspace; // ckl_plan_workspace_bytes(), the caller's; NULL: the plan's own, for one run at a time
+    float *weight_sum;  // one number if weighted with smoothing, the sum of weight; written forward, read backward
+    void *workspace;    // ckl_plan_workspace_bytes(), the caller's; NULL: the plan's own, for one run at a time
 } ckl_crossentropy_args;
 
 /* Chooses and compiles kernels, once. Release the plan with ckl_plan_free(). */
