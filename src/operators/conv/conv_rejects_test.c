@@ -251,5 +251,11 @@ const test_reject conv_rejects[] = {
     { "c=8 k=8 groups=8 impl=halo config='lanes=17'", CKL_INVALID, "conv halo: lanes=17, cols=" },
     { "c=8 k=8 groups=8 impl=depthwise config='lanes=3'", CKL_INVALID, "conv depthwise: lanes=3 is no power of two" },
     { "c=8 k=8 groups=8 impl=depthwise config='vec=3'", CKL_INVALID, "conv depthwise: vec=3 run=2 do not divide" },
+    { "epilogue=relu9", CKL_INVALID, "conv: epilogue=relu9 is not known; ckl_gemm_epilogue_add() makes it so" },
+    { "epilogue=tril direction=data", CKL_INVALID, "conv: epilogue=tril is not part of a gradient" },
+    { "epilogue=tril dtype=i8", CKL_INVALID, "conv: out=i32 is the sums of i8 as they are, without an epilogue" },
+    { "epilogue=tril n=2^16 h=2^8 w=2^8", CKL_INVALID, "conv: epilogue=tril is of fewer than 2^31 pixels of y" },
+    { "epilogue=tril k=8 impl=kn2row", CKL_UNSUPPORTED, "conv kn2row: epilogue=tril, but its sums do not know" },
+    { "epilogue=tril impl=sm90 config='epilogue=relu2'", CKL_INVALID, "types or epilogue are not the problem's" },
     { NULL, CKL_OK, NULL },
 };

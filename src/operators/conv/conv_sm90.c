@@ -447,23 +447,22 @@ static void load_vectors_early(const conv_kernel *k, const consumer_role *c, con
 
 /*
  * Where sum i of a staging buffer, whose channels begin at `first` of the tile, lies in y: a consumer's pixels are a
- * box.
+ * box, or follow each other. Groups take the place of slices.
  */
-static conv_place place_of_sum(const conv_kernel *k, const consumer_role *c, const tile_place *own, int first, int i)
+static void set_place(const conv_kernel *k, const consumer_role *c, const tile_place *own, int first, int i,
+                      conv_element *in)
 {
     const conv_sm90_shape *s = &k->size;
     tensor tCcY = coordinates_of(k, c);
     val pixel = coordinate(tCcY, 0, i), rest = div(pixel, imm(s->consumer_w));
-    if (k->cfg->im2col) {
-        const tile_place at = place_of_pixel(k, add(own->at[2], pixel));
-        return (conv_place){ at.image,
-                             { at.at[0], at.at[1], at.at[2] },
-                             add(first_channel(k, own, first / s->y_cols), coordinate(tCcY, 1, i)) };
-    }
-    return (conv_place){ add(own->image, div(rest, imm(s->consumer_h))),
-                         { k->cfg->grouped ? imm(0) : own->at[0], add(own->at[1], rem(rest, imm(s->consumer_h))),
-                           add(own->at[2], rem(pixel, imm(s->consumer_w))) },
-                         add(first_channel(k, own, first / s->y_cols), coordinate(tCcY, 1, i)) };
+    conv_values images = k->p;
+    if (k->cfg->grouped)
+        images.y_size[0] = imm(1);
+    const val at[CONV_MODES] = { k->cfg->grouped ? imm(0) : own->at[0], add(own->at[1], rem(rest, imm(s->consumer_h))),
+                                 add(own->at[2], rem(pixel, imm(s->consumer_w))) };
+    in->channel = add(first_channel(k, own, first / s->y_cols), coordinate(tCcY, 1, i));
+    in->pixel = k->cfg->im2col ? add(own->at[2], pixel)
+                               : conv_pixel_at(&images, add(own->image, div(rest, imm(s->consumer_h))), at);
 }
 
 /* The accumulators of some columns with bias, residual and activation, in the staging buffer. */
@@ -478,8 +477,9 @@ static void finish_columns(const conv_kernel *k, const consumer_role *c, const t
         conv_element in = { .sum = at(acc, i), .scale = v->scale[column], .bias = v->bias[column] };
         if (form->residual)
             in.residual = at(rR, i);
-        const conv_place place = form->custom ? place_of_sum(k, c, own, first, i) : (conv_place){ 0 };
-        set(rY, i, conv_finish(form, in, &place));
+        if (conv_is_custom(form))
+            set_place(k, c, own, first, i, &in);
+        set(rY, i, conv_finish(form, in));
     }
     if (ckl_dtype_bytes(form->out) == 2)
         stmatrix_C(mma, rY, sY, c->tid);

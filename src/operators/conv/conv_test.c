@@ -550,6 +550,32 @@ static const char *const cases[] = {
     "channels=24 cols=2 high=4'",
     "n=2 c=3 h=31 w=60 k=3 groups=3 pad=1 stride=2 dtype=bf16 residual=1 impl=depthwise_rows config='high=2 turns=3'",
     "n=300 c=521 h=1 w=1 k=521 pad=1 direction=weight # of a tap that sees nothing it is 0",
+    "n=2 c=5 d=2 h=4 w=3 k=41 t=2 r=2 epilogue=tril layout=nchw impl=naive # custom epilogues, which know their "
+    "element's place",
+    "n=2 c=8 h=9 w=11 k=24 pad=1 epilogue=relu2 bias=1 fill=hard impl=naive",
+    "n=2 c=16 h=5 w=6 k=72 pad=1 epilogue=tril residual=1 y_n=2304 impl=sm80",
+    "n=3 c=16 h=5 w=6 k=136 pad=1 epilogue=tril bias=1 activation=relu impl=sm90 config='im2col=1 box_w=128 box_h=1 "
+    "box_n=1 "
+    "consumers=2'",
+    "n=3 c=16 h=5 w=6 k=136 pad=1 epilogue=tril dtype=bf16 impl=sm90 config='im2col=0 box_w=4 box_h=8 box_n=2 "
+    "consumers=1'",
+    "n=2 c=8 d=3 h=4 w=5 k=136 t=2 pad=1 epilogue=tril impl=sm90 config='im2col=0 box_w=4 box_h=8 box_n=2 consumers=1'",
+    "n=2 c=64 h=5 w=6 k=128 groups=4 pad=1 epilogue=tril impl=sm90",
+    "n=2 c=72 h=5 w=6 k=72 pad=1 epilogue=tril bias=1 impl=sliced",
+    "n=2 c=13 h=5 w=6 k=72 pad=1 epilogue=tril layout=nchw impl=packed",
+    "n=2 c=72 h=5 w=6 k=71 pad=1 epilogue=tril impl=packed config='slices=2'",
+    "n=2 c=72 h=5 w=6 k=72 pad=1 epilogue=tril layout=nchw residual=1 impl=patches",
+    "n=2 c=16 h=5 w=8 k=72 pad=1 epilogue=tril layout=nchw impl=nchw_sm90",
+    "n=2 c=3 h=9 w=9 k=72 pad=1 stride=2 epilogue=tril impl=stem",
+    "n=2 c=8 h=3 w=4 k=30 pad=1 epilogue=tril dtype=bf16 impl=narrow",
+    "n=2 c=40 h=5 w=5 k=40 groups=40 pad=1 epilogue=tril bias=1 impl=halo",
+    "n=1 c=40 h=5 w=5 k=40 groups=40 pad=1 epilogue=tril impl=depthwise",
+    "n=2 c=5 h=1 w=3 k=5 groups=5 pad=1 epilogue=tril layout=nchw impl=depthwise",
+    "n=1 c=31 h=5 w=3 k=31 groups=31 pad=1 epilogue=tril impl=depthwise_rows",
+    "n=2 c=24 h=5 w=5 k=136 r=1 s=1 epilogue=tril bias=1 impl=pointwise",
+    "n=8 c=75 h=5 w=5 k=233 r=1 s=1 epilogue=tril impl=pointwise_pitched",
+    "n=2 c=25 h=5 w=5 k=137 r=1 s=1 epilogue=tril impl=pointwise_unaligned",
+    "n=2 c=16 h=5 w=5 k=72 pad=1 epilogue=tril impl=im2col",
     NULL,
 };
 
