@@ -38,6 +38,8 @@ for folder in "${!allowed[@]}"; do
         path=${include#*[\"<]}
         if [[ $file =~ ^src/operators/conv/conv_(pointwise|products|im2col|kn2row|patches).[ch] && $path =~ ^operators/gemm/gemm_(plan|splitk).h$ ]]; then
             passed=$((passed + 1)) # filters of one pixel, and patches, are gemm's product, by its kernel
+        elif [[ $file =~ ^src/operators/conv/conv(_epilogue)?.c && $path == operators/gemm/gemm_epilogues.h ]]; then
+            passed=$((passed + 1)) # custom epilogues are those of gemm
         elif [[ $folder == src/operators && $path =~ ^operators/([a-z0-9_]+)/ && $file != src/operators/${BASH_REMATCH[1]}/* ]]; then
             fault "$file includes \"$path\": operators never include operators"
         elif [[ $path =~ ^(${allowed[$folder]}) ]]; then

@@ -51,6 +51,13 @@ typedef struct ckl_conv_desc {
     bool scale;                      // forward: a factor for every channel of y, as of a folded normalisation
     bool residual;                   // forward: a summand of y's shape
     ckl_activation activation;       // forward: none of the derivatives
+
+    /*
+     * Forward: a custom epilogue by its name (gemm_epilogue.h), last of all; NULL or "none": there is none. Its row is the number of a
+     * pixel of y, counted over all images in the order of NHWC, its col the channel: those of y as a product [pixels,k]. Both are less
+     * than 2^31, and y is of floats.
+     */
+    const char *epilogue;
 } ckl_conv_desc;
 
 /*

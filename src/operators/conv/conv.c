@@ -1,6 +1,7 @@
 /* conv.c - convolution problems: their checks, their tensors, and what their implementations share. */
 #include "base/math.h"
 #include "operators/conv/conv_prepared.h"
+#include "operators/gemm/gemm_epilogues.h"
 #include "operators/operators.h"
 
 /* Modes and tensors */
@@ -228,14 +229,28 @@ static ckl_status check_types(const ckl_conv_desc *d)
         FAIL(CKL_INVALID, "conv: out=%s is none of %s, f32", ckl_dtype_name(d->out), ckl_dtype_name(d->dtype));
     if (d->dtype == CKL_I8 && d->direction != CKL_CONV_FORWARD)
         FAIL(CKL_INVALID, "conv: dtype=i8 has no gradients");
-    if (d->out == CKL_I32 && (d->bias || d->scale || d->residual || d->activation != CKL_ACTIVATION_IDENTITY))
-        FAIL(CKL_INVALID, "conv: out=i32 is the sums of i8 as they are, without bias, scale, residual and activation");
+    if (d->out == CKL_I32 &&
+        (d->bias || d->scale || d->residual || d->epilogue || d->activation != CKL_ACTIVATION_IDENTITY))
+        FAIL(CKL_INVALID, "conv: out=i32 is the sums of i8 as they are, without an epilogue");
+    return CKL_OK;
+}
+
+/* Of a forward problem, whose pixels and channels 32 bits number; behind the check of places. */
+static ckl_status check_epilogue(const ckl_conv_desc *d)
+{
+    if (!d->epilogue)
+        return CKL_OK;
+    if (d->direction != CKL_CONV_FORWARD)
+        FAIL(CKL_INVALID, "conv: epilogue=%s is not part of a gradient", d->epilogue);
+    if (conv_pixel_count(d, CONV_Y) > INT32_MAX)
+        FAIL(CKL_INVALID, "conv: epilogue=%s is of fewer than 2^31 pixels of y", d->epilogue);
     return CKL_OK;
 }
 
 static ckl_status check(void *desc)
 {
     ckl_conv_desc *d = desc;
+    TRY(gemm_epilogue_check("conv", &d->epilogue));
     d->out = d->out ? d->out : d->dtype == CKL_I8 ? CKL_I32 : d->dtype;
     TRY(check_types(d));
     if (d->math != CKL_GEMM_F32 && d->dtype != CKL_F32)
@@ -246,6 +261,7 @@ static ckl_status check(void *desc)
         FAIL(CKL_INVALID, "conv: groups=%" PRId64 " does not divide k=%" PRId64, d->groups, d->k);
     TRY(check_forward_only(d));
     TRY(check_places(d));
+    TRY(check_epilogue(d));
     TRY(check_view(d, CONV_X, "x"));
     return check_view(d, CONV_Y, "y");
 }
@@ -297,16 +313,16 @@ ckl_status conv_check_half(const char *who, const ckl_conv_desc *d)
 
 conv_form conv_form_of(const ckl_conv_desc *d)
 {
-    return (conv_form){ (choice)d->direction,  d->dtype, d->out, (choice)d->math, d->bias, d->scale, d->residual,
-                        (choice)d->activation, NULL };
+#define OF_DESC(owner, kind, name, value, range, help) .name = (kind)d->name,
+    return (conv_form){ CONV_FORM(OF_DESC, ) };
+#undef OF_DESC
 }
 
 ckl_status conv_check_form(const char *who, const ckl_conv_desc *d, const conv_form *have)
 {
+    static const field fields[] = { CONV_FORM(FIELD_ROW, conv_form) };
     const conv_form want = conv_form_of(d);
-    if (have->direction != want.direction || have->dtype != want.dtype || have->out != want.out ||
-        have->math != want.math || have->bias != want.bias || have->scale != want.scale ||
-        have->residual != want.residual || have->activation != want.activation)
+    if (fields_difference((field_table)FIELD_TABLE(fields), have, &want))
         FAIL(CKL_INVALID, "conv %s: the config's direction, types or epilogue are not the problem's", who);
     return CKL_OK;
 }

@@ -6,6 +6,9 @@
 #include "cutekernellib/operators/conv.h"
 #include "plan/plan.h"
 
+#define CONV_CUSTOM(X, owner) \
+    X(owner, quoted, epilogue, "none", "?", "a custom epilogue by its name: relu2, tril, or one that was added")
+
 #define CONV_DESC(X, owner)                                                                        \
     X(owner, choice, direction, "forward", "forward data weight", "what is computed: y, dx or dw") \
     X(owner, ckl_dtype, dtype, "f16", "f32 f16 bf16 i8", "type of what is read")                   \
@@ -47,7 +50,8 @@
     X(owner, bool, bias, "0", "0 1", "a summand for each channel of y; of weights: dbias")         \
     X(owner, bool, scale, "0", "0 1", "a factor for each channel of y")                            \
     X(owner, bool, residual, "0", "0 1", "a summand of y's shape")                                 \
-    X(owner, choice, activation, "identity", "identity relu gelu gelu_erf silu", "applied last")
+    X(owner, choice, activation, "identity", "identity relu gelu gelu_erf silu", "applied last")   \
+    CONV_CUSTOM(X, owner)
 
 /* The modes of a pixel's place, outermost first. */
 enum { CONV_MODES = 3 };
@@ -97,19 +101,19 @@ ckl_status conv_check_vectors(const char *who, const ckl_conv_desc *desc);
 int64_t conv_stride_divisor(const ckl_conv_desc *desc, int which); // a power of two, 128 at most; dense channels aside
 
 /* What every kernel computes. */
-#define CONV_FORM(X, owner)                                                                \
-    X(owner, choice, direction, "forward", "forward data weight", "what is computed")      \
-    X(owner, ckl_dtype, dtype, "f16", "f32 f16 bf16 i8", "type of what is read")           \
-    X(owner, ckl_dtype, out, "f16", "f32 f16 bf16 i32", "type of what is written")         \
-    X(owner, choice, math, "f32", "f32 tf32", "what the products of f32 are made of")      \
-    X(owner, bool, bias, "0", "0 1", "a summand for each channel of y; of weights: dbias") \
-    X(owner, bool, scale, "0", "0 1", "a factor for each channel of y")                    \
-    X(owner, bool, residual, "0", "0 1", "a summand of y's shape")                         \
-    X(owner, choice, activation, "identity", "identity relu gelu gelu_erf silu", "applied last")
+#define CONV_FORM(X, owner)                                                                      \
+    X(owner, choice, direction, "forward", "forward data weight", "what is computed")            \
+    X(owner, ckl_dtype, dtype, "f16", "f32 f16 bf16 i8", "type of what is read")                 \
+    X(owner, ckl_dtype, out, "f16", "f32 f16 bf16 i32", "type of what is written")               \
+    X(owner, choice, math, "f32", "f32 tf32", "what the products of f32 are made of")            \
+    X(owner, bool, bias, "0", "0 1", "a summand for each channel of y; of weights: dbias")       \
+    X(owner, bool, scale, "0", "0 1", "a factor for each channel of y")                          \
+    X(owner, bool, residual, "0", "0 1", "a summand of y's shape")                               \
+    X(owner, choice, activation, "identity", "identity relu gelu gelu_erf silu", "applied last") \
+    CONV_CUSTOM(X, owner)
 
 typedef struct conv_form {
     CONV_FORM(FIELD_MEMBER, )
-    const struct conv_custom *custom; // NULL, or the user's own epilogue (conv_epilogue.h): not in a config's text
 } conv_form;
 
 /* Products of i8 are summed in i32. */

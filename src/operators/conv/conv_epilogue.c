@@ -2,6 +2,7 @@
 #include "operators/conv/conv_epilogue.h"
 
 #include "cute/kernel.h"
+#include "operators/gemm/gemm_epilogues.h"
 #include "skeletons/activation.h"
 
 /* Elements from an address on. */
@@ -22,7 +23,19 @@ val conv_next_digit(val *rest, val size)
     return digit;
 }
 
-val conv_finish(const conv_form *form, conv_element in, const conv_place *place)
+bool conv_is_custom(const conv_form *form)
+{
+    return gemm_epilogue_find(form->epilogue) != NULL;
+}
+
+/* x as a custom epilogue changes it. */
+static val customised(const conv_form *form, const conv_element *in, val x)
+{
+    const ckl_gemm_epilogue *custom = gemm_epilogue_find(form->epilogue);
+    return custom ? coerce(F32, custom->apply(x, convert(I32, in->pixel), convert(I32, in->channel), custom->user)) : x;
+}
+
+val conv_finish(const conv_form *form, conv_element in)
 {
     if (form->out == I32)
         return in.sum;
@@ -30,37 +43,41 @@ val conv_finish(const conv_form *form, conv_element in, const conv_place *place)
     x = form->scale ? mul(x, in.scale) : x;
     x = form->bias ? add(x, in.bias) : x;
     x = form->residual ? add(x, in.residual) : x;
-    x = activation_f32(form->activation, x);
-    return form->custom ? form->custom->apply(x, place, form->custom->user) : x;
+    return customised(form, &in, activation_f32(form->activation, x));
+}
+
+val conv_pixel_at(const conv_values *p, val image, const val at[CONV_MODES])
+{
+    val number = convert(I32, image);
+    for (int m = 0; m < CONV_MODES; m++)
+        number = add(mul(number, convert(I32, p->y_size[m])), convert(I32, at[m]));
+    return number;
 }
 
 /* Strides of y fall from mode to mode, except the channel's. */
-conv_place conv_place_of(const conv_values *p, val index, val channel)
+val conv_pixel_of(const conv_values *p, val index, val channel)
 {
-    conv_place place = { .channel = channel };
-    val rest = sub(index, mul(channel, p->y[4]));
-    place.image = div(rest, p->y[0]);
+    val rest = sub(index, mul(channel, p->y[4])), image = div(rest, p->y[0]), at[CONV_MODES];
     rest = rem(rest, p->y[0]);
     for (int m = 0; m < CONV_MODES; m++) {
-        place.at[m] = div(rest, p->y[1 + m]);
+        at[m] = div(rest, p->y[1 + m]);
         rest = rem(rest, p->y[1 + m]);
     }
-    return place;
+    return conv_pixel_at(p, image, at);
 }
 
 void conv_store(const conv_form *form, const conv_values *p, val to, val index, val channel, val sum)
 {
-    conv_place place = { 0 };
-    conv_element in = { .sum = sum };
+    conv_element in = { .sum = sum, .channel = channel };
     if (form->scale)
         in.scale = at_f32(vector_at(p->scale, F32), channel);
     if (form->bias)
         in.bias = at_f32(vector_at(p->bias, form->out), channel);
     if (form->residual)
         in.residual = at_f32(vector_at(p->residual, form->out), index);
-    if (form->custom)
-        place = conv_place_of(p, index, convert(I64, channel));
-    set(vector_at(to, form->out), index, conv_finish(form, in, &place));
+    if (conv_is_custom(form))
+        in.pixel = conv_pixel_of(p, index, convert(I64, channel));
+    set(vector_at(to, form->out), index, conv_finish(form, in));
 }
 
 /* The same with a size that is known, for vectors. */
@@ -92,16 +109,17 @@ void conv_store_run(const conv_form *form, const conv_values *p, const conv_chan
     for (int i = 0; i < count; i++) {
         const int c = i % of_channels;
         conv_element in = { .sum = at(rSum, i) };
-        conv_place place = { 0 };
         if (form->scale)
             in.scale = at(channels->rScale, c);
         if (form->bias)
             in.bias = at_f32(channels->rBias, c);
         if (form->residual)
             in.residual = at_f32(rR, i);
-        if (form->custom)
-            place = conv_place_of(p, add(index, imm64(i)), convert(I64, add(channel, imm(c))));
-        set(rY, i, convert(form->out, conv_finish(form, in, &place)));
+        if (conv_is_custom(form)) {
+            in.channel = convert(I64, add(channel, imm(c)));
+            in.pixel = conv_pixel_of(p, add(index, imm64(i)), in.channel);
+        }
+        set(rY, i, convert(form->out, conv_finish(form, in)));
     }
     copy(rY, run_at(to, form->out, index, count), align);
 }

@@ -5,30 +5,22 @@
 #include "cute/tensor.h"
 #include "operators/conv/conv_config.h"
 
-/* An element of y: image, slice, row, column, channel. */
-typedef struct conv_place {
-    val image, at[CONV_MODES], channel;
-} conv_place;
-
-/*
- * The user's own epilogue: a function, called while the kernel is described, that gets an element of y as f32 and its
- * place (u32, i32 or i64, as the kernel counts), and gives the value to store. docs/operators.md has an example.
- */
-typedef struct conv_custom {
-    val (*apply)(val x, const conv_place *place, void *user);
-    void *user;
-} conv_custom;
-
 /* A sum and what the epilogue applies to it, all f32; unset where the form has none. */
 typedef struct conv_element {
     val sum, scale, bias, residual;
+    val pixel, channel; // of y; pixels are counted over all images. Where conv_is_custom() alone
 } conv_element;
 
-/* place: read by a custom epilogue alone. */
-val conv_finish(const conv_form *form, conv_element in, const conv_place *place);
+val conv_finish(const conv_form *form, conv_element in);
 
-/* The place of element `index` of y, which has this channel; both i64. */
-conv_place conv_place_of(const conv_values *params, val index, val channel);
+/* Has it an epilogue that wants to know the element's place? */
+bool conv_is_custom(const conv_form *form);
+
+/* The number of the pixel at a place of an image of y. */
+val conv_pixel_at(const conv_values *params, val image, const val at[CONV_MODES]);
+
+/* That of element `index` of y, which has this channel; both i64. */
+val conv_pixel_of(const conv_values *params, val index, val channel);
 
 /* Finishes a sum and stores it as element `index` of `to`. channel: among those of all groups. */
 void conv_store(const conv_form *form, const conv_values *params, val to, val index, val channel, val sum);

@@ -209,16 +209,17 @@ static void store_pixel(const halo_kernel *k, const worker_role *w, val index, i
         copy(elements_from(k->p.residual, form->out, index, VECTOR), rR, 16);
     for (int i = 0; i < VECTOR; i++) {
         conv_element in = { .sum = at(w->rSum, i, q) };
-        conv_place place = { 0 };
         if (form->scale)
             in.scale = at(w->rScale, i);
         if (form->bias)
             in.bias = at(w->rBias, i);
         if (form->residual)
             in.residual = at_f32(rR, i);
-        if (form->custom)
-            place = conv_place_of(&k->p, add(index, imm64(i)), convert(I64, add(w->channel, imm(i))));
-        set(rY, i, convert(form->out, conv_finish(form, in, &place)));
+        if (conv_is_custom(form)) {
+            in.channel = convert(I64, add(w->channel, imm(i)));
+            in.pixel = conv_pixel_of(&k->p, add(index, imm64(i)), in.channel);
+        }
+        set(rY, i, convert(form->out, conv_finish(form, in)));
     }
     copy(rY, elements_from(k->p.from[CONV_Y], form->out, index, VECTOR), 16);
 }

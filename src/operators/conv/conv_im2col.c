@@ -89,6 +89,7 @@ static ckl_gemm_desc product_of(const ckl_conv_desc *d)
                             .activation = d->activation,
                             .bias = d->bias,
                             .scale_b = d->scale ? CKL_GEMM_SCALE_ROW : CKL_GEMM_SCALE_NONE,
+                            .epilogue = d->epilogue,
                             .batch = 1 };
 }
 

@@ -300,6 +300,8 @@ static ckl_status check_problem(const void *desc)
     if (of_plan->direction != CKL_CONV_FORWARD && (!conv_turns(of_plan) || has_planes(of_plan)))
         FAIL(CKL_UNSUPPORTED,
              "conv kn2row: it computes no gradient of weights, nor of data at strides above 1 or of planes");
+    if (of_plan->epilogue)
+        FAIL(CKL_UNSUPPORTED, "conv kn2row: epilogue=%s, but its sums do not know their pixels", of_plan->epilogue);
     if (of_plan->groups > 1)
         FAIL(CKL_UNSUPPORTED, "conv kn2row: it takes no groups");
     if (conv_is_volume(d))

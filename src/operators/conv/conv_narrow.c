@@ -153,10 +153,10 @@ static void load_vectors(narrow_kernel *k)
     }
 }
 
-/* Where two neighbouring channels of a pixel lie: addresses, and its place. */
+/* Where two neighbouring channels of a pixel lie. */
 typedef struct pixel_places {
     val y[2], residual[2];
-    conv_place place; // of the pixel
+    val pixel; // its number, for a custom epilogue
 } pixel_places;
 
 static val finished(const narrow_kernel *k, const pixel_places *at, int j, int i, val x)
@@ -165,9 +165,11 @@ static val finished(const narrow_kernel *k, const pixel_places *at, int j, int i
     conv_element in = { .sum = x, .scale = k->scale[i], .bias = k->bias[i] };
     if (form->residual)
         in.residual = at_f32(gmem_tensor(at->residual[j], form->out, compact(leaf(1))), 0);
-    conv_place place = at->place;
-    place.channel = add(channel_at(i / 2), imm(j));
-    return convert(form->out, conv_finish(form, in, &place));
+    if (conv_is_custom(form)) {
+        in.pixel = at->pixel;
+        in.channel = add(channel_at(i / 2), imm(j));
+    }
+    return convert(form->out, conv_finish(form, in));
 }
 
 /* Two neighbouring channels of a pixel. */
@@ -194,7 +196,7 @@ static pixel_places moved(const pixel_places *at, val bytes)
 {
     return (pixel_places){ { add(at->y[0], bytes), add(at->y[1], bytes) },
                            { add(at->residual[0], bytes), add(at->residual[1], bytes) },
-                           at->place };
+                           at->pixel };
 }
 
 /*
@@ -212,9 +214,9 @@ static void store_pixel(const narrow_kernel *k, const narrow_place *place, val s
         step = convert(U64, mul(k->cfg->nchw ? k->to[4] : imm64(1), imm64(bytes)));
     val y = add(k->p.from[k->cfg->form.direction == CKL_CONV_DATA ? CONV_X : CONV_Y], offset),
         residual = add(k->p.residual, offset);
-    pixel_places at = { { y, add(y, step) },
-                        { residual, add(residual, step) },
-                        { place->n, { imm(0), h, w }, imm(0) } };
+    pixel_places at = { { y, add(y, step) }, { residual, add(residual, step) }, { 0 } };
+    if (conv_is_custom(&k->cfg->form))
+        at.pixel = conv_pixel_at(&k->p, place->n, (const val[]){ imm(0), h, w });
     UNROLL(n, k->cfg->tile_n / 8) {
         store_channels(k, &at, inside, m, n, below);
         at = moved(&at, mul(step, imm_as(U64, 8)));

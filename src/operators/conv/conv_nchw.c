@@ -315,12 +315,6 @@ static val element_of(const nchw_kernel *k, const sum_place *at)
     return add(mul(row, convert(I64, k->pixels)), convert(I64, pixel));
 }
 
-static conv_place place_of_sum(const nchw_kernel *k, const sum_place *at)
-{
-    val width = conv_number(k->p.y_size[2]), height = conv_number(k->p.y_size[1]), rest = div(at->pixel, width);
-    return (conv_place){ at->image, { div(rest, height), rem(rest, height), rem(at->pixel, width) }, at->filter };
-}
-
 /* The sums with bias, residual and activation. */
 static tensor finish(const nchw_kernel *k, const subtile *t)
 {
@@ -342,13 +336,13 @@ static tensor finish(const nchw_kernel *k, const subtile *t)
             loaded[row] = true;
         }
         conv_element in = { .sum = x, .scale = scale[row], .bias = bias[row] };
-        conv_place place = { 0 };
-        if (form->residual || form->custom) {
+        if (form->residual || conv_is_custom(form)) {
             const sum_place own = place_of_element(k, t, i);
             in.residual = form->residual ? at_f32(gR, element_of(k, &own)) : in.residual;
-            place = form->custom ? place_of_sum(k, &own) : place;
+            in.pixel = add(mul(own.image, k->pixels), own.pixel);
+            in.channel = own.filter;
         }
-        set(rY, i, conv_finish(form, in, &place));
+        set(rY, i, conv_finish(form, in));
     }
     return rY;
 }

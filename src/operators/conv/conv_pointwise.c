@@ -38,6 +38,7 @@ static ckl_gemm_desc product_of(const ckl_conv_desc *d, const rows_of_product *r
                             .activation = d->activation,
                             .bias = d->bias,
                             .scale_b = d->scale ? CKL_GEMM_SCALE_ROW : CKL_GEMM_SCALE_NONE,
+                            .epilogue = d->epilogue,
                             .batch = 1 };
 }
 

@@ -157,6 +157,21 @@ static double activate(choice activation, double x)
     return x;
 }
 
+/* What the library's custom epilogues make of a finished sum, by their definitions. */
+static void customise(sum_of_products *s, const int64_t *at)
+{
+    const char *name = s->d->epilogue;
+    if (name && strcmp(name, "relu2") == 0) {
+        s->magnitude *= 2 * fabs(s->value) + s->magnitude;
+        s->value = s->value < 0 ? 0 : s->value * s->value;
+    }
+    int64_t pixel = at[0];
+    for (int m = 0; m < CONV_MODES; m++)
+        pixel = pixel * s->modes[m].y + at[1 + m];
+    if (name && strcmp(name, "tril") == 0 && at[4] > pixel)
+        s->value = s->magnitude = 0;
+}
+
 static void finish(sum_of_products *s, const int64_t *at)
 {
     const ckl_conv_desc *d = s->d;
@@ -165,6 +180,7 @@ static void finish(sum_of_products *s, const int64_t *at)
     double scale = d->scale ? dtype_read(CKL_F32, s->host[SCALE], at[4]) : 1;
     s->value = activate((choice)d->activation, scale * s->value + bias + residual);
     s->magnitude = 1.13 * (fabs(scale) * s->magnitude + fabs(bias) + fabs(residual)); // the steepest slope
+    customise(s, at);
 }
 
 /* All filters of a pixel, forward in NHWC: the pixels below are read once, and each filter is one run of memory. */

@@ -52,7 +52,7 @@ static void release(const conv_products *p, val stage)
         pipeline_release(p->ring, stage);
 }
 
-void conv_mainloop(const conv_products *p, val k_tiles, pipeline_state *stage)
+val conv_mainloop_begin(const conv_products *p, val k_tiles, pipeline_state *stage)
 {
     val before = variable(U32, stage->stage);
     LOOP(kt, k_tiles) {
@@ -69,7 +69,17 @@ void conv_mainloop(const conv_products *p, val k_tiles, pipeline_state *stage)
         assign(before, stage->stage);
         pipeline_advance(stage);
     }
+    return before;
+}
+
+void conv_mainloop_end(const conv_products *p, val last)
+{
     mma_wait(0);
     IF(p->releases)
-        release(p, before);
+        release(p, last);
+}
+
+void conv_mainloop(const conv_products *p, val k_tiles, pipeline_state *stage)
+{
+    conv_mainloop_end(p, conv_mainloop_begin(p, k_tiles, stage));
 }

@@ -30,7 +30,14 @@ typedef struct conv_products {
     const void *kernel, *role;
 } conv_products;
 
-/* Goes through the stages of a tile; each is released once the wgmmas of the next are issued. */
+/*
+ * Goes through the stages of a tile; each is released once the wgmmas of the next are issued. Those of the last one, which it gives,
+ * are under way: what comes before conv_mainloop_end() is done meanwhile.
+ */
+val conv_mainloop_begin(const conv_products *products, val k_tiles, pipeline_state *stage);
+void conv_mainloop_end(const conv_products *products, val last);
+
+/* Both. */
 void conv_mainloop(const conv_products *products, val k_tiles, pipeline_state *stage);
 
 #endif

@@ -158,6 +158,7 @@ ckl_conv_desc conv_sliced_desc(const ckl_conv_desc *d)
     sums.out = CKL_F32;
     sums.bias = sums.scale = sums.residual = false;
     sums.activation = CKL_ACTIVATION_IDENTITY;
+    sums.epilogue = NULL;
     return sums;
 }
 

@@ -36,10 +36,10 @@ typedef struct conv_kernel {
     conv_sm90_shape size;
     conv_values p;
     tma_copy tmaX, tmaW, tmaY, tmaResidual;
-    tensor sX, sW; // (BM,DEPTH,STAGES), (BN,DEPTH,STAGES)
+    tensor sX, sW; // (BM,DEPTH,STAGES), (BN,DEPTH,TAPS*STAGES)
     tensor sBoxes,
-        sSpans; // (BM,BK,STAGES), (BN,BK,STAGES) or, of an N-major W, (BK,SPAN,SPANS,STAGES): as TMA writes them
-    tensor sY;  // (ROWS,COLS,BUFFERS,CONSUMERS)
+        sSpans; // (BM,BK,STAGES), (BN,BK,TAPS*STAGES) or, of an N-major W, (BK,SPAN,SPANS,TAPS*STAGES): as TMA writes them
+    tensor sY; // (ROWS,COLS,BUFFERS,CONSUMERS)
     pipeline ring;
     conv_halves halves;                     // of a tile that two CTAs share
     int64_t residual_barriers;              // two per consumer: the residual of a tile has arrived
@@ -80,7 +80,7 @@ static void describe_boxes(conv_kernel *k)
 {
     const conv_sm90_config *c = k->cfg;
     const conv_sm90_shape *s = &k->size;
-    const int x_box[] = { c->tile_k, c->box_w, c->box_h, 1, c->box_n };
+    const int x_box[] = { c->tile_k, c->box_w, c->box_h + s->taps - 1, 1, c->box_n };
     const int x_step[] = { 1, c->step_w, c->step_h, 1, 1 };
     const int y_box[] = { s->y_cols, s->consumer_w, s->consumer_h, 1, s->consumer_n };
     k->tmaX = c->im2col ? make_tma_im2col(k->p.mX, c->form.dtype, 4, s->tile_m, c->tile_k, x_step, s->span)
@@ -99,11 +99,11 @@ static void describe_memory(conv_kernel *k)
     const conv_sm90_config *c = k->cfg;
     const conv_sm90_shape *s = &k->size;
     const ckl_dtype dtype = c->form.dtype;
-    k->sX = narrow_tiles("X", dtype, s->tile_m, s->depth, c->stages, s->span, c->tile_k, &k->sBoxes);
+    k->sX = narrow_tiles("X", dtype, s->x_rows, s->depth, c->stages, s->span, c->tile_k, &k->sBoxes);
     if (conv_sm90_n_major(c))
-        k->sW = conv_spans("W", dtype, s->depth, c->tile_n / CONV_SM90_SPAN, c->stages, &k->sSpans);
+        k->sW = conv_spans("W", dtype, s->depth, c->tile_n / CONV_SM90_SPAN, s->taps * c->stages, &k->sSpans);
     else
-        k->sW = narrow_tiles("W", dtype, c->tile_n, s->w_depth, c->stages, s->w_span, s->w_k, &k->sSpans);
+        k->sW = narrow_tiles("W", dtype, c->tile_n, s->w_depth, s->taps * c->stages, s->w_span, s->w_k, &k->sSpans);
     if (conv_sm90_n_major(c))
         k->sSpans = local_tile(k->sSpans, shape(c->tile_k, CONV_SM90_SPAN), coord(0, 0, _, _)); // of DEPTH rows
     k->sY = tma_tiles("Y", c->form.out, CONV_SM90_ROWS, k->size.y_cols, k->size.buffers, c->consumers);
@@ -112,6 +112,12 @@ static void describe_memory(conv_kernel *k)
         k->halves = conv_halves_memory(c->consumers, c->tile_n / c->split);
     if (c->form.residual)
         k->residual_barriers = smem_alloc("residual arrived", 16 * (int64_t)c->consumers, 8);
+}
+
+/* Taps of a filter along a mode, of which a tall stage has all rows. */
+static val taps_along(const conv_kernel *k, int m)
+{
+    return m == 1 && k->cfg->tall ? imm(1) : conv_number(k->p.filter[m]);
 }
 
 static void describe_schedule(conv_kernel *k)
@@ -126,7 +132,7 @@ static void describe_schedule(conv_kernel *k)
     for (int m = 0; m < CONV_MODES; m++) {
         k->tiles[m] = conv_tiles_along(k->p.y_size[m], box[m]);
         k->count = mul(k->count, k->tiles[m]);
-        k->k_tiles = mul(k->k_tiles, conv_number(k->p.filter[m]));
+        k->k_tiles = mul(k->k_tiles, taps_along(k, m));
     }
     k->count = mul(conv_tiles_along(k->count, c->share), k->filters);
 }
@@ -167,6 +173,15 @@ static tile_place place_of(const conv_kernel *k, val tile)
     return place;
 }
 
+/* What the mainloop wants of a tile: the rest is found under its last products, for the divisions take some 400 cycles. */
+static tile_place place_of_filters(const conv_kernel *k, val tile)
+{
+    return (tile_place){ .at = { imm(0), imm(0), imm(0) },
+                         .image = imm(0),
+                         .filter = mul(rem(tile, k->filters), imm(k->cfg->tile_n)),
+                         .k_tiles = k->k_tiles };
+}
+
 /* The tiles of this cluster. */
 static val first_tile(const conv_kernel *k)
 {
@@ -188,22 +203,21 @@ static val under(const conv_kernel *k, const tile_place *place, val tap, int m)
     return sub(add(first, mul(tap, conv_number(k->p.dilation[m]))), conv_number(k->p.pad[m]));
 }
 
-/* The filters of a stage: those of tap `tap`. Each CTA that shares them loads some, for all. */
-static void load_filters(const conv_kernel *k, const pipeline_state *at, const tile_place *place, val tap, val channel,
-                         val full)
+/* The filters of a tap, into one of the stages' places for them. Each CTA that shares them loads some, for all. */
+static void load_filters(const conv_kernel *k, val to, const tile_place *place, val tap, val channel, val full)
 {
     const val outer[] = { tap, place->at[0] };
     const int count = k->tmaW.rank - 2, share = k->cfg->share, rows = k->cfg->tile_n / share;
     const val rank = share > 1 ? cluster_rank() : imm(0), mask = imm(share > 1 ? (1 << share) - 1 : 0);
     const val first = add(place->filter, mul(rank, imm(rows)));
     if (!conv_sm90_n_major(k->cfg)) {
-        tensor sW = local_tile(slice(k->sSpans, _, _, at->stage), shape(rows, k->size.w_k), coord(rank, 0));
+        tensor sW = local_tile(slice(k->sSpans, _, _, to), shape(rows, k->size.w_k), coord(rank, 0));
         tma_load_of(&k->tmaW, sW, first, channel, count, outer, full, mask);
         return;
     }
     const int spans = rows / CONV_SM90_SPAN;
     UNROLL(i, spans)
-        tma_load_of(&k->tmaW, slice(k->sSpans, _, _, add(mul(rank, imm(spans)), imm(i)), at->stage), channel,
+        tma_load_of(&k->tmaW, slice(k->sSpans, _, _, add(mul(rank, imm(spans)), imm(i)), to), channel,
                     add(first, imm(i * CONV_SM90_SPAN)), count, outer, full, mask);
 }
 
@@ -231,6 +245,18 @@ static void load_pixels(const conv_kernel *k, tensor sX, const tile_place *place
                     (const val[]){ offset[2], offset[1] }, full, imm(0));
 }
 
+/* Where the filters of tap r of a stage lie. */
+static val slot_of_tap(const conv_kernel *k, val stage, int r)
+{
+    return k->size.taps == 1 ? stage : add(mul(stage, imm(k->size.taps)), imm(r));
+}
+
+/* The first row of a tall stage's box is that of the filter's first row, or of the last where they go backwards. */
+static int row_of_tap(const conv_kernel *k, int r)
+{
+    return k->cfg->form.direction == CKL_CONV_DATA ? CONV_SM90_TALL - 1 - r : r;
+}
+
 /* Fills one stage: some channels of the pixels below a tap, and of the filters. */
 static void load_stage(const conv_kernel *k, const pipeline_state *at, const tile_place *place, const val *tap_at,
                        val tap, val channel)
@@ -238,7 +264,7 @@ static void load_stage(const conv_kernel *k, const pipeline_state *at, const til
     val full = pipeline_full_barrier(&k->ring, at), pixel[CONV_MODES];
     tensor sX = slice(k->sBoxes, _, _, at->stage);
     for (int m = 0; m < CONV_MODES; m++)
-        pixel[m] = under(k, place, tap_at[m], m);
+        pixel[m] = under(k, place, m == 1 && k->cfg->tall ? imm(row_of_tap(k, 0)) : tap_at[m], m);
     val outer[] = { pixel[1], pixel[0], place->image };
     pipeline_wait_empty(&k->ring, at);
     pipeline_expect(&k->ring, at, imm((int)k->size.stage_bytes));
@@ -246,7 +272,8 @@ static void load_stage(const conv_kernel *k, const pipeline_state *at, const til
         load_pixels(k, sX, place, tap_at, channel, full);
     else
         tma_load_of(&k->tmaX, sX, pixel[2], channel, 3, outer, full, imm(0));
-    load_filters(k, at, place, tap, channel, full);
+    UNROLL(r, k->size.taps)
+        load_filters(k, slot_of_tap(k, at->stage, r), place, add(tap, mul(imm(r), k->p.tap_step[1])), channel, full);
 }
 
 /* Loads chunk `chunk` of the channels of the pixels and filters of a tap. */
@@ -263,7 +290,7 @@ static void load_chunk(const conv_kernel *k, pipeline_state *stage, const tile_p
 static void load_all(const conv_kernel *k, pipeline_state *stage, const tile_place *place)
 {
     LOOP(t, conv_number(k->p.filter[0]))
-        LOOP(r, conv_number(k->p.filter[1]))
+        LOOP(r, taps_along(k, 1))
             LOOP(s, conv_number(k->p.filter[2]))
                 LOOP(chunk, k->chunks)
                     load_chunk(k, stage, place, (const val[]){ t, r, s }, chunk);
@@ -274,8 +301,8 @@ static void load_slice(const conv_kernel *k, pipeline_state *stage, const tile_p
     LOOP(i, place->k_tiles) {
         val all = add(place->first, i), rest = div(all, k->chunks), at[CONV_MODES];
         for (int m = CONV_MODES - 1; m >= 0; m--) {
-            at[m] = rem(rest, conv_number(k->p.filter[m]));
-            rest = div(rest, conv_number(k->p.filter[m]));
+            at[m] = rem(rest, taps_along(k, m));
+            rest = div(rest, taps_along(k, m));
         }
         load_chunk(k, stage, place, at, rem(all, k->chunks));
     }
@@ -298,6 +325,26 @@ static void load_tiles(const void *of)
 
 /* The consumers */
 
+/*
+ * A tall stage's pixels as wgmma reads them for each tap: 64 from every row of every box on, (ROWS,DEPTH,BOX_ROWS*STAGES). A row
+ * is 8 pixels and more, which a swizzle repeats after.
+ */
+static tensor rows_of_boxes(const conv_kernel *k)
+{
+    const int pitch = k->size.span / (int)ckl_dtype_bytes(k->cfg->form.dtype), width = k->cfg->box_w;
+    layout rows = make_layout(shape(CONV_SM90_ROWS, k->size.depth, k->cfg->stages * k->size.x_rows / width),
+                              stride(pitch, 1, width * pitch));
+    return tensor_with_layout(k->sX, with_swizzle(k->sX.layout.sw, rows));
+}
+
+/* Which of them is the first of a consumer and tap. */
+static val row_of_box(const conv_kernel *k, const consumer_role *c, val stage, int r)
+{
+    const conv_sm90_shape *s = &k->size;
+    const int next = s->next_n ? s->next_n * s->x_images / k->cfg->box_w : s->next_h;
+    return add(mul(stage, imm(s->x_rows / k->cfg->box_w)), add(mul(c->index, imm(next)), imm(row_of_tap(k, r))));
+}
+
 static consumer_role describe_consumer(const conv_kernel *k)
 {
     const conv_sm90_config *cfg = k->cfg;
@@ -310,9 +357,11 @@ static consumer_role describe_consumer(const conv_kernel *k)
     c.releases = lt(c.tid, imm(cfg->share)); // thread t to CTA t
     if (cfg->share > 1)
         c.peer = pipeline_peer(&k->ring, select(c.releases, c.tid, imm(0)));
-    const int depth = k->size.w_depth, steps = depth / c.mma.atom.k;                           // of a group
-    tensor sX = local_tile(k->sX, shape(CONV_SM90_ROWS, k->size.depth), coord(c.index, 0, _)); // (ROWS,DEPTH,STAGES)
-    tensor tCrX = descriptors_A(&c.mma, sX);                                                   // (MMA_M,MMA_K,STAGES)
+    const int depth = k->size.w_depth, steps = depth / c.mma.atom.k; // of a group
+    tensor sX = cfg->tall ? rows_of_boxes(k)
+                          : local_tile(k->sX, shape(CONV_SM90_ROWS, k->size.depth),
+                                       coord(c.index, 0, _)); // (ROWS,DEPTH,STAGES)
+    tensor tCrX = descriptors_A(&c.mma, sX);                  // (MMA_M,MMA_K,STAGES)
     for (int g = 0; g < cfg->together; g++) {
         c.tCrX[g] = local_tile(tCrX, shape(1, steps), coord(0, g, _));
         c.tCrW[g] = descriptors_B(&c.mma, local_tile(k->sW, shape(filters, depth), coord(g, 0, _)));
@@ -332,12 +381,15 @@ static consumer_role describe_consumer(const conv_kernel *k)
 
 static void multiply(const void *kernel, const void *role, val stage, val not_first)
 {
-    const conv_sm90_config *cfg = ((const conv_kernel *)kernel)->cfg;
+    const conv_kernel *k = kernel;
+    const conv_sm90_config *cfg = k->cfg;
     const consumer_role *c = role;
     const int filters = cfg->tile_n / cfg->together;
-    for (int g = 0; g < cfg->together; g++)
-        gemm(&c->mma, slice(c->tCrX[g], _, _, stage), slice(c->tCrW[g], _, _, stage),
-             accumulator_columns(c->acc, g * filters, filters), not_first);
+    for (int r = 0; r < k->size.taps; r++)
+        for (int g = 0; g < cfg->together; g++)
+            gemm(&c->mma, slice(c->tCrX[g], _, _, cfg->tall ? row_of_box(k, c, stage, r) : stage),
+                 slice(c->tCrW[g], _, _, slot_of_tap(k, stage, r)), accumulator_columns(c->acc, g * filters, filters),
+                 r ? yes() : not_first);
 }
 
 /* Where the consumer's pixels begin. */
@@ -447,23 +499,22 @@ static void load_vectors_early(const conv_kernel *k, const consumer_role *c, con
 
 /*
  * Where sum i of a staging buffer, whose channels begin at `first` of the tile, lies in y: a consumer's pixels are a
- * box.
+ * box, or follow each other. Groups take the place of slices.
  */
-static conv_place place_of_sum(const conv_kernel *k, const consumer_role *c, const tile_place *own, int first, int i)
+static void set_place(const conv_kernel *k, const consumer_role *c, const tile_place *own, int first, int i,
+                      conv_element *in)
 {
     const conv_sm90_shape *s = &k->size;
     tensor tCcY = coordinates_of(k, c);
     val pixel = coordinate(tCcY, 0, i), rest = div(pixel, imm(s->consumer_w));
-    if (k->cfg->im2col) {
-        const tile_place at = place_of_pixel(k, add(own->at[2], pixel));
-        return (conv_place){ at.image,
-                             { at.at[0], at.at[1], at.at[2] },
-                             add(first_channel(k, own, first / s->y_cols), coordinate(tCcY, 1, i)) };
-    }
-    return (conv_place){ add(own->image, div(rest, imm(s->consumer_h))),
-                         { k->cfg->grouped ? imm(0) : own->at[0], add(own->at[1], rem(rest, imm(s->consumer_h))),
-                           add(own->at[2], rem(pixel, imm(s->consumer_w))) },
-                         add(first_channel(k, own, first / s->y_cols), coordinate(tCcY, 1, i)) };
+    conv_values images = k->p;
+    if (k->cfg->grouped)
+        images.y_size[0] = imm(1);
+    const val at[CONV_MODES] = { k->cfg->grouped ? imm(0) : own->at[0], add(own->at[1], rem(rest, imm(s->consumer_h))),
+                                 add(own->at[2], rem(pixel, imm(s->consumer_w))) };
+    in->channel = add(first_channel(k, own, first / s->y_cols), coordinate(tCcY, 1, i));
+    in->pixel = k->cfg->im2col ? add(own->at[2], pixel)
+                               : conv_pixel_at(&images, add(own->image, div(rest, imm(s->consumer_h))), at);
 }
 
 /* The accumulators of some columns with bias, residual and activation, in the staging buffer. */
@@ -478,8 +529,9 @@ static void finish_columns(const conv_kernel *k, const consumer_role *c, const t
         conv_element in = { .sum = at(acc, i), .scale = v->scale[column], .bias = v->bias[column] };
         if (form->residual)
             in.residual = at(rR, i);
-        const conv_place place = form->custom ? place_of_sum(k, c, own, first, i) : (conv_place){ 0 };
-        set(rY, i, conv_finish(form, in, &place));
+        if (conv_is_custom(form))
+            set_place(k, c, own, first, i, &in);
+        set(rY, i, conv_finish(form, in));
     }
     if (ckl_dtype_bytes(form->out) == 2)
         stmatrix_C(mma, rY, sY, c->tid);
@@ -521,16 +573,19 @@ static void consume(const void *of)
     consumer_role c = describe_consumer(k);
     const conv_products products = { &k->ring, NULL, c.releases, k->cfg->share > 1 ? &c.peer : NULL, multiply, k, &c };
     pipeline_state stage = consumer_state(&k->ring);
-    const bool residual = k->cfg->form.residual;
+    const bool residual = k->cfg->form.residual, late = !k->cfg->grouped && k->cfg->slices * k->cfg->split == 1;
     if (residual)
         load_residual(k, &c, first_tile(k), c.half);
     LOOP_FROM(tile, first_tile(k), k->count, clusters(k)) {
-        tile_place place = place_of(k, tile);
+        tile_place place = late ? place_of_filters(k, tile) : place_of(k, tile);
         tile_vectors v = { 0 };
         load_vectors_early(k, &c, &place, &v);
-        conv_mainloop(&products, place.k_tiles, &stage);
+        const val last = conv_mainloop_begin(&products, place.k_tiles, &stage);
+        if (late)
+            place = place_of(k, tile);
         if (residual)
             load_residual(k, &c, add(tile, clusters(k)), sub(imm(1), c.half));
+        conv_mainloop_end(&products, last);
         epilogue(k, &c, &place, &v);
         if (residual) {
             assign(c.parity, bit_xor(c.parity, c.half));
@@ -557,7 +612,7 @@ static void clear_stages(const void *of)
 {
     const conv_kernel *k = of;
     const conv_sm90_shape *s = &k->size;
-    const int64_t x = (int64_t)k->cfg->stages * s->tile_m * s->span, all = k->cfg->stages * s->stage_room;
+    const int64_t x = (int64_t)k->cfg->stages * s->x_rows * s->span, all = k->cfg->stages * s->stage_room;
     tensor rZeros = fragment(I32, compact(leaf(4)));
     fill(rZeros, imm(0));
     LOOP_FROM(at, mul(thread(), imm(16)), imm((int)all), imm(16 * WARPGROUP * (1 + k->cfg->consumers))) {

@@ -24,6 +24,7 @@
     X(owner, bool, im2col, "0", "0 1", "pixels follow each other over the ends of rows and images")  \
     X(owner, int, split, "1", "1 2", "CTAs of a cluster that share the taps and channels of a tile") \
     X(owner, int, share, "1", "1 2 4", "CTAs of a cluster whose tiles have the same filters")        \
+    X(owner, bool, tall, "0", "0 1", "a stage has all three rows of a filter, which see one box")    \
     X(owner, bool, zeros, "0", "0 1", "the gradient has pixels that no tap sees, and idle warps write them")
 
 typedef struct conv_sm90_config {
@@ -41,6 +42,7 @@ enum {
     CONV_SM90_WIDTHS = 6, // of tiles to consider
     CONV_SM90_CANDIDATES = 4 * 2 * CONV_SM90_WIDTHS,
     CONV_SM90_BUFFERS = 2, // staging buffers of a consumer
+    CONV_SM90_TALL = 3,    // rows of a filter that share a box
 };
 
 /* CTAs of a cluster. */
@@ -69,6 +71,8 @@ static inline int64_t conv_sm90_in(const ckl_conv_desc *d)
 /* What the kernel and its host side derive alike from a config. */
 typedef struct conv_sm90_shape {
     int tile_m;                             // pixels of a CTA
+    int taps;                               // of a stage
+    int x_rows, x_images;                   // pixels of x that a stage has for them, and those of one of its images
     int span, depth;                        // bytes between rows of a stage's tiles; their columns as wgmma takes them
     int w_k, w_span, w_depth;               // the same of filters, which have the channels of their group alone
     int consumer_w, consumer_h, consumer_n; // the box of a consumer's pixels

@@ -27,15 +27,18 @@ static conv_sm90_shape memory_of(const conv_sm90_config *c)
     const int rows = CONV_SM90_ROWS, out = (int)ckl_dtype_bytes(c->form.out);
     const int bytes = (int)ckl_dtype_bytes(c->form.dtype), step = 32 / bytes; // of wgmma
     conv_sm90_shape s = { .tile_m = rows * c->consumers, .y_cols = y_cols_of(c, out) };
+    s.taps = c->tall ? CONV_SM90_TALL : 1;
+    s.x_images = c->box_w * (c->box_h + s.taps - 1);
+    s.x_rows = s.x_images * c->box_n;
     s.buffers = CONV_SM90_BUFFERS * (c->form.residual ? c->tile_n / s.y_cols : 1);
     s.span = c->tile_k * bytes <= 32 ? 32 : c->tile_k * bytes <= 64 ? 64 : 128;
     s.depth = (c->tile_k + step - 1) / step * step;
     s.w_k = c->tile_k / c->together;
     s.w_span = c->together > 1 ? s.w_k * bytes : s.span;
     s.w_depth = c->together > 1 ? s.w_k : s.depth;
-    s.stage_bytes = ((int64_t)s.tile_m * c->tile_k + (int64_t)c->tile_n * s.w_k) * bytes;
+    s.stage_bytes = ((int64_t)s.x_rows * c->tile_k + (int64_t)s.taps * c->tile_n * s.w_k) * bytes;
     s.stage_room =
-        (int64_t)s.tile_m * s.span + (int64_t)c->tile_n * (conv_sm90_n_major(c) ? s.depth * bytes : s.w_span);
+        (int64_t)s.x_rows * s.span + (int64_t)s.taps * c->tile_n * (conv_sm90_n_major(c) ? s.depth * bytes : s.w_span);
     s.smem_bytes = c->stages * (s.stage_room + 16) + (int64_t)c->consumers * (s.buffers * rows * s.y_cols * out + 16);
     s.smem_bytes += c->split > 1 ? conv_halves_bytes(c->consumers, c->tile_n / c->split) : 0;
     return s;
@@ -68,6 +71,21 @@ static double tiles_of(const conv_sm90_problem *p, const conv_sm90_config *c)
                               ? ceil((double)images * (double)at[1] * (double)at[2] / (CONV_SM90_ROWS * c->consumers))
                               : conv_boxes(at, images, box_of(c));
     return pixels * (double)ceil_div(p->out * c->together, c->tile_n);
+}
+
+/* The box of whole rows of 8 pixels of which the fewest cover all places, where a consumer's pixels are of one image. */
+static conv_box tall_box(const conv_sm90_problem *p, int consumers)
+{
+    enum { LEAST = 8, SHAPES = 4 };
+    conv_box best = { LEAST, CONV_SM90_ROWS / LEAST * consumers, 1 };
+    for (int i = 0; i < SHAPES; i++)
+        for (int n = 1; n <= (consumers == 2 ? 2 : 1); n++) {
+            const int w = LEAST << i;
+            const conv_box box = { w, CONV_SM90_ROWS / w * consumers / n, n };
+            if (conv_boxes(p->places, p->desc.n, box) < conv_boxes(p->places, p->desc.n, best))
+                best = box;
+        }
+    return best;
 }
 
 static int stages_of(const conv_sm90_config *c, const ckl_device_info *device)
@@ -150,7 +168,7 @@ static bool candidate_tile(const conv_sm90_problem *p, int i, conv_sm90_config *
     c->grouped = d->groups > 1;
     c->zeros = p->has_unseen;
     c->split = c->share = 1;
-    c->im2col = false;
+    c->im2col = c->tall = false;
     c->together = 1;
     set_box(c, p->box[c->consumers - 1]);
     return true;
@@ -199,9 +217,26 @@ void conv_sm90_follow(const conv_sm90_problem *p, const ckl_device_info *device,
     c->stages = stages_of(c, device);
 }
 
+/* Do all three rows of a filter see something, from rows of x that follow each other? */
+static bool may_be_tall(const conv_sm90_problem *p)
+{
+    const ckl_conv_desc *d = &p->desc;
+    conv_mode m[CONV_MODES];
+    int64_t first;
+    conv_modes(d, m);
+    return d->r == CONV_SM90_TALL && conv_seen_taps(&m[1], &first) == CONV_SM90_TALL && d->stride_h == 1 &&
+           d->dilation_h == 1 && p->launches == 1;
+}
+
+static void load_tall(const conv_sm90_problem *p, conv_sm90_config *c)
+{
+    c->tall = true;
+    set_box(c, tall_box(p, c->consumers));
+}
+
 /*
  * One for groups that share tiles; then each for one CTA and, if any has the stages, for two of a cluster, both for boxes and for
- * pixels that follow each other, there also with three consumers.
+ * pixels that follow each other, there also with three consumers; and for boxes of all rows of a filter, with and without these.
  */
 static bool candidate_sm90(const void *desc, const ckl_device_info *device, int i, void *config)
 {
@@ -210,7 +245,7 @@ static bool candidate_sm90(const void *desc, const ckl_device_info *device, int 
     conv_sm90_config *c = config;
     if (check_rows(p) != CKL_OK)
         return i == 0; // to say why not
-    const int together = groups_together(d), orders = d->groups > 1 ? 1 : 3;
+    const int together = groups_together(d), orders = d->groups > 1 ? 1 : may_be_tall(p) ? 5 : 3;
     const int splits = has_stages(p, depth_of(p, 2), SPLIT_LEAST) ? 2 : 1, kinds = orders * splits;
     if (together > 1 && i-- == 0) {
         candidate_tile(p, 0, c);
@@ -222,10 +257,15 @@ static bool candidate_sm90(const void *desc, const ckl_device_info *device, int 
         return false;
     c->split = splits > 1 && i % 2 && has_stages(p, c->tile_k, SPLIT_LEAST) ? 2 : 1;
     const int order = i % kinds / splits;
-    if (order > 1 && (c->consumers == 1 || !has_stages(p, c->tile_k, THREE_LEAST)))
+    const bool three = order == 2 || order == 4;
+    if ((three && (c->consumers == 1 || !has_stages(p, c->tile_k, THREE_LEAST))) || (order > 2 && c->split > 1))
         c->tile_n = 0;
-    if (order > 0)
-        follow_rows(c, order > 1 ? CONV_SM90_CONSUMERS : c->consumers);
+    if (three)
+        c->consumers = CONV_SM90_CONSUMERS;
+    if (order > 2)
+        load_tall(p, c);
+    else if (order > 0)
+        follow_rows(c, c->consumers);
     c->stages = stages_of(c, device);
     return true;
 }
@@ -273,6 +313,15 @@ static double box_cost(const conv_sm90_config *c, const conv_sm90_shape *s)
     return BOX * ((double)c->tile_n / s->y_cols - wide);
 }
 
+/* What shared memory takes for a stage, 128 bytes a cycle: a write of everything, and a read by each consumer for each tap. */
+static double shared_cycles(const conv_sm90_config *c, const conv_sm90_shape *s)
+{
+    const double bytes = (double)c->tile_k * (double)ckl_dtype_bytes(c->form.dtype);
+    const double written = s->x_rows + s->taps * c->tile_n,
+                 read = (double)s->taps * c->consumers * (CONV_SM90_ROWS + c->tile_n);
+    return (written + read) * bytes / 128;
+}
+
 /*
  * What does not depend on slices. Each row of a box takes some cycles however short it is, and zeros for absent channels more,
  * but not where filters that are N-major end within their rows: 96 of 128 columns cost nothing. Rates: bench/notes/conv.md.
@@ -288,14 +337,16 @@ conv_sm90_work conv_sm90_work_of(const conv_sm90_problem *p, const conv_sm90_con
     const int64_t last = (in - (chunks - 1) * c->tile_k) * element; // of a row of the last chunk
     const double full = row_cost(c, c->tile_k * element),
                  a_row = full + (larger(full, row_cost(c, last)) - full) / (double)chunks;
-    const double absent = (double)(chunks * c->tile_k - in) / (double)chunks * bytes * (s.tile_m + c->tile_n);
-    const double of_filters = conv_sm90_n_major(c) ? (double)c->tile_k * c->tile_n / CONV_SM90_SPAN
-                                                   : a_row * c->tile_n; // rows of their boxes
+    const int filters = s.taps * c->tile_n;
+    const double absent = (double)(chunks * c->tile_k - in) / (double)chunks * bytes * (s.x_rows + filters);
+    const double of_filters =
+        conv_sm90_n_major(c) ? (double)c->tile_k * filters / CONV_SM90_SPAN : a_row * filters; // rows of their boxes
+    const double products = (double)s.tile_m * filters * c->tile_k * bytes / 2 / PRODUCTS;
     return (conv_sm90_work){ .launches = launches,
                              .tiles = tiles_of(p, c),
-                             .stages = taps * (double)chunks,
-                             .multiply = (double)s.tile_m * c->tile_n * c->tile_k * bytes / 2 / PRODUCTS,
-                             .rows = a_row * PIXEL * s.tile_m + FILTER * of_filters / c->share,
+                             .stages = taps / s.taps * (double)chunks,
+                             .multiply = c->tall ? larger(products, shared_cycles(c, &s)) : products,
+                             .rows = a_row * PIXEL * s.x_rows + FILTER * of_filters / c->share,
                              .bytes = (double)s.stage_bytes,
                              .absent = absent / ZEROS,
                              .epilogue = EPILOGUE * c->tile_n / 2 + box_cost(c, &s),
@@ -366,6 +417,24 @@ static ckl_status check_share(const conv_sm90_config *c)
     return CKL_OK;
 }
 
+/* May one box serve all rows of the filter? A swizzle repeats after 8 pixels. */
+static ckl_status check_tall(const conv_sm90_problem *p, const conv_sm90_config *c)
+{
+    if (!c->tall)
+        return CKL_OK;
+    if (!may_be_tall(p))
+        FAIL(CKL_UNSUPPORTED,
+             "conv sm90: tall=1 takes filters of %d rows that all see something, in rows of stride and "
+             "dilation 1",
+             CONV_SM90_TALL);
+    if (c->im2col || c->split > 1 || c->share > 1 || c->slices > 1 || c->together > 1)
+        FAIL(CKL_UNSUPPORTED, "conv sm90: tall=1 takes no im2col, split, share, slices or groups together");
+    if (c->box_w % 8 || c->box_w > CONV_SM90_ROWS || c->box_w * c->box_h % CONV_SM90_ROWS)
+        FAIL(CKL_UNSUPPORTED, "conv sm90: tall=1, but a box of %dx%d has no whole rows of 8 for each consumer",
+             c->box_h, c->box_w);
+    return CKL_OK;
+}
+
 /* Do corners and taps fit the numbers of the im2col mode? */
 static ckl_status check_im2col(const conv_sm90_problem *p, const conv_sm90_config *c)
 {
@@ -422,6 +491,15 @@ static ckl_status check_problem(const conv_sm90_problem *p, const ckl_device_inf
     return CKL_OK;
 }
 
+/* Sides are powers of two, but of three consumers three times one. */
+static ckl_status check_box(const conv_sm90_config *c)
+{
+    const int times =
+        c->consumers == CONV_SM90_CONSUMERS && c->box_h % CONV_SM90_CONSUMERS == 0 ? CONV_SM90_CONSUMERS : 1;
+    const conv_box box = { c->box_w, c->box_h / times, c->box_n };
+    return conv_check_box("sm90", box, CONV_SM90_ROWS * c->consumers / times, c->step_w, c->step_h);
+}
+
 static ckl_status check_tile(const conv_sm90_problem *p, const ckl_device_info *device, const conv_sm90_config *c)
 {
     const ckl_conv_desc *d = &p->desc;
@@ -433,12 +511,12 @@ static ckl_status check_tile(const conv_sm90_problem *p, const ckl_device_info *
         TRY(conv_check_dense("sm90, by zeros=1,", d));
     if (c->zeros && !p->has_unseen)
         FAIL(CKL_INVALID, "conv sm90: zeros=1, but taps see all pixels or none, or rows are beyond 32-bit numbers");
-    if (c->consumers < 1 || c->consumers > (c->im2col ? 3 : 2)) // boxes are powers of two
-        FAIL(CKL_INVALID, "conv sm90: consumers=%d is not in 1..2, or 3 with im2col=1", c->consumers);
+    if (c->consumers < 1 || c->consumers > (c->im2col || c->tall ? 3 : 2)) // boxes are powers of two
+        FAIL(CKL_INVALID, "conv sm90: consumers=%d is not in 1..2, or 3 with im2col=1 or tall=1", c->consumers);
     if (c->tile_k < unit || c->tile_k % unit || c->tile_k > deepest)
         FAIL(CKL_INVALID, "conv sm90: tile_k=%d is no multiple of %d up to %d", c->tile_k, unit, deepest);
     if (!c->im2col)
-        TRY(conv_check_box("sm90", box_of(c), CONV_SM90_ROWS * c->consumers, c->step_w, c->step_h));
+        TRY(check_box(c));
     else if (c->box_w != CONV_SM90_ROWS * c->consumers || c->box_h != 1 || c->box_n != 1)
         FAIL(CKL_INVALID, "conv sm90: im2col=1, but box_w=%d are not all pixels of a CTA", c->box_w);
     const int unit_n = conv_sm90_n_major(c) ? CONV_SM90_SPAN : CONV_SM90_N, most_n = c->form.residual ? 192 : 256;
@@ -453,6 +531,7 @@ ckl_status conv_sm90_admit(const conv_sm90_problem *p, const ckl_device_info *de
     const ckl_conv_desc *d = &p->desc;
     TRY(check_together(d, c));
     TRY(check_problem(p, device, c));
+    TRY(check_tall(p, c));
     TRY(check_tile(p, device, c));
     TRY(check_split(p, c));
     TRY(check_share(c));

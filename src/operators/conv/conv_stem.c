@@ -198,14 +198,14 @@ static void load_vectors(stem_kernel *k)
 }
 
 /* Where element i of the accumulators lies in y: a warp has a row of a tile; in NCHW its two pixels are neighbours. */
-static conv_place place_of_sum(const stem_kernel *k, const stem_place *place, int i)
+static void set_place(const stem_kernel *k, const stem_place *place, int i, conv_element *in)
 {
     tensor tCcY = coordinates_of(k);
     val row = rem(coordinate(tCcY, 0, i), imm(CONV_STEM_W)), first = rem(row, imm(8)), second = div(row, imm(8));
     val column = k->cfg->nchw ? add(mul(first, imm(2)), second) : row;
-    return (conv_place){ place->n,
-                         { imm(0), add(place->h, k->warp_row), add(place->w, column) },
-                         add(k->first, coordinate(tCcY, 1, i)) };
+    in->pixel =
+        conv_pixel_at(&k->p, place->n, (const val[]){ imm(0), add(place->h, k->warp_row), add(place->w, column) });
+    in->channel = add(k->first, coordinate(tCcY, 1, i));
 }
 
 static void finish(const stem_kernel *k, const stem_place *place)
@@ -214,9 +214,10 @@ static void finish(const stem_kernel *k, const stem_place *place)
     layout along = coordinate_distances(coordinates_of(k), 1);
     UNROLL(i, static_size(k->acc.layout)) {
         const int64_t column = index_at(along, i);
-        const conv_element in = { .sum = at_f32(k->acc, i), .scale = k->scale[column], .bias = k->bias[column] };
-        const conv_place of = form->custom ? place_of_sum(k, place, i) : (conv_place){ 0 };
-        set(k->acc, i, conv_finish(form, in, &of));
+        conv_element in = { .sum = at_f32(k->acc, i), .scale = k->scale[column], .bias = k->bias[column] };
+        if (conv_is_custom(form))
+            set_place(k, place, i, &in);
+        set(k->acc, i, conv_finish(form, in));
     }
 }
 

@@ -1,8 +1,6 @@
 /* gemm.c - GEMM problems: their matrices, their checks, their tensors, and the list of implementations. */
 #include "cutekernellib/operators/gemm.h"
 
-#include <string.h>
-
 #include "base/math.h"
 #include "operators/gemm/gemm_epilogues.h"
 #include "operators/gemm/gemm_plan.h"
@@ -67,16 +65,11 @@ static bool has_epilogue(const ckl_gemm_desc *d)
            d->gated || d->activation != CKL_ACTIVATION_IDENTITY || d->epilogue;
 }
 
-/* A custom epilogue has its own name in the desc, which stays; without one it is NULL. */
 static ckl_status check_epilogue(ckl_gemm_desc *d)
 {
-    const char *name = d->epilogue;
-    const ckl_gemm_epilogue *custom = gemm_epilogue_find(name);
-    d->epilogue = custom ? custom->name : NULL;
-    if (!custom && name && *name && strcmp(name, "none") != 0)
-        FAIL(CKL_INVALID, "gemm: epilogue=%s is not known; ckl_gemm_epilogue_add() makes it so", name);
-    if (custom && (d->m > INT32_MAX || d->n > INT32_MAX))
-        FAIL(CKL_INVALID, "gemm: epilogue=%s is of m and n below 2^31", name);
+    TRY(gemm_epilogue_check("gemm", &d->epilogue));
+    if (d->epilogue && (d->m > INT32_MAX || d->n > INT32_MAX))
+        FAIL(CKL_INVALID, "gemm: epilogue=%s is of m and n below 2^31", d->epilogue);
     return CKL_OK;
 }
 

@@ -1,7 +1,8 @@
 /* gemm_epilogues.c - custom epilogues by their names. */
 #include "operators/gemm/gemm_epilogues.h"
 
-#include "base/status.h"
+#include <string.h>
+
 #include "plan/named.h"
 
 static ckl_gemm_epilogue added[NAMED_MAX];
@@ -11,6 +12,15 @@ static named_list epilogues = { "gemm_epilogue_add", "epilogue", sizeof(ckl_gemm
 const ckl_gemm_epilogue *gemm_epilogue_find(const char *name)
 {
     return named_find(&epilogues, name);
+}
+
+ckl_status gemm_epilogue_check(const char *op, const char **name)
+{
+    const ckl_gemm_epilogue *custom = gemm_epilogue_find(*name);
+    if (!custom && *name && **name && strcmp(*name, "none") != 0)
+        FAIL(CKL_INVALID, "%s: epilogue=%s is not known; ckl_gemm_epilogue_add() makes it so", op, *name);
+    *name = custom ? custom->name : NULL;
+    return CKL_OK;
 }
 
 ckl_status ckl_gemm_epilogue_add(const ckl_gemm_epilogue *epilogue)
