@@ -307,7 +307,7 @@ plan_cost softmax_cost_column_chunks(const void *desc, const ckl_device_info *de
 
 static int64_t held_chunks(const ckl_softmax_desc *d, const softmax_column_config *c)
 {
-    return ceil_div(d->n, c->tiles * column_split_lines(&c->split));
+    return ceil_div(d->n, softmax_held_lines(c));
 }
 
 plan_cost softmax_cost_column_held(const void *desc, const ckl_device_info *device, const void *config)
@@ -472,6 +472,8 @@ ckl_status softmax_admit_column_held(const void *desc, const ckl_device_info *de
     const softmax_column_config *c = config;
     if (c->tiles < 1 || c->tiles > TILES_MAX)
         FAIL(CKL_INVALID, "%s: tiles=%d is not in 1..%d", what, c->tiles, TILES_MAX);
+    if (c->kept < 0 || c->kept > SOFTMAX_KEPT_MAX)
+        FAIL(CKL_INVALID, "%s: kept=%d is not in 0..%d", what, c->kept, SOFTMAX_KEPT_MAX);
     TRY(admit_columns(what, 0, d, device, c));
     if (c->split.cluster != 1)
         FAIL(CKL_INVALID, "%s: cluster=%d, the CTAs of a strip meet in memory", what, c->split.cluster);

@@ -198,6 +198,10 @@ static const char *const cases[] = {
     "shape=2x300x136 axis=1 impl=column_held config='threads=64 lanes=16 vec=4 steps=1 tiles=5 loading=3' # parts of "
     "one "
     "tile and of two",
+    "shape=2x300x136 axis=1 fill=hard impl=column_held config='threads=64 lanes=16 vec=4 steps=1 tiles=5 kept=4 "
+    "loading=3' # the last tiles in registers",
+    "shape=3x300x136 axis=1 dtype=f16 direction=backward impl=column_held config='dtype=f16 direction=backward "
+    "threads=64 lanes=8 vec=8 steps=1 tiles=3 kept=3'",
     "shape=300x136 axis=0 dtype=bf16 misalign=1 impl=column_held config='dtype=bf16 threads=64 lanes=8 vec=8 steps=2 "
     "tiles=2'                                      # not for copies of 16 bytes",
     "shape=300x24 axis=0 dtype=f16 misalign=1      # pointers aligned to the element only",
