@@ -279,6 +279,7 @@ static const test_reject rejects[] = {
       "softmax column_pipeline: wants clusters, and lines of whole vectors of 4 bytes" },
     { "shape=64x8 axis=0 impl=column_pipeline config='tiles=65'", CKL_INVALID,
       "softmax column_pipeline: tiles=65 is not in 1..64" },
+    { "shape=64x8 axis=0 impl=column_held config='kept=9'", CKL_INVALID, "softmax column_held: kept=9 is not in 0..8" },
     { "shape=64x8 axis=0 impl=column_pipeline config='depth=9'", CKL_INVALID,
       "softmax column_pipeline: depth=9 is not in 1..8" },
     { "shape=640x8 axis=0 impl=column_pipeline config='threads=32 lanes=2 vec=4 steps=4 tiles=2'", CKL_INVALID,
