@@ -8,10 +8,10 @@ enum {
     FORWARD_REGISTERS = 32, // of a row in a thread: few threads with many loads beat many with few, bench/notes/norm.md
     LONG_COLS = 2048,       // longer rows of 16 bits take as many registers as f32 ones
     LONG_COLS_RESIDUAL = 8192,
-    REDUCTION_BYTES = 4 << 10,    // of shared memory: more than the reductions of a row in registers take
-    RAGGED_VECTORS_MIN = 16,      // of a ragged row with gamma
-    FORWARD_THREADS = 1024,       // of an SM, for f32 rows: 64 registers each
-    FORWARD_THREADS_RAGGED = 512, // whose gamma and beta take more: 128
+    REDUCTION_BYTES = 4 << 10,  // of shared memory: more than the reductions of a row in registers take
+    RAGGED_VECTORS_MIN = 16,    // of a ragged row with gamma
+    FORWARD_THREADS = 1024,     // of an SM, for f32 rows: 64 registers each
+    FORWARD_THREADS_BETA = 512, // whose gamma and beta are cut: 128
     /* longer rows flow through shared memory */
     FORWARD_ROW_COLS_MAX = 16384,
     FORWARD_RESIDUAL_BYTES_MAX = 32 << 10,
@@ -172,7 +172,7 @@ static int forward_threads(const ckl_norm_desc *d, const row_split *s, bool cent
         return 0;
     if (d->dtype == CKL_F32)
         return d->residual              ? 0
-               : s->ragged              ? FORWARD_THREADS_RAGGED
+               : s->ragged && centred   ? FORWARD_THREADS_BETA
                : holds_many_elements(d) ? FORWARD_THREADS * 3 / 4
                                         : FORWARD_THREADS;
     if (keeps_residual(d))

@@ -289,9 +289,10 @@ static void fit_odd_rows(const ckl_norm_desc *d, const ckl_device_info *device, 
     const row_pipeline_split split_before = *s;
     const double row = norm_is_cut(d) ? ROW_CUT : ROW_RAGGED;
     double best = INFINITY;
-    if (f->bytes != 2 || d->residual || !norm_is_ragged(d) || !(norm_in_phase(d) || norm_is_cut(d)))
+    if (f->bytes != 2 || !norm_is_ragged(d) || !(norm_in_phase(d) || norm_is_cut(d)))
         return;
-    for (int cluster = 1; cluster <= min_i64(CLUSTER_MAX, row_pipeline_cluster_max(device)); cluster *= 2)
+    for (int cluster = 1; cluster <= row_pipeline_cluster_max(device) && (cluster <= CLUSTER_MAX || best == INFINITY);
+         cluster *= 2)
         for (int i = 0; i < COUNT_OF(shapes); i++) {
             const int elements = shapes[i].chunks * vec;
             const int64_t each = ceil_div(d->cols, (int64_t)elements * cluster);

@@ -136,6 +136,9 @@ static const char *const cases[] = {
     "rows=300 cols=1283 dtype=f16 direction=backward ldx=1347 ldy=1291 impl=backward config='persistent_ctas=1' # held "
     "in registers, several of a CTA in phase",
     "rows=21 cols=9003 dtype=bf16 direction=backward # and of a cluster",
+    "rows=300 cols=1283 dtype=f16 direction=backward residual=1 ldx=1347 ldy=1291 impl=backward "
+    "config='persistent_ctas=1' # with a residual",
+    "rows=9 cols=33955 dtype=bf16 direction=backward residual=1 fill=hard # in a cluster of eight",
     "rows=21 cols=5120 dtype=f16 direction=backward ldx=5121 ldy=5120 # cut and held",
     "rows=150 cols=1001 dtype=bf16 offset=100 impl=forward config='shared_weights=1 persistent_ctas=1' # gamma and "
     "beta shared",

@@ -235,7 +235,7 @@ static ckl_status launch_chunks(const ckl_plan *plan, const void *args, ckl_stre
 static chunks_view held_of(const ckl_plan *plan)
 {
     const softmax_column_config *c = plan->config;
-    return view_of(plan->desc, &c->form, &c->split, c->tiles * column_split_lines(&c->split), true);
+    return view_of(plan->desc, &c->form, &c->split, softmax_held_lines(c), true);
 }
 
 static int64_t held_workspace(const ckl_plan *plan)
@@ -278,7 +278,7 @@ static const field column_chunks_fields[] = { SOFTMAX_FORM(FIELD_NESTED, (softma
 static const field column_held_fields[] = { SOFTMAX_FORM(FIELD_NESTED, (softmax_column_config, form))  //
                                             COLUMN_SPLIT(FIELD_NESTED, (softmax_column_config, split)) //
                                             SOFTMAX_COLUMN_TILES(FIELD_ROW, softmax_column_config)     //
-                                            SOFTMAX_COLUMN_LOADING(FIELD_ROW, softmax_column_config) };
+                                            SOFTMAX_COLUMN_HELD(FIELD_ROW, softmax_column_config) };
 
 #define IMPLEMENTATION(symbol, about, family, fields, ...)                                                     \
     static const implementation symbol##_implementation = { .name = #symbol,                                   \

@@ -307,7 +307,7 @@ plan_cost softmax_cost_column_chunks(const void *desc, const ckl_device_info *de
 
 static int64_t held_chunks(const ckl_softmax_desc *d, const softmax_column_config *c)
 {
-    return ceil_div(d->n, c->tiles * column_split_lines(&c->split));
+    return ceil_div(d->n, softmax_held_lines(c));
 }
 
 plan_cost softmax_cost_column_held(const void *desc, const ckl_device_info *device, const void *config)
@@ -422,17 +422,20 @@ static int64_t split_held(const ckl_softmax_desc *d, int lanes, softmax_column_c
     return chunks;
 }
 
-/* Are columns and tensors large enough, and lines whole vectors, or halves of them? f32 gradients: all that else take clusters. */
+/*
+ * Are columns and tensors large enough, and lines whole vectors, or halves of them? f32 gradients: all that one CTA's registers do
+ * not hold, be it that a cluster's do or not.
+ */
 static bool wants_held(const ckl_softmax_desc *d, const ckl_device_info *device)
 {
-    enum { BYTES_MIN_HALF = 36 << 20, BYTES_MIN = 45 << 20, BYTES_MIN_CLUSTERS = 20 << 20 };
+    enum { BYTES_MIN_HALF = 36 << 20, BYTES_MIN = 45 << 20, BYTES_MIN_GRADIENTS = 20 << 20 };
     enum { LINES_MIN = 2048, INNER_MIN = 256 };
     const bool half = dtype_bytes(d->dtype) == 2, is_forward = d->direction == CKL_DIRECTION_FORWARD;
     column_split held;
     if (!device->has_tma || softmax_vec_of(d) < row_vec_full(d->dtype) / (is_forward ? 2 : 1))
         return false;
-    if (!half && !is_forward && ctas_that_hold(d, device, &held) > 1) // if strips are three quarters full
-        return tensor_bytes(d) >= BYTES_MIN_CLUSTERS &&
+    if (!half && !is_forward && ctas_that_hold(d, device, &held) != 1) // if strips are three quarters full
+        return tensor_bytes(d) >= BYTES_MIN_GRADIENTS &&
                3 * round_up(d->inner, LINE_BYTES / dtype_bytes(d->dtype)) <= 4 * d->inner;
     return d->n >= LINES_MIN && d->inner >= INNER_MIN && tensor_bytes(d) >= (half ? BYTES_MIN_HALF : BYTES_MIN);
 }
@@ -469,6 +472,8 @@ ckl_status softmax_admit_column_held(const void *desc, const ckl_device_info *de
     const softmax_column_config *c = config;
     if (c->tiles < 1 || c->tiles > TILES_MAX)
         FAIL(CKL_INVALID, "%s: tiles=%d is not in 1..%d", what, c->tiles, TILES_MAX);
+    if (c->kept < 0 || c->kept > SOFTMAX_KEPT_MAX)
+        FAIL(CKL_INVALID, "%s: kept=%d is not in 0..%d", what, c->kept, SOFTMAX_KEPT_MAX);
     TRY(admit_columns(what, 0, d, device, c));
     if (c->split.cluster != 1)
         FAIL(CKL_INVALID, "%s: cluster=%d, the CTAs of a strip meet in memory", what, c->split.cluster);

@@ -1,6 +1,6 @@
 /*
- * softmax_column_chunks.c - strips of columns in chunks, of which each has a CTA. `column_held`: it keeps its chunk in shared memory until
- * the sums of the strip are known. `column_chunks`: another CTA reads the chunk again, from L2.
+ * softmax_column_chunks.c - strips of columns in chunks, of which each has a CTA. `column_held`: it keeps its chunk in shared memory and
+ * registers until the sums of the strip are known. `column_chunks`: another CTA reads the chunk again, from L2.
  */
 #include "operators/softmax/softmax_column.h"
 #include "skeletons/one_pass.h"
@@ -191,12 +191,14 @@ void softmax_column_chunks(const void *config, int kernel)
     ELSE sum_chunk(&k, rX);
 }
 
-/* Chunks that stay in shared memory: some tiles */
+/* Chunks that stay in shared memory, and their last tiles in registers */
 
 typedef struct column_held {
     column_flow f;
     strip_states states;
     tensor sStrip; // (COUNT,COLUMNS): states of the strip
+    int kept;
+    tensor rKept[SOFTMAX_KEPT_MAX][INPUTS_MAX]; // (VEC,STEPS) each
 } column_held;
 
 enum { PARTS = 4 }; // of a chunk: a part is a group of copies
@@ -206,16 +208,34 @@ static int tiles_before(const column_held *k, int part)
     return part * k->f.tiles / PARTS;
 }
 
+static column_place place_of_kept(const column_held *k, int i)
+{
+    return tile_at_line(&k->f, &k->f.place, imm(k->f.tiles + i));
+}
+
+static void visit_kept(const column_held *k, tile_visit *visit, void *user)
+{
+    for (int i = 0; i < k->kept; i++) {
+        const column_place at = place_of_kept(k, i);
+        visit(&k->f.c, &at, k->rKept[i], user);
+    }
+}
+
 /* f->place is set to the chunk. */
 static void stage_held(column_held *k, val chunk)
 {
     column_flow *f = &k->f;
     const column_place strip = place_in(&f->c, k->states.strip);
-    f->place = column_from(&strip, mul(chunk, imm_as(U32, f->tiles * (int)column_split_lines(&f->c.split))));
+    f->place =
+        column_from(&strip, mul(chunk, imm_as(U32, (f->tiles + k->kept) * (int)column_split_lines(&f->c.split))));
     for (int part = 0; part < PARTS; part++) {
         LOOP_FROM(tile, imm(tiles_before(k, part)), imm(tiles_before(k, part + 1)), imm(1))
             stage_tile(f, &f->place, f->slots, tile);
         cp_async_commit();
+    }
+    for (int i = 0; i < k->kept; i++) {
+        const column_place at = place_of_kept(k, i);
+        load_inputs(&f->c, &at, k->rKept[i]);
     }
 }
 
@@ -229,6 +249,7 @@ static void sum_held(column_held *k)
         LOOP_FROM(tile, imm(tiles_before(k, part)), imm(tiles_before(k, part + 1)), imm(1))
             visit_staged(&k->f, tile, sum_visit(&k->f.c), &found);
     }
+    visit_kept(k, sum_visit(&k->f.c), &found);
     leave_states(&k->states, found.of);
 }
 
@@ -257,6 +278,7 @@ static void write_held(void *user)
 {
     column_held *k = user;
     column_states found = merge_held(k);
+    visit_kept(k, write_visit(&k->f.c), &found);
     LOOP(tile, imm(k->f.tiles))
         visit_staged(&k->f, tile, write_visit(&k->f.c), &found);
 }
@@ -278,7 +300,8 @@ void softmax_column_held(const void *config, int kernel)
     }
     column_held k = { .f = { .c = { .form = &cfg->form, .split = cfg->split, .p = params_of(softmax) },
                              .tiles = cfg->tiles,
-                             .depth = 1 } };
+                             .depth = 1 },
+                      .kept = cfg->kept };
     const columns *c = &k.f.c;
     launch_bounds(c->split.threads, cfg->form.ctas_per_sm);
     k.states = states_begin(c);

@@ -57,7 +57,10 @@ typedef struct softmax_row_config {
     X(owner, int, lag, "0", "0 64 128 256 512 1024", "chunks that sums are ahead of outputs by, beyond a strip")
 
 /* Fields of column_held alone. */
-#define SOFTMAX_COLUMN_LOADING(X, owner) X(owner, int, loading, "0", "0 132 264", "CTAs that load at once; 0: all")
+#define SOFTMAX_COLUMN_HELD(X, owner)                                                                 \
+    X(owner, int, kept, "0", "0 2 4", "tiles of a chunk in registers, beside those in shared memory") \
+    X(owner, int, loading, "0", "0 132 264", "CTAs that load at once; 0: all")
+enum { SOFTMAX_KEPT_MAX = 8 };
 
 /* Kernels whose rows lie across memory. */
 typedef struct softmax_column_config {
@@ -66,8 +69,14 @@ typedef struct softmax_column_config {
     SOFTMAX_COLUMN_TILES(FIELD_MEMBER, )
     SOFTMAX_COLUMN_DEPTH(FIELD_MEMBER, )
     SOFTMAX_COLUMN_LAG(FIELD_MEMBER, )
-    SOFTMAX_COLUMN_LOADING(FIELD_MEMBER, )
+    SOFTMAX_COLUMN_HELD(FIELD_MEMBER, )
 } softmax_column_config;
+
+/* Lines of a chunk of column_held. */
+static inline int64_t softmax_held_lines(const softmax_column_config *c)
+{
+    return (c->tiles + c->kept) * column_split_lines(&c->split);
+}
 
 #define SOFTMAX_PARAMS(X, owner)                                               \
     X(owner, i64, outer)                                                       \

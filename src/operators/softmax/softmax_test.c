@@ -198,6 +198,10 @@ static const char *const cases[] = {
     "shape=2x300x136 axis=1 impl=column_held config='threads=64 lanes=16 vec=4 steps=1 tiles=5 loading=3' # parts of "
     "one "
     "tile and of two",
+    "shape=2x300x136 axis=1 fill=hard impl=column_held config='threads=64 lanes=16 vec=4 steps=1 tiles=5 kept=4 "
+    "loading=3' # the last tiles in registers",
+    "shape=3x300x136 axis=1 dtype=f16 direction=backward impl=column_held config='dtype=f16 direction=backward "
+    "threads=64 lanes=8 vec=8 steps=1 tiles=3 kept=3'",
     "shape=300x136 axis=0 dtype=bf16 misalign=1 impl=column_held config='dtype=bf16 threads=64 lanes=8 vec=8 steps=2 "
     "tiles=2'                                      # not for copies of 16 bytes",
     "shape=300x24 axis=0 dtype=f16 misalign=1      # pointers aligned to the element only",
@@ -275,6 +279,7 @@ static const test_reject rejects[] = {
       "softmax column_pipeline: wants clusters, and lines of whole vectors of 4 bytes" },
     { "shape=64x8 axis=0 impl=column_pipeline config='tiles=65'", CKL_INVALID,
       "softmax column_pipeline: tiles=65 is not in 1..64" },
+    { "shape=64x8 axis=0 impl=column_held config='kept=9'", CKL_INVALID, "softmax column_held: kept=9 is not in 0..8" },
     { "shape=64x8 axis=0 impl=column_pipeline config='depth=9'", CKL_INVALID,
       "softmax column_pipeline: depth=9 is not in 1..8" },
     { "shape=640x8 axis=0 impl=column_pipeline config='threads=32 lanes=2 vec=4 steps=4 tiles=2'", CKL_INVALID,
