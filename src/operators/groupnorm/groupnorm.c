@@ -152,7 +152,8 @@ static ckl_status launch_slices(const ckl_plan *plan, int kernel, int64_t ctas, 
         TRY(plan_launch(plan, kernel, (plan_grid){ .x = ctas }, p, stream));
     if (d->direction == CKL_DIRECTION_FORWARD || !d->affine || d->c == 0)
         return CKL_OK;
-    const plan_grid grid = { .x = ceil_div(GROUPNORM_KINDS * d->c, GROUPNORM_GRADIENT_COLUMNS) };
+    const int64_t strips = ceil_div(GROUPNORM_KINDS * d->c, GROUPNORM_GRADIENT_COLUMNS);
+    const plan_grid grid = { .x = strips * ((const groupnorm_config *)plan->config)->gradient_ctas };
     return plan_launch(plan, GROUPNORM_GRADIENTS, grid, p, stream);
 }
 

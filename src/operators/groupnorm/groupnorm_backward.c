@@ -22,6 +22,7 @@ typedef struct backward {
     tensor sGroups;                    // (KINDS,BUNDLE): A and B
     tensor sSums;                      // (CHANNELS,ROWS,KINDS): column_threads rows of each pixel of a fold
     tensor rGamma;                     // (1) or (VEC) of a thread that has one column
+    val weight;                        // gamma of the channel whose sums the thread stores, if it is one at most
     tensor rMean, rRstd;               // (1) or (VEC) of the thread's columns
     tensor rA, rB;                     // (VEC) sums of the column on its way
     tensor rScale, rLinear, rConstant; // (1) or (VEC): dx = dy * scale + d * linear + constant
@@ -158,6 +159,18 @@ static void add_rows(const backward *k, val channel, val begin, int step, int ro
     }
 }
 
+static val weight_of(const backward *k, val channel)
+{
+    const groupnorm_slice *s = &k->s;
+    return at_f32(groupnorm_global(s, s->a.gamma, add(s->channel, convert(I64, channel)), 1), 0);
+}
+
+/* Is each channel of a slice stored by a thread of its own? Then gamma is here before its sums are. */
+static bool has_channel(const backward *k)
+{
+    return k->s.cfg->affine && groupnorm_slice_channels(k->s.cfg) <= k->s.cfg->threads;
+}
+
 /* Stores a channel's sums of this slice for dgamma and dbeta, and weighted by gamma for the group. */
 static void store_totals(const backward *k, val channel, const val total[KINDS])
 {
@@ -169,7 +182,7 @@ static void store_totals(const backward *k, val channel, const val total[KINDS])
             val place = add(mul(add(mul(line, imm(KINDS)), imm(kind)), s->a.channels), number);
             groupnorm_write(s->a.partial, place, total[kind]);
         }
-        weight = at_f32(groupnorm_global(s, s->a.gamma, number, 1), 0);
+        weight = has_channel(k) ? k->weight : weight_of(k, channel);
     }
     for (int kind = 0; kind < KINDS; kind++)
         set(k->sSums, coord(channel, 0, kind), mul(total[kind], weight));
@@ -298,13 +311,17 @@ static void write_column(void *kernel, const groupnorm_column *c)
 /* Adds up the lines of sums of the slices. */
 void groupnorm_gradients(const groupnorm_config *cfg)
 {
-    const column_split split = {
-        .threads = 1024, .lanes = GROUPNORM_GRADIENT_COLUMNS, .cluster = 1, .vec = 1, .steps = 8
-    };
+    enum { THREADS = 1024 };
+    const column_split split = { .threads = THREADS,
+                                 .lanes = GROUPNORM_GRADIENT_COLUMNS,
+                                 .cluster = cfg->gradient_ctas,
+                                 .vec = 1,
+                                 .steps = GROUPNORM_GRADIENT_LINES * GROUPNORM_GRADIENT_COLUMNS / THREADS };
     const reduction sum = reduce_sums(1);
     groupnorm_values a = params_of(groupnorm);
     val columns = mul(a.channels, imm(GROUPNORM_KINDS)), lines = convert(U32, a.lines);
-    column_place p = column_here(&split, lines, columns, grid_x());
+    column_place p = column_here(&split, lines, columns, div(grid_x(), imm(split.cluster)));
+    cluster_meet(split.cluster);
     groupnorm_wait();
     tensor rSums = fragment(F32, compact(shape(1, split.steps))); // (VEC,STEPS)
     val total = variable(F32, immf(0));
@@ -361,6 +378,8 @@ static group_sums sums_of_slice(backward *k)
     if (k->s.cfg->cluster > 1)
         cluster_arrive(); // this CTA has started: peers may write to its shared memory
     load_column(k);
+    if (has_channel(k))
+        k->weight = weight_of(k, min(convert(I32, thread()), sub(k->s.channels, imm(1))));
     if (k->in_smem)
         groupnorm_staged();
     groupnorm_over_columns(&k->s, &k->w, add_column, k);

@@ -42,7 +42,8 @@
     X(owner, int, ctas_per_sm, "0", "0 1 2 3 4 6 8", "CTAs for which an SM has registers; 0: no matter")       \
     X(owner, int, loading, "0", "0 132 264", "held: CTAs that load at once; 0: all")                           \
     X(owner, int, turns, "1", "", "held: slices that a CTA takes, of which the last one stays")                \
-    X(owner, bool, early, "0", "0 1", "held: entries of some slices are merged before all CTAs meet")
+    X(owner, bool, early, "0", "0 1", "held: entries of some slices are merged before all CTAs meet")          \
+    X(owner, int, gradient_ctas, "1", "1 2 4 8", "backward: CTAs that add up sums of the same channels")
 
 #define GROUPNORM_PARAMS(X, owner) \
     X(owner, i64, channels)        \
@@ -246,7 +247,10 @@ void groupnorm_backward_split(const groupnorm_config *cfg, bool vectors);
 void groupnorm_backward_held(const groupnorm_config *cfg, bool vectors);
 void groupnorm_gradients(const groupnorm_config *cfg);
 
-enum { GROUPNORM_GRADIENT_COLUMNS = 32 }; // of a CTA of the kernel that adds up
+enum {
+    GROUPNORM_GRADIENT_COLUMNS = 32,
+    GROUPNORM_GRADIENT_LINES = 256
+}; // that a CTA of the kernel that adds up takes at once
 
 /* What the kernels share (groupnorm_slice.c) */
 

@@ -278,6 +278,8 @@ static const char *const cases[] = {
     "steps=2 turns=2'",
     "n=2 c=75 h=16 w=16 groups=1 dtype=f16 direction=backward fill=uniform impl=backward_held config='dtype=f16 "
     "channels=75 parts=75 vec=8 threads=64 column_threads=32 steps=1'",
+    "n=9 c=40 h=32 w=33 groups=8 layout=nhwc direction=backward fill=uniform impl=backward_split config='layout=nhwc "
+    "channels=5 bundle=4 vec=4 threads=160 column_threads=32 steps=1 gradient_ctas=2' # clusters add up 297 lines",
     NULL,
 };
 
@@ -318,6 +320,9 @@ static const test_reject rejects[] = {
     { "impl=forward config='loading=132'", CKL_INVALID, "loading=132 is for slices that are held" },
     { "impl=forward_held config='channels=4 threads=64 column_threads=16 loading=132 turns=2'", CKL_INVALID,
       "in one turn" },
+    { "impl=forward config='gradient_ctas=2'", CKL_INVALID,
+      "gradient_ctas=2 is no power of two up to 16 of gradients" },
+    { "direction=backward impl=backward config='gradient_ctas=3'", CKL_INVALID, "gradient_ctas=3 is no power of two" },
     { "impl=forward config='turns=2'", CKL_INVALID, "turns=2 are for slices that are held" },
     { "impl=forward_split config='channels=4 early=1'", CKL_INVALID, "early=1 is for held slices" },
     { "impl=forward_held config='channels=4 threads=64 column_threads=16 parts=2 early=1'", CKL_INVALID,
