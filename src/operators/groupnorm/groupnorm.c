@@ -83,15 +83,22 @@ typedef struct workspace_parts {
 static workspace_parts workspace_of(const ckl_plan *plan, groupnorm_slicing slicing)
 {
     const ckl_groupnorm_desc *d = plan->desc;
-    const int64_t slices = groupnorm_slices(d, plan->config, slicing), strips = groupnorm_bundles(d, plan->config);
+    const groupnorm_config *c = plan->config;
+    const int64_t slices = groupnorm_slices(d, c, slicing), strips = groupnorm_bundles(d, c);
     const bool meets = slicing != GROUPNORM_CLUSTER; // in memory
     const int64_t ranges = groupnorm_ranges(d, plan->config, slicing);
     const bool sums = d->direction == CKL_DIRECTION_BACKWARD && d->affine && elements_of(d) > 0;
-    workspace_parts w = { .merged = meets ? 4 * strips * groupnorm_entry_words(plan->config, slices) : 0 };
-    w.counters = w.merged + (meets ? 4 * GROUPNORM_ENTRY * d->n * d->groups : 0);
-    const int64_t counters = slicing == GROUPNORM_SPLIT  ? two_pass_counter_bytes(strips)
-                             : slicing == GROUPNORM_HELD ? one_pass_counter_bytes(strips, slices) + ONE_PASS_LOADS_BYTES
-                                                         : 0;
+    const int64_t early = c->early ? ceil_div(slices, groupnorm_early_slices(c)) : 0; // entries
+    workspace_parts w = { .merged = meets ? 4 * strips * groupnorm_entry_words(c, slices) : 0 };
+    int64_t merged = 0, counters = 0;
+    if (slicing == GROUPNORM_SPLIT) {
+        merged = 4 * GROUPNORM_ENTRY * d->n * d->groups;
+        counters = two_pass_counter_bytes(strips);
+    } else if (slicing == GROUPNORM_HELD) {
+        merged = 4 * strips * groupnorm_entry_words(c, early);
+        counters = one_pass_counter_bytes(strips, groupnorm_ctas(d, c, slicing), early);
+    }
+    w.counters = w.merged + merged;
     w.partial = round_up(w.counters + counters, PLAN_WORKSPACE_ALIGNMENT);
     w.bytes = w.partial + (sums ? 4 * GROUPNORM_KINDS * d->n * d->c * ranges : 0);
     return w;
@@ -145,7 +152,8 @@ static ckl_status launch_slices(const ckl_plan *plan, int kernel, int64_t ctas, 
         TRY(plan_launch(plan, kernel, (plan_grid){ .x = ctas }, p, stream));
     if (d->direction == CKL_DIRECTION_FORWARD || !d->affine || d->c == 0)
         return CKL_OK;
-    const plan_grid grid = { .x = ceil_div(GROUPNORM_KINDS * d->c, GROUPNORM_GRADIENT_COLUMNS) };
+    const int64_t strips = ceil_div(GROUPNORM_KINDS * d->c, GROUPNORM_GRADIENT_COLUMNS);
+    const plan_grid grid = { .x = strips * ((const groupnorm_config *)plan->config)->gradient_ctas };
     return plan_launch(plan, GROUPNORM_GRADIENTS, grid, p, stream);
 }
 
@@ -173,7 +181,8 @@ static ckl_status launch_held(const ckl_plan *plan, const void *args, ckl_stream
     groupnorm_params p = params_for(plan, args, GROUPNORM_HELD);
     const int64_t strips = groupnorm_bundles(plan->desc, plan->config);
     p.strips = (uint32_t)strips;
-    return launch_slices(plan, kernel_for(plan, args), strips * p.slices, &p, stream);
+    const int64_t ctas = strips * groupnorm_ctas(plan->desc, plan->config, GROUPNORM_HELD);
+    return launch_slices(plan, kernel_for(plan, args), ctas, &p, stream);
 }
 
 /* Implementations */

@@ -22,6 +22,7 @@ typedef struct backward {
     tensor sGroups;                    // (KINDS,BUNDLE): A and B
     tensor sSums;                      // (CHANNELS,ROWS,KINDS): column_threads rows of each pixel of a fold
     tensor rGamma;                     // (1) or (VEC) of a thread that has one column
+    val weight;                        // gamma of the channel whose sums the thread stores, if it is one at most
     tensor rMean, rRstd;               // (1) or (VEC) of the thread's columns
     tensor rA, rB;                     // (VEC) sums of the column on its way
     tensor rScale, rLinear, rConstant; // (1) or (VEC): dx = dy * scale + d * linear + constant
@@ -72,7 +73,7 @@ static void load_statistics(backward *k)
 /* Before the passes, of a thread that has one column, unless merging wants the registers. */
 static bool has_column_gamma(const backward *k)
 {
-    return groupnorm_has_one_column(&k->w) && !(k->held && groupnorm_scatters_weights(&k->s));
+    return groupnorm_has_one_column(&k->w) && !(k->held && (groupnorm_scatters_weights(&k->s) || k->s.cfg->turns > 1));
 }
 
 static void load_gamma(backward *k, val column)
@@ -158,6 +159,18 @@ static void add_rows(const backward *k, val channel, val begin, int step, int ro
     }
 }
 
+static val weight_of(const backward *k, val channel)
+{
+    const groupnorm_slice *s = &k->s;
+    return at_f32(groupnorm_global(s, s->a.gamma, add(s->channel, convert(I64, channel)), 1), 0);
+}
+
+/* Is each channel of a slice stored by a thread of its own? Then gamma is here before its sums are. */
+static bool has_channel(const backward *k)
+{
+    return k->s.cfg->affine && groupnorm_slice_channels(k->s.cfg) <= k->s.cfg->threads;
+}
+
 /* Stores a channel's sums of this slice for dgamma and dbeta, and weighted by gamma for the group. */
 static void store_totals(const backward *k, val channel, const val total[KINDS])
 {
@@ -169,7 +182,7 @@ static void store_totals(const backward *k, val channel, const val total[KINDS])
             val place = add(mul(add(mul(line, imm(KINDS)), imm(kind)), s->a.channels), number);
             groupnorm_write(s->a.partial, place, total[kind]);
         }
-        weight = at_f32(groupnorm_global(s, s->a.gamma, number, 1), 0);
+        weight = has_channel(k) ? k->weight : weight_of(k, channel);
     }
     for (int kind = 0; kind < KINDS; kind++)
         set(k->sSums, coord(channel, 0, kind), mul(total[kind], weight));
@@ -298,13 +311,17 @@ static void write_column(void *kernel, const groupnorm_column *c)
 /* Adds up the lines of sums of the slices. */
 void groupnorm_gradients(const groupnorm_config *cfg)
 {
-    const column_split split = {
-        .threads = 1024, .lanes = GROUPNORM_GRADIENT_COLUMNS, .cluster = 1, .vec = 1, .steps = 8
-    };
+    enum { THREADS = 1024 };
+    const column_split split = { .threads = THREADS,
+                                 .lanes = GROUPNORM_GRADIENT_COLUMNS,
+                                 .cluster = cfg->gradient_ctas,
+                                 .vec = 1,
+                                 .steps = GROUPNORM_GRADIENT_LINES * GROUPNORM_GRADIENT_COLUMNS / THREADS };
     const reduction sum = reduce_sums(1);
     groupnorm_values a = params_of(groupnorm);
     val columns = mul(a.channels, imm(GROUPNORM_KINDS)), lines = convert(U32, a.lines);
-    column_place p = column_here(&split, lines, columns, grid_x());
+    column_place p = column_here(&split, lines, columns, div(grid_x(), imm(split.cluster)));
+    cluster_meet(split.cluster);
     groupnorm_wait();
     tensor rSums = fragment(F32, compact(shape(1, split.steps))); // (VEC,STEPS)
     val total = variable(F32, immf(0));
@@ -343,11 +360,15 @@ static void load_column(backward *k)
         load_gamma(k, k->w.column);
 }
 
-static void stage_slices(backward *k)
+static void reserve_slices(backward *k)
 {
     const int64_t bytes = groupnorm_slice_bytes(k->s.cfg);
     k->staged_x = smem_address(smem_alloc("x, dy", 2 * bytes, 16));
     k->staged_dy = add(k->staged_x, imm_as(U32, bytes));
+}
+
+static void stage_slices(backward *k)
+{
     groupnorm_over_columns(&k->s, &k->w, stage_column, k);
 }
 
@@ -357,6 +378,8 @@ static group_sums sums_of_slice(backward *k)
     if (k->s.cfg->cluster > 1)
         cluster_arrive(); // this CTA has started: peers may write to its shared memory
     load_column(k);
+    if (has_channel(k))
+        k->weight = weight_of(k, min(convert(I32, thread()), sub(k->s.channels, imm(1))));
     if (k->in_smem)
         groupnorm_staged();
     groupnorm_over_columns(&k->s, &k->w, add_column, k);
@@ -368,6 +391,7 @@ void groupnorm_backward(const groupnorm_config *cfg, bool vectors)
 {
     backward k = { .s = groupnorm_slice_here(cfg, vectors), .in_smem = true };
     begin(&k);
+    reserve_slices(&k);
     stage_slices(&k);
     group_sums total = sums_of_slice(&k);
     if (cfg->cluster > 1)
@@ -376,8 +400,8 @@ void groupnorm_backward(const groupnorm_config *cfg, bool vectors)
     groupnorm_over_columns(&k.s, &k.w, write_column, &k);
 }
 
-/* The sums of the entries of the lane's group. */
-static group_sums add_entries(const backward *k)
+/* The sums of entries of the lane's group, from a number up to another. */
+static group_sums add_entries(const backward *k, const groupnorm_entries *e, val first_number, val end)
 {
     enum { AT_ONCE = 4 };
     const groupnorm_slice *s = &k->s;
@@ -385,15 +409,15 @@ static group_sums add_entries(const backward *k)
     for (int kind = 0; kind < KINDS; kind++)
         total.of[kind] = variable(F32, immf(0));
     const int lanes = groupnorm_lanes_of_group(s->cfg), words = groupnorm_block_words(s->cfg);
-    LOOP_FROM(begin, groupnorm_lane_of_group(s), s->a.slices, imm(lanes * AT_ONCE)) {
+    LOOP_FROM(begin, add(first_number, groupnorm_lane_of_group(s)), end, imm(lanes * AT_ONCE)) {
         val read[AT_ONCE][KINDS], first = div(begin, imm(lanes));
         for (int i = 0; i < AT_ONCE; i++) {
-            val number = add(begin, imm(lanes * i)), entry = groupnorm_entry(s, add(first, imm(i)));
+            val number = add(begin, imm(lanes * i)), entry = groupnorm_entry(s, e, add(first, imm(i)));
             for (int kind = 0; kind < KINDS; kind++)
                 read[i][kind] = variable(F32, immf(0));
-            IF(lt(number, s->a.slices))
+            IF(lt(number, end))
                 for (int kind = 0; kind < KINDS; kind++)
-                    assign(read[i][kind], groupnorm_read(s->a.entries, add(entry, imm(kind * words))));
+                    assign(read[i][kind], groupnorm_read(e->pointer, add(entry, imm(kind * words))));
         }
         for (int i = 0; i < AT_ONCE * KINDS; i++)
             assign(total.of[i % KINDS], add(total.of[i % KINDS], read[i / KINDS][i % KINDS]));
@@ -405,14 +429,16 @@ static group_sums add_entries(const backward *k)
 static void store_entries(backward *k)
 {
     const group_sums total = sums_of_slice(k);
-    groupnorm_store_entry(&k->s, KINDS, total.of);
+    const groupnorm_entries e = groupnorm_entries_of_slices(&k->s);
+    groupnorm_store_entry(&k->s, &e, k->s.rank, KINDS, total.of);
 }
 
 /* The CTA whose slice was the last of its bundle: for all that write. */
 static void store_merged(const backward *k)
 {
     const val first = groupnorm_merged(&k->s, groupnorm_group_of_lane(&k->s));
-    const group_sums total = add_entries(k);
+    const groupnorm_entries e = groupnorm_entries_of_slices(&k->s);
+    const group_sums total = add_entries(k, &e, imm_as(I32, 0), e.count);
     IF(groupnorm_speaks(&k->s))
         for (int kind = 0; kind < KINDS; kind++)
             groupnorm_write(k->s.a.merged, add(first, imm(kind)), mul(total.of[kind], k->s.a.reciprocal));
@@ -453,25 +479,71 @@ void groupnorm_backward_split(const groupnorm_config *cfg, bool vectors)
     }
 }
 
-/* Every CTA merges the entries of its bundle for itself. */
+/* Entries of neighbouring slices become one, by the CTA that stores the last of them. */
+static void merge_early(const backward *k, const one_pass *meeting)
+{
+    const groupnorm_slice *s = &k->s;
+    if (!s->cfg->early)
+        return;
+    IF(groupnorm_completes(s, meeting)) {
+        const groupnorm_entries e = groupnorm_entries_of_slices(s), early = groupnorm_early_entries(s);
+        const val number = groupnorm_early_number(s), begin = mul(number, imm(early.slices));
+        const group_sums total = add_entries(k, &e, begin, min(add(begin, imm(early.slices)), e.count));
+        groupnorm_store_entry(s, &early, number, KINDS, total.of);
+    }
+}
+
+static void set_slice(backward *k, val rank)
+{
+    groupnorm_slice_at(&k->s, convert(I32, k->s.bundle), rank);
+    k->w = groupnorm_view_of(&k->s, k->s.cfg->vec);
+}
+
+/* Outputs of a slice that is read again. */
+static void write_again(const backward *k, val rank)
+{
+    backward other = *k;
+    set_slice(&other, rank);
+    if (other.s.cfg->turns > 1 || other.s.cfg->parts > 1) // more than one slice, or other channels
+        load_column(&other);
+    stage_slices(&other);
+    groupnorm_staged();
+    groupnorm_over_columns(&other.s, &other.w, write_column, &other);
+}
+
+/* Every CTA merges the entries of its bundle for itself. Its slices that are not here come back from the last one on. */
 static void write_held(void *kernel)
 {
     backward *k = kernel;
-    const group_sums total = add_entries(k);
+    const groupnorm_entries e = groupnorm_held_entries(&k->s);
+    const group_sums total = add_entries(k, &e, imm_as(I32, 0), e.count);
     publish(k, &total);
+    if (k->s.cfg->turns > 1)
+        load_statistics(k);
     groupnorm_over_columns(&k->s, &k->w, write_column, k);
+    const val ctas = groupnorm_ctas_of_bundle(&k->s);
+    if (k->s.cfg->turns > 1)
+        LOOP_FROM(back, ctas, add(k->s.rank, imm(1)), ctas)
+            write_again(k, sub(k->s.rank, back));
 }
 
-static void write_other(void *kernel, val slice)
+/* All slices of a CTA that gave up. */
+static void write_other(void *kernel, val cta)
 {
-    backward other = *(const backward *)kernel;
-    groupnorm_slice_at(&other.s, convert(I32, other.s.bundle), convert(I32, slice));
-    other.w = groupnorm_view_of(&other.s, other.s.cfg->vec);
-    if (other.s.cfg->parts > 1)
-        load_column(&other); // of other channels
-    groupnorm_over_columns(&other.s, &other.w, stage_column, &other);
-    groupnorm_staged();
-    write_held(&other);
+    const backward *k = kernel;
+    if (k->s.cfg->turns > 1)
+        LOOP_FROM(rank, convert(I32, cta), k->s.a.slices, groupnorm_ctas_of_bundle(&k->s))
+            write_again(k, rank);
+    else
+        write_again(k, convert(I32, cta));
+}
+
+static void take_slice(backward *k, const one_pass *meeting)
+{
+    stage_slices(k);
+    groupnorm_loaded(&k->s, meeting);
+    store_entries(k);
+    merge_early(k, meeting);
 }
 
 void groupnorm_backward_held(const groupnorm_config *cfg, bool vectors)
@@ -481,8 +553,17 @@ void groupnorm_backward_held(const groupnorm_config *cfg, bool vectors)
     groupnorm_wait();
     begin(&k);
     groupnorm_load_in_turn(&k.s, &meeting);
-    stage_slices(&k);
-    groupnorm_loaded(&k.s, &meeting);
-    store_entries(&k);
+    reserve_slices(&k);
+    if (cfg->turns > 1) {
+        LOOP_FROM(rank, k.s.rank, k.s.a.slices, groupnorm_ctas_of_bundle(&k.s)) {
+            backward one = k;
+            set_slice(&one, rank);
+            take_slice(&one, &meeting);
+            cta_sync(); // the sums of channels have been read
+        }
+        set_slice(&k, groupnorm_last_rank(&k.s));
+    } else {
+        take_slice(&k, &meeting);
+    }
     one_pass_meet(&meeting, write_held, write_other, &k);
 }

@@ -221,17 +221,26 @@ static int parts_of(const search *s, int64_t slices, const groupnorm_config *c)
     return most;
 }
 
-/* Shares `slices` out among pixels, or among `parts` of the channels where threads side by side would read less than a line of L2. */
+/* Has a thread one column, where more would be waited for? What belongs to the next one would be loaded while all that are held wait. */
+static bool takes_columns(const search *s, const groupnorm_config *c)
+{
+    return s->slicing != GROUPNORM_HELD || groupnorm_grid_of(c, c->vec).slots == 1;
+}
+
+/*
+ * Shares `slices` out among pixels, or among `parts` of the channels where threads side by side would read less than a line of L2, or
+ * have too many columns.
+ */
 static bool share_slices(const search *s, int64_t slices, int parts, int64_t budget, groupnorm_config *c)
 {
     enum { LINE_BYTES = 128 };
     const int64_t units = groupnorm_units(s->d, c);
     c->parts = 1;
-    const bool found = share_out(s, ceil_div(units, slices), budget, c);
+    const bool found = share_out(s, ceil_div(units, slices), budget, c) && takes_columns(s, c);
     groupnorm_config other = *c;
     other.parts = parts;
     if ((found && c->column_threads * c->vec * element_bytes(s->d) >= LINE_BYTES) || parts == 1 ||
-        !share_out(s, ceil_div(units * parts, slices), budget, &other))
+        !share_out(s, ceil_div(units * parts, slices), budget, &other) || !takes_columns(s, &other))
         return found;
     *c = other;
     return true;
@@ -308,7 +317,9 @@ static int ctas_per_sm(const search *s, const groupnorm_config *c)
     int64_t room = residency_ctas_per_sm(s->device, c->threads, groupnorm_shared_bytes(s->d, s->slicing, c));
     if (s->slicing == GROUPNORM_SPLIT && s->d->direction == CKL_DIRECTION_BACKWARD)
         room = min_i64(room, (s->d->dtype == CKL_F32 ? SPLIT_THREADS : SPLIT_THREADS_HALF) / c->threads);
-    int64_t ctas = groupnorm_bundles(s->d, c) * groupnorm_slices(s->d, c, s->slicing);
+    if (s->slicing == GROUPNORM_HELD)
+        room = min_i64(room, HELD_CTAS);
+    int64_t ctas = groupnorm_bundles(s->d, c) * groupnorm_ctas(s->d, c, s->slicing);
     return (int)max_i64(1, min_i64(room, ceil_div(ctas, s->device->sm_count)));
 }
 
@@ -373,7 +384,7 @@ static bool fold_pixels(const search *s, groupnorm_config *c)
     const int whole = (int)min_i64(power_of_two_in(d->c), VECTOR_BYTES);
     const int threads_max = s->slicing != GROUPNORM_CLUSTER ? SPLIT_THREADS_MAX : THREADS_MAX;
     const bool narrow = whole * element_bytes(d) <= NARROW_BYTES;
-    const int bundle_max = s->slicing == GROUPNORM_CLUSTER && narrow ? BUNDLE_MAX_FOLDED : BUNDLE_MAX;
+    const int bundle_max = s->slicing != GROUPNORM_SPLIT && narrow ? BUNDLE_MAX_FOLDED : BUNDLE_MAX;
     if (d->layout == CKL_IMAGE_NCHW || d->groups > bundle_max)
         return false;
     groupnorm_config folded = *c;
@@ -445,22 +456,61 @@ static bool uses_threads(const groupnorm_config *c)
     return 4 * g.abreast * g.column_threads >= 3 * c->threads;
 }
 
-/* Slices that are held: as few of a bundle as there may be, HELD_CTAS an SM. */
-static bool fit_held(search *s, groupnorm_config *c)
+/* Shared memory of a CTA of which an SM has HELD_CTAS. */
+static int64_t held_bytes(const search *s)
 {
-    enum { RESERVED_BYTES = 1 << 10, TRIES = 16, THREADS = 256, THREADS_LEAST = 192 };
-    const int64_t budget = s->device->smem_per_sm_bytes / HELD_CTAS - RESERVED_BYTES;
-    int64_t slices = ceil_div(bundle_bytes(s->d, c), budget);
-    s->threads_max = (int)max_i64(THREADS, threads_min_for(s, c));
-    s->threads_min = THREADS_LEAST;
+    enum { RESERVED_BYTES = 1 << 10 };
+    return s->device->smem_per_sm_bytes / HELD_CTAS - RESERVED_BYTES;
+}
+
+/* Shares a bundle out among so many slices. */
+static bool share_held(const search *s, int64_t slices, groupnorm_config *c)
+{
+    return share_slices(s, slices, parts_of(s, slices, c), held_bytes(s), c);
+}
+
+/* As few slices of a bundle as there may be: true, if it leaves as many CTAs that run to the next ones. */
+static bool fit_held(const search *s, groupnorm_config *c)
+{
+    enum { TRIES = 16 };
+    const int64_t resident = HELD_CTAS * s->device->sm_count;
+    int64_t slices = ceil_div(bundle_bytes(s->d, c), held_bytes(s));
     bool found = false;
     groupnorm_config tried = *c;
     for (int i = 0; i < TRIES && !(found && uses_threads(c)); i++, slices += max_i64(1, slices / 16))
-        if (share_slices(s, slices, parts_of(s, slices, c), budget, &tried) && (!found || uses_threads(&tried))) {
+        if (share_held(s, slices, &tried) && (!found || uses_threads(&tried))) {
             found = true;
             *c = tried;
         }
-    return found;
+    c->loading = s->device->sm_count * 3 / 4;
+    return found && 2 * groupnorm_slices(s->d, c, GROUPNORM_HELD) <= resident;
+}
+
+/* All CTAs that run, in as few turns as there may be. Gradients want more registers than 256 threads have. */
+static bool fit_turns(search *s, groupnorm_config *c)
+{
+    enum { TURNS_MAX = 64 };
+    const int64_t resident = HELD_CTAS * s->device->sm_count;
+    if (s->d->direction == CKL_DIRECTION_BACKWARD)
+        s->threads_max = (int)max_i64(s->threads_min, threads_min_for(s, c));
+    c->loading = 0;
+    for (c->turns = 1; c->turns <= TURNS_MAX; c->turns++)
+        for (int64_t slices = c->turns * resident; 4 * slices > 3 * c->turns * resident; slices -= c->turns) {
+            groupnorm_config tried = *c;
+            if (!share_held(s, slices, &tried) || groupnorm_slices(s->d, &tried, GROUPNORM_HELD) > c->turns * resident)
+                continue;
+            *c = tried;
+            return true;
+        }
+    return false;
+}
+
+/* Are entries of slices so many that each CTA would merge more of them than its lanes have at once? */
+static bool merges_early(const search *s, const groupnorm_config *c)
+{
+    enum { ENTRIES_OF_LANE = 4 };
+    const int64_t entries = ceil_div(groupnorm_slices(s->d, c, GROUPNORM_HELD), groupnorm_lanes_of_group(c));
+    return c->parts == 1 && !c->ragged && entries > ENTRIES_OF_LANE;
 }
 
 /* Of nhwc a CTA, else a small cluster? */
@@ -479,7 +529,7 @@ static bool fits_cluster(const search *s, const groupnorm_config *c)
  */
 static bool choose_held(search *s, groupnorm_config *c)
 {
-    enum { BYTES_MIN = 32 << 20, SECTOR = 32 };
+    enum { BYTES_MIN = 32 << 20, SECTOR = 32, THREADS = 256, THREADS_LEAST = 192 };
     const ckl_groupnorm_desc *d = s->d;
     const bool nhwc = d->layout == CKL_IMAGE_NHWC, forward = d->direction == CKL_DIRECTION_FORWARD;
     if (!s->device->has_tma || fits_cluster(s, c))
@@ -488,13 +538,33 @@ static bool choose_held(search *s, groupnorm_config *c)
     if (!folded)
         set_bundle(s, forward ? BUNDLE_MAX : BUNDLE_MAX_SPLIT, PIXEL_BYTES, c);
     const int64_t pixel = c->bundle * pixel_bytes(d), bundle = bundle_bytes(d, c);
-    const bool lines = folded || (pixel >= PIXEL_BYTES && pixel % SECTOR == 0) || (forward && c->bundle == d->groups);
-    if (c->vec * element_bytes(d) < VECTOR_BYTES || (nhwc && !lines) || groupnorm_bundles(d, c) * bundle < BYTES_MIN ||
-        !fit_held(s, c))
+    const bool lines = folded || (pixel >= PIXEL_BYTES && pixel % SECTOR == 0) ||
+                       (c->bundle == d->groups && (forward || bundle > CLUSTER_MAX * SLICE_BYTES));
+    if (c->vec * element_bytes(d) < VECTOR_BYTES || (nhwc && !lines) || groupnorm_bundles(d, c) * bundle < BYTES_MIN)
         return false;
-    c->loading = s->device->sm_count * 3 / 4;
-    return groupnorm_grid_of(c, c->vec).slots == 1 &&
-           2 * groupnorm_slices(d, c, GROUPNORM_HELD) <= HELD_CTAS * s->device->sm_count;
+    s->threads_max = (int)max_i64(THREADS, threads_min_for(s, c));
+    s->threads_min = THREADS_LEAST;
+    groupnorm_config other = *c;
+    if (!fit_held(s, c)) {
+        *c = other;
+        if (!fit_turns(s, c))
+            return false;
+    }
+    c->early = merges_early(s, c);
+    return true;
+}
+
+/* Clusters where a CTA alone would wait for memory more than twice, as long as all run at once. */
+static int gradient_ctas(const search *s, const groupnorm_config *c)
+{
+    enum { TIMES = 2, CTAS_OF_SM = 2 };
+    const int64_t lines = s->d->n * groupnorm_ranges(s->d, c, s->slicing);
+    const int64_t strips = ceil_div(GROUPNORM_KINDS * s->d->c, GROUPNORM_GRADIENT_COLUMNS);
+    int ctas = 1;
+    while (s->d->direction == CKL_DIRECTION_BACKWARD && s->device->has_tma && ctas < CLUSTER_MAX &&
+           lines > TIMES * GROUPNORM_GRADIENT_LINES * ctas && 2 * ctas * strips <= CTAS_OF_SM * s->device->sm_count)
+        ctas *= 2;
+    return ctas;
 }
 
 ckl_status groupnorm_choose(const char *what, const ckl_groupnorm_desc *d, const ckl_device_info *device,
@@ -520,6 +590,7 @@ ckl_status groupnorm_choose(const char *what, const ckl_groupnorm_desc *d, const
              slicing != GROUPNORM_CLUSTER ? "slice of a bundle"
                                           : "bundle, shared by as many as there may be in a cluster");
     c->ctas_per_sm = ctas_per_sm(&s, c);
+    c->gradient_ctas = gradient_ctas(&s, c);
     return CKL_OK;
 }
 
@@ -538,8 +609,12 @@ static ckl_status admit_threads(const char *what, const ckl_device_info *device,
              slicing != GROUPNORM_CLUSTER ? 1 : 16);
     if (c->steps < 1)
         FAIL(CKL_INVALID, "%s: steps=%d is less than 1", what, c->steps);
-    if (c->loading < 0 || (c->loading && slicing != GROUPNORM_HELD))
-        FAIL(CKL_INVALID, "%s: loading=%d is for slices that are held", what, c->loading);
+    if (c->loading < 0 || (c->loading && (slicing != GROUPNORM_HELD || c->turns > 1)))
+        FAIL(CKL_INVALID, "%s: loading=%d is for slices that are held, in one turn", what, c->loading);
+    if (c->turns < 1 || (c->turns > 1 && slicing != GROUPNORM_HELD))
+        FAIL(CKL_INVALID, "%s: turns=%d are for slices that are held", what, c->turns);
+    if (c->early && (slicing != GROUPNORM_HELD || c->parts > 1 || c->ragged))
+        FAIL(CKL_INVALID, "%s: early=1 is for held slices of whole vectors of all channels", what);
     return CKL_OK;
 }
 
@@ -590,6 +665,10 @@ ckl_status groupnorm_admit(const char *what, const ckl_groupnorm_desc *d, const 
 {
     if (c->cluster > 1 && !device->has_tma)
         FAIL(CKL_UNSUPPORTED, "%s: cluster=%d on a device without clusters", what, c->cluster);
+    if (!is_power_of_two(c->gradient_ctas) || c->gradient_ctas > 16 ||
+        (c->gradient_ctas > 1 && (!device->has_tma || d->direction == CKL_DIRECTION_FORWARD)))
+        FAIL(CKL_INVALID, "%s: gradient_ctas=%d is no power of two up to 16 of gradients, where there are clusters",
+             what, c->gradient_ctas);
     if (c->dtype != d->dtype || c->layout != (choice)d->layout || c->affine != d->affine ||
         c->channels != max_i64(1, d->c / d->groups))
         FAIL(CKL_INVALID, "%s: dtype, layout, affine and channels must be those of the problem", what);

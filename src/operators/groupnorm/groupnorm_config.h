@@ -40,7 +40,10 @@
     X(owner, int, vec, "1", "1 2 4 8", "elements of one memory access, at most 16 bytes")                      \
     X(owner, int, steps, "4", "", "vectors of a column for which each of its threads has room")                \
     X(owner, int, ctas_per_sm, "0", "0 1 2 3 4 6 8", "CTAs for which an SM has registers; 0: no matter")       \
-    X(owner, int, loading, "0", "0 132 264", "held: CTAs that load at once; 0: all")
+    X(owner, int, loading, "0", "0 132 264", "held: CTAs that load at once; 0: all")                           \
+    X(owner, int, turns, "1", "", "held: slices that a CTA takes, of which the last one stays")                \
+    X(owner, bool, early, "0", "0 1", "held: entries of some slices are merged before all CTAs meet")          \
+    X(owner, int, gradient_ctas, "1", "1 2 4 8", "backward: CTAs that add up sums of the same channels")
 
 #define GROUPNORM_PARAMS(X, owner) \
     X(owner, i64, channels)        \
@@ -78,7 +81,7 @@
  *     reciprocal                 of the elements of a group
  *     y                          or dx
  *     mean, rstd                 (GROUPS,IMAGES)
- *     entries, merged            workspace: (LANES,BUNDLE,GROUPNORM_ENTRY,BLOCKS,BUNDLES), (GROUPNORM_ENTRY,GROUPS)
+ *     entries, merged            workspace: (LANES,BUNDLE,GROUPNORM_ENTRY,BLOCKS,BUNDLES), (GROUPNORM_ENTRY,GROUPS); held: as entries
  *     partial                    workspace: (C,KINDS,RANGES,IMAGES)
  *     counters, strips, lag      of split slices (two_pass.h): strips are the bundles of all images, chunks are slices
  *     lines                      of partial
@@ -185,6 +188,14 @@ static inline int64_t groupnorm_entry_words(const groupnorm_config *c, int64_t s
     return GROUPNORM_ENTRY * groupnorm_block_words(c) * ceil_div(slices, groupnorm_lanes_of_group(c));
 }
 
+/* Slices whose entries are merged early: so many blocks. */
+enum { GROUPNORM_EARLY_BLOCKS = 4 };
+
+static inline int groupnorm_early_slices(const groupnorm_config *c)
+{
+    return GROUPNORM_EARLY_BLOCKS * groupnorm_lanes_of_group(c);
+}
+
 /* Elements of a slice of one tensor in shared memory: vectors, then the ends of each column. */
 static inline int64_t groupnorm_vector_elements(const groupnorm_config *c)
 {
@@ -211,6 +222,8 @@ int64_t groupnorm_units(const ckl_groupnorm_desc *d, const groupnorm_config *c);
 int64_t groupnorm_ranges(const ckl_groupnorm_desc *d, const groupnorm_config *c, groupnorm_slicing slicing);
 int64_t groupnorm_slices(const ckl_groupnorm_desc *d, const groupnorm_config *c, groupnorm_slicing slicing);
 int64_t groupnorm_bundles(const ckl_groupnorm_desc *d, const groupnorm_config *c);
+int64_t groupnorm_ctas(const ckl_groupnorm_desc *d, const groupnorm_config *c,
+                       groupnorm_slicing slicing); // of a bundle
 
 /* Bytes of shared memory of a CTA. */
 int64_t groupnorm_shared_bytes(const ckl_groupnorm_desc *d, groupnorm_slicing slicing, const groupnorm_config *c);
@@ -234,7 +247,10 @@ void groupnorm_backward_split(const groupnorm_config *cfg, bool vectors);
 void groupnorm_backward_held(const groupnorm_config *cfg, bool vectors);
 void groupnorm_gradients(const groupnorm_config *cfg);
 
-enum { GROUPNORM_GRADIENT_COLUMNS = 32 }; // of a CTA of the kernel that adds up
+enum {
+    GROUPNORM_GRADIENT_COLUMNS = 32,
+    GROUPNORM_GRADIENT_LINES = 256
+}; // that a CTA of the kernel that adds up takes at once
 
 /* What the kernels share (groupnorm_slice.c) */
 
@@ -299,8 +315,10 @@ groupnorm_slice groupnorm_slice_here(const groupnorm_config *cfg, bool vectors);
 two_pass groupnorm_order(const groupnorm_slice *s);
 void groupnorm_slice_of_item(groupnorm_slice *s, const two_pass_item *item);
 
-/* Of slices that are held, and meet (one_pass.h): that of this CTA. */
+/* Of slices that are held, and meet (one_pass.h): the first one of this CTA; CTAs of a bundle, i32; the last one of this CTA. */
 one_pass groupnorm_meeting(groupnorm_slice *s);
+val groupnorm_ctas_of_bundle(const groupnorm_slice *s);
+val groupnorm_last_rank(const groupnorm_slice *s);
 
 /* Around their loads, which may take turns. */
 void groupnorm_load_in_turn(const groupnorm_slice *s, const one_pass *meeting);
@@ -375,14 +393,31 @@ val groupnorm_merges(const groupnorm_slice *s);
 /* The first lane of a group that exists. */
 val groupnorm_speaks(const groupnorm_slice *s);
 
-/* In the workspace, the entry of the lane's group and of its slice in a block: the index of its first word. */
-val groupnorm_entry(const groupnorm_slice *s, val block);
+/* In the workspace, `count` entries for each group of a bundle: of `slices` each. */
+typedef struct groupnorm_entries {
+    val pointer, count; // count: i32
+    int slices;
+} groupnorm_entries;
+
+groupnorm_entries groupnorm_entries_of_slices(const groupnorm_slice *s);
+groupnorm_entries groupnorm_early_entries(const groupnorm_slice *s);
+
+/* Those that CTAs of held slices merge. */
+groupnorm_entries groupnorm_held_entries(const groupnorm_slice *s);
+
+/* The early entry that this slice is part of; and whether all of its slices have been stored, this one as the last. */
+val groupnorm_early_number(const groupnorm_slice *s);
+val groupnorm_completes(const groupnorm_slice *s, const one_pass *meeting);
+
+/* The entry of the lane's group and of its slice in a block: the index of its first word. */
+val groupnorm_entry(const groupnorm_slice *s, const groupnorm_entries *e, val block);
 
 /* What all slices know of a group of the bundle: the index of its first word. */
 val groupnorm_merged(const groupnorm_slice *s, val group);
 
-/* The lanes of each group store `count` values as the entry of this slice. */
-void groupnorm_store_entry(const groupnorm_slice *s, int count, const val *values);
+/* The lanes of each group store `count` values as entry `number`. */
+void groupnorm_store_entry(const groupnorm_slice *s, const groupnorm_entries *e, val number, int count,
+                           const val *values);
 
 /* The threads load `words` merged words of each group into shared memory: (WORDS,BUNDLE). */
 void groupnorm_load_merged(const groupnorm_slice *s, int words, tensor sGroups);

@@ -63,7 +63,7 @@ static bool has_folded_channels(const forward *k)
 static bool has_column_weights(const forward *k)
 {
     return k->s.cfg->affine && groupnorm_has_one_column(&k->all) && !has_folded_channels(k) &&
-           !(k->held && groupnorm_scatters_weights(&k->s));
+           !(k->held && (groupnorm_scatters_weights(&k->s) || k->s.cfg->turns > 1));
 }
 
 static void load_column_weights(forward *k)
@@ -263,16 +263,16 @@ static moments merge_threads(const forward *k)
     return merge(k, m, n);
 }
 
-/* How many elements of a group slice number `rank` has. */
-static val elements_of_slice(const groupnorm_slice *s, val rank)
+/* How many elements of a group slices have that follow each other, `slices` of them: those of entry `number`. */
+static val elements_of_slices(const groupnorm_slice *s, val number, int slices)
 {
     const groupnorm_config *cfg = s->cfg;
     const int channels = cfg->channels / cfg->parts;
     const int per_unit = groupnorm_is_nchw(s) ? channels / cfg->fold * cfg->vec : channels * cfg->fold;
-    const val begin = mul(groupnorm_range_of(s, rank), s->a.range);
+    const val range = mul(s->a.range, imm(slices)), begin = mul(groupnorm_range_of(s, number), range);
     if (cfg->ragged)
         return mul(convert(F32, groupnorm_elements_from(s, begin)), immf(channels));
-    val units = max(min(s->a.range, sub(s->a.units, begin)), imm_as(I32, 0));
+    val units = max(min(range, sub(s->a.units, begin)), imm_as(I32, 0));
     return mul(convert(F32, units), immf(per_unit));
 }
 
@@ -306,7 +306,7 @@ static moments merge_peers(const forward *k)
     val group = min(groupnorm_group_of_lane(&k->s), imm(cfg->bundle - 1));
     for (int i = 0; i < n; i++) {
         val rank = add(groupnorm_lane_of_group(&k->s), imm(lanes * i)), inside = lt(rank, imm(cfg->cluster));
-        m[i] = read_moments(inside, elements_of_slice(&k->s, rank), slice(k->sPeers, _, _, group), rank);
+        m[i] = read_moments(inside, elements_of_slices(&k->s, rank, 1), slice(k->sPeers, _, _, group), rank);
     }
     return merge(k, m, n);
 }
@@ -342,7 +342,9 @@ static void publish(const forward *k, moments m)
     IF(groupnorm_speaks(&k->s)) {
         for (int word = 0; word < GROUP_WORDS; word++)
             set(k->sGroups, coord(word, group), g.of[word]);
-        save_statistics(k, group, &g, eq(k->s.rank, imm(0)));
+        const groupnorm_slice *s = &k->s;
+        const val number = s->cfg->turns > 1 ? rem(s->rank, groupnorm_ctas_of_bundle(s)) : s->rank;
+        save_statistics(k, group, &g, eq(number, imm(0)));
     }
 }
 
@@ -447,8 +449,12 @@ static void begin(forward *k)
 /* Begins to load it. */
 static void stage_slice(forward *k)
 {
-    k->staged = smem_address(smem_alloc("slice", groupnorm_slice_bytes(k->s.cfg), 16));
     groupnorm_over_columns(&k->s, &k->all, stage_column, k);
+}
+
+static void reserve_slice(forward *k)
+{
+    k->staged = smem_address(smem_alloc("slice", groupnorm_slice_bytes(k->s.cfg), 16));
 }
 
 /* Loads the slice and finds the moments of the threads' values in it. */
@@ -468,6 +474,7 @@ void groupnorm_forward(const groupnorm_config *cfg, bool vectors)
 {
     forward k = { .s = groupnorm_slice_here(cfg, vectors) };
     begin(&k);
+    reserve_slice(&k);
     stage_slice(&k);
     moments_of_slice(&k);
     if (cfg->cluster > 1)
@@ -479,17 +486,17 @@ void groupnorm_forward(const groupnorm_config *cfg, bool vectors)
 }
 
 /* The entry of the lane's slice in a block, or no values. */
-static moments read_entry(const groupnorm_slice *s, val block)
+static moments read_entry(const groupnorm_slice *s, const groupnorm_entries *e, val block)
 {
     const int words = groupnorm_block_words(s->cfg);
     const val number = add(mul(block, imm(groupnorm_lanes_of_group(s->cfg))), groupnorm_lane_of_group(s));
     moments m = no_values();
-    IF(lt(number, s->a.slices)) {
-        val entry = groupnorm_entry(s, block);
-        assign(m.count, elements_of_slice(s, number));
-        assign(m.pivot, groupnorm_read(s->a.entries, add(entry, imm(ENTRY_PIVOT * words))));
-        assign(m.mean, groupnorm_read(s->a.entries, add(entry, imm(ENTRY_MEAN * words))));
-        assign(m.squares, groupnorm_read(s->a.entries, add(entry, imm(ENTRY_SQUARES * words))));
+    IF(lt(number, e->count)) {
+        val entry = groupnorm_entry(s, e, block);
+        assign(m.count, elements_of_slices(s, number, e->slices));
+        assign(m.pivot, groupnorm_read(e->pointer, add(entry, imm(ENTRY_PIVOT * words))));
+        assign(m.mean, groupnorm_read(e->pointer, add(entry, imm(ENTRY_MEAN * words))));
+        assign(m.squares, groupnorm_read(e->pointer, add(entry, imm(ENTRY_SQUARES * words))));
     }
     return m;
 }
@@ -497,16 +504,16 @@ static moments read_entry(const groupnorm_slice *s, val block)
 enum { ENTRIES_AT_ONCE = 8, ENTRIES_AT_ONCE_HELD = 4 }; // loaded by a lane; all that are held want registers meanwhile
 
 /* Merges the entries of a group: some for each lane, and its first one also has what is merged already. */
-static moments merge_entries(const forward *k, int at_once)
+static moments merge_entries(const forward *k, const groupnorm_entries *e, int at_once)
 {
     const groupnorm_slice *s = &k->s;
     moments all = no_values();
     const int lanes = groupnorm_lanes_of_group(s->cfg);
-    LOOP_FROM(block, imm_as(I32, 0), div(add(s->a.slices, imm(lanes - 1)), imm(lanes)), imm(at_once)) {
+    LOOP_FROM(block, imm_as(I32, 0), div(add(e->count, imm(lanes - 1)), imm(lanes)), imm(at_once)) {
         val is_first = eq(groupnorm_lane_of_group(s), imm(0));
         moments m[ENTRIES_AT_ONCE + 1];
         for (int i = 0; i < at_once; i++)
-            m[i] = read_entry(s, add(block, imm(i)));
+            m[i] = read_entry(s, e, add(block, imm(i)));
         m[at_once] = (moments){ select(is_first, all.count, immf(0)), all.pivot, all.mean,
                                 select(is_first, all.squares, immf(0)) };
         moments merged = merge(k, m, at_once + 1);
@@ -523,7 +530,8 @@ static void store_entries(forward *k)
     moments_of_slice(k);
     IF(groupnorm_merges(&k->s)) {
         const told mine = told_of(merge_threads(k));
-        groupnorm_store_entry(&k->s, GROUPNORM_ENTRY, mine.of);
+        const groupnorm_entries e = groupnorm_entries_of_slices(&k->s);
+        groupnorm_store_entry(&k->s, &e, k->s.rank, GROUPNORM_ENTRY, mine.of);
     }
 }
 
@@ -531,7 +539,8 @@ static void store_entries(forward *k)
 static void store_merged(const forward *k)
 {
     const val group = groupnorm_group_of_lane(&k->s), first = groupnorm_merged(&k->s, group);
-    const group_statistics g = statistics_of(k, merge_entries(k, ENTRIES_AT_ONCE));
+    const groupnorm_entries e = groupnorm_entries_of_slices(&k->s);
+    const group_statistics g = statistics_of(k, merge_entries(k, &e, ENTRIES_AT_ONCE));
     IF(groupnorm_speaks(&k->s)) {
         for (int word = 0; word < GROUP_WORDS; word++)
             groupnorm_write(k->s.a.merged, add(first, imm(word)), g.of[word]);
@@ -547,6 +556,7 @@ void groupnorm_forward_split(const groupnorm_config *cfg, bool vectors)
     two_pass_item item = two_pass_draw(&order);
     groupnorm_slice_of_item(&k.s, &item);
     begin(&k);
+    reserve_slice(&k);
     stage_slice(&k);
     IF(item.writes) {
         load_column_weights(&k);
@@ -568,28 +578,91 @@ void groupnorm_forward_split(const groupnorm_config *cfg, bool vectors)
     }
 }
 
-/* Every CTA merges the entries of its bundle for itself. */
+/* Entries of neighbouring slices become one, by the CTA that stores the last of them. */
+static void merge_early(const forward *k, const one_pass *meeting)
+{
+    const groupnorm_slice *s = &k->s;
+    if (!s->cfg->early)
+        return;
+    IF(groupnorm_completes(s, meeting))
+        IF(groupnorm_merges(s)) {
+            const groupnorm_entries e = groupnorm_entries_of_slices(s), early = groupnorm_early_entries(s);
+            const val number = groupnorm_early_number(s), block = mul(number, imm(GROUPNORM_EARLY_BLOCKS));
+            moments m[GROUPNORM_EARLY_BLOCKS];
+            for (int i = 0; i < GROUPNORM_EARLY_BLOCKS; i++)
+                m[i] = read_entry(s, &e, add(block, imm(i)));
+            const told all = told_of(merge(k, m, GROUPNORM_EARLY_BLOCKS));
+            groupnorm_store_entry(s, &early, number, GROUPNORM_ENTRY, all.of);
+        }
+}
+
+/* Outputs of a slice that is read again. */
+static void write_again(const forward *k, val rank)
+{
+    forward other = *k;
+    groupnorm_slice_at(&other.s, convert(I32, other.s.bundle), rank);
+    other.all = groupnorm_view_of(&other.s, other.s.cfg->vec);
+    if (other.s.cfg->parts > 1)
+        load_column_weights(&other); // of other channels
+    stage_slice(&other);
+    groupnorm_staged();
+    groupnorm_over_columns(&other.s, &other.all, write_column, &other);
+}
+
+/* Every CTA merges the entries of its bundle for itself. Its slices that are not here come back from the last one on. */
 static void write_held(void *kernel)
 {
     enum { FEW_LANES = 2 }; // of a group: each has many entries
     forward *k = kernel;
     const bool few = groupnorm_lanes_of_group(k->s.cfg) <= FEW_LANES;
+    const groupnorm_entries e = groupnorm_held_entries(&k->s);
     IF(groupnorm_merges(&k->s))
-        publish(k, merge_entries(k, few ? ENTRIES_AT_ONCE : ENTRIES_AT_ONCE_HELD));
+        publish(k, merge_entries(k, &e, few ? ENTRIES_AT_ONCE : ENTRIES_AT_ONCE_HELD));
     cta_sync();
     groupnorm_over_columns(&k->s, &k->all, write_column, k);
+    const val ctas = groupnorm_ctas_of_bundle(&k->s);
+    if (k->s.cfg->turns > 1)
+        LOOP_FROM(back, ctas, add(k->s.rank, imm(1)), ctas)
+            write_again(k, sub(k->s.rank, back));
 }
 
-static void write_other(void *kernel, val slice)
+/* What the CTA of rank 0 would have told the caller. */
+static void save_for(const forward *k, val cta)
 {
-    forward other = *(const forward *)kernel;
-    groupnorm_slice_at(&other.s, convert(I32, other.s.bundle), convert(I32, slice));
-    other.all = groupnorm_view_of(&other.s, other.s.cfg->vec);
-    if (other.s.cfg->parts > 1)
-        load_column_weights(&other); // of other channels
-    groupnorm_over_columns(&other.s, &other.all, stage_column, &other);
-    groupnorm_staged();
-    write_held(&other);
+    const val group = groupnorm_group_of_lane(&k->s);
+    IF(logical_and(groupnorm_speaks(&k->s), eq(cta, imm_as(U32, 0)))) {
+        group_statistics g;
+        for (int word = 0; word < GROUP_WORDS; word++)
+            g.of[word] = at(k->sGroups, word, group);
+        save_statistics(k, group, &g, yes());
+    }
+}
+
+/* All slices of a CTA that gave up. */
+static void write_other(void *kernel, val cta)
+{
+    const forward *k = kernel;
+    save_for(k, cta);
+    if (k->s.cfg->turns > 1)
+        LOOP_FROM(rank, convert(I32, cta), k->s.a.slices, groupnorm_ctas_of_bundle(&k->s))
+            write_again(k, rank);
+    else
+        write_again(k, convert(I32, cta));
+}
+
+static void take_slice(forward *k, const one_pass *meeting)
+{
+    stage_slice(k);
+    groupnorm_loaded(&k->s, meeting);
+    store_entries(k);
+    merge_early(k, meeting);
+}
+
+static void set_slice(forward *k, val rank)
+{
+    groupnorm_slice_at(&k->s, convert(I32, k->s.bundle), rank);
+    k->all = groupnorm_view_of(&k->s, k->s.cfg->vec);
+    k->same = groupnorm_view_of(&k->s, groupnorm_vec_of_group(k->s.cfg));
 }
 
 void groupnorm_forward_held(const groupnorm_config *cfg, bool vectors)
@@ -599,8 +672,17 @@ void groupnorm_forward_held(const groupnorm_config *cfg, bool vectors)
     groupnorm_wait();
     begin(&k);
     groupnorm_load_in_turn(&k.s, &meeting);
-    stage_slice(&k);
-    groupnorm_loaded(&k.s, &meeting);
-    store_entries(&k);
+    reserve_slice(&k);
+    if (cfg->turns > 1) {
+        LOOP_FROM(rank, k.s.rank, k.s.a.slices, groupnorm_ctas_of_bundle(&k.s)) {
+            forward one = k;
+            set_slice(&one, rank);
+            take_slice(&one, &meeting);
+            cta_sync(); // what threads told has been read
+        }
+        set_slice(&k, groupnorm_last_rank(&k.s));
+    } else {
+        take_slice(&k, &meeting);
+    }
     one_pass_meet(&meeting, write_held, write_other, &k);
 }

@@ -95,9 +95,20 @@ void groupnorm_slice_of_item(groupnorm_slice *s, const two_pass_item *item)
 
 one_pass groupnorm_meeting(groupnorm_slice *s)
 {
-    const one_pass meeting = one_pass_of_cta(s->a.counters, s->a.strips, convert(U32, s->a.slices));
+    const one_pass meeting = one_pass_of_cta(s->a.counters, s->a.strips, convert(U32, groupnorm_ctas_of_bundle(s)));
     groupnorm_slice_at(s, convert(I32, meeting.strip), convert(I32, meeting.chunk));
     return meeting;
+}
+
+val groupnorm_ctas_of_bundle(const groupnorm_slice *s)
+{
+    return s->cfg->turns > 1 ? div_up(s->a.slices, s->cfg->turns) : s->a.slices;
+}
+
+val groupnorm_last_rank(const groupnorm_slice *s)
+{
+    const val ctas = groupnorm_ctas_of_bundle(s), after = sub(sub(s->a.slices, imm(1)), s->rank);
+    return add(s->rank, mul(div(after, ctas), ctas));
 }
 
 void groupnorm_load_in_turn(const groupnorm_slice *s, const one_pass *meeting)
@@ -422,10 +433,40 @@ val groupnorm_speaks(const groupnorm_slice *s)
     return logical_and(lt(groupnorm_group_of_lane(s), groupnorm_groups(s)), eq(groupnorm_lane_of_group(s), imm(0)));
 }
 
-val groupnorm_entry(const groupnorm_slice *s, val block)
+groupnorm_entries groupnorm_entries_of_slices(const groupnorm_slice *s)
+{
+    return (groupnorm_entries){ s->a.entries, s->a.slices, 1 };
+}
+
+groupnorm_entries groupnorm_early_entries(const groupnorm_slice *s)
+{
+    const int slices = groupnorm_early_slices(s->cfg);
+    return (groupnorm_entries){ s->a.merged, div_up(s->a.slices, slices), slices };
+}
+
+groupnorm_entries groupnorm_held_entries(const groupnorm_slice *s)
+{
+    return s->cfg->early ? groupnorm_early_entries(s) : groupnorm_entries_of_slices(s);
+}
+
+val groupnorm_early_number(const groupnorm_slice *s)
+{
+    return div(s->rank, imm(groupnorm_early_slices(s->cfg)));
+}
+
+val groupnorm_completes(const groupnorm_slice *s, const one_pass *meeting)
+{
+    const groupnorm_entries early = groupnorm_early_entries(s);
+    const val number = groupnorm_early_number(s), before = mul(number, imm(early.slices));
+    const val slices = min(imm(early.slices), sub(s->a.slices, before));
+    const val part = add(mul(convert(I32, meeting->strip), early.count), number);
+    return one_pass_is_last(meeting, convert(U32, part), convert(U32, slices));
+}
+
+val groupnorm_entry(const groupnorm_slice *s, const groupnorm_entries *e, val block)
 {
     const int lanes = groupnorm_lanes_of_group(s->cfg), words = groupnorm_block_words(s->cfg);
-    val blocks = div(add(s->a.slices, imm(lanes - 1)), imm(lanes));
+    val blocks = div(add(e->count, imm(lanes - 1)), imm(lanes));
     val number = add(mul(s->bundle, convert(I64, blocks)), convert(I64, block));
     val place = min(convert(I32, thread()), imm(words - 1));
     return add(mul(number, imm64((int64_t)GROUPNORM_ENTRY * words)), convert(I64, place));
@@ -436,14 +477,15 @@ val groupnorm_merged(const groupnorm_slice *s, val group)
     return mul(add(s->group, convert(I64, group)), imm64(GROUPNORM_ENTRY));
 }
 
-void groupnorm_store_entry(const groupnorm_slice *s, int count, const val *values)
+void groupnorm_store_entry(const groupnorm_slice *s, const groupnorm_entries *e, val number, int count,
+                           const val *values)
 {
     const int lanes = groupnorm_lanes_of_group(s->cfg), words = groupnorm_block_words(s->cfg);
-    const val own = eq(groupnorm_lane_of_group(s), rem(s->rank, imm(lanes)));
+    const val own = eq(groupnorm_lane_of_group(s), rem(number, imm(lanes)));
     IF(logical_and(lt(groupnorm_group_of_lane(s), groupnorm_groups(s)), own)) {
-        val entry = groupnorm_entry(s, div(s->rank, imm(lanes)));
+        val entry = groupnorm_entry(s, e, div(number, imm(lanes)));
         for (int v = 0; v < count; v++)
-            groupnorm_write(s->a.entries, add(entry, imm(v * words)), values[v]);
+            groupnorm_write(e->pointer, add(entry, imm(v * words)), values[v]);
     }
 }
 

@@ -264,6 +264,22 @@ static const char *const cases[] = {
     "channels=1 bundle=64 vec=8 threads=64 column_threads=8 steps=4' # each lane merges 50 slices",
     "n=2 c=64 h=48 w=33 groups=64 layout=nhwc dtype=f16 fill=uniform direction=backward impl=backward_held "
     "config='dtype=f16 layout=nhwc channels=1 bundle=64 vec=8 threads=64 column_threads=8 steps=4'",
+    "n=2 c=64 h=48 w=33 groups=64 layout=nhwc dtype=f16 fill=hard impl=forward_held config='dtype=f16 layout=nhwc "
+    "channels=1 bundle=64 vec=8 threads=64 column_threads=8 steps=4 early=1' # entries of eight slices become one",
+    "n=2 c=64 h=48 w=33 groups=64 layout=nhwc dtype=f16 fill=uniform direction=backward impl=backward_held "
+    "config='dtype=f16 layout=nhwc channels=1 bundle=64 vec=8 threads=64 column_threads=8 steps=4 early=1 turns=3'",
+    "n=2 c=79 h=23 w=128 groups=79 layout=nhwc fill=hard impl=forward_held config='layout=nhwc channels=1 bundle=79 "
+    "fold=4 vec=4 threads=256 column_threads=3 steps=3 early=1 turns=2' # a CTA takes two slices, or one",
+    "n=2 c=24 h=16 w=9 groups=2 dtype=bf16 impl=forward_held config='dtype=bf16 channels=12 parts=12 vec=8 threads=64 "
+    "column_threads=8 steps=1 turns=5' # of several channels",
+    "n=2 c=24 h=16 w=9 groups=2 dtype=bf16 fill=hard direction=backward impl=backward_held config='dtype=bf16 "
+    "channels=12 parts=6 vec=8 threads=64 column_threads=8 steps=1 turns=4'",
+    "n=1 c=2 h=37 w=29 groups=2 fill=hard impl=forward_held config='ragged=1 vec=4 threads=64 column_threads=64 "
+    "steps=2 turns=2'",
+    "n=2 c=75 h=16 w=16 groups=1 dtype=f16 direction=backward fill=uniform impl=backward_held config='dtype=f16 "
+    "channels=75 parts=75 vec=8 threads=64 column_threads=32 steps=1'",
+    "n=9 c=40 h=32 w=33 groups=8 layout=nhwc direction=backward fill=uniform impl=backward_split config='layout=nhwc "
+    "channels=5 bundle=4 vec=4 threads=160 column_threads=32 steps=1 gradient_ctas=2' # clusters add up 297 lines",
     NULL,
 };
 
@@ -302,6 +318,15 @@ static const test_reject rejects[] = {
     { "layout=nhwc impl=forward config='cluster=2 parts=2 bundle=1'", CKL_INVALID, "of a group of nchw" },
     { "impl=forward config='cluster=2 parts=4'", CKL_INVALID, "or the cluster" },
     { "impl=forward config='loading=132'", CKL_INVALID, "loading=132 is for slices that are held" },
+    { "impl=forward_held config='channels=4 threads=64 column_threads=16 loading=132 turns=2'", CKL_INVALID,
+      "in one turn" },
+    { "impl=forward config='gradient_ctas=2'", CKL_INVALID,
+      "gradient_ctas=2 is no power of two up to 16 of gradients" },
+    { "direction=backward impl=backward config='gradient_ctas=3'", CKL_INVALID, "gradient_ctas=3 is no power of two" },
+    { "impl=forward config='turns=2'", CKL_INVALID, "turns=2 are for slices that are held" },
+    { "impl=forward_split config='channels=4 early=1'", CKL_INVALID, "early=1 is for held slices" },
+    { "impl=forward_held config='channels=4 threads=64 column_threads=16 parts=2 early=1'", CKL_INVALID,
+      "early=1 is for held slices" },
     { "impl=forward config='steps=1000'", CKL_UNSUPPORTED, "bytes of shared memory" },
     { "c=16 h=64 w=112 groups=16 layout=nhwc dtype=f16 impl=forward config='dtype=f16 layout=nhwc channels=1 bundle=16 "
       "vec=8 threads=64 column_threads=32 steps=224'",

@@ -189,7 +189,7 @@ static chunks_view view_of(const ckl_softmax_desc *d, const softmax_form *form, 
     chunks_view v = { .strips = column_split_strips(split, d->inner), .chunks = ceil_div(d->n, chunk_lines) };
     const int64_t all = d->outer * v.strips, values = column_split_columns(split) * softmax_state_values(form);
     const int64_t counters =
-        held ? one_pass_counter_bytes(all, v.chunks) + ONE_PASS_LOADS_BYTES : two_pass_counter_bytes(all);
+        held ? one_pass_counter_bytes(all, v.chunks, 0) : two_pass_counter_bytes(all);
     v.counters_bytes = round_up(counters, PLAN_WORKSPACE_ALIGNMENT);
     v.bytes = v.counters_bytes + all * (v.chunks + 1) * values * (int64_t)sizeof(float);
     return v;
