@@ -116,6 +116,26 @@ val words_filled(words w, ckl_dtype dtype, double value)
     return pack_word(w, dtype, elements);
 }
 
+void words_cut(val bytes, int element, int count, const val *pair, val *out)
+{
+    enum { WORD_BYTES = 4 };
+    val word[2 * WORDS_MAX], moves[WORDS_MAX];
+    int left = 2 * count;
+    for (int i = 0; i < left; i++)
+        word[i] = pair[i];
+    for (int by = count / 2; by > 0; by /= 2)
+        moves[by] = ir_compare(IR_NE, ir_binary(IR_AND, bytes, ir_int(IR_U32, by * WORD_BYTES)), ir_int(IR_U32, 0));
+    for (int by = count / 2; by > 0; by /= 2) {
+        left -= by;
+        for (int i = 0; i < left; i++)
+            word[i] = ir_select(moves[by], word[i + by], word[i]);
+    }
+    val past = ir_binary(IR_AND, bytes, ir_int(IR_U32, WORD_BYTES - 1));
+    val selector = ir_binary(IR_ADD, ir_binary(IR_MUL, past, ir_int(IR_U32, 0x1111)), ir_int(IR_U32, 0x3210));
+    for (int i = 0; i < count; i++)
+        out[i] = element < WORD_BYTES ? ir_permute_bytes(word[i], word[i + 1], selector) : word[i];
+}
+
 static bool is_memory(tensor t)
 {
     if (t.memory != GMEM && t.memory != SMEM)

@@ -21,6 +21,12 @@ void words_unpack(words w, const val *loaded, ckl_dtype dtype, const val *out); 
 val words_filled(words w, ckl_dtype dtype, double value); // a word of elements that all have this value
 void words_pack(words w, ckl_dtype dtype, const val *elements, val *stored); // elements of dtype, or f32 for floats
 
+/*
+ * `count` words, 2 or 4, that begin `bytes` (u32) after the start of twice as many, and before the middle: selects shift by
+ * whole words, permutes of neighbours by bytes. Elements of so many bytes begin at multiples of their size.
+ */
+void words_cut(val bytes, int element, int count, const val *pair, val *out);
+
 /* The byte address of a vector, and the predicate that guards its access; the constant true needs no branch. */
 typedef struct vector_at {
     val address;
