@@ -22,10 +22,16 @@ val words_filled(words w, ckl_dtype dtype, double value); // a word of elements 
 void words_pack(words w, ckl_dtype dtype, const val *elements, val *stored); // elements of dtype, or f32 for floats
 
 /*
- * `count` words, 2 or 4, that begin `bytes` (u32) after the start of twice as many, and before the middle: selects shift by
- * whole words, permutes of neighbours by bytes. Elements of so many bytes begin at multiples of their size.
+ * A vector of up to four words that begins `bytes` (u32) after the start of twice as many, and before their middle: selects
+ * shift by whole words, a permute of two neighbours by bytes. Elements of so many bytes begin at multiples of their size.
  */
-void words_cut(val bytes, int element, int count, const val *pair, val *out);
+typedef struct words_cut {
+    val shifted[8], selector;
+    int element;
+} words_cut;
+
+words_cut words_cut_from(const val *pair, int count, val bytes, int element);
+val words_cut_word(const words_cut *cut, int i);
 
 /* The byte address of a vector, and the predicate that guards its access; the constant true needs no branch. */
 typedef struct vector_at {

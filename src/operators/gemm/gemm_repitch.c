@@ -67,13 +67,13 @@ static window load_window(const repitch *k, val row, val source, val start)
 /* The vector's words. */
 static tensor shifted(const repitch *k, const window *w)
 {
-    val pair[2 * WORDS], cut[WORDS];
+    val pair[2 * WORDS];
     for (int i = 0; i < 2 * WORDS; i++)
         pair[i] = bitcast(U32, at(w->rWords, i));
-    words_cut(w->phase, (int)ckl_dtype_bytes(k->type), WORDS, pair, cut);
+    const words_cut cut = words_cut_from(pair, WORDS, w->phase, (int)ckl_dtype_bytes(k->type));
     tensor rOut = fragment(I32, compact(leaf(WORDS))); // (WORDS)
     for (int i = 0; i < WORDS; i++)
-        set(rOut, i, bitcast(I32, cut[i]));
+        set(rOut, i, bitcast(I32, words_cut_word(&cut, i)));
     return rOut;
 }
 

@@ -101,14 +101,15 @@ static void store_elements(const windows *k, const window *w, const val *cut)
 
 static void store_window(const windows *k, const window *w)
 {
-    val cut[WORDS], run = convert(I32, k->p.run);
+    val taken[WORDS], run = convert(I32, k->p.run);
     tensor rY = fragment(U32, compact(leaf(WORDS))); // (WORDS)
-    words_cut(convert(U32, bit_and(w->x, imm_as(U64, BYTES - 1))), k->cfg->bytes, WORDS, w->pair, cut);
+    const words_cut cut =
+        words_cut_from(w->pair, WORDS, convert(U32, bit_and(w->x, imm_as(U64, BYTES - 1))), k->cfg->bytes);
     for (int i = 0; i < WORDS; i++)
-        set(rY, i, cut[i]);
+        set(rY, i, taken[i] = words_cut_word(&cut, i));
     IF(logical_and(ge(w->first, imm(0)), ge(sub(run, w->first), imm(BYTES))))
         copy(rY, gmem_tensor(w->y, U32, compact(leaf(WORDS))), BYTES);
-    ELSE store_elements(k, w, cut);
+    ELSE store_elements(k, w, taken);
 }
 
 void permute_windows(const void *config, int kernel)
