@@ -59,15 +59,15 @@
     X(owner, int, tile_c, "4", "4 16 64 256 1024", "columns of x of a CTA")         \
     X(owner, int, threads, "256", "128 256 512", "threads of a CTA")
 
-#define PERMUTE_GATHER_CONFIG(X, owner)                                                                           \
-    X(owner, int, element, "4", "1 2 4 8", "bytes of an element, what pointers are aligned to")                   \
-    X(owner, int, bytes, "4", "1 2 4 8 16", "bytes of one memory access; of x, if elements are turned")           \
-    X(owner, int, turned, "0", "0 1 2 4", "elements of a word, of squares that are turned in registers; 0: none") \
-    X(owner, int, rank, "1", "1 2 3 4 5 6 7", "modes")                                                            \
-    X(owner, int, block, "1", "1 8 16", "accesses that are neighbours in x and in y; 1: neighbours in y only")    \
-    X(owner, bool, cut, "0", "0 1", "blocks do not divide the modes")                                             \
-    X(owner, int, threads, "256", "128 256 512", "threads of a CTA")                                              \
-    X(owner, int, steps, "4", "1 2 4 8", "accesses of a thread in flight")                                        \
+#define PERMUTE_GATHER_CONFIG(X, owner)                                                                         \
+    X(owner, int, element, "4", "1 2 4 8", "bytes of an element, what pointers are aligned to")                 \
+    X(owner, int, bytes, "4", "1 2 4 8 16", "bytes of one memory access; of x, if elements are turned")         \
+    X(owner, int, turned, "0", "0 2 4", "elements of a word, of squares that are turned in registers; 0: none") \
+    X(owner, int, rank, "1", "1 2 3 4 5 6 7", "modes")                                                          \
+    X(owner, int, block, "1", "1 8 16", "accesses that are neighbours in x and in y; 1: neighbours in y only")  \
+    X(owner, bool, cut, "0", "0 1", "blocks do not divide the modes")                                           \
+    X(owner, int, threads, "256", "128 256 512", "threads of a CTA")                                            \
+    X(owner, int, steps, "4", "1 2 4 8", "accesses of a thread in flight")                                      \
     X(owner, bool, overlap, "1", "0 1", "CTAs of the next kernel may come while these run")
 
 #define PERMUTE_BOXES_CONFIG(X, owner)                                                                        \
