@@ -3,7 +3,7 @@
 
 #include "base/dtype.h"
 
-enum { WORDS_MAX = 4 }; // of an access, of 16 bytes at most
+enum { WORDS_MAX = 4, WORD_BYTES = 4 }; // of an access, of 16 bytes at most
 
 int element_bytes(ckl_dtype dtype)
 {
@@ -114,6 +114,32 @@ val words_filled(words w, ckl_dtype dtype, double value)
     for (int e = 0; e < w.per; e++)
         elements[e] = element;
     return pack_word(w, dtype, elements);
+}
+
+words_cut words_cut_from(const val *pair, int count, val bytes, int element)
+{
+    words_cut cut = { .element = element };
+    val moves[WORDS_MAX];
+    int left = 2 * count;
+    for (int i = 0; i < left; i++)
+        cut.shifted[i] = pair[i];
+    for (int by = count / 2; by > 0; by /= 2)
+        moves[by] = ir_compare(IR_NE, ir_binary(IR_AND, bytes, ir_int(IR_U32, by * WORD_BYTES)), ir_int(IR_U32, 0));
+    for (int by = count / 2; by > 0; by /= 2) {
+        left -= by;
+        for (int i = 0; i < left; i++)
+            cut.shifted[i] = ir_select(moves[by], cut.shifted[i + by], cut.shifted[i]);
+    }
+    val past = ir_binary(IR_AND, bytes, ir_int(IR_U32, WORD_BYTES - 1));
+    cut.selector = ir_binary(IR_ADD, ir_binary(IR_MUL, past, ir_int(IR_U32, 0x1111)), ir_int(IR_U32, 0x3210));
+    return cut;
+}
+
+val words_cut_word(const words_cut *cut, int i)
+{
+    if (cut->element >= WORD_BYTES)
+        return cut->shifted[i];
+    return ir_permute_bytes(cut->shifted[i], cut->shifted[i + 1], cut->selector);
 }
 
 static bool is_memory(tensor t)

@@ -21,6 +21,18 @@ void words_unpack(words w, const val *loaded, ckl_dtype dtype, const val *out); 
 val words_filled(words w, ckl_dtype dtype, double value); // a word of elements that all have this value
 void words_pack(words w, ckl_dtype dtype, const val *elements, val *stored); // elements of dtype, or f32 for floats
 
+/*
+ * A vector of up to four words that begins `bytes` (u32) after the start of twice as many, and before their middle: selects
+ * shift by whole words, a permute of two neighbours by bytes. Elements of so many bytes begin at multiples of their size.
+ */
+typedef struct words_cut {
+    val shifted[8], selector;
+    int element;
+} words_cut;
+
+words_cut words_cut_from(const val *pair, int count, val bytes, int element);
+val words_cut_word(const words_cut *cut, int i);
+
 /* The byte address of a vector, and the predicate that guards its access; the constant true needs no branch. */
 typedef struct vector_at {
     val address;

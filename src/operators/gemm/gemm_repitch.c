@@ -10,6 +10,7 @@
 #include "operators/gemm/gemm_repitch.h"
 
 #include "cute/kernel.h"
+#include "cute/vectors.h"
 
 enum { BYTES = GEMM_REPITCH_BYTES, WORDS = BYTES / 4, ROWS = GEMM_REPITCH_ROWS, TILE = GEMM_TURN_TILE };
 
@@ -66,20 +67,13 @@ static window load_window(const repitch *k, val row, val source, val start)
 /* The vector's words. */
 static tensor shifted(const repitch *k, const window *w)
 {
-    val words[2 * WORDS];
+    val pair[2 * WORDS];
     for (int i = 0; i < 2 * WORDS; i++)
-        words[i] = bitcast(U32, at(w->rWords, i));
-    val two = ne(bit_and(w->phase, imm(8)), imm(0)), one = ne(bit_and(w->phase, imm(4)), imm(0));
-    for (int i = 0; i < 2 * WORDS - 2; i++)
-        words[i] = select(two, words[i + 2], words[i]);
-    for (int i = 0; i < WORDS + 1; i++)
-        words[i] = select(one, words[i + 1], words[i]);
-    val selector = add(mul(bit_and(w->phase, imm(3)), imm_as(U32, 0x1111)), imm_as(U32, 0x3210));
+        pair[i] = bitcast(U32, at(w->rWords, i));
+    const words_cut cut = words_cut_from(pair, WORDS, w->phase, (int)ckl_dtype_bytes(k->type));
     tensor rOut = fragment(I32, compact(leaf(WORDS))); // (WORDS)
-    for (int i = 0; i < WORDS; i++) {
-        val word = ckl_dtype_bytes(k->type) == 4 ? words[i] : permute_bytes(words[i], words[i + 1], selector);
-        set(rOut, i, bitcast(I32, word));
-    }
+    for (int i = 0; i < WORDS; i++)
+        set(rOut, i, bitcast(I32, words_cut_word(&cut, i)));
     return rOut;
 }
 

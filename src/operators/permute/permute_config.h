@@ -59,15 +59,15 @@
     X(owner, int, tile_c, "4", "4 16 64 256 1024", "columns of x of a CTA")         \
     X(owner, int, threads, "256", "128 256 512", "threads of a CTA")
 
-#define PERMUTE_GATHER_CONFIG(X, owner)                                                                           \
-    X(owner, int, element, "4", "1 2 4 8", "bytes of an element, what pointers are aligned to")                   \
-    X(owner, int, bytes, "4", "1 2 4 8 16", "bytes of one memory access; of x, if elements are turned")           \
-    X(owner, int, turned, "0", "0 1 2 4", "elements of a word, of squares that are turned in registers; 0: none") \
-    X(owner, int, rank, "1", "1 2 3 4 5 6 7", "modes")                                                            \
-    X(owner, int, block, "1", "1 8 16", "accesses that are neighbours in x and in y; 1: neighbours in y only")    \
-    X(owner, bool, cut, "0", "0 1", "blocks do not divide the modes")                                             \
-    X(owner, int, threads, "256", "128 256 512", "threads of a CTA")                                              \
-    X(owner, int, steps, "4", "1 2 4 8", "accesses of a thread in flight")                                        \
+#define PERMUTE_GATHER_CONFIG(X, owner)                                                                         \
+    X(owner, int, element, "4", "1 2 4 8", "bytes of an element, what pointers are aligned to")                 \
+    X(owner, int, bytes, "4", "1 2 4 8 16", "bytes of one memory access; of x, if elements are turned")         \
+    X(owner, int, turned, "0", "0 2 4", "elements of a word, of squares that are turned in registers; 0: none") \
+    X(owner, int, rank, "1", "1 2 3 4 5 6 7", "modes")                                                          \
+    X(owner, int, block, "1", "1 8 16", "accesses that are neighbours in x and in y; 1: neighbours in y only")  \
+    X(owner, bool, cut, "0", "0 1", "blocks do not divide the modes")                                           \
+    X(owner, int, threads, "256", "128 256 512", "threads of a CTA")                                            \
+    X(owner, int, steps, "4", "1 2 4 8", "accesses of a thread in flight")                                      \
     X(owner, bool, overlap, "1", "0 1", "CTAs of the next kernel may come while these run")
 
 #define PERMUTE_BOXES_CONFIG(X, owner)                                                                        \
@@ -84,6 +84,12 @@
     X(owner, int, chunk, "16", "4 16", "bytes of a copy to shared memory")                                    \
     X(owner, int, smem_kb, "16", "", "shared memory of a CTA")                                                \
     X(owner, int, threads, "256", "128 256 512", "threads of a CTA")
+
+#define PERMUTE_WINDOWS_CONFIG(X, owner)                                   \
+    X(owner, int, bytes, "4", "1 2 4", "bytes of an element")              \
+    X(owner, int, rank, "2", "1 2 3 4 5", "modes, the innermost is a run") \
+    X(owner, int, threads, "256", "128 256 512", "threads of a CTA")       \
+    X(owner, int, steps, "2", "1 2 4", "windows of a thread in flight")
 
 typedef struct transpose_naive_config {
     TRANSPOSE_NAIVE_CONFIG(FIELD_MEMBER, )
@@ -112,6 +118,10 @@ typedef struct permute_gather_config {
 typedef struct permute_boxes_config {
     PERMUTE_BOXES_CONFIG(FIELD_MEMBER, )
 } permute_boxes_config;
+
+typedef struct permute_windows_config {
+    PERMUTE_WINDOWS_CONFIG(FIELD_MEMBER, )
+} permute_windows_config;
 
 /*
  * Of every kernel that transposes matrices. Distances are bytes, of naive and tiled elements; sizes and strides of outer modes
@@ -167,14 +177,30 @@ typedef struct permute_boxes_config {
     X(owner, u32, chunks_factor)                                            \
     X(owner, u32, chunks_shift)
 
+/* The innermost mode's size is windows; strides are bytes. factor and shift divide by a mode's size. */
+#define PERMUTE_WINDOWS_PARAMS(X, owner)         \
+    X(owner, pointer, x)                         \
+    X(owner, pointer, end) /* of x */            \
+    X(owner, pointer, y)                         \
+    X(owner, u32, count) /* windows */           \
+    X(owner, u32, run)   /* bytes */             \
+    X(owner, u32, size, [PERMUTE_MODES_MAX])     \
+    X(owner, u32, factor, [PERMUTE_MODES_MAX])   \
+    X(owner, u32, shift, [PERMUTE_MODES_MAX])    \
+    X(owner, i64, stride_x, [PERMUTE_MODES_MAX]) \
+    X(owner, i64, stride_y, [PERMUTE_MODES_MAX])
+
 KERNEL_PARAMS(transpose, TRANSPOSE_PARAMS);
 KERNEL_PARAMS(permute_gather, PERMUTE_GATHER_PARAMS);
 KERNEL_PARAMS(permute_boxes, PERMUTE_BOXES_PARAMS);
+KERNEL_PARAMS(permute_windows, PERMUTE_WINDOWS_PARAMS);
 
 enum {
     TRANSPOSE_NAIVE_COLS = 32, // columns of x of a CTA: a warp reads neighbours
     TRANSPOSE_TILED_ROWS = 8,  // rows of a tile that the threads of a CTA move at once
     TRANSPOSE_BOX_BYTES = 128, // of a row of a box: the widest swizzle of TMA
+    PERMUTE_WINDOW_BYTES = 16,
+    PERMUTE_WINDOW_STEPS_MAX = 8,
 };
 
 /* Columns of a box of the sm90 kernel. */
@@ -221,18 +247,19 @@ void transpose_tiled(const void *config, int kernel);
 void transpose_sm80(const void *config, int kernel);
 void transpose_sm90(const void *config, int kernel); // 0: pointers aligned to 16 bytes; 1: others, as sm80
 void transpose_narrow(const void *config, int kernel);
-void permute_boxes(const void *config, int kernel);  // 0: all runs of y begin with a word; 1: or anywhere
+void permute_boxes(const void *config, int kernel); // 0: all runs of y begin with a word; 1: or anywhere
+void permute_windows(const void *config, int kernel);
 void permute_gather(const void *config, int kernel); // 0: pointers aligned to `bytes`; 1: to `element`
 
 /* All implementations of both operators, in order of preference. */
 extern const implementation transpose_sm90_implementation, transpose_narrow_implementation,
-    transpose_sm80_implementation, permute_boxes_implementation, permute_gather_implementation,
-    transpose_tiled_implementation, transpose_naive_implementation;
+    transpose_sm80_implementation, permute_windows_implementation, permute_boxes_implementation,
+    permute_gather_implementation, transpose_tiled_implementation, transpose_naive_implementation;
 #define PERMUTE_IMPLEMENTATIONS                                                                             \
     {                                                                                                       \
         &transpose_sm90_implementation, &transpose_narrow_implementation, &transpose_sm80_implementation,   \
-            &permute_boxes_implementation, &permute_gather_implementation, &transpose_tiled_implementation, \
-            &transpose_naive_implementation, NULL                                                           \
+            &permute_windows_implementation, &permute_boxes_implementation, &permute_gather_implementation, \
+            &transpose_tiled_implementation, &transpose_naive_implementation, NULL                          \
     }
 
 /* Of all kernels that are chosen by cost: a launch that waits for no sums. Alike, so that it does not decide. */

@@ -4,7 +4,7 @@
  * Where the innermost mode is contiguous in x and in y, an element is a vector of up to 16 bytes of it.
  *
  * Elements that lie side by side in one mode of x and in another of y may be moved in squares: a thread loads as many
- * vectors of x as a word has elements, turns them in registers, and stores words. Longer elements are words themselves.
+ * vectors of x as a word has elements, turns them in registers, and stores words.
  */
 #include "base/math.h"
 #include "operators/permute/transpose_tile.h"
@@ -47,23 +47,22 @@ static val moved(val address, int steps, val stride)
 }
 
 /* What an access loads: an element, or words to be turned; an element of 16 bytes is four words. */
-static tensor access_at(val address, int bytes, int word)
+static tensor access_at(val address, int bytes, bool turned)
 {
-    const int words = word ? bytes / word : bytes == 16 ? 4 : 1;
+    const int words = turned || bytes == 16 ? bytes / WORD_BYTES : 1;
     return gmem_tensor(address, transpose_type(bytes / words), compact(leaf(words))); // (WORDS)
 }
 
 /* Turns `side` vectors of x, and stores the words of y that they make. */
-static void store_turned(const permute_gather_values *p, int side, int bytes, int word, const tensor *rX, val y)
+static void store_turned(const permute_gather_values *p, int side, int bytes, const tensor *rX, val y)
 {
-    for (int v = 0; v < bytes / word; v++) {
+    for (int v = 0; v < bytes / WORD_BYTES; v++) {
         val words[SIDE_MAX];
         for (int e = 0; e < side; e++)
-            words[e] = side > 1 ? bitcast(U32, at(rX[e], v)) : at(rX[e], v);
-        if (side > 1)
-            transpose_square(side, words);
+            words[e] = bitcast(U32, at(rX[e], v));
+        transpose_square(side, words);
         for (int e = 0; e < side; e++)
-            store_global(words[e].type, moved(y, v * side + e, p->turned_y), 0, words[e]);
+            store_global(U32, moved(y, v * side + e, p->turned_y), 0, words[e]);
     }
 }
 
@@ -73,7 +72,7 @@ void permute_gather(const void *config, int kernel)
     launch_bounds(cfg->threads, 0);
     permute_gather_values p = params_of(permute_gather);
     const int bytes = kernel == 0 ? cfg->bytes : cfg->element, turned = kernel == 0 ? cfg->turned : 0;
-    const int vectors = turned ? turned : 1, word = turned * cfg->element;
+    const int vectors = turned ? turned : 1;
     tensor cY = coordinates_from(identity_tensor(leaf(cfg->threads * cfg->steps)), 0,
                                  mul(cta_x(), imm(cfg->threads * cfg->steps)));
     cY = local_partition(cY, compact(leaf(cfg->threads)), thread()); // (STEPS)
@@ -83,7 +82,7 @@ void permute_gather(const void *config, int kernel)
         val index = coordinate(cY, 0, s);
         inside[s] = find_access(&p, cfg->rank, kernel == 0 && cfg->cut, index, &x[s], &y[s]);
         for (int e = 0; e < vectors; e++) {
-            tensor gX = access_at(x[s], bytes, word); // (WORDS)
+            tensor gX = access_at(x[s], bytes, turned); // (WORDS)
             rX[s][e] = fragment_like(gX, gX.dtype);
             fill(rX[s][e], imm_as(rX[s][e].regs[0].type, 0));
         }
@@ -94,13 +93,13 @@ void permute_gather(const void *config, int kernel)
     for (int s = 0; s < cfg->steps; s++)
         IF(inside[s])
             for (int e = 0; e < vectors; e++)
-                copy(access_at(moved(x[s], e, p.turned_x), bytes, word), rX[s][e], bytes);
+                copy(access_at(moved(x[s], e, p.turned_x), bytes, turned), rX[s][e], bytes);
     for (int s = 0; s < cfg->steps; s++)
         IF(inside[s]) {
             if (turned)
-                store_turned(&p, turned, bytes, word, rX[s], y[s]);
+                store_turned(&p, turned, bytes, rX[s], y[s]);
             else
-                copy(rX[s][0], access_at(y[s], bytes, 0), bytes);
+                copy(rX[s][0], access_at(y[s], bytes, false), bytes);
         }
 }
 
@@ -164,12 +163,9 @@ static bool find_accesses(const permutation *p, const permute_gather_config *c, 
         a->unit_x = a->unit_y = c->bytes;
         return may_widen(p, c->bytes / p->bytes);
     }
-    const int word = transpose_word_bytes(p->bytes);
-    if (c->bytes == p->bytes && c->block == 1) // nothing is turned
-        return false;
-    a->unit_x = a->unit_y = word;
-    return c->turned == word / p->bytes && c->bytes >= word && permutation_in_squares(&a->of, c->turned, &a->words) &&
-           widen_x(a, c->bytes / word);
+    a->unit_x = a->unit_y = WORD_BYTES;
+    return c->turned > 1 && c->turned == WORD_BYTES / p->bytes && c->bytes >= WORD_BYTES &&
+           permutation_in_squares(&a->of, c->turned, &a->words) && widen_x(a, c->bytes / WORD_BYTES);
 }
 
 /* In blocks if the config says so and the problem has them. */

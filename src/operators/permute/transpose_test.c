@@ -72,9 +72,6 @@ static const char *const cases[] = {
     "blocks",
     "rows=100 cols=72 dtype=u8 batch=2 impl=gather config='bytes=8 turned=4 block=8 cut=1 rank=5 steps=2' # that reach "
     "beyond",
-    "rows=67 cols=96 dtype=f32 impl=gather config='bytes=16 turned=1 block=4 cut=1 rank=4 steps=4' # vectors become "
-    "single words",
-    "rows=37 cols=48 dtype=f64 batch=2 impl=gather config='bytes=16 turned=1 block=1 rank=3 steps=8'",
     "rows=64 cols=96 dtype=f16 batch=2 impl=gather config='bytes=16 turned=2 block=4 cut=0 rank=5 steps=2'",
     "rows=300 cols=3 dtype=f16 impl=narrow config='bytes=2 short_x=1 tile_r=64 tile_c=4 threads=128'",
     "rows=16 cols=1001 dtype=u8 batch=2 impl=narrow config='tile_c=1024' # short rows of y of whole words",

@@ -261,6 +261,21 @@ static val address_of_line(const columns_kernel *k, val index)
     return gmem_address(k->start, k->cfg->kind.dtype, mul(index, k->p.reduced_stride[0]));
 }
 
+/* Prefetches the first tile of a CTA to L2 while the kernel before may still run: a line for each thread; only of whole vectors. */
+static void prefetch(const columns_kernel *k)
+{
+    const reduce_columns_config *cfg = k->cfg;
+    const int bytes = dtype_bytes(cfg->kind.dtype), lines = tile_elements(cfg), width = cfg->lanes * cfg->vec;
+    if (!cfg->prefetch || k->kernel == 1 || cfg->kind.reduced > 1 || cfg->vec * bytes < 16 || lines > cfg->threads)
+        return;
+    val line = add(mul(k->rank, imm(lines)), convert(I64, thread()));
+    val first = sub(k->column, convert(I64, mul(k->lane, imm(cfg->vec)))),
+        here = min(sub(k->columns, first), imm(width));
+    val address = gmem_address(element_address(k, first), cfg->kind.dtype, mul(line, k->p.reduced_stride[0]));
+    IF(logical_and(lt(thread(), imm(lines)), lt(line, k->p.count)))
+        bulk_prefetch(address, convert(U32, mul(here, imm(bytes))));
+}
+
 /*
  * The other tiles of ragged columns, vector by vector. They have a loop of their own: registers do not hold what both
  * need.
@@ -354,6 +369,9 @@ void reduce_columns_with(const reduce_columns_config *cfg, const reducer *r, int
     k.p = params_of(reduce);
     find_place(&k);
     find_existing(&k);
+    prefetch(&k);
+    if (cfg->padding_kb)
+        smem_alloc("padding", (int64_t)cfg->padding_kb * 1024, 16);
     if (cfg->overlap)
         launch_dependents();
     grid_wait(); // what is above overlaps the end of the kernel before, where the target knows how

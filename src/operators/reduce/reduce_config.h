@@ -69,20 +69,25 @@ typedef struct reduce_kind {
     X(owner, int, cluster, "1", "1 2 4 8", "CTAs of a row that are one cluster, instead of split")                    \
     X(owner, int, prefetch, "0", "0 1 2 4", "tiles of a CTA prefetched to L2 while the kernel before still runs")     \
     X(owner, bool, overlap, "1", "0 1", "CTAs of the next kernel may come while these run")                           \
+    X(owner, int, padding_kb, "0", "",                                                                                \
+      "shared memory that keeps CTAs of the next kernel off SMs that have their share")                               \
     X(owner, bool, strided, "0", "0 1", "the elements of a row are not side by side")                                 \
     X(owner, bool, compensated, "0", "0 1", "sums of many blocks carry their rounding errors along")                  \
     X(owner, int, ctas_per_sm, "0", "0 2 3 4 8", "CTAs that shall fit on an SM: bounds registers; 0: any")
 
 /* columns: rows that lie across, so that neighbouring threads take neighbouring results. */
-#define REDUCE_COLUMNS_CONFIG(X, owner)                                                                   \
-    X(owner, int, threads, "256", "128 256 512", "threads of a CTA, a power of two")                      \
-    X(owner, int, lanes, "32", "8 16 32 64 128 256", "neighbouring threads along a line")                 \
-    X(owner, int, vec, "4", "1 2 4 8", "columns of a thread, one memory access of at most 16 bytes")      \
-    X(owner, int, steps, "4", "1 2 4 8", "vectors of a thread in flight, below each other")               \
-    X(owner, int, split, "1", "1 2 4 8 16 264", "CTAs of a column; the last to finish merges their sums") \
-    X(owner, bool, marked, "1", "0 1", "those sums travel with marks, and not between fences")            \
-    X(owner, bool, overlap, "1", "0 1", "CTAs of the next kernel may come while these run")               \
-    X(owner, bool, compensated, "0", "0 1", "sums of many blocks carry their rounding errors along")      \
+#define REDUCE_COLUMNS_CONFIG(X, owner)                                                                     \
+    X(owner, int, threads, "256", "128 256 512", "threads of a CTA, a power of two")                        \
+    X(owner, int, lanes, "32", "8 16 32 64 128 256", "neighbouring threads along a line")                   \
+    X(owner, int, vec, "4", "1 2 4 8", "columns of a thread, one memory access of at most 16 bytes")        \
+    X(owner, int, steps, "4", "1 2 4 8", "vectors of a thread in flight, below each other")                 \
+    X(owner, int, split, "1", "1 2 4 8 16 264", "CTAs of a column; the last to finish merges their sums")   \
+    X(owner, bool, marked, "1", "0 1", "those sums travel with marks, and not between fences")              \
+    X(owner, bool, prefetch, "0", "0 1", "the first tile is prefetched to L2 while the kernel before runs") \
+    X(owner, bool, overlap, "1", "0 1", "CTAs of the next kernel may come while these run")                 \
+    X(owner, int, padding_kb, "0", "",                                                                      \
+      "shared memory that keeps CTAs of the next kernel off SMs that have their share")                     \
+    X(owner, bool, compensated, "0", "0 1", "sums of many blocks carry their rounding errors along")        \
     X(owner, int, ctas_per_sm, "0", "0 2 3 4 8", "CTAs that shall fit on an SM: bounds registers; 0: any")
 
 typedef struct reduce_ladder_config {

@@ -63,6 +63,7 @@ reducer reducer_of(const reduce_kind *kind, bool compensated);
 
 /* The built-in operations of several values (reduce_moments.c). */
 reducer reduce_variance_of(ir_type input, bool near, bool root); // near: 16-bit floats, whose differences f32 holds
+void reduce_add_squares(const reducer *r, const reduce_batch *batch, val pivot, val *state); // an accumulate()
 extern const reducer reduce_norm, reduce_logsumexp;
 
 /* reduce's kernels with a reducer in place of the config's operation. */

@@ -148,15 +148,13 @@ static void norm_accumulate(const reducer *r, const reduce_batch *batch, val piv
 {
     (void)r;
     (void)pivot;
-    val most = immf(0), square[batch->size];
+    val most = immf(0), x[batch->size];
     for (int i = 0; i < batch->size; i++)
         most = max(most, abs(batch->x[i])); // a NaN reaches the squares
     val scale = max(state[0], scale_of(most)), inverse = scale_inverse(scale);
-    for (int i = 0; i < batch->size; i++) {
-        val x = mul(batch->x[i], inverse);
-        square[i] = mul(x, x);
-    }
-    assign(state[1], add(rescaled(state[1], state[0], inverse), pairwise_sum(square, batch->size)));
+    for (int i = 0; i < batch->size; i++)
+        x[i] = mul(batch->x[i], inverse);
+    assign(state[1], add(rescaled(state[1], state[0], inverse), sum_of_squares(x, batch->size)));
     assign(state[0], scale);
 }
 
@@ -178,6 +176,14 @@ static void norm_over_lanes(val *state, int low, int high, void *user)
     assign(state[1], rescaled(state[1], state[0], scale_inverse(scale)));
     sum_over_lanes(&state[1], 1, low, high);
     assign(state[0], scale);
+}
+
+/* Where f32 holds the squares of all elements, their sum needs no scale. */
+void reduce_add_squares(const reducer *r, const reduce_batch *batch, val pivot, val *state)
+{
+    (void)r;
+    (void)pivot;
+    assign(state[0], add(state[0], sum_of_squares(batch->x, batch->size)));
 }
 
 static val norm_finish(const reducer *r, const val *state, const reduce_values *p)

@@ -93,6 +93,13 @@ static val to_float(val total, val count, void *user)
     return convert(F32, total);
 }
 
+static val root(val total, val count, void *user)
+{
+    (void)count;
+    (void)user;
+    return sqrt(total);
+}
+
 static val over_count(val total, val count, void *user)
 {
     (void)user;
@@ -310,6 +317,16 @@ static bool fold_of(int op, ir_type input, reduce_fold *fold)
     return true;
 }
 
+static reducer norm_of(ckl_dtype dtype)
+{
+    static const reduce_fold squares = { .input = F32, .total = F32, .combine = plus, .finish = root };
+    if (dtype != CKL_F16 && dtype != CKL_I32) // squares of others may be beyond f32
+        return reduce_norm;
+    reducer r = reducer_of_fold(&squares);
+    r.accumulate = reduce_add_squares;
+    return r;
+}
+
 /* What elements are converted to: floats to f32; summed integers to 64 bits, others to the output's type. */
 static ir_type input_of(const reduce_kind *k)
 {
@@ -332,7 +349,7 @@ reducer reducer_of(const reduce_kind *kind, bool compensated)
     }
     switch (op) {
     case CKL_REDUCE_NORM2:
-        return reduce_norm;
+        return norm_of(kind->dtype);
     case CKL_REDUCE_LOGSUMEXP:
         return reduce_logsumexp;
     case CKL_REDUCE_ARGMAX:

@@ -461,6 +461,8 @@ void reduce_rows_with(const reduce_rows_config *cfg, const reducer *r, int kerne
         place_at(&k, first);
         prefetch(&k);
     }
+    if (cfg->padding_kb)
+        smem_alloc("padding", (int64_t)cfg->padding_kb * 1024, 16);
     if (cfg->overlap)
         launch_dependents();
     grid_wait(); // what is above overlaps the end of the kernel before, where the target can

@@ -92,17 +92,22 @@ static void choose_short(const reduce_view *v, reduce_rows_config *c)
 }
 
 /*
- * Short segments: as many side by side as leave each a thread for its vectors; more of those whose start is expensive.
+ * Short segments: as many side by side as leave each a thread for its vectors; more of those whose start is expensive, and where
+ * a twentieth fewer threads are idle: 144 vectors are 16 lanes with nine, or 64 with three, a fourth of which is for nothing.
  */
 static void choose_segments(const reduce_view *v, reduce_rows_config *c)
 {
-    enum { STEPS = 4, STEPS_RAGGED = 9, LANES_MIN = 4 };
-    const int most = vectors_divide_rows(v, c->vec) ? STEPS : STEPS_RAGGED;
-    const int64_t segment = whole_vectors(v, c), lanes = max_i64(LANES_MIN, power_of_two_ceil(ceil_div(segment, most)));
+    enum { STEPS = 4, STEPS_MAX = 9, LANES_MIN = 4, WORTH = 20 };
+    const bool even = vectors_divide_rows(v, c->vec);
+    const int64_t segment = whole_vectors(v, c);
+    int64_t lanes = max_i64(LANES_MIN, power_of_two_ceil(ceil_div(segment, even ? STEPS : STEPS_MAX)));
+    for (int64_t fewer = lanes / 2; fewer >= LANES_MIN && ceil_div(segment, fewer) <= STEPS_MAX; fewer /= 2)
+        if (WORTH * round_up(segment, fewer) < (WORTH - 1) * round_up(segment, lanes))
+            lanes = fewer;
     if (v->kind.reduced == 1 || c->strided || 2 * lanes > c->row_threads)
         return;
     c->segments = (int)(c->row_threads / lanes);
-    c->steps = (int)min_i64(most, ceil_div(segment, lanes));
+    c->steps = (int)ceil_div(segment, lanes);
 }
 
 /* Do so few CTAs take a large x that early CTAs of the next launch would crowd some SMs? */
@@ -141,14 +146,15 @@ static double unevenness(int64_t ctas, const ckl_device_info *device, int thread
  */
 static void choose_cta(const reduce_view *v, const ckl_device_info *device, reduce_rows_config *c)
 {
-    enum { THREADS = 256, THREADS_MIN = 128, STEPS = 4, STEPS_MIN = 2, TILES = 1, WORTH = 20 }; // a twentieth less
+    enum { THREADS = 256, THREADS_MIN = 128, STEPS = 4, CHOICES = 3, TILES = 1, WORTH = 20 }; // a twentieth less
     enum { THREADS_FEW = 512, FEW_OF_SM = 6, LONG_TILES = 8 };
     const int64_t segment = whole_vectors(v, c), rows_of_sm = ceil_div(v->rows, device->sm_count);
     const bool is_long = segment > (int64_t)TILES * THREADS * STEPS;
-    const int steps_min = is_long ? STEPS : STEPS_MIN, bytes = c->vec * dtype_bytes(c->kind.dtype);
+    const int bytes = c->vec * dtype_bytes(c->kind.dtype);
     double least = INFINITY;
     for (int threads = THREADS; threads >= THREADS_MIN; threads /= 2)
-        for (int steps = STEPS; steps >= steps_min; steps--) {
+        for (int i = 0; i < (is_long && v->kind.reduced == 1 ? 1 : CHOICES); i++) {
+            const int steps = is_long ? STEPS + i : STEPS - i;
             const double all =
                 (double)round_up(segment, (int64_t)threads * steps) * unevenness(v->rows, device, threads);
             const bool idle = bytes == REDUCE_ACCESS_BYTES && rows_of_sm * threads * steps * bytes < BYTES_IN_FLIGHT;
@@ -185,6 +191,25 @@ static int64_t most_ctas(int64_t tiles, int64_t most)
 }
 
 /*
+ * Vectors of a thread such that all CTAs of a row have the same number of tiles: 19157845 f32 by 264 CTAs are 4.4 tiles of eight,
+ * which take as long as five, or 5.9 of six.
+ */
+static void even_steps(const reduce_view *v, int64_t split, reduce_rows_config *c)
+{
+    const double WORTH = 1.03;
+    reduce_rows_config t = *c;
+    double most = 0;
+    for (const int least = c->steps / 2; t.steps > least; t.steps--) {
+        const int64_t tiles = max_i64(row_tiles(v, &t), 1);
+        const double even = (double)tiles / (double)round_up(tiles, split);
+        if (even <= WORTH * most)
+            continue;
+        most = even;
+        c->steps = t.steps;
+    }
+}
+
+/*
  * CTAs of 512 threads, as many for each row as fit at once: no third fits an SM, so the next launch's do not gather
  * where the first of this one end. Fewer, or smaller ones, where that balances SMs and CTAs much better and keeps
  * enough bytes in flight; and for short segments, between which nothing is in flight: there registers are not bounded, since
@@ -208,10 +233,13 @@ static void share_large(const reduce_view *v, const ckl_device_info *device, boo
         if (several && threads == THREADS)
             continue;
         t.ctas_per_sm = bounded && !several ? REDUCE_THREADS_WANTED / threads : 0;
-        const int64_t tiles = max_i64(row_tiles(v, &t), 1), fit = REDUCE_THREADS_WANTED / threads * device->sm_count;
-        const int64_t bytes = (int64_t)threads * t.steps * t.vec * dtype_bytes(t.kind.dtype);
+        const int64_t fit = REDUCE_THREADS_WANTED / threads * device->sm_count;
         const int64_t first =
             min_i64(max_i64(1, fit / rows), 2 * threads); // a thread of the last CTA receives two states
+        if (v->kind.reduced == 1)
+            even_steps(v, first, &t);
+        const int64_t tiles = max_i64(row_tiles(v, &t), 1);
+        const int64_t bytes = (int64_t)threads * t.steps * t.vec * dtype_bytes(t.kind.dtype);
         for (int64_t split = most_ctas(tiles, first); split > 0; split--) {
             const double even = evenness(v, device, fit, tiles, split);
             const bool busy = ceil_div(rows * split, device->sm_count) * bytes >= BYTES_IN_FLIGHT;
