@@ -236,7 +236,7 @@ static int64_t power_near(int64_t number, int64_t unit)
 
 /*
  * Keys that are summed apart: equal parts of a sequence, at most 16, or about as many as SMs for each head. The batch does
- * not count, so that results do not depend on it. Of 8 bits they are a power of two, for two CTAs to share a sequence.
+ * not count, so that results do not depend on it. They are a power of two, for CTAs to share a sequence evenly.
  */
 static int split_of(const ckl_attention_decode_desc *d, const ckl_device_info *device)
 {
@@ -248,8 +248,8 @@ static int split_of(const ckl_attention_decode_desc *d, const ckl_device_info *d
     if (narrow && d->kv > 4 * SPLIT_MIN)
         least *= 2;
     int64_t split = max_i64(least, min_i64(round_up(ceil_div(d->kv, most), SPLIT_UNIT), SPLIT_MAX));
-    if (narrow && d->kv > SPLIT_MIN)
-        split = round_up(ceil_div(d->kv, power_near(d->kv, split)), 2 * SPLIT_UNIT);
+    if (d->kv > SPLIT_MIN)
+        split = round_up(ceil_div(d->kv, power_near(d->kv, split)), narrow ? 2 * SPLIT_UNIT : SPLIT_UNIT);
     while (ceil_div(d->kv, split) > SPLITS_MAX)
         split *= 2;
     return (int)split;
