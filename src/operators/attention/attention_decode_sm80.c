@@ -476,7 +476,7 @@ static decode_sums sums_of(const decode_kernel *k)
     return (decode_sums){ .sState = sState,
                           .place = &k->place,
                           .partials = rings_of(k->cfg),
-                          .flight = 16,
+                          .flight = c->ctas > 2 || (!c->ctas && c->form.d <= 64 && c->form.dv <= 64) ? 16 : 32,
                           .threads = LANES * k->cfg->warps,
                           .sO = k->sO,
                           .sTop = k->sTop,

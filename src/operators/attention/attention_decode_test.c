@@ -234,6 +234,8 @@ static const char *const cases[] = {
     "kv=500 d=64 page=16 impl=sm80 config='warps=8 keys=16 stages=4 split=256' # warps without keys",
     "heads=4 kv_heads=1 kv=1200 d=128 batch=2 shortest=400 page=16 lse=1 sinks=1 impl=sm80 config='split=32 cluster=1' "
     "# groups of splits",
+    "heads=3 kv_heads=1 kv=900 d=128 batch=2 shortest=300 page=16 lse=1 impl=sm80 config='split=32 cluster=1' # more "
+    "than a group at once",
     "heads=2 kv_heads=1 q=9 kv=1000 d=64 dv=40 batch=2 shortest=200 left=700 impl=sm80 config='rows=16 warps=4 "
     "row_warps=1 keys=16 split=16 cluster=1' # the same, two tiles and a window",
     "heads=4 kv_heads=1 kv=1200 d=128 batch=3 shortest=1 page=16 lse=1 sinks=1 impl=sm80 config='split=64 run=4 "
