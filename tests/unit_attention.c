@@ -88,19 +88,27 @@ static uint64_t digest_of(const char *line)
 /* How many splits a CTA takes, and whether CTAs add as a cluster, follows from the batch, so it has no part in the result. */
 static void test_runs_of_splits(void **state)
 {
-    static const char problem[] =
-        "attention_decode heads=6 kv_heads=2 kv=1450 d=64 batch=2 shortest=300 sinks=1 lse=1 impl=sm80";
-    uint64_t one = 0;
+    static const char sm80[] = "attention_decode heads=6 kv_heads=2 kv=1450 d=64 batch=2 shortest=300 sinks=1 lse=1 "
+                               "impl=sm80 config='split=64 ";
+    static const char few[] = "attention_decode latent=1 heads=6 kv_heads=2 kv=1000 d=136 dv=128 batch=3 shortest=300 "
+                              "lse=1 impl=latent_few config='split=64 ";
+    static const char *const configs[][8] = {
+        { sm80, "run=1 cluster=1", "run=2 cluster=1", "run=4 cluster=1", "run=4 cluster=8", "run=8 cluster=8",
+          "run=16 cluster=1" },
+        { few, "run=1", "run=2", "run=5", "run=8", "run=23", "run=96" },
+    };
     (void)state;
-    for (int run = 1; run <= 16; run *= 2)
-        for (int cluster = 1; cluster <= (run < 4 ? 1 : 8); cluster += 7) {
+    for (int i = 0; i < COUNT_OF(configs); i++) {
+        uint64_t one = 0;
+        for (int j = 1; j < COUNT_OF(configs[i]) && configs[i][j]; j++) {
             char line[256];
-            snprintf(line, sizeof line, "%s config='split=64 run=%d cluster=%d'", problem, run, cluster);
+            snprintf(line, sizeof line, "%s%s'", configs[i][0], configs[i][j]);
             const uint64_t digest = digest_of(line);
-            if (run == 1)
+            if (j == 1)
                 one = digest;
             assert_true(digest == one);
         }
+    }
 }
 
 /* The last query of attention is what decoding gives. */

@@ -212,6 +212,7 @@ void attention_sm80(const void *config, int kernel);
     X(owner, int, tile_n, "128", "64 80 96 112 128 160 176", "keys of a block")                       \
     X(owner, int, slots, "5", "3 4 5 6", "blocks of K or V in shared memory")                         \
     X(owner, int, turns, "1", "0 1 2", "consumers issue in turns, which end: 1 at issue, 2 with Q*K") \
+    X(owner, int, ctas, "1", "1 2 3", "of an SM, with one consumer each where they are several")      \
     X(owner, bool, draw, "0", "0 1", "tiles are drawn from a counter, not shared out")                \
     X(owner, bool, old, "0", "0 1", "weights by the maxima of blocks before, as far as they do")
 

@@ -116,9 +116,8 @@ void attention_decode_naive(const void *config, int kernel);
 /* sm80 */
 
 #define ATTENTION_DECODE_SM80_CONFIG(X, owner)                                                \
-    X(owner, int, rows, "16", "16 32", "rows of a CTA: tokens times heads of a group")        \
     X(owner, int, warps, "4", "2 4 8", "warps of a CTA, which take blocks of keys in turn")   \
-    X(owner, int, row_warps, "1", "1 2", "of them that share blocks, with rows of their own") \
+    X(owner, int, row_warps, "1", "1 2", "of them that share blocks, with 16 rows each")      \
     X(owner, int, keys, "16", "16 32", "keys of a block")                                     \
     X(owner, int, stages, "3", "2 3 4 5", "blocks of a warp in shared memory")                \
     X(owner, int, ctas, "0", "0 2 3 4", "CTAs that must fit an SM: bounds registers; 0: any") \
@@ -137,6 +136,12 @@ typedef struct attention_decode_sm80_config {
     attention_decode_form form;
     ATTENTION_DECODE_SM80_CONFIG(FIELD_MEMBER, )
 } attention_decode_sm80_config;
+
+/* Of a CTA: tokens times heads of a group. */
+static inline int attention_decode_rows(const attention_decode_sm80_config *c)
+{
+    return 16 * c->row_warps;
+}
 
 int64_t attention_decode_sm80_smem(const attention_decode_sm80_config *config);
 
@@ -168,9 +173,10 @@ void attention_decode_latent(const void *config, int kernel);
 
 /* latent_few */
 
-#define ATTENTION_DECODE_LATENT_FEW_CONFIG(X, owner)                              \
-    X(owner, int, slots, "3", "2 3 4 5 6 7 8", "blocks of keys in shared memory") \
-    X(owner, int, split, "1024", "512 1024 2048 4096", "keys after which the sum is put away")
+#define ATTENTION_DECODE_LATENT_FEW_CONFIG(X, owner)                               \
+    X(owner, int, slots, "3", "2 3 4 5 6 7 8", "blocks of keys in shared memory")  \
+    X(owner, int, split, "512", "256 512 1024 2048", "keys that are summed apart") \
+    X(owner, int, run, "0", "0 1 2 4 8 16", "splits of a CTA; 0: as few as CTAs that run at once need")
 
 enum { ATTENTION_DECODE_FEW_ROWS = 16 };
 

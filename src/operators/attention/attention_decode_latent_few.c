@@ -7,7 +7,9 @@
  *   warps 8-11   producer: one thread brings blocks by TMA into a ring that has all the memory left
  *
  * The rows keep a maximum as long as no weight exceeds 2^HIGH. So a block has one barrier, and each warp may be a block ahead
- * of the others. Persistent: the ring goes on from one split to the next.
+ * of the others. Persistent: a CTA takes splits that follow each other, and the ring goes on from one to the next. They are the
+ * leaves of a binary tree: a CTA adds those of its own, and meets others at the nodes above. So results do not depend on
+ * who takes what.
  */
 #include "cute/kernel.h"
 #include "operators/attention/attention_decode_latent.h"
@@ -31,6 +33,14 @@ enum {
     CONSUMER_REGISTERS = 232,
 };
 
+typedef struct consumer_role {
+    tiled_mma mma; // of a warp
+    tensor rQ;     // (PAIRS,1,MMA_K)
+    tensor scores; // (MMA,1,1), of its own keys
+    tensor out;    // (MMA,1,MMA_N), its columns
+    online_rows rows;
+} consumer_role;
+
 /* Everything the roles share. Letters: Q (BM,D), K (BN,D), P (BM,BN), O (BM,DV). */
 typedef struct few_kernel {
     const attention_decode_latent_few_config *cfg;
@@ -43,7 +53,9 @@ typedef struct few_kernel {
     tensor sHigh;  // (WARPS,BUFFERS): does a warp's block have weights beyond 2^HIGH?
     tensor sOfRow; // (BM,WARPS): maxima or sums of a warp's keys
     pipeline ring;
-    val done; // blocks of all splits before this one, a variable of each role
+    val first, number, end; // splits of all sequences: this CTA's first one, this one, behind its last one
+    consumer_role *consumer;
+    val done; // blocks of its splits before this one, a variable of each role
 } few_kernel;
 
 static int64_t block_bytes(const attention_decode_latent_few_config *c)
@@ -66,7 +78,7 @@ static few_kernel describe_kernel(const attention_decode_latent_few_config *cfg)
 {
     const attention_decode_form *form = &cfg->form;
     few_kernel k = { .cfg = cfg,
-                     .place = { .form = *form, .rows = ROWS, .keys = KEYS, .run = 1 },
+                     .place = { .form = *form, .rows = ROWS, .keys = KEYS, .run = 1, .in_order = true },
                      .d = attention_columns_of(form->d),
                      .dv = attention_columns_of(form->dv) };
     k.place.p = params_of(attention_decode);
@@ -79,6 +91,21 @@ static few_kernel describe_kernel(const attention_decode_latent_few_config *cfg)
     k.sOfRow = smem_tensor("maxima or sums", F32, compact_right(shape(ROWS, WARPS)), 16);
     k.ring = make_pipeline("ring", cfg->slots, 1, WARPS);
     return k;
+}
+
+/* Calls each() for every split of this CTA, with `place` set. */
+static void for_splits(few_kernel *k, void (*each)(few_kernel *k))
+{
+    const val units = k->place.p.units, share = div(add(units, sub(grid_x(), imm(1))), grid_x());
+    k->first = min(mul(cta_x(), share), units);
+    k->end = min(add(k->first, share), units);
+    k->done = variable(U32, imm(0));
+    LOOP_FROM(number, k->first, k->end, imm(1)) {
+        k->number = number;
+        attention_decode_find_place(&k->place, k->cfg->split, number);
+        IF(lt(k->place.split, k->place.splits))
+            each(k);
+    }
 }
 
 /* Where the ring is at block `number` of this split; `first` of the role: 0, of the producer 1. */
@@ -102,9 +129,8 @@ static void load_block(const few_kernel *k, val number)
         attention_decode_latent_load(&boxes, i, slice(k->sK, _, _, i, at.stage), pipeline_full_barrier(&k->ring, &at));
 }
 
-static void load_split(void *of)
+static void load_split(few_kernel *k)
 {
-    few_kernel *k = of;
     const val blocks = attention_decode_latent_blocks(&k->place, KEYS);
     IF(elect())
         LOOP(number, blocks)
@@ -115,20 +141,11 @@ static void load_split(void *of)
 static void producer(few_kernel *k)
 {
     warpgroup_reg_dealloc(PRODUCER_REGISTERS);
-    k->done = variable(U32, imm(0));
     IF(eq(warp(), imm(WARPS)))
-        attention_decode_for_splits(&k->place, k->cfg->split, load_split, k);
+        for_splits(k, load_split);
 }
 
 /* Consumers */
-
-typedef struct consumer_role {
-    tiled_mma mma; // of a warp
-    tensor rQ;     // (PAIRS,1,MMA_K)
-    tensor scores; // (MMA,1,1), of its own keys
-    tensor out;    // (MMA,1,MMA_N), its columns
-    online_rows rows;
-} consumer_role;
 
 static void sync_all(void)
 {
@@ -447,9 +464,18 @@ static void store_result(const few_kernel *k, const consumer_role *c)
     attention_decode_latent_store(&k->place, &c->rows, c->out, cO, has_lse);
 }
 
+/* Are all splits of this CTA that the node at x->first has, which begins at split `left`? */
+static val is_own(const climber *x, val left)
+{
+    const few_kernel *k = x->k;
+    const val split = k->place.split, begin = sub(split, min(split, sub(k->number, k->first))),
+              end = add(split, sub(k->end, k->number)), next = add(left, add(x->width, x->width));
+    return logical_and(le(begin, left), le(min(next, k->place.splits), end));
+}
+
 /*
- * Up the tree of the sequence's splits: who comes second to a node adds the other one's partial and goes on. So each CTA adds few of
- * them, and none is far behind.
+ * Up the tree of the sequence's splits. Of a node of its own a CTA leaves the left half's sum until it has the right one. At
+ * others who comes second adds the other one's partial and goes on. So each CTA adds few of them, and none is far behind.
  */
 static void climb(const few_kernel *k, consumer_role *c, const decode_sums *sums)
 {
@@ -459,14 +485,17 @@ static void climb(const few_kernel *k, consumer_role *c, const decode_sums *sums
         BREAK_IF(logical_or(eq(goes_on, imm(0)), ge(x.width, k->place.splits)));
         const val left = sub(x.first, bit_and(x.first, x.width)), right = add(left, x.width);
         IF(lt(right, k->place.splits)) {
-            const val is_second = attention_decode_is_second(sums, right, leave_partial, &x);
-            IF(is_second) {
-                add_partial(&x, select(eq(x.first, left), right, left));
+            const val is_left = eq(x.first, left);
+            IF(is_own(&x, left)) {
+                IF(is_left) {
+                    sync_all(); // all have read what was there before; until it is read all meet again
+                    leave_partial(&x);
+                    assign(goes_on, imm(0));
+                }
             }
-            ELSE
-            {
-                assign(goes_on, imm(0));
-            }
+            ELSE IF(logical_not(attention_decode_is_second(sums, right, leave_partial, &x))) assign(goes_on, imm(0));
+            IF(ne(goes_on, imm(0)))
+                add_partial(&x, select(is_left, right, left));
         }
         assign(x.first, left);
         assign(x.width, add(x.width, x.width));
@@ -482,29 +511,32 @@ static consumer_role describe_consumer(const few_kernel *k)
     c.scores = fragment_C(&c.mma, ROWS, OWN_KEYS);
     c.out = fragment_C(&c.mma, ROWS, width_of(k));
     c.rows = attention_online_rows_begin(ROW_HALVES, k->place.p.exponent);
-    fill(c.out, immf(0));
+    fill(c.rQ, imm_as(U32, 0));
     return c;
 }
 
-static void use_split(void *of)
+static void use_split(few_kernel *k)
 {
-    few_kernel *k = of;
     const decode_sums sums = { .place = &k->place, .threads = THREADS, .barrier = BARRIER };
     const val blocks = attention_decode_latent_blocks(&k->place, KEYS);
-    consumer_role c = describe_consumer(k);
-    load_queries(k, &c);
+    consumer_role *c = k->consumer;
+    IF(logical_or(eq(k->number, k->first), eq(k->place.split, imm(0)))) // else the queries are there
+        load_queries(k, c);
+    fill(c->out, immf(0));
+    attention_online_rows_reset(&c->rows);
     LOOP(number, blocks)
-        use_block(k, &c, number);
-    sum_rows(k, &c);
-    climb(k, &c, &sums);
+        use_block(k, c, number);
+    sum_rows(k, c);
+    climb(k, c, &sums);
     assign(k->done, add(k->done, blocks));
 }
 
 static void consumers(few_kernel *k)
 {
     warpgroup_reg_alloc(CONSUMER_REGISTERS);
-    k->done = variable(U32, imm(0));
-    attention_decode_for_splits(&k->place, k->cfg->split, use_split, k);
+    consumer_role c = describe_consumer(k);
+    k->consumer = &c;
+    for_splits(k, use_split);
 }
 
 void attention_decode_latent_few(const void *config, int kernel)

@@ -141,28 +141,44 @@ const implementation attention_decode_latent_implementation = {
 static ckl_status choose_latent_few(const void *desc, const ckl_device_info *device, void *config)
 {
     attention_decode_latent_few_config *c = config;
-    c->form = attention_decode_form_of(desc);
-    c->split = split_of(desc, device);
+    const ckl_attention_decode_desc *d = desc;
+    c->form = attention_decode_form_of(d);
+    while (ceil_div(d->kv, c->split) > SPLITS_MAX)
+        c->split *= 2;
     for (c->slots = SLOTS_MAX; c->slots > 2 && attention_decode_latent_few_smem(c) > device->smem_per_cta_bytes;)
         c->slots--;
     return CKL_OK;
 }
 
-/* Memory brings the blocks; a split's sum is stored and read again. */
+/* Splits of a CTA where `resident` run at once. */
+static int64_t run_of(const ckl_attention_decode_desc *d, const attention_decode_latent_few_config *c, int64_t resident)
+{
+    return c->run ? c->run : ceil_div(attention_decode_ctas(d, ATTENTION_DECODE_FEW_ROWS, c->split), resident);
+}
+
+static int64_t ctas_of_few(const ckl_attention_decode_desc *d, const attention_decode_latent_few_config *c,
+                           int64_t resident)
+{
+    const int64_t splits = attention_decode_ctas(d, ATTENTION_DECODE_FEW_ROWS, c->split);
+    return ceil_div(splits, max_i64(run_of(d, c, resident), 1));
+}
+
+/* Memory brings the blocks; a CTA's sum is stored and read again. */
 static plan_cost cost_latent_few(const void *desc, const ckl_device_info *device, const void *config)
 {
     const ckl_attention_decode_desc *d = desc;
     const attention_decode_latent_few_config *c = config;
-    const double rows = (double)attention_decode_rows_of(d), splits = ceil((double)d->kv / c->split);
-    const double key = (double)(d->batch * d->kv_heads) * 2 * (double)d->d, sum = 8 * rows * (double)d->dv;
+    const int64_t ctas = ctas_of_few(d, c, device->sm_count);
+    const double run = (double)run_of(d, c, device->sm_count), sum = 8 * (double)(attention_decode_rows_of(d) * d->dv);
+    const double key = (double)(d->batch * d->kv_heads) * 2 * (double)d->d;
     const memory_work work = { .of = { .us = 3.5 },
-                               .bytes = key * (double)d->kv + (double)(d->batch * d->kv_heads) * splits * sum,
-                               .ctas = attention_decode_ctas(d, ATTENTION_DECODE_FEW_ROWS, c->split),
+                               .bytes = key * (double)d->kv + (double)ctas * sum,
+                               .ctas = ctas,
                                .threads = 384,
                                .registers = 168,
                                .ctas_per_sm = 1,
                                .smem_bytes = attention_decode_latent_few_smem(c),
-                               .wait_cycles = 1200 * ceil(fmin((double)d->kv, c->split) / KEYS) };
+                               .wait_cycles = 1200 * run * ceil(fmin((double)d->kv, c->split) / KEYS) };
     return memory_cost(&work, device);
 }
 
@@ -182,6 +198,8 @@ static ckl_status admit_latent_few(const void *desc, const ckl_device_info *devi
              d->dv, d->d, ATTENTION_DECODE_LATENT_MAX);
     if (c->slots < 2 || c->slots > SLOTS_MAX)
         FAIL(CKL_INVALID, "attention_decode latent_few: slots=%d is not in 2..%d", c->slots, SLOTS_MAX);
+    if (c->run < 0)
+        FAIL(CKL_INVALID, "attention_decode latent_few: run=%d is negative", c->run);
     return check_splits("latent_few", d, device, ATTENTION_DECODE_FEW_ROWS, c->split,
                         attention_decode_latent_few_smem(c));
 }
@@ -195,9 +213,8 @@ static int64_t workspace_latent_few(const ckl_plan *plan)
 static ckl_status launch_latent_few(const ckl_plan *plan, const void *args, ckl_stream stream)
 {
     const attention_decode_latent_few_config *c = plan->config;
-    const int64_t ctas = attention_decode_ctas(plan->desc, ATTENTION_DECODE_FEW_ROWS, c->split);
-    return attention_decode_launch(plan, args, ATTENTION_DECODE_FEW_ROWS, c->split,
-                                   min_i64(ctas, plan->kernels[0].clusters_resident), stream);
+    const int64_t grid = ctas_of_few(plan->desc, c, plan->kernels[0].clusters_resident);
+    return attention_decode_launch(plan, args, ATTENTION_DECODE_FEW_ROWS, c->split, grid, stream);
 }
 
 static const field latent_few_fields[] = {

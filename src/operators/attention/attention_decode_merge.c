@@ -348,7 +348,7 @@ static void leave(const decode_sums *m, const row_quads *x, const state *s)
     }
 }
 
-/* What this CTA adds next: the splits of a group, or all groups. Variables, but for `group`. */
+/* What this CTA adds next: all splits, the splits of a group, or all groups. Variables, but for `group`. */
 typedef struct step_up {
     val group;           // this CTA's
     partial_range range; // what is added
@@ -384,12 +384,20 @@ static void add_range(const decode_sums *m, const step_up *up)
     }
 }
 
+/* Splits that one CTA adds. Where a thread has few columns, another round of loads ends sooner than another CTA. */
+static val at_once(const decode_sums *m)
+{
+    const bool few = rows_of(m) * across(m) <= 2 * m->threads;
+    return imm_as(U32, few ? 2 * GROUP : GROUP);
+}
+
 void attention_decode_add_up(const decode_sums *m)
 {
-    const val splits = m->place->splits, groups = groups_of(splits), is_one = eq(groups, imm(1)), zero = imm_as(U32, 0);
+    const val splits = m->place->splits, is_one = le(splits, at_once(m)), zero = imm_as(U32, 0);
     const val run = imm_as(U32, (uint32_t)m->place->run);
     step_up up = { .group = div(m->place->split, imm(GROUP)) };
-    const val first = mul(up.group, imm(GROUP)), here = min(sub(splits, first), imm(GROUP));
+    const val first = select(is_one, zero, mul(up.group, imm(GROUP))),
+              here = select(is_one, splits, min(sub(splits, first), imm(GROUP)));
     up.counter = variable(U32, select(is_one, zero, add(up.group, imm(1))));
     up.is_all = variable(U32, select(is_one, imm_as(U32, 1), zero));
     up.range = (partial_range){ variable(U32, first), variable(U32, div(add(here, imm(m->place->run - 1)), run)),
@@ -401,7 +409,7 @@ void attention_decode_add_up(const decode_sums *m)
         assign(up.counter, zero);
         assign(up.is_all, imm(1));
         assign(up.range.first, m->place->p.splits);
-        assign(up.range.count, groups);
+        assign(up.range.count, groups_of(splits));
         assign(up.range.apart, imm_as(U32, 1));
     }
 }

@@ -14,10 +14,14 @@ void attention_decode_find_place(decode_place *at, int split, val number)
     at->tiles = (at->rows_all + at->rows - 1) / at->rows;
     at->tile = rem(number, imm(at->tiles));
     number = div(number, imm(at->tiles));
+    if (at->in_order) {
+        at->split = rem(number, at->p.splits);
+        number = div(number, at->p.splits);
+    }
     at->kv_head = rem(number, at->p.kv_heads);
     number = div(number, at->p.kv_heads);
     at->batch = number;
-    if (at->cluster <= 1) {
+    if (at->cluster <= 1 && !at->in_order) {
         const val runs = at->run == 1 ? at->p.splits : div(add(at->p.splits, imm(at->run - 1)), imm(at->run));
         at->split = mul(rem(number, runs), imm(at->run));
         at->batch = div(number, runs);

@@ -14,6 +14,7 @@ typedef struct decode_place {
     attention_decode_values p;
     int rows, keys, run;             // of a CTA; of a block; splits of a CTA
     int cluster;                     // CTAs of a cluster, which share the rows; 0 or 1: none
+    bool in_order;                   // the splits of a head have numbers that follow each other; else its heads' do
     int rows_all, tiles;             // of a group: heads first, then tokens; tiles of `rows` of them
     val tile, kv_head, split, batch; // of this CTA; its first split
     val length;                      // keys of the sequence

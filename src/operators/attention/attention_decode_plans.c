@@ -236,7 +236,7 @@ static int64_t power_near(int64_t number, int64_t unit)
 
 /*
  * Keys that are summed apart: equal parts of a sequence, at most 16, or about as many as SMs for each head. The batch does
- * not count, so that results do not depend on it. Of 8 bits they are a power of two, for two CTAs to share a sequence.
+ * not count, so that results do not depend on it. They are a power of two, for CTAs to share a sequence evenly.
  */
 static int split_of(const ckl_attention_decode_desc *d, const ckl_device_info *device)
 {
@@ -248,8 +248,8 @@ static int split_of(const ckl_attention_decode_desc *d, const ckl_device_info *d
     if (narrow && d->kv > 4 * SPLIT_MIN)
         least *= 2;
     int64_t split = max_i64(least, min_i64(round_up(ceil_div(d->kv, most), SPLIT_UNIT), SPLIT_MAX));
-    if (narrow && d->kv > SPLIT_MIN)
-        split = round_up(ceil_div(d->kv, power_near(d->kv, split)), 2 * SPLIT_UNIT);
+    if (d->kv > SPLIT_MIN)
+        split = round_up(ceil_div(d->kv, power_near(d->kv, split)), narrow ? 2 * SPLIT_UNIT : SPLIT_UNIT);
     while (ceil_div(d->kv, split) > SPLITS_MAX)
         split *= 2;
     return (int)split;
@@ -273,6 +273,12 @@ static int rings_of(const attention_decode_sm80_config *c)
     return c->warps / c->row_warps;
 }
 
+/* CTAs of `run` splits each. */
+static int64_t runs_of(const ckl_attention_decode_desc *d, const attention_decode_sm80_config *c)
+{
+    return attention_decode_ctas(d, attention_decode_rows(c), c->split * c->run);
+}
+
 /* Blocks of a warp one after the other; then the partials of splits are added. 8 bits are widened by instructions. */
 static plan_cost cost_sm80(const void *desc, const ckl_device_info *device, const void *config)
 {
@@ -281,11 +287,10 @@ static plan_cost cost_sm80(const void *desc, const ckl_device_info *device, cons
     const attention_decode_sm80_config *c = config;
     const int own = c->split * c->run;
     const double blocks = ceil(fmin(keys_of(d), own) / (c->keys * rings_of(c)));
-    const double elements =
-        c->keys * (double)(d->d + d->dv) / WARP * (d->cache == CKL_E4M3 ? 3 : 1) * c->rows / c->row_warps / 16;
+    const double elements = c->keys * (double)(d->d + d->dv) / WARP * (d->cache == CKL_E4M3 ? 3 : 1);
     const memory_work work = { .of = { .us = (d->kv > own ? 3.5 : 1) + (d->append ? 0.5 : 0) },
                                .bytes = cache_bytes(d),
-                               .ctas = attention_decode_ctas(d, c->rows, own),
+                               .ctas = runs_of(d, c),
                                .threads = c->warps * WARP,
                                .registers = 100,
                                .ctas_per_sm = c->ctas,
@@ -298,9 +303,7 @@ static plan_cost cost_sm80(const void *desc, const ckl_device_info *device, cons
 /* Those of one sequence and head may be filled up to a cluster. */
 static int64_t ctas_of(const ckl_attention_decode_desc *d, const attention_decode_sm80_config *c)
 {
-    const int own = c->split * c->run;
-    return c->cluster > 1 ? c->cluster * attention_decode_ctas(d, c->rows, (int)d->kv)
-                          : attention_decode_ctas(d, c->rows, own);
+    return c->cluster > 1 ? c->cluster * attention_decode_ctas(d, attention_decode_rows(c), (int)d->kv) : runs_of(d, c);
 }
 
 /* CTAs that an SM has room for: in shared memory, and in registers, of which a sum of splits takes some. */
@@ -335,7 +338,7 @@ static double bytes_of_sm(const ckl_attention_decode_desc *d, const ckl_device_i
 {
     const double START = 64 << 10, SPLIT = 4 << 10, STORE = 16 << 10, SUM = 128 << 10;
     const int64_t own = min_i64(ceil_div(d->kv, c->split), c->run), rooms = resident(device, c);
-    const int64_t ctas = attention_decode_ctas(d, c->rows, c->split * c->run), at_once = rooms * device->sm_count;
+    const int64_t ctas = runs_of(d, c), at_once = rooms * device->sm_count;
     const int64_t last = ceil_div(ctas % at_once, device->sm_count);
     const double key = (double)(d->d + d->dv) * (double)ckl_dtype_bytes(d->cache);
     const double each = fmin((double)d->kv, (double)c->split * c->run) * key + SPLIT * (double)own + STORE;
@@ -358,8 +361,8 @@ static int run_max(const attention_decode_sm80_config *c)
 static bool is_possible(const ckl_attention_decode_desc *d, const ckl_device_info *device,
                         const attention_decode_sm80_config *c)
 {
-    const bool sums =
-        attention_decode_quads(&c->form, c->rows, 32 * c->warps) && c->split % (c->keys * rings_of(c)) == 0;
+    const bool sums = attention_decode_quads(&c->form, attention_decode_rows(c), 32 * c->warps) &&
+                      c->split % (c->keys * rings_of(c)) == 0;
     return (c->run == 1 || (sums && !d->left)) && resident(device, c) >= max_i64(c->ctas, 1);
 }
 
@@ -419,18 +422,17 @@ static ckl_status choose_sm80(const void *desc, const ckl_device_info *device, v
     const ckl_attention_decode_desc *d = desc;
     attention_decode_sm80_config *c = config;
     c->form = attention_decode_form_of(d);
-    c->rows = attention_decode_rows_of(d) > 16 && d->d <= 128 && d->dv <= 128 ? 32 : 16;
     c->split = split_of(d, device);
     c->convert = d->cache == CKL_E4M3 && device->has_tma;
     const bool narrow = d->cache == CKL_E4M3;
-    if (c->rows == 32 && (!narrow || c->convert)) { // O and sums of splits for two MMAs do not fit a warp's registers
+    if (attention_decode_rows_of(d) > 16 && d->d <= 128 && d->dv <= 128) { // O of two MMAs leaves no registers for sums
         c->row_warps = 2;
         c->warps *= 2;
         c->keys = 32; // what a block costs beside its products counts
         for (c->stages = 2; c->stages < ATTENTION_DECODE_STAGES_MAX && share_in_flight(c) < 0.9;)
             c->stages++; // one CTA an SM
     }
-    const bool fits = c->rows / c->row_warps == 16 && (!narrow || (d->d <= 128 && d->dv <= 128));
+    const bool fits = !narrow || (d->d <= 128 && d->dv <= 128);
     if (narrow && fits && c->convert && d->kv > SPLIT_MIN)
         c->keys = 32; // a block has the bytes of 16 keys of 16 bits
     else if (narrow && fits && c->row_warps == 1)
@@ -451,6 +453,7 @@ static ckl_status admit_sm80(const void *desc, const ckl_device_info *device, co
 {
     const ckl_attention_decode_desc *d = desc;
     const attention_decode_sm80_config *c = config;
+    const int rows = attention_decode_rows(c);
     TRY(attention_decode_check_form("sm80", d, &c->form));
     const int64_t vector = vector_of(d->cache);
     if (d->d % vector || d->dv % vector || d->d > HEAD_MAX || d->dv > HEAD_MAX)
@@ -460,12 +463,12 @@ static ckl_status admit_sm80(const void *desc, const ckl_device_info *device, co
     TRY(attention_decode_check_strides("sm80", d));
     if (c->convert && (d->cache != CKL_E4M3 || !device->has_tma))
         FAIL(CKL_UNSUPPORTED, "attention_decode sm80: convert=1 is of cache=e4m3 and sm_90");
-    if ((c->rows != 16 && c->rows != 32) || (c->keys != 16 && c->keys != 32) || c->warps < 1 || c->warps > 8)
-        FAIL(CKL_INVALID, "attention_decode sm80: rows=%d or keys=%d is neither 16 nor 32, or warps=%d is not in 1..8",
-             c->rows, c->keys, c->warps);
-    if ((c->row_warps != 1 && c->row_warps != 2) || c->warps % c->row_warps || (c->row_warps == 2 && c->rows != 32))
-        FAIL(CKL_INVALID, "attention_decode sm80: row_warps=%d is neither 1, nor 2 of warps=%d for rows=32",
-             c->row_warps, c->warps);
+    if ((c->keys != 16 && c->keys != 32) || c->warps < 1 || c->warps > 8)
+        FAIL(CKL_INVALID, "attention_decode sm80: keys=%d is neither 16 nor 32, or warps=%d is not in 1..8", c->keys,
+             c->warps);
+    if ((c->row_warps != 1 && c->row_warps != 2) || c->warps % c->row_warps)
+        FAIL(CKL_INVALID, "attention_decode sm80: row_warps=%d is neither 1, nor 2 of warps=%d", c->row_warps,
+             c->warps);
     if (c->stages < 2 || c->stages > ATTENTION_DECODE_STAGES_MAX || c->ctas < 0 || c->ctas > CTAS_MAX)
         FAIL(CKL_INVALID, "attention_decode sm80: stages=%d is not in 2..%d, or ctas=%d not in 0..%d", c->stages,
              ATTENTION_DECODE_STAGES_MAX, c->ctas, CTAS_MAX);
@@ -482,26 +485,26 @@ static ckl_status admit_sm80(const void *desc, const ckl_device_info *device, co
         FAIL(CKL_UNSUPPORTED,
              "attention_decode sm80: cluster=%d is not in 1..%d, has less CTAs than a sequence, or none before sm_90",
              c->cluster, ATTENTION_DECODE_CLUSTER_MAX);
-    if (c->run > 1 && !attention_decode_quads(&c->form, c->rows, 32 * c->warps))
+    if (c->run > 1 && !attention_decode_quads(&c->form, rows, 32 * c->warps))
         FAIL(CKL_UNSUPPORTED, "attention_decode sm80: run=%d: %d warps do not hold the sum of %d rows of dv=%d", c->run,
-             c->warps, c->rows, c->form.dv);
+             c->warps, rows, c->form.dv);
     TRY(attention_check_smem("attention_decode", "sm80", device, attention_decode_sm80_smem(c)));
-    if (attention_decode_ctas(d, c->rows, c->split) > INT32_MAX)
-        FAIL(CKL_UNSUPPORTED, "attention_decode sm80: %" PRId64 " CTAs are more than 2^31-1",
-             attention_decode_ctas(d, c->rows, c->split));
+    const int64_t splits = attention_decode_ctas(d, rows, c->split);
+    if (splits > INT32_MAX)
+        FAIL(CKL_UNSUPPORTED, "attention_decode sm80: %" PRId64 " CTAs are more than 2^31-1", splits);
     return CKL_OK;
 }
 
 static int64_t workspace_sm80(const ckl_plan *plan)
 {
     const attention_decode_sm80_config *c = plan->config;
-    return c->cluster > 1 ? 0 : attention_decode_workspace(plan->desc, c->rows, c->split);
+    return c->cluster > 1 ? 0 : attention_decode_workspace(plan->desc, attention_decode_rows(c), c->split);
 }
 
 static ckl_status launch_sm80(const ckl_plan *plan, const void *args, ckl_stream stream)
 {
     const attention_decode_sm80_config *c = plan->config;
-    return attention_decode_launch(plan, args, c->rows, c->split, ctas_of(plan->desc, c), stream);
+    return attention_decode_launch(plan, args, attention_decode_rows(c), c->split, ctas_of(plan->desc, c), stream);
 }
 
 static const field sm80_fields[] = { ATTENTION_DECODE_FORM(FIELD_NESTED, (attention_decode_sm80_config, form)) //

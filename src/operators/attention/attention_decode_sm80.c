@@ -12,6 +12,7 @@
 #include "operators/attention/attention_decode_sm80.h"
 
 enum {
+    ROWS = 16, // of an atom: those of a warp
     STEP = 16, // of K of an atom
     LANES = 32,
     STAGES_MAX = ATTENTION_DECODE_STAGES_MAX,
@@ -23,15 +24,10 @@ static int packed_in(const attention_decode_form *form)
     return 2 / (int)ckl_dtype_bytes(form->cache);
 }
 
-/* Rings of a CTA, each of one warp or of some that share it; rows of one of these. */
+/* Rings of a CTA, each of one warp or of some that share it. */
 static int rings_of(const attention_decode_sm80_config *c)
 {
     return c->warps / c->row_warps;
-}
-
-static int warp_rows(const attention_decode_sm80_config *c)
-{
-    return c->rows / c->row_warps;
 }
 
 static int64_t ring_bytes(const attention_decode_sm80_config *c, int d)
@@ -39,11 +35,10 @@ static int64_t ring_bytes(const attention_decode_sm80_config *c, int d)
     return rings_of(c) * c->stages * attention_columns_bytes(attention_columns_of(d / packed_in(&c->form)), c->keys);
 }
 
-/* Rows of a warp's partials: those of an MMA come in eights. Then those of a CTA's. */
+/* Rows of a warp's partials: of an atom the first eight, where there are no others. Then those of a CTA's. */
 static int merged_rows(const attention_decode_sm80_config *c)
 {
-    const int rows = (int)round_up(c->form.tokens * c->form.group, 8), most = warp_rows(c);
-    return rows < most ? rows : most;
+    return c->row_warps > 1 || c->form.tokens * c->form.group > 8 ? ROWS : 8;
 }
 
 static int shared_rows(const attention_decode_sm80_config *c)
@@ -82,12 +77,12 @@ static val ring_of(const decode_kernel *k)
 static val row_in_tile(const decode_kernel *k, val row)
 {
     const int row_warps = k->cfg->row_warps;
-    return row_warps == 1 ? row : add(row, mul(rem(warp(), imm(row_warps)), imm(warp_rows(k->cfg))));
+    return row_warps == 1 ? row : add(row, mul(rem(warp(), imm(row_warps)), imm(ROWS)));
 }
 
 static val first_row(const decode_kernel *k)
 {
-    return row_in_tile(k, mul(k->place.tile, imm(k->cfg->rows)));
+    return row_in_tile(k, mul(k->place.tile, imm(k->place.rows)));
 }
 
 val attention_decode_block_start(const decode_kernel *k, val number)
@@ -175,10 +170,10 @@ static void describe_registers(decode_kernel *k)
     const attention_decode_sm80_config *c = k->cfg;
     k->factors = k->packed == 1 ? k->place.form.dtype : CKL_F16;
     k->mma = attention_warps_mma(k->factors, 1);
-    k->rQ = fragment_A_words(&k->mma, warp_rows(c), k->d.used * k->packed);
-    k->scores = fragment_C(&k->mma, warp_rows(c), c->keys);
-    k->out = fragment_C(&k->mma, warp_rows(c), width_of(k));
-    k->weights = fragment_A_words(&k->mma, warp_rows(c), c->keys);
+    k->rQ = fragment_A_words(&k->mma, ROWS, k->d.used * k->packed);
+    k->scores = fragment_C(&k->mma, ROWS, c->keys);
+    k->out = fragment_C(&k->mma, ROWS, width_of(k));
+    k->weights = fragment_A_words(&k->mma, ROWS, c->keys);
     k->used_scores = used_rows(k, k->scores);
     k->used_out = used_rows(k, k->out);
     k->online = attention_online_rows_begin(used_row_count(k), k->exponent);
@@ -191,7 +186,7 @@ static void describe_registers(decode_kernel *k)
 static void interleave(const decode_kernel *k, int row, int steps)
 {
     for (int step = 0; step < steps; step++) {
-        int_tuple at_first = coord(row % 2, row / 2, step), at_second = coord(row % 2 + 2, row / 2, step);
+        int_tuple at_first = coord(row, 0, step), at_second = coord(row + 2, 0, step);
         val first = at(k->rQ, at_first), second = at(k->rQ, at_second);
         val even = permute_bytes(first, second, imm_as(U32, 0x5410)),
             odd = permute_bytes(first, second, imm_as(U32, 0x7632));
@@ -227,15 +222,14 @@ static void find_queries(decode_kernel *k)
 /* A step of Q: (PAIRS,MMA_M,1) */
 static tensor queries_of(const decode_kernel *k, int step)
 {
-    const int atoms = warp_rows(k->cfg) / 16;
     if (keeps_queries(k))
-        return local_tile(k->rQ, shape(4, atoms, 1), coord(0, 0, step));
-    tensor rQ = fragment_A_words(&k->mma, warp_rows(k->cfg), STEP);
+        return local_tile(k->rQ, shape(4, 1, 1), coord(0, 0, step));
+    tensor rQ = fragment_A_words(&k->mma, ROWS, STEP);
     fill(rQ, imm_as(U32, 0));
     for (int m = 0; m < merged_rows(k->cfg) / 8; m++) {
         tensor gPairs = gmem_tensor(k->query[m], I32, make_layout(leaf(k->place.form.d / 2), leaf(1)));
         for (int half = 0; half < 2; half++)
-            set(rQ, coord(m % 2 + 2 * half, m / 2, 0), bitcast(U32, at(gPairs, 8 * step + 4 * half)));
+            set(rQ, coord(m + 2 * half, 0, 0), bitcast(U32, at(gPairs, 8 * step + 4 * half)));
     }
     return rQ;
 }
@@ -243,9 +237,9 @@ static tensor queries_of(const decode_kernel *k, int step)
 /* Loads Q into the registers of every warp, pair by pair. Rows and columns past the last ones are 0. */
 static void load_queries(const decode_kernel *k)
 {
-    int atoms = (int)static_size(layout_mode(k->rQ.layout, 1)), steps = (int)static_size(layout_mode(k->rQ.layout, 2));
+    const int steps = (int)static_size(layout_mode(k->rQ.layout, 2));
     fill(k->rQ, imm_as(U32, 0));
-    for (int m = 0; m < 2 * atoms; m++) { // rows of a thread
+    for (int m = 0; m < ROWS / 8; m++) { // rows of a thread
         val row = add(first_row(k), add(thread_at(lane(), 1, 4, 8), imm(8 * m)));
         IF(lt(row, imm(k->place.rows_all))) {
             tensor gRow = attention_decode_row_of(&k->place, ATTENTION_Q, row);
@@ -254,8 +248,7 @@ static void load_queries(const decode_kernel *k)
             for (int half = 0; half < 2 * steps && 8 * half < k->place.form.d; half++) {
                 const int pair = k->packed == 1 ? 4 * half : half / 2 * 8 + half % 2; // in the order of the keys' words
                 val word = bitcast(U32, at(gPairs, pair));
-                set(k->rQ, coord(m % 2 + 2 * (half % 2), m / 2, half / 2),
-                    k->packed == 1 ? word : bit_xor(word, k->signs));
+                set(k->rQ, coord(m + 2 * (half % 2), 0, half / 2), k->packed == 1 ? word : bit_xor(word, k->signs));
             }
             if (k->packed > 1 && !k->cfg->convert)
                 interleave(k, m, steps);
@@ -294,7 +287,7 @@ static void use_block(decode_kernel *k, val number, val slot)
     if (k->place.form.softcap)
         attention_cap_scores(k->used_scores, k->factor);
     IF(attention_decode_is_cut(&k->place, start)) {
-        const decode_rows rows = { first_row(k), warp_rows(k->cfg) };
+        const decode_rows rows = { first_row(k), ROWS };
         attention_decode_mask(&k->place, start, rows, &k->mma, lane(), k->scores);
     }
     attention_online_softmax(&k->online, k->used_scores, NULL);
@@ -400,15 +393,15 @@ static tensor in_order_of_atoms(const decode_kernel *k)
 static void share_columns(decode_kernel *k)
 {
     const int width = width_of(k), rows = merged_rows(k->cfg), pair = k->packed == 1 ? 2 : 1;
-    tensor cO = partition_C(&k->mma, identity_tensor(shape(warp_rows(k->cfg), width)), lane());
+    tensor cO = partition_C(&k->mma, identity_tensor(shape(ROWS, width)), lane());
     tensor sO = in_order_of_atoms(k);
     for (int m = 0; m < rows / 8; m++) // rows of a thread
         for (int n = 0; n < width / 8; n++)
             for (int i = 0; i < 2; i += pair) {
-                int_tuple from = coord(m % 2 * 2 + i, m / 2, n);
+                int_tuple from = coord(m * 2 + i, 0, n);
                 tensor rO = fragment(F32, compact(leaf(pair)));
                 for (int j = 0; j < pair; j++)
-                    set(rO, j, at(k->out, coord(m % 2 * 2 + i + j, m / 2, n)));
+                    set(rO, j, at(k->out, coord(m * 2 + i + j, 0, n)));
                 val to = tensor_address(
                     sO, coord(row_in_tile(k, coordinate(cO, 0, from)), coordinate(cO, 1, from), ring_of(k)));
                 copy(rO, smem_view(to, F32, compact(leaf(pair))), 4 * pair);
@@ -418,7 +411,7 @@ static void share_columns(decode_kernel *k)
 /* Stores the warps' partials in shared memory, after all are done with what was there. */
 static void share_states(decode_kernel *k)
 {
-    tensor cS = partition_C(&k->mma, identity_tensor(shape(warp_rows(k->cfg), k->cfg->keys)), lane());
+    tensor cS = partition_C(&k->mma, identity_tensor(shape(ROWS, k->cfg->keys)), lane());
     attention_online_rows_finish(&k->online, NO_SINK);
     cta_sync();
     share_columns(k);
@@ -476,7 +469,7 @@ static decode_sums sums_of(const decode_kernel *k)
     return (decode_sums){ .sState = sState,
                           .place = &k->place,
                           .partials = rings_of(k->cfg),
-                          .flight = 16,
+                          .flight = c->ctas > 2 || (!c->ctas && c->form.d <= 64 && c->form.dv <= 64) ? 16 : 32,
                           .threads = LANES * k->cfg->warps,
                           .sO = k->sO,
                           .sTop = k->sTop,
@@ -488,9 +481,11 @@ void attention_decode_sm80(const void *config, int kernel)
 {
     const attention_decode_sm80_config *cfg = config;
     decode_kernel k = { .cfg = cfg, .packed = packed_in(&cfg->form) };
-    k.place = (decode_place){
-        .form = cfg->form, .rows = cfg->rows, .keys = cfg->keys, .run = cfg->run, .cluster = cfg->cluster
-    };
+    k.place = (decode_place){ .form = cfg->form,
+                              .rows = attention_decode_rows(cfg),
+                              .keys = cfg->keys,
+                              .run = cfg->run,
+                              .cluster = cfg->cluster };
     k.d = attention_columns_of(cfg->form.d / k.packed);
     k.dv = attention_columns_of(cfg->form.dv / k.packed);
     (void)kernel;

@@ -225,20 +225,22 @@ static const char *const cases[] = {
     "kv=90 heads=5 kv_heads=1 d=17 dv=3 page=5 batch=2 shortest=0 sinks=1 lse=1 # odd rows",
     "kv=50 heads=2 misalign=1 impl=naive",
     "heads=4 kv_heads=2 kv=60 d=32 batch=2 layout=bshd ldk=192 ldv=192 ldk_head=40 # keys with gaps",
-    "heads=2 kv_heads=1 q=4 kv=700 d=64 batch=2 shortest=400 impl=sm80 config='rows=32 warps=2 row_warps=1 cluster=1 "
+    "heads=2 kv_heads=1 q=4 kv=700 d=64 batch=2 shortest=400 impl=sm80 config='warps=4 row_warps=2 cluster=1 "
     "keys=32 stages=2 split=64'",
-    "heads=8 kv_heads=2 q=5 kv=500 d=64 batch=2 impl=sm80 config='rows=16 warps=4 row_warps=1 split=128' # splits of "
+    "heads=8 kv_heads=2 q=5 kv=500 d=64 batch=2 impl=sm80 config='warps=4 row_warps=1 split=128' # splits of "
     "two tiles",
-    "heads=8 kv_heads=2 q=5 kv=500 d=40 batch=2 lse=1 impl=sm80 config='rows=16 warps=4 row_warps=1 split=128' # the "
+    "heads=8 kv_heads=2 q=5 kv=500 d=40 batch=2 lse=1 impl=sm80 config='warps=4 row_warps=1 split=128' # the "
     "same, a part of the threads' columns",
     "kv=500 d=64 page=16 impl=sm80 config='warps=8 keys=16 stages=4 split=256' # warps without keys",
     "heads=4 kv_heads=1 kv=1200 d=128 batch=2 shortest=400 page=16 lse=1 sinks=1 impl=sm80 config='split=32 cluster=1' "
     "# groups of splits",
-    "heads=2 kv_heads=1 q=9 kv=1000 d=64 dv=40 batch=2 shortest=200 left=700 impl=sm80 config='rows=16 warps=4 "
+    "heads=3 kv_heads=1 kv=900 d=128 batch=2 shortest=300 page=16 lse=1 impl=sm80 config='split=32 cluster=1' # more "
+    "than a group at once",
+    "heads=2 kv_heads=1 q=9 kv=1000 d=64 dv=40 batch=2 shortest=200 left=700 impl=sm80 config='warps=4 "
     "row_warps=1 keys=16 split=16 cluster=1' # the same, two tiles and a window",
     "heads=4 kv_heads=1 kv=1200 d=128 batch=3 shortest=1 page=16 lse=1 sinks=1 impl=sm80 config='split=64 run=4 "
     "cluster=1' # several splits a CTA",
-    "heads=24 kv_heads=2 q=2 kv=1500 d=80 dv=40 batch=2 shortest=300 dtype=bf16 impl=sm80 config='rows=16 warps=4 "
+    "heads=24 kv_heads=2 q=2 kv=1500 d=80 dv=40 batch=2 shortest=300 dtype=bf16 impl=sm80 config='warps=4 "
     "row_warps=1 keys=16 stages=4 split=64 run=16' # all of a group; two tiles",
     "heads=6 kv_heads=2 q=3 kv=700 d=64 batch=2 shortest=100 cache=e4m3 append=1 impl=sm80 config='warps=2 split=64 "
     "run=2' # the same, new keys in any of them",
@@ -250,7 +252,7 @@ static const char *const cases[] = {
     "cluster=1'",
     "heads=4 kv_heads=1 kv=1200 d=128 batch=4 shortest=0 page=16 lse=1 sinks=1 impl=sm80 config='split=128 run=2 "
     "cluster=8' # clusters with idle CTAs",
-    "heads=2 kv_heads=1 q=9 kv=1000 d=64 dv=40 batch=3 shortest=200 left=300 impl=sm80 config='rows=16 warps=4 "
+    "heads=2 kv_heads=1 q=9 kv=1000 d=64 dv=40 batch=3 shortest=200 left=300 impl=sm80 config='warps=4 "
     "row_warps=1 split=256 cluster=4' # the same, two tiles and a window",
     "heads=16 kv_heads=2 q=3 kv=900 d=128 batch=3 shortest=1 page=16 layout=bshd cache=e4m3 dtype=bf16 append=1 "
     "impl=sm80 config='stages=3 split=128 run=4 cluster=2'",
@@ -301,7 +303,9 @@ static const char *const cases[] = {
     "latent=1 heads=16 kv_heads=1 q=5 kv=150 d=576 dv=512 batch=2 shortest=2 page=16 append=1 dtype=bf16 lse=1 # over "
     "blocks",
     "latent=1 heads=16 kv_heads=1 kv=3000 d=136 dv=128 batch=3 shortest=2000 page=16 lse=1 impl=latent_few "
-    "config='split=64 slots=3' # CTAs of several splits",
+    "config='split=64 slots=3 run=8' # CTAs of several splits",
+    "latent=1 heads=8 kv_heads=2 q=2 kv=900 d=192 dv=128 batch=4 shortest=0 sinks=1 lse=1 dtype=bf16 impl=latent_few "
+    "config='split=64 slots=4 run=11' # the same, of several heads and sequences",
     "latent=1 heads=9 kv_heads=1 kv=900 d=288 dv=256 batch=2 shortest=1 scale=6 dtype=bf16 lse=1 impl=latent_few # "
     "maxima that grow",
     "latent=1 heads=4 kv_heads=2 q=4 kv=500 d=576 dv=512 left=150 softcap=3 sinks=1 lse=1 impl=latent_few",
@@ -367,6 +371,8 @@ static const test_reject rejects[] = {
       "attention_decode latent_few: dv=384 is none of 128, 256, 512" },
     { "latent=1 d=576 dv=512 impl=latent_few config='slots=1'", CKL_INVALID,
       "attention_decode latent_few: slots=1 is not in 2..8" },
+    { "latent=1 d=576 dv=512 impl=latent_few config='run=-1'", CKL_INVALID,
+      "attention_decode latent_few: run=-1 is negative" },
     { "heads=2 ldo_head=8", CKL_INVALID, "attention_decode: ldo_head=8 lets elements of o overlap, which span 64" },
     { "softcap=-1", CKL_INVALID, "attention_decode: softcap=-1 is negative" },
     { "d=60 impl=sm80", CKL_UNSUPPORTED, "attention_decode sm80: d=60 and dv=60 are not multiples of 8 up to 256" },
@@ -378,10 +384,10 @@ static const test_reject rejects[] = {
     { "impl=sm80 config='split=96 run=2'", CKL_INVALID, "split=96 that is no multiple of keys=16 times 4 warps" },
     { "kv=1500 impl=sm80 config='split=512 run=1 cluster=2'", CKL_UNSUPPORTED,
       "attention_decode sm80: cluster=2 is not in 1..8, has less CTAs than a sequence" },
-    { "impl=sm80 config='row_warps=2'", CKL_INVALID,
-      "attention_decode sm80: row_warps=2 is neither 1, nor 2 of warps=4 for rows=32" },
+    { "impl=sm80 config='warps=3 row_warps=2'", CKL_INVALID,
+      "attention_decode sm80: row_warps=2 is neither 1, nor 2 of warps=3" },
     { "impl=sm80 config='stages=1'", CKL_INVALID, "attention_decode sm80: stages=1 is not in 2..8, or ctas=0" },
-    { "impl=sm80 config='rows=8'", CKL_INVALID, "attention_decode sm80: rows=8 or keys=16 is neither 16 nor 32" },
+    { "impl=sm80 config='keys=8'", CKL_INVALID, "attention_decode sm80: keys=8 is neither 16 nor 32" },
     { "d=256 impl=sm80 config='warps=4 stages=8'", CKL_UNSUPPORTED,
       "attention_decode sm80: the config needs 524548 bytes" },
     { "impl=naive config='threads=33'", CKL_INVALID, "attention_decode naive: threads=33 must be a multiple of 32" },

@@ -396,6 +396,9 @@ static ckl_status admit_sm90(const void *desc, const ckl_device_info *device, co
     if (c->consumers < 1 || c->consumers > 3 || c->turns < 0 || c->turns > 2 || (c->turns && c->consumers == 1))
         FAIL(CKL_INVALID, "attention sm90: consumers=%d is not in 1..3, or turns=%d is not of them", c->consumers,
              c->turns);
+    if (c->ctas < 1 || c->ctas > 3 || (c->ctas > 1 && c->consumers > 1))
+        FAIL(CKL_INVALID, "attention sm90: ctas=%d is not in 1..3, or more than 1 with consumers=%d", c->ctas,
+             c->consumers);
     if (c->tile_n < 16 || c->tile_n > 256 || c->tile_n % 16)
         FAIL(CKL_INVALID, "attention sm90: tile_n=%d is not a multiple of 16 up to 256", c->tile_n);
     if (c->slots < SLOTS_MIN)

@@ -11,6 +11,7 @@
 enum {
     VECTOR = 8, // elements of one cp.async of 16 bytes
     STEP = 16,  // of K of an atom
+    SLACK = 8,  // bits of a weight: far from what 16 bits hold
 };
 
 /* Everything that the steps share. Letters: Q (BM,D), K (BN,D), V (BN,DV), O (BM,DV). */
@@ -69,6 +70,7 @@ static sm80_kernel describe_kernel(const attention_sm80_config *cfg)
     k.out = fragment_C(&k.mma, k.rows, k.dv.used);
     k.weights = fragment_A_words(&k.mma, k.rows, cfg->tile_n);
     k.online = attention_online_rows_begin(attention_online_row_count(k.scores), k.p.exponent);
+    k.online.slack = cfg->stages == 2 ? SLACK : 0;
     return k;
 }
 
@@ -144,7 +146,10 @@ static void use_block(sm80_kernel *k, const tile *t, const key_walk *w, val stag
         attention_mask_block(&rows, block, k->scores);
     attention_online_softmax(&k->online, k->scores, NULL);
     accumulators_to_A(k->scores, k->form.dtype, k->weights);
-    attention_scale_rows(k->out, k->online.factor);
+    if (k->online.slack)
+        attention_rescale_rows(k->out, k->online.factor, k->online.count);
+    else
+        attention_scale_rows(k->out, k->online.factor);
     attention_multiply_values(&k->mma, k->weights, slice(k->sVt, _, _, stage), k->dv, false, k->out);
 }
 

@@ -20,8 +20,8 @@ enum {
     FETCHES = 4,          // slots of the scheduler; the producer is at most two tiles ahead
 };
 
-/* Of a thread, by the number of consumers; the producer keeps 24 and 32. */
-static const int CONSUMER_REGISTERS[] = { [2] = 240, [3] = 160 };
+/* Of a thread, by consumers of a CTA and CTAs of an SM; the producer keeps 24 and 32. 0: as many as all have. */
+static const int CONSUMER_REGISTERS[][4] = { [1] = { [2] = 232, [3] = 136 }, [2] = { [1] = 240 }, [3] = { [1] = 160 } };
 
 /* O as it is stored: two chunks at a time. */
 static columns staged_columns(columns dv)
@@ -495,8 +495,9 @@ static void consume_tiles(const sm90_kernel *k, consumer_role *c, walk *w)
 
 static void consumer(const sm90_kernel *k)
 {
-    if (k->cfg->consumers > 1)
-        warpgroup_reg_alloc(CONSUMER_REGISTERS[k->cfg->consumers]);
+    const int registers = CONSUMER_REGISTERS[k->cfg->consumers][k->cfg->ctas];
+    if (registers)
+        warpgroup_reg_alloc(registers);
     consumer_role c = describe_consumer(k);
     walk w = attention_sm90_walk();
     if (k->cfg->turns)
@@ -513,7 +514,7 @@ void attention_sm90(const void *config, int kernel)
 {
     const attention_sm90_config *cfg = config;
     (void)kernel;
-    launch_bounds(WARPGROUP * (1 + cfg->consumers), 1); // also lets setmaxnreg move registers between the roles
+    launch_bounds(WARPGROUP * (1 + cfg->consumers), cfg->ctas); // also lets setmaxnreg move registers between the roles
     sm90_kernel k = describe_kernel(cfg);
     initialise(&k);
     IF(lt(warp(), imm(WARPGROUP / 32))) {

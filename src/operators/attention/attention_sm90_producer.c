@@ -2,7 +2,7 @@
 #include "operators/attention/attention_sm90.h"
 
 /* Of a thread, by the number of consumers. */
-static const int PRODUCER_REGISTERS[] = { [2] = 24, [3] = 32 };
+static const int PRODUCER_REGISTERS[] = { [1] = 24, [2] = 24, [3] = 32 };
 
 walk attention_sm90_walk(void)
 {
@@ -85,7 +85,7 @@ static void load_tile(const sm90_kernel *k, pipeline_state *ring, val q_parity, 
 
 void attention_sm90_produce(const sm90_kernel *k)
 {
-    if (k->cfg->consumers > 1)
+    if (k->cfg->consumers > 1 || k->cfg->ctas > 1)
         warpgroup_reg_dealloc(PRODUCER_REGISTERS[k->cfg->consumers]);
     IF(eq(warp(), imm(0))) {
         IF(elect()) {

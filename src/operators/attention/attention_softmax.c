@@ -249,6 +249,10 @@ void attention_online_softmax(online_rows *rows, tensor scores, const val *cap)
     val larger[ONLINE_ROWS_MAX], sum[ONLINE_ROWS_MAX];
     find_maxima(rows, scores, cap, larger);
     for (int r = 0; r < rows->count; r++) {
+        if (rows->slack) {
+            const val growth = mul(sub(larger[r], rows->max[r]), rows->exponent);
+            larger[r] = select(lt(growth, immf(rows->slack)), rows->max[r], larger[r]);
+        }
         assign(rows->factor[r], exp2_ftz(mul(sub(rows->max[r], larger[r]), rows->exponent)));
         assign(rows->max[r], larger[r]);
     }

@@ -139,10 +139,14 @@ static const char *const cases[] = {
     "q=20 kv=0 heads=2 lse=1                       # no keys: zeros",
     "q=130 kv=300 d=128 causal=1 dtype=bf16 lse=1 impl=sm90 config='consumers=2 turns=2 draw=1 old=1 slots=5' # the "
     "ring goes round",
+    "q=130 kv=600 heads=2 d=128 scale=4 lse=1 impl=sm80 config='warp_rows=32 tile_n=32' # maxima that grow",
     "q=200 kv=264 impl=sm90 config='consumers=3 turns=1'",
     "q=66 kv=68 heads=70 d=32 causal=1 dtype=bf16 impl=sm90 config='consumers=1 turns=0 draw=1 tile_n=64' # tiles in "
     "turn",
     "q=70 kv=40 heads=70 d=40 causal=1 lse=1 impl=sm90 config='consumers=1 turns=0 draw=0 tile_n=16'",
+    "q=200 kv=210 heads=40 batch=4 d=64 causal=1 lse=1 impl=sm90 config='consumers=1 ctas=3 turns=0 draw=1 tile_n=64 "
+    "slots=5' # several CTAs an SM",
+    "q=150 kv=260 heads=3 d=96 dtype=bf16 impl=sm90 config='consumers=1 ctas=2 turns=0 draw=0 old=1 tile_n=80 slots=3'",
     "q=130 kv=150 d=192 dv=128 impl=sm90 config='consumers=2 turns=1 tile_n=112 slots=3'",
     "q=130 kv=150 d=256 dtype=bf16 impl=sm90 config='consumers=2 turns=1 tile_n=80 slots=3'",
     "q=70 kv=70 d=40 dv=256",
@@ -339,6 +343,8 @@ static const test_reject rejects[] = {
     { "impl=sm90 config='consumers=1 turns=1'", CKL_INVALID, "or turns=1 is not of them" },
     { "mask=bool ldmask=128 impl=sm90 config='old=1'", CKL_INVALID,
       "attention sm90: old=1 is for scores without mask" },
+    { "impl=sm90 config='ctas=2 consumers=2'", CKL_INVALID,
+      "attention sm90: ctas=2 is not in 1..3, or more than 1 with consumers=2" },
     { "impl=sm90 config='slots=2'", CKL_INVALID, "attention sm90: slots=2 is less than 3" },
     { "d=128 impl=sm90 config='slots=9'", CKL_UNSUPPORTED,
       "attention sm90: the config needs 327840 bytes of shared memory" },
