@@ -97,8 +97,6 @@ static ckl_status admit_sm90_layout(const gemm_sm90_config *c)
              "gemm sm90: gated products want a K-major B in tiles of 2x16 columns, without swap, split and "
              "clusters along M");
     // NOTE: on an H200 TMA ends with an illegal instruction where a box begins inside 16 bytes of a row: groups at row 70, not at 72.
-    if (c->prefetch && !k_major[0])
-        FAIL(CKL_INVALID, "gemm sm90: prefetch=%d is of K-major rows", c->prefetch);
     return CKL_OK;
 }
 
@@ -195,8 +193,6 @@ static ckl_status admit_sm90_batch(const ckl_gemm_desc *d, const gemm_sm90_confi
              gemm_groups_of_k(d) ? " and groups_of=k"
              : d->pointers       ? " and pointers=1"
                                  : "");
-    if (c->prefetch < 0 || (c->prefetch && (c->batched || c->groups)))
-        FAIL(CKL_INVALID, "gemm sm90: prefetch=%d is negative, or of a batch", c->prefetch);
     if ((c->groups != 0) != gemm_groups_of_m(d) || (gemm_groups_of_m(d) && c->groups < d->groups))
         FAIL(CKL_INVALID, "gemm sm90: room for %d groups, not for groups=%" PRId64, c->groups, d->groups);
     return CKL_OK;
