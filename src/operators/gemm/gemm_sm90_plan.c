@@ -80,6 +80,7 @@ static ckl_status admit_sm90_layout(const gemm_sm90_config *c)
     const bool k_major[] = { gemm_k_major(layout, c->swap ? 'b' : 'a'), gemm_k_major(layout, c->swap ? 'a' : 'b') };
     const int rows[] = { c->tile_m / c->cluster_n, c->tile_n / c->cluster_m };
     enum { SPAN = GEMM_TILE_BYTES / 2 };
+    // NOTE: on an H200 TMA ends with an illegal instruction where a box begins inside 16 bytes of a row: groups at row 70, not at 72.
     if (c->groups && !gemm_k_major(layout, 'a'))
         FAIL(CKL_UNSUPPORTED, "gemm sm90: rows of groups start anywhere, which TMA takes of a K-major A alone");
     for (int i = 0; i < 2; i++) {
@@ -96,7 +97,6 @@ static ckl_status admit_sm90_layout(const gemm_sm90_config *c)
         FAIL(CKL_UNSUPPORTED,
              "gemm sm90: gated products want a K-major B in tiles of 2x16 columns, without swap, split and "
              "clusters along M");
-    // NOTE: on an H200 TMA ends with an illegal instruction where a box begins inside 16 bytes of a row: groups at row 70, not at 72.
     return CKL_OK;
 }
 
