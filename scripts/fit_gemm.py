@@ -292,7 +292,7 @@ def among(tiles, sweeps):
     keys, sliced = {key_of(c) for c in tiles}, sliced_tiles()
 
     def is_considered(c):
-        return key_of(c)[:6] in sliced if c.get("slices") else key_of(c) in keys
+        return key_of(c)[:3] + key_of(c)[4:6] in sliced if c.get("slices") else key_of(c) in keys
     found = [[shape, [trial for trial in trials if is_considered(trial[1])], peer] for shape, trials, peer in sweeps]
     return [sweep for sweep in found if len(sweep[1]) > 1]
 
