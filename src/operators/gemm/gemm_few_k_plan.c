@@ -103,10 +103,10 @@ static plan_cost cost_outer(const void *desc, const ckl_device_info *device, con
 }
 
 /*
- * A thread has 8 rows and at least 4 columns of them, fewer where SMs or warps would be left without work, or where
- * factors of more K, loaded one by one, or C fill the registers. Of aligned rows sm90 is slower where D is f32, for its boxes take
- * longer than their bytes, and where D is narrow: 5120x879x8 in f32 takes 7.9 us, 13.5 by sm90; 65536x64x8 in 16 bits 7.5, 20.6;
- * 37888x384x8 15.7, 21.1; 128x65536x8 9.5, 11.0; but 8192x1024x8 9.6, 9.2.
+ * A thread has 8 rows and at least 4 columns of them, fewer where SMs or warps would be left without work, or where C fills the
+ * registers. Others are slower where D is f32: 5120x1024x7 takes 7.6 us, 12.8 by shallow, 5120x879x8 7.9, 13.5 by sm90, whose boxes
+ * take longer than their bytes. Of aligned rows sm90 is slower where D is narrow, too: 65536x64x8 in 16 bits 7.5, 20.6; 37888x384x8
+ * 15.7, 21.1; 128x65536x8 9.5, 11.0; but 8192x1024x8 9.6, 9.2.
  */
 static ckl_status choose_outer(const void *desc, const ckl_device_info *device, void *config)
 {
@@ -120,14 +120,14 @@ static ckl_status choose_outer(const void *desc, const ckl_device_info *device, 
     c->vec = (int)min_i64(lane_vector_of(d), deep ? COLUMNS : 2 * COLUMNS);
     for (c->runs = 1; c->runs * c->vec < COLUMNS && d->n > (int64_t)LANES * c->vec * c->runs; c->runs *= 2)
         ;
-    c->rows = deep && (c->vec_k == 1 || d->c) ? ROWS / 2 : ROWS;
+    c->rows = deep && d->c ? ROWS / 2 : ROWS;
     while (c->rows > 1 && (outer_ctas(d, c) < (int64_t)CTAS_OF_SM * device->sm_count ||
                            (int64_t)GEMM_OUTER_WARPS * c->rows > round_up(d->m, GEMM_OUTER_WARPS)))
         c->rows /= 2;
     if (d->n < LANES || d->m < GEMM_OUTER_WARPS)
         FAIL(CKL_UNSUPPORTED, "gemm outer: m=%" PRId64 " or n=%" PRId64 " leaves some of %d warps or %d lanes idle",
              d->m, d->n, GEMM_OUTER_WARPS, LANES);
-    if (gemm_operands_aligned(d) && (d->d == CKL_F32 || min_i64(d->m, d->n) <= NARROW))
+    if (d->d == CKL_F32 || (gemm_operands_aligned(d) && min_i64(d->m, d->n) <= NARROW))
         return CKL_OK;
     TRY(decline_aligned("outer", d));
     if (deep && d->k <= GEMM_OUTER_DEPTH_MAX && outer_issue_us(d, device, c) > result_bytes(d) / MEMORY_BYTES_PER_US)

@@ -41,7 +41,6 @@ static void initialise(const sm90_kernel *k)
         gemm_sm90_parts_init(k);
         fence_mbarrier_init();
     }
-    gemm_sm90_prefetch(k);
     cluster_sync();
     grid_wait(); // what is above overlaps the end of the kernel before
     if (!k->cfg->alone)

@@ -108,11 +108,8 @@ void gemm_sm90_clear_others(const sm90_kernel *k, const tile_place *at, val k_ti
 val gemm_sm90_group_rows(const sm90_kernel *k);
 val gemm_sm90_find_group(const sm90_kernel *k, val *tile);
 
-/*
- * gemm_sm90_producer.c: the warpgroup that loads; and prefetches, for all threads, before the kernel before has ended.
- */
+/* gemm_sm90_producer.c: the warpgroup that loads. */
 void gemm_sm90_producer(const sm90_kernel *k);
-void gemm_sm90_prefetch(const sm90_kernel *k);
 
 /* gemm_sm90_mainloop.c: acc = A tile * B tile over the K tiles of this CTA, and the order of ping-pong. */
 tiled_mma gemm_sm90_mma(const gemm_sm90_config *config, int n); // one warpgroup's wgmma over 64 x n

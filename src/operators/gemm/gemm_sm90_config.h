@@ -21,7 +21,6 @@
     X(owner, bool, persistent, "1", "0 1", "a CTA takes tiles until there are none; 0: one alone")                  \
     X(owner, bool, swap, "0", "0 1", "tiles of D^T = B*A^T: rows of B are those of the tile")                       \
     X(owner, int, batched, "0", "0 1 2 3 4", "1: several products; 2: slices of K; 3: groups of K; 4: by pointers") \
-    X(owner, int, prefetch, "0", "0 8 16 32", "K tiles of A that go to L2 while the kernel before still runs")      \
     X(owner, int, groups, "0", "0 32 128 512 2048",                                                                 \
       "groups of rows that shared memory has room for; 0: there are none")                                          \
     X(owner, bool, alone, "0", "0 1", "the next launch begins when this one has ended, not beside its last CTAs")

@@ -80,6 +80,7 @@ static ckl_status admit_sm90_layout(const gemm_sm90_config *c)
     const bool k_major[] = { gemm_k_major(layout, c->swap ? 'b' : 'a'), gemm_k_major(layout, c->swap ? 'a' : 'b') };
     const int rows[] = { c->tile_m / c->cluster_n, c->tile_n / c->cluster_m };
     enum { SPAN = GEMM_TILE_BYTES / 2 };
+    // NOTE: on an H200 TMA ends with an illegal instruction where a box begins inside 16 bytes of a row: groups at row 70, not at 72.
     if (c->groups && !gemm_k_major(layout, 'a'))
         FAIL(CKL_UNSUPPORTED, "gemm sm90: rows of groups start anywhere, which TMA takes of a K-major A alone");
     for (int i = 0; i < 2; i++) {
@@ -96,9 +97,6 @@ static ckl_status admit_sm90_layout(const gemm_sm90_config *c)
         FAIL(CKL_UNSUPPORTED,
              "gemm sm90: gated products want a K-major B in tiles of 2x16 columns, without swap, split and "
              "clusters along M");
-    // NOTE: on an H200 TMA ends with an illegal instruction where a box begins inside 16 bytes of a row: groups at row 70, not at 72.
-    if (c->prefetch && !k_major[0])
-        FAIL(CKL_INVALID, "gemm sm90: prefetch=%d is of K-major rows", c->prefetch);
     return CKL_OK;
 }
 
@@ -195,8 +193,6 @@ static ckl_status admit_sm90_batch(const ckl_gemm_desc *d, const gemm_sm90_confi
              gemm_groups_of_k(d) ? " and groups_of=k"
              : d->pointers       ? " and pointers=1"
                                  : "");
-    if (c->prefetch < 0 || (c->prefetch && (c->batched || c->groups)))
-        FAIL(CKL_INVALID, "gemm sm90: prefetch=%d is negative, or of a batch", c->prefetch);
     if ((c->groups != 0) != gemm_groups_of_m(d) || (gemm_groups_of_m(d) && c->groups < d->groups))
         FAIL(CKL_INVALID, "gemm sm90: room for %d groups, not for groups=%" PRId64, c->groups, d->groups);
     return CKL_OK;

@@ -125,22 +125,3 @@ void gemm_sm90_producer(const sm90_kernel *k)
         IF(elect())
             load_tiles(k);
 }
-
-/*
- * Prefetches the rows of the first tile of A to L2. A prefetch is no access, so the kernel before may still be writing
- * there. With few rows A is most of what is read.
- */
-void gemm_sm90_prefetch(const sm90_kernel *k)
-{
-    enum { BYTES = 2, UNIT = 16 / BYTES };
-    if (k->cfg->prefetch == 0)
-        return;
-    val row = add(gemm_sm90_tile(k, k->first_tile).row, thread());
-    val first = mul(k->k_first, imm(k->size.tile_k));
-    val elements = min(sub(k->p.k, first), mul(min(k->k_tiles, imm(k->cfg->prefetch)), imm(k->size.tile_k)));
-    val bytes = mul(div(elements, imm(UNIT)), imm(UNIT * BYTES)); // whole 16 bytes of a row
-    IF(logical_and(logical_and(lt(thread(), imm(k->cfg->tile_m)), lt(row, k->p.m)), gt(bytes, imm(0)))) {
-        val element = add(mul(convert(I64, row), k->p.lda), convert(I64, first));
-        bulk_prefetch(add(k->p.a, convert(U64, mul(element, imm(BYTES)))), bytes);
-    }
-}

@@ -120,7 +120,7 @@ static const char *const cases[] = {
     "cluster_n=1 ctas=1' # few rows: tiles of D^T",
     "m=5 n=136 k=72 a=bf16 beta=-1 bias=1 activation=gelu impl=sm90 config='tile_m=64 tile_n=16 stages=3 swap=1 "
     "split=2 consumers=1 pingpong=0 cluster_m=1 cluster_n=1 ctas=1'",
-    "m=20 n=152 k=148 lda=152 ldb=152 impl=sm90 config='tile_m=64 tile_n=32 stages=4 swap=1 split=2 prefetch=8 "
+    "m=20 n=152 k=148 lda=152 ldb=152 impl=sm90 config='tile_m=64 tile_n=32 stages=4 swap=1 split=2 "
     "consumers=1 pingpong=0 cluster_m=1 cluster_n=1 ctas=1'",
     "m=20 n=152 k=520 bias=1 impl=sm90 config='tile_m=64 tile_n=32 stages=4 swap=1 split=2 alone=1 consumers=1 "
     "pingpong=0 cluster_m=1 cluster_n=1 ctas=1' # the next launch waits for its end",
@@ -195,6 +195,7 @@ static const char *const cases[] = {
     "m=30 n=52 k=3 a=bf16 d=f32 beta=0.5 bias=1 activation=gelu impl=outer",
     "m=37 n=272 k=3 a=bf16 bias=1 bias_along=m scale_a=row scale_b=row impl=outer",
     "m=37 n=272 k=7 impl=outer config='rows=8 vec=8 depth=7'",
+    "m=2116 n=520 k=5 lda=7 d=f32 fill=hard # eight rows of a warp",
     "m=150 n=388 k=8 a=bf16 d=f32 beta=1 lda=24 ldd=392 impl=outer config='ab=bf16 b=bf16 d=f32 c=1 rows=4 vec=4 "
     "depth=8 vec_k=8' fill=hard",
     "m=1100 n=512 k=8 d=f32                                    # vectors along K, D is most of what moves",
