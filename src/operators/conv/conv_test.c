@@ -573,6 +573,31 @@ static const char *const cases[] = {
     "n=2 c=48 h=9 w=9 k=48 pad=1 dtype=i8 out=f16 impl=sm90 "
     "config='tall=1 im2col=0 split=1 box_w=8 box_h=8 box_n=1 consumers=1 tile_n=48 tile_k=48 stages=2' # bytes",
     "n=3 c=64 h=16 w=24 k=64 pad=1 bias=1 residual=1 activation=relu # tall boxes by choice, or not",
+    "n=2 c=40 h=9 w=31 k=40 groups=40 pad=1 impl=halo "
+    "config='bands=1 lanes=4 cols=14 wide=2 images=1 high=8 stages=2 ctas=2'",
+    "n=3 c=32 h=14 w=14 k=32 groups=32 pad=1 bias=1 activation=relu dtype=bf16 impl=halo "
+    "config='bands=1 lanes=4 cols=14 wide=1 images=2 high=12 stages=2 ctas=1'",
+    "n=2 c=72 h=11 w=23 k=72 groups=72 r=5 s=5 pad=2 residual=1 scale=1 impl=halo "
+    "config='bands=1 lanes=4 cols=12 wide=2 images=1 high=12 stages=2 ctas=1'",
+    "n=2 c=24 h=7 w=7 k=24 groups=24 r=7 s=7 pad=3 impl=halo "
+    "config='bands=1 lanes=4 cols=10 wide=1 images=4 high=6 stages=2 ctas=1'",
+    "n=2 c=40 h=9 w=31 k=40 groups=40 r=2 s=3 pad_top=1 direction=data dtype=bf16 impl=halo "
+    "config='bands=1 lanes=4 cols=14 wide=4 images=1 high=6 stages=2 ctas=2'",
+    "n=2 c=20 h=19 w=13 k=20 groups=20 r=7 s=7 pad=3 bias=1 impl=depthwise_rows "
+    "config='vec=4 cols=1 high=8 turns=1'",
+    "n=2 c=6 h=9 w=15 k=6 groups=6 r=7 s=5 pad=2 dilation_w=2 stride_w=2 dtype=bf16 impl=depthwise_rows "
+    "config='vec=2 cols=1 high=3 turns=1'",
+    "n=2 c=12 h=19 w=13 k=12 groups=12 r=5 s=5 pad=2 direction=data impl=depthwise_rows "
+    "config='vec=4 cols=1 high=4 turns=1'",
+    "n=2 c=12 h=19 w=13 k=12 groups=12 r=5 s=5 pad=2 misalign=1 impl=depthwise_rows "
+    "config='vec=4 cols=1 high=4 turns=1'",
+    "n=9 c=16 h=6 w=5 k=16 groups=16 pad=1 epilogue=tril bias=1 impl=halo config='bands=1 lanes=4 cols=14 wide=1 "
+    "images=4 high=6 stages=2 ctas=2'",
+    "n=40 c=72 h=20 w=45 k=72 groups=72 pad=1 dtype=bf16 impl=halo config='bands=1 lanes=4 cols=14 wide=8 images=1 "
+    "high=3 "
+    "stages=2 ctas=2' # several tiles a CTA",
+    "n=2 c=40 h=9 w=31 k=40 groups=40 pad=1 fill=hard impl=halo config='bands=1 lanes=4 cols=14 wide=2 images=1 high=8 "
+    "stages=2 ctas=2' # infinities that neighbours do not see",
     "n=2 c=5 d=2 h=4 w=3 k=41 t=2 r=2 epilogue=tril layout=nchw impl=naive # custom epilogues, which know their "
     "element's place",
     "n=2 c=8 h=9 w=11 k=24 pad=1 epilogue=relu2 bias=1 fill=hard impl=naive",
