@@ -212,6 +212,10 @@ bool conv_sm90_candidate(const conv_sm90_problem *problem, const ckl_device_info
 /* The same config with pixels in the order of memory and, where a tile has the stages, two CTAs for each. */
 void conv_sm90_follow(const conv_sm90_problem *problem, const ckl_device_info *device, conv_sm90_config *config);
 
+/* Do all three rows of a filter see something, from rows of x that follow each other? The same config with boxes for all of them. */
+bool conv_sm90_may_be_tall(const conv_sm90_problem *problem);
+void conv_sm90_load_tall(const conv_sm90_problem *problem, const ckl_device_info *device, conv_sm90_config *config);
+
 /* What a config's cost is made of but for the slices, of which a choice tries many: cycles, counts. */
 typedef struct conv_sm90_work {
     double launches, tiles;       // tiles of a launch and slice

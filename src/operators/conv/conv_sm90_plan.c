@@ -223,8 +223,7 @@ void conv_sm90_follow(const conv_sm90_problem *p, const ckl_device_info *device,
     c->stages = stages_of(c, device);
 }
 
-/* Do all three rows of a filter see something, from rows of x that follow each other? */
-static bool may_be_tall(const conv_sm90_problem *p)
+bool conv_sm90_may_be_tall(const conv_sm90_problem *p)
 {
     const ckl_conv_desc *d = &p->desc;
     conv_mode m[CONV_MODES];
@@ -258,6 +257,12 @@ static void load_tall(const conv_sm90_problem *p, conv_sm90_config *c, bool held
     c->tile_n = may_hold(p, c) ? c->tile_n : 0;
 }
 
+void conv_sm90_load_tall(const conv_sm90_problem *p, const ckl_device_info *device, conv_sm90_config *c)
+{
+    load_tall(p, c, false);
+    c->stages = stages_of(c, device);
+}
+
 /*
  * One for groups that share tiles; then each for one CTA and, if any has the stages, for two of a cluster, both for boxes and for
  * pixels that follow each other, there also with three consumers; and for boxes of all rows of a filter, with and without these.
@@ -269,7 +274,7 @@ static bool candidate_sm90(const void *desc, const ckl_device_info *device, int 
     conv_sm90_config *c = config;
     if (check_rows(p) != CKL_OK)
         return i == 0; // to say why not
-    const int together = groups_together(d), orders = d->groups > 1 ? 1 : may_be_tall(p) ? 7 : 3;
+    const int together = groups_together(d), orders = d->groups > 1 ? 1 : conv_sm90_may_be_tall(p) ? 7 : 3;
     const int splits = has_stages(p, depth_of(p, 2), SPLIT_LEAST) ? 2 : 1, kinds = orders * splits;
     if (together > 1 && i-- == 0) {
         candidate_tile(p, 0, c);
@@ -448,7 +453,7 @@ static ckl_status check_tall(const conv_sm90_problem *p, const conv_sm90_config 
         FAIL(CKL_INVALID, "conv sm90: held=%d is of tall=1", c->held);
     if (!c->tall)
         return CKL_OK;
-    if (!may_be_tall(p))
+    if (!conv_sm90_may_be_tall(p))
         FAIL(CKL_UNSUPPORTED,
              "conv sm90: tall=1 takes filters of %d rows that all see something, in rows of stride and "
              "dilation 1",

@@ -580,6 +580,18 @@ static const char *const cases[] = {
     "n=2 c=48 h=9 w=9 k=48 pad=1 dtype=i8 out=f16 impl=sm90 "
     "config='tall=1 held=0 im2col=0 split=1 box_w=8 box_h=8 box_n=1 consumers=1 tile_n=48 tile_k=48 stages=2' # bytes",
     "n=3 c=64 h=16 w=24 k=64 pad=1 bias=1 residual=1 activation=relu # tall boxes by choice, or not",
+    "n=2 c=13 h=13 w=21 k=21 pad=1 bias=1 impl=packed "
+    "config='fold=0 padded=0 tall=1 held=0 im2col=0 split=1 slices=1"
+    " box_w=8 box_h=16 box_n=1 consumers=2 tile_n=32 tile_k=16 stages=3'",
+    "n=2 c=13 h=13 w=21 k=21 pad=1 dtype=bf16 impl=packed "
+    "config='fold=1 tall=1 held=0 im2col=0 split=1 slices=1"
+    " box_w=8 box_h=8 box_n=2 consumers=2 tile_n=32 tile_k=48 stages=3'",
+    "n=2 c=24 h=13 w=21 k=40 pad=1 layout=nchw impl=packed "
+    "config='fold=0 tall=1 held=0 im2col=0 split=1 slices=1"
+    " box_w=16 box_h=8 box_n=1 consumers=2 tile_n=48 tile_k=32 stages=3'",
+    "n=2 c=21 h=13 w=21 k=13 pad=1 direction=data impl=packed "
+    "config='padded=0 tall=1 held=0 im2col=0 split=1 slices=1"
+    " box_w=8 box_h=16 box_n=1 consumers=2 tile_n=64 tile_k=16 stages=3'",
     "n=3 c=64 h=13 w=21 k=64 pad=1 bias=1 residual=1 activation=relu impl=sm90 "
     "config='tall=1 held=3 im2col=0 split=1 share=1"
     " box_w=8 box_h=8 box_n=2 consumers=2 tile_n=64 tile_k=64 stages=3'",
