@@ -221,9 +221,9 @@ static ckl_status check_bands(const ckl_conv_desc *d, const conv_halo_config *c)
         FAIL(CKL_UNSUPPORTED,
              "conv halo: bands=1 takes filters of up to 9 columns, an odd number, and strides and dilations of 1");
     if (c->lanes != CONV_HALO_GROUPS || c->cols != CONV_HALO_WINDOW + 1 - c->columns || c->ctas < 1 || c->ctas > 2 ||
-        !is_power_of_two(c->wide) || !is_power_of_two(c->images) || c->wide * c->images > CONV_HALO_LANES ||
-        c->wide * c->images < 1 || c->high < 1 || c->high % conv_halo_blocks(c) ||
-        c->high / conv_halo_blocks(c) > BAND_ROWS_MAX)
+        !is_power_of_two(c->wide) || c->wide > CONV_HALO_LANES || !is_power_of_two(c->images) ||
+        c->images > CONV_HALO_LANES || c->wide * c->images > CONV_HALO_LANES || c->high < 1 ||
+        c->high % conv_halo_blocks(c) || c->high / conv_halo_blocks(c) > BAND_ROWS_MAX)
         FAIL(
             CKL_INVALID,
             "conv halo: bands=1, but lanes=%d, cols=%d, wide=%d, images=%d, high=%d are not 4, what fits 16 columns, 8 "

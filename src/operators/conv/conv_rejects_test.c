@@ -289,7 +289,7 @@ const test_reject conv_rejects[] = {
       CKL_UNSUPPORTED, "tall=1, but a box of 4x8 has no whole rows of 8" },
     { "pad=1 impl=sm90 config='tall=1 held=0 im2col=0 split=1 box_w=8 box_h=8 box_n=3 consumers=3 tile_n=64 stages=2'",
       CKL_INVALID, "conv sm90: a box of 3x8x8 is not 192 pixels" },
-    { "pad=1 impl=sm90 config='tall=0 held=3'", CKL_INVALID, "conv sm90: held=3 is of tall=1" },
+    { "pad=1 impl=sm90 config='tall=0 held=3'", CKL_INVALID, "conv sm90: held=3 is not in 0..32, of tall=1" },
     { "pad=1 impl=sm90 config='tall=1 held=4'", CKL_UNSUPPORTED,
       "conv sm90: held=4 are not the stages of all filters" },
     { "pad=1 k=80 impl=sm90 config='tall=1 held=3 tile_n=64'", CKL_UNSUPPORTED,

@@ -324,11 +324,14 @@ static double row_cost(const conv_sm90_config *c, int64_t bytes)
     return 1 + (conv_sm90_n_major(c) ? ALONE * beyond : beyond);
 }
 
-/* Three consumers: 128 channels of 28x28 take 15.5 us, one turn of tiles, and 17.1 in two turns of two consumers'. */
-static double three_cost(const conv_sm90_config *c)
+/*
+ * Three consumers: 128 channels of 28x28 take 15.5 us, one turn of tiles, and 17.1 in two turns of two consumers'. Tall stages were
+ * timed of few filters: of more they are to promise something.
+ */
+static double unsure(const conv_sm90_config *c)
 {
-    const double THREE = 1.4;
-    return c->consumers > 2 ? THREE : 1;
+    const double THREE = 1.4, TALL = 1.06;
+    return (c->consumers > 2 ? THREE : 1) * (c->tall && c->tile_n > 96 ? TALL : 1);
 }
 
 /*
@@ -394,7 +397,7 @@ plan_cost conv_sm90_cost_of(const conv_sm90_work *w, const ckl_device_info *devi
     const double tiles = w->tiles * c->slices, ctas = c->split, at_once = device->sm_count / c->split,
                  active = ctas * smaller(tiles, at_once);
     const double load = larger(w->bytes / smaller(BYTES, ALL_BYTES / active), w->rows);
-    const double stage = larger(w->multiply, load) * three_cost(c) + w->absent + STAGE + (c->stages < 3 ? RING : 0);
+    const double stage = larger(w->multiply, load) * unsure(c) + w->absent + STAGE + (c->stages < 3 ? RING : 0);
     const double tile = ceil(w->stages / c->slices / ctas) * stage + w->epilogue / ctas + (w->shallow ? SINGLE : 0) +
                         (ctas > 1 ? EXCHANGE : 0);
     const double waves = ceil(tiles / at_once), traffic = tiles / at_once / 64;
@@ -449,23 +452,27 @@ static ckl_status check_share(const conv_sm90_config *c)
 /* May one box serve all rows of the filter? A swizzle repeats after 8 pixels. */
 static ckl_status check_tall(const conv_sm90_problem *p, const conv_sm90_config *c)
 {
-    if (c->held && !c->tall)
-        FAIL(CKL_INVALID, "conv sm90: held=%d is of tall=1", c->held);
+    if (c->held < 0 || c->held > (c->tall ? HELD_MAX : 0))
+        FAIL(CKL_INVALID, "conv sm90: held=%d is not in 0..%d, of tall=1", c->held, HELD_MAX);
     if (!c->tall)
         return CKL_OK;
     if (!conv_sm90_may_be_tall(p))
         FAIL(CKL_UNSUPPORTED,
-             "conv sm90: tall=1 takes filters of %d rows that all see something, in rows of stride and "
-             "dilation 1",
+             "conv sm90: tall=1 takes filters of %d rows that all see something, in rows of stride and dilation 1",
              CONV_SM90_TALL);
+    if (c->im2col || c->split > 1 || c->share > 1 || c->slices > 1 || c->together > 1)
+        FAIL(CKL_UNSUPPORTED, "conv sm90: tall=1 takes no im2col, split, share, slices or groups together");
+    if (c->box_w % 8 || c->box_w > CONV_SM90_ROWS || (int64_t)c->box_w * c->box_h % CONV_SM90_ROWS)
+        FAIL(CKL_UNSUPPORTED, "conv sm90: tall=1, but a box of %dx%d has no whole rows of 8 for each consumer",
+             c->box_h, c->box_w);
+    return CKL_OK;
+}
+
+static ckl_status check_held(const conv_sm90_problem *p, const conv_sm90_config *c)
+{
     if (c->held && (!may_hold(p, c) || c->held != tall_stages(p, c)))
         FAIL(CKL_UNSUPPORTED, "conv sm90: held=%d are not the stages of all filters, of one tile and no group",
              c->held);
-    if (c->im2col || c->split > 1 || c->share > 1 || c->slices > 1 || c->together > 1)
-        FAIL(CKL_UNSUPPORTED, "conv sm90: tall=1 takes no im2col, split, share, slices or groups together");
-    if (c->box_w % 8 || c->box_w > CONV_SM90_ROWS || c->box_w * c->box_h % CONV_SM90_ROWS)
-        FAIL(CKL_UNSUPPORTED, "conv sm90: tall=1, but a box of %dx%d has no whole rows of 8 for each consumer",
-             c->box_h, c->box_w);
     return CKL_OK;
 }
 
@@ -567,6 +574,7 @@ ckl_status conv_sm90_admit(const conv_sm90_problem *p, const ckl_device_info *de
     TRY(check_problem(p, device, c));
     TRY(check_tall(p, c));
     TRY(check_tile(p, device, c));
+    TRY(check_held(p, c));
     TRY(check_split(p, c));
     TRY(check_share(c));
     TRY(check_im2col(p, c));
