@@ -7,8 +7,7 @@
  * alone are left out.
  */
 #include "cute/kernel.h"
-#include "operators/conv/conv_epilogue.h"
-#include "operators/conv/conv_halo.h"
+#include "operators/conv/conv_halo_kernel.h"
 #include "operators/conv/conv_sm90.h"
 
 enum {
@@ -16,23 +15,6 @@ enum {
     PADDING = 4,      // channels that lie apart meet few of the same banks
     UNROLLED_MAX = 3, // rows of a filter
 };
-
-/* Everything the roles share. */
-typedef struct halo_kernel {
-    const conv_halo_config *cfg;
-    conv_halo_shape size;
-    conv_values p;
-    tma_copy tmaX;
-    tensor sX, sW; // (CHANNEL,COLUMN,ROW,IMAGE,STAGES), (CHANNEL,TAP) of f32
-    pipeline ring;
-    val channel; // the CTA's first
-    val tiles_w, tiles_h, count;
-} halo_kernel;
-
-/* A tile of y: its first pixel and its first image. */
-typedef struct tile_place {
-    val w, h, n;
-} tile_place;
 
 /* A thread's place in a tile, and what it has of its channels. */
 typedef struct worker_role {
@@ -47,11 +29,14 @@ static void describe(halo_kernel *k)
     const int box[] = { s->channels, s->box_w, s->box_h, 1, c->images };
     const int row = s->channels * s->box_w, image = row * s->box_h;
     const int64_t stage = s->stage_bytes / 2;
-    k->tmaX = make_tma_box(k->p.mX, c->form.dtype, 5, box, NULL, 0);
-    k->sX = smem_tensor("X", c->form.dtype,
-                        make_layout(shape(s->channels, s->box_w, s->box_h, c->images, c->stages),
-                                    stride(1, s->channels, row, image, stage)),
-                        128);
+    k->tmaX = make_tma_box(k->p.mX, c->form.dtype, 5, box, NULL, c->bands ? 2 * s->channels : 0);
+    if (c->bands)
+        conv_halo_describe_bands(k);
+    else
+        k->sX = smem_tensor("X", c->form.dtype,
+                            make_layout(shape(s->channels, s->box_w, s->box_h, c->images, c->stages),
+                                        stride(1, s->channels, row, image, stage)),
+                            128);
     k->sW = smem_tensor("filters", F32,
                         make_layout(shape(s->channels, c->rows * c->columns), stride(1, s->channels + PADDING)), 16);
     k->ring = make_pipeline("ring", c->stages, 1, s->workers);
@@ -61,7 +46,7 @@ static void describe(halo_kernel *k)
     k->count = mul(mul(k->tiles_w, k->tiles_h), conv_tiles_along(k->p.n, c->images));
 }
 
-static tile_place place_of(const halo_kernel *k, val tile)
+tile_place conv_halo_place(const halo_kernel *k, val tile)
 {
     val rest = div(tile, k->tiles_w), n = div(rest, k->tiles_h);
     return (tile_place){ .w = mul(sub(tile, mul(rest, k->tiles_w)), imm(k->cfg->cols * k->cfg->wide)),
@@ -105,14 +90,15 @@ static void load_filters(const halo_kernel *k)
 
 /* The producer */
 
-static void load_tile(const halo_kernel *k, const pipeline_state *stage, val tile)
+void conv_halo_load(const halo_kernel *k, const pipeline_state *stage, val tile)
 {
     const conv_halo_config *c = k->cfg;
     const conv_halo_shape *s = &k->size;
-    tensor sBoxes =
-        tensor_with_layout(k->sX, make_layout(shape(s->box_w * s->box_h * c->images, s->channels, c->stages),
-                                              stride(s->channels, 1, s->stage_bytes / 2)));
-    const tile_place place = place_of(k, tile);
+    tensor sBoxes = k->sX;
+    if (!c->bands)
+        sBoxes = tensor_with_layout(k->sX, make_layout(shape(s->box_w * s->box_h * c->images, s->channels, c->stages),
+                                                       stride(s->channels, 1, s->stage_bytes / 2)));
+    const tile_place place = conv_halo_place(k, tile);
     val w = sub(mul(place.w, imm(c->step_w)), conv_number(k->p.pad[2]));
     const val outer[] = { sub(mul(place.h, imm(c->step_h)), conv_number(k->p.pad[1])), imm(0), place.n };
     pipeline_expect(&k->ring, stage, imm((int)tma_bytes(&k->tmaX)));
@@ -120,8 +106,7 @@ static void load_tile(const halo_kernel *k, const pipeline_state *stage, val til
                 pipeline_full_barrier(&k->ring, stage), imm(0));
 }
 
-/* The thread that loads boxes: the first of the last warp. */
-static val is_producer(const halo_kernel *k)
+val conv_halo_loads(const halo_kernel *k)
 {
     return eq(thread(), imm(k->size.threads - 32));
 }
@@ -134,7 +119,7 @@ static void load_first_tile(const halo_kernel *k)
     fence_mbarrier_init();
     grid_wait();
     const pipeline_state stage = producer_state(&k->ring);
-    load_tile(k, &stage, cta_x());
+    conv_halo_load(k, &stage, cta_x());
 }
 
 static void load_next_tiles(const halo_kernel *k)
@@ -143,7 +128,7 @@ static void load_next_tiles(const halo_kernel *k)
     pipeline_advance(&stage);
     LOOP_FROM(tile, add(cta_x(), grid_x()), k->count, grid_x()) {
         pipeline_wait_empty(&k->ring, &stage);
-        load_tile(k, &stage, tile);
+        conv_halo_load(k, &stage, tile);
         pipeline_advance(&stage);
     }
 }
@@ -252,7 +237,7 @@ static void work(const halo_kernel *k)
                 add_row(k, &w, stage.stage, r);
         pipeline_release(&k->ring, stage.stage);
         pipeline_advance(&stage);
-        const tile_place place = place_of(k, tile);
+        const tile_place place = conv_halo_place(k, tile);
         store_columns(k, &w, &place);
     }
 }
@@ -265,14 +250,20 @@ void conv_halo(const void *config, int kernel)
     launch_bounds(k.size.threads, cfg->ctas);
     k.p = params_of(conv);
     describe(&k);
-    IF(is_producer(&k))
+    IF(conv_halo_loads(&k))
         load_first_tile(&k);
     grid_wait();
     launch_dependents();
     load_filters(&k);
+    if (cfg->bands)
+        conv_halo_clear_bands(&k);
     cta_sync();
+    if (cfg->bands) {
+        conv_halo_multiply(&k);
+        return;
+    }
     IF(eq(warp(), imm(k.size.threads / 32 - 1))) {
-        IF(is_producer(&k))
+        IF(conv_halo_loads(&k))
             load_next_tiles(&k);
     }
     ELSE

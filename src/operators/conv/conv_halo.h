@@ -4,16 +4,17 @@
 
 #include "operators/conv/conv_config.h"
 
-#define CONV_HALO_CONFIG(X, owner)                                                     \
-    X(owner, int, lanes, "8", "", "threads side by side with 8 channels each")         \
-    X(owner, int, cols, "8", "", "columns of y of a thread")                           \
-    X(owner, int, wide, "1", "1 2 4", "threads along a row of y")                      \
-    X(owner, int, high, "16", "4 7 8 14 16", "rows of y")                              \
-    X(owner, int, images, "1", "", "of a tile, where it has all of their pixels")      \
-    X(owner, int, stages, "3", "2 3 4", "tiles of x in shared memory")                 \
-    X(owner, int, ctas, "2", "1 2 3 4", "that must fit an SM, which limits registers") \
-    X(owner, int, rows, "3", "", "of a filter that see more than padding")             \
-    X(owner, int, columns, "3", "", "of a filter, likewise")                           \
+#define CONV_HALO_CONFIG(X, owner)                                                          \
+    X(owner, int, lanes, "8", "", "threads side by side with 8 channels each")              \
+    X(owner, int, cols, "8", "", "columns of y of a thread")                                \
+    X(owner, int, wide, "1", "1 2 4", "threads along a row of y")                           \
+    X(owner, int, high, "16", "4 7 8 14 16", "rows of y")                                   \
+    X(owner, int, images, "1", "", "of a tile, where it has all of their pixels")           \
+    X(owner, int, stages, "3", "2 3 4", "tiles of x in shared memory")                      \
+    X(owner, int, ctas, "2", "1 2 3 4", "that must fit an SM, which limits registers")      \
+    X(owner, int, rows, "3", "", "of a filter that see more than padding")                  \
+    X(owner, int, columns, "3", "", "of a filter, likewise")                                \
+    X(owner, bool, bands, "0", "0 1", "rows of a filter as bands of a matrix, by mma.sync") \
     CONV_STEPS_CONFIG(X, owner)
 
 typedef struct conv_halo_config {
@@ -21,7 +22,21 @@ typedef struct conv_halo_config {
     CONV_HALO_CONFIG(FIELD_MEMBER, )
 } conv_halo_config;
 
-enum { CONV_HALO_VECTOR = 8, CONV_HALO_COLUMNS = 8 }; // channels of a thread; columns at most
+enum {
+    CONV_HALO_VECTOR = 8,  // channels of a thread
+    CONV_HALO_COLUMNS = 8, // at most
+    CONV_HALO_WINDOW = 16, // bands: columns of x of a matrix
+    CONV_HALO_LANES =
+        8, // and its rows of x, of as many blocks: windows side by side, of rows below each other, of images
+    CONV_HALO_BAND = 24,  // elements of a row of a filter with zeros on both sides
+    CONV_HALO_GROUPS = 4, // warps, of 8 channels each
+};
+
+/* Blocks of rows of a tile, from each of which a matrix has a row. */
+static inline int conv_halo_blocks(const conv_halo_config *c)
+{
+    return CONV_HALO_LANES / (c->wide * c->images);
+}
 
 /* What the kernel and its host side derive alike from a config. */
 typedef struct conv_halo_shape {

@@ -5,17 +5,24 @@
 #include "operators/conv/conv_prepared.h"
 
 enum { COLUMNS_MAX = CONV_HALO_COLUMNS, VECTOR = CONV_HALO_VECTOR, TAPS_MAX = 64, IMAGES_MAX = 32, LANES_MAX = 16 };
+enum { BAND_ROWS_MAX = 3 }; // of a block: four spill, by the epilogues that need most
 
 conv_halo_shape conv_halo_shape_of(const conv_halo_config *c)
 {
     enum { PADDING = 4 };
     conv_halo_shape s = { .channels = c->lanes * VECTOR, .workers = c->lanes * c->wide * c->high * c->images };
     s.threads = (int)round_up(s.workers, 32) + 32;
+    if (c->bands)
+        s.threads = s.workers = 32 * CONV_HALO_GROUPS; // one of which loads
     s.box_w = (c->cols * c->wide - 1) * c->step_w + (c->columns - 1) * c->dilation_w + 1;
-    s.box_w += c->lanes < 8 && s.box_w % 2 == 0; // rows side by side in a warp meet other banks
+    if (c->bands)
+        s.box_w = (int)round_up(s.box_w, 8); // rows begin where a swizzle does
+    else
+        s.box_w += c->lanes < 8 && s.box_w % 2 == 0; // rows side by side in a warp meet other banks
     s.box_h = (c->high - 1) * c->step_h + (c->rows - 1) * c->dilation_h + 1;
     s.stage_bytes = round_up((int64_t)s.channels * s.box_w * s.box_h * c->images * 2, 128);
     s.smem_bytes = c->stages * (s.stage_bytes + 16) + 4 * (int64_t)(s.channels + PADDING) * c->rows * c->columns + 256;
+    s.smem_bytes += c->bands ? 2 * 2 * CONV_HALO_BAND * c->rows * s.channels + 1024 : 0;
     return s;
 }
 
@@ -58,6 +65,34 @@ static bool is_small(const ckl_conv_desc *d, const conv_halo_problem *h, int sm_
            sm_count;
 }
 
+/* The steps and dilations of rows and columns, of a filter with an odd number of columns: are bands made for that? */
+static bool may_be_bands(const ckl_conv_desc *d, const conv_halo_problem *h)
+{
+    enum { COLUMNS_MAX_OF_BAND = 9 };
+    return h->m[2].filter % 2 == 1 && h->m[2].filter <= COLUMNS_MAX_OF_BAND && h->m[1].stride == 1 &&
+           h->m[2].stride == 1 && d->dilation_h == 1 && d->dilation_w == 1;
+}
+
+/* Two or three rows of y of a block, any number of windows side by side. */
+static void candidate_bands(const ckl_conv_desc *d, const ckl_device_info *device, int i, conv_halo_config *c)
+{
+    const conv_halo_problem *h = problem_of(d);
+    const int rows = 2 + i % 2;
+    c->bands = true;
+    c->lanes = CONV_HALO_GROUPS;
+    c->cols = CONV_HALO_WINDOW + 1 - c->columns;
+    c->wide = 1 << i / 2;
+    c->images = 1;
+    while (c->images < CONV_HALO_LANES / c->wide && c->cols * c->wide >= h->m[2].y &&
+           conv_halo_blocks(c) / 2 * rows >= h->m[1].y)
+        c->images *= 2;
+    c->high = rows * conv_halo_blocks(c);
+    c->stages = 1;
+    const int64_t one = conv_halo_shape_of(c).smem_bytes, more = conv_halo_shape_of(c).stage_bytes + 16;
+    c->ctas = one + more <= device->smem_per_sm_bytes / 2 - 1024 ? 2 : 1;
+    c->stages = (int)min_i64(4, 1 + (device->smem_per_sm_bytes / c->ctas - 1024 - one) / more);
+}
+
 /*
  * Small problems have the same once more with a quarter of the lanes, and threads along a row share the columns of one. Six lanes
  * where four would leave some without channels: 144 of 32 images of 56x56 take 21.6 us, 23.8 by four. Larger filters lose: 240 of
@@ -65,16 +100,17 @@ static bool is_small(const ckl_conv_desc *d, const conv_halo_problem *h, int sm_
  */
 static bool candidate_halo(const void *desc, const ckl_device_info *device, int i, void *config)
 {
-    enum { WORKERS = 128, TAPS_FEW = 9, FOUR = 4 * VECTOR, SIX = 6 * VECTOR };
+    enum { BANDS = 8, WORKERS = 128, TAPS_FEW = 9, FOUR = 4 * VECTOR, SIX = 6 * VECTOR };
     static const int heights[] = { 16, 14, 8, 7, 4 };
     const int count = 4 * COUNT_OF(heights);
     const ckl_conv_desc *d = desc;
     conv_halo_config *c = config;
     const conv_halo_problem *h = problem_of(d);
-    const bool finer = i >= count;
-    if (i >= (is_small(d, h, device->sm_count) ? 2 * count : count))
+    const int bands = may_be_bands(d, h) ? BANDS : 0, band = i;
+    const bool finer = i - bands >= count;
+    if (i >= bands + (is_small(d, h, device->sm_count) ? 2 * count : count))
         return false;
-    i %= count;
+    i = (i < bands ? 0 : i - bands) % count;
     const int few = d->k <= VECTOR ? 1 : d->k <= 2 * VECTOR ? 2 : 0; // lanes that all channels fill
     const bool six = d->k % SIX == 0 && d->k % FOUR && h->m[1].filter * h->m[2].filter <= TAPS_FEW && !finer;
     const int less = (six ? SIX : FOUR) / VECTOR;
@@ -91,6 +127,10 @@ static bool candidate_halo(const void *desc, const ckl_device_info *device, int 
                              .dilation_w = conv_config_number(d->dilation_w),
                              .dilation_h = conv_config_number(d->dilation_h),
                              .stages = 1 };
+    if (band < bands) {
+        candidate_bands(d, device, band, c);
+        return true;
+    }
     if (c->lanes == SIX / VECTOR) // tiles of as many rows each
         c->high = (int)ceil_div(h->m[1].y, ceil_div(h->m[1].y, c->high));
     if (finer && c->wide > 1)
@@ -120,6 +160,15 @@ static int64_t channel_tiles(const ckl_conv_desc *d, const conv_halo_config *c)
     return ceil_div(d->k, c->lanes * VECTOR);
 }
 
+/* Instructions of a warp for a tile. */
+static double band_instructions(const conv_halo_config *c)
+{
+    enum { HELD = 3, ROW = 4 + 3 * VECTOR, STORE = 4 * (2 * VECTOR + 8), TILE = 150 };
+    const int rows = c->high / conv_halo_blocks(c);
+    return TILE + (rows + c->rows - 1) * ROW + (double)rows * c->rows * VECTOR * (c->rows > HELD ? 3 : 1) +
+           rows * STORE;
+}
+
 /*
  * Cycles of a tile: the longer of its instructions, 0.3 a cycle for each warp at work (7x7: 62.8 us with four, 49.3
  * with six), and of its box, each row of which takes some cycles, as do its bytes from L2.
@@ -134,7 +183,8 @@ static plan_cost cost_halo(const void *desc, const ckl_device_info *device, cons
     const int span = (c->cols - 1) * c->step_w + (c->columns - 1) * c->dilation_w + 1;
     const double row = span * (VECTOR + 2) + c->columns * (2 + c->cols * VECTOR);
     const double warps = ceil(s.workers / 32.0), rate = fmin(ISSUED, WARP * warps * c->ctas); // instructions a cycle
-    const double issue = warps * (c->rows * row + 20.0 * c->cols) / rate;
+    const double issue =
+        c->bands ? warps * band_instructions(c) / rate : warps * (c->rows * row + 20.0 * c->cols) / rate;
     const double load = fmax(ROW * s.box_w * s.box_h * c->images, (double)s.stage_bytes / BYTES);
     const double tiles = tiles_of(d, c) * (double)channel_tiles(d, c), turns = tiles / device->sm_count;
     conv_mode m[CONV_MODES];
@@ -165,6 +215,23 @@ static ckl_status check_problem(const ckl_conv_desc *d)
     return CKL_OK;
 }
 
+static ckl_status check_bands(const ckl_conv_desc *d, const conv_halo_config *c)
+{
+    if (!may_be_bands(d, problem_of(d)))
+        FAIL(CKL_UNSUPPORTED,
+             "conv halo: bands=1 takes filters of up to 9 columns, an odd number, and strides and dilations of 1");
+    if (c->lanes != CONV_HALO_GROUPS || c->cols != CONV_HALO_WINDOW + 1 - c->columns || c->ctas < 1 || c->ctas > 2 ||
+        !is_power_of_two(c->wide) || c->wide > CONV_HALO_LANES || !is_power_of_two(c->images) ||
+        c->images > CONV_HALO_LANES || c->wide * c->images > CONV_HALO_LANES || c->high < 1 ||
+        c->high % conv_halo_blocks(c) || c->high / conv_halo_blocks(c) > BAND_ROWS_MAX)
+        FAIL(
+            CKL_INVALID,
+            "conv halo: bands=1, but lanes=%d, cols=%d, wide=%d, images=%d, high=%d are not 4, what fits 16 columns, 8 "
+            "blocks and up to %d rows for each",
+            c->lanes, c->cols, c->wide, c->images, c->high, BAND_ROWS_MAX);
+    return CKL_OK;
+}
+
 static ckl_status admit_halo(const void *desc, const ckl_device_info *device, const void *config)
 {
     const ckl_conv_desc *d = desc;
@@ -176,14 +243,17 @@ static ckl_status admit_halo(const void *desc, const ckl_device_info *device, co
     if (c->rows != h->m[1].filter || c->columns != h->m[2].filter || c->step_w != h->m[2].stride ||
         c->step_h != h->m[1].stride || c->dilation_w != d->dilation_w || c->dilation_h != d->dilation_h)
         FAIL(CKL_INVALID, "conv halo: the config's filter, strides or dilations are not the problem's");
-    if (c->lanes < 1 || c->lanes > LANES_MAX || c->cols < 1 || c->cols > COLUMNS_MAX || c->wide < 1 || c->wide > 4 ||
-        c->high < 1 || c->high > 16 || c->images < 1 || c->images > IMAGES_MAX || c->ctas < 1 || c->ctas > 4)
+    if (c->bands)
+        TRY(check_bands(d, c));
+    else if (c->lanes < 1 || c->lanes > LANES_MAX || c->cols < 1 || c->cols > COLUMNS_MAX || c->wide < 1 ||
+             c->wide > 4 || c->high < 1 || c->high > 16 || c->images < 1 || c->images > IMAGES_MAX || c->ctas < 1 ||
+             c->ctas > 4)
         FAIL(CKL_INVALID,
              "conv halo: lanes=%d, cols=%d, wide=%d, high=%d, images=%d or ctas=%d is not in 1..16, 1..8, 1..4, "
              "1..16, "
              "1..32, 1..4",
              c->lanes, c->cols, c->wide, c->high, c->images, c->ctas);
-    if (c->images > 1 && (c->high < h->m[1].y || c->cols * c->wide < h->m[2].y))
+    if (!c->bands && c->images > 1 && (c->high < h->m[1].y || c->cols * c->wide < h->m[2].y))
         FAIL(CKL_INVALID, "conv halo: images=%d, but a tile of %dx%d pixels has not all of theirs", c->images, c->high,
              c->cols * c->wide);
     const conv_halo_shape s = conv_halo_shape_of(c);

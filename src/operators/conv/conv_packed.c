@@ -35,6 +35,16 @@ static bool can_slice(const conv_prepared *p, const ckl_device_info *device)
            p->written < (double)TILE * device->sm_count;
 }
 
+/* Each once more with boxes for three rows of a filter, if it has as many. */
+static bool candidate_of_way(const conv_sm90_problem *inner, const ckl_device_info *device, int i, conv_sm90_config *c)
+{
+    if (!conv_sm90_candidate(inner, device, i % CONV_SM90_CANDIDATES, c))
+        return false;
+    if (i >= CONV_SM90_CANDIDATES)
+        conv_sm90_load_tall(inner, device, c);
+    return true;
+}
+
 /* For NCHW also some with pixels in the order of memory, shared by two CTAs: small planes have few tiles. */
 static bool candidate_whole(const conv_prepared *p, const ckl_device_info *device, int i, conv_packed_config *c)
 {
@@ -51,13 +61,14 @@ static bool candidate_whole(const conv_prepared *p, const ckl_device_info *devic
         return true;
     }
     i -= c->nchw ? FOLLOWING : 0;
-    const int plain = lies_plain(d) ? 1 : CONV_SM90_CANDIDATES; // one says why not
-    c->padded = i >= plain && can_pad && i - plain < CONV_SM90_CANDIDATES;
+    const int of_way = CONV_SM90_CANDIDATES * (conv_sm90_may_be_tall(&p->plain) ? 2 : 1);
+    const int plain = lies_plain(d) ? 1 : of_way; // one says why not
+    c->padded = i >= plain && can_pad && i - plain < of_way;
     c->fold = i >= plain && !c->padded;
-    i -= i < plain ? 0 : c->fold && can_pad ? plain + CONV_SM90_CANDIDATES : plain;
-    if (i >= CONV_SM90_CANDIDATES || (c->fold && !can_fold))
+    i -= i < plain ? 0 : c->fold && can_pad ? plain + of_way : plain;
+    if (i >= of_way || (c->fold && !can_fold))
         return false;
-    return conv_sm90_candidate(&p->packed[way_of(c)].inner, device, i, &c->conv);
+    return candidate_of_way(&p->packed[way_of(c)].inner, device, i, &c->conv);
 }
 
 /* Each, where outputs are few, also in slices. */
@@ -68,11 +79,8 @@ static bool candidate_packed(const void *desc, const ckl_device_info *device, in
     const bool few = can_slice(p, device);
     if (!candidate_whole(p, device, few ? i / 2 : i, c))
         return false;
-    if (!few || i % 2 == 0)
-        return true;
-    if (c->conv.im2col)
-        c->conv.tile_n = 0; // it has no slices
-    conv_sliced_choose(&p->sums[way_of(c)].inner, device, &c->conv);
+    if (few && i % 2 && !c->conv.im2col && !c->conv.tall) // those have no slices
+        conv_sliced_choose(&p->sums[way_of(c)].inner, device, &c->conv);
     return true;
 }
 

@@ -179,12 +179,16 @@ static bool is_stream(const ckl_gemm_desc *product, const ckl_device_info *devic
 
 /*
  * 128 to 16 channels of 384x384 take 65.3 us by tiles of 64x64, 12.7 of an image by 256x32, 12.6 by 128x16; 256 to 4 of 16
- * images of 56x56 9.5, 9.0 and 8.5. 96 to 16 of 640x640 take 29.2 by 128x16, 25.7 by 256x16. The gradient of data of 335 to 16 of 3 images of 112x112 takes 29.6 in 64x64, 24.9 in 128x64.
+ * images of 56x56 9.5, 9.0 and 8.5. 96 to 16 of 640x640 take 29.2 by 128x16, 25.7 by 256x16. The gradient of data of 335 to 16 of 3 images of 112x112 takes 29.6 in 64x64, 24.9 in 128x64;
+ * of 96 to 16 of 167x167 5.7 in two turns of 128x64, 4.9 in one of 256x64.
  */
 void conv_pointwise_few_columns(const ckl_gemm_desc *product, const ckl_device_info *device, gemm_sm90_config *c)
 {
+    enum { SHORT = 128, TALL = 256 };
     const bool across = product->layout == CKL_GEMM_NN;
-    c->tile_m = across || (product->n <= 16 && !is_stream(product, device)) ? 128 : 256;
+    const bool one_turn =
+        ceil_div(product->m, SHORT) > device->sm_count && ceil_div(product->m, TALL) <= device->sm_count;
+    c->tile_m = (across ? one_turn : product->n > 16 || is_stream(product, device)) ? TALL : SHORT;
     c->tile_n = across ? 64 : product->n <= 16 ? 16 : 32;
     c->consumers = 2;
     c->pingpong = c->swap = false;

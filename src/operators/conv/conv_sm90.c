@@ -28,6 +28,7 @@ enum {
 typedef struct tile_place {
     val at[CONV_MODES], image, filter;
     val slice, first, k_tiles;
+    val fresh; // predicate: it is the CTA's first, with which filters come that stay
 } tile_place;
 
 /* Everything the roles share. */
@@ -36,10 +37,10 @@ typedef struct conv_kernel {
     conv_sm90_shape size;
     conv_values p;
     tma_copy tmaX, tmaW, tmaY, tmaResidual;
-    tensor sX, sW; // (BM,DEPTH,STAGES), (BN,DEPTH,TAPS*STAGES)
+    tensor sX, sW; // (BM,DEPTH,STAGES), (BN,DEPTH,SLOTS)
     tensor sBoxes,
-        sSpans; // (BM,BK,STAGES), (BN,BK,TAPS*STAGES) or, of an N-major W, (BK,SPAN,SPANS,TAPS*STAGES): as TMA writes them
-    tensor sY; // (ROWS,COLS,BUFFERS,CONSUMERS)
+        sSpans; // (BM,BK,STAGES), (BN,BK,SLOTS) or, of an N-major W, (BK,SPAN,SPANS,SLOTS): as TMA writes them
+    tensor sY;  // (ROWS,COLS,BUFFERS,CONSUMERS)
     pipeline ring;
     conv_halves halves;                     // of a tile that two CTAs share
     int64_t residual_barriers;              // two per consumer: the residual of a tile has arrived
@@ -52,6 +53,7 @@ typedef struct conv_kernel {
 typedef struct consumer_role {
     val index, tid, barrier;
     val first_thread;   // predicate: the thread that issues its TMA
+    val k_tile;         // the next one of a tile, where filters stay
     val releases, peer; // predicate: this thread releases stages; the CTA whose empty barriers it signals
     tiled_mma mma;
     tensor acc;                                // (MMA,MMA_M,MMA_N)
@@ -101,9 +103,9 @@ static void describe_memory(conv_kernel *k)
     const ckl_dtype dtype = c->form.dtype;
     k->sX = narrow_tiles("X", dtype, s->x_rows, s->depth, c->stages, s->span, c->tile_k, &k->sBoxes);
     if (conv_sm90_n_major(c))
-        k->sW = conv_spans("W", dtype, s->depth, c->tile_n / CONV_SM90_SPAN, s->taps * c->stages, &k->sSpans);
+        k->sW = conv_spans("W", dtype, s->depth, c->tile_n / CONV_SM90_SPAN, s->slots, &k->sSpans);
     else
-        k->sW = narrow_tiles("W", dtype, c->tile_n, s->w_depth, s->taps * c->stages, s->w_span, s->w_k, &k->sSpans);
+        k->sW = narrow_tiles("W", dtype, c->tile_n, s->w_depth, s->slots, s->w_span, s->w_k, &k->sSpans);
     if (conv_sm90_n_major(c))
         k->sSpans = local_tile(k->sSpans, shape(c->tile_k, CONV_SM90_SPAN), coord(0, 0, _, _)); // of DEPTH rows
     k->sY = tma_tiles("Y", c->form.out, CONV_SM90_ROWS, k->size.y_cols, k->size.buffers, c->consumers);
@@ -245,7 +247,7 @@ static void load_pixels(const conv_kernel *k, tensor sX, const tile_place *place
                     (const val[]){ offset[2], offset[1] }, full, imm(0));
 }
 
-/* Where the filters of tap r of a stage lie. */
+/* Where the filters of tap r of a stage lie; where they stay, of a K tile in its place. */
 static val slot_of_tap(const conv_kernel *k, val stage, int r)
 {
     return k->size.taps == 1 ? stage : add(mul(stage, imm(k->size.taps)), imm(r));
@@ -259,21 +261,31 @@ static int row_of_tap(const conv_kernel *k, int r)
 
 /* Fills one stage: some channels of the pixels below a tap, and of the filters. */
 static void load_stage(const conv_kernel *k, const pipeline_state *at, const tile_place *place, const val *tap_at,
-                       val tap, val channel)
+                       val tap, val chunk)
 {
     val full = pipeline_full_barrier(&k->ring, at), pixel[CONV_MODES];
     tensor sX = slice(k->sBoxes, _, _, at->stage);
     for (int m = 0; m < CONV_MODES; m++)
         pixel[m] = under(k, place, m == 1 && k->cfg->tall ? imm(row_of_tap(k, 0)) : tap_at[m], m);
-    val outer[] = { pixel[1], pixel[0], place->image };
+    val outer[] = { pixel[1], pixel[0], place->image }, channel = mul(chunk, imm(k->cfg->tile_k));
+    val bytes = imm((int)(k->size.x_bytes + k->size.w_bytes)), slots = at->stage;
+    if (k->cfg->held) {
+        bytes = select(place->fresh, conv_number(bytes), imm((int)k->size.x_bytes));
+        const val column = add(mul(conv_number(tap_at[0]), conv_number(k->p.filter[2])), conv_number(tap_at[2]));
+        slots = add(mul(column, k->chunks), conv_number(chunk));
+    }
     pipeline_wait_empty(&k->ring, at);
-    pipeline_expect(&k->ring, at, imm((int)k->size.stage_bytes));
+    pipeline_expect(&k->ring, at, bytes);
     if (k->cfg->im2col)
         load_pixels(k, sX, place, tap_at, channel, full);
     else
         tma_load_of(&k->tmaX, sX, pixel[2], channel, 3, outer, full, imm(0));
+    if (k->cfg->held)
+        begin_if(place->fresh);
     UNROLL(r, k->size.taps)
-        load_filters(k, slot_of_tap(k, at->stage, r), place, add(tap, mul(imm(r), k->p.tap_step[1])), channel, full);
+        load_filters(k, slot_of_tap(k, slots, r), place, add(tap, mul(imm(r), k->p.tap_step[1])), channel, full);
+    if (k->cfg->held)
+        end_if();
 }
 
 /* Loads chunk `chunk` of the channels of the pixels and filters of a tap. */
@@ -283,7 +295,7 @@ static void load_chunk(const conv_kernel *k, pipeline_state *stage, const tile_p
     val tap = k->p.tap;
     for (int m = 0; m < CONV_MODES; m++)
         tap = add(tap, mul(at[m], k->p.tap_step[m]));
-    load_stage(k, stage, place, at, tap, mul(chunk, imm(k->cfg->tile_k)));
+    load_stage(k, stage, place, at, tap, chunk);
     pipeline_advance(stage);
 }
 
@@ -315,6 +327,8 @@ static void load_tiles(const void *of)
     pipeline_state stage = producer_state(&k->ring);
     LOOP_FROM(tile, first_tile(k), k->count, clusters(k)) {
         tile_place place = place_of(k, tile);
+        if (k->cfg->held)
+            place.fresh = eq(tile, first_tile(k));
         (sliced ? load_slice : load_all)(k, &stage, &place);
     }
     for (int s = 0; k->cfg->share > 1 && s < k->ring.stages; s++) { // the other CTAs signal this one until then
@@ -370,6 +384,8 @@ static consumer_role describe_consumer(const conv_kernel *k)
     c.acc = fragment_C(&all, CONV_SM90_ROWS, cfg->tile_n);
     fill(c.acc, convert(conv_sum_type(&cfg->form), imm(0))); // once; the first wgmma of a tile ignores the sums
     c.sY = slice(k->sY, _, _, _, c.index);
+    if (cfg->held)
+        c.k_tile = variable(U32, imm(0));
     if (cfg->form.residual) {
         c.half = variable(U32, imm(0));
         c.parity = variable(U32, imm(0));
@@ -388,8 +404,10 @@ static void multiply(const void *kernel, const void *role, val stage, val not_fi
     for (int r = 0; r < k->size.taps; r++)
         for (int g = 0; g < cfg->together; g++)
             gemm(&c->mma, slice(c->tCrX[g], _, _, cfg->tall ? row_of_box(k, c, stage, r) : stage),
-                 slice(c->tCrW[g], _, _, slot_of_tap(k, stage, r)), accumulator_columns(c->acc, g * filters, filters),
-                 r ? yes() : not_first);
+                 slice(c->tCrW[g], _, _, slot_of_tap(k, cfg->held ? c->k_tile : stage, r)),
+                 accumulator_columns(c->acc, g * filters, filters), r ? yes() : not_first);
+    if (cfg->held)
+        assign(c->k_tile, add(c->k_tile, imm(1)));
 }
 
 /* Where the consumer's pixels begin. */
@@ -580,6 +598,8 @@ static void consume(const void *of)
         tile_place place = late ? place_of_filters(k, tile) : place_of(k, tile);
         tile_vectors v = { 0 };
         load_vectors_early(k, &c, &place, &v);
+        if (k->cfg->held)
+            assign(c.k_tile, imm(0));
         const val last = conv_mainloop_begin(&products, place.k_tiles, &stage);
         if (late)
             place = place_of(k, tile);
@@ -612,7 +632,7 @@ static void clear_stages(const void *of)
 {
     const conv_kernel *k = of;
     const conv_sm90_shape *s = &k->size;
-    const int64_t x = (int64_t)k->cfg->stages * s->x_rows * s->span, all = k->cfg->stages * s->stage_room;
+    const int64_t x = (int64_t)k->cfg->stages * s->x_rows * s->span, all = s->rooms;
     tensor rZeros = fragment(I32, compact(leaf(4)));
     fill(rZeros, imm(0));
     LOOP_FROM(at, mul(thread(), imm(16)), imm((int)all), imm(16 * WARPGROUP * (1 + k->cfg->consumers))) {

@@ -25,6 +25,7 @@
     X(owner, int, split, "1", "1 2", "CTAs of a cluster that share the taps and channels of a tile") \
     X(owner, int, share, "1", "1 2 4", "CTAs of a cluster whose tiles have the same filters")        \
     X(owner, bool, tall, "0", "0 1", "a stage has all three rows of a filter, which see one box")    \
+    X(owner, int, held, "0", "", "tall stages of a tile whose filters stay; 0: none does")           \
     X(owner, bool, zeros, "0", "0 1", "the gradient has pixels that no tap sees, and idle warps write them")
 
 typedef struct conv_sm90_config {
@@ -71,7 +72,7 @@ static inline int64_t conv_sm90_in(const ckl_conv_desc *d)
 /* What the kernel and its host side derive alike from a config. */
 typedef struct conv_sm90_shape {
     int tile_m;                             // pixels of a CTA
-    int taps;                               // of a stage
+    int taps, slots;                        // of a stage; places for filters of a tap in all
     int x_rows, x_images;                   // pixels of x that a stage has for them, and those of one of its images
     int span, depth;                        // bytes between rows of a stage's tiles; their columns as wgmma takes them
     int w_k, w_span, w_depth;               // the same of filters, which have the channels of their group alone
@@ -79,8 +80,9 @@ typedef struct conv_sm90_shape {
     int next_w, next_h, next_n;             // from one consumer's to the next one's
     int y_cols;                             // of a staging buffer: rows of at most 128 bytes
     int buffers;                            // of a consumer: two, or with a residual all of two tiles
-    int64_t stage_bytes;                    // that are loaded
-    int64_t stage_room, smem_bytes;
+    int64_t x_bytes, w_bytes;               // that a stage loads
+    int64_t stage_room, rooms;              // bytes of what a stage has alone, and of all X and W
+    int64_t smem_bytes;
 } conv_sm90_shape;
 
 conv_sm90_shape conv_sm90_shape_of(const conv_sm90_config *config);
@@ -209,6 +211,10 @@ bool conv_sm90_candidate(const conv_sm90_problem *problem, const ckl_device_info
 
 /* The same config with pixels in the order of memory and, where a tile has the stages, two CTAs for each. */
 void conv_sm90_follow(const conv_sm90_problem *problem, const ckl_device_info *device, conv_sm90_config *config);
+
+/* Do all three rows of a filter see something, from rows of x that follow each other? The same config with boxes for all of them. */
+bool conv_sm90_may_be_tall(const conv_sm90_problem *problem);
+void conv_sm90_load_tall(const conv_sm90_problem *problem, const ckl_device_info *device, conv_sm90_config *config);
 
 /* What a config's cost is made of but for the slices, of which a choice tries many: cycles, counts. */
 typedef struct conv_sm90_work {

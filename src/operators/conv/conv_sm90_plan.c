@@ -10,6 +10,7 @@
  * consumers, which were measured at 18.
  */
 enum { SPLIT_LEAST = 64, THREE_LEAST = 16 };
+enum { HELD_MAX = 32 }; // stages
 
 /* Columns of a staging buffer: the widest rows of 128, 64 or 32 bytes that divide the filters which a CTA finishes. */
 static int y_cols_of(const conv_sm90_config *c, int out)
@@ -28,6 +29,7 @@ static conv_sm90_shape memory_of(const conv_sm90_config *c)
     const int bytes = (int)ckl_dtype_bytes(c->form.dtype), step = 32 / bytes; // of wgmma
     conv_sm90_shape s = { .tile_m = rows * c->consumers, .y_cols = y_cols_of(c, out) };
     s.taps = c->tall ? CONV_SM90_TALL : 1;
+    s.slots = s.taps * (c->held ? c->held : c->stages);
     s.x_images = c->box_w * (c->box_h + s.taps - 1);
     s.x_rows = s.x_images * c->box_n;
     s.buffers = CONV_SM90_BUFFERS * (c->form.residual ? c->tile_n / s.y_cols : 1);
@@ -36,10 +38,13 @@ static conv_sm90_shape memory_of(const conv_sm90_config *c)
     s.w_k = c->tile_k / c->together;
     s.w_span = c->together > 1 ? s.w_k * bytes : s.span;
     s.w_depth = c->together > 1 ? s.w_k : s.depth;
-    s.stage_bytes = ((int64_t)s.x_rows * c->tile_k + (int64_t)s.taps * c->tile_n * s.w_k) * bytes;
-    s.stage_room =
-        (int64_t)s.x_rows * s.span + (int64_t)s.taps * c->tile_n * (conv_sm90_n_major(c) ? s.depth * bytes : s.w_span);
-    s.smem_bytes = c->stages * (s.stage_room + 16) + (int64_t)c->consumers * (s.buffers * rows * s.y_cols * out + 16);
+    const int64_t filters = (int64_t)s.taps * c->tile_n,
+                  room = filters * (conv_sm90_n_major(c) ? s.depth * bytes : s.w_span); // of a stage
+    s.w_bytes = filters * s.w_k * bytes;
+    s.x_bytes = (int64_t)s.x_rows * c->tile_k * bytes;
+    s.stage_room = (int64_t)s.x_rows * s.span + (c->held ? 0 : room);
+    s.rooms = c->held * room + c->stages * s.stage_room;
+    s.smem_bytes = s.rooms + c->stages * 16 + (int64_t)c->consumers * (s.buffers * rows * s.y_cols * out + 16);
     s.smem_bytes += c->split > 1 ? conv_halves_bytes(c->consumers, c->tile_n / c->split) : 0;
     return s;
 }
@@ -169,6 +174,7 @@ static bool candidate_tile(const conv_sm90_problem *p, int i, conv_sm90_config *
     c->zeros = p->has_unseen;
     c->split = c->share = 1;
     c->im2col = c->tall = false;
+    c->held = 0;
     c->together = 1;
     set_box(c, p->box[c->consumers - 1]);
     return true;
@@ -217,8 +223,7 @@ void conv_sm90_follow(const conv_sm90_problem *p, const ckl_device_info *device,
     c->stages = stages_of(c, device);
 }
 
-/* Do all three rows of a filter see something, from rows of x that follow each other? */
-static bool may_be_tall(const conv_sm90_problem *p)
+bool conv_sm90_may_be_tall(const conv_sm90_problem *p)
 {
     const ckl_conv_desc *d = &p->desc;
     conv_mode m[CONV_MODES];
@@ -228,10 +233,34 @@ static bool may_be_tall(const conv_sm90_problem *p)
            d->dilation_h == 1 && p->launches == 1;
 }
 
-static void load_tall(const conv_sm90_problem *p, conv_sm90_config *c)
+/* Tall stages of a tile. */
+static int64_t tall_stages(const conv_sm90_problem *p, const conv_sm90_config *c)
+{
+    return p->taps / CONV_SM90_TALL * ceil_div(p->in, c->tile_k);
+}
+
+/* May filters stay? They are those of one tile, and all taps see something. */
+static bool may_hold(const conv_sm90_problem *p, const conv_sm90_config *c)
+{
+    const ckl_conv_desc *d = &p->desc;
+    return d->groups == 1 && p->out <= c->tile_n && p->taps == d->t * d->r * d->s && tall_stages(p, c) <= HELD_MAX;
+}
+
+/* held: the filters stay; where they may not the candidate is none. */
+static void load_tall(const conv_sm90_problem *p, conv_sm90_config *c, bool held)
 {
     c->tall = true;
     set_box(c, tall_box(p, c->consumers));
+    if (!held)
+        return;
+    c->held = (int)min_i64(tall_stages(p, c), HELD_MAX);
+    c->tile_n = may_hold(p, c) ? c->tile_n : 0;
+}
+
+void conv_sm90_load_tall(const conv_sm90_problem *p, const ckl_device_info *device, conv_sm90_config *c)
+{
+    load_tall(p, c, false);
+    c->stages = stages_of(c, device);
 }
 
 /*
@@ -245,7 +274,7 @@ static bool candidate_sm90(const void *desc, const ckl_device_info *device, int 
     conv_sm90_config *c = config;
     if (check_rows(p) != CKL_OK)
         return i == 0; // to say why not
-    const int together = groups_together(d), orders = d->groups > 1 ? 1 : may_be_tall(p) ? 5 : 3;
+    const int together = groups_together(d), orders = d->groups > 1 ? 1 : conv_sm90_may_be_tall(p) ? 7 : 3;
     const int splits = has_stages(p, depth_of(p, 2), SPLIT_LEAST) ? 2 : 1, kinds = orders * splits;
     if (together > 1 && i-- == 0) {
         candidate_tile(p, 0, c);
@@ -257,13 +286,13 @@ static bool candidate_sm90(const void *desc, const ckl_device_info *device, int 
         return false;
     c->split = splits > 1 && i % 2 && has_stages(p, c->tile_k, SPLIT_LEAST) ? 2 : 1;
     const int order = i % kinds / splits;
-    const bool three = order == 2 || order == 4;
+    const bool three = order > 0 && order % 2 == 0;
     if ((three && (c->consumers == 1 || !has_stages(p, c->tile_k, THREE_LEAST))) || (order > 2 && c->split > 1))
         c->tile_n = 0;
     if (three)
         c->consumers = CONV_SM90_CONSUMERS;
     if (order > 2)
-        load_tall(p, c);
+        load_tall(p, c, order > 4);
     else if (order > 0)
         follow_rows(c, c->consumers);
     c->stages = stages_of(c, device);
@@ -295,11 +324,14 @@ static double row_cost(const conv_sm90_config *c, int64_t bytes)
     return 1 + (conv_sm90_n_major(c) ? ALONE * beyond : beyond);
 }
 
-/* Three consumers: 128 channels of 28x28 take 15.5 us, one turn of tiles, and 17.1 in two turns of two consumers'. */
-static double three_cost(const conv_sm90_config *c)
+/*
+ * Three consumers: 128 channels of 28x28 take 15.5 us, one turn of tiles, and 17.1 in two turns of two consumers'. Tall stages were
+ * timed of few filters: of more they are to promise something.
+ */
+static double unsure(const conv_sm90_config *c)
 {
-    const double THREE = 1.4;
-    return c->consumers > 2 ? THREE : 1;
+    const double THREE = 1.4, TALL = 1.06;
+    return (c->consumers > 2 ? THREE : 1) * (c->tall && c->tile_n > 96 ? TALL : 1);
 }
 
 /*
@@ -317,7 +349,7 @@ static double box_cost(const conv_sm90_config *c, const conv_sm90_shape *s)
 static double shared_cycles(const conv_sm90_config *c, const conv_sm90_shape *s)
 {
     const double bytes = (double)c->tile_k * (double)ckl_dtype_bytes(c->form.dtype);
-    const double written = s->x_rows + s->taps * c->tile_n,
+    const double written = s->x_rows + (c->held ? 0 : s->taps * c->tile_n),
                  read = (double)s->taps * c->consumers * (CONV_SM90_ROWS + c->tile_n);
     return (written + read) * bytes / 128;
 }
@@ -346,8 +378,8 @@ conv_sm90_work conv_sm90_work_of(const conv_sm90_problem *p, const conv_sm90_con
                              .tiles = tiles_of(p, c),
                              .stages = taps / s.taps * (double)chunks,
                              .multiply = c->tall ? larger(products, shared_cycles(c, &s)) : products,
-                             .rows = a_row * PIXEL * s.x_rows + FILTER * of_filters / c->share,
-                             .bytes = (double)s.stage_bytes,
+                             .rows = a_row * PIXEL * s.x_rows + (c->held ? 0 : FILTER * of_filters / c->share),
+                             .bytes = (double)(s.x_bytes + (c->held ? 0 : s.w_bytes)),
                              .absent = absent / ZEROS,
                              .epilogue = EPILOGUE * c->tile_n / 2 + box_cost(c, &s),
                              .shallow = taps * (double)in * bytes <= 2 * CONV_SM90_K };
@@ -365,7 +397,7 @@ plan_cost conv_sm90_cost_of(const conv_sm90_work *w, const ckl_device_info *devi
     const double tiles = w->tiles * c->slices, ctas = c->split, at_once = device->sm_count / c->split,
                  active = ctas * smaller(tiles, at_once);
     const double load = larger(w->bytes / smaller(BYTES, ALL_BYTES / active), w->rows);
-    const double stage = larger(w->multiply, load) * three_cost(c) + w->absent + STAGE + (c->stages < 3 ? RING : 0);
+    const double stage = larger(w->multiply, load) * unsure(c) + w->absent + STAGE + (c->stages < 3 ? RING : 0);
     const double tile = ceil(w->stages / c->slices / ctas) * stage + w->epilogue / ctas + (w->shallow ? SINGLE : 0) +
                         (ctas > 1 ? EXCHANGE : 0);
     const double waves = ceil(tiles / at_once), traffic = tiles / at_once / 64;
@@ -420,18 +452,27 @@ static ckl_status check_share(const conv_sm90_config *c)
 /* May one box serve all rows of the filter? A swizzle repeats after 8 pixels. */
 static ckl_status check_tall(const conv_sm90_problem *p, const conv_sm90_config *c)
 {
+    if (c->held < 0 || c->held > (c->tall ? HELD_MAX : 0))
+        FAIL(CKL_INVALID, "conv sm90: held=%d is not in 0..%d, of tall=1", c->held, HELD_MAX);
     if (!c->tall)
         return CKL_OK;
-    if (!may_be_tall(p))
+    if (!conv_sm90_may_be_tall(p))
         FAIL(CKL_UNSUPPORTED,
-             "conv sm90: tall=1 takes filters of %d rows that all see something, in rows of stride and "
-             "dilation 1",
+             "conv sm90: tall=1 takes filters of %d rows that all see something, in rows of stride and dilation 1",
              CONV_SM90_TALL);
     if (c->im2col || c->split > 1 || c->share > 1 || c->slices > 1 || c->together > 1)
         FAIL(CKL_UNSUPPORTED, "conv sm90: tall=1 takes no im2col, split, share, slices or groups together");
-    if (c->box_w % 8 || c->box_w > CONV_SM90_ROWS || c->box_w * c->box_h % CONV_SM90_ROWS)
+    if (c->box_w % 8 || c->box_w > CONV_SM90_ROWS || (int64_t)c->box_w * c->box_h % CONV_SM90_ROWS)
         FAIL(CKL_UNSUPPORTED, "conv sm90: tall=1, but a box of %dx%d has no whole rows of 8 for each consumer",
              c->box_h, c->box_w);
+    return CKL_OK;
+}
+
+static ckl_status check_held(const conv_sm90_problem *p, const conv_sm90_config *c)
+{
+    if (c->held && (!may_hold(p, c) || c->held != tall_stages(p, c)))
+        FAIL(CKL_UNSUPPORTED, "conv sm90: held=%d are not the stages of all filters, of one tile and no group",
+             c->held);
     return CKL_OK;
 }
 
@@ -533,6 +574,7 @@ ckl_status conv_sm90_admit(const conv_sm90_problem *p, const ckl_device_info *de
     TRY(check_problem(p, device, c));
     TRY(check_tall(p, c));
     TRY(check_tile(p, device, c));
+    TRY(check_held(p, c));
     TRY(check_split(p, c));
     TRY(check_share(c));
     TRY(check_im2col(p, c));

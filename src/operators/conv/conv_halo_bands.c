@@ -1,0 +1,298 @@
+/*
+ * conv_halo_bands.c - depthwise convolution by tensor cores: a row of a filter as a band of a matrix.
+ *
+ * Of one channel, 16 columns of y are a matrix times 16 columns of x, whose row w has the filter's row from column w on: as many
+ * columns of y as the filter fits into 16 of x come out whole. Eight rows of x from different places of a tile, with 16 columns
+ * each, are B of one mma.sync. A warp does that for 8 channels, which a pixel has side by side.
+ *
+ * The zeros beside the filter would make NaN of an infinity that y does not see. So all of x is multiplied by zeros alone, too;
+ * where that is not 0 a warp computes its tile by the definition.
+ */
+#include "cute/kernel.h"
+#include "operators/conv/conv_halo_kernel.h"
+#include "operators/conv/conv_sm90.h"
+
+enum {
+    VECTOR = CONV_HALO_VECTOR,
+    WINDOW = CONV_HALO_WINDOW,
+    BEFORE = 8,            // zeros before a row of a filter
+    PLACES = 4,            // pixels of x or y of a thread
+    HELD_MAX = 3,          // rows of a filter that registers hold
+    PIXEL = 2 * 4 * VECTOR // bytes
+};
+
+/* A lane's block of rows: its window of columns, its rows, its image. */
+typedef struct block_place {
+    val window, block, image;
+} block_place;
+
+/* A lane of a warp with 8 channels. */
+typedef struct band_role {
+    val group, row, pair; // of the warp's channels; of 8 rows of a matrix, of 4 pairs of columns
+    val at_x, at_band;    // addresses: of its first pixel in stage 0, of its first element of channel 0 and row 0
+    tiled_mma mma;
+    tensor rX;             // (WORD,PLACE)
+    tensor rA, rB, rZeros; // (MMA,1,1) of words
+    tensor rHeld;          // (WORD,CHANNEL,ROW) of bands
+    tensor rSum;           // (PLACE,CHANNEL,ROW)
+    tensor rCheck;         // (PLACE,1,1): products by zeros
+} band_role;
+
+/* Rows of y of a block. */
+static int rows_of(const conv_halo_config *c)
+{
+    return c->high / conv_halo_blocks(c);
+}
+
+/* Each row of a filter twice, the second time an element further on, so that pairs of either begin at whole words. */
+void conv_halo_describe_bands(halo_kernel *k)
+{
+    const conv_halo_config *c = k->cfg;
+    const conv_halo_shape *s = &k->size;
+    k->sX = tma_ring("X", c->form.dtype, s->box_w * s->box_h * c->images, s->channels, c->stages);
+    k->sBands = smem_tensor("bands", c->form.dtype, compact(shape(CONV_HALO_BAND, 2, c->rows, s->channels)), 16);
+}
+
+void conv_halo_clear_bands(const halo_kernel *k)
+{
+    const int vectors = 2 * (int)static_size(k->sBands.layout) / 16;
+    tensor rZeros = fragment(U32, compact(leaf(4)));
+    fill(rZeros, imm_as(U32, 0));
+    LOOP_FROM(i, thread(), imm(vectors), imm(k->size.threads))
+        copy(rZeros, smem_view(add(k->sBands.address, mul(i, imm(16))), U32, compact(leaf(4))), 16);
+}
+
+static void fill_bands(const halo_kernel *k)
+{
+    const conv_halo_config *c = k->cfg;
+    const int taps = c->rows * c->columns;
+    LOOP_FROM(e, thread(), imm(k->size.channels * taps), imm(k->size.threads)) {
+        val channel = div(e, imm(taps)), tap = rem(e, imm(taps)), row = div(tap, imm(c->columns)),
+            column = rem(tap, imm(c->columns));
+        val w = convert(c->form.dtype, at(k->sW, channel, tap));
+        set(k->sBands, coord(add(column, imm(BEFORE)), 0, row, channel), w);
+        set(k->sBands, coord(add(column, imm(BEFORE - 1)), 1, row, channel), w);
+    }
+}
+
+static block_place place_of_block(const halo_kernel *k, val number)
+{
+    const int wide = k->cfg->wide, blocks = conv_halo_blocks(k->cfg);
+    return (block_place){ thread_at(number, 0, wide, blocks, k->cfg->images),
+                          thread_at(number, 1, wide, blocks, k->cfg->images),
+                          thread_at(number, 2, wide, blocks, k->cfg->images) };
+}
+
+/* The number of a pixel of the box: column `column` of the first row of a block's window. */
+static val pixel_of(const halo_kernel *k, const block_place *b, val column)
+{
+    val row = add(mul(b->image, imm(k->size.box_h)), mul(b->block, imm(rows_of(k->cfg))));
+    return add(mul(row, imm(k->size.box_w)), add(mul(b->window, imm(k->cfg->cols)), column));
+}
+
+/* The band of channel 0 and row 0: elements k - m of the filter at row m = `row` of the matrix and columns 2 * pair and the next. */
+static band_role describe_role(const halo_kernel *k)
+{
+    const conv_halo_config *c = k->cfg;
+    band_role w = { .group = warp(),
+                    .row = thread_at(lane(), 1, 4, 8),
+                    .pair = thread_at(lane(), 0, 4, 8),
+                    .mma = make_tiled_mma(mma_sync_atom(c->form.dtype), 1, 1),
+                    .rX = fragment(U32, compact(shape(4, PLACES))),
+                    .rA = fragment(U32, compact(shape(4, 1, 1))),
+                    .rB = fragment(U32, compact(shape(2, 1, 1))),
+                    .rZeros = fragment(U32, compact(shape(4, 1, 1))),
+                    .rHeld = fragment(U32, compact(shape(2, VECTOR, c->rows))),
+                    .rSum = fragment(F32, compact(shape(PLACES, VECTOR, rows_of(c)))),
+                    .rCheck = fragment(F32, compact(shape(PLACES, 1, 1))) };
+    const block_place b = place_of_block(k, w.row);
+    val channel = mul(w.group, imm(VECTOR)), odd = rem(w.row, imm(2));
+    val first = sub(add(mul(w.pair, imm(2)), imm(BEFORE)), add(w.row, odd));
+    w.at_x = tensor_address(k->sX, coord(pixel_of(k, &b, mul(w.pair, imm(2))), channel, 0));
+    w.at_band = tensor_address(k->sBands, coord(first, odd, 0, channel));
+    fill(w.rZeros, imm_as(U32, 0));
+    return w;
+}
+
+/* Loads adjacent words of shared memory into the first registers of r. */
+static void load_words(val address, int offset, int count, tensor r)
+{
+    val words[4];
+    for (int i = 0; i < count; i++)
+        words[i] = at(r, i);
+    load_at(IR_SHARED, IR_CACHE_DEFAULT, U32, count, address, offset, words);
+}
+
+/* The band of a channel and row: its words of the first 8 columns, and of the others. */
+static void load_band(const halo_kernel *k, const band_role *w, int channel, int row, tensor rBand)
+{
+    const int offset = 2 * 2 * CONV_HALO_BAND * (row + k->cfg->rows * channel);
+    for (int half = 0; half < 2; half++)
+        load_words(w->at_band, offset + 2 * BEFORE * half, 1, local_tile(rBand, shape(1), coord(half)));
+}
+
+/* A row of x: two neighbouring pixels of the first 8 columns, and two of the others. */
+static void load_row(const halo_kernel *k, const band_role *w, val stage, int row)
+{
+    static const int pixels[PLACES] = { 0, 1, 8, 9 };
+    val address = add(w->at_x, mul(stage, imm((int)k->size.stage_bytes)));
+    for (int p = 0; p < PLACES; p++)
+        load_words(address, PIXEL * (row * k->size.box_w + pixels[p]), 4, slice(w->rX, _, p));
+}
+
+/* B of a channel: its elements of the pixels. */
+static void take_channel(const band_role *w, int channel)
+{
+    enum { EVEN = 0x5410, ODD = 0x7632 };
+    for (int half = 0; half < 2; half++)
+        set(w->rB, coord(half, 0, 0),
+            permute_bytes(at(w->rX, channel / 2, 2 * half), at(w->rX, channel / 2, 2 * half + 1),
+                          imm_as(U32, channel % 2 ? ODD : EVEN)));
+}
+
+/* A of a band: what is left of it is zeros, and both halves of the diagonal are alike. */
+static void take_band(const halo_kernel *k, const band_role *w, int channel, int row)
+{
+    tensor rBand = slice(w->rHeld, _, channel, row);
+    if (k->cfg->rows > HELD_MAX)
+        load_band(k, w, channel, row, rBand);
+    set(w->rA, coord(0, 0, 0), at(rBand, 0));
+    set(w->rA, coord(1, 0, 0), imm_as(U32, 0));
+    set(w->rA, coord(2, 0, 0), at(rBand, 1));
+    set(w->rA, coord(3, 0, 0), at(rBand, 0));
+}
+
+/* Adds row i of x to all rows of y that see it. */
+static void add_row(const halo_kernel *k, const band_role *w, val stage, int i)
+{
+    const conv_halo_config *c = k->cfg;
+    load_row(k, w, stage, i);
+    UNROLL(channel, VECTOR) {
+        take_channel(w, channel);
+        gemm(&w->mma, w->rZeros, w->rB, w->rCheck, yes());
+        for (int q = 0; q < rows_of(c); q++) {
+            if (i < q || i - q >= c->rows)
+                continue;
+            take_band(k, w, channel, i - q);
+            gemm(&w->mma, w->rA, w->rB, local_tile(w->rSum, shape(PLACES, 1, 1), coord(0, channel, q)), yes());
+        }
+    }
+}
+
+/* Where element p of a matrix of sums lies: its column of y, and its block. */
+static val column_of(const band_role *w, int p)
+{
+    return add(w->row, imm(p / 2 * 8));
+}
+
+static val block_of(const band_role *w, int p)
+{
+    return add(mul(w->pair, imm(2)), imm(p % 2));
+}
+
+/* The sums of 8 channels of a pixel by the definition. */
+static void add_taps(const halo_kernel *k, const band_role *w, val stage, int p, int q)
+{
+    const conv_halo_config *c = k->cfg;
+    const block_place b = place_of_block(k, block_of(w, p));
+    val channel = mul(w->group, imm(VECTOR)), pixel = pixel_of(k, &b, min(column_of(w, p), imm(c->cols - 1)));
+    tensor rSum = slice(w->rSum, p, _, q);
+    fill(rSum, immf(0));
+    LOOP(r, imm(c->rows))
+        LOOP(s, imm(c->columns)) {
+            val tap = add(mul(r, imm(c->columns)), s),
+                seen = add(pixel, add(mul(add(r, imm(q)), imm(k->size.box_w)), s));
+            val address = tensor_address(k->sX, coord(seen, channel, stage));
+            tensor rX = unpacked(load_packed(smem_view(address, c->form.dtype, compact(leaf(VECTOR))), 16), F32);
+            for (int i = 0; i < VECTOR; i++)
+                set(rSum, i, fma(at(rX, i), at(k->sW, add(channel, imm(i)), tap), at(rSum, i)));
+        }
+}
+
+static val is_doubtful(const band_role *w)
+{
+    val sum = at(w->rCheck, 0, 0, 0);
+    for (int p = 1; p < PLACES; p++)
+        sum = add(sum, at(w->rCheck, p, 0, 0));
+    return logical_not(eq(sum, immf(0)));
+}
+
+static void store_tile(const halo_kernel *k, const band_role *w, const conv_channels *channels, val channel,
+                       const tile_place *tile)
+{
+    const conv_halo_config *c = k->cfg;
+    for (int p = 0; p < PLACES; p++) {
+        const block_place b = place_of_block(k, block_of(w, p));
+        val column = column_of(w, p), x = add(tile->w, add(mul(b.window, imm(c->cols)), column)),
+            n = add(tile->n, b.image);
+        val h = add(tile->h, mul(b.block, imm(rows_of(c))));
+        val to = add(mul(convert(I64, n), k->p.y[0]), mul(convert(I64, h), k->p.y[2]));
+        to = add(to, add(mul(convert(I64, x), k->p.y[3]), convert(I64, channel)));
+        val inside = logical_and(lt(column, imm(c->cols)), lt(x, conv_number(k->p.y_size[2])));
+        inside = logical_and(inside, lt(n, conv_number(k->p.n)));
+        inside = logical_and(inside, lt(channel, conv_number(k->p.groups)));
+        UNROLL(q, rows_of(c)) {
+            IF(logical_and(inside, lt(add(h, imm(q)), conv_number(k->p.y_size[1]))))
+                conv_store_run(&c->form, &k->p, channels, k->p.from[CONV_Y], to, channel, slice(w->rSum, p, _, q));
+            to = add(to, k->p.y[2]);
+        }
+    }
+}
+
+/* The next tile to load, and its stage. */
+typedef struct tiles_ahead {
+    pipeline_state stage;
+    val tile;
+} tiles_ahead;
+
+static void move_on(tiles_ahead *a)
+{
+    assign(a->tile, add(a->tile, grid_x()));
+    pipeline_advance(&a->stage);
+}
+
+/* Into the stage of the tile before the one that is next to be multiplied, which all warps are about to leave. */
+static void load_ahead(const halo_kernel *k, tiles_ahead *a)
+{
+    IF(logical_and(conv_halo_loads(k), lt(a->tile, k->count))) {
+        pipeline_wait_empty(&k->ring, &a->stage);
+        conv_halo_load(k, &a->stage, a->tile);
+    }
+    move_on(a);
+}
+
+void conv_halo_multiply(const halo_kernel *k)
+{
+    const conv_halo_config *c = k->cfg;
+    const band_role w = describe_role(k);
+    val channel = add(k->channel, mul(w.group, imm(VECTOR)));
+    const conv_channels channels =
+        conv_load_channels(&c->form, &k->p, min(channel, sub(conv_number(k->p.groups), imm(VECTOR))), VECTOR);
+    pipeline_state stage = consumer_state(&k->ring);
+    tiles_ahead ahead = { producer_state(&k->ring), variable(U32, cta_x()) };
+    move_on(&ahead); // past the first tile, which is under way
+    for (int s = 2; s < c->stages; s++)
+        load_ahead(k, &ahead);
+    fill_bands(k);
+    cta_sync();
+    LOOP_FROM(tile, cta_x(), k->count, grid_x()) {
+        load_ahead(k, &ahead);
+        fill(w.rSum, immf(0));
+        fill(w.rCheck, immf(0));
+        for (int i = 0; i < VECTOR && c->rows <= HELD_MAX; i++)
+            for (int r = 0; r < c->rows; r++)
+                load_band(k, &w, i, r, slice(w.rHeld, _, i, r));
+        pipeline_wait_full(&k->ring, &stage);
+        UNROLL(i, rows_of(c) + c->rows - 1)
+            add_row(k, &w, stage.stage, i);
+        IF(vote_any(is_doubtful(&w)))
+            for (int p = 0; p < PLACES; p++)
+                UNROLL(q, rows_of(c))
+                    add_taps(k, &w, stage.stage, p, q);
+        fence_proxy_async(); // the stage was read, and TMA overwrites it
+        pipeline_release(&k->ring, stage.stage);
+        pipeline_advance(&stage);
+        const tile_place place = conv_halo_place(k, tile);
+        store_tile(k, &w, &channels, channel, &place);
+    }
+}
