@@ -291,7 +291,9 @@ static void fit_odd_rows(const ckl_norm_desc *d, const ckl_device_info *device, 
     double best = INFINITY;
     if (f->bytes != 2 || !norm_is_ragged(d) || !(norm_in_phase(d) || norm_is_cut(d)))
         return;
-    for (int cluster = 1; cluster <= row_pipeline_cluster_max(device) && (cluster <= CLUSTER_MAX || best == INFINITY);
+    const bool larger = !norm_is_cut(d); // where no smaller one holds a row; of cut rows slower
+    for (int cluster = 1;
+         cluster <= row_pipeline_cluster_max(device) && (cluster <= CLUSTER_MAX || (larger && best == INFINITY));
          cluster *= 2)
         for (int i = 0; i < COUNT_OF(shapes); i++) {
             const int elements = shapes[i].chunks * vec;
