@@ -184,6 +184,12 @@ static const char *const cases[] = {
     "rows=1203 cols=64 direction=backward misalign=1 impl=backward config='threads=96 row_threads=16 steps=1 "
     "persistent_ctas=1' # by single elements",
     "rows=1500 cols=100 direction=backward affine=0 impl=backward config='threads=64 row_threads=16 steps=2'",
+    "rows=300 cols=1280 direction=backward dtype=bf16 impl=backward config='persistent_ctas=1 merged=8' # the CTAs of "
+    "a "
+    "cluster add up their sums",
+    "rows=300 cols=1400 direction=backward dtype=f16 misalign=1 impl=backward config='persistent_ctas=1 merged=4'",
+    "rows=3 cols=1272 direction=backward dtype=bf16 residual=1 fill=hard impl=backward config='merged=8' # five have "
+    "no row",
     "rows=4 cols=4096 direction=backward impl=backward config='threads=256 row_threads=256 cluster=4 steps=1 "
     "prefetch=1 exact=1 stages=0 residence=reload chunks=0 ctas_per_sm=0'",
     "rows=60 cols=1272 direction=backward dtype=bf16  # three chunks of few threads; some have none of the last",
@@ -266,6 +272,8 @@ static const char *const population[] = {
             { "cols=16000 impl=forward config='stages=0 threads=1024 row_threads=1024 steps=8 cluster=1 "    \
               "shared_weights=1'",                                                                           \
               CKL_INVALID, "norm forward: shared_weights=1 takes 3" },                                       \
+            { "cols=77 direction=backward impl=backward config='merged=2'", CKL_INVALID,                     \
+              "norm backward: merged=2 is 2, 4 or 8 of affine rows" },                                       \
             { "cols=77 direction=backward impl=backward config='shared_weights=1'", CKL_INVALID,             \
               "norm backward: shared_weights=1 is for forward" },                                            \
             { NULL, CKL_OK, NULL },                                                                          \
