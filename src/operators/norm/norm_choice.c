@@ -493,9 +493,11 @@ ckl_status norm_admit_backward(const void *desc, const ckl_device_info *device, 
     const ckl_norm_desc *d = desc;
     const norm_config *c = config;
     const bool whole = c->split.row_threads == c->split.threads && c->split.cluster == 1 && !c->split.ragged;
-    if (c->merged && (!(whole && c->affine) || c->tiled || c->flow.stages || c->merged > 8 ||
-                      c->split.threads % c->merged || !is_power_of_two(c->merged)))
-        FAIL(CKL_INVALID, "norm backward: merged=%d is 2, 4 or 8 of affine rows in the registers of a CTA", c->merged);
+    if (c->merged && (!c->affine || !whole || c->tiled || c->flow.stages || c->merged > residency_cluster_max(device) ||
+                      !is_power_of_two(c->merged)))
+        FAIL(CKL_INVALID,
+             "norm backward: merged=%d is no power of two up to %d, or not of affine rows in the registers of a CTA",
+             c->merged, residency_cluster_max(device));
     if (c->column_threads < 32 || c->column_threads > 1024 || c->column_threads % 32)
         FAIL(CKL_INVALID, "norm backward: column_threads=%d is no multiple of 32 up to 1024", c->column_threads);
     if (c->column_lanes < 1 || c->column_lanes > 32 || !is_power_of_two(c->column_lanes))

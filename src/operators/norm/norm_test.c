@@ -132,6 +132,8 @@ static const char *const cases[] = {
     "rows=320 cols=131 fill=hard",
     "rows=3 cols=1001 dtype=f16 ldx=1008 ldy=1008        # vectors in the pitch, none in the length",
     "rows=3 cols=1001 dtype=f16 ldx=1008 ldy=1008 direction=backward",
+    "rows=300 cols=1277 direction=backward ldx=1278 ldy=1279 # single elements, twelve a thread or eleven",
+    "rows=30 cols=3001 direction=backward ldx=3002 ldy=3003 residual=1 fill=hard",
     "rows=33 cols=1333 dtype=f16 direction=backward # in phase with dx, four CTAs an SM",
     "rows=300 cols=1283 dtype=f16 direction=backward ldx=1347 ldy=1291 impl=backward config='persistent_ctas=1' # held "
     "in registers, several of a CTA in phase",
@@ -273,7 +275,7 @@ static const char *const population[] = {
               "shared_weights=1'",                                                                           \
               CKL_INVALID, "norm forward: shared_weights=1 takes 3" },                                       \
             { "cols=77 direction=backward impl=backward config='merged=2'", CKL_INVALID,                     \
-              "norm backward: merged=2 is 2, 4 or 8 of affine rows" },                                       \
+              "norm backward: merged=2 is no power of two up to 8, or not of affine rows" },                 \
             { "cols=77 direction=backward impl=backward config='shared_weights=1'", CKL_INVALID,             \
               "norm backward: shared_weights=1 is for forward" },                                            \
             { NULL, CKL_OK, NULL },                                                                          \
