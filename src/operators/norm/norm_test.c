@@ -268,7 +268,7 @@ static const char *const population[] = {
             { "direction=backward eps=0.5", CKL_INVALID, op ": eps=0.5 is not part of a backward problem" }, \
             { "cols=20000 direction=backward impl=backward config='chunks=0 residence=reload lookahead=0'",  \
               CKL_INVALID, "hold_gamma=1 and dgamma_in_smem=1 need chunks=" },                               \
-            { "cols=77 impl=forward config='prefetch=1'", CKL_INVALID, "prefetch=1 is for backward" },       \
+            { "cols=77 impl=forward config='prefetch=1'", CKL_INVALID, "prefetch=1 and merged=0 are for" },  \
             { "cols=77 affine=0 impl=forward config='shared_weights=1'", CKL_INVALID,                        \
               "norm forward: shared_weights=1 is for affine rows" },                                         \
             { "cols=16000 impl=forward config='stages=0 threads=1024 row_threads=1024 steps=8 cluster=1 "    \
