@@ -225,9 +225,11 @@ static void fit_backward_flow(const ckl_norm_desc *d, const ckl_device_info *dev
         bool ragged, cut; // cut rows are ragged, too
         int threads, ctas_per_sm, cluster_max;
         bool lookahead;
-    } shapes[] = { { false, false, 64, 4, 1, false },  { false, false, 128, 3, 1, false },
-                   { false, false, 256, 2, 16, true }, { true, true, 64, 5, 1, false },
-                   { true, false, 128, 3, 4, true },   { true, true, 128, 3, 4, true } };
+    } shapes[] = { { false, false, 64, 4, 1, false },
+                   { false, false, 128, 3, 1, false },
+                   { false, false, 256, 2, 16, true },
+                   { true, false, 128, 3, 4, true },
+                   { true, true, 128, 3, 4, true } };
     if (f->dgamma_in_smem || 4 * d->cols > 3 * (int64_t)f->threads * f->elements * s->cluster ||
         (norm_is_ragged(d) && f->bytes == 4))
         return;
@@ -235,9 +237,8 @@ static void fit_backward_flow(const ckl_norm_desc *d, const ckl_device_info *dev
         const backward_flow fit =
             chunks_in_ring(d, shapes[i].threads, CHUNKS, shapes[i].ctas_per_sm, shapes[i].lookahead);
         const row_pipeline_split split = split_of_flow(&fit, d);
-        const bool spills = shapes[i].cut && shapes[i].ctas_per_sm > 3 && d->residual;
         const bool narrow = !i && f->bytes == 2 && d->residual && norm_in_phase(d); // 96 threads: 221.6 -> 192.5 us
-        if (shapes[i].ragged != norm_is_ragged(d) || shapes[i].cut != norm_is_cut(d) || spills || narrow ||
+        if (shapes[i].ragged != norm_is_ragged(d) || shapes[i].cut != norm_is_cut(d) || narrow ||
             split.chunks != CHUNKS || split.cluster > min_i64(shapes[i].cluster_max, row_pipeline_cluster_max(device)))
             continue;
         *f = fit;
