@@ -107,15 +107,14 @@ static void fit_tiles(const ckl_crossentropy_desc *d, row_split *s)
 
 /*
  * For many long rows of 16 bits, forward: small CTAs, whose exponentials overlap the loads of others. On an H200:
- * 4096x31616 73.8 us by 512 threads, 63.4 by 256, 61.9 by 128 (bench/notes/norm.md). Many are more than an SM holds of 256 threads:
- * 577 rows would leave 49 CTAs to a second turn.
+ * 4096x31616 73.8 us by 512 threads, 63.4 by 256, 61.9 by 128 (bench/notes/norm.md).
  */
 static void divide_ctas(const ckl_crossentropy_desc *d, const ckl_device_info *device, row_split *s)
 {
-    enum { THREADS_MIN = 128, CTAS_OF_SM = 4 };
+    enum { THREADS_MIN = 128, CTAS_OF_SM = 8 };
     if (d->direction == CKL_DIRECTION_BACKWARD || d->dtype == CKL_F32 || s->cluster > 1)
         return;
-    if (s->row_threads == TILE_THREADS && d->rows > CTAS_OF_SM * (int64_t)device->sm_count)
+    if (s->row_threads == TILE_THREADS && d->rows >= CTAS_OF_SM * (int64_t)device->sm_count)
         s->threads = s->row_threads = THREADS_MIN;
 }
 

@@ -119,6 +119,8 @@ static int64_t row_ctas(const ckl_plan *plan, int kernel)
         return flows ? min_i64(ctas, clusters * s.cluster) : ctas;
     if (c->persistent_ctas > 0)
         clusters = (int64_t)plan->device->info.sm_count * c->persistent_ctas / s.cluster;
+    if (c->merged)
+        return round_up(workers_for(d, c, clusters * c->merged), c->merged);
     return workers_for(d, c, max_i64(1, clusters)) * s.cluster;
 }
 
@@ -154,7 +156,8 @@ static ckl_status launch_forward(const ckl_plan *plan, const void *args, ckl_str
 /* CTAs or clusters of the kernel of the rows: each leaves a partial sum of every column. */
 static int64_t groups_of(const ckl_plan *plan)
 {
-    return row_ctas(plan, NORM_VECTORS) / ((const norm_config *)plan->config)->split.cluster;
+    const norm_config *c = plan->config;
+    return row_ctas(plan, NORM_VECTORS) / max_i64(c->merged, c->split.cluster);
 }
 
 static int64_t workspace_backward(const ckl_plan *plan)

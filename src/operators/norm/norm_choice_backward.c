@@ -15,6 +15,7 @@ enum {
     BACKWARD_PREFETCH_MAX = 8,     // elements for which there are registers to load the next row
     BACKWARD_WARPS = 20,           // of an SM that has a row for each: 96 registers a thread
     BACKWARD_ROW_COLS_MAX = 512,
+    NARROW_THREADS = 768,            // of an SM: 80 registers each
     BACKWARD_RING_BYTES = 216 << 10, // of an SM
     WARP = 32,
     COLUMN_LANES_MIN = 8,
@@ -78,6 +79,24 @@ static int packed_ctas(const ckl_norm_desc *d, const row_split *s)
     while (registers > shares[i].registers_max)
         i++;
     return shares[i].threads / s->threads;
+}
+
+/*
+ * Rows of f32 without whole vectors: 12 elements a thread, and registers for 24 warps of an SM. By 512 threads with 6 elements and those of
+ * the next row one CTA fits an SM: 28.1 and 21.9 us (1920x3072, ldx=3073). Layer norm has registers for 11 that may not exist. False: other rows, or
+ * too long.
+ */
+static bool choose_narrow_split(const ckl_norm_desc *d, bool centred, row_split *s)
+{
+    enum { ELEMENTS = 12, THREADS_MAX = 384 };
+    const int vec = norm_widest_vector(d), elements = ELEMENTS - (centred && d->cols % (ELEMENTS * WARP));
+    const int threads = (int)min_i64(THREADS_MAX, round_up(ceil_div(d->cols, elements), WARP));
+    if (d->dtype != CKL_F32 || vec == row_vec_full(CKL_F32) || d->cols > elements * threads)
+        return false;
+    *s = (row_split){ .threads = threads, .row_threads = threads, .cluster = 1, .vec = vec };
+    s->steps = (int)ceil_div(d->cols, vec * threads);
+    s->exact = row_split_cols(s) == d->cols;
+    return true;
 }
 
 /*
@@ -206,9 +225,11 @@ static void fit_backward_flow(const ckl_norm_desc *d, const ckl_device_info *dev
         bool ragged, cut; // cut rows are ragged, too
         int threads, ctas_per_sm, cluster_max;
         bool lookahead;
-    } shapes[] = { { false, false, 64, 4, 1, false },  { false, false, 128, 3, 1, false },
-                   { false, false, 256, 2, 16, true }, { true, true, 64, 5, 1, false },
-                   { true, false, 128, 3, 4, true },   { true, true, 128, 3, 4, true } };
+    } shapes[] = { { false, false, 64, 4, 1, false },
+                   { false, false, 128, 3, 1, false },
+                   { false, false, 256, 2, 16, true },
+                   { true, false, 128, 3, 4, true },
+                   { true, true, 128, 3, 4, true } };
     if (f->dgamma_in_smem || 4 * d->cols > 3 * (int64_t)f->threads * f->elements * s->cluster ||
         (norm_is_ragged(d) && f->bytes == 4))
         return;
@@ -216,9 +237,8 @@ static void fit_backward_flow(const ckl_norm_desc *d, const ckl_device_info *dev
         const backward_flow fit =
             chunks_in_ring(d, shapes[i].threads, CHUNKS, shapes[i].ctas_per_sm, shapes[i].lookahead);
         const row_pipeline_split split = split_of_flow(&fit, d);
-        const bool spills = shapes[i].cut && shapes[i].ctas_per_sm > 3 && d->residual;
         const bool narrow = !i && f->bytes == 2 && d->residual && norm_in_phase(d); // 96 threads: 221.6 -> 192.5 us
-        if (shapes[i].ragged != norm_is_ragged(d) || shapes[i].cut != norm_is_cut(d) || spills || narrow ||
+        if (shapes[i].ragged != norm_is_ragged(d) || shapes[i].cut != norm_is_cut(d) || narrow ||
             split.chunks != CHUNKS || split.cluster > min_i64(shapes[i].cluster_max, row_pipeline_cluster_max(device)))
             continue;
         *f = fit;
@@ -278,7 +298,7 @@ static int64_t room_of(const row_pipeline_split *s)
 static void fit_odd_rows(const ckl_norm_desc *d, const ckl_device_info *device, bool centred, backward_flow *f,
                          row_pipeline_split *s)
 {
-    enum { THREADS_MIN = 64, THREADS_MAX = 288, CLUSTER_MAX = 4 };
+    enum { THREADS_MIN = 64, THREADS_MAX = 288, CLUSTER_MAX_CUT = 4 };
     static const double ROW_CUT = 120, ROW_RAGGED = 250, CLUSTER = 125, ELEMENT = 14; // instructions of a thread
     static const struct {
         int chunks, warps, warps_centred; // of an SM, producers too, that do not spill
@@ -291,8 +311,9 @@ static void fit_odd_rows(const ckl_norm_desc *d, const ckl_device_info *device, 
     double best = INFINITY;
     if (f->bytes != 2 || !norm_is_ragged(d) || !(norm_in_phase(d) || norm_is_cut(d)))
         return;
-    for (int cluster = 1; cluster <= row_pipeline_cluster_max(device) && (cluster <= CLUSTER_MAX || best == INFINITY);
-         cluster *= 2)
+    const int cluster_max =
+        norm_is_cut(d) ? CLUSTER_MAX_CUT : row_pipeline_cluster_max(device); // larger ones: slower, cut
+    for (int cluster = 1; cluster <= cluster_max; cluster *= 2)
         for (int i = 0; i < COUNT_OF(shapes); i++) {
             const int elements = shapes[i].chunks * vec;
             const int64_t each = ceil_div(d->cols, (int64_t)elements * cluster);
@@ -368,20 +389,23 @@ static void choose_backward_flow(const ckl_norm_desc *d, const ckl_device_info *
 }
 
 /* Rows in registers, or tile by tile. */
-static void choose_backward_rows(const ckl_norm_desc *d, const ckl_device_info *device, norm_config *c)
+static void choose_backward_rows(const ckl_norm_desc *d, const ckl_device_info *device, bool centred, norm_config *c)
 {
     row_split s;
     const int vec = norm_widest_vector(d), cluster_max = residency_cluster_max(device);
     const int elements = BACKWARD_BYTES / dtype_bytes(d->dtype);
     const bool ragged = choose_ragged_backward_split(d, elements, &s),
-               packed = !ragged && choose_packed_split(d, device, &s);
-    c->tiled = !ragged && !packed && !choose_backward_split(d->cols, vec, elements, cluster_max, &s) &&
+               packed = !ragged && choose_packed_split(d, device, &s),
+               narrow = !ragged && !packed && choose_narrow_split(d, centred, &s);
+    c->tiled = !ragged && !packed && !narrow && !choose_backward_split(d->cols, vec, elements, cluster_max, &s) &&
                !choose_backward_split(d->cols, vec, BACKWARD_ELEMENTS_MAX, cluster_max, &s);
     if (c->tiled)
         s = norm_tiled_split(d, device, false);
-    c->prefetch = !c->tiled && s.vec * s.steps <= BACKWARD_PREFETCH_MAX;
+    c->prefetch = !c->tiled && !narrow && s.vec * s.steps <= BACKWARD_PREFETCH_MAX;
     if (packed)
         c->ctas_per_sm = packed_ctas(d, &s);
+    else if (narrow)
+        c->ctas_per_sm = NARROW_THREADS / s.threads;
     else if (ragged && s.threads == WARP && !c->prefetch)
         c->ctas_per_sm = BACKWARD_WARPS;
     c->split = s;
@@ -410,7 +434,7 @@ ckl_status norm_choose_backward(const void *desc, const ckl_device_info *device,
     if (!is_short(d, centred) && norm_may_flow(d, device, 0))
         choose_backward_flow(d, device, centred, c);
     else
-        choose_backward_rows(d, device, c);
+        choose_backward_rows(d, device, centred, c);
     choose_column_lanes(d, device, c);
     return CKL_OK;
 }
