@@ -486,13 +486,14 @@ static bool fit_held(const search *s, groupnorm_config *c)
     return found && 2 * groupnorm_slices(s->d, c, GROUPNORM_HELD) <= resident;
 }
 
-/* All CTAs that run, in as few turns as there may be. Gradients want more registers than 256 threads have. */
+/* All CTAs that run, in as few turns as there may be. Gradients want more registers than 256 threads have, or 192 of vectors of several groups. */
 static bool fit_turns(search *s, groupnorm_config *c)
 {
-    enum { TURNS_MAX = 64 };
+    enum { TURNS_MAX = 64, THREADS = 192, THREADS_OF_GROUPS = 160 };
     const int64_t resident = HELD_CTAS * s->device->sm_count;
+    const int threads = groupnorm_vec_of_group(c) < c->vec ? THREADS_OF_GROUPS : THREADS;
     if (s->d->direction == CKL_DIRECTION_BACKWARD)
-        s->threads_max = (int)max_i64(s->threads_min, threads_min_for(s, c));
+        s->threads_max = s->threads_min = (int)max_i64(threads, threads_min_for(s, c));
     c->loading = 0;
     for (c->turns = 1; c->turns <= TURNS_MAX; c->turns++)
         for (int64_t slices = c->turns * resident; 4 * slices > 3 * c->turns * resident; slices -= c->turns) {
@@ -536,7 +537,7 @@ static bool choose_held(search *s, groupnorm_config *c)
         return false;
     const bool folded = forward && fold_pixels(s, c);
     if (!folded)
-        set_bundle(s, forward ? BUNDLE_MAX : BUNDLE_MAX_SPLIT, PIXEL_BYTES, c);
+        set_bundle(s, BUNDLE_MAX, PIXEL_BYTES, c);
     const int64_t pixel = c->bundle * pixel_bytes(d), bundle = bundle_bytes(d, c);
     const bool lines = folded || (pixel >= PIXEL_BYTES && pixel % SECTOR == 0) ||
                        (c->bundle == d->groups && (forward || bundle > CLUSTER_MAX * SLICE_BYTES));
