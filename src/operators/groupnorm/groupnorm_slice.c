@@ -95,7 +95,8 @@ void groupnorm_slice_of_item(groupnorm_slice *s, const two_pass_item *item)
 
 one_pass groupnorm_meeting(groupnorm_slice *s)
 {
-    const one_pass meeting = one_pass_of_cta(s->a.counters, s->a.strips, convert(U32, groupnorm_ctas_of_bundle(s)));
+    one_pass meeting = one_pass_of_cta(s->a.counters, s->a.strips, convert(U32, groupnorm_ctas_of_bundle(s)));
+    meeting.patience = s->cfg->turns;
     groupnorm_slice_at(s, convert(I32, meeting.strip), convert(I32, meeting.chunk));
     return meeting;
 }
