@@ -33,21 +33,6 @@ static bool is_nchw(const backward *k)
     return groupnorm_is_nchw(&k->s);
 }
 
-/* Staging */
-
-static void stage_vector(void *kernel, groupnorm_vector *v)
-{
-    backward *k = kernel;
-    groupnorm_stage(&k->s, k->staged_x, k->s.a.x, v);
-    groupnorm_stage(&k->s, k->staged_dy, k->s.a.dy, v);
-}
-
-static void stage_column(void *kernel, const groupnorm_column *c)
-{
-    backward *k = kernel;
-    groupnorm_over_vectors(&k->s, &k->w, c, NULL, stage_vector, k);
-}
-
 /* Columns */
 
 static int groups_of_vector(const backward *k)
@@ -367,9 +352,10 @@ static void reserve_slices(backward *k)
     k->staged_dy = add(k->staged_x, imm_as(U32, bytes));
 }
 
-static void stage_slices(backward *k)
+static void stage_slices(const backward *k)
 {
-    groupnorm_over_columns(&k->s, &k->w, stage_column, k);
+    const groupnorm_staging both = { 2, { k->s.a.x, k->s.a.dy }, { k->staged_x, k->staged_dy } };
+    groupnorm_stage(&k->s, &k->w, &both);
 }
 
 /* Adds up the slice's channels, and those of the lane's group. */

@@ -277,11 +277,13 @@ typedef struct groupnorm_vector {
     packed x, dy;
 } groupnorm_vector;
 
-enum { GROUPNORM_UNROLLED = 4 }; // vectors of a thread whose loads are in flight together
+/* Vectors of a thread whose loads are in flight together; of those that cp.async does not take, on their way to shared memory. */
+enum { GROUPNORM_UNROLLED = 4, GROUPNORM_NARROW_UNROLLED = 16 };
 
 /* The thread's place in a grid over the slice. */
 typedef struct groupnorm_view {
     groupnorm_grid grid;
+    int at_once;     // vectors: a power of GROUPNORM_UNROLLED
     bool streams;    // vectors come from memory when they are used: the last ones of a thread together
     int ahead_count; // but for the first ones, which are here
     groupnorm_vector ahead[GROUPNORM_UNROLLED];
@@ -372,8 +374,13 @@ tensor groupnorm_global(const groupnorm_slice *s, val pointer, val element, int 
 packed groupnorm_load(const groupnorm_slice *s, val pointer, val element);
 packed groupnorm_load_shared(const groupnorm_slice *s, val address, int vec);
 
-/* Starts the copy of a vector into the slice staged at an address, where its thread finds it after groupnorm_staged(). */
-void groupnorm_stage(const groupnorm_slice *s, val staged, val pointer, const groupnorm_vector *v);
+/* Starts the copies of the slice of one or two tensors to shared memory, where each thread finds its vectors after groupnorm_staged(). */
+typedef struct groupnorm_staging {
+    int count;
+    val from[2], to[2]; // pointers, and u32 addresses
+} groupnorm_staging;
+
+void groupnorm_stage(const groupnorm_slice *s, const groupnorm_view *w, const groupnorm_staging *staging);
 void groupnorm_staged(void);
 
 /* Stores a vector of outputs. */

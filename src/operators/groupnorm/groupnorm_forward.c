@@ -33,19 +33,7 @@ typedef struct forward {
     val written, rest, rstd;      // the same column, and what its group has
 } forward;
 
-/* Staging */
-
-static void stage_vector(void *kernel, groupnorm_vector *v)
-{
-    forward *k = kernel;
-    groupnorm_stage(&k->s, k->staged, k->s.a.x, v);
-}
-
-static void stage_column(void *kernel, const groupnorm_column *c)
-{
-    forward *k = kernel;
-    groupnorm_over_vectors(&k->s, &k->all, c, NULL, stage_vector, k);
-}
+/* Weights */
 
 static void load_weights(forward *k, val column)
 {
@@ -447,9 +435,10 @@ static void begin(forward *k)
 }
 
 /* Begins to load it. */
-static void stage_slice(forward *k)
+static void stage_slice(const forward *k)
 {
-    groupnorm_over_columns(&k->s, &k->all, stage_column, k);
+    const groupnorm_staging x = { 1, { k->s.a.x }, { k->staged } };
+    groupnorm_stage(&k->s, &k->all, &x);
 }
 
 static void reserve_slice(forward *k)

@@ -149,7 +149,7 @@ static val vectors_of_thread(const groupnorm_view *w, val count)
 
 groupnorm_view groupnorm_view_of(const groupnorm_slice *s, int vec)
 {
-    groupnorm_view w = { .grid = groupnorm_grid_of(s->cfg, vec) };
+    groupnorm_view w = { .grid = groupnorm_grid_of(s->cfg, vec), .at_once = UNROLLED };
     const bool nchw = groupnorm_is_nchw(s);
     const int width = nchw ? w.grid.column_threads : w.grid.abreast;
     // NOTE: signed divisions in place of idx2crd(), from whose masks ptxas makes slower code (bench/notes/groupnorm.md)
@@ -321,9 +321,9 @@ void groupnorm_over_vectors(const groupnorm_slice *s, const groupnorm_view *w, c
         assign(done, imm(w->ahead_count));
         assign(global, add(global, mul(stride, imm64(w->ahead_count))));
     }
-    for (int at_once = UNROLLED; at_once >= least; at_once /= UNROLLED)
+    for (int at_once = w->at_once; at_once >= least; at_once /= UNROLLED)
         LOOP_FROM(i, done, sub(c->vectors, imm(at_once - 1)), imm(at_once)) {
-            groupnorm_vector v[UNROLLED];
+            groupnorm_vector v[GROUPNORM_NARROW_UNROLLED];
             for (int u = 0; u < at_once; u++) {
                 v[u].vec = g->vec;
                 v[u].shared = add(shared, imm_as(U32, u * shared_stride));
@@ -371,18 +371,71 @@ static int align_of(const groupnorm_slice *s, const groupnorm_vector *v)
     return (int)min_i64(s->align, v->vec * element_bytes(s));
 }
 
-void groupnorm_stage(const groupnorm_slice *s, val staged, val pointer, const groupnorm_vector *v)
+/* A pass that stages. */
+typedef struct staged_pass {
+    const groupnorm_slice *s;
+    groupnorm_view w;
+    const groupnorm_staging *all;
+} staged_pass;
+
+/* From memory to registers, and on. */
+static void fetch_vector(void *user, groupnorm_vector *v)
 {
-    const int bytes = v->vec * (int)element_bytes(s), align = align_of(s, v);
-    val address = add(staged, v->shared);
-    tensor gX = groupnorm_global(s, pointer, v->global, v->vec); // (VEC)
-    if (align == bytes && bytes >= 4) {
-        cp_async(address, gX.address, bytes, imm_as(U32, bytes));
+    const staged_pass *p = user;
+    packed *of[] = { &v->x, &v->dy };
+    for (int i = 0; i < p->all->count; i++) {
+        tensor gX = groupnorm_global(p->s, p->all->from[i], v->global, v->vec); // (VEC)
+        *of[i] = (packed){ fragment_like(gX, p->s->cfg->dtype), p->s->cfg->dtype, v->vec };
+        copy(gX, of[i]->rWords, align_of(p->s, v));
+    }
+}
+
+static void put_vector(void *user, groupnorm_vector *v)
+{
+    const staged_pass *p = user;
+    const packed *of[] = { &v->x, &v->dy };
+    for (int i = 0; i < p->all->count; i++) {
+        const val address = add(p->all->to[i], v->shared);
+        copy(of[i]->rWords, smem_view(address, p->s->cfg->dtype, compact(leaf(v->vec))),
+             v->vec * (int)element_bytes(p->s));
+    }
+}
+
+static bool is_narrow(const groupnorm_slice *s, int vec)
+{
+    enum { COPIED_BYTES = 4 };
+    return vec * element_bytes(s) < COPIED_BYTES;
+}
+
+static void stage_vector(void *user, groupnorm_vector *v)
+{
+    const staged_pass *p = user;
+    const int bytes = v->vec * (int)element_bytes(p->s);
+    if (align_of(p->s, v) < bytes || is_narrow(p->s, v->vec)) {
+        fetch_vector(user, v);
+        put_vector(user, v);
         return;
     }
-    tensor rX = fragment_like(gX, s->cfg->dtype); // (VEC)
-    copy(gX, rX, align);
-    copy(rX, smem_view(address, s->cfg->dtype, compact(leaf(v->vec))), bytes);
+    for (int i = 0; i < p->all->count; i++) {
+        const val address = add(p->all->to[i], v->shared);
+        cp_async(address, groupnorm_global(p->s, p->all->from[i], v->global, v->vec).address, bytes,
+                 imm_as(U32, bytes));
+    }
+}
+
+static void stage_column(void *user, const groupnorm_column *c)
+{
+    staged_pass *p = user;
+    const bool narrow = is_narrow(p->s, p->w.grid.vec);
+    groupnorm_over_vectors(p->s, &p->w, c, narrow ? fetch_vector : NULL, narrow ? put_vector : stage_vector, p);
+}
+
+void groupnorm_stage(const groupnorm_slice *s, const groupnorm_view *w, const groupnorm_staging *staging)
+{
+    staged_pass p = { s, *w, staging };
+    if (is_narrow(s, w->grid.vec))
+        p.w.at_once = GROUPNORM_NARROW_UNROLLED;
+    groupnorm_over_columns(s, &p.w, stage_column, &p);
 }
 
 void groupnorm_store(const groupnorm_slice *s, const groupnorm_vector *v, tensor rY)
