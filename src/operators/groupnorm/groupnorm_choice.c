@@ -474,7 +474,8 @@ static bool fit_held(const search *s, groupnorm_config *c)
 {
     enum { TRIES = 16 };
     const int64_t resident = HELD_CTAS * s->device->sm_count;
-    int64_t slices = ceil_div(bundle_bytes(s->d, c), held_bytes(s));
+    const int64_t bundle = bundle_bytes(s->d, c);
+    int64_t slices = max_i64(ceil_div(bundle, held_bytes(s)), resident / groupnorm_bundles(s->d, c));
     bool found = false;
     groupnorm_config tried = *c;
     for (int i = 0; i < TRIES && !(found && uses_threads(c)); i++, slices += max_i64(1, slices / 16))
@@ -482,17 +483,25 @@ static bool fit_held(const search *s, groupnorm_config *c)
             found = true;
             *c = tried;
         }
-    c->loading = s->device->sm_count * 3 / 4;
+    const int64_t ctas = groupnorm_bundles(s->d, c) * groupnorm_slices(s->d, c, GROUPNORM_HELD);
+    c->loading = ctas > resident ? s->device->sm_count * 3 / 4 : 0;
     return found && 2 * groupnorm_slices(s->d, c, GROUPNORM_HELD) <= resident;
 }
 
-/* All CTAs that run, in as few turns as there may be. Gradients want more registers than 256 threads have, or 192 of vectors of several groups. */
+/*
+ * All CTAs that run, in as few turns as there may be. Gradients want more registers than 256 threads have, or 192 of vectors of several
+ * groups. That pays where bundles are large, or would be read by single elements (bench/notes/groupnorm.md).
+ */
 static bool fit_turns(search *s, groupnorm_config *c)
 {
-    enum { TURNS_MAX = 64, THREADS = 192, THREADS_OF_GROUPS = 160 };
+    enum { TURNS_MAX = 1, THREADS = 192, THREADS_OF_GROUPS = 160 };
     const int64_t resident = HELD_CTAS * s->device->sm_count;
     const int threads = groupnorm_vec_of_group(c) < c->vec ? THREADS_OF_GROUPS : THREADS;
-    if (s->d->direction == CKL_DIRECTION_BACKWARD)
+    const bool backward = s->d->direction == CKL_DIRECTION_BACKWARD;
+    if (!(backward && 4 * bundle_bytes(s->d, c) >= 3 * resident * held_bytes(s)) &&
+        !(c->fold > 1 && c->bundle > BUNDLE_MAX))
+        return false;
+    if (backward)
         s->threads_max = s->threads_min = (int)max_i64(threads, threads_min_for(s, c));
     c->loading = 0;
     for (c->turns = 1; c->turns <= TURNS_MAX; c->turns++)

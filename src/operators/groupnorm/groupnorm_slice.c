@@ -7,7 +7,11 @@
 #include "cute/kernel.h"
 #include "operators/groupnorm/groupnorm_config.h"
 
-enum { UNROLLED = GROUPNORM_UNROLLED };
+enum {
+    UNROLLED = GROUPNORM_UNROLLED,
+    ALL_SMS_PATIENCE =
+        64 // where CTAs of a bundle are all that run, the last ones begin when those of the bundle before end
+};
 
 bool groupnorm_is_nchw(const groupnorm_slice *s)
 {
@@ -96,7 +100,8 @@ void groupnorm_slice_of_item(groupnorm_slice *s, const two_pass_item *item)
 one_pass groupnorm_meeting(groupnorm_slice *s)
 {
     one_pass meeting = one_pass_of_cta(s->a.counters, s->a.strips, convert(U32, groupnorm_ctas_of_bundle(s)));
-    meeting.patience = s->cfg->turns;
+    if (!s->cfg->loading)
+        meeting.patience = ALL_SMS_PATIENCE;
     groupnorm_slice_at(s, convert(I32, meeting.strip), convert(I32, meeting.chunk));
     return meeting;
 }
