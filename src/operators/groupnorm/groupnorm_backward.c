@@ -15,8 +15,9 @@ enum { KIND_A, KIND_B, KINDS = GROUPNORM_KINDS };
 
 typedef struct backward {
     groupnorm_slice s;
-    bool in_smem; // the slices; else they are read again in each pass
-    bool held;    // and until the sums of all slices are known
+    bool in_smem;            // the slices; else they are read again in each pass
+    bool held;               // and until the sums of all slices are known
+    const one_pass *meeting; // then
     groupnorm_view w;
     val staged_x, staged_dy;           // u32, the slices in shared memory
     tensor sGroups;                    // (KINDS,BUNDLE): A and B
@@ -358,6 +359,12 @@ static void stage_slices(const backward *k)
     groupnorm_stage(&k->s, &k->w, &both);
 }
 
+static void stage_others(void *kernel)
+{
+    const backward *k = kernel;
+    groupnorm_others_staged(&k->s, k->meeting);
+}
+
 /* Adds up the slice's channels, and those of the lane's group. */
 static group_sums sums_of_slice(backward *k)
 {
@@ -366,9 +373,14 @@ static group_sums sums_of_slice(backward *k)
     load_column(k);
     if (has_channel(k))
         k->weight = weight_of(k, min(convert(I32, thread()), sub(k->s.channels, imm(1))));
-    if (k->in_smem)
+    const bool halves = k->s.cfg->halves;
+    if (halves)
+        groupnorm_first_staged();
+    else if (k->in_smem)
         groupnorm_staged();
+    k->w.between = halves ? stage_others : NULL;
     groupnorm_over_columns(&k->s, &k->w, add_column, k);
+    k->w.between = NULL;
     add_channels(k, k->w.grid.column_threads * k->s.cfg->fold);
     return add_group(k);
 }
@@ -536,6 +548,7 @@ void groupnorm_backward_held(const groupnorm_config *cfg, bool vectors)
 {
     backward k = { .s = groupnorm_slice_begin(cfg, vectors), .in_smem = true, .held = true };
     const one_pass meeting = groupnorm_meeting(&k.s);
+    k.meeting = &meeting;
     groupnorm_wait();
     begin(&k);
     groupnorm_load_in_turn(&k.s, &meeting);

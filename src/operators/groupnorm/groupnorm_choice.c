@@ -8,6 +8,7 @@
 
 enum {
     VECTOR_BYTES = 16,
+    COPIED_BYTES = 4,          // by cp.async at least
     PIXEL_BYTES = 128,         // of nhwc that a bundle reads side by side: a line
     PIXEL_BYTES_BACKWARD = 64, // x and dy
     PIXEL_BYTES_FEW = 64,
@@ -139,7 +140,7 @@ static int threads_min_for(const search *s, const groupnorm_config *c)
 /* Threads of a column of nchw, if it has vectors for them; of short ones by single elements, each a wait for memory, any. */
 static int side_by_side(const search *s, const groupnorm_config *c)
 {
-    enum { SHORT_PLANE = 128, COPIED_BYTES = 4 }; // by cp.async at least
+    enum { SHORT_PLANE = 128 };
     const int bytes = c->vec * (int)element_bytes(s->d);
     const bool is_short = s->d->h * s->d->w * element_bytes(s->d) <= SHORT_PLANE;
     return is_short && bytes < COPIED_BYTES ? 1 : COLUMN_BYTES / bytes;
@@ -623,6 +624,9 @@ static ckl_status admit_threads(const char *what, const ckl_device_info *device,
         FAIL(CKL_INVALID, "%s: loading=%d is for slices that are held, in one turn", what, c->loading);
     if (c->turns < 1 || (c->turns > 1 && slicing != GROUPNORM_HELD))
         FAIL(CKL_INVALID, "%s: turns=%d are for slices that are held", what, c->turns);
+    const bool one_column = groupnorm_grid_of(c, c->vec).slots == 1 && c->vec * dtype_bytes(c->dtype) >= COPIED_BYTES;
+    if (c->halves && (slicing == GROUPNORM_SPLIT || !one_column || c->ragged || groupnorm_first_steps(c) == 0))
+        FAIL(CKL_INVALID, "%s: halves=1 is for slices that stay, of whole columns, one a thread, of 8 steps", what);
     if (c->early && (slicing != GROUPNORM_HELD || c->parts > 1 || c->ragged))
         FAIL(CKL_INVALID, "%s: early=1 is for held slices of whole vectors of all channels", what);
     return CKL_OK;
