@@ -28,7 +28,8 @@ one_pass one_pass_of_cta(val counters, val strips, val chunks)
                        .strips = strips,
                        .chunks = chunks,
                        .strip = div(cta_x(), chunks),
-                       .chunk = rem(cta_x(), chunks) };
+                       .chunk = rem(cta_x(), chunks),
+                       .patience = 1 };
 }
 
 /* Counts the chunks that have been loaded. */
@@ -94,7 +95,7 @@ static val arrive(const one_pass *t)
 /* Until all have arrived. False: this CTA has given up. */
 static val wait(const one_pass *t)
 {
-    const val all = variable(U32, imm_as(U32, 0)), looks = variable(U32, imm_as(U32, LOOKS));
+    const val all = variable(U32, imm_as(U32, 0)), looks = variable(U32, imm_as(U32, (int64_t)LOOKS * t->patience));
     IF(is_first_thread()) {
         FOREVER {
             assign(all, load_acquire(U32, counter_of(t)));

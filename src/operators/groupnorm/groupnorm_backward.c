@@ -15,8 +15,9 @@ enum { KIND_A, KIND_B, KINDS = GROUPNORM_KINDS };
 
 typedef struct backward {
     groupnorm_slice s;
-    bool in_smem; // the slices; else they are read again in each pass
-    bool held;    // and until the sums of all slices are known
+    bool in_smem;            // the slices; else they are read again in each pass
+    bool held;               // and until the sums of all slices are known
+    const one_pass *meeting; // then
     groupnorm_view w;
     val staged_x, staged_dy;           // u32, the slices in shared memory
     tensor sGroups;                    // (KINDS,BUNDLE): A and B
@@ -31,21 +32,6 @@ typedef struct backward {
 static bool is_nchw(const backward *k)
 {
     return groupnorm_is_nchw(&k->s);
-}
-
-/* Staging */
-
-static void stage_vector(void *kernel, groupnorm_vector *v)
-{
-    backward *k = kernel;
-    groupnorm_stage(&k->s, k->staged_x, k->s.a.x, v);
-    groupnorm_stage(&k->s, k->staged_dy, k->s.a.dy, v);
-}
-
-static void stage_column(void *kernel, const groupnorm_column *c)
-{
-    backward *k = kernel;
-    groupnorm_over_vectors(&k->s, &k->w, c, NULL, stage_vector, k);
 }
 
 /* Columns */
@@ -367,9 +353,16 @@ static void reserve_slices(backward *k)
     k->staged_dy = add(k->staged_x, imm_as(U32, bytes));
 }
 
-static void stage_slices(backward *k)
+static void stage_slices(const backward *k)
 {
-    groupnorm_over_columns(&k->s, &k->w, stage_column, k);
+    const groupnorm_staging both = { 2, { k->s.a.x, k->s.a.dy }, { k->staged_x, k->staged_dy } };
+    groupnorm_stage(&k->s, &k->w, &both);
+}
+
+static void stage_others(void *kernel)
+{
+    const backward *k = kernel;
+    groupnorm_others_staged(&k->s, k->meeting);
 }
 
 /* Adds up the slice's channels, and those of the lane's group. */
@@ -380,9 +373,14 @@ static group_sums sums_of_slice(backward *k)
     load_column(k);
     if (has_channel(k))
         k->weight = weight_of(k, min(convert(I32, thread()), sub(k->s.channels, imm(1))));
-    if (k->in_smem)
+    const bool halves = k->s.cfg->halves;
+    if (halves)
+        groupnorm_first_staged();
+    else if (k->in_smem)
         groupnorm_staged();
+    k->w.between = halves ? stage_others : NULL;
     groupnorm_over_columns(&k->s, &k->w, add_column, k);
+    k->w.between = NULL;
     add_channels(k, k->w.grid.column_threads * k->s.cfg->fold);
     return add_group(k);
 }
@@ -550,6 +548,7 @@ void groupnorm_backward_held(const groupnorm_config *cfg, bool vectors)
 {
     backward k = { .s = groupnorm_slice_begin(cfg, vectors), .in_smem = true, .held = true };
     const one_pass meeting = groupnorm_meeting(&k.s);
+    k.meeting = &meeting;
     groupnorm_wait();
     begin(&k);
     groupnorm_load_in_turn(&k.s, &meeting);

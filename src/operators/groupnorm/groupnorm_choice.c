@@ -8,6 +8,7 @@
 
 enum {
     VECTOR_BYTES = 16,
+    COPIED_BYTES = 4,          // by cp.async at least
     PIXEL_BYTES = 128,         // of nhwc that a bundle reads side by side: a line
     PIXEL_BYTES_BACKWARD = 64, // x and dy
     PIXEL_BYTES_FEW = 64,
@@ -139,7 +140,7 @@ static int threads_min_for(const search *s, const groupnorm_config *c)
 /* Threads of a column of nchw, if it has vectors for them; of short ones by single elements, each a wait for memory, any. */
 static int side_by_side(const search *s, const groupnorm_config *c)
 {
-    enum { SHORT_PLANE = 128, COPIED_BYTES = 4 }; // by cp.async at least
+    enum { SHORT_PLANE = 128 };
     const int bytes = c->vec * (int)element_bytes(s->d);
     const bool is_short = s->d->h * s->d->w * element_bytes(s->d) <= SHORT_PLANE;
     return is_short && bytes < COPIED_BYTES ? 1 : COLUMN_BYTES / bytes;
@@ -474,7 +475,8 @@ static bool fit_held(const search *s, groupnorm_config *c)
 {
     enum { TRIES = 16 };
     const int64_t resident = HELD_CTAS * s->device->sm_count;
-    int64_t slices = ceil_div(bundle_bytes(s->d, c), held_bytes(s));
+    const int64_t bundle = bundle_bytes(s->d, c);
+    int64_t slices = max_i64(ceil_div(bundle, held_bytes(s)), resident / groupnorm_bundles(s->d, c));
     bool found = false;
     groupnorm_config tried = *c;
     for (int i = 0; i < TRIES && !(found && uses_threads(c)); i++, slices += max_i64(1, slices / 16))
@@ -482,17 +484,26 @@ static bool fit_held(const search *s, groupnorm_config *c)
             found = true;
             *c = tried;
         }
-    c->loading = s->device->sm_count * 3 / 4;
+    const int64_t ctas = groupnorm_bundles(s->d, c) * groupnorm_slices(s->d, c, GROUPNORM_HELD);
+    c->loading = ctas > resident ? s->device->sm_count * 3 / 4 : 0;
     return found && 2 * groupnorm_slices(s->d, c, GROUPNORM_HELD) <= resident;
 }
 
-/* All CTAs that run, in as few turns as there may be. Gradients want more registers than 256 threads have. */
+/*
+ * All CTAs that run, in as few turns as there may be. Gradients want more registers than 256 threads have, or 192 of vectors of several
+ * groups. That pays where bundles are large, or would be read by single elements (bench/notes/groupnorm.md).
+ */
 static bool fit_turns(search *s, groupnorm_config *c)
 {
-    enum { TURNS_MAX = 64 };
+    enum { TURNS_MAX = 1, THREADS = 192, THREADS_OF_GROUPS = 160 };
     const int64_t resident = HELD_CTAS * s->device->sm_count;
-    if (s->d->direction == CKL_DIRECTION_BACKWARD)
-        s->threads_max = (int)max_i64(s->threads_min, threads_min_for(s, c));
+    const int threads = groupnorm_vec_of_group(c) < c->vec ? THREADS_OF_GROUPS : THREADS;
+    const bool backward = s->d->direction == CKL_DIRECTION_BACKWARD;
+    if (!(backward && 4 * bundle_bytes(s->d, c) >= 3 * resident * held_bytes(s)) &&
+        !(c->fold > 1 && c->bundle > BUNDLE_MAX))
+        return false;
+    if (backward)
+        s->threads_max = s->threads_min = (int)max_i64(threads, threads_min_for(s, c));
     c->loading = 0;
     for (c->turns = 1; c->turns <= TURNS_MAX; c->turns++)
         for (int64_t slices = c->turns * resident; 4 * slices > 3 * c->turns * resident; slices -= c->turns) {
@@ -536,7 +547,7 @@ static bool choose_held(search *s, groupnorm_config *c)
         return false;
     const bool folded = forward && fold_pixels(s, c);
     if (!folded)
-        set_bundle(s, forward ? BUNDLE_MAX : BUNDLE_MAX_SPLIT, PIXEL_BYTES, c);
+        set_bundle(s, BUNDLE_MAX, PIXEL_BYTES, c);
     const int64_t pixel = c->bundle * pixel_bytes(d), bundle = bundle_bytes(d, c);
     const bool lines = folded || (pixel >= PIXEL_BYTES && pixel % SECTOR == 0) ||
                        (c->bundle == d->groups && (forward || bundle > CLUSTER_MAX * SLICE_BYTES));
@@ -613,6 +624,9 @@ static ckl_status admit_threads(const char *what, const ckl_device_info *device,
         FAIL(CKL_INVALID, "%s: loading=%d is for slices that are held, in one turn", what, c->loading);
     if (c->turns < 1 || (c->turns > 1 && slicing != GROUPNORM_HELD))
         FAIL(CKL_INVALID, "%s: turns=%d are for slices that are held", what, c->turns);
+    const bool one_column = groupnorm_grid_of(c, c->vec).slots == 1 && c->vec * dtype_bytes(c->dtype) >= COPIED_BYTES;
+    if (c->halves && (slicing == GROUPNORM_SPLIT || !one_column || c->ragged || groupnorm_first_steps(c) == 0))
+        FAIL(CKL_INVALID, "%s: halves=1 is for slices that stay, of whole columns, one a thread, of 8 steps", what);
     if (c->early && (slicing != GROUPNORM_HELD || c->parts > 1 || c->ragged))
         FAIL(CKL_INVALID, "%s: early=1 is for held slices of whole vectors of all channels", what);
     return CKL_OK;

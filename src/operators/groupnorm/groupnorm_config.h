@@ -42,6 +42,7 @@
     X(owner, int, ctas_per_sm, "0", "0 1 2 3 4 6 8", "CTAs for which an SM has registers; 0: no matter")       \
     X(owner, int, loading, "0", "0 132 264", "held: CTAs that load at once; 0: all")                           \
     X(owner, int, turns, "1", "", "held: slices that a CTA takes, of which the last one stays")                \
+    X(owner, bool, halves, "0", "0 1", "kept: half of a slice is added up while the other comes")              \
     X(owner, bool, early, "0", "0 1", "held: entries of some slices are merged before all CTAs meet")          \
     X(owner, int, gradient_ctas, "1", "1 2 4 8", "backward: CTAs that add up sums of the same channels")
 
@@ -136,6 +137,13 @@ static inline int groupnorm_vec_of_group(const groupnorm_config *c)
     while (c->layout == CKL_IMAGE_NHWC && c->bundle > 1 && c->channels % vec)
         vec /= 2;
     return vec;
+}
+
+/* Steps of the first half of a slice: whole turns of a loop. */
+static inline int groupnorm_first_steps(const groupnorm_config *c)
+{
+    enum { AT_ONCE = 4 };
+    return c->steps / 2 / AT_ONCE * AT_ONCE;
 }
 
 /* Units of a slice. */
@@ -277,17 +285,21 @@ typedef struct groupnorm_vector {
     packed x, dy;
 } groupnorm_vector;
 
-enum { GROUPNORM_UNROLLED = 4 }; // vectors of a thread whose loads are in flight together
+/* Vectors of a thread whose loads are in flight together; of those that cp.async does not take, on their way to shared memory. */
+enum { GROUPNORM_UNROLLED = 4, GROUPNORM_NARROW_UNROLLED = 16 };
 
 /* The thread's place in a grid over the slice. */
 typedef struct groupnorm_view {
     groupnorm_grid grid;
-    bool streams;    // vectors come from memory when they are used: the last ones of a thread together
-    int ahead_count; // but for the first ones, which are here
+    int at_once;                   // vectors: a power of GROUPNORM_UNROLLED
+    void (*between)(void *kernel); // if not NULL: what a pass does between the halves of a slice
+    bool streams;                  // vectors come from memory when they are used: the last ones of a thread together
+    int ahead_count;               // but for the first ones, which are here
     groupnorm_vector ahead[GROUPNORM_UNROLLED];
     val column, column_thread; // i32: the first of the thread; its number among those of the column
     val count;                 // i32, units of a column, or elements
-    val vectors;               // i32, of the thread in each of its columns, but for ragged ones
+    val vectors,
+        first; // i32, of the thread in each of its columns, but for ragged ones; in the first half of the slice
 } groupnorm_view;
 
 /* One column of a thread. */
@@ -372,9 +384,18 @@ tensor groupnorm_global(const groupnorm_slice *s, val pointer, val element, int 
 packed groupnorm_load(const groupnorm_slice *s, val pointer, val element);
 packed groupnorm_load_shared(const groupnorm_slice *s, val address, int vec);
 
-/* Starts the copy of a vector into the slice staged at an address, where its thread finds it after groupnorm_staged(). */
-void groupnorm_stage(const groupnorm_slice *s, val staged, val pointer, const groupnorm_vector *v);
+/* Starts the copies of the slice of one or two tensors to shared memory, where each thread finds its vectors after groupnorm_staged(). */
+typedef struct groupnorm_staging {
+    int count;
+    val from[2], to[2]; // pointers, and u32 addresses
+} groupnorm_staging;
+
+void groupnorm_stage(const groupnorm_slice *s, const groupnorm_view *w, const groupnorm_staging *staging);
 void groupnorm_staged(void);
+
+/* The first half of the slice; the others, of slices that may be loaded in turn (else NULL). */
+void groupnorm_first_staged(void);
+void groupnorm_others_staged(const groupnorm_slice *s, const one_pass *meeting);
 
 /* Stores a vector of outputs. */
 void groupnorm_store(const groupnorm_slice *s, const groupnorm_vector *v, tensor rY);

@@ -17,11 +17,12 @@ enum { GROUP_MEAN, GROUP_REST, GROUP_RSTD, GROUP_WORDS };
 
 typedef struct forward {
     groupnorm_slice s;
-    bool held;           // the slice, until all of its bundle are known
-    groupnorm_view all;  // for loads and stores
-    groupnorm_view same; // for sums: vectors of which each is of one group
-    val staged;          // u32, the slice in shared memory
-    val pivot;           // of this thread
+    bool held;               // the slice, until all of its bundle are known
+    const one_pass *meeting; // then
+    groupnorm_view all;      // for loads and stores
+    groupnorm_view same;     // for sums: vectors of which each is of one group
+    val staged;              // u32, the slice in shared memory
+    val pivot;               // of this thread
     val sums[SUMS], squares[SUMS];
     int turn;                     // of the sums; vectors of one value use them all, too
     val count;                    // i32, of ragged columns: elements of this thread
@@ -33,19 +34,7 @@ typedef struct forward {
     val written, rest, rstd;      // the same column, and what its group has
 } forward;
 
-/* Staging */
-
-static void stage_vector(void *kernel, groupnorm_vector *v)
-{
-    forward *k = kernel;
-    groupnorm_stage(&k->s, k->staged, k->s.a.x, v);
-}
-
-static void stage_column(void *kernel, const groupnorm_column *c)
-{
-    forward *k = kernel;
-    groupnorm_over_vectors(&k->s, &k->all, c, NULL, stage_vector, k);
-}
+/* Weights */
 
 static void load_weights(forward *k, val column)
 {
@@ -447,14 +436,29 @@ static void begin(forward *k)
 }
 
 /* Begins to load it. */
-static void stage_slice(forward *k)
+static void stage_slice(const forward *k)
 {
-    groupnorm_over_columns(&k->s, &k->all, stage_column, k);
+    const groupnorm_staging x = { 1, { k->s.a.x }, { k->staged } };
+    groupnorm_stage(&k->s, &k->all, &x);
 }
 
 static void reserve_slice(forward *k)
 {
     k->staged = smem_address(smem_alloc("slice", groupnorm_slice_bytes(k->s.cfg), 16));
+}
+
+static void meet_for_sums(const forward *k)
+{
+    const groupnorm_config *cfg = k->s.cfg;
+    if (groupnorm_vec_of_group(cfg) != cfg->vec)
+        cta_sync(); // sums are of other vectors than the thread's own
+}
+
+static void stage_others(void *kernel)
+{
+    const forward *k = kernel;
+    groupnorm_others_staged(&k->s, k->meeting);
+    meet_for_sums(k);
 }
 
 /* Loads the slice and finds the moments of the threads' values in it. */
@@ -464,9 +468,12 @@ static void moments_of_slice(forward *k)
     if (cfg->cluster > 1)
         cluster_arrive(); // this CTA has started: peers may write to its shared memory
     load_column_weights(k);
-    groupnorm_staged();
-    if (groupnorm_vec_of_group(cfg) != cfg->vec)
-        cta_sync(); // sums are of other vectors than the thread's own
+    if (cfg->halves)
+        groupnorm_first_staged();
+    else
+        groupnorm_staged();
+    meet_for_sums(k);
+    k->same.between = cfg->halves ? stage_others : NULL;
     tell_moments(k);
 }
 
@@ -669,6 +676,7 @@ void groupnorm_forward_held(const groupnorm_config *cfg, bool vectors)
 {
     forward k = { .s = groupnorm_slice_begin(cfg, vectors), .held = true };
     const one_pass meeting = groupnorm_meeting(&k.s);
+    k.meeting = &meeting;
     groupnorm_wait();
     begin(&k);
     groupnorm_load_in_turn(&k.s, &meeting);

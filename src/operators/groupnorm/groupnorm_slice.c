@@ -7,7 +7,11 @@
 #include "cute/kernel.h"
 #include "operators/groupnorm/groupnorm_config.h"
 
-enum { UNROLLED = GROUPNORM_UNROLLED };
+enum {
+    UNROLLED = GROUPNORM_UNROLLED,
+    ALL_SMS_PATIENCE =
+        64 // where CTAs of a bundle are all that run, the last ones begin when those of the bundle before end
+};
 
 bool groupnorm_is_nchw(const groupnorm_slice *s)
 {
@@ -95,7 +99,9 @@ void groupnorm_slice_of_item(groupnorm_slice *s, const two_pass_item *item)
 
 one_pass groupnorm_meeting(groupnorm_slice *s)
 {
-    const one_pass meeting = one_pass_of_cta(s->a.counters, s->a.strips, convert(U32, groupnorm_ctas_of_bundle(s)));
+    one_pass meeting = one_pass_of_cta(s->a.counters, s->a.strips, convert(U32, groupnorm_ctas_of_bundle(s)));
+    if (!s->cfg->loading)
+        meeting.patience = ALL_SMS_PATIENCE;
     groupnorm_slice_at(s, convert(I32, meeting.strip), convert(I32, meeting.chunk));
     return meeting;
 }
@@ -119,7 +125,7 @@ void groupnorm_load_in_turn(const groupnorm_slice *s, const one_pass *meeting)
 
 void groupnorm_loaded(const groupnorm_slice *s, const one_pass *meeting)
 {
-    if (!s->cfg->loading)
+    if (!s->cfg->loading || s->cfg->halves)
         return;
     groupnorm_staged();
     one_pass_loaded(meeting);
@@ -148,7 +154,7 @@ static val vectors_of_thread(const groupnorm_view *w, val count)
 
 groupnorm_view groupnorm_view_of(const groupnorm_slice *s, int vec)
 {
-    groupnorm_view w = { .grid = groupnorm_grid_of(s->cfg, vec) };
+    groupnorm_view w = { .grid = groupnorm_grid_of(s->cfg, vec), .at_once = UNROLLED };
     const bool nchw = groupnorm_is_nchw(s);
     const int width = nchw ? w.grid.column_threads : w.grid.abreast;
     // NOTE: signed divisions in place of idx2crd(), from whose masks ptxas makes slower code (bench/notes/groupnorm.md)
@@ -162,6 +168,11 @@ groupnorm_view groupnorm_view_of(const groupnorm_slice *s, int vec)
         count = select(lt(mul(w.column, imm(channels_of_column(s, &w))), s->channels), count, imm(0));
     w.count = count;
     w.vectors = vectors_of_thread(&w, count);
+    if (s->cfg->halves) {
+        const groupnorm_grid all = groupnorm_grid_of(s->cfg, s->cfg->vec);
+        const int64_t units = groupnorm_first_steps(s->cfg) * all.column_threads * (s->cfg->fold / w.grid.fold);
+        w.first = vectors_of_thread(&w, min(count, imm((int)units)));
+    }
     return w;
 }
 
@@ -307,37 +318,54 @@ static void over_rest(const groupnorm_grid *g, val count, val global, val stride
     }
 }
 
-void groupnorm_over_vectors(const groupnorm_slice *s, const groupnorm_view *w, const groupnorm_column *c,
-                            groupnorm_vector_pass *load, groupnorm_vector_pass *use, void *kernel)
+/* How far a pass over the vectors of a column has come. */
+typedef struct cursor {
+    val done, shared, global;
+} cursor;
+
+/* Vectors up to `end`. */
+static void over_some(const groupnorm_slice *s, const groupnorm_view *w, cursor *at, val end,
+                      groupnorm_vector_pass *load, groupnorm_vector_pass *use, void *kernel)
 {
     const groupnorm_grid *g = &w->grid;
     const int least = w->streams ? UNROLLED : 1;
     const int64_t shared_stride = (int64_t)g->abreast * g->column_threads * g->vec * element_bytes(s);
-    val stride = vector_stride(s, g);
-    val done = variable(I32, imm(0)), shared = variable(U32, c->shared), global = variable(I64, c->global);
-    if (w->ahead_count > 0) {
-        use_some(c->vectors, w->ahead_count, w->ahead, use, kernel);
-        assign(done, imm(w->ahead_count));
-        assign(global, add(global, mul(stride, imm64(w->ahead_count))));
-    }
-    for (int at_once = UNROLLED; at_once >= least; at_once /= UNROLLED)
-        LOOP_FROM(i, done, sub(c->vectors, imm(at_once - 1)), imm(at_once)) {
-            groupnorm_vector v[UNROLLED];
+    const val stride = vector_stride(s, g);
+    for (int at_once = w->at_once; at_once >= least; at_once /= UNROLLED)
+        LOOP_FROM(i, at->done, sub(end, imm(at_once - 1)), imm(at_once)) {
+            groupnorm_vector v[GROUPNORM_NARROW_UNROLLED];
             for (int u = 0; u < at_once; u++) {
                 v[u].vec = g->vec;
-                v[u].shared = add(shared, imm_as(U32, u * shared_stride));
-                v[u].global = u == 0 ? add(global, imm64(0)) : add(v[u - 1].global, stride);
+                v[u].shared = add(at->shared, imm_as(U32, u * shared_stride));
+                v[u].global = u == 0 ? add(at->global, imm64(0)) : add(v[u - 1].global, stride);
                 if (load)
                     load(kernel, &v[u]);
             }
             for (int u = 0; u < at_once; u++)
                 use(kernel, &v[u]);
-            assign(done, add(i, imm(at_once)));
-            assign(shared, add(shared, imm_as(U32, at_once * shared_stride)));
-            assign(global, add(global, mul(stride, imm64(at_once))));
+            assign(at->done, add(i, imm(at_once)));
+            assign(at->shared, add(at->shared, imm_as(U32, at_once * shared_stride)));
+            assign(at->global, add(at->global, mul(stride, imm64(at_once))));
         }
+}
+
+void groupnorm_over_vectors(const groupnorm_slice *s, const groupnorm_view *w, const groupnorm_column *c,
+                            groupnorm_vector_pass *load, groupnorm_vector_pass *use, void *kernel)
+{
+    const groupnorm_grid *g = &w->grid;
+    cursor at = { variable(I32, imm(0)), variable(U32, c->shared), variable(I64, c->global) };
+    if (w->ahead_count > 0) {
+        use_some(c->vectors, w->ahead_count, w->ahead, use, kernel);
+        assign(at.done, imm(w->ahead_count));
+        assign(at.global, add(at.global, mul(vector_stride(s, g), imm64(w->ahead_count))));
+    }
+    if (w->between) {
+        over_some(s, w, &at, min(w->first, c->vectors), load, use, kernel);
+        w->between(kernel);
+    }
+    over_some(s, w, &at, c->vectors, load, use, kernel);
     if (w->streams)
-        over_rest(g, sub(c->vectors, done), global, stride, load, use, kernel);
+        over_rest(g, sub(c->vectors, at.done), at.global, vector_stride(s, g), load, use, kernel);
     over_ends(s, w, c, load, use, kernel);
 }
 
@@ -370,18 +398,78 @@ static int align_of(const groupnorm_slice *s, const groupnorm_vector *v)
     return (int)min_i64(s->align, v->vec * element_bytes(s));
 }
 
-void groupnorm_stage(const groupnorm_slice *s, val staged, val pointer, const groupnorm_vector *v)
+/* A pass that stages. */
+typedef struct staged_pass {
+    const groupnorm_slice *s;
+    groupnorm_view w;
+    const groupnorm_staging *all;
+} staged_pass;
+
+/* From memory to registers, and on. */
+static void fetch_vector(void *user, groupnorm_vector *v)
 {
-    const int bytes = v->vec * (int)element_bytes(s), align = align_of(s, v);
-    val address = add(staged, v->shared);
-    tensor gX = groupnorm_global(s, pointer, v->global, v->vec); // (VEC)
-    if (align == bytes && bytes >= 4) {
-        cp_async(address, gX.address, bytes, imm_as(U32, bytes));
+    const staged_pass *p = user;
+    packed *of[] = { &v->x, &v->dy };
+    for (int i = 0; i < p->all->count; i++) {
+        tensor gX = groupnorm_global(p->s, p->all->from[i], v->global, v->vec); // (VEC)
+        *of[i] = (packed){ fragment_like(gX, p->s->cfg->dtype), p->s->cfg->dtype, v->vec };
+        copy(gX, of[i]->rWords, align_of(p->s, v));
+    }
+}
+
+static void put_vector(void *user, groupnorm_vector *v)
+{
+    const staged_pass *p = user;
+    const packed *of[] = { &v->x, &v->dy };
+    for (int i = 0; i < p->all->count; i++) {
+        const val address = add(p->all->to[i], v->shared);
+        copy(of[i]->rWords, smem_view(address, p->s->cfg->dtype, compact(leaf(v->vec))),
+             v->vec * (int)element_bytes(p->s));
+    }
+}
+
+static bool is_narrow(const groupnorm_slice *s, int vec)
+{
+    enum { COPIED_BYTES = 4 };
+    return vec * element_bytes(s) < COPIED_BYTES;
+}
+
+static void stage_vector(void *user, groupnorm_vector *v)
+{
+    const staged_pass *p = user;
+    const int bytes = v->vec * (int)element_bytes(p->s);
+    if (align_of(p->s, v) < bytes || is_narrow(p->s, v->vec)) {
+        fetch_vector(user, v);
+        put_vector(user, v);
         return;
     }
-    tensor rX = fragment_like(gX, s->cfg->dtype); // (VEC)
-    copy(gX, rX, align);
-    copy(rX, smem_view(address, s->cfg->dtype, compact(leaf(v->vec))), bytes);
+    for (int i = 0; i < p->all->count; i++) {
+        const val address = add(p->all->to[i], v->shared);
+        cp_async(address, groupnorm_global(p->s, p->all->from[i], v->global, v->vec).address, bytes,
+                 imm_as(U32, bytes));
+    }
+}
+
+static void stage_column(void *user, const groupnorm_column *c)
+{
+    staged_pass *p = user;
+    const bool narrow = is_narrow(p->s, p->w.grid.vec);
+    groupnorm_over_vectors(p->s, &p->w, c, narrow ? fetch_vector : NULL, narrow ? put_vector : stage_vector, p);
+}
+
+static void commit_half(void *user)
+{
+    (void)user;
+    cp_async_commit();
+}
+
+void groupnorm_stage(const groupnorm_slice *s, const groupnorm_view *w, const groupnorm_staging *staging)
+{
+    staged_pass p = { s, *w, staging };
+    if (is_narrow(s, w->grid.vec))
+        p.w.at_once = GROUPNORM_NARROW_UNROLLED;
+    p.w.between = s->cfg->halves ? commit_half : NULL;
+    groupnorm_over_columns(s, &p.w, stage_column, &p);
 }
 
 void groupnorm_store(const groupnorm_slice *s, const groupnorm_vector *v, tensor rY)
@@ -393,6 +481,19 @@ void groupnorm_staged(void)
 {
     cp_async_commit();
     cp_async_wait(0);
+}
+
+void groupnorm_first_staged(void)
+{
+    cp_async_commit();
+    cp_async_wait(1);
+}
+
+void groupnorm_others_staged(const groupnorm_slice *s, const one_pass *meeting)
+{
+    cp_async_wait(0);
+    if (s->cfg->loading && meeting)
+        one_pass_loaded(meeting);
 }
 
 static tensor word_at(val pointer, val index)

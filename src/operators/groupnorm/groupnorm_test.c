@@ -280,6 +280,17 @@ static const char *const cases[] = {
     "channels=75 parts=75 vec=8 threads=64 column_threads=32 steps=1'",
     "n=9 c=40 h=32 w=33 groups=8 layout=nhwc direction=backward fill=uniform impl=backward_split config='layout=nhwc "
     "channels=5 bundle=4 vec=4 threads=160 column_threads=32 steps=1 gradient_ctas=2' # clusters add up 297 lines",
+    "n=2 c=64 h=48 w=33 groups=64 layout=nhwc dtype=f16 fill=hard impl=forward_held config='dtype=f16 layout=nhwc "
+    "channels=1 bundle=64 vec=8 threads=64 column_threads=8 steps=9 halves=1 loading=3' # half a slice is added up "
+    "early",
+    "n=2 c=64 h=48 w=33 groups=64 layout=nhwc dtype=f16 fill=uniform direction=backward impl=backward_held "
+    "config='dtype=f16 layout=nhwc channels=1 bundle=64 vec=8 threads=64 column_threads=8 steps=9 halves=1 turns=2'",
+    "n=1 c=64 h=32 w=63 groups=2 dtype=bf16 fill=hard impl=forward config='cluster=4 parts=1 threads=256 steps=16 "
+    "column_threads=4 halves=1' # threads without a second half",
+    "n=1 c=64 h=32 w=63 groups=2 dtype=bf16 fill=uniform direction=backward impl=backward config='cluster=4 parts=1 "
+    "threads=256 steps=16 column_threads=4 halves=1'",
+    "n=2 c=33 h=8 w=64 groups=11 layout=nhwc impl=forward config='layout=nhwc channels=3 fold=4 vec=4 bundle=11 "
+    "threads=160 column_threads=4 steps=10 cluster=4 halves=1'",
     NULL,
 };
 
@@ -323,6 +334,9 @@ static const test_reject rejects[] = {
     { "impl=forward config='gradient_ctas=2'", CKL_INVALID,
       "gradient_ctas=2 is no power of two up to 16 of gradients" },
     { "direction=backward impl=backward config='gradient_ctas=3'", CKL_INVALID, "gradient_ctas=3 is no power of two" },
+    { "impl=forward_split config='threads=64 column_threads=4 steps=8 halves=1'", CKL_INVALID,
+      "halves=1 is for slices that stay" },
+    { "impl=forward config='threads=64 column_threads=16 steps=4 halves=1'", CKL_INVALID, "of 8 steps" },
     { "impl=forward config='turns=2'", CKL_INVALID, "turns=2 are for slices that are held" },
     { "impl=forward_split config='channels=4 early=1'", CKL_INVALID, "early=1 is for held slices" },
     { "impl=forward_held config='channels=4 threads=64 column_threads=16 parts=2 early=1'", CKL_INVALID,
