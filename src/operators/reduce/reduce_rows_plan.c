@@ -110,12 +110,17 @@ static void choose_segments(const reduce_view *v, reduce_rows_config *c)
     c->steps = (int)ceil_div(segment, lanes);
 }
 
+static bool is_large(const reduce_view *v)
+{
+    return v->rows * v->count * dtype_bytes(v->kind.dtype) > REDUCE_OVERLAP_BYTES;
+}
+
 /* Do so few CTAs take a large x that early CTAs of the next launch would crowd some SMs? */
 static bool crowds(const reduce_view *v, const ckl_device_info *device, const reduce_rows_config *c)
 {
     enum { WAVES = 4, THREADS_OF_SM = 2048 }; // later waves are balanced by the hardware
     const int64_t fit = (int64_t)device->sm_count * (THREADS_OF_SM / c->threads);
-    return v->rows * c->split < WAVES * fit && v->rows * v->count * dtype_bytes(c->kind.dtype) > REDUCE_OVERLAP_BYTES;
+    return v->rows * c->split < WAVES * fit && is_large(v);
 }
 
 /* Are segments shorter than a tile of so many threads? */
@@ -236,7 +241,7 @@ static void share_large(const reduce_view *v, const ckl_device_info *device, boo
         const int64_t fit = REDUCE_THREADS_WANTED / threads * device->sm_count;
         const int64_t first =
             min_i64(max_i64(1, fit / rows), 2 * threads); // a thread of the last CTA receives two states
-        if (v->kind.reduced == 1)
+        if (v->kind.reduced == 1 && is_large(v))
             even_steps(v, first, &t);
         const int64_t tiles = max_i64(row_tiles(v, &t), 1);
         const int64_t bytes = (int64_t)threads * t.steps * t.vec * dtype_bytes(t.kind.dtype);
