@@ -9,7 +9,7 @@
  */
 #include "operators/permute/transpose_tile.h"
 
-enum { WORD_ELEMENTS_MAX = 4, WORD_BYTES = 4 };
+enum { WORD_ELEMENTS_MAX = 4, WORD_BYTES = 4, CHUNK = PERMUTE_CHUNK_BYTES };
 
 typedef struct boxes {
     const permute_boxes_config *cfg;
@@ -97,19 +97,18 @@ static void load_box(const boxes *k)
         }
     LOOP_FROM(n, thread(), mul(runs, k->p.chunks), imm(cfg->threads)) {
         val run = transpose_quotient(n, k->p.chunks_factor, k->p.chunks_shift), at[PERMUTE_MODES_MAX];
-        val offset = mul(sub(n, mul(run, k->p.chunks)), imm(cfg->chunk)), from = k->x, to = k->phase;
+        val offset = mul(sub(n, mul(run, k->p.chunks)), imm(CHUNK)), from = k->x, to = k->phase;
         for (int i = 0; i < count; i++) {
             at[i] = next_coordinate(k, modes[i], i + 1 == count, &run);
             from = moved_in_box(from, at[i], k->p.stride_x[modes[i]]);
             to = add(to, mul(at[i], k->p.smem[modes[i]]));
         }
-        val phase = bit_and(to, imm(cfg->chunk - 1)), end = add(phase, k->run_x), exists = lt(offset, end);
+        val phase = bit_and(to, imm(CHUNK - 1)), end = add(phase, k->run_x), exists = lt(offset, end);
         for (int i = 0; i < count; i++)
             exists = logical_and(exists, lt(at[i], k->count[modes[i]]));
         from = sub(add(from, convert(U64, offset)), convert(U64, phase));
         IF(exists)
-            cp_async(add(k->smem, add(sub(to, phase), offset)), from, cfg->chunk,
-                     min(sub(end, offset), imm(cfg->chunk)));
+            cp_async(add(k->smem, add(sub(to, phase), offset)), from, CHUNK, min(sub(end, offset), imm(CHUNK)));
     }
 }
 
@@ -220,7 +219,7 @@ void permute_boxes(const void *config, int kernel)
     k.smem = smem_address(smem_alloc("box", (int64_t)cfg->smem_kb * 1024, 16));
     find_box(&k);
     find_runs(&k);
-    k.phase = bit_and(convert(U32, k.x), imm(cfg->chunk - 1));
+    k.phase = bit_and(convert(U32, k.x), imm(CHUNK - 1));
     grid_wait(); // what is above overlaps the end of the kernel before
     launch_dependents();
     load_box(&k);

@@ -6,7 +6,8 @@
 #include "operators/permute/permute_config.h"
 #include "skeletons/memory_cost.h"
 
-enum { SECTOR_BYTES = 32, WORD_BYTES = 4, KB = 1024 };
+enum { SECTOR_BYTES = 32, WORD_BYTES = 4, KB = 1024, CHUNK = PERMUTE_CHUNK_BYTES };
+enum { BOX_BYTES = 16 * KB }; // of runs that are alike in x and y: so many come in one box
 
 /* A box: modes in the order in which the kernel has them, those of a run of y first. */
 typedef struct box {
@@ -91,19 +92,19 @@ static int in_neither(const permutation *p, int bits, int64_t *size, int64_t wan
  * Distances in shared memory. Along a run of x they are those of x. Other modes' are long enough that neighbouring runs
  * share no chunk, equal to those of x modulo a chunk, and about an odd number of chunks, against bank conflicts.
  */
-static void lay_out(box *b, int bytes, int chunk)
+static void lay_out(box *b, int bytes)
 {
     int64_t span = b->run_x * bytes;
     for (int i = 0; i < b->run + b->across + b->more; i++)
         if (i < b->run ? b->shared >> i & 1 : i < b->run + b->across)
             b->smem[i] = b->modes[i].x * bytes;
         else {
-            const int64_t phase = b->modes[i].x % chunk * bytes % chunk;
-            const int64_t chunks = ceil_div(max_i64(0, span + 2 * (chunk - 1) - phase), chunk);
-            b->smem[i] = (chunks | 1) * chunk + phase;
+            const int64_t phase = b->modes[i].x % CHUNK * bytes % CHUNK;
+            const int64_t chunks = ceil_div(max_i64(0, span + 2 * (CHUNK - 1) - phase), CHUNK);
+            b->smem[i] = (chunks | 1) * CHUNK + phase;
             span += (b->size[i] - 1) * b->smem[i];
         }
-    b->smem_bytes = span + 2 * (chunk - 1);
+    b->smem_bytes = span + 2 * (CHUNK - 1);
 }
 
 /* False where y has no run, or where its numbers do not fit registers. */
@@ -121,7 +122,7 @@ static bool find_box(const permutation *p, const permute_boxes_config *c, box *b
     for (int i = 0; i < in_x; i++)
         if (!(bits_y >> of_x[i] & 1))
             modes[b->run + b->across++] = of_x[i];
-    const int more = in_neither(p, bits_x | bits_y, size, (int64_t)c->box_kb * KB / p->bytes);
+    const int more = in_neither(p, bits_x | bits_y, size, BOX_BYTES / p->bytes);
     if (more >= 0)
         modes[b->run + b->across + b->more++] = more;
     int count = b->run + b->across + b->more;
@@ -137,7 +138,7 @@ static bool find_box(const permutation *p, const permute_boxes_config *c, box *b
         b->runs_x *= along_x ? 1 : b->size[i];
         b->runs_y *= along_y ? 1 : b->size[i];
     }
-    lay_out(b, p->bytes, c->chunk);
+    lay_out(b, p->bytes);
     return true;
 }
 
@@ -245,7 +246,7 @@ static plan_cost cost_boxes(const void *problem, const ckl_device_info *device, 
     const double price = goes_on(&b) ? 1 : WRITTEN;
     const double y = sectors_of(b.run_y * p->bytes, starts_anywhere(p, &b, false), price) * (double)b.runs_y;
     const double filled = (double)permutation_elements(p) / ((double)b.count * (double)(b.run_y * b.runs_y));
-    const int64_t chunks = ceil_div(b.runs_x * (b.run_x * p->bytes / c->chunk + 1), c->threads);
+    const int64_t chunks = ceil_div(b.runs_x * (b.run_x * p->bytes / CHUNK + 1), c->threads);
     const int64_t words = ceil_div(b.runs_y, c->threads / c->lanes), word = transpose_word_bytes(p->bytes);
     const int elements = word_elements(p->bytes),
               each = OF_ELEMENT + (runs_are_even(&b, p->bytes) ? 0 : OF_ODD * elements);
@@ -258,7 +259,7 @@ static plan_cost cost_boxes(const void *problem, const ckl_device_info *device, 
         .registers = REGISTERS,
         .smem_bytes = b.smem_bytes,
         .lines =
-            (double)(chunks * c->chunk + words * word) * PERMUTE_WARP / LINE_BYTES + of_turn * (double)(words * turns),
+            (double)(chunks * CHUNK + words * word) * PERMUTE_WARP / LINE_BYTES + of_turn * (double)(words * turns),
         .elements = OF_BOX + (double)(OF_CHUNK * chunks + words * (OF_WORD + each * elements)),
         .meets = true,
     };
@@ -290,10 +291,9 @@ static ckl_status admit_boxes(const void *problem, const ckl_device_info *device
     box b;
     if (p->tile)
         FAIL(CKL_UNSUPPORTED, "%s boxes: tile=%d asks for the kernel tiled", p->op, p->tile);
-    if (c->chunk < transpose_word_bytes(p->bytes) || c->chunk > 16 || !is_power_of_two(c->chunk) ||
-        c->run_x < SECTOR_BYTES || c->run_y < SECTOR_BYTES)
-        FAIL(CKL_INVALID, "%s boxes: chunk=%d run_x=%d run_y=%d: chunks are a word to 16 bytes, runs %d or more", p->op,
-             c->chunk, c->run_x, c->run_y, SECTOR_BYTES);
+    if (c->run_x < SECTOR_BYTES || c->run_y < SECTOR_BYTES)
+        FAIL(CKL_INVALID, "%s boxes: run_x=%d run_y=%d: runs are %d bytes or more", p->op, c->run_x, c->run_y,
+             SECTOR_BYTES);
     if (!find_box(p, c, &b))
         FAIL(CKL_UNSUPPORTED, "%s boxes: no mode is contiguous in y", p->op);
     describe(p, &b, &want);
@@ -319,7 +319,7 @@ static ckl_status launch_boxes(const ckl_plan *plan, const void *args, ckl_strea
     box b;
     if (!find_box(p, c, &b))
         return CKL_OK;
-    const int64_t chunks = ceil_div(b.run_x * p->bytes + c->chunk - 1, c->chunk);
+    const int64_t chunks = ceil_div(b.run_x * p->bytes + CHUNK - 1, CHUNK);
     const permute_divisor of_chunks = permute_divisor_of(chunks);
     permute_boxes_params params = { .x = a->x,
                                     .y = a->y,

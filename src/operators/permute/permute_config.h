@@ -80,8 +80,6 @@
     X(owner, int, run_x, "128", "64 128 256 512 1024", "bytes of a run of x, at most or in the fastest mode") \
     X(owner, int, run_y, "256", "64 128 256 512 1024", "bytes of a run of y, at most")                        \
     X(owner, int, lanes, "64", "1 2 4 8 16 32 64 128 256", "threads that share a run of y, one word each")    \
-    X(owner, int, box_kb, "16", "8 16 32", "of runs that are alike in x and y: so many come in one box")      \
-    X(owner, int, chunk, "16", "4 16", "bytes of a copy to shared memory")                                    \
     X(owner, int, smem_kb, "16", "", "shared memory of a CTA")                                                \
     X(owner, int, threads, "256", "128 256 512", "threads of a CTA")
 
@@ -89,7 +87,8 @@
     X(owner, int, bytes, "4", "1 2 4", "bytes of an element")              \
     X(owner, int, rank, "2", "1 2 3 4 5", "modes, the innermost is a run") \
     X(owner, int, threads, "256", "128 256 512", "threads of a CTA")       \
-    X(owner, int, steps, "2", "1 2 4", "windows of a thread in flight")
+    X(owner, int, steps, "2", "1 2 4", "windows of a thread in flight")    \
+    X(owner, int, ctas_per_sm, "0", "0 4 5 6 8", "CTAs that shall fit an SM: bounds registers; 0: any")
 
 typedef struct transpose_naive_config {
     TRANSPOSE_NAIVE_CONFIG(FIELD_MEMBER, )
@@ -199,6 +198,7 @@ enum {
     TRANSPOSE_NAIVE_COLS = 32, // columns of x of a CTA: a warp reads neighbours
     TRANSPOSE_TILED_ROWS = 8,  // rows of a tile that the threads of a CTA move at once
     TRANSPOSE_BOX_BYTES = 128, // of a row of a box: the widest swizzle of TMA
+    PERMUTE_CHUNK_BYTES = 16,  // of a copy of boxes to shared memory
     PERMUTE_WINDOW_BYTES = 16,
     PERMUTE_WINDOW_STEPS_MAX = 8,
 };

@@ -261,7 +261,7 @@ static bool candidate_gather(const void *problem, const ckl_device_info *device,
     return true;
 }
 
-/* What the first warp touches in one access of each thread. */
+/* What the first warp touches in one access of each thread, if they begin at that byte. */
 typedef struct touched {
     int sectors, lines;
 } touched;
@@ -279,12 +279,12 @@ static int distinct_blocks(const int64_t places[PERMUTE_WARP], int bytes)
     return count;
 }
 
-static touched touched_by_warp(const accesses *a, bool in_x)
+static touched touched_by_warp(const accesses *a, bool in_x, int64_t first)
 {
     int64_t places[PERMUTE_WARP];
     for (int lane = 0; lane < PERMUTE_WARP; lane++) {
         int64_t left = lane;
-        places[lane] = 0;
+        places[lane] = first;
         for (int i = a->of.rank - 1; i >= 0; i--) {
             const permute_mode *m = &a->of.modes[i];
             places[lane] += left % m->size * (in_x ? m->x * a->unit_x : m->y * a->unit_y);
@@ -292,6 +292,15 @@ static touched touched_by_warp(const accesses *a, bool in_x)
         }
     }
     return (touched){ distinct_blocks(places, SECTOR_BYTES), distinct_blocks(places, LINE_BYTES) };
+}
+
+/* Sectors of y that the warp touches for those that its words fill: rows may start anywhere in a sector. */
+static double sectors_for_full(const accesses *a, int words)
+{
+    int sectors = 0;
+    for (int i = 0; i < words; i++)
+        sectors += touched_by_warp(a, false, i * a->words.y * a->unit_y).sectors;
+    return sectors * SECTOR_BYTES / (double)(words * PERMUTE_WARP * WORD_BYTES);
 }
 
 /*
@@ -303,23 +312,26 @@ static plan_cost cost_gather(const void *problem, const ckl_device_info *device,
     enum { OF_ACCESS = 16, OF_MODE = 9, OF_WORD = 6, REGISTERS = 20 };
     const double ALONE_US = 0.65; // of a launch that does not overlap the next one
     const double AGAIN = 0.1;     // of a byte from device memory, one from L2
+    const double PARTLY =
+        2; // of a byte that is written, one that a sector lacks: 224 transposes of 196x1248 f16 123 us
     const double FULLEST_MAX = 2; // fewer CTAs than SMs have more of L2 each
     const permutation *p = problem;
     const permute_gather_config *c = config;
     const double bytes = (double)permutation_elements(p) * p->bytes;
     const accesses a = accesses_of(p, c);
-    const touched x = touched_by_warp(&a, true), y = touched_by_warp(&a, false);
+    const touched x = touched_by_warp(&a, true, 0), y = touched_by_warp(&a, false, 0);
     const double warp_bytes = (double)PERMUTE_WARP * c->bytes;
     const int64_t ctas = ceil_div(permutation_elements(&a.of), (int64_t)c->threads * c->steps);
     const double fullest = (double)round_up(ctas, device->sm_count) / (double)max_i64(ctas, 1);
     const bool turned = c->turned > 0;
     const double again = c->block > 1 ? 0 : fmax(0, x.sectors * SECTOR_BYTES / warp_bytes - 1);
     const int words = turned ? c->bytes / c->element : 0; // of an access that are stored one by one
+    const double partly = turned ? sectors_for_full(&a, words) - 1 : 0;
     const memory_work work = {
         .of = { .us = PERMUTE_KERNEL.us + (c->overlap ? 0 : ALONE_US),
                 .bytes = c->block > 1 && !turned ? 1.2 : 1,
                 .lines = turned ? 1.2 : 1.5 },
-        .bytes = bytes * (2 + AGAIN * again),
+        .bytes = bytes * (2 + AGAIN * again + PARTLY * partly),
         .ctas = ctas,
         .threads = c->threads,
         .registers = REGISTERS + c->steps * c->turned * c->bytes / WORD_BYTES,

@@ -131,7 +131,7 @@ static const test_reject rejects[] = {
     { "shape=2x32x16 order=0,2,1 stride_x=514,16,1 dtype=u8 impl=gather config='bytes=4 turned=4'", CKL_INVALID,
       "permute gather: bytes=4 turned=4 cannot be moved at once" }, // words that are not
     { "shape=6x10 order=0,1 stride_y=30,3 impl=boxes", CKL_UNSUPPORTED, "permute boxes: no mode is contiguous in y" },
-    { "shape=4x4x4 order=1,0,2 impl=boxes config='chunk=2'", CKL_INVALID, "permute boxes: chunk=2 run_x=" },
+    { "shape=4x4x4 order=1,0,2 impl=boxes config='run_x=16'", CKL_INVALID, "permute boxes: run_x=16 run_y=" },
     { "shape=4x4x4 order=1,0,2 impl=boxes config='across=3'", CKL_INVALID, "permute boxes: such a box has bytes=4" },
     { "shape=4x4x4 order=1,0,2 impl=boxes config='threads=96'", CKL_INVALID, "permute boxes: threads=96" },
     { "shape=8x4x15 order=1,0,2 impl=windows", CKL_UNSUPPORTED, "permute windows: no mode is a run of 64 bytes" },

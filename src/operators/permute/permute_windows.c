@@ -116,7 +116,7 @@ void permute_windows(const void *config, int kernel)
 {
     const permute_windows_config *cfg = config;
     (void)kernel;
-    launch_bounds(cfg->threads, 0);
+    launch_bounds(cfg->threads, cfg->ctas_per_sm);
     const windows k = { .cfg = cfg, .p = params_of(permute_windows), .type = transpose_type(cfg->bytes) };
     val first = add(mul(cta_x(), imm(cfg->threads * cfg->steps)), thread());
     window w[STEPS_MAX];

@@ -68,6 +68,7 @@ static const char *const cases[] = {
     "rows=130 cols=258 dtype=f16 impl=sm80 config='tile_r=128 tile_c=128 threads=512'",
     "rows=131 cols=70 dtype=u8 impl=sm80 config='tile_r=64 align=16'",
     "rows=131 cols=70 dtype=f32 impl=sm80 config='tile_r=32 tile_c=32 align=128'",
+    "rows=77 cols=1 dtype=u8 batch=5 stride_x=83 stride_y=90 impl=windows # a copy of columns that start anywhere",
     "rows=128 cols=256 dtype=u8 impl=gather config='bytes=16 turned=4 block=16 cut=0 rank=4 steps=1' # squares in "
     "blocks",
     "rows=100 cols=72 dtype=u8 batch=2 impl=gather config='bytes=8 turned=4 block=8 cut=1 rank=5 steps=2' # that reach "

@@ -63,14 +63,10 @@ typedef struct reduce_kind {
     X(owner, int, segments, "1", "1 2 4 8", "stretches of a row that its threads take side by side")                  \
     X(owner, int, vec, "4", "1 2 4 8", "elements of one memory access, at most 16 bytes")                             \
     X(owner, int, steps, "4", "1 2 4 8", "vectors of a thread in flight")                                             \
-    X(owner, int, resident, "0", "0 4 8 16",                                                                          \
-      "CTAs of an SM that loop over rows of up to 32 threads; 0: a CTA for all rows")                                 \
     X(owner, int, split, "1", "1 2 4 8 16 32 128 264 528 1056", "CTAs of a row; the last to start finishes it")       \
     X(owner, int, cluster, "1", "1 2 4 8", "CTAs of a row that are one cluster, instead of split")                    \
     X(owner, int, prefetch, "0", "0 1 2 4", "tiles of a CTA prefetched to L2 while the kernel before still runs")     \
     X(owner, bool, overlap, "1", "0 1", "CTAs of the next kernel may come while these run")                           \
-    X(owner, int, padding_kb, "0", "",                                                                                \
-      "shared memory that keeps CTAs of the next kernel off SMs that have their share")                               \
     X(owner, bool, strided, "0", "0 1", "the elements of a row are not side by side")                                 \
     X(owner, bool, compensated, "0", "0 1", "sums of many blocks carry their rounding errors along")                  \
     X(owner, int, ctas_per_sm, "0", "0 2 3 4 8", "CTAs that shall fit on an SM: bounds registers; 0: any")
@@ -85,8 +81,6 @@ typedef struct reduce_kind {
     X(owner, bool, marked, "1", "0 1", "those sums travel with marks, and not between fences")              \
     X(owner, bool, prefetch, "0", "0 1", "the first tile is prefetched to L2 while the kernel before runs") \
     X(owner, bool, overlap, "1", "0 1", "CTAs of the next kernel may come while these run")                 \
-    X(owner, int, padding_kb, "0", "",                                                                      \
-      "shared memory that keeps CTAs of the next kernel off SMs that have their share")                     \
     X(owner, bool, compensated, "0", "0 1", "sums of many blocks carry their rounding errors along")        \
     X(owner, int, ctas_per_sm, "0", "0 2 3 4 8", "CTAs that shall fit on an SM: bounds registers; 0: any")
 

@@ -83,8 +83,7 @@ static place in_segments(const reduce_rows_config *cfg, place p)
     return p;
 }
 
-/* first: the first row of this CTA, where it has several at once. */
-static place find_place(const reduce_rows_config *cfg, val rows, val first)
+static place find_place(const reduce_rows_config *cfg, val rows)
 {
     val ctas = imm_as(U32, cfg->split * cfg->cluster), cta = cta_x(); // of a row; one of the two is 1
     if (by_cta(cfg))
@@ -93,11 +92,12 @@ static place find_place(const reduce_rows_config *cfg, val rows, val first)
                         .lane = thread(),
                         .rank = convert(I64, rem(cta, ctas)),
                         .ctas = convert(I64, ctas) };
-    val row = add(first, convert(I64, thread_at(thread(), 1, cfg->row_threads, cfg->threads / cfg->row_threads)));
-    val last = sub(rows, imm(1));
+    const int at_once = cfg->threads / cfg->row_threads;
+    val first = mul(convert(I64, cta), imm64(at_once)), last = sub(rows, imm(1));
+    val row = add(first, convert(I64, thread_at(thread(), 1, cfg->row_threads, at_once)));
     return (place){ .row = min(row, last),
                     .is_present = lt(row, rows),
-                    .lane = thread_at(thread(), 0, cfg->row_threads, cfg->threads / cfg->row_threads),
+                    .lane = thread_at(thread(), 0, cfg->row_threads, at_once),
                     .rank = imm64(0),
                     .ctas = imm64(1) };
 }
@@ -413,40 +413,25 @@ static val merge_row(const rows_kernel *k)
 }
 
 /*
- * Prefetches the first tiles of a CTA to L2 while the kernel before may still run; only of vectors in one stretch.
+ * Prefetches the first tiles of a CTA to L2 while the kernel before may still run; only of vectors in one stretch, and whole chunks
+ * of them.
  */
 static void prefetch(const rows_kernel *k)
 {
     const reduce_rows_config *cfg = k->cfg;
-    int64_t bytes = dtype_bytes(cfg->kind.dtype), tile = tile_elements(cfg);
-    if (!cfg->prefetch || !by_cta(cfg) || cfg->strided || k->kernel == 1 || k->cfg->kind.reduced > 1 ||
-        cfg->vec * bytes < BULK_ALIGNMENT)
+    const int64_t bytes = dtype_bytes(cfg->kind.dtype), tile = tile_elements(cfg);
+    if (!cfg->prefetch || !by_cta(cfg) || cfg->strided || cfg->kind.reduced > 1 || cfg->vec * bytes < BULK_ALIGNMENT)
         return;
     val extent = k->p.reduced_extent[0];
     IF(lt(thread(), imm(cfg->prefetch))) {
-        val number = add(k->here.rank, mul(convert(I64, thread()), k->here.ctas));
-        val first = mul(number, imm64(tile)), here = min(sub(extent, first), imm64(tile));
-        IF(lt(first, extent))
-            bulk_prefetch(gmem_address(k->gRow.address, cfg->kind.dtype, first),
-                          convert(U32, mul(here, imm((int)bytes))));
+        val number = add(k->here.rank, mul(convert(I64, thread()), k->here.ctas)), first = mul(number, imm64(tile));
+        val begin = gmem_address(k->gRow.address, cfg->kind.dtype, first);
+        val end = gmem_address(k->gRow.address, cfg->kind.dtype, min(extent, add(first, imm64(tile))));
+        val from = bit_and(add(begin, imm(BULK_ALIGNMENT - 1)), imm_as(U64, -BULK_ALIGNMENT));
+        val to = bit_and(end, imm_as(U64, -BULK_ALIGNMENT));
+        IF(lt(from, to))
+            bulk_prefetch(from, convert(U32, sub(to, from)));
     }
-}
-
-/* One row, or the rows that a CTA takes at once. */
-static void one_row(rows_kernel *k)
-{
-    reduce_begin(k->r, k->state);
-    k->pivot = reduce_load_pivot(k->r, &k->p, k->gRow);
-    accumulate_row(k);
-    val has_total = merge_row(k);
-    IF(has_total)
-        reduce_store(k->r, &k->p, k->cfg->kind.output, k->here.row, k->state);
-}
-
-static void place_at(rows_kernel *k, val first)
-{
-    k->here = in_segments(k->cfg, find_place(k->cfg, k->p.rows, first));
-    k->gRow = reduce_row(&k->cfg->kind, &k->p, k->here.row);
 }
 
 void reduce_rows_with(const reduce_rows_config *cfg, const reducer *r, int kernel)
@@ -456,13 +441,9 @@ void reduce_rows_with(const reduce_rows_config *cfg, const reducer *r, int kerne
     cluster_size(cfg->cluster);
     rows_kernel k = { .cfg = cfg, .r = r, .kernel = kernel, .state = state };
     k.p = params_of(reduce);
-    val at_once = imm64(cfg->threads / cfg->row_threads), first = mul(convert(I64, cta_x()), at_once);
-    if (by_cta(cfg)) {
-        place_at(&k, first);
-        prefetch(&k);
-    }
-    if (cfg->padding_kb)
-        smem_alloc("padding", (int64_t)cfg->padding_kb * 1024, 16);
+    k.here = in_segments(cfg, find_place(cfg, k.p.rows));
+    k.gRow = reduce_row(&cfg->kind, &k.p, k.here.row);
+    prefetch(&k);
     if (cfg->overlap)
         launch_dependents();
     grid_wait(); // what is above overlaps the end of the kernel before, where the target can
@@ -472,14 +453,12 @@ void reduce_rows_with(const reduce_rows_config *cfg, const reducer *r, int kerne
     }
     if (cfg->cluster > 1)
         cluster_arrive(); // this CTA has started: peers may write to its shared memory
-    if (by_cta(cfg)) {
-        one_row(&k);
-        return;
-    }
-    LOOP_FROM(row, first, k.p.rows, mul(convert(I64, grid_x()), at_once)) {
-        place_at(&k, row);
-        one_row(&k);
-    }
+    reduce_begin(r, state);
+    k.pivot = reduce_load_pivot(r, &k.p, k.gRow);
+    accumulate_row(&k);
+    val has_total = merge_row(&k);
+    IF(has_total)
+        reduce_store(r, &k.p, cfg->kind.output, k.here.row, state);
 }
 
 void reduce_rows(const void *config, int kernel)

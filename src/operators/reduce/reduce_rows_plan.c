@@ -110,12 +110,17 @@ static void choose_segments(const reduce_view *v, reduce_rows_config *c)
     c->steps = (int)ceil_div(segment, lanes);
 }
 
+static bool is_large(const reduce_view *v)
+{
+    return v->rows * v->count * dtype_bytes(v->kind.dtype) > REDUCE_OVERLAP_BYTES;
+}
+
 /* Do so few CTAs take a large x that early CTAs of the next launch would crowd some SMs? */
 static bool crowds(const reduce_view *v, const ckl_device_info *device, const reduce_rows_config *c)
 {
     enum { WAVES = 4, THREADS_OF_SM = 2048 }; // later waves are balanced by the hardware
     const int64_t fit = (int64_t)device->sm_count * (THREADS_OF_SM / c->threads);
-    return v->rows * c->split < WAVES * fit && v->rows * v->count * dtype_bytes(c->kind.dtype) > REDUCE_OVERLAP_BYTES;
+    return v->rows * c->split < WAVES * fit && is_large(v);
 }
 
 /* Are segments shorter than a tile of so many threads? */
@@ -141,13 +146,14 @@ static double unevenness(int64_t ctas, const ckl_device_info *device, int thread
 
 /*
  * A CTA for each row: the number of threads that leaves the fewest idle, for rows of one tile the vectors of each, too; not so few
- * that an SM has too little in flight: logsumexp of 512x51200 f16 by 128 threads 17.2 us, by 256 15.3.
+ * that an SM has too little in flight: logsumexp of 512x51200 f16 by 128 threads 17.2 us, by 256 15.3. States that are expensive to merge
+ * are few: logsumexp of 8192x6104 f16, one tile, by 256 threads with three vectors 29.9, by 128 with six 26.6, by a warp 28.0.
  * For few long rows of 16 bits whose states are expensive, 512: argmax of 640x200064 f16 75.5 -> 64.2 us.
  */
 static void choose_cta(const reduce_view *v, const ckl_device_info *device, reduce_rows_config *c)
 {
     enum { THREADS = 256, THREADS_MIN = 128, STEPS = 4, CHOICES = 3, TILES = 1, WORTH = 20 }; // a twentieth less
-    enum { THREADS_FEW = 512, FEW_OF_SM = 6, LONG_TILES = 8 };
+    enum { THREADS_FEW = 512, FEW_OF_SM = 6, LONG_TILES = 8, STEPS_DEAR = 8 };
     const int64_t segment = whole_vectors(v, c), rows_of_sm = ceil_div(v->rows, device->sm_count);
     const bool is_long = segment > (int64_t)TILES * THREADS * STEPS;
     const int bytes = c->vec * dtype_bytes(c->kind.dtype);
@@ -164,8 +170,13 @@ static void choose_cta(const reduce_view *v, const ckl_device_info *device, redu
             c->threads = c->row_threads = threads;
             c->steps = steps;
         }
-    if (v->rows < FEW_OF_SM * (int64_t)device->sm_count && segment >= LONG_TILES * THREADS_FEW * STEPS &&
-        reduce_state_words(&c->kind, false) > 1 && dtype_bytes(c->kind.dtype) == 2) {
+    const bool dear = reduce_state_words(&c->kind, false) > 1;
+    if (dear && v->kind.reduced == 1 && segment <= (int64_t)THREADS_MIN * STEPS_DEAR) {
+        c->threads = c->row_threads = THREADS_MIN;
+        c->steps = (int)ceil_div(segment, THREADS_MIN);
+    }
+    if (dear && v->rows < FEW_OF_SM * (int64_t)device->sm_count && segment >= LONG_TILES * THREADS_FEW * STEPS &&
+        dtype_bytes(c->kind.dtype) == 2) {
         c->threads = c->row_threads = THREADS_FEW;
         c->steps = STEPS;
     }
@@ -236,7 +247,7 @@ static void share_large(const reduce_view *v, const ckl_device_info *device, boo
         const int64_t fit = REDUCE_THREADS_WANTED / threads * device->sm_count;
         const int64_t first =
             min_i64(max_i64(1, fit / rows), 2 * threads); // a thread of the last CTA receives two states
-        if (v->kind.reduced == 1)
+        if (v->kind.reduced == 1 && is_large(v))
             even_steps(v, first, &t);
         const int64_t tiles = max_i64(row_tiles(v, &t), 1);
         const int64_t bytes = (int64_t)threads * t.steps * t.vec * dtype_bytes(t.kind.dtype);
@@ -373,10 +384,7 @@ static ckl_status launch_rows(const ckl_plan *plan, const void *args, ckl_stream
     const reduce_view *v = plan->desc;
     reduce_params p = reduce_params_for(plan, args, v->rows);
     bool even = vectors_divide_rows(v, c->vec) && PLAN_ALIGNED(c->vec * dtype_bytes(c->kind.dtype), p.x);
-    int64_t ctas = ceil_div(v->rows, c->threads / c->row_threads);
-    if (c->resident && c->row_threads < c->threads)
-        ctas = min_i64(ctas, (int64_t)c->resident * plan->device->info.sm_count);
-    ctas *= (int64_t)c->split * c->cluster;
+    const int64_t ctas = ceil_div(v->rows, c->threads / c->row_threads) * c->split * c->cluster;
     return plan_launch(plan, even ? 0 : 1, (plan_grid){ .x = ctas }, &p, stream);
 }
 

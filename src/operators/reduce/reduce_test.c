@@ -324,7 +324,7 @@ static const char *const cases[] = {
     "receives at once",
     "op=max shape=301x512 axes=0 dtype=bf16 impl=columns config='split=5 lanes=64' # fewer layers than columns of a "
     "lane",
-    "op=sum shape=5x301x1000 axes=1 dtype=bf16 impl=columns config='lanes=32 split=3 prefetch=1 padding_kb=45'",
+    "op=sum shape=5x301x1000 axes=1 dtype=bf16 impl=columns config='lanes=32 split=3 prefetch=1'",
     "op=var shape=3x5000 axes=1 dtype=f16 impl=rows config='split=4'              # and of three",
     "op=mean shape=3x5000 axes=1 dtype=i32 impl=rows config='split=1 cluster=2'   # and of one",
     "op=sum shape=9000x8 axes=0 impl=columns                   # long columns",
