@@ -53,7 +53,7 @@ typedef struct few_kernel {
     tensor sHigh;  // (WARPS,BUFFERS): does a warp's block have weights beyond 2^HIGH?
     tensor sOfRow; // (BM,WARPS): maxima or sums of a warp's keys
     pipeline ring;
-    val first, number, end; // splits of all sequences: this CTA's first one, this one, behind its last one
+    val before, after; // splits of this CTA before this one, and from this one on
     consumer_role *consumer;
     val done; // blocks of its splits before this one, a variable of each role
 } few_kernel;
@@ -78,7 +78,7 @@ static few_kernel describe_kernel(const attention_decode_latent_few_config *cfg)
 {
     const attention_decode_form *form = &cfg->form;
     few_kernel k = { .cfg = cfg,
-                     .place = { .form = *form, .rows = ROWS, .keys = KEYS, .run = 1, .in_order = true },
+                     .place = { .form = *form, .rows = ROWS, .keys = KEYS, .run = 1 },
                      .d = attention_columns_of(form->d),
                      .dv = attention_columns_of(form->dv) };
     k.place.p = params_of(attention_decode);
@@ -91,21 +91,6 @@ static few_kernel describe_kernel(const attention_decode_latent_few_config *cfg)
     k.sOfRow = smem_tensor("maxima or sums", F32, compact_right(shape(ROWS, WARPS)), 16);
     k.ring = make_pipeline("ring", cfg->slots, 1, WARPS);
     return k;
-}
-
-/* Calls each() for every split of this CTA, with `place` set. */
-static void for_splits(few_kernel *k, void (*each)(few_kernel *k))
-{
-    const val units = k->place.p.units, share = div(add(units, sub(grid_x(), imm(1))), grid_x());
-    k->first = min(mul(cta_x(), share), units);
-    k->end = min(add(k->first, share), units);
-    k->done = variable(U32, imm(0));
-    LOOP_FROM(number, k->first, k->end, imm(1)) {
-        k->number = number;
-        attention_decode_find_place(&k->place, k->cfg->split, number);
-        IF(lt(k->place.split, k->place.splits))
-            each(k);
-    }
 }
 
 /* Where the ring is at block `number` of this split; `first` of the role: 0, of the producer 1. */
@@ -129,8 +114,11 @@ static void load_block(const few_kernel *k, val number)
         attention_decode_latent_load(&boxes, i, slice(k->sK, _, _, i, at.stage), pipeline_full_barrier(&k->ring, &at));
 }
 
-static void load_split(few_kernel *k)
+static void load_split(void *of, val before, val after)
 {
+    few_kernel *k = of;
+    (void)before;
+    (void)after;
     const val blocks = attention_decode_latent_blocks(&k->place, KEYS);
     IF(elect())
         LOOP(number, blocks)
@@ -141,8 +129,9 @@ static void load_split(few_kernel *k)
 static void producer(few_kernel *k)
 {
     warpgroup_reg_dealloc(PRODUCER_REGISTERS);
+    k->done = variable(U32, imm(0));
     IF(eq(warp(), imm(WARPS)))
-        for_splits(k, load_split);
+        attention_decode_for_share(&k->place, k->cfg->split, load_split, k);
 }
 
 /* Consumers */
@@ -468,8 +457,8 @@ static void store_result(const few_kernel *k, const consumer_role *c)
 static val is_own(const climber *x, val left)
 {
     const few_kernel *k = x->k;
-    const val split = k->place.split, begin = sub(split, min(split, sub(k->number, k->first))),
-              end = add(split, sub(k->end, k->number)), next = add(left, add(x->width, x->width));
+    const val split = k->place.split, begin = sub(split, min(split, k->before)), end = add(split, k->after),
+              next = add(left, add(x->width, x->width));
     return logical_and(le(begin, left), le(min(next, k->place.splits), end));
 }
 
@@ -515,12 +504,15 @@ static consumer_role describe_consumer(const few_kernel *k)
     return c;
 }
 
-static void use_split(few_kernel *k)
+static void use_split(void *of, val before, val after)
 {
+    few_kernel *k = of;
+    k->before = before;
+    k->after = after;
     const decode_sums sums = { .place = &k->place, .threads = THREADS, .barrier = BARRIER };
     const val blocks = attention_decode_latent_blocks(&k->place, KEYS);
     consumer_role *c = k->consumer;
-    IF(logical_or(eq(k->number, k->first), eq(k->place.split, imm(0)))) // else the queries are there
+    IF(logical_or(eq(before, imm(0)), eq(k->place.split, imm(0)))) // else the queries are there
         load_queries(k, c);
     fill(c->out, immf(0));
     attention_online_rows_reset(&c->rows);
@@ -536,7 +528,8 @@ static void consumers(few_kernel *k)
     warpgroup_reg_alloc(CONSUMER_REGISTERS);
     consumer_role c = describe_consumer(k);
     k->consumer = &c;
-    for_splits(k, use_split);
+    k->done = variable(U32, imm(0));
+    attention_decode_for_share(&k->place, k->cfg->split, use_split, k);
 }
 
 void attention_decode_latent_few(const void *config, int kernel)
