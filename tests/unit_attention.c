@@ -95,7 +95,7 @@ static void test_runs_of_splits(void **state)
     static const char *const configs[][8] = {
         { sm80, "run=1 cluster=1", "run=2 cluster=1", "run=4 cluster=1", "run=4 cluster=8", "run=8 cluster=8",
           "run=16 cluster=1" },
-        { few, "run=1", "run=2", "run=5", "run=8", "run=23", "run=96" },
+        { few, "run=1 held=0", "run=2 held=1", "run=5 held=2", "run=8 held=0", "run=23 held=1", "run=96 held=2" },
     };
     (void)state;
     for (int i = 0; i < COUNT_OF(configs); i++) {
