@@ -90,12 +90,16 @@ static void test_runs_of_splits(void **state)
 {
     static const char sm80[] = "attention_decode heads=6 kv_heads=2 kv=1450 d=64 batch=2 shortest=300 sinks=1 lse=1 "
                                "impl=sm80 config='split=64 ";
+    static const char longer[] =
+        "attention_decode heads=3 kv_heads=1 kv=3600 d=64 batch=2 shortest=2500 page=16 impl=sm80 "
+        "config='split=64 cluster=1 ";
     static const char few[] = "attention_decode latent=1 heads=6 kv_heads=2 kv=1000 d=136 dv=128 batch=3 shortest=300 "
                               "lse=1 impl=latent_few config='split=64 ";
     static const char *const configs[][8] = {
         { sm80, "run=1 cluster=1", "run=2 cluster=1", "run=4 cluster=1", "run=4 cluster=8", "run=8 cluster=8",
           "run=16 cluster=1" },
-        { few, "run=1", "run=2", "run=5", "run=8", "run=23", "run=96" },
+        { longer, "run=1", "run=2", "run=4", "run=16" }, // two levels of sums, or one
+        { few, "run=1 held=0", "run=2 held=1", "run=5 held=2", "run=8 held=0", "run=23 held=1", "run=96 held=2" },
     };
     (void)state;
     for (int i = 0; i < COUNT_OF(configs); i++) {

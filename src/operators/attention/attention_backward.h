@@ -22,7 +22,6 @@ typedef struct backward_kernel {
     attention_values p;
     bool of_keys;
     bool with_d1, with_d2; // dK or dQ; dV
-    bool overlap;          // a block's sums run under the scores of the next one
     int block;             // BN
     columns d, dv;
     tma_copy tmaX1, tmaX2, tmaY1, tmaY2, tmaD1, tmaD2;

@@ -60,7 +60,7 @@ const implementation attention_naive_backward_implementation = {
 enum {
     HEADS_MAX = 320, // d + dv of a kernel with dK and dV, which stay in registers
     BLOCK_MAX = 128,
-    BLOCK_EASY = 96, // without overlap; some kernels of 112 spill
+    BLOCK_EASY = 96, // queries; some kernels of 112 spill
     REGISTERS = 208, // of 240: for accumulators and their rounded copies
     STAGES_MAX = 4,
     STATS_BYTES = 8,      // of a query
@@ -74,15 +74,15 @@ enum {
 static const int64_t SECTION_BYTES = 32 << 20;
 
 /*
- * Tokens of a block whose scores, slopes and rounded copies fit the registers beside sums of so many columns. Without
- * overlap the copies of the block before are gone.
+ * Tokens of a block whose scores, slopes and rounded copies fit the registers beside sums of so many columns. Of keys the copies
+ * of the block before are there, too.
  */
-static int block_for(const ckl_attention_desc *d, int64_t columns, bool overlap)
+static int block_for(const ckl_attention_desc *d, int64_t columns, bool of_keys)
 {
     const int64_t room = 2 * (2 * REGISTERS - columns),
                   bends = d->softcap > 0 || attention_score_bends(d->score) ? 2 : 0,
-                  each = (overlap ? 6 : 5) + bends; // in quarters
-    return (int)min_i64(overlap ? BLOCK_MAX : BLOCK_EASY, max_i64(16, room / each / 16 * 16));
+                  each = (of_keys ? 6 : 5) + bends; // in quarters
+    return (int)min_i64(of_keys ? BLOCK_MAX : BLOCK_EASY, max_i64(16, room / each / 16 * 16));
 }
 
 /* Can dQ come with dK and dV? A consumer's tile of it has 64 rows. Which CTAs add to a block must be known. */
@@ -118,8 +118,7 @@ static void choose(const ckl_attention_desc *d, const ckl_device_info *device, a
     if (c->ordered && rows <= product_i64(device->sm_count, ATTENTION_ROWS))
         c->consumers = 1;
     c->products = has_sums(d) && c->consumers == 2 ? 5 : 7;
-    c->overlap = false; // larger blocks gain more: 7 % at d128 and d64
-    c->block = block_for(d, c->apart ? max_i64(d->d, d->dv) : d->d + d->dv, c->overlap);
+    c->block = block_for(d, c->apart ? max_i64(d->d, d->dv) : d->d + d->dv, false);
     c->block = (int)max_i64(16, c->block - (d->mask == CKL_ATTENTION_MASK_NONE ? 0 : 16)); // a mask takes registers
     c->keys = block_for(d, d->d, true);
     if (attention_backward_sums_queries(c))

@@ -239,14 +239,13 @@ plan_cost attention_sm90_backward_cost(const void *desc, const ckl_device_info *
 
 /* Backward of sm90: of keys and values, then of queries, each over blocks of the other */
 
-#define ATTENTION_BACKWARD_CONFIG(X, owner)                                                             \
-    X(owner, int, consumers, "2", "1 2", "warpgroups of 64 keys, or queries, each")                     \
-    X(owner, int, block, "64", "16 32 48 64 80 96", "queries that the keys' kernel takes at a time")    \
-    X(owner, int, keys, "96", "32 48 64 80 96 112 128", "keys that the queries' kernel does")           \
-    X(owner, int, stages, "2", "2 3 4", "blocks in shared memory")                                      \
-    X(owner, bool, overlap, "1", "0 1", "in the keys' kernel a block's sums run under the next scores") \
-    X(owner, bool, apart, "0", "0 1", "dV by a kernel of its own")                                      \
-    X(owner, int, products, "7", "5 7", "5: dQ in the keys' kernel, by sums in memory")                 \
+#define ATTENTION_BACKWARD_CONFIG(X, owner)                                                          \
+    X(owner, int, consumers, "2", "1 2", "warpgroups of 64 keys, or queries, each")                  \
+    X(owner, int, block, "64", "16 32 48 64 80 96", "queries that the keys' kernel takes at a time") \
+    X(owner, int, keys, "96", "32 48 64 80 96 112 128", "keys that the queries' kernel does")        \
+    X(owner, int, stages, "2", "2 3 4", "blocks in shared memory")                                   \
+    X(owner, bool, apart, "0", "0 1", "dV by a kernel of its own")                                   \
+    X(owner, int, products, "7", "5 7", "5: dQ in the keys' kernel, by sums in memory")              \
     X(owner, bool, ordered, "1", "0 1", "these are in the order of the keys")
 
 typedef struct attention_sm90_backward_config {

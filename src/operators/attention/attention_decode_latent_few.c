@@ -52,8 +52,9 @@ typedef struct few_kernel {
     tensor sP;     // (BM,BN,BUFFERS)
     tensor sHigh;  // (WARPS,BUFFERS): does a warp's block have weights beyond 2^HIGH?
     tensor sOfRow; // (BM,WARPS): maxima or sums of a warp's keys
+    tensor sHeld;  // (VALUES,THREADS,HELD): sums of this CTA's splits, each thread's own
     pipeline ring;
-    val first, number, end; // splits of all sequences: this CTA's first one, this one, behind its last one
+    val before, after; // splits of this CTA before this one, and from this one on
     consumer_role *consumer;
     val done; // blocks of its splits before this one, a variable of each role
 } few_kernel;
@@ -68,9 +69,21 @@ static int64_t weights_bytes(void)
     return BUFFERS * attention_columns_bytes(attention_columns_of(KEYS), ROWS);
 }
 
+/* Columns of O of a warp; what a thread has of them and of its rows' maxima and sums. */
+static int width_of(const attention_decode_latent_few_config *c)
+{
+    return attention_columns_of(c->form.dv).used / WARPS;
+}
+
+static int values_of(const attention_decode_latent_few_config *c)
+{
+    return ROWS * width_of(c) / LANES + 2 * ROW_HALVES;
+}
+
 int64_t attention_decode_latent_few_smem(const attention_decode_latent_few_config *c)
 {
-    const int64_t words = WARPS * BUFFERS + ROWS * WARPS + 1; // and whether this CTA is the last of a sequence's
+    const int64_t words = WARPS * BUFFERS + ROWS * WARPS + 1 // and whether this CTA is the last of a sequence's
+                          + c->held * values_of(c) * THREADS;
     return c->slots * (block_bytes(c) + 16) + weights_bytes() + 4 * words;
 }
 
@@ -78,7 +91,7 @@ static few_kernel describe_kernel(const attention_decode_latent_few_config *cfg)
 {
     const attention_decode_form *form = &cfg->form;
     few_kernel k = { .cfg = cfg,
-                     .place = { .form = *form, .rows = ROWS, .keys = KEYS, .run = 1, .in_order = true },
+                     .place = { .form = *form, .rows = ROWS, .keys = KEYS, .run = 1 },
                      .d = attention_columns_of(form->d),
                      .dv = attention_columns_of(form->dv) };
     k.place.p = params_of(attention_decode);
@@ -89,23 +102,10 @@ static few_kernel describe_kernel(const attention_decode_latent_few_config *cfg)
     k.sP = slice(attention_chunks("weights", form->dtype, attention_columns_of(KEYS), ROWS, BUFFERS), _, _, 0, _);
     k.sHigh = smem_tensor("high", I32, compact(shape(WARPS, BUFFERS)), 16);
     k.sOfRow = smem_tensor("maxima or sums", F32, compact_right(shape(ROWS, WARPS)), 16);
+    if (cfg->held)
+        k.sHeld = smem_tensor("sums held", F32, compact_right(shape(values_of(cfg), THREADS, cfg->held)), 4);
     k.ring = make_pipeline("ring", cfg->slots, 1, WARPS);
     return k;
-}
-
-/* Calls each() for every split of this CTA, with `place` set. */
-static void for_splits(few_kernel *k, void (*each)(few_kernel *k))
-{
-    const val units = k->place.p.units, share = div(add(units, sub(grid_x(), imm(1))), grid_x());
-    k->first = min(mul(cta_x(), share), units);
-    k->end = min(add(k->first, share), units);
-    k->done = variable(U32, imm(0));
-    LOOP_FROM(number, k->first, k->end, imm(1)) {
-        k->number = number;
-        attention_decode_find_place(&k->place, k->cfg->split, number);
-        IF(lt(k->place.split, k->place.splits))
-            each(k);
-    }
 }
 
 /* Where the ring is at block `number` of this split; `first` of the role: 0, of the producer 1. */
@@ -129,8 +129,11 @@ static void load_block(const few_kernel *k, val number)
         attention_decode_latent_load(&boxes, i, slice(k->sK, _, _, i, at.stage), pipeline_full_barrier(&k->ring, &at));
 }
 
-static void load_split(few_kernel *k)
+static void load_split(void *of, val before, val after)
 {
+    few_kernel *k = of;
+    (void)before;
+    (void)after;
     const val blocks = attention_decode_latent_blocks(&k->place, KEYS);
     IF(elect())
         LOOP(number, blocks)
@@ -141,8 +144,9 @@ static void load_split(few_kernel *k)
 static void producer(few_kernel *k)
 {
     warpgroup_reg_dealloc(PRODUCER_REGISTERS);
+    k->done = variable(U32, imm(0));
     IF(eq(warp(), imm(WARPS)))
-        for_splits(k, load_split);
+        attention_decode_for_share(&k->place, k->cfg->split, load_split, k);
 }
 
 /* Consumers */
@@ -150,12 +154,6 @@ static void producer(few_kernel *k)
 static void sync_all(void)
 {
     named_sync(imm(BARRIER), THREADS);
-}
-
-/* Columns of O of a warp. */
-static int width_of(const few_kernel *k)
-{
-    return k->dv.used / WARPS;
 }
 
 /*
@@ -339,7 +337,7 @@ static void share_weights(const few_kernel *k, consumer_role *c, val buffer)
 /* O += weights of all keys * its own columns of values. */
 static void multiply_values(const few_kernel *k, const consumer_role *c, val buffer, val slot)
 {
-    columns own = attention_columns_of(width_of(k));
+    columns own = attention_columns_of(width_of(k->cfg));
     own.subtile = own.subtile < 32 ? own.subtile : 32; // registers
     tensor rP = fragment_A_words(&c->mma, ROWS, KEYS);
     ldmatrix_A(&c->mma, slice(k->sP, _, _, buffer), lane(), rP);
@@ -407,14 +405,15 @@ typedef struct partial_copy {
 
 static partial_copy partial_copy_of(const climber *x, val split)
 {
-    const int dv = x->k->place.form.dv, width = width_of(x->k);
+    const int dv = x->k->place.form.dv, width = width_of(x->k->cfg);
     const decode_partial partial = attention_decode_partial_of(x->sums, split); // (2,BM), (DV,BM)
     const val rows = imm_as(U32, x->k->place.rows_all);
     partial_copy p = { .each = make_tiled_copy_C("UniversalCopy<64>", F32, &x->c->mma, ROWS, width),
                        .limits = shape(rows, width),
                        .states = partial.states };
-    tensor gO = tensor_with_layout(partial.values, make_layout(shape(ROWS, dv), stride(dv, 1))),
-           gOwn = local_tile(gO, shape(ROWS, width), coord(imm(0), warp())); // (BM,DV/WARPS)
+    tensor gO = with_cache(tensor_with_layout(partial.values, make_layout(shape(ROWS, dv), stride(dv, 1))),
+                           IR_CACHE_EVICT_LAST), // stores to memory cost reads far more than their bytes
+        gOwn = local_tile(gO, shape(ROWS, width), coord(imm(0), warp())); // (BM,DV/WARPS)
     p.cO = partition_D(&p.each, identity_tensor(shape(ROWS, width)), lane());
     p.tOgO = partition_D(&p.each, gOwn, lane());
     return p;
@@ -432,21 +431,17 @@ static void leave_partial(void *of)
         }
 }
 
-/* Adds a neighbour's partial. Both orders give the same bits. */
-static void add_partial(const climber *x, val split)
+/* Adds a neighbour's sum. Both orders give the same bits. */
+static void add_sum(const climber *x, const val *top, const val *sum, tensor other)
 {
     online_rows *rows = &x->c->rows;
-    const partial_copy p = partial_copy_of(x, split);
-    tensor other = fragment_C(&x->c->mma, ROWS, width_of(x->k));
-    copy_if(&p.each, p.cO, p.limits, p.tOgO, other, 0);
     val own_share[ROW_HALVES], share[ROW_HALVES];
     for (int r = 0; r < ROW_HALVES; r++) {
-        const val top = at(p.states, 0, row_number(x->c, r)), sum = at(p.states, 1, row_number(x->c, r)),
-                  larger = max(rows->max[r], top);
+        const val larger = max(rows->max[r], top[r]);
         own_share[r] = exp2_ftz(sub(rows->max[r], larger));
-        share[r] = exp2_ftz(sub(top, larger));
+        share[r] = exp2_ftz(sub(top[r], larger));
         assign(rows->max[r], larger);
-        assign(rows->sum[r], add(mul(rows->sum[r], own_share[r]), mul(sum, share[r])));
+        assign(rows->sum[r], add(mul(rows->sum[r], own_share[r]), mul(sum[r], share[r])));
     }
     UNROLL(i, static_size(other.layout)) {
         const int r = attention_online_row_of(other, i);
@@ -454,10 +449,56 @@ static void add_partial(const climber *x, val split)
     }
 }
 
+static void add_partial(const climber *x, val split)
+{
+    const partial_copy p = partial_copy_of(x, split);
+    tensor other = fragment_C(&x->c->mma, ROWS, width_of(x->k->cfg));
+    val top[ROW_HALVES], sum[ROW_HALVES];
+    copy_if(&p.each, p.cO, p.limits, p.tOgO, other, 0);
+    for (int r = 0; r < ROW_HALVES; r++) {
+        top[r] = at(p.states, 0, row_number(x->c, r));
+        sum[r] = at(p.states, 1, row_number(x->c, r));
+    }
+    add_sum(x, top, sum, other);
+}
+
+/* This thread's values of the level that x->width, 1 or 2, is of. (VALUES) */
+static tensor held_values(const climber *x)
+{
+    return slice(x->k->sHeld, _, thread(), div(x->width, imm(2)));
+}
+
+static void hold(climber *x)
+{
+    const tensor sOwn = held_values(x);
+    const int count = (int)static_size(x->c->out.layout);
+    for (int i = 0; i < count; i++)
+        set(sOwn, i, at(x->c->out, i));
+    for (int r = 0; r < ROW_HALVES; r++) {
+        set(sOwn, count + r, x->c->rows.max[r]);
+        set(sOwn, count + ROW_HALVES + r, x->c->rows.sum[r]);
+    }
+}
+
+static void add_held(climber *x)
+{
+    const tensor sOwn = held_values(x);
+    tensor other = fragment_C(&x->c->mma, ROWS, width_of(x->k->cfg));
+    const int count = (int)static_size(other.layout);
+    val top[ROW_HALVES], sum[ROW_HALVES];
+    for (int i = 0; i < count; i++)
+        set(other, i, at(sOwn, i));
+    for (int r = 0; r < ROW_HALVES; r++) {
+        top[r] = at(sOwn, count + r);
+        sum[r] = at(sOwn, count + ROW_HALVES + r);
+    }
+    add_sum(x, top, sum, other);
+}
+
 /* Stores this warp's columns of the result. */
 static void store_result(const few_kernel *k, const consumer_role *c)
 {
-    const int width = width_of(k);
+    const int width = width_of(k->cfg);
     tensor cAll = coordinates_from(identity_tensor(shape(ROWS, width)), 1, mul(warp(), imm(width))),
            cO = partition_C(&c->mma, cAll, lane()); // (MMA,1,MMA_N)
     const val has_lse = logical_and(eq(warp(), imm(0)), eq(thread_at(lane(), 0, 4, 8), imm(0)));
@@ -468,9 +509,38 @@ static void store_result(const few_kernel *k, const consumer_role *c)
 static val is_own(const climber *x, val left)
 {
     const few_kernel *k = x->k;
-    const val split = k->place.split, begin = sub(split, min(split, sub(k->number, k->first))),
-              end = add(split, sub(k->end, k->number)), next = add(left, add(x->width, x->width));
+    const val split = k->place.split, begin = sub(split, min(split, k->before)), end = add(split, k->after),
+              next = add(left, add(x->width, x->width));
     return logical_and(le(begin, left), le(min(next, k->place.splits), end));
+}
+
+/* Leaves the left half's sum of a node of its own. All have read what was there before, and meet again until they read it. */
+static void leave_left(climber *x)
+{
+    sync_all();
+    leave_partial(x);
+}
+
+static void add_left(climber *x)
+{
+    add_partial(x, sub(x->first, x->width));
+}
+
+/* What to do at a node of its own: with sums that it holds, or in the workspace. */
+static void by_level(climber *x, void (*held)(climber *x), void (*in_memory)(climber *x))
+{
+    const int levels = x->k->cfg->held;
+    if (!levels) {
+        in_memory(x);
+        return;
+    }
+    IF(lt(x->width, imm(1 << levels))) {
+        held(x);
+    }
+    ELSE
+    {
+        in_memory(x);
+    }
 }
 
 /*
@@ -483,19 +553,29 @@ static void climb(const few_kernel *k, consumer_role *c, const decode_sums *sums
     val goes_on = variable(U32, imm(1));
     FOREVER {
         BREAK_IF(logical_or(eq(goes_on, imm(0)), ge(x.width, k->place.splits)));
-        const val left = sub(x.first, bit_and(x.first, x.width)), right = add(left, x.width);
+        const val left = sub(x.first, bit_and(x.first, x.width)), right = add(left, x.width),
+                  is_left = eq(x.first, left);
         IF(lt(right, k->place.splits)) {
-            const val is_left = eq(x.first, left);
             IF(is_own(&x, left)) {
                 IF(is_left) {
-                    sync_all(); // all have read what was there before; until it is read all meet again
-                    leave_partial(&x);
+                    by_level(&x, hold, leave_left);
+                    assign(goes_on, imm(0));
+                }
+                ELSE
+                {
+                    by_level(&x, add_held, add_left);
+                }
+            }
+            ELSE
+            {
+                IF(attention_decode_is_second(sums, right, leave_partial, &x)) {
+                    add_partial(&x, select(is_left, right, left));
+                }
+                ELSE
+                {
                     assign(goes_on, imm(0));
                 }
             }
-            ELSE IF(logical_not(attention_decode_is_second(sums, right, leave_partial, &x))) assign(goes_on, imm(0));
-            IF(ne(goes_on, imm(0)))
-                add_partial(&x, select(is_left, right, left));
         }
         assign(x.first, left);
         assign(x.width, add(x.width, x.width));
@@ -509,18 +589,21 @@ static consumer_role describe_consumer(const few_kernel *k)
     consumer_role c = { .mma = attention_warps_mma(k->place.form.dtype, 1) };
     c.rQ = fragment_A_words(&c.mma, ROWS, k->d.chunks * CHUNK);
     c.scores = fragment_C(&c.mma, ROWS, OWN_KEYS);
-    c.out = fragment_C(&c.mma, ROWS, width_of(k));
+    c.out = fragment_C(&c.mma, ROWS, width_of(k->cfg));
     c.rows = attention_online_rows_begin(ROW_HALVES, k->place.p.exponent);
     fill(c.rQ, imm_as(U32, 0));
     return c;
 }
 
-static void use_split(few_kernel *k)
+static void use_split(void *of, val before, val after)
 {
+    few_kernel *k = of;
+    k->before = before;
+    k->after = after;
     const decode_sums sums = { .place = &k->place, .threads = THREADS, .barrier = BARRIER };
     const val blocks = attention_decode_latent_blocks(&k->place, KEYS);
     consumer_role *c = k->consumer;
-    IF(logical_or(eq(k->number, k->first), eq(k->place.split, imm(0)))) // else the queries are there
+    IF(logical_or(eq(before, imm(0)), eq(k->place.split, imm(0)))) // else the queries are there
         load_queries(k, c);
     fill(c->out, immf(0));
     attention_online_rows_reset(&c->rows);
@@ -536,7 +619,8 @@ static void consumers(few_kernel *k)
     warpgroup_reg_alloc(CONSUMER_REGISTERS);
     consumer_role c = describe_consumer(k);
     k->consumer = &c;
-    for_splits(k, use_split);
+    k->done = variable(U32, imm(0));
+    attention_decode_for_share(&k->place, k->cfg->split, use_split, k);
 }
 
 void attention_decode_latent_few(const void *config, int kernel)

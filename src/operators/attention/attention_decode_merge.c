@@ -384,11 +384,14 @@ static void add_range(const decode_sums *m, const step_up *up)
     }
 }
 
-/* Splits that one CTA adds. Where a thread has few columns, another round of loads ends sooner than another CTA. */
+/*
+ * Splits whose sums one CTA adds: those of 16 CTAs, or, where a thread has few columns, of 32, as another round of loads ends sooner
+ * than another CTA.
+ */
 static val at_once(const decode_sums *m)
 {
     const bool few = rows_of(m) * across(m) <= 2 * m->threads;
-    return imm_as(U32, few ? 2 * GROUP : GROUP);
+    return imm_as(U32, (uint32_t)(m->place->run * (few ? 2 * GROUP : GROUP)));
 }
 
 void attention_decode_add_up(const decode_sums *m)

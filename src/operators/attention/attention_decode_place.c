@@ -3,29 +3,11 @@
 
 #include "cute/kernel.h"
 
-void attention_decode_find_place(decode_place *at, int split, val number)
+enum { LANES = 32 };
+
+/* Sets length, begin and splits; the first split that a row sees. */
+static val measure(decode_place *at, int split)
 {
-    const val one = imm_as(U32, 1);
-    if (at->cluster > 1) {
-        at->split = mul(rem(number, imm(at->cluster)), imm(at->run));
-        number = div(number, imm(at->cluster));
-    }
-    at->rows_all = at->form.tokens * at->form.group;
-    at->tiles = (at->rows_all + at->rows - 1) / at->rows;
-    at->tile = rem(number, imm(at->tiles));
-    number = div(number, imm(at->tiles));
-    if (at->in_order) {
-        at->split = rem(number, at->p.splits);
-        number = div(number, at->p.splits);
-    }
-    at->kv_head = rem(number, at->p.kv_heads);
-    number = div(number, at->p.kv_heads);
-    at->batch = number;
-    if (at->cluster <= 1 && !at->in_order) {
-        const val runs = at->run == 1 ? at->p.splits : div(add(at->p.splits, imm(at->run - 1)), imm(at->run));
-        at->split = mul(rem(number, runs), imm(at->run));
-        at->batch = div(number, runs);
-    }
     tensor gLengths = gmem_vector(at->p.lengths, I32, at->p.batch); // (BATCH)
     val length = max(at(gLengths, at->batch), imm_as(I32, 0));
     at->length = min(convert(U32, length), at->p.kv);
@@ -35,10 +17,43 @@ void attention_decode_find_place(decode_place *at, int split, val number)
         at->begin = convert(U32, max(first, imm_as(I32, 0)));
     }
     val first = div(at->begin, imm(split)), end = div(add(at->length, imm(split - 1)), imm(split));
-    at->splits = max(sub(max(end, first), first), one);
-    val start = mul(add(first, at->split), imm(split));
+    at->splits = max(sub(max(end, first), first), imm_as(U32, 1));
+    return first;
+}
+
+/* Sets what follows from the sequence and the split. */
+static void look_at_split(decode_place *at, int split)
+{
+    const val first = measure(at, split), start = mul(add(first, at->split), imm(split));
     at->from = max(start, mul(div(at->begin, imm(at->keys)), imm(at->keys)));
     at->to = min(add(start, imm(at->run * split)), at->length);
+}
+
+/* A group has rows in tiles. */
+static void find_tiles(decode_place *at)
+{
+    at->rows_all = at->form.tokens * at->form.group;
+    at->tiles = (at->rows_all + at->rows - 1) / at->rows;
+}
+
+void attention_decode_find_place(decode_place *at, int split, val number)
+{
+    if (at->cluster > 1) {
+        at->split = mul(rem(number, imm(at->cluster)), imm(at->run));
+        number = div(number, imm(at->cluster));
+    }
+    find_tiles(at);
+    at->tile = rem(number, imm(at->tiles));
+    number = div(number, imm(at->tiles));
+    at->kv_head = rem(number, at->p.kv_heads);
+    number = div(number, at->p.kv_heads);
+    at->batch = number;
+    if (at->cluster <= 1) {
+        const val runs = at->run == 1 ? at->p.splits : div(add(at->p.splits, imm(at->run - 1)), imm(at->run));
+        at->split = mul(rem(number, runs), imm(at->run));
+        at->batch = div(number, runs);
+    }
+    look_at_split(at, split);
 }
 
 void attention_decode_for_splits(decode_place *place, int split, void (*each)(void *of), void *of)
@@ -47,6 +62,65 @@ void attention_decode_for_splits(decode_place *place, int split, void (*each)(vo
         attention_decode_find_place(place, split, number);
         IF(lt(place->split, place->splits))
             each(of);
+    }
+}
+
+/* Splits of sequence `batch`, of all heads; 0 where there is none. */
+static val splits_of(decode_place at, int split, val batch)
+{
+    const val exists = lt(batch, at.p.batch);
+    at.batch = min(batch, sub(at.p.batch, imm(1)));
+    measure(&at, split);
+    return select(exists, mul(at.splits, at.p.kv_heads), imm_as(U32, 0));
+}
+
+static val sum_of_lanes(val x)
+{
+    return shuffle(warp_scan(x), imm(LANES - 1));
+}
+
+/* The sequence and head that have split `number` of all, which is set. Every warp finds them by its lanes. */
+static void find_split(decode_place *at, int split, val number)
+{
+    const val none = imm_as(U32, 0), batch = variable(U32, none), before = variable(U32, none),
+              seen = variable(U32, none);
+    LOOP_FROM(first, none, at->p.batch, imm(LANES)) {
+        const val count = splits_of(*at, split, add(first, lane())), through = add(seen, warp_scan(count)),
+                  is_before = le(through, number);
+        assign(batch, add(batch, sum_of_lanes(select(is_before, imm_as(U32, 1), none))));
+        assign(before, add(before, sum_of_lanes(select(is_before, count, none))));
+        assign(seen, shuffle(through, imm(LANES - 1)));
+    }
+    at->batch = variable(U32, min(batch, sub(at->p.batch, imm(1))));
+    measure(at, split);
+    const val rest = sub(number, before);
+    at->kv_head = variable(U32, div(rest, at->splits));
+    at->split = variable(U32, rem(rest, at->splits));
+}
+
+static void go_to_next_split(decode_place *at)
+{
+    const val none = imm_as(U32, 0), split = add(at->split, imm(1)), is_last = eq(split, at->splits),
+              head = select(is_last, add(at->kv_head, imm(1)), at->kv_head), is_last_head = eq(head, at->p.kv_heads);
+    assign(at->split, select(is_last, none, split));
+    assign(at->kv_head, select(is_last_head, none, head));
+    assign(at->batch, select(is_last_head, add(at->batch, imm(1)), at->batch));
+}
+
+void attention_decode_for_share(decode_place *at, int split, void (*each)(void *of, val before, val after), void *of)
+{
+    const val own = variable(U32, imm_as(U32, 0));
+    LOOP_FROM(first, imm_as(U32, 0), at->p.batch, imm(LANES))
+        assign(own, add(own, splits_of(*at, split, add(first, lane()))));
+    const val all = sum_of_lanes(own), share = div(add(all, sub(grid_x(), imm(1))), grid_x()),
+              begin = min(mul(cta_x(), share), all), end = min(add(begin, share), all);
+    find_tiles(at);
+    at->tile = imm_as(U32, 0);
+    find_split(at, split, begin);
+    LOOP_FROM(number, begin, end, imm(1)) {
+        look_at_split(at, split);
+        each(of, sub(number, begin), sub(end, number));
+        go_to_next_split(at);
     }
 }
 

@@ -14,7 +14,6 @@ typedef struct decode_place {
     attention_decode_values p;
     int rows, keys, run;             // of a CTA; of a block; splits of a CTA
     int cluster;                     // CTAs of a cluster, which share the rows; 0 or 1: none
-    bool in_order;                   // the splits of a head have numbers that follow each other; else its heads' do
     int rows_all, tiles;             // of a group: heads first, then tokens; tiles of `rows` of them
     val tile, kv_head, split, batch; // of this CTA; its first split
     val length;                      // keys of the sequence
@@ -34,6 +33,13 @@ void attention_decode_find_place(decode_place *place, int split, val number);
  * ones.
  */
 void attention_decode_for_splits(decode_place *place, int split, void (*each)(void *of), void *of);
+
+/*
+ * The same where all rows are one tile, with splits of a sequence that follow each other: those that exist are shared out
+ * evenly. before: how many of them this CTA has had; after: how many it will have, with this one.
+ */
+void attention_decode_for_share(decode_place *place, int split, void (*each)(void *of, val before, val after),
+                                void *of);
 
 /* The numbers of the pages of all sequences. (PAGES,BATCH) */
 tensor attention_decode_table_of(const attention_decode_values *p);

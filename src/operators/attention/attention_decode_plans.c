@@ -9,6 +9,8 @@ enum {
     VECTOR_BYTES = 16,
     HEAD_MAX = 256,    // elements of a head on tensor cores
     SPLIT_MIN = 512,   // keys: a CTA of 128 takes 7 us, of which 4 are the copies (bench/notes/attention.md)
+    SPLIT_BRIEF = 256, // of sequences of up to BRIEF: one of 2048 keys takes 6.3 us for 7.3, sixteen take as long
+    BRIEF = 2048,
     SPLIT_MAX = 4096,  // keys: longer ones gain nothing
     SPLITS_MAX = 1024, // of a sequence
     ROWS_MAX = 32,
@@ -235,16 +237,18 @@ static int64_t power_near(int64_t number, int64_t unit)
 }
 
 /*
- * Keys that are summed apart: equal parts of a sequence, at most 16, or about as many as SMs for each head. The batch does
- * not count, so that results do not depend on it. They are a power of two, for CTAs to share a sequence evenly.
+ * Keys that are summed apart: equal parts of a sequence, at most 16 and as many as there is room for at once, or about as many as
+ * SMs for each head. The batch does not count, so that results do not depend on it. They are a power of two, for CTAs to share a sequence evenly.
  */
 static int split_of(const ckl_attention_decode_desc *d, const ckl_device_info *device)
 {
     const bool narrow = d->cache == CKL_E4M3;
     const int64_t tiles = product_i64(d->kv_heads, ceil_div(attention_decode_rows_of(d), ROWS_MAX));
-    const int64_t of_head = device->sm_count / max_i64(tiles, 1);
-    const int64_t most = max_i64(ATTENTION_DECODE_GROUP, power_of_two_floor(max_i64(of_head, 1)));
-    int64_t least = d->kv > SPLIT_MIN && d->kv <= 2 * SPLIT_MIN ? SPLIT_MIN / 2 : SPLIT_MIN;
+    const int64_t of_head = power_of_two_floor(max_i64(device->sm_count / max_i64(tiles, 1), 1));
+    const int64_t most = max_i64(min_i64(ATTENTION_DECODE_GROUP, CTAS * of_head), of_head);
+    const bool is_light = narrow || d->d + d->dv <= 128, has_short_runs = d->d > 128 || d->dv > 128;
+    const int64_t brief = is_light || has_short_runs ? BRIEF / 2 : BRIEF;
+    int64_t least = d->kv > SPLIT_MIN && d->kv <= brief ? SPLIT_BRIEF : SPLIT_MIN;
     if (narrow && d->kv > 4 * SPLIT_MIN)
         least *= 2;
     int64_t split = max_i64(least, min_i64(round_up(ceil_div(d->kv, most), SPLIT_UNIT), SPLIT_MAX));
@@ -400,6 +404,16 @@ static void share_sms(const ckl_attention_decode_desc *d, const ckl_device_info 
     }
 }
 
+/* One CTA an SM, for long: more in flight than two would have each. Four heads of 32768 keys 25.2 -> 24.2 us. */
+static void deepen_ring(const ckl_attention_decode_desc *d, const ckl_device_info *device,
+                        attention_decode_sm80_config *c)
+{
+    enum { KEYS = 1024, STAGES = 5 };
+    if (runs_of(d, c) <= device->sm_count && min_i64(d->kv, (int64_t)c->split * c->run) >= KEYS && c->row_warps == 1 &&
+        d->cache != CKL_E4M3)
+        c->stages = STAGES;
+}
+
 /*
  * Where each CTA has an SM, those of a sequence add up as a cluster, which ends sooner than by a workspace. A GPC has room for
  * whole clusters only, so some SMs must be free. Several CTAs an SM wait for each other: 8 sequences of 4096 keys take 44.4 us in
@@ -439,6 +453,7 @@ static ckl_status choose_sm80(const void *desc, const ckl_device_info *device, v
         c->ctas = E4M3_CTAS;
     if (fits && (!narrow || c->convert)) // else sums do not fit registers
         share_sms(d, device, c);
+    deepen_ring(d, device, c);
     if (c->row_warps > 1 && c->run == 1 && c->stages < ATTENTION_DECODE_STAGES_MAX)
         c->stages++; // partials take the place of the rings
     while (c->stages > 2 && attention_decode_sm80_smem(c) > device->smem_per_cta_bytes)

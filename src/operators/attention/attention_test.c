@@ -190,27 +190,26 @@ static const char *const cases[] = {
     "direction=backward q=30 kv=50 d=72 heads=2 mask=add ldmask=50 softcap=2 dmask=1 causal=1",
     "direction=backward q=150 kv=130 d=32 batch=2 heads=4 kv_heads=2 mask=bool ldmask=130 ldmask_batch=19500 causal=1",
     "direction=backward q=70 kv=130 d=128 heads=2 mask=add ldmask_head=130 softcap=4 dtype=bf16 # a row for each head",
-    "direction=backward q=300 kv=200 d=128 causal=1 impl=sm90_backward config='consumers=2 block=64 stages=2 "
-    "overlap=0'",
+    "direction=backward q=300 kv=200 d=128 causal=1 impl=sm90_backward config='consumers=2 block=64 stages=2'",
     "direction=backward q=300 kv=200 heads=2 kv_heads=1 d=64 right=40 left=50 dtype=bf16 impl=sm90_backward "
-    "config='consumers=1 block=112 stages=3 overlap=0'",
+    "config='consumers=1 block=112 stages=3'",
     "direction=backward q=150 kv=200 heads=2 kv_heads=1 d=32 left=70 impl=sm90_backward config='consumers=2 block=16 "
     "keys=32 stages=2' # the ring goes round",
     "direction=backward q=100 kv=200 heads=2 d=128 causal=1 impl=sm90_backward config='consumers=2 products=5 block=64 "
-    "stages=2 overlap=0' # five products",
+    "stages=2' # five products",
     "direction=backward heads=2 kv_heads=1 q=300 kv=400 d=64 left=70 right=20 dtype=bf16 impl=sm90_backward "
-    "config='consumers=2 products=5 block=96 stages=2 overlap=1' # the first CTA that adds is not that of the first "
+    "config='consumers=2 products=5 block=96 stages=2' # the first CTA that adds is not that of the first "
     "keys",
     "direction=backward heads=2 q=100 kv=150 d=128 dv=72 softcap=3 score=alibi right=10 sinks=1 impl=sm90_backward "
-    "config='consumers=2 products=5 block=48 stages=2 overlap=0'",
+    "config='consumers=2 products=5 block=48 stages=2'",
     "direction=backward q=100 kv=200 heads=2 d=64 causal=1 impl=sm90_backward_unordered",
     "direction=backward q=150 kv=200 d=96 dtype=bf16 impl=sm90_backward_unordered # a warp in two has no rows of dQ",
     "direction=backward q=150 kv=300 d=40 dv=72 causal=1 impl=sm90_backward config='consumers=2 products=5 block=64 "
     "stages=2'",
     "direction=backward ragged=1 batch=3 q=140 q_total=200 kv=150 kv_total=300 heads=2 d=80 causal=1 layout=bshd "
-    "impl=sm90_backward config='consumers=2 products=5 block=64 stages=2 overlap=0'",
+    "impl=sm90_backward config='consumers=2 products=5 block=64 stages=2'",
     "direction=backward q=300 kv=140 d=128 causal=1 impl=sm90_backward config='consumers=2 products=5 block=64 "
-    "stages=2 overlap=0' # the first blocks see no key: nobody adds to them",
+    "stages=2' # the first blocks see no key: nobody adds to them",
     "direction=backward q=0 kv=10 # zeros",
     "direction=backward q=3 kv=0",
     "ragged=1 batch=5 q=70 q_total=175 kv=90 heads=2 d=40 lse=1                   # lengths differ",
