@@ -115,10 +115,11 @@ class DriverWithoutGPU(unittest.TestCase):
                     (ctypes.c_int32 * 2).from_address(pointer(capsule, b"dltensor") + 8)[:] = 2, self.gpu
                     return capsule
 
-            launches_on = ctypes.CDLL("libcuda.so.1").fake_cuda_launches_on
+            driver = ctypes.CDLL("libcuda.so.1")
+            launches_on = driver.fake_cuda_launches_on
             add, x = ckl.operators["add"], [Tensor(0), Tensor(1)]
             """
-        environment = os.environ | {"LD_LIBRARY_PATH": str(DRIVER.parent)}
+        environment = os.environ | {"LD_LIBRARY_PATH": str(DRIVER.parent), "CKL_CACHE": "off"}
         done = subprocess.run(
             [sys.executable, "-c", before + text], capture_output=True, text=True, timeout=100, check=False, env=environment
         )
@@ -146,6 +147,20 @@ class DriverWithoutGPU(unittest.TestCase):
                 else:
                     raise AssertionError("taken")
             assert launches_on(0) + launches_on(1) == 0
+            """)
+
+    def test_failures(self):
+        self.program("""
+            functions = (ctypes.c_void_p * 3).in_dll(driver, "fake_cuda_functions")
+            fail_named = ctypes.CFUNCTYPE(None, ctypes.c_char_p, ctypes.c_int)(functions[2])
+            for kind, function, result in (MemoryError, b"cuLibraryLoadData", 2), (RuntimeError, b"cuLaunchKernelEx", 719):
+                fail_named(function, result)
+                try:
+                    add("n=64", x[0], x[0], x[0])
+                except kind as error:
+                    assert f"cuda:0: {function.decode()}: CUDA_ERROR" in str(error), error
+                else:
+                    raise AssertionError(f"{function} does not fail")
             """)
 
     def test_threads(self):
