@@ -10,6 +10,7 @@ import importlib
 import math
 import operator
 import re
+import sys
 from collections.abc import Sequence
 from typing import Any, Protocol, TypeVar
 
@@ -42,14 +43,31 @@ def _strides(x):
     return tuple(math.prod(x.shape[i + 1 :]) for i in range(len(x.shape)))
 
 
+def _copied(x):
+    """A copy without gaps in which the last mode is contiguous."""
+    return x.contiguous() if hasattr(x, "contiguous") else x.copy()
+
+
+def _readable(x):
+    """The array itself, or a copy where a problem could not say how it lies, or DLPack not hand it over."""
+    is_writeable = getattr(getattr(x, "flags", None), "writeable", True)  # NumPy's
+    return x if is_writeable and min(_strides(x), default=0) >= 0 else _copied(x)
+
+
 def _dense(x):
-    """The array itself, or a copy without gaps in which the last mode is contiguous."""
-    strides, expected = _strides(x), 1
-    for size, stride in zip(reversed(x.shape), reversed(strides)):
+    """The array itself, or a copy without gaps, of which a problem says nothing."""
+    x, expected = _readable(x), 1
+    for size, stride in zip(reversed(x.shape), reversed(_strides(x))):
         if size != 1 and stride != expected:
-            return x.contiguous() if hasattr(x, "contiguous") else _library_of(x).ascontiguousarray(x)
+            return _copied(x)
         expected *= size
     return x
+
+
+def _taken(name, pattern, *arrays):
+    """Arrays that fit the pattern, or None, without gaps."""
+    expect(name, pattern, *arrays)
+    return [x if x is None else _dense(x) for x in arrays]
 
 
 def _library_of(x):
@@ -70,6 +88,8 @@ def _empty(like, shape, dtype=None):
 def _run(name, desc, *args):
     arrays = [a for a in args if hasattr(a, "__dlpack_device__")]
     device = device_of(arrays[0])
+    if any([getattr(a, "requires_grad", False) for a in arrays]) and sys.modules["torch"].is_grad_enabled():
+        raise NotImplementedError(f"{name}: no gradient comes of arrays; cutekernellib.torch has it, or detach() the tensors")
     if device[0] == CPU:
         warn_of_emulator()
     waits = [a.block_until_ready() for a in arrays if hasattr(a, "block_until_ready")]  # JAX has streams of its own
@@ -99,17 +119,15 @@ def log_softmax(x: A, axis: int = -1, *, scale: float = 1.0) -> A:
 
 
 def _softmax(x, axis, scale, log):
-    expect("softmax", "x[*]", x)
-    x = _dense(x)
+    (x,) = _taken("softmax", "x[*]", x)
     y = _empty(x, x.shape)
     _run("softmax", _problems.softmax(tuple(x.shape), x.dtype, _axis(x, axis), log, scale), x, None, y)
     return y
 
 
 def _norm(name, x, weight, bias, eps):
-    expect(name.replace("norm", "_norm"), "x[*,N] weight[N] bias[N]", x, weight, bias)
-    x, y = _dense(x), _empty(x, x.shape)
-    cols = x.shape[-1]
+    x, weight, bias = _taken(name.replace("norm", "_norm"), "x[*,N] weight[N] bias[N]", x, weight, bias)
+    y, cols = _empty(x, x.shape), x.shape[-1]
     if bias is None and weight is not None and name == "layernorm":
         bias = weight - weight
     desc = _problems.norm(name, math.prod(x.shape[:-1]), cols, x.dtype, eps, weight is not None)
@@ -131,10 +149,10 @@ def rms_norm(x: A, weight: A | None = None, eps: float = 1e-5) -> A:
 
 def group_norm(x: A, groups: int, weight: A | None = None, bias: A | None = None, eps: float = 1e-5) -> A:
     """Norm of groups of channels of x[N,C,...], scaled by weight[C] and shifted by bias[C], both or neither."""
-    expect("group_norm", "x[N,C,*] weight[C] bias[C]", x, weight, bias)
+    x, weight, bias = _taken("group_norm", "x[N,C,*] weight[C] bias[C]", x, weight, bias)
     if (weight is None) != (bias is None):
         raise ValueError("group_norm: weight and bias come together")
-    x, y = _dense(x), _empty(x, x.shape)
+    y = _empty(x, x.shape)
     desc = _problems.groupnorm(tuple(x.shape), groups, x.dtype, eps, weight is not None)
     _run("groupnorm", desc, x, None, weight, bias, y)
     return y
@@ -159,8 +177,7 @@ def cross_entropy(
     if reduction == "sum":
         options = {"ignore_index": ignore_index, "label_smoothing": label_smoothing}
         return cross_entropy(x, target, weight, reduction="none", **options).sum()
-    expect("cross_entropy", "x[rows,classes] target~[rows] weight[classes]", x, target, weight)
-    x, weight = _dense(x), None if weight is None else _dense(weight)
+    x, target, weight = _taken("cross_entropy", "x[rows,classes] target~[rows] weight[classes]", x, target, weight)
     rows, cols = x.shape
     loss, lse = _empty(x, (1,) if reduction == "mean" else (rows,), "float32"), _empty(x, (rows,), "float32")
     count = _empty(x, (1,), "float32") if reduction == "mean" else None
@@ -201,6 +218,7 @@ def elementwise(expr: str, *, dtype: str | None = None, **operands: Any) -> Any:
     names = list(dict.fromkeys(_NAMES.findall(expr)))
     if set(names) != set(operands):
         raise ValueError(f"elementwise: {expr} has the operands {', '.join(names)}, given are {', '.join(operands)}")
+    operands = {name: _readable(x) if hasattr(x, "shape") else x for name, x in operands.items()}
     arrays = [operands[n] for n in names if hasattr(operands[n], "shape")]
     if not arrays:
         raise ValueError("elementwise: there is no array among the operands")
@@ -221,8 +239,7 @@ def elementwise(expr: str, *, dtype: str | None = None, **operands: Any) -> Any:
 
 def add(a: A, b: A, *, alpha: float = 1.0, beta: float = 1.0) -> A:
     """alpha * a + beta * b of two arrays of one shape."""
-    expect("add", "a[*] b[*]", a, b)
-    a, b = _dense(a), _dense(b)
+    a, b = _taken("add", "a[*] b[*]", a, b)
     y = _empty(a, a.shape)
     _run("add", _problems.add(math.prod(a.shape), a.dtype), a, b, y, alpha, beta)
     return y
@@ -231,6 +248,7 @@ def add(a: A, b: A, *, alpha: float = 1.0, beta: float = 1.0) -> A:
 def reduce(x: A, op: str = "sum", axis: int | Sequence[int] | None = None, *, correction: int = 0) -> A:
     """sum max min prod mean var std argmax argmin any all norm1 norm2 or logsumexp over an axis, several, or all (None)."""
     expect("reduce", "x[*]", x)
+    x = _readable(x)
     axes = () if axis is None else tuple(_axis(x, a) for a in (axis if isinstance(axis, (tuple, list)) else (axis,)))
     if len(set(axes)) < len(axes):
         raise ValueError(f"reduce: axis {axis} names an axis twice")
@@ -252,8 +270,7 @@ def _reduced_dtype(desc):
 def linear(x: A, weight: A, bias: A | None = None, activation: str = "identity") -> A:
     """activation(x @ weight.T + bias): x[..., K], weight[N, K], bias[N] of f16, bf16 or f32; activation identity, relu, gelu
     (the tanh form), gelu_erf or silu."""
-    expect("linear", "x[*,K] weight[N,K] bias[N]", x, weight, bias)
-    x, weight = _dense(x), _dense(weight)
+    x, weight, bias = _taken("linear", "x[*,K] weight[N,K] bias[N]", x, weight, bias)
     y = _empty(x, (*x.shape[:-1], weight.shape[0]))
     desc = _problems.gemm(math.prod(x.shape[:-1]), *weight.shape, x.dtype, bias is not None, activation)
     _run("gemm", desc, *operators["gemm"].in_order((), {"a": x, "b": weight, "bias": bias, "d": y}))
@@ -263,8 +280,7 @@ def linear(x: A, weight: A, bias: A | None = None, activation: str = "identity")
 def attention(q: A, k: A, v: A, *, causal: bool = False, scale: float | None = None) -> A:
     """softmax(scale * q @ k.T) @ v: q[B,H,Q,D], k[B,G,K,D], v[B,G,K,E] of f16 or bf16; G divides H. causal: the last query sees
     all keys. scale: not given, 1/sqrt(D)."""
-    expect("attention", "q[B,H,Q,D] k[B,G,K,D] v[B,G,K,E]", q, k, v)
-    q, k, v = _dense(q), _dense(k), _dense(v)
+    q, k, v = _taken("attention", "q[B,H,Q,D] k[B,G,K,D] v[B,G,K,E]", q, k, v)
     o = _empty(q, (*q.shape[:3], v.shape[3]))
     strides = tuple(map(_strides, (q, k, v, o)))
     desc = _problems.attention(tuple(q.shape), tuple(k.shape), tuple(v.shape), strides, q.dtype, causal, scale)
@@ -274,8 +290,7 @@ def attention(q: A, k: A, v: A, *, causal: bool = False, scale: float | None = N
 
 def rope(q: A, k: A | None, positions: A, *, theta: float = 10000.0, style: str = "half") -> tuple[A, A | None]:
     """Rotary embedding of q[tokens, heads, D] and k[tokens, heads, D] or None, by positions[tokens] of i32 or i64; a pair."""
-    expect("rope", "q[tokens,heads,D] k[tokens,k_heads,D] positions~[tokens]", q, k, positions)
-    q, k = _dense(q), k if k is None else _dense(k)
+    q, k, positions = _taken("rope", "q[tokens,heads,D] k[tokens,k_heads,D] positions~[tokens]", q, k, positions)
     yq, yk = _empty(q, q.shape), k if k is None else _empty(k, k.shape)
     desc = _problems.rope(*q.shape[:2], 0 if k is None else k.shape[1], q.shape[2], q.dtype, positions.dtype, theta, style)
     _run("rope", desc, q, k, positions, yq, yk)
@@ -287,8 +302,7 @@ def permute(x: A, order: Sequence[int]) -> A:
     expect("permute", "x[*]", x)
     if sorted(order) != list(range(len(x.shape))):
         raise ValueError(f"permute: {order} is no order of {len(x.shape)} modes")
-    if 0 in _strides(x):  # broadcast, where a line's 0 is the stride of a dense tensor
-        x = _dense(x)
+    x = _dense(x) if 0 in _strides(x) else _readable(x)  # broadcast, where a line's 0 is the stride of a dense tensor
     y = _empty(x, tuple(x.shape[i] for i in order))
     _run("permute", _problems.permute(tuple(x.shape), _strides(x), tuple(order), x.dtype), x, y)
     return y
@@ -299,8 +313,7 @@ def transpose(x: A) -> A:
     expect("transpose", "x[*]", x)
     if len(x.shape) < 2:
         raise ValueError(f"transpose: the shape {tuple(x.shape)} has no two modes")
-    if len(x.shape) > 2 or 0 in _strides(x):
-        x = _dense(x)
+    x = _dense(x) if len(x.shape) > 2 or 0 in _strides(x) else _readable(x)
     *batch, rows, cols = x.shape
     y = _empty(x, (*batch, cols, rows))
     _run("transpose", _problems.transpose(math.prod(batch), rows, cols, *_strides(x)[-2:], x.dtype), x, y)

@@ -99,6 +99,33 @@ class Functions(unittest.TestCase):
         hidden = np.where(np.tril(np.ones((6, 6))), scores, -np.inf)
         self.close(ckl.attention(q, k, v, causal=True), softmax(hidden, -1) @ vv, 5e-3)
 
+    def test_strides(self):
+        """Whatever the strides, and be the memory read-only, the result is that of dense arrays."""
+        x, q, rows = normal(4, 20), normal(4, 2, 8), np.arange(4)
+        for call, *arrays in (
+            (lambda w, b: ckl.layer_norm(x, w, b), normal(20), normal(20)),
+            (lambda w: ckl.rms_norm(x, w), normal(20)),
+            (lambda w, b: ckl.group_norm(x, 2, w, b), normal(20), normal(20)),
+            (lambda t, w: ckl.cross_entropy(x, t, abs(w)), rows, normal(20)),
+            (lambda x, w, b: ckl.linear(x, w, b), x, normal(6, 20), normal(6)),
+            (lambda q, p: ckl.rope(q, None, p)[0], q, rows),
+            (lambda x: ckl.softmax(x), x),
+            (lambda x: ckl.reduce(x, "max", 1), x),
+            (lambda x: ckl.permute(x, (1, 0)), x),
+            (lambda x: ckl.transpose(x), x),
+            (lambda x, y: ckl.elementwise("x*y", x=x, y=y), x, normal(20)),
+        ):
+            wanted = call(*arrays)
+            read_only = [a.copy() for a in arrays]
+            for a in read_only:
+                a.flags.writeable = False
+            for given in (
+                [np.repeat(a, 2, -1)[..., ::2] for a in arrays],
+                [a[..., ::-1].copy()[..., ::-1] for a in arrays],
+                read_only,
+            ):
+                np.testing.assert_array_equal(call(*given), wanted)
+
     def test_zeros_are_no_defaults(self):
         x, q = 1e-4 * normal(4, 8), normal(1, 1, 4, 8, dtype=np.float16)
         wanted = (x - x.mean(-1, keepdims=True)) / x.std(-1, keepdims=True)
@@ -201,6 +228,8 @@ class Errors(unittest.TestCase):
         self.fails(ValueError, "add: b is of float16, a of float32", ckl.add, x, x.astype(np.float16))
         self.fails(ValueError, "reduction=avg is none of mean, sum, none", ckl.cross_entropy, x, x, reduction="avg")
         self.fails(TypeError, "prepare: lines are a list", ckl.prepare, "softmax shape=4x8", device="cpu")
+        self.fails(ValueError, "cuda:x is none of cuda, cuda:NUMBER, cpu", ckl.device_info, "cuda:x")
+        self.fails(AttributeError, r"the operator is operators\['gemm'\]", lambda: ckl.gemm)
         self.fails(KeyError, "softmx is none of the operators add attention", lambda: ckl.operators["softmx"])
         self.fails(ValueError, "bias", ckl.linear, x, normal(3, 8), normal(4))
         self.fails(ValueError, "weight", ckl.rms_norm, x, normal(9))
