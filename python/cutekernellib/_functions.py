@@ -22,14 +22,16 @@ from ._shapes import expect
 class Array(Protocol):
     """What every DLPack library's arrays have."""
 
-    shape: Any
-    dtype: Any
+    @property
+    def shape(self) -> Any: ...
+    @property
+    def dtype(self) -> Any: ...
 
     def __dlpack__(self, *args: Any, **options: Any) -> Any: ...
     def __dlpack_device__(self) -> tuple[int, int]: ...
 
 
-A = TypeVar("A", bound=Array)
+A = TypeVar("A", bound=Array)  # of the first argument, and of results of as many modes
 
 # Arrays
 
@@ -135,19 +137,19 @@ def _norm(name, x, weight, bias, eps):
     return y
 
 
-def layer_norm(x: A, weight: A | None = None, bias: A | None = None, eps: float = 1e-5) -> A:
+def layer_norm(x: A, weight: Array | None = None, bias: Array | None = None, eps: float = 1e-5) -> A:
     """(x - mean) / sqrt(variance + eps) * weight + bias along the last axis, whose length weight and bias have."""
     if weight is None and bias is not None:
         raise ValueError("layer_norm: a bias needs a weight")
     return _norm("layernorm", x, weight, bias, eps)
 
 
-def rms_norm(x: A, weight: A | None = None, eps: float = 1e-5) -> A:
+def rms_norm(x: A, weight: Array | None = None, eps: float = 1e-5) -> A:
     """x / sqrt(mean of x^2 + eps) * weight along the last axis."""
     return _norm("rmsnorm", x, weight, None, eps)
 
 
-def group_norm(x: A, groups: int, weight: A | None = None, bias: A | None = None, eps: float = 1e-5) -> A:
+def group_norm(x: A, groups: int, weight: Array | None = None, bias: Array | None = None, eps: float = 1e-5) -> A:
     """Norm of groups of channels of x[N,C,...], scaled by weight[C] and shifted by bias[C], both or neither."""
     x, weight, bias = _taken("group_norm", "x[N,C,*] weight[C] bias[C]", x, weight, bias)
     if (weight is None) != (bias is None):
@@ -159,14 +161,14 @@ def group_norm(x: A, groups: int, weight: A | None = None, bias: A | None = None
 
 
 def cross_entropy(
-    x: A,
-    target: A,
-    weight: A | None = None,
+    x: Array,
+    target: Array,
+    weight: Array | None = None,
     *,
     reduction: str = "mean",
     ignore_index: int = -100,
     label_smoothing: float = 0.0,
-) -> A:
+) -> Any:
     """Loss of logits x[rows, classes] and class numbers target[rows], i64 or i32; f32: one number (mean or sum), or with none [rows].
 
     weight[classes], of x's type, is that of each class: the mean is over the weights of the targets. label_smoothing: the share of a
@@ -175,8 +177,8 @@ def cross_entropy(
     if reduction not in ("mean", "sum", "none"):
         raise ValueError(f"cross_entropy: reduction={reduction} is none of mean, sum, none")
     if reduction == "sum":
-        options = {"ignore_index": ignore_index, "label_smoothing": label_smoothing}
-        return cross_entropy(x, target, weight, reduction="none", **options).sum()
+        each = cross_entropy(x, target, weight, reduction="none", ignore_index=ignore_index, label_smoothing=label_smoothing)
+        return each.sum()
     x, target, weight = _taken("cross_entropy", "x[rows,classes] target~[rows] weight[classes]", x, target, weight)
     rows, cols = x.shape
     loss, lse = _empty(x, (1,) if reduction == "mean" else (rows,), "float32"), _empty(x, (rows,), "float32")
@@ -237,7 +239,7 @@ def elementwise(expr: str, *, dtype: str | None = None, **operands: Any) -> Any:
     return y
 
 
-def add(a: A, b: A, *, alpha: float = 1.0, beta: float = 1.0) -> A:
+def add(a: A, b: Array, *, alpha: float = 1.0, beta: float = 1.0) -> A:
     """alpha * a + beta * b of two arrays of one shape."""
     a, b = _taken("add", "a[*] b[*]", a, b)
     y = _empty(a, a.shape)
@@ -245,7 +247,7 @@ def add(a: A, b: A, *, alpha: float = 1.0, beta: float = 1.0) -> A:
     return y
 
 
-def reduce(x: A, op: str = "sum", axis: int | Sequence[int] | None = None, *, correction: int = 0) -> A:
+def reduce(x: Array, op: str = "sum", axis: int | Sequence[int] | None = None, *, correction: int = 0) -> Any:
     """sum max min prod mean var std argmax argmin any all norm1 norm2 or logsumexp over an axis, several, or all (None)."""
     expect("reduce", "x[*]", x)
     x = _readable(x)
@@ -267,7 +269,7 @@ def _reduced_dtype(desc):
 # Matrices and images
 
 
-def linear(x: A, weight: A, bias: A | None = None, activation: str = "identity") -> A:
+def linear(x: A, weight: Array, bias: Array | None = None, activation: str = "identity") -> A:
     """activation(x @ weight.T + bias): x[..., K], weight[N, K], bias[N] of f16, bf16 or f32; activation identity, relu, gelu
     (the tanh form), gelu_erf or silu."""
     x, weight, bias = _taken("linear", "x[*,K] weight[N,K] bias[N]", x, weight, bias)
@@ -277,7 +279,7 @@ def linear(x: A, weight: A, bias: A | None = None, activation: str = "identity")
     return y
 
 
-def attention(q: A, k: A, v: A, *, causal: bool = False, scale: float | None = None) -> A:
+def attention(q: A, k: Array, v: Array, *, causal: bool = False, scale: float | None = None) -> A:
     """softmax(scale * q @ k.T) @ v: q[B,H,Q,D], k[B,G,K,D], v[B,G,K,E] of f16 or bf16; G divides H. causal: the last query sees
     all keys. scale: not given, 1/sqrt(D)."""
     q, k, v = _taken("attention", "q[B,H,Q,D] k[B,G,K,D] v[B,G,K,E]", q, k, v)
@@ -288,7 +290,7 @@ def attention(q: A, k: A, v: A, *, causal: bool = False, scale: float | None = N
     return o
 
 
-def rope(q: A, k: A | None, positions: A, *, theta: float = 10000.0, style: str = "half") -> tuple[A, A | None]:
+def rope(q: A, k: A | None, positions: Array, *, theta: float = 10000.0, style: str = "half") -> tuple[A, A | None]:
     """Rotary embedding of q[tokens, heads, D] and k[tokens, heads, D] or None, by positions[tokens] of i32 or i64; a pair."""
     q, k, positions = _taken("rope", "q[tokens,heads,D] k[tokens,k_heads,D] positions~[tokens]", q, k, positions)
     yq, yk = _empty(q, q.shape), k if k is None else _empty(k, k.shape)

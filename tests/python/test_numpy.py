@@ -1,6 +1,12 @@
 """Functions of NumPy arrays on the emulated GPU, against NumPy."""
 
+import importlib.util
 import inspect
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
 import unittest
 import warnings
 
@@ -245,6 +251,28 @@ class Types(unittest.TestCase):
             self.assertTrue(function.__doc__, name)
             if inspect.isfunction(function):
                 self.assertEqual(set(function.__annotations__), {*inspect.signature(function).parameters, "return"}, name)
+
+    @unittest.skipUnless(importlib.util.find_spec("mypy"), "there is no mypy")
+    def test_a_type_checker(self):
+        """Takes calls with NumPy's arrays, whose types know how many modes they have, and refuses a list."""
+        program = """
+import numpy as np
+import cutekernellib as ckl
+
+x, w = np.ones((4, 8), np.float32), np.ones(8, np.float32)
+y: np.ndarray = ckl.linear(ckl.layer_norm(x, weight=w, bias=w), ckl.softmax(x), np.ones(4, np.float32))
+loss: float = ckl.cross_entropy(x, np.zeros(4, np.int64), w).item() + ckl.reduce(x, "max").item()
+text: str = ckl.operators["gemm"].plan("m=4 n=8 k=64", device="cpu").text
+ckl.softmax([1.0])
+"""
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "program.py"
+            path.write_text(program)
+            environment = os.environ | {"MYPYPATH": os.environ.get("PYTHONPATH", "")}
+            command = [sys.executable, "-m", "mypy", "--follow-imports=silent", "--cache-dir", folder, str(path)]
+            said = subprocess.run(command, capture_output=True, text=True, check=False, env=environment).stdout.splitlines()
+        self.assertEqual(len(said), 2, said)
+        self.assertIn('program.py:9: error: Value of type variable "A" of "softmax" cannot be "list[float]"', said[0])
 
 
 class Warnings(unittest.TestCase):
