@@ -105,7 +105,8 @@ help_texts() { # every command explains itself, and knows what it does not know
     [[ $("$build/ckl" help gmem 2>&1) == *"did you mean 'gemm'"* ]] || return 1
     [[ $("$build/ckl" verfiy 2>&1) == *"did you mean 'verify'"* ]] || return 1
     [[ $("$build/ckl" gemm m=1 2>&1) == *"try 'ckl run gemm'"* ]] || return 1
-    [[ $("$build/ckl" run gmem m=1 2>&1) == *"did you mean 'gemm'"* ]]
+    [[ $("$build/ckl" run gmem m=1 2>&1) == *"did you mean 'gemm'"* ]] || return 1
+    [[ $("$build/ckl" layout '(4,8' 2>&1 || echo $?) == "ckl: position 5:"*$'\n2' ]]
 }
 
 predictions() { # of the library, and of the script that fits and judges them
