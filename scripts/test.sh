@@ -109,6 +109,13 @@ help_texts() { # every command explains itself, and knows what it does not know
     [[ $("$build/ckl" layout '(4,8' 2>&1 || echo $?) == "ckl: position 5:"*$'\n2' ]]
 }
 
+documented_lines() { # problem lines of docs/operators.md, which says that they run as they are
+    local operators
+    operators=$("$build/ckl" --help | sed -n 's/^Operators: //p')
+    awk -v operators="$operators" '/^```/ {code = !code; next} code && index(" " operators " ", " " $1 " ")' docs/operators.md >"$log.lines"
+    [[ $(wc -l <"$log.lines") -gt 40 ]] && ! "$build/ckl" explain --suite "$log.lines" --device emulator:h200 --costs | grep ^none
+}
+
 predictions() { # of the library, and of the script that fits and judges them
     if ! command -v python3 >/dev/null; then
         echo "skipped: predicted costs are compared with those of scripts/fit_*.py, which want python3"
@@ -305,6 +312,7 @@ run "public headers" scripts/check_headers.sh
 run "quotes and links of the documents" scripts/check_docs.sh
 run "examples in scripts" script_examples
 run "help texts" help_texts
+run "problem lines of the documents" documented_lines
 run "new operators" new_operators
 run "Python package" python_package
 run "examples, installed" tests/examples.sh "$build"
