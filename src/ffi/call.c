@@ -58,13 +58,14 @@ static bool is_same_type(ckl_dtype x, ckl_dtype y)
 /* Has a tensor, which spans so many bytes, gaps between elements that the problem has side by side? */
 static bool has_gaps(const DLTensor *tensor, int64_t span, const plan_tensor *t)
 {
-    int64_t given = 1, wanted = 1;
+    int64_t given = 1, wanted = 1, bytes = plan_tensor_bytes(t);
+    if (span == bytes)
+        return false;
     for (int i = 0; i < tensor->ndim; i++)
         given = product_i64(given, tensor->shape[i]);
     for (int i = 0; i < t->rank; i++)
         wanted = product_i64(wanted, t->shape[i]);
-    return given == wanted && product_i64(wanted, tensor->dtype.bits / 8) == plan_tensor_bytes(t) &&
-           plan_tensor_bytes(t) < span;
+    return given == wanted && product_i64(wanted, tensor->dtype.bits / 8) == bytes;
 }
 
 static ckl_status take_tensor(call *c, int i, const plan_tensor *t, const DLTensor *tensor)
