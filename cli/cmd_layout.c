@@ -198,10 +198,8 @@ static int answer_one(const char *expression, int element_bits)
     ckl_status status = answer(expression, element_bits, &out);
     if (status == CKL_OK)
         fputs(text_data(&out), stdout);
-    else
-        fprintf(stderr, "error: %s\n", ckl_error());
     text_free(&out);
-    return status == CKL_OK ? EXIT_PASSED : EXIT_FAILED;
+    return status == CKL_OK ? EXIT_PASSED : cli_fail(status);
 }
 
 static int wrong_usage(const char *sentence)

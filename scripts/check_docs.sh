@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # check_docs.sh - what the documentation quotes is there: a fenced block after a line <!-- path/of/file --> stands in that
-# file, word by word but for the indentation; links between pages lead to files and headings.
+# file, word by word but for the indentation; links between pages lead to files and headings; README.md names every page.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 passed=0
@@ -60,6 +60,9 @@ check_links() { # check_links PAGE
 for page in ./*.md docs/*.md; do
     check_quotes "$page"
     check_links "$page"
+done
+for page in docs/*.md; do # whose order there is that of the site
+    check "README.md names $page" grep -q "]($page)" README.md
 done
 echo "$passed passed, $failed failed"
 [[ $failed -eq 0 ]]

@@ -5,5 +5,7 @@ cd "$(dirname "$0")/.."
 build=${1:-build}
 scripts/setup.sh docs
 mkdir -p "$build/docs"
-(cat Doxyfile && echo "OUTPUT_DIRECTORY = $build/docs") | doxygen - >"$build/docs/doxygen.log"
+pages=$(sed -n '/^## More/,$p' README.md | grep -o '[a-zA-Z/-]*\.md' | tr '\n' ' ') # in the order in which it names them
+(cat Doxyfile && echo "INPUT = include README.md $pages bench/notes" && echo "OUTPUT_DIRECTORY = $build/docs") |
+    doxygen - >"$build/docs/doxygen.log"
 echo "Guides and API reference: $build/docs/html/index.html"

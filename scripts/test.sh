@@ -91,6 +91,7 @@ help_texts() { # every command explains itself, and knows what it does not know
     "$build/ckl" --version || return 1
     while read -r command; do
         [[ $("$build/ckl" help "$command") == *"usage: ckl"* ]] || return 1 # no pipe, which grep would close early
+        grep -q "^| .ckl $command[ \`]" README.md || { echo "README.md has no ckl $command"; return 1; }
     done < <("$build/ckl" --help | awk '/^  [a-z]/ {print $1}')
     while read -r operator; do
         text=$("$build/ckl" help "$operator") || return 1
@@ -104,7 +105,15 @@ help_texts() { # every command explains itself, and knows what it does not know
     [[ $("$build/ckl" help gmem 2>&1) == *"did you mean 'gemm'"* ]] || return 1
     [[ $("$build/ckl" verfiy 2>&1) == *"did you mean 'verify'"* ]] || return 1
     [[ $("$build/ckl" gemm m=1 2>&1) == *"try 'ckl run gemm'"* ]] || return 1
-    [[ $("$build/ckl" run gmem m=1 2>&1) == *"did you mean 'gemm'"* ]]
+    [[ $("$build/ckl" run gmem m=1 2>&1) == *"did you mean 'gemm'"* ]] || return 1
+    [[ $("$build/ckl" layout '(4,8' 2>&1 || echo $?) == "ckl: position 5:"*$'\n2' ]]
+}
+
+documented_lines() { # problem lines of docs/operators.md, which says that they run as they are
+    local operators
+    operators=$("$build/ckl" --help | sed -n 's/^Operators: //p')
+    awk -v operators="$operators" '/^```/ {code = !code; next} code && index(" " operators " ", " " $1 " ")' docs/operators.md >"$log.lines"
+    [[ $(wc -l <"$log.lines") -gt 40 ]] && ! "$build/ckl" explain --suite "$log.lines" --device emulator:h200 --costs | grep ^none
 }
 
 predictions() { # of the library, and of the script that fits and judges them
@@ -303,6 +312,7 @@ run "public headers" scripts/check_headers.sh
 run "quotes and links of the documents" scripts/check_docs.sh
 run "examples in scripts" script_examples
 run "help texts" help_texts
+run "problem lines of the documents" documented_lines
 run "new operators" new_operators
 run "Python package" python_package
 run "examples, installed" tests/examples.sh "$build"

@@ -35,11 +35,25 @@ graph_is_launched() { # on a driver without a GPU, whose kernels do nothing: the
     echo "$said" && [[ $said == *"a graph of two plans was launched 3 times"* ]]
 }
 
-completes() { # completes WANTED WORDS...: after the words of a command line
-    local wanted=$1
-    shift
-    PATH=$prefix/bin:$PATH bash -c 'source "$0"; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); compopt() { :; }; _ckl; echo " ${COMPREPLY[*]} "' \
-        "$prefix/share/bash-completion/completions/ckl" "$@" | grep -q " $wanted "
+# What a shell offers behind the words of a command line, the last one begun; without its terminal, so zsh's compadd says what it is given.
+offers_bash() {
+    bash -c 'source "$0"; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); compopt() { :; }; _ckl; echo "${COMPREPLY[@]}"' \
+        "$prefix/share/bash-completion/completions/ckl" "$@"
+}
+
+offers_zsh() {
+    zsh -fc 'fpath=($0); autoload -Uz _ckl; compadd() { print -- $* }; _files() { }; words=("$@"); CURRENT=$#; _ckl' \
+        "$prefix/share/zsh/vendor-completions" "$@"
+}
+
+offers_fish() {
+    fish --no-config -c "source $prefix/share/fish/vendor_completions.d/ckl.fish; complete -C '$*'"
+}
+
+completes() { # completes SHELL WANTED WORDS...
+    local shell=$1 wanted=$2
+    shift 2
+    PATH=$prefix/bin:$PATH "offers_$shell" "$@" | tr ' \t' '\n' | grep -qx -- "$wanted"
 }
 
 man_page() { # names every command, and is one for man
@@ -80,15 +94,16 @@ else
 fi
 check "names in the static library" exports_nothing_else
 check "man page" man_page
-check "completion of commands" completes explain ckl ex
-check "completion of options" completes --json ckl bench --
-check "completion of operators" completes rmsnorm ckl run rms
-check "completion of keys" completes rotary_dim= ckl run rope ro
-for shell in zsh:zsh/vendor-completions/_ckl fish:fish/vendor_completions.d/ckl.fish; do
-    if command -v "${shell%%:*}" >/dev/null; then
-        check "completion of ${shell%%:*}" "${shell%%:*}" -n "$prefix/share/${shell#*:}"
+for shell in bash zsh fish; do
+    if command -v "$shell" >/dev/null; then
+        check "commands by $shell" completes "$shell" explain ckl ex
+        check "options by $shell" completes "$shell" --json ckl bench --
+        check "operators by $shell" completes "$shell" rmsnorm ckl run rms
+        check "keys by $shell" completes "$shell" rotary_dim= ckl run rope ro
+        check "help by $shell" completes "$shell" help ckl he
+        check "commands to help by $shell" completes "$shell" verify ckl help ve
     else
-        echo "skipped: its completion wants ${shell%%:*}"
+        echo "skipped: its completion wants $shell"
     fi
 done
 if [[ -x build-venv/bin/python ]]; then

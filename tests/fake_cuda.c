@@ -2,16 +2,18 @@
 #include "fake_cuda.h"
 
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #define EXPORT __attribute__((visibility("default")))
 
-enum { CAPTURE_GLOBAL = 0, STREAMS_MAX = 64, CONTEXT = 0x1000 };
+enum { CAPTURE_GLOBAL = 0, STREAMS_MAX = 64, CONTEXT = 0x1000 }; // the first GPU's context
 
 typedef struct fake_stream {
     bool used, blocking, capturing, invalid;
+    cu_context context;
     int mode;
     pthread_t by;
     int launches; // captured
@@ -24,6 +26,7 @@ typedef struct fake_graph {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct {
     int calls, live, launches, early, compiles;
+    int launches_on[FAKE_GPUS];
     int compile_us, compiling, most_compiling;
     int fail_call;
     cu_result fail_result, lost;
@@ -93,10 +96,12 @@ static cu_result unsafe(void)
     return result;
 }
 
-/* Work on a stream: the default one must not wait for one that is being captured. */
+/* Work on a stream, which is its context's; the default one must not wait for one that is being captured. */
 static cu_result use(cu_stream s)
 {
     cu_result result = stream_of(s)->invalid ? FAKE_CAPTURE_INVALIDATED : 0;
+    if (s ? stream_of(s)->context != current : !current)
+        result = FAKE_OTHER_CONTEXT;
     for (int i = 1; i < STREAMS_MAX && !s; i++)
         if (fake.streams[i].capturing && fake.streams[i].blocking) {
             fake.streams[i].invalid = true;
@@ -117,7 +122,7 @@ FAKE(cuStreamCreate, (cu_stream * stream, unsigned flags), {
     uintptr_t i = 1;
     while (i < STREAMS_MAX - 1 && fake.streams[i].used)
         i++;
-    fake.streams[i] = (fake_stream){ .used = true, .blocking = !(flags & CU_STREAM_NON_BLOCKING) };
+    fake.streams[i] = (fake_stream){ .used = true, .blocking = !(flags & CU_STREAM_NON_BLOCKING), .context = current };
     *stream = (cu_stream)i;
     fake.live++;
 })
@@ -133,7 +138,12 @@ FAKE(cuStreamSynchronize, (cu_stream stream), {
 FAKE(cuStreamQuery, (cu_stream stream), { result = wait(stream); })
 FAKE(cuStreamBeginCapture_v2, (cu_stream stream, int mode), {
     fake_stream *s = stream_of(stream);
-    *s = (fake_stream){ .used = true, .blocking = s->blocking, .capturing = true, .mode = mode, .by = pthread_self() };
+    *s = (fake_stream){ .used = true,
+                        .blocking = s->blocking,
+                        .context = s->context,
+                        .capturing = true,
+                        .mode = mode,
+                        .by = pthread_self() };
 })
 FAKE(cuStreamIsCapturing, (cu_stream stream, int *status), {
     *status = stream_of(stream)->invalid ? 2 : stream_of(stream)->capturing; // invalidates nothing
@@ -228,16 +238,14 @@ FAKE(cuMemsetD8Async, (cu_pointer to, unsigned char byte, size_t bytes, cu_strea
 
 FAKE(cuInit, (unsigned flags), { (void)flags; })
 FAKE(cuDriverGetVersion, (int *version), { *version = 13000; })
-FAKE(cuDeviceGetCount, (int *count), { *count = 1; })
+FAKE(cuDeviceGetCount, (int *count), { *count = FAKE_GPUS; })
 FAKE(cuDeviceGet, (cu_device * device, int ordinal), { *device = ordinal; })
 FAKE(cuDeviceGetName, (char *name, int bytes, cu_device device), {
     (void)device;
     strncpy(name, "a fake H200", (size_t)bytes);
 })
-FAKE(cuDeviceGetPCIBusId, (char *id, int bytes, cu_device device), {
-    (void)device;
-    strncpy(id, "0000:00:00.0", (size_t)bytes);
-})
+FAKE(cuDeviceGetPCIBusId, (char *id, int bytes, cu_device device),
+     { snprintf(id, (size_t)bytes, "0000:%02x:00.0", device); })
 FAKE(cuDeviceTotalMem_v2, (size_t * bytes, cu_device device), {
     (void)device;
     *bytes = (size_t)2 << 30;
@@ -258,8 +266,7 @@ FAKE(cuDeviceGetAttribute, (int *value, int attribute, cu_device device), {
     *value = values[attribute];
 })
 FAKE(cuDevicePrimaryCtxRetain, (cu_context * context, cu_device device), {
-    (void)device;
-    *context = (cu_context)(uintptr_t)CONTEXT;
+    *context = (cu_context)(uintptr_t)(CONTEXT + device);
     fake.live++;
 })
 FAKE_RELEASE(cuDevicePrimaryCtxRelease_v2, (cu_device device), {
@@ -290,12 +297,21 @@ EXPORT cu_result cuGetErrorString(cu_result result, const char **sentence)
 
 #define CUBIN "CUBIN of " // what a fake cubin begins with; then comes the PTX
 
-/* A module is its text. */
+/* A module is its text, in a context. */
+typedef struct fake_module {
+    cu_context context;
+    char text[];
+} fake_module;
+
 static cu_result load(const char *text, cu_module *module)
 {
     cu_result result = unsafe();
-    char *made = result ? NULL : strdup(text);
-    fake.live += made != NULL;
+    fake_module *made = result ? NULL : malloc(sizeof *made + strlen(text) + 1);
+    if (made) {
+        made->context = current;
+        strcpy(made->text, text);
+        fake.live++;
+    }
     *module = (cu_module)(void *)made;
     return result;
 }
@@ -371,7 +387,7 @@ FAKE_RELEASE(cuModuleUnload, (cu_module module), {
     free(module);
 })
 FAKE(cuModuleGetFunction, (cu_function * function, cu_module module, const char *name), {
-    result = strstr((const char *)(void *)module, name) ? 0 : 500;
+    result = strstr(((fake_module *)(void *)module)->text, name) ? 0 : 500;
     *function = (cu_function)(void *)module;
 })
 FAKE(cuFuncSetAttribute, (cu_function function, int attribute, int value), {
@@ -391,12 +407,13 @@ FAKE(cuOccupancyMaxActiveClusters, (int *count, cu_function function, const cu_l
     *count = 16;
 })
 FAKE(cuLaunchKernelEx, (const cu_launch_config *config, cu_function function, void **params, void **extra), {
-    (void)function;
     (void)params;
     (void)extra;
-    result = use(config->stream);
+    fake_module *loaded = (fake_module *)(void *)function;
+    result = loaded->context == current ? use(config->stream) : FAKE_OTHER_CONTEXT;
     fake_stream *s = stream_of(config->stream);
     *(s->capturing ? &s->launches : &fake.launches) += result ? 0 : 1;
+    fake.launches_on[((uintptr_t)current - CONTEXT) % FAKE_GPUS] += result ? 0 : 1;
     for (unsigned i = 0; i < config->attribute_count; i++)
         fake.early += config->attributes[i].id == CU_LAUNCH_OVERLAP_PROLOGUE;
 })
@@ -443,6 +460,7 @@ static void reset(void)
 {
     pthread_mutex_lock(&lock);
     fake.calls = fake.launches = fake.early = fake.compiles = fake.fail_call = 0;
+    memset(fake.launches_on, 0, sizeof fake.launches_on);
     fake.lost = 0;
     fake.fail_name = NULL;
     fake.compile_us = fake.most_compiling = 0;
@@ -487,6 +505,15 @@ READER(early)
 READER(compiles)
 READER(most_compiling)
 
+EXPORT int fake_cuda_launches_on(int gpu); // by its name for tests in Python
+EXPORT int fake_cuda_launches_on(int gpu)
+{
+    pthread_mutex_lock(&lock);
+    int count = fake.launches_on[gpu];
+    pthread_mutex_unlock(&lock);
+    return count;
+}
+
 EXPORT const fake_cuda fake_cuda_functions;
 EXPORT const fake_cuda fake_cuda_functions = { .reset = reset,
                                                .fail_call = fail,
@@ -495,6 +522,7 @@ EXPORT const fake_cuda fake_cuda_functions = { .reset = reset,
                                                .calls = read_calls,
                                                .live = read_live,
                                                .launches = read_launches,
+                                               .launches_on = fake_cuda_launches_on,
                                                .early = read_early,
                                                .compiles = read_compiles,
                                                .most_compiling = read_most_compiling };

@@ -1,6 +1,6 @@
 /*
- * fake_cuda.h - a libcuda.so.1 without a GPU: host memory, kernels that do nothing, the driver's rules of stream capture, and
- * calls that fail when told to. fake_cuda_load() before a device is opened makes the library find it instead of the real one.
+ * fake_cuda.h - a libcuda.so.1 of two GPUs that are none: host memory, kernels that do nothing, the driver's rules of contexts and
+ * of stream capture, and calls that fail when told to. fake_cuda_load() before a device is opened makes the library find it instead of the real one.
  *
  * It counts what it has given out and not got back. Any thread.
  */
@@ -12,9 +12,12 @@
 
 #include "device/cuda_driver.h"
 
+enum { FAKE_GPUS = 2 };
+
 enum {
     FAKE_OUT_OF_MEMORY = 2,
     FAKE_INVALID_IMAGE = 200,
+    FAKE_OTHER_CONTEXT = 400,       // a stream or a function of another context than the current one
     FAKE_LAUNCH_FAILED = 719,       // the context is lost: every later call fails like this one
     FAKE_CAPTURE_UNSUPPORTED = 900, // a call that a capture does not allow, and which invalidates it
     FAKE_CAPTURE_INVALIDATED = 901,
@@ -29,6 +32,7 @@ typedef struct fake_cuda {
     int (*calls)(void);
     int (*live)(void);           // memory, modules, streams, events, graphs and contexts
     int (*launches)(void);       // since reset(), those of graphs when they are launched
+    int (*launches_on)(int gpu); // since reset(), those that are captured, too
     int (*early)(void);          // since reset(), launches that may start before the kernel before has ended
     int (*compiles)(void);       // of PTX since reset(), by loading or by linking it
     int (*most_compiling)(void); // at once

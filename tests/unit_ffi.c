@@ -159,6 +159,10 @@ static void test_strides(void **state)
     (void)state;
     assert_int_equal(CALL(add, TEXT("n=3 rows=2 ldy=4"), TENSOR(&A), TENSOR(&A), TENSOR(&Y)), 0);
     assert_memory_equal(y, wanted, sizeof y);
+    assert_int_equal(CALL(add, TEXT("n=3"), TENSOR(&A), TENSOR(&A), TENSOR(&Y)), 0); // the first row alone
+    FAILS("ValueError", "add: y has gaps between its elements, the problem has none",
+          CALL(add, TEXT("n=3 rows=2"), TENSOR(&A), TENSOR(&A), TENSOR(&Y)));
+    FAILS("ValueError", "add: a has gaps", CALL(add, TEXT("n=6"), TENSOR(&Y), TENSOR(&A), TENSOR(&A)));
 }
 
 /* Inputs that share memory in turn: the third overlaps the second and the first. */

@@ -1,6 +1,7 @@
 /*
  * unit_threads.c - eight threads on one device, the emulator and a driver without a GPU: plans of the same and of other descs,
- * one plan run by all, the one-call form, failures. `make test-full` runs it under ThreadSanitizer.
+ * one plan run by all, the one-call form, failures; and on two GPUs of such a driver in turn. `make test-full` runs it under
+ * ThreadSanitizer.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -14,6 +15,7 @@
 
 #include "base/math.h"
 #include "cutekernellib/cutekernellib.h"
+#include "device/cuda_driver.h"
 #include "fake_cuda.h"
 
 enum { THREADS = 8, ROUNDS = 6, N = 300, COLS = 9000 };
@@ -24,6 +26,7 @@ typedef struct crowd {
     bool computes; // the fake driver does not
     ckl_plan *plan;
     pthread_barrier_t start;
+    struct crowd *gpus; // each with its device and plan; NULL: one for all
 } crowd;
 
 typedef struct member {
@@ -103,24 +106,62 @@ static void fail_once(member *m)
     demand(m, strstr(ckl_error(), wanted) != NULL, "the sentence is another thread's");
 }
 
+static void begin(member *m)
+{
+    note(m, ckl_stream_create(m->all->device, &m->stream), "stream");
+    note(m, ckl_malloc(m->all->device, (COLS + COLS) * sizeof(float), (void **)&m->memory), "memory");
+    write_input(m);
+}
+
+static void end(member *m)
+{
+    ckl_free(m->all->device, m->memory);
+    ckl_stream_destroy(m->all->device, m->stream);
+}
+
+static void work_once(member *m, int round)
+{
+    plan_and_run(m, N + round);
+    plan_and_run(m, N + ROUNDS + m->index);
+    run_shared(m);
+    run_once(m, COLS);
+    run_once(m, N + m->index);
+    fail_once(m);
+}
+
 static void *work(void *argument)
 {
     member *m = argument;
-    crowd *all = m->all;
-    note(m, ckl_stream_create(all->device, &m->stream), "stream");
-    note(m, ckl_malloc(all->device, (COLS + COLS) * sizeof(float), (void **)&m->memory), "memory");
-    pthread_barrier_wait(&all->start);
-    write_input(m);
-    for (int round = 0; round < ROUNDS && !*m->fault; round++) {
-        plan_and_run(m, N + round);
-        plan_and_run(m, N + ROUNDS + m->index);
-        run_shared(m);
-        run_once(m, COLS);
-        run_once(m, N + m->index);
-        fail_once(m);
+    pthread_barrier_wait(&m->all->start);
+    begin(m);
+    for (int round = 0; round < ROUNDS && !*m->fault; round++)
+        work_once(m, round);
+    end(m);
+    return NULL;
+}
+
+/* A thread takes the GPUs in turn, and keeps the context that it had before. */
+static void *work_in_turn(void *argument)
+{
+    const cu_context before = (cu_context)(uintptr_t)1;
+    cu_context now = NULL;
+    member *m = argument, on[FAKE_GPUS];
+    pthread_barrier_wait(&m->all->start);
+    cuda.cuCtxSetCurrent(before);
+    for (int i = 0; i < FAKE_GPUS; i++) {
+        on[i] = (member){ .all = &m->all->gpus[i], .index = m->index };
+        begin(&on[i]);
     }
-    ckl_free(all->device, m->memory);
-    ckl_stream_destroy(all->device, m->stream);
+    for (int round = 0; round < FAKE_GPUS * ROUNDS && !*m->fault; round++) {
+        member *turn = &on[(round + m->index) % FAKE_GPUS];
+        work_once(turn, round / FAKE_GPUS);
+        cuda.cuCtxGetCurrent(&now);
+        demand(turn, now == before, "the context is another one");
+        strcpy(m->fault, turn->fault);
+    }
+    for (int i = 0; i < FAKE_GPUS; i++)
+        end(&on[i]);
+    cuda.cuCtxSetCurrent(NULL);
     return NULL;
 }
 
@@ -141,15 +182,25 @@ static void gather(crowd *all, void *(*function)(void *))
             fail_msg("%s", members[i].fault);
 }
 
+static void open(const char *id, crowd *all)
+{
+    ckl_add_desc desc = { .n = N, .dtype = CKL_F32 };
+    assert_int_equal(ckl_device_open(id, &all->device), CKL_OK);
+    assert_int_equal(ckl_add_plan(all->device, &desc, &all->plan), CKL_OK);
+}
+
+static void leave(crowd *all)
+{
+    ckl_plan_free(all->plan);
+    ckl_device_close(all->device);
+}
+
 static void share_device(const char *id, bool computes)
 {
     crowd all = { .computes = computes };
-    ckl_add_desc desc = { .n = N, .dtype = CKL_F32 };
-    assert_int_equal(ckl_device_open(id, &all.device), CKL_OK);
-    assert_int_equal(ckl_add_plan(all.device, &desc, &all.plan), CKL_OK);
+    open(id, &all);
     gather(&all, work);
-    ckl_plan_free(all.plan);
-    ckl_device_close(all.device);
+    leave(&all);
 }
 
 /* Each thread with a device of its own: caches are the process's, and closing one device must not touch another's plans. */
@@ -209,12 +260,30 @@ static void test_driver(void **state)
     assert_true(fake->launches() > THREADS * ROUNDS);
 }
 
+static void test_gpus(void **state)
+{
+    (void)state;
+    const fake_cuda *fake = fake_cuda_load();
+    assert_non_null(fake);
+    crowd gpus[FAKE_GPUS] = { { .computes = false } };
+    open("cuda:0", &gpus[0]);
+    open("cuda:1", &gpus[1]);
+    fake->reset();
+    gather(&(crowd){ .gpus = gpus }, work_in_turn);
+    assert_true(fake->launches_on(0) > THREADS * ROUNDS);
+    assert_int_equal(fake->launches_on(1), fake->launches_on(0));
+    leave(&gpus[1]);
+    leave(&gpus[0]);
+    assert_int_equal(fake->live(), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_emulator),
         cmocka_unit_test(test_devices),
         cmocka_unit_test(test_driver),
+        cmocka_unit_test(test_gpus),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""decode.py [--json FILE] [--document FILE] [--small] - milliseconds a token of a Llama of transformers with random weights.
+"""decode.py [--json FILE] [--document FILE] [--compiled] [--small] - milliseconds a token of a Llama of transformers with random weights.
 
 Its own generate(), eager and accelerated; and a loop of one's own over a static cache, contiguous or in pages, of torch's functions and
-of cutekernellib.torch, each launch by launch and as a CUDA graph of a step. What the loops decode is checked against the model.
+of cutekernellib.torch, each launch by launch and as a CUDA graph of a step; with --compiled that of torch's functions by torch.compile,
+too, which takes a minute more. What the loops decode is checked against the model.
 """
 
 import argparse
@@ -68,7 +69,7 @@ class Torchs:
 class Loop:
     """Greedy decoding of a batch; everything that a step reads and writes lies in memory of its own."""
 
-    def __init__(self, model, ops, batch, longest, page=None):
+    def __init__(self, model, ops, batch, longest, page=None, compiled=False):
         self.model, self.ops, self.batch, self.page = model.model, ops, batch, page
         self.head, config = model.lm_head, model.config
         self.heads, self.kv_heads = config.num_attention_heads, config.num_key_value_heads
@@ -84,6 +85,9 @@ class Loop:
         self.table = None
         if page is not None:  # pages of a sequence lie anywhere
             self.table = torch.randperm(shape[0], device=weight.device).int().view(batch, longest // page)
+
+        if compiled:
+            self.step = torch.compile(self.step)
 
     def attend(self, layer, x, caches, positions):
         q, k, v = (p(x).view(self.batch, -1, self.d) for p in (layer.q_proj, layer.k_proj, layer.v_proj))
@@ -180,7 +184,7 @@ def times_of(ways, tokens, rounds=7):
     return {name: round(statistics.median(t), 4) for name, t in times.items()}
 
 
-def prepare(model, batch, context, small, device):
+def prepare(model, batch, context, small, compiled, device):
     """A row of results, without times, and what is to be timed."""
     longest = 16 if small else 2048
     prompt = torch.randint(32000, (batch, context if small else 64), device=device)
@@ -189,6 +193,8 @@ def prepare(model, batch, context, small, device):
         "ours, contiguous": Loop(model, Ours, batch, longest),
         "ours, pages of 16": Loop(model, Ours, batch, longest, 16),
     }
+    if compiled:
+        loops["torch, compiled"] = Loop(model, Torchs, batch, longest, compiled=True)
     errors = {name: round(error_of(loop, model, prompt), 4) for name, loop in loops.items()}
     row = {"batch": batch, "context": context, "error": errors}
     prompt = torch.randint(32000, (batch, context), device=device)
@@ -200,22 +206,25 @@ COLUMNS = {
     "transformers' generate()": "generate, eager",
     "accelerated": "generate, accelerated",
     "a loop of torch's functions": "torch, contiguous",
+    "of torch.compile": "torch, compiled",
     "of ours": "ours, contiguous",
     "the loops as CUDA graphs of a step: torch's": "torch, contiguous, graph",
+    "torch.compile's": "torch, compiled, graph",
     "ours": "ours, contiguous, graph",
     "ours, pages of 16 keys": "ours, pages of 16, graph",
 }
 
 
 def table(rows):
-    """Milliseconds a token as docs/python.md has them."""
-    cells = [[row["batch"], *(f"{row[name]:.2f}" for name in list(COLUMNS.values())[1:])] for row in rows]
-    return results.markdown([list(COLUMNS), *cells])
+    """Milliseconds a token as docs/python.md has them, without columns that were not measured."""
+    heads, names = zip(*((head, name) for head, name in COLUMNS.items() if all(name in row for row in rows)))
+    return results.markdown([heads, *([row["batch"], *(f"{row[name]:.2f}" for name in names[1:])] for row in rows)])
 
 
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--json")
+    parser.add_argument("--compiled", action="store_true", help="a loop by torch.compile, too")
     parser.add_argument("--small", action="store_true", help="for a try: no times")
     parser.add_argument("--document", help="measure nothing: write the table of --json between the marks of this file")
     results.add_turn(parser)
@@ -232,7 +241,7 @@ def main():
     with torch.device(device):
         model = LlamaForCausalLM(config).to(torch.bfloat16).eval()
     sizes = ((2, 5),) if options.small else ((1, 1024), (16, 1024))
-    prepared = [prepare(model, batch, context, options.small, device) for batch, context in sizes]
+    prepared = [prepare(model, batch, context, options.small, options.compiled, device) for batch, context in sizes]
     with options.turn.alone():
         for row, ways in prepared:
             row |= times_of(ways, 32)

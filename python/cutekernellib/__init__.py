@@ -58,4 +58,5 @@ __all__ = [
 def __getattr__(name):
     if name == "torch":  # which not everybody has
         return _importlib.import_module(".torch", __name__)
-    raise AttributeError(f"module {__name__} has no attribute {name}")
+    told = f"; the operator is operators[{name!r}]" if name in operators else ""
+    raise AttributeError(f"module {__name__} has no attribute {name}{told}")

@@ -10,6 +10,7 @@ import importlib
 import math
 import operator
 import re
+import sys
 from collections.abc import Sequence
 from typing import Any, Protocol, TypeVar
 
@@ -21,14 +22,16 @@ from ._shapes import expect
 class Array(Protocol):
     """What every DLPack library's arrays have."""
 
-    shape: Any
-    dtype: Any
+    @property
+    def shape(self) -> Any: ...
+    @property
+    def dtype(self) -> Any: ...
 
     def __dlpack__(self, *args: Any, **options: Any) -> Any: ...
     def __dlpack_device__(self) -> tuple[int, int]: ...
 
 
-A = TypeVar("A", bound=Array)
+A = TypeVar("A", bound=Array)  # of the first argument, and of results of as many modes
 
 # Arrays
 
@@ -42,14 +45,31 @@ def _strides(x):
     return tuple(math.prod(x.shape[i + 1 :]) for i in range(len(x.shape)))
 
 
+def _copied(x):
+    """A copy without gaps in which the last mode is contiguous."""
+    return x.contiguous() if hasattr(x, "contiguous") else x.copy()
+
+
+def _readable(x):
+    """The array itself, or a copy where a problem could not say how it lies, or DLPack not hand it over."""
+    is_writeable = getattr(getattr(x, "flags", None), "writeable", True)  # NumPy's
+    return x if is_writeable and min(_strides(x), default=0) >= 0 else _copied(x)
+
+
 def _dense(x):
-    """The array itself, or a copy without gaps in which the last mode is contiguous."""
-    strides, expected = _strides(x), 1
-    for size, stride in zip(reversed(x.shape), reversed(strides)):
+    """The array itself, or a copy without gaps, of which a problem says nothing."""
+    x, expected = _readable(x), 1
+    for size, stride in zip(reversed(x.shape), reversed(_strides(x))):
         if size != 1 and stride != expected:
-            return x.contiguous() if hasattr(x, "contiguous") else _library_of(x).ascontiguousarray(x)
+            return _copied(x)
         expected *= size
     return x
+
+
+def _taken(name, pattern, *arrays):
+    """Arrays that fit the pattern, or None, without gaps."""
+    expect(name, pattern, *arrays)
+    return [x if x is None else _dense(x) for x in arrays]
 
 
 def _library_of(x):
@@ -70,6 +90,8 @@ def _empty(like, shape, dtype=None):
 def _run(name, desc, *args):
     arrays = [a for a in args if hasattr(a, "__dlpack_device__")]
     device = device_of(arrays[0])
+    if any([getattr(a, "requires_grad", False) for a in arrays]) and sys.modules["torch"].is_grad_enabled():
+        raise NotImplementedError(f"{name}: no gradient comes of arrays; cutekernellib.torch has it, or detach() the tensors")
     if device[0] == CPU:
         warn_of_emulator()
     waits = [a.block_until_ready() for a in arrays if hasattr(a, "block_until_ready")]  # JAX has streams of its own
@@ -99,17 +121,15 @@ def log_softmax(x: A, axis: int = -1, *, scale: float = 1.0) -> A:
 
 
 def _softmax(x, axis, scale, log):
-    expect("softmax", "x[*]", x)
-    x = _dense(x)
+    (x,) = _taken("softmax", "x[*]", x)
     y = _empty(x, x.shape)
     _run("softmax", _problems.softmax(tuple(x.shape), x.dtype, _axis(x, axis), log, scale), x, None, y)
     return y
 
 
 def _norm(name, x, weight, bias, eps):
-    expect(name.replace("norm", "_norm"), "x[*,N] weight[N] bias[N]", x, weight, bias)
-    x, y = _dense(x), _empty(x, x.shape)
-    cols = x.shape[-1]
+    x, weight, bias = _taken(name.replace("norm", "_norm"), "x[*,N] weight[N] bias[N]", x, weight, bias)
+    y, cols = _empty(x, x.shape), x.shape[-1]
     if bias is None and weight is not None and name == "layernorm":
         bias = weight - weight
     desc = _problems.norm(name, math.prod(x.shape[:-1]), cols, x.dtype, eps, weight is not None)
@@ -117,38 +137,38 @@ def _norm(name, x, weight, bias, eps):
     return y
 
 
-def layer_norm(x: A, weight: A | None = None, bias: A | None = None, eps: float = 1e-5) -> A:
+def layer_norm(x: A, weight: Array | None = None, bias: Array | None = None, eps: float = 1e-5) -> A:
     """(x - mean) / sqrt(variance + eps) * weight + bias along the last axis, whose length weight and bias have."""
     if weight is None and bias is not None:
         raise ValueError("layer_norm: a bias needs a weight")
     return _norm("layernorm", x, weight, bias, eps)
 
 
-def rms_norm(x: A, weight: A | None = None, eps: float = 1e-5) -> A:
+def rms_norm(x: A, weight: Array | None = None, eps: float = 1e-5) -> A:
     """x / sqrt(mean of x^2 + eps) * weight along the last axis."""
     return _norm("rmsnorm", x, weight, None, eps)
 
 
-def group_norm(x: A, groups: int, weight: A | None = None, bias: A | None = None, eps: float = 1e-5) -> A:
+def group_norm(x: A, groups: int, weight: Array | None = None, bias: Array | None = None, eps: float = 1e-5) -> A:
     """Norm of groups of channels of x[N,C,...], scaled by weight[C] and shifted by bias[C], both or neither."""
-    expect("group_norm", "x[N,C,*] weight[C] bias[C]", x, weight, bias)
+    x, weight, bias = _taken("group_norm", "x[N,C,*] weight[C] bias[C]", x, weight, bias)
     if (weight is None) != (bias is None):
         raise ValueError("group_norm: weight and bias come together")
-    x, y = _dense(x), _empty(x, x.shape)
+    y = _empty(x, x.shape)
     desc = _problems.groupnorm(tuple(x.shape), groups, x.dtype, eps, weight is not None)
     _run("groupnorm", desc, x, None, weight, bias, y)
     return y
 
 
 def cross_entropy(
-    x: A,
-    target: A,
-    weight: A | None = None,
+    x: Array,
+    target: Array,
+    weight: Array | None = None,
     *,
     reduction: str = "mean",
     ignore_index: int = -100,
     label_smoothing: float = 0.0,
-) -> A:
+) -> Any:
     """Loss of logits x[rows, classes] and class numbers target[rows], i64 or i32; f32: one number (mean or sum), or with none [rows].
 
     weight[classes], of x's type, is that of each class: the mean is over the weights of the targets. label_smoothing: the share of a
@@ -157,10 +177,9 @@ def cross_entropy(
     if reduction not in ("mean", "sum", "none"):
         raise ValueError(f"cross_entropy: reduction={reduction} is none of mean, sum, none")
     if reduction == "sum":
-        options = {"ignore_index": ignore_index, "label_smoothing": label_smoothing}
-        return cross_entropy(x, target, weight, reduction="none", **options).sum()
-    expect("cross_entropy", "x[rows,classes] target~[rows] weight[classes]", x, target, weight)
-    x, weight = _dense(x), None if weight is None else _dense(weight)
+        each = cross_entropy(x, target, weight, reduction="none", ignore_index=ignore_index, label_smoothing=label_smoothing)
+        return each.sum()
+    x, target, weight = _taken("cross_entropy", "x[rows,classes] target~[rows] weight[classes]", x, target, weight)
     rows, cols = x.shape
     loss, lse = _empty(x, (1,) if reduction == "mean" else (rows,), "float32"), _empty(x, (rows,), "float32")
     count = _empty(x, (1,), "float32") if reduction == "mean" else None
@@ -201,6 +220,7 @@ def elementwise(expr: str, *, dtype: str | None = None, **operands: Any) -> Any:
     names = list(dict.fromkeys(_NAMES.findall(expr)))
     if set(names) != set(operands):
         raise ValueError(f"elementwise: {expr} has the operands {', '.join(names)}, given are {', '.join(operands)}")
+    operands = {name: _readable(x) if hasattr(x, "shape") else x for name, x in operands.items()}
     arrays = [operands[n] for n in names if hasattr(operands[n], "shape")]
     if not arrays:
         raise ValueError("elementwise: there is no array among the operands")
@@ -219,18 +239,18 @@ def elementwise(expr: str, *, dtype: str | None = None, **operands: Any) -> Any:
     return y
 
 
-def add(a: A, b: A, *, alpha: float = 1.0, beta: float = 1.0) -> A:
+def add(a: A, b: Array, *, alpha: float = 1.0, beta: float = 1.0) -> A:
     """alpha * a + beta * b of two arrays of one shape."""
-    expect("add", "a[*] b[*]", a, b)
-    a, b = _dense(a), _dense(b)
+    a, b = _taken("add", "a[*] b[*]", a, b)
     y = _empty(a, a.shape)
     _run("add", _problems.add(math.prod(a.shape), a.dtype), a, b, y, alpha, beta)
     return y
 
 
-def reduce(x: A, op: str = "sum", axis: int | Sequence[int] | None = None, *, correction: int = 0) -> A:
+def reduce(x: Array, op: str = "sum", axis: int | Sequence[int] | None = None, *, correction: int = 0) -> Any:
     """sum max min prod mean var std argmax argmin any all norm1 norm2 or logsumexp over an axis, several, or all (None)."""
     expect("reduce", "x[*]", x)
+    x = _readable(x)
     axes = () if axis is None else tuple(_axis(x, a) for a in (axis if isinstance(axis, (tuple, list)) else (axis,)))
     if len(set(axes)) < len(axes):
         raise ValueError(f"reduce: axis {axis} names an axis twice")
@@ -249,22 +269,20 @@ def _reduced_dtype(desc):
 # Matrices and images
 
 
-def linear(x: A, weight: A, bias: A | None = None, activation: str = "identity") -> A:
+def linear(x: A, weight: Array, bias: Array | None = None, activation: str = "identity") -> A:
     """activation(x @ weight.T + bias): x[..., K], weight[N, K], bias[N] of f16, bf16 or f32; activation identity, relu, gelu
     (the tanh form), gelu_erf or silu."""
-    expect("linear", "x[*,K] weight[N,K] bias[N]", x, weight, bias)
-    x, weight = _dense(x), _dense(weight)
+    x, weight, bias = _taken("linear", "x[*,K] weight[N,K] bias[N]", x, weight, bias)
     y = _empty(x, (*x.shape[:-1], weight.shape[0]))
     desc = _problems.gemm(math.prod(x.shape[:-1]), *weight.shape, x.dtype, bias is not None, activation)
     _run("gemm", desc, *operators["gemm"].in_order((), {"a": x, "b": weight, "bias": bias, "d": y}))
     return y
 
 
-def attention(q: A, k: A, v: A, *, causal: bool = False, scale: float | None = None) -> A:
+def attention(q: A, k: Array, v: Array, *, causal: bool = False, scale: float | None = None) -> A:
     """softmax(scale * q @ k.T) @ v: q[B,H,Q,D], k[B,G,K,D], v[B,G,K,E] of f16 or bf16; G divides H. causal: the last query sees
     all keys. scale: not given, 1/sqrt(D)."""
-    expect("attention", "q[B,H,Q,D] k[B,G,K,D] v[B,G,K,E]", q, k, v)
-    q, k, v = _dense(q), _dense(k), _dense(v)
+    q, k, v = _taken("attention", "q[B,H,Q,D] k[B,G,K,D] v[B,G,K,E]", q, k, v)
     o = _empty(q, (*q.shape[:3], v.shape[3]))
     strides = tuple(map(_strides, (q, k, v, o)))
     desc = _problems.attention(tuple(q.shape), tuple(k.shape), tuple(v.shape), strides, q.dtype, causal, scale)
@@ -272,10 +290,9 @@ def attention(q: A, k: A, v: A, *, causal: bool = False, scale: float | None = N
     return o
 
 
-def rope(q: A, k: A | None, positions: A, *, theta: float = 10000.0, style: str = "half") -> tuple[A, A | None]:
+def rope(q: A, k: A | None, positions: Array, *, theta: float = 10000.0, style: str = "half") -> tuple[A, A | None]:
     """Rotary embedding of q[tokens, heads, D] and k[tokens, heads, D] or None, by positions[tokens] of i32 or i64; a pair."""
-    expect("rope", "q[tokens,heads,D] k[tokens,k_heads,D] positions~[tokens]", q, k, positions)
-    q, k = _dense(q), k if k is None else _dense(k)
+    q, k, positions = _taken("rope", "q[tokens,heads,D] k[tokens,k_heads,D] positions~[tokens]", q, k, positions)
     yq, yk = _empty(q, q.shape), k if k is None else _empty(k, k.shape)
     desc = _problems.rope(*q.shape[:2], 0 if k is None else k.shape[1], q.shape[2], q.dtype, positions.dtype, theta, style)
     _run("rope", desc, q, k, positions, yq, yk)
@@ -287,8 +304,7 @@ def permute(x: A, order: Sequence[int]) -> A:
     expect("permute", "x[*]", x)
     if sorted(order) != list(range(len(x.shape))):
         raise ValueError(f"permute: {order} is no order of {len(x.shape)} modes")
-    if 0 in _strides(x):  # broadcast, where a line's 0 is the stride of a dense tensor
-        x = _dense(x)
+    x = _dense(x) if 0 in _strides(x) else _readable(x)  # broadcast, where a line's 0 is the stride of a dense tensor
     y = _empty(x, tuple(x.shape[i] for i in order))
     _run("permute", _problems.permute(tuple(x.shape), _strides(x), tuple(order), x.dtype), x, y)
     return y
@@ -299,8 +315,7 @@ def transpose(x: A) -> A:
     expect("transpose", "x[*]", x)
     if len(x.shape) < 2:
         raise ValueError(f"transpose: the shape {tuple(x.shape)} has no two modes")
-    if len(x.shape) > 2 or 0 in _strides(x):
-        x = _dense(x)
+    x = _dense(x) if len(x.shape) > 2 or 0 in _strides(x) else _readable(x)
     *batch, rows, cols = x.shape
     y = _empty(x, (*batch, cols, rows))
     _run("transpose", _problems.transpose(math.prod(batch), rows, cols, *_strides(x)[-2:], x.dtype), x, y)

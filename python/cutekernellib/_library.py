@@ -80,7 +80,7 @@ def device_of(tensor):
 def device_number(device):
     """(type, id) of "cuda", "cuda:1" or "cpu", which is the emulated GPU."""
     name, _, index = str(device).partition(":")
-    if name not in ("cuda", "cpu"):
+    if name not in ("cuda", "cpu") or not (index or "0").isdecimal():
         raise ValueError(f"device: {device} is none of cuda, cuda:NUMBER, cpu")
     return CUDA if name == "cuda" else CPU, int(index or 0)
 

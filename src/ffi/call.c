@@ -3,11 +3,12 @@
  *
  * The problem is a line or the bytes of a desc (problem.h). Then come what the operator's args hold, in their order: tensors of
  * DLPack, None where the problem has none, and numbers; a workspace is the plan's own. A tensor needs the problem's element type
- * and enough memory: shape and strides are the problem's. All lie on one device. On a GPU the call enqueues on the stream that
+ * and enough memory: shape and strides are the problem's, and gaps that the problem has not are refused. All lie on one device. On a GPU the call enqueues on the stream that
  * the FFI knows as current, and returns; for memory of the host it runs on the emulated H200 and waits.
  *
  * Errors are ValueError, NotImplementedError, MemoryError or RuntimeError with the sentence of ckl_error(). Any thread.
  */
+#include "base/math.h"
 #include "ffi/device.h"
 #include "ffi/host.h"
 #include "ffi/leave.h"
@@ -54,6 +55,19 @@ static bool is_same_type(ckl_dtype x, ckl_dtype y)
     return x == y || ((x == CKL_BOOL || x == CKL_U8) && (y == CKL_BOOL || y == CKL_U8));
 }
 
+/* Has a tensor, which spans so many bytes, gaps between elements that the problem has side by side? */
+static bool has_gaps(const DLTensor *tensor, int64_t span, const plan_tensor *t)
+{
+    int64_t given = 1, wanted = 1, bytes = plan_tensor_bytes(t);
+    if (span == bytes)
+        return false;
+    for (int i = 0; i < tensor->ndim; i++)
+        given = product_i64(given, tensor->shape[i]);
+    for (int i = 0; i < t->rank; i++)
+        wanted = product_i64(wanted, t->shape[i]);
+    return given == wanted && product_i64(wanted, tensor->dtype.bits / 8) == bytes;
+}
+
 static ckl_status take_tensor(call *c, int i, const plan_tensor *t, const DLTensor *tensor)
 {
     int64_t span = value_span(tensor);
@@ -73,6 +87,8 @@ static ckl_status take_tensor(call *c, int i, const plan_tensor *t, const DLTens
     if (span < plan_tensor_bytes(t))
         FAIL(CKL_INVALID, "%s: %s has memory of %" PRId64 " bytes, the problem needs %" PRId64, c->op->name, t->name,
              span, plan_tensor_bytes(t));
+    if (has_gaps(tensor, span, t))
+        FAIL(CKL_INVALID, "%s: %s has gaps between its elements, the problem has none", c->op->name, t->name);
     c->args[i] = (char *)tensor->data + tensor->byte_offset;
     return CKL_OK;
 }

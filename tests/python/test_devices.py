@@ -1,5 +1,7 @@
-"""GPUs: several in one process, threads, fork after import, exit after use. Skipped where there are none."""
+"""GPUs: several in one process, threads, fork after import, exit after use. Skipped where there are none, but for a driver without GPUs."""
 
+import os
+import pathlib
 import subprocess
 import sys
 import threading
@@ -85,6 +87,102 @@ class Processes(unittest.TestCase):
             "if child == 0: os._exit(0 if ok else 1)\n"
             "assert ok and os.waitpid(child, 0)[1] == 0"
         )
+
+
+DRIVER = pathlib.Path(os.environ.get("CKL_LIBRARY", "/")).absolute().parent / "fake" / "libcuda.so.1"
+
+
+@unittest.skipUnless(DRIVER.exists(), "the driver without a GPU comes with the unit tests' build, and CKL_LIBRARY names that")
+class DriverWithoutGPU(unittest.TestCase):
+    """By tests/fake_cuda.c, whose two GPUs have the host's memory and kernels that do nothing. It knows where each was launched."""
+
+    def program(self, text):
+        before = """if True:
+            import ctypes, os, sys, threading
+            sys.modules["torch"] = None
+            import numpy as np, cutekernellib as ckl
+
+            class Tensor:  # of NumPy's memory, said to be a GPU's
+                def __init__(self, gpu):
+                    self.array, self.gpu = np.ones(64, np.float32), gpu
+
+                def __dlpack_device__(self):
+                    return 2, self.gpu
+
+                def __dlpack__(self, **_):
+                    capsule, pointer = self.array.__dlpack__(), ctypes.pythonapi.PyCapsule_GetPointer
+                    pointer.restype, pointer.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
+                    (ctypes.c_int32 * 2).from_address(pointer(capsule, b"dltensor") + 8)[:] = 2, self.gpu
+                    return capsule
+
+            driver = ctypes.CDLL("libcuda.so.1")
+            launches_on = driver.fake_cuda_launches_on
+            add, x = ckl.operators["add"], [Tensor(0), Tensor(1)]
+            """
+        environment = os.environ | {"LD_LIBRARY_PATH": str(DRIVER.parent), "CKL_CACHE": "off"}
+        done = subprocess.run(
+            [sys.executable, "-c", before + text], capture_output=True, text=True, timeout=100, check=False, env=environment
+        )
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+
+    def test_each_call_is_where_its_tensors_are(self):
+        self.program("""
+            for gpu in (0, 1, 1, 0, 1):
+                add("n=64", x[gpu], x[gpu], x[gpu])
+            assert (launches_on(0), launches_on(1)) == (2, 3)
+            plan = add.plan("n=64", device="cuda:1")
+            plan(x[1], x[1], x[1])
+            assert (launches_on(0), launches_on(1)) == (2, 4)
+            assert [ckl.device_info(f"cuda:{gpu}")["id"] for gpu in (0, 1)] == ["cuda:0", "cuda:1"]
+            ckl.prepare(["add n=65"], "cuda:1")
+            """)
+
+    def test_tensors_of_two(self):
+        self.program("""
+            for wrong in (x[0], x[1], x[0]), (x[0], x[0], x[1]), (x[0], x[0].array, x[0]):
+                try:
+                    add("n=64", *wrong)
+                except ValueError as error:
+                    assert "lies on another device" in str(error), error
+                else:
+                    raise AssertionError("taken")
+            assert launches_on(0) + launches_on(1) == 0
+            """)
+
+    def test_failures(self):
+        self.program("""
+            functions = (ctypes.c_void_p * 3).in_dll(driver, "fake_cuda_functions")
+            fail_named = ctypes.CFUNCTYPE(None, ctypes.c_char_p, ctypes.c_int)(functions[2])
+            for kind, function, result in (MemoryError, b"cuLibraryLoadData", 2), (RuntimeError, b"cuLaunchKernelEx", 719):
+                fail_named(function, result)
+                try:
+                    add("n=64", x[0], x[0], x[0])
+                except kind as error:
+                    assert f"cuda:0: {function.decode()}: CUDA_ERROR" in str(error), error
+                else:
+                    raise AssertionError(f"{function} does not fail")
+            """)
+
+    def test_threads(self):
+        self.program("""
+            def work(i):
+                for round in range(20):
+                    gpu = (i + round) % 2
+                    add(f"n={round % 4 + 1}", x[gpu], x[gpu], x[gpu])
+
+            threads = [threading.Thread(target=work, args=(i,)) for i in range(6)]
+            [t.start() for t in threads], [t.join() for t in threads]
+            assert (launches_on(0), launches_on(1)) == (60, 60)
+            """)
+
+    def test_fork_after_import(self):
+        self.program("""
+            child = os.fork()
+            add("n=64", x[1], x[1], x[1])
+            if child == 0:
+                os._exit(launches_on(1) != 1)
+            assert os.waitpid(child, 0)[1] == 0 and launches_on(1) == 1
+            """)
 
 
 if __name__ == "__main__":

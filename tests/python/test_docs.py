@@ -1,4 +1,4 @@
-"""The code of docs/python.md, block after block, as one program."""
+"""The code of README.md and docs/python.md, block after block, as one program each; programs that fork, have threads, or end."""
 
 import contextlib
 import importlib.util
@@ -10,25 +10,32 @@ import sys
 import unittest
 
 BLOCKS = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
-DOCUMENT = pathlib.Path(__file__).parents[2] / "docs" / "python.md"
+ROOT = pathlib.Path(__file__).parents[2]
 
 
-class Document(unittest.TestCase):
-    def test_blocks(self):
+class Documents(unittest.TestCase):
+    def run_blocks(self, path, count):
+        """count: of blocks at least."""
         names, skipped = {}, 0
-        blocks = BLOCKS.findall(DOCUMENT.read_text())
-        self.assertGreater(len(blocks), 5)
+        blocks = BLOCKS.findall((ROOT / path).read_text())
+        self.assertGreaterEqual(len(blocks), count)
         for block in blocks:
-            if "torch" in block and not importlib.util.find_spec("torch"):
+            if re.search(r"import torch|torch\.", block) and not importlib.util.find_spec("torch"):
                 skipped += 1
                 continue
             said = io.StringIO()
             with contextlib.redirect_stdout(said), self.subTest(block):
-                exec(compile(block, str(DOCUMENT), "exec"), names)
+                exec(compile(block, path, "exec"), names)
             for wanted in re.findall(r"print\(.*\)  # (\w+: .*)", block):
                 self.assertIn(wanted, said.getvalue())
         if skipped:
-            self.skipTest(f"{skipped} blocks of docs/python.md want torch")
+            self.skipTest(f"{skipped} blocks of {path} want torch")
+
+    def test_readme(self):
+        self.run_blocks("README.md", 2)
+
+    def test_guide(self):
+        self.run_blocks("docs/python.md", 6)
 
 
 class Processes(unittest.TestCase):

@@ -1,6 +1,12 @@
 """Functions of NumPy arrays on the emulated GPU, against NumPy."""
 
+import importlib.util
 import inspect
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
 import unittest
 import warnings
 
@@ -98,6 +104,33 @@ class Functions(unittest.TestCase):
         self.close(ckl.attention(q, k, v), softmax(scores, -1) @ vv, 5e-3)
         hidden = np.where(np.tril(np.ones((6, 6))), scores, -np.inf)
         self.close(ckl.attention(q, k, v, causal=True), softmax(hidden, -1) @ vv, 5e-3)
+
+    def test_strides(self):
+        """Whatever the strides, and be the memory read-only, the result is that of dense arrays."""
+        x, q, rows = normal(4, 20), normal(4, 2, 8), np.arange(4)
+        for call, *arrays in (
+            (lambda w, b: ckl.layer_norm(x, w, b), normal(20), normal(20)),
+            (lambda w: ckl.rms_norm(x, w), normal(20)),
+            (lambda w, b: ckl.group_norm(x, 2, w, b), normal(20), normal(20)),
+            (lambda t, w: ckl.cross_entropy(x, t, abs(w)), rows, normal(20)),
+            (lambda x, w, b: ckl.linear(x, w, b), x, normal(6, 20), normal(6)),
+            (lambda q, p: ckl.rope(q, None, p)[0], q, rows),
+            (lambda x: ckl.softmax(x), x),
+            (lambda x: ckl.reduce(x, "max", 1), x),
+            (lambda x: ckl.permute(x, (1, 0)), x),
+            (lambda x: ckl.transpose(x), x),
+            (lambda x, y: ckl.elementwise("x*y", x=x, y=y), x, normal(20)),
+        ):
+            wanted = call(*arrays)
+            read_only = [a.copy() for a in arrays]
+            for a in read_only:
+                a.flags.writeable = False
+            for given in (
+                [np.repeat(a, 2, -1)[..., ::2] for a in arrays],
+                [a[..., ::-1].copy()[..., ::-1] for a in arrays],
+                read_only,
+            ):
+                np.testing.assert_array_equal(call(*given), wanted)
 
     def test_zeros_are_no_defaults(self):
         x, q = 1e-4 * normal(4, 8), normal(1, 1, 4, 8, dtype=np.float16)
@@ -201,6 +234,8 @@ class Errors(unittest.TestCase):
         self.fails(ValueError, "add: b is of float16, a of float32", ckl.add, x, x.astype(np.float16))
         self.fails(ValueError, "reduction=avg is none of mean, sum, none", ckl.cross_entropy, x, x, reduction="avg")
         self.fails(TypeError, "prepare: lines are a list", ckl.prepare, "softmax shape=4x8", device="cpu")
+        self.fails(ValueError, "cuda:x is none of cuda, cuda:NUMBER, cpu", ckl.device_info, "cuda:x")
+        self.fails(AttributeError, r"the operator is operators\['gemm'\]", lambda: ckl.gemm)
         self.fails(KeyError, "softmx is none of the operators add attention", lambda: ckl.operators["softmx"])
         self.fails(ValueError, "bias", ckl.linear, x, normal(3, 8), normal(4))
         self.fails(ValueError, "weight", ckl.rms_norm, x, normal(9))
@@ -216,6 +251,28 @@ class Types(unittest.TestCase):
             self.assertTrue(function.__doc__, name)
             if inspect.isfunction(function):
                 self.assertEqual(set(function.__annotations__), {*inspect.signature(function).parameters, "return"}, name)
+
+    @unittest.skipUnless(importlib.util.find_spec("mypy"), "there is no mypy")
+    def test_a_type_checker(self):
+        """Takes calls with NumPy's arrays, whose types know how many modes they have, and refuses a list."""
+        program = """
+import numpy as np
+import cutekernellib as ckl
+
+x, w = np.ones((4, 8), np.float32), np.ones(8, np.float32)
+y: np.ndarray = ckl.linear(ckl.layer_norm(x, weight=w, bias=w), ckl.softmax(x), np.ones(4, np.float32))
+loss: float = ckl.cross_entropy(x, np.zeros(4, np.int64), w).item() + ckl.reduce(x, "max").item()
+text: str = ckl.operators["gemm"].plan("m=4 n=8 k=64", device="cpu").text
+ckl.softmax([1.0])
+"""
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "program.py"
+            path.write_text(program)
+            environment = os.environ | {"MYPYPATH": os.environ.get("PYTHONPATH", "")}
+            command = [sys.executable, "-m", "mypy", "--follow-imports=silent", "--cache-dir", folder, str(path)]
+            said = subprocess.run(command, capture_output=True, text=True, check=False, env=environment).stdout.splitlines()
+        self.assertEqual(len(said), 2, said)
+        self.assertIn('program.py:9: error: Value of type variable "A" of "softmax" cannot be "list[float]"', said[0])
 
 
 class Warnings(unittest.TestCase):

@@ -207,7 +207,7 @@ def _block(x, tensors, *options):
     return _way("block", x, *tensors)(x, *tensors, *options)[0]
 
 
-def _decoder(x, tensors, *options):
+def _decoder_layer(x, tensors, *options):
     """A layer of a decoder (see _decoder.py) with weights and tables in order."""
     return _way("decoder_layer", x, *tensors)(x, *tensors, *options)[0]
 

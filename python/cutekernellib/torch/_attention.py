@@ -8,7 +8,7 @@ from .. import _problems
 from .._library import operators
 from .._shapes import expect
 from . import _by_torch
-from ._registry import has_kernel, operator
+from ._registry import dense, has_kernel, operator
 
 _attention = operators["attention"].taking("q k v mask sinks o lse")
 _attention_backward = operators["attention"].taking("q k v mask sinks o lse dout dq dk dv dsinks dmask")
@@ -64,7 +64,7 @@ def attention(q, k, v, mask, sinks, causal, scale, left, right, softcap):
     strides = (q.stride(), k.stride(), v.stride(), o.stride())
     options = (causal, scale, left, right, softcap, sinks is not None)
     desc = _problems.attention(q.shape, k.shape, v.shape, strides, q.dtype, *options, kind, mask_strides, True)
-    _attention(desc, q, k, v, mask, sinks, o, lse)
+    _attention(desc, q, k, v, mask, *dense(sinks), o, lse)
     return o, lse
 
 
@@ -121,7 +121,7 @@ def _write_gradients(gradients, do, q, k, v, mask, sinks, o, lse, causal, scale,
         for gradient, by_torch in zip((dq, dk, dv), _backward_by_torch(do, q, k, v, mask, o, lse, causal, scale)):
             gradient.copy_(by_torch)
     else:
-        _attention_backward(desc, q, k, v, mask, sinks, o, lse, do, dq, dk, dv, dsinks, dmask)
+        _attention_backward(desc, q, k, v, mask, *dense(sinks), o, lse, do, dq, dk, dv, dsinks, dmask)
 
 
 def _backward_by_torch(do, q, k, v, mask, o, lse, causal, scale):
@@ -228,7 +228,7 @@ def attention_ragged(q, k, v, starts_q, starts_kv, sinks, longest_q, longest_kv,
     q, k, v = _by_rows(q), _by_rows(k), _by_rows(v)
     o, lse = _outputs(q, v)
     desc = _ragged_problem(q, k, v, o, starts_q, (longest_q, longest_kv), *options, sinks, False)
-    _attention_ragged(desc, q, k, v, sinks, starts_q, starts_kv, o, lse)
+    _attention_ragged(desc, q, k, v, *dense(sinks, starts_q, starts_kv), o, lse)
     return o, lse
 
 
@@ -241,8 +241,8 @@ def attention_ragged_backward(do, q, k, v, starts_q, starts_kv, sinks, o, lse, l
     q, k, v = _by_rows(q), _by_rows(k), _by_rows(v)
     *gradients, dsinks, _ = _gradients_like(q, k, v, sinks)
     desc = _ragged_problem(q, k, v, o, starts_q, (longest_q, longest_kv), *options, sinks, True)
-    starts = starts_q, starts_kv
-    _attention_ragged_backward(desc, q, k, v, sinks, *starts, o, lse, _strided_like(do, o), *gradients, _written(dsinks))
+    inputs = q, k, v, *dense(sinks, starts_q, starts_kv), o, lse, _strided_like(do, o)
+    _attention_ragged_backward(desc, *inputs, *gradients, _written(dsinks))
     return *gradients, dsinks
 
 
@@ -327,5 +327,5 @@ def _decode(q, k, v, k_new, v_new, lengths, table, sinks, scale, left, softcap, 
     options = (scale, left, softcap, sinks is not None, None if k_new is None else new_strides, latent)
     desc = _problems.attention_decode(q.shape, k.shape[1:3], kv, o.shape[3], pages, strides, q.dtype, *options)
     into = (None, None) if k_new is None else (k, v)
-    _attention_decode(desc, q, k, v, lengths, table, sinks, o, k_new, v_new, *into)
+    _attention_decode(desc, q, k, v, *dense(lengths, table, sinks), o, k_new, v_new, *into)
     return o

@@ -12,12 +12,11 @@ from ._norms import norm_of_rows, norm_of_rows_backward
 from ._products import (
     bias_gradient,
     data_gradient,
-    dense,
     forward,
     linear_like,
     weight_gradient,
 )
-from ._registry import like, operator, without_gradient
+from ._registry import dense, like, operator, without_gradient
 
 _WEIGHTS = (
     "Tensor norm1, Tensor norm1_bias, Tensor qkv, Tensor? qkv_bias, Tensor proj, Tensor? proj_bias,"

@@ -7,7 +7,7 @@ import torch
 from .. import _problems
 from .._library import operators
 from .._shapes import expect
-from ._registry import has_kernel, image, image_like, is_channels_last, operator
+from ._registry import dense, has_kernel, image, image_like, is_channels_last, operator
 from ._tensors import sum_of_rows
 
 _forward = operators["conv"].taking("x w bias y")
@@ -51,7 +51,7 @@ def conv2d(x, weight, bias, stride, padding, dilation, groups):
     if not has_kernel("conv", desc, x.device):
         return image(torch.convolution(x, weight, bias, stride, padding, dilation, False, (0, 0), groups), last)
     y = _output(x, weight, stride, padding, dilation)
-    _forward(desc, x, weight, bias, y)
+    _forward(desc, x, weight, *dense(bias), y)
     return y
 
 

@@ -14,7 +14,7 @@ from .._library import operators
 from ._conv import conv2d, conv2d_backward
 from ._conv import gradients_like as conv_gradients_like
 from ._products import data_gradient, linear_like, plain_forward, rows_times, weight_gradient
-from ._registry import has_kernel, image, is_channels_last, like, operator, run, without_gradient
+from ._registry import dense, has_kernel, image, is_channels_last, like, operator, run, without_gradient
 
 _conv = operators["conv"].taking("x w bias y")
 _norm = operators["layernorm"].taking("x gamma beta y mean rstd")
@@ -76,7 +76,7 @@ def _activated(x, filter, filter_bias, norm, norm_bias, up, up_bias, down, paddi
     if problems.conv:
         x = image(x, last)
         convolved = torch.empty_like(x)
-        _conv(problems.conv, x, image(filter, last), filter_bias, convolved)
+        _conv(problems.conv, x, image(filter, last), *dense(filter_bias), convolved)
     else:
         convolved = conv2d(x, filter, filter_bias, (1, 1), padding, (1, 1), filter.shape[0])
     rows = _pixels(convolved)
@@ -86,7 +86,7 @@ def _activated(x, filter, filter_bias, norm, norm_bias, up, up_bias, down, paddi
     _norm(problems.norm, rows, norm, norm_bias, normed, mean, rstd)
     hidden = rows.new_empty((rows.shape[0], up.shape[0]))
     before = torch.empty_like(hidden) if keeps else None
-    _up(problems.up, normed, up, up_bias, hidden, before)
+    _up(problems.up, normed, up, *dense(up_bias), hidden, before)
     return rows, mean, rstd, normed, before, hidden
 
 
@@ -94,7 +94,7 @@ def _summed(x, hidden, down, down_bias, gamma):
     """The block's result, and the weights times gamma."""
     scaled = down if gamma is None else rows_times(down, gamma)
     bias = down_bias if gamma is None or down_bias is None else down_bias * gamma
-    return _as_image(plain_forward(hidden, scaled, bias, False, _pixels(x)), x), scaled
+    return _as_image(plain_forward(hidden, scaled, bias, False, _pixels(x).contiguous()), x), scaled
 
 
 def _shapes(x, filter, filter_bias, norm, norm_bias, up, up_bias, down, down_bias, gamma, *options):
@@ -123,7 +123,7 @@ def _gradient(ops, ctx, dy):
     _setup,
 )
 def conv_block(x, filter, filter_bias, norm, norm_bias, up, up_bias, down, down_bias, gamma, padding, eps, activation):
-    up, down = up.contiguous(), down.contiguous()
+    norm, norm_bias, up, down = dense(norm, norm_bias, up, down)
     kept = _activated(x, filter, filter_bias, norm, norm_bias, up, up_bias, down, padding, eps, activation, True)
     y, scaled = _summed(x, kept[-1], down, down_bias, gamma)
     return y, *kept, x.new_empty(0) if gamma is None else scaled
@@ -131,7 +131,7 @@ def conv_block(x, filter, filter_bias, norm, norm_bias, up, up_bias, down, down_
 
 @without_gradient("conv_block")
 def _conv_block_alone(x, filter, filter_bias, norm, norm_bias, up, up_bias, down, down_bias, gamma, padding, eps, activation):
-    up, down = up.contiguous(), down.contiguous()
+    norm, norm_bias, up, down = dense(norm, norm_bias, up, down)
     *_, hidden = _activated(x, filter, filter_bias, norm, norm_bias, up, up_bias, down, padding, eps, activation, False)
     return (_summed(x, hidden, down, down_bias, gamma)[0],)
 
@@ -196,7 +196,7 @@ def conv_block_backward(
     activation,
     needs,
 ):
-    up, down, rows = up.contiguous(), down.contiguous(), _pixels(dy).contiguous()
+    norm, up, down, rows = dense(norm, up, down, _pixels(dy))
     problems = _gradient_problems(*rows.shape, up.shape[0], dy.dtype, activation)
     dbefore = torch.empty_like(before)
     _hidden_gradient(problems.hidden, rows, down if gamma is None else scaled, dbefore, before)

@@ -11,8 +11,8 @@ from ._attention import attention, attention_backward
 from ._blocks import rows_of, statistics_of
 from ._elements import rotate, silu_mul, silu_mul_backward
 from ._norms import norm_of_rows, norm_of_rows_backward
-from ._products import data_gradient, dense, forward, linear_like, weight_gradient
-from ._registry import like, operator, row_count, without_gradient
+from ._products import data_gradient, forward, linear_like, weight_gradient
+from ._registry import dense, like, operator, row_count, without_gradient
 
 _WEIGHTS = "norm1 q k v o norm2 gate up down".split()
 _KEPT = "normed1 rstd1 q_rotated k_rotated v_heads attended lse h normed2 rstd2 gated upped hidden".split()

@@ -87,7 +87,7 @@ def _whole_decoder_layer(self, x, options):
         return None
     norm1, norm2, q, k, v, o, gate, up, down = tensors[::2]
     eps = [norm.variance_epsilon for norm in norms]
-    return _torch._decoder(x, (norm1, q, k, v, o, norm2, gate, up, down, cos, sin), attn.head_dim, attn.scaling, *eps)
+    return _torch._decoder_layer(x, (norm1, q, k, v, o, norm2, gate, up, down, cos, sin), attn.head_dim, attn.scaling, *eps)
 
 
 def _decoder_layer(self, hidden_states, *args, **options):

@@ -4,7 +4,7 @@ import torch
 
 from .. import _problems
 from .._shapes import expect
-from ._registry import image, image_like, is_channels_last, like, operator, row_count, run, without_gradient
+from ._registry import dense, image, image_like, is_channels_last, like, operator, row_count, run, without_gradient
 
 # Norms of rows. Where there is a residual the norm is that of a sum, which is returned, too, and of both addends the gradient is one.
 
@@ -18,10 +18,8 @@ def norm_of_rows(name, x, residual, weight, bias, eps, mean, rstd):
     expect(name.replace("norm", "_norm"), "x[*,N] residual[*,N] weight[N] bias[N]", x, residual, weight, bias)
     if bias is not None and weight is None:
         raise ValueError("layer_norm: a bias needs a weight")
-    x = x.contiguous()
-    y, h = torch.empty_like(x), None
-    if residual is not None:
-        residual, h = residual.contiguous(), torch.empty_like(x)
+    x, residual, weight, bias = dense(x, residual, weight, bias)
+    y, h = torch.empty_like(x), None if residual is None else torch.empty_like(x)
     if bias is None and weight is not None and name == "layernorm":
         bias = torch.zeros_like(weight)
     desc = _problems.norm(name, row_count(x), x.shape[-1], x.dtype, eps, weight is not None, h is not None)
@@ -30,7 +28,7 @@ def norm_of_rows(name, x, residual, weight, bias, eps, mean, rstd):
 
 
 def norm_of_rows_backward(name, dy, dsum, x, weight, mean, rstd):
-    dy, x, dsum = dy.contiguous(), x.contiguous(), dsum if dsum is None else dsum.contiguous()
+    dy, dsum, x, weight = dense(dy, dsum, x, weight)
     dx, dweight = torch.empty_like(x), torch.empty_like(weight) if weight is not None else None
     dbias = torch.empty_like(weight) if weight is not None and name == "layernorm" else None
     desc = _problems.norm(name, row_count(x), x.shape[-1], x.dtype, 0, weight is not None, dsum is not None, True)
@@ -191,7 +189,7 @@ def group_norm(x, groups, weight, bias, eps):
     expect("group_norm", "x[N,C,*] weight[C] bias[C]", x, weight, bias)
     if (weight is None) != (bias is None):
         raise ValueError("group_norm: weight and bias come together")
-    last = is_channels_last(x)
+    last, (weight, bias) = is_channels_last(x), dense(weight, bias)
     x = image(x, last)
     y, mean, rstd = torch.empty_like(x), _group_statistics(x, groups), _group_statistics(x, groups)
     desc = _problems.groupnorm(x.shape, groups, x.dtype, eps, weight is not None, last)
@@ -204,7 +202,7 @@ def group_norm(x, groups, weight, bias, eps):
     lambda dy, x, groups, weight, mean, rstd: (image_like(x), _parameter_like(x, weight), _parameter_like(x, weight)),
 )
 def group_norm_backward(dy, x, groups, weight, mean, rstd):
-    last = is_channels_last(x)
+    last, (weight,) = is_channels_last(x), dense(weight)
     x, dy = image(x, last), image(dy, last)
     dx, gradients = torch.empty_like(x), [None if weight is None else torch.empty_like(weight) for _ in range(2)]
     desc = _problems.groupnorm(x.shape, groups, x.dtype, 0, weight is not None, last, True)

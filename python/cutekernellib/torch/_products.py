@@ -13,7 +13,7 @@ from .. import _problems
 from .._library import operators
 from .._shapes import expect
 from ._elements import silu_mul, silu_mul_backward
-from ._registry import like, operator, row_count, run, without_gradient
+from ._registry import dense, like, operator, row_count, run, without_gradient
 from ._tensors import sum_of_rows
 
 _gemm = operators["gemm"].taking("a b c bias d x beta")
@@ -29,7 +29,7 @@ def _product(m, n, k, a, b, d, layout, bias=None, activation="identity", x=None,
     """d[m,n] = activation(a * b + residual + bias), where x, if any, gets what the activation takes, or has it."""
     keeps = x is not None and activation[0] != "d"
     desc = _problem(m, n, k, a.dtype, layout, bias is not None, activation, keeps, residual is not None)
-    _gemm(desc, a, b, residual, bias, d, x, None if residual is None else 1.0)
+    _gemm(desc, a, b, residual, *dense(bias), d, x, None if residual is None else 1.0)
     return d
 
 
@@ -85,10 +85,6 @@ def weight_gradient(dy, x, weight, turned, ours=False):
 
 def bias_gradient(dy):
     return sum_of_rows(_matrix(dy))
-
-
-def dense(*tensors):
-    return [x if x is None else x.contiguous() for x in tensors]
 
 
 # linear
@@ -177,7 +173,7 @@ def _rows_times_problem(rows, cols, dtype):
 def rows_times(matrix, factors):
     """Each row of a dense matrix times a factor of its own."""
     out = torch.empty_like(matrix)
-    run.elementwise(_rows_times_problem(*matrix.shape, matrix.dtype), matrix, factors, None, None, out)
+    run.elementwise(_rows_times_problem(*matrix.shape, matrix.dtype), matrix, factors.contiguous(), None, None, out)
     return out
 
 

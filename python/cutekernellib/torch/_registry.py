@@ -125,6 +125,11 @@ def like(x, dtype=None):
     return torch.empty_like(x, dtype=dtype, memory_format=torch.contiguous_format)
 
 
+def dense(*tensors):
+    """Without gaps, in the order of their modes: what a problem says of a tensor if it says nothing of strides."""
+    return [x if x is None else x.contiguous() for x in tensors]
+
+
 def is_channels_last(x):
     return x.dim() == 4 and not x.is_contiguous() and x.is_contiguous(memory_format=torch.channels_last)
 

@@ -4,7 +4,7 @@ import torch
 
 from .. import _problems
 from .._shapes import expect
-from ._registry import like, operator, run
+from ._registry import dense, like, operator, run
 
 # softmax
 
@@ -36,7 +36,7 @@ def softmax(x, dim, log=False, scale=1.0):
     lambda dy, y, dim, log=False, scale=1.0: like(y),
 )
 def softmax_backward(dy, y, dim, log=False, scale=1.0):
-    dy, y = dy.contiguous(), y.contiguous()
+    dy, y = dense(dy, y)
     dx = torch.empty_like(y)
     run.softmax(_problems.softmax(y.shape or (1,), y.dtype, dim, log, scale, True), None, None, y, dy, dx)
     return dx
@@ -76,7 +76,7 @@ def _cross_entropy_problem(x, target, weight, sums, ignore_index, mean, smoothin
 )
 def cross_entropy(x, target, weight=None, ignore_index=-100, mean=True, smoothing=0.0):
     expect("cross_entropy", "x[rows,classes] target~[rows] weight[classes]", x, target, weight)
-    x, target, weight = x.contiguous(), target.contiguous(), weight if weight is None else weight.contiguous()
+    x, target, weight = dense(x, target, weight)
     loss, lse, sums = _losses(x, weight, mean, smoothing)
     desc, count, weight_sum = _cross_entropy_problem(x, target, weight, sums, ignore_index, mean, smoothing, False)
     run.crossentropy(desc, x, target, loss, lse, count, None, None, weight, weight_sum)
@@ -89,8 +89,8 @@ def cross_entropy(x, target, weight=None, ignore_index=-100, mean=True, smoothin
     lambda dloss, x, *_: like(x),
 )
 def cross_entropy_backward(dloss, x, target, weight, lse, sums, ignore_index, mean, smoothing):
-    x, target, dloss = x.contiguous(), target.contiguous(), dloss.contiguous()
-    weight, dx = weight if weight is None else weight.contiguous(), torch.empty_like(x)
+    x, target, weight, dloss = dense(x, target, weight, dloss)
+    dx = torch.empty_like(x)
     desc, count, weight_sum = _cross_entropy_problem(x, target, weight, sums, ignore_index, mean, smoothing, True)
     run.crossentropy(desc, x, target, None, lse, count, dloss, dx, weight, weight_sum)
     return dx
