@@ -105,7 +105,7 @@ typedef enum ir_sreg_kind {
  *   MIN MAX        d <- x, y             floats: the number if one is NaN; [mode] 1: NaN if either is NaN
  *   NEG ABS NOT    d <- x
  *   AND OR XOR     d <- x, y             integers and predicates
- *   AND_OR         d <- x, y, z          (x & y) | z of 32 bits, by one instruction
+ *   AND_OR         d <- x, y, z          (x & y) | z of 32 bits, by one instruction; y and z are constants
  *   SHL SHR        d <- x, n             n is u32/i32; SHR of signed types is arithmetic; n >= width gives 0 (or sign)
  *   PRMT           d <- x, y, s          byte permute of 32-bit words: byte i of d is byte (s >> 4i & 7) of x (0..3) and y (4..7),
  *                                        or its sign in all bits where s >> 4i & 8
