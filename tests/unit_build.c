@@ -161,8 +161,12 @@ static void test_names(void **unused)
     assert_string_equal(ir_type_text(IR_BF16X2), "bf16x2");
     assert_int_equal(ir_type_bytes(CKL_E4M3), 2);
     assert_int_equal(ir_type_bytes(IR_U64), 8);
-    for (int type = 1; type < IR_TYPE_COUNT; type++)
-        assert_true(ir_type_bytes((ir_type)type) > 0);
+    for (int type = 1; type < IR_TYPE_COUNT; type++) {
+        const ir_type t = (ir_type)type;
+        assert_true(ir_type_bytes(t) > 0);
+        assert_int_equal(ir_type_is_signed(t), t == CKL_I64 || t == CKL_I32 || t == CKL_I16 || t == CKL_I8);
+        assert_int_equal(ir_type_is_pair(t), t == IR_F16X2 || t == IR_BF16X2);
+    }
     for (int beyond = 0; beyond < 2; beyond++) { // what is no number of the tables has its answer, too
         assert_string_equal(ir_op_text((ir_op)(IR_OP_COUNT + beyond)), "no op");
         assert_int_equal(ir_op_class((ir_op)(IR_OP_COUNT + beyond)), IR_CONTROL);

@@ -20,7 +20,7 @@
  * alone: loads widen them to 16-bit registers. A pair holds two 16-bit floats, element 0 in the low half.
  */
 typedef ckl_dtype ir_type;
-#define IR_PRED       ((ir_type)(CKL_DTYPE_COUNT + 0)) // one bit
+#define IR_PRED       ((ir_type)CKL_DTYPE_COUNT) // one bit
 #define IR_U16        ((ir_type)(CKL_DTYPE_COUNT + 1))
 #define IR_U32        ((ir_type)(CKL_DTYPE_COUNT + 2))
 #define IR_U64        ((ir_type)(CKL_DTYPE_COUNT + 3))
