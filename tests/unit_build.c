@@ -171,7 +171,6 @@ static void test_names(void **unused)
         assert_string_equal(ir_op_text((ir_op)(IR_OP_COUNT + beyond)), "no op");
         assert_int_equal(ir_op_class((ir_op)(IR_OP_COUNT + beyond)), IR_CONTROL);
         assert_ptr_equal(ir_rule_of((ir_op)(IR_OP_COUNT + beyond)), ir_rule_of(IR_MOV));
-        assert_null(ptx_rows((ir_op)(IR_OP_COUNT + beyond)));
         assert_string_equal(ir_class_text((ir_class)(IR_CLASS_COUNT + beyond)), "no class");
         assert_ptr_equal(ir_type_text((ir_type)(IR_TYPE_COUNT + beyond)), ir_type_text((ir_type)CKL_DTYPE_DEFAULT));
     }

@@ -247,7 +247,7 @@ static const ptx_row *const rows[IR_OP_COUNT] = {
 
 const ptx_row *ptx_rows(ir_op op)
 {
-    return (unsigned)op < IR_OP_COUNT ? rows[op] : NULL;
+    return rows[op];
 }
 
 enum { MODES_MAX = IR_SREG_COUNT };
