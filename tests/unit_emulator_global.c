@@ -51,6 +51,19 @@ static void read_of_other(void)
     ir_end_if();
 }
 
+/* One reads, the other one writes. */
+static void read_of_one(void)
+{
+    parameters p = declare();
+    only_thread(0);
+    ir_if(is_cta(0));
+    test_load_value(IR_GLOBAL, IR_U32, p.memory, 0);
+    ir_else();
+    test_store_value(IR_GLOBAL, IR_U32, p.memory, planted ? 0 : 4, cta());
+    ir_end_if();
+    ir_end_if();
+}
+
 /* The tile that every CTA loads by TMA is written by one of them. */
 static void tma_load_of_written(void)
 {
@@ -383,6 +396,7 @@ static const global_case cases[] = {
     { { halves_of_a_word, 32, 1, { "global-memory race", "no release and acquire" }, 0 }, 2, 0 },
     { { half_written_by_another, 32, 1, { "global-memory race", "fresh+0" }, 0 }, 2, 0 },
     { { read_of_other, 32, 1, { "global-memory race", "memory+0", "no release and acquire" }, 0 }, CTAS, 0 },
+    { { read_of_one, 32, 1, { "global-memory race", "memory+0", "CTA (0,0,0)" }, 0 }, 2, 0 },
     { { tma_load_of_written, 32, 1, { "global-memory race", "memory+512", "by " }, 0 }, 1, 1 },
     { { gather_no_fence_before, 64, 1, { "global-memory race", "fence or a release before the flag" }, 0 }, CTAS, 0 },
     { { gather_no_fence_after, 64, 1, { "global-memory race", "read, but not acquired" }, 0 }, CTAS, 0 },

@@ -136,6 +136,30 @@ static void test_call(void **state)
     assert_float_equal(y[5], a[6], 0);
 }
 
+/* A line in each form that its runtime has for texts; other objects are no lines. */
+static void test_texts(void **state)
+{
+    struct {
+        TVMFFIObject head;
+        TVMFFIByteArray bytes;
+    } object = { .bytes = { "n=6 and more", 3 } };
+    const TVMFFIAny lines[] = { TEXT("n=6"),
+                                { .type_index = kTVMFFISmallStr, .small_str_len = 3, .v_bytes = "n=6,." },
+                                { .type_index = kTVMFFIStr, .v_ptr = &object } },
+                    other = { .type_index = kTVMFFIBytes, .v_ptr = &object };
+    float a[6] = { 1, 2, 3, 4, 5, 6 };
+    DLTensor A = matrix(a, NULL);
+    (void)state;
+    for (int i = 0; i < COUNT_OF(lines); i++) {
+        float y[6] = { 0 };
+        DLTensor Y = matrix(y, NULL);
+        assert_int_equal(CALL(add, lines[i], TENSOR(&A), TENSOR(&A), TENSOR(&Y)), 0);
+        assert_float_equal(y[5], 12, 0);
+    }
+    FAILS("ValueError", "add: the problem is neither a line nor the",
+          CALL(add, other, TENSOR(&A), TENSOR(&A), TENSOR(&A)));
+}
+
 /* A number in the place of an operand: one that is said to be a scalar, and no other. */
 static void test_scalars(void **state)
 {
@@ -455,14 +479,23 @@ static void test_leave(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_call),        cmocka_unit_test(test_scalars),
-        cmocka_unit_test(test_strides),     cmocka_unit_test(test_overlapping_inputs),
-        cmocka_unit_test(test_neighbours),  cmocka_unit_test(test_misaligned),
-        cmocka_unit_test(test_refusals),    cmocka_unit_test(test_numbers_of_the_interface),
-        cmocka_unit_test(test_types),       cmocka_unit_test(test_spans),
-        cmocka_unit_test(test_no_modes),    cmocka_unit_test(test_one_byte),
-        cmocka_unit_test(test_operators),   cmocka_unit_test(test_questions),
-        cmocka_unit_test(test_host_tensor), cmocka_unit_test(test_leave),
+        cmocka_unit_test(test_call),
+        cmocka_unit_test(test_texts),
+        cmocka_unit_test(test_scalars),
+        cmocka_unit_test(test_strides),
+        cmocka_unit_test(test_overlapping_inputs),
+        cmocka_unit_test(test_neighbours),
+        cmocka_unit_test(test_misaligned),
+        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_numbers_of_the_interface),
+        cmocka_unit_test(test_types),
+        cmocka_unit_test(test_spans),
+        cmocka_unit_test(test_no_modes),
+        cmocka_unit_test(test_one_byte),
+        cmocka_unit_test(test_operators),
+        cmocka_unit_test(test_questions),
+        cmocka_unit_test(test_host_tensor),
+        cmocka_unit_test(test_leave),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     free(given);

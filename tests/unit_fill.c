@@ -81,6 +81,7 @@ static void test_sums_run_along_rows(void **state)
     assert_memory_equal(x.shape, shape, sizeof shape);
     assert_memory_equal(x.stride, stride, sizeof stride);
     assert_int_equal(operand_along(x, 3).along, 3);
+    assert_int_equal(operand_tensor("x", OPERAND_IN, CKL_F32, 1, shape, stride).along, 0);
 }
 
 /* Hard inputs */

@@ -384,6 +384,15 @@ static void difference_of_known_sum(void)
     ckl_val_sub(first, y);
 }
 
+/* More sums than are kept: the others are values like any. */
+static void many_known_sums(void)
+{
+    val base = param(I32, "base"), y = param(I32, "y");
+    for (int i = 0; i < 2000; i++)
+        values_know(add(base, imm(i + 1)), base, i + 1);
+    ckl_val_sub(add(base, y), y);
+}
+
 static void test_known_sums(void **state)
 {
     enum { BASE, Y, FIRST, SECOND, LESS_Y, PLUS_5, LESS_BASE, PLUS_7, LAST };
@@ -397,6 +406,8 @@ static void test_known_sums(void **state)
     assert_int_equal(insts[LESS_BASE].in[0].reg, insts[Y].out[0].reg);
     assert_true(ir_is_int(insts[PLUS_7].in[1], 7));
     assert_int_equal(insts[LAST].in[0].reg, insts[FIRST].out[0].reg);
+    ir_kernel_free(kernel);
+    assert_int_equal(describe(many_known_sums, &kernel), CKL_OK);
     ir_kernel_free(kernel);
 }
 

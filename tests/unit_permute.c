@@ -186,12 +186,15 @@ static void expect_refused(ckl_permute_desc desc, const char *sentence)
     assert_string_equal(ckl_error(), sentence);
 }
 
-/* What a desc has beyond its rank is a mistake of the caller's. */
+/* What a desc has beyond its rank is a mistake of the caller's, and so is a rank that there is not. */
 static void test_modes_beyond_rank(void **state)
 {
     const ckl_permute_desc desc = { .dtype = CKL_F32, .rank = 2, .shape = { 4, 4 }, .order = { 1, 0 } };
-    ckl_permute_desc shape = desc, order = desc, stride_x = desc, stride_y = desc;
+    ckl_permute_desc shape = desc, order = desc, stride_x = desc, stride_y = desc, none = { 0 }, many = desc;
     (void)state;
+    many.rank = CKL_PERMUTE_RANK_MAX + 1;
+    expect_refused(none, "permute: rank=0 is not in 1..5");
+    expect_refused(many, "permute: rank=6 is not in 1..5");
     shape.shape[2] = 4;
     order.order[3] = 2;
     stride_x.stride_x[4] = 1;

@@ -48,7 +48,7 @@ static bool is_absent(ir_op op, ir_type type, ir_type from)
 
 static ir_type letter_type(char letter, ir_type type, ir_type from)
 {
-    return letter == 't' ? type : letter == 'f' ? from : letter == 'p' ? IR_PRED : IR_U32;
+    return letter == 't' || letter == 'c' ? type : letter == 'f' ? from : letter == 'p' ? IR_PRED : IR_U32;
 }
 
 static val constant(ir_type type)
@@ -56,7 +56,7 @@ static val constant(ir_type type)
     return ir_type_is_float(type) && !ir_type_is_pair(type) ? ir_float(type, -1.5) : ir_int(type, 5);
 }
 
-/* Emits an op by its rule; the last source may be a constant. */
+/* Emits an op by its rule; the last source may be a constant, and those are that must be. */
 static void by_rule(ir_op op, ir_type type, ir_type from, int mode, bool with_constant)
 {
     val out[2], in[3];
@@ -64,9 +64,9 @@ static void by_rule(ir_op op, ir_type type, ir_type from, int mode, bool with_co
     const char *at = ir_rule_of(op)->operands;
     for (; *at != ':'; at++)
         out[out_count++] = reg(letter_type(*at, type, from));
-    for (at++; *at; at++) {
+    for (at++; *at; at++, in_count++) {
         ir_type t = letter_type(*at, type, from);
-        in[in_count++] = with_constant && !at[1] ? constant(t) : reg(t);
+        in[in_count] = *at == 'c' ? ir_int(t, 4 + in_count) : with_constant && !at[1] ? constant(t) : reg(t);
     }
     emit((ir_inst){ .op = op, .type = type, .from = from, .mode = mode }, out_count, out, in_count, in);
 }

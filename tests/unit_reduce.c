@@ -213,6 +213,10 @@ static void test_refused(void **state)
     desc = whole;
     desc.axes = 2;
     check_refused(ckl_reduce_plan(device, &desc, &plan), "reduce: axis 1 is out of range for rank 1");
+    desc.rank = 0;
+    check_refused(ckl_reduce_plan(device, &desc, &plan), "reduce: rank=0 is not in 1..5");
+    desc.rank = CKL_REDUCE_RANK_MAX + 1;
+    check_refused(ckl_reduce_plan(device, &desc, &plan), "reduce: rank=6 is not in 1..5");
     assert_int_equal(ckl_reduce_plan(device, &whole, &plan), CKL_OK);
     char *x = copied(host, sizeof host), *y = copied(host, 4);
     check_refused(ckl_reduce_run(plan, &(ckl_reduce_args){ .y = y }, NULL), "reduce: x is NULL");

@@ -30,6 +30,11 @@ static void tuple_modes(int n)
     ones(n);
 }
 
+static void appended_mode(int n)
+{
+    append_mode(ones(n), leaf(1));
+}
+
 static void mode_of_tuple(int n)
 {
     tuple_mode(ints(4, 8), n);
@@ -433,6 +438,7 @@ typedef struct refusal {
 
 static const refusal refusals[] = {
     { tuple_modes, 64, 65, "a tuple of 65 modes: at most 64 are supported" },
+    { appended_mode, 63, 64, "a tuple of 65 modes: at most 64 are supported" },
     { mode_of_tuple, 1, 2, "mode 2 of a tuple of 2" },
     { mode_of_tuple, 0, -1, "mode -1 of a tuple of 2" },
     { static_integer, 1, 2, "a static integer was expected, not a tuple" },

@@ -160,7 +160,7 @@ static void test_in_place(void **state)
     for_each(1, line, check_in_place_of_a);
 }
 
-/* Operands that an expression does not mention, in the desc and in a call. */
+/* Operands that an expression does not mention, in the desc and in a call; ranks that there are not. */
 static void test_unmentioned(void **state)
 {
     (void)state;
@@ -169,6 +169,13 @@ static void test_unmentioned(void **state)
     assert_int_equal(ckl_elementwise(device, &desc, &(ckl_elementwise_args){ 0 }, NULL), CKL_INVALID);
     assert_string_equal(ckl_error(), "elementwise: in[1] is not part of an expression of 1 operands");
     desc.in[1].stride[0] = 0;
+    desc.rank = -1;
+    assert_int_equal(ckl_elementwise(device, &desc, &(ckl_elementwise_args){ 0 }, NULL), CKL_INVALID);
+    assert_string_equal(ckl_error(), "elementwise: rank=-1 is not in 0..5");
+    desc.rank = CKL_ELEMENTWISE_RANK_MAX + 1;
+    assert_int_equal(ckl_elementwise(device, &desc, &(ckl_elementwise_args){ 0 }, NULL), CKL_INVALID);
+    assert_string_equal(ckl_error(), "elementwise: rank=6 is not in 0..5");
+    desc.rank = 1;
     float x[4], y[4];
     assert_int_equal(ckl_elementwise(device, &desc, &(ckl_elementwise_args){ { x, NULL, x }, y }, NULL), CKL_INVALID);
     assert_non_null(strstr(ckl_error(), "is not part of this expression"));

@@ -38,6 +38,7 @@ static ir_type type_of_letter(const attempt *a, char letter)
 {
     switch (letter) {
     case 't':
+    case 'c':
         return a->inst.type;
     case 'f':
         return a->inst.from;
@@ -57,7 +58,8 @@ static int operands_of(const attempt *a, const char **at, val *out)
 {
     int count = 0;
     while (**at && **at != ':') {
-        ir_type type = type_of_letter(a, *(*at)++);
+        const char letter = *(*at)++;
+        const ir_type type = type_of_letter(a, letter);
         const bool pixels = a->inst.op == IR_TMA_LOAD && a->inst.mode == 1; // has offsets, too
         int n = pixels ? 2 * a->inst.n - 2 : a->inst.n, repeat = **at == '*'                  ? n
                                                                  : **at == 'h'                ? n / 2
@@ -65,7 +67,7 @@ static int operands_of(const attempt *a, const char **at, val *out)
                                                                                               : -1;
         *at += repeat >= 0 || **at == '*' || **at == 'h';
         for (int i = 0; i < (repeat >= 0 ? repeat : **at == '*' ? 0 : 1) && count < OPERANDS_MAX_TRIED; i++)
-            out[count++] = written(type);
+            out[count++] = letter == 'c' ? ir_int(type, 5) : written(type);
     }
     return count;
 }

@@ -61,6 +61,7 @@ SPOILED(register_type, sum(), k->reg_types[i->out[0].reg] = CKL_F32)
 SPOILED(extra_source, sum(), (i->op = IR_MOV, i->in_count = 2))
 SPOILED(op_type, sum(), i->type = IR_PRED)
 SPOILED(op_from, ir_convert(CKL_F32, unknown(IR_U32)), i->from = IR_F16X2)
+SPOILED(no_constant, ir_and_or(unknown(IR_U32), u32(6), u32(1)), i->in[2] = i->in[0])
 SPOILED(op_number, sum(), i->op = IR_OP_COUNT)
 
 /* Attributes */
@@ -221,6 +222,7 @@ static const verify_case cases[] = {
     { WANTED(extra_source), "mov: has 2 sources, 1 belong to it" },
     { WANTED(op_type), "add: does not exist for pred" },
     { WANTED(op_from), "convert: does not exist from f16x2" },
+    { WANTED(no_constant), "and_or: operand 2 is no constant" },
     { WANTED(op_number), "does not exist" },
     { WANTED(load_count), "ld: n=3 elements of u32 are not 1, 2 or 4 in at most 16 bytes" },
     { WANTED(load_address), "ld: address 40 is not a multiple of the 16 bytes accessed" },

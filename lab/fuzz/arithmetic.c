@@ -12,7 +12,6 @@
  *   shifts    of 16 bits are by less than 2^16, others by less than 2^31: ptxas 13.0 keeps the low 16 bits of an amount that
  *             it knows, so that shl.b16 by 65536 shifts by nothing.
  *             SHL of an i64 takes odd numbers: of a u32 that was converted just before, ptxas 13.0 shifts the sign instead.
- *   AND_OR    of registers that differ: ptxas 13.0 folds a LOP3 of which two operands are one into the next LOP3 wrongly.
  *   PACK      of no constants: ptxas 13.0 makes a half that is a known negative number positive, with a sign in the
  *             instruction that uses it, and loses that in fma(v, v, v).
  *   inexact   RSQRT, RCP_APPROX, EX2, LG2, TANH, SIN, COS are absent: each GPU has its own last bits.
@@ -238,15 +237,6 @@ static val source(program *p, const ir_inst *inst, int index, ir_type type)
     return index && op != IR_PACK ? pick(p, type) : pick_register(p, type);
 }
 
-bool fuzz_repeats_register(const val *in, int count)
-{
-    for (int i = 1; i < count; i++)
-        for (int j = 0; j < i; j++)
-            if (!ir_is_constant(in[i]) && !ir_is_constant(in[j]) && in[i].reg == in[j].reg)
-                return true;
-    return false;
-}
-
 static ir_type letter_type(char letter, ir_type type, ir_type from)
 {
     return register_type(letter == 't' ? type : letter == 'f' ? from : letter == 'p' ? IR_PRED : IR_U32);
@@ -267,9 +257,8 @@ static void append(program *p, ir_op op, ir_type type, ir_type from)
     for (; *at != ':'; at++)
         out[out_count++] = ir_reg(letter_type(*at, type, from));
     for (at++; *at; at++, in_count++)
-        do
-            in[in_count] = narrow_source(type, source(p, &inst, in_count, letter_type(*at, type, from)));
-        while (op == IR_AND_OR && fuzz_repeats_register(in, in_count + 1));
+        in[in_count] = *at == 'c' ? fuzz_constant(p, type)
+                                  : narrow_source(type, source(p, &inst, in_count, letter_type(*at, type, from)));
     if (op == IR_COMPARE)
         inst.mode = choose(p, IR_GE + 1);
     else if ((op == IR_MIN || op == IR_MAX) && ir_type_is_float(type))

@@ -112,7 +112,4 @@ extern const fuzz_absence fuzz_absent[];
 /* Does a program of some kind contain this arithmetic? False also for what no device has. */
 bool fuzz_has_arithmetic(ir_op op, ir_type type, ir_type from, ir_target target);
 
-/* Is one register several of the operands? No program has an AND_OR with such. */
-bool fuzz_repeats_register(const val *in, int count);
-
 #endif

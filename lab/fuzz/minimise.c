@@ -213,8 +213,7 @@ static bool try_operand(search *s, ir_inst *inst, int i, val v)
     val *before = inst->in;
     inst->in = copy_operands(s->kernel, inst);
     inst->in[i] = v;
-    const bool drawn = inst->op != IR_AND_OR || !fuzz_repeats_register(inst->in, inst->in_count);
-    if (drawn && still_fails(s, s->kernel))
+    if (still_fails(s, s->kernel))
         return true;
     inst->in = before;
     return false;

@@ -386,19 +386,12 @@ val ir_fma(val x, val y, val z)
     return build_value((ir_inst){ .op = IR_FMA, .type = type }, type, 3, in);
 }
 
-static bool is_same_register(val x, val y)
-{
-    return !ir_is_constant(x) && !ir_is_constant(y) && x.reg == y.reg;
-}
-
-/* Without a register that comes twice: a LOP3 with such an operand ptxas 13.0 folds into the next one wrongly. */
+/* By one instruction where ptxas would make two of AND and OR; of others it makes one. */
 val ir_and_or(val x, val y, val z)
 {
     const val in[] = { ir_coerce(IR_U32, x), ir_coerce(IR_U32, y), ir_coerce(IR_U32, z) };
-    if (is_same_register(in[2], in[0]) || is_same_register(in[2], in[1]))
-        return snapshot(in[2]);
-    if (is_same_register(in[0], in[1]))
-        return ir_binary(IR_OR, in[0], in[2]);
+    if (ir_is_constant(in[0]) || !ir_is_constant(in[1]) || !ir_is_constant(in[2]))
+        return ir_binary(IR_OR, ir_binary(IR_AND, in[0], in[1]), in[2]);
     return build_value((ir_inst){ .op = IR_AND_OR, .type = IR_U32 }, IR_U32, 3, in);
 }
 

@@ -20,7 +20,7 @@
  * alone: loads widen them to 16-bit registers. A pair holds two 16-bit floats, element 0 in the low half.
  */
 typedef ckl_dtype ir_type;
-#define IR_PRED       ((ir_type)(CKL_DTYPE_COUNT + 0)) // one bit
+#define IR_PRED       ((ir_type)CKL_DTYPE_COUNT) // one bit
 #define IR_U16        ((ir_type)(CKL_DTYPE_COUNT + 1))
 #define IR_U32        ((ir_type)(CKL_DTYPE_COUNT + 2))
 #define IR_U64        ((ir_type)(CKL_DTYPE_COUNT + 3))
@@ -105,7 +105,7 @@ typedef enum ir_sreg_kind {
  *   MIN MAX        d <- x, y             floats: the number if one is NaN; [mode] 1: NaN if either is NaN
  *   NEG ABS NOT    d <- x
  *   AND OR XOR     d <- x, y             integers and predicates
- *   AND_OR         d <- x, y, z          (x & y) | z of 32 bits, by one instruction
+ *   AND_OR         d <- x, y, z          (x & y) | z of 32 bits, by one instruction; y and z are constants
  *   SHL SHR        d <- x, n             n is u32/i32; SHR of signed types is arithmetic; n >= width gives 0 (or sign)
  *   PRMT           d <- x, y, s          byte permute of 32-bit words: byte i of d is byte (s >> 4i & 7) of x (0..3) and y (4..7),
  *                                        or its sign in all bits where s >> 4i & 8

@@ -89,7 +89,7 @@ static const ptx_row *const rows[IR_OP_COUNT] = {
     [IR_XOR] = ROWS({ INT, 0, 0, "xor.$B $d, $x, $y" }, { PRED, 0, 0, "xor.pred $d, $X, $Y" }),
     [IR_SHL] = ROWS({ INT, 0, 0, "shl.$B $d, $x, $y" }),
     [IR_SHR] = ROWS({ INT, 0, 0, "shr.$t $d, $x, $y" }),
-    [IR_AND_OR] = PLAIN("lop3.b32 $d, $X, $y, $z, 0xea"),
+    [IR_AND_OR] = PLAIN("lop3.b32 $d, $X, $y, $z, 0xea"), // of one register: bench/notes/ptxas.md
     [IR_PRMT] = PLAIN("prmt.b32 $d, $X, $Y, $z"),
     [IR_COMPARE] =
         ROWS({ INT, 0, 0, "setp.$o.$t $d, $x, $y" }, { FLOAT, 0, PTX_MODE, "setp.neu.$t $d, $x, $y" },
@@ -247,7 +247,7 @@ static const ptx_row *const rows[IR_OP_COUNT] = {
 
 const ptx_row *ptx_rows(ir_op op)
 {
-    return (unsigned)op < IR_OP_COUNT ? rows[op] : NULL;
+    return rows[op];
 }
 
 enum { MODES_MAX = IR_SREG_COUNT };

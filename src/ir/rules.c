@@ -41,7 +41,7 @@ static const ir_rule rules[IR_OP_COUNT] = {
     [IR_XOR] = { "t:tt", INT | PRED },
     [IR_SHL] = { "t:tu", INT },
     [IR_SHR] = { "t:tu", INT },
-    [IR_AND_OR] = { "t:ttt", INT32 },
+    [IR_AND_OR] = { "t:tcc", INT32 },
     [IR_PRMT] = { "t:ttt", INT32 },
     [IR_COMPARE] = { "p:tt", INT | F16 | FLOAT, .last_mode = IR_GE },
     [IR_SELECT] = { "t:ptt", ANY },

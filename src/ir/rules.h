@@ -13,6 +13,7 @@ typedef enum ir_group { GROUP_THREAD, GROUP_WARP, GROUP_WARPGROUP } ir_group;
 /*
  * The operands of an op, results first, then a colon, then the sources; a letter each:
  *     t f     [type], [from]; an 8-bit type lives in a 16-bit integer register or in one of its own type
+ *     c       a constant of [type]
  *     p u l   predicate, u32 or i32, u64 or i64
  *     a       an address in [space]
  * and after a letter * for [n] of them, h for [n] / 2, a digit for so many.

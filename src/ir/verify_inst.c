@@ -19,6 +19,7 @@ static uint32_t letter_types(const ir_inst *inst, char letter)
     const uint32_t index32 = SET(IR_U32) | SET(CKL_I32), index64 = SET(IR_U64) | SET(CKL_I64);
     switch (letter) {
     case 't':
+    case 'c':
         return registers_of(inst->type);
     case 'f':
         return registers_of(inst->from);
@@ -72,6 +73,8 @@ static ckl_status check_half(const ir_kernel *kernel, const ir_inst *inst, const
             if (used >= given)
                 FAULT(kernel, inst, "%s operand %d is missing", results ? "result" : "source", used);
             TRY(check_operand(kernel, inst, values[used], results, letter_types(inst, letter)));
+            if (letter == 'c' && !ir_is_constant(values[used]))
+                FAULT(kernel, inst, "operand %d is no constant", used);
         }
     }
     if (used != given)

@@ -37,6 +37,7 @@ const test_reject conv_rejects[] = {
     { "c=12 k=12 groups=12 direction=weight impl=halo_weight", CKL_UNSUPPORTED, "channels that are whole 16 bytes" },
     { "groups=64 direction=weight d=3 t=3 impl=halo_weight", CKL_UNSUPPORTED,
       "volumes are convolved by other kernels" },
+    { "groups=64 direction=weight n=0 impl=halo_weight", CKL_UNSUPPORTED, "n=0 k=64 leave no products" },
     { "groups=64 direction=weight w=40 stride=5 impl=halo_weight", CKL_UNSUPPORTED,
       "strides and dilations are up to 4" },
     { "groups=64 direction=weight w=40 s=9 pad=4 impl=halo_weight", CKL_UNSUPPORTED,

@@ -85,6 +85,7 @@ const test_reject gemm_rejects[] = {
     { "a=f32 impl=fma config='stages=1'", CKL_INVALID, "gemm fma: stages=1 is not in 2..8" },
     { "a=f32 impl=fma config='vec=3'", CKL_INVALID, "gemm fma: vec=3 is none of 1, 2, 4" },
     { "a=f32 impl=fma config='ctas=32'", CKL_INVALID, "gemm fma: ctas=32 of 64 threads" },
+    { "a=f32 layout=nn misalign=1 impl=fma", CKL_INVALID, "config='vec=1' takes any alignment" },
     { "a=f32 impl=fma config='depth=6'", CKL_INVALID, "gemm fma: 64 threads do not share out stages of 6" },
     { "a=f32 n=255 layout=nn impl=fma config='vec=4'", CKL_UNSUPPORTED,
       "gemm fma: rows of A and B start at multiples of 1 elements, vec=4 wants more" },
