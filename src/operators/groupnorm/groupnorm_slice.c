@@ -430,8 +430,7 @@ static void put_vector(void *user, groupnorm_vector *v)
 
 static bool is_narrow(const groupnorm_slice *s, int vec)
 {
-    enum { COPIED_BYTES = 4 };
-    return vec * element_bytes(s) < COPIED_BYTES;
+    return vec * element_bytes(s) < GROUPNORM_COPIED_BYTES;
 }
 
 static void stage_vector(void *user, groupnorm_vector *v)
