@@ -1,4 +1,4 @@
-/* groupnorm_choice.c - which slices a problem gets and which threads hold them, and what it may have: bench/notes/groupnorm.md. */
+/* groupnorm_choice.c - which slices a problem gets and which threads hold them: bench/notes/groupnorm.md. */
 #include <math.h>
 
 #include "base/math.h"
@@ -7,8 +7,6 @@
 #include "skeletons/residency.h"
 
 enum {
-    VECTOR_BYTES = 16,
-    COPIED_BYTES = 4,          // by cp.async at least
     PIXEL_BYTES = 128,         // of nhwc that a bundle reads side by side: a line
     PIXEL_BYTES_BACKWARD = 64, // x and dy
     PIXEL_BYTES_FEW = 64,
@@ -36,8 +34,7 @@ enum {
     STREAMED_BYTES_FOLDED = 75 << 10,
     RAGGED_BYTES = 4,   // wider vectors are taken whole
     RAGGED_VECTORS = 8, // of a channel that are worth its ends
-    COLUMN_BYTES = 64,  // of nchw that neighbouring threads read side by side
-    SLICES_MAX = 1 << 20
+    COLUMN_BYTES = 64   // of nchw that neighbouring threads read side by side
 };
 
 static int64_t element_bytes(const ckl_groupnorm_desc *d)
@@ -73,27 +70,13 @@ static int bundle_for(const ckl_groupnorm_desc *d, int64_t bundle_max, int64_t w
 static int cut_bundle_for(const ckl_groupnorm_desc *d, int64_t bundle_max, int64_t wanted)
 {
     const int even = bundle_for(d, bundle_max, wanted);
-    const int64_t channels = d->c / d->groups, vec = min_i64(VECTOR_BYTES / element_bytes(d), power_of_two_in(d->c));
+    const int64_t channels = d->c / d->groups,
+                  vec = min_i64(GROUPNORM_VECTOR_BYTES / element_bytes(d), power_of_two_in(d->c));
     int64_t bundle = ceil_div(wanted, pixel_bytes(d));
     while (bundle * channels % vec)
         bundle++;
     const bool fits = even * pixel_bytes(d) >= wanted && even <= 2 * bundle && even * channels % vec == 0;
     return d->layout == CKL_IMAGE_NCHW || fits || bundle > min_i64(bundle_max, d->groups) ? 0 : (int)bundle;
-}
-
-/* May so many channels of nchw be taken as one? Forward alone; a vector reaches into the next channel at most. */
-static bool channels_fold(const ckl_groupnorm_desc *d, const groupnorm_config *c, int64_t fold)
-{
-    const int64_t pixels = d->h * d->w;
-    return d->direction == CKL_DIRECTION_FORWARD && fold >= 1 && c->channels % fold == 0 && pixels >= c->vec &&
-           pixels <= INT32_MAX / fold;
-}
-
-/* Gradients that are split read their slices again, by whole vectors. */
-static bool may_be_ragged(const ckl_groupnorm_desc *d, groupnorm_slicing slicing, const groupnorm_config *c)
-{
-    return d->layout == CKL_IMAGE_NCHW && !(slicing == GROUPNORM_SPLIT && d->direction == CKL_DIRECTION_BACKWARD) &&
-           c->fold == 1 && c->vec * element_bytes(d) == VECTOR_BYTES && d->h * d->w <= INT32_MAX / 4;
 }
 
 /* Does a vector stay in a column (nchw), or in a bundle; and in its group, where a thread has several columns? */
@@ -143,7 +126,7 @@ static int side_by_side(const search *s, const groupnorm_config *c)
     enum { SHORT_PLANE = 128 };
     const int bytes = c->vec * (int)element_bytes(s->d);
     const bool is_short = s->d->h * s->d->w * element_bytes(s->d) <= SHORT_PLANE;
-    return is_short && bytes < COPIED_BYTES ? 1 : COLUMN_BYTES / bytes;
+    return is_short && bytes < GROUPNORM_COPIED_BYTES ? 1 : COLUMN_BYTES / bytes;
 }
 
 /* The smallest divisor of n beyond d, which is one; n + 1 after the last. Those beyond the root are n over those before it. */
@@ -328,14 +311,14 @@ static int ctas_per_sm(const search *s, const groupnorm_config *c)
 static void fit_vector(const search *s, groupnorm_config *c)
 {
     const ckl_groupnorm_desc *d = s->d;
-    const int widest = VECTOR_BYTES / (int)element_bytes(d);
+    const int widest = GROUPNORM_VECTOR_BYTES / (int)element_bytes(d);
     const int64_t whole = max_i64(1, power_of_two_in(d->h * d->w));
     for (c->vec = widest;; c->vec /= 2) {
         const int64_t fold = c->vec / min_i64(c->vec, whole);
-        const bool folds = d->layout == CKL_IMAGE_NCHW && c->vec == widest && channels_fold(d, c, fold);
+        const bool folds = d->layout == CKL_IMAGE_NCHW && c->vec == widest && groupnorm_channels_fold(d, c, fold);
         c->fold = folds ? (int)fold : 1;
         c->ragged = !folds && whole * element_bytes(d) <= RAGGED_BYTES && d->h * d->w >= RAGGED_VECTORS * c->vec &&
-                    may_be_ragged(d, s->slicing, c);
+                    groupnorm_may_be_ragged(d, s->slicing, c);
         if (c->ragged || vector_fits(d, c))
             return;
     }
@@ -382,7 +365,7 @@ static void join_planes(const search *s, groupnorm_config *c)
 static bool fold_pixels(const search *s, groupnorm_config *c)
 {
     const ckl_groupnorm_desc *d = s->d;
-    const int whole = (int)min_i64(power_of_two_in(d->c), VECTOR_BYTES);
+    const int whole = (int)min_i64(power_of_two_in(d->c), GROUPNORM_VECTOR_BYTES);
     const int threads_max = s->slicing != GROUPNORM_CLUSTER ? SPLIT_THREADS_MAX : THREADS_MAX;
     const bool narrow = whole * element_bytes(d) <= NARROW_BYTES;
     const int bundle_max = s->slicing != GROUPNORM_SPLIT && narrow ? BUNDLE_MAX_FOLDED : BUNDLE_MAX;
@@ -391,7 +374,7 @@ static bool fold_pixels(const search *s, groupnorm_config *c)
     groupnorm_config folded = *c;
     folded.bundle = (int)d->groups;
     folded.cut_short = false;
-    for (folded.vec = VECTOR_BYTES / (int)element_bytes(d); folded.vec > whole; folded.vec /= 2) {
+    for (folded.vec = GROUPNORM_VECTOR_BYTES / (int)element_bytes(d); folded.vec > whole; folded.vec /= 2) {
         folded.fold = folded.vec / whole;
         const bool fits = d->groups == 1 || threads_min_for(s, &folded) <= threads_max;
         if (d->h * d->w % folded.fold || !fits)
@@ -551,7 +534,8 @@ static bool choose_held(search *s, groupnorm_config *c)
     const int64_t pixel = c->bundle * pixel_bytes(d), bundle = bundle_bytes(d, c);
     const bool lines = folded || (pixel >= PIXEL_BYTES && pixel % SECTOR == 0) ||
                        (c->bundle == d->groups && (forward || bundle > CLUSTER_MAX * SLICE_BYTES));
-    if (c->vec * element_bytes(d) < VECTOR_BYTES || (nhwc && !lines) || groupnorm_bundles(d, c) * bundle < BYTES_MIN)
+    if (c->vec * element_bytes(d) < GROUPNORM_VECTOR_BYTES || (nhwc && !lines) ||
+        groupnorm_bundles(d, c) * bundle < BYTES_MIN)
         return false;
     s->threads_max = (int)max_i64(THREADS, threads_min_for(s, c));
     s->threads_min = THREADS_LEAST;
@@ -602,105 +586,5 @@ ckl_status groupnorm_choose(const char *what, const ckl_groupnorm_desc *d, const
                                           : "bundle, shared by as many as there may be in a cluster");
     c->ctas_per_sm = ctas_per_sm(&s, c);
     c->gradient_ctas = gradient_ctas(&s, c);
-    return CKL_OK;
-}
-
-/* Admission */
-
-static ckl_status admit_threads(const char *what, const ckl_device_info *device, groupnorm_slicing slicing,
-                                const groupnorm_config *c)
-{
-    if (c->threads % 32 || c->threads < 32 || c->threads > device->threads_per_cta_max)
-        FAIL(CKL_INVALID, "%s: threads=%d is no multiple of 32 from 32 to %d", what, c->threads,
-             device->threads_per_cta_max);
-    if (!is_power_of_two(c->vec) || c->vec * dtype_bytes(c->dtype) > VECTOR_BYTES)
-        FAIL(CKL_INVALID, "%s: vec=%d is no power of two of at most %d bytes", what, c->vec, VECTOR_BYTES);
-    if (!is_power_of_two(c->cluster) || c->cluster > 16 || (slicing != GROUPNORM_CLUSTER && c->cluster > 1))
-        FAIL(CKL_INVALID, "%s: cluster=%d is no power of two up to %d", what, c->cluster,
-             slicing != GROUPNORM_CLUSTER ? 1 : 16);
-    if (c->steps < 1)
-        FAIL(CKL_INVALID, "%s: steps=%d is less than 1", what, c->steps);
-    if (c->loading < 0 || (c->loading && (slicing != GROUPNORM_HELD || c->turns > 1)))
-        FAIL(CKL_INVALID, "%s: loading=%d is for slices that are held, in one turn", what, c->loading);
-    if (c->turns < 1 || (c->turns > 1 && slicing != GROUPNORM_HELD))
-        FAIL(CKL_INVALID, "%s: turns=%d are for slices that are held", what, c->turns);
-    const bool one_column = groupnorm_grid_of(c, c->vec).slots == 1 && c->vec * dtype_bytes(c->dtype) >= COPIED_BYTES;
-    if (c->halves && (slicing == GROUPNORM_SPLIT || !one_column || c->ragged || groupnorm_first_steps(c) == 0))
-        FAIL(CKL_INVALID, "%s: halves=1 is for slices that stay, of whole columns, one a thread, of 8 steps", what);
-    if (c->early && (slicing != GROUPNORM_HELD || c->parts > 1 || c->ragged))
-        FAIL(CKL_INVALID, "%s: early=1 is for held slices of whole vectors of all channels", what);
-    return CKL_OK;
-}
-
-static ckl_status admit_layout(const char *what, const ckl_groupnorm_desc *d, groupnorm_slicing slicing,
-                               const groupnorm_config *c)
-{
-    const bool nchw = d->layout == CKL_IMAGE_NCHW;
-    const int bundle_max = c->threads / 32 * GROUPNORM_GROUPS_OF_WARP_MAX;
-    if (c->bundle < 1 || c->bundle > bundle_max)
-        FAIL(CKL_INVALID, "%s: bundle=%d is not in 1..%d, the groups of its warps", what, c->bundle, bundle_max);
-    if (c->cut_short && slicing != GROUPNORM_CLUSTER)
-        FAIL(CKL_INVALID, "%s: cut_short=1 is for groups that stay in shared memory", what);
-    if ((d->groups % c->bundle > 0) != c->cut_short || c->bundle > d->groups)
-        FAIL(CKL_INVALID, "%s: bundle=%d does not divide groups=%" PRId64 ", or does with cut_short=1", what, c->bundle,
-             d->groups);
-    if (c->fold != 1 && !nchw &&
-        (c->fold < 1 || c->fold > VECTOR_BYTES || c->bundle != d->groups || d->h * d->w % c->fold))
-        FAIL(CKL_INVALID, "%s: fold=%d is for whole pixels of nhwc, and divides their number", what, c->fold);
-    if (c->fold != 1 && nchw && !channels_fold(d, c, c->fold))
-        FAIL(CKL_INVALID, "%s: fold=%d is for channels of nchw forward, and divides those of a group", what, c->fold);
-    const int64_t columns_of_group = c->channels / (nchw ? c->fold : 1);
-    if (c->parts < 1 || columns_of_group % c->parts || (c->parts > 1 && (!nchw || c->bundle > 1)) ||
-        (slicing == GROUPNORM_CLUSTER && c->cluster % c->parts))
-        FAIL(CKL_INVALID, "%s: parts=%d do not divide the channels of a group of nchw, or the cluster", what, c->parts);
-    if (c->ragged && !may_be_ragged(d, slicing, c))
-        FAIL(CKL_INVALID, "%s: ragged=1 is for vectors of 16 bytes of nchw, of slices that are kept", what);
-    if (nchw ? !c->ragged && d->h * d->w * c->fold % c->vec
-             : d->c * c->fold % c->vec || c->channels * c->bundle * c->fold % c->vec)
-        FAIL(CKL_UNSUPPORTED, "%s: vec=%d does not divide %s", what, c->vec,
-             nchw ? "h*w" : "the channels of an image and a bundle");
-    if (nchw && (c->column_threads < 1 || c->threads % c->column_threads))
-        FAIL(CKL_INVALID, "%s: column_threads=%d does not divide threads=%d", what, c->column_threads, c->threads);
-    if (nchw && c->bundle > 1 && c->threads != c->column_threads * groupnorm_grid_of(c, c->vec).columns)
-        FAIL(CKL_INVALID, "%s: threads=%d are not those of the channels of bundle=%d", what, c->threads, c->bundle);
-    groupnorm_grid g = groupnorm_grid_of(c, c->vec);
-    if (c->column_threads != g.column_threads)
-        FAIL(CKL_INVALID, "%s: column_threads=%d is not %d, the threads of a vector of channels", what,
-             c->column_threads, g.column_threads);
-    const int columns = groupnorm_grid_of(c, groupnorm_vec_of_group(c)).columns;
-    if (!nchw && c->bundle > 1 && columns > c->threads)
-        FAIL(CKL_UNSUPPORTED, "%s: vectors of a pixel of bundle=%d are more than threads=%d", what, c->bundle,
-             c->threads);
-    return CKL_OK;
-}
-
-ckl_status groupnorm_admit(const char *what, const ckl_groupnorm_desc *d, const ckl_device_info *device,
-                           groupnorm_slicing slicing, const groupnorm_config *c)
-{
-    if (c->cluster > 1 && !device->has_tma)
-        FAIL(CKL_UNSUPPORTED, "%s: cluster=%d on a device without clusters", what, c->cluster);
-    if (!is_power_of_two(c->gradient_ctas) || c->gradient_ctas > 16 ||
-        (c->gradient_ctas > 1 && (!device->has_tma || d->direction == CKL_DIRECTION_FORWARD)))
-        FAIL(CKL_INVALID, "%s: gradient_ctas=%d is no power of two up to 16 of gradients, where there are clusters",
-             what, c->gradient_ctas);
-    if (c->dtype != d->dtype || c->layout != (choice)d->layout || c->affine != d->affine ||
-        c->channels != max_i64(1, d->c / d->groups))
-        FAIL(CKL_INVALID, "%s: dtype, layout, affine and channels must be those of the problem", what);
-    TRY(admit_threads(what, device, slicing, c));
-    TRY(admit_layout(what, d, slicing, c));
-    const int64_t slices = groupnorm_slices(d, c, slicing), units = groupnorm_units(d, c);
-    if (groupnorm_ranges(d, c, slicing) * groupnorm_slice_units(c) < units)
-        FAIL(CKL_INVALID, "%s: steps=%d of cluster=%d hold %" PRId64 " of %" PRId64 " units of a channel", what,
-             c->steps, c->cluster, groupnorm_ranges(d, c, slicing) * groupnorm_slice_units(c), units);
-    if (slicing == GROUPNORM_HELD && slices > ONE_PASS_CHUNKS_MAX)
-        FAIL(CKL_INVALID, "%s: %" PRId64 " slices of a bundle are more than %d", what, slices, ONE_PASS_CHUNKS_MAX);
-    if (groupnorm_shared_bytes(d, slicing, c) > device->smem_per_cta_bytes)
-        FAIL(CKL_UNSUPPORTED, "%s: steps=%d take %" PRId64 " bytes of shared memory of %" PRId64, what, c->steps,
-             groupnorm_shared_bytes(d, slicing, c), device->smem_per_cta_bytes);
-    if (units > INT32_MAX / 2 || slices > SLICES_MAX || groupnorm_bundles(d, c) * slices > INT32_MAX / 2)
-        FAIL(CKL_UNSUPPORTED, "%s: more than %d pixels of an image, or CTAs", what, INT32_MAX / 2);
-    if (d->direction == CKL_DIRECTION_FORWARD && groupnorm_adds_too_many(c, slices))
-        FAIL(CKL_UNSUPPORTED, "%s: each of threads=%d adds up more values of a group than leave its statistics exact",
-             what, c->threads);
     return CKL_OK;
 }

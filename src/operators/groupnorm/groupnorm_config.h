@@ -146,6 +146,8 @@ static inline int groupnorm_first_steps(const groupnorm_config *c)
     return c->steps / 2 / AT_ONCE * AT_ONCE;
 }
 
+enum { GROUPNORM_VECTOR_BYTES = 16, GROUPNORM_COPIED_BYTES = 4 }; // of an access at most; by cp.async at least
+
 /* Units of a slice. */
 static inline int64_t groupnorm_slice_units(const groupnorm_config *c)
 {
@@ -242,8 +244,12 @@ plan_cost groupnorm_cost(const ckl_groupnorm_desc *d, const ckl_device_info *dev
 /* groupnorm_choice.c */
 ckl_status groupnorm_choose(const char *what, const ckl_groupnorm_desc *d, const ckl_device_info *device,
                             groupnorm_slicing slicing, groupnorm_config *c);
+
+/* groupnorm_admit.c */
 ckl_status groupnorm_admit(const char *what, const ckl_groupnorm_desc *d, const ckl_device_info *device,
                            groupnorm_slicing slicing, const groupnorm_config *c);
+bool groupnorm_channels_fold(const ckl_groupnorm_desc *d, const groupnorm_config *c, int64_t fold);
+bool groupnorm_may_be_ragged(const ckl_groupnorm_desc *d, groupnorm_slicing slicing, const groupnorm_config *c);
 
 /* Kernel 0: pointers are aligned to whole vectors; 1: to the element only; 2, backward: adds up dgamma and dbeta. */
 enum { GROUPNORM_VECTORS, GROUPNORM_ELEMENTS, GROUPNORM_GRADIENTS };

@@ -320,7 +320,7 @@ static void over_rest(const groupnorm_grid *g, val count, val global, val stride
 
 /* How far a pass over the vectors of a column has come. */
 typedef struct cursor {
-    val done, shared, global;
+    val stride, done, shared, global;
 } cursor;
 
 /* Vectors up to `end`. */
@@ -330,14 +330,13 @@ static void over_some(const groupnorm_slice *s, const groupnorm_view *w, cursor 
     const groupnorm_grid *g = &w->grid;
     const int least = w->streams ? UNROLLED : 1;
     const int64_t shared_stride = (int64_t)g->abreast * g->column_threads * g->vec * element_bytes(s);
-    const val stride = vector_stride(s, g);
     for (int at_once = w->at_once; at_once >= least; at_once /= UNROLLED)
         LOOP_FROM(i, at->done, sub(end, imm(at_once - 1)), imm(at_once)) {
             groupnorm_vector v[GROUPNORM_NARROW_UNROLLED];
             for (int u = 0; u < at_once; u++) {
                 v[u].vec = g->vec;
                 v[u].shared = add(at->shared, imm_as(U32, u * shared_stride));
-                v[u].global = u == 0 ? add(at->global, imm64(0)) : add(v[u - 1].global, stride);
+                v[u].global = u == 0 ? add(at->global, imm64(0)) : add(v[u - 1].global, at->stride);
                 if (load)
                     load(kernel, &v[u]);
             }
@@ -345,7 +344,7 @@ static void over_some(const groupnorm_slice *s, const groupnorm_view *w, cursor 
                 use(kernel, &v[u]);
             assign(at->done, add(i, imm(at_once)));
             assign(at->shared, add(at->shared, imm_as(U32, at_once * shared_stride)));
-            assign(at->global, add(at->global, mul(stride, imm64(at_once))));
+            assign(at->global, add(at->global, mul(at->stride, imm64(at_once))));
         }
 }
 
@@ -353,11 +352,14 @@ void groupnorm_over_vectors(const groupnorm_slice *s, const groupnorm_view *w, c
                             groupnorm_vector_pass *load, groupnorm_vector_pass *use, void *kernel)
 {
     const groupnorm_grid *g = &w->grid;
-    cursor at = { variable(I32, imm(0)), variable(U32, c->shared), variable(I64, c->global) };
+    cursor at = { .stride = vector_stride(s, g) };
+    at.done = variable(I32, imm(0));
+    at.shared = variable(U32, c->shared);
+    at.global = variable(I64, c->global);
     if (w->ahead_count > 0) {
         use_some(c->vectors, w->ahead_count, w->ahead, use, kernel);
         assign(at.done, imm(w->ahead_count));
-        assign(at.global, add(at.global, mul(vector_stride(s, g), imm64(w->ahead_count))));
+        assign(at.global, add(at.global, mul(at.stride, imm64(w->ahead_count))));
     }
     if (w->between) {
         over_some(s, w, &at, min(w->first, c->vectors), load, use, kernel);
@@ -365,7 +367,7 @@ void groupnorm_over_vectors(const groupnorm_slice *s, const groupnorm_view *w, c
     }
     over_some(s, w, &at, c->vectors, load, use, kernel);
     if (w->streams)
-        over_rest(g, sub(c->vectors, at.done), at.global, vector_stride(s, g), load, use, kernel);
+        over_rest(g, sub(c->vectors, at.done), at.global, at.stride, load, use, kernel);
     over_ends(s, w, c, load, use, kernel);
 }
 
@@ -430,8 +432,7 @@ static void put_vector(void *user, groupnorm_vector *v)
 
 static bool is_narrow(const groupnorm_slice *s, int vec)
 {
-    enum { COPIED_BYTES = 4 };
-    return vec * element_bytes(s) < COPIED_BYTES;
+    return vec * element_bytes(s) < GROUPNORM_COPIED_BYTES;
 }
 
 static void stage_vector(void *user, groupnorm_vector *v)

@@ -101,7 +101,6 @@ static const char *const cases[] = {
     "steps=8'",
     "n=2 c=32 h=9 w=9 groups=8 layout=nhwc impl=forward config='bundle=4 cluster=4 threads=128 column_threads=32 "
     "steps=1' # an idle CTA",
-    "n=2 c=32 h=16 w=16 groups=8 impl=forward_split config='threads=64 column_threads=16 steps=1' # slices",
     "n=2 c=32 h=16 w=16 groups=8 layout=nhwc impl=forward_split config='bundle=4 threads=128 column_threads=32 steps=1 "
     "'",
     "n=1 c=2 h=64 w=128 groups=1 impl=forward_split config='vec=1 threads=32 column_threads=16 steps=1' # hundreds of "
@@ -110,7 +109,6 @@ static const char *const cases[] = {
     "threads=256 steps=4 column_threads=16'",
     "n=2 c=32 h=9 w=9 groups=8 direction=backward layout=nhwc impl=backward config='bundle=4 cluster=4 threads=128 "
     "column_threads=32 steps=1'",
-    "n=2 c=32 h=16 w=16 groups=8 direction=backward impl=backward_split config='threads=64 column_threads=16 steps=1'",
     "n=2 c=32 h=16 w=16 groups=8 direction=backward layout=nhwc impl=backward_split config='threads=128 "
     "column_threads=32 steps=1'",
     "n=1 c=2 h=64 w=128 groups=1 direction=backward impl=backward_split config='vec=1 threads=32 column_threads=16 "
@@ -119,7 +117,6 @@ static const char *const cases[] = {
     "kernel",
     "n=3 c=32 h=16 w=16 groups=8 layout=nhwc impl=forward_split config='bundle=4 threads=128 column_threads=32 steps=1 "
     "vec=4'",
-    "n=1 c=2 h=64 w=128 groups=1 impl=forward_split config='vec=1 threads=32 column_threads=16 steps=1'",
     "n=2 c=5 h=16 w=16 groups=1 layout=nhwc impl=forward_split config='fold=4 vec=4 threads=64 column_threads=12 "
     "steps=1'",
     "n=2 c=32 h=16 w=16 groups=8 direction=backward impl=backward_split config='threads=64 column_threads=16 steps=1'",
