@@ -231,8 +231,10 @@ static ckl_status choose_sm80(const void *problem, const ckl_device_info *device
     c->bytes = p->bytes;
     c->outer = p->matrix.outer_count;
     choose_tile(p, device, c);
-    c->chunk = p->bytes == 1 && p->matrix.ldx % 2 == 0 ? 4 : 16; // else four lanes would read bytes of one bank
     c->align = p->matrix.rows > c->tile_r ? 32 : transpose_word_bytes(p->bytes);
+    const bool one_phase = p->bytes == 1 && p->matrix.ldx % 2 == 0; // four lanes would read bytes of one bank
+    c->lanes = one_phase && c->align == 32 ? 8 : 32;
+    c->chunk = one_phase && c->lanes == 32 ? 4 : 16;
     c->across = goes_across(p, c->tile_c);
     c->ctas_per_sm = p->bytes == 1 ? 4 : 0; // else 70 registers let three in
     return CKL_OK;
@@ -267,6 +269,10 @@ static ckl_status admit_sm80(const void *problem, const ckl_device_info *device,
     TRY(check_power(p, "sm80", "align", c->align, word, 128));
     TRY(check_power(p, "sm80", "tile_r", c->tile_r, (int)max_i64(32, c->align / c->bytes), 512));
     TRY(check_power(p, "sm80", "tile_c", c->tile_c, (int)max_i64(c->threads / 32, c->align / c->bytes), 512));
+    TRY(check_power(p, "sm80", "lanes", c->lanes, 8, 32));
+    if (c->lanes < 32 && (c->bytes > 4 || c->tile_c < c->threads / c->lanes))
+        FAIL(CKL_INVALID, "%s sm80: lanes=%d are for words, and tiles of a column for each %d threads", p->op, c->lanes,
+             c->lanes);
     if (transpose_sm80_tile_of(c).chunks > c->threads)
         FAIL(CKL_INVALID, "%s sm80: threads=%d do not cover the chunks of a row", p->op, c->threads);
     TRY(check_smem(p, "sm80", transpose_sm80_smem_bytes(c), device));

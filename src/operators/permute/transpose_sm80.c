@@ -12,12 +12,16 @@
  * odd number of words, so the lanes meet 32 banks. With longer chunks the phases must differ too: they do where every
  * E-th row of x is an odd number of words from the next.
  *
+ * Where all rows of x have the same phase, every word of a column is in one of eight banks. There eight lanes go along a row of y, the
+ * other groups of eight take columns a word further each (`lanes`), and a group has the rows of x of one element of words.
+ *
  * Lanes and addresses are computed by hand: the phase of a row and the window of a row of y depend on the row's
  * address, so no layout gives the distance from one row to the next.
  */
 #include "operators/permute/transpose_tile.h"
 
 enum {
+    WARP = 32,
     COPIES_AT_ONCE = 4, // of a thread in an iteration
     ROWS_AT_ONCE = 4,   // of y that a thread loads before it stores them: loads of shared memory in flight
 };
@@ -37,7 +41,8 @@ typedef struct sm80 {
 
 transpose_sm80_tile transpose_sm80_tile_of(const transpose_sm80_config *c)
 {
-    int period = c->chunk > c->bytes ? c->chunk / c->bytes : 1;
+    const int word_elements = transpose_word_bytes(c->bytes) / c->bytes;
+    const int period = c->lanes < WARP ? word_elements : c->chunk > c->bytes ? c->chunk / c->bytes : 1;
     int rows = (int)round_up(c->tile_r + c->align / c->bytes - 1, period);
     int chunks = c->tile_c * c->bytes / c->chunk + (c->chunk > c->bytes);
     return (transpose_sm80_tile){ .rows = rows, .period = period, .chunks = chunks | 1 };
@@ -110,11 +115,17 @@ typedef struct row_class {
     int count, stride;
 } row_class;
 
+/* Words of a row of y that lanes store at once. */
+static int words_at_once(const sm80 *k)
+{
+    return (int)min_i64(k->cfg->lanes, k->cfg->tile_r / k->word_elements);
+}
+
 static row_class class_at(const sm80 *k, val row, int count, int stride)
 {
     row_class class = { .row = row, .head = head_of(k, row), .count = count, .stride = stride };
-    int words = k->cfg->tile_r / k->word_elements;
-    val word = words < 32 ? thread_at(lane(), 0, words, 32 / words) : lane(),
+    const int words = words_at_once(k);
+    val word = words < WARP ? thread_at(lane(), 0, words, WARP / words) : lane(),
         r = add(class.head, mul(word, imm(k->word_elements)));
     for (int e = 0; e < k->word_elements; e++)
         class.from[e] = add(element_address(k, add(r, imm(e))), mul(row, imm(k->cfg->bytes)));
@@ -122,11 +133,11 @@ static row_class class_at(const sm80 *k, val row, int count, int stride)
     return class;
 }
 
-/* Word number lane + 32 * j of `count` rows of a class, from number n of them on. */
+/* Word number lane + lanes * j of `count` rows of a class, from number n of them on. */
 static void load_words(const sm80 *k, const row_class *class, int n, int j, int count, val *words)
 {
-    int down = 32 * j * k->word_elements / k->shape.period * row_bytes_of(k); // the rows of all phases
-    tensor rows[4];                                                           // element e of each row's word
+    int down = k->cfg->lanes * j * k->word_elements / k->shape.period * row_bytes_of(k); // the rows of all phases
+    tensor rows[4];                                                                      // element e of each row's word
     for (int e = 0; e < k->word_elements; e++) {
         val first = add(class->from[e], imm(down + n * class->stride * k->cfg->bytes));
         tensor sColumn = smem_view(first, k->type, make_layout(leaf(count), leaf(class->stride))); // (ROWS)
@@ -144,31 +155,39 @@ static void load_words(const sm80 *k, const row_class *class, int n, int j, int 
 /* ROWS_AT_ONCE rows of a class, or what is left, from number n of them on; step is between them. */
 static void store_rows(const sm80 *k, row_class *class, int n, val step)
 {
-    int words = k->cfg->tile_r / k->word_elements, count = (int)min_i64(class->count - n, ROWS_AT_ONCE);
+    const int words = k->cfg->tile_r / k->word_elements, at_once = words_at_once(k), lanes = k->cfg->lanes;
+    const int count = (int)min_i64(class->count - n, ROWS_AT_ONCE);
+    val word = lanes < WARP ? thread_at(lane(), 0, lanes, WARP / lanes) : lane();
     val to[ROWS_AT_ONCE], in_matrix[ROWS_AT_ONCE], words_of_rows[ROWS_AT_ONCE];
     for (int i = 0; i < count; i++, class->to = add(class->to, step)) {
         to[i] = class->to;
         in_matrix[i] = lt(add(class->row, imm((n + i) * class->stride)), k->cols);
     }
-    for (int j = 0; j < ceil_div(words, 32); j++) {
-        val past = add(class->head, mul(add(lane(), imm(32 * j + 1)), imm(k->word_elements))),
+    for (int j = 0; j < ceil_div(words, lanes); j++) {
+        val past = add(class->head, mul(add(word, imm(lanes * j + 1)), imm(k->word_elements))),
             inside = ge(k->rows, past);
-        if (words < 32)
-            inside = logical_and(inside, lt(lane(), imm(words)));
+        if (at_once < lanes)
+            inside = logical_and(inside, lt(lane(), imm(at_once)));
         load_words(k, class, n, j, count, words_of_rows);
         for (int i = 0; i < count; i++)
             IF(logical_and(inside, in_matrix[i]))
-                store_global(k->word_type, to[i], (int64_t)32 * j * k->word, words_of_rows[i]);
+                store_global(k->word_type, to[i], (int64_t)lanes * j * k->word, words_of_rows[i]);
     }
 }
 
 /* The windows of all rows. Warps share the classes, or the rows of a class where there are more warps than classes. */
 static void store_windows(const sm80 *k)
 {
-    int stride = (int)max_i64(k->warps, k->classes); // of the rows of a class
-    val step = convert(U64, mul(k->tile.ldy, imm(stride)));
-    for (int first = 0; first < stride; first += k->warps) {
-        row_class class = class_at(k, add(warp(), imm(first)), k->cfg->tile_c / stride, stride);
+    const int groups = WARP / k->cfg->lanes, at_once = k->warps * groups;
+    const int stride = (int)max_i64(at_once, k->classes); // of the rows of a class
+    val step = convert(U64, mul(k->tile.ldy, imm(stride))), mine = warp();
+    if (groups > 1) { // neighbouring groups, the elements of a word apart
+        const int apart = k->word_elements;
+        val group = thread_at(lane(), 1, k->cfg->lanes, groups);
+        mine = add(add(rem(mine, imm(apart)), mul(div(mine, imm(apart)), imm(apart * groups))), mul(group, imm(apart)));
+    }
+    for (int first = 0; first < stride; first += at_once) {
+        row_class class = class_at(k, add(mine, imm(first)), k->cfg->tile_c / stride, stride);
         for (int n = 0; n < class.count; n += ROWS_AT_ONCE)
             store_rows(k, &class, n, step);
     }

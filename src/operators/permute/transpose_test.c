@@ -69,6 +69,10 @@ static const char *const cases[] = {
     "rows=131 cols=70 dtype=u8 impl=sm80 config='tile_r=64 align=16'",
     "rows=131 cols=70 dtype=f32 impl=sm80 config='tile_r=32 tile_c=32 align=128'",
     "rows=77 cols=1 dtype=u8 batch=5 stride_x=83 stride_y=90 impl=windows # a copy of columns that start anywhere",
+    "rows=300 cols=140 dtype=u8 batch=2 impl=sm80 config='lanes=8 chunk=16 align=32' # groups of eight lanes",
+    "rows=150 cols=90 dtype=f16 misalign=1 impl=sm80 config='lanes=8 tile_c=32 align=32'",
+    "rows=100 cols=66 dtype=f32 impl=sm80 config='lanes=8 tile_r=32 tile_c=64 align=32 threads=128'",
+    "rows=270 cols=100 dtype=u8 misalign=3 impl=sm80 config='lanes=16 tile_r=64 align=16'",
     "rows=128 cols=256 dtype=u8 impl=gather config='bytes=16 turned=4 block=16 cut=0 rank=4 steps=1' # squares in "
     "blocks",
     "rows=100 cols=72 dtype=u8 batch=2 impl=gather config='bytes=8 turned=4 block=8 cut=1 rank=5 steps=2' # that reach "
@@ -90,6 +94,8 @@ static const char *const population[] = {
 };
 
 static const test_reject rejects[] = {
+    { "rows=64 cols=65 dtype=f64 impl=sm80 config='lanes=8'", CKL_INVALID, "transpose sm80: lanes=8 are for words" },
+    { "rows=64 cols=65 dtype=u8 impl=sm80 config='lanes=4'", CKL_INVALID, "transpose sm80: lanes=4 is not a power" },
     { "rows=-1 cols=8", CKL_INVALID, "transpose: rows=-1 is negative" },
     { "rows=8 cols=8 ldx=7", CKL_INVALID, "transpose: ldx=7 is smaller than cols=8" },
     { "rows=8 cols=4 ldy=7", CKL_INVALID, "transpose: ldy=7 is smaller than rows=8" },
