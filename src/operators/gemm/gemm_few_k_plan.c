@@ -85,21 +85,17 @@ static int64_t outer_ctas(const ckl_gemm_desc *d, const gemm_outer_config *c)
            d->batch;
 }
 
-/* Of instructions as they are printed, four a cycle: up to 1.6 times what was measured. */
-static double outer_issue_us(const ckl_gemm_desc *d, const ckl_device_info *device, const gemm_outer_config *c)
-{
-    const double START = 100, LOAD = 8, VECTOR = 18, ELEMENT = 3.5;
-    const int vectors = c->rows * c->runs;
-    const double factor = LOAD / c->vec_k + 1; // to load it, and to unpack it
-    const double instructions = START + factor * c->depth * (c->rows + c->vec * c->runs) +
-                                VECTOR * vectors * (d->c ? 2 : 1) + (ELEMENT + c->depth) * c->vec * vectors;
-    return (double)outer_ctas(d, c) * GEMM_OUTER_WARPS / device->sm_count * instructions / 4 / CYCLES_PER_US;
-}
-
+/* Of instructions as ptxas makes them, four a cycle. */
 static plan_cost cost_outer(const void *desc, const ckl_device_info *device, const void *config)
 {
-    const double LAUNCH = 1.8;
-    return cost_of(LAUNCH, result_bytes(desc) / MEMORY_BYTES_PER_US, outer_issue_us(desc, device, config));
+    const double LAUNCH = 1.8, START = 150, FACTOR = 8, VECTOR = 8;
+    const ckl_gemm_desc *d = desc;
+    const gemm_outer_config *c = config;
+    const int vectors = c->rows * c->runs, factors = c->rows + c->vec * c->runs;
+    const double instructions = START + factors * (FACTOR + c->depth * (1 + 1.0 / c->vec_k)) + // loaded and unpacked
+                                vectors * (VECTOR * (d->c ? 2 : 1) + c->vec * (1 + c->depth));
+    const double warps = (double)outer_ctas(d, c) * GEMM_OUTER_WARPS / device->sm_count;
+    return cost_of(LAUNCH, result_bytes(d) / MEMORY_BYTES_PER_US, warps * instructions / 4 / CYCLES_PER_US);
 }
 
 /*
