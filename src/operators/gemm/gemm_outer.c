@@ -77,43 +77,28 @@ static tensor load_C(const outer_kernel *k)
     return rC;
 }
 
-/* (DEPTH,COUNT): rows of A or B, so far from the first; of those beyond the matrix the last one. */
-static tensor load_factors(const outer_kernel *k, char matrix, val first, const int distances[], int count)
+/* (DEPTH,COUNT): the warp's rows of A, or those of B for the lane's columns; of rows beyond the matrix the last one. */
+static tensor load_factors(const outer_kernel *k, char matrix)
 {
     const gemm_outer_config *c = k->cfg;
     const ckl_dtype type = c->epilogue.ab;
-    const int bytes = (int)ckl_dtype_bytes(type), vectors = c->depth / c->vec_k;
     const bool is_a = matrix == 'a';
+    const int count = is_a ? c->rows : c->vec * c->runs, vectors = c->depth / c->vec_k;
+    const int bytes = (int)ckl_dtype_bytes(type);
     val start = is_a ? k->p.a : k->p.b, ld = is_a ? k->p.lda : k->p.ldb;
     val last = sub(is_a ? k->p.m : k->p.n, imm64(1)), pitch = mul(ld, imm64(bytes));
-    first = min(first, last);
+    val first = min(is_a ? k->row : k->col, last);
     val base = gmem_address(start, type, mul(first, ld)), left = left_from(first, last);
     tensor r = fragment(F32, compact(shape(c->depth, count)));
     vector_at at[FACTORS_MAX * GEMM_OUTER_DEPTH_MAX];
     for (int i = 0; i < count; i++) {
-        val row = add(base, convert(U64, mul(convert(I64, min(imm(distances[i]), left)), pitch)));
+        const int distance = is_a ? i : distance_of(c, i / c->vec, i % c->vec);
+        val row = add(base, convert(U64, mul(convert(I64, min(imm(distance), left)), pitch)));
         for (int v = 0; v < vectors; v++)
             at[i * vectors + v] = (vector_at){ .address = row, .offset = v * c->vec_k * bytes, .guard = yes() };
     }
     vectors_load(at, count * vectors, c->vec_k, gmem_tensor(start, type, compact(leaf(1))), r.regs, 0);
     return r;
-}
-
-static tensor load_A(const outer_kernel *k)
-{
-    int rows[GEMM_OUTER_ROWS_MAX];
-    for (int r = 0; r < k->cfg->rows; r++)
-        rows[r] = r;
-    return load_factors(k, 'a', k->row, rows, k->cfg->rows);
-}
-
-static tensor load_B(const outer_kernel *k)
-{
-    const gemm_outer_config *c = k->cfg;
-    int columns[FACTORS_MAX];
-    for (int i = 0; i < c->vec * c->runs; i++)
-        columns[i] = distance_of(c, i / c->vec, i % c->vec);
-    return load_factors(k, 'b', k->col, columns, c->vec * c->runs);
 }
 
 static void store_vector(const outer_kernel *k, const val rows[], int r, int run, tensor rA, tensor rB, tensor rC)
@@ -152,7 +137,7 @@ void gemm_outer(const void *config, int kernel)
     k.cols_left = left_from(k.col, k.p.n);
     k.scalars = gemm_load_scalars(c->epilogue, GEMM_SCALAR_SOURCES(&k.p));
     tensor rC = c->epilogue.c ? load_C(&k) : (tensor){ 0 };
-    tensor rA = load_A(&k), rB = load_B(&k);
+    tensor rA = load_factors(&k, 'a'), rB = load_factors(&k, 'b');
     val rows[GEMM_OUTER_ROWS_MAX];
     rows_of(&k, k.p.d, k.p.ldd, rows);
     for (int i = 0; i < c->runs * c->rows && describing(); i++)
