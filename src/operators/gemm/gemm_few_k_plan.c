@@ -85,28 +85,24 @@ static int64_t outer_ctas(const ckl_gemm_desc *d, const gemm_outer_config *c)
            d->batch;
 }
 
-/* Of instructions as they are printed, four a cycle: up to 1.6 times what was measured. */
-static double outer_issue_us(const ckl_gemm_desc *d, const ckl_device_info *device, const gemm_outer_config *c)
-{
-    const double START = 100, LOAD = 8, VECTOR = 18, ELEMENT = 3.5;
-    const int vectors = c->rows * c->runs;
-    const double factor = LOAD / c->vec_k + 1; // to load it, and to unpack it
-    const double instructions = START + factor * c->depth * (c->rows + c->vec * c->runs) +
-                                VECTOR * vectors * (d->c ? 2 : 1) + (ELEMENT + c->depth) * c->vec * vectors;
-    return (double)outer_ctas(d, c) * GEMM_OUTER_WARPS / device->sm_count * instructions / 4 / CYCLES_PER_US;
-}
-
+/* Of instructions as ptxas makes them, four a cycle. */
 static plan_cost cost_outer(const void *desc, const ckl_device_info *device, const void *config)
 {
-    const double LAUNCH = 1.8;
-    return cost_of(LAUNCH, result_bytes(desc) / MEMORY_BYTES_PER_US, outer_issue_us(desc, device, config));
+    const double LAUNCH = 1.8, START = 150, FACTOR = 8, VECTOR = 8;
+    const ckl_gemm_desc *d = desc;
+    const gemm_outer_config *c = config;
+    const int vectors = c->rows * c->runs, factors = c->rows + c->vec * c->runs;
+    const double instructions = START + factors * (FACTOR + c->depth * (1 + 1.0 / c->vec_k)) + // loaded and unpacked
+                                vectors * (VECTOR * (d->c ? 2 : 1) + c->vec * (1 + c->depth));
+    const double warps = (double)outer_ctas(d, c) * GEMM_OUTER_WARPS / device->sm_count;
+    return cost_of(LAUNCH, result_bytes(d) / MEMORY_BYTES_PER_US, warps * instructions / 4 / CYCLES_PER_US);
 }
 
 /*
  * A thread has 8 rows and at least 4 columns of them, fewer where SMs or warps would be left without work, or where C fills the
- * registers. Others are slower where D is f32: 5120x1024x7 takes 7.6 us, 12.8 by shallow, 5120x879x8 7.9, 13.5 by sm90, whose boxes
- * take longer than their bytes. Of aligned rows sm90 is slower where D is narrow, too: 65536x64x8 in 16 bits 7.5, 20.6; 37888x384x8
- * 15.7, 21.1; 128x65536x8 9.5, 11.0; but 8192x1024x8 9.6, 9.2.
+ * registers. Others are slower: 5120x1024x7 in f32 takes 7.6 us, 12.8 by shallow, 52224x185x7 20.3, 35.1 by pitched, 5120x879x8 7.9,
+ * 13.5 by sm90, whose boxes take longer than their bytes. Of aligned rows and D in 16 bits only a narrow one is its: 65536x64x8 takes
+ * 7.5, 20.6 by sm90, 37888x384x8 15.7, 21.1, 128x65536x8 9.5, 11.0; but 8192x1024x8 9.6, 9.2.
  */
 static ckl_status choose_outer(const void *desc, const ckl_device_info *device, void *config)
 {
@@ -127,12 +123,7 @@ static ckl_status choose_outer(const void *desc, const ckl_device_info *device, 
     if (d->n < LANES || d->m < GEMM_OUTER_WARPS)
         FAIL(CKL_UNSUPPORTED, "gemm outer: m=%" PRId64 " or n=%" PRId64 " leaves some of %d warps or %d lanes idle",
              d->m, d->n, GEMM_OUTER_WARPS, LANES);
-    if (d->d == CKL_F32 || (gemm_operands_aligned(d) && min_i64(d->m, d->n) <= NARROW))
-        return CKL_OK;
-    TRY(decline_aligned("outer", d));
-    if (deep && d->k <= GEMM_OUTER_DEPTH_MAX && outer_issue_us(d, device, c) > result_bytes(d) / MEMORY_BYTES_PER_US)
-        FAIL(CKL_UNSUPPORTED, "gemm outer: multiply-adds for k=%" PRId64 " outweigh memory", d->k);
-    return CKL_OK;
+    return d->d == CKL_F32 || min_i64(d->m, d->n) <= NARROW ? CKL_OK : decline_aligned("outer", d);
 }
 
 static ckl_status admit_outer(const void *desc, const ckl_device_info *device, const void *config)
@@ -231,12 +222,22 @@ static void choose_tile(const ckl_gemm_desc *d, int64_t sm_count, gemm_shallow_c
         c->tile_n = HALF;
     } else if (ceil_div(d->m, HALF) * ceil_div(d->n, WIDE) * d->batch < sm_count) {
         c->tile_n = HALF;
-    } else if (d->d != CKL_F32) {
+    } else if (d->d != CKL_F32 || (!d->c && gemm_operands_aligned(d))) {
         c->tile_m = WIDE;
     } else if (d->m <= WIDE) {
         c->warps_n = 2;
         c->tile_m = HALF / 2;
     }
+}
+
+/*
+ * Of aligned rows it is for few K of a large D in 32 bits, of which sm90's boxes take longer than their bytes: 3584x1664x24 takes 9.6 us in
+ * 128x128, 12.4 by sm90, 872x30392x24 with C 65.9, 69.9, 1472x10624x16 19.8, 21.4; but 16640x384x32 with C 19.0, 16.2, 8192x128x16 4.0, 3.7.
+ */
+static bool suits_aligned(const ckl_gemm_desc *d)
+{
+    enum { K_MOST = 24, LARGE = 1 << 22 };
+    return d->d == CKL_F32 && d->batch == 1 && d->k <= K_MOST && d->m * d->n >= LARGE;
 }
 
 static ckl_status choose_shallow(const void *desc, const ckl_device_info *device, void *config)
@@ -247,7 +248,7 @@ static ckl_status choose_shallow(const void *desc, const ckl_device_info *device
     c->vec = vector_of(d);
     c->steps = steps_of(d);
     choose_tile(d, device->sm_count, c);
-    return decline_aligned("shallow", d);
+    return suits_aligned(d) ? CKL_OK : decline_aligned("shallow", d);
 }
 
 /* For those whose rival it is. */

@@ -212,6 +212,9 @@ static const char *const cases[] = {
     "m=9 n=264 k=1 batch=3 device_scalars=1 beta=1 impl=shallow config='tile_m=16 tile_n=256 warps_n=4' fill=hard",
     "m=40 n=200 k=128 a=bf16 batch=2 stride_a=5121 impl=shallow config='tile_m=32 tile_n=128 warps_n=2 steps=8'",
     "m=130 n=1 k=57 a=bf16 impl=shallow fill=hard",
+    "m=300 n=260 k=24 a=bf16 d=f32 beta=0.5 fill=hard impl=shallow config='ab=bf16 b=bf16 d=f32 c=1 tile_m=64 "
+    "tile_n=128 "
+    "warps_n=1 steps=2 vec=4' # aligned rows",
     "m=20 n=30 k=0 lda=3 ldb=5 bias=1                          # rows begin anywhere, and end there",
     "m=40 n=48 k=40 activation=silu bias=1 bias_along=m",
     "m=40 n=48 k=40 activation=gelu_erf scale_a=row scale_b=row impl=naive",
