@@ -139,7 +139,7 @@ def causal_mask(original, *args, **options):
 
 def rotary(original, q, k, cos, sin, *args, unsqueeze_dim=1):
     taken = not args and unsqueeze_dim in (1, 2) and (q.dim(), cos.dim()) == (4, 3)
-    if taken and takes(q, k, cos, sin) and not cos.requires_grad:
+    if taken and cos.shape[-1] == q.shape[-1] and takes(q, k, cos, sin) and not cos.requires_grad:
         return _torch.apply_rotary_pos_emb(q, k, cos, sin, unsqueeze_dim)
     return original(q, k, cos, sin, *args, unsqueeze_dim=unsqueeze_dim)
 
