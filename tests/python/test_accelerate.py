@@ -357,6 +357,14 @@ class Accelerate(unittest.TestCase):
         report.undo()
         self.assertTrue(q.grad.isfinite().all())
 
+    def test_broadcast_attention(self):
+        q, k = (normal(b, 2, 4, 16, dtype=torch.float16) for b in (2, 1))
+        wanted = F.scaled_dot_product_attention(q, k, k)
+        report = ckl.accelerate(torch.nn.Module(), host=device == "cpu", quiet=True)
+        got = F.scaled_dot_product_attention(q, k, k)
+        report.undo()
+        torch.testing.assert_close(got, wanted, rtol=1e-2, atol=1e-2)
+
     def test_checkpointed_attention(self):
         q = normal(1, 2, 4, 16, dtype=torch.float16).requires_grad_()
         o = torch.utils.checkpoint.checkpoint(ckl.scaled_dot_product_attention, q, q, q, use_reentrant=False)
