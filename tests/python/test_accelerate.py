@@ -310,6 +310,18 @@ class Accelerate(unittest.TestCase):
             GluMlp(16, 32, act_layer=torch.nn.SiLU, gate_last=False).bfloat16(), normal(2, 5, 16, dtype=torch.bfloat16)
         )
 
+    def test_transforms(self):
+        """Of torch.func, which want torch's own functions: a gradient for each input, and derivatives forward."""
+        model, x, results = torch.nn.Sequential(torch.nn.LayerNorm(8), torch.nn.GELU()).to(device), normal(3, 2, 8), []
+        parameters = {name: p.detach() for name, p in model.named_parameters()}
+        squared = torch.func.grad(lambda p, x: torch.func.functional_call(model, p, (x,)).square().sum())
+        for accelerated in (False, True):
+            report = ckl.accelerate(model, host=device == "cpu", quiet=True) if accelerated else None
+            each = torch.func.vmap(squared, (None, 0))(parameters, x)["0.weight"]
+            results.append((each, *torch.func.jvp(model, (x,), (x,))))
+        report.undo()
+        torch.testing.assert_close(*results)
+
     def test_copied_and_pickled(self):
         """A copy is accelerated as the model is; what is loaded is the model as it was."""
         model, x = torch.nn.Sequential(torch.nn.LayerNorm(16), torch.nn.GELU()).to(device), normal(3, 16)
