@@ -187,6 +187,10 @@ static void test_strides(void **state)
     FAILS("ValueError", "add: y has gaps between its elements, the problem has none",
           CALL(add, TEXT("n=3 rows=2"), TENSOR(&A), TENSOR(&A), TENSOR(&Y)));
     FAILS("ValueError", "add: a has gaps", CALL(add, TEXT("n=6"), TENSOR(&Y), TENSOR(&A), TENSOR(&A)));
+    DLTensor columns = matrix(a, (int64_t[]){ 1, 2 }), D = matrix(y, NULL);
+    FAILS("ValueError", "add: b has the shape that the problem says, and other strides",
+          CALL(add, TEXT("n=3 rows=2"), TENSOR(&A), TENSOR(&columns), TENSOR(&D)));
+    assert_int_equal(CALL(add, TEXT("n=6"), TENSOR(&A), TENSOR(&columns), TENSOR(&D)), 0); // whatever their order is
 }
 
 /* Inputs that share memory in turn: the third overlaps the second and the first. */

@@ -3,7 +3,7 @@
  *
  * The problem is a line or the bytes of a desc (problem.h). Then come what the operator's args hold, in their order: tensors of
  * DLPack, None where the problem has none, and numbers; a workspace is the plan's own. A tensor needs the problem's element type
- * and enough memory: shape and strides are the problem's, and gaps that the problem has not are refused. All lie on one device. On a GPU the call enqueues on the stream that
+ * and enough memory: shape and strides are the problem's, and what is seen to lie otherwise is refused. All lie on one device. On a GPU the call enqueues on the stream that
  * the FFI knows as current, and returns; for memory of the host it runs on the emulated H200 and waits.
  *
  * Errors are ValueError, NotImplementedError, MemoryError or RuntimeError with the sentence of ckl_error(). Any thread.
@@ -68,6 +68,23 @@ static bool has_gaps(const DLTensor *tensor, int64_t span, const plan_tensor *t)
     return given == wanted && product_i64(wanted, tensor->dtype.bits / 8) == bytes;
 }
 
+/* Do the same modes lie otherwise? Modes are told apart by their sizes: where two are equal, or in another order, nothing is known. */
+static bool has_other_strides(const DLTensor *tensor, const plan_tensor *t)
+{
+    bool other = false;
+    if (tensor->ndim != t->rank || !tensor->strides || plan_tensor_bytes(t) == 0)
+        return false;
+    for (int i = 0; i < t->rank; i++) {
+        if (tensor->shape[i] != t->shape[i])
+            return false;
+        for (int j = 0; j < i; j++)
+            if (t->shape[i] == t->shape[j] && t->shape[i] > 1)
+                return false;
+        other |= t->shape[i] > 1 && tensor->strides[i] != t->stride[i];
+    }
+    return other;
+}
+
 static ckl_status take_tensor(call *c, int i, const plan_tensor *t, const DLTensor *tensor)
 {
     int64_t span = value_span(tensor);
@@ -89,6 +106,8 @@ static ckl_status take_tensor(call *c, int i, const plan_tensor *t, const DLTens
              span, plan_tensor_bytes(t));
     if (has_gaps(tensor, span, t))
         FAIL(CKL_INVALID, "%s: %s has gaps between its elements, the problem has none", c->op->name, t->name);
+    if (has_other_strides(tensor, t))
+        FAIL(CKL_INVALID, "%s: %s has the shape that the problem says, and other strides", c->op->name, t->name);
     c->args[i] = (char *)tensor->data + tensor->byte_offset;
     return CKL_OK;
 }

@@ -1,5 +1,7 @@
 """cutekernellib.torch.accelerate(): models with our operators in place of torch's against the same models without."""
 
+import copy
+import io
 import unittest
 import unittest.mock
 
@@ -21,6 +23,44 @@ class Block(torch.nn.Module if not missing else object):
 
     def forward(self, x):
         return self.down(self.act(self.up(self.norm(x)))) + F.softmax(x, -1)
+
+
+class OwnNorm(torch.nn.Module if not missing else object):
+    """Of another model's own class, whose weights are distances from 1."""
+
+    def __init__(self, n):
+        super().__init__()
+        self.weight, self.eps = torch.nn.Parameter(torch.rand(n)), 1e-6
+
+    def forward(self, x):
+        return F.normalize(x, dim=-1) * (1 + self.weight)
+
+
+class Adapted(torch.nn.Module if not missing else object):
+    """As adapters have it: a layer, whose weights it shows as its own, and a sum with another one."""
+
+    bias = None
+
+    def __init__(self, inputs, outputs):
+        super().__init__()
+        self.base, self.adapter = (torch.nn.Linear(inputs, outputs, bias=False) for _ in range(2))
+
+    @property
+    def weight(self):
+        return self.base.weight
+
+    def forward(self, x):
+        return self.base(x) + self.adapter(x)
+
+
+class GatedMLP(torch.nn.Module if not missing else object):
+    def __init__(self, layer):
+        super().__init__()
+        self.gate_proj, self.up_proj, self.down_proj = layer(16, 24), layer(16, 24), layer(24, 16)
+        self.act_fn = torch.nn.SiLU()
+
+    def forward(self, x):
+        return self.down_proj(self.act_fn(self.gate_proj(x)) * self.up_proj(x))
 
 
 def as_on_a_gpu(name, *tensors):
@@ -235,6 +275,68 @@ class Accelerate(unittest.TestCase):
         torch.manual_seed(5)
         return VisionTransformer(img_size=32, patch_size=16, embed_dim=32, depth=1, num_heads=2, num_classes=10)
 
+    def test_classes_of_the_same_name(self):
+        """Are not taken for those of torch: what they do is not known."""
+        x = normal(5, 16, dtype=torch.bfloat16)
+        for own, name in (OwnNorm, "LayerNorm"), (OwnNorm, "RMSNorm"), (Adapted, "Linear"):
+            made = type(name, (own,), {})
+            model = GatedMLP(made) if own is Adapted else torch.nn.Sequential(made(16))
+            self.agrees_on(model.bfloat16(), x)
+
+    def test_norms_of_several_modes(self):
+        norms = torch.nn.RMSNorm((3, 8)), torch.nn.LayerNorm((3, 8)), torch.nn.RMSNorm(8, elementwise_affine=False)
+        self.agrees_on(torch.nn.Sequential(*norms), normal(4, 3, 8))
+
+    def test_a_part_of_a_head_rotates(self):
+        try:
+            from transformers import GPTNeoXConfig, GPTNeoXModel
+        except ImportError:
+            self.skipTest("there is no transformers")
+        sizes = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32, "vocab_size": 20}
+
+        class States(GPTNeoXModel):
+            def forward(self, tokens):
+                return super().forward(tokens, use_cache=False)[0]
+
+        model = States(GPTNeoXConfig(hidden_dropout=0.0, attention_dropout=0.0, bos_token_id=1, eos_token_id=1, **sizes))
+        self.agrees_on(model.bfloat16(), torch.randint(20, (2, 5), device=device))
+
+    def test_a_gate_between_two_layers(self):
+        try:
+            from timm.layers import GluMlp
+        except ImportError:
+            self.skipTest("there is no timm")
+        self.agrees_on(
+            GluMlp(16, 32, act_layer=torch.nn.SiLU, gate_last=False).bfloat16(), normal(2, 5, 16, dtype=torch.bfloat16)
+        )
+
+    def test_transforms(self):
+        """Of torch.func, which want torch's own functions: a gradient for each input, and derivatives forward."""
+        model, x, results = torch.nn.Sequential(torch.nn.LayerNorm(8), torch.nn.GELU()).to(device), normal(3, 2, 8), []
+        parameters = {name: p.detach() for name, p in model.named_parameters()}
+        squared = torch.func.grad(lambda p, x: torch.func.functional_call(model, p, (x,)).square().sum())
+        for accelerated in (False, True):
+            report = ckl.accelerate(model, host=device == "cpu", quiet=True) if accelerated else None
+            each = torch.func.vmap(squared, (None, 0))(parameters, x)["0.weight"]
+            results.append((each, *torch.func.jvp(model, (x,), (x,))))
+        report.undo()
+        torch.testing.assert_close(*results)
+
+    def test_copied_and_pickled(self):
+        """A copy is accelerated as the model is; what is loaded is the model as it was."""
+        model, x = torch.nn.Sequential(torch.nn.LayerNorm(16), torch.nn.GELU()).to(device), normal(3, 16)
+        wanted = model(x)
+        report = ckl.accelerate(model, host=device == "cpu", quiet=True)
+        copied, file = copy.deepcopy(model), io.BytesIO()
+        torch.save(model, file)
+        self.assertEqual([type(m) for m in copied], [type(m) for m in model])
+        torch.testing.assert_close(copied(x), wanted)
+        report.undo()
+        file.seek(0)
+        loaded = torch.load(file, weights_only=False)
+        self.assertEqual([type(m) for m in loaded], [torch.nn.LayerNorm, torch.nn.GELU])
+        torch.testing.assert_close(loaded(x), wanted, rtol=0, atol=0)
+
     def test_autocast(self):
         self.agrees_on(self.vit(), normal(2, 3, 32, 32), autocast=True)
 
@@ -266,6 +368,14 @@ class Accelerate(unittest.TestCase):
         F.scaled_dot_product_attention(q, q, q, attn_mask=mask).sum().backward()
         report.undo()
         self.assertTrue(q.grad.isfinite().all())
+
+    def test_broadcast_attention(self):
+        q, k = (normal(b, 2, 4, 16, dtype=torch.float16) for b in (2, 1))
+        wanted = F.scaled_dot_product_attention(q, k, k)
+        report = ckl.accelerate(torch.nn.Module(), host=device == "cpu", quiet=True)
+        got = F.scaled_dot_product_attention(q, k, k)
+        report.undo()
+        torch.testing.assert_close(got, wanted, rtol=1e-2, atol=1e-2)
 
     def test_checkpointed_attention(self):
         q = normal(1, 2, 4, 16, dtype=torch.float16).requires_grad_()

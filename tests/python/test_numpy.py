@@ -213,6 +213,10 @@ class Errors(unittest.TestCase):
         self.fails(ValueError, "y is NULL", softmax_, "shape=4x8", x)
         self.fails(ValueError, "y is not a tensor", softmax_, "shape=4x8", x, None, 1)
         self.fails(ValueError, "negative strides", softmax_, "shape=4x8", x[::-1], None, x)
+        self.fails(ValueError, "x has gaps", softmax_, "shape=4x4", x[:, ::2], None, x)
+        self.fails(
+            ValueError, "x has the shape that the problem says, and other", softmax_, "shape=4x8", np.asfortranarray(x), None, x
+        )
         self.fails(ValueError, "no tensor", softmax_, "shape=4x8")
         self.fails(ValueError, "impl= and config=", softmax_, "shape=4x8 impl=row", x, None, x)
         self.fails(ValueError, "is not a number", ckl.operators["add"], "n=8", x, x, x, x)

@@ -344,6 +344,12 @@ class Functions(unittest.TestCase):
             with self.assertRaisesRegex(NotImplementedError, f"{name}: there is no second gradient"):
                 dx.sum().backward()
 
+    def test_no_forward_derivatives(self):
+        x = normal(3, 8)
+        with self.assertRaisesRegex(NotImplementedError, "softmax: there is no forward-mode derivative"):
+            torch.func.jvp(lambda x: ckl.softmax(x, -1), (x,), (x,))
+        torch.testing.assert_close(torch.func.vmap(lambda x: ckl.softmax(x, -1))(x), x.softmax(-1))
+
 
 def with_gaps(x):
     """A tensor, or those of a list, with a gap behind each element; anything else as it is."""

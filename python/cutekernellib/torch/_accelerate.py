@@ -83,7 +83,7 @@ def accelerate(model: torch.nn.Module, *, functions: bool = True, host: bool = F
     """Replaces modules of a model, in place, by ours where an operator takes them, and prints what it replaced and what not.
 
     Each replaced module looks at its input and calls its own forward() where it is not taken: another type, another device.
-    Parameters, state_dict() and isinstance() stay as they are. functions: also those of torch.nn.functional that models call,
+    Parameters, state_dict() and isinstance() stay as they are; pickled it is the model as it was. functions: also those of torch.nn.functional that models call,
     such as scaled_dot_product_attention and cross_entropy, for the whole process. host: take tensors of the host, too, which run
     on the emulated GPU: for tests. Returns a Report; its undo() puts everything back.
     """

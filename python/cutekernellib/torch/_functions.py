@@ -28,6 +28,8 @@ def _sdpa(original, query, key, value, attn_mask=None, dropout_p=0.0, is_causal=
         and query.dtype != torch.float32
         and not dropout_p
         and (query.shape[1] == key.shape[1] or enable_gqa)
+        and query.shape[0] == key.shape[0]  # else they are broadcast
+        and key.shape[:3] == value.shape[:3]
         and not (is_causal and query.shape[2] != key.shape[2])
         and query.shape[3] <= 256
         and (attn_mask is None or attn_mask.dtype in (torch.bool, query.dtype))
@@ -139,7 +141,7 @@ def causal_mask(original, *args, **options):
 
 def rotary(original, q, k, cos, sin, *args, unsqueeze_dim=1):
     taken = not args and unsqueeze_dim in (1, 2) and (q.dim(), cos.dim()) == (4, 3)
-    if taken and takes(q, k, cos, sin) and not cos.requires_grad:
+    if taken and cos.shape[-1] == q.shape[-1] and takes(q, k, cos, sin) and not cos.requires_grad:
         return _torch.apply_rotary_pos_emb(q, k, cos, sin, unsqueeze_dim)
     return original(q, k, cos, sin, *args, unsqueeze_dim=unsqueeze_dim)
 

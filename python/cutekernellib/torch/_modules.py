@@ -1,5 +1,7 @@
 """Modules with other forward functions: each looks at its input and calls its class's own where it is not taken."""
 
+import copy
+import copyreg
 import functools
 import inspect
 
@@ -11,6 +13,25 @@ from ._functions import counting_model
 from ._taken import FLOATS, multiplies, takes
 
 
+_LIBRARIES = ("torch.nn.modules.", "timm.", "transformers.")
+
+
+_names: dict = {}  # of classes
+
+
+def _kind(module):
+    """The name of its class, replaced or not, if that is of a library known here: others of the name may do something else."""
+    return _name_of(type(module))
+
+
+@torch.compiler.assume_constant_result  # a trace need not look inside
+def _name_of(cls):
+    name = _names.get(cls)
+    if name is None:
+        name = _names[cls] = cls.__name__.removeprefix("Ckl") if cls.__module__.startswith(_LIBRARIES) else ""
+    return name
+
+
 def _layer_norm(self, x):
     if takes(x, self.weight, self.bias) and (self.bias is None or self.weight is not None):
         return _torch.layer_norm(x, self.normalized_shape, self.weight, self.bias, self.eps)
@@ -20,7 +41,7 @@ def _layer_norm(self, x):
 def _rms_norm(self, x):
     if takes(x, self.weight):
         eps = self.variance_epsilon if hasattr(self, "variance_epsilon") else self.eps
-        return _torch.rms_norm(x, (x.shape[-1],), self.weight, eps)
+        return _torch.rms_norm(x, getattr(self, "normalized_shape", x.shape[-1:]), self.weight, eps)
     return self.ckl_forward(x)
 
 
@@ -83,6 +104,8 @@ def _whole_decoder_layer(self, x, options):
     bare = _are_bare((attn, mlp, mlp.act_fn, *norms, *layers))
     if not (bare and tensors and not any(b is not None for b in tensors[1::2]) and x.dim() == cos.dim() == 3):
         return None
+    if cos.shape[-1] != attn.head_dim:
+        return None
     if not (takes(x, cos, sin) and multiplies(x, mlp.gate_proj.weight, None)) or cos.requires_grad:
         return None
     norm1, norm2, q, k, v, o, gate, up, down = tensors[::2]
@@ -122,7 +145,7 @@ def _conv2d(self, x):
     return self.ckl_forward(x)
 
 
-_LAYERS = {"Linear": False, "CklLinear": False, "Conv1D": True, "CklConv1D": True}  # are the weights turned?
+_LAYERS = {"Linear": False, "Conv1D": True}  # are the weights turned?
 _ACTIVATIONS = {
     "GELU": "gelu_erf",
     "GELUActivation": "gelu_erf",
@@ -135,15 +158,12 @@ _ACTIVATIONS = {
 
 
 def _activation_of(module):
-    name = type(module).__name__.removeprefix("Ckl")
-    return "gelu" if getattr(module, "approximate", "none") == "tanh" else _ACTIVATIONS.get(name)
+    return "gelu" if getattr(module, "approximate", "none") == "tanh" else _ACTIVATIONS.get(_kind(module))
 
 
 def _is_idle(module):
     """Does it give back what it gets?"""
-    return type(module).__name__ == "Identity" or (
-        type(module).__name__ == "Dropout" and (module.p == 0 or not module.training)
-    )
+    return _kind(module) == "Identity" or (_kind(module) == "Dropout" and (module.p == 0 or not module.training))
 
 
 def _parts_of_mlp(module):
@@ -160,17 +180,22 @@ def _is_mlp(module):
 
 
 def _are_parts_of_mlp(parts):
-    return parts and _activation_of(parts[1]) and type(parts[0]).__name__ in _LAYERS and type(parts[2]).__name__ in _LAYERS
+    """Two layers of a kind, the second of as many inputs as the first has outputs: where it has half as many there is a gate."""
+    up, act, down, _ = parts or [None] * 4
+    turned = _LAYERS.get(_kind(up))
+    if turned is None or _kind(down) != _kind(up) or not _activation_of(act):
+        return False
+    return up.weight.shape[turned] == down.weight.shape[not turned]
 
 
 def _are_layers(module, names):
-    return all(type(module._modules[name]).__name__ in ("Linear", "CklLinear") for name in names)
+    return all(_kind(module._modules[name]) == "Linear" for name in names)
 
 
 def _mlp(self, x, residual=None):
     up, act, down, others = _parts_of_mlp(self)
     if multiplies(x, up.weight, up.bias) and all(map(_is_idle, others)):
-        activation, turned = _activation_of(act), _LAYERS[type(up).__name__]
+        activation, turned = _activation_of(act), _LAYERS[_kind(up)]
         return _torch.mlp(x, up.weight, up.bias, down.weight, down.bias, activation, residual=residual, turned=turned)
     y = self.ckl_forward(x)
     return y if residual is None else residual + y
@@ -220,7 +245,7 @@ def _convnext_block(self, x):
     """One operator. What the block multiplies with gamma comes out of a product: gamma is put into the weights of that one."""
     conv, norm, mlp, shortcut, drop_path = [self._modules[name] for name in _CONVNEXT_PARTS]
     parts, gamma = _parts_of_mlp(mlp), self.gamma
-    if self.use_conv_mlp or type(shortcut).__name__ != "Identity" or not _is_idle(drop_path) or not _are_parts_of_mlp(parts):
+    if self.use_conv_mlp or _kind(shortcut) != "Identity" or not _is_idle(drop_path) or not _are_parts_of_mlp(parts):
         return self.ckl_forward(x)
     up, act, down, others = parts
     if not (all(map(_is_idle, others)) and multiplies(x, up.weight, up.bias, axis=1)):
@@ -257,7 +282,7 @@ _PARTS_OF_BLOCK = [["LayerNorm", kind, kind, "LayerNorm", kind, kind] for kind i
 
 def _are_parts_of_block(modules):
     """norm, two layers, norm, two layers: of the classes that the operator does what they do?"""
-    return [type(m).__name__.removeprefix("Ckl") for m in modules] in _PARTS_OF_BLOCK
+    return [_kind(m) for m in modules] in _PARTS_OF_BLOCK
 
 
 def _whole_block(x, norm1, qkv, proj, norm2, mlp, heads, causal, scale):
@@ -269,7 +294,7 @@ def _whole_block(x, norm1, qkv, proj, norm2, mlp, heads, causal, scale):
     tensors = _parameters_of(x, *parts)
     if not tensors or x.dim() != 3 or not multiplies(x, up.weight, up.bias) or norm1.bias is None or norm2.bias is None:
         return None
-    turned = "Conv1D" in type(qkv).__name__
+    turned = _LAYERS[_kind(qkv)]
     return _torch._block(x, tensors, heads, causal, scale, norm1.eps, norm2.eps, _activation_of(act), turned)
 
 
@@ -341,16 +366,14 @@ def _softmax(self, x):
     return _torch.softmax(x, self.dim) if takes(x) and self.dim is not None else self.ckl_forward(x)
 
 
-def _is_silu(module):
-    return type(module).__name__ in ("SiLU", "SiLUActivation", "CklSiLU", "CklSiLUActivation")
-
-
 def _is_gated_mlp(module):
     layers = {"gate_proj", "up_proj", "down_proj"}
-    return set(module._modules) == {*layers, "act_fn"} and _is_silu(module.act_fn) and _are_layers(module, layers)
+    return (
+        set(module._modules) == {*layers, "act_fn"} and _activation_of(module.act_fn) == "silu" and _are_layers(module, layers)
+    )
 
 
-# By the name of the class: torch's, and what models of others have in their place.
+# By the name of the class (_kind): torch's, and what models of others have in their place.
 _FORWARDS = {
     "LayerNorm": _layer_norm,
     "RMSNorm": _rms_norm,
@@ -388,7 +411,7 @@ NOT_TAKEN = {
 
 def _is_depthwise(module):
     """A filter for each channel, at every pixel."""
-    plain = type(module).__name__ in ("Conv2d", "CklConv2d") and module.stride == module.dilation == (1, 1)
+    plain = _kind(module) == "Conv2d" and module.stride == module.dilation == (1, 1)
     return plain and _has_zeros_around(module) and module.groups == module.in_channels == module.out_channels
 
 
@@ -398,7 +421,7 @@ def _has_zeros_around(module):
 
 def _has(module, kind, *children):
     """Is it of a class of this name with these children at least?"""
-    return type(module).__name__ == kind and set(children) <= set(module._modules)
+    return _kind(module) == kind and set(children) <= set(module._modules)
 
 
 def _is_vit_block(module):
@@ -427,7 +450,7 @@ def _names_of_arguments(module):
 
 def _is_patch_embed(module):
     proj = module._modules.get("proj")
-    return _has(module, "PatchEmbed", "norm") and type(proj).__name__ == "Conv2d" and proj.kernel_size == proj.stride
+    return _has(module, "PatchEmbed", "norm") and _kind(proj) == "Conv2d" and proj.kernel_size == proj.stride
 
 
 def _is_convnext_block(module):
@@ -470,12 +493,14 @@ def forward_of(module):
     for has_structure, forward in _STRUCTURES:
         if has_structure(module):
             return forward
-    return _FORWARDS.get(type(module).__name__)
+    return _FORWARDS.get(_kind(module))
 
 
 def why_not(module, forward):
     """The reason why a module that an operator might take keeps its own forward; None where it takes it, or there is nothing to take."""
     kind = type(module).__name__
+    if not forward and kind in _FORWARDS:
+        return "a class of this name that is not torch's"
     if not forward:
         return None if kind == "Dropout" and module.p == 0 else NOT_TAKEN.get(kind)
     if kind == "GroupNorm" and not module.affine:
@@ -501,10 +526,30 @@ def _counted(forward):
     return passed_on
 
 
+def _reduced(self, protocol):
+    """Pickled as a module of its own class, which every process has."""
+    _, _, *state = super(type(self), self).__reduce_ex__(protocol)
+    return copyreg._reconstructor, (type(self).__base__, object, None), *state
+
+
+def _deep_copied(self, memo):
+    """Copied as what it is."""
+    copied = memo[id(self)] = object.__new__(type(self))
+    vars(copied).update(copy.deepcopy(vars(self), memo))
+    return copied
+
+
 @functools.lru_cache(None)
 def subclass(cls, forward):
     """A whole model keeps its class's name, by which it is saved."""
     is_model = forward is counting_model
     name = cls.__name__ if is_model else "Ckl" + cls.__name__
     own = cls.forward if is_model else _counted(cls.forward)
-    return type(name, (cls,), {"forward": forward, "ckl_forward": own, "__module__": cls.__module__, "__qualname__": name})
+    members = {
+        "forward": forward,
+        "ckl_forward": own,
+        "__module__": cls.__module__,
+        "__qualname__": name,
+        "__reduce_ex__": _reduced,
+    }
+    return type(name, (cls,), members if hasattr(cls, "__deepcopy__") else members | {"__deepcopy__": _deep_copied})

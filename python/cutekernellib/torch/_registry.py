@@ -19,6 +19,7 @@ atexit.register(leave)  # before torch takes the operators away
 _is_compiling = torch.compiler.is_compiling
 _is_transforming = torch._C._are_functorch_transforms_active
 _dispatch_modes = torch._C._len_torch_dispatch_stack
+_forward_ad = torch.autograd.forward_ad
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 registered = torch.ops.cutekernellib
@@ -106,7 +107,11 @@ def without_gradient(name):
 
 def way(name, *tensors):
     """How a call of these tensors goes: to the function, through autograd, or where anything else wants to see it, the dispatcher."""
-    if _is_compiling() or _is_transforming() or _dispatch_modes():
+    if _is_compiling():
+        return getattr(registered, name)
+    if _forward_ad._current_level >= 0:
+        raise NotImplementedError(f"{name}: there is no forward-mode derivative")  # torch.library would make zeros
+    if _is_transforming() or _dispatch_modes():
         return getattr(registered, name)
     needs_gradient = False
     for x in tensors:
@@ -118,6 +123,11 @@ def way(name, *tensors):
             return getattr(registered, name)
         needs_gradient |= x.requires_grad
     return getattr(differentiable if needs_gradient and torch.is_grad_enabled() else direct, name)
+
+
+def is_transformed():
+    """Are torch.func or forward-mode derivatives at work, which want torch's own functions?"""
+    return not _is_compiling() and (_is_transforming() or _forward_ad._current_level >= 0)
 
 
 def like(x, dtype=None):
