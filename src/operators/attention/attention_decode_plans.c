@@ -329,15 +329,16 @@ static int64_t resident(const ckl_device_info *device, const attention_decode_sm
 /*
  * Where each CTA has an SM, those of a sequence add up as a cluster, which ends sooner than by a workspace. A GPC has room for
  * whole clusters only, so some SMs must be free. Several CTAs an SM wait for each other: 8 sequences of 4096 keys take 44.4 us in
- * clusters and 36.8 without.
+ * clusters of four and 36.8 without; but pairs end sooner there, too (16 of 4160 keys of 8 bits: 39.8 and 41.7 us).
  */
 static void choose_cluster(const ckl_attention_decode_desc *d, const ckl_device_info *device,
                            attention_decode_sm80_config *c)
 {
     attention_decode_sm80_config tried = *c;
-    const int64_t runs = ceil_div(d->kv, (int64_t)c->split * c->run), most = device->sm_count * 3 / 4;
+    const int64_t runs = ceil_div(d->kv, (int64_t)c->split * c->run);
     while (tried.cluster < runs)
         tried.cluster *= 2;
+    const int64_t most = tried.cluster == 2 ? resident(device, c) * device->sm_count : device->sm_count * 3 / 4;
     if (device->has_tma && runs > 1 && tried.cluster <= ATTENTION_DECODE_CLUSTER_MAX && ctas_of(d, &tried) <= most &&
         resident(device, &tried) == resident(device, c))
         *c = tried;
@@ -374,7 +375,8 @@ static double bytes_of_sm(const ckl_attention_decode_desc *d, const ckl_device_i
     const double turns = (double)(ctas / at_once);
     attention_decode_sm80_config clustered = *c;
     choose_cluster(d, device, &clustered);
-    const double sum = own == ceil_div(d->kv, c->split) ? 0 : clustered.cluster > 1 ? SUM_OF_CLUSTER : SUM;
+    const bool is_alone = clustered.cluster > 1 && ctas <= device->sm_count * 3 / 4; // on an SM
+    const double sum = own == ceil_div(d->kv, c->split) ? 0 : is_alone ? SUM_OF_CLUSTER : SUM;
     return turns * (waited_for(c, (double)rooms, each) + START) +
            (last ? waited_for(c, (double)last, each) + START : 0) + sum;
 }
