@@ -235,14 +235,15 @@ static int64_t power_near(int64_t number, int64_t unit)
 }
 
 /*
- * Keys below which splits of a sequence of so many do not pay. One sequence waits for its longest split, while many pay for each one's
- * end: of 128 elements and 16 bits one of 512 keys takes 4.6 us in four splits and 6.2 in one, 64 take 35.9 in two and 35.3 in one.
+ * Keys below which splits of a sequence of so many do not pay. One sequence waits for its longest split, and adds by a cluster
+ * soon; many pay for each one's end. Of 128 elements and 16 bits one of 512 keys takes 4.6 us in four splits and 6.2 in one,
+ * 64 take 35.9 in two and 35.3 in one. Of fewer bytes the ends cost more.
  */
-static int64_t split_least(const ckl_attention_decode_desc *d)
+static int64_t split_least(const ckl_attention_decode_desc *d, const ckl_device_info *device)
 {
-    const bool narrow = d->cache == CKL_E4M3, is_light = narrow || d->d + d->dv <= 128,
-               has_short_runs = d->d > 128 || d->dv > 128;
-    if (!is_light && !has_short_runs && d->kv > SPLIT_MIN / 2 && d->kv <= 4 * SPLIT_MIN)
+    const bool narrow = d->cache == CKL_E4M3, has_runs = d->d <= 128 && d->dv <= 128,
+               is_cheap = device->has_tma && has_runs && !narrow && d->d + d->dv > 128;
+    if (is_cheap && d->kv > SPLIT_MIN / 2 && d->kv <= 4 * SPLIT_MIN)
         return d->kv <= SPLIT_MIN ? SPLIT_MIN / 4 : SPLIT_MIN / 2;
     if (d->kv > SPLIT_MIN && d->kv <= 2 * SPLIT_MIN)
         return SPLIT_MIN / 2;
@@ -258,7 +259,8 @@ static int split_of(const ckl_attention_decode_desc *d, const ckl_device_info *d
 {
     const int64_t tiles = product_i64(d->kv_heads, ceil_div(attention_decode_rows_of(d), ROWS_MAX));
     const int64_t of_head = power_of_two_floor(max_i64(device->sm_count / max_i64(tiles, 1), 1));
-    const int64_t most = max_i64(min_i64(ATTENTION_DECODE_GROUP, CTAS * of_head), of_head), least = split_least(d);
+    const int64_t most = max_i64(min_i64(ATTENTION_DECODE_GROUP, CTAS * of_head), of_head),
+                  least = split_least(d, device);
     int64_t split = max_i64(least, min_i64(round_up(ceil_div(d->kv, most), SPLIT_UNIT), SPLIT_MAX));
     if (d->kv > least)
         split = round_up(ceil_div(d->kv, power_near(d->kv, split)), d->cache == CKL_E4M3 ? 2 * SPLIT_UNIT : SPLIT_UNIT);
