@@ -5,9 +5,9 @@
  *   warps 0-3, 4-7   consumers: each has half of the columns of O, and scores every other block of keys. Weights of its own block are in
  *                    registers; the other one gets them through shared memory, in place of the keys' last columns. So maxima go
  *                    from block to block, back and forth, and each one's softmax runs under the other's products
- *   warps 8-11       producer: one thread brings blocks of 64 keys by TMA, in three sections: the columns of either half of O, and the rest
+ *   warps 8-11       producer: one thread brings blocks of keys by TMA, in three sections: the columns of either half of O, and the rest
  *
- * Shared memory holds two blocks, one of each consumer. The last reader of a section releases it. Persistent: a CTA
+ * Shared memory holds one or two blocks of each consumer. The last reader of a section releases it. Persistent: a CTA
  * takes one split after the other, and stores the partial of one from registers while the blocks of the next arrive.
  */
 #include "cute/kernel.h"
@@ -17,7 +17,6 @@ enum {
     WARPGROUP = 128,
     CONSUMERS = 2,
     ROWS = ATTENTION_ROWS,
-    KEYS = ATTENTION_DECODE_LATENT_KEYS,
     CHUNK = ATTENTION_DECODE_LATENT_CHUNK,
     KEY_CHUNKS_MAX = ATTENTION_DECODE_LATENT_MAX / CHUNK,
     VECTOR = 8, // elements of 16 bytes
@@ -38,9 +37,9 @@ typedef struct latent_kernel {
     columns d, half; // of a key; of the columns of O that a consumer has
     tma_copy tmaK;
     tensor sQ;            // (BM,CHUNK,CHUNKS)
-    tensor sK;            // (BN,CHUNK,CHUNKS,CONSUMERS)
-    tensor sP;            // (BM,BN,CONSUMERS), in the place of the first chunk of a block's rest
-    tensor sV[CONSUMERS]; // (DV/2,BN,CONSUMERS), the same memory
+    tensor sK;            // (BN,CHUNK,CHUNKS,SLOTS)
+    tensor sP;            // (BM,BN,SLOTS), in the place of the first chunk of a block's rest
+    tensor sV[CONSUMERS]; // (DV/2,BN,SLOTS), the same memory
     tensor sMax, sFactor; // (BM,CONSUMERS): of the rows after a consumer's block; the factor for O there
     tensor sSum;          // (BM,CONSUMERS)
     pipeline ring;        // of sections, SECTIONS for each block
@@ -50,40 +49,52 @@ typedef struct latent_kernel {
 
 static int64_t block_bytes(const attention_decode_latent_config *c)
 {
-    return attention_columns_bytes(attention_columns_of(c->form.d), KEYS);
+    return attention_columns_bytes(attention_columns_of(c->form.d), c->keys);
+}
+
+/* Blocks of each consumer in shared memory; of both. */
+static int rounds_of(const attention_decode_latent_config *c)
+{
+    return ATTENTION_DECODE_LATENT_KEYS / c->keys;
+}
+
+static int slots_of(const attention_decode_latent_config *c)
+{
+    return CONSUMERS * rounds_of(c);
 }
 
 int64_t attention_decode_latent_smem(const attention_decode_latent_config *c)
 {
     int64_t q = attention_columns_bytes(attention_columns_of(c->form.d), ROWS), states = 3 * CONSUMERS * ROWS * 4;
-    return q + CONSUMERS * block_bytes(c) + states + 16 * CONSUMERS * SECTIONS + 4;
+    return q + slots_of(c) * (block_bytes(c) + 16 * SECTIONS) + states + 4;
 }
 
 static void describe_shared_memory(latent_kernel *k)
 {
     const attention_decode_form *form = &k->place.form;
     const ckl_dtype dtype = form->dtype;
-    const int64_t chunk = KEYS * CHUNK;
+    const int keys = k->cfg->keys, slots = slots_of(k->cfg);
+    const int64_t chunk = keys * CHUNK, block = block_bytes(k->cfg);
     k->sQ = slice(attention_chunks("Q", dtype, k->d, ROWS, 1), _, _, _, 0);
-    const int64_t blocks = smem_alloc("blocks", CONSUMERS * block_bytes(k->cfg), 1024);
-    k->sK = smem_view(smem_address(blocks), dtype, attention_chunks_layout(dtype, k->d, KEYS, CONSUMERS));
+    const int64_t blocks = smem_alloc("blocks", slots * block, 1024);
+    k->sK = smem_view(smem_address(blocks), dtype, attention_chunks_layout(dtype, k->d, keys, slots));
     for (int w = 0; w < CONSUMERS; w++) {
         tensor sHalf = smem_view(smem_address(blocks + 2 * chunk * w * k->half.chunks), dtype, k->sK.layout);
         k->sV[w] = attention_transposed_chunks(sHalf, k->half);
     }
-    tensor sRest = smem_view(smem_address(blocks + 2 * chunk * CONSUMERS * k->half.chunks), dtype, k->sK.layout);
-    k->sP = slice(sRest, _, _, 0, _);
+    const layout weights = attention_chunks_apart(dtype, attention_columns_of(keys), ROWS, slots, block / 2);
+    k->sP = slice(smem_view(smem_address(blocks + 2 * chunk * CONSUMERS * k->half.chunks), dtype, weights), _, _, 0, _);
     k->sMax = smem_tensor("maxima", F32, compact(shape(ROWS, CONSUMERS)), 4);
     k->sFactor = smem_tensor("factors", F32, compact(shape(ROWS, CONSUMERS)), 4);
     k->sSum = smem_tensor("sums", F32, compact(shape(ROWS, CONSUMERS)), 4);
-    k->ring = make_pipeline("ring", CONSUMERS * SECTIONS, 1, 1);
+    k->ring = make_pipeline("ring", slots * SECTIONS, 1, 1);
 }
 
 static latent_kernel describe_kernel(const attention_decode_latent_config *cfg)
 {
     const attention_decode_form *form = &cfg->form;
     latent_kernel k = { .cfg = cfg,
-                        .place = { .form = *form, .rows = ROWS, .keys = KEYS, .run = 1 },
+                        .place = { .form = *form, .rows = ROWS, .keys = cfg->keys, .run = 1 },
                         .d = attention_columns_of(form->d),
                         .half = attention_columns_of(form->dv / CONSUMERS) };
     k.place.p = params_of(attention_decode);
@@ -95,38 +106,42 @@ static latent_kernel describe_kernel(const attention_decode_latent_config *cfg)
 /* Pairs of this CTA's blocks; an odd block has a partner without keys. */
 static val pairs_of(const decode_place *place)
 {
-    return attention_decode_latent_blocks(place, 2 * KEYS);
+    return attention_decode_latent_blocks(place, CONSUMERS * place->keys);
 }
 
-/* The first key of one of a pair's blocks, and the phase of its barriers. */
-static val start_of(const latent_kernel *k, val pair, int block)
+/* A block: its first key, where it is in shared memory, and the phase of its barriers. */
+typedef struct block_at {
+    val start, slot, parity;
+} block_at;
+
+static block_at block_of(const latent_kernel *k, val pair, int consumer)
 {
-    return add(k->place.from, add(mul(pair, imm(CONSUMERS * KEYS)), imm(block * KEYS)));
+    const int keys = k->cfg->keys, rounds = rounds_of(k->cfg);
+    const val all = add(k->done, pair);
+    return (block_at){ add(k->place.from, add(mul(pair, imm(CONSUMERS * keys)), imm(consumer * keys))),
+                       add(mul(rem(all, imm(rounds)), imm(CONSUMERS)), imm(consumer)),
+                       bit_and(div(all, imm(rounds)), imm(1)) };
 }
 
-static val phase_of(const latent_kernel *k, val pair)
+/* The barriers of a section of it. */
+static pipeline_state section_of(const latent_kernel *k, const block_at *at, int section)
 {
-    return bit_and(add(k->done, pair), imm(1));
-}
-
-/* A section of the block in slot `slot`, in a phase. */
-static pipeline_state section_of(const latent_kernel *k, int slot, int section, val parity)
-{
-    return (pipeline_state){ imm_as(U32, slot * SECTIONS + section), parity, k->ring.stages };
+    return (pipeline_state){ add(mul(at->slot, imm(SECTIONS)), imm(section)), at->parity, k->ring.stages };
 }
 
 /* Producer */
 
-static void load_block(const latent_kernel *k, int slot, val start, val parity)
+static void load_block(const latent_kernel *k, const block_at *at)
 {
     const int chunks[] = { k->half.chunks, k->half.chunks, k->d.chunks - CONSUMERS * k->half.chunks };
-    const latent_boxes boxes = attention_decode_latent_boxes_at(&k->place, &k->tmaK, start);
+    const latent_boxes boxes = attention_decode_latent_boxes_at(&k->place, &k->tmaK, at->start);
     for (int s = 0, chunk = 0; s < SECTIONS; s++) {
-        pipeline_state section = section_of(k, slot, s, parity);
+        pipeline_state section = section_of(k, at, s);
+        section.parity = bit_xor(section.parity, imm(1)); // released by the block before
         pipeline_wait_empty(&k->ring, &section);
-        pipeline_expect(&k->ring, &section, imm(chunks[s] * KEYS * CHUNK * 2));
+        pipeline_expect(&k->ring, &section, imm(chunks[s] * k->cfg->keys * CHUNK * 2));
         for (int end = chunk + chunks[s]; chunk < end; chunk++)
-            attention_decode_latent_load(&boxes, chunk, slice(k->sK, _, _, chunk, slot),
+            attention_decode_latent_load(&boxes, chunk, slice(k->sK, _, _, chunk, at->slot),
                                          pipeline_full_barrier(&k->ring, &section));
     }
 }
@@ -137,8 +152,10 @@ static void load_split(void *of)
     k->pairs = pairs_of(&k->place);
     IF(elect())
         LOOP(pair, k->pairs)
-            for (int slot = 0; slot < CONSUMERS; slot++)
-                load_block(k, slot, start_of(k, pair, slot), phase_of(k, add(pair, imm(1))));
+            for (int consumer = 0; consumer < CONSUMERS; consumer++) {
+                const block_at at = block_of(k, pair, consumer);
+                load_block(k, &at);
+            }
     assign(k->done, add(k->done, k->pairs));
 }
 
@@ -153,14 +170,14 @@ static void producer(latent_kernel *k)
 
 /* Consumers */
 
-/* One consumer's view; its own blocks are in slot `index`. */
+/* One consumer's view. */
 typedef struct consumer_role {
-    int index;
+    int index, keys;
     val tid;
     tiled_mma qk, own, told;          // Q*K^T; weights from registers, or from shared memory, times its columns of V
     tensor tCrQ[KEY_CHUNKS_MAX];      // (1,MMA_K)
-    tensor tCrK[KEY_CHUNKS_MAX];      // (1,MMA_K)
-    tensor tCrV, tCrP;                // (1,MMA_K,CONSUMERS)
+    tensor tCrK[KEY_CHUNKS_MAX];      // (1,MMA_K,SLOTS)
+    tensor tCrV, tCrP;                // (1,MMA_K,SLOTS)
     tensor scores, out;               // (MMA,1,1)
     tensor weights;                   // (PAIRS,1,MMA_K)
     online_rows rows;                 // after its own block
@@ -173,12 +190,13 @@ static consumer_role describe_consumers(const latent_kernel *k)
     const ckl_dtype dtype = k->place.form.dtype;
     const int width = k->half.used;
     consumer_role c = { .tid = warpgroup_thread(),
-                        .qk = attention_warpgroup_mma(dtype, KEYS, "SS"),
+                        .keys = k->cfg->keys,
+                        .qk = attention_warpgroup_mma(dtype, k->cfg->keys, "SS"),
                         .own = attention_warpgroup_mma(dtype, width, "RS"),
                         .told = attention_warpgroup_mma(dtype, width, "SS") };
-    c.scores = fragment_C(&c.qk, ROWS, KEYS);
+    c.scores = fragment_C(&c.qk, ROWS, k->cfg->keys);
     c.out = fragment_C(&c.own, ROWS, width);
-    c.weights = fragment_A_words(&c.own, ROWS, KEYS);
+    c.weights = fragment_A_words(&c.own, ROWS, k->cfg->keys);
     c.rows = attention_online_rows_begin(attention_online_row_count(c.scores), k->place.p.exponent);
     for (int r = 0; r < c.rows.count; r++)
         c.told_factor[r] = variable(F32, immf(1));
@@ -192,17 +210,17 @@ static consumer_role consumer_of(const latent_kernel *k, consumer_role c, int in
     c.index = index;
     for (int i = 0; i < k->d.chunks; i++) {
         c.tCrQ[i] = descriptors_A(&c.qk, slice(k->sQ, _, _, i));
-        c.tCrK[i] = descriptors_B(&c.qk, slice(k->sK, _, _, i, index));
+        c.tCrK[i] = descriptors_B(&c.qk, slice(k->sK, _, _, i, _));
     }
     c.tCrV = descriptors_B(&c.own, k->sV[index]);
-    c.tCrP = descriptors_A(&c.told, slice(k->sP, _, _, 1 - index));
+    c.tCrP = descriptors_A(&c.told, k->sP);
     return c;
 }
 
 /* The row of the tile that value `r` of this thread's rows is in. */
 static val row_number(const consumer_role *c, int r)
 {
-    tensor cS = partition_C(&c->qk, identity_tensor(shape(ROWS, KEYS)), c->tid);
+    tensor cS = partition_C(&c->qk, identity_tensor(shape(ROWS, c->keys)), c->tid);
     return coordinate(cS, 0, attention_online_row_value(c->scores, r));
 }
 
@@ -225,67 +243,67 @@ static void load_queries(const latent_kernel *k)
     named_sync(imm(BARRIER_BOTH), CONSUMERS * WARPGROUP);
 }
 
-static void wait_section(const latent_kernel *k, int slot, int section, val parity)
+static void wait_section(const latent_kernel *k, const block_at *at, int section)
 {
-    pipeline_state at = section_of(k, slot, section, parity);
-    pipeline_wait_full(&k->ring, &at);
+    pipeline_state state = section_of(k, at, section);
+    pipeline_wait_full(&k->ring, &state);
 }
 
-static void release_section(const latent_kernel *k, const consumer_role *c, int slot, int section)
+static void release_section(const latent_kernel *k, const consumer_role *c, const block_at *at, int section)
 {
     IF(eq(c->tid, imm(0)))
-        pipeline_release(&k->ring, imm_as(U32, slot * SECTIONS + section));
+        pipeline_release(&k->ring, section_of(k, at, section).stage);
 }
 
 /* 16 bytes of a row of its own block in shared memory. */
-static tensor own_vector(const latent_kernel *k, const consumer_role *c, val row, val column)
+static tensor own_vector(const latent_kernel *k, const block_at *at, val row, val column)
 {
-    val at = tensor_address(k->sK, coord(row, rem(column, imm(CHUNK)), div(column, imm(CHUNK)), c->index));
-    return smem_view(at, I32, compact(leaf(4)));
+    val address = tensor_address(k->sK, coord(row, rem(column, imm(CHUNK)), div(column, imm(CHUNK)), at->slot));
+    return smem_view(address, I32, compact(leaf(4)));
 }
 
 /*
  * Puts new keys of its own block into shared memory, once the other rows have arrived; the CTA of the first tile also
  * writes them to the cache.
  */
-static void append_keys(const latent_kernel *k, const consumer_role *c, val start)
+static void append_keys(const latent_kernel *k, const consumer_role *c, const block_at *at)
 {
     const attention_decode_form *form = &k->place.form;
     const int vectors = form->d / VECTOR;
-    const val old = sub(convert(I32, k->place.length), imm(form->tokens)), first = convert(I32, start);
+    const val old = sub(convert(I32, k->place.length), imm(form->tokens)), first = convert(I32, at->start);
     LOOP_FROM(item, c->tid, imm(form->tokens * vectors), imm(WARPGROUP)) {
         const val token = div(item, imm(vectors)), vector = rem(item, imm(vectors)), column = mul(vector, imm(VECTOR));
         const val key = add(old, convert(I32, token)), row = convert(U32, sub(key, first));
-        IF(logical_and(ge(key, first), logical_and(lt(row, imm(KEYS)), lt(key, convert(I32, k->place.to))))) {
+        IF(logical_and(ge(key, first), logical_and(lt(row, imm(c->keys)), lt(key, convert(I32, k->place.to))))) {
             const tensor rKey = attention_decode_latent_new(&k->place, token, convert(U32, key), column);
-            copy(rKey, own_vector(k, c, row, column), 16);
+            copy(rKey, own_vector(k, at, row, column), 16);
         }
     }
     fence_proxy_async(); // wgmma reads them
     named_sync(imm(BARRIER_OWN + c->index), WARPGROUP);
 }
 
-static void append_block(const latent_kernel *k, const consumer_role *c, val start, val parity)
+static void append_block(const latent_kernel *k, const consumer_role *c, const block_at *at)
 {
-    const val end = min(add(start, imm(KEYS)), k->place.to);
+    const val end = min(add(at->start, imm(c->keys)), k->place.to);
     IF(lt(sub(convert(I32, k->place.length), imm(k->place.form.tokens)), convert(I32, end))) {
         for (int s = 0; s < SECTIONS; s++)
-            wait_section(k, c->index, s, parity);
-        append_keys(k, c, start);
+            wait_section(k, at, s);
+        append_keys(k, c, at);
     }
 }
 
 /* scores = Q * K^T of its own block, section by section as they arrive; asynchronous. */
-static void issue_scores(const latent_kernel *k, const consumer_role *c, val start, val parity)
+static void issue_scores(const latent_kernel *k, const consumer_role *c, const block_at *at)
 {
     if (k->place.form.append)
-        append_block(k, c, start, parity);
+        append_block(k, c, at);
     const int ends[] = { k->half.chunks, CONSUMERS * k->half.chunks, k->d.chunks };
     for (int s = 0, chunk = 0; s < SECTIONS; s++) {
-        wait_section(k, c->index, s, parity);
+        wait_section(k, at, s);
         mma_fence();
         for (; chunk < ends[s]; chunk++)
-            gemm(&c->qk, c->tCrQ[chunk], c->tCrK[chunk], c->scores, imm_as(IR_PRED, chunk > 0));
+            gemm(&c->qk, c->tCrQ[chunk], slice(c->tCrK[chunk], _, _, at->slot), c->scores, imm_as(IR_PRED, chunk > 0));
     }
     mma_commit();
 }
@@ -305,49 +323,48 @@ static void hear(const latent_kernel *k, consumer_role *c)
 }
 
 /* O += the other's weights * V; asynchronous. */
-static void issue_told(const latent_kernel *k, const consumer_role *c, val parity)
+static void issue_told(const latent_kernel *k, const consumer_role *c, const block_at *told)
 {
-    const int other = 1 - c->index;
-    wait_section(k, other, c->index, parity);
+    wait_section(k, told, c->index);
     mma_fence();
-    gemm(&c->told, c->tCrP, slice(c->tCrV, _, _, other), c->out, yes());
+    gemm(&c->told, slice(c->tCrP, _, _, told->slot), slice(c->tCrV, _, _, told->slot), c->out, yes());
     mma_commit();
 }
 
-static void release_told(const latent_kernel *k, const consumer_role *c)
+static void release_told(const latent_kernel *k, const consumer_role *c, const block_at *told)
 {
-    release_section(k, c, 1 - c->index, c->index);
-    release_section(k, c, 1 - c->index, REST);
+    release_section(k, c, told, c->index);
+    release_section(k, c, told, REST);
 }
 
 /* Values of keys that do not exist become 0: the memory may hold NaN. */
-static void clear_values(const latent_kernel *k, const consumer_role *c, val start)
+static void clear_values(const latent_kernel *k, const consumer_role *c, const block_at *at)
 {
     const int vectors = CONSUMERS * k->half.used / VECTOR;
-    val first = sub(max(k->place.to, start), start);
+    val first = sub(max(k->place.to, at->start), at->start);
     tensor rZero = fragment(I32, compact(leaf(4)));
     fill(rZero, imm(0));
-    LOOP_FROM(row, first, imm(KEYS), imm(1))
+    LOOP_FROM(row, first, imm(c->keys), imm(1))
         LOOP_FROM(vector, c->tid, imm(vectors), imm(WARPGROUP)) {
-            copy(rZero, own_vector(k, c, row, mul(vector, imm(VECTOR))), 16);
+            copy(rZero, own_vector(k, at, row, mul(vector, imm(VECTOR))), 16);
         }
     fence_proxy_async();
     named_sync(imm(BARRIER_OWN + c->index), WARPGROUP);
 }
 
 /* Scores of its own block become weights, and the other consumer is told. The scores of all its warps are complete. */
-static void tell(const latent_kernel *k, consumer_role *c, val start)
+static void tell(const latent_kernel *k, consumer_role *c, const block_at *at)
 {
     named_sync(imm(BARRIER_OWN + c->index), WARPGROUP); // all warps are done with the keys' last columns
     if (k->place.form.softcap)
         attention_cap_scores(c->scores, k->place.p.factor);
-    IF(attention_decode_is_cut(&k->place, start)) {
+    IF(attention_decode_is_cut(&k->place, at->start)) {
         const decode_rows rows = { mul(k->place.tile, imm(ROWS)), ROWS };
-        attention_decode_mask(&k->place, start, rows, &c->qk, c->tid, c->scores);
-        clear_values(k, c, start);
+        attention_decode_mask(&k->place, at->start, rows, &c->qk, c->tid, c->scores);
+        clear_values(k, c, at);
     }
     attention_online_softmax(&c->rows, c->scores, NULL);
-    stmatrix_C(&c->qk, slice(c->scores, _, 0, _), slice(k->sP, _, _, c->index), c->tid);
+    stmatrix_C(&c->qk, slice(c->scores, _, 0, _), slice(k->sP, _, _, at->slot), c->tid);
     for (int r = 0; r < c->rows.count; r++) {
         val row = row_number(c, r);
         IF(eq(thread_at(lane(), 0, 4, 8), imm(0))) {
@@ -361,52 +378,67 @@ static void tell(const latent_kernel *k, consumer_role *c, val start)
 }
 
 /* O += its own weights * V. */
-static void multiply_own(const latent_kernel *k, const consumer_role *c)
+static void multiply_own(const latent_kernel *k, const consumer_role *c, const block_at *own)
 {
     attention_rescale_rows(c->out, c->rows.factor, c->rows.count);
     mma_fence();
-    gemm(&c->own, c->weights, slice(c->tCrV, _, _, c->index), c->out, yes());
+    gemm(&c->own, c->weights, slice(c->tCrV, _, _, own->slot), c->out, yes());
     mma_commit();
     mma_wait(0);
-    release_section(k, c, c->index, c->index);
+    release_section(k, c, own, c->index);
 }
 
 /* The scores of its own block, then the product of the other's block before, which overlaps the softmax. */
-static void step(const latent_kernel *k, consumer_role *c, val start, val own_parity, val told_parity)
+static void step(const latent_kernel *k, consumer_role *c, const block_at *own, const block_at *told)
 {
-    issue_scores(k, c, start, own_parity);
+    issue_scores(k, c, own);
     hear(k, c);
     attention_rescale_rows(c->out, c->told_factor, c->rows.count);
-    issue_told(k, c, told_parity);
+    issue_told(k, c, told);
     mma_wait(1);
-    tell(k, c, start);
+    tell(k, c, own);
     mma_wait(0);
-    release_told(k, c);
-    multiply_own(k, c);
+    release_told(k, c, told);
+    multiply_own(k, c, own);
+}
+
+/* The same for consumers. NOTE: by a shuffle, so that ptxas sees a uniform slot, and descriptors in uniform registers. */
+static block_at uniform_block_of(const latent_kernel *k, val pair, int consumer)
+{
+    block_at at = block_of(k, pair, consumer);
+    if (rounds_of(k->cfg) > 1)
+        at.slot = shuffle(at.slot, imm(0));
+    return at;
 }
 
 /* Blocks 0, 2, 4 ...: the other's first block comes after the first, its last block after the last. */
 static void attend_first(const latent_kernel *k, consumer_role *c)
 {
     const val one = imm(1);
-    issue_scores(k, c, k->place.from, phase_of(k, imm_as(U32, 0)));
+    const block_at first = uniform_block_of(k, imm_as(U32, 0), 0);
+    issue_scores(k, c, &first);
     mma_wait(0);
-    tell(k, c, k->place.from);
-    multiply_own(k, c);
-    LOOP(pair, sub(k->pairs, one))
-        step(k, c, start_of(k, add(pair, one), 0), phase_of(k, add(pair, one)), phase_of(k, pair));
+    tell(k, c, &first);
+    multiply_own(k, c, &first);
+    LOOP(pair, sub(k->pairs, one)) {
+        const block_at own = uniform_block_of(k, add(pair, one), 0), told = uniform_block_of(k, pair, 1);
+        step(k, c, &own, &told);
+    }
+    const block_at last = uniform_block_of(k, sub(k->pairs, one), 1);
     hear(k, c);
     attention_rescale_rows(c->out, c->told_factor, c->rows.count);
-    issue_told(k, c, phase_of(k, sub(k->pairs, one)));
+    issue_told(k, c, &last);
     mma_wait(0);
-    release_told(k, c);
+    release_told(k, c, &last);
 }
 
 /* Blocks 1, 3, 5 ... */
 static void attend_second(const latent_kernel *k, consumer_role *c)
 {
-    LOOP(pair, k->pairs)
-        step(k, c, start_of(k, pair, 1), phase_of(k, pair), phase_of(k, pair));
+    LOOP(pair, k->pairs) {
+        const block_at own = uniform_block_of(k, pair, 1), told = uniform_block_of(k, pair, 0);
+        step(k, c, &own, &told);
+    }
 }
 
 /* Adds the sums of both, in the order of the consumers; their maxima are equal. */

@@ -25,7 +25,7 @@ void attention_decode_latent_initialise(const tma_copy *tma, const pipeline *rin
 /* Blocks of so many keys that this CTA has. Uniform, and ptxas sees that. */
 val attention_decode_latent_blocks(const decode_place *place, int keys);
 
-/* Boxes of ATTENTION_DECODE_LATENT_KEYS keys by chunks of columns; those of the block at key `start`. */
+/* Boxes of place->keys keys by chunks of columns; those of the block at key `start`. */
 tma_copy attention_decode_latent_tma(const decode_place *place);
 latent_boxes attention_decode_latent_boxes_at(const decode_place *place, const tma_copy *tma, val start);
 

@@ -2,7 +2,7 @@
 #include "cute/kernel.h"
 #include "operators/attention/attention_decode_latent.h"
 
-enum { KEYS = ATTENTION_DECODE_LATENT_KEYS, CHUNK = ATTENTION_DECODE_LATENT_CHUNK };
+enum { CHUNK = ATTENTION_DECODE_LATENT_CHUNK };
 
 void attention_decode_latent_initialise(const tma_copy *tma, const pipeline *ring)
 {
@@ -34,13 +34,13 @@ static latent_box box_at(const decode_place *at, val key)
 
 tma_copy attention_decode_latent_tma(const decode_place *place)
 {
-    const int page = place->form.page, rows = page && page < KEYS ? page : KEYS;
+    const int page = place->form.page, rows = page && page < place->keys ? page : place->keys;
     return make_tma(place->p.K, place->form.dtype, 4, rows, CHUNK, 2 * CHUNK);
 }
 
 latent_boxes attention_decode_latent_boxes_at(const decode_place *place, const tma_copy *tma, val start)
 {
-    latent_boxes boxes = { .place = place, .tma = tma, .count = KEYS / tma->rows };
+    latent_boxes boxes = { .place = place, .tma = tma, .count = place->keys / tma->rows };
     for (int b = 0; b < boxes.count; b++)
         boxes.at[b] = box_at(place, add(start, imm(b * tma->rows)));
     return boxes;

@@ -108,6 +108,8 @@ static ckl_status admit_latent(const void *desc, const ckl_device_info *device, 
     const attention_decode_latent_config *c = config;
     TRY(attention_decode_check_form("latent", d, &c->form));
     TRY(check_sizes(d));
+    if (c->keys != KEYS && c->keys != KEYS / 2)
+        FAIL(CKL_INVALID, "attention_decode latent: keys=%d is neither %d nor %d", c->keys, KEYS / 2, KEYS);
     return check_splits("latent", d, device, ROWS, c->split, attention_decode_latent_smem(c));
 }
 

@@ -87,13 +87,13 @@ static void find_split(decode_place *at, int split, val number)
     LOOP_FROM(first, none, at->p.batch, imm(LANES)) {
         const val count = splits_of(*at, split, add(first, lane())), through = add(seen, warp_scan(count)),
                   is_before = le(through, number);
-        assign(batch, add(batch, sum_of_lanes(select(is_before, imm_as(U32, 1), none))));
-        assign(before, add(before, sum_of_lanes(select(is_before, count, none))));
+        assign(batch, add(batch, select(is_before, imm_as(U32, 1), none)));
+        assign(before, add(before, select(is_before, count, none)));
         assign(seen, shuffle(through, imm(LANES - 1)));
     }
-    at->batch = variable(U32, min(batch, sub(at->p.batch, imm(1))));
+    at->batch = variable(U32, min(sum_of_lanes(batch), sub(at->p.batch, imm(1))));
     measure(at, split);
-    const val rest = sub(number, before);
+    const val rest = sub(number, sum_of_lanes(before));
     at->kv_head = variable(U32, div(rest, at->splits));
     at->split = variable(U32, rem(rest, at->splits));
 }

@@ -9,8 +9,6 @@ enum {
     VECTOR_BYTES = 16,
     HEAD_MAX = 256,    // elements of a head on tensor cores
     SPLIT_MIN = 512,   // keys: a CTA of 128 takes 7 us, of which 4 are the copies (bench/notes/attention.md)
-    SPLIT_BRIEF = 256, // of sequences of up to BRIEF: one of 2048 keys takes 6.3 us for 7.3, sixteen take as long
-    BRIEF = 2048,
     SPLIT_MAX = 4096,  // keys: longer ones gain nothing
     SPLITS_MAX = 1024, // of a sequence
     ROWS_MAX = 32,
@@ -237,23 +235,35 @@ static int64_t power_near(int64_t number, int64_t unit)
 }
 
 /*
+ * Keys below which splits of a sequence of so many do not pay. One sequence waits for its longest split, and adds by a cluster
+ * soon; many pay for each one's end. Of 128 elements and 16 bits one of 512 keys takes 4.6 us in four splits and 6.2 in one,
+ * 64 take 35.9 in two and 35.3 in one. Of fewer bytes the ends cost more.
+ */
+static int64_t split_least(const ckl_attention_decode_desc *d, const ckl_device_info *device)
+{
+    const bool narrow = d->cache == CKL_E4M3, has_runs = d->d <= 128 && d->dv <= 128,
+               is_cheap = device->has_tma && has_runs && !narrow && d->d + d->dv > 128;
+    if (is_cheap && d->kv > SPLIT_MIN / 2 && d->kv <= 4 * SPLIT_MIN)
+        return d->kv <= SPLIT_MIN ? SPLIT_MIN / 4 : SPLIT_MIN / 2;
+    if (d->kv > SPLIT_MIN && d->kv <= 2 * SPLIT_MIN)
+        return SPLIT_MIN / 2;
+    return narrow && d->kv > 4 * SPLIT_MIN ? 2 * SPLIT_MIN : SPLIT_MIN;
+}
+
+/*
  * Keys that are summed apart: equal parts of a sequence, at most 16 and as many as there is room for at once, or about as many as
- * SMs for each head. The batch does not count, so that results do not depend on it. They are a power of two, for CTAs to share a sequence evenly.
+ * SMs for each head. The batch does not count, so that results do not depend on it. They are a power of two, for CTAs to
+ * share a sequence evenly.
  */
 static int split_of(const ckl_attention_decode_desc *d, const ckl_device_info *device)
 {
-    const bool narrow = d->cache == CKL_E4M3;
     const int64_t tiles = product_i64(d->kv_heads, ceil_div(attention_decode_rows_of(d), ROWS_MAX));
     const int64_t of_head = power_of_two_floor(max_i64(device->sm_count / max_i64(tiles, 1), 1));
-    const int64_t most = max_i64(min_i64(ATTENTION_DECODE_GROUP, CTAS * of_head), of_head);
-    const bool is_light = narrow || d->d + d->dv <= 128, has_short_runs = d->d > 128 || d->dv > 128;
-    const int64_t brief = is_light || has_short_runs ? BRIEF / 2 : BRIEF;
-    int64_t least = d->kv > SPLIT_MIN && d->kv <= brief ? SPLIT_BRIEF : SPLIT_MIN;
-    if (narrow && d->kv > 4 * SPLIT_MIN)
-        least *= 2;
+    const int64_t most = max_i64(min_i64(ATTENTION_DECODE_GROUP, CTAS * of_head), of_head),
+                  least = split_least(d, device);
     int64_t split = max_i64(least, min_i64(round_up(ceil_div(d->kv, most), SPLIT_UNIT), SPLIT_MAX));
-    if (d->kv > SPLIT_MIN)
-        split = round_up(ceil_div(d->kv, power_near(d->kv, split)), narrow ? 2 * SPLIT_UNIT : SPLIT_UNIT);
+    if (d->kv > least)
+        split = round_up(ceil_div(d->kv, power_near(d->kv, split)), d->cache == CKL_E4M3 ? 2 * SPLIT_UNIT : SPLIT_UNIT);
     while (ceil_div(d->kv, split) > SPLITS_MAX)
         split *= 2;
     return (int)split;
@@ -318,6 +328,24 @@ static int64_t resident(const ckl_device_info *device, const attention_decode_sm
                    device->smem_per_sm_bytes / (attention_decode_sm80_smem(c) + SMEM_RESERVED));
 }
 
+/*
+ * Where each CTA has an SM, those of a sequence add up as a cluster, which ends sooner than by a workspace. A GPC has room for
+ * whole clusters only, so some SMs must be free. Several CTAs an SM wait for each other: 8 sequences of 4096 keys take 44.4 us in
+ * clusters of four and 36.8 without; but pairs end sooner there, too (16 of 4160 keys of 8 bits: 39.8 and 41.7 us).
+ */
+static void choose_cluster(const ckl_attention_decode_desc *d, const ckl_device_info *device,
+                           attention_decode_sm80_config *c)
+{
+    attention_decode_sm80_config tried = *c;
+    const int64_t runs = ceil_div(d->kv, (int64_t)c->split * c->run);
+    while (tried.cluster < runs)
+        tried.cluster *= 2;
+    const int64_t most = tried.cluster == 2 ? resident(device, c) * device->sm_count : device->sm_count * 3 / 4;
+    if (device->has_tma && runs > 1 && tried.cluster <= ATTENTION_DECODE_CLUSTER_MAX && ctas_of(d, &tried) <= most &&
+        resident(device, &tried) == resident(device, c))
+        *c = tried;
+}
+
 /* The share that a CTA's copies in flight are of those with which an SM gets all it can. */
 static double share_in_flight(const attention_decode_sm80_config *c)
 {
@@ -340,15 +368,19 @@ static double waited_for(const attention_decode_sm80_config *c, double ctas, dou
 static double bytes_of_sm(const ckl_attention_decode_desc *d, const ckl_device_info *device,
                           const attention_decode_sm80_config *c)
 {
-    const double START = 64 << 10, SPLIT = 4 << 10, STORE = 16 << 10, SUM = 128 << 10;
+    const double START = 64 << 10, SPLIT = 4 << 10, STORE = 16 << 10, SUM = 128 << 10, SUM_OF_CLUSTER = 16 << 10;
     const int64_t own = min_i64(ceil_div(d->kv, c->split), c->run), rooms = resident(device, c);
     const int64_t ctas = runs_of(d, c), at_once = rooms * device->sm_count;
     const int64_t last = ceil_div(ctas % at_once, device->sm_count);
     const double key = (double)(d->d + d->dv) * (double)ckl_dtype_bytes(d->cache);
     const double each = fmin((double)d->kv, (double)c->split * c->run) * key + SPLIT * (double)own + STORE;
     const double turns = (double)(ctas / at_once);
+    attention_decode_sm80_config clustered = *c;
+    choose_cluster(d, device, &clustered);
+    const bool is_alone = clustered.cluster > 1 && ctas <= device->sm_count * 3 / 4; // on an SM
+    const double sum = own == ceil_div(d->kv, c->split) ? 0 : is_alone ? SUM_OF_CLUSTER : SUM;
     return turns * (waited_for(c, (double)rooms, each) + START) +
-           (last ? waited_for(c, (double)last, each) + START : 0) + (own < ceil_div(d->kv, c->split) ? SUM : 0);
+           (last ? waited_for(c, (double)last, each) + START : 0) + sum;
 }
 
 /* Splits of a CTA whose sums fit registers beside O: of heads with more than 128 elements few, or none. */
@@ -404,33 +436,6 @@ static void share_sms(const ckl_attention_decode_desc *d, const ckl_device_info 
     }
 }
 
-/* One CTA an SM, for long: more in flight than two would have each. Four heads of 32768 keys 25.2 -> 24.2 us. */
-static void deepen_ring(const ckl_attention_decode_desc *d, const ckl_device_info *device,
-                        attention_decode_sm80_config *c)
-{
-    enum { KEYS = 1024, STAGES = 5 };
-    if (runs_of(d, c) <= device->sm_count && min_i64(d->kv, (int64_t)c->split * c->run) >= KEYS && c->row_warps == 1 &&
-        d->cache != CKL_E4M3)
-        c->stages = STAGES;
-}
-
-/*
- * Where each CTA has an SM, those of a sequence add up as a cluster, which ends sooner than by a workspace. A GPC has room for
- * whole clusters only, so some SMs must be free. Several CTAs an SM wait for each other: 8 sequences of 4096 keys take 44.4 us in
- * clusters and 36.8 without.
- */
-static void choose_cluster(const ckl_attention_decode_desc *d, const ckl_device_info *device,
-                           attention_decode_sm80_config *c)
-{
-    attention_decode_sm80_config tried = *c;
-    const int64_t runs = ceil_div(d->kv, (int64_t)c->split * c->run), most = device->sm_count * 3 / 4;
-    while (tried.cluster < runs)
-        tried.cluster *= 2;
-    if (device->has_tma && runs > 1 && tried.cluster <= ATTENTION_DECODE_CLUSTER_MAX && ctas_of(d, &tried) <= most &&
-        resident(device, &tried) == resident(device, c))
-        *c = tried;
-}
-
 static ckl_status choose_sm80(const void *desc, const ckl_device_info *device, void *config)
 {
     const ckl_attention_decode_desc *d = desc;
@@ -453,7 +458,6 @@ static ckl_status choose_sm80(const void *desc, const ckl_device_info *device, v
         c->ctas = E4M3_CTAS;
     if (fits && (!narrow || c->convert)) // else sums do not fit registers
         share_sms(d, device, c);
-    deepen_ring(d, device, c);
     if (c->row_warps > 1 && c->run == 1 && c->stages < ATTENTION_DECODE_STAGES_MAX)
         c->stages++; // partials take the place of the rings
     while (c->stages > 2 && attention_decode_sm80_smem(c) > device->smem_per_cta_bytes)
