@@ -102,6 +102,13 @@ ckl_status groupnorm_admit(const char *what, const ckl_groupnorm_desc *d, const 
         groupnorm_grid_of(c, c->vec).slots == 1 && c->vec * dtype_bytes(c->dtype) >= GROUPNORM_COPIED_BYTES;
     if (c->halves && (slicing == GROUPNORM_SPLIT || !one_column || c->ragged || groupnorm_first_steps(c) == 0))
         FAIL(CKL_INVALID, "%s: halves=1 is for slices that stay, of whole columns, one a thread, of 8 steps", what);
+    const bool backward = d->direction == CKL_DIRECTION_BACKWARD;
+    const bool own = one_column && (backward || groupnorm_vec_of_group(c) == c->vec) &&
+                     c->vec * dtype_bytes(c->dtype) == GROUPNORM_VECTOR_BYTES;
+    if (c->kept < 0 || c->kept > GROUPNORM_UNROLLED || c->kept >= c->steps ||
+        (c->kept > 0 && (slicing != GROUPNORM_HELD || !own || c->ragged || c->turns > 1)))
+        FAIL(CKL_INVALID, "%s: kept=%d is for held slices of one turn, up to %d whole vectors of one group of 16 bytes",
+             what, c->kept, GROUPNORM_UNROLLED);
     const int64_t slices = groupnorm_slices(d, c, slicing), units = groupnorm_units(d, c);
     if (groupnorm_ranges(d, c, slicing) * groupnorm_slice_units(c) < units)
         FAIL(CKL_INVALID, "%s: steps=%d of cluster=%d hold %" PRId64 " of %" PRId64 " units of a channel", what,

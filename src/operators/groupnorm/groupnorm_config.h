@@ -43,6 +43,7 @@
     X(owner, int, loading, "0", "0 132 264", "held: CTAs that load at once; 0: all")                           \
     X(owner, int, turns, "1", "", "held: slices that a CTA takes, of which the last one stays")                \
     X(owner, bool, halves, "0", "0 1", "kept: half of a slice is added up while the other comes")              \
+    X(owner, int, kept, "0", "0 1 2 3 4", "held: vectors of a thread that stay in registers")                  \
     X(owner, bool, early, "0", "0 1", "held: entries of some slices are merged before all CTAs meet")          \
     X(owner, int, gradient_ctas, "1", "1 2 4 8", "backward: CTAs that add up sums of the same channels")
 
@@ -210,7 +211,7 @@ static inline int groupnorm_early_slices(const groupnorm_config *c)
 static inline int64_t groupnorm_vector_elements(const groupnorm_config *c)
 {
     groupnorm_grid g = groupnorm_grid_of(c, c->vec);
-    return (int64_t)g.slots * c->steps * g.abreast * g.column_threads * c->vec;
+    return (int64_t)g.slots * (c->steps - c->kept) * g.abreast * g.column_threads * c->vec;
 }
 
 static inline int groupnorm_ends_max(const groupnorm_config *c)
@@ -300,7 +301,8 @@ typedef struct groupnorm_view {
     int at_once;                   // vectors: a power of GROUPNORM_UNROLLED
     void (*between)(void *kernel); // if not NULL: what a pass does between the halves of a slice
     bool streams;                  // vectors come from memory when they are used: the last ones of a thread together
-    int ahead_count;               // but for the first ones, which are here
+    bool skips;                    // the first ones
+    int ahead_count;               // how many those are, which are here otherwise
     groupnorm_vector ahead[GROUPNORM_UNROLLED];
     val column, column_thread; // i32: the first of the thread; its number among those of the column
     val count;                 // i32, units of a column, or elements

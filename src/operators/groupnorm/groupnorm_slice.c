@@ -357,7 +357,8 @@ void groupnorm_over_vectors(const groupnorm_slice *s, const groupnorm_view *w, c
     at.shared = variable(U32, c->shared);
     at.global = variable(I64, c->global);
     if (w->ahead_count > 0) {
-        use_some(c->vectors, w->ahead_count, w->ahead, use, kernel);
+        if (!w->skips)
+            use_some(c->vectors, w->ahead_count, w->ahead, use, kernel);
         assign(at.done, imm(w->ahead_count));
         assign(at.global, add(at.global, mul(at.stride, imm64(w->ahead_count))));
     }
@@ -470,6 +471,8 @@ void groupnorm_stage(const groupnorm_slice *s, const groupnorm_view *w, const gr
     if (is_narrow(s, w->grid.vec))
         p.w.at_once = GROUPNORM_NARROW_UNROLLED;
     p.w.between = s->cfg->halves ? commit_half : NULL;
+    p.w.skips = true;
+    p.w.ahead_count = s->cfg->kept;
     groupnorm_over_columns(s, &p.w, stage_column, &p);
 }
 
