@@ -41,8 +41,6 @@
     X(owner, int, steps, "4", "", "vectors of a column for which each of its threads has room")                \
     X(owner, int, ctas_per_sm, "0", "0 1 2 3 4 6 8", "CTAs for which an SM has registers; 0: no matter")       \
     X(owner, int, loading, "0", "0 132 264", "held: CTAs that load at once; 0: all")                           \
-    X(owner, int, turns, "1", "", "held: slices that a CTA takes, of which the last one stays")                \
-    X(owner, bool, halves, "0", "0 1", "kept: half of a slice is added up while the other comes")              \
     X(owner, int, kept, "0", "0 1 2 3 4", "held: vectors of a thread that stay in registers")                  \
     X(owner, bool, early, "0", "0 1", "held: entries of some slices are merged before all CTAs meet")          \
     X(owner, int, gradient_ctas, "1", "1 2 4 8", "backward: CTAs that add up sums of the same channels")
@@ -140,14 +138,15 @@ static inline int groupnorm_vec_of_group(const groupnorm_config *c)
     return vec;
 }
 
-/* Steps of the first half of a slice: whole turns of a loop. */
+enum { GROUPNORM_VECTOR_BYTES = 16, GROUPNORM_COPIED_BYTES = 4 }; // of an access at most; by cp.async at least
+
+/* Steps of the first half of a slice that is added up while the other one comes: whole rounds of a loop. 0: it is not. */
 static inline int groupnorm_first_steps(const groupnorm_config *c)
 {
     enum { AT_ONCE = 4 };
-    return c->steps / 2 / AT_ONCE * AT_ONCE;
+    const bool comes = c->vec * dtype_bytes(c->dtype) >= GROUPNORM_COPIED_BYTES && !c->ragged;
+    return comes && groupnorm_grid_of(c, c->vec).slots == 1 ? c->steps / 2 / AT_ONCE * AT_ONCE : 0;
 }
-
-enum { GROUPNORM_VECTOR_BYTES = 16, GROUPNORM_COPIED_BYTES = 4 }; // of an access at most; by cp.async at least
 
 /* Units of a slice. */
 static inline int64_t groupnorm_slice_units(const groupnorm_config *c)
@@ -280,6 +279,7 @@ typedef struct groupnorm_slice {
     val channels;       // i32, of the bundle
     val rank;           // i32, which slice of the bundle
     val range;          // i32, which of those of a channel
+    bool halves;        // are added up one after the other
     val count;          // i32, units of it; of a ragged one elements of a channel in it
     val base;           // i64, element of the tensor where the first unit of the first channel is
 } groupnorm_slice;
@@ -292,13 +292,11 @@ typedef struct groupnorm_vector {
     packed x, dy;
 } groupnorm_vector;
 
-/* Vectors of a thread whose loads are in flight together; of those that cp.async does not take, on their way to shared memory. */
-enum { GROUPNORM_UNROLLED = 4, GROUPNORM_NARROW_UNROLLED = 16 };
+enum { GROUPNORM_UNROLLED = 4 }; // vectors of a thread whose loads are in flight together
 
 /* The thread's place in a grid over the slice. */
 typedef struct groupnorm_view {
     groupnorm_grid grid;
-    int at_once;                   // vectors: a power of GROUPNORM_UNROLLED
     void (*between)(void *kernel); // if not NULL: what a pass does between the halves of a slice
     bool streams;                  // vectors come from memory when they are used: the last ones of a thread together
     bool skips;                    // the first ones
@@ -335,10 +333,8 @@ groupnorm_slice groupnorm_slice_here(const groupnorm_config *cfg, bool vectors);
 two_pass groupnorm_order(const groupnorm_slice *s);
 void groupnorm_slice_of_item(groupnorm_slice *s, const two_pass_item *item);
 
-/* Of slices that are held, and meet (one_pass.h): the first one of this CTA; CTAs of a bundle, i32; the last one of this CTA. */
+/* Of slices that are held, and meet (one_pass.h): that of this CTA. */
 one_pass groupnorm_meeting(groupnorm_slice *s);
-val groupnorm_ctas_of_bundle(const groupnorm_slice *s);
-val groupnorm_last_rank(const groupnorm_slice *s);
 
 /* Around their loads, which may take turns. */
 void groupnorm_load_in_turn(const groupnorm_slice *s, const one_pass *meeting);
