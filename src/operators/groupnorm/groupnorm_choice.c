@@ -457,9 +457,8 @@ static bool share_held(const search *s, int64_t slices, groupnorm_config *c)
 static bool fit_held(const search *s, groupnorm_config *c)
 {
     enum { TRIES = 16 };
-    const int64_t resident = HELD_CTAS * s->device->sm_count;
-    const int64_t bundle = bundle_bytes(s->d, c);
-    int64_t slices = max_i64(ceil_div(bundle, held_bytes(s)), resident / groupnorm_bundles(s->d, c));
+    const int64_t resident = HELD_CTAS * s->device->sm_count, bundles = groupnorm_bundles(s->d, c);
+    int64_t slices = max_i64(ceil_div(bundle_bytes(s->d, c), held_bytes(s)), resident / bundles);
     bool found = false;
     groupnorm_config tried = *c;
     for (int i = 0; i < TRIES && !(found && uses_threads(c)); i++, slices += max_i64(1, slices / 16))
@@ -467,9 +466,11 @@ static bool fit_held(const search *s, groupnorm_config *c)
             found = true;
             *c = tried;
         }
-    const int64_t ctas = groupnorm_bundles(s->d, c) * groupnorm_slices(s->d, c, GROUPNORM_HELD);
-    c->loading = ctas > resident ? s->device->sm_count * 3 / 4 : 0;
-    return found && (ctas <= resident || 2 * groupnorm_slices(s->d, c, GROUPNORM_HELD) <= resident);
+    if (!found)
+        return false;
+    slices = groupnorm_slices(s->d, c, GROUPNORM_HELD);
+    c->loading = bundles * slices > resident ? s->device->sm_count * 3 / 4 : 0;
+    return bundles * slices <= resident || 2 * slices <= resident;
 }
 
 /*
@@ -516,9 +517,9 @@ static bool fits_cluster(const search *s, int cluster, const groupnorm_config *c
 }
 
 /*
- * Large tensors, of which two bundles or more are in shared memory at once, that would be split otherwise, or take clusters, of
- * nchw large ones: by whole lines or, forward or folded, whole images. A thread has one column: what belongs to the next one
- * would be loaded while all wait. CTAs load in turn, three for four SMs. bench/notes/groupnorm.md has the measurements.
+ * Tensors of which all bundles are in shared memory at once, or two, or one that is large, and that would be split otherwise or want
+ * large clusters, of nhwc in large tensors any: by whole lines or whole images. Where there are more CTAs than run at once they load in
+ * turn, three for four SMs. bench/notes/groupnorm.md has the measurements.
  */
 static bool choose_held(search *s, groupnorm_config *c)
 {

@@ -232,8 +232,6 @@ int64_t groupnorm_units(const ckl_groupnorm_desc *d, const groupnorm_config *c);
 int64_t groupnorm_ranges(const ckl_groupnorm_desc *d, const groupnorm_config *c, groupnorm_slicing slicing);
 int64_t groupnorm_slices(const ckl_groupnorm_desc *d, const groupnorm_config *c, groupnorm_slicing slicing);
 int64_t groupnorm_bundles(const ckl_groupnorm_desc *d, const groupnorm_config *c);
-int64_t groupnorm_ctas(const ckl_groupnorm_desc *d, const groupnorm_config *c,
-                       groupnorm_slicing slicing); // of a bundle
 
 /* Bytes of shared memory of a CTA. */
 int64_t groupnorm_shared_bytes(const ckl_groupnorm_desc *d, groupnorm_slicing slicing, const groupnorm_config *c);
@@ -261,10 +259,8 @@ void groupnorm_backward_split(const groupnorm_config *cfg, bool vectors);
 void groupnorm_backward_held(const groupnorm_config *cfg, bool vectors);
 void groupnorm_gradients(const groupnorm_config *cfg);
 
-enum {
-    GROUPNORM_GRADIENT_COLUMNS = 32,
-    GROUPNORM_GRADIENT_LINES = 256
-}; // that a CTA of the kernel that adds up takes at once
+/* What a CTA of the kernel that adds up takes at once. */
+enum { GROUPNORM_GRADIENT_COLUMNS = 32, GROUPNORM_GRADIENT_LINES = 256 };
 
 /* What the kernels share (groupnorm_slice.c) */
 
@@ -304,8 +300,8 @@ typedef struct groupnorm_view {
     groupnorm_vector ahead[GROUPNORM_UNROLLED];
     val column, column_thread; // i32: the first of the thread; its number among those of the column
     val count;                 // i32, units of a column, or elements
-    val vectors,
-        first; // i32, of the thread in each of its columns, but for ragged ones; in the first half of the slice
+    val vectors;               // i32, of the thread in each of its columns, but for ragged ones
+    val first;                 // i32, those in the first half of the slice
 } groupnorm_view;
 
 /* One column of a thread. */

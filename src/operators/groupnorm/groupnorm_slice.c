@@ -7,11 +7,7 @@
 #include "cute/kernel.h"
 #include "operators/groupnorm/groupnorm_config.h"
 
-enum {
-    UNROLLED = GROUPNORM_UNROLLED,
-    ALL_SMS_PATIENCE =
-        64 // where CTAs of a bundle are all that run, the last ones begin when those of the bundle before end
-};
+enum { UNROLLED = GROUPNORM_UNROLLED };
 
 bool groupnorm_is_nchw(const groupnorm_slice *s)
 {
@@ -97,11 +93,13 @@ void groupnorm_slice_of_item(groupnorm_slice *s, const two_pass_item *item)
     groupnorm_slice_at(s, convert(I32, item->strip), convert(I32, item->chunk));
 }
 
+/* Where all CTAs that run may be of one bundle, the last ones begin when those of the bundle before end. */
 one_pass groupnorm_meeting(groupnorm_slice *s)
 {
+    enum { PATIENCE = 64 };
     one_pass meeting = one_pass_of_cta(s->a.counters, s->a.strips, convert(U32, s->a.slices));
     if (!s->cfg->loading)
-        meeting.patience = ALL_SMS_PATIENCE;
+        meeting.patience = PATIENCE;
     groupnorm_slice_at(s, convert(I32, meeting.strip), convert(I32, meeting.chunk));
     return meeting;
 }
