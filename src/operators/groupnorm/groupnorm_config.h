@@ -43,6 +43,7 @@
     X(owner, int, loading, "0", "0 132 264", "held: CTAs that load at once; 0: all")                           \
     X(owner, int, kept, "0", "0 1 2 3 4", "held: vectors of a thread that stay in registers")                  \
     X(owner, bool, early, "0", "0 1", "held: entries of some slices are merged before all CTAs meet")          \
+    X(owner, bool, yields, "0", "0 1", "L2 gives up outputs first")                                            \
     X(owner, int, gradient_ctas, "1", "1 2 4 8", "backward: CTAs that add up sums of the same channels")
 
 #define GROUPNORM_PARAMS(X, owner) \

@@ -436,7 +436,8 @@ void groupnorm_stage(const groupnorm_slice *s, const groupnorm_view *w, const gr
 
 void groupnorm_store(const groupnorm_slice *s, const groupnorm_vector *v, tensor rY)
 {
-    copy(rY, groupnorm_global(s, s->a.y, v->global, v->vec), align_of(s, v));
+    tensor gY = groupnorm_global(s, s->a.y, v->global, v->vec); // (VEC)
+    copy(rY, s->cfg->yields ? with_cache(gY, IR_CACHE_EVICT_FIRST) : gY, align_of(s, v));
 }
 
 void groupnorm_staged(void)
