@@ -96,7 +96,7 @@ static workspace_parts workspace_of(const ckl_plan *plan, groupnorm_slicing slic
         counters = two_pass_counter_bytes(strips);
     } else if (slicing == GROUPNORM_HELD) {
         merged = 4 * strips * groupnorm_entry_words(c, early);
-        counters = one_pass_counter_bytes(strips, groupnorm_ctas(d, c, slicing), early);
+        counters = one_pass_counter_bytes(strips, slices, early);
     }
     w.counters = w.merged + merged;
     w.partial = round_up(w.counters + counters, PLAN_WORKSPACE_ALIGNMENT);
@@ -181,8 +181,7 @@ static ckl_status launch_held(const ckl_plan *plan, const void *args, ckl_stream
     groupnorm_params p = params_for(plan, args, GROUPNORM_HELD);
     const int64_t strips = groupnorm_bundles(plan->desc, plan->config);
     p.strips = (uint32_t)strips;
-    const int64_t ctas = strips * groupnorm_ctas(plan->desc, plan->config, GROUPNORM_HELD);
-    return launch_slices(plan, kernel_for(plan, args), ctas, &p, stream);
+    return launch_slices(plan, kernel_for(plan, args), strips * p.slices, &p, stream);
 }
 
 /* Implementations */

@@ -33,10 +33,8 @@ static ckl_status admit_threads(const char *what, const ckl_device_info *device,
              slicing != GROUPNORM_CLUSTER ? 1 : 16);
     if (c->steps < 1)
         FAIL(CKL_INVALID, "%s: steps=%d is less than 1", what, c->steps);
-    if (c->loading < 0 || (c->loading && (slicing != GROUPNORM_HELD || c->turns > 1)))
-        FAIL(CKL_INVALID, "%s: loading=%d is for slices that are held, in one turn", what, c->loading);
-    if (c->turns < 1 || (c->turns > 1 && slicing != GROUPNORM_HELD))
-        FAIL(CKL_INVALID, "%s: turns=%d are for slices that are held", what, c->turns);
+    if (c->loading < 0 || (c->loading && slicing != GROUPNORM_HELD))
+        FAIL(CKL_INVALID, "%s: loading=%d is for slices that are held", what, c->loading);
     if (c->early && (slicing != GROUPNORM_HELD || c->parts > 1 || c->ragged))
         FAIL(CKL_INVALID, "%s: early=1 is for held slices of whole vectors of all channels", what);
     return CKL_OK;
@@ -98,10 +96,13 @@ ckl_status groupnorm_admit(const char *what, const ckl_groupnorm_desc *d, const 
         FAIL(CKL_INVALID, "%s: dtype, layout, affine and channels must be those of the problem", what);
     TRY(admit_threads(what, device, slicing, c));
     TRY(admit_layout(what, d, slicing, c));
-    const bool one_column =
-        groupnorm_grid_of(c, c->vec).slots == 1 && c->vec * dtype_bytes(c->dtype) >= GROUPNORM_COPIED_BYTES;
-    if (c->halves && (slicing == GROUPNORM_SPLIT || !one_column || c->ragged || groupnorm_first_steps(c) == 0))
-        FAIL(CKL_INVALID, "%s: halves=1 is for slices that stay, of whole columns, one a thread, of 8 steps", what);
+    const bool backward = d->direction == CKL_DIRECTION_BACKWARD;
+    const bool own = groupnorm_grid_of(c, c->vec).slots == 1 && (backward || groupnorm_vec_of_group(c) == c->vec) &&
+                     c->vec * dtype_bytes(c->dtype) == GROUPNORM_VECTOR_BYTES;
+    if (c->kept < 0 || c->kept > GROUPNORM_UNROLLED || c->kept >= c->steps ||
+        (c->kept > 0 && (slicing != GROUPNORM_HELD || !own || c->ragged)))
+        FAIL(CKL_INVALID, "%s: kept=%d is for held slices, up to %d whole vectors of one group of 16 bytes", what,
+             c->kept, GROUPNORM_UNROLLED);
     const int64_t slices = groupnorm_slices(d, c, slicing), units = groupnorm_units(d, c);
     if (groupnorm_ranges(d, c, slicing) * groupnorm_slice_units(c) < units)
         FAIL(CKL_INVALID, "%s: steps=%d of cluster=%d hold %" PRId64 " of %" PRId64 " units of a channel", what,

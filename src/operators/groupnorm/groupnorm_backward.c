@@ -59,7 +59,7 @@ static void load_statistics(backward *k)
 /* Before the passes, of a thread that has one column, unless merging wants the registers. */
 static bool has_column_gamma(const backward *k)
 {
-    return groupnorm_has_one_column(&k->w) && !(k->held && (groupnorm_scatters_weights(&k->s) || k->s.cfg->turns > 1));
+    return groupnorm_has_one_column(&k->w) && !(k->held && groupnorm_scatters_weights(&k->s));
 }
 
 static void load_gamma(backward *k, val column)
@@ -76,6 +76,14 @@ static void load_vector(void *kernel, groupnorm_vector *v)
                       : groupnorm_load(s, s->a.x, v->global);
     v->dy = k->in_smem ? groupnorm_load_shared(s, add(k->staged_dy, v->shared), v->vec)
                        : groupnorm_load(s, s->a.dy, v->global);
+}
+
+/* Into registers. */
+static void keep_vector(void *kernel, groupnorm_vector *v)
+{
+    const backward *k = kernel;
+    v->x = groupnorm_load(&k->s, k->s.a.x, v->global);
+    v->dy = groupnorm_load(&k->s, k->s.a.dy, v->global);
 }
 
 /* Sums of channels */
@@ -353,8 +361,10 @@ static void reserve_slices(backward *k)
     k->staged_dy = add(k->staged_x, imm_as(U32, bytes));
 }
 
-static void stage_slices(const backward *k)
+static void stage_slices(backward *k)
 {
+    if (k->s.cfg->kept > 0)
+        groupnorm_load_ahead(&k->s, &k->w, k->s.cfg->kept, keep_vector, k);
     const groupnorm_staging both = { 2, { k->s.a.x, k->s.a.dy }, { k->staged_x, k->staged_dy } };
     groupnorm_stage(&k->s, &k->w, &both);
 }
@@ -373,12 +383,11 @@ static group_sums sums_of_slice(backward *k)
     load_column(k);
     if (has_channel(k))
         k->weight = weight_of(k, min(convert(I32, thread()), sub(k->s.channels, imm(1))));
-    const bool halves = k->s.cfg->halves;
-    if (halves)
+    if (k->s.halves)
         groupnorm_first_staged();
     else if (k->in_smem)
         groupnorm_staged();
-    k->w.between = halves ? stage_others : NULL;
+    k->w.between = k->s.halves ? stage_others : NULL;
     groupnorm_over_columns(&k->s, &k->w, add_column, k);
     k->w.between = NULL;
     add_channels(k, k->w.grid.column_threads * k->s.cfg->fold);
@@ -388,6 +397,7 @@ static group_sums sums_of_slice(backward *k)
 void groupnorm_backward(const groupnorm_config *cfg, bool vectors)
 {
     backward k = { .s = groupnorm_slice_here(cfg, vectors), .in_smem = true };
+    k.s.halves = groupnorm_first_steps(cfg) > 0;
     begin(&k);
     reserve_slices(&k);
     stage_slices(&k);
@@ -478,12 +488,10 @@ void groupnorm_backward_split(const groupnorm_config *cfg, bool vectors)
 }
 
 /* Entries of neighbouring slices become one, by the CTA that stores the last of them. */
-static void merge_early(const backward *k, const one_pass *meeting)
+static void merge_early(const backward *k)
 {
     const groupnorm_slice *s = &k->s;
-    if (!s->cfg->early)
-        return;
-    IF(groupnorm_completes(s, meeting)) {
+    IF(groupnorm_completes(s, k->meeting)) {
         const groupnorm_entries e = groupnorm_entries_of_slices(s), early = groupnorm_early_entries(s);
         const val number = groupnorm_early_number(s), begin = mul(number, imm(early.slices));
         const group_sums total = add_entries(k, &e, begin, min(add(begin, imm(early.slices)), e.count));
@@ -491,57 +499,26 @@ static void merge_early(const backward *k, const one_pass *meeting)
     }
 }
 
-static void set_slice(backward *k, val rank)
-{
-    groupnorm_slice_at(&k->s, convert(I32, k->s.bundle), rank);
-    k->w = groupnorm_view_of(&k->s, k->s.cfg->vec);
-}
-
-/* Outputs of a slice that is read again. */
-static void write_again(const backward *k, val rank)
-{
-    backward other = *k;
-    set_slice(&other, rank);
-    if (other.s.cfg->turns > 1 || other.s.cfg->parts > 1) // more than one slice, or other channels
-        load_column(&other);
-    stage_slices(&other);
-    groupnorm_staged();
-    groupnorm_over_columns(&other.s, &other.w, write_column, &other);
-}
-
-/* Every CTA merges the entries of its bundle for itself. Its slices that are not here come back from the last one on. */
+/* Every CTA merges the entries of its bundle for itself. */
 static void write_held(void *kernel)
 {
     backward *k = kernel;
     const groupnorm_entries e = groupnorm_held_entries(&k->s);
     const group_sums total = add_entries(k, &e, imm_as(I32, 0), e.count);
     publish(k, &total);
-    if (k->s.cfg->turns > 1)
-        load_statistics(k);
     groupnorm_over_columns(&k->s, &k->w, write_column, k);
-    const val ctas = groupnorm_ctas_of_bundle(&k->s);
-    if (k->s.cfg->turns > 1)
-        LOOP_FROM(back, ctas, add(k->s.rank, imm(1)), ctas)
-            write_again(k, sub(k->s.rank, back));
 }
 
-/* All slices of a CTA that gave up. */
-static void write_other(void *kernel, val cta)
+static void write_other(void *kernel, val slice)
 {
-    const backward *k = kernel;
-    if (k->s.cfg->turns > 1)
-        LOOP_FROM(rank, convert(I32, cta), k->s.a.slices, groupnorm_ctas_of_bundle(&k->s))
-            write_again(k, rank);
-    else
-        write_again(k, convert(I32, cta));
-}
-
-static void take_slice(backward *k, const one_pass *meeting)
-{
-    stage_slices(k);
-    groupnorm_loaded(&k->s, meeting);
-    store_entries(k);
-    merge_early(k, meeting);
+    backward other = *(const backward *)kernel;
+    groupnorm_slice_at(&other.s, convert(I32, other.s.bundle), convert(I32, slice));
+    other.w = groupnorm_view_of(&other.s, other.s.cfg->vec);
+    if (other.s.cfg->parts > 1)
+        load_column(&other); // of other channels
+    stage_slices(&other);
+    groupnorm_staged();
+    groupnorm_over_columns(&other.s, &other.w, write_column, &other);
 }
 
 void groupnorm_backward_held(const groupnorm_config *cfg, bool vectors)
@@ -549,20 +526,15 @@ void groupnorm_backward_held(const groupnorm_config *cfg, bool vectors)
     backward k = { .s = groupnorm_slice_begin(cfg, vectors), .in_smem = true, .held = true };
     const one_pass meeting = groupnorm_meeting(&k.s);
     k.meeting = &meeting;
+    k.s.halves = groupnorm_first_steps(cfg) > 0;
     groupnorm_wait();
     begin(&k);
     groupnorm_load_in_turn(&k.s, &meeting);
     reserve_slices(&k);
-    if (cfg->turns > 1) {
-        LOOP_FROM(rank, k.s.rank, k.s.a.slices, groupnorm_ctas_of_bundle(&k.s)) {
-            backward one = k;
-            set_slice(&one, rank);
-            take_slice(&one, &meeting);
-            cta_sync(); // the sums of channels have been read
-        }
-        set_slice(&k, groupnorm_last_rank(&k.s));
-    } else {
-        take_slice(&k, &meeting);
-    }
+    stage_slices(&k);
+    groupnorm_loaded(&k.s, &meeting);
+    store_entries(&k);
+    if (cfg->early)
+        merge_early(&k);
     one_pass_meet(&meeting, write_held, write_other, &k);
 }

@@ -303,7 +303,7 @@ static int ctas_per_sm(const search *s, const groupnorm_config *c)
         room = min_i64(room, (s->d->dtype == CKL_F32 ? SPLIT_THREADS : SPLIT_THREADS_HALF) / c->threads);
     if (s->slicing == GROUPNORM_HELD)
         room = min_i64(room, HELD_CTAS);
-    int64_t ctas = groupnorm_bundles(s->d, c) * groupnorm_ctas(s->d, c, s->slicing);
+    int64_t ctas = groupnorm_bundles(s->d, c) * groupnorm_slices(s->d, c, s->slicing);
     return (int)max_i64(1, min_i64(room, ceil_div(ctas, s->device->sm_count)));
 }
 
@@ -453,13 +453,12 @@ static bool share_held(const search *s, int64_t slices, groupnorm_config *c)
     return share_slices(s, slices, parts_of(s, slices, c), held_bytes(s), c);
 }
 
-/* As few slices of a bundle as there may be: true, if it leaves as many CTAs that run to the next ones. */
+/* As few slices of a bundle as there may be, but all CTAs that run. True: there are no others, or those of two bundles run at once. */
 static bool fit_held(const search *s, groupnorm_config *c)
 {
     enum { TRIES = 16 };
-    const int64_t resident = HELD_CTAS * s->device->sm_count;
-    const int64_t bundle = bundle_bytes(s->d, c);
-    int64_t slices = max_i64(ceil_div(bundle, held_bytes(s)), resident / groupnorm_bundles(s->d, c));
+    const int64_t resident = HELD_CTAS * s->device->sm_count, bundles = groupnorm_bundles(s->d, c);
+    int64_t slices = max_i64(ceil_div(bundle_bytes(s->d, c), held_bytes(s)), resident / bundles);
     bool found = false;
     groupnorm_config tried = *c;
     for (int i = 0; i < TRIES && !(found && uses_threads(c)); i++, slices += max_i64(1, slices / 16))
@@ -467,35 +466,37 @@ static bool fit_held(const search *s, groupnorm_config *c)
             found = true;
             *c = tried;
         }
-    const int64_t ctas = groupnorm_bundles(s->d, c) * groupnorm_slices(s->d, c, GROUPNORM_HELD);
-    c->loading = ctas > resident ? s->device->sm_count * 3 / 4 : 0;
-    return found && 2 * groupnorm_slices(s->d, c, GROUPNORM_HELD) <= resident;
+    if (!found)
+        return false;
+    slices = groupnorm_slices(s->d, c, GROUPNORM_HELD);
+    c->loading = bundles * slices > resident ? s->device->sm_count * 3 / 4 : 0;
+    return bundles * slices <= resident || 2 * slices <= resident;
 }
 
 /*
- * All CTAs that run, in as few turns as there may be. Gradients want more registers than 256 threads have, or 192 of vectors of several
- * groups. That pays where bundles are large, or would be read by single elements (bench/notes/groupnorm.md).
+ * All CTAs that run. Gradients want more registers than 256 threads have, or 192 of vectors of several groups. That pays for gradients of
+ * large bundles, or of which a split would read few bytes of a pixel, and for pixels that a split reads by single elements.
  */
-static bool fit_turns(search *s, groupnorm_config *c)
+static bool fit_all(search *s, groupnorm_config *c)
 {
-    enum { TURNS_MAX = 1, THREADS = 192, THREADS_OF_GROUPS = 160 };
-    const int64_t resident = HELD_CTAS * s->device->sm_count;
+    enum { THREADS = 192, THREADS_OF_GROUPS = 160 };
+    const int64_t resident = HELD_CTAS * s->device->sm_count, bundle = bundle_bytes(s->d, c);
     const int threads = groupnorm_vec_of_group(c) < c->vec ? THREADS_OF_GROUPS : THREADS;
-    const bool backward = s->d->direction == CKL_DIRECTION_BACKWARD;
-    if (!(backward && 4 * bundle_bytes(s->d, c) >= 3 * resident * held_bytes(s)) &&
-        !(c->fold > 1 && c->bundle > BUNDLE_MAX))
+    const bool backward = s->d->direction == CKL_DIRECTION_BACKWARD, nhwc = s->d->layout == CKL_IMAGE_NHWC;
+    const bool large = 4 * bundle >= 3 * resident * held_bytes(s);
+    const bool few_bytes = nhwc && BUNDLE_MAX_SPLIT * pixel_bytes(s->d) < PIXEL_BYTES_BACKWARD;
+    if (backward ? !large && !few_bytes : c->bundle <= BUNDLE_MAX)
         return false;
     if (backward)
         s->threads_max = s->threads_min = (int)max_i64(threads, threads_min_for(s, c));
     c->loading = 0;
-    for (c->turns = 1; c->turns <= TURNS_MAX; c->turns++)
-        for (int64_t slices = c->turns * resident; 4 * slices > 3 * c->turns * resident; slices -= c->turns) {
-            groupnorm_config tried = *c;
-            if (!share_held(s, slices, &tried) || groupnorm_slices(s->d, &tried, GROUPNORM_HELD) > c->turns * resident)
-                continue;
+    for (int64_t slices = resident; 4 * slices > 3 * resident; slices--) {
+        groupnorm_config tried = *c;
+        if (share_held(s, slices, &tried) && groupnorm_slices(s->d, &tried, GROUPNORM_HELD) <= resident) {
             *c = tried;
             return true;
         }
+    }
     return false;
 }
 
@@ -507,26 +508,27 @@ static bool merges_early(const search *s, const groupnorm_config *c)
     return c->parts == 1 && !c->ragged && entries > ENTRIES_OF_LANE;
 }
 
-/* Of nhwc a CTA, else a small cluster? */
-static bool fits_cluster(const search *s, const groupnorm_config *c)
+/* Is there a config of CTAs, or of smaller clusters than that, where pixels are not folded? */
+static bool fits_cluster(const search *s, int cluster, const groupnorm_config *c)
 {
     const search whole = { s->d, s->device, GROUPNORM_CLUSTER, THREADS_MAX, 0 };
     groupnorm_config other = *c;
-    return choose_bundles(&whole, &other) &&
-           other.cluster < (s->d->layout == CKL_IMAGE_NHWC && other.fold == 1 ? 2 : CLUSTER_MAX);
+    return choose_bundles(&whole, &other) && other.cluster < (other.fold == 1 ? cluster : CLUSTER_MAX);
 }
 
 /*
- * Large tensors, of which two bundles or more are in shared memory at once, that would be split otherwise, or take clusters, of
- * nchw large ones: by whole lines or, forward or folded, whole images. A thread has one column: what belongs to the next one
- * would be loaded while all wait. CTAs load in turn, three for four SMs. bench/notes/groupnorm.md has the measurements.
+ * Tensors of which all bundles are in shared memory at once, or two, or one that is large, and that would be split otherwise or want
+ * large clusters, of nhwc in large tensors any: by whole lines or whole images. Where there are more CTAs than run at once they load in
+ * turn, three for four SMs. bench/notes/groupnorm.md has the measurements.
  */
 static bool choose_held(search *s, groupnorm_config *c)
 {
-    enum { BYTES_MIN = 32 << 20, SECTOR = 32, THREADS = 256, THREADS_LEAST = 192 };
+    enum { BYTES_MIN = 8 << 20, BYTES_LARGE = 32 << 20, SECTOR = 32, THREADS = 256, THREADS_LEAST = 192 };
     const ckl_groupnorm_desc *d = s->d;
     const bool nhwc = d->layout == CKL_IMAGE_NHWC, forward = d->direction == CKL_DIRECTION_FORWARD;
-    if (!s->device->has_tma || fits_cluster(s, c))
+    const int64_t bytes = (forward ? 1 : 2) * d->n * d->c * d->h * d->w * element_bytes(d);
+    const int cluster = nhwc && bytes >= BYTES_LARGE ? 2 : CLUSTER_MAX;
+    if (!s->device->has_tma || bytes < BYTES_MIN || fits_cluster(s, cluster, c))
         return false;
     const bool folded = forward && fold_pixels(s, c);
     if (!folded)
@@ -534,15 +536,14 @@ static bool choose_held(search *s, groupnorm_config *c)
     const int64_t pixel = c->bundle * pixel_bytes(d), bundle = bundle_bytes(d, c);
     const bool lines = folded || (pixel >= PIXEL_BYTES && pixel % SECTOR == 0) ||
                        (c->bundle == d->groups && (forward || bundle > CLUSTER_MAX * SLICE_BYTES));
-    if (c->vec * element_bytes(d) < GROUPNORM_VECTOR_BYTES || (nhwc && !lines) ||
-        groupnorm_bundles(d, c) * bundle < BYTES_MIN)
+    if (c->vec * element_bytes(d) < GROUPNORM_VECTOR_BYTES || (nhwc && !lines))
         return false;
     s->threads_max = (int)max_i64(THREADS, threads_min_for(s, c));
     s->threads_min = THREADS_LEAST;
     groupnorm_config other = *c;
     if (!fit_held(s, c)) {
         *c = other;
-        if (!fit_turns(s, c))
+        if (!fit_all(s, c))
             return false;
     }
     c->early = merges_early(s, c);

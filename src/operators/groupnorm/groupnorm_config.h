@@ -41,9 +41,9 @@
     X(owner, int, steps, "4", "", "vectors of a column for which each of its threads has room")                \
     X(owner, int, ctas_per_sm, "0", "0 1 2 3 4 6 8", "CTAs for which an SM has registers; 0: no matter")       \
     X(owner, int, loading, "0", "0 132 264", "held: CTAs that load at once; 0: all")                           \
-    X(owner, int, turns, "1", "", "held: slices that a CTA takes, of which the last one stays")                \
-    X(owner, bool, halves, "0", "0 1", "kept: half of a slice is added up while the other comes")              \
+    X(owner, int, kept, "0", "0 1 2 3 4", "held: vectors of a thread that stay in registers")                  \
     X(owner, bool, early, "0", "0 1", "held: entries of some slices are merged before all CTAs meet")          \
+    X(owner, bool, yields, "0", "0 1", "L2 gives up outputs first")                                            \
     X(owner, int, gradient_ctas, "1", "1 2 4 8", "backward: CTAs that add up sums of the same channels")
 
 #define GROUPNORM_PARAMS(X, owner) \
@@ -139,14 +139,15 @@ static inline int groupnorm_vec_of_group(const groupnorm_config *c)
     return vec;
 }
 
-/* Steps of the first half of a slice: whole turns of a loop. */
+enum { GROUPNORM_VECTOR_BYTES = 16, GROUPNORM_COPIED_BYTES = 4 }; // of an access at most; by cp.async at least
+
+/* Steps of the first half of a slice that is added up while the other one comes: whole rounds of a loop. 0: it is not. */
 static inline int groupnorm_first_steps(const groupnorm_config *c)
 {
     enum { AT_ONCE = 4 };
-    return c->steps / 2 / AT_ONCE * AT_ONCE;
+    const bool comes = c->vec * dtype_bytes(c->dtype) >= GROUPNORM_COPIED_BYTES && !c->ragged;
+    return comes && groupnorm_grid_of(c, c->vec).slots == 1 ? c->steps / 2 / AT_ONCE * AT_ONCE : 0;
 }
-
-enum { GROUPNORM_VECTOR_BYTES = 16, GROUPNORM_COPIED_BYTES = 4 }; // of an access at most; by cp.async at least
 
 /* Units of a slice. */
 static inline int64_t groupnorm_slice_units(const groupnorm_config *c)
@@ -210,7 +211,7 @@ static inline int groupnorm_early_slices(const groupnorm_config *c)
 static inline int64_t groupnorm_vector_elements(const groupnorm_config *c)
 {
     groupnorm_grid g = groupnorm_grid_of(c, c->vec);
-    return (int64_t)g.slots * c->steps * g.abreast * g.column_threads * c->vec;
+    return (int64_t)g.slots * (c->steps - c->kept) * g.abreast * g.column_threads * c->vec;
 }
 
 static inline int groupnorm_ends_max(const groupnorm_config *c)
@@ -232,8 +233,6 @@ int64_t groupnorm_units(const ckl_groupnorm_desc *d, const groupnorm_config *c);
 int64_t groupnorm_ranges(const ckl_groupnorm_desc *d, const groupnorm_config *c, groupnorm_slicing slicing);
 int64_t groupnorm_slices(const ckl_groupnorm_desc *d, const groupnorm_config *c, groupnorm_slicing slicing);
 int64_t groupnorm_bundles(const ckl_groupnorm_desc *d, const groupnorm_config *c);
-int64_t groupnorm_ctas(const ckl_groupnorm_desc *d, const groupnorm_config *c,
-                       groupnorm_slicing slicing); // of a bundle
 
 /* Bytes of shared memory of a CTA. */
 int64_t groupnorm_shared_bytes(const ckl_groupnorm_desc *d, groupnorm_slicing slicing, const groupnorm_config *c);
@@ -261,10 +260,8 @@ void groupnorm_backward_split(const groupnorm_config *cfg, bool vectors);
 void groupnorm_backward_held(const groupnorm_config *cfg, bool vectors);
 void groupnorm_gradients(const groupnorm_config *cfg);
 
-enum {
-    GROUPNORM_GRADIENT_COLUMNS = 32,
-    GROUPNORM_GRADIENT_LINES = 256
-}; // that a CTA of the kernel that adds up takes at once
+/* What a CTA of the kernel that adds up takes at once. */
+enum { GROUPNORM_GRADIENT_COLUMNS = 32, GROUPNORM_GRADIENT_LINES = 256 };
 
 /* What the kernels share (groupnorm_slice.c) */
 
@@ -279,6 +276,7 @@ typedef struct groupnorm_slice {
     val channels;       // i32, of the bundle
     val rank;           // i32, which slice of the bundle
     val range;          // i32, which of those of a channel
+    bool halves;        // are added up one after the other
     val count;          // i32, units of it; of a ragged one elements of a channel in it
     val base;           // i64, element of the tensor where the first unit of the first channel is
 } groupnorm_slice;
@@ -291,21 +289,20 @@ typedef struct groupnorm_vector {
     packed x, dy;
 } groupnorm_vector;
 
-/* Vectors of a thread whose loads are in flight together; of those that cp.async does not take, on their way to shared memory. */
-enum { GROUPNORM_UNROLLED = 4, GROUPNORM_NARROW_UNROLLED = 16 };
+enum { GROUPNORM_UNROLLED = 4 }; // vectors of a thread whose loads are in flight together
 
 /* The thread's place in a grid over the slice. */
 typedef struct groupnorm_view {
     groupnorm_grid grid;
-    int at_once;                   // vectors: a power of GROUPNORM_UNROLLED
     void (*between)(void *kernel); // if not NULL: what a pass does between the halves of a slice
     bool streams;                  // vectors come from memory when they are used: the last ones of a thread together
-    int ahead_count;               // but for the first ones, which are here
+    bool skips;                    // the first ones
+    int ahead_count;               // how many those are, which are here otherwise
     groupnorm_vector ahead[GROUPNORM_UNROLLED];
     val column, column_thread; // i32: the first of the thread; its number among those of the column
     val count;                 // i32, units of a column, or elements
-    val vectors,
-        first; // i32, of the thread in each of its columns, but for ragged ones; in the first half of the slice
+    val vectors;               // i32, of the thread in each of its columns, but for ragged ones
+    val first;                 // i32, those in the first half of the slice
 } groupnorm_view;
 
 /* One column of a thread. */
@@ -333,10 +330,8 @@ groupnorm_slice groupnorm_slice_here(const groupnorm_config *cfg, bool vectors);
 two_pass groupnorm_order(const groupnorm_slice *s);
 void groupnorm_slice_of_item(groupnorm_slice *s, const two_pass_item *item);
 
-/* Of slices that are held, and meet (one_pass.h): the first one of this CTA; CTAs of a bundle, i32; the last one of this CTA. */
+/* Of slices that are held, and meet (one_pass.h): that of this CTA. */
 one_pass groupnorm_meeting(groupnorm_slice *s);
-val groupnorm_ctas_of_bundle(const groupnorm_slice *s);
-val groupnorm_last_rank(const groupnorm_slice *s);
 
 /* Around their loads, which may take turns. */
 void groupnorm_load_in_turn(const groupnorm_slice *s, const one_pass *meeting);

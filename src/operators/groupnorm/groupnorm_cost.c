@@ -24,11 +24,6 @@ int64_t groupnorm_bundles(const ckl_groupnorm_desc *d, const groupnorm_config *c
     return d->n * ceil_div(d->groups, c->bundle);
 }
 
-int64_t groupnorm_ctas(const ckl_groupnorm_desc *d, const groupnorm_config *c, groupnorm_slicing slicing)
-{
-    return ceil_div(groupnorm_slices(d, c, slicing), c->turns);
-}
-
 /*
  * Shared memory of a CTA: slices of x and, backward, dy, if they are kept there; what threads tell of their sums; what groups and CTAs
  * tell.
@@ -67,7 +62,7 @@ plan_cost groupnorm_cost(const ckl_groupnorm_desc *d, const ckl_device_info *dev
     const memory_work work = { .of = of[!forward][slicing != GROUPNORM_CLUSTER][!nchw],
                                .bytes = (double)(d->n * d->c * d->h * d->w) * bytes *
                                         (inputs * (slicing == GROUPNORM_SPLIT ? 1.5 : 1) + 1),
-                               .ctas = groupnorm_bundles(d, c) * groupnorm_ctas(d, c, slicing) * passes,
+                               .ctas = groupnorm_bundles(d, c) * groupnorm_slices(d, c, slicing) * passes,
                                .threads = c->threads,
                                .ctas_per_sm = c->ctas_per_sm,
                                .smem_bytes = groupnorm_shared_bytes(d, slicing, c),

@@ -52,7 +52,7 @@ static bool has_folded_channels(const forward *k)
 static bool has_column_weights(const forward *k)
 {
     return k->s.cfg->affine && groupnorm_has_one_column(&k->all) && !has_folded_channels(k) &&
-           !(k->held && (groupnorm_scatters_weights(&k->s) || k->s.cfg->turns > 1));
+           !(k->held && groupnorm_scatters_weights(&k->s));
 }
 
 static void load_column_weights(forward *k)
@@ -72,6 +72,13 @@ static void load_vector(void *kernel, groupnorm_vector *v)
 {
     forward *k = kernel;
     v->x = groupnorm_load_shared(&k->s, add(k->staged, v->shared), v->vec);
+}
+
+/* Into registers. */
+static void keep_vector(void *kernel, groupnorm_vector *v)
+{
+    const forward *k = kernel;
+    v->x = groupnorm_load(&k->s, k->s.a.x, v->global);
 }
 
 static void add_values(void *kernel, groupnorm_vector *v)
@@ -112,13 +119,14 @@ static void find_pivot(forward *k)
         }
     }
     IF(logical_and(lt(k->same.column, imm(g->columns)), lt(imm(0), vectors))) {
+        const groupnorm_vector *kept = k->same.ahead_count > 0 ? &k->same.ahead[0] : NULL;
         val first = add(k->staged, mul(thread(), imm(bytes))), last = sub(vectors, imm(1)), x[PIVOT_VALUES];
         for (int i = 0; i < PIVOT_VALUES; i += g->vec) {
             val address = first;
             if (i > 0)
                 address = add(
                     first, mul(convert(U32, min(imm(i / g->vec), last)), imm(bytes * g->abreast * g->column_threads)));
-            tensor rX = unpacked(groupnorm_load_shared(&k->s, address, g->vec), F32); // (VEC)
+            tensor rX = unpacked(kept ? kept->x : groupnorm_load_shared(&k->s, address, g->vec), F32); // (VEC)
             for (int e = 0; e < g->vec && i + e < PIVOT_VALUES; e++)
                 x[i + e] = at(rX, e);
         }
@@ -331,9 +339,7 @@ static void publish(const forward *k, moments m)
     IF(groupnorm_speaks(&k->s)) {
         for (int word = 0; word < GROUP_WORDS; word++)
             set(k->sGroups, coord(word, group), g.of[word]);
-        const groupnorm_slice *s = &k->s;
-        const val number = s->cfg->turns > 1 ? rem(s->rank, groupnorm_ctas_of_bundle(s)) : s->rank;
-        save_statistics(k, group, &g, eq(number, imm(0)));
+        save_statistics(k, group, &g, eq(k->s.rank, imm(0)));
     }
 }
 
@@ -436,8 +442,12 @@ static void begin(forward *k)
 }
 
 /* Begins to load it. */
-static void stage_slice(const forward *k)
+static void stage_slice(forward *k)
 {
+    if (k->s.cfg->kept > 0) {
+        groupnorm_load_ahead(&k->s, &k->all, k->s.cfg->kept, keep_vector, k);
+        k->same = k->all;
+    }
     const groupnorm_staging x = { 1, { k->s.a.x }, { k->staged } };
     groupnorm_stage(&k->s, &k->all, &x);
 }
@@ -468,18 +478,19 @@ static void moments_of_slice(forward *k)
     if (cfg->cluster > 1)
         cluster_arrive(); // this CTA has started: peers may write to its shared memory
     load_column_weights(k);
-    if (cfg->halves)
+    if (k->s.halves)
         groupnorm_first_staged();
     else
         groupnorm_staged();
     meet_for_sums(k);
-    k->same.between = cfg->halves ? stage_others : NULL;
+    k->same.between = k->s.halves ? stage_others : NULL;
     tell_moments(k);
 }
 
 void groupnorm_forward(const groupnorm_config *cfg, bool vectors)
 {
     forward k = { .s = groupnorm_slice_here(cfg, vectors) };
+    k.s.halves = groupnorm_first_steps(cfg) > 0;
     begin(&k);
     reserve_slice(&k);
     stage_slice(&k);
@@ -586,12 +597,10 @@ void groupnorm_forward_split(const groupnorm_config *cfg, bool vectors)
 }
 
 /* Entries of neighbouring slices become one, by the CTA that stores the last of them. */
-static void merge_early(const forward *k, const one_pass *meeting)
+static void merge_early(const forward *k)
 {
     const groupnorm_slice *s = &k->s;
-    if (!s->cfg->early)
-        return;
-    IF(groupnorm_completes(s, meeting))
+    IF(groupnorm_completes(s, k->meeting))
         IF(groupnorm_merges(s)) {
             const groupnorm_entries e = groupnorm_entries_of_slices(s), early = groupnorm_early_entries(s);
             const val number = groupnorm_early_number(s), block = mul(number, imm(GROUPNORM_EARLY_BLOCKS));
@@ -603,20 +612,7 @@ static void merge_early(const forward *k, const one_pass *meeting)
         }
 }
 
-/* Outputs of a slice that is read again. */
-static void write_again(const forward *k, val rank)
-{
-    forward other = *k;
-    groupnorm_slice_at(&other.s, convert(I32, other.s.bundle), rank);
-    other.all = groupnorm_view_of(&other.s, other.s.cfg->vec);
-    if (other.s.cfg->parts > 1)
-        load_column_weights(&other); // of other channels
-    stage_slice(&other);
-    groupnorm_staged();
-    groupnorm_over_columns(&other.s, &other.all, write_column, &other);
-}
-
-/* Every CTA merges the entries of its bundle for itself. Its slices that are not here come back from the last one on. */
+/* Every CTA merges the entries of its bundle for itself. */
 static void write_held(void *kernel)
 {
     enum { FEW_LANES = 2 }; // of a group: each has many entries
@@ -627,17 +623,13 @@ static void write_held(void *kernel)
         publish(k, merge_entries(k, &e, few ? ENTRIES_AT_ONCE : ENTRIES_AT_ONCE_HELD));
     cta_sync();
     groupnorm_over_columns(&k->s, &k->all, write_column, k);
-    const val ctas = groupnorm_ctas_of_bundle(&k->s);
-    if (k->s.cfg->turns > 1)
-        LOOP_FROM(back, ctas, add(k->s.rank, imm(1)), ctas)
-            write_again(k, sub(k->s.rank, back));
 }
 
-/* What the CTA of rank 0 would have told the caller. */
-static void save_for(const forward *k, val cta)
+/* What the CTA of the bundle's first slice would have told the caller. */
+static void save_for_first(const forward *k, val slice)
 {
     const val group = groupnorm_group_of_lane(&k->s);
-    IF(logical_and(groupnorm_speaks(&k->s), eq(cta, imm_as(U32, 0)))) {
+    IF(logical_and(groupnorm_speaks(&k->s), eq(slice, imm_as(U32, 0)))) {
         group_statistics g;
         for (int word = 0; word < GROUP_WORDS; word++)
             g.of[word] = at(k->sGroups, word, group);
@@ -645,31 +637,17 @@ static void save_for(const forward *k, val cta)
     }
 }
 
-/* All slices of a CTA that gave up. */
-static void write_other(void *kernel, val cta)
+static void write_other(void *kernel, val slice)
 {
-    const forward *k = kernel;
-    save_for(k, cta);
-    if (k->s.cfg->turns > 1)
-        LOOP_FROM(rank, convert(I32, cta), k->s.a.slices, groupnorm_ctas_of_bundle(&k->s))
-            write_again(k, rank);
-    else
-        write_again(k, convert(I32, cta));
-}
-
-static void take_slice(forward *k, const one_pass *meeting)
-{
-    stage_slice(k);
-    groupnorm_loaded(&k->s, meeting);
-    store_entries(k);
-    merge_early(k, meeting);
-}
-
-static void set_slice(forward *k, val rank)
-{
-    groupnorm_slice_at(&k->s, convert(I32, k->s.bundle), rank);
-    k->all = groupnorm_view_of(&k->s, k->s.cfg->vec);
-    k->same = groupnorm_view_of(&k->s, groupnorm_vec_of_group(k->s.cfg));
+    forward other = *(const forward *)kernel;
+    save_for_first(&other, slice);
+    groupnorm_slice_at(&other.s, convert(I32, other.s.bundle), convert(I32, slice));
+    other.all = groupnorm_view_of(&other.s, other.s.cfg->vec);
+    if (other.s.cfg->parts > 1)
+        load_column_weights(&other); // of other channels
+    stage_slice(&other);
+    groupnorm_staged();
+    groupnorm_over_columns(&other.s, &other.all, write_column, &other);
 }
 
 void groupnorm_forward_held(const groupnorm_config *cfg, bool vectors)
@@ -677,20 +655,15 @@ void groupnorm_forward_held(const groupnorm_config *cfg, bool vectors)
     forward k = { .s = groupnorm_slice_begin(cfg, vectors), .held = true };
     const one_pass meeting = groupnorm_meeting(&k.s);
     k.meeting = &meeting;
+    k.s.halves = groupnorm_first_steps(cfg) > 0;
     groupnorm_wait();
     begin(&k);
     groupnorm_load_in_turn(&k.s, &meeting);
     reserve_slice(&k);
-    if (cfg->turns > 1) {
-        LOOP_FROM(rank, k.s.rank, k.s.a.slices, groupnorm_ctas_of_bundle(&k.s)) {
-            forward one = k;
-            set_slice(&one, rank);
-            take_slice(&one, &meeting);
-            cta_sync(); // what threads told has been read
-        }
-        set_slice(&k, groupnorm_last_rank(&k.s));
-    } else {
-        take_slice(&k, &meeting);
-    }
+    stage_slice(&k);
+    groupnorm_loaded(&k.s, &meeting);
+    store_entries(&k);
+    if (cfg->early)
+        merge_early(&k);
     one_pass_meet(&meeting, write_held, write_other, &k);
 }

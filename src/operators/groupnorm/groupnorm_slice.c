@@ -7,11 +7,7 @@
 #include "cute/kernel.h"
 #include "operators/groupnorm/groupnorm_config.h"
 
-enum {
-    UNROLLED = GROUPNORM_UNROLLED,
-    ALL_SMS_PATIENCE =
-        64 // where CTAs of a bundle are all that run, the last ones begin when those of the bundle before end
-};
+enum { UNROLLED = GROUPNORM_UNROLLED };
 
 bool groupnorm_is_nchw(const groupnorm_slice *s)
 {
@@ -97,24 +93,15 @@ void groupnorm_slice_of_item(groupnorm_slice *s, const two_pass_item *item)
     groupnorm_slice_at(s, convert(I32, item->strip), convert(I32, item->chunk));
 }
 
+/* Where all CTAs that run may be of one bundle, the last ones begin when those of the bundle before end. */
 one_pass groupnorm_meeting(groupnorm_slice *s)
 {
-    one_pass meeting = one_pass_of_cta(s->a.counters, s->a.strips, convert(U32, groupnorm_ctas_of_bundle(s)));
+    enum { PATIENCE = 64 };
+    one_pass meeting = one_pass_of_cta(s->a.counters, s->a.strips, convert(U32, s->a.slices));
     if (!s->cfg->loading)
-        meeting.patience = ALL_SMS_PATIENCE;
+        meeting.patience = PATIENCE;
     groupnorm_slice_at(s, convert(I32, meeting.strip), convert(I32, meeting.chunk));
     return meeting;
-}
-
-val groupnorm_ctas_of_bundle(const groupnorm_slice *s)
-{
-    return s->cfg->turns > 1 ? div_up(s->a.slices, s->cfg->turns) : s->a.slices;
-}
-
-val groupnorm_last_rank(const groupnorm_slice *s)
-{
-    const val ctas = groupnorm_ctas_of_bundle(s), after = sub(sub(s->a.slices, imm(1)), s->rank);
-    return add(s->rank, mul(div(after, ctas), ctas));
 }
 
 void groupnorm_load_in_turn(const groupnorm_slice *s, const one_pass *meeting)
@@ -125,7 +112,7 @@ void groupnorm_load_in_turn(const groupnorm_slice *s, const one_pass *meeting)
 
 void groupnorm_loaded(const groupnorm_slice *s, const one_pass *meeting)
 {
-    if (!s->cfg->loading || s->cfg->halves)
+    if (!s->cfg->loading || s->halves)
         return;
     groupnorm_staged();
     one_pass_loaded(meeting);
@@ -154,7 +141,7 @@ static val vectors_of_thread(const groupnorm_view *w, val count)
 
 groupnorm_view groupnorm_view_of(const groupnorm_slice *s, int vec)
 {
-    groupnorm_view w = { .grid = groupnorm_grid_of(s->cfg, vec), .at_once = UNROLLED };
+    groupnorm_view w = { .grid = groupnorm_grid_of(s->cfg, vec) };
     const bool nchw = groupnorm_is_nchw(s);
     const int width = nchw ? w.grid.column_threads : w.grid.abreast;
     // NOTE: signed divisions in place of idx2crd(), from whose masks ptxas makes slower code (bench/notes/groupnorm.md)
@@ -168,7 +155,7 @@ groupnorm_view groupnorm_view_of(const groupnorm_slice *s, int vec)
         count = select(lt(mul(w.column, imm(channels_of_column(s, &w))), s->channels), count, imm(0));
     w.count = count;
     w.vectors = vectors_of_thread(&w, count);
-    if (s->cfg->halves) {
+    if (s->halves) {
         const groupnorm_grid all = groupnorm_grid_of(s->cfg, s->cfg->vec);
         const int64_t units = groupnorm_first_steps(s->cfg) * all.column_threads * (s->cfg->fold / w.grid.fold);
         w.first = vectors_of_thread(&w, min(count, imm((int)units)));
@@ -330,9 +317,9 @@ static void over_some(const groupnorm_slice *s, const groupnorm_view *w, cursor 
     const groupnorm_grid *g = &w->grid;
     const int least = w->streams ? UNROLLED : 1;
     const int64_t shared_stride = (int64_t)g->abreast * g->column_threads * g->vec * element_bytes(s);
-    for (int at_once = w->at_once; at_once >= least; at_once /= UNROLLED)
+    for (int at_once = UNROLLED; at_once >= least; at_once /= UNROLLED)
         LOOP_FROM(i, at->done, sub(end, imm(at_once - 1)), imm(at_once)) {
-            groupnorm_vector v[GROUPNORM_NARROW_UNROLLED];
+            groupnorm_vector v[UNROLLED];
             for (int u = 0; u < at_once; u++) {
                 v[u].vec = g->vec;
                 v[u].shared = add(at->shared, imm_as(U32, u * shared_stride));
@@ -357,7 +344,8 @@ void groupnorm_over_vectors(const groupnorm_slice *s, const groupnorm_view *w, c
     at.shared = variable(U32, c->shared);
     at.global = variable(I64, c->global);
     if (w->ahead_count > 0) {
-        use_some(c->vectors, w->ahead_count, w->ahead, use, kernel);
+        if (!w->skips)
+            use_some(c->vectors, w->ahead_count, w->ahead, use, kernel);
         assign(at.done, imm(w->ahead_count));
         assign(at.global, add(at.global, mul(at.stride, imm64(w->ahead_count))));
     }
@@ -407,55 +395,28 @@ typedef struct staged_pass {
     const groupnorm_staging *all;
 } staged_pass;
 
-/* From memory to registers, and on. */
-static void fetch_vector(void *user, groupnorm_vector *v)
-{
-    const staged_pass *p = user;
-    packed *of[] = { &v->x, &v->dy };
-    for (int i = 0; i < p->all->count; i++) {
-        tensor gX = groupnorm_global(p->s, p->all->from[i], v->global, v->vec); // (VEC)
-        *of[i] = (packed){ fragment_like(gX, p->s->cfg->dtype), p->s->cfg->dtype, v->vec };
-        copy(gX, of[i]->rWords, align_of(p->s, v));
-    }
-}
-
-static void put_vector(void *user, groupnorm_vector *v)
-{
-    const staged_pass *p = user;
-    const packed *of[] = { &v->x, &v->dy };
-    for (int i = 0; i < p->all->count; i++) {
-        const val address = add(p->all->to[i], v->shared);
-        copy(of[i]->rWords, smem_view(address, p->s->cfg->dtype, compact(leaf(v->vec))),
-             v->vec * (int)element_bytes(p->s));
-    }
-}
-
-static bool is_narrow(const groupnorm_slice *s, int vec)
-{
-    return vec * element_bytes(s) < GROUPNORM_COPIED_BYTES;
-}
-
 static void stage_vector(void *user, groupnorm_vector *v)
 {
     const staged_pass *p = user;
     const int bytes = v->vec * (int)element_bytes(p->s);
-    if (align_of(p->s, v) < bytes || is_narrow(p->s, v->vec)) {
-        fetch_vector(user, v);
-        put_vector(user, v);
-        return;
-    }
+    const bool copied = align_of(p->s, v) == bytes && bytes >= GROUPNORM_COPIED_BYTES;
     for (int i = 0; i < p->all->count; i++) {
         const val address = add(p->all->to[i], v->shared);
-        cp_async(address, groupnorm_global(p->s, p->all->from[i], v->global, v->vec).address, bytes,
-                 imm_as(U32, bytes));
+        tensor gX = groupnorm_global(p->s, p->all->from[i], v->global, v->vec); // (VEC)
+        if (copied) {
+            cp_async(address, gX.address, bytes, imm_as(U32, bytes));
+            continue;
+        }
+        tensor rX = fragment_like(gX, p->s->cfg->dtype); // (VEC)
+        copy(gX, rX, align_of(p->s, v));
+        copy(rX, smem_view(address, p->s->cfg->dtype, compact(leaf(v->vec))), bytes);
     }
 }
 
 static void stage_column(void *user, const groupnorm_column *c)
 {
     staged_pass *p = user;
-    const bool narrow = is_narrow(p->s, p->w.grid.vec);
-    groupnorm_over_vectors(p->s, &p->w, c, narrow ? fetch_vector : NULL, narrow ? put_vector : stage_vector, p);
+    groupnorm_over_vectors(p->s, &p->w, c, NULL, stage_vector, p);
 }
 
 static void commit_half(void *user)
@@ -467,15 +428,16 @@ static void commit_half(void *user)
 void groupnorm_stage(const groupnorm_slice *s, const groupnorm_view *w, const groupnorm_staging *staging)
 {
     staged_pass p = { s, *w, staging };
-    if (is_narrow(s, w->grid.vec))
-        p.w.at_once = GROUPNORM_NARROW_UNROLLED;
-    p.w.between = s->cfg->halves ? commit_half : NULL;
+    p.w.between = s->halves ? commit_half : NULL;
+    p.w.skips = true;
+    p.w.ahead_count = s->cfg->kept;
     groupnorm_over_columns(s, &p.w, stage_column, &p);
 }
 
 void groupnorm_store(const groupnorm_slice *s, const groupnorm_vector *v, tensor rY)
 {
-    copy(rY, groupnorm_global(s, s->a.y, v->global, v->vec), align_of(s, v));
+    tensor gY = groupnorm_global(s, s->a.y, v->global, v->vec); // (VEC)
+    copy(rY, s->cfg->yields ? with_cache(gY, IR_CACHE_EVICT_FIRST) : gY, align_of(s, v));
 }
 
 void groupnorm_staged(void)

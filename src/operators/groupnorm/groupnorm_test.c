@@ -264,30 +264,32 @@ static const char *const cases[] = {
     "n=2 c=64 h=48 w=33 groups=64 layout=nhwc dtype=f16 fill=hard impl=forward_held config='dtype=f16 layout=nhwc "
     "channels=1 bundle=64 vec=8 threads=64 column_threads=8 steps=4 early=1' # entries of eight slices become one",
     "n=2 c=64 h=48 w=33 groups=64 layout=nhwc dtype=f16 fill=uniform direction=backward impl=backward_held "
-    "config='dtype=f16 layout=nhwc channels=1 bundle=64 vec=8 threads=64 column_threads=8 steps=4 early=1 turns=3'",
+    "config='dtype=f16 layout=nhwc channels=1 bundle=64 vec=8 threads=64 column_threads=8 steps=4 early=1'",
     "n=2 c=79 h=23 w=128 groups=79 layout=nhwc fill=hard impl=forward_held config='layout=nhwc channels=1 bundle=79 "
-    "fold=4 vec=4 threads=256 column_threads=3 steps=3 early=1 turns=2' # a CTA takes two slices, or one",
-    "n=2 c=24 h=16 w=9 groups=2 dtype=bf16 impl=forward_held config='dtype=bf16 channels=12 parts=12 vec=8 threads=64 "
-    "column_threads=8 steps=1 turns=5' # of several channels",
-    "n=2 c=24 h=16 w=9 groups=2 dtype=bf16 fill=hard direction=backward impl=backward_held config='dtype=bf16 "
-    "channels=12 parts=6 vec=8 threads=64 column_threads=8 steps=1 turns=4'",
-    "n=1 c=2 h=37 w=29 groups=2 fill=hard impl=forward_held config='ragged=1 vec=4 threads=64 column_threads=64 "
-    "steps=2 turns=2'",
+    "fold=4 vec=4 threads=256 column_threads=3 steps=3 early=1' # of folded pixels",
     "n=2 c=75 h=16 w=16 groups=1 dtype=f16 direction=backward fill=uniform impl=backward_held config='dtype=f16 "
     "channels=75 parts=75 vec=8 threads=64 column_threads=32 steps=1'",
     "n=9 c=40 h=32 w=33 groups=8 layout=nhwc direction=backward fill=uniform impl=backward_split config='layout=nhwc "
     "channels=5 bundle=4 vec=4 threads=160 column_threads=32 steps=1 gradient_ctas=2' # clusters add up 297 lines",
+    "n=2 c=64 h=32 w=33 groups=8 layout=nhwc dtype=bf16 fill=hard impl=forward_held config='dtype=bf16 layout=nhwc "
+    "channels=8 bundle=8 vec=8 threads=64 column_threads=8 steps=10 kept=3 loading=3' # vectors in registers",
+    "n=2 c=64 h=32 w=33 groups=8 layout=nhwc dtype=bf16 fill=uniform direction=backward impl=backward_held "
+    "config='dtype=bf16 layout=nhwc channels=8 bundle=8 vec=8 threads=64 column_threads=8 steps=8 kept=2'",
+    "n=2 c=40 h=32 w=33 groups=4 layout=nhwc dtype=bf16 fill=hard direction=backward impl=backward_held "
+    "config='dtype=bf16 layout=nhwc channels=10 bundle=4 vec=8 threads=64 column_threads=12 steps=10 kept=2'",
+    "n=2 c=24 h=16 w=9 groups=2 impl=forward_held config='channels=12 parts=12 vec=4 threads=64 column_threads=8 "
+    "steps=5 kept=2' # of other channels, too",
     "n=2 c=64 h=48 w=33 groups=64 layout=nhwc dtype=f16 fill=hard impl=forward_held config='dtype=f16 layout=nhwc "
-    "channels=1 bundle=64 vec=8 threads=64 column_threads=8 steps=9 halves=1 loading=3' # half a slice is added up "
+    "channels=1 bundle=64 vec=8 threads=64 column_threads=8 steps=9 loading=3' # half a slice is added up "
     "early",
     "n=2 c=64 h=48 w=33 groups=64 layout=nhwc dtype=f16 fill=uniform direction=backward impl=backward_held "
-    "config='dtype=f16 layout=nhwc channels=1 bundle=64 vec=8 threads=64 column_threads=8 steps=9 halves=1 turns=2'",
+    "config='dtype=f16 layout=nhwc channels=1 bundle=64 vec=8 threads=64 column_threads=8 steps=9'",
     "n=1 c=64 h=32 w=63 groups=2 dtype=bf16 fill=hard impl=forward config='cluster=4 parts=1 threads=256 steps=16 "
-    "column_threads=4 halves=1' # threads without a second half",
+    "column_threads=4' # threads without a second half",
     "n=1 c=64 h=32 w=63 groups=2 dtype=bf16 fill=uniform direction=backward impl=backward config='cluster=4 parts=1 "
-    "threads=256 steps=16 column_threads=4 halves=1'",
+    "threads=256 steps=16 column_threads=4'",
     "n=2 c=33 h=8 w=64 groups=11 layout=nhwc impl=forward config='layout=nhwc channels=3 fold=4 vec=4 bundle=11 "
-    "threads=160 column_threads=4 steps=10 cluster=4 halves=1'",
+    "threads=160 column_threads=4 steps=10 cluster=4'",
     NULL,
 };
 
@@ -326,15 +328,12 @@ static const test_reject rejects[] = {
     { "layout=nhwc impl=forward config='cluster=2 parts=2 bundle=1'", CKL_INVALID, "of a group of nchw" },
     { "impl=forward config='cluster=2 parts=4'", CKL_INVALID, "or the cluster" },
     { "impl=forward config='loading=132'", CKL_INVALID, "loading=132 is for slices that are held" },
-    { "impl=forward_held config='channels=4 threads=64 column_threads=16 loading=132 turns=2'", CKL_INVALID,
-      "in one turn" },
     { "impl=forward config='gradient_ctas=2'", CKL_INVALID,
       "gradient_ctas=2 is no power of two up to 16 of gradients" },
     { "direction=backward impl=backward config='gradient_ctas=3'", CKL_INVALID, "gradient_ctas=3 is no power of two" },
-    { "impl=forward_split config='threads=64 column_threads=4 steps=8 halves=1'", CKL_INVALID,
-      "halves=1 is for slices that stay" },
-    { "impl=forward config='threads=64 column_threads=16 steps=4 halves=1'", CKL_INVALID, "of 8 steps" },
-    { "impl=forward config='turns=2'", CKL_INVALID, "turns=2 are for slices that are held" },
+    { "impl=forward config='threads=64 column_threads=16 steps=4 kept=1'", CKL_INVALID, "kept=1 is for held slices" },
+    { "impl=forward_held config='channels=4 threads=64 column_threads=16 steps=9 kept=5'", CKL_INVALID,
+      "up to 4 whole vectors" },
     { "impl=forward_split config='channels=4 early=1'", CKL_INVALID, "early=1 is for held slices" },
     { "impl=forward_held config='channels=4 threads=64 column_threads=16 parts=2 early=1'", CKL_INVALID,
       "early=1 is for held slices" },
