@@ -82,9 +82,9 @@ static int packed_ctas(const ckl_norm_desc *d, const row_split *s)
 }
 
 /*
- * Rows of f32 without whole vectors: 12 elements a thread, and registers for 24 warps of an SM. By 512 threads with 6 elements and those of
- * the next row one CTA fits an SM: 28.1 and 21.9 us (1920x3072, ldx=3073). Layer norm has registers for 11 that may not exist. False: other rows, or
- * too long.
+ * Rows of f32 without whole vectors: 12 elements a thread, and registers for 24 warps of an SM. By 512 threads with 6 elements and those
+ * of the next row one CTA fits an SM: 28.1 and 21.9 us (1920x3072, ldx=3073). Layer norm has registers for 11 that need predicates.
+ * False: other rows, or too long.
  */
 static bool choose_narrow_split(const ckl_norm_desc *d, bool centred, row_split *s)
 {
@@ -302,9 +302,9 @@ static void fit_odd_rows(const ckl_norm_desc *d, const ckl_device_info *device, 
     enum { THREADS_MIN = 64, THREADS_MAX = 288, CLUSTER_MAX_CUT = 4 }; // larger ones are slower for cut rows
     static const double ROW_CUT = 120, ROW_RAGGED = 250, CLUSTER = 125, ELEMENT = 14; // instructions of a thread
     static const struct {
-        int bytes, chunks, warps,
-            warps_most; // of an SM, producers too, that do not spill; most: layer norm or, of f32, a residual
-        double spread;  // what waits for registers
+        int bytes, chunks;
+        int warps, warps_most; // of an SM, producers too, that do not spill; most: layer norm or, of f32, a residual
+        double spread;         // what waits for registers
         bool in_ring;
     } shapes[] = { { 2, 2, 24, 20, 1, false }, { 2, 3, 15, 15, 1.1, false }, { 2, 1, 30, 30, 1, false },
                    { 4, 3, 24, 0, 1, false },  { 4, 2, 24, 24, 1, false },   { 4, 4, 20, 18, 1.35, true } };
