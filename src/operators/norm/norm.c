@@ -119,8 +119,6 @@ static int64_t row_ctas(const ckl_plan *plan, int kernel)
         return flows ? min_i64(ctas, clusters * s.cluster) : ctas;
     if (c->persistent_ctas > 0)
         clusters = (int64_t)plan->device->info.sm_count * c->persistent_ctas / s.cluster;
-    if (c->merged)
-        return round_up(workers_for(d, c, clusters * c->merged), c->merged);
     return workers_for(d, c, max_i64(1, clusters)) * s.cluster;
 }
 
@@ -156,8 +154,7 @@ static ckl_status launch_forward(const ckl_plan *plan, const void *args, ckl_str
 /* CTAs or clusters of the kernel of the rows: each leaves a partial sum of every column. */
 static int64_t groups_of(const ckl_plan *plan)
 {
-    const norm_config *c = plan->config;
-    return row_ctas(plan, NORM_VECTORS) / max_i64(c->merged, c->split.cluster);
+    return row_ctas(plan, NORM_VECTORS) / ((const norm_config *)plan->config)->split.cluster;
 }
 
 static int64_t workspace_backward(const ckl_plan *plan)
@@ -219,12 +216,17 @@ static const field config_fields[] = { NORM_CONFIG(FIELD_ROW, norm_config)      
                                                          .launch = launch_##way,               \
                                                          __VA_ARGS__ };
 
-/* Not for long rows of f32, which the rules let flow: on an H200 577x28672 41.3 us in registers, 37.5; 75x59264 18.2, 13.7. */
+/*
+ * Not for long rows of f32, which the rules let flow: on an H200 577x28672 41.3 us in registers, 37.5; 75x59264 18.2, 13.7. Nor, with a
+ * residual, for others that flow: 4096x11269 f32 232.5, 192.1; 4096x20001 bf16 244.6, 181.5.
+ */
 static bool rmsnorm_is_trusted(const void *config)
 {
-    enum { COLS_MAX_F32 = 24 << 10 };
+    enum { BYTES_MAX_F32 = 96 << 10, BYTES_MAX_RESIDUAL = 32 << 10 };
     const norm_config *c = config;
-    return (c->dtype != CKL_F32 || row_split_cols(&c->split) <= COLS_MAX_F32) && row_split_is_trusted(&c->split);
+    const int64_t bytes = row_split_cols(&c->split) * dtype_bytes(c->dtype);
+    return (c->dtype != CKL_F32 || bytes <= BYTES_MAX_F32) && (!c->residual || bytes <= BYTES_MAX_RESIDUAL) &&
+           row_split_is_trusted(&c->split);
 }
 
 /*

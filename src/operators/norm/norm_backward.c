@@ -354,26 +354,16 @@ static void backward_rows(const norm_config *cfg, bool vectors, bool centred)
         s.of[i].rDbeta = zeros(&s.of[i]);
     }
     cluster_meet(cfg->split.cluster);
-    if (cfg->merged) {
-        cluster_size(cfg->merged);
-        cluster_arrive();
-    }
     const turns t = turns_of(&r);
     if (cfg->prefetch && !cfg->tiled)
         prefetch_each_row(&s, &t);
     else
         load_each_row(&s, &t);
     launch_dependents(); // the kernel of the columns
-    const tensor rSums[] = { s.of[0].rDgamma, s.of[0].rDbeta };
-    if (cfg->merged) {
-        cluster_wait(); // all have started
-        norm_store_cluster_sums(&r.split, cfg->merged, &r.o, rSums, sums_of(&r).count);
-    } else if (sums && takes_several(&r.split)) {
-        norm_store_cta_sums(&r.split, &r.o, rSums, sums_of(&r).count);
-    } else {
-        for (int i = 0; i < s.count && sums; i++)
-            store_sums(&s.of[i], &s.of[i].place, t.first);
-    }
+    if (sums && takes_several(&r.split))
+        norm_store_cta_sums(&r.split, &r.o, (tensor[]){ s.of[0].rDgamma, s.of[0].rDbeta }, sums_of(&r).count);
+    for (int i = 0; i < s.count && sums && !takes_several(&r.split); i++)
+        store_sums(&s.of[i], &s.of[i].place, t.first);
 }
 
 enum { CHUNKS_AND_ENDS = ROW_PIPELINE_CHUNKS_MAX + 1 };

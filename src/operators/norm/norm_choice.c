@@ -472,8 +472,8 @@ ckl_status norm_admit_forward(const void *desc, const ckl_device_info *device, c
         FAIL(CKL_UNSUPPORTED, "norm forward: direction is backward");
     const norm_config *c = config;
     TRY(admit_split("norm forward", d, device, c));
-    if (c->prefetch || c->merged)
-        FAIL(CKL_INVALID, "norm forward: prefetch=%d and merged=%d are for backward", c->prefetch, c->merged);
+    if (c->prefetch)
+        FAIL(CKL_INVALID, "norm forward: prefetch=1 is for backward");
     if (!c->shared_weights)
         return CKL_OK;
     if (!c->affine || c->tiled || (c->flow.stages ? c->flow.chunks == 0 : c->split.cluster > 1))
@@ -488,23 +488,10 @@ ckl_status norm_admit_forward(const void *desc, const ckl_device_info *device, c
     return CKL_OK;
 }
 
-/* Rows whose sums of columns are those of a CTA, which others of a cluster may add to theirs. */
-static bool may_merge(const norm_config *c)
-{
-    const row_split *s = &c->split;
-    return c->affine && !c->tiled && !c->flow.stages && !s->ragged && s->cluster == 1 && s->row_threads == s->threads &&
-           c->merged > 1 && is_power_of_two(c->merged);
-}
-
 ckl_status norm_admit_backward(const void *desc, const ckl_device_info *device, const void *config)
 {
     const ckl_norm_desc *d = desc;
     const norm_config *c = config;
-    const int cluster_max = residency_cluster_max(device);
-    if (c->merged && (!may_merge(c) || c->merged > cluster_max))
-        FAIL(CKL_INVALID,
-             "norm backward: merged=%d is no power of two up to %d, or not of affine rows in the registers of a CTA",
-             c->merged, cluster_max);
     if (c->column_threads < 32 || c->column_threads > 1024 || c->column_threads % 32)
         FAIL(CKL_INVALID, "norm backward: column_threads=%d is no multiple of 32 up to 1024", c->column_threads);
     if (c->column_lanes < 1 || c->column_lanes > 32 || !is_power_of_two(c->column_lanes))

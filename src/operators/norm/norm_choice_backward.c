@@ -82,9 +82,9 @@ static int packed_ctas(const ckl_norm_desc *d, const row_split *s)
 }
 
 /*
- * Rows of f32 without whole vectors: 12 elements a thread, and registers for 24 warps of an SM. By 512 threads with 6 elements and those of
- * the next row one CTA fits an SM: 28.1 and 21.9 us (1920x3072, ldx=3073). Layer norm has registers for 11 that may not exist. False: other rows, or
- * too long.
+ * Rows of f32 without whole vectors: 12 elements a thread, and registers for 24 warps of an SM. By 512 threads with 6 elements and those
+ * of the next row one CTA fits an SM: 28.1 and 21.9 us (1920x3072, ldx=3073). Layer norm has registers for 11 that need predicates.
+ * False: other rows, or too long.
  */
 static bool choose_narrow_split(const ckl_norm_desc *d, bool centred, row_split *s)
 {
@@ -194,7 +194,7 @@ static row_pipeline_split split_of_flow(const backward_flow *f, const ckl_norm_d
     int64_t sums = f->dgamma_in_smem ? 4LL * f->threads * f->elements : 0;
     s.stages = (int)((BACKWARD_RING_BYTES / f->ctas_per_sm - sums) /
                      ((row_split_cols(&s.chunk) + (s.cut ? vec : 0)) * inputs * f->bytes));
-    if (f->bytes == 2 && (!norm_is_ragged(d) || f->residence == ROW_IN_REGISTERS))
+    if (norm_is_ragged(d) ? f->residence == ROW_IN_REGISTERS : f->bytes == 2)
         s.stages = (int)min_i64(s.stages, max_i64(STAGES_MIN, ROWS_IN_RING * (int64_t)s.chunks));
     s.lookahead = f->lookahead && s.stages >= 2 * s.chunks;
     return s;
@@ -290,41 +290,45 @@ static int64_t room_of(const row_pipeline_split *s)
 }
 
 /*
- * Ragged and cut rows of 16 bits stay in registers between the passes, which halves the loads, cuts and bounds of a row. What bounds them
- * is instructions of few warps: the time is about that of a row's instructions, by the root of the warps for which an SM has registers.
- * 111.1 us by 128 threads with room for 2048 elements, 92.3 by 96 with 1536 (layer norm, 32768x1283 f16). Layer norm whose rows fill their
- * threads anyway looks ahead in the ring: 51.1 and 52.8 (4096x4095 bf16).
+ * Ragged rows, and cut ones of 16 bits, stay in registers between the passes, which halves the loads, cuts and bounds of a row. What bounds
+ * them is instructions of few warps: the time is about that of a row's instructions, by the root of the warps for which an SM has registers.
+ * 111.1 us by 128 threads with room for 2048 elements, 92.3 by 96 with 1536 (layer norm, 32768x1283 f16); 112.7 by 18 warps with room for
+ * 16384, 76.2 by 21 with 9216 (RMS norm, 2560x8679 f32). Layer norm of long f32 rows looks ahead in the ring: 121.6 and 74.5
+ * (1024x20001); that of 16 bits whose rows fill their threads anyway, too: 51.1 and 52.8 (4096x4095 bf16).
  */
 static void fit_odd_rows(const ckl_norm_desc *d, const ckl_device_info *device, bool centred, backward_flow *f,
                          row_pipeline_split *s)
 {
-    enum { THREADS_MIN = 64, THREADS_MAX = 288, CLUSTER_MAX_CUT = 4 };
+    enum { THREADS_MIN = 64, THREADS_MAX = 288, CLUSTER_MAX_CUT = 4 }; // larger ones are slower for cut rows
     static const double ROW_CUT = 120, ROW_RAGGED = 250, CLUSTER = 125, ELEMENT = 14; // instructions of a thread
     static const struct {
-        int chunks, warps, warps_centred; // of an SM, producers too, that do not spill
-        double spread;                    // what waits for registers
-    } shapes[] = { { 2, 24, 20, 1 }, { 3, 15, 15, 1.1 }, { 1, 30, 30, 1 } };
+        int bytes, chunks;
+        int warps, warps_most; // of an SM, producers too, that do not spill; most: layer norm or, of f32, a residual
+        double spread;         // what waits for registers
+        bool in_ring;
+    } shapes[] = { { 2, 2, 24, 20, 1, false }, { 2, 3, 15, 15, 1.1, false }, { 2, 1, 30, 30, 1, false },
+                   { 4, 3, 24, 0, 1, false },  { 4, 2, 24, 24, 1, false },   { 4, 4, 20, 18, 1.35, true } };
     const int vec = row_vec_full(d->dtype);
     const backward_flow before = *f;
     const row_pipeline_split split_before = *s;
-    const double row = norm_is_cut(d) ? ROW_CUT : ROW_RAGGED;
+    const bool cut = norm_is_cut(d), most = centred || (f->bytes == 4 && d->residual);
+    const double row = cut ? ROW_CUT : ROW_RAGGED;
     double best = INFINITY;
-    if (f->bytes != 2 || !norm_is_ragged(d) || !(norm_in_phase(d) || norm_is_cut(d)))
+    if (!norm_is_ragged(d) || (cut ? f->bytes == 4 : !norm_in_phase(d))) // f32 that is cut: fit_warps()
         return;
-    const int cluster_max =
-        norm_is_cut(d) ? CLUSTER_MAX_CUT : row_pipeline_cluster_max(device); // larger ones: slower, cut
+    const int cluster_max = cut ? CLUSTER_MAX_CUT : row_pipeline_cluster_max(device);
     for (int cluster = 1; cluster <= cluster_max; cluster *= 2)
         for (int i = 0; i < COUNT_OF(shapes); i++) {
             const int elements = shapes[i].chunks * vec;
             const int64_t each = ceil_div(d->cols, (int64_t)elements * cluster);
             const int threads = (int)max_i64(THREADS_MIN, round_up(each, WARP));
-            const int ctas_per_sm = (centred ? shapes[i].warps_centred : shapes[i].warps) / (threads / WARP + 1);
-            if (threads > THREADS_MAX || ctas_per_sm == 0)
+            const int ctas_per_sm = (most ? shapes[i].warps_most : shapes[i].warps) / (threads / WARP + 1);
+            if (shapes[i].bytes != f->bytes || threads > THREADS_MAX || ctas_per_sm == 0)
                 continue;
             const double of_thread = row + (cluster > 1 ? CLUSTER : 0) + ELEMENT * elements;
             const double cost = shapes[i].spread * of_thread * threads * cluster / sqrt(ctas_per_sm * threads);
-            backward_flow fit = chunks_in_ring(d, threads, shapes[i].chunks, ctas_per_sm, false);
-            fit.residence = ROW_IN_REGISTERS;
+            backward_flow fit = chunks_in_ring(d, threads, shapes[i].chunks, ctas_per_sm, shapes[i].in_ring);
+            fit.residence = shapes[i].in_ring ? ROW_IN_RING : ROW_IN_REGISTERS;
             const row_pipeline_split split = split_of_flow(&fit, d);
             if (cost >= best || split.chunks != shapes[i].chunks || split.cluster != cluster)
                 continue;
@@ -332,10 +336,10 @@ static void fit_odd_rows(const ckl_norm_desc *d, const ckl_device_info *device, 
             *f = fit;
             *s = split;
         }
-    if (centred && before.lookahead && 20 * room_of(s) > 19 * room_of(&split_before)) {
+    if (centred && f->bytes == 2 && before.lookahead && 20 * room_of(s) > 19 * room_of(&split_before)) {
         *f = before;
         *s = split_before;
-        if (norm_is_cut(d)) // 60.0 us by 17 stages, 57.0 by 9 (2048x11776 bf16)
+        if (cut) // 60.0 us by 17 stages, 57.0 by 9 (2048x11776 bf16)
             s->stages = (int)min_i64(s->stages, ROWS_IN_RING * (int64_t)s->chunks);
     }
 }

@@ -1,5 +1,5 @@
 /*
- * norm_columns.c - gradients of gamma and beta: what a CTA of several rows, or a cluster, leaves, and the kernel that adds up what all CTAs left or, where
+ * norm_columns.c - gradients of gamma and beta: what a CTA of several rows leaves, and the kernel that adds up what all CTAs left or, where
  * they left nothing, the products of all rows.
  */
 #include "cute/kernel.h"
@@ -65,41 +65,6 @@ void norm_store_cta_sums(const row_split *s, const norm_backward_values *o, cons
         write_warp_sums(&c, rSums, step);
         cta_sync();
         store_columns(&c, step);
-    }
-}
-
-/*
- * Each thread sends its vectors to the CTA whose number is its own, modulo `merged`, so neighbours send to different ones. A CTA has
- * then some columns' sums of all, and adds them up in the order of CTAs.
- */
-void norm_store_cluster_sums(const row_split *s, int merged, const norm_backward_values *o, const tensor *rSums,
-                             int kinds)
-{
-    const int senders = s->threads / merged, count = s->vec * senders * s->steps; // of each CTA
-    tensor sSent = smem_tensor("sums", F32, compact(shape(s->vec, senders, s->steps, kinds, merged)), 16);
-    val rank = cluster_rank(), to = rem(thread(), imm(merged)), place = div(thread(), imm(merged));
-    for (int kind = 0; kind < kinds; kind++)
-        for (int step = 0; step < s->steps; step++) {
-            val peer = mapa(tensor_address(sSent, coord(0, place, step, kind, rank)), to);
-            for (int v = 0; v < s->vec; v++)
-                store_cluster(F32, peer, 4 * v, at(rSums[kind], step * s->vec + v));
-        }
-    cluster_sync();
-    layout lines = make_layout(shape(o->cols, mul(o->groups, imm(kinds))), coord(1, convert(I64, o->cols)));
-    tensor gPartial = gmem_tensor(o->partial, F32, lines); // (COLS,LINES)
-    val line = mul(convert(I64, div(cta_x(), imm(merged))), imm(kinds));
-    for (int first = 0; first < count; first += s->threads) {
-        val here = add(thread(), imm(first)), v = rem(here, imm(s->vec)), vector = div(here, imm(s->vec));
-        val sender = rem(vector, imm(senders)), step = div(vector, imm(senders));
-        val tid = add(add(mul(step, imm(s->threads)), mul(sender, imm(merged))), rank);
-        val column = add(mul(tid, imm(s->vec)), v);
-        IF(logical_and(lt(here, imm(count)), lt(column, o->cols)))
-            for (int kind = 0; kind < kinds; kind++) {
-                val total = at(sSent, v, sender, step, kind, 0);
-                for (int c = 1; c < merged; c++)
-                    total = add(total, at(sSent, v, sender, step, kind, c));
-                set(gPartial, coord(column, add(line, imm(kind))), total);
-            }
     }
 }
 

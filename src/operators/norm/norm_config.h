@@ -28,8 +28,6 @@
     X(owner, bool, tiled, "0", "0 1", "rows are read tile by tile in every pass, not kept in registers")        \
     X(owner, int, ctas_per_sm, "0", "0 1 2 3 4 6 8", "CTAs for which an SM has registers; 0: no matter")        \
     X(owner, bool, prefetch, "0", "0 1", "backward, of rows in registers: the next row is loaded during a row") \
-    X(owner, int, merged, "0", "0 2 4 8",                                                                       \
-      "backward, of a row by all threads' registers: CTAs of a cluster that add up their sums; 0: none")        \
     X(owner, bool, shared_weights, "0", "0 1",                                                                  \
       "forward, of rows in registers: persistent CTAs have gamma and beta in shared memory")                    \
     X(owner, bool, hold_gamma, "0", "0 1", "backward, of rows that flow: gamma stays in registers")             \
@@ -164,10 +162,6 @@ void norm_backward_columns(const norm_config *cfg, bool centred); // kernel 2
 
 /* Stores the sums of a CTA with several rows at once as its partial sums; rSums: (VEC,STEPS) of dgamma and, of 2 kinds, dbeta. */
 void norm_store_cta_sums(const row_split *s, const norm_backward_values *o, const tensor *rSums, int kinds);
-
-/* The same of a cluster of `merged` CTAs with a row each, all of which have started. */
-void norm_store_cluster_sums(const row_split *s, int merged, const norm_backward_values *o, const tensor *rSums,
-                             int kinds);
 
 /*
  * Gamma and beta of all columns in shared memory, a slot a column (norm_weights.c). Rows that start anywhere read

@@ -141,6 +141,8 @@ static const char *const cases[] = {
     "rows=300 cols=1283 dtype=f16 direction=backward residual=1 ldx=1347 ldy=1291 impl=backward "
     "config='persistent_ctas=1' # with a residual",
     "rows=9 cols=33955 dtype=bf16 direction=backward residual=1 fill=hard # in a cluster of eight",
+    "rows=30 cols=8679 direction=backward # f32, held in registers or, of longer rows, the ring",
+    "rows=9 cols=20001 direction=backward fill=hard",
     "rows=21 cols=5120 dtype=f16 direction=backward ldx=5121 ldy=5120 # cut and held",
     "rows=150 cols=1001 dtype=bf16 offset=100 impl=forward config='shared_weights=1 persistent_ctas=1' # gamma and "
     "beta shared",
@@ -186,12 +188,6 @@ static const char *const cases[] = {
     "rows=1203 cols=64 direction=backward misalign=1 impl=backward config='threads=96 row_threads=16 steps=1 "
     "persistent_ctas=1' # by single elements",
     "rows=1500 cols=100 direction=backward affine=0 impl=backward config='threads=64 row_threads=16 steps=2'",
-    "rows=300 cols=1280 direction=backward dtype=bf16 impl=backward config='persistent_ctas=1 merged=8' # the CTAs of "
-    "a "
-    "cluster add up their sums",
-    "rows=300 cols=1400 direction=backward dtype=f16 misalign=1 impl=backward config='persistent_ctas=1 merged=4'",
-    "rows=3 cols=1272 direction=backward dtype=bf16 residual=1 fill=hard impl=backward config='merged=8' # five have "
-    "no row",
     "rows=4 cols=4096 direction=backward impl=backward config='threads=256 row_threads=256 cluster=4 steps=1 "
     "prefetch=1 exact=1 stages=0 residence=reload chunks=0 ctas_per_sm=0'",
     "rows=60 cols=1272 direction=backward dtype=bf16  # three chunks of few threads; some have none of the last",
@@ -268,14 +264,12 @@ static const char *const population[] = {
             { "direction=backward eps=0.5", CKL_INVALID, op ": eps=0.5 is not part of a backward problem" }, \
             { "cols=20000 direction=backward impl=backward config='chunks=0 residence=reload lookahead=0'",  \
               CKL_INVALID, "hold_gamma=1 and dgamma_in_smem=1 need chunks=" },                               \
-            { "cols=77 impl=forward config='prefetch=1'", CKL_INVALID, "prefetch=1 and merged=0 are for" },  \
+            { "cols=77 impl=forward config='prefetch=1'", CKL_INVALID, "prefetch=1 is for backward" },       \
             { "cols=77 affine=0 impl=forward config='shared_weights=1'", CKL_INVALID,                        \
               "norm forward: shared_weights=1 is for affine rows" },                                         \
             { "cols=16000 impl=forward config='stages=0 threads=1024 row_threads=1024 steps=8 cluster=1 "    \
               "shared_weights=1'",                                                                           \
               CKL_INVALID, "norm forward: shared_weights=1 takes 3" },                                       \
-            { "cols=77 direction=backward impl=backward config='merged=2'", CKL_INVALID,                     \
-              "norm backward: merged=2 is no power of two up to 8, or not of affine rows" },                 \
             { "cols=77 direction=backward impl=backward config='shared_weights=1'", CKL_INVALID,             \
               "norm backward: shared_weights=1 is for forward" },                                            \
             { NULL, CKL_OK, NULL },                                                                          \

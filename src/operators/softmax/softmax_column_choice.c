@@ -409,22 +409,18 @@ ckl_status softmax_admit_column_chunks(const void *desc, const ckl_device_info *
     return CKL_OK;
 }
 
+enum { HELD_CTAS = 3 }; // of an SM
+
 /*
- * Chunks by so many lanes a line, of which three fit an SM: 64 KB in shared memory, and 40 KB in registers where few threads have many, as
- * time goes with what an SM holds: 51.7 and 45.8 us (gradients of 24725x512 f32). Returns how many a strip has.
+ * Chunks of 64 KB by so many lanes a line. Those of gradients have 40 KB more in registers, where few threads have many, as time goes with
+ * what an SM holds: 51.7 and 45.8 us (24725x512 f32), 185.0 and 170.7 (14336x7168 bf16). Returns how many a strip has.
  */
-static int64_t split_held(const ckl_softmax_desc *d, int lanes, softmax_column_config *c)
+static int64_t split_held(const ckl_softmax_desc *d, int lanes, bool keeps, softmax_column_config *c)
 {
-    enum {
-        CHUNK_BYTES = 64 << 10,
-        THREADS = 256,
-        THREADS_KEPT = 128,
-        KEPT = 5,
-        TILE_BYTES = 64
-    }; // TILE_BYTES: of a thread
-    const bool keeps = d->direction == CKL_DIRECTION_BACKWARD && d->dtype == CKL_F32;
+    enum { CHUNK_BYTES = 64 << 10, TILE_BYTES = 64 }; // TILE_BYTES: of a thread
+    enum { THREADS = 256, THREADS_KEEPING = 128, KEPT = 5 };
     const int vec = softmax_vec_of(d), inputs = softmax_pipeline_inputs(&c->form);
-    c->split = (column_split){ .threads = keeps ? THREADS_KEPT : THREADS, .lanes = lanes, .cluster = 1, .vec = vec };
+    c->split = (column_split){ .threads = keeps ? THREADS_KEEPING : THREADS, .lanes = lanes, .cluster = 1, .vec = vec };
     c->split.steps = TILE_BYTES / inputs / (vec * dtype_bytes(d->dtype));
     c->tiles = CHUNK_BYTES / TILE_BYTES / c->split.threads;
     c->kept = keeps ? KEPT : 0;
@@ -433,6 +429,16 @@ static int64_t split_held(const ckl_softmax_desc *d, int lanes, softmax_column_c
     c->kept = (int)min_i64(c->kept, tiles - 1);
     c->tiles = tiles - c->kept;
     return chunks;
+}
+
+/* The same; nothing is kept where all CTAs are little more than run at once: 26.6 us, 25.0 (gradients of 16384x384 f32). */
+static int64_t choose_held(const ckl_softmax_desc *d, const ckl_device_info *device, int lanes,
+                           softmax_column_config *c)
+{
+    const bool keeps = d->direction == CKL_DIRECTION_BACKWARD;
+    const int64_t chunks = split_held(d, lanes, keeps, c);
+    const int64_t ctas = d->outer * chunks * column_split_strips(&c->split, d->inner);
+    return keeps && 2 * ctas < 3 * HELD_CTAS * (int64_t)device->sm_count ? split_held(d, lanes, false, c) : chunks;
 }
 
 /*
@@ -460,7 +466,7 @@ static bool wants_held(const ckl_softmax_desc *d, const ckl_device_info *device)
 ckl_status softmax_choose_column_held(const void *desc, const ckl_device_info *device, void *config)
 {
     static const char what[] = "softmax column_held";
-    enum { CTAS = 3, STRIPS_AT_ONCE = 3 };
+    enum { STRIPS_AT_ONCE = 3 };
     const ckl_softmax_desc *d = desc;
     softmax_column_config *c = config;
     TRY(check_other_axis(what, d));
@@ -468,12 +474,12 @@ ckl_status softmax_choose_column_held(const void *desc, const ckl_device_info *d
         FAIL(CKL_UNSUPPORTED,
              "%s: chosen on Hopper, where it was measured: large tensors, long columns, lines of whole vectors", what);
     c->form = softmax_form_of(d);
-    c->form.ctas_per_sm = CTAS;
+    c->form.ctas_per_sm = HELD_CTAS;
     c->loading = device->sm_count;
-    const int64_t most = CTAS * (int64_t)device->sm_count / STRIPS_AT_ONCE;
+    const int64_t most = HELD_CTAS * (int64_t)device->sm_count / STRIPS_AT_ONCE;
     const int lanes = LINE_BYTES / (softmax_vec_of(d) * dtype_bytes(d->dtype));
     const bool narrows = d->direction == CKL_DIRECTION_FORWARD || d->dtype == CKL_F32;
-    if (split_held(d, lanes, c) > most && !(narrows && split_held(d, lanes / 2, c) <= most))
+    if (choose_held(d, device, lanes, c) > most && !(narrows && choose_held(d, device, lanes / 2, c) <= most))
         FAIL(CKL_UNSUPPORTED, "%s: columns of n=%" PRId64 " are more than the CTAs that run hold", what, d->n);
     return CKL_OK;
 }

@@ -200,6 +200,8 @@ static const char *const cases[] = {
     "tile and of two",
     "shape=2x300x136 axis=1 fill=hard impl=column_held config='threads=64 lanes=16 vec=4 steps=1 tiles=5 kept=4 "
     "loading=3' # the last tiles in registers",
+    "shape=600x72 axis=0 impl=column_held config='threads=32 lanes=16 vec=4 steps=1 tiles=1 kept=1' # and of chunks "
+    "whose CTAs gave up",
     "shape=3x300x136 axis=1 dtype=f16 direction=backward impl=column_held config='dtype=f16 direction=backward "
     "threads=64 lanes=8 vec=8 steps=1 tiles=3 kept=3'",
     "shape=300x136 axis=0 dtype=bf16 misalign=1 impl=column_held config='dtype=bf16 threads=64 lanes=8 vec=8 steps=2 "
