@@ -189,12 +189,7 @@ static const kind_info kinds[] = {
 
 size_t field_bytes(const field *f)
 {
-    static const size_t bytes[] = {
-        [FIELD_int] = sizeof(int),      [FIELD_int64_t] = sizeof(int64_t), [FIELD_float] = sizeof(float),
-        [FIELD_bool] = sizeof(bool),    [FIELD_ckl_dtype] = sizeof(int),   [FIELD_choice] = sizeof(choice),
-        [FIELD_quoted] = sizeof(quoted)
-    };
-    return bytes[f->kind];
+    return kinds[f->kind].bytes;
 }
 
 void fields_default(field_table table, void *object)
