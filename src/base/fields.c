@@ -347,12 +347,6 @@ ckl_status fields_unknown(const char *what, const char *name, const field_table 
     return CKL_INVALID;
 }
 
-static int min_of_three(int x, int y, int z)
-{
-    int least = x < y ? x : y;
-    return least < z ? least : z;
-}
-
 /* Optimal string alignment distance: insert, delete, replace, and swap of neighbours cost 1. */
 static int edit_distance(const char *a, const char *b)
 {
@@ -365,9 +359,10 @@ static int edit_distance(const char *a, const char *b)
         before = above, above = row, row = spare;
         row[0] = i;
         for (int j = 1; j <= length; j++) {
-            row[j] = min_of_three(above[j] + 1, row[j - 1] + 1, above[j - 1] + (a[i - 1] != b[j - 1]));
-            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] && before[j - 2] + 1 < row[j])
-                row[j] = before[j - 2] + 1;
+            int64_t least = min_i64(min_i64(above[j], row[j - 1]) + 1, above[j - 1] + (a[i - 1] != b[j - 1]));
+            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
+                least = min_i64(least, before[j - 2] + 1);
+            row[j] = (int)least;
         }
     }
     return row[length];

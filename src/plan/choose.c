@@ -278,12 +278,6 @@ static ckl_status check_rivals(question *q, const implementation *impl, const vo
     return CKL_OK;
 }
 
-static void add_line(text *out, const char *line)
-{
-    text_append(out, "\n", 1);
-    text_append(out, line, strlen(line));
-}
-
 /* The first implementation that takes the problem, or the one that is forced. */
 static ckl_status choose_implementation(question *q, const problem_line *forced, choice_made *made, text *declines)
 {
@@ -298,7 +292,7 @@ static ckl_status choose_implementation(question *q, const problem_line *forced,
         if (status == CKL_OK)
             *made = (choice_made){ .impl = *each, .config = candidate };
         else if (status == CKL_UNSUPPORTED)
-            add_line(declines, ckl_error());
+            text_printf(declines, "\n%s", ckl_error());
     }
     return status;
 }
