@@ -92,6 +92,11 @@ static const arithmetic_case arithmetic[] = {
     { IR_CONVERT, CKL_I32, CKL_F32, 0, 0x4f800000, 0, 0, 0x7fffffff }, // 2^32 saturates
     { IR_CONVERT, IR_U32, CKL_F32, 0, 0xbf800000, 0, 0, 0 },
     { IR_CONVERT, CKL_I32, CKL_F32, 0, 0x7fc00000, 0, 0, 0 },
+    { IR_CONVERT, IR_U32, CKL_F32, 0, 0x7fc00000, 0, 0, 0 },
+    { IR_CONVERT, CKL_I32, CKL_F64, 0, 0x7ff8000000000000, 0, 0, 0x80000000 }, // of f64 a NaN gives the top bit,
+    { IR_CONVERT, IR_U32, CKL_F64, 0, 0x7ff8000000000000, 0, 0, 0x80000000 },
+    { IR_CONVERT, CKL_I64, CKL_F32, 0, 0x7fc00000, 0, 0, 0x8000000000000000 }, // and of 64 bits
+    { IR_CONVERT, IR_U64, CKL_F64, 0, 0x7ff8000000000000, 0, 0, 0x8000000000000000 },
     { IR_CONVERT, CKL_F32, CKL_I32, 0, 0x01000001, 0, 0, 0x4b800000 }, // 2^24 + 1: a tie, to even
     { IR_CONVERT, CKL_F32, IR_U64, 0, UINT64_MAX, 0, 0, 0x5f800000 },
     { IR_CONVERT, CKL_BF16, IR_U64, 0, 0x8080000000000000, 0, 0, 0x5f00 }, // a tie, to even

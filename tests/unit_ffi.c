@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/math.h"
+#include "cutekernellib/operators/add.h"
 #include "ffi/abi.h"
 #include "ffi/value.h"
 #include "operators/operators.h"
@@ -136,28 +137,34 @@ static void test_call(void **state)
     assert_float_equal(y[5], a[6], 0);
 }
 
-/* A line in each form that its runtime has for texts; other objects are no lines. */
-static void test_texts(void **state)
+/* A problem in each form that its runtime has for texts and bytes: a line, or a desc. */
+static void test_problems(void **state)
 {
-    struct {
+    typedef struct object {
         TVMFFIObject head;
         TVMFFIByteArray bytes;
-    } object = { .bytes = { "n=6 and more", 3 } };
-    const TVMFFIAny lines[] = { TEXT("n=6"),
-                                { .type_index = kTVMFFISmallStr, .small_str_len = 3, .v_bytes = "n=6,." },
-                                { .type_index = kTVMFFIStr, .v_ptr = &object } },
-                    other = { .type_index = kTVMFFIBytes, .v_ptr = &object };
+    } object;
+    const ckl_add_desc desc = { .dtype = CKL_F32, .n = 6 };
+    object line = { .bytes = { "n=6 and more", 3 } }, whole = { .bytes = { (const char *)&desc, sizeof desc } };
+    const TVMFFIAny problems[] = { TEXT("n=6"),
+                                   { .type_index = kTVMFFISmallStr, .small_str_len = 3, .v_bytes = "n=6,." },
+                                   { .type_index = kTVMFFIStr, .v_ptr = &line },
+                                   { .type_index = kTVMFFIByteArrayPtr, .v_ptr = &whole.bytes },
+                                   { .type_index = kTVMFFIBytes, .v_ptr = &whole } },
+                    others[] = { { .type_index = kTVMFFIBytes, .v_ptr = &line },
+                                 { .type_index = kTVMFFISmallBytes, .small_str_len = 3, .v_bytes = "n=6" } };
     float a[6] = { 1, 2, 3, 4, 5, 6 };
     DLTensor A = matrix(a, NULL);
     (void)state;
-    for (int i = 0; i < COUNT_OF(lines); i++) {
+    for (int i = 0; i < COUNT_OF(problems); i++) {
         float y[6] = { 0 };
         DLTensor Y = matrix(y, NULL);
-        assert_int_equal(CALL(add, lines[i], TENSOR(&A), TENSOR(&A), TENSOR(&Y)), 0);
+        assert_int_equal(CALL(add, problems[i], TENSOR(&A), TENSOR(&A), TENSOR(&Y)), 0);
         assert_float_equal(y[5], 12, 0);
     }
-    FAILS("ValueError", "add: the problem is neither a line nor the",
-          CALL(add, other, TENSOR(&A), TENSOR(&A), TENSOR(&A)));
+    for (int i = 0; i < COUNT_OF(others); i++)
+        FAILS("ValueError", "add: the problem is neither a line nor the",
+              CALL(add, others[i], TENSOR(&A), TENSOR(&A), TENSOR(&A)));
 }
 
 /* A number in the place of an operand: one that is said to be a scalar, and no other. */
@@ -484,7 +491,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_call),
-        cmocka_unit_test(test_texts),
+        cmocka_unit_test(test_problems),
         cmocka_unit_test(test_scalars),
         cmocka_unit_test(test_strides),
         cmocka_unit_test(test_overlapping_inputs),

@@ -39,6 +39,13 @@ static void print_sentence(ckl_status status, text *out)
     text_append(out, "\n", 1);
 }
 
+/* What a kernel needs was asked before a config was admitted. */
+static void check_admission(ckl_status status, const char *line)
+{
+    if (status != CKL_OK && strstr(ckl_error(), " bytes too many;"))
+        fail_msg("%s: %s", line, ckl_error());
+}
+
 /* What a device makes of the line, "gemm sm90 ..." and its launches, or why none. */
 static void plan_on(ckl_device *device, const char *line, text *out)
 {
@@ -48,6 +55,7 @@ static void plan_on(ckl_device *device, const char *line, text *out)
     ckl_status status = case_parse(line, &c);
     if (status == CKL_OK)
         status = planned_launches(device, &c, &plan, &launches);
+    check_admission(status, line);
     if (status == CKL_OK)
         text_printf(out, "%s, workspace %" PRId64 "\n%s", plan->text, plan->workspace_bytes,
                     launches.length ? text_data(&launches) : "    nothing is launched\n");
@@ -87,6 +95,7 @@ static void digest_case(const char *line, text *out)
     for (int i = 0; i < COUNT_OF(ids); i++) {
         uint64_t hash;
         const ckl_status status = planned_digest(devices[i], &c, &hash);
+        check_admission(status, line);
         if (status == CKL_OK)
             text_printf(out, " #%08x", (unsigned)hash);
         else

@@ -186,7 +186,7 @@ static ckl_status explain(const test_case *c)
     const implementation *impl;
     arena memory = { 0 };
     void *config;
-    ckl_status status = plan_choose(info, op, c->problem, NULL, &memory, &impl, &config, NULL);
+    ckl_status status = plan_choose(info, op, c->problem, case_force(c, &memory), &memory, &impl, &config, NULL);
     for (int i = 0; status == CKL_OK && i < plan_kernels(op, impl, config); i++) {
         ir_kernel *kernel = NULL;
         status = plan_describe(op, impl, config, i, plan_target(info), &kernel);
@@ -221,6 +221,17 @@ static ckl_status try_line(const char *line, bool *ran)
     }
     case_clear(&c);
     return status;
+}
+
+static void expect(const char *line, ckl_status wanted, const char *words)
+{
+    test_case c;
+    status_clear();
+    ckl_status status = case_parse(line, &c);
+    status = status == CKL_OK ? explain(&c) : status;
+    if (status != wanted || !strstr(ckl_error(), words))
+        fail_msg("%s: %s: %s", line, ckl_status_name(status), ckl_error());
+    case_clear(&c);
 }
 
 /*
@@ -280,10 +291,6 @@ static void test_limits(void **state)
         { "groupnorm n=1 c=2^25 groups=1 h=1 w=1", CKL_UNSUPPORTED, "more than 33554431 channels of a group" },
         { "groupnorm n=1 c=32 groups=1 h=2^14 w=2^14", CKL_OK, "" },
         { "groupnorm n=1 c=1 groups=1 h=2^17 w=2^17", CKL_UNSUPPORTED, "pixels of an image, or CTAs" },
-        { "conv n=1 c=8 h=1 w=2^29-1 k=8 r=1 s=1 direction=weight impl=sm90_weight", CKL_OK, "" },
-        { "conv n=1 c=8 h=2^29-1 w=1 k=8 r=1 s=1 direction=weight impl=sm90_weight", CKL_OK, "" },
-        { "conv n=1 c=8 h=1 w=2^29 k=8 r=1 s=1 direction=weight impl=sm90_weight", CKL_UNSUPPORTED, "beyond 32-bit" },
-        { "conv n=1 c=8 h=2^29 w=1 k=8 r=1 s=1 direction=weight impl=sm90_weight", CKL_UNSUPPORTED, "beyond 32-bit" },
         { "softmax shape=2x2^31-1", CKL_OK, "" },
         { "softmax shape=2x2^31", CKL_UNSUPPORTED, "n=2147483648 is more than 2147483647" },
         { "add n=2^54 dtype=f32", CKL_UNSUPPORTED, "more than 2147483647 tiles" },
@@ -292,15 +299,48 @@ static void test_limits(void **state)
         { "add n=1 rows=35 ldy=2^62", CKL_INVALID, "add: y of 35x1 elements" },
     };
     (void)state;
-    for (int i = 0; i < COUNT_OF(limits); i++) {
-        test_case c;
-        status_clear();
-        ckl_status status = case_parse(limits[i].line, &c);
-        status = status == CKL_OK ? explain(&c) : status;
-        if (status != limits[i].status || !strstr(ckl_error(), limits[i].words))
-            fail_msg("%s: %s: %s", limits[i].line, ckl_status_name(status), ckl_error());
-        case_clear(&c);
-    }
+    for (int i = 0; i < COUNT_OF(limits); i++)
+        expect(limits[i].line, limits[i].status, limits[i].words);
+}
+
+/* The size that ends a line: the largest that the implementation takes, and the next. */
+static void test_limits_of_implementations(void **state)
+{
+    static const struct {
+        const char *line;
+        int64_t last;
+        const char *words;
+    } limits[] = {
+        { "gemm n=8 k=8 impl=sm90 m=", INT32_MAX, "32-bit coordinates of TMA" },
+        { "gemm m=8 k=8 impl=sm90 n=", INT32_MAX, "32-bit coordinates of TMA" },
+        { "gemm m=8 n=8 k=8 impl=sm90 batch=", INT32_MAX, "32-bit coordinates of TMA" },
+        { "gemm n=8 k=8 impl=tma_mma m=", INT32_MAX, "32-bit coordinates of TMA" },
+        { "gemm m=8 k=8 impl=tma_mma n=", INT32_MAX, "32-bit coordinates of TMA" },
+        { "gemm m=8 n=8 k=8 impl=tma_mma batch=", INT32_MAX, "32-bit coordinates of TMA" },
+        { "gemm n=8 k=8 a=f32 impl=fma m=", INT32_MAX, "a size, or their tiles, are beyond 32 bits" },
+        { "gemm m=8 k=8 a=f32 impl=fma n=", INT32_MAX / 2, "a size, or their tiles, are beyond 32 bits" },
+        { "gemm m=8 n=8 a=f32 impl=fma k=", INT32_MAX, "a size, or their tiles, are beyond 32 bits" },
+        { "gemm m=8 n=8 k=8 a=f32 impl=fma batch=", INT32_MAX, "a size, or their tiles, are beyond 32 bits" },
+        { "gemm n=8 k=8 impl=blocked m=", INT32_MAX, "a size is beyond 32 bits" },
+        { "gemm m=8 k=8 impl=blocked n=", INT32_MAX, "a size is beyond 32 bits" },
+        { "gemm m=8 n=8 impl=blocked k=", INT32_MAX, "a size is beyond 32 bits" },
+        { "gemm m=8 n=8 k=8 impl=tiled batch=", INT32_MAX, "2147483648 tiles are more than a launch has" },
+        { "transpose cols=8 impl=tiled rows=", INT32_MAX, "is beyond 32-bit numbers" },
+        { "transpose rows=8 impl=tiled cols=", INT32_MAX, "is beyond 32-bit numbers" },
+        { "conv h=8 w=8 c=8 k=8 r=3 s=3 pad=1 impl=sm80 n=", INT32_MAX / 64, "more tiles than a launch has" },
+        { "conv n=1 w=1 c=8 k=8 r=1 s=1 direction=weight impl=sm90_weight h=", INT32_MAX / 4, "beyond 32-bit" },
+        { "conv n=1 h=1 c=8 k=8 r=1 s=1 direction=weight impl=sm90_weight w=", INT32_MAX / 4, "beyond 32-bit" },
+        { "conv n=1 w=16 c=8 k=8 groups=8 r=3 s=3 direction=weight impl=halo_weight h=", INT32_MAX / 4, "32-bit" },
+        { "conv n=1 h=16 c=8 k=8 groups=8 r=3 s=3 direction=weight impl=halo_weight w=", INT32_MAX / 4, "32-bit" },
+    };
+    (void)state;
+    for (int i = 0; i < COUNT_OF(limits); i++)
+        for (int beyond = 0; beyond < 2; beyond++) {
+            text line = { 0 };
+            text_printf(&line, "%s%" PRId64, limits[i].line, limits[i].last + beyond);
+            expect(text_data(&line), beyond ? CKL_UNSUPPORTED : CKL_OK, beyond ? limits[i].words : "");
+            text_free(&line);
+        }
 }
 
 /* Said before anything is allocated. */
@@ -355,6 +395,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_empty),
         cmocka_unit_test(test_limits),
+        cmocka_unit_test(test_limits_of_implementations),
         cmocka_unit_test(test_out_of_memory),
         cmocka_unit_test(test_random_lines),
     };

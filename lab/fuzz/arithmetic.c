@@ -115,7 +115,7 @@ static val pair_constant(program *p, ir_type type)
     return ir_int(type, (int64_t)(random_next(&p->random) & 0xbfffbfff));
 }
 
-val fuzz_constant(program *p, ir_type type)
+static val constant_of(program *p, ir_type type)
 {
     static const double few[] = {
         0, -0.0, 1, -1, 0.5, 1.5, 3, 65504, 0x1p-24, 0x1p-133, 0x1.8p-126, -0x1p127, INFINITY
@@ -174,7 +174,7 @@ val pick_register(program *p, ir_type type)
 
 val pick(program *p, ir_type type)
 {
-    return chance(p, 7) ? fuzz_constant(p, type) : pick_register(p, type);
+    return chance(p, 7) ? constant_of(p, type) : pick_register(p, type);
 }
 
 val small_float(program *p, ir_type type)
@@ -257,7 +257,7 @@ static void append(program *p, ir_op op, ir_type type, ir_type from)
     for (; *at != ':'; at++)
         out[out_count++] = ir_reg(letter_type(*at, type, from));
     for (at++; *at; at++, in_count++)
-        in[in_count] = *at == 'c' ? fuzz_constant(p, type)
+        in[in_count] = *at == 'c' ? constant_of(p, type)
                                   : narrow_source(type, source(p, &inst, in_count, letter_type(*at, type, from)));
     if (op == IR_COMPARE)
         inst.mode = choose(p, IR_GE + 1);

@@ -61,7 +61,6 @@ ir_type choose_type(program *p, uint32_t set); // of a set of types, 1 << type e
 void keep(program *p, val v);       // into the pool
 val pick(program *p, ir_type type); // any value of the type, a constant now and then
 val pick_register(program *p, ir_type type);
-val fuzz_constant(program *p, ir_type type);
 val number_of(val v); // floats: NaNs replaced, because their bits are not promised
 val load_input(program *p, ir_type type);
 val small_float(program *p, ir_type type); // -8 .. 7, of halves 0 or 1: sums of a cluster are exact in any order

@@ -189,12 +189,7 @@ static const kind_info kinds[] = {
 
 size_t field_bytes(const field *f)
 {
-    static const size_t bytes[] = {
-        [FIELD_int] = sizeof(int),      [FIELD_int64_t] = sizeof(int64_t), [FIELD_float] = sizeof(float),
-        [FIELD_bool] = sizeof(bool),    [FIELD_ckl_dtype] = sizeof(int),   [FIELD_choice] = sizeof(choice),
-        [FIELD_quoted] = sizeof(quoted)
-    };
-    return bytes[f->kind];
+    return kinds[f->kind].bytes;
 }
 
 void fields_default(field_table table, void *object)
@@ -352,12 +347,6 @@ ckl_status fields_unknown(const char *what, const char *name, const field_table 
     return CKL_INVALID;
 }
 
-static int min_of_three(int x, int y, int z)
-{
-    int least = x < y ? x : y;
-    return least < z ? least : z;
-}
-
 /* Optimal string alignment distance: insert, delete, replace, and swap of neighbours cost 1. */
 static int edit_distance(const char *a, const char *b)
 {
@@ -370,9 +359,10 @@ static int edit_distance(const char *a, const char *b)
         before = above, above = row, row = spare;
         row[0] = i;
         for (int j = 1; j <= length; j++) {
-            row[j] = min_of_three(above[j] + 1, row[j - 1] + 1, above[j - 1] + (a[i - 1] != b[j - 1]));
-            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] && before[j - 2] + 1 < row[j])
-                row[j] = before[j - 2] + 1;
+            int64_t least = min_i64(min_i64(above[j], row[j - 1]) + 1, above[j - 1] + (a[i - 1] != b[j - 1]));
+            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
+                least = min_i64(least, before[j - 2] + 1);
+            row[j] = (int)least;
         }
     }
     return row[length];

@@ -11,9 +11,6 @@
 #include "plan/cache.h"
 #include "plan/desc.h"
 
-/* What a caller forces: an implementation by name and some fields of its config. */
-typedef problem_line choice_line;
-
 const implementation *plan_find_implementation(const operator_info *op, const char *name)
 {
     for (const implementation *const *impl = op->implementations; *impl; impl++)
@@ -22,9 +19,10 @@ const implementation *plan_find_implementation(const operator_info *op, const ch
     return NULL;
 }
 
-static ckl_status parse_force(const operator_info *op, const char *force, arena *memory, choice_line *line)
+/* What a caller forces: an implementation by name and some fields of its config. */
+static ckl_status parse_force(const operator_info *op, const char *force, arena *memory, problem_line *line)
 {
-    *line = (choice_line){ 0 };
+    *line = (problem_line){ 0 };
     if (!force || !*force)
         return CKL_OK;
     TRY(problem_split(memory, force, line));
@@ -169,7 +167,7 @@ static void take_cheaper(const question *q, const implementation *impl, void *co
 }
 
 /* A config for the desc: the implementation's own choice, with the forced fields over it. */
-static ckl_status configure(question *q, const implementation *impl, const choice_line *forced, void *config)
+static ckl_status configure(question *q, const implementation *impl, const problem_line *forced, void *config)
 {
     if (impl->target > plan_target(q->device))
         FAIL(CKL_UNSUPPORTED, "%s %s: the kernel is for %s, %s is sm_%d", q->op->name, impl->name,
@@ -204,7 +202,7 @@ static const implementation nothing = { .name = "nothing",
 /* The choice that an entry of the store forces; false if it may not be used here. */
 static bool take_tuned(question *q, const tuned_entry *e, choice_made *made)
 {
-    choice_line forced;
+    problem_line forced;
     if (parse_force(q->op, e->force, q->memory, &forced) != CKL_OK)
         return false;
     const implementation *impl = plan_find_implementation(q->op, forced.op);
@@ -262,7 +260,7 @@ static double cost_of_choice(question *q, const implementation *impl)
         return r->found ? r->best.cost.us : INFINITY;
     }
     void *config = arena_alloc(q->memory, 1, impl->config_bytes);
-    const bool taken = configure(q, impl, &(choice_line){ 0 }, config) == CKL_OK;
+    const bool taken = configure(q, impl, &(problem_line){ 0 }, config) == CKL_OK;
     return taken ? impl->cost(q->desc, q->device, config).us : INFINITY;
 }
 
@@ -280,14 +278,8 @@ static ckl_status check_rivals(question *q, const implementation *impl, const vo
     return CKL_OK;
 }
 
-static void add_line(text *out, const char *line)
-{
-    text_append(out, "\n", 1);
-    text_append(out, line, strlen(line));
-}
-
 /* The first implementation that takes the problem, or the one that is forced. */
-static ckl_status choose_implementation(question *q, const choice_line *forced, choice_made *made, text *declines)
+static ckl_status choose_implementation(question *q, const problem_line *forced, choice_made *made, text *declines)
 {
     ckl_status status = CKL_UNSUPPORTED;
     for (const implementation *const *each = q->op->implementations; *each && status == CKL_UNSUPPORTED; each++) {
@@ -300,7 +292,7 @@ static ckl_status choose_implementation(question *q, const choice_line *forced, 
         if (status == CKL_OK)
             *made = (choice_made){ .impl = *each, .config = candidate };
         else if (status == CKL_UNSUPPORTED)
-            add_line(declines, ckl_error());
+            text_printf(declines, "\n%s", ckl_error());
     }
     return status;
 }
@@ -308,7 +300,7 @@ static ckl_status choose_implementation(question *q, const choice_line *forced, 
 ckl_status choose_config(const ckl_device_info *device, const operator_info *op, const checked_desc *checked,
                          const char *force, const tuned_table *table, arena *memory, choice_made *made, text *notes)
 {
-    choice_line forced;
+    problem_line forced;
     if (checked->empty) {
         *made = (choice_made){ .impl = &nothing };
         return CKL_OK;

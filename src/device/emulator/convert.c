@@ -148,8 +148,6 @@ static const direct_row direct_rows[] = {
 
 bool conversion_find(ir_type to, ir_type from, conversion *c)
 {
-    if ((unsigned)to >= IR_TYPE_COUNT || (unsigned)from >= IR_TYPE_COUNT)
-        return false;
     *c = (conversion){ 0 };
     for (int i = 0; i < COUNT_OF(direct_rows); i++)
         if (direct_rows[i].to == to && direct_rows[i].from == from)

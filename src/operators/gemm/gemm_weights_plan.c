@@ -21,6 +21,7 @@ static int64_t ctas_of(const ckl_gemm_desc *d, const gemm_weights_config *c)
 static int64_t bytes_of_stage(gemm_weights_config c)
 {
     c.stages = 1;
+    c.grouped = 0;
     return gemm_weights_smem(&c);
 }
 
@@ -32,7 +33,8 @@ static void fit_stages(gemm_weights_config *c, int64_t turns, const ckl_device_i
 {
     c->warps = turns > 1 ? WARPS_OF_SEVERAL : WARPS_ALONE;
     c->ctas = 1;
-    const int64_t bytes = bytes_of_stage(*c), most = device->smem_per_cta_bytes / bytes;
+    const int64_t bytes = bytes_of_stage(*c);
+    const int64_t most = (device->smem_per_cta_bytes - gemm_grouped_bytes(c->grouped)) / bytes;
     int64_t stages = turns > 1 ? STAGES_OF_SEVERAL : 1 + ceil_div(BYTES_ENOUGH, bytes);
     if (turns > 1 && stages > most / 2) // 16x28672x8192 of bytes takes 65.6 us in two CTAs an SM, 71 in one of 3 stages
         stages = max_i64(most / 2, 2);
