@@ -44,14 +44,6 @@ void conv_run_roles(const conv_roles *r)
     }
 }
 
-static void release(const conv_products *p, val stage)
-{
-    if (p->peer)
-        pipeline_release_at(p->ring, stage, *p->peer);
-    else
-        pipeline_release(p->ring, stage);
-}
-
 val conv_mainloop_begin(const conv_products *p, val k_tiles, pipeline_state *stage)
 {
     val before = variable(U32, stage->stage);
@@ -65,7 +57,7 @@ val conv_mainloop_begin(const conv_products *p, val k_tiles, pipeline_state *sta
         mma_commit();
         mma_wait(1);
         IF(logical_and(p->releases, not_first))
-            release(p, before);
+            pipeline_release(p->ring, before);
         assign(before, stage->stage);
         pipeline_advance(stage);
     }
@@ -76,7 +68,7 @@ void conv_mainloop_end(const conv_products *p, val last)
 {
     mma_wait(0);
     IF(p->releases)
-        release(p, last);
+        pipeline_release(p->ring, last);
 }
 
 void conv_mainloop(const conv_products *p, val k_tiles, pipeline_state *stage)

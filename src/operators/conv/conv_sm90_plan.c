@@ -172,7 +172,7 @@ static bool candidate_tile(const conv_sm90_problem *p, int i, conv_sm90_config *
     c->step_h = data ? 1 : (int)d->stride_h;
     c->grouped = d->groups > 1;
     c->zeros = p->has_unseen;
-    c->split = c->share = 1;
+    c->split = 1;
     c->im2col = c->tall = false;
     c->held = 0;
     c->together = 1;
@@ -378,7 +378,7 @@ conv_sm90_work conv_sm90_work_of(const conv_sm90_problem *p, const conv_sm90_con
                              .tiles = tiles_of(p, c),
                              .stages = taps / s.taps * (double)chunks,
                              .multiply = c->tall ? larger(products, shared_cycles(c, &s)) : products,
-                             .rows = a_row * PIXEL * s.x_rows + (c->held ? 0 : FILTER * of_filters / c->share),
+                             .rows = a_row * PIXEL * s.x_rows + (c->held ? 0 : FILTER * of_filters),
                              .bytes = (double)(s.x_bytes + (c->held ? 0 : s.w_bytes)),
                              .absent = absent / ZEROS,
                              .epilogue = EPILOGUE * c->tile_n / 2 + box_cost(c, &s),
@@ -436,19 +436,6 @@ static ckl_status check_split(const conv_sm90_problem *p, const conv_sm90_config
     return CKL_OK;
 }
 
-/* Filters of a CTA are loaded in equal parts, each of whole boxes. */
-static ckl_status check_share(const conv_sm90_config *c)
-{
-    const int part = conv_sm90_n_major(c) ? CONV_SM90_SPAN : 8; // rows of a swizzle
-    if (c->share != 1 && c->share != 2 && c->share != 4)
-        FAIL(CKL_INVALID, "conv sm90: share=%d is none of 1, 2, 4", c->share);
-    if (c->share > 1 && (c->grouped || c->slices > 1 || c->split > 1))
-        FAIL(CKL_UNSUPPORTED, "conv sm90: share=%d takes no groups, slices or split", c->share);
-    if (c->tile_n % (part * c->share))
-        FAIL(CKL_UNSUPPORTED, "conv sm90: tile_n=%d filters are not %d parts of whole %d", c->tile_n, c->share, part);
-    return CKL_OK;
-}
-
 /* May one box serve all rows of the filter? A swizzle repeats after 8 pixels. */
 static ckl_status check_tall(const conv_sm90_problem *p, const conv_sm90_config *c)
 {
@@ -460,8 +447,8 @@ static ckl_status check_tall(const conv_sm90_problem *p, const conv_sm90_config 
         FAIL(CKL_UNSUPPORTED,
              "conv sm90: tall=1 takes filters of %d rows that all see something, in rows of stride and dilation 1",
              CONV_SM90_TALL);
-    if (c->im2col || c->split > 1 || c->share > 1 || c->slices > 1 || c->together > 1)
-        FAIL(CKL_UNSUPPORTED, "conv sm90: tall=1 takes no im2col, split, share, slices or groups together");
+    if (c->im2col || c->split > 1 || c->slices > 1 || c->together > 1)
+        FAIL(CKL_UNSUPPORTED, "conv sm90: tall=1 takes no im2col, split, slices or groups together");
     if (c->box_w % 8 || c->box_w > CONV_SM90_ROWS || (int64_t)c->box_w * c->box_h % CONV_SM90_ROWS)
         FAIL(CKL_UNSUPPORTED, "conv sm90: tall=1, but a box of %dx%d has no whole rows of 8 for each consumer",
              c->box_h, c->box_w);
@@ -576,7 +563,6 @@ ckl_status conv_sm90_admit(const conv_sm90_problem *p, const ckl_device_info *de
     TRY(check_tile(p, device, c));
     TRY(check_held(p, c));
     TRY(check_split(p, c));
-    TRY(check_share(c));
     TRY(check_im2col(p, c));
     if ((double)d->t * (double)d->r * (double)d->s > INT32_MAX)
         FAIL(CKL_UNSUPPORTED, "conv sm90: the taps of a filter are beyond 32-bit numbers");
