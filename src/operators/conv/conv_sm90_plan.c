@@ -78,7 +78,14 @@ static double tiles_of(const conv_sm90_problem *p, const conv_sm90_config *c)
     return pixels * (double)ceil_div(p->out * c->together, c->tile_n);
 }
 
-/* The box of whole rows of 8 pixels of which the fewest cover all places, where a consumer's pixels are of one image. */
+/* Pixels that all tall boxes compute, and those that they load. */
+static double tall_pixels(const conv_sm90_problem *p, conv_box box)
+{
+    const double rows = box.h + (box.h + CONV_SM90_TALL - 1);
+    return conv_boxes(p->places, p->desc.n, box) * box.w * box.n * rows;
+}
+
+/* The box of whole rows of 8 pixels that has the fewest of them, where a consumer's pixels are of one image. */
 static conv_box tall_box(const conv_sm90_problem *p, int consumers)
 {
     enum { LEAST = 8, SHAPES = 4 };
@@ -87,7 +94,7 @@ static conv_box tall_box(const conv_sm90_problem *p, int consumers)
         for (int n = 1; n <= (consumers == 2 ? 2 : 1); n++) {
             const int w = LEAST << i;
             const conv_box box = { w, CONV_SM90_ROWS / w * consumers / n, n };
-            if (conv_boxes(p->places, p->desc.n, box) < conv_boxes(p->places, p->desc.n, best))
+            if (tall_pixels(p, box) < tall_pixels(p, best))
                 best = box;
         }
     return best;
@@ -325,13 +332,13 @@ static double row_cost(const conv_sm90_config *c, int64_t bytes)
 }
 
 /*
- * Three consumers: 128 channels of 28x28 take 15.5 us, one turn of tiles, and 17.1 in two turns of two consumers'. Tall stages were
- * timed of few filters: of more they are to promise something.
+ * Three consumers: 128 channels of 28x28 take 15.5 us, one turn of tiles, and 17.1 in two turns of two consumers'; of tall stages
+ * they cost what they should. These were timed of few filters: of more they are to promise something.
  */
 static double unsure(const conv_sm90_config *c)
 {
     const double THREE = 1.4, TALL = 1.06;
-    return (c->consumers > 2 ? THREE : 1) * (c->tall && c->tile_n > 96 ? TALL : 1);
+    return !c->tall ? (c->consumers > 2 ? THREE : 1) : c->tile_n > 96 ? TALL : 1;
 }
 
 /*
