@@ -285,13 +285,11 @@ static void move_on(tiles_ahead *a)
     pipeline_advance(&a->stage);
 }
 
-/* Into the stage of the tile before the one that is next to be multiplied, which all warps are about to leave. */
+/* Into the stage of the tile before the one that is next to be multiplied, which all have left: they have met since, to store y. */
 static void load_ahead(const halo_kernel *k, tiles_ahead *a)
 {
-    IF(logical_and(conv_halo_loads(k), lt(a->tile, k->count))) {
-        pipeline_wait_empty(&k->ring, &a->stage);
+    IF(logical_and(conv_halo_loads(k), lt(a->tile, k->count)))
         conv_halo_load(k, &a->stage, a->tile);
-    }
     move_on(a);
 }
 
@@ -324,8 +322,6 @@ void conv_halo_multiply(const halo_kernel *k)
             for (int p = 0; p < places_of(c); p++)
                 UNROLL(q, rows_of(c))
                     add_taps(k, &w, stage.stage, p, q);
-        fence_proxy_async(); // the stage was read, and TMA overwrites it
-        pipeline_release(&k->ring, stage.stage);
         pipeline_advance(&stage);
         const tile_place place = conv_halo_place(k, tile);
         staging_wait(&staged, 0);

@@ -230,7 +230,7 @@ const test_reject conv_rejects[] = {
     { "c=8 k=8 groups=8 r=5 s=5 impl=depthwise_rows config='vec=4 cols=2'", CKL_UNSUPPORTED, "come by columns" },
     { "c=8 k=8 groups=8 r=5 s=5 impl=depthwise_rows config='vec=4 high=9'", CKL_UNSUPPORTED, "come by columns" },
     { "c=8 k=8 groups=8 r=5 s=5 impl=depthwise_rows config='vec=4 turns=2'", CKL_UNSUPPORTED, "come by columns" },
-    { "c=8 k=8 groups=8 pad=1 stride_w=2 impl=halo config='bands=1'", CKL_UNSUPPORTED,
+    { "c=8 k=8 groups=8 pad=1 stride_w=3 impl=halo config='bands=1'", CKL_UNSUPPORTED,
       "bands=1 takes filters of up to 9" },
     { "c=8 k=8 groups=8 pad=1 dilation_h=2 impl=halo config='bands=1'", CKL_UNSUPPORTED,
       "bands=1 takes filters of up" },

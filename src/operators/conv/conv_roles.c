@@ -44,6 +44,12 @@ void conv_run_roles(const conv_roles *r)
     }
 }
 
+static void release(const conv_products *p, val stage, val when)
+{
+    IF(when)
+        pipeline_release(p->ring, stage);
+}
+
 val conv_mainloop_begin(const conv_products *p, val k_tiles, pipeline_state *stage)
 {
     val before = variable(U32, stage->stage);
@@ -56,8 +62,7 @@ val conv_mainloop_begin(const conv_products *p, val k_tiles, pipeline_state *sta
         p->multiply(p->kernel, p->role, stage->stage, not_first);
         mma_commit();
         mma_wait(1);
-        IF(logical_and(p->releases, not_first))
-            pipeline_release(p->ring, before);
+        release(p, before, logical_and(p->releases, not_first));
         assign(before, stage->stage);
         pipeline_advance(stage);
     }
@@ -67,8 +72,7 @@ val conv_mainloop_begin(const conv_products *p, val k_tiles, pipeline_state *sta
 void conv_mainloop_end(const conv_products *p, val last)
 {
     mma_wait(0);
-    IF(p->releases)
-        pipeline_release(p->ring, last);
+    release(p, last, p->releases);
 }
 
 void conv_mainloop(const conv_products *p, val k_tiles, pipeline_state *stage)

@@ -580,6 +580,16 @@ static const char *const cases[] = {
     "n=2 c=48 h=9 w=9 k=48 pad=1 dtype=i8 out=f16 impl=sm90 "
     "config='tall=1 held=0 im2col=0 split=1 box_w=8 box_h=8 box_n=1 consumers=1 tile_n=48 tile_k=48 stages=2' # bytes",
     "n=3 c=64 h=16 w=24 k=64 pad=1 bias=1 residual=1 activation=relu # tall boxes by choice, or not",
+    "n=2 c=40 h=19 w=31 k=40 groups=40 pad=1 stride=2 impl=halo "
+    "config='bands=1 lanes=4 cols=7 wide=2 images=1 high=8 stages=2 ctas=2'",
+    "n=3 c=24 h=15 w=14 k=24 groups=24 r=5 s=5 pad=2 stride=2 dtype=bf16 bias=1 impl=halo "
+    "config='bands=1 lanes=4 cols=6 wide=1 images=2 high=12 stages=2 ctas=1'",
+    "n=2 c=72 h=21 w=33 k=72 groups=72 r=7 s=7 pad=3 stride=2 residual=1 impl=halo "
+    "config='bands=1 lanes=4 cols=5 wide=4 images=1 high=4 stages=2 ctas=1'",
+    "n=2 c=24 h=9 w=20 k=24 groups=24 r=2 s=3 pad=1 stride_w=2 impl=halo "
+    "config='bands=1 lanes=4 cols=7 wide=1 images=1 high=16 stages=2 ctas=1'",
+    "n=2 c=24 h=19 w=20 k=24 groups=24 r=4 s=9 pad=4 stride_h=2 impl=halo "
+    "config='bands=1 lanes=4 cols=8 wide=4 images=1 high=6 stages=2 ctas=1'",
     "n=2 c=13 h=13 w=21 k=21 pad=1 bias=1 impl=packed "
     "config='fold=0 padded=0 tall=1 held=0 im2col=0 split=1 slices=1"
     " box_w=8 box_h=16 box_n=1 consumers=2 tile_n=32 tile_k=16 stages=3'",
