@@ -436,7 +436,7 @@ static bool candidate_depthwise_rows(const void *desc, const ckl_device_info *de
     const int bytes = (int)ckl_dtype_bytes(d->dtype), count = COUNT_OF(sizes) - (d->k * bytes < LINE ? 3 : 0);
     int vec = (int)min_i64(16 / bytes, power_of_two_in(d->k));
     (void)device;
-    while (vec > 1 && vec * d->r > TAPS_MAX / 2)
+    while (vec > 1 && vec * d->r > TAPS_MAX / 4)
         vec /= 2;
     vec >>= i / count;
     if (vec == 0)

@@ -98,10 +98,15 @@ conv_channels conv_load_channels(const conv_form *form, const conv_values *p, va
     return c;
 }
 
-void conv_store_run(const conv_form *form, const conv_values *p, const conv_channels *channels, val to, val index,
-                    val channel, tensor rSum)
+static int run_bytes(const conv_form *form, tensor rSum)
 {
-    const int count = (int)static_size(rSum.layout), align = count * (int)ckl_dtype_bytes(form->out);
+    return (int)static_size(rSum.layout) * (int)ckl_dtype_bytes(form->out);
+}
+
+tensor conv_finish_run(const conv_form *form, const conv_values *p, const conv_channels *channels, val index,
+                       val channel, tensor rSum)
+{
+    const int count = (int)static_size(rSum.layout), align = run_bytes(form, rSum);
     const int of_channels = (int)static_size(channels->rBias.layout);
     tensor rR = fragment(form->out, compact(leaf(count))), rY = fragment(form->out, compact(leaf(count)));
     if (form->residual)
@@ -121,5 +126,12 @@ void conv_store_run(const conv_form *form, const conv_values *p, const conv_chan
         }
         set(rY, i, convert(form->out, conv_finish(form, in)));
     }
-    copy(rY, run_at(to, form->out, index, count), align);
+    return rY;
+}
+
+void conv_store_run(const conv_form *form, const conv_values *p, const conv_channels *channels, val to, val index,
+                    val channel, tensor rSum)
+{
+    copy(conv_finish_run(form, p, channels, index, channel, rSum),
+         run_at(to, form->out, index, (int)static_size(rSum.layout)), run_bytes(form, rSum));
 }

@@ -34,8 +34,10 @@ conv_channels conv_load_channels(const conv_form *form, const conv_values *param
 
 /*
  * Finishes neighbours of y, number `index` the first, and stores them at once. Each is of the next channel, or all are of the
- * one that was loaded. rSum: (COUNT); channel: the first.
+ * one that was loaded. rSum: (COUNT); channel: the first. Or only finishes them: (COUNT) of the output's type.
  */
+tensor conv_finish_run(const conv_form *form, const conv_values *params, const conv_channels *channels, val index,
+                       val channel, tensor rSum);
 void conv_store_run(const conv_form *form, const conv_values *params, const conv_channels *channels, val to, val index,
                     val channel, tensor rSum);
 

@@ -26,11 +26,26 @@ enum {
     CONV_HALO_VECTOR = 8,  // channels of a thread
     CONV_HALO_COLUMNS = 8, // at most
     CONV_HALO_WINDOW = 16, // bands: columns of x of a matrix
-    CONV_HALO_LANES =
-        8, // and its rows of x, of as many blocks: windows side by side, of rows below each other, of images
-    CONV_HALO_BAND = 24,  // elements of a row of a filter with zeros on both sides
-    CONV_HALO_GROUPS = 4, // warps, of 8 channels each
+    CONV_HALO_LANES = 8,   // and its rows of x, of blocks side by side, below each other, and of images
+    CONV_HALO_GROUPS = 4,  // warps, of 8 channels each
 };
+
+/* Columns of y that 16 of x make. */
+static inline int conv_halo_band_columns(const conv_halo_config *c)
+{
+    return (CONV_HALO_WINDOW - c->columns) / c->step_w + 1;
+}
+
+/* Zeros before a row of a filter: as far as its band moves along the 16 columns; and its elements with zeros on both sides. */
+static inline int conv_halo_band_before(const conv_halo_config *c)
+{
+    return c->step_w == 1 ? 8 : 14;
+}
+
+static inline int conv_halo_band(const conv_halo_config *c)
+{
+    return conv_halo_band_before(c) + CONV_HALO_WINDOW;
+}
 
 /* Blocks of rows of a tile, from each of which a matrix has a row. */
 static inline int conv_halo_blocks(const conv_halo_config *c)

@@ -1,8 +1,8 @@
 /*
  * conv_halo_bands.c - depthwise convolution by tensor cores: a row of a filter as a band of a matrix.
  *
- * Of one channel, 16 columns of y are a matrix times 16 columns of x, whose row w has the filter's row from column w on: as many
- * columns of y as the filter fits into 16 of x come out whole. Eight rows of x from different places of a tile, with 16 columns
+ * Of one channel, 16 columns of y are a matrix times 16 columns of x, whose row w has the filter's row from column w on, or from every
+ * second one: as many columns of y as the filter finds places in 16 of x come out whole. Eight rows of x from different places of a tile, with 16 columns
  * each, are B of one mma.sync. A warp does that for 8 channels, which a pixel has side by side.
  *
  * The zeros beside the filter would make NaN of an infinity that y does not see. So all of x is multiplied by zeros alone, too;
@@ -15,8 +15,8 @@
 enum {
     VECTOR = CONV_HALO_VECTOR,
     WINDOW = CONV_HALO_WINDOW,
-    BEFORE = 8,            // zeros before a row of a filter
     PLACES = 4,            // pixels of x or y of a thread
+    BARRIER_Y = 1,         // round the buffer of y
     HELD_MAX = 3,          // rows of a filter that registers hold
     PIXEL = 2 * 4 * VECTOR // bytes
 };
@@ -44,13 +44,22 @@ static int rows_of(const conv_halo_config *c)
     return c->high / conv_halo_blocks(c);
 }
 
+/* Pixels of y of a thread: the matrix has them in its first half alone, or in both. */
+static int places_of(const conv_halo_config *c)
+{
+    return c->cols > WINDOW / 2 ? PLACES : PLACES / 2;
+}
+
 /* Each row of a filter twice, the second time an element further on, so that pairs of either begin at whole words. */
 void conv_halo_describe_bands(halo_kernel *k)
 {
     const conv_halo_config *c = k->cfg;
     const conv_halo_shape *s = &k->size;
     k->sX = tma_ring("X", c->form.dtype, s->box_w * s->box_h * c->images, s->channels, c->stages);
-    k->sBands = smem_tensor("bands", c->form.dtype, compact(shape(CONV_HALO_BAND, 2, c->rows, s->channels)), 16);
+    const int y_box[] = { s->channels, c->cols * c->wide, c->high, 1, c->images };
+    k->tmaY = make_tma_box(k->p.mY, c->form.out, 5, y_box, NULL, 0);
+    k->sY = smem_tensor("Y", c->form.out, compact(shape(s->channels, c->cols * c->wide, c->high, c->images)), 128);
+    k->sBands = smem_tensor("bands", c->form.dtype, compact(shape(conv_halo_band(c), 2, c->rows, s->channels)), 16);
 }
 
 void conv_halo_clear_bands(const halo_kernel *k)
@@ -65,13 +74,13 @@ void conv_halo_clear_bands(const halo_kernel *k)
 static void fill_bands(const halo_kernel *k)
 {
     const conv_halo_config *c = k->cfg;
-    const int taps = c->rows * c->columns;
+    const int taps = c->rows * c->columns, before = conv_halo_band_before(c);
     LOOP_FROM(e, thread(), imm(k->size.channels * taps), imm(k->size.threads)) {
         val channel = div(e, imm(taps)), tap = rem(e, imm(taps)), row = div(tap, imm(c->columns)),
             column = rem(tap, imm(c->columns));
         val w = convert(c->form.dtype, at(k->sW, channel, tap));
-        set(k->sBands, coord(add(column, imm(BEFORE)), 0, row, channel), w);
-        set(k->sBands, coord(add(column, imm(BEFORE - 1)), 1, row, channel), w);
+        set(k->sBands, coord(add(column, imm(before)), 0, row, channel), w);
+        set(k->sBands, coord(add(column, imm(before - 1)), 1, row, channel), w);
     }
 }
 
@@ -86,11 +95,14 @@ static block_place place_of_block(const halo_kernel *k, val number)
 /* The number of a pixel of the box: column `column` of the first row of a block's window. */
 static val pixel_of(const halo_kernel *k, const block_place *b, val column)
 {
-    val row = add(mul(b->image, imm(k->size.box_h)), mul(b->block, imm(rows_of(k->cfg))));
-    return add(mul(row, imm(k->size.box_w)), add(mul(b->window, imm(k->cfg->cols)), column));
+    val row = add(mul(b->image, imm(k->size.box_h)), mul(b->block, imm(rows_of(k->cfg) * k->cfg->step_h)));
+    return add(mul(row, imm(k->size.box_w)), add(mul(b->window, imm(k->cfg->cols * k->cfg->step_w)), column));
 }
 
-/* The band of channel 0 and row 0: elements k - m of the filter at row m = `row` of the matrix and columns 2 * pair and the next. */
+/*
+ * The band of channel 0 and row 0: elements k - m * step of the filter at row m = `row` of the matrix and columns k = 2 * pair and the
+ * next. Rows beyond the columns of y, whose bands would begin before the zeros, have the last one's.
+ */
 static band_role describe_role(const halo_kernel *k)
 {
     const conv_halo_config *c = k->cfg;
@@ -106,8 +118,8 @@ static band_role describe_role(const halo_kernel *k)
                     .rSum = fragment(F32, compact(shape(PLACES, VECTOR, rows_of(c)))),
                     .rCheck = fragment(F32, compact(shape(PLACES, 1, 1))) };
     const block_place b = place_of_block(k, w.row);
-    val channel = mul(w.group, imm(VECTOR)), odd = rem(w.row, imm(2));
-    val first = sub(add(mul(w.pair, imm(2)), imm(BEFORE)), add(w.row, odd));
+    val channel = mul(w.group, imm(VECTOR)), moved = mul(min(w.row, imm(c->cols - 1)), imm(c->step_w));
+    val odd = rem(moved, imm(2)), first = sub(add(mul(w.pair, imm(2)), imm(conv_halo_band_before(c))), add(moved, odd));
     w.at_x = tensor_address(k->sX, coord(pixel_of(k, &b, mul(w.pair, imm(2))), channel, 0));
     w.at_band = tensor_address(k->sBands, coord(first, odd, 0, channel));
     fill(w.rZeros, imm_as(U32, 0));
@@ -126,9 +138,9 @@ static void load_words(val address, int offset, int count, tensor r)
 /* The band of a channel and row: its words of the first 8 columns, and of the others. */
 static void load_band(const halo_kernel *k, const band_role *w, int channel, int row, tensor rBand)
 {
-    const int offset = 2 * 2 * CONV_HALO_BAND * (row + k->cfg->rows * channel);
+    const int offset = 2 * 2 * conv_halo_band(k->cfg) * (row + k->cfg->rows * channel);
     for (int half = 0; half < 2; half++)
-        load_words(w->at_band, offset + 2 * BEFORE * half, 1, local_tile(rBand, shape(1), coord(half)));
+        load_words(w->at_band, offset + 16 * half, 1, local_tile(rBand, shape(1), coord(half)));
 }
 
 /* A row of x: two neighbouring pixels of the first 8 columns, and two of the others. */
@@ -150,7 +162,7 @@ static void take_channel(const band_role *w, int channel)
                           imm_as(U32, channel % 2 ? ODD : EVEN)));
 }
 
-/* A of a band: what is left of it is zeros, and both halves of the diagonal are alike. */
+/* A of a band: what is left of it is zeros, and both halves of the diagonal are alike; by steps of 2 it ends with the first half. */
 static void take_band(const halo_kernel *k, const band_role *w, int channel, int row)
 {
     tensor rBand = slice(w->rHeld, _, channel, row);
@@ -159,7 +171,7 @@ static void take_band(const halo_kernel *k, const band_role *w, int channel, int
     set(w->rA, coord(0, 0, 0), at(rBand, 0));
     set(w->rA, coord(1, 0, 0), imm_as(U32, 0));
     set(w->rA, coord(2, 0, 0), at(rBand, 1));
-    set(w->rA, coord(3, 0, 0), at(rBand, 0));
+    set(w->rA, coord(3, 0, 0), k->cfg->step_w == 1 ? at(rBand, 0) : imm_as(U32, 0));
 }
 
 /* Adds row i of x to all rows of y that see it. */
@@ -171,9 +183,10 @@ static void add_row(const halo_kernel *k, const band_role *w, val stage, int i)
         take_channel(w, channel);
         gemm(&w->mma, w->rZeros, w->rB, w->rCheck, yes());
         for (int q = 0; q < rows_of(c); q++) {
-            if (i < q || i - q >= c->rows)
+            const int r = i - q * c->step_h;
+            if (r < 0 || r >= c->rows)
                 continue;
-            take_band(k, w, channel, i - q);
+            take_band(k, w, channel, r);
             gemm(&w->mma, w->rA, w->rB, local_tile(w->rSum, shape(PLACES, 1, 1), coord(0, channel, q)), yes());
         }
     }
@@ -195,13 +208,14 @@ static void add_taps(const halo_kernel *k, const band_role *w, val stage, int p,
 {
     const conv_halo_config *c = k->cfg;
     const block_place b = place_of_block(k, block_of(w, p));
-    val channel = mul(w->group, imm(VECTOR)), pixel = pixel_of(k, &b, min(column_of(w, p), imm(c->cols - 1)));
+    val channel = mul(w->group, imm(VECTOR)),
+        pixel = pixel_of(k, &b, mul(min(column_of(w, p), imm(c->cols - 1)), imm(c->step_w)));
     tensor rSum = slice(w->rSum, p, _, q);
     fill(rSum, immf(0));
     LOOP(r, imm(c->rows))
         LOOP(s, imm(c->columns)) {
             val tap = add(mul(r, imm(c->columns)), s),
-                seen = add(pixel, add(mul(add(r, imm(q)), imm(k->size.box_w)), s));
+                seen = add(pixel, add(mul(add(r, imm(q * c->step_h)), imm(k->size.box_w)), s));
             val address = tensor_address(k->sX, coord(seen, channel, stage));
             tensor rX = unpacked(load_packed(smem_view(address, c->form.dtype, compact(leaf(VECTOR))), 16), F32);
             for (int i = 0; i < VECTOR; i++)
@@ -217,26 +231,46 @@ static val is_doubtful(const band_role *w)
     return logical_not(eq(sum, immf(0)));
 }
 
-static void store_tile(const halo_kernel *k, const band_role *w, const conv_channels *channels, val channel,
+/* Channels of a pixel to the buffer of y: 16 bytes of a warp alone are slow to store, 5 cycles each of an SM. */
+static void stage_pixel(const halo_kernel *k, const band_role *w, const conv_channels *channels, val channel, val index,
+                        val to, int p, int q)
+{
+    const conv_form *form = &k->cfg->form;
+    tensor rY = conv_finish_run(form, &k->p, channels, index, channel, slice(w->rSum, p, _, q));
+    copy(rY, smem_view(to, form->out, compact(leaf(VECTOR))), 16);
+}
+
+static void stage_tile(const halo_kernel *k, const band_role *w, const conv_channels *channels, val channel,
                        const tile_place *tile)
 {
     const conv_halo_config *c = k->cfg;
-    for (int p = 0; p < PLACES; p++) {
+    const bool by_place = c->form.residual || conv_is_custom(&c->form);
+    const int row = c->cols * c->wide * k->size.channels * (int)ckl_dtype_bytes(c->form.out);
+    for (int p = 0; p < places_of(c); p++) {
         const block_place b = place_of_block(k, block_of(w, p));
-        val column = column_of(w, p), x = add(tile->w, add(mul(b.window, imm(c->cols)), column)),
-            n = add(tile->n, b.image);
-        val h = add(tile->h, mul(b.block, imm(rows_of(c))));
-        val to = add(mul(convert(I64, n), k->p.y[0]), mul(convert(I64, h), k->p.y[2]));
-        to = add(to, add(mul(convert(I64, x), k->p.y[3]), convert(I64, channel)));
-        val inside = logical_and(lt(column, imm(c->cols)), lt(x, conv_number(k->p.y_size[2])));
-        inside = logical_and(inside, lt(n, conv_number(k->p.n)));
-        inside = logical_and(inside, lt(channel, conv_number(k->p.groups)));
+        val column = add(mul(b.window, imm(c->cols)), column_of(w, p)), x = add(tile->w, column),
+            first = mul(b.block, imm(rows_of(c))), h = add(tile->h, first), n = add(tile->n, b.image);
+        val index = add(mul(convert(I64, n), k->p.y[0]), mul(convert(I64, h), k->p.y[2]));
+        index = add(index, add(mul(convert(I64, x), k->p.y[3]), convert(I64, channel)));
+        val to = tensor_address(k->sY, coord(mul(w->group, imm(VECTOR)), column, first, b.image));
+        val inside = lt(column_of(w, p), imm(c->cols)), there = logical_and(lt(x, conv_number(k->p.y_size[2])), inside);
+        there = logical_and(there, lt(n, conv_number(k->p.n)));
+        there = logical_and(there, lt(channel, conv_number(k->p.groups)));
         UNROLL(q, rows_of(c)) {
-            IF(logical_and(inside, lt(add(h, imm(q)), conv_number(k->p.y_size[1]))))
-                conv_store_run(&c->form, &k->p, channels, k->p.from[CONV_Y], to, channel, slice(w->rSum, p, _, q));
-            to = add(to, k->p.y[2]);
+            IF(by_place ? logical_and(there, lt(add(h, imm(q)), conv_number(k->p.y_size[1]))) : inside)
+                stage_pixel(k, w, channels, channel, index, add(to, imm(q * row)), p, q);
+            index = add(index, k->p.y[2]);
         }
     }
+}
+
+static void store_tile(const halo_kernel *k, const tile_place *tile)
+{
+    const conv_halo_config *c = k->cfg;
+    const int channels = k->size.channels, pixels = c->cols * c->wide * c->high * c->images;
+    const val outer[] = { tile->h, imm(0), tile->n };
+    tensor sPixels = tensor_with_layout(k->sY, make_layout(shape(pixels, channels), stride(channels, 1)));
+    tma_store_of(&k->tmaY, sPixels, tile->w, k->channel, 3, outer);
 }
 
 /* The next tile to load, and its stage. */
@@ -251,13 +285,11 @@ static void move_on(tiles_ahead *a)
     pipeline_advance(&a->stage);
 }
 
-/* Into the stage of the tile before the one that is next to be multiplied, which all warps are about to leave. */
+/* Into the stage of the tile before the one that is next to be multiplied, which all have left: they have met since, to store y. */
 static void load_ahead(const halo_kernel *k, tiles_ahead *a)
 {
-    IF(logical_and(conv_halo_loads(k), lt(a->tile, k->count))) {
-        pipeline_wait_empty(&k->ring, &a->stage);
+    IF(logical_and(conv_halo_loads(k), lt(a->tile, k->count)))
         conv_halo_load(k, &a->stage, a->tile);
-    }
     move_on(a);
 }
 
@@ -268,6 +300,7 @@ void conv_halo_multiply(const halo_kernel *k)
     val channel = add(k->channel, mul(w.group, imm(VECTOR)));
     const conv_channels channels =
         conv_load_channels(&c->form, &k->p, min(channel, sub(conv_number(k->p.groups), imm(VECTOR))), VECTOR);
+    const staged_store staged = { imm(BARRIER_Y), k->size.threads, conv_halo_loads(k) };
     pipeline_state stage = consumer_state(&k->ring);
     tiles_ahead ahead = { producer_state(&k->ring), variable(U32, cta_x()) };
     move_on(&ahead); // past the first tile, which is under way
@@ -283,16 +316,19 @@ void conv_halo_multiply(const halo_kernel *k)
             for (int r = 0; r < c->rows; r++)
                 load_band(k, &w, i, r, slice(w.rHeld, _, i, r));
         pipeline_wait_full(&k->ring, &stage);
-        UNROLL(i, rows_of(c) + c->rows - 1)
+        UNROLL(i, (rows_of(c) - 1) * c->step_h + c->rows)
             add_row(k, &w, stage.stage, i);
         IF(vote_any(is_doubtful(&w)))
-            for (int p = 0; p < PLACES; p++)
+            for (int p = 0; p < places_of(c); p++)
                 UNROLL(q, rows_of(c))
                     add_taps(k, &w, stage.stage, p, q);
-        fence_proxy_async(); // the stage was read, and TMA overwrites it
-        pipeline_release(&k->ring, stage.stage);
         pipeline_advance(&stage);
         const tile_place place = conv_halo_place(k, tile);
-        store_tile(k, &w, &channels, channel, &place);
+        staging_wait(&staged, 0);
+        stage_tile(k, &w, &channels, channel, &place);
+        STAGED_STORE(&staged)
+            store_tile(k, &place);
     }
+    IF(conv_halo_loads(k))
+        tma_store_wait(0);
 }

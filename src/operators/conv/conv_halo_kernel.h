@@ -12,10 +12,11 @@ typedef struct halo_kernel {
     const conv_halo_config *cfg;
     conv_halo_shape size;
     conv_values p;
-    tma_copy tmaX;
-    tensor sX;     // (CHANNEL,COLUMN,ROW,IMAGE,STAGES); for bands (PIXEL,CHANNEL,STAGES)
-    tensor sW;     // (CHANNEL,TAP) of f32
-    tensor sBands; // (ELEMENT,COPY,ROW,CHANNEL)
+    tma_copy tmaX, tmaY; // for bands, these store y, too
+    tensor sX;           // (CHANNEL,COLUMN,ROW,IMAGE,STAGES); for bands (PIXEL,CHANNEL,STAGES)
+    tensor sW;           // (CHANNEL,TAP) of f32
+    tensor sBands;       // (ELEMENT,COPY,ROW,CHANNEL)
+    tensor sY;           // (CHANNEL,COLUMN,ROW,IMAGE)
     pipeline ring;
     val channel; // the CTA's first
     val tiles_w, tiles_h, count;

@@ -15,14 +15,18 @@ conv_halo_shape conv_halo_shape_of(const conv_halo_config *c)
     if (c->bands)
         s.threads = s.workers = 32 * CONV_HALO_GROUPS; // one of which loads
     s.box_w = (c->cols * c->wide - 1) * c->step_w + (c->columns - 1) * c->dilation_w + 1;
-    if (c->bands)
-        s.box_w = (int)round_up(s.box_w, 8); // rows begin where a swizzle does
+    if (c->bands) // rows begin where a swizzle does
+        s.box_w = (int)round_up((c->wide - 1) * c->cols * c->step_w + CONV_HALO_WINDOW, 8);
     else
         s.box_w += c->lanes < 8 && s.box_w % 2 == 0; // rows side by side in a warp meet other banks
     s.box_h = (c->high - 1) * c->step_h + (c->rows - 1) * c->dilation_h + 1;
     s.stage_bytes = round_up((int64_t)s.channels * s.box_w * s.box_h * c->images * 2, 128);
     s.smem_bytes = c->stages * (s.stage_bytes + 16) + 4 * (int64_t)(s.channels + PADDING) * c->rows * c->columns + 256;
-    s.smem_bytes += c->bands ? 2 * 2 * CONV_HALO_BAND * c->rows * s.channels + 1024 : 0;
+    if (c->bands)
+        s.smem_bytes +=
+            (int64_t)s.channels * (2 * 2 * conv_halo_band(c) * c->rows +
+                                   c->cols * c->wide * c->high * c->images * (int)ckl_dtype_bytes(c->form.out)) +
+            1024;
     return s;
 }
 
@@ -65,12 +69,12 @@ static bool is_small(const ckl_conv_desc *d, const conv_halo_problem *h, int sm_
            sm_count;
 }
 
-/* The steps and dilations of rows and columns, of a filter with an odd number of columns: are bands made for that? */
+/* Are bands made for such filters? Words of x are pairs of columns, so windows begin at even ones. */
 static bool may_be_bands(const ckl_conv_desc *d, const conv_halo_problem *h)
 {
-    enum { COLUMNS_MAX_OF_BAND = 9 };
-    return h->m[2].filter % 2 == 1 && h->m[2].filter <= COLUMNS_MAX_OF_BAND && h->m[1].stride == 1 &&
-           h->m[2].stride == 1 && d->dilation_h == 1 && d->dilation_w == 1;
+    enum { COLUMNS_MAX_OF_BAND = 9, STRIDE_MAX = 2 };
+    return h->m[2].filter % 2 == 1 && h->m[2].filter <= COLUMNS_MAX_OF_BAND && h->m[1].stride <= STRIDE_MAX &&
+           h->m[2].stride <= STRIDE_MAX && d->dilation_h == 1 && d->dilation_w == 1;
 }
 
 /* Two or three rows of y of a block, any number of windows side by side. */
@@ -80,7 +84,7 @@ static void candidate_bands(const ckl_conv_desc *d, const ckl_device_info *devic
     const int rows = 2 + i % 2;
     c->bands = true;
     c->lanes = CONV_HALO_GROUPS;
-    c->cols = CONV_HALO_WINDOW + 1 - c->columns;
+    c->cols = conv_halo_band_columns(c);
     c->wide = 1 << i / 2;
     c->images = 1;
     while (c->images < CONV_HALO_LANES / c->wide && c->cols * c->wide >= h->m[2].y &&
@@ -175,7 +179,8 @@ static double band_instructions(const conv_halo_config *c)
  */
 static plan_cost cost_halo(const void *desc, const ckl_device_info *device, const void *config)
 {
-    const double ROW = 2.7, BYTES = 42, WARP = 0.3, ISSUED = 3, TILE = 300, START = 3, FILTER = 0.087, HERTZ = 1.7e9,
+    const double ROW = 2.7, BANDS = 8, BYTES = 42, WARP = 0.3, ISSUED = 3, TILE = 300, START = 3, FILTER = 0.087,
+                 HERTZ = 1.7e9,
                  MEMORY = 4e6; // bytes a us
     const ckl_conv_desc *d = desc;
     const conv_halo_config *c = config;
@@ -185,7 +190,7 @@ static plan_cost cost_halo(const void *desc, const ckl_device_info *device, cons
     const double warps = ceil(s.workers / 32.0), rate = fmin(ISSUED, WARP * warps * c->ctas); // instructions a cycle
     const double issue =
         c->bands ? warps * band_instructions(c) / rate : warps * (c->rows * row + 20.0 * c->cols) / rate;
-    const double load = fmax(ROW * s.box_w * s.box_h * c->images, (double)s.stage_bytes / BYTES);
+    const double load = fmax((c->bands ? BANDS : ROW) * s.box_w * s.box_h * c->images, (double)s.stage_bytes / BYTES);
     const double tiles = tiles_of(d, c) * (double)channel_tiles(d, c), turns = tiles / device->sm_count;
     conv_mode m[CONV_MODES];
     conv_modes(d, m);
@@ -219,8 +224,8 @@ static ckl_status check_bands(const ckl_conv_desc *d, const conv_halo_config *c)
 {
     if (!may_be_bands(d, problem_of(d)))
         FAIL(CKL_UNSUPPORTED,
-             "conv halo: bands=1 takes filters of up to 9 columns, an odd number, and strides and dilations of 1");
-    if (c->lanes != CONV_HALO_GROUPS || c->cols != CONV_HALO_WINDOW + 1 - c->columns || c->ctas < 1 || c->ctas > 2 ||
+             "conv halo: bands=1 takes filters of up to 9 columns, an odd number, strides of up to 2 and no dilation");
+    if (c->lanes != CONV_HALO_GROUPS || c->cols != conv_halo_band_columns(c) || c->ctas < 1 || c->ctas > 2 ||
         !is_power_of_two(c->wide) || c->wide > CONV_HALO_LANES || !is_power_of_two(c->images) ||
         c->images > CONV_HALO_LANES || c->wide * c->images > CONV_HALO_LANES || c->high < 1 ||
         c->high % conv_halo_blocks(c) || c->high / conv_halo_blocks(c) > BAND_ROWS_MAX)
@@ -282,6 +287,7 @@ static ckl_status launch_halo(const ckl_plan *plan, const void *args, ckl_stream
         FAIL(CKL_INVALID, "conv halo: a pointer is not aligned to 16 bytes; impl=depthwise takes any");
     conv_params p = conv_params_of(d, &a);
     p.mX = conv_pixels(a.x, &x);
+    p.mY = conv_pixels(a.y, &y);
     p.tap = (uint32_t)h->tap; // modulo 2^32, as are its steps
     for (int i = 0; i < CONV_MODES; i++) {
         p.tap_step[i] = (uint32_t)h->tap_step[i];

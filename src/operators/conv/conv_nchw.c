@@ -398,9 +398,7 @@ static void consume(const void *of)
 {
     const nchw_kernel *k = of;
     consumer_role c = describe_consumer(k);
-    const conv_products products = {
-        &k->ring, k->cfg->edges ? &k->mended : NULL, c.first_thread, NULL, multiply, k, &c
-    };
+    const conv_products products = { &k->ring, k->cfg->edges ? &k->mended : NULL, c.first_thread, multiply, k, &c };
     pipeline_state stage = consumer_state(&k->ring);
     val k_tiles = mul(mul(conv_number(k->p.filter[1]), conv_number(k->p.filter[2])), k->chunks);
     LOOP_FROM(tile, cta_x(), k->count, grid_x()) {

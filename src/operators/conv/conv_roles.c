@@ -44,11 +44,9 @@ void conv_run_roles(const conv_roles *r)
     }
 }
 
-static void release(const conv_products *p, val stage)
+static void release(const conv_products *p, val stage, val when)
 {
-    if (p->peer)
-        pipeline_release_at(p->ring, stage, *p->peer);
-    else
+    IF(when)
         pipeline_release(p->ring, stage);
 }
 
@@ -64,8 +62,7 @@ val conv_mainloop_begin(const conv_products *p, val k_tiles, pipeline_state *sta
         p->multiply(p->kernel, p->role, stage->stage, not_first);
         mma_commit();
         mma_wait(1);
-        IF(logical_and(p->releases, not_first))
-            release(p, before);
+        release(p, before, logical_and(p->releases, not_first));
         assign(before, stage->stage);
         pipeline_advance(stage);
     }
@@ -75,8 +72,7 @@ val conv_mainloop_begin(const conv_products *p, val k_tiles, pipeline_state *sta
 void conv_mainloop_end(const conv_products *p, val last)
 {
     mma_wait(0);
-    IF(p->releases)
-        release(p, last);
+    release(p, last, p->releases);
 }
 
 void conv_mainloop(const conv_products *p, val k_tiles, pipeline_state *stage)

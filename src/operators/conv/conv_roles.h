@@ -25,7 +25,6 @@ void conv_run_roles(const conv_roles *roles);
 typedef struct conv_products {
     const pipeline *ring, *mended; // mended: NULL where boxes are used as they come
     val releases;                  // predicate: this thread releases stages
-    const val *peer;               // the empty barriers of the CTA to which it does; NULL: its own
     void (*multiply)(const void *kernel, const void *role, val stage, val not_first);
     const void *kernel, *role;
 } conv_products;

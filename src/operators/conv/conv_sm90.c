@@ -52,9 +52,8 @@ typedef struct conv_kernel {
 /* One consumer's view. */
 typedef struct consumer_role {
     val index, tid, barrier;
-    val first_thread;   // predicate: the thread that issues its TMA
-    val k_tile;         // the next one of a tile, where filters stay
-    val releases, peer; // predicate: this thread releases stages; the CTA whose empty barriers it signals
+    val first_thread; // predicate: the thread that issues its TMA and releases stages
+    val k_tile;       // the next one of a tile, where filters stay
     tiled_mma mma;
     tensor acc;                                // (MMA,MMA_M,MMA_N)
     tensor tCrX[GROUPS_MAX], tCrW[GROUPS_MAX]; // of each group of a tile: (MMA_M,MMA_K,STAGES), (MMA_N,MMA_K,STAGES)
@@ -89,7 +88,7 @@ static void describe_boxes(conv_kernel *k)
                         : make_tma_box(k->p.mX, c->form.dtype, 5, x_box, x_step, s->span);
     const int rank = c->grouped ? 4 : 3;
     k->tmaW = conv_sm90_n_major(c) ? make_tma(k->p.mW, c->form.dtype, rank, c->tile_k, CONV_SM90_SPAN, 128)
-                                   : make_tma(k->p.mW, c->form.dtype, rank, c->tile_n / c->share, s->w_k, s->w_span);
+                                   : make_tma(k->p.mW, c->form.dtype, rank, c->tile_n, s->w_k, s->w_span);
     const int y_row = s->y_cols * (int)ckl_dtype_bytes(c->form.out);
     k->tmaY = make_tma_box(k->p.mY, c->form.out, 5, y_box, NULL, y_row);
     if (c->form.residual)
@@ -109,7 +108,7 @@ static void describe_memory(conv_kernel *k)
     if (conv_sm90_n_major(c))
         k->sSpans = local_tile(k->sSpans, shape(c->tile_k, CONV_SM90_SPAN), coord(0, 0, _, _)); // of DEPTH rows
     k->sY = tma_tiles("Y", c->form.out, CONV_SM90_ROWS, k->size.y_cols, k->size.buffers, c->consumers);
-    k->ring = make_pipeline("ring", c->stages, 1, c->consumers * c->share);
+    k->ring = make_pipeline("ring", c->stages, 1, c->consumers);
     if (c->split > 1)
         k->halves = conv_halves_memory(c->consumers, c->tile_n / c->split);
     if (c->form.residual)
@@ -136,7 +135,7 @@ static void describe_schedule(conv_kernel *k)
         k->count = mul(k->count, k->tiles[m]);
         k->k_tiles = mul(k->k_tiles, taps_along(k, m));
     }
-    k->count = mul(conv_tiles_along(k->count, c->share), k->filters);
+    k->count = mul(k->count, k->filters);
 }
 
 /* The K tiles of share `number` of `shares` about equal ones. */
@@ -160,8 +159,6 @@ static tile_place place_of(const conv_kernel *k, val tile)
     const int box[CONV_MODES] = { 1, k->cfg->box_h, k->cfg->box_w };
     tile_place place = { .filter = mul(rem(tile, k->filters), imm(k->cfg->tile_n)) };
     val rest = div(tile, k->filters);
-    if (k->cfg->share > 1) // the last one may have no pixels: its image is beyond
-        rest = add(mul(rest, imm(k->cfg->share)), cluster_rank());
     for (int m = CONV_MODES - 1; m >= 0; m--) {
         place.at[m] = mul(rem(rest, k->tiles[m]), imm(box[m]));
         rest = div(rest, k->tiles[m]);
@@ -187,12 +184,12 @@ static tile_place place_of_filters(const conv_kernel *k, val tile)
 /* The tiles of this cluster. */
 static val first_tile(const conv_kernel *k)
 {
-    return div(cta_x(), imm(conv_sm90_cluster(k->cfg)));
+    return div(cta_x(), imm(k->cfg->split));
 }
 
 static val clusters(const conv_kernel *k)
 {
-    return div(grid_x(), imm(conv_sm90_cluster(k->cfg)));
+    return div(grid_x(), imm(k->cfg->split));
 }
 
 /* The producer */
@@ -205,22 +202,18 @@ static val under(const conv_kernel *k, const tile_place *place, val tap, int m)
     return sub(add(first, mul(tap, conv_number(k->p.dilation[m]))), conv_number(k->p.pad[m]));
 }
 
-/* The filters of a tap, into one of the stages' places for them. Each CTA that shares them loads some, for all. */
+/* The filters of a tap, into one of the stages' places for them. */
 static void load_filters(const conv_kernel *k, val to, const tile_place *place, val tap, val channel, val full)
 {
     const val outer[] = { tap, place->at[0] };
-    const int count = k->tmaW.rank - 2, share = k->cfg->share, rows = k->cfg->tile_n / share;
-    const val rank = share > 1 ? cluster_rank() : imm(0), mask = imm(share > 1 ? (1 << share) - 1 : 0);
-    const val first = add(place->filter, mul(rank, imm(rows)));
+    const int count = k->tmaW.rank - 2;
     if (!conv_sm90_n_major(k->cfg)) {
-        tensor sW = local_tile(slice(k->sSpans, _, _, to), shape(rows, k->size.w_k), coord(rank, 0));
-        tma_load_of(&k->tmaW, sW, first, channel, count, outer, full, mask);
+        tma_load_of(&k->tmaW, slice(k->sSpans, _, _, to), place->filter, channel, count, outer, full, imm(0));
         return;
     }
-    const int spans = rows / CONV_SM90_SPAN;
-    UNROLL(i, spans)
-        tma_load_of(&k->tmaW, slice(k->sSpans, _, _, add(mul(rank, imm(spans)), imm(i)), to), channel,
-                    add(first, imm(i * CONV_SM90_SPAN)), count, outer, full, mask);
+    UNROLL(i, k->cfg->tile_n / CONV_SM90_SPAN)
+        tma_load_of(&k->tmaW, slice(k->sSpans, _, _, imm(i), to), channel, add(place->filter, imm(i * CONV_SM90_SPAN)),
+                    count, outer, full, imm(0));
 }
 
 /* Pixel `number` of y in all: its row, column and image. */
@@ -331,10 +324,6 @@ static void load_tiles(const void *of)
             place.fresh = eq(tile, first_tile(k));
         (sliced ? load_slice : load_all)(k, &stage, &place);
     }
-    for (int s = 0; k->cfg->share > 1 && s < k->ring.stages; s++) { // the other CTAs signal this one until then
-        pipeline_wait_empty(&k->ring, &stage);
-        pipeline_advance(&stage);
-    }
 }
 
 /* The consumers */
@@ -368,9 +357,6 @@ static consumer_role describe_consumer(const conv_kernel *k)
     c.tid = warpgroup_thread();
     c.barrier = add(c.index, imm(BARRIER_CONSUMER));
     c.first_thread = eq(c.tid, imm(0));
-    c.releases = lt(c.tid, imm(cfg->share)); // thread t to CTA t
-    if (cfg->share > 1)
-        c.peer = pipeline_peer(&k->ring, select(c.releases, c.tid, imm(0)));
     const int depth = k->size.w_depth, steps = depth / c.mma.atom.k; // of a group
     tensor sX = cfg->tall ? rows_of_boxes(k)
                           : local_tile(k->sX, shape(CONV_SM90_ROWS, k->size.depth),
@@ -589,7 +575,7 @@ static void consume(const void *of)
 {
     const conv_kernel *k = of;
     consumer_role c = describe_consumer(k);
-    const conv_products products = { &k->ring, NULL, c.releases, k->cfg->share > 1 ? &c.peer : NULL, multiply, k, &c };
+    const conv_products products = { &k->ring, NULL, c.first_thread, multiply, k, &c };
     pipeline_state stage = consumer_state(&k->ring);
     const bool residual = k->cfg->form.residual, late = !k->cfg->grouped && k->cfg->slices * k->cfg->split == 1;
     if (residual)
@@ -656,7 +642,7 @@ void conv_sm90(const void *config, int kernel)
     (void)kernel;
     conv_kernel k = { .cfg = cfg, .size = conv_sm90_shape_of(cfg) };
     launch_bounds(WARPGROUP * (1 + cfg->consumers), 1);
-    cluster_size(conv_sm90_cluster(cfg));
+    cluster_size(cfg->split);
     k.p = params_of(conv);
     describe_boxes(&k);
     describe_memory(&k);

@@ -23,7 +23,6 @@
     X(owner, int, together, "1", "1 2 4", "groups whose channels and filters share a tile")          \
     X(owner, bool, im2col, "0", "0 1", "pixels follow each other over the ends of rows and images")  \
     X(owner, int, split, "1", "1 2", "CTAs of a cluster that share the taps and channels of a tile") \
-    X(owner, int, share, "1", "1 2 4", "CTAs of a cluster whose tiles have the same filters")        \
     X(owner, bool, tall, "0", "0 1", "a stage has all three rows of a filter, which see one box")    \
     X(owner, int, held, "0", "", "tall stages of a tile whose filters stay; 0: none does")           \
     X(owner, bool, zeros, "0", "0 1", "the gradient has pixels that no tap sees, and idle warps write them")
@@ -45,12 +44,6 @@ enum {
     CONV_SM90_BUFFERS = 2, // staging buffers of a consumer
     CONV_SM90_TALL = 3,    // rows of a filter that share a box
 };
-
-/* CTAs of a cluster. */
-static inline int conv_sm90_cluster(const conv_sm90_config *c)
-{
-    return c->split * c->share;
-}
 
 /* Is W's tile N-major, in spans of channels for each filter? Else K-major. */
 static inline bool conv_sm90_n_major(const conv_sm90_config *c)

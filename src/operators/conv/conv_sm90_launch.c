@@ -161,7 +161,7 @@ static ckl_status launch_tiles(const ckl_plan *plan, const conv_sm90_config *c, 
 {
     const int64_t rows = ceil_div(p->y_size[1], c->box_h), columns = ceil_div(p->y_size[2], c->box_w);
     const int64_t boxes = p->y_size[0] * rows * columns * ceil_div(p->n, c->box_n) * c->slices;
-    return conv_launch_tiles(plan, 0, ceil_div(boxes, c->share) * ceil_div(p->k, c->tile_n), p, stream);
+    return conv_launch_tiles(plan, 0, boxes * ceil_div(p->k, c->tile_n), p, stream);
 }
 
 /*

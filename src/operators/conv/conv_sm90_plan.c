@@ -10,7 +10,7 @@
  * consumers, which were measured at 18.
  */
 enum { SPLIT_LEAST = 64, THREE_LEAST = 16 };
-enum { HELD_MAX = 32 }; // stages
+enum { HELD_MAX = 32, HELD_BYTES = 64 << 10 }; // stages; of filters
 
 /* Columns of a staging buffer: the widest rows of 128, 64 or 32 bytes that divide the filters which a CTA finishes. */
 static int y_cols_of(const conv_sm90_config *c, int out)
@@ -78,7 +78,14 @@ static double tiles_of(const conv_sm90_problem *p, const conv_sm90_config *c)
     return pixels * (double)ceil_div(p->out * c->together, c->tile_n);
 }
 
-/* The box of whole rows of 8 pixels of which the fewest cover all places, where a consumer's pixels are of one image. */
+/* Pixels that all tall boxes compute, and those that they load. */
+static double tall_pixels(const conv_sm90_problem *p, conv_box box)
+{
+    const double rows = box.h + (box.h + CONV_SM90_TALL - 1);
+    return conv_boxes(p->places, p->desc.n, box) * box.w * box.n * rows;
+}
+
+/* The box of whole rows of 8 pixels that has the fewest of them, where a consumer's pixels are of one image. */
 static conv_box tall_box(const conv_sm90_problem *p, int consumers)
 {
     enum { LEAST = 8, SHAPES = 4 };
@@ -87,7 +94,7 @@ static conv_box tall_box(const conv_sm90_problem *p, int consumers)
         for (int n = 1; n <= (consumers == 2 ? 2 : 1); n++) {
             const int w = LEAST << i;
             const conv_box box = { w, CONV_SM90_ROWS / w * consumers / n, n };
-            if (conv_boxes(p->places, p->desc.n, box) < conv_boxes(p->places, p->desc.n, best))
+            if (tall_pixels(p, box) < tall_pixels(p, best))
                 best = box;
         }
     return best;
@@ -172,7 +179,7 @@ static bool candidate_tile(const conv_sm90_problem *p, int i, conv_sm90_config *
     c->step_h = data ? 1 : (int)d->stride_h;
     c->grouped = d->groups > 1;
     c->zeros = p->has_unseen;
-    c->split = c->share = 1;
+    c->split = 1;
     c->im2col = c->tall = false;
     c->held = 0;
     c->together = 1;
@@ -246,7 +253,10 @@ static bool may_hold(const conv_sm90_problem *p, const conv_sm90_config *c)
     return d->groups == 1 && p->out <= c->tile_n && p->taps == d->t * d->r * d->s && tall_stages(p, c) <= HELD_MAX;
 }
 
-/* held: the filters stay; where they may not the candidate is none. */
+/*
+ * held: the filters stay; where they may not, or are many, the candidate is none. 63 KB of 56 to 48 channels gain; with 72 KB 64 of 56x56
+ * take 16.3 us, 14.5 if they come anew.
+ */
 static void load_tall(const conv_sm90_problem *p, conv_sm90_config *c, bool held)
 {
     c->tall = true;
@@ -254,7 +264,7 @@ static void load_tall(const conv_sm90_problem *p, conv_sm90_config *c, bool held
     if (!held)
         return;
     c->held = (int)min_i64(tall_stages(p, c), HELD_MAX);
-    c->tile_n = may_hold(p, c) ? c->tile_n : 0;
+    c->tile_n = may_hold(p, c) && c->held * memory_of(c).w_bytes <= HELD_BYTES ? c->tile_n : 0;
 }
 
 void conv_sm90_load_tall(const conv_sm90_problem *p, const ckl_device_info *device, conv_sm90_config *c)
@@ -325,13 +335,18 @@ static double row_cost(const conv_sm90_config *c, int64_t bytes)
 }
 
 /*
- * Three consumers: 128 channels of 28x28 take 15.5 us, one turn of tiles, and 17.1 in two turns of two consumers'. Tall stages were
- * timed of few filters: of more they are to promise something.
+ * Three consumers: 128 channels of 28x28 take 15.5 us, one turn of tiles, and 17.1 in two turns of two consumers'; of tall stages
+ * they cost what they should. 256 of 64x64 take 53.5 us by these and 256 filters, 59.3 without; 512 of 7x7 17.9 by one consumer and 128
+ * filters, 15.6 by two CTAs a tile.
  */
 static double unsure(const conv_sm90_config *c)
 {
-    const double THREE = 1.4, TALL = 1.06;
-    return (c->consumers > 2 ? THREE : 1) * (c->tall && c->tile_n > 96 ? TALL : 1);
+    const double THREE = 1.4, WIDE = 0.95, ALONE = 1.06;
+    if (!c->tall)
+        return c->consumers > 2 ? THREE : 1;
+    if (c->tile_n > 160)
+        return WIDE;
+    return c->tile_n > 96 && c->consumers == 1 ? ALONE : 1;
 }
 
 /*
@@ -378,7 +393,7 @@ conv_sm90_work conv_sm90_work_of(const conv_sm90_problem *p, const conv_sm90_con
                              .tiles = tiles_of(p, c),
                              .stages = taps / s.taps * (double)chunks,
                              .multiply = c->tall ? larger(products, shared_cycles(c, &s)) : products,
-                             .rows = a_row * PIXEL * s.x_rows + (c->held ? 0 : FILTER * of_filters / c->share),
+                             .rows = a_row * PIXEL * s.x_rows + (c->held ? 0 : FILTER * of_filters),
                              .bytes = (double)(s.x_bytes + (c->held ? 0 : s.w_bytes)),
                              .absent = absent / ZEROS,
                              .epilogue = EPILOGUE * c->tile_n / 2 + box_cost(c, &s),
@@ -436,19 +451,6 @@ static ckl_status check_split(const conv_sm90_problem *p, const conv_sm90_config
     return CKL_OK;
 }
 
-/* Filters of a CTA are loaded in equal parts, each of whole boxes. */
-static ckl_status check_share(const conv_sm90_config *c)
-{
-    const int part = conv_sm90_n_major(c) ? CONV_SM90_SPAN : 8; // rows of a swizzle
-    if (c->share != 1 && c->share != 2 && c->share != 4)
-        FAIL(CKL_INVALID, "conv sm90: share=%d is none of 1, 2, 4", c->share);
-    if (c->share > 1 && (c->grouped || c->slices > 1 || c->split > 1))
-        FAIL(CKL_UNSUPPORTED, "conv sm90: share=%d takes no groups, slices or split", c->share);
-    if (c->tile_n % (part * c->share))
-        FAIL(CKL_UNSUPPORTED, "conv sm90: tile_n=%d filters are not %d parts of whole %d", c->tile_n, c->share, part);
-    return CKL_OK;
-}
-
 /* May one box serve all rows of the filter? A swizzle repeats after 8 pixels. */
 static ckl_status check_tall(const conv_sm90_problem *p, const conv_sm90_config *c)
 {
@@ -460,8 +462,8 @@ static ckl_status check_tall(const conv_sm90_problem *p, const conv_sm90_config 
         FAIL(CKL_UNSUPPORTED,
              "conv sm90: tall=1 takes filters of %d rows that all see something, in rows of stride and dilation 1",
              CONV_SM90_TALL);
-    if (c->im2col || c->split > 1 || c->share > 1 || c->slices > 1 || c->together > 1)
-        FAIL(CKL_UNSUPPORTED, "conv sm90: tall=1 takes no im2col, split, share, slices or groups together");
+    if (c->im2col || c->split > 1 || c->slices > 1 || c->together > 1)
+        FAIL(CKL_UNSUPPORTED, "conv sm90: tall=1 takes no im2col, split, slices or groups together");
     if (c->box_w % 8 || c->box_w > CONV_SM90_ROWS || (int64_t)c->box_w * c->box_h % CONV_SM90_ROWS)
         FAIL(CKL_UNSUPPORTED, "conv sm90: tall=1, but a box of %dx%d has no whole rows of 8 for each consumer",
              c->box_h, c->box_w);
@@ -576,7 +578,6 @@ ckl_status conv_sm90_admit(const conv_sm90_problem *p, const ckl_device_info *de
     TRY(check_tile(p, device, c));
     TRY(check_held(p, c));
     TRY(check_split(p, c));
-    TRY(check_share(c));
     TRY(check_im2col(p, c));
     if ((double)d->t * (double)d->r * (double)d->s > INT32_MAX)
         FAIL(CKL_UNSUPPORTED, "conv sm90: the taps of a filter are beyond 32-bit numbers");

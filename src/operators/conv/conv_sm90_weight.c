@@ -255,7 +255,7 @@ static void consume(const void *of)
 {
     const weight_kernel *k = of;
     consumer_role c = describe_consumer(k);
-    const conv_products products = { &k->ring, NULL, c.first_thread, NULL, multiply, k, &c };
+    const conv_products products = { &k->ring, NULL, c.first_thread, multiply, k, &c };
     pipeline_state stage = consumer_state(&k->ring);
     LOOP_FROM(tile, cta_x(), k->count, grid_x()) {
         tile_place place = place_of(k, tile);

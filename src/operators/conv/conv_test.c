@@ -409,33 +409,33 @@ static const char *const cases[] = {
     "n=3 c=4 d=1 h=6 w=7 k=26 t=3 pad=1 y_d=500 dtype=f32 # the stride of a single slice is no image's",
     "n=2 c=6 h=6 w=7 k=8 pad=1 x_c=50 y_h=9 layout=nchw direction=weight dtype=f32 bias=1",
     "n=2 c=72 h=9 w=7 k=136 pad=1 r=3 s=1 bias=1 scale=1 activation=relu impl=sm90 config='im2col=0 tile_n=128 split=2 "
-    "share=1 tall=0 held=0' # two CTAs a tile",
-    "n=2 c=72 h=9 w=7 k=252 pad=1 out=f32 bias=1 stride=2 impl=sm90 config='im2col=0 tile_n=192 split=2 share=1 "
+    "tall=0 held=0' # two CTAs a tile",
+    "n=2 c=72 h=9 w=7 k=252 pad=1 out=f32 bias=1 stride=2 impl=sm90 config='im2col=0 tile_n=192 split=2 "
     "consumers=1 stages=3 tall=0 held=0'",
     "n=4 c=40 h=21 w=7 k=72 r=5 s=1 dtype=bf16 impl=sm90 config='im2col=0 consumers=2 box_w=128 box_h=1 box_n=1 "
-    "tile_n=128 split=2 share=1 stages=2 tall=0 held=0' # several tiles of a cluster",
-    "n=2 c=264 h=9 w=7 k=40 pad=1 r=3 s=1 direction=data impl=sm90 config='im2col=0 tile_n=256 split=2 share=1 "
+    "tile_n=128 split=2 stages=2 tall=0 held=0' # several tiles of a cluster",
+    "n=2 c=264 h=9 w=7 k=40 pad=1 r=3 s=1 direction=data impl=sm90 config='im2col=0 tile_n=256 split=2 "
     "stages=2 tall=0 held=0'",
-    "n=2 c=64 h=9 w=7 k=128 groups=2 pad=1 impl=sm90 config='im2col=0 tile_n=128 split=2 share=1 tall=0 held=0'",
-    "n=2 c=72 h=9 w=7 k=104 pad=1 bias=1 activation=relu impl=sm90 config='im2col=0 split=1 share=1 tile_n=112 tall=0 "
+    "n=2 c=64 h=9 w=7 k=128 groups=2 pad=1 impl=sm90 config='im2col=0 tile_n=128 split=2 tall=0 held=0'",
+    "n=2 c=72 h=9 w=7 k=104 pad=1 bias=1 activation=relu impl=sm90 config='im2col=0 split=1 tile_n=112 tall=0 "
     "held=0' "
     "# four "
     "boxes of y of 16 filters and more",
-    "n=2 c=72 h=9 w=7 k=104 pad=1 bias=1 residual=1 impl=sm90 config='im2col=0 split=1 share=2 tile_n=112 stages=3 "
+    "n=2 c=72 h=9 w=7 k=104 pad=1 bias=1 residual=1 impl=sm90 config='im2col=0 split=1 tile_n=112 stages=3 "
     "tall=0 held=0' # "
     "two CTAs load filters for both",
-    "n=2 c=72 h=9 w=7 k=200 pad=1 out=f32 impl=sm90 config='im2col=0 split=2 share=1 tile_n=96 tall=0 held=0'",
-    "n=1 c=8 h=152 w=10 k=440 r=1 s=3 residual=1 out=f32 impl=sm90 config='im2col=0 split=1 share=2 consumers=1 "
+    "n=2 c=72 h=9 w=7 k=200 pad=1 out=f32 impl=sm90 config='im2col=0 split=2 tile_n=96 tall=0 held=0'",
+    "n=1 c=8 h=152 w=10 k=440 r=1 s=3 residual=1 out=f32 impl=sm90 config='im2col=0 split=1 consumers=1 "
     "tile_n=32 box_w=8 box_h=8 box_n=1 stages=8 tall=0 held=0' # more tiles than CTAs, an odd number of boxes",
-    "n=3 c=520 h=9 w=7 k=40 pad=1 stride=2 direction=data impl=sm90 config='im2col=0 split=1 share=4 tile_n=256 "
+    "n=3 c=520 h=9 w=7 k=40 pad=1 stride=2 direction=data impl=sm90 config='im2col=0 split=1 tile_n=256 "
     "stages=3 tall=0 held=0'",
-    "n=3 c=40 h=9 w=11 k=72 pad=1 bias=1 dtype=bf16 impl=sm90 config='im2col=1 split=1 share=2 consumers=3 box_w=192 "
+    "n=3 c=40 h=9 w=11 k=72 pad=1 bias=1 dtype=bf16 impl=sm90 config='im2col=1 split=1 consumers=3 box_w=192 "
     "box_h=1 box_n=1 tile_n=80 stages=3 tall=0 held=0'",
-    "n=2 c=24 h=9 w=7 k=40 pad=1 stride=2 impl=sm90 config='im2col=0 split=1 share=4 tile_k=24 tile_n=32 tall=0 "
+    "n=2 c=24 h=9 w=7 k=40 pad=1 stride=2 impl=sm90 config='im2col=0 split=1 tile_k=24 tile_n=32 tall=0 "
     "held=0' # "
     "rows "
     "narrower than their swizzle",
-    "n=3 c=72 h=9 w=7 k=40 pad=1 bias=1 impl=sliced config='im2col=0 split=1 share=1 tile_n=48 slices=3'",
+    "n=3 c=72 h=9 w=7 k=40 pad=1 bias=1 impl=sliced config='im2col=0 split=1 tile_n=48 slices=3'",
     "n=4 c=53 h=8 w=9 k=16 r=1 s=1 bias=1 activation=relu impl=pointwise_unaligned",
     "n=40 c=43 h=12 w=12 k=3 r=1 s=1 scale=1 impl=pointwise_unaligned # more CTAs than gemm gives it",
     "n=4 c=15 h=8 w=9 k=41 r=1 s=1 scale=1 dtype=bf16 impl=pointwise_shallow",
@@ -461,7 +461,7 @@ static const char *const cases[] = {
     "n=3 c=40 h=9 w=7 k=72 pad=1 direction=data r=3 s=2 dtype=bf16 impl=sm90 config='stages=4 split=1 im2col=1 "
     "consumers=2 box_w=128 box_h=1 box_n=1 tall=0 held=0'",
     "n=4 c=72 h=7 w=7 k=136 pad=1 r=3 s=1 bias=1 impl=sm90 config='im2col=1 consumers=2 box_w=128 box_h=1 box_n=1 "
-    "tile_n=128 split=2 share=1 stages=4 tall=0 held=0'",
+    "tile_n=128 split=2 stages=4 tall=0 held=0'",
     "n=5 c=40 h=1 w=1 k=48 pad=1 impl=sm90 config='split=1 im2col=1 consumers=2 box_w=128 box_h=1 box_n=1 tall=0 "
     "held=0'",
     "n=3 c=36 h=9 w=7 k=72 pad=1 dtype=f32 math=tf32 stride=2 impl=sm90 config='split=1 stages=3 im2col=1 tile_k=20 "
@@ -580,6 +580,16 @@ static const char *const cases[] = {
     "n=2 c=48 h=9 w=9 k=48 pad=1 dtype=i8 out=f16 impl=sm90 "
     "config='tall=1 held=0 im2col=0 split=1 box_w=8 box_h=8 box_n=1 consumers=1 tile_n=48 tile_k=48 stages=2' # bytes",
     "n=3 c=64 h=16 w=24 k=64 pad=1 bias=1 residual=1 activation=relu # tall boxes by choice, or not",
+    "n=2 c=40 h=19 w=31 k=40 groups=40 pad=1 stride=2 impl=halo "
+    "config='bands=1 lanes=4 cols=7 wide=2 images=1 high=8 stages=2 ctas=2'",
+    "n=3 c=24 h=15 w=14 k=24 groups=24 r=5 s=5 pad=2 stride=2 dtype=bf16 bias=1 impl=halo "
+    "config='bands=1 lanes=4 cols=6 wide=1 images=2 high=12 stages=2 ctas=1'",
+    "n=2 c=72 h=21 w=33 k=72 groups=72 r=7 s=7 pad=3 stride=2 residual=1 impl=halo "
+    "config='bands=1 lanes=4 cols=5 wide=4 images=1 high=4 stages=2 ctas=1'",
+    "n=2 c=24 h=9 w=20 k=24 groups=24 r=2 s=3 pad=1 stride_w=2 impl=halo "
+    "config='bands=1 lanes=4 cols=7 wide=1 images=1 high=16 stages=2 ctas=1'",
+    "n=2 c=24 h=19 w=20 k=24 groups=24 r=4 s=9 pad=4 stride_h=2 impl=halo "
+    "config='bands=1 lanes=4 cols=8 wide=4 images=1 high=6 stages=2 ctas=1'",
     "n=2 c=13 h=13 w=21 k=21 pad=1 bias=1 impl=packed "
     "config='fold=0 padded=0 tall=1 held=0 im2col=0 split=1 slices=1"
     " box_w=8 box_h=16 box_n=1 consumers=2 tile_n=32 tile_k=16 stages=3'",
@@ -593,16 +603,16 @@ static const char *const cases[] = {
     "config='padded=0 tall=1 held=0 im2col=0 split=1 slices=1"
     " box_w=8 box_h=16 box_n=1 consumers=2 tile_n=64 tile_k=16 stages=3'",
     "n=3 c=64 h=13 w=21 k=64 pad=1 bias=1 residual=1 activation=relu impl=sm90 "
-    "config='tall=1 held=3 im2col=0 split=1 share=1"
+    "config='tall=1 held=3 im2col=0 split=1"
     " box_w=8 box_h=8 box_n=2 consumers=2 tile_n=64 tile_k=64 stages=3'",
     "n=40 c=72 h=20 w=33 k=48 pad=1 dtype=bf16 impl=sm90 "
-    "config='tall=1 held=6 im2col=0 split=1 share=1"
+    "config='tall=1 held=6 im2col=0 split=1"
     " box_w=8 box_h=16 box_n=1 consumers=2 tile_n=48 tile_k=64 stages=2'",
     "n=40 c=40 h=20 w=33 k=56 pad=1 direction=data impl=sm90 "
-    "config='tall=1 held=6 im2col=0 split=1 share=1"
+    "config='tall=1 held=6 im2col=0 split=1"
     " box_w=8 box_h=16 box_n=1 consumers=2 tile_n=64 tile_k=32 stages=4'",
     "n=33 c=24 h=20 w=33 k=24 pad=1 s=2 d=2 t=2 dtype=bf16 impl=sm90 "
-    "config='tall=1 held=4 im2col=0 split=1 share=1"
+    "config='tall=1 held=4 im2col=0 split=1"
     " box_w=16 box_h=12 box_n=1 consumers=3 tile_n=32 tile_k=24 stages=3'",
     "n=2 c=40 h=9 w=31 k=40 groups=40 pad=1 impl=halo "
     "config='bands=1 lanes=4 cols=14 wide=2 images=1 high=8 stages=2 ctas=2'",
