@@ -96,13 +96,6 @@ ckl_status groupnorm_admit(const char *what, const ckl_groupnorm_desc *d, const 
         FAIL(CKL_INVALID, "%s: dtype, layout, affine and channels must be those of the problem", what);
     TRY(admit_threads(what, device, slicing, c));
     TRY(admit_layout(what, d, slicing, c));
-    const bool backward = d->direction == CKL_DIRECTION_BACKWARD;
-    const bool own = groupnorm_grid_of(c, c->vec).slots == 1 && (backward || groupnorm_vec_of_group(c) == c->vec) &&
-                     c->vec * dtype_bytes(c->dtype) == GROUPNORM_VECTOR_BYTES;
-    if (c->kept < 0 || c->kept > GROUPNORM_UNROLLED || c->kept >= c->steps ||
-        (c->kept > 0 && (slicing != GROUPNORM_HELD || !own || c->ragged)))
-        FAIL(CKL_INVALID, "%s: kept=%d is for held slices, up to %d whole vectors of one group of 16 bytes", what,
-             c->kept, GROUPNORM_UNROLLED);
     const int64_t slices = groupnorm_slices(d, c, slicing), units = groupnorm_units(d, c);
     if (groupnorm_ranges(d, c, slicing) * groupnorm_slice_units(c) < units)
         FAIL(CKL_INVALID, "%s: steps=%d of cluster=%d hold %" PRId64 " of %" PRId64 " units of a channel", what,

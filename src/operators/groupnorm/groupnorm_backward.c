@@ -78,14 +78,6 @@ static void load_vector(void *kernel, groupnorm_vector *v)
                        : groupnorm_load(s, s->a.dy, v->global);
 }
 
-/* Into registers. */
-static void keep_vector(void *kernel, groupnorm_vector *v)
-{
-    const backward *k = kernel;
-    v->x = groupnorm_load(&k->s, k->s.a.x, v->global);
-    v->dy = groupnorm_load(&k->s, k->s.a.dy, v->global);
-}
-
 /* Sums of channels */
 
 static void add_vector(void *kernel, groupnorm_vector *v)
@@ -361,10 +353,8 @@ static void reserve_slices(backward *k)
     k->staged_dy = add(k->staged_x, imm_as(U32, bytes));
 }
 
-static void stage_slices(backward *k)
+static void stage_slices(const backward *k)
 {
-    if (k->s.cfg->kept > 0)
-        groupnorm_load_ahead(&k->s, &k->w, k->s.cfg->kept, keep_vector, k);
     const groupnorm_staging both = { 2, { k->s.a.x, k->s.a.dy }, { k->staged_x, k->staged_dy } };
     groupnorm_stage(&k->s, &k->w, &both);
 }

@@ -41,9 +41,7 @@
     X(owner, int, steps, "4", "", "vectors of a column for which each of its threads has room")                \
     X(owner, int, ctas_per_sm, "0", "0 1 2 3 4 6 8", "CTAs for which an SM has registers; 0: no matter")       \
     X(owner, int, loading, "0", "0 132 264", "held: CTAs that load at once; 0: all")                           \
-    X(owner, int, kept, "0", "0 1 2 3 4", "held: vectors of a thread that stay in registers")                  \
     X(owner, bool, early, "0", "0 1", "held: entries of some slices are merged before all CTAs meet")          \
-    X(owner, bool, yields, "0", "0 1", "L2 gives up outputs first")                                            \
     X(owner, int, gradient_ctas, "1", "1 2 4 8", "backward: CTAs that add up sums of the same channels")
 
 #define GROUPNORM_PARAMS(X, owner) \
@@ -211,7 +209,7 @@ static inline int groupnorm_early_slices(const groupnorm_config *c)
 static inline int64_t groupnorm_vector_elements(const groupnorm_config *c)
 {
     groupnorm_grid g = groupnorm_grid_of(c, c->vec);
-    return (int64_t)g.slots * (c->steps - c->kept) * g.abreast * g.column_threads * c->vec;
+    return (int64_t)g.slots * c->steps * g.abreast * g.column_threads * c->vec;
 }
 
 static inline int groupnorm_ends_max(const groupnorm_config *c)
@@ -296,8 +294,7 @@ typedef struct groupnorm_view {
     groupnorm_grid grid;
     void (*between)(void *kernel); // if not NULL: what a pass does between the halves of a slice
     bool streams;                  // vectors come from memory when they are used: the last ones of a thread together
-    bool skips;                    // the first ones
-    int ahead_count;               // how many those are, which are here otherwise
+    int ahead_count;               // but for the first ones, which are here
     groupnorm_vector ahead[GROUPNORM_UNROLLED];
     val column, column_thread; // i32: the first of the thread; its number among those of the column
     val count;                 // i32, units of a column, or elements

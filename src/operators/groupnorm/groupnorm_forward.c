@@ -74,13 +74,6 @@ static void load_vector(void *kernel, groupnorm_vector *v)
     v->x = groupnorm_load_shared(&k->s, add(k->staged, v->shared), v->vec);
 }
 
-/* Into registers. */
-static void keep_vector(void *kernel, groupnorm_vector *v)
-{
-    const forward *k = kernel;
-    v->x = groupnorm_load(&k->s, k->s.a.x, v->global);
-}
-
 static void add_values(void *kernel, groupnorm_vector *v)
 {
     forward *k = kernel;
@@ -119,14 +112,13 @@ static void find_pivot(forward *k)
         }
     }
     IF(logical_and(lt(k->same.column, imm(g->columns)), lt(imm(0), vectors))) {
-        const groupnorm_vector *kept = k->same.ahead_count > 0 ? &k->same.ahead[0] : NULL;
         val first = add(k->staged, mul(thread(), imm(bytes))), last = sub(vectors, imm(1)), x[PIVOT_VALUES];
         for (int i = 0; i < PIVOT_VALUES; i += g->vec) {
             val address = first;
             if (i > 0)
                 address = add(
                     first, mul(convert(U32, min(imm(i / g->vec), last)), imm(bytes * g->abreast * g->column_threads)));
-            tensor rX = unpacked(kept ? kept->x : groupnorm_load_shared(&k->s, address, g->vec), F32); // (VEC)
+            tensor rX = unpacked(groupnorm_load_shared(&k->s, address, g->vec), F32); // (VEC)
             for (int e = 0; e < g->vec && i + e < PIVOT_VALUES; e++)
                 x[i + e] = at(rX, e);
         }
@@ -442,12 +434,8 @@ static void begin(forward *k)
 }
 
 /* Begins to load it. */
-static void stage_slice(forward *k)
+static void stage_slice(const forward *k)
 {
-    if (k->s.cfg->kept > 0) {
-        groupnorm_load_ahead(&k->s, &k->all, k->s.cfg->kept, keep_vector, k);
-        k->same = k->all;
-    }
     const groupnorm_staging x = { 1, { k->s.a.x }, { k->staged } };
     groupnorm_stage(&k->s, &k->all, &x);
 }

@@ -344,8 +344,7 @@ void groupnorm_over_vectors(const groupnorm_slice *s, const groupnorm_view *w, c
     at.shared = variable(U32, c->shared);
     at.global = variable(I64, c->global);
     if (w->ahead_count > 0) {
-        if (!w->skips)
-            use_some(c->vectors, w->ahead_count, w->ahead, use, kernel);
+        use_some(c->vectors, w->ahead_count, w->ahead, use, kernel);
         assign(at.done, imm(w->ahead_count));
         assign(at.global, add(at.global, mul(at.stride, imm64(w->ahead_count))));
     }
@@ -429,15 +428,12 @@ void groupnorm_stage(const groupnorm_slice *s, const groupnorm_view *w, const gr
 {
     staged_pass p = { s, *w, staging };
     p.w.between = s->halves ? commit_half : NULL;
-    p.w.skips = true;
-    p.w.ahead_count = s->cfg->kept;
     groupnorm_over_columns(s, &p.w, stage_column, &p);
 }
 
 void groupnorm_store(const groupnorm_slice *s, const groupnorm_vector *v, tensor rY)
 {
-    tensor gY = groupnorm_global(s, s->a.y, v->global, v->vec); // (VEC)
-    copy(rY, s->cfg->yields ? with_cache(gY, IR_CACHE_EVICT_FIRST) : gY, align_of(s, v));
+    copy(rY, groupnorm_global(s, s->a.y, v->global, v->vec), align_of(s, v));
 }
 
 void groupnorm_staged(void)

@@ -271,14 +271,6 @@ static const char *const cases[] = {
     "channels=75 parts=75 vec=8 threads=64 column_threads=32 steps=1'",
     "n=9 c=40 h=32 w=33 groups=8 layout=nhwc direction=backward fill=uniform impl=backward_split config='layout=nhwc "
     "channels=5 bundle=4 vec=4 threads=160 column_threads=32 steps=1 gradient_ctas=2' # clusters add up 297 lines",
-    "n=2 c=64 h=32 w=33 groups=8 layout=nhwc dtype=bf16 fill=hard impl=forward_held config='dtype=bf16 layout=nhwc "
-    "channels=8 bundle=8 vec=8 threads=64 column_threads=8 steps=10 kept=3 loading=3' # vectors in registers",
-    "n=2 c=64 h=32 w=33 groups=8 layout=nhwc dtype=bf16 fill=uniform direction=backward impl=backward_held "
-    "config='dtype=bf16 layout=nhwc channels=8 bundle=8 vec=8 threads=64 column_threads=8 steps=8 kept=2'",
-    "n=2 c=40 h=32 w=33 groups=4 layout=nhwc dtype=bf16 fill=hard direction=backward impl=backward_held "
-    "config='dtype=bf16 layout=nhwc channels=10 bundle=4 vec=8 threads=64 column_threads=12 steps=10 kept=2'",
-    "n=2 c=24 h=16 w=9 groups=2 impl=forward_held config='channels=12 parts=12 vec=4 threads=64 column_threads=8 "
-    "steps=5 kept=2' # of other channels, too",
     "n=2 c=64 h=48 w=33 groups=64 layout=nhwc dtype=f16 fill=hard impl=forward_held config='dtype=f16 layout=nhwc "
     "channels=1 bundle=64 vec=8 threads=64 column_threads=8 steps=9 loading=3' # half a slice is added up "
     "early",
@@ -331,9 +323,6 @@ static const test_reject rejects[] = {
     { "impl=forward config='gradient_ctas=2'", CKL_INVALID,
       "gradient_ctas=2 is no power of two up to 16 of gradients" },
     { "direction=backward impl=backward config='gradient_ctas=3'", CKL_INVALID, "gradient_ctas=3 is no power of two" },
-    { "impl=forward config='threads=64 column_threads=16 steps=4 kept=1'", CKL_INVALID, "kept=1 is for held slices" },
-    { "impl=forward_held config='channels=4 threads=64 column_threads=16 steps=9 kept=5'", CKL_INVALID,
-      "up to 4 whole vectors" },
     { "impl=forward_split config='channels=4 early=1'", CKL_INVALID, "early=1 is for held slices" },
     { "impl=forward_held config='channels=4 threads=64 column_threads=16 parts=2 early=1'", CKL_INVALID,
       "early=1 is for held slices" },
