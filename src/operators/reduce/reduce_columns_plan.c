@@ -118,7 +118,7 @@ static void take_elements(const reduce_view *v, reduce_columns_config *c)
     enum { STEPS = 16 };
     c->vec = 1;
     c->steps = STEPS;
-    c->lanes = least_idle_lanes(v, c, false, c->threads, WARP);
+    c->lanes = least_idle_lanes(v, c, false, 2 * WARP, WARP);
 }
 
 static ckl_status check_columns(const reduce_view *v)
