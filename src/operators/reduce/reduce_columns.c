@@ -370,8 +370,6 @@ void reduce_columns_with(const reduce_columns_config *cfg, const reducer *r, int
     find_place(&k);
     find_existing(&k);
     prefetch(&k);
-    if (cfg->padding_kb)
-        smem_alloc("padding", (int64_t)cfg->padding_kb * 1024, 16);
     if (cfg->overlap)
         launch_dependents();
     grid_wait(); // what is above overlaps the end of the kernel before, where the target knows how

@@ -81,7 +81,6 @@ typedef struct reduce_kind {
     X(owner, int, split, "1", "1 2 4 8 16 264", "CTAs of a column; the last to finish merges their sums")   \
     X(owner, bool, marked, "1", "0 1", "those sums travel with marks, and not between fences")              \
     X(owner, bool, prefetch, "0", "0 1", "the first tile is prefetched to L2 while the kernel before runs") \
-    X(owner, int, padding_kb, "0", "0 45", "shared memory by which no further CTA fits an SM")              \
     X(owner, bool, overlap, "1", "0 1", "CTAs of the next kernel may come while these run")                 \
     X(owner, bool, compensated, "0", "0 1", "sums of many blocks carry their rounding errors along")        \
     X(owner, int, ctas_per_sm, "0", "0 2 3 4 8", "CTAs that shall fit on an SM: bounds registers; 0: any")
