@@ -238,13 +238,14 @@ static bool has_few_tiles(const map_kernel *k, const map_shape *s, const ckl_dev
 
 /*
  * Vectors of a thread. One is fastest for one input, while CTAs need not start faster than about one a nanosecond: relu
- * of 2^28 bf16 takes 255 us, with two or four vectors 261. Several inputs take two.
+ * of 2^28 bf16 takes 255 us, with two or four vectors 261. Several inputs take two, and so do elements of what is constant along rows
+ * that vectors cross: x*s+b of 128x109x25x25 f32, s and b of the channels, 19.2 us with one and 18.4 with two.
  */
 static int steps_for(const map_kernel *k)
 {
     int loads = 0;
     for (int i = 0; i < k->inputs; i++)
-        loads += !(k->config.constant >> i & 1);
+        loads += k->config.flat || !(k->config.constant >> i & 1);
     return loads == 0 ? 4 : loads == 1 ? 1 : 2;
 }
 

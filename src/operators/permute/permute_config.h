@@ -88,8 +88,8 @@
     X(owner, int, bytes, "4", "1 2 4", "bytes of an element")              \
     X(owner, int, rank, "2", "1 2 3 4 5", "modes, the innermost is a run") \
     X(owner, int, threads, "256", "128 256 512", "threads of a CTA")       \
-    X(owner, int, steps, "2", "1 2 4", "windows of a thread in flight")    \
-    X(owner, int, ctas_per_sm, "0", "0 4 5 6 8", "CTAs that shall fit an SM: bounds registers; 0: any")
+    X(owner, int, steps, "1", "1 2 4", "windows of a thread in flight")    \
+    X(owner, int, ctas_per_sm, "8", "0 4 5 6 8", "CTAs that shall fit an SM: bounds registers; 0: any")
 
 typedef struct transpose_naive_config {
     TRANSPOSE_NAIVE_CONFIG(FIELD_MEMBER, )

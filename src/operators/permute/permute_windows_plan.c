@@ -40,12 +40,10 @@ static ckl_status choose_windows(const void *problem, const ckl_device_info *dev
 {
     const permutation *p = problem;
     permute_windows_config *c = config;
+    (void)device;
     TRY(check_runs(p));
     c->bytes = p->bytes;
     c->rank = p->rank;
-    const int64_t count = runs_of(p) * windows_of_run(p);
-    while (c->steps > 1 && count < (int64_t)c->threads * c->steps * device->sm_count)
-        c->steps /= 2;
     return CKL_OK;
 }
 
@@ -62,6 +60,7 @@ static plan_cost cost_windows(const void *problem, const ckl_device_info *device
         .ctas = ceil_div(runs_of(p) * windows_of_run(p), (int64_t)c->threads * c->steps),
         .threads = c->threads,
         .registers = REGISTERS + c->steps * 2 * BYTES / WORD_BYTES,
+        .ctas_per_sm = c->ctas_per_sm,
         .lines = 3.0 * c->steps * PERMUTE_WARP * BYTES / LINE_BYTES,
         .elements = c->steps * (OF_WINDOW + OF_MODE * c->rank + OF_ELEMENT * BYTES / c->bytes),
     };

@@ -103,11 +103,14 @@ static int least_idle_lanes(const reduce_view *v, const reduce_columns_config *c
 
 /*
  * Single elements of 4 bytes or more fill lines as well as vectors do, and need no shifts: max of 127x256x805 f32 28.3 us, of 16x3072x199
- * 13.5, by ragged vectors 31.3 and 16.1. Elements of 2 bytes take twice as long: mean of 5x60659x73 bf16 48.4, by vectors 23.6.
+ * 13.5, by ragged vectors 31.3 and 16.1. Not where a CTA has all columns: mean of 424960x111 f32 87.6, by vectors 51.6; nor of 2 bytes:
+ * mean of 5x60659x73 bf16 48.4, by vectors 23.6.
  */
-static bool suits_elements(const reduce_columns_config *c)
+static bool suits_elements(const reduce_view *v, const reduce_columns_config *c)
 {
-    return dtype_bytes(c->kind.dtype) >= WORD_BYTES && reduce_state_words(&c->kind, false) == 1;
+    enum { COLUMNS_MIN = 128 };
+    return columns_of(v) >= COLUMNS_MIN && dtype_bytes(c->kind.dtype) >= WORD_BYTES &&
+           reduce_state_words(&c->kind, false) == 1;
 }
 
 static void take_elements(const reduce_view *v, reduce_columns_config *c)
@@ -115,7 +118,7 @@ static void take_elements(const reduce_view *v, reduce_columns_config *c)
     enum { STEPS = 16 };
     c->vec = 1;
     c->steps = STEPS;
-    c->lanes = least_idle_lanes(v, c, false, c->threads, WARP);
+    c->lanes = least_idle_lanes(v, c, false, 2 * WARP, WARP);
 }
 
 static ckl_status check_columns(const reduce_view *v)
@@ -151,16 +154,23 @@ static int strip_lanes(const reduce_view *v, const ckl_device_info *device, cons
     return lanes;
 }
 
+static bool fit_at_once(const reduce_view *v, const ckl_device_info *device, bool ragged,
+                        const reduce_columns_config *c)
+{
+    return column_tiles(v, c, ragged) * c->split <= (int64_t)device->sm_count * reduce_columns_ctas_per_sm(c, ragged);
+}
+
 /*
- * Do the CTAs of split columns leave no place to early ones of the next launch? Then these come one for one, and may prefetch their
- * first tile: max of 5x14312x1024 f16, 520 of 528, 36.5 us without, 36.1 with early CTAs, 35.0 with a tile prefetched; 16x3821x1472
- * bf16, 480, 44.8 and 45.0.
+ * Do the CTAs of split columns leave no place to early ones of the next launch? Then these come one for one: max of 6144x6144 bf16
+ * 21.0 us, 19.3 with early CTAs that prefetch. Kernels of few registers leave one: sum of 131072x256 f32 33.5 and 37.5.
  */
-static bool fills_all_places(const reduce_view *v, const ckl_device_info *device, const reduce_columns_config *c)
+static bool leaves_no_place(const reduce_view *v, const ckl_device_info *device, const reduce_columns_config *c)
 {
     enum { NEARLY = 32 }; // one of so many may be missing
-    const int64_t fit = (int64_t)device->sm_count * c->ctas_per_sm, ctas = column_tiles(v, c, false) * c->split;
-    return c->split > 1 && ctas <= fit && NEARLY * ctas >= (NEARLY - 1) * fit;
+    const bool many_registers = reduce_state_words(&c->kind, false) > 1 ||
+                                (dtype_bytes(c->kind.dtype) < WORD_BYTES && c->lanes > narrow_lanes(c));
+    return c->split > 1 && many_registers &&
+           NEARLY * column_tiles(v, c, false) * c->split >= (NEARLY - 1) * (int64_t)device->sm_count * c->ctas_per_sm;
 }
 
 /*
@@ -228,10 +238,10 @@ static void share_columns(const reduce_view *v, const ckl_device_info *device, b
     if (reduce_columns_ctas_per_sm(c, ragged) < c->ctas_per_sm) // depends on whether sums are compensated
         share_among(v, device, ragged, split_max, c);
     c->marked = c->split <= reduce_columns_received(c);
-    c->prefetch = c->vec * dtype_bytes(c->kind.dtype) == REDUCE_ACCESS_BYTES && !ragged &&
-                  fills_all_places(v, device, c) && bytes_of(v) > REDUCE_OVERLAP_BYTES;
-    c->overlap =
-        c->prefetch || bytes_of(v) <= (leaves_room(v, device, ragged, c) ? CROWDED_BYTES : REDUCE_OVERLAP_BYTES);
+    const bool at_once = !ragged && fit_at_once(v, device, ragged, c);
+    c->overlap = bytes_of(v) <= (leaves_room(v, device, ragged, c) ? CROWDED_BYTES : REDUCE_OVERLAP_BYTES) ||
+                 (at_once && leaves_no_place(v, device, c));
+    c->prefetch = c->overlap && at_once && c->vec * dtype_bytes(c->kind.dtype) == REDUCE_ACCESS_BYTES;
 }
 
 /* The widest vectors whose columns' states fit registers, and so many of them that a thread has enough in flight. */
@@ -269,7 +279,7 @@ static ckl_status choose_columns(const void *desc, const ckl_device_info *device
     const int narrow = narrow_lanes(c);
     const int64_t strips = ceil_div(columns_of(v), (int64_t)narrow * c->vec) * stretches_of(v);
     const bool alone = strips >= (int64_t)device->sm_count * c->ctas_per_sm && v->count >= NARROW_LINES;
-    const bool each = ragged && suits_a_thread_each(v, device, c), elements = ragged && suits_elements(c);
+    const bool each = ragged && suits_a_thread_each(v, device, c), elements = ragged && suits_elements(v, c);
     if (each)
         give_each_a_column(v, c);
     else if (elements)

@@ -246,7 +246,8 @@ static void only_tile(const rows_kernel *k, const segment *s, val mine)
 static void partial_tile(const rows_kernel *k, const segment *s, val first, val mine)
 {
     const reduce_rows_config *cfg = k->cfg;
-    if ((by_cta(cfg) && cfg->segments == 1) || cfg->steps == 1) { // of long rows few tiles are partial
+    const bool is_long = by_cta(cfg) && cfg->segments == 1 && !cfg->one_tile; // few of its tiles are partial
+    if (is_long || cfg->steps == 1) {
         edge_tile(k, s, mine);
         return;
     }

@@ -313,6 +313,7 @@ static ckl_status choose_rows(const void *desc, const ckl_device_info *device, v
         choose_cta(v, device, c);
     if (c->split == 1 && c->segments == 1)
         choose_segments(v, c);
+    c->one_tile = c->row_threads > WARP && v->kind.reduced == 1 && row_tiles(v, c) == 1;
     c->compensated = reduce_compensates(&v->kind, row_tiles(v, c) / c->split);
     return CKL_OK;
 }

@@ -256,6 +256,9 @@ static const char *const cases[] = {
     "row_threads=128 segments=4 vec=8 steps=2 split=3'                      # that CTAs share",
     "op=logsumexp shape=200x2040 axes=1 dtype=f16 impl=rows",
     "op=max shape=600x3072 axes=1 dtype=bf16 impl=rows # a CTA a row: whole tiles of fewer threads",
+    "op=argmax shape=600x3061 axes=1 dtype=f16 impl=rows config='threads=128 row_threads=128 split=1 steps=3 "
+    "one_tile=1' "
+    "fill=hard # whose last step alone is guarded",
     "op=std shape=877x260 axes=0 dtype=bf16 impl=columns # columns that end within a tile",
     "op=mean shape=112x1x3072 axes=1 # threads along one line",
     "op=sum shape=4x8 axes=1 dtype=f32                              # by every step of the ladder",
