@@ -190,7 +190,8 @@ static void expect_refused(ckl_permute_desc desc, const char *sentence)
 static void test_modes_beyond_rank(void **state)
 {
     const ckl_permute_desc desc = { .dtype = CKL_F32, .rank = 2, .shape = { 4, 4 }, .order = { 1, 0 } };
-    ckl_permute_desc shape = desc, order = desc, stride_x = desc, stride_y = desc, none = { 0 }, many = desc;
+    ckl_permute_desc shape = desc, order = desc, stride_x = desc, stride_y = desc, many = desc;
+    const ckl_permute_desc none = { .dtype = CKL_F32 };
     (void)state;
     many.rank = CKL_PERMUTE_RANK_MAX + 1;
     expect_refused(none, "permute: rank=0 is not in 1..5");

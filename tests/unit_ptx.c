@@ -67,7 +67,7 @@ static bool is_absent(ir_op op, ir_type type, ir_type from, ir_target target)
 
 static ir_type letter_type(char letter, ir_type type, ir_type from)
 {
-    return letter == 't' ? type : letter == 'f' ? from : letter == 'p' ? IR_PRED : IR_U32;
+    return letter == 't' || letter == 'c' ? type : letter == 'f' ? from : letter == 'p' ? IR_PRED : IR_U32;
 }
 
 /* Emits an op by its rule; constants: bit i makes source i a constant. */
@@ -80,7 +80,7 @@ static void emit_by_rule(ir_op op, ir_type type, ir_type from, int mode, unsigne
         out[out_count++] = ir_reg(letter_type(*at, type, from));
     for (at++; *at; at++, in_count++) {
         ir_type t = letter_type(*at, type, from);
-        in[in_count] = constants >> in_count & 1 ? constant(t) : input(t);
+        in[in_count] = *at == 'c' || constants >> in_count & 1 ? constant(t) : input(t);
     }
     ir_emit((ir_inst){ .op = op, .type = type, .from = from, .mode = mode }, out_count, out, in_count, in);
     for (int i = 0; i < out_count; i++)
