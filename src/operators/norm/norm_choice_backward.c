@@ -312,6 +312,7 @@ static void fit_odd_rows(const ckl_norm_desc *d, const ckl_device_info *device, 
     const backward_flow before = *f;
     const row_pipeline_split split_before = *s;
     const bool cut = norm_is_cut(d), most = centred || (f->bytes == 4 && d->residual);
+    const int spilling = centred && cut && d->residual ? 4 : 0; // warps: 20 would spill 72 bytes (bf16, 96 threads)
     const double row = cut ? ROW_CUT : ROW_RAGGED;
     double best = INFINITY;
     if (!norm_is_ragged(d) || (cut ? f->bytes == 4 : !norm_in_phase(d))) // f32 that is cut: fit_warps()
@@ -322,7 +323,8 @@ static void fit_odd_rows(const ckl_norm_desc *d, const ckl_device_info *device, 
             const int elements = shapes[i].chunks * vec;
             const int64_t each = ceil_div(d->cols, (int64_t)elements * cluster);
             const int threads = (int)max_i64(THREADS_MIN, round_up(each, WARP));
-            const int ctas_per_sm = (most ? shapes[i].warps_most : shapes[i].warps) / (threads / WARP + 1);
+            const int warps = (most ? shapes[i].warps_most : shapes[i].warps) - spilling;
+            const int ctas_per_sm = warps / (threads / WARP + 1);
             if (shapes[i].bytes != f->bytes || threads > THREADS_MAX || ctas_per_sm == 0)
                 continue;
             const double of_thread = row + (cluster > 1 ? CLUSTER : 0) + ELEMENT * elements;
