@@ -14,7 +14,7 @@
 #include "device/emulator/machine.h"
 
 enum {
-    PATIENCE = 64,    // times that all waiting clusters go on though memory has not changed: a loop may count its tries
+    PATIENCE = 3200,  // times that all waiting clusters go on though memory has not changed: a loop may count its tries
     MIXED_MAX = 8,    // clusters that a random schedule interleaves although none waits
     SLICE_ROUNDS = 8, // of a cluster in a random schedule
 };
