@@ -42,6 +42,9 @@ static ckl_status choose_latent(const void *desc, const ckl_device_info *device,
     attention_decode_latent_config *c = config;
     c->form = attention_decode_form_of(desc);
     c->split = split_of(desc, device);
+    if (tiles_of(desc) ==
+        1) // memory bounds it: four blocks on their way; 64x8192 by 32 heads 193.9 -> 181.3 us, by 128 328.9 -> 339.0
+        c->keys = KEYS / 2;
     return CKL_OK;
 }
 

@@ -331,8 +331,8 @@ static int64_t resident(const ckl_device_info *device, const attention_decode_sm
 /*
  * Where each CTA has an SM, those of a sequence add up as a cluster, which ends sooner than by a workspace. A GPC has room for
  * whole clusters only, so some SMs must be free. Several CTAs an SM wait for each other: 8 sequences of 4096 keys take 44.4 us in
- * clusters of four and 36.8 without. But pairs of 8 bits end sooner there, too (16 of 4160 keys: 39.8 and 41.7 us); those of
- * 16 bits were not timed.
+ * clusters of four and 36.8 without. But pairs end sooner there, too: 8 of 16 heads and 2048 keys 19.4 and 22.6 us, 8 of 512 keys
+ * 9.2 and 10.9, 16 of 4160 keys of 8 bits 40.0 and 41.9.
  */
 static void choose_cluster(const ckl_attention_decode_desc *d, const ckl_device_info *device,
                            attention_decode_sm80_config *c)
@@ -341,8 +341,7 @@ static void choose_cluster(const ckl_attention_decode_desc *d, const ckl_device_
     const int64_t runs = ceil_div(d->kv, (int64_t)c->split * c->run);
     while (tried.cluster < runs)
         tried.cluster *= 2;
-    const bool is_pair = tried.cluster == 2 && d->cache == CKL_E4M3;
-    const int64_t most = is_pair ? resident(device, c) * device->sm_count : device->sm_count * 3 / 4;
+    const int64_t most = tried.cluster == 2 ? resident(device, c) * device->sm_count : device->sm_count * 3 / 4;
     if (device->has_tma && runs > 1 && tried.cluster <= ATTENTION_DECODE_CLUSTER_MAX && ctas_of(d, &tried) <= most &&
         resident(device, &tried) == resident(device, c))
         *c = tried;
