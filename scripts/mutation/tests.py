@@ -137,7 +137,7 @@ class Baseline:
         self.locks, self.passing = {t.name: threading.Lock() for t in tests}, {}
         cache, names = WORK / 'seconds.json', {plain_name(t) if t.full else t.name for t in tests}
         self.known = json.loads(cache.read_text()) if cache.exists() and not again else {}
-        wanted = [t for t in all_tests(False) if t.name in names and self.known.get(t.name, {}).get('key') != key_of(t)]
+        wanted = [t for t in all_tests(True) if not t.full and t.name in names and self.known.get(t.name, {}).get('key') != key_of(t)]
         if wanted:
             print(f'measuring how long {len(wanted)} tests take', flush=True)
         with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
