@@ -119,14 +119,14 @@ static void divide_ctas(const ckl_crossentropy_desc *d, const ckl_device_info *d
 }
 
 /*
- * Halves of very long rows of 16 bits, where CTAs of whole rows would leave three tenths of their last turn idle: 577x232616 83.9 and 75.5 us.
- * More CTAs of fewer threads, which all run at once, take 92.6: an SM wants 1024.
+ * Halves of very long rows, where CTAs of whole rows would leave three tenths of their last turn idle: 577x232616 bf16 83.9 and 75.5 us,
+ * 577x151936 f32 91.5 and 83.7. More CTAs of fewer threads, which all run at once, take 92.6: an SM wants 1024.
  */
 static void halve_rows(const ckl_crossentropy_desc *d, const ckl_device_info *device, row_split *s)
 {
     enum { THREADS_OF_SM = 1024, COLS_MIN = 128 << 10 };
     const int64_t turn = THREADS_OF_SM / s->threads * (int64_t)device->sm_count, room = round_up(d->rows, turn);
-    if (d->dtype != CKL_F32 && d->cols >= COLS_MIN && d->rows > turn && 10 * d->rows < 7 * room) {
+    if (d->cols >= COLS_MIN && d->rows > turn && 10 * d->rows < 7 * room) {
         s->threads = s->row_threads = TILE_THREADS;
         s->cluster = 2;
     }

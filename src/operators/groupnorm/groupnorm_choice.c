@@ -523,7 +523,7 @@ static bool fits_cluster(const search *s, int cluster, const groupnorm_config *c
  */
 static bool choose_held(search *s, groupnorm_config *c)
 {
-    enum { BYTES_MIN = 8 << 20, BYTES_LARGE = 32 << 20, SECTOR = 32, THREADS = 256, THREADS_LEAST = 192 };
+    enum { BYTES_MIN = 8 << 20, BYTES_LARGE = 24 << 20, SECTOR = 32, THREADS = 256, THREADS_LEAST = 192 };
     const ckl_groupnorm_desc *d = s->d;
     const bool nhwc = d->layout == CKL_IMAGE_NHWC, forward = d->direction == CKL_DIRECTION_FORWARD;
     const int64_t bytes = (forward ? 1 : 2) * d->n * d->c * d->h * d->w * element_bytes(d);
