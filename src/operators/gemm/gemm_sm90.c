@@ -25,6 +25,19 @@ static role_registers registers_of(const gemm_sm90_config *c)
                                                                                          : (role_registers){ 40, 232 };
 }
 
+/* Asks L2 for the first K tiles of the tile's rows of A, the weights of few rows, while the kernel before may still run. */
+static void prefetch(const sm90_kernel *k)
+{
+    const int bytes = (int)ckl_dtype_bytes(gemm_sm90_type(k->cfg, 'a'));
+    val row = add(gemm_sm90_tile(k, k->first_tile).row, thread());
+    val first = k->cfg->split == 1 ? imm(0) : mul(k->k_first, imm(k->size.tile_k)); // element of K
+    val element = add(mul(convert(I64, row), k->p.lda), convert(I64, first));
+    val left = mul(sub(k->p.k, first), imm(bytes));
+    IF(logical_and(lt(thread(), imm(k->cfg->tile_m)), lt(row, k->p.m)))
+        bulk_prefetch(gmem_address(k->p.a, gemm_sm90_type(k->cfg, 'a'), element),
+                      min(left, imm(k->cfg->stages * GEMM_TILE_BYTES)));
+}
+
 /* One thread makes the barriers; the cluster waits, because peers signal them too. */
 static void initialise(const sm90_kernel *k)
 {
@@ -42,8 +55,10 @@ static void initialise(const sm90_kernel *k)
         fence_mbarrier_init();
     }
     cluster_sync();
+    if (k->cfg->ahead)
+        prefetch(k);
     grid_wait(); // what is above overlaps the end of the kernel before
-    if (!k->cfg->alone)
+    if (!k->cfg->alone && !k->cfg->ahead)
         launch_dependents();
 }
 

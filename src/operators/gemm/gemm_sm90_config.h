@@ -23,7 +23,8 @@
     X(owner, int, batched, "0", "0 1 2 3 4", "1: several products; 2: slices of K; 3: groups of K; 4: by pointers") \
     X(owner, int, groups, "0", "0 32 128 512 2048",                                                                 \
       "groups of rows that shared memory has room for; 0: there are none")                                          \
-    X(owner, bool, alone, "0", "0 1", "the next launch begins when this one has ended, not beside its last CTAs")
+    X(owner, bool, alone, "0", "0 1", "the next launch begins when this one has ended, not beside its last CTAs")   \
+    X(owner, bool, ahead, "0", "0 1", GEMM_AHEAD_HELP)
 
 GEMM_CONFIG(gemm_sm90_config, GEMM_SM90_CONFIG);
 

@@ -73,6 +73,14 @@ static ckl_status admit_sm90_cluster(const gemm_sm90_config *c)
     return CKL_OK;
 }
 
+/* What L2 is asked for ahead is rows of one matrix, as many as a warpgroup's threads. */
+static ckl_status admit_sm90_ahead(const ckl_gemm_desc *d, const gemm_sm90_config *c)
+{
+    if (c->ahead && (c->alone || c->batched || c->groups || c->tile_m > 128 || !gemm_is_k_major(d, c->swap ? 'b' : 'a')))
+        FAIL(CKL_UNSUPPORTED, "gemm sm90: ahead=1 is of one product, K-major, in tiles of up to 128 rows, with alone=0");
+    return CKL_OK;
+}
+
 /* Operands that are not K-major: of 16 bits, in whole spans for every CTA of a cluster. */
 static ckl_status admit_sm90_layout(const gemm_sm90_config *c)
 {
@@ -205,6 +213,7 @@ ckl_status gemm_sm90_admit(const void *desc, const ckl_device_info *device, cons
     TRY(admit_sm90_types(d, device, c));
     TRY(admit_sm90_tile(c));
     TRY(admit_sm90_cluster(c));
+    TRY(admit_sm90_ahead(d, c));
     TRY(admit_sm90_layout(c));
     TRY(admit_sm90_scales(c));
     TRY(admit_sm90_memory(c, device));
