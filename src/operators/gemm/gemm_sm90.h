@@ -49,8 +49,8 @@ typedef struct sm90_kernel {
     val k_first, k_tiles;           // K tiles of this CTA
     tensor sFirst, sTiles;          // (GROUPS+1) i32 of groups: their first rows; the tiles along D's rows before them
     tile_schedule tiles;            // of one product
-    val count;                      // of all tiles
-    val first_tile, clusters;
+    val count;                      // of all tiles; or where this cluster's end
+    val first_tile, clusters;       // its first one, and from one to the next
     val rank_m, rank_n, rank_k; // of this CTA in its cluster
 } sm90_kernel;
 

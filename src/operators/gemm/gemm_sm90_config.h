@@ -24,7 +24,8 @@
     X(owner, int, groups, "0", "0 32 128 512 2048",                                                                 \
       "groups of rows that shared memory has room for; 0: there are none")                                          \
     X(owner, bool, alone, "0", "0 1", "the next launch begins when this one has ended, not beside its last CTAs")   \
-    X(owner, bool, ahead, "0", "0 1", GEMM_AHEAD_HELP)
+    X(owner, bool, ahead, "0", "0 1", GEMM_AHEAD_HELP)                                                              \
+    X(owner, bool, stays, "0", "0 1", "a CTA takes neighbouring tiles of a row, whose A stays in the stages")
 
 GEMM_CONFIG(gemm_sm90_config, GEMM_SM90_CONFIG);
 

@@ -81,6 +81,16 @@ static ckl_status admit_sm90_ahead(const ckl_gemm_desc *d, const gemm_sm90_confi
     return CKL_OK;
 }
 
+/* A stays in the stages if each always holds the same K tile, of one product. */
+static ckl_status admit_sm90_stays(const ckl_gemm_desc *d, const gemm_sm90_config *c)
+{
+    if (c->stays && (!c->persistent || c->batched || c->groups || c->split > 1 || gemm_k_tiles(d) == 0 ||
+                     c->stages % gemm_k_tiles(d)))
+        FAIL(CKL_UNSUPPORTED, "gemm sm90: stays=1 is of one product, persistent, without split, in stages=%d that are a multiple of "
+             "its K tiles", c->stages);
+    return CKL_OK;
+}
+
 /* Operands that are not K-major: of 16 bits, in whole spans for every CTA of a cluster. */
 static ckl_status admit_sm90_layout(const gemm_sm90_config *c)
 {
@@ -214,6 +224,7 @@ ckl_status gemm_sm90_admit(const void *desc, const ckl_device_info *device, cons
     TRY(admit_sm90_tile(c));
     TRY(admit_sm90_cluster(c));
     TRY(admit_sm90_ahead(d, c));
+    TRY(admit_sm90_stays(d, c));
     TRY(admit_sm90_layout(c));
     TRY(admit_sm90_scales(c));
     TRY(admit_sm90_memory(c, device));

@@ -77,16 +77,21 @@ static void load_operand(const sm90_kernel *k, const operand_load *o, const pipe
     }
 }
 
-/* Fills one stage: this CTA's rows of A and B go to all CTAs that use them, so every CTA receives both tiles. */
+/*
+ * Fills one stage: this CTA's rows of A and B go to all CTAs that use them, so every CTA receives both tiles; but A only where it
+ * does not stay from the tile before.
+ */
 static void load_stage(const sm90_kernel *k, const operand_load loads[2], const pipeline_state *at,
-                       const tile_place *tile, val k_tile, val depth)
+                       const tile_place *tile, val k_tile, val depth, val brings_A)
 {
-    const int scales = gemm_sm90_scale_bytes(k);
+    const int scales = gemm_sm90_scale_bytes(k), all = (int)k->size.stage_bytes + scales;
     pipeline_wait_empty(&k->ring, at);
-    pipeline_expect(&k->ring, at, imm((int)k->size.stage_bytes + scales));
+    pipeline_expect(&k->ring, at,
+                    k->cfg->stays ? select(brings_A, imm_as(U32, all), imm_as(U32, all - k->cfg->tile_m * GEMM_TILE_BYTES)) : imm(all));
     if (scales)
         gemm_sm90_load_scales(k, at, tile, k_tile);
-    load_operand(k, &loads[0], at, tile->row, depth);
+    IF(brings_A)
+        load_operand(k, &loads[0], at, tile->row, depth);
     load_operand(k, &loads[1], at, tile->col, depth);
     if (k->epilogue.gated) { // the other half of the tile, of the last columns; there is no cluster along M
         operand_load up = loads[1];
@@ -99,8 +104,13 @@ static void load_tiles(const sm90_kernel *k)
 {
     pipeline_state stage = producer_state(&k->ring);
     operand_load loads[] = { describe_load(k, true), describe_load(k, false) };
+    val row = variable(U32, imm(0)), fresh = variable(U32, imm(k->cfg->stages)); // of A that stays: stages that lack it
     LOOP_FROM(tile, k->first_tile, k->count, k->clusters) {
         tile_place at = gemm_sm90_tile(k, tile);
+        if (k->cfg->stays) {
+            assign(fresh, select(ne(at.row, row), imm_as(U32, k->cfg->stages), fresh));
+            assign(row, at.row);
+        }
         for (int i = 0; i < COUNT_OF(loads); i++)
             loads[i].outer = gemm_sm90_outer(k, loads[i].modes, loads[i].array, at.batch);
         LOOP(kt, gemm_sm90_k_tiles(k, &at)) {
@@ -109,7 +119,9 @@ static void load_tiles(const sm90_kernel *k)
                 depth = add(depth, mul(at.batch, k->p.k));
             if (k->cfg->batched == GEMM_GROUPS_OF_K)
                 depth = add(depth, at.k_first);
-            load_stage(k, loads, &stage, &at, k_tile, depth);
+            load_stage(k, loads, &stage, &at, k_tile, depth, k->cfg->stays ? gt(fresh, imm(0)) : yes());
+            if (k->cfg->stays)
+                assign(fresh, sub(max(fresh, imm(1)), imm(1)));
             pipeline_advance(&stage);
         }
     }
