@@ -51,7 +51,7 @@ typedef struct sm90_kernel {
     tile_schedule tiles;            // of one product
     val count;                      // of all tiles; or where this cluster's end
     val first_tile, clusters;       // its first one, and from one to the next
-    val rank_m, rank_n, rank_k; // of this CTA in its cluster
+    val rank_m, rank_n, rank_k;     // of this CTA in its cluster
 } sm90_kernel;
 
 /* One consumer's view: its thread, its accumulators, and what it reads and writes. */

@@ -76,8 +76,10 @@ static ckl_status admit_sm90_cluster(const gemm_sm90_config *c)
 /* What L2 is asked for ahead is rows of one matrix, as many as a warpgroup's threads. */
 static ckl_status admit_sm90_ahead(const ckl_gemm_desc *d, const gemm_sm90_config *c)
 {
-    if (c->ahead && (c->alone || c->batched || c->groups || c->tile_m > 128 || !gemm_is_k_major(d, c->swap ? 'b' : 'a')))
-        FAIL(CKL_UNSUPPORTED, "gemm sm90: ahead=1 is of one product, K-major, in tiles of up to 128 rows, with alone=0");
+    if (c->ahead &&
+        (c->alone || c->batched || c->groups || c->tile_m > 128 || !gemm_is_k_major(d, c->swap ? 'b' : 'a')))
+        FAIL(CKL_UNSUPPORTED,
+             "gemm sm90: ahead=1 is of one product, K-major, in tiles of up to 128 rows, with alone=0");
     return CKL_OK;
 }
 
@@ -86,8 +88,10 @@ static ckl_status admit_sm90_stays(const ckl_gemm_desc *d, const gemm_sm90_confi
 {
     if (c->stays && (!c->persistent || c->batched || c->groups || c->split > 1 || gemm_k_tiles(d) == 0 ||
                      c->stages % gemm_k_tiles(d)))
-        FAIL(CKL_UNSUPPORTED, "gemm sm90: stays=1 is of one product, persistent, without split, in stages=%d that are a multiple of "
-             "its K tiles", c->stages);
+        FAIL(CKL_UNSUPPORTED,
+             "gemm sm90: stays=1 is of one product, persistent, without split, in stages=%d that are a multiple of "
+             "its K tiles",
+             c->stages);
     return CKL_OK;
 }
 

@@ -87,7 +87,9 @@ static void load_stage(const sm90_kernel *k, const operand_load loads[2], const 
     const int scales = gemm_sm90_scale_bytes(k), all = (int)k->size.stage_bytes + scales;
     pipeline_wait_empty(&k->ring, at);
     pipeline_expect(&k->ring, at,
-                    k->cfg->stays ? select(brings_A, imm_as(U32, all), imm_as(U32, all - k->cfg->tile_m * GEMM_TILE_BYTES)) : imm(all));
+                    k->cfg->stays
+                        ? select(brings_A, imm_as(U32, all), imm_as(U32, all - k->cfg->tile_m * GEMM_TILE_BYTES))
+                        : imm(all));
     if (scales)
         gemm_sm90_load_scales(k, at, tile, k_tile);
     IF(brings_A)

@@ -25,9 +25,9 @@ typedef struct weights_sums {
 
 /* What a lane reads of a stage. */
 typedef struct weights_tile {
-    tensor tB[STEPS];         // (WORDS,MMA_N,1) of A, for each step
-    tensor rB[ATOMS_MAX][2];  // (WORDS,SLOTS) of each atom's rows of B, and of those 8 further on
-    tensor rScales[2];        // (LINES) of each block
+    tensor tB[STEPS];        // (WORDS,MMA_N,1) of A, for each step
+    tensor rB[ATOMS_MAX][2]; // (WORDS,SLOTS) of each atom's rows of B, and of those 8 further on
+    tensor rScales[2];       // (LINES) of each block
 } weights_tile;
 
 static int slots_of_B(const gemm_weights_config *c)
@@ -356,7 +356,8 @@ static void add_scaled(const weights_kernel *k, const weights_sums *sums, int m,
 }
 
 /* A block of scales, or a K tile without: sums of scaled blocks begin with those of the offset, and are added to acc. */
-static void multiply_block(const weights_kernel *k, const weights_tile *t, int block, const weights_sums *sums, tensor acc)
+static void multiply_block(const weights_kernel *k, const weights_tile *t, int block, const weights_sums *sums,
+                           tensor acc)
 {
     const int blocks = blocks_of(k), first = block * STEPS / blocks, end = (block + 1) * STEPS / blocks;
     if (k->scaled)

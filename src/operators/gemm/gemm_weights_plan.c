@@ -152,8 +152,8 @@ static ckl_status admit_weights(const void *desc, const ckl_device_info *device,
     if (c->box)
         TRY(admit_boxes(d, device, c));
     if ((c->even || c->ahead || c->held) && (!c->box || d->m > c->columns))
-        FAIL(CKL_UNSUPPORTED, "gemm weights: held, even and ahead are of boxes, and m=%" PRId64 " of up to %d rows", d->m,
-             c->columns);
+        FAIL(CKL_UNSUPPORTED, "gemm weights: held, even and ahead are of boxes, and m=%" PRId64 " of up to %d rows",
+             d->m, c->columns);
     if (c->warps < 1 || c->warps > 16 || c->stages < 2)
         FAIL(CKL_INVALID, "gemm weights: warps=%d is not in 1..16, or stages=%d less than 2", c->warps, c->stages);
     if (c->ctas < 1 || c->ctas * c->warps > WARPS_PER_SM)
@@ -174,7 +174,8 @@ static ckl_status launch_weights(const ckl_plan *plan, const void *args, ckl_str
              x->b);
     if (c->box && c->epilogue.scale_b == CKL_GEMM_SCALE_BLOCK && !PLAN_ALIGNED(TMA_ALIGNMENT, x->scale_b))
         FAIL(CKL_INVALID, "gemm weights: scale_b=%p is not aligned to 16 bytes; config='box=0' takes any", x->scale_b);
-    return (c->box ? gemm_launch_tma : gemm_launch)(plan, launched_of(plan->desc, &plan->device->info, c), args, stream);
+    return (c->box ? gemm_launch_tma : gemm_launch)(plan, launched_of(plan->desc, &plan->device->info, c), args,
+                                                    stream);
 }
 
 static const field weights_fields[] = GEMM_FIELDS(gemm_weights_config, GEMM_WEIGHTS_CONFIG);
