@@ -87,10 +87,10 @@ static ckl_status admit_sm90_ahead(const ckl_gemm_desc *d, const gemm_sm90_confi
 static ckl_status admit_sm90_stays(const ckl_gemm_desc *d, const gemm_sm90_config *c)
 {
     if (c->stays && (!c->persistent || c->batched || c->groups || c->split > 1 || gemm_k_tiles(d) == 0 ||
-                     c->stages % gemm_k_tiles(d)))
+                     gemm_has_block_scales(c->epilogue.scale_a) || c->stages % gemm_k_tiles(d)))
         FAIL(CKL_UNSUPPORTED,
-             "gemm sm90: stays=1 is of one product, persistent, without split, in stages=%d that are a multiple of "
-             "its K tiles",
+             "gemm sm90: stays=1 is of one persistent product without split and scales of blocks; stages=%d are no "
+             "multiple of its K tiles",
              c->stages);
     return CKL_OK;
 }

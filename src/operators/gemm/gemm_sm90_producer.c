@@ -77,23 +77,51 @@ static void load_operand(const sm90_kernel *k, const operand_load *o, const pipe
     }
 }
 
-/*
- * Fills one stage: this CTA's rows of A and B go to all CTAs that use them, so every CTA receives both tiles; but A only where it
- * does not stay from the tile before.
- */
-static void load_stage(const sm90_kernel *k, const operand_load loads[2], const pipeline_state *at,
-                       const tile_place *tile, val k_tile, val depth, val brings_A)
+/* A that stays in the stages: the row of its tiles, and how many stages do not have it yet. */
+typedef struct staying_A {
+    val row, absent;
+} staying_A;
+
+static staying_A nothing_stays(const sm90_kernel *k)
 {
-    const int scales = gemm_sm90_scale_bytes(k), all = (int)k->size.stage_bytes + scales;
+    return k->cfg->stays ? (staying_A){ variable(U32, imm(0)), variable(U32, imm(k->cfg->stages)) } : (staying_A){ 0 };
+}
+
+static void begin_row(const sm90_kernel *k, staying_A *a, val row)
+{
+    if (!k->cfg->stays)
+        return;
+    assign(a->absent, select(ne(row, a->row), imm_as(U32, k->cfg->stages), a->absent));
+    assign(a->row, row);
+}
+
+/* Expects the bytes of a stage and loads its A, if that is absent. */
+static void load_A_once(const sm90_kernel *k, const operand_load *o, const pipeline_state *at, val row, val depth,
+                        staying_A *a)
+{
+    const int bytes = (int)k->size.stage_bytes;
+    IF(gt(a->absent, imm(0))) {
+        pipeline_expect(&k->ring, at, imm(bytes));
+        load_operand(k, o, at, row, depth);
+        assign(a->absent, sub(a->absent, imm(1)));
+    }
+    ELSE pipeline_expect(&k->ring, at, imm(bytes - k->cfg->tile_m * GEMM_TILE_BYTES));
+}
+
+/* Fills one stage: this CTA's rows of A and B go to all CTAs that use them, so every CTA receives both tiles. */
+static void load_stage(const sm90_kernel *k, const operand_load loads[2], const pipeline_state *at,
+                       const tile_place *tile, val k_tile, val depth, staying_A *a)
+{
+    const int scales = gemm_sm90_scale_bytes(k);
     pipeline_wait_empty(&k->ring, at);
-    pipeline_expect(&k->ring, at,
-                    k->cfg->stays
-                        ? select(brings_A, imm_as(U32, all), imm_as(U32, all - k->cfg->tile_m * GEMM_TILE_BYTES))
-                        : imm(all));
-    if (scales)
-        gemm_sm90_load_scales(k, at, tile, k_tile);
-    IF(brings_A)
+    if (k->cfg->stays) {
+        load_A_once(k, &loads[0], at, tile->row, depth, a);
+    } else {
+        pipeline_expect(&k->ring, at, imm((int)k->size.stage_bytes + scales));
+        if (scales)
+            gemm_sm90_load_scales(k, at, tile, k_tile);
         load_operand(k, &loads[0], at, tile->row, depth);
+    }
     load_operand(k, &loads[1], at, tile->col, depth);
     if (k->epilogue.gated) { // the other half of the tile, of the last columns; there is no cluster along M
         operand_load up = loads[1];
@@ -106,13 +134,10 @@ static void load_tiles(const sm90_kernel *k)
 {
     pipeline_state stage = producer_state(&k->ring);
     operand_load loads[] = { describe_load(k, true), describe_load(k, false) };
-    val row = variable(U32, imm(0)), fresh = variable(U32, imm(k->cfg->stages)); // of A that stays: stages that lack it
+    staying_A a = nothing_stays(k);
     LOOP_FROM(tile, k->first_tile, k->count, k->clusters) {
         tile_place at = gemm_sm90_tile(k, tile);
-        if (k->cfg->stays) {
-            assign(fresh, select(ne(at.row, row), imm_as(U32, k->cfg->stages), fresh));
-            assign(row, at.row);
-        }
+        begin_row(k, &a, at.row);
         for (int i = 0; i < COUNT_OF(loads); i++)
             loads[i].outer = gemm_sm90_outer(k, loads[i].modes, loads[i].array, at.batch);
         LOOP(kt, gemm_sm90_k_tiles(k, &at)) {
@@ -121,9 +146,7 @@ static void load_tiles(const sm90_kernel *k)
                 depth = add(depth, mul(at.batch, k->p.k));
             if (k->cfg->batched == GEMM_GROUPS_OF_K)
                 depth = add(depth, at.k_first);
-            load_stage(k, loads, &stage, &at, k_tile, depth, k->cfg->stays ? gt(fresh, imm(0)) : yes());
-            if (k->cfg->stays)
-                assign(fresh, sub(max(fresh, imm(1)), imm(1)));
+            load_stage(k, loads, &stage, &at, k_tile, depth, &a);
             pipeline_advance(&stage);
         }
     }
