@@ -471,6 +471,8 @@ static const char *const cases[] = {
     "down=4 high=12 images=1 stages=2 ctas=1 pitch=0 whole=0'",
     "n=2 c=64 h=12 w=19 k=64 groups=64 pad=1 r=3 s=2 epilogue=tril impl=halo config='vec=4 lanes=16 cols=4 wide=3 "
     "down=4 high=12 images=1 stages=2 ctas=1 pitch=0 whole=0'",
+    "n=5 c=72 h=7 w=6 k=72 groups=72 pad=1 bias=1 impl=halo config='vec=2 lanes=32 cols=3 wide=2 down=7 high=7 "
+    "images=2 stages=2 ctas=2 pitch=72 whole=1'",
     "n=2 c=64 h=12 w=16 k=64 groups=64 pad=1 residual=1 out=f32 dtype=bf16 impl=halo config='vec=2 lanes=32 cols=4 "
     "wide=4 down=12 high=12 images=1 stages=2 ctas=1 pitch=64 whole=1'",
     "n=2 c=40 h=12 w=16 k=40 groups=40 pad=1 y_w=48 y_h=768 y_n=9216 fill=hard impl=halo config='vec=4 lanes=4 cols=4 "
