@@ -45,7 +45,7 @@ typedef struct implementation {
     bool (*is_trusted)(const void *config);
 
     /* Implementations further down the list, with a cost too: where the choice of one costs no more, this one declines unless forced. */
-    const struct implementation *rivals[8]; // up to NULL
+    const struct implementation *rivals[10]; // up to NULL
 
     /* May this config, chosen or forced by a user or tuner, compute this desc here? The reason if not. Pure. */
     ckl_status (*admit)(const void *desc, const ckl_device_info *device, const void *config);

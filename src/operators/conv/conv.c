@@ -374,6 +374,7 @@ static const implementation *const implementations[] = {
     &conv_depthwise_implementation,
     &conv_halo_weight_implementation,
     &conv_depthwise_weight_implementation,
+    &conv_skinny_implementation,
     &conv_pointwise_outer_implementation,
     &conv_pointwise_shallow_implementation,
     &conv_pointwise_unaligned_implementation,

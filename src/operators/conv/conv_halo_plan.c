@@ -4,20 +4,29 @@
 #include "base/math.h"
 #include "operators/conv/conv_prepared.h"
 
-enum { COLUMNS_MAX = CONV_HALO_COLUMNS, VECTOR = CONV_HALO_VECTOR, TAPS_MAX = 64, IMAGES_MAX = 32, LANES_MAX = 16 };
+enum {
+    COLUMNS_MAX = CONV_HALO_COLUMNS,
+    VECTOR = CONV_HALO_VECTOR,
+    TAPS_MAX = 64,
+    IMAGES_MAX = 32,
+    LANES_MAX = 32,
+    WIDE_MAX = 16
+};
+enum { KEPT_MAX = 50 };     // filters of a thread, which keeps them for all rows of y below each other
 enum { BAND_ROWS_MAX = 3 }; // of a block: four spill, by the epilogues that need most
 
 conv_halo_shape conv_halo_shape_of(const conv_halo_config *c)
 {
     enum { PADDING = 4 };
-    conv_halo_shape s = { .channels = c->lanes * VECTOR, .workers = c->lanes * c->wide * c->high * c->images };
+    conv_halo_shape s = { .channels = c->lanes * c->vec,
+                          .workers = c->lanes * c->wide * (c->high / c->down) * c->images };
     s.threads = (int)round_up(s.workers, 32) + 32;
     if (c->bands)
         s.threads = s.workers = 32 * CONV_HALO_GROUPS; // one of which loads
     s.box_w = (c->cols * c->wide - 1) * c->step_w + (c->columns - 1) * c->dilation_w + 1;
     if (c->bands) // rows begin where a swizzle does
         s.box_w = (int)round_up((c->wide - 1) * c->cols * c->step_w + CONV_HALO_WINDOW, 8);
-    else
+    else if (c->down == 1)
         s.box_w += c->lanes < 8 && s.box_w % 2 == 0; // rows side by side in a warp meet other banks
     s.box_h = (c->high - 1) * c->step_h + (c->rows - 1) * c->dilation_h + 1;
     s.stage_bytes = round_up((int64_t)s.channels * s.box_w * s.box_h * c->images * 2, 128);
@@ -77,6 +86,12 @@ static bool may_be_bands(const ckl_conv_desc *d, const conv_halo_problem *h)
            h->m[2].stride <= STRIDE_MAX && d->dilation_h == 1 && d->dilation_w == 1;
 }
 
+/* May a thread keep the filters of a pair of channels? */
+static bool may_go_down(const conv_halo_problem *h)
+{
+    return h->m[1].y > 1 && 2 * h->m[1].filter * h->m[2].filter <= KEPT_MAX;
+}
+
 /* Two or three rows of y of a block, any number of windows side by side. */
 static void candidate_bands(const ckl_conv_desc *d, const ckl_device_info *device, int i, conv_halo_config *c)
 {
@@ -97,6 +112,53 @@ static void candidate_bands(const ckl_conv_desc *d, const ckl_device_info *devic
     c->stages = (int)min_i64(4, 1 + (device->smem_per_sm_bytes / c->ctas - 1024 - one) / more);
 }
 
+/* As many stages as help, of as many CTAs of an SM as registers and shared memory have room for, with two stages each. */
+static void fill_sm(const ckl_device_info *device, int registers, conv_halo_config *c)
+{
+    const conv_halo_shape s = conv_halo_shape_of(c);
+    const int64_t more = s.stage_bytes + 16;
+    for (c->ctas = 4; c->ctas > 1; c->ctas--) // four or more stages an SM hide the latency of loads
+        if (s.smem_bytes + more <= device->smem_per_sm_bytes / c->ctas - 1024 &&
+            registers * s.threads * c->ctas <= 65536)
+            break;
+    c->stages = (int)min_i64(4, 1 + (device->smem_per_sm_bytes / c->ctas - 1024 - s.smem_bytes) / more);
+}
+
+/* Several images, where one is less than a tile. */
+static void take_images(const ckl_conv_desc *d, conv_halo_config *c)
+{
+    enum { WORKERS = 128 };
+    const conv_halo_problem *h = problem_of(d);
+    if (c->high == h->m[1].y && c->cols * c->wide >= h->m[2].y)
+        c->images = (int)max_i64(1, min_i64(min_i64(d->n, IMAGES_MAX), WORKERS / conv_halo_shape_of(c).workers));
+}
+
+/* Do tiles end where y does? */
+static bool is_whole(const conv_halo_problem *h, const conv_halo_config *c)
+{
+    return h->m[1].y % c->high == 0 && h->m[2].y % ((int64_t)c->cols * c->wide) == 0;
+}
+
+/* Pairs of channels of rows of y below each other: whole rows or halves, by 64, 48 or 32 channels, of as many columns or half. */
+static void candidate_down(const ckl_conv_desc *d, const ckl_device_info *device, int i, conv_halo_config *c)
+{
+    enum { PAIR = 2, REST = 44 };
+    static const int channels[] = { 64, 48, 32 }, heights[] = { 4, 8, 16 };
+    const conv_halo_problem *h = problem_of(d);
+    const int64_t pitch = conv_tensor_of(d, conv_written(d)).stride[CONV_MODES];
+    c->vec = PAIR;
+    c->lanes = channels[i % 3] / PAIR;
+    c->images = 1;
+    c->down = c->high = (int)ceil_div(h->m[1].y, ceil_div(h->m[1].y, heights[i / 3 % 3]));
+    c->cols = (int)ceil_div(c->cols, 1 + i / 18);
+    c->wide = (int)min_i64(ceil_div(ceil_div(h->m[2].y, c->cols), 1 + i / 9 % 2), WIDE_MAX);
+    take_images(d, c);
+    c->pitch = pitch <= INT16_MAX ? (int)pitch : 0;
+    c->whole = is_whole(h, c);
+    const int rows = (int)min_i64(c->rows, c->down);
+    fill_sm(device, PAIR * (c->cols * rows + c->rows * c->columns + c->columns) + REST, c);
+}
+
 /*
  * Small problems have the same once more with a quarter of the lanes, and threads along a row share the columns of one. Six lanes
  * where four would leave some without channels: 144 of 32 images of 56x56 take 21.6 us, 23.8 by four. Larger filters lose: 240 of
@@ -104,21 +166,24 @@ static void candidate_bands(const ckl_conv_desc *d, const ckl_device_info *devic
  */
 static bool candidate_halo(const void *desc, const ckl_device_info *device, int i, void *config)
 {
-    enum { BANDS = 8, WORKERS = 128, TAPS_FEW = 9, FOUR = 4 * VECTOR, SIX = 6 * VECTOR };
+    enum { BANDS = 8, DOWN = 36, TAPS_FEW = 9, FOUR = 4 * VECTOR, SIX = 6 * VECTOR };
     static const int heights[] = { 16, 14, 8, 7, 4 };
     const int count = 4 * COUNT_OF(heights);
     const ckl_conv_desc *d = desc;
     conv_halo_config *c = config;
     const conv_halo_problem *h = problem_of(d);
-    const int bands = may_be_bands(d, h) ? BANDS : 0, band = i;
-    const bool finer = i - bands >= count;
-    if (i >= bands + (is_small(d, h, device->sm_count) ? 2 * count : count))
+    const int bands = may_be_bands(d, h) ? BANDS : 0, down = may_go_down(h) ? DOWN : 0, before = bands + down,
+              first = i;
+    const bool finer = i - before >= count;
+    if (i >= before + (is_small(d, h, device->sm_count) ? 2 * count : count))
         return false;
-    i = (i < bands ? 0 : i - bands) % count;
+    i = (i < before ? 0 : i - before) % count;
     const int few = d->k <= VECTOR ? 1 : d->k <= 2 * VECTOR ? 2 : 0; // lanes that all channels fill
     const bool six = d->k % SIX == 0 && d->k % FOUR && h->m[1].filter * h->m[2].filter <= TAPS_FEW && !finer;
     const int less = (six ? SIX : FOUR) / VECTOR;
     *c = (conv_halo_config){ .form = conv_form_of(d),
+                             .vec = VECTOR,
+                             .down = 1,
                              .lanes = few ? few : (i % 2 ? less : 8) / (finer ? 4 : 1),
                              .cols = columns_of(h->m[2].y),
                              .wide = (i / 2 % 2 + 1) << (few && i % 2),
@@ -131,24 +196,20 @@ static bool candidate_halo(const void *desc, const ckl_device_info *device, int 
                              .dilation_w = conv_config_number(d->dilation_w),
                              .dilation_h = conv_config_number(d->dilation_h),
                              .stages = 1 };
-    if (band < bands) {
-        candidate_bands(d, device, band, c);
+    if (first < bands)
+        candidate_bands(d, device, first, c);
+    else if (first < before)
+        candidate_down(d, device, first - bands, c);
+    if (first < before)
         return true;
-    }
     if (c->lanes == SIX / VECTOR) // tiles of as many rows each
         c->high = (int)ceil_div(h->m[1].y, ceil_div(h->m[1].y, c->high));
     if (finer && c->wide > 1)
         c->cols = (int)ceil_div(c->cols, c->wide);
-    if (!finer && c->high == h->m[1].y && c->cols * c->wide >= h->m[2].y)
-        c->images = (int)max_i64(1, min_i64(min_i64(d->n, IMAGES_MAX), WORKERS / conv_halo_shape_of(c).workers));
-    const int64_t one = conv_halo_shape_of(c).smem_bytes, more = conv_halo_shape_of(c).stage_bytes + 16;
-    const int registers =
-        c->cols * VECTOR + VECTOR * c->columns + (c->lanes == SIX / VECTOR ? 40 : 56); // sums, taps of a row, the rest
-    for (c->ctas = 4; c->ctas > 1; c->ctas--) // four or more stages an SM hide the latency of loads
-        if (one + more <= device->smem_per_sm_bytes / c->ctas - 1024 &&
-            registers * conv_halo_shape_of(c).threads * c->ctas <= 65536)
-            break;
-    c->stages = (int)min_i64(4, 1 + (device->smem_per_sm_bytes / c->ctas - 1024 - one) / more);
+    if (!finer)
+        take_images(d, c);
+    const int rest = c->lanes == SIX / VECTOR ? 40 : 56; // registers beside sums and taps of a row
+    fill_sm(device, c->cols * VECTOR + VECTOR * c->columns + rest, c);
     return true;
 }
 
@@ -161,7 +222,7 @@ static double tiles_of(const ckl_conv_desc *d, const conv_halo_config *c)
 
 static int64_t channel_tiles(const ckl_conv_desc *d, const conv_halo_config *c)
 {
-    return ceil_div(d->k, c->lanes * VECTOR);
+    return ceil_div(d->k, c->lanes * c->vec);
 }
 
 /* Instructions of a warp for a tile. */
@@ -179,17 +240,21 @@ static double band_instructions(const conv_halo_config *c)
  */
 static plan_cost cost_halo(const void *desc, const ckl_device_info *device, const void *config)
 {
-    const double ROW = 2.7, BANDS = 8, BYTES = 42, WARP = 0.3, ISSUED = 3, TILE = 300, START = 3, FILTER = 0.087,
-                 HERTZ = 1.7e9,
+    const double ROW = 2.7, BANDS = 8, ALONE = 1.1, // where no other CTA computes while a tile begins
+        BYTES = 42, WARP = 0.3, ISSUED = 3, TILE = 300, START = 3, FILTER = 0.087, HERTZ = 1.7e9,
                  MEMORY = 4e6; // bytes a us
     const ckl_conv_desc *d = desc;
     const conv_halo_config *c = config;
     const conv_halo_shape s = conv_halo_shape_of(c);
     const int span = (c->cols - 1) * c->step_w + (c->columns - 1) * c->dilation_w + 1;
-    const double row = span * (VECTOR + 2) + c->columns * (2 + c->cols * VECTOR);
+    const double row = span * (c->vec + 2) + c->columns * (2 + c->cols * c->vec);
+    const double reads = span * (1.0 + c->vec), adds = c->vec * c->cols * c->rows * c->columns,
+                 stores = c->cols * (4 + c->vec);
+    const double below = ((c->down - 1.0) * c->step_h + c->rows) * reads + c->down * (adds + stores); // of a thread
     const double warps = ceil(s.workers / 32.0), rate = fmin(ISSUED, WARP * warps * c->ctas); // instructions a cycle
     const double issue =
-        c->bands ? warps * band_instructions(c) / rate : warps * (c->rows * row + 20.0 * c->cols) / rate;
+        c->bands ? warps * band_instructions(c) / rate
+                 : warps * (c->down > 1 ? below * (c->ctas > 1 ? 1 : ALONE) : c->rows * row + 20.0 * c->cols) / rate;
     const double load = fmax((c->bands ? BANDS : ROW) * s.box_w * s.box_h * c->images, (double)s.stage_bytes / BYTES);
     const double tiles = tiles_of(d, c) * (double)channel_tiles(d, c), turns = tiles / device->sm_count;
     conv_mode m[CONV_MODES];
@@ -248,19 +313,29 @@ static ckl_status admit_halo(const void *desc, const ckl_device_info *device, co
     if (c->rows != h->m[1].filter || c->columns != h->m[2].filter || c->step_w != h->m[2].stride ||
         c->step_h != h->m[1].stride || c->dilation_w != d->dilation_w || c->dilation_h != d->dilation_h)
         FAIL(CKL_INVALID, "conv halo: the config's filter, strides or dilations are not the problem's");
+    if (!is_power_of_two(c->vec) || c->vec > VECTOR || c->lanes * c->vec % VECTOR || c->down < 1 || c->high % c->down ||
+        (c->down == 1 && c->vec < VECTOR) || (c->down > 1 && c->vec * c->rows * c->columns > KEPT_MAX))
+        FAIL(CKL_INVALID,
+             "conv halo: vec=%d channels of lanes=%d threads, down=%d of high=%d rows, are not whole 16 bytes, whole "
+             "rows or more than registers hold",
+             c->vec, c->lanes, c->down, c->high);
     if (c->bands)
         TRY(check_bands(d, c));
     else if (c->lanes < 1 || c->lanes > LANES_MAX || c->cols < 1 || c->cols > COLUMNS_MAX || c->wide < 1 ||
-             c->wide > 4 || c->high < 1 || c->high > 16 || c->images < 1 || c->images > IMAGES_MAX || c->ctas < 1 ||
-             c->ctas > 4)
+             c->wide > WIDE_MAX || c->high < 1 || c->high > 16 || c->images < 1 || c->images > IMAGES_MAX ||
+             c->ctas < 1 || c->ctas > 4)
         FAIL(CKL_INVALID,
-             "conv halo: lanes=%d, cols=%d, wide=%d, high=%d, images=%d or ctas=%d is not in 1..16, 1..8, 1..4, "
+             "conv halo: lanes=%d, cols=%d, wide=%d, high=%d, images=%d or ctas=%d is not in 1..32, 1..8, 1..16, "
              "1..16, "
              "1..32, 1..4",
              c->lanes, c->cols, c->wide, c->high, c->images, c->ctas);
     if (!c->bands && c->images > 1 && (c->high < h->m[1].y || c->cols * c->wide < h->m[2].y))
         FAIL(CKL_INVALID, "conv halo: images=%d, but a tile of %dx%d pixels has not all of theirs", c->images, c->high,
              c->cols * c->wide);
+    if ((c->pitch && c->pitch != conv_tensor_of(d, conv_written(d)).stride[CONV_MODES]) ||
+        (c->whole && !is_whole(h, c)))
+        FAIL(CKL_INVALID, "conv halo: pitch=%d is not that of the problem, or whole=1 tiles of %dx%d are not", c->pitch,
+             c->high, c->cols * c->wide);
     const conv_halo_shape s = conv_halo_shape_of(c);
     if (c->rows * c->columns > TAPS_MAX || s.box_w > 256 || s.box_h > 256 || c->stages < 2 || s.threads > 512 ||
         s.smem_bytes > device->smem_per_cta_bytes)

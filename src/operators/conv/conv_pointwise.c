@@ -117,8 +117,7 @@ const ckl_gemm_desc *conv_pointwise_product(const void *desc)
     return &problem_of(desc)->product;
 }
 
-/* May pixels be rows? */
-static ckl_status check_pixels(const void *desc)
+ckl_status conv_pointwise_check_pixels(const void *desc)
 {
     const ckl_conv_desc *d = desc;
     if (d->t > 1 || d->r > 1 || d->s > 1)
@@ -141,7 +140,7 @@ ckl_status conv_pointwise_check(const void *desc)
     if (d->groups > 1)
         FAIL(CKL_UNSUPPORTED, "conv pointwise: it takes NHWC without groups");
     if (!problem_of(desc)->of_images)
-        TRY(check_pixels(desc));
+        TRY(conv_pointwise_check_pixels(desc));
     if (d->residual) // 128 to 512 channels of 28x28: half of the memory's rate, sm90 has shown 79 % of it
         FAIL(CKL_UNSUPPORTED, "conv pointwise: sm90 loads a residual further ahead");
     if (d->dtype == CKL_F32 && d->math == CKL_GEMM_F32)

@@ -20,6 +20,9 @@ conv_pointwise_problem conv_pointwise_of(const ckl_conv_desc *desc);
  */
 ckl_status conv_pointwise_check(const void *desc);
 
+/* Is a prepared desc's filter one pixel, and are pixels of NHWC, without strides and padding, equally far apart? */
+ckl_status conv_pointwise_check_pixels(const void *desc);
+
 /* The product of such a problem, and its matrices. */
 const ckl_gemm_desc *conv_pointwise_product(const void *desc);
 ckl_gemm_args conv_pointwise_matrices(const ckl_conv_desc *desc, const ckl_conv_args *args);
