@@ -139,18 +139,33 @@ static void load_row(const row_pipeline *s, pipeline_state *at, val row)
     }
 }
 
+/* The rows behind the first ones of all clusters are drawn. */
+static val drawn_row(const row_pipeline *s, val fetch)
+{
+    return add(convert(I64, scheduler_next(&s->scheduler, fetch)), s->row_step);
+}
+
+/*
+ * A cluster's first row is its own. A ring that holds a row has room for it: it is loaded before the first number is fetched, a round
+ * trip to L2.
+ */
 static void produce_dynamic(const row_pipeline *s, pipeline_state *at)
 {
-    val fetch = variable(U32, imm(0));
+    const bool early = s->split.residence == ROW_IN_RING;
+    val fetch = variable(U32, imm(0)), row = variable(I64, s->first_row);
+    if (early)
+        load_row(s, at, row);
     scheduler_fetch(&s->scheduler, fetch);
-    val row = variable(U32, scheduler_next(&s->scheduler, fetch));
+    if (!early)
+        load_row(s, at, row);
+    assign(row, drawn_row(s, fetch));
     FOREVER {
-        BREAK_IF(ge(row, s->scheduler.count));
+        BREAK_IF(ge(row, s->rows));
         assign(fetch, add(fetch, imm(1)));
         // first: loading this row may wait for consumers, which wait for the next row's number
         scheduler_fetch(&s->scheduler, fetch);
-        load_row(s, at, convert(I64, row));
-        assign(row, scheduler_next(&s->scheduler, fetch));
+        load_row(s, at, row);
+        assign(row, drawn_row(s, fetch));
     }
 }
 
@@ -199,8 +214,9 @@ row_pipeline row_pipeline_begin(const row_pipeline_split *split, ckl_dtype dtype
     s.allreduce = make_cluster_allreduce("allreduce", threads, split->cluster, values);
     s.dynamic = !is_imm(counter, 0);
     if (s.dynamic)
-        s.scheduler = make_dynamic_scheduler("scheduler", counter, convert(U32, rows), convert(U32, s.row_step),
-                                             split->cluster, row_pipeline_fetched_max(split));
+        s.scheduler = make_dynamic_scheduler("scheduler", counter, convert(U32, sub(s.rows, s.row_step)),
+                                             convert(U32, s.row_step), split->cluster,
+                                             row_pipeline_fetched_max(split));
     if (has_columns(&s))
         s.columns = spans_of(&s, s.first_row);
     initialise(&s);
@@ -211,7 +227,7 @@ row_pipeline row_pipeline_begin(const row_pipeline_split *split, ckl_dtype dtype
     s.first_state = consumer_state(&s.ring);
     s.second_state = consumer_state(&s.ring);
     s.fetched = variable(U32, imm(0));
-    s.row = variable(I64, s.dynamic ? convert(I64, scheduler_next(&s.scheduler, s.fetched)) : s.first_row);
+    s.row = variable(I64, s.first_row);
     s.next = variable(I64, s.row);
     return s;
 }
@@ -396,8 +412,8 @@ static void carry(const row_passes *passes, void *user)
 
 static void first_pass(row_pipeline *s, const row_passes *passes, void *user)
 {
+    assign(s->next, s->dynamic ? drawn_row(s, s->fetched) : add(s->row, s->row_step));
     assign(s->fetched, add(s->fetched, imm(1)));
-    assign(s->next, s->dynamic ? convert(I64, scheduler_next(&s->scheduler, s->fetched)) : add(s->row, s->row_step));
     passes->first(s, s->row, user);
 }
 

@@ -133,11 +133,11 @@ typedef struct row_pipeline {
     int input_count;
     row_pipeline_input inputs[ROW_PIPELINE_INPUTS_MAX];
     val rows, cols;              // of the matrices: i64, u32
-    val first_row, row_step;     // static schedule: row first_row of this cluster, then every row_step-th
-    bool dynamic;                // rows come from the scheduler
+    val first_row, row_step;     // row first_row of this cluster, then, by a static schedule, every row_step-th
+    bool dynamic;                // further rows come from the scheduler
     dynamic_scheduler scheduler; // if dynamic
     row_spans columns;           // static schedule of ragged rows: those of the first row, and so of all
-    val fetched, row, next;      // variables of consumers: rows fetched so far, this row, the next one
+    val fetched, row, next;      // variables of consumers: numbers fetched so far, this row, the next one
     int64_t stage_offset;        // of the ring in shared memory
     pipeline ring;
     pipeline_state first_state, second_state; // consumers' stages of the two passes; the second only if ROW_IN_RING
@@ -151,8 +151,8 @@ typedef struct row_pipeline {
 
 /*
  * Describes set-up and producer. What follows, up to row_pipeline_end(), runs on the consumers. values: of the largest
- * reduction. counter: the address of the scheduler's counter (dynamic_scheduler.h), for at most 2^31 rows; the constant 0 for
- * a static schedule, which gives a cluster the same rows in every run.
+ * reduction. counter: the address of the scheduler's counter (dynamic_scheduler.h), for at most 2^31 rows and no more clusters than
+ * rows; the constant 0 for a static schedule, which gives a cluster the same rows in every run.
  */
 row_pipeline row_pipeline_begin(const row_pipeline_split *split, ckl_dtype dtype, const row_pipeline_input *inputs,
                                 int input_count, int values, val rows, val cols, val counter);

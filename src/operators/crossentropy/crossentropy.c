@@ -213,8 +213,6 @@ static ckl_status admit(const void *desc, const ckl_device_info *device, const v
         FAIL(CKL_UNSUPPORTED, "%s: vec=%d does not divide the rows or the distances between them", what, split->vec);
     if (split->exact)
         FAIL(CKL_INVALID, "%s: exact=1, but rows are taken tile by tile", what);
-    if (c->ctas_per_sm < 0 || c->ctas_per_sm > 32)
-        FAIL(CKL_INVALID, "%s: ctas_per_sm=%d is not in 0..32", what, c->ctas_per_sm);
     if (row_split_ctas(split, d->rows) > CTAS_MAX || d->cols > INT32_MAX ||
         d->cols / row_split_cols(&scalar) >= TILES_MAX)
         FAIL(CKL_UNSUPPORTED, "%s: more CTAs than a launch may have", what);
@@ -251,7 +249,6 @@ static plan_cost cost(const void *desc, const ckl_device_info *device, const voi
                             .dtype = d->dtype,
                             .inputs = 1,
                             .outputs = !is_forward,
-                            .ctas_per_sm = c->ctas_per_sm,
                             .tile_cycles = 600 };
     return row_cost(&work, &c->split, device);
 }

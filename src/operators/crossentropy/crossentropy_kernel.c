@@ -378,7 +378,6 @@ void crossentropy_describe(const void *config, int kernel)
         k.split = row_split_anywhere(&cfg->split, cfg->dtype);
         k.in_phase = false;
     }
-    min_ctas_per_sm(kernel == CROSSENTROPY_MEAN ? 0 : cfg->ctas_per_sm);
     if (kernel == CROSSENTROPY_MEAN)
         mean(&k);
     else if (cfg->direction == CKL_DIRECTION_FORWARD)

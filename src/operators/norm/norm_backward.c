@@ -434,7 +434,7 @@ static row chunk_of(const flow *f, const row *of, const row_span *at, int chunk,
     r.rDy = rInputs[1];
     r.rDsum = r.cfg->residual ? rInputs[2] : r.rDsum;
     if (r.cfg->affine)
-        r.rGamma = r.cfg->hold_gamma ? f->rGamma[chunk] : load_gamma(&r, &at->place);
+        r.rGamma = norm_holds_gamma(r.cfg) ? f->rGamma[chunk] : load_gamma(&r, &at->place);
     return r;
 }
 
@@ -501,7 +501,7 @@ static void flow_begin(flow *f)
         row r = f->written;
         row_span at = row_pipeline_columns(r.pipeline, chunk);
         r.split = at.split;
-        if (cfg->hold_gamma)
+        if (norm_holds_gamma(cfg))
             f->rGamma[chunk] = load_gamma(&r, &at.place);
         r.rDgamma = zeros(&r);
         r.rDbeta = zeros(&r);

@@ -422,8 +422,8 @@ static ckl_status admit_flow(const char *what, const ckl_norm_desc *d, const ckl
     if (c->tiled)
         FAIL(CKL_INVALID, "%s: tiled=1, but with stages=%d rows flow", what, c->flow.stages);
     const bool backward = d->direction == CKL_DIRECTION_BACKWARD;
-    if ((c->hold_gamma || c->dgamma_in_smem) && !c->flow.chunks)
-        FAIL(CKL_INVALID, "%s: hold_gamma=1 and dgamma_in_smem=1 need chunks=", what);
+    if (c->dgamma_in_smem && !c->flow.chunks)
+        FAIL(CKL_INVALID, "%s: dgamma_in_smem=1 needs chunks=", what);
     const int inputs = 1 + backward + c->residual;
     int64_t bytes = row_pipeline_smem_bytes(&s, d->dtype, inputs, NORM_FLOW_VALUES) + norm_dgamma_bytes(c);
     if (bytes > (int64_t)device->smem_per_cta_bytes)

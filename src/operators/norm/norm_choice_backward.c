@@ -140,22 +140,22 @@ typedef struct backward_flow {
     int threads, elements, steps, ctas_per_sm; // elements of a thread and row
     choice residence;                          // of row_residence
     bool lookahead;                            // if the ring has room
-    bool hold_gamma, dgamma_in_smem;
+    bool dgamma_in_smem;
 } backward_flow;
 
 static const backward_flow backward_flows[] = {
-    { 2, 1024, 64, 16, 2, 4, ROW_IN_REGISTERS, false, true, false },
-    { 2, 2048, 128, 16, 1, 3, ROW_IN_RING, false, true, false },
-    { 2, 4096, 256, 16, 1, 3, ROW_IN_RING, true, true, false },
-    { 2, 8192, 256, 16, 1, 3, ROW_IN_RING, true, true, false },
-    { 2, 131072, 256, 32, 2, 1, ROW_IN_RING, true, true, false },
-    { 2, 262144, 512, 32, 1, 1, ROW_IN_RING, true, false, true },
-    { 4, 1024, 128, 8, 2, 4, ROW_IN_RING, false, true, false },
-    { 4, 4096, 512, 8, 2, 1, ROW_IN_RING, false, true, false },
-    { 4, 16384, 256, 8, 2, 2, ROW_IN_RING, true, true, false },
-    { 4, 65536, 256, 16, 1, 1, ROW_IN_RING, true, true, false },
-    { 4, 131072, 256, 32, 4, 1, ROW_IN_RING, false, true, false },
-    { 4, 262144, 512, 32, 2, 1, ROW_IN_RING, false, false, true },
+    { 2, 1024, 64, 16, 2, 4, ROW_IN_REGISTERS, false, false },
+    { 2, 2048, 128, 16, 1, 3, ROW_IN_RING, false, false },
+    { 2, 4096, 256, 16, 1, 3, ROW_IN_RING, true, false },
+    { 2, 8192, 256, 16, 1, 3, ROW_IN_RING, true, false },
+    { 2, 131072, 256, 32, 2, 1, ROW_IN_RING, true, false },
+    { 2, 262144, 512, 32, 1, 1, ROW_IN_RING, true, true },
+    { 4, 1024, 128, 8, 2, 4, ROW_IN_RING, false, false },
+    { 4, 4096, 512, 8, 2, 1, ROW_IN_RING, false, false },
+    { 4, 16384, 256, 8, 2, 2, ROW_IN_RING, true, false },
+    { 4, 65536, 256, 16, 1, 1, ROW_IN_RING, true, false },
+    { 4, 131072, 256, 32, 4, 1, ROW_IN_RING, false, false },
+    { 4, 262144, 512, 32, 2, 1, ROW_IN_RING, false, true },
 };
 
 /* The first that is long enough; short rows take twice as many CTAs of half the threads. False: none is. */
@@ -200,7 +200,7 @@ static row_pipeline_split split_of_flow(const backward_flow *f, const ckl_norm_d
     return s;
 }
 
-/* So many chunks of a row and CTA, of one vector a thread each, in the ring; gamma is in registers. */
+/* So many chunks of a row and CTA, of one vector a thread each, in the ring. */
 static backward_flow chunks_in_ring(const ckl_norm_desc *d, int threads, int chunks, int ctas_per_sm, bool lookahead)
 {
     return (backward_flow){ .bytes = dtype_bytes(d->dtype),
@@ -209,8 +209,7 @@ static backward_flow chunks_in_ring(const ckl_norm_desc *d, int threads, int chu
                             .steps = 1,
                             .ctas_per_sm = ctas_per_sm,
                             .residence = ROW_IN_RING,
-                            .lookahead = lookahead,
-                            .hold_gamma = true };
+                            .lookahead = lookahead };
 }
 
 /*
@@ -386,7 +385,6 @@ static void choose_backward_flow(const ckl_norm_desc *d, const ckl_device_info *
         s.cut = norm_is_cut(d);
     }
     row_pipeline_config(&s, &c->split, &c->flow);
-    c->hold_gamma = sums && f.hold_gamma;
     c->dgamma_in_smem = sums && f.dgamma_in_smem;
     c->shifted = !norm_in_phase(d);
     c->ctas_per_sm = sums ? f.ctas_per_sm : 0;

@@ -30,7 +30,6 @@
     X(owner, bool, prefetch, "0", "0 1", "backward, of rows in registers: the next row is loaded during a row") \
     X(owner, bool, shared_weights, "0", "0 1",                                                                  \
       "forward, of rows in registers: persistent CTAs have gamma and beta in shared memory")                    \
-    X(owner, bool, hold_gamma, "0", "0 1", "backward, of rows that flow: gamma stays in registers")             \
     X(owner, bool, dgamma_in_smem, "0", "0 1",                                                                  \
       "backward, of rows that flow: sums of dgamma are in shared memory, else in registers")                    \
     X(owner, bool, shifted, "0", "0 1",                                                                         \
@@ -120,7 +119,7 @@ static inline norm_config norm_tiled(const norm_config *c)
 {
     norm_config tiled = *c;
     tiled.tiled = true;
-    tiled.split.exact = tiled.prefetch = tiled.hold_gamma = tiled.shared_weights = false;
+    tiled.split.exact = tiled.prefetch = tiled.shared_weights = false;
     return tiled;
 }
 
@@ -128,6 +127,12 @@ static inline norm_config norm_tiled(const norm_config *c)
 static inline bool norm_keeps_sums(const norm_config *c)
 {
     return !c->tiled && (c->flow.chunks || !c->flow.stages);
+}
+
+/* Does gamma of rows that flow stay in registers, beside the sums? */
+static inline bool norm_holds_gamma(const norm_config *c)
+{
+    return c->flow.chunks && !c->dgamma_in_smem;
 }
 
 /* Columns of a lane in the kernel that sums them: rows that flow are whole vectors, if not ragged. */

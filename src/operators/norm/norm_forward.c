@@ -301,22 +301,39 @@ static void find_deviation(row *r)
 }
 
 /*
- * One h, rounded to the type of sum; 0 past the end of the row or past the last row. Addresses of single elements are
- * computed by hand, here and in save(): as elements of tensors they took 16 more instructions, 3 % of a kernel of short
- * rows.
+ * Element `col` of a row, of x and of the residual: (INPUTS) in registers of their type. Addresses of single elements are computed by
+ * hand, here and in save(): as elements of tensors they took 16 more instructions, 3 % of a kernel of short rows.
  */
+static void load_element(const row *r, val number, val col, tensor rInputs)
+{
+    val index = add(mul(number, convert(I64, r->o.ldx)), convert(I64, col));
+    val offset = mul(convert(U64, index), imm(dtype_bytes(r->cfg->dtype))); // shared by both tensors
+    const val pointers[] = { r->o.x, r->o.residual };
+    for (int i = 0; i < elements(rInputs); i++)
+        set(rInputs, i, at(gmem_tensor(add(pointers[i], offset), r->cfg->dtype, compact(leaf(1))), 0));
+}
+
+static tensor element_registers(const row *r)
+{
+    tensor rInputs = fragment(r->cfg->dtype, compact(leaf(1 + r->cfg->residual))); // (INPUTS)
+    fill(rInputs, immf(0));
+    return rInputs;
+}
+
+/* h of an element: rounded to the type of sum. */
+static val value_of(const row *r, tensor rInputs)
+{
+    val x = at_f32(rInputs, 0);
+    return r->cfg->residual ? convert(F32, convert(r->cfg->dtype, add(x, at_f32(rInputs, 1)))) : x;
+}
+
+/* One h; 0 past the end of the row or past the last row. */
 static val sample(const row *r, val number, val col)
 {
-    val h = variable(F32, immf(0)), index = add(mul(number, convert(I64, r->o.ldx)), convert(I64, col));
-    val offset = mul(convert(U64, index), imm(dtype_bytes(r->cfg->dtype))); // shared by both tensors
-    IF(logical_and(lt(col, r->o.cols), lt(number, r->o.rows))) {
-        assign(h, at_f32(gmem_tensor(add(r->o.x, offset), r->cfg->dtype, compact(leaf(1))), 0));
-        if (r->cfg->residual) {
-            val other = at(gmem_tensor(add(r->o.residual, offset), r->cfg->dtype, compact(leaf(1))), 0);
-            assign(h, convert(F32, convert(r->cfg->dtype, add(h, convert(F32, other)))));
-        }
-    }
-    return h;
+    tensor rInputs = element_registers(r);
+    IF(logical_and(lt(col, r->o.cols), lt(number, r->o.rows)))
+        load_element(r, number, col, rInputs);
+    return value_of(r, rInputs);
 }
 
 static void save(const row *r, val pointer, val x)
@@ -341,7 +358,7 @@ static void save_statistics(const row *r)
  * and the number is their mean. So a single element that is far from all others is not in it, whose share would cancel from
  * every deviation.
  */
-static void find_near_mean(row *r, val own, val samples)
+static void find_near_mean(row *r, val own)
 {
     const reduction sum = reduce_sums(1);
     val others[2]; // far apart, as elements that lie together may be large together
@@ -349,13 +366,13 @@ static void find_near_mean(row *r, val own, val samples)
         others[i] = shuffle(own, bit_and(add(lane(), imm(11 * (i + 1))), imm(31)));
     assign(r->mean, median_f32(own, others[0], others[1]));
     warp_reduce(&sum, 32, &r->mean);
-    assign(r->mean, mul(r->mean, samples));
+    assign(r->mean, mul(r->mean, immf(1.0 / 32)));
 }
 
-/* One over the number of samples of a row. */
-static val reciprocal_samples(const row *r)
+/* The column of a lane's sample; of a shorter row lanes share the last one. */
+static val sample_column(const row *r)
 {
-    return div(immf(1), convert(F32, min(r->o.cols, imm(32))));
+    return min(lane(), sub(r->o.cols, imm(1)));
 }
 
 static void normalise(row *r)
@@ -365,7 +382,7 @@ static void normalise(row *r)
     if (own_mean)
         assign(r->mean, sample(r, r->place.row, own_column(r)));
     else if (takes_samples(r))
-        find_near_mean(r, sample(r, r->place.row, lane()), reciprocal_samples(r));
+        find_near_mean(r, sample(r, r->place.row, sample_column(r)));
     else if (r->centred)
         find_mean(r);
     clear_sums(r);
@@ -393,9 +410,19 @@ typedef struct flow {
     row reduced;          // the row of the first pass: sums and mean, of the first elements, are its own
     row written;          // the row of the second pass
     norm_weights weights; // of all chunks, if they are in shared memory
-    val next;             // an element a lane of the row after `reduced`: being loaded
-    val samples;          // reciprocal of the samples of a row
+    tensor rNext;         // (INPUTS) an element a lane of the row after `reduced`: being loaded
 } flow;
+
+/*
+ * Loads samples of a row, if it exists. NOTE: they are converted by the next first pass. A conversion here, or a 0 for rows that do
+ * not exist, waits for memory before this row's first pass (SASS).
+ */
+static void load_samples(const flow *f, val number)
+{
+    const row *r = &f->reduced;
+    IF(lt(number, r->o.rows))
+        load_element(r, number, sample_column(r), f->rNext);
+}
 
 /* h of a chunk, in place of x; a row that stays in registers has it from the first pass on. */
 static tensor chunk_of(const row *r, const tensor *rInputs, bool second)
@@ -430,9 +457,9 @@ static void first_pass(row_pipeline *s, val number, void *user)
     row *r = &f->reduced;
     const reduction sums = reduce_sums(2);
     if (r->centred) {
-        val own = variable(F32, f->next);
-        assign(f->next, sample(r, s->next, lane()));
-        find_near_mean(r, own, f->samples);
+        val own = variable(F32, value_of(r, f->rNext));
+        load_samples(f, s->next);
+        find_near_mean(r, own);
     }
     clear_sums(r);
     row_pipeline_first_pass(s, number, add_chunk, f);
@@ -474,8 +501,10 @@ static void forward_flow(const norm_config *cfg, bool centred)
     }
     make_variables(&f.written);
     make_variables(&f.reduced);
-    f.next = centred ? sample(&r, s.row, lane()) : immf(0);
-    f.samples = reciprocal_samples(&r);
+    if (centred) {
+        f.rNext = element_registers(&r);
+        load_samples(&f, s.row);
+    }
     row_pipeline_run(&s, &(row_passes){ first_pass, carry, second_pass }, &f);
     row_pipeline_end(&s);
 }

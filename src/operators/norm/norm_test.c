@@ -199,12 +199,12 @@ static const char *const cases[] = {
     "rows=5 cols=9000 direction=backward residual=1   # held in the ring, a cluster",
     "rows=33 cols=2000 direction=backward dtype=f16 misalign=1 # not for bulk copies",
     "rows=20 cols=520 direction=backward dtype=bf16 residual=1 impl=backward config='threads=32 row_threads=32 "
-    "cluster=2 vec=8 steps=1 stages=4 residence=ring chunks=2 exact=0 hold_gamma=1 column_threads=128'",
+    "cluster=2 vec=8 steps=1 stages=4 residence=ring chunks=2 exact=0 column_threads=128'",
     "rows=150 cols=520 direction=backward dtype=bf16 impl=backward config='threads=32 row_threads=32 cluster=2 vec=8 "
-    "steps=1 stages=4 residence=ring chunks=2 exact=0 hold_gamma=0 dgamma_in_smem=1 persistent_ctas=1' # sums in "
+    "steps=1 stages=4 residence=ring chunks=2 exact=0 dgamma_in_smem=1 persistent_ctas=1' # sums in "
     "shared memory, persistent CTAs",
     "rows=300 cols=520 direction=backward dtype=bf16 impl=backward config='threads=32 row_threads=32 cluster=2 vec=8 "
-    "steps=1 stages=4 residence=ring lookahead=1 chunks=2 exact=0 hold_gamma=1 persistent_ctas=1' # the next row is "
+    "steps=1 stages=4 residence=ring lookahead=1 chunks=2 exact=0 persistent_ctas=1' # the next row is "
     "read before one is written",
     "rows=300 cols=512 direction=backward residual=1 impl=backward config='threads=64 row_threads=64 vec=4 steps=1 "
     "stages=5 residence=ring lookahead=1 chunks=2 exact=1 dgamma_in_smem=1 persistent_ctas=1' # the same in a CTA "
@@ -214,11 +214,11 @@ static const char *const cases[] = {
     "rows=1 cols=140000 direction=backward residual=1 fill=uniform # no room for them: x and dy are read again",
     "rows=70 cols=1500 direction=backward              # CTAs of half the threads",
     "rows=300 cols=768 direction=backward dtype=bf16 impl=backward config='threads=96 row_threads=96 steps=1 stages=4 "
-    "residence=registers chunks=1 exact=0 hold_gamma=1 persistent_ctas=1' # three warps",
+    "residence=registers chunks=1 exact=0 persistent_ctas=1' # three warps",
     "rows=70 cols=8960 direction=backward dtype=bf16 impl=backward config='threads=96 row_threads=96 cluster=4 steps=1 "
-    "stages=7 residence=ring lookahead=1 chunks=3 exact=0 hold_gamma=1 ctas_per_sm=4' # twelve in a cluster",
+    "stages=7 residence=ring lookahead=1 chunks=3 exact=0 ctas_per_sm=4' # twelve in a cluster",
     "rows=20 cols=17000 direction=backward dtype=f16 impl=backward config='threads=96 row_threads=96 cluster=16 "
-    "steps=1 stages=5 residence=ring lookahead=1 chunks=2 exact=0 hold_gamma=1 ctas_per_sm=4' # 48 in a cluster",
+    "steps=1 stages=5 residence=ring lookahead=1 chunks=2 exact=0 ctas_per_sm=4' # 48 in a cluster",
     "rows=9 cols=1240 dtype=bf16 residual=1 impl=forward config='threads=160 row_threads=160 steps=1 exact=0'",
     "rows=9 cols=3000 impl=forward config='threads=224 row_threads=224 cluster=2 steps=2 exact=0 ctas_per_sm=0'",
     "rows=0 cols=64 direction=backward                   # gradients of no rows are zero",
@@ -263,7 +263,7 @@ static const char *const population[] = {
               "cut=1 ragged=1, but vectors are" },                                                           \
             { "direction=backward eps=0.5", CKL_INVALID, op ": eps=0.5 is not part of a backward problem" }, \
             { "cols=20000 direction=backward impl=backward config='chunks=0 residence=reload lookahead=0'",  \
-              CKL_INVALID, "hold_gamma=1 and dgamma_in_smem=1 need chunks=" },                               \
+              CKL_INVALID, "dgamma_in_smem=1 needs chunks=" },                               \
             { "cols=77 impl=forward config='prefetch=1'", CKL_INVALID, "prefetch=1 is for backward" },       \
             { "cols=77 affine=0 impl=forward config='shared_weights=1'", CKL_INVALID,                        \
               "norm forward: shared_weights=1 is for affine rows" },                                         \
