@@ -38,7 +38,7 @@ static bool is_nchw(const backward *k)
 
 static int groups_of_vector(const backward *k)
 {
-    return groupnorm_one_group(&k->s, k->w.grid.vec) ? 1 : k->w.grid.vec;
+    return groupnorm_mixes(k->s.cfg) ? k->w.grid.vec : 1;
 }
 
 /* The statistics of the groups of a thread's columns: of several groups it has one column. */
@@ -65,7 +65,7 @@ static bool has_column_gamma(const backward *k)
 static void load_gamma(backward *k, val column)
 {
     if (k->s.cfg->affine)
-        k->rGamma = groupnorm_weights(&k->s, k->s.a.gamma, groupnorm_existing(&k->s, &k->w, column));
+        k->rGamma = groupnorm_weights(&k->s, &k->w, k->s.a.gamma, groupnorm_existing(&k->s, &k->w, column));
 }
 
 static void load_vector(void *kernel, groupnorm_vector *v)
@@ -145,12 +145,6 @@ static void add_rows(const backward *k, val channel, val begin, int step, int ro
     }
 }
 
-static val weight_of(const backward *k, val channel)
-{
-    const groupnorm_slice *s = &k->s;
-    return at_f32(groupnorm_global(s, s->a.gamma, add(s->channel, convert(I64, channel)), 1), 0);
-}
-
 /* Is each channel of a slice stored by a thread of its own? Then gamma is here before its sums are. */
 static bool has_channel(const backward *k)
 {
@@ -168,7 +162,7 @@ static void store_totals(const backward *k, val channel, const val total[KINDS])
             val place = add(mul(add(mul(line, imm(KINDS)), imm(kind)), s->a.channels), number);
             groupnorm_write(s->a.partial, place, total[kind]);
         }
-        weight = has_channel(k) ? k->weight : weight_of(k, channel);
+        weight = has_channel(k) ? k->weight : groupnorm_weight(s, s->a.gamma, channel);
     }
     for (int kind = 0; kind < KINDS; kind++)
         set(k->sSums, coord(channel, 0, kind), mul(total[kind], weight));
@@ -262,7 +256,7 @@ static void write_vector(void *kernel, groupnorm_vector *v)
         val rest = fma(d, at(k->rLinear, group), at(k->rConstant, group));
         set(rDx, i, fma(at(rDy, i), at(k->rScale, k->s.cfg->affine ? weight : group), rest));
     }
-    groupnorm_store(&k->s, v, rDx);
+    groupnorm_store(&k->s, &k->w, v, rDx);
 }
 
 static void begin_column(backward *k, const groupnorm_column *c)
@@ -332,7 +326,7 @@ void groupnorm_gradients(const groupnorm_config *cfg)
 static void begin(backward *k)
 {
     const groupnorm_config *cfg = k->s.cfg;
-    k->w = groupnorm_view_of(&k->s, cfg->vec);
+    k->w = groupnorm_view_of(&k->s);
     k->w.streams = !k->in_smem && !is_nchw(k);
     k->sGroups = smem_tensor("groups", F32, compact(shape(KINDS, cfg->bundle)), 16); // (KINDS,BUNDLE)
     k->sSums = smem_tensor(
@@ -372,7 +366,7 @@ static group_sums sums_of_slice(backward *k)
         cluster_arrive(); // this CTA has started: peers may write to its shared memory
     load_column(k);
     if (has_channel(k))
-        k->weight = weight_of(k, min(convert(I32, thread()), sub(k->s.channels, imm(1))));
+        k->weight = groupnorm_weight(&k->s, k->s.a.gamma, min(convert(I32, thread()), sub(k->s.channels, imm(1))));
     if (k->s.halves)
         groupnorm_first_staged();
     else if (k->in_smem)
@@ -503,7 +497,7 @@ static void write_other(void *kernel, val slice)
 {
     backward other = *(const backward *)kernel;
     groupnorm_slice_at(&other.s, convert(I32, other.s.bundle), convert(I32, slice));
-    other.w = groupnorm_view_of(&other.s, other.s.cfg->vec);
+    other.w = groupnorm_view_of(&other.s);
     if (other.s.cfg->parts > 1)
         load_column(&other); // of other channels
     stage_slices(&other);
