@@ -144,11 +144,14 @@ static inline bool groupnorm_mixes(const groupnorm_config *c)
     return c->layout == CKL_IMAGE_NHWC && (c->ragged_pixels || (c->bundle > 1 && c->channels % c->vec));
 }
 
-/* Then: threads of a column whose sums are added up at once. A sixteenth of a kilobyte a thread would be much of a slice. */
+/*
+ * Of nhwc, where each element of a thread's vectors has two sums: threads of a column that store them at once, in lines of shared memory.
+ * Those of all would take much of a slice's room, 64 bytes a thread.
+ */
 static inline int groupnorm_lines(const groupnorm_config *c)
 {
-    const int lines = (int)ceil_div(2 * groupnorm_grid_of(c).column_threads, c->vec);
-    return c->ragged_pixels ? (int)round_up(lines, c->vec) : lines;
+    const int64_t threads = groupnorm_grid_of(c).column_threads, lines = ceil_div(2 * threads, c->vec);
+    return (int)min_i64(threads, c->ragged_pixels ? round_up(lines, c->vec) : lines);
 }
 
 enum { GROUPNORM_VECTOR_BYTES = 16, GROUPNORM_COPIED_BYTES = 4 }; // of an access at most; by cp.async at least
@@ -159,6 +162,12 @@ static inline int groupnorm_first_steps(const groupnorm_config *c)
     enum { AT_ONCE = 4 };
     const bool comes = c->vec * dtype_bytes(c->dtype) >= GROUPNORM_COPIED_BYTES && !c->ragged;
     return comes && groupnorm_grid_of(c).slots == 1 ? c->steps / 2 / AT_ONCE * AT_ONCE : 0;
+}
+
+/* Of each channel of a slice, backward: rows of sums, of threads or of lines and pixels of a fold. */
+static inline int groupnorm_sum_rows(const groupnorm_config *c)
+{
+    return c->layout == CKL_IMAGE_NHWC ? groupnorm_lines(c) * c->fold : c->column_threads;
 }
 
 /* Units of a slice. */
@@ -188,7 +197,7 @@ static inline bool groupnorm_adds_too_many(const groupnorm_config *c, int64_t sl
  * Words of the workspace. Of a bundle's group and slice: pivot, mean, squares (forward) or two sums (backward); of an
  * image's range of pixels and kind of gradient the sums of all channels.
  */
-enum { GROUPNORM_ENTRY = 3, GROUPNORM_KINDS = 2 };
+enum { GROUPNORM_ENTRY = 3, GROUPNORM_KINDS = 2, GROUPNORM_SCALES = 3 };
 
 /* The warps of a CTA share out the groups of a bundle: so many neighbouring lanes of a warp have one. */
 enum { GROUPNORM_GROUPS_OF_WARP_MAX = 32 };
@@ -312,7 +321,7 @@ typedef struct groupnorm_view {
     groupnorm_grid grid;
     void (*between)(void *kernel); // if not NULL: what a pass does between the halves of a slice
     bool streams;                  // vectors come from memory when they are used: the last ones of a thread together
-    bool one_by_one;               // or so: what is done with a vector wants registers for each of its elements
+    int at_once;                   // vectors whose loads are in flight together: fewer where registers are few
     int ahead_count;               // but for the first ones, which are here
     groupnorm_vector ahead[GROUPNORM_UNROLLED];
     val column, column_thread; // i32: the first of the thread; its number among those of the column
@@ -474,7 +483,17 @@ bool groupnorm_scatters_weights(const groupnorm_slice *s);
 
 /* The channel in the bundle of element e of a column's vectors (nhwc); its group. */
 val groupnorm_channel(const groupnorm_slice *s, const groupnorm_view *w, val column, int e);
+
+/* One of the words that are known of each channel, sWords (WORDS,CHANNELS): of the elements of a thread's vectors (VEC). */
+tensor groupnorm_of_channels(const groupnorm_slice *s, const groupnorm_view *w, tensor sWords, int word);
 val groupnorm_group(const groupnorm_slice *s, const groupnorm_view *w, val column, int e);
+
+/*
+ * Adds up what the threads of a column have of its elements, `count` sums of each (VEC), line by line: sLines is (ELEMENTS of a pixel and
+ * its fold,LINES,COUNT). All threads come to it. The last lines are there after another cta_sync().
+ */
+void groupnorm_add_lines(const groupnorm_slice *s, const groupnorm_view *w, val column, int count, const tensor *rSums,
+                         tensor sLines);
 
 /* The sum over the lanes of a group of each of `count` values. */
 void groupnorm_sum_of_lanes(const groupnorm_slice *s, int count, val *values);

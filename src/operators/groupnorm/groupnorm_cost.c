@@ -42,8 +42,9 @@ int64_t groupnorm_shared_bytes(const ckl_groupnorm_desc *d, groupnorm_slicing sl
                2 * 4 * (int64_t)groupnorm_lines(c) * g.columns * c->vec;
     if (forward)
         return slice + 4 * (words + 1) * (int64_t)c->threads + groups + peers + left;
-    int64_t sums = 4 * GROUPNORM_KINDS * (int64_t)g.column_threads * groupnorm_slice_channels(c) * c->fold;
-    return 2 * slice + sums + groups + peers + 16 + left;
+    const int64_t sums = 4 * GROUPNORM_KINDS * (int64_t)groupnorm_sum_rows(c) * channels;
+    const int64_t scales = groupnorm_mixes(c) ? 4 * GROUPNORM_SCALES * channels + 16 : 0;
+    return 2 * slice + sums + scales + groups + peers + 16 + left;
 }
 
 plan_cost groupnorm_cost(const ckl_groupnorm_desc *d, const ckl_device_info *device, groupnorm_slicing slicing,

@@ -251,29 +251,6 @@ static tensor find_channel_pivots(forward *k)
     return sPivots;
 }
 
-/* The sums of all threads of a column, some lines of them after the other: sLines is (ELEMENTS of all columns,LINES,CHANNEL_SUMS). */
-static void add_lines(const forward *k, tensor sLines)
-{
-    const groupnorm_grid *g = &k->w.grid;
-    const int lines = groupnorm_lines(k->s.cfg);
-    for (int first = 0; first < g->column_threads; first += lines) {
-        const int end = (int)min_i64(first + lines, g->column_threads);
-        val line = k->w.column_thread;
-        IF(logical_and(le(imm(first), line), lt(line, imm(end))))
-            for (int i = 0; i < CHANNEL_SUMS; i++) {
-                val mine = tensor_address(sLines, coord(mul(k->w.column, imm(g->vec)), sub(line, imm(first)), i));
-                tensor sMine = smem_view(mine, F32, compact(leaf(g->vec))); // (VEC)
-                tensor rSum = fragment(F32, compact(leaf(g->vec)));         // (VEC)
-                if (first > 0)
-                    copy(sMine, rSum, 16);
-                for (int e = 0; e < g->vec; e++)
-                    set(rSum, e, first > 0 ? add(at(rSum, e), at(k->rSums[i], e)) : at(k->rSums[i], e));
-                copy(rSum, sMine, 16);
-            }
-        cta_sync();
-    }
-}
-
 static moments moments_of_channel(const forward *k, tensor sLines, tensor sPivots, val channel)
 {
     const groupnorm_config *cfg = k->s.cfg;
@@ -366,7 +343,8 @@ static void find_moments_of_channels(forward *k)
     tensor sLines = smem_tensor("lines", F32, compact(shape(elements, groupnorm_lines(cfg), CHANNEL_SUMS)), 16);
     const tensor sPivots = find_channel_pivots(k);
     groupnorm_over_columns(&k->s, &k->w, add_column, k);
-    add_lines(k, sLines);
+    groupnorm_add_lines(&k->s, &k->w, k->w.column, CHANNEL_SUMS, k->rSums, sLines);
+    cta_sync();
     LOOP_FROM(channel, convert(I32, thread()), imm(channels), imm(cfg->threads))
         tell_moments(k, channel, moments_of_channel(k, sLines, sPivots, channel));
     cta_sync();
@@ -556,12 +534,9 @@ static void write_vector(void *kernel, groupnorm_vector *v)
 /* What find_scales() found for the elements of a thread's vectors. */
 static void load_scales(forward *k)
 {
-    tensor *const words[] = { &k->rMean, &k->rScale, &k->rShift };
-    for (int word = 0; word < COUNT_OF(words); word++) {
-        *words[word] = fragment(F32, compact(leaf(k->w.grid.vec))); // (VEC)
-        for (int i = 0; i < k->w.grid.vec; i++)
-            set(*words[word], i, at(k->sMoments, word, groupnorm_channel(&k->s, &k->w, k->w.column, i)));
-    }
+    tensor *const words[] = { [CHANNEL_MEAN] = &k->rMean, [CHANNEL_SCALE] = &k->rScale, [CHANNEL_SHIFT] = &k->rShift };
+    for (int i = 0; i < COUNT_OF(words); i++)
+        *words[i] = groupnorm_of_channels(&k->s, &k->w, k->sMoments, i);
 }
 
 /* The statistics of a column's group, and its weights. */
@@ -590,7 +565,8 @@ static void write_column(void *kernel, const groupnorm_column *c)
         load_scales(k);
     else
         begin_column(k, c);
-    k->w.one_by_one = k->s.cfg->ragged_pixels;
+    if (k->s.cfg->ragged_pixels)
+        k->w.at_once = 1;
     groupnorm_over_vectors(&k->s, &k->w, c, load_vector, write_vector, k);
 }
 

@@ -159,7 +159,7 @@ static void set_ragged_pixels(const groupnorm_slice *s, groupnorm_view *w)
 
 groupnorm_view groupnorm_view_of(const groupnorm_slice *s)
 {
-    groupnorm_view w = { .grid = groupnorm_grid_of(s->cfg) };
+    groupnorm_view w = { .grid = groupnorm_grid_of(s->cfg), .at_once = UNROLLED };
     const bool nchw = groupnorm_is_nchw(s);
     const int width = nchw ? w.grid.column_threads : w.grid.abreast;
     // NOTE: signed divisions in place of idx2crd(), from whose masks ptxas makes slower code (bench/notes/groupnorm.md)
@@ -331,9 +331,9 @@ static void over_some(const groupnorm_slice *s, const groupnorm_view *w, cursor 
                       groupnorm_vector_pass *load, groupnorm_vector_pass *use, void *kernel)
 {
     const groupnorm_grid *g = &w->grid;
-    const int least = w->streams ? UNROLLED : 1;
+    const int least = w->streams ? w->at_once : 1;
     const int64_t shared_stride = (int64_t)g->abreast * g->column_threads * g->vec * element_bytes(s);
-    for (int at_once = w->one_by_one ? 1 : UNROLLED; at_once >= least; at_once /= UNROLLED)
+    for (int at_once = w->at_once; at_once >= least; at_once = at_once > 1 ? 1 : 0)
         LOOP_FROM(i, at->done, sub(end, imm(at_once - 1)), imm(at_once)) {
             groupnorm_vector v[UNROLLED];
             for (int u = 0; u < at_once; u++) {
@@ -465,7 +465,8 @@ void groupnorm_stage(const groupnorm_slice *s, const groupnorm_view *w, const gr
 {
     staged_pass p = { s, *w, staging };
     p.w.between = s->halves ? commit_half : NULL;
-    p.w.one_by_one = s->cfg->ragged_pixels && s->align < s->cfg->vec * element_bytes(s);
+    if (s->cfg->ragged_pixels && s->align < s->cfg->vec * element_bytes(s))
+        p.w.at_once = 1;
     groupnorm_over_columns(s, &p.w, stage_column, &p);
 }
 
@@ -620,6 +621,14 @@ val groupnorm_weight(const groupnorm_slice *s, val pointer, val channel)
     return at_f32(groupnorm_global(s, pointer, add(s->channel, convert(I64, channel)), 1), 0);
 }
 
+tensor groupnorm_of_channels(const groupnorm_slice *s, const groupnorm_view *w, tensor sWords, int word)
+{
+    tensor rWords = fragment(F32, compact(leaf(w->grid.vec))); // (VEC)
+    for (int i = 0; i < w->grid.vec; i++)
+        set(rWords, i, at(sWords, word, groupnorm_channel(s, w, w->column, i)));
+    return rWords;
+}
+
 /* The weights of folded pixels, whose vectors may hold the last channel and the first: loaded one by one. */
 static tensor folded_weights(const groupnorm_slice *s, const groupnorm_view *w, val pointer, val column)
 {
@@ -657,6 +666,35 @@ val groupnorm_group(const groupnorm_slice *s, const groupnorm_view *w, val colum
     if (groupnorm_is_nchw(s))
         return div(column, imm(s->cfg->channels / s->cfg->fold));
     return div(groupnorm_channel(s, w, column, groupnorm_mixes(s->cfg) ? e : 0), imm(s->cfg->channels));
+}
+
+/* One thread's, in place of what the line had or added to it. */
+static void add_line(const groupnorm_grid *g, tensor rSum, tensor sLine, bool adds)
+{
+    tensor rLine = fragment(F32, compact(leaf(g->vec))); // (VEC)
+    if (adds)
+        copy(sLine, rLine, 4 * g->vec);
+    for (int i = 0; i < g->vec; i++)
+        set(rLine, i, adds ? add(at(rLine, i), at(rSum, i)) : at(rSum, i));
+    copy(rLine, sLine, 4 * g->vec);
+}
+
+void groupnorm_add_lines(const groupnorm_slice *s, const groupnorm_view *w, val column, int count, const tensor *rSums,
+                         tensor sLines)
+{
+    const groupnorm_grid *g = &w->grid;
+    const int lines = groupnorm_lines(s->cfg), all = g->column_threads;
+    const val exists = lt(column, imm(g->columns));
+    for (int first = 0; first < all; first += lines) {
+        const val line = sub(w->column_thread, imm(first)), end = imm((int)min_i64(lines, all - first));
+        if (first > 0)
+            cta_sync();
+        IF(logical_and(exists, logical_and(le(imm(0), line), lt(line, end))))
+            for (int i = 0; i < count; i++) {
+                const val mine = tensor_address(sLines, coord(mul(column, imm(g->vec)), line, i));
+                add_line(g, rSums[i], smem_view(mine, F32, compact(leaf(g->vec))), first > 0);
+            }
+    }
 }
 
 void groupnorm_sum_of_lanes(const groupnorm_slice *s, int count, val *values)
