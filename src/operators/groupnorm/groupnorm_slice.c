@@ -86,7 +86,8 @@ two_pass groupnorm_order(const groupnorm_slice *s)
                        .strips = s->a.strips,
                        .abreast = groupnorm_is_nchw(s) ? imm_as(U32, 1) : convert(U32, s->a.bundles),
                        .chunks = convert(U32, s->a.slices),
-                       .lag = s->a.lag };
+                       .lag = s->a.lag,
+                       .backwards = s->cfg->backwards };
 }
 
 void groupnorm_slice_of_item(groupnorm_slice *s, const two_pass_item *item)
@@ -403,12 +404,15 @@ static int align_of(const groupnorm_slice *s, const groupnorm_vector *v)
     return (int)min_i64(s->align, v->vec * element_bytes(s));
 }
 
-/* Those of the bundle's elements of a vector, one by one: from memory to shared memory, and from registers to memory. */
+/* The bundle's elements of a vector, one by one: from memory to shared memory, with zeros behind them, and from registers to memory. */
 static void stage_elements(const groupnorm_view *w, tensor gX, tensor sX)
 {
-    for (int i = 0; i < w->grid.vec; i++)
+    for (int i = 0; i < w->grid.vec; i++) {
+        val x = variable(gX.dtype, ir_float(gX.dtype, 0));
         IF(lt(imm(i), w->end))
-            set(sX, i, at(gX, i));
+            assign(x, at(gX, i));
+        set(sX, i, x);
+    }
 }
 
 static void store_elements(const groupnorm_view *w, tensor rY, tensor gY)
