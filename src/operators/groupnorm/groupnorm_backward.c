@@ -12,6 +12,7 @@
 #include "skeletons/column.h"
 
 enum { KIND_A, KIND_B, KINDS = GROUPNORM_KINDS };
+enum { SCALE, LINEAR, CONSTANT, SCALES = GROUPNORM_SCALES }; // dx = dy * scale + d * linear + constant
 
 typedef struct backward {
     groupnorm_slice s;
@@ -21,12 +22,13 @@ typedef struct backward {
     groupnorm_view w;
     val staged_x, staged_dy;           // u32, the slices in shared memory
     tensor sGroups;                    // (KINDS,BUNDLE): A and B
-    tensor sSums;                      // (CHANNELS,ROWS,KINDS): column_threads rows of each pixel of a fold
+    tensor sSums;                      // (CHANNELS,ROWS,KINDS): of each thread of a column, of nhwc lines of each pixel of a fold
+    tensor sScales;                    // (SCALES,CHANNELS), where vectors have several groups
     tensor rGamma;                     // (1) or (VEC) of a thread that has one column
-    val weight;                        // gamma of the channel whose sums the thread stores, if it is one at most
+    val weight, rstd;                  // gamma, and rstd, of the channel whose sums the thread stores, if it is one at most
     tensor rMean, rRstd;               // (1) or (VEC) of the thread's columns
     tensor rA, rB;                     // (VEC) sums of the column on its way
-    tensor rScale, rLinear, rConstant; // (1) or (VEC): dx = dy * scale + d * linear + constant
+    tensor rScale, rLinear, rConstant; // (1) or (VEC)
 } backward;
 
 static bool is_nchw(const backward *k)
@@ -36,15 +38,15 @@ static bool is_nchw(const backward *k)
 
 /* Columns */
 
-static int groups_of_vector(const backward *k)
+static bool mixes(const backward *k)
 {
-    return groupnorm_one_group(&k->s, k->w.grid.vec) ? 1 : k->w.grid.vec;
+    return groupnorm_mixes(k->s.cfg);
 }
 
-/* The statistics of the groups of a thread's columns: of several groups it has one column. */
+/* The statistics of the group of a thread's columns; of several groups it has one column, and only the means. */
 static void load_statistics(backward *k)
 {
-    const int count = groups_of_vector(k);
+    const int count = mixes(k) ? k->w.grid.vec : 1;
     const val column = groupnorm_existing(&k->s, &k->w, k->w.column);
     k->rMean = fragment(F32, compact(leaf(count))); // (1) or (VEC)
     k->rRstd = fragment(F32, compact(leaf(count))); // (1) or (VEC)
@@ -52,20 +54,21 @@ static void load_statistics(backward *k)
         val group = convert(I64, groupnorm_group(&k->s, &k->w, column, i));
         val index = add(k->s.group, group);
         set(k->rMean, i, groupnorm_read(k->s.a.mean, index));
-        set(k->rRstd, i, groupnorm_read(k->s.a.rstd, index));
+        if (!mixes(k))
+            set(k->rRstd, i, groupnorm_read(k->s.a.rstd, index));
     }
 }
 
 /* Before the passes, of a thread that has one column, unless merging wants the registers. */
 static bool has_column_gamma(const backward *k)
 {
-    return groupnorm_has_one_column(&k->w) && !(k->held && groupnorm_scatters_weights(&k->s));
+    return groupnorm_has_one_column(&k->w) && !mixes(k) && !(k->held && groupnorm_scatters_weights(&k->s));
 }
 
 static void load_gamma(backward *k, val column)
 {
     if (k->s.cfg->affine)
-        k->rGamma = groupnorm_weights(&k->s, k->s.a.gamma, groupnorm_existing(&k->s, &k->w, column));
+        k->rGamma = groupnorm_weights(&k->s, &k->w, k->s.a.gamma, groupnorm_existing(&k->s, &k->w, column));
 }
 
 static void load_vector(void *kernel, groupnorm_vector *v)
@@ -85,7 +88,7 @@ static void add_vector(void *kernel, groupnorm_vector *v)
     backward *k = kernel;
     tensor rX = unpacked(v->x, F32), rDy = unpacked(v->dy, F32); // (VEC)
     for (int i = 0; i < v->vec; i++) {
-        val d = sub(at(rX, i), at(k->rMean, groups_of_vector(k) == 1 ? 0 : i));
+        val d = sub(at(rX, i), at(k->rMean, mixes(k) ? i : 0));
         set(k->rA, i, fma(at(rDy, i), d, at(k->rA, i)));
         set(k->rB, i, add(at(k->rB, i), at(rDy, i)));
     }
@@ -107,15 +110,11 @@ static void store_channel(backward *k, const groupnorm_column *c)
 static void store_channels(backward *k, const groupnorm_column *c)
 {
     const int vec = k->w.grid.vec;
-    for (int i = 0; i < vec; i++)
-        set(k->rA, i, mul(at(k->rA, i), at(k->rRstd, groups_of_vector(k) == 1 ? 0 : i)));
-    IF(logical_and(c->exists, lt(k->w.column_thread, imm(k->w.grid.column_threads))))
-        for (int kind = 0; kind < KINDS; kind++) {
-            val row =
-                mul(k->w.column_thread, imm(k->s.cfg->fold)); // channels of the fold's other pixels: the next ones
-            val first = tensor_address(k->sSums, coord(mul(c->number, imm(vec)), row, kind));
-            copy(kind == KIND_A ? k->rA : k->rB, smem_view(first, F32, compact(leaf(vec))), 4 * vec);
-        }
+    for (int i = 0; i < vec && !mixes(k); i++)
+        set(k->rA, i, mul(at(k->rA, i), at(k->rRstd, 0)));
+    const tensor sums[KINDS] = { [KIND_A] = k->rA, [KIND_B] = k->rB };
+    const tensor sLines = tensor_with_layout(k->sSums, compact(shape(k->w.grid.columns * vec, groupnorm_lines(k->s.cfg), KINDS)));
+    groupnorm_add_lines(&k->s, &k->w, c->number, KINDS, sums, sLines);
 }
 
 static void add_column(void *kernel, const groupnorm_column *c)
@@ -145,22 +144,31 @@ static void add_rows(const backward *k, val channel, val begin, int step, int ro
     }
 }
 
-static val weight_of(const backward *k, val channel)
-{
-    const groupnorm_slice *s = &k->s;
-    return at_f32(groupnorm_global(s, s->a.gamma, add(s->channel, convert(I64, channel)), 1), 0);
-}
-
 /* Is each channel of a slice stored by a thread of its own? Then gamma is here before its sums are. */
 static bool has_channel(const backward *k)
 {
     return k->s.cfg->affine && groupnorm_slice_channels(k->s.cfg) <= k->s.cfg->threads;
 }
 
+static val rstd_of(const backward *k, val channel)
+{
+    if (has_channel(k))
+        return k->rstd;
+    const val group = convert(I64, div(channel, imm(k->s.cfg->channels)));
+    return groupnorm_read(k->s.a.rstd, add(k->s.group, group));
+}
+
+static val weight_of(const backward *k, val channel)
+{
+    return has_channel(k) ? k->weight : groupnorm_weight(&k->s, k->s.a.gamma, channel);
+}
+
 /* Stores a channel's sums of this slice for dgamma and dbeta, and weighted by gamma for the group. */
 static void store_totals(const backward *k, val channel, const val total[KINDS])
 {
     const groupnorm_slice *s = &k->s;
+    if (mixes(k))
+        assign(total[KIND_A], mul(total[KIND_A], rstd_of(k, channel)));
     val number = add(s->channel, convert(I64, channel)), weight = immf(1);
     if (s->cfg->affine) {
         val line = add(mul(s->image, convert(I64, s->a.ranges)), convert(I64, s->range));
@@ -168,7 +176,7 @@ static void store_totals(const backward *k, val channel, const val total[KINDS])
             val place = add(mul(add(mul(line, imm(KINDS)), imm(kind)), s->a.channels), number);
             groupnorm_write(s->a.partial, place, total[kind]);
         }
-        weight = has_channel(k) ? k->weight : weight_of(k, channel);
+        weight = weight_of(k, channel);
     }
     for (int kind = 0; kind < KINDS; kind++)
         set(k->sSums, coord(channel, 0, kind), mul(total[kind], weight));
@@ -257,39 +265,66 @@ static void write_vector(void *kernel, groupnorm_vector *v)
     backward *k = kernel;
     tensor rX = unpacked(v->x, F32), rDy = unpacked(v->dy, F32), rDx = fragment_like(rX, F32); // (VEC)
     for (int i = 0; i < v->vec; i++) {
-        int group = groups_of_vector(k) == 1 ? 0 : i, weight = is_nchw(k) ? 0 : i;
+        int group = mixes(k) ? i : 0, weight = is_nchw(k) ? 0 : i;
         val d = sub(at(rX, i), at(k->rMean, group));
         val rest = fma(d, at(k->rLinear, group), at(k->rConstant, group));
         set(rDx, i, fma(at(rDy, i), at(k->rScale, k->s.cfg->affine ? weight : group), rest));
     }
-    groupnorm_store(&k->s, v, rDx);
+    groupnorm_store(&k->s, &k->w, v, rDx);
+}
+
+/* Of the channels of a bundle whose vectors have several groups. */
+static void find_scales(backward *k)
+{
+    const groupnorm_config *cfg = k->s.cfg;
+    LOOP_FROM(channel, convert(I32, thread()), k->s.channels, imm(cfg->threads)) {
+        const val group = div(channel, imm(cfg->channels)), rstd = rstd_of(k, channel), minus = neg(rstd);
+        set(k->sScales, coord(SCALE, channel), cfg->affine ? mul(rstd, weight_of(k, channel)) : rstd);
+        set(k->sScales, coord(LINEAR, channel), mul(mul(minus, rstd), at(k->sGroups, KIND_A, group)));
+        set(k->sScales, coord(CONSTANT, channel), mul(minus, at(k->sGroups, KIND_B, group)));
+    }
+    cta_sync();
+}
+
+static void load_scales(backward *k)
+{
+    tensor *const scales[SCALES] = { [SCALE] = &k->rScale, [LINEAR] = &k->rLinear, [CONSTANT] = &k->rConstant };
+    for (int i = 0; i < SCALES; i++)
+        *scales[i] = groupnorm_of_channels(&k->s, &k->w, k->sScales, i);
 }
 
 static void begin_column(backward *k, const groupnorm_column *c)
 {
-    const int count = groups_of_vector(k), weights = !k->s.cfg->affine ? count : is_nchw(k) ? 1 : k->w.grid.vec;
+    const int weights = !k->s.cfg->affine || is_nchw(k) ? 1 : k->w.grid.vec;
     if (!has_column_gamma(k))
         load_gamma(k, c->number);
-    k->rScale = fragment(F32, compact(leaf(weights)));  // (1) or (VEC)
-    k->rLinear = fragment(F32, compact(leaf(count)));   // (1) or (VEC)
-    k->rConstant = fragment(F32, compact(leaf(count))); // (1) or (VEC)
-    for (int i = 0; i < count; i++) {
-        val group = groupnorm_group(&k->s, &k->w, groupnorm_existing(&k->s, &k->w, c->number), i);
-        val minus = neg(at(k->rRstd, i));
-        set(k->rLinear, i, mul(mul(minus, at(k->rRstd, i)), at(k->sGroups, KIND_A, group)));
-        set(k->rConstant, i, mul(minus, at(k->sGroups, KIND_B, group)));
-    }
-    for (int i = 0; i < weights; i++) {
-        val rstd = at(k->rRstd, count == 1 ? 0 : i);
+    k->rScale = fragment(F32, compact(leaf(weights))); // (1) or (VEC)
+    k->rLinear = fragment(F32, compact(leaf(1)));      // (1)
+    k->rConstant = fragment(F32, compact(leaf(1)));    // (1)
+    const val group = groupnorm_group(&k->s, &k->w, groupnorm_existing(&k->s, &k->w, c->number), 0);
+    const val rstd = at(k->rRstd, 0), minus = neg(rstd);
+    set(k->rLinear, 0, mul(mul(minus, rstd), at(k->sGroups, KIND_A, group)));
+    set(k->rConstant, 0, mul(minus, at(k->sGroups, KIND_B, group)));
+    for (int i = 0; i < weights; i++)
         set(k->rScale, i, k->s.cfg->affine ? mul(rstd, at_f32(k->rGamma, i)) : rstd);
-    }
 }
 
 static void write_column(void *kernel, const groupnorm_column *c)
 {
     backward *k = kernel;
-    begin_column(k, c);
+    if (mixes(k))
+        load_scales(k);
+    else
+        begin_column(k, c);
     groupnorm_over_vectors(&k->s, &k->w, c, load_vector, write_vector, k);
+}
+
+/* When the sums of all groups are known. */
+static void write_slice(backward *k)
+{
+    if (mixes(k))
+        find_scales(k);
+    groupnorm_over_columns(&k->s, &k->w, write_column, k);
 }
 
 /* dgamma and dbeta */
@@ -332,16 +367,26 @@ void groupnorm_gradients(const groupnorm_config *cfg)
 static void begin(backward *k)
 {
     const groupnorm_config *cfg = k->s.cfg;
-    k->w = groupnorm_view_of(&k->s, cfg->vec);
+    k->w = groupnorm_view_of(&k->s);
     k->w.streams = !k->in_smem && !is_nchw(k);
+    if (k->in_smem && mixes(k))
+        k->w.at_once = GROUPNORM_UNROLLED / 2;
     k->sGroups = smem_tensor("groups", F32, compact(shape(KINDS, cfg->bundle)), 16); // (KINDS,BUNDLE)
     k->sSums = smem_tensor(
-        "sums", F32, compact(shape(groupnorm_slice_channels(cfg), k->w.grid.column_threads * cfg->fold, KINDS)), 16);
+        "sums", F32, compact(shape(groupnorm_slice_channels(cfg), groupnorm_sum_rows(cfg), KINDS)), 16);
+    if (mixes(k))
+        k->sScales = smem_tensor("scales", F32, compact(shape(SCALES, groupnorm_slice_channels(cfg))), 16);
 }
 
 static void load_column(backward *k)
 {
     load_statistics(k);
+    if (has_channel(k)) {
+        const val channel = min(convert(I32, thread()), sub(k->s.channels, imm(1)));
+        k->weight = groupnorm_weight(&k->s, k->s.a.gamma, channel);
+        if (mixes(k))
+            k->rstd = groupnorm_read(k->s.a.rstd, add(k->s.group, convert(I64, div(channel, imm(k->s.cfg->channels)))));
+    }
     if (has_column_gamma(k))
         load_gamma(k, k->w.column);
 }
@@ -371,8 +416,6 @@ static group_sums sums_of_slice(backward *k)
     if (k->s.cfg->cluster > 1)
         cluster_arrive(); // this CTA has started: peers may write to its shared memory
     load_column(k);
-    if (has_channel(k))
-        k->weight = weight_of(k, min(convert(I32, thread()), sub(k->s.channels, imm(1))));
     if (k->s.halves)
         groupnorm_first_staged();
     else if (k->in_smem)
@@ -380,7 +423,7 @@ static group_sums sums_of_slice(backward *k)
     k->w.between = k->s.halves ? stage_others : NULL;
     groupnorm_over_columns(&k->s, &k->w, add_column, k);
     k->w.between = NULL;
-    add_channels(k, k->w.grid.column_threads * k->s.cfg->fold);
+    add_channels(k, groupnorm_sum_rows(k->s.cfg));
     return add_group(k);
 }
 
@@ -395,7 +438,7 @@ void groupnorm_backward(const groupnorm_config *cfg, bool vectors)
     if (cfg->cluster > 1)
         add_peers(&k, &total);
     publish(&k, &total);
-    groupnorm_over_columns(&k.s, &k.w, write_column, &k);
+    write_slice(&k);
 }
 
 /* The sums of entries of the lane's group, from a number up to another. */
@@ -446,7 +489,7 @@ static void store_merged(const backward *k)
 static int vectors_ahead(const backward *k)
 {
     const bool whole = k->s.align == k->s.cfg->vec * dtype_bytes(k->s.cfg->dtype);
-    return is_nchw(k) || !whole ? 0 : groups_of_vector(k) == 1 ? GROUPNORM_UNROLLED : GROUPNORM_UNROLLED / 2;
+    return is_nchw(k) || !whole ? 0 : mixes(k) ? GROUPNORM_UNROLLED / 2 : GROUPNORM_UNROLLED;
 }
 
 void groupnorm_backward_split(const groupnorm_config *cfg, bool vectors)
@@ -463,7 +506,7 @@ void groupnorm_backward_split(const groupnorm_config *cfg, bool vectors)
         two_pass_wait(&order, &item);
         groupnorm_load_merged(&k.s, KINDS, k.sGroups);
         cta_sync();
-        groupnorm_over_columns(&k.s, &k.w, write_column, &k);
+        write_slice(&k);
         k.w.ahead_count = 0;
         two_pass_end(&order, &item);
     }
@@ -496,14 +539,14 @@ static void write_held(void *kernel)
     const groupnorm_entries e = groupnorm_held_entries(&k->s);
     const group_sums total = add_entries(k, &e, imm_as(I32, 0), e.count);
     publish(k, &total);
-    groupnorm_over_columns(&k->s, &k->w, write_column, k);
+    write_slice(k);
 }
 
 static void write_other(void *kernel, val slice)
 {
     backward other = *(const backward *)kernel;
     groupnorm_slice_at(&other.s, convert(I32, other.s.bundle), convert(I32, slice));
-    other.w = groupnorm_view_of(&other.s, other.s.cfg->vec);
+    other.w = groupnorm_view_of(&other.s);
     if (other.s.cfg->parts > 1)
         load_column(&other); // of other channels
     stage_slices(&other);

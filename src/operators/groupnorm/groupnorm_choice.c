@@ -34,6 +34,7 @@ enum {
     STREAMED_BYTES_FOLDED = 75 << 10,
     RAGGED_BYTES = 4,   // wider vectors are taken whole
     RAGGED_VECTORS = 8, // of a channel that are worth its ends
+    RAGGED_ELEMENTS = 64, // of a pixel of nhwc that a bundle reads, in whole vectors
     COLUMN_BYTES = 64   // of nchw that neighbouring threads read side by side
 };
 
@@ -96,7 +97,7 @@ static double cost_of(const groupnorm_config *c, int64_t units, int64_t wanted, 
 {
     static const double kept = 0.02, streamed = 0.2, too_few = 1.1,
                         too_many = 1.6; // from there on evenness counts less
-    groupnorm_grid g = groupnorm_grid_of(c, c->vec);
+    groupnorm_grid g = groupnorm_grid_of(c);
     double column = streams ? streamed : kept;
     double room = (double)(g.slots * ceil_div(units, g.column_threads)) * c->threads * (1 + column * g.slots);
     double ratio = (double)c->threads / (double)wanted;
@@ -114,8 +115,7 @@ typedef struct search {
 /* Every warp has some groups, and the columns of several groups lie side by side. */
 static int threads_min_for(const search *s, const groupnorm_config *c)
 {
-    const int vec = s->d->layout == CKL_IMAGE_NCHW ? 1 : groupnorm_vec_of_group(c);
-    const int64_t columns = c->bundle > 1 ? groupnorm_grid_of(c, vec).columns : 1;
+    const int64_t columns = c->bundle > 1 || c->ragged_pixels ? groupnorm_columns(c) : 1;
     const int groups = s->d->layout == CKL_IMAGE_NCHW ? PLANES_OF_WARP : GROUPNORM_GROUPS_OF_WARP_MAX;
     return (int)max_i64(THREADS_MIN, 32 * max_i64(ceil_div(c->bundle, groups), ceil_div(columns, 32)));
 }
@@ -160,7 +160,7 @@ static bool share_out(const search *s, int64_t units, int64_t budget, groupnorm_
     const bool nchw = s->d->layout == CKL_IMAGE_NCHW;
     const int threads_max = s->threads_max;
     const double KEPT_OUT = 1.15;
-    const int64_t vectors = units * groupnorm_grid_of(c, c->vec).columns;
+    const int64_t vectors = units * groupnorm_grid_of(c).columns;
     const bool forward = s->d->direction == CKL_DIRECTION_FORWARD, streams = s->slicing == GROUPNORM_SPLIT && !forward;
     const int64_t slices = c->parts * ceil_div(groupnorm_units(s->d, c), max_i64(units, 1));
     const bool few = s->slicing == GROUPNORM_CLUSTER && groupnorm_bundles(s->d, c) * c->cluster < s->device->sm_count;
@@ -174,9 +174,11 @@ static bool share_out(const search *s, int64_t units, int64_t budget, groupnorm_
              column_threads = next_divisor(c->threads, column_threads)) {
             if (nchw && column_threads < side_by_side(s, c) && column_threads < units)
                 continue;
-            if (nchw && c->bundle > 1 && c->threads != column_threads * groupnorm_grid_of(c, c->vec).columns)
+            if (nchw && c->bundle > 1 && c->threads != column_threads * groupnorm_grid_of(c).columns)
                 continue;
-            c->column_threads = nchw ? column_threads : groupnorm_grid_of(c, c->vec).column_threads;
+            c->column_threads = nchw ? column_threads : groupnorm_grid_of(c).column_threads;
+            if (c->column_threads == 0)
+                continue;
             c->steps = (int)max_i64(1, ceil_div(units, c->column_threads));
             const bool exact = !forward || !groupnorm_adds_too_many(c, slices);
             double cost = cost_of(c, units, wanted, streams);
@@ -208,7 +210,7 @@ static int parts_of(const search *s, int64_t slices, const groupnorm_config *c)
 /* Has a thread one column, where more would be waited for? What belongs to the next one would be loaded while all that are held wait. */
 static bool takes_columns(const search *s, const groupnorm_config *c)
 {
-    return s->slicing != GROUPNORM_HELD || groupnorm_grid_of(c, c->vec).slots == 1;
+    return s->slicing != GROUPNORM_HELD || groupnorm_grid_of(c).slots == 1;
 }
 
 /*
@@ -289,7 +291,7 @@ static bool choose_slice(search *s, groupnorm_config *c)
                 fits = found = true;
                 *c = tried;
             }
-        if (found && groupnorm_grid_of(c, c->vec).slots == 1)
+        if (found && groupnorm_grid_of(c).slots == 1)
             break;
     }
     return found;
@@ -322,6 +324,30 @@ static void fit_vector(const search *s, groupnorm_config *c)
         if (c->ragged || vector_fits(d, c))
             return;
     }
+}
+
+/*
+ * Of nhwc forward with channels that are no whole vectors, nor wide ones: bundles of nearly equal size whose parts of a pixel are
+ * covered by as many vectors as RAGGED_ELEMENTS have.
+ */
+static bool set_ragged_pixels(const search *s, groupnorm_config *c)
+{
+    const ckl_groupnorm_desc *d = s->d;
+    const int vec = GROUPNORM_VECTOR_BYTES / (int)element_bytes(d);
+    if (d->layout == CKL_IMAGE_NCHW || d->direction == CKL_DIRECTION_BACKWARD ||
+        power_of_two_in(d->c) * element_bytes(d) > NARROW_BYTES || power_of_two_in(d->c) >= vec)
+        return false;
+    const int64_t most = max_i64(1, (RAGGED_ELEMENTS - vec + 1) / c->channels);
+    groupnorm_config ragged = *c;
+    ragged.bundle = (int)ceil_div(d->groups, ceil_div(d->groups, most));
+    ragged.cut_short = d->groups % ragged.bundle > 0;
+    ragged.vec = vec;
+    ragged.fold = 1;
+    ragged.ragged_pixels = true;
+    if (groupnorm_columns(&ragged) > SPLIT_THREADS_MAX / vec)
+        return false;
+    *c = ragged;
+    return true;
 }
 
 static void set_bundle(const search *s, int64_t bundle_max, int64_t wanted, groupnorm_config *c)
@@ -390,6 +416,11 @@ static bool choose_slices(search *s, groupnorm_config *c)
     const bool forward = s->d->direction == CKL_DIRECTION_FORWARD;
     if (fold_pixels(s, c))
         return choose_slice(s, c);
+    groupnorm_config ragged = *c;
+    if (set_ragged_pixels(s, &ragged) && choose_slice(s, &ragged)) {
+        *c = ragged;
+        return true;
+    }
     set_bundle(s, BUNDLE_MAX_SPLIT, forward ? PIXEL_BYTES : PIXEL_BYTES_BACKWARD, c);
     if (forward && c->bundle * pixel_bytes(s->d) < PIXEL_BYTES_FEW)
         set_bundle(s, BUNDLE_MAX, PIXEL_BYTES, c);
@@ -423,20 +454,19 @@ static bool fit_bundles(const search *s, bool folded, groupnorm_config *c)
 /* Where folded pixels are too many for a cluster, they are rather split, but for many groups. */
 static bool choose_bundles(const search *s, groupnorm_config *c)
 {
-    groupnorm_config folded = *c;
-    if (!fold_pixels(s, &folded))
-        return fit_bundles(s, false, c);
-    if (fit_bundles(s, true, &folded)) {
-        *c = folded;
+    groupnorm_config odd = *c;
+    const bool folds = fold_pixels(s, &odd), ragged = !folds && set_ragged_pixels(s, &odd);
+    if ((folds || ragged) && fit_bundles(s, true, &odd)) {
+        *c = odd;
         return true;
     }
-    return s->d->groups > BUNDLE_MAX && fit_bundles(s, false, c);
+    return (!folds || s->d->groups > BUNDLE_MAX) && fit_bundles(s, false, c);
 }
 
 /* Do most threads have a column? A slice has room for the sums of each, so it may be a little smaller for more threads. */
 static bool uses_threads(const groupnorm_config *c)
 {
-    const groupnorm_grid g = groupnorm_grid_of(c, c->vec);
+    const groupnorm_grid g = groupnorm_grid_of(c);
     return 4 * g.abreast * g.column_threads >= 3 * c->threads;
 }
 
@@ -481,7 +511,7 @@ static bool fit_all(search *s, groupnorm_config *c)
 {
     enum { THREADS = 192, THREADS_OF_GROUPS = 160 };
     const int64_t resident = HELD_CTAS * s->device->sm_count, bundle = bundle_bytes(s->d, c);
-    const int threads = groupnorm_vec_of_group(c) < c->vec ? THREADS_OF_GROUPS : THREADS;
+    const int threads = groupnorm_mixes(c) ? THREADS_OF_GROUPS : THREADS;
     const bool backward = s->d->direction == CKL_DIRECTION_BACKWARD, nhwc = s->d->layout == CKL_IMAGE_NHWC;
     const bool large = 4 * bundle >= 3 * resident * held_bytes(s);
     const bool few_bytes = nhwc && BUNDLE_MAX_SPLIT * pixel_bytes(s->d) < PIXEL_BYTES_BACKWARD;
@@ -530,15 +560,15 @@ static bool choose_held(search *s, groupnorm_config *c)
     const int cluster = nhwc && bytes >= BYTES_LARGE ? 2 : CLUSTER_MAX;
     if (!s->device->has_tma || bytes < BYTES_MIN || fits_cluster(s, cluster, c))
         return false;
-    const bool folded = forward && fold_pixels(s, c);
-    if (!folded)
+    const bool odd = (forward && fold_pixels(s, c)) || set_ragged_pixels(s, c);
+    if (!odd)
         set_bundle(s, BUNDLE_MAX, PIXEL_BYTES, c);
     const int64_t pixel = c->bundle * pixel_bytes(d), bundle = bundle_bytes(d, c);
-    const bool lines = folded || (pixel >= PIXEL_BYTES && pixel % SECTOR == 0) ||
+    const bool lines = odd || (pixel >= PIXEL_BYTES && pixel % SECTOR == 0) ||
                        (c->bundle == d->groups && (forward || bundle > CLUSTER_MAX * SLICE_BYTES));
     if (c->vec * element_bytes(d) < GROUPNORM_VECTOR_BYTES || (nhwc && !lines))
         return false;
-    s->threads_max = (int)max_i64(THREADS, threads_min_for(s, c));
+    s->threads_max = c->ragged_pixels ? THREADS_LEAST : (int)max_i64(THREADS, threads_min_for(s, c));
     s->threads_min = THREADS_LEAST;
     groupnorm_config other = *c;
     if (!fit_held(s, c)) {

@@ -33,6 +33,7 @@
     X(owner, bool, cut_short, "0", "0 1", "the last bundle of an image has fewer groups")                      \
     X(owner, int, fold, "1", "1 2 4 8", "pixels (nhwc), channels (nchw) taken as one: whole vectors")          \
     X(owner, bool, ragged, "0", "0 1", "nchw: channels begin and end anywhere in their first and last vector") \
+    X(owner, bool, ragged_pixels, "0", "0 1", "nhwc: a bundle's part of a pixel begins and ends so")            \
     X(owner, int, threads, "256", "64 128 256 512 1024", "threads of a CTA")                                   \
     X(owner, int, column_threads, "1", "", "threads that share a column")                                      \
     X(owner, int, cluster, "1", "1 2 4 8 16", "CTAs that share a bundle")                                      \
@@ -41,6 +42,7 @@
     X(owner, int, steps, "4", "", "vectors of a column for which each of its threads has room")                \
     X(owner, int, ctas_per_sm, "0", "0 1 2 3 4 6 8", "CTAs for which an SM has registers; 0: no matter")       \
     X(owner, int, loading, "0", "0 132 264", "held: CTAs that load at once; 0: all")                           \
+    X(owner, bool, backwards, "0", "0 1", "split: outputs begin with the last slices of an image")             \
     X(owner, bool, early, "0", "0 1", "held: entries of some slices are merged before all CTAs meet")          \
     X(owner, int, gradient_ctas, "1", "1 2 4 8", "backward: CTAs that add up sums of the same channels")
 
@@ -98,15 +100,17 @@ typedef struct groupnorm_config {
  * `slots` of them one after the other.
  *
  * Pixels of nhwc whose channels are no whole vectors are folded: `fold` of them are one with `fold` times the channels, where a
- * bundle is all groups. Its columns are those of the long pixel, and their channels are counted modulo those of the image; vectors
- * of which each is of one group are those of single pixels, as the elements lie in the same order. Forward,
+ * bundle is all groups. Its columns are those of the long pixel, and their channels are counted modulo those of the image. Forward,
  * channels of nchw whose pixels are no whole vectors are folded, too: a column is `fold` of them.
+ *
+ * Or a bundle's part of such a pixel is ragged: the aligned vectors that cover it, with some elements of its neighbours. How far in the
+ * first vector it begins is the same in every pixel of a thread, since `column_threads` is a multiple of the vector.
  *
  * A ragged column is aligned vectors and the elements before and behind them, its ends. Thread n of the column takes the ends n,
  * n + column_threads, ...
  */
 typedef struct groupnorm_grid {
-    int vec, fold, columns, abreast, column_threads, slots;
+    int vec, columns, abreast, column_threads, slots;
 } groupnorm_grid;
 
 /* Channels of a slice. */
@@ -115,26 +119,40 @@ static inline int groupnorm_slice_channels(const groupnorm_config *c)
     return c->channels * c->bundle / c->parts;
 }
 
-static inline groupnorm_grid groupnorm_grid_of(const groupnorm_config *c, int vec)
+static inline int groupnorm_columns(const groupnorm_config *c)
+{
+    const int channels = groupnorm_slice_channels(c);
+    if (c->layout == CKL_IMAGE_NCHW)
+        return channels / c->fold;
+    return c->ragged_pixels ? (channels + c->vec - 2) / c->vec + 1 : channels * c->fold / c->vec;
+}
+
+static inline groupnorm_grid groupnorm_grid_of(const groupnorm_config *c)
 {
     const bool nhwc = c->layout == CKL_IMAGE_NHWC;
-    const int fold = nhwc && vec < c->vec ? 1 : c->fold;
-    groupnorm_grid g = { .vec = vec,
-                         .fold = fold,
-                         .columns = nhwc ? c->channels * c->bundle * fold / vec : groupnorm_slice_channels(c) / fold };
+    groupnorm_grid g = { .vec = c->vec, .columns = groupnorm_columns(c) };
     g.abreast = nhwc ? (int)min_i64(g.columns, c->threads) : c->threads / c->column_threads;
     g.column_threads = nhwc ? c->threads / g.abreast : c->column_threads;
+    if (c->ragged_pixels)
+        g.column_threads -= g.column_threads % c->vec;
     g.slots = (int)ceil_div(g.columns, g.abreast);
     return g;
 }
 
-/* The longest vector, up to the config's, of which each is of one group. */
-static inline int groupnorm_vec_of_group(const groupnorm_config *c)
+/* Has a vector elements of several groups? Then each of them has statistics, and forward sums, of its own. */
+static inline bool groupnorm_mixes(const groupnorm_config *c)
 {
-    int vec = c->vec;
-    while (c->layout == CKL_IMAGE_NHWC && c->bundle > 1 && c->channels % vec)
-        vec /= 2;
-    return vec;
+    return c->layout == CKL_IMAGE_NHWC && (c->ragged_pixels || (c->bundle > 1 && c->channels % c->vec));
+}
+
+/*
+ * Of nhwc, where each element of a thread's vectors has two sums: threads of a column that store them at once, in lines of shared memory.
+ * Those of all would take much of a slice's room, 64 bytes a thread.
+ */
+static inline int groupnorm_lines(const groupnorm_config *c)
+{
+    const int64_t threads = groupnorm_grid_of(c).column_threads, lines = ceil_div(2 * threads, c->vec);
+    return (int)min_i64(threads, c->ragged_pixels ? round_up(lines, c->vec) : lines);
 }
 
 enum { GROUPNORM_VECTOR_BYTES = 16, GROUPNORM_COPIED_BYTES = 4 }; // of an access at most; by cp.async at least
@@ -144,33 +162,43 @@ static inline int groupnorm_first_steps(const groupnorm_config *c)
 {
     enum { AT_ONCE = 4 };
     const bool comes = c->vec * dtype_bytes(c->dtype) >= GROUPNORM_COPIED_BYTES && !c->ragged;
-    return comes && groupnorm_grid_of(c, c->vec).slots == 1 ? c->steps / 2 / AT_ONCE * AT_ONCE : 0;
+    return comes && groupnorm_grid_of(c).slots == 1 ? c->steps / 2 / AT_ONCE * AT_ONCE : 0;
+}
+
+/* Of each channel of a slice, backward: rows of sums, of threads or of lines and pixels of a fold. */
+static inline int groupnorm_sum_rows(const groupnorm_config *c)
+{
+    return c->layout == CKL_IMAGE_NHWC ? groupnorm_lines(c) * c->fold : c->column_threads;
 }
 
 /* Units of a slice. */
 static inline int64_t groupnorm_slice_units(const groupnorm_config *c)
 {
-    return (int64_t)c->steps * groupnorm_grid_of(c, c->vec).column_threads;
+    return (int64_t)c->steps * groupnorm_grid_of(c).column_threads;
 }
 
 /*
- * Has a thread more values of a group to add up, forward, than the bound of the reference allows: four sums of 64, or of what
- * 1024 threads leave each? Of a bundle in so many slices.
+ * Has a sum more values of a group, forward, than the bound of the reference allows: 64, or what 4096 sums of the group leave each? Of
+ * a bundle in so many slices. A thread has GROUPNORM_SUMS, or one for each element of a vector.
  */
+enum { GROUPNORM_SUMS = 4 };
+
 static inline bool groupnorm_adds_too_many(const groupnorm_config *c, int64_t slices)
 {
-    enum { VALUES_MAX = 256, THREADS_ENOUGH = 1024 };
-    const groupnorm_grid g = groupnorm_grid_of(c, groupnorm_vec_of_group(c));
-    const int64_t units = groupnorm_slice_units(c) * (c->fold / g.fold);
-    return g.slots * ceil_div(units, g.column_threads) * g.vec > VALUES_MAX &&
-           slices * c->threads / c->bundle < THREADS_ENOUGH;
+    enum { VALUES_MAX = 64, SUMS_ENOUGH = 4096 };
+    const groupnorm_grid g = groupnorm_grid_of(c);
+    const bool mixes = groupnorm_mixes(c);
+    const int64_t values = mixes ? c->steps : g.slots * c->steps * c->vec / GROUPNORM_SUMS;
+    const int64_t sums = mixes ? (int64_t)g.column_threads * c->fold * c->channels
+                               : GROUPNORM_SUMS * (int64_t)c->threads / c->bundle;
+    return values > VALUES_MAX && slices * sums < SUMS_ENOUGH;
 }
 
 /*
  * Words of the workspace. Of a bundle's group and slice: pivot, mean, squares (forward) or two sums (backward); of an
  * image's range of pixels and kind of gradient the sums of all channels.
  */
-enum { GROUPNORM_ENTRY = 3, GROUPNORM_KINDS = 2 };
+enum { GROUPNORM_ENTRY = 3, GROUPNORM_KINDS = 2, GROUPNORM_SCALES = 3 };
 
 /* The warps of a CTA share out the groups of a bundle: so many neighbouring lanes of a warp have one. */
 enum { GROUPNORM_GROUPS_OF_WARP_MAX = 32 };
@@ -208,7 +236,7 @@ static inline int groupnorm_early_slices(const groupnorm_config *c)
 /* Elements of a slice of one tensor in shared memory: vectors, then the ends of each column. */
 static inline int64_t groupnorm_vector_elements(const groupnorm_config *c)
 {
-    groupnorm_grid g = groupnorm_grid_of(c, c->vec);
+    groupnorm_grid g = groupnorm_grid_of(c);
     return (int64_t)g.slots * c->steps * g.abreast * g.column_threads * c->vec;
 }
 
@@ -219,7 +247,7 @@ static inline int groupnorm_ends_max(const groupnorm_config *c)
 
 static inline int64_t groupnorm_slice_bytes(const groupnorm_config *c)
 {
-    const int64_t ends = (int64_t)groupnorm_grid_of(c, c->vec).columns * groupnorm_ends_max(c);
+    const int64_t ends = (int64_t)groupnorm_columns(c) * groupnorm_ends_max(c);
     return (groupnorm_vector_elements(c) + ends) * dtype_bytes(c->dtype);
 }
 
@@ -294,9 +322,12 @@ typedef struct groupnorm_view {
     groupnorm_grid grid;
     void (*between)(void *kernel); // if not NULL: what a pass does between the halves of a slice
     bool streams;                  // vectors come from memory when they are used: the last ones of a thread together
+    int at_once;                   // vectors whose loads are in flight together: fewer where registers are few
     int ahead_count;               // but for the first ones, which are here
     groupnorm_vector ahead[GROUPNORM_UNROLLED];
     val column, column_thread; // i32: the first of the thread; its number among those of the column
+    val phase;                 // i32, of ragged pixels: where in its first vector the bundle's part begins
+    val end, own;              // i32, then: the first element of the thread's vectors behind it; bits of those in it
     val count;                 // i32, units of a column, or elements
     val vectors;               // i32, of the thread in each of its columns, but for ragged ones
     val first;                 // i32, those in the first half of the slice
@@ -337,7 +368,10 @@ void groupnorm_loaded(const groupnorm_slice *s, const one_pass *meeting);
 /* What is above it overlaps the end of the kernel before, and may not touch global memory. */
 void groupnorm_wait(void);
 
-groupnorm_view groupnorm_view_of(const groupnorm_slice *s, int vec);
+groupnorm_view groupnorm_view_of(const groupnorm_slice *s);
+
+/* Of ragged pixels: where in its first vector the bundle's part of a pixel of the slice begins. */
+val groupnorm_phase(const groupnorm_slice *s, val pixel);
 
 bool groupnorm_is_nchw(const groupnorm_slice *s);
 
@@ -395,8 +429,8 @@ void groupnorm_staged(void);
 void groupnorm_first_staged(void);
 void groupnorm_others_staged(const groupnorm_slice *s, const one_pass *meeting);
 
-/* Stores a vector of outputs. */
-void groupnorm_store(const groupnorm_slice *s, const groupnorm_vector *v, tensor rY);
+/* Stores a vector of outputs, as far as it is the bundle's. */
+void groupnorm_store(const groupnorm_slice *s, const groupnorm_view *w, const groupnorm_vector *v, tensor rY);
 
 /* Of f32: element `index` of an array in global memory. */
 val groupnorm_read(val pointer, val index);
@@ -441,17 +475,26 @@ void groupnorm_store_entry(const groupnorm_slice *s, const groupnorm_entries *e,
 /* The threads load `words` merged words of each group into shared memory: (WORDS,BUNDLE). */
 void groupnorm_load_merged(const groupnorm_slice *s, int words, tensor sGroups);
 
-/* gamma or beta of a column: (1) or (VEC). */
-tensor groupnorm_weights(const groupnorm_slice *s, val pointer, val column);
+/* gamma or beta of a channel of the slice, f32; of a column: (1) or (VEC). */
+val groupnorm_weight(const groupnorm_slice *s, val pointer, val channel);
+tensor groupnorm_weights(const groupnorm_slice *s, const groupnorm_view *w, val pointer, val column);
 
 /* Are those of a vector loaded one by one? Then each has a register of its own. */
 bool groupnorm_scatters_weights(const groupnorm_slice *s);
 
-/* The group in the bundle of element e of a column's vectors. */
+/* The channel in the bundle of element e of a column's vectors (nhwc); its group. */
+val groupnorm_channel(const groupnorm_slice *s, const groupnorm_view *w, val column, int e);
+
+/* One of the words that are known of each channel, sWords (WORDS,CHANNELS): of the elements of a thread's vectors (VEC). */
+tensor groupnorm_of_channels(const groupnorm_slice *s, const groupnorm_view *w, tensor sWords, int word);
 val groupnorm_group(const groupnorm_slice *s, const groupnorm_view *w, val column, int e);
 
-/* Are all elements of a vector of the same group? */
-bool groupnorm_one_group(const groupnorm_slice *s, int vec);
+/*
+ * Adds up what the threads of a column have of its elements, `count` sums of each (VEC), line by line: sLines is (ELEMENTS of a pixel and
+ * its fold,LINES,COUNT). All threads come to it. The last lines are there after another cta_sync().
+ */
+void groupnorm_add_lines(const groupnorm_slice *s, const groupnorm_view *w, val column, int count, const tensor *rSums,
+                         tensor sLines);
 
 /* The sum over the lanes of a group of each of `count` values. */
 void groupnorm_sum_of_lanes(const groupnorm_slice *s, int count, val *values);

@@ -30,16 +30,21 @@ int64_t groupnorm_bundles(const ckl_groupnorm_desc *d, const groupnorm_config *c
  */
 int64_t groupnorm_shared_bytes(const ckl_groupnorm_desc *d, groupnorm_slicing slicing, const groupnorm_config *c)
 {
-    const groupnorm_grid g = groupnorm_grid_of(c, c->vec);
+    const groupnorm_grid g = groupnorm_grid_of(c);
     const bool forward = d->direction == CKL_DIRECTION_FORWARD, kept = slicing != GROUPNORM_SPLIT || forward;
     const int64_t slice = kept ? groupnorm_slice_bytes(c) : 0, groups = 16 * ceil_div(12 * c->bundle, 16);
     const int words = forward ? GROUPNORM_ENTRY : GROUPNORM_KINDS;
     const int64_t peers = c->cluster > 1 ? 4 * words * (int64_t)c->bundle * c->cluster + 16 : 16;
     const int64_t left = slicing == GROUPNORM_HELD ? 16 : 0;
+    const int64_t channels = groupnorm_slice_channels(c);
+    if (forward && groupnorm_mixes(c)) // pivots and moments of channels, sums of lines
+        return slice + 16 * (int64_t)ceil_div(4 * channels, 16) * (1 + GROUPNORM_ENTRY) + groups + peers + left +
+               2 * 4 * (int64_t)groupnorm_lines(c) * g.columns * c->vec;
     if (forward)
         return slice + 4 * (words + 1) * (int64_t)c->threads + groups + peers + left;
-    int64_t sums = 4 * GROUPNORM_KINDS * (int64_t)g.column_threads * groupnorm_slice_channels(c) * c->fold;
-    return 2 * slice + sums + groups + peers + 16 + left;
+    const int64_t sums = 4 * GROUPNORM_KINDS * (int64_t)groupnorm_sum_rows(c) * channels;
+    const int64_t scales = groupnorm_mixes(c) ? 4 * GROUPNORM_SCALES * channels + 16 : 0;
+    return 2 * slice + sums + scales + groups + peers + 16 + left;
 }
 
 plan_cost groupnorm_cost(const ckl_groupnorm_desc *d, const ckl_device_info *device, groupnorm_slicing slicing,
@@ -55,7 +60,7 @@ plan_cost groupnorm_cost(const ckl_groupnorm_desc *d, const ckl_device_info *dev
           { { .us = 0.8, .bytes = 1.08, .lines = 3.6 }, { .us = 0, .lines = 3.3 } } }
     };
     const bool forward = d->direction == CKL_DIRECTION_FORWARD, nchw = d->layout == CKL_IMAGE_NCHW;
-    const groupnorm_grid g = groupnorm_grid_of(c, c->vec);
+    const groupnorm_grid g = groupnorm_grid_of(c);
     const int inputs = forward ? 1 : 2, passes = slicing == GROUPNORM_SPLIT ? 2 : 1; // items of a slice
     const double loads = (double)g.slots * c->steps, bytes = (double)dtype_bytes(d->dtype);
     const double run = (nchw ? g.column_threads * c->vec : c->channels * c->bundle * c->fold) * bytes;

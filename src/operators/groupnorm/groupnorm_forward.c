@@ -5,11 +5,18 @@
  * value that is far away from all others is one, which would cost the squares a factor of their number in precision (Chan,
  * Golub, LeVeque: Algorithms for computing the sample variance, 1983). Means and squares are then merged by Chan's rule, over
  * the threads of a group, then over its CTAs. A mean stays apart from its pivot, so that a large one costs no digits.
+ *
+ * Where a vector has elements of several groups, each of them has sums of its own, and pivots are those of channels: sums of all threads
+ * of a channel can then be added as they are.
  */
 #include "cute/kernel.h"
 #include "operators/groupnorm/groupnorm_config.h"
 
-enum { SUMS = 4, PIVOT_VALUES = 3 }; // of values, and of squares, side by side; of which a pivot is the median
+enum { SUMS = GROUPNORM_SUMS, PIVOT_VALUES = 3 }; // of values, and of squares, side by side; of which a pivot is the median
+
+/* Of a channel, where vectors have several groups; and when all is known. */
+enum { CHANNEL_SUM, CHANNEL_SQUARES, CHANNEL_SUMS };
+enum { CHANNEL_MEAN, CHANNEL_SCALE, CHANNEL_SHIFT };
 
 /* What is told of some values of a group, in this order; and of the group when all is known. */
 enum { ENTRY_PIVOT, ENTRY_MEAN, ENTRY_SQUARES };
@@ -19,17 +26,18 @@ typedef struct forward {
     groupnorm_slice s;
     bool held;               // the slice, until all of its bundle are known
     const one_pass *meeting; // then
-    groupnorm_view all;      // for loads and stores
-    groupnorm_view same;     // for sums: vectors of which each is of one group
-    val staged;              // u32, the slice in shared memory
-    val pivot;               // of this thread
+    groupnorm_view w;
+    val staged; // u32, the slice in shared memory
+    val pivot;  // of this thread
     val sums[SUMS], squares[SUMS];
-    int turn;                     // of the sums; vectors of one value use them all, too
-    val count;                    // i32, of ragged columns: elements of this thread
-    tensor sMoments, sCounts;     // (GROUPNORM_ENTRY,THREADS), (THREADS)
+    int turn;                           // of the sums; vectors of one value use them all, too
+    val count;                          // i32, of ragged columns: elements of this thread
+    tensor rPivots, rSums[CHANNEL_SUMS]; // (VEC) where a vector has several groups
+    tensor sMoments, sCounts;           // (GROUPNORM_ENTRY,THREADS), (THREADS); or of channels, which have all the same count
     tensor sPeers;                // (GROUPNORM_ENTRY,CLUSTER,BUNDLE)
     tensor sGroups;               // (GROUP_WORDS,BUNDLE)
     tensor rGamma, rBeta;         // (1) or (VEC) of a thread that has one column
+    val gamma, beta;              // of the channel whose scale and shift the thread finds, if it is one at most
     tensor rMean, rScale, rShift; // (1) or (VEC) of the column being written: y = (x - mean) * scale + shift
     val written, rest, rstd;      // the same column, and what its group has
 } forward;
@@ -38,8 +46,8 @@ typedef struct forward {
 
 static void load_weights(forward *k, val column)
 {
-    k->rGamma = groupnorm_weights(&k->s, k->s.a.gamma, column);
-    k->rBeta = groupnorm_weights(&k->s, k->s.a.beta, column);
+    k->rGamma = groupnorm_weights(&k->s, &k->w, k->s.a.gamma, column);
+    k->rBeta = groupnorm_weights(&k->s, &k->w, k->s.a.beta, column);
 }
 
 /* Does a column have several channels, one after the other, each with its weights? */
@@ -51,14 +59,29 @@ static bool has_folded_channels(const forward *k)
 /* Of a thread that has one column: loaded before the passes, unless merging wants the registers. */
 static bool has_column_weights(const forward *k)
 {
-    return k->s.cfg->affine && groupnorm_has_one_column(&k->all) && !has_folded_channels(k) &&
+    return k->s.cfg->affine && !groupnorm_mixes(k->s.cfg) && groupnorm_has_one_column(&k->w) && !has_folded_channels(k) &&
            !(k->held && groupnorm_scatters_weights(&k->s));
 }
 
-static void load_column_weights(forward *k)
+/* Has a thread one channel at most, of vectors of several groups? */
+static bool has_channel_weights(const forward *k)
 {
+    const groupnorm_config *cfg = k->s.cfg;
+    return cfg->affine && groupnorm_mixes(cfg) && groupnorm_slice_channels(cfg) <= cfg->threads;
+}
+
+static void load_channel_weights(forward *k, val channel)
+{
+    k->gamma = groupnorm_weight(&k->s, k->s.a.gamma, channel);
+    k->beta = groupnorm_weight(&k->s, k->s.a.beta, channel);
+}
+
+static void load_early_weights(forward *k)
+{
+    if (has_channel_weights(k))
+        load_channel_weights(k, min(convert(I32, thread()), sub(k->s.channels, imm(1))));
     if (has_column_weights(k))
-        load_weights(k, groupnorm_existing(&k->s, &k->all, k->all.column));
+        load_weights(k, groupnorm_existing(&k->s, &k->w, k->w.column));
 }
 
 /* Moments of a thread */
@@ -88,30 +111,41 @@ static void add_values(void *kernel, groupnorm_vector *v)
         assign(k->count, add(k->count, imm(v->vec)));
 }
 
+static void add_elements(void *kernel, groupnorm_vector *v)
+{
+    const forward *k = kernel;
+    tensor rX = unpacked(v->x, F32); // (VEC)
+    for (int i = 0; i < v->vec; i++) {
+        val x = sub(at(rX, i), at(k->rPivots, i));
+        set(k->rSums[CHANNEL_SUM], i, add(at(k->rSums[CHANNEL_SUM], i), x));
+        set(k->rSums[CHANNEL_SQUARES], i, fma(x, x, at(k->rSums[CHANNEL_SQUARES], i)));
+    }
+}
+
 static void add_column(void *kernel, const groupnorm_column *c)
 {
     forward *k = kernel;
-    groupnorm_over_vectors(&k->s, &k->same, c, load_vector, add_values, k);
+    groupnorm_over_vectors(&k->s, &k->w, c, load_vector, groupnorm_mixes(k->s.cfg) ? add_elements : add_values, k);
 }
 
 /* Of the thread's first values; where it has fewer, the last vector counts again. A thread of ends alone takes its first. */
 static void find_pivot(forward *k)
 {
-    const groupnorm_grid *g = &k->same.grid;
+    const groupnorm_grid *g = &k->w.grid;
     const int bytes = g->vec * dtype_bytes(k->s.cfg->dtype);
-    val vectors = k->same.vectors;
+    val vectors = k->w.vectors;
     k->pivot = variable(F32, immf(0));
     if (k->s.cfg->ragged) {
         val exists;
-        groupnorm_column column = groupnorm_column_at(&k->s, &k->same, imm_as(I32, 0));
-        groupnorm_vector end = groupnorm_end(&k->s, &k->same, &column, 0, &exists);
+        groupnorm_column column = groupnorm_column_at(&k->s, &k->w, imm_as(I32, 0));
+        groupnorm_vector end = groupnorm_end(&k->s, &k->w, &column, 0, &exists);
         vectors = column.vectors;
         IF(exists) {
             load_vector(k, &end);
             assign(k->pivot, at(unpacked(end.x, F32), 0));
         }
     }
-    IF(logical_and(lt(k->same.column, imm(g->columns)), lt(imm(0), vectors))) {
+    IF(logical_and(lt(k->w.column, imm(g->columns)), lt(imm(0), vectors))) {
         val first = add(k->staged, mul(thread(), imm(bytes))), last = sub(vectors, imm(1)), x[PIVOT_VALUES];
         for (int i = 0; i < PIVOT_VALUES; i += g->vec) {
             val address = first;
@@ -134,11 +168,18 @@ static val total_of(const val sums[SUMS])
 /* The values that this thread adds up, as f32. */
 static val count_of_thread(const forward *k)
 {
-    const groupnorm_grid *g = &k->same.grid;
+    const groupnorm_grid *g = &k->w.grid;
     if (k->s.cfg->ragged)
         return convert(F32, k->count);
-    val columns = div(add(sub(imm(g->columns - 1), k->same.column), imm(g->abreast)), imm(g->abreast));
-    return mul(convert(F32, mul(columns, k->same.vectors)), immf(g->vec));
+    val columns = div(add(sub(imm(g->columns - 1), k->w.column), imm(g->abreast)), imm(g->abreast));
+    return mul(convert(F32, mul(columns, k->w.vectors)), immf(g->vec));
+}
+
+/* Of a sum and one of squares of values above their pivot. */
+static moments moments_of_sums(val count, val pivot, val sum, val squares)
+{
+    val mean = div(sum, max(count, immf(1)));
+    return (moments){ count, pivot, mean, max_nan(fma(neg(sum), mean, squares), immf(0)) };
 }
 
 static moments moments_of_thread(forward *k)
@@ -150,10 +191,80 @@ static moments moments_of_thread(forward *k)
     if (k->s.cfg->ragged)
         k->count = variable(I32, imm(0));
     find_pivot(k);
-    groupnorm_over_columns(&k->s, &k->same, add_column, k);
-    val count = count_of_thread(k), sum = total_of(k->sums), mean = div(sum, max(count, immf(1)));
-    val squares = max_nan(fma(neg(sum), mean, total_of(k->squares)), immf(0));
-    return (moments){ count, k->pivot, mean, squares };
+    groupnorm_over_columns(&k->s, &k->w, add_column, k);
+    return moments_of_sums(count_of_thread(k), k->pivot, total_of(k->sums), total_of(k->squares));
+}
+
+/* For the warps. */
+static void tell_moments(const forward *k, val place, moments m)
+{
+    set(k->sMoments, coord(ENTRY_PIVOT, place), m.pivot);
+    set(k->sMoments, coord(ENTRY_MEAN, place), m.mean);
+    set(k->sMoments, coord(ENTRY_SQUARES, place), m.squares);
+}
+
+/* Moments of a channel, where vectors have several groups */
+
+/* i32: pixels of the slice. */
+static val pixels_of_slice(const forward *k)
+{
+    return mul(k->s.count, imm(k->s.cfg->fold));
+}
+
+/* A value of the slice. */
+static val value_at(const forward *k, val pixel, val channel)
+{
+    const groupnorm_config *cfg = k->s.cfg;
+    const int bytes = dtype_bytes(cfg->dtype);
+    val element = add(mul(pixel, imm(k->w.grid.columns * cfg->vec / cfg->fold)), channel);
+    if (cfg->ragged_pixels)
+        element = add(element, groupnorm_phase(&k->s, pixel));
+    val address = add(k->staged, mul(convert(U32, element), imm(bytes)));
+    return at_f32(smem_view(address, cfg->dtype, compact(leaf(1))), 0);
+}
+
+/* Of the channel's first pixels in the slice; where it has fewer, the last one counts again. */
+static tensor find_channel_pivots(forward *k)
+{
+    const groupnorm_config *cfg = k->s.cfg;
+    const int channels = groupnorm_slice_channels(cfg);
+    tensor sPivots = smem_tensor("pivots", F32, compact(leaf(channels)), 16); // (CHANNELS)
+    val pixels = pixels_of_slice(k);
+    cta_sync(); // other threads have loaded them
+    LOOP_FROM(channel, convert(I32, thread()), imm(channels), imm(cfg->threads)) {
+        val pivot = variable(F32, immf(0)), x[PIVOT_VALUES];
+        IF(logical_and(lt(channel, k->s.channels), lt(imm(0), pixels))) {
+            for (int i = 0; i < PIVOT_VALUES; i++)
+                x[i] = value_at(k, min(imm_as(I32, i), sub(pixels, imm(1))), channel);
+            assign(pivot, median_f32(x[0], x[1], x[2]));
+        }
+        set(sPivots, channel, pivot);
+    }
+    cta_sync();
+    k->rPivots = fragment(F32, compact(leaf(cfg->vec))); // (VEC)
+    for (int i = 0; i < cfg->vec; i++)
+        set(k->rPivots, i, at(sPivots, groupnorm_channel(&k->s, &k->w, k->w.column, i)));
+    for (int i = 0; i < CHANNEL_SUMS; i++) {
+        k->rSums[i] = fragment(F32, compact(leaf(cfg->vec))); // (VEC)
+        fill(k->rSums[i], immf(0));
+    }
+    return sPivots;
+}
+
+static moments moments_of_channel(const forward *k, tensor sLines, tensor sPivots, val channel)
+{
+    const groupnorm_config *cfg = k->s.cfg;
+    val total[CHANNEL_SUMS] = { variable(F32, immf(0)), variable(F32, immf(0)) };
+    for (int line = 0; line < groupnorm_lines(cfg); line++)
+        for (int pixel = 0; pixel < cfg->fold; pixel++) {
+            val element = add(channel, imm(pixel * groupnorm_slice_channels(cfg)));
+            if (cfg->ragged_pixels)
+                element = add(element, groupnorm_phase(&k->s, imm_as(I32, line)));
+            for (int i = 0; i < CHANNEL_SUMS; i++)
+                assign(total[i], add(total[i], at(sLines, element, line, i)));
+        }
+    return moments_of_sums(convert(F32, pixels_of_slice(k)), at(sPivots, channel), total[CHANNEL_SUM],
+                           total[CHANNEL_SQUARES]);
 }
 
 /* Merging */
@@ -213,31 +324,43 @@ static moments read_moments(val inside, val count, tensor sMoments, val index)
     return m;
 }
 
-/* What the threads found in this slice, for the warps. */
-static void tell_moments(forward *k)
+/* What the threads found in this slice. */
+static void find_moments_of_threads(forward *k)
+{
+    const int threads = k->s.cfg->threads;
+    k->sCounts = smem_tensor("counts", F32, compact(leaf(threads)), 16);
+    const moments mine = moments_of_thread(k);
+    set(k->sCounts, thread(), mine.count);
+    tell_moments(k, thread(), mine);
+    cta_sync();
+}
+
+/* The same, of channels. */
+static void find_moments_of_channels(forward *k)
 {
     const groupnorm_config *cfg = k->s.cfg;
-    k->sMoments = smem_tensor("moments", F32, compact(shape(GROUPNORM_ENTRY, cfg->threads)), 16);
-    k->sCounts = smem_tensor("counts", F32, compact(leaf(cfg->threads)), 16);
-    moments mine = moments_of_thread(k);
-    set(k->sCounts, thread(), mine.count);
-    set(k->sMoments, coord(ENTRY_PIVOT, thread()), mine.pivot);
-    set(k->sMoments, coord(ENTRY_MEAN, thread()), mine.mean);
-    set(k->sMoments, coord(ENTRY_SQUARES, thread()), mine.squares);
+    const int channels = groupnorm_slice_channels(cfg), elements = k->w.grid.columns * cfg->vec;
+    tensor sLines = smem_tensor("lines", F32, compact(shape(elements, groupnorm_lines(cfg), CHANNEL_SUMS)), 16);
+    const tensor sPivots = find_channel_pivots(k);
+    groupnorm_over_columns(&k->s, &k->w, add_column, k);
+    groupnorm_add_lines(&k->s, &k->w, k->w.column, CHANNEL_SUMS, k->rSums, sLines);
+    cta_sync();
+    LOOP_FROM(channel, convert(I32, thread()), imm(channels), imm(cfg->threads))
+        tell_moments(k, channel, moments_of_channel(k, sLines, sPivots, channel));
     cta_sync();
 }
 
 /*
  * The lanes of a group merge what its threads found: of nchw neighbouring ones, of nhwc some neighbours in each row of
- * those that are as many as a pixel has columns; all of the CTA, where it has one group.
+ * those that are as many as a pixel has columns; all of the CTA, where it has one group. Or its channels.
  */
 static moments merge_threads(const forward *k)
 {
     const groupnorm_config *cfg = k->s.cfg;
-    const groupnorm_grid *g = &k->same.grid;
-    const bool in_rows = cfg->bundle > 1 && !groupnorm_is_nchw(&k->s);
-    const int columns = g->columns / g->fold, width = (in_rows ? columns : cfg->threads) / cfg->bundle;
-    const int rows = in_rows ? g->column_threads * g->fold : 1;
+    const groupnorm_grid *g = &k->w.grid;
+    const bool mixes = groupnorm_mixes(cfg), in_rows = cfg->bundle > 1 && !groupnorm_is_nchw(&k->s) && !mixes;
+    const int columns = g->columns, width = mixes ? cfg->channels : (in_rows ? columns : cfg->threads) / cfg->bundle;
+    const int rows = in_rows ? g->column_threads : 1;
     moments m[OF_LANE_MAX];
     const int lanes = groupnorm_lanes_of_group(cfg), n = (int)ceil_div((int64_t)width * rows, lanes);
     val first = min(mul(groupnorm_group_of_lane(&k->s), imm(width)), imm((cfg->bundle - 1) * width));
@@ -247,7 +370,8 @@ static moments merge_threads(const forward *k)
         if (in_rows)
             index = add(mul(div(number, imm(width)), imm(columns)), rem(number, imm(width)));
         index = select(inside, add(index, first), imm(0));
-        m[i] = read_moments(inside, at(k->sCounts, index), k->sMoments, index);
+        val count = mixes ? convert(F32, pixels_of_slice(k)) : at(k->sCounts, index);
+        m[i] = read_moments(inside, count, k->sMoments, index);
     }
     return merge(k, m, n);
 }
@@ -338,16 +462,34 @@ static void publish(const forward *k, moments m)
 /* Writing */
 
 /* y = (x - mean) * scale + shift; shift makes up for the rest of the mean, but not where gamma is infinite. */
+static val shift_of(val scale, val rest, val beta)
+{
+    return select(lt(abs(scale), immf(INFINITY)), fma(neg(rest), scale, beta), beta);
+}
+
 static void set_scale(forward *k, int i, val rest, val rstd)
 {
-    val gamma = immf(1), beta = immf(0);
-    if (k->s.cfg->affine) {
-        gamma = at_f32(k->rGamma, i);
-        beta = at_f32(k->rBeta, i);
-    }
-    val scale = mul(rstd, gamma), finite = lt(abs(scale), immf(INFINITY));
+    const bool affine = k->s.cfg->affine;
+    val scale = affine ? mul(rstd, at_f32(k->rGamma, i)) : rstd;
     set(k->rScale, i, scale);
-    set(k->rShift, i, select(finite, fma(neg(rest), scale, beta), beta));
+    set(k->rShift, i, shift_of(scale, rest, affine ? at_f32(k->rBeta, i) : immf(0)));
+}
+
+/* Of the channels of a bundle whose vectors have several groups, in place of their moments. */
+static void find_scales(forward *k)
+{
+    const groupnorm_config *cfg = k->s.cfg;
+    LOOP_FROM(channel, convert(I32, thread()), k->s.channels, imm(cfg->threads)) {
+        const val group = div(channel, imm(cfg->channels));
+        if (cfg->affine && !has_channel_weights(k))
+            load_channel_weights(k, channel);
+        const val rstd = at(k->sGroups, GROUP_RSTD, group), scale = cfg->affine ? mul(rstd, k->gamma) : rstd;
+        const val rest = at(k->sGroups, GROUP_REST, group);
+        set(k->sMoments, coord(CHANNEL_MEAN, channel), at(k->sGroups, GROUP_MEAN, group));
+        set(k->sMoments, coord(CHANNEL_SCALE, channel), scale);
+        set(k->sMoments, coord(CHANNEL_SHIFT, channel), shift_of(scale, rest, cfg->affine ? k->beta : immf(0)));
+    }
+    cta_sync();
 }
 
 /* Of a vector that begins in one channel of its column and may end in the next: those of both. How many elements the first has, u32. */
@@ -378,7 +520,7 @@ static val scale_of(tensor rScales, const val *in_first, int i)
 static void write_vector(void *kernel, groupnorm_vector *v)
 {
     forward *k = kernel;
-    const bool one_group = groupnorm_one_group(&k->s, k->all.grid.vec), folded = has_folded_channels(k);
+    const bool one_group = !groupnorm_mixes(k->s.cfg), folded = has_folded_channels(k);
     tensor rX = unpacked(v->x, F32), rY = fragment_like(rX, F32); // (VEC)
     val first = folded ? set_scales_of_channels(k, v->global) : imm_as(U32, 0);
     for (int i = 0; i < v->vec; i++) {
@@ -386,40 +528,54 @@ static void write_vector(void *kernel, groupnorm_vector *v)
         val d = sub(at(rX, i), at(k->rMean, one_group ? 0 : i));
         set(rY, i, fma(d, scale_of(k->rScale, which, i), scale_of(k->rShift, which, i)));
     }
-    groupnorm_store(&k->s, v, rY);
+    groupnorm_store(&k->s, &k->w, v, rY);
 }
 
-/* The statistics of a column's groups, and its weights. */
+/* What find_scales() found for the elements of a thread's vectors. */
+static void load_scales(forward *k)
+{
+    tensor *const words[] = { [CHANNEL_MEAN] = &k->rMean, [CHANNEL_SCALE] = &k->rScale, [CHANNEL_SHIFT] = &k->rShift };
+    for (int i = 0; i < COUNT_OF(words); i++)
+        *words[i] = groupnorm_of_channels(&k->s, &k->w, k->sMoments, i);
+}
+
+/* The statistics of a column's group, and its weights. */
 static void begin_column(forward *k, const groupnorm_column *c)
 {
-    const bool one_group = groupnorm_one_group(&k->s, k->all.grid.vec), affine = k->s.cfg->affine;
-    const int vec = k->all.grid.vec, means = one_group ? 1 : vec;
-    const bool folded = has_folded_channels(k);
-    const int scales = !affine ? means : folded ? 2 : groupnorm_is_nchw(&k->s) ? 1 : vec;
-    val column = groupnorm_existing(&k->s, &k->all, c->number);
+    const bool affine = k->s.cfg->affine, folded = has_folded_channels(k);
+    const int scales = !affine ? 1 : folded ? 2 : groupnorm_is_nchw(&k->s) ? 1 : k->w.grid.vec;
+    val column = groupnorm_existing(&k->s, &k->w, c->number), group = groupnorm_group(&k->s, &k->w, column, 0);
     if (affine && !folded && !has_column_weights(k))
         load_weights(k, column);
-    k->rMean = fragment(F32, compact(leaf(means)));   // (1) or (VEC)
+    k->rMean = fragment(F32, compact(leaf(1)));       // (1)
     k->rScale = fragment(F32, compact(leaf(scales))); // (1) or (VEC)
     k->rShift = fragment(F32, compact(leaf(scales))); // (1) or (VEC)
     k->written = column;
-    for (int i = 0; i < scales; i++) {
-        if (i < means) {
-            val group = groupnorm_group(&k->s, &k->all, column, i);
-            set(k->rMean, i, at(k->sGroups, GROUP_MEAN, group));
-            k->rest = at(k->sGroups, GROUP_REST, group);
-            k->rstd = at(k->sGroups, GROUP_RSTD, group);
-        }
-        if (!folded)
-            set_scale(k, i, k->rest, k->rstd);
-    }
+    set(k->rMean, 0, at(k->sGroups, GROUP_MEAN, group));
+    k->rest = at(k->sGroups, GROUP_REST, group);
+    k->rstd = at(k->sGroups, GROUP_RSTD, group);
+    for (int i = 0; i < scales && !folded; i++)
+        set_scale(k, i, k->rest, k->rstd);
 }
 
 static void write_column(void *kernel, const groupnorm_column *c)
 {
     forward *k = kernel;
-    begin_column(k, c);
-    groupnorm_over_vectors(&k->s, &k->all, c, load_vector, write_vector, k);
+    if (groupnorm_mixes(k->s.cfg))
+        load_scales(k);
+    else
+        begin_column(k, c);
+    if (k->s.cfg->ragged_pixels)
+        k->w.at_once = 1;
+    groupnorm_over_vectors(&k->s, &k->w, c, load_vector, write_vector, k);
+}
+
+/* When statistics are known. */
+static void write_slice(forward *k)
+{
+    if (groupnorm_mixes(k->s.cfg))
+        find_scales(k);
+    groupnorm_over_columns(&k->s, &k->w, write_column, k);
 }
 
 /* Kernels */
@@ -428,16 +584,17 @@ static void write_column(void *kernel, const groupnorm_column *c)
 static void begin(forward *k)
 {
     const groupnorm_config *cfg = k->s.cfg;
-    k->all = groupnorm_view_of(&k->s, cfg->vec);
-    k->same = groupnorm_view_of(&k->s, groupnorm_vec_of_group(cfg));
+    k->w = groupnorm_view_of(&k->s);
     k->sGroups = smem_tensor("groups", F32, compact(shape(GROUP_WORDS, cfg->bundle)), 16); // (GROUP_WORDS,BUNDLE)
+    const int places = groupnorm_mixes(cfg) ? groupnorm_slice_channels(cfg) : cfg->threads;
+    k->sMoments = smem_tensor("moments", F32, compact(shape(GROUPNORM_ENTRY, places)), 16);
 }
 
 /* Begins to load it. */
 static void stage_slice(const forward *k)
 {
     const groupnorm_staging x = { 1, { k->s.a.x }, { k->staged } };
-    groupnorm_stage(&k->s, &k->all, &x);
+    groupnorm_stage(&k->s, &k->w, &x);
 }
 
 static void reserve_slice(forward *k)
@@ -445,18 +602,10 @@ static void reserve_slice(forward *k)
     k->staged = smem_address(smem_alloc("slice", groupnorm_slice_bytes(k->s.cfg), 16));
 }
 
-static void meet_for_sums(const forward *k)
-{
-    const groupnorm_config *cfg = k->s.cfg;
-    if (groupnorm_vec_of_group(cfg) != cfg->vec)
-        cta_sync(); // sums are of other vectors than the thread's own
-}
-
 static void stage_others(void *kernel)
 {
     const forward *k = kernel;
     groupnorm_others_staged(&k->s, k->meeting);
-    meet_for_sums(k);
 }
 
 /* Loads the slice and finds the moments of the threads' values in it. */
@@ -465,14 +614,17 @@ static void moments_of_slice(forward *k)
     const groupnorm_config *cfg = k->s.cfg;
     if (cfg->cluster > 1)
         cluster_arrive(); // this CTA has started: peers may write to its shared memory
-    load_column_weights(k);
+    load_early_weights(k);
     if (k->s.halves)
         groupnorm_first_staged();
     else
         groupnorm_staged();
-    meet_for_sums(k);
-    k->same.between = k->s.halves ? stage_others : NULL;
-    tell_moments(k);
+    k->w.between = k->s.halves ? stage_others : NULL;
+    if (groupnorm_mixes(cfg))
+        find_moments_of_channels(k);
+    else
+        find_moments_of_threads(k);
+    k->w.between = NULL;
 }
 
 void groupnorm_forward(const groupnorm_config *cfg, bool vectors)
@@ -488,7 +640,7 @@ void groupnorm_forward(const groupnorm_config *cfg, bool vectors)
     IF(groupnorm_merges(&k.s))
         publish(&k, cfg->cluster > 1 ? merge_peers(&k) : merge_threads(&k));
     cta_sync();
-    groupnorm_over_columns(&k.s, &k.all, write_column, &k);
+    write_slice(&k);
 }
 
 /* The entry of the lane's slice in a block, or no values. */
@@ -565,12 +717,12 @@ void groupnorm_forward_split(const groupnorm_config *cfg, bool vectors)
     reserve_slice(&k);
     stage_slice(&k);
     IF(item.writes) {
-        load_column_weights(&k);
+        load_early_weights(&k);
         two_pass_wait(&order, &item);
         groupnorm_load_merged(&k.s, GROUP_WORDS, k.sGroups);
         groupnorm_staged();
         cta_sync();
-        groupnorm_over_columns(&k.s, &k.all, write_column, &k);
+        write_slice(&k);
         two_pass_end(&order, &item);
     }
     ELSE
@@ -610,7 +762,7 @@ static void write_held(void *kernel)
     IF(groupnorm_merges(&k->s))
         publish(k, merge_entries(k, &e, few ? ENTRIES_AT_ONCE : ENTRIES_AT_ONCE_HELD));
     cta_sync();
-    groupnorm_over_columns(&k->s, &k->all, write_column, k);
+    write_slice(k);
 }
 
 /* What the CTA of the bundle's first slice would have told the caller. */
@@ -630,12 +782,12 @@ static void write_other(void *kernel, val slice)
     forward other = *(const forward *)kernel;
     save_for_first(&other, slice);
     groupnorm_slice_at(&other.s, convert(I32, other.s.bundle), convert(I32, slice));
-    other.all = groupnorm_view_of(&other.s, other.s.cfg->vec);
+    other.w = groupnorm_view_of(&other.s);
     if (other.s.cfg->parts > 1)
-        load_column_weights(&other); // of other channels
+        load_early_weights(&other); // of other channels
     stage_slice(&other);
     groupnorm_staged();
-    groupnorm_over_columns(&other.s, &other.all, write_column, &other);
+    groupnorm_over_columns(&other.s, &other.w, write_column, &other);
 }
 
 void groupnorm_forward_held(const groupnorm_config *cfg, bool vectors)

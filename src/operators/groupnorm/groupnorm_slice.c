@@ -25,9 +25,9 @@ static int64_t element_bytes(const groupnorm_slice *s)
 }
 
 /* Elements from one unit of nhwc, of so many pixels, to the next. */
-static val unit_stride(const groupnorm_slice *s, int fold)
+static val unit_stride(const groupnorm_slice *s)
 {
-    return mul(s->a.channels, imm64(fold));
+    return mul(s->a.channels, imm64(s->cfg->fold));
 }
 
 void groupnorm_wait(void)
@@ -40,7 +40,8 @@ groupnorm_slice groupnorm_slice_begin(const groupnorm_config *cfg, bool vectors)
 {
     groupnorm_slice s = { .cfg = cfg, .a = params_of(groupnorm) };
     s.align = (int)element_bytes(&s) * (vectors ? cfg->vec : 1);
-    launch_bounds(cfg->threads, cfg->ctas_per_sm);
+    const bool by_elements = cfg->ragged_pixels && !vectors; // which want more registers than a CTA of several has
+    launch_bounds(cfg->threads, by_elements ? 1 : cfg->ctas_per_sm);
     cluster_size(cfg->cluster);
     return s;
 }
@@ -76,7 +77,7 @@ void groupnorm_slice_at(groupnorm_slice *s, val bundle, val rank)
     s->count = cfg->ragged ? groupnorm_elements_from(s, begin) : max(min(s->a.range, left), imm_as(I32, 0));
     val image_start = mul(mul(s->image, s->a.channels), s->a.pixels), start = convert(I64, begin);
     s->base = groupnorm_is_nchw(s) ? add(add(image_start, mul(s->channel, s->a.pixels)), mul(start, imm64(cfg->vec)))
-                                   : add(add(image_start, s->channel), mul(start, unit_stride(s, cfg->fold)));
+                                   : add(add(image_start, s->channel), mul(start, unit_stride(s)));
 }
 
 two_pass groupnorm_order(const groupnorm_slice *s)
@@ -85,7 +86,8 @@ two_pass groupnorm_order(const groupnorm_slice *s)
                        .strips = s->a.strips,
                        .abreast = groupnorm_is_nchw(s) ? imm_as(U32, 1) : convert(U32, s->a.bundles),
                        .chunks = convert(U32, s->a.slices),
-                       .lag = s->a.lag };
+                       .lag = s->a.lag,
+                       .backwards = s->cfg->backwards };
 }
 
 void groupnorm_slice_of_item(groupnorm_slice *s, const two_pass_item *item)
@@ -139,34 +141,47 @@ static val vectors_of_thread(const groupnorm_view *w, val count)
     return max(div(add(sub(count, w->column_thread), imm(threads - 1)), imm(threads)), imm_as(I32, 0));
 }
 
-groupnorm_view groupnorm_view_of(const groupnorm_slice *s, int vec)
+val groupnorm_phase(const groupnorm_slice *s, val pixel)
 {
-    groupnorm_view w = { .grid = groupnorm_grid_of(s->cfg, vec) };
+    const val element = add(convert(I32, s->base), mul(pixel, convert(I32, s->a.channels)));
+    return bit_and(element, imm(s->cfg->vec - 1));
+}
+
+/* What of a ragged pixel a thread has: nothing, if its vector is behind the bundle's part. */
+static void set_ragged_pixels(const groupnorm_slice *s, groupnorm_view *w)
+{
+    const int vec = w->grid.vec;
+    w->phase = groupnorm_phase(s, w->column_thread);
+    const val first = sub(w->phase, mul(w->column, imm(vec))), end = add(first, s->channels);
+    w->end = min(end, imm(vec));
+    w->own = bit_and(shift_left(imm(-1), max(first, imm_as(I32, 0))), sub(shift_left(imm(1), max(w->end, imm_as(I32, 0))), imm(1)));
+    w->count = select(lt(imm(0), end), w->count, imm(0));
+}
+
+groupnorm_view groupnorm_view_of(const groupnorm_slice *s)
+{
+    groupnorm_view w = { .grid = groupnorm_grid_of(s->cfg), .at_once = UNROLLED };
     const bool nchw = groupnorm_is_nchw(s);
     const int width = nchw ? w.grid.column_threads : w.grid.abreast;
     // NOTE: signed divisions in place of idx2crd(), from whose masks ptxas makes slower code (bench/notes/groupnorm.md)
     val number = convert(I32, thread()), quotient = div(number, imm(width)), rest = rem(number, imm(width));
     w.column = nchw ? quotient : rest;
     w.column_thread = nchw ? rest : quotient;
-    val count = nchw ? s->count : select(lt(w.column_thread, imm(w.grid.column_threads)), s->count, imm(0));
-    if (s->cfg->fold > w.grid.fold)
-        count = mul(count, imm(s->cfg->fold / w.grid.fold));
-    if (s->cfg->cut_short)
-        count = select(lt(mul(w.column, imm(channels_of_column(s, &w))), s->channels), count, imm(0));
-    w.count = count;
-    w.vectors = vectors_of_thread(&w, count);
-    if (s->halves) {
-        const groupnorm_grid all = groupnorm_grid_of(s->cfg, s->cfg->vec);
-        const int64_t units = groupnorm_first_steps(s->cfg) * all.column_threads * (s->cfg->fold / w.grid.fold);
-        w.first = vectors_of_thread(&w, min(count, imm((int)units)));
-    }
+    w.count = nchw ? s->count : select(lt(w.column_thread, imm(w.grid.column_threads)), s->count, imm(0));
+    if (s->cfg->ragged_pixels)
+        set_ragged_pixels(s, &w);
+    else if (s->cfg->cut_short)
+        w.count = select(lt(mul(w.column, imm(channels_of_column(s, &w))), s->channels), w.count, imm(0));
+    w.vectors = vectors_of_thread(&w, w.count);
+    if (s->halves)
+        w.first = vectors_of_thread(&w, min(w.count, imm(groupnorm_first_steps(s->cfg) * w.grid.column_threads)));
     return w;
 }
 
 val groupnorm_existing(const groupnorm_slice *s, const groupnorm_view *w, val column)
 {
     const int channels = channels_of_column(s, w);
-    val columns = s->cfg->cut_short ? div(s->channels, imm(channels)) : imm(w->grid.columns);
+    val columns = s->cfg->cut_short && !s->cfg->ragged_pixels ? div(s->channels, imm(channels)) : imm(w->grid.columns);
     return min(column, sub(columns, imm(1)));
 }
 
@@ -209,7 +224,9 @@ groupnorm_column groupnorm_column_at(const groupnorm_slice *s, const groupnorm_v
     }
     c.global = add(s->base, groupnorm_is_nchw(s)
                                 ? add(mul(mul(number, s->a.pixels), imm64(s->cfg->fold)), mul(along, imm64(g->vec)))
-                                : add(mul(number, imm64(g->vec)), mul(along, unit_stride(s, g->fold))));
+                                : add(mul(number, imm64(g->vec)), mul(along, unit_stride(s))));
+    if (s->cfg->ragged_pixels)
+        c.global = sub(c.global, convert(I64, w->phase));
     return c;
 }
 
@@ -260,7 +277,7 @@ static void over_ends(const groupnorm_slice *s, const groupnorm_view *w, const g
 static val vector_stride(const groupnorm_slice *s, const groupnorm_grid *g)
 {
     return groupnorm_is_nchw(s) ? imm64((int64_t)g->column_threads * g->vec)
-                                : mul(unit_stride(s, g->fold), imm64(g->column_threads));
+                                : mul(unit_stride(s), imm64(g->column_threads));
 }
 
 /* Loads the first n of `count` vectors, all at once, from `global` on. In place of one that does not exist comes the last. */
@@ -315,9 +332,9 @@ static void over_some(const groupnorm_slice *s, const groupnorm_view *w, cursor 
                       groupnorm_vector_pass *load, groupnorm_vector_pass *use, void *kernel)
 {
     const groupnorm_grid *g = &w->grid;
-    const int least = w->streams ? UNROLLED : 1;
+    const int least = w->streams ? w->at_once : 1;
     const int64_t shared_stride = (int64_t)g->abreast * g->column_threads * g->vec * element_bytes(s);
-    for (int at_once = UNROLLED; at_once >= least; at_once /= UNROLLED)
+    for (int at_once = w->at_once; at_once >= least; at_once = at_once > 1 ? 1 : 0)
         LOOP_FROM(i, at->done, sub(end, imm(at_once - 1)), imm(at_once)) {
             groupnorm_vector v[UNROLLED];
             for (int u = 0; u < at_once; u++) {
@@ -387,6 +404,24 @@ static int align_of(const groupnorm_slice *s, const groupnorm_vector *v)
     return (int)min_i64(s->align, v->vec * element_bytes(s));
 }
 
+/* The bundle's elements of a vector, one by one: from memory to shared memory, with zeros behind them, and from registers to memory. */
+static void stage_elements(const groupnorm_view *w, tensor gX, tensor sX)
+{
+    for (int i = 0; i < w->grid.vec; i++) {
+        val x = variable(gX.dtype, ir_float(gX.dtype, 0));
+        IF(lt(imm(i), w->end))
+            assign(x, at(gX, i));
+        set(sX, i, x);
+    }
+}
+
+static void store_elements(const groupnorm_view *w, tensor rY, tensor gY)
+{
+    for (int i = 0; i < w->grid.vec; i++)
+        IF(ne(bit_and(w->own, imm(1 << i)), imm(0)))
+            set(gY, i, convert(gY.dtype, at(rY, i)));
+}
+
 /* A pass that stages. */
 typedef struct staged_pass {
     const groupnorm_slice *s;
@@ -402,8 +437,14 @@ static void stage_vector(void *user, groupnorm_vector *v)
     for (int i = 0; i < p->all->count; i++) {
         const val address = add(p->all->to[i], v->shared);
         tensor gX = groupnorm_global(p->s, p->all->from[i], v->global, v->vec); // (VEC)
+        const bool ragged = p->s->cfg->ragged_pixels;
         if (copied) {
-            cp_async(address, gX.address, bytes, imm_as(U32, bytes));
+            const val valid = ragged ? convert(U32, mul(p->w.end, imm((int)element_bytes(p->s)))) : imm_as(U32, bytes);
+            cp_async(address, gX.address, bytes, valid);
+            continue;
+        }
+        if (ragged) {
+            stage_elements(&p->w, gX, smem_view(address, p->s->cfg->dtype, compact(leaf(v->vec))));
             continue;
         }
         tensor rX = fragment_like(gX, p->s->cfg->dtype); // (VEC)
@@ -428,12 +469,24 @@ void groupnorm_stage(const groupnorm_slice *s, const groupnorm_view *w, const gr
 {
     staged_pass p = { s, *w, staging };
     p.w.between = s->halves ? commit_half : NULL;
+    if (s->cfg->ragged_pixels && s->align < s->cfg->vec * element_bytes(s))
+        p.w.at_once = 1;
     groupnorm_over_columns(s, &p.w, stage_column, &p);
 }
 
-void groupnorm_store(const groupnorm_slice *s, const groupnorm_vector *v, tensor rY)
+void groupnorm_store(const groupnorm_slice *s, const groupnorm_view *w, const groupnorm_vector *v, tensor rY)
 {
-    copy(rY, groupnorm_global(s, s->a.y, v->global, v->vec), align_of(s, v));
+    tensor gY = groupnorm_global(s, s->a.y, v->global, v->vec); // (VEC)
+    if (!s->cfg->ragged_pixels)
+        copy(rY, gY, align_of(s, v));
+    else if (align_of(s, v) < GROUPNORM_VECTOR_BYTES)
+        store_elements(w, rY, gY);
+    else {
+        IF(eq(w->own, imm((1 << v->vec) - 1)))
+            copy(rY, gY, GROUPNORM_VECTOR_BYTES);
+        ELSE
+            store_elements(w, rY, gY);
+    }
 }
 
 void groupnorm_staged(void)
@@ -551,35 +604,50 @@ void groupnorm_store_entry(const groupnorm_slice *s, const groupnorm_entries *e,
 
 void groupnorm_load_merged(const groupnorm_slice *s, int words, tensor sGroups)
 {
-    LOOP_FROM(i, convert(I32, thread()), imm(words * s->cfg->bundle), imm(s->cfg->threads)) {
+    LOOP_FROM(i, convert(I32, thread()), mul(groupnorm_groups(s), imm(words)), imm(s->cfg->threads)) {
         const val group = div(i, imm(words)), word = rem(i, imm(words));
         set(sGroups, coord(word, group),
             groupnorm_read(s->a.merged, add(groupnorm_merged(s, group), convert(I64, word))));
     }
 }
 
-/* The channel in the bundle of element e of a column's vectors. */
-static val channel_of(const groupnorm_slice *s, val column, int vec, int e)
+/* Of ragged pixels a neighbour's element has the nearest channel. */
+val groupnorm_channel(const groupnorm_slice *s, const groupnorm_view *w, val column, int e)
 {
-    val number = add(mul(column, imm(vec)), imm(e));
+    val number = add(mul(column, imm(w->grid.vec)), imm(e));
+    if (s->cfg->ragged_pixels)
+        return max(min(sub(number, w->phase), sub(s->channels, imm(1))), imm_as(I32, 0));
     return s->cfg->fold > 1 ? rem(number, imm(s->cfg->channels * s->cfg->bundle)) : number;
 }
 
+val groupnorm_weight(const groupnorm_slice *s, val pointer, val channel)
+{
+    return at_f32(groupnorm_global(s, pointer, add(s->channel, convert(I64, channel)), 1), 0);
+}
+
+tensor groupnorm_of_channels(const groupnorm_slice *s, const groupnorm_view *w, tensor sWords, int word)
+{
+    tensor rWords = fragment(F32, compact(leaf(w->grid.vec))); // (VEC)
+    for (int i = 0; i < w->grid.vec; i++)
+        set(rWords, i, at(sWords, word, groupnorm_channel(s, w, w->column, i)));
+    return rWords;
+}
+
 /* The weights of folded pixels, whose vectors may hold the last channel and the first: loaded one by one. */
-static tensor folded_weights(const groupnorm_slice *s, val pointer, val column)
+static tensor folded_weights(const groupnorm_slice *s, const groupnorm_view *w, val pointer, val column)
 {
     tensor rWeights = fragment(s->cfg->dtype, compact(leaf(s->cfg->vec))); // (VEC)
     for (int i = 0; i < s->cfg->vec; i++) {
-        val channel = convert(I64, channel_of(s, column, s->cfg->vec, i));
+        val channel = convert(I64, groupnorm_channel(s, w, column, i));
         set(rWeights, i, at(groupnorm_global(s, pointer, channel, 1), 0));
     }
     return rWeights;
 }
 
-tensor groupnorm_weights(const groupnorm_slice *s, val pointer, val column)
+tensor groupnorm_weights(const groupnorm_slice *s, const groupnorm_view *w, val pointer, val column)
 {
     if (s->cfg->fold > 1 && !groupnorm_is_nchw(s))
-        return folded_weights(s, pointer, column);
+        return folded_weights(s, w, pointer, column);
     const int count = groupnorm_is_nchw(s) ? 1 : s->cfg->vec;
     val channel = add(s->channel, convert(I64, mul(column, imm(count))));
     tensor gWeights = groupnorm_global(s, pointer, channel, count); // (1) or (VEC)
@@ -595,19 +663,42 @@ bool groupnorm_scatters_weights(const groupnorm_slice *s)
 
 /* Groups */
 
-bool groupnorm_one_group(const groupnorm_slice *s, int vec)
-{
-    return groupnorm_is_nchw(s) || s->cfg->bundle == 1 || s->cfg->channels % vec == 0;
-}
-
 val groupnorm_group(const groupnorm_slice *s, const groupnorm_view *w, val column, int e)
 {
     if (s->cfg->bundle == 1)
         return imm_as(I32, 0);
     if (groupnorm_is_nchw(s))
         return div(column, imm(s->cfg->channels / s->cfg->fold));
-    const int inner = groupnorm_one_group(s, w->grid.vec) ? 0 : e;
-    return div(channel_of(s, column, w->grid.vec, inner), imm(s->cfg->channels));
+    return div(groupnorm_channel(s, w, column, groupnorm_mixes(s->cfg) ? e : 0), imm(s->cfg->channels));
+}
+
+/* One thread's, in place of what the line had or added to it. */
+static void add_line(const groupnorm_grid *g, tensor rSum, tensor sLine, bool adds)
+{
+    tensor rLine = fragment(F32, compact(leaf(g->vec))); // (VEC)
+    if (adds)
+        copy(sLine, rLine, 4 * g->vec);
+    for (int i = 0; i < g->vec; i++)
+        set(rLine, i, adds ? add(at(rLine, i), at(rSum, i)) : at(rSum, i));
+    copy(rLine, sLine, 4 * g->vec);
+}
+
+void groupnorm_add_lines(const groupnorm_slice *s, const groupnorm_view *w, val column, int count, const tensor *rSums,
+                         tensor sLines)
+{
+    const groupnorm_grid *g = &w->grid;
+    const int lines = groupnorm_lines(s->cfg), all = g->column_threads;
+    const val exists = lt(column, imm(g->columns));
+    for (int first = 0; first < all; first += lines) {
+        const val line = sub(w->column_thread, imm(first)), end = imm((int)min_i64(lines, all - first));
+        if (first > 0)
+            cta_sync();
+        IF(logical_and(exists, logical_and(le(imm(0), line), lt(line, end))))
+            for (int i = 0; i < count; i++) {
+                const val mine = tensor_address(sLines, coord(mul(column, imm(g->vec)), line, i));
+                add_line(g, rSums[i], smem_view(mine, F32, compact(leaf(g->vec))), first > 0);
+            }
+    }
 }
 
 void groupnorm_sum_of_lanes(const groupnorm_slice *s, int count, val *values)
