@@ -373,6 +373,12 @@ static void share_sm(const ckl_attention_desc *d, const ckl_device_info *device,
     }
 }
 
+/* Rows that tiles of so many consumers have. The third one gains 6 % (bench/notes/attention.md), unless it has no queries. */
+static double rows_of_tiles(const ckl_attention_desc *d, int consumers)
+{
+    return (double)consumers * (double)tiles_of(d, consumers * ATTENTION_ROWS);
+}
+
 static ckl_status choose_sm90(const void *desc, const ckl_device_info *device, void *config)
 {
     const ckl_attention_desc *d = desc;
@@ -390,7 +396,7 @@ static ckl_status choose_sm90(const void *desc, const ckl_device_info *device, v
         c->tile_n = (int)round_up(max_i64(d->kv, 1), 16);
     // exponentials take as long as the products of small heads; more warps hide them, if tiles suffice for all SMs
     const bool is_small = d->d <= 64 && d->dv <= 64, fits = is_one_block && 3 * c->tile_n / 4 + d->dv / 2 <= 128; // registers
-    if ((is_small || fits) && !d->mask && !d->score && d->softcap == 0 &&
+    if ((is_small || fits) && !d->mask && !d->score && d->softcap == 0 && rows_of_tiles(d, 3) <= 1.06 * rows_of_tiles(d, 2) &&
         tiles_of(d, 3 * ATTENTION_ROWS) > (c->form.right ? TURNS_ENOUGH : EVEN_TURNS_ENOUGH) * device->sm_count)
         c->consumers = 3;
     while (c->consumers > 1 && tiles_of(d, c->consumers * ATTENTION_ROWS) < device->sm_count)
