@@ -437,6 +437,16 @@ static void share_sms(const ckl_attention_decode_desc *d, const ckl_device_info 
     }
 }
 
+/* Of few keys each warp has one block, or there is no such warp: small CTAs, of which an SM has many. */
+static void share_few_keys(const ckl_attention_decode_desc *d, attention_decode_sm80_config *c)
+{
+    if (d->kv > c->warps * c->keys)
+        return;
+    c->stages = 2;
+    while (d->kv <= c->warps / 2 * c->keys)
+        c->warps /= 2;
+}
+
 static ckl_status choose_sm80(const void *desc, const ckl_device_info *device, void *config)
 {
     const ckl_attention_decode_desc *d = desc;
@@ -451,7 +461,8 @@ static ckl_status choose_sm80(const void *desc, const ckl_device_info *device, v
         c->keys = 32; // what a block costs beside its products counts
         for (c->stages = 2; c->stages < ATTENTION_DECODE_STAGES_MAX && share_in_flight(c) < 0.9;)
             c->stages++; // one CTA an SM
-    }
+    } else
+        share_few_keys(d, c);
     const bool fits = !narrow || (d->d <= 128 && d->dv <= 128);
     if (narrow && fits && c->convert && d->kv > SPLIT_MIN)
         c->keys = 32; // a block has the bytes of 16 keys of 16 bits

@@ -12,7 +12,7 @@ enum {
     SLOTS_MAX = 6,
     TURNS_ENOUGH = 8,      // tiles of an SM
     EVEN_TURNS_ENOUGH = 5, // where all are as long
-    FEW_BLOCKS = 8,        // of keys
+    FEW_BLOCKS = 16,       // of keys, that an SM takes one after the other
     COUNTER_BYTES = 4,
     SHORT_MAX = 64,           // queries and keys: below, the fixed cost of `sm90` exceeds the whole of `short`
     PORTABLE_SMEM = 99 << 10, // bytes that a CTA may have on every GPU from sm_86 on
@@ -373,6 +373,12 @@ static void share_sm(const ckl_attention_desc *d, const ckl_device_info *device,
     }
 }
 
+/* Rows that tiles of so many consumers have. The third one gains 6 % (bench/notes/attention.md), unless it has no queries. */
+static double rows_of_tiles(const ckl_attention_desc *d, int consumers)
+{
+    return (double)consumers * (double)tiles_of(d, consumers * ATTENTION_ROWS);
+}
+
 static ckl_status choose_sm90(const void *desc, const ckl_device_info *device, void *config)
 {
     const ckl_attention_desc *d = desc;
@@ -385,8 +391,12 @@ static ckl_status choose_sm90(const void *desc, const ckl_device_info *device, v
         c->tile_n = 96;
     if (d->mask) // registers: its elements are loaded ahead
         c->tile_n = 64;
+    const bool is_one_block = d->kv <= c->tile_n; // which fits them; then nothing but more warps hides what tiles wait for
+    if (is_one_block)
+        c->tile_n = (int)round_up(max_i64(d->kv, 1), 16);
     // exponentials take as long as the products of small heads; more warps hide them, if tiles suffice for all SMs
-    if (d->d <= 64 && d->dv <= 64 && !d->mask && !d->score && d->softcap == 0 &&
+    const bool is_small = d->d <= 64 && d->dv <= 64, fits = is_one_block && 3 * c->tile_n / 4 + d->dv / 2 <= 128; // registers
+    if ((is_small || fits) && !d->mask && !d->score && d->softcap == 0 && rows_of_tiles(d, 3) <= 1.06 * rows_of_tiles(d, 2) &&
         tiles_of(d, 3 * ATTENTION_ROWS) > (c->form.right ? TURNS_ENOUGH : EVEN_TURNS_ENOUGH) * device->sm_count)
         c->consumers = 3;
     while (c->consumers > 1 && tiles_of(d, c->consumers * ATTENTION_ROWS) < device->sm_count)
@@ -394,8 +404,9 @@ static ckl_status choose_sm90(const void *desc, const ckl_device_info *device, v
     if (c->consumers == 1)
         c->turns = 0;
     // with the code for lost maxima a kernel takes 2 us longer to begin: B1 H8 S512 d64 takes 5.8 us without it
-    const bool is_brief = c->consumers == 1 && d->kv <= FEW_BLOCKS * c->tile_n && d->softcap == 0 && !d->score;
-    c->old = c->consumers < 3 && d->d <= 128 && d->dv <= 128 && !d->mask && !is_brief; // three would spill
+    const int64_t turns = ceil_div(tiles_of(d, c->consumers * ATTENTION_ROWS), device->sm_count);
+    const bool is_brief = turns * ceil_div(d->kv, c->tile_n) <= FEW_BLOCKS && d->softcap == 0 && !d->score;
+    c->old = c->consumers < 3 && d->d <= 128 && d->dv <= 128 && !d->mask && !is_one_block && !is_brief; // three would spill
     share_sm(d, device, c);
     c->draw = c->form.right && tiles_of(d, c->consumers * ATTENTION_ROWS) > device->sm_count;
     for (c->slots = SLOTS_MAX; c->slots > SLOTS_MIN && attention_sm90_smem(c) > device->smem_per_cta_bytes / c->ctas;)

@@ -55,8 +55,9 @@ static void describe_shared_memory(sm90_kernel *k)
     k->sK = tensor_with_layout(sRing, attention_chunks_apart(dtype, k->d, cfg->tile_n, cfg->slots, slot));
     k->sV = tensor_with_layout(sRing, attention_chunks_apart(dtype, k->dv, cfg->tile_n, cfg->slots, slot));
     k->sO = attention_chunks("O", dtype, staged_columns(k->dv), ROWS, cfg->consumers);
-    k->q = make_pipeline("Q barriers", cfg->consumers, 1, 1);
-    k->ring = make_pipeline("ring", cfg->slots, 1, cfg->consumers * (cfg->old ? WARPGROUP / 32 : 1));
+    const int releases = cfg->old ? WARPGROUP / 32 : 1; // of a consumer: release()
+    k->q = make_pipeline("Q barriers", cfg->consumers, 1, releases);
+    k->ring = make_pipeline("ring", cfg->slots, 1, cfg->consumers * releases);
     if (cfg->draw)
         k->scheduler = make_dynamic_scheduler("tiles", k->p.counter, k->p.tiles, grid_x(), 1, FETCHES);
 }
@@ -159,12 +160,31 @@ static void end_turn(const sm90_kernel *k, const consumer_role *c, int when)
     named_arrive(add(next, imm(BARRIER_TURN)), 2 * WARPGROUP);
 }
 
-static void release(const sm90_kernel *k, const consumer_role *c, val slot)
+static void release_of(const sm90_kernel *k, const consumer_role *c, const pipeline *of, val slot)
 {
     if (k->cfg->old)
         warp_sync(); // all lanes are done reading
     IF(k->cfg->old ? eq(lane(), imm(0)) : c->first_thread)
-        pipeline_release(&k->ring, slot);
+        pipeline_release(of, slot);
+}
+
+static void release(const sm90_kernel *k, const consumer_role *c, val slot)
+{
+    release_of(k, c, &k->ring, slot);
+}
+
+/* Is it known that a block is the tile's last one before its softmax, which needs no queries? Then the next ones come under that. */
+static bool releases_queries_early(const sm90_kernel *k, const consumer_role *c)
+{
+    return !k->cfg->old && !(c->custom.how && c->custom.how->block);
+}
+
+/* The scores of a block are complete. */
+static void release_last_queries(const sm90_kernel *k, const consumer_role *c, const key_walk *w)
+{
+    if (releases_queries_early(k, c))
+        IF(attention_key_walk_is_last(w))
+            release_of(k, c, &k->q, c->index);
 }
 
 /*
@@ -352,6 +372,7 @@ static void step(const sm90_kernel *k, consumer_role *c, const tile *t, const ke
         look_ahead(k, c, t, w);
     mma_wait(1);
     end_turn(k, c, 2);
+    release_last_queries(k, c, w);
     if (!k->cfg->old)
         release(k, c, keys);
     shape_scores(k, c, t, w, false);
@@ -376,6 +397,7 @@ static void attend(const sm90_kernel *k, consumer_role *c, const tile *t, val ke
     mma_wait(0);
     release(k, c, keys);
     key_walk w = attention_key_walk_begin(&c->custom, &k->grid, t, true);
+    release_last_queries(k, c, &w);
     fill(c->out, immf(0));
     attention_online_rows_reset(&c->rows);
     shape_scores(k, c, t, &w, true);
@@ -388,8 +410,8 @@ static void attend(const sm90_kernel *k, consumer_role *c, const tile *t, val ke
         attention_key_walk_advance(&w);
         step(k, c, t, &w);
     }
-    IF(c->first_thread)
-        pipeline_release(&k->q, c->index);
+    if (!releases_queries_early(k, c))
+        release_of(k, c, &k->q, c->index);
     assign(c->q.parity, bit_xor(c->q.parity, imm(1)));
 }
 
