@@ -28,11 +28,7 @@ typedef struct boxes {
 /* The coordinate of mode i of box n; the other modes' are left in n. */
 static val next_coordinate(const boxes *k, int i, bool last, val *n)
 {
-    if (last)
-        return *n;
-    val quotient = transpose_quotient(*n, k->p.factor[i], k->p.shift[i]), at = sub(*n, mul(quotient, k->p.box[i]));
-    *n = quotient;
-    return at;
+    return last ? *n : transpose_coordinate(n, k->p.box[i], k->p.factor[i], k->p.shift[i]);
 }
 
 static val moved(val address, val steps, val stride)

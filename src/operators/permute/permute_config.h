@@ -88,7 +88,6 @@
     X(owner, int, bytes, "4", "1 2 4", "bytes of an element")              \
     X(owner, int, rank, "2", "1 2 3 4 5", "modes, the innermost is a run") \
     X(owner, int, threads, "256", "128 256 512", "threads of a CTA")       \
-    X(owner, int, steps, "1", "1 2 4", "windows of a thread in flight")    \
     X(owner, int, ctas_per_sm, "8", "0 4 5 6 8", "CTAs that shall fit an SM: bounds registers; 0: any")
 
 typedef struct transpose_naive_config {
@@ -201,7 +200,6 @@ enum {
     TRANSPOSE_BOX_BYTES = 128, // of a row of a box: the widest swizzle of TMA
     PERMUTE_CHUNK_BYTES = 16,  // of a copy of boxes to shared memory
     PERMUTE_WINDOW_BYTES = 16,
-    PERMUTE_WINDOW_STEPS_MAX = 8,
 };
 
 /* Columns of a box of the sm90 kernel. */

@@ -24,12 +24,7 @@ static val find_access(const permute_gather_values *p, int rank, bool cut, val i
     *x = p->x;
     *y = p->y;
     for (int i = rank - 1; i >= 0; i--) {
-        val at_mode = index;
-        if (i > 0) {
-            val quotient = transpose_quotient(index, p->factor[i], p->shift[i]);
-            at_mode = sub(index, mul(quotient, p->size[i]));
-            index = quotient;
-        }
+        val at_mode = i == 0 ? index : transpose_coordinate(&index, p->size[i], p->factor[i], p->shift[i]);
         if (cut) {
             column = add(column, mul(at_mode, p->across[i]));
             row = add(row, mul(at_mode, p->down[i]));

@@ -8,7 +8,7 @@
 #include "cute/vectors.h"
 #include "operators/permute/transpose_tile.h"
 
-enum { BYTES = PERMUTE_WINDOW_BYTES, WORDS = BYTES / 4, STEPS_MAX = PERMUTE_WINDOW_STEPS_MAX };
+enum { BYTES = PERMUTE_WINDOW_BYTES, WORDS = BYTES / 4 };
 
 typedef struct windows {
     const permute_windows_config *cfg;
@@ -34,15 +34,9 @@ static window find_window(const windows *k, val index)
     const permute_windows_values *p = &k->p;
     const int inner = k->cfg->rank - 1;
     window w = { .x = p->x, .y = p->y };
-    val run = transpose_quotient(index, p->factor[inner], p->shift[inner]);
-    val number = sub(index, mul(run, p->size[inner]));
+    val run = index, number = transpose_coordinate(&run, p->size[inner], p->factor[inner], p->shift[inner]);
     for (int i = inner - 1; i >= 0; i--) {
-        val at_mode = run;
-        if (i > 0) {
-            val quotient = transpose_quotient(run, p->factor[i], p->shift[i]);
-            at_mode = sub(run, mul(quotient, p->size[i]));
-            run = quotient;
-        }
+        val at_mode = i == 0 ? run : transpose_coordinate(&run, p->size[i], p->factor[i], p->shift[i]);
         at_mode = convert(I64, at_mode);
         w.x = add(w.x, convert(U64, mul(at_mode, p->stride_x[i])));
         w.y = add(w.y, convert(U64, mul(at_mode, p->stride_y[i])));
@@ -118,15 +112,10 @@ void permute_windows(const void *config, int kernel)
     (void)kernel;
     launch_bounds(cfg->threads, cfg->ctas_per_sm);
     const windows k = { .cfg = cfg, .p = params_of(permute_windows), .type = transpose_type(cfg->bytes) };
-    val first = add(mul(cta_x(), imm(cfg->threads * cfg->steps)), thread());
-    window w[STEPS_MAX];
-    for (int s = 0; s < cfg->steps; s++)
-        w[s] = find_window(&k, add(first, imm(s * cfg->threads)));
+    window w = find_window(&k, add(mul(cta_x(), imm(cfg->threads)), thread()));
     launch_dependents();
     grid_wait(); // what is above overlaps the end of the kernel before
-    for (int s = 0; s < cfg->steps; s++)
-        load_window(&k, &w[s]);
-    for (int s = 0; s < cfg->steps; s++)
-        IF(w[s].together)
-            store_window(&k, &w[s]);
+    load_window(&k, &w);
+    IF(w.together)
+        store_window(&k, &w);
 }

@@ -57,12 +57,12 @@ static plan_cost cost_windows(const void *problem, const ckl_device_info *device
     const memory_work work = {
         .of = PERMUTE_KERNEL,
         .bytes = 2 * runs * (run_bytes + SECTOR_BYTES / 2),
-        .ctas = ceil_div(runs_of(p) * windows_of_run(p), (int64_t)c->threads * c->steps),
+        .ctas = ceil_div(runs_of(p) * windows_of_run(p), c->threads),
         .threads = c->threads,
-        .registers = REGISTERS + c->steps * 2 * BYTES / WORD_BYTES,
+        .registers = REGISTERS + 2 * BYTES / WORD_BYTES,
         .ctas_per_sm = c->ctas_per_sm,
-        .lines = 3.0 * c->steps * PERMUTE_WARP * BYTES / LINE_BYTES,
-        .elements = c->steps * (OF_WINDOW + OF_MODE * c->rank + OF_ELEMENT * BYTES / c->bytes),
+        .lines = 3.0 * PERMUTE_WARP * BYTES / LINE_BYTES,
+        .elements = OF_WINDOW + OF_MODE * c->rank + OF_ELEMENT * BYTES / c->bytes,
     };
     return memory_cost(&work, device);
 }
@@ -75,8 +75,6 @@ static ckl_status admit_windows(const void *problem, const ckl_device_info *devi
     if (c->bytes != p->bytes || c->rank != p->rank)
         FAIL(CKL_INVALID, "%s windows: bytes=%d rank=%d are not the problem's %d and %d", p->op, c->bytes, c->rank,
              p->bytes, p->rank);
-    if (c->steps < 1 || c->steps > PERMUTE_WINDOW_STEPS_MAX)
-        FAIL(CKL_INVALID, "%s windows: steps=%d is not in 1..%d", p->op, c->steps, PERMUTE_WINDOW_STEPS_MAX);
     return permutation_check_threads(p, "windows", c->threads, 32, device);
 }
 
@@ -102,7 +100,7 @@ static ckl_status launch_windows(const ckl_plan *plan, const void *args, ckl_str
         params.stride_y[i] = m->y * p->bytes;
         params.end = (const char *)params.end + (m->size - 1) * m->x * p->bytes;
     }
-    return plan_launch(plan, 0, (plan_grid){ .x = ceil_div(count, (int64_t)c->threads * c->steps) }, &params, stream);
+    return plan_launch(plan, 0, (plan_grid){ .x = ceil_div(count, c->threads) }, &params, stream);
 }
 
 static const field windows_fields[] = { PERMUTE_WINDOWS_CONFIG(FIELD_ROW, permute_windows_config) };

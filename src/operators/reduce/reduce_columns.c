@@ -215,12 +215,36 @@ static void accumulate_steps(columns_kernel *k, val index, int step, int count, 
     }
 }
 
-/* One vector after the other: where the columns end within a tile. */
+static void load_step(const columns_kernel *k, val address, packed to)
+{
+    packed_load(vector_at_address(k, address), k->cfg->vec * dtype_bytes(k->cfg->kind.dtype), to);
+}
+
+/* Do the registers of a CTA of four an SM hold all vectors of a tile and what guards them? */
+static bool holds_guarded(const columns_kernel *k)
+{
+    return k->kernel == 0 && k->r->count == 1 && dtype_bytes(k->cfg->kind.dtype) <= 4;
+}
+
+/* Where the columns end within a tile: vectors are guarded, all loaded before the first is used, or one after the other. */
 static void edge_tile(columns_kernel *k, val index, const val *address)
 {
-    for (int s = 0; s < k->cfg->steps; s++)
-        IF(lt(add(index, imm(s * reduce_columns_layers(k->cfg))), k->p.count)) {
-            tensor rX = load_existing(k, address[s]); // (VEC)
+    const int steps = k->cfg->steps, layers = reduce_columns_layers(k->cfg);
+    const bool at_once = steps > 1 && holds_guarded(k);
+    packed loaded[steps];
+    val inside[steps];
+    for (int s = 0; s < steps; s++) {
+        inside[s] = lt(add(index, imm(s * layers)), k->p.count);
+        if (!at_once)
+            continue;
+        loaded[s] = packed_registers(k->cfg->kind.dtype, k->cfg->vec);
+        fill(loaded[s].rWords, convert(loaded[s].rWords.dtype, imm(0)));
+        IF(inside[s])
+            load_step(k, address[s], loaded[s]);
+    }
+    for (int s = 0; s < steps; s++)
+        IF(inside[s]) {
+            tensor rX = at_once ? unpacked(loaded[s], k->r->input) : load_existing(k, address[s]); // (VEC)
             accumulate_steps(k, index, s, 1, &rX);
         }
 }
@@ -237,28 +261,28 @@ static void full_tile(columns_kernel *k, val index, const val *address)
     accumulate_steps(k, index, 0, k->cfg->steps, rX);
 }
 
-/*
- * Lines at the beginning and end of the columns that are not loaded by whole vectors: there a ragged vector may reach
- * out of x, elsewhere only into the next line.
- */
-static val guarded_lines(const columns_kernel *k)
-{
-    if (!k->ragged)
-        return imm64(0);
-    val lines = select(eq(k->p.reduced_stride[0], imm64(0)), k->p.count, imm64(k->cfg->vec));
-    return select(all_exist(k), imm64(0), lines);
-}
-
-/* Is the tile from `first` on loaded by whole vectors? */
-static val is_full(const columns_kernel *k, val first, val guarded)
-{
-    val end = add(first, imm(tile_elements(k->cfg)));
-    return logical_and(ge(first, guarded), ge(sub(k->p.count, guarded), end));
-}
-
 static val address_of_line(const columns_kernel *k, val index)
 {
     return gmem_address(k->start, k->cfg->kind.dtype, mul(index, k->p.reduced_stride[0]));
+}
+
+/* Do vectors of this thread reach out of x? Ragged ones may, those of the first line of all x and of the last. */
+static val reaches_out(const columns_kernel *k)
+{
+    const reduce_columns_config *cfg = k->cfg;
+    const val last = address_of_line(k, sub(k->p.count, imm(1)));
+    val end = mul(sub(k->p.count, imm(1)), k->p.reduced_stride[0]);
+    for (int i = 0; i < cfg->kind.kept; i++)
+        end = add(end, mul(sub(k->p.kept_extent[i], imm(1)), k->p.kept_stride[i]));
+    val highest = gmem_address(k->p.x, cfg->kind.dtype, sub(end, imm(cfg->vec - 1)));
+    return logical_or(lt(k->start, k->p.x), gt(last, highest));
+}
+
+/* Lines at the beginning and end of the columns that are not loaded by whole vectors: as many as lines may be one element apart. */
+static val guarded_lines(const columns_kernel *k)
+{
+    val lines = select(eq(k->p.reduced_stride[0], imm64(0)), k->p.count, imm64(k->cfg->vec));
+    return select(reaches_out(k), lines, imm64(0));
 }
 
 /* Prefetches the first tile of a CTA to L2 while the kernel before may still run: a line for each thread; only of whole vectors. */
@@ -276,16 +300,38 @@ static void prefetch(const columns_kernel *k)
         bulk_prefetch(address, convert(U32, mul(here, imm(bytes))));
 }
 
-/*
- * The other tiles of ragged columns, vector by vector. They have a loop of their own: registers do not hold what both
- * need.
- */
-static void accumulate_edges(columns_kernel *k, val guarded)
+/* Starts at the vectors of the tile from `first` on; the distance in bytes from there to the CTA's next tile. */
+static val go_to_tile(columns_kernel *k, val first)
 {
-    const int tile = tile_elements(k->cfg), layers = reduce_columns_layers(k->cfg);
-    LOOP_FROM(first, mul(k->rank, imm(tile)), k->p.count, imm(tile * k->cfg->split))
-        IF(logical_not(is_full(k, first, guarded)))
-            LOOP_FROM(line, add(first, convert(I64, k->layer)), min(k->p.count, add(first, imm(tile))), imm(layers)) {
+    const int layers = reduce_columns_layers(k->cfg), tile = tile_elements(k->cfg);
+    const val stride = mul(k->p.reduced_stride[0], imm64(dtype_bytes(k->cfg->kind.dtype)));
+    k->next = variable(U64, address_of_line(k, add(first, convert(I64, k->layer))));
+    k->step_bytes = convert(U64, mul(stride, imm(layers)));
+    return convert(U64, mul(stride, imm(tile * k->cfg->split)));
+}
+
+/*
+ * Full tiles, then the others line by line: the last one, or any where lines are guarded. These have a loop of their own: registers do
+ * not hold what both need.
+ */
+static void accumulate_ragged(columns_kernel *k)
+{
+    const int tile = tile_elements(k->cfg), layers = reduce_columns_layers(k->cfg), stride = tile * k->cfg->split;
+    const val begin = mul(k->rank, imm(tile)), mine = convert(I64, k->layer), guarded = guarded_lines(k);
+    const val from = select(lt(begin, guarded), add(begin, imm(stride)), begin); // guarded lines are within a tile
+    const val to = sub(k->p.count, add(guarded, imm(tile - 1))), first = variable(I64, from);
+    const val to_next_tile = go_to_tile(k, from);
+    val address[k->cfg->steps];
+    FOREVER {
+        BREAK_IF(ge(first, to));
+        find_addresses(k, add(first, mine), address);
+        full_tile(k, add(first, mine), address);
+        assign(k->next, add(k->next, to_next_tile));
+        assign(first, add(first, imm(stride)));
+    }
+    LOOP_FROM(other, select(eq(guarded, imm64(0)), first, begin), k->p.count, imm(stride))
+        IF(logical_or(lt(other, from), ge(other, to)))
+            LOOP_FROM(line, add(other, mine), min(k->p.count, add(other, imm(tile))), imm(layers)) {
                 tensor rX = load_existing(k, address_of_line(k, line)); // (VEC)
                 accumulate_steps(k, line, 0, 1, &rX);
             }
@@ -294,28 +340,21 @@ static void accumulate_edges(columns_kernel *k, val guarded)
 static void accumulate_columns(columns_kernel *k)
 {
     const reduce_columns_config *cfg = k->cfg;
-    int tile = tile_elements(cfg);
-    val count = k->p.count, address[cfg->steps], begin = mul(k->rank, imm(tile));
-    val mine = convert(I64, k->layer), bytes = imm64(dtype_bytes(cfg->kind.dtype));
-    val stride = mul(k->p.reduced_stride[0], bytes), guarded = guarded_lines(k);
-    k->next = variable(U64, address_of_line(k, add(begin, mine)));
-    k->step_bytes = convert(U64, mul(stride, imm(reduce_columns_layers(cfg))));
-    val to_next_tile = convert(U64, mul(stride, imm(tile * cfg->split)));
-    LOOP_FROM(first, begin, count, imm(tile * cfg->split)) {
-        val index = add(first, mine);
+    const int tile = tile_elements(cfg);
+    const val begin = mul(k->rank, imm(tile)), to_next_tile = go_to_tile(k, begin);
+    val address[cfg->steps];
+    LOOP_FROM(first, begin, k->p.count, imm(tile * cfg->split)) {
+        val index = add(first, convert(I64, k->layer));
         find_addresses(k, index, address);
-        if (k->kernel == 1 && !k->ragged) { // each element is guarded: many at once do not fit the registers
+        if (k->kernel == 1) { // each element is guarded: many at once do not fit the registers
             edge_tile(k, index, address);
         } else {
-            IF(is_full(k, first, guarded))
+            IF(le(add(first, imm(tile)), k->p.count))
                 full_tile(k, index, address);
-            if (!k->ragged)
-                ELSE edge_tile(k, index, address);
+            ELSE edge_tile(k, index, address);
         }
         assign(k->next, add(k->next, to_next_tile));
     }
-    if (k->ragged)
-        accumulate_edges(k, guarded);
 }
 
 static void store_columns(const columns_kernel *k)
@@ -376,7 +415,10 @@ void reduce_columns_with(const reduce_columns_config *cfg, const reducer *r, int
     begin_states(&k);
     IF(has_columns(&k)) {
         load_pivots(&k);
-        accumulate_columns(&k);
+        if (k.ragged)
+            accumulate_ragged(&k);
+        else
+            accumulate_columns(&k);
     }
     separate_counts(&k);
     val has_total = reduce_columns_merge(&k);

@@ -203,14 +203,16 @@ static int64_t most_ctas(int64_t tiles, int64_t most)
 
 /*
  * Vectors of a thread such that all CTAs of a row have the same number of tiles: 19157845 f32 by 264 CTAs are 4.4 tiles of eight,
- * which take as long as five, or 5.9 of six. Fewer than six keep too little in flight: 45609416 by five take 57.2 us, 70 % of the limit.
+ * which take as long as five, or 5.9 of six. Not so few that a thread has 40 registers: then a third CTA fits an SM, and early ones of the next
+ * launch gather. 45609416 f32 by five, 38 registers, take 57.2 us, 70 % of the limit; integers have as many with six, 16 bits with seven.
  */
 static void even_steps(const reduce_view *v, int64_t split, reduce_rows_config *c)
 {
     const double WORTH = 1.03;
     reduce_rows_config t = *c;
     double most = 0;
-    for (const int least = 3 * c->steps / 4; t.steps >= least; t.steps--) {
+    const bool is_float = dtype_is_float(c->kind.dtype);
+    for (const int least = 3 * c->steps / 4 + !is_float; t.steps >= least; t.steps--) {
         const int64_t tiles = max_i64(row_tiles(v, &t), 1);
         const double even = (double)tiles / (double)round_up(tiles, split);
         if (even <= WORTH * most)
@@ -247,7 +249,7 @@ static void share_large(const reduce_view *v, const ckl_device_info *device, boo
         const int64_t fit = REDUCE_THREADS_WANTED / threads * device->sm_count;
         const int64_t first =
             min_i64(max_i64(1, fit / rows), 2 * threads); // a thread of the last CTA receives two states
-        if (v->kind.reduced == 1 && is_large(v))
+        if (v->kind.reduced == 1 && is_large(v) && !(bounded && dtype_bytes(c->kind.dtype) == 2))
             even_steps(v, first, &t);
         const int64_t tiles = max_i64(row_tiles(v, &t), 1);
         const int64_t bytes = (int64_t)threads * t.steps * t.vec * dtype_bytes(t.kind.dtype);
