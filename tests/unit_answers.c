@@ -1,6 +1,7 @@
 /*
  * unit_answers.c - what every implementation says to the problems of tests/data/answers.txt: its launches or why there are none,
- * what it would cost, and which configs beside the chosen one it admits. Models, limits and rules of choice are in it whole.
+ * what it would cost, which configs beside the chosen one it admits, how far each size may grow, and what it chooses on the way.
+ * Models, limits and rules of choice are in it whole.
  *
  * The file has a problem a line, and below it, for the H200 and where it differs the L4, a digest for each implementation; a
  * star stands before the one that is chosen. `build/unit_answers LINE` prints what the digests are of, to be compared between
@@ -24,7 +25,10 @@
 
 #define ANSWERS_FILE TESTDATA "/answers.txt"
 
-enum { FARTHER = 16 }; // steps of sizes, until something changes
+enum {
+    FARTHER = 16, // steps of sizes, until something changes
+    DOUBLINGS = 14,
+};
 
 static bool whole; // texts in place of their digests
 
@@ -133,16 +137,26 @@ static void print_plan(const question *q, text *out)
     case_clear(&forced);
 }
 
-/* With another value of one size: is the desc legal, and does the implementation take it? */
-static ckl_status asked_with(const question *q, const field *size, int64_t value)
+static bool is_pitch(const field *f)
+{
+    return f->kind == FIELD_int64_t && strncmp(f->name, "ld", 2) == 0;
+}
+
+/* With another value of one size, and pitches that follow: what the implementation chooses, or why it does not. */
+static ckl_status asked_with(const question *q, const field *size, int64_t value, text *chosen)
 {
     arena memory = { 0 };
     const implementation *impl;
     const operator_info *op = q->c->test->op;
     void *desc = arena_alloc(&memory, 1, op->desc_bytes), *config;
     memcpy(desc, q->desc, op->desc_bytes);
+    for (const field *f = op->desc.rows; f < op->desc.rows + op->desc.count; f++)
+        if (is_pitch(f) && f != size)
+            *(int64_t *)((char *)desc + f->offset) = 0;
     *(int64_t *)((char *)desc + size->offset) = value;
     ckl_status status = plan_choose(q->info, op, desc, q->impl->name, &memory, &impl, &config, NULL);
+    if (chosen && status == CKL_OK)
+        fields_print(impl->config, config, true, chosen);
     arena_clear(&memory);
     return status;
 }
@@ -150,10 +164,10 @@ static ckl_status asked_with(const question *q, const field *size, int64_t value
 /* The last value between these that is answered as the first of them, which the second is not. */
 static int64_t last_like(const question *q, const field *size, int64_t like, int64_t unlike)
 {
-    ckl_status wanted = asked_with(q, size, like);
+    ckl_status wanted = asked_with(q, size, like, NULL);
     while (like - unlike > 1 || unlike - like > 1) {
         int64_t middle = like + (unlike - like) / 2;
-        if (asked_with(q, size, middle) == wanted)
+        if (asked_with(q, size, middle, NULL) == wanted)
             like = middle;
         else
             unlike = middle;
@@ -165,23 +179,36 @@ static int64_t last_like(const question *q, const field *size, int64_t like, int
 static void print_limits_of(const question *q, const field *size, text *out)
 {
     int64_t value = *(const int64_t *)((const char *)q->desc + size->offset);
-    ckl_status status = asked_with(q, size, value);
+    ckl_status status = asked_with(q, size, value, NULL);
     int64_t more = value, less = value;
-    while (more < INT64_MAX / FARTHER && asked_with(q, size, more) == status)
+    while (more < INT64_MAX / FARTHER && asked_with(q, size, more, NULL) == status)
         more *= FARTHER;
-    while (less > 0 && asked_with(q, size, less) == status)
+    while (less > 0 && asked_with(q, size, less, NULL) == status)
         less /= FARTHER;
     text_printf(out, "    %s from %" PRId64 " to %" PRId64 "\n", size->name, last_like(q, size, value, less),
                 last_like(q, size, value, more));
 }
 
+/* What is chosen next to a size, and as it doubles, which is seldom of interest of a pitch. */
+static void print_growth_of(const question *q, const field *size, text *out)
+{
+    const int64_t value = *(const int64_t *)((const char *)q->desc + size->offset);
+    const int doublings = is_pitch(size) ? 1 : DOUBLINGS;
+    for (int i = 0; i <= doublings && value < INT64_MAX >> i; i++) {
+        text_printf(out, "    %s=%" PRId64 ":", size->name, i ? value << i : value + 1);
+        text_printf(out, " %s\n", ckl_status_name(asked_with(q, size, i ? value << i : value + 1, out)));
+    }
+}
+
 /* Of every size that is above 1. */
-static void print_limits(const question *q, text *out)
+static void print_sizes(const question *q, text *out)
 {
     const field_table *table = &q->c->test->op->desc;
     for (const field *f = table->rows; f < table->rows + table->count; f++)
-        if (f->kind == FIELD_int64_t && *(const int64_t *)((const char *)q->desc + f->offset) > 1)
+        if (f->kind == FIELD_int64_t && *(const int64_t *)((const char *)q->desc + f->offset) > 1) {
             print_limits_of(q, f, out);
+            print_growth_of(q, f, out);
+        }
 }
 
 static void answer_of(const question *q, bool chosen, text *out)
@@ -190,7 +217,7 @@ static void answer_of(const question *q, bool chosen, text *out)
     print_plan(q, &said);
     print_candidates(q, &said);
     if (q->device == devices[0])
-        print_limits(q, &said);
+        print_sizes(q, &said);
     text_printf(out, " %s%s", chosen ? "*" : "", q->impl->name);
     if (whole)
         text_printf(out, " %s", text_data(&said));

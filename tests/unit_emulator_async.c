@@ -577,6 +577,50 @@ static void test_time_of_copies(void **state)
     assert_true(most > 2 * least); // when the warp's turn is over, or several turns later
 }
 
+/* One of two lanes waits for its store, and looks at both destinations before the other one has waited. */
+static void describe_own_store(void)
+{
+    HERE;
+    val to = ir_scalar_param(IR_U64, "to"), waits = ir_scalar_param(IR_U32, "waits"), lane = ir_sreg(IR_TID_X), seen[2];
+    val x = ir_smem_address(ir_smem_alloc("x", 16, 16));
+    for (int i = 0; i < 4; i++)
+        test_store_value(IR_SHARED, IR_U32, x, 4 * i, u32(1));
+    ir_plain(IR_FENCE_PROXY_ASYNC, 0, 0);
+    ir_plain(IR_WARP_SYNC, 0, 0);
+    ir_if(ir_compare(IR_LT, lane, u32(2)));
+    ir_bulk_store(test_element(to, lane, 16), x, 0, u32(16));
+    ir_plain(IR_BULK_COMMIT, 0, 0);
+    ir_if(ir_compare(IR_EQ, lane, waits));
+    ir_plain(IR_BULK_WAIT, 0, 0);
+    for (int i = 0; i < 2; i++)
+        seen[i] = test_load_value(IR_GLOBAL, IR_U32, to, 16 * i);
+    for (int i = 0; i < 2; i++)
+        test_store_value(IR_GLOBAL, IR_U32, to, 32 + 4 * i, seen[i]);
+    ir_else();
+    ir_plain(IR_BULK_WAIT, 0, 0);
+    ir_end_if();
+    ir_end_if();
+}
+
+/* Stores that come as late as they may: who waits for his own has not waited for another lane's. */
+static void test_stores_of_others(void **state)
+{
+    (void)state;
+    for (uint32_t waits = 0; waits < 2; waits++) {
+        static const uint32_t zeros[12];
+        uint32_t out[12];
+        gpu = test_open("completion=lazy");
+        void *to = test_upload(gpu, zeros, sizeof zeros);
+        run_or_fail((test_kernel){ describe_own_store, IR_SM90A, .threads = 32 }, (void *[]){ &to, &waits });
+        assert_int_equal(gpu->ops->copy_out(gpu, out, to, sizeof out, NULL), CKL_OK);
+        for (int i = 0; i < 8; i++)
+            assert_int_equal(out[i], 1);
+        for (uint32_t i = 0; i < 2; i++)
+            assert_int_equal(out[8 + i], i == waits);
+        gpu->ops->close(gpu);
+    }
+}
+
 int main(void)
 {
     static void (*tests[])(void) = { test_boxes,         test_copies, test_copies_of_lanes, test_distributed,
@@ -586,8 +630,9 @@ int main(void)
         "boxes", "copies",       "copies of lanes",     "distributed",   "cluster_allreduce",
         "mma",   "tensor_cores", "boxes of all memory", "counted copies"
     };
-    struct CMUnitTest list[COUNT_OF(tests) + 2] = { [COUNT_OF(tests)] = cmocka_unit_test(test_order_of_copies),
-                                                    cmocka_unit_test(test_time_of_copies) };
+    struct CMUnitTest list[COUNT_OF(tests) + 3] = { [COUNT_OF(tests)] = cmocka_unit_test(test_order_of_copies),
+                                                    cmocka_unit_test(test_time_of_copies),
+                                                    cmocka_unit_test(test_stores_of_others) };
     for (int i = 0; i < COUNT_OF(tests); i++)
         list[i] = (struct CMUnitTest){ names[i], test_everywhere, NULL, NULL, &tests[i] };
     return cmocka_run_group_tests(list, NULL, NULL);

@@ -545,6 +545,39 @@ static void test_residents_of_a_deadlock(void **state)
     b.gpu->ops->close(b.gpu);
 }
 
+/* An endless loop does not end the launch: of several the first is kept. Another fault does, and takes its place. */
+static void endless_and_faulty(void)
+{
+    parameters p = declare();
+    val x = ir_reg(IR_U32);
+    ir_assign(x, u32(0));
+    ir_if(ir_compare(IR_LT, cta(), u32(2)));
+    ir_loop();
+    ir_break(ir_compare(IR_NE, x, u32(0)));
+    ir_end_loop();
+    ir_end_if();
+    ir_load_strong(IR_ORDER_RELAXED, IR_SCOPE_GPU, IR_U32, at_offset(p.memory, FLAG), 0); // orders the launch
+    if (planted) {
+        ir_if(is_cta(2));
+        test_load_value(IR_GLOBAL, IR_U32, p.fresh, 0);
+        ir_end_if();
+    }
+}
+
+static void test_several_faults(void **state)
+{
+    (void)state;
+    static const global_case c = { { endless_and_faulty, 32, 1, { NULL }, 0 }, 3, 0 };
+    for (int plant = 0; plant < 2; plant++) {
+        bench b = bench_open("budget=100000");
+        assert_int_equal(run(&b, &c, plant, c.grid), CKL_DEVICE_FAULT);
+        if (!strstr(ckl_error(), plant ? "read of uninitialised" : "endless loop") ||
+            !strstr(ckl_error(), plant ? "CTA (2,0,0)" : "CTA (0,0,0)"))
+            fail_msg("%s", ckl_error());
+        b.gpu->ops->close(b.gpu);
+    }
+}
+
 static void test_barriers_after_a_poll(void **state)
 {
     (void)state;
@@ -603,10 +636,10 @@ static void test_last_numbers(void **state)
 int main(void)
 {
     static const struct CMUnitTest more[] = {
-        cmocka_unit_test(test_words_and_bytes),   cmocka_unit_test(test_turnstile),
-        cmocka_unit_test(test_counter_not_reset), cmocka_unit_test(test_barriers_after_a_poll),
-        cmocka_unit_test(test_one_resident),      cmocka_unit_test(test_residents_of_a_deadlock),
-        cmocka_unit_test(test_last_numbers),
+        cmocka_unit_test(test_words_and_bytes),         cmocka_unit_test(test_turnstile),
+        cmocka_unit_test(test_counter_not_reset),       cmocka_unit_test(test_barriers_after_a_poll),
+        cmocka_unit_test(test_several_faults),          cmocka_unit_test(test_one_resident),
+        cmocka_unit_test(test_residents_of_a_deadlock), cmocka_unit_test(test_last_numbers),
     };
     return run_global("global", cases, COUNT_OF(cases), more, COUNT_OF(more));
 }

@@ -291,7 +291,7 @@ static const struct {
     { "stmatrix_of_other_tile", stmatrix_of_other_tile, "SM90_U32x4_STSM_N does not copy register " },
     { "unknown_copy_atom", unknown_copy_atom, "there is no copy atom SM80_CP_ASYNC_CACHEGLOBAL<64>" },
     { "break_in_staged_store", break_in_staged_store, "leaves the if while" },
-    { "slice_outside", slice_outside, "a slice of registers 16 to 19 of a fragment that has 16" },
+    { "slice_outside", slice_outside, "register (4,4):(1,4) has nothing at (_,4)" },
     { "dynamic_fragment", dynamic_fragment, "a fragment of (4,?):(1,4): the layout of registers must be static" },
     { "dynamic_fragment_like", dynamic_fragment_like, "the layout of registers must be static" },
     { "break_in_loop", break_in_loop, "C's break, return or goto leaves the loop while it is described" },

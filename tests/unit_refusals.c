@@ -213,6 +213,17 @@ static void register_slice(int n)
         slice(rX, _, n);
 }
 
+static void shared_element(int n)
+{
+    set(smem_tensor("x", F32, compact(shape(4, 8)), 16), n, immf(0));
+}
+
+/* The only tile along a mode has the stride 0: no address would betray another one. */
+static void shared_tile(int n)
+{
+    set(local_tile(smem_tensor("x", F32, compact(shape(4, 8)), 16), shape(4, 2), coord(n, 3)), 0, immf(0));
+}
+
 static void fragment_layout(int n)
 {
     fragment(F32, n ? compact(leaf(8)) : compact(dynamic(thread())));
@@ -478,9 +489,12 @@ static const refusal refusals[] = {
 
     { identity_modes, 5, 6, "identity tensor: 6 modes, more than 5" },
     { coordinate_of, 1, 2, "coordinate 2 is asked of a tensor that has 2" },
-    { register_index, 7, 8, "register tensor: the coordinate is not a constant inside the tensor" },
+    { register_index, 7, 8, "register 8:1 has nothing at 8" },
     { register_index, 0, -1, "register tensor: the coordinate is not a constant inside the tensor" },
-    { register_slice, 7, 8, "a slice of registers 32 to 35 of a fragment that has 32" },
+    { register_slice, 7, 8, "register (4,8):(1,4) has nothing at (_,8)" },
+    { shared_element, 31, 32, "shared (4,8):(1,4) has nothing at 32" },
+    { shared_element, 0, -1, "shared (4,8):(1,4) has nothing at -1" },
+    { shared_tile, 0, 1, "shared ((4,2),(1,4)):((1,4),(0,8)) has nothing at ((_,_),(1,3))" },
     { register_slice, 0, -1, "registers cannot be indexed at run time" },
     { fragment_layout, 1, 0, "a fragment of ?:1: the layout of registers must be static" },
     { at_coordinates, 2, 3, "global (8,32):(1,8) has no elements at coordinates of 3 modes" },

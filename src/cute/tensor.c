@@ -186,20 +186,38 @@ static tensor displaced_origin(tensor t, val index)
     return t;
 }
 
-/* Do the registers of a slice lie in the tensor's? */
-static bool registers_hold(tensor rT, int_tuple coordinate, val offset)
+/* What is computed when the kernel runs may be any. */
+static bool lies_within(int_tuple coordinate, int_tuple shape)
 {
-    if (!ir_is_constant(offset))
-        return true; // displaced() has the sentence
-    int64_t count = cosize(rT.layout), end = offset.i + cosize(slice_layout(coordinate, rT.layout));
-    if (offset.i < 0 || end > count)
-        ir_fail("a slice of registers %" PRId64 " to %" PRId64 " of a fragment that has %" PRId64, offset.i, end - 1,
-                count);
-    return offset.i >= 0 && end <= count;
+    if (coordinate == WILDCARD)
+        return true;
+    if (is_leaf(coordinate)) {
+        const val at = coordinate->leaf;
+        return !ir_is_constant(at) || !is_static(shape) || (at.i >= 0 && at.i < tuple_product(shape).i);
+    }
+    for (int i = 0; i < coordinate->rank && i < tuple_rank(shape); i++)
+        if (!lies_within(coordinate->modes[i], tuple_mode(shape, i)))
+            return false;
+    return true;
+}
+
+static bool has_coordinate(tensor t, int_tuple coordinate)
+{
+    if (lies_within(coordinate, t.layout.shape))
+        return true;
+    text found = { 0 };
+    tensor_print(t, &found);
+    text_printf(&found, " has nothing at ");
+    tuple_print(coordinate, &found);
+    ir_fail("%s", text_data(&found));
+    text_free(&found);
+    return false;
 }
 
 tensor tensor_slice(tensor t, int_tuple coordinate)
 {
+    if (!has_coordinate(t, coordinate))
+        return t;
     if (t.memory == CMEM) {
         t = coordinates_moved(t, coordinate);
         return tensor_with_layout(t, slice_layout(coordinate, t.layout));
@@ -207,8 +225,6 @@ tensor tensor_slice(tensor t, int_tuple coordinate)
     swizzle sw = t.layout.sw;
     int64_t atom = sw.bits ? (int64_t)1 << (sw.bits + sw.base + sw.shift) : 1; // elements that the swizzle permutes
     val offset = slice_offset(coordinate, t.layout);
-    if (t.memory == RMEM && !registers_hold(t, coordinate, offset))
-        return t;
     bool atoms_stay = !sw.bits || fixed_strides_divide(coordinate, t.layout.stride, atom);
     tensor sliced = atoms_stay ? displaced(t, offset) : displaced_origin(t, offset);
     sliced.layout = slice_layout(coordinate, t.layout);
@@ -298,7 +314,7 @@ tensor tensor_local_partition(tensor t, layout threads, val tid)
 static val element_index(tensor t, int_tuple coordinate)
 {
     int_tuple at = tuple_rank(coordinate) == 1 && !is_leaf(coordinate) ? tuple_mode(coordinate, 0) : coordinate;
-    return crd2idx(at, without_swizzle(t.layout));
+    return has_coordinate(t, at) ? crd2idx(at, without_swizzle(t.layout)) : ir_int(CKL_I64, 0);
 }
 
 /* The address of the element at an index before the swizzle; a static distance goes to *offset (bytes). */

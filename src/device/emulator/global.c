@@ -543,12 +543,9 @@ static bool is_repeated(const access *a, uint32_t own, const global_shadow *x, s
 /* Host threads that execute clusters of one launch take turns at a stripe of memory. */
 static bool touch_stripe(const access *a, uint32_t own, const global_shadow *x, size_t first, size_t end)
 {
-    const launch_state *l = a->w->cluster->launch;
     if (is_repeated(a, own, x, first, end))
         return true;
-    if (l->host_threads == 1)
-        return touch_range(a, own, x, first, end);
-    stripe *s = &l->device->stripes[((a->memory->base + first) >> STRIPE_SHIFT) % STRIPES];
+    stripe *s = &a->w->cluster->launch->device->stripes[((a->memory->base + first) >> STRIPE_SHIFT) % STRIPES];
     while (__atomic_exchange_n(&s->taken, true, __ATOMIC_ACQUIRE))
         sched_yield();
     bool ok = touch_range(a, own, x, first, end);

@@ -124,8 +124,7 @@ static bool goes_on(residents *r, cluster *c)
     launch_state *l = r->l;
     if (!c->endless)
         l->fault_cluster = -1;
-    if (l->fault_cluster < 0)
-        keep_fault(l, c);
+    keep_fault(l, c);
     r->spare[r->spare_count++] = c;
     return c->endless;
 }
