@@ -150,11 +150,12 @@ def _packed_outputs(qkv):
 
 
 @functools.lru_cache(8192)
-def _packed_problem(qkv, dtype, causal, scale, backward):
+def packed_problem(qkv, dtype, causal, scale, backward, lse=True):
+    """Of q, k and v that lie side by side, as a joint projection gives them: qkv is the shape [B,S,3,H,D]."""
     b, s, _, h, d = qkv
     shape, strides = (b, h, s, d), (3 * s * h * d, d, 3 * h * d, 1)
     strides = (*(strides,) * 3, (s * h * d, d, h * d, 1))
-    return _problems.attention(*(shape,) * 3, strides, dtype, causal, scale, lse=not backward, backward=backward)
+    return _problems.attention(*(shape,) * 3, strides, dtype, causal, scale, lse=lse and not backward, backward=backward)
 
 
 def _packed_setup(ctx, inputs, output):
@@ -173,7 +174,7 @@ def attention_packed(qkv, causal, scale):
     qkv = qkv.contiguous()
     o, lse = _packed_outputs(qkv)
     q, k, v = qkv.unbind(2)
-    _attention(_packed_problem(qkv.shape, qkv.dtype, causal, scale, False), q, k, v, None, None, o, lse)
+    _attention(packed_problem(qkv.shape, qkv.dtype, causal, scale, False), q, k, v, None, None, o, lse)
     return o, lse
 
 
@@ -184,14 +185,19 @@ def attention_packed(qkv, causal, scale):
 def attention_packed_backward(do, qkv, o, lse, causal, scale):
     qkv = qkv.contiguous()
     dqkv = torch.empty_like(qkv)
-    desc = _packed_problem(qkv.shape, qkv.dtype, causal, scale, True)
+    desc = packed_problem(qkv.shape, qkv.dtype, causal, scale, True)
     if has_kernel("attention", desc, qkv.device):
         parts = *qkv.unbind(2), None, None, o, lse, do.contiguous(), *dqkv.unbind(2)
         _attention_backward(desc, *parts, None, None)
         return dqkv
+    packed_gradients(do, qkv, o, lse, causal, scale, dqkv)
+    return dqkv
+
+
+def packed_gradients(do, qkv, o, lse, causal, scale, dqkv):
+    """Written into dqkv, by torch where no kernel of ours takes it."""
     do, o = do.transpose(1, 2), o.transpose(1, 2)
     _write_gradients((*_parts(dqkv), None, None), do, *_parts(qkv), None, None, o, lse, causal, scale, 0, 0, 0.0)
-    return dqkv
 
 
 # Sequences of any lengths, one behind the other

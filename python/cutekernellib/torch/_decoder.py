@@ -8,7 +8,6 @@ import torch
 
 from .._shapes import expect
 from ._attention import attention, attention_backward
-from ._blocks import rows_of, statistics_of
 from ._elements import rotate, silu_mul, silu_mul_backward
 from ._norms import norm_of_rows, norm_of_rows_backward
 from ._products import data_gradient, forward, linear_like, weight_gradient
@@ -18,6 +17,14 @@ _WEIGHTS = "norm1 q k v o norm2 gate up down".split()
 _KEPT = "normed1 rstd1 q_rotated k_rotated v_heads attended lse h normed2 rstd2 gated upped hidden".split()
 _TENSORS = ", ".join("Tensor " + name for name in _WEIGHTS)
 _OPTIONS = "int head_dim, float scale, float eps1, float eps2"
+
+
+def rows_of(x):
+    return x if x.dim() == 2 else x.reshape(-1, x.shape[-1])
+
+
+def statistics_of(rows):
+    return rows.new_empty(rows.shape[0], dtype=torch.float32)
 
 
 def _heads(rows, x, head_dim):
