@@ -90,7 +90,7 @@ def _gradients_like(q, k, v, sinks, of_mask=False):
 def attention_backward(do, q, k, v, mask, sinks, o, lse, causal, scale, left, right, softcap, of_mask=False):
     q, k, v = _by_rows(q), _by_rows(k), _by_rows(v)
     gradients = _gradients_like(q, k, v, sinks, of_mask)
-    _write_gradients(gradients, do, q, k, v, mask, sinks, o, lse, causal, scale, left, right, softcap)
+    write_gradients(gradients, do, q, k, v, mask, sinks, o, lse, causal, scale, left, right, softcap)
     return gradients
 
 
@@ -106,7 +106,7 @@ def _written(gradient):
     return gradient if gradient is not None and gradient.numel() else None
 
 
-def _write_gradients(gradients, do, q, k, v, mask, sinks, o, lse, causal, scale, left, right, softcap):
+def write_gradients(gradients, do, q, k, v, mask, sinks, o, lse, causal, scale, left, right, softcap):
     """Into memory of the strides of q, k and v."""
     dq, dk, dv, dsinks, dmask = gradients
     do, dsinks, dmask = _strided_like(do, o), _written(dsinks), _written(dmask)
@@ -150,12 +150,11 @@ def _packed_outputs(qkv):
 
 
 @functools.lru_cache(8192)
-def packed_problem(qkv, dtype, causal, scale, backward, lse=True):
-    """Of q, k and v that lie side by side, as a joint projection gives them: qkv is the shape [B,S,3,H,D]."""
+def _packed_problem(qkv, dtype, causal, scale, backward):
     b, s, _, h, d = qkv
     shape, strides = (b, h, s, d), (3 * s * h * d, d, 3 * h * d, 1)
     strides = (*(strides,) * 3, (s * h * d, d, h * d, 1))
-    return _problems.attention(*(shape,) * 3, strides, dtype, causal, scale, lse=lse and not backward, backward=backward)
+    return _problems.attention(*(shape,) * 3, strides, dtype, causal, scale, lse=not backward, backward=backward)
 
 
 def _packed_setup(ctx, inputs, output):
@@ -174,7 +173,7 @@ def attention_packed(qkv, causal, scale):
     qkv = qkv.contiguous()
     o, lse = _packed_outputs(qkv)
     q, k, v = qkv.unbind(2)
-    _attention(packed_problem(qkv.shape, qkv.dtype, causal, scale, False), q, k, v, None, None, o, lse)
+    _attention(_packed_problem(qkv.shape, qkv.dtype, causal, scale, False), q, k, v, None, None, o, lse)
     return o, lse
 
 
@@ -185,19 +184,14 @@ def attention_packed(qkv, causal, scale):
 def attention_packed_backward(do, qkv, o, lse, causal, scale):
     qkv = qkv.contiguous()
     dqkv = torch.empty_like(qkv)
-    desc = packed_problem(qkv.shape, qkv.dtype, causal, scale, True)
+    desc = _packed_problem(qkv.shape, qkv.dtype, causal, scale, True)
     if has_kernel("attention", desc, qkv.device):
         parts = *qkv.unbind(2), None, None, o, lse, do.contiguous(), *dqkv.unbind(2)
         _attention_backward(desc, *parts, None, None)
         return dqkv
-    packed_gradients(do, qkv, o, lse, causal, scale, dqkv)
-    return dqkv
-
-
-def packed_gradients(do, qkv, o, lse, causal, scale, dqkv):
-    """Written into dqkv, by torch where no kernel of ours takes it."""
     do, o = do.transpose(1, 2), o.transpose(1, 2)
-    _write_gradients((*_parts(dqkv), None, None), do, *_parts(qkv), None, None, o, lse, causal, scale, 0, 0, 0.0)
+    write_gradients((*_parts(dqkv), None, None), do, *_parts(qkv), None, None, o, lse, causal, scale, 0, 0, 0.0)
+    return dqkv
 
 
 # Sequences of any lengths, one behind the other
