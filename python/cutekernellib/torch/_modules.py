@@ -93,8 +93,9 @@ class _Whole:
 
     def tensors(self, dtype):
         """The parameters, where all are of this type and nothing is dropped; None otherwise."""
-        if not all(map(_is_idle, self.dropouts)):
-            return None
+        for m in self.dropouts:
+            if m.training and m.p:
+                return None
         tensors = list(map(operator.getitem, self.parameters, self.keys))
         for p in tensors:
             if p is not None and (p.dtype is not dtype or type(p) is not torch.nn.Parameter):

@@ -109,11 +109,17 @@ class Sequence:
         dsum = arguments.get("dsum") is not None
         self.add(name, _problems.norm(name, self.rows, n, self.dtype, 0, True, dsum, True), **arguments)
 
-    def elements(self, expression, count, y, *inputs):
-        """An expression of inputs without gaps, in the order in which it has them."""
-        names = tuple((name, self.dtype) for name in "abcd"[: len(inputs)])
-        desc = _problems.elementwise(expression, (count,), names, ((1,),) * (len(inputs) + 1), self.dtype)
+    def elements(self, expression, count, y, *inputs, dtypes=(), to=None):
+        """An expression of inputs without gaps, in the order in which it has them; dtypes, to: of inputs and y, where not all are of one."""
+        names = tuple(zip("abcd", dtypes or (self.dtype,) * len(inputs)))
+        desc = _problems.elementwise(expression, (count,), names, ((1,),) * (len(inputs) + 1), to or self.dtype)
         self.add("elementwise", desc, **{f"in{i}": x for i, x in enumerate(inputs)}, out=y)
+
+    def scale(self, x, factors, y, rows, columns):
+        """y[rows,columns] = x, each row times a factor of its own."""
+        names, strides = (("a", self.dtype), ("b", self.dtype)), ((columns, 1), (1, 0), (columns, 1))
+        desc = _problems.elementwise("a*b", (rows, columns), names, strides, self.dtype)
+        self.add("elementwise", desc, in0=x, in1=factors, out=y)
 
 
 class AttentionGradient:
