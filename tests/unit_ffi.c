@@ -23,6 +23,7 @@ FFI_EXPORT(ckl_add);
 FFI_EXPORT(ckl_elementwise);
 FFI_EXPORT(ckl_gemm);
 FFI_EXPORT(ckl_reduce);
+FFI_EXPORT(ckl_sequence);
 FFI_EXPORT(ckl_problem);
 FFI_EXPORT(ckl_tensors);
 FFI_EXPORT(ckl_operators);
@@ -179,6 +180,78 @@ static void test_scalars(void **state)
         assert_float_equal(y[i], 3 * x[i], 0);
     FAILS("ValueError", "elementwise: in[0] is not a number",
           CALL(elementwise, TEXT("expr=a*x shape=2x3 scalars=a=1"), TENSOR(&X), TENSOR(&X), NONE, NONE, TENSOR(&Y)));
+}
+
+/* A step of a sequence, as src/ffi/call.c reads it: an operator, a desc, and arguments. */
+typedef struct add_step {
+    int32_t op, count;
+    ckl_add_desc desc;
+    struct {
+        int32_t kind, tensor;
+        union {
+            int64_t offset;
+            double number;
+        };
+    } arguments[5];
+} add_step;
+
+/* y = a + b into memory, y = 3 y + 1 b of what lies there, out of its order: two calls in one. */
+static void test_sequence(void **state)
+{
+    enum { NOTHING, WHOLE, MEMORY, NUMBER };
+    _Static_assert(sizeof(ckl_add_desc) % 8 == 0, "there is no padding behind it");
+    float a[6] = { 0, 1, 2, 3, 4, 5 }, b[6] = { 10, 20, 30, 40, 50, 60 }, y[6] = { 0 };
+    unsigned char bytes[32] = { 0 };
+    DLTensor A = matrix(a, NULL), B = matrix(b, NULL), Y = matrix(y, NULL);
+    DLTensor memory = {
+        .data = bytes, .device = { kDLCPU, 0 }, .ndim = 1, .dtype = { kDLUInt, 8, 1 }, .shape = (int64_t[]){ 32 }
+    };
+    const ckl_add_desc desc = { .dtype = CKL_F32, .n = 6 };
+    const add_step good[2] = {
+        { 0, 4, desc, { { WHOLE, 0, { 0 } }, { WHOLE, 1, { 0 } }, { MEMORY, 3, { 8 } }, { NOTHING, 0, { 0 } } } },
+        { 0,
+          5,
+          desc,
+          { { MEMORY, 3, { 8 } }, { WHOLE, 1, { 0 } }, { WHOLE, 2, { 0 } }, { NUMBER, 0, { .number = 3 } } } }
+    };
+    char both[sizeof good];
+    size_t first = sizeof good[0] - sizeof good[0].arguments[0];
+    add_step broken[2];
+    TVMFFIByteArray steps = { both, first + sizeof good[1] };
+    (void)state;
+#define SEQUENCE                                                                                               \
+    CALL(sequence, { .type_index = kTVMFFIByteArrayPtr, .v_ptr = &steps }, TENSOR(&A), TENSOR(&B), TENSOR(&Y), \
+         TENSOR(&memory))
+#define BROKEN(what, sentence)                              \
+    do {                                                    \
+        memcpy(broken, good, sizeof good);                  \
+        what;                                               \
+        memcpy(both, &broken[0], first);                    \
+        memcpy(both + first, &broken[1], sizeof broken[1]); \
+        FAILS("ValueError", sentence, SEQUENCE);            \
+        steps.size = first + sizeof good[1];                \
+    } while (0)
+    memcpy(both, &good[0], first);
+    memcpy(both + first, &good[1], sizeof good[1]);
+    assert_int_equal(SEQUENCE, 0);
+    for (int i = 0; i < 6; i++)
+        assert_float_equal(y[i], 3 * (a[i] + b[i]) + b[i], 0);
+    BROKEN(broken[0].op = -1, "sequence: a step begins with neither an operator");
+    BROKEN(broken[1].op = 15, "sequence: a step begins with neither an operator");
+    BROKEN(broken[1].count = -1, "sequence: a step begins with neither an operator");
+    BROKEN(broken[1].count = 100, "sequence: a step begins with neither an operator");
+    BROKEN(steps.size -= 1, "sequence: a step of add ends behind");
+    BROKEN(steps.size = first + 7, "sequence: a step begins with neither an operator");
+    BROKEN(broken[0].arguments[2].tensor = 4, "sequence: argument 3 of add is tensor 4, which was not given");
+    BROKEN(broken[0].arguments[2].tensor = -1, "sequence: argument 3 of add is tensor -1, which was not given");
+    BROKEN(broken[0].arguments[2].offset = 12, "add: y does not fit behind byte 12 of memory of 32");
+    BROKEN(broken[0].arguments[2].offset = -4, "add: y does not fit behind byte -4 of memory of 32");
+    BROKEN(broken[0].arguments[0] = broken[1].arguments[3], "add: a is not a tensor");
+    BROKEN(broken[1].desc.n = -1, "n=-1");
+    FAILS("ValueError", "sequence: the first argument is not the bytes of its steps",
+          CALL(sequence, TEXT("add"), TENSOR(&A)));
+    FAILS("ValueError", "sequence: there is no tensor among the arguments",
+          CALL(sequence, { .type_index = kTVMFFIByteArrayPtr, .v_ptr = &steps }));
 }
 
 /* What lies between rows of an output stays as it was. */
@@ -490,23 +563,15 @@ static void test_leave(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_call),
-        cmocka_unit_test(test_problems),
-        cmocka_unit_test(test_scalars),
-        cmocka_unit_test(test_strides),
-        cmocka_unit_test(test_overlapping_inputs),
-        cmocka_unit_test(test_neighbours),
-        cmocka_unit_test(test_misaligned),
-        cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_numbers_of_the_interface),
-        cmocka_unit_test(test_types),
-        cmocka_unit_test(test_spans),
-        cmocka_unit_test(test_no_modes),
-        cmocka_unit_test(test_one_byte),
-        cmocka_unit_test(test_operators),
-        cmocka_unit_test(test_questions),
-        cmocka_unit_test(test_host_tensor),
-        cmocka_unit_test(test_leave),
+        cmocka_unit_test(test_call),        cmocka_unit_test(test_problems),
+        cmocka_unit_test(test_scalars),     cmocka_unit_test(test_sequence),
+        cmocka_unit_test(test_strides),     cmocka_unit_test(test_overlapping_inputs),
+        cmocka_unit_test(test_neighbours),  cmocka_unit_test(test_misaligned),
+        cmocka_unit_test(test_refusals),    cmocka_unit_test(test_numbers_of_the_interface),
+        cmocka_unit_test(test_types),       cmocka_unit_test(test_spans),
+        cmocka_unit_test(test_no_modes),    cmocka_unit_test(test_one_byte),
+        cmocka_unit_test(test_operators),   cmocka_unit_test(test_questions),
+        cmocka_unit_test(test_host_tensor), cmocka_unit_test(test_leave),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     free(given);

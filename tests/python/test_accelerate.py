@@ -160,6 +160,28 @@ class Accelerate(unittest.TestCase):
                 self.assertEqual(sum(n in whole for n in names), 2 * blocks - 1, name)
             report.undo()
 
+    def test_a_gradient_amid_a_block_without_a_kernel(self):
+        """Attention's, which then is made between two sequences from what they left; ConvNeXt's convolution by torch."""
+        from cutekernellib.torch import _blocks, _convnext, _decoder, _sequence
+
+        caches = _blocks._backward, _decoder._backward, _convnext._forward, _convnext._backward
+        for name, model, x in self.transformers():
+            report, gradients = ckl.accelerate(model, host=True, quiet=True), []
+            for has_kernel in (True, False):
+                for cache in caches:
+                    cache.cache_clear()
+                model.zero_grad()
+                with unittest.mock.patch.multiple(_sequence, has_kernel=lambda *_: has_kernel):
+                    with unittest.mock.patch.multiple(_convnext, has_kernel=lambda *_: has_kernel):
+                        y = model(x)
+                        (y if torch.is_tensor(y) else y.logits).float().square().mean().backward()
+                gradients.append([p.grad.float() for p in model.parameters()])
+            report.undo()
+            for got, wanted in zip(*gradients):
+                self.assertLessEqual((got - wanted).norm(), 2e-2 * wanted.norm() + 1e-4, name)
+            for cache in caches:
+                cache.cache_clear()
+
     def transformers(self):
         """Models of two blocks, and inputs."""
         try:

@@ -53,7 +53,8 @@ def _swap_module(report, name, module, forward):
 
     def undo():
         module.__class__ = was
-        vars(module).pop("ckl_passed_on", None)
+        for name in ("ckl_passed_on", "ckl_whole"):
+            vars(module).pop(name, None)
 
     report._undo.append(undo)
 

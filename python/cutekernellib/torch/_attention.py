@@ -90,7 +90,7 @@ def _gradients_like(q, k, v, sinks, of_mask=False):
 def attention_backward(do, q, k, v, mask, sinks, o, lse, causal, scale, left, right, softcap, of_mask=False):
     q, k, v = _by_rows(q), _by_rows(k), _by_rows(v)
     gradients = _gradients_like(q, k, v, sinks, of_mask)
-    _write_gradients(gradients, do, q, k, v, mask, sinks, o, lse, causal, scale, left, right, softcap)
+    write_gradients(gradients, do, q, k, v, mask, sinks, o, lse, causal, scale, left, right, softcap)
     return gradients
 
 
@@ -106,7 +106,7 @@ def _written(gradient):
     return gradient if gradient is not None and gradient.numel() else None
 
 
-def _write_gradients(gradients, do, q, k, v, mask, sinks, o, lse, causal, scale, left, right, softcap):
+def write_gradients(gradients, do, q, k, v, mask, sinks, o, lse, causal, scale, left, right, softcap):
     """Into memory of the strides of q, k and v."""
     dq, dk, dv, dsinks, dmask = gradients
     do, dsinks, dmask = _strided_like(do, o), _written(dsinks), _written(dmask)
@@ -190,7 +190,7 @@ def attention_packed_backward(do, qkv, o, lse, causal, scale):
         _attention_backward(desc, *parts, None, None)
         return dqkv
     do, o = do.transpose(1, 2), o.transpose(1, 2)
-    _write_gradients((*_parts(dqkv), None, None), do, *_parts(qkv), None, None, o, lse, causal, scale, 0, 0, 0.0)
+    write_gradients((*_parts(dqkv), None, None), do, *_parts(qkv), None, None, o, lse, causal, scale, 0, 0, 0.0)
     return dqkv
 
 

@@ -1,7 +1,7 @@
 """ConvNeXt's block as one operator: x + gamma * down(activation(up(norm(conv(x))))), with a filter a channel, at every pixel.
 
-The same kernels as those of its parts. What they are asked for by shapes is looked up once a call, not once a kernel: a step is
-bound by the caller's thread otherwise. Between the convolution and the sum all are rows of channels, one for each pixel.
+The same kernels as those of its parts; what is saved is the caller's thread, which calls the library once (_sequence.py), and
+autograd, which has one node. Images are rows of channels, one for each pixel. What of the convolution no kernel of ours takes is torch's.
 """
 
 import functools
@@ -10,99 +10,93 @@ import types
 import torch
 
 from .. import _problems
-from .._library import operators
-from ._conv import conv2d, conv2d_backward
-from ._conv import gradients_like as conv_gradients_like
-from ._products import data_gradient, linear_like, plain_forward, rows_times, weight_gradient
-from ._registry import dense, has_kernel, image, is_channels_last, like, operator, run, without_gradient
+from ._conv import conv2d_by_torch, gradient_by_torch
+from ._registry import dense, has_kernel, image, like, operator, without_gradient
+from ._sequence import Memory, Sequence, run_sequence
 
-_conv = operators["conv"].taking("x w bias y")
-_norm = operators["layernorm"].taking("x gamma beta y mean rstd")
-_norm_backward = operators["layernorm"].taking("x gamma dy dx dgamma dbeta mean rstd")
-_up = operators["gemm"].taking("a b bias d x")
-_hidden_gradient = operators["gemm"].taking("a b d x")
-
-_WEIGHTS = (
-    "Tensor filter, Tensor? filter_bias, Tensor norm, Tensor norm_bias, Tensor up, Tensor? up_bias, Tensor down, Tensor? down_bias,"
-    " Tensor? gamma"
-)
-_KEPT = "image mean rstd normed before hidden scaled".split()
+_NAMES = "filter filter_bias norm norm_bias up up_bias down down_bias gamma".split()
+_TENSORS = ", ".join("Tensor" + "?" * (n == "gamma" or n.endswith("_bias") and n != "norm_bias") + f" {n}" for n in _NAMES)
 
 
-def _pixels(x):
-    """Rows of channels."""
-    return x.permute(0, 2, 3, 1).flatten(0, 2)
+class _Sizes:
+    def __init__(self, x, up, itemsize):
+        (n, self.c, h, w), self.inner, self.itemsize = x, up[0], itemsize
+        self.rows = n * h * w
+
+    def kept(self, memory):
+        """Places of what the forward pass leaves to the gradient beside the convolution."""
+        at = types.SimpleNamespace(mean=memory(self.rows, 4), rstd=memory(self.rows, 4))
+        at.normed = memory(self.rows * self.c, self.itemsize)
+        at.before, at.hidden = (memory(self.rows * self.inner, self.itemsize) for _ in range(2))
+        at.scaled = memory(self.c * self.inner, self.itemsize)  # the weights times gamma
+        at.scaled_bias = memory(self.c, self.itemsize)
+        return at
+
+    def alone(self, memory):
+        """The same where there will be no gradient."""
+        at = types.SimpleNamespace(mean=None, rstd=None, before=None, normed=memory(self.rows * self.c, self.itemsize))
+        at.hidden = memory(self.rows * self.inner, self.itemsize)
+        at.scaled, at.scaled_bias = memory(self.c * self.inner, self.itemsize), memory(self.c, self.itemsize)
+        return at
 
 
-def _as_image(rows, x):
-    n, c, h, w = x.shape
-    return rows.view(n, h, w, c).permute(0, 3, 1, 2)
-
-
-@functools.lru_cache(8192)
-def _forward_problems(x, filter, up, down, dtype, device, last, padding, eps, activation, biases, keeps):
-    """Problems of the forward pass, by shapes; conv: None where no kernel takes it but the slow one that follows the definition."""
-    (n, c, h, w), inner = x, up[0]
-    if (tuple(filter), tuple(up), tuple(down)) != ((c, 1, *(2 * p + 1 for p in padding)), (inner, c), (c, inner)):
-        raise ValueError(
-            f"conv_block: x{list(x)} filter{list(filter)} up{list(up)} down{list(down)} padding={padding} do not fit"
-        )
-    conv = _problems.conv(x, filter, dtype, (1, 1), padding, (1, 1), c, last, biases[0])
-    return types.SimpleNamespace(
-        conv=conv if has_kernel("conv", conv, device) else None,
-        norm=_problems.norm("layernorm", n * h * w, c, dtype, eps, True),
-        up=_problems.gemm(n * h * w, inner, c, dtype, biases[1], activation, layout="nt", preactivation=keeps, c=False),
-    )
+def _geometry(padding, channels):
+    return (1, 1), tuple(padding), (1, 1), channels
 
 
 @functools.lru_cache(8192)
-def _gradient_problems(rows, c, inner, dtype, activation):
-    def sums(columns):
-        return _problems.reduce("sum", (rows, columns), (columns, 1), (0,), dtype)
+def _forward(x, filter, up, down, dtype, device, padding, eps, activation, biases, scales, keeps):
+    """The bytes of the sequence, those of the memory that it wants, and whether it has the convolution."""
+    s = _Sizes(x, up, dtype.itemsize)
+    if (tuple(filter), tuple(up), tuple(down)) != ((s.c, 1, *(2 * p + 1 for p in padding)), (s.inner, s.c), (s.c, s.inner)):
+        raise ValueError(f"conv_block: x{list(x)} filter{list(filter)} up{list(up)} down{list(down)} padding={padding} do not fit")
+    bias = {name: name for name, given in zip(("filter_bias", "up_bias", "down_bias"), biases) if given}
+    steps, memory = Sequence(["x", *_NAMES, "y", "convolved", "kept"], s.rows, dtype), Memory("kept")
+    at = s.kept(memory) if keeps else s.alone(memory)
+    conv = _problems.conv(x, filter, dtype, *_geometry(padding, s.c), True, biases[0])
+    is_ours = has_kernel("conv", conv, device)
+    if is_ours:
+        steps.add("conv", conv, x="x", w="filter", bias=bias.get("filter_bias"), y="convolved")
+    steps.norm("layernorm", s.c, eps, x="convolved", gamma="norm", beta="norm_bias", y=at.normed, mean=at.mean, rstd=at.rstd)
+    steps.product(at.normed, "up", at.hidden, s.inner, s.c, False, bias.get("up_bias"), activation, at.before)
+    down, down_bias = "down", bias.get("down_bias")
+    if scales:
+        steps.scale("down", "gamma", at.scaled, s.c, s.inner)
+        down = at.scaled
+        if down_bias:
+            steps.elements("a*b", s.c, at.scaled_bias, "down_bias", "gamma")
+            down_bias = at.scaled_bias
+    steps.product(at.hidden, down, "y", s.c, s.inner, False, down_bias, c="x")
+    return steps.take(), memory.bytes, is_ours
 
-    return types.SimpleNamespace(
-        hidden=_problems.gemm(rows, inner, c, dtype, False, "d" + activation, layout="nn"),
-        norm=_problems.norm("layernorm", rows, c, dtype, 0, True, False, True),
-        up_sums=sums(inner),
-        sums=sums(c),
-    )
 
-
-def _activated(x, filter, filter_bias, norm, norm_bias, up, up_bias, down, padding, eps, activation, keeps):
-    """(convolution, mean, rstd, its norm, what the activation takes, hidden), None for what only the gradient takes."""
-    last = is_channels_last(x)
-    shapes, biases = (x.shape, filter.shape, up.shape, down.shape), (filter_bias is not None, up_bias is not None)
-    problems = _forward_problems(*shapes, x.dtype, x.device, last, tuple(padding), eps, activation, biases, keeps)
-    if problems.conv:
-        x = image(x, last)
+def _run(x, filter, norm, norm_bias, up, down, gamma, biases, padding, eps, activation, keeps):
+    x, filter = image(x, True), image(filter, True)
+    tensors = norm, norm_bias, up, down, gamma, *biases
+    norm, norm_bias, up, down, gamma, *biases = tensors = dense(*tensors)
+    if any([t is not None and t.dtype is not x.dtype for t in tensors]):
+        raise ValueError(f"conv_block: parameters are not all of {x.dtype}, as x is")
+    options = tuple(padding), eps, activation, tuple([b is not None for b in biases]), gamma is not None, keeps
+    code, size, has_conv = _forward(x.shape, filter.shape, up.shape, down.shape, x.dtype, x.device, *options)
+    filter_bias, up_bias, down_bias = biases
+    y, kept = torch.empty_like(x), x.new_empty(size, dtype=torch.uint8)
+    if has_conv:
         convolved = torch.empty_like(x)
-        _conv(problems.conv, x, image(filter, last), *dense(filter_bias), convolved)
     else:
-        convolved = conv2d(x, filter, filter_bias, (1, 1), padding, (1, 1), filter.shape[0])
-    rows = _pixels(convolved)
-    mean = torch.empty(rows.shape[0], dtype=torch.float32, device=x.device) if keeps else None
-    rstd = torch.empty_like(mean) if keeps else None
-    normed = torch.empty_like(rows)
-    _norm(problems.norm, rows, norm, norm_bias, normed, mean, rstd)
-    hidden = rows.new_empty((rows.shape[0], up.shape[0]))
-    before = torch.empty_like(hidden) if keeps else None
-    _up(problems.up, normed, up, *dense(up_bias), hidden, before)
-    return rows, mean, rstd, normed, before, hidden
+        convolved = conv2d_by_torch(x, filter, filter_bias, *_geometry(padding, x.shape[1]))
+    parameters = filter, filter_bias, norm, norm_bias, up, up_bias, down, down_bias, gamma
+    run_sequence(code, x, *parameters, y, convolved, kept)
+    return y, convolved, kept
 
 
-def _summed(x, hidden, down, down_bias, gamma):
-    """The block's result, and the weights times gamma."""
-    scaled = down if gamma is None else rows_times(down, gamma)
-    bias = down_bias if gamma is None or down_bias is None else down_bias * gamma
-    return _as_image(plain_forward(hidden, scaled, bias, False, _pixels(x).contiguous()), x), scaled
+def _like(x):
+    return torch.empty_like(x, memory_format=torch.channels_last)
 
 
-def _shapes(x, filter, filter_bias, norm, norm_bias, up, up_bias, down, down_bias, gamma, *options):
-    rows = like(_pixels(x))
-    mean = rows.new_empty(rows.shape[0], dtype=torch.float32)
-    inner = linear_like(rows, up, False)
-    scaled = x.new_empty(0) if gamma is None else like(down)
-    return _as_image(rows, x), like(rows), mean, like(mean), like(rows), inner, like(inner), scaled
+def _outputs(x, filter, filter_bias, norm, norm_bias, up, *options):
+    memory = Memory("kept")
+    _Sizes(x.shape, up.shape, x.dtype.itemsize).kept(memory)
+    return _like(x), _like(x), x.new_empty(memory.bytes, dtype=torch.uint8)
 
 
 def _setup(ctx, inputs, output):
@@ -117,98 +111,115 @@ def _gradient(ops, ctx, dy):
 
 
 @operator(
-    f"conv_block(Tensor x, {_WEIGHTS}, int[] padding, float eps, str activation) -> (Tensor{', Tensor' * len(_KEPT)})",
-    _shapes,
+    f"conv_block(Tensor x, {_TENSORS}, int[] padding, float eps, str activation) -> (Tensor, Tensor, Tensor)",
+    _outputs,
     _gradient,
     _setup,
 )
 def conv_block(x, filter, filter_bias, norm, norm_bias, up, up_bias, down, down_bias, gamma, padding, eps, activation):
-    norm, norm_bias, up, down = dense(norm, norm_bias, up, down)
-    kept = _activated(x, filter, filter_bias, norm, norm_bias, up, up_bias, down, padding, eps, activation, True)
-    y, scaled = _summed(x, kept[-1], down, down_bias, gamma)
-    return y, *kept, x.new_empty(0) if gamma is None else scaled
+    biases = filter_bias, up_bias, down_bias
+    return _run(x, filter, norm, norm_bias, up, down, gamma, biases, padding, eps, activation, True)
 
 
 @without_gradient("conv_block")
 def _conv_block_alone(x, filter, filter_bias, norm, norm_bias, up, up_bias, down, down_bias, gamma, padding, eps, activation):
-    norm, norm_bias, up, down = dense(norm, norm_bias, up, down)
-    *_, hidden = _activated(x, filter, filter_bias, norm, norm_bias, up, up_bias, down, padding, eps, activation, False)
-    return (_summed(x, hidden, down, down_bias, gamma)[0],)
+    biases = filter_bias, up_bias, down_bias
+    return _run(x, filter, norm, norm_bias, up, down, gamma, biases, padding, eps, activation, False)[:1]
 
 
 def _gradients_like(x, filter, norm, up, down, down_bias, gamma, needs):
     nothing = x.new_empty(0)
-    dx, dfilter, dbias = conv_gradients_like(x, filter, *needs[:3])
-    layers = (
+    return (
+        _like(x),
+        _like(filter) if needs[1] else nothing,
+        x.new_empty(filter.shape[0] if needs[2] else 0),
+        like(norm),
+        like(norm),
         like(up),
         up.new_empty(up.shape[0] if needs[6] else 0),
         like(down),
         nothing if down_bias is None else like(down_bias),
+        nothing if gamma is None else like(gamma),
     )
-    return dx, dfilter, dbias, like(norm), like(norm), *layers, nothing if gamma is None else like(gamma)
 
 
-def _sum(problem, rows):
-    out = rows.new_empty(rows.shape[1])
-    run.reduce(problem, rows, out)
-    return out
+def _down_gradients(steps, s, at, memory, biased, scales):
+    """Of the second layer and gamma, which is a factor of its weights and bias: its gradient is a sum over what both have."""
+    if not scales:
+        steps.weight_gradient("dy", at.hidden, "ddown", s.c, s.inner)
+        if biased:
+            steps.sum("dy", "ddown_bias", s.c)
+        return
+    f32, dtype = torch.float32, steps.dtype
+    raw, raw_bias = memory(s.c * s.inner, s.itemsize), memory(s.c, s.itemsize)
+    terms, sums = memory(s.c * s.inner, 4), memory(s.c, 4)
+    steps.weight_gradient("dy", at.hidden, raw, s.c, s.inner)
+    steps.elements("a*b", s.c * s.inner, terms, raw, "down", to=f32)
+    steps.add("reduce", _problems.reduce("sum", (s.c, s.inner), (s.inner, 1), (1,), f32), x=terms, y=sums)
+    steps.scale(raw, "gamma", "ddown", s.c, s.inner)
+    if not biased:
+        steps.elements("cast(a)", s.c, "dgamma", sums, dtypes=(f32,))
+        return
+    steps.sum("dy", raw_bias, s.c)
+    steps.elements("a+b*c", s.c, "dgamma", sums, raw_bias, "down_bias", dtypes=(f32, dtype, dtype))
+    steps.elements("a*b", s.c, "ddown_bias", raw_bias, "gamma")
 
 
-def _down_gradients(dy, hidden, down, down_bias, gamma, sums):
-    """Of the second layer and gamma, which is a factor of its weights and bias."""
-    ddown, dbias, dgamma = weight_gradient(dy, hidden, down, False, ours=True), None, None
-    if down_bias is not None:
-        dbias = _sum(sums, dy)
-    if gamma is not None:
-        dgamma = torch.linalg.vecdot(ddown, down)
-        ddown = rows_times(ddown, gamma)
-        if down_bias is not None:
-            dgamma.addcmul_(dbias, down_bias)
-            dbias *= gamma
-    return ddown, dbias, dgamma
+def _conv_gradients(steps, s, x, filter, padding, needs, device):
+    """Steps of those that a kernel takes; whether those of x and of the filters are left to torch."""
+    data, filters = (
+        _problems.conv(x, filter, steps.dtype, *_geometry(padding, s.c), True, direction=d) for d in ("data", "weight")
+    )
+    torchs = [need and not has_kernel("conv", p, device) for need, p in zip(needs, (data, filters))]
+    if needs[0] and not torchs[0]:
+        steps.add("conv", data, w="filter", dy="dimage", dx="dx")
+        steps.elements("a+b", s.rows * s.c, "dx", "dx", "dy")
+    if needs[1] and not torchs[1]:
+        steps.add("conv", filters, x="x", dy="dimage", dw="dfilter")
+    if needs[2]:  # apart: the gradient of filters alone has a faster kernel
+        steps.sum("dimage", "dfilter_bias", s.c)
+    return torchs
+
+
+@functools.lru_cache(8192)
+def _backward(x, filter, up, dtype, device, padding, activation, needs, biased, scales):
+    """The bytes of the sequence, those of the memory that it wants, and whether gradients of x and of the filters are torch's."""
+    s = _Sizes(x, up, dtype.itemsize)
+    at, memory = s.kept(Memory("kept")), Memory("work")
+    names = "dy x filter norm up down down_bias gamma convolved kept dx".split()
+    steps = Sequence([*names, *("d" + name for name in _NAMES), "dimage", "work"], s.rows, dtype)
+    first = memory.fork()
+    _down_gradients(steps, s, at, first, biased, scales)
+    dbefore, dnormed = memory(s.rows * s.inner, s.itemsize), memory(s.rows * s.c, s.itemsize)
+    memory.join(first)
+    steps.data_gradient("dy", at.scaled if scales else "down", dbefore, s.c, s.inner, False, "d" + activation, at.before)
+    if needs[6]:
+        steps.sum(dbefore, "dup_bias", s.inner)
+    steps.weight_gradient(dbefore, at.normed, "dup", s.inner, s.c)
+    steps.data_gradient(dbefore, "up", dnormed, s.inner, s.c)
+    parts = {"dgamma": "dnorm", "dbeta": "dnorm_bias", "mean": at.mean, "rstd": at.rstd}
+    steps.norm_gradient("layernorm", s.c, x="convolved", gamma="norm", dy=dnormed, dx="dimage", **parts)
+    torchs = _conv_gradients(steps, s, x, filter, padding, needs, device)
+    return steps.take(), memory.bytes, torchs
 
 
 @operator(
     "conv_block_backward(Tensor dy, Tensor x, Tensor filter, Tensor norm, Tensor up, Tensor down, Tensor? down_bias, Tensor? gamma,"
-    f" {', '.join('Tensor ' + name for name in _KEPT)}, int[] padding, str activation, bool[] needs)"
-    f" -> (Tensor{', Tensor' * 9})",
+    f" Tensor convolved, Tensor kept, int[] padding, str activation, bool[] needs) -> (Tensor{', Tensor' * 9})",
     lambda dy, x, filter, norm, up, down, down_bias, gamma, *rest: _gradients_like(
         x, filter, norm, up, down, down_bias, gamma, rest[-1]
     ),
 )
-def conv_block_backward(
-    dy,
-    x,
-    filter,
-    norm,
-    up,
-    down,
-    down_bias,
-    gamma,
-    convolved,
-    mean,
-    rstd,
-    normed,
-    before,
-    hidden,
-    scaled,
-    padding,
-    activation,
-    needs,
-):
-    norm, up, down, rows = dense(norm, up, down, _pixels(dy))
-    problems = _gradient_problems(*rows.shape, up.shape[0], dy.dtype, activation)
-    dbefore = torch.empty_like(before)
-    _hidden_gradient(problems.hidden, rows, down if gamma is None else scaled, dbefore, before)
-    ddown, ddown_bias, dgamma = _down_gradients(rows, hidden, down, down_bias, gamma, problems.sums)
-    dup_bias = _sum(problems.up_sums, dbefore) if needs[6] else None
-    dup, dnormed = weight_gradient(dbefore, normed, up, False, ours=True), data_gradient(dbefore, up, False, ours=True)
-    dimage, dnorm, dnorm_bias = torch.empty_like(rows), torch.empty_like(norm), torch.empty_like(norm)
-    _norm_backward(problems.norm, convolved, norm, dnormed, dimage, dnorm, dnorm_bias, mean, rstd)
-    options = (1, 1), padding, (1, 1), filter.shape[0]
-    dx, dfilter, _ = conv2d_backward(_as_image(dimage, x), x, filter, *options, needs[0], needs[1], False)
-    dfilter_bias = _sum(problems.sums, dimage) if needs[2] else None  # apart: the gradient of filters alone has a faster kernel
-    if needs[0]:
-        dx += dy
-    gradients = dx, dfilter, dfilter_bias, dnorm, dnorm_bias, dup, dup_bias, ddown, ddown_bias, dgamma
-    return tuple([x.new_empty(0) if g is None else g for g in gradients])
+def conv_block_backward(dy, x, filter, norm, up, down, down_bias, gamma, convolved, kept, padding, activation, needs):
+    dy, x, filter = image(dy, True), image(x, True), image(filter, True)
+    options = tuple(padding), activation, tuple(needs), down_bias is not None, gamma is not None
+    code, size, torchs = _backward(x.shape, filter.shape, up.shape, x.dtype, x.device, *options)
+    gradients = _gradients_like(x, filter, norm, up, down, down_bias, gamma, needs)
+    dimage, work = torch.empty_like(convolved), x.new_empty(size, dtype=torch.uint8)
+    inputs = dy, x, filter, *dense(norm, up, down, down_bias, gamma), convolved, kept
+    run_sequence(code, *inputs, *gradients, dimage, work)
+    if any(torchs):
+        dx, dfilter, _ = gradient_by_torch(dimage, x, filter, *_geometry(padding, x.shape[1]), [*torchs, False])
+        dx, dfilter = gradients[0] if dx is None else dx.add_(dy), gradients[1] if dfilter is None else dfilter
+        gradients = dx, dfilter, *gradients[2:]
+    return gradients

@@ -1,65 +1,128 @@
 """A layer of a decoder such as Llama's as one operator: RMS norm, rotated attention, RMS norm, gated MLP, and both residual sums.
 
 h = x + o(attention(rotated q, rotated k, v)) of q, k, v = projections of norm1(x); y = h + down(silu(gate(n)) * up(n)), n = norm2(h).
-The same kernels as those of its parts; what is saved is the caller's thread, which calls one function, and autograd, which has one node.
+The same kernels as those of its parts; what is saved is the caller's thread, which calls the library once (_sequence.py), and
+autograd, which has one node and one tensor of what is kept.
 """
+
+import functools
+import types
 
 import torch
 
+from .. import _problems
 from .._shapes import expect
-from ._attention import attention, attention_backward
-from ._blocks import rows_of, statistics_of
-from ._elements import rotate, silu_mul, silu_mul_backward
-from ._norms import norm_of_rows, norm_of_rows_backward
-from ._products import data_gradient, forward, linear_like, weight_gradient
-from ._registry import dense, like, operator, row_count, without_gradient
+from ._elements import FUNCTIONS, rotation
+from ._registry import dense, like, operator, without_gradient
+from ._sequence import AttentionGradient, Memory, Sequence, behind, run_sequence
 
 _WEIGHTS = "norm1 q k v o norm2 gate up down".split()
-_KEPT = "normed1 rstd1 q_rotated k_rotated v_heads attended lse h normed2 rstd2 gated upped hidden".split()
 _TENSORS = ", ".join("Tensor " + name for name in _WEIGHTS)
 _OPTIONS = "int head_dim, float scale, float eps1, float eps2"
-
-
-def _heads(rows, x, head_dim):
-    """[B,H,S,D] of rows of heads side by side; the memory stays."""
-    return rows.view(*x.shape[:2], rows.shape[1] // head_dim, head_dim).transpose(1, 2)
-
-
-def _joined(x):
-    """Rows of heads side by side of [B,H,S,D], as they lie in memory."""
-    b, heads, s, d = x.shape
-    return x.transpose(1, 2).reshape(b * s, heads * d)
-
-
-def _attended(normed, x, q, k, v, cos, sin, head_dim, scale):
-    """q and k rotated, v, what attention makes of them, and the log-sum-exp."""
-    q, k, v = (_heads(forward(normed, weight, None, False), x, head_dim) for weight in (q, k, v))
-    q, k = rotate(q, k, cos, sin)
-    return q, k, v, *attention(q, k, v, None, None, True, scale, 0, 0, 0.0)
-
-
 _PATTERN = "x[B,S,C] norm1[C] q[Q,C] k[K,C] v[K,C] o[C,Q] norm2[C] gate[I,C] up[I,C] down[C,I]"
 
 
-def _expect(head_dim, x, norm1, q, k, *others):
-    expect("decoder_layer", _PATTERN, x, norm1, q, k, *others)
-    if q.shape[0] % head_dim or k.shape[0] % head_dim:
-        raise ValueError(f"decoder_layer: {q.shape[0]} and {k.shape[0]} columns of q and k are not whole heads of {head_dim}")
+class _Sizes:
+    """Rows; columns of x, of the projections q, k and v, and of the MLP between."""
+
+    def __init__(self, x, q, k, up, head_dim, itemsize):
+        self.batch, self.tokens, self.c = x
+        self.rows, self.head_dim, self.itemsize = self.batch * self.tokens, head_dim, itemsize
+        self.q, self.k, self.inner = q[0], k[0], up[0]
+
+    def kept(self, memory):
+        """Places of what the forward pass leaves to the gradient."""
+        columns = {"normed1": self.c, "q": self.q, "k": self.k, "v": self.k, "attended": self.q, "h": self.c, "normed2": self.c}
+        columns |= {"gated": max(self.inner, self.q), "upped": max(self.inner, self.k), "hidden": self.inner}
+        floats = {"rstd1": 1, "rstd2": 1, "lse": self.q // self.head_dim}
+        places = {name: memory(self.rows * n, self.itemsize) for name, n in columns.items()}
+        places |= {"straight_q": places["gated"], "straight_k": places["upped"]}  # before they are rotated
+        return types.SimpleNamespace(**places, **{name: memory(self.rows * n, 4) for name, n in floats.items()})
+
+    def alone(self, memory):
+        """Places where there will be no gradient; what comes later lies where something was before."""
+        normed, later = memory(self.rows * max(self.c, self.q), self.itemsize), memory.fork()
+        columns = {"q": self.q, "k": self.k, "v": self.k, "straight_q": self.q, "straight_k": self.k}
+        places = {name: memory(self.rows * n, self.itemsize) for name, n in columns.items()}
+        columns = {"h": self.c, "gated": self.inner, "upped": self.inner, "hidden": self.inner}
+        places |= {name: later(self.rows * n, self.itemsize) for name, n in columns.items()}
+        memory.join(later)
+        none = dict.fromkeys("rstd1 rstd2 lse".split())
+        return types.SimpleNamespace(**places, **none, normed1=normed, attended=normed, normed2=normed)
+
+    def heads(self, columns):
+        """Shape and strides of heads [B,H,S,D] side by side in rows of so many columns."""
+        shape = self.batch, columns // self.head_dim, self.tokens, self.head_dim
+        return shape, (self.tokens * columns, self.head_dim, columns, 1)
+
+    def attention(self):
+        """Shapes and strides of q, k, v and o."""
+        return tuple(zip(*map(self.heads, (self.q, self.k, self.k, self.q))))
 
 
-def _shapes(x, norm1, q, k, v, o, norm2, gate, up, down, cos, sin, head_dim, *options):
+def _rotate(steps, s, x, y, columns, tables, inverse):
+    """Halves of heads by tables of cosines and sines."""
+    shape, strides = s.heads(columns)
+    half, table_shape, *table_strides = s.head_dim // 2, *tables
+    first, second = rotation(shape, strides, strides, table_shape, tuple(table_strides), steps.dtype, inverse)
+    (a, b), (ya, yb) = ((place, behind(place, half, s.itemsize)) for place in (x, y))
+    (cos_a, sin_a), (cos_b, sin_b) = (((t, i * half * s.itemsize) for t in ("cos", "sin")) for i in (0, 1))
+    steps.add("elementwise", first, in0=a, in1=cos_a, in2=b, in3=sin_b if inverse else sin_a, out=ya)
+    steps.add("elementwise", second, in0=b, in1=cos_b, in2=a, in3=sin_a if inverse else sin_b, out=yb)
+
+
+@functools.lru_cache(8192)
+def _forward(shapes, tables, dtype, keeps, head_dim, scale, eps1, eps2):
+    """The bytes of the sequence, and those of the memory that it wants. tables: their shape, strides of cosines and of sines."""
+    expect("decoder_layer", _PATTERN, *(types.SimpleNamespace(shape=x, dtype=dtype) for x in shapes))
+    x, _, q, k, _, _, _, _, up, _ = shapes
+    s = _Sizes(x, q, k, up, head_dim, dtype.itemsize)
+    if s.q % head_dim or s.k % head_dim:
+        raise ValueError(f"decoder_layer: {s.q} and {s.k} columns of q and k are not whole heads of {head_dim}")
+    _check_tables(x, tables, head_dim)
+    steps, memory = Sequence(["x", *_WEIGHTS, "cos", "sin", "y", "kept"], s.rows, dtype), Memory("kept")
+    at = s.kept(memory) if keeps else s.alone(memory)
+    steps.norm("rmsnorm", s.c, eps1, gamma="norm1", x="x", y=at.normed1, rstd=at.rstd1)
+    for name, place, n in zip("qkv", (at.straight_q, at.straight_k, at.v), (s.q, s.k, s.k)):
+        steps.product(at.normed1, name, place, n, s.c)
+    _rotate(steps, s, at.straight_q, at.q, s.q, tables, False)
+    _rotate(steps, s, at.straight_k, at.k, s.k, tables, False)
+    shapes, strides = s.attention()
+    desc = _problems.attention(*shapes[:3], strides, dtype, True, scale, lse=keeps)
+    steps.add("attention", desc, q=at.q, k=at.k, v=at.v, o=at.attended, lse=at.lse)
+    steps.product(at.attended, "o", "y", s.c, s.q)
+    steps.norm("rmsnorm", s.c, eps2, gamma="norm2", x="y", residual="x", y=at.normed2, sum=at.h, rstd=at.rstd2)
+    steps.product(at.normed2, "gate", at.gated, s.inner, s.c)
+    steps.product(at.normed2, "up", at.upped, s.inner, s.c)
+    steps.elements(FUNCTIONS["silu_mul"][0], s.rows * s.inner, at.hidden, at.gated, at.upped)
+    steps.product(at.hidden, "down", "y", s.c, s.inner, c=at.h)
+    return steps.take(), memory.bytes
+
+
+def _check_tables(x, tables, head_dim):
+    shape = tables[0]
+    if len(shape) != 3 or shape[0] not in (1, x[0]) or shape[1:] != (x[1], head_dim):
+        raise ValueError(f"decoder_layer: tables{list(shape)} are not [1 or B,S,{head_dim}] of x{list(x)}")
+
+
+def _run(tensors, options, keeps):
+    tensors = x, *_, cos, sin = dense(*tensors)
+    shapes, tables = tuple([t.shape for t in tensors[:10]]), (cos.shape, cos.stride(), sin.stride())
+    code, size = _forward(shapes, tables, x.dtype, keeps, *options)
+    y, kept = torch.empty_like(x), x.new_empty(size, dtype=torch.uint8)
+    run_sequence(code, *tensors, y, kept)
+    return y, kept
+
+
+def _outputs(x, norm1, q, k, v, o, norm2, gate, up, down, cos, sin, head_dim, *options):
     """Memory for y and what is kept."""
-    rows = x.new_empty((row_count(x), x.shape[-1]))
-    queries, keys, values = (_heads(linear_like(rows, weight, False), x, head_dim) for weight in (q, k, v))
-    lse = x.new_empty(queries.shape[:-1], dtype=torch.float32)
-    inner = [linear_like(rows, up, False) for _ in range(3)]
-    attended = torch.empty_like(queries)
-    normed1, rstd1, h, normed2, rstd2 = like(rows), statistics_of(rows), like(rows), like(rows), statistics_of(rows)
-    return like(x), normed1, rstd1, queries, keys, values, attended, lse, h, normed2, rstd2, *inner
+    memory = Memory("kept")
+    _Sizes(x.shape, q.shape, k.shape, up.shape, head_dim, x.dtype.itemsize).kept(memory)
+    return like(x), x.new_empty(memory.bytes, dtype=torch.uint8)
 
 
 def _setup(ctx, inputs, output):
-    ctx.save_for_backward(*inputs[:12], *output[1:])
+    ctx.save_for_backward(*inputs[:12], output[1])
     ctx.head_dim, ctx.scale = inputs[12:14]
 
 
@@ -70,108 +133,80 @@ def _gradient(ops, ctx, dy):
 
 
 @operator(
-    f"decoder_layer(Tensor x, {_TENSORS}, Tensor cos, Tensor sin, {_OPTIONS}) -> (Tensor{', Tensor' * len(_KEPT)})",
-    _shapes,
-    _gradient,
-    _setup,
+    f"decoder_layer(Tensor x, {_TENSORS}, Tensor cos, Tensor sin, {_OPTIONS}) -> (Tensor, Tensor)", _outputs, _gradient, _setup
 )
-def decoder_layer(x, norm1, q, k, v, o, norm2, gate, up, down, cos, sin, head_dim, scale, eps1, eps2):
-    _expect(head_dim, x, norm1, q, k, v, o, norm2, gate, up, down)
-    x, q, k, v, o, gate, up, down = dense(x, q, k, v, o, gate, up, down)
-    rows = rows_of(x)
-    rstd1, rstd2 = statistics_of(rows), statistics_of(rows)
-    normed1, _ = norm_of_rows("rmsnorm", rows, None, norm1, None, eps1, None, rstd1)
-    *heads, attended, lse = _attended(normed1, x, q, k, v, cos, sin, head_dim, scale)
-    projected = forward(_joined(attended), o, None, False)
-    normed2, h = norm_of_rows("rmsnorm", projected, rows, norm2, None, eps2, None, rstd2)
-    gated, upped = forward(normed2, gate, None, False), forward(normed2, up, None, False)
-    hidden = silu_mul(gated, upped)
-    y = forward(hidden, down, None, False, residual=h).view(x.shape)
-    return y, normed1, rstd1, *heads, attended, lse, h, normed2, rstd2, gated, upped, hidden
+def decoder_layer(*args):
+    return _run(args[:12], args[12:], True)
 
 
 @without_gradient("decoder_layer")
-def _decoder_layer_alone(x, norm1, q, k, v, o, norm2, gate, up, down, cos, sin, head_dim, scale, eps1, eps2):
-    _expect(head_dim, x, norm1, q, k, v, o, norm2, gate, up, down)
-    x, q, k, v, o, gate, up, down = dense(x, q, k, v, o, gate, up, down)
-    rows = rows_of(x)
-    normed, _ = norm_of_rows("rmsnorm", rows, None, norm1, None, eps1, None, None)
-    attended = _joined(_attended(normed, x, q, k, v, cos, sin, head_dim, scale)[3])
-    projected = forward(attended, o, None, False)
-    normed, h = norm_of_rows("rmsnorm", projected, rows, norm2, None, eps2, None, None)
-    del attended, projected  # memory for what follows
-    hidden = silu_mul(forward(normed, gate, None, False), forward(normed, up, None, False))
-    return (forward(hidden, down, None, False, residual=h).view(x.shape),)
+def _decoder_layer_alone(*args):
+    return _run(args[:12], args[12:], False)[:1]
 
 
-def _sum_of_data_gradients(gradients, weights):
-    """Of the input that several layers share."""
-    total = None
-    for gradient, weight in zip(gradients, weights):
-        total = data_gradient(gradient, weight, False, ours=True, residual=total)
-    return total
+def _gradients_like(x, weights, needs):
+    return like(x), *(like(w) if need else x.new_empty(0) for w, need in zip(weights, needs[1:]))
+
+
+@functools.lru_cache(8192)
+def _backward(shapes, tables, dtype, device, needs, head_dim, scale):
+    """The bytes of the sequence, those of the memory that it wants, and what comes before it."""
+    x, q, k, up = shapes
+    s = _Sizes(x, q, k, up, head_dim, dtype.itemsize)
+    at, memory, needed = s.kept(Memory("kept")), Memory("work"), dict(zip(["x", *_WEIGHTS], needs))
+    names = ["dy", "x", *_WEIGHTS, "cos", "sin", "kept", "dx", *("d" + name for name in _WEIGHTS), "work"]
+    steps = Sequence(names, s.rows, dtype)
+    dh, total, later = *(memory(s.rows * s.c, s.itemsize) for _ in range(2)), memory.fork()
+    dhidden, dgated, dupped = (memory(s.rows * s.inner, s.itemsize) for _ in range(3))
+    dattended, dq, dq_straight = (later(s.rows * s.q, s.itemsize) for _ in range(3))
+    dk, dv, dk_straight = (later(s.rows * s.k, s.itemsize) for _ in range(3))
+    memory.join(later)
+
+    def layer(name, dy, inputs, n, k):
+        if needed[name]:
+            steps.weight_gradient(dy, inputs, "d" + name, n, k)
+
+    def norm(name, **arguments):
+        steps.norm_gradient("rmsnorm", s.c, gamma=name, dgamma="d" + name if needed[name] else work_norm, **arguments)
+
+    work_norm = memory(s.c, s.itemsize)  # of a weight without a gradient
+    steps.data_gradient("dy", "down", dhidden, s.c, s.inner)
+    count = s.rows * s.inner
+    steps.elements(FUNCTIONS["silu_mul"][1], count, dgated, dhidden, at.upped, at.gated)
+    steps.elements("g*silu(x)", count, dupped, dhidden, at.gated)
+    layer("down", "dy", at.hidden, s.c, s.inner)
+    layer("gate", dgated, at.normed2, s.inner, s.c)
+    layer("up", dupped, at.normed2, s.inner, s.c)
+    steps.data_gradient(dgated, "gate", total, s.inner, s.c)
+    steps.data_gradient(dupped, "up", "dx", s.inner, s.c, c=total)  # dx is memory until the last step
+    norm("norm2", x=at.h, dy="dx", dsum="dy", dx=dh, rstd=at.rstd2)
+    layer("o", dh, at.attended, s.c, s.q)
+    steps.data_gradient(dh, "o", dattended, s.c, s.q)
+    places = {"q": at.q, "k": at.k, "v": at.v, "o": at.attended, "lse": at.lse, "dout": dattended, "dq": dq, "dk": dk, "dv": dv}
+    attention = AttentionGradient(steps, device, *s.attention(), True, scale, **places)
+    _rotate(steps, s, dq, dq_straight, s.q, tables, True)
+    _rotate(steps, s, dk, dk_straight, s.k, tables, True)
+    for name, gradient, n in (("q", dq_straight, s.q), ("k", dk_straight, s.k), ("v", dv, s.k)):
+        layer(name, gradient, at.normed1, n, s.c)
+    steps.data_gradient(dq_straight, "q", total, s.q, s.c)
+    steps.data_gradient(dk_straight, "k", "dx", s.k, s.c, c=total)
+    steps.data_gradient(dv, "v", total, s.k, s.c, c="dx")
+    norm("norm1", x="x", dy=total, dsum=dh, dx="dx", rstd=at.rstd1)
+    return steps.take(), memory.bytes, attention
 
 
 @operator(
-    f"decoder_layer_backward(Tensor dy, Tensor x, {_TENSORS}, Tensor cos, Tensor sin, {', '.join('Tensor ' + n for n in _KEPT)},"
-    f" int head_dim, float scale, bool[] needs) -> (Tensor{', Tensor' * len(_WEIGHTS)})",
-    lambda dy, x, *rest: (
-        like(x),
-        *(like(w) if need else x.new_empty(0) for w, need in zip(rest[: len(_WEIGHTS)], rest[-1][1:])),
-    ),
+    f"decoder_layer_backward(Tensor dy, Tensor x, {_TENSORS}, Tensor cos, Tensor sin, Tensor kept, int head_dim, float scale,"
+    f" bool[] needs) -> (Tensor{', Tensor' * len(_WEIGHTS)})",
+    lambda dy, x, *rest: _gradients_like(x, rest[: len(_WEIGHTS)], rest[-1]),
 )
-def decoder_layer_backward(
-    dy,
-    x,
-    norm1,
-    q,
-    k,
-    v,
-    o,
-    norm2,
-    gate,
-    up,
-    down,
-    cos,
-    sin,
-    normed1,
-    rstd1,
-    q_rotated,
-    k_rotated,
-    v_heads,
-    attended,
-    lse,
-    h,
-    normed2,
-    rstd2,
-    gated,
-    upped,
-    hidden,
-    head_dim,
-    scale,
-    needs,
-):
-    x, dy, q, k, v, o, gate, up, down = dense(x, dy, q, k, v, o, gate, up, down)
-    needs = dict(zip(("x", *_WEIGHTS), needs))
-
-    def layer(name, gradient, inputs, weight):
-        """The gradient of a layer's weight."""
-        return weight_gradient(gradient, inputs, weight, False, ours=True) if needs[name] else None
-
-    dy_rows = rows_of(dy)
-    dgated, dupped = silu_mul_backward(data_gradient(dy_rows, down, False, ours=True), gated, upped)
-    ddown = layer("down", dy_rows, hidden, down)
-    dgate, dup = layer("gate", dgated, normed2, gate), layer("up", dupped, normed2, up)
-    dnormed = _sum_of_data_gradients((dgated, dupped), (gate, up))
-    dh, dnorm2 = norm_of_rows_backward("rmsnorm", dnormed, dy_rows, h, norm2, None, rstd2)
-    do = layer("o", dh, _joined(attended), o)
-    dattended = _heads(data_gradient(dh, o, False, ours=True), x, head_dim)
-    options = True, scale, 0, 0, 0.0
-    dq, dk, dv, *_ = attention_backward(dattended, q_rotated, k_rotated, v_heads, None, None, attended, lse, *options)
-    gradients = [_joined(g) for g in (*rotate(dq, dk, cos, sin, True), dv)]
-    dweights = [layer(name, g, normed1, w) for name, g, w in zip("qkv", gradients, (q, k, v))]
-    dx, dnorm1 = norm_of_rows_backward(
-        "rmsnorm", _sum_of_data_gradients(gradients, (q, k, v)), dh, rows_of(x), norm1, None, rstd1
-    )
-    gradients = dx.view(x.shape), dnorm1, *dweights, do, dnorm2, dgate, dup, ddown
-    return tuple([x.new_empty(0) if g is None else g for g in gradients])
+def decoder_layer_backward(*args):
+    *tensors, kept, head_dim, scale, needs = args
+    _, x, _, q, k, *_, up, _, cos, sin = tensors = dense(*tensors)
+    shapes, tables = (x.shape, q.shape, k.shape, up.shape), (cos.shape, cos.stride(), sin.stride())
+    code, size, attention = _backward(shapes, tables, x.dtype, x.device, tuple(needs), head_dim, scale)
+    gradients, work = _gradients_like(x, tensors[2:11], needs), x.new_empty(size, dtype=torch.uint8)
+    tensors = *tensors, kept, *gradients, work
+    attention.run(tensors, {"kept": kept, "work": work})
+    run_sequence(code, *tensors)
+    return gradients

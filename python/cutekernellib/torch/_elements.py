@@ -12,7 +12,7 @@ from ._registry import image, image_like, is_channels_last, like, operator, run
 # Element by element. s in a gradient stands for the sigmoid that the function has.
 
 _SIGMOID_OF_GELU = "sigmoid(1.5957691216*x+0.0713548163*x*x*x)"  # gelu_tanh(x) = x * s, d/dx of its argument below
-_FUNCTIONS = {
+FUNCTIONS = {
     "gelu": ("gelu_erf(x)", "g*(0.5+0.5*erf(0.7071067812*x)+0.3989422804*x*exp(-0.5*x*x))"),
     "gelu_tanh": (
         "gelu(x)",
@@ -51,12 +51,12 @@ def _unary_setup(ctx, inputs, output):
     _unary_setup,
 )
 def unary(x, function):
-    return _elementwise(_FUNCTIONS[function][0], x)
+    return _elementwise(FUNCTIONS[function][0], x)
 
 
 @operator("unary_backward(Tensor dy, Tensor x, str function) -> Tensor", lambda dy, x, function: image_like(x))
 def unary_backward(dy, x, function):
-    return _elementwise(_FUNCTIONS[function][1], dy, x)
+    return _elementwise(FUNCTIONS[function][1], dy, x)
 
 
 @operator(
@@ -67,14 +67,14 @@ def unary_backward(dy, x, function):
 )
 def silu_mul(x, y):
     expect("silu_mul", "x[*] y[*]", x, y)
-    return _elementwise(_FUNCTIONS["silu_mul"][0], x, y)
+    return _elementwise(FUNCTIONS["silu_mul"][0], x, y)
 
 
 @operator(
     "silu_mul_backward(Tensor dz, Tensor x, Tensor y) -> (Tensor, Tensor)", lambda dz, x, y: (image_like(x), image_like(x))
 )
 def silu_mul_backward(dz, x, y):
-    return _elementwise(_FUNCTIONS["silu_mul"][1], dz, y, x), _elementwise("g*silu(x)", dz, x)
+    return _elementwise(FUNCTIONS["silu_mul"][1], dz, y, x), _elementwise("g*silu(x)", dz, x)
 
 
 # rope: of the gradient the angle is the negative one
@@ -114,7 +114,7 @@ def rope(q, k, positions, theta=10000.0, style="half", inverse=False):
 
 
 @functools.lru_cache(8192)
-def _rotation(shape, x, y, table_shape, tables, dtype, inverse):
+def rotation(shape, x, y, table_shape, tables, dtype, inverse):
     """The problems of both halves: shape and strides of x[B,H,S,D] and y, of tables [B,S,D] or [1,S,D], shared by heads."""
     half = (*shape[:3], shape[3] // 2)
     cos, sin = ((t[0] if table_shape[0] > 1 else 0, 0, *t[1:]) for t in tables)
@@ -127,7 +127,7 @@ def _rotation(shape, x, y, table_shape, tables, dtype, inverse):
 def _rotate(x, cos, sin, cos_b, sin_b, inverse):
     """Halves a and b of x: a * cos - b * sin in the first half, b * cos + a * sin in the second one."""
     y, half = torch.empty_like(x), x.shape[-1] // 2
-    first, second = _rotation(x.shape, x.stride(), y.stride(), cos.shape, (cos.stride(), sin.stride()), x.dtype, inverse)
+    first, second = rotation(x.shape, x.stride(), y.stride(), cos.shape, (cos.stride(), sin.stride()), x.dtype, inverse)
     b = x.narrow(-1, half, half)
     run.elementwise(first, x, cos, b, sin_b if inverse else sin, y)
     run.elementwise(second, b, cos_b, x, sin if inverse else sin_b, y.narrow(-1, half, half))

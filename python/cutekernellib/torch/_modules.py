@@ -4,6 +4,7 @@ import copy
 import copyreg
 import functools
 import inspect
+import operator
 
 import torch
 
@@ -72,6 +73,54 @@ def _gated_mlp(self, x, residual=None):
     return y if residual is None else residual + y
 
 
+class _Whole:
+    """What was found out about a block that is taken as one operator. Each call asks only whether it still holds."""
+
+    def __init__(self, block, parameters, options):
+        """parameters: (module, name) of each; options: of the operator."""
+        modules = list(block.modules())
+        children = [(m._modules, name, child) for m in modules for name, child in m._modules.items()]
+        self.owners, self.names, self.children = zip(*children)
+        hooks = "_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks"
+        self.hooks = [getattr(m, name) for m in modules[1:] for name in hooks]
+        self.dropouts = [m for m in modules if _kind(m) == "Dropout"]
+        self.parameters, self.keys = zip(*[(module._parameters, name) for module, name in parameters])
+        self.options = options
+
+    def holds(self):
+        """Are there the same modules, which would be called for nothing but their forward?"""
+        return all(map(operator.is_, map(operator.getitem, self.owners, self.names), self.children)) and not any(self.hooks)
+
+    def tensors(self, dtype):
+        """The parameters, where all are of this type and nothing is dropped; None otherwise."""
+        for m in self.dropouts:
+            if m.training and m.p:
+                return None
+        tensors = list(map(operator.getitem, self.parameters, self.keys))
+        for p in tensors:
+            if p is not None and (p.dtype is not dtype or type(p) is not torch.nn.Parameter):
+                return None
+        return tensors
+
+
+def _whole(block, look):
+    """What look(block) finds out about it, which is None where its operator does not take it; kept in the block while it holds."""
+    if torch.compiler.is_compiling():
+        found = look(block)
+        return found if found and found.holds() else None
+    found = vars(block).get("ckl_whole")
+    if found is None or not found.holds():
+        found = vars(block)["ckl_whole"] = look(block)
+        if found is None or not found.holds():
+            vars(block).pop("ckl_whole")
+            return None
+    return found
+
+
+def _weights_and_biases(*modules):
+    return [(m, name) for m in modules for name in ("weight", "bias")]
+
+
 _DECODER_IGNORES = {
     "position_ids",
     "cache_position",
@@ -79,38 +128,40 @@ _DECODER_IGNORES = {
 }  # what its attention looks at with neither a cache nor a mask
 
 
-def _is_plain_attention(attn):
-    """Causal, of projections without bias, and nothing else?"""
-    return (
+def _decoder_parts(self):
+    """Causal attention of projections without bias between norms, a gated MLP, and nothing else?"""
+    attn, mlp, norms = self.self_attn, self.mlp, (self.input_layernorm, self.post_attention_layernorm)
+    plain = (
         set(attn._modules) == {"q_proj", "k_proj", "v_proj", "o_proj"}
         and _are_layers(attn, attn._modules)
         and attn.is_causal
-        and attn.config._attn_implementation == "sdpa"
         and attn.head_dim <= 256
         and attn.head_dim % 8 == 0
-        and not (attn.training and attn.attention_dropout)
+        and type(mlp).forward is _gated_mlp
     )
+    if not plain:
+        return None
+    layers = [norms[0], attn.q_proj, attn.k_proj, attn.v_proj, attn.o_proj, norms[1], mlp.gate_proj, mlp.up_proj, mlp.down_proj]
+    if any(getattr(m, "bias", None) is not None for m in layers) or any(m.weight is None for m in layers):
+        return None
+    eps = [norm.variance_epsilon for norm in norms]
+    return _Whole(self, [(m, "weight") for m in layers], (attn.head_dim, attn.scaling, *eps))
 
 
 def _whole_decoder_layer(self, x, options):
     """The layer as one operator; None where that does not take it."""
-    attn, mlp, norms = self.self_attn, self.mlp, (self.input_layernorm, self.post_attention_layernorm)
-    used = {name for name, value in options.items() if value is not None} - _DECODER_IGNORES
-    if used != {"position_embeddings"} or not (_is_plain_attention(attn) and type(mlp).forward is _gated_mlp):
+    for name, value in options.items():
+        if value is not None and name not in _DECODER_IGNORES and name != "position_embeddings":
+            return None
+    attn, tables = self.self_attn, options.get("position_embeddings")
+    plain = attn.config._attn_implementation == "sdpa" and not (attn.training and attn.attention_dropout)
+    if not (plain and tables and multiplies(x, self.mlp.gate_proj.weight, None)):
         return None
-    layers = [attn.q_proj, attn.k_proj, attn.v_proj, attn.o_proj, mlp.gate_proj, mlp.up_proj, mlp.down_proj]
-    cos, sin = options["position_embeddings"]
-    tensors = _parameters_of(x, *norms, *layers)
-    bare = _are_bare((attn, mlp, mlp.act_fn, *norms, *layers))
-    if not (bare and tensors and not any(b is not None for b in tensors[1::2]) and x.dim() == cos.dim() == 3):
+    whole, (cos, sin) = _whole(self, _decoder_parts), tables
+    tensors = whole and whole.tensors(x.dtype)
+    if not tensors or not (x.dim() == cos.dim() == 3 and cos.shape[-1] == whole.options[0] and cos.dtype == sin.dtype == x.dtype):
         return None
-    if cos.shape[-1] != attn.head_dim:
-        return None
-    if not (takes(x, cos, sin) and multiplies(x, mlp.gate_proj.weight, None)) or cos.requires_grad:
-        return None
-    norm1, norm2, q, k, v, o, gate, up, down = tensors[::2]
-    eps = [norm.variance_epsilon for norm in norms]
-    return _torch._decoder_layer(x, (norm1, q, k, v, o, norm2, gate, up, down, cos, sin), attn.head_dim, attn.scaling, *eps)
+    return None if cos.requires_grad else _torch._decoder_layer(x, (*tensors, cos, sin), *whole.options)
 
 
 def _decoder_layer(self, hidden_states, *args, **options):
@@ -205,11 +256,15 @@ def _add_mlp(mlp, x, residual):
     return mlp.forward(x, residual) if type(mlp).forward in (_mlp, _gated_mlp) else residual + mlp(x)
 
 
+def _beside_joint(attn):
+    """What timm's attention does between its projections and beside its function."""
+    return attn.q_norm, attn.k_norm, attn.norm, attn.attn_drop
+
+
 def _takes_joint(attn, x):
     """Is timm's attention nothing but that of a joint projection?"""
-    idle = (attn.q_norm, attn.k_norm, attn.norm, attn.attn_drop)
     taken = attn.gate is None and attn.fused_attn and takes(x, attn.qkv.weight) and x.dtype != torch.float32
-    return taken and attn.head_dim <= 256 and all(map(_is_idle, idle))
+    return taken and attn.head_dim <= 256 and all(map(_is_idle, _beside_joint(attn)))
 
 
 def _vit_attention(self, x, attn_mask=None, is_causal=False):
@@ -241,61 +296,62 @@ def _patch_embed(self, x):
 _CONVNEXT_PARTS = "conv_dw norm mlp shortcut drop_path".split()
 
 
+def _convnext_parts(self):
+    conv, norm, mlp, shortcut, drop_path = [self._modules[name] for name in _CONVNEXT_PARTS]
+    parts = _parts_of_mlp(mlp)
+    if self.use_conv_mlp or not _is_depthwise(conv) or norm.bias is None or not _are_parts_of_mlp(parts):
+        return None
+    up, act, down, others = parts
+    if _kind(shortcut) != "Identity" or not all(_kind(m) in ("Identity", "Dropout") for m in (drop_path, *others)):
+        return None
+    parameters = [*_weights_and_biases(conv, norm, up, down), (self, "gamma")]
+    return _Whole(self, parameters, (conv.padding, norm.eps, _activation_of(act)))
+
+
 def _convnext_block(self, x):
     """One operator. What the block multiplies with gamma comes out of a product: gamma is put into the weights of that one."""
+    whole = _whole(self, _convnext_parts)
+    tensors = whole and whole.tensors(x.dtype)
+    if tensors and multiplies(x, tensors[4], tensors[5], axis=1):
+        return _torch._conv_block(x, tensors, *whole.options)
     conv, norm, mlp, shortcut, drop_path = [self._modules[name] for name in _CONVNEXT_PARTS]
-    parts, gamma = _parts_of_mlp(mlp), self.gamma
+    parts = _parts_of_mlp(mlp)
     if self.use_conv_mlp or _kind(shortcut) != "Identity" or not _is_idle(drop_path) or not _are_parts_of_mlp(parts):
         return self.ckl_forward(x)
     up, act, down, others = parts
     if not (all(map(_is_idle, others)) and multiplies(x, up.weight, up.bias, axis=1)):
         return self.ckl_forward(x)
-    activation, tensors = _activation_of(act), _parameters_of(x, conv, norm, up, down)
-    plain = tensors and tensors[3] is not None and (gamma is None or gamma.dtype == x.dtype)
-    if plain and _is_depthwise(conv) and _are_bare((conv, norm, mlp, up, act, down)):
-        return _torch._conv_block(x, [*tensors, gamma], conv.padding, norm.eps, activation)
     y = norm(conv(x).permute(0, 2, 3, 1))
-    options = {"gamma": gamma, "residual": x.permute(0, 2, 3, 1)}
-    y = _torch.mlp(y, up.weight, up.bias, down.weight, down.bias, activation, **options)
+    options = {"gamma": self.gamma, "residual": x.permute(0, 2, 3, 1)}
+    y = _torch.mlp(y, up.weight, up.bias, down.weight, down.bias, _activation_of(act), **options)
     return y.permute(0, 3, 1, 2)
-
-
-def _parameters_of(x, *modules):
-    """Weights and biases, where all are parameters of the type of x; None otherwise."""
-    tensors, dtype = [], x.dtype
-    for module in modules:
-        own = module._parameters
-        for p in (own.get("weight"), own.get("bias")):
-            if p is not None and (p.dtype != dtype or type(p) is not torch.nn.Parameter):
-                return None
-            tensors.append(p)
-    return None if any(weight is None for weight in tensors[::2]) else tensors
-
-
-def _are_bare(modules):
-    """Would nothing but their own forward be called? Without hooks."""
-    return not any(m._forward_hooks or m._forward_pre_hooks or m._backward_hooks or m._backward_pre_hooks for m in modules)
 
 
 _PARTS_OF_BLOCK = [["LayerNorm", kind, kind, "LayerNorm", kind, kind] for kind in ("Linear", "Conv1D")]
 
 
-def _are_parts_of_block(modules):
-    """norm, two layers, norm, two layers: of the classes that the operator does what they do?"""
-    return [_kind(m) for m in modules] in _PARTS_OF_BLOCK
-
-
-def _whole_block(x, norm1, qkv, proj, norm2, mlp, heads, causal, scale):
-    """The block as one operator; None where that does not take it."""
-    up, act, down, others = _parts_of_mlp(mlp)
+def _parts_of_block(block, norm1, qkv, proj, norm2, causal, scale):
+    """norm, two layers, norm, two layers of the classes that the operator does what they do?"""
+    mlp = _parts_of_mlp(block.mlp)
+    if not _are_parts_of_mlp(mlp):
+        return None
+    up, act, down, others = mlp
     parts = norm1, qkv, proj, norm2, up, down
-    if not (_are_parts_of_block(parts) and _are_bare((*parts, mlp, act)) and all(map(_is_idle, others))):
+    if [_kind(m) for m in parts] not in _PARTS_OF_BLOCK or norm1.bias is None or norm2.bias is None:
         return None
-    tensors = _parameters_of(x, *parts)
-    if not tensors or x.dim() != 3 or not multiplies(x, up.weight, up.bias) or norm1.bias is None or norm2.bias is None:
+    if not all(_kind(m) in ("Identity", "Dropout") for m in others):
         return None
-    turned = _LAYERS[_kind(qkv)]
-    return _torch._block(x, tensors, heads, causal, scale, norm1.eps, norm2.eps, _activation_of(act), turned)
+    options = block.attn.num_heads, causal, scale, norm1.eps, norm2.eps, _activation_of(act), _LAYERS[_kind(qkv)]
+    return _Whole(block, _weights_and_biases(*parts), options)
+
+
+def _whole_block(self, x, look):
+    """The block as one operator; None where that does not take it."""
+    whole = _whole(self, look)
+    tensors = whole and whole.tensors(x.dtype)
+    if not tensors or x.dim() != 3 or not multiplies(x, tensors[8], tensors[9]):
+        return None
+    return _torch._block(x, tensors, *whole.options)
 
 
 def _add_layer_norm(norm, x, residual):
@@ -306,15 +362,21 @@ def _add_layer_norm(norm, x, residual):
     return norm(total), total
 
 
+def _vit_parts(self):
+    attn = self.attn
+    idle = self.ls1, self.drop_path1, self.ls2, self.drop_path2, attn.proj_drop, *_beside_joint(attn)
+    taken = type(attn).forward is _vit_attention and attn.gate is None and attn.head_dim <= 256
+    if not taken or not all(_kind(m) in ("Identity", "Dropout") for m in idle):
+        return None
+    return _parts_of_block(self, self.norm1, attn.qkv, attn.proj, self.norm2, False, attn.head_dim**-0.5)
+
+
 def _vit_block(self, x, attn_mask=None, is_causal=False):
     attn, norm = self.attn, self.norm2
-    paths = (self.ls1, self.drop_path1, self.ls2, self.drop_path2)
-    if attn_mask is None and _is_mlp(self.mlp) and type(attn).forward is _vit_attention and all(map(_is_idle, paths)):
-        if _takes_joint(attn, x) and _is_idle(attn.proj_drop) and _are_bare((attn, *paths)):
-            parts = self.norm1, attn.qkv, attn.proj, norm, self.mlp
-            y = _whole_block(x, *parts, attn.num_heads, is_causal, attn.head_dim**-0.5)
-            if y is not None:
-                return y
+    if attn_mask is None and not is_causal and attn.fused_attn:
+        y = _whole_block(self, x, _vit_parts)
+        if y is not None:
+            return y
     if not takes(x, norm.weight, norm.bias) or norm.weight is None:
         return self.ckl_forward(x, attn_mask, is_causal)
     attended = self.drop_path1(self.ls1(attn(self.norm1(x), attn_mask, is_causal)))
@@ -322,6 +384,13 @@ def _vit_block(self, x, attn_mask=None, is_causal=False):
     if _is_idle(self.ls2) and _is_idle(self.drop_path2):
         return _add_mlp(self.mlp, normed, x)
     return x + self.drop_path2(self.ls2(self.mlp(normed)))
+
+
+def _gpt2_parts(self):
+    attn = self.attn
+    if attn.head_dim > 256:
+        return None
+    return _parts_of_block(self, self.ln_1, attn.c_attn, attn.c_proj, self.ln_2, attn.is_causal, attn.scaling)
 
 
 _GPT2_IGNORES = {"position_ids", "cache_position"}  # what its attention looks at with neither a cache nor a mask
@@ -342,16 +411,8 @@ def _gpt2_block(
     attn, norm, x = self.attn, self.ln_2, hidden_states
     cache = past_key_values if cache is None else cache  # two names of it, by the version of transformers
     if cache is attention_mask is encoder_hidden_states is None and options.keys() <= _GPT2_IGNORES:
-        idle = _is_idle(attn.attn_dropout) and _is_idle(attn.resid_dropout)
-        if (
-            idle
-            and _is_mlp(self.mlp)
-            and _are_bare((attn,))
-            and attn.config._attn_implementation == "sdpa"
-            and attn.head_dim <= 256
-        ):
-            parts = self.ln_1, attn.c_attn, attn.c_proj, norm, self.mlp
-            y = _whole_block(x, *parts, attn.num_heads, attn.is_causal, attn.scaling)
+        if attn.config._attn_implementation == "sdpa":
+            y = _whole_block(self, x, _gpt2_parts)
             if y is not None:
                 return y
     if encoder_hidden_states is not None or not takes(x, norm.weight, norm.bias):
@@ -528,15 +589,20 @@ def _counted(forward):
 
 def _reduced(self, protocol):
     """Pickled as a module of its own class, which every process has."""
-    _, _, *state = super(type(self), self).__reduce_ex__(protocol)
-    return copyreg._reconstructor, (type(self).__base__, object, None), *state
+    _, _, state, *rest = super(type(self), self).__reduce_ex__(protocol)
+    state = _without_whole(state) if isinstance(state, dict) else state
+    return copyreg._reconstructor, (type(self).__base__, object, None), state, *rest
 
 
 def _deep_copied(self, memo):
     """Copied as what it is."""
     copied = memo[id(self)] = object.__new__(type(self))
-    vars(copied).update(copy.deepcopy(vars(self), memo))
+    vars(copied).update(copy.deepcopy(_without_whole(vars(self)), memo))
     return copied
+
+
+def _without_whole(members):
+    return {name: value for name, value in members.items() if name != "ckl_whole"}
 
 
 @functools.lru_cache(None)

@@ -21,14 +21,14 @@ _linear = torch._C._nn.linear
 
 
 @functools.lru_cache(8192)
-def _problem(m, n, k, dtype, layout, bias, activation, keeps, residual):
+def gemm_problem(m, n, k, dtype, layout, bias, activation, keeps, residual):
     return _problems.gemm(m, n, k, dtype, bias, activation, layout=layout, preactivation=keeps, c=residual)
 
 
 def _product(m, n, k, a, b, d, layout, bias=None, activation="identity", x=None, residual=None):
     """d[m,n] = activation(a * b + residual + bias), where x, if any, gets what the activation takes, or has it."""
     keeps = x is not None and activation[0] != "d"
-    desc = _problem(m, n, k, a.dtype, layout, bias is not None, activation, keeps, residual is not None)
+    desc = gemm_problem(m, n, k, a.dtype, layout, bias is not None, activation, keeps, residual is not None)
     _gemm(desc, a, b, residual, *dense(bias), d, x, None if residual is None else 1.0)
     return d
 
