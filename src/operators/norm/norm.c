@@ -115,10 +115,10 @@ static int64_t row_ctas(const ckl_plan *plan, int kernel)
     const row_split s = c->split;
     const bool flows = c->flow.stages && kernel == NORM_VECTORS, tiled = c->flow.stages && !flows;
     int64_t ctas = row_split_ctas(&s, d->rows), clusters = plan->kernels[NORM_VECTORS].clusters_resident;
-    if (d->direction == CKL_DIRECTION_FORWARD && (tiled || !c->shared_weights))
-        return flows ? min_i64(ctas, clusters * s.cluster) : ctas;
     if (c->persistent_ctas > 0)
         clusters = (int64_t)plan->device->info.sm_count * c->persistent_ctas / s.cluster;
+    if (d->direction == CKL_DIRECTION_FORWARD && (tiled || !c->shared_weights))
+        return flows ? min_i64(ctas, max_i64(1, clusters) * s.cluster) : ctas;
     return workers_for(d, c, max_i64(1, clusters)) * s.cluster;
 }
 

@@ -158,8 +158,10 @@ static const char *const cases[] = {
     "residence=ring lookahead=1'",
     "rows=40 cols=17003 stagger=1 impl=forward config='cluster=4 steps=2 stages=6 chunks=3 shared_weights=1 "
     "residence=ring lookahead=1' # tiled where pointers want it, which nothing stays for",
-    "rows=40 cols=2048 dtype=bf16 impl=forward config='threads=64 row_threads=64 cluster=4 steps=1 chunks=1 stages=2 "
-    "residence=registers persistent_ctas=4' # a row in registers, two in the ring, one waits, and the next is known",
+    "rows=300 cols=1001 dtype=bf16 residual=1 impl=forward config='threads=32 row_threads=32 cluster=1 vec=8 steps=2 "
+    "stages=8 residence=ring lookahead=1 chunks=0 ragged=1 persistent_ctas=1' # rows behind a CTA's first are drawn",
+    "rows=99 cols=2048 dtype=bf16 impl=forward config='threads=64 row_threads=64 cluster=4 steps=1 chunks=1 stages=2 "
+    "residence=registers persistent_ctas=1' # a row in registers, two in the ring, one waits, and the next is known",
     "rows=9 cols=9001 dtype=f16 offset=100           # the same, held in registers",
     "rows=9 cols=17003 stagger=1 fill=uniform",
     "rows=9 cols=2480 ldx=2481 ldy=2488 dtype=f16    # cut, by two warps",
