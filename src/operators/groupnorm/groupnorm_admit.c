@@ -20,8 +20,8 @@ bool groupnorm_may_be_ragged(const ckl_groupnorm_desc *d, groupnorm_slicing slic
            c->fold == 1 && c->vec * dtype_bytes(c->dtype) == GROUPNORM_VECTOR_BYTES && d->h * d->w <= INT32_MAX / 4;
 }
 
-static ckl_status admit_threads(const char *what, const ckl_device_info *device, groupnorm_slicing slicing,
-                                const groupnorm_config *c)
+static ckl_status admit_threads(const char *what, const ckl_groupnorm_desc *d, const ckl_device_info *device,
+                                groupnorm_slicing slicing, const groupnorm_config *c)
 {
     if (c->threads % 32 || c->threads < 32 || c->threads > device->threads_per_cta_max)
         FAIL(CKL_INVALID, "%s: threads=%d is no multiple of 32 from 32 to %d", what, c->threads,
@@ -37,6 +37,8 @@ static ckl_status admit_threads(const char *what, const ckl_device_info *device,
         FAIL(CKL_INVALID, "%s: loading=%d is for slices that are held", what, c->loading);
     if (c->backwards && slicing != GROUPNORM_SPLIT)
         FAIL(CKL_INVALID, "%s: backwards=1 is for slices that are read twice", what);
+    if (c->staged && (slicing != GROUPNORM_SPLIT || d->direction == CKL_DIRECTION_FORWARD))
+        FAIL(CKL_INVALID, "%s: staged=1 is for gradients whose slices are read twice", what);
     if (c->early && (slicing != GROUPNORM_HELD || c->parts > 1 || c->ragged))
         FAIL(CKL_INVALID, "%s: early=1 is for held slices of whole vectors of all channels", what);
     return CKL_OK;
@@ -98,7 +100,7 @@ ckl_status groupnorm_admit(const char *what, const ckl_groupnorm_desc *d, const 
     if (c->dtype != d->dtype || c->layout != (choice)d->layout || c->affine != d->affine ||
         c->channels != max_i64(1, d->c / d->groups))
         FAIL(CKL_INVALID, "%s: dtype, layout, affine and channels must be those of the problem", what);
-    TRY(admit_threads(what, device, slicing, c));
+    TRY(admit_threads(what, d, device, slicing, c));
     TRY(admit_layout(what, d, slicing, c));
     const int64_t slices = groupnorm_slices(d, c, slicing), units = groupnorm_units(d, c);
     if (groupnorm_ranges(d, c, slicing) * groupnorm_slice_units(c) < units)

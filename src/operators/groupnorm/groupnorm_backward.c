@@ -494,17 +494,24 @@ static int vectors_ahead(const backward *k)
 
 void groupnorm_backward_split(const groupnorm_config *cfg, bool vectors)
 {
-    backward k = { .s = groupnorm_slice_begin(cfg, vectors), .in_smem = false };
+    backward k = { .s = groupnorm_slice_begin(cfg, vectors), .in_smem = cfg->staged };
     const two_pass order = groupnorm_order(&k.s);
     groupnorm_wait();
     two_pass_item item = two_pass_draw(&order);
     groupnorm_slice_of_item(&k.s, &item);
     begin(&k);
+    if (cfg->staged) {
+        reserve_slices(&k);
+        stage_slices(&k);
+    }
     IF(item.writes) {
         load_column(&k);
-        groupnorm_load_ahead(&k.s, &k.w, vectors_ahead(&k), load_vector, &k);
+        if (!cfg->staged)
+            groupnorm_load_ahead(&k.s, &k.w, vectors_ahead(&k), load_vector, &k);
         two_pass_wait(&order, &item);
         groupnorm_load_merged(&k.s, KINDS, k.sGroups);
+        if (cfg->staged)
+            groupnorm_staged();
         cta_sync();
         write_slice(&k);
         k.w.ahead_count = 0;

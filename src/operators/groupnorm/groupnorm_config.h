@@ -43,6 +43,7 @@
     X(owner, int, ctas_per_sm, "0", "0 1 2 3 4 6 8", "CTAs for which an SM has registers; 0: no matter")       \
     X(owner, int, loading, "0", "0 132 264", "held: CTAs that load at once; 0: all")                           \
     X(owner, bool, backwards, "0", "0 1", "split: outputs begin with the last slices of an image")             \
+    X(owner, bool, staged, "0", "0 1", "split, backward: slices come through shared memory, too")              \
     X(owner, bool, early, "0", "0 1", "held: entries of some slices are merged before all CTAs meet")          \
     X(owner, int, gradient_ctas, "1", "1 2 4 8", "backward: CTAs that add up sums of the same channels")
 

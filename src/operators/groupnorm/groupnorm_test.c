@@ -294,6 +294,10 @@ static const char *const cases[] = {
     "layout=nhwc channels=1 bundle=44 cut_short=1 ragged_pixels=1 vec=8 threads=128 column_threads=16 steps=9 backwards=1'",
     "n=3 c=32 h=16 w=16 groups=8 layout=nhwc direction=backward impl=backward_split config='bundle=4 threads=128 "
     "column_threads=32 steps=1 vec=4 backwards=1'",
+    "n=3 c=32 h=16 w=16 groups=8 layout=nhwc direction=backward fill=uniform impl=backward_split config='layout=nhwc "
+    "channels=4 bundle=4 threads=128 column_threads=32 steps=2 vec=4 staged=1'",
+    "n=2 c=32 h=9 w=9 groups=8 dtype=f16 direction=backward misalign=1 impl=backward_split config='dtype=f16 "
+    "channels=4 threads=64 column_threads=16 steps=2 staged=1'",
     "n=2 c=33 h=8 w=64 groups=11 layout=nhwc impl=forward config='layout=nhwc channels=3 fold=4 vec=4 bundle=11 "
     "threads=160 column_threads=4 steps=10 cluster=4'",
     NULL,
