@@ -537,7 +537,7 @@ static ckl_status launch_skinny(const ckl_plan *plan, const void *args, ckl_stre
 /* Instructions of a thread for a pixel: RATE a cycle and SM. */
 static plan_cost cost_skinny(const void *desc, const ckl_device_info *device, const void *config)
 {
-    const double LOAD = 4, STORE = 8, LANE = 3, RATE = 2.5, WAIT = 900, SUMS = 1.6;
+    const double LOAD = 4, STORE = 8, LANE = 3, RATE = 2.5, WAIT = 900, START = 0.5, SUMS = 1.6;
     const ckl_conv_desc *d = desc;
     const conv_skinny_config *c = config;
     const skinny_sizes s = sizes_of(d);
@@ -554,7 +554,7 @@ static plan_cost cost_skinny(const void *desc, const ckl_device_info *device, co
                                          .rate = RATE,
                                          .step_cycles = WAIT,
                                          .bytes = elements * (double)ckl_dtype_bytes(d->dtype),
-                                         .us = c->slices > 1 ? SUMS : 0 },
+                                         .us = START + (c->slices > 1 ? SUMS : 0) },
                         device);
 }
 
@@ -566,7 +566,8 @@ const implementation conv_skinny_implementation = {
     .summary = "filters of one pixel, few channels on one side: vectors at memory's speed, no tensor cores; NHWC",
     .rivals = { &conv_pointwise_shallow_implementation, &conv_pointwise_unaligned_implementation,
                 &conv_pointwise_pitched_implementation, &conv_narrow_implementation, &conv_stem_implementation,
-                &conv_pointwise_implementation, &conv_sm90_weight_implementation, &conv_packed_weight_implementation },
+                &conv_pointwise_implementation, &conv_packed_implementation, &conv_sm90_weight_implementation,
+                &conv_packed_weight_implementation },
     .describe = conv_skinny,
     .kernels = 2,
     .params = &conv_param_list,
