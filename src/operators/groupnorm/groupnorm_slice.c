@@ -628,8 +628,9 @@ val groupnorm_weight(const groupnorm_slice *s, val pointer, val channel)
 tensor groupnorm_of_channels(const groupnorm_slice *s, const groupnorm_view *w, tensor sWords, int word)
 {
     tensor rWords = fragment(F32, compact(leaf(w->grid.vec))); // (VEC)
+    const val column = groupnorm_existing(s, w, w->column);
     for (int i = 0; i < w->grid.vec; i++)
-        set(rWords, i, at(sWords, word, groupnorm_channel(s, w, w->column, i)));
+        set(rWords, i, at(sWords, word, groupnorm_channel(s, w, column, i)));
     return rWords;
 }
 
