@@ -215,7 +215,8 @@ static void reference(const void *problem, void *const *host, reference_slice ou
 static const char *const cases[] = {
     "kv=1 d=32                                          # one key",
     "heads=8 kv_heads=2 kv=100 d=64 batch=3 shortest=0 lse=1 # lengths differ, tails",
-    "heads=8 kv_heads=2 kv=27 d=128 batch=3 shortest=0 page=16 layout=bshd cache=e4m3 dtype=bf16 append=1 lse=1 # a warp "
+    "heads=8 kv_heads=2 kv=27 d=128 batch=3 shortest=0 page=16 layout=bshd cache=e4m3 dtype=bf16 append=1 lse=1 # a "
+    "warp "
     "for each block",
     "heads=8 kv_heads=1 kv=16 d=128 batch=3 shortest=0 page=16 append=1 dtype=bf16 lse=1 # a single one",
     "heads=16 kv_heads=2 kv=700 d=128 dtype=bf16 batch=2 shortest=1 page=16 layout=bshd lse=1 # splits, pages",
