@@ -80,7 +80,8 @@ static void describe_shared_memory(latent_kernel *k)
     const int keys = k->cfg->keys, slots = k->cfg->slots;
     const int64_t chunk = keys * CHUNK, block = block_bytes(k->cfg);
     k->sLines = slice(attention_chunks("Q", dtype, attention_columns_of(CHUNK), query_lines(k->cfg), 1), _, _, 0, 0);
-    const layout rows = attention_chunks_apart(dtype, attention_columns_of(CHUNK), ROWS, k->d.chunks, rows_held(k->cfg) * CHUNK);
+    const layout rows =
+        attention_chunks_apart(dtype, attention_columns_of(CHUNK), ROWS, k->d.chunks, rows_held(k->cfg) * CHUNK);
     k->sQ = slice(tensor_with_layout(k->sLines, rows), _, _, 0, _);
     const int64_t blocks = smem_alloc("blocks", slots * block, 1024);
     k->sK = smem_view(smem_address(blocks), dtype, attention_chunks_layout(dtype, k->d, keys, slots));
@@ -245,8 +246,9 @@ static void load_queries(const latent_kernel *k)
                   in_group = add(rem(line, imm(held)), mul(k->place.tile, imm(ROWS)));
         const val exists = logical_and(lt(in_group, imm(k->place.rows_all)), lt(column, imm(d)));
         tensor gRow = attention_decode_row_of(&k->place, ATTENTION_Q, min(in_group, imm(k->place.rows_all - 1)));
-        cp_async(tensor_address(k->sLines, coord(line, in_chunk)), tensor_address(gRow, coord(min(column, imm(d - VECTOR)))),
-                 16, select(exists, imm_as(U32, 16), imm_as(U32, 0)));
+        cp_async(tensor_address(k->sLines, coord(line, in_chunk)),
+                 tensor_address(gRow, coord(min(column, imm(d - VECTOR)))), 16,
+                 select(exists, imm_as(U32, 16), imm_as(U32, 0)));
     }
     cp_async_commit();
     cp_async_wait(0);
@@ -266,31 +268,16 @@ static void release_section(const latent_kernel *k, const consumer_role *c, cons
         pipeline_release(&k->ring, section_of(k, at, section).stage);
 }
 
-/* 16 bytes of a row of its own block in shared memory. */
-static tensor own_vector(const latent_kernel *k, const block_at *at, val row, val column)
+/* The keys of its own block, which all its threads look after. */
+static latent_keys own_keys(const latent_kernel *k, const consumer_role *c, const block_at *at)
 {
-    val address = tensor_address(k->sK, coord(row, rem(column, imm(CHUNK)), div(column, imm(CHUNK)), at->slot));
-    return smem_view(address, I32, compact(leaf(4)));
+    return (latent_keys){ k->sK, at->start, imm_as(U32, 0), at->slot, c->keys, c->tid, WARPGROUP };
 }
 
-/*
- * Puts new keys of its own block into shared memory, once the other rows have arrived; the CTA of the first tile also
- * writes them to the cache.
- */
-static void append_keys(const latent_kernel *k, const consumer_role *c, const block_at *at)
+/* Own keys have changed; wgmma reads them. */
+static void share_keys(const consumer_role *c)
 {
-    const attention_decode_form *form = &k->place.form;
-    const int vectors = form->d / VECTOR;
-    const val old = sub(convert(I32, k->place.length), imm(form->tokens)), first = convert(I32, at->start);
-    LOOP_FROM(item, c->tid, imm(form->tokens * vectors), imm(WARPGROUP)) {
-        const val token = div(item, imm(vectors)), vector = rem(item, imm(vectors)), column = mul(vector, imm(VECTOR));
-        const val key = add(old, convert(I32, token)), row = convert(U32, sub(key, first));
-        IF(logical_and(ge(key, first), logical_and(lt(row, imm(c->keys)), lt(key, convert(I32, k->place.to))))) {
-            const tensor rKey = attention_decode_latent_new(&k->place, token, convert(U32, key), column);
-            copy(rKey, own_vector(k, at, row, column), 16);
-        }
-    }
-    fence_proxy_async(); // wgmma reads them
+    fence_proxy_async();
     named_sync(imm(BARRIER_OWN + c->index), WARPGROUP);
 }
 
@@ -300,7 +287,9 @@ static void append_block(const latent_kernel *k, const consumer_role *c, const b
     IF(lt(sub(convert(I32, k->place.length), imm(k->place.form.tokens)), convert(I32, end))) {
         for (int s = 0; s < SECTIONS; s++)
             wait_section(k, at, s);
-        append_keys(k, c, at);
+        const latent_keys keys = own_keys(k, c, at);
+        attention_decode_latent_append(&k->place, &keys);
+        share_keys(c);
     }
 }
 
@@ -348,21 +337,6 @@ static void release_told(const latent_kernel *k, const consumer_role *c, const b
     release_section(k, c, told, REST);
 }
 
-/* Values of keys that do not exist become 0: the memory may hold NaN. */
-static void clear_values(const latent_kernel *k, const consumer_role *c, const block_at *at)
-{
-    const int vectors = CONSUMERS * k->half.used / VECTOR;
-    val first = sub(max(k->place.to, at->start), at->start);
-    tensor rZero = fragment(I32, compact(leaf(4)));
-    fill(rZero, imm(0));
-    LOOP_FROM(row, first, imm(c->keys), imm(1))
-        LOOP_FROM(vector, c->tid, imm(vectors), imm(WARPGROUP)) {
-            copy(rZero, own_vector(k, at, row, mul(vector, imm(VECTOR))), 16);
-        }
-    fence_proxy_async();
-    named_sync(imm(BARRIER_OWN + c->index), WARPGROUP);
-}
-
 /* Scores of its own block become weights, and the other consumer is told. The scores of all its warps are complete. */
 static void tell(const latent_kernel *k, consumer_role *c, const block_at *at)
 {
@@ -372,7 +346,9 @@ static void tell(const latent_kernel *k, consumer_role *c, const block_at *at)
     IF(attention_decode_is_cut(&k->place, at->start)) {
         const decode_rows rows = { mul(k->place.tile, imm(ROWS)), ROWS };
         attention_decode_mask(&k->place, at->start, rows, &c->qk, c->tid, c->scores);
-        clear_values(k, c, at);
+        const latent_keys keys = own_keys(k, c, at);
+        attention_decode_latent_clear(&k->place, &keys);
+        share_keys(c);
     }
     attention_online_softmax(&c->rows, c->scores, NULL);
     stmatrix_C(&c->qk, slice(c->scores, _, 0, _), slice(k->sP, _, _, at->slot), c->tid);
@@ -463,36 +439,6 @@ static void share_sums(const latent_kernel *k, consumer_role *c, val index)
         c->rows.sum[r] = add(at(k->sSum, row_number(c, r), 0), at(k->sSum, row_number(c, r), 1));
 }
 
-/* This consumer's columns of the split's partial, from registers. Rows past the last one are left out. */
-static void store_partial(const latent_kernel *k, const consumer_role *c, val index, const decode_sums *sums)
-{
-    const int width = k->half.used;
-    decode_partial partial = attention_decode_partial_of(sums, k->place.split); // (2,BM), (DV,BM)
-    tiled_copy each = make_tiled_copy_C("UniversalCopy<64>", F32, &c->own, ROWS, width);
-    tensor gO =
-        tensor_with_layout(partial.values, make_layout(shape(ROWS, k->place.form.dv), stride(k->place.form.dv, 1)));
-    tensor gHalf = local_tile(gO, shape(ROWS, width), coord(0, index)); // (BM,DV/2)
-    tensor cO = partition_D(&each, identity_tensor(shape(ROWS, width)), c->tid);
-    const val rows = sub(imm_as(U32, k->place.rows_all), mul(k->place.tile, imm(ROWS)));
-    copy_if(&each, cO, shape(rows, width), c->out, partition_D(&each, gHalf, c->tid), 0);
-    IF(eq(index, imm(0)))
-        for (int r = 0; r < c->rows.count; r++) {
-            const val row = row_number(c, r);
-            set(partial.states, coord(0, row), c->rows.max[r]);
-            set(partial.states, coord(1, row), c->rows.sum[r]);
-        }
-}
-
-/* The result, where the sequence has one split. */
-static void store_result(const latent_kernel *k, const consumer_role *c, val index)
-{
-    const int width = k->half.used;
-    tensor cHalf = coordinates_from(identity_tensor(shape(ROWS, width)), 1, mul(index, imm(width))),
-           cO = partition_C(&c->own, cHalf, c->tid); // (MMA,1,1)
-    const val has_lse = logical_and(eq(index, imm(0)), eq(thread_at(lane(), 0, 4, 8), imm(0)));
-    attention_decode_latent_store(&k->place, &c->rows, c->out, cO, has_lse);
-}
-
 /* NOTE: bar_sync is aligned: all who wait at a barrier do so by one instruction, so what both wait for is outside of their roles. */
 static void attend(const latent_kernel *k, const decode_sums *sums)
 {
@@ -511,12 +457,13 @@ static void attend(const latent_kernel *k, const decode_sums *sums)
         }
     }
     share_sums(k, &both, index);
+    const latent_part half = { &k->place, &both.own, ROWS, k->half.used, index, both.tid, both.out, &both.rows };
     IF(gt(k->place.splits, imm(1))) {
-        store_partial(k, &both, index, sums);
+        attention_decode_latent_store_partial(&half, sums, k->place.split);
     }
     ELSE
     {
-        store_result(k, &both, index);
+        attention_decode_latent_store(&half); // the sequence has one split
     }
 }
 

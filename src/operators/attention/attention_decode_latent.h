@@ -32,14 +32,45 @@ latent_boxes attention_decode_latent_boxes_at(const decode_place *place, const t
 /* For one thread: loads a chunk of a block. (BN,CHUNK) */
 void attention_decode_latent_load(const latent_boxes *boxes, int chunk, tensor sChunk, val barrier);
 
-/*
- * Stores columns of O where a CTA has all splits, or their sum. rows: maxima in bits, sums of all weights; cO: this thread's
- * rows of the tile and columns of O. has_lse: does it store the rows' logarithms?
- */
-void attention_decode_latent_store(const decode_place *place, const online_rows *rows, tensor out, tensor cO,
-                                   val has_lse);
+/* Some keys of a block in shared memory, and the threads that they belong to. */
+typedef struct latent_keys {
+    tensor sK;            // (BN,CHUNK,CHUNKS,SLOTS)
+    val start, row, slot; // the first one's number, and where it is
+    int count;
+    val tid;
+    int threads;
+} latent_keys;
 
-/* 16 bytes of new key `key`, that of new token `token`. The CTA of the first tile stores them in the cache. */
-tensor attention_decode_latent_new(const decode_place *place, val token, val key, val column);
+/* Puts those that are new in their place, once the others are there. The CTA of the first tile stores them in the cache. */
+void attention_decode_latent_append(const decode_place *place, const latent_keys *keys);
+
+/* Those that do not exist become 0 in the columns of values: the memory may hold NaN. */
+void attention_decode_latent_clear(const decode_place *place, const latent_keys *keys);
+
+/* Some columns of O, from `index` * width on, in the accumulators of an MMA of a tile of rows. */
+typedef struct latent_part {
+    const decode_place *place;
+    const tiled_mma *mma;
+    int rows, width;
+    val index, tid;
+    tensor out;                // (MMA,1,MMA_N)
+    const online_rows *online; // maxima in bits, sums of all weights
+} latent_part;
+
+/* The row of the tile that value r of a thread's rows is in. */
+val attention_decode_latent_row(const latent_part *part, int r);
+
+/* Copies of its columns, to or from the partial of a split. */
+typedef struct latent_partial {
+    tiled_copy each;
+    int_tuple limits; // rows past the last one do not exist
+    tensor cO, tOgO, states;
+} latent_partial;
+
+latent_partial attention_decode_latent_partial_of(const latent_part *part, const decode_sums *sums, val split);
+
+/* Stores them as the partial of a split; as the result, where that is all. */
+void attention_decode_latent_store_partial(const latent_part *part, const decode_sums *sums, val split);
+void attention_decode_latent_store(const latent_part *part);
 
 #endif

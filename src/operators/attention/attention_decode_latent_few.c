@@ -29,6 +29,7 @@ enum {
     HIGH = 8,
     ROW_HALVES = 2, // rows of a thread
     BARRIER = 1,    // of all consumers
+    HELD = 2,       // levels of the tree
     PRODUCER_REGISTERS = 40,
     CONSUMER_REGISTERS = 232,
 };
@@ -83,7 +84,7 @@ static int values_of(const attention_decode_latent_few_config *c)
 int64_t attention_decode_latent_few_smem(const attention_decode_latent_few_config *c)
 {
     const int64_t words = WARPS * BUFFERS + ROWS * WARPS + 1 // and whether this CTA is the last of a sequence's
-                          + c->held * values_of(c) * THREADS;
+                          + (c->hold ? HELD : 0) * values_of(c) * THREADS;
     return c->slots * (block_bytes(c) + 16) + weights_bytes() + 4 * words;
 }
 
@@ -102,8 +103,8 @@ static few_kernel describe_kernel(const attention_decode_latent_few_config *cfg)
     k.sP = slice(attention_chunks("weights", form->dtype, attention_columns_of(KEYS), ROWS, BUFFERS), _, _, 0, _);
     k.sHigh = smem_tensor("high", I32, compact(shape(WARPS, BUFFERS)), 16);
     k.sOfRow = smem_tensor("maxima or sums", F32, compact_right(shape(ROWS, WARPS)), 16);
-    if (cfg->held)
-        k.sHeld = smem_tensor("sums held", F32, compact_right(shape(values_of(cfg), THREADS, cfg->held)), 4);
+    if (cfg->hold)
+        k.sHeld = smem_tensor("sums held", F32, compact_right(shape(values_of(cfg), THREADS, HELD)), 4);
     k.ring = make_pipeline("ring", cfg->slots, 1, WARPS);
     return k;
 }
@@ -184,44 +185,6 @@ static void load_queries(const few_kernel *k, const consumer_role *c)
                        local_tile(c->rQ, shape(4, 1, CHUNK / STEP), coord(0, 0, i * BUFFERS + j)));
         sync_all(); // all warps have read them
     }
-}
-
-/* 16 bytes of one of its own keys. */
-static tensor own_vector(const few_kernel *k, val row, val column, val slot)
-{
-    const val at = tensor_address(k->sK, coord(row, rem(column, imm(CHUNK)), div(column, imm(CHUNK)), slot));
-    return smem_view(at, I32, compact(leaf(4)));
-}
-
-/* Its own keys that are new, from `start` on. */
-static void append_keys(const few_kernel *k, val start, val slot)
-{
-    const int tokens = k->place.form.tokens, vectors = k->place.form.d / VECTOR;
-    const val old = sub(convert(I32, k->place.length), imm(tokens)), first = convert(I32, start);
-    LOOP_FROM(item, lane(), imm(tokens * vectors), imm(LANES)) {
-        const val token = div(item, imm(vectors)), column = mul(rem(item, imm(vectors)), imm(VECTOR));
-        const val key = add(old, convert(I32, token)), row = sub(key, first);
-        IF(logical_and(ge(key, max(first, imm(0))),
-                       logical_and(lt(row, imm(OWN_KEYS)), lt(key, convert(I32, k->place.to))))) {
-            const tensor rKey = attention_decode_latent_new(&k->place, token, convert(U32, key), column);
-            copy(rKey, own_vector(k, add(mul(warp(), imm(OWN_KEYS)), convert(U32, row)), column, slot), 16);
-        }
-    }
-    warp_sync();
-}
-
-/* Values of its own keys that do not exist become 0: the memory may hold NaN. All lanes are done with the keys. */
-static void clear_values(const few_kernel *k, val start, val slot)
-{
-    const int vectors = k->dv.used / VECTOR;
-    tensor rZero = fragment(I32, compact(leaf(4)));
-    fill(rZero, imm(0));
-    warp_sync();
-    LOOP_FROM(row, sub(max(k->place.to, start), start), imm(OWN_KEYS), imm(1))
-        LOOP_FROM(vector, lane(), imm(vectors), imm(LANES)) {
-            const val to = add(mul(warp(), imm(OWN_KEYS)), row);
-            copy(rZero, own_vector(k, to, mul(vector, imm(VECTOR)), slot), 16);
-        }
 }
 
 /* scores = Q * K^T of its own keys, by sums that do not wait for each other. */
@@ -352,16 +315,20 @@ static void use_block(const few_kernel *k, consumer_role *c, val number)
               buffer = bit_and(number, imm(1));
     decode_place own = k->place;
     own.keys = OWN_KEYS;
+    const latent_keys keys = { k->sK, start, mul(warp(), imm(OWN_KEYS)), at.stage, OWN_KEYS, lane(), LANES };
     pipeline_wait_full(&k->ring, &at);
-    if (k->place.form.append)
-        append_keys(k, start, at.stage);
+    if (k->place.form.append) {
+        attention_decode_latent_append(&k->place, &keys);
+        warp_sync();
+    }
     multiply_keys(k, c, at.stage);
     if (k->place.form.softcap)
         attention_cap_scores(c->scores, k->place.p.factor);
     IF(attention_decode_is_cut(&own, start)) {
         const decode_rows rows = { mul(k->place.tile, imm(ROWS)), ROWS };
         attention_decode_mask(&own, start, rows, &c->mma, lane(), c->scores);
-        clear_values(k, start, at.stage);
+        warp_sync(); // all lanes are done with the keys
+        attention_decode_latent_clear(&k->place, &keys);
     }
     share_weights(k, c, buffer);
     multiply_values(k, c, buffer, at.stage);
@@ -396,39 +363,17 @@ static void sum_rows(const few_kernel *k, consumer_role *c)
     }
 }
 
-/* Copies of this warp's columns of O, to or from a partial. */
-typedef struct partial_copy {
-    tiled_copy each;
-    int_tuple limits; // rows past the last one do not exist
-    tensor cO, tOgO, states;
-} partial_copy;
-
-static partial_copy partial_copy_of(const climber *x, val split)
+/* What this warp has of them. */
+static latent_part own_part(const few_kernel *k, const consumer_role *c)
 {
-    const int dv = x->k->place.form.dv, width = width_of(x->k->cfg);
-    const decode_partial partial = attention_decode_partial_of(x->sums, split); // (2,BM), (DV,BM)
-    const val rows = imm_as(U32, x->k->place.rows_all);
-    partial_copy p = { .each = make_tiled_copy_C("UniversalCopy<64>", F32, &x->c->mma, ROWS, width),
-                       .limits = shape(rows, width),
-                       .states = partial.states };
-    tensor gO = with_cache(tensor_with_layout(partial.values, make_layout(shape(ROWS, dv), stride(dv, 1))),
-                           IR_CACHE_EVICT_LAST), // stores to memory cost reads far more than their bytes
-        gOwn = local_tile(gO, shape(ROWS, width), coord(imm(0), warp())); // (BM,DV/WARPS)
-    p.cO = partition_D(&p.each, identity_tensor(shape(ROWS, width)), lane());
-    p.tOgO = partition_D(&p.each, gOwn, lane());
-    return p;
+    return (latent_part){ &k->place, &c->mma, ROWS, width_of(k->cfg), warp(), lane(), c->out, &c->rows };
 }
 
 static void leave_partial(void *of)
 {
     const climber *x = of;
-    const partial_copy p = partial_copy_of(x, x->first);
-    copy_if(&p.each, p.cO, p.limits, x->c->out, p.tOgO, 0);
-    IF(eq(warp(), imm(0)))
-        for (int r = 0; r < ROW_HALVES; r++) { // all four lanes of a row have it
-            set(p.states, coord(0, row_number(x->c, r)), x->c->rows.max[r]);
-            set(p.states, coord(1, row_number(x->c, r)), x->c->rows.sum[r]);
-        }
+    const latent_part part = own_part(x->k, x->c);
+    attention_decode_latent_store_partial(&part, x->sums, x->first);
 }
 
 /* Adds a neighbour's sum. Both orders give the same bits. */
@@ -451,13 +396,15 @@ static void add_sum(const climber *x, const val *top, const val *sum, tensor oth
 
 static void add_partial(const climber *x, val split)
 {
-    const partial_copy p = partial_copy_of(x, split);
+    const latent_part part = own_part(x->k, x->c);
+    const latent_partial p = attention_decode_latent_partial_of(&part, x->sums, split);
     tensor other = fragment_C(&x->c->mma, ROWS, width_of(x->k->cfg));
     val top[ROW_HALVES], sum[ROW_HALVES];
     copy_if(&p.each, p.cO, p.limits, p.tOgO, other, 0);
     for (int r = 0; r < ROW_HALVES; r++) {
-        top[r] = at(p.states, 0, row_number(x->c, r));
-        sum[r] = at(p.states, 1, row_number(x->c, r));
+        const val row = attention_decode_latent_row(&part, r);
+        top[r] = at(p.states, 0, row);
+        sum[r] = at(p.states, 1, row);
     }
     add_sum(x, top, sum, other);
 }
@@ -495,16 +442,6 @@ static void add_held(climber *x)
     add_sum(x, top, sum, other);
 }
 
-/* Stores this warp's columns of the result. */
-static void store_result(const few_kernel *k, const consumer_role *c)
-{
-    const int width = width_of(k->cfg);
-    tensor cAll = coordinates_from(identity_tensor(shape(ROWS, width)), 1, mul(warp(), imm(width))),
-           cO = partition_C(&c->mma, cAll, lane()); // (MMA,1,MMA_N)
-    const val has_lse = logical_and(eq(warp(), imm(0)), eq(thread_at(lane(), 0, 4, 8), imm(0)));
-    attention_decode_latent_store(&k->place, &c->rows, c->out, cO, has_lse);
-}
-
 /* Are all splits of this CTA that the node at x->first has, which begins at split `left`? */
 static val is_own(const climber *x, val left)
 {
@@ -529,12 +466,11 @@ static void add_left(climber *x)
 /* What to do at a node of its own: with sums that it holds, or in the workspace. */
 static void by_level(climber *x, void (*held)(climber *x), void (*in_memory)(climber *x))
 {
-    const int levels = x->k->cfg->held;
-    if (!levels) {
+    if (!x->k->cfg->hold) {
         in_memory(x);
         return;
     }
-    IF(lt(x->width, imm(1 << levels))) {
+    IF(lt(x->width, imm(1 << HELD))) {
         held(x);
     }
     ELSE
@@ -580,8 +516,10 @@ static void climb(const few_kernel *k, consumer_role *c, const decode_sums *sums
         assign(x.first, left);
         assign(x.width, add(x.width, x.width));
     }
-    IF(ne(goes_on, imm(0)))
-        store_result(k, c);
+    IF(ne(goes_on, imm(0))) {
+        const latent_part part = own_part(k, c);
+        attention_decode_latent_store(&part);
+    }
 }
 
 static consumer_role describe_consumer(const few_kernel *k)

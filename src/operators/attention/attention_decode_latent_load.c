@@ -2,7 +2,7 @@
 #include "cute/kernel.h"
 #include "operators/attention/attention_decode_latent.h"
 
-enum { CHUNK = ATTENTION_DECODE_LATENT_CHUNK };
+enum { CHUNK = ATTENTION_DECODE_LATENT_CHUNK, VECTOR = 8 }; // columns that lie together; elements of 16 bytes
 
 void attention_decode_latent_initialise(const tma_copy *tma, const pipeline *ring)
 {
@@ -61,7 +61,8 @@ static tensor key_at(const decode_place *place, val pointer, int strides, val of
     return slice(attention_decode_tensor_of(place, strides, pointer), of, place->kv_head, row, _);
 }
 
-tensor attention_decode_latent_new(const decode_place *place, val token, val key, val column)
+/* 16 bytes of new key `key`, that of new token `token`. */
+static tensor load_new(const decode_place *place, val token, val key, val column)
 {
     tensor rKey = fragment(I32, compact(leaf(4))),
            gNew = key_at(place, place->p.x[DECODE_K_NEW], DECODE_K_NEW, place->batch, token);
@@ -72,4 +73,38 @@ tensor attention_decode_latent_new(const decode_place *place, val token, val key
         copy(rKey, gmem_tensor(tensor_address(gInto, coord(column)), I32, compact(leaf(4))), 16);
     }
     return rKey;
+}
+
+/* 16 bytes of a row in shared memory. */
+static tensor vector_at(const latent_keys *keys, val row, val vector)
+{
+    const val column = mul(vector, imm(VECTOR)), chunk = div(column, imm(CHUNK));
+    const val at = tensor_address(keys->sK, coord(add(keys->row, row), rem(column, imm(CHUNK)), chunk, keys->slot));
+    return smem_view(at, I32, compact(leaf(4)));
+}
+
+void attention_decode_latent_append(const decode_place *place, const latent_keys *keys)
+{
+    const int tokens = place->form.tokens, vectors = place->form.d / VECTOR;
+    const val old = sub(convert(I32, place->length), imm(tokens)), first = convert(I32, keys->start);
+    LOOP_FROM(item, keys->tid, imm(tokens * vectors), imm(keys->threads)) {
+        const val token = div(item, imm(vectors)), vector = rem(item, imm(vectors)),
+                  key = add(old, convert(I32, token)), row = convert(U32, sub(key, first));
+        IF(logical_and(ge(key, max(first, imm(0))),
+                       logical_and(lt(row, imm(keys->count)), lt(key, convert(I32, place->to))))) {
+            const tensor rKey = load_new(place, token, convert(U32, key), mul(vector, imm(VECTOR)));
+            copy(rKey, vector_at(keys, row, vector), 16);
+        }
+    }
+}
+
+void attention_decode_latent_clear(const decode_place *place, const latent_keys *keys)
+{
+    const int vectors = attention_columns_of(place->form.dv).used / VECTOR;
+    tensor rZero = fragment(I32, compact(leaf(4)));
+    fill(rZero, imm(0));
+    LOOP_FROM(row, sub(max(place->to, keys->start), keys->start), imm(keys->count), imm(1))
+        LOOP_FROM(vector, keys->tid, imm(vectors), imm(keys->threads)) {
+            copy(rZero, vector_at(keys, row, vector), 16);
+        }
 }

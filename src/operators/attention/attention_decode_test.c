@@ -215,7 +215,8 @@ static void reference(const void *problem, void *const *host, reference_slice ou
 static const char *const cases[] = {
     "kv=1 d=32                                          # one key",
     "heads=8 kv_heads=2 kv=100 d=64 batch=3 shortest=0 lse=1 # lengths differ, tails",
-    "heads=8 kv_heads=2 kv=27 d=128 batch=3 shortest=0 page=16 layout=bshd cache=e4m3 dtype=bf16 append=1 lse=1 # a warp "
+    "heads=8 kv_heads=2 kv=27 d=128 batch=3 shortest=0 page=16 layout=bshd cache=e4m3 dtype=bf16 append=1 lse=1 # a "
+    "warp "
     "for each block",
     "heads=8 kv_heads=1 kv=16 d=128 batch=3 shortest=0 page=16 append=1 dtype=bf16 lse=1 # a single one",
     "heads=16 kv_heads=2 kv=700 d=128 dtype=bf16 batch=2 shortest=1 page=16 layout=bshd lse=1 # splits, pages",
@@ -306,9 +307,9 @@ static const char *const cases[] = {
     "latent=1 heads=16 kv_heads=1 q=5 kv=150 d=576 dv=512 batch=2 shortest=2 page=16 append=1 dtype=bf16 lse=1 # over "
     "blocks",
     "latent=1 heads=16 kv_heads=1 kv=3000 d=136 dv=128 batch=3 shortest=2000 page=16 lse=1 impl=latent_few "
-    "config='split=64 slots=3 run=8 held=0' # CTAs of several splits",
+    "config='split=64 slots=3 run=8 hold=0' # CTAs of several splits",
     "latent=1 heads=8 kv_heads=2 q=2 kv=900 d=192 dv=128 batch=4 shortest=0 sinks=1 lse=1 dtype=bf16 impl=latent_few "
-    "config='split=64 slots=4 run=11 held=2' # the same, of several heads and sequences",
+    "config='split=64 slots=4 run=11 hold=1' # the same, of several heads and sequences",
     "latent=1 heads=2 kv_heads=1 kv=130 d=136 dv=128 batch=70 shortest=0 page=16 impl=latent_few config='split=64 "
     "run=9' "
     "# more sequences than lanes",

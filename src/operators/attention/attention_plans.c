@@ -391,12 +391,15 @@ static ckl_status choose_sm90(const void *desc, const ckl_device_info *device, v
         c->tile_n = 96;
     if (d->mask) // registers: its elements are loaded ahead
         c->tile_n = 64;
-    const bool is_one_block = d->kv <= c->tile_n; // which fits them; then nothing but more warps hides what tiles wait for
+    const bool is_one_block =
+        d->kv <= c->tile_n; // which fits them; then nothing but more warps hides what tiles wait for
     if (is_one_block)
         c->tile_n = (int)round_up(max_i64(d->kv, 1), 16);
     // exponentials take as long as the products of small heads; more warps hide them, if tiles suffice for all SMs
-    const bool is_small = d->d <= 64 && d->dv <= 64, fits = is_one_block && 3 * c->tile_n / 4 + d->dv / 2 <= 128; // registers
-    if ((is_small || fits) && !d->mask && !d->score && d->softcap == 0 && rows_of_tiles(d, 3) <= 1.06 * rows_of_tiles(d, 2) &&
+    const bool is_small = d->d <= 64 && d->dv <= 64,
+               fits = is_one_block && 3 * c->tile_n / 4 + d->dv / 2 <= 128; // registers
+    if ((is_small || fits) && !d->mask && !d->score && d->softcap == 0 &&
+        rows_of_tiles(d, 3) <= 1.06 * rows_of_tiles(d, 2) &&
         tiles_of(d, 3 * ATTENTION_ROWS) > (c->form.right ? TURNS_ENOUGH : EVEN_TURNS_ENOUGH) * device->sm_count)
         c->consumers = 3;
     while (c->consumers > 1 && tiles_of(d, c->consumers * ATTENTION_ROWS) < device->sm_count)
@@ -406,7 +409,8 @@ static ckl_status choose_sm90(const void *desc, const ckl_device_info *device, v
     // with the code for lost maxima a kernel takes 2 us longer to begin: B1 H8 S512 d64 takes 5.8 us without it
     const int64_t turns = ceil_div(tiles_of(d, c->consumers * ATTENTION_ROWS), device->sm_count);
     const bool is_brief = turns * ceil_div(d->kv, c->tile_n) <= FEW_BLOCKS && d->softcap == 0 && !d->score;
-    c->old = c->consumers < 3 && d->d <= 128 && d->dv <= 128 && !d->mask && !is_one_block && !is_brief; // three would spill
+    c->old =
+        c->consumers < 3 && d->d <= 128 && d->dv <= 128 && !d->mask && !is_one_block && !is_brief; // three would spill
     share_sm(d, device, c);
     c->draw = c->form.right && tiles_of(d, c->consumers * ATTENTION_ROWS) > device->sm_count;
     for (c->slots = SLOTS_MAX; c->slots > SLOTS_MIN && attention_sm90_smem(c) > device->smem_per_cta_bytes / c->ctas;)
