@@ -218,9 +218,10 @@ enum { GEMM_HOST_GROUPS_MAX = 1024 }; // whose offsets the host may have
 enum { GEMM_GROUPED_M = 1, GEMM_GROUPED_K = 2 };
 #define GEMM_GROUPED_HELP "1: rows are dealt out to several B by their offsets; 2: K is, to several D"
 
-/* config.ahead of kernels that weights bind. */
+/* config.ahead */
 #define GEMM_AHEAD_HELP \
-    "the next launch begins when this one has asked for its last K tiles, and asks L2 for its first ones"
+    "1: L2 is asked for a CTA's first K tiles before the kernel before ends; 2: which it does behind its last loads"
+enum { GEMM_BEHIND_LOADS = 2 }; // the next launch may begin when a CTA has asked for its last K tiles
 
 /* Shared memory in which the group of a tile is found, at most. */
 static inline int gemm_grouped_bytes(int grouped)
@@ -444,7 +445,7 @@ void gemm_outer(const void *config, int kernel);
     X(owner, int, box, "0", "0 1 2 4 8 16", "rows of A in a box of TMA; 0: A and B by cp.async")                      \
     X(owner, bool, held, "0", "0 1", "a K tile is held in registers, and its stage is free, before it is multiplied") \
     X(owner, bool, even, "0", "0 1", "as many CTAs for every SM: blocks of unequal rows, eights")                     \
-    X(owner, bool, ahead, "0", "0 1", GEMM_AHEAD_HELP)                                                                \
+    X(owner, int, ahead, "0", "0 1 2", GEMM_AHEAD_HELP)                                                               \
     X(owner, int, grouped, "0", "0 1 2", GEMM_GROUPED_HELP)
 
 GEMM_CONFIG(gemm_weights_config, GEMM_WEIGHTS_CONFIG);

@@ -25,17 +25,30 @@ static role_registers registers_of(const gemm_sm90_config *c)
                                                                                          : (role_registers){ 40, 232 };
 }
 
-/* Asks L2 for the first K tiles of the tile's rows of A, the weights of few rows, while the kernel before may still run. */
+/* Asks L2 for a ring of K tiles of an operand's rows, a row a thread, while the kernel before may still run. */
+static void prefetch_rows(const sm90_kernel *k, char operand, val from, val ld, val first, val rows, int count)
+{
+    const ckl_dtype type = gemm_sm90_type(k->cfg, operand);
+    val depth = k->cfg->split == 1 ? imm(0) : mul(k->k_first, imm(k->size.tile_k)); // the first element of K
+    val row = add(first, thread()),
+        left = bit_and(mul(sub(k->p.k, depth), imm((int)ckl_dtype_bytes(type))), imm_as(U32, ~15));
+    val element = add(mul(convert(I64, row), ld), convert(I64, depth));
+    IF(logical_and(lt(thread(), imm(count)), lt(row, rows)))
+        bulk_prefetch(gmem_address(from, type, element), min(left, imm(k->cfg->stages * GEMM_TILE_BYTES)));
+}
+
+/* Of the first tile. */
 static void prefetch(const sm90_kernel *k)
 {
-    const int bytes = (int)ckl_dtype_bytes(gemm_sm90_type(k->cfg, 'a'));
-    val row = add(gemm_sm90_tile(k, k->first_tile).row, thread());
-    val first = k->cfg->split == 1 ? imm(0) : mul(k->k_first, imm(k->size.tile_k)); // element of K
-    val element = add(mul(convert(I64, row), k->p.lda), convert(I64, first));
-    val left = mul(sub(k->p.k, first), imm(bytes));
-    IF(logical_and(lt(thread(), imm(k->cfg->tile_m)), lt(row, k->p.m)))
-        bulk_prefetch(gmem_address(k->p.a, gemm_sm90_type(k->cfg, 'a'), element),
-                      min(left, imm(k->cfg->stages * GEMM_TILE_BYTES)));
+    const gemm_operands_values p = params_of(gemm_operands);
+    const tile_place tile = gemm_sm90_tile(k, k->first_tile);
+    val a = k->p.a, b = p.b, product = convert(I64, tile.batch);
+    if (k->cfg->batched) {
+        a = gmem_address(a, gemm_sm90_type(k->cfg, 'a'), mul(product, p.a_batch));
+        b = gmem_address(b, gemm_sm90_type(k->cfg, 'b'), mul(product, p.b_batch));
+    }
+    prefetch_rows(k, 'a', a, k->p.lda, tile.row, k->p.m, k->cfg->tile_m);
+    prefetch_rows(k, 'b', b, p.ldb, tile.col, k->p.n, k->cfg->tile_n);
 }
 
 /* One thread makes the barriers; the cluster waits, because peers signal them too. */
@@ -58,7 +71,7 @@ static void initialise(const sm90_kernel *k)
     if (k->cfg->ahead)
         prefetch(k);
     grid_wait(); // what is above overlaps the end of the kernel before
-    if (!k->cfg->alone && !k->cfg->ahead)
+    if (!k->cfg->alone && k->cfg->ahead != GEMM_BEHIND_LOADS)
         launch_dependents();
 }
 

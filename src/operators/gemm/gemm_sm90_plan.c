@@ -73,13 +73,16 @@ static ckl_status admit_sm90_cluster(const gemm_sm90_config *c)
     return CKL_OK;
 }
 
-/* What L2 is asked for ahead is rows of one matrix, as many as a warpgroup's threads. */
+/* What L2 is asked for ahead is rows of a tile whose place is known, each by a thread. */
 static ckl_status admit_sm90_ahead(const ckl_gemm_desc *d, const gemm_sm90_config *c)
 {
-    if (c->ahead &&
-        (c->alone || c->batched || c->groups || c->tile_m > 128 || !gemm_is_k_major(d, c->swap ? 'b' : 'a')))
+    const int threads = gemm_sm90_shape_of(c).threads;
+    if (c->ahead < 0 || c->ahead > GEMM_BEHIND_LOADS)
+        FAIL(CKL_INVALID, "gemm sm90: ahead=%d is not 0, 1 or 2", c->ahead);
+    if (c->ahead && (c->alone || c->batched > 1 || d->groups || d->layout != CKL_GEMM_NT || d->gated ||
+                     c->tile_m > threads || c->tile_n > threads))
         FAIL(CKL_UNSUPPORTED,
-             "gemm sm90: ahead=1 is of one product, K-major, in tiles of up to 128 rows, with alone=0");
+             "gemm sm90: ahead=%d is of K-major A and B, products a stride apart, without gated and alone", c->ahead);
     return CKL_OK;
 }
 
@@ -308,6 +311,9 @@ ckl_status gemm_sm90_launch(const ckl_plan *plan, const gemm_sm90_config *c, con
         .a = swap ? x->b : x->a,
         .lda = swap ? d->ldb : d->lda,
         .b = swap ? x->a : x->b,
+        .ldb = swap ? d->lda : d->ldb,
+        .a_batch = swap ? d->stride_b : d->stride_a,
+        .b_batch = swap ? d->stride_a : d->stride_b,
         .batch = (uint32_t)gemm_products(d),
     };
     const int64_t tiles = tiles_of(d, c);

@@ -557,7 +557,7 @@ void gemm_weights(const void *config, int kernel)
     const gemm_values all = params_of(gemm);
     if (!cfg->box) // else behind what prepares shared memory
         grid_wait();
-    if (!cfg->ahead)
+    if (cfg->ahead != GEMM_BEHIND_LOADS)
         launch_dependents();
     val blocks = cfg->even ? grid_x() : convert(U32, div_up(all.n, cfg->rows)); // of rows of B
     val block = rem(cta_x(), blocks), tile = div(cta_x(), blocks);

@@ -85,7 +85,7 @@ void gemm_weights_load_boxes(const weights_kernel *k, val tile, val stage)
         IF(elect()) // of another thread ptxas does not know that it is alone: a loop over lanes around every copy
             load_boxes(k, tile, stage);
     }
-    if (k->cfg->ahead)
+    if (k->cfg->ahead == GEMM_BEHIND_LOADS)
         IF(ge(tile, k->tiles))
             launch_dependents();
 }

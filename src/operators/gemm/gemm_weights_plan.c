@@ -151,6 +151,8 @@ static ckl_status admit_weights(const void *desc, const ckl_device_info *device,
         FAIL(CKL_INVALID, "gemm weights: %dx%d is not 16, 32, 48 or 64 rows of B by 8 or 16 of A", c->rows, c->columns);
     if (c->box)
         TRY(admit_boxes(d, device, c));
+    if (c->ahead < 0 || c->ahead > GEMM_BEHIND_LOADS)
+        FAIL(CKL_INVALID, "gemm weights: ahead=%d is not 0, 1 or 2", c->ahead);
     if ((c->even || c->ahead || c->held) && (!c->box || d->m > c->columns))
         FAIL(CKL_UNSUPPORTED, "gemm weights: held, even and ahead are of boxes, and m=%" PRId64 " of up to %d rows",
              d->m, c->columns);
