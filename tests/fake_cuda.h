@@ -17,6 +17,7 @@ enum { FAKE_GPUS = 2 };
 enum {
     FAKE_OUT_OF_MEMORY = 2,
     FAKE_INVALID_IMAGE = 200,
+    FAKE_INVALID_PTX = 218,
     FAKE_OTHER_CONTEXT = 400,       // a stream or a function of another context than the current one
     FAKE_LAUNCH_FAILED = 719,       // the context is lost: every later call fails like this one
     FAKE_CAPTURE_UNSUPPORTED = 900, // a call that a capture does not allow, and which invalidates it

@@ -280,6 +280,19 @@ static void test_launch_fails(void **state)
     assert_works();
 }
 
+/* What the driver's compiler refuses is our bug, and no fault of the GPU: a suite of `ckl bench` goes on behind it. */
+static void test_ptx_is_refused(void **state)
+{
+    (void)state;
+    device_id = "cuda";
+    fake->reset();
+    fake->fail_named("cuLibraryGetModule", FAKE_INVALID_PTX);
+    assert_int_equal(use_device(), CKL_INTERNAL);
+    assert_non_null(strstr(ckl_error(), "kernel "));
+    fake->reset();
+    assert_works();
+}
+
 /* A driver is loaded once in a process: each of these is tried in a child. */
 static int child_of(const char *function, const char *words)
 {
@@ -398,17 +411,12 @@ int main(void)
 {
     fake = fake_cuda_load();
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_driver_refuses),
-        cmocka_unit_test(test_allocations_cuda),
-        cmocka_unit_test(test_allocations_emulator),
-        cmocka_unit_test(test_calls_fail),
-        cmocka_unit_test(test_with_cache),
-        cmocka_unit_test(test_device_memory_runs_out),
-        cmocka_unit_test(test_context_lost),
-        cmocka_unit_test(test_launch_fails),
-        cmocka_unit_test(test_planning_in_capture),
-        cmocka_unit_test(test_overlap_is_allowed),
-        cmocka_unit_test(test_readings),
+        cmocka_unit_test(test_driver_refuses),       cmocka_unit_test(test_allocations_cuda),
+        cmocka_unit_test(test_allocations_emulator), cmocka_unit_test(test_calls_fail),
+        cmocka_unit_test(test_with_cache),           cmocka_unit_test(test_device_memory_runs_out),
+        cmocka_unit_test(test_context_lost),         cmocka_unit_test(test_launch_fails),
+        cmocka_unit_test(test_ptx_is_refused),       cmocka_unit_test(test_planning_in_capture),
+        cmocka_unit_test(test_overlap_is_allowed),   cmocka_unit_test(test_readings),
     };
     if (!fake) {
         fprintf(stderr, "the fake driver is not there: %s\n", FAKE_CUDA);

@@ -13,13 +13,19 @@ static bool is_sticky(cu_result result)
     return false;
 }
 
+/* The GPU goes on where its compiler refused a kernel: that one alone is lost. */
+static ckl_status status_of(cu_result result)
+{
+    return result == CU_OUT_OF_MEMORY ? CKL_NO_MEMORY : result == CU_INVALID_PTX ? CKL_INTERNAL : CKL_DEVICE_FAULT;
+}
+
 ckl_status cuda_explain(const ckl_device *d, cu_result result, const char *call)
 {
     const char *name = "an unknown error", *meaning = "";
     cuda.cuGetErrorName(result, &name);
     cuda.cuGetErrorString(result, &meaning);
-    FAIL(result == CU_OUT_OF_MEMORY ? CKL_NO_MEMORY : CKL_DEVICE_FAULT, "%s: %s: %s (%s)%s", d->info.id, call, name,
-         meaning, is_sticky(result) ? "; the context is lost, this process cannot use the GPU any more" : "");
+    FAIL(status_of(result), "%s: %s: %s (%s)%s", d->info.id, call, name, meaning,
+         is_sticky(result) ? "; the context is lost, this process cannot use the GPU any more" : "");
 }
 
 /* The context that was current before ours; the caller gets it back. */

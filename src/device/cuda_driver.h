@@ -19,6 +19,7 @@ typedef void *cu_stream, *cu_event, *cu_graph, *cu_graph_exec;
 
 enum {
     CU_OUT_OF_MEMORY = 2,
+    CU_INVALID_PTX = 218,
 
     CU_ATTRIBUTE_THREADS_PER_CTA = 1,
     CU_ATTRIBUTE_CLOCK_KHZ = 13,
