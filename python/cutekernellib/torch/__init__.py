@@ -212,6 +212,16 @@ def _decoder_layer(x, tensors, *options):
     return _way("decoder_layer", x, *tensors)(x, *tensors, *options)[0]
 
 
+def _decoder_head(*args):
+    """Rotated q and k, and v of a layer of a decoder, without gradients (see _decoder.py)."""
+    return _way("decoder_head", *args[:7])(*args)
+
+
+def _decoder_tail(*args):
+    """What of a layer of a decoder comes behind attention, without gradients."""
+    return _way("decoder_tail", *args[:7])(*args)
+
+
 def _conv_block(x, tensors, *options):
     """ConvNeXt's block (see _convnext.py) with weights, biases and gamma in order."""
     return _way("conv_block", x, *tensors)(x, *tensors, *options)[0]

@@ -5,6 +5,7 @@ import copyreg
 import functools
 import inspect
 import operator
+import sys
 
 import torch
 
@@ -148,27 +149,58 @@ def _decoder_parts(self):
     return _Whole(self, [(m, "weight") for m in layers], (attn.head_dim, attn.scaling, *eps))
 
 
+class _Projected:
+    """A module of attention whose projections were made, and whose last one is left to others."""
+
+    def __init__(self, attn, q, k, v):
+        self.attn = attn
+        self.q_proj, self.k_proj, self.v_proj, self.o_proj = lambda x: q, lambda x: k, lambda x: v, lambda o: o
+
+    def __getattr__(self, name):
+        return getattr(self.attn, name)
+
+
+def _around_attention(self, x, tensors, options, head_dim, eps1, eps2):
+    """With a cache or a mask, and without gradients: what comes before attention and behind it, as one operator each."""
+    cos, sin = options.pop("position_embeddings")
+    norm1, q, k, v, o, norm2, gate, up, down = tensors
+    q, k, v = _torch._decoder_head(x, norm1, q, k, v, cos, sin, head_dim, eps1)
+    projected = _Projected(self.self_attn, q, k, v)
+    attended, _ = type(self.self_attn).forward(projected, x, position_embeddings=(None, None), **options)
+    return _torch._decoder_tail(attended, x, o, norm2, gate, up, down, eps2)
+
+
+def _needs_gradient(x, tensors):
+    return torch.is_grad_enabled() and (x.requires_grad or any([t.requires_grad for t in tensors]))
+
+
 def _whole_decoder_layer(self, x, options):
-    """The layer as one operator; None where that does not take it."""
-    for name, value in options.items():
-        if value is not None and name not in _DECODER_IGNORES and name != "position_embeddings":
-            return None
+    """The layer as one operator, or two around attention; None where they do not take it."""
     attn, tables = self.self_attn, options.get("position_embeddings")
     plain = attn.config._attn_implementation == "sdpa" and not (attn.training and attn.attention_dropout)
-    if not (plain and tables and multiplies(x, self.mlp.gate_proj.weight, None)):
+    if not (plain and tables and takes(x, *tables) and x.dtype != torch.float32):
         return None
     whole, (cos, sin) = _whole(self, _decoder_parts), tables
     tensors = whole and whole.tensors(x.dtype)
-    if not tensors or not (x.dim() == cos.dim() == 3 and cos.shape[-1] == whole.options[0] and cos.dtype == sin.dtype == x.dtype):
+    if not tensors or not (x.dim() == cos.dim() == 3 and cos.shape[-1] == whole.options[0]) or cos.requires_grad:
         return None
-    return None if cos.requires_grad else _torch._decoder_layer(x, (*tensors, cos, sin), *whole.options)
+    head_dim, scale, *eps = whole.options
+    for name, value in options.items():
+        if value is not None and name not in _DECODER_IGNORES and name != "position_embeddings":
+            rotates = sys.modules[type(attn).__module__].apply_rotary_pos_emb
+            if _needs_gradient(x, tensors) or not hasattr(rotates, "ckl_original"):
+                return None
+            return _around_attention(self, x, tensors, options, head_dim, *eps)
+    if not multiplies(x, tensors[6], None):
+        return None
+    return _torch._decoder_layer(x, (*tensors, cos, sin), head_dim, scale, *eps)
 
 
 def _decoder_layer(self, hidden_states, *args, **options):
     norm = self.post_attention_layernorm
     if args or not takes(hidden_states, norm.weight):
         return self.ckl_forward(hidden_states, *args, **options)
-    y = _whole_decoder_layer(self, hidden_states, options)
+    y = _whole_decoder_layer(self, hidden_states, dict(options))
     if y is not None:
         return y
     attended, _ = self.self_attn(hidden_states=self.input_layernorm(hidden_states), **options)
