@@ -231,6 +231,9 @@ class Accelerate(unittest.TestCase):
                 report.undo()
                 self.assertTrue(torch.equal(got, wanted), f"{type(model).__name__}: {got} {wanted}")
                 self.assertEqual(sum("attention" in name for name in names), 1, f"{type(model).__name__}: {names}")
+                self.assertEqual(
+                    names.count("decoder_tail"), 4 * (type(model) is LlamaForCausalLM)
+                )  # the prompt's, and tokens'
 
     def test_counted_tokens_want_no_mask(self):
         try:

@@ -33,7 +33,11 @@ def _mask_of(mask, q, k):
     """The mask for all heads and queries, its kind and strides."""
     if mask is None:
         return None, None, None
-    mask = mask.expand(*q.shape[:3], k.shape[2])
+    try:
+        mask = mask.expand(*q.shape[:3], k.shape[2])
+    except RuntimeError:
+        shape = [*q.shape[:3], k.shape[2]]
+        raise ValueError(f"attention: mask{list(mask.shape)} is not one of {shape}, broadcast") from None
     mask = mask if mask.stride(-1) == 1 else mask.contiguous()
     return mask, "bool" if mask.dtype == torch.bool else "add", mask.stride()
 

@@ -49,7 +49,9 @@ def _forward(x, filter, up, down, dtype, device, padding, eps, activation, biase
     """The bytes of the sequence, those of the memory that it wants, and whether it has the convolution."""
     s = _Sizes(x, up, dtype.itemsize)
     if (tuple(filter), tuple(up), tuple(down)) != ((s.c, 1, *(2 * p + 1 for p in padding)), (s.inner, s.c), (s.c, s.inner)):
-        raise ValueError(f"conv_block: x{list(x)} filter{list(filter)} up{list(up)} down{list(down)} padding={padding} do not fit")
+        raise ValueError(
+            f"conv_block: x{list(x)} filter{list(filter)} up{list(up)} down{list(down)} padding={padding} do not fit"
+        )
     bias = {name: name for name, given in zip(("filter_bias", "up_bias", "down_bias"), biases) if given}
     steps, memory = Sequence(["x", *_NAMES, "y", "convolved", "kept"], s.rows, dtype), Memory("kept")
     at = s.kept(memory) if keeps else s.alone(memory)

@@ -346,17 +346,7 @@ def _convnext_block(self, x):
     tensors = whole and whole.tensors(x.dtype)
     if tensors and multiplies(x, tensors[4], tensors[5], axis=1):
         return _torch._conv_block(x, tensors, *whole.options)
-    conv, norm, mlp, shortcut, drop_path = [self._modules[name] for name in _CONVNEXT_PARTS]
-    parts = _parts_of_mlp(mlp)
-    if self.use_conv_mlp or _kind(shortcut) != "Identity" or not _is_idle(drop_path) or not _are_parts_of_mlp(parts):
-        return self.ckl_forward(x)
-    up, act, down, others = parts
-    if not (all(map(_is_idle, others)) and multiplies(x, up.weight, up.bias, axis=1)):
-        return self.ckl_forward(x)
-    y = norm(conv(x).permute(0, 2, 3, 1))
-    options = {"gamma": self.gamma, "residual": x.permute(0, 2, 3, 1)}
-    y = _torch.mlp(y, up.weight, up.bias, down.weight, down.bias, _activation_of(act), **options)
-    return y.permute(0, 3, 1, 2)
+    return self.ckl_forward(x)
 
 
 _PARTS_OF_BLOCK = [["LayerNorm", kind, kind, "LayerNorm", kind, kind] for kind in ("Linear", "Conv1D")]
