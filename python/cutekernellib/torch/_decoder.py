@@ -14,7 +14,7 @@ from .. import _problems
 from .._shapes import expect
 from ._elements import FUNCTIONS, rotation
 from ._registry import dense, like, operator, without_gradient
-from ._sequence import AttentionGradient, Memory, Sequence, behind, run_sequence
+from ._sequence import Memory, Sequence, behind, run_sequence
 
 _WEIGHTS = "norm1 q k v o norm2 gate up down".split()
 _TENSORS = ", ".join("Tensor " + name for name in _WEIGHTS)
@@ -113,7 +113,7 @@ def _forward(shapes, tables, dtype, keeps, head_dim, scale, eps1, eps2):
     desc = _problems.attention(*shapes[:3], strides, dtype, True, scale, lse=keeps)
     steps.add("attention", desc, q=at.q, k=at.k, v=at.v, o=at.attended, lse=at.lse)
     _finish(steps, s, at, eps2)
-    return steps.take(), memory.bytes
+    return bytes(steps), memory.bytes
 
 
 def _run(tensors, options, keeps):
@@ -160,8 +160,8 @@ def _gradients_like(x, weights, needs):
 
 
 @functools.lru_cache(8192)
-def _backward(shapes, tables, dtype, device, needs, head_dim, scale):
-    """The bytes of the sequence, those of the memory that it wants, and what comes before it."""
+def _backward(shapes, tables, dtype, needs, head_dim, scale):
+    """The bytes of the sequence, and those of the memory that it wants."""
     x, q, k, up = shapes
     s = _Sizes(x, q, k, up, head_dim, dtype.itemsize)
     at, memory, needed = s.kept(Memory("kept")), Memory("work"), dict(zip(["x", *_WEIGHTS], needs))
@@ -193,8 +193,10 @@ def _backward(shapes, tables, dtype, device, needs, head_dim, scale):
     norm("norm2", x=at.h, dy="dx", dsum="dy", dx=dh, rstd=at.rstd2)
     layer("o", dh, at.attended, s.c, s.q)
     steps.data_gradient(dh, "o", dattended, s.c, s.q)
-    places = {"q": at.q, "k": at.k, "v": at.v, "o": at.attended, "lse": at.lse, "dout": dattended, "dq": dq, "dk": dk, "dv": dv}
-    attention = AttentionGradient(steps, device, *s.attention(), True, scale, **places)
+    shapes, strides = s.attention()
+    desc = _problems.attention(*shapes[:3], strides, dtype, True, scale, backward=True)
+    inputs = {"q": at.q, "k": at.k, "v": at.v, "o": at.attended, "lse": at.lse, "dout": dattended}
+    steps.add("attention", desc, **inputs, dq=dq, dk=dk, dv=dv)
     _rotate(steps, s, dq, dq_straight, s.q, tables, True)
     _rotate(steps, s, dk, dk_straight, s.k, tables, True)
     for name, gradient, n in (("q", dq_straight, s.q), ("k", dk_straight, s.k), ("v", dv, s.k)):
@@ -203,7 +205,7 @@ def _backward(shapes, tables, dtype, device, needs, head_dim, scale):
     steps.data_gradient(dk_straight, "k", "dx", s.k, s.c, c=total)
     steps.data_gradient(dv, "v", total, s.k, s.c, c="dx")
     norm("norm1", x="x", dy=total, dsum=dh, dx="dx", rstd=at.rstd1)
-    return steps.take(), memory.bytes, attention
+    return bytes(steps), memory.bytes
 
 
 @operator(
@@ -215,11 +217,9 @@ def decoder_layer_backward(*args):
     *tensors, kept, head_dim, scale, needs = args
     _, x, _, q, k, *_, up, _, cos, sin = tensors = dense(*tensors)
     shapes, tables = (x.shape, q.shape, k.shape, up.shape), (cos.shape, cos.stride(), sin.stride())
-    code, size, attention = _backward(shapes, tables, x.dtype, x.device, tuple(needs), head_dim, scale)
-    gradients, work = _gradients_like(x, tensors[2:11], needs), x.new_empty(size, dtype=torch.uint8)
-    tensors = *tensors, kept, *gradients, work
-    attention.run(tensors, {"kept": kept, "work": work})
-    run_sequence(code, *tensors)
+    code, size = _backward(shapes, tables, x.dtype, tuple(needs), head_dim, scale)
+    gradients = _gradients_like(x, tensors[2:11], needs)
+    run_sequence(code, *tensors, kept, *gradients, x.new_empty(size, dtype=torch.uint8))
     return gradients
 
 
@@ -235,7 +235,7 @@ def _head(shapes, tables, dtype, head_dim, eps):
     at = types.SimpleNamespace(q=("yq", 0), k=("yk", 0), v="yv", rstd1=None, normed1=memory(s.rows * s.c, s.itemsize))
     at.straight_q, at.straight_k = (memory(s.rows * n, s.itemsize) for n in (s.q, s.k))
     _project(steps, s, at, tables, eps)
-    return steps.take(), memory.bytes
+    return bytes(steps), memory.bytes
 
 
 @operator(
@@ -263,7 +263,7 @@ def _tail(shapes, dtype, eps):
     for name, n in dict(normed2=s.c, h=s.c, gated=s.inner, upped=s.inner, hidden=s.inner).items():
         setattr(at, name, memory(s.rows * n, s.itemsize))
     _finish(steps, s, at, eps)
-    return steps.take(), memory.bytes
+    return bytes(steps), memory.bytes
 
 
 @operator(

@@ -11,6 +11,7 @@ import torch
 
 import cutekernellib.torch as _torch
 
+from ._attention import has_gradient
 from ._functions import counting_model
 from ._taken import FLOATS, multiplies, takes
 
@@ -79,7 +80,7 @@ class _Whole:
 
     def __init__(self, block, parameters, options):
         """parameters: (module, name) of each; options: of the operator."""
-        modules = list(block.modules())
+        modules, self.block = list(block.modules()), block
         children = [(m._modules, name, child) for m in modules for name, child in m._modules.items()]
         self.owners, self.names, self.children = zip(*children)
         hooks = "_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks"
@@ -110,12 +111,9 @@ def _whole(block, look):
         found = look(block)
         return found if found and found.holds() else None
     found = vars(block).get("ckl_whole")
-    if found is None or not found.holds():
+    if found is None or found.block is not block or not found.holds():  # a copy has the record of the original
         found = vars(block)["ckl_whole"] = look(block)
-        if found is None or not found.holds():
-            vars(block).pop("ckl_whole")
-            return None
-    return found
+    return found if found and found.holds() else None
 
 
 def _weights_and_biases(*modules):
@@ -171,7 +169,12 @@ def _around_attention(self, x, tensors, options, head_dim, eps1, eps2):
 
 
 def _needs_gradient(x, tensors):
-    return torch.is_grad_enabled() and (x.requires_grad or any([t.requires_grad for t in tensors]))
+    return torch.is_grad_enabled() and (x.requires_grad or any([t is not None and t.requires_grad for t in tensors]))
+
+
+def _has_gradient(attn, x):
+    """Other GPUs than Hopper have none; there torch computes it, between parts of a block."""
+    return has_gradient(attn.head_dim, x.dtype, x.device.index)
 
 
 def _whole_decoder_layer(self, x, options):
@@ -191,7 +194,7 @@ def _whole_decoder_layer(self, x, options):
             if _needs_gradient(x, tensors) or not hasattr(rotates, "ckl_original"):
                 return None
             return _around_attention(self, x, tensors, options, head_dim, *eps)
-    if not multiplies(x, tensors[6], None):
+    if not multiplies(x, tensors[6], None) or (_needs_gradient(x, tensors) and not _has_gradient(attn, x)):
         return None
     return _torch._decoder_layer(x, (*tensors, cos, sin), head_dim, scale, *eps)
 
@@ -288,25 +291,6 @@ def _add_mlp(mlp, x, residual):
     return mlp.forward(x, residual) if type(mlp).forward in (_mlp, _gated_mlp) else residual + mlp(x)
 
 
-def _beside_joint(attn):
-    """What timm's attention does between its projections and beside its function."""
-    return attn.q_norm, attn.k_norm, attn.norm, attn.attn_drop
-
-
-def _takes_joint(attn, x):
-    """Is timm's attention nothing but that of a joint projection?"""
-    taken = attn.gate is None and attn.fused_attn and takes(x, attn.qkv.weight) and x.dtype != torch.float32
-    return taken and attn.head_dim <= 256 and all(map(_is_idle, _beside_joint(attn)))
-
-
-def _vit_attention(self, x, attn_mask=None, is_causal=False):
-    if attn_mask is not None or not _takes_joint(self, x):
-        return self.ckl_forward(x, attn_mask, is_causal)
-    b, n, _ = x.shape
-    o = _torch.attention_packed(self.qkv(x).view(b, n, 3, self.num_heads, self.head_dim), causal=is_causal)
-    return self.proj_drop(self.proj(o.view(b, n, self.attn_dim)))
-
-
 def _patch_embed(self, x):
     """Windows that lie side by side are the rows of a matrix: the convolution is a product, and its result where the model wants it."""
     weight, bias = self.proj.weight, self.proj.bias
@@ -373,6 +357,8 @@ def _whole_block(self, x, look):
     tensors = whole and whole.tensors(x.dtype)
     if not tensors or x.dim() != 3 or not multiplies(x, tensors[8], tensors[9]):
         return None
+    if _needs_gradient(x, tensors) and not _has_gradient(self.attn, x):
+        return None
     return _torch._block(x, tensors, *whole.options)
 
 
@@ -386,26 +372,21 @@ def _add_layer_norm(norm, x, residual):
 
 def _vit_parts(self):
     attn = self.attn
-    idle = self.ls1, self.drop_path1, self.ls2, self.drop_path2, attn.proj_drop, *_beside_joint(attn)
-    taken = type(attn).forward is _vit_attention and attn.gate is None and attn.head_dim <= 256
-    if not taken or not all(_kind(m) in ("Identity", "Dropout") for m in idle):
+    if not _is_vit_attention(attn) or attn.gate is not None or attn.head_dim > 256:
+        return None
+    paths = [self.ls1, self.drop_path1, self.ls2, self.drop_path2]
+    inside = [attn.q_norm, attn.k_norm, attn.attn_drop, attn.norm, attn.proj_drop]
+    if not all(_kind(m) in ("Identity", "Dropout") for m in paths + inside):
         return None
     return _parts_of_block(self, self.norm1, attn.qkv, attn.proj, self.norm2, False, attn.head_dim**-0.5)
 
 
 def _vit_block(self, x, attn_mask=None, is_causal=False):
-    attn, norm = self.attn, self.norm2
-    if attn_mask is None and not is_causal and attn.fused_attn:
+    if attn_mask is None and not is_causal and getattr(self.attn, "fused_attn", False):
         y = _whole_block(self, x, _vit_parts)
         if y is not None:
             return y
-    if not takes(x, norm.weight, norm.bias) or norm.weight is None:
-        return self.ckl_forward(x, attn_mask, is_causal)
-    attended = self.drop_path1(self.ls1(attn(self.norm1(x), attn_mask, is_causal)))
-    normed, x = _add_layer_norm(norm, attended, x)
-    if _is_idle(self.ls2) and _is_idle(self.drop_path2):
-        return _add_mlp(self.mlp, normed, x)
-    return x + self.drop_path2(self.ls2(self.mlp(normed)))
+    return self.ckl_forward(x, attn_mask, is_causal)
 
 
 def _gpt2_parts(self):
@@ -554,7 +535,6 @@ _STRUCTURES = (
     (_is_vit_block, _vit_block),
     (_is_gpt2_block, _gpt2_block),
     (_makes_mask, counting_model),
-    (_is_vit_attention, _vit_attention),
     (_is_patch_embed, _patch_embed),
     (_is_convnext_block, _convnext_block),
 )

@@ -13,7 +13,7 @@ from .. import _problems
 from .._library import operators
 from .._shapes import expect
 from ._elements import silu_mul, silu_mul_backward
-from ._registry import dense, like, operator, row_count, run, without_gradient
+from ._registry import dense, like, operator, row_count, without_gradient
 from ._tensors import sum_of_rows
 
 _gemm = operators["gemm"].taking("a b c bias d x beta")
