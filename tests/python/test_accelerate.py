@@ -160,6 +160,30 @@ class Accelerate(unittest.TestCase):
                 self.assertEqual(sum(n in whole for n in names), 2 * blocks - 1, name)
             report.undo()
 
+    def test_blocks_that_change_behind_their_first_call(self):
+        """What was found out about a block is asked again: of other modules in it, other types, and copies."""
+        model, x, names = self.vit().bfloat16().eval().to(device), normal(1, 5, 32, dtype=torch.bfloat16), []
+        report = ckl.accelerate(model, host=True, quiet=True)
+        with names_of_calls(names), torch.no_grad():
+            block = model.blocks[0]
+            before, other = block(x), copy.deepcopy(block)
+            other.norm1.weight.mul_(2)
+            wanted = other(x)
+            self.assertFalse(torch.equal(wanted, before))
+            copied = copy.copy(block)  # of its own class, and with the members of the original
+            copied.__class__ = type(block)
+            vars(copied).update(vars(block), _modules=other._modules)
+            self.assertTrue(torch.equal(copied(x), wanted))
+            block.norm1 = other.norm1
+            self.assertTrue(torch.equal(block(x), wanted))
+            self.assertEqual(names, ["block"] * 4)
+            self.assertEqual(block.half()(x.half()).dtype, torch.float16)
+            self.assertEqual(names, ["block"] * 5)
+            block.float()(x.float())
+            self.assertNotIn("block", names[5:])
+        report.undo()
+        self.assertNotIn("ckl_whole", vars(block))
+
     def test_blocks_without_a_kernel_for_the_gradient_go_by_parts(self):
         """On other GPUs than Hopper: attention's is torch's then. ConvNeXt's have no attention."""
         from cutekernellib.torch import _modules

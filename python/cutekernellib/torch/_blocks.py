@@ -59,7 +59,7 @@ class _Sizes:
         return {name: behind(joint, i * self.o, self.itemsize) for i, name in enumerate(names.split())}
 
 
-@functools.lru_cache(8192)
+@functools.lru_cache(1024)
 def _forward(shapes, dtype, keeps, heads, causal, scale, eps1, eps2, activation, turned):
     """The bytes of the sequence, and those of the memory that it wants."""
     expect("block", _PATTERNS[turned], *(x if x is None else types.SimpleNamespace(shape=x, dtype=dtype) for x in shapes))
@@ -135,7 +135,7 @@ def _gradients_like(x, norm1, qkv, proj, norm2, up, down, turned, needs):
     return like(x), *norms[:2], *layer(qkv, 3), *layer(proj, 5), *norms[2:], *layer(up, 9), *layer(down, 11)
 
 
-@functools.lru_cache(8192)
+@functools.lru_cache(1024)
 def _backward(x, qkv, proj, up, dtype, needs, heads, causal, scale, activation, turned):
     """The bytes of the sequence, and those of the memory that it wants."""
     s = _Sizes(x, qkv, proj, up, turned, heads, dtype.itemsize)

@@ -44,7 +44,7 @@ def _geometry(padding, channels):
     return (1, 1), tuple(padding), (1, 1), channels
 
 
-@functools.lru_cache(8192)
+@functools.lru_cache(1024)
 def _forward(x, filter, up, down, dtype, padding, eps, activation, biases, scales, keeps):
     """The bytes of the sequence, and those of the memory that it wants."""
     s = _Sizes(x, up, dtype.itemsize)
@@ -161,7 +161,7 @@ def _down_gradients(steps, s, at, memory, biased, scales):
     steps.elements("a*b", s.c, "ddown_bias", raw_bias, "gamma")
 
 
-@functools.lru_cache(8192)
+@functools.lru_cache(1024)
 def _backward(x, filter, up, dtype, padding, activation, needs, biased, scales):
     """The bytes of the sequence, and those of the memory that it wants."""
     s = _Sizes(x, up, dtype.itemsize)

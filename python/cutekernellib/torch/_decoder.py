@@ -100,7 +100,7 @@ def _expect(pattern, head_dim, dtype, shapes, tables=None):
             raise ValueError(f"decoder_layer: tables{list(table)} are not [1 or B,S,{head_dim}] of x{list(x)}")
 
 
-@functools.lru_cache(8192)
+@functools.lru_cache(1024)
 def _forward(shapes, tables, dtype, keeps, head_dim, scale, eps1, eps2):
     """The bytes of the sequence, and those of the memory that it wants. tables: their shape, strides of cosines and of sines."""
     _expect(_PATTERN, head_dim, dtype, shapes, tables)
@@ -159,7 +159,7 @@ def _gradients_like(x, weights, needs):
     return like(x), *(like(w) if need else x.new_empty(0) for w, need in zip(weights, needs[1:]))
 
 
-@functools.lru_cache(8192)
+@functools.lru_cache(1024)
 def _backward(shapes, tables, dtype, needs, head_dim, scale):
     """The bytes of the sequence, and those of the memory that it wants."""
     x, q, k, up = shapes
@@ -226,7 +226,7 @@ def decoder_layer_backward(*args):
 # Around attention of a cache, which is the model's own
 
 
-@functools.lru_cache(8192)
+@functools.lru_cache(1024)
 def _head(shapes, tables, dtype, head_dim, eps):
     _expect("x[B,S,C] norm1[C] q[Q,C] k[K,C] v[K,C]", head_dim, dtype, shapes, tables)
     x, _, q, k, _ = shapes
@@ -253,7 +253,7 @@ def decoder_head(x, norm1, q, k, v, cos, sin, head_dim, eps):
     return outputs
 
 
-@functools.lru_cache(8192)
+@functools.lru_cache(1024)
 def _tail(shapes, dtype, eps):
     _expect("attended[B,S,Q] x[B,S,C] o[C,Q] norm2[C] gate[I,C] up[I,C] down[C,I]", 0, dtype, shapes)
     attended, x, _, _, _, up, _ = shapes
