@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
-"""calls.py [FILE] - microseconds of a call from Python: by FFI, by ctypes, by torch's dispatcher, beside torch's own softmax.
+"""calls.py [FILE] - microseconds of a call from Python: by FFI, by ctypes, by torch's dispatcher, beside torch's own softmax; of
+blocks of models as one operator, forward and with their gradients.
 
-Without a GPU only problems without elements are timed: what remains of a call is its way to the library and back.
+Without elements what remains of a call is its way to the library and back. Blocks are timed so, on a GPU alone; without a GPU nothing
+else is.
 """
 
 import ctypes
@@ -63,13 +65,63 @@ def costs(rows):
         }
 
 
+def blocks():
+    """Blocks of models that are installed, with tensors of no elements: (name, module, call, input)."""
+    sizes = {"hidden_size": 64, "num_hidden_layers": 1, "num_attention_heads": 2, "num_key_value_heads": 1}
+    try:
+        from timm.models.convnext import ConvNeXt
+        from timm.models.vision_transformer import VisionTransformer
+        from transformers import GPT2Config, GPT2Model, LlamaConfig, LlamaModel
+    except ImportError as why:
+        print(f"blocks are not timed: {why}", file=sys.stderr)
+        return
+    no_dropout = {"resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0}
+    x = torch.zeros(0, 5, 64, device=device, dtype=torch.bfloat16)
+    tables = [torch.zeros(1, 5, 32, device=device, dtype=torch.bfloat16)] * 2
+    models = {
+        "GPT-2": GPT2Model(GPT2Config(vocab_size=8, n_embd=64, n_layer=1, n_head=2, n_positions=8, **no_dropout)).h,
+        "Llama": LlamaModel(LlamaConfig(vocab_size=8, intermediate_size=64, **sizes)).layers,
+        "ViT": VisionTransformer(img_size=32, embed_dim=64, depth=1, num_heads=2).blocks,
+        "ConvNeXt": ConvNeXt(depths=(1, 1, 1, 1), dims=(16, 16, 16, 16)).stages[1].blocks,
+    }
+    for name, modules in models.items():
+        options = {"position_embeddings": tables} if name == "Llama" else {}
+        image = torch.zeros(0, 16, 4, 4, device=device, dtype=torch.bfloat16)
+        yield name, modules.to(device, torch.bfloat16), options, image if name == "ConvNeXt" else x
+
+
+def cost_of_block(modules, options, x):
+    """Of a pass forward without gradients, and of one with them and back."""
+    from cutekernellib.torch import _taken
+
+    report = ckl.accelerate(modules, quiet=True)
+    _taken.host = True  # however small its products are
+    leaf = x.clone().requires_grad_()
+
+    def step():
+        y = modules[0](leaf, **options)
+        y.backward(y.detach())
+
+    with torch.no_grad():
+        forward = cost(lambda: modules[0](x, **options), 500)
+    costs = {"forward": forward, "forward and backward": cost(step, 200)}
+    report.undo()
+    return costs
+
+
 def main():
     rows = [{"call": "no elements"} | costs(0)]
     if device == "cuda":
         rows.append({"call": "4 rows of 64"} | costs(4))
+        rows += [{"call": f"a block of {name}'s"} | cost_of_block(*block) for name, *block in blocks()]
     print(json.dumps(rows, indent=1))
     if len(sys.argv) > 1:
-        results.save(sys.argv[1], "microseconds of the caller's thread, the best of 5 rounds of 5000 calls", rows, "call")
+        results.save(
+            sys.argv[1],
+            "microseconds of the caller's thread, the best of 5 rounds of 5000 calls (blocks: of 500 and 200)",
+            rows,
+            "call",
+        )
 
 
 main()

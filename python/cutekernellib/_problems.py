@@ -34,6 +34,8 @@ def dtype_name(dtype):
 
 def _told(x):
     """A number whose 0 would be the default, as a line has it: the smallest normal one does what 0 says."""
+    if isinstance(x, str):
+        raise TypeError(f"{x!r} is no number")
     return f"{x or 2.0**-126:.9g}"
 
 

@@ -51,8 +51,8 @@ def expect(name, pattern, *arrays):
     try:
         shapes, dtype = [None if x is None else x.shape for x in arrays], arrays[0].dtype
     except AttributeError:
-        for (argument, *_), x in zip(_parsed(pattern), arrays):
-            if x is not None and not hasattr(x, "shape"):
+        for i, ((argument, *_), x) in enumerate(zip(_parsed(pattern), arrays)):
+            if (x is not None or i == 0) and not hasattr(x, "shape"):
                 raise TypeError(f"{name}: {argument} is no array but of {type(x).__name__}") from None
         raise
     _check(name, pattern, *shapes)

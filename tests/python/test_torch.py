@@ -392,8 +392,8 @@ class Registration(unittest.TestCase):
         for activation in ("identity", "relu", "gelu", "gelu_erf", "silu"):
             yield "linear", (x, up, normal(8).requires_grad_(), activation, False)
         yield "linear", (x, down, None, "identity", True)
-        yield "mlp", (x, up, normal(8).requires_grad_(), down, b, w, normal(4, 16).requires_grad_(), "gelu_erf", False)
-        yield "mlp", (x, down, None, up, None, None, None, "silu", True)
+        yield "mlp", (x, up, normal(8).requires_grad_(), down, b, normal(4, 16).requires_grad_(), "gelu_erf", False)
+        yield "mlp", (x, down, None, up, None, None, "silu", True)
         yield "gated_mlp", (x, up, normal(8, 16).requires_grad_(), down, normal(4, 16).requires_grad_())
         for activation, turned, biases in (("gelu", True, True), ("gelu_erf", False, False)):
             wide, high = ((16, 48), (16, 24)) if turned else ((48, 16), (24, 16))
@@ -421,6 +421,9 @@ class Registration(unittest.TestCase):
         shapes = (2, 3, 16), (16,), (32, 16), (16, 16), (16, 16), (16, 32), (16,), (24, 16), (24, 16), (16, 24)
         leaves = [normal(*s, dtype=torch.float16).div_(4).requires_grad_() for s in shapes]  # heads of 8: four, of keys two
         yield "decoder_layer", (*leaves, *(normal(1, 3, 8, dtype=torch.float16) for _ in range(2)), 8, 0.3, 1e-5, 1e-6)
+        plain, tables = [leaf.detach() for leaf in leaves], [normal(1, 3, 8, dtype=torch.float16) for _ in range(2)]
+        yield "decoder_head", (*plain[:5], *tables, 8, 1e-5)
+        yield "decoder_tail", (normal(2, 3, 32, dtype=torch.float16), plain[0], *plain[5:], 1e-6)
         sizes = ([1, 1], [1, 1], [1, 1])
         yield "conv2d", (image, normal(4, 1, 3, 3).requires_grad_(), normal(4).requires_grad_(), *sizes, 4)
         last = normal(1, 4, 5, 5).to(memory_format=torch.channels_last).requires_grad_()
@@ -503,6 +506,32 @@ class Registration(unittest.TestCase):
             args = next(args for called, args in self.calls() if called == "decoder_layer")
             torch.ops.cutekernellib.decoder_layer(*args[:12], 7, *args[13:])
 
+    def test_mistakes(self):
+        """Say what is wrong, by exceptions of fitting types."""
+        x, q, image = normal(4, 8), normal(1, 2, 4, 8, dtype=torch.float16), normal(1, 3, 5, 5)
+        filters, tables = normal(4, 3, 3, 3), normal(1, 4, 8, dtype=torch.float16)
+        mistakes = {
+            "softmax: torch's tensors are wanted, not list": (TypeError, lambda: ckl.softmax([1.0], 0)),
+            "layer_norm: torch's tensors are wanted, not list": (TypeError, lambda: ckl.layer_norm(x, (8,), [1.0] * 8)),
+            "add: torch's tensors are wanted, not float": (TypeError, lambda: ckl.add(x, 2.0)),
+            "'a' is no number": (TypeError, lambda: cutekernellib.layer_norm(x, eps="a")),
+            r"attention: mask\[3, 3\] is not one of \[1, 2, 4, 4\]": (
+                ValueError,
+                lambda: ckl.scaled_dot_product_attention(q, q, q, attn_mask=tables[:, :3, :3].reshape(3, 3)),
+            ),
+            "unsqueeze_dim=3 is none of 1, 2": (ValueError, lambda: ckl.apply_rotary_pos_emb(q, q, tables, tables, 3)),
+            "are not one or two numbers each": (ValueError, lambda: ckl.conv2d(image, filters, stride=(1, 1, 1))),
+            "latent=32 is more than the 8 elements of a key": (
+                ValueError,
+                lambda: ckl.attention_decode(q[:, :, :1], q[:, :1], None, latent=32),
+            ),
+        }
+        for sentence, (kind, call) in mistakes.items():
+            with self.subTest(sentence), self.assertRaisesRegex(kind, sentence):
+                call()
+        with self.assertRaisesRegex(TypeError, "softmax: x is no array but of NoneType"):
+            cutekernellib.softmax(None)
+
     def test_every_operator_is_among_the_calls(self):
         from cutekernellib.torch import _registry
 
@@ -510,6 +539,9 @@ class Registration(unittest.TestCase):
         self.assertEqual(forward, {name for name, _ in self.calls()})
 
     def test_opcheck(self):
+        """It compares all bytes of what blocks keep, the ones between what lies there, too: torch fills them if it is deterministic."""
+        torch.use_deterministic_algorithms(True, warn_only=True)
+        self.addCleanup(torch.use_deterministic_algorithms, False)
         for name, args in self.calls():
             with self.subTest(name):
                 torch.library.opcheck(getattr(torch.ops.cutekernellib, name).default, args)

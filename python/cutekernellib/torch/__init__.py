@@ -62,15 +62,15 @@ __all__ = [
 ]
 
 
-def _one_shape(name, x, normalized_shape):
+def _norm(way, x, normalized_shape, parameters, eps):
+    """A norm of the last modes of x, which have this shape, as one mode."""
     shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
-    if shape != tuple(x.shape[-len(shape) :]):
-        raise ValueError(f"{name}: normalized_shape {shape} is not the end of the shape {tuple(x.shape)}")
-    return x if len(shape) == 1 else x.flatten(-len(shape))
-
-
-def _flat(parameter):
-    return parameter if parameter is None or parameter.dim() == 1 else parameter.reshape(-1)
+    if shape != x.shape[-len(shape) :]:
+        raise ValueError(f"{way}: normalized_shape {shape} is not the end of the shape {tuple(x.shape)}")
+    if len(shape) == 1:
+        return _way(way, x, *parameters)(x, *parameters, eps)[0]
+    flat, parameters = x.flatten(-len(shape)), [p if p is None else p.reshape(-1) for p in parameters]
+    return _way(way, flat, *parameters)(flat, *parameters, eps)[0].view(x.shape)
 
 
 def softmax(x: Tensor, dim: int, *, scale: float = 1.0) -> Tensor:
@@ -91,21 +91,15 @@ def layer_norm(
     eps: float = 1e-5,
 ) -> Tensor:
     """torch.nn.functional.layer_norm. All tensors of one type, f32, f16 or bf16."""
-    flat = _one_shape("layer_norm", x, normalized_shape)
-    weight, bias = _flat(weight), _flat(bias)
-    y = _way("layer_norm", flat, weight, bias)(flat, weight, bias, eps)[0]
-    return y if y.shape == x.shape else y.view(x.shape)
+    return _norm("layer_norm", x, normalized_shape, (weight, bias), eps)
 
 
 def rms_norm(
     x: Tensor, normalized_shape: int | Sequence[int], weight: Tensor | None = None, eps: float | None = None
 ) -> Tensor:
     """torch.nn.functional.rms_norm; eps: not given, as there the distance from 1 to the next f32, whatever the type."""
-    flat = _one_shape("rms_norm", x, normalized_shape)
-    weight = _flat(weight)
     eps = _torch.finfo(_torch.float32).eps if eps is None else eps
-    y = _way("rms_norm", flat, weight)(flat, weight, eps)[0]
-    return y if y.shape == x.shape else y.view(x.shape)
+    return _norm("rms_norm", x, normalized_shape, (weight,), eps)
 
 
 def add_layer_norm(
@@ -188,18 +182,12 @@ def mlp(
     down_bias: Tensor | None,
     activation: str = "gelu_erf",
     *,
-    gamma: Tensor | None = None,
     residual: Tensor | None = None,
     turned: bool = False,
 ) -> Tensor:
-    """gamma * linear(linear(x, up, up_bias, activation), down, down_bias) + residual; activation: gelu, gelu_erf or silu.
-
-    gamma[out], not with turned, is put into the weights of the second layer.
-    """
-    if gamma is not None and turned:
-        raise NotImplementedError("mlp: gamma is for weights [out, in]")
-    run = _way("mlp", x, up, up_bias, down, down_bias, gamma, residual)
-    return run(x, up, up_bias, down, down_bias, gamma, residual, activation, turned)[0]
+    """linear(linear(x, up, up_bias, activation), down, down_bias) + residual; activation: gelu, gelu_erf or silu."""
+    run = _way("mlp", x, up, up_bias, down, down_bias, residual)
+    return run(x, up, up_bias, down, down_bias, residual, activation, turned)[0]
 
 
 def _block(x, tensors, *options):
@@ -210,6 +198,16 @@ def _block(x, tensors, *options):
 def _decoder_layer(x, tensors, *options):
     """A layer of a decoder (see _decoder.py) with weights and tables in order."""
     return _way("decoder_layer", x, *tensors)(x, *tensors, *options)[0]
+
+
+def _decoder_head(*args):
+    """Rotated q and k, and v of a layer of a decoder, without gradients (see _decoder.py)."""
+    return _way("decoder_head", *args[:7])(*args)
+
+
+def _decoder_tail(*args):
+    """What of a layer of a decoder comes behind attention, without gradients."""
+    return _way("decoder_tail", *args[:7])(*args)
 
 
 def _conv_block(x, tensors, *options):
@@ -236,6 +234,8 @@ def conv2d(
     if isinstance(padding, str):
         raise NotImplementedError(f"conv2d: padding={padding} is no number of zeros and not valid")
     sizes = [[n, n] if isinstance(n, int) else list(n) for n in (stride, padding, dilation)]
+    if any(len(pair) != 2 for pair in sizes):
+        raise ValueError(f"conv2d: stride, padding and dilation {sizes} are not one or two numbers each")
     if min(sizes[0] + sizes[2]) < 1:
         raise ValueError(f"conv2d: strides {sizes[0]} and dilations {sizes[2]} begin at 1")
     return _way("conv2d", x, weight, bias)(x, weight, bias, *sizes, groups)
@@ -251,6 +251,8 @@ def apply_rotary_pos_emb(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, unsquee
 
     q[B,H,S,D], k[B,G,S,D] with unsqueeze_dim 1, or [B,S,H,D] with 2; tables [B,S,D] or [1,S,D], which get no gradient.
     """
+    if unsqueeze_dim not in (1, 2):
+        raise ValueError(f"apply_rotary_pos_emb: unsqueeze_dim={unsqueeze_dim} is none of 1, 2")
     if (q.dim(), cos.dim()) != (4, 3):
         raise ValueError(f"apply_rotary_pos_emb: q has {q.dim()} modes and the tables {cos.dim()}, not 4 and 3")
     if unsqueeze_dim == 2:
@@ -321,6 +323,11 @@ def scaled_dot_product_attention(
     return attention(query, key, value, mask=attn_mask, causal=is_causal, scale=scale)
 
 
+def _scale(q):
+    """What scores are multiplied with if nothing else is said."""
+    return 1 / math.sqrt(max(q.shape[-1], 1))
+
+
 def _needs_gradient(*tensors):
     return _torch.is_grad_enabled() and any(x.requires_grad for x in tensors)
 
@@ -343,14 +350,14 @@ def attention(
     and so many later ones; 0: all. softcap: scores become softcap * tanh(score / softcap). mask: added to the scores, or of bool:
     false hides. sinks: f32 [H], a score more for each head, without a value.
     """
-    scale = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
+    scale = _scale(q) if scale is None else scale
     run = _way("attention", q, k, v, mask, sinks)
     return run(q, k, v, mask, sinks, causal, scale, *window, softcap)[0]
 
 
 def attention_packed(qkv: Tensor, *, causal: bool = False, scale: float | None = None) -> Tensor:
     """attention() of qkv[B,S,3,H,D], the result of a joint projection; gives [B,S,H,D]."""
-    scale = 1 / math.sqrt(qkv.shape[-1]) if scale is None else scale
+    scale = _scale(qkv) if scale is None else scale
     return _way("attention_packed", qkv)(qkv, causal, scale)[0]
 
 
@@ -373,7 +380,7 @@ def attention_ragged(
 
     starts: i32 [sequences + 1], where each begins and the last ends; longest: at least the tokens of the longest.
     """
-    scale = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
+    scale = _scale(q) if scale is None else scale
     q, k, v = (x.transpose(0, 1) for x in (q, k, v))
     run = _way("attention_ragged", q, k, v, starts_q, starts_kv, sinks)
     o = run(q, k, v, starts_q, starts_kv, sinks, longest_q, longest_kv, causal, scale, *window, softcap)[0]
@@ -405,9 +412,11 @@ def attention_decode(
     """
     if _needs_gradient(*(x for x in (q, k, v, k_new, v_new, sinks) if x is not None)):
         raise NotImplementedError("attention_decode: there is no gradient; call it under torch.no_grad(), or attention()")
-    scale = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
+    scale = _scale(q) if scale is None else scale
     if (v is None) != (latent > 0):
         raise ValueError("attention_decode: a latent cache, and no other, has no v")
+    if latent > k.shape[-1]:
+        raise ValueError(f"attention_decode: latent={latent} is more than the {k.shape[-1]} elements of a key")
     if (v_new is None) != (k_new is None or latent > 0) or (k_new is not None and lengths is None):
         raise ValueError(
             "attention_decode: k_new and v_new come together, k_new alone where the cache is latent, and with lengths"

@@ -53,8 +53,8 @@ def _swap_module(report, name, module, forward):
 
     def undo():
         module.__class__ = was
-        for name in ("ckl_passed_on", "ckl_whole"):
-            vars(module).pop(name, None)
+        for own in ("ckl_passed_on", "ckl_whole"):
+            vars(module).pop(own, None)
 
     report._undo.append(undo)
 

@@ -33,7 +33,11 @@ def _mask_of(mask, q, k):
     """The mask for all heads and queries, its kind and strides."""
     if mask is None:
         return None, None, None
-    mask = mask.expand(*q.shape[:3], k.shape[2])
+    try:
+        mask = mask.expand(*q.shape[:3], k.shape[2])
+    except RuntimeError:
+        shape = [*q.shape[:3], k.shape[2]]
+        raise ValueError(f"attention: mask{list(mask.shape)} is not one of {shape}, broadcast") from None
     mask = mask if mask.stride(-1) == 1 else mask.contiguous()
     return mask, "bool" if mask.dtype == torch.bool else "add", mask.stride()
 
@@ -90,7 +94,7 @@ def _gradients_like(q, k, v, sinks, of_mask=False):
 def attention_backward(do, q, k, v, mask, sinks, o, lse, causal, scale, left, right, softcap, of_mask=False):
     q, k, v = _by_rows(q), _by_rows(k), _by_rows(v)
     gradients = _gradients_like(q, k, v, sinks, of_mask)
-    write_gradients(gradients, do, q, k, v, mask, sinks, o, lse, causal, scale, left, right, softcap)
+    _write_gradients(gradients, do, q, k, v, mask, sinks, o, lse, causal, scale, left, right, softcap)
     return gradients
 
 
@@ -106,7 +110,7 @@ def _written(gradient):
     return gradient if gradient is not None and gradient.numel() else None
 
 
-def write_gradients(gradients, do, q, k, v, mask, sinks, o, lse, causal, scale, left, right, softcap):
+def _write_gradients(gradients, do, q, k, v, mask, sinks, o, lse, causal, scale, left, right, softcap):
     """Into memory of the strides of q, k and v."""
     dq, dk, dv, dsinks, dmask = gradients
     do, dsinks, dmask = _strided_like(do, o), _written(dsinks), _written(dmask)
@@ -134,6 +138,19 @@ def _backward_by_torch(do, q, k, v, mask, o, lse, causal, scale):
     options = dict(attn_mask=mask, is_causal=causal, scale=scale, enable_gqa=q.shape[1] != k.shape[1])
     sdpa = torch._C._nn.scaled_dot_product_attention  # accelerate() replaces that of torch.nn.functional
     return _by_torch.gradients(lambda *inputs: sdpa(*inputs, **options), do, q, k, v)
+
+
+_has_gradient: dict = {}  # by size of head, type, GPU
+
+
+@torch.compiler.assume_constant_result  # a trace need not look inside
+def has_gradient(*key):
+    """Has attention a kernel for its gradient: of heads of this size, of a type, on the GPU of this number?"""
+    if key not in _has_gradient:
+        (d, dtype, gpu), strides = key, (128 * key[0], 128 * key[0], key[0], 1)
+        desc = _problems.attention(*((1, 1, 128, d),) * 3, (strides,) * 4, dtype, True, None, backward=True)
+        _has_gradient[key] = has_kernel("attention", desc, torch.device("cpu" if gpu is None else f"cuda:{gpu}"))
+    return _has_gradient[key]
 
 
 # Of one tensor that a joint projection gives, [B,S,3,H,D]: so is its gradient
@@ -190,7 +207,7 @@ def attention_packed_backward(do, qkv, o, lse, causal, scale):
         _attention_backward(desc, *parts, None, None)
         return dqkv
     do, o = do.transpose(1, 2), o.transpose(1, 2)
-    write_gradients((*_parts(dqkv), None, None), do, *_parts(qkv), None, None, o, lse, causal, scale, 0, 0, 0.0)
+    _write_gradients((*_parts(dqkv), None, None), do, *_parts(qkv), None, None, o, lse, causal, scale, 0, 0, 0.0)
     return dqkv
 
 

@@ -12,7 +12,7 @@ import torch
 from .. import _problems
 from .._shapes import expect
 from ._registry import dense, like, operator, without_gradient
-from ._sequence import AttentionGradient, Memory, Sequence, behind, run_sequence
+from ._sequence import Memory, Sequence, behind, run_sequence
 
 _NAMES = "norm1 norm1_bias qkv qkv_bias proj proj_bias norm2 norm2_bias up up_bias down down_bias".split()
 _TENSORS = ", ".join("Tensor" + "?" * (n.endswith("_bias") and "norm" not in n) + f" {n}" for n in _NAMES)
@@ -59,7 +59,7 @@ class _Sizes:
         return {name: behind(joint, i * self.o, self.itemsize) for i, name in enumerate(names.split())}
 
 
-@functools.lru_cache(8192)
+@functools.lru_cache(1024)
 def _forward(shapes, dtype, keeps, heads, causal, scale, eps1, eps2, activation, turned):
     """The bytes of the sequence, and those of the memory that it wants."""
     expect("block", _PATTERNS[turned], *(x if x is None else types.SimpleNamespace(shape=x, dtype=dtype) for x in shapes))
@@ -87,7 +87,7 @@ def _forward(shapes, dtype, keeps, heads, causal, scale, eps1, eps2, activation,
     norm("norm2", eps2, x="y", residual="x", y=at.normed2, sum=at.h, mean=at.mean2, rstd=at.rstd2)
     layer("up", at.normed2, at.hidden, s.inner, s.c, activation=activation, x=at.before)
     layer("down", at.hidden, "y", s.c, s.inner, c=at.h)
-    return steps.take(), memory.bytes
+    return bytes(steps), memory.bytes
 
 
 def _run(x, args, keeps):
@@ -135,9 +135,9 @@ def _gradients_like(x, norm1, qkv, proj, norm2, up, down, turned, needs):
     return like(x), *norms[:2], *layer(qkv, 3), *layer(proj, 5), *norms[2:], *layer(up, 9), *layer(down, 11)
 
 
-@functools.lru_cache(8192)
-def _backward(x, qkv, proj, up, dtype, device, needs, heads, causal, scale, activation, turned):
-    """The bytes of the sequence, those of the memory that it wants, and what comes before it."""
+@functools.lru_cache(1024)
+def _backward(x, qkv, proj, up, dtype, needs, heads, causal, scale, activation, turned):
+    """The bytes of the sequence, and those of the memory that it wants."""
     s = _Sizes(x, qkv, proj, up, turned, heads, dtype.itemsize)
     at, memory = s.kept(Memory("kept")), Memory("work")
     names = f"dy x norm1 qkv proj norm2 up down kept dx {' '.join('d' + name for name in _NAMES)} work"
@@ -165,12 +165,14 @@ def _backward(x, qkv, proj, up, dtype, device, needs, heads, causal, scale, acti
     norm("norm2", x=at.h, dy="dx", dsum="dy", dx=dh, mean=at.mean2, rstd=at.rstd2)
     layer("proj", dh, at.o, s.c, s.o)
     steps.data_gradient(dh, "proj", do, s.c, s.o, turned)
+    shapes, strides = s.attention()
+    desc = _problems.attention(*shapes[:3], strides, dtype, causal, scale, backward=True)
     places = s.thirds(at.joint, "q k v") | s.thirds(djoint, "dq dk dv")
-    attention = AttentionGradient(steps, device, *s.attention(), causal, scale, **places, o=at.o, lse=at.lse, dout=do)
+    steps.add("attention", desc, **places, o=at.o, lse=at.lse, dout=do)
     layer("qkv", djoint, at.normed1, s.joint, s.c)
     steps.data_gradient(djoint, "qkv", do, s.joint, s.c, turned)
     norm("norm1", x="x", dy=do, dsum=dh, dx="dx", mean=at.mean1, rstd=at.rstd1)
-    return steps.take(), memory.bytes, attention
+    return bytes(steps), memory.bytes
 
 
 @operator(
@@ -180,10 +182,8 @@ def _backward(x, qkv, proj, up, dtype, device, needs, heads, causal, scale, acti
 )
 def block_backward(dy, x, norm1, qkv, proj, norm2, up, down, kept, heads, causal, scale, eps1, eps2, activation, turned, needs):
     shapes = x.shape, qkv.shape, proj.shape, up.shape
-    code, size, attention = _backward(*shapes, x.dtype, x.device, tuple(needs), heads, causal, scale, activation, turned)
+    code, size = _backward(*shapes, x.dtype, tuple(needs), heads, causal, scale, activation, turned)
     gradients = _gradients_like(x, norm1, qkv, proj, norm2, up, down, turned, needs)
-    work = x.new_empty(size, dtype=torch.uint8)
-    tensors = *dense(dy, x, norm1, qkv, proj, norm2, up, down), kept, *gradients, work
-    attention.run(tensors, {"kept": kept, "work": work})
-    run_sequence(code, *tensors)
+    inputs = *dense(dy, x, norm1, qkv, proj, norm2, up, down), kept
+    run_sequence(code, *inputs, *gradients, x.new_empty(size, dtype=torch.uint8))
     return gradients

@@ -16,16 +16,6 @@ _weight = operators["conv"].taking("x dy dw dbias")
 _by_torch = torch.ops.aten.convolution_backward.default  # without a search for the overload
 
 
-def conv2d_by_torch(x, weight, bias, stride, padding, dilation, groups):
-    """In the order of x."""
-    return image(torch.convolution(x, weight, bias, stride, padding, dilation, False, (0, 0), groups), is_channels_last(x))
-
-
-def gradient_by_torch(dy, x, weight, stride, padding, dilation, groups, needs):
-    """Gradients of x, weight and bias, where they are needed."""
-    return _by_torch(dy, x, weight, weight.shape[:1], stride, padding, dilation, False, [0, 0], groups, needs)
-
-
 def _output(x, weight, stride, padding, dilation):
     """Memory for y, in the order of x."""
     sizes = ((x.shape[2 + i] + 2 * padding[i] - dilation[i] * (weight.shape[2 + i] - 1) - 1) // stride[i] + 1 for i in (0, 1))
@@ -59,7 +49,7 @@ def conv2d(x, weight, bias, stride, padding, dilation, groups):
     geometry = (tuple(stride), tuple(padding), tuple(dilation), groups, last)
     desc = _problems.conv(x.shape, weight.shape, x.dtype, *geometry, bias is not None)
     if not has_kernel("conv", desc, x.device):
-        return conv2d_by_torch(x, weight, bias, stride, padding, dilation, groups)
+        return image(torch.convolution(x, weight, bias, stride, padding, dilation, False, (0, 0), groups), last)
     y = _output(x, weight, stride, padding, dilation)
     _forward(desc, x, weight, *dense(bias), y)
     return y
@@ -99,7 +89,8 @@ def conv2d_backward(dy, x, weight, stride, padding, dilation, groups, needs_dx, 
     torchs = [needs_dx and not ours[0], needs_dweight and not ours[1], needs_dbias and not (ours[1] or sums)]
     gradients = [None, None, None]
     if any(torchs):
-        gradients = list(gradient_by_torch(dy, x, weight, stride, padding, dilation, groups, torchs))
+        options = (stride, padding, dilation, False, [0, 0], groups, torchs)
+        gradients = list(_by_torch(dy, x, weight, weight.shape[:1], *options))
     if ours[0]:
         gradients[0] = torch.empty_like(x)
         _data(data, weight, dy, gradients[0])

@@ -1,7 +1,7 @@
 """ConvNeXt's block as one operator: x + gamma * down(activation(up(norm(conv(x))))), with a filter a channel, at every pixel.
 
 The same kernels as those of its parts; what is saved is the caller's thread, which calls the library once (_sequence.py), and
-autograd, which has one node. Images are rows of channels, one for each pixel. What of the convolution no kernel of ours takes is torch's.
+autograd, which has one node and one tensor of what is kept. Images are rows of channels, one for each pixel.
 """
 
 import functools
@@ -10,8 +10,7 @@ import types
 import torch
 
 from .. import _problems
-from ._conv import conv2d_by_torch, gradient_by_torch
-from ._registry import dense, has_kernel, image, like, operator, without_gradient
+from ._registry import dense, image, like, operator, without_gradient
 from ._sequence import Memory, Sequence, run_sequence
 
 _NAMES = "filter filter_bias norm norm_bias up up_bias down down_bias gamma".split()
@@ -24,9 +23,9 @@ class _Sizes:
         self.rows = n * h * w
 
     def kept(self, memory):
-        """Places of what the forward pass leaves to the gradient beside the convolution."""
+        """Places of what the forward pass leaves to the gradient."""
         at = types.SimpleNamespace(mean=memory(self.rows, 4), rstd=memory(self.rows, 4))
-        at.normed = memory(self.rows * self.c, self.itemsize)
+        at.convolved, at.normed = (memory(self.rows * self.c, self.itemsize) for _ in range(2))
         at.before, at.hidden = (memory(self.rows * self.inner, self.itemsize) for _ in range(2))
         at.scaled = memory(self.c * self.inner, self.itemsize)  # the weights times gamma
         at.scaled_bias = memory(self.c, self.itemsize)
@@ -34,7 +33,8 @@ class _Sizes:
 
     def alone(self, memory):
         """The same where there will be no gradient."""
-        at = types.SimpleNamespace(mean=None, rstd=None, before=None, normed=memory(self.rows * self.c, self.itemsize))
+        at = types.SimpleNamespace(mean=None, rstd=None, before=None)
+        at.convolved, at.normed = (memory(self.rows * self.c, self.itemsize) for _ in range(2))
         at.hidden = memory(self.rows * self.inner, self.itemsize)
         at.scaled, at.scaled_bias = memory(self.c * self.inner, self.itemsize), memory(self.c, self.itemsize)
         return at
@@ -44,20 +44,20 @@ def _geometry(padding, channels):
     return (1, 1), tuple(padding), (1, 1), channels
 
 
-@functools.lru_cache(8192)
-def _forward(x, filter, up, down, dtype, device, padding, eps, activation, biases, scales, keeps):
-    """The bytes of the sequence, those of the memory that it wants, and whether it has the convolution."""
+@functools.lru_cache(1024)
+def _forward(x, filter, up, down, dtype, padding, eps, activation, biases, scales, keeps):
+    """The bytes of the sequence, and those of the memory that it wants."""
     s = _Sizes(x, up, dtype.itemsize)
     if (tuple(filter), tuple(up), tuple(down)) != ((s.c, 1, *(2 * p + 1 for p in padding)), (s.inner, s.c), (s.c, s.inner)):
-        raise ValueError(f"conv_block: x{list(x)} filter{list(filter)} up{list(up)} down{list(down)} padding={padding} do not fit")
+        raise ValueError(
+            f"conv_block: x{list(x)} filter{list(filter)} up{list(up)} down{list(down)} padding={padding} do not fit"
+        )
     bias = {name: name for name, given in zip(("filter_bias", "up_bias", "down_bias"), biases) if given}
-    steps, memory = Sequence(["x", *_NAMES, "y", "convolved", "kept"], s.rows, dtype), Memory("kept")
+    steps, memory = Sequence(["x", *_NAMES, "y", "kept"], s.rows, dtype), Memory("kept")
     at = s.kept(memory) if keeps else s.alone(memory)
     conv = _problems.conv(x, filter, dtype, *_geometry(padding, s.c), True, biases[0])
-    is_ours = has_kernel("conv", conv, device)
-    if is_ours:
-        steps.add("conv", conv, x="x", w="filter", bias=bias.get("filter_bias"), y="convolved")
-    steps.norm("layernorm", s.c, eps, x="convolved", gamma="norm", beta="norm_bias", y=at.normed, mean=at.mean, rstd=at.rstd)
+    steps.add("conv", conv, x="x", w="filter", bias=bias.get("filter_bias"), y=at.convolved)
+    steps.norm("layernorm", s.c, eps, x=at.convolved, gamma="norm", beta="norm_bias", y=at.normed, mean=at.mean, rstd=at.rstd)
     steps.product(at.normed, "up", at.hidden, s.inner, s.c, False, bias.get("up_bias"), activation, at.before)
     down, down_bias = "down", bias.get("down_bias")
     if scales:
@@ -67,7 +67,7 @@ def _forward(x, filter, up, down, dtype, device, padding, eps, activation, biase
             steps.elements("a*b", s.c, at.scaled_bias, "down_bias", "gamma")
             down_bias = at.scaled_bias
     steps.product(at.hidden, down, "y", s.c, s.inner, False, down_bias, c="x")
-    return steps.take(), memory.bytes, is_ours
+    return bytes(steps), memory.bytes
 
 
 def _run(x, filter, norm, norm_bias, up, down, gamma, biases, padding, eps, activation, keeps):
@@ -77,16 +77,12 @@ def _run(x, filter, norm, norm_bias, up, down, gamma, biases, padding, eps, acti
     if any([t is not None and t.dtype is not x.dtype for t in tensors]):
         raise ValueError(f"conv_block: parameters are not all of {x.dtype}, as x is")
     options = tuple(padding), eps, activation, tuple([b is not None for b in biases]), gamma is not None, keeps
-    code, size, has_conv = _forward(x.shape, filter.shape, up.shape, down.shape, x.dtype, x.device, *options)
+    code, size = _forward(x.shape, filter.shape, up.shape, down.shape, x.dtype, *options)
     filter_bias, up_bias, down_bias = biases
     y, kept = torch.empty_like(x), x.new_empty(size, dtype=torch.uint8)
-    if has_conv:
-        convolved = torch.empty_like(x)
-    else:
-        convolved = conv2d_by_torch(x, filter, filter_bias, *_geometry(padding, x.shape[1]))
     parameters = filter, filter_bias, norm, norm_bias, up, up_bias, down, down_bias, gamma
-    run_sequence(code, x, *parameters, y, convolved, kept)
-    return y, convolved, kept
+    run_sequence(code, x, *parameters, y, kept)
+    return y, kept
 
 
 def _like(x):
@@ -96,12 +92,12 @@ def _like(x):
 def _outputs(x, filter, filter_bias, norm, norm_bias, up, *options):
     memory = Memory("kept")
     _Sizes(x.shape, up.shape, x.dtype.itemsize).kept(memory)
-    return _like(x), _like(x), x.new_empty(memory.bytes, dtype=torch.uint8)
+    return _like(x), x.new_empty(memory.bytes, dtype=torch.uint8)
 
 
 def _setup(ctx, inputs, output):
     x, filter, _, norm, _, up, _, down, down_bias, gamma, ctx.padding, _, ctx.activation = inputs
-    ctx.save_for_backward(x, filter, norm, up, down, down_bias, gamma, *output[1:])
+    ctx.save_for_backward(x, filter, norm, up, down, down_bias, gamma, output[1])
 
 
 def _gradient(ops, ctx, dy):
@@ -111,7 +107,7 @@ def _gradient(ops, ctx, dy):
 
 
 @operator(
-    f"conv_block(Tensor x, {_TENSORS}, int[] padding, float eps, str activation) -> (Tensor, Tensor, Tensor)",
+    f"conv_block(Tensor x, {_TENSORS}, int[] padding, float eps, str activation) -> (Tensor, Tensor)",
     _outputs,
     _gradient,
     _setup,
@@ -165,32 +161,16 @@ def _down_gradients(steps, s, at, memory, biased, scales):
     steps.elements("a*b", s.c, "ddown_bias", raw_bias, "gamma")
 
 
-def _conv_gradients(steps, s, x, filter, padding, needs, device):
-    """Steps of those that a kernel takes; whether those of x and of the filters are left to torch."""
-    data, filters = (
-        _problems.conv(x, filter, steps.dtype, *_geometry(padding, s.c), True, direction=d) for d in ("data", "weight")
-    )
-    torchs = [need and not has_kernel("conv", p, device) for need, p in zip(needs, (data, filters))]
-    if needs[0] and not torchs[0]:
-        steps.add("conv", data, w="filter", dy="dimage", dx="dx")
-        steps.elements("a+b", s.rows * s.c, "dx", "dx", "dy")
-    if needs[1] and not torchs[1]:
-        steps.add("conv", filters, x="x", dy="dimage", dw="dfilter")
-    if needs[2]:  # apart: the gradient of filters alone has a faster kernel
-        steps.sum("dimage", "dfilter_bias", s.c)
-    return torchs
-
-
-@functools.lru_cache(8192)
-def _backward(x, filter, up, dtype, device, padding, activation, needs, biased, scales):
-    """The bytes of the sequence, those of the memory that it wants, and whether gradients of x and of the filters are torch's."""
+@functools.lru_cache(1024)
+def _backward(x, filter, up, dtype, padding, activation, needs, biased, scales):
+    """The bytes of the sequence, and those of the memory that it wants."""
     s = _Sizes(x, up, dtype.itemsize)
     at, memory = s.kept(Memory("kept")), Memory("work")
-    names = "dy x filter norm up down down_bias gamma convolved kept dx".split()
-    steps = Sequence([*names, *("d" + name for name in _NAMES), "dimage", "work"], s.rows, dtype)
+    names = "dy x filter norm up down down_bias gamma kept dx".split()
+    steps = Sequence([*names, *("d" + name for name in _NAMES), "work"], s.rows, dtype)
     first = memory.fork()
     _down_gradients(steps, s, at, first, biased, scales)
-    dbefore, dnormed = memory(s.rows * s.inner, s.itemsize), memory(s.rows * s.c, s.itemsize)
+    dbefore, dnormed, dimage = (memory(s.rows * n, s.itemsize) for n in (s.inner, s.c, s.c))
     memory.join(first)
     steps.data_gradient("dy", at.scaled if scales else "down", dbefore, s.c, s.inner, False, "d" + activation, at.before)
     if needs[6]:
@@ -198,28 +178,30 @@ def _backward(x, filter, up, dtype, device, padding, activation, needs, biased, 
     steps.weight_gradient(dbefore, at.normed, "dup", s.inner, s.c)
     steps.data_gradient(dbefore, "up", dnormed, s.inner, s.c)
     parts = {"dgamma": "dnorm", "dbeta": "dnorm_bias", "mean": at.mean, "rstd": at.rstd}
-    steps.norm_gradient("layernorm", s.c, x="convolved", gamma="norm", dy=dnormed, dx="dimage", **parts)
-    torchs = _conv_gradients(steps, s, x, filter, padding, needs, device)
-    return steps.take(), memory.bytes, torchs
+    steps.norm_gradient("layernorm", s.c, x=at.convolved, gamma="norm", dy=dnormed, dx=dimage, **parts)
+    data, filters = (_problems.conv(x, filter, dtype, *_geometry(padding, s.c), True, direction=d) for d in ("data", "weight"))
+    if needs[0]:
+        steps.add("conv", data, w="filter", dy=dimage, dx="dx")
+        steps.elements("a+b", s.rows * s.c, "dx", "dx", "dy")
+    if needs[1]:
+        steps.add("conv", filters, x="x", dy=dimage, dw="dfilter")
+    if needs[2]:  # apart: the gradient of filters alone has a faster kernel
+        steps.sum(dimage, "dfilter_bias", s.c)
+    return bytes(steps), memory.bytes
 
 
 @operator(
     "conv_block_backward(Tensor dy, Tensor x, Tensor filter, Tensor norm, Tensor up, Tensor down, Tensor? down_bias, Tensor? gamma,"
-    f" Tensor convolved, Tensor kept, int[] padding, str activation, bool[] needs) -> (Tensor{', Tensor' * 9})",
+    f" Tensor kept, int[] padding, str activation, bool[] needs) -> (Tensor{', Tensor' * 9})",
     lambda dy, x, filter, norm, up, down, down_bias, gamma, *rest: _gradients_like(
         x, filter, norm, up, down, down_bias, gamma, rest[-1]
     ),
 )
-def conv_block_backward(dy, x, filter, norm, up, down, down_bias, gamma, convolved, kept, padding, activation, needs):
+def conv_block_backward(dy, x, filter, norm, up, down, down_bias, gamma, kept, padding, activation, needs):
     dy, x, filter = image(dy, True), image(x, True), image(filter, True)
     options = tuple(padding), activation, tuple(needs), down_bias is not None, gamma is not None
-    code, size, torchs = _backward(x.shape, filter.shape, up.shape, x.dtype, x.device, *options)
+    code, size = _backward(x.shape, filter.shape, up.shape, x.dtype, *options)
     gradients = _gradients_like(x, filter, norm, up, down, down_bias, gamma, needs)
-    dimage, work = torch.empty_like(convolved), x.new_empty(size, dtype=torch.uint8)
-    inputs = dy, x, filter, *dense(norm, up, down, down_bias, gamma), convolved, kept
-    run_sequence(code, *inputs, *gradients, dimage, work)
-    if any(torchs):
-        dx, dfilter, _ = gradient_by_torch(dimage, x, filter, *_geometry(padding, x.shape[1]), [*torchs, False])
-        dx, dfilter = gradients[0] if dx is None else dx.add_(dy), gradients[1] if dfilter is None else dfilter
-        gradients = dx, dfilter, *gradients[2:]
+    inputs = dy, x, filter, *dense(norm, up, down, down_bias, gamma), kept
+    run_sequence(code, *inputs, *gradients, x.new_empty(size, dtype=torch.uint8))
     return gradients

@@ -14,7 +14,7 @@ from .. import _problems
 from .._shapes import expect
 from ._elements import FUNCTIONS, rotation
 from ._registry import dense, like, operator, without_gradient
-from ._sequence import AttentionGradient, Memory, Sequence, behind, run_sequence
+from ._sequence import Memory, Sequence, behind, run_sequence
 
 _WEIGHTS = "norm1 q k v o norm2 gate up down".split()
 _TENSORS = ", ".join("Tensor " + name for name in _WEIGHTS)
@@ -71,38 +71,49 @@ def _rotate(steps, s, x, y, columns, tables, inverse):
     steps.add("elementwise", second, in0=b, in1=cos_b, in2=a, in3=sin_a if inverse else sin_b, out=yb)
 
 
-@functools.lru_cache(8192)
-def _forward(shapes, tables, dtype, keeps, head_dim, scale, eps1, eps2):
-    """The bytes of the sequence, and those of the memory that it wants. tables: their shape, strides of cosines and of sines."""
-    expect("decoder_layer", _PATTERN, *(types.SimpleNamespace(shape=x, dtype=dtype) for x in shapes))
-    x, _, q, k, _, _, _, _, up, _ = shapes
-    s = _Sizes(x, q, k, up, head_dim, dtype.itemsize)
-    if s.q % head_dim or s.k % head_dim:
-        raise ValueError(f"decoder_layer: {s.q} and {s.k} columns of q and k are not whole heads of {head_dim}")
-    _check_tables(x, tables, head_dim)
-    steps, memory = Sequence(["x", *_WEIGHTS, "cos", "sin", "y", "kept"], s.rows, dtype), Memory("kept")
-    at = s.kept(memory) if keeps else s.alone(memory)
-    steps.norm("rmsnorm", s.c, eps1, gamma="norm1", x="x", y=at.normed1, rstd=at.rstd1)
+def _project(steps, s, at, tables, eps):
+    """Queries and keys, rotated, and values of the first norm."""
+    steps.norm("rmsnorm", s.c, eps, gamma="norm1", x="x", y=at.normed1, rstd=at.rstd1)
     for name, place, n in zip("qkv", (at.straight_q, at.straight_k, at.v), (s.q, s.k, s.k)):
         steps.product(at.normed1, name, place, n, s.c)
     _rotate(steps, s, at.straight_q, at.q, s.q, tables, False)
     _rotate(steps, s, at.straight_k, at.k, s.k, tables, False)
-    shapes, strides = s.attention()
-    desc = _problems.attention(*shapes[:3], strides, dtype, True, scale, lse=keeps)
-    steps.add("attention", desc, q=at.q, k=at.k, v=at.v, o=at.attended, lse=at.lse)
+
+
+def _finish(steps, s, at, eps):
+    """What comes behind attention."""
     steps.product(at.attended, "o", "y", s.c, s.q)
-    steps.norm("rmsnorm", s.c, eps2, gamma="norm2", x="y", residual="x", y=at.normed2, sum=at.h, rstd=at.rstd2)
+    steps.norm("rmsnorm", s.c, eps, gamma="norm2", x="y", residual="x", y=at.normed2, sum=at.h, rstd=at.rstd2)
     steps.product(at.normed2, "gate", at.gated, s.inner, s.c)
     steps.product(at.normed2, "up", at.upped, s.inner, s.c)
     steps.elements(FUNCTIONS["silu_mul"][0], s.rows * s.inner, at.hidden, at.gated, at.upped)
     steps.product(at.hidden, "down", "y", s.c, s.inner, c=at.h)
-    return steps.take(), memory.bytes
 
 
-def _check_tables(x, tables, head_dim):
-    shape = tables[0]
-    if len(shape) != 3 or shape[0] not in (1, x[0]) or shape[1:] != (x[1], head_dim):
-        raise ValueError(f"decoder_layer: tables{list(shape)} are not [1 or B,S,{head_dim}] of x{list(x)}")
+def _expect(pattern, head_dim, dtype, shapes, tables=None):
+    expect("decoder_layer", pattern, *(types.SimpleNamespace(shape=x, dtype=dtype) for x in shapes))
+    if tables:
+        (x, _, q, k, *_), (table, *_) = shapes, tables
+        if q[0] % head_dim or k[0] % head_dim:
+            raise ValueError(f"decoder_layer: {q[0]} and {k[0]} columns of q and k are not whole heads of {head_dim}")
+        if len(table) != 3 or table[0] not in (1, x[0]) or table[1:] != (x[1], head_dim):
+            raise ValueError(f"decoder_layer: tables{list(table)} are not [1 or B,S,{head_dim}] of x{list(x)}")
+
+
+@functools.lru_cache(1024)
+def _forward(shapes, tables, dtype, keeps, head_dim, scale, eps1, eps2):
+    """The bytes of the sequence, and those of the memory that it wants. tables: their shape, strides of cosines and of sines."""
+    _expect(_PATTERN, head_dim, dtype, shapes, tables)
+    x, _, q, k, _, _, _, _, up, _ = shapes
+    s = _Sizes(x, q, k, up, head_dim, dtype.itemsize)
+    steps, memory = Sequence(["x", *_WEIGHTS, "cos", "sin", "y", "kept"], s.rows, dtype), Memory("kept")
+    at = s.kept(memory) if keeps else s.alone(memory)
+    _project(steps, s, at, tables, eps1)
+    shapes, strides = s.attention()
+    desc = _problems.attention(*shapes[:3], strides, dtype, True, scale, lse=keeps)
+    steps.add("attention", desc, q=at.q, k=at.k, v=at.v, o=at.attended, lse=at.lse)
+    _finish(steps, s, at, eps2)
+    return bytes(steps), memory.bytes
 
 
 def _run(tensors, options, keeps):
@@ -148,9 +159,9 @@ def _gradients_like(x, weights, needs):
     return like(x), *(like(w) if need else x.new_empty(0) for w, need in zip(weights, needs[1:]))
 
 
-@functools.lru_cache(8192)
-def _backward(shapes, tables, dtype, device, needs, head_dim, scale):
-    """The bytes of the sequence, those of the memory that it wants, and what comes before it."""
+@functools.lru_cache(1024)
+def _backward(shapes, tables, dtype, needs, head_dim, scale):
+    """The bytes of the sequence, and those of the memory that it wants."""
     x, q, k, up = shapes
     s = _Sizes(x, q, k, up, head_dim, dtype.itemsize)
     at, memory, needed = s.kept(Memory("kept")), Memory("work"), dict(zip(["x", *_WEIGHTS], needs))
@@ -182,8 +193,10 @@ def _backward(shapes, tables, dtype, device, needs, head_dim, scale):
     norm("norm2", x=at.h, dy="dx", dsum="dy", dx=dh, rstd=at.rstd2)
     layer("o", dh, at.attended, s.c, s.q)
     steps.data_gradient(dh, "o", dattended, s.c, s.q)
-    places = {"q": at.q, "k": at.k, "v": at.v, "o": at.attended, "lse": at.lse, "dout": dattended, "dq": dq, "dk": dk, "dv": dv}
-    attention = AttentionGradient(steps, device, *s.attention(), True, scale, **places)
+    shapes, strides = s.attention()
+    desc = _problems.attention(*shapes[:3], strides, dtype, True, scale, backward=True)
+    inputs = {"q": at.q, "k": at.k, "v": at.v, "o": at.attended, "lse": at.lse, "dout": dattended}
+    steps.add("attention", desc, **inputs, dq=dq, dk=dk, dv=dv)
     _rotate(steps, s, dq, dq_straight, s.q, tables, True)
     _rotate(steps, s, dk, dk_straight, s.k, tables, True)
     for name, gradient, n in (("q", dq_straight, s.q), ("k", dk_straight, s.k), ("v", dv, s.k)):
@@ -192,7 +205,7 @@ def _backward(shapes, tables, dtype, device, needs, head_dim, scale):
     steps.data_gradient(dk_straight, "k", "dx", s.k, s.c, c=total)
     steps.data_gradient(dv, "v", total, s.k, s.c, c="dx")
     norm("norm1", x="x", dy=total, dsum=dh, dx="dx", rstd=at.rstd1)
-    return steps.take(), memory.bytes, attention
+    return bytes(steps), memory.bytes
 
 
 @operator(
@@ -204,9 +217,63 @@ def decoder_layer_backward(*args):
     *tensors, kept, head_dim, scale, needs = args
     _, x, _, q, k, *_, up, _, cos, sin = tensors = dense(*tensors)
     shapes, tables = (x.shape, q.shape, k.shape, up.shape), (cos.shape, cos.stride(), sin.stride())
-    code, size, attention = _backward(shapes, tables, x.dtype, x.device, tuple(needs), head_dim, scale)
-    gradients, work = _gradients_like(x, tensors[2:11], needs), x.new_empty(size, dtype=torch.uint8)
-    tensors = *tensors, kept, *gradients, work
-    attention.run(tensors, {"kept": kept, "work": work})
-    run_sequence(code, *tensors)
+    code, size = _backward(shapes, tables, x.dtype, tuple(needs), head_dim, scale)
+    gradients = _gradients_like(x, tensors[2:11], needs)
+    run_sequence(code, *tensors, kept, *gradients, x.new_empty(size, dtype=torch.uint8))
     return gradients
+
+
+# Around attention of a cache, which is the model's own
+
+
+@functools.lru_cache(1024)
+def _head(shapes, tables, dtype, head_dim, eps):
+    _expect("x[B,S,C] norm1[C] q[Q,C] k[K,C] v[K,C]", head_dim, dtype, shapes, tables)
+    x, _, q, k, _ = shapes
+    s = _Sizes(x, q, k, (0,), head_dim, dtype.itemsize)
+    steps, memory = Sequence("x norm1 q k v cos sin yq yk yv work".split(), s.rows, dtype), Memory("work")
+    at = types.SimpleNamespace(q=("yq", 0), k=("yk", 0), v="yv", rstd1=None, normed1=memory(s.rows * s.c, s.itemsize))
+    at.straight_q, at.straight_k = (memory(s.rows * n, s.itemsize) for n in (s.q, s.k))
+    _project(steps, s, at, tables, eps)
+    return bytes(steps), memory.bytes
+
+
+@operator(
+    "decoder_head(Tensor x, Tensor norm1, Tensor q, Tensor k, Tensor v, Tensor cos, Tensor sin, int head_dim, float eps)"
+    " -> (Tensor, Tensor, Tensor)",
+    lambda x, norm1, q, k, v, *rest: tuple(x.new_empty((*x.shape[:2], w.shape[0])) for w in (q, k, v)),
+)
+def decoder_head(x, norm1, q, k, v, cos, sin, head_dim, eps):
+    """Rotated q and k, and v, as rows of heads."""
+    x, norm1, q, k, v, cos, sin = tensors = dense(x, norm1, q, k, v, cos, sin)
+    shapes, tables = tuple([t.shape for t in tensors[:5]]), (cos.shape, cos.stride(), sin.stride())
+    code, size = _head(shapes, tables, x.dtype, head_dim, eps)
+    outputs = tuple([x.new_empty((*x.shape[:2], w.shape[0])) for w in (q, k, v)])
+    run_sequence(code, *tensors, *outputs, x.new_empty(size, dtype=torch.uint8))
+    return outputs
+
+
+@functools.lru_cache(1024)
+def _tail(shapes, dtype, eps):
+    _expect("attended[B,S,Q] x[B,S,C] o[C,Q] norm2[C] gate[I,C] up[I,C] down[C,I]", 0, dtype, shapes)
+    attended, x, _, _, _, up, _ = shapes
+    s = _Sizes(x, attended[2:], (0,), up, 1, dtype.itemsize)
+    steps, memory = Sequence("attended x o norm2 gate up down y work".split(), s.rows, dtype), Memory("work")
+    at = types.SimpleNamespace(attended="attended", rstd2=None)
+    for name, n in dict(normed2=s.c, h=s.c, gated=s.inner, upped=s.inner, hidden=s.inner).items():
+        setattr(at, name, memory(s.rows * n, s.itemsize))
+    _finish(steps, s, at, eps)
+    return bytes(steps), memory.bytes
+
+
+@operator(
+    "decoder_tail(Tensor attended, Tensor x, Tensor o, Tensor norm2, Tensor gate, Tensor up, Tensor down, float eps) -> Tensor",
+    lambda attended, x, *rest: like(x),
+)
+def decoder_tail(attended, x, o, norm2, gate, up, down, eps):
+    """h = x + o(attended), and h + down(silu(gate(n)) * up(n)) of n = norm2(h)."""
+    tensors = dense(attended, x, o, norm2, gate, up, down)
+    code, size = _tail(tuple([t.shape for t in tensors]), x.dtype, eps)
+    y = torch.empty_like(tensors[1])
+    run_sequence(code, *tensors, y, x.new_empty(size, dtype=torch.uint8))
+    return y

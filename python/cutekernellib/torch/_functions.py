@@ -140,6 +140,8 @@ def causal_mask(original, *args, **options):
 
 
 def rotary(original, q, k, cos, sin, *args, unsqueeze_dim=1):
+    if cos is None:  # they are rotated, by decoder_head
+        return q, k
     taken = not args and unsqueeze_dim in (1, 2) and (q.dim(), cos.dim()) == (4, 3)
     if taken and cos.shape[-1] == q.shape[-1] and takes(q, k, cos, sin) and not cos.requires_grad:
         return _torch.apply_rotary_pos_emb(q, k, cos, sin, unsqueeze_dim)

@@ -5,11 +5,13 @@ import copyreg
 import functools
 import inspect
 import operator
+import sys
 
 import torch
 
 import cutekernellib.torch as _torch
 
+from ._attention import has_gradient
 from ._functions import counting_model
 from ._taken import FLOATS, multiplies, takes
 
@@ -78,7 +80,7 @@ class _Whole:
 
     def __init__(self, block, parameters, options):
         """parameters: (module, name) of each; options: of the operator."""
-        modules = list(block.modules())
+        modules, self.block = list(block.modules()), block
         children = [(m._modules, name, child) for m in modules for name, child in m._modules.items()]
         self.owners, self.names, self.children = zip(*children)
         hooks = "_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks"
@@ -109,12 +111,9 @@ def _whole(block, look):
         found = look(block)
         return found if found and found.holds() else None
     found = vars(block).get("ckl_whole")
-    if found is None or not found.holds():
+    if found is None or found.block is not block or not found.holds():  # a copy has the record of the original
         found = vars(block)["ckl_whole"] = look(block)
-        if found is None or not found.holds():
-            vars(block).pop("ckl_whole")
-            return None
-    return found
+    return found if found and found.holds() else None
 
 
 def _weights_and_biases(*modules):
@@ -148,27 +147,63 @@ def _decoder_parts(self):
     return _Whole(self, [(m, "weight") for m in layers], (attn.head_dim, attn.scaling, *eps))
 
 
+class _Projected:
+    """A module of attention whose projections were made, and whose last one is left to others."""
+
+    def __init__(self, attn, q, k, v):
+        self.attn = attn
+        self.q_proj, self.k_proj, self.v_proj, self.o_proj = lambda x: q, lambda x: k, lambda x: v, lambda o: o
+
+    def __getattr__(self, name):
+        return getattr(self.attn, name)
+
+
+def _around_attention(self, x, tensors, options, head_dim, eps1, eps2):
+    """With a cache or a mask, and without gradients: what comes before attention and behind it, as one operator each."""
+    cos, sin = options.pop("position_embeddings")
+    norm1, q, k, v, o, norm2, gate, up, down = tensors
+    q, k, v = _torch._decoder_head(x, norm1, q, k, v, cos, sin, head_dim, eps1)
+    projected = _Projected(self.self_attn, q, k, v)
+    attended, _ = type(self.self_attn).forward(projected, x, position_embeddings=(None, None), **options)
+    return _torch._decoder_tail(attended, x, o, norm2, gate, up, down, eps2)
+
+
+def _needs_gradient(x, tensors):
+    return torch.is_grad_enabled() and (x.requires_grad or any([t is not None and t.requires_grad for t in tensors]))
+
+
+def _has_gradient(attn, x):
+    """Other GPUs than Hopper have none; there torch computes it, between parts of a block."""
+    return has_gradient(attn.head_dim, x.dtype, x.device.index)
+
+
 def _whole_decoder_layer(self, x, options):
-    """The layer as one operator; None where that does not take it."""
-    for name, value in options.items():
-        if value is not None and name not in _DECODER_IGNORES and name != "position_embeddings":
-            return None
+    """The layer as one operator, or two around attention; None where they do not take it."""
     attn, tables = self.self_attn, options.get("position_embeddings")
     plain = attn.config._attn_implementation == "sdpa" and not (attn.training and attn.attention_dropout)
-    if not (plain and tables and multiplies(x, self.mlp.gate_proj.weight, None)):
+    if not (plain and tables and takes(x, *tables) and x.dtype != torch.float32):
         return None
     whole, (cos, sin) = _whole(self, _decoder_parts), tables
     tensors = whole and whole.tensors(x.dtype)
-    if not tensors or not (x.dim() == cos.dim() == 3 and cos.shape[-1] == whole.options[0] and cos.dtype == sin.dtype == x.dtype):
+    if not tensors or not (x.dim() == cos.dim() == 3 and cos.shape[-1] == whole.options[0]) or cos.requires_grad:
         return None
-    return None if cos.requires_grad else _torch._decoder_layer(x, (*tensors, cos, sin), *whole.options)
+    head_dim, scale, *eps = whole.options
+    for name, value in options.items():
+        if value is not None and name not in _DECODER_IGNORES and name != "position_embeddings":
+            rotates = sys.modules[type(attn).__module__].apply_rotary_pos_emb
+            if _needs_gradient(x, tensors) or not hasattr(rotates, "ckl_original"):
+                return None
+            return _around_attention(self, x, tensors, options, head_dim, *eps)
+    if not multiplies(x, tensors[6], None) or (_needs_gradient(x, tensors) and not _has_gradient(attn, x)):
+        return None
+    return _torch._decoder_layer(x, (*tensors, cos, sin), head_dim, scale, *eps)
 
 
 def _decoder_layer(self, hidden_states, *args, **options):
     norm = self.post_attention_layernorm
     if args or not takes(hidden_states, norm.weight):
         return self.ckl_forward(hidden_states, *args, **options)
-    y = _whole_decoder_layer(self, hidden_states, options)
+    y = _whole_decoder_layer(self, hidden_states, dict(options))
     if y is not None:
         return y
     attended, _ = self.self_attn(hidden_states=self.input_layernorm(hidden_states), **options)
@@ -256,25 +291,6 @@ def _add_mlp(mlp, x, residual):
     return mlp.forward(x, residual) if type(mlp).forward in (_mlp, _gated_mlp) else residual + mlp(x)
 
 
-def _beside_joint(attn):
-    """What timm's attention does between its projections and beside its function."""
-    return attn.q_norm, attn.k_norm, attn.norm, attn.attn_drop
-
-
-def _takes_joint(attn, x):
-    """Is timm's attention nothing but that of a joint projection?"""
-    taken = attn.gate is None and attn.fused_attn and takes(x, attn.qkv.weight) and x.dtype != torch.float32
-    return taken and attn.head_dim <= 256 and all(map(_is_idle, _beside_joint(attn)))
-
-
-def _vit_attention(self, x, attn_mask=None, is_causal=False):
-    if attn_mask is not None or not _takes_joint(self, x):
-        return self.ckl_forward(x, attn_mask, is_causal)
-    b, n, _ = x.shape
-    o = _torch.attention_packed(self.qkv(x).view(b, n, 3, self.num_heads, self.head_dim), causal=is_causal)
-    return self.proj_drop(self.proj(o.view(b, n, self.attn_dim)))
-
-
 def _patch_embed(self, x):
     """Windows that lie side by side are the rows of a matrix: the convolution is a product, and its result where the model wants it."""
     weight, bias = self.proj.weight, self.proj.bias
@@ -314,17 +330,7 @@ def _convnext_block(self, x):
     tensors = whole and whole.tensors(x.dtype)
     if tensors and multiplies(x, tensors[4], tensors[5], axis=1):
         return _torch._conv_block(x, tensors, *whole.options)
-    conv, norm, mlp, shortcut, drop_path = [self._modules[name] for name in _CONVNEXT_PARTS]
-    parts = _parts_of_mlp(mlp)
-    if self.use_conv_mlp or _kind(shortcut) != "Identity" or not _is_idle(drop_path) or not _are_parts_of_mlp(parts):
-        return self.ckl_forward(x)
-    up, act, down, others = parts
-    if not (all(map(_is_idle, others)) and multiplies(x, up.weight, up.bias, axis=1)):
-        return self.ckl_forward(x)
-    y = norm(conv(x).permute(0, 2, 3, 1))
-    options = {"gamma": self.gamma, "residual": x.permute(0, 2, 3, 1)}
-    y = _torch.mlp(y, up.weight, up.bias, down.weight, down.bias, _activation_of(act), **options)
-    return y.permute(0, 3, 1, 2)
+    return self.ckl_forward(x)
 
 
 _PARTS_OF_BLOCK = [["LayerNorm", kind, kind, "LayerNorm", kind, kind] for kind in ("Linear", "Conv1D")]
@@ -351,6 +357,8 @@ def _whole_block(self, x, look):
     tensors = whole and whole.tensors(x.dtype)
     if not tensors or x.dim() != 3 or not multiplies(x, tensors[8], tensors[9]):
         return None
+    if _needs_gradient(x, tensors) and not _has_gradient(self.attn, x):
+        return None
     return _torch._block(x, tensors, *whole.options)
 
 
@@ -364,26 +372,21 @@ def _add_layer_norm(norm, x, residual):
 
 def _vit_parts(self):
     attn = self.attn
-    idle = self.ls1, self.drop_path1, self.ls2, self.drop_path2, attn.proj_drop, *_beside_joint(attn)
-    taken = type(attn).forward is _vit_attention and attn.gate is None and attn.head_dim <= 256
-    if not taken or not all(_kind(m) in ("Identity", "Dropout") for m in idle):
+    if not _is_vit_attention(attn) or attn.gate is not None or attn.head_dim > 256:
+        return None
+    paths = [self.ls1, self.drop_path1, self.ls2, self.drop_path2]
+    inside = [attn.q_norm, attn.k_norm, attn.attn_drop, attn.norm, attn.proj_drop]
+    if not all(_kind(m) in ("Identity", "Dropout") for m in paths + inside):
         return None
     return _parts_of_block(self, self.norm1, attn.qkv, attn.proj, self.norm2, False, attn.head_dim**-0.5)
 
 
 def _vit_block(self, x, attn_mask=None, is_causal=False):
-    attn, norm = self.attn, self.norm2
-    if attn_mask is None and not is_causal and attn.fused_attn:
+    if attn_mask is None and not is_causal and getattr(self.attn, "fused_attn", False):
         y = _whole_block(self, x, _vit_parts)
         if y is not None:
             return y
-    if not takes(x, norm.weight, norm.bias) or norm.weight is None:
-        return self.ckl_forward(x, attn_mask, is_causal)
-    attended = self.drop_path1(self.ls1(attn(self.norm1(x), attn_mask, is_causal)))
-    normed, x = _add_layer_norm(norm, attended, x)
-    if _is_idle(self.ls2) and _is_idle(self.drop_path2):
-        return _add_mlp(self.mlp, normed, x)
-    return x + self.drop_path2(self.ls2(self.mlp(normed)))
+    return self.ckl_forward(x, attn_mask, is_causal)
 
 
 def _gpt2_parts(self):
@@ -532,7 +535,6 @@ _STRUCTURES = (
     (_is_vit_block, _vit_block),
     (_is_gpt2_block, _gpt2_block),
     (_makes_mask, counting_model),
-    (_is_vit_attention, _vit_attention),
     (_is_patch_embed, _patch_embed),
     (_is_convnext_block, _convnext_block),
 )

@@ -2,7 +2,7 @@
 
 Weights are [out, in] as torch.nn.Linear has them or, where `turned`, [in, out] as transformers' Conv1D does. What the gradient of an
 activation wants, its argument, is written by the product before it, and that gradient is made by the product behind it. Products with
-nothing to fuse are torch's where rows are whole 16 bytes, but for those of whole blocks (_blocks.py, _convnext.py): bench/notes/python.md.
+nothing to fuse are torch's where rows are whole 16 bytes, but for those of whole blocks (_sequence.py): bench/notes/python.md.
 """
 
 import functools
@@ -13,7 +13,7 @@ from .. import _problems
 from .._library import operators
 from .._shapes import expect
 from ._elements import silu_mul, silu_mul_backward
-from ._registry import dense, like, operator, row_count, run, without_gradient
+from ._registry import dense, like, operator, row_count, without_gradient
 from ._tensors import sum_of_rows
 
 _gemm = operators["gemm"].taking("a b c bias d x beta")
@@ -65,19 +65,19 @@ def plain_forward(x, weight, bias, turned, residual=None):
     return y if x.dim() == 2 else y.view(*x.shape[:-1], y.shape[1])
 
 
-def data_gradient(dy, weight, turned, derivative="identity", x=None, ours=False, residual=None):
-    """The gradient of a layer's input, by the derivative at x of an activation before the layer. ours: not by torch, plus residual."""
-    if derivative == "identity" and not ours and _is_torchs(weight):
+def data_gradient(dy, weight, turned, derivative="identity", x=None):
+    """The gradient of a layer's input, by the derivative at x of an activation before the layer."""
+    if derivative == "identity" and _is_torchs(weight):
         dx = torch.mm(_matrix(dy), weight.t() if turned else weight)
         return dx if dy.dim() == 2 else dx.view(*dy.shape[:-1], dx.shape[1])
     k, n = _sizes(weight, turned)
     dx = dy.new_empty((*dy.shape[:-1], k))
-    return _product(row_count(dy), k, n, dy, weight, dx, "nt" if turned else "nn", None, derivative, x, residual)
+    return _product(row_count(dy), k, n, dy, weight, dx, "nt" if turned else "nn", None, derivative, x)
 
 
-def weight_gradient(dy, x, weight, turned, ours=False):
+def weight_gradient(dy, x, weight, turned):
     left, right = (x, dy) if turned else (dy, x)
-    if not ours and _is_torchs(weight):
+    if _is_torchs(weight):
         return torch.mm(_matrix(left).t(), _matrix(right))
     dweight = torch.empty_like(weight, memory_format=torch.contiguous_format)
     return _product(*weight.shape, row_count(x), left, right, dweight, "tn")
@@ -161,50 +161,31 @@ def linear_backward(dy, x, weight, turned, needs_dx, needs_dweight, needs_dbias)
     return tuple(x.new_empty(0) if g is None else g for g in (dx, dweight, dbias))
 
 
-# Two layers: gamma * (down * activation(up * x + up_bias) + down_bias) + residual. Gamma, if any, goes into the second one's weights
+# Two layers: down * activation(up * x + up_bias) + down_bias + residual
 
 
-@functools.lru_cache(8192)
-def _rows_times_problem(rows, cols, dtype):
-    names, strides = (("a", dtype), ("b", dtype)), ((cols, 1), (1, 0), (cols, 1))
-    return _problems.elementwise("a*b", (rows, cols), names, strides, dtype)
-
-
-def rows_times(matrix, factors):
-    """Each row of a dense matrix times a factor of its own."""
-    out = torch.empty_like(matrix)
-    run.elementwise(_rows_times_problem(*matrix.shape, matrix.dtype), matrix, factors.contiguous(), None, None, out)
-    return out
-
-
-def _scaled(down, bias, gamma):
-    if gamma is None:
-        return down, bias
-    return rows_times(down, gamma), None if bias is None else bias * gamma
-
-
-def _expect_layers(x, up, up_bias, down, down_bias, gamma, residual, turned):
+def _expect_layers(x, up, up_bias, down, down_bias, residual, turned):
     weights = "up[K,I] up_bias[I] down[I,N]" if turned else "up[I,K] up_bias[I] down[N,I]"
-    inputs = x, up, up_bias, down, down_bias, gamma, residual
-    expect("mlp", f"x[*,K] {weights} down_bias[N] gamma[N] residual[*,N]", *inputs)
+    inputs = x, up, up_bias, down, down_bias, residual
+    expect("mlp", f"x[*,K] {weights} down_bias[N] residual[*,N]", *inputs)
 
 
 def _mlp_setup(ctx, inputs, output):
-    x, up, _, down, down_bias, gamma, _, ctx.activation, ctx.turned = inputs
+    x, up, _, down, down_bias, _, ctx.activation, ctx.turned = inputs
     _, before, hidden = output
-    ctx.save_for_backward(x, up, down, down_bias, gamma, before, hidden)
+    ctx.save_for_backward(x, up, down, down_bias, before, hidden)
 
 
 def _mlp_gradient(ops, ctx, dy):
     needs = ctx.needs_input_grad
     gradients = ops.mlp_backward(dy, *ctx.saved_tensors, ctx.activation, ctx.turned, needs[2])
-    return *(g if need else None for g, need in zip(gradients, needs)), dy if needs[6] else None, None, None
+    return *(g if need else None for g, need in zip(gradients, needs)), dy if needs[5] else None, None, None
 
 
 @operator(
-    "mlp(Tensor x, Tensor up, Tensor? up_bias, Tensor down, Tensor? down_bias, Tensor? gamma, Tensor? residual, str activation,"
+    "mlp(Tensor x, Tensor up, Tensor? up_bias, Tensor down, Tensor? down_bias, Tensor? residual, str activation,"
     " bool turned) -> (Tensor, Tensor, Tensor)",
-    lambda x, up, up_bias, down, down_bias, gamma, residual, activation, turned: (
+    lambda x, up, up_bias, down, down_bias, residual, activation, turned: (
         linear_like(x, down, turned),
         linear_like(x, up, turned),
         linear_like(x, up, turned),
@@ -212,43 +193,37 @@ def _mlp_gradient(ops, ctx, dy):
     _mlp_gradient,
     _mlp_setup,
 )
-def mlp(x, up, up_bias, down, down_bias, gamma, residual, activation, turned):
-    _expect_layers(x, up, up_bias, down, down_bias, gamma, residual, turned)
+def mlp(x, up, up_bias, down, down_bias, residual, activation, turned):
+    _expect_layers(x, up, up_bias, down, down_bias, residual, turned)
     x, up, down, residual = dense(x, up, down, residual)
     before = x.new_empty((*x.shape[:-1], _sizes(up, turned)[1]))
     hidden = forward(x, up, up_bias, turned, activation, before)
-    return plain_forward(hidden, *_scaled(down, down_bias, gamma), turned, residual), before, hidden
+    return plain_forward(hidden, down, down_bias, turned, residual), before, hidden
 
 
 @without_gradient("mlp")
-def _mlp_alone(x, up, up_bias, down, down_bias, gamma, residual, activation, turned):
-    _expect_layers(x, up, up_bias, down, down_bias, gamma, residual, turned)
+def _mlp_alone(x, up, up_bias, down, down_bias, residual, activation, turned):
+    _expect_layers(x, up, up_bias, down, down_bias, residual, turned)
     x, up, down, residual = dense(x, up, down, residual)
     hidden = forward(x, up, up_bias, turned, activation)
-    return (plain_forward(hidden, *_scaled(down, down_bias, gamma), turned, residual),)
+    return (plain_forward(hidden, down, down_bias, turned, residual),)
 
 
 @operator(
-    "mlp_backward(Tensor dy, Tensor x, Tensor up, Tensor down, Tensor? down_bias, Tensor? gamma, Tensor before, Tensor hidden,"
-    " str activation, bool turned, bool has_up_bias) -> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)",
-    lambda dy, x, up, down, down_bias, gamma, before, hidden, activation, turned, has_up_bias: (
+    "mlp_backward(Tensor dy, Tensor x, Tensor up, Tensor down, Tensor? down_bias, Tensor before, Tensor hidden,"
+    " str activation, bool turned, bool has_up_bias) -> (Tensor, Tensor, Tensor, Tensor, Tensor)",
+    lambda dy, x, up, down, down_bias, before, hidden, activation, turned, has_up_bias: (
         like(x),
         like(up),
         x.new_empty(before.shape[-1:] if has_up_bias else 0),
         like(down),
         x.new_empty(0) if down_bias is None else like(down_bias),
-        x.new_empty(0) if gamma is None else like(gamma),
     ),
 )
-def mlp_backward(dy, x, up, down, down_bias, gamma, before, hidden, activation, turned, has_up_bias):
+def mlp_backward(dy, x, up, down, down_bias, before, hidden, activation, turned, has_up_bias):
     dy, x, up, down = dense(dy, x, up, down)
-    dbefore = data_gradient(dy, _scaled(down, None, gamma)[0], turned, "d" + activation, before)
+    dbefore = data_gradient(dy, down, turned, "d" + activation, before)
     ddown, ddown_bias = weight_gradient(dy, hidden, down, turned), None if down_bias is None else bias_gradient(dy)
-    dgamma = None
-    if gamma is not None:
-        dgamma = (ddown * down).sum(1)
-        dgamma = dgamma if down_bias is None else torch.addcmul(dgamma, ddown_bias, down_bias)
-        ddown, ddown_bias = _scaled(ddown, ddown_bias, gamma)
     dup_bias = bias_gradient(dbefore) if has_up_bias else None
     gradients = (
         data_gradient(dbefore, up, turned),
@@ -256,7 +231,6 @@ def mlp_backward(dy, x, up, down, down_bias, gamma, before, hidden, activation, 
         dup_bias,
         ddown,
         ddown_bias,
-        dgamma,
     )
     return tuple(x.new_empty(0) if g is None else g for g in gradients)
 

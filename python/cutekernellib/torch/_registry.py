@@ -113,15 +113,19 @@ def way(name, *tensors):
         raise NotImplementedError(f"{name}: there is no forward-mode derivative")  # torch.library would make zeros
     if _is_transforming() or _dispatch_modes():
         return getattr(registered, name)
-    needs_gradient = False
+    is_plain, needs_gradient = True, False
     for x in tensors:
         if x is None:
             continue
-        if type(x) not in _PLAIN or not x.is_cuda:
-            if not isinstance(x, torch.Tensor):
-                raise TypeError(f"{name}: torch's tensors are wanted, not {type(x).__name__}")
-            return getattr(registered, name)
+        if type(x) in _PLAIN:
+            is_plain &= x.is_cuda
+        elif isinstance(x, torch.Tensor):
+            is_plain = False
+        else:
+            raise TypeError(f"{name}: torch's tensors are wanted, not {type(x).__name__}")
         needs_gradient |= x.requires_grad
+    if not is_plain:
+        return getattr(registered, name)
     return getattr(differentiable if needs_gradient and torch.is_grad_enabled() else direct, name)
 
 

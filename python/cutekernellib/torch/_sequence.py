@@ -6,13 +6,9 @@ of a model does all that when it first meets a shape, and keeps what came of it:
 
 import struct
 
-import torch
-
 from .. import _problems
 from .._library import module, operators
-from ._attention import write_gradients
 from ._products import gemm_problem
-from ._registry import has_kernel
 
 run_sequence = module.ckl_sequence  # (the bytes, *tensors in the order of their names)
 
@@ -72,10 +68,8 @@ class Sequence:
             return _PLACE.pack(_MEMORY, self._tensors[x[0]], x[1])
         return _NUMBER.pack(_IS_NUMBER, 0, x)
 
-    def take(self):
-        """The bytes of the steps so far, which are forgotten."""
-        steps, self._steps = self._steps, []
-        return b"".join(steps)
+    def __bytes__(self):
+        return b"".join(self._steps)
 
     def product(self, a, b, d, n, k, turned=False, bias=None, activation="identity", x=None, c=None):
         """d[rows,n] = activation(a[rows,k] * b + c + bias); x gets what the activation takes. turned: b is [k,n]."""
@@ -120,35 +114,3 @@ class Sequence:
         names, strides = (("a", self.dtype), ("b", self.dtype)), ((columns, 1), (1, 0), (columns, 1))
         desc = _problems.elementwise("a*b", (rows, columns), names, strides, self.dtype)
         self.add("elementwise", desc, in0=x, in1=factors, out=y)
-
-
-class AttentionGradient:
-    """The gradient of attention amid a sequence: a step of it or, where no kernel of ours takes it, torch's between two sequences."""
-
-    def __init__(self, sequence, device, shapes, strides, causal, scale, **places):
-        """shapes and strides: of q, k, v and o. places: of these, lse, and dout, dq, dk and dv, which lie as o, q, k and v."""
-        options = shapes, strides, sequence.dtype, causal, scale
-        desc = _problems.attention(*shapes[:3], *options[1:], backward=True)
-        self.before, self.options, self.places = None, options, places
-        if has_kernel("attention", desc, device):
-            sequence.add("attention", desc, **places)
-        else:
-            self.before = sequence.take()
-
-    def run(self, tensors, memory):
-        """The steps before, and torch's gradient. tensors: of the sequence. memory: the tensors of bytes among them, by name."""
-        if self.before is None:
-            return
-        run_sequence(self.before, *tensors)
-        shapes, strides, dtype, causal, scale = self.options
-        views = {}
-        for name, (tensor, at) in self.places.items():
-            i = "qkvo".index("o" if name in ("lse", "dout") else name[-1])
-            shape, stride, kind = shapes[i], strides[i], dtype
-            if name == "lse":
-                b, h, s, _ = shape
-                shape, stride, kind = (b, h, s), (h * s, s, 1), torch.float32
-            views[name] = torch.as_strided(memory[tensor].view(kind), shape, stride, at // kind.itemsize)
-        inputs = [views[name] for name in "dout q k v".split()]
-        gradients = [views[name] for name in "dq dk dv".split()]
-        write_gradients((*gradients, None, None), *inputs, None, None, views["o"], views["lse"], causal, scale, 0, 0, 0.0)

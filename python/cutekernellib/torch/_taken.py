@@ -11,8 +11,13 @@ host = False  # are tensors of the host taken, too?
 
 def takes(x, *others):
     """Are these tensors on a GPU, of one type that the operators have? By autocast torch would make f32 of shorter ones."""
-    is_own = (x.is_cuda or host) and x.dtype in FLOATS and all(o is None or o.dtype == x.dtype for o in others)
-    return is_own and not is_transformed() and (x.dtype == torch.float32 or not torch.is_autocast_enabled(x.device.type))
+    dtype, on_gpu = x.dtype, x.is_cuda
+    if dtype not in FLOATS or not (on_gpu or host) or is_transformed():
+        return False
+    for other in others:
+        if other is not None and other.dtype != dtype:
+            return False
+    return dtype == torch.float32 or not torch.is_autocast_enabled("cuda" if on_gpu else "cpu")
 
 
 def multiplies(x, weight, bias, axis=-1):
