@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/math.h"
 #include "device/device.h"
 #include "lab/clock.h"
 #include "lab/compare.h"
@@ -148,9 +149,30 @@ ckl_status check_run_plan(check *k, const ckl_plan *plan, check_result *result)
     return result->passed ? CKL_OK : operand_set_write(k->device, &k->images, &k->set, k->stream); // what it spoiled
 }
 
+/*
+ * What a run leaves in the plan's workspace beside zeros is of no use: the next one finds poison there. Whoever did not clear a
+ * counter, or reads what the run before stored, gives another result.
+ */
+static ckl_status poison_workspace(const check *k)
+{
+    unsigned char bytes[1 << 16];
+    for (int64_t at = 0, count; at < k->plan->workspace_bytes; at += count) {
+        char *part = (char *)k->plan->workspace + at;
+        count = min_i64(COUNT_OF(bytes), k->plan->workspace_bytes - at);
+        TRY(ckl_copy_out(k->device, bytes, part, (size_t)count, k->stream));
+        TRY(ckl_stream_synchronize(k->device, k->stream));
+        for (int64_t i = 0; i < count; i++)
+            bytes[i] = bytes[i] ? SECOND_POISON : 0;
+        TRY(ckl_copy_in(k->device, part, bytes, (size_t)count, k->stream));
+        TRY(ckl_stream_synchronize(k->device, k->stream));
+    }
+    return CKL_OK;
+}
+
 /* The first results are kept aside while `after` takes the second ones. */
 ckl_status check_run_again(check *k, check_result *result)
 {
+    TRY(poison_workspace(k));
     if (k->plan->impl->order_dependent) {
         TRY(run_over_poison(k, SECOND_POISON));
         check_compare_outputs(k, result);

@@ -56,7 +56,9 @@ static bool golden_update_wanted(int argc, char **argv)
  * A quick run asks one of GOLDEN_ONE_IN questions, and those whose comment says what they alone would show; the answers of the
  * others stand. Those who write the file ask all.
  */
-enum { GOLDEN_ONE_IN = 3 };
+#ifndef GOLDEN_ONE_IN
+#define GOLDEN_ONE_IN 3
+#endif
 static bool golden_asks_all;
 
 /*

@@ -19,6 +19,7 @@
 #include "base/hash.h"
 #include "base/heap.h"
 #include "base/math.h"
+#define GOLDEN_ONE_IN 6 // each is asked of all implementations
 #include "golden.h"
 #include "lab/planned.h"
 #include "planned_devices.h"

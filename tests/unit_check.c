@@ -38,8 +38,11 @@ typedef enum fault {
     WRITES_INPUT,
     NOT_REPEATABLE,
     WRONG_LATER,
+    LEAVES_COUNTER,
     OFF_BY_ONE_UNIT
 } fault;
+
+enum { WORKSPACE_BYTES = 100000, COUNTER = 70000 };
 
 static fault fault_now;
 static int runs;
@@ -50,7 +53,7 @@ typedef struct sum_problem {
     ckl_dtype dtype;
 } sum_problem;
 
-static void commit_fault(const sum_problem *p, unsigned char *y, void *a)
+static void commit_fault(const sum_problem *p, unsigned char *y, void *a, unsigned char *counter)
 {
     size_t element = ckl_dtype_bytes(p->dtype), middle = (size_t)(p->ld + 2) * element;
     switch (fault_now) {
@@ -76,6 +79,10 @@ static void commit_fault(const sum_problem *p, unsigned char *y, void *a)
         if (runs % 2 == 0)
             dtype_write(p->dtype, y, p->ld + 2, 77);
         break;
+    case LEAVES_COUNTER:
+        y[middle] ^= *counter > 1; // as right the second time as the first
+        ++*counter;
+        break;
     case NOT_REPEATABLE:
     case OFF_BY_ONE_UNIT:
         if (fault_now == OFF_BY_ONE_UNIT || runs % 2)
@@ -98,16 +105,23 @@ static ckl_status launch(const ckl_plan *plan, const void *args, ckl_stream stre
             dtype_write(p->dtype, y, r * p->ld + i,
                         dtype_read(p->dtype, a, r * p->ld + i) + dtype_read(p->dtype, b, i));
     runs++;
-    commit_fault(p, y, a);
+    commit_fault(p, y, a, (unsigned char *)plan->workspace + COUNTER);
     return CKL_OK;
 }
 
-static const implementation plain = { HOST_IMPLEMENTATION };
+static int64_t workspace_bytes(const ckl_plan *plan)
+{
+    (void)plan;
+    return WORKSPACE_BYTES;
+}
+
+static const implementation plain = { HOST_IMPLEMENTATION, .workspace_bytes = workspace_bytes };
 static const implementation *const implementations[] = { &plain, NULL };
 static const operator_info sum_info = HOST_OPERATOR("sum", sum_problem);
 
 /* The same, not expected to give the same bits in every run. */
-static const implementation loose = { HOST_IMPLEMENTATION, .order_dependent = true };
+static const implementation loose = { HOST_IMPLEMENTATION, .workspace_bytes = workspace_bytes,
+                                      .order_dependent = true };
 static const implementation *const loose_implementations[] = { &loose, NULL };
 static const operator_info loose_info = { .name = "sum",
                                           .desc_bytes = sizeof(sum_problem),
@@ -217,6 +231,7 @@ static void test_faults_are_found(void **state)
     expect_fault(OFF_BY_ONE_UNIT, "allowed difference nan, which is the reference's own error; 1 of 35 elements");
     magnitude_factor = 1;
     expect_fault(NOT_REPEATABLE, "y is not written, or not the same in a second run, at element 11");
+    expect_fault(LEAVES_COUNTER, "y is not written, or not the same in a second run, at element 11");
 }
 
 /* Other bits within the bound are right the second time, too; other elements are not. */

@@ -147,6 +147,21 @@ static void test_cases(void **state)
     golden_check(CASES_FILE, digest_cases);
 }
 
+/* A config that an implementation has come to refuse tests nothing. */
+static void test_every_case_runs(void **state)
+{
+    (void)state;
+    text file = { 0 };
+    golden_read(CASES_FILE, &file);
+    for (const char *line = text_data(&file); *line; line += strcspn(line, "\n") + 1) {
+        const int length = (int)strcspn(line, "\n");
+        const char *answers = strstr(line, ": ");
+        if (!answers || answers[2] != '#')
+            fail_msg("%.*s: the H200 has a kernel for every case", length, line);
+    }
+    text_free(&file);
+}
+
 /* One that squares a pair of which one half is a constant is not loaded; all of plans.txt are. */
 static void test_no_kernel_computes_with_half_constants(void **state)
 {
@@ -168,6 +183,7 @@ int main(int argc, char **argv)
         return open_devices(NULL) || !golden_update(PLANS_FILE, plan_all) || !golden_update(CASES_FILE, digest_cases) ||
                close_devices(NULL);
     const struct CMUnitTest tests[] = { cmocka_unit_test(test_plans), cmocka_unit_test(test_cases),
+                                        cmocka_unit_test(test_every_case_runs),
                                         cmocka_unit_test(test_no_kernel_computes_with_half_constants) };
     return cmocka_run_group_tests(tests, open_devices, close_devices);
 }

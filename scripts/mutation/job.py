@@ -1,4 +1,6 @@
 """job.py - one mutation at a time, built and tested in a folder of its own."""
+import hashlib
+import json
 import random
 import shutil
 import subprocess
@@ -24,8 +26,13 @@ class Job:
             shutil.copytree(TREE / folder, self.tree / folder, dirs_exist_ok=True)
 
     def compile(self, build_name, sources):
-        """{ output: path } of the objects that changed; None if one does not compile."""
+        """{ output: path } of the objects that changed; None if one does not compile. A later round finds what one compiled."""
         objects, changed = self.objects[build_name], {}
+        key = hashlib.sha256(repr((self.site, build_name, sources)).encode()).hexdigest()[:16]
+        kept = WORK / 'mutants' / key
+        if (kept / 'objects.json').exists():
+            return {output: kept / name for output, name in json.loads((kept / 'objects.json').read_text()).items()}
+        kept.mkdir(parents=True, exist_ok=True)
         own_tree = '../tree' if shutil.which('ccache') else str(self.tree)  # the paths in the build's objects: ccache's
         for source in sources:
             for words, output in objects.commands[source]:
@@ -35,14 +42,16 @@ class Job:
                 if subprocess.run(words, cwd=self.out, stderr=subprocess.DEVNULL).returncode:
                     return None
                 if build_name != 'plain' or target.read_bytes() != (objects.folder / output).read_bytes():
-                    changed[output] = target.rename(self.out / f'{build_name}{len(changed)}.o')
+                    changed[output] = target.rename(kept / f'{len(changed)}.o')
+        (kept / 'objects.json').write_text(json.dumps({output: path.name for output, path in changed.items()}))
         return changed
 
     def order(self, site, tests):
         """Those that reach the line, the ones first that kill most in a second."""
         names = self.coverage.reaching(site)
         reaching = [t for t in tests if names is None or plain_name(t) in names]
-        return sorted(reaching, key=lambda t: (START + self.baseline.seconds_of(t)) / (0.5 + self.kills[t.name]))
+        kills = lambda t: self.kills[t.name] or self.kills[plain_name(t)]
+        return sorted(reaching, key=lambda t: (START + self.baseline.seconds_of(t)) / (0.5 + kills(t)))
 
     def judge_built(self, site, sources, few, tests):
         """(outcome, test that killed it, tests that passed) of the mutation built into these sources, for the sanitizers a few."""
@@ -79,6 +88,7 @@ class Job:
 
     def judge(self, site, tests, quick):
         """(outcome, test that killed it, tests that passed); quick: what a few users of a header betray needs no others"""
+        self.site = site
         path, original = self.tree / site.file, (TREE / site.file).read_text()
         path.write_text(original[:site.offset] + site.after + original[site.offset + len(site.before):])
         users = sorted(self.objects['plain'].users.get(site.file, ())) if site.file.endswith('.h') else [site.file]

@@ -20,6 +20,7 @@ from mutation.tree import ROOT, TREE, WORK, build
 SLOW_UNITS = set(re.search(r"^long='(.*)'$", (ROOT / 'scripts/test.sh').read_text(), re.M)[1].split('|'))  # not run with sanitizers
 MEMORY_MAX = 6 << 30  # bytes of a test that are really there
 TABLES = {'unit_answers', 'unit_choices', 'unit_configs', 'unit_plans', 'unit_population', 'unit_refusals', 'unit_rejects', 'unit_sizes'}  # go through lines of problems
+PARTS = 4  # of an operator's full cases: what one run has no time for another one takes up
 EVERYWHERE = 'src/device/emulator/'  # counting lines makes it slow: all tests may reach it
 
 # program is a target of cmake; words are its arguments; a script gets the program's path behind them.
@@ -36,27 +37,46 @@ def all_tests(full):
               Test('pure CuTe', 'plain', 'ckl', [], str(TREE / 'scripts/verify_cute_implementation.sh'), False),
               Test('predicted rows', 'plain', 'ckl', ['check'], str(TREE / 'scripts/fit_rows.py'), False),
               Test('predicted gemm', 'plain', 'ckl', ['check'], str(TREE / 'scripts/fit_gemm.py'), False)]
-    tests += [Test(f'sanitized {u}', 'sanitized', u, [], '', False) for u in units if full or u.removeprefix('unit_') not in SLOW_UNITS]
+    tests += [Test(f'sanitized {u}', 'sanitized', u, [], '', False) for u in units if not is_slow(u)]
     tests += [Test('sanitized smoke', 'sanitized', 'ckl', [*smoke, 'emulator:h200'], '', False)]
     tests += [Test('soak', 'plain', 'ckl', ['soak', '--device', 'emulator:h200', '--minutes', '0.06'], '', False),
               Test('fuzz', 'plain', 'ckl', ['fuzz', '--count', '1000', '--seed', '1'], '', False)]
     if full:
-        tests += [Test(f'full {u}', 'plain', u, [], '', True) for u in units]
-        tests += [Test(f'full verify {o}', 'plain', 'ckl', ['verify', '--full', o, '--device', 'emulator:h200'], '', True)
-                  for o in operators]
-        tests += [Test(f'threads {u}', 'threads', u, [], '', True) for u in ('unit_threads', 'unit_warm', 'unit_cubin_cache')]
+        tests += [Test(f'full {u}', 'plain', u, [], '', True) for u in units if is_longer(u)]
+        tests += [Test(f'full verify {o} {i}/{PARTS}', 'plain', 'ckl',
+                       ['verify', '--full', '--shard', f'{i}/{PARTS}', o, '--device', 'emulator:h200'], '', True)
+                  for i in range(1, PARTS + 1) for o in operators]
+        tests += [Test(f'full sanitized {u}', 'sanitized', u, [], '', True) for u in units if is_slow(u)]
+        tests += [Test(f'full threads {u}', 'threads', u, [], '', True) for u in ('unit_threads', 'unit_warm', 'unit_cubin_cache')]
         tests += [Test('full fuzz', 'plain', 'ckl', ['fuzz', '--count', '40000', '--seed', '1'], '', True)]
     return tests
 
 
+def is_slow(unit):
+    return unit.removeprefix('unit_') in SLOW_UNITS
+
+
+def is_longer(unit):
+    """Does make test-full run more of it than make test?"""
+    own = [TREE / 'tests' / f'{unit}.c']
+    own += [TREE / 'tests' / name for name in re.findall(r'#include "(\w+\.h)"', own[0].read_text())]
+    return any('CKL_TEST_FULL' in p.read_text() for p in own if p.exists())
+
+
 def round_of(test):
-    """All mutations go through the tests of round 0, what is left through those of the sanitizers, then those of --full."""
-    return 2 if test.full else 1 if test.build != 'plain' or test.name in ('soak', 'fuzz') else 0
+    """
+    All mutations go through the tests of round 0, what is left through those of the sanitizers, then those of --full: the longer
+    unit tests, an operator's cases part by part, the rest. So all get some of each before one gets all.
+    """
+    if not test.full:
+        return 1 if test.build != 'plain' or test.name in ('soak', 'fuzz') else 0
+    part = re.search(rf' (\d+)/{PARTS}$', test.name)
+    return 2 + int(part[1]) if part else 2 if test.program.startswith('unit_') and test.build == 'plain' else 3 + PARTS
 
 
 def plain_name(test):
     """The test that reaches the same lines, whose coverage is known."""
-    name = re.sub('^(full|sanitized|threads) ', '', test.name)
+    name = re.sub(r'^((full|sanitized|threads) )+| \d+/\d+$', '', test.name)
     return 'verify l4' if name == 'smoke' else name
 
 
@@ -116,8 +136,8 @@ def key_of(test):
 
 def version_of(test):
     """Of what it tests: its own source, or the cases of its operator. Who has passed another version has not passed this one."""
-    operator = test.words[1 + ('--full' in test.words)] if 'verify' in test.words else ''
-    return key_of(test) + digest((TREE / 'src/operators' / operator).glob('*_test.c') if operator.isalpha() else [])
+    operator = re.match(r'(?:full )?verify (\w+)', test.name)
+    return key_of(test) + digest((TREE / 'src/operators' / operator[1]).glob('*_test.c') if operator else [])
 
 
 def set_apart(tests):
@@ -153,7 +173,8 @@ class Baseline:
         return run_test(test, WORK / 'apart' / test.build / test.program, seconds)
 
     def seconds_of(self, test):
-        return self.measured(test)['seconds'] * (20 if test.full else 1)
+        longer = 1 if not test.full else 20 / PARTS if 'verify' in test.words else 20
+        return self.measured(test)['seconds'] * longer
 
     def limit_of(self, test):
         return 3 + 5 * self.seconds_of(test)

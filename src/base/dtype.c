@@ -95,8 +95,7 @@ static uint8_t f8_from_double(ckl_dtype dtype, double x)
 
 uint16_t bf16_from_f32(float x)
 {
-    uint32_t bits;
-    memcpy(&bits, &x, sizeof bits);
+    const uint32_t bits = bits_of_float(x);
     if ((bits & 0x7fffffff) > 0x7f800000)
         return (uint16_t)(bits >> 16 | 0x40);
     return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
@@ -104,20 +103,13 @@ uint16_t bf16_from_f32(float x)
 
 uint16_t f16_from_f32(float x)
 {
-    uint32_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    uint32_t sign = bits >> 16 & 0x8000, magnitude = bits & 0x7fffffff;
+    const uint32_t bits = bits_of_float(x), sign = bits >> 16 & 0x8000, magnitude = bits & 0x7fffffff;
     if (magnitude > 0x7f800000)
         return (uint16_t)(sign | 0x7e00);
     if (magnitude >= 0x477ff000) // rounds to 2^16 or more
         return (uint16_t)(sign | 0x7c00);
-    if (magnitude < 0x38800000) { // subnormal in f16: adding 0.5 leaves the rounded multiple of 2^-24 in the low bits
-        float shifted;
-        memcpy(&shifted, &magnitude, sizeof shifted);
-        shifted += 0.5F;
-        memcpy(&magnitude, &shifted, sizeof magnitude);
-        return (uint16_t)(sign | (magnitude - 0x3f000000));
-    }
+    if (magnitude < 0x38800000) // subnormal in f16: adding 0.5 leaves the rounded multiple of 2^-24 in the low bits
+        return (uint16_t)(sign | (bits_of_float(float_of_bits(magnitude) + 0.5F) - 0x3f000000));
     uint32_t rounded = magnitude - 0x38000000 + 0xfff + (magnitude >> 13 & 1);
     return (uint16_t)(sign | rounded >> 13);
 }
@@ -162,9 +154,7 @@ static int64_t saturate(ckl_dtype dtype, double value)
 static float narrow_to_odd(double value)
 {
     float x = (float)value;
-    uint32_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    if (isnan(value) || isinf(x) || (double)x == value || bits & 1)
+    if (isnan(value) || isinf(x) || (double)x == value || bits_of_float(x) & 1)
         return x;
     return nextafterf(x, (double)x < value ? INFINITY : -INFINITY);
 }

@@ -24,25 +24,30 @@ static inline int dtype_bytes(ckl_dtype dtype)
 uint16_t f16_from_f32(float x);
 uint16_t bf16_from_f32(float x);
 
+static inline uint32_t bits_of_float(float x)
+{
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return bits;
+}
+
+static inline float float_of_bits(uint32_t bits)
+{
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
 static inline float f32_from_bf16(uint16_t bits)
 {
-    uint32_t wide = (uint32_t)bits << 16;
-    float x;
-    memcpy(&x, &wide, sizeof x);
-    return x;
+    return float_of_bits((uint32_t)bits << 16);
 }
 
 /* Without branches, so that loops become vectors. The product moves the exponent and makes subnormals normal, exactly. */
 static inline float f32_from_f16(uint16_t bits)
 {
-    uint32_t magnitude = bits & 0x7fff, wide = magnitude << 13;
-    float x;
-    memcpy(&x, &wide, sizeof x);
-    x *= 0x1p112F;
-    memcpy(&wide, &x, sizeof wide);
-    wide |= (uint32_t)(bits & 0x8000) << 16 | (magnitude >= 0x7c00 ? 0x7f800000 : 0);
-    memcpy(&x, &wide, sizeof x);
-    return x;
+    const uint32_t magnitude = bits & 0x7fff, wide = bits_of_float(float_of_bits(magnitude << 13) * 0x1p112F);
+    return float_of_bits(wide | (uint32_t)(bits & 0x8000) << 16 | (magnitude >= 0x7c00 ? 0x7f800000 : 0));
 }
 
 /* The same of 8 bits: E5M2 is the upper half of f16, and E4M3 has no infinity. */
@@ -53,14 +58,8 @@ static inline float f32_from_e5m2(uint8_t bits)
 
 static inline float f32_from_e4m3(uint8_t bits)
 {
-    uint32_t magnitude = bits & 0x7f, wide = magnitude << 20;
-    float x;
-    memcpy(&x, &wide, sizeof x);
-    x *= 0x1p120F;
-    memcpy(&wide, &x, sizeof wide);
-    wide |= (uint32_t)(bits & 0x80) << 24 | (magnitude == 0x7f ? 0x7fc00000 : 0);
-    memcpy(&x, &wide, sizeof x);
-    return x;
+    const uint32_t magnitude = bits & 0x7f, wide = bits_of_float(float_of_bits(magnitude << 20) * 0x1p120F);
+    return float_of_bits(wide | (uint32_t)(bits & 0x80) << 24 | (magnitude == 0x7f ? 0x7fc00000 : 0));
 }
 
 /*

@@ -80,6 +80,15 @@ static outcome begin_load(transfer t, uint32_t address, uint32_t bar_address, ui
     return transfer_begin(c, t);
 }
 
+static bool is_aligned(warp *w, const step *s, int lane, uint32_t bytes, const char *way, uint64_t global)
+{
+    if (bytes % BULK_ALIGNMENT == 0 && global % BULK_ALIGNMENT == 0)
+        return true;
+    fault(w, s, lane, "misaligned bulk copy", "%u bytes %s 0x%zx are not all multiples of %d", bytes, way,
+          (size_t)global, BULK_ALIGNMENT);
+    return false;
+}
+
 outcome run_bulk_load(warp *w, const step *s)
 {
     if (!is_issued_once(w, s))
@@ -92,9 +101,8 @@ outcome run_bulk_load(warp *w, const step *s)
                        .global = u64_of(w, s->in[1], i),
                        .bytes = u32_of(w, s->in[2], i),
                        .to_ctas = 1U << w->cta->rank };
-        if (t.bytes % BULK_ALIGNMENT || t.global % BULK_ALIGNMENT)
-            return fault(w, s, i, "misaligned bulk copy", "%u bytes from 0x%zx are not all multiples of %d", t.bytes,
-                         (size_t)t.global, BULK_ALIGNMENT);
+        if (!is_aligned(w, s, i, t.bytes, "from", t.global))
+            return FAULTED;
         outcome o = begin_load(t, u32_of(w, s->in[0], i) + (uint32_t)s->inst->offset, u32_of(w, s->in[3], i),
                                BULK_ALIGNMENT, t.bytes);
         if (o != ADVANCE)
@@ -320,9 +328,8 @@ outcome run_bulk_store(warp *w, const step *s)
                        .lane = i,
                        .global = u64_of(w, s->in[0], i),
                        .bytes = u32_of(w, s->in[2], i) };
-        if (t.bytes % BULK_ALIGNMENT || t.global % BULK_ALIGNMENT)
-            return fault(w, s, i, "misaligned bulk copy", "%u bytes to 0x%zx are not all multiples of %d", t.bytes,
-                         (size_t)t.global, BULK_ALIGNMENT);
+        if (!is_aligned(w, s, i, t.bytes, "to", t.global))
+            return FAULTED;
         outcome o = begin_store(t, u32_of(w, s->in[1], i) + (uint32_t)s->inst->offset, BULK_ALIGNMENT, t.bytes);
         if (o != ADVANCE)
             return o;
@@ -336,10 +343,7 @@ outcome run_bulk_prefetch(warp *w, const step *s)
     EACH_ACTIVE(i, w->active) {
         uint64_t from = u64_of(w, s->in[0], i);
         uint32_t bytes = u32_of(w, s->in[1], i);
-        if (bytes % BULK_ALIGNMENT || from % BULK_ALIGNMENT)
-            return fault(w, s, i, "misaligned bulk copy", "%u bytes from 0x%zx are not all multiples of %d", bytes,
-                         (size_t)from, BULK_ALIGNMENT);
-        if (!global_check(w, s, i, from, bytes, 1, false))
+        if (!is_aligned(w, s, i, bytes, "from", from) || !global_check(w, s, i, from, bytes, 1, false))
             return FAULTED;
     }
     return ADVANCE;

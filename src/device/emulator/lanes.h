@@ -7,6 +7,7 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "base/dtype.h"
 #include "base/wide.h"
 
 enum { LANES = 32, LANE_BYTES_MAX = 8, LANES_BYTES_MAX = LANES * LANE_BYTES_MAX };
@@ -42,20 +43,6 @@ static inline lane_mask mask_of(const void *predicate)
         mask |= (lane_mask)((eight & 0x0101010101010101) * 0x0102040810204080 >> 56) << 8 * i;
     }
     return mask;
-}
-
-static inline uint32_t bits_of_float(float x)
-{
-    uint32_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    return bits;
-}
-
-static inline float float_of_bits(uint32_t bits)
-{
-    float x;
-    memcpy(&x, &bits, sizeof x);
-    return x;
 }
 
 /* 16-bit floats. Branch-free, so that loops over lanes vectorise. A NaN narrows to the GPU's canonical 0x7fff. */

@@ -79,24 +79,10 @@ static inline int32_t min_i32(int32_t x, int32_t y)
     return x < y ? x : y;
 }
 
-static inline float f32_of_bits(uint32_t bits)
-{
-    float x;
-    memcpy(&x, &bits, sizeof x);
-    return x;
-}
-
-static inline uint32_t bits_of_f32(float x)
-{
-    uint32_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    return bits;
-}
-
 /* 2^exponent, for exponents of normal numbers. */
 static inline float power_f32(int32_t exponent)
 {
-    return f32_of_bits((uint32_t)(exponent + F32_BIAS) << F32_FRACTION_BITS);
+    return float_of_bits((uint32_t)(exponent + F32_BIAS) << F32_FRACTION_BITS);
 }
 
 static inline double power_f64(int32_t exponent)
@@ -109,7 +95,7 @@ static inline double power_f64(int32_t exponent)
 
 static inline int32_t exponent_of_f32(float x)
 {
-    return max_i32((int32_t)(bits_of_f32(x) >> F32_FRACTION_BITS & 0xff), 1) - F32_BIAS;
+    return max_i32((int32_t)(bits_of_float(x) >> F32_FRACTION_BITS & 0xff), 1) - F32_BIAS;
 }
 
 /* Element i of a raw row as sign, exponent field and fraction, in the lowest bits; of tf32 the low bits are cut. */
@@ -137,7 +123,7 @@ static INLINE void decode_as(const float_form form, const unsigned char *raw, in
         uint32_t negative = bits >> form.fraction_bits > form.field_max;
         uint32_t digits = (fraction + (field != 0) * implicit) * finite;
         float magnitude = (float)(int32_t)digits * unit;
-        row->significand[k] = f32_of_bits(bits_of_f32(magnitude) | negative << 31);
+        row->significand[k] = float_of_bits(bits_of_float(magnitude) | negative << 31);
         int32_t exponent = max_i32((int32_t)field, 1) - form.bias;
         int32_t near = min_i32(max_i32(exponent, -MODERATE_EXPONENT), MODERATE_EXPONENT);
         row->exponent[k] = (int16_t)(digits ? exponent : NO_EXPONENT);
@@ -200,7 +186,7 @@ static inline float truncate_to_f32(double x, uint32_t kept)
 {
     float nearest = (float)x;
     uint32_t beyond = (fabs((double)nearest) > fabs(x)) & (fabs(x) < 0x1p128);
-    return f32_of_bits((bits_of_f32(nearest) - beyond) & kept) + 0.0f;
+    return float_of_bits((bits_of_float(nearest) - beyond) & kept) + 0.0f;
 }
 
 /* The largest exponent of the products and of d, where that is not zero. */
@@ -265,7 +251,7 @@ WIDE static void multiply_finite(const sum_form *form, const operand_row *a, con
 
 static double value_at(ckl_dtype type, const unsigned char *raw, int i)
 {
-    return type == CKL_F32 ? (double)f32_of_bits(bits_at(4, raw, i) << 13) : dtype_read(type, raw, i);
+    return type == CKL_F32 ? (double)float_of_bits(bits_at(4, raw, i) << 13) : dtype_read(type, raw, i);
 }
 
 /* The infinity or NaN that the dot product comes to, or a finite number. f64 cannot overflow here. */
@@ -290,7 +276,7 @@ static void multiply_special(const sum_form *form, const operand_row *a, const o
             continue;
         double dot = special_dot(form, a->raw, b->raw + n * form->pitch, old[n]);
         if (isnan(dot))
-            d[n] = f32_of_bits(CANONICAL_NAN);
+            d[n] = float_of_bits(CANONICAL_NAN);
         else if (isinf(dot))
             d[n] = (float)dot;
     }
@@ -300,10 +286,10 @@ static bool all_finite(const float *x)
 {
     uint32_t largest = 0;
     for (int i = 0; i < BLOCK; i++) {
-        uint32_t magnitude = bits_of_f32(x[i]) & 0x7fffffff;
+        uint32_t magnitude = bits_of_float(x[i]) & 0x7fffffff;
         largest = magnitude > largest ? magnitude : largest;
     }
-    return largest < bits_of_f32(INFINITY);
+    return largest < bits_of_float(INFINITY);
 }
 
 /* Of as many columns as there mostly are the compiler knows the size. */

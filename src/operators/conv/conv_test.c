@@ -496,7 +496,7 @@ static const char *const cases[] = {
     "ahead=5'",
     "n=3 c=5 h=9 w=16 k=5 groups=5 r=5 s=5 pad=2 layout=nchw misalign=1 impl=depthwise config='cols=4 vec=4 ahead=5'",
     "n=3 c=40 h=9 w=7 k=72 pad=1 bias=1 residual=1 impl=sm90 config='split=1 im2col=1 consumers=2 box_w=128 box_h=1 "
-    "box_n=1 tall=0 held=0'",
+    "box_n=1 stages=4 tall=0 held=0'",
     "n=3 c=40 h=9 w=11 k=72 pad_left=2 pad_top=1 pad_bottom=3 r=3 s=5 stride_h=2 stride_w=3 dilation_w=2 impl=sm90 "
     "config='split=1 im2col=1 box_w=64 box_h=1 box_n=1 consumers=1 tall=0 held=0'",
     "n=3 c=40 h=9 w=7 k=72 pad=1 direction=data r=3 s=2 dtype=bf16 impl=sm90 config='stages=4 split=1 im2col=1 "

@@ -265,6 +265,10 @@ static const char *const cases[] = {
     "channels=1 bundle=64 vec=8 threads=64 column_threads=8 steps=4 early=1' # entries of eight slices become one",
     "n=2 c=64 h=48 w=33 groups=64 layout=nhwc dtype=f16 fill=uniform direction=backward impl=backward_held "
     "config='dtype=f16 layout=nhwc channels=1 bundle=64 vec=8 threads=64 column_threads=8 steps=4 early=1'",
+    "n=1 c=64 h=7 w=13 groups=64 layout=nhwc dtype=f16 impl=forward_held config='dtype=f16 layout=nhwc channels=1 "
+    "bundle=64 vec=8 threads=64 column_threads=8 steps=1 early=1' # so few that a quick run repeats it: early counters",
+    "n=1 c=64 h=7 w=13 groups=64 layout=nhwc dtype=f16 direction=backward impl=backward_held config='dtype=f16 "
+    "layout=nhwc channels=1 bundle=64 vec=8 threads=64 column_threads=8 steps=1 early=1'",
     "n=2 c=79 h=23 w=128 groups=79 layout=nhwc fill=hard impl=forward_held config='layout=nhwc channels=1 bundle=79 "
     "fold=4 vec=4 threads=256 column_threads=3 steps=3 early=1' # of folded pixels",
     "n=2 c=75 h=16 w=16 groups=1 dtype=f16 direction=backward fill=uniform impl=backward_held config='dtype=f16 "
