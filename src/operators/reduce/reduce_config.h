@@ -117,8 +117,8 @@ void reduce_columns(const void *config, int kernel);
 bool reduce_columns_ragged(const reduce_columns_config *config);
 
 /*
- * CTAs that an SM is to hold: fewer for ragged columns of 16 bits with states of several words, whose guards take
- * registers, too.
+ * CTAs that an SM is to hold: fewer for ragged columns of 16 bits or integers with states of several words, whose
+ * guards take registers, too.
  */
 int reduce_columns_ctas_per_sm(const reduce_columns_config *config, bool ragged);
 
