@@ -143,7 +143,7 @@ static void test_conflicts(void **state)
                      384);
     json_decref(numbers);
     text_free(&said);
-    p = counted("transpose rows=64 cols=64 dtype=f32 impl=sm80 config='chunk=4'"); // 33 words apart
+    p = counted("transpose rows=64 cols=64 dtype=f32 impl=sm80 config='lanes=8'"); // groups a word apart
     assert_int_equal(p.kernels[0].count[COUNT_BANK_CONFLICTS], 0);
     assert_int_equal(p.kernels[0].count[COUNT_SHARED_WAVEFRONTS], 64 * 64 / 32);
 }
@@ -459,7 +459,7 @@ static void test_refusals(void **state)
 static void test_counted(void **state)
 {
     (void)state;
-    assert_int_equal(run_command("transpose rows=64 cols=64 dtype=f32", "emulator:h200", "--config=sm80 chunk=16"),
+    assert_int_equal(run_command("transpose rows=64 cols=64 dtype=f32", "emulator:h200", "--config=sm80 lanes=32"),
                      EXIT_PASSED);
     text shown = contents_of(shown_path);
     expect_words(

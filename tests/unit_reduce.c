@@ -228,21 +228,6 @@ static void test_refused(void **state)
     ckl_free(device, y);
 }
 
-/* A cluster is a value of a config, and only some devices have them. */
-static void test_cluster_needs_the_device(void **state)
-{
-    (void)state;
-    ckl_device *l4;
-    ckl_plan *plan = NULL;
-    const char *force = "rows split=1 cluster=4 threads=128 row_threads=128";
-    assert_int_equal(plan_build(device, &reduce_operator, &whole, force, &plan), CKL_OK);
-    ckl_plan_free(plan);
-    assert_int_equal(ckl_device_open("emulator:l4", &l4), CKL_OK);
-    assert_int_equal(plan_build(l4, &reduce_operator, &whole, force, &plan), CKL_UNSUPPORTED);
-    assert_non_null(strstr(ckl_error(), "reduce rows: cluster=4 on a device without clusters"));
-    ckl_device_close(l4);
-}
-
 /* Values that hide a wrong order, and bits that must not depend on it */
 
 static float random_unit(uint32_t *seed)
@@ -280,7 +265,6 @@ static void test_bits_do_not_depend_on_the_schedule(void **state)
         int axis;
     } cases[] = { { "rows split=37 threads=128 row_threads=128 steps=1", 1, N_MAX, 1 },
                   { "rows split=300 threads=128 row_threads=128 steps=1", 1, N_MAX, 1 },
-                  { "rows split=1 cluster=4 threads=128 row_threads=128", 1, N_MAX, 1 },
                   { "columns split=5", 2500, 8, 0 } };
     uint32_t seed = 1;
     for (int i = 0; i < N_MAX; i++)
@@ -426,7 +410,6 @@ int main(void)
         cmocka_unit_test(test_workspace_of_the_caller),
         cmocka_unit_test(test_streams),
         cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_cluster_needs_the_device),
         cmocka_unit_test(test_bits_do_not_depend_on_the_schedule),
         cmocka_unit_test(test_not_finite),
         cmocka_unit_test(test_variance),

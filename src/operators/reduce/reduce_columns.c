@@ -34,8 +34,8 @@ bool reduce_columns_ragged(const reduce_columns_config *cfg)
 int reduce_columns_ctas_per_sm(const reduce_columns_config *cfg, bool ragged)
 {
     enum { THREADS_WITH_GUARDS = 768 };
-    const bool dear =
-        ragged && dtype_bytes(cfg->kind.dtype) == 2 && reduce_state_words(&cfg->kind, cfg->compensated) > 1;
+    const bool many = dtype_bytes(cfg->kind.dtype) == 2 || !dtype_is_float(cfg->kind.dtype); // registers, of an element or a state
+    const bool dear = ragged && many && reduce_state_words(&cfg->kind, cfg->compensated) > 1;
     return dear ? (int)min_i64(cfg->ctas_per_sm, THREADS_WITH_GUARDS / cfg->threads) : cfg->ctas_per_sm;
 }
 

@@ -162,14 +162,13 @@ static bool fit_at_once(const reduce_view *v, const ckl_device_info *device, boo
 
 /*
  * Do the CTAs of split columns leave no place to early ones of the next launch? Then these come one for one: max of 6144x6144 bf16
- * 21.0 us, 19.3 with early CTAs that prefetch. Kernels of few registers leave one: sum of 131072x256 f32 33.5 and 37.5.
+ * 21.0 us, 19.3 with early CTAs that prefetch; mean of 8x5512x768 f16 19.4 and 17.6. Words with states of one word have the registers for that
+ * with eight vectors in flight: max of 16x1024x1024 f32 17.8 and 16.4. With four and 46 registers a fifth CTA fits: sum of 131072x256 f32 33.5 and 37.5.
  */
 static bool leaves_no_place(const reduce_view *v, const ckl_device_info *device, const reduce_columns_config *c)
 {
     enum { NEARLY = 32 }; // one of so many may be missing
-    const bool many_registers = reduce_state_words(&c->kind, false) > 1 ||
-                                (dtype_bytes(c->kind.dtype) < WORD_BYTES && c->lanes > narrow_lanes(c));
-    return c->split > 1 && many_registers &&
+    return c->split > 1 && fit_at_once(v, device, false, c) &&
            NEARLY * column_tiles(v, c, false) * c->split >= (NEARLY - 1) * (int64_t)device->sm_count * c->ctas_per_sm;
 }
 
@@ -238,10 +237,14 @@ static void share_columns(const reduce_view *v, const ckl_device_info *device, b
     if (reduce_columns_ctas_per_sm(c, ragged) < c->ctas_per_sm) // depends on whether sums are compensated
         share_among(v, device, ragged, split_max, c);
     c->marked = c->split <= reduce_columns_received(c);
-    const bool at_once = !ragged && fit_at_once(v, device, ragged, c);
-    c->overlap = bytes_of(v) <= (leaves_room(v, device, ragged, c) ? CROWDED_BYTES : REDUCE_OVERLAP_BYTES) ||
-                 (at_once && leaves_no_place(v, device, c));
-    c->prefetch = c->overlap && at_once && c->vec * dtype_bytes(c->kind.dtype) == REDUCE_ACCESS_BYTES;
+    const int64_t overlapping = leaves_room(v, device, ragged, c) ? CROWDED_BYTES : REDUCE_OVERLAP_BYTES;
+    const bool full = !ragged && leaves_no_place(v, device, c);
+    if (full && bytes_of(v) > overlapping && dtype_bytes(c->kind.dtype) == WORD_BYTES &&
+        reduce_state_words(&c->kind, c->compensated) == 1)
+        c->steps = STEPS_MAX;
+    c->overlap = bytes_of(v) <= overlapping || full;
+    c->prefetch = c->overlap && !ragged && fit_at_once(v, device, ragged, c) &&
+                  c->vec * dtype_bytes(c->kind.dtype) == REDUCE_ACCESS_BYTES;
 }
 
 /* The widest vectors whose columns' states fit registers, and so many of them that a thread has enough in flight. */

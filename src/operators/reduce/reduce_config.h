@@ -65,7 +65,6 @@ typedef struct reduce_kind {
     X(owner, int, steps, "4", "1 2 4 8", "vectors of a thread in flight")                                             \
     X(owner, bool, one_tile, "0", "0 1", "a row is one tile: of a CTA's, too, the last step alone is guarded")        \
     X(owner, int, split, "1", "1 2 4 8 16 32 128 264 528 1056", "CTAs of a row; the last to start finishes it")       \
-    X(owner, int, cluster, "1", "1 2 4 8", "CTAs of a row that are one cluster, instead of split")                    \
     X(owner, int, prefetch, "0", "0 1 2 4", "tiles of a CTA prefetched to L2 while the kernel before still runs")     \
     X(owner, bool, overlap, "1", "0 1", "CTAs of the next kernel may come while these run")                           \
     X(owner, bool, strided, "0", "0 1", "the elements of a row are not side by side")                                 \
@@ -118,8 +117,8 @@ void reduce_columns(const void *config, int kernel);
 bool reduce_columns_ragged(const reduce_columns_config *config);
 
 /*
- * CTAs that an SM is to hold: fewer for ragged columns of 16 bits with states of several words, whose guards take
- * registers, too.
+ * CTAs that an SM is to hold: fewer for ragged columns of 16 bits or integers with states of several words, whose
+ * guards take registers, too.
  */
 int reduce_columns_ctas_per_sm(const reduce_columns_config *config, bool ragged);
 

@@ -237,9 +237,7 @@ static val extreme_of(const reducer *r, const val *x, int count)
     if (count == 1)
         return x[0];
     val lower = extreme_of(r, x, count / 2), upper = extreme_of(r, x + count / 2, count - count / 2);
-    if (r->input == F32)
-        return wants_largest(r) ? max_nan(lower, upper) : min_nan(lower, upper);
-    return wants_largest(r) ? max(lower, upper) : min(lower, upper);
+    return wants_largest(r) ? larger(lower, upper, NULL) : smaller(lower, upper, NULL);
 }
 
 /* The distance of the first element of a batch that is the best one, or the first NaN. */

@@ -85,7 +85,7 @@ static place in_segments(const reduce_rows_config *cfg, place p)
 
 static place find_place(const reduce_rows_config *cfg, val rows)
 {
-    val ctas = imm_as(U32, cfg->split * cfg->cluster), cta = cta_x(); // of a row; one of the two is 1
+    val ctas = imm_as(U32, cfg->split), cta = cta_x(); // of a row
     if (by_cta(cfg))
         return (place){ .row = convert(I64, div(cta, ctas)),
                         .is_present = yes(),
@@ -399,18 +399,8 @@ static val merge_row(const rows_kernel *k)
         return logical_and(is_first, k->here.is_present);
     }
     int64_t scratch = smem_alloc("states", cta_reduce_bytes(cfg->threads), 16);
-    if (cfg->cluster > 1)
-        cta_reduce(&all, cfg->threads, scratch, k->state);
-    else
-        cta_reduce_to_warp(&all, cfg->threads, scratch, k->state);
-    if (cfg->split > 1)
-        return logical_and(is_first, merge_ctas(k, scratch));
-    if (cfg->cluster > 1) {
-        cluster_wait(); // all CTAs have started: see reduce_rows_with()
-        cluster_reduce(&all, cfg->cluster, smem_alloc("peers", cta_reduce_bytes(cfg->threads), 16), k->state);
-        return logical_and(is_first, eq(cluster_rank(), imm(0)));
-    }
-    return is_first;
+    cta_reduce_to_warp(&all, cfg->threads, scratch, k->state);
+    return cfg->split > 1 ? logical_and(is_first, merge_ctas(k, scratch)) : is_first;
 }
 
 /*
@@ -439,7 +429,6 @@ void reduce_rows_with(const reduce_rows_config *cfg, const reducer *r, int kerne
 {
     val state[REDUCE_VALUES_MAX];
     launch_bounds(cfg->threads, cfg->ctas_per_sm);
-    cluster_size(cfg->cluster);
     rows_kernel k = { .cfg = cfg, .r = r, .kernel = kernel, .state = state };
     k.p = params_of(reduce);
     k.here = in_segments(cfg, find_place(cfg, k.p.rows));
@@ -452,8 +441,6 @@ void reduce_rows_with(const reduce_rows_config *cfg, const reducer *r, int kerne
         k.counter = add(k.p.counters, convert(U64, mul(k.here.row, imm(4))));
         k.arrival = reduce_arrive(k.counter);
     }
-    if (cfg->cluster > 1)
-        cluster_arrive(); // this CTA has started: peers may write to its shared memory
     reduce_begin(r, state);
     k.pivot = reduce_load_pivot(r, &k.p, k.gRow);
     accumulate_row(&k);

@@ -12,7 +12,6 @@ enum {
     SLOT_BYTES = 8,              // of 32 bits of a state
     SMALL_TILE = 128 * 8,        // vectors of a CTA of a small x
     PREFETCHED_BYTES = 96 << 20, // of an x whose first tiles are prefetched
-    CLUSTER_MAX = 8,
     LONG_SEGMENT = 1024,        // vectors, with which a CTA of fewer threads is as busy
     BYTES_IN_FLIGHT = 48 << 10, // of an SM
     ROWS_OF_SM = 64,            // of a device that rows of a warp each keep busy
@@ -296,7 +295,7 @@ static void choose_shared(const reduce_view *v, const ckl_device_info *device, r
 
 /*
  * Rows of a warp's length or less share CTAs; many long ones have a CTA each, unless merging states is so expensive
- * that warps should read longer. Clusters are used only by force.
+ * that warps should read longer.
  */
 static ckl_status choose_rows(const void *desc, const ckl_device_info *device, void *config)
 {
@@ -326,17 +325,16 @@ static plan_cost cost_rows(const void *desc, const ckl_device_info *device, cons
     enum { TURN = 600 };
     const reduce_rows_config *c = config;
     const reduce_view *v = desc;
-    const int64_t ctas_per_row = (int64_t)c->split * c->cluster;
-    const double turns = fmax(1, ceil((double)row_tiles(v, c) / (double)ctas_per_row));
+    const double turns = fmax(1, ceil((double)row_tiles(v, c) / c->split));
     const memory_kernel lanes = { .us = 0.5, .wait_cycles = -900, .bytes = 0.88, .elements = 2.5, .lines = 2.7 },
                         cta = { .us = 0.9, .wait_cycles = -1800, .bytes = 0.9, .elements = 2.9 },
                         several = { .us = 0.1 + 0.8 * reduce_state_words(&c->kind, false),
                                     .wait_cycles = -2700,
                                     .bytes = 0.91 };
-    const memory_work work = { .of = ctas_per_row > 1        ? several
+    const memory_work work = { .of = c->split > 1            ? several
                                      : c->row_threads > WARP ? cta
                                                              : lanes,
-                               .ctas = ceil_div(v->rows, c->threads / c->row_threads) * ctas_per_row,
+                               .ctas = ceil_div(v->rows, c->threads / c->row_threads) * c->split,
                                .threads = c->threads,
                                .registers = c->vec * c->steps * dtype_bytes(c->kind.dtype) / 4,
                                .ctas_per_sm = c->ctas_per_sm,
@@ -362,15 +360,10 @@ static ckl_status admit_rows(const void *desc, const ckl_device_info *device, co
     if (!is_power_of_two(c->segments) || c->segments > c->row_threads || (c->segments > 1 && v->kind.reduced == 1))
         FAIL(CKL_INVALID, "reduce rows: segments=%d is no power of two up to row_threads=%d, or rows are one stretch",
              c->segments, c->row_threads);
-    if (!is_power_of_two(c->cluster) || c->cluster > CLUSTER_MAX)
-        FAIL(CKL_INVALID, "reduce rows: cluster=%d is not a power of two up to %d", c->cluster, CLUSTER_MAX);
-    if (c->split < 1 || (c->split > 1 && c->cluster > 1) || (c->split * c->cluster > 1 && c->row_threads != c->threads))
-        FAIL(CKL_INVALID, "reduce rows: split=%d cluster=%d: one of them is 1, both where row_threads < threads",
-             c->split, c->cluster);
-    if (c->cluster > 1 && !device->has_tma)
-        FAIL(CKL_UNSUPPORTED, "reduce rows: cluster=%d on a device without clusters", c->cluster);
-    int64_t ctas_per_row = (int64_t)c->split * c->cluster, rows_per_cta = c->threads / c->row_threads;
-    if (v->rows > REDUCE_CTAS_MAX / ctas_per_row * rows_per_cta)
+    if (c->split < 1 || (c->split > 1 && c->row_threads != c->threads))
+        FAIL(CKL_INVALID, "reduce rows: split=%d is not positive, or not 1 where row_threads < threads", c->split);
+    int64_t rows_per_cta = c->threads / c->row_threads;
+    if (v->rows > REDUCE_CTAS_MAX / c->split * rows_per_cta)
         FAIL(CKL_UNSUPPORTED, "reduce rows: %" PRId64 " rows are more than one launch has CTAs for", v->rows);
     return CKL_OK;
 }
@@ -388,7 +381,7 @@ static ckl_status launch_rows(const ckl_plan *plan, const void *args, ckl_stream
     const reduce_view *v = plan->desc;
     reduce_params p = reduce_params_for(plan, args, v->rows);
     bool even = vectors_divide_rows(v, c->vec) && PLAN_ALIGNED(c->vec * dtype_bytes(c->kind.dtype), p.x);
-    const int64_t ctas = ceil_div(v->rows, c->threads / c->row_threads) * c->split * c->cluster;
+    const int64_t ctas = ceil_div(v->rows, c->threads / c->row_threads) * c->split;
     return plan_launch(plan, even ? 0 : 1, (plan_grid){ .x = ctas }, &p, stream);
 }
 
@@ -397,7 +390,7 @@ static const field rows_fields[] = { REDUCE_KIND(FIELD_NESTED, (reduce_rows_conf
 
 const implementation reduce_rows_plans = {
     IMPLEMENTATION_PARTS(reduce, rows),
-    .summary = "a few threads a row, a CTA, several CTAs of which the last finishes the row, or a cluster",
+    .summary = "a few threads a row, a CTA, or several CTAs of which the last finishes the row",
     .cost = cost_rows,
     .kernels = 2,
     .params = &reduce_param_list,
