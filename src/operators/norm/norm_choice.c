@@ -202,30 +202,6 @@ static void choose_shared_weights(const ckl_norm_desc *d, const ckl_device_info 
     c->shared_weights = true;
 }
 
-/*
- * The same for 16-bit rows that flow: chunks of half the size, two for each CTA of a cluster, so that three CTAs fit an
- * SM. False: too long.
- */
-static bool choose_shared_flow(const ckl_norm_desc *d, const ckl_device_info *device, norm_config *c)
-{
-    enum { THREADS = 256, STEPS = 2, CHUNKS = 2, STAGES = 4, RESIDENT = 3 };
-    row_pipeline_split s = { .chunk = { THREADS, THREADS, 1, row_vec_full(d->dtype), STEPS, .ragged = true },
-                             .cluster = 1,
-                             .stages = STAGES,
-                             .residence = ROW_IN_RING };
-    if (!d->affine || d->residual || d->dtype == CKL_F32 || !norm_is_ragged(d))
-        return false;
-    while (s.cluster < row_pipeline_cluster_max(device) && row_pipeline_chunks(&s, d->cols) > CHUNKS)
-        s.cluster *= 2;
-    s.chunks = (int)row_pipeline_chunks(&s, d->cols);
-    if (s.chunks > CHUNKS || d->rows * s.cluster < RESIDENT * device->sm_count)
-        return false;
-    row_pipeline_config(&s, &c->split, &c->flow);
-    c->ctas_per_sm = RESIDENT;
-    c->shared_weights = true;
-    return true;
-}
-
 /* Ragged rows that go from a ring to registers at once. f32 has 12 elements of a thread or, beyond clusters of 8, 24. */
 typedef struct held_flow {
     int bytes; // of an element
@@ -246,12 +222,12 @@ static const held_flow *find_held_flow(const ckl_norm_desc *d)
 
 /*
  * The next row arrives while one is reduced and written: 80.8 us by the ring alone, 61.8 (896x25953 f32), 49.7 by registers alone, 44.3
- * (2048x15965 f16). Threads fit the columns. RMS norm was measured at 25001 columns of 16 bits. False: other rows, or so few
- * that gamma and beta in shared memory are not worth it.
+ * (2048x15965 f16). Threads fit the columns. RMS norm was measured at 25001 columns of 16 bits. False: other rows, or fewer
+ * than CTAs.
  */
 static bool choose_held_flow(const ckl_norm_desc *d, const ckl_device_info *device, bool centred, norm_config *c)
 {
-    enum { WARP = 32, TURNS = 2 };
+    enum { WARP = 32 };
     const held_flow *f = find_held_flow(d);
     const bool known = centred || (d->dtype != CKL_F32 && d->cols > FORWARD_ROW_COLS_MAX);
     if (!f || !known || !d->affine || d->residual || !norm_is_ragged(d) || !norm_may_flow(d, device, 0))
@@ -269,7 +245,7 @@ static bool choose_held_flow(const ckl_norm_desc *d, const ckl_device_info *devi
                              .residence = ROW_IN_REGISTERS };
     s.chunks = (int)row_pipeline_chunks(&s, d->cols);
     c->ctas_per_sm = f->warps / ((int)threads / WARP + 1);
-    if (d->rows * cluster < TURNS * c->ctas_per_sm * device->sm_count)
+    if (d->rows * cluster < c->ctas_per_sm * device->sm_count)
         return false;
     row_pipeline_config(&s, &c->split, &c->flow);
     c->shared_weights = true;
@@ -388,7 +364,7 @@ ckl_status norm_choose_forward(const void *desc, const ckl_device_info *device, 
     const bool ragged = norm_is_ragged(d) && !prefers_elements(d);
     if (!norm_may_flow(d, device, forward_bytes_max(d))) {
         choose_forward_rows(d, device, centred, ragged, c);
-    } else if (!choose_shared_flow(d, device, c)) {
+    } else {
         const row_pipeline_split s = row_pipeline_choose(d->cols, ragged, d->dtype, 1 + d->residual, device);
         take_flow(d, device, &s, c);
     }
