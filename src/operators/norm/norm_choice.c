@@ -227,16 +227,19 @@ static const held_flow *find_held_flow(const ckl_norm_desc *d)
  */
 static bool choose_held_flow(const ckl_norm_desc *d, const ckl_device_info *device, bool centred, norm_config *c)
 {
-    enum { WARP = 32 };
+    enum { WARP = 32, CHUNKS_MAX = 4 };
     const held_flow *f = find_held_flow(d);
     const bool known = centred || (d->dtype != CKL_F32 && d->cols > FORWARD_ROW_COLS_MAX);
     if (!f || !known || !d->affine || d->residual || !norm_is_ragged(d) || !norm_may_flow(d, device, 0))
         return false;
-    const int vec = row_vec_full(d->dtype), elements = f->steps * f->chunks * vec;
-    int cluster = 1;
-    while (cluster < row_pipeline_cluster_max(device) && d->cols > (int64_t)f->threads_max * elements * cluster)
+    const int vec = row_vec_full(d->dtype), chunks_max = d->dtype == CKL_F32 ? CHUNKS_MAX : f->chunks;
+    int64_t room = (int64_t)f->threads_max * f->steps * f->chunks * vec; // of a CTA
+    int cluster = 1, chunks = f->chunks;
+    while (cluster < row_pipeline_cluster_max(device) && d->cols > room / f->chunks * chunks_max * cluster)
         cluster *= 2;
-    const int64_t threads = round_up(ceil_div(d->cols, (int64_t)elements * cluster), WARP);
+    while (chunks < chunks_max && d->cols > room / f->chunks * chunks * cluster)
+        chunks++;
+    const int64_t threads = round_up(ceil_div(d->cols, (int64_t)f->steps * chunks * vec * cluster), WARP);
     if (threads > f->threads_max)
         return false;
     row_pipeline_split s = { .chunk = { (int)threads, (int)threads, 1, vec, f->steps, .ragged = true },
@@ -322,7 +325,7 @@ static bool choose_shifted_flow(const ckl_norm_desc *d, const ckl_device_info *d
     if (!device->has_tma || norm_in_phase(d) || (!cut && d->cols * dtype_bytes(d->dtype) <= SHIFTED_BYTES_MIN))
         return false;
     row_pipeline_split s =
-        row_pipeline_choose(d->cols, !are_whole(d, d->ldx) && !cut, d->dtype, 1 + d->residual, device);
+        row_pipeline_choose(d->rows, d->cols, !are_whole(d, d->ldx) && !cut, d->dtype, 1 + d->residual, device);
     s.cut = cut;
     if (cut && centred && d->dtype != CKL_F32 && !d->residual && row_pipeline_chunks(&s, d->cols) <= CHUNKS)
         s.stages = STAGES;
@@ -365,7 +368,7 @@ ckl_status norm_choose_forward(const void *desc, const ckl_device_info *device, 
     if (!norm_may_flow(d, device, forward_bytes_max(d))) {
         choose_forward_rows(d, device, centred, ragged, c);
     } else {
-        const row_pipeline_split s = row_pipeline_choose(d->cols, ragged, d->dtype, 1 + d->residual, device);
+        const row_pipeline_split s = row_pipeline_choose(d->rows, d->cols, ragged, d->dtype, 1 + d->residual, device);
         take_flow(d, device, &s, c);
     }
     return CKL_OK;
@@ -376,10 +379,12 @@ bool norm_candidate_forward(const void *desc, const ckl_device_info *device, int
 {
     const ckl_norm_desc *d = desc;
     norm_config *c = config;
-    (void)device;
     norm_take_problem(d, c);
-    return d->direction == CKL_DIRECTION_FORWARD &&
-           row_split_candidate(d->cols, d->dtype, norm_widest_vector(d), i, &c->split);
+    if (d->direction != CKL_DIRECTION_FORWARD ||
+        !row_split_candidate(d->cols, d->dtype, norm_widest_vector(d), i, &c->split))
+        return false;
+    row_split_widen(&c->split, d->rows, d->cols, d->dtype, 2, device);
+    return true;
 }
 
 /* Admission */

@@ -163,6 +163,8 @@ static const char *const cases[] = {
     "rows=99 cols=2048 dtype=bf16 impl=forward config='threads=64 row_threads=64 cluster=4 steps=1 chunks=1 stages=2 "
     "residence=registers persistent_ctas=1' # a row in registers, two in the ring, one waits, and the next is known",
     "rows=9 cols=9001 dtype=f16 offset=100           # the same, held in registers",
+    "rows=9 cols=14001 offset=100 fill=uniform impl=forward config='threads=224 row_threads=224 cluster=4 vec=4 steps=1 "
+    "ragged=1 stages=4 residence=registers chunks=4 shared_weights=1 ctas_per_sm=3' # of f32, 16 elements a thread",
     "rows=9 cols=17003 stagger=1 fill=uniform",
     "rows=9 cols=2480 ldx=2481 ldy=2488 dtype=f16    # cut, by two warps",
     "rows=4 cols=64 eps=0.5 dtype=bf16",
@@ -196,6 +198,8 @@ static const char *const cases[] = {
     "rows=40 cols=2136 direction=backward dtype=f16 residual=1",
     "rows=40 cols=1400 direction=backward dtype=f16 residual=1 fill=uniform # flows by 96 threads",
     "rows=9 cols=3536 direction=backward dtype=bf16 fill=uniform # and 224",
+    "rows=20 cols=12600 direction=backward dtype=bf16 fill=uniform # and 416 in clusters of two",
+    "rows=9 cols=27000 direction=backward fill=uniform # 224 of f32 in clusters of eight",
     "rows=70 cols=640 direction=backward",
     "rows=150 cols=2000 direction=backward dtype=bf16 # rows that flow, held in registers",
     "rows=5 cols=9000 direction=backward residual=1   # held in the ring, a cluster",
