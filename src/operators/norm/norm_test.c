@@ -268,7 +268,7 @@ static const char *const population[] = {
             { "cols=20000 direction=backward impl=backward config='ragged=1 cut=1 exact=0'", CKL_INVALID,    \
               "cut=1 ragged=1, but vectors are" },                                                           \
             { "direction=backward eps=0.5", CKL_INVALID, op ": eps=0.5 is not part of a backward problem" }, \
-            { "cols=20000 direction=backward impl=backward config='chunks=0 residence=reload lookahead=0'",  \
+            { "cols=20000 direction=backward impl=backward config='chunks=0 residence=reload lookahead=0 dgamma_in_smem=1'",  \
               CKL_INVALID, "dgamma_in_smem=1 needs chunks=" },                               \
             { "cols=77 impl=forward config='prefetch=1'", CKL_INVALID, "prefetch=1 is for backward" },       \
             { "cols=77 affine=0 impl=forward config='shared_weights=1'", CKL_INVALID,                        \
