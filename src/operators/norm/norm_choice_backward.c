@@ -144,18 +144,12 @@ typedef struct backward_flow {
 } backward_flow;
 
 static const backward_flow backward_flows[] = {
-    { 2, 1024, 64, 16, 2, 4, ROW_IN_REGISTERS, false, false },
-    { 2, 2048, 128, 16, 1, 3, ROW_IN_RING, false, false },
-    { 2, 4096, 256, 16, 1, 3, ROW_IN_RING, true, false },
-    { 2, 8192, 256, 16, 1, 3, ROW_IN_RING, true, false },
-    { 2, 131072, 256, 32, 2, 1, ROW_IN_RING, true, false },
-    { 2, 262144, 512, 32, 1, 1, ROW_IN_RING, true, true },
-    { 4, 1024, 128, 8, 2, 4, ROW_IN_RING, false, false },
-    { 4, 4096, 512, 8, 2, 1, ROW_IN_RING, false, false },
-    { 4, 16384, 256, 8, 2, 2, ROW_IN_RING, true, false },
-    { 4, 65536, 256, 16, 1, 1, ROW_IN_RING, true, false },
-    { 4, 131072, 256, 32, 4, 1, ROW_IN_RING, false, false },
-    { 4, 262144, 512, 32, 2, 1, ROW_IN_RING, false, true },
+    { 2, 1024, 64, 16, 2, 4, ROW_IN_REGISTERS, false, false }, { 2, 2048, 128, 16, 1, 3, ROW_IN_RING, false, false },
+    { 2, 4096, 256, 16, 1, 3, ROW_IN_RING, true, false },      { 2, 8192, 256, 16, 1, 3, ROW_IN_RING, true, false },
+    { 2, 131072, 256, 32, 2, 1, ROW_IN_RING, true, false },    { 2, 262144, 512, 32, 1, 1, ROW_IN_RING, true, true },
+    { 4, 1024, 128, 8, 2, 4, ROW_IN_RING, false, false },      { 4, 4096, 512, 8, 2, 1, ROW_IN_RING, false, false },
+    { 4, 16384, 256, 8, 2, 2, ROW_IN_RING, true, false },      { 4, 65536, 256, 16, 1, 1, ROW_IN_RING, true, false },
+    { 4, 131072, 256, 32, 4, 1, ROW_IN_RING, false, false },   { 4, 262144, 512, 32, 2, 1, ROW_IN_RING, false, true },
 };
 
 /* The first that is long enough; short rows take twice as many CTAs of half the threads. False: none is. */
@@ -396,7 +390,8 @@ static void choose_backward_flow(const ckl_norm_desc *d, const ckl_device_info *
     row_pipeline_split s;
     const bool sums = choose_sums(d, device, centred, &f, &s);
     if (!sums) {
-        s = row_pipeline_choose(d->rows, d->cols, norm_is_ragged(d) && !norm_is_cut(d), d->dtype, 2 + d->residual, device);
+        s = row_pipeline_choose(d->rows, d->cols, norm_is_ragged(d) && !norm_is_cut(d), d->dtype, 2 + d->residual,
+                                device);
         s.cut = norm_is_cut(d);
     }
     row_pipeline_config(&s, &c->split, &c->flow);

@@ -163,7 +163,8 @@ static const char *const cases[] = {
     "rows=99 cols=2048 dtype=bf16 impl=forward config='threads=64 row_threads=64 cluster=4 steps=1 chunks=1 stages=2 "
     "residence=registers persistent_ctas=1' # a row in registers, two in the ring, one waits, and the next is known",
     "rows=9 cols=9001 dtype=f16 offset=100           # the same, held in registers",
-    "rows=9 cols=14001 offset=100 fill=uniform impl=forward config='threads=224 row_threads=224 cluster=4 vec=4 steps=1 "
+    "rows=9 cols=14001 offset=100 fill=uniform impl=forward config='threads=224 row_threads=224 cluster=4 vec=4 "
+    "steps=1 "
     "ragged=1 stages=4 residence=registers chunks=4 shared_weights=1 ctas_per_sm=3' # of f32, 16 elements a thread",
     "rows=9 cols=17003 stagger=1 fill=uniform",
     "rows=9 cols=2480 ldx=2481 ldy=2488 dtype=f16    # cut, by two warps",
@@ -268,8 +269,9 @@ static const char *const population[] = {
             { "cols=20000 direction=backward impl=backward config='ragged=1 cut=1 exact=0'", CKL_INVALID,    \
               "cut=1 ragged=1, but vectors are" },                                                           \
             { "direction=backward eps=0.5", CKL_INVALID, op ": eps=0.5 is not part of a backward problem" }, \
-            { "cols=20000 direction=backward impl=backward config='chunks=0 residence=reload lookahead=0 dgamma_in_smem=1'",  \
-              CKL_INVALID, "dgamma_in_smem=1 needs chunks=" },                               \
+            { "cols=20000 direction=backward impl=backward config='chunks=0 residence=reload lookahead=0 "   \
+              "dgamma_in_smem=1'",                                                                           \
+              CKL_INVALID, "dgamma_in_smem=1 needs chunks=" },                                               \
             { "cols=77 impl=forward config='prefetch=1'", CKL_INVALID, "prefetch=1 is for backward" },       \
             { "cols=77 affine=0 impl=forward config='shared_weights=1'", CKL_INVALID,                        \
               "norm forward: shared_weights=1 is for affine rows" },                                         \

@@ -272,10 +272,14 @@ IMPLEMENTATION(column, "a strip of columns in the registers of a CTA or a cluste
 IMPLEMENTATION(column_long, "a strip of any length by a CTA or a cluster; read twice, tile by tile", column,
                column_fields, launch_columns);
 
-static const implementation *const implementations[] = {
-    &row_implementation,             &pipeline_implementation, &long_implementation,        &column_held_implementation,
-    &column_pipeline_implementation, &column_implementation,   &column_long_implementation, NULL
-};
+static const implementation *const implementations[] = { &row_implementation,
+                                                         &pipeline_implementation,
+                                                         &long_implementation,
+                                                         &column_held_implementation,
+                                                         &column_pipeline_implementation,
+                                                         &column_implementation,
+                                                         &column_long_implementation,
+                                                         NULL };
 
 OPERATOR(softmax, softmax, "y = exp(x) / sum exp(x) along an axis, its logarithm, and their gradients",
          .workspace = offsetof(ckl_softmax_args, workspace));
