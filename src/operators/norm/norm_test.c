@@ -152,12 +152,13 @@ static const char *const cases[] = {
     "rows=2500 cols=79 dtype=bf16 misalign=1 ldx=80 ldy=83 impl=forward config='threads=64 row_threads=16 vec=8 "
     "steps=1 ragged=1 shared_weights=1 persistent_ctas=1'",
     "rows=1200 cols=128 dtype=f16 impl=forward config='shared_weights=1 persistent_ctas=1' # whole vectors",
-    "rows=4 cols=20001 dtype=bf16 residual=1 fill=uniform impl=forward config='cluster=4 steps=1 stages=6 chunks=3 "
-    "shared_weights=1' # and of rows that flow",
-    "rows=4 cols=17003 fill=uniform impl=forward config='cluster=4 steps=2 stages=6 chunks=3 shared_weights=1 "
-    "residence=ring lookahead=1'",
-    "rows=40 cols=17003 stagger=1 impl=forward config='cluster=4 steps=2 stages=6 chunks=3 shared_weights=1 "
-    "residence=ring lookahead=1' # tiled where pointers want it, which nothing stays for",
+    "rows=4 cols=20001 dtype=bf16 residual=1 fill=uniform impl=forward config='threads=256 row_threads=256 cluster=4 "
+    "steps=1 stages=6 chunks=3 lookahead=0 shared_weights=1' # and of rows that flow",
+    "rows=4 cols=17003 fill=uniform impl=forward config='threads=256 row_threads=256 cluster=4 steps=2 "
+    "stages=6 chunks=3 shared_weights=1 residence=ring lookahead=1'",
+    "rows=40 cols=17003 stagger=1 impl=forward config='threads=256 row_threads=256 cluster=4 steps=2 "
+    "stages=6 chunks=3 shared_weights=1 residence=ring lookahead=1' # tiled where pointers want it, which nothing "
+    "stays for",
     "rows=300 cols=1001 dtype=bf16 residual=1 impl=forward config='threads=32 row_threads=32 cluster=1 vec=8 steps=2 "
     "stages=8 residence=ring lookahead=1 chunks=0 ragged=1 persistent_ctas=1' # rows behind a CTA's first are drawn",
     "rows=99 cols=2048 dtype=bf16 impl=forward config='threads=64 row_threads=64 cluster=4 steps=1 chunks=1 stages=2 "
