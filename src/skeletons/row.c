@@ -75,13 +75,13 @@ bool row_split_choose(int64_t cols, int vec, ckl_dtype dtype, int registers, int
 void row_split_widen(row_split *s, int64_t rows, int64_t cols, ckl_dtype dtype, int tensors,
                      const ckl_device_info *device)
 {
-    enum { WIDE_THREADS = 256, BYTES_MIN = 8 << 10, CTAS_AN_SM = 4 };
+    enum { WIDE_THREADS = 256, BYTES_MIN = 8 << 10, CTAS_AN_SM = 3 };
+    if (s->row_threads > 32 || row_split_rows(s) * cols * dtype_bytes(dtype) * tensors >= BYTES_MIN)
+        return;
     row_split wide = *s;
-    wide.threads = WIDE_THREADS;
-    if (s->row_threads <= 32 && s->threads == CTA_THREADS &&
-        row_split_rows(s) * cols * dtype_bytes(dtype) * tensors < BYTES_MIN &&
-        row_split_ctas(&wide, rows) >= CTAS_AN_SM * (int64_t)device->sm_count)
-        *s = wide;
+    for (wide.threads = WIDE_THREADS; wide.threads > s->threads; wide.threads /= 2)
+        if (row_split_ctas(&wide, rows) >= CTAS_AN_SM * (int64_t)device->sm_count)
+            *s = wide;
 }
 
 /* The fewest threads of a row that have at most one element of its ends each. */

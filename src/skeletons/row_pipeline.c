@@ -215,8 +215,7 @@ row_pipeline row_pipeline_begin(const row_pipeline_split *split, ckl_dtype dtype
     s.dynamic = !is_imm(counter, 0);
     if (s.dynamic)
         s.scheduler = make_dynamic_scheduler("scheduler", counter, convert(U32, sub(s.rows, s.row_step)),
-                                             convert(U32, s.row_step), split->cluster,
-                                             row_pipeline_fetched_max(split));
+                                             convert(U32, s.row_step), split->cluster, row_pipeline_fetched_max(split));
     if (has_columns(&s))
         s.columns = spans_of(&s, s.first_row);
     initialise(&s);

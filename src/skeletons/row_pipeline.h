@@ -97,13 +97,13 @@ int row_pipeline_ctas_per_sm(const row_pipeline_split *s, ckl_dtype dtype, int i
 int64_t row_pipeline_chunks(const row_pipeline_split *s, int64_t cols);
 
 /*
- * A split for rows of `cols` elements; ragged: they start anywhere. A chunk is 16 KiB of all inputs. The cluster grows
- * until a CTA has at most four chunks of a row; the ring holds half as many again. Sums of four CTAs or more travel
+ * A split for `rows` rows of `cols` elements; ragged: they start anywhere. A chunk is 16 KiB of all inputs. The cluster
+ * grows until a CTA has at most four chunks of a row; the ring holds half as many again. Sums of four CTAs or more travel
  * long: then the cluster has twice as many, with lookahead; or half as many, or smaller chunks, if that leaves the
- * busiest CTA less; of two CTAs smaller chunks, if much less. Rows that fit no ring are loaded for each pass.
- * bench/notes/norm.md has the figures.
+ * busiest CTA less; of two CTAs smaller chunks, if much less, and other threads likewise. Few rows have larger clusters
+ * that look ahead. Rows that fit no ring are loaded for each pass. bench/notes/norm.md has the figures.
  */
-row_pipeline_split row_pipeline_choose(int64_t cols, bool ragged, ckl_dtype dtype, int inputs,
+row_pipeline_split row_pipeline_choose(int64_t rows, int64_t cols, bool ragged, ckl_dtype dtype, int inputs,
                                        const ckl_device_info *device);
 
 /* The largest cluster to choose: 16 CTAs fit only an undivided GPU, whose GPCs have enough SMs; else 8. */

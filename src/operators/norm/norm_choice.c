@@ -202,30 +202,6 @@ static void choose_shared_weights(const ckl_norm_desc *d, const ckl_device_info 
     c->shared_weights = true;
 }
 
-/*
- * The same for 16-bit rows that flow: chunks of half the size, two for each CTA of a cluster, so that three CTAs fit an
- * SM. False: too long.
- */
-static bool choose_shared_flow(const ckl_norm_desc *d, const ckl_device_info *device, norm_config *c)
-{
-    enum { THREADS = 256, STEPS = 2, CHUNKS = 2, STAGES = 4, RESIDENT = 3 };
-    row_pipeline_split s = { .chunk = { THREADS, THREADS, 1, row_vec_full(d->dtype), STEPS, .ragged = true },
-                             .cluster = 1,
-                             .stages = STAGES,
-                             .residence = ROW_IN_RING };
-    if (!d->affine || d->residual || d->dtype == CKL_F32 || !norm_is_ragged(d))
-        return false;
-    while (s.cluster < row_pipeline_cluster_max(device) && row_pipeline_chunks(&s, d->cols) > CHUNKS)
-        s.cluster *= 2;
-    s.chunks = (int)row_pipeline_chunks(&s, d->cols);
-    if (s.chunks > CHUNKS || d->rows * s.cluster < RESIDENT * device->sm_count)
-        return false;
-    row_pipeline_config(&s, &c->split, &c->flow);
-    c->ctas_per_sm = RESIDENT;
-    c->shared_weights = true;
-    return true;
-}
-
 /* Ragged rows that go from a ring to registers at once. f32 has 12 elements of a thread or, beyond clusters of 8, 24. */
 typedef struct held_flow {
     int bytes; // of an element
@@ -246,21 +222,24 @@ static const held_flow *find_held_flow(const ckl_norm_desc *d)
 
 /*
  * The next row arrives while one is reduced and written: 80.8 us by the ring alone, 61.8 (896x25953 f32), 49.7 by registers alone, 44.3
- * (2048x15965 f16). Threads fit the columns. RMS norm was measured at 25001 columns of 16 bits. False: other rows, or so few
- * that gamma and beta in shared memory are not worth it.
+ * (2048x15965 f16). Threads fit the columns. RMS norm was measured at 25001 columns of 16 bits. False: other rows, or fewer
+ * than CTAs.
  */
 static bool choose_held_flow(const ckl_norm_desc *d, const ckl_device_info *device, bool centred, norm_config *c)
 {
-    enum { WARP = 32, TURNS = 2 };
+    enum { WARP = 32, CHUNKS_MAX = 4 };
     const held_flow *f = find_held_flow(d);
     const bool known = centred || (d->dtype != CKL_F32 && d->cols > FORWARD_ROW_COLS_MAX);
     if (!f || !known || !d->affine || d->residual || !norm_is_ragged(d) || !norm_may_flow(d, device, 0))
         return false;
-    const int vec = row_vec_full(d->dtype), elements = f->steps * f->chunks * vec;
-    int cluster = 1;
-    while (cluster < row_pipeline_cluster_max(device) && d->cols > (int64_t)f->threads_max * elements * cluster)
+    const int vec = row_vec_full(d->dtype), chunks_max = d->dtype == CKL_F32 ? CHUNKS_MAX : f->chunks;
+    int64_t room = (int64_t)f->threads_max * f->steps * f->chunks * vec; // of a CTA
+    int cluster = 1, chunks = f->chunks;
+    while (cluster < row_pipeline_cluster_max(device) && d->cols > room / f->chunks * chunks_max * cluster)
         cluster *= 2;
-    const int64_t threads = round_up(ceil_div(d->cols, (int64_t)elements * cluster), WARP);
+    while (chunks < chunks_max && d->cols > room / f->chunks * chunks * cluster)
+        chunks++;
+    const int64_t threads = round_up(ceil_div(d->cols, (int64_t)f->steps * chunks * vec * cluster), WARP);
     if (threads > f->threads_max)
         return false;
     row_pipeline_split s = { .chunk = { (int)threads, (int)threads, 1, vec, f->steps, .ragged = true },
@@ -269,7 +248,7 @@ static bool choose_held_flow(const ckl_norm_desc *d, const ckl_device_info *devi
                              .residence = ROW_IN_REGISTERS };
     s.chunks = (int)row_pipeline_chunks(&s, d->cols);
     c->ctas_per_sm = f->warps / ((int)threads / WARP + 1);
-    if (d->rows * cluster < TURNS * c->ctas_per_sm * device->sm_count)
+    if (d->rows * cluster < c->ctas_per_sm * device->sm_count)
         return false;
     row_pipeline_config(&s, &c->split, &c->flow);
     c->shared_weights = true;
@@ -346,7 +325,7 @@ static bool choose_shifted_flow(const ckl_norm_desc *d, const ckl_device_info *d
     if (!device->has_tma || norm_in_phase(d) || (!cut && d->cols * dtype_bytes(d->dtype) <= SHIFTED_BYTES_MIN))
         return false;
     row_pipeline_split s =
-        row_pipeline_choose(d->cols, !are_whole(d, d->ldx) && !cut, d->dtype, 1 + d->residual, device);
+        row_pipeline_choose(d->rows, d->cols, !are_whole(d, d->ldx) && !cut, d->dtype, 1 + d->residual, device);
     s.cut = cut;
     if (cut && centred && d->dtype != CKL_F32 && !d->residual && row_pipeline_chunks(&s, d->cols) <= CHUNKS)
         s.stages = STAGES;
@@ -388,8 +367,8 @@ ckl_status norm_choose_forward(const void *desc, const ckl_device_info *device, 
     const bool ragged = norm_is_ragged(d) && !prefers_elements(d);
     if (!norm_may_flow(d, device, forward_bytes_max(d))) {
         choose_forward_rows(d, device, centred, ragged, c);
-    } else if (!choose_shared_flow(d, device, c)) {
-        const row_pipeline_split s = row_pipeline_choose(d->cols, ragged, d->dtype, 1 + d->residual, device);
+    } else {
+        const row_pipeline_split s = row_pipeline_choose(d->rows, d->cols, ragged, d->dtype, 1 + d->residual, device);
         take_flow(d, device, &s, c);
     }
     return CKL_OK;
@@ -400,10 +379,12 @@ bool norm_candidate_forward(const void *desc, const ckl_device_info *device, int
 {
     const ckl_norm_desc *d = desc;
     norm_config *c = config;
-    (void)device;
     norm_take_problem(d, c);
-    return d->direction == CKL_DIRECTION_FORWARD &&
-           row_split_candidate(d->cols, d->dtype, norm_widest_vector(d), i, &c->split);
+    if (d->direction != CKL_DIRECTION_FORWARD ||
+        !row_split_candidate(d->cols, d->dtype, norm_widest_vector(d), i, &c->split))
+        return false;
+    row_split_widen(&c->split, d->rows, d->cols, d->dtype, 2, device);
+    return true;
 }
 
 /* Admission */

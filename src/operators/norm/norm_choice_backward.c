@@ -144,18 +144,12 @@ typedef struct backward_flow {
 } backward_flow;
 
 static const backward_flow backward_flows[] = {
-    { 2, 1024, 64, 16, 2, 4, ROW_IN_REGISTERS, false, false },
-    { 2, 2048, 128, 16, 1, 3, ROW_IN_RING, false, false },
-    { 2, 4096, 256, 16, 1, 3, ROW_IN_RING, true, false },
-    { 2, 8192, 256, 16, 1, 3, ROW_IN_RING, true, false },
-    { 2, 131072, 256, 32, 2, 1, ROW_IN_RING, true, false },
-    { 2, 262144, 512, 32, 1, 1, ROW_IN_RING, true, true },
-    { 4, 1024, 128, 8, 2, 4, ROW_IN_RING, false, false },
-    { 4, 4096, 512, 8, 2, 1, ROW_IN_RING, false, false },
-    { 4, 16384, 256, 8, 2, 2, ROW_IN_RING, true, false },
-    { 4, 65536, 256, 16, 1, 1, ROW_IN_RING, true, false },
-    { 4, 131072, 256, 32, 4, 1, ROW_IN_RING, false, false },
-    { 4, 262144, 512, 32, 2, 1, ROW_IN_RING, false, true },
+    { 2, 1024, 64, 16, 2, 4, ROW_IN_REGISTERS, false, false }, { 2, 2048, 128, 16, 1, 3, ROW_IN_RING, false, false },
+    { 2, 4096, 256, 16, 1, 3, ROW_IN_RING, true, false },      { 2, 8192, 256, 16, 1, 3, ROW_IN_RING, true, false },
+    { 2, 131072, 256, 32, 2, 1, ROW_IN_RING, true, false },    { 2, 262144, 512, 32, 1, 1, ROW_IN_RING, true, true },
+    { 4, 1024, 128, 8, 2, 4, ROW_IN_RING, false, false },      { 4, 4096, 512, 8, 2, 1, ROW_IN_RING, false, false },
+    { 4, 16384, 256, 8, 2, 2, ROW_IN_RING, true, false },      { 4, 65536, 256, 16, 1, 1, ROW_IN_RING, true, false },
+    { 4, 131072, 256, 32, 4, 1, ROW_IN_RING, false, false },   { 4, 262144, 512, 32, 2, 1, ROW_IN_RING, false, true },
 };
 
 /* The first that is long enough; short rows take twice as many CTAs of half the threads. False: none is. */
@@ -246,46 +240,61 @@ static void fit_backward_flow(const ckl_norm_desc *d, const ckl_device_info *dev
     }
 }
 
-/*
- * As many warps as a row has work for, where a tenth of them or more would be idle: gradients of 16 bits with whole
- * vectors, and those of f32 that are cut. 1024x17792 f16 46.7 us by 256 threads with 24 elements in clusters of 4, 42.2
- * by 288 with 16; 768x20480 f32, cut, 80.5 and 63.5. Wider CTAs and larger clusters were slower. Layer norm by two CTAs of 224
- * threads instead of three: 74.8 and 71.9 us (12288x3584 f16), 1 to 2 % for 7168, 14336 and 28672 columns.
- */
-static void fit_warps(const ckl_norm_desc *d, const ckl_device_info *device, bool centred, backward_flow *f,
-                      row_pipeline_split *s)
+/* Chunks of one vector a thread, and warps for which an SM has registers. */
+typedef struct warps_shape {
+    int bytes; // of an element
+    bool cut;
+    int chunks, threads_max, warps, warps_centred;
+} warps_shape;
+
+/* The first of them, in the smallest cluster, that has room for no more than so many elements. */
+static bool take_warps(const ckl_norm_desc *d, const ckl_device_info *device, bool centred, const warps_shape *shapes,
+                       int count, int64_t room_max, backward_flow *f, row_pipeline_split *s)
 {
-    static const struct {
-        bool cut;
-        int chunks, threads_max, warps, warps_centred; // of an SM, by their registers
-    } shapes[] = {
-        { false, 2, 192, 24, 24 }, { false, 2, 288, 24, 20 }, { false, 3, 256, 20, 20 }, { true, 4, 256, 20, 20 }
-    };
     enum { THREADS_MIN = 96 };
-    const int vec = row_vec_full(d->dtype);
-    const bool cut = norm_is_cut(d), known = norm_is_ragged(d) ? cut && f->bytes == 4 : f->bytes == 2;
-    if (!known || f->dgamma_in_smem || 10 * d->cols >= 9 * (int64_t)f->threads * f->elements * s->cluster)
-        return;
     for (int cluster = 1; cluster <= row_pipeline_cluster_max(device); cluster *= 2)
-        for (int i = 0; i < COUNT_OF(shapes); i++) {
-            const int elements = shapes[i].chunks * vec;
+        for (int i = 0; i < count; i++) {
+            const int elements = shapes[i].chunks * row_vec_full(d->dtype);
             const int64_t threads = round_up(ceil_div(d->cols, (int64_t)elements * cluster), WARP);
-            if (shapes[i].cut != cut || threads < THREADS_MIN || threads > shapes[i].threads_max ||
-                10 * d->cols < 9 * threads * elements * cluster)
+            if (shapes[i].bytes != f->bytes || shapes[i].cut != norm_is_ragged(d) || threads < THREADS_MIN ||
+                threads > shapes[i].threads_max || threads * elements * cluster > room_max)
                 continue;
             const int warps =
                 centred && !d->residual ? shapes[i].warps_centred : shapes[i].warps; // others: not measured
-            const int ctas_per_sm = warps / ((int)threads / WARP + 1);
-            *f = chunks_in_ring(d, (int)threads, shapes[i].chunks, ctas_per_sm, true);
+            *f = chunks_in_ring(d, (int)threads, shapes[i].chunks, warps / ((int)threads / WARP + 1), true);
             *s = split_of_flow(f, d);
-            return;
+            return true;
         }
+    return false;
 }
 
 /* Elements of a row for which there are threads. */
 static int64_t room_of(const row_pipeline_split *s)
 {
     return row_split_cols(&s->chunk) * s->cluster * s->chunks;
+}
+
+/*
+ * As many warps as a row has work for, where a tenth of them or more would be idle: gradients of 16 bits with whole
+ * vectors, and those of f32 that are cut. 1024x17792 f16 46.7 us by 256 threads with 24 elements in clusters of 4, 42.2
+ * by 288 with 16; 768x20480 f32, cut, 80.5 and 63.5. Layer norm by two CTAs of 224 threads instead of three: 74.8 and 71.9 us
+ * (12288x3584 f16). Where one CTA had an SM, two that are a tenth smaller: 121.8 and 93.0 (577x51200 f32), 37.1 and 34.7 (RMS norm
+ * 640x25088 f16).
+ */
+static void fit_warps(const ckl_norm_desc *d, const ckl_device_info *device, bool centred, backward_flow *f,
+                      row_pipeline_split *s)
+{
+    static const warps_shape full[] = { { 2, false, 2, 192, 24, 24 },
+                                        { 2, false, 2, 288, 24, 20 },
+                                        { 2, false, 3, 256, 20, 20 },
+                                        { 4, true, 4, 256, 20, 20 } },
+                             pairs[] = { { 2, false, 2, 416, 28, 28 }, { 4, false, 4, 224, 16, 16 } };
+    const int64_t room = room_of(s);
+    const bool cut = norm_is_cut(d), alone = f->ctas_per_sm == 1 && s->cluster > 1;
+    if (norm_is_ragged(d) != cut || f->dgamma_in_smem || 10 * d->cols >= 9 * room)
+        return;
+    if (!take_warps(d, device, centred, full, COUNT_OF(full), 10 * d->cols / 9, f, s) && alone)
+        take_warps(d, device, centred, pairs, COUNT_OF(pairs), 9 * room / 10, f, s);
 }
 
 /*
@@ -306,7 +315,7 @@ static void fit_odd_rows(const ckl_norm_desc *d, const ckl_device_info *device, 
         double spread;         // what waits for registers
         bool in_ring;
     } shapes[] = { { 2, 2, 24, 20, 1, false }, { 2, 3, 15, 15, 1.1, false }, { 2, 1, 30, 30, 1, false },
-                   { 4, 3, 24, 0, 1, false },  { 4, 2, 24, 24, 1, false },   { 4, 4, 20, 18, 1.35, true } };
+                   { 4, 3, 24, 0, 1, false },  { 4, 2, 24, 24, 1, false },   { 4, 4, 20, 18, 2.1, true } };
     const int vec = row_vec_full(d->dtype);
     const backward_flow before = *f;
     const row_pipeline_split split_before = *s;
@@ -381,7 +390,8 @@ static void choose_backward_flow(const ckl_norm_desc *d, const ckl_device_info *
     row_pipeline_split s;
     const bool sums = choose_sums(d, device, centred, &f, &s);
     if (!sums) {
-        s = row_pipeline_choose(d->cols, norm_is_ragged(d) && !norm_is_cut(d), d->dtype, 2 + d->residual, device);
+        s = row_pipeline_choose(d->rows, d->cols, norm_is_ragged(d) && !norm_is_cut(d), d->dtype, 2 + d->residual,
+                                device);
         s.cut = norm_is_cut(d);
     }
     row_pipeline_config(&s, &c->split, &c->flow);

@@ -152,17 +152,21 @@ static const char *const cases[] = {
     "rows=2500 cols=79 dtype=bf16 misalign=1 ldx=80 ldy=83 impl=forward config='threads=64 row_threads=16 vec=8 "
     "steps=1 ragged=1 shared_weights=1 persistent_ctas=1'",
     "rows=1200 cols=128 dtype=f16 impl=forward config='shared_weights=1 persistent_ctas=1' # whole vectors",
-    "rows=4 cols=20001 dtype=bf16 residual=1 fill=uniform impl=forward config='cluster=4 steps=1 stages=6 chunks=3 "
-    "shared_weights=1' # and of rows that flow",
-    "rows=4 cols=17003 fill=uniform impl=forward config='cluster=4 steps=2 stages=6 chunks=3 shared_weights=1 "
-    "residence=ring lookahead=1'",
-    "rows=40 cols=17003 stagger=1 impl=forward config='cluster=4 steps=2 stages=6 chunks=3 shared_weights=1 "
-    "residence=ring lookahead=1' # tiled where pointers want it, which nothing stays for",
+    "rows=4 cols=20001 dtype=bf16 residual=1 fill=uniform impl=forward config='threads=256 row_threads=256 cluster=4 "
+    "steps=1 stages=6 chunks=3 lookahead=0 shared_weights=1' # and of rows that flow",
+    "rows=4 cols=17003 fill=uniform impl=forward config='threads=256 row_threads=256 cluster=4 steps=2 "
+    "stages=6 chunks=3 shared_weights=1 residence=ring lookahead=1'",
+    "rows=40 cols=17003 stagger=1 impl=forward config='threads=256 row_threads=256 cluster=4 steps=2 "
+    "stages=6 chunks=3 shared_weights=1 residence=ring lookahead=1' # tiled where pointers want it, which nothing "
+    "stays for",
     "rows=300 cols=1001 dtype=bf16 residual=1 impl=forward config='threads=32 row_threads=32 cluster=1 vec=8 steps=2 "
     "stages=8 residence=ring lookahead=1 chunks=0 ragged=1 persistent_ctas=1' # rows behind a CTA's first are drawn",
     "rows=99 cols=2048 dtype=bf16 impl=forward config='threads=64 row_threads=64 cluster=4 steps=1 chunks=1 stages=2 "
     "residence=registers persistent_ctas=1' # a row in registers, two in the ring, one waits, and the next is known",
     "rows=9 cols=9001 dtype=f16 offset=100           # the same, held in registers",
+    "rows=9 cols=14001 offset=100 fill=uniform impl=forward config='threads=224 row_threads=224 cluster=4 vec=4 "
+    "steps=1 "
+    "ragged=1 stages=4 residence=registers chunks=4 shared_weights=1 ctas_per_sm=3' # of f32, 16 elements a thread",
     "rows=9 cols=17003 stagger=1 fill=uniform",
     "rows=9 cols=2480 ldx=2481 ldy=2488 dtype=f16    # cut, by two warps",
     "rows=4 cols=64 eps=0.5 dtype=bf16",
@@ -196,6 +200,8 @@ static const char *const cases[] = {
     "rows=40 cols=2136 direction=backward dtype=f16 residual=1",
     "rows=40 cols=1400 direction=backward dtype=f16 residual=1 fill=uniform # flows by 96 threads",
     "rows=9 cols=3536 direction=backward dtype=bf16 fill=uniform # and 224",
+    "rows=20 cols=12600 direction=backward dtype=bf16 fill=uniform # and 416 in clusters of two",
+    "rows=9 cols=27000 direction=backward fill=uniform # 224 of f32 in clusters of eight",
     "rows=70 cols=640 direction=backward",
     "rows=150 cols=2000 direction=backward dtype=bf16 # rows that flow, held in registers",
     "rows=5 cols=9000 direction=backward residual=1   # held in the ring, a cluster",
@@ -264,8 +270,9 @@ static const char *const population[] = {
             { "cols=20000 direction=backward impl=backward config='ragged=1 cut=1 exact=0'", CKL_INVALID,    \
               "cut=1 ragged=1, but vectors are" },                                                           \
             { "direction=backward eps=0.5", CKL_INVALID, op ": eps=0.5 is not part of a backward problem" }, \
-            { "cols=20000 direction=backward impl=backward config='chunks=0 residence=reload lookahead=0'",  \
-              CKL_INVALID, "dgamma_in_smem=1 needs chunks=" },                               \
+            { "cols=20000 direction=backward impl=backward config='chunks=0 residence=reload lookahead=0 "   \
+              "dgamma_in_smem=1'",                                                                           \
+              CKL_INVALID, "dgamma_in_smem=1 needs chunks=" },                                               \
             { "cols=77 impl=forward config='prefetch=1'", CKL_INVALID, "prefetch=1 is for backward" },       \
             { "cols=77 affine=0 impl=forward config='shared_weights=1'", CKL_INVALID,                        \
               "norm forward: shared_weights=1 is for affine rows" },                                         \

@@ -5,7 +5,6 @@
 #include "operators/operators.h"
 #include "operators/softmax/softmax_config.h"
 #include "skeletons/one_pass.h"
-#include "skeletons/two_pass.h"
 
 /* Validation */
 
@@ -183,14 +182,14 @@ typedef struct chunks_view {
     int64_t strips, chunks, counters_bytes, bytes;
 } chunks_view;
 
-static chunks_view view_of(const ckl_softmax_desc *d, const softmax_form *form, const column_split *split,
-                           int64_t chunk_lines, bool held)
+static chunks_view view_of(const ckl_plan *plan)
 {
-    chunks_view v = { .strips = column_split_strips(split, d->inner), .chunks = ceil_div(d->n, chunk_lines) };
-    const int64_t all = d->outer * v.strips, values = column_split_columns(split) * softmax_state_values(form);
-    const int64_t counters =
-        held ? one_pass_counter_bytes(all, v.chunks, 0) : two_pass_counter_bytes(all);
-    v.counters_bytes = round_up(counters, PLAN_WORKSPACE_ALIGNMENT);
+    const ckl_softmax_desc *d = plan->desc;
+    const softmax_column_config *c = plan->config;
+    chunks_view v = { .strips = column_split_strips(&c->split, d->inner),
+                      .chunks = ceil_div(d->n, softmax_held_lines(c)) };
+    const int64_t all = d->outer * v.strips, values = column_split_columns(&c->split) * softmax_state_values(&c->form);
+    v.counters_bytes = round_up(one_pass_counter_bytes(all, v.chunks, 0), PLAN_WORKSPACE_ALIGNMENT);
     v.bytes = v.counters_bytes + all * (v.chunks + 1) * values * (int64_t)sizeof(float);
     return v;
 }
@@ -206,47 +205,15 @@ static softmax_params params_for_chunks(const ckl_plan *plan, const ckl_softmax_
     return params;
 }
 
-/* A chunk of column_chunks is a tile of its threads. */
-static chunks_view chunks_of(const ckl_plan *plan, int kernel)
-{
-    const softmax_column_config *c = plan->config;
-    const column_split split = kernel ? column_split_scalar(&c->split) : c->split;
-    return view_of(plan->desc, &c->form, &split, column_split_lines(&split), false);
-}
-
-static int64_t chunks_workspace(const ckl_plan *plan)
-{
-    return max_i64(chunks_of(plan, 0).bytes, chunks_of(plan, 1).bytes);
-}
-
-static ckl_status launch_chunks(const ckl_plan *plan, const void *args, ckl_stream stream)
-{
-    const softmax_column_config *c = plan->config;
-    const ckl_softmax_desc *d = plan->desc;
-    const int kernel = kernel_for(d, args, c->split.vec);
-    const chunks_view v = chunks_of(plan, kernel);
-    const int64_t strips = d->outer * v.strips, ahead = c->lag ? c->lag : plan->kernels[kernel].clusters_resident;
-    softmax_params params = params_for_chunks(plan, args, &v);
-    params.lag = two_pass_lag(strips, 1, v.chunks, ahead);
-    return plan_launch(plan, kernel, (plan_grid){ .x = two_pass_ctas(strips, v.chunks) }, &params, stream);
-}
-
-/* One of column_held is several, in shared memory. */
-static chunks_view held_of(const ckl_plan *plan)
-{
-    const softmax_column_config *c = plan->config;
-    return view_of(plan->desc, &c->form, &c->split, softmax_held_lines(c), true);
-}
-
 static int64_t held_workspace(const ckl_plan *plan)
 {
-    return held_of(plan).bytes;
+    return view_of(plan).bytes;
 }
 
 static ckl_status launch_held(const ckl_plan *plan, const void *args, ckl_stream stream)
 {
     const ckl_softmax_desc *d = plan->desc;
-    const chunks_view v = held_of(plan);
+    const chunks_view v = view_of(plan);
     if (kernel_for(d, args, ((const softmax_column_config *)plan->config)->split.vec) != 0)
         return launch_columns(plan, args, stream);
     const softmax_params params = params_for_chunks(plan, args, &v);
@@ -270,10 +237,6 @@ static const field column_pipeline_fields[] = { SOFTMAX_FORM(FIELD_NESTED, (soft
                                                 COLUMN_SPLIT(FIELD_NESTED, (softmax_column_config, split)) //
                                                 SOFTMAX_COLUMN_TILES(FIELD_ROW, softmax_column_config)     //
                                                 SOFTMAX_COLUMN_DEPTH(FIELD_ROW, softmax_column_config) };
-
-static const field column_chunks_fields[] = { SOFTMAX_FORM(FIELD_NESTED, (softmax_column_config, form))  //
-                                              COLUMN_SPLIT(FIELD_NESTED, (softmax_column_config, split)) //
-                                              SOFTMAX_COLUMN_LAG(FIELD_ROW, softmax_column_config) };
 
 static const field column_held_fields[] = { SOFTMAX_FORM(FIELD_NESTED, (softmax_column_config, form))  //
                                             COLUMN_SPLIT(FIELD_NESTED, (softmax_column_config, split)) //
@@ -302,8 +265,6 @@ IMPLEMENTATION(long, "a row of any length by a CTA or a cluster; read twice, til
 IMPLEMENTATION(column_pipeline,
                "strips of columns in shared memory, one after the other; CTAs or clusters stay for them", column,
                column_pipeline_fields, launch_columns, .target = IR_SM90A);
-IMPLEMENTATION(column_chunks, "strips in chunks, a CTA for the sums of each and one for its outputs, while x is in L2",
-               column, column_chunks_fields, launch_chunks, .workspace_bytes = chunks_workspace);
 IMPLEMENTATION(column_held, "strips in chunks, each in the shared memory of a CTA until the sums of all are known",
                column, column_held_fields, launch_held, .workspace_bytes = held_workspace);
 IMPLEMENTATION(column, "a strip of columns in the registers of a CTA or a cluster; read once", column, column_fields,
@@ -311,11 +272,14 @@ IMPLEMENTATION(column, "a strip of columns in the registers of a CTA or a cluste
 IMPLEMENTATION(column_long, "a strip of any length by a CTA or a cluster; read twice, tile by tile", column,
                column_fields, launch_columns);
 
-static const implementation *const implementations[] = {
-    &row_implementation,         &pipeline_implementation,      &long_implementation,
-    &column_held_implementation, &column_chunks_implementation, &column_pipeline_implementation,
-    &column_implementation,      &column_long_implementation,   NULL
-};
+static const implementation *const implementations[] = { &row_implementation,
+                                                         &pipeline_implementation,
+                                                         &long_implementation,
+                                                         &column_held_implementation,
+                                                         &column_pipeline_implementation,
+                                                         &column_implementation,
+                                                         &column_long_implementation,
+                                                         NULL };
 
 OPERATOR(softmax, softmax, "y = exp(x) / sum exp(x) along an axis, its logarithm, and their gradients",
          .workspace = offsetof(ckl_softmax_args, workspace));

@@ -285,35 +285,22 @@ plan_cost softmax_cost_column_long(const void *desc, const ckl_device_info *devi
     return cost_of(desc, device, config, work, 0.6);
 }
 
-/* The same of columns in `parts`, with CTAs of their own. */
-static plan_cost cost_of_parts(const ckl_softmax_desc *d, const ckl_device_info *device, const softmax_column_config *c,
-                               int64_t parts, memory_work work, double again)
-{
-    ckl_softmax_desc part = *d;
-    part.outer *= parts;
-    part.n = ceil_div(d->n, parts);
-    work.ctas = parts * ctas_of(d, c);
-    return cost_of(&part, device, c, work, again);
-}
-
-/* A chunk is two CTAs, of which one waits for the other's strip: inputs are read twice. */
-plan_cost softmax_cost_column_chunks(const void *desc, const ckl_device_info *device, const void *config)
-{
-    const softmax_column_config *c = config;
-    const int64_t chunks = ceil_div(((const ckl_softmax_desc *)desc)->n, column_split_lines(&c->split));
-    const memory_work work = { .of = { .us = 1.2, .lines = 4.8 } };
-    return cost_of_parts(desc, device, c, 2 * chunks, work, 0.3);
-}
-
 static int64_t held_chunks(const ckl_softmax_desc *d, const softmax_column_config *c)
 {
     return ceil_div(d->n, softmax_held_lines(c));
 }
 
+/* Chunks cost what columns of their own would. */
 plan_cost softmax_cost_column_held(const void *desc, const ckl_device_info *device, const void *config)
 {
-    const memory_work work = { .of = { .us = 1.2, .bytes = 1.2, .lines = 2.3 }, .smem_bytes = kept_bytes(config, 1) };
-    return cost_of_parts(desc, device, config, held_chunks(desc, config), work, 0);
+    const int64_t chunks = held_chunks(desc, config);
+    ckl_softmax_desc part = *(const ckl_softmax_desc *)desc;
+    part.outer *= chunks;
+    part.n = ceil_div(part.n, chunks);
+    const memory_work work = { .of = { .us = 1.2, .bytes = 1.2, .lines = 2.3 },
+                               .ctas = chunks * ctas_of(desc, config),
+                               .smem_bytes = kept_bytes(config, 1) };
+    return cost_of(&part, device, config, work, 0);
 }
 
 /* held: tiles of a column that a kernel holds; 0: any number. */
@@ -360,55 +347,6 @@ ckl_status softmax_admit_column_pipeline(const void *desc, const ckl_device_info
     return CKL_OK;
 }
 
-/*
- * For columns of 16 bits that would take clusters: 8192x2048 bf16 38.7 -> 28.6 us, 16384x8192 267 -> 204, gradients of
- * 32768x1024 112 -> 84; but f32 46.5 -> 51.4 (2863x5888). Chunks with few columns a thread have fewer states; for very
- * long columns they are as tall as possible.
- */
-ckl_status softmax_choose_column_chunks(const void *desc, const ckl_device_info *device, void *config)
-{
-    static const char what[] = "softmax column_chunks";
-    enum {
-        TENSOR_BYTES_MIN = 16 << 20,
-        LINES_MIN = 2048,
-        LINES_MIN_BACKWARD = 5120, // 4096x4096 takes 39.3 us, by column_pipeline 34.8
-        LINES_TALL = 16384,
-        INNER_MIN = 256
-    };
-    const ckl_softmax_desc *d = desc;
-    softmax_column_config *c = config;
-    const bool is_forward = d->direction == CKL_DIRECTION_FORWARD;
-    const int bytes = dtype_bytes(d->dtype);
-    TRY(check_other_axis(what, d));
-    if (!device->has_tma || bytes != 2 || softmax_vec_of(d) < row_vec_full(d->dtype) || d->inner < INNER_MIN ||
-        d->n < (is_forward ? LINES_MIN : LINES_MIN_BACKWARD) || tensor_bytes(d) < TENSOR_BYTES_MIN)
-        FAIL(CKL_UNSUPPORTED,
-             "%s: chosen on Hopper, where it was measured: large tensors of 16 bits, long columns, lines of whole "
-             "vectors",
-             what);
-    c->form = softmax_form_of(d);
-    c->form.ctas_per_sm = 3;
-    c->split = is_forward           ? (column_split){ .threads = 256, .lanes = 32, .cluster = 1, .vec = 4, .steps = 16 }
-               : d->n >= LINES_TALL ? (column_split){ .threads = 256, .lanes = 8, .cluster = 1, .vec = 8, .steps = 4 }
-                                    : (column_split){ .threads = 256, .lanes = 32, .cluster = 1, .vec = 4, .steps = 8 };
-    return CKL_OK;
-}
-
-ckl_status softmax_admit_column_chunks(const void *desc, const ckl_device_info *device, const void *config)
-{
-    static const char what[] = "softmax column_chunks";
-    const ckl_softmax_desc *d = desc;
-    const softmax_column_config *c = config;
-    TRY(admit_columns(what, 0, d, device, c));
-    if (c->split.cluster != 1)
-        FAIL(CKL_INVALID, "%s: cluster=%d, the CTAs of a strip meet in memory", what, c->split.cluster);
-    const column_split scalar = column_split_scalar(&c->split); // the smaller strips
-    const int64_t chunks = ceil_div(d->n, column_split_lines(&scalar));
-    if (c->lag < 0 || d->outer > CTAS_MAX / 2 / chunks / column_split_strips(&scalar, d->inner))
-        FAIL(CKL_UNSUPPORTED, "%s: lag=%d is negative, or the problem takes more than %d CTAs", what, c->lag, CTAS_MAX);
-    return CKL_OK;
-}
-
 enum { HELD_CTAS = 3 }; // of an SM
 
 /*
@@ -447,8 +385,8 @@ static int64_t choose_held(const ckl_softmax_desc *d, const ckl_device_info *dev
  */
 static bool wants_held(const ckl_softmax_desc *d, const ckl_device_info *device)
 {
-    enum { BYTES_MIN_HALF = 36 << 20, BYTES_MIN = 45 << 20, BYTES_MIN_GRADIENTS = 20 << 20 };
-    enum { LINES_MIN = 2048, INNER_MIN = 256 };
+    enum { BYTES_MIN_HALF = 16 << 20, BYTES_MIN_HALF_GRADIENTS = 32 << 20, LINES_LONG = 5120 };
+    enum { BYTES_MIN = 45 << 20, BYTES_MIN_GRADIENTS = 20 << 20, LINES_MIN = 2048, INNER_MIN = 256 };
     const bool half = dtype_bytes(d->dtype) == 2, is_forward = d->direction == CKL_DIRECTION_FORWARD;
     column_split held;
     if (!device->has_tma || softmax_vec_of(d) < row_vec_full(d->dtype) / (is_forward ? 2 : 1))
@@ -456,12 +394,15 @@ static bool wants_held(const ckl_softmax_desc *d, const ckl_device_info *device)
     if (!half && !is_forward && ctas_that_hold(d, device, &held) != 1) // if strips are three quarters full
         return tensor_bytes(d) >= BYTES_MIN_GRADIENTS &&
                3 * round_up(d->inner, LINE_BYTES / dtype_bytes(d->dtype)) <= 4 * d->inner;
-    return d->n >= LINES_MIN && d->inner >= INNER_MIN && tensor_bytes(d) >= (half ? BYTES_MIN_HALF : BYTES_MIN);
+    const int64_t bytes_min = !half                              ? BYTES_MIN
+                              : is_forward || d->n >= LINES_LONG ? BYTES_MIN_HALF
+                                                                 : BYTES_MIN_HALF_GRADIENTS;
+    return d->n >= LINES_MIN && d->inner >= INNER_MIN && tensor_bytes(d) >= bytes_min;
 }
 
 /*
  * Lines of 128 bytes; of 64 where a strip of chunks is more than a third of all CTAs that run: gradients of 46391x488 f32 163 us in
- * clusters, 114 so. Those of 16 bits are read twice then. Where it is chosen it was measured (bench/notes/memory-bound.md).
+ * clusters, 114 so. Where it is chosen it was measured (bench/notes/memory-bound.md), but for gradients of 16 bits with such lines.
  */
 ckl_status softmax_choose_column_held(const void *desc, const ckl_device_info *device, void *config)
 {
@@ -478,8 +419,7 @@ ckl_status softmax_choose_column_held(const void *desc, const ckl_device_info *d
     c->loading = device->sm_count;
     const int64_t most = HELD_CTAS * (int64_t)device->sm_count / STRIPS_AT_ONCE;
     const int lanes = LINE_BYTES / (softmax_vec_of(d) * dtype_bytes(d->dtype));
-    const bool narrows = d->direction == CKL_DIRECTION_FORWARD || d->dtype == CKL_F32;
-    if (choose_held(d, device, lanes, c) > most && !(narrows && choose_held(d, device, lanes / 2, c) <= most))
+    if (choose_held(d, device, lanes, c) > most && choose_held(d, device, lanes / 2, c) > most)
         FAIL(CKL_UNSUPPORTED, "%s: columns of n=%" PRId64 " are more than the CTAs that run hold", what, d->n);
     return CKL_OK;
 }

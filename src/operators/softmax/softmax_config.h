@@ -52,10 +52,6 @@ typedef struct softmax_row_config {
     X(owner, int, tiles, "1", "1 2 3 4 6 8", "tiles of a strip or chunk, which a CTA takes one after the other")
 #define SOFTMAX_COLUMN_DEPTH(X, owner) X(owner, int, depth, "1", "1 2 3", "strips that shared memory holds")
 
-/* Fields of column_chunks alone. */
-#define SOFTMAX_COLUMN_LAG(X, owner) \
-    X(owner, int, lag, "0", "0 64 128 256 512 1024", "chunks that sums are ahead of outputs by, beyond a strip")
-
 /* Fields of column_held alone. */
 #define SOFTMAX_COLUMN_HELD(X, owner)                                                                 \
     X(owner, int, kept, "0", "0 2 4", "tiles of a chunk in registers, beside those in shared memory") \
@@ -68,7 +64,6 @@ typedef struct softmax_column_config {
     column_split split;
     SOFTMAX_COLUMN_TILES(FIELD_MEMBER, )
     SOFTMAX_COLUMN_DEPTH(FIELD_MEMBER, )
-    SOFTMAX_COLUMN_LAG(FIELD_MEMBER, )
     SOFTMAX_COLUMN_HELD(FIELD_MEMBER, )
 } softmax_column_config;
 
@@ -95,8 +90,7 @@ static inline int64_t softmax_held_lines(const softmax_column_config *c)
     X(owner, i64, mask_repeat)                                                 \
     X(owner, pointer, counter) /* of rows or items taken, and of each strip */ \
     X(owner, pointer, states)  /* of chunks of columns */                      \
-    X(owner, u32, chunks)      /* of a strip */                                \
-    X(owner, u32, lag)         /* items between the sums of a chunk and its outputs */
+    X(owner, u32, chunks)      /* of a strip */
 
 KERNEL_PARAMS(softmax, SOFTMAX_PARAMS);
 
@@ -115,7 +109,6 @@ SOFTMAX_IMPLEMENTATION(pipeline);
 SOFTMAX_IMPLEMENTATION(long);
 SOFTMAX_IMPLEMENTATION(column);
 SOFTMAX_IMPLEMENTATION(column_pipeline);
-SOFTMAX_IMPLEMENTATION(column_chunks);
 SOFTMAX_IMPLEMENTATION(column_held);
 SOFTMAX_IMPLEMENTATION(column_long);
 

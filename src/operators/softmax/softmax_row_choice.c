@@ -74,9 +74,11 @@ bool softmax_candidate_row(const void *desc, const ckl_device_info *device, int 
 {
     const ckl_softmax_desc *d = desc;
     softmax_row_config *c = config;
-    (void)device;
     c->form = softmax_form_of(d);
-    return row_split_candidate(d->n, d->dtype, softmax_vec_of(d), i, &c->split);
+    if (!row_split_candidate(d->n, d->dtype, softmax_vec_of(d), i, &c->split))
+        return false;
+    row_split_widen(&c->split, d->outer, d->n, d->dtype, 2, device);
+    return true;
 }
 
 bool softmax_is_trusted_row(const void *config)
@@ -160,7 +162,7 @@ ckl_status softmax_choose_pipeline(const void *desc, const ckl_device_info *devi
     TRY(check_ragged("softmax pipeline", d, is_ragged(d)));
     c->form = softmax_form_of(d);
     const int inputs = softmax_pipeline_inputs(&c->form);
-    row_pipeline_split split = row_pipeline_choose(d->n, is_ragged(d), d->dtype, inputs, device);
+    row_pipeline_split split = row_pipeline_choose(d->outer, d->n, is_ragged(d), d->dtype, inputs, device);
     row_pipeline_config(&split, &c->split, &c->flow);
     c->form.ctas_per_sm = row_pipeline_ctas_per_sm(&split, d->dtype, inputs, SOFTMAX_PIPELINE_VALUES, device);
     return row_pipeline_admit("softmax pipeline", &split, d->n, d->dtype, inputs, SOFTMAX_PIPELINE_VALUES, device);

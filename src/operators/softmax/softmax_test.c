@@ -174,18 +174,6 @@ static const char *const cases[] = {
     "shape=130x320 axis=0 fill=hard impl=column_pipeline config='threads=128 lanes=4 cluster=2 vec=4 steps=1 tiles=3'",
     "shape=130x320 axis=0 scale=2 ldx=328 ldy=336 impl=column_pipeline config='scaled=1 threads=128 lanes=4 vec=4 "
     "steps=2 tiles=3'                              # strided lines",
-    "shape=100x128 axis=0 dtype=bf16 impl=column_chunks config='dtype=bf16 threads=64 lanes=8 vec=8 steps=2 lag=2' # "
-    "in "
-    "chunks, which are read twice",
-    "shape=3x300x136 axis=1 dtype=bf16 impl=column_chunks config='dtype=bf16 threads=64 lanes=8 vec=8 steps=2 lag=2'",
-    "shape=2x300x37 axis=1 impl=column_chunks config='threads=64 lanes=8 vec=1 steps=2 lag=3'",
-    "shape=3x300x136 axis=1 dtype=f16 direction=backward impl=column_chunks config='dtype=f16 direction=backward "
-    "threads=64 lanes=8 vec=8 steps=2 lag=4'",
-    "shape=1x3000x136 axis=1 log=1 scale=0.5 misalign=1 impl=column_chunks config='log=1 scaled=1 threads=128 lanes=32 "
-    "vec=4 steps=4 lag=1' # outputs come close behind sums",
-    "shape=130x320 axis=0 fill=hard impl=column_chunks config='threads=128 lanes=16 vec=4 steps=3'",
-    "shape=70x40x64 axis=1 dtype=f16 direction=backward log=1 impl=column_chunks config='dtype=f16 direction=backward "
-    "log=1 threads=32 lanes=8 vec=8 steps=1'       # a warp",
     "shape=100x128 axis=0 dtype=bf16 impl=column_held config='dtype=bf16 threads=64 lanes=8 vec=8 steps=2 tiles=1' # "
     "in "
     "chunks, which stay in shared memory",

@@ -1,10 +1,9 @@
 /*
- * softmax_column_chunks.c - strips of columns in chunks, of which each has a CTA. `column_held`: it keeps its chunk in shared memory and
- * registers until the sums of the strip are known. `column_chunks`: another CTA reads the chunk again, from L2.
+ * softmax_column_held.c - strips of columns in chunks, of which each has a CTA that keeps it in shared memory and registers until the sums
+ * of the strip are known.
  */
 #include "operators/softmax/softmax_column.h"
 #include "skeletons/one_pass.h"
-#include "skeletons/two_pass.h"
 
 /*
  * The states of a strip in global memory: those of its chunks, then of all together; (COUNT,COLUMNS) each. A state is what
@@ -51,32 +50,21 @@ static val first_column(const column_split *split)
     return mul(lane, imm_as(U32, split->vec));
 }
 
-/* Those of the columns that a split gives this thread: (COUNT*VEC). */
-static void load_states(const strip_states *s, const column_split *split, val chunk, tensor rS)
+/* Those of the columns that merging gives this thread: (COUNT*VEC). */
+static void load_states(const strip_states *s, val chunk, tensor rS)
 {
-    const int values = softmax_state_values(s->c->form) * split->vec;
-    copy(gmem_tensor(states_at(s, chunk, first_column(split)), F32, compact(leaf(values))), rS,
+    const int values = softmax_state_values(s->c->form) * s->merging.vec;
+    copy(gmem_tensor(states_at(s, chunk, first_column(&s->merging)), F32, compact(leaf(values))), rS,
          (int)min_i64(16, values * 4));
 }
 
-static void store_states(const strip_states *s, val chunk, val column, const val *values)
+static void store_states(void *user, val column, const val *values)
 {
+    const strip_states *s = user;
     const int count = softmax_state_values(s->c->form);
-    tensor gS = gmem_tensor(states_at(s, chunk, column), F32, compact(leaf(count))); // (COUNT)
+    tensor gS = gmem_tensor(states_at(s, s->chunk, column), F32, compact(leaf(count))); // (COUNT)
     for (int v = 0; v < count; v++)
         set(gS, v, values[v]);
-}
-
-static void store_chunk(void *user, val column, const val *values)
-{
-    const strip_states *s = user;
-    store_states(s, s->chunk, column, values);
-}
-
-static void store_strip(void *user, val column, const val *values)
-{
-    const strip_states *s = user;
-    store_states(s, s->c->p.chunks, column, values);
 }
 
 /*
@@ -103,7 +91,7 @@ static void merge_states(const strip_states *s, void (*store)(void *user, val co
             for (int v = 0; v < floats; v++)
                 set(rS[i], v, none[v]);
             IF(lt(chunk, s->c->p.chunks))
-                load_states(s, split, chunk, rS[i]);
+                load_states(s, chunk, rS[i]);
         }
         for (int i = 0; i < at_once; i++)
             for (int e = 0; e < split->vec; e++) {
@@ -117,78 +105,7 @@ static void merge_states(const strip_states *s, void (*store)(void *user, val co
 /* Stores what the threads have found in the chunk. */
 static void leave_states(strip_states *s, val *values)
 {
-    column_reduce_each(&s->c->split, softmax_reduction(s->c->form), s->scratch, values, store_chunk, s);
-}
-
-/* What outputs need of the strip. */
-static void find_strip(const strip_states *s, column_states *found)
-{
-    const columns *c = s->c;
-    const int count = softmax_state_values(c->form) * c->split.vec;
-    tensor rS = fragment(F32, compact(leaf(count))); // (COUNT*VEC)
-    load_states(s, &c->split, c->p.chunks, rS);
-    for (int i = 0; i < count; i++)
-        found->of[i] = at(rS, i);
-    find_factors(c, found);
-}
-
-/* Chunks that are read twice: a chunk is a tile of a strip. */
-
-typedef struct column_chunks {
-    columns c;
-    strip_states states;
-    two_pass order;
-    two_pass_item item;
-} column_chunks;
-
-/* The last chunk of a strip merges the states of all. */
-static void sum_chunk(column_chunks *k, const tensor *rX)
-{
-    column_states found;
-    begin_states(&k->c, k->c.split.vec, found.of);
-    sum_visit (&k->c)(&k->c, &k->c.place, rX, &found);
-    leave_states(&k->states, found.of);
-    IF(two_pass_leave(&k->order, &k->item)) {
-        merge_states(&k->states, store_strip, &k->states);
-        two_pass_merged(&k->order, &k->item);
-    }
-}
-
-static void write_chunk(column_chunks *k, const tensor *rX)
-{
-    column_states found;
-    two_pass_wait(&k->order, &k->item);
-    find_strip(&k->states, &found);
-    write_visit (&k->c)(&k->c, &k->c.place, rX, &found);
-    two_pass_end(&k->order, &k->item);
-}
-
-void softmax_column_chunks(const void *config, int kernel)
-{
-    const softmax_column_config *cfg = config;
-    column_chunks k = { .c = { .form = &cfg->form,
-                               .split = kernel ? column_split_scalar(&cfg->split) : cfg->split,
-                               .p = params_of(softmax) } };
-    columns *c = &k.c;
-    launch_bounds(c->split.threads, cfg->form.ctas_per_sm);
-    k.states = states_begin(c);
-    k.order = (two_pass){ .counters = c->p.counter,
-                          .strips = mul(convert(U32, c->p.outer), c->p.strips),
-                          .abreast = imm_as(U32, 1),
-                          .chunks = c->p.chunks,
-                          .lag = c->p.lag };
-    launch_dependents();
-    grid_wait();
-    k.item = two_pass_draw(&k.order);
-    k.states.strip = k.item.strip;
-    k.states.chunk = k.item.chunk;
-    const column_place strip = place_in(c, k.item.strip);
-    c->place = column_from(&strip, mul(k.item.chunk, imm_as(U32, (int)column_split_lines(&c->split))));
-    tensor rX[INPUTS_MAX]; // (VEC,STEPS)
-    load_inputs(c, &c->place, rX);
-    IF(k.item.writes)
-        write_chunk(&k, rX);
-    ELSE sum_chunk(&k, rX);
+    column_reduce_each(&s->c->split, softmax_reduction(s->c->form), s->scratch, values, store_states, s);
 }
 
 /* Chunks that stay in shared memory, and their last tiles in registers */
