@@ -32,10 +32,10 @@ enum {
     STREAMED_BYTES = 20 << 10,     // of a slice that is read again from L2, small ones soon
     STREAMED_BYTES_MAX = 40 << 10, // from memory: fewer CTAs, each of which begins, is counted and waits
     STREAMED_BYTES_FOLDED = 75 << 10,
-    RAGGED_BYTES = 4,   // wider vectors are taken whole
-    RAGGED_VECTORS = 8, // of a channel that are worth its ends
+    RAGGED_BYTES = 4,     // wider vectors are taken whole
+    RAGGED_VECTORS = 8,   // of a channel that are worth its ends
     RAGGED_ELEMENTS = 64, // of a pixel of nhwc that a bundle reads, in whole vectors
-    COLUMN_BYTES = 64   // of nchw that neighbouring threads read side by side
+    COLUMN_BYTES = 64     // of nchw that neighbouring threads read side by side
 };
 
 static int64_t element_bytes(const ckl_groupnorm_desc *d)
