@@ -114,7 +114,7 @@ static void store_channels(backward *k, const groupnorm_column *c)
         set(k->rA, i, mul(at(k->rA, i), at(k->rRstd, 0)));
     const tensor sums[KINDS] = { [KIND_A] = k->rA, [KIND_B] = k->rB };
     const tensor sLines =
-        tensor_with_layout(k->sSums, compact(shape(k->w.grid.columns * vec, groupnorm_lines(k->s.cfg), KINDS)));
+        tensor_with_layout(k->sSums, compact(shape(k->w.grid.columns * vec, groupnorm_lines(k->s.cfg, KINDS), KINDS)));
     groupnorm_add_lines(&k->s, &k->w, c->number, KINDS, sums, sLines);
 }
 
@@ -271,7 +271,7 @@ static void write_vector(void *kernel, groupnorm_vector *v)
         val rest = fma(d, at(k->rLinear, group), at(k->rConstant, group));
         set(rDx, i, fma(at(rDy, i), at(k->rScale, k->s.cfg->affine ? weight : group), rest));
     }
-    groupnorm_store(&k->s, &k->w, v, rDx);
+    groupnorm_store(&k->s, v, rDx);
 }
 
 /* Of the channels of a bundle whose vectors have several groups. */
@@ -494,24 +494,17 @@ static int vectors_ahead(const backward *k)
 
 void groupnorm_backward_split(const groupnorm_config *cfg, bool vectors)
 {
-    backward k = { .s = groupnorm_slice_begin(cfg, vectors), .in_smem = cfg->staged };
+    backward k = { .s = groupnorm_slice_begin(cfg, vectors), .in_smem = false };
     const two_pass order = groupnorm_order(&k.s);
     groupnorm_wait();
     two_pass_item item = two_pass_draw(&order);
     groupnorm_slice_of_item(&k.s, &item);
     begin(&k);
-    if (cfg->staged) {
-        reserve_slices(&k);
-        stage_slices(&k);
-    }
     IF(item.writes) {
         load_column(&k);
-        if (!cfg->staged)
-            groupnorm_load_ahead(&k.s, &k.w, vectors_ahead(&k), load_vector, &k);
+        groupnorm_load_ahead(&k.s, &k.w, vectors_ahead(&k), load_vector, &k);
         two_pass_wait(&order, &item);
         groupnorm_load_merged(&k.s, KINDS, k.sGroups);
-        if (cfg->staged)
-            groupnorm_staged();
         cta_sync();
         write_slice(&k);
         k.w.ahead_count = 0;

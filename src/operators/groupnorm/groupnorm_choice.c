@@ -32,10 +32,9 @@ enum {
     STREAMED_BYTES = 20 << 10,     // of a slice that is read again from L2, small ones soon
     STREAMED_BYTES_MAX = 40 << 10, // from memory: fewer CTAs, each of which begins, is counted and waits
     STREAMED_BYTES_FOLDED = 75 << 10,
-    RAGGED_BYTES = 4,     // wider vectors are taken whole
-    RAGGED_VECTORS = 8,   // of a channel that are worth its ends
-    RAGGED_ELEMENTS = 64, // of a pixel of nhwc that a bundle reads, in whole vectors
-    COLUMN_BYTES = 64     // of nchw that neighbouring threads read side by side
+    RAGGED_BYTES = 4,   // wider vectors are taken whole
+    RAGGED_VECTORS = 8, // of a channel that are worth its ends
+    COLUMN_BYTES = 64   // of nchw that neighbouring threads read side by side
 };
 
 static int64_t element_bytes(const ckl_groupnorm_desc *d)
@@ -115,7 +114,7 @@ typedef struct search {
 /* Every warp has some groups, and the columns of several groups lie side by side. */
 static int threads_min_for(const search *s, const groupnorm_config *c)
 {
-    const int64_t columns = c->bundle > 1 || c->ragged_pixels ? groupnorm_columns(c) : 1;
+    const int64_t columns = c->bundle > 1 ? groupnorm_columns(c) : 1;
     const int groups = s->d->layout == CKL_IMAGE_NCHW ? PLANES_OF_WARP : GROUPNORM_GROUPS_OF_WARP_MAX;
     return (int)max_i64(THREADS_MIN, 32 * max_i64(ceil_div(c->bundle, groups), ceil_div(columns, 32)));
 }
@@ -326,30 +325,6 @@ static void fit_vector(const search *s, groupnorm_config *c)
     }
 }
 
-/*
- * Of nhwc forward with channels that are no whole vectors, nor wide ones: bundles of nearly equal size whose parts of a pixel are
- * covered by as many vectors as RAGGED_ELEMENTS have.
- */
-static bool set_ragged_pixels(const search *s, groupnorm_config *c)
-{
-    const ckl_groupnorm_desc *d = s->d;
-    const int vec = GROUPNORM_VECTOR_BYTES / (int)element_bytes(d);
-    if (d->layout == CKL_IMAGE_NCHW || d->direction == CKL_DIRECTION_BACKWARD ||
-        power_of_two_in(d->c) * element_bytes(d) > NARROW_BYTES || power_of_two_in(d->c) >= vec)
-        return false;
-    const int64_t most = max_i64(1, (RAGGED_ELEMENTS - vec + 1) / c->channels);
-    groupnorm_config ragged = *c;
-    ragged.bundle = (int)ceil_div(d->groups, ceil_div(d->groups, most));
-    ragged.cut_short = d->groups % ragged.bundle > 0;
-    ragged.vec = vec;
-    ragged.fold = 1;
-    ragged.ragged_pixels = true;
-    if (groupnorm_columns(&ragged) > SPLIT_THREADS_MAX / vec)
-        return false;
-    *c = ragged;
-    return true;
-}
-
 static void set_bundle(const search *s, int64_t bundle_max, int64_t wanted, groupnorm_config *c)
 {
     c->bundle = bundle_for(s->d, bundle_max, wanted);
@@ -416,11 +391,6 @@ static bool choose_slices(search *s, groupnorm_config *c)
     const bool forward = s->d->direction == CKL_DIRECTION_FORWARD;
     if (fold_pixels(s, c))
         return choose_slice(s, c);
-    groupnorm_config ragged = *c;
-    if (set_ragged_pixels(s, &ragged) && choose_slice(s, &ragged)) {
-        *c = ragged;
-        return true;
-    }
     set_bundle(s, BUNDLE_MAX_SPLIT, forward ? PIXEL_BYTES : PIXEL_BYTES_BACKWARD, c);
     if (forward && c->bundle * pixel_bytes(s->d) < PIXEL_BYTES_FEW)
         set_bundle(s, BUNDLE_MAX, PIXEL_BYTES, c);
@@ -454,13 +424,14 @@ static bool fit_bundles(const search *s, bool folded, groupnorm_config *c)
 /* Where folded pixels are too many for a cluster, they are rather split, but for many groups. */
 static bool choose_bundles(const search *s, groupnorm_config *c)
 {
-    groupnorm_config odd = *c;
-    const bool folds = fold_pixels(s, &odd), ragged = !folds && set_ragged_pixels(s, &odd);
-    if ((folds || ragged) && fit_bundles(s, true, &odd)) {
-        *c = odd;
+    groupnorm_config folded = *c;
+    if (!fold_pixels(s, &folded))
+        return fit_bundles(s, false, c);
+    if (fit_bundles(s, true, &folded)) {
+        *c = folded;
         return true;
     }
-    return (!folds || s->d->groups > BUNDLE_MAX) && fit_bundles(s, false, c);
+    return s->d->groups > BUNDLE_MAX && fit_bundles(s, false, c);
 }
 
 /* Do most threads have a column? A slice has room for the sums of each, so it may be a little smaller for more threads. */
@@ -560,15 +531,15 @@ static bool choose_held(search *s, groupnorm_config *c)
     const int cluster = nhwc && bytes >= BYTES_LARGE ? 2 : CLUSTER_MAX;
     if (!s->device->has_tma || bytes < BYTES_MIN || fits_cluster(s, cluster, c))
         return false;
-    const bool odd = (forward && fold_pixels(s, c)) || set_ragged_pixels(s, c);
-    if (!odd)
+    const bool folded = forward && fold_pixels(s, c);
+    if (!folded)
         set_bundle(s, BUNDLE_MAX, PIXEL_BYTES, c);
     const int64_t pixel = c->bundle * pixel_bytes(d), bundle = bundle_bytes(d, c);
-    const bool lines = odd || (pixel >= PIXEL_BYTES && pixel % SECTOR == 0) ||
+    const bool lines = folded || (pixel >= PIXEL_BYTES && pixel % SECTOR == 0) ||
                        (c->bundle == d->groups && (forward || bundle > CLUSTER_MAX * SLICE_BYTES));
     if (c->vec * element_bytes(d) < GROUPNORM_VECTOR_BYTES || (nhwc && !lines))
         return false;
-    s->threads_max = c->ragged_pixels ? THREADS_LEAST : (int)max_i64(THREADS, threads_min_for(s, c));
+    s->threads_max = (int)max_i64(THREADS, threads_min_for(s, c));
     s->threads_min = THREADS_LEAST;
     groupnorm_config other = *c;
     if (!fit_held(s, c)) {

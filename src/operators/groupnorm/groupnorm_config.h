@@ -32,7 +32,6 @@
     X(owner, bool, cut_short, "0", "0 1", "the last bundle of an image has fewer groups")                      \
     X(owner, int, fold, "1", "1 2 4 8", "pixels (nhwc), channels (nchw) taken as one: whole vectors")          \
     X(owner, bool, ragged, "0", "0 1", "nchw: channels begin and end anywhere in their first and last vector") \
-    X(owner, bool, ragged_pixels, "0", "0 1", "nhwc: a bundle's part of a pixel begins and ends so")           \
     X(owner, int, threads, "256", "64 128 256 512 1024", "threads of a CTA")                                   \
     X(owner, int, column_threads, "1", "", "threads that share a column")                                      \
     X(owner, int, cluster, "1", "1 2 4 8 16", "CTAs that share a bundle")                                      \
@@ -41,8 +40,6 @@
     X(owner, int, steps, "4", "", "vectors of a column for which each of its threads has room")                \
     X(owner, int, ctas_per_sm, "0", "0 1 2 3 4 6 8", "CTAs for which an SM has registers; 0: no matter")       \
     X(owner, int, loading, "0", "0 132 264", "held: CTAs that load at once; 0: all")                           \
-    X(owner, bool, backwards, "0", "0 1", "split: outputs begin with the last slices of an image")             \
-    X(owner, bool, staged, "0", "0 1", "split, backward: slices come through shared memory, too")              \
     X(owner, bool, early, "0", "0 1", "held: entries of some slices are merged before all CTAs meet")          \
     X(owner, int, gradient_ctas, "1", "1 2 4 8", "backward: CTAs that add up sums of the same channels")
 
@@ -103,9 +100,6 @@ typedef struct groupnorm_config {
  * bundle is all groups. Its columns are those of the long pixel, and their channels are counted modulo those of the image. Forward,
  * channels of nchw whose pixels are no whole vectors are folded, too: a column is `fold` of them.
  *
- * Or a bundle's part of such a pixel is ragged: the aligned vectors that cover it, with some elements of its neighbours. How far in the
- * first vector it begins is the same in every pixel of a thread, since `column_threads` is a multiple of the vector.
- *
  * A ragged column is aligned vectors and the elements before and behind them, its ends. Thread n of the column takes the ends n,
  * n + column_threads, ...
  */
@@ -124,7 +118,7 @@ static inline int groupnorm_columns(const groupnorm_config *c)
     const int channels = groupnorm_slice_channels(c);
     if (c->layout == CKL_IMAGE_NCHW)
         return channels / c->fold;
-    return c->ragged_pixels ? (channels + c->vec - 2) / c->vec + 1 : channels * c->fold / c->vec;
+    return channels * c->fold / c->vec;
 }
 
 static inline groupnorm_grid groupnorm_grid_of(const groupnorm_config *c)
@@ -133,8 +127,6 @@ static inline groupnorm_grid groupnorm_grid_of(const groupnorm_config *c)
     groupnorm_grid g = { .vec = c->vec, .columns = groupnorm_columns(c) };
     g.abreast = nhwc ? (int)min_i64(g.columns, c->threads) : c->threads / c->column_threads;
     g.column_threads = nhwc ? c->threads / g.abreast : c->column_threads;
-    if (c->ragged_pixels)
-        g.column_threads -= g.column_threads % c->vec;
     g.slots = (int)ceil_div(g.columns, g.abreast);
     return g;
 }
@@ -142,17 +134,23 @@ static inline groupnorm_grid groupnorm_grid_of(const groupnorm_config *c)
 /* Has a vector elements of several groups? Then each of them has statistics, and forward sums, of its own. */
 static inline bool groupnorm_mixes(const groupnorm_config *c)
 {
-    return c->layout == CKL_IMAGE_NHWC && (c->ragged_pixels || (c->bundle > 1 && c->channels % c->vec));
+    return c->layout == CKL_IMAGE_NHWC && c->bundle > 1 && c->channels % c->vec;
 }
 
 /*
- * Of nhwc, where each element of a thread's vectors has two sums: threads of a column that store them at once, in lines of shared memory.
- * Those of all would take much of a slice's room, 64 bytes a thread.
+ * Words of the workspace. Of a bundle's group and slice: pivot, mean, squares (forward) or two sums (backward); of an
+ * image's range of pixels and kind of gradient the sums of all channels.
  */
-static inline int groupnorm_lines(const groupnorm_config *c)
+enum { GROUPNORM_ENTRY = 3, GROUPNORM_KINDS = 2, GROUPNORM_SCALES = 3 };
+
+/*
+ * Of nhwc, where each element of a thread's vectors has sums: threads of a column that store `sums` of them at once, in lines of shared
+ * memory. What all threads have would take much of a slice's room, 64 bytes each.
+ */
+static inline int groupnorm_lines(const groupnorm_config *c, int sums)
 {
-    const int64_t threads = groupnorm_grid_of(c).column_threads, lines = ceil_div(2 * threads, c->vec);
-    return (int)min_i64(threads, c->ragged_pixels ? round_up(lines, c->vec) : lines);
+    const int64_t threads = groupnorm_grid_of(c).column_threads;
+    return (int)min_i64(threads, ceil_div(4 * threads, (int64_t)c->vec * sums));
 }
 
 enum { GROUPNORM_VECTOR_BYTES = 16, GROUPNORM_COPIED_BYTES = 4 }; // of an access at most; by cp.async at least
@@ -168,7 +166,7 @@ static inline int groupnorm_first_steps(const groupnorm_config *c)
 /* Of each channel of a slice, backward: rows of sums, of threads or of lines and pixels of a fold. */
 static inline int groupnorm_sum_rows(const groupnorm_config *c)
 {
-    return c->layout == CKL_IMAGE_NHWC ? groupnorm_lines(c) * c->fold : c->column_threads;
+    return c->layout == CKL_IMAGE_NHWC ? groupnorm_lines(c, GROUPNORM_KINDS) * c->fold : c->column_threads;
 }
 
 /* Units of a slice. */
@@ -193,12 +191,6 @@ static inline bool groupnorm_adds_too_many(const groupnorm_config *c, int64_t sl
         mixes ? (int64_t)g.column_threads * c->fold * c->channels : GROUPNORM_SUMS * (int64_t)c->threads / c->bundle;
     return values > VALUES_MAX && slices * sums < SUMS_ENOUGH;
 }
-
-/*
- * Words of the workspace. Of a bundle's group and slice: pivot, mean, squares (forward) or two sums (backward); of an
- * image's range of pixels and kind of gradient the sums of all channels.
- */
-enum { GROUPNORM_ENTRY = 3, GROUPNORM_KINDS = 2, GROUPNORM_SCALES = 3 };
 
 /* The warps of a CTA share out the groups of a bundle: so many neighbouring lanes of a warp have one. */
 enum { GROUPNORM_GROUPS_OF_WARP_MAX = 32 };

@@ -196,18 +196,15 @@ static val value_at(const forward *k, val pixel, val channel)
     const groupnorm_config *cfg = k->s.cfg;
     const int bytes = dtype_bytes(cfg->dtype);
     val element = add(mul(pixel, imm(k->w.grid.columns * cfg->vec / cfg->fold)), channel);
-    if (cfg->ragged_pixels)
-        element = add(element, groupnorm_phase(&k->s, pixel));
     val address = add(k->staged, mul(convert(U32, element), imm(bytes)));
     return at_f32(smem_view(address, cfg->dtype, compact(leaf(1))), 0);
 }
 
 /* Of the channel's first pixels in the slice; where it has fewer, the last one counts again. */
-static tensor find_channel_pivots(forward *k)
+static void find_channel_pivots(forward *k)
 {
     const groupnorm_config *cfg = k->s.cfg;
     const int channels = groupnorm_slice_channels(cfg);
-    tensor sPivots = smem_tensor("pivots", F32, compact(leaf(channels)), 16); // (CHANNELS)
     val pixels = pixels_of_slice(k);
     cta_sync(); // other threads have loaded them
     LOOP_FROM(channel, convert(I32, thread()), imm(channels), imm(cfg->threads)) {
@@ -217,33 +214,29 @@ static tensor find_channel_pivots(forward *k)
                 x[i] = value_at(k, min(imm_as(I32, i), sub(pixels, imm(1))), channel);
             assign(pivot, median_f32(x[0], x[1], x[2]));
         }
-        set(sPivots, channel, pivot);
+        set(k->sMoments, coord(MOMENTS_PIVOT, channel), pivot);
     }
     cta_sync();
     k->rPivots = fragment(F32, compact(leaf(cfg->vec))); // (VEC)
     for (int i = 0; i < cfg->vec; i++)
-        set(k->rPivots, i, at(sPivots, groupnorm_channel(&k->s, &k->w, k->w.column, i)));
+        set(k->rPivots, i, at(k->sMoments, MOMENTS_PIVOT, groupnorm_channel(&k->s, &k->w, k->w.column, i)));
     for (int i = 0; i < CHANNEL_SUMS; i++) {
         k->rSums[i] = fragment(F32, compact(leaf(cfg->vec))); // (VEC)
         fill(k->rSums[i], immf(0));
     }
-    return sPivots;
 }
 
-static moments moments_of_channel(const forward *k, tensor sLines, tensor sPivots, val channel)
+/* A channel's sum in all lines, and in all pixels of a fold. */
+static val total_of_lines(const forward *k, tensor sLines, val channel)
 {
     const groupnorm_config *cfg = k->s.cfg;
-    val total[CHANNEL_SUMS] = { variable(F32, immf(0)), variable(F32, immf(0)) };
-    for (int line = 0; line < groupnorm_lines(cfg); line++)
+    val total = variable(F32, immf(0));
+    for (int line = 0; line < groupnorm_lines(cfg, 1); line++)
         for (int pixel = 0; pixel < cfg->fold; pixel++) {
-            val element = add(channel, imm(pixel * groupnorm_slice_channels(cfg)));
-            if (cfg->ragged_pixels)
-                element = add(element, groupnorm_phase(&k->s, imm_as(I32, line)));
-            for (int i = 0; i < CHANNEL_SUMS; i++)
-                assign(total[i], add(total[i], at(sLines, element, line, i)));
+            const val element = add(channel, imm(pixel * groupnorm_slice_channels(cfg)));
+            assign(total, add(total, at(sLines, element, line, 0)));
         }
-    return moments_of_sums(convert(F32, pixels_of_slice(k)), at(sPivots, channel), total[CHANNEL_SUM],
-                           total[CHANNEL_SQUARES]);
+    return total;
 }
 
 /* Merging */
@@ -264,16 +257,24 @@ static void find_moments_of_channels(forward *k)
 {
     const groupnorm_config *cfg = k->s.cfg;
     const int channels = groupnorm_slice_channels(cfg), elements = k->w.grid.columns * cfg->vec;
-    tensor sLines = smem_tensor("lines", F32, compact(shape(elements, groupnorm_lines(cfg), CHANNEL_SUMS)), 16);
-    const tensor sPivots = find_channel_pivots(k);
+    tensor sLines = smem_tensor("lines", F32, compact(shape(elements, groupnorm_lines(cfg, 1), 1)), 16);
+    find_channel_pivots(k);
     groupnorm_over_columns(&k->s, &k->w, add_column, k);
-    groupnorm_add_lines(&k->s, &k->w, k->w.column, CHANNEL_SUMS, k->rSums, sLines);
-    cta_sync();
-    LOOP_FROM(channel, convert(I32, thread()), imm(channels), imm(cfg->threads)) {
-        const moments all = moments_of_channel(k, sLines, sPivots, channel);
-        moments_set(k->sMoments, channel, &all);
+    for (int i = 0; i < CHANNEL_SUMS; i++) {
+        groupnorm_add_lines(&k->s, &k->w, k->w.column, 1, &k->rSums[i], sLines);
+        cta_sync();
+        LOOP_FROM(channel, convert(I32, thread()), imm(channels), imm(cfg->threads)) {
+            const val total = total_of_lines(k, sLines, channel), pivot = at(k->sMoments, MOMENTS_PIVOT, channel);
+            if (i == CHANNEL_SUM)
+                set(k->sMoments, coord(MOMENTS_MEAN, channel), total); // until its squares are known
+            else {
+                const val sum = at(k->sMoments, MOMENTS_MEAN, channel), count = convert(F32, pixels_of_slice(k));
+                const moments all = moments_of_sums(count, pivot, sum, total);
+                moments_set(k->sMoments, channel, &all);
+            }
+        }
+        cta_sync();
     }
-    cta_sync();
 }
 
 /*
@@ -430,7 +431,7 @@ static void write_vector(void *kernel, groupnorm_vector *v)
         val d = sub(at(rX, i), at(k->rMean, one_group ? 0 : i));
         set(rY, i, fma(d, scale_of(k->rScale, which, i), scale_of(k->rShift, which, i)));
     }
-    groupnorm_store(&k->s, &k->w, v, rY);
+    groupnorm_store(&k->s, v, rY);
 }
 
 /* What find_scales() found for the elements of a thread's vectors. */
@@ -467,8 +468,6 @@ static void write_column(void *kernel, const groupnorm_column *c)
         load_scales(k);
     else
         begin_column(k, c);
-    if (k->s.cfg->ragged_pixels)
-        k->w.at_once = 1;
     groupnorm_over_vectors(&k->s, &k->w, c, load_vector, write_vector, k);
 }
 

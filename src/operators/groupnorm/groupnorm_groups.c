@@ -105,12 +105,9 @@ void groupnorm_load_merged(const groupnorm_slice *s, int words, tensor sGroups)
     }
 }
 
-/* Of ragged pixels a neighbour's element has the nearest channel. */
 val groupnorm_channel(const groupnorm_slice *s, const groupnorm_view *w, val column, int e)
 {
     val number = add(mul(column, imm(w->grid.vec)), imm(e));
-    if (s->cfg->ragged_pixels)
-        return max(min(sub(number, w->phase), sub(s->channels, imm(1))), imm_as(I32, 0));
     return s->cfg->fold > 1 ? rem(number, imm(s->cfg->channels * s->cfg->bundle)) : number;
 }
 
@@ -182,7 +179,7 @@ void groupnorm_add_lines(const groupnorm_slice *s, const groupnorm_view *w, val 
                          tensor sLines)
 {
     const groupnorm_grid *g = &w->grid;
-    const int lines = groupnorm_lines(s->cfg), all = g->column_threads;
+    const int lines = groupnorm_lines(s->cfg, count), all = g->column_threads;
     const val exists = lt(column, imm(g->columns));
     for (int first = 0; first < all; first += lines) {
         const val line = sub(w->column_thread, imm(first)), end = imm((int)min_i64(lines, all - first));

@@ -45,8 +45,7 @@ groupnorm_slice groupnorm_slice_begin(const groupnorm_config *cfg, bool vectors)
 {
     groupnorm_slice s = { .cfg = cfg, .a = params_of(groupnorm) };
     s.align = (int)element_bytes(&s) * (vectors ? cfg->vec : 1);
-    const bool by_elements = cfg->ragged_pixels && !vectors; // which want more registers than a CTA of several has
-    launch_bounds(cfg->threads, by_elements ? 1 : cfg->ctas_per_sm);
+    launch_bounds(cfg->threads, cfg->ctas_per_sm);
     cluster_size(cfg->cluster);
     return s;
 }
@@ -91,8 +90,7 @@ two_pass groupnorm_order(const groupnorm_slice *s)
                        .strips = s->a.strips,
                        .abreast = groupnorm_is_nchw(s) ? imm_as(U32, 1) : convert(U32, s->a.bundles),
                        .chunks = convert(U32, s->a.slices),
-                       .lag = s->a.lag,
-                       .backwards = s->cfg->backwards };
+                       .lag = s->a.lag };
 }
 
 void groupnorm_slice_of_item(groupnorm_slice *s, const two_pass_item *item)
@@ -146,24 +144,6 @@ static val vectors_of_thread(const groupnorm_view *w, val count)
     return max(div(add(sub(count, w->column_thread), imm(threads - 1)), imm(threads)), imm_as(I32, 0));
 }
 
-val groupnorm_phase(const groupnorm_slice *s, val pixel)
-{
-    const val element = add(convert(I32, s->base), mul(pixel, convert(I32, s->a.channels)));
-    return bit_and(element, imm(s->cfg->vec - 1));
-}
-
-/* What of a ragged pixel a thread has: nothing, if its vector is behind the bundle's part. */
-static void set_ragged_pixels(const groupnorm_slice *s, groupnorm_view *w)
-{
-    const int vec = w->grid.vec;
-    w->phase = groupnorm_phase(s, w->column_thread);
-    const val first = sub(w->phase, mul(w->column, imm(vec))), end = add(first, s->channels);
-    w->end = min(end, imm(vec));
-    w->own = bit_and(shift_left(imm(-1), max(first, imm_as(I32, 0))),
-                     sub(shift_left(imm(1), max(w->end, imm_as(I32, 0))), imm(1)));
-    w->count = select(lt(imm(0), end), w->count, imm(0));
-}
-
 groupnorm_view groupnorm_view_of(const groupnorm_slice *s)
 {
     groupnorm_view w = { .grid = groupnorm_grid_of(s->cfg), .at_once = UNROLLED };
@@ -174,9 +154,7 @@ groupnorm_view groupnorm_view_of(const groupnorm_slice *s)
     w.column = nchw ? quotient : rest;
     w.column_thread = nchw ? rest : quotient;
     w.count = nchw ? s->count : select(lt(w.column_thread, imm(w.grid.column_threads)), s->count, imm(0));
-    if (s->cfg->ragged_pixels)
-        set_ragged_pixels(s, &w);
-    else if (s->cfg->cut_short)
+    if (s->cfg->cut_short)
         w.count = select(lt(mul(w.column, imm(channels_of_column(s, &w))), s->channels), w.count, imm(0));
     w.vectors = vectors_of_thread(&w, w.count);
     if (s->halves)
@@ -187,7 +165,7 @@ groupnorm_view groupnorm_view_of(const groupnorm_slice *s)
 val groupnorm_existing(const groupnorm_slice *s, const groupnorm_view *w, val column)
 {
     const int channels = channels_of_column(s, w);
-    val columns = s->cfg->cut_short && !s->cfg->ragged_pixels ? div(s->channels, imm(channels)) : imm(w->grid.columns);
+    val columns = s->cfg->cut_short ? div(s->channels, imm(channels)) : imm(w->grid.columns);
     return min(column, sub(columns, imm(1)));
 }
 
@@ -231,8 +209,6 @@ groupnorm_column groupnorm_column_at(const groupnorm_slice *s, const groupnorm_v
     c.global = add(s->base, groupnorm_is_nchw(s)
                                 ? add(mul(mul(number, s->a.pixels), imm64(s->cfg->fold)), mul(along, imm64(g->vec)))
                                 : add(mul(number, imm64(g->vec)), mul(along, unit_stride(s))));
-    if (s->cfg->ragged_pixels)
-        c.global = sub(c.global, convert(I64, w->phase));
     return c;
 }
 
@@ -410,24 +386,6 @@ static int align_of(const groupnorm_slice *s, const groupnorm_vector *v)
     return (int)min_i64(s->align, v->vec * element_bytes(s));
 }
 
-/* The bundle's elements of a vector, one by one: from memory to shared memory, with zeros behind them, and from registers to memory. */
-static void stage_elements(const groupnorm_view *w, tensor gX, tensor sX)
-{
-    for (int i = 0; i < w->grid.vec; i++) {
-        val x = variable(gX.dtype, ir_float(gX.dtype, 0));
-        IF(lt(imm(i), w->end))
-            assign(x, at(gX, i));
-        set(sX, i, x);
-    }
-}
-
-static void store_elements(const groupnorm_view *w, tensor rY, tensor gY)
-{
-    for (int i = 0; i < w->grid.vec; i++)
-        IF(ne(bit_and(w->own, imm(1 << i)), imm(0)))
-            set(gY, i, convert(gY.dtype, at(rY, i)));
-}
-
 /* A pass that stages. */
 typedef struct staged_pass {
     const groupnorm_slice *s;
@@ -443,14 +401,8 @@ static void stage_vector(void *user, groupnorm_vector *v)
     for (int i = 0; i < p->all->count; i++) {
         const val address = add(p->all->to[i], v->shared);
         tensor gX = groupnorm_global(p->s, p->all->from[i], v->global, v->vec); // (VEC)
-        const bool ragged = p->s->cfg->ragged_pixels;
         if (copied) {
-            const val valid = ragged ? convert(U32, mul(p->w.end, imm((int)element_bytes(p->s)))) : imm_as(U32, bytes);
-            cp_async(address, gX.address, bytes, valid);
-            continue;
-        }
-        if (ragged) {
-            stage_elements(&p->w, gX, smem_view(address, p->s->cfg->dtype, compact(leaf(v->vec))));
+            cp_async(address, gX.address, bytes, imm_as(U32, bytes));
             continue;
         }
         tensor rX = fragment_like(gX, p->s->cfg->dtype); // (VEC)
@@ -475,23 +427,12 @@ void groupnorm_stage(const groupnorm_slice *s, const groupnorm_view *w, const gr
 {
     staged_pass p = { s, *w, staging };
     p.w.between = s->halves ? commit_half : NULL;
-    if (s->cfg->ragged_pixels && groupnorm_by_elements(s))
-        p.w.at_once = 1;
     groupnorm_over_columns(s, &p.w, stage_column, &p);
 }
 
-void groupnorm_store(const groupnorm_slice *s, const groupnorm_view *w, const groupnorm_vector *v, tensor rY)
+void groupnorm_store(const groupnorm_slice *s, const groupnorm_vector *v, tensor rY)
 {
-    tensor gY = groupnorm_global(s, s->a.y, v->global, v->vec); // (VEC)
-    if (!s->cfg->ragged_pixels)
-        copy(rY, gY, align_of(s, v));
-    else if (groupnorm_by_elements(s))
-        store_elements(w, rY, gY);
-    else {
-        IF(eq(w->own, imm((1 << v->vec) - 1)))
-            copy(rY, gY, GROUPNORM_VECTOR_BYTES);
-        ELSE store_elements(w, rY, gY);
-    }
+    copy(rY, groupnorm_global(s, s->a.y, v->global, v->vec), align_of(s, v));
 }
 
 void groupnorm_staged(void)

@@ -43,8 +43,6 @@ typedef struct groupnorm_view {
     int ahead_count;               // but for the first ones, which are here
     groupnorm_vector ahead[GROUPNORM_UNROLLED];
     val column, column_thread; // i32: the first of the thread; its number among those of the column
-    val phase;                 // i32, of ragged pixels: where in its first vector the bundle's part begins
-    val end, own;              // i32, then: the first element of the thread's vectors behind it; bits of those in it
     val count;                 // i32, units of a column, or elements
     val vectors;               // i32, of the thread in each of its columns, but for ragged ones
     val first;                 // i32, those in the first half of the slice
@@ -86,9 +84,6 @@ void groupnorm_loaded(const groupnorm_slice *s, const one_pass *meeting);
 void groupnorm_wait(void);
 
 groupnorm_view groupnorm_view_of(const groupnorm_slice *s);
-
-/* Of ragged pixels: where in its first vector the bundle's part of a pixel of the slice begins. */
-val groupnorm_phase(const groupnorm_slice *s, val pixel);
 
 bool groupnorm_is_nchw(const groupnorm_slice *s);
 
@@ -149,8 +144,8 @@ void groupnorm_staged(void);
 void groupnorm_first_staged(void);
 void groupnorm_others_staged(const groupnorm_slice *s, const one_pass *meeting);
 
-/* Stores a vector of outputs, as far as it is the bundle's. */
-void groupnorm_store(const groupnorm_slice *s, const groupnorm_view *w, const groupnorm_vector *v, tensor rY);
+/* Stores a vector of outputs. */
+void groupnorm_store(const groupnorm_slice *s, const groupnorm_vector *v, tensor rY);
 
 /* Groups */
 
