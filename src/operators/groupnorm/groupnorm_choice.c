@@ -12,7 +12,9 @@ enum {
     PIXEL_BYTES_FEW = 64,
     PIXEL_BYTES_MIN = 32, // a sector
     BUNDLE_MAX = 64,
-    BUNDLE_MAX_FOLDED = 128, // of a cluster whose bundles would have vectors of NARROW_BYTES; more lost to those
+    BUNDLE_MAX_FOLDED =
+        288, // of slices kept whose vectors would else be of NARROW_BYTES: threads with the registers of three CTAs
+    BUNDLE_MAX_FOLDED_BACKWARD = 128,
     NARROW_BYTES = 4,
     BUNDLE_MAX_SPLIT = 8,    // of slices that meet in global memory, but for forward and few bytes of a pixel
     PLANES_BYTES = 12 << 10, // of nchw that are worth a CTA
@@ -369,7 +371,8 @@ static bool fold_pixels(const search *s, groupnorm_config *c)
     const int whole = (int)min_i64(power_of_two_in(d->c), GROUPNORM_VECTOR_BYTES);
     const int threads_max = s->slicing != GROUPNORM_CLUSTER ? SPLIT_THREADS_MAX : THREADS_MAX;
     const bool narrow = whole * element_bytes(d) <= NARROW_BYTES;
-    const int bundle_max = s->slicing != GROUPNORM_SPLIT && narrow ? BUNDLE_MAX_FOLDED : BUNDLE_MAX;
+    const int most = d->direction == CKL_DIRECTION_FORWARD ? BUNDLE_MAX_FOLDED : BUNDLE_MAX_FOLDED_BACKWARD;
+    const int bundle_max = s->slicing != GROUPNORM_SPLIT && narrow ? most : BUNDLE_MAX;
     if (d->layout == CKL_IMAGE_NCHW || d->groups > bundle_max)
         return false;
     groupnorm_config folded = *c;
@@ -519,17 +522,19 @@ static bool fits_cluster(const search *s, int cluster, const groupnorm_config *c
 
 /*
  * Tensors of which all bundles are in shared memory at once, or two, or one that is large, and that would be split otherwise or want
- * large clusters, of nhwc in large tensors any: by whole lines or whole images. Where there are more CTAs than run at once they load in
+ * clusters of 8; in large tensors of nhwc any clusters, of nchw forward those of 4: by whole lines or whole images. Where there are more CTAs than run at once they load in
  * turn, three for four SMs. bench/notes/groupnorm.md has the measurements.
  */
 static bool choose_held(search *s, groupnorm_config *c)
 {
-    enum { BYTES_MIN = 8 << 20, BYTES_LARGE = 24 << 20, SECTOR = 32, THREADS = 256, THREADS_LEAST = 192 };
+    enum { BYTES_MIN = 8 << 20, BYTES_MIN_LINES = 3 << 20, BYTES_LARGE = 24 << 20, CLUSTER_LARGE_PLANES = 4 };
+    enum { SECTOR = 32, THREADS = 256, THREADS_LEAST = 192 };
     const ckl_groupnorm_desc *d = s->d;
     const bool nhwc = d->layout == CKL_IMAGE_NHWC, forward = d->direction == CKL_DIRECTION_FORWARD;
     const int64_t bytes = (forward ? 1 : 2) * d->n * d->c * d->h * d->w * element_bytes(d);
-    const int cluster = nhwc && bytes >= BYTES_LARGE ? 2 : CLUSTER_MAX;
-    if (!s->device->has_tma || bytes < BYTES_MIN || fits_cluster(s, cluster, c))
+    const int cluster_large = nhwc ? 2 : forward ? CLUSTER_LARGE_PLANES : CLUSTER_MAX;
+    const int cluster = bytes >= BYTES_LARGE ? cluster_large : CLUSTER_MAX;
+    if (!s->device->has_tma || bytes < (nhwc && forward ? BYTES_MIN_LINES : BYTES_MIN) || fits_cluster(s, cluster, c))
         return false;
     const bool folded = forward && fold_pixels(s, c);
     if (!folded)

@@ -217,12 +217,17 @@ static inline int64_t groupnorm_entry_words(const groupnorm_config *c, int64_t s
     return GROUPNORM_ENTRY * groupnorm_block_words(c) * ceil_div(slices, groupnorm_lanes_of_group(c));
 }
 
-/* Slices whose entries are merged early: so many blocks. */
-enum { GROUPNORM_EARLY_BLOCKS = 4 };
+/* Slices whose entries are merged early: so many blocks, more where each lane has a group of its own. */
+enum { GROUPNORM_EARLY_BLOCKS_MAX = 8 };
+
+static inline int groupnorm_early_blocks(const groupnorm_config *c)
+{
+    return groupnorm_lanes_of_group(c) > 1 ? 4 : GROUPNORM_EARLY_BLOCKS_MAX;
+}
 
 static inline int groupnorm_early_slices(const groupnorm_config *c)
 {
-    return GROUPNORM_EARLY_BLOCKS * groupnorm_lanes_of_group(c);
+    return groupnorm_early_blocks(c) * groupnorm_lanes_of_group(c);
 }
 
 /* Elements of a slice of one tensor in shared memory: vectors, then the ends of each column. */

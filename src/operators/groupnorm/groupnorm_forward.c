@@ -603,11 +603,12 @@ static void merge_early(const forward *k)
     IF(groupnorm_completes(s, k->meeting))
         IF(groupnorm_merges(s)) {
             const groupnorm_entries e = groupnorm_entries_of_slices(s), early = groupnorm_early_entries(s);
-            const val number = groupnorm_early_number(s), block = mul(number, imm(GROUPNORM_EARLY_BLOCKS));
-            moments m[GROUPNORM_EARLY_BLOCKS];
-            for (int i = 0; i < GROUPNORM_EARLY_BLOCKS; i++)
+            const int blocks = groupnorm_early_blocks(s->cfg);
+            const val number = groupnorm_early_number(s), block = mul(number, imm(blocks));
+            moments m[GROUPNORM_EARLY_BLOCKS_MAX];
+            for (int i = 0; i < blocks; i++)
                 m[i] = moments_of_entry(s, &e, add(block, imm(i)));
-            groupnorm_store_entry(s, &early, number, GROUPNORM_ENTRY, moments_merge(s, m, GROUPNORM_EARLY_BLOCKS).of);
+            groupnorm_store_entry(s, &early, number, GROUPNORM_ENTRY, moments_merge(s, m, blocks).of);
         }
 }
 

@@ -280,11 +280,15 @@ static const char *const cases[] = {
     "column_threads=4' # threads without a second half",
     "n=1 c=64 h=32 w=63 groups=2 dtype=bf16 fill=uniform direction=backward impl=backward config='cluster=4 parts=1 "
     "threads=256 steps=16 column_threads=4'",
-    "n=2 c=265 h=9 w=7 groups=265 layout=nhwc dtype=f16 # parts of pixels begin anywhere",
-    "n=2 c=137 h=9 w=7 groups=137 layout=nhwc dtype=bf16 fill=hard misalign=1 # the last bundle has fewer",
+    "n=2 c=265 h=9 w=8 groups=265 layout=nhwc dtype=f16 # more groups than threads of eight warps",
+    "n=2 c=137 h=9 w=7 groups=137 layout=nhwc dtype=bf16 fill=hard misalign=1 # single elements, the last bundle has "
+    "fewer",
     "n=1 c=199 h=1 w=1 groups=199 layout=nhwc fill=hard",
-    "n=3 c=174 h=8 w=9 groups=58 layout=nhwc dtype=f16 fill=hard # of three channels a group, and vectors of two "
-    "elements",
+    "n=3 c=174 h=8 w=9 groups=58 layout=nhwc dtype=f16 fill=hard # three channels a group",
+    "n=1 c=265 h=16 w=33 groups=265 layout=nhwc dtype=f16 fill=hard impl=forward_held config='dtype=f16 layout=nhwc "
+    "channels=1 bundle=265 fold=8 vec=8 threads=288 column_threads=1 steps=1 early=1' # a lane merges eight slices "
+    "early",
+    "n=2 c=107 h=30 w=32 groups=107 layout=nhwc dtype=bf16 fill=hard misalign=1 impl=forward # lines take turns",
     "n=2 c=33 h=8 w=64 groups=11 layout=nhwc impl=forward config='layout=nhwc channels=3 fold=4 vec=4 bundle=11 "
     "threads=160 column_threads=4 steps=10 cluster=4'",
     NULL,
