@@ -417,10 +417,8 @@ static group_sums sums_of_slice(backward *k)
     if (k->s.cfg->cluster > 1)
         cluster_arrive(); // this CTA has started: peers may write to its shared memory
     load_column(k);
-    if (k->s.halves)
-        groupnorm_first_staged();
-    else if (k->in_smem)
-        groupnorm_staged();
+    if (k->in_smem)
+        groupnorm_staged(k->s.halves ? 1 : 0);
     k->w.between = k->s.halves ? stage_others : NULL;
     groupnorm_over_columns(&k->s, &k->w, add_column, k);
     k->w.between = NULL;
@@ -498,7 +496,7 @@ void groupnorm_backward_split(const groupnorm_config *cfg, bool vectors)
     const two_pass order = groupnorm_order(&k.s);
     groupnorm_wait();
     two_pass_item item = two_pass_draw(&order);
-    groupnorm_slice_of_item(&k.s, &item);
+    groupnorm_slice_at(&k.s, convert(I32, item.strip), convert(I32, item.chunk));
     begin(&k);
     IF(item.writes) {
         load_column(&k);
@@ -550,7 +548,7 @@ static void write_other(void *kernel, val slice)
     if (other.s.cfg->parts > 1)
         load_column(&other); // of other channels
     stage_slices(&other);
-    groupnorm_staged();
+    groupnorm_staged(0);
     groupnorm_over_columns(&other.s, &other.w, write_column, &other);
 }
 

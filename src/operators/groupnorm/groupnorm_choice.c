@@ -25,7 +25,6 @@ enum {
     SPREAD_BYTES = 32 << 10, // smaller slices are not shared out further, even if SMs are idle
     THREADS_MIN = 64,
     THREADS_MAX = 512,
-    SPLIT_THREADS_MAX = 512,
     SPLIT_THREADS = 1024, // of an SM, backward: 64 registers each; of 16 bits 80
     SPLIT_THREADS_HALF = 768,
     VECTORS_OF_THREAD = 12, // about 50 KiB for 256 threads: bench/notes/groupnorm.md
@@ -278,7 +277,7 @@ static bool choose_slice(search *s, groupnorm_config *c)
     const struct {
         int64_t bytes;
         int threads;
-    } sizes[] = { { 75 << 10, 256 }, { streamed_bytes(s, c), 256 }, { 40 << 10, SPLIT_THREADS_MAX } };
+    } sizes[] = { { 75 << 10, 256 }, { streamed_bytes(s, c), 256 }, { 40 << 10, THREADS_MAX } };
     const bool forward = s->d->direction == CKL_DIRECTION_FORWARD;
     const int64_t units = max_i64(1, groupnorm_units(s->d, c)), most = s->device->smem_per_cta_bytes;
     bool found = false;
@@ -369,7 +368,6 @@ static bool fold_pixels(const search *s, groupnorm_config *c)
 {
     const ckl_groupnorm_desc *d = s->d;
     const int whole = (int)min_i64(power_of_two_in(d->c), GROUPNORM_VECTOR_BYTES);
-    const int threads_max = s->slicing != GROUPNORM_CLUSTER ? SPLIT_THREADS_MAX : THREADS_MAX;
     const bool narrow = whole * element_bytes(d) <= NARROW_BYTES;
     const int most = d->direction == CKL_DIRECTION_FORWARD ? BUNDLE_MAX_FOLDED : BUNDLE_MAX_FOLDED_BACKWARD;
     const int bundle_max = s->slicing != GROUPNORM_SPLIT && narrow ? most : BUNDLE_MAX;
@@ -380,7 +378,7 @@ static bool fold_pixels(const search *s, groupnorm_config *c)
     folded.cut_short = false;
     for (folded.vec = GROUPNORM_VECTOR_BYTES / (int)element_bytes(d); folded.vec > whole; folded.vec /= 2) {
         folded.fold = folded.vec / whole;
-        const bool fits = d->groups == 1 || threads_min_for(s, &folded) <= threads_max;
+        const bool fits = d->groups == 1 || threads_min_for(s, &folded) <= THREADS_MAX;
         if (d->h * d->w % folded.fold || !fits)
             continue;
         *c = folded;

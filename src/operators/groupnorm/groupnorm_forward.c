@@ -516,10 +516,7 @@ static void moments_of_slice(forward *k)
     if (cfg->cluster > 1)
         cluster_arrive(); // this CTA has started: peers may write to its shared memory
     load_early_weights(k);
-    if (k->s.halves)
-        groupnorm_first_staged();
-    else
-        groupnorm_staged();
+    groupnorm_staged(k->s.halves ? 1 : 0);
     k->w.between = k->s.halves ? stage_others : NULL;
     if (groupnorm_mixes(cfg))
         find_moments_of_channels(k);
@@ -572,7 +569,7 @@ void groupnorm_forward_split(const groupnorm_config *cfg, bool vectors)
     const two_pass order = groupnorm_order(&k.s);
     groupnorm_wait();
     two_pass_item item = two_pass_draw(&order);
-    groupnorm_slice_of_item(&k.s, &item);
+    groupnorm_slice_at(&k.s, convert(I32, item.strip), convert(I32, item.chunk));
     begin(&k);
     reserve_slice(&k);
     stage_slice(&k);
@@ -580,7 +577,7 @@ void groupnorm_forward_split(const groupnorm_config *cfg, bool vectors)
         load_early_weights(&k);
         two_pass_wait(&order, &item);
         groupnorm_load_merged(&k.s, GROUP_WORDS, k.sGroups);
-        groupnorm_staged();
+        groupnorm_staged(0);
         cta_sync();
         write_slice(&k);
         two_pass_end(&order, &item);
@@ -646,7 +643,7 @@ static void write_other(void *kernel, val slice)
     if (other.s.cfg->parts > 1)
         load_early_weights(&other); // of other channels
     stage_slice(&other);
-    groupnorm_staged();
+    groupnorm_staged(0);
     groupnorm_over_columns(&other.s, &other.w, write_column, &other);
 }
 

@@ -93,11 +93,6 @@ two_pass groupnorm_order(const groupnorm_slice *s)
                        .lag = s->a.lag };
 }
 
-void groupnorm_slice_of_item(groupnorm_slice *s, const two_pass_item *item)
-{
-    groupnorm_slice_at(s, convert(I32, item->strip), convert(I32, item->chunk));
-}
-
 /* Where all CTAs that run may be of one bundle, the last ones begin when those of the bundle before end. */
 one_pass groupnorm_meeting(groupnorm_slice *s)
 {
@@ -119,7 +114,7 @@ void groupnorm_loaded(const groupnorm_slice *s, const one_pass *meeting)
 {
     if (!s->cfg->loading || s->halves)
         return;
-    groupnorm_staged();
+    groupnorm_staged(0);
     one_pass_loaded(meeting);
 }
 
@@ -435,16 +430,10 @@ void groupnorm_store(const groupnorm_slice *s, const groupnorm_vector *v, tensor
     copy(rY, groupnorm_global(s, s->a.y, v->global, v->vec), align_of(s, v));
 }
 
-void groupnorm_staged(void)
+void groupnorm_staged(int halves_pending)
 {
     cp_async_commit();
-    cp_async_wait(0);
-}
-
-void groupnorm_first_staged(void)
-{
-    cp_async_commit();
-    cp_async_wait(1);
+    cp_async_wait(halves_pending);
 }
 
 void groupnorm_others_staged(const groupnorm_slice *s, const one_pass *meeting)

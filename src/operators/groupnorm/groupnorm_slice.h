@@ -69,9 +69,8 @@ val groupnorm_range_of(const groupnorm_slice *s, val rank);
 /* Both, by the number of the CTA; waits for the kernel before. */
 groupnorm_slice groupnorm_slice_here(const groupnorm_config *cfg, bool vectors);
 
-/* The order of split slices, which are taken twice (two_pass.h), and the slice of an item of it. */
+/* The order of split slices, which are taken twice (two_pass.h). */
 two_pass groupnorm_order(const groupnorm_slice *s);
-void groupnorm_slice_of_item(groupnorm_slice *s, const two_pass_item *item);
 
 /* Of slices that are held, and meet (one_pass.h): that of this CTA. */
 one_pass groupnorm_meeting(groupnorm_slice *s);
@@ -138,10 +137,9 @@ typedef struct groupnorm_staging {
 } groupnorm_staging;
 
 void groupnorm_stage(const groupnorm_slice *s, const groupnorm_view *w, const groupnorm_staging *staging);
-void groupnorm_staged(void);
+void groupnorm_staged(int halves_pending);
 
-/* The first half of the slice; the others, of slices that may be loaded in turn (else NULL). */
-void groupnorm_first_staged(void);
+/* The other half of the slice, of slices that may be loaded in turn (else NULL). */
 void groupnorm_others_staged(const groupnorm_slice *s, const one_pass *meeting);
 
 /* Stores a vector of outputs. */
