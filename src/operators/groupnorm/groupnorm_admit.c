@@ -47,6 +47,8 @@ static ckl_status admit_layout(const char *what, const ckl_groupnorm_desc *d, gr
     const int bundle_max = c->threads / 32 * GROUPNORM_GROUPS_OF_WARP_MAX;
     if (c->bundle < 1 || c->bundle > bundle_max)
         FAIL(CKL_INVALID, "%s: bundle=%d is not in 1..%d, the groups of its warps", what, c->bundle, bundle_max);
+    if (c->cut_short && slicing != GROUPNORM_CLUSTER)
+        FAIL(CKL_INVALID, "%s: cut_short=1 is for groups that stay in shared memory", what);
     if ((d->groups % c->bundle > 0) != c->cut_short || c->bundle > d->groups)
         FAIL(CKL_INVALID, "%s: bundle=%d does not divide groups=%" PRId64 ", or does with cut_short=1", what, c->bundle,
              d->groups);
@@ -76,7 +78,8 @@ static ckl_status admit_layout(const char *what, const ckl_groupnorm_desc *d, gr
     if (!nchw && c->bundle > 1 && g.columns > c->threads)
         FAIL(CKL_UNSUPPORTED, "%s: vectors of a pixel of bundle=%d are more than threads=%d", what, c->bundle,
              c->threads);
-    if (groupnorm_mixes(c) && c->channels > CHANNELS_OF_LANE_MAX * groupnorm_lanes_of_group(c))
+    if (d->direction == CKL_DIRECTION_FORWARD && groupnorm_mixes(c) &&
+        c->channels > CHANNELS_OF_LANE_MAX * groupnorm_lanes_of_group(c))
         FAIL(CKL_UNSUPPORTED, "%s: channels=%d of a group are more than its lanes merge", what, c->channels);
     return CKL_OK;
 }

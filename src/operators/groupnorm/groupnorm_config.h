@@ -116,9 +116,7 @@ static inline int groupnorm_slice_channels(const groupnorm_config *c)
 static inline int groupnorm_columns(const groupnorm_config *c)
 {
     const int channels = groupnorm_slice_channels(c);
-    if (c->layout == CKL_IMAGE_NCHW)
-        return channels / c->fold;
-    return channels * c->fold / c->vec;
+    return c->layout == CKL_IMAGE_NCHW ? channels / c->fold : channels * c->fold / c->vec;
 }
 
 static inline groupnorm_grid groupnorm_grid_of(const groupnorm_config *c)
@@ -131,10 +129,10 @@ static inline groupnorm_grid groupnorm_grid_of(const groupnorm_config *c)
     return g;
 }
 
-/* Has a vector elements of several groups? Then each of them has statistics, and forward sums, of its own. */
+/* May a vector have elements of several groups? Then each of them has statistics, and forward sums, of its own. */
 static inline bool groupnorm_mixes(const groupnorm_config *c)
 {
-    return c->layout == CKL_IMAGE_NHWC && c->bundle > 1 && c->channels % c->vec;
+    return c->layout == CKL_IMAGE_NHWC && c->bundle > 1 && (c->fold > 1 || c->channels % c->vec);
 }
 
 /*

@@ -98,7 +98,7 @@ void groupnorm_store_entry(const groupnorm_slice *s, const groupnorm_entries *e,
 
 void groupnorm_load_merged(const groupnorm_slice *s, int words, tensor sGroups)
 {
-    LOOP_FROM(i, convert(I32, thread()), mul(groupnorm_groups(s), imm(words)), imm(s->cfg->threads)) {
+    LOOP_FROM(i, convert(I32, thread()), imm(words * s->cfg->bundle), imm(s->cfg->threads)) {
         const val group = div(i, imm(words)), word = rem(i, imm(words));
         set(sGroups, coord(word, group),
             groupnorm_read(s->a.merged, add(groupnorm_merged(s, group), convert(I64, word))));

@@ -284,6 +284,8 @@ static const char *const cases[] = {
     "n=2 c=137 h=9 w=7 groups=137 layout=nhwc dtype=bf16 fill=hard misalign=1 # single elements, the last bundle has "
     "fewer",
     "n=1 c=199 h=1 w=1 groups=199 layout=nhwc fill=hard",
+    "n=2 c=32 h=8 w=8 groups=4 layout=nhwc fill=hard impl=forward config='layout=nhwc channels=8 bundle=4 fold=2 vec=4 "
+    "threads=64 column_threads=4 steps=8' # folded, though vectors are of one group each",
     "n=3 c=174 h=8 w=9 groups=58 layout=nhwc dtype=f16 fill=hard # three channels a group",
     "n=1 c=265 h=16 w=33 groups=265 layout=nhwc dtype=f16 fill=hard impl=forward_held config='dtype=f16 layout=nhwc "
     "channels=1 bundle=265 fold=8 vec=8 threads=288 column_threads=1 steps=1 early=1' # a lane merges eight slices "
@@ -314,8 +316,8 @@ static const test_reject rejects[] = {
     { "impl=backward", CKL_UNSUPPORTED, "groupnorm backward: direction is forward" },
     { "impl=forward config='bundle=2'", CKL_INVALID, "are not those of the channels of bundle=2" },
     { "layout=nhwc impl=forward config='fold=3'", CKL_INVALID, "fold=3 is for whole pixels of nhwc" },
-    { "layout=nhwc impl=forward_split config='cut_short=1 bundle=4 channels=4'", CKL_INVALID,
-      "does not divide groups=8, or does with cut_short=1" },
+    { "impl=forward_split config='cut_short=1 bundle=3 channels=4'", CKL_INVALID,
+      "cut_short=1 is for groups that stay" },
     { "layout=nhwc impl=forward config='bundle=3 column_threads=1'", CKL_INVALID, "bundle=3 does not divide groups=8" },
     { "layout=nhwc impl=forward config='column_threads=3'", CKL_INVALID, "the threads of a vector of channels" },
     { "c=8 h=5 w=5 impl=forward config='vec=4'", CKL_UNSUPPORTED, "groupnorm forward: vec=4 does not divide h*w" },
