@@ -23,12 +23,8 @@ two_pass_item two_pass_draw(const two_pass *t)
     const val first = lt(drawn, t->lag), odd = eq(rest, imm(1));
     const val last = ge(drawn, sub(all, t->lag));
     const val paired = select(odd, half, add(t->lag, half));
+    const val item = select(first, drawn, select(last, sub(drawn, items), paired));
     const val writes = logical_or(last, logical_and(odd, logical_not(first)));
-    val item = select(first, drawn, select(last, sub(drawn, items), paired));
-    if (t->backwards) {
-        const val together = mul(t->abreast, t->chunks), number = rem(item, together);
-        item = select(writes, add(sub(item, number), sub(together, add(number, imm(1)))), item);
-    }
     const val chunk = div(item, t->abreast); // number among the chunks of all strips side by side
     const val strips = mul(div(chunk, t->chunks), t->abreast);
     const val strip = add(strips, rem(item, t->abreast));

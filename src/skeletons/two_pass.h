@@ -32,7 +32,6 @@ typedef struct two_pass {
     val counters; // address of a u32 for the items that were drawn and one for each strip: 0 before the kernel, and after it
     val strips, chunks, lag; // u32; chunks: of a strip
     val abreast; // u32: strips that share lines of memory, whose chunks stand side by side in the order; divides strips
-    bool backwards; // outputs begin with the last chunks of strips abreast: L2 has the end of what it cannot hold
 } two_pass;
 
 typedef struct two_pass_item {

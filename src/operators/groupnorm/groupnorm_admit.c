@@ -20,8 +20,8 @@ bool groupnorm_may_be_ragged(const ckl_groupnorm_desc *d, groupnorm_slicing slic
            c->fold == 1 && c->vec * dtype_bytes(c->dtype) == GROUPNORM_VECTOR_BYTES && d->h * d->w <= INT32_MAX / 4;
 }
 
-static ckl_status admit_threads(const char *what, const ckl_groupnorm_desc *d, const ckl_device_info *device,
-                                groupnorm_slicing slicing, const groupnorm_config *c)
+static ckl_status admit_threads(const char *what, const ckl_device_info *device, groupnorm_slicing slicing,
+                                const groupnorm_config *c)
 {
     if (c->threads % 32 || c->threads < 32 || c->threads > device->threads_per_cta_max)
         FAIL(CKL_INVALID, "%s: threads=%d is no multiple of 32 from 32 to %d", what, c->threads,
@@ -35,10 +35,6 @@ static ckl_status admit_threads(const char *what, const ckl_groupnorm_desc *d, c
         FAIL(CKL_INVALID, "%s: steps=%d is less than 1", what, c->steps);
     if (c->loading < 0 || (c->loading && slicing != GROUPNORM_HELD))
         FAIL(CKL_INVALID, "%s: loading=%d is for slices that are held", what, c->loading);
-    if (c->backwards && slicing != GROUPNORM_SPLIT)
-        FAIL(CKL_INVALID, "%s: backwards=1 is for slices that are read twice", what);
-    if (c->staged && (slicing != GROUPNORM_SPLIT || d->direction == CKL_DIRECTION_FORWARD))
-        FAIL(CKL_INVALID, "%s: staged=1 is for gradients whose slices are read twice", what);
     if (c->early && (slicing != GROUPNORM_HELD || c->parts > 1 || c->ragged))
         FAIL(CKL_INVALID, "%s: early=1 is for held slices of whole vectors of all channels", what);
     return CKL_OK;
@@ -51,6 +47,8 @@ static ckl_status admit_layout(const char *what, const ckl_groupnorm_desc *d, gr
     const int bundle_max = c->threads / 32 * GROUPNORM_GROUPS_OF_WARP_MAX;
     if (c->bundle < 1 || c->bundle > bundle_max)
         FAIL(CKL_INVALID, "%s: bundle=%d is not in 1..%d, the groups of its warps", what, c->bundle, bundle_max);
+    if (c->cut_short && slicing != GROUPNORM_CLUSTER)
+        FAIL(CKL_INVALID, "%s: cut_short=1 is for groups that stay in shared memory", what);
     if ((d->groups % c->bundle > 0) != c->cut_short || c->bundle > d->groups)
         FAIL(CKL_INVALID, "%s: bundle=%d does not divide groups=%" PRId64 ", or does with cut_short=1", what, c->bundle,
              d->groups);
@@ -65,11 +63,8 @@ static ckl_status admit_layout(const char *what, const ckl_groupnorm_desc *d, gr
         FAIL(CKL_INVALID, "%s: parts=%d do not divide the channels of a group of nchw, or the cluster", what, c->parts);
     if (c->ragged && !groupnorm_may_be_ragged(d, slicing, c))
         FAIL(CKL_INVALID, "%s: ragged=1 is for vectors of 16 bytes of nchw, of slices that are kept", what);
-    if (c->ragged_pixels && (nchw || d->direction == CKL_DIRECTION_BACKWARD || c->fold > 1 ||
-                             c->vec * dtype_bytes(c->dtype) != GROUPNORM_VECTOR_BYTES))
-        FAIL(CKL_INVALID, "%s: ragged_pixels=1 is for vectors of 16 bytes of nhwc forward", what);
     if (nchw ? !c->ragged && d->h * d->w * c->fold % c->vec
-             : !c->ragged_pixels && (d->c * c->fold % c->vec || c->channels * c->bundle * c->fold % c->vec))
+             : d->c * c->fold % c->vec || c->channels * c->bundle * c->fold % c->vec)
         FAIL(CKL_UNSUPPORTED, "%s: vec=%d does not divide %s", what, c->vec,
              nchw ? "h*w" : "the channels of an image and a bundle");
     if (nchw && (c->column_threads < 1 || c->threads % c->column_threads))
@@ -80,10 +75,11 @@ static ckl_status admit_layout(const char *what, const ckl_groupnorm_desc *d, gr
     if (c->column_threads != g.column_threads || c->column_threads < 1)
         FAIL(CKL_INVALID, "%s: column_threads=%d is not %d, the threads of a vector of channels", what,
              c->column_threads, g.column_threads);
-    if (!nchw && (c->bundle > 1 || c->ragged_pixels) && g.columns > c->threads)
+    if (!nchw && c->bundle > 1 && g.columns > c->threads)
         FAIL(CKL_UNSUPPORTED, "%s: vectors of a pixel of bundle=%d are more than threads=%d", what, c->bundle,
              c->threads);
-    if (groupnorm_mixes(c) && c->channels > CHANNELS_OF_LANE_MAX * groupnorm_lanes_of_group(c))
+    if (d->direction == CKL_DIRECTION_FORWARD && groupnorm_mixes(c) &&
+        c->channels > CHANNELS_OF_LANE_MAX * groupnorm_lanes_of_group(c))
         FAIL(CKL_UNSUPPORTED, "%s: channels=%d of a group are more than its lanes merge", what, c->channels);
     return CKL_OK;
 }
@@ -100,7 +96,7 @@ ckl_status groupnorm_admit(const char *what, const ckl_groupnorm_desc *d, const 
     if (c->dtype != d->dtype || c->layout != (choice)d->layout || c->affine != d->affine ||
         c->channels != max_i64(1, d->c / d->groups))
         FAIL(CKL_INVALID, "%s: dtype, layout, affine and channels must be those of the problem", what);
-    TRY(admit_threads(what, d, device, slicing, c));
+    TRY(admit_threads(what, device, slicing, c));
     TRY(admit_layout(what, d, slicing, c));
     const int64_t slices = groupnorm_slices(d, c, slicing), units = groupnorm_units(d, c);
     if (groupnorm_ranges(d, c, slicing) * groupnorm_slice_units(c) < units)

@@ -8,7 +8,7 @@
  * kernel adds them up, in order.
  */
 #include "cute/kernel.h"
-#include "operators/groupnorm/groupnorm_config.h"
+#include "operators/groupnorm/groupnorm_slice.h"
 #include "skeletons/column.h"
 
 enum { KIND_A, KIND_B, KINDS = GROUPNORM_KINDS };
@@ -20,14 +20,14 @@ typedef struct backward {
     bool held;               // and until the sums of all slices are known
     const one_pass *meeting; // then
     groupnorm_view w;
-    val staged_x, staged_dy;           // u32, the slices in shared memory
-    tensor sGroups;                    // (KINDS,BUNDLE): A and B
-    tensor sSums;                      // (CHANNELS,ROWS,KINDS): of each thread of a column, of nhwc lines of each pixel of a fold
-    tensor sScales;                    // (SCALES,CHANNELS), where vectors have several groups
-    tensor rGamma;                     // (1) or (VEC) of a thread that has one column
-    val weight, rstd;                  // gamma, and rstd, of the channel whose sums the thread stores, if it is one at most
-    tensor rMean, rRstd;               // (1) or (VEC) of the thread's columns
-    tensor rA, rB;                     // (VEC) sums of the column on its way
+    val staged_x, staged_dy; // u32, the slices in shared memory
+    tensor sGroups;          // (KINDS,BUNDLE): A and B
+    tensor sSums;            // (CHANNELS,ROWS,KINDS): of each thread of a column, of nhwc lines of each pixel of a fold
+    tensor sScales;          // (SCALES,CHANNELS), where vectors have several groups
+    tensor rGamma;           // (1) or (VEC) of a thread that has one column
+    val weight, rstd;        // gamma, and rstd, of the channel whose sums the thread stores, if it is one at most
+    tensor rMean, rRstd;     // (1) or (VEC) of the thread's columns
+    tensor rA, rB;           // (VEC) sums of the column on its way
     tensor rScale, rLinear, rConstant; // (1) or (VEC)
 } backward;
 
@@ -113,7 +113,8 @@ static void store_channels(backward *k, const groupnorm_column *c)
     for (int i = 0; i < vec && !mixes(k); i++)
         set(k->rA, i, mul(at(k->rA, i), at(k->rRstd, 0)));
     const tensor sums[KINDS] = { [KIND_A] = k->rA, [KIND_B] = k->rB };
-    const tensor sLines = tensor_with_layout(k->sSums, compact(shape(k->w.grid.columns * vec, groupnorm_lines(k->s.cfg), KINDS)));
+    const tensor sLines =
+        tensor_with_layout(k->sSums, compact(shape(k->w.grid.columns * vec, groupnorm_lines(k->s.cfg, KINDS), KINDS)));
     groupnorm_add_lines(&k->s, &k->w, c->number, KINDS, sums, sLines);
 }
 
@@ -270,7 +271,7 @@ static void write_vector(void *kernel, groupnorm_vector *v)
         val rest = fma(d, at(k->rLinear, group), at(k->rConstant, group));
         set(rDx, i, fma(at(rDy, i), at(k->rScale, k->s.cfg->affine ? weight : group), rest));
     }
-    groupnorm_store(&k->s, &k->w, v, rDx);
+    groupnorm_store(&k->s, v, rDx);
 }
 
 /* Of the channels of a bundle whose vectors have several groups. */
@@ -372,8 +373,8 @@ static void begin(backward *k)
     if (k->in_smem && mixes(k))
         k->w.at_once = GROUPNORM_UNROLLED / 2;
     k->sGroups = smem_tensor("groups", F32, compact(shape(KINDS, cfg->bundle)), 16); // (KINDS,BUNDLE)
-    k->sSums = smem_tensor(
-        "sums", F32, compact(shape(groupnorm_slice_channels(cfg), groupnorm_sum_rows(cfg), KINDS)), 16);
+    k->sSums =
+        smem_tensor("sums", F32, compact(shape(groupnorm_slice_channels(cfg), groupnorm_sum_rows(cfg), KINDS)), 16);
     if (mixes(k))
         k->sScales = smem_tensor("scales", F32, compact(shape(SCALES, groupnorm_slice_channels(cfg))), 16);
 }
@@ -416,10 +417,8 @@ static group_sums sums_of_slice(backward *k)
     if (k->s.cfg->cluster > 1)
         cluster_arrive(); // this CTA has started: peers may write to its shared memory
     load_column(k);
-    if (k->s.halves)
-        groupnorm_first_staged();
-    else if (k->in_smem)
-        groupnorm_staged();
+    if (k->in_smem)
+        groupnorm_staged(k->s.halves ? 1 : 0);
     k->w.between = k->s.halves ? stage_others : NULL;
     groupnorm_over_columns(&k->s, &k->w, add_column, k);
     k->w.between = NULL;
@@ -488,30 +487,22 @@ static void store_merged(const backward *k)
 /* Vectors whose loads begin before the CTA waits: as many as there are registers for. */
 static int vectors_ahead(const backward *k)
 {
-    const bool whole = k->s.align == k->s.cfg->vec * dtype_bytes(k->s.cfg->dtype);
-    return is_nchw(k) || !whole ? 0 : mixes(k) ? GROUPNORM_UNROLLED / 2 : GROUPNORM_UNROLLED;
+    return is_nchw(k) || groupnorm_by_elements(&k->s) ? 0 : mixes(k) ? GROUPNORM_UNROLLED / 2 : GROUPNORM_UNROLLED;
 }
 
 void groupnorm_backward_split(const groupnorm_config *cfg, bool vectors)
 {
-    backward k = { .s = groupnorm_slice_begin(cfg, vectors), .in_smem = cfg->staged };
+    backward k = { .s = groupnorm_slice_begin(cfg, vectors), .in_smem = false };
     const two_pass order = groupnorm_order(&k.s);
     groupnorm_wait();
     two_pass_item item = two_pass_draw(&order);
-    groupnorm_slice_of_item(&k.s, &item);
+    groupnorm_slice_at(&k.s, convert(I32, item.strip), convert(I32, item.chunk));
     begin(&k);
-    if (cfg->staged) {
-        reserve_slices(&k);
-        stage_slices(&k);
-    }
     IF(item.writes) {
         load_column(&k);
-        if (!cfg->staged)
-            groupnorm_load_ahead(&k.s, &k.w, vectors_ahead(&k), load_vector, &k);
+        groupnorm_load_ahead(&k.s, &k.w, vectors_ahead(&k), load_vector, &k);
         two_pass_wait(&order, &item);
         groupnorm_load_merged(&k.s, KINDS, k.sGroups);
-        if (cfg->staged)
-            groupnorm_staged();
         cta_sync();
         write_slice(&k);
         k.w.ahead_count = 0;
@@ -557,7 +548,7 @@ static void write_other(void *kernel, val slice)
     if (other.s.cfg->parts > 1)
         load_column(&other); // of other channels
     stage_slices(&other);
-    groupnorm_staged();
+    groupnorm_staged(0);
     groupnorm_over_columns(&other.s, &other.w, write_column, &other);
 }
 

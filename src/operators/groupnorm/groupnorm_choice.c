@@ -12,7 +12,9 @@ enum {
     PIXEL_BYTES_FEW = 64,
     PIXEL_BYTES_MIN = 32, // a sector
     BUNDLE_MAX = 64,
-    BUNDLE_MAX_FOLDED = 128, // of a cluster whose bundles would have vectors of NARROW_BYTES; more lost to those
+    BUNDLE_MAX_FOLDED =
+        288, // of slices kept whose vectors would else be of NARROW_BYTES: threads with the registers of three CTAs
+    BUNDLE_MAX_FOLDED_BACKWARD = 128,
     NARROW_BYTES = 4,
     BUNDLE_MAX_SPLIT = 8,    // of slices that meet in global memory, but for forward and few bytes of a pixel
     PLANES_BYTES = 12 << 10, // of nchw that are worth a CTA
@@ -23,7 +25,6 @@ enum {
     SPREAD_BYTES = 32 << 10, // smaller slices are not shared out further, even if SMs are idle
     THREADS_MIN = 64,
     THREADS_MAX = 512,
-    SPLIT_THREADS_MAX = 512,
     SPLIT_THREADS = 1024, // of an SM, backward: 64 registers each; of 16 bits 80
     SPLIT_THREADS_HALF = 768,
     VECTORS_OF_THREAD = 12, // about 50 KiB for 256 threads: bench/notes/groupnorm.md
@@ -34,7 +35,6 @@ enum {
     STREAMED_BYTES_FOLDED = 75 << 10,
     RAGGED_BYTES = 4,   // wider vectors are taken whole
     RAGGED_VECTORS = 8, // of a channel that are worth its ends
-    RAGGED_ELEMENTS = 64, // of a pixel of nhwc that a bundle reads, in whole vectors
     COLUMN_BYTES = 64   // of nchw that neighbouring threads read side by side
 };
 
@@ -115,7 +115,7 @@ typedef struct search {
 /* Every warp has some groups, and the columns of several groups lie side by side. */
 static int threads_min_for(const search *s, const groupnorm_config *c)
 {
-    const int64_t columns = c->bundle > 1 || c->ragged_pixels ? groupnorm_columns(c) : 1;
+    const int64_t columns = c->bundle > 1 ? groupnorm_columns(c) : 1;
     const int groups = s->d->layout == CKL_IMAGE_NCHW ? PLANES_OF_WARP : GROUPNORM_GROUPS_OF_WARP_MAX;
     return (int)max_i64(THREADS_MIN, 32 * max_i64(ceil_div(c->bundle, groups), ceil_div(columns, 32)));
 }
@@ -277,7 +277,7 @@ static bool choose_slice(search *s, groupnorm_config *c)
     const struct {
         int64_t bytes;
         int threads;
-    } sizes[] = { { 75 << 10, 256 }, { streamed_bytes(s, c), 256 }, { 40 << 10, SPLIT_THREADS_MAX } };
+    } sizes[] = { { 75 << 10, 256 }, { streamed_bytes(s, c), 256 }, { 40 << 10, THREADS_MAX } };
     const bool forward = s->d->direction == CKL_DIRECTION_FORWARD;
     const int64_t units = max_i64(1, groupnorm_units(s->d, c)), most = s->device->smem_per_cta_bytes;
     bool found = false;
@@ -326,30 +326,6 @@ static void fit_vector(const search *s, groupnorm_config *c)
     }
 }
 
-/*
- * Of nhwc forward with channels that are no whole vectors, nor wide ones: bundles of nearly equal size whose parts of a pixel are
- * covered by as many vectors as RAGGED_ELEMENTS have.
- */
-static bool set_ragged_pixels(const search *s, groupnorm_config *c)
-{
-    const ckl_groupnorm_desc *d = s->d;
-    const int vec = GROUPNORM_VECTOR_BYTES / (int)element_bytes(d);
-    if (d->layout == CKL_IMAGE_NCHW || d->direction == CKL_DIRECTION_BACKWARD ||
-        power_of_two_in(d->c) * element_bytes(d) > NARROW_BYTES || power_of_two_in(d->c) >= vec)
-        return false;
-    const int64_t most = max_i64(1, (RAGGED_ELEMENTS - vec + 1) / c->channels);
-    groupnorm_config ragged = *c;
-    ragged.bundle = (int)ceil_div(d->groups, ceil_div(d->groups, most));
-    ragged.cut_short = d->groups % ragged.bundle > 0;
-    ragged.vec = vec;
-    ragged.fold = 1;
-    ragged.ragged_pixels = true;
-    if (groupnorm_columns(&ragged) > SPLIT_THREADS_MAX / vec)
-        return false;
-    *c = ragged;
-    return true;
-}
-
 static void set_bundle(const search *s, int64_t bundle_max, int64_t wanted, groupnorm_config *c)
 {
     c->bundle = bundle_for(s->d, bundle_max, wanted);
@@ -392,9 +368,9 @@ static bool fold_pixels(const search *s, groupnorm_config *c)
 {
     const ckl_groupnorm_desc *d = s->d;
     const int whole = (int)min_i64(power_of_two_in(d->c), GROUPNORM_VECTOR_BYTES);
-    const int threads_max = s->slicing != GROUPNORM_CLUSTER ? SPLIT_THREADS_MAX : THREADS_MAX;
     const bool narrow = whole * element_bytes(d) <= NARROW_BYTES;
-    const int bundle_max = s->slicing != GROUPNORM_SPLIT && narrow ? BUNDLE_MAX_FOLDED : BUNDLE_MAX;
+    const int most = d->direction == CKL_DIRECTION_FORWARD ? BUNDLE_MAX_FOLDED : BUNDLE_MAX_FOLDED_BACKWARD;
+    const int bundle_max = s->slicing != GROUPNORM_SPLIT && narrow ? most : BUNDLE_MAX;
     if (d->layout == CKL_IMAGE_NCHW || d->groups > bundle_max)
         return false;
     groupnorm_config folded = *c;
@@ -402,7 +378,7 @@ static bool fold_pixels(const search *s, groupnorm_config *c)
     folded.cut_short = false;
     for (folded.vec = GROUPNORM_VECTOR_BYTES / (int)element_bytes(d); folded.vec > whole; folded.vec /= 2) {
         folded.fold = folded.vec / whole;
-        const bool fits = d->groups == 1 || threads_min_for(s, &folded) <= threads_max;
+        const bool fits = d->groups == 1 || threads_min_for(s, &folded) <= THREADS_MAX;
         if (d->h * d->w % folded.fold || !fits)
             continue;
         *c = folded;
@@ -416,11 +392,6 @@ static bool choose_slices(search *s, groupnorm_config *c)
     const bool forward = s->d->direction == CKL_DIRECTION_FORWARD;
     if (fold_pixels(s, c))
         return choose_slice(s, c);
-    groupnorm_config ragged = *c;
-    if (set_ragged_pixels(s, &ragged) && choose_slice(s, &ragged)) {
-        *c = ragged;
-        return true;
-    }
     set_bundle(s, BUNDLE_MAX_SPLIT, forward ? PIXEL_BYTES : PIXEL_BYTES_BACKWARD, c);
     if (forward && c->bundle * pixel_bytes(s->d) < PIXEL_BYTES_FEW)
         set_bundle(s, BUNDLE_MAX, PIXEL_BYTES, c);
@@ -454,13 +425,14 @@ static bool fit_bundles(const search *s, bool folded, groupnorm_config *c)
 /* Where folded pixels are too many for a cluster, they are rather split, but for many groups. */
 static bool choose_bundles(const search *s, groupnorm_config *c)
 {
-    groupnorm_config odd = *c;
-    const bool folds = fold_pixels(s, &odd), ragged = !folds && set_ragged_pixels(s, &odd);
-    if ((folds || ragged) && fit_bundles(s, true, &odd)) {
-        *c = odd;
+    groupnorm_config folded = *c;
+    if (!fold_pixels(s, &folded))
+        return fit_bundles(s, false, c);
+    if (fit_bundles(s, true, &folded)) {
+        *c = folded;
         return true;
     }
-    return (!folds || s->d->groups > BUNDLE_MAX) && fit_bundles(s, false, c);
+    return s->d->groups > BUNDLE_MAX && fit_bundles(s, false, c);
 }
 
 /* Do most threads have a column? A slice has room for the sums of each, so it may be a little smaller for more threads. */
@@ -548,27 +520,29 @@ static bool fits_cluster(const search *s, int cluster, const groupnorm_config *c
 
 /*
  * Tensors of which all bundles are in shared memory at once, or two, or one that is large, and that would be split otherwise or want
- * large clusters, of nhwc in large tensors any: by whole lines or whole images. Where there are more CTAs than run at once they load in
+ * clusters of 8; in large tensors of nhwc any clusters, of nchw forward those of 4: by whole lines or whole images. Where there are more CTAs than run at once they load in
  * turn, three for four SMs. bench/notes/groupnorm.md has the measurements.
  */
 static bool choose_held(search *s, groupnorm_config *c)
 {
-    enum { BYTES_MIN = 8 << 20, BYTES_LARGE = 24 << 20, SECTOR = 32, THREADS = 256, THREADS_LEAST = 192 };
+    enum { BYTES_MIN = 8 << 20, BYTES_MIN_LINES = 3 << 20, BYTES_LARGE = 24 << 20, CLUSTER_LARGE_PLANES = 4 };
+    enum { SECTOR = 32, THREADS = 256, THREADS_LEAST = 192 };
     const ckl_groupnorm_desc *d = s->d;
     const bool nhwc = d->layout == CKL_IMAGE_NHWC, forward = d->direction == CKL_DIRECTION_FORWARD;
     const int64_t bytes = (forward ? 1 : 2) * d->n * d->c * d->h * d->w * element_bytes(d);
-    const int cluster = nhwc && bytes >= BYTES_LARGE ? 2 : CLUSTER_MAX;
-    if (!s->device->has_tma || bytes < BYTES_MIN || fits_cluster(s, cluster, c))
+    const int cluster_large = nhwc ? 2 : forward ? CLUSTER_LARGE_PLANES : CLUSTER_MAX;
+    const int cluster = bytes >= BYTES_LARGE ? cluster_large : CLUSTER_MAX;
+    if (!s->device->has_tma || bytes < (nhwc && forward ? BYTES_MIN_LINES : BYTES_MIN) || fits_cluster(s, cluster, c))
         return false;
-    const bool odd = (forward && fold_pixels(s, c)) || set_ragged_pixels(s, c);
-    if (!odd)
+    const bool folded = forward && fold_pixels(s, c);
+    if (!folded)
         set_bundle(s, BUNDLE_MAX, PIXEL_BYTES, c);
     const int64_t pixel = c->bundle * pixel_bytes(d), bundle = bundle_bytes(d, c);
-    const bool lines = odd || (pixel >= PIXEL_BYTES && pixel % SECTOR == 0) ||
+    const bool lines = folded || (pixel >= PIXEL_BYTES && pixel % SECTOR == 0) ||
                        (c->bundle == d->groups && (forward || bundle > CLUSTER_MAX * SLICE_BYTES));
     if (c->vec * element_bytes(d) < GROUPNORM_VECTOR_BYTES || (nhwc && !lines))
         return false;
-    s->threads_max = c->ragged_pixels ? THREADS_LEAST : (int)max_i64(THREADS, threads_min_for(s, c));
+    s->threads_max = (int)max_i64(THREADS, threads_min_for(s, c));
     s->threads_min = THREADS_LEAST;
     groupnorm_config other = *c;
     if (!fit_held(s, c)) {

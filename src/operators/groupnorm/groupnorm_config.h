@@ -5,7 +5,6 @@
 #include "base/dtype.h"
 #include "base/fields.h"
 #include "base/math.h"
-#include "cute/copy.h"
 #include "cutekernellib/operators/groupnorm.h"
 #include "ir/params.h"
 #include "plan/plan.h"
@@ -33,7 +32,6 @@
     X(owner, bool, cut_short, "0", "0 1", "the last bundle of an image has fewer groups")                      \
     X(owner, int, fold, "1", "1 2 4 8", "pixels (nhwc), channels (nchw) taken as one: whole vectors")          \
     X(owner, bool, ragged, "0", "0 1", "nchw: channels begin and end anywhere in their first and last vector") \
-    X(owner, bool, ragged_pixels, "0", "0 1", "nhwc: a bundle's part of a pixel begins and ends so")            \
     X(owner, int, threads, "256", "64 128 256 512 1024", "threads of a CTA")                                   \
     X(owner, int, column_threads, "1", "", "threads that share a column")                                      \
     X(owner, int, cluster, "1", "1 2 4 8 16", "CTAs that share a bundle")                                      \
@@ -42,8 +40,6 @@
     X(owner, int, steps, "4", "", "vectors of a column for which each of its threads has room")                \
     X(owner, int, ctas_per_sm, "0", "0 1 2 3 4 6 8", "CTAs for which an SM has registers; 0: no matter")       \
     X(owner, int, loading, "0", "0 132 264", "held: CTAs that load at once; 0: all")                           \
-    X(owner, bool, backwards, "0", "0 1", "split: outputs begin with the last slices of an image")             \
-    X(owner, bool, staged, "0", "0 1", "split, backward: slices come through shared memory, too")              \
     X(owner, bool, early, "0", "0 1", "held: entries of some slices are merged before all CTAs meet")          \
     X(owner, int, gradient_ctas, "1", "1 2 4 8", "backward: CTAs that add up sums of the same channels")
 
@@ -104,9 +100,6 @@ typedef struct groupnorm_config {
  * bundle is all groups. Its columns are those of the long pixel, and their channels are counted modulo those of the image. Forward,
  * channels of nchw whose pixels are no whole vectors are folded, too: a column is `fold` of them.
  *
- * Or a bundle's part of such a pixel is ragged: the aligned vectors that cover it, with some elements of its neighbours. How far in the
- * first vector it begins is the same in every pixel of a thread, since `column_threads` is a multiple of the vector.
- *
  * A ragged column is aligned vectors and the elements before and behind them, its ends. Thread n of the column takes the ends n,
  * n + column_threads, ...
  */
@@ -123,9 +116,7 @@ static inline int groupnorm_slice_channels(const groupnorm_config *c)
 static inline int groupnorm_columns(const groupnorm_config *c)
 {
     const int channels = groupnorm_slice_channels(c);
-    if (c->layout == CKL_IMAGE_NCHW)
-        return channels / c->fold;
-    return c->ragged_pixels ? (channels + c->vec - 2) / c->vec + 1 : channels * c->fold / c->vec;
+    return c->layout == CKL_IMAGE_NCHW ? channels / c->fold : channels * c->fold / c->vec;
 }
 
 static inline groupnorm_grid groupnorm_grid_of(const groupnorm_config *c)
@@ -134,26 +125,30 @@ static inline groupnorm_grid groupnorm_grid_of(const groupnorm_config *c)
     groupnorm_grid g = { .vec = c->vec, .columns = groupnorm_columns(c) };
     g.abreast = nhwc ? (int)min_i64(g.columns, c->threads) : c->threads / c->column_threads;
     g.column_threads = nhwc ? c->threads / g.abreast : c->column_threads;
-    if (c->ragged_pixels)
-        g.column_threads -= g.column_threads % c->vec;
     g.slots = (int)ceil_div(g.columns, g.abreast);
     return g;
 }
 
-/* Has a vector elements of several groups? Then each of them has statistics, and forward sums, of its own. */
+/* May a vector have elements of several groups? Then each of them has statistics, and forward sums, of its own. */
 static inline bool groupnorm_mixes(const groupnorm_config *c)
 {
-    return c->layout == CKL_IMAGE_NHWC && (c->ragged_pixels || (c->bundle > 1 && c->channels % c->vec));
+    return c->layout == CKL_IMAGE_NHWC && c->bundle > 1 && (c->fold > 1 || c->channels % c->vec);
 }
 
 /*
- * Of nhwc, where each element of a thread's vectors has two sums: threads of a column that store them at once, in lines of shared memory.
- * Those of all would take much of a slice's room, 64 bytes a thread.
+ * Words of the workspace. Of a bundle's group and slice: pivot, mean, squares (forward) or two sums (backward); of an
+ * image's range of pixels and kind of gradient the sums of all channels.
  */
-static inline int groupnorm_lines(const groupnorm_config *c)
+enum { GROUPNORM_ENTRY = 3, GROUPNORM_KINDS = 2, GROUPNORM_SCALES = 3 };
+
+/*
+ * Of nhwc, where each element of a thread's vectors has sums: threads of a column that store `sums` of them at once, in lines of shared
+ * memory. What all threads have would take much of a slice's room, 64 bytes each.
+ */
+static inline int groupnorm_lines(const groupnorm_config *c, int sums)
 {
-    const int64_t threads = groupnorm_grid_of(c).column_threads, lines = ceil_div(2 * threads, c->vec);
-    return (int)min_i64(threads, c->ragged_pixels ? round_up(lines, c->vec) : lines);
+    const int64_t threads = groupnorm_grid_of(c).column_threads;
+    return (int)min_i64(threads, ceil_div(4 * threads, (int64_t)c->vec * sums));
 }
 
 enum { GROUPNORM_VECTOR_BYTES = 16, GROUPNORM_COPIED_BYTES = 4 }; // of an access at most; by cp.async at least
@@ -169,7 +164,7 @@ static inline int groupnorm_first_steps(const groupnorm_config *c)
 /* Of each channel of a slice, backward: rows of sums, of threads or of lines and pixels of a fold. */
 static inline int groupnorm_sum_rows(const groupnorm_config *c)
 {
-    return c->layout == CKL_IMAGE_NHWC ? groupnorm_lines(c) * c->fold : c->column_threads;
+    return c->layout == CKL_IMAGE_NHWC ? groupnorm_lines(c, GROUPNORM_KINDS) * c->fold : c->column_threads;
 }
 
 /* Units of a slice. */
@@ -190,16 +185,10 @@ static inline bool groupnorm_adds_too_many(const groupnorm_config *c, int64_t sl
     const groupnorm_grid g = groupnorm_grid_of(c);
     const bool mixes = groupnorm_mixes(c);
     const int64_t values = mixes ? c->steps : g.slots * c->steps * c->vec / GROUPNORM_SUMS;
-    const int64_t sums = mixes ? (int64_t)g.column_threads * c->fold * c->channels
-                               : GROUPNORM_SUMS * (int64_t)c->threads / c->bundle;
+    const int64_t sums =
+        mixes ? (int64_t)g.column_threads * c->fold * c->channels : GROUPNORM_SUMS * (int64_t)c->threads / c->bundle;
     return values > VALUES_MAX && slices * sums < SUMS_ENOUGH;
 }
-
-/*
- * Words of the workspace. Of a bundle's group and slice: pivot, mean, squares (forward) or two sums (backward); of an
- * image's range of pixels and kind of gradient the sums of all channels.
- */
-enum { GROUPNORM_ENTRY = 3, GROUPNORM_KINDS = 2, GROUPNORM_SCALES = 3 };
 
 /* The warps of a CTA share out the groups of a bundle: so many neighbouring lanes of a warp have one. */
 enum { GROUPNORM_GROUPS_OF_WARP_MAX = 32 };
@@ -226,12 +215,17 @@ static inline int64_t groupnorm_entry_words(const groupnorm_config *c, int64_t s
     return GROUPNORM_ENTRY * groupnorm_block_words(c) * ceil_div(slices, groupnorm_lanes_of_group(c));
 }
 
-/* Slices whose entries are merged early: so many blocks. */
-enum { GROUPNORM_EARLY_BLOCKS = 4 };
+/* Slices whose entries are merged early: so many blocks, more where each lane has a group of its own. */
+enum { GROUPNORM_EARLY_BLOCKS_MAX = 8 };
+
+static inline int groupnorm_early_blocks(const groupnorm_config *c)
+{
+    return groupnorm_lanes_of_group(c) > 1 ? 4 : GROUPNORM_EARLY_BLOCKS_MAX;
+}
 
 static inline int groupnorm_early_slices(const groupnorm_config *c)
 {
-    return GROUPNORM_EARLY_BLOCKS * groupnorm_lanes_of_group(c);
+    return groupnorm_early_blocks(c) * groupnorm_lanes_of_group(c);
 }
 
 /* Elements of a slice of one tensor in shared memory: vectors, then the ends of each column. */
@@ -289,219 +283,5 @@ void groupnorm_gradients(const groupnorm_config *cfg);
 
 /* What a CTA of the kernel that adds up takes at once. */
 enum { GROUPNORM_GRADIENT_COLUMNS = 32, GROUPNORM_GRADIENT_LINES = 256 };
-
-/* What the kernels share (groupnorm_slice.c) */
-
-/* The slice of this CTA. */
-typedef struct groupnorm_slice {
-    const groupnorm_config *cfg;
-    groupnorm_values a;
-    int align;          // of vectors in memory, bytes
-    val bundle;         // i64, of all images
-    val image, channel; // i64, channel: the first of the bundle
-    val group;          // i64, of all images: the first of the bundle
-    val channels;       // i32, of the bundle
-    val rank;           // i32, which slice of the bundle
-    val range;          // i32, which of those of a channel
-    bool halves;        // are added up one after the other
-    val count;          // i32, units of it; of a ragged one elements of a channel in it
-    val base;           // i64, element of the tensor where the first unit of the first channel is
-} groupnorm_slice;
-
-/* One vector on its way through a pass. */
-typedef struct groupnorm_vector {
-    int vec;    // elements: 1 at the ends of a ragged column
-    val shared; // u32, bytes as those of a column, below
-    val global; // i64, elements as well
-    packed x, dy;
-} groupnorm_vector;
-
-enum { GROUPNORM_UNROLLED = 4 }; // vectors of a thread whose loads are in flight together
-
-/* The thread's place in a grid over the slice. */
-typedef struct groupnorm_view {
-    groupnorm_grid grid;
-    void (*between)(void *kernel); // if not NULL: what a pass does between the halves of a slice
-    bool streams;                  // vectors come from memory when they are used: the last ones of a thread together
-    int at_once;                   // vectors whose loads are in flight together: fewer where registers are few
-    int ahead_count;               // but for the first ones, which are here
-    groupnorm_vector ahead[GROUPNORM_UNROLLED];
-    val column, column_thread; // i32: the first of the thread; its number among those of the column
-    val phase;                 // i32, of ragged pixels: where in its first vector the bundle's part begins
-    val end, own;              // i32, then: the first element of the thread's vectors behind it; bits of those in it
-    val count;                 // i32, units of a column, or elements
-    val vectors;               // i32, of the thread in each of its columns, but for ragged ones
-    val first;                 // i32, those in the first half of the slice
-} groupnorm_view;
-
-/* One column of a thread. */
-typedef struct groupnorm_column {
-    val number;           // i32, in the bundle
-    val exists;           // predicate
-    val vectors;          // i32, of the thread in it
-    val start;            // i64, of a ragged one: its first element
-    val head, body, ends; // i32: elements before its vectors, in them, and not in them
-    val shared;           // u32, bytes from the start of a slice in shared memory to its first vector
-    val global;           // i64, elements from the start of the tensor
-} groupnorm_column;
-
-/* Declares the parameters, sets threads and cluster; then what is in slice `rank` of a bundle. */
-groupnorm_slice groupnorm_slice_begin(const groupnorm_config *cfg, bool vectors);
-void groupnorm_slice_at(groupnorm_slice *s, val bundle, val rank);
-
-/* Which slice of a channel slice `rank` of the bundle is. */
-val groupnorm_range_of(const groupnorm_slice *s, val rank);
-
-/* Both, by the number of the CTA; waits for the kernel before. */
-groupnorm_slice groupnorm_slice_here(const groupnorm_config *cfg, bool vectors);
-
-/* The order of split slices, which are taken twice (two_pass.h), and the slice of an item of it. */
-two_pass groupnorm_order(const groupnorm_slice *s);
-void groupnorm_slice_of_item(groupnorm_slice *s, const two_pass_item *item);
-
-/* Of slices that are held, and meet (one_pass.h): that of this CTA. */
-one_pass groupnorm_meeting(groupnorm_slice *s);
-
-/* Around their loads, which may take turns. */
-void groupnorm_load_in_turn(const groupnorm_slice *s, const one_pass *meeting);
-void groupnorm_loaded(const groupnorm_slice *s, const one_pass *meeting);
-
-/* What is above it overlaps the end of the kernel before, and may not touch global memory. */
-void groupnorm_wait(void);
-
-groupnorm_view groupnorm_view_of(const groupnorm_slice *s);
-
-/* Of ragged pixels: where in its first vector the bundle's part of a pixel of the slice begins. */
-val groupnorm_phase(const groupnorm_slice *s, val pixel);
-
-bool groupnorm_is_nchw(const groupnorm_slice *s);
-
-/* Has every thread one column at most? Then what belongs to the column is loaded once, before the passes. */
-bool groupnorm_has_one_column(const groupnorm_view *w);
-
-/* One pass over the columns of a thread; every thread of the CTA comes to each, even if it does not exist. */
-typedef void groupnorm_column_pass(void *kernel, const groupnorm_column *c);
-void groupnorm_over_columns(const groupnorm_slice *s, const groupnorm_view *w, groupnorm_column_pass *pass,
-                            void *kernel);
-
-/* Elements of a ragged channel in the slice that begins at a unit. */
-val groupnorm_elements_from(const groupnorm_slice *s, val unit);
-
-/* Column number `slot` of a thread. */
-groupnorm_column groupnorm_column_at(const groupnorm_slice *s, const groupnorm_view *w, val slot);
-
-/* One of the ends of a ragged column that a thread takes, and whether it is there. */
-groupnorm_vector groupnorm_end(const groupnorm_slice *s, const groupnorm_view *w, const groupnorm_column *c, int number,
-                               val *exists);
-
-/*
- * One pass over the vectors of a column, a few at once, then over its ends: `load` of all of them, unless NULL, goes before
- * `use` of one.
- */
-typedef void groupnorm_vector_pass(void *kernel, groupnorm_vector *v);
-void groupnorm_over_vectors(const groupnorm_slice *s, const groupnorm_view *w, const groupnorm_column *c,
-                            groupnorm_vector_pass *load, groupnorm_vector_pass *use, void *kernel);
-
-/* Of a thread that has one column: loads its first n vectors now, for the next pass over it. */
-void groupnorm_load_ahead(const groupnorm_slice *s, groupnorm_view *w, int n, groupnorm_vector_pass *load,
-                          void *kernel);
-
-/* Of a column that may not exist: the last one that does. */
-val groupnorm_existing(const groupnorm_slice *s, const groupnorm_view *w, val column);
-
-/* Groups of the bundle: i32. */
-val groupnorm_groups(const groupnorm_slice *s);
-
-/* Vectors in memory and in shared memory. */
-tensor groupnorm_global(const groupnorm_slice *s, val pointer, val element, int count); // (COUNT)
-packed groupnorm_load(const groupnorm_slice *s, val pointer, val element);
-packed groupnorm_load_shared(const groupnorm_slice *s, val address, int vec);
-
-/* Starts the copies of the slice of one or two tensors to shared memory, where each thread finds its vectors after groupnorm_staged(). */
-typedef struct groupnorm_staging {
-    int count;
-    val from[2], to[2]; // pointers, and u32 addresses
-} groupnorm_staging;
-
-void groupnorm_stage(const groupnorm_slice *s, const groupnorm_view *w, const groupnorm_staging *staging);
-void groupnorm_staged(void);
-
-/* The first half of the slice; the others, of slices that may be loaded in turn (else NULL). */
-void groupnorm_first_staged(void);
-void groupnorm_others_staged(const groupnorm_slice *s, const one_pass *meeting);
-
-/* Stores a vector of outputs, as far as it is the bundle's. */
-void groupnorm_store(const groupnorm_slice *s, const groupnorm_view *w, const groupnorm_vector *v, tensor rY);
-
-/* Of f32: element `index` of an array in global memory. */
-val groupnorm_read(val pointer, val index);
-void groupnorm_write(val pointer, val index, val x);
-
-/* The number in the bundle of the lane's group, and that of the lane in it: i32. Groups from cfg->bundle on do not exist. */
-val groupnorm_group_of_lane(const groupnorm_slice *s);
-val groupnorm_lane_of_group(const groupnorm_slice *s);
-
-/* Has this warp a group? The others have nothing to merge. */
-val groupnorm_merges(const groupnorm_slice *s);
-
-/* The first lane of a group that exists. */
-val groupnorm_speaks(const groupnorm_slice *s);
-
-/* In the workspace, `count` entries for each group of a bundle: of `slices` each. */
-typedef struct groupnorm_entries {
-    val pointer, count; // count: i32
-    int slices;
-} groupnorm_entries;
-
-groupnorm_entries groupnorm_entries_of_slices(const groupnorm_slice *s);
-groupnorm_entries groupnorm_early_entries(const groupnorm_slice *s);
-
-/* Those that CTAs of held slices merge. */
-groupnorm_entries groupnorm_held_entries(const groupnorm_slice *s);
-
-/* The early entry that this slice is part of; and whether all of its slices have been stored, this one as the last. */
-val groupnorm_early_number(const groupnorm_slice *s);
-val groupnorm_completes(const groupnorm_slice *s, const one_pass *meeting);
-
-/* The entry of the lane's group and of its slice in a block: the index of its first word. */
-val groupnorm_entry(const groupnorm_slice *s, const groupnorm_entries *e, val block);
-
-/* What all slices know of a group of the bundle: the index of its first word. */
-val groupnorm_merged(const groupnorm_slice *s, val group);
-
-/* The lanes of each group store `count` values as entry `number`. */
-void groupnorm_store_entry(const groupnorm_slice *s, const groupnorm_entries *e, val number, int count,
-                           const val *values);
-
-/* The threads load `words` merged words of each group into shared memory: (WORDS,BUNDLE). */
-void groupnorm_load_merged(const groupnorm_slice *s, int words, tensor sGroups);
-
-/* gamma or beta of a channel of the slice, f32; of a column: (1) or (VEC). */
-val groupnorm_weight(const groupnorm_slice *s, val pointer, val channel);
-tensor groupnorm_weights(const groupnorm_slice *s, const groupnorm_view *w, val pointer, val column);
-
-/* Are those of a vector loaded one by one? Then each has a register of its own. */
-bool groupnorm_scatters_weights(const groupnorm_slice *s);
-
-/* The channel in the bundle of element e of a column's vectors (nhwc); its group. */
-val groupnorm_channel(const groupnorm_slice *s, const groupnorm_view *w, val column, int e);
-
-/* One of the words that are known of each channel, sWords (WORDS,CHANNELS): of the elements of a thread's vectors (VEC). */
-tensor groupnorm_of_channels(const groupnorm_slice *s, const groupnorm_view *w, tensor sWords, int word);
-val groupnorm_group(const groupnorm_slice *s, const groupnorm_view *w, val column, int e);
-
-/*
- * Adds up what the threads of a column have of its elements, `count` sums of each (VEC), line by line: sLines is (ELEMENTS of a pixel and
- * its fold,LINES,COUNT). All threads come to it. The last lines are there after another cta_sync().
- */
-void groupnorm_add_lines(const groupnorm_slice *s, const groupnorm_view *w, val column, int count, const tensor *rSums,
-                         tensor sLines);
-
-/* The sum over the lanes of a group of each of `count` values. */
-void groupnorm_sum_of_lanes(const groupnorm_slice *s, int count, val *values);
-
-/* Shared memory of the CTAs of a cluster. Lanes send `count` values of their group; after cluster_sync() every CTA has those of all. */
-tensor groupnorm_peers(const groupnorm_config *cfg, int count); // (COUNT,CLUSTER,BUNDLE)
-void groupnorm_send_to_peers(const groupnorm_slice *s, tensor sPeers, int count, const val *values);
 
 #endif

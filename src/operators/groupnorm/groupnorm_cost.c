@@ -31,15 +31,15 @@ int64_t groupnorm_bundles(const ckl_groupnorm_desc *d, const groupnorm_config *c
 int64_t groupnorm_shared_bytes(const ckl_groupnorm_desc *d, groupnorm_slicing slicing, const groupnorm_config *c)
 {
     const groupnorm_grid g = groupnorm_grid_of(c);
-    const bool forward = d->direction == CKL_DIRECTION_FORWARD, kept = slicing != GROUPNORM_SPLIT || forward || c->staged;
+    const bool forward = d->direction == CKL_DIRECTION_FORWARD, kept = slicing != GROUPNORM_SPLIT || forward;
     const int64_t slice = kept ? groupnorm_slice_bytes(c) : 0, groups = 16 * ceil_div(12 * c->bundle, 16);
     const int words = forward ? GROUPNORM_ENTRY : GROUPNORM_KINDS;
     const int64_t peers = c->cluster > 1 ? 4 * words * (int64_t)c->bundle * c->cluster + 16 : 16;
     const int64_t left = slicing == GROUPNORM_HELD ? 16 : 0;
     const int64_t channels = groupnorm_slice_channels(c);
-    if (forward && groupnorm_mixes(c)) // pivots and moments of channels, sums of lines
-        return slice + 16 * (int64_t)ceil_div(4 * channels, 16) * (1 + GROUPNORM_ENTRY) + groups + peers + left +
-               2 * 4 * (int64_t)groupnorm_lines(c) * g.columns * c->vec;
+    if (forward && groupnorm_mixes(c)) // moments of channels, sums of lines
+        return slice + 16 * ceil_div(4 * GROUPNORM_ENTRY * channels, 16) + groups + peers + left +
+               4 * (int64_t)groupnorm_lines(c, 1) * g.columns * c->vec;
     if (forward)
         return slice + 4 * (words + 1) * (int64_t)c->threads + groups + peers + left;
     const int64_t sums = 4 * GROUPNORM_KINDS * (int64_t)groupnorm_sum_rows(c) * channels;

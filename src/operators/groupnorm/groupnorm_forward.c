@@ -10,16 +10,15 @@
  * of a channel can then be added as they are.
  */
 #include "cute/kernel.h"
-#include "operators/groupnorm/groupnorm_config.h"
+#include "operators/groupnorm/groupnorm_moments.h"
 
-enum { SUMS = GROUPNORM_SUMS, PIVOT_VALUES = 3 }; // of values, and of squares, side by side; of which a pivot is the median
+enum { SUMS = GROUPNORM_SUMS }; // of values, and of squares, side by side
 
 /* Of a channel, where vectors have several groups; and when all is known. */
 enum { CHANNEL_SUM, CHANNEL_SQUARES, CHANNEL_SUMS };
 enum { CHANNEL_MEAN, CHANNEL_SCALE, CHANNEL_SHIFT };
 
-/* What is told of some values of a group, in this order; and of the group when all is known. */
-enum { ENTRY_PIVOT, ENTRY_MEAN, ENTRY_SQUARES };
+/* What is known of a group when all is. */
 enum { GROUP_MEAN, GROUP_REST, GROUP_RSTD, GROUP_WORDS };
 
 typedef struct forward {
@@ -30,10 +29,10 @@ typedef struct forward {
     val staged; // u32, the slice in shared memory
     val pivot;  // of this thread
     val sums[SUMS], squares[SUMS];
-    int turn;                           // of the sums; vectors of one value use them all, too
-    val count;                          // i32, of ragged columns: elements of this thread
+    int turn;                            // of the sums; vectors of one value use them all, too
+    val count;                           // i32, of ragged columns: elements of this thread
     tensor rPivots, rSums[CHANNEL_SUMS]; // (VEC) where a vector has several groups
-    tensor sMoments, sCounts;           // (GROUPNORM_ENTRY,THREADS), (THREADS); or of channels, which have all the same count
+    tensor sMoments, sCounts;     // (GROUPNORM_ENTRY,THREADS), (THREADS); or of channels, which have all the same count
     tensor sPeers;                // (GROUPNORM_ENTRY,CLUSTER,BUNDLE)
     tensor sGroups;               // (GROUP_WORDS,BUNDLE)
     tensor rGamma, rBeta;         // (1) or (VEC) of a thread that has one column
@@ -59,8 +58,8 @@ static bool has_folded_channels(const forward *k)
 /* Of a thread that has one column: loaded before the passes, unless merging wants the registers. */
 static bool has_column_weights(const forward *k)
 {
-    return k->s.cfg->affine && !groupnorm_mixes(k->s.cfg) && groupnorm_has_one_column(&k->w) && !has_folded_channels(k) &&
-           !(k->held && groupnorm_scatters_weights(&k->s));
+    return k->s.cfg->affine && !groupnorm_mixes(k->s.cfg) && groupnorm_has_one_column(&k->w) &&
+           !has_folded_channels(k) && !(k->held && groupnorm_scatters_weights(&k->s));
 }
 
 /* Has a thread one channel at most, of vectors of several groups? */
@@ -85,11 +84,6 @@ static void load_early_weights(forward *k)
 }
 
 /* Moments of a thread */
-
-/* So many values, their mean above a pivot, and the sum of the squares of their differences from the mean. */
-typedef struct moments {
-    val count, pivot, mean, squares;
-} moments;
 
 static void load_vector(void *kernel, groupnorm_vector *v)
 {
@@ -146,14 +140,14 @@ static void find_pivot(forward *k)
         }
     }
     IF(logical_and(lt(k->w.column, imm(g->columns)), lt(imm(0), vectors))) {
-        val first = add(k->staged, mul(thread(), imm(bytes))), last = sub(vectors, imm(1)), x[PIVOT_VALUES];
-        for (int i = 0; i < PIVOT_VALUES; i += g->vec) {
+        val first = add(k->staged, mul(thread(), imm(bytes))), last = sub(vectors, imm(1)), x[MOMENTS_PIVOT_VALUES];
+        for (int i = 0; i < MOMENTS_PIVOT_VALUES; i += g->vec) {
             val address = first;
             if (i > 0)
                 address = add(
                     first, mul(convert(U32, min(imm(i / g->vec), last)), imm(bytes * g->abreast * g->column_threads)));
             tensor rX = unpacked(groupnorm_load_shared(&k->s, address, g->vec), F32); // (VEC)
-            for (int e = 0; e < g->vec && i + e < PIVOT_VALUES; e++)
+            for (int e = 0; e < g->vec && i + e < MOMENTS_PIVOT_VALUES; e++)
                 x[i + e] = at(rX, e);
         }
         assign(k->pivot, median_f32(x[0], x[1], x[2]));
@@ -175,13 +169,6 @@ static val count_of_thread(const forward *k)
     return mul(convert(F32, mul(columns, k->w.vectors)), immf(g->vec));
 }
 
-/* Of a sum and one of squares of values above their pivot. */
-static moments moments_of_sums(val count, val pivot, val sum, val squares)
-{
-    val mean = div(sum, max(count, immf(1)));
-    return (moments){ count, pivot, mean, max_nan(fma(neg(sum), mean, squares), immf(0)) };
-}
-
 static moments moments_of_thread(forward *k)
 {
     for (int i = 0; i < SUMS; i++) {
@@ -193,14 +180,6 @@ static moments moments_of_thread(forward *k)
     find_pivot(k);
     groupnorm_over_columns(&k->s, &k->w, add_column, k);
     return moments_of_sums(count_of_thread(k), k->pivot, total_of(k->sums), total_of(k->squares));
-}
-
-/* For the warps. */
-static void tell_moments(const forward *k, val place, moments m)
-{
-    set(k->sMoments, coord(ENTRY_PIVOT, place), m.pivot);
-    set(k->sMoments, coord(ENTRY_MEAN, place), m.mean);
-    set(k->sMoments, coord(ENTRY_SQUARES, place), m.squares);
 }
 
 /* Moments of a channel, where vectors have several groups */
@@ -217,112 +196,50 @@ static val value_at(const forward *k, val pixel, val channel)
     const groupnorm_config *cfg = k->s.cfg;
     const int bytes = dtype_bytes(cfg->dtype);
     val element = add(mul(pixel, imm(k->w.grid.columns * cfg->vec / cfg->fold)), channel);
-    if (cfg->ragged_pixels)
-        element = add(element, groupnorm_phase(&k->s, pixel));
     val address = add(k->staged, mul(convert(U32, element), imm(bytes)));
     return at_f32(smem_view(address, cfg->dtype, compact(leaf(1))), 0);
 }
 
 /* Of the channel's first pixels in the slice; where it has fewer, the last one counts again. */
-static tensor find_channel_pivots(forward *k)
+static void find_channel_pivots(forward *k)
 {
     const groupnorm_config *cfg = k->s.cfg;
     const int channels = groupnorm_slice_channels(cfg);
-    tensor sPivots = smem_tensor("pivots", F32, compact(leaf(channels)), 16); // (CHANNELS)
     val pixels = pixels_of_slice(k);
     cta_sync(); // other threads have loaded them
     LOOP_FROM(channel, convert(I32, thread()), imm(channels), imm(cfg->threads)) {
-        val pivot = variable(F32, immf(0)), x[PIVOT_VALUES];
+        val pivot = variable(F32, immf(0)), x[MOMENTS_PIVOT_VALUES];
         IF(logical_and(lt(channel, k->s.channels), lt(imm(0), pixels))) {
-            for (int i = 0; i < PIVOT_VALUES; i++)
+            for (int i = 0; i < MOMENTS_PIVOT_VALUES; i++)
                 x[i] = value_at(k, min(imm_as(I32, i), sub(pixels, imm(1))), channel);
             assign(pivot, median_f32(x[0], x[1], x[2]));
         }
-        set(sPivots, channel, pivot);
+        set(k->sMoments, coord(MOMENTS_PIVOT, channel), pivot);
     }
     cta_sync();
     k->rPivots = fragment(F32, compact(leaf(cfg->vec))); // (VEC)
     for (int i = 0; i < cfg->vec; i++)
-        set(k->rPivots, i, at(sPivots, groupnorm_channel(&k->s, &k->w, k->w.column, i)));
+        set(k->rPivots, i, at(k->sMoments, MOMENTS_PIVOT, groupnorm_channel(&k->s, &k->w, k->w.column, i)));
     for (int i = 0; i < CHANNEL_SUMS; i++) {
         k->rSums[i] = fragment(F32, compact(leaf(cfg->vec))); // (VEC)
         fill(k->rSums[i], immf(0));
     }
-    return sPivots;
 }
 
-static moments moments_of_channel(const forward *k, tensor sLines, tensor sPivots, val channel)
+/* A channel's sum in all lines, and in all pixels of a fold. */
+static val total_of_lines(const forward *k, tensor sLines, val channel)
 {
     const groupnorm_config *cfg = k->s.cfg;
-    val total[CHANNEL_SUMS] = { variable(F32, immf(0)), variable(F32, immf(0)) };
-    for (int line = 0; line < groupnorm_lines(cfg); line++)
+    val total = variable(F32, immf(0));
+    for (int line = 0; line < groupnorm_lines(cfg, 1); line++)
         for (int pixel = 0; pixel < cfg->fold; pixel++) {
-            val element = add(channel, imm(pixel * groupnorm_slice_channels(cfg)));
-            if (cfg->ragged_pixels)
-                element = add(element, groupnorm_phase(&k->s, imm_as(I32, line)));
-            for (int i = 0; i < CHANNEL_SUMS; i++)
-                assign(total[i], add(total[i], at(sLines, element, line, i)));
+            const val element = add(channel, imm(pixel * groupnorm_slice_channels(cfg)));
+            assign(total, add(total, at(sLines, element, line, 0)));
         }
-    return moments_of_sums(convert(F32, pixels_of_slice(k)), at(sPivots, channel), total[CHANNEL_SUM],
-                           total[CHANNEL_SQUARES]);
+    return total;
 }
 
 /* Merging */
-
-enum { OF_LANE_MAX = 32 }; // moments that a lane merges with those of others of its group
-
-static moments no_values(void)
-{
-    return (moments){ variable(F32, immf(0)), variable(F32, immf(0)), variable(F32, immf(0)), variable(F32, immf(0)) };
-}
-
-/* The median of three of the group's pivots, of its lanes and then of what they have next: a lane of few values may have one far away. */
-static val common_pivot(const forward *k, const moments *m, int n)
-{
-    const int lanes = groupnorm_lanes_of_group(k->s.cfg);
-    val first = sub(lane(), convert(U32, groupnorm_lane_of_group(&k->s))), own = m->pivot, x[PIVOT_VALUES];
-    for (int i = 0; i < PIVOT_VALUES; i++) {
-        const moments *next = &m[min_i64(i / lanes, n - 1)];
-        if (i % lanes == 0)
-            own = select(lt(immf(0), next->count), next->pivot, shuffle(m->pivot, first));
-        x[i] = shuffle(own, add(first, imm(i % lanes)));
-    }
-    return median_f32(x[0], x[1], x[2]);
-}
-
-/* What the lanes of a group have, `n` of them each: every lane gets the result. */
-static moments merge(const forward *k, const moments *m, int n)
-{
-    val sums[2] = { variable(F32, immf(0)), variable(F32, immf(0)) }, squares = variable(F32, immf(0));
-    val pivot = common_pivot(k, m, n), means[OF_LANE_MAX];
-    for (int i = 0; i < n; i++) {
-        means[i] = add(sub(m[i].pivot, pivot), m[i].mean);
-        assign(sums[0], add(sums[0], m[i].count));
-        assign(sums[1], fma(m[i].count, means[i], sums[1]));
-        assign(squares, add(squares, m[i].squares));
-    }
-    groupnorm_sum_of_lanes(&k->s, 2, sums);
-    val mean = div(sums[1], max(sums[0], immf(1)));
-    for (int i = 0; i < n; i++) {
-        val difference = sub(means[i], mean);
-        assign(squares, fma(mul(m[i].count, difference), difference, squares));
-    }
-    groupnorm_sum_of_lanes(&k->s, 1, &squares);
-    return (moments){ sums[0], pivot, mean, squares };
-}
-
-/* Reads at an index where it is inside, else nothing: no values. */
-static moments read_moments(val inside, val count, tensor sMoments, val index)
-{
-    moments m = no_values();
-    IF(inside) {
-        assign(m.count, count);
-        assign(m.pivot, at(sMoments, ENTRY_PIVOT, index));
-        assign(m.mean, at(sMoments, ENTRY_MEAN, index));
-        assign(m.squares, at(sMoments, ENTRY_SQUARES, index));
-    }
-    return m;
-}
 
 /* What the threads found in this slice. */
 static void find_moments_of_threads(forward *k)
@@ -331,7 +248,7 @@ static void find_moments_of_threads(forward *k)
     k->sCounts = smem_tensor("counts", F32, compact(leaf(threads)), 16);
     const moments mine = moments_of_thread(k);
     set(k->sCounts, thread(), mine.count);
-    tell_moments(k, thread(), mine);
+    moments_set(k->sMoments, thread(), &mine);
     cta_sync();
 }
 
@@ -340,14 +257,24 @@ static void find_moments_of_channels(forward *k)
 {
     const groupnorm_config *cfg = k->s.cfg;
     const int channels = groupnorm_slice_channels(cfg), elements = k->w.grid.columns * cfg->vec;
-    tensor sLines = smem_tensor("lines", F32, compact(shape(elements, groupnorm_lines(cfg), CHANNEL_SUMS)), 16);
-    const tensor sPivots = find_channel_pivots(k);
+    tensor sLines = smem_tensor("lines", F32, compact(shape(elements, groupnorm_lines(cfg, 1), 1)), 16);
+    find_channel_pivots(k);
     groupnorm_over_columns(&k->s, &k->w, add_column, k);
-    groupnorm_add_lines(&k->s, &k->w, k->w.column, CHANNEL_SUMS, k->rSums, sLines);
-    cta_sync();
-    LOOP_FROM(channel, convert(I32, thread()), imm(channels), imm(cfg->threads))
-        tell_moments(k, channel, moments_of_channel(k, sLines, sPivots, channel));
-    cta_sync();
+    for (int i = 0; i < CHANNEL_SUMS; i++) {
+        groupnorm_add_lines(&k->s, &k->w, k->w.column, 1, &k->rSums[i], sLines);
+        cta_sync();
+        LOOP_FROM(channel, convert(I32, thread()), imm(channels), imm(cfg->threads)) {
+            const val total = total_of_lines(k, sLines, channel), pivot = at(k->sMoments, MOMENTS_PIVOT, channel);
+            if (i == CHANNEL_SUM)
+                set(k->sMoments, coord(MOMENTS_MEAN, channel), total); // until its squares are known
+            else {
+                const val sum = at(k->sMoments, MOMENTS_MEAN, channel), count = convert(F32, pixels_of_slice(k));
+                const moments all = moments_of_sums(count, pivot, sum, total);
+                moments_set(k->sMoments, channel, &all);
+            }
+        }
+        cta_sync();
+    }
 }
 
 /*
@@ -361,7 +288,7 @@ static moments merge_threads(const forward *k)
     const bool mixes = groupnorm_mixes(cfg), in_rows = cfg->bundle > 1 && !groupnorm_is_nchw(&k->s) && !mixes;
     const int columns = g->columns, width = mixes ? cfg->channels : (in_rows ? columns : cfg->threads) / cfg->bundle;
     const int rows = in_rows ? g->column_threads : 1;
-    moments m[OF_LANE_MAX];
+    moments m[MOMENTS_OF_LANE_MAX];
     const int lanes = groupnorm_lanes_of_group(cfg), n = (int)ceil_div((int64_t)width * rows, lanes);
     val first = min(mul(groupnorm_group_of_lane(&k->s), imm(width)), imm((cfg->bundle - 1) * width));
     for (int i = 0; i < n; i++) {
@@ -371,42 +298,17 @@ static moments merge_threads(const forward *k)
             index = add(mul(div(number, imm(width)), imm(columns)), rem(number, imm(width)));
         index = select(inside, add(index, first), imm(0));
         val count = mixes ? convert(F32, pixels_of_slice(k)) : at(k->sCounts, index);
-        m[i] = read_moments(inside, count, k->sMoments, index);
+        m[i] = moments_at(inside, count, k->sMoments, index);
     }
-    return merge(k, m, n);
-}
-
-/* How many elements of a group slices have that follow each other, `slices` of them: those of entry `number`. */
-static val elements_of_slices(const groupnorm_slice *s, val number, int slices)
-{
-    const groupnorm_config *cfg = s->cfg;
-    const int channels = cfg->channels / cfg->parts;
-    const int per_unit = groupnorm_is_nchw(s) ? channels / cfg->fold * cfg->vec : channels * cfg->fold;
-    const val range = mul(s->a.range, imm(slices)), begin = mul(groupnorm_range_of(s, number), range);
-    if (cfg->ragged)
-        return mul(convert(F32, groupnorm_elements_from(s, begin)), immf(channels));
-    val units = max(min(range, sub(s->a.units, begin)), imm_as(I32, 0));
-    return mul(convert(F32, units), immf(per_unit));
-}
-
-/* What the lanes of a group tell, in the order of an entry. */
-typedef struct told {
-    val of[GROUPNORM_ENTRY];
-} told;
-
-static told told_of(moments m)
-{
-    return (told){ { [ENTRY_PIVOT] = m.pivot, [ENTRY_MEAN] = m.mean, [ENTRY_SQUARES] = m.squares } };
+    return moments_merge(&k->s, m, n);
 }
 
 static void tell_peers(forward *k)
 {
     k->sPeers = groupnorm_peers(k->s.cfg, GROUPNORM_ENTRY);
     cluster_wait(); // all CTAs of the cluster have started
-    IF(groupnorm_merges(&k->s)) {
-        const told mine = told_of(merge_threads(k));
-        groupnorm_send_to_peers(&k->s, k->sPeers, GROUPNORM_ENTRY, mine.of);
-    }
+    IF(groupnorm_merges(&k->s))
+        groupnorm_send_to_peers(&k->s, k->sPeers, GROUPNORM_ENTRY, merge_threads(k).of);
     cluster_sync();
 }
 
@@ -415,13 +317,13 @@ static moments merge_peers(const forward *k)
 {
     const groupnorm_config *cfg = k->s.cfg;
     const int lanes = groupnorm_lanes_of_group(cfg), n = (int)ceil_div(cfg->cluster, lanes);
-    moments m[OF_LANE_MAX];
+    moments m[MOMENTS_OF_LANE_MAX];
     val group = min(groupnorm_group_of_lane(&k->s), imm(cfg->bundle - 1));
     for (int i = 0; i < n; i++) {
         val rank = add(groupnorm_lane_of_group(&k->s), imm(lanes * i)), inside = lt(rank, imm(cfg->cluster));
-        m[i] = read_moments(inside, elements_of_slices(&k->s, rank, 1), slice(k->sPeers, _, _, group), rank);
+        m[i] = moments_at(inside, moments_elements(&k->s, rank, 1), slice(k->sPeers, _, _, group), rank);
     }
-    return merge(k, m, n);
+    return moments_merge(&k->s, m, n);
 }
 
 /* What is known of a group. A mean that f32 cannot hold is mean + rest. */
@@ -431,8 +333,9 @@ typedef struct group_statistics {
 
 static group_statistics statistics_of(const forward *k, moments m)
 {
-    const val mean = add(m.pivot, m.mean), rest = add(sub(m.pivot, mean), m.mean);
-    const val rstd = rsqrt(fma(m.squares, k->s.a.reciprocal, k->s.a.eps));
+    const val pivot = m.of[MOMENTS_PIVOT], above = m.of[MOMENTS_MEAN], mean = add(pivot, above);
+    const val rest = add(sub(pivot, mean), above);
+    const val rstd = rsqrt(fma(m.of[MOMENTS_SQUARES], k->s.a.reciprocal, k->s.a.eps));
     return (group_statistics){ { [GROUP_MEAN] = mean, [GROUP_REST] = rest, [GROUP_RSTD] = rstd } };
 }
 
@@ -528,7 +431,7 @@ static void write_vector(void *kernel, groupnorm_vector *v)
         val d = sub(at(rX, i), at(k->rMean, one_group ? 0 : i));
         set(rY, i, fma(d, scale_of(k->rScale, which, i), scale_of(k->rShift, which, i)));
     }
-    groupnorm_store(&k->s, &k->w, v, rY);
+    groupnorm_store(&k->s, v, rY);
 }
 
 /* What find_scales() found for the elements of a thread's vectors. */
@@ -565,8 +468,6 @@ static void write_column(void *kernel, const groupnorm_column *c)
         load_scales(k);
     else
         begin_column(k, c);
-    if (k->s.cfg->ragged_pixels)
-        k->w.at_once = 1;
     groupnorm_over_vectors(&k->s, &k->w, c, load_vector, write_vector, k);
 }
 
@@ -615,10 +516,7 @@ static void moments_of_slice(forward *k)
     if (cfg->cluster > 1)
         cluster_arrive(); // this CTA has started: peers may write to its shared memory
     load_early_weights(k);
-    if (k->s.halves)
-        groupnorm_first_staged();
-    else
-        groupnorm_staged();
+    groupnorm_staged(k->s.halves ? 1 : 0);
     k->w.between = k->s.halves ? stage_others : NULL;
     if (groupnorm_mixes(cfg))
         find_moments_of_channels(k);
@@ -643,53 +541,12 @@ void groupnorm_forward(const groupnorm_config *cfg, bool vectors)
     write_slice(&k);
 }
 
-/* The entry of the lane's slice in a block, or no values. */
-static moments read_entry(const groupnorm_slice *s, const groupnorm_entries *e, val block)
-{
-    const int words = groupnorm_block_words(s->cfg);
-    const val number = add(mul(block, imm(groupnorm_lanes_of_group(s->cfg))), groupnorm_lane_of_group(s));
-    moments m = no_values();
-    IF(lt(number, e->count)) {
-        val entry = groupnorm_entry(s, e, block);
-        assign(m.count, elements_of_slices(s, number, e->slices));
-        assign(m.pivot, groupnorm_read(e->pointer, add(entry, imm(ENTRY_PIVOT * words))));
-        assign(m.mean, groupnorm_read(e->pointer, add(entry, imm(ENTRY_MEAN * words))));
-        assign(m.squares, groupnorm_read(e->pointer, add(entry, imm(ENTRY_SQUARES * words))));
-    }
-    return m;
-}
-
-enum { ENTRIES_AT_ONCE = 8, ENTRIES_AT_ONCE_HELD = 4 }; // loaded by a lane; all that are held want registers meanwhile
-
-/* Merges the entries of a group: some for each lane, and its first one also has what is merged already. */
-static moments merge_entries(const forward *k, const groupnorm_entries *e, int at_once)
-{
-    const groupnorm_slice *s = &k->s;
-    moments all = no_values();
-    const int lanes = groupnorm_lanes_of_group(s->cfg);
-    LOOP_FROM(block, imm_as(I32, 0), div(add(e->count, imm(lanes - 1)), imm(lanes)), imm(at_once)) {
-        val is_first = eq(groupnorm_lane_of_group(s), imm(0));
-        moments m[ENTRIES_AT_ONCE + 1];
-        for (int i = 0; i < at_once; i++)
-            m[i] = read_entry(s, e, add(block, imm(i)));
-        m[at_once] = (moments){ select(is_first, all.count, immf(0)), all.pivot, all.mean,
-                                select(is_first, all.squares, immf(0)) };
-        moments merged = merge(k, m, at_once + 1);
-        assign(all.count, merged.count);
-        assign(all.pivot, merged.pivot);
-        assign(all.mean, merged.mean);
-        assign(all.squares, merged.squares);
-    }
-    return all;
-}
-
 static void store_entries(forward *k)
 {
     moments_of_slice(k);
     IF(groupnorm_merges(&k->s)) {
-        const told mine = told_of(merge_threads(k));
         const groupnorm_entries e = groupnorm_entries_of_slices(&k->s);
-        groupnorm_store_entry(&k->s, &e, k->s.rank, GROUPNORM_ENTRY, mine.of);
+        groupnorm_store_entry(&k->s, &e, k->s.rank, GROUPNORM_ENTRY, merge_threads(k).of);
     }
 }
 
@@ -698,7 +555,7 @@ static void store_merged(const forward *k)
 {
     const val group = groupnorm_group_of_lane(&k->s), first = groupnorm_merged(&k->s, group);
     const groupnorm_entries e = groupnorm_entries_of_slices(&k->s);
-    const group_statistics g = statistics_of(k, merge_entries(k, &e, ENTRIES_AT_ONCE));
+    const group_statistics g = statistics_of(k, moments_of_entries(&k->s, &e, MOMENTS_AT_ONCE));
     IF(groupnorm_speaks(&k->s)) {
         for (int word = 0; word < GROUP_WORDS; word++)
             groupnorm_write(k->s.a.merged, add(first, imm(word)), g.of[word]);
@@ -712,7 +569,7 @@ void groupnorm_forward_split(const groupnorm_config *cfg, bool vectors)
     const two_pass order = groupnorm_order(&k.s);
     groupnorm_wait();
     two_pass_item item = two_pass_draw(&order);
-    groupnorm_slice_of_item(&k.s, &item);
+    groupnorm_slice_at(&k.s, convert(I32, item.strip), convert(I32, item.chunk));
     begin(&k);
     reserve_slice(&k);
     stage_slice(&k);
@@ -720,7 +577,7 @@ void groupnorm_forward_split(const groupnorm_config *cfg, bool vectors)
         load_early_weights(&k);
         two_pass_wait(&order, &item);
         groupnorm_load_merged(&k.s, GROUP_WORDS, k.sGroups);
-        groupnorm_staged();
+        groupnorm_staged(0);
         cta_sync();
         write_slice(&k);
         two_pass_end(&order, &item);
@@ -743,12 +600,12 @@ static void merge_early(const forward *k)
     IF(groupnorm_completes(s, k->meeting))
         IF(groupnorm_merges(s)) {
             const groupnorm_entries e = groupnorm_entries_of_slices(s), early = groupnorm_early_entries(s);
-            const val number = groupnorm_early_number(s), block = mul(number, imm(GROUPNORM_EARLY_BLOCKS));
-            moments m[GROUPNORM_EARLY_BLOCKS];
-            for (int i = 0; i < GROUPNORM_EARLY_BLOCKS; i++)
-                m[i] = read_entry(s, &e, add(block, imm(i)));
-            const told all = told_of(merge(k, m, GROUPNORM_EARLY_BLOCKS));
-            groupnorm_store_entry(s, &early, number, GROUPNORM_ENTRY, all.of);
+            const int blocks = groupnorm_early_blocks(s->cfg);
+            const val number = groupnorm_early_number(s), block = mul(number, imm(blocks));
+            moments m[GROUPNORM_EARLY_BLOCKS_MAX];
+            for (int i = 0; i < blocks; i++)
+                m[i] = moments_of_entry(s, &e, add(block, imm(i)));
+            groupnorm_store_entry(s, &early, number, GROUPNORM_ENTRY, moments_merge(s, m, blocks).of);
         }
 }
 
@@ -760,7 +617,7 @@ static void write_held(void *kernel)
     const bool few = groupnorm_lanes_of_group(k->s.cfg) <= FEW_LANES;
     const groupnorm_entries e = groupnorm_held_entries(&k->s);
     IF(groupnorm_merges(&k->s))
-        publish(k, merge_entries(k, &e, few ? ENTRIES_AT_ONCE : ENTRIES_AT_ONCE_HELD));
+        publish(k, moments_of_entries(&k->s, &e, few ? MOMENTS_AT_ONCE : MOMENTS_AT_ONCE_HELD));
     cta_sync();
     write_slice(k);
 }
@@ -786,7 +643,7 @@ static void write_other(void *kernel, val slice)
     if (other.s.cfg->parts > 1)
         load_early_weights(&other); // of other channels
     stage_slice(&other);
-    groupnorm_staged();
+    groupnorm_staged(0);
     groupnorm_over_columns(&other.s, &other.w, write_column, &other);
 }
 

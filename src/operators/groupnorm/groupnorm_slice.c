@@ -5,13 +5,18 @@
  * sectors. Its pixels are split over the CTAs of a cluster, or over slices that communicate through global memory.
  */
 #include "cute/kernel.h"
-#include "operators/groupnorm/groupnorm_config.h"
+#include "operators/groupnorm/groupnorm_slice.h"
 
 enum { UNROLLED = GROUPNORM_UNROLLED };
 
 bool groupnorm_is_nchw(const groupnorm_slice *s)
 {
     return s->cfg->layout == CKL_IMAGE_NCHW;
+}
+
+bool groupnorm_by_elements(const groupnorm_slice *s)
+{
+    return s->align < s->cfg->vec * dtype_bytes(s->cfg->dtype);
 }
 
 bool groupnorm_has_one_column(const groupnorm_view *w)
@@ -40,8 +45,7 @@ groupnorm_slice groupnorm_slice_begin(const groupnorm_config *cfg, bool vectors)
 {
     groupnorm_slice s = { .cfg = cfg, .a = params_of(groupnorm) };
     s.align = (int)element_bytes(&s) * (vectors ? cfg->vec : 1);
-    const bool by_elements = cfg->ragged_pixels && !vectors; // which want more registers than a CTA of several has
-    launch_bounds(cfg->threads, by_elements ? 1 : cfg->ctas_per_sm);
+    launch_bounds(cfg->threads, cfg->ctas_per_sm);
     cluster_size(cfg->cluster);
     return s;
 }
@@ -86,13 +90,7 @@ two_pass groupnorm_order(const groupnorm_slice *s)
                        .strips = s->a.strips,
                        .abreast = groupnorm_is_nchw(s) ? imm_as(U32, 1) : convert(U32, s->a.bundles),
                        .chunks = convert(U32, s->a.slices),
-                       .lag = s->a.lag,
-                       .backwards = s->cfg->backwards };
-}
-
-void groupnorm_slice_of_item(groupnorm_slice *s, const two_pass_item *item)
-{
-    groupnorm_slice_at(s, convert(I32, item->strip), convert(I32, item->chunk));
+                       .lag = s->a.lag };
 }
 
 /* Where all CTAs that run may be of one bundle, the last ones begin when those of the bundle before end. */
@@ -116,7 +114,7 @@ void groupnorm_loaded(const groupnorm_slice *s, const one_pass *meeting)
 {
     if (!s->cfg->loading || s->halves)
         return;
-    groupnorm_staged();
+    groupnorm_staged(0);
     one_pass_loaded(meeting);
 }
 
@@ -141,23 +139,6 @@ static val vectors_of_thread(const groupnorm_view *w, val count)
     return max(div(add(sub(count, w->column_thread), imm(threads - 1)), imm(threads)), imm_as(I32, 0));
 }
 
-val groupnorm_phase(const groupnorm_slice *s, val pixel)
-{
-    const val element = add(convert(I32, s->base), mul(pixel, convert(I32, s->a.channels)));
-    return bit_and(element, imm(s->cfg->vec - 1));
-}
-
-/* What of a ragged pixel a thread has: nothing, if its vector is behind the bundle's part. */
-static void set_ragged_pixels(const groupnorm_slice *s, groupnorm_view *w)
-{
-    const int vec = w->grid.vec;
-    w->phase = groupnorm_phase(s, w->column_thread);
-    const val first = sub(w->phase, mul(w->column, imm(vec))), end = add(first, s->channels);
-    w->end = min(end, imm(vec));
-    w->own = bit_and(shift_left(imm(-1), max(first, imm_as(I32, 0))), sub(shift_left(imm(1), max(w->end, imm_as(I32, 0))), imm(1)));
-    w->count = select(lt(imm(0), end), w->count, imm(0));
-}
-
 groupnorm_view groupnorm_view_of(const groupnorm_slice *s)
 {
     groupnorm_view w = { .grid = groupnorm_grid_of(s->cfg), .at_once = UNROLLED };
@@ -168,9 +149,7 @@ groupnorm_view groupnorm_view_of(const groupnorm_slice *s)
     w.column = nchw ? quotient : rest;
     w.column_thread = nchw ? rest : quotient;
     w.count = nchw ? s->count : select(lt(w.column_thread, imm(w.grid.column_threads)), s->count, imm(0));
-    if (s->cfg->ragged_pixels)
-        set_ragged_pixels(s, &w);
-    else if (s->cfg->cut_short)
+    if (s->cfg->cut_short)
         w.count = select(lt(mul(w.column, imm(channels_of_column(s, &w))), s->channels), w.count, imm(0));
     w.vectors = vectors_of_thread(&w, w.count);
     if (s->halves)
@@ -181,7 +160,7 @@ groupnorm_view groupnorm_view_of(const groupnorm_slice *s)
 val groupnorm_existing(const groupnorm_slice *s, const groupnorm_view *w, val column)
 {
     const int channels = channels_of_column(s, w);
-    val columns = s->cfg->cut_short && !s->cfg->ragged_pixels ? div(s->channels, imm(channels)) : imm(w->grid.columns);
+    val columns = s->cfg->cut_short ? div(s->channels, imm(channels)) : imm(w->grid.columns);
     return min(column, sub(columns, imm(1)));
 }
 
@@ -225,8 +204,6 @@ groupnorm_column groupnorm_column_at(const groupnorm_slice *s, const groupnorm_v
     c.global = add(s->base, groupnorm_is_nchw(s)
                                 ? add(mul(mul(number, s->a.pixels), imm64(s->cfg->fold)), mul(along, imm64(g->vec)))
                                 : add(mul(number, imm64(g->vec)), mul(along, unit_stride(s))));
-    if (s->cfg->ragged_pixels)
-        c.global = sub(c.global, convert(I64, w->phase));
     return c;
 }
 
@@ -386,7 +363,7 @@ tensor groupnorm_global(const groupnorm_slice *s, val pointer, val element, int 
 packed groupnorm_load(const groupnorm_slice *s, val pointer, val element)
 {
     tensor gX = groupnorm_global(s, pointer, element, s->cfg->vec); // (VEC)
-    if (s->align == s->cfg->vec * element_bytes(s))
+    if (!groupnorm_by_elements(s))
         return load_packed(gX, s->align);
     packed p = { fragment_like(gX, s->cfg->dtype), s->cfg->dtype, s->cfg->vec };
     copy(gX, p.rWords, s->align);
@@ -404,24 +381,6 @@ static int align_of(const groupnorm_slice *s, const groupnorm_vector *v)
     return (int)min_i64(s->align, v->vec * element_bytes(s));
 }
 
-/* The bundle's elements of a vector, one by one: from memory to shared memory, with zeros behind them, and from registers to memory. */
-static void stage_elements(const groupnorm_view *w, tensor gX, tensor sX)
-{
-    for (int i = 0; i < w->grid.vec; i++) {
-        val x = variable(gX.dtype, ir_float(gX.dtype, 0));
-        IF(lt(imm(i), w->end))
-            assign(x, at(gX, i));
-        set(sX, i, x);
-    }
-}
-
-static void store_elements(const groupnorm_view *w, tensor rY, tensor gY)
-{
-    for (int i = 0; i < w->grid.vec; i++)
-        IF(ne(bit_and(w->own, imm(1 << i)), imm(0)))
-            set(gY, i, convert(gY.dtype, at(rY, i)));
-}
-
 /* A pass that stages. */
 typedef struct staged_pass {
     const groupnorm_slice *s;
@@ -437,14 +396,8 @@ static void stage_vector(void *user, groupnorm_vector *v)
     for (int i = 0; i < p->all->count; i++) {
         const val address = add(p->all->to[i], v->shared);
         tensor gX = groupnorm_global(p->s, p->all->from[i], v->global, v->vec); // (VEC)
-        const bool ragged = p->s->cfg->ragged_pixels;
         if (copied) {
-            const val valid = ragged ? convert(U32, mul(p->w.end, imm((int)element_bytes(p->s)))) : imm_as(U32, bytes);
-            cp_async(address, gX.address, bytes, valid);
-            continue;
-        }
-        if (ragged) {
-            stage_elements(&p->w, gX, smem_view(address, p->s->cfg->dtype, compact(leaf(v->vec))));
+            cp_async(address, gX.address, bytes, imm_as(U32, bytes));
             continue;
         }
         tensor rX = fragment_like(gX, p->s->cfg->dtype); // (VEC)
@@ -469,36 +422,18 @@ void groupnorm_stage(const groupnorm_slice *s, const groupnorm_view *w, const gr
 {
     staged_pass p = { s, *w, staging };
     p.w.between = s->halves ? commit_half : NULL;
-    if (s->cfg->ragged_pixels && s->align < s->cfg->vec * element_bytes(s))
-        p.w.at_once = 1;
     groupnorm_over_columns(s, &p.w, stage_column, &p);
 }
 
-void groupnorm_store(const groupnorm_slice *s, const groupnorm_view *w, const groupnorm_vector *v, tensor rY)
+void groupnorm_store(const groupnorm_slice *s, const groupnorm_vector *v, tensor rY)
 {
-    tensor gY = groupnorm_global(s, s->a.y, v->global, v->vec); // (VEC)
-    if (!s->cfg->ragged_pixels)
-        copy(rY, gY, align_of(s, v));
-    else if (align_of(s, v) < GROUPNORM_VECTOR_BYTES)
-        store_elements(w, rY, gY);
-    else {
-        IF(eq(w->own, imm((1 << v->vec) - 1)))
-            copy(rY, gY, GROUPNORM_VECTOR_BYTES);
-        ELSE
-            store_elements(w, rY, gY);
-    }
+    copy(rY, groupnorm_global(s, s->a.y, v->global, v->vec), align_of(s, v));
 }
 
-void groupnorm_staged(void)
+void groupnorm_staged(int halves_pending)
 {
     cp_async_commit();
-    cp_async_wait(0);
-}
-
-void groupnorm_first_staged(void)
-{
-    cp_async_commit();
-    cp_async_wait(1);
+    cp_async_wait(halves_pending);
 }
 
 void groupnorm_others_staged(const groupnorm_slice *s, const one_pass *meeting)
@@ -506,220 +441,4 @@ void groupnorm_others_staged(const groupnorm_slice *s, const one_pass *meeting)
     cp_async_wait(0);
     if (s->cfg->loading && meeting)
         one_pass_loaded(meeting);
-}
-
-static tensor word_at(val pointer, val index)
-{
-    return gmem_tensor(add(pointer, mul(convert(U64, index), imm_as(U64, 4))), F32, compact(leaf(1)));
-}
-
-val groupnorm_read(val pointer, val index)
-{
-    return at(word_at(pointer, index), 0);
-}
-
-void groupnorm_write(val pointer, val index, val x)
-{
-    set(word_at(pointer, index), 0, x);
-}
-
-val groupnorm_group_of_lane(const groupnorm_slice *s)
-{
-    const int lanes = groupnorm_lanes_of_group(s->cfg);
-    return convert(I32, lanes == 32 ? warp() : thread_at(thread(), 1, lanes, s->cfg->threads / lanes));
-}
-
-val groupnorm_lane_of_group(const groupnorm_slice *s)
-{
-    const int lanes = groupnorm_lanes_of_group(s->cfg);
-    return convert(I32, lanes == 32 ? lane() : thread_at(lane(), 0, lanes, 32 / lanes));
-}
-
-val groupnorm_merges(const groupnorm_slice *s)
-{
-    const int groups = 32 / groupnorm_lanes_of_group(s->cfg); // of a warp
-    return lt(warp(), imm_as(U32, ceil_div(s->cfg->bundle, groups)));
-}
-
-val groupnorm_speaks(const groupnorm_slice *s)
-{
-    return logical_and(lt(groupnorm_group_of_lane(s), groupnorm_groups(s)), eq(groupnorm_lane_of_group(s), imm(0)));
-}
-
-groupnorm_entries groupnorm_entries_of_slices(const groupnorm_slice *s)
-{
-    return (groupnorm_entries){ s->a.entries, s->a.slices, 1 };
-}
-
-groupnorm_entries groupnorm_early_entries(const groupnorm_slice *s)
-{
-    const int slices = groupnorm_early_slices(s->cfg);
-    return (groupnorm_entries){ s->a.merged, div_up(s->a.slices, slices), slices };
-}
-
-groupnorm_entries groupnorm_held_entries(const groupnorm_slice *s)
-{
-    return s->cfg->early ? groupnorm_early_entries(s) : groupnorm_entries_of_slices(s);
-}
-
-val groupnorm_early_number(const groupnorm_slice *s)
-{
-    return div(s->rank, imm(groupnorm_early_slices(s->cfg)));
-}
-
-val groupnorm_completes(const groupnorm_slice *s, const one_pass *meeting)
-{
-    const groupnorm_entries early = groupnorm_early_entries(s);
-    const val number = groupnorm_early_number(s), before = mul(number, imm(early.slices));
-    const val slices = min(imm(early.slices), sub(s->a.slices, before));
-    const val part = add(mul(convert(I32, meeting->strip), early.count), number);
-    return one_pass_is_last(meeting, convert(U32, part), convert(U32, slices));
-}
-
-val groupnorm_entry(const groupnorm_slice *s, const groupnorm_entries *e, val block)
-{
-    const int lanes = groupnorm_lanes_of_group(s->cfg), words = groupnorm_block_words(s->cfg);
-    val blocks = div(add(e->count, imm(lanes - 1)), imm(lanes));
-    val number = add(mul(s->bundle, convert(I64, blocks)), convert(I64, block));
-    val place = min(convert(I32, thread()), imm(words - 1));
-    return add(mul(number, imm64((int64_t)GROUPNORM_ENTRY * words)), convert(I64, place));
-}
-
-val groupnorm_merged(const groupnorm_slice *s, val group)
-{
-    return mul(add(s->group, convert(I64, group)), imm64(GROUPNORM_ENTRY));
-}
-
-void groupnorm_store_entry(const groupnorm_slice *s, const groupnorm_entries *e, val number, int count,
-                           const val *values)
-{
-    const int lanes = groupnorm_lanes_of_group(s->cfg), words = groupnorm_block_words(s->cfg);
-    const val own = eq(groupnorm_lane_of_group(s), rem(number, imm(lanes)));
-    IF(logical_and(lt(groupnorm_group_of_lane(s), groupnorm_groups(s)), own)) {
-        val entry = groupnorm_entry(s, e, div(number, imm(lanes)));
-        for (int v = 0; v < count; v++)
-            groupnorm_write(e->pointer, add(entry, imm(v * words)), values[v]);
-    }
-}
-
-void groupnorm_load_merged(const groupnorm_slice *s, int words, tensor sGroups)
-{
-    LOOP_FROM(i, convert(I32, thread()), mul(groupnorm_groups(s), imm(words)), imm(s->cfg->threads)) {
-        const val group = div(i, imm(words)), word = rem(i, imm(words));
-        set(sGroups, coord(word, group),
-            groupnorm_read(s->a.merged, add(groupnorm_merged(s, group), convert(I64, word))));
-    }
-}
-
-/* Of ragged pixels a neighbour's element has the nearest channel. */
-val groupnorm_channel(const groupnorm_slice *s, const groupnorm_view *w, val column, int e)
-{
-    val number = add(mul(column, imm(w->grid.vec)), imm(e));
-    if (s->cfg->ragged_pixels)
-        return max(min(sub(number, w->phase), sub(s->channels, imm(1))), imm_as(I32, 0));
-    return s->cfg->fold > 1 ? rem(number, imm(s->cfg->channels * s->cfg->bundle)) : number;
-}
-
-val groupnorm_weight(const groupnorm_slice *s, val pointer, val channel)
-{
-    return at_f32(groupnorm_global(s, pointer, add(s->channel, convert(I64, channel)), 1), 0);
-}
-
-tensor groupnorm_of_channels(const groupnorm_slice *s, const groupnorm_view *w, tensor sWords, int word)
-{
-    tensor rWords = fragment(F32, compact(leaf(w->grid.vec))); // (VEC)
-    const val column = groupnorm_existing(s, w, w->column);
-    for (int i = 0; i < w->grid.vec; i++)
-        set(rWords, i, at(sWords, word, groupnorm_channel(s, w, column, i)));
-    return rWords;
-}
-
-/* The weights of folded pixels, whose vectors may hold the last channel and the first: loaded one by one. */
-static tensor folded_weights(const groupnorm_slice *s, const groupnorm_view *w, val pointer, val column)
-{
-    tensor rWeights = fragment(s->cfg->dtype, compact(leaf(s->cfg->vec))); // (VEC)
-    for (int i = 0; i < s->cfg->vec; i++) {
-        val channel = convert(I64, groupnorm_channel(s, w, column, i));
-        set(rWeights, i, at(groupnorm_global(s, pointer, channel, 1), 0));
-    }
-    return rWeights;
-}
-
-tensor groupnorm_weights(const groupnorm_slice *s, const groupnorm_view *w, val pointer, val column)
-{
-    if (s->cfg->fold > 1 && !groupnorm_is_nchw(s))
-        return folded_weights(s, w, pointer, column);
-    const int count = groupnorm_is_nchw(s) ? 1 : s->cfg->vec;
-    val channel = add(s->channel, convert(I64, mul(column, imm(count))));
-    tensor gWeights = groupnorm_global(s, pointer, channel, count); // (1) or (VEC)
-    tensor rWeights = fragment_like(gWeights, s->cfg->dtype);       // (1) or (VEC)
-    copy(gWeights, rWeights, s->align);
-    return rWeights;
-}
-
-bool groupnorm_scatters_weights(const groupnorm_slice *s)
-{
-    return !groupnorm_is_nchw(s) && (s->cfg->fold > 1 || s->align < s->cfg->vec * element_bytes(s));
-}
-
-/* Groups */
-
-val groupnorm_group(const groupnorm_slice *s, const groupnorm_view *w, val column, int e)
-{
-    if (s->cfg->bundle == 1)
-        return imm_as(I32, 0);
-    if (groupnorm_is_nchw(s))
-        return div(column, imm(s->cfg->channels / s->cfg->fold));
-    return div(groupnorm_channel(s, w, column, groupnorm_mixes(s->cfg) ? e : 0), imm(s->cfg->channels));
-}
-
-/* One thread's, in place of what the line had or added to it. */
-static void add_line(const groupnorm_grid *g, tensor rSum, tensor sLine, bool adds)
-{
-    tensor rLine = fragment(F32, compact(leaf(g->vec))); // (VEC)
-    if (adds)
-        copy(sLine, rLine, 4 * g->vec);
-    for (int i = 0; i < g->vec; i++)
-        set(rLine, i, adds ? add(at(rLine, i), at(rSum, i)) : at(rSum, i));
-    copy(rLine, sLine, 4 * g->vec);
-}
-
-void groupnorm_add_lines(const groupnorm_slice *s, const groupnorm_view *w, val column, int count, const tensor *rSums,
-                         tensor sLines)
-{
-    const groupnorm_grid *g = &w->grid;
-    const int lines = groupnorm_lines(s->cfg), all = g->column_threads;
-    const val exists = lt(column, imm(g->columns));
-    for (int first = 0; first < all; first += lines) {
-        const val line = sub(w->column_thread, imm(first)), end = imm((int)min_i64(lines, all - first));
-        if (first > 0)
-            cta_sync();
-        IF(logical_and(exists, logical_and(le(imm(0), line), lt(line, end))))
-            for (int i = 0; i < count; i++) {
-                const val mine = tensor_address(sLines, coord(mul(column, imm(g->vec)), line, i));
-                add_line(g, rSums[i], smem_view(mine, F32, compact(leaf(g->vec))), first > 0);
-            }
-    }
-}
-
-void groupnorm_sum_of_lanes(const groupnorm_slice *s, int count, val *values)
-{
-    const reduction sums = reduce_sums(count);
-    warp_reduce(&sums, groupnorm_lanes_of_group(s->cfg), values);
-}
-
-tensor groupnorm_peers(const groupnorm_config *cfg, int count)
-{
-    return smem_tensor("peers", F32, compact(shape(count, cfg->cluster, cfg->bundle)), 16);
-}
-
-void groupnorm_send_to_peers(const groupnorm_slice *s, tensor sPeers, int count, const val *values)
-{
-    val group = groupnorm_group_of_lane(s), mine = tensor_address(sPeers, coord(0, s->rank, group));
-    for (int first = 0; first < s->cfg->cluster; first += groupnorm_lanes_of_group(s->cfg)) {
-        val peer = add(groupnorm_lane_of_group(s), imm(first)); // lane t of a group sends to CTA t
-        IF(logical_and(lt(group, imm(s->cfg->bundle)), lt(peer, imm(s->cfg->cluster))))
-            for (int v = 0; v < count; v++)
-                store_cluster(F32, mapa(mine, convert(U32, peer)), (int64_t)v * 4, values[v]);
-    }
 }

@@ -284,24 +284,17 @@ static const char *const cases[] = {
     "column_threads=4' # threads without a second half",
     "n=1 c=64 h=32 w=63 groups=2 dtype=bf16 fill=uniform direction=backward impl=backward config='cluster=4 parts=1 "
     "threads=256 steps=16 column_threads=4'",
-    "n=2 c=265 h=9 w=7 groups=265 layout=nhwc dtype=f16 # parts of pixels begin anywhere",
-    "n=2 c=137 h=9 w=7 groups=137 layout=nhwc dtype=bf16 fill=hard misalign=1 # the last bundle has fewer",
+    "n=2 c=265 h=9 w=8 groups=265 layout=nhwc dtype=f16 # more groups than threads of eight warps",
+    "n=2 c=137 h=9 w=7 groups=137 layout=nhwc dtype=bf16 fill=hard misalign=1 # single elements, the last bundle has "
+    "fewer",
     "n=1 c=199 h=1 w=1 groups=199 layout=nhwc fill=hard",
-    "n=3 c=174 h=8 w=9 groups=58 layout=nhwc dtype=f16 fill=hard # of three channels a group, and vectors of two elements",
-    "n=2 c=131 h=24 w=33 groups=131 layout=nhwc dtype=bf16 fill=hard impl=forward config='bundle=44 cut_short=1 "
-    "ragged_pixels=1 fold=1 vec=8 threads=64 column_threads=8 cluster=4 steps=25'",
-    "n=2 c=131 h=24 w=33 groups=131 layout=nhwc fill=hard impl=forward_held config='layout=nhwc channels=1 bundle=33 "
-    "cut_short=1 ragged_pixels=1 vec=4 threads=128 column_threads=12 steps=20 early=1 loading=2'",
-    "n=2 c=131 h=24 w=33 groups=131 layout=nhwc dtype=f16 misalign=1 impl=forward_held config='dtype=f16 layout=nhwc "
-    "channels=1 bundle=44 cut_short=1 ragged_pixels=1 vec=8 threads=64 column_threads=8 steps=13'",
-    "n=3 c=131 h=24 w=33 groups=131 layout=nhwc dtype=f16 fill=hard affine=0 impl=forward_split config='dtype=f16 affine=0 "
-    "layout=nhwc channels=1 bundle=44 cut_short=1 ragged_pixels=1 vec=8 threads=128 column_threads=16 steps=9 backwards=1'",
-    "n=3 c=32 h=16 w=16 groups=8 layout=nhwc direction=backward impl=backward_split config='bundle=4 threads=128 "
-    "column_threads=32 steps=1 vec=4 backwards=1'",
-    "n=3 c=32 h=16 w=16 groups=8 layout=nhwc direction=backward fill=uniform impl=backward_split config='layout=nhwc "
-    "channels=4 bundle=4 threads=128 column_threads=32 steps=2 vec=4 staged=1'",
-    "n=2 c=32 h=9 w=9 groups=8 dtype=f16 direction=backward misalign=1 impl=backward_split config='dtype=f16 "
-    "channels=4 threads=64 column_threads=16 steps=2 staged=1'",
+    "n=2 c=32 h=8 w=8 groups=4 layout=nhwc fill=hard impl=forward config='layout=nhwc channels=8 bundle=4 fold=2 vec=4 "
+    "threads=64 column_threads=4 steps=8' # folded, though vectors are of one group each",
+    "n=3 c=174 h=8 w=9 groups=58 layout=nhwc dtype=f16 fill=hard # three channels a group",
+    "n=1 c=265 h=16 w=33 groups=265 layout=nhwc dtype=f16 fill=hard impl=forward_held config='dtype=f16 layout=nhwc "
+    "channels=1 bundle=265 fold=8 vec=8 threads=288 column_threads=1 steps=1 early=1' # a lane merges eight slices "
+    "early",
+    "n=2 c=107 h=30 w=32 groups=107 layout=nhwc dtype=bf16 fill=hard misalign=1 impl=forward # lines take turns",
     "n=2 c=33 h=8 w=64 groups=11 layout=nhwc impl=forward config='layout=nhwc channels=3 fold=4 vec=4 bundle=11 "
     "threads=160 column_threads=4 steps=10 cluster=4'",
     NULL,
@@ -327,14 +320,8 @@ static const test_reject rejects[] = {
     { "impl=backward", CKL_UNSUPPORTED, "groupnorm backward: direction is forward" },
     { "impl=forward config='bundle=2'", CKL_INVALID, "are not those of the channels of bundle=2" },
     { "layout=nhwc impl=forward config='fold=3'", CKL_INVALID, "fold=3 is for whole pixels of nhwc" },
-    { "layout=nhwc impl=forward_split config='cut_short=1 bundle=4 channels=4'", CKL_INVALID,
-      "does not divide groups=8, or does with cut_short=1" },
-    { "impl=forward config='ragged_pixels=1 vec=4'", CKL_INVALID, "ragged_pixels=1 is for vectors of 16 bytes of nhwc" },
-    { "layout=nhwc c=40 impl=forward config='layout=nhwc channels=5 ragged_pixels=1 vec=2'", CKL_INVALID,
-      "ragged_pixels=1 is for vectors of 16 bytes" },
-    { "layout=nhwc direction=backward impl=backward config='layout=nhwc channels=4 ragged_pixels=1 vec=4'", CKL_INVALID,
-      "of nhwc forward" },
-    { "impl=forward config='backwards=1'", CKL_INVALID, "backwards=1 is for slices that are read twice" },
+    { "impl=forward_split config='cut_short=1 bundle=3 channels=4'", CKL_INVALID,
+      "cut_short=1 is for groups that stay" },
     { "layout=nhwc impl=forward config='bundle=3 column_threads=1'", CKL_INVALID, "bundle=3 does not divide groups=8" },
     { "layout=nhwc impl=forward config='column_threads=3'", CKL_INVALID, "the threads of a vector of channels" },
     { "c=8 h=5 w=5 impl=forward config='vec=4'", CKL_UNSUPPORTED, "groupnorm forward: vec=4 does not divide h*w" },

@@ -1,0 +1,221 @@
+/*
+ * groupnorm_slice.h - what the kernels of group norm share: a slice and the passes of its threads over it (groupnorm_slice.c), what slices
+ * and lanes tell each other of their groups (groupnorm_groups.c).
+ */
+#ifndef CKL_GROUPNORM_SLICE_H
+#define CKL_GROUPNORM_SLICE_H
+
+#include "cute/copy.h"
+#include "operators/groupnorm/groupnorm_config.h"
+
+/* The slice of this CTA. */
+typedef struct groupnorm_slice {
+    const groupnorm_config *cfg;
+    groupnorm_values a;
+    int align;          // of vectors in memory, bytes
+    val bundle;         // i64, of all images
+    val image, channel; // i64, channel: the first of the bundle
+    val group;          // i64, of all images: the first of the bundle
+    val channels;       // i32, of the bundle
+    val rank;           // i32, which slice of the bundle
+    val range;          // i32, which of those of a channel
+    bool halves;        // are added up one after the other
+    val count;          // i32, units of it; of a ragged one elements of a channel in it
+    val base;           // i64, element of the tensor where the first unit of the first channel is
+} groupnorm_slice;
+
+/* One vector on its way through a pass. */
+typedef struct groupnorm_vector {
+    int vec;    // elements: 1 at the ends of a ragged column
+    val shared; // u32, bytes as those of a column, below
+    val global; // i64, elements as well
+    packed x, dy;
+} groupnorm_vector;
+
+enum { GROUPNORM_UNROLLED = 4 }; // vectors of a thread whose loads are in flight together
+
+/* The thread's place in a grid over the slice. */
+typedef struct groupnorm_view {
+    groupnorm_grid grid;
+    void (*between)(void *kernel); // if not NULL: what a pass does between the halves of a slice
+    bool streams;                  // vectors come from memory when they are used: the last ones of a thread together
+    int at_once;                   // vectors whose loads are in flight together: fewer where registers are few
+    int ahead_count;               // but for the first ones, which are here
+    groupnorm_vector ahead[GROUPNORM_UNROLLED];
+    val column, column_thread; // i32: the first of the thread; its number among those of the column
+    val count;                 // i32, units of a column, or elements
+    val vectors;               // i32, of the thread in each of its columns, but for ragged ones
+    val first;                 // i32, those in the first half of the slice
+} groupnorm_view;
+
+/* One column of a thread. */
+typedef struct groupnorm_column {
+    val number;           // i32, in the bundle
+    val exists;           // predicate
+    val vectors;          // i32, of the thread in it
+    val start;            // i64, of a ragged one: its first element
+    val head, body, ends; // i32: elements before its vectors, in them, and not in them
+    val shared;           // u32, bytes from the start of a slice in shared memory to its first vector
+    val global;           // i64, elements from the start of the tensor
+} groupnorm_column;
+
+/* Declares the parameters, sets threads and cluster; then what is in slice `rank` of a bundle. */
+groupnorm_slice groupnorm_slice_begin(const groupnorm_config *cfg, bool vectors);
+void groupnorm_slice_at(groupnorm_slice *s, val bundle, val rank);
+
+/* Which slice of a channel slice `rank` of the bundle is. */
+val groupnorm_range_of(const groupnorm_slice *s, val rank);
+
+/* Both, by the number of the CTA; waits for the kernel before. */
+groupnorm_slice groupnorm_slice_here(const groupnorm_config *cfg, bool vectors);
+
+/* The order of split slices, which are taken twice (two_pass.h). */
+two_pass groupnorm_order(const groupnorm_slice *s);
+
+/* Of slices that are held, and meet (one_pass.h): that of this CTA. */
+one_pass groupnorm_meeting(groupnorm_slice *s);
+
+/* Around their loads, which may take turns. */
+void groupnorm_load_in_turn(const groupnorm_slice *s, const one_pass *meeting);
+void groupnorm_loaded(const groupnorm_slice *s, const one_pass *meeting);
+
+/* What is above it overlaps the end of the kernel before, and may not touch global memory. */
+void groupnorm_wait(void);
+
+groupnorm_view groupnorm_view_of(const groupnorm_slice *s);
+
+bool groupnorm_is_nchw(const groupnorm_slice *s);
+
+/* Are pointers aligned to the element only? */
+bool groupnorm_by_elements(const groupnorm_slice *s);
+
+/* Has every thread one column at most? Then what belongs to the column is loaded once, before the passes. */
+bool groupnorm_has_one_column(const groupnorm_view *w);
+
+/* One pass over the columns of a thread; every thread of the CTA comes to each, even if it does not exist. */
+typedef void groupnorm_column_pass(void *kernel, const groupnorm_column *c);
+void groupnorm_over_columns(const groupnorm_slice *s, const groupnorm_view *w, groupnorm_column_pass *pass,
+                            void *kernel);
+
+/* Elements of a ragged channel in the slice that begins at a unit. */
+val groupnorm_elements_from(const groupnorm_slice *s, val unit);
+
+/* Column number `slot` of a thread. */
+groupnorm_column groupnorm_column_at(const groupnorm_slice *s, const groupnorm_view *w, val slot);
+
+/* One of the ends of a ragged column that a thread takes, and whether it is there. */
+groupnorm_vector groupnorm_end(const groupnorm_slice *s, const groupnorm_view *w, const groupnorm_column *c, int number,
+                               val *exists);
+
+/*
+ * One pass over the vectors of a column, a few at once, then over its ends: `load` of all of them, unless NULL, goes before
+ * `use` of one.
+ */
+typedef void groupnorm_vector_pass(void *kernel, groupnorm_vector *v);
+void groupnorm_over_vectors(const groupnorm_slice *s, const groupnorm_view *w, const groupnorm_column *c,
+                            groupnorm_vector_pass *load, groupnorm_vector_pass *use, void *kernel);
+
+/* Of a thread that has one column: loads its first n vectors now, for the next pass over it. */
+void groupnorm_load_ahead(const groupnorm_slice *s, groupnorm_view *w, int n, groupnorm_vector_pass *load,
+                          void *kernel);
+
+/* Of a column that may not exist: the last one that does. */
+val groupnorm_existing(const groupnorm_slice *s, const groupnorm_view *w, val column);
+
+/* Groups of the bundle: i32. */
+val groupnorm_groups(const groupnorm_slice *s);
+
+/* Vectors in memory and in shared memory. */
+tensor groupnorm_global(const groupnorm_slice *s, val pointer, val element, int count); // (COUNT)
+packed groupnorm_load(const groupnorm_slice *s, val pointer, val element);
+packed groupnorm_load_shared(const groupnorm_slice *s, val address, int vec);
+
+/* Starts the copies of the slice of one or two tensors to shared memory, where each thread finds its vectors after groupnorm_staged(). */
+typedef struct groupnorm_staging {
+    int count;
+    val from[2], to[2]; // pointers, and u32 addresses
+} groupnorm_staging;
+
+void groupnorm_stage(const groupnorm_slice *s, const groupnorm_view *w, const groupnorm_staging *staging);
+void groupnorm_staged(int halves_pending);
+
+/* The other half of the slice, of slices that may be loaded in turn (else NULL). */
+void groupnorm_others_staged(const groupnorm_slice *s, const one_pass *meeting);
+
+/* Stores a vector of outputs. */
+void groupnorm_store(const groupnorm_slice *s, const groupnorm_vector *v, tensor rY);
+
+/* Groups */
+
+/* Of f32: element `index` of an array in global memory. */
+val groupnorm_read(val pointer, val index);
+void groupnorm_write(val pointer, val index, val x);
+
+/* The number in the bundle of the lane's group, and that of the lane in it: i32. Groups from cfg->bundle on do not exist. */
+val groupnorm_group_of_lane(const groupnorm_slice *s);
+val groupnorm_lane_of_group(const groupnorm_slice *s);
+
+/* Has this warp a group? The others have nothing to merge. */
+val groupnorm_merges(const groupnorm_slice *s);
+
+/* The first lane of a group that exists. */
+val groupnorm_speaks(const groupnorm_slice *s);
+
+/* In the workspace, `count` entries for each group of a bundle: of `slices` each. */
+typedef struct groupnorm_entries {
+    val pointer, count; // count: i32
+    int slices;
+} groupnorm_entries;
+
+groupnorm_entries groupnorm_entries_of_slices(const groupnorm_slice *s);
+groupnorm_entries groupnorm_early_entries(const groupnorm_slice *s);
+
+/* Those that CTAs of held slices merge. */
+groupnorm_entries groupnorm_held_entries(const groupnorm_slice *s);
+
+/* The early entry that this slice is part of; and whether all of its slices have been stored, this one as the last. */
+val groupnorm_early_number(const groupnorm_slice *s);
+val groupnorm_completes(const groupnorm_slice *s, const one_pass *meeting);
+
+/* The entry of the lane's group and of its slice in a block: the index of its first word. */
+val groupnorm_entry(const groupnorm_slice *s, const groupnorm_entries *e, val block);
+
+/* What all slices know of a group of the bundle: the index of its first word. */
+val groupnorm_merged(const groupnorm_slice *s, val group);
+
+/* The lanes of each group store `count` values as entry `number`. */
+void groupnorm_store_entry(const groupnorm_slice *s, const groupnorm_entries *e, val number, int count,
+                           const val *values);
+
+/* The threads load `words` merged words of each group into shared memory: (WORDS,BUNDLE). */
+void groupnorm_load_merged(const groupnorm_slice *s, int words, tensor sGroups);
+
+/* gamma or beta of a channel of the slice, f32; of a column: (1) or (VEC). */
+val groupnorm_weight(const groupnorm_slice *s, val pointer, val channel);
+tensor groupnorm_weights(const groupnorm_slice *s, const groupnorm_view *w, val pointer, val column);
+
+/* Are those of a vector loaded one by one? Then each has a register of its own. */
+bool groupnorm_scatters_weights(const groupnorm_slice *s);
+
+/* The channel in the bundle of element e of a column's vectors (nhwc); its group. */
+val groupnorm_channel(const groupnorm_slice *s, const groupnorm_view *w, val column, int e);
+
+/* One of the words that are known of each channel, sWords (WORDS,CHANNELS): of the elements of a thread's vectors (VEC). */
+tensor groupnorm_of_channels(const groupnorm_slice *s, const groupnorm_view *w, tensor sWords, int word);
+val groupnorm_group(const groupnorm_slice *s, const groupnorm_view *w, val column, int e);
+
+/*
+ * Adds up what the threads of a column have of its elements, `count` sums of each (VEC), line by line: sLines is (ELEMENTS of a pixel and
+ * its fold,LINES,COUNT). All threads come to it. The last lines are there after another cta_sync().
+ */
+void groupnorm_add_lines(const groupnorm_slice *s, const groupnorm_view *w, val column, int count, const tensor *rSums,
+                         tensor sLines);
+
+/* The sum over the lanes of a group of each of `count` values. */
+void groupnorm_sum_of_lanes(const groupnorm_slice *s, int count, val *values);
+
+/* Shared memory of the CTAs of a cluster. Lanes send `count` values of their group; after cluster_sync() every CTA has those of all. */
+tensor groupnorm_peers(const groupnorm_config *cfg, int count); // (COUNT,CLUSTER,BUNDLE)
+void groupnorm_send_to_peers(const groupnorm_slice *s, tensor sPeers, int count, const val *values);
+
+#endif
