@@ -150,8 +150,6 @@ static void load_tiles(const sm90_kernel *k)
             pipeline_advance(&stage);
         }
     }
-    if (k->cfg->ahead == GEMM_BEHIND_LOADS)
-        launch_dependents();
     for (int s = 0; s < k->ring.stages; s++) { // stays until every stage is released: peers still signal this CTA
         pipeline_wait_empty(&k->ring, &stage);
         pipeline_advance(&stage);
