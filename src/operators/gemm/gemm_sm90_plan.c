@@ -344,15 +344,15 @@ static bool is_better_alone(const ckl_gemm_desc *d, const ckl_device_info *devic
 }
 
 /*
- * Of few K tiles and a D in 16 bits with many tiles L2 gives more for loads than it takes for D, unless A stays: 7168x7040x120 takes
+ * Of few K tiles and a large D in 16 bits L2 gives more for loads than it takes for D, unless A stays: 7168x7040x120 takes
  * 37.3 us, 40.9 without, 8192x14336x384 147.6 in 128x128, 162.9 in 128x160. D in 32 bits is slower so: 26400x896x32 33.1 and 30.0.
  */
 static void let_A_stay(const ckl_gemm_desc *d, const ckl_device_info *device, gemm_sm90_config *c)
 {
-    enum { TILES_OF_SM = 12, ROWS = 128, ACROSS = 8 };
-    const int64_t steps = gemm_k_tiles(d), across = ceil_div(d->n, max_i64(c->tile_n, 1));
+    enum { ROWS = 128, SQUARES_OF_SM = 12, ACROSS = 8 };
+    const int64_t steps = gemm_k_tiles(d), squares = gemm_tiles(d, ROWS, ROWS);
     const bool plain = !c->batched && !d->groups && !d->gated && !d->c && d->layout == CKL_GEMM_NT;
-    const bool many = across >= ACROSS && across * ceil_div(d->m, ROWS) >= TILES_OF_SM * device->sm_count;
+    const bool many = d->n >= ACROSS * (int64_t)c->tile_n && squares >= SQUARES_OF_SM * (int64_t)device->sm_count;
     c->stays = plain && many && ckl_dtype_bytes(d->d) == 2 && c->pingpong && c->tile_m == ROWS && c->cluster_n == 1 &&
                steps > 0 && steps <= c->stages;
     if (!c->stays)

@@ -342,7 +342,7 @@ static const char *const cases[] = {
     "m=5 n=73 k=1056 b=e4m3 scale_b=row impl=weights config='rows=32 columns=8 warps=4 stages=2 box=8' fill=hard",
     "m=11 n=208 k=1056 a=bf16 b=e4m3 scale_b=row impl=weights config='rows=48 columns=16 warps=2 stages=2 box=16' "
     "fill=hard",
-    "m=3 n=75 k=3232 a=bf16 b=i8 scale_b=block d=f32 impl=weights config='rows=64 columns=8 warps=8 stages=2 ctas=2'",
+    "m=3 n=75 k=3232 a=bf16 b=i8 scale_b=block d=f32 impl=weights config='rows=64 columns=8 warps=8 stages=2'",
     "m=40 n=72 k=672 b=u8 scale_b=block sizes=0,17,3,0,1,19 bias=1 beta=1 # of experts",
     "m=40 n=72 k=288 a=bf16 b=i8 scale_b=row groups=300",
     "m=40 n=72 k=288 a=bf16 b=u8 scale_b=block groups=3 impl=naive",

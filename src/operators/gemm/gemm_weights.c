@@ -496,7 +496,7 @@ void gemm_weights(const void *config, int kernel)
     const gemm_weights_config *cfg = config;
     const int threads = cfg->warps * LANES;
     (void)kernel;
-    launch_bounds(threads, cfg->ctas);
+    launch_bounds(threads, 1);
     const gemm_values all = params_of(gemm);
     if (!cfg->box) // else behind what prepares shared memory
         grid_wait();

@@ -32,7 +32,6 @@ static int64_t bytes_of_stage(gemm_weights_config c)
 static void fit_stages(gemm_weights_config *c, int64_t turns, const ckl_device_info *device)
 {
     c->warps = turns > 1 ? WARPS_OF_SEVERAL : WARPS_ALONE;
-    c->ctas = 1;
     const int64_t bytes = bytes_of_stage(*c);
     const int64_t most = (device->smem_per_cta_bytes - gemm_grouped_bytes(c->grouped)) / bytes;
     int64_t stages = turns > 1 ? STAGES_OF_SEVERAL : 1 + ceil_div(BYTES_ENOUGH, bytes);
@@ -147,9 +146,6 @@ static ckl_status admit_weights(const void *desc, const ckl_device_info *device,
         TRY(admit_boxes(d, device, c));
     if (c->warps < 1 || c->warps > 16 || c->stages < 2)
         FAIL(CKL_INVALID, "gemm weights: warps=%d is not in 1..16, or stages=%d less than 2", c->warps, c->stages);
-    if (c->ctas < 1 || c->ctas * c->warps > WARPS_PER_SM)
-        FAIL(CKL_INVALID, "gemm weights: ctas=%d of %d warps are not in 1..%d warps of an SM", c->ctas, c->warps,
-             WARPS_PER_SM);
     TRY(gemm_check_smem("weights", device, c->stages, gemm_weights_smem(c)));
     return gemm_check_tiles("weights", ctas_of(d, c));
 }
