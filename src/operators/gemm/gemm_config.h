@@ -218,11 +218,6 @@ enum { GEMM_HOST_GROUPS_MAX = 1024 }; // whose offsets the host may have
 enum { GEMM_GROUPED_M = 1, GEMM_GROUPED_K = 2 };
 #define GEMM_GROUPED_HELP "1: rows are dealt out to several B by their offsets; 2: K is, to several D"
 
-/* config.ahead */
-#define GEMM_AHEAD_HELP \
-    "1: L2 is asked for a CTA's first K tiles before the kernel before ends; 2: which it does behind its last loads"
-enum { GEMM_BEHIND_LOADS = 2 }; // the next launch may begin when a CTA has asked for its last K tiles
-
 /* Shared memory in which the group of a tile is found, at most. */
 static inline int gemm_grouped_bytes(int grouped)
 {
@@ -435,17 +430,13 @@ void gemm_outer(const void *config, int kernel);
 
 /* weights */
 
-#define GEMM_WEIGHTS_CONFIG(X, owner)                                                                                 \
-    X(owner, int, rows, "64", "16 32 64 128", "columns of D of a CTA, which are rows of B")                           \
-    X(owner, int, columns, "8", "8 16", "rows of D of a CTA")                                                         \
-    X(owner, int, warps, "8", "4 8", "that share out K")                                                              \
-    X(owner, int, stages, "4", "2 3 4 6 8", "K tiles of 128 on their way to each warp")                               \
-    X(owner, int, ctas, "1", "1 2", "CTAs that an SM holds at once, which limits registers")                          \
-    X(owner, bool, narrow, "0", "0 1", "rows of A and B begin anywhere: copies of an element")                        \
-    X(owner, int, box, "0", "0 1 2 4 8 16", "rows of A in a box of TMA; 0: A and B by cp.async")                      \
-    X(owner, bool, held, "0", "0 1", "a K tile is held in registers, and its stage is free, before it is multiplied") \
-    X(owner, bool, even, "0", "0 1", "as many CTAs for every SM: blocks of unequal rows, eights")                     \
-    X(owner, int, ahead, "0", "0 1 2", GEMM_AHEAD_HELP)                                                               \
+#define GEMM_WEIGHTS_CONFIG(X, owner)                                                            \
+    X(owner, int, rows, "64", "16 32 64 128", "columns of D of a CTA, which are rows of B")      \
+    X(owner, int, columns, "8", "8 16", "rows of D of a CTA")                                    \
+    X(owner, int, warps, "8", "4 8", "that share out K")                                         \
+    X(owner, int, stages, "4", "2 3 4 6 8", "K tiles of 128 on their way to each warp")          \
+    X(owner, bool, narrow, "0", "0 1", "rows of A and B begin anywhere: copies of an element")   \
+    X(owner, int, box, "0", "0 1 2 4 8 16", "rows of A in a box of TMA; 0: A and B by cp.async") \
     X(owner, int, grouped, "0", "0 1 2", GEMM_GROUPED_HELP)
 
 GEMM_CONFIG(gemm_weights_config, GEMM_WEIGHTS_CONFIG);

@@ -29,8 +29,6 @@ const test_reject gemm_rejects[] = {
       "gemm weights: rows of A or B, or k=250, are not whole 16 bytes: narrow=1" },
     { "b=u8 impl=weights config='stages=40'", CKL_UNSUPPORTED, "gemm weights: 40 stages need" },
     { "b=u8 impl=weights config='rows=24'", CKL_INVALID, "gemm weights: 24x16 is not 16, 32, 48 or 64 rows of B" },
-    { "b=u8 impl=weights config='warps=8 ctas=3'", CKL_INVALID,
-      "gemm weights: ctas=3 of 8 warps are not in 1..16 warps" },
     { "b=u8 m=8 impl=weights config='columns=8 box=4'", CKL_INVALID,
       "gemm weights: box=4 are not the rows of A in 8 columns of a tile" },
     { "b=u8 impl=weights config='warps=17'", CKL_INVALID, "gemm weights: warps=17 is not in 1..16" },

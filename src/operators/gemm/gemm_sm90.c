@@ -25,32 +25,6 @@ static role_registers registers_of(const gemm_sm90_config *c)
                                                                                          : (role_registers){ 40, 232 };
 }
 
-/* Asks L2 for a ring of K tiles of an operand's rows, a row a thread, while the kernel before may still run. */
-static void prefetch_rows(const sm90_kernel *k, char operand, val from, val ld, val first, val rows, int count)
-{
-    const ckl_dtype type = gemm_sm90_type(k->cfg, operand);
-    val depth = k->cfg->split == 1 ? imm(0) : mul(k->k_first, imm(k->size.tile_k)); // the first element of K
-    val row = add(first, thread()),
-        left = bit_and(mul(sub(k->p.k, depth), imm((int)ckl_dtype_bytes(type))), imm_as(U32, ~15));
-    val element = add(mul(convert(I64, row), ld), convert(I64, depth));
-    IF(logical_and(lt(thread(), imm(count)), lt(row, rows)))
-        bulk_prefetch(gmem_address(from, type, element), min(left, imm(k->cfg->stages * GEMM_TILE_BYTES)));
-}
-
-/* Of the first tile. */
-static void prefetch(const sm90_kernel *k)
-{
-    const gemm_operands_values p = params_of(gemm_operands);
-    const tile_place tile = gemm_sm90_tile(k, k->first_tile);
-    val a = k->p.a, b = p.b, product = convert(I64, tile.batch);
-    if (k->cfg->batched) {
-        a = gmem_address(a, gemm_sm90_type(k->cfg, 'a'), mul(product, p.a_batch));
-        b = gmem_address(b, gemm_sm90_type(k->cfg, 'b'), mul(product, p.b_batch));
-    }
-    prefetch_rows(k, 'a', a, k->p.lda, tile.row, k->p.m, k->cfg->tile_m);
-    prefetch_rows(k, 'b', b, p.ldb, tile.col, k->p.n, k->cfg->tile_n);
-}
-
 /* One thread makes the barriers; the cluster waits, because peers signal them too. */
 static void initialise(const sm90_kernel *k)
 {
@@ -68,10 +42,8 @@ static void initialise(const sm90_kernel *k)
         fence_mbarrier_init();
     }
     cluster_sync();
-    if (k->cfg->ahead)
-        prefetch(k);
     grid_wait(); // what is above overlaps the end of the kernel before
-    if (!k->cfg->alone && k->cfg->ahead != GEMM_BEHIND_LOADS)
+    if (!k->cfg->alone)
         launch_dependents();
 }
 

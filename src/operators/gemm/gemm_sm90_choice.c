@@ -130,12 +130,12 @@ static int64_t narrow_tiles(const ckl_gemm_desc *d, const gemm_sm90_config *c)
  * 16x7168x16384 takes 56.7 us instead of 61.9, 16x8192x8192 33.8 instead of 34.2. In several waves every tile has its
  * own CTA, so that SMs with faster memory take more tiles: 8x28672x8192 takes 114.0 us instead of 118.1, with two
  * persistent CTAs 122.5. With fewer than two tiles an SM the rings are shorter, so that SMs with two do not end last:
- * 192 tiles of 3x12288x15360 take 90.5 us, 109.0 with longer rings.
+ * 192 tiles of 3x12288x15360 take 90.5 us, 109.0 with longer rings; 224 of 29x14336x16384 113.2, 123.6 in persistent CTAs.
  */
 static void share_SMs(const ckl_gemm_desc *d, gemm_sm90_config *c, const ckl_device_info *device)
 {
     const int64_t tiles = narrow_tiles(d, c), steps = gemm_k_tiles(d);
-    const bool turns = tiles > device->sm_count;
+    const bool turns = tiles > device->sm_count, two = turns && tiles <= 2 * device->sm_count;
     if (tiles >= TILES_MANY * device->sm_count && steps <= STEPS_FEWEST && c->tile_n == ATOM_COLUMNS && c->swap) {
         c->tile_m = 192; // 8x192000x88 in f32 takes 18.2 us, 29.9 in persistent tiles of 64 rows
         c->ctas = 3;
@@ -143,9 +143,9 @@ static void share_SMs(const ckl_gemm_desc *d, gemm_sm90_config *c, const ckl_dev
     }
     if (tiles == 0 || (turns && steps < STEPS_MANY))
         return;
-    if (c->tile_n > ATOM_COLUMNS && (turns || 2 * tiles <= device->sm_count)) // only measured so
+    if (c->tile_n > ATOM_COLUMNS && ((turns && !two) || 2 * tiles <= device->sm_count)) // only measured so
         return;
-    c->ctas = turns && tiles <= 2 * device->sm_count ? 3 : 2;
+    c->ctas = two ? 3 : 2;
     c->persistent = !turns;
 }
 
@@ -370,7 +370,8 @@ typedef struct step_cycles {
 static step_cycles step_of(const tiled_problem *p, const gemm_sm90_config *c, int64_t sm_count)
 {
     const gemm_fit *f = &fit;
-    double n = c->tile_n, shared_m = (double)c->tile_m / c->cluster_n, shared_n = n / c->cluster_m;
+    double n = c->tile_n, loaded_m = c->stays ? 0 : c->tile_m, shared_m = loaded_m / c->cluster_n,
+           shared_n = n / c->cluster_m;
     double instruction = fmax(n / 2, (16 + n / 4) * f->operands);
     double slow_rows = (p->slow_a ? shared_m : 0) + (p->slow_b ? shared_n : 0);
     double absent = c->swap ? (double)(round_up(p->cols, c->tile_n) - p->cols)
@@ -379,7 +380,7 @@ static step_cycles step_of(const tiled_problem *p, const gemm_sm90_config *c, in
     return (step_cycles){
         .tensor_cores =
             c->tile_m / 64.0 * 4 * instruction * f->tensor_cores * (c->consumers == 3 ? f->three_consumers : 1),
-        .sm = (c->tile_m + n) * ROW_BYTES / (2 * p->ctas <= sm_count ? f->sm_bytes_alone : rate) +
+        .sm = (loaded_m + n) * ROW_BYTES / (2 * p->ctas <= sm_count ? f->sm_bytes_alone : rate) +
               f->slow_row * slow_rows + f->absent_row * (absent + (double)p->absent / (double)max_i64(2 * p->turns, 1)),
         .latency = f->latency / (c->stages * (2 * p->ctas > sm_count ? c->ctas : 1)),
     };
@@ -474,13 +475,15 @@ static double turns_that_count(const ckl_gemm_desc *d, const tiled_problem *p, c
 /*
  * The factor of large tiles of D in 32 bits, by few steps along K and in few turns: storing is most of the work, and they leave it
  * few staging buffers. 5633x1408x384 takes 18.2 us in 192x192, 17.3 in 128x176, 14.8 in 128x128; else it would be 14.1, 15.3, 14.3.
+ * And of two or three turns that read C: 7296x128x672 takes 9.2 us in two of 64x64, 7.7 in one of 64x128.
  */
 static double storing_of(const ckl_gemm_desc *d, const gemm_sm90_config *c, int64_t turns)
 {
     enum { LARGEST = 128 * 128, TURNS = 3 };
     const bool whole = c->epilogue.d == CKL_F32 && c->batched != GEMM_SLICES_OF_K && c->ragged != GEMM_ALL_RAGGED;
-    const bool few = gemm_k_tiles(d) <= STEPS_FEW && turns <= TURNS;
-    return whole && few && !c->swap && c->tile_m * c->tile_n > LARGEST ? 1.1 : 1;
+    const bool large = gemm_k_tiles(d) <= STEPS_FEW && !c->swap && c->tile_m * c->tile_n > LARGEST;
+    const bool again = gemm_k_tiles(d) < STEPS_MANY && c->epilogue.c && turns > 1;
+    return whole && turns <= TURNS && (large || again) ? 1.1 : 1;
 }
 
 plan_cost gemm_sm90_cost(const void *desc, const ckl_device_info *device, const void *config)
@@ -511,7 +514,10 @@ plan_cost gemm_sm90_cost(const void *desc, const ckl_device_info *device, const 
     bound = epilogue > tile ? "epilogue" : bound;
     if (fmax(power_us, memory_us) > tiles_us)
         bound = power_us > memory_us ? "power" : "memory";
-    return (plan_cost){ overlapped(tiles_us, power_us, memory_us) * storing_of(d, c, p.turns), bound };
+    const double STAYS =
+        0.92; // of A that is loaded once for a row of tiles: 0.91 of 7168x7040x120 and of 8192x14336x384
+    const double factor = storing_of(d, c, p.turns) * (c->stays ? STAYS : 1);
+    return (plan_cost){ overlapped(tiles_us, power_us, memory_us) * factor, bound };
 }
 
 double gemm_sm90_sum_us(double bytes)

@@ -24,7 +24,6 @@
     X(owner, int, groups, "0", "0 32 128 512 2048",                                                                 \
       "groups of rows that shared memory has room for; 0: there are none")                                          \
     X(owner, bool, alone, "0", "0 1", "the next launch begins when this one has ended, not beside its last CTAs")   \
-    X(owner, int, ahead, "0", "0 1 2", GEMM_AHEAD_HELP)                                                             \
     X(owner, bool, stays, "0", "0 1", "a CTA takes neighbouring tiles of a row, whose A stays in the stages")
 
 GEMM_CONFIG(gemm_sm90_config, GEMM_SM90_CONFIG);
@@ -162,14 +161,10 @@ int gemm_sm90_parts(const gemm_sm90_config *config);
 
 KERNEL_PARAMS(gemm_sm90, GEMM_SM90_PARAMS);
 
-/* B as A is above, in arrays of pointers and where L2 is asked for their first rows ahead; and strides of a batch. */
-#define GEMM_OPERANDS_PARAMS(X, owner) \
-    X(owner, pointer, b)               \
-    X(owner, i64, ldb)                 \
-    X(owner, i64, a_batch)             \
-    X(owner, i64, b_batch)
+/* With GEMM_BY_POINTERS: B's array; A's is `a`. */
+#define GEMM_POINTERS_PARAMS(X, owner) X(owner, pointer, b)
 
-KERNEL_PARAMS(gemm_operands, GEMM_OPERANDS_PARAMS);
+KERNEL_PARAMS(gemm_pointers, GEMM_POINTERS_PARAMS);
 
 void gemm_sm90(const void *config, int kernel);
 
@@ -184,7 +179,7 @@ KERNEL_PARAMS(gemm_scales, GEMM_SCALES_PARAMS);
 #define GEMM_PITCHED_PARAMS(X, owner) \
     GEMM_REPITCH_PARAMS(X, owner)     \
     GEMM_SM90_PARAMS(X, owner)        \
-    GEMM_OPERANDS_PARAMS(X, owner)    \
+    GEMM_POINTERS_PARAMS(X, owner)    \
     GEMM_SCALES_PARAMS(X, owner)
 
 KERNEL_PARAMS(gemm_pitched, GEMM_PITCHED_PARAMS);

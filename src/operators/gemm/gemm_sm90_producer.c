@@ -77,45 +77,33 @@ static void load_operand(const sm90_kernel *k, const operand_load *o, const pipe
     }
 }
 
-/* A that stays in the stages: the row of its tiles, and how many stages do not have it yet. */
-typedef struct staying_A {
-    val row, absent;
-} staying_A;
-
-static staying_A nothing_stays(const sm90_kernel *k)
-{
-    return k->cfg->stays ? (staying_A){ variable(U32, imm(0)), variable(U32, imm(k->cfg->stages)) } : (staying_A){ 0 };
-}
-
-static void begin_row(const sm90_kernel *k, staying_A *a, val row)
-{
-    if (!k->cfg->stays)
-        return;
-    assign(a->absent, select(ne(row, a->row), imm_as(U32, k->cfg->stages), a->absent));
-    assign(a->row, row);
-}
-
-/* Expects the bytes of a stage and loads its A, if that is absent. */
-static void load_A_once(const sm90_kernel *k, const operand_load *o, const pipeline_state *at, val row, val depth,
-                        staying_A *a)
+/* Expects the bytes of a stage and loads its A, unless that stays from tiles before. */
+static void load_absent_A(const sm90_kernel *k, const operand_load *o, const pipeline_state *at, val row, val depth,
+                          val absent)
 {
     const int bytes = (int)k->size.stage_bytes;
-    IF(gt(a->absent, imm(0))) {
+    IF(absent) {
         pipeline_expect(&k->ring, at, imm(bytes));
         load_operand(k, o, at, row, depth);
-        assign(a->absent, sub(a->absent, imm(1)));
     }
     ELSE pipeline_expect(&k->ring, at, imm(bytes - k->cfg->tile_m * GEMM_TILE_BYTES));
 }
 
+/* Is A of a tile in none of the stages? In all of them, once a CTA has filled the ring from a row of tiles. */
+static val is_absent(const sm90_kernel *k, val tile, const tile_place *at)
+{
+    val in_row = div(at->col, imm(k->size.tile_n * k->cfg->cluster_n)), before = min(sub(tile, k->first_tile), in_row);
+    return lt(mul(before, k->k_tiles), imm(k->cfg->stages));
+}
+
 /* Fills one stage: this CTA's rows of A and B go to all CTAs that use them, so every CTA receives both tiles. */
 static void load_stage(const sm90_kernel *k, const operand_load loads[2], const pipeline_state *at,
-                       const tile_place *tile, val k_tile, val depth, staying_A *a)
+                       const tile_place *tile, val k_tile, val depth, val absent)
 {
     const int scales = gemm_sm90_scale_bytes(k);
     pipeline_wait_empty(&k->ring, at);
     if (k->cfg->stays) {
-        load_A_once(k, &loads[0], at, tile->row, depth, a);
+        load_absent_A(k, &loads[0], at, tile->row, depth, absent);
     } else {
         pipeline_expect(&k->ring, at, imm((int)k->size.stage_bytes + scales));
         if (scales)
@@ -134,10 +122,9 @@ static void load_tiles(const sm90_kernel *k)
 {
     pipeline_state stage = producer_state(&k->ring);
     operand_load loads[] = { describe_load(k, true), describe_load(k, false) };
-    staying_A a = nothing_stays(k);
     LOOP_FROM(tile, k->first_tile, k->count, k->clusters) {
         tile_place at = gemm_sm90_tile(k, tile);
-        begin_row(k, &a, at.row);
+        val absent = k->cfg->stays ? is_absent(k, tile, &at) : imm(1);
         for (int i = 0; i < COUNT_OF(loads); i++)
             loads[i].outer = gemm_sm90_outer(k, loads[i].modes, loads[i].array, at.batch);
         LOOP(kt, gemm_sm90_k_tiles(k, &at)) {
@@ -146,12 +133,10 @@ static void load_tiles(const sm90_kernel *k)
                 depth = add(depth, mul(at.batch, k->p.k));
             if (k->cfg->batched == GEMM_GROUPS_OF_K)
                 depth = add(depth, at.k_first);
-            load_stage(k, loads, &stage, &at, k_tile, depth, &a);
+            load_stage(k, loads, &stage, &at, k_tile, depth, absent);
             pipeline_advance(&stage);
         }
     }
-    if (k->cfg->ahead == GEMM_BEHIND_LOADS)
-        launch_dependents();
     for (int s = 0; s < k->ring.stages; s++) { // stays until every stage is released: peers still signal this CTA
         pipeline_wait_empty(&k->ring, &stage);
         pipeline_advance(&stage);

@@ -239,7 +239,7 @@ void gemm_sm90_parameters(sm90_kernel *k)
     int rank = k->epilogue.pointers ? GEMM_MAP_RANK : k->cfg->batched ? 3 : 2;
     k->p = params_of(gemm_sm90);
     if (k->cfg->batched == GEMM_BY_POINTERS)
-        k->array_of_B = params_of(gemm_operands).b;
+        k->array_of_B = params_of(gemm_pointers).b;
     k->a_k_major = is_k_major(k->cfg, 'a');
     k->b_k_major = is_k_major(k->cfg, 'b');
     k->tmaA = operand_tma(k, k->p.A, 'a', k->a_k_major, s->box_a);

@@ -223,13 +223,6 @@ static const char *const cases[] = {
     "consumers=1 pingpong=0 cluster_m=1 cluster_n=1'",
     "m=70 n=136 k=72 activation=silu bias=1 bias_along=m scale_a=row scale_b=row impl=sm90 config='tile_m=64 tile_n=80 "
     "consumers=1 swap=1 pingpong=0 cluster_m=1 cluster_n=1'",
-    "m=13 n=200 k=1032 bias=1 impl=sm90 config='tile_m=64 tile_n=16 stages=4 consumers=1 swap=1 ctas=2 pingpong=0 "
-    "cluster_m=1 cluster_n=1 ahead=2' # the first K tiles to L2, by CTAs that come late",
-    "batch=3 m=200 n=136 k=141 lda=144 ldb=152 impl=sm90 config='tile_m=64 tile_n=128 stages=4 consumers=2 pingpong=1 "
-    "cluster_m=1 cluster_n=1 ahead=1'",
-    "m=200 n=40 k=1032 beta=1 impl=sm90 config='tile_m=128 tile_n=48 stages=4 consumers=2 split=2 pingpong=0 "
-    "cluster_m=1 "
-    "cluster_n=2 ahead=1'",
     "m=700 n=2824 k=120 a=bf16 impl=sm90 config='tile_m=64 tile_n=64 stages=2 buffers=12 consumers=2 pingpong=1 "
     "cluster_m=1 "
     "cluster_n=1 group=1 stays=1' # A stays, of rows of tiles that CTAs share",
@@ -346,17 +339,10 @@ static const char *const cases[] = {
     "m=20 n=72 k=1184 a=bf16 b=i8 impl=weights config='rows=32 columns=8 warps=4 stages=2 box=8'",
     "m=3 n=200 k=3232 a=bf16 b=u8 scale_b=block block_k=64 impl=weights config='rows=112 columns=8 warps=2 stages=3 "
     "box=4'",
-    "m=5 n=344 k=1184 b=u8 scale_b=block impl=weights config='rows=32 columns=8 warps=4 stages=2 box=8 held=1 even=1 "
-    "ahead=2' # rows for every SM",
-    "m=13 n=2216 k=1216 a=bf16 b=u8 scale_b=block block_k=64 bias=1 beta=1 ldb=624 impl=weights config='rows=48 "
-    "columns=16 warps=2 stages=3 ctas=2 box=16 held=1 even=1' # blocks of 16 and 24 rows",
-    "m=11 n=1099 k=1184 a=bf16 b=i8 scale_b=row impl=weights config='rows=16 columns=16 warps=4 stages=2 box=16 even=1 "
-    "ahead=2' fill=hard",
-    "m=7 n=73 k=672 b=e4m3 impl=weights config='rows=16 columns=8 warps=4 stages=2 box=8 held=1 ahead=1'",
     "m=5 n=73 k=1056 b=e4m3 scale_b=row impl=weights config='rows=32 columns=8 warps=4 stages=2 box=8' fill=hard",
     "m=11 n=208 k=1056 a=bf16 b=e4m3 scale_b=row impl=weights config='rows=48 columns=16 warps=2 stages=2 box=16' "
     "fill=hard",
-    "m=3 n=75 k=3232 a=bf16 b=i8 scale_b=block d=f32 impl=weights config='rows=64 columns=8 warps=8 stages=2 ctas=2'",
+    "m=3 n=75 k=3232 a=bf16 b=i8 scale_b=block d=f32 impl=weights config='rows=64 columns=8 warps=8 stages=2'",
     "m=40 n=72 k=672 b=u8 scale_b=block sizes=0,17,3,0,1,19 bias=1 beta=1 # of experts",
     "m=40 n=72 k=288 a=bf16 b=i8 scale_b=row groups=300",
     "m=40 n=72 k=288 a=bf16 b=u8 scale_b=block groups=3 impl=naive",

@@ -23,13 +23,6 @@ typedef struct weights_sums {
     tensor raised;                // (MMA,1,MMA_N)
 } weights_sums;
 
-/* What a lane reads of a stage. */
-typedef struct weights_tile {
-    tensor tB[STEPS];        // (WORDS,MMA_N,1) of A, for each step
-    tensor rB[ATOMS_MAX][2]; // (WORDS,SLOTS) of each atom's rows of B, and of those 8 further on
-    tensor rScales[2];       // (LINES) of each block
-} weights_tile;
-
 static int slots_of_B(const gemm_weights_config *c)
 {
     return c->epilogue.b == CKL_U8 ? 1 : 2;
@@ -187,14 +180,6 @@ static void load_tile(const weights_kernel *k, val tile, val stage)
     cp_async_commit();
 }
 
-void gemm_weights_prefetch(const weights_kernel *k)
-{
-    val row = add(k->block_B, convert(I64, thread())), of_row = div_up(k->p.k, k->nibbles ? 2 : 1);
-    val bytes = convert(U32, min(of_row, imm64(k->cfg->warps * k->cfg->stages * COPY * k->slots_B)));
-    IF(logical_and(lt(thread(), imm(k->cfg->rows)), lt(row, k->end_B)))
-        bulk_prefetch(add(k->p.b, convert(U64, mul(row, k->p.ldb))), bytes);
-}
-
 /* Reads this lane's scales of a block, for its rows of B. */
 static void read_scales(const weights_kernel *k, val tile, val stage, int block, tensor rScales)
 {
@@ -286,34 +271,16 @@ static void read_A(const weights_kernel *k, val at, tensor tB[STEPS])
     }
 }
 
-static int blocks_of(const weights_kernel *k)
-{
-    return k->scaled ? gemm_weights_blocks(k->cfg) : 1;
-}
-
-static weights_tile read_tile(const weights_kernel *k, val tile, val stage)
-{
-    val at = gemm_weights_stage(k, stage);
-    weights_tile t;
-    read_A(k, at, t.tB);
-    for (int line = 0; line < k->lines_B; line++)
-        t.rB[line / 2][line % 2] = words_of_B(k, at, line);
-    for (int block = 0; k->scaled && block < blocks_of(k); block++) {
-        t.rScales[block] = fragment(F32, compact(leaf(k->lines_B)));
-        read_scales(k, tile, stage, block, t.rScales[block]);
-    }
-    return t;
-}
-
 /* Multiplies the steps first .. end-1 of a K tile by an atom of rows. */
-static void multiply_steps(const weights_kernel *k, const weights_tile *t, int m, int first, int end,
+static void multiply_steps(const weights_kernel *k, val at, int m, int first, int end, tensor tB[STEPS],
                            const weights_sums *sums)
 {
+    tensor rB[] = { words_of_B(k, at, 2 * m), words_of_B(k, at, 2 * m + 1) };
     for (int step = first; step < end && describing(); step++) {
         tensor tA = fragment_A_words(&k->mma, ATOM_ROWS, ATOM_ROWS); // (WORDS,1,1)
         for (int i = 0; i < 4; i++)
-            set(tA, coord(i, 0, 0), gemm_weights_pair(k, t->rB[m][i % 2], step, i / 2));
-        gemm(&k->mma, tA, t->tB[step], sums->partial[k->subnormal ? step % 2 : 0][m], yes());
+            set(tA, coord(i, 0, 0), gemm_weights_pair(k, rB[i % 2], step, i / 2));
+        gemm(&k->mma, tA, tB[step], sums->partial[k->subnormal ? step % 2 : 0][m], yes());
     }
 }
 
@@ -356,61 +323,53 @@ static void add_scaled(const weights_kernel *k, const weights_sums *sums, int m,
 }
 
 /* A block of scales, or a K tile without: sums of scaled blocks begin with those of the offset, and are added to acc. */
-static void multiply_block(const weights_kernel *k, const weights_tile *t, int block, const weights_sums *sums,
-                           tensor acc)
+static void multiply_block(const weights_kernel *k, val tile, val stage, val at, int block, tensor tB[STEPS],
+                           const weights_sums *sums, tensor acc)
 {
-    const int blocks = blocks_of(k), first = block * STEPS / blocks, end = (block + 1) * STEPS / blocks;
-    if (k->scaled)
+    const int blocks = k->scaled ? gemm_weights_blocks(k->cfg) : 1, first = block * STEPS / blocks,
+              end = (block + 1) * STEPS / blocks;
+    tensor rScales = fragment(F32, compact(leaf(k->lines_B)));
+    if (k->scaled) {
+        read_scales(k, tile, stage, block, rScales);
         clear(k, sums);
+    }
     for (int step = first; k->subnormal && step < end; step++)
-        multiply_raised(k, t->tB[step], sums->raised);
+        multiply_raised(k, tB[step], sums->raised);
     UNROLL(m, k->cfg->rows / ATOM_ROWS) {
         for (int i = 0; k->scaled && k->subnormal && i < static_size(sums->raised.layout); i++)
             set(sums->partial[0][m], i, at(sums->raised, i));
-        multiply_steps(k, t, m, first, end, sums);
+        multiply_steps(k, at, m, first, end, tB, sums);
         if (k->scaled)
-            add_scaled(k, sums, m, t->rScales[block], acc);
+            add_scaled(k, sums, m, rScales, acc);
     }
 }
 
-/* All lanes are done with what they read of the stage that is filled next. */
-static void leave_stage(const weights_kernel *k)
-{
-    if (k->cfg->box)
-        fence_proxy_async(); // TMA overwrites it
-    warp_sync();
-}
-
-/* Waits for a stage's copies, and for all lanes to be done with the stage before; of boxes that are held, with nothing. */
+/* Waits for a stage's copies, and for all lanes to be done with the stage before. */
 static void wait_stage(const weights_kernel *k, val stage, val parity)
 {
-    if (k->cfg->box)
+    if (k->cfg->box) {
         gemm_weights_wait_boxes(k, stage, parity);
-    else
-        cp_async_wait(k->cfg->stages - 2);
-    if (!k->cfg->held)
-        leave_stage(k);
+        return;
+    }
+    cp_async_wait(k->cfg->stages - 2);
+    warp_sync();
 }
 
 /* The K tiles of this warp: scaled sums are added to acc; without scales all are summed in `sums`. */
 static void mainloop(const weights_kernel *k, const weights_sums *sums, tensor acc)
 {
-    const int stages = k->cfg->stages, warps = k->cfg->warps, ahead = k->cfg->held ? stages : stages - 1;
-    for (int s = 0; s < ahead; s++)
+    const int stages = k->cfg->stages, warps = k->cfg->warps, blocks = k->scaled ? gemm_weights_blocks(k->cfg) : 1;
+    tensor tB[STEPS];
+    for (int s = 0; s < stages - 1; s++)
         load_tile(k, add(warp(), imm(s * warps)), imm(s));
     val ready = variable(U32, imm(0)), free = variable(U32, imm(stages - 1)), parity = variable(U32, imm(0));
     LOOP_FROM(tile, warp(), k->tiles, imm(warps)) {
-        val next = add(tile, imm(ahead * warps));
         wait_stage(k, ready, parity);
-        if (!k->cfg->held)
-            load_tile(k, next, free);
-        const weights_tile t = read_tile(k, tile, ready);
-        if (k->cfg->held) {
-            leave_stage(k);
-            load_tile(k, next, ready);
-        }
-        for (int block = 0; block < blocks_of(k); block++)
-            multiply_block(k, &t, block, sums, acc);
+        load_tile(k, add(tile, imm((stages - 1) * warps)), free);
+        val at = gemm_weights_stage(k, ready);
+        read_A(k, at, tB);
+        for (int block = 0; block < blocks; block++)
+            multiply_block(k, tile, ready, at, block, tB, sums, acc);
         val last = eq(ready, imm(stages - 1));
         assign(free, ready);
         assign(parity, select(last, bit_xor(parity, imm(1)), parity));
@@ -448,12 +407,10 @@ static void finish(const weights_kernel *k, tensor acc)
 {
     const gemm_weights_config *cfg = k->cfg;
     const int apart = cfg->stages * bytes_of_stage(cfg) / 4; // sums of warps: each takes its ring's place
-    gemm_values p = k->p;
-    p.n = k->end_B;
     const gemm_warp_sums sums = { cfg->rows, cfg->columns, cfg->warps, k->rings, apart, k->block_A, k->block_B };
-    tensor rC = gemm_load_block_C(cfg->epilogue, &p, &sums); // (ELEMENTS)
+    tensor rC = gemm_load_block_C(cfg->epilogue, &k->p, &sums); // (ELEMENTS)
     warp_sync();
-    gemm_add_warps(cfg->epilogue, &p, &k->mma, acc, rC, &sums);
+    gemm_add_warps(cfg->epilogue, &k->p, &k->mma, acc, rC, &sums);
 }
 
 val gemm_weights_vector_of_A(const weights_kernel *k, int slot)
@@ -508,20 +465,6 @@ static void place_lane(weights_kernel *k)
         k->lane_A[s] = place_in_A(k, k->lane_line, gemm_weights_vector_of_A(k, s));
 }
 
-/* The CTA's rows of B: `rows` of them, or its share in units of 8, at most as many. */
-static void place_block(weights_kernel *k, val block)
-{
-    const int UNIT = 8;
-    if (!k->cfg->even) {
-        k->block_B = mul(convert(I64, block), imm(k->cfg->rows));
-        k->end_B = k->p.n;
-        return;
-    }
-    val units = div_up(k->p.n, UNIT), ctas = convert(I64, grid_x()), first = mul(convert(I64, block), units);
-    k->block_B = mul(div(first, ctas), imm(UNIT));
-    k->end_B = min(mul(div(add(first, units), ctas), imm(UNIT)), k->p.n);
-}
-
 /* Block `block` of rows of B by tile `tile` of rows of A. */
 static void compute_tile(const gemm_weights_config *cfg, const gemm_values *p, val block, val tile)
 {
@@ -532,7 +475,7 @@ static void compute_tile(const gemm_weights_config *cfg, const gemm_values *p, v
     k.lines_B = cfg->rows / 8;
     k.lines_A = cfg->columns / 8;
     k.slots_B = slots_of_B(cfg);
-    place_block(&k, block);
+    k.block_B = mul(convert(I64, block), imm(cfg->rows));
     k.block_A = mul(convert(I64, tile), imm(cfg->columns));
     k.tiles = convert(U32, div_up(p->k, GEMM_BLOCK));
     k.blocks = k.tiles;
@@ -553,13 +496,12 @@ void gemm_weights(const void *config, int kernel)
     const gemm_weights_config *cfg = config;
     const int threads = cfg->warps * LANES;
     (void)kernel;
-    launch_bounds(threads, cfg->ctas);
+    launch_bounds(threads, 1);
     const gemm_values all = params_of(gemm);
     if (!cfg->box) // else behind what prepares shared memory
         grid_wait();
-    if (cfg->ahead != GEMM_BEHIND_LOADS)
-        launch_dependents();
-    val blocks = cfg->even ? grid_x() : convert(U32, div_up(all.n, cfg->rows)); // of rows of B
+    launch_dependents();
+    val blocks = convert(U32, div_up(all.n, cfg->rows)); // of rows of B
     val block = rem(cta_x(), blocks), tile = div(cta_x(), blocks);
     if (!cfg->grouped) {
         const gemm_values p = cfg->epilogue.pointers ? gemm_product_of(cfg->epilogue, 0, &all, imm(0)) : all;

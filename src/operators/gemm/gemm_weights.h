@@ -30,7 +30,6 @@ typedef struct weights_kernel {
     int slots_B;          // of a line
     val lane_line, lane_quarter;
     val block_B, block_A; // the first rows of B and A of this CTA
-    val end_B;            // the first row of B that is not the CTA's
     val tiles, blocks;    // along K; of scales
     val rings, ring;      // of all warps; this warp's first stage
     val from_B[8][2];     // where the rows of B begin that this lane copies, for each line and slot
@@ -53,9 +52,6 @@ val gemm_weights_stage(const weights_kernel *k, val stage);
 /* The vector of a row of A that a lane has in a slot. */
 val gemm_weights_vector_of_A(const weights_kernel *k, int slot);
 
-/* Asks L2 for the first K tiles of this CTA's rows of B, which may be before the kernel before has ended. */
-void gemm_weights_prefetch(const weights_kernel *k);
-
 /* Where the scales of this CTA's rows for block `block` of a K tile begin in memory. */
 val gemm_weights_scales(const weights_kernel *k, val tile, int block);
 
@@ -69,7 +65,7 @@ float gemm_weights_unit(const weights_kernel *k);
 int gemm_weights_boxes_bytes(const gemm_weights_config *config);
 void gemm_weights_prepare_boxes(weights_kernel *k);
 void gemm_weights_load_boxes(const weights_kernel *k, val tile, val stage);
-void gemm_weights_wait_boxes(const weights_kernel *k, val stage, val parity);
+void gemm_weights_wait_boxes(const weights_kernel *k, val stage, val parity); // for all lanes
 val gemm_weights_boxed_scales(const weights_kernel *k, val stage, int block);
 
 #endif

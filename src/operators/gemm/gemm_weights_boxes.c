@@ -81,18 +81,16 @@ static void load_boxes(const weights_kernel *k, val tile, val stage)
 
 void gemm_weights_load_boxes(const weights_kernel *k, val tile, val stage)
 {
-    IF(lt(tile, k->tiles)) {
+    IF(lt(tile, k->tiles))
         IF(elect()) // of another thread ptxas does not know that it is alone: a loop over lanes around every copy
             load_boxes(k, tile, stage);
-    }
-    if (k->cfg->ahead == GEMM_BEHIND_LOADS)
-        IF(ge(tile, k->tiles))
-            launch_dependents();
 }
 
 void gemm_weights_wait_boxes(const weights_kernel *k, val stage, val parity)
 {
     mbarrier_wait(barrier_of(k, stage), parity);
+    fence_proxy_async(); // TMA overwrites the stage before, which was read
+    warp_sync();
 }
 
 /* Where this lane's slots of A lie: in the half of a row that its slots of B take, swizzled. */
@@ -146,8 +144,6 @@ void gemm_weights_prepare_boxes(weights_kernel *k)
     }
     clear_boxes(k);
     place_lane(k);
-    if (c->ahead)
-        gemm_weights_prefetch(k);
     cta_sync();
     grid_wait();
 }

@@ -18,12 +18,6 @@ static int64_t ctas_of(const ckl_gemm_desc *d, const gemm_weights_config *c)
     return gemm_tiles(d, c->columns, c->rows);
 }
 
-/* The CTAs of a launch: as many for every SM if they share rows out evenly. */
-static int64_t launched_of(const ckl_gemm_desc *d, const ckl_device_info *device, const gemm_weights_config *c)
-{
-    return c->even ? round_up(ctas_of(d, c), device->sm_count) : ctas_of(d, c);
-}
-
 static int64_t bytes_of_stage(gemm_weights_config c)
 {
     c.stages = 1;
@@ -38,7 +32,6 @@ static int64_t bytes_of_stage(gemm_weights_config c)
 static void fit_stages(gemm_weights_config *c, int64_t turns, const ckl_device_info *device)
 {
     c->warps = turns > 1 ? WARPS_OF_SEVERAL : WARPS_ALONE;
-    c->ctas = 1;
     const int64_t bytes = bytes_of_stage(*c);
     const int64_t most = (device->smem_per_cta_bytes - gemm_grouped_bytes(c->grouped)) / bytes;
     int64_t stages = turns > 1 ? STAGES_OF_SEVERAL : 1 + ceil_div(BYTES_ENOUGH, bytes);
@@ -151,16 +144,8 @@ static ckl_status admit_weights(const void *desc, const ckl_device_info *device,
         FAIL(CKL_INVALID, "gemm weights: %dx%d is not 16, 32, 48 or 64 rows of B by 8 or 16 of A", c->rows, c->columns);
     if (c->box)
         TRY(admit_boxes(d, device, c));
-    if (c->ahead < 0 || c->ahead > GEMM_BEHIND_LOADS)
-        FAIL(CKL_INVALID, "gemm weights: ahead=%d is not 0, 1 or 2", c->ahead);
-    if ((c->even || c->ahead || c->held) && (!c->box || d->m > c->columns))
-        FAIL(CKL_UNSUPPORTED, "gemm weights: held, even and ahead are of boxes, and m=%" PRId64 " of up to %d rows",
-             d->m, c->columns);
     if (c->warps < 1 || c->warps > 16 || c->stages < 2)
         FAIL(CKL_INVALID, "gemm weights: warps=%d is not in 1..16, or stages=%d less than 2", c->warps, c->stages);
-    if (c->ctas < 1 || c->ctas * c->warps > WARPS_PER_SM)
-        FAIL(CKL_INVALID, "gemm weights: ctas=%d of %d warps are not in 1..%d warps of an SM", c->ctas, c->warps,
-             WARPS_PER_SM);
     TRY(gemm_check_smem("weights", device, c->stages, gemm_weights_smem(c)));
     return gemm_check_tiles("weights", ctas_of(d, c));
 }
@@ -176,8 +161,7 @@ static ckl_status launch_weights(const ckl_plan *plan, const void *args, ckl_str
              x->b);
     if (c->box && c->epilogue.scale_b == CKL_GEMM_SCALE_BLOCK && !PLAN_ALIGNED(TMA_ALIGNMENT, x->scale_b))
         FAIL(CKL_INVALID, "gemm weights: scale_b=%p is not aligned to 16 bytes; config='box=0' takes any", x->scale_b);
-    return (c->box ? gemm_launch_tma : gemm_launch)(plan, launched_of(plan->desc, &plan->device->info, c), args,
-                                                    stream);
+    return (c->box ? gemm_launch_tma : gemm_launch)(plan, ctas_of(plan->desc, c), args, stream);
 }
 
 static const field weights_fields[] = GEMM_FIELDS(gemm_weights_config, GEMM_WEIGHTS_CONFIG);
