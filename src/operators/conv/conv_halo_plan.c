@@ -290,10 +290,10 @@ static ckl_status check_bands(const ckl_conv_desc *d, const conv_halo_config *c)
     if (!may_be_bands(d, problem_of(d)))
         FAIL(CKL_UNSUPPORTED,
              "conv halo: bands=1 takes filters of up to 9 columns, an odd number, strides of up to 2 and no dilation");
-    if (c->lanes != CONV_HALO_GROUPS || c->cols != conv_halo_band_columns(c) || c->ctas < 1 || c->ctas > 2 ||
-        !is_power_of_two(c->wide) || c->wide > CONV_HALO_LANES || !is_power_of_two(c->images) ||
-        c->images > CONV_HALO_LANES || c->wide * c->images > CONV_HALO_LANES || c->high < 1 ||
-        c->high % conv_halo_blocks(c) || c->high / conv_halo_blocks(c) > BAND_ROWS_MAX)
+    if (c->vec != VECTOR || c->down != 1 || c->lanes != CONV_HALO_GROUPS || c->cols != conv_halo_band_columns(c) ||
+        c->ctas < 1 || c->ctas > 2 || !is_power_of_two(c->wide) || c->wide > CONV_HALO_LANES ||
+        !is_power_of_two(c->images) || c->images > CONV_HALO_LANES || c->wide * c->images > CONV_HALO_LANES ||
+        c->high < 1 || c->high % conv_halo_blocks(c) || c->high / conv_halo_blocks(c) > BAND_ROWS_MAX)
         FAIL(
             CKL_INVALID,
             "conv halo: bands=1, but lanes=%d, cols=%d, wide=%d, images=%d, high=%d are not 4, what fits 16 columns, 8 "
@@ -313,12 +313,6 @@ static ckl_status admit_halo(const void *desc, const ckl_device_info *device, co
     if (c->rows != h->m[1].filter || c->columns != h->m[2].filter || c->step_w != h->m[2].stride ||
         c->step_h != h->m[1].stride || c->dilation_w != d->dilation_w || c->dilation_h != d->dilation_h)
         FAIL(CKL_INVALID, "conv halo: the config's filter, strides or dilations are not the problem's");
-    if (!is_power_of_two(c->vec) || c->vec > VECTOR || c->lanes * c->vec % VECTOR || c->down < 1 || c->high % c->down ||
-        (c->down == 1 && c->vec < VECTOR) || (c->down > 1 && c->vec * c->rows * c->columns > KEPT_MAX))
-        FAIL(CKL_INVALID,
-             "conv halo: vec=%d channels of lanes=%d threads, down=%d of high=%d rows, are not whole 16 bytes, whole "
-             "rows or more than registers hold",
-             c->vec, c->lanes, c->down, c->high);
     if (c->bands)
         TRY(check_bands(d, c));
     else if (c->lanes < 1 || c->lanes > LANES_MAX || c->cols < 1 || c->cols > COLUMNS_MAX || c->wide < 1 ||
@@ -329,6 +323,12 @@ static ckl_status admit_halo(const void *desc, const ckl_device_info *device, co
              "1..16, "
              "1..32, 1..4",
              c->lanes, c->cols, c->wide, c->high, c->images, c->ctas);
+    if (!is_power_of_two(c->vec) || c->vec > VECTOR || c->lanes * c->vec % VECTOR || c->down < 1 || c->high % c->down ||
+        (c->down == 1 && c->vec < VECTOR) || (c->down > 1 && c->vec * c->rows * c->columns > KEPT_MAX))
+        FAIL(CKL_INVALID,
+             "conv halo: vec=%d channels of lanes=%d threads, down=%d of high=%d rows, are not whole 16 bytes, whole "
+             "rows or more than registers hold",
+             c->vec, c->lanes, c->down, c->high);
     if (!c->bands && c->images > 1 && (c->high < h->m[1].y || c->cols * c->wide < h->m[2].y))
         FAIL(CKL_INVALID, "conv halo: images=%d, but a tile of %dx%d pixels has not all of theirs", c->images, c->high,
              c->cols * c->wide);
