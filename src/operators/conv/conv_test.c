@@ -457,6 +457,11 @@ static const char *const cases[] = {
     "n=2 c=40 h=5 w=7 k=3 r=1 s=1 misalign=1 impl=skinny config='vec=1 vec_few=1 runs=8 lanes=5'",
     "n=2 c=6 h=5 w=7 k=24 r=1 s=1 epilogue=tril bias=1 impl=skinny",
     "n=2 c=24 h=5 w=7 k=6 r=1 s=1 epilogue=tril impl=skinny",
+    "n=24 c=1 h=1 w=1 k=72 pad=1 layout=nchw dtype=bf16 bias=1 impl=skinny              # images that are rows",
+    "n=9 c=7 h=1 w=1 k=72 pad=1 stride=2 scale=1 impl=skinny",
+    "n=200 c=8 h=1 w=1 k=40 pad=1 direction=data out=f32 impl=skinny",
+    "n=6 c=3 d=2 h=2 w=1 k=9 t=2 r=2 s=1 layout=nchw impl=skinny",
+    "n=90 c=16 h=2 w=2 k=3 r=2 s=2 direction=weight dtype=bf16 impl=skinny config='slices=2'",
     "n=3 c=40 h=17 w=13 k=40 groups=40 pad=1 bias=1 activation=relu impl=halo config='vec=2 lanes=16 cols=7 wide=2 "
     "down=6 high=6 images=1 stages=2 ctas=2 pitch=0 whole=0' # rows below each other",
     "n=2 c=48 h=16 w=16 k=48 groups=48 pad=1 stride=2 residual=1 dtype=bf16 impl=halo config='vec=2 lanes=24 cols=8 "
