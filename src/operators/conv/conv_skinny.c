@@ -421,7 +421,8 @@ static double use_of(const skinny_sizes *s, const conv_skinny_config *c)
 /* Lanes and runs that leave the fewest idle: lanes of one warp that add up, or of a CTA. */
 static void share_channels(const skinny_sizes *s, conv_skinny_config *c)
 {
-    enum { APART = 8 }; // channels of a thread that need not add them up
+    enum { APART = 8, TOGETHER = 64 }; // channels of a thread that need not add them up; bytes of lanes side by side
+    const int bytes = (int)ckl_dtype_bytes(c->form.dtype);
     const double MORE = 1.25;
     const bool sums = sums_wide(c);
     const int kept = KEPT_MAX / (c->vec * c->few), most = sums ? kept : (int)min_i64(kept, max_i64(1, APART / c->vec));
@@ -430,7 +431,7 @@ static void share_channels(const skinny_sizes *s, conv_skinny_config *c)
     for (c->runs = 1; c->runs <= min_i64(most, RUNS_MAX); c->runs++) {
         const int64_t lanes = ceil_div(s->wide, (int64_t)c->vec * c->runs);
         c->lanes = (int)ceil_div(lanes, ceil_div(lanes, sums ? LANES : THREADS));
-        if (sums && lanes > LANES)
+        if (sums ? lanes > LANES : c->runs > 1 && c->lanes * c->vec * bytes < TOGETHER)
             continue;
         const double now = use_of(s, c);
         if (now > use * (sums ? MORE : 1 / 1.05)) { // vectors of a thread share what they load of the few
@@ -571,14 +572,15 @@ static ckl_status launch_skinny(const ckl_plan *plan, const void *args, ckl_stre
                : plan_launch(plan, 1, (plan_grid){ .x = ceil_div(s.few * s.wide, THREADS / LANES) }, &p, stream);
 }
 
-/* Instructions of a thread for a pixel: RATE a cycle and SM. */
+/* Instructions of a thread for a pixel: RATE a cycle and SM. A warp's store of elements of 2 bytes takes some 5 cycles more. */
 static plan_cost cost_skinny(const void *desc, const ckl_device_info *device, const void *config)
 {
-    const double LOAD = 4, STORE = 8, LANE = 3, RATE = 2.5, WAIT = 900, START = 0.5, SUMS = 1.6;
+    const double LOAD = 4, LANE = 3, RATE = 2.5, WAIT = 900, START = 0.5, SUMS = 1.6;
     const ckl_conv_desc *d = desc;
     const conv_skinny_config *c = config;
     const skinny_sizes s = sizes_of(desc);
     const bool of_weights = d->direction == CKL_CONV_WEIGHT;
+    const double STORE = c->vec * (int)ckl_dtype_bytes(d->out) < 4 ? 12 : 8;
     const double products = c->runs * c->vec * (c->few + 1.0), narrow = c->few * (LOAD / c->vec_few + 1);
     const double pixel = products + (sums_wide(c) ? c->runs * LOAD + c->few * (LANE * ceil(log2(c->lanes)) + STORE)
                                      : of_weights ? c->runs * LOAD + narrow
