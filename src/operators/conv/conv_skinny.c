@@ -603,9 +603,9 @@ static const field skinny_fields[] = { CONV_FORM(FIELD_NESTED, (conv_skinny_conf
 const implementation conv_skinny_implementation = {
     CONV_RANKED(skinny, conv_skinny_config),
     .summary = "filters of one pixel, few channels on one side: vectors at memory's speed, no tensor cores; NHWC",
-    .rivals = { &conv_pointwise_shallow_implementation, &conv_pointwise_unaligned_implementation,
-                &conv_pointwise_pitched_implementation, &conv_narrow_implementation, &conv_stem_implementation,
-                &conv_pointwise_implementation, &conv_packed_implementation, &conv_sm90_weight_implementation,
+    .rivals = { &conv_pointwise_unaligned_implementation, &conv_pointwise_pitched_implementation,
+                &conv_narrow_implementation, &conv_stem_implementation, &conv_pointwise_implementation,
+                &conv_sm90_implementation, &conv_packed_implementation, &conv_sm90_weight_implementation,
                 &conv_packed_weight_implementation },
     .describe = conv_skinny,
     .kernels = 2,
