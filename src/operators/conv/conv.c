@@ -375,8 +375,6 @@ static const implementation *const implementations[] = {
     &conv_halo_weight_implementation,
     &conv_depthwise_weight_implementation,
     &conv_skinny_implementation,
-    &conv_pointwise_outer_implementation,
-    &conv_pointwise_shallow_implementation,
     &conv_pointwise_unaligned_implementation,
     &conv_pointwise_pitched_implementation,
     &conv_kn2row_implementation,

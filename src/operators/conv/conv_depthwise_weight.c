@@ -1,6 +1,5 @@
 /*
- * conv_depthwise_weight.c - the gradient of weights where each channel has a filter of its own, NHWC, and of small problems where all
- * filters see the same few channels.
+ * conv_depthwise_weight.c - the gradient of weights where each channel has a filter of its own, NHWC.
  *
  * A CTA has some channels of dy, some rows of their filters and a slice of the rows of dy; its threads have a vector of channels each,
  * and rows of dy in turn, along which they multiply dy with the columns of x under the taps. The sums of threads meet in shared memory,
@@ -23,7 +22,6 @@ enum {
 #define CONV_DEPTHWISE_WEIGHT_CONFIG(X, owner)                                            \
     X(owner, int, vec, "8", "1 2 4 8", "channels of a thread")                            \
     X(owner, int, lanes, "8", "1 2 4 8", "threads side by side with vectors of channels") \
-    X(owner, bool, shared, "0", "0 1", "all filters see the same channels")               \
     X(owner, int, rows, "1", "1 2 3", "of a filter, of a CTA")                            \
     X(owner, int, filter, "3", "", "columns of a filter")                                 \
     X(owner, int, cols, "8", "1 4 8", "columns of dy whose loads are under way together") \
@@ -41,8 +39,7 @@ typedef struct conv_depthwise_weight_config {
 typedef struct weight_role {
     const conv_depthwise_weight_config *cfg;
     conv_values p;
-    val channel;      // the first of its vector, of dy
-    val channel_x;    // of x
+    val channel;      // the first of its vector
     val tap_d, tap_h; // the first of its rows of the filter
     tensor rSum;      // (CHANNEL,TAP)
 } weight_role;
@@ -67,7 +64,7 @@ static val row_blocks_of(const conv_depthwise_weight_config *c, const conv_value
 /* Blocks of rows of all planes of a filter. */
 static val all_blocks(const conv_depthwise_weight_config *c, const conv_values *p)
 {
-    return mul(mul(p->filter[0], row_blocks_of(c, p)), p->c);
+    return mul(p->filter[0], row_blocks_of(c, p));
 }
 
 static val narrow(val x)
@@ -118,7 +115,7 @@ static void add_column(weight_role *k, const packed *dy, tensor rX, int j, int f
             continue;
         tensor rY = unpacked(dy[q], F32);
         for (int c = 0; c < cfg->vec; c++)
-            set(k->rSum, coord(c, first + s), fma(at(rX, cfg->shared ? 0 : c), at(rY, c), at(k->rSum, c, first + s)));
+            set(k->rSum, coord(c, first + s), fma(at(rX, c), at(rY, c), at(k->rSum, c, first + s)));
     }
 }
 
@@ -192,7 +189,7 @@ static void add_row(weight_role *k, val row)
     for (int r = 0; r < cfg->rows; r++) {
         val there = inside, x_h = under(k, 1, h, add(k->tap_h, imm64(r)), &there);
         val in_x = add(mul(n, p->x[0]), add(mul(x_d, p->x[1]), mul(x_h, p->x[2])));
-        x[r] = (vector_row){ cfg->shared ? 1 : cfg->vec, address_at(p->from[CONV_X], dtype, add(in_x, k->channel_x)),
+        x[r] = (vector_row){ cfg->vec, address_at(p->from[CONV_X], dtype, add(in_x, k->channel)),
                              convert(U64, mul(p->x[3], bytes)), narrow(p->x_size[2]), there };
     }
     const vector_row y = { cfg->vec, address_at(p->from[CONV_Y], dtype, add(in_y, k->channel)),
@@ -206,9 +203,9 @@ static void store_sum(const conv_depthwise_weight_config *cfg, const conv_values
                       val sum)
 {
     const layout any = make_layout(dynamic(imm64(1)), leaf(1));
-    val c = rem(z, p->c), rest = div(z, p->c), row_blocks = row_blocks_of(cfg, p);
-    val d = div(rest, row_blocks), h = add(mul(rem(rest, row_blocks), imm64(cfg->rows)), div(tap, imm64(cfg->filter)));
-    val index = add(add(mul(channel, p->w[0]), mul(d, p->w[1])), add(mul(h, p->w[2]), mul(c, p->w[4])));
+    val row_blocks = row_blocks_of(cfg, p), d = div(z, row_blocks);
+    val h = add(mul(rem(z, row_blocks), imm64(cfg->rows)), div(tap, imm64(cfg->filter)));
+    val index = add(add(mul(channel, p->w[0]), mul(d, p->w[1])), mul(h, p->w[2]));
     index = add(index, mul(rem(tap, imm64(cfg->filter)), p->w[3]));
     IF(logical_and(lt(tap, imm64(cfg->rows * cfg->filter)), lt(h, p->filter[1])))
         set(gmem_tensor(p->from[CONV_W], cfg->form.out, any), index, sum);
@@ -257,8 +254,6 @@ static void multiply(const conv_depthwise_weight_config *cfg)
     val rows = mul(mul(k.p.n, k.p.y_size[0]), k.p.y_size[1]), z = convert(I64, cta_z()),
         row_blocks = row_blocks_of(cfg, &k.p);
     k.channel = convert(I64, mul(add(mul(cta_y(), imm(cfg->lanes)), lane), imm(cfg->vec)));
-    k.channel_x = cfg->shared ? rem(z, k.p.c) : k.channel;
-    z = div(z, k.p.c);
     k.tap_d = div(z, row_blocks);
     k.tap_h = mul(rem(z, row_blocks), imm64(cfg->rows));
     k.rSum = fragment(F32, compact(shape(cfg->vec, taps_of(cfg))));
@@ -319,25 +314,10 @@ static int vector_of(const ckl_conv_desc *d)
     return vec;
 }
 
-static int64_t taps_of_filter(const ckl_conv_desc *d)
-{
-    return d->t * d->r * d->s;
-}
-
-/* Have filters few channels, and so few products that one launch of FMAs beats copies, tensor cores and a sum? */
-static bool is_shared(const ckl_conv_desc *d)
-{
-    const double CHANNELS = 8, PRODUCTS = 1 << 23;
-    return d->groups == 1 && (double)d->c * (double)d->t * (double)d->r <= CHANNELS && d->k > 0 &&
-           (double)rows_of(d) * (double)conv_tensor_of(d, CONV_Y).shape[3] * (double)d->k * (double)d->c *
-                   (double)taps_of_filter(d) <=
-               PRODUCTS;
-}
-
 /* CTAs of a slice beside each other: the blocks of a channel's filter. */
 static int64_t blocks_of_filter(const ckl_conv_desc *d, const conv_depthwise_weight_config *c)
 {
-    return d->t * ceil_div(d->r, c->rows) * (d->c / d->groups);
+    return d->t * ceil_div(d->r, c->rows);
 }
 
 /*
@@ -349,12 +329,9 @@ static ckl_status choose_depthwise_weight(const void *desc, const ckl_device_inf
     enum { CTAS_OF_SM = 4, ROWS_OF_ONE = 4 }; // rows that cost less than a second launch
     const ckl_conv_desc *d = desc;
     conv_depthwise_weight_config *c = config;
-    const bool single = d->groups == d->c && d->groups == d->k;
-    if (d->direction != CKL_CONV_WEIGHT || (!single && !is_shared(d)))
-        FAIL(CKL_UNSUPPORTED,
-             "conv depthwise_weight: it computes the gradient of filters of a channel each, and small ones of few");
+    if (d->direction != CKL_CONV_WEIGHT || d->groups != d->c || d->groups != d->k)
+        FAIL(CKL_UNSUPPORTED, "conv depthwise_weight: it computes the gradient of filters of a channel each");
     c->form = conv_form_of(d);
-    c->shared = !single;
     c->filter = (int)min_i64(d->s, INT32_MAX);
     c->step = (int)d->stride_w;
     c->dilation = (int)d->dilation_w;
@@ -387,9 +364,8 @@ static ckl_status admit_depthwise_weight(const void *desc, const ckl_device_info
     if (d->s + 1 > SUMS_MAX || d->t * d->r > UINT16_MAX || d->k > UINT16_MAX || rows_of(d) > INT32_MAX / THREADS ||
         d->w > INT32_MAX / 4)
         FAIL(CKL_UNSUPPORTED, "conv depthwise_weight: filters, channels or rows are more than a launch has");
-    if (c->shared != own.shared || c->filter != d->s || c->step != d->stride_w || c->dilation != d->dilation_w)
-        FAIL(CKL_INVALID,
-             "conv depthwise_weight: filter=%d is not s=%" PRId64 ", or its step, dilation or channels are others",
+    if (c->filter != d->s || c->step != d->stride_w || c->dilation != d->dilation_w)
+        FAIL(CKL_INVALID, "conv depthwise_weight: filter=%d is not s=%" PRId64 ", or its step or dilation are others",
              c->filter, d->s);
     if ((d->s - 1) * d->dilation_w + COLS_MAX * d->stride_w > SPAN_MAX || c->cols < 1 || c->cols > COLS_MAX)
         FAIL(CKL_UNSUPPORTED, "conv depthwise_weight: s=%" PRId64 " columns, or cols=%d, reach too far", d->s, c->cols);
@@ -419,7 +395,7 @@ static ckl_status launch_depthwise_weight(const ckl_plan *plan, const void *args
     const ckl_conv_desc *d = plan->desc;
     const ckl_conv_args *a = args;
     const conv_depthwise_weight_config *c = plan->config;
-    if (!PLAN_ALIGNED(c->vec * (int64_t)ckl_dtype_bytes(d->dtype), c->shared ? NULL : a->x, a->dy))
+    if (!PLAN_ALIGNED(c->vec * (int64_t)ckl_dtype_bytes(d->dtype), a->x, a->dy))
         FAIL(CKL_INVALID,
              "conv depthwise_weight: x=%p or dy=%p is not aligned to %d elements; config='vec=1' takes any", a->x,
              a->dy, c->vec);

@@ -210,8 +210,7 @@ static void store_pixel(const narrow_kernel *k, const narrow_place *place, val s
     val inside = logical_and(lt(h, convert(I32, k->to_size[1])), lt(w, convert(I32, k->to_size[2])));
     val index = add(start, add(mul(convert(I64, h), k->to[2]), mul(convert(I64, w), k->to[3])));
     const int64_t bytes = (int64_t)ckl_dtype_bytes(k->cfg->form.out);
-    val offset = convert(U64, mul(index, imm64(bytes))),
-        step = convert(U64, mul(k->cfg->nchw ? k->to[4] : imm64(1), imm64(bytes)));
+    val offset = convert(U64, mul(index, imm64(bytes))), step = imm_as(U64, bytes);
     val y = add(k->p.from[k->cfg->form.direction == CKL_CONV_DATA ? CONV_X : CONV_Y], offset),
         residual = add(k->p.residual, offset);
     pixel_places at = { { y, add(y, step) }, { residual, add(residual, step) }, { 0 } };

@@ -5,11 +5,10 @@
 #include "operators/conv/conv_config.h"
 
 #define CONV_NARROW_CONFIG(X, owner)                                                       \
-    X(owner, bool, nchw, "0", "0 1", "channels lie apart")                                 \
     X(owner, int, tile_n, "8", "8 16 24 32", "channels of a CTA that are written")         \
     X(owner, int, chunk, "64", "", "channels of what is read, of a stage")                 \
     X(owner, int, channels, "64", "", "of what is read")                                   \
-    X(owner, int, vec, "8", "1 2 4 8", "elements of a copy of pixels")                     \
+    X(owner, int, vec, "8", "2 4 8", "elements of a copy of pixels")                       \
     X(owner, int, ctas, "3", "1 2 3 4 5 6", "that must fit an SM, which limits registers") \
     X(owner, int, rows, "3", "", "of a filter")                                            \
     X(owner, int, columns, "3", "", "of a filter")                                         \

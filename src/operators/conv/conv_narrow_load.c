@@ -7,8 +7,7 @@
 enum {
     THREADS = CONV_NARROW_THREADS,
     UNIT = CONV_NARROW_UNIT,
-    VECTORS = 6,   // of a line that a thread copies at once
-    ELEMENTS = 16, // single elements in flight, of some lines
+    VECTORS = 6, // of a row of pixels that a thread copies at once
 };
 
 narrow_place conv_narrow_place(const narrow_kernel *k, val tile)
@@ -58,7 +57,7 @@ void conv_narrow_load_filters(const narrow_kernel *k)
     enum { AT_ONCE = 8 };
     const conv_narrow_config *c = k->cfg;
     const ckl_dtype dtype = c->form.dtype;
-    const bool whole = !c->nchw && c->vec == UNIT && !c->copied;
+    const bool whole = c->vec == UNIT && !c->copied;
     const int vec = whole && c->form.direction == CKL_CONV_FORWARD ? UNIT : 1;
     const int64_t count = k->size.filters / vec;
     tensor sFlat = tensor_with_layout(k->sW, compact(shape(vec, (int)count)));
@@ -89,46 +88,38 @@ void conv_narrow_clear(const narrow_kernel *k)
 }
 
 /*
- * The pixels below a tile, in lines that are contiguous in memory: rows of pixels or, in NCHW, of a channel. `width`
- * neighbouring threads share a line; each has every width-th vector of it.
+ * The pixels below a tile, row by row. `width` neighbouring threads share a row; each has every width-th vector of it.
  */
-typedef struct halo_lines {
-    int lines, vectors, of_pixel, width;
-    int at_once, lines_at_once; // vectors and lines of a thread
-} halo_lines;
+typedef struct halo_rows {
+    int vectors, of_pixel, width;
+    int at_once; // vectors of a thread
+} halo_rows;
 
-static halo_lines halo_lines_of(const narrow_kernel *k)
+static halo_rows halo_rows_of(const narrow_kernel *k)
 {
-    const conv_narrow_config *c = k->cfg;
-    const conv_narrow_shape *s = &k->size;
-    halo_lines h = { .lines = s->halo_h, .of_pixel = s->real / c->vec, .width = 32 };
-    if (c->nchw) {
-        h.lines *= s->real;
-        h.of_pixel = 1;
-    }
-    h.vectors = s->halo_w * h.of_pixel;
+    halo_rows h = { .of_pixel = k->size.real / k->cfg->vec, .width = 32 };
+    h.vectors = k->size.halo_w * h.of_pixel;
     while (h.width > 4 && h.width >= 2 * h.vectors)
         h.width /= 2;
-    const int most = c->vec == 1 ? ELEMENTS : VECTORS, mine = (h.vectors + h.width - 1) / h.width;
-    h.at_once = mine < most ? mine : most;
-    h.lines_at_once = c->vec == 1 ? ELEMENTS / h.at_once : 1;
+    const int mine = (h.vectors + h.width - 1) / h.width;
+    h.at_once = mine < VECTORS ? mine : VECTORS;
     return h;
 }
 
 /*
- * A thread's vectors of any line: does it exist, is it inside, and its bytes from the line's start in memory and in the
+ * A thread's vectors of any row: does it exist, is it inside, and its bytes from the row's start in memory and in the
  * buffer.
  */
-typedef struct line_vectors {
-    val there[ELEMENTS], inside[ELEMENTS], offset[ELEMENTS], to[ELEMENTS];
-} line_vectors;
+typedef struct row_vectors {
+    val there[VECTORS], inside[VECTORS], offset[VECTORS], to[VECTORS];
+} row_vectors;
 
-static line_vectors vectors_from(const narrow_kernel *k, const halo_lines *l, const narrow_place *place, val chunk,
-                                 val first)
+static row_vectors vectors_from(const narrow_kernel *k, const halo_rows *l, const narrow_place *place, val chunk,
+                                val first)
 {
     const conv_narrow_config *c = k->cfg;
     const val width = convert(I32, k->from_size[2]);
-    line_vectors x;
+    row_vectors x;
     for (int i = 0; i < l->at_once; i++) {
         val vector = add(first, imm(i * l->width)), column = div(vector, imm(l->of_pixel));
         val in_pixel = mul(rem(vector, imm(l->of_pixel)), imm(c->vec));
@@ -136,92 +127,42 @@ static line_vectors vectors_from(const narrow_kernel *k, const halo_lines *l, co
         val channel = convert(I32, add(mul(chunk, imm(c->chunk)), in_pixel));
         x.there[i] = lt(vector, imm(l->vectors));
         x.inside[i] = logical_and(ge(w, imm(0)), lt(w, width));
-        if (!c->nchw && k->size.chunks > 1)
+        if (k->size.chunks > 1)
             x.inside[i] = logical_and(x.inside[i], lt(channel, k->channels));
-        val offset = mul(convert(I64, w), k->from[3]);
-        offset = c->nchw ? offset : add(offset, convert(I64, channel));
+        val offset = add(mul(convert(I64, w), k->from[3]), convert(I64, channel));
         x.offset[i] = convert(U64, mul(offset, imm64(2)));
         x.to[i] = mul(add(mul(column, imm(k->size.pitch)), in_pixel), imm(2));
     }
     return x;
 }
 
-/* A line: is it inside, and where does it begin in memory and in the buffer? */
-typedef struct line_start {
-    val inside, address, to;
-} line_start;
-
-static line_start line_at(const narrow_kernel *k, const narrow_place *place, val chunk, val line, val buffer)
+/* The thread's vectors of a row of the buffer. */
+static void copy_row(const narrow_kernel *k, const halo_rows *l, const narrow_place *place, val row, val buffer,
+                     const row_vectors *x)
 {
     const conv_narrow_config *c = k->cfg;
-    const conv_narrow_shape *s = &k->size;
-    val row = c->nchw ? rem(line, imm(s->halo_h)) : line, in_chunk = c->nchw ? div(line, imm(s->halo_h)) : imm(0);
+    const int bytes = 2 * c->vec;
     val h = convert(I32, add(sub(mul(place->h, imm(c->step_h)), k->pad_h), convert(I32, row)));
-    val channel = convert(I32, add(mul(chunk, imm(c->chunk)), in_chunk));
     val offset = add(mul(convert(I64, place->n), k->from[0]), mul(convert(I64, h), k->from[2]));
-    offset = c->nchw ? add(offset, mul(convert(I64, channel), k->from[4])) : offset;
-    val inside = logical_and(ge(h, imm(0)), lt(h, convert(I32, k->from_size[1])));
-    return (line_start){ c->nchw ? logical_and(inside, lt(channel, k->channels)) : inside,
-                         add(from_address(k), convert(U64, mul(offset, imm64(2)))),
-                         tensor_address(k->sHalo, coord(in_chunk, 0, row, buffer)) };
-}
-
-/* By cp.async; single elements, which it cannot copy, through registers. */
-static void copy_vectors(const narrow_kernel *k, const halo_lines *l, const line_start *line, const line_vectors *x)
-{
-    const int bytes = 2 * k->cfg->vec;
+    val row_inside = logical_and(ge(h, imm(0)), lt(h, convert(I32, k->from_size[1])));
+    val start = add(from_address(k), convert(U64, mul(offset, imm64(2))));
+    val to = tensor_address(k->sHalo, coord(0, 0, row, buffer));
     for (int i = 0; i < l->at_once; i++) {
-        val inside = logical_and(line->inside, x->inside[i]);
-        val address = select(inside, add(line->address, x->offset[i]), from_address(k));
+        val inside = logical_and(row_inside, x->inside[i]);
+        val address = select(inside, add(start, x->offset[i]), from_address(k));
         IF(x->there[i])
-            cp_async(add(line->to, x->to[i]), address, bytes, select(inside, imm_as(U32, bytes), imm(0)));
-    }
-}
-
-/* The elements of some lines, all loaded before the first is used. there: of each line, does it exist? */
-static void copy_elements(const narrow_kernel *k, const halo_lines *l, const line_start *lines, const val *there,
-                          const line_vectors *x)
-{
-    const ckl_dtype dtype = k->cfg->form.dtype;
-    val element[ELEMENTS];
-    for (int n = 0; n < l->lines_at_once; n++)
-        for (int i = 0; i < l->at_once; i++) {
-            val inside = logical_and(lines[n].inside, x->inside[i]);
-            val address = select(inside, add(lines[n].address, x->offset[i]), from_address(k));
-            val loaded = at(gmem_tensor(address, dtype, compact(leaf(1))), 0);
-            element[n * l->at_once + i] = select(inside, loaded, convert(dtype, immf(0)));
-        }
-    for (int n = 0; n < l->lines_at_once; n++)
-        for (int i = 0; i < l->at_once; i++)
-            IF(logical_and(there[n], x->there[i]))
-                set(smem_view(add(lines[n].to, x->to[i]), dtype, compact(leaf(1))), 0, element[n * l->at_once + i]);
-}
-
-static void load_lines(const narrow_kernel *k, const halo_lines *l, const narrow_place *place, val chunk, val buffer,
-                       const line_vectors *x)
-{
-    const int apart = THREADS / l->width;
-    LOOP_FROM(first, thread_at(thread(), 1, l->width, apart), imm(l->lines), imm(apart * l->lines_at_once)) {
-        line_start lines[ELEMENTS];
-        val there[ELEMENTS];
-        for (int n = 0; n < l->lines_at_once; n++) {
-            val line = add(first, imm(n * apart));
-            there[n] = lt(line, imm(l->lines));
-            lines[n] = line_at(k, place, chunk, min(line, imm(l->lines - 1)), buffer);
-        }
-        if (k->cfg->vec == 1)
-            copy_elements(k, l, lines, there, x);
-        else
-            copy_vectors(k, l, lines, x);
+            cp_async(add(to, x->to[i]), address, bytes, select(inside, imm_as(U32, bytes), imm(0)));
     }
 }
 
 void conv_narrow_load(const narrow_kernel *k, val tile, val chunk, val buffer)
 {
-    const halo_lines l = halo_lines_of(k);
+    const halo_rows l = halo_rows_of(k);
+    const int apart = THREADS / l.width;
     const narrow_place place = conv_narrow_place(k, tile);
-    LOOP_FROM(first, thread_at(thread(), 0, l.width, THREADS / l.width), imm(l.vectors), imm(l.width * l.at_once)) {
-        const line_vectors x = vectors_from(k, &l, &place, chunk, first);
-        load_lines(k, &l, &place, chunk, buffer, &x);
+    LOOP_FROM(first, thread_at(thread(), 0, l.width, apart), imm(l.vectors), imm(l.width * l.at_once)) {
+        const row_vectors x = vectors_from(k, &l, &place, chunk, first);
+        LOOP_FROM(row, thread_at(thread(), 1, l.width, apart), imm(k->size.halo_h), imm(apart))
+            copy_row(k, &l, &place, row, buffer, &x);
     }
 }

@@ -47,7 +47,7 @@ static int64_t copied_channels(const ckl_conv_desc *d)
 /* Odd channels of NHWC go one by one, which a copy of whole 16 bytes saves. */
 static bool can_copy(const ckl_conv_desc *d)
 {
-    return d->layout == CKL_IMAGE_NHWC && !conv_is_view(d) && channels_of(d) > 0 && channels_of(d) % UNIT;
+    return !conv_is_view(d) && channels_of(d) > 0 && channels_of(d) % UNIT;
 }
 
 static int64_t rows_of_copy(const ckl_conv_desc *d)
@@ -94,19 +94,15 @@ static bool candidate_narrow(const void *desc, const ckl_device_info *device, in
     if (i >= sizes || (copied && !can_copy(d)))
         return false;
     const int64_t chunks = ceil_div(channels, most[i]);
-    const bool nchw = d->layout == CKL_IMAGE_NCHW;
     *c = (conv_narrow_config){ .form = conv_form_of(d),
-                               .nchw = nchw,
                                .tile_n = conv_config_number(round_up(max_i64(1, outputs_of(d)), 8)),
                                .chunk = (int)round_up(ceil_div(channels, chunks), UNIT),
-                               .vec = nchw     ? 1
-                                      : copied ? UNIT
-                                               : (int)min_i64(vector_of(d), power_of_two_in(channels)),
+                               .vec = copied ? UNIT : (int)min_i64(vector_of(d), power_of_two_in(channels)),
                                .channels = (int)(copied ? round_up(channels, UNIT) : channels),
                                .rows = conv_config_number(d->r),
                                .columns = conv_config_number(d->s),
                                CONV_STEPS_OF(d),
-                               .pairs = !nchw && can_pair(d),
+                               .pairs = can_pair(d),
                                .copied = copied };
     c->ctas = ctas_of(c, device);
     return true;
@@ -134,8 +130,8 @@ static double tiles_of(const ckl_conv_desc *d)
  */
 static plan_cost cost_narrow(const void *desc, const ckl_device_info *device, const void *config)
 {
-    const double COPY = 0.5, SINGLE = 1.75, READ = 4, WAIT = 1500, FILTERS = 0.1, START = 2.5, PRODUCTS = 1200,
-                 HERTZ = 1.7e9, BYTES = 4e6, LAUNCH = 3, COPIED = 1.25e6, WIDE = 1.5;
+    const double COPY = 0.5, READ = 4, WAIT = 1500, FILTERS = 0.1, START = 2.5, PRODUCTS = 1200, HERTZ = 1.7e9,
+                 BYTES = 4e6, LAUNCH = 3, COPIED = 1.25e6, WIDE = 1.5;
     const conv_narrow_config *c = config;
     const ckl_conv_desc *d = desc;
     const conv_narrow_shape s = conv_narrow_shape_of(c);
@@ -144,7 +140,7 @@ static plan_cost cost_narrow(const void *desc, const ckl_device_info *device, co
     const double reads = steps * (CONV_NARROW_M + c->tile_n / 16.0) * READ,
                  products = steps * CONV_NARROW_M * c->tile_n * 16 * 16 / PRODUCTS;
     const double turns = fmax(1.0 / c->ctas, tiles_of(d) / device->sm_count);
-    const double tile = s.chunks * fmax(copies * (c->vec == 1 ? SINGLE : COPY) + fmax(reads, products), WAIT / c->ctas);
+    const double tile = s.chunks * fmax(copies * COPY + fmax(reads, products), WAIT / c->ctas);
     const double once = WAIT * (s.chunks + 1) + FILTERS * (double)s.filters;
     const conv_tensor from = conv_tensor_of(d, conv_read(d)), to = conv_tensor_of(d, conv_written(d));
     const double bytes =
@@ -162,8 +158,8 @@ static ckl_status check_problem(const ckl_conv_desc *d)
     if (is_data(d) && (d->stride_h > 1 || d->stride_w > 1))
         FAIL(CKL_UNSUPPORTED, "conv narrow: the gradient of data of strides above 1 is left to others");
     TRY(conv_check_half("narrow", d));
-    if (d->groups > 1 || conv_is_volume(d))
-        FAIL(CKL_UNSUPPORTED, "conv narrow: it takes images without groups");
+    if (d->groups > 1 || conv_is_volume(d) || d->layout != CKL_IMAGE_NHWC)
+        FAIL(CKL_UNSUPPORTED, "conv narrow: it takes images in NHWC, without groups");
     if (channels_of(d) < 1 || outputs_of(d) < 1 || outputs_of(d) > TILE_N_MAX)
         FAIL(CKL_UNSUPPORTED, "conv narrow: %" PRId64 " channels to write are not in 1..%d, or there are none to read",
              outputs_of(d), TILE_N_MAX);
@@ -179,8 +175,8 @@ static ckl_status admit_narrow(const void *desc, const ckl_device_info *device, 
     const conv_narrow_config *c = config;
     TRY(check_problem(d));
     TRY(conv_check_form("narrow", d, &c->form));
-    if (c->nchw != (d->layout == CKL_IMAGE_NCHW) || c->rows != d->r || c->columns != d->s || !CONV_STEPS_FIT(c, d))
-        FAIL(CKL_INVALID, "conv narrow: the config's layout, filter, strides or dilations are not the problem's");
+    if (c->rows != d->r || c->columns != d->s || !CONV_STEPS_FIT(c, d))
+        FAIL(CKL_INVALID, "conv narrow: the config's filter, strides or dilations are not the problem's");
     if (c->tile_n < outputs_of(d) || c->tile_n % 8 || c->tile_n > TILE_N_MAX || c->ctas < 1 || c->ctas > 6)
         FAIL(CKL_INVALID, "conv narrow: tile_n=%d is no multiple of 8 from %" PRId64 " to %d, or ctas=%d not in 1..6",
              c->tile_n, outputs_of(d), TILE_N_MAX, c->ctas);
@@ -191,9 +187,9 @@ static ckl_status admit_narrow(const void *desc, const ckl_device_info *device, 
     if (c->copied && (!can_copy(d) || rows_of_copy(d) > INT32_MAX || row_of_copy(d) > INT32_MAX ||
                       rows_of_copy(d) * row_of_copy(d) / UNIT > INT32_MAX))
         FAIL(CKL_UNSUPPORTED, "conv narrow: copied=1 is of dense NHWC whose channels are not whole 16 bytes");
-    if (!is_power_of_two(c->vec) || c->vec > UNIT || channels % c->vec || (!c->copied && vector_of(d) % c->vec) ||
-        (c->pairs && !can_pair(d)) || (c->nchw && (c->pairs || c->vec > 1)))
-        FAIL(CKL_INVALID, "conv narrow: vec=%d or pairs=%d do not divide the channels, or these lie apart", c->vec,
+    if (!is_power_of_two(c->vec) || c->vec < 2 || c->vec > UNIT || channels % c->vec ||
+        (!c->copied && vector_of(d) % c->vec) || (c->pairs && !can_pair(d)))
+        FAIL(CKL_INVALID, "conv narrow: vec=%d or pairs=%d do not divide the channels, or are single ones", c->vec,
              c->pairs);
     const conv_narrow_shape s = conv_narrow_shape_of(c);
     if ((int64_t)s.steps * c->rows * c->tile_n / 8 > PRODUCTS_MAX || s.smem_bytes > device->smem_per_cta_bytes)
@@ -255,8 +251,7 @@ static const field narrow_fields[] = { CONV_FORM(FIELD_NESTED, (conv_narrow_conf
 
 const implementation conv_narrow_implementation = {
     CONV_RANKED(narrow, conv_narrow_config),
-    .summary =
-        "up to 32 filters, of any number of channels: pixels in shared memory for all taps, mma.sync; both layouts",
+    .summary = "up to 32 filters, of any number of channels: pixels in shared memory for all taps, mma.sync; NHWC",
     .rivals = { &conv_stem_implementation, &conv_pointwise_implementation, &conv_sm90_implementation,
                 &conv_packed_implementation },
     .describe = conv_narrow,

@@ -2,14 +2,12 @@
  * conv_nchw.c - a persistent, warp-specialised convolution for Hopper that writes NCHW: y^T = W * x^T.
  *
  * A tile is some filters, the rows of W, times some runs of 64 pixels of planes of y, so sums are stored as they lie.
- * Where strides are 1 and y is as wide as x, the pixels below a tap are a run, too, shifted. With one tap x is loaded
- * from its planes, N-major. With more it is loaded from a copy in NHWC, as TMA takes no run of a plane that begins
- * inside 16 bytes. The im2col mode writes zeros where a tap leaves its row; where y is stored directly, spans go on
- * from image to image.
+ * Strides are 1. With one tap x is loaded from its planes, N-major. With more it is loaded from a copy in NHWC, as TMA takes
+ * no run of a plane that begins inside 16 bytes: its im2col mode follows the pixels under a tap over the ends of rows, with
+ * zeros outside; where y is stored directly, spans go on from image to image.
  *
  *   warpgroup 0       producer: for every tap and some channels TMA loads the runs under it, zeros before and after the plane, and
- *                     the filters' elements. Filters that reach further than the im2col mode has numbers for also meet pixels of the
- *                     rows before or after: two other warps, the menders, overwrite these with zeros before consumers see the stage
+ *                     the filters' elements
  *   warpgroups 1..    consumers: 64 filters each, or the same filters and pixels of their own; y goes through staging buffers, or
  *                     directly where the planes of y do not begin at whole 16 bytes
  *
@@ -25,7 +23,6 @@ enum {
     WARPGROUP = 128,
     BARRIER_CONSUMER = 1, // + consumer: its 128 threads round the staging buffers
     SPAN = CONV_SM90_SPAN,
-    MENDERS = 64, // threads: a row of channels each
 };
 
 /*
@@ -46,10 +43,10 @@ typedef struct nchw_kernel {
     tensor sSpansX,
         sSpansW; // (BK,SPAN,SPANS,STAGES): the same as TMA writes them; of W where it is M-major, (SPAN,BK,...) of a copy
     tensor sY;   // (ROWS,COLS,BUFFERS,CONSUMERS)
-    pipeline ring, mended; // mended: full where the menders are done with a stage
-    val width, pixels;     // of a row, of a plane of y
-    val images, run;       // planes, and pixels of each, as spans go through them
-    val spans, filters;    // spans of an image, tiles of filters
+    pipeline ring;
+    val width, pixels;  // of a row, of a plane of y
+    val images, run;    // planes, and pixels of each, as spans go through them
+    val spans, filters; // spans of an image, tiles of filters
     val count, chunks;
 } nchw_kernel;
 
@@ -80,9 +77,8 @@ static void describe_boxes(nchw_kernel *k)
     const conv_nchw_config *c = k->cfg;
     // NOTE: on an H200 a swizzled box that begins inside 16 bytes of a row is an illegal instruction.
     const int step[] = { 1, 1, 1, 1 };
-    k->tmaX = c->im2col   ? make_tma_im2col(k->p.mX, c->form.dtype, 4, SPAN, c->tile_k, step, 2 * c->tile_k)
-              : c->copied ? make_tma(k->p.mX, c->form.dtype, 3, SPAN, c->tile_k, 2 * c->tile_k)
-                          : make_tma(k->p.mX, c->form.dtype, 3, c->tile_k, SPAN, 128);
+    k->tmaX = c->copied ? make_tma_im2col(k->p.mX, c->form.dtype, 4, SPAN, c->tile_k, step, 2 * c->tile_k)
+                        : make_tma(k->p.mX, c->form.dtype, 3, c->tile_k, SPAN, 128);
     k->tmaW = m_major(k) ? make_tma(k->p.mW, c->form.dtype, 3, c->tile_k, SPAN, 128)
                          : make_tma(k->p.mW, c->form.dtype, 3, k->size.tile_m, c->tile_k, 2 * c->tile_k);
     if (!c->direct)
@@ -113,8 +109,6 @@ static void describe_memory(nchw_kernel *k)
     if (!c->direct)
         k->sY = tma_tiles("Y", c->form.out, CONV_SM90_ROWS, k->size.y_cols, CONV_SM90_BUFFERS, c->consumers);
     k->ring = make_pipeline("ring", c->stages, 1, c->consumers);
-    if (c->edges)
-        k->mended = make_pipeline("mended", c->stages, MENDERS, 1);
 }
 
 static void describe_schedule(nchw_kernel *k)
@@ -176,11 +170,10 @@ static void load_stage(const nchw_kernel *k, const pipeline_state *at, const til
     UNROLL(i, k->size.spans) {
         val pixel = add(place->pixel[i], tap->pixels);
         tensor sX = slice(k->sSpansX, _, _, i, at->stage);
-        if (k->cfg->im2col)
+        if (k->cfg->copied)
             load_pixels(k, sX, place, i, tap, channel, full);
         else
-            tma_load_of(&k->tmaX, sX, k->cfg->copied ? pixel : channel, k->cfg->copied ? channel : pixel, 1,
-                        &place->image[i], full, imm(0));
+            tma_load_of(&k->tmaX, sX, channel, pixel, 1, &place->image[i], full, imm(0));
     }
     if (!m_major(k)) {
         tma_load_of(&k->tmaW, slice(k->sW, _, _, at->stage), place->filter, channel, 1, &tap->number, full, imm(0));
@@ -202,51 +195,6 @@ static void load_tiles(const void *of)
                 const tap_shift tap = shift_of(k, r, s);
                 LOOP(chunk, k->chunks) {
                     load_stage(k, &stage, &place, &tap, mul(chunk, imm(k->cfg->tile_k)));
-                    pipeline_advance(&stage);
-                }
-            }
-    }
-}
-
-/* The menders */
-
-/* Zeros in one channel of a stage where the shift by `columns` leaves the row. column: of the span's first pixel. */
-static void mend_span(const nchw_kernel *k, tensor sSpan, val channel, val column, val columns)
-{
-    val left = lt(convert(I32, columns), imm(0)), shift = select(left, sub(imm(0), columns), columns);
-    val count = min(shift, k->width), first = select(left, imm(0), sub(k->width, count));
-    LOOP(i, count) {
-        val at = sub(add(first, i), column), pixel = select(lt(convert(I32, at), imm(0)), add(at, k->width), at);
-        LOOP_FROM(p, pixel, imm(SPAN), k->width)
-            set(sSpan, coord(p, channel), convert(k->cfg->form.dtype, immf(0)));
-    }
-}
-
-static void mend_stage(const nchw_kernel *k, const pipeline_state *at, const val *column, val columns)
-{
-    val channel = sub(thread(), imm(WARPGROUP - MENDERS));
-    pipeline_wait_full(&k->ring, at);
-    IF(lt(channel, imm(k->cfg->tile_k)))
-        UNROLL(i, k->size.spans)
-            mend_span(k, slice(k->sSpansX, _, _, i, at->stage), channel, column[i], columns);
-    fence_proxy_async();
-    pipeline_arrive(&k->mended, at);
-}
-
-static void mend_tiles(const nchw_kernel *k)
-{
-    pipeline_state stage = consumer_state(&k->ring);
-    LOOP_FROM(tile, cta_x(), k->count, grid_x()) {
-        tile_place place = place_of(k, tile, imm(0), k->size.spans);
-        val column[CONV_NCHW_SPANS_MAX];
-        for (int i = 0; i < k->size.spans; i++)
-            column[i] = rem(place.pixel[i], k->width);
-        LOOP(r, conv_number(k->p.filter[1]))
-            LOOP(s, conv_number(k->p.filter[2])) {
-                const tap_shift tap = shift_of(k, r, s);
-                LOOP(chunk, k->chunks) {
-                    (void)chunk;
-                    mend_stage(k, &stage, column, tap.columns);
                     pipeline_advance(&stage);
                 }
             }
@@ -398,7 +346,7 @@ static void consume(const void *of)
 {
     const nchw_kernel *k = of;
     consumer_role c = describe_consumer(k);
-    const conv_products products = { &k->ring, k->cfg->edges ? &k->mended : NULL, c.first_thread, multiply, k, &c };
+    const conv_products products = { &k->ring, c.first_thread, multiply, k, &c };
     pipeline_state stage = consumer_state(&k->ring);
     val k_tiles = mul(mul(conv_number(k->p.filter[1]), conv_number(k->p.filter[2])), k->chunks);
     LOOP_FROM(tile, cta_x(), k->count, grid_x()) {
@@ -408,12 +356,6 @@ static void consume(const void *of)
     if (!k->cfg->direct)
         IF(c.first_thread)
             tma_store_wait(0);
-}
-
-static void mend(const void *of)
-{
-    IF(ge(thread(), imm(WARPGROUP - MENDERS)))
-        mend_tiles(of);
 }
 
 static void describe_product(const conv_nchw_config *cfg)
@@ -426,9 +368,8 @@ static void describe_product(const conv_nchw_config *cfg)
     describe_schedule(&k);
     conv_run_roles(&(conv_roles){ .consumers = cfg->consumers,
                                   .maps = { &k.tmaX, &k.tmaW, cfg->direct ? NULL : &k.tmaY },
-                                  .rings = { &k.ring, cfg->edges ? &k.mended : NULL },
+                                  .ring = &k.ring,
                                   .load = load_tiles,
-                                  .assist = cfg->edges ? mend : NULL,
                                   .consume = consume,
                                   .of = &k });
 }

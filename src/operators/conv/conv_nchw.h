@@ -4,17 +4,15 @@
 
 #include "operators/conv/conv_sm90.h"
 
-#define CONV_NCHW_CONFIG(X, owner)                                                                         \
-    X(owner, int, consumers, "2", "1 2", "warpgroups")                                                     \
-    X(owner, bool, side, "0", "0 1", "consumers have pixels of their own, else 64 filters each")           \
-    X(owner, int, tile_n, "128", "64 128 192 256", "pixels of a consumer")                                 \
-    X(owner, int, tile_k, "64", "16 32 64", "channels of a stage")                                         \
-    X(owner, int, stages, "4", "3 4 5 6 8", "chunks of channels in shared memory")                         \
-    X(owner, bool, copied, "1", "0 1",                                                                     \
-      "x is read from a copy in NHWC: else planes as they lie, which only a tap alone allows")             \
-    X(owner, bool, im2col, "0", "0 1", "TMA follows pixels over the ends of rows and images")              \
-    X(owner, bool, edges, "1", "0 1", "filters reach over the ends of rows, and menders make zeros there") \
-    X(owner, bool, direct, "0", "0 1", "y is stored from registers: TMA cannot take its planes")           \
+#define CONV_NCHW_CONFIG(X, owner)                                                                             \
+    X(owner, int, consumers, "2", "1 2", "warpgroups")                                                         \
+    X(owner, bool, side, "0", "0 1", "consumers have pixels of their own, else 64 filters each")               \
+    X(owner, int, tile_n, "128", "64 128 192 256", "pixels of a consumer")                                     \
+    X(owner, int, tile_k, "64", "16 32 64", "channels of a stage")                                             \
+    X(owner, int, stages, "4", "3 4 5 6 8", "chunks of channels in shared memory")                             \
+    X(owner, bool, copied, "1", "0 1",                                                                         \
+      "x is read from a copy in NHWC, by im2col mode: else planes as they lie, which only a tap alone allows") \
+    X(owner, bool, direct, "0", "0 1", "y is stored from registers: TMA cannot take its planes")               \
     X(owner, bool, pairs, "0", "0 1", "two places of a plane are copied at a time")
 
 typedef struct conv_nchw_config {
@@ -44,9 +42,9 @@ typedef struct conv_nchw_problem {
     int from; // the tensor that is read
     int64_t images;
     int64_t from_pixels, to_pixels, from_channels, to_channels; // of a plane
-    int64_t width_of_y, taps;
+    int64_t taps;
     int64_t filter_copy, x_copy;                  // bytes, 0 where TMA takes them as they lie
-    bool copies_x, follows, edges, runs, direct;  // by im2col=1; are pixels under a tap a run of x?
+    bool copies_x, follows, direct;               // may im2col mode follow its pixels?
     int64_t lower[CONV_MODES], upper[CONV_MODES]; // corners of im2col mode
 } conv_nchw_problem;
 

@@ -11,11 +11,11 @@ conv_nchw_shape conv_nchw_shape_of(const conv_nchw_config *c)
     const int rows = CONV_SM90_ROWS, across = c->side ? c->consumers : 1;
     conv_nchw_shape s = { .tile_m = rows * c->consumers / across,
                           .spans = across * c->tile_n / SPAN,
-                          .joined = c->im2col && c->direct,
+                          .joined = c->copied && c->direct,
                           .y_cols = 128 / (int)ckl_dtype_bytes(c->form.out) };
     s.stage_bytes = (int64_t)(s.tile_m + s.spans * SPAN) * c->tile_k * 2;
-    s.smem_bytes = c->stages * (s.stage_bytes + (c->edges ? 32 : 16)) +
-                   (c->direct ? 0 : (int64_t)c->consumers * CONV_SM90_BUFFERS * rows * 128);
+    s.smem_bytes =
+        c->stages * (s.stage_bytes + 16) + (c->direct ? 0 : (int64_t)c->consumers * CONV_SM90_BUFFERS * rows * 128);
     return s;
 }
 
@@ -68,12 +68,9 @@ conv_nchw_problem conv_nchw_of(const ckl_conv_desc *d)
                             .to_pixels = data ? x : y,
                             .from_channels = data ? d->k : d->c,
                             .to_channels = data ? d->c : d->k,
-                            .width_of_y = m[2].y,
-                            .taps = d->r * d->s,
-                            .runs = m[2].x == m[2].y,
-                            .edges = d->s > 1 || d->pad_left || d->pad_right };
+                            .taps = d->r * d->s };
     p.direct = p.to_pixels % (16 / (int64_t)ckl_dtype_bytes(d->out)) != 0;
-    p.copies_x = p.taps > 1 || p.edges || p.from_pixels % UNIT;
+    p.copies_x = p.taps > 1 || d->pad_left || d->pad_right || p.from_pixels % UNIT;
     if (p.copies_x)
         p.x_copy = product_i64(d->n, product_i64(p.from_pixels, 2 * padded(p.from_channels)));
     if (p.taps > 1 || d->c % UNIT)
@@ -97,7 +94,7 @@ static int stages_of(const conv_nchw_config *c, const ckl_device_info *device)
     conv_nchw_config one = *c;
     one.stages = 1;
     const conv_nchw_shape shape = conv_nchw_shape_of(&one);
-    return conv_stages_of(device, shape.smem_bytes, shape.stage_bytes + 32);
+    return conv_stages_of(device, shape.smem_bytes, shape.stage_bytes + 16);
 }
 
 /* Channels of a stage, consumers and their arrangement, pixels. */
@@ -118,19 +115,17 @@ static bool candidate_nchw_sm90(const void *desc, const ckl_device_info *device,
     c->side = groups[i % COUNT_OF(groups)].side;
     c->tile_k = depths[i / COUNT_OF(groups)];
     c->copied = p->copies_x;
-    c->im2col = p->follows;
-    c->edges = p->edges && !c->im2col;
     c->direct = p->direct;
     c->pairs = c->copied && p->from_pixels % 2 == 0;
     c->stages = stages_of(c, device);
     return true;
 }
 
-/* As conv_sm90_cost_of(), and a launch for the copies; menders delay each stage. */
+/* As conv_sm90_cost_of(), and a launch for the copies. */
 static plan_cost cost_nchw_sm90(const void *desc, const ckl_device_info *device, const void *config)
 {
     const double PRODUCTS = 2048, BYTES = 64, ALL_BYTES = 5600, ROW = 2.7, STAGE = 40, EPILOGUE = 10, DIRECT = 130,
-                 START = 2000, MEND = 150, HERTZ = 1.7e9, LAUNCH = 1.5, COPIED = 1.25e6;
+                 START = 2000, HERTZ = 1.7e9, LAUNCH = 1.5, COPIED = 1.25e6;
     const conv_nchw_problem *p = problem_of(desc);
     const conv_nchw_config *c = config;
     const conv_nchw_shape s = conv_nchw_shape_of(c);
@@ -139,9 +134,7 @@ static plan_cost cost_nchw_sm90(const void *desc, const ckl_device_info *device,
     const double rows = s.tile_m + s.spans * (c->copied ? SPAN : c->tile_k);
     const double load = fmax((double)s.stage_bytes / fmin(BYTES, ALL_BYTES / active), ROW * rows);
     const double stages = (double)p->taps * (double)ceil_div(p->from_channels, c->tile_k);
-    const double mend = c->edges ? MEND * s.spans : 0;
-    const double tile =
-        stages * (fmax(multiply, load) + mend + STAGE) + (c->direct ? DIRECT : EPILOGUE) * c->tile_n / 2;
+    const double tile = stages * (fmax(multiply, load) + STAGE) + (c->direct ? DIRECT : EPILOGUE) * c->tile_n / 2;
     const double waves = ceil(tiles / device->sm_count), traffic = tiles / device->sm_count / 64;
     const double filters = (double)p->filter_copy, x = (double)p->x_copy;
     const double copies = (filters + x > 0 ? LAUNCH : 0) + (filters + x) / COPIED;
@@ -164,8 +157,8 @@ static ckl_status check_problem(const ckl_conv_desc *d, const conv_nchw_problem 
         FAIL(CKL_UNSUPPORTED, "conv nchw_sm90: c=%" PRId64 " and k=%" PRId64 " leave no products", d->c, d->k);
     if (d->stride_d > 1 || d->stride_h > 1 || d->stride_w > 1)
         FAIL(CKL_UNSUPPORTED, "conv nchw_sm90: with strides above 1 pixels under a tap are no run");
-    if (!p->runs && !p->follows)
-        FAIL(CKL_UNSUPPORTED, "conv nchw_sm90: y is %" PRId64 " wide, x %" PRId64, p->width_of_y, d->w);
+    if (p->copies_x && !p->follows)
+        FAIL(CKL_UNSUPPORTED, "conv nchw_sm90: filters and padding of a copy reach less than 128 pixels of images");
     if (d->t > 1 || d->pad_front || d->pad_back || (d->d > 1 && (d->r > 1 || d->pad_top || d->pad_bottom)))
         FAIL(CKL_UNSUPPORTED, "conv nchw_sm90: filters that reach over slices are for other kernels");
     const double most =
@@ -184,14 +177,9 @@ static ckl_status admit_nchw_sm90(const void *desc, const ckl_device_info *devic
     TRY(check_problem(d, p, device));
     TRY(conv_check_form("nchw_sm90", d, &c->form));
     TRY(conv_check_dense("nchw_sm90", d));
-    if (c->edges != (p->edges && !c->im2col) || c->copied != p->copies_x || (p->direct && !c->direct) ||
-        (c->pairs && (!c->copied || p->from_pixels % 2)))
-        FAIL(CKL_INVALID, "conv nchw_sm90: edges=%d, copied=%d, direct=%d or pairs=%d does not fit the problem",
-             c->edges, c->copied, c->direct, c->pairs);
-    if (c->im2col && !p->follows)
-        FAIL(CKL_UNSUPPORTED, "conv nchw_sm90: im2col=1 takes images of several taps that reach less than 128 pixels");
-    if (!c->im2col && !p->runs)
-        FAIL(CKL_UNSUPPORTED, "conv nchw_sm90: y is not as wide as x, so im2col=0 finds no run of pixels under a tap");
+    if (c->copied != p->copies_x || (p->direct && !c->direct) || (c->pairs && (!c->copied || p->from_pixels % 2)))
+        FAIL(CKL_INVALID, "conv nchw_sm90: copied=%d, direct=%d or pairs=%d does not fit the problem", c->copied,
+             c->direct, c->pairs);
     if (c->consumers < 1 || c->consumers > 2 || (c->side && c->consumers == 1))
         FAIL(CKL_INVALID, "conv nchw_sm90: consumers=%d is not in 1..2, or one stands side by side", c->consumers);
     if (c->tile_k != 16 && c->tile_k != 32 && c->tile_k != CONV_SM90_K)
@@ -255,13 +243,6 @@ static param_tensor planes(const void *pointer, int64_t pixels, int64_t channels
                            .stride = { 1, pixels, channels * pixels } };
 }
 
-static param_tensor rows(const void *pointer, int64_t pixels, int64_t channels, int64_t images)
-{
-    const int64_t pitch = padded(channels);
-    return (
-        param_tensor){ .pointer = pointer, .size = { pitch, pixels, images }, .stride = { 1, pitch, pixels * pitch } };
-}
-
 /* A copy of x in NHWC, with the corners of its places. */
 static param_tensor images(const void *pointer, const ckl_conv_desc *d, const conv_nchw_problem *problem,
                            conv_params *p)
@@ -286,8 +267,7 @@ static ckl_status launch_product(const ckl_plan *plan, conv_params p, const void
     const conv_nchw_problem *s = problem_of(d);
     const int64_t channels = s->filter_copy ? padded(d->c) : d->c;
     const conv_nchw_config *c = plan->config;
-    p.mX = c->im2col ? images(from, d, s, &p)
-                     : (s->copies_x ? rows : planes)(from, s->from_pixels, s->from_channels, d->n);
+    p.mX = c->copied ? images(from, d, s, &p) : planes(from, s->from_pixels, s->from_channels, d->n);
     p.mY = planes(to, s->to_pixels, s->to_channels, d->n);
     p.mW = (param_tensor){ .pointer = w,
                            .size = { s->from == CONV_X ? channels : d->c, d->k, s->taps },

@@ -20,7 +20,7 @@ conv_pointwise_problem conv_pointwise_of(const ckl_conv_desc *desc);
  */
 ckl_status conv_pointwise_check(const void *desc);
 
-/* Is a prepared desc's filter one pixel, and are pixels of NHWC, without strides and padding, equally far apart? */
+/* Is a prepared desc's filter one pixel, and are pixels of NHWC, without strides and padding, equally far apart; or are images rows? */
 ckl_status conv_pointwise_check_pixels(const void *desc);
 
 /* The product of such a problem, and its matrices. */

@@ -34,27 +34,8 @@ static ckl_status launch(const ckl_plan *plan, const implementation *gemm, const
         return launch(plan, &gemm_##called##_implementation, args, stream);                               \
     }
 
-BY_GEMM(outer)
-BY_GEMM(shallow)
 BY_GEMM(unaligned)
 BY_GEMM(pitched)
-
-/* 4 to 1280 channels of 64 images of 25x25: 66 us, by stem 38. 3 to 151 of 64 images of 32x32: 22.9, 59.6. */
-static ckl_status choose_outer(const void *desc, const ckl_device_info *device, void *config)
-{
-    TRY(conv_pointwise_check(desc));
-    const ckl_gemm_desc *product = conv_pointwise_product(desc);
-    TRY(gemm_outer_implementation.choose(product, device, config));
-    if (((gemm_outer_config *)config)->vec > 1)
-        FAIL(CKL_UNSUPPORTED, "conv pointwise_outer: other kernels store vectors as fast");
-    return CKL_OK;
-}
-
-static plan_cost cost_outer(const void *desc, const ckl_device_info *device, const void *config)
-{
-    const ckl_gemm_desc *product = conv_pointwise_product(desc);
-    return gemm_outer_implementation.cost(product, device, config);
-}
 
 /* Few filters of many channels: CTAs of 16 filters and 32 pixels. 151 to 3 channels of 128 images of 8x8: 4.7 us, packed 8.7. */
 static bool has_few_filters(const ckl_gemm_desc *product, const ckl_device_info *device)
@@ -91,30 +72,15 @@ static plan_cost cost_unaligned(const void *desc, const ckl_device_info *device,
     return cost;
 }
 
-/* 45 channels of 3x3 to 640: 2.8 us, by unaligned 2.1; 39 of 14x14 to 256 3.8, by stem 3.6; 9 of 8x8 to 1024 2.0, 3.1 and 2.5. */
-static ckl_status choose_shallow(const void *desc, const ckl_device_info *device, void *config)
-{
-    enum { STEP = 16 };
-    TRY(conv_pointwise_check(desc));
-    const ckl_gemm_desc *product = conv_pointwise_product(desc);
-    if (product->k > STEP)
-        FAIL(CKL_UNSUPPORTED, "conv pointwise_shallow: other kernels read more than %d channels faster", STEP);
-    return gemm_shallow_implementation.choose(product, device, config);
-}
-
-static plan_cost cost_shallow(const void *desc, const ckl_device_info *device, const void *config)
-{
-    const double UNSURE = 1.15; // of problems larger than those that gemm's model was fitted to
-    const ckl_gemm_desc *product = conv_pointwise_product(desc);
-    plan_cost cost = gemm_shallow_implementation.cost(product, device, config);
-    cost.us *= UNSURE;
-    return cost;
-}
-
+/* Of data with few channels on a side: 7 to 755 of 16 images of 24x24 take 17.1 us, 41 to 3 of 3 images of 512x512 100. */
 static plan_cost cost_pitched(const void *desc, const ckl_device_info *device, const void *config)
 {
+    const int64_t FEW = 8;
+    const double LONGER = 1.5; // than by gemm's model
     const ckl_gemm_desc *product = conv_pointwise_product(desc);
-    return gemm_pitched_implementation.cost(product, device, config);
+    plan_cost cost = gemm_pitched_implementation.cost(product, device, config);
+    cost.us *= product->layout == CKL_GEMM_NN && min_i64(product->n, product->k) <= FEW ? LONGER : 1;
+    return cost;
 }
 
 /* One for few columns, then gemm's. */
@@ -142,12 +108,8 @@ static int64_t workspace_pitched(const ckl_plan *plan)
     return gemm_pitched_implementation.workspace_bytes(&of);
 }
 
-static const field outer_fields[] = { GEMM_EPILOGUE(FIELD_NESTED, (gemm_outer_config, epilogue)) //
-                                      GEMM_OUTER_CONFIG(FIELD_ROW, gemm_outer_config) };
 static const field unaligned_fields[] = { GEMM_EPILOGUE(FIELD_NESTED, (gemm_unaligned_config, epilogue)) //
                                           GEMM_UNALIGNED_CONFIG(FIELD_ROW, gemm_unaligned_config) };
-static const field shallow_fields[] = { GEMM_EPILOGUE(FIELD_NESTED, (gemm_shallow_config, epilogue)) //
-                                        GEMM_SHALLOW_CONFIG(FIELD_ROW, gemm_shallow_config) };
 static const field pitched_fields[] = { GEMM_EPILOGUE(FIELD_NESTED, (gemm_sm90_config, epilogue)) //
                                         GEMM_SM90_CONFIG(FIELD_ROW, gemm_sm90_config) };
 
@@ -157,24 +119,18 @@ static const field pitched_fields[] = { GEMM_EPILOGUE(FIELD_NESTED, (gemm_sm90_c
             &conv_packed_weight_implementation                                               \
     }
 
-#define PARTS(called)                                                                                           \
-    .name = "pointwise_" #called, .config_bytes = sizeof(gemm_##called##_config),                               \
-    .config = FIELD_TABLE(called##_fields), .choose = choose_##called, .cost = cost_##called, .rivals = RIVALS, \
-    .admit = admit_##called, .describe = gemm_##called, .params = &gemm_param_list, .launch = launch_##called
-
-const implementation conv_pointwise_outer_implementation = {
-    PARTS(outer),
-    .summary = "filters of one pixel, few channels, by gemm outer; NHWC, from sm_80 on",
-};
-
 const implementation conv_pointwise_unaligned_implementation = {
-    PARTS(unaligned),
+    .name = "pointwise_unaligned",
     .summary = "small products of odd channels by filters of one pixel, by gemm unaligned; NHWC, from sm_80 on",
-};
-
-const implementation conv_pointwise_shallow_implementation = {
-    PARTS(shallow),
-    .summary = "few odd channels, filters of one pixel, by gemm shallow; NHWC, from sm_80 on",
+    .config_bytes = sizeof(gemm_unaligned_config),
+    .config = FIELD_TABLE(unaligned_fields),
+    .choose = choose_unaligned,
+    .cost = cost_unaligned,
+    .rivals = RIVALS,
+    .admit = admit_unaligned,
+    .describe = gemm_unaligned,
+    .params = &gemm_param_list,
+    .launch = launch_unaligned,
 };
 
 const implementation conv_pointwise_pitched_implementation = {

@@ -11,8 +11,7 @@ static void initialise(const conv_roles *r)
     IF(eq(thread(), imm(0))) {
         for (int i = 0; i < COUNT_OF(r->maps) && r->maps[i]; i++)
             tma_prefetch(r->maps[i]);
-        for (int i = 0; i < COUNT_OF(r->rings) && r->rings[i]; i++)
-            pipeline_init(r->rings[i]);
+        pipeline_init(r->ring);
         if (r->barriers)
             r->barriers(r->of);
         fence_mbarrier_init();
@@ -56,8 +55,6 @@ val conv_mainloop_begin(const conv_products *p, val k_tiles, pipeline_state *sta
     LOOP(kt, k_tiles) {
         val not_first = ne(kt, imm(0));
         pipeline_wait_full(p->ring, stage);
-        if (p->mended)
-            pipeline_wait_full(p->mended, stage);
         mma_fence();
         p->multiply(p->kernel, p->role, stage->stage, not_first);
         mma_commit();

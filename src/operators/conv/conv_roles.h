@@ -9,8 +9,8 @@
 typedef struct conv_roles {
     int consumers;                    // warpgroups behind the producer's
     const tma_copy *maps[3];          // those that are prefetched
-    const pipeline *rings[2];         // of boxes, and of boxes that assist() has mended
-    void (*barriers)(const void *of); // one thread makes those beside the rings
+    const pipeline *ring;             // of boxes
+    void (*barriers)(const void *of); // one thread makes those beside the ring
     void (*prepare)(const void *of);  // all threads, before the first barrier
     void (*load)(const void *of);     // one thread
     void (*assist)(const void *of);   // the producer's warpgroup beside it
@@ -23,8 +23,8 @@ void conv_run_roles(const conv_roles *roles);
 
 /* A consumer's products of a stage, which the mainloop commits; not_first: a predicate, false where sums begin. */
 typedef struct conv_products {
-    const pipeline *ring, *mended; // mended: NULL where boxes are used as they come
-    val releases;                  // predicate: this thread releases stages
+    const pipeline *ring;
+    val releases; // predicate: this thread releases stages
     void (*multiply)(const void *kernel, const void *role, val stage, val not_first);
     const void *kernel, *role;
 } conv_products;

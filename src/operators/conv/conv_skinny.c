@@ -123,22 +123,22 @@ static void find_place(skinny *k)
     k->pixels = convert(U32, mul(mul(k->p.n, k->p.x_size[0]), mul(k->p.x_size[1], k->p.x_size[2])));
 }
 
-/* The thread's filters. Of one wide channel, or of one of the few, they are neighbours. */
+/* The thread's filters, in vectors of wide channels where x is the wide side, else of the few. */
 static void load_filters(skinny *k)
 {
     const conv_skinny_config *c = k->cfg;
     const ckl_dtype type = c->form.dtype;
+    const int vec = c->wide_x ? c->vec : c->vec_few, each = c->wide_x ? c->few : c->few / vec,
+              lines = c->wide_x ? 1 : c->vec;
     vector_at at[KEPT_MAX];
-    tensor rW = fragment(F32, compact(shape(c->vec, c->few, c->runs))); // as they lie
-    UNROLL(q, c->runs)
-        UNROLL(j, c->few) {
-            val channel = convert(I64, k->channel),
-                first = c->wide_x ? add(mul(k->p.w[0], imm64(j)), channel) : mul(channel, imm64(c->few));
-            const int run = q * c->lanes * c->vec, far = c->wide_x ? run : run * c->few + j * c->vec;
-            at[q * c->few + j] = (vector_at){ gmem_address(k->p.from[CONV_W], type, first),
-                                              far * (int)ckl_dtype_bytes(type), k->inside[q] };
-        }
-    vectors_load(at, c->few * c->runs, c->vec, memory_of(k, CONV_W), rW.regs, 0);
+    tensor rW = fragment(F32, compact(leaf(c->vec * c->few * c->runs))); // as they were loaded
+    UNROLL(i, lines * each * c->runs) {
+        const int q = i / (lines * each), line = i / each % lines, v = i % each;
+        val channel = convert(I64, add(k->channel, imm(q * c->lanes * c->vec + line)));
+        val first = c->wide_x ? add(mul(k->p.w[0], imm64(v)), channel) : add(mul(channel, k->p.w[0]), imm64(v * vec));
+        at[i] = (vector_at){ gmem_address(k->p.from[CONV_W], type, first), 0, k->inside[q] };
+    }
+    vectors_load(at, lines * each * c->runs, vec, memory_of(k, CONV_W), rW.regs, 0);
     UNROLL(i, c->vec * c->few * c->runs) {
         const int q = i / (c->vec * c->few), rest = i % (c->vec * c->few);
         const int e = c->wide_x ? rest % c->vec : rest / c->few, j = c->wide_x ? rest / c->vec : rest % c->few;
@@ -285,7 +285,8 @@ static void store_sums(const skinny *k)
         val channel = add(mul(cta_y(), imm(width)), own);
         LOOP(group, imm(groups_of(c)))
             assign(sum, add(sum, at(sSum, own, j, group)));
-        val filter = c->wide_x ? add(mul(j, wide_channels(k)), channel) : add(mul(channel, imm(c->few)), j);
+        val filter = c->wide_x ? add(mul(j, wide_channels(k)), channel)
+                               : add(mul(channel, imm(c->few)), j); // dense, unlike filters that are read
         IF(lt(channel, wide_channels(k))) {
             if (c->slices == 1)
                 set(vector_from(k->p.from[CONV_W], c->form.out), convert(I64, filter), sum);
@@ -363,22 +364,41 @@ static void conv_skinny(const void *config, int kernel)
 
 /* The host side */
 
-/* What a problem has: channels of both sides, pixels, and elements from pixel to pixel. */
+/* The problem as a product of pixels, or of images that are rows of one, and a few channels on a side: elements from row to row. */
 typedef struct skinny_sizes {
-    int64_t few, wide, pixels, few_pitch, wide_pitch;
+    int64_t few, wide, pixels, few_pitch, wide_pitch, filter_pitch;
     bool wide_x;
 } skinny_sizes;
 
-static skinny_sizes sizes_of(const ckl_conv_desc *d)
+static skinny_sizes sizes_of(const void *desc) // a prepared one
 {
-    const bool wide_x = d->c >= d->k;
-    const int64_t x = conv_tensor_of(d, CONV_X).stride[CONV_MODES], y = conv_tensor_of(d, CONV_Y).stride[CONV_MODES];
-    return (skinny_sizes){ .few = min_i64(d->c, d->k),
-                           .wide = max_i64(d->c, d->k),
-                           .pixels = conv_pixel_count(d, CONV_X),
+    const ckl_conv_desc *d = desc;
+    const ckl_gemm_desc *product = conv_pointwise_product(desc);
+    const bool data = d->direction == CKL_CONV_DATA, weight = d->direction == CKL_CONV_WEIGHT;
+    const int64_t channels = data || weight ? product->n : product->k, x = data     ? product->ldd
+                                                                           : weight ? product->ldb
+                                                                                    : product->lda;
+    const int64_t y = data || weight ? product->lda : product->ldd;
+    const bool wide_x = channels >= d->k;
+    return (skinny_sizes){ .few = min_i64(channels, d->k),
+                           .wide = max_i64(channels, d->k),
+                           .pixels = weight ? product->k : product->m,
                            .few_pitch = wide_x ? y : x,
                            .wide_pitch = wide_x ? x : y,
+                           .filter_pitch = weight ? product->ldd : product->ldb,
                            .wide_x = wide_x };
+}
+
+/* Do all wide rows begin at whole vectors; and all rows of few channels, that are read? Filters lie along x. */
+static bool wide_begins(const skinny_sizes *s, const conv_skinny_config *c)
+{
+    return s->wide % c->vec == 0 && s->wide_pitch % c->vec == 0 && (!s->wide_x || s->filter_pitch % c->vec == 0);
+}
+
+static bool few_begin(const skinny_sizes *s, const conv_skinny_config *c)
+{
+    return s->few % c->vec_few == 0 && s->few_pitch % c->vec_few == 0 &&
+           (s->wide_x || s->filter_pitch % c->vec_few == 0);
 }
 
 /* CTAs beside each other, for all wide channels; tiles of pixels that they take in turn. */
@@ -401,7 +421,8 @@ static double use_of(const skinny_sizes *s, const conv_skinny_config *c)
 /* Lanes and runs that leave the fewest idle: lanes of one warp that add up, or of a CTA. */
 static void share_channels(const skinny_sizes *s, conv_skinny_config *c)
 {
-    enum { APART = 8 }; // channels of a thread that need not add them up
+    enum { APART = 8, TOGETHER = 64 }; // channels of a thread that need not add them up; bytes of lanes side by side
+    const int bytes = (int)ckl_dtype_bytes(c->form.dtype);
     const double MORE = 1.25;
     const bool sums = sums_wide(c);
     const int kept = KEPT_MAX / (c->vec * c->few), most = sums ? kept : (int)min_i64(kept, max_i64(1, APART / c->vec));
@@ -410,7 +431,7 @@ static void share_channels(const skinny_sizes *s, conv_skinny_config *c)
     for (c->runs = 1; c->runs <= min_i64(most, RUNS_MAX); c->runs++) {
         const int64_t lanes = ceil_div(s->wide, (int64_t)c->vec * c->runs);
         c->lanes = (int)ceil_div(lanes, ceil_div(lanes, sums ? LANES : THREADS));
-        if (sums && lanes > LANES)
+        if (sums ? lanes > LANES : c->runs > 1 && c->lanes * c->vec * bytes < TOGETHER)
             continue;
         const double now = use_of(s, c);
         if (now > use * (sums ? MORE : 1 / 1.05)) { // vectors of a thread share what they load of the few
@@ -433,7 +454,7 @@ static bool candidate_skinny(const void *desc, const ckl_device_info *device, in
 {
     enum { VECTOR_BYTES = 16, BYTES_AHEAD = 64, VALUES = 32, NARROW = 8 };
     const ckl_conv_desc *d = desc;
-    const skinny_sizes s = sizes_of(d);
+    const skinny_sizes s = sizes_of(desc);
     const int bytes = (int)ckl_dtype_bytes(d->dtype);
     conv_skinny_config *c = config;
     if (i > 0)
@@ -444,9 +465,9 @@ static bool candidate_skinny(const void *desc, const ckl_device_info *device, in
     c->few = (int)s.few;
     c->wide_x = s.wide_x;
     c->vec = c->vec_few = VECTOR_BYTES / bytes;
-    while (c->vec > 1 && (s.wide % c->vec || s.wide_pitch % c->vec || c->vec * c->few > KEPT_MAX))
+    while (c->vec > 1 && (!wide_begins(&s, c) || c->vec * c->few > KEPT_MAX))
         c->vec /= 2;
-    while (c->vec_few > 1 && (s.few % c->vec_few || s.few_pitch % c->vec_few))
+    while (c->vec_few > 1 && !few_begin(&s, c))
         c->vec_few /= 2;
     c->ahead = 1;
     share_channels(&s, c);
@@ -466,8 +487,8 @@ static ckl_status check_config(const ckl_conv_desc *d, const conv_skinny_config 
     if (c->few != s.few || c->wide_x != s.wide_x)
         FAIL(CKL_INVALID, "conv skinny: few=%d or wide_x=%d is not that of c=%" PRId64 " and k=%" PRId64, c->few,
              c->wide_x, d->c, d->k);
-    if (!is_power_of_two(c->vec) || c->vec > most || s.wide % c->vec || s.wide_pitch % c->vec ||
-        !is_power_of_two(c->vec_few) || c->vec_few > most || s.few % c->vec_few || s.few_pitch % c->vec_few)
+    if (!is_power_of_two(c->vec) || c->vec > most || !wide_begins(&s, c) || !is_power_of_two(c->vec_few) ||
+        c->vec_few > most || !few_begin(&s, c))
         FAIL(CKL_INVALID, "conv skinny: vec=%d or vec_few=%d does not divide 16 bytes, the channels or a pitch", c->vec,
              c->vec_few);
     if (c->runs < 1 || c->runs > RUNS_MAX || c->vec * c->runs * c->few > KEPT_MAX || c->ahead < 1 ||
@@ -487,7 +508,7 @@ static ckl_status admit_skinny(const void *desc, const ckl_device_info *device, 
 {
     const ckl_conv_desc *d = desc;
     const conv_skinny_config *c = config;
-    const skinny_sizes s = sizes_of(d);
+    const skinny_sizes s = sizes_of(desc);
     (void)device;
     TRY(conv_pointwise_check_pixels(desc));
     if (d->groups > 1 || d->dtype == CKL_I8 || (d->direction == CKL_CONV_WEIGHT && d->bias))
@@ -506,7 +527,24 @@ static int64_t workspace_skinny(const ckl_plan *plan)
 {
     const ckl_conv_desc *d = plan->desc;
     const conv_skinny_config *c = plan->config;
-    return c->slices == 1 ? 0 : c->slices * d->c * d->k * (int64_t)sizeof(float);
+    const skinny_sizes s = sizes_of(d);
+    return c->slices == 1 ? 0 : c->slices * s.few * s.wide * (int64_t)sizeof(float);
+}
+
+static conv_params params_of_product(const ckl_conv_desc *d, const ckl_conv_args *a, const skinny_sizes *s)
+{
+    conv_params p = conv_params_of(d, a);
+    const ckl_gemm_args matrices = conv_pointwise_matrices(d, a);
+    if (d->direction != CKL_CONV_WEIGHT)
+        p.from[CONV_W] = matrices.b; // from the tap on that sees something
+    p.c = s->wide_x ? s->wide : s->few;
+    p.k = s->wide_x ? s->few : s->wide;
+    p.n = s->pixels;
+    p.x_size[0] = p.x_size[1] = p.x_size[2] = 1;
+    p.x[CONV_MODES] = s->wide_x ? s->wide_pitch : s->few_pitch;
+    p.y[CONV_MODES] = s->wide_x ? s->few_pitch : s->wide_pitch;
+    p.w[0] = s->filter_pitch;
+    return p;
 }
 
 static ckl_status launch_skinny(const ckl_plan *plan, const void *args, ckl_stream stream)
@@ -517,13 +555,13 @@ static ckl_status launch_skinny(const ckl_plan *plan, const void *args, ckl_stre
     const skinny_sizes s = sizes_of(d);
     const int64_t blocks = blocks_of(&s, c), resident = max_i64(1, plan->kernels[0].clusters_resident / blocks);
     const bool of_weights = d->direction == CKL_CONV_WEIGHT;
-    conv_params p = conv_params_of(d, a);
+    conv_params p = params_of_product(d, a, &s);
     p.sums = plan_workspace(plan, a->workspace);
     const int64_t bytes = (int64_t)ckl_dtype_bytes(d->dtype), out = (int64_t)ckl_dtype_bytes(d->out);
     const void *wide = p.from[wide_side(c)], *few = p.from[few_side(c)];
     const bool spread = !of_weights && !sums_wide(c);
     if (!PLAN_ALIGNED(c->vec * (spread ? min_i64(out, 16 / c->vec) : bytes), wide, spread ? a->residual : NULL) ||
-        (!of_weights && !PLAN_ALIGNED(c->vec * bytes, a->w)) ||
+        (!of_weights && !PLAN_ALIGNED((c->wide_x ? c->vec : c->vec_few) * bytes, a->w)) ||
         (!sums_wide(c) && !PLAN_ALIGNED(c->vec_few * bytes, few)))
         FAIL(CKL_INVALID,
              "conv skinny: a pointer is not aligned to vec=%d elements; config='vec=1 vec_few=1' takes any", c->vec);
@@ -531,17 +569,18 @@ static ckl_status launch_skinny(const ckl_plan *plan, const void *args, ckl_stre
     TRY(plan_launch(plan, 0, grid, &p, stream));
     return c->slices == 1
                ? CKL_OK
-               : plan_launch(plan, 1, (plan_grid){ .x = ceil_div(d->c * d->k, THREADS / LANES) }, &p, stream);
+               : plan_launch(plan, 1, (plan_grid){ .x = ceil_div(s.few * s.wide, THREADS / LANES) }, &p, stream);
 }
 
-/* Instructions of a thread for a pixel: RATE a cycle and SM. */
+/* Instructions of a thread for a pixel: RATE a cycle and SM. A warp's store of elements of 2 bytes takes some 5 cycles more. */
 static plan_cost cost_skinny(const void *desc, const ckl_device_info *device, const void *config)
 {
-    const double LOAD = 4, STORE = 8, LANE = 3, RATE = 2.5, WAIT = 900, START = 0.5, SUMS = 1.6;
+    const double LOAD = 4, LANE = 3, RATE = 2.5, WAIT = 900, START = 0.5, SUMS = 1.6;
     const ckl_conv_desc *d = desc;
     const conv_skinny_config *c = config;
-    const skinny_sizes s = sizes_of(d);
+    const skinny_sizes s = sizes_of(desc);
     const bool of_weights = d->direction == CKL_CONV_WEIGHT;
+    const double STORE = c->vec * (int)ckl_dtype_bytes(d->out) < 4 ? 12 : 8;
     const double products = c->runs * c->vec * (c->few + 1.0), narrow = c->few * (LOAD / c->vec_few + 1);
     const double pixel = products + (sums_wide(c) ? c->runs * LOAD + c->few * (LANE * ceil(log2(c->lanes)) + STORE)
                                      : of_weights ? c->runs * LOAD + narrow
@@ -564,9 +603,9 @@ static const field skinny_fields[] = { CONV_FORM(FIELD_NESTED, (conv_skinny_conf
 const implementation conv_skinny_implementation = {
     CONV_RANKED(skinny, conv_skinny_config),
     .summary = "filters of one pixel, few channels on one side: vectors at memory's speed, no tensor cores; NHWC",
-    .rivals = { &conv_pointwise_shallow_implementation, &conv_pointwise_unaligned_implementation,
-                &conv_pointwise_pitched_implementation, &conv_narrow_implementation, &conv_stem_implementation,
-                &conv_pointwise_implementation, &conv_packed_implementation, &conv_sm90_weight_implementation,
+    .rivals = { &conv_pointwise_unaligned_implementation, &conv_pointwise_pitched_implementation,
+                &conv_narrow_implementation, &conv_stem_implementation, &conv_pointwise_implementation,
+                &conv_sm90_implementation, &conv_packed_implementation, &conv_sm90_weight_implementation,
                 &conv_packed_weight_implementation },
     .describe = conv_skinny,
     .kernels = 2,

@@ -575,7 +575,7 @@ static void consume(const void *of)
 {
     const conv_kernel *k = of;
     consumer_role c = describe_consumer(k);
-    const conv_products products = { &k->ring, NULL, c.first_thread, multiply, k, &c };
+    const conv_products products = { &k->ring, c.first_thread, multiply, k, &c };
     pipeline_state stage = consumer_state(&k->ring);
     const bool residual = k->cfg->form.residual, late = !k->cfg->grouped && k->cfg->slices * k->cfg->split == 1;
     if (residual)
@@ -649,7 +649,7 @@ void conv_sm90(const void *config, int kernel)
     describe_schedule(&k);
     conv_run_roles(&(conv_roles){ .consumers = cfg->consumers,
                                   .maps = { &k.tmaX, &k.tmaW, &k.tmaY },
-                                  .rings = { &k.ring },
+                                  .ring = &k.ring,
                                   .barriers = barriers_beside_ring,
                                   .prepare = cfg->tile_k % k.size.depth ? clear_stages : NULL,
                                   .load = load_tiles,

@@ -255,7 +255,7 @@ static void consume(const void *of)
 {
     const weight_kernel *k = of;
     consumer_role c = describe_consumer(k);
-    const conv_products products = { &k->ring, NULL, c.first_thread, multiply, k, &c };
+    const conv_products products = { &k->ring, c.first_thread, multiply, k, &c };
     pipeline_state stage = consumer_state(&k->ring);
     LOOP_FROM(tile, cta_x(), k->count, grid_x()) {
         tile_place place = place_of(k, tile);
@@ -288,7 +288,7 @@ static void describe_product(const conv_sm90_weight_config *cfg)
     describe_schedule(&k);
     conv_run_roles(&(conv_roles){ .consumers = cfg->consumers,
                                   .maps = { &k.tmaX, &k.tmaY, &k.tmaSums },
-                                  .rings = { &k.ring },
+                                  .ring = &k.ring,
                                   .prepare = cfg->form.bias ? write_ones : NULL,
                                   .load = load_tiles,
                                   .consume = consume,
