@@ -179,9 +179,7 @@ void attention_decode_latent(const void *config, int kernel);
     X(owner, int, slots, "3", "2 3 4 5 6 7 8", "blocks of keys in shared memory")                       \
     X(owner, int, split, "512", "256 512 1024 2048", "keys that are summed apart")                      \
     X(owner, int, run, "0", "0 1 2 4 8 16", "splits of a CTA; 0: as few as CTAs that run at once need") \
-    X(owner, int, held, "0", "0 1 2", "levels of the tree whose sums a CTA holds in shared memory")
-
-enum { ATTENTION_DECODE_HELD_MAX = 2 };
+    X(owner, bool, hold, "0", "0 1", "sums of two levels of the tree stay in shared memory")
 
 enum { ATTENTION_DECODE_FEW_ROWS = 16 };
 

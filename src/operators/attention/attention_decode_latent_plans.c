@@ -160,8 +160,7 @@ static ckl_status choose_latent_few(const void *desc, const ckl_device_info *dev
     c->form = attention_decode_form_of(d);
     while (ceil_div(d->kv, c->split) > SPLITS_MAX)
         c->split *= 2;
-    const int64_t run = run_of(d, c, device->sm_count);
-    c->held = run < 2 ? 0 : run < 4 ? 1 : ATTENTION_DECODE_HELD_MAX;
+    c->hold = run_of(d, c, device->sm_count) > 1;
     for (c->slots = SLOTS_MAX; c->slots > 2 && attention_decode_latent_few_smem(c) > device->smem_per_cta_bytes;)
         c->slots--;
     return CKL_OK;
@@ -209,9 +208,8 @@ static ckl_status admit_latent_few(const void *desc, const ckl_device_info *devi
              d->dv, d->d, ATTENTION_DECODE_LATENT_MAX);
     if (c->slots < 2 || c->slots > SLOTS_MAX)
         FAIL(CKL_INVALID, "attention_decode latent_few: slots=%d is not in 2..%d", c->slots, SLOTS_MAX);
-    if (c->run < 0 || c->held < 0 || c->held > ATTENTION_DECODE_HELD_MAX)
-        FAIL(CKL_INVALID, "attention_decode latent_few: run=%d is negative, or held=%d is not in 0..%d", c->run,
-             c->held, ATTENTION_DECODE_HELD_MAX);
+    if (c->run < 0)
+        FAIL(CKL_INVALID, "attention_decode latent_few: run=%d is negative", c->run);
     return check_splits("latent_few", d, device, ATTENTION_DECODE_FEW_ROWS, c->split,
                         attention_decode_latent_few_smem(c));
 }

@@ -307,9 +307,9 @@ static const char *const cases[] = {
     "latent=1 heads=16 kv_heads=1 q=5 kv=150 d=576 dv=512 batch=2 shortest=2 page=16 append=1 dtype=bf16 lse=1 # over "
     "blocks",
     "latent=1 heads=16 kv_heads=1 kv=3000 d=136 dv=128 batch=3 shortest=2000 page=16 lse=1 impl=latent_few "
-    "config='split=64 slots=3 run=8 held=0' # CTAs of several splits",
+    "config='split=64 slots=3 run=8 hold=0' # CTAs of several splits",
     "latent=1 heads=8 kv_heads=2 q=2 kv=900 d=192 dv=128 batch=4 shortest=0 sinks=1 lse=1 dtype=bf16 impl=latent_few "
-    "config='split=64 slots=4 run=11 held=2' # the same, of several heads and sequences",
+    "config='split=64 slots=4 run=11 hold=1' # the same, of several heads and sequences",
     "latent=1 heads=2 kv_heads=1 kv=130 d=136 dv=128 batch=70 shortest=0 page=16 impl=latent_few config='split=64 "
     "run=9' "
     "# more sequences than lanes",
