@@ -124,7 +124,9 @@ void attention_decode_naive(const void *config, int kernel);
     X(owner, int, split, "512", "128 256 512 1024 2048", "keys that are summed apart")        \
     X(owner, int, run, "1", "1 2 4 8 16", "splits that a CTA takes one after the other")      \
     X(owner, int, cluster, "1", "1 2 4 8", "CTAs of a sequence that add without a workspace") \
-    X(owner, bool, convert, "0", "0 1", "8 bits become f16 by an instruction of sm_90")
+    X(owner, bool, convert, "0", "0 1", "8 bits become f16 by an instruction of sm_90")       \
+    X(owner, bool, whole, "0", "0 1", "a CTA has all keys of a sequence: nobody adds up")     \
+    X(owner, bool, early, "0", "0 1", "the next launch may begin at once, not behind the keys")
 
 enum {
     ATTENTION_DECODE_STAGES_MAX = 8,

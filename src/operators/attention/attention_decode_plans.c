@@ -443,8 +443,14 @@ static void share_few_keys(const ckl_attention_decode_desc *d, attention_decode_
     if (d->kv > c->warps * c->keys)
         return;
     c->stages = 2;
+    c->early = true;
     while (d->kv <= c->warps / 2 * c->keys)
         c->warps /= 2;
+}
+
+static bool has_all_keys(const ckl_attention_decode_desc *d, const attention_decode_sm80_config *c)
+{
+    return d->kv <= (int64_t)c->split * c->run;
 }
 
 static ckl_status choose_sm80(const void *desc, const ckl_device_info *device, void *config)
@@ -477,6 +483,7 @@ static ckl_status choose_sm80(const void *desc, const ckl_device_info *device, v
     while (rings_of(c) > 1 && attention_decode_sm80_smem(c) > device->smem_per_cta_bytes)
         c->warps /= 2;
     choose_cluster(d, device, c);
+    c->whole = has_all_keys(d, c);
     return CKL_OK;
 }
 
@@ -516,6 +523,9 @@ static ckl_status admit_sm80(const void *desc, const ckl_device_info *device, co
         FAIL(CKL_UNSUPPORTED,
              "attention_decode sm80: cluster=%d is not in 1..%d, has less CTAs than a sequence, or none before sm_90",
              c->cluster, ATTENTION_DECODE_CLUSTER_MAX);
+    if (c->whole && (c->cluster > 1 || !has_all_keys(d, c)))
+        FAIL(CKL_UNSUPPORTED, "attention_decode sm80: whole=1 is not for kv=%" PRId64 " in runs of %d times %d keys",
+             d->kv, c->run, c->split);
     if (c->run > 1 && !attention_decode_quads(&c->form, rows, 32 * c->warps))
         FAIL(CKL_UNSUPPORTED, "attention_decode sm80: run=%d: %d warps do not hold the sum of %d rows of dv=%d", c->run,
              c->warps, rows, c->form.dv);
@@ -529,7 +539,7 @@ static ckl_status admit_sm80(const void *desc, const ckl_device_info *device, co
 static int64_t workspace_sm80(const ckl_plan *plan)
 {
     const attention_decode_sm80_config *c = plan->config;
-    return c->cluster > 1 ? 0 : attention_decode_workspace(plan->desc, attention_decode_rows(c), c->split);
+    return c->cluster > 1 || c->whole ? 0 : attention_decode_workspace(plan->desc, attention_decode_rows(c), c->split);
 }
 
 static ckl_status launch_sm80(const ckl_plan *plan, const void *args, ckl_stream stream)
