@@ -424,13 +424,15 @@ static void store(const sm90_kernel *k, consumer_role *c, const tile *t)
     for (int i = 0; i < k->dv.chunks; i++) {
         tensor sO = slice(c->sO, _, _, i % buffers); // (ROWS,CHUNK)
         staging_wait(&staged, i == 0 && k->dv.chunks % buffers ? 0 : buffers - 1);
-        for (int at = 0; at < k->dv.chunk && i * k->dv.chunk + at < k->dv.used; at += subtile) {
-            tensor acc = slice(accumulator_columns(c->out, i * k->dv.chunk + at, subtile), _, 0, _);
-            stmatrix_C(&mma, acc, local_tile(sO, shape(ROWS, subtile), coord(0, at / subtile)), warpgroup_thread());
+        for (int j = 0; j < k->dv.chunk && i * k->dv.chunk + j < k->dv.used; j += subtile) {
+            tensor acc = slice(accumulator_columns(c->out, i * k->dv.chunk + j, subtile), _, 0, _);
+            stmatrix_C(&mma, acc, local_tile(sO, shape(ROWS, subtile), coord(0, j / subtile)), warpgroup_thread());
         }
         STAGED_STORE(&staged) {
-            const tile_box at = attention_sm90_box_of_queries(k, t, add(t->row, mul(c->index, imm(ROWS))));
-            tma_store_of(&k->tmaO, sO, at.row, imm(i * k->dv.chunk), at.count, at.outer);
+            const tile_place at = attention_place_of(&k->grid, t, false);
+            const val row = add(t->row, mul(c->index, imm(ROWS)));
+            const tile_box box = attention_box_of(k->form.ragged, t->s.q_at, t->s.q, row, &at);
+            tma_store_of(&k->tmaO, sO, box.row, imm(i * k->dv.chunk), box.count, box.outer);
         }
     }
 }
