@@ -213,7 +213,8 @@ void attention_sm80(const void *config, int kernel);
     X(owner, int, turns, "1", "0 1 2", "consumers issue in turns, which end: 1 at issue, 2 with Q*K") \
     X(owner, int, ctas, "1", "1 2 3", "of an SM, with one consumer each where they are several")      \
     X(owner, bool, draw, "0", "0 1", "tiles are drawn from a counter, not shared out")                \
-    X(owner, bool, old, "0", "0 1", "weights by the maxima of blocks before, as far as they do")
+    X(owner, bool, old, "0", "0 1", "weights by the maxima of blocks before, as far as they do")      \
+    X(owner, bool, single, "0", "0 1", "all keys are in one block: there is no loop over blocks")
 
 typedef struct attention_sm90_config {
     attention_form form;

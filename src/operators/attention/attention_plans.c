@@ -12,7 +12,7 @@ enum {
     SLOTS_MAX = 6,
     TURNS_ENOUGH = 8,      // tiles of an SM
     EVEN_TURNS_ENOUGH = 5, // where all are as long
-    FEW_BLOCKS = 16,       // of keys, that an SM takes one after the other
+    FEW_BLOCKS = 48,       // of keys, that an SM takes one after the other
     COUNTER_BYTES = 4,
     SHORT_MAX = 64,           // queries and keys: below, the fixed cost of `sm90` exceeds the whole of `short`
     PORTABLE_SMEM = 99 << 10, // bytes that a CTA may have on every GPU from sm_86 on
@@ -363,9 +363,9 @@ const implementation attention_tensor_implementation = {
  */
 static void share_sm(const ckl_attention_desc *d, const ckl_device_info *device, attention_sm90_config *c)
 {
-    enum { KEYS_MIN = 256, KEYS_MAX = 768, CTAS = 3, TILE_N = 64 };
+    enum { KEYS_MIN = 128, KEYS_MAX = 768, CTAS = 3, TILE_N = 64 };
     if (c->form.right && d->kv >= KEYS_MIN && d->kv <= KEYS_MAX && d->d <= 64 && d->dv <= 64 && !d->mask && !d->score &&
-        d->softcap == 0 && tiles_of(d, ATTENTION_ROWS) > CTAS * device->sm_count) {
+        d->softcap == 0 && tiles_of(d, ATTENTION_ROWS) > (CTAS - 1) * device->sm_count) {
         c->consumers = 1;
         c->ctas = CTAS;
         c->tile_n = TILE_N;
@@ -374,7 +374,7 @@ static void share_sm(const ckl_attention_desc *d, const ckl_device_info *device,
     }
 }
 
-/* Rows that tiles of so many consumers have. The third one gains 6 % (bench/notes/attention.md), unless it has no queries. */
+/* Rows that tiles of so many consumers have. A third one gains a fifth, so of these more must not be beyond the last query. */
 static double rows_of_tiles(const ckl_attention_desc *d, int consumers)
 {
     return (double)consumers * (double)tiles_of(d, consumers * ATTENTION_ROWS);
@@ -400,7 +400,7 @@ static ckl_status choose_sm90(const void *desc, const ckl_device_info *device, v
     const bool is_small = d->d <= 64 && d->dv <= 64,
                fits = is_one_block && 3 * c->tile_n / 4 + d->dv / 2 <= 128; // registers
     if ((is_small || fits) && !d->mask && !d->score && d->softcap == 0 &&
-        rows_of_tiles(d, 3) <= 1.06 * rows_of_tiles(d, 2) &&
+        rows_of_tiles(d, 3) <= 1.2 * rows_of_tiles(d, 2) &&
         tiles_of(d, 3 * ATTENTION_ROWS) > (c->form.right ? TURNS_ENOUGH : EVEN_TURNS_ENOUGH) * device->sm_count)
         c->consumers = 3;
     while (c->consumers > 1 && tiles_of(d, c->consumers * ATTENTION_ROWS) < device->sm_count)
@@ -413,6 +413,7 @@ static ckl_status choose_sm90(const void *desc, const ckl_device_info *device, v
     c->old =
         c->consumers < 3 && d->d <= 128 && d->dv <= 128 && !d->mask && !is_one_block && !is_brief; // three would spill
     share_sm(d, device, c);
+    c->single = d->kv <= c->tile_n;
     c->draw = c->form.right && tiles_of(d, c->consumers * ATTENTION_ROWS) > device->sm_count;
     for (c->slots = SLOTS_MAX; c->slots > SLOTS_MIN && attention_sm90_smem(c) > device->smem_per_cta_bytes / c->ctas;)
         c->slots--;
@@ -438,6 +439,8 @@ static ckl_status admit_sm90(const void *desc, const ckl_device_info *device, co
              c->consumers);
     if (c->tile_n < 16 || c->tile_n > 256 || c->tile_n % 16)
         FAIL(CKL_INVALID, "attention sm90: tile_n=%d is not a multiple of 16 up to 256", c->tile_n);
+    if (c->single && d->kv > c->tile_n)
+        FAIL(CKL_UNSUPPORTED, "attention sm90: single=1 is not for kv=%" PRId64 " in blocks of tile_n=%d", d->kv, c->tile_n);
     if (c->slots < SLOTS_MIN)
         FAIL(CKL_INVALID, "attention sm90: slots=%d is less than %d", c->slots, SLOTS_MIN);
     TRY(attention_check_smem("attention", "sm90", device, attention_sm90_smem(c)));

@@ -173,20 +173,6 @@ static void release(const sm90_kernel *k, const consumer_role *c, val slot)
     release_of(k, c, &k->ring, slot);
 }
 
-/* Is it known that a block is the tile's last one before its softmax, which needs no queries? Then the next ones come under that. */
-static bool releases_queries_early(const sm90_kernel *k, const consumer_role *c)
-{
-    return !k->cfg->old && !(c->custom.how && c->custom.how->block);
-}
-
-/* The scores of a block are complete. */
-static void release_last_queries(const sm90_kernel *k, const consumer_role *c, const key_walk *w)
-{
-    if (releases_queries_early(k, c))
-        IF(attention_key_walk_is_last(w))
-            release_of(k, c, &k->q, c->index);
-}
-
 /*
  * The next slot of the ring. NOTE: by a shuffle, so that ptxas sees it is uniform and keeps descriptors in uniform
  * registers.
@@ -372,7 +358,6 @@ static void step(const sm90_kernel *k, consumer_role *c, const tile *t, const ke
         look_ahead(k, c, t, w);
     mma_wait(1);
     end_turn(k, c, 2);
-    release_last_queries(k, c, w);
     if (!k->cfg->old)
         release(k, c, keys);
     shape_scores(k, c, t, w, false);
@@ -390,28 +375,33 @@ static void step(const sm90_kernel *k, consumer_role *c, const tile *t, const ke
     pipeline_wait_full(&k->ring, &c->at);
 }
 
-/* out = the sum of a tile's weighted values, except the last block's. The first scores are already issued. */
+/*
+ * out = the sum of a tile's weighted values, except the last block's. The first scores are already issued. Of a single block the
+ * queries are not asked for any more when they are complete, so those of the next tile come under the softmax.
+ */
 static void attend(const sm90_kernel *k, consumer_role *c, const tile *t, val keys)
 {
     c->custom = attention_custom_score_of(&k->form, &k->p, t->head);
     mma_wait(0);
     release(k, c, keys);
     key_walk w = attention_key_walk_begin(&c->custom, &k->grid, t, true);
-    release_last_queries(k, c, &w);
+    if (k->cfg->single)
+        release_of(k, c, &k->q, c->index);
     fill(c->out, immf(0));
     attention_online_rows_reset(&c->rows);
     shape_scores(k, c, t, &w, true);
     attention_online_softmax(&c->rows, c->scores, NULL);
     accumulators_to_A(c->scores, k->form.dtype, c->weights);
     pipeline_wait_full(&k->ring, &c->at);
-    FOREVER {
-        attention_key_walk_look(&w);
-        BREAK_IF(attention_key_walk_is_last(&w));
-        attention_key_walk_advance(&w);
-        step(k, c, t, &w);
-    }
-    if (!releases_queries_early(k, c))
+    if (!k->cfg->single) {
+        FOREVER {
+            attention_key_walk_look(&w);
+            BREAK_IF(attention_key_walk_is_last(&w));
+            attention_key_walk_advance(&w);
+            step(k, c, t, &w);
+        }
         release_of(k, c, &k->q, c->index);
+    }
     assign(c->q.parity, bit_xor(c->q.parity, imm(1)));
 }
 

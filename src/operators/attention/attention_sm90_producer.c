@@ -64,10 +64,11 @@ static void load_tile(const sm90_kernel *k, pipeline_state *ring, val q_parity, 
     from.keys = (tile_place){ div(from.queries.head, k->grid.group), from.queries.batch };
     load_block(k, ring, &from, ATTENTION_K, w.block);
     load_queries(k, q_parity, &from);
-    FOREVER {
-        attention_key_walk_look(&w);
-        BREAK_IF(attention_key_walk_is_last(&w));
-        load_block(k, ring, &from, ATTENTION_K, attention_key_walk_next(&w));
+    if (!k->cfg->single)
+        FOREVER {
+            attention_key_walk_look(&w);
+            BREAK_IF(attention_key_walk_is_last(&w));
+            load_block(k, ring, &from, ATTENTION_K, attention_key_walk_next(&w));
         load_block(k, ring, &from, ATTENTION_V, w.block);
         attention_key_walk_advance(&w);
     }
