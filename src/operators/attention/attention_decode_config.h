@@ -154,9 +154,8 @@ void attention_decode_sm80(const void *config, int kernel);
 
 /* latent */
 
-#define ATTENTION_DECODE_LATENT_CONFIG(X, owner)                          \
-    X(owner, int, keys, "64", "32 64", "keys of a block")                 \
-    X(owner, int, slots, "2", "2 3 4 5 6 7 8", "blocks in shared memory") \
+#define ATTENTION_DECODE_LATENT_CONFIG(X, owner)                                                  \
+    X(owner, int, keys, "64", "32 64", "keys of a block; shared memory has 128, of whole blocks") \
     X(owner, int, split, "1024", "512 1024 2048 4096", "keys after which the sum is put away")
 
 enum {

@@ -359,7 +359,8 @@ const implementation attention_tensor_implementation = {
 
 /*
  * Short causal problems of small heads: three CTAs of one consumer, whose starts and ends overlap the others' products, and
- * blocks of 64 keys, of which the mask leaves more. 320 heads of 512 queries 46.7 -> 44.6 us, of 640 78.9 -> 62.6, of 768 79.8 -> 74.9.
+ * blocks of 64 keys, of which the mask leaves more. 320 heads of 512 queries 46.7 -> 44.6 us, of 640 78.9 -> 62.6, of 768 79.8 -> 74.9,
+ * 192 of 128 6.5 -> 5.1.
  */
 static void share_sm(const ckl_attention_desc *d, const ckl_device_info *device, attention_sm90_config *c)
 {
@@ -370,7 +371,7 @@ static void share_sm(const ckl_attention_desc *d, const ckl_device_info *device,
         c->ctas = CTAS;
         c->tile_n = TILE_N;
         c->turns = 0;
-        c->old = false;
+        c->old = c->single = false;
     }
 }
 
@@ -392,29 +393,27 @@ static ckl_status choose_sm90(const void *desc, const ckl_device_info *device, v
         c->tile_n = 96;
     if (d->mask) // registers: its elements are loaded ahead
         c->tile_n = 64;
-    const bool is_one_block =
-        d->kv <= c->tile_n; // which fits them; then nothing but more warps hides what tiles wait for
-    if (is_one_block)
+    c->single = d->kv <= c->tile_n;
+    if (c->single) // then nothing but more warps hides what tiles wait for
         c->tile_n = (int)round_up(max_i64(d->kv, 1), 16);
     // exponentials take as long as the products of small heads; more warps hide them, if tiles suffice for all SMs
     const bool is_small = d->d <= 64 && d->dv <= 64,
-               fits = is_one_block && 3 * c->tile_n / 4 + d->dv / 2 <= 128; // registers
+               fits = c->single && 3 * c->tile_n / 4 + d->dv / 2 <= 128; // registers
     if ((is_small || fits) && !d->mask && !d->score && d->softcap == 0 &&
         rows_of_tiles(d, 3) <= 1.2 * rows_of_tiles(d, 2) &&
         tiles_of(d, 3 * ATTENTION_ROWS) > (c->form.right ? TURNS_ENOUGH : EVEN_TURNS_ENOUGH) * device->sm_count)
         c->consumers = 3;
     while (c->consumers > 1 && tiles_of(d, c->consumers * ATTENTION_ROWS) < device->sm_count)
         c->consumers--;
-    if (c->consumers == 1)
+    if (c->consumers == 1 || c->single)
         c->turns = 0;
-    // with the code for lost maxima a kernel takes 2 us longer to begin: B1 H8 S512 d64 takes 5.8 us without it
+    // with the code for lost maxima a kernel takes 2 us longer to begin: 64 causal heads of 1024 take 30.0 us with it, 28.5 without
     const int64_t turns = ceil_div(tiles_of(d, c->consumers * ATTENTION_ROWS), device->sm_count);
     const bool is_brief = turns * ceil_div(d->kv, c->tile_n) <= FEW_BLOCKS && d->softcap == 0 && !d->score;
     c->old =
-        c->consumers < 3 && d->d <= 128 && d->dv <= 128 && !d->mask && !is_one_block && !is_brief; // three would spill
+        c->consumers < 3 && d->d <= 128 && d->dv <= 128 && !d->mask && !c->single && !is_brief; // three would spill
     share_sm(d, device, c);
-    c->single = d->kv <= c->tile_n;
-    c->draw = c->form.right && tiles_of(d, c->consumers * ATTENTION_ROWS) > device->sm_count;
+    c->draw = c->form.right && tiles_of(d, c->consumers * ATTENTION_ROWS) > c->ctas * device->sm_count;
     for (c->slots = SLOTS_MAX; c->slots > SLOTS_MIN && attention_sm90_smem(c) > device->smem_per_cta_bytes / c->ctas;)
         c->slots--;
     return CKL_OK;
@@ -440,7 +439,8 @@ static ckl_status admit_sm90(const void *desc, const ckl_device_info *device, co
     if (c->tile_n < 16 || c->tile_n > 256 || c->tile_n % 16)
         FAIL(CKL_INVALID, "attention sm90: tile_n=%d is not a multiple of 16 up to 256", c->tile_n);
     if (c->single && d->kv > c->tile_n)
-        FAIL(CKL_UNSUPPORTED, "attention sm90: single=1 is not for kv=%" PRId64 " in blocks of tile_n=%d", d->kv, c->tile_n);
+        FAIL(CKL_UNSUPPORTED, "attention sm90: single=1 is not for kv=%" PRId64 " in blocks of tile_n=%d", d->kv,
+             c->tile_n);
     if (c->slots < SLOTS_MIN)
         FAIL(CKL_INVALID, "attention sm90: slots=%d is less than %d", c->slots, SLOTS_MIN);
     TRY(attention_check_smem("attention", "sm90", device, attention_sm90_smem(c)));

@@ -69,9 +69,9 @@ static void load_tile(const sm90_kernel *k, pipeline_state *ring, val q_parity, 
             attention_key_walk_look(&w);
             BREAK_IF(attention_key_walk_is_last(&w));
             load_block(k, ring, &from, ATTENTION_K, attention_key_walk_next(&w));
-        load_block(k, ring, &from, ATTENTION_V, w.block);
-        attention_key_walk_advance(&w);
-    }
+            load_block(k, ring, &from, ATTENTION_V, w.block);
+            attention_key_walk_advance(&w);
+        }
     load_block(k, ring, &from, ATTENTION_V, w.block);
 }
 

@@ -141,11 +141,12 @@ static const char *const cases[] = {
     "ring goes round",
     "q=130 kv=600 heads=2 d=128 scale=4 lse=1 impl=sm80 config='warp_rows=32 tile_n=32' # maxima that grow",
     "q=200 kv=264 impl=sm90 config='consumers=3 turns=1'",
-    "q=400 kv=77 heads=70 d=80 lse=1 impl=sm90 config='consumers=3 turns=1 old=0 tile_n=80 slots=6' # all keys in one "
+    "q=400 kv=77 heads=70 d=80 lse=1 impl=sm90 config='consumers=3 turns=1 tile_n=80 slots=6' # all keys in one "
     "block, CTAs of several tiles",
-    "q=66 kv=68 heads=70 d=32 causal=1 dtype=bf16 impl=sm90 config='consumers=1 turns=0 draw=1 tile_n=64' # tiles in "
+    "q=66 kv=68 heads=70 d=32 causal=1 dtype=bf16 impl=sm90 config='single=0 consumers=1 turns=0 draw=1 tile_n=64' # "
+    "tiles in "
     "turn",
-    "q=70 kv=40 heads=70 d=40 causal=1 lse=1 impl=sm90 config='consumers=1 turns=0 draw=0 tile_n=16'",
+    "q=70 kv=40 heads=70 d=40 causal=1 lse=1 impl=sm90 config='single=0 consumers=1 turns=0 draw=0 tile_n=16'",
     "q=200 kv=210 heads=40 batch=4 d=64 causal=1 lse=1 impl=sm90 config='consumers=1 ctas=3 turns=0 draw=1 tile_n=64 "
     "slots=5' # several CTAs an SM",
     "q=150 kv=260 heads=3 d=96 dtype=bf16 impl=sm90 config='consumers=1 ctas=2 turns=0 draw=0 old=1 tile_n=80 slots=3'",
