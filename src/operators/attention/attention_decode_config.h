@@ -113,6 +113,10 @@ typedef struct attention_decode_naive_config {
 
 void attention_decode_naive(const void *config, int kernel);
 
+/* e4m3 from and to f32 by integer arithmetic (attention_decode_e4m3.c). A NaN gives 480; f32 is rounded to nearest even up to 448. */
+val attention_f32_of_e4m3(val byte);
+val attention_e4m3_of_f32(val x);
+
 /* sm80 */
 
 #define ATTENTION_DECODE_SM80_CONFIG(X, owner)                                                \
@@ -124,7 +128,9 @@ void attention_decode_naive(const void *config, int kernel);
     X(owner, int, split, "512", "128 256 512 1024 2048", "keys that are summed apart")        \
     X(owner, int, run, "1", "1 2 4 8 16", "splits that a CTA takes one after the other")      \
     X(owner, int, cluster, "1", "1 2 4 8", "CTAs of a sequence that add without a workspace") \
-    X(owner, bool, convert, "0", "0 1", "8 bits become f16 by an instruction of sm_90")
+    X(owner, bool, convert, "0", "0 1", "8 bits become f16 by an instruction of sm_90")       \
+    X(owner, bool, whole, "0", "0 1", "a CTA has all keys of a sequence: nobody adds up")     \
+    X(owner, bool, early, "0", "0 1", "the next launch may begin at once, not behind the keys")
 
 enum {
     ATTENTION_DECODE_STAGES_MAX = 8,
@@ -152,9 +158,8 @@ void attention_decode_sm80(const void *config, int kernel);
 
 /* latent */
 
-#define ATTENTION_DECODE_LATENT_CONFIG(X, owner)                          \
-    X(owner, int, keys, "64", "32 64", "keys of a block")                 \
-    X(owner, int, slots, "2", "2 3 4 5 6 7 8", "blocks in shared memory") \
+#define ATTENTION_DECODE_LATENT_CONFIG(X, owner)                                                  \
+    X(owner, int, keys, "64", "32 64", "keys of a block; shared memory has 128, of whole blocks") \
     X(owner, int, split, "1024", "512 1024 2048 4096", "keys after which the sum is put away")
 
 enum {

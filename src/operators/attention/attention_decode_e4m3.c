@@ -1,7 +1,6 @@
 /* attention_decode_e4m3.c - e4m3 from and to f32 by integer arithmetic, for GPUs without such instructions. */
-#include "operators/attention/attention_decode_e4m3.h"
-
 #include "cute/kernel.h"
+#include "operators/attention/attention_decode_config.h"
 
 enum { FRACTION_BITS = 20, SIGN_AT = 24, BIAS = 120, CODE_MAX = 0x7e, CODE_NAN = 0x7f };
 

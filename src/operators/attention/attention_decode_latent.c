@@ -7,9 +7,8 @@
  *                    from block to block, back and forth, and each one's softmax runs under the other's products
  *   warps 8-11       producer: one thread brings blocks of keys by TMA, in three sections: the columns of either half of O, and the rest
  *
- * Blocks lie in a ring, and the last reader of a section releases it. Persistent: a CTA takes one split after the other, and
- * stores the partial of one from registers while the blocks of the next arrive. Up to 32 rows of Q leave room for one block
- * more: products have 64 rows, and the others are what lies behind.
+ * Shared memory holds one or two blocks of each consumer. The last reader of a section releases it. Persistent: a CTA
+ * takes one split after the other, and stores the partial of one from registers while the blocks of the next arrive.
  */
 #include "cute/kernel.h"
 #include "operators/attention/attention_decode_latent.h"
@@ -24,7 +23,6 @@ enum {
     LANES = 32,
     REST = 2,         // the section after those of the halves
     SECTIONS = 3,     // of a block
-    SLACK = 8,        // bits by which weights may exceed 1: O is scaled less often
     BARRIER_OWN = 1,  // + consumer: its 128 threads
     BARRIER_TOLD = 3, // + consumer: it has told the other about its block: it arrives, the other waits
     BARRIER_BOTH = 5, // all consumers
@@ -38,8 +36,7 @@ typedef struct latent_kernel {
     decode_place place;
     columns d, half; // of a key; of the columns of O that a consumer has
     tma_copy tmaK;
-    tensor sQ;            // (BM,CHUNK,CHUNKS), chunks that overlap where they have fewer rows
-    tensor sLines;        // (LINES,CHUNK), the same memory
+    tensor sQ;            // (BM,CHUNK,CHUNKS)
     tensor sK;            // (BN,CHUNK,CHUNKS,SLOTS)
     tensor sP;            // (BM,BN,SLOTS), in the place of the first chunk of a block's rest
     tensor sV[CONSUMERS]; // (DV/2,BN,SLOTS), the same memory
@@ -55,34 +52,30 @@ static int64_t block_bytes(const attention_decode_latent_config *c)
     return attention_columns_bytes(attention_columns_of(c->form.d), c->keys);
 }
 
-/* Rows of Q in shared memory. Of 64 that begin in a chunk the others are rows of the next one, and zeros behind the last. */
-static int rows_held(const attention_decode_latent_config *c)
+/* Blocks of each consumer in shared memory; of both. */
+static int rounds_of(const attention_decode_latent_config *c)
 {
-    return c->form.tokens * c->form.group > ROWS / 2 ? ROWS : ROWS / 2;
+    return ATTENTION_DECODE_LATENT_KEYS / c->keys;
 }
 
-/* Of a chunk of columns each. */
-static int query_lines(const attention_decode_latent_config *c)
+static int slots_of(const attention_decode_latent_config *c)
 {
-    return attention_columns_of(c->form.d).chunks * rows_held(c) + ROWS - rows_held(c);
+    return CONSUMERS * rounds_of(c);
 }
 
 int64_t attention_decode_latent_smem(const attention_decode_latent_config *c)
 {
-    const int64_t q = query_lines(c) * CHUNK * 2, states = 3 * CONSUMERS * ROWS * 4;
-    return q + c->slots * (block_bytes(c) + 16 * SECTIONS) + states + 4;
+    int64_t q = attention_columns_bytes(attention_columns_of(c->form.d), ROWS), states = 3 * CONSUMERS * ROWS * 4;
+    return q + slots_of(c) * (block_bytes(c) + 16 * SECTIONS) + states + 4;
 }
 
 static void describe_shared_memory(latent_kernel *k)
 {
     const attention_decode_form *form = &k->place.form;
     const ckl_dtype dtype = form->dtype;
-    const int keys = k->cfg->keys, slots = k->cfg->slots;
+    const int keys = k->cfg->keys, slots = slots_of(k->cfg);
     const int64_t chunk = keys * CHUNK, block = block_bytes(k->cfg);
-    k->sLines = slice(attention_chunks("Q", dtype, attention_columns_of(CHUNK), query_lines(k->cfg), 1), _, _, 0, 0);
-    const layout rows =
-        attention_chunks_apart(dtype, attention_columns_of(CHUNK), ROWS, k->d.chunks, rows_held(k->cfg) * CHUNK);
-    k->sQ = slice(tensor_with_layout(k->sLines, rows), _, _, 0, _);
+    k->sQ = slice(attention_chunks("Q", dtype, k->d, ROWS, 1), _, _, _, 0);
     const int64_t blocks = smem_alloc("blocks", slots * block, 1024);
     k->sK = smem_view(smem_address(blocks), dtype, attention_chunks_layout(dtype, k->d, keys, slots));
     for (int w = 0; w < CONSUMERS; w++) {
@@ -123,14 +116,11 @@ typedef struct block_at {
 
 static block_at block_of(const latent_kernel *k, val pair, int consumer)
 {
-    const int keys = k->cfg->keys, slots = k->cfg->slots;
-    const val start = add(k->place.from, add(mul(pair, imm(CONSUMERS * keys)), imm(consumer * keys))),
-              pairs = add(k->done, pair), number = add(mul(pairs, imm(CONSUMERS)), imm(consumer));
-    if (slots % CONSUMERS)
-        return (block_at){ start, rem(number, imm(slots)), bit_and(div(number, imm(slots)), imm(1)) };
-    const val rounds = imm(slots / CONSUMERS); // of slots of its own: of one the number is a constant
-    return (block_at){ start, add(mul(rem(pairs, rounds), imm(CONSUMERS)), imm(consumer)),
-                       bit_and(div(pairs, rounds), imm(1)) };
+    const int keys = k->cfg->keys, rounds = rounds_of(k->cfg);
+    const val all = add(k->done, pair);
+    return (block_at){ add(k->place.from, add(mul(pair, imm(CONSUMERS * keys)), imm(consumer * keys))),
+                       add(mul(rem(all, imm(rounds)), imm(CONSUMERS)), imm(consumer)),
+                       bit_and(div(all, imm(rounds)), imm(1)) };
 }
 
 /* The barriers of a section of it. */
@@ -208,7 +198,6 @@ static consumer_role describe_consumers(const latent_kernel *k)
     c.out = fragment_C(&c.own, ROWS, width);
     c.weights = fragment_A_words(&c.own, ROWS, k->cfg->keys);
     c.rows = attention_online_rows_begin(attention_online_row_count(c.scores), k->place.p.exponent);
-    c.rows.slack = SLACK;
     for (int r = 0; r < c.rows.count; r++)
         c.told_factor[r] = variable(F32, immf(1));
     fill(c.out, immf(0));
@@ -238,16 +227,14 @@ static val row_number(const consumer_role *c, int r)
 /* Q into shared memory, by all consumers. Rows past the last one and columns from d on are zeros. */
 static void load_queries(const latent_kernel *k)
 {
-    enum { OF_LINE = CHUNK / VECTOR };
-    const int d = k->place.form.d, held = rows_held(k->cfg);
-    LOOP_FROM(item, thread(), imm(query_lines(k->cfg) * OF_LINE), imm(CONSUMERS * WARPGROUP)) {
-        const val line = div(item, imm(OF_LINE)), in_chunk = mul(rem(item, imm(OF_LINE)), imm(VECTOR)),
-                  column = add(mul(div(line, imm(held)), imm(CHUNK)), in_chunk),
-                  in_group = add(rem(line, imm(held)), mul(k->place.tile, imm(ROWS)));
-        const val exists = logical_and(lt(in_group, imm(k->place.rows_all)), lt(column, imm(d)));
+    const int d = k->place.form.d, vectors = k->d.chunks * CHUNK / VECTOR;
+    LOOP_FROM(item, thread(), imm(ROWS * vectors), imm(CONSUMERS * WARPGROUP)) {
+        val row = div(item, imm(vectors)), column = mul(rem(item, imm(vectors)), imm(VECTOR));
+        val in_group = add(row, mul(k->place.tile, imm(ROWS)));
+        val exists = logical_and(lt(in_group, imm(k->place.rows_all)), lt(column, imm(d)));
         tensor gRow = attention_decode_row_of(&k->place, ATTENTION_Q, min(in_group, imm(k->place.rows_all - 1)));
-        cp_async(tensor_address(k->sLines, coord(line, in_chunk)),
-                 tensor_address(gRow, coord(min(column, imm(d - VECTOR)))), 16,
+        val to = tensor_address(k->sQ, coord(row, rem(column, imm(CHUNK)), div(column, imm(CHUNK))));
+        cp_async(to, tensor_address(gRow, coord(min(column, imm(d - VECTOR)))), 16,
                  select(exists, imm_as(U32, 16), imm_as(U32, 0)));
     }
     cp_async_commit();
@@ -393,7 +380,7 @@ static void step(const latent_kernel *k, consumer_role *c, const block_at *own, 
 static block_at uniform_block_of(const latent_kernel *k, val pair, int consumer)
 {
     block_at at = block_of(k, pair, consumer);
-    if (k->cfg->slots > CONSUMERS)
+    if (rounds_of(k->cfg) > 1)
         at.slot = shuffle(at.slot, imm(0));
     return at;
 }

@@ -207,11 +207,10 @@ static void multiply_keys(const few_kernel *k, const consumer_role *c, val slot)
         assign(at(c->scores, i), add(at(chain[0], i), at(chain[1], i)));
 }
 
-/* The row of the tile that value `r` of this thread's rows is in. */
-static val row_number(const consumer_role *c, int r)
+/* What this warp has of O. */
+static latent_part own_part(const few_kernel *k, const consumer_role *c)
 {
-    tensor cS = partition_C(&c->mma, identity_tensor(shape(ROWS, OWN_KEYS)), lane());
-    return coordinate(cS, 0, attention_online_row_value(c->scores, r));
+    return (latent_part){ &k->place, &c->mma, ROWS, width_of(k->cfg), warp(), lane(), c->out, &c->rows };
 }
 
 /* Its own scores become weights by the rows' maxima, and go to the others. True where one is beyond 2^HIGH. */
@@ -248,6 +247,7 @@ static void of_all_warps(const few_kernel *k, val row, val *of)
 /* Each row's maximum grows to that of this block. All warps do so together. */
 static void raise(const few_kernel *k, consumer_role *c)
 {
+    const latent_part part = own_part(k, c);
     val largest[ROW_HALVES], of[WARPS];
     for (int r = 0; r < ROW_HALVES; r++) {
         const int64_t first = attention_online_row_value(c->scores, r);
@@ -255,11 +255,11 @@ static void raise(const few_kernel *k, consumer_role *c)
         for (int lanes = 1; lanes < 4; lanes *= 2)
             largest[r] = max(largest[r], shuffle_xor(largest[r], imm(lanes)));
         IF(eq(thread_at(lane(), 0, 4, 8), imm(0)))
-            set(k->sOfRow, coord(row_number(c, r), warp()), largest[r]);
+            set(k->sOfRow, coord(attention_decode_latent_row(&part, r), warp()), largest[r]);
     }
     sync_all();
     for (int r = 0; r < ROW_HALVES; r++) {
-        of_all_warps(k, row_number(c, r), of);
+        of_all_warps(k, attention_decode_latent_row(&part, r), of);
         largest[r] = c->rows.max[r];
         for (int w = 0; w < WARPS; w++)
             largest[r] = max(largest[r], of[w]);
@@ -349,24 +349,19 @@ typedef struct climber {
 /* Sums of all warps' weights of the rows, by each lane. */
 static void sum_rows(const few_kernel *k, consumer_role *c)
 {
+    const latent_part part = own_part(k, c);
     attention_online_rows_finish(&c->rows, NO_SINK);
     for (int r = 0; r < ROW_HALVES; r++)
         IF(eq(thread_at(lane(), 0, 4, 8), imm(0)))
-            set(k->sOfRow, coord(row_number(c, r), warp()), c->rows.sum[r]);
+            set(k->sOfRow, coord(attention_decode_latent_row(&part, r), warp()), c->rows.sum[r]);
     sync_all();
     for (int r = 0; r < ROW_HALVES; r++) {
         val of[WARPS];
-        of_all_warps(k, row_number(c, r), of);
+        of_all_warps(k, attention_decode_latent_row(&part, r), of);
         for (int w = 1; w < WARPS; w++)
             of[0] = add(of[0], of[w]);
         assign(c->rows.sum[r], of[0]);
     }
-}
-
-/* What this warp has of them. */
-static latent_part own_part(const few_kernel *k, const consumer_role *c)
-{
-    return (latent_part){ &k->place, &c->mma, ROWS, width_of(k->cfg), warp(), lane(), c->out, &c->rows };
 }
 
 static void leave_partial(void *of)

@@ -45,8 +45,6 @@ static ckl_status choose_latent(const void *desc, const ckl_device_info *device,
     if (tiles_of(desc) ==
         1) // memory bounds it: four blocks on their way; 64x8192 by 32 heads 193.9 -> 181.3 us, by 128 328.9 -> 339.0
         c->keys = KEYS / 2;
-    for (c->slots = SLOTS_MAX; c->slots > 2 && attention_decode_latent_smem(c) > device->smem_per_cta_bytes;)
-        c->slots--;
     return CKL_OK;
 }
 
@@ -115,8 +113,6 @@ static ckl_status admit_latent(const void *desc, const ckl_device_info *device, 
     TRY(check_sizes(d));
     if (c->keys != KEYS && c->keys != KEYS / 2)
         FAIL(CKL_INVALID, "attention_decode latent: keys=%d is neither %d nor %d", c->keys, KEYS / 2, KEYS);
-    if (c->slots < 2 || c->slots > SLOTS_MAX)
-        FAIL(CKL_INVALID, "attention_decode latent: slots=%d is not in 2..%d", c->slots, SLOTS_MAX);
     return check_splits("latent", d, device, ROWS, c->split, attention_decode_latent_smem(c));
 }
 

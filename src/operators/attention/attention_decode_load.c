@@ -2,7 +2,6 @@
  * attention_decode_load.c - blocks of keys and values of attention_decode's sm80: copied from the cache, or appended.
  */
 #include "cute/kernel.h"
-#include "operators/attention/attention_decode_e4m3.h"
 #include "operators/attention/attention_decode_sm80.h"
 
 enum {

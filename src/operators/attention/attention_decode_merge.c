@@ -336,6 +336,10 @@ static int across(const decode_sums *m)
 /* Stores what this CTA knows of a row: the result, where it has all splits. */
 static void leave(const decode_sums *m, const row_quads *x, const state *s)
 {
+    if (m->place->whole) {
+        store(m, x, s);
+        return;
+    }
     IF(le(m->place->splits, imm(m->place->run))) {
         store(m, x, s);
     }

@@ -1,7 +1,6 @@
 /* attention_decode_naive.c - one thread computes one row of O: the definition on the GPU, for any sizes and strides. */
 #include "cute/kernel.h"
 #include "operators/attention/attention_decode_config.h"
-#include "operators/attention/attention_decode_e4m3.h"
 
 enum { COLUMNS = 32 }; // of O that a thread holds at once
 

@@ -22,7 +22,7 @@ static val measure(decode_place *at, int split)
 }
 
 /* Sets what follows from the sequence and the split. */
-static void look_at_split(decode_place *at, int split)
+void attention_decode_find_keys(decode_place *at, int split)
 {
     const val first = measure(at, split), start = mul(add(first, at->split), imm(split));
     at->from = max(start, mul(div(at->begin, imm(at->keys)), imm(at->keys)));
@@ -36,30 +36,33 @@ static void find_tiles(decode_place *at)
     at->tiles = (at->rows_all + at->rows - 1) / at->rows;
 }
 
-void attention_decode_find_place(decode_place *at, int split, val number)
+/* The rest of a division, whose quotient takes the number's place: another division would take as long again. */
+static val split_off(val *number, val count)
 {
-    if (at->cluster > 1) {
-        at->split = mul(rem(number, imm(at->cluster)), imm(at->run));
-        number = div(number, imm(at->cluster));
-    }
+    const val quotient = div(*number, count), rest = sub(*number, mul(quotient, count));
+    *number = quotient;
+    return rest;
+}
+
+void attention_decode_find_cta(decode_place *at, val number)
+{
+    if (at->cluster > 1)
+        at->split = mul(split_off(&number, imm(at->cluster)), imm(at->run));
     find_tiles(at);
-    at->tile = rem(number, imm(at->tiles));
-    number = div(number, imm(at->tiles));
-    at->kv_head = rem(number, at->p.kv_heads);
-    number = div(number, at->p.kv_heads);
-    at->batch = number;
+    at->tile = split_off(&number, imm(at->tiles));
+    at->kv_head = split_off(&number, at->p.kv_heads);
     if (at->cluster <= 1) {
         const val runs = at->run == 1 ? at->p.splits : div(add(at->p.splits, imm(at->run - 1)), imm(at->run));
-        at->split = mul(rem(number, runs), imm(at->run));
-        at->batch = div(number, runs);
+        at->split = mul(split_off(&number, runs), imm(at->run));
     }
-    look_at_split(at, split);
+    at->batch = number;
 }
 
 void attention_decode_for_splits(decode_place *place, int split, void (*each)(void *of), void *of)
 {
     LOOP_FROM(number, cta_x(), place->p.units, grid_x()) {
-        attention_decode_find_place(place, split, number);
+        attention_decode_find_cta(place, number);
+        attention_decode_find_keys(place, split);
         IF(lt(place->split, place->splits))
             each(of);
     }
@@ -118,7 +121,7 @@ void attention_decode_for_share(decode_place *at, int split, void (*each)(void *
     at->tile = imm_as(U32, 0);
     find_split(at, split, begin);
     LOOP_FROM(number, begin, end, imm(1)) {
-        look_at_split(at, split);
+        attention_decode_find_keys(at, split);
         each(of, sub(number, begin), sub(end, number));
         go_to_next_split(at);
     }

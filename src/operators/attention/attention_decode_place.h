@@ -14,6 +14,7 @@ typedef struct decode_place {
     attention_decode_values p;
     int rows, keys, run;             // of a CTA; of a block; splits of a CTA
     int cluster;                     // CTAs of a cluster, which share the rows; 0 or 1: none
+    bool whole;                      // no others share them
     int rows_all, tiles;             // of a group: heads first, then tokens; tiles of `rows` of them
     val tile, kv_head, split, batch; // of this CTA; its first split
     val length;                      // keys of the sequence
@@ -23,10 +24,11 @@ typedef struct decode_place {
 } decode_place;
 
 /*
- * Sets what follows from form, p, rows, keys and run for CTA `number`; a launch of fewer CTAs takes several. CTAs that share
- * a stretch of keys are neighbours.
+ * Sets what follows from form, p, rows and run for CTA `number`: the rows and the first split; a launch of fewer CTAs takes several.
+ * CTAs that share a stretch of keys are neighbours. Then the keys, which the sequence's length decides.
  */
-void attention_decode_find_place(decode_place *place, int split, val number);
+void attention_decode_find_cta(decode_place *place, val number);
+void attention_decode_find_keys(decode_place *place, int split);
 
 /*
  * Calls each() for every split that this CTA takes, with `place` set: first all CTAs' first ones, then their second

@@ -330,7 +330,8 @@ static int64_t resident(const ckl_device_info *device, const attention_decode_sm
 
 /*
  * Where each CTA has an SM, those of a sequence add up as a cluster, which ends sooner than by a workspace. A GPC has room for
- * whole clusters only, so some SMs must be free. Several CTAs an SM wait for each other: 8 sequences of 4096 keys take 44.4 us in
+ * whole clusters only, so where an SM has no room for two some must be free: 4 sequences of 2048 keys in clusters of eight, 128 CTAs,
+ * 11.3 -> 10.3 us. Several CTAs an SM wait for each other: 8 sequences of 4096 keys take 44.4 us in
  * clusters of four and 36.8 without. But pairs end sooner there, too: 8 of 16 heads and 2048 keys 19.4 and 22.6 us, 8 of 512 keys
  * 9.2 and 10.9, 16 of 4160 keys of 8 bits 40.0 and 41.9.
  */
@@ -341,9 +342,10 @@ static void choose_cluster(const ckl_attention_decode_desc *d, const ckl_device_
     const int64_t runs = ceil_div(d->kv, (int64_t)c->split * c->run);
     while (tried.cluster < runs)
         tried.cluster *= 2;
-    const int64_t most = tried.cluster == 2 ? resident(device, c) * device->sm_count : device->sm_count * 3 / 4;
+    const int64_t rooms = resident(device, c), all = rooms * device->sm_count,
+                  most = tried.cluster == 2 ? all : min_i64(device->sm_count, all * 3 / 4);
     if (device->has_tma && runs > 1 && tried.cluster <= ATTENTION_DECODE_CLUSTER_MAX && ctas_of(d, &tried) <= most &&
-        resident(device, &tried) == resident(device, c))
+        resident(device, &tried) == rooms)
         *c = tried;
 }
 
@@ -437,14 +439,24 @@ static void share_sms(const ckl_attention_decode_desc *d, const ckl_device_info 
     }
 }
 
-/* Of few keys each warp has one block, or there is no such warp: small CTAs, of which an SM has many. */
-static void share_few_keys(const ckl_attention_decode_desc *d, attention_decode_sm80_config *c)
+/*
+ * Of few keys each warp has at most one block. Where more CTAs are wanted than there is room for, warps without one go: sums are the
+ * same without theirs. 512 CTAs of one key take 5.9 us with four warps and 3.2 with one, 4 of three keys 3.4 and 3.5.
+ */
+static void share_few_keys(const ckl_attention_decode_desc *d, const ckl_device_info *device,
+                           attention_decode_sm80_config *c)
 {
     if (d->kv > c->warps * c->keys)
         return;
     c->stages = 2;
-    while (d->kv <= c->warps / 2 * c->keys)
+    c->early = true;
+    while (runs_of(d, c) > CTAS * device->sm_count && d->kv <= c->warps / 2 * c->keys)
         c->warps /= 2;
+}
+
+static bool has_all_keys(const ckl_attention_decode_desc *d, const attention_decode_sm80_config *c)
+{
+    return d->kv <= (int64_t)c->split * c->run;
 }
 
 static ckl_status choose_sm80(const void *desc, const ckl_device_info *device, void *config)
@@ -462,7 +474,7 @@ static ckl_status choose_sm80(const void *desc, const ckl_device_info *device, v
         for (c->stages = 2; c->stages < ATTENTION_DECODE_STAGES_MAX && share_in_flight(c) < 0.9;)
             c->stages++; // one CTA an SM
     } else
-        share_few_keys(d, c);
+        share_few_keys(d, device, c);
     const bool fits = !narrow || (d->d <= 128 && d->dv <= 128);
     if (narrow && fits && c->convert && d->kv > SPLIT_MIN)
         c->keys = 32; // a block has the bytes of 16 keys of 16 bits
@@ -477,6 +489,7 @@ static ckl_status choose_sm80(const void *desc, const ckl_device_info *device, v
     while (rings_of(c) > 1 && attention_decode_sm80_smem(c) > device->smem_per_cta_bytes)
         c->warps /= 2;
     choose_cluster(d, device, c);
+    c->whole = has_all_keys(d, c);
     return CKL_OK;
 }
 
@@ -516,6 +529,9 @@ static ckl_status admit_sm80(const void *desc, const ckl_device_info *device, co
         FAIL(CKL_UNSUPPORTED,
              "attention_decode sm80: cluster=%d is not in 1..%d, has less CTAs than a sequence, or none before sm_90",
              c->cluster, ATTENTION_DECODE_CLUSTER_MAX);
+    if (c->whole && (c->cluster > 1 || !has_all_keys(d, c)))
+        FAIL(CKL_UNSUPPORTED, "attention_decode sm80: whole=1 is not for kv=%" PRId64 " in runs of %d times %d keys",
+             d->kv, c->run, c->split);
     if (c->run > 1 && !attention_decode_quads(&c->form, rows, 32 * c->warps))
         FAIL(CKL_UNSUPPORTED, "attention_decode sm80: run=%d: %d warps do not hold the sum of %d rows of dv=%d", c->run,
              c->warps, rows, c->form.dv);
@@ -529,7 +545,7 @@ static ckl_status admit_sm80(const void *desc, const ckl_device_info *device, co
 static int64_t workspace_sm80(const ckl_plan *plan)
 {
     const attention_decode_sm80_config *c = plan->config;
-    return c->cluster > 1 ? 0 : attention_decode_workspace(plan->desc, attention_decode_rows(c), c->split);
+    return c->cluster > 1 || c->whole ? 0 : attention_decode_workspace(plan->desc, attention_decode_rows(c), c->split);
 }
 
 static ckl_status launch_sm80(const ckl_plan *plan, const void *args, ckl_stream stream)

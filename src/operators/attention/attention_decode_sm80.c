@@ -443,21 +443,27 @@ static void attend_split(void *of, val number)
     share_states(k);
 }
 
+/* CTAs of the next launch take the room of this one's, and not of those that have yet to begin. */
+static void end_keys(const decode_kernel *k)
+{
+    cp_async_wait(0);
+    if (!k->cfg->early)
+        launch_dependents();
+}
+
 static void attend_splits(decode_kernel *k, const decode_sums *sums)
 {
     ring_place r = begin_ring(k);
     split_run run = { k, &r };
     if (k->cfg->run == 1) {
         attend_together(k, &r, imm_as(U32, 0), r.rounds);
-        cp_async_wait(0);
-        launch_dependents();
+        end_keys(k);
         share_states(k);
         attention_decode_finish_split(sums);
         return;
     }
     attention_decode_sum_run(sums, attend_split, &run);
-    cp_async_wait(0);
-    launch_dependents();
+    end_keys(k);
 }
 
 static decode_sums sums_of(const decode_kernel *k)
@@ -485,7 +491,8 @@ void attention_decode_sm80(const void *config, int kernel)
                               .rows = attention_decode_rows(cfg),
                               .keys = cfg->keys,
                               .run = cfg->run,
-                              .cluster = cfg->cluster };
+                              .cluster = cfg->cluster,
+                              .whole = cfg->whole };
     k.d = attention_columns_of(cfg->form.d / k.packed);
     k.dv = attention_columns_of(cfg->form.dv / k.packed);
     (void)kernel;
@@ -493,15 +500,18 @@ void attention_decode_sm80(const void *config, int kernel)
     k.place.p = params_of(attention_decode);
     if (cfg->cluster > 1)
         cluster_size(cfg->cluster);
-    grid_wait();
-    attention_decode_find_place(&k.place, cfg->split, cta_x());
+    attention_decode_find_cta(&k.place, cta_x());
     describe_memory(&k);
+    grid_wait(); // what is above overlaps the end of the kernel before
+    if (cfg->early)
+        launch_dependents();
+    attention_decode_find_keys(&k.place, cfg->split);
     describe_scales(&k);
     const decode_sums sums = sums_of(&k);
     IF(lt(k.place.split, k.place.splits)) {
         describe_registers(&k);
         attend_splits(&k, &sums);
-        if (cfg->cluster == 1)
+        if (cfg->cluster == 1 && !cfg->whole)
             IF(gt(k.place.splits, imm(cfg->run)))
                 attention_decode_add_up(&sums);
     }

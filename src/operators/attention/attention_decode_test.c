@@ -218,7 +218,8 @@ static const char *const cases[] = {
     "heads=8 kv_heads=2 kv=27 d=128 batch=3 shortest=0 page=16 layout=bshd cache=e4m3 dtype=bf16 append=1 lse=1 # a "
     "warp "
     "for each block",
-    "heads=8 kv_heads=1 kv=16 d=128 batch=3 shortest=0 page=16 append=1 dtype=bf16 lse=1 # a single one",
+    "heads=8 kv_heads=1 kv=16 d=128 batch=3 shortest=0 page=16 append=1 dtype=bf16 lse=1 impl=sm80 "
+    "config='warps=1' # a single one",
     "heads=16 kv_heads=2 kv=700 d=128 dtype=bf16 batch=2 shortest=1 page=16 layout=bshd lse=1 # splits, pages",
     "heads=2 kv_heads=1 kv=151165 d=1 lse=1 layout=bhsd cache=e4m3 shortest=1 impl=naive # a sum of many weights",
     "heads=4 kv_heads=1 q=5 kv=100 d=64 page=64 shortest=3 batch=3 # tokens that see no key, two tiles of rows",
@@ -231,11 +232,11 @@ static const char *const cases[] = {
     "heads=4 kv_heads=2 kv=60 d=32 batch=2 layout=bshd ldk=192 ldv=192 ldk_head=40 # keys with gaps",
     "heads=2 kv_heads=1 q=4 kv=700 d=64 batch=2 shortest=400 impl=sm80 config='warps=4 row_warps=2 cluster=1 "
     "keys=32 stages=2 split=64'",
-    "heads=8 kv_heads=2 q=5 kv=500 d=64 batch=2 impl=sm80 config='warps=4 row_warps=1 split=128' # splits of "
+    "heads=8 kv_heads=2 q=5 kv=500 d=64 batch=2 impl=sm80 config='whole=0 warps=4 row_warps=1 split=128' # splits of "
     "two tiles",
-    "heads=8 kv_heads=2 q=5 kv=500 d=40 batch=2 lse=1 impl=sm80 config='warps=4 row_warps=1 split=128' # the "
+    "heads=8 kv_heads=2 q=5 kv=500 d=40 batch=2 lse=1 impl=sm80 config='whole=0 warps=4 row_warps=1 split=128' # the "
     "same, a part of the threads' columns",
-    "kv=500 d=64 page=16 impl=sm80 config='warps=8 keys=16 stages=4 split=256' # warps without keys",
+    "kv=500 d=64 page=16 impl=sm80 config='whole=0 warps=8 keys=16 stages=4 split=256' # warps without keys",
     "heads=4 kv_heads=1 kv=1200 d=128 batch=2 shortest=400 page=16 lse=1 sinks=1 impl=sm80 config='split=32 cluster=1' "
     "# groups of splits",
     "heads=3 kv_heads=1 kv=900 d=128 batch=2 shortest=300 page=16 lse=1 impl=sm80 config='split=32 cluster=1' # more "
@@ -272,7 +273,7 @@ static const char *const cases[] = {
     "heads=2 kv_heads=1 q=3 kv=80 d=80 dv=112 page=7 left=40 sinks=1 cache=e4m3 lse=1 # words past the last ones",
     "heads=2 kv_heads=1 q=2 kv=40 d=8 dv=901 cache=e4m3 append=1 fill=integers # more columns than a kernel has room "
     "for",
-    "heads=3 kv_heads=1 kv=90 d=256 cache=e4m3 impl=sm80 config='warps=2 keys=32 stages=2 split=64'",
+    "heads=3 kv_heads=1 kv=90 d=256 cache=e4m3 impl=sm80 config='whole=0 warps=2 keys=32 stages=2 split=64'",
     "heads=8 kv_heads=2 kv=300 d=64 batch=3 shortest=0 append=1 lse=1 # no keys but the new one, or none",
     "heads=4 kv_heads=2 q=5 kv=260 d=128 batch=3 shortest=2 page=16 layout=bshd append=1 dtype=bf16 impl=sm80 "
     "config='split=128 cluster=1' # over blocks, pages and splits",
@@ -286,7 +287,7 @@ static const char *const cases[] = {
     "heads=8 kv_heads=1 q=16 kv=66 d=32 batch=9 page=3 left=9 dtype=bf16 lse=1 cache=e4m3 append=1 shortest=0 "
     "fill=hard seed=1",
     "heads=8 kv_heads=2 q=2 kv=150 d=64 batch=3 shortest=1 page=16 layout=bshd cache=e4m3 dtype=bf16 append=1 lse=1 "
-    "impl=sm80 config='convert=1 split=64' # new rows in registers, of two splits",
+    "impl=sm80 config='whole=0 convert=1 split=64' # new rows in registers, of two splits",
     "heads=40 kv_heads=1 kv=90 d=64 batch=2 shortest=1 page=16 layout=bshd append=1 # the same of several tiles",
     "heads=8 kv_heads=2 kv=1300 d=128 batch=2 shortest=900 page=16 layout=bshd cache=e4m3 dtype=bf16 append=1 "
     "impl=sm80 config='convert=1 keys=32 split=384 run=4'",
@@ -322,11 +323,9 @@ static const char *const cases[] = {
     "latent=1 heads=70 kv_heads=2 kv=200 d=192 dv=128 batch=3 shortest=0 append=1 layout=bshd impl=latent "
     "config='split=64' # two tiles of rows",
     "latent=1 heads=40 kv_heads=1 kv=700 d=576 dv=512 batch=2 shortest=1 page=16 dtype=bf16 lse=1 impl=latent "
-    "config='keys=32 slots=4 split=256' # two blocks of each consumer",
-    "latent=1 heads=24 kv_heads=1 kv=700 d=576 dv=512 batch=3 shortest=1 page=16 append=1 sinks=1 dtype=bf16 lse=1 "
-    "impl=latent config='keys=32 slots=5 split=256' # an odd number of blocks, half the rows of a product",
+    "config='keys=32 split=256' # two blocks of each consumer",
     "latent=1 heads=12 kv_heads=1 q=3 kv=330 d=192 dv=128 batch=3 shortest=2 append=1 left=150 sinks=1 impl=latent "
-    "config='keys=32 slots=3 split=64'",
+    "config='keys=32 split=64'",
     "latent=1 heads=8 kv_heads=2 q=2 kv=90 d=64 dv=32 page=3 batch=2 shortest=1 append=1 # small heads",
     "latent=1 heads=4 kv_heads=2 kv=90 d=64 dv=32 page=3 batch=2 shortest=1 # small heads, by sm80",
     "latent=1 heads=2 kv_heads=1 kv=50 d=72 dv=64 cache=e4m3 # by naive",
@@ -380,8 +379,6 @@ static const test_reject rejects[] = {
       "attention_decode latent: split=96 is not a multiple of 64" },
     { "latent=1 d=576 dv=512 impl=latent config='keys=48'", CKL_INVALID,
       "attention_decode latent: keys=48 is neither 32 nor 64" },
-    { "latent=1 d=576 dv=512 impl=latent config='slots=9'", CKL_INVALID,
-      "attention_decode latent: slots=9 is not in 2..8" },
     { "latent=1 heads=17 kv_heads=1 d=576 dv=512 impl=latent_few", CKL_UNSUPPORTED,
       "attention_decode latent_few: 17 rows of a head are more than 16" },
     { "latent=1 d=576 dv=384 impl=latent_few", CKL_UNSUPPORTED,
@@ -395,6 +392,8 @@ static const test_reject rejects[] = {
     { "d=60 impl=sm80", CKL_UNSUPPORTED, "attention_decode sm80: d=60 and dv=60 are not multiples of 8 up to 256" },
     { "ldk=68 impl=sm80", CKL_UNSUPPORTED, "attention_decode sm80: ldk=68 elements are not a multiple of 16 bytes" },
     { "impl=sm80 config='split=100'", CKL_INVALID, "attention_decode sm80: split=100 is not a multiple of keys=16" },
+    { "kv=600 impl=sm80 config='split=512 run=1 cluster=1 whole=1'", CKL_UNSUPPORTED,
+      "attention_decode sm80: whole=1 is not for kv=600 in runs of 1 times 512 keys" },
     { "impl=sm80 config='run=3'", CKL_INVALID, "attention_decode sm80: run=3 does not divide 16" },
     { "impl=sm80 config='convert=1'", CKL_UNSUPPORTED, "attention_decode sm80: convert=1 is of cache=e4m3 and sm_90" },
     { "left=9 impl=sm80 config='run=2'", CKL_INVALID, "or is more than 1 with left" },

@@ -12,7 +12,7 @@ enum {
     SLOTS_MAX = 6,
     TURNS_ENOUGH = 8,      // tiles of an SM
     EVEN_TURNS_ENOUGH = 5, // where all are as long
-    FEW_BLOCKS = 16,       // of keys, that an SM takes one after the other
+    FEW_BLOCKS = 48,       // of keys, that an SM takes one after the other
     COUNTER_BYTES = 4,
     SHORT_MAX = 64,           // queries and keys: below, the fixed cost of `sm90` exceeds the whole of `short`
     PORTABLE_SMEM = 99 << 10, // bytes that a CTA may have on every GPU from sm_86 on
@@ -247,9 +247,10 @@ static ckl_status choose_sm80(const void *desc, const ckl_device_info *device, v
     c->warp_rows = d->d <= 128 && d->dv <= 128 ? 32 : 16;
     while (c->warp_rows > 16 && tiles_of(d, c->warps * c->warp_rows) < 2 * device->sm_count)
         c->warp_rows /= 2;
-    // 255 registers; blocks of a score take some, and an A100 has memory for one CTA instead of two
+    // 255 registers; blocks of a score take some, and so do windows with a cap; an A100 has memory for one CTA instead of two
     if (c->warp_rows == 32 && d->dv > 96 &&
-        (attention_score_has_blocks(d->score) || 2 * attention_sm80_smem(c) > device->smem_per_sm_bytes))
+        (attention_score_has_blocks(d->score) || (d->left && d->softcap > 0) ||
+         2 * attention_sm80_smem(c) > device->smem_per_sm_bytes))
         c->tile_n = 32;
     while (c->tile_n > 16 && attention_sm80_smem(c) > PORTABLE_SMEM)
         c->tile_n /= 2;
@@ -358,22 +359,23 @@ const implementation attention_tensor_implementation = {
 
 /*
  * Short causal problems of small heads: three CTAs of one consumer, whose starts and ends overlap the others' products, and
- * blocks of 64 keys, of which the mask leaves more. 320 heads of 512 queries 46.7 -> 44.6 us, of 640 78.9 -> 62.6, of 768 79.8 -> 74.9.
+ * blocks of 64 keys, of which the mask leaves more. 320 heads of 512 queries 46.7 -> 44.6 us, of 640 78.9 -> 62.6, of 768 79.8 -> 74.9,
+ * 192 of 128 6.5 -> 5.1.
  */
 static void share_sm(const ckl_attention_desc *d, const ckl_device_info *device, attention_sm90_config *c)
 {
-    enum { KEYS_MIN = 256, KEYS_MAX = 768, CTAS = 3, TILE_N = 64 };
+    enum { KEYS_MIN = 128, KEYS_MAX = 768, CTAS = 3, TILE_N = 64 };
     if (c->form.right && d->kv >= KEYS_MIN && d->kv <= KEYS_MAX && d->d <= 64 && d->dv <= 64 && !d->mask && !d->score &&
-        d->softcap == 0 && tiles_of(d, ATTENTION_ROWS) > CTAS * device->sm_count) {
+        d->softcap == 0 && tiles_of(d, ATTENTION_ROWS) > (CTAS - 1) * device->sm_count) {
         c->consumers = 1;
         c->ctas = CTAS;
         c->tile_n = TILE_N;
         c->turns = 0;
-        c->old = false;
+        c->old = c->single = false;
     }
 }
 
-/* Rows that tiles of so many consumers have. The third one gains 6 % (bench/notes/attention.md), unless it has no queries. */
+/* Rows that tiles of so many consumers have. A third one gains a fifth, so of these more must not be beyond the last query. */
 static double rows_of_tiles(const ckl_attention_desc *d, int consumers)
 {
     return (double)consumers * (double)tiles_of(d, consumers * ATTENTION_ROWS);
@@ -391,28 +393,27 @@ static ckl_status choose_sm90(const void *desc, const ckl_device_info *device, v
         c->tile_n = 96;
     if (d->mask) // registers: its elements are loaded ahead
         c->tile_n = 64;
-    const bool is_one_block =
-        d->kv <= c->tile_n; // which fits them; then nothing but more warps hides what tiles wait for
-    if (is_one_block)
+    c->single = d->kv <= c->tile_n;
+    if (c->single) // then nothing but more warps hides what tiles wait for
         c->tile_n = (int)round_up(max_i64(d->kv, 1), 16);
     // exponentials take as long as the products of small heads; more warps hide them, if tiles suffice for all SMs
     const bool is_small = d->d <= 64 && d->dv <= 64,
-               fits = is_one_block && 3 * c->tile_n / 4 + d->dv / 2 <= 128; // registers
+               fits = c->single && 3 * c->tile_n / 4 + d->dv / 2 <= 128; // registers
     if ((is_small || fits) && !d->mask && !d->score && d->softcap == 0 &&
-        rows_of_tiles(d, 3) <= 1.06 * rows_of_tiles(d, 2) &&
+        rows_of_tiles(d, 3) <= 1.2 * rows_of_tiles(d, 2) &&
         tiles_of(d, 3 * ATTENTION_ROWS) > (c->form.right ? TURNS_ENOUGH : EVEN_TURNS_ENOUGH) * device->sm_count)
         c->consumers = 3;
     while (c->consumers > 1 && tiles_of(d, c->consumers * ATTENTION_ROWS) < device->sm_count)
         c->consumers--;
-    if (c->consumers == 1)
+    if (c->consumers == 1 || c->single)
         c->turns = 0;
-    // with the code for lost maxima a kernel takes 2 us longer to begin: B1 H8 S512 d64 takes 5.8 us without it
+    // with the code for lost maxima a kernel takes 2 us longer to begin: 64 causal heads of 1024 take 30.0 us with it, 28.5 without
     const int64_t turns = ceil_div(tiles_of(d, c->consumers * ATTENTION_ROWS), device->sm_count);
     const bool is_brief = turns * ceil_div(d->kv, c->tile_n) <= FEW_BLOCKS && d->softcap == 0 && !d->score;
     c->old =
-        c->consumers < 3 && d->d <= 128 && d->dv <= 128 && !d->mask && !is_one_block && !is_brief; // three would spill
+        c->consumers < 3 && d->d <= 128 && d->dv <= 128 && !d->mask && !c->single && !is_brief; // three would spill
     share_sm(d, device, c);
-    c->draw = c->form.right && tiles_of(d, c->consumers * ATTENTION_ROWS) > device->sm_count;
+    c->draw = c->form.right && tiles_of(d, c->consumers * ATTENTION_ROWS) > c->ctas * device->sm_count;
     for (c->slots = SLOTS_MAX; c->slots > SLOTS_MIN && attention_sm90_smem(c) > device->smem_per_cta_bytes / c->ctas;)
         c->slots--;
     return CKL_OK;
@@ -437,6 +438,9 @@ static ckl_status admit_sm90(const void *desc, const ckl_device_info *device, co
              c->consumers);
     if (c->tile_n < 16 || c->tile_n > 256 || c->tile_n % 16)
         FAIL(CKL_INVALID, "attention sm90: tile_n=%d is not a multiple of 16 up to 256", c->tile_n);
+    if (c->single && d->kv > c->tile_n)
+        FAIL(CKL_UNSUPPORTED, "attention sm90: single=1 is not for kv=%" PRId64 " in blocks of tile_n=%d", d->kv,
+             c->tile_n);
     if (c->slots < SLOTS_MIN)
         FAIL(CKL_INVALID, "attention sm90: slots=%d is less than %d", c->slots, SLOTS_MIN);
     TRY(attention_check_smem("attention", "sm90", device, attention_sm90_smem(c)));

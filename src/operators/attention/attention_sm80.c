@@ -28,6 +28,7 @@ typedef struct sm80_kernel {
     tiled_mma mma;
     tensor scores, out; // (MMA,MMA_M,MMA_N)
     tensor weights;     // (PAIRS,MMA_M,MMA_K)
+    tile_place keys;    // of the tile's K and V: found once, as divisions take long
     online_rows online;
     custom_score custom;
 } sm80_kernel;
@@ -79,8 +80,8 @@ static sm80_kernel describe_kernel(const attention_sm80_config *cfg)
 /* (TOKENS,D) of a head of one of the tensors. */
 static tensor head_of(const sm80_kernel *k, int which, const tile *t)
 {
-    bool of_keys = which == ATTENTION_K || which == ATTENTION_V;
-    tile_place at = attention_place_of(&k->grid, t, of_keys);
+    const bool of_keys = which == ATTENTION_K || which == ATTENTION_V;
+    const tile_place at = of_keys ? k->keys : attention_place_of(&k->grid, t, false);
     int d = which == ATTENTION_Q || which == ATTENTION_K ? k->form.d : k->form.dv;
     layout heads = make_layout(shape(of_keys ? t->s.kv : t->s.q, d, k->p.all_heads, k->p.all_heads),
                                stride(k->p.ld[which], 1, k->p.ld_head[which], k->p.ld_batch[which]));
@@ -162,6 +163,7 @@ static void attend(sm80_kernel *k, const tile *t)
     k->custom = attention_custom_score_of(&k->form, &k->p, t->head);
     key_walk w = attention_key_walk_begin(&k->custom, &k->grid, t, true);
     val stage = variable(U32, imm(0));
+    k->keys = attention_place_of(&k->grid, t, true);
     load_rows(k, head_of(k, ATTENTION_Q, t), k->sQ, k->d, div(t->row, imm(k->rows)));
     load_block(k, t, w.block, stage);
     cp_async_commit();

@@ -173,20 +173,6 @@ static void release(const sm90_kernel *k, const consumer_role *c, val slot)
     release_of(k, c, &k->ring, slot);
 }
 
-/* Is it known that a block is the tile's last one before its softmax, which needs no queries? Then the next ones come under that. */
-static bool releases_queries_early(const sm90_kernel *k, const consumer_role *c)
-{
-    return !k->cfg->old && !(c->custom.how && c->custom.how->block);
-}
-
-/* The scores of a block are complete. */
-static void release_last_queries(const sm90_kernel *k, const consumer_role *c, const key_walk *w)
-{
-    if (releases_queries_early(k, c))
-        IF(attention_key_walk_is_last(w))
-            release_of(k, c, &k->q, c->index);
-}
-
 /*
  * The next slot of the ring. NOTE: by a shuffle, so that ptxas sees it is uniform and keeps descriptors in uniform
  * registers.
@@ -372,7 +358,6 @@ static void step(const sm90_kernel *k, consumer_role *c, const tile *t, const ke
         look_ahead(k, c, t, w);
     mma_wait(1);
     end_turn(k, c, 2);
-    release_last_queries(k, c, w);
     if (!k->cfg->old)
         release(k, c, keys);
     shape_scores(k, c, t, w, false);
@@ -390,28 +375,33 @@ static void step(const sm90_kernel *k, consumer_role *c, const tile *t, const ke
     pipeline_wait_full(&k->ring, &c->at);
 }
 
-/* out = the sum of a tile's weighted values, except the last block's. The first scores are already issued. */
+/*
+ * out = the sum of a tile's weighted values, except the last block's. The first scores are already issued. Of a single block the
+ * queries are not asked for any more when they are complete, so those of the next tile come under the softmax.
+ */
 static void attend(const sm90_kernel *k, consumer_role *c, const tile *t, val keys)
 {
     c->custom = attention_custom_score_of(&k->form, &k->p, t->head);
     mma_wait(0);
     release(k, c, keys);
     key_walk w = attention_key_walk_begin(&c->custom, &k->grid, t, true);
-    release_last_queries(k, c, &w);
+    if (k->cfg->single)
+        release_of(k, c, &k->q, c->index);
     fill(c->out, immf(0));
     attention_online_rows_reset(&c->rows);
     shape_scores(k, c, t, &w, true);
     attention_online_softmax(&c->rows, c->scores, NULL);
     accumulators_to_A(c->scores, k->form.dtype, c->weights);
     pipeline_wait_full(&k->ring, &c->at);
-    FOREVER {
-        attention_key_walk_look(&w);
-        BREAK_IF(attention_key_walk_is_last(&w));
-        attention_key_walk_advance(&w);
-        step(k, c, t, &w);
-    }
-    if (!releases_queries_early(k, c))
+    if (!k->cfg->single) {
+        FOREVER {
+            attention_key_walk_look(&w);
+            BREAK_IF(attention_key_walk_is_last(&w));
+            attention_key_walk_advance(&w);
+            step(k, c, t, &w);
+        }
         release_of(k, c, &k->q, c->index);
+    }
     assign(c->q.parity, bit_xor(c->q.parity, imm(1)));
 }
 
@@ -424,13 +414,15 @@ static void store(const sm90_kernel *k, consumer_role *c, const tile *t)
     for (int i = 0; i < k->dv.chunks; i++) {
         tensor sO = slice(c->sO, _, _, i % buffers); // (ROWS,CHUNK)
         staging_wait(&staged, i == 0 && k->dv.chunks % buffers ? 0 : buffers - 1);
-        for (int at = 0; at < k->dv.chunk && i * k->dv.chunk + at < k->dv.used; at += subtile) {
-            tensor acc = slice(accumulator_columns(c->out, i * k->dv.chunk + at, subtile), _, 0, _);
-            stmatrix_C(&mma, acc, local_tile(sO, shape(ROWS, subtile), coord(0, at / subtile)), warpgroup_thread());
+        for (int j = 0; j < k->dv.chunk && i * k->dv.chunk + j < k->dv.used; j += subtile) {
+            tensor acc = slice(accumulator_columns(c->out, i * k->dv.chunk + j, subtile), _, 0, _);
+            stmatrix_C(&mma, acc, local_tile(sO, shape(ROWS, subtile), coord(0, j / subtile)), warpgroup_thread());
         }
         STAGED_STORE(&staged) {
-            const tile_box at = attention_sm90_box_of_queries(k, t, add(t->row, mul(c->index, imm(ROWS))));
-            tma_store_of(&k->tmaO, sO, at.row, imm(i * k->dv.chunk), at.count, at.outer);
+            const tile_place at = attention_place_of(&k->grid, t, false);
+            const val row = add(t->row, mul(c->index, imm(ROWS)));
+            const tile_box box = attention_box_of(k->form.ragged, t->s.q_at, t->s.q, row, &at);
+            tma_store_of(&k->tmaO, sO, box.row, imm(i * k->dv.chunk), box.count, box.outer);
         }
     }
 }

@@ -35,9 +35,6 @@ typedef struct walk {
 walk attention_sm90_walk(void);
 void attention_sm90_next_tile(const sm90_kernel *k, walk *w, bool fetches);
 
-/* The box of Q, and of O, from that row of a tile's head on. */
-tile_box attention_sm90_box_of_queries(const sm90_kernel *k, const tile *t, val row);
-
 /* What warpgroup 0 does. */
 void attention_sm90_produce(const sm90_kernel *k);
 

@@ -23,43 +23,32 @@ void attention_sm90_next_tile(const sm90_kernel *k, walk *w, bool fetches)
     assign(w->turn, add(w->turn, imm(1)));
 }
 
-static tile_box box_of_keys(const sm90_kernel *k, const tile *t, val row)
-{
-    const tile_place at = attention_place_of(&k->grid, t, true);
-    return attention_box_of(k->form.ragged, t->s.kv_at, t->s.kv, row, &at);
-}
-
-tile_box attention_sm90_box_of_queries(const sm90_kernel *k, const tile *t, val row)
-{
-    const tile_place at = attention_place_of(&k->grid, t, false);
-    return attention_box_of(k->form.ragged, t->s.q_at, t->s.q, row, &at);
-}
+/* A tile and where its K and V, and its Q, are: found once, since a division takes one thread a hundred cycles. */
+typedef struct tile_source {
+    const tile *t;
+    tile_place keys, queries;
+} tile_source;
 
 /* A block of K or V into the ring's next slot. */
-static void load_block(const sm90_kernel *k, const tma_copy *tma, tensor sRing, columns c, pipeline_state *ring,
-                       val block, const tile *t)
+static void load_block(const sm90_kernel *k, pipeline_state *ring, const tile_source *from, int which, val block)
 {
-    const tile_box at = box_of_keys(k, t, mul(block, imm(k->cfg->tile_n)));
+    const bool is_k = which == ATTENTION_K;
+    const sequence *s = &from->t->s;
+    const columns c = is_k ? k->d : k->dv;
+    const tile_box at = attention_box_of(k->form.ragged, s->kv_at, s->kv, mul(block, imm(k->cfg->tile_n)), &from->keys);
     pipeline_wait_empty(&k->ring, ring);
     pipeline_expect(&k->ring, ring, imm((int)attention_columns_bytes(c, k->cfg->tile_n)));
-    attention_load_chunks(tma, slice(sRing, _, _, _, ring->stage), &at, pipeline_full_barrier(&k->ring, ring));
+    attention_load_chunks(is_k ? &k->tmaK : &k->tmaV, slice(is_k ? k->sK : k->sV, _, _, _, ring->stage), &at,
+                          pipeline_full_barrier(&k->ring, ring));
     pipeline_advance(ring);
 }
 
-static void load_keys(const sm90_kernel *k, pipeline_state *ring, val block, const tile *t)
+static void load_queries(const sm90_kernel *k, val parity, const tile_source *from)
 {
-    load_block(k, &k->tmaK, k->sK, k->d, ring, block, t);
-}
-
-static void load_values(const sm90_kernel *k, pipeline_state *ring, val block, const tile *t)
-{
-    load_block(k, &k->tmaV, k->sV, k->dv, ring, block, t);
-}
-
-static void load_queries(const sm90_kernel *k, val parity, const tile *t)
-{
+    const sequence *s = &from->t->s;
     for (int w = 0; w < k->cfg->consumers; w++) {
-        const tile_box at = attention_sm90_box_of_queries(k, t, add(t->row, imm(w * ROWS)));
+        const val row = add(from->t->row, imm(w * ROWS));
+        const tile_box at = attention_box_of(k->form.ragged, s->q_at, s->q, row, &from->queries);
         pipeline_state stage = { imm_as(U32, w), parity, k->cfg->consumers };
         pipeline_wait_empty(&k->q, &stage);
         pipeline_expect(&k->q, &stage, imm((int)attention_columns_bytes(k->d, ROWS)));
@@ -71,16 +60,19 @@ static void load_tile(const sm90_kernel *k, pipeline_state *ring, val q_parity, 
 {
     custom_score custom = attention_custom_score_of(&k->form, &k->p, t->head);
     key_walk w = attention_key_walk_begin(&custom, &k->grid, t, false);
-    load_keys(k, ring, w.block, t);
-    load_queries(k, q_parity, t);
-    FOREVER {
-        attention_key_walk_look(&w);
-        BREAK_IF(attention_key_walk_is_last(&w));
-        load_keys(k, ring, attention_key_walk_next(&w), t);
-        load_values(k, ring, w.block, t);
-        attention_key_walk_advance(&w);
-    }
-    load_values(k, ring, w.block, t);
+    tile_source from = { .t = t, .queries = attention_place_of(&k->grid, t, false) };
+    from.keys = (tile_place){ div(from.queries.head, k->grid.group), from.queries.batch };
+    load_block(k, ring, &from, ATTENTION_K, w.block);
+    load_queries(k, q_parity, &from);
+    if (!k->cfg->single)
+        FOREVER {
+            attention_key_walk_look(&w);
+            BREAK_IF(attention_key_walk_is_last(&w));
+            load_block(k, ring, &from, ATTENTION_K, attention_key_walk_next(&w));
+            load_block(k, ring, &from, ATTENTION_V, w.block);
+            attention_key_walk_advance(&w);
+        }
+    load_block(k, ring, &from, ATTENTION_V, w.block);
 }
 
 void attention_sm90_produce(const sm90_kernel *k)

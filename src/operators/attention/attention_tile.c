@@ -45,11 +45,11 @@ sequence attention_sequence_of(const tile_grid *g, val batch)
 tile attention_tile_of(const tile_grid *g, val number)
 {
     val of_section = mul(g->tiles_m, g->section);
-    val first = mul(div(number, of_section), g->section), r = rem(number, of_section);
-    val heads = min(g->section, sub(g->all_heads, first)), m = div(r, heads);
-    if (g->right)
-        m = sub(sub(g->tiles_m, imm(1)), m);
-    tile t = { .row = mul(m, imm(g->rows)), .head = add(first, rem(r, heads)), .s = g->longest };
+    const val section = div(number, of_section), first = mul(section, g->section),
+              r = sub(number, mul(section, of_section)); // a remainder by another division would take as long again
+    const val heads = min(g->section, sub(g->all_heads, first)), group = div(r, heads);
+    const val m = g->right ? sub(sub(g->tiles_m, imm(1)), group) : group;
+    tile t = { .row = mul(m, imm(g->rows)), .head = add(first, sub(r, mul(group, heads))), .s = g->longest };
     if (g->ragged)
         t.s = attention_sequence_of(g, div(t.head, g->heads));
     val end = convert(I32, t.s.kv), row = convert(I32, t.row);
@@ -67,8 +67,8 @@ tile attention_tile_of(const tile_grid *g, val number)
 
 tile_place attention_place_of(const tile_grid *g, const tile *t, bool of_keys)
 {
-    val head = rem(t->head, g->heads), batch = g->ragged ? imm_as(U32, 0) : div(t->head, g->heads);
-    return (tile_place){ of_keys ? div(head, g->group) : head, batch };
+    const val batch = div(t->head, g->heads), head = sub(t->head, mul(batch, g->heads));
+    return (tile_place){ of_keys ? div(head, g->group) : head, g->ragged ? imm_as(U32, 0) : batch };
 }
 
 val attention_sink_of(const tile_grid *g, const tile *t, const attention_form *form, const attention_values *p)
