@@ -224,15 +224,13 @@ static const char *const cases[] = {
     "m=70 n=136 k=72 activation=silu bias=1 bias_along=m scale_a=row scale_b=row impl=sm90 config='tile_m=64 tile_n=80 "
     "consumers=1 swap=1 pingpong=0 cluster_m=1 cluster_n=1'",
     "m=700 n=2824 k=120 a=bf16 impl=sm90 config='tile_m=64 tile_n=64 stages=2 buffers=12 consumers=2 pingpong=1 "
-    "cluster_m=1 "
-    "cluster_n=1 group=1 stays=1' # A stays, of rows of tiles that CTAs share",
+    "cluster_m=1 cluster_n=1 group=1 stays=1' # A stays, of rows of tiles that CTAs share",
     "m=1000 n=2056 k=40 d=f32 beta=1 impl=sm90 config='tile_m=64 tile_n=64 stages=4 consumers=2 pingpong=1 cluster_m=2 "
     "cluster_n=1 group=1 stays=1 buffers=8'",
     "m=1400 n=520 k=184 layout=nn impl=sm90 config='tile_m=64 tile_n=64 stages=6 consumers=1 pingpong=0 cluster_m=1 "
     "cluster_n=2 group=1 stays=1'",
     "m=1400 n=520 k=104 impl=sm90 config='tile_m=64 tile_n=32 stages=2 buffers=24 consumers=1 pingpong=0 swap=1 "
-    "cluster_m=1 "
-    "cluster_n=1 group=1 stays=1' # with stages for one tile",
+    "cluster_m=1 cluster_n=1 group=1 stays=1' # with stages for one tile",
     "m=70 n=136 k=72 activation=gelu preactivation=1 bias=1 beta=1 impl=sm90 config='tile_m=64 tile_n=64 consumers=1 "
     "pingpong=0 cluster_m=1 cluster_n=1'",
     "m=70 n=136 k=72 activation=gelu preactivation=1 bias=1 beta=1 d=f32 ldx=140 impl=sm90 config='tile_m=128 "
