@@ -288,6 +288,8 @@ static const char *const cases[] = {
     "n=2 c=137 h=9 w=7 groups=137 layout=nhwc dtype=bf16 fill=hard misalign=1 # single elements, the last bundle has "
     "fewer",
     "n=1 c=199 h=1 w=1 groups=199 layout=nhwc fill=hard",
+    "n=1 c=32 h=28 w=28 groups=16 offset=1000 layout=nhwc affine=0 # pivots of channels",
+    "n=2 c=32 h=9 w=12 groups=16 layout=nhwc affine=0 direction=backward fill=uniform",
     "n=2 c=32 h=8 w=8 groups=4 layout=nhwc fill=hard impl=forward config='layout=nhwc channels=8 bundle=4 fold=2 vec=4 "
     "threads=64 column_threads=4 steps=8' # folded, though vectors are of one group each",
     "n=3 c=174 h=8 w=9 groups=58 layout=nhwc dtype=f16 fill=hard # three channels a group",
