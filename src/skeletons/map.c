@@ -214,13 +214,6 @@ static unit load_unit_at(const map *m, val number, const val *at, int width)
     return u;
 }
 
-static unit load_unit(const map *m, val number, int width)
-{
-    val at[MAP_RANK_MAX];
-    coordinates_of(m, number, at);
-    return load_unit_at(m, number, at, width);
-}
-
 /* A result as a register of the output's type: bytes saturate, any nonzero number is true. */
 static val stored(const map *m, val y)
 {
@@ -319,8 +312,10 @@ static void full_tile(const map *m, int kernel, val tile)
 /* One vector, if its last element exists. */
 static void unit_within(const map *m, val first, int width)
 {
+    val at[MAP_RANK_MAX];
     IF(ge(m->count, add(first, imm(width)))) {
-        unit u = load_unit(m, first, width);
+        coordinates_of(m, first, at);
+        const unit u = load_unit_at(m, first, at, width);
         finish_unit(m, &u, width);
     }
 }

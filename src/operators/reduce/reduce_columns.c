@@ -34,7 +34,7 @@ bool reduce_columns_ragged(const reduce_columns_config *cfg)
 int reduce_columns_ctas_per_sm(const reduce_columns_config *cfg, bool ragged)
 {
     enum { THREADS_WITH_GUARDS = 768 };
-    const bool many = dtype_bytes(cfg->kind.dtype) == 2 || !dtype_is_float(cfg->kind.dtype); // registers, of an element or a state
+    const bool many = dtype_bytes(cfg->kind.dtype) == 2 || !dtype_is_float(cfg->kind.dtype); // registers
     const bool dear = ragged && many && reduce_state_words(&cfg->kind, cfg->compensated) > 1;
     return dear ? (int)min_i64(cfg->ctas_per_sm, THREADS_WITH_GUARDS / cfg->threads) : cfg->ctas_per_sm;
 }
@@ -215,32 +215,30 @@ static void accumulate_steps(columns_kernel *k, val index, int step, int count, 
     }
 }
 
-static void load_step(const columns_kernel *k, val address, packed to)
+/* Loads a vector where it exists. */
+static packed load_inside(const columns_kernel *k, val address, val inside)
 {
-    packed_load(vector_at_address(k, address), k->cfg->vec * dtype_bytes(k->cfg->kind.dtype), to);
+    packed loaded = packed_registers(k->cfg->kind.dtype, k->cfg->vec);
+    fill(loaded.rWords, convert(loaded.rWords.dtype, imm(0)));
+    IF(inside)
+        packed_load(vector_at_address(k, address), k->cfg->vec * dtype_bytes(k->cfg->kind.dtype), loaded);
+    return loaded;
 }
 
-/* Do the registers of a CTA of four an SM hold all vectors of a tile and what guards them? */
-static bool holds_guarded(const columns_kernel *k)
-{
-    return k->kernel == 0 && k->r->count == 1 && dtype_bytes(k->cfg->kind.dtype) <= 4;
-}
-
-/* Where the columns end within a tile: vectors are guarded, all loaded before the first is used, or one after the other. */
+/*
+ * Where the columns end within a tile: all vectors are loaded before the first is used, if four CTAs an SM have the registers for
+ * that and for what guards them; else one after the other.
+ */
 static void edge_tile(columns_kernel *k, val index, const val *address)
 {
-    const int steps = k->cfg->steps, layers = reduce_columns_layers(k->cfg);
-    const bool at_once = steps > 1 && holds_guarded(k);
+    const int steps = k->cfg->steps;
+    const bool at_once = k->kernel == 0 && steps > 1 && k->r->count == 1 && dtype_bytes(k->cfg->kind.dtype) <= 4;
     packed loaded[steps];
     val inside[steps];
     for (int s = 0; s < steps; s++) {
-        inside[s] = lt(add(index, imm(s * layers)), k->p.count);
-        if (!at_once)
-            continue;
-        loaded[s] = packed_registers(k->cfg->kind.dtype, k->cfg->vec);
-        fill(loaded[s].rWords, convert(loaded[s].rWords.dtype, imm(0)));
-        IF(inside[s])
-            load_step(k, address[s], loaded[s]);
+        inside[s] = lt(add(index, imm(s * reduce_columns_layers(k->cfg))), k->p.count);
+        if (at_once)
+            loaded[s] = load_inside(k, address[s], inside[s]);
     }
     for (int s = 0; s < steps; s++)
         IF(inside[s]) {
@@ -266,23 +264,21 @@ static val address_of_line(const columns_kernel *k, val index)
     return gmem_address(k->start, k->cfg->kind.dtype, mul(index, k->p.reduced_stride[0]));
 }
 
-/* Do vectors of this thread reach out of x? Ragged ones may, those of the first line of all x and of the last. */
-static val reaches_out(const columns_kernel *k)
-{
-    const reduce_columns_config *cfg = k->cfg;
-    const val last = address_of_line(k, sub(k->p.count, imm(1)));
-    val end = mul(sub(k->p.count, imm(1)), k->p.reduced_stride[0]);
-    for (int i = 0; i < cfg->kind.kept; i++)
-        end = add(end, mul(sub(k->p.kept_extent[i], imm(1)), k->p.kept_stride[i]));
-    val highest = gmem_address(k->p.x, cfg->kind.dtype, sub(end, imm(cfg->vec - 1)));
-    return logical_or(lt(k->start, k->p.x), gt(last, highest));
-}
-
-/* Lines at the beginning and end of the columns that are not loaded by whole vectors: as many as lines may be one element apart. */
+/*
+ * Lines at both ends of ragged columns that are not loaded by whole vectors, as those of this thread may reach out of x there: as many as
+ * lines may be one element apart.
+ */
 static val guarded_lines(const columns_kernel *k)
 {
-    val lines = select(eq(k->p.reduced_stride[0], imm64(0)), k->p.count, imm64(k->cfg->vec));
-    return select(reaches_out(k), lines, imm64(0));
+    const reduce_values *p = &k->p;
+    const int vec = k->cfg->vec;
+    const val last = sub(p->count, imm(1)), lines = select(eq(p->reduced_stride[0], imm64(0)), p->count, imm64(vec));
+    val end = mul(last, p->reduced_stride[0]); // the last element of x
+    for (int i = 0; i < k->cfg->kind.kept; i++)
+        end = add(end, mul(sub(p->kept_extent[i], imm(1)), p->kept_stride[i]));
+    const val highest = gmem_address(p->x, k->cfg->kind.dtype, sub(end, imm(vec - 1)));
+    const val reaches_out = logical_or(lt(k->start, p->x), gt(address_of_line(k, last), highest));
+    return select(reaches_out, lines, imm64(0));
 }
 
 /* Prefetches the first tile of a CTA to L2 while the kernel before may still run: a line for each thread; only of whole vectors. */

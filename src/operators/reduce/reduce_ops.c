@@ -12,15 +12,10 @@ static val largest(ir_type type)
     return type == F32 ? immf(INFINITY) : imm_as(type, type == I32 ? INT32_MAX : INT64_MAX);
 }
 
-static val mapped(const reduce_fold *f, val x)
-{
-    return f->map ? f->map(x, f->user) : x;
-}
-
 static val fold_pairwise(const reduce_fold *f, const val *x, int count)
 {
     if (count == 1)
-        return mapped(f, x[0]);
+        return f->map ? f->map(x[0], f->user) : x[0];
     val lower = fold_pairwise(f, x, count / 2);
     return f->combine(lower, fold_pairwise(f, x + count / 2, count - count / 2), f->user);
 }

@@ -350,6 +350,8 @@ static const char *const cases[] = {
     "op=logsumexp shape=3x77x523 axes=1 dtype=f16 misalign=3 impl=columns",
     "op=sum shape=300x50 axes=0 stride=53x1 dtype=f16          # with gaps between the lines",
     "op=mean shape=300x21 axes=0 stride=0x1 fill=integers      # and all lines the same",
+    "op=sum shape=2x40x67 axes=1 stride=200x1x1 dtype=f16 misalign=3 fill=integers impl=columns",
+    "op=max shape=3x97x123 axes=1 stride=12400x123x1 dtype=bf16 misalign=1 impl=columns config='split=2'",
     "op=prod shape=7x20 axes=1 dtype=i32 fill=integers         # wraps",
     "op=sum shape=7x20 axes=1 dtype=i32 output=i32 fill=integers",
     "op=mean shape=7x20 axes=1 dtype=i64 fill=integers",
