@@ -249,7 +249,8 @@ static const char *const cases[] = {
     "row_warps=1 keys=16 stages=4 split=64 run=16' # all of a group; two tiles",
     "heads=6 kv_heads=2 q=3 kv=700 d=64 batch=2 shortest=100 cache=e4m3 append=1 impl=sm80 config='warps=2 split=64 "
     "run=2 cluster=1' # the same, new keys in any of them",
-    "heads=2 kv_heads=1 kv=1301 d=16 batch=2 shortest=1 impl=sm80 config='split=640 cluster=1' # warps meet within a split",
+    "heads=2 kv_heads=1 kv=1301 d=16 batch=2 shortest=1 impl=sm80 config='split=640 cluster=1' # warps meet within a "
+    "split",
     "heads=2 kv_heads=1 kv=1301 d=16 batch=2 shortest=1100 page=16 impl=sm80 config='split=576 run=2'",
     "heads=8 kv_heads=1 kv=1500 d=256 batch=2 shortest=1 lse=1 impl=sm80 config='split=64 run=4 cluster=1' # queries "
     "loaded again",
@@ -273,7 +274,7 @@ static const char *const cases[] = {
     "heads=2 kv_heads=1 q=3 kv=80 d=80 dv=112 page=7 left=40 sinks=1 cache=e4m3 lse=1 # words past the last ones",
     "heads=2 kv_heads=1 q=2 kv=40 d=8 dv=901 cache=e4m3 append=1 fill=integers # more columns than a kernel has room "
     "for",
-    "heads=3 kv_heads=1 kv=90 d=256 cache=e4m3 impl=sm80 config='whole=0 warps=2 keys=32 stages=2 split=64'",
+    "heads=3 kv_heads=1 kv=90 d=256 cache=e4m3 impl=sm80 config='whole=0 warps=4 keys=32 stages=2 split=64'",
     "heads=8 kv_heads=2 kv=300 d=64 batch=3 shortest=0 append=1 lse=1 # no keys but the new one, or none",
     "heads=4 kv_heads=2 q=5 kv=260 d=128 batch=3 shortest=2 page=16 layout=bshd append=1 dtype=bf16 impl=sm80 "
     "config='split=128 cluster=1' # over blocks, pages and splits",

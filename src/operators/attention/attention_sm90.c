@@ -376,8 +376,8 @@ static void step(const sm90_kernel *k, consumer_role *c, const tile *t, const ke
 }
 
 /*
- * out = the sum of a tile's weighted values, except the last block's. The first scores are already issued. Of a single block the
- * queries are not asked for any more when they are complete, so those of the next tile come under the softmax.
+ * out = the sum of a tile's weighted values, except the last block's. The first scores are already issued. Where there
+ * is one block the queries are released as soon as its scores are complete, so those of the next tile come under the softmax.
  */
 static void attend(const sm90_kernel *k, consumer_role *c, const tile *t, val keys)
 {

@@ -47,9 +47,9 @@ tile attention_tile_of(const tile_grid *g, val number)
     val of_section = mul(g->tiles_m, g->section);
     const val section = div(number, of_section), first = mul(section, g->section),
               r = sub(number, mul(section, of_section)); // a remainder by another division would take as long again
-    const val heads = min(g->section, sub(g->all_heads, first)), group = div(r, heads);
-    const val m = g->right ? sub(sub(g->tiles_m, imm(1)), group) : group;
-    tile t = { .row = mul(m, imm(g->rows)), .head = add(first, sub(r, mul(group, heads))), .s = g->longest };
+    const val heads = min(g->section, sub(g->all_heads, first)), index = div(r, heads);
+    const val m = g->right ? sub(sub(g->tiles_m, imm(1)), index) : index;
+    tile t = { .row = mul(m, imm(g->rows)), .head = add(first, sub(r, mul(index, heads))), .s = g->longest };
     if (g->ragged)
         t.s = attention_sequence_of(g, div(t.head, g->heads));
     val end = convert(I32, t.s.kv), row = convert(I32, t.row);
