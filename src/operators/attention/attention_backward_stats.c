@@ -120,7 +120,7 @@ void attention_backward_stats(const attention_sm90_backward_config *cfg)
         tensor gStats = slice(attention_backward_all_stats(&p, rows), x.token, _, x.head); // (STATS)
         set(gStats, 0, offset_of(&p, form, &x));
         set(gStats, 1, delta);
-        if (attention_backward_sums_queries(cfg))
+        if (attention_backward_sums_queries(cfg) && cfg->ordered)
             IF(x.exists)
                 clear_turn(&p, cfg, convert(U32, x.token), x.block);
     }
