@@ -5,10 +5,9 @@
 #include "operators/gemm/gemm_epilogues.h"
 #include "skeletons/activation.h"
 
-/* Elements from an address on. */
-static tensor vector_at(val address, ckl_dtype dtype)
+tensor conv_elements_from(val address, ckl_dtype dtype)
 {
-    return gmem_tensor(address, dtype, make_layout(dynamic(imm64(1)), leaf(1)));
+    return gmem_tensor(address, dtype, make_layout(dynamic(imm64(INT64_MAX)), leaf(1)));
 }
 
 val conv_zero(ckl_dtype dtype)
@@ -70,14 +69,14 @@ void conv_store(const conv_form *form, const conv_values *p, val to, val index, 
 {
     conv_element in = { .sum = sum, .channel = channel };
     if (form->scale)
-        in.scale = at_f32(vector_at(p->scale, F32), channel);
+        in.scale = at_f32(conv_elements_from(p->scale, F32), channel);
     if (form->bias)
-        in.bias = at_f32(vector_at(p->bias, form->out), channel);
+        in.bias = at_f32(conv_elements_from(p->bias, form->out), channel);
     if (form->residual)
-        in.residual = at_f32(vector_at(p->residual, form->out), index);
+        in.residual = at_f32(conv_elements_from(p->residual, form->out), index);
     if (conv_is_custom(form))
         in.pixel = conv_pixel_of(p, index, convert(I64, channel));
-    set(vector_at(to, form->out), index, conv_finish(form, in));
+    set(conv_elements_from(to, form->out), index, conv_finish(form, in));
 }
 
 /* The same with a size that is known, for vectors. */

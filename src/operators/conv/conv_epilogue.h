@@ -22,6 +22,9 @@ val conv_pixel_at(const conv_values *params, val image, const val at[CONV_MODES]
 /* That of element `index` of y, which has this channel; both i64. */
 val conv_pixel_of(const conv_values *params, val index, val channel);
 
+/* The elements from an address on, as many as there are. */
+tensor conv_elements_from(val address, ckl_dtype dtype);
+
 /* Finishes a sum and stores it as element `index` of `to`. channel: among those of all groups. */
 void conv_store(const conv_form *form, const conv_values *params, val to, val index, val channel, val sum);
 

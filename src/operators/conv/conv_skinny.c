@@ -261,11 +261,6 @@ static void add_pixels(const skinny *k, val first)
                     fma(at(rWide, i % c->vec, i / c->vec, u), at(rFew, j, u), at(k->rKept, i % c->vec, i / c->vec, j)));
 }
 
-static tensor vector_from(val address, ckl_dtype dtype)
-{
-    return gmem_tensor(address, dtype, make_layout(dynamic(imm64(1)), leaf(1)));
-}
-
 /* Adds the sums of the CTA's groups, and stores them as filters or as those of a slice: (SLICE,FILTER). */
 static void store_sums(const skinny *k)
 {
@@ -289,9 +284,9 @@ static void store_sums(const skinny *k)
                                : add(mul(channel, imm(c->few)), j); // dense, unlike filters that are read
         IF(lt(channel, wide_channels(k))) {
             if (c->slices == 1)
-                set(vector_from(k->p.from[CONV_W], c->form.out), convert(I64, filter), sum);
+                set(conv_elements_from(k->p.from[CONV_W], c->form.out), convert(I64, filter), sum);
             else
-                set(vector_from(k->p.sums, F32),
+                set(conv_elements_from(k->p.sums, F32),
                     add(mul(convert(I64, filter), imm64(c->slices)), convert(I64, cta_x())), sum);
         }
     }
@@ -338,7 +333,7 @@ static void add_slices(const conv_skinny_config *c)
     grid_wait();
     launch_dependents();
     IF(lt(filter, convert(U32, mul(p.c, p.k)))) {
-        tensor gSum = vector_from(p.sums, F32);
+        tensor gSum = conv_elements_from(p.sums, F32);
         val slices[SLICES_MAX / LANES];
         UNROLL(i, ceil_div(c->slices, LANES)) {
             val slice = add(lane(), imm(i * LANES)), last = imm(c->slices - 1);
@@ -350,7 +345,7 @@ static void add_slices(const conv_skinny_config *c)
         for (int far = LANES / 2; far > 0; far /= 2)
             sum = add(sum, shuffle_xor(sum, imm(far)));
         IF(eq(lane(), imm(0)))
-            set(vector_from(p.from[CONV_W], c->form.out), convert(I64, filter), sum);
+            set(conv_elements_from(p.from[CONV_W], c->form.out), convert(I64, filter), sum);
     }
 }
 
