@@ -327,9 +327,9 @@ static ckl_status admit_sm90(const void *desc, const ckl_device_info *device, co
 /*
  * The next launch's CTAs take places as these come free. If a second launch does not fit beside the first, and the first leaves
  * many places free, SMs, or pairs of them, get unequal shares of the second, where an empty device deals them out evenly: 224
- * tiles of 7x14336x7168, three an SM, take 71.4 us begun early and 50.1 alone, 82 of 5248x64x16384 59.3 and 46.7. 192 tiles three
- * an SM, or 112 two an SM, of which two launches fit, are at 97 % of copying begun early. A short product would gain less than the 1
- * to 2 us of a launch.
+ * tiles of 7x14336x7168, three an SM, take 71.4 us begun early and 50.1 alone, 82 of 5248x64x16384 59.3 and 46.7, and 128 of
+ * 128x6144x8064, one an SM, 35.2 and 29.4. 192 tiles three an SM, or 112 two an SM, of which two launches fit, are at 97 % of copying
+ * begun early, and so are 28 clusters of four. A short product would gain less than the 1 to 2 us of a launch.
  */
 static bool is_better_alone(const ckl_gemm_desc *d, const ckl_device_info *device, const gemm_sm90_config *c)
 {
@@ -338,9 +338,10 @@ static bool is_better_alone(const ckl_gemm_desc *d, const ckl_device_info *devic
         (double)d->batch * ((double)d->m + (double)d->n) * (double)d->k * (double)ckl_dtype_bytes(d->a);
     if (c->tile_n == 0 || d->groups || bytes < BYTES_LEAST) // without columns it is refused
         return false;
-    const int64_t ctas = product_i64(tiles_of(d, c), c->cluster_m * c->cluster_n * c->split);
-    const int64_t places = device->sm_count * c->ctas;
-    return ctas > places / 2 && ctas <= places * 2 / 3;
+    const int64_t cluster = c->cluster_m * c->cluster_n * c->split, ctas = product_i64(tiles_of(d, c), cluster);
+    const int64_t places = device->sm_count * c->ctas,
+                  most = cluster == 1 && c->ctas == 1 ? places - 1 : places * 2 / 3;
+    return ctas > places / 2 && ctas <= most;
 }
 
 /*

@@ -222,12 +222,12 @@ static const held_flow *find_held_flow(const ckl_norm_desc *d)
 
 /*
  * The next row arrives while one is reduced and written: 80.8 us by the ring alone, 61.8 (896x25953 f32), 49.7 by registers alone, 44.3
- * (2048x15965 f16). Threads fit the columns. RMS norm was measured at 25001 columns of 16 bits. False: other rows, or fewer
- * than CTAs.
+ * (2048x15965 f16). Threads fit the columns. RMS norm was measured at 25001 columns of 16 bits. False: other rows, or not
+ * two for each CTA: one in registers takes 10.4 us for 768x4803 bf16, by the ring 15.5.
  */
 static bool choose_held_flow(const ckl_norm_desc *d, const ckl_device_info *device, bool centred, norm_config *c)
 {
-    enum { WARP = 32, CHUNKS_MAX = 4 };
+    enum { WARP = 32, CHUNKS_MAX = 4, TURNS = 2 };
     const held_flow *f = find_held_flow(d);
     const bool known = centred || (d->dtype != CKL_F32 && d->cols > FORWARD_ROW_COLS_MAX);
     if (!f || !known || !d->affine || d->residual || !norm_is_ragged(d) || !norm_may_flow(d, device, 0))
@@ -248,7 +248,7 @@ static bool choose_held_flow(const ckl_norm_desc *d, const ckl_device_info *devi
                              .residence = ROW_IN_REGISTERS };
     s.chunks = (int)row_pipeline_chunks(&s, d->cols);
     c->ctas_per_sm = f->warps / ((int)threads / WARP + 1);
-    if (d->rows * cluster < c->ctas_per_sm * device->sm_count)
+    if (d->rows * cluster < TURNS * c->ctas_per_sm * device->sm_count)
         return false;
     row_pipeline_config(&s, &c->split, &c->flow);
     c->shared_weights = true;

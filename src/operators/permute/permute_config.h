@@ -38,6 +38,7 @@
     TRANSPOSE_FIELDS(X, owner)                                                                    \
     X(owner, int, tile_r, "64", "32 64 128 256", "rows of x of a CTA")                            \
     X(owner, int, tile_c, "64", "32 64 128 256", "columns of x of a CTA")                         \
+    X(owner, int, chunk, "16", "4 8 16", "bytes of a copy to shared memory")                      \
     X(owner, int, align, "32", "4 16 32", "bytes: where windows of y begin and end")              \
     X(owner, int, lanes, "32", "8 32", "of a warp along a row of y")                              \
     X(owner, int, threads, "256", "128 256 512", "threads of a CTA")                              \
@@ -197,7 +198,7 @@ enum {
     TRANSPOSE_NAIVE_COLS = 32, // columns of x of a CTA: a warp reads neighbours
     TRANSPOSE_TILED_ROWS = 8,  // rows of a tile that the threads of a CTA move at once
     TRANSPOSE_BOX_BYTES = 128, // of a row of a box: the widest swizzle of TMA
-    PERMUTE_CHUNK_BYTES = 16,  // of a copy to shared memory
+    PERMUTE_CHUNK_BYTES = 16,  // of a copy of boxes to shared memory
     PERMUTE_WINDOW_BYTES = 16,
 };
 

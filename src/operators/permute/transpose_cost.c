@@ -124,7 +124,8 @@ plan_cost transpose_sm90_cost(const void *problem, const ckl_device_info *device
 plan_cost transpose_sm80_cost(const void *problem, const ckl_device_info *device, const void *config)
 {
     static const double of_bytes[] = { [1] = 110, [2] = 60, [4] = 40, [8] = 20 };
-    const double NO_REDUCTION = 1500;
+    // of chunks of less than 16 bytes: times the instructions, and the bytes, as less of them is on its way at a time
+    const double NO_REDUCTION = 1500, SHORT_CHUNKS = 1.6, SHORT_RATE = 1.2;
     const transpose_sm80_config *c = config;
     const double idle =
         fmax(1, PERMUTE_WARP * transpose_word_bytes(c->bytes) / (double)(c->tile_r * c->bytes)); // lanes
@@ -132,9 +133,9 @@ plan_cost transpose_sm80_cost(const void *problem, const ckl_device_info *device
                        .cols = c->tile_c,
                        .threads = c->threads,
                        .smem_bytes = transpose_sm80_smem_bytes(c),
-                       .rate = 1,
+                       .rate = c->chunk < 16 ? SHORT_RATE : 1,
                        .wait = tile_wait((double)c->tile_r * c->tile_c * c->bytes, NO_REDUCTION),
-                       .of_bytes = of_bytes[c->bytes] * idle,
+                       .of_bytes = of_bytes[c->bytes] * idle * (c->chunk < 16 ? SHORT_CHUNKS : 1),
                        .cut_x = true,
                        .cut_y = c->align < SECTOR_BYTES };
     return tiles_cost(problem, &t, device);

@@ -232,7 +232,9 @@ static ckl_status choose_sm80(const void *problem, const ckl_device_info *device
     c->outer = p->matrix.outer_count;
     choose_tile(p, device, c);
     c->align = p->matrix.rows > c->tile_r ? 32 : transpose_word_bytes(p->bytes);
-    c->lanes = p->bytes == 1 && p->matrix.ldx % 2 == 0 ? 8 : 32; // of one phase: four of 32 would read bytes of one bank
+    const bool one_phase = p->bytes == 1 && p->matrix.ldx % 2 == 0; // four lanes would read bytes of one bank
+    c->lanes = one_phase && c->align == 32 ? 8 : 32;
+    c->chunk = one_phase && c->lanes == 32 ? 4 : 16;
     c->across = goes_across(p, c->tile_c);
     c->ctas_per_sm = p->bytes == 1 ? 4 : 0; // else 70 registers let three in
     return CKL_OK;
@@ -262,7 +264,9 @@ static ckl_status admit_sm80(const void *problem, const ckl_device_info *device,
     TRY(permutation_check_threads(p, "sm80", c->threads, 128, device));
     TRY(check_power(p, "sm80", "bytes", c->bytes, 1, 8));
     TRY(check_power(p, "sm80", "threads", c->threads, 128, device->threads_per_cta_max));
-    TRY(check_power(p, "sm80", "align", c->align, transpose_word_bytes(c->bytes), 128));
+    int word = transpose_word_bytes(c->bytes);
+    TRY(check_power(p, "sm80", "chunk", c->chunk, word, 16));
+    TRY(check_power(p, "sm80", "align", c->align, word, 128));
     TRY(check_power(p, "sm80", "tile_r", c->tile_r, (int)max_i64(32, c->align / c->bytes), 512));
     TRY(check_power(p, "sm80", "tile_c", c->tile_c, (int)max_i64(c->threads / 32, c->align / c->bytes), 512));
     TRY(check_power(p, "sm80", "lanes", c->lanes, 8, 32));
