@@ -139,7 +139,7 @@ static plan_cost cost_narrow(const void *desc, const ckl_device_info *device, co
     const double steps = (double)CONV_NARROW_WARPS * s.steps * c->rows;
     const double reads = steps * (CONV_NARROW_M + c->tile_n / 16.0) * READ,
                  products = steps * CONV_NARROW_M * c->tile_n * 16 * 16 / PRODUCTS;
-    const double turns = fmax(1.0 / c->ctas, tiles_of(d) / device->sm_count);
+    const double turns = ceil(tiles_of(d) / device->sm_count); // of the SM that has most
     const double tile = s.chunks * fmax(copies * COPY + fmax(reads, products), WAIT / c->ctas);
     const double once = WAIT * (s.chunks + 1) + FILTERS * (double)s.filters;
     const conv_tensor from = conv_tensor_of(d, conv_read(d)), to = conv_tensor_of(d, conv_written(d));
