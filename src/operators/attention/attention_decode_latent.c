@@ -444,7 +444,8 @@ static void attend(const latent_kernel *k, const decode_sums *sums)
         }
     }
     share_sums(k, &both, index);
-    const latent_part half = { &k->place, &both.own, ROWS, k->half.used, index, both.tid, both.out, &both.rows };
+    const latent_part half = { &k->place, &both.own, ROWS,       k->half.used,    index,
+                               both.tid,  both.out,  &both.rows, IR_CACHE_DEFAULT };
     IF(gt(k->place.splits, imm(1))) {
         attention_decode_latent_store_partial(&half, sums, k->place.split);
     }

@@ -55,6 +55,7 @@ typedef struct latent_part {
     val index, tid;
     tensor out;                // (MMA,1,MMA_N)
     const online_rows *online; // maxima in bits, sums of all weights
+    ir_cache cache;            // of partials
 } latent_part;
 
 /* The row of the tile that value r of a thread's rows is in. */

@@ -207,10 +207,11 @@ static void multiply_keys(const few_kernel *k, const consumer_role *c, val slot)
         assign(at(c->scores, i), add(at(chain[0], i), at(chain[1], i)));
 }
 
-/* What this warp has of O. */
+/* What this warp has of O. Partials are to stay in L2: stores to memory cost reads far more than their bytes. */
 static latent_part own_part(const few_kernel *k, const consumer_role *c)
 {
-    return (latent_part){ &k->place, &c->mma, ROWS, width_of(k->cfg), warp(), lane(), c->out, &c->rows };
+    return (latent_part){ &k->place, &c->mma, ROWS,     width_of(k->cfg),   warp(),
+                          lane(),    c->out,  &c->rows, IR_CACHE_EVICT_LAST };
 }
 
 /* Its own scores become weights by the rows' maxima, and go to the others. True where one is beyond 2^HIGH. */

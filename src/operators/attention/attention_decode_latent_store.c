@@ -40,8 +40,8 @@ latent_partial attention_decode_latent_partial_of(const latent_part *part, const
     latent_partial p = { .each = make_tiled_copy_C("UniversalCopy<64>", F32, part->mma, part->rows, part->width),
                          .limits = shape(rows, part->width),
                          .states = partial.states };
-    tensor gO = with_cache(tensor_with_layout(partial.values, make_layout(shape(part->rows, dv), stride(dv, 1))),
-                           IR_CACHE_EVICT_LAST); // stores to memory cost reads far more than their bytes
+    tensor gO =
+        with_cache(tensor_with_layout(partial.values, make_layout(shape(part->rows, dv), stride(dv, 1))), part->cache);
     p.cO = partition_D(&p.each, identity_tensor(sizes), part->tid);
     p.tOgO = partition_D(&p.each, local_tile(gO, sizes, coord(0, part->index)), part->tid);
     return p;

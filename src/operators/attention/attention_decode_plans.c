@@ -449,7 +449,6 @@ static void share_few_keys(const ckl_attention_decode_desc *d, const ckl_device_
     if (d->kv > c->warps * c->keys)
         return;
     c->stages = 2;
-    c->early = true;
     while (runs_of(d, c) > CTAS * device->sm_count && d->kv <= c->warps / 2 * c->keys)
         c->warps /= 2;
 }

@@ -444,11 +444,10 @@ static void attend_split(void *of, val number)
 }
 
 /* CTAs of the next launch take the room of this one's, and not of those that have yet to begin. */
-static void end_keys(const decode_kernel *k)
+static void end_keys(void)
 {
     cp_async_wait(0);
-    if (!k->cfg->early)
-        launch_dependents();
+    launch_dependents();
 }
 
 static void attend_splits(decode_kernel *k, const decode_sums *sums)
@@ -457,13 +456,13 @@ static void attend_splits(decode_kernel *k, const decode_sums *sums)
     split_run run = { k, &r };
     if (k->cfg->run == 1) {
         attend_together(k, &r, imm_as(U32, 0), r.rounds);
-        end_keys(k);
+        end_keys();
         share_states(k);
         attention_decode_finish_split(sums);
         return;
     }
     attention_decode_sum_run(sums, attend_split, &run);
-    end_keys(k);
+    end_keys();
 }
 
 static decode_sums sums_of(const decode_kernel *k)
@@ -503,8 +502,6 @@ void attention_decode_sm80(const void *config, int kernel)
     attention_decode_find_cta(&k.place, cta_x());
     describe_memory(&k);
     grid_wait(); // what is above overlaps the end of the kernel before
-    if (cfg->early)
-        launch_dependents();
     attention_decode_find_keys(&k.place, cfg->split);
     describe_scales(&k);
     const decode_sums sums = sums_of(&k);

@@ -438,6 +438,10 @@ static ckl_status admit_sm90(const void *desc, const ckl_device_info *device, co
              c->consumers);
     if (c->tile_n < 16 || c->tile_n > 256 || c->tile_n % 16)
         FAIL(CKL_INVALID, "attention sm90: tile_n=%d is not a multiple of 16 up to 256", c->tile_n);
+    if (!attention_sm90_fits_registers(c, device->registers_per_sm))
+        FAIL(CKL_UNSUPPORTED,
+             "attention sm90: registers do not hold tile_n=%d and dv=%" PRId64 " with consumers=%d and ctas=%d",
+             c->tile_n, d->dv, c->consumers, c->ctas);
     if (c->single && d->kv > c->tile_n)
         FAIL(CKL_UNSUPPORTED, "attention sm90: single=1 is not for kv=%" PRId64 " in blocks of tile_n=%d", d->kv,
              c->tile_n);

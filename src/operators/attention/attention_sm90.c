@@ -23,6 +23,20 @@ enum {
 /* Of a thread, by consumers of a CTA and CTAs of an SM; the producer keeps 24 and 32. 0: as many as all have. */
 static const int CONSUMER_REGISTERS[][4] = { [1] = { [2] = 232, [3] = 136 }, [2] = { [1] = 240 }, [3] = { [1] = 160 } };
 
+/*
+ * ptxas refuses an MMA whose operands exceed the registers of the launch, whatever setmaxnreg adds, and serialises all of them
+ * where the scores of two blocks, one as weights, and O exceed a consumer's. By all sizes from 64 to 256 it wants 26 to 30 beside these.
+ */
+bool attention_sm90_fits_registers(const attention_sm90_config *c, int registers_per_sm)
+{
+    enum { ALL = 255, UNIT = 8, REST = 26, MORE = 2, OF_WEIGHTS = 4 };
+    const int share = registers_per_sm / (WARPGROUP * (1 + c->consumers) * c->ctas) / UNIT * UNIT,
+              launched = share < ALL ? share : ALL, moved = CONSUMER_REGISTERS[c->consumers][c->ctas],
+              own = moved ? moved : launched, scores = c->tile_n / 2, out = attention_columns_of(c->form.dv).used / 2;
+    return scores + REST <= launched && out + OF_WEIGHTS + REST <= launched &&
+           scores + scores / 2 + out + REST + MORE <= own;
+}
+
 /* O as it is stored: two chunks at a time. */
 static columns staged_columns(columns dv)
 {
