@@ -562,7 +562,8 @@ static ckl_status check_tile(const conv_sm90_problem *p, const ckl_device_info *
         TRY(check_box(c));
     else if (c->box_w != CONV_SM90_ROWS * c->consumers || c->box_h != 1 || c->box_n != 1)
         FAIL(CKL_INVALID, "conv sm90: im2col=1, but box_w=%d are not all pixels of a CTA", c->box_w);
-    const int unit_n = conv_sm90_n_major(c) ? CONV_SM90_SPAN : CONV_SM90_N, most_n = c->form.residual ? 192 : 256;
+    const int unit_n = conv_sm90_n_major(c) ? CONV_SM90_SPAN : CONV_SM90_N;
+    const int most_n = c->form.residual || c->consumers > 2 ? 192 : 256; // ptxas has 128 registers for 512 threads
     if (c->tile_n < unit_n || c->tile_n % unit_n || c->tile_n > most_n)
         FAIL(CKL_INVALID, "conv sm90: tile_n=%d is not a multiple of %d up to %d", c->tile_n, unit_n, most_n);
     TRY(conv_check_stages("sm90", device, c->stages, memory_of(c).smem_bytes));

@@ -606,6 +606,8 @@ static const char *const cases[] = {
     "config='tall=1 held=0 im2col=0 split=1 box_w=16 box_h=12 box_n=1 consumers=3 tile_n=96 stages=2' # three "
     "consumers, "
     "every second column",
+    "n=1 c=24 h=13 w=21 k=200 pad=1 dtype=bf16 bias=1 residual=1 impl=sm90 config='tall=1 held=0 im2col=0 split=1 "
+    "box_w=16 box_h=12 box_n=1 consumers=3 tile_n=192 tile_k=16 stages=2' # the most filters of three consumers",
     "n=2 c=72 h=13 w=21 k=72 pad=1 direction=data dtype=bf16 impl=sm90 "
     "config='tall=1 held=0 im2col=0 split=1 box_w=8 box_h=24 box_n=1 consumers=3 tile_n=64 stages=3' # backwards",
     "n=2 c=64 h=13 w=70 k=48 pad=1 s=2 dilation_w=3 direction=data impl=sm90 "
