@@ -502,6 +502,18 @@ static bool fit_all(search *s, groupnorm_config *c)
     return false;
 }
 
+/*
+ * Half as many bytes of a pixel, where bundles of all CTAs would have vectors of several groups: two bundles run at once, so that one
+ * loads while the other meets, and CTAs merge half as many groups. Sectors and vectors stay whole.
+ */
+static bool fit_halves(search *s, groupnorm_config *c)
+{
+    set_bundle(s, BUNDLE_MAX, PIXEL_BYTES / 2, c);
+    const bool whole =
+        c->vec * element_bytes(s->d) == GROUPNORM_VECTOR_BYTES && c->bundle * pixel_bytes(s->d) % PIXEL_BYTES_MIN == 0;
+    return whole && groupnorm_mixes(c) && fit_held(s, c);
+}
+
 /* Are entries of slices so many that each CTA would merge more of them than its lanes have at once? */
 static bool merges_early(const search *s, const groupnorm_config *c)
 {
@@ -544,11 +556,12 @@ static bool choose_held(search *s, groupnorm_config *c)
         return false;
     s->threads_max = (int)max_i64(THREADS, threads_min_for(s, c));
     s->threads_min = THREADS_LEAST;
-    groupnorm_config other = *c;
+    search all = *s;
+    groupnorm_config other = *c, whole = *c;
     if (!fit_held(s, c)) {
-        *c = other;
-        if (!fit_all(s, c))
+        if (!fit_all(&all, &whole))
             return false;
+        *c = fit_halves(s, &other) ? other : whole;
     }
     c->early = merges_early(s, c);
     return true;
