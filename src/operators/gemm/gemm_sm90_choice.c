@@ -388,8 +388,8 @@ static step_cycles step_of(const tiled_problem *p, const gemm_sm90_config *c, in
 
 /*
  * The factor of a cluster on a step's cycles. Pairs of 128x128 in batches are faster than single CTAs, and so are pairs
- * of 128 rows with scales of blocks. Rows that start inside a sector make clusters no slower, and large tiles alone slower; slices
- * are sometimes slower, sometimes faster.
+ * of 128 rows with scales of blocks, or where A stays. Rows that start inside a sector make clusters no slower, and large tiles
+ * alone slower; slices are sometimes slower, sometimes faster.
  */
 static double sharing_of(const tiled_problem *p, const gemm_sm90_config *c)
 {
@@ -397,7 +397,8 @@ static double sharing_of(const tiled_problem *p, const gemm_sm90_config *c)
     const bool deep = c->batched == GEMM_SLICES_OF_K || p->steps >= STEPS_MANY;
     if ((p->slow_a || p->slow_b) && ctas * c->split == 1 && c->consumers > 1 && deep)
         return fit.slow_alone;
-    if (p->slow_a || p->slow_b || c->swap || (c->batched == GEMM_SLICES_OF_K && c->tile_n == 128 && c->consumers == 2))
+    if (p->slow_a || p->slow_b || c->swap || c->stays ||
+        (c->batched == GEMM_SLICES_OF_K && c->tile_n == 128 && c->consumers == 2))
         return 1;
     if (ctas == 2 && c->tile_m == 128 &&
         (gemm_has_block_scales(c->epilogue.scale_a) || (c->batched == 1 && c->tile_n == 128)))
@@ -461,13 +462,14 @@ static ckl_gemm_desc as_batch(const ckl_gemm_desc *d)
 /*
  * How often a turn of tiles counts: as wide as its tiles are beside D. On an H200 100352x64x64 takes 10.1 us in 128x96 with 6
  * turns, 8.35 in 64x64 with 12. Groups, whose products have many turns, are not counted (128 experts of few rows take 131 us by
- * 128x128, 115 by 64x16), nor is a long K, during which memory is busy (1x8192x8192 takes 33.4 us in D^T of 64x16, 47.2 in 64x64).
+ * 128x128, 115 by 64x16), nor is a long K, during which memory is busy (1x8192x8192 takes 33.4 us in D^T of 64x16, 47.2 in 64x64),
+ * nor neighbours whose A stays: 7168x7040x120 is faster in 128x128 than in fewer turns of 128x192.
  */
 static double turns_that_count(const ckl_gemm_desc *d, const tiled_problem *p, const gemm_sm90_config *c)
 {
     const double WIDEST = 2;
     const int64_t columns = (int64_t)c->tile_n * c->cluster_n;
-    if (gemm_groups_of_m(d) || (d->batch == 1 && gemm_k_tiles(d) >= STEPS_MANY))
+    if (c->stays || gemm_groups_of_m(d) || (d->batch == 1 && gemm_k_tiles(d) >= STEPS_MANY))
         return 0;
     return (double)p->turns * fmin(WIDEST, (double)round_up(p->cols, columns) / (double)p->cols);
 }

@@ -345,20 +345,25 @@ static bool is_better_alone(const ckl_gemm_desc *d, const ckl_device_info *devic
 }
 
 /*
- * Of few K tiles and a large D in 16 bits L2 gives more for loads than it takes for D, unless A stays: 7168x7040x120 takes
- * 37.3 us, 40.9 without, 8192x14336x384 147.6 in 128x128, 162.9 in 128x160. D in 32 bits is slower so: 26400x896x32 33.1 and 30.0.
+ * Of few K tiles and a large D in 16 bits L2 gives more for loads than it takes for D, unless A stays, of which a CTA has a long
+ * share of a row of tiles. Pairs then share B, if all rows of tiles have a partner: 7168x7040x120 takes 35.4 us in 128x128, 36.7
+ * in 128x192, 38.3 where A does not stay; 8192x14336x384 137.6, alone 146.7, 155.6; 10496x2048x144 18.3 alone, 21.3. D in
+ * 32 bits is slower so: 26400x896x32 31.7 and 30.0. Pairs that share A of one K tile were not timed otherwise.
  */
 static void let_A_stay(const ckl_gemm_desc *d, const ckl_device_info *device, gemm_sm90_config *c)
 {
-    enum { ROWS = 128, SQUARES_OF_SM = 12, ACROSS = 8 };
+    enum { ROWS = 128, PAIR = 2, SHARE = 8 };
     const int64_t steps = gemm_k_tiles(d), squares = gemm_tiles(d, ROWS, ROWS);
     const bool plain = !c->batched && !d->groups && !d->gated && !d->c && d->layout == CKL_GEMM_NT;
-    const bool many = d->n >= ACROSS * (int64_t)c->tile_n && squares >= SQUARES_OF_SM * (int64_t)device->sm_count;
-    c->stays = plain && many && ckl_dtype_bytes(d->d) == 2 && c->pingpong && c->tile_m == ROWS && c->cluster_n == 1 &&
-               steps > 0 && steps <= c->stages;
+    const bool many = d->n >= SHARE * (int64_t)c->tile_n && squares >= SHARE * (int64_t)device->sm_count;
+    const bool pairs = ceil_div(d->m, ROWS) % PAIR == 0;
+    c->stays = plain && many && ckl_dtype_bytes(d->d) == 2 && c->pingpong && c->tile_m == ROWS &&
+               (c->cluster_n == 1 || (pairs && steps > 1)) && steps > 0 && steps <= c->stages;
     if (!c->stays)
         return;
-    c->group = 1;
+    if (pairs)
+        c->cluster_m = PAIR;
+    c->cluster_n = c->group = 1;
     c->stages -= c->stages % (int)steps;
 }
 
