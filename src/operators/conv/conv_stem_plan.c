@@ -153,18 +153,26 @@ static double store_cycles(const conv_stem_config *c, int64_t filters, double co
 
 /*
  * Cycles of a tile: gathering and products, the pixels below it, its epilogue. More than 4 channels cost more: 8 to 768 of
- * 120x120 took 2200. Where CTAs share the filters of NHWC, two on an SM hide less: 4 to 1280 of 64 images of 25x25 take 38.2 us, 3 to
- * 3072 of 11 of 112x112 by stride 2 127, 3 to 664 of 88 of 3x3 7.05.
+ * 120x120 took 2200.
  */
 static double cycles_of(const conv_stem_config *c, const conv_stem_shape *s, int64_t filters)
 {
-    const double TILE = 400, WIDE = 1100, COLUMN = 2, SHARED = c->several && !c->nchw ? 105 : 0;
-    const double STEP = 64 + SHARED, LOAD = 40 + SHARED;
+    const double TILE = 400, WIDE = 1100, STEP = 64, COLUMN = 2, LOAD = 40;
     return TILE + (c->channels > 4 ? WIDE : 0) + STEP * s->steps + store_cycles(c, filters, COLUMN) +
            LOAD * loads_of(c);
 }
 
-/* The same of more than 8 channels, fitted to ten runs (bench/notes/conv.md). */
+/*
+ * What steps and loads of a tile take longer where CTAs share the filters of NHWC, for two on an SM hide less: 4 to 1280 of 64 images of
+ * 25x25 take 38.2 us, 3 to 3072 of 11 of 112x112 by stride 2 127, 3 to 664 of 88 of 3x3 7.05. An SM's first tile is not longer.
+ */
+static double shared_cycles(const conv_stem_config *c, const conv_stem_shape *s)
+{
+    const double SHARED = 105;
+    return c->several && !c->nchw && !is_wide(c) ? SHARED * (s->steps + loads_of(c)) : 0;
+}
+
+/* Cycles of a tile of more than 8 channels, fitted to ten runs (bench/notes/conv.md). */
 static double wide_cycles(const conv_stem_config *c, const conv_stem_shape *s, int64_t filters)
 {
     const double STEP = 73, COLUMN = 7, LOAD = 140;
@@ -207,7 +215,7 @@ static plan_cost cost_stem(const void *desc, const ckl_device_info *device, cons
     const bool wide = is_wide(c);
     const double cycles = (wide ? wide_cycles : cycles_of)(c, &s, d->k), once = filter_cycles(c, &s);
     const double turns = turns_of(d, device, c);
-    const double us = turns * cycles / HERTZ * 1e6, bytes = (bytes_of_y(d) + (wide ? bytes_of_x(d) : 0)) / MEMORY;
+    const double us = (turns * cycles + (turns - 1) * shared_cycles(c, &s)) / HERTZ * 1e6, bytes = (bytes_of_y(d) + (wide ? bytes_of_x(d) : 0)) / MEMORY;
     return (plan_cost){ START + (wide ? WIDE : 0) - (c->channels == UNIT ? EIGHT : 0) + once / HERTZ * 1e6 +
                             fmax(us, bytes),
                         us > bytes ? "gathering" : "memory" };

@@ -376,6 +376,9 @@ static const char *const cases[] = {
     "n=20 c=1 h=1 w=1 k=72 r=1 s=1 direction=weight bias=1 impl=packed_weight # a slice without pixels",
     "n=2 c=16 h=9 w=21 k=3 pad=1 impl=narrow                 # a tile past the last column",
     "n=1 c=40 h=37 w=39 k=5 stride=2 pad=1 bias=1 scale=1 activation=relu dtype=bf16 impl=narrow # odd units",
+    "n=2 c=3 h=19 w=17 k=41 r=1 s=1 direction=data impl=skinny config='runs=6 lanes=7 ahead=4' # lanes add in three "
+    "steps",
+    "n=2 c=53 h=19 w=17 k=4 r=1 s=1 bias=1 activation=relu impl=skinny config='runs=7 lanes=8 ahead=2'",
     "n=2 c=3 h=19 w=17 k=41 r=1 s=1 direction=data impl=narrow",
     "n=2 c=7 h=20 w=18 k=1 pad=1 direction=data impl=narrow",
     "n=1 c=7 h=20 w=18 k=70 pad_top=2 pad_left=1 r=3 s=4 dilation_h=2 direction=data impl=narrow out=f32 # turned "
