@@ -298,7 +298,8 @@ const test_reject conv_rejects[] = {
       CKL_UNSUPPORTED, "tall=1, but a box of 4x8 has no whole rows of 8" },
     { "pad=1 impl=sm90 config='tall=1 held=0 im2col=0 split=1 box_w=8 box_h=8 box_n=3 consumers=3 tile_n=64 stages=2'",
       CKL_INVALID, "conv sm90: a box of 3x8x8 is not 192 pixels" },
-    { "pad=1 impl=sm90 config='tall=1 held=0 im2col=0 split=1 box_w=8 box_h=24 box_n=1 consumers=3 tile_n=208 stages=2'",
+    { "pad=1 impl=sm90 config='tall=1 held=0 im2col=0 split=1 box_w=8 box_h=24 box_n=1 consumers=3 tile_n=208 "
+      "stages=2'",
       CKL_INVALID, "tile_n=208 is not a multiple of 16 up to 192" },
     { "impl=sm90 config='im2col=1 split=1 box_w=192 box_h=1 box_n=1 consumers=3 tile_n=256 stages=2 tall=0 held=0'",
       CKL_INVALID, "tile_n=256 is not a multiple of 16 up to 192" },

@@ -215,7 +215,8 @@ static plan_cost cost_stem(const void *desc, const ckl_device_info *device, cons
     const bool wide = is_wide(c);
     const double cycles = (wide ? wide_cycles : cycles_of)(c, &s, d->k), once = filter_cycles(c, &s);
     const double turns = turns_of(d, device, c);
-    const double us = (turns * cycles + (turns - 1) * shared_cycles(c, &s)) / HERTZ * 1e6, bytes = (bytes_of_y(d) + (wide ? bytes_of_x(d) : 0)) / MEMORY;
+    const double us = (turns * cycles + (turns - 1) * shared_cycles(c, &s)) / HERTZ * 1e6,
+                 bytes = (bytes_of_y(d) + (wide ? bytes_of_x(d) : 0)) / MEMORY;
     return (plan_cost){ START + (wide ? WIDE : 0) - (c->channels == UNIT ? EIGHT : 0) + once / HERTZ * 1e6 +
                             fmax(us, bytes),
                         us > bytes ? "gathering" : "memory" };
