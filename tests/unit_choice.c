@@ -27,8 +27,8 @@ enum {
     TRIES = 9,
     MORE_TRIES = 200,
     SHAPES = 1000,
-    PORTFOLIO_MAX = 120
-}; // 16 kernels are wanted: splits, slices, tiles of D^T and, with C, the lengths of the ring multiply them
+    PORTFOLIO_MAX = 128
+}; // 16 kernels are wanted: splits, slices, tiles of D^T, A that stays, launches alone and, with C, the lengths of the ring multiply them
 
 /* What a problem gets; both are in the arena. */
 typedef struct choice_made {
