@@ -12,9 +12,9 @@ enum {
     SLOT_BYTES = 8,              // of 32 bits of a state
     SMALL_TILE = 128 * 8,        // vectors of a CTA of a small x
     PREFETCHED_BYTES = 96 << 20, // of an x whose first tiles are prefetched
-    LONG_SEGMENT = 1024,        // vectors, with which a CTA of fewer threads is as busy
-    BYTES_IN_FLIGHT = 48 << 10, // of an SM
-    ROWS_OF_SM = 64,            // of a device that rows of a warp each keep busy
+    LONG_SEGMENT = 1024,         // vectors, with which a CTA of fewer threads is as busy
+    BYTES_IN_FLIGHT = 48 << 10,  // of an SM
+    ROWS_OF_SM = 64,             // of a device that rows of a warp each keep busy
 };
 
 /* Do rows, and their segments, begin and end with a vector, if x does? */
