@@ -184,7 +184,7 @@ static inline bool groupnorm_adds_too_many(const groupnorm_config *c, int64_t sl
     enum { VALUES_MAX = 64, SUMS_ENOUGH = 4096 };
     const groupnorm_grid g = groupnorm_grid_of(c);
     const bool mixes = groupnorm_mixes(c);
-    const int64_t values = mixes ? c->steps : g.slots * c->steps * c->vec / GROUPNORM_SUMS;
+    const int64_t values = mixes ? c->steps : (int64_t)g.slots * c->steps * c->vec / GROUPNORM_SUMS;
     const int64_t sums =
         mixes ? (int64_t)g.column_threads * c->fold * c->channels : GROUPNORM_SUMS * (int64_t)c->threads / c->bundle;
     return values > VALUES_MAX && slices * sums < SUMS_ENOUGH;
