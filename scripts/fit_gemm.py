@@ -152,7 +152,7 @@ def predicted(p, x):
     step = overlapped(tensor_cores, sm, p["latency"] / x["stages"]) * sharing + p["step"]
     narrow = np.where(x["narrow"] == 0, 1, np.where(x["narrow"] == 1, p["boxes_of_32"], p["boxes_of_16"]))
     epilogue = x["tile_m"] * x["columns"] * p["epilogue"] * narrow / np.where(x["pingpong"] == 1, 1, x["consumers"])
-    exchange = p["exchange"] + 4.0 * x["tile_m"] * x["columns"] * x["split"] / p["exchange_bytes"]
+    exchange = p["exchange"] + 4.0 * x["tile_m"] * x["columns"] * (x["split"] - 1) / p["exchange_bytes"]
     epilogue = epilogue + np.where(x["split"] > 1, exchange, 0)
     tile = step * x["steps"]
     both = tile + epilogue
@@ -202,7 +202,7 @@ def staged(c, m):
             box = next(rows for rows in (64, 48, 32, 16) if columns % rows == 0) * 64
         else:
             box = 64 * next(cols for cols in (64, 32, 16) if columns % cols == 0)
-        parts = 4 * c["tile_m"] * (c["consumers"] if c["pingpong"] else 1) * columns * c["split"] if c["split"] > 1 else 0
+        parts = 4 * c["tile_m"] * (c["consumers"] if c["pingpong"] else 1) * columns * (c["split"] - 1)
         fixed = buffers * c["consumers"] * box * 2 + parts + (16 * c["consumers"] if c["split"] > 1 else 0)
         stages = min(12, (SMEM - fixed) // ((c["tile_m"] + tile_n) * 128 + 16))
         if stages >= 4:

@@ -41,7 +41,7 @@ typedef struct sm90_kernel {
     tensor sD;                     // (ROWS,COLS,BUFFERS,CONSUMERS)
     tensor sVectors[GEMM_VECTORS]; // (ELEMENTS,CONSUMERS) f32
     tensor sScales[2];             // (LENGTH,BOXES,STAGES) f32, of rows and of columns
-    tensor sPartials;              // (2,THREADS,PAIRS,SPLIT,CONSUMERS) f32
+    tensor sPartials;              // (2,THREADS,PAIRS,SPLIT-1,CONSUMERS) f32
     pipeline ring;
     int64_t c_barriers, x_barriers; // of each consumer: a box of C has arrived; one of X has
     int64_t partials_arrived;       // of each consumer: the partials of all CTAs have arrived,
@@ -68,7 +68,7 @@ typedef struct consumer_role {
     tensor sD;          // (ROWS,COLS,BUFFERS)
     gemm_scalars scalars;
     tensor sVectors[GEMM_VECTORS]; // (ELEMENTS)
-    tensor sPartials;              // (2,THREADS,PAIRS,SPLIT)
+    tensor sPartials;              // (2,THREADS,PAIRS,SPLIT-1)
     val c_parity;                  // of its barriers of C and X, where boxes are not loaded ahead
     pipeline_state buffer;         // of the next box, where they are loaded ahead
     val tile_step;                 // from one of its tiles to the next

@@ -428,7 +428,7 @@ static double epilogue_of_tile(const gemm_sm90_config *c, const gemm_sm90_shape 
     const int columns = size->columns;
     double narrow = c->swap || columns % 64 == 0 ? 1 : columns % 32 == 0 ? fit.boxes_of_32 : fit.boxes_of_16;
     double activation = c->epilogue.activation == CKL_ACTIVATION_GELU ? fit.gelu : 1;
-    double bytes = 4.0 * c->tile_m * columns * c->split;
+    double bytes = 4.0 * c->tile_m * columns * (c->split - 1);
     double exchange = c->split == 1 ? 0 : fit.exchange + bytes / fit.exchange_bytes;
     return (double)c->tile_m * columns * fit.epilogue * narrow * activation / (c->pingpong ? 1 : c->consumers) +
            exchange;

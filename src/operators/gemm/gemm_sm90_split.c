@@ -3,10 +3,10 @@
  *
  * The columns of a tile are cut into slices, one for each CTA that finishes some. A thread sends its partials of a
  * slice to the same thread of the CTA that finishes it, by asynchronous stores that complete on a barrier there. That
- * thread adds them in the order of the ranks, so every run gives the same bits. Each consumer has its own memory and
- * barriers.
+ * thread adds them to its own, those of the next rank first, so every run gives the same bits. Each consumer has its own
+ * memory and barriers.
  *
- *   partials arrived   1 arrival, and the bytes of all CTAs; its consumer waits
+ *   partials arrived   1 arrival, and the bytes of all other CTAs; its consumer waits
  *   partials free      an arrival of each CTA that finishes, when it has read what came: then the next tile's may be sent
  */
 #include "operators/gemm/gemm_sm90.h"
@@ -36,11 +36,13 @@ void gemm_sm90_parts_init(const sm90_kernel *k)
     }
 }
 
-/* Sends the partials of slice s to the CTA that finishes it. */
+/* Sends the partials of slice s to the CTA that finishes it, where they lie by how many ranks this CTA comes behind it. */
 static void send_slice(const sm90_kernel *k, const consumer_role *c, int s)
 {
+    const int split = k->cfg->split;
+    val behind = rem(add(k->rank_k, imm(split - s)), imm(split));                    // 1..split-1
     tensor sums = accumulator_columns(c->acc, s * k->size.columns, k->size.columns); // (MMA,MMA_M,1)
-    tensor sPartial = slice(c->sPartials, _, c->tid, _, k->rank_k);                  // (2,PAIRS)
+    tensor sPartial = slice(c->sPartials, _, c->tid, _, sub(behind, imm(1)));        // (2,PAIRS)
     val cta = cta_of(k, imm_as(U32, s)), to = mapa(tensor_address(sPartial, coord(0, 0)), cta);
     val arrived = mapa(barrier_of(c, k->partials_arrived), cta);
     for (int i = 0; i < static_size(sums.layout) && describing(); i += 2) {
@@ -49,16 +51,28 @@ static void send_slice(const sm90_kernel *k, const consumer_role *c, int s)
     }
 }
 
-/* Adds all partials of this CTA's slice in the order of the ranks. */
-static void add_partials(const sm90_kernel *k, const consumer_role *c)
+/* This CTA's own partials of its slice, in the accumulators of the first one. */
+static tensor own_partials(const sm90_kernel *k, const consumer_role *c)
 {
     tensor sums = accumulator_columns(c->acc, 0, k->size.columns); // (MMA,MMA_M,1)
-    UNROLL(partial, k->cfg->split) {
+    for (int s = 1; s < k->size.finishers; s++) {
+        tensor own = accumulator_columns(c->acc, s * k->size.columns, k->size.columns); // (MMA,MMA_M,1)
+        val mine = eq(k->rank_k, imm(s));
+        for (int i = 0; i < static_size(sums.layout); i++)
+            set(sums, i, select(mine, at(own, i), at(sums, i)));
+    }
+    return sums;
+}
+
+/* Adds the partials of the other CTAs to this one's. */
+static void add_partials(const sm90_kernel *k, const consumer_role *c, tensor sums)
+{
+    UNROLL(partial, k->cfg->split - 1) {
         tensor sPartial = slice(c->sPartials, _, c->tid, _, partial); // (2,PAIRS)
         tensor rPartial = fragment_like(sPartial, F32);               // (2,PAIRS)
         copy(sPartial, rPartial, 8);
         for (int i = 0; i < static_size(sums.layout); i++)
-            set(sums, i, partial == 0 ? at(rPartial, i) : add(at(sums, i), at(rPartial, i)));
+            set(sums, i, add(at(sums, i), at(rPartial, i)));
     }
 }
 
@@ -66,13 +80,15 @@ void gemm_sm90_add_split(const sm90_kernel *k, const consumer_role *c)
 {
     val arrived = barrier_of(c, k->partials_arrived), free_again = barrier_of(c, k->partials_free);
     IF(logical_and(c->first_thread, finishes(k)))
-        mbarrier_expect(arrived, imm((int)(k->cfg->split * k->size.partial_bytes)));
+        mbarrier_expect(arrived, imm((int)((k->cfg->split - 1) * k->size.partial_bytes)));
     mbarrier_wait(free_again, bit_xor(c->partials_parity, imm(1)));
     for (int s = 0; s < k->size.finishers; s++)
-        send_slice(k, c, s);
+        IF(ne(k->rank_k, imm(s)))
+            send_slice(k, c, s);
     IF(finishes(k)) {
+        tensor sums = own_partials(k, c); // (MMA,MMA_M,1)
         mbarrier_wait(arrived, c->partials_parity);
-        add_partials(k, c);
+        add_partials(k, c, sums);
         named_sync(c->barrier, WARPGROUP);
         IF(lt(c->tid, imm(k->cfg->split)))
             mbarrier_arrive_at(mapa(free_again, cta_of(k, c->tid)));

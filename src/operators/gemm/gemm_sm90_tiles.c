@@ -161,7 +161,7 @@ gemm_sm90_shape gemm_sm90_shape_of(const gemm_sm90_config *c)
     const int64_t vectors = add_vectors(&s, c), scales = add_scales(&s, c);
     s.partial_bytes = c->split > 1 ? (int64_t)s.consumer_rows * columns * 4 : 0;
     int64_t staging = (int64_t)c->consumers * c->buffers * s.d_rows * s.d_cols * d_bytes;
-    int64_t partials = c->consumers * c->split * s.partial_bytes;
+    int64_t partials = c->consumers * (c->split - 1) * s.partial_bytes;
     const int ahead = gemm_sm90_loads_ahead(c) ? c->buffers : 1;
     s.c_arrivals = c->epilogue.c ? ahead : 0;
     s.x_arrivals = !gemm_is_backward(c->epilogue.activation) ? 0 : c->epilogue.c ? 1 : ahead;
@@ -277,9 +277,10 @@ static void describe_partials(sm90_kernel *k)
 {
     const gemm_sm90_config *cfg = k->cfg;
     int pairs = (int)(k->size.partial_bytes / (2 * 4 * WARPGROUP)), partial = 2 * WARPGROUP * pairs;
-    layout partials = make_layout(shape(2, WARPGROUP, pairs, cfg->split, cfg->consumers),
-                                  stride(1, 2, 2 * WARPGROUP, partial, partial * cfg->split));
-    k->sPartials = smem_tensor("partials", F32, partials, 16); // (2,THREADS,PAIRS,SPLIT,CONSUMERS)
+    const int others = cfg->split - 1;
+    layout partials = make_layout(shape(2, WARPGROUP, pairs, others, cfg->consumers),
+                                  stride(1, 2, 2 * WARPGROUP, partial, partial * others));
+    k->sPartials = smem_tensor("partials", F32, partials, 16); // (2,THREADS,PAIRS,SPLIT-1,CONSUMERS)
 }
 
 static void describe_scales(sm90_kernel *k)
