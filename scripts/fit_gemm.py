@@ -24,7 +24,7 @@ import numpy as np
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 HEADER = os.path.join(ROOT, "src/operators/gemm/gemm_sm90_fit.h")
-CLUSTERS = {1: 132, 2: 66, 3: 40, 4: 30, 6: 20, 8: 15} # that an H200 holds at once, by CTAs of each
+CLUSTERS = {1: 132, 2: 66, 3: 40, 4: 30, 6: 16, 8: 15} # that an H200 holds at once, by CTAs of each
 SM_COUNT, SMEM, TILE_K, TILES = 132, 232448, 64, 42
 
 # Where fitting begins, and what each coefficient is.
