@@ -197,17 +197,31 @@ static bool is_plain(const ckl_gemm_desc *d)
 }
 
 /*
- * Few rows: columns of tiles of 64 rows that go in one turn, or 0. 64x28672x8192 takes 113.9 us in 64x224, 124.8 in
- * 64x128; 48x20480x8192 82.6 in 64x160, 87.6 as D^T. To the model all of them are bound by memory.
+ * Columns of tiles of 64 rows of the shorter side of D that go in one turn, or 0. Of more columns than rows they are of D, else of
+ * D^T.
  */
-static int columns_of_one_turn(const ckl_gemm_desc *d, const ckl_device_info *device)
+static int columns_of_turn(const ckl_gemm_desc *d, const ckl_device_info *device)
 {
-    enum { ROWS = 64, STEP = 32, LEAST = 160, MOST = 256 };
-    const int64_t columns = round_up(ceil_div(max_i64(d->n, 1), device->sm_count), STEP);
+    enum { ROWS = 64, MOST_ROWS = 256, LEAST = 48, MOST = 256 };
+    const int64_t shorter = max_i64(min_i64(d->m, d->n), 1), longer = max_i64(d->m, d->n);
+    const int64_t across = device->sm_count / ceil_div(shorter, ROWS);
+    if (shorter > MOST_ROWS || across == 0 || gemm_k_tiles(d) < STEPS_MANY || !is_plain(d))
+        return 0;
+    const int64_t columns = round_up(ceil_div(longer, across), ATOM_COLUMNS);
+    return columns >= LEAST && columns <= MOST ? (int)columns : 0;
+}
+
+/*
+ * Are those tiles the only ones? To the model all of few rows are bound by memory, but 64x28672x8192 takes 113.9 us in 64x224, 124.8
+ * in 64x128; 48x20480x8192 82.6 in 64x160, 87.6 as D^T.
+ */
+static bool is_one_turn(const ckl_gemm_desc *d, const ckl_device_info *device)
+{
+    enum { ROWS = 64, LEAST = 160 };
+    const int columns = columns_of_turn(d, device);
     const bool few = d->m > ROWS / 2 && d->m <= ROWS && !d->c && ckl_dtype_bytes(d->d) == 2;
-    const bool deep = gemm_k_tiles(d) >= 2 * STEPS_MANY;
-    const bool busy = 10 * ceil_div(d->n, columns) >= 9 * device->sm_count;
-    return is_plain(d) && few && deep && busy && columns >= LEAST && columns <= MOST ? (int)columns : 0;
+    return few && gemm_k_tiles(d) >= 2 * STEPS_MANY && columns >= LEAST &&
+           10 * ceil_div(d->n, columns) >= 9 * device->sm_count;
 }
 
 /*
@@ -249,11 +263,15 @@ static int columns_of_large(const ckl_gemm_desc *d, const ckl_device_info *devic
     return is_plain(d) && !d->c && ckl_dtype_bytes(d->d) == 2 && fits ? (int)columns : 0;
 }
 
+/* The candidates before the fitted ones. */
+static const fitted_tile large_tile = { .tile_m = 256, .consumers = 2, .cluster_m = 1, .cluster_n = 1, .split = 1 };
+static const fitted_tile turn_tile = { .tile_m = 64, .consumers = 1, .cluster_m = 1, .cluster_n = 1, .split = 1 };
+
 /* Is a tile considered for a problem? */
 static bool is_considered(const ckl_gemm_desc *d, const fitted_tile *t, const ckl_device_info *device)
 {
-    if (columns_of_one_turn(d, device))
-        return t->tile_m == 64 && t->tile_n == 192 && t->consumers == 1;
+    if (is_one_turn(d, device))
+        return t == &turn_tile;
     if (is_mostly_D(d, device))
         return suits_D(d, t);
     if (!t->swap && t->tile_n == ATOM_COLUMNS && d->n > ATOM_COLUMNS)
@@ -262,17 +280,15 @@ static bool is_considered(const ckl_gemm_desc *d, const fitted_tile *t, const ck
     return !shares_in_turn || d->batch > 1; // of other products it was not measured
 }
 
-/* The candidate before the fitted ones. */
-static const fitted_tile large_tile = { .tile_m = 256, .consumers = 2, .cluster_m = 1, .cluster_n = 1, .split = 1 };
-
 static int columns_of(const ckl_gemm_desc *d, const fitted_tile *t, const ckl_device_info *device)
 {
-    const int one_turn = columns_of_one_turn(d, device);
     if (!is_considered(d, t, device))
         return 0; // which is refused
     if (t == &large_tile)
         return columns_of_large(d, device);
-    return one_turn ? one_turn : t->swap ? gemm_sm90_swapped_columns(gemm_rows_of_group(d), t->tile_m > 64) : t->tile_n;
+    if (t == &turn_tile)
+        return columns_of_turn(d, device);
+    return t->swap ? gemm_sm90_swapped_columns(gemm_rows_of_group(d), t->tile_m > 64) : t->tile_n;
 }
 
 /*
@@ -289,9 +305,10 @@ bool gemm_sm90_candidate(const void *desc, const ckl_device_info *device, int i,
 {
     const ckl_gemm_desc *d = desc;
     gemm_sm90_config *c = config;
-    if (i > COUNT_OF(fitted_tiles))
+    static const fitted_tile *const first[] = { &large_tile, &turn_tile };
+    if (i >= COUNT_OF(first) + COUNT_OF(fitted_tiles))
         return false;
-    const fitted_tile *t = i ? &fitted_tiles[i - 1] : &large_tile;
+    const fitted_tile *t = i < COUNT_OF(first) ? first[i] : &fitted_tiles[i - COUNT_OF(first)];
     c->epilogue = gemm_epilogue_of(d);
     c->ragged = d->pointers && !gemm_by_pointers(d, 'a') ? GEMM_ALL_RAGGED : ragged_of(d);
     c->tile_m = t->tile_m;
@@ -302,7 +319,7 @@ bool gemm_sm90_candidate(const void *desc, const ckl_device_info *device, int i,
     c->cluster_m = t->cluster_m;
     c->cluster_n = t->cluster_n;
     c->split = t->split;
-    c->swap = t->swap;
+    c->swap = t->swap || (t == &turn_tile && d->n < d->m);
     c->batched = gemm_sm90_batched_of(d);
     c->groups = gemm_groups_of_m(d) ? room_for(d->groups) : 0;
     c->group = band_of(d, t, device);
