@@ -47,7 +47,7 @@ static ring_limits limits_of(const gemm_sm90_config *c, int64_t k_steps)
 {
     const bool few = k_steps <= STEPS_FEW, reads = gemm_reads_matrix(&c->epilogue);
     if (few && reads)
-        return (ring_limits){ 8, (int)max_i64(k_steps, STAGES_ENOUGH) };
+        return (ring_limits){ 8, k_steps <= STAGES_ENOUGH ? STAGES_ENOUGH : STEPS_FEW }; // few kernels
     if (reads && c->epilogue.d == CKL_F32) // 6144x6080x640: 119.8 us, with 2 buffers 152.3
         return (ring_limits){ 4, STAGES_MAX };
     if (k_steps <= STEPS_FEWEST && !c->batched && c->pingpong && c->tile_m == 128 && c->cluster_n == 2)
