@@ -131,10 +131,9 @@ static int64_t narrow_tiles(const ckl_gemm_desc *d, const gemm_sm90_config *c)
 
 /*
  * Few rows, or columns: two CTAs an SM. In one wave of tiles the next launch's CTAs begin beside the last of this one:
- * 16x7168x16384 takes 56.7 us instead of 61.9, 16x8192x8192 33.8 instead of 34.2. In several waves every tile has its
- * own CTA, so that SMs with faster memory take more tiles: 8x28672x8192 takes 114.0 us instead of 118.1, with two
- * persistent CTAs 122.5. With fewer than two tiles an SM the rings are shorter, so that SMs with two do not end last:
- * 192 tiles of 3x12288x15360 take 90.5 us, 109.0 with longer rings; 224 of 29x14336x16384 113.2, 123.6 in persistent CTAs.
+ * 16x7168x16384 takes 56.7 us instead of 61.9. In several waves every tile has its own CTA, so that SMs with faster memory take
+ * more tiles: 8x28672x8192 takes 114.0 us, 118.1 in persistent ones. Below two tiles an SM three shorter rings, so that SMs with
+ * two tiles do not end last: 192 tiles of 3x12288x15360 take 90.5 us, 109.0 with longer rings.
  */
 static void share_SMs(const ckl_gemm_desc *d, gemm_sm90_config *c, const ckl_device_info *device)
 {
@@ -251,8 +250,7 @@ static bool suits_D(const ckl_gemm_desc *d, const fitted_tile *t)
 
 /*
  * Columns of tiles of 256 rows, by two consumers, that go in one turn, or 0: they ask less of L2 than two turns of smaller ones.
- * 1024x5632x2048 takes 33.2 us in 256x176, 38.4 in 128x176; 2536x2048x16384 254.7 in 256x160, 267.8 in 128x160; 1168x4096x34688 531,
- * 573 in slices.
+ * 1024x5632x2048 takes 33.2 us in 256x176, 38.4 in 128x176; 1168x4096x34688 531, 573 in slices.
  */
 static int columns_of_large(const ckl_gemm_desc *d, const ckl_device_info *device)
 {
@@ -481,10 +479,9 @@ static ckl_gemm_desc as_batch(const ckl_gemm_desc *d)
 }
 
 /*
- * How often a turn of tiles counts: as wide as its tiles are beside D. On an H200 100352x64x64 takes 10.1 us in 128x96 with 6
- * turns, 8.35 in 64x64 with 12. Groups, whose products have many turns, are not counted (128 experts of few rows take 131 us by
- * 128x128, 115 by 64x16), nor is a long K, during which memory is busy (1x8192x8192 takes 33.4 us in D^T of 64x16, 47.2 in 64x64),
- * nor neighbours whose A stays: 7168x7040x120 is faster in 128x128 than in fewer turns of 128x192.
+ * How often a turn of tiles counts: as wide as its tiles are beside D. 100352x64x64 takes 10.1 us in 128x96 with 6 turns, 8.35 in
+ * 64x64 with 12. Not of groups, whose products have many turns (128 experts of few rows take 131 us by 128x128, 115 by 64x16), of a
+ * long K, during which memory is busy (1x8192x8192 takes 33.4 us in D^T of 64x16, 47.2 in 64x64), and where A stays.
  */
 static double turns_that_count(const ckl_gemm_desc *d, const tiled_problem *p, const gemm_sm90_config *c)
 {
@@ -496,9 +493,9 @@ static double turns_that_count(const ckl_gemm_desc *d, const tiled_problem *p, c
 }
 
 /*
- * The factor of large tiles of D in 32 bits, by few steps along K and in few turns: storing is most of the work, and they leave it
- * few staging buffers. 5633x1408x384 takes 18.2 us in 192x192, 17.3 in 128x176, 14.8 in 128x128; else it would be 14.1, 15.3, 14.3.
- * And of two or three turns that read C: 7296x128x672 takes 9.2 us in two of 64x64, 7.7 in one of 64x128.
+ * The factor of large tiles of D in 32 bits, by few steps along K and in few turns, whose stores find few staging buffers: 5633x1408x384
+ * takes 18.2 us in 192x192, 14.8 in 128x128; else it would be 14.1 and 14.3. And of two or three turns that read C: 7296x128x672
+ * takes 9.2 us in two of 64x64, 7.7 in one of 64x128.
  */
 static double storing_of(const ckl_gemm_desc *d, const gemm_sm90_config *c, int64_t turns)
 {
@@ -537,8 +534,7 @@ plan_cost gemm_sm90_cost(const void *desc, const ckl_device_info *device, const 
     bound = epilogue > tile ? "epilogue" : bound;
     if (fmax(power_us, memory_us) > tiles_us)
         bound = power_us > memory_us ? "power" : "memory";
-    const double STAYS =
-        0.92; // of A that is loaded once for a row of tiles: 0.91 of 7168x7040x120 and of 8192x14336x384
+    const double STAYS = 0.92; // where A is loaded once for a row of tiles: 0.91 of 7168x7040x120
     const double factor = storing_of(d, c, p.turns) * (c->stays ? STAYS : 1);
     return (plan_cost){ overlapped(tiles_us, power_us, memory_us) * factor, bound };
 }

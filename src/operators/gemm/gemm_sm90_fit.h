@@ -15,31 +15,24 @@ typedef struct gemm_fit {
     double absent_row;      // cycles of a row beyond the last one of A: TMA fills it with zeros, slower than it loads
     double sm_bytes_one;    // the same of CTAs with one consumer
     double latency;         // cycles from asking for a stage to its arrival, when memory is busy
-    double
-        exchange; // cycles until the first partials of a split arrive; not fitted: small products were split without it
-    double exchange_bytes; // a cycle of what a CTA that finishes gets for it
-    double
-        column_scale; // cycles of a K step for every column that has a scale of its own, of each consumer: D^T in 64x128 takes 10.4 instead of 8.6 us at 128x7168x2048; not fitted
-    double
-        partial; // cycles of each sum of 64 rows of a K tile that a consumer scales and adds in f32: 4096x24576x1536 takes 302 us in 128x192, 323 in 128x128; not fitted
-    double cluster; // what each more CTA of a cluster adds to a step, unless rows are slow; not fitted
-    double
-        pair; // times a step of a pair of 128x128 in batches, or with scales of blocks: 32 x 512^3 takes 18.6 us, 19.4 alone; not fitted
-    double
-        slow_alone; // times a step of a CTA of two consumers that shares nothing, where rows start inside a sector and K is deep: 4352x8576x6360 takes 901 us in 128x192, 705 in pairs; not fitted
-    double
-        epilogue; // cycles of storing an element, of one consumer; as the three below fitted to plain problems, then kept
-    double boxes_of_32;  // times that, in boxes of 32 columns
-    double boxes_of_16;  // and of 16
+    double exchange;        // cycles until a split's first partials arrive; not fitted
+    double exchange_bytes;  // a cycle of what a CTA that finishes gets for it
+    double column_scale;    // cycles of a K step for each column that has a scale of its own; not fitted
+    double partial;         // cycles of each sum of 64 rows that a consumer scales and adds in f32; not fitted
+    double cluster;         // what each more CTA of a cluster adds to a step, unless rows are slow; not fitted
+    double pair;            // times a step of a pair of 128x128 in batches, or with scales of blocks; not fitted
+    double slow_alone;      // times a step of two consumers that share nothing, of a deep K and slow rows; not fitted
+    double epilogue;        // cycles of storing an element, of one consumer; this and the three below are kept
+    double boxes_of_32;     // times that, in boxes of 32 columns
+    double boxes_of_16;     // and of 16
     double gelu;         // times the epilogue with GELU: 4096x4096x512 in f16 takes 39.5 instead of 33.3 us; not fitted
     double flops_per_us; // of an SM within the power limit; not fitted
     double slice;        // cycles of storing a sum of a slice of K, in every turn but one; not fitted
     double sum_us;       // a second kernel, which adds slices of K; not fitted: with less, few steps get slices
     double sum_bytes_per_us;    // of the sums of all slices, to L2 and back; not fitted
     double memory_bytes_per_us; // of HBM, between copying and reading; not fitted
-    double
-        turn_us; // what a turn of tiles costs where memory binds, in batches and products of few K steps: 256 x 128^3; not fitted
-    double memory_bytes_of_sm; // of it, that one SM can ask for: 16x6144x8192 takes 31.4 us on 96 SMs, 27.6 on all
+    double turn_us;             // what a turn of tiles costs where memory binds and K is short; not fitted
+    double memory_bytes_of_sm;  // of it, that one SM can ask for: 16x6144x8192 takes 31.4 us on 96 SMs, 27.6 on all
 } gemm_fit;
 
 static const gemm_fit fit = {

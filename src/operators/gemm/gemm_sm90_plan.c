@@ -326,10 +326,9 @@ static ckl_status admit_sm90(const void *desc, const ckl_device_info *device, co
 
 /*
  * The next launch's CTAs take places as these come free. If a second launch does not fit beside the first, and the first leaves
- * many places free, SMs, or pairs of them, get unequal shares of the second, where an empty device deals them out evenly: 224
- * tiles of 7x14336x7168, three an SM, take 71.4 us begun early and 50.1 alone, 82 of 5248x64x16384 59.3 and 46.7, and 128 of
- * 128x6144x8064, one an SM, 35.2 and 29.4. 192 tiles three an SM, or 112 two an SM, of which two launches fit, are at 97 % of copying
- * begun early, and so are 28 clusters of four. A short product would gain less than the 1 to 2 us of a launch.
+ * many places free, SMs get unequal shares of the second: 224 tiles of 7x14336x7168, three an SM, take 71.4 us begun early and 50.1
+ * alone, 82 of 5248x64x16384 59.3 and 46.7, 128 of 128x6144x8064, one an SM, 35.2 and 29.4. Where two launches fit, or nearly, they
+ * are at 97 % of copying begun early. A short product would gain less than the 1 to 2 us of a launch.
  */
 static bool is_better_alone(const ckl_gemm_desc *d, const ckl_device_info *device, const gemm_sm90_config *c)
 {
@@ -346,9 +345,8 @@ static bool is_better_alone(const ckl_gemm_desc *d, const ckl_device_info *devic
 
 /*
  * Of few K tiles and a large D in 16 bits L2 gives more for loads than it takes for D, unless A stays, of which a CTA has a long
- * share of a row of tiles. Pairs then share B, if all rows of tiles have a partner: 7168x7040x120 takes 35.4 us in 128x128, 36.7
- * in 128x192, 38.3 where A does not stay; 8192x14336x384 137.6, alone 146.7, 155.6; 10496x2048x144 18.3 alone, 21.3. D in
- * 32 bits is slower so: 26400x896x32 31.7 and 30.0. Pairs that share A of one K tile were not timed otherwise.
+ * share of a row of tiles. Pairs then share B, if all rows of tiles have a partner: 8192x14336x384 takes 137.6 us, alone 146.7, 155.6
+ * where A does not stay. D in 32 bits is slower so: 26400x896x32 31.7 and 30.0.
  */
 static void let_A_stay(const ckl_gemm_desc *d, const ckl_device_info *device, gemm_sm90_config *c)
 {

@@ -92,40 +92,28 @@ static bool is_deep(const ckl_gemm_desc *d, int64_t count, int64_t sm_count)
  * Tiles of 128 rows that end with the columns of D, or of D^T: as few as there can be along them, or some more. 1792x408x16384
  * takes 49.9 us in 128x144, 58.3 in 128x128; 783x1024x28672 77.9 as D^T of 128x160, 89.7 in 128x128. More tiles than SMs are faster
  * in one product: 904x10240x16384 takes 485 us in slices, 427 without.
+ *
+ * Where rows begin inside lines, which costs L2 two for one, and K is deep, an even number of tiles of D^T, of 128 or 256 rows, in
+ * pairs that share the rows of B: 291x1408x127280 takes 186 us in 128x160, 216 alone; 1579x8448x37048 1531 in 256x160, 1704 in pairs
+ * of 128x256 of D.
  */
-static void set_even_tile(int i, const ckl_gemm_desc *d, int64_t sm_count, gemm_sm90_config *c)
+static void set_even_tile(int i, bool paired, const ckl_gemm_desc *d, int64_t sm_count, gemm_sm90_config *c)
 {
-    enum { ROWS = 128, WIDEST = 256, NARROWEST = 96, STEP = 16 };
-    c->tile_m = ROWS;
-    c->swap = i % 2;
-    const int64_t rows = c->swap ? d->n : d->m, columns = c->swap ? d->m : d->n;
-    const int64_t across = max_i64(ceil_div(columns, WIDEST) + i / 2, 1), count = ceil_div(rows, ROWS) * across;
-    const bool many = count >= SQUARES_FEWEST || is_deep(d, count, sm_count);
-    c->tile_n = (int)round_up(ceil_div(columns, across), STEP);
-    if (c->tile_n < NARROWEST || c->tile_n == ROWS || !many || count > sm_count)
-        c->tile_n = 0; // squares are in the table
-    c->consumers = 2;
-    c->cluster_m = c->cluster_n = 1;
-}
-
-/*
- * Where rows begin inside lines, which costs L2 two for one, and K is deep: tiles of D^T that end with the rows of D, an even number
- * of them, in pairs that share the rows of B. 291x1408x127280 takes 186 us in 128x160, 216 without pairs; 1579x8448x37048 1531 in 256x160,
- * 1704 in pairs of 128x256 of D.
- */
-static void set_paired_tile(int i, const ckl_gemm_desc *d, int64_t sm_count, gemm_sm90_config *c)
-{
-    enum { WIDEST = 256, NARROWEST = 96, STEP = 16, PAIR = 2, LINE_BYTES = 128 };
-    const int64_t across = PAIR * (ceil_div(max_i64(d->m, 1), PAIR * WIDEST) + i / 2);
-    c->tile_m = i % 2 ? 256 : 128;
-    c->swap = true;
-    c->tile_n = (int)round_up(ceil_div(d->m, across), STEP);
-    if (c->tile_n < NARROWEST || gemm_rows_aligned(d, 'b', LINE_BYTES) ||
-        !is_deep(d, ceil_div(d->n, c->tile_m) * across, sm_count))
-        c->tile_n = 0;
+    enum { ROWS = 128, WIDEST = 256, NARROWEST = 96, STEP = 16, PAIR = 2, LINE_BYTES = 128 };
     c->consumers = 2;
     c->cluster_m = 1;
-    c->cluster_n = PAIR;
+    c->cluster_n = paired ? PAIR : 1;
+    c->tile_m = paired && i % 2 ? 2 * ROWS : ROWS;
+    c->swap = paired || i % 2;
+    const int64_t rows = c->swap ? d->n : d->m, columns = c->swap ? d->m : d->n;
+    const int64_t least = ceil_div(max_i64(columns, 1), c->cluster_n * WIDEST), across = c->cluster_n * (least + i / 2);
+    const int64_t count = ceil_div(rows, c->tile_m) * across;
+    const bool deep = is_deep(d, count, sm_count);
+    c->tile_n = (int)round_up(ceil_div(columns, across), STEP);
+    const bool worth = paired ? deep && !gemm_rows_aligned(d, 'b', LINE_BYTES)
+                              : (deep || count >= SQUARES_FEWEST) && c->tile_n != ROWS && count <= sm_count;
+    if (c->tile_n < NARROWEST || !worth) // squares are in the table
+        c->tile_n = 0;
 }
 
 static bool candidate_splitk(const void *desc, const ckl_device_info *device, int i, void *config)
@@ -137,9 +125,9 @@ static bool candidate_splitk(const void *desc, const ckl_device_info *device, in
         return false;
     c->vec = vector_of(d);
     if (i < PAIRED_TILES)
-        set_paired_tile(i, d, device->sm_count, p);
+        set_even_tile(i, true, d, device->sm_count, p);
     else if (i < PAIRED_TILES + EVEN_TILES)
-        set_even_tile(i - PAIRED_TILES, d, device->sm_count, p);
+        set_even_tile(i - PAIRED_TILES, false, d, device->sm_count, p);
     else
         set_tile(&tiles[i - PAIRED_TILES - EVEN_TILES], d, p); // where none can compute, the last one says why
     p->batched = GEMM_SLICES_OF_K;
