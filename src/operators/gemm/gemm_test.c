@@ -126,6 +126,10 @@ static const char *const cases[] = {
     "pingpong=0 cluster_m=1 cluster_n=1 ctas=1' # the next launch waits for its end",
     "m=33 n=200 k=520 d=f32 beta=0.5 bias=1 impl=sm90 config='tile_m=64 tile_n=48 stages=4 swap=1 split=3 consumers=1 "
     "pingpong=0 cluster_m=1 cluster_n=1 ctas=1'",
+    "m=300 n=200 k=392 a=bf16 bias=1 activation=gelu impl=sm90 config='tile_m=128 tile_n=96 stages=4 split=2 "
+    "consumers=2 pingpong=0 cluster_m=1 cluster_n=1 swap=0' # columns of both are partials of the other",
+    "m=300 n=70 k=264 ldd=72 impl=sm90 config='tile_m=64 tile_n=80 stages=6 swap=1 split=1 consumers=1 pingpong=0 "
+    "cluster_m=1 cluster_n=1' # D^T of more rows than columns",
     "m=72 n=264 k=200 c=1 beta=1 ldc=272 bias=1 impl=sm90 config='tile_m=128 tile_n=80 stages=3 swap=1 buffers=1 "
     "split=1 consumers=2 pingpong=0 cluster_m=1 cluster_n=1 ctas=1' # boxes of 16 rows",
     "m=2112 n=160 k=16 a=bf16 d=f32 beta=1 impl=sm90 config='tile_m=64 tile_n=32 stages=4 consumers=1 pingpong=0 "
