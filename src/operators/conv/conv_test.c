@@ -667,6 +667,17 @@ static const char *const cases[] = {
     "config='vec=8 down=1 pitch=0 whole=0 bands=1 lanes=4 cols=10 wide=1 images=4 high=6 stages=2 ctas=1'",
     "n=2 c=40 h=9 w=31 k=40 groups=40 r=2 s=3 pad_top=1 direction=data dtype=bf16 impl=halo "
     "config='vec=8 down=1 pitch=0 whole=0 bands=1 lanes=4 cols=14 wide=4 images=1 high=6 stages=2 ctas=2'",
+    "n=2 c=80 h=18 w=30 k=80 groups=80 pad=1 impl=halo "
+    "config='vec=8 down=1 pitch=0 whole=0 bands=1 lanes=8 cols=14 wide=2 images=1 high=8 stages=3 ctas=1' # 64 "
+    "channels",
+    "n=3 c=72 h=18 w=22 k=72 groups=72 r=7 s=7 pad=3 bias=1 residual=1 dtype=bf16 fill=hard impl=halo "
+    "config='vec=8 down=1 pitch=0 whole=0 bands=1 lanes=8 cols=10 wide=1 images=1 high=16 stages=2 ctas=1'",
+    "n=2 c=64 h=15 w=17 k=64 groups=64 pad=1 stride=2 activation=relu impl=halo "
+    "config='vec=8 down=1 pitch=0 whole=0 bands=1 lanes=8 cols=7 wide=4 images=1 high=4 stages=2 ctas=1'",
+    "n=2 c=40 h=9 w=31 k=40 groups=40 pad=1 out=f32 bias=1 impl=halo "
+    "config='vec=8 down=1 pitch=0 whole=0 bands=1 lanes=4 cols=14 wide=2 images=1 high=8 stages=2 ctas=2'",
+    "n=40 c=40 h=18 w=45 k=40 groups=40 pad=1 dtype=bf16 impl=halo "
+    "config='vec=8 down=1 pitch=0 whole=0 bands=1 lanes=4 cols=14 wide=2 images=1 high=8 stages=2 ctas=3'",
     "n=2 c=20 h=19 w=13 k=20 groups=20 r=7 s=7 pad=3 bias=1 impl=depthwise_rows "
     "config='vec=4 cols=1 high=8 turns=1'",
     "n=2 c=6 h=9 w=15 k=6 groups=6 r=7 s=5 pad=2 dilation_w=2 stride_w=2 dtype=bf16 impl=depthwise_rows "
