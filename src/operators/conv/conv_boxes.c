@@ -44,6 +44,29 @@ conv_box conv_fit_box(const int64_t places[CONV_MODES], int64_t images, int pixe
     return best;
 }
 
+/* Rows of x that tall boxes load, and those of y that they compute, in pixels. */
+static double tall_pixels(const int64_t places[CONV_MODES], int64_t images, conv_box box)
+{
+    const double rows = box.h + (box.h + CONV_SM90_TALL - 1);
+    return conv_boxes(places, images, box) * box.w * box.n * rows;
+}
+
+conv_box conv_fit_tall_box(const int64_t places[CONV_MODES], int64_t images, int consumers)
+{
+    enum { LEAST = 8, SHAPES = 4 };
+    conv_box best = { LEAST, CONV_SM90_ROWS / LEAST * consumers, 1 };
+    double fewest = tall_pixels(places, images, best);
+    for (int i = 0; i < SHAPES; i++)
+        for (int n = 1; n <= (consumers == 2 ? 2 : 1); n++) {
+            const int w = LEAST << i;
+            const conv_box box = { w, CONV_SM90_ROWS / w * consumers / n, n };
+            const double pixels = tall_pixels(places, images, box);
+            best = pixels < fewest ? box : best;
+            fewest = pixels < fewest ? pixels : fewest;
+        }
+    return best;
+}
+
 ckl_status conv_check_box(const char *who, conv_box box, int pixels, int step_w, int step_h)
 {
     if (!is_power_of_two(box.w) || !is_power_of_two(box.h) || !is_power_of_two(box.n) || box.w > pixels ||

@@ -31,7 +31,7 @@ enum {
     CONV_HALO_COLUMNS = 8, // at most
     CONV_HALO_WINDOW = 16, // bands: columns of x of a matrix
     CONV_HALO_LANES = 8,   // and its rows of x, of blocks side by side, below each other, and of images
-    CONV_HALO_GROUPS = 4,  // warps, of 8 channels each
+    CONV_HALO_WARPS = 4,   // bands: of a CTA, of 8 channels each; or twice as many
 };
 
 /* Columns of y that 16 of x make. */

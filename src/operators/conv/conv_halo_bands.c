@@ -5,8 +5,8 @@
  * second one: as many columns of y as the filter finds places in 16 of x come out whole. Eight rows of x from different places of a tile, with 16 columns
  * each, are B of one mma.sync. A warp does that for 8 channels, which a pixel has side by side.
  *
- * The zeros beside the filter would make NaN of an infinity that y does not see. So all of x is multiplied by zeros alone, too;
- * where that is not 0 a warp computes its tile by the definition.
+ * The zeros beside the filter make NaN of an infinity that y does not see. So where a sum is no finite number a warp computes its
+ * tile by the definition.
  */
 #include "cute/kernel.h"
 #include "operators/conv/conv_halo_kernel.h"
@@ -15,10 +15,8 @@
 enum {
     VECTOR = CONV_HALO_VECTOR,
     WINDOW = CONV_HALO_WINDOW,
-    PLACES = 4,            // pixels of x or y of a thread
-    BARRIER_Y = 1,         // round the buffer of y
-    HELD_MAX = 3,          // rows of a filter that registers hold
-    PIXEL = 2 * 4 * VECTOR // bytes
+    PLACES = 4,    // pixels of x or y of a thread
+    BARRIER_Y = 1, // round the buffer of y
 };
 
 /* A lane's block of rows: its window of columns, its rows, its image. */
@@ -29,13 +27,13 @@ typedef struct block_place {
 /* A lane of a warp with 8 channels. */
 typedef struct band_role {
     val group, row, pair; // of the warp's channels; of 8 rows of a matrix, of 4 pairs of columns
-    val at_x, at_band;    // addresses: of its first pixel in stage 0, of its first element of channel 0 and row 0
+    val at_x[2], at_band; // addresses: of its first two pixels in stage 0, of its first element of channel 0 and row 0
+    val even, odd;        // how B is made of words of both: of the first of their channels, of the second
     tiled_mma mma;
-    tensor rX;             // (WORD,PLACE)
-    tensor rA, rB, rZeros; // (MMA,1,1) of words
-    tensor rHeld;          // (WORD,CHANNEL,ROW) of bands
-    tensor rSum;           // (PLACE,CHANNEL,ROW)
-    tensor rCheck;         // (PLACE,1,1): products by zeros
+    tensor rX;     // (WORD,PLACE)
+    tensor rA, rB; // (MMA,1,1) of words
+    tensor rBands; // (WORD,CHANNEL,ROW) of bands
+    tensor rSum;   // (PLACE,CHANNEL,ROW)
 } band_role;
 
 /* Rows of y of a block. */
@@ -57,8 +55,8 @@ void conv_halo_describe_bands(halo_kernel *k)
     const conv_halo_shape *s = &k->size;
     k->sX = tma_ring("X", c->form.dtype, s->box_w * s->box_h * c->images, s->channels, c->stages);
     const int y_box[] = { s->channels, c->cols * c->wide, c->high, 1, c->images };
-    k->tmaY = make_tma_box(k->p.mY, c->form.out, 5, y_box, NULL, 0);
-    k->sY = smem_tensor("Y", c->form.out, compact(shape(s->channels, c->cols * c->wide, c->high, c->images)), 128);
+    k->tmaY = make_tma_box(k->p.mY, c->form.out, 5, y_box, NULL, s->channels * (int)ckl_dtype_bytes(c->form.out));
+    k->sY = tma_ring("Y", c->form.out, c->cols * c->wide * c->high * c->images, s->channels, 1);
     k->sBands = smem_tensor("bands", c->form.dtype, compact(shape(conv_halo_band(c), 2, c->rows, s->channels)), 16);
 }
 
@@ -84,12 +82,14 @@ static void fill_bands(const halo_kernel *k)
     }
 }
 
+/* Of row `number` of a matrix. Those of a thread are four blocks apart, so that pixels which are stored together are in different banks. */
 static block_place place_of_block(const halo_kernel *k, val number)
 {
     const int wide = k->cfg->wide, blocks = conv_halo_blocks(k->cfg);
-    return (block_place){ thread_at(number, 0, wide, blocks, k->cfg->images),
-                          thread_at(number, 1, wide, blocks, k->cfg->images),
-                          thread_at(number, 2, wide, blocks, k->cfg->images) };
+    val block = add(div(number, imm(2)), mul(rem(number, imm(2)), imm(CONV_HALO_LANES / 2)));
+    return (block_place){ thread_at(block, 0, wide, blocks, k->cfg->images),
+                          thread_at(block, 1, wide, blocks, k->cfg->images),
+                          thread_at(block, 2, wide, blocks, k->cfg->images) };
 }
 
 /* The number of a pixel of the box: column `column` of the first row of a block's window. */
@@ -97,6 +97,19 @@ static val pixel_of(const halo_kernel *k, const block_place *b, val column)
 {
     val row = add(mul(b->image, imm(k->size.box_h)), mul(b->block, imm(rows_of(k->cfg) * k->cfg->step_h)));
     return add(mul(row, imm(k->size.box_w)), add(mul(b->window, imm(k->cfg->cols * k->cfg->step_w)), column));
+}
+
+/* A lane's words of x: those of odd rows have the second of two pixels first, so that rows side by side meet other banks. */
+static void place_words(const halo_kernel *k, val channel, band_role *w)
+{
+    enum { EVEN = 0x5410, ODD = 0x7632, EVEN_TURNED = 0x1054, ODD_TURNED = 0x3276 };
+    const block_place b = place_of_block(k, w->row);
+    val turned = rem(w->row, imm(2));
+    for (int i = 0; i < 2; i++)
+        w->at_x[i] = tensor_address(
+            k->sX, coord(pixel_of(k, &b, add(mul(w->pair, imm(2)), bit_xor(turned, imm(i)))), channel, 0));
+    w->even = select(eq(turned, imm(0)), imm_as(U32, EVEN), imm_as(U32, EVEN_TURNED));
+    w->odd = select(eq(turned, imm(0)), imm_as(U32, ODD), imm_as(U32, ODD_TURNED));
 }
 
 /*
@@ -113,16 +126,12 @@ static band_role describe_role(const halo_kernel *k)
                     .rX = fragment(U32, compact(shape(4, PLACES))),
                     .rA = fragment(U32, compact(shape(4, 1, 1))),
                     .rB = fragment(U32, compact(shape(2, 1, 1))),
-                    .rZeros = fragment(U32, compact(shape(4, 1, 1))),
-                    .rHeld = fragment(U32, compact(shape(2, VECTOR, c->rows))),
-                    .rSum = fragment(F32, compact(shape(PLACES, VECTOR, rows_of(c)))),
-                    .rCheck = fragment(F32, compact(shape(PLACES, 1, 1))) };
-    const block_place b = place_of_block(k, w.row);
+                    .rBands = fragment(U32, compact(shape(2, VECTOR, c->rows))),
+                    .rSum = fragment(F32, compact(shape(PLACES, VECTOR, rows_of(c)))) };
     val channel = mul(w.group, imm(VECTOR)), moved = mul(min(w.row, imm(c->cols - 1)), imm(c->step_w));
     val odd = rem(moved, imm(2)), first = sub(add(mul(w.pair, imm(2)), imm(conv_halo_band_before(c))), add(moved, odd));
-    w.at_x = tensor_address(k->sX, coord(pixel_of(k, &b, mul(w.pair, imm(2))), channel, 0));
+    place_words(k, channel, &w);
     w.at_band = tensor_address(k->sBands, coord(first, odd, 0, channel));
-    fill(w.rZeros, imm_as(U32, 0));
     return w;
 }
 
@@ -146,28 +155,25 @@ static void load_band(const halo_kernel *k, const band_role *w, int channel, int
 /* A row of x: two neighbouring pixels of the first 8 columns, and two of the others. */
 static void load_row(const halo_kernel *k, const band_role *w, val stage, int row)
 {
-    static const int pixels[PLACES] = { 0, 1, 8, 9 };
-    val address = add(w->at_x, mul(stage, imm((int)k->size.stage_bytes)));
+    const int pixel = 2 * k->size.channels, eight = 8 * pixel; // bytes, after which a swizzle begins anew
+    val begin = mul(stage, imm((int)k->size.stage_bytes));
     for (int p = 0; p < PLACES; p++)
-        load_words(address, PIXEL * (row * k->size.box_w + pixels[p]), 4, slice(w->rX, _, p));
+        load_words(add(w->at_x[p % 2], begin), row * k->size.box_w * pixel + p / 2 * eight, 4, slice(w->rX, _, p));
 }
 
 /* B of a channel: its elements of the pixels. */
 static void take_channel(const band_role *w, int channel)
 {
-    enum { EVEN = 0x5410, ODD = 0x7632 };
     for (int half = 0; half < 2; half++)
         set(w->rB, coord(half, 0, 0),
             permute_bytes(at(w->rX, channel / 2, 2 * half), at(w->rX, channel / 2, 2 * half + 1),
-                          imm_as(U32, channel % 2 ? ODD : EVEN)));
+                          channel % 2 ? w->odd : w->even));
 }
 
 /* A of a band: what is left of it is zeros, and both halves of the diagonal are alike; by steps of 2 it ends with the first half. */
 static void take_band(const halo_kernel *k, const band_role *w, int channel, int row)
 {
-    tensor rBand = slice(w->rHeld, _, channel, row);
-    if (k->cfg->rows > HELD_MAX)
-        load_band(k, w, channel, row, rBand);
+    tensor rBand = slice(w->rBands, _, channel, row);
     set(w->rA, coord(0, 0, 0), at(rBand, 0));
     set(w->rA, coord(1, 0, 0), imm_as(U32, 0));
     set(w->rA, coord(2, 0, 0), at(rBand, 1));
@@ -181,7 +187,8 @@ static void add_row(const halo_kernel *k, const band_role *w, val stage, int i)
     load_row(k, w, stage, i);
     UNROLL(channel, VECTOR) {
         take_channel(w, channel);
-        gemm(&w->mma, w->rZeros, w->rB, w->rCheck, yes());
+        if (i < c->rows) // the first row of y needs it now, the others will
+            load_band(k, w, channel, i, slice(w->rBands, _, channel, i));
         for (int q = 0; q < rows_of(c); q++) {
             const int r = i - q * c->step_h;
             if (r < 0 || r >= c->rows)
@@ -223,12 +230,18 @@ static void add_taps(const halo_kernel *k, const band_role *w, val stage, int p,
         }
 }
 
-static val is_doubtful(const band_role *w)
+/* Is a sum infinite or NaN? A zero of a band may have made it so. */
+static val is_doubtful(const halo_kernel *k, const band_role *w)
 {
-    val sum = at(w->rCheck, 0, 0, 0);
-    for (int p = 1; p < PLACES; p++)
-        sum = add(sum, at(w->rCheck, p, 0, 0));
-    return logical_not(eq(sum, immf(0)));
+    enum { CHAINS = 4 }; // of multiply-adds that do not wait for each other
+    val zero[CHAINS];
+    for (int i = 0; i < CHAINS; i++)
+        zero[i] = immf(0);
+    for (int p = 0; p < places_of(k->cfg); p++)
+        for (int i = 0; i < VECTOR; i++)
+            for (int q = 0; q < rows_of(k->cfg); q++)
+                zero[i % CHAINS] = fma(at(w->rSum, p, i, q), immf(0), zero[i % CHAINS]);
+    return logical_not(eq(add(add(zero[0], zero[1]), add(zero[2], zero[3])), immf(0)));
 }
 
 /* Channels of a pixel to the buffer of y: 16 bytes of a warp alone are slow to store, 5 cycles each of an SM. */
@@ -236,8 +249,11 @@ static void stage_pixel(const halo_kernel *k, const band_role *w, const conv_cha
                         val to, int p, int q)
 {
     const conv_form *form = &k->cfg->form;
+    const int bytes = (int)ckl_dtype_bytes(form->out), eight = 8 * k->size.channels * bytes, count = 16 / bytes;
     tensor rY = conv_finish_run(form, &k->p, channels, index, channel, slice(w->rSum, p, _, q));
-    copy(rY, smem_view(to, form->out, compact(leaf(VECTOR))), 16);
+    for (int i = 0; i < VECTOR / count; i++) // a swizzle exchanges halves of 32 bytes, and begins anew after 8 pixels
+        copy(local_tile(rY, shape(count), coord(i)),
+             smem_view(add(bit_xor(to, imm(16 * i)), imm(p / 2 * eight)), form->out, compact(leaf(count))), 16);
 }
 
 static void stage_tile(const halo_kernel *k, const band_role *w, const conv_channels *channels, val channel,
@@ -245,20 +261,22 @@ static void stage_tile(const halo_kernel *k, const band_role *w, const conv_chan
 {
     const conv_halo_config *c = k->cfg;
     const bool by_place = c->form.residual || conv_is_custom(&c->form);
-    const int row = c->cols * c->wide * k->size.channels * (int)ckl_dtype_bytes(c->form.out);
+    const int width = c->cols * c->wide;
     for (int p = 0; p < places_of(c); p++) {
         const block_place b = place_of_block(k, block_of(w, p));
         val column = add(mul(b.window, imm(c->cols)), column_of(w, p)), x = add(tile->w, column),
             first = mul(b.block, imm(rows_of(c))), h = add(tile->h, first), n = add(tile->n, b.image);
         val index = add(mul(convert(I64, n), k->p.y[0]), mul(convert(I64, h), k->p.y[2]));
         index = add(index, add(mul(convert(I64, x), k->p.y[3]), convert(I64, channel)));
-        val to = tensor_address(k->sY, coord(mul(w->group, imm(VECTOR)), column, first, b.image));
+        val pixel = add(mul(add(mul(b.image, imm(c->high)), first), imm(width)), sub(column, imm(p / 2 * 8)));
         val inside = lt(column_of(w, p), imm(c->cols)), there = logical_and(lt(x, conv_number(k->p.y_size[2])), inside);
         there = logical_and(there, lt(n, conv_number(k->p.n)));
         there = logical_and(there, lt(channel, conv_number(k->p.groups)));
         UNROLL(q, rows_of(c)) {
             IF(by_place ? logical_and(there, lt(add(h, imm(q)), conv_number(k->p.y_size[1]))) : inside)
-                stage_pixel(k, w, channels, channel, index, add(to, imm(q * row)), p, q);
+                stage_pixel(k, w, channels, channel, index,
+                            tensor_address(k->sY, coord(add(pixel, imm(q * width)), mul(w->group, imm(VECTOR)), 0)), p,
+                            q);
             index = add(index, k->p.y[2]);
         }
     }
@@ -266,11 +284,8 @@ static void stage_tile(const halo_kernel *k, const band_role *w, const conv_chan
 
 static void store_tile(const halo_kernel *k, const tile_place *tile)
 {
-    const conv_halo_config *c = k->cfg;
-    const int channels = k->size.channels, pixels = c->cols * c->wide * c->high * c->images;
     const val outer[] = { tile->h, imm(0), tile->n };
-    tensor sPixels = tensor_with_layout(k->sY, make_layout(shape(pixels, channels), stride(channels, 1)));
-    tma_store_of(&k->tmaY, sPixels, tile->w, k->channel, 3, outer);
+    tma_store_of(&k->tmaY, slice(k->sY, _, _, 0), tile->w, k->channel, 3, outer);
 }
 
 /* The next tile to load, and its stage. */
@@ -311,14 +326,10 @@ void conv_halo_multiply(const halo_kernel *k)
     LOOP_FROM(tile, cta_x(), k->count, grid_x()) {
         load_ahead(k, &ahead);
         fill(w.rSum, immf(0));
-        fill(w.rCheck, immf(0));
-        for (int i = 0; i < VECTOR && c->rows <= HELD_MAX; i++)
-            for (int r = 0; r < c->rows; r++)
-                load_band(k, &w, i, r, slice(w.rHeld, _, i, r));
         pipeline_wait_full(&k->ring, &stage);
         UNROLL(i, (rows_of(c) - 1) * c->step_h + c->rows)
             add_row(k, &w, stage.stage, i);
-        IF(vote_any(is_doubtful(&w)))
+        IF(vote_any(is_doubtful(k, &w)))
             for (int p = 0; p < places_of(c); p++)
                 UNROLL(q, rows_of(c))
                     add_taps(k, &w, stage.stage, p, q);

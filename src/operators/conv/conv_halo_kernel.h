@@ -16,7 +16,7 @@ typedef struct halo_kernel {
     tensor sX;           // (CHANNEL,COLUMN,ROW,IMAGE,STAGES); for bands (PIXEL,CHANNEL,STAGES)
     tensor sW;           // (CHANNEL,TAP) of f32
     tensor sBands;       // (ELEMENT,COPY,ROW,CHANNEL)
-    tensor sY;           // (CHANNEL,COLUMN,ROW,IMAGE)
+    tensor sY;           // (PIXEL,CHANNEL,1)
     pipeline ring;
     val channel; // the CTA's first
     val tiles_w, tiles_h, count;

@@ -12,8 +12,9 @@ enum {
     LANES_MAX = 32,
     WIDE_MAX = 16
 };
-enum { KEPT_MAX = 50 };     // filters of a thread, which keeps them for all rows of y below each other
-enum { BAND_ROWS_MAX = 3 }; // of a block: four spill, by the epilogues that need most
+enum { KEPT_MAX = 50 };       // filters of a thread, which keeps them for all rows of y below each other
+enum { BAND_ROWS_MAX = 3 };   // of a block: four spill, by the epilogues that need most
+enum { BAND_WARPS_MAX = 12 }; // of an SM
 
 conv_halo_shape conv_halo_shape_of(const conv_halo_config *c)
 {
@@ -22,7 +23,7 @@ conv_halo_shape conv_halo_shape_of(const conv_halo_config *c)
                           .workers = c->lanes * c->wide * (c->high / c->down) * c->images };
     s.threads = (int)round_up(s.workers, 32) + 32;
     if (c->bands)
-        s.threads = s.workers = 32 * CONV_HALO_GROUPS; // one of which loads
+        s.threads = s.workers = 32 * c->lanes; // one of which loads
     s.box_w = (c->cols * c->wide - 1) * c->step_w + (c->columns - 1) * c->dilation_w + 1;
     if (c->bands) // rows begin where a swizzle does
         s.box_w = (int)round_up((c->wide - 1) * c->cols * c->step_w + CONV_HALO_WINDOW, 8);
@@ -99,7 +100,7 @@ static void candidate_bands(const ckl_conv_desc *d, const ckl_device_info *devic
     const conv_halo_problem *h = problem_of(d);
     const int rows = 2 + i % 2;
     c->bands = true;
-    c->lanes = CONV_HALO_GROUPS;
+    c->lanes = CONV_HALO_WARPS;
     c->cols = conv_halo_band_columns(c);
     c->wide = 1 << i / 2;
     c->images = 1;
@@ -294,18 +295,21 @@ static ckl_status check_problem(const ckl_conv_desc *d)
 
 static ckl_status check_bands(const ckl_conv_desc *d, const conv_halo_config *c)
 {
+    enum { SPAN = 128 }; // bytes of a pixel that a swizzle takes
     if (!may_be_bands(d, problem_of(d)))
         FAIL(CKL_UNSUPPORTED,
              "conv halo: bands=1 takes filters of up to 9 columns, an odd number, strides of up to 2 and no dilation");
-    if (c->vec != VECTOR || c->down != 1 || c->lanes != CONV_HALO_GROUPS || c->cols != conv_halo_band_columns(c) ||
-        c->ctas < 1 || c->ctas > 2 || !is_power_of_two(c->wide) || c->wide > CONV_HALO_LANES ||
+    if (c->vec != VECTOR || c->down != 1 || (c->lanes != 4 && c->lanes != 8) || c->cols != conv_halo_band_columns(c) ||
+        c->ctas < 1 || c->ctas * c->lanes > BAND_WARPS_MAX || !is_power_of_two(c->wide) || c->wide > CONV_HALO_LANES ||
         !is_power_of_two(c->images) || c->images > CONV_HALO_LANES || c->wide * c->images > CONV_HALO_LANES ||
         c->high < 1 || c->high % conv_halo_blocks(c) || c->high / conv_halo_blocks(c) > BAND_ROWS_MAX)
-        FAIL(
-            CKL_INVALID,
-            "conv halo: bands=1, but lanes=%d, cols=%d, wide=%d, images=%d, high=%d are not 4, what fits 16 columns, 8 "
-            "blocks and up to %d rows for each",
-            c->lanes, c->cols, c->wide, c->images, c->high, BAND_ROWS_MAX);
+        FAIL(CKL_INVALID,
+             "conv halo: bands=1, but lanes=%d, cols=%d, wide=%d, images=%d, high=%d are not 4 or 8, what fits 16 "
+             "columns, 8 blocks and up to %d rows for each",
+             c->lanes, c->cols, c->wide, c->images, c->high, BAND_ROWS_MAX);
+    if (c->lanes * VECTOR * (int)ckl_dtype_bytes(c->form.out) > SPAN)
+        FAIL(CKL_UNSUPPORTED, "conv halo: bands=1 has pixels of y of up to %d bytes, not lanes=%d of %s", SPAN,
+             c->lanes, ckl_dtype_name(c->form.out));
     return CKL_OK;
 }
 

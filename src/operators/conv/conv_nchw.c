@@ -8,8 +8,8 @@
  *
  *   warpgroup 0       producer: for every tap and some channels TMA loads the runs under it, zeros before and after the plane, and
  *                     the filters' elements
- *   warpgroups 1..    consumers: 64 filters each, or the same filters and pixels of their own; y goes through staging buffers, or
- *                     directly where the planes of y do not begin at whole 16 bytes
+ *   warpgroups 1..    consumers: 64 filters each; y goes through staging buffers, or directly where the planes of y do not begin at
+ *                     whole 16 bytes
  *
  * For the gradient of data read dy, dx and channels in place of x, y and filters; W is M-major then, as it lies in
  * memory.
@@ -25,10 +25,7 @@ enum {
     SPAN = CONV_SM90_SPAN,
 };
 
-/*
- * A tile, or a consumer's share: its first filter, and where its spans begin. Joined: all pixels count as those of
- * image 0.
- */
+/* A tile: its first filter, and where its spans begin. Joined: all pixels count as those of image 0. */
 typedef struct tile_place {
     val filter, pixel[CONV_NCHW_SPANS_MAX], image[CONV_NCHW_SPANS_MAX];
 } tile_place;
@@ -126,12 +123,12 @@ static void describe_schedule(nchw_kernel *k)
     k->count = mul(div(add(runs, imm(k->size.spans - 1)), imm(k->size.spans)), k->filters);
 }
 
-/* Filters fastest: CTAs side by side read the same pixels. `first`: of `spans` spans. */
-static tile_place place_of(const nchw_kernel *k, val tile, val first, int spans)
+/* Filters fastest: CTAs side by side read the same pixels. */
+static tile_place place_of(const nchw_kernel *k, val tile)
 {
     tile_place place = { .filter = mul(rem(tile, k->filters), imm(k->size.tile_m)) };
-    val number = add(mul(div(tile, k->filters), imm(k->size.spans)), first);
-    for (int i = 0; i < spans; i++) {
+    val number = mul(div(tile, k->filters), imm(k->size.spans));
+    for (int i = 0; i < k->size.spans; i++) {
         val at = add(number, imm(i));
         place.image[i] = div(at, k->spans);
         place.pixel[i] = mul(sub(at, mul(place.image[i], k->spans)), imm(SPAN));
@@ -189,7 +186,7 @@ static void load_tiles(const void *of)
     const nchw_kernel *k = of;
     pipeline_state stage = producer_state(&k->ring);
     LOOP_FROM(tile, cta_x(), k->count, grid_x()) {
-        tile_place place = place_of(k, tile, imm(0), k->size.spans);
+        tile_place place = place_of(k, tile);
         LOOP(r, conv_number(k->p.filter[1]))
             LOOP(s, conv_number(k->p.filter[2])) {
                 const tap_shift tap = shift_of(k, r, s);
@@ -211,9 +208,8 @@ static consumer_role describe_consumer(const nchw_kernel *k)
     c.tid = warpgroup_thread();
     c.barrier = add(c.index, imm(BARRIER_CONSUMER));
     c.first_thread = eq(c.tid, imm(0));
-    val row = cfg->side ? imm(0) : c.index, column = cfg->side ? c.index : imm(0);
-    c.tCrW = descriptors_A(&c.mma, local_tile(k->sW, shape(CONV_SM90_ROWS, cfg->tile_k), coord(row, 0, _)));
-    c.tCrX = descriptors_B(&c.mma, local_tile(k->sX, shape(cfg->tile_n, cfg->tile_k), coord(column, 0, _)));
+    c.tCrW = descriptors_A(&c.mma, local_tile(k->sW, shape(CONV_SM90_ROWS, cfg->tile_k), coord(c.index, 0, _)));
+    c.tCrX = descriptors_B(&c.mma, k->sX);
     c.acc = fragment_C(&c.mma, CONV_SM90_ROWS, cfg->tile_n);
     fill(c.acc, immf(0)); // once; the first wgmma of a tile ignores the sums
     if (!cfg->direct)
@@ -324,16 +320,16 @@ static void store_staged(const nchw_kernel *k, const consumer_role *c, const til
 static void epilogue(const nchw_kernel *k, const consumer_role *c, val tile)
 {
     const conv_nchw_config *cfg = k->cfg;
-    const int width = k->size.y_cols, count = cfg->tile_n / width, spans = cfg->tile_n / SPAN;
+    const int width = k->size.y_cols, count = cfg->tile_n / width;
     const tiled_mma mma = conv_mma_of(cfg->form.dtype, width);
-    const tile_place own = place_of(k, tile, cfg->side ? mul(c->index, imm(spans)) : imm(0), spans);
+    const tile_place place = place_of(k, tile);
     subtile t = { .coordinates = partition_C(&mma, identity_tensor(shape(CONV_SM90_ROWS, width)), c->tid) };
-    t.filter = cfg->side ? own.filter : add(own.filter, mul(c->index, imm(CONV_SM90_ROWS)));
+    t.filter = add(place.filter, mul(c->index, imm(CONV_SM90_ROWS)));
     UNROLL(i, count) {
         const int span = i * width / SPAN;
         t.acc = slice(accumulator_columns(c->acc, i * width, width), _, 0, _);
-        t.pixel = add(own.pixel[span], imm(i * width % SPAN));
-        t.image = own.image[span];
+        t.pixel = add(place.pixel[span], imm(i * width % SPAN));
+        t.image = place.image[span];
         tensor rY = finish(k, &t);
         if (cfg->direct)
             store_directly(k, &t, rY);

@@ -5,9 +5,8 @@
 #include "operators/conv/conv_sm90.h"
 
 #define CONV_NCHW_CONFIG(X, owner)                                                                             \
-    X(owner, int, consumers, "2", "1 2", "warpgroups")                                                         \
-    X(owner, bool, side, "0", "0 1", "consumers have pixels of their own, else 64 filters each")               \
-    X(owner, int, tile_n, "128", "64 128 192 256", "pixels of a consumer")                                     \
+    X(owner, int, consumers, "2", "1 2", "warpgroups of 64 filters each")                                      \
+    X(owner, int, tile_n, "128", "64 128 192 256", "pixels of a CTA")                                          \
     X(owner, int, tile_k, "64", "16 32 64", "channels of a stage")                                             \
     X(owner, int, stages, "4", "3 4 5 6 8", "chunks of channels in shared memory")                             \
     X(owner, bool, copied, "1", "0 1",                                                                         \
@@ -22,7 +21,7 @@ typedef struct conv_nchw_config {
 
 enum {
     CONV_NCHW_SPANS_MAX = 4, // of a tile
-    CONV_NCHW_CANDIDATES = 36,
+    CONV_NCHW_CANDIDATES = 24,
     CONV_NCHW_COPY_CHANNELS = 32, // of a warp of the copy
     CONV_NCHW_FEW_PLACES = 16,    // of which blocks of 8 places would waste many threads
 };

@@ -8,9 +8,9 @@ enum { UNIT = 8, SPAN = CONV_SM90_SPAN }; // elements of 16 bytes; pixels of a r
 
 conv_nchw_shape conv_nchw_shape_of(const conv_nchw_config *c)
 {
-    const int rows = CONV_SM90_ROWS, across = c->side ? c->consumers : 1;
-    conv_nchw_shape s = { .tile_m = rows * c->consumers / across,
-                          .spans = across * c->tile_n / SPAN,
+    const int rows = CONV_SM90_ROWS;
+    conv_nchw_shape s = { .tile_m = rows * c->consumers,
+                          .spans = c->tile_n / SPAN,
                           .joined = c->copied && c->direct,
                           .y_cols = 128 / (int)ckl_dtype_bytes(c->form.out) };
     s.stage_bytes = (int64_t)(s.tile_m + s.spans * SPAN) * c->tile_k * 2;
@@ -97,13 +97,10 @@ static int stages_of(const conv_nchw_config *c, const ckl_device_info *device)
     return conv_stages_of(device, shape.smem_bytes, shape.stage_bytes + 16);
 }
 
-/* Channels of a stage, consumers and their arrangement, pixels. */
+/* Channels of a stage, consumers, pixels. */
 static bool candidate_nchw_sm90(const void *desc, const ckl_device_info *device, int i, void *config)
 {
     static const int widths[] = { 64, 128, 192, 256 }, depths[] = { 64, 32, 16 };
-    static const struct {
-        int consumers, side;
-    } groups[] = { { 2, 0 }, { 2, 1 }, { 1, 0 } };
     const conv_nchw_problem *p = problem_of(desc);
     conv_nchw_config *c = config;
     if (i >= CONV_NCHW_CANDIDATES)
@@ -111,9 +108,8 @@ static bool candidate_nchw_sm90(const void *desc, const ckl_device_info *device,
     c->form = conv_form_of(desc);
     c->tile_n = widths[i % COUNT_OF(widths)];
     i /= COUNT_OF(widths);
-    c->consumers = groups[i % COUNT_OF(groups)].consumers;
-    c->side = groups[i % COUNT_OF(groups)].side;
-    c->tile_k = depths[i / COUNT_OF(groups)];
+    c->consumers = 2 - i % 2;
+    c->tile_k = depths[i / 2];
     c->copied = p->copies_x;
     c->direct = p->direct;
     c->pairs = c->copied && p->from_pixels % 2 == 0;
@@ -180,13 +176,13 @@ static ckl_status admit_nchw_sm90(const void *desc, const ckl_device_info *devic
     if (c->copied != p->copies_x || (p->direct && !c->direct) || (c->pairs && (!c->copied || p->from_pixels % 2)))
         FAIL(CKL_INVALID, "conv nchw_sm90: copied=%d, direct=%d or pairs=%d does not fit the problem", c->copied,
              c->direct, c->pairs);
-    if (c->consumers < 1 || c->consumers > 2 || (c->side && c->consumers == 1))
-        FAIL(CKL_INVALID, "conv nchw_sm90: consumers=%d is not in 1..2, or one stands side by side", c->consumers);
+    if (c->consumers < 1 || c->consumers > 2)
+        FAIL(CKL_INVALID, "conv nchw_sm90: consumers=%d is not in 1..2", c->consumers);
     if (c->tile_k != 16 && c->tile_k != 32 && c->tile_k != CONV_SM90_K)
         FAIL(CKL_INVALID, "conv nchw_sm90: tile_k=%d is none of 16, 32, 64", c->tile_k);
     const conv_nchw_shape s = conv_nchw_shape_of(c);
     if (c->tile_n < SPAN || c->tile_n % SPAN || s.spans > CONV_NCHW_SPANS_MAX)
-        FAIL(CKL_INVALID, "conv nchw_sm90: tile_n=%d is no multiple of %d, or more than %d runs of the CTA", c->tile_n,
+        FAIL(CKL_INVALID, "conv nchw_sm90: tile_n=%d is no multiple of %d, or more than %d runs", c->tile_n,
              SPAN, CONV_NCHW_SPANS_MAX);
     TRY(conv_check_stages("nchw_sm90", device, c->stages, s.smem_bytes));
     if (tiles_of(p, c) > INT32_MAX / 8 || d->n > INT32_MAX / 2)

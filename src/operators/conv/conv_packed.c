@@ -61,7 +61,7 @@ static bool candidate_whole(const conv_prepared *p, const ckl_device_info *devic
         return true;
     }
     i -= c->nchw ? FOLLOWING : 0;
-    const int of_way = CONV_SM90_CANDIDATES * (conv_sm90_may_be_tall(&p->plain) ? 2 : 1);
+    const int of_way = CONV_SM90_CANDIDATES * (p->plain.may_be_tall ? 2 : 1);
     const int plain = lies_plain(d) ? 1 : of_way; // one says why not
     c->padded = i >= plain && can_pad && i - plain < of_way;
     c->fold = i >= plain && !c->padded;

@@ -160,6 +160,9 @@ typedef struct conv_box {
 /* The box of `pixels` pixels of which the fewest cover all places of all images. */
 conv_box conv_fit_box(const int64_t places[CONV_MODES], int64_t images, int pixels);
 
+/* The box of whole rows of 8 pixels that has the fewest of them with what they see, where a consumer's pixels are of one image. */
+conv_box conv_fit_tall_box(const int64_t places[CONV_MODES], int64_t images, int consumers);
+
 /* The boxes that cover all places. */
 double conv_boxes(const int64_t places[CONV_MODES], int64_t images, conv_box box);
 
@@ -189,6 +192,8 @@ typedef struct conv_sm90_problem {
     bool has_unseen;               // has dx pixels that no tap sees?
     bool whole;                    // begin the channels of all pixels at whole 16 bytes, as TMA wants?
     conv_box box[CONV_SM90_BOXES]; // that fits, of the pixels of one consumer, of two
+    bool may_be_tall;              // do all three rows of a filter see something, from rows of x that follow each other?
+    conv_box tall_box[CONV_SM90_CONSUMERS];
     int64_t image;                 // elements from image to image of y or dx
 } conv_sm90_problem;
 
@@ -205,8 +210,7 @@ bool conv_sm90_candidate(const conv_sm90_problem *problem, const ckl_device_info
 /* The same config with pixels in the order of memory and, where a tile has the stages, two CTAs for each. */
 void conv_sm90_follow(const conv_sm90_problem *problem, const ckl_device_info *device, conv_sm90_config *config);
 
-/* Do all three rows of a filter see something, from rows of x that follow each other? The same config with boxes for all of them. */
-bool conv_sm90_may_be_tall(const conv_sm90_problem *problem);
+/* The same config with boxes for all three rows of a filter, of a problem that may be tall. */
 void conv_sm90_load_tall(const conv_sm90_problem *problem, const ckl_device_info *device, conv_sm90_config *config);
 
 /* What a config's cost is made of but for the slices, of which a choice tries many: cycles, counts. */

@@ -68,6 +68,13 @@ static int64_t seen_launches(const ckl_conv_desc *d)
     return count;
 }
 
+static bool may_be_tall(const ckl_conv_desc *d, const conv_mode *rows)
+{
+    int64_t first;
+    return d->r == CONV_SM90_TALL && conv_seen_taps(rows, &first) == CONV_SM90_TALL && d->stride_h == 1 &&
+           d->dilation_h == 1 && launches_of(d) == 1;
+}
+
 conv_sm90_problem conv_sm90_problem_of(const ckl_conv_desc *d)
 {
     const bool data = d->direction == CKL_CONV_DATA;
@@ -91,6 +98,9 @@ conv_sm90_problem conv_sm90_problem_of(const ckl_conv_desc *d)
     p.seen_launches = p.has_unseen ? seen_launches(d) : p.launches;
     for (int i = 0; i < CONV_SM90_BOXES; i++)
         p.box[i] = conv_fit_box(p.places, d->n, (i + 1) * CONV_SM90_ROWS);
+    p.may_be_tall = may_be_tall(d, &m[1]);
+    for (int i = 0; i < CONV_SM90_CONSUMERS && p.may_be_tall; i++)
+        p.tall_box[i] = conv_fit_tall_box(p.places, d->n, i + 1);
     return p;
 }
 

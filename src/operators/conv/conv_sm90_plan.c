@@ -78,28 +78,6 @@ static double tiles_of(const conv_sm90_problem *p, const conv_sm90_config *c)
     return pixels * (double)ceil_div(p->out * c->together, c->tile_n);
 }
 
-/* Pixels that all tall boxes compute, and those that they load. */
-static double tall_pixels(const conv_sm90_problem *p, conv_box box)
-{
-    const double rows = box.h + (box.h + CONV_SM90_TALL - 1);
-    return conv_boxes(p->places, p->desc.n, box) * box.w * box.n * rows;
-}
-
-/* The box of whole rows of 8 pixels that has the fewest of them, where a consumer's pixels are of one image. */
-static conv_box tall_box(const conv_sm90_problem *p, int consumers)
-{
-    enum { LEAST = 8, SHAPES = 4 };
-    conv_box best = { LEAST, CONV_SM90_ROWS / LEAST * consumers, 1 };
-    for (int i = 0; i < SHAPES; i++)
-        for (int n = 1; n <= (consumers == 2 ? 2 : 1); n++) {
-            const int w = LEAST << i;
-            const conv_box box = { w, CONV_SM90_ROWS / w * consumers / n, n };
-            if (tall_pixels(p, box) < tall_pixels(p, best))
-                best = box;
-        }
-    return best;
-}
-
 static int stages_of(const conv_sm90_config *c, const ckl_device_info *device)
 {
     conv_sm90_config one = *c;
@@ -230,16 +208,6 @@ void conv_sm90_follow(const conv_sm90_problem *p, const ckl_device_info *device,
     c->stages = stages_of(c, device);
 }
 
-bool conv_sm90_may_be_tall(const conv_sm90_problem *p)
-{
-    const ckl_conv_desc *d = &p->desc;
-    conv_mode m[CONV_MODES];
-    int64_t first;
-    conv_modes(d, m);
-    return d->r == CONV_SM90_TALL && conv_seen_taps(&m[1], &first) == CONV_SM90_TALL && d->stride_h == 1 &&
-           d->dilation_h == 1 && p->launches == 1;
-}
-
 /* Tall stages of a tile. */
 static int64_t tall_stages(const conv_sm90_problem *p, const conv_sm90_config *c)
 {
@@ -260,7 +228,7 @@ static bool may_hold(const conv_sm90_problem *p, const conv_sm90_config *c)
 static void load_tall(const conv_sm90_problem *p, conv_sm90_config *c, bool held)
 {
     c->tall = true;
-    set_box(c, tall_box(p, c->consumers));
+    set_box(c, p->tall_box[c->consumers - 1]);
     if (!held)
         return;
     c->held = (int)min_i64(tall_stages(p, c), HELD_MAX);
@@ -284,7 +252,7 @@ static bool candidate_sm90(const void *desc, const ckl_device_info *device, int 
     conv_sm90_config *c = config;
     if (check_rows(p) != CKL_OK)
         return i == 0; // to say why not
-    const int together = groups_together(d), orders = d->groups > 1 ? 1 : conv_sm90_may_be_tall(p) ? 7 : 3;
+    const int together = groups_together(d), orders = d->groups > 1 ? 1 : p->may_be_tall ? 7 : 3;
     const int splits = has_stages(p, depth_of(p, 2), SPLIT_LEAST) ? 2 : 1, kinds = orders * splits;
     if (together > 1 && i-- == 0) {
         candidate_tile(p, 0, c);
@@ -458,7 +426,7 @@ static ckl_status check_tall(const conv_sm90_problem *p, const conv_sm90_config 
         FAIL(CKL_INVALID, "conv sm90: held=%d is not in 0..%d, of tall=1", c->held, HELD_MAX);
     if (!c->tall)
         return CKL_OK;
-    if (!conv_sm90_may_be_tall(p))
+    if (!p->may_be_tall)
         FAIL(CKL_UNSUPPORTED,
              "conv sm90: tall=1 takes filters of %d rows that all see something, in rows of stride and dilation 1",
              CONV_SM90_TALL);

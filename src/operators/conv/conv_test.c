@@ -114,11 +114,9 @@ static const char *const cases[] = {
     "n=2 c=16 h=5 w=9 k=136 pad=1 bias=1 residual=1 activation=relu impl=sm90 config='im2col=0 split=1 consumers=2 "
     "tile_n=128 box_w=8 box_h=8 box_n=2 stages=4 tall=0 held=0' # consumers by images; two residuals of a tile",
     "n=1 c=8 h=7 w=17 k=64 r=1 s=1 impl=sm90 config='im2col=0 split=1 consumers=2 tile_n=64 box_w=16 box_h=8 box_n=1 "
-    "tall=0 held=0' "
-    "# consumers by rows",
+    "tall=0 held=0' # consumers by rows",
     "n=1 c=8 h=2 w=130 k=64 r=1 impl=sm90 config='im2col=0 split=1 consumers=2 tile_n=64 box_w=128 box_h=1 box_n=1 "
-    "tall=0 held=0' # "
-    "consumers by columns",
+    "tall=0 held=0' # consumers by columns",
     "n=1 c=8 h=152 w=10 k=448 r=1 s=3 residual=1 out=f32 impl=sm90 config='im2col=0 split=1 consumers=1 tile_n=64 "
     "box_w=8 box_h=8 box_n=1 stages=8 tall=0 held=0' # more tiles than CTAs",
     "n=1 c=8 d=3 h=4 w=5 k=8 t=3 pad=1 dtype=bf16 # a volume of whole vectors",
@@ -140,8 +138,7 @@ static const char *const cases[] = {
     "more tiles than CTAs",
     "n=2 c=24 h=9 w=7 k=40 pad=1 stride=2 impl=sm90 config='im2col=0 split=1 tile_k=16 tall=0 held=0'",
     "n=2 c=56 h=9 w=7 k=40 pad=1 stride=2 impl=sm90 config='im2col=0 split=1 tile_k=56 tall=0 held=0' # no zeros in "
-    "place of "
-    "channels",
+    "place of channels",
     "n=2 c=96 h=9 w=7 k=40 pad=1 bias=1 impl=sm90 config='im2col=0 split=1 tile_k=48 tall=0 held=0'",
     "n=2 c=40 h=9 w=7 k=72 pad=1 dtype=bf16 impl=sm90 config='im2col=0 split=1 tile_k=24 consumers=1 tall=0 held=0'",
     "n=2 c=40 h=9 w=7 k=104 pad=1 direction=data impl=sm90 config='im2col=0 split=1 tile_k=56 tall=0 held=0'",
@@ -219,14 +216,14 @@ static const char *const cases[] = {
     "n=2 c=64 h=8 w=8 k=64 r=1 s=1 layout=nchw impl=nchw_sm90",
     "n=2 c=16 h=8 w=12 k=24 pad=1 layout=nchw impl=nchw_sm90",
     "n=2 c=72 h=8 w=8 k=136 pad=1 r=3 s=1 layout=nchw dtype=bf16 bias=1 activation=relu impl=nchw_sm90 "
-    "config='consumers=2 side=0 tile_n=128 stages=4'",
+    "config='consumers=2 tile_n=128 stages=4'",
     "n=2 c=72 h=8 w=17 k=40 pad=1 r=2 layout=nchw bias=1 residual=1 activation=relu impl=nchw_sm90 config='consumers=2 "
-    "side=1 tile_n=128 stages=4'",
+    "tile_n=128 stages=4'",
     "n=3 c=19 h=7 w=7 k=21 pad=1 layout=nchw residual=1 impl=nchw_sm90",
-    "n=3 c=24 h=14 w=14 k=40 r=3 s=3 pad=1 layout=nchw out=f32 bias=1 impl=nchw_sm90 config='consumers=2 side=0 "
-    "tile_n=192 stages=4'",
+    "n=3 c=24 h=14 w=14 k=40 r=3 s=3 pad=1 layout=nchw out=f32 bias=1 impl=nchw_sm90 config='consumers=2 tile_n=192 "
+    "stages=4'",
     "n=3 c=24 h=8 w=14 k=40 r=3 s=5 dilation=2 pad=4 pad_top=1 layout=nchw out=f32 impl=nchw_sm90 config='consumers=1 "
-    "side=0 tile_n=256 tile_k=32'",
+    "tile_n=256 tile_k=32'",
     "n=3 c=24 h=14 w=14 k=40 r=3 s=3 pad=1 layout=nchw direction=data impl=nchw_sm90",
     "n=3 c=136 h=8 w=14 k=40 r=1 s=5 pad_left=1 pad_right=3 pad_top=1 layout=nchw direction=data dtype=bf16 "
     "impl=nchw_sm90 config='tile_k=16'",
@@ -351,8 +348,7 @@ static const char *const cases[] = {
     "n=1 c=72 h=6 w=11 k=72 groups=72 r=7 s=7 pad=3 dtype=bf16 bias=1 residual=1 activation=gelu impl=halo",
     "n=2 c=24 h=37 w=21 k=24 groups=24 r=3 s=5 pad=2 stride=2 out=f32 scale=1 impl=halo",
     "n=2 c=24 h=11 w=17 k=24 groups=24 pad_left=3 pad_top=1 dilation=2 impl=halo config='vec=8 down=1 pitch=0 whole=0 "
-    "lanes=8 wide=2 high=4 "
-    "stages=2'",
+    "lanes=8 wide=2 high=4 stages=2'",
     "n=2 c=40 h=9 w=10 k=40 groups=40 r=4 s=3 pad=1 direction=data dtype=bf16 impl=halo # turned round",
     "n=2 c=24 h=12 w=17 k=24 groups=24 r=3 s=5 pad_top=2 pad_left=1 dilation=2 direction=data out=f32 impl=halo",
     "n=2 c=8 h=9 w=11 k=8 groups=8 r=2 pad=3 direction=data x_w=16 x_h=184 y_w=24 y_h=400 y_n=9000 impl=halo # more "
@@ -411,30 +407,25 @@ static const char *const cases[] = {
     "n=2 c=6 h=6 w=7 k=8 pad=1 x_c=50 y_h=9 layout=nchw direction=weight dtype=f32 bias=1",
     "n=2 c=72 h=9 w=7 k=136 pad=1 r=3 s=1 bias=1 scale=1 activation=relu impl=sm90 config='im2col=0 tile_n=128 split=2 "
     "tall=0 held=0' # two CTAs a tile",
-    "n=2 c=72 h=9 w=7 k=252 pad=1 out=f32 bias=1 stride=2 impl=sm90 config='im2col=0 tile_n=192 split=2 "
-    "consumers=1 stages=3 tall=0 held=0'",
+    "n=2 c=72 h=9 w=7 k=252 pad=1 out=f32 bias=1 stride=2 impl=sm90 config='im2col=0 tile_n=192 split=2 consumers=1 "
+    "stages=3 tall=0 held=0'",
     "n=4 c=40 h=21 w=7 k=72 r=5 s=1 dtype=bf16 impl=sm90 config='im2col=0 consumers=2 box_w=128 box_h=1 box_n=1 "
     "tile_n=128 split=2 stages=2 tall=0 held=0' # several tiles of a cluster",
-    "n=2 c=264 h=9 w=7 k=40 pad=1 r=3 s=1 direction=data impl=sm90 config='im2col=0 tile_n=256 split=2 "
-    "stages=2 tall=0 held=0'",
+    "n=2 c=264 h=9 w=7 k=40 pad=1 r=3 s=1 direction=data impl=sm90 config='im2col=0 tile_n=256 split=2 stages=2 tall=0 "
+    "held=0'",
     "n=2 c=64 h=9 w=7 k=128 groups=2 pad=1 impl=sm90 config='im2col=0 tile_n=128 split=2 tall=0 held=0'",
-    "n=2 c=72 h=9 w=7 k=104 pad=1 bias=1 activation=relu impl=sm90 config='im2col=0 split=1 tile_n=112 tall=0 "
-    "held=0' "
-    "# four "
-    "boxes of y of 16 filters and more",
-    "n=2 c=72 h=9 w=7 k=104 pad=1 bias=1 residual=1 impl=sm90 config='im2col=0 split=1 tile_n=112 stages=3 "
-    "tall=0 held=0' # "
-    "two CTAs load filters for both",
+    "n=2 c=72 h=9 w=7 k=104 pad=1 bias=1 activation=relu impl=sm90 config='im2col=0 split=1 tile_n=112 tall=0 held=0' "
+    "# four boxes of y of 16 filters and more",
+    "n=2 c=72 h=9 w=7 k=104 pad=1 bias=1 residual=1 impl=sm90 config='im2col=0 split=1 tile_n=112 stages=3 tall=0 "
+    "held=0' # two CTAs load filters for both",
     "n=2 c=72 h=9 w=7 k=200 pad=1 out=f32 impl=sm90 config='im2col=0 split=2 tile_n=96 tall=0 held=0'",
-    "n=1 c=8 h=152 w=10 k=440 r=1 s=3 residual=1 out=f32 impl=sm90 config='im2col=0 split=1 consumers=1 "
-    "tile_n=32 box_w=8 box_h=8 box_n=1 stages=8 tall=0 held=0' # more tiles than CTAs, an odd number of boxes",
-    "n=3 c=520 h=9 w=7 k=40 pad=1 stride=2 direction=data impl=sm90 config='im2col=0 split=1 tile_n=256 "
-    "stages=3 tall=0 held=0'",
-    "n=3 c=40 h=9 w=11 k=72 pad=1 bias=1 dtype=bf16 impl=sm90 config='im2col=1 split=1 consumers=3 box_w=192 "
-    "box_h=1 box_n=1 tile_n=80 stages=3 tall=0 held=0'",
-    "n=2 c=24 h=9 w=7 k=40 pad=1 stride=2 impl=sm90 config='im2col=0 split=1 tile_k=24 tile_n=32 tall=0 "
-    "held=0' # "
-    "rows "
+    "n=1 c=8 h=152 w=10 k=440 r=1 s=3 residual=1 out=f32 impl=sm90 config='im2col=0 split=1 consumers=1 tile_n=32 "
+    "box_w=8 box_h=8 box_n=1 stages=8 tall=0 held=0' # more tiles than CTAs, an odd number of boxes",
+    "n=3 c=520 h=9 w=7 k=40 pad=1 stride=2 direction=data impl=sm90 config='im2col=0 split=1 tile_n=256 stages=3 "
+    "tall=0 held=0'",
+    "n=3 c=40 h=9 w=11 k=72 pad=1 bias=1 dtype=bf16 impl=sm90 config='im2col=1 split=1 consumers=3 box_w=192 box_h=1 "
+    "box_n=1 tile_n=80 stages=3 tall=0 held=0'",
+    "n=2 c=24 h=9 w=7 k=40 pad=1 stride=2 impl=sm90 config='im2col=0 split=1 tile_k=24 tile_n=32 tall=0 held=0' # rows "
     "narrower than their swizzle",
     "n=3 c=72 h=9 w=7 k=40 pad=1 bias=1 impl=sliced config='im2col=0 split=1 tile_n=48 slices=3'",
     "n=3 c=40 h=9 w=7 k=1 r=1 s=1 dtype=bf16 impl=skinny                               # one filter of one pixel",
@@ -591,8 +582,7 @@ static const char *const cases[] = {
     "n=2 c=5 h=29 w=33 k=5 groups=5 pad=1 bias=1 impl=depthwise_rows config='high=3 turns=4'",
     "n=40 c=48 h=30 w=35 k=48 groups=48 pad=1 bias=1 impl=halo # six lanes",
     "n=2 c=80 h=17 w=19 k=80 groups=80 pad=1 bias=1 impl=halo config='vec=8 down=1 pitch=0 whole=0 lanes=9 wide=1 "
-    "cols=8 high=8 images=1 ctas=3 "
-    "stages=3'",
+    "cols=8 high=8 images=1 ctas=3 stages=3'",
     "n=3 c=1 h=29 w=37 k=1 pad=1 scale=1 bias=1 residual=1 layout=nchw dtype=bf16 impl=depthwise_rows # a plane",
     "n=2 c=72 h=13 w=22 k=72 groups=72 pad=1 bias=1 impl=depthwise_rows config='vec=2 channels=72 cols=4 high=4'",
     "n=2 c=5 h=9 w=19 k=5 groups=5 r=2 s=3 pad_left=2 pad_top=1 stride_w=3 dilation_w=2 residual=1 impl=depthwise_rows "
@@ -601,97 +591,90 @@ static const char *const cases[] = {
     "channels=24 cols=2 high=4'",
     "n=2 c=3 h=31 w=60 k=3 groups=3 pad=1 stride=2 dtype=bf16 residual=1 impl=depthwise_rows config='high=2 turns=3'",
     "n=300 c=521 h=1 w=1 k=521 pad=1 direction=weight # of a tap that sees nothing it is 0",
-    "n=2 c=72 h=13 w=21 k=72 pad=1 impl=sm90 "
-    "config='tall=1 held=0 im2col=0 split=1 box_w=8 box_h=16 box_n=1 consumers=2 tile_n=64 stages=3'",
-    "n=3 c=64 h=13 w=21 k=64 pad=1 impl=sm90 "
-    "config='tall=1 held=0 im2col=0 split=1 box_w=8 box_h=8 box_n=2 consumers=2 tile_n=64 stages=2' # two images a box",
-    "n=2 c=24 h=13 w=41 k=96 pad=1 stride_w=2 bias=1 residual=1 impl=sm90 "
-    "config='tall=1 held=0 im2col=0 split=1 box_w=16 box_h=12 box_n=1 consumers=3 tile_n=96 stages=2' # three "
-    "consumers, "
-    "every second column",
+    "n=2 c=72 h=13 w=21 k=72 pad=1 impl=sm90 config='tall=1 held=0 im2col=0 split=1 box_w=8 box_h=16 box_n=1 "
+    "consumers=2 tile_n=64 stages=3'",
+    "n=3 c=64 h=13 w=21 k=64 pad=1 impl=sm90 config='tall=1 held=0 im2col=0 split=1 box_w=8 box_h=8 box_n=2 "
+    "consumers=2 tile_n=64 stages=2' # two images a box",
+    "n=2 c=24 h=13 w=41 k=96 pad=1 stride_w=2 bias=1 residual=1 impl=sm90 config='tall=1 held=0 im2col=0 split=1 "
+    "box_w=16 box_h=12 box_n=1 consumers=3 tile_n=96 stages=2' # three consumers, every second column",
     "n=1 c=24 h=13 w=21 k=200 pad=1 dtype=bf16 bias=1 residual=1 impl=sm90 config='tall=1 held=0 im2col=0 split=1 "
     "box_w=16 box_h=12 box_n=1 consumers=3 tile_n=192 tile_k=16 stages=2' # the most filters of three consumers",
-    "n=2 c=72 h=13 w=21 k=72 pad=1 direction=data dtype=bf16 impl=sm90 "
-    "config='tall=1 held=0 im2col=0 split=1 box_w=8 box_h=24 box_n=1 consumers=3 tile_n=64 stages=3' # backwards",
-    "n=2 c=64 h=13 w=70 k=48 pad=1 s=2 dilation_w=3 direction=data impl=sm90 "
-    "config='tall=1 held=0 im2col=0 split=1 box_w=64 box_h=2 box_n=1 consumers=2 tile_n=128 stages=2'",
-    "n=2 c=32 h=5 w=9 k=48 pad_top=2 t=2 d=3 dtype=f32 math=tf32 impl=sm90 "
-    "config='tall=1 held=0 im2col=0 split=1 box_w=8 box_h=8 box_n=1 consumers=1 tile_n=64 tile_k=32 stages=2' # "
-    "volumes",
-    "n=2 c=96 h=9 w=9 k=192 groups=2 pad=1 impl=sm90 "
-    "config='tall=1 held=0 im2col=0 split=1 box_w=8 box_h=8 box_n=1 consumers=1 tile_n=96 tile_k=48 stages=2' # groups",
-    "n=2 c=48 h=9 w=9 k=48 pad=1 dtype=i8 out=f16 impl=sm90 "
-    "config='tall=1 held=0 im2col=0 split=1 box_w=8 box_h=8 box_n=1 consumers=1 tile_n=48 tile_k=48 stages=2' # bytes",
+    "n=2 c=72 h=13 w=21 k=72 pad=1 direction=data dtype=bf16 impl=sm90 config='tall=1 held=0 im2col=0 split=1 box_w=8 "
+    "box_h=24 box_n=1 consumers=3 tile_n=64 stages=3' # backwards",
+    "n=2 c=64 h=13 w=70 k=48 pad=1 s=2 dilation_w=3 direction=data impl=sm90 config='tall=1 held=0 im2col=0 split=1 "
+    "box_w=64 box_h=2 box_n=1 consumers=2 tile_n=128 stages=2'",
+    "n=2 c=32 h=5 w=9 k=48 pad_top=2 t=2 d=3 dtype=f32 math=tf32 impl=sm90 config='tall=1 held=0 im2col=0 split=1 "
+    "box_w=8 box_h=8 box_n=1 consumers=1 tile_n=64 tile_k=32 stages=2' # volumes",
+    "n=2 c=96 h=9 w=9 k=192 groups=2 pad=1 impl=sm90 config='tall=1 held=0 im2col=0 split=1 box_w=8 box_h=8 box_n=1 "
+    "consumers=1 tile_n=96 tile_k=48 stages=2' # groups",
+    "n=2 c=48 h=9 w=9 k=48 pad=1 dtype=i8 out=f16 impl=sm90 config='tall=1 held=0 im2col=0 split=1 box_w=8 box_h=8 "
+    "box_n=1 consumers=1 tile_n=48 tile_k=48 stages=2' # bytes",
     "n=3 c=64 h=16 w=24 k=64 pad=1 bias=1 residual=1 activation=relu # tall boxes by choice, or not",
-    "n=2 c=40 h=19 w=31 k=40 groups=40 pad=1 stride=2 impl=halo "
-    "config='vec=8 down=1 pitch=0 whole=0 bands=1 lanes=4 cols=7 wide=2 images=1 high=8 stages=2 ctas=2'",
-    "n=3 c=24 h=15 w=14 k=24 groups=24 r=5 s=5 pad=2 stride=2 dtype=bf16 bias=1 impl=halo "
-    "config='vec=8 down=1 pitch=0 whole=0 bands=1 lanes=4 cols=6 wide=1 images=2 high=12 stages=2 ctas=1'",
-    "n=2 c=72 h=21 w=33 k=72 groups=72 r=7 s=7 pad=3 stride=2 residual=1 impl=halo "
-    "config='vec=8 down=1 pitch=0 whole=0 bands=1 lanes=4 cols=5 wide=4 images=1 high=4 stages=2 ctas=1'",
-    "n=2 c=24 h=9 w=20 k=24 groups=24 r=2 s=3 pad=1 stride_w=2 impl=halo "
-    "config='vec=8 down=1 pitch=0 whole=0 bands=1 lanes=4 cols=7 wide=1 images=1 high=16 stages=2 ctas=1'",
-    "n=2 c=24 h=19 w=20 k=24 groups=24 r=4 s=9 pad=4 stride_h=2 impl=halo "
-    "config='vec=8 down=1 pitch=0 whole=0 bands=1 lanes=4 cols=8 wide=4 images=1 high=6 stages=2 ctas=1'",
-    "n=2 c=13 h=13 w=21 k=21 pad=1 bias=1 impl=packed "
-    "config='fold=0 padded=0 tall=1 held=0 im2col=0 split=1 slices=1"
-    " box_w=8 box_h=16 box_n=1 consumers=2 tile_n=32 tile_k=16 stages=3'",
-    "n=2 c=13 h=13 w=21 k=21 pad=1 dtype=bf16 impl=packed "
-    "config='fold=1 tall=1 held=0 im2col=0 split=1 slices=1"
-    " box_w=8 box_h=8 box_n=2 consumers=2 tile_n=32 tile_k=48 stages=3'",
-    "n=2 c=24 h=13 w=21 k=40 pad=1 layout=nchw impl=packed "
-    "config='fold=0 tall=1 held=0 im2col=0 split=1 slices=1"
-    " box_w=16 box_h=8 box_n=1 consumers=2 tile_n=48 tile_k=32 stages=3'",
-    "n=2 c=21 h=13 w=21 k=13 pad=1 direction=data impl=packed "
-    "config='padded=0 tall=1 held=0 im2col=0 split=1 slices=1"
-    " box_w=8 box_h=16 box_n=1 consumers=2 tile_n=64 tile_k=16 stages=3'",
-    "n=3 c=64 h=13 w=21 k=64 pad=1 bias=1 residual=1 activation=relu impl=sm90 "
-    "config='tall=1 held=3 im2col=0 split=1"
-    " box_w=8 box_h=8 box_n=2 consumers=2 tile_n=64 tile_k=64 stages=3'",
-    "n=40 c=72 h=20 w=33 k=48 pad=1 dtype=bf16 impl=sm90 "
-    "config='tall=1 held=6 im2col=0 split=1"
-    " box_w=8 box_h=16 box_n=1 consumers=2 tile_n=48 tile_k=64 stages=2'",
-    "n=40 c=40 h=20 w=33 k=56 pad=1 direction=data impl=sm90 "
-    "config='tall=1 held=6 im2col=0 split=1"
-    " box_w=8 box_h=16 box_n=1 consumers=2 tile_n=64 tile_k=32 stages=4'",
-    "n=33 c=24 h=20 w=33 k=24 pad=1 s=2 d=2 t=2 dtype=bf16 impl=sm90 "
-    "config='tall=1 held=4 im2col=0 split=1"
-    " box_w=16 box_h=12 box_n=1 consumers=3 tile_n=32 tile_k=24 stages=3'",
-    "n=2 c=40 h=9 w=31 k=40 groups=40 pad=1 impl=halo "
-    "config='vec=8 down=1 pitch=0 whole=0 bands=1 lanes=4 cols=14 wide=2 images=1 high=8 stages=2 ctas=2'",
-    "n=3 c=32 h=14 w=14 k=32 groups=32 pad=1 bias=1 activation=relu dtype=bf16 impl=halo "
-    "config='vec=8 down=1 pitch=0 whole=0 bands=1 lanes=4 cols=14 wide=1 images=2 high=12 stages=2 ctas=1'",
-    "n=2 c=72 h=11 w=23 k=72 groups=72 r=5 s=5 pad=2 residual=1 scale=1 impl=halo "
-    "config='vec=8 down=1 pitch=0 whole=0 bands=1 lanes=4 cols=12 wide=2 images=1 high=12 stages=2 ctas=1'",
-    "n=2 c=24 h=7 w=7 k=24 groups=24 r=7 s=7 pad=3 impl=halo "
-    "config='vec=8 down=1 pitch=0 whole=0 bands=1 lanes=4 cols=10 wide=1 images=4 high=6 stages=2 ctas=1'",
-    "n=2 c=40 h=9 w=31 k=40 groups=40 r=2 s=3 pad_top=1 direction=data dtype=bf16 impl=halo "
-    "config='vec=8 down=1 pitch=0 whole=0 bands=1 lanes=4 cols=14 wide=4 images=1 high=6 stages=2 ctas=2'",
-    "n=2 c=20 h=19 w=13 k=20 groups=20 r=7 s=7 pad=3 bias=1 impl=depthwise_rows "
-    "config='vec=4 cols=1 high=8 turns=1'",
-    "n=2 c=6 h=9 w=15 k=6 groups=6 r=7 s=5 pad=2 dilation_w=2 stride_w=2 dtype=bf16 impl=depthwise_rows "
-    "config='vec=2 cols=1 high=3 turns=1'",
-    "n=2 c=12 h=19 w=13 k=12 groups=12 r=5 s=5 pad=2 direction=data impl=depthwise_rows "
-    "config='vec=4 cols=1 high=4 turns=1'",
-    "n=2 c=12 h=19 w=13 k=12 groups=12 r=5 s=5 pad=2 misalign=1 impl=depthwise_rows "
-    "config='vec=4 cols=1 high=4 turns=1'",
+    "n=2 c=40 h=19 w=31 k=40 groups=40 pad=1 stride=2 impl=halo config='vec=8 down=1 pitch=0 whole=0 bands=1 lanes=4 "
+    "cols=7 wide=2 images=1 high=8 stages=2 ctas=2'",
+    "n=3 c=24 h=15 w=14 k=24 groups=24 r=5 s=5 pad=2 stride=2 dtype=bf16 bias=1 impl=halo config='vec=8 down=1 pitch=0 "
+    "whole=0 bands=1 lanes=4 cols=6 wide=1 images=2 high=12 stages=2 ctas=1'",
+    "n=2 c=72 h=21 w=33 k=72 groups=72 r=7 s=7 pad=3 stride=2 residual=1 impl=halo config='vec=8 down=1 pitch=0 "
+    "whole=0 bands=1 lanes=4 cols=5 wide=4 images=1 high=4 stages=2 ctas=1'",
+    "n=2 c=24 h=9 w=20 k=24 groups=24 r=2 s=3 pad=1 stride_w=2 impl=halo config='vec=8 down=1 pitch=0 whole=0 bands=1 "
+    "lanes=4 cols=7 wide=1 images=1 high=16 stages=2 ctas=1'",
+    "n=2 c=24 h=19 w=20 k=24 groups=24 r=4 s=9 pad=4 stride_h=2 impl=halo config='vec=8 down=1 pitch=0 whole=0 bands=1 "
+    "lanes=4 cols=8 wide=4 images=1 high=6 stages=2 ctas=1'",
+    "n=2 c=13 h=13 w=21 k=21 pad=1 bias=1 impl=packed config='fold=0 padded=0 tall=1 held=0 im2col=0 split=1 slices=1 "
+    "box_w=8 box_h=16 box_n=1 consumers=2 tile_n=32 tile_k=16 stages=3'",
+    "n=2 c=13 h=13 w=21 k=21 pad=1 dtype=bf16 impl=packed config='fold=1 tall=1 held=0 im2col=0 split=1 slices=1 "
+    "box_w=8 box_h=8 box_n=2 consumers=2 tile_n=32 tile_k=48 stages=3'",
+    "n=2 c=24 h=13 w=21 k=40 pad=1 layout=nchw impl=packed config='fold=0 tall=1 held=0 im2col=0 split=1 slices=1 "
+    "box_w=16 box_h=8 box_n=1 consumers=2 tile_n=48 tile_k=32 stages=3'",
+    "n=2 c=21 h=13 w=21 k=13 pad=1 direction=data impl=packed config='padded=0 tall=1 held=0 im2col=0 split=1 slices=1 "
+    "box_w=8 box_h=16 box_n=1 consumers=2 tile_n=64 tile_k=16 stages=3'",
+    "n=3 c=64 h=13 w=21 k=64 pad=1 bias=1 residual=1 activation=relu impl=sm90 config='tall=1 held=3 im2col=0 split=1 "
+    "box_w=8 box_h=8 box_n=2 consumers=2 tile_n=64 tile_k=64 stages=3'",
+    "n=40 c=72 h=20 w=33 k=48 pad=1 dtype=bf16 impl=sm90 config='tall=1 held=6 im2col=0 split=1 box_w=8 box_h=16 "
+    "box_n=1 consumers=2 tile_n=48 tile_k=64 stages=2'",
+    "n=40 c=40 h=20 w=33 k=56 pad=1 direction=data impl=sm90 config='tall=1 held=6 im2col=0 split=1 box_w=8 box_h=16 "
+    "box_n=1 consumers=2 tile_n=64 tile_k=32 stages=4'",
+    "n=33 c=24 h=20 w=33 k=24 pad=1 s=2 d=2 t=2 dtype=bf16 impl=sm90 config='tall=1 held=4 im2col=0 split=1 box_w=16 "
+    "box_h=12 box_n=1 consumers=3 tile_n=32 tile_k=24 stages=3'",
+    "n=2 c=40 h=9 w=31 k=40 groups=40 pad=1 impl=halo config='vec=8 down=1 pitch=0 whole=0 bands=1 lanes=4 cols=14 "
+    "wide=2 images=1 high=8 stages=2 ctas=2'",
+    "n=3 c=32 h=14 w=14 k=32 groups=32 pad=1 bias=1 activation=relu dtype=bf16 impl=halo config='vec=8 down=1 pitch=0 "
+    "whole=0 bands=1 lanes=4 cols=14 wide=1 images=2 high=12 stages=2 ctas=1'",
+    "n=2 c=72 h=11 w=23 k=72 groups=72 r=5 s=5 pad=2 residual=1 scale=1 impl=halo config='vec=8 down=1 pitch=0 whole=0 "
+    "bands=1 lanes=4 cols=12 wide=2 images=1 high=12 stages=2 ctas=1'",
+    "n=2 c=24 h=7 w=7 k=24 groups=24 r=7 s=7 pad=3 impl=halo config='vec=8 down=1 pitch=0 whole=0 bands=1 lanes=4 "
+    "cols=10 wide=1 images=4 high=6 stages=2 ctas=1'",
+    "n=2 c=40 h=9 w=31 k=40 groups=40 r=2 s=3 pad_top=1 direction=data dtype=bf16 impl=halo config='vec=8 down=1 "
+    "pitch=0 whole=0 bands=1 lanes=4 cols=14 wide=4 images=1 high=6 stages=2 ctas=2'",
+    "n=2 c=80 h=18 w=30 k=80 groups=80 pad=1 impl=halo config='vec=8 down=1 pitch=0 whole=0 bands=1 lanes=8 cols=14 "
+    "wide=2 images=1 high=8 stages=3 ctas=1' # 64 channels",
+    "n=3 c=72 h=18 w=22 k=72 groups=72 r=7 s=7 pad=3 bias=1 residual=1 dtype=bf16 fill=hard impl=halo config='vec=8 "
+    "down=1 pitch=0 whole=0 bands=1 lanes=8 cols=10 wide=1 images=1 high=16 stages=2 ctas=1'",
+    "n=2 c=64 h=15 w=17 k=64 groups=64 pad=1 stride=2 activation=relu impl=halo config='vec=8 down=1 pitch=0 whole=0 "
+    "bands=1 lanes=8 cols=7 wide=4 images=1 high=4 stages=2 ctas=1'",
+    "n=2 c=40 h=9 w=31 k=40 groups=40 pad=1 out=f32 bias=1 impl=halo config='vec=8 down=1 pitch=0 whole=0 bands=1 "
+    "lanes=4 cols=14 wide=2 images=1 high=8 stages=2 ctas=2'",
+    "n=40 c=40 h=18 w=45 k=40 groups=40 pad=1 dtype=bf16 impl=halo config='vec=8 down=1 pitch=0 whole=0 bands=1 "
+    "lanes=4 cols=14 wide=2 images=1 high=8 stages=2 ctas=3'",
+    "n=2 c=20 h=19 w=13 k=20 groups=20 r=7 s=7 pad=3 bias=1 impl=depthwise_rows config='vec=4 cols=1 high=8 turns=1'",
+    "n=2 c=6 h=9 w=15 k=6 groups=6 r=7 s=5 pad=2 dilation_w=2 stride_w=2 dtype=bf16 impl=depthwise_rows config='vec=2 "
+    "cols=1 high=3 turns=1'",
+    "n=2 c=12 h=19 w=13 k=12 groups=12 r=5 s=5 pad=2 direction=data impl=depthwise_rows config='vec=4 cols=1 high=4 "
+    "turns=1'",
+    "n=2 c=12 h=19 w=13 k=12 groups=12 r=5 s=5 pad=2 misalign=1 impl=depthwise_rows config='vec=4 cols=1 high=4 "
+    "turns=1'",
     "n=9 c=16 h=6 w=5 k=16 groups=16 pad=1 epilogue=tril bias=1 impl=halo config='vec=8 down=1 pitch=0 whole=0 bands=1 "
-    "lanes=4 cols=14 wide=1 "
-    "images=4 high=6 stages=2 ctas=2'",
+    "lanes=4 cols=14 wide=1 images=4 high=6 stages=2 ctas=2'",
     "n=40 c=72 h=20 w=45 k=72 groups=72 pad=1 dtype=bf16 impl=halo config='vec=8 down=1 pitch=0 whole=0 bands=1 "
-    "lanes=4 cols=14 wide=8 images=1 "
-    "high=3 "
-    "stages=2 ctas=2' # several tiles a CTA",
+    "lanes=4 cols=14 wide=8 images=1 high=3 stages=2 ctas=2' # several tiles a CTA",
     "n=2 c=40 h=9 w=31 k=40 groups=40 pad=1 fill=hard impl=halo config='vec=8 down=1 pitch=0 whole=0 bands=1 lanes=4 "
-    "cols=14 wide=2 images=1 high=8 "
-    "stages=2 ctas=2' # infinities that neighbours do not see",
+    "cols=14 wide=2 images=1 high=8 stages=2 ctas=2' # infinities that neighbours do not see",
     "n=2 c=5 d=2 h=4 w=3 k=41 t=2 r=2 epilogue=tril layout=nchw impl=naive # custom epilogues, which know their "
     "element's place",
     "n=2 c=8 h=9 w=11 k=24 pad=1 epilogue=relu2 bias=1 fill=hard impl=naive",
     "n=2 c=16 h=5 w=6 k=72 pad=1 epilogue=tril residual=1 y_n=2304 impl=sm80",
     "n=3 c=16 h=5 w=6 k=136 pad=1 epilogue=tril bias=1 activation=relu impl=sm90 config='im2col=1 box_w=128 box_h=1 "
-    "box_n=1 "
-    "consumers=2 tall=0 held=0'",
+    "box_n=1 consumers=2 tall=0 held=0'",
     "n=3 c=16 h=5 w=6 k=136 pad=1 epilogue=tril dtype=bf16 impl=sm90 config='im2col=0 box_w=4 box_h=8 box_n=2 "
     "consumers=1 tall=0 held=0'",
     "n=2 c=8 d=3 h=4 w=5 k=136 t=2 pad=1 epilogue=tril impl=sm90 config='im2col=0 box_w=4 box_h=8 box_n=2 consumers=1 "
