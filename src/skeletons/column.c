@@ -2,14 +2,20 @@
 #include "skeletons/column.h"
 
 #include "cute/kernel.h"
+#include "cute/vectors.h"
 
 enum { LINE_BYTES = 128, THREADS_WANTED = 512, ACCESS_BYTES = 16, WORD = 4, REGISTERS_MAX = 128 };
 
 /* On the host */
 
-int64_t column_split_columns(const column_split *s)
+int64_t column_split_room(const column_split *s)
 {
     return (int64_t)s->lanes * s->vec;
+}
+
+int64_t column_split_columns(const column_split *s)
+{
+    return (int64_t)(s->lanes - s->ragged) * s->vec;
 }
 
 static int groups_of(const column_split *s)
@@ -77,6 +83,10 @@ ckl_status column_split_admit(const char *what, const column_split *s, ckl_dtype
         FAIL(CKL_UNSUPPORTED, "%s: cluster=%d on a device without clusters", what, s->cluster);
     if (!is_power_of_two(s->vec) || bytes > ACCESS_BYTES)
         FAIL(CKL_INVALID, "%s: vec=%d is no power of two of at most %d bytes", what, s->vec, ACCESS_BYTES);
+    if (s->ragged && (bytes != ACCESS_BYTES || s->exact || s->lanes < 2 || groups_of(s) % s->vec || groups_of(s) > 32))
+        FAIL(CKL_INVALID,
+             "%s: ragged=1 wants vectors of %d bytes, 2 lanes, a multiple of %d groups of them up to 32, and no exact",
+             what, ACCESS_BYTES, s->vec);
     if (s->steps < 1 || ceil_div(s->steps * bytes, WORD) > REGISTERS_MAX)
         FAIL(CKL_INVALID, "%s: steps=%d is less than 1 or takes more than %d registers", what, s->steps, REGISTERS_MAX);
     return CKL_OK;
@@ -85,6 +95,7 @@ ckl_status column_split_admit(const char *what, const column_split *s, ckl_dtype
 column_split column_split_scalar(const column_split *s)
 {
     column_split scalar = *s;
+    scalar.ragged = false;
     for (; scalar.vec > 1; scalar.vec /= 2)
         if (scalar.lanes < 32) { // neighbouring lanes: accesses stay side by side
             scalar.lanes *= 2;
@@ -107,7 +118,7 @@ column_place column_in_strip(const column_split *s, val n, val inner, val strips
     int64_t columns = column_split_columns(s), lines = (int64_t)groups_of(s) * s->steps;
     val strip = convert(I64, rem(strip_of_all, strips));
     tiled_copy each = vectors_of(s, CKL_U8); // coordinates have no type
-    tensor cX = identity_tensor(shape(columns, lines));
+    tensor cX = identity_tensor(shape(column_split_room(s), lines));
     cX = coordinates_from(partition_S(&each, cX, thread()), 0, mul(strip, imm(columns))); // ((VEC,1),1,STEPS)
     if (s->cluster > 1)
         cX = coordinates_from(cX, 1, mul(cluster_rank(), imm(lines)));
@@ -117,6 +128,33 @@ column_place column_in_strip(const column_split *s, val n, val inner, val strips
     val exists = lt(p.column, inner);
     p.lines = select(exists, convert(U32, n), imm(0));
     return p;
+}
+
+/* The number of this thread among those along a line. */
+static val lane_of(const column_split *s)
+{
+    return thread_at(thread(), 0, s->lanes, groups_of(s));
+}
+
+column_place column_shifted(const column_split *s, const column_place *p, val n, val inner, val ld)
+{
+    column_place shifted = *p;
+    if (!s->ragged)
+        return shifted;
+    const val line = add(mul(convert(U32, p->outer), convert(U32, n)), p->line); // modulo 2^32, a multiple of vec
+    shifted.shift = bit_and(mul(line, convert(U32, ld)), imm(s->vec - 1));
+    shifted.begin = sub(p->column, convert(I64, mul(lane_of(s), imm(s->vec))));
+    shifted.end = min(add(shifted.begin, imm(column_split_columns(s))), inner);
+    shifted.column = sub(p->column, convert(I64, shifted.shift));
+    shifted.cX = coordinates_from(p->cX, 0, sub(imm64(0), convert(I64, shifted.shift)));
+    shifted.lines = select(lt(shifted.column, shifted.end), convert(U32, n), imm(0));
+    return shifted;
+}
+
+val column_number(const column_split *s, const column_place *p, int e)
+{
+    const val first = add(mul(lane_of(s), imm(s->vec)), imm(e));
+    return s->ragged ? bit_and(sub(first, p->shift), imm(column_split_room(s) - 1)) : first;
 }
 
 column_place column_here(const column_split *s, val n, val inner, val strips)
@@ -138,7 +176,7 @@ column_place column_from(const column_place *p, val start)
 /* This thread's partition of the matrix p->outer of a tensor: ((VEC,1),1,STEPS). */
 static tensor partition_of(const column_split *s, const column_place *p, val pointer, ckl_dtype dtype, val ld, val n)
 {
-    layout lines = make_layout(shape(column_split_columns(s), n), stride(1, ld)); // (COLUMNS,LINES)
+    layout lines = make_layout(shape(column_split_room(s), n), stride(1, ld)); // (COLUMNS,LINES)
     val line = add(mul(p->outer, convert(I64, n)), convert(I64, p->line));
     val first[] = { p->column, line };
     tensor cX = p->cX;
@@ -152,18 +190,89 @@ static int_tuple limits_of(const column_split *s, const column_place *p)
     return s->exact ? NULL : shape(_, p->lines);
 }
 
+/* Lines that begin anywhere: what reaches past a strip, or past the tensor, goes element by element */
+
+static val line_inside(const column_split *s, const column_place *p, int step)
+{
+    return inside_limits(p->cX, limits_of(s, p), (int64_t)step * s->vec);
+}
+
+/* Is element e of the thread's vectors in begin..end-1? */
+static val element_inside(const column_place *p, int e, val begin, val end)
+{
+    return lt(add(convert(U32, sub(p->column, begin)), imm(e)), convert(U32, sub(end, begin)));
+}
+
+/* The columns that the last line has, of which memory ends behind them: vectors end there. */
+static val reaches_out(const column_split *s, const column_place *p)
+{
+    return gt(add(p->column, imm(s->vec)), p->end);
+}
+
+/* The last line of the matrix, behind which there may be no memory. */
+static void load_last_line(const column_split *s, const column_place *p, tensor from, val n, tensor to)
+{
+    const val last = sub(convert(U32, n), imm(1));
+    for (int step = 0; step < s->steps; step++)
+        IF(eq(convert(U32, coordinate(p->cX, 1, (int64_t)step * s->vec)), last)) {
+            const val address = tensor_address(from, leaf((int64_t)step * s->vec));
+            for (int e = 0; e < s->vec; e++)
+                IF(element_inside(p, e, p->begin, p->end)) {
+                    val x = unwritten(element_register(from.dtype));
+                    load_at(IR_GLOBAL, from.cache, from.dtype, 1, address, e * dtype_bytes(from.dtype), &x);
+                    set(to, (int64_t)step * s->vec + e, x);
+                }
+        }
+}
+
+static void load_ragged(const column_split *s, const column_place *p, tensor from, val n, tensor to, double fill)
+{
+    tiled_copy each = vectors_of(s, from.dtype);
+    const val out = logical_and(reaches_out(s, p), ne(p->lines, imm(0)));
+    column_place whole = *p;
+    whole.lines = sub(p->lines, select(out, imm_as(U32, 1), imm_as(U32, 0)));
+    copy_tiled_if(&each, p->cX, limits_of(s, &whole), from, to, fill);
+    IF(out)
+        load_last_line(s, p, from, n, to);
+}
+
+static void store_elements(const column_split *s, const column_place *p, tensor from, tensor to)
+{
+    for (int step = 0; step < s->steps; step++)
+        IF(line_inside(s, p, step)) {
+            const val address = tensor_address(to, leaf((int64_t)step * s->vec));
+            for (int e = 0; e < s->vec; e++)
+                IF(element_inside(p, e, p->begin, p->end)) {
+                    const val x = convert(to.dtype, at(from, (int64_t)step * s->vec + e));
+                    store_at(IR_GLOBAL, to.cache, to.dtype, 1, address, e * dtype_bytes(to.dtype), &x);
+                }
+        }
+}
+
 void column_load(const column_split *s, const column_place *p, val pointer, ckl_dtype dtype, val ld, val n, tensor to,
                  double fill)
 {
+    const tensor from = partition_of(s, p, pointer, dtype, ld, n);
     tiled_copy each = vectors_of(s, dtype);
-    copy_tiled_if(&each, p->cX, limits_of(s, p), partition_of(s, p, pointer, dtype, ld, n), to, fill);
+    if (s->ragged)
+        load_ragged(s, p, from, n, to, fill);
+    else
+        copy_tiled_if(&each, p->cX, limits_of(s, p), from, to, fill);
 }
 
 void column_store(const column_split *s, const column_place *p, tensor from, val pointer, ckl_dtype dtype, val ld,
                   val n)
 {
+    const tensor to = partition_of(s, p, pointer, dtype, ld, n);
+    const val whole = s->ragged ? logical_not(logical_or(lt(p->column, p->begin), reaches_out(s, p))) : yes();
     tiled_copy each = vectors_of(s, dtype);
-    copy_tiled_if(&each, p->cX, limits_of(s, p), from, partition_of(s, p, pointer, dtype, ld, n), 0);
+    if (!s->ragged) {
+        copy_tiled_if(&each, p->cX, limits_of(s, p), from, to, 0);
+        return;
+    }
+    IF(whole)
+        copy_tiled_if(&each, p->cX, limits_of(s, p), from, to, 0);
+    ELSE store_elements(s, p, from, to);
 }
 
 static int access_bytes(const column_split *s, ckl_dtype dtype)
@@ -193,8 +302,8 @@ void column_stage(const column_split *s, const column_place *p, val pointer, ckl
                                          [16] = "SM80_CP_ASYNC_CACHEGLOBAL<128>" };
     tiled_copy each = make_tiled_copy(atoms[access_bytes(s, dtype)], dtype, compact(shape(s->lanes, groups_of(s))),
                                       compact(shape(s->vec, 1)));
-    copy_tiled_if(&each, p->cX, limits_of(s, p), partition_of(s, p, pointer, dtype, ld, n), slots_of(s, dtype, address),
-                  0);
+    const int_tuple limits = s->ragged ? shape(p->end, p->lines) : limits_of(s, p); // copies end where lines do
+    copy_tiled_if(&each, p->cX, limits, partition_of(s, p, pointer, dtype, ld, n), slots_of(s, dtype, address), 0);
 }
 
 void column_load_staged(const column_split *s, const column_place *p, ckl_dtype dtype, val address, tensor to,
@@ -212,7 +321,7 @@ typedef struct slots {
 
 static slots make_slots(const column_split *s, const reduction *r, const char *name, int partials)
 {
-    slots made = { .columns = column_split_columns(s), .count = r->count };
+    slots made = { .columns = column_split_room(s), .count = r->count };
     made.offset = smem_alloc(name, partials * made.columns * r->count * WORD, 16);
     return made;
 }
@@ -237,13 +346,6 @@ static void read_slot(const slots *m, val address, val *values)
     }
 }
 
-/* The column of this thread's value e, in its CTA. */
-static val own_column(const column_split *s, int e)
-{
-    val lane = thread_at(thread(), 0, s->lanes, groups_of(s));
-    return add(mul(lane, imm(s->vec)), imm(e));
-}
-
 /*
  * Combines the partial results of every column: `partials` neighbouring lanes read a slot each and reduce. Slot `to_partial` of
  * `to` gets the result, in every CTA of the cluster if `ctas` is more than 1.
@@ -266,47 +368,59 @@ static void combine_partials(const column_split *s, const reduction *r, const sl
     }
 }
 
-/* The lanes of a warp that share columns agree; one of them stores the warp's partial result. */
-static void write_warps(const column_split *s, const reduction *r, const slots *m, val *values)
+/* Partial results of a column in a CTA: one of each warp; of ragged lines one of each group of lanes, as they begin differently. */
+static int partials_of(const column_split *s)
 {
-    for (int e = 0; e < s->vec; e++)
+    return s->ragged ? groups_of(s) : s->threads / 32;
+}
+
+static void write_partials(const column_split *s, const column_place *p, const reduction *r, const slots *m,
+                           val *values)
+{
+    if (s->ragged) {
+        const val group = thread_at(thread(), 1, s->lanes, groups_of(s));
+        for (int e = 0; e < s->vec; e++)
+            write_slot(m, IR_SHARED, slot_at(m, group, column_number(s, p, e)), values + e * r->count);
+        return;
+    }
+    for (int e = 0; e < s->vec; e++) // the lanes of a warp that share columns agree; one of them stores the result
         warp_reduce_across(r, s->lanes, values + e * r->count);
     IF(lt(lane(), imm(s->lanes)))
         for (int e = 0; e < s->vec; e++)
-            write_slot(m, IR_SHARED, slot_at(m, warp(), own_column(s, e)), values + e * r->count);
+            write_slot(m, IR_SHARED, slot_at(m, warp(), column_number(s, p, e)), values + e * r->count);
 }
 
 int64_t column_reduce_bytes(const column_split *s, int count)
 {
-    const int warps = s->threads / 32, partials = warps == 1 ? 0 : warps + 1 + (s->cluster > 1 ? s->cluster : 0);
-    return partials * column_split_columns(s) * count * WORD;
+    const int own = partials_of(s), partials = own == 1 ? 0 : own + 1 + (s->cluster > 1 ? s->cluster : 0);
+    return partials * column_split_room(s) * count * WORD;
 }
 
-void column_reduce(const column_split *s, const reduction *r, val *values)
+void column_reduce(const column_split *s, const column_place *p, const reduction *r, val *values)
 {
-    int warps = s->threads / 32;
+    const int partials = partials_of(s);
     if (!describing())
         return;
-    if (warps == 1) {
+    if (partials == 1) {
         for (int e = 0; e < s->vec; e++)
             warp_reduce_across(r, s->lanes, values + e * r->count);
         return;
     }
-    slots by_warp = make_slots(s, r, "column_warps", warps), result = make_slots(s, r, "column_result", 1);
-    write_warps(s, r, &by_warp, values);
+    slots own = make_slots(s, r, "column_warps", partials), result = make_slots(s, r, "column_result", 1);
+    write_partials(s, p, r, &own, values);
     cta_sync();
     if (s->cluster > 1) {
         slots by_cta = make_slots(s, r, "column_ctas", s->cluster);
-        combine_partials(s, r, &by_warp, warps, &by_cta, cluster_rank(), s->cluster);
+        combine_partials(s, r, &own, partials, &by_cta, cluster_rank(), s->cluster);
         cluster_sync();
         combine_partials(s, r, &by_cta, s->cluster, &result, imm(0), 1);
     } else {
-        combine_partials(s, r, &by_warp, warps, &result, imm(0), 1);
+        combine_partials(s, r, &own, partials, &result, imm(0), 1);
     }
     cta_sync();
     for (int e = 0; e < s->vec; e++) {
         val final[REDUCE_VALUES_MAX];
-        read_slot(&result, slot_at(&result, imm(0), own_column(s, e)), final);
+        read_slot(&result, slot_at(&result, imm(0), column_number(s, p, e)), final);
         for (int i = 0; i < r->count; i++)
             assign(values[e * r->count + i], final[i]);
     }
@@ -314,25 +428,24 @@ void column_reduce(const column_split *s, const reduction *r, val *values)
 
 int64_t column_reduce_each_bytes(const column_split *s, int count)
 {
-    return s->threads / 32 * column_split_columns(s) * count * WORD;
+    return partials_of(s) * column_split_room(s) * count * WORD;
 }
 
-void column_reduce_each(const column_split *s, const reduction *r, int64_t scratch, val *values,
+void column_reduce_each(const column_split *s, const column_place *p, const reduction *r, int64_t scratch, val *values,
                         void (*store)(void *user, val column, const val *values), void *user)
 {
-    const int warps = s->threads / 32;
     if (!describing())
         return;
-    const slots by_warp = { .offset = scratch, .columns = column_split_columns(s), .count = r->count };
-    write_warps(s, r, &by_warp, values);
+    const slots own = { .offset = scratch, .columns = column_split_room(s), .count = r->count };
+    write_partials(s, p, r, &own, values);
     cta_sync();
-    for (int64_t first = 0; first < by_warp.columns; first += s->threads) {
+    for (int64_t first = 0; first < own.columns; first += s->threads) {
         const val column = add(thread(), imm(first));
         val total[REDUCE_VALUES_MAX], other[REDUCE_VALUES_MAX];
-        IF(lt(column, imm(by_warp.columns))) {
-            for (int w = 0; w < warps; w++) {
-                read_slot(&by_warp, slot_at(&by_warp, imm(w), column), w ? other : total);
-                if (w)
+        IF(lt(column, imm(own.columns))) {
+            for (int i = 0; i < partials_of(s); i++) {
+                read_slot(&own, slot_at(&own, imm(i), column), i ? other : total);
+                if (i)
                     r->combine(total, other, r->user);
             }
             store(user, column, total);

@@ -17,7 +17,8 @@
 /*
  * How columns are split over threads. A kernel's config has column_split split, and COLUMN_SPLIT(FIELD_NESTED, (config,
  * split)) among its fields. threads: a power of two, 32 or more, with as many warps as the cluster has CTAs. lanes: a
- * power of two up to 32. exact: no access needs a predicate.
+ * power of two up to 32. exact: no access needs a predicate. ragged: lines of a thread are a multiple of `vec` apart, so they
+ * begin alike; its vectors are those between boundaries of memory, and the last vector of a strip is the first of the next one, too.
  */
 #define COLUMN_SPLIT(X, owner)                                                     \
     X(owner, int, threads, "256", "128 256 512 1024", "threads of a CTA")          \
@@ -25,14 +26,19 @@
     X(owner, int, cluster, "1", "1 2 4 8", "CTAs that share a column")             \
     X(owner, int, vec, "1", "1 2 4 8", "elements of one access, at most 16 bytes") \
     X(owner, int, steps, "1", "1 2 4 8 16", "lines of a thread")                   \
-    X(owner, bool, exact, "0", "0 1", "tensors fill their threads: no predicates")
+    X(owner, bool, exact, "0", "0 1", "tensors fill their threads: no predicates") \
+    X(owner, bool, ragged, "0", "0 1", "lines begin anywhere: vectors lie between boundaries of memory")
 
 typedef struct column_split {
     COLUMN_SPLIT(FIELD_MEMBER, )
 } column_split;
 
-/* Columns of a strip, which one CTA or cluster takes; strips side by side; lines that its threads hold; CTAs for a tensor. */
+/*
+ * Columns of a strip, which one CTA or cluster takes, and for which it has room; strips side by side; lines that its threads hold; CTAs
+ * for a tensor.
+ */
 int64_t column_split_columns(const column_split *s);
+int64_t column_split_room(const column_split *s);
 int64_t column_split_strips(const column_split *s, int64_t inner);
 int64_t column_split_lines(const column_split *s);
 int64_t column_split_ctas(const column_split *s, int64_t outer, int64_t inner);
@@ -55,17 +61,25 @@ column_split column_split_scalar(const column_split *s);
 
 /* Where this thread is; strips: u32. Sets the kernel's threads and cluster. */
 typedef struct column_place {
-    val outer;  // i64
-    val column; // i64, of the thread's first
-    val line;   // u32, the first of the thread
-    val lines;  // u32: n, or 0 if the column does not exist
-    tensor cX;  // coordinates in (COLUMNS,LINES) of this thread's elements: (VEC,1,STEPS)
+    val outer;      // i64
+    val column;     // i64, of the thread's first
+    val line;       // u32, the first of the thread
+    val lines;      // u32: n, or 0 if the column does not exist
+    val shift;      // u32, ragged: columns from the thread's vector to where it would be if lines began at boundaries
+    val begin, end; // i64, ragged: the columns of the strip
+    tensor cX;      // coordinates in (COLUMNS,LINES) of this thread's elements: (VEC,1,STEPS)
 } column_place;
 
 column_place column_here(const column_split *s, val n, val inner, val strips);
 
 /* The same in another strip; strips are numbered (u32) side by side first, then by outer. */
 column_place column_in_strip(const column_split *s, val n, val inner, val strips, val strip);
+
+/* The place with the vectors of a ragged split, whose tensors begin at a boundary of 16 bytes; ld: of any of them. Else as it is. */
+column_place column_shifted(const column_split *s, const column_place *p, val n, val inner, val ld);
+
+/* The place of value e of this thread among the columns for which its strip has room: u32. Values past the strip fill the rest. */
+val column_number(const column_split *s, const column_place *p, int e);
 
 /* The same thread in the tile of its columns that begins at line `start`. */
 column_place column_from(const column_place *p, val start);
@@ -92,14 +106,14 @@ void column_load_staged(const column_split *s, const column_place *p, ckl_dtype 
  * before.
  */
 int64_t column_reduce_bytes(const column_split *s, int count); // of shared memory
-void column_reduce(const column_split *s, const reduction *r, val *values);
+void column_reduce(const column_split *s, const column_place *p, const reduction *r, val *values);
 
 /*
- * The same over a CTA, each result in one thread: store() of the column, u32 in the strip, and its values. scratch: shared memory of
+ * The same over a CTA, each result in one thread: store() of the column's number, and its values. scratch: shared memory of
  * column_reduce_each_bytes(), aligned to 16; a barrier must come before it is used again.
  */
 int64_t column_reduce_each_bytes(const column_split *s, int count);
-void column_reduce_each(const column_split *s, const reduction *r, int64_t scratch, val *values,
+void column_reduce_each(const column_split *s, const column_place *p, const reduction *r, int64_t scratch, val *values,
                         void (*store)(void *user, val column, const val *values), void *user);
 
 /*

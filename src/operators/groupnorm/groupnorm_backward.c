@@ -353,7 +353,7 @@ void groupnorm_gradients(const groupnorm_config *cfg)
         for (int i = 0; i < split.steps; i++)
             assign(total, add(total, at(rSums, i)));
     }
-    column_reduce(&split, &sum, &total);
+    column_reduce(&split, &p, &sum, &total);
     IF(logical_and(eq(p.line, imm(0)), lt(p.column, columns))) {
         val is_beta = ge(p.column, a.channels), channel = select(is_beta, sub(p.column, a.channels), p.column);
         val bytes = mul(convert(U64, channel), imm(dtype_bytes(cfg->dtype)));

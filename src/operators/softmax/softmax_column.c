@@ -11,7 +11,7 @@ static columns begin(const softmax_column_config *cfg, int kernel)
                   .split = kernel ? column_split_scalar(&cfg->split) : cfg->split,
                   .p = params_of(softmax) };
     min_ctas_per_sm(cfg->form.ctas_per_sm);
-    c.place = column_here(&c.split, c.p.n, c.p.inner, c.p.strips);
+    c.place = shifted(&c, column_here(&c.split, c.p.n, c.p.inner, c.p.strips));
     return c;
 }
 
@@ -47,7 +47,7 @@ static void forward(const columns *c)
     cluster_meet(c->split.cluster);
     for (int e = 0; e < c->split.vec; e++)
         own[e] = add_column(rT, rE, e, pairs + e * ONLINE_VALUES);
-    column_reduce(&c->split, &online_reduction, pairs);
+    column_reduce(&c->split, &c->place, &online_reduction, pairs);
     for (int e = 0; e < c->split.vec; e++) {
         const val *pair = pairs + e * ONLINE_VALUES;
         factors[e] = keeps ? online_factor(pair, own[e]) : softmax_factor(c->form, pair);
@@ -65,7 +65,7 @@ static void backward(const columns *c)
     cluster_meet(c->split.cluster);
     begin_states(c, c->split.vec, sums);
     add_dots(c, rY, rDy, sums);
-    column_reduce(&c->split, softmax_reduction(c->form), sums);
+    column_reduce(&c->split, &c->place, softmax_reduction(c->form), sums);
     store_gradients(c, &c->place, rY, rDy, sums);
 }
 
@@ -102,11 +102,11 @@ static void second_pass(const column_flow *f, tile_visit *visit, void *user)
 }
 
 /* Reduces over the cluster. No CTA is written to before it has read the results of the strip before. */
-static void reduce_strip(const columns *c, val *states)
+static void reduce_strip(const columns *c, const column_place *place, val *states)
 {
     if (c->split.cluster > 1)
         cluster_wait();
-    column_reduce(&c->split, softmax_reduction(c->form), states);
+    column_reduce(&c->split, place, softmax_reduction(c->form), states);
     if (c->split.cluster > 1)
         cluster_arrive();
 }
@@ -117,7 +117,7 @@ static void take_strip(const column_flow *f)
     column_states found;
     begin_states(c, c->split.vec, found.of);
     first_pass(f, sum_visit(c), &found);
-    reduce_strip(c, found.of);
+    reduce_strip(c, &f->place, found.of);
     find_factors(c, &found);
     second_pass(f, write_visit(c), &found);
 }
@@ -209,7 +209,7 @@ static void read_twice(const columns *c)
     cluster_meet(c->split.cluster);
     begin_states(c, c->split.vec, found.of);
     over_tiles(c, false, sum_visit(c), &found);
-    column_reduce(&c->split, softmax_reduction(c->form), found.of);
+    column_reduce(&c->split, &c->place, softmax_reduction(c->form), found.of);
     find_factors(c, &found);
     over_tiles(c, true, write_visit(c), &found);
 }

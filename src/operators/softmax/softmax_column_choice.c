@@ -138,6 +138,31 @@ ckl_status softmax_choose_column_long(const void *desc, const ckl_device_info *d
     return CKL_OK;
 }
 
+/*
+ * Lines of 16 bits that begin anywhere, by vectors between boundaries of memory: single elements are at 43 % of the limit (gradients of
+ * 56x768x399 f16).
+ */
+static bool is_ragged(const ckl_softmax_desc *d)
+{
+    enum { LINES_MIN = 256 };
+    const int full = row_vec_full(d->dtype);
+    return dtype_bytes(d->dtype) == 2 && softmax_vec_of(d) < full / 2 && (d->ldx - d->ldy) % full == 0 &&
+           d->n >= LINES_MIN;
+}
+
+/* Of a ragged strip: those that leave the fewest idle. */
+static int ragged_lanes(const ckl_softmax_desc *d)
+{
+    enum { LANES_MAX = 32, LANES_MIN = 8 };
+    int best = LANES_MAX;
+    for (int lanes = LANES_MAX; lanes >= LANES_MIN; lanes /= 2) {
+        const int64_t vec = row_vec_full(d->dtype);
+        if (ceil_div(d->inner, (lanes - 1) * vec) * lanes < ceil_div(d->inner, (best - 1) * vec) * best)
+            best = lanes;
+    }
+    return best;
+}
+
 /* Shared memory of a CTA that keeps its share of `depth` strips, or a chunk, there. */
 static int64_t kept_bytes(const softmax_column_config *c, int depth)
 {
@@ -309,7 +334,10 @@ static ckl_status admit_columns(const char *what, int held, const ckl_softmax_de
 {
     TRY(check_other_axis(what, d));
     TRY(column_split_admit(what, &c->split, c->form.dtype, device));
-    TRY(softmax_admit_form(what, d, &c->form, c->split.vec, false));
+    TRY(softmax_admit_form(what, d, &c->form, c->split.vec, c->split.ragged));
+    if (c->split.ragged && (d->ldx - d->ldy) % c->split.vec)
+        FAIL(CKL_UNSUPPORTED, "%s: ragged=1, but lines of ldx=%" PRId64 " and ldy=%" PRId64 " begin differently", what,
+             d->ldx, d->ldy);
     int64_t lines = column_split_lines(&c->split) * held, columns = column_split_columns(&c->split);
     if (held && d->n > lines)
         FAIL(CKL_INVALID, "%s: columns of %" PRId64 " elements, room for %" PRId64, what, d->n, lines);
@@ -355,15 +383,19 @@ enum { HELD_CTAS = 3 }; // of an SM
  */
 static int64_t split_held(const ckl_softmax_desc *d, int lanes, bool keeps, softmax_column_config *c)
 {
-    enum { CHUNK_BYTES = 64 << 10, TILE_BYTES = 64 }; // TILE_BYTES: of a thread
+    enum { CHUNK_BYTES = 64 << 10, TILE_BYTES = 64, RAGGED_TILE_BYTES = 32 }; // of a thread; of each tensor
     enum { THREADS = 256, THREADS_KEEPING = 128, KEPT = 5 };
-    const int vec = softmax_vec_of(d), inputs = softmax_pipeline_inputs(&c->form);
-    c->split = (column_split){ .threads = keeps ? THREADS_KEEPING : THREADS, .lanes = lanes, .cluster = 1, .vec = vec };
-    c->split.steps = TILE_BYTES / inputs / (vec * dtype_bytes(d->dtype));
-    c->tiles = CHUNK_BYTES / TILE_BYTES / c->split.threads;
+    column_split *s = &c->split;
+    const int inputs = softmax_pipeline_inputs(&c->form);
+    const int tile_bytes = is_ragged(d) ? RAGGED_TILE_BYTES * inputs : TILE_BYTES;
+    *s = (column_split){ .threads = keeps ? THREADS_KEEPING : THREADS, .lanes = lanes, .cluster = 1 };
+    s->ragged = is_ragged(d);
+    s->vec = s->ragged ? row_vec_full(d->dtype) : softmax_vec_of(d);
+    s->steps = tile_bytes / inputs / (s->vec * dtype_bytes(d->dtype));
+    c->tiles = CHUNK_BYTES / tile_bytes / s->threads;
     c->kept = keeps ? KEPT : 0;
     const int64_t chunks = held_chunks(d, c);
-    const int tiles = (int)ceil_div(d->n, chunks * column_split_lines(&c->split));
+    const int tiles = (int)ceil_div(d->n, chunks * column_split_lines(s));
     c->kept = (int)min_i64(c->kept, tiles - 1);
     c->tiles = tiles - c->kept;
     return chunks;
@@ -373,7 +405,7 @@ static int64_t split_held(const ckl_softmax_desc *d, int lanes, bool keeps, soft
 static int64_t choose_held(const ckl_softmax_desc *d, const ckl_device_info *device, int lanes,
                            softmax_column_config *c)
 {
-    const bool keeps = d->direction == CKL_DIRECTION_BACKWARD;
+    const bool keeps = d->direction == CKL_DIRECTION_BACKWARD && !is_ragged(d); // whose ends take registers
     const int64_t chunks = split_held(d, lanes, keeps, c);
     const int64_t ctas = d->outer * chunks * column_split_strips(&c->split, d->inner);
     return keeps && 2 * ctas < 3 * HELD_CTAS * (int64_t)device->sm_count ? split_held(d, lanes, false, c) : chunks;
@@ -389,7 +421,11 @@ static bool wants_held(const ckl_softmax_desc *d, const ckl_device_info *device)
     enum { BYTES_MIN = 45 << 20, BYTES_MIN_GRADIENTS = 20 << 20, LINES_MIN = 2048, INNER_MIN = 256 };
     const bool half = dtype_bytes(d->dtype) == 2, is_forward = d->direction == CKL_DIRECTION_FORWARD;
     column_split held;
-    if (!device->has_tma || softmax_vec_of(d) < row_vec_full(d->dtype) / (is_forward ? 2 : 1))
+    if (!device->has_tma)
+        return false;
+    if (is_ragged(d))
+        return d->inner >= INNER_MIN / 2 && tensor_bytes(d) >= BYTES_MIN_HALF;
+    if (softmax_vec_of(d) < row_vec_full(d->dtype) / (is_forward ? 2 : 1))
         return false;
     if (!half && !is_forward && ctas_that_hold(d, device, &held) != 1) // if strips are three quarters full
         return tensor_bytes(d) >= BYTES_MIN_GRADIENTS &&
@@ -418,7 +454,7 @@ ckl_status softmax_choose_column_held(const void *desc, const ckl_device_info *d
     c->form.ctas_per_sm = HELD_CTAS;
     c->loading = device->sm_count;
     const int64_t most = HELD_CTAS * (int64_t)device->sm_count / STRIPS_AT_ONCE;
-    const int lanes = LINE_BYTES / (softmax_vec_of(d) * dtype_bytes(d->dtype));
+    const int lanes = is_ragged(d) ? ragged_lanes(d) : LINE_BYTES / (softmax_vec_of(d) * dtype_bytes(d->dtype));
     if (choose_held(d, device, lanes, c) > most && choose_held(d, device, lanes / 2, c) > most)
         FAIL(CKL_UNSUPPORTED, "%s: columns of n=%" PRId64 " are more than the CTAs that run hold", what, d->n);
     return CKL_OK;

@@ -20,7 +20,7 @@ typedef struct strip_states {
 static column_split split_for_merging(const columns *c)
 {
     enum { LANES_MAX = 32, FLOATS = 4 };
-    const int count = (int)column_split_columns(&c->split);
+    const int count = (int)column_split_room(&c->split);
     const int vec = (int)max_i64(FLOATS / softmax_state_values(c->form), count / LANES_MAX);
     column_split s = { .threads = c->split.threads, .cluster = 1, .vec = (int)min_i64(count, vec), .steps = 1 };
     s.lanes = count / s.vec;
@@ -38,8 +38,7 @@ static val states_at(const strip_states *s, val chunk, val column)
     const columns *c = s->c;
     const int count = softmax_state_values(c->form);
     const val number = add(mul(s->strip, add(c->p.chunks, imm_as(U32, 1))), chunk);
-    const val index =
-        add(mul(convert(U64, number), imm_as(U64, column_split_columns(&c->split))), convert(U64, column));
+    const val index = add(mul(convert(U64, number), imm_as(U64, column_split_room(&c->split))), convert(U64, column));
     return add(c->p.states, mul(index, imm_as(U64, count * 4)));
 }
 
@@ -99,13 +98,13 @@ static void merge_states(const strip_states *s, void (*store)(void *user, val co
                 r->combine(states + e * count, other, r->user);
             }
     }
-    column_reduce_each(split, r, s->scratch, states, store, user);
+    column_reduce_each(split, NULL, r, s->scratch, states, store, user);
 }
 
 /* Stores what the threads have found in the chunk. */
-static void leave_states(strip_states *s, val *values)
+static void leave_states(strip_states *s, const column_place *place, val *values)
 {
-    column_reduce_each(&s->c->split, softmax_reduction(s->c->form), s->scratch, values, store_states, s);
+    column_reduce_each(&s->c->split, place, softmax_reduction(s->c->form), s->scratch, values, store_states, s);
 }
 
 /* Chunks that stay in shared memory, and their last tiles in registers */
@@ -167,7 +166,7 @@ static void sum_held(column_held *k)
             visit_staged(&k->f, tile, sum_visit(&k->f.c), &found);
     }
     visit_kept(k, sum_visit(&k->f.c), &found);
-    leave_states(&k->states, found.of);
+    leave_states(&k->states, &k->f.place, found.of);
 }
 
 static void tell_strip(void *user, val column, const val *values)
@@ -186,7 +185,7 @@ static column_states merge_held(column_held *k)
     merge_states(&k->states, tell_strip, k);
     cta_sync();
     for (int i = 0; i < count * c->split.vec; i++)
-        found.of[i] = at(k->sStrip, imm(i % count), add(first_column(&c->split), imm(i / count)));
+        found.of[i] = at(k->sStrip, imm(i % count), column_number(&c->split, &k->f.place, i / count));
     find_factors(c, &found);
     return found;
 }
@@ -224,7 +223,7 @@ void softmax_column_held(const void *config, int kernel)
     k.states = states_begin(c);
     k.f.slots = smem_address(smem_alloc("chunk", strip_bytes(&k.f), 16));
     k.sStrip =
-        smem_tensor("strip", F32, compact(shape(softmax_state_values(c->form), column_split_columns(&c->split))), 16);
+        smem_tensor("strip", F32, compact(shape(softmax_state_values(c->form), column_split_room(&c->split))), 16);
     launch_dependents();
     grid_wait();
     const val strips = mul(convert(U32, c->p.outer), c->p.strips);

@@ -198,6 +198,23 @@ static const char *const cases[] = {
     "threads=64 lanes=8 vec=8 steps=1 tiles=3 kept=3'",
     "shape=300x136 axis=0 dtype=bf16 misalign=1 impl=column_held config='dtype=bf16 threads=64 lanes=8 vec=8 steps=2 "
     "tiles=2'                                      # not for copies of 16 bytes",
+    "shape=3x300x133 axis=1 dtype=f16 impl=column config='dtype=f16 threads=128 lanes=16 cluster=4 vec=8 steps=10 "
+    "ragged=1'                                     # lines that begin anywhere, by vectors",
+    "shape=3x300x133 axis=1 direction=backward ldx=137 ldy=141 log=1 impl=column config='direction=backward log=1 "
+    "threads=256 lanes=32 cluster=8 vec=4 steps=5 ragged=1' # strided lines, in phase",
+    "shape=200x515 axis=0 dtype=bf16 scale=0.5 impl=column_long config='dtype=bf16 scaled=1 threads=256 lanes=8 "
+    "cluster=2 vec=8 steps=1 ragged=1'",
+    "shape=3x301x77 axis=1 dtype=f16 direction=backward impl=column_pipeline config='dtype=f16 direction=backward "
+    "threads=128 lanes=8 cluster=2 vec=8 steps=2 tiles=5 depth=2 ragged=1'",
+    "shape=3x301x77 axis=1 dtype=bf16 log=1 impl=column_held config='dtype=bf16 log=1 threads=128 lanes=16 vec=8 "
+    "steps=2 tiles=3 kept=2 loading=3 ragged=1'",
+    "shape=3x300x262 axis=1 dtype=f16 direction=backward impl=column_held config='dtype=f16 direction=backward "
+    "threads=256 lanes=32 vec=8 steps=1 tiles=5 ragged=1'",
+    "shape=333x77 axis=0 dtype=f16 misalign=1 impl=column_held config='dtype=f16 threads=128 lanes=16 vec=8 steps=2 "
+    "tiles=3 ragged=1'                             # not where tensors begin at no boundary",
+    "shape=130x321 axis=0 fill=hard impl=column config='threads=256 lanes=16 cluster=4 vec=4 steps=3 ragged=1'",
+    "shape=130x321 axis=0 fill=hard dtype=bf16 impl=column_held config='dtype=bf16 threads=128 lanes=16 vec=8 steps=2 "
+    "tiles=2 ragged=1'",
     "shape=300x24 axis=0 dtype=f16 misalign=1      # pointers aligned to the element only",
     "shape=300x24 axis=0 misalign=1 direction=backward",
     "shape=64x40 axis=0 dtype=f16 ldx=48 ldy=56 scale=2 # strided lines",
@@ -268,6 +285,10 @@ static const test_reject rejects[] = {
     { "shape=4x8 impl=row config='threads=48'", CKL_INVALID, "softmax row: threads=48 is no multiple of 32 up to" },
     { "shape=4x8 impl=row config='vec=8'", CKL_INVALID, "softmax row: vec=8 is no power of two of at most 16 bytes" },
     { "shape=8x8 axis=0 mask=bool", CKL_UNSUPPORTED, "softmax column: masks are for the last axis" },
+    { "shape=300x7 axis=0 impl=column config='threads=32 lanes=16 vec=4 ragged=1'", CKL_INVALID,
+      "softmax column: ragged=1 wants vectors of 16 bytes" },
+    { "shape=300x77 axis=0 ldx=79 impl=column config='threads=256 lanes=16 vec=4 steps=19 ragged=1'", CKL_UNSUPPORTED,
+      "ragged=1, but lines of ldx=79 and ldy=77 begin differently" },
     { "shape=8x8 axis=0 impl=column config='lanes=3'", CKL_INVALID, "softmax column: lanes=3 is no power of two" },
     { "shape=64x7 axis=0 dtype=f16 impl=column_pipeline", CKL_UNSUPPORTED,
       "softmax column_pipeline: wants clusters, and lines of whole vectors of 4 bytes" },
