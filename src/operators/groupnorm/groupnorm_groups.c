@@ -126,7 +126,7 @@ static void receive(const groupnorm_slice *s, const groupnorm_entries *e, val bl
         assign(marks, imm_as(U32, 1));
         for (int i = 0; i < n * words; i++) {
             unpack(got[i / words][i % words], U32, &bits, &mark);
-            assign(marks, bit_and(marks, mark));
+            assign(marks, min(marks, mark));
         }
         BREAK_IF(ne(marks, imm_as(U32, 0)));
     }
