@@ -214,6 +214,11 @@ typedef struct group_sums {
     val of[KINDS];
 } group_sums;
 
+static group_sums no_sums(void)
+{
+    return (group_sums){ { [KIND_A] = variable(F32, immf(0)), [KIND_B] = variable(F32, immf(0)) } };
+}
+
 /* In this slice. */
 static group_sums add_group(const backward *k)
 {
@@ -221,9 +226,7 @@ static group_sums add_group(const backward *k)
     val first = mul(min(groupnorm_group_of_lane(&k->s), imm(cfg->bundle - 1)), imm(cfg->channels));
     const int channels = cfg->channels / cfg->parts; // of the group, in this slice
     const int lanes = groupnorm_lanes_of_group(cfg);
-    group_sums total;
-    for (int kind = 0; kind < KINDS; kind++)
-        total.of[kind] = variable(F32, immf(0));
+    group_sums total = no_sums();
     val begin = lanes > 1 ? groupnorm_lane_of_group(&k->s) : variable(I32, imm(0)); // from a constant: u32
     LOOP_FROM(i, begin, imm(channels), imm(lanes))
         for (int kind = 0; kind < KINDS; kind++)
@@ -419,6 +422,8 @@ static group_sums sums_of_slice(backward *k)
     load_column(k);
     if (k->in_smem)
         groupnorm_staged(k->s.halves ? 1 : 0);
+    if (k->held)
+        one_pass_look(k->meeting);
     k->w.between = k->s.halves ? stage_others : NULL;
     groupnorm_over_columns(&k->s, &k->w, add_column, k);
     k->w.between = NULL;
@@ -440,36 +445,30 @@ void groupnorm_backward(const groupnorm_config *cfg, bool vectors)
     write_slice(&k);
 }
 
-/* The sums of entries of the lane's group, from a number up to another. */
-static group_sums add_entries(const backward *k, const groupnorm_entries *e, val first_number, val end)
+/* The sums of the lane's entries in the next blocks. */
+static void add_blocks(const backward *k, const groupnorm_entries *e, val block, int n, group_sums *total)
+{
+    val of[n][GROUPNORM_ENTRY];
+    groupnorm_load_entries(&k->s, e, block, n, KINDS, of);
+    for (int i = 0; i < n * KINDS; i++)
+        assign(total->of[i % KINDS], add(total->of[i % KINDS], of[i / KINDS][i % KINDS]));
+}
+
+/* The sums of all entries of the lane's group. */
+static group_sums add_entries(const backward *k, const groupnorm_entries *e)
 {
     enum { AT_ONCE = 4 };
-    const groupnorm_slice *s = &k->s;
-    group_sums total;
-    for (int kind = 0; kind < KINDS; kind++)
-        total.of[kind] = variable(F32, immf(0));
-    const int lanes = groupnorm_lanes_of_group(s->cfg), words = groupnorm_block_words(s->cfg);
-    LOOP_FROM(begin, add(first_number, groupnorm_lane_of_group(s)), end, imm(lanes * AT_ONCE)) {
-        val read[AT_ONCE][KINDS], first = div(begin, imm(lanes));
-        for (int i = 0; i < AT_ONCE; i++) {
-            val number = add(begin, imm(lanes * i)), entry = groupnorm_entry(s, e, add(first, imm(i)));
-            for (int kind = 0; kind < KINDS; kind++)
-                read[i][kind] = variable(F32, immf(0));
-            IF(lt(number, end))
-                for (int kind = 0; kind < KINDS; kind++)
-                    assign(read[i][kind], groupnorm_read(e->pointer, add(entry, imm(kind * words))));
-        }
-        for (int i = 0; i < AT_ONCE * KINDS; i++)
-            assign(total.of[i % KINDS], add(total.of[i % KINDS], read[i / KINDS][i % KINDS]));
-    }
-    groupnorm_sum_of_lanes(s, KINDS, total.of);
+    group_sums total = no_sums();
+    LOOP_FROM(block, imm_as(I32, 0), div_up(e->count, groupnorm_lanes_of_group(k->s.cfg)), imm(AT_ONCE))
+        add_blocks(k, e, block, AT_ONCE, &total);
+    groupnorm_sum_of_lanes(&k->s, KINDS, total.of);
     return total;
 }
 
 static void store_entries(backward *k)
 {
     const group_sums total = sums_of_slice(k);
-    const groupnorm_entries e = groupnorm_entries_of_slices(&k->s);
+    const groupnorm_entries e = groupnorm_entries_of_slices(&k->s, k->held);
     groupnorm_store_entry(&k->s, &e, k->s.rank, KINDS, total.of);
 }
 
@@ -477,8 +476,8 @@ static void store_entries(backward *k)
 static void store_merged(const backward *k)
 {
     const val first = groupnorm_merged(&k->s, groupnorm_group_of_lane(&k->s));
-    const groupnorm_entries e = groupnorm_entries_of_slices(&k->s);
-    const group_sums total = add_entries(k, &e, imm_as(I32, 0), e.count);
+    const groupnorm_entries e = groupnorm_entries_of_slices(&k->s, false);
+    const group_sums total = add_entries(k, &e);
     IF(groupnorm_speaks(&k->s))
         for (int kind = 0; kind < KINDS; kind++)
             groupnorm_write(k->s.a.merged, add(first, imm(kind)), mul(total.of[kind], k->s.a.reciprocal));
@@ -523,21 +522,29 @@ static void merge_early(const backward *k)
 {
     const groupnorm_slice *s = &k->s;
     IF(groupnorm_completes(s, k->meeting)) {
-        const groupnorm_entries e = groupnorm_entries_of_slices(s), early = groupnorm_early_entries(s);
-        const val number = groupnorm_early_number(s), begin = mul(number, imm(early.slices));
-        const group_sums total = add_entries(k, &e, begin, min(add(begin, imm(early.slices)), e.count));
+        const groupnorm_entries e = groupnorm_entries_of_slices(s, true), early = groupnorm_early_entries(s);
+        const int blocks = groupnorm_early_blocks(s->cfg);
+        const val number = groupnorm_early_number(s), block = mul(number, imm(blocks));
+        group_sums total = no_sums();
+        add_blocks(k, &e, block, blocks, &total);
+        groupnorm_sum_of_lanes(s, KINDS, total.of);
         groupnorm_store_entry(s, &early, number, KINDS, total.of);
+        groupnorm_empty_entries(s, &e, block, blocks, KINDS);
     }
 }
 
 /* Every CTA merges the entries of its bundle for itself. */
+static void read_held(void *kernel)
+{
+    const backward *k = kernel;
+    const groupnorm_entries e = groupnorm_held_entries(&k->s);
+    const group_sums total = add_entries(k, &e);
+    publish(k, &total);
+}
+
 static void write_held(void *kernel)
 {
-    backward *k = kernel;
-    const groupnorm_entries e = groupnorm_held_entries(&k->s);
-    const group_sums total = add_entries(k, &e, imm_as(I32, 0), e.count);
-    publish(k, &total);
-    write_slice(k);
+    write_slice(kernel);
 }
 
 static void write_other(void *kernel, val slice)
@@ -555,10 +562,11 @@ static void write_other(void *kernel, val slice)
 void groupnorm_backward_held(const groupnorm_config *cfg, bool vectors)
 {
     backward k = { .s = groupnorm_slice_begin(cfg, vectors), .in_smem = true, .held = true };
-    const one_pass meeting = groupnorm_meeting(&k.s);
+    one_pass meeting = groupnorm_meeting(&k.s);
     k.meeting = &meeting;
     k.s.halves = groupnorm_first_steps(cfg) > 0;
     groupnorm_wait();
+    groupnorm_start(&k.s, &meeting, read_held);
     begin(&k);
     groupnorm_load_in_turn(&k.s, &meeting);
     reserve_slices(&k);

@@ -517,6 +517,8 @@ static void moments_of_slice(forward *k)
         cluster_arrive(); // this CTA has started: peers may write to its shared memory
     load_early_weights(k);
     groupnorm_staged(k->s.halves ? 1 : 0);
+    if (k->held)
+        one_pass_look(k->meeting);
     k->w.between = k->s.halves ? stage_others : NULL;
     if (groupnorm_mixes(cfg))
         find_moments_of_channels(k);
@@ -545,7 +547,7 @@ static void store_entries(forward *k)
 {
     moments_of_slice(k);
     IF(groupnorm_merges(&k->s)) {
-        const groupnorm_entries e = groupnorm_entries_of_slices(&k->s);
+        const groupnorm_entries e = groupnorm_entries_of_slices(&k->s, k->held);
         groupnorm_store_entry(&k->s, &e, k->s.rank, GROUPNORM_ENTRY, merge_threads(k).of);
     }
 }
@@ -554,7 +556,7 @@ static void store_entries(forward *k)
 static void store_merged(const forward *k)
 {
     const val group = groupnorm_group_of_lane(&k->s), first = groupnorm_merged(&k->s, group);
-    const groupnorm_entries e = groupnorm_entries_of_slices(&k->s);
+    const groupnorm_entries e = groupnorm_entries_of_slices(&k->s, false);
     const group_statistics g = statistics_of(k, moments_of_entries(&k->s, &e, MOMENTS_AT_ONCE));
     IF(groupnorm_speaks(&k->s)) {
         for (int word = 0; word < GROUP_WORDS; word++)
@@ -599,18 +601,18 @@ static void merge_early(const forward *k)
     const groupnorm_slice *s = &k->s;
     IF(groupnorm_completes(s, k->meeting))
         IF(groupnorm_merges(s)) {
-            const groupnorm_entries e = groupnorm_entries_of_slices(s), early = groupnorm_early_entries(s);
+            const groupnorm_entries e = groupnorm_entries_of_slices(s, true), early = groupnorm_early_entries(s);
             const int blocks = groupnorm_early_blocks(s->cfg);
             const val number = groupnorm_early_number(s), block = mul(number, imm(blocks));
             moments m[GROUPNORM_EARLY_BLOCKS_MAX];
-            for (int i = 0; i < blocks; i++)
-                m[i] = moments_of_entry(s, &e, add(block, imm(i)));
+            moments_load(s, &e, block, blocks, m);
             groupnorm_store_entry(s, &early, number, GROUPNORM_ENTRY, moments_merge(s, m, blocks).of);
+            groupnorm_empty_entries(s, &e, block, blocks, GROUPNORM_ENTRY);
         }
 }
 
 /* Every CTA merges the entries of its bundle for itself. */
-static void write_held(void *kernel)
+static void read_held(void *kernel)
 {
     enum { FEW_LANES = 2 }; // of a group: each has many entries
     forward *k = kernel;
@@ -619,7 +621,11 @@ static void write_held(void *kernel)
     IF(groupnorm_merges(&k->s))
         publish(k, moments_of_entries(&k->s, &e, few ? MOMENTS_AT_ONCE : MOMENTS_AT_ONCE_HELD));
     cta_sync();
-    write_slice(k);
+}
+
+static void write_held(void *kernel)
+{
+    write_slice(kernel);
 }
 
 /* What the CTA of the bundle's first slice would have told the caller. */
@@ -650,10 +656,11 @@ static void write_other(void *kernel, val slice)
 void groupnorm_forward_held(const groupnorm_config *cfg, bool vectors)
 {
     forward k = { .s = groupnorm_slice_begin(cfg, vectors), .held = true };
-    const one_pass meeting = groupnorm_meeting(&k.s);
+    one_pass meeting = groupnorm_meeting(&k.s);
     k.meeting = &meeting;
     k.s.halves = groupnorm_first_steps(cfg) > 0;
     groupnorm_wait();
+    groupnorm_start(&k.s, &meeting, read_held);
     begin(&k);
     groupnorm_load_in_turn(&k.s, &meeting);
     reserve_slice(&k);

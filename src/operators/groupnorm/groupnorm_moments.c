@@ -1,4 +1,6 @@
 /* groupnorm_moments.c - what some values of a group are known by, merged by Chan's rule: of threads, of CTAs, of entries of slices. */
+#include <string.h>
+
 #include "cute/kernel.h"
 #include "operators/groupnorm/groupnorm_moments.h"
 
@@ -82,18 +84,16 @@ val moments_elements(const groupnorm_slice *s, val number, int slices)
     return mul(convert(F32, units), immf(per_unit));
 }
 
-moments moments_of_entry(const groupnorm_slice *s, const groupnorm_entries *e, val block)
+void moments_load(const groupnorm_slice *s, const groupnorm_entries *e, val block, int n, moments *m)
 {
-    const int words = groupnorm_block_words(s->cfg);
-    const val number = add(mul(block, imm(groupnorm_lanes_of_group(s->cfg))), groupnorm_lane_of_group(s));
-    moments m = no_values();
-    IF(lt(number, e->count)) {
-        val entry = groupnorm_entry(s, e, block);
-        assign(m.count, moments_elements(s, number, e->slices));
-        for (int i = 0; i < GROUPNORM_ENTRY; i++)
-            assign(m.of[i], groupnorm_read(e->pointer, add(entry, imm(i * words))));
+    val of[MOMENTS_AT_ONCE][GROUPNORM_ENTRY];
+    groupnorm_load_entries(s, e, block, n, GROUPNORM_ENTRY, of);
+    for (int i = 0; i < n; i++) {
+        const val before = mul(add(block, imm(i)), imm(groupnorm_lanes_of_group(s->cfg)));
+        const val number = add(before, groupnorm_lane_of_group(s));
+        m[i].count = select(lt(number, e->count), moments_elements(s, number, e->slices), immf(0));
+        memcpy(m[i].of, of[i], sizeof of[i]);
     }
-    return m;
 }
 
 /* Some entries for each lane; its first one also has what is merged already. */
@@ -104,8 +104,7 @@ moments moments_of_entries(const groupnorm_slice *s, const groupnorm_entries *e,
     LOOP_FROM(block, imm_as(I32, 0), div_up(e->count, lanes), imm(at_once)) {
         val is_first = eq(groupnorm_lane_of_group(s), imm(0));
         moments m[MOMENTS_AT_ONCE + 1];
-        for (int i = 0; i < at_once; i++)
-            m[i] = moments_of_entry(s, e, add(block, imm(i)));
+        moments_load(s, e, block, at_once, m);
         m[at_once] = all;
         m[at_once].count = select(is_first, all.count, immf(0));
         m[at_once].of[SQUARES] = select(is_first, all.of[SQUARES], immf(0));

@@ -31,8 +31,8 @@ moments moments_at(val inside, val count, tensor sMoments, val place);
 /* How many elements of a group are in `slices` slices that follow each other, entry `number` of such: f32. */
 val moments_elements(const groupnorm_slice *s, val number, int slices);
 
-/* The entry of the lane's slice in a block, or no values; all entries of the lane's group, merged some at once. */
-moments moments_of_entry(const groupnorm_slice *s, const groupnorm_entries *e, val block);
+/* The lane's entries in n blocks, up to MOMENTS_AT_ONCE, of no values where there is none; all of the lane's group, merged some at once. */
+void moments_load(const groupnorm_slice *s, const groupnorm_entries *e, val block, int n, moments *m);
 moments moments_of_entries(const groupnorm_slice *s, const groupnorm_entries *e, int at_once);
 
 #endif

@@ -75,6 +75,9 @@ two_pass groupnorm_order(const groupnorm_slice *s);
 /* Of slices that are held, and meet (one_pass.h): that of this CTA. */
 one_pass groupnorm_meeting(groupnorm_slice *s);
 
+/* Counts this CTA as started. `read`: merges what all slices tell. */
+void groupnorm_start(const groupnorm_slice *s, one_pass *meeting, void (*read)(void *kernel));
+
 /* Around their loads, which may take turns. */
 void groupnorm_load_in_turn(const groupnorm_slice *s, const one_pass *meeting);
 void groupnorm_loaded(const groupnorm_slice *s, const one_pass *meeting);
@@ -161,13 +164,14 @@ val groupnorm_merges(const groupnorm_slice *s);
 /* The first lane of a group that exists. */
 val groupnorm_speaks(const groupnorm_slice *s);
 
-/* In the workspace, `count` entries for each group of a bundle: of `slices` each. */
+/* In the workspace, `count` entries for each group of a bundle: of `slices` each. Those of held slices are marked (one_pass.h). */
 typedef struct groupnorm_entries {
     val pointer, count; // count: i32
     int slices;
+    bool marked;
 } groupnorm_entries;
 
-groupnorm_entries groupnorm_entries_of_slices(const groupnorm_slice *s);
+groupnorm_entries groupnorm_entries_of_slices(const groupnorm_slice *s, bool marked);
 groupnorm_entries groupnorm_early_entries(const groupnorm_slice *s);
 
 /* Those that CTAs of held slices merge. */
@@ -177,8 +181,13 @@ groupnorm_entries groupnorm_held_entries(const groupnorm_slice *s);
 val groupnorm_early_number(const groupnorm_slice *s);
 val groupnorm_completes(const groupnorm_slice *s, const one_pass *meeting);
 
-/* The entry of the lane's group and of its slice in a block: the index of its first word. */
-val groupnorm_entry(const groupnorm_slice *s, const groupnorm_entries *e, val block);
+/*
+ * The first `words` words of the lane's entries in n blocks from `block` on; 0 where there is no entry. Marked ones are waited for.
+ * And what takes their marks away.
+ */
+void groupnorm_load_entries(const groupnorm_slice *s, const groupnorm_entries *e, val block, int n, int words,
+                            val of[][GROUPNORM_ENTRY]);
+void groupnorm_empty_entries(const groupnorm_slice *s, const groupnorm_entries *e, val block, int n, int words);
 
 /* What all slices know of a group of the bundle: the index of its first word. */
 val groupnorm_merged(const groupnorm_slice *s, val group);
