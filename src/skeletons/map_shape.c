@@ -307,7 +307,6 @@ map_config map_choose(map_kernel k, map_shape s, const ckl_device_info *device)
     c->long_rows = !c->row_threads && c->vec == 1 && c->steps > 1 && has_long_rows(&s, c);
     c->prefetch = s.count * input_bytes(&k) > PREFETCHED_BYTES ? 0
                   : s.rank == 1                                ? MAP_PREFETCH_STRETCH
-                  : c->row_threads                             ? 0
                                                                : MAP_PREFETCH_VECTORS;
     const bool holds_many = c->row_threads && c->steps > BOUNDED_STEPS_MAX;
     c->ctas_per_sm = k.inputs <= BOUNDED_INPUTS_MAX && !c->prefetch && !holds_many ? THREADS_PER_SM / c->threads : 0;

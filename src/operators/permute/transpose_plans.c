@@ -237,6 +237,7 @@ static ckl_status choose_sm80(const void *problem, const ckl_device_info *device
     c->chunk = one_phase && c->lanes == 32 ? 4 : 16;
     c->across = goes_across(p, c->tile_c);
     c->ctas_per_sm = p->bytes == 1 ? 4 : 0; // else 70 registers let three in
+    c->prefetch = permutation_elements(p) * p->bytes <= PERMUTE_PREFETCHED_BYTES;
     return CKL_OK;
 }
 
