@@ -23,8 +23,12 @@ typedef struct map {
     ir_type index; // type of element numbers
     val count, size[MAP_RANK_MAX];
     map_operand operands[MAP_OPERANDS_MAX];
-    int64_t crossed[MAP_INPUTS_MAX]; // offsets of tiles in shared memory
-    int margin;                      // columns of these before the first of the output's; 0: rows begin at vectors
+    struct crossing {                    // where operands are crossed; their addresses are those of the CTA's tile
+        int64_t offset[MAP_INPUTS_MAX]; // of tiles in shared memory
+        int margin;                     // their columns before the first of the output's; 0: rows begin at vectors
+        val rows, columns, low;         // i32: elements up to the last of either dimension; the first column, 0 or less
+        val phase, pitch;               // u32, elements: where the output's first row begins, and what the next add to it
+    } tile;
 } map;
 
 /* The vectors, one of each operand, that a thread takes at once. */
@@ -139,7 +143,7 @@ static int tile_columns(const map *m, int i)
 {
     const map_config *c = &m->k->config;
     const int each = map_has_pairs(m->k, i) ? 2 : 1;
-    return (int)round_up(MAP_CROSS_TILE + m->margin, c->threads / (c->cross_rows / each) * each);
+    return (int)round_up(MAP_CROSS_TILE + m->tile.margin, c->threads / (c->cross_rows / each) * each);
 }
 
 /* Rows of a tile in shared memory are an odd number of words apart, so neighbouring rows start in different banks. */
@@ -151,7 +155,7 @@ static int tile_pitch_bytes(const map *m, int i)
 static val tile_address(const map *m, int i, val row, val column)
 {
     val offset = add(mul(row, imm(tile_pitch_bytes(m, i))), mul(column, imm(element_bytes(m, i))));
-    return add(smem_address(m->crossed[i]), offset);
+    return add(smem_address(m->tile.offset[i]), offset);
 }
 
 /* Elements of row `row` of an operand's tile, from `column` on. */
@@ -166,7 +170,7 @@ static packed load_tile_vector(const map *m, int i, val row, val column, int wid
     enum { IN_PLACE = 0x3210, NEXT = 0x1111 }; // bytes of two words
     tensor sX = tile_vector(m, i, row, column, width);
     const int bytes = element_bytes(m, i), words = width * bytes / WORD_BYTES;
-    if (!m->margin || width == 1 || bytes >= WORD_BYTES)
+    if (!m->tile.margin || width == 1 || bytes >= WORD_BYTES)
         return load_packed(sX, (int)min_i64(WORD_BYTES, width * bytes));
     packed p = packed_registers(m->k->dtype[i], width);
     val past = bit_and(sX.address, imm(WORD_BYTES - 1)), selector = add(imm(IN_PLACE), mul(past, imm(NEXT)));
@@ -389,45 +393,81 @@ static void tile_start(const map *m, val *at)
     }
 }
 
+/* Elements from `start` to the end of a dimension, or as many as are beyond any tile. */
+static val left_in(const map *m, const val *start, int d)
+{
+    enum { MANY = 1 << 20 };
+    return convert(I32, min(sub(convert(I64, m->size[d]), start[d]), imm(MANY)));
+}
+
+/* Everything is as seen from the tile: numbers of 32 bits, and operands begin with it. */
+static void enter_tile(map *m, int margin)
+{
+    const int cross = m->k->config.cross, inner = m->k->config.rank - 1, out = m->k->inputs;
+    const val *stride = m->operands[out].stride;
+    val start[MAP_RANK_MAX], phase = imm_as(U32, 0);
+    tile_start(m, start);
+    for (int d = 0; d < inner; d++)
+        phase = add(phase, mul(convert(U32, start[d]), convert(U32, stride[d])));
+    m->tile = (struct crossing){ .margin = margin,
+                                 .rows = left_in(m, start, cross),
+                                 .columns = left_in(m, start, inner),
+                                 .low = convert(I32, max(neg(start[inner]), imm(-margin))),
+                                 .phase = phase,
+                                 .pitch = convert(U32, stride[cross]) };
+    for (int i = 0; i <= out; i++)
+        if (access_of(m->k, i) != SCALAR)
+            m->operands[i].address = address_of(m, i, start);
+}
+
 /* A vector of a tile, or as many rows of one element. One that does not exist is loaded from a place that does. */
 typedef struct tile_place {
     val row, column; // u32, in shared memory: along dimension `cross`, along the innermost one
     val at[MAP_RANK_MAX], exists;
 } tile_place;
 
-/* By how many elements a row of the output begins behind the last boundary of a sector, or of a vector if that is longer. */
-static val phase_of(const map *m, const val *at)
+static tile_place place_at(const map *m, val row, val column)
 {
-    const int cross = m->k->config.cross;
-    val before = imm64(0), last = sub(convert(I64, m->size[cross]), imm(1)); // stands for rows that do not exist
-    for (int d = 0; m->margin && d < m->k->config.rank - 1; d++)
-        before = add(before, mul(d == cross ? min(at[d], last) : at[d], m->operands[m->k->inputs].stride[d]));
-    return m->margin ? bit_and(before, imm(m->margin - 1)) : before;
-}
-
-/* `column` is that of shared memory; `least`: of the row's columns the first at which such a vector may begin. */
-static tile_place place_of(const map *m, const val *at, val row, val column, val least, int height, int width)
-{
-    const int cross = m->k->config.cross, inner = m->k->config.rank - 1;
-    val rows = sub(convert(I64, m->size[cross]), imm(height)), columns = sub(convert(I64, m->size[inner]), imm(width));
-    tile_place p = { .row = row, .column = column };
-    memcpy(p.at, at, sizeof p.at);
-    p.at[inner] = sub(add(at[inner], convert(I64, column)), imm(m->margin));
-    p.exists = logical_and(le(at[cross], rows), le(p.at[inner], columns));
-    p.at[cross] = min(at[cross], rows);
-    if (m->margin) {
-        p.exists = logical_and(p.exists, ge(p.at[inner], imm(0)));
-        p.at[inner] = select(p.exists, p.at[inner], least);
-    }
-    p.at[inner] = min(p.at[inner], columns);
+    tile_place p = { .row = convert(U32, row), .column = convert(U32, add(column, imm(m->tile.margin))) };
+    for (int d = 0; d < m->k->config.rank; d++)
+        p.at[d] = imm64(0);
+    p.at[m->k->config.cross] = convert(I64, row);
+    p.at[m->k->config.rank - 1] = convert(I64, column);
     return p;
 }
 
-/* A row of the tile: its coordinates, the innermost one the tile's. */
-static void row_at(const map *m, const val *start, val row, val *at)
+/* `height` elements of a column of a crossed operand; both may be beyond the last. */
+static tile_place crossed_place(const map *m, val row, val column, int height)
 {
-    memcpy(at, start, MAP_RANK_MAX * sizeof *at);
-    at[m->k->config.cross] = add(start[m->k->config.cross], convert(I64, row));
+    val low = m->tile.margin ? max(column, m->tile.low) : column;
+    tile_place p = place_at(m, row, column), in = place_at(m, min(row, sub(m->tile.rows, imm(height))),
+                                                           min(low, sub(m->tile.columns, imm(1))));
+    memcpy(p.at, in.at, sizeof p.at);
+    return p;
+}
+
+/* By how many elements a row of the output begins behind the last boundary of a sector, or of a vector if that is longer. */
+static val phase_of(const map *m, val row)
+{
+    val phase = add(m->tile.phase, mul(convert(U32, row), m->tile.pitch));
+    return convert(I32, bit_and(phase, imm(m->tile.margin - 1)));
+}
+
+/* Vector number `number` of a row of the tile. Where rows begin anywhere, all begin at boundaries. */
+static tile_place vector_place(const map *m, val row, val number, int width)
+{
+    val inside = min(row, sub(m->tile.rows, imm(1))), last = sub(m->tile.columns, imm(width));
+    val column = mul(number, imm(width)), phase = m->tile.margin ? phase_of(m, inside) : imm_as(I32, 0);
+    column = sub(column, phase);
+    val exists = logical_and(lt(row, m->tile.rows), le(column, last));
+    val stand_in = sub(last, bit_and(add(last, phase), imm(width - 1))); // the last of the row, or one before it
+    if (m->tile.margin)
+        exists = logical_and(exists, ge(column, m->tile.low));
+    tile_place p = place_at(m, row, column),
+               in = place_at(m, inside, m->tile.margin ? select(exists, column, stand_in) : min(column, last));
+    memcpy(p.at, in.at, sizeof p.at);
+    p.exists = exists;
+    return p;
 }
 
 /* What a thread loads of a crossed operand, as rows of `height`: neighbouring threads neighbouring rows, where it is contiguous. */
@@ -436,22 +476,23 @@ typedef struct crossed_share {
     tile_place *p;
 } crossed_share;
 
-static crossed_share share_of(const map *m, int i, const val *start, int height)
+static crossed_share share_of(const map *m, int i, int height)
 {
     const int rows = m->k->config.cross_rows / height, apart = m->k->config.threads / rows;
     crossed_share s = { .count = tile_columns(m, i) / apart };
-    val row = mul(thread_at(thread(), 0, rows, apart), imm(height)), at[MAP_RANK_MAX],
-        column = mul(thread_at(thread(), 1, rows, apart), imm(height));
-    row_at(m, start, row, at);
+    val row = convert(I32, mul(thread_at(thread(), 0, rows, apart), imm(height))),
+        column = convert(I32, mul(thread_at(thread(), 1, rows, apart), imm(height)));
     s.p = describe_alloc((size_t)s.count, sizeof *s.p);
-    for (int n = 0; n < s.count; n++)
-        s.p[n] = place_of(m, at, row, add(column, imm(n / height * height * apart + n % height)), imm64(0), height, 1);
+    for (int n = 0; n < s.count; n++) {
+        const int by = n / height * height * apart + n % height - m->tile.margin;
+        s.p[n] = crossed_place(m, row, add(column, imm(by)), height);
+    }
     return s;
 }
 
-static void load_crossed(const map *m, int i, const val *start)
+static void load_crossed(const map *m, int i)
 {
-    const crossed_share s = share_of(m, i, start, 1);
+    const crossed_share s = share_of(m, i, 1);
     packed *loaded = describe_alloc((size_t)s.count, sizeof *loaded);
     for (int n = 0; n < s.count; n++)
         loaded[n] = load_packed(vector_of(m, i, s.p[n].at, 1), element_bytes(m, i));
@@ -460,10 +501,10 @@ static void load_crossed(const map *m, int i, const val *start)
 }
 
 /* Two rows by two columns at a time: a thread loads two words along the columns and stores two along the rows. */
-static void load_crossed_pairs(const map *m, int i, const val *start)
+static void load_crossed_pairs(const map *m, int i)
 {
     enum { LOW_HALVES = 0x5410, HIGH_HALVES = 0x7632 };
-    const crossed_share s = share_of(m, i, start, 2);
+    const crossed_share s = share_of(m, i, 2);
     packed *loaded = describe_alloc((size_t)s.count, sizeof *loaded);
     for (int n = 0; n < s.count; n++)
         loaded[n] = load_packed(vector_of(m, i, s.p[n].at, 2), MAP_PAIR_BYTES);
@@ -501,10 +542,10 @@ static int widest_input(const map *m)
     return bytes;
 }
 
-static void prefetch_crossed(const map *m, int i, const val *start)
+static void prefetch_crossed(const map *m, int i)
 {
     const int height = map_has_pairs(m->k, i) ? 2 : 1;
-    const crossed_share s = share_of(m, i, start, height);
+    const crossed_share s = share_of(m, i, height);
     IF(asks(m->k->config.cross_rows / height, height * element_bytes(m, i)))
         for (int n = 0; n < s.count; n++)
             prefetch_L2(address_of(m, i, s.p[n].at));
@@ -518,20 +559,17 @@ typedef struct tile_batch {
 } tile_batch;
 
 /* A thread's vectors from its number `first` on, but for crossed operands: loads them, or asks L2 for them. */
-static tile_batch load_batch(const map *m, const val *start, val first, int count, int apart, int width, bool ask)
+static tile_batch load_batch(const map *m, val first, int count, int apart, int width, bool ask)
 {
     const int row_threads = MAP_CROSS_TILE / width;
-    val row = add(thread_at(thread(), 1, row_threads, apart), mul(convert(U32, first), imm(apart))),
-        column = mul(thread_at(thread(), 0, row_threads, apart), imm(width));
+    val row = convert(I32, thread_at(thread(), 1, row_threads, apart)),
+        number = convert(I32, thread_at(thread(), 0, row_threads, apart));
     tile_batch b = { .count = count,
                      .all = describe_alloc((size_t)count, sizeof *b.all),
                      .exists = describe_alloc((size_t)count, sizeof *b.exists) };
+    row = add(row, mul(first, imm(apart)));
     for (int n = 0; n < count; n++) {
-        val at[MAP_RANK_MAX], here = add(row, imm(n * apart));
-        row_at(m, start, here, at);
-        val phase = phase_of(m, at), begin = sub(imm(m->margin), convert(U32, phase));
-        const tile_place p =
-            place_of(m, at, here, add(column, begin), bit_and(sub(imm(0), phase), imm(width - 1)), 1, width);
+        const tile_place p = vector_place(m, add(row, imm(n * apart)), number, width);
         if (ask) {
             IF(asks(row_threads, width * widest_input(m)))
                 prefetch_unit_at(m, imm(0), p.at);
@@ -553,28 +591,25 @@ static void finish_batch(const map *m, const tile_batch *b, int width)
 }
 
 /* The elements before a row's first boundary of vectors and behind the last one, those that lie in this tile: one by one. */
-static void finish_edges(map *m, const val *start)
+static void finish_edges(const map *m)
 {
     const map_config *c = &m->k->config;
-    const int each = 2 * c->vec, inner = c->rank - 1;
-    val size = convert(I64, m->size[inner]), at[MAP_RANK_MAX];
-    val is_edge = logical_or(eq(start[inner], imm(0)), gt(add(start[inner], imm(MAP_CROSS_TILE + c->vec)), size));
-    IF(is_edge)
+    const int each = 2 * c->vec;
+    val is_first = eq(m->tile.low, imm(0)), is_last = lt(m->tile.columns, imm(MAP_CROSS_TILE + c->vec));
+    IF(logical_or(is_first, is_last))
         LOOP(turn, imm((int)ceil_div((int64_t)c->cross_rows * each, c->threads))) {
-            val number = add(thread(), mul(turn, imm(c->threads)));
-            val row = div(number, imm(each)), e = convert(I64, rem(number, imm(each)));
-            row_at(m, start, row, at);
-            val phase = phase_of(m, at), head = bit_and(sub(imm(0), phase), imm(c->vec - 1));
-            val tail = sub(size, bit_and(add(size, phase), imm(c->vec - 1))), is_head = lt(e, imm(c->vec));
-            val column = select(is_head, e, sub(add(tail, e), imm(c->vec)));
-            val here = add(sub(column, start[inner]), phase); // behind the first of the tile's
-            val exists = logical_and(lt(column, select(is_head, head, size)), lt(at[c->cross], convert(I64, m->size[c->cross])));
-            exists = logical_and(exists, lt(row, imm(c->cross_rows)));
+            val number = convert(I32, add(thread(), mul(turn, imm(c->threads))));
+            val row = div(number, imm(each)), e = rem(number, imm(each)), phase = phase_of(m, row);
+            val tail = sub(m->tile.columns, bit_and(add(m->tile.columns, phase), imm(c->vec - 1)));
+            val head = bit_and(sub(imm(0), phase), imm(c->vec - 1)), is_head = lt(e, imm(c->vec));
+            val column = select(is_head, e, add(tail, sub(e, imm(c->vec)))), here = add(column, phase);
+            val limit = select(is_head, select(is_first, head, imm_as(I32, 0)), m->tile.columns);
+            val exists = logical_and(lt(column, limit), lt(row, min(m->tile.rows, imm(c->cross_rows))));
             IF(logical_and(exists, logical_and(ge(here, imm(0)), lt(here, imm(MAP_CROSS_TILE))))) {
-                at[inner] = column;
-                unit u = load_unit_at(m, imm(0), at, 1);
-                u.row = row;
-                u.column = convert(U32, add(sub(column, start[inner]), imm(m->margin)));
+                const tile_place p = place_at(m, row, column);
+                unit u = load_unit_at(m, imm(0), p.at, 1);
+                u.row = p.row;
+                u.column = p.column;
                 finish_unit(m, &u, 1);
             }
         }
@@ -588,36 +623,33 @@ static void crossed_tile(map *m, int kernel)
     const int height = k->config.cross_rows;
     const int width = kernel == 0 ? k->config.vec : 1, apart = k->config.threads * width / MAP_CROSS_TILE;
     const int at_once = (int)min_i64(ceil_div(height, apart), width > 1 ? VECTORS : ELEMENTS), rows = at_once * apart;
-    val start[MAP_RANK_MAX];
-    m->margin = kernel == 0 ? map_margin(k) : 0;
-    tile_start(m, start);
+    enter_tile(m, kernel == 0 ? map_margin(k) : 0);
     if (k->config.prefetch && kernel == 0) {
         for (int i = 0; i < k->inputs; i++)
             if (access_of(k, i) == CROSSED)
-                prefetch_crossed(m, i, start);
-        load_batch(m, start, imm(0), at_once, apart, width, true);
+                prefetch_crossed(m, i);
+        load_batch(m, imm(0), at_once, apart, width, true);
     }
     launch_dependents();
     grid_wait();
     for (int i = 0; i < k->inputs; i++) {
         if (access_of(k, i) != CROSSED)
             continue;
-        m->crossed[i] = smem_alloc("crossed", (int64_t)height * tile_pitch_bytes(m, i), 16);
+        m->tile.offset[i] = smem_alloc("crossed", (int64_t)height * tile_pitch_bytes(m, i), 16);
         if (kernel == 0 && map_has_pairs(k, i))
-            load_crossed_pairs(m, i, start);
+            load_crossed_pairs(m, i);
         else
-            load_crossed(m, i, start);
+            load_crossed(m, i);
     }
-    const tile_batch first = load_batch(m, start, imm(0), at_once, apart, width, false);
+    const tile_batch first = load_batch(m, imm(0), at_once, apart, width, false);
     cta_sync();
     finish_batch(m, &first, width);
-    if (m->margin)
-        finish_edges(m, start);
+    if (m->tile.margin)
+        finish_edges(m);
     if (rows >= height)
         return;
-    val left = min(sub(convert(I64, m->size[k->config.cross]), start[k->config.cross]), imm(height));
-    LOOP_FROM(n, imm(1), convert(I32, div(add(left, imm(rows - 1)), imm(rows))), imm(1)) {
-        const tile_batch next = load_batch(m, start, mul(n, imm(at_once)), at_once, apart, width, false);
+    LOOP_FROM(n, imm(1), div(add(min(m->tile.rows, imm(height)), imm(rows - 1)), imm(rows)), imm(1)) {
+        const tile_batch next = load_batch(m, mul(n, imm(at_once)), at_once, apart, width, false);
         finish_batch(m, &next, width);
     }
 }

@@ -305,7 +305,7 @@ map_config map_choose(map_kernel k, map_shape s, const ckl_device_info *device)
         c->threads = (int)min_i64(c->threads, crossed_threads_max(c));
     map_rows_choose(&k, &s, device);
     c->long_rows = !c->row_threads && c->vec == 1 && c->steps > 1 && has_long_rows(&s, c);
-    c->prefetch = s.count * input_bytes(&k) > PREFETCHED_BYTES ? 0
+    c->prefetch = s.count * input_bytes(&k) > PREFETCHED_BYTES || (c->crossed && !few) ? 0
                   : s.rank == 1                                ? MAP_PREFETCH_STRETCH
                                                                : MAP_PREFETCH_VECTORS;
     const bool holds_many = c->row_threads && c->steps > BOUNDED_STEPS_MAX;
