@@ -23,11 +23,11 @@ typedef struct map {
     ir_type index; // type of element numbers
     val count, size[MAP_RANK_MAX];
     map_operand operands[MAP_OPERANDS_MAX];
-    struct crossing {                    // where operands are crossed; their addresses are those of the CTA's tile
+    struct crossing {                   // where operands are crossed; their addresses are those of the CTA's tile
         int64_t offset[MAP_INPUTS_MAX]; // of tiles in shared memory
         int margin;                     // their columns before the first of the output's; 0: rows begin at vectors
         val rows, columns, low;         // i32: elements up to the last of either dimension; the first column, 0 or less
-        val phase, pitch;               // u32, elements: where the output's first row begins, and what the next add to it
+        val phase, pitch; // u32, elements: where the output's first row begins, and what the next add to it
     } tile;
 } map;
 
@@ -440,8 +440,8 @@ static tile_place place_at(const map *m, val row, val column)
 static tile_place crossed_place(const map *m, val row, val column, int height)
 {
     val low = m->tile.margin ? max(column, m->tile.low) : column;
-    tile_place p = place_at(m, row, column), in = place_at(m, min(row, sub(m->tile.rows, imm(height))),
-                                                           min(low, sub(m->tile.columns, imm(1))));
+    tile_place p = place_at(m, row, column),
+               in = place_at(m, min(row, sub(m->tile.rows, imm(height))), min(low, sub(m->tile.columns, imm(1))));
     memcpy(p.at, in.at, sizeof p.at);
     return p;
 }
@@ -595,7 +595,7 @@ static void finish_edges(const map *m)
 {
     const map_config *c = &m->k->config;
     const int each = 2 * c->vec;
-    val is_first = eq(m->tile.low, imm(0)), is_last = lt(m->tile.columns, imm(MAP_CROSS_TILE + c->vec));
+    val is_first = eq(m->tile.low, imm(0)), is_last = lt(m->tile.columns, imm(MAP_CROSS_TILE));
     IF(logical_or(is_first, is_last))
         LOOP(turn, imm((int)ceil_div((int64_t)c->cross_rows * each, c->threads))) {
             val number = convert(I32, add(thread(), mul(turn, imm(c->threads))));

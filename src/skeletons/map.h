@@ -47,7 +47,8 @@ void map_simplify(map_shape *s);
     X(owner, int, crossed, "0", "", "mask of inputs that are contiguous along another one: tiles in shared memory")   \
     X(owner, int, cross, "0", "", "number of that dimension")                                                         \
     X(owner, int, cross_rows, "0", "0 16 32 64", "elements of a tile along it; 0: no input is crossed")               \
-    X(owner, bool, ragged, "0", "0 1", "crossed: rows of the others begin anywhere, all alike; vectors between boundaries") \
+    X(owner, bool, ragged, "0", "0 1",                                                                                \
+      "crossed: rows of the others begin anywhere, all alike; vectors between boundaries")                            \
     X(owner, bool, pairs, "0", "0 1", "of crossed inputs of 16 bits two elements along it are loaded at once")        \
     X(owner, int, flat, "0", "",                                                                                      \
       "mask of operands without gaps, whose vectors cross the ends of rows; 0: vectors lie in rows")                  \

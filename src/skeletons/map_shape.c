@@ -306,8 +306,8 @@ map_config map_choose(map_kernel k, map_shape s, const ckl_device_info *device)
     map_rows_choose(&k, &s, device);
     c->long_rows = !c->row_threads && c->vec == 1 && c->steps > 1 && has_long_rows(&s, c);
     c->prefetch = s.count * input_bytes(&k) > PREFETCHED_BYTES || (c->crossed && !few) ? 0
-                  : s.rank == 1                                ? MAP_PREFETCH_STRETCH
-                                                               : MAP_PREFETCH_VECTORS;
+                  : s.rank == 1                                                        ? MAP_PREFETCH_STRETCH
+                                                                                       : MAP_PREFETCH_VECTORS;
     const bool holds_many = c->row_threads && c->steps > BOUNDED_STEPS_MAX;
     c->ctas_per_sm = k.inputs <= BOUNDED_INPUTS_MAX && !c->prefetch && !holds_many ? THREADS_PER_SM / c->threads : 0;
     c->wide = is_wide(&k, &s);
@@ -330,6 +330,8 @@ ckl_status map_admit(const char *what, map_kernel k, map_shape s, const ckl_devi
     if (c->flat && c->flat != flat_operands(&k, &s, c->vec))
         FAIL(CKL_INVALID, "%s: flat=%d are not the operands without gaps, or vec=%d is longer than a row", what,
              c->flat, c->vec);
+    if (c->ragged && !begins_alike(&s, c, c->vec))
+        FAIL(CKL_INVALID, "%s: ragged=1, but nothing is crossed or rows do not begin alike", what);
     if (!c->crossed != !c->cross_rows ||
         (c->crossed &&
          (c->cross_rows < CROSSED_MIN || c->cross_rows > MAP_CROSS_TILE || !is_power_of_two(c->cross_rows))))
@@ -358,8 +360,6 @@ ckl_status map_admit(const char *what, map_kernel k, map_shape s, const ckl_devi
              THREADS_RESIDENT_MAX);
     if (c->prefetch < 0 || c->prefetch > MAP_PREFETCH_VECTORS || (c->prefetch == MAP_PREFETCH_STRETCH && s.rank > 1))
         FAIL(CKL_INVALID, "%s: prefetch=%d of rank=%d", what, c->prefetch, c->rank);
-    if (c->ragged && !begins_alike(&s, c, c->vec))
-        FAIL(CKL_INVALID, "%s: ragged=1, but nothing is crossed or rows do not begin alike", what);
     if (!c->wide && is_wide(&k, &s))
         FAIL(CKL_INVALID, "%s: wide=0 cannot number %" PRId64 " elements", what, s.count);
     if (map_ctas(&k, &s) > INT32_MAX)

@@ -37,15 +37,15 @@
 /* Of x, asked for while the kernel before runs: less than half of an H200's L2, or it would evict what that works on. */
 enum { PERMUTE_PREFETCHED_BYTES = 24 << 20 };
 
-#define TRANSPOSE_SM80_CONFIG(X, owner)                                                           \
-    TRANSPOSE_FIELDS(X, owner)                                                                    \
-    X(owner, int, tile_r, "64", "32 64 128 256", "rows of x of a CTA")                            \
-    X(owner, int, tile_c, "64", "32 64 128 256", "columns of x of a CTA")                         \
-    X(owner, int, chunk, "16", "4 8 16", "bytes of a copy to shared memory")                      \
-    X(owner, int, align, "32", "4 16 32", "bytes: where windows of y begin and end")              \
-    X(owner, int, lanes, "32", "8 32", "of a warp along a row of y")                              \
-    X(owner, int, threads, "256", "128 256 512", "threads of a CTA")                              \
-    X(owner, bool, across, "0", "0 1", "neighbouring CTAs go along the rows of x, not down them") \
+#define TRANSPOSE_SM80_CONFIG(X, owner)                                                               \
+    TRANSPOSE_FIELDS(X, owner)                                                                        \
+    X(owner, int, tile_r, "64", "32 64 128 256", "rows of x of a CTA")                                \
+    X(owner, int, tile_c, "64", "32 64 128 256", "columns of x of a CTA")                             \
+    X(owner, int, chunk, "16", "4 8 16", "bytes of a copy to shared memory")                          \
+    X(owner, int, align, "32", "4 16 32", "bytes: where windows of y begin and end")                  \
+    X(owner, int, lanes, "32", "8 32", "of a warp along a row of y")                                  \
+    X(owner, int, threads, "256", "128 256 512", "threads of a CTA")                                  \
+    X(owner, bool, across, "0", "0 1", "neighbouring CTAs go along the rows of x, not down them")     \
     X(owner, int, ctas_per_sm, "0", "0 4 6 8", "CTAs that shall fit an SM: bounds registers; 0: any") \
     X(owner, bool, prefetch, "0", "0 1", "prefetch x to L2 while the kernel before may still run")
 
