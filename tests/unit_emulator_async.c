@@ -136,6 +136,7 @@ static void describe_bulk(void)
     ir_plain(IR_FENCE_MBARRIER_INIT, 0, 0);
     ir_mbarrier_expect(bar, 0, u32(1024));
     ir_bulk_prefetch(from, u32(1024));
+    ir_prefetch(add(from, ir_int(IR_U64, 1023)));
     ir_bulk_load(x, 0, from, u32(512), bar);
     ir_bulk_load(x, 512, add(from, ir_int(IR_U64, 512)), u32(512), bar);
     ir_mbarrier_wait(bar, 0, u32(0));

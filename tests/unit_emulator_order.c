@@ -435,6 +435,14 @@ static void prefetch_of_odd_bytes(void)
     ir_end_if();
 }
 
+static void prefetch_of_no_memory(void)
+{
+    parameters p = declare();
+    BLAME;
+    ir_prefetch(add(p.memory, ir_int(IR_U64, planted ? (int64_t)1 << 40 : 3)));
+    HERE;
+}
+
 /* A box of three coordinates through a map of two, or for a CTA that the cluster has not. */
 static void load_of_other_box(int coordinates, int mask)
 {
@@ -523,6 +531,7 @@ static const fault_case cases[] = {
     { bulk_store_of_odd_bytes, 32, 1, { "misaligned bulk copy", "24 bytes to", "multiples of 16" }, 0 },
     { bulk_store_to_between, 32, 1, { "misaligned bulk copy", "32 bytes to", "multiples of 16" }, 0 },
     { prefetch_of_odd_bytes, 32, 1, { "misaligned bulk copy", "24 bytes from", "multiples of 16" }, 0 },
+    { prefetch_of_no_memory, 32, 1, { "global access" }, 0 },
     { load_of_other_rank, 32, 1, { "wrong rank", "3 coordinates for a tensor map of rank 2" }, 0 },
     { load_for_no_cta, 32, 1, { "no such CTA", "multicast mask 0x4 in a cluster of 1 CTAs" }, 0 },
     { barrier_beyond_the_last, 32, 1, { "misused barrier", "barrier 16 of 32 threads; there are 16 barriers" }, 0 },

@@ -325,6 +325,7 @@ static void tma(ir_target target)
     ir_bulk_store(global, shared, 16, ir_int(IR_U32, 256));
     ir_bulk_prefetch(global, mask);
     ir_bulk_prefetch(global, ir_int(IR_U32, 256));
+    ir_prefetch(global);
     ir_plain(IR_FENCE_PROXY_ASYNC, 0, 0);
     ir_plain(IR_BULK_COMMIT, 0, 0);
     ir_plain(IR_BULK_WAIT, 1, 1);

@@ -167,6 +167,12 @@ void ir_bulk_prefetch(val global, val bytes)
     build_effect((ir_inst){ .op = IR_BULK_PREFETCH }, 2, in);
 }
 
+void ir_prefetch(val global)
+{
+    val address = address_of(IR_GLOBAL, global);
+    build_effect((ir_inst){ .op = IR_PREFETCH }, 1, &address);
+}
+
 /* mbarriers */
 
 void ir_mbarrier_init(val bar, int64_t offset, int count)

@@ -156,6 +156,7 @@ typedef enum ir_sreg_kind {
  *   BULK_COMMIT    closes the thread's bulk group
  *   BULK_WAIT      [n] pending groups allowed; [mode] 1: until the sources were read, 0: until complete
  *   TMA_PREFETCH   () <- map             prefetches the descriptor
+ *   PREFETCH       () <- global      the line at an address of each thread, as BULK_PREFETCH does
  *   BULK_PREFETCH  () <- global, bytes   brings them to L2, both multiples of 16; no access: may stand before GRID_WAIT,
  *                                        because what a kernel before still writes goes through L2 too. sm_80: nothing
  *
@@ -259,6 +260,7 @@ typedef enum ir_sreg_kind {
     X(BULK_WAIT, "bulk_wait", SYNC)                     \
     X(TMA_PREFETCH, "tma_prefetch", TMA)                \
     X(BULK_PREFETCH, "bulk_prefetch", TMA)              \
+    X(PREFETCH, "prefetch", MEMORY)                     \
     X(MBARRIER_INIT, "mbarrier_init", SYNC)             \
     X(MBARRIER_ARRIVE, "mbarrier_arrive", SYNC)         \
     X(MBARRIER_EXPECT, "mbarrier_expect", SYNC)         \

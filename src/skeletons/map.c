@@ -23,7 +23,12 @@ typedef struct map {
     ir_type index; // type of element numbers
     val count, size[MAP_RANK_MAX];
     map_operand operands[MAP_OPERANDS_MAX];
-    int64_t crossed[MAP_INPUTS_MAX]; // offsets of tiles in shared memory
+    struct crossing {                   // where operands are crossed; their addresses are those of the CTA's tile
+        int64_t offset[MAP_INPUTS_MAX]; // of tiles in shared memory
+        int margin;                     // their columns before the first of the output's; 0: rows begin at vectors
+        val rows, columns, low;         // i32: elements up to the last of either dimension; the first column, 0 or less
+        val phase, pitch; // u32, elements: where the output's first row begins, and what the next add to it
+    } tile;
 } map;
 
 /* The vectors, one of each operand, that a thread takes at once. */
@@ -133,22 +138,50 @@ static int align_of(const map *m, int i, int width)
 
 /* Crossed operands */
 
+/* The columns of a tile that its threads load in whole turns: of pairs two by a thread. */
+static int tile_columns(const map *m, int i)
+{
+    const map_config *c = &m->k->config;
+    const int each = map_has_pairs(m->k, i) ? 2 : 1;
+    return (int)round_up(MAP_CROSS_TILE + m->tile.margin, c->threads / (c->cross_rows / each) * each);
+}
+
 /* Rows of a tile in shared memory are an odd number of words apart, so neighbouring rows start in different banks. */
 static int tile_pitch_bytes(const map *m, int i)
 {
-    return MAP_CROSS_TILE * element_bytes(m, i) + WORD_BYTES;
+    return tile_columns(m, i) * element_bytes(m, i) + WORD_BYTES;
 }
 
 static val tile_address(const map *m, int i, val row, val column)
 {
     val offset = add(mul(row, imm(tile_pitch_bytes(m, i))), mul(column, imm(element_bytes(m, i))));
-    return add(smem_address(m->crossed[i]), offset);
+    return add(smem_address(m->tile.offset[i]), offset);
 }
 
 /* Elements of row `row` of an operand's tile, from `column` on. */
 static tensor tile_vector(const map *m, int i, val row, val column, int width)
 {
     return smem_view(tile_address(m, i, row, column), m->k->dtype[i], compact(leaf(width))); // (VEC)
+}
+
+/* Loads them. Behind a margin they begin anywhere in a word: a permute makes each word of the two that hold it. */
+static packed load_tile_vector(const map *m, int i, val row, val column, int width)
+{
+    enum { IN_PLACE = 0x3210, NEXT = 0x1111 }; // bytes of two words
+    tensor sX = tile_vector(m, i, row, column, width);
+    const int bytes = element_bytes(m, i), words = width * bytes / WORD_BYTES;
+    if (!m->tile.margin || width == 1 || bytes >= WORD_BYTES)
+        return load_packed(sX, (int)min_i64(WORD_BYTES, width * bytes));
+    packed p = packed_registers(m->k->dtype[i], width);
+    val past = bit_and(sX.address, imm(WORD_BYTES - 1)), selector = add(imm(IN_PLACE), mul(past, imm(NEXT)));
+    val start = sub(sX.address, past), word[MAP_CROSS_TILE];
+    for (int w = 0; w <= words; w++) { // the last one is that of the last byte
+        val at_word = w < words ? imm(w * WORD_BYTES) : bit_and(add(past, imm(width * bytes - 1)), imm(-WORD_BYTES));
+        word[w] = bitcast(U32, at(smem_view(add(start, at_word), I32, compact(leaf(1))), 0));
+    }
+    for (int w = 0; w < words; w++)
+        set(p.rWords, w, bitcast(I32, permute_bytes(word[w], word[w + 1], selector)));
+    return p;
 }
 
 /* Vectors */
@@ -239,9 +272,7 @@ static void finish_unit(const map *m, const unit *u, int width)
     tensor rX[MAP_INPUTS_MAX]; // (VEC) each, (1) of constants
     for (int i = 0; i < k->inputs; i++)
         if (access_of(k, i) == CROSSED)
-            rX[i] = unpacked(load_packed(tile_vector(m, i, u->row, u->column, width),
-                                         (int)min_i64(WORD_BYTES, width * element_bytes(m, i))),
-                             k->compute);
+            rX[i] = unpacked(load_tile_vector(m, i, u->row, u->column, width), k->compute);
         else if (u->rRows[i].regs)
             rX[i] = converted(u->rRows[i], k->compute);
         else if (access_of(k, i) != SCALAR)
@@ -267,20 +298,26 @@ static tensor thread_numbers(const map *m, val tile, int width)
     return coordinates_from(partition_S(&each, cTile, convert(m->index, thread())), 0, tile);
 }
 
+/* Of the first elements of vectors with the numbers cX (WIDTH,STEPS). */
+static void coordinates_of_steps(const map *m, tensor cX, val (*at)[MAP_RANK_MAX])
+{
+    const int width = (int)static_size(layout_mode(cX.layout, 0)), steps = (int)static_size(layout_mode(cX.layout, 1));
+    for (int s = 0; s < steps; s++)
+        if (s > 0 && m->k->config.long_rows)
+            coordinates_after(m, at[s - 1], m->k->config.threads * width, at[s]);
+        else
+            coordinates_of(m, coordinate(cX, 0, 0, s), at[s]);
+}
+
 /* Computes the elements with the numbers cX (WIDTH,STEPS). All loads come before the first computation. */
 static void units(const map *m, tensor cX)
 {
     int width = (int)static_size(layout_mode(cX.layout, 0)), steps = (int)static_size(layout_mode(cX.layout, 1));
     unit *all = describe_alloc((size_t)steps, sizeof *all);
     val(*at)[MAP_RANK_MAX] = describe_alloc((size_t)steps, sizeof *at);
-    for (int s = 0; s < steps; s++) {
-        val number = coordinate(cX, 0, 0, s);
-        if (s > 0 && m->k->config.long_rows)
-            coordinates_after(m, at[s - 1], m->k->config.threads * width, at[s]);
-        else
-            coordinates_of(m, number, at[s]);
-        all[s] = load_unit_at(m, number, at[s], width);
-    }
+    coordinates_of_steps(m, cX, at);
+    for (int s = 0; s < steps; s++)
+        all[s] = load_unit_at(m, coordinate(cX, 0, 0, s), at[s], width);
     for (int s = 0; s < steps; s++)
         finish_unit(m, &all[s], width);
 }
@@ -348,68 +385,170 @@ static void tile_start(const map *m, val *at)
     for (int i = 0; i < c->rank; i++) {
         const int d = i == 0 ? c->rank - 1 : i == 1 ? c->cross : c->rank - i - (c->rank - i <= c->cross);
         const int tile = i == 0 ? MAP_CROSS_TILE : i == 1 ? c->cross_rows : 1;
-        val size = convert(U32, m->size[d]), count = div(add(size, imm(tile - 1)), imm(tile));
+        const int beyond = tile - 1 + (i == 0 ? map_margin(m->k) : 0);
+        val size = convert(U32, m->size[d]), count = div(add(size, imm(beyond)), imm(tile));
         val here = i + 1 < c->rank ? rem(number, count) : number;
         at[d] = convert(I64, mul(here, imm(tile)));
         number = div(number, count);
     }
 }
 
+/* Elements from `start` to the end of a dimension, or as many as are beyond any tile. */
+static val left_in(const map *m, const val *start, int d)
+{
+    enum { MANY = 1 << 20 };
+    return convert(I32, min(sub(convert(I64, m->size[d]), start[d]), imm(MANY)));
+}
+
+/* Everything is as seen from the tile: numbers of 32 bits, and operands begin with it. */
+static void enter_tile(map *m, int margin)
+{
+    const int cross = m->k->config.cross, inner = m->k->config.rank - 1, out = m->k->inputs;
+    const val *stride = m->operands[out].stride;
+    val start[MAP_RANK_MAX], phase = imm_as(U32, 0);
+    tile_start(m, start);
+    for (int d = 0; d < inner; d++)
+        phase = add(phase, mul(convert(U32, start[d]), convert(U32, stride[d])));
+    m->tile = (struct crossing){ .margin = margin,
+                                 .rows = left_in(m, start, cross),
+                                 .columns = left_in(m, start, inner),
+                                 .low = convert(I32, max(neg(start[inner]), imm(-margin))),
+                                 .phase = phase,
+                                 .pitch = convert(U32, stride[cross]) };
+    for (int i = 0; i <= out; i++)
+        if (access_of(m->k, i) != SCALAR)
+            m->operands[i].address = address_of(m, i, start);
+}
+
 /* A vector of a tile, or as many rows of one element. One that does not exist is loaded from a place that does. */
 typedef struct tile_place {
-    val row, column; // u32: along dimension `cross`, along the innermost one
+    val row, column; // u32, in shared memory: along dimension `cross`, along the innermost one
     val at[MAP_RANK_MAX], exists;
 } tile_place;
 
-static tile_place place_of(const map *m, const val *start, val row, val column, int height, int width)
+static tile_place place_at(const map *m, val row, val column)
 {
-    const int cross = m->k->config.cross, inner = m->k->config.rank - 1;
-    val rows = sub(convert(I64, m->size[cross]), imm(height)), columns = sub(convert(I64, m->size[inner]), imm(width));
-    tile_place p = { .row = row, .column = column };
-    memcpy(p.at, start, sizeof p.at);
-    p.at[cross] = add(start[cross], convert(I64, row));
-    p.at[inner] = add(start[inner], convert(I64, column));
-    p.exists = logical_and(le(p.at[cross], rows), le(p.at[inner], columns));
-    p.at[cross] = min(p.at[cross], rows);
-    p.at[inner] = min(p.at[inner], columns);
+    tile_place p = { .row = convert(U32, row), .column = convert(U32, add(column, imm(m->tile.margin))) };
+    for (int d = 0; d < m->k->config.rank; d++)
+        p.at[d] = imm64(0);
+    p.at[m->k->config.cross] = convert(I64, row);
+    p.at[m->k->config.rank - 1] = convert(I64, column);
     return p;
 }
 
-/* Neighbouring threads load neighbouring rows, where the operand is contiguous. */
-static void load_crossed(const map *m, int i, const val *start)
+/* `height` elements of a column of a crossed operand; both may be beyond the last. */
+static tile_place crossed_place(const map *m, val row, val column, int height)
 {
-    const int height = m->k->config.cross_rows, apart = m->k->config.threads / height, count = MAP_CROSS_TILE / apart;
-    val row = thread_at(thread(), 0, height, apart), column = thread_at(thread(), 1, height, apart);
-    tile_place *p = describe_alloc((size_t)count, sizeof *p);
-    packed *loaded = describe_alloc((size_t)count, sizeof *loaded);
-    for (int n = 0; n < count; n++) {
-        p[n] = place_of(m, start, row, add(column, imm(n * apart)), 1, 1);
-        loaded[n] = load_packed(vector_of(m, i, p[n].at, 1), element_bytes(m, i));
+    val low = m->tile.margin ? max(column, m->tile.low) : column;
+    tile_place p = place_at(m, row, column),
+               in = place_at(m, min(row, sub(m->tile.rows, imm(height))), min(low, sub(m->tile.columns, imm(1))));
+    memcpy(p.at, in.at, sizeof p.at);
+    return p;
+}
+
+/* By how many elements a row of the output begins behind the last boundary of a sector, or of a vector if that is longer. */
+static val phase_of(const map *m, val row)
+{
+    val phase = add(m->tile.phase, mul(convert(U32, row), m->tile.pitch));
+    return convert(I32, bit_and(phase, imm(m->tile.margin - 1)));
+}
+
+/* Vector number `number` of a row of the tile. Where rows begin anywhere, all begin at boundaries. */
+static tile_place vector_place(const map *m, val row, val number, int width)
+{
+    val inside = min(row, sub(m->tile.rows, imm(1))), last = sub(m->tile.columns, imm(width));
+    val column = mul(number, imm(width)), phase = m->tile.margin ? phase_of(m, inside) : imm_as(I32, 0);
+    column = sub(column, phase);
+    val exists = logical_and(lt(row, m->tile.rows), le(column, last));
+    val stand_in = sub(last, bit_and(add(last, phase), imm(width - 1))); // the last of the row, or one before it
+    if (m->tile.margin)
+        exists = logical_and(exists, ge(column, m->tile.low));
+    tile_place p = place_at(m, row, column),
+               in = place_at(m, inside, m->tile.margin ? select(exists, column, stand_in) : min(column, last));
+    memcpy(p.at, in.at, sizeof p.at);
+    p.exists = exists;
+    return p;
+}
+
+/* What a thread loads of a crossed operand, as rows of `height`: neighbouring threads neighbouring rows, where it is contiguous. */
+typedef struct crossed_share {
+    int count;
+    tile_place *p;
+} crossed_share;
+
+static crossed_share share_of(const map *m, int i, int height)
+{
+    const int rows = m->k->config.cross_rows / height, apart = m->k->config.threads / rows;
+    crossed_share s = { .count = tile_columns(m, i) / apart };
+    val row = convert(I32, mul(thread_at(thread(), 0, rows, apart), imm(height))),
+        column = convert(I32, mul(thread_at(thread(), 1, rows, apart), imm(height)));
+    s.p = describe_alloc((size_t)s.count, sizeof *s.p);
+    for (int n = 0; n < s.count; n++) {
+        const int by = n / height * height * apart + n % height - m->tile.margin;
+        s.p[n] = crossed_place(m, row, add(column, imm(by)), height);
     }
-    for (int n = 0; n < count; n++)
-        copy(unpacked(loaded[n], m->k->dtype[i]), tile_vector(m, i, p[n].row, p[n].column, 1), 0);
+    return s;
+}
+
+static void load_crossed(const map *m, int i)
+{
+    const crossed_share s = share_of(m, i, 1);
+    packed *loaded = describe_alloc((size_t)s.count, sizeof *loaded);
+    for (int n = 0; n < s.count; n++)
+        loaded[n] = load_packed(vector_of(m, i, s.p[n].at, 1), element_bytes(m, i));
+    for (int n = 0; n < s.count; n++)
+        copy(unpacked(loaded[n], m->k->dtype[i]), tile_vector(m, i, s.p[n].row, s.p[n].column, 1), 0);
 }
 
 /* Two rows by two columns at a time: a thread loads two words along the columns and stores two along the rows. */
-static void load_crossed_pairs(const map *m, int i, const val *start)
+static void load_crossed_pairs(const map *m, int i)
 {
     enum { LOW_HALVES = 0x5410, HIGH_HALVES = 0x7632 };
-    const int pairs = m->k->config.cross_rows / 2, apart = m->k->config.threads / pairs, count = MAP_CROSS_TILE / apart;
-    val row = mul(thread_at(thread(), 0, pairs, apart), imm(2)),
-        column = mul(thread_at(thread(), 1, pairs, apart), imm(2));
-    tile_place *p = describe_alloc((size_t)count, sizeof *p);
-    packed *loaded = describe_alloc((size_t)count, sizeof *loaded);
-    for (int n = 0; n < count; n++) {
-        p[n] = place_of(m, start, row, add(column, imm(n / 2 * 2 * apart + n % 2)), 2, 1);
-        loaded[n] = load_packed(vector_of(m, i, p[n].at, 2), MAP_PAIR_BYTES);
-    }
-    for (int n = 0; n < count; n++) {
+    const crossed_share s = share_of(m, i, 2);
+    packed *loaded = describe_alloc((size_t)s.count, sizeof *loaded);
+    for (int n = 0; n < s.count; n++)
+        loaded[n] = load_packed(vector_of(m, i, s.p[n].at, 2), MAP_PAIR_BYTES);
+    for (int n = 0; n < s.count; n++) {
         val first = at(loaded[n / 2 * 2].rWords, 0), second = at(loaded[n / 2 * 2 + 1].rWords, 0);
         val pair = permute_bytes(bitcast(U32, first), bitcast(U32, second), imm(n % 2 ? HIGH_HALVES : LOW_HALVES));
-        val address = tile_address(m, i, add(row, imm(n % 2)), p[n / 2 * 2].column);
+        val address = tile_address(m, i, add(s.p[n].row, imm(n % 2)), s.p[n / 2 * 2].column);
         tensor sWord = smem_view(address, I32, compact(leaf(1))); // (1)
         set(sWord, 0, bitcast(I32, pair));
     }
+}
+
+/* Does this thread ask for a line of memory? Of `together` neighbours, whose elements of so many bytes may share one, the first does. */
+static val asks(int together, int bytes)
+{
+    enum { LINE_BYTES = 128, WARP = 32 };
+    return eq(bit_and(thread(), imm((int)min_i64(min_i64(WARP, together), LINE_BYTES / bytes) - 1)), imm(0));
+}
+
+/* Asks L2 for what load_unit_at() loads; crossed operands come by tiles. */
+static void prefetch_unit_at(const map *m, val number, const val *at)
+{
+    for (int i = 0; i < m->k->inputs; i++)
+        if (access_of(m->k, i) == FLAT)
+            prefetch_L2(flat_vector(m, i, number, 1).address);
+        else if (access_of(m->k, i) != SCALAR && access_of(m->k, i) != CROSSED)
+            prefetch_L2(address_of(m, i, at));
+}
+
+static int widest_input(const map *m)
+{
+    int bytes = 1;
+    for (int i = 0; i < m->k->inputs; i++)
+        bytes = m->k->scalar[i] ? bytes : (int)max_i64(bytes, element_bytes(m, i));
+    return bytes;
+}
+
+static void prefetch_crossed(const map *m, int i)
+{
+    const int height = map_has_pairs(m->k, i) ? 2 : 1;
+    const crossed_share s = share_of(m, i, height);
+    IF(asks(m->k->config.cross_rows / height, height * element_bytes(m, i)))
+        for (int n = 0; n < s.count; n++)
+            prefetch_L2(address_of(m, i, s.p[n].at));
 }
 
 /* The vectors of a tile that a thread takes at once: rows of the tile `apart` from each other. */
@@ -419,17 +558,23 @@ typedef struct tile_batch {
     val *exists;
 } tile_batch;
 
-/* Loads a thread's vectors from its number `first` on, but for crossed operands. */
-static tile_batch load_batch(const map *m, const val *start, val first, int count, int apart, int width)
+/* A thread's vectors from its number `first` on, but for crossed operands: loads them, or asks L2 for them. */
+static tile_batch load_batch(const map *m, val first, int count, int apart, int width, bool ask)
 {
     const int row_threads = MAP_CROSS_TILE / width;
-    val row = add(thread_at(thread(), 1, row_threads, apart), mul(convert(U32, first), imm(apart))),
-        column = mul(thread_at(thread(), 0, row_threads, apart), imm(width));
+    val row = convert(I32, thread_at(thread(), 1, row_threads, apart)),
+        number = convert(I32, thread_at(thread(), 0, row_threads, apart));
     tile_batch b = { .count = count,
                      .all = describe_alloc((size_t)count, sizeof *b.all),
                      .exists = describe_alloc((size_t)count, sizeof *b.exists) };
+    row = add(row, mul(first, imm(apart)));
     for (int n = 0; n < count; n++) {
-        const tile_place p = place_of(m, start, add(row, imm(n * apart)), column, 1, width);
+        const tile_place p = vector_place(m, add(row, imm(n * apart)), number, width);
+        if (ask) {
+            IF(asks(row_threads, width * widest_input(m)))
+                prefetch_unit_at(m, imm(0), p.at);
+            continue;
+        }
         b.all[n] = load_unit_at(m, imm(0), p.at, width);
         b.all[n].row = p.row;
         b.all[n].column = p.column;
@@ -445,6 +590,31 @@ static void finish_batch(const map *m, const tile_batch *b, int width)
             finish_unit(m, &b->all[n], width);
 }
 
+/* The elements before a row's first boundary of vectors and behind the last one, those that lie in this tile: one by one. */
+static void finish_edges(const map *m)
+{
+    const map_config *c = &m->k->config;
+    const int each = 2 * c->vec;
+    val is_first = eq(m->tile.low, imm(0)), is_last = lt(m->tile.columns, imm(MAP_CROSS_TILE));
+    IF(logical_or(is_first, is_last))
+        LOOP(turn, imm((int)ceil_div((int64_t)c->cross_rows * each, c->threads))) {
+            val number = convert(I32, add(thread(), mul(turn, imm(c->threads))));
+            val row = div(number, imm(each)), e = rem(number, imm(each)), phase = phase_of(m, row);
+            val tail = sub(m->tile.columns, bit_and(add(m->tile.columns, phase), imm(c->vec - 1)));
+            val head = bit_and(sub(imm(0), phase), imm(c->vec - 1)), is_head = lt(e, imm(c->vec));
+            val column = select(is_head, e, add(tail, sub(e, imm(c->vec)))), here = add(column, phase);
+            val limit = select(is_head, select(is_first, head, imm_as(I32, 0)), m->tile.columns);
+            val exists = logical_and(lt(column, limit), lt(row, min(m->tile.rows, imm(c->cross_rows))));
+            IF(logical_and(exists, logical_and(ge(here, imm(0)), lt(here, imm(MAP_CROSS_TILE))))) {
+                const tile_place p = place_at(m, row, column);
+                unit u = load_unit_at(m, imm(0), p.at, 1);
+                u.row = p.row;
+                u.column = p.column;
+                finish_unit(m, &u, 1);
+            }
+        }
+}
+
 /* The first vectors of the others are on their way while crossed operands come to shared memory. */
 static void crossed_tile(map *m, int kernel)
 {
@@ -453,39 +623,71 @@ static void crossed_tile(map *m, int kernel)
     const int height = k->config.cross_rows;
     const int width = kernel == 0 ? k->config.vec : 1, apart = k->config.threads * width / MAP_CROSS_TILE;
     const int at_once = (int)min_i64(ceil_div(height, apart), width > 1 ? VECTORS : ELEMENTS), rows = at_once * apart;
-    val start[MAP_RANK_MAX];
-    tile_start(m, start);
+    enter_tile(m, kernel == 0 ? map_margin(k) : 0);
+    if (k->config.prefetch && kernel == 0) {
+        for (int i = 0; i < k->inputs; i++)
+            if (access_of(k, i) == CROSSED)
+                prefetch_crossed(m, i);
+        load_batch(m, imm(0), at_once, apart, width, true);
+    }
+    launch_dependents();
+    grid_wait();
     for (int i = 0; i < k->inputs; i++) {
         if (access_of(k, i) != CROSSED)
             continue;
-        m->crossed[i] = smem_alloc("crossed", (int64_t)height * tile_pitch_bytes(m, i), 16);
+        m->tile.offset[i] = smem_alloc("crossed", (int64_t)height * tile_pitch_bytes(m, i), 16);
         if (kernel == 0 && map_has_pairs(k, i))
-            load_crossed_pairs(m, i, start);
+            load_crossed_pairs(m, i);
         else
-            load_crossed(m, i, start);
+            load_crossed(m, i);
     }
-    const tile_batch first = load_batch(m, start, imm(0), at_once, apart, width);
+    const tile_batch first = load_batch(m, imm(0), at_once, apart, width, false);
     cta_sync();
     finish_batch(m, &first, width);
+    if (m->tile.margin)
+        finish_edges(m);
     if (rows >= height)
         return;
-    val left = min(sub(convert(I64, m->size[k->config.cross]), start[k->config.cross]), imm(height));
-    LOOP_FROM(n, imm(1), convert(I32, div(add(left, imm(rows - 1)), imm(rows))), imm(1)) {
-        const tile_batch next = load_batch(m, start, mul(n, imm(at_once)), at_once, apart, width);
+    LOOP_FROM(n, imm(1), div(add(min(m->tile.rows, imm(height)), imm(rows - 1)), imm(rows)), imm(1)) {
+        const tile_batch next = load_batch(m, mul(n, imm(at_once)), at_once, apart, width, false);
         finish_batch(m, &next, width);
     }
 }
 
-/* Prefetches the inputs of a full tile to L2. A prefetch is no access: the kernel before may still be writing them. */
-static void prefetch_tile(const map *m, int kernel, val tile, val is_full)
+/*
+ * Prefetches to L2. They are no accesses: the kernel before may still be writing the inputs. By bulk copies inputs that are one
+ * stretch of memory, of tiles that are full.
+ */
+static void prefetch_stretch(const map *m, val tile, val is_full)
 {
     const map_kernel *k = m->k;
-    if (!k->config.prefetch || kernel != 0 || k->config.rank > 1)
-        return;
     IF(logical_and(is_full, eq(thread(), imm(0))))
         for (int i = 0; i < k->inputs; i++)
             if (access_of(k, i) == CONTIGUOUS && align_of(m, i, k->config.vec) == 16)
                 bulk_prefetch(address_of(m, i, &tile), imm(map_tile(k) * dtype_bytes(k->dtype[i])));
+}
+
+/* What each thread will load, from wherever it lies. */
+static void prefetch_vectors(const map *m, val tile, int width)
+{
+    tensor cX = thread_numbers(m, tile, width); // (WIDTH,STEPS)
+    const int steps = (int)static_size(layout_mode(cX.layout, 1));
+    val(*at)[MAP_RANK_MAX] = describe_alloc((size_t)steps, sizeof *at);
+    coordinates_of_steps(m, cX, at);
+    for (int s = 0; s < steps; s++) {
+        val number = coordinate(cX, 0, 0, s);
+        IF(logical_and(asks(m->k->config.threads, width * widest_input(m)), ge(m->count, add(number, imm(width)))))
+            prefetch_unit_at(m, number, at[s]);
+    }
+}
+
+static void prefetch_tile(const map *m, int kernel, val tile, val is_full)
+{
+    const map_config *c = &m->k->config;
+    if (c->prefetch == MAP_PREFETCH_STRETCH && kernel == 0)
+        prefetch_stretch(m, tile, is_full);
+    else if (c->prefetch && kernel == 0 && c->vec * c->steps <= 16)
+        prefetch_vectors(m, tile, c->vec);
 }
 
 /* Elements before the first vector of y, and whether all operands have a vector there. */
@@ -550,14 +752,13 @@ void map_describe(map_kernel k, int kernel, map_function *f, void *user)
     val size = imm(map_tile(&k));
     val tile = mul(convert(m.index, cta_x()), size);
     val is_full = ge(m.count, add(tile, size));
-    if (!k.config.crossed)
-        prefetch_tile(&m, kernel, tile, is_full);
-    launch_dependents(); // the next kernel's CTAs may be in place when this one ends
-    grid_wait();         // what is above overlaps the end of the kernel before
     if (k.config.crossed) {
         crossed_tile(&m, kernel);
         return;
     }
+    prefetch_tile(&m, kernel, tile, is_full);
+    launch_dependents(); // the next kernel's CTAs may be in place when this one ends
+    grid_wait();         // what is above overlaps the end of the kernel before
     if (kernel == 1 && k.config.vec > 1 && (k.config.flat || (k.config.rank == 1 && !k.config.strided))) {
         tile_anywhere(&m, tile, is_full);
         return;

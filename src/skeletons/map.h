@@ -47,6 +47,8 @@ void map_simplify(map_shape *s);
     X(owner, int, crossed, "0", "", "mask of inputs that are contiguous along another one: tiles in shared memory")   \
     X(owner, int, cross, "0", "", "number of that dimension")                                                         \
     X(owner, int, cross_rows, "0", "0 16 32 64", "elements of a tile along it; 0: no input is crossed")               \
+    X(owner, bool, ragged, "0", "0 1",                                                                                \
+      "crossed: rows of the others begin anywhere, all alike; vectors between boundaries")                            \
     X(owner, bool, pairs, "0", "0 1", "of crossed inputs of 16 bits two elements along it are loaded at once")        \
     X(owner, int, flat, "0", "",                                                                                      \
       "mask of operands without gaps, whose vectors cross the ends of rows; 0: vectors lie in rows")                  \
@@ -59,7 +61,10 @@ void map_simplify(map_shape *s);
     X(owner, int, vec, "4", "1 2 4 8 16", "elements that a thread takes side by side")                                \
     X(owner, int, steps, "4", "1 2 4 8", "vectors of a thread; a CTA takes one tile of them")                         \
     X(owner, int, ctas_per_sm, "0", "0 2 3 4 5 6 8", "CTAs that must fit an SM: bounds registers; 0: any")            \
-    X(owner, bool, prefetch, "0", "0 1", "prefetch tiles to L2 while the kernel before may still run")
+    X(owner, int, prefetch, "0", "0 1 2",                                                                             \
+      "prefetch to L2 while the kernel before may still run: 1 tiles by bulk copies, 2 each thread what it will load")
+
+enum { MAP_PREFETCH_STRETCH = 1, MAP_PREFETCH_VECTORS = 2 };
 
 typedef struct map_config {
     MAP_CONFIG(FIELD_MEMBER, map_config)
@@ -84,6 +89,9 @@ ckl_status map_admit(const char *what, map_kernel k, map_shape s, const ckl_devi
 enum { MAP_CROSS_TILE = 64, MAP_PAIR_BYTES = 4 };
 int64_t map_tile(const map_kernel *k);
 int64_t map_ctas(const map_kernel *k, const map_shape *s);
+
+/* Columns of crossed tiles before those of the output where its rows begin anywhere: what a sector or a vector of it has. */
+int map_margin(const map_kernel *k);
 
 /* Is this crossed input loaded by pairs of elements? */
 bool map_has_pairs(const map_kernel *k, int input);

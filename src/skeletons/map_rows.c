@@ -223,6 +223,21 @@ static tensor input_vector(const map_rows *m, const row_span *s, int i)
     return row_vector(&s->split, &s->place, m->address[i], m->k->dtype[i]); // (VEC,STEPS)
 }
 
+/* Asks L2 for what the threads will load: vectors that begin in the row lie in the tensor, wherever they end. */
+static void prefetch_span(const map_rows *m, const row_span *s)
+{
+    enum { LINE_VECTORS = 8 };
+    for (int step = 0; step < s->split.steps; step++)
+        IF(logical_and(eq(bit_and(thread(), imm(LINE_VECTORS - 1)), imm(0)),
+                       lt(coordinate(s->place.cX, 1, (int64_t)step * s->split.vec), s->place.limit)))
+            for (int i = 0; i < m->k->inputs; i++) {
+                if (!is_read(m->k, i))
+                    continue;
+                tensor gX = slice(input_vector(m, s, i), 0, step); // (1)
+                prefetch_L2(gX.address);
+            }
+}
+
 /* All loads are issued before the first is waited for. */
 static void issue_span(map_rows *m, const row_span *s)
 {
@@ -275,6 +290,8 @@ void map_rows_describe(const map_kernel *k, map_function *f, void *user)
     row_spans spans = row_spans_of(&split, &place, body.address[k->inputs], k->dtype[k->inputs], imm(0));
     row_span tile = spans.of[0], ends = spans.of[1];
     tile.place = row_from(&tile.place, mul(cta_y(), imm((int)row_split_cols(&split))));
+    if (k->config.prefetch)
+        prefetch_span(&body, &tile);
     launch_dependents();
     grid_wait(); // what is above overlaps the end of the kernel before
     load_repeated(&body, &p, place.exists);

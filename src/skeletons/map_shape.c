@@ -96,9 +96,22 @@ static bool lies_side_by_side(const map_shape *s, int operand, int vec)
     return true;
 }
 
+/* Of crossed problems: do rows of the others, longer than two vectors, all begin where the output's do between two boundaries? */
+static bool begins_alike(const map_shape *s, const map_config *c, int vec)
+{
+    const int inner = s->rank - 1, out = s->operands - 1;
+    bool alike = c->crossed && !c->strided && s->size[inner] >= 2 * vec;
+    for (int k = 0; k < out; k++)
+        for (int d = 0; d < inner && inner_stride(s, k) == 1; d++)
+            alike = alike && (s->stride[k][d] - s->stride[out][d]) % vec == 0;
+    return alike;
+}
+
 /* Does every vector lie in one row and start at a multiple of its size? */
 static bool suits(const map_shape *s, const map_config *c, int vec)
 {
+    if (c->ragged)
+        return begins_alike(s, c, vec);
     if (c->flat)
         return s->size[s->rank - 1] >= vec;
     if (s->rank > 1 && s->size[s->rank - 1] % vec)
@@ -273,6 +286,8 @@ map_config map_choose(map_kernel k, map_shape s, const ckl_device_info *device)
     const int flat = flat_operands(&k, &s, c->vec);
     if (!suits(&s, c, c->vec) && pays_flat(&k, &s, flat))
         c->flat = flat;
+    const bool few = has_few_tiles(&k, &s, device);
+    c->ragged = !suits(&s, c, c->vec) && begins_alike(&s, c, c->vec) && !few;
     while (!suits(&s, c, c->vec))
         c->vec /= 2;
     c->steps = (int)min_i64(STEPS_CHOSEN_MAX, steps_for(&k) * (VECTOR_BYTES / (int)widest_bytes(&k)) / c->vec);
@@ -280,15 +295,19 @@ map_config map_choose(map_kernel k, map_shape s, const ckl_device_info *device)
         c->steps /= 2;
     while (c->threads > THREADS_MIN && s.count < device->sm_count * map_tile(&k))
         c->threads /= 2;
-    if (has_few_tiles(&k, &s, device)) {
+    if (few) {
         c->threads = CROSSED_FEW_THREADS;
         c->steps = 1;
     }
+    while (few && c->cross_rows > CROSSED_MIN && map_ctas(&k, &s) < device->sm_count)
+        c->cross_rows /= 2;
     if (c->crossed)
         c->threads = (int)min_i64(c->threads, crossed_threads_max(c));
     map_rows_choose(&k, &s, device);
     c->long_rows = !c->row_threads && c->vec == 1 && c->steps > 1 && has_long_rows(&s, c);
-    c->prefetch = s.rank == 1 && s.count * input_bytes(&k) <= PREFETCHED_BYTES;
+    c->prefetch = s.count * input_bytes(&k) > PREFETCHED_BYTES || (c->crossed && !few) ? 0
+                  : s.rank == 1                                                        ? MAP_PREFETCH_STRETCH
+                                                                                       : MAP_PREFETCH_VECTORS;
     const bool holds_many = c->row_threads && c->steps > BOUNDED_STEPS_MAX;
     c->ctas_per_sm = k.inputs <= BOUNDED_INPUTS_MAX && !c->prefetch && !holds_many ? THREADS_PER_SM / c->threads : 0;
     c->wide = is_wide(&k, &s);
@@ -311,6 +330,8 @@ ckl_status map_admit(const char *what, map_kernel k, map_shape s, const ckl_devi
     if (c->flat && c->flat != flat_operands(&k, &s, c->vec))
         FAIL(CKL_INVALID, "%s: flat=%d are not the operands without gaps, or vec=%d is longer than a row", what,
              c->flat, c->vec);
+    if (c->ragged && !begins_alike(&s, c, c->vec))
+        FAIL(CKL_INVALID, "%s: ragged=1, but nothing is crossed or rows do not begin alike", what);
     if (!c->crossed != !c->cross_rows ||
         (c->crossed &&
          (c->cross_rows < CROSSED_MIN || c->cross_rows > MAP_CROSS_TILE || !is_power_of_two(c->cross_rows))))
@@ -337,6 +358,8 @@ ckl_status map_admit(const char *what, map_kernel k, map_shape s, const ckl_devi
     if (c->ctas_per_sm < 0 || (int64_t)c->ctas_per_sm * c->threads > THREADS_RESIDENT_MAX)
         FAIL(CKL_INVALID, "%s: ctas_per_sm=%d of %d threads are not 0..%d threads", what, c->ctas_per_sm, c->threads,
              THREADS_RESIDENT_MAX);
+    if (c->prefetch < 0 || c->prefetch > MAP_PREFETCH_VECTORS || (c->prefetch == MAP_PREFETCH_STRETCH && s.rank > 1))
+        FAIL(CKL_INVALID, "%s: prefetch=%d of rank=%d", what, c->prefetch, c->rank);
     if (!c->wide && is_wide(&k, &s))
         FAIL(CKL_INVALID, "%s: wide=0 cannot number %" PRId64 " elements", what, s.count);
     if (map_ctas(&k, &s) > INT32_MAX)
@@ -358,10 +381,17 @@ int64_t map_ctas(const map_kernel *k, const map_shape *s)
         return ceil_div(s->count, map_tile(k));
     int64_t ctas = 1;
     for (int d = 0; d < s->rank; d++)
-        ctas *= d == s->rank - 1       ? ceil_div(s->size[d], MAP_CROSS_TILE)
+        ctas *= d == s->rank - 1       ? ceil_div(s->size[d] + map_margin(k), MAP_CROSS_TILE)
                 : d == k->config.cross ? ceil_div(s->size[d], k->config.cross_rows)
                                        : s->size[d];
     return ctas;
+}
+
+int map_margin(const map_kernel *k)
+{
+    enum { SECTOR_BYTES = 32 };
+    const int sector = SECTOR_BYTES / dtype_bytes(k->dtype[k->inputs]);
+    return k->config.ragged ? (int)max_i64(sector, k->config.vec) : 0;
 }
 
 bool map_has_pairs(const map_kernel *k, int input)

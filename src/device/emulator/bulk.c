@@ -162,6 +162,14 @@ static uint32_t tma_alignment(const tensor_map_desc *map)
     return map->swizzle == SWIZZLE_128 ? TMA_SWIZZLE_128_ALIGNMENT : TMA_ALIGNMENT;
 }
 
+outcome run_prefetch(warp *w, const step *s)
+{
+    EACH_ACTIVE(i, w->active)
+        if (!global_check(w, s, i, u64_of(w, s->in[0], i), 1, 1, false))
+            return FAULTED;
+    return ADVANCE;
+}
+
 /* NOTE: an H200 answers with an illegal instruction (ckl fuzz, with boxes loaded from any column). */
 static bool begins_with_chunk(const transfer *t)
 {

@@ -237,18 +237,22 @@ static ckl_status choose_sm80(const void *problem, const ckl_device_info *device
     c->chunk = one_phase && c->lanes == 32 ? 4 : 16;
     c->across = goes_across(p, c->tile_c);
     c->ctas_per_sm = p->bytes == 1 ? 4 : 0; // else 70 registers let three in
+    c->prefetch = permutation_elements(p) * p->bytes <= PERMUTE_PREFETCHED_BYTES;
     return CKL_OK;
 }
 
-/* That tile, and those of fewer columns on Hopper, where their cost was measured. */
+/* That tile, and on Hopper, where their cost was measured, those of fewer columns, of more rows, and by fewer threads. */
 static bool candidate_sm80(const void *problem, const ckl_device_info *device, int i, void *config)
 {
+    enum { COLUMNS = 3, ROWS = 3, THREADS = 2, TILE_MIN = 32, TILE_MAX = 256 };
     transpose_sm80_config *c = config;
-    if (choose_sm80(problem, device, config) != CKL_OK)
+    if (i >= COLUMNS * ROWS * THREADS || (i > 0 && !device->has_tma) || choose_sm80(problem, device, config) != CKL_OK)
         return false;
-    c->tile_c >>= i;
+    c->tile_c = (int)max_i64(TILE_MIN, c->tile_c >> i % COLUMNS);
+    c->tile_r = (int)min_i64(TILE_MAX, c->tile_r << i / COLUMNS % ROWS);
+    c->threads >>= i / COLUMNS / ROWS;
     c->across = goes_across(problem, c->tile_c);
-    return c->tile_c >= 32 && (i == 0 || device->has_tma);
+    return true;
 }
 
 static bool is_trusted_sm80(const void *config)
