@@ -64,6 +64,7 @@ static attention_decode_params params_of(const ckl_attention_decode_desc *d, con
                                   .sinks = x->sinks,
                                   .lse = x->lse,
                                   .batch = (uint32_t)d->batch,
+                                  .pages = (uint32_t)d->pages,
                                   .kv = (uint32_t)d->kv,
                                   .kv_heads = (uint32_t)d->kv_heads,
                                   .table_pages = d->page ? (uint32_t)ceil_div(d->kv, d->page) : 0,
@@ -534,6 +535,8 @@ static ckl_status admit_sm80(const void *desc, const ckl_device_info *device, co
     if (c->run > 1 && !attention_decode_quads(&c->form, rows, 32 * c->warps))
         FAIL(CKL_UNSUPPORTED, "attention_decode sm80: run=%d: %d warps do not hold the sum of %d rows of dv=%d", c->run,
              c->warps, rows, c->form.dv);
+    if (c->ahead < 0 || c->ahead > 8)
+        FAIL(CKL_INVALID, "attention_decode sm80: ahead=%d is not in 0..8", c->ahead);
     TRY(attention_check_smem("attention_decode", "sm80", device, attention_decode_sm80_smem(c)));
     const int64_t splits = attention_decode_ctas(d, rows, c->split);
     if (splits > INT32_MAX)
