@@ -132,7 +132,7 @@ val attention_e4m3_of_f32(val x);
     X(owner, bool, convert, "0", "0 1", "8 bits become f16 by an instruction of sm_90")       \
     X(owner, bool, whole, "0", "0 1", "a CTA has all keys of a sequence: nobody adds up")     \
     X(owner, int, ahead, "0", "0 1 2 3 6", "blocks of a warp that go to L2 before grid_wait") \
-    X(owner, bool, early, "0", "0 1", "the next launch may begin with the last copies")
+    X(owner, int, early, "0", "0 1 2", "the next launch may begin: 1 with the last copies, 2 at once")
 
 enum {
     ATTENTION_DECODE_STAGES_MAX = 8,

@@ -537,6 +537,8 @@ static ckl_status admit_sm80(const void *desc, const ckl_device_info *device, co
              c->warps, rows, c->form.dv);
     if (c->ahead < 0 || c->ahead > 8)
         FAIL(CKL_INVALID, "attention_decode sm80: ahead=%d is not in 0..8", c->ahead);
+    if (c->early < 0 || c->early > 2)
+        FAIL(CKL_INVALID, "attention_decode sm80: early=%d is not in 0..2", c->early);
     TRY(attention_check_smem("attention_decode", "sm80", device, attention_decode_sm80_smem(c)));
     const int64_t splits = attention_decode_ctas(d, rows, c->split);
     if (splits > INT32_MAX)
