@@ -133,7 +133,7 @@ static void load_rows(const decode_kernel *k, int which, const block_place *to)
 
 /*
  * New rows: lanes take items of them, a few words of the cache each. Where each lane has one item of K and of V, it loads
- * them at the start and keeps them; else the rows come to L2 meanwhile.
+ * them at the start and keeps them.
  */
 typedef struct new_item {
     val token, group, key; // group: of words of the row; key: a large number where it would be before the first one
@@ -249,26 +249,9 @@ void attention_decode_append(const decode_kernel *k, val start, val slot)
     }
 }
 
-/* Each of the first threads brings a token's new rows to L2. */
-static void prefetch_new(const decode_kernel *k)
-{
-    const decode_place *place = &k->place;
-    IF(logical_and(lt(thread(), imm(place->form.tokens)), lt(first_new(k), place->to))) {
-        for (int which = DECODE_K_NEW; which <= (place->form.latent ? DECODE_K_NEW : DECODE_V_NEW); which++) {
-            tensor gAll = attention_decode_tensor_of(place, which, place->p.x[which]);
-            const int bytes = 2 * (which == DECODE_K_NEW ? place->form.d : place->form.dv);
-            bulk_prefetch(tensor_address(gAll, coord(place->batch, place->kv_head, thread(), imm(0))), imm(bytes));
-        }
-    }
-}
-
 void attention_decode_load_new(decode_kernel *k)
 {
-    if (!keeps_new(k)) {
-        prefetch_new(k);
-        return;
-    }
-    for (int which = ATTENTION_K; which <= ATTENTION_V; which++) {
+    for (int which = ATTENTION_K; which <= ATTENTION_V && keeps_new(k); which++) {
         const new_item x = item_of(k, which, lane());
         k->rKV[which] = load_item(k, which, &x);
     }

@@ -53,8 +53,8 @@ void attention_decode_prefetch(const decode_kernel *k);
 void attention_decode_load_block(const decode_kernel *k, const block_rows *rows, val slot);
 
 /*
- * New rows: loads them, or brings them to L2; writes those to the cache that are kept in registers; puts those of the
- * block that begins at key `start` into its slot, once its copies are there.
+ * New rows: loads those that are kept in registers; writes these to the cache; puts those of the block that begins at key
+ * `start` into its slot, once its copies are there.
  */
 void attention_decode_load_new(decode_kernel *k);
 void attention_decode_store_new(decode_kernel *k);
