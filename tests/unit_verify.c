@@ -191,6 +191,13 @@ static void early_load(bool is_right)
     wait_for_grid();
 }
 
+/* What is read may be old. */
+static void early_strong_load(bool is_right)
+{
+    (void)ir_load_strong(is_right ? IR_ORDER_RELAXED : IR_ORDER_ACQUIRE, IR_SCOPE_GPU, IR_U32, unknown(IR_U64), 0);
+    wait_for_grid();
+}
+
 SPOILED(early_atomic, ir_atomic(IR_GLOBAL, IR_SCOPE_GPU, IR_RED_ADD, unknown(IR_U64), 8, unknown(IR_U32), u32(0)),
         wait_for_grid())
 SPOILED(early_reduction, ir_reduce(IR_GLOBAL, IR_SCOPE_GPU, IR_RED_ADD, unknown(IR_U64), 0, unknown(IR_U32)),
@@ -279,6 +286,7 @@ static const verify_case cases[] = {
     { WANTED(bitcast_width), "bitcast: f64 and u32 differ in width" },
     { WANTED(pack_width), "pack: two u32 are not one u32" },
     { WANTED(early_load), "ld: comes before the grid_wait" },
+    { WANTED(early_strong_load), "ld: comes before the grid_wait" },
     { WANTED(early_atomic), "atom: comes before the grid_wait" },
     { WANTED(early_reduction), "red: comes before the grid_wait" },
     { WANTED(early_cp_async), "cp_async: comes before the grid_wait" },

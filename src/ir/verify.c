@@ -163,7 +163,8 @@ static ckl_status check_nesting(const ir_kernel *kernel)
 static bool uses_global_memory(const ir_inst *inst)
 {
     switch (inst->op) {
-    case IR_LD:
+    case IR_LD: // a relaxed one may read what is old: a hint
+        return inst->space == IR_GLOBAL && inst->order != IR_ORDER_RELAXED;
     case IR_ST:
     case IR_ATOM:
     case IR_RED:

@@ -69,6 +69,7 @@ attention_strides attention_decode_strides_of(const ckl_attention_decode_desc *d
     X(owner, pointer, sinks)                                                         \
     X(owner, pointer, lse)                                                           \
     X(owner, u32, batch)                                                             \
+    X(owner, u32, pages) /* of the cache */                                          \
     X(owner, u32, kv)                                                                \
     X(owner, u32, kv_heads)                                                          \
     X(owner, u32, table_pages) /* of a sequence */                                   \
@@ -129,7 +130,9 @@ val attention_e4m3_of_f32(val x);
     X(owner, int, run, "1", "1 2 4 8 16", "splits that a CTA takes one after the other")      \
     X(owner, int, cluster, "1", "1 2 4 8", "CTAs of a sequence that add without a workspace") \
     X(owner, bool, convert, "0", "0 1", "8 bits become f16 by an instruction of sm_90")       \
-    X(owner, bool, whole, "0", "0 1", "a CTA has all keys of a sequence: nobody adds up")
+    X(owner, bool, whole, "0", "0 1", "a CTA has all keys of a sequence: nobody adds up")     \
+    X(owner, int, ahead, "0", "0 1 2 3 6", "blocks of a warp that go to L2 before grid_wait") \
+    X(owner, int, early, "0", "0 1 2", "the next launch may begin: 1 with the last copies, 2 at once")
 
 enum {
     ATTENTION_DECODE_STAGES_MAX = 8,

@@ -33,11 +33,14 @@ block_rows attention_decode_no_rows(const decode_kernel *k)
     return rows;
 }
 
-/* The number of a key's page. */
+/* The number of a key's page; one that is old is a number of a page, too. */
 static val page_of(const decode_kernel *k, val key)
 {
-    tensor gTable = attention_decode_table_of(&k->place.p); // (PAGES,BATCH)
-    return convert(U32, at(gTable, div(key, imm(k->place.form.page)), k->place.batch));
+    const decode_place *place = &k->place;
+    tensor gTable = attention_decode_table_of(&place->p); // (PAGES,BATCH)
+    int_tuple entry = coord(div(key, imm(place->form.page)), place->batch);
+    const val page = convert(U32, attention_decode_number_at(place, gTable, entry));
+    return place->hints ? min(page, sub(place->p.pages, imm(1))) : page;
 }
 
 /* The table is read up to kv, so it need not wait for the length. */
@@ -63,6 +66,24 @@ static val vectors_before(const decode_kernel *k, int which, val key, val number
     if (!page)
         return mul(key, p->key_vectors[which]);
     return add(mul(rem(key, imm(page)), p->key_vectors[which]), mul(number_of_page, p->page_vectors[which]));
+}
+
+void attention_decode_prefetch(const decode_kernel *k)
+{
+    decode_kernel early = *k;
+    decode_place *place = &early.place;
+    const attention_decode_sm80_config *c = k->cfg;
+    place->hints = true;
+    attention_decode_find_keys(place, c->split);
+    const val end = min(place->to, add(place->from, imm(c->ahead * c->keys * c->warps / c->row_warps)));
+    LOOP_FROM(key, add(place->from, thread()), end, imm(LANES * c->warps)) {
+        const val page = place->form.page ? page_of(&early, key) : imm_as(U32, 0);
+        for (int which = ATTENTION_K; which <= ATTENTION_V; which++) {
+            const int bytes = 2 * (which == ATTENTION_K ? place->form.d : place->form.dv) / k->packed;
+            const val row = mul(convert(U64, vectors_before(&early, which, key, page)), imm_as(U64, 16));
+            bulk_prefetch(add(head_of(&early, which, place->p.x[which]), row), imm(bytes));
+        }
+    }
 }
 
 /* A block: where its keys are in the cache, or the first one of them; where it goes. */
@@ -112,7 +133,7 @@ static void load_rows(const decode_kernel *k, int which, const block_place *to)
 
 /*
  * New rows: lanes take items of them, a few words of the cache each. Where each lane has one item of K and of V, it loads
- * them at the start and keeps them; else the rows come to L2 meanwhile.
+ * them at the start and keeps them.
  */
 typedef struct new_item {
     val token, group, key; // group: of words of the row; key: a large number where it would be before the first one
@@ -228,26 +249,9 @@ void attention_decode_append(const decode_kernel *k, val start, val slot)
     }
 }
 
-/* Each of the first threads brings a token's new rows to L2. */
-static void prefetch_new(const decode_kernel *k)
-{
-    const decode_place *place = &k->place;
-    IF(logical_and(lt(thread(), imm(place->form.tokens)), lt(first_new(k), place->to))) {
-        for (int which = DECODE_K_NEW; which <= (place->form.latent ? DECODE_K_NEW : DECODE_V_NEW); which++) {
-            tensor gAll = attention_decode_tensor_of(place, which, place->p.x[which]);
-            const int bytes = 2 * (which == DECODE_K_NEW ? place->form.d : place->form.dv);
-            bulk_prefetch(tensor_address(gAll, coord(place->batch, place->kv_head, thread(), imm(0))), imm(bytes));
-        }
-    }
-}
-
 void attention_decode_load_new(decode_kernel *k)
 {
-    if (!keeps_new(k)) {
-        prefetch_new(k);
-        return;
-    }
-    for (int which = ATTENTION_K; which <= ATTENTION_V; which++) {
+    for (int which = ATTENTION_K; which <= ATTENTION_V && keeps_new(k); which++) {
         const new_item x = item_of(k, which, lane());
         k->rKV[which] = load_item(k, which, &x);
     }

@@ -5,11 +5,16 @@
 
 enum { LANES = 32 };
 
+val attention_decode_number_at(const decode_place *place, tensor gNumbers, int_tuple where)
+{
+    return place->hints ? load_relaxed(I32, tensor_address(gNumbers, where)) : at(gNumbers, where);
+}
+
 /* Sets length, begin and splits; the first split that a row sees. */
 static val measure(decode_place *at, int split)
 {
     tensor gLengths = gmem_vector(at->p.lengths, I32, at->p.batch); // (BATCH)
-    val length = max(at(gLengths, at->batch), imm_as(I32, 0));
+    val length = max(attention_decode_number_at(at, gLengths, coord(at->batch)), imm_as(I32, 0));
     at->length = min(convert(U32, length), at->p.kv);
     at->begin = imm_as(U32, 0);
     if (at->form.left) {

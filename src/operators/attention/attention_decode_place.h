@@ -15,6 +15,7 @@ typedef struct decode_place {
     int rows, keys, run;             // of a CTA; of a block; splits of a CTA
     int cluster;                     // CTAs of a cluster, which share the rows; 0 or 1: none
     bool whole;                      // no others share them
+    bool hints;                      // the kernel before may still run: lengths and pages may be old
     int rows_all, tiles;             // of a group: heads first, then tokens; tiles of `rows` of them
     val tile, kv_head, split, batch; // of this CTA; its first split
     val length;                      // keys of the sequence
@@ -42,6 +43,9 @@ void attention_decode_for_splits(decode_place *place, int split, void (*each)(vo
  */
 void attention_decode_for_share(decode_place *place, int split, void (*each)(void *of, val before, val after),
                                 void *of);
+
+/* A length, or the number of a page, which may be old where those are hints. */
+val attention_decode_number_at(const decode_place *place, tensor gNumbers, int_tuple where);
 
 /* The numbers of the pages of all sequences. (PAGES,BATCH) */
 tensor attention_decode_table_of(const attention_decode_values *p);

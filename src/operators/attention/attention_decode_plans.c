@@ -64,6 +64,7 @@ static attention_decode_params params_of(const ckl_attention_decode_desc *d, con
                                   .sinks = x->sinks,
                                   .lse = x->lse,
                                   .batch = (uint32_t)d->batch,
+                                  .pages = (uint32_t)d->pages,
                                   .kv = (uint32_t)d->kv,
                                   .kv_heads = (uint32_t)d->kv_heads,
                                   .table_pages = d->page ? (uint32_t)ceil_div(d->kv, d->page) : 0,
@@ -492,6 +493,20 @@ static ckl_status choose_sm80(const void *desc, const ckl_device_info *device, v
     return CKL_OK;
 }
 
+/*
+ * Where O, queries, scores and sums of splits leave less than 31 of a thread's registers, ptxas spills: by 230 kernels of 64 to 256
+ * elements.
+ */
+static bool fits_registers(const ckl_device_info *device, const attention_decode_sm80_config *c)
+{
+    enum { ALL = 255, UNIT = 8, REST = 31, QUAD = 4, STATE = 2 };
+    const attention_decode_form *form = &c->form;
+    const int threads = 32 * c->warps, share = device->registers_per_sm / (threads * (int)max_i64(c->ctas, 1)),
+              quads = attention_decode_quads(form, attention_decode_rows(c), threads),
+              held = (int)log2_i64(c->run) * (QUAD * quads + STATE);
+    return form->dv / 2 + form->d / 8 + c->keys * 17 / 16 + held + REST <= min_i64(share / UNIT * UNIT, ALL);
+}
+
 static ckl_status admit_sm80(const void *desc, const ckl_device_info *device, const void *config)
 {
     const ckl_attention_decode_desc *d = desc;
@@ -534,6 +549,14 @@ static ckl_status admit_sm80(const void *desc, const ckl_device_info *device, co
     if (c->run > 1 && !attention_decode_quads(&c->form, rows, 32 * c->warps))
         FAIL(CKL_UNSUPPORTED, "attention_decode sm80: run=%d: %d warps do not hold the sum of %d rows of dv=%d", c->run,
              c->warps, rows, c->form.dv);
+    if (c->ahead < 0 || c->ahead > 8)
+        FAIL(CKL_INVALID, "attention_decode sm80: ahead=%d is not in 0..8", c->ahead);
+    if (c->early < 0 || c->early > 2)
+        FAIL(CKL_INVALID, "attention_decode sm80: early=%d is not in 0..2", c->early);
+    if (!fits_registers(device, c))
+        FAIL(CKL_UNSUPPORTED,
+             "attention_decode sm80: ctas=%d of %d warps leave too few registers for dv=%d, run=%d and keys=%d",
+             c->ctas, c->warps, c->form.dv, c->run, c->keys);
     TRY(attention_check_smem("attention_decode", "sm80", device, attention_decode_sm80_smem(c)));
     const int64_t splits = attention_decode_ctas(d, rows, c->split);
     if (splits > INT32_MAX)

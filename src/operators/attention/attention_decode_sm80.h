@@ -46,12 +46,15 @@ void attention_decode_block_sync(const decode_kernel *k);
 block_rows attention_decode_no_rows(const decode_kernel *k);
 void attention_decode_find_rows(const decode_kernel *k, val number, block_rows *rows);
 
+/* Brings the first blocks to L2 while the kernel before may still run, whose lengths and pages are hints until then. */
+void attention_decode_prefetch(const decode_kernel *k);
+
 /* Starts the copies of a block into a slot, but for rows that are new. */
 void attention_decode_load_block(const decode_kernel *k, const block_rows *rows, val slot);
 
 /*
- * New rows: loads them, or brings them to L2; writes those to the cache that are kept in registers; puts those of the
- * block that begins at key `start` into its slot, once its copies are there.
+ * New rows: loads those that are kept in registers; writes these to the cache; puts those of the block that begins at key
+ * `start` into its slot, once its copies are there.
  */
 void attention_decode_load_new(decode_kernel *k);
 void attention_decode_store_new(decode_kernel *k);

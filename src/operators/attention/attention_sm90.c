@@ -13,6 +13,7 @@
  * releases the slots of the ring, as each may need the keys again.
  */
 #include "operators/attention/attention_sm90.h"
+#include "operators/attention/attention_scores.h"
 
 enum {
     BARRIER_CONSUMER = 1, // named barriers, + consumer: its 128 threads round the staging buffers
@@ -26,6 +27,7 @@ static const int CONSUMER_REGISTERS[][4] = { [1] = { [2] = 232, [3] = 136 }, [2]
 /*
  * ptxas refuses an MMA whose operands exceed the registers of the launch, whatever setmaxnreg adds, and serialises all of them
  * where the scores of two blocks, one as weights, and O exceed a consumer's. By all sizes from 64 to 256 it wants 26 to 30 beside these.
+ * Of caps, masks, custom scores and old maxima it spills where a quarter of the scores has no room beside all that.
  */
 bool attention_sm90_fits_registers(const attention_sm90_config *c, int registers_per_sm)
 {
@@ -33,8 +35,9 @@ bool attention_sm90_fits_registers(const attention_sm90_config *c, int registers
     const int share = registers_per_sm / (WARPGROUP * (1 + c->consumers) * c->ctas) / UNIT * UNIT,
               launched = share < ALL ? share : ALL, moved = CONSUMER_REGISTERS[c->consumers][c->ctas],
               own = moved ? moved : launched, scores = c->tile_n / 2, out = attention_columns_of(c->form.dv).used / 2;
+    const bool is_plain = !c->form.softcap && !c->form.mask && !attention_score_find(c->form.score) && !c->old;
     return scores + REST <= launched && out + OF_WEIGHTS + REST <= launched &&
-           scores + scores / 2 + out + REST + MORE <= own;
+           scores + scores / 2 + (is_plain ? 0 : scores / 4) + out + REST + MORE <= own;
 }
 
 /* O as it is stored: two chunks at a time. */

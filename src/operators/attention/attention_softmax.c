@@ -96,12 +96,10 @@ static void find_maxima(const online_rows *rows, tensor scores, const val *cap, 
 }
 
 /*
- * tanh(x) / x by powers of x^2, the highest first: within 2^-20 of it for |x| up to 1/2, and within 2^-23 up to 1. The
- * third is within 2^-16 for tanh up to TANH_SHORT_END; beyond, x times it exceeds tanh and increases for ever.
+ * tanh(x) / x by powers of x^2, the highest first: within 2^-20 of it for |x| up to 1/2. The short one is within 2^-16 for
+ * tanh up to TANH_SHORT_END; beyond, x times it exceeds tanh and increases for ever.
  */
 static const double TANH_OF_HALF[] = { -4.440222541e-02, 1.319029672e-01, -3.332631797e-01, 9.999994558e-01 };
-static const double TANH_OF_ONE[] = { 1.038025097e-03, -6.194324834e-03, 2.027970829e-02, -5.345164637e-02,
-                                      1.332507615e-01, -3.333282798e-01, 9.999999486e-01 };
 static const double TANH_SHORT[] = { 1.183534471e-01, -3.322270464e-01, 9.999876601e-01 }, TANH_SHORT_END = 0.4218990;
 
 /* From scores to exponents, before the maximum is subtracted: x * power, or with a cap x * (powers of x^2). */
@@ -365,12 +363,12 @@ val attention_online_logarithm(const online_rows *rows, int r)
     return select(eq(rows->sum[r], immf(0)), immf(-INFINITY), logarithm);
 }
 
-static void tanh_by_powers(tensor x, const double *powers, int count)
+static void tanh_by_powers(tensor x)
 {
     UNROLL(i, static_size(x.layout)) {
-        val one = at(x, i), square = mul(one, one), p = immf(powers[0]);
-        for (int j = 1; j < count; j++)
-            p = fma(p, square, immf(powers[j]));
+        val one = at(x, i), square = mul(one, one), p = immf(TANH_OF_HALF[0]);
+        for (int j = 1; j < COUNT_OF(TANH_OF_HALF); j++)
+            p = fma(p, square, immf(TANH_OF_HALF[j]));
         assign(one, mul(p, one));
     }
 }
@@ -395,17 +393,11 @@ void attention_cap_scores(tensor scores, val factor)
     }
     val largest = max(max(chain[0], chain[1]), max(chain[2], chain[3]));
     IF(vote_any(lt(immf(0.5), largest))) {
-        IF(vote_any(lt(immf(1), largest))) {
-            tanh_by_exponentials(scores);
-        }
-        ELSE
-        {
-            tanh_by_powers(scores, TANH_OF_ONE, COUNT_OF(TANH_OF_ONE));
-        }
+        tanh_by_exponentials(scores);
     }
     ELSE
     {
-        tanh_by_powers(scores, TANH_OF_HALF, COUNT_OF(TANH_OF_HALF));
+        tanh_by_powers(scores);
     }
 }
 

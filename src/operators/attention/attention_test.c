@@ -351,6 +351,9 @@ static const test_reject rejects[] = {
       "attention sm90: registers do not hold tile_n=128 and dv=32 with consumers=1 and ctas=3" },
     { "d=80 impl=sm90 config='consumers=3 turns=0 tile_n=128'", CKL_UNSUPPORTED,
       "registers do not hold tile_n=128 and dv=80 with consumers=3 and ctas=1" },
+    { "q=300 kv=300 d=64 softcap=9 impl=sm90 config='consumers=3 turns=1 tile_n=128'",
+      CKL_UNSUPPORTED, // a plain one fits
+      "registers do not hold tile_n=128 and dv=64 with consumers=3 and ctas=1" },
     { "impl=sm90 config='slots=2'", CKL_INVALID, "attention sm90: slots=2 is less than 3" },
     { "d=128 impl=sm90 config='slots=9'", CKL_UNSUPPORTED,
       "attention sm90: the config needs 327840 bytes of shared memory" },
