@@ -8,9 +8,6 @@
 #include "lab/population.h"
 #include "operators/line.h"
 
-/* A gemm of some 10 ms. */
-static const double FLOPS_MAX = 0x1p43;
-
 static const char *count, *seed, *bytes;
 static const cli_option options[] = {
     { "--count", "N", &count, "lines of each operator; 20 if not given" },
@@ -89,7 +86,7 @@ static ckl_status draw(int argc, char **argv)
     TRY(parse_count("--count", count ? count : "20", 0, &lines));
     TRY(parse_count("--seed", seed ? seed : "1", 0, &drawn_by));
     TRY(parse_count("--bytes", bytes ? bytes : "2^30", 1, &memory));
-    const population_sample sample = { .seed = (uint64_t)drawn_by, .limits = { FLOPS_MAX, (double)memory } };
+    const population_sample sample = { .seed = (uint64_t)drawn_by, .limits = { population_limits.flops, (double)memory } };
     for (int i = 1; i < argc;)
         TRY(print_given(argv, &i, lines, sample));
     for (const operator_test *const *test = operator_tests; *test && argc == 1; test++)

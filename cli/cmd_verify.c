@@ -16,7 +16,7 @@ static const cli_option options[] = {
     { "--seeds", "N", &seeds, "seeds of random inputs; else 1, with --full 5 for small problems" },
     { "--shard", "I/N", &shard, "every Nth line alone, from the Ith on: N processes or machines share the work" },
     { "--slowest", "N", &slowest, "at the end the N runs that took most seconds of a core, references included" },
-    { "--assemble", NULL, &assemble, "also assemble the kernels of the cases and of the operators' bench/suites" },
+    { "--assemble", NULL, &assemble, "also assemble the kernels of the cases, of bench/suites, and of a sample" },
     { "--accepted", "FILE", &accepted, "but not those whose code that ptxas has accepted before: a file of digests" },
     { "--update", NULL, &update, "write that file anew" },
 };

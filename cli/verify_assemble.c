@@ -1,4 +1,4 @@
-/* verify_assemble.c - every kernel that the cases and the benchmark suites need, once through ptxas. */
+/* verify_assemble.c - every kernel that the cases, the benchmark suites and a sample need, once through ptxas. */
 #include <glob.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,7 +7,11 @@
 #include "base/math.h"
 #include "lab/accepted.h"
 #include "lab/assemble.h"
+#include "lab/population.h"
 #include "cli/verify.h"
+
+/* Lines of each operator's sample; a full request takes the second. */
+enum { SAMPLE_LINES = 25, SAMPLE_LINES_FULL = 250 };
 
 typedef struct wanted_kernel {
     const operator_info *op;
@@ -28,7 +32,7 @@ typedef struct kernels {
     wanted_kernel *each;
     int count;
     accepted before, now;
-    int64_t suite_lines;
+    int64_t line_count; // of suites and samples
     arena memory;
 } kernels;
 
@@ -77,10 +81,10 @@ static void add_line(kernels *k, const char *line, const char *force)
     case_clear(&c);
 }
 
-static ckl_status add_suite_line(const char *line, void *user)
+static ckl_status add_requested(const char *line, void *user)
 {
     kernels *k = user;
-    if (verify_wants_line(k->request, k->suite_lines++))
+    if (verify_wants_line(k->request, k->line_count++))
         add_line(k, line, NULL);
     return CKL_OK;
 }
@@ -90,9 +94,32 @@ static void add_suites(kernels *k)
     glob_t found;
     if (glob("bench/suites/*.txt", 0, NULL, &found) == 0)
         for (size_t i = 0; i < found.gl_pathc; i++)
-            if (suite_read(found.gl_pathv[i], add_suite_line, k) != CKL_OK)
+            if (suite_read(found.gl_pathv[i], add_requested, k) != CKL_OK)
                 printf("%s\n", ckl_error());
     globfree(&found);
+}
+
+/* Problems that nobody chose: the same ones every time, so that their code, too, is known from before. */
+static ckl_status add_sample(kernels *k, const operator_test *test)
+{
+    const population_sample sample = { .seed = 1, .limits = population_limits };
+    ckl_status status = CKL_OK;
+    for (int i = 0; i < (k->request->full ? SAMPLE_LINES_FULL : SAMPLE_LINES) && status == CKL_OK; i++) {
+        text line = { 0 };
+        status = population_line(test, sample, i, &line);
+        if (status == CKL_OK)
+            status = add_requested(text_data(&line), k);
+        text_free(&line);
+    }
+    return status;
+}
+
+static ckl_status add_samples(kernels *k)
+{
+    for (const operator_test *const *test = operator_tests; *test; test++)
+        if (verify_wants_operator(k->request, (*test)->op->name))
+            TRY(add_sample(k, *test));
+    return CKL_OK;
 }
 
 /* Asks ptxas, unless it has accepted this code before. */
@@ -190,8 +217,11 @@ ckl_status verify_assemble(const verify_list *list, const ckl_device_info *info,
     kernels k = { .info = info, .request = request };
     ckl_status status = request->accepted ? accepted_read(request->accepted, &k.before) : CKL_OK;
     add_list(&k, list);
-    if (!request->suite)
+    if (!request->suite) {
         add_suites(&k);
+        if (status == CKL_OK)
+            status = add_samples(&k);
+    }
     sums->left += keep_wanted(&k);
     if (!assemble_tool()) {
         printf("skipped: %d kernels were not assembled, ptxas is not installed\n", k.count);

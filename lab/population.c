@@ -14,6 +14,8 @@ enum {
     OCTAVES = 15              // of memory below the limit
 };
 
+const random_problem_limits population_limits = { .flops = 0x1p43, .bytes = 0x1p30 };
+
 /* Sizes */
 
 /* A kind of size: what models and data have, and the range between which others are drawn. */

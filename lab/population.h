@@ -17,6 +17,8 @@ typedef struct population_sample {
     const char *given; // "a=f32 layout=tn", keys that all lines have, whatever is drawn; NULL: none
 } population_sample;
 
+extern const random_problem_limits population_limits; // usual ones: a gemm of some 10 ms, 1 GiB
+
 /*
  * Appends line number `number` of the sample, as case_print() writes it: a legal problem within the limits. Its memory is
  * equally likely between any two powers of two below the limit, down to 2^-15 of it, where the population has such

@@ -99,6 +99,14 @@ static void test_text_and_arena(void **state)
     assert_string_equal(first, "first");
     arena_clear(&a);
     assert_null(a.last);
+
+    char *begin = arena_alloc(&a, 16, 1); // the first block has 4000 bytes; what just fits it goes there
+    const void *block = a.last;
+    assert_ptr_equal(arena_alloc(&a, 3984, 1), begin + 16);
+    assert_ptr_equal(a.last, block);
+    arena_alloc(&a, 1, 1);
+    assert_ptr_not_equal(a.last, block);
+    arena_clear(&a);
 }
 
 /* What JSON gives a meaning, and control characters; bytes of UTF-8 stay. */

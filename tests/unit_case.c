@@ -98,6 +98,21 @@ static void test_configs_refused(void **state)
     expect_refused("gemm impl=tiled config='gemm sm90 tile_m=128'", "gemm: impl=tiled, but config= is one of sm90");
 }
 
+/* How far from its alignment a pointer may be, and one from the next. */
+static void test_offsets(void **state)
+{
+    test_case c;
+    (void)state;
+    assert_int_equal(case_parse("add misalign=4096 stagger=4096", &c), CKL_OK);
+    case_clear(&c);
+    assert_int_equal(case_parse("add misalign=0 stagger=0", &c), CKL_OK);
+    case_clear(&c);
+    expect_refused("add misalign=4097", "add: misalign=4097 is not 0..4096");
+    expect_refused("add stagger=4097", "add: stagger=4097 is not 0..4096");
+    expect_refused("add misalign=-1", "add: misalign=-1 is not 0..4096");
+    expect_refused("add stagger=-1", "add: stagger=-1 is not 0..4096");
+}
+
 static void test_operator_refused(void **state)
 {
     test_case c;
@@ -338,10 +353,15 @@ static void test_accepted_code(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_accepted_code),    cmocka_unit_test(test_configs_go_round),
-        cmocka_unit_test(test_configs_refused),  cmocka_unit_test(test_operator_refused),
-        cmocka_unit_test(test_text_goes_round),  cmocka_unit_test(test_quick_list),
-        cmocka_unit_test(test_large_is_for_one), cmocka_unit_test(test_every_choice_has_a_case),
+        cmocka_unit_test(test_offsets),
+        cmocka_unit_test(test_accepted_code),
+        cmocka_unit_test(test_configs_go_round),
+        cmocka_unit_test(test_configs_refused),
+        cmocka_unit_test(test_operator_refused),
+        cmocka_unit_test(test_text_goes_round),
+        cmocka_unit_test(test_quick_list),
+        cmocka_unit_test(test_large_is_for_one),
+        cmocka_unit_test(test_every_choice_has_a_case),
     };
     return cmocka_run_group_tests_name("case", tests, open_device, close_device);
 }

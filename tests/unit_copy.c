@@ -56,6 +56,7 @@ static struct {
     int rows, cols, row_limit, col_limit, count;
     bool dynamic; // distances between rows
     bool narrow;  // one tile of columns, not two
+    bool shared;  // what is stored within limits is shared memory
 } now;            // the case that is being described
 
 static unsigned char x[BYTES_MAX], y[BYTES_MAX];
@@ -99,7 +100,16 @@ static void describe_within(void)
     tensor tXgX = partition_S(&single, local_tile(gX, tile, origin), thread()); // ((ATOM,REST),REST_M,REST_N)
     tensor tXcX = partition_S(&single, local_tile(cX, tile, origin), thread());
     tensor rX = fragment_like(tXgX, now.dtype);
-    copy_if(&single, tXcX, shape(now.row_limit, limit), tXgX, rX, FILL);
+    copy_if(&single, tXcX, shape(now.row_limit, limit), tXgX, rX, now.shared ? 0 : FILL);
+    if (now.shared) { // full of FILL, then stored to within the limits
+        tensor sY = smem_tensor("y", now.dtype, block(now.rows, now.cols), 16);
+        tensor tXsY = partition_D(&single, sY, thread()), rFill = fragment_like(tXgX, now.dtype);
+        for (int i = 0; i < static_size(rFill.layout); i++)
+            set(rFill, i, immf(FILL));
+        copy_tiled(&single, rFill, tXsY);
+        copy_if(&single, tXcX, shape(now.row_limit, limit), rX, tXsY, 0);
+        copy_tiled(&single, tXsY, rX);
+    }
     copy_tiled(&c, rX, partition_D(&c, gY, thread()));
 }
 
@@ -138,6 +148,10 @@ static void test_plain(void **state)
     check_within("UniversalCopy<32>", F32, 13, 31);
     check_within("UniversalCopy<64>", F32, 13, 6);
     check_within("UniversalCopy<128>", F32, 24, 32); // nothing is outside
+    now.shared = true;
+    check_within("UniversalCopy<32>", F32, 13, 31);
+    check_within("UniversalCopy<128>", F32, 17, 28);
+    now.shared = false;
     check_within("UniversalCopy<64>", I64, 5, 15);
 }
 

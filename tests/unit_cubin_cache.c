@@ -37,9 +37,24 @@ static const char *const folder = temporary.path;
 
 /* Files */
 
+static int files_before;
+
+/* Files that this process has open. */
+static int open_files(void)
+{
+    int count = 0;
+    DIR *listing = opendir("/proc/self/fd");
+    while (listing && readdir(listing))
+        count++;
+    if (listing)
+        closedir(listing);
+    return count;
+}
+
 static int make_folder(void **state)
 {
     (void)state;
+    files_before = open_files();
     if (temporary_folder_make(&temporary) || setenv("CKL_CACHE", folder, 1))
         return -1;
     fake->reset();
@@ -50,6 +65,10 @@ static int remove_folder(void **state)
 {
     (void)state;
     chmod(folder, S_IRWXU);
+    if (open_files() != files_before) {
+        print_error("files were left open\n");
+        return -1;
+    }
     return temporary_folder_remove(&temporary);
 }
 

@@ -166,10 +166,43 @@ static void test_lines(void **state)
             fail_msg("%s", ckl_error());
 }
 
+/* PTX names up to 64 files of C; the lines of further ones it leaves out. */
+
+enum { FILES = 66, FILES_NAMED = 64 };
+static char file_names[FILES][16];
+
+static void many_files(void)
+{
+    for (int i = 0; i < FILES; i++) {
+        snprintf(file_names[i], sizeof file_names[i], "file%d.c", i + 1);
+        ir_at(file_names[i], 7);
+        ir_fence(IR_SCOPE_CTA);
+    }
+}
+
+static void test_files(void **state)
+{
+    (void)state;
+    ir_kernel *k;
+    text ptx = { 0 };
+    assert_int_equal(describe(many_files, &k), CKL_OK);
+    assert_int_equal(ir_print_ptx(k, &ptx), CKL_OK);
+    for (int i = 1; i <= FILES; i++) {
+        char file[40], loc[40];
+        snprintf(file, sizeof file, ".file %d \"file%d.c\"\n", i, i);
+        snprintf(loc, sizeof loc, "\t.loc %d 7 0\n", i);
+        assert_int_equal(strstr(text_data(&ptx), file) != NULL, i <= FILES_NAMED);
+        assert_int_equal(strstr(text_data(&ptx), loc) != NULL, i <= FILES_NAMED);
+    }
+    text_free(&ptx);
+    ir_kernel_free(k);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_lines),
+        cmocka_unit_test(test_files),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

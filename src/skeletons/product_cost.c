@@ -6,7 +6,7 @@
 plan_cost product_cost(const product_work *w, const ckl_device_info *device)
 {
     static const double LAUNCH = 1.2, BYTES = 4.2e6, CLOCK = 0.9; // us; bytes a us; of the highest clock, under load
-    const double of_sm = ceil(w->tiles / device->sm_count), at_once = fmax(1, fmin(w->ctas, of_sm));
+    const double of_sm = ceil(w->tiles / device->sm_count), at_once = fmin(w->ctas, of_sm);
     const double multiply = at_once * w->multiply_adds / w->rate;
     const double turn = w->steps * fmax(multiply, w->step_cycles) + w->tile_cycles;
     const double us = ceil(of_sm / at_once) * turn / (CLOCK * device->clock_mhz), memory = w->bytes / BYTES;

@@ -39,11 +39,9 @@ typedef void scatter(const void *in, const uintptr_t *address, int e, lane_mask 
 static gather *const gathers[9] = { [1] = gather_u8, [2] = gather_16, [4] = gather_32, [8] = gather_64 };
 static scatter *const scatters[9] = { [1] = scatter_8, [2] = scatter_16, [4] = scatter_32, [8] = scatter_64 };
 
-/* All lanes side by side: the common case is one copy. */
-static bool is_dense(const warp *w, const uintptr_t *address, int bytes)
+/* All lanes side by side, the common case: one copy. Inactive lanes, who have the address of an active one, are not. */
+static bool is_dense(const uintptr_t *address, int bytes)
 {
-    if (w->active != ALL_LANES || address[LANES - 1] - address[0] != (uintptr_t)bytes * (LANES - 1))
-        return false;
     uintptr_t wrong = 0;
     EACH_LANE(i)
         wrong |= address[i] - address[0] - (uintptr_t)(bytes * i);
@@ -54,7 +52,7 @@ void move_load(warp *w, const step *s, const uintptr_t *address)
 {
     int bytes = memory_bytes_of(s->inst->type);
     gather *get = s->inst->type == CKL_I8 ? gather_i8 : gathers[bytes];
-    if (s->inst->n == 1 && bytes == s->out[0].bytes && is_dense(w, address, bytes)) {
+    if (s->inst->n == 1 && bytes == s->out[0].bytes && is_dense(address, bytes)) {
         memcpy(lanes_of(w, s->out[0]), (const void *)address[0], (size_t)bytes * LANES);
         return;
     }
@@ -68,7 +66,7 @@ void move_load(warp *w, const step *s, const uintptr_t *address)
 void move_store(warp *w, const step *s, const uintptr_t *address)
 {
     int bytes = memory_bytes_of(s->inst->type);
-    if (s->inst->n == 1 && bytes == s->in[1].bytes && is_dense(w, address, bytes)) {
+    if (s->inst->n == 1 && bytes == s->in[1].bytes && is_dense(address, bytes)) {
         memcpy((void *)address[0], lanes_of(w, s->in[1]), (size_t)bytes * LANES);
         return;
     }

@@ -273,7 +273,8 @@ static const char *const cases[] = {
     "direction=backward ragged=1 batch=5 q=70 q_total=175 kv=90 kv_total=200 heads=4 kv_heads=2 d=32 causal=1 sinks=1",
     "direction=backward ragged=1 batch=3 q=130 q_total=200 kv=100 heads=2 d=128 layout=bshd left=60 dtype=bf16",
     "direction=backward ragged=1 batch=3 q=60 q_total=2 kv=40 kv_total=5 d=24 score=alibi # hardly any tokens",
-    "direction=backward ragged=1 batch=3 q=40 q_total=70 kv=50 heads=2 d=16 softcap=3 sinks=1 impl=naive_backward",
+    "direction=backward ragged=1 batch=3 q=40 q_total=70 kv=50 heads=2 d=16 softcap=3 sinks=1 left=20 "
+    "impl=naive_backward",
     "q=0",
     "batch=0",
     NULL,

@@ -414,7 +414,7 @@ static ckl_status view(const void *desc, void *view)
     p->pointwise = conv_pointwise_of(d);
     p->kn2row = conv_kn2row_of(d);
     p->nchw = conv_nchw_of(d);
-    for (int way = 0; way < CONV_WAYS; way++) {
+    for (conv_packed_way way = 0; way < CONV_WAYS; way++) {
         p->can[way] = conv_can_pack(d, way);
         if (!p->can[way])
             continue;

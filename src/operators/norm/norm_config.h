@@ -105,7 +105,7 @@ static inline int64_t norm_weights_cols(const row_split *s, ckl_dtype dtype)
 static inline int64_t norm_weights_bytes(const row_split *s, ckl_dtype dtype, int chunks)
 {
     const int64_t vec = row_vec_full(dtype), cols = norm_weights_cols(s, dtype);
-    return chunks * (cols + cols / vec) * max_i64(4, 2 * dtype_bytes(dtype));
+    return chunks * (cols + cols / vec) * 2 * dtype_bytes(dtype);
 }
 
 /* Are vectors of rows that flow those of the inputs, shifted to those of y, sum or dx by stores? */
