@@ -111,13 +111,15 @@ static int room_for(int64_t groups)
 
 /*
  * The clusters that a device holds at once, a CTA an SM; each lies within a GPC of 16 SMs or a few more. NOTE: an H200 of 132 SMs
- * has room for 66 of 2 CTAs, 30 of 4, 15 of 8. 16 clusters of 6 take 9.1 us (128x1024x8192), 20 of the same work 14.8, two turns.
+ * has room for 66 of 2 CTAs, 30 of 4, 15 of 8. Odd ones seem to take whole pairs of SMs: 40 of 3 (128x1280x8192) take 15.9 us, as
+ * long as two turns, 20 of 6 14.5; 16 of 6 with as much work each 9.1.
  */
 static int64_t clusters_of(int64_t sm_count, int cluster)
 {
-    enum { GPC = 16 };
-    const int64_t usable = cluster > 2 ? sm_count * 10 / 11 : sm_count;
-    return max_i64(min_i64(usable / cluster, sm_count * (GPC / cluster) / GPC), 1);
+    enum { GPC = 16, PAIR = 2 };
+    const int64_t usable = cluster > PAIR ? sm_count * 10 / 11 : sm_count,
+                  sms = cluster > 1 ? round_up(cluster, PAIR) : 1;
+    return max_i64(min_i64(usable / sms, sm_count * (GPC / sms) / GPC), 1);
 }
 
 /* Tiles of few columns, which are all of D's or D^T's. */
@@ -265,6 +267,18 @@ static int columns_of_large(const ckl_gemm_desc *d, const ckl_device_info *devic
 static const fitted_tile large_tile = { .tile_m = 256, .consumers = 2, .cluster_m = 1, .cluster_n = 1, .split = 1 };
 static const fitted_tile turn_tile = { .tile_m = 64, .consumers = 1, .cluster_m = 1, .cluster_n = 1, .split = 1 };
 
+/*
+ * Is a tile as narrow as D? Pairs of 128x64 that share B are for 33 to 64 columns of one product: 107904x64x776 takes 49.0 us in
+ * them, 57.4 in 128x64 alone, 56.2 in pairs of 128x96.
+ */
+static bool is_narrow_enough(const ckl_gemm_desc *d, const fitted_tile *t)
+{
+    enum { ROWS = 128, COLUMNS = 64 };
+    if (t->tile_m == ROWS && t->tile_n == COLUMNS)
+        return d->n > COLUMNS / 2 && d->n <= COLUMNS && d->batch == 1;
+    return t->swap || t->tile_n != ATOM_COLUMNS || d->n <= ATOM_COLUMNS;
+}
+
 /* Is a tile considered for a problem? */
 static bool is_considered(const ckl_gemm_desc *d, const fitted_tile *t, const ckl_device_info *device)
 {
@@ -272,10 +286,8 @@ static bool is_considered(const ckl_gemm_desc *d, const fitted_tile *t, const ck
         return t == &turn_tile;
     if (is_mostly_D(d, device))
         return suits_D(d, t);
-    if (!t->swap && t->tile_n == ATOM_COLUMNS && d->n > ATOM_COLUMNS)
-        return false; // it is for so few columns
     const bool shares_in_turn = t->pingpong && t->tile_m == 128 && t->cluster_n > 1;
-    return !shares_in_turn || d->batch > 1; // of other products it was not measured
+    return is_narrow_enough(d, t) && (!shares_in_turn || d->batch > 1); // of other products it was not measured
 }
 
 static int columns_of(const ckl_gemm_desc *d, const fitted_tile *t, const ckl_device_info *device)
