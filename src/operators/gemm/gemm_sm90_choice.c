@@ -198,8 +198,8 @@ static bool is_plain(const ckl_gemm_desc *d)
 }
 
 /*
- * Columns of tiles of 64 rows of the shorter side of D that go in one turn, or 0. Of more columns than rows they are of D, else of
- * D^T.
+ * Columns of tiles of 64 rows of the shorter side of D that go in one turn, or 0. Of more rows than columns they are of D^T, if that
+ * has fewer columns a tile than D: 4512x128x4416 takes 16.2 us in 64x80 of D^T, 18.8 in slices.
  */
 static int columns_of_turn(const ckl_gemm_desc *d, const ckl_device_info *device)
 {
@@ -209,7 +209,7 @@ static int columns_of_turn(const ckl_gemm_desc *d, const ckl_device_info *device
     if (shorter > MOST_ROWS || across == 0 || gemm_k_tiles(d) < STEPS_MANY || !is_plain(d))
         return 0;
     const int64_t columns = round_up(ceil_div(longer, across), ATOM_COLUMNS);
-    return columns >= LEAST && columns <= MOST ? (int)columns : 0;
+    return columns >= LEAST && columns <= MOST && (d->n >= d->m || columns < d->n) ? (int)columns : 0;
 }
 
 /*
