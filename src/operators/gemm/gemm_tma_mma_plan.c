@@ -83,11 +83,7 @@ static ckl_status admit_tma_mma(const void *desc, const ckl_device_info *device,
 
 static ckl_status launch_tma_mma(const ckl_plan *plan, const void *args, ckl_stream stream)
 {
-    const ckl_gemm_args *x = args;
-    if (!PLAN_ALIGNED(TMA_ALIGNMENT, x->a, x->b))
-        FAIL(CKL_INVALID, "gemm tma_mma: a=%p or b=%p is not aligned to 16 bytes; impl=tiled config='vec=1' takes any",
-             x->a, x->b);
-    return gemm_launch_tma(plan, tiles_of(plan->desc, plan->config), x, stream);
+    return gemm_launch_tma(plan, tiles_of(plan->desc, plan->config), args, stream);
 }
 
 static const field tma_mma_fields[] = GEMM_FIELDS(gemm_tma_mma_config, GEMM_TMA_MMA_CONFIG);
