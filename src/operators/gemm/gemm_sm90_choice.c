@@ -263,6 +263,18 @@ static bool is_narrow_enough(const ckl_gemm_desc *d, const fitted_tile *t)
     return t->swap || t->tile_n != ATOM_COLUMNS || d->n <= ATOM_COLUMNS;
 }
 
+/*
+ * Is a split worth a thought? Not of few steps along K. And CTAs at different parts of K read nothing together, so D in two goes to
+ * those of a thin D, which read little together anyway: 4096x128x8192 takes 22.0 us in 64x128 in two, 26.2 in 64x64; of others pairs
+ * share B: 256x2048x7168 takes 20.0 us in 64x128 in two, 16.9 in slices.
+ */
+static bool may_split(const ckl_gemm_desc *d, const fitted_tile *t)
+{
+    enum { THIN = 128, IN_TWO = 2 };
+    const bool thin = t->swap || t->split != IN_TWO || t->cluster_m > 1 || min_i64(d->m, d->n) <= THIN;
+    return t->split == 1 || (thin && gemm_k_tiles(d) > STEPS_FEW);
+}
+
 /* Is a tile considered for a problem? */
 static bool is_considered(const ckl_gemm_desc *d, const fitted_tile *t, const ckl_device_info *device)
 {
@@ -271,7 +283,8 @@ static bool is_considered(const ckl_gemm_desc *d, const fitted_tile *t, const ck
     if (is_mostly_D(d, device))
         return suits_D(d, t);
     const bool shares_in_turn = t->pingpong && t->tile_m == 128 && t->cluster_n > 1;
-    return is_narrow_enough(d, t) && (!shares_in_turn || d->batch > 1); // of other products it was not measured
+    return is_narrow_enough(d, t) && may_split(d, t) &&
+           (!shares_in_turn || d->batch > 1); // of other products it was not measured
 }
 
 static int columns_of(const ckl_gemm_desc *d, const fitted_tile *t, const ckl_device_info *device)
