@@ -80,10 +80,7 @@ static int ragged_of(const ckl_gemm_desc *d)
     return d->n * (int64_t)ckl_dtype_bytes(d->d) % TMA_ALIGNMENT != 0;
 }
 
-/*
- * Do so many tiles of D^T leave a 32nd less of their rows empty than whole 128 rows of D would? 824x8192x10752 takes 192 us in
- * 128x208 of D^T, 226 in 128x224 of D; of 577 rows, where they do not, 54 and 56.
- */
+/* Do so many tiles of D^T leave a 32nd less empty than 128 rows of D would? Then 824x8192x10752 takes 192 us in them, else 226. */
 static bool end_better(int64_t rows, int64_t tiles, int64_t columns)
 {
     enum { PART = 32 };
@@ -209,10 +206,7 @@ static bool is_one_turn(const ckl_gemm_desc *d, const ckl_device_info *device)
            10 * ceil_div(d->n, columns) >= 9 * device->sm_count;
 }
 
-/*
- * Is D most of what moves, with few steps along K? Then the rows that TMA loads for each byte of D decide, at 4 to 8
- * cycles each where K ends inside a box; the model does not see them.
- */
+/* Is D most of what moves? Then the rows that TMA loads for each byte of D decide, at 4 to 8 cycles each; the model does not see them. */
 static bool is_mostly_D(const ckl_gemm_desc *d, const ckl_device_info *device)
 {
     enum { LEAST = 256 };
@@ -222,10 +216,7 @@ static bool is_mostly_D(const ckl_gemm_desc *d, const ckl_device_info *device)
            tiles >= (wide ? 1 : 2) * device->sm_count;
 }
 
-/*
- * Its tiles. In 32 bits: 872x30392x24 with C takes 73.4 us in 64x128, 87.1 in 64x64; 4096x5504x128 26.3, 31.0. In 16:
- * 1024x58808x48 takes 59.7 us in pairs of 128x128 that share A, 68.2 in 64x128.
- */
+/* Its tiles: 4096x5504x128 in f32 takes 26.3 us in 64x128, 31.0 in 64x64; 1024x58808x48 in f16 59.7 in pairs, 68.2 in 64x128. */
 static bool suits_D(const ckl_gemm_desc *d, const fitted_tile *t)
 {
     if (d->d == CKL_F32)

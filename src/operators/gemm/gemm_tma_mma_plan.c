@@ -58,9 +58,8 @@ static ckl_status admit_problem(const ckl_gemm_desc *d)
              ckl_dtype_name(d->a));
     if (d->layout != CKL_GEMM_NT || d->gated || d->groups || d->k == 0)
         FAIL(CKL_UNSUPPORTED, "gemm tma_mma: A and B are K-major, not empty, without gated and groups");
-    for (const char *x = "ab"; *x; x++)
-        if (!gemm_rows_aligned(d, *x, TMA_ALIGNMENT))
-            FAIL(CKL_UNSUPPORTED, "gemm tma_mma: rows or matrices of %c are not multiples of 16 bytes apart", *x);
+    if (!gemm_operands_aligned(d))
+        FAIL(CKL_UNSUPPORTED, "gemm tma_mma: rows or matrices of A or B are not multiples of 16 bytes apart");
     if (d->m > INT32_MAX || d->n > INT32_MAX || d->k > INT32_MAX || d->batch > INT32_MAX)
         FAIL(CKL_UNSUPPORTED, "gemm tma_mma: a size is beyond the 32-bit coordinates of TMA");
     return CKL_OK;
