@@ -21,10 +21,7 @@ static gemm_sm90_config products_of(const gemm_f32x3_config *c)
 
 static int vector_of(const ckl_gemm_desc *d)
 {
-    for (const char *x = "ab"; *x; x++)
-        if (gemm_is_k_major(d, *x) && !gemm_rows_aligned(d, *x, TMA_ALIGNMENT))
-            return 1;
-    return 4;
+    return gemm_vector_of(d) == 4 ? 4 : 1;
 }
 
 static bool candidate_f32x3(const void *desc, const ckl_device_info *device, int i, void *config)

@@ -100,9 +100,8 @@ static plan_cost cost_outer(const void *desc, const ckl_device_info *device, con
 
 /*
  * A thread has 8 rows and at least 4 columns of them, fewer where SMs or warps would be left without work, or where C fills the
- * registers. Others are slower: 5120x1024x7 in f32 takes 7.6 us, 12.8 by shallow, 52224x185x7 20.3, 35.1 by pitched, 5120x879x8 7.9,
- * 13.5 by sm90, whose boxes take longer than their bytes. Of aligned rows and D in 16 bits only a narrow one is its: 65536x64x8 takes
- * 7.5, 20.6 by sm90, 37888x384x8 15.7, 21.1, 128x65536x8 9.5, 11.0; but 8192x1024x8 9.6, 9.2.
+ * registers. 5120x1024x7 in f32 takes 7.6 us, 12.8 by shallow, 5120x879x8 7.9, 13.5 by sm90. Of aligned rows and D in 16 bits only
+ * a narrow one is its: 65536x64x8 takes 7.5, 20.6 by sm90, 128x65536x8 9.5, 11.0; but 8192x1024x8 9.6, 9.2.
  */
 static ckl_status choose_outer(const void *desc, const ckl_device_info *device, void *config)
 {
@@ -231,8 +230,8 @@ static void choose_tile(const ckl_gemm_desc *d, int64_t sm_count, gemm_shallow_c
 }
 
 /*
- * Of aligned rows it is for few K of a large D in 32 bits, of which sm90's boxes take longer than their bytes: 3584x1664x24 takes 9.6 us in
- * 128x128, 12.4 by sm90, 872x30392x24 with C 65.9, 69.9, 1472x10624x16 19.8, 21.4; but 16640x384x32 with C 19.0, 16.2, 8192x128x16 4.0, 3.7.
+ * Of aligned rows it is for few K of a large D in 32 bits, of which sm90's boxes take longer than their bytes: 3584x1664x24 takes
+ * 9.6 us, 12.4 by sm90; but 16640x384x32 with C 19.0, 16.2, 8192x128x16 4.0, 3.7.
  */
 static bool suits_aligned(const ckl_gemm_desc *d)
 {

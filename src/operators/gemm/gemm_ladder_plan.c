@@ -81,10 +81,7 @@ static ckl_status launch_blocked(const ckl_plan *plan, const void *args, ckl_str
 
 static ckl_status launch_ring(const ckl_plan *plan, const void *args, ckl_stream stream)
 {
-    const ckl_gemm_args *x = args;
-    if (!PLAN_ALIGNED(TMA_ALIGNMENT, x->a, x->b))
-        FAIL(CKL_INVALID, "gemm %s: a=%p or b=%p is not aligned to 16 bytes", plan->impl->name, x->a, x->b);
-    return gemm_launch_tma(plan, tiles_of(plan->desc, GEMM_RUNG_TILE), x, stream);
+    return gemm_launch_tma(plan, tiles_of(plan->desc, GEMM_RUNG_TILE), args, stream);
 }
 
 static const field rung_fields[] = GEMM_FIELDS(gemm_rung_config, GEMM_RUNG_CONFIG);

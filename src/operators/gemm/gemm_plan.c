@@ -191,6 +191,8 @@ ckl_status gemm_launch_tma(const ckl_plan *plan, int64_t ctas, const void *args,
 {
     const ckl_gemm_args *x = args;
     gemm_params params = gemm_params_of(plan->desc, x);
+    if (!PLAN_ALIGNED(TMA_ALIGNMENT, x->a, x->b))
+        FAIL(CKL_INVALID, "gemm %s: a=%p or b=%p is not aligned to 16 bytes", plan->impl->name, x->a, x->b);
     params.A = gemm_tensor_of(plan->desc, 'a', x->a);
     params.B = gemm_tensor_of(plan->desc, 'b', x->b);
     return plan_launch(plan, 0, (plan_grid){ .x = ctas }, &params, stream);

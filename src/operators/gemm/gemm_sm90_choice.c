@@ -80,10 +80,7 @@ static int ragged_of(const ckl_gemm_desc *d)
     return d->n * (int64_t)ckl_dtype_bytes(d->d) % TMA_ALIGNMENT != 0;
 }
 
-/*
- * Do so many tiles of D^T leave a 32nd less of their rows empty than whole 128 rows of D would? 824x8192x10752 takes 192 us in
- * 128x208 of D^T, 226 in 128x224 of D; of 577 rows, where they do not, 54 and 56.
- */
+/* Do so many tiles of D^T leave a 32nd less empty than 128 rows of D would? Then 824x8192x10752 takes 192 us in them, else 226. */
 static bool end_better(int64_t rows, int64_t tiles, int64_t columns)
 {
     enum { PART = 32 };
@@ -111,13 +108,15 @@ static int room_for(int64_t groups)
 
 /*
  * The clusters that a device holds at once, a CTA an SM; each lies within a GPC of 16 SMs or a few more. NOTE: an H200 of 132 SMs
- * has room for 66 of 2 CTAs, 30 of 4, 15 of 8. 16 clusters of 6 take 9.1 us (128x1024x8192), 20 of the same work 14.8, two turns.
+ * has room for 66 of 2 CTAs, 30 of 4, 15 of 8. Odd ones seem to take whole pairs of SMs: 40 of 3 (128x1280x8192) take 15.9 us, as
+ * long as two turns, 20 of 6 14.5; 16 of 6 with as much work each 9.1.
  */
 static int64_t clusters_of(int64_t sm_count, int cluster)
 {
-    enum { GPC = 16 };
-    const int64_t usable = cluster > 2 ? sm_count * 10 / 11 : sm_count;
-    return max_i64(min_i64(usable / cluster, sm_count * (GPC / cluster) / GPC), 1);
+    enum { GPC = 16, PAIR = 2 };
+    const int64_t usable = cluster > PAIR ? sm_count * 10 / 11 : sm_count,
+                  sms = cluster > 1 ? round_up(cluster, PAIR) : 1;
+    return max_i64(min_i64(usable / sms, sm_count * (GPC / sms) / GPC), 1);
 }
 
 /* Tiles of few columns, which are all of D's or D^T's. */
@@ -152,39 +151,23 @@ static void share_SMs(const ckl_gemm_desc *d, gemm_sm90_config *c, const ckl_dev
     c->persistent = !turns;
 }
 
-/* One product in tiles of 64 rows by so many steps along K that loads are most of the time. */
-static bool is_deep(const ckl_gemm_desc *d, const gemm_sm90_config *c)
-{
-    return c->tile_m == 64 && c->split == 1 && !d->groups && d->batch == 1 && gemm_k_tiles(d) >= 2 * STEPS_MANY;
-}
-
 /*
- * Tiles of D^T of many columns, in one wave: all CTAs read the same A at the same time, faster than L2 serves it.
- * Clusters of four share it: 128x7168x16384 takes 64.1 us instead of 71.9.
+ * One product in one wave of tiles of 64 rows and all columns, of a deep K: all CTAs read the same operand at the same time, faster
+ * than L2 serves it. Four share the A of D^T: 128x7168x16384 takes 64.1 us instead of 71.9. Two share the B of D, if its rows begin
+ * inside lines of memory: 8192x128x6768 takes 39.5 us instead of 45.2; of a K of 8192, whose rows begin lines, 42.3 instead of 40.4.
  */
-static void share_A(const ckl_gemm_desc *d, gemm_sm90_config *c, const ckl_device_info *device)
+static void share_operand(const ckl_gemm_desc *d, gemm_sm90_config *c, const ckl_device_info *device)
 {
-    enum { SHARERS = 4, COLUMNS_FEWEST = 65 };
-    const int64_t tiles = ceil_div(d->n, 64), room = clusters_of(device->sm_count, SHARERS) * SHARERS;
-    const bool divides = tiles % SHARERS == 0 && c->tile_n % (8 * SHARERS) == 0;
-    const bool one_wave = tiles <= room && 2 * tiles > device->sm_count;
-    if (c->swap && is_deep(d, c) && c->tile_n >= COLUMNS_FEWEST && d->m <= c->tile_n && divides && one_wave)
-        c->cluster_m = SHARERS;
-}
-
-/*
- * Many rows of few columns, which begin inside a line of memory and so cost L2 more: pairs share B. 8192x128x6768 takes
- * 39.5 us instead of 45.2; of a K of 8192, whose rows begin lines, 42.3 instead of 40.4.
- */
-static void share_B(const ckl_gemm_desc *d, gemm_sm90_config *c, const ckl_device_info *device)
-{
-    enum { SHARERS = 2, COLUMNS_FEWEST = 65, LINE_BYTES = 128 };
-    const int64_t tiles = ceil_div(d->m, 64);
-    const bool one_wave = tiles <= device->sm_count && 2 * tiles > device->sm_count;
-    const bool alone = c->cluster_m * c->cluster_n == 1 && tiles % SHARERS == 0;
-    if (!c->swap && is_deep(d, c) && d->n >= COLUMNS_FEWEST && d->n <= c->tile_n && one_wave && alone &&
-        !gemm_rows_aligned(d, 'b', LINE_BYTES))
-        c->cluster_m = SHARERS;
+    enum { ROWS = 64, COLUMNS_FEWEST = 65, LINE_BYTES = 128 };
+    const int sharers = c->swap ? 4 : 2;
+    const int64_t tiles = ceil_div(c->swap ? d->n : d->m, ROWS), columns = c->swap ? d->m : d->n;
+    const int64_t room = clusters_of(device->sm_count, sharers) * sharers;
+    const bool deep = !d->groups && d->batch == 1 && gemm_k_tiles(d) >= 2 * STEPS_MANY;
+    const bool alone = c->tile_m == ROWS && c->cluster_m * c->cluster_n * c->split == 1;
+    const bool one_wave = tiles <= room && 2 * tiles > device->sm_count && tiles % sharers == 0;
+    const bool all = columns >= COLUMNS_FEWEST && columns <= c->tile_n && c->tile_n % (8 * sharers) == 0;
+    if (deep && alone && one_wave && all && (c->swap || !gemm_rows_aligned(d, 'b', LINE_BYTES)))
+        c->cluster_m = sharers;
 }
 
 /* One product of 16 bits, K-major, that TMA takes as it lies, D too: problems like these were timed with tiles of their own. */
@@ -196,8 +179,8 @@ static bool is_plain(const ckl_gemm_desc *d)
 }
 
 /*
- * Columns of tiles of 64 rows of the shorter side of D that go in one turn, or 0. Of more columns than rows they are of D, else of
- * D^T.
+ * Columns of tiles of 64 rows of the shorter side of D that go in one turn, or 0. Of more rows than columns they are of D^T, if that
+ * has fewer columns a tile than D: 4512x128x4416 takes 16.2 us in 64x80 of D^T, 18.8 in slices.
  */
 static int columns_of_turn(const ckl_gemm_desc *d, const ckl_device_info *device)
 {
@@ -207,7 +190,7 @@ static int columns_of_turn(const ckl_gemm_desc *d, const ckl_device_info *device
     if (shorter > MOST_ROWS || across == 0 || gemm_k_tiles(d) < STEPS_MANY || !is_plain(d))
         return 0;
     const int64_t columns = round_up(ceil_div(longer, across), ATOM_COLUMNS);
-    return columns >= LEAST && columns <= MOST ? (int)columns : 0;
+    return columns >= LEAST && columns <= MOST && (d->n >= d->m || columns < d->n) ? (int)columns : 0;
 }
 
 /*
@@ -223,10 +206,7 @@ static bool is_one_turn(const ckl_gemm_desc *d, const ckl_device_info *device)
            10 * ceil_div(d->n, columns) >= 9 * device->sm_count;
 }
 
-/*
- * Is D most of what moves, with few steps along K? Then the rows that TMA loads for each byte of D decide, at 4 to 8
- * cycles each where K ends inside a box; the model does not see them.
- */
+/* Is D most of what moves? Then the rows that TMA loads for each byte of D decide, at 4 to 8 cycles each; the model does not see them. */
 static bool is_mostly_D(const ckl_gemm_desc *d, const ckl_device_info *device)
 {
     enum { LEAST = 256 };
@@ -236,10 +216,7 @@ static bool is_mostly_D(const ckl_gemm_desc *d, const ckl_device_info *device)
            tiles >= (wide ? 1 : 2) * device->sm_count;
 }
 
-/*
- * Its tiles. In 32 bits: 872x30392x24 with C takes 73.4 us in 64x128, 87.1 in 64x64; 4096x5504x128 26.3, 31.0. In 16:
- * 1024x58808x48 takes 59.7 us in pairs of 128x128 that share A, 68.2 in 64x128.
- */
+/* Its tiles: 4096x5504x128 in f32 takes 26.3 us in 64x128, 31.0 in 64x64; 1024x58808x48 in f16 59.7 in pairs, 68.2 in 64x128. */
 static bool suits_D(const ckl_gemm_desc *d, const fitted_tile *t)
 {
     if (d->d == CKL_F32)
@@ -265,6 +242,30 @@ static int columns_of_large(const ckl_gemm_desc *d, const ckl_device_info *devic
 static const fitted_tile large_tile = { .tile_m = 256, .consumers = 2, .cluster_m = 1, .cluster_n = 1, .split = 1 };
 static const fitted_tile turn_tile = { .tile_m = 64, .consumers = 1, .cluster_m = 1, .cluster_n = 1, .split = 1 };
 
+/*
+ * Is a tile as narrow as D? Pairs of 128x64 that share B are for 33 to 64 columns of one product: 107904x64x776 takes 49.0 us in
+ * them, 57.4 in 128x64 alone, 56.2 in pairs of 128x96.
+ */
+static bool is_narrow_enough(const ckl_gemm_desc *d, const fitted_tile *t)
+{
+    enum { ROWS = 128, COLUMNS = 64 };
+    if (t->tile_m == ROWS && t->tile_n == COLUMNS)
+        return d->n > COLUMNS / 2 && d->n <= COLUMNS && d->batch == 1;
+    return t->swap || t->tile_n != ATOM_COLUMNS || d->n <= ATOM_COLUMNS;
+}
+
+/*
+ * Is a split worth a thought? Not of few steps along K. And CTAs at different parts of K read nothing together, so D in two goes to
+ * those of a thin D, which read little together anyway: 4096x128x8192 takes 22.0 us in 64x128 in two, 26.2 in 64x64; of others pairs
+ * share B: 256x2048x7168 takes 20.0 us in 64x128 in two, 16.9 in slices.
+ */
+static bool may_split(const ckl_gemm_desc *d, const fitted_tile *t)
+{
+    enum { THIN = 128, IN_TWO = 2 };
+    const bool thin = t->swap || t->split != IN_TWO || t->cluster_m > 1 || min_i64(d->m, d->n) <= THIN;
+    return t->split == 1 || (thin && gemm_k_tiles(d) > STEPS_FEW);
+}
+
 /* Is a tile considered for a problem? */
 static bool is_considered(const ckl_gemm_desc *d, const fitted_tile *t, const ckl_device_info *device)
 {
@@ -272,10 +273,9 @@ static bool is_considered(const ckl_gemm_desc *d, const fitted_tile *t, const ck
         return t == &turn_tile;
     if (is_mostly_D(d, device))
         return suits_D(d, t);
-    if (!t->swap && t->tile_n == ATOM_COLUMNS && d->n > ATOM_COLUMNS)
-        return false; // it is for so few columns
     const bool shares_in_turn = t->pingpong && t->tile_m == 128 && t->cluster_n > 1;
-    return !shares_in_turn || d->batch > 1; // of other products it was not measured
+    return is_narrow_enough(d, t) && may_split(d, t) &&
+           (!shares_in_turn || d->batch > 1); // of other products it was not measured
 }
 
 static int columns_of(const ckl_gemm_desc *d, const fitted_tile *t, const ckl_device_info *device)
@@ -287,16 +287,6 @@ static int columns_of(const ckl_gemm_desc *d, const fitted_tile *t, const ckl_de
     if (t == &turn_tile)
         return columns_of_turn(d, device);
     return t->swap ? gemm_sm90_swapped_columns(gemm_rows_of_group(d), t->tile_m > 64) : t->tile_n;
-}
-
-/*
- * Rows of tiles in a band of the raster: of a large D in 32 bits all of them, if they are few. 872x30392x24 takes 70.0
- * us, 73.4 in bands of 8.
- */
-static int band_of(const ckl_gemm_desc *d, const fitted_tile *t, const ckl_device_info *device)
-{
-    enum { BAND = 8, TALL = 16 };
-    return d->d == CKL_F32 && ceil_div(d->m, t->tile_m) <= TALL && is_mostly_D(d, device) ? TALL : BAND;
 }
 
 bool gemm_sm90_candidate(const void *desc, const ckl_device_info *device, int i, void *config)
@@ -320,12 +310,11 @@ bool gemm_sm90_candidate(const void *desc, const ckl_device_info *device, int i,
     c->swap = t->swap || (t == &turn_tile && d->n < d->m);
     c->batched = gemm_sm90_batched_of(d);
     c->groups = gemm_groups_of_m(d) ? room_for(d->groups) : 0;
-    c->group = band_of(d, t, device);
+    c->group = 8; // 4, 8 and 16 are within 0.3 % from 4096^3 on
     c->ctas = 1;
     c->persistent = true;
     share_SMs(d, c, device);
-    share_A(d, c, device);
-    share_B(d, c, device);
+    share_operand(d, c, device);
     gemm_sm90_fit_memory(c, gemm_k_tiles(d), device);
     return true;
 }

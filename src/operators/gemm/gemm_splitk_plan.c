@@ -55,9 +55,7 @@ static int vector_of(const ckl_gemm_desc *d)
     return gemm_results_aligned(d, TMA_ALIGNMENT) ? GEMM_SPLITK_COLUMNS : 1;
 }
 
-/*
- * Squares of 128 want few slices: 512x512x16384 takes 19.9 us, 17.2 in 64x128; 640x640x10240 18.2, 18.7 in 64x128.
- */
+/* Squares of 128 want few slices: 512x512x16384 takes 19.9 us in them, 17.2 in 64x128; 640x640x10240 18.2 and 18.7. */
 enum { SQUARES_FEWEST = 24 };
 
 /* Tiles of D^T of 128 rows were measured with one along the columns alone. */

@@ -58,9 +58,8 @@ static ckl_status admit_problem(const ckl_gemm_desc *d)
              ckl_dtype_name(d->a));
     if (d->layout != CKL_GEMM_NT || d->gated || d->groups || d->k == 0)
         FAIL(CKL_UNSUPPORTED, "gemm tma_mma: A and B are K-major, not empty, without gated and groups");
-    for (const char *x = "ab"; *x; x++)
-        if (!gemm_rows_aligned(d, *x, TMA_ALIGNMENT))
-            FAIL(CKL_UNSUPPORTED, "gemm tma_mma: rows or matrices of %c are not multiples of 16 bytes apart", *x);
+    if (!gemm_operands_aligned(d))
+        FAIL(CKL_UNSUPPORTED, "gemm tma_mma: rows or matrices of A or B are not multiples of 16 bytes apart");
     if (d->m > INT32_MAX || d->n > INT32_MAX || d->k > INT32_MAX || d->batch > INT32_MAX)
         FAIL(CKL_UNSUPPORTED, "gemm tma_mma: a size is beyond the 32-bit coordinates of TMA");
     return CKL_OK;
@@ -83,11 +82,7 @@ static ckl_status admit_tma_mma(const void *desc, const ckl_device_info *device,
 
 static ckl_status launch_tma_mma(const ckl_plan *plan, const void *args, ckl_stream stream)
 {
-    const ckl_gemm_args *x = args;
-    if (!PLAN_ALIGNED(TMA_ALIGNMENT, x->a, x->b))
-        FAIL(CKL_INVALID, "gemm tma_mma: a=%p or b=%p is not aligned to 16 bytes; impl=tiled config='vec=1' takes any",
-             x->a, x->b);
-    return gemm_launch_tma(plan, tiles_of(plan->desc, plan->config), x, stream);
+    return gemm_launch_tma(plan, tiles_of(plan->desc, plan->config), args, stream);
 }
 
 static const field tma_mma_fields[] = GEMM_FIELDS(gemm_tma_mma_config, GEMM_TMA_MMA_CONFIG);
