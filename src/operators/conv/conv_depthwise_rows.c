@@ -485,14 +485,11 @@ static ckl_status admit_depthwise_rows(const void *desc, const ckl_device_info *
     return CKL_OK;
 }
 
-/* The forward problem of dy, where dx is wanted. */
 static ckl_status launch_depthwise_rows(const ckl_plan *plan, const void *args, ckl_stream stream)
 {
     const ckl_conv_desc *d = plan->desc, forward = conv_turned(d);
     const rows_config *all = plan->config;
-    ckl_conv_args a = *(const ckl_conv_args *)args;
-    if (d->direction == CKL_CONV_DATA)
-        a = (ckl_conv_args){ .x = a.dy, .w = a.w, .y = a.dx };
+    const ckl_conv_args a = conv_turned_args(d, args);
     const int64_t in = all->vec * (int64_t)ckl_dtype_bytes(d->dtype), out = all->vec * (int64_t)ckl_dtype_bytes(d->out);
     const bool aligned = PLAN_ALIGNED(in, a.x) && PLAN_ALIGNED(min_i64(16, out), a.y, a.residual);
     const rows_config c = config_of(all, !aligned);

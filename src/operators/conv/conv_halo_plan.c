@@ -361,14 +361,8 @@ static ckl_status launch_halo(const ckl_plan *plan, const void *args, ckl_stream
 {
     const ckl_conv_desc *d = plan->desc;
     const conv_halo_problem *h = problem_of(d);
-    const bool data = d->direction == CKL_CONV_DATA;
-    ckl_conv_args a = *(const ckl_conv_args *)args;
+    const ckl_conv_args a = conv_turned_args(d, args);
     const conv_tensor x = conv_tensor_of(d, conv_read(d)), y = conv_tensor_of(d, conv_written(d));
-    if (data) {
-        a.x = a.dy;
-        a.y = a.dx;
-        a.dy = NULL;
-    }
     if (!PLAN_ALIGNED(16, a.x, a.y, a.residual))
         FAIL(CKL_INVALID, "conv halo: a pointer is not aligned to 16 bytes; impl=depthwise takes any");
     conv_params p = conv_params_of(d, &a);

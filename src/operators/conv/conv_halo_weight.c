@@ -260,7 +260,7 @@ void conv_halo_weight(const void *config, int kernel)
     if (kernel == 0)
         multiply(c);
     else
-        conv_add_depthwise(&c->form, c->rows, c->columns, c->slices);
+        conv_add_depthwise(&c->form, c->columns, c->slices);
 }
 
 /* The host side */

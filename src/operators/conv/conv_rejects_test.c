@@ -149,8 +149,6 @@ const test_reject conv_rejects[] = {
     { "c=8 k=8 groups=8 layout=nchw direction=weight impl=depthwise_weight", CKL_UNSUPPORTED, "it takes NHWC" },
     { "c=8 k=8 groups=8 direction=weight impl=depthwise_weight config='filter=5'", CKL_INVALID, "filter=5 is not s=3" },
     { "c=8 k=8 groups=8 direction=weight impl=depthwise_weight config='lanes=3'", CKL_INVALID, "are not possible" },
-    { "c=8 k=8 groups=8 r=8 s=8 direction=weight impl=depthwise_weight config='rows=8'", CKL_UNSUPPORTED,
-      "sums of rows=8 of a filter are more than shared memory" },
     { "impl=sm90 config='tile_k=44'", CKL_INVALID, "conv sm90: tile_k=44 is no multiple of 8 up to 64" },
     { "impl=sm90 config='split=3 tall=0 held=0'", CKL_INVALID, "conv sm90: split=3 is not in 1..2" },
     { "impl=sm90 config='tile_n=48 split=2 tall=0 held=0'", CKL_UNSUPPORTED,

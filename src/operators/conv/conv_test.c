@@ -364,8 +364,7 @@ static const char *const cases[] = {
     "n=2 c=8 h=1 w=1 k=8 groups=8 pad_left=5 pad_top=5 stride=8 impl=halo # nothing but padding",
     "n=2 c=16 h=9 w=40 k=16 groups=16 s=11 r=1 dilation_w=3 pad_left=4 stride_w=3 direction=weight bias=1 "
     "impl=depthwise_weight",
-    "n=3 c=40 h=11 w=13 k=40 groups=40 pad=1 direction=weight bias=1 impl=depthwise_weight config='rows=2 ctas=3 "
-    "slices=3'",
+    "n=3 c=40 h=11 w=13 k=40 groups=40 pad=1 direction=weight bias=1 impl=depthwise_weight config='slices=3'",
     "n=32 c=1 h=1 w=1 k=72 r=1 s=1 direction=weight dtype=bf16 bias=1",
     "n=4 c=3 h=5 w=6 k=24 r=2 s=3 pad=1 direction=weight bias=1",
     "n=2 c=2 d=3 h=8 w=8 k=12 t=2 r=2 s=3 pad=1 stride=2 direction=weight out=f32",
