@@ -235,6 +235,14 @@ plan_cost conv_sliced_cost_of(const conv_sm90_work *work, const ckl_device_info 
                               const conv_sliced_config *config, double sums);
 void conv_sliced_choose(const conv_sm90_problem *problem, const ckl_device_info *device, conv_sliced_config *config);
 
+/*
+ * Enqueues the products of a plan in slices, to `sums`, and kernel number `add`, which adds them and writes the output; operands lie as `at`
+ * says, of which the output's is that of the sums.
+ */
+ckl_status conv_sliced_launch(const ckl_plan *plan, const conv_sm90_config *config, const ckl_conv_desc *products,
+                              const ckl_conv_args *args, const conv_tensor at[CONV_TENSORS], void *sums, int add,
+                              ckl_stream stream);
+
 /* Has this config slices, no more than it has stages or than one launch adds? */
 ckl_status conv_sliced_check(const conv_sm90_problem *problem, const conv_sliced_config *config);
 
