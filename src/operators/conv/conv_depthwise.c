@@ -38,16 +38,6 @@ typedef struct depthwise {
     tensor rSum;           // (CHANNEL,COLUMN)
 } depthwise;
 
-static val number(val x)
-{
-    return convert(U32, x);
-}
-
-static val address_at(val base, ckl_dtype dtype, val index)
-{
-    return add(base, convert(U64, mul(index, imm((int)ckl_dtype_bytes(dtype)))));
-}
-
 /* Columns of x under those of a thread, from the first one on. */
 static int span_of(const conv_depthwise_config *c)
 {
@@ -67,8 +57,8 @@ static tensor filters_of(const depthwise *k, val *count)
     const conv_depthwise_config *cfg = k->cfg;
     const int channels = cfg->lanes * cfg->vec;
     val first = mul(cta_y(), imm(channels));
-    *count = mul(min(sub(number(k->p.groups), first), imm(channels)), imm(cfg->taps));
-    return gmem_tensor(address_at(k->p.from[CONV_W], cfg->form.dtype, mul(convert(I64, first), imm64(cfg->taps))),
+    *count = mul(min(sub(conv_number(k->p.groups), first), imm(channels)), imm(cfg->taps));
+    return gmem_tensor(gmem_address(k->p.from[CONV_W], cfg->form.dtype, mul(convert(I64, first), imm64(cfg->taps))),
                        cfg->form.dtype, make_layout(dynamic(convert(I64, *count)), leaf(1)));
 }
 
@@ -90,19 +80,19 @@ static void load_filters(depthwise *k)
 static val find_place(depthwise *k, val thread_number)
 {
     const conv_depthwise_config *cfg = k->cfg;
-    val rest = thread_number, segments = div(add(number(k->p.y_size[2]), imm(cfg->cols - 1)), imm(cfg->cols));
+    val rest = thread_number, segments = div(add(conv_number(k->p.y_size[2]), imm(cfg->cols - 1)), imm(cfg->cols));
     k->at[2] = mul(rem(rest, segments), imm(cfg->cols));
     rest = div(rest, segments);
     for (int m = 1; m >= 0; m--) {
-        k->at[m] = rem(rest, number(k->p.y_size[m]));
-        rest = div(rest, number(k->p.y_size[m]));
+        k->at[m] = rem(rest, conv_number(k->p.y_size[m]));
+        rest = div(rest, conv_number(k->p.y_size[m]));
     }
     if (!cfg->nhwc) {
-        k->channel = rem(rest, number(k->p.groups));
-        rest = div(rest, number(k->p.groups));
+        k->channel = rem(rest, conv_number(k->p.groups));
+        rest = div(rest, conv_number(k->p.groups));
     }
     k->n = rest;
-    return logical_and(lt(rest, number(k->p.n)), lt(k->channel, number(k->p.groups)));
+    return logical_and(lt(rest, conv_number(k->p.n)), lt(k->channel, conv_number(k->p.groups)));
 }
 
 /* The row of x under row `tap` of the filter, along mode m; is it inside? */
@@ -121,8 +111,8 @@ static tensor load_taps(const depthwise *k, val row)
     const bool data = cfg->form.direction == CKL_CONV_DATA;
     tensor rW = fragment(F32, compact(shape(k->lanes, cfg->filter)));
     row = data ? sub(imm_as(U32, cfg->taps - cfg->filter), row) : row;
-    tensor gW = gmem_tensor(address_at(k->p.from[CONV_W], cfg->form.dtype,
-                                       add(mul(convert(I64, k->channel), imm64(cfg->taps)), convert(I64, row))),
+    tensor gW = gmem_tensor(gmem_address(k->p.from[CONV_W], cfg->form.dtype,
+                                         add(mul(convert(I64, k->channel), imm64(cfg->taps)), convert(I64, row))),
                             cfg->form.dtype, compact(leaf(cfg->filter)));
     UNROLL(s, cfg->filter) {
         const int to = data ? cfg->filter - 1 - s : s;
@@ -154,7 +144,7 @@ static row_window find_window(const depthwise *k)
     row_window w = { .unit = unit, .before = before, .skipped = before - cfg->pad };
     val first = sub(convert(I32, mul(k->at[2], imm(cfg->step))), imm(before));
     val last = sub(convert(I32, k->p.x_size[2]), imm(cfg->nhwc ? 1 : cfg->vec));
-    val pitch = mul(number(k->p.x[3]), imm((int)ckl_dtype_bytes(cfg->form.dtype)));
+    val pitch = mul(conv_number(k->p.x[3]), imm((int)ckl_dtype_bytes(cfg->form.dtype)));
     for (int j = 0; j < w.skipped + span_of(cfg) && describing(); j += unit, w.count++) {
         const bool sure = cfg->even && j >= before && j + unit - 1 <= before + (cfg->cols - 1) * cfg->step;
         val column = add(first, imm(j)), nearest = sure ? column : max(imm(0), min(column, last));
@@ -175,15 +165,11 @@ static packed load_vector(const depthwise *k, const row_window *w, int i, val ro
 }
 
 /* What was loaded, or zeros where the vector is outside. there: NULL, or whether its row is inside. */
-static tensor vector_or_zeros(const depthwise *k, const row_window *w, int i, packed x, const val *there)
+static tensor vector_or_zeros(const row_window *w, int i, packed x, const val *there)
 {
-    const ckl_dtype dtype = k->cfg->form.dtype;
-    val zero = x.rWords.dtype == dtype ? convert(dtype, immf(0)) : imm(0);
     val inside = w->sure[i] ? yes() : w->inside[i];
     inside = there ? logical_and(*there, inside) : inside;
-    for (int e = 0; (there || !w->sure[i]) && e < static_size(x.rWords.layout); e++)
-        set(x.rWords, e, select(inside, at(x.rWords, e), zero));
-    return unpacked(x, F32);
+    return unpacked(there || !w->sure[i] ? conv_or_zeros(x, inside) : x, F32);
 }
 
 /* Adds the products of column j of the thread's window, which are the elements of rX from `first` on. */
@@ -191,10 +177,8 @@ static void add_column(depthwise *k, tensor rW, int j, tensor rX, int first)
 {
     const conv_depthwise_config *cfg = k->cfg;
     for (int q = 0; q < cfg->cols; q++) {
-        const int reach = j - q * cfg->step, s = reach / cfg->dilation;
-        if (reach < 0 || reach % cfg->dilation || s >= cfg->filter)
-            continue;
-        for (int c = 0; c < k->lanes; c++)
+        const int s = conv_tap_of(j, q, cfg->filter, cfg->step, cfg->dilation);
+        for (int c = 0; c < k->lanes && s >= 0; c++)
             set(k->rSum, coord(c, q), fma(at(rX, first + c), at(rW, c, s), at(k->rSum, c, q)));
     }
 }
@@ -203,7 +187,7 @@ static void add_column(depthwise *k, tensor rW, int j, tensor rX, int first)
 static void add_row(depthwise *k, const row_window *w, val row, tensor rW)
 {
     UNROLL(v, w->count) {
-        tensor rX = vector_or_zeros(k, w, v, load_vector(k, w, v, row), NULL);
+        tensor rX = vector_or_zeros(w, v, load_vector(k, w, v, row), NULL);
         for (int i = 0; i < w->unit; i++)
             add_column(k, rW, v * w->unit + i - w->skipped, rX, i);
     }
@@ -220,7 +204,7 @@ static void add_rows(depthwise *k)
                 val row = add(start, add(mul(convert(I64, d), k->p.x[1]), mul(convert(I64, h), k->p.x[2])));
                 val tap = mul(convert(U32, add(mul(t, k->p.filter[1]), r)), imm(k->cfg->filter));
                 tensor rW = load_taps(k, tap);
-                add_row(k, &w, address_at(k->p.from[CONV_X], k->cfg->form.dtype, row), rW);
+                add_row(k, &w, gmem_address(k->p.from[CONV_X], k->cfg->form.dtype, row), rW);
             }
         }
 }
@@ -242,7 +226,7 @@ static void load_ahead(const depthwise *k, rows_ahead *ahead)
     UNROLL(r, k->cfg->ahead) {
         ahead->inside[r] = yes();
         val h = max(imm(0), min(under(k, 1, imm(r), &ahead->inside[r]), last));
-        val row = address_at(k->p.from[CONV_X], k->cfg->form.dtype, add(start, mul(convert(I64, h), k->p.x[2])));
+        val row = gmem_address(k->p.from[CONV_X], k->cfg->form.dtype, add(start, mul(convert(I64, h), k->p.x[2])));
         for (int v = 0; v < count; v++)
             ahead->x[r * count + v] = load_vector(k, &ahead->window, v, row);
     }
@@ -254,7 +238,7 @@ static void add_ahead(depthwise *k, const rows_ahead *ahead)
     UNROLL(r, k->cfg->ahead) {
         tensor rW = load_taps(k, imm_as(U32, r * k->cfg->filter));
         for (int v = 0; v < w->count; v++) {
-            tensor rX = vector_or_zeros(k, w, v, ahead->x[r * w->count + v], &ahead->inside[r]);
+            tensor rX = vector_or_zeros(w, v, ahead->x[r * w->count + v], &ahead->inside[r]);
             for (int i = 0; i < w->unit; i++)
                 add_column(k, rW, v * w->unit + i - w->skipped, rX, i);
         }
@@ -265,9 +249,9 @@ static void add_ahead(depthwise *k, const rows_ahead *ahead)
 static void stay_inside(depthwise *k)
 {
     if (k->cfg->nhwc)
-        k->lane = select(lt(k->channel, number(k->p.groups)), k->lane, imm(0));
-    k->channel = min(k->channel, number(sub(k->p.groups, imm64(k->lanes))));
-    k->n = min(k->n, number(sub(k->p.n, imm64(1))));
+        k->lane = select(lt(k->channel, conv_number(k->p.groups)), k->lane, imm(0));
+    k->channel = min(k->channel, conv_number(sub(k->p.groups, imm64(k->lanes))));
+    k->n = min(k->n, conv_number(sub(k->p.n, imm64(1))));
 }
 
 /* The filters and x are under way together. */
@@ -307,7 +291,7 @@ static void store_columns(const depthwise *k)
         const tensor rSum = local_tile(k->rSum, shape(k->lanes, step), coord(0, q / step));
         if (cfg->even)
             conv_store_run(form, &k->p, &channels, k->p.from[CONV_Y], to, k->channel, rSum);
-        else IF(lt(add(k->at[2], imm(q)), number(k->p.y_size[2])))
+        else IF(lt(add(k->at[2], imm(q)), conv_number(k->p.y_size[2])))
             conv_store_run(form, &k->p, &channels, k->p.from[CONV_Y], to, k->channel, rSum);
     }
 }

@@ -7,6 +7,7 @@
  */
 #include "base/math.h"
 #include "cute/kernel.h"
+#include "operators/conv/conv_epilogue.h"
 #include "operators/conv/conv_sm90.h"
 
 enum {
@@ -62,11 +63,6 @@ static val narrow(val x)
     return convert(I32, x);
 }
 
-static val address_at(val base, ckl_dtype dtype, val index)
-{
-    return add(base, convert(U64, mul(index, imm((int)ckl_dtype_bytes(dtype)))));
-}
-
 /* A row of vectors in x or dy. */
 typedef struct vector_row {
     int vec;
@@ -85,11 +81,7 @@ static packed load_vector(const weight_role *k, const vector_row *row, val colum
     val nearest = max(imm(0), min(column, sub(row->columns, imm(1))));
     val address = add(row->start, mul(convert(U64, nearest), row->pitch));
     packed x = load_packed(gmem_tensor(address, dtype, compact(leaf(vec))), vec * (int)ckl_dtype_bytes(dtype));
-    val there = logical_and(row->inside, logical_and(ge(column, imm(0)), lt(column, row->columns)));
-    val zero = x.rWords.dtype == dtype ? convert(dtype, immf(0)) : imm(0);
-    for (int e = 0; e < static_size(x.rWords.layout); e++)
-        set(x.rWords, e, select(there, at(x.rWords, e), zero));
-    return x;
+    return conv_or_zeros(x, logical_and(row->inside, logical_and(ge(column, imm(0)), lt(column, row->columns))));
 }
 
 /* Adds the products of column j of x to the taps; column 0 is below the first tap of the first column of dy. */
@@ -97,8 +89,8 @@ static void add_column(weight_role *k, const packed *dy, tensor rX, int j)
 {
     const conv_depthwise_weight_config *cfg = k->cfg;
     for (int q = 0; q < cfg->cols; q++) {
-        const int reach = j - q * cfg->step, s = reach / cfg->dilation;
-        if (reach < 0 || reach % cfg->dilation || s >= cfg->filter)
+        const int s = conv_tap_of(j, q, cfg->filter, cfg->step, cfg->dilation);
+        if (s < 0)
             continue;
         tensor rY = unpacked(dy[q], F32);
         for (int c = 0; c < cfg->vec; c++)
@@ -115,10 +107,8 @@ static int span_of(const conv_depthwise_weight_config *c)
 static bool is_under_tap(const conv_depthwise_weight_config *c, int j)
 {
     bool under = false;
-    for (int q = 0; q < c->cols; q++) {
-        const int reach = j - q * c->step;
-        under |= reach >= 0 && reach % c->dilation == 0 && reach / c->dilation < c->filter;
-    }
+    for (int q = 0; q < c->cols; q++)
+        under |= conv_tap_of(j, q, c->filter, c->step, c->dilation) >= 0;
     return under;
 }
 
@@ -172,9 +162,9 @@ static void add_row(weight_role *k, val row)
     val bytes = imm((int)ckl_dtype_bytes(dtype)), inside = yes(), x_d = under(k, 0, d, k->tap_d, &inside),
         x_h = under(k, 1, h, k->tap_h, &inside);
     val in_x = add(mul(n, p->x[0]), add(mul(x_d, p->x[1]), mul(x_h, p->x[2])));
-    const vector_row x = { cfg->vec, address_at(p->from[CONV_X], dtype, add(in_x, k->channel)),
+    const vector_row x = { cfg->vec, gmem_address(p->from[CONV_X], dtype, add(in_x, k->channel)),
                            convert(U64, mul(p->x[3], bytes)), narrow(p->x_size[2]), inside };
-    const vector_row y = { cfg->vec, address_at(p->from[CONV_Y], dtype, add(in_y, k->channel)),
+    const vector_row y = { cfg->vec, gmem_address(p->from[CONV_Y], dtype, add(in_y, k->channel)),
                            convert(U64, mul(p->y[3], bytes)), narrow(p->y_size[2]), yes() };
     LOOP_FROM(w, imm(0), y.columns, imm(cfg->cols))
         add_columns(k, &y, &x, w);
@@ -258,7 +248,7 @@ static void add_all(const conv_depthwise_weight_config *cfg)
     grid_wait();
     launch_dependents();
     IF(lt(e, count)) {
-        val rest = div(e, channels), sum = at(conv_add_slices(cfg->slices, address_at(p.sums, F32, e), count, 1), 0);
+        val rest = div(e, channels), sum = at(conv_add_slices(cfg->slices, gmem_address(p.sums, F32, e), count, 1), 0);
         store_sum(cfg, &p, rem(e, channels), rem(rest, imm64(taps)), div(rest, imm64(taps)), sum);
     }
 }

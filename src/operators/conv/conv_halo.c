@@ -55,12 +55,6 @@ tile_place conv_halo_place(const halo_kernel *k, val tile)
                          .n = mul(n, imm(k->cfg->images)) };
 }
 
-static tensor elements_from(val address, ckl_dtype dtype, val first, int count)
-{
-    val bytes = mul(first, imm64((int)ckl_dtype_bytes(dtype)));
-    return gmem_tensor(add(address, convert(U64, bytes)), dtype, compact(leaf(count)));
-}
-
 /*
  * From channels slowest in memory to channels fastest here; channels that do not exist get the last one's. For the
  * gradient of data filters are turned round: their steps are negative.
@@ -79,7 +73,7 @@ static void load_filters(const halo_kernel *k)
             val down = mul(div(tap, imm(c->columns)), k->p.tap_step[1]),
                 along = mul(rem(tap, imm(c->columns)), k->p.tap_step[2]);
             val at = add(mul(convert(I64, channel), k->p.w[0]), convert(I64, add(k->p.tap, add(down, along))));
-            w[i] = at_f32(elements_from(k->p.from[CONV_W], c->form.dtype, at, 1), 0);
+            w[i] = at_f32(conv_run_at(k->p.from[CONV_W], c->form.dtype, at, 1), 0);
         }
         for (int i = 0; i < AT_ONCE && first + i * k->size.threads < count; i++) {
             val e = add(thread(), imm(first + i * k->size.threads));
@@ -151,17 +145,10 @@ static worker_role describe_worker(const halo_kernel *k)
     w.channel = add(k->channel, mul(w.lane, imm(c->vec)));
     val nearest = convert(I64, min(w.channel, sub(conv_number(k->p.groups), imm(c->vec))));
     if (c->form.bias)
-        copy(elements_from(k->p.bias, out, nearest, c->vec), w.rBias, (int)ckl_dtype_bytes(out));
+        copy(conv_run_at(k->p.bias, out, nearest, c->vec), w.rBias, (int)ckl_dtype_bytes(out));
     if (c->form.scale)
-        copy(elements_from(k->p.scale, F32, nearest, c->vec), w.rScale, 4);
+        copy(conv_run_at(k->p.scale, F32, nearest, c->vec), w.rScale, 4);
     return w;
-}
-
-/* The tap of `taps` by which place `q` of y sees place `j` of x; -1: none. */
-static int tap_of(int j, int q, int taps, int step, int dilation)
-{
-    const int reach = j - q * step, tap = reach / dilation;
-    return reach < 0 || reach % dilation || tap >= taps ? -1 : tap;
 }
 
 /* Adds the products of the thread's column j of x with the taps of a row of the filter, rW: (CHANNEL,TAP), to row t of y. */
@@ -169,7 +156,7 @@ static void add_column(const halo_kernel *k, const worker_role *w, tensor rX, te
 {
     const conv_halo_config *c = k->cfg;
     for (int q = 0; q < c->cols; q++) {
-        const int s = tap_of(j, q, c->columns, c->step_w, c->dilation_w);
+        const int s = conv_tap_of(j, q, c->columns, c->step_w, c->dilation_w);
         for (int i = 0; i < c->vec && s >= 0; i++)
             set(w->rSum, coord(i, q, t), fma(at(rX, i), at(rW, i, s), at(w->rSum, i, q, t)));
     }
@@ -321,11 +308,11 @@ static void compute_rows(const halo_kernel *k, const worker_role *w, tensor rW, 
     UNROLL(i, span_h(c)) {
         bool seen = false;
         for (int t = 0; t < c->down; t++)
-            seen |= tap_of(i, t, c->rows, c->step_h, c->dilation_h) >= 0;
+            seen |= conv_tap_of(i, t, c->rows, c->step_h, c->dilation_h) >= 0;
         for (int j = 0; j < span_w(c) && seen && describing(); j++) {
             tensor rX = unpacked(load_packed(slice(sX, _, j, i), 2 * c->vec), F32);
             for (int t = 0; t < c->down; t++) {
-                const int r = tap_of(i, t, c->rows, c->step_h, c->dilation_h);
+                const int r = conv_tap_of(i, t, c->rows, c->step_h, c->dilation_h);
                 if (r >= 0)
                     add_column(k, w, rX, slice(rW, _, _, r), j, t);
             }
@@ -333,7 +320,7 @@ static void compute_rows(const halo_kernel *k, const worker_role *w, tensor rW, 
         if (i == span_h(c) - 1)
             pipeline_release(&k->ring, stage);
         for (int row = 0; row < c->down; row++)
-            if (tap_of(i, row, c->rows, c->step_h, c->dilation_h) == c->rows - 1)
+            if (conv_tap_of(i, row, c->rows, c->step_h, c->dilation_h) == c->rows - 1)
                 store_row(k, w, &to, row);
     }
 }

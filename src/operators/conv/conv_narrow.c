@@ -139,9 +139,9 @@ static void load_vectors(narrow_kernel *k)
     UNROLL(i, k->cfg->tile_n / 4) {
         val channel = convert(I64, min(add(channel_at(i / 2), imm(i % 2)), sub(k->outputs, imm(1))));
         if (form->bias)
-            k->bias[i] = at_f32(conv_narrow_elements(k->p.bias, form->out, channel, 1), 0);
+            k->bias[i] = at_f32(conv_run_at(k->p.bias, form->out, channel, 1), 0);
         if (form->scale)
-            k->scale[i] = at(conv_narrow_elements(k->p.scale, F32, channel, 1), 0);
+            k->scale[i] = at(conv_run_at(k->p.scale, F32, channel, 1), 0);
     }
 }
 

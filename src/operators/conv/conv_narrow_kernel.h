@@ -28,9 +28,6 @@ typedef struct narrow_kernel {
 
 narrow_place conv_narrow_place(const narrow_kernel *k, val tile);
 
-/* `count` elements of global memory from `first` on. */
-tensor conv_narrow_elements(val address, ckl_dtype dtype, val first, int count);
-
 /*
  * For all threads: zeros where nothing is copied; all filters; some channels of the pixels below a tile, to a buffer by
  * cp.async.

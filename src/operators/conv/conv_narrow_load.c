@@ -18,12 +18,6 @@ narrow_place conv_narrow_place(const narrow_kernel *k, val tile)
                            .n = n };
 }
 
-tensor conv_narrow_elements(val address, ckl_dtype dtype, val first, int count)
-{
-    val bytes = mul(first, imm64((int)ckl_dtype_bytes(dtype)));
-    return gmem_tensor(add(address, convert(U64, bytes)), dtype, compact(leaf(count)));
-}
-
 /* Filters */
 
 /* Where element `number` of sW lies in w, and does it exist? If vec is 8, the first mode of sW is not counted. */
@@ -59,7 +53,7 @@ void conv_narrow_load_filters(const narrow_kernel *k)
             val number = add(first, imm(i * THREADS)), there;
             val offset = filter_offset(k, number, vec, &there);
             IF(logical_and(there, lt(number, imm((int)count))))
-                copy(conv_narrow_elements(k->p.from[CONV_W], dtype, offset, vec), slice(rW, _, i), 2 * vec);
+                copy(conv_run_at(k->p.from[CONV_W], dtype, offset, vec), slice(rW, _, i), 2 * vec);
         }
         for (int i = 0; i < AT_ONCE; i++)
             IF(lt(add(first, imm(i * THREADS)), imm((int)count)))

@@ -3,8 +3,7 @@
 #define CKL_CONV_SM90_H
 
 #include "cute/mma.h"
-#include "cute/tensor.h"
-#include "operators/conv/conv_config.h"
+#include "operators/conv/conv_epilogue.h"
 
 /* sm90: y, and the gradient of data */
 
@@ -82,9 +81,8 @@ conv_sm90_shape conv_sm90_shape_of(const conv_sm90_config *config);
 
 void conv_sm90(const void *config, int kernel);
 
-/* What both Hopper kernels describe alike: wgmma of 64 rows by n columns; a size as 32 bits; tiles along a size. */
+/* What both Hopper kernels describe alike: wgmma of 64 rows by n columns; tiles along a size. */
 tiled_mma conv_mma_of(ckl_dtype dtype, int n);
-val conv_number(val x);
 val conv_tiles_along(val size, int box);
 
 /*
