@@ -225,8 +225,8 @@ static double row_instructions(const conv_halo_config *c)
  */
 static plan_cost cost_halo(const void *desc, const ckl_device_info *device, const void *config)
 {
-    const double ROW = 2.7, BYTES = 42, WARP = 0.3, ISSUED = 3, BANDS_WARP = 0.25, BANDS = 1.7, TILE = 300, START = 3, FILL = 0.25,
-                 FILTER = 0.087, HERTZ = 1.7e9,
+    const double ROW = 2.7, BYTES = 42, WARP = 0.3, ISSUED = 3, BANDS_WARP = 0.25, BANDS = 1.7, TILE = 300, START = 3,
+                 FILL = 0.25, FILTER = 0.087, HERTZ = 1.7e9,
                  MEMORY = 4e6; // bytes a us
     const ckl_conv_desc *d = desc;
     const conv_halo_config *c = config;
