@@ -162,10 +162,7 @@ static bool candidate_halo(const void *desc, const ckl_device_info *device, int 
                              .images = 1,
                              .rows = conv_config_number(h->m[1].filter),
                              .columns = conv_config_number(h->m[2].filter),
-                             .step_w = conv_config_number(h->m[2].stride),
-                             .step_h = conv_config_number(h->m[1].stride),
-                             .dilation_w = conv_config_number(d->dilation_w),
-                             .dilation_h = conv_config_number(d->dilation_h),
+                             CONV_STEPS_OF(d),
                              .stages = 1 };
     if (first < bands) {
         candidate_bands(d, device, first, c);
@@ -289,8 +286,7 @@ static ckl_status admit_halo(const void *desc, const ckl_device_info *device, co
     TRY(conv_check_form("halo", d, &c->form));
     TRY(conv_check_vectors("halo", d));
     const conv_halo_problem *h = problem_of(d);
-    if (c->rows != h->m[1].filter || c->columns != h->m[2].filter || c->step_w != h->m[2].stride ||
-        c->step_h != h->m[1].stride || c->dilation_w != d->dilation_w || c->dilation_h != d->dilation_h)
+    if (c->rows != h->m[1].filter || c->columns != h->m[2].filter || !CONV_STEPS_FIT(c, d))
         FAIL(CKL_INVALID, "conv halo: the config's filter, strides or dilations are not the problem's");
     if (c->bands)
         TRY(check_bands(d, c));
