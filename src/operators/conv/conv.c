@@ -56,7 +56,14 @@ ckl_conv_desc conv_turned(const ckl_conv_desc *d)
     turned.pad_bottom = reach[1] - d->pad_bottom;
     turned.pad_left = reach[2] - d->pad_left;
     turned.pad_right = reach[2] - d->pad_right;
+    turned.x_n = d->y_n, turned.x_d = d->y_d, turned.x_h = d->y_h, turned.x_w = d->y_w, turned.x_c = d->y_c;
+    turned.y_n = d->x_n, turned.y_d = d->x_d, turned.y_h = d->x_h, turned.y_w = d->x_w, turned.y_c = d->x_c;
     return turned;
+}
+
+ckl_conv_args conv_turned_args(const ckl_conv_desc *d, const ckl_conv_args *a)
+{
+    return conv_turns(d) ? (ckl_conv_args){ .x = a->dy, .w = a->w, .y = a->dx } : *a;
 }
 
 int64_t conv_seen_taps(const conv_mode *m, int64_t *first)
@@ -359,6 +366,26 @@ conv_params conv_params_of(const ckl_conv_desc *d, const ckl_conv_args *a)
         p.dilation[i] = m[i].dilation;
         p.pad[i] = m[i].pad;
     }
+    return p;
+}
+
+conv_params conv_turned_params(const ckl_conv_desc *d, const ckl_conv_args *a)
+{
+    const ckl_conv_desc turned = conv_turned(d);
+    const ckl_conv_args of_turned = conv_turned_args(d, a);
+    conv_params p = conv_params_of(&turned, &of_turned);
+    if (!conv_turns(d))
+        return p;
+    const conv_tensor w = conv_tensor_of(d, CONV_W);
+    const bool apart = d->groups > 1; // a filter a channel
+    int64_t last = 0;
+    for (int i = 1; i <= CONV_MODES; i++) {
+        last += (w.shape[i] - 1) * w.stride[i];
+        p.w[i] = -w.stride[i];
+    }
+    p.w[0] = w.stride[apart ? 0 : CONV_RANK - 1];
+    p.w[CONV_RANK - 1] = w.stride[apart ? CONV_RANK - 1 : 0];
+    p.from[CONV_W] = (const char *)a->w + last * (int64_t)ckl_dtype_bytes(d->dtype);
     return p;
 }
 

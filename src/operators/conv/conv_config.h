@@ -68,6 +68,7 @@ void conv_modes(const ckl_conv_desc *desc, conv_mode modes[CONV_MODES]);
  */
 bool conv_turns(const ckl_conv_desc *desc);
 ckl_conv_desc conv_turned(const ckl_conv_desc *desc);
+ckl_conv_args conv_turned_args(const ckl_conv_desc *desc, const ckl_conv_args *args);
 
 /* Taps of a mode without those at its ends that see padding alone; one at least. *first: the first of them. */
 int64_t conv_seen_taps(const conv_mode *mode, int64_t *first);
@@ -207,6 +208,9 @@ KERNEL_PARAMS(conv, CONV_PARAMS);
 
 conv_params conv_params_of(const ckl_conv_desc *desc, const ckl_conv_args *args);
 
+/* Those of conv_turned(), where channels are all in one group or each has a filter: filters are read from their last tap on, by negative strides. */
+conv_params conv_turned_params(const ckl_conv_desc *desc, const ckl_conv_args *args);
+
 /* Enqueues kernel number `kernel`, whose clusters take tiles in turn: as many as the device holds, but no more than tiles. */
 ckl_status conv_launch_tiles(const ckl_plan *plan, int kernel, int64_t tiles, const conv_params *params,
                              ckl_stream stream);
@@ -288,10 +292,10 @@ void conv_depthwise_rows(const void *config, int kernel);
 void conv_depthwise_weight(const void *config, int kernel);
 void conv_halo_weight(const void *config, int kernel);
 
-/* The last kernel of both: adds the sums (CHANNEL,TAP,SLICE) of filters of so many taps, a thread of a CTA of 128 each. */
+/* The last kernel of both: adds the sums (CHANNEL,TAP,ROW,SLICE) of filters of so many columns, a thread of a CTA of 128 each. */
 enum { CONV_ADD_THREADS = 128 };
 
-void conv_add_depthwise(const conv_form *form, int rows, int columns, int slices);
+void conv_add_depthwise(const conv_form *form, int columns, int slices);
 
 extern const implementation conv_depthwise_implementation, conv_depthwise_rows_implementation,
     conv_depthwise_weight_implementation, conv_halo_weight_implementation;

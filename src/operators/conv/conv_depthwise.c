@@ -1,6 +1,6 @@
 /*
  * conv_depthwise.c - a filter for each channel: forward, and the gradient of data where strides are 1, which is the
- * same with the filters turned round.
+ * forward problem of dy with the filters turned round.
  *
  *   NHWC    a thread has a vector of channels of some columns of a row of y. Neighbours have the next channels, so that all
  *           accesses are whole sectors. The filters of the CTA's channels lie in shared memory, channels fastest, as f32
@@ -31,47 +31,17 @@ enum {
 typedef struct depthwise {
     const conv_depthwise_config *cfg;
     conv_values p;
-    const val *from_size, *from, *to_size, *to; // places and strides
-    val x, y;                                   // addresses
-    int lanes;                                  // channels of a thread
-    tensor sW;                                  // NHWC: (CHANNEL,TAP) of f32
-    val lane, channel;                          // NHWC: of the CTA's vectors of channels; the first channel
-    val n, at[CONV_MODES];                      // the first pixel of y
-    tensor rSum;                                // (CHANNEL,COLUMN)
+    int lanes;             // channels of a thread
+    tensor sW;             // NHWC: (CHANNEL,TAP) of f32
+    val lane, channel;     // NHWC: of the CTA's vectors of channels; the first channel
+    val n, at[CONV_MODES]; // the first pixel of y
+    tensor rSum;           // (CHANNEL,COLUMN)
 } depthwise;
-
-static val number(val x)
-{
-    return convert(U32, x);
-}
-
-static val address_at(val base, ckl_dtype dtype, val index)
-{
-    return add(base, convert(U64, mul(index, imm((int)ckl_dtype_bytes(dtype)))));
-}
 
 /* Columns of x under those of a thread, from the first one on. */
 static int span_of(const conv_depthwise_config *c)
 {
     return (c->cols - 1) * c->step + (c->filter - 1) * c->dilation + 1;
-}
-
-static depthwise describe(const conv_depthwise_config *cfg)
-{
-    const bool data = cfg->form.direction == CKL_CONV_DATA;
-    depthwise k = { .cfg = cfg, .p = params_of(conv), .lanes = cfg->nhwc ? cfg->vec : 1 };
-    k.x = k.p.from[data ? CONV_Y : CONV_X];
-    k.y = k.p.from[data ? CONV_X : CONV_Y];
-    return k;
-}
-
-static void describe_sides(depthwise *k)
-{
-    const bool data = k->cfg->form.direction == CKL_CONV_DATA;
-    k->from_size = data ? k->p.y_size : k->p.x_size;
-    k->to_size = data ? k->p.x_size : k->p.y_size;
-    k->from = data ? k->p.y : k->p.x;
-    k->to = data ? k->p.x : k->p.y;
 }
 
 /* NHWC: the filters of the CTA's channels in shared memory, where channels that lie apart meet few of the same banks. */
@@ -87,8 +57,8 @@ static tensor filters_of(const depthwise *k, val *count)
     const conv_depthwise_config *cfg = k->cfg;
     const int channels = cfg->lanes * cfg->vec;
     val first = mul(cta_y(), imm(channels));
-    *count = mul(min(sub(number(k->p.groups), first), imm(channels)), imm(cfg->taps));
-    return gmem_tensor(address_at(k->p.from[CONV_W], cfg->form.dtype, mul(convert(I64, first), imm64(cfg->taps))),
+    *count = mul(min(sub(conv_number(k->p.groups), first), imm(channels)), imm(cfg->taps));
+    return gmem_tensor(gmem_address(k->p.from[CONV_W], cfg->form.dtype, mul(convert(I64, first), imm64(cfg->taps))),
                        cfg->form.dtype, make_layout(dynamic(convert(I64, *count)), leaf(1)));
 }
 
@@ -110,48 +80,48 @@ static void load_filters(depthwise *k)
 static val find_place(depthwise *k, val thread_number)
 {
     const conv_depthwise_config *cfg = k->cfg;
-    val rest = thread_number, segments = div(add(number(k->to_size[2]), imm(cfg->cols - 1)), imm(cfg->cols));
+    val rest = thread_number, segments = div(add(conv_number(k->p.y_size[2]), imm(cfg->cols - 1)), imm(cfg->cols));
     k->at[2] = mul(rem(rest, segments), imm(cfg->cols));
     rest = div(rest, segments);
     for (int m = 1; m >= 0; m--) {
-        k->at[m] = rem(rest, number(k->to_size[m]));
-        rest = div(rest, number(k->to_size[m]));
+        k->at[m] = rem(rest, conv_number(k->p.y_size[m]));
+        rest = div(rest, conv_number(k->p.y_size[m]));
     }
     if (!cfg->nhwc) {
-        k->channel = rem(rest, number(k->p.groups));
-        rest = div(rest, number(k->p.groups));
+        k->channel = rem(rest, conv_number(k->p.groups));
+        rest = div(rest, conv_number(k->p.groups));
     }
     k->n = rest;
-    return logical_and(lt(rest, number(k->p.n)), lt(k->channel, number(k->p.groups)));
+    return logical_and(lt(rest, conv_number(k->p.n)), lt(k->channel, conv_number(k->p.groups)));
 }
 
 /* The row of x under row `tap` of the filter, along mode m; is it inside? */
 static val under(const depthwise *k, int m, val tap, val *inside)
 {
-    val at = convert(I32, k->at[m]), pad = convert(I32, k->p.pad[m]), far = convert(I32, mul(tap, k->p.dilation[m])),
-        row;
-    if (k->cfg->form.direction == CKL_CONV_DATA)
-        row = sub(add(at, pad), far);
-    else
-        row = add(sub(mul(at, convert(I32, k->p.step[m])), pad), far);
-    *inside = logical_and(*inside, logical_and(ge(row, imm(0)), lt(row, convert(I32, k->from_size[m]))));
+    val at = convert(I32, k->at[m]), pad = convert(I32, k->p.pad[m]), far = convert(I32, mul(tap, k->p.dilation[m]));
+    val row = add(sub(mul(at, convert(I32, k->p.step[m])), pad), far);
+    *inside = logical_and(*inside, logical_and(ge(row, imm(0)), lt(row, convert(I32, k->p.x_size[m]))));
     return row;
 }
 
-/* A row of the filters of a thread's channels: (CHANNEL,TAP); row: the number of its first tap. */
+/* A row of the filters of a thread's channels: (CHANNEL,TAP); row: the number of its first tap. Those of the gradient are turned round. */
 static tensor load_taps(const depthwise *k, val row)
 {
     const conv_depthwise_config *cfg = k->cfg;
+    const bool data = cfg->form.direction == CKL_CONV_DATA;
     tensor rW = fragment(F32, compact(shape(k->lanes, cfg->filter)));
-    tensor gW = gmem_tensor(address_at(k->p.from[CONV_W], cfg->form.dtype,
-                                       add(mul(convert(I64, k->channel), imm64(cfg->taps)), convert(I64, row))),
+    row = data ? sub(imm_as(U32, cfg->taps - cfg->filter), row) : row;
+    tensor gW = gmem_tensor(gmem_address(k->p.from[CONV_W], cfg->form.dtype,
+                                         add(mul(convert(I64, k->channel), imm64(cfg->taps)), convert(I64, row))),
                             cfg->form.dtype, compact(leaf(cfg->filter)));
-    UNROLL(s, cfg->filter)
+    UNROLL(s, cfg->filter) {
+        const int to = data ? cfg->filter - 1 - s : s;
         if (cfg->nhwc)
-            copy(local_tile(k->sW, shape(cfg->vec, 1), coord(k->lane, add(row, imm(s)))), slice(rW, _, s),
+            copy(local_tile(k->sW, shape(cfg->vec, 1), coord(k->lane, add(row, imm(s)))), slice(rW, _, to),
                  4 * cfg->vec);
         else
-            set(rW, coord(0, s), at_f32(gW, s));
+            set(rW, coord(0, to), at_f32(gW, s));
+    }
     return rW;
 }
 
@@ -173,8 +143,8 @@ static row_window find_window(const depthwise *k)
     const int unit = cfg->nhwc ? 1 : cfg->vec, before = (int)ceil_div(cfg->pad, unit) * unit;
     row_window w = { .unit = unit, .before = before, .skipped = before - cfg->pad };
     val first = sub(convert(I32, mul(k->at[2], imm(cfg->step))), imm(before));
-    val last = sub(convert(I32, k->from_size[2]), imm(cfg->nhwc ? 1 : cfg->vec));
-    val pitch = mul(number(k->from[3]), imm((int)ckl_dtype_bytes(cfg->form.dtype)));
+    val last = sub(convert(I32, k->p.x_size[2]), imm(cfg->nhwc ? 1 : cfg->vec));
+    val pitch = mul(conv_number(k->p.x[3]), imm((int)ckl_dtype_bytes(cfg->form.dtype)));
     for (int j = 0; j < w.skipped + span_of(cfg) && describing(); j += unit, w.count++) {
         const bool sure = cfg->even && j >= before && j + unit - 1 <= before + (cfg->cols - 1) * cfg->step;
         val column = add(first, imm(j)), nearest = sure ? column : max(imm(0), min(column, last));
@@ -195,29 +165,21 @@ static packed load_vector(const depthwise *k, const row_window *w, int i, val ro
 }
 
 /* What was loaded, or zeros where the vector is outside. there: NULL, or whether its row is inside. */
-static tensor vector_or_zeros(const depthwise *k, const row_window *w, int i, packed x, const val *there)
+static tensor vector_or_zeros(const row_window *w, int i, packed x, const val *there)
 {
-    const ckl_dtype dtype = k->cfg->form.dtype;
-    val zero = x.rWords.dtype == dtype ? convert(dtype, immf(0)) : imm(0);
     val inside = w->sure[i] ? yes() : w->inside[i];
     inside = there ? logical_and(*there, inside) : inside;
-    for (int e = 0; (there || !w->sure[i]) && e < static_size(x.rWords.layout); e++)
-        set(x.rWords, e, select(inside, at(x.rWords, e), zero));
-    return unpacked(x, F32);
+    return unpacked(there || !w->sure[i] ? conv_or_zeros(x, inside) : x, F32);
 }
 
 /* Adds the products of column j of the thread's window, which are the elements of rX from `first` on. */
 static void add_column(depthwise *k, tensor rW, int j, tensor rX, int first)
 {
     const conv_depthwise_config *cfg = k->cfg;
-    const bool data = cfg->form.direction == CKL_CONV_DATA;
     for (int q = 0; q < cfg->cols; q++) {
-        const int reach = j - q * cfg->step, s = reach / cfg->dilation;
-        if (reach < 0 || reach % cfg->dilation || s >= cfg->filter)
-            continue;
-        for (int c = 0; c < k->lanes; c++)
-            set(k->rSum, coord(c, q),
-                fma(at(rX, first + c), at(rW, c, data ? cfg->filter - 1 - s : s), at(k->rSum, c, q)));
+        const int s = conv_tap_of(j, q, cfg->filter, cfg->step, cfg->dilation);
+        for (int c = 0; c < k->lanes && s >= 0; c++)
+            set(k->rSum, coord(c, q), fma(at(rX, first + c), at(rW, c, s), at(k->rSum, c, q)));
     }
 }
 
@@ -225,7 +187,7 @@ static void add_column(depthwise *k, tensor rW, int j, tensor rX, int first)
 static void add_row(depthwise *k, const row_window *w, val row, tensor rW)
 {
     UNROLL(v, w->count) {
-        tensor rX = vector_or_zeros(k, w, v, load_vector(k, w, v, row), NULL);
+        tensor rX = vector_or_zeros(w, v, load_vector(k, w, v, row), NULL);
         for (int i = 0; i < w->unit; i++)
             add_column(k, rW, v * w->unit + i - w->skipped, rX, i);
     }
@@ -234,15 +196,15 @@ static void add_row(depthwise *k, const row_window *w, val row, tensor rW)
 static void add_rows(depthwise *k)
 {
     const row_window w = find_window(k);
-    val start = add(mul(convert(I64, k->n), k->from[0]), mul(convert(I64, k->channel), k->from[4]));
+    val start = add(mul(convert(I64, k->n), k->p.x[0]), mul(convert(I64, k->channel), k->p.x[4]));
     LOOP(t, k->p.filter[0])
         LOOP(r, k->p.filter[1]) {
             val inside = yes(), d = under(k, 0, t, &inside), h = under(k, 1, r, &inside);
             IF(inside) {
-                val row = add(start, add(mul(convert(I64, d), k->from[1]), mul(convert(I64, h), k->from[2])));
+                val row = add(start, add(mul(convert(I64, d), k->p.x[1]), mul(convert(I64, h), k->p.x[2])));
                 val tap = mul(convert(U32, add(mul(t, k->p.filter[1]), r)), imm(k->cfg->filter));
                 tensor rW = load_taps(k, tap);
-                add_row(k, &w, address_at(k->x, k->cfg->form.dtype, row), rW);
+                add_row(k, &w, gmem_address(k->p.from[CONV_X], k->cfg->form.dtype, row), rW);
             }
         }
 }
@@ -259,12 +221,12 @@ static void load_ahead(const depthwise *k, rows_ahead *ahead)
 {
     ahead->window = find_window(k);
     const int count = ahead->window.count;
-    val start = add(mul(convert(I64, k->n), k->from[0]), mul(convert(I64, k->channel), k->from[4]));
-    val last = sub(convert(I32, k->from_size[1]), imm(1));
+    val start = add(mul(convert(I64, k->n), k->p.x[0]), mul(convert(I64, k->channel), k->p.x[4]));
+    val last = sub(convert(I32, k->p.x_size[1]), imm(1));
     UNROLL(r, k->cfg->ahead) {
         ahead->inside[r] = yes();
         val h = max(imm(0), min(under(k, 1, imm(r), &ahead->inside[r]), last));
-        val row = address_at(k->x, k->cfg->form.dtype, add(start, mul(convert(I64, h), k->from[2])));
+        val row = gmem_address(k->p.from[CONV_X], k->cfg->form.dtype, add(start, mul(convert(I64, h), k->p.x[2])));
         for (int v = 0; v < count; v++)
             ahead->x[r * count + v] = load_vector(k, &ahead->window, v, row);
     }
@@ -276,7 +238,7 @@ static void add_ahead(depthwise *k, const rows_ahead *ahead)
     UNROLL(r, k->cfg->ahead) {
         tensor rW = load_taps(k, imm_as(U32, r * k->cfg->filter));
         for (int v = 0; v < w->count; v++) {
-            tensor rX = vector_or_zeros(k, w, v, ahead->x[r * w->count + v], &ahead->inside[r]);
+            tensor rX = vector_or_zeros(w, v, ahead->x[r * w->count + v], &ahead->inside[r]);
             for (int i = 0; i < w->unit; i++)
                 add_column(k, rW, v * w->unit + i - w->skipped, rX, i);
         }
@@ -287,9 +249,9 @@ static void add_ahead(depthwise *k, const rows_ahead *ahead)
 static void stay_inside(depthwise *k)
 {
     if (k->cfg->nhwc)
-        k->lane = select(lt(k->channel, number(k->p.groups)), k->lane, imm(0));
-    k->channel = min(k->channel, number(sub(k->p.groups, imm64(k->lanes))));
-    k->n = min(k->n, number(sub(k->p.n, imm64(1))));
+        k->lane = select(lt(k->channel, conv_number(k->p.groups)), k->lane, imm(0));
+    k->channel = min(k->channel, conv_number(sub(k->p.groups, imm64(k->lanes))));
+    k->n = min(k->n, conv_number(sub(k->p.n, imm64(1))));
 }
 
 /* The filters and x are under way together. */
@@ -320,17 +282,17 @@ static void store_columns(const depthwise *k)
     const conv_depthwise_config *cfg = k->cfg;
     const conv_form *form = &cfg->form;
     const conv_channels channels = conv_load_channels(form, &k->p, k->channel, k->lanes);
-    val start = add(mul(convert(I64, k->n), k->to[0]), mul(convert(I64, k->channel), k->to[4]));
+    val start = add(mul(convert(I64, k->n), k->p.y[0]), mul(convert(I64, k->channel), k->p.y[4]));
     for (int m = 0; m < CONV_MODES; m++)
-        start = add(start, mul(convert(I64, k->at[m]), k->to[1 + m]));
+        start = add(start, mul(convert(I64, k->at[m]), k->p.y[1 + m]));
     const int step = cfg->nhwc ? 1 : cfg->run;
     for (int q = 0; q < cfg->cols && describing(); q += step) {
-        const val to = add(start, mul(imm64(q), k->to[3]));
+        const val to = add(start, mul(imm64(q), k->p.y[3]));
         const tensor rSum = local_tile(k->rSum, shape(k->lanes, step), coord(0, q / step));
         if (cfg->even)
-            conv_store_run(form, &k->p, &channels, k->y, to, k->channel, rSum);
-        else IF(lt(add(k->at[2], imm(q)), number(k->to_size[2])))
-            conv_store_run(form, &k->p, &channels, k->y, to, k->channel, rSum);
+            conv_store_run(form, &k->p, &channels, k->p.from[CONV_Y], to, k->channel, rSum);
+        else IF(lt(add(k->at[2], imm(q)), conv_number(k->p.y_size[2])))
+            conv_store_run(form, &k->p, &channels, k->p.from[CONV_Y], to, k->channel, rSum);
     }
 }
 
@@ -357,8 +319,7 @@ void conv_depthwise(const void *config, int kernel)
 {
     const conv_depthwise_config of_kernel = config_of(config, kernel), *cfg = &of_kernel;
     launch_bounds(THREADS, cfg->ctas);
-    depthwise k = describe(cfg);
-    describe_sides(&k);
+    depthwise k = { .cfg = cfg, .p = params_of(conv), .lanes = cfg->nhwc ? cfg->vec : 1 };
     grid_wait();
     launch_dependents();
     val thread_number = add(mul(cta_x(), imm(THREADS)), thread());
@@ -388,16 +349,16 @@ void conv_depthwise(const void *config, int kernel)
 
 static int64_t threads_of(const ckl_conv_desc *d, const conv_depthwise_config *c)
 {
-    const conv_tensor to = conv_tensor_of(d, conv_written(d));
-    int64_t count = product_i64(to.shape[0], ceil_div(to.shape[3], c->cols));
-    count = product_i64(count, product_i64(to.shape[1], to.shape[2]));
+    const conv_tensor y = conv_tensor_of(d, conv_written(d));
+    int64_t count = product_i64(y.shape[0], ceil_div(y.shape[3], c->cols));
+    count = product_i64(count, product_i64(y.shape[1], y.shape[2]));
     return product_i64(count, c->nhwc ? c->lanes : d->k);
 }
 
 /* Zeros before the first column of what is read: those of the gradient are before dy. */
 static int64_t pad_of(const ckl_conv_desc *d)
 {
-    return d->direction == CKL_CONV_DATA ? d->dilation_w * (d->s - 1) - d->pad_left : d->pad_left;
+    return conv_turned(d).pad_left;
 }
 
 /* Is it a problem of one filter for each channel, of sizes that the kernel's 32-bit numbers hold? */
@@ -536,15 +497,14 @@ static ckl_status admit_depthwise(const void *desc, const ckl_device_info *devic
 
 static ckl_status launch_depthwise(const ckl_plan *plan, const void *args, ckl_stream stream)
 {
-    const ckl_conv_desc *d = plan->desc;
-    const ckl_conv_args *a = args;
+    const ckl_conv_desc *d = plan->desc, forward = conv_turned(d);
+    const ckl_conv_args a = conv_turned_args(d, args);
     const conv_depthwise_config *all = plan->config;
-    const bool data = d->direction == CKL_CONV_DATA;
     const int64_t out = (int64_t)ckl_dtype_bytes(d->out) * (all->nhwc ? all->vec : all->run);
-    const bool aligned = PLAN_ALIGNED(all->vec * (int64_t)ckl_dtype_bytes(d->dtype), data ? a->dy : a->x) &&
-                         PLAN_ALIGNED(min_i64(16, out), data ? a->dx : a->y, a->residual);
+    const bool aligned = PLAN_ALIGNED(all->vec * (int64_t)ckl_dtype_bytes(d->dtype), a.x) &&
+                         PLAN_ALIGNED(min_i64(16, out), a.y, a.residual);
     const conv_depthwise_config c = config_of(all, !aligned);
-    const conv_params params = conv_params_of(d, args);
+    const conv_params params = conv_params_of(&forward, &a);
     const plan_grid grid = { .x = ceil_div(threads_of(d, &c), THREADS),
                              .y = c.nhwc ? ceil_div(d->k, (int64_t)c.lanes * c.vec) : 1,
                              .z = 1 };

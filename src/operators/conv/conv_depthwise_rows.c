@@ -75,11 +75,9 @@ static int span_of(reach r)
     return (r.places - 1) * r.step + (r.taps - 1) * r.dilation + 1;
 }
 
-/* The tap by which place q of y sees place j of x; -1: none. */
 static int tap_of(reach r, int j, int q)
 {
-    const int far = j - q * r.step, tap = far / r.dilation;
-    return far < 0 || far % r.dilation || tap >= r.taps ? -1 : tap;
+    return conv_tap_of(j, q, r.taps, r.step, r.dilation);
 }
 
 static bool is_seen(reach r, int j)
@@ -99,30 +97,19 @@ static int seen_of(reach r)
     return seen;
 }
 
-static val number(val x)
-{
-    return convert(U32, x);
-}
-
-/* The address of element `index`, of any type of integers, from an address on. */
-static val element_at(val base, ckl_dtype dtype, val index)
-{
-    return add(base, mul(convert(U64, index), imm_as(U64, (int64_t)ckl_dtype_bytes(dtype))));
-}
-
 /* Threads follow each other along the rows of y, then down blocks of rows, then over images. */
 static void find_place(depthwise_rows *k)
 {
     const rows_config *cfg = k->cfg;
     val rest = add(mul(cta_x(), imm(THREADS)), thread());
-    val line = div(mul(div_up(number(k->p.y_size[2]), cfg->cols), k->groups), imm(cfg->vec));
+    val line = div(mul(div_up(conv_number(k->p.y_size[2]), cfg->cols), k->groups), imm(cfg->vec));
     val element = mul(conv_next_digit(&rest, line), imm(cfg->vec));
     k->column = mul(div(element, k->groups), imm(cfg->cols));
     k->channel = rem(element, k->groups);
     const int rows = cfg->high * cfg->turns;
-    k->row = variable(U32, mul(conv_next_digit(&rest, div_up(number(k->p.y_size[1]), rows)), imm(rows)));
-    k->there = lt(rest, number(k->p.n));
-    k->n = min(rest, number(sub(k->p.n, imm64(1))));
+    k->row = variable(U32, mul(conv_next_digit(&rest, div_up(conv_number(k->p.y_size[1]), rows)), imm(rows)));
+    k->there = lt(rest, conv_number(k->p.n));
+    k->n = min(rest, conv_number(sub(k->p.n, imm64(1))));
 }
 
 /* Place `first` of x along mode m, or the nearest there is. */
@@ -144,7 +131,7 @@ static void find_columns(depthwise_rows *k)
     val first = first_under(k, 2, k->column);
     UNROLL(j, span_of(along(k->cfg))) {
         val column = nearest(k, 2, add(first, imm(j)), &k->inside[j]);
-        k->offset[j] = add(mul(number(column), k->groups), k->channel);
+        k->offset[j] = add(mul(conv_number(column), k->groups), k->channel);
     }
 }
 
@@ -165,16 +152,7 @@ static val sees_inside(const depthwise_rows *k)
 static val row_address(const depthwise_rows *k, val row)
 {
     val index = add(mul(convert(I64, k->n), k->p.x[0]), mul(convert(I64, row), k->p.x[2]));
-    return element_at(k->p.from[CONV_X], k->cfg->form.dtype, index);
-}
-
-/* A vector as it was loaded, or zeros. */
-static tensor vector_or_zeros(packed x, val inside)
-{
-    val zero = x.rWords.dtype == I32 ? imm(0) : convert(x.dtype, immf(0));
-    for (int i = 0; i < static_size(x.rWords.layout); i++)
-        set(x.rWords, i, select(inside, at(x.rWords, i), zero));
-    return unpacked(x, F32);
+    return gmem_address(k->p.from[CONV_X], k->cfg->form.dtype, index);
 }
 
 /* Adds what the thread sees of column j of row i of x. */
@@ -204,11 +182,12 @@ static void add_row(depthwise_rows *k, int i, int first, int last, const val *at
     for (int j = first; j <= last && describing(); j++) {
         if (!is_seen(along(cfg), j))
             continue;
-        val address =
-            at_inside ? element_at(*at_inside, dtype, mul(k->groups, imm(j))) : element_at(start, dtype, k->offset[j]);
+        val address = at_inside ? gmem_address(*at_inside, dtype, mul(k->groups, imm(j)))
+                                : gmem_address(start, dtype, k->offset[j]);
         packed x =
             load_packed(gmem_tensor(address, dtype, compact(leaf(cfg->vec))), cfg->vec * (int)ckl_dtype_bytes(dtype));
-        add_vector(k, at_inside ? unpacked(x, F32) : vector_or_zeros(x, logical_and(inside, k->inside[j])), i, j);
+        add_vector(k, at_inside ? unpacked(x, F32) : unpacked(conv_or_zeros(x, logical_and(inside, k->inside[j])), F32),
+                   i, j);
     }
 }
 
@@ -217,12 +196,12 @@ static void add_rows(depthwise_rows *k, int first, int last, bool all_inside)
 {
     val at_inside = { 0 };
     if (all_inside)
-        at_inside = element_at(row_address(k, first_under(k, 1, k->row)), k->cfg->form.dtype, k->offset[0]);
+        at_inside = gmem_address(row_address(k, first_under(k, 1, k->row)), k->cfg->form.dtype, k->offset[0]);
     UNROLL(i, span_of(down(k->cfg))) {
         if (is_seen(down(k->cfg), i))
             add_row(k, i, first, last, all_inside ? &at_inside : NULL);
         if (all_inside)
-            at_inside = element_at(at_inside, k->cfg->form.dtype, k->p.x[2]);
+            at_inside = gmem_address(at_inside, k->cfg->form.dtype, k->p.x[2]);
     }
 }
 
@@ -271,7 +250,7 @@ static void load_filters(const depthwise_rows *k, shared_filters *to)
         val e = add(first, min(add(thread(), imm(i * THREADS)), imm(count - 1)));
         e = has_all(cfg) ? e : select(lt(e, all), e, sub(e, all));
         to->taps[i] = at_f32(
-            gmem_tensor(element_at(k->p.from[CONV_W], cfg->form.dtype, e), cfg->form.dtype, compact(leaf(1))), 0);
+            gmem_tensor(gmem_address(k->p.from[CONV_W], cfg->form.dtype, e), cfg->form.dtype, compact(leaf(1))), 0);
     }
 }
 
@@ -301,10 +280,10 @@ static void store_rows(const depthwise_rows *k, const conv_channels *channels, b
     val to = add(mul(convert(I64, k->n), k->p.y[0]), mul(convert(I64, k->row), k->p.y[2]));
     to = add(to, add(mul(convert(I64, k->column), k->p.y[3]), convert(I64, k->channel)));
     UNROLL(q, cfg->high) {
-        val row_there = lt(add(k->row, imm(q)), number(k->p.y_size[1])), at = to;
+        val row_there = lt(add(k->row, imm(q)), conv_number(k->p.y_size[1])), at = to;
         UNROLL(p, cfg->cols) {
             const tensor rSum = slice(k->rSum, _, p, q);
-            val column_there = lt(add(k->column, imm(p)), number(k->p.y_size[2]));
+            val column_there = lt(add(k->column, imm(p)), conv_number(k->p.y_size[2]));
             if (all_inside)
                 conv_store_run(&cfg->form, &k->p, channels, k->p.from[CONV_Y], at, k->channel, rSum);
             else IF(logical_and(row_there, column_there))
@@ -375,7 +354,7 @@ void conv_depthwise_rows(const void *config, int kernel)
     grid_wait();
     launch_dependents();
     shared_filters filters;
-    k.groups = has_all(cfg) ? imm_as(U32, cfg->channels) : number(k.p.groups);
+    k.groups = has_all(cfg) ? imm_as(U32, cfg->channels) : conv_number(k.p.groups);
     load_filters(&k, &filters);
     find_place(&k);
     find_columns(&k);
@@ -485,14 +464,11 @@ static ckl_status admit_depthwise_rows(const void *desc, const ckl_device_info *
     return CKL_OK;
 }
 
-/* The forward problem of dy, where dx is wanted. */
 static ckl_status launch_depthwise_rows(const ckl_plan *plan, const void *args, ckl_stream stream)
 {
     const ckl_conv_desc *d = plan->desc, forward = conv_turned(d);
     const rows_config *all = plan->config;
-    ckl_conv_args a = *(const ckl_conv_args *)args;
-    if (d->direction == CKL_CONV_DATA)
-        a = (ckl_conv_args){ .x = a.dy, .w = a.w, .y = a.dx };
+    const ckl_conv_args a = conv_turned_args(d, args);
     const int64_t in = all->vec * (int64_t)ckl_dtype_bytes(d->dtype), out = all->vec * (int64_t)ckl_dtype_bytes(d->out);
     const bool aligned = PLAN_ALIGNED(in, a.x) && PLAN_ALIGNED(min_i64(16, out), a.y, a.residual);
     const rows_config c = config_of(all, !aligned);

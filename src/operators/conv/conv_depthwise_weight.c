@@ -1,12 +1,13 @@
 /*
  * conv_depthwise_weight.c - the gradient of weights where each channel has a filter of its own, NHWC.
  *
- * A CTA has some channels of dy, some rows of their filters and a slice of the rows of dy; its threads have a vector of channels each,
+ * A CTA has some channels of dy, a row of their filters and a slice of the rows of dy; its threads have a vector of channels each,
  * and rows of dy in turn, along which they multiply dy with the columns of x under the taps. The sums of threads meet in shared memory,
  * those of slices in a second kernel, always in the same order. The gradient of the bias is a further tap under which x is one.
  */
 #include "base/math.h"
 #include "cute/kernel.h"
+#include "operators/conv/conv_epilogue.h"
 #include "operators/conv/conv_sm90.h"
 
 enum {
@@ -15,19 +16,16 @@ enum {
     SLICES_MAX = 64,
     COLS_MAX = 8,
     SPAN_MAX = 256,
-    SPAN_OF_REGISTERS = 24,
-    ROWS_MAX = 8
+    SPAN_OF_REGISTERS = 24
 };
 
 #define CONV_DEPTHWISE_WEIGHT_CONFIG(X, owner)                                            \
     X(owner, int, vec, "8", "1 2 4 8", "channels of a thread")                            \
     X(owner, int, lanes, "8", "1 2 4 8", "threads side by side with vectors of channels") \
-    X(owner, int, rows, "1", "1 2 3", "of a filter, of a CTA")                            \
     X(owner, int, filter, "3", "", "columns of a filter")                                 \
     X(owner, int, cols, "8", "1 4 8", "columns of dy whose loads are under way together") \
     X(owner, int, step, "1", "", "columns from one to the next place of a filter")        \
     X(owner, int, dilation, "1", "", "columns between neighbours of a filter")            \
-    X(owner, int, ctas, "0", "0 2 3 4", "that must fit an SM, which limits registers")    \
     X(owner, int, slices, "16", "1 2 4 8 16 32 64", "of the rows of dy, summed apart first")
 
 typedef struct conv_depthwise_weight_config {
@@ -40,13 +38,13 @@ typedef struct weight_role {
     const conv_depthwise_weight_config *cfg;
     conv_values p;
     val channel;      // the first of its vector
-    val tap_d, tap_h; // the first of its rows of the filter
+    val tap_d, tap_h; // its row of the filter
     tensor rSum;      // (CHANNEL,TAP)
 } weight_role;
 
 static int taps_of(const conv_depthwise_weight_config *c)
 {
-    return c->rows * c->filter + c->form.bias;
+    return c->filter + c->form.bias;
 }
 
 /* Of dy. */
@@ -55,26 +53,14 @@ static val channels_of(const conv_values *p)
     return mul(p->groups, p->k);
 }
 
-/* Blocks of a filter's rows; a CTA has one. */
-static val row_blocks_of(const conv_depthwise_weight_config *c, const conv_values *p)
+static val rows_of_filter(const conv_values *p)
 {
-    return div(add(p->filter[1], imm64(c->rows - 1)), imm64(c->rows));
-}
-
-/* Blocks of rows of all planes of a filter. */
-static val all_blocks(const conv_depthwise_weight_config *c, const conv_values *p)
-{
-    return mul(p->filter[0], row_blocks_of(c, p));
+    return mul(p->filter[0], p->filter[1]);
 }
 
 static val narrow(val x)
 {
     return convert(I32, x);
-}
-
-static val address_at(val base, ckl_dtype dtype, val index)
-{
-    return add(base, convert(U64, mul(index, imm((int)ckl_dtype_bytes(dtype)))));
 }
 
 /* A row of vectors in x or dy. */
@@ -95,27 +81,20 @@ static packed load_vector(const weight_role *k, const vector_row *row, val colum
     val nearest = max(imm(0), min(column, sub(row->columns, imm(1))));
     val address = add(row->start, mul(convert(U64, nearest), row->pitch));
     packed x = load_packed(gmem_tensor(address, dtype, compact(leaf(vec))), vec * (int)ckl_dtype_bytes(dtype));
-    val there = logical_and(row->inside, logical_and(ge(column, imm(0)), lt(column, row->columns)));
-    val zero = x.rWords.dtype == dtype ? convert(dtype, immf(0)) : imm(0);
-    for (int e = 0; e < static_size(x.rWords.layout); e++)
-        set(x.rWords, e, select(there, at(x.rWords, e), zero));
-    return x;
+    return conv_or_zeros(x, logical_and(row->inside, logical_and(ge(column, imm(0)), lt(column, row->columns))));
 }
 
-/*
- * Adds the products of column j of x to the taps from `first` on; column 0 is below the first tap of the first column
- * of dy.
- */
-static void add_column(weight_role *k, const packed *dy, tensor rX, int j, int first)
+/* Adds the products of column j of x to the taps; column 0 is below the first tap of the first column of dy. */
+static void add_column(weight_role *k, const packed *dy, tensor rX, int j)
 {
     const conv_depthwise_weight_config *cfg = k->cfg;
     for (int q = 0; q < cfg->cols; q++) {
-        const int reach = j - q * cfg->step, s = reach / cfg->dilation;
-        if (reach < 0 || reach % cfg->dilation || s >= cfg->filter)
+        const int s = conv_tap_of(j, q, cfg->filter, cfg->step, cfg->dilation);
+        if (s < 0)
             continue;
         tensor rY = unpacked(dy[q], F32);
         for (int c = 0; c < cfg->vec; c++)
-            set(k->rSum, coord(c, first + s), fma(at(rX, c), at(rY, c), at(k->rSum, c, first + s)));
+            set(k->rSum, coord(c, s), fma(at(rX, c), at(rY, c), at(k->rSum, c, s)));
     }
 }
 
@@ -128,15 +107,13 @@ static int span_of(const conv_depthwise_weight_config *c)
 static bool is_under_tap(const conv_depthwise_weight_config *c, int j)
 {
     bool under = false;
-    for (int q = 0; q < c->cols; q++) {
-        const int reach = j - q * c->step;
-        under |= reach >= 0 && reach % c->dilation == 0 && reach / c->dilation < c->filter;
-    }
+    for (int q = 0; q < c->cols; q++)
+        under |= conv_tap_of(j, q, c->filter, c->step, c->dilation) >= 0;
     return under;
 }
 
-/* The taps of row r of the filter. */
-static void add_taps(weight_role *k, const packed *dy, const vector_row *x, val first, int r)
+/* The products of some columns of dy with x from column `first` on. */
+static void add_products(weight_role *k, const packed *dy, const vector_row *x, val first)
 {
     const conv_depthwise_weight_config *cfg = k->cfg;
     packed at_x[SPAN_MAX];
@@ -145,7 +122,7 @@ static void add_taps(weight_role *k, const packed *dy, const vector_row *x, val 
             at_x[j] = load_vector(k, x, add(first, imm(j)));
     UNROLL(j, span_of(cfg))
         if (is_under_tap(cfg, j))
-            add_column(k, dy, unpacked(at_x[j], F32), j, r * cfg->filter);
+            add_column(k, dy, unpacked(at_x[j], F32), j);
 }
 
 /* Some columns of dy from w on, and the x below them. */
@@ -153,16 +130,14 @@ static void add_columns(weight_role *k, const vector_row *y, const vector_row *x
 {
     const conv_depthwise_weight_config *cfg = k->cfg;
     packed dy[COLS_MAX];
-    const int bias = cfg->rows * cfg->filter;
     val first = sub(mul(w, imm(cfg->step)), narrow(k->p.pad[2]));
     for (int q = 0; q < cfg->cols; q++)
         dy[q] = load_vector(k, y, add(w, imm(q)));
-    for (int r = 0; r < cfg->rows; r++)
-        add_taps(k, dy, &x[r], first, r);
+    add_products(k, dy, x, first);
     for (int q = 0; q < cfg->cols && cfg->form.bias; q++) {
         tensor rY = unpacked(dy[q], F32);
         for (int c = 0; c < cfg->vec; c++)
-            set(k->rSum, coord(c, bias), add(at(k->rSum, c, bias), at(rY, c)));
+            set(k->rSum, coord(c, cfg->filter), add(at(k->rSum, c, cfg->filter), at(rY, c)));
     }
 }
 
@@ -181,41 +156,36 @@ static void add_row(weight_role *k, val row)
     const conv_values *p = &k->p;
     const conv_depthwise_weight_config *cfg = k->cfg;
     const ckl_dtype dtype = cfg->form.dtype;
-    vector_row x[ROWS_MAX];
     val h = rem(row, p->y_size[1]), rest = div(row, p->y_size[1]), d = rem(rest, p->y_size[0]),
         n = div(rest, p->y_size[0]);
     val in_y = add(mul(n, p->y[0]), add(mul(d, p->y[1]), mul(h, p->y[2])));
-    val bytes = imm((int)ckl_dtype_bytes(dtype)), inside = yes(), x_d = under(k, 0, d, k->tap_d, &inside);
-    for (int r = 0; r < cfg->rows; r++) {
-        val there = inside, x_h = under(k, 1, h, add(k->tap_h, imm64(r)), &there);
-        val in_x = add(mul(n, p->x[0]), add(mul(x_d, p->x[1]), mul(x_h, p->x[2])));
-        x[r] = (vector_row){ cfg->vec, address_at(p->from[CONV_X], dtype, add(in_x, k->channel)),
-                             convert(U64, mul(p->x[3], bytes)), narrow(p->x_size[2]), there };
-    }
-    const vector_row y = { cfg->vec, address_at(p->from[CONV_Y], dtype, add(in_y, k->channel)),
+    val bytes = imm((int)ckl_dtype_bytes(dtype)), inside = yes(), x_d = under(k, 0, d, k->tap_d, &inside),
+        x_h = under(k, 1, h, k->tap_h, &inside);
+    val in_x = add(mul(n, p->x[0]), add(mul(x_d, p->x[1]), mul(x_h, p->x[2])));
+    const vector_row x = { cfg->vec, gmem_address(p->from[CONV_X], dtype, add(in_x, k->channel)),
+                           convert(U64, mul(p->x[3], bytes)), narrow(p->x_size[2]), inside };
+    const vector_row y = { cfg->vec, gmem_address(p->from[CONV_Y], dtype, add(in_y, k->channel)),
                            convert(U64, mul(p->y[3], bytes)), narrow(p->y_size[2]), yes() };
     LOOP_FROM(w, imm(0), y.columns, imm(cfg->cols))
-        add_columns(k, &y, x, w);
+        add_columns(k, &y, &x, w);
 }
 
-/* Stores a finished sum, tap `tap` of block z of a channel's filter, to dw or dbias. */
+/* Stores a finished sum, tap `tap` of row z of a channel's filter, to dw or dbias. */
 static void store_sum(const conv_depthwise_weight_config *cfg, const conv_values *p, val channel, val tap, val z,
                       val sum)
 {
     const layout any = make_layout(dynamic(imm64(1)), leaf(1));
-    val row_blocks = row_blocks_of(cfg, p), d = div(z, row_blocks);
-    val h = add(mul(rem(z, row_blocks), imm64(cfg->rows)), div(tap, imm64(cfg->filter)));
-    val index = add(add(mul(channel, p->w[0]), mul(d, p->w[1])), mul(h, p->w[2]));
-    index = add(index, mul(rem(tap, imm64(cfg->filter)), p->w[3]));
-    IF(logical_and(lt(tap, imm64(cfg->rows * cfg->filter)), lt(h, p->filter[1])))
+    val d = div(z, p->filter[1]), h = rem(z, p->filter[1]);
+    val index = add(add(mul(channel, p->w[0]), mul(d, p->w[1])), add(mul(h, p->w[2]), mul(tap, p->w[3])));
+    IF(lt(tap, imm64(cfg->filter)))
         set(gmem_tensor(p->from[CONV_W], cfg->form.out, any), index, sum);
     if (cfg->form.bias)
-        IF(logical_and(eq(tap, imm64(cfg->rows * cfg->filter)), eq(z, imm64(0))))
+        IF(logical_and(eq(tap, imm64(cfg->filter)), eq(z, imm64(0))))
             set(gmem_tensor(p->bias, cfg->form.out, any), channel, sum);
 }
 
 /*
- * Adds the sums of the CTA's threads and stores them: to the slice's (CHANNEL,TAP,BLOCK) of all channels, or to dw if
+ * Adds the sums of the CTA's threads and stores them: to the slice's (CHANNEL,TAP,ROW) of all channels, or to dw if
  * there is one slice.
  */
 static void store_sums(const weight_role *k)
@@ -229,7 +199,7 @@ static void store_sums(const weight_role *k)
         for (int c = 0; c < cfg->vec; c++)
             set(sSum, coord(add(first, imm(c)), imm(s), worker), at(k->rSum, c, s));
     cta_sync();
-    val row = add(mul(cta_x(), convert(U32, all_blocks(cfg, &k->p))), cta_z());
+    val row = add(mul(cta_x(), convert(U32, rows_of_filter(&k->p))), cta_z());
     LOOP_FROM(e, thread(), imm(channels * taps), imm(THREADS)) {
         val c = rem(e, imm(channels)), s = div(e, imm(channels)), sum = variable(F32, immf(0));
         val channel = convert(I64, add(mul(cta_y(), imm(channels)), c)), all = channels_of(&k->p);
@@ -247,15 +217,14 @@ static void store_sums(const weight_role *k)
 
 static void multiply(const conv_depthwise_weight_config *cfg)
 {
-    launch_bounds(THREADS, cfg->ctas);
+    launch_bounds(THREADS, 0);
     weight_role k = { .cfg = cfg, .p = params_of(conv) };
     val lane = thread_at(thread(), 0, cfg->lanes, THREADS / cfg->lanes),
         worker = thread_at(thread(), 1, cfg->lanes, THREADS / cfg->lanes);
-    val rows = mul(mul(k.p.n, k.p.y_size[0]), k.p.y_size[1]), z = convert(I64, cta_z()),
-        row_blocks = row_blocks_of(cfg, &k.p);
+    val rows = mul(mul(k.p.n, k.p.y_size[0]), k.p.y_size[1]), z = convert(I64, cta_z());
     k.channel = convert(I64, mul(add(mul(cta_y(), imm(cfg->lanes)), lane), imm(cfg->vec)));
-    k.tap_d = div(z, row_blocks);
-    k.tap_h = mul(rem(z, row_blocks), imm64(cfg->rows));
+    k.tap_d = div(z, k.p.filter[1]);
+    k.tap_h = rem(z, k.p.filter[1]);
     k.rSum = fragment(F32, compact(shape(cfg->vec, taps_of(cfg))));
     fill(k.rSum, immf(0));
     grid_wait();
@@ -274,19 +243,19 @@ static void add_all(const conv_depthwise_weight_config *cfg)
     const int taps = taps_of(cfg);
     launch_bounds(THREADS, 0);
     conv_values p = params_of(conv);
-    val channels = channels_of(&p), count = mul(mul(all_blocks(cfg, &p), imm64(taps)), channels);
+    val channels = channels_of(&p), count = mul(mul(rows_of_filter(&p), imm64(taps)), channels);
     val e = add(mul(convert(I64, cta_x()), imm64(THREADS)), convert(I64, thread()));
     grid_wait();
     launch_dependents();
     IF(lt(e, count)) {
-        val rest = div(e, channels), sum = at(conv_add_slices(cfg->slices, address_at(p.sums, F32, e), count, 1), 0);
+        val rest = div(e, channels), sum = at(conv_add_slices(cfg->slices, gmem_address(p.sums, F32, e), count, 1), 0);
         store_sum(cfg, &p, rem(e, channels), rem(rest, imm64(taps)), div(rest, imm64(taps)), sum);
     }
 }
 
-void conv_add_depthwise(const conv_form *form, int rows, int columns, int slices)
+void conv_add_depthwise(const conv_form *form, int columns, int slices)
 {
-    const conv_depthwise_weight_config all = { .form = *form, .rows = rows, .filter = columns, .slices = slices };
+    const conv_depthwise_weight_config all = { .form = *form, .filter = columns, .slices = slices };
     add_all(&all);
 }
 
@@ -314,14 +283,8 @@ static int vector_of(const ckl_conv_desc *d)
     return vec;
 }
 
-/* CTAs of a slice beside each other: the blocks of a channel's filter. */
-static int64_t blocks_of_filter(const ckl_conv_desc *d, const conv_depthwise_weight_config *c)
-{
-    return d->t * ceil_div(d->r, c->rows);
-}
-
 /*
- * A few CTAs for each SM, with a row of the filter each. All three rows of 3x3, which would read dy once, leave an SM
+ * A few CTAs for each SM, with a row of the filter each. All three rows of 3x3, which would read dy once, left an SM
  * too few threads (144 channels of 56x56: 87.6 us instead of 41.8; with registers for three CTAs 62.0).
  */
 static ckl_status choose_depthwise_weight(const void *desc, const ckl_device_info *device, void *config)
@@ -339,11 +302,10 @@ static ckl_status choose_depthwise_weight(const void *desc, const ckl_device_inf
     while (c->cols > 1 && (c->cols - 1) * d->stride_w + (d->s - 1) * d->dilation_w + 1 > SPAN_OF_REGISTERS)
         c->cols = c->cols == COLS_MAX ? COLS_MAX / 2 : 1;
     c->vec = vector_of(d);
-    c->rows = 1;
     c->lanes = 8;
     while (c->lanes > 1 && 8 * round_up(d->k, (int64_t)c->lanes * c->vec) > 9 * d->k)
         c->lanes /= 2;
-    const int64_t ctas = ceil_div(d->k, (int64_t)c->lanes * c->vec) * blocks_of_filter(d, c);
+    const int64_t ctas = ceil_div(d->k, (int64_t)c->lanes * c->vec) * d->t * d->r;
     const int64_t rows = ceil_div(rows_of(d), THREADS / c->lanes); // of a thread, were there one slice
     c->slices = rows <= ROWS_OF_ONE
                     ? 1
@@ -369,19 +331,16 @@ static ckl_status admit_depthwise_weight(const void *desc, const ckl_device_info
              c->filter, d->s);
     if ((d->s - 1) * d->dilation_w + COLS_MAX * d->stride_w > SPAN_MAX || c->cols < 1 || c->cols > COLS_MAX)
         FAIL(CKL_UNSUPPORTED, "conv depthwise_weight: s=%" PRId64 " columns, or cols=%d, reach too far", d->s, c->cols);
-    if (c->rows < 1 || c->rows > ROWS_MAX || c->ctas < 0 || c->ctas > 8 || c->vec < 1 || own.vec % c->vec ||
-        !is_power_of_two(c->lanes) || c->lanes > 8 || c->slices < 1 || c->slices > SLICES_MAX)
-        FAIL(CKL_INVALID, "conv depthwise_weight: rows=%d vec=%d lanes=%d ctas=%d slices=%d are not possible", c->rows,
-             c->vec, c->lanes, c->ctas, c->slices);
-    if (4 * (int64_t)taps_of(c) * c->vec * THREADS > device->smem_per_cta_bytes)
-        FAIL(CKL_UNSUPPORTED, "conv depthwise_weight: sums of rows=%d of a filter are more than shared memory",
-             c->rows);
+    if (c->vec < 1 || own.vec % c->vec || !is_power_of_two(c->lanes) || c->lanes > 8 || c->slices < 1 ||
+        c->slices > SLICES_MAX)
+        FAIL(CKL_INVALID, "conv depthwise_weight: vec=%d lanes=%d slices=%d are not possible", c->vec, c->lanes,
+             c->slices);
     return CKL_OK;
 }
 
 static int64_t sums_of_slice(const ckl_conv_desc *d, const conv_depthwise_weight_config *c)
 {
-    return blocks_of_filter(d, c) * taps_of(c) * d->k;
+    return d->t * d->r * taps_of(c) * d->k;
 }
 
 static int64_t workspace_depthwise_weight(const ckl_plan *plan)
@@ -401,7 +360,7 @@ static ckl_status launch_depthwise_weight(const ckl_plan *plan, const void *args
              a->dy, c->vec);
     conv_params p = conv_params_of(d, a);
     p.sums = plan_workspace(plan, a->workspace);
-    const plan_grid grid = { c->slices, ceil_div(d->k, (int64_t)c->lanes * c->vec), blocks_of_filter(d, c) };
+    const plan_grid grid = { c->slices, ceil_div(d->k, (int64_t)c->lanes * c->vec), d->t * d->r };
     TRY(plan_launch(plan, 0, grid, &p, stream));
     return c->slices == 1
                ? CKL_OK

@@ -15,6 +15,11 @@ val conv_zero(ckl_dtype dtype)
     return dtype == CKL_I8 ? imm_as(IR_U16, 0) : convert(dtype, immf(0));
 }
 
+val conv_number(val x)
+{
+    return convert(U32, x);
+}
+
 val conv_next_digit(val *rest, val size)
 {
     val quotient = div(*rest, size), digit = sub(*rest, mul(quotient, size));
@@ -79,11 +84,23 @@ void conv_store(const conv_form *form, const conv_values *p, val to, val index, 
     set(conv_elements_from(to, form->out), index, conv_finish(form, in));
 }
 
-/* The same with a size that is known, for vectors. */
-static tensor run_at(val address, ckl_dtype dtype, val index, int count)
+tensor conv_run_at(val address, ckl_dtype dtype, val index, int count)
 {
-    return gmem_tensor(add(address, convert(U64, mul(index, imm((int)ckl_dtype_bytes(dtype))))), dtype,
-                       compact(leaf(count)));
+    return gmem_tensor(gmem_address(address, dtype, index), dtype, compact(leaf(count)));
+}
+
+int conv_tap_of(int j, int q, int taps, int step, int dilation)
+{
+    const int reach = j - q * step, tap = reach / dilation;
+    return reach < 0 || reach % dilation || tap >= taps ? -1 : tap;
+}
+
+packed conv_or_zeros(packed x, val inside)
+{
+    val zero = x.rWords.dtype == x.dtype ? convert(x.dtype, immf(0)) : imm(0);
+    for (int i = 0; i < static_size(x.rWords.layout); i++)
+        set(x.rWords, i, select(inside, at(x.rWords, i), zero));
+    return x;
 }
 
 conv_channels conv_load_channels(const conv_form *form, const conv_values *p, val channel, int count)
@@ -91,10 +108,28 @@ conv_channels conv_load_channels(const conv_form *form, const conv_values *p, va
     conv_channels c = { .rBias = fragment(form->out, compact(leaf(count))) };
     c.rScale = fragment(F32, compact(leaf(count)));
     if (form->scale)
-        copy(run_at(p->scale, F32, convert(I64, channel), count), c.rScale, 4);
+        copy(conv_run_at(p->scale, F32, convert(I64, channel), count), c.rScale, 4);
     if (form->bias)
-        copy(run_at(p->bias, form->out, convert(I64, channel), count), c.rBias, (int)ckl_dtype_bytes(form->out));
+        copy(conv_run_at(p->bias, form->out, convert(I64, channel), count), c.rBias, (int)ckl_dtype_bytes(form->out));
     return c;
+}
+
+void conv_load_vectors(const conv_form *form, const conv_values *p, val last, tensor coordinates, int mode, val channel,
+                       int first, conv_vectors *v)
+{
+    layout along = coordinate_distances(coordinates, mode);
+    bool loaded[CONV_VECTORS_MAX] = { false };
+    UNROLL(i, static_size(coordinates.layout)) {
+        const int64_t at = index_at(along, i);
+        if (loaded[at])
+            continue;
+        val of = min(add(channel, coordinate(coordinates, mode, i)), last);
+        if (form->bias)
+            v->bias[first + at] = at_f32(conv_elements_from(p->bias, form->out), of);
+        if (form->scale)
+            v->scale[first + at] = at(conv_elements_from(p->scale, F32), of);
+        loaded[at] = true;
+    }
 }
 
 static int run_bytes(const conv_form *form, tensor rSum)
@@ -109,7 +144,7 @@ tensor conv_finish_run(const conv_form *form, const conv_values *p, const conv_c
     const int of_channels = (int)static_size(channels->rBias.layout);
     tensor rR = fragment(form->out, compact(leaf(count))), rY = fragment(form->out, compact(leaf(count)));
     if (form->residual)
-        copy(run_at(p->residual, form->out, index, count), rR, align);
+        copy(conv_run_at(p->residual, form->out, index, count), rR, align);
     for (int i = 0; i < count; i++) {
         const int c = i % of_channels;
         conv_element in = { .sum = at(rSum, i) };
@@ -132,5 +167,5 @@ void conv_store_run(const conv_form *form, const conv_values *p, const conv_chan
                     val channel, tensor rSum)
 {
     copy(conv_finish_run(form, p, channels, index, channel, rSum),
-         run_at(to, form->out, index, (int)static_size(rSum.layout)), run_bytes(form, rSum));
+         conv_run_at(to, form->out, index, (int)static_size(rSum.layout)), run_bytes(form, rSum));
 }

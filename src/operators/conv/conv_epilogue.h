@@ -2,7 +2,7 @@
 #ifndef CKL_CONV_EPILOGUE_H
 #define CKL_CONV_EPILOGUE_H
 
-#include "cute/tensor.h"
+#include "cute/copy.h"
 #include "operators/conv/conv_config.h"
 
 /* A sum and what the epilogue applies to it, all f32; unset where the form has none. */
@@ -25,6 +25,15 @@ val conv_pixel_of(const conv_values *params, val index, val channel);
 /* The elements from an address on, as many as there are. */
 tensor conv_elements_from(val address, ckl_dtype dtype);
 
+/* `count` neighbours, element `index` the first. */
+tensor conv_run_at(val address, ckl_dtype dtype, val index, int count);
+
+/* The tap of `taps` by which place q of y sees place j of x, counted from the first below place 0; -1: none. */
+int conv_tap_of(int j, int q, int taps, int step, int dilation);
+
+/* What was loaded, or zeros. */
+packed conv_or_zeros(packed x, val inside);
+
 /* Finishes a sum and stores it as element `index` of `to`. channel: among those of all groups. */
 void conv_store(const conv_form *form, const conv_values *params, val to, val index, val channel, val sum);
 
@@ -34,6 +43,19 @@ typedef struct conv_channels {
 } conv_channels;
 
 conv_channels conv_load_channels(const conv_form *form, const conv_values *params, val channel, int count);
+
+/*
+ * Those of the channels along a mode of a thread's coordinates, each at its distance from the thread's first, from `first` on.
+ * last: the last channel of y; channel: of coordinate 0.
+ */
+enum { CONV_VECTORS_MAX = 256 };
+
+typedef struct conv_vectors {
+    val scale[CONV_VECTORS_MAX], bias[CONV_VECTORS_MAX];
+} conv_vectors;
+
+void conv_load_vectors(const conv_form *form, const conv_values *params, val last, tensor coordinates, int mode,
+                       val channel, int first, conv_vectors *vectors);
 
 /*
  * Finishes neighbours of y, number `index` the first, and stores them at once. Each is of the next channel, or all are of the
@@ -46,6 +68,9 @@ void conv_store_run(const conv_form *form, const conv_values *params, const conv
 
 /* A zero as a register of that type holds it; bytes are in registers of 16 bits. */
 val conv_zero(ckl_dtype dtype);
+
+/* A size as 32 bits. */
+val conv_number(val x);
 
 /* Takes the innermost digit off a mixed-radix number. */
 val conv_next_digit(val *rest, val size);

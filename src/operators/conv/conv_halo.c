@@ -13,6 +13,7 @@
 #include "operators/conv/conv_sm90.h"
 
 enum {
+    VECTOR = CONV_HALO_VECTOR,
     PADDING = 4,      // channels that lie apart meet few of the same banks
     UNROLLED_MAX = 3, // rows of a filter
 };
@@ -20,7 +21,7 @@ enum {
 /* A thread's place in a tile, and what it has of its channels. */
 typedef struct worker_role {
     val lane, w, h, image, channel;
-    tensor rBias, rScale, rSum; // (CHANNEL), (CHANNEL), (CHANNEL,COLUMN,ROW)
+    tensor rBias, rScale, rSum; // (CHANNEL), (CHANNEL), (CHANNEL,COLUMN)
 } worker_role;
 
 static void describe(halo_kernel *k)
@@ -55,12 +56,6 @@ tile_place conv_halo_place(const halo_kernel *k, val tile)
                          .n = mul(n, imm(k->cfg->images)) };
 }
 
-static tensor elements_from(val address, ckl_dtype dtype, val first, int count)
-{
-    val bytes = mul(first, imm64((int)ckl_dtype_bytes(dtype)));
-    return gmem_tensor(add(address, convert(U64, bytes)), dtype, compact(leaf(count)));
-}
-
 /*
  * From channels slowest in memory to channels fastest here; channels that do not exist get the last one's. For the
  * gradient of data filters are turned round: their steps are negative.
@@ -79,7 +74,7 @@ static void load_filters(const halo_kernel *k)
             val down = mul(div(tap, imm(c->columns)), k->p.tap_step[1]),
                 along = mul(rem(tap, imm(c->columns)), k->p.tap_step[2]);
             val at = add(mul(convert(I64, channel), k->p.w[0]), convert(I64, add(k->p.tap, add(down, along))));
-            w[i] = at_f32(elements_from(k->p.from[CONV_W], c->form.dtype, at, 1), 0);
+            w[i] = at_f32(conv_run_at(k->p.from[CONV_W], c->form.dtype, at, 1), 0);
         }
         for (int i = 0; i < AT_ONCE && first + i * k->size.threads < count; i++) {
             val e = add(thread(), imm(first + i * k->size.threads));
@@ -143,68 +138,45 @@ static worker_role describe_worker(const halo_kernel *k)
     val rest = thread_at(thread(), 1, c->lanes, k->size.threads / c->lanes), row = div(rest, imm(c->wide));
     worker_role w = { .lane = thread_at(thread(), 0, c->lanes, k->size.threads / c->lanes),
                       .w = mul(rem(rest, imm(c->wide)), imm(c->cols)),
-                      .h = mul(rem(row, imm(c->high / c->down)), imm(c->down)),
-                      .image = div(row, imm(c->high / c->down)),
-                      .rBias = fragment(F32, compact(leaf(c->vec))),
-                      .rScale = fragment(F32, compact(leaf(c->vec))),
-                      .rSum = fragment(F32, compact(shape(c->vec, c->cols, c->down))) };
-    w.channel = add(k->channel, mul(w.lane, imm(c->vec)));
-    val nearest = convert(I64, min(w.channel, sub(conv_number(k->p.groups), imm(c->vec))));
+                      .h = rem(row, imm(c->high)),
+                      .image = div(row, imm(c->high)),
+                      .rBias = fragment(F32, compact(leaf(VECTOR))),
+                      .rScale = fragment(F32, compact(leaf(VECTOR))),
+                      .rSum = fragment(F32, compact(shape(VECTOR, c->cols))) };
+    w.channel = add(k->channel, mul(w.lane, imm(VECTOR)));
+    val nearest = convert(I64, min(w.channel, sub(conv_number(k->p.groups), imm(VECTOR))));
     if (c->form.bias)
-        copy(elements_from(k->p.bias, out, nearest, c->vec), w.rBias, (int)ckl_dtype_bytes(out));
+        copy(conv_run_at(k->p.bias, out, nearest, VECTOR), w.rBias, (int)ckl_dtype_bytes(out));
     if (c->form.scale)
-        copy(elements_from(k->p.scale, F32, nearest, c->vec), w.rScale, 4);
+        copy(conv_run_at(k->p.scale, F32, nearest, VECTOR), w.rScale, 4);
     return w;
 }
 
-/* The tap of `taps` by which place `q` of y sees place `j` of x; -1: none. */
-static int tap_of(int j, int q, int taps, int step, int dilation)
-{
-    const int reach = j - q * step, tap = reach / dilation;
-    return reach < 0 || reach % dilation || tap >= taps ? -1 : tap;
-}
-
-/* Adds the products of the thread's column j of x with the taps of a row of the filter, rW: (CHANNEL,TAP), to row t of y. */
-static void add_column(const halo_kernel *k, const worker_role *w, tensor rX, tensor rW, int j, int t)
+/* Adds the products of the thread's column j of x with the taps of a row of the filter, rW: (CHANNEL,TAP). */
+static void add_column(const halo_kernel *k, const worker_role *w, tensor rX, tensor rW, int j)
 {
     const conv_halo_config *c = k->cfg;
     for (int q = 0; q < c->cols; q++) {
-        const int s = tap_of(j, q, c->columns, c->step_w, c->dilation_w);
-        for (int i = 0; i < c->vec && s >= 0; i++)
-            set(w->rSum, coord(i, q, t), fma(at(rX, i), at(rW, i, s), at(w->rSum, i, q, t)));
+        const int s = conv_tap_of(j, q, c->columns, c->step_w, c->dilation_w);
+        for (int i = 0; i < VECTOR && s >= 0; i++)
+            set(w->rSum, coord(i, q), fma(at(rX, i), at(rW, i, s), at(w->rSum, i, q)));
     }
 }
 
-/* Columns of x under a thread; its rows. */
+/* Columns of x under a thread. */
 static int span_w(const conv_halo_config *c)
 {
     return (c->cols - 1) * c->step_w + (c->columns - 1) * c->dilation_w + 1;
 }
 
-static int span_h(const conv_halo_config *c)
+/* The thread's filters of a row: (CHANNEL,TAP). */
+static tensor load_taps(const halo_kernel *k, const worker_role *w, val row)
 {
-    return (c->down - 1) * c->step_h + (c->rows - 1) * c->dilation_h + 1;
-}
-
-/* The thread's (CHANNEL,COLUMN,ROW) of x from row `h` of a stage's box on. */
-static tensor pixels_from(const halo_kernel *k, const worker_role *w, val stage, val h, int rows)
-{
-    const conv_halo_config *c = k->cfg;
-    val address =
-        tensor_address(k->sX, coord(mul(w->lane, imm(c->vec)), mul(w->w, imm(c->step_w)), h, w->image, stage));
-    return smem_view(
-        address, c->form.dtype,
-        make_layout(shape(c->vec, span_w(c), rows), stride(1, k->size.channels, k->size.channels * k->size.box_w)));
-}
-
-/* The thread's filters of `count` taps from `first` on: (CHANNEL,TAP). */
-static tensor load_taps(const halo_kernel *k, const worker_role *w, val first, int count)
-{
-    const int vec = k->cfg->vec;
-    tensor rW = fragment(F32, compact(shape(vec, count)));
-    UNROLL(s, count)
-        copy(local_tile(k->sW, shape(vec, 1), coord(w->lane, add(first, imm(s)))), slice(rW, _, s),
-             (int)min_i64(16, 4 * vec));
+    const int columns = k->cfg->columns;
+    val first = mul(row, imm(columns));
+    tensor rW = fragment(F32, compact(shape(VECTOR, columns)));
+    UNROLL(s, columns)
+        copy(local_tile(k->sW, shape(VECTOR, 1), coord(w->lane, add(first, imm(s)))), slice(rW, _, s), 16);
     return rW;
 }
 
@@ -213,14 +185,17 @@ static void add_row(const halo_kernel *k, const worker_role *w, val stage, val r
 {
     const conv_halo_config *c = k->cfg;
     val h = add(mul(w->h, imm(c->step_h)), mul(row, imm(c->dilation_h)));
-    tensor sX = pixels_from(k, w, stage, h, 1), rW = load_taps(k, w, mul(row, imm(c->columns)), c->columns);
+    val address =
+        tensor_address(k->sX, coord(mul(w->lane, imm(VECTOR)), mul(w->w, imm(c->step_w)), h, w->image, stage));
+    tensor sX = smem_view(address, c->form.dtype, make_layout(shape(VECTOR, span_w(c)), stride(1, k->size.channels)));
+    tensor rW = load_taps(k, w, row);
     UNROLL(j, span_w(c))
-        add_column(k, w, unpacked(load_packed(slice(sX, _, j, 0), 2 * c->vec), F32), rW, j, 0);
+        add_column(k, w, unpacked(load_packed(slice(sX, _, j), 2 * VECTOR), F32), rW, j);
 }
 
 /* Where a thread's first elements of y and of the residual are in a tile, how far apart, and which of its pixels there are. */
 typedef struct stored_place {
-    val y, residual, to_column, to_row; // addresses, bytes
+    val y, residual, to_column; // addresses, bytes
     val n, h, w, inside;
 } stored_place;
 
@@ -236,37 +211,32 @@ static stored_place stored_at(const halo_kernel *k, const worker_role *w, const 
     if (k->cfg->form.residual)
         s.residual = gmem_address(k->p.residual, out, start);
     s.to_column = convert(U64, mul(k->p.y[3], imm64(bytes)));
-    s.to_row = convert(U64, mul(k->p.y[2], imm64(bytes)));
     s.inside = logical_and(lt(w->channel, conv_number(k->p.groups)), lt(n, conv_number(k->p.n)));
     return s;
 }
 
-/* The thread's channels of a pixel that is `offset` bytes from an address, in vectors of up to 16 bytes; returns how many. */
-static int vectors_of(const conv_halo_config *c, val address, int64_t offset, val inside, vector_at at[])
+/* The thread's channels of a pixel, in vectors of 16 bytes; returns how many. */
+static int vectors_of(const conv_halo_config *c, val address, val inside, vector_at at[])
 {
-    const int bytes = c->vec * (int)ckl_dtype_bytes(c->form.out), count = (int)ceil_div(bytes, 16);
+    const int count = VECTOR * (int)ckl_dtype_bytes(c->form.out) / 16;
     for (int i = 0; i < count; i++)
-        at[i] = (vector_at){ address, offset + i * 16, inside };
+        at[i] = (vector_at){ address, i * 16, inside };
     return count;
 }
 
-/* Finishes the thread's channels of column q of row t, and stores them where they are inside of y. */
-static void store_pixel(const halo_kernel *k, const worker_role *w, const stored_place *to, int q, int t, val inside)
+/* Finishes the thread's channels of column q, and stores them where they are inside of y. */
+static void store_pixel(const halo_kernel *k, const worker_role *w, const stored_place *to, int q, val inside)
 {
     const conv_form *form = &k->cfg->form;
-    const int vec = k->cfg->vec;
     vector_at at[2];
-    val y[CONV_HALO_VECTOR], far = mul(imm_as(U64, t), to->to_row);
-    const int64_t known = (int64_t)q * k->cfg->pitch * (int)ckl_dtype_bytes(form->out);
-    if (k->cfg->pitch == 0)
-        far = add(far, mul(imm_as(U64, q), to->to_column));
-    tensor rR = fragment(F32, compact(leaf(vec)));
+    val y[VECTOR], far = mul(imm_as(U64, q), to->to_column);
+    tensor rR = fragment(F32, compact(leaf(VECTOR)));
     if (form->residual) {
-        const int count = vectors_of(k->cfg, add(to->residual, far), known, inside, at);
-        vectors_load(at, count, vec / count, gmem_tensor(to->residual, form->out, compact(leaf(1))), rR.regs, 0);
+        const int count = vectors_of(k->cfg, add(to->residual, far), inside, at);
+        vectors_load(at, count, VECTOR / count, gmem_tensor(to->residual, form->out, compact(leaf(1))), rR.regs, 0);
     }
-    for (int i = 0; i < vec; i++) {
-        conv_element in = { .sum = at(w->rSum, i, q, t) };
+    for (int i = 0; i < VECTOR; i++) {
+        conv_element in = { .sum = at(w->rSum, i, q) };
         if (form->scale)
             in.scale = at(w->rScale, i);
         if (form->bias)
@@ -274,26 +244,15 @@ static void store_pixel(const halo_kernel *k, const worker_role *w, const stored
         if (form->residual)
             in.residual = at(rR, i);
         if (conv_is_custom(form)) {
-            const val place[CONV_MODES] = { imm(0), add(to->h, imm(t)), add(to->w, imm(q)) };
+            const val place[CONV_MODES] = { imm(0), to->h, add(to->w, imm(q)) };
             in.channel = convert(I64, add(w->channel, imm(i)));
             in.pixel = conv_pixel_at(&k->p, to->n, place);
         }
         y[i] = conv_finish(form, in);
     }
-    const int count = vectors_of(k->cfg, add(to->y, far), known, inside, at);
+    const int count = vectors_of(k->cfg, add(to->y, far), inside, at);
     for (int i = 0; i < count; i++)
-        vector_store(&at[i], vec / count, y + i * vec / count, gmem_tensor(to->y, form->out, compact(leaf(1))));
-}
-
-/* Row t of the thread's. */
-static void store_row(const halo_kernel *k, const worker_role *w, const stored_place *to, int t)
-{
-    const bool whole = k->cfg->whole;
-    val inside = whole ? to->inside : logical_and(to->inside, lt(add(to->h, imm(t)), conv_number(k->p.y_size[1])));
-    UNROLL(q, k->cfg->cols) {
-        val there = whole ? inside : logical_and(inside, lt(add(to->w, imm(q)), conv_number(k->p.y_size[2])));
-        store_pixel(k, w, to, q, t, there);
-    }
+        vector_store(&at[i], VECTOR / count, y + i * VECTOR / count, gmem_tensor(to->y, form->out, compact(leaf(1))));
 }
 
 /* One row of y, by rows of the filter. */
@@ -308,53 +267,19 @@ static void compute_row(const halo_kernel *k, const worker_role *w, val stage, v
     pipeline_release(&k->ring, stage);
     const tile_place place = conv_halo_place(k, tile);
     const stored_place to = stored_at(k, w, &place);
-    store_row(k, w, &to, 0);
-}
-
-/* Rows of y one below the other: each row of x is read once, and a row of y is stored behind the last that it sees. */
-static void compute_rows(const halo_kernel *k, const worker_role *w, tensor rW, val stage, val tile)
-{
-    const conv_halo_config *c = k->cfg;
-    const tile_place place = conv_halo_place(k, tile);
-    const stored_place to = stored_at(k, w, &place);
-    tensor sX = pixels_from(k, w, stage, mul(w->h, imm(c->step_h)), span_h(c));
-    UNROLL(i, span_h(c)) {
-        bool seen = false;
-        for (int t = 0; t < c->down; t++)
-            seen |= tap_of(i, t, c->rows, c->step_h, c->dilation_h) >= 0;
-        for (int j = 0; j < span_w(c) && seen && describing(); j++) {
-            tensor rX = unpacked(load_packed(slice(sX, _, j, i), 2 * c->vec), F32);
-            for (int t = 0; t < c->down; t++) {
-                const int r = tap_of(i, t, c->rows, c->step_h, c->dilation_h);
-                if (r >= 0)
-                    add_column(k, w, rX, slice(rW, _, _, r), j, t);
-            }
-        }
-        if (i == span_h(c) - 1)
-            pipeline_release(&k->ring, stage);
-        for (int row = 0; row < c->down; row++)
-            if (tap_of(i, row, c->rows, c->step_h, c->dilation_h) == c->rows - 1)
-                store_row(k, w, &to, row);
-    }
+    val inside = logical_and(to.inside, lt(to.h, conv_number(k->p.y_size[1])));
+    UNROLL(q, k->cfg->cols)
+        store_pixel(k, w, &to, q, logical_and(inside, lt(add(to.w, imm(q)), conv_number(k->p.y_size[2]))));
 }
 
 static void work(const halo_kernel *k)
 {
-    const conv_halo_config *c = k->cfg;
     const worker_role w = describe_worker(k);
     pipeline_state stage = consumer_state(&k->ring);
-    tensor rW = { 0 };
-    if (c->down > 1) {
-        rW = load_taps(k, &w, imm(0), c->rows * c->columns);
-        rW.layout = compact(shape(c->vec, c->columns, c->rows));
-    }
     LOOP_FROM(tile, cta_x(), k->count, grid_x()) {
         fill(w.rSum, immf(0));
         pipeline_wait_full(&k->ring, &stage);
-        if (c->down > 1)
-            compute_rows(k, &w, rW, stage.stage, tile);
-        else
-            compute_row(k, &w, stage.stage, tile);
+        compute_row(k, &w, stage.stage, tile);
         pipeline_advance(&stage);
     }
 }

@@ -5,12 +5,8 @@
 #include "operators/conv/conv_config.h"
 
 #define CONV_HALO_CONFIG(X, owner)                                                          \
-    X(owner, int, vec, "8", "2 4 8", "channels of a thread")                                \
-    X(owner, int, lanes, "8", "", "threads side by side with these")                        \
+    X(owner, int, lanes, "8", "", "threads side by side, of 8 channels each")               \
     X(owner, int, cols, "8", "", "columns of y of a thread")                                \
-    X(owner, int, down, "1", "", "rows of y of a thread, which share what it reads of x")   \
-    X(owner, int, pitch, "0", "", "elements from column to column of y; 0: any")            \
-    X(owner, bool, whole, "0", "0 1", "y is whole tiles of rows and columns")               \
     X(owner, int, wide, "1", "1 2 4", "threads along a row of y")                           \
     X(owner, int, high, "16", "4 7 8 14 16", "rows of y")                                   \
     X(owner, int, images, "1", "", "of a tile, where it has all of their pixels")           \
@@ -27,11 +23,11 @@ typedef struct conv_halo_config {
 } conv_halo_config;
 
 enum {
-    CONV_HALO_VECTOR = 8,  // channels, of which tiles have a multiple
+    CONV_HALO_VECTOR = 8,  // channels of a thread
     CONV_HALO_COLUMNS = 8, // at most
     CONV_HALO_WINDOW = 16, // bands: columns of x of a matrix
     CONV_HALO_LANES = 8,   // and its rows of x, of blocks side by side, below each other, and of images
-    CONV_HALO_WARPS = 4,   // bands: of a CTA, of 8 channels each; or twice as many
+    CONV_HALO_GROUPS = 4,  // bands: warps, of 8 channels each
 };
 
 /* Columns of y that 16 of x make. */

@@ -10,24 +10,23 @@ enum {
     TAPS_MAX = 64,
     IMAGES_MAX = 32,
     LANES_MAX = 32,
-    WIDE_MAX = 16
+    WIDE_MAX = 16,
+    CTAS_MAX = 4, // of an SM
+    BAND_CTAS_MAX = 3,
+    BAND_ROWS_MAX = 3, // of a block: four spill, by the epilogues that need most
 };
-enum { KEPT_MAX = 50 };       // filters of a thread, which keeps them for all rows of y below each other
-enum { BAND_ROWS_MAX = 3 };   // of a block: four spill, by the epilogues that need most
-enum { BAND_WARPS_MAX = 12 }; // of an SM
 
 conv_halo_shape conv_halo_shape_of(const conv_halo_config *c)
 {
     enum { PADDING = 4 };
-    conv_halo_shape s = { .channels = c->lanes * c->vec,
-                          .workers = c->lanes * c->wide * (c->high / c->down) * c->images };
+    conv_halo_shape s = { .channels = c->lanes * VECTOR, .workers = c->lanes * c->wide * c->high * c->images };
     s.threads = (int)round_up(s.workers, 32) + 32;
     if (c->bands)
-        s.threads = s.workers = 32 * c->lanes; // one of which loads
+        s.threads = s.workers = 32 * CONV_HALO_GROUPS; // one of which loads
     s.box_w = (c->cols * c->wide - 1) * c->step_w + (c->columns - 1) * c->dilation_w + 1;
     if (c->bands) // rows begin where a swizzle does
         s.box_w = (int)round_up((c->wide - 1) * c->cols * c->step_w + CONV_HALO_WINDOW, 8);
-    else if (c->down == 1)
+    else
         s.box_w += c->lanes < 8 && s.box_w % 2 == 0; // rows side by side in a warp meet other banks
     s.box_h = (c->high - 1) * c->step_h + (c->rows - 1) * c->dilation_h + 1;
     s.stage_bytes = round_up((int64_t)s.channels * s.box_w * s.box_h * c->images * 2, 128);
@@ -87,43 +86,42 @@ static bool may_be_bands(const ckl_conv_desc *d, const conv_halo_problem *h)
            h->m[2].stride <= STRIDE_MAX && d->dilation_h == 1 && d->dilation_w == 1;
 }
 
-/* Is it worth a thread's while to keep the filters of a pair of channels? 240 channels of 28x28 by 5x5 take 22.6 us so, 21.6 by single rows. */
-static bool may_go_down(const conv_halo_problem *h)
+/* Sums of a thread for a row of a block: of pixels in the first half of a matrix alone, or in both. */
+static int band_sums(const conv_halo_config *c)
 {
-    enum { TAPS = 9 };
-    return h->m[1].y > 1 && h->m[1].filter * h->m[2].filter <= TAPS;
+    return (c->cols > CONV_HALO_WINDOW / 2 ? 4 : 2) * VECTOR;
 }
 
-/* Two or three rows of y of a block, any number of windows side by side. */
+/* As many stages as help, of as many CTAs of an SM as registers and shared memory have room for, with two stages each. */
+static void fill_sm(const ckl_device_info *device, int registers, int most, conv_halo_config *c)
+{
+    const conv_halo_shape s = conv_halo_shape_of(c);
+    const int64_t more = s.stage_bytes + 16;
+    for (c->ctas = most; c->ctas > 1; c->ctas--) // four or more stages an SM hide the latency of loads
+        if (s.smem_bytes + more <= device->smem_per_sm_bytes / c->ctas - 1024 &&
+            registers * s.threads * c->ctas <= 65536)
+            break;
+    c->stages = (int)min_i64(4, 1 + (device->smem_per_sm_bytes / c->ctas - 1024 - s.smem_bytes) / more);
+}
+
+/* Up to three rows of y of a block, any number of windows side by side. */
 static void candidate_bands(const ckl_conv_desc *d, const ckl_device_info *device, int i, conv_halo_config *c)
 {
+    enum { ROWS = 16, REST = 66, EPILOGUE = 16 }; // registers: bands of a row in use, the rest, what else is held
     const conv_halo_problem *h = problem_of(d);
-    const int rows = 2 + i % 2;
+    const int rows = 1 + i % BAND_ROWS_MAX;
     c->bands = true;
-    c->lanes = CONV_HALO_WARPS;
+    c->lanes = CONV_HALO_GROUPS;
     c->cols = conv_halo_band_columns(c);
-    c->wide = 1 << i / 2;
+    c->wide = 1 << i / BAND_ROWS_MAX;
     c->images = 1;
     while (c->images < CONV_HALO_LANES / c->wide && c->cols * c->wide >= h->m[2].y &&
            conv_halo_blocks(c) / 2 * rows >= h->m[1].y)
         c->images *= 2;
     c->high = rows * conv_halo_blocks(c);
     c->stages = 1;
-    const int64_t one = conv_halo_shape_of(c).smem_bytes, more = conv_halo_shape_of(c).stage_bytes + 16;
-    c->ctas = one + more <= device->smem_per_sm_bytes / 2 - 1024 ? 2 : 1;
-    c->stages = (int)min_i64(4, 1 + (device->smem_per_sm_bytes / c->ctas - 1024 - one) / more);
-}
-
-/* As many stages as help, of as many CTAs of an SM as registers and shared memory have room for, with two stages each. */
-static void fill_sm(const ckl_device_info *device, int registers, conv_halo_config *c)
-{
-    const conv_halo_shape s = conv_halo_shape_of(c);
-    const int64_t more = s.stage_bytes + 16;
-    for (c->ctas = 4; c->ctas > 1; c->ctas--) // four or more stages an SM hide the latency of loads
-        if (s.smem_bytes + more <= device->smem_per_sm_bytes / c->ctas - 1024 &&
-            registers * s.threads * c->ctas <= 65536)
-            break;
-    c->stages = (int)min_i64(4, 1 + (device->smem_per_sm_bytes / c->ctas - 1024 - s.smem_bytes) / more);
+    const bool more = d->residual || d->scale || d->epilogue;
+    fill_sm(device, rows * (band_sums(c) + ROWS) + REST + (more ? EPILOGUE : 0), BAND_CTAS_MAX, c);
 }
 
 /* Several images, where one is less than a tile. */
@@ -135,32 +133,6 @@ static void take_images(const ckl_conv_desc *d, conv_halo_config *c)
         c->images = (int)max_i64(1, min_i64(min_i64(d->n, IMAGES_MAX), WORKERS / conv_halo_shape_of(c).workers));
 }
 
-/* Do tiles end where y does? */
-static bool is_whole(const conv_halo_problem *h, const conv_halo_config *c)
-{
-    return h->m[1].y % c->high == 0 && h->m[2].y % ((int64_t)c->cols * c->wide) == 0;
-}
-
-/* Pairs of channels of rows of y below each other: whole rows or halves, by 64, 48 or 32 channels, of as many columns or half. */
-static void candidate_down(const ckl_conv_desc *d, const ckl_device_info *device, int i, conv_halo_config *c)
-{
-    enum { PAIR = 2, REST = 44 };
-    static const int channels[] = { 64, 48, 32 }, heights[] = { 4, 8, 16 };
-    const conv_halo_problem *h = problem_of(d);
-    const int64_t pitch = conv_tensor_of(d, conv_written(d)).stride[CONV_MODES];
-    c->vec = PAIR;
-    c->lanes = channels[i % 3] / PAIR;
-    c->images = 1;
-    c->down = c->high = (int)ceil_div(h->m[1].y, ceil_div(h->m[1].y, heights[i / 3 % 3]));
-    c->cols = (int)ceil_div(c->cols, 1 + i / 18);
-    c->wide = (int)min_i64(ceil_div(ceil_div(h->m[2].y, c->cols), 1 + i / 9 % 2), WIDE_MAX);
-    take_images(d, c);
-    c->pitch = pitch <= INT16_MAX ? (int)pitch : 0;
-    c->whole = is_whole(h, c);
-    const int rows = (int)min_i64(c->rows, c->down);
-    fill_sm(device, PAIR * (c->cols * rows + c->rows * c->columns + c->columns) + REST, c);
-}
-
 /*
  * Small problems have the same once more with a quarter of the lanes, and threads along a row share the columns of one. Six lanes
  * where four would leave some without channels: 144 of 32 images of 56x56 take 21.6 us, 23.8 by four. Larger filters lose: 240 of
@@ -168,24 +140,21 @@ static void candidate_down(const ckl_conv_desc *d, const ckl_device_info *device
  */
 static bool candidate_halo(const void *desc, const ckl_device_info *device, int i, void *config)
 {
-    enum { BANDS = 8, DOWN = 36, TAPS_FEW = 9, FOUR = 4 * VECTOR, SIX = 6 * VECTOR };
+    enum { BANDS = 4 * BAND_ROWS_MAX, TAPS_FEW = 9, FOUR = 4 * VECTOR, SIX = 6 * VECTOR };
     static const int heights[] = { 16, 14, 8, 7, 4 };
     const int count = 4 * COUNT_OF(heights);
     const ckl_conv_desc *d = desc;
     conv_halo_config *c = config;
     const conv_halo_problem *h = problem_of(d);
-    const int bands = may_be_bands(d, h) ? BANDS : 0, down = may_go_down(h) ? DOWN : 0, before = bands + down,
-              first = i;
-    const bool finer = i - before >= count;
-    if (i >= before + (is_small(d, h, device->sm_count) ? 2 * count : count))
+    const int bands = may_be_bands(d, h) ? BANDS : 0, first = i;
+    const bool finer = i - bands >= count;
+    if (i >= bands + (is_small(d, h, device->sm_count) ? 2 * count : count))
         return false;
-    i = (i < before ? 0 : i - before) % count;
+    i = (i < bands ? 0 : i - bands) % count;
     const int few = d->k <= VECTOR ? 1 : d->k <= 2 * VECTOR ? 2 : 0; // lanes that all channels fill
     const bool six = d->k % SIX == 0 && d->k % FOUR && h->m[1].filter * h->m[2].filter <= TAPS_FEW && !finer;
     const int less = (six ? SIX : FOUR) / VECTOR;
     *c = (conv_halo_config){ .form = conv_form_of(d),
-                             .vec = VECTOR,
-                             .down = 1,
                              .lanes = few ? few : (i % 2 ? less : 8) / (finer ? 4 : 1),
                              .cols = columns_of(h->m[2].y),
                              .wide = (i / 2 % 2 + 1) << (few && i % 2),
@@ -193,17 +162,12 @@ static bool candidate_halo(const void *desc, const ckl_device_info *device, int 
                              .images = 1,
                              .rows = conv_config_number(h->m[1].filter),
                              .columns = conv_config_number(h->m[2].filter),
-                             .step_w = conv_config_number(h->m[2].stride),
-                             .step_h = conv_config_number(h->m[1].stride),
-                             .dilation_w = conv_config_number(d->dilation_w),
-                             .dilation_h = conv_config_number(d->dilation_h),
+                             CONV_STEPS_OF(d),
                              .stages = 1 };
-    if (first < bands)
+    if (first < bands) {
         candidate_bands(d, device, first, c);
-    else if (first < before)
-        candidate_down(d, device, first - bands, c);
-    if (first < before)
         return true;
+    }
     if (c->lanes == SIX / VECTOR) // tiles of as many rows each
         c->high = (int)ceil_div(h->m[1].y, ceil_div(h->m[1].y, c->high));
     if (finer && c->wide > 1)
@@ -211,7 +175,7 @@ static bool candidate_halo(const void *desc, const ckl_device_info *device, int 
     if (!finer)
         take_images(d, c);
     const int rest = c->lanes == SIX / VECTOR ? 40 : 56; // registers beside sums and taps of a row
-    fill_sm(device, c->cols * VECTOR + VECTOR * c->columns + rest, c);
+    fill_sm(device, c->cols * VECTOR + VECTOR * c->columns + rest, CTAS_MAX, c);
     return true;
 }
 
@@ -224,56 +188,60 @@ static double tiles_of(const ckl_conv_desc *d, const conv_halo_config *c)
 
 static int64_t channel_tiles(const ckl_conv_desc *d, const conv_halo_config *c)
 {
-    return ceil_div(d->k, c->lanes * c->vec);
+    return ceil_div(d->k, c->lanes * VECTOR);
 }
 
-/* Tiles of an SM. Those of rows below each other are large, so that the last ones are waited for. */
-static double turns_of(const ckl_device_info *device, const conv_halo_config *c, double tiles)
+/* Instructions of an element for an activation that is no step. */
+static double smooth_of(const conv_halo_config *c)
 {
-    const double of_sm = tiles / device->sm_count;
-    return c->down == 1 ? of_sm : of_sm <= c->ctas ? ceil(of_sm) : c->ctas * ceil(of_sm / c->ctas);
+    enum { SMOOTH = 4 };
+    return c->form.activation > CKL_ACTIVATION_RELU ? SMOOTH : 0;
 }
 
-/* Instructions of a warp for a tile. */
+/* Instructions of a warp for a tile: loads, permutes and bands of each row of x, products, sums that are looked at and stored. */
 static double band_instructions(const conv_halo_config *c)
 {
-    enum { HELD = 3, ROW = 4 + 3 * VECTOR, STORE = 4 * (2 * VECTOR + 8), TILE = 150 };
+    enum { ROW = 44, STORE = 3, TILE = 150 };
     const int rows = c->high / conv_halo_blocks(c);
-    return TILE + (rows + c->rows - 1) * ROW + (double)rows * c->rows * VECTOR * (c->rows > HELD ? 3 : 1) +
-           rows * STORE;
+    return TILE + ((rows - 1.0) * c->step_h + c->rows) * ROW +
+           (double)rows * (c->rows * VECTOR + band_sums(c) * (STORE + smooth_of(c)));
+}
+
+/* The same by multiply-adds. */
+static double row_instructions(const conv_halo_config *c)
+{
+    enum { STORE = 20 };
+    const int span = (c->cols - 1) * c->step_w + (c->columns - 1) * c->dilation_w + 1;
+    const double row = span * (VECTOR + 2) + c->columns * (2 + c->cols * VECTOR);
+    return c->rows * row + c->cols * (STORE + VECTOR * smooth_of(c));
 }
 
 /*
  * Cycles of a tile: the longer of its instructions, 0.3 a cycle for each warp at work (7x7: 62.8 us with four, 49.3
- * with six), and of its box, each row of which takes some cycles, as do its bytes from L2.
+ * with six), of bands 0.25 and 1.7 of an SM, and of its box, each row of which takes some cycles, as do its bytes from L2.
  */
 static plan_cost cost_halo(const void *desc, const ckl_device_info *device, const void *config)
 {
-    const double ROW = 2.7, BANDS = 8, BYTES = 42, WARP = 0.3, ISSUED = 3, TILE = 300, START = 3, FILTER = 0.087,
-                 HERTZ = 1.7e9,
+    const double ROW = 2.7, BYTES = 42, WARP = 0.3, ISSUED = 3, BANDS_WARP = 0.25, BANDS = 1.7, TILE = 300, START = 3,
+                 FILL = 0.25, FILTER = 0.087, HERTZ = 1.7e9,
                  MEMORY = 4e6; // bytes a us
     const ckl_conv_desc *d = desc;
     const conv_halo_config *c = config;
     const conv_halo_shape s = conv_halo_shape_of(c);
-    const int span = (c->cols - 1) * c->step_w + (c->columns - 1) * c->dilation_w + 1;
-    const double row = span * (c->vec + 2) + c->columns * (2 + c->cols * c->vec);
-    const double reads = span * (1.0 + c->vec), adds = c->vec * c->cols * c->rows * c->columns,
-                 stores = c->cols * (4 + c->vec);
-    const double below = ((c->down - 1.0) * c->step_h + c->rows) * reads + c->down * (adds + stores); // of a thread
-    const double warps = ceil(s.workers / 32.0), rate = fmin(ISSUED, WARP * warps * c->ctas); // instructions a cycle
-    const double issue = c->bands ? warps * band_instructions(c) / rate
-                                  : warps * (c->down > 1 ? below : c->rows * row + 20.0 * c->cols) / rate;
-    const double load = fmax((c->bands ? BANDS : ROW) * s.box_w * s.box_h * c->images, (double)s.stage_bytes / BYTES);
-    const double tiles = tiles_of(d, c) * (double)channel_tiles(d, c), turns = turns_of(device, c, tiles);
+    const double warps = ceil(s.workers / 32.0), of_sm = warps * c->ctas; // instructions a cycle
+    const double issue = warps * (c->bands ? band_instructions(c) / fmin(BANDS, BANDS_WARP * of_sm)
+                                           : row_instructions(c) / fmin(ISSUED, WARP * of_sm));
+    const double load = fmax(ROW * s.box_w * s.box_h * c->images, (double)s.stage_bytes / BYTES);
+    const double turns = tiles_of(d, c) * (double)channel_tiles(d, c) / device->sm_count;
     conv_mode m[CONV_MODES];
     conv_modes(d, m);
     const double bytes = 2.0 * (double)d->n * (double)d->k * ((double)(d->h * d->w) + (double)(m[1].y * m[2].y));
     const conv_halo_problem *h = problem_of(d);
     const double filters =
         is_small(d, h, device->sm_count) ? FILTER * s.channels * c->rows * c->columns / s.threads : 0;
-    const double us = fmax(1, turns) * (fmax(issue, load) + TILE / c->ctas) / HERTZ * 1e6;
+    const double us = fmax(1, turns) * (fmax(issue, load) + (c->bands ? 0 : TILE / c->ctas)) / HERTZ * 1e6;
     const double memory = bytes / MEMORY;
-    return (plan_cost){ START + filters + fmax(us, memory) + fmin(us, memory) / 4,
+    return (plan_cost){ START + (c->bands ? FILL : 0) + filters + fmax(us, memory) + fmin(us, memory) / 4,
                         issue > load ? "multiply-adds" : "loads" };
 }
 
@@ -295,21 +263,18 @@ static ckl_status check_problem(const ckl_conv_desc *d)
 
 static ckl_status check_bands(const ckl_conv_desc *d, const conv_halo_config *c)
 {
-    enum { SPAN = 128 }; // bytes of a pixel that a swizzle takes
     if (!may_be_bands(d, problem_of(d)))
         FAIL(CKL_UNSUPPORTED,
              "conv halo: bands=1 takes filters of up to 9 columns, an odd number, strides of up to 2 and no dilation");
-    if (c->vec != VECTOR || c->down != 1 || (c->lanes != 4 && c->lanes != 8) || c->cols != conv_halo_band_columns(c) ||
-        c->ctas < 1 || c->ctas * c->lanes > BAND_WARPS_MAX || !is_power_of_two(c->wide) || c->wide > CONV_HALO_LANES ||
+    if (c->lanes != CONV_HALO_GROUPS || c->cols != conv_halo_band_columns(c) || c->ctas < 1 ||
+        c->ctas > BAND_CTAS_MAX || !is_power_of_two(c->wide) || c->wide > CONV_HALO_LANES ||
         !is_power_of_two(c->images) || c->images > CONV_HALO_LANES || c->wide * c->images > CONV_HALO_LANES ||
         c->high < 1 || c->high % conv_halo_blocks(c) || c->high / conv_halo_blocks(c) > BAND_ROWS_MAX)
-        FAIL(CKL_INVALID,
-             "conv halo: bands=1, but lanes=%d, cols=%d, wide=%d, images=%d, high=%d are not 4 or 8, what fits 16 "
-             "columns, 8 blocks and up to %d rows for each",
-             c->lanes, c->cols, c->wide, c->images, c->high, BAND_ROWS_MAX);
-    if (c->lanes * VECTOR * (int)ckl_dtype_bytes(c->form.out) > SPAN)
-        FAIL(CKL_UNSUPPORTED, "conv halo: bands=1 has pixels of y of up to %d bytes, not lanes=%d of %s", SPAN,
-             c->lanes, ckl_dtype_name(c->form.out));
+        FAIL(
+            CKL_INVALID,
+            "conv halo: bands=1, but lanes=%d, cols=%d, wide=%d, images=%d, high=%d are not 4, what fits 16 columns, 8 "
+            "blocks and up to %d rows for each",
+            c->lanes, c->cols, c->wide, c->images, c->high, BAND_ROWS_MAX);
     return CKL_OK;
 }
 
@@ -321,32 +286,21 @@ static ckl_status admit_halo(const void *desc, const ckl_device_info *device, co
     TRY(conv_check_form("halo", d, &c->form));
     TRY(conv_check_vectors("halo", d));
     const conv_halo_problem *h = problem_of(d);
-    if (c->rows != h->m[1].filter || c->columns != h->m[2].filter || c->step_w != h->m[2].stride ||
-        c->step_h != h->m[1].stride || c->dilation_w != d->dilation_w || c->dilation_h != d->dilation_h)
+    if (c->rows != h->m[1].filter || c->columns != h->m[2].filter || !CONV_STEPS_FIT(c, d))
         FAIL(CKL_INVALID, "conv halo: the config's filter, strides or dilations are not the problem's");
     if (c->bands)
         TRY(check_bands(d, c));
     else if (c->lanes < 1 || c->lanes > LANES_MAX || c->cols < 1 || c->cols > COLUMNS_MAX || c->wide < 1 ||
              c->wide > WIDE_MAX || c->high < 1 || c->high > 16 || c->images < 1 || c->images > IMAGES_MAX ||
-             c->ctas < 1 || c->ctas > 4)
+             c->ctas < 1 || c->ctas > CTAS_MAX)
         FAIL(CKL_INVALID,
              "conv halo: lanes=%d, cols=%d, wide=%d, high=%d, images=%d or ctas=%d is not in 1..32, 1..8, 1..16, "
              "1..16, "
              "1..32, 1..4",
              c->lanes, c->cols, c->wide, c->high, c->images, c->ctas);
-    if (!is_power_of_two(c->vec) || c->vec > VECTOR || c->lanes * c->vec % VECTOR || c->down < 1 || c->high % c->down ||
-        (c->down == 1 && c->vec < VECTOR) || (c->down > 1 && c->vec * c->rows * c->columns > KEPT_MAX))
-        FAIL(CKL_INVALID,
-             "conv halo: vec=%d channels of lanes=%d threads, down=%d of high=%d rows, are not whole 16 bytes, whole "
-             "rows or more than registers hold",
-             c->vec, c->lanes, c->down, c->high);
     if (!c->bands && c->images > 1 && (c->high < h->m[1].y || c->cols * c->wide < h->m[2].y))
         FAIL(CKL_INVALID, "conv halo: images=%d, but a tile of %dx%d pixels has not all of theirs", c->images, c->high,
              c->cols * c->wide);
-    if ((c->pitch && c->pitch != conv_tensor_of(d, conv_written(d)).stride[CONV_MODES]) ||
-        (c->whole && !is_whole(h, c)))
-        FAIL(CKL_INVALID, "conv halo: pitch=%d is not that of the problem, or whole=1 tiles of %dx%d are not", c->pitch,
-             c->high, c->cols * c->wide);
     const conv_halo_shape s = conv_halo_shape_of(c);
     if (c->rows * c->columns > TAPS_MAX || s.box_w > 256 || s.box_h > 256 || c->stages < 2 || s.threads > 512 ||
         s.smem_bytes > device->smem_per_cta_bytes)
@@ -361,14 +315,8 @@ static ckl_status launch_halo(const ckl_plan *plan, const void *args, ckl_stream
 {
     const ckl_conv_desc *d = plan->desc;
     const conv_halo_problem *h = problem_of(d);
-    const bool data = d->direction == CKL_CONV_DATA;
-    ckl_conv_args a = *(const ckl_conv_args *)args;
+    const ckl_conv_args a = conv_turned_args(d, args);
     const conv_tensor x = conv_tensor_of(d, conv_read(d)), y = conv_tensor_of(d, conv_written(d));
-    if (data) {
-        a.x = a.dy;
-        a.y = a.dx;
-        a.dy = NULL;
-    }
     if (!PLAN_ALIGNED(16, a.x, a.y, a.residual))
         FAIL(CKL_INVALID, "conv halo: a pointer is not aligned to 16 bytes; impl=depthwise takes any");
     conv_params p = conv_params_of(d, &a);

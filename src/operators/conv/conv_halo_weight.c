@@ -260,7 +260,7 @@ void conv_halo_weight(const void *config, int kernel)
     if (kernel == 0)
         multiply(c);
     else
-        conv_add_depthwise(&c->form, c->rows, c->columns, c->slices);
+        conv_add_depthwise(&c->form, c->columns, c->slices);
 }
 
 /* The host side */
@@ -307,13 +307,8 @@ static ckl_status choose_halo_weight(const void *desc, const ckl_device_info *de
     if (y.shape[3] < COLUMNS_LEAST)
         FAIL(CKL_UNSUPPORTED, "conv halo_weight: of %d columns that are multiplied %" PRId64 " exist", CHUNK,
              y.shape[3]);
-    *c = (conv_halo_weight_config){ .form = conv_form_of(d),
-                                    .rows = (int)d->r,
-                                    .columns = (int)d->s,
-                                    .step_w = (int)d->stride_w,
-                                    .step_h = (int)d->stride_h,
-                                    .dilation_w = (int)d->dilation_w,
-                                    .dilation_h = (int)d->dilation_h };
+    *c =
+        (conv_halo_weight_config){ .form = conv_form_of(d), .rows = (int)d->r, .columns = (int)d->s, CONV_STEPS_OF(d) };
     c->wide = y.shape[3] <= CHUNK ? 1 : y.shape[3] <= 2 * CHUNK ? 2 : 4;
     c->high = (int)min_i64(round_up(y.shape[2], 7) <= round_up(y.shape[2], 8) ? 7 : 8, y.shape[2]);
     for (c->stages = 2; c->wide > 1 && shape_of(c).smem_bytes > device->smem_per_cta_bytes; c->wide /= 2)
@@ -337,8 +332,7 @@ static ckl_status admit_halo_weight(const void *desc, const ckl_device_info *dev
     TRY(conv_check_form("halo_weight", d, &c->form));
     TRY(conv_check_dense("halo_weight", d));
     TRY(check_problem(d));
-    if (c->rows != d->r || c->columns != d->s || c->step_w != d->stride_w || c->step_h != d->stride_h ||
-        c->dilation_w != d->dilation_w || c->dilation_h != d->dilation_h)
+    if (c->rows != d->r || c->columns != d->s || !CONV_STEPS_FIT(c, d))
         FAIL(CKL_INVALID, "conv halo_weight: the config's filter, strides or dilations are not the problem's");
     if (c->wide < 1 || c->wide > 4 || c->high < 1 || c->high > 16 || c->stages < 2 || c->stages > 8 || c->ctas < 1 ||
         c->ctas > 4 || c->slices < 1 || c->slices > SLICES_MAX)

@@ -3,7 +3,8 @@
  *
  * A CTA keeps all filters in shared memory. It copies the pixels below a tile, 16 columns by 16 rows, some channels at
  * a time, into one of two buffers while the other is multiplied. A warp has 4 rows; a row of pixels is read once for
- * all rows of a filter that see it. The gradient of data reads dy, with filters turned round in shared memory.
+ * all rows of a filter that see it. The gradient of data is the forward problem of dy, with
+ * filters turned round.
  */
 #include "cute/kernel.h"
 #include "operators/conv/conv_narrow_kernel.h"
@@ -18,22 +19,13 @@ enum {
     WORDS_B = 2,
 };
 
-static void describe_sides(narrow_kernel *k)
+static void describe_tiles(narrow_kernel *k)
 {
-    const conv_narrow_config *c = k->cfg;
     const conv_values *p = &k->p;
-    const bool data = c->form.direction == CKL_CONV_DATA;
-    k->from = data ? p->y : p->x;
-    k->from_size = data ? p->y_size : p->x_size;
-    k->to = data ? p->x : p->y;
-    k->to_size = data ? p->x_size : p->y_size;
-    k->channels = convert(I32, data ? p->k : p->c);
-    k->outputs = convert(I32, data ? p->c : p->k);
-    val w = convert(I32, p->pad[2]), h = convert(I32, p->pad[1]);
-    k->pad_w = data ? sub(imm((c->columns - 1) * c->dilation_w), w) : w;
-    k->pad_h = data ? sub(imm((c->rows - 1) * c->dilation_h), h) : h;
-    k->tiles_w = convert(U32, div(add(k->to_size[2], imm64(CONV_NARROW_W - 1)), imm64(CONV_NARROW_W)));
-    k->tiles_h = convert(U32, div(add(k->to_size[1], imm64(CONV_NARROW_H - 1)), imm64(CONV_NARROW_H)));
+    k->channels = convert(I32, p->c);
+    k->outputs = convert(I32, p->k);
+    k->tiles_w = convert(U32, div(add(p->y_size[2], imm64(CONV_NARROW_W - 1)), imm64(CONV_NARROW_W)));
+    k->tiles_h = convert(U32, div(add(p->y_size[1], imm64(CONV_NARROW_H - 1)), imm64(CONV_NARROW_H)));
     k->count = mul(mul(k->tiles_w, k->tiles_h), convert(U32, p->n));
 }
 
@@ -147,9 +139,9 @@ static void load_vectors(narrow_kernel *k)
     UNROLL(i, k->cfg->tile_n / 4) {
         val channel = convert(I64, min(add(channel_at(i / 2), imm(i % 2)), sub(k->outputs, imm(1))));
         if (form->bias)
-            k->bias[i] = at_f32(conv_narrow_elements(k->p.bias, form->out, channel, 1), 0);
+            k->bias[i] = at_f32(conv_run_at(k->p.bias, form->out, channel, 1), 0);
         if (form->scale)
-            k->scale[i] = at(conv_narrow_elements(k->p.scale, F32, channel, 1), 0);
+            k->scale[i] = at(conv_run_at(k->p.scale, F32, channel, 1), 0);
     }
 }
 
@@ -207,12 +199,11 @@ static void store_pixel(const narrow_kernel *k, const narrow_place *place, val s
 {
     val h = add(place->h, convert(I32, add(mul(warp(), imm(M)), imm(m))));
     val w = add(place->w, convert(I32, add(thread_at(lane(), 1, 4, 8), imm(8 * below))));
-    val inside = logical_and(lt(h, convert(I32, k->to_size[1])), lt(w, convert(I32, k->to_size[2])));
-    val index = add(start, add(mul(convert(I64, h), k->to[2]), mul(convert(I64, w), k->to[3])));
+    val inside = logical_and(lt(h, convert(I32, k->p.y_size[1])), lt(w, convert(I32, k->p.y_size[2])));
+    val index = add(start, add(mul(convert(I64, h), k->p.y[2]), mul(convert(I64, w), k->p.y[3])));
     const int64_t bytes = (int64_t)ckl_dtype_bytes(k->cfg->form.out);
     val offset = convert(U64, mul(index, imm64(bytes))), step = imm_as(U64, bytes);
-    val y = add(k->p.from[k->cfg->form.direction == CKL_CONV_DATA ? CONV_X : CONV_Y], offset),
-        residual = add(k->p.residual, offset);
+    val y = add(k->p.from[CONV_Y], offset), residual = add(k->p.residual, offset);
     pixel_places at = { { y, add(y, step) }, { residual, add(residual, step) }, { 0 } };
     if (conv_is_custom(&k->cfg->form))
         at.pixel = conv_pixel_at(&k->p, place->n, (const val[]){ imm(0), h, w });
@@ -225,7 +216,7 @@ static void store_pixel(const narrow_kernel *k, const narrow_place *place, val s
 static void store_tile(const narrow_kernel *k, val tile)
 {
     const narrow_place place = conv_narrow_place(k, tile);
-    val start = add(mul(convert(I64, place.n), k->to[0]), mul(convert(I64, channel_at(0)), k->to[4]));
+    val start = add(mul(convert(I64, place.n), k->p.y[0]), mul(convert(I64, channel_at(0)), k->p.y[4]));
     for (int m = 0; m < M; m++)
         for (int below = 0; below < 2; below++)
             store_pixel(k, &place, start, m, below);
@@ -266,7 +257,7 @@ void conv_narrow(const void *config, int kernel)
     narrow_kernel k = { .cfg = cfg, .size = conv_narrow_shape_of(cfg) };
     launch_bounds(THREADS, cfg->ctas);
     k.p = params_of(conv);
-    describe_sides(&k);
+    describe_tiles(&k);
     describe_memory(&k);
     describe_threads(&k);
     grid_wait();

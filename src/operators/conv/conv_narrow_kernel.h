@@ -17,8 +17,7 @@ typedef struct narrow_kernel {
     const conv_narrow_config *cfg;
     conv_narrow_shape size;
     conv_values p;
-    const val *from, *from_size, *to, *to_size; // strides and places of what is read, of what is written
-    val channels, outputs, pad_w, pad_h;
+    val channels, outputs;
     tiled_mma mma;
     tensor sW, sHalo;         // (UNIT,FILTER,HALF,STEP,ROW,CHUNK); (CHANNEL,COLUMN,ROW,BUFFERS)
     tensor rA, rB, acc;       // (WORDS,1,1), (WORDS,1,1,MMA_N,ROW), (MMA,M,MMA_N)
@@ -28,9 +27,6 @@ typedef struct narrow_kernel {
 } narrow_kernel;
 
 narrow_place conv_narrow_place(const narrow_kernel *k, val tile);
-
-/* `count` elements of global memory from `first` on. */
-tensor conv_narrow_elements(val address, ckl_dtype dtype, val first, int count);
 
 /*
  * For all threads: zeros where nothing is copied; all filters; some channels of the pixels below a tile, to a buffer by

@@ -18,24 +18,12 @@ narrow_place conv_narrow_place(const narrow_kernel *k, val tile)
                            .n = n };
 }
 
-tensor conv_narrow_elements(val address, ckl_dtype dtype, val first, int count)
-{
-    val bytes = mul(first, imm64((int)ckl_dtype_bytes(dtype)));
-    return gmem_tensor(add(address, convert(U64, bytes)), dtype, compact(leaf(count)));
-}
-
-static val from_address(const narrow_kernel *k)
-{
-    return k->p.from[k->cfg->form.direction == CKL_CONV_DATA ? CONV_Y : CONV_X];
-}
-
 /* Filters */
 
 /* Where element `number` of sW lies in w, and does it exist? If vec is 8, the first mode of sW is not counted. */
 static val filter_offset(const narrow_kernel *k, val number, int vec, val *there)
 {
     const conv_narrow_config *c = k->cfg;
-    const bool data = c->form.direction == CKL_CONV_DATA;
     const int inner = UNIT / vec, units = 2 * k->size.steps, of_tap = c->chunk / UNIT;
     val in_unit = rem(number, imm(inner)), rest = div(number, imm(inner)), n = rem(rest, imm(c->tile_n));
     rest = div(rest, imm(c->tile_n));
@@ -44,10 +32,7 @@ static val filter_offset(const narrow_kernel *k, val number, int vec, val *there
     val channel = add(mul(chunk, imm(c->chunk)), add(mul(rem(unit, imm(of_tap)), imm(UNIT)), in_unit));
     *there = logical_and(lt(unit, imm(k->size.units)),
                          logical_and(lt(n, convert(U32, k->outputs)), lt(channel, convert(U32, k->channels))));
-    row = data ? sub(imm(c->rows - 1), row) : row;
-    tap = data ? sub(imm(c->columns - 1), tap) : tap;
-    val offset = mul(convert(I64, n), k->p.w[data ? 4 : 0]);
-    offset = add(offset, mul(convert(I64, channel), k->p.w[data ? 0 : 4]));
+    val offset = add(mul(convert(I64, n), k->p.w[0]), mul(convert(I64, channel), k->p.w[4]));
     return add(offset, add(mul(convert(I64, row), k->p.w[2]), mul(convert(I64, tap), k->p.w[3])));
 }
 
@@ -68,7 +53,7 @@ void conv_narrow_load_filters(const narrow_kernel *k)
             val number = add(first, imm(i * THREADS)), there;
             val offset = filter_offset(k, number, vec, &there);
             IF(logical_and(there, lt(number, imm((int)count))))
-                copy(conv_narrow_elements(k->p.from[CONV_W], dtype, offset, vec), slice(rW, _, i), 2 * vec);
+                copy(conv_run_at(k->p.from[CONV_W], dtype, offset, vec), slice(rW, _, i), 2 * vec);
         }
         for (int i = 0; i < AT_ONCE; i++)
             IF(lt(add(first, imm(i * THREADS)), imm((int)count)))
@@ -118,18 +103,18 @@ static row_vectors vectors_from(const narrow_kernel *k, const halo_rows *l, cons
                                 val first)
 {
     const conv_narrow_config *c = k->cfg;
-    const val width = convert(I32, k->from_size[2]);
+    const val width = convert(I32, k->p.x_size[2]);
     row_vectors x;
     for (int i = 0; i < l->at_once; i++) {
         val vector = add(first, imm(i * l->width)), column = div(vector, imm(l->of_pixel));
         val in_pixel = mul(rem(vector, imm(l->of_pixel)), imm(c->vec));
-        val w = convert(I32, add(sub(mul(place->w, imm(c->step_w)), k->pad_w), convert(I32, column)));
+        val w = convert(I32, add(sub(mul(place->w, imm(c->step_w)), convert(I32, k->p.pad[2])), convert(I32, column)));
         val channel = convert(I32, add(mul(chunk, imm(c->chunk)), in_pixel));
         x.there[i] = lt(vector, imm(l->vectors));
         x.inside[i] = logical_and(ge(w, imm(0)), lt(w, width));
         if (k->size.chunks > 1)
             x.inside[i] = logical_and(x.inside[i], lt(channel, k->channels));
-        val offset = add(mul(convert(I64, w), k->from[3]), convert(I64, channel));
+        val offset = add(mul(convert(I64, w), k->p.x[3]), convert(I64, channel));
         x.offset[i] = convert(U64, mul(offset, imm64(2)));
         x.to[i] = mul(add(mul(column, imm(k->size.pitch)), in_pixel), imm(2));
     }
@@ -142,14 +127,14 @@ static void copy_row(const narrow_kernel *k, const halo_rows *l, const narrow_pl
 {
     const conv_narrow_config *c = k->cfg;
     const int bytes = 2 * c->vec;
-    val h = convert(I32, add(sub(mul(place->h, imm(c->step_h)), k->pad_h), convert(I32, row)));
-    val offset = add(mul(convert(I64, place->n), k->from[0]), mul(convert(I64, h), k->from[2]));
-    val row_inside = logical_and(ge(h, imm(0)), lt(h, convert(I32, k->from_size[1])));
-    val start = add(from_address(k), convert(U64, mul(offset, imm64(2))));
+    val h = convert(I32, add(sub(mul(place->h, imm(c->step_h)), convert(I32, k->p.pad[1])), convert(I32, row)));
+    val offset = add(mul(convert(I64, place->n), k->p.x[0]), mul(convert(I64, h), k->p.x[2]));
+    val row_inside = logical_and(ge(h, imm(0)), lt(h, convert(I32, k->p.x_size[1])));
+    val start = add(k->p.from[CONV_X], convert(U64, mul(offset, imm64(2))));
     val to = tensor_address(k->sHalo, coord(0, 0, row, buffer));
     for (int i = 0; i < l->at_once; i++) {
         val inside = logical_and(row_inside, x->inside[i]);
-        val address = select(inside, add(start, x->offset[i]), from_address(k));
+        val address = select(inside, add(start, x->offset[i]), k->p.from[CONV_X]);
         IF(x->there[i])
             cp_async(add(to, x->to[i]), address, bytes, select(inside, imm_as(U32, bytes), imm(0)));
     }

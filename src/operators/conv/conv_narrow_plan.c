@@ -23,53 +23,38 @@ conv_narrow_shape conv_narrow_shape_of(const conv_narrow_config *c)
     return s;
 }
 
-static bool is_data(const ckl_conv_desc *d)
-{
-    return d->direction == CKL_CONV_DATA;
-}
-
-static int64_t channels_of(const ckl_conv_desc *d)
-{
-    return is_data(d) ? d->k : d->c;
-}
-
-static int64_t outputs_of(const ckl_conv_desc *d)
-{
-    return is_data(d) ? d->c : d->k;
-}
-
 /* Channels of a pixel's copy, zeros among them. */
 static int64_t copied_channels(const ckl_conv_desc *d)
 {
-    return round_up(channels_of(d), UNIT);
+    return round_up(d->c, UNIT);
 }
 
 /* Odd channels of NHWC go one by one, which a copy of whole 16 bytes saves. */
 static bool can_copy(const ckl_conv_desc *d)
 {
-    return !conv_is_view(d) && channels_of(d) > 0 && channels_of(d) % UNIT;
+    return !conv_is_view(d) && d->c > 0 && d->c % UNIT;
 }
 
 static int64_t rows_of_copy(const ckl_conv_desc *d)
 {
-    const conv_tensor t = conv_tensor_of(d, conv_read(d));
+    const conv_tensor t = conv_tensor_of(d, CONV_X);
     return product_i64(t.shape[0], t.shape[2]);
 }
 
 static int64_t row_of_copy(const ckl_conv_desc *d)
 {
-    return product_i64(conv_tensor_of(d, conv_read(d)).shape[3], copied_channels(d));
+    return product_i64(conv_tensor_of(d, CONV_X).shape[3], copied_channels(d));
 }
 
 /* The longest vector at whose multiples all pixels begin; may two channels of every pixel be written together? */
 static int64_t vector_of(const ckl_conv_desc *d)
 {
-    return min_i64(UNIT, conv_stride_divisor(d, conv_read(d)));
+    return min_i64(UNIT, conv_stride_divisor(d, CONV_X));
 }
 
 static bool can_pair(const ckl_conv_desc *d)
 {
-    return outputs_of(d) % 2 == 0 && conv_stride_divisor(d, is_data(d) ? CONV_X : CONV_Y) > 1;
+    return d->k % 2 == 0 && conv_stride_divisor(d, CONV_Y) > 1;
 }
 
 /* CTAs whose registers and shared memory an SM holds. */
@@ -83,9 +68,9 @@ static int ctas_of(const conv_narrow_config *c, const ckl_device_info *device)
 static bool candidate_narrow(const void *desc, const ckl_device_info *device, int i, void *config)
 {
     static const int most[] = { CHUNK_MAX, CHUNK_MAX / 2, CHUNK_MAX / 4 };
-    const ckl_conv_desc *d = desc;
+    const ckl_conv_desc inner = conv_turned(desc), *d = &inner;
     conv_narrow_config *c = config;
-    const int64_t channels = max_i64(1, min_i64(channels_of(d), 1 << 20));
+    const int64_t channels = max_i64(1, min_i64(d->c, 1 << 20));
     int sizes = 1;
     while (sizes < COUNT_OF(most) && channels > most[sizes - 1] / 2)
         sizes++;
@@ -94,8 +79,8 @@ static bool candidate_narrow(const void *desc, const ckl_device_info *device, in
     if (i >= sizes || (copied && !can_copy(d)))
         return false;
     const int64_t chunks = ceil_div(channels, most[i]);
-    *c = (conv_narrow_config){ .form = conv_form_of(d),
-                               .tile_n = conv_config_number(round_up(max_i64(1, outputs_of(d)), 8)),
+    *c = (conv_narrow_config){ .form = conv_form_of(desc),
+                               .tile_n = conv_config_number(round_up(max_i64(1, d->k), 8)),
                                .chunk = (int)round_up(ceil_div(channels, chunks), UNIT),
                                .vec = copied ? UNIT : (int)min_i64(vector_of(d), power_of_two_in(channels)),
                                .channels = (int)(copied ? round_up(channels, UNIT) : channels),
@@ -108,20 +93,12 @@ static bool candidate_narrow(const void *desc, const ckl_device_info *device, in
     return true;
 }
 
-static void places_of(const ckl_conv_desc *d, int64_t places[2])
-{
-    conv_mode m[CONV_MODES];
-    conv_modes(d, m);
-    for (int i = 0; i < 2; i++)
-        places[i] = is_data(d) ? m[1 + i].x : m[1 + i].y;
-}
-
 /* Tiles of pixels. */
 static double tiles_of(const ckl_conv_desc *d)
 {
-    int64_t places[2];
-    places_of(d, places);
-    return (double)d->n * (double)ceil_div(places[0], CONV_NARROW_H) * (double)ceil_div(places[1], CONV_NARROW_W);
+    conv_mode m[CONV_MODES];
+    conv_modes(d, m);
+    return (double)d->n * (double)ceil_div(m[1].y, CONV_NARROW_H) * (double)ceil_div(m[2].y, CONV_NARROW_W);
 }
 
 /*
@@ -133,7 +110,7 @@ static plan_cost cost_narrow(const void *desc, const ckl_device_info *device, co
     const double COPY = 0.5, READ = 4, WAIT = 1500, FILTERS = 0.1, START = 2.5, PRODUCTS = 1200, HERTZ = 1.7e9,
                  BYTES = 4e6, LAUNCH = 3, COPIED = 1.25e6, WIDE = 1.5;
     const conv_narrow_config *c = config;
-    const ckl_conv_desc *d = desc;
+    const ckl_conv_desc inner = conv_turned(desc), *d = &inner;
     const conv_narrow_shape s = conv_narrow_shape_of(c);
     const double copies = (double)s.halo_h * s.halo_w * (c->chunk / c->vec);
     const double steps = (double)CONV_NARROW_WARPS * s.steps * c->rows;
@@ -142,7 +119,7 @@ static plan_cost cost_narrow(const void *desc, const ckl_device_info *device, co
     const double turns = ceil(tiles_of(d) / device->sm_count); // of the SM that has most
     const double tile = s.chunks * fmax(copies * COPY + fmax(reads, products), WAIT / c->ctas);
     const double once = WAIT * (s.chunks + 1) + FILTERS * (double)s.filters;
-    const conv_tensor from = conv_tensor_of(d, conv_read(d)), to = conv_tensor_of(d, conv_written(d));
+    const conv_tensor from = conv_tensor_of(d, CONV_X), to = conv_tensor_of(d, CONV_Y);
     const double bytes =
         2 * (double)from.shape[0] * (double)from.stride[0] + 2 * (double)to.shape[0] * (double)to.stride[0];
     const double slow = c->tile_n > 16 && c->rows * c->columns > 1 ? WIDE : 1;
@@ -151,18 +128,19 @@ static plan_cost cost_narrow(const void *desc, const ckl_device_info *device, co
     return (plan_cost){ START + once / HERTZ * 1e6 + us + copy, "shared memory" };
 }
 
-static ckl_status check_problem(const ckl_conv_desc *d)
+static ckl_status check_problem(const ckl_conv_desc *desc)
 {
-    if (d->direction == CKL_CONV_WEIGHT)
+    const ckl_conv_desc inner = conv_turned(desc), *d = &inner;
+    if (desc->direction == CKL_CONV_WEIGHT)
         FAIL(CKL_UNSUPPORTED, "conv narrow: it does not compute the gradient of weights");
-    if (is_data(d) && (d->stride_h > 1 || d->stride_w > 1))
+    if (desc->direction == CKL_CONV_DATA && !conv_turns(desc))
         FAIL(CKL_UNSUPPORTED, "conv narrow: the gradient of data of strides above 1 is left to others");
     TRY(conv_check_half("narrow", d));
     if (d->groups > 1 || conv_is_volume(d) || d->layout != CKL_IMAGE_NHWC)
         FAIL(CKL_UNSUPPORTED, "conv narrow: it takes images in NHWC, without groups");
-    if (channels_of(d) < 1 || outputs_of(d) < 1 || outputs_of(d) > TILE_N_MAX)
+    if (d->c < 1 || d->k < 1 || d->k > TILE_N_MAX)
         FAIL(CKL_UNSUPPORTED, "conv narrow: %" PRId64 " channels to write are not in 1..%d, or there are none to read",
-             outputs_of(d), TILE_N_MAX);
+             d->k, TILE_N_MAX);
     if (tiles_of(d) > INT32_MAX / 2 || d->h > INT32_MAX / 4 || d->w > INT32_MAX / 4)
         FAIL(CKL_UNSUPPORTED, "conv narrow: an image of %" PRId64 "x%" PRId64 " is beyond 32-bit numbers", d->h, d->w);
     return CKL_OK;
@@ -171,16 +149,16 @@ static ckl_status check_problem(const ckl_conv_desc *d)
 static ckl_status admit_narrow(const void *desc, const ckl_device_info *device, const void *config)
 {
     enum { PRODUCTS_MAX = 1024 }; // of all rows of a filter: code
-    const ckl_conv_desc *d = desc;
+    const ckl_conv_desc inner = conv_turned(desc), *d = &inner;
     const conv_narrow_config *c = config;
-    TRY(check_problem(d));
-    TRY(conv_check_form("narrow", d, &c->form));
+    TRY(check_problem(desc));
+    TRY(conv_check_form("narrow", desc, &c->form));
     if (c->rows != d->r || c->columns != d->s || !CONV_STEPS_FIT(c, d))
         FAIL(CKL_INVALID, "conv narrow: the config's filter, strides or dilations are not the problem's");
-    if (c->tile_n < outputs_of(d) || c->tile_n % 8 || c->tile_n > TILE_N_MAX || c->ctas < 1 || c->ctas > 6)
+    if (c->tile_n < d->k || c->tile_n % 8 || c->tile_n > TILE_N_MAX || c->ctas < 1 || c->ctas > 6)
         FAIL(CKL_INVALID, "conv narrow: tile_n=%d is no multiple of 8 from %" PRId64 " to %d, or ctas=%d not in 1..6",
-             c->tile_n, outputs_of(d), TILE_N_MAX, c->ctas);
-    const int64_t channels = c->copied ? copied_channels(d) : channels_of(d);
+             c->tile_n, d->k, TILE_N_MAX, c->ctas);
+    const int64_t channels = c->copied ? copied_channels(d) : d->c;
     if (c->chunk < UNIT || c->chunk % UNIT || c->chunk > CHUNK_MAX || c->channels != channels)
         FAIL(CKL_INVALID, "conv narrow: chunk=%d is no multiple of %d up to %d, or channels=%d are not %" PRId64,
              c->chunk, UNIT, CHUNK_MAX, c->channels, channels);
@@ -195,13 +173,13 @@ static ckl_status admit_narrow(const void *desc, const ckl_device_info *device, 
     if ((int64_t)s.steps * c->rows * c->tile_n / 8 > PRODUCTS_MAX || s.smem_bytes > device->smem_per_cta_bytes)
         FAIL(CKL_UNSUPPORTED,
              "conv narrow: filters of %dx%d with %" PRId64 " channels, or the pixels under a tile, are too many",
-             c->rows, c->columns, channels_of(d));
+             c->rows, c->columns, d->c);
     return CKL_OK;
 }
 
 static int64_t workspace_narrow(const ckl_plan *plan)
 {
-    const ckl_conv_desc *d = plan->desc;
+    const ckl_conv_desc inner = conv_turned(plan->desc), *d = &inner;
     const conv_narrow_config *c = plan->config;
     return c->copied ? 2 * product_i64(rows_of_copy(d), row_of_copy(d)) : 0;
 }
@@ -209,11 +187,10 @@ static int64_t workspace_narrow(const ckl_plan *plan)
 /* Copies what is read, and has `main` read the copy. */
 static ckl_status launch_copy(const ckl_plan *plan, void *to, conv_params *main, ckl_stream stream)
 {
-    const ckl_conv_desc *d = plan->desc;
-    const int which = conv_read(d);
-    const conv_tensor t = conv_tensor_of(d, which);
+    const ckl_conv_desc inner = conv_turned(plan->desc), *d = &inner;
+    const conv_tensor t = conv_tensor_of(d, CONV_X);
     const int64_t row = row_of_copy(d), pixel = copied_channels(d), stride[] = { t.shape[2] * row, 0, row, pixel, 1 };
-    conv_params copy = { .from = { [CONV_X] = main->from[which], [CONV_Y] = to },
+    conv_params copy = { .from = { [CONV_X] = main->from[CONV_X], [CONV_Y] = to },
                          .n = 1,
                          .c = t.shape[4],
                          .x_size = { 1, rows_of_copy(d), t.shape[3] },
@@ -221,23 +198,23 @@ static ckl_status launch_copy(const ckl_plan *plan, void *to, conv_params *main,
                          .packed_channels = (uint32_t)pixel };
     for (int i = 0; i < CONV_RANK; i++) {
         copy.x[i] = t.stride[i];
-        (which == CONV_X ? main->x : main->y)[i] = stride[i];
+        main->x[i] = stride[i];
     }
-    main->from[which] = to;
+    main->from[CONV_X] = to;
     const int64_t vectors = rows_of_copy(d) * (row / UNIT);
     return plan_launch(plan, CONV_NARROW_COPY, (plan_grid){ .x = ceil_div(vectors, CONV_PACK_THREADS) }, &copy, stream);
 }
 
 static ckl_status launch_narrow(const ckl_plan *plan, const void *args, ckl_stream stream)
 {
-    const ckl_conv_desc *d = plan->desc;
+    const ckl_conv_desc inner = conv_turned(plan->desc), *d = &inner;
     const ckl_conv_args *a = args;
     const conv_narrow_config *c = plan->config;
     const int64_t in = c->copied ? 2 : 2 * (int64_t)c->vec, out = (c->pairs ? 2 : 1) * (int64_t)ckl_dtype_bytes(d->out);
     if (!PLAN_ALIGNED(in, a->x, a->dy) || !PLAN_ALIGNED(c->vec == UNIT && !c->copied ? 16 : 2, a->w) ||
         !PLAN_ALIGNED(out, a->y, a->dx))
         FAIL(CKL_INVALID, "conv narrow: a pointer is not aligned to what is copied at once; impl=sm80 takes any");
-    conv_params p = conv_params_of(d, a);
+    conv_params p = conv_turned_params(plan->desc, a);
     const int64_t tiles = (int64_t)tiles_of(d);
     if (tiles == 0)
         return CKL_OK;

@@ -263,23 +263,14 @@ static val element_of(const nchw_kernel *k, const sum_place *at)
 static tensor finish(const nchw_kernel *k, const subtile *t)
 {
     const conv_form *form = &k->cfg->form;
-    tensor gBias = gmem_tensor(k->p.bias, form->out, make_layout(dynamic(k->p.k), leaf(1))); // (K)
     tensor gR = gmem_tensor(k->p.residual, form->out, make_layout(dynamic(imm64(1)), leaf(1)));
     tensor rY = fragment_like(t->acc, F32);
-    tensor gScale = gmem_tensor(k->p.scale, F32, make_layout(dynamic(k->p.k), leaf(1))); // (K)
-    val last = sub(conv_number(k->p.k), imm(1)), bias[CONV_SM90_ROWS] = { 0 }, scale[CONV_SM90_ROWS] = { 0 };
-    bool loaded[CONV_SM90_ROWS] = { false };
+    conv_vectors v = { 0 };
+    conv_load_vectors(form, &k->p, sub(conv_number(k->p.k), imm(1)), t->coordinates, 0, t->filter, 0, &v);
     layout along = coordinate_distances(t->coordinates, 0);
     UNROLL(i, static_size(rY.layout)) {
         const int64_t row = index_at(along, i);
-        val x = at_f32(t->acc, i);
-        if (!loaded[row]) {
-            val filter = min(add(t->filter, coordinate(t->coordinates, 0, i)), last);
-            bias[row] = form->bias ? at_f32(gBias, filter) : bias[row];
-            scale[row] = form->scale ? at(gScale, filter) : scale[row];
-            loaded[row] = true;
-        }
-        conv_element in = { .sum = x, .scale = scale[row], .bias = bias[row] };
+        conv_element in = { .sum = at_f32(t->acc, i), .scale = v.scale[row], .bias = v.bias[row] };
         if (form->residual || conv_is_custom(form)) {
             const sum_place own = place_of_element(k, t, i);
             in.residual = form->residual ? at_f32(gR, element_of(k, &own)) : in.residual;

@@ -171,28 +171,6 @@ static ckl_status check_aligned(const ckl_conv_args *a)
     return CKL_OK;
 }
 
-/* The products of copies, and the kernel that adds them. */
-static ckl_status launch_slices(const ckl_plan *plan, const conv_packed_problem *p, ckl_conv_args *a, void *sums,
-                                ckl_stream stream)
-{
-    const ckl_conv_desc *d = plan->desc;
-    const conv_packed_config *c = plan->config;
-    const int out = conv_written(d);
-    const int64_t images = conv_sm90_sum_images(&p->inner.desc, &c->conv);
-    conv_params add = conv_params_of(d, a);
-    add.sums = sums;
-    add.sum_images = (uint32_t)images;
-    add.packed_channels = (uint32_t)p->channels[out];
-    add.k = conv_tensor_of(d, out).shape[4];
-    TRY(check_aligned(&(ckl_conv_args){ .x = a->x, .w = a->w, .dy = a->dy })); // sums are written by any alignment
-    *(out == CONV_X ? &a->dx : &a->y) = sums;
-    conv_tensor at[CONV_TENSORS] = { p->at[CONV_X], p->at[CONV_W], p->at[CONV_Y] };
-    at[out].shape[0] = c->conv.slices * images;
-    TRY(conv_sm90_launch(plan, &c->conv, &p->inner.desc, a, at, stream));
-    const int64_t quads = d->n * p->at[out].stride[0] / CONV_PACK_QUAD;
-    return plan_launch(plan, CONV_PACKED_OUT, (plan_grid){ .x = ceil_div(quads, CONV_PACK_THREADS) }, &add, stream);
-}
-
 static ckl_status launch_packed(const ckl_plan *plan, const void *args, ckl_stream stream)
 {
     const ckl_conv_desc *d = plan->desc;
@@ -207,7 +185,7 @@ static ckl_status launch_packed(const ckl_plan *plan, const void *args, ckl_stre
     TRY(conv_packed_copy_both(plan, p, (const int[]){ in, CONV_W }, (const void **const[]){ data ? &a.dy : &a.x, &a.w },
                               &workspace, stream));
     if (c->conv.slices > 1)
-        return launch_slices(plan, p, &a, workspace, stream);
+        return conv_sliced_launch(plan, &c->conv, &p->inner.desc, &a, p->at, workspace, CONV_PACKED_OUT, stream);
     if (d->residual)
         TRY(conv_packed_copy_in(plan, p, CONV_PACKED_RESIDUAL, CONV_Y, &a.residual, &workspace, stream));
     void **to = data ? &a.dx : &a.y, *result = *to;

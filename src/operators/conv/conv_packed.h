@@ -81,7 +81,7 @@ ckl_status conv_packed_check(const ckl_conv_desc *desc, const conv_packed_proble
  * of; of both that are read. *workspace moves on.
  */
 ckl_status conv_packed_copy(const ckl_plan *plan, int kernel, const conv_packed_problem *problem, int which,
-                            const void *plain, const void *packed, ckl_stream stream);
+                            const void *plain, const void *copy, ckl_stream stream);
 ckl_status conv_packed_copy_in(const ckl_plan *plan, const conv_packed_problem *problem, int kernel, int which,
                                const void **operand, char **workspace, ckl_stream stream);
 ckl_status conv_packed_copy_both(const ckl_plan *plan, const conv_packed_problem *problem, const int which[2],

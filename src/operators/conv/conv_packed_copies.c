@@ -220,13 +220,13 @@ static bool goes_across(const ckl_conv_desc *d, const conv_packed_problem *p, in
  * a plane where it goes across.
  */
 ckl_status conv_packed_copy(const ckl_plan *plan, int kernel, const conv_packed_problem *p, int which,
-                            const void *plain, const void *packed, ckl_stream stream)
+                            const void *plain, const void *copy, ckl_stream stream)
 {
     const ckl_conv_desc *d = plan->desc;
     const conv_tensor t = conv_tensor_of(d, which);
     const bool across = goes_across(d, p, kernel);
     const int64_t rows = t.shape[1] * t.shape[2], plane = rows * t.shape[3], vectors = p->bytes[which] / 16;
-    conv_params params = { .from = { [CONV_X] = plain, [CONV_Y] = packed },
+    conv_params params = { .from = { [CONV_X] = plain, [CONV_Y] = copy },
                            .n = d->layout == CKL_IMAGE_NCHW ? t.shape[0] : 1,
                            .c = t.shape[4],
                            .x_size = { 1, d->layout == CKL_IMAGE_NCHW ? rows : t.shape[0] * rows,

@@ -9,7 +9,7 @@
 #include "operators/conv/conv_epilogue.h"
 #include "operators/conv/conv_prepared.h"
 
-enum { THREADS = 128, VECTOR = 4, SLICES_MAX = 16 };
+enum { SLICES_MAX = 16 };
 
 tensor conv_add_slices(int slices, val address, val apart, int count)
 {
@@ -41,36 +41,13 @@ conv_sm90_config conv_sliced_products(const conv_sm90_config *c)
     return products;
 }
 
-/* Kernel 1: neighbouring channels of a pixel a thread. */
-static void add_sums(const conv_sm90_config *c)
-{
-    const bool data = c->form.direction == CKL_CONV_DATA;
-    launch_bounds(THREADS, 0);
-    conv_values p = params_of(conv);
-    const val *places = data ? p.x_size : p.y_size;
-    val image = p.k; // elements
-    for (int m = 0; m < CONV_MODES; m++)
-        image = mul(image, places[m]);
-    val thread_number = add(mul(convert(I64, cta_x()), imm64(THREADS)), convert(I64, thread()));
-    val first = mul(thread_number, imm64(VECTOR)), apart = mul(convert(I64, p.sum_images), image);
-    grid_wait();
-    launch_dependents();
-    IF(lt(first, mul(p.n, image))) {
-        tensor rSum = conv_add_slices(c->slices, add(p.sums, convert(U64, mul(first, imm64(4)))), apart, VECTOR);
-        for (int i = 0; i < VECTOR; i++) {
-            val index = add(first, imm64(i));
-            conv_store(&c->form, &p, p.from[data ? CONV_X : CONV_Y], index, rem(index, p.k), at(rSum, i));
-        }
-    }
-}
-
 void conv_sliced(const void *config, int kernel)
 {
     const conv_sm90_config *c = config, products = conv_sliced_products(c);
     if (kernel == 0)
         conv_sm90(&products, 0);
     else
-        add_sums(c);
+        conv_add_packed(&c->form, c->slices, false);
 }
 
 /* The host side */
@@ -182,7 +159,7 @@ ckl_status conv_sliced_check(const conv_sm90_problem *p, const conv_sm90_config 
     if (c->slices < 2 || c->slices > SLICES_MAX || c->slices > stages)
         FAIL(CKL_UNSUPPORTED, "conv sliced: slices=%d are not 2..%d, or more than %g stages", c->slices, SLICES_MAX,
              stages);
-    if (conv_sliced_sums(p, c) / (THREADS * VECTOR) > INT32_MAX || stages * c->slices > INT32_MAX)
+    if (conv_sliced_sums(p, c) / (CONV_PACK_THREADS * CONV_PACK_QUAD) > INT32_MAX || stages * c->slices > INT32_MAX)
         FAIL(CKL_UNSUPPORTED, "conv sliced: %g sums are more than one launch adds", conv_sliced_sums(p, c));
     return CKL_OK;
 }
@@ -193,25 +170,35 @@ static int64_t workspace_sliced(const ckl_plan *plan)
     return c->slices * conv_sm90_sum_images(plan->desc, c) * problem_of(plan->desc)->image * (int64_t)sizeof(float);
 }
 
-static ckl_status launch_sliced(const ckl_plan *plan, const void *args, ckl_stream stream)
+ckl_status conv_sliced_launch(const ckl_plan *plan, const conv_sm90_config *c, const ckl_conv_desc *products,
+                              const ckl_conv_args *args, const conv_tensor at[CONV_TENSORS], void *sums, int add,
+                              ckl_stream stream)
 {
     const ckl_conv_desc *d = plan->desc;
-    const conv_sm90_config *c = plan->config;
-    const bool data = d->direction == CKL_CONV_DATA;
-    ckl_conv_args a = *(const ckl_conv_args *)args;
+    const int out = conv_written(d);
+    const int64_t images = conv_sm90_sum_images(products, c);
+    conv_tensor in_slices[CONV_TENSORS] = { at[CONV_X], at[CONV_W], at[CONV_Y] };
+    ckl_conv_args a = *args;
+    conv_params p = conv_params_of(d, args);
+    if (!PLAN_ALIGNED(16, a.x, a.w, a.dy)) // sums are written by any alignment
+        FAIL(CKL_INVALID, "conv %s: a pointer is not aligned to 16 bytes; impl=sm80 takes any", plan->impl->name);
+    p.sums = sums;
+    p.sum_images = (uint32_t)images;
+    p.packed_channels = (uint32_t)at[out].stride[CONV_MODES];
+    p.k = conv_tensor_of(d, out).shape[CONV_RANK - 1];
+    *(out == CONV_X ? &a.dx : &a.y) = sums;
+    in_slices[out].shape[0] = c->slices * images;
+    TRY(conv_sm90_launch(plan, c, products, &a, in_slices, stream));
+    const int64_t quads = d->n * at[out].stride[0] / CONV_PACK_QUAD;
+    return plan_launch(plan, add, (plan_grid){ .x = ceil_div(quads, CONV_PACK_THREADS) }, &p, stream);
+}
+
+static ckl_status launch_sliced(const ckl_plan *plan, const void *args, ckl_stream stream)
+{
+    const ckl_conv_args *a = args;
     conv_tensor at[CONV_TENSORS];
-    if (!PLAN_ALIGNED(16, a.x, a.w, a.dy))
-        FAIL(CKL_INVALID, "conv sliced: a pointer is not aligned to 16 bytes; impl=sm80 takes any");
-    conv_tensors_of(d, at);
-    conv_params p = conv_params_of(d, &a);
-    p.sums = plan_workspace(plan, a.workspace);
-    p.sum_images = (uint32_t)conv_sm90_sum_images(d, c);
-    p.k = data ? d->c : d->k;
-    *(data ? &a.dx : &a.y) = plan_workspace(plan, a.workspace);
-    at[conv_written(d)].shape[0] = c->slices * conv_sm90_sum_images(d, c);
-    TRY(conv_sm90_launch(plan, c, d, &a, at, stream));
-    const int64_t elements = d->n * at[conv_written(d)].stride[0];
-    return plan_launch(plan, 1, (plan_grid){ .x = ceil_div(elements, THREADS * VECTOR) }, &p, stream);
+    conv_tensors_of(plan->desc, at);
+    return conv_sliced_launch(plan, plan->config, plan->desc, a, at, plan_workspace(plan, a->workspace), 1, stream);
 }
 
 static const field sliced_fields[] = { CONV_FORM(FIELD_NESTED, (conv_sm90_config, form)) //

@@ -19,9 +19,7 @@
 enum {
     WARPGROUP = 128,
     BARRIER_CONSUMER = 1, // + consumer: its 128 threads round the staging buffers
-    Y_COLS_MAX = 64,
-    TILE_N_MAX = 256,
-    GROUPS_MAX = 4, // of a tile
+    GROUPS_MAX = 4,       // of a tile
 };
 
 /* Where a tile begins: its place, image and first filter; its slice, and the K tiles of the slice. */
@@ -451,31 +449,11 @@ static tensor coordinates_of(const conv_kernel *k, const consumer_role *c)
     return partition_C(&mma, identity_tensor(shape(CONV_SM90_ROWS, k->size.y_cols)), c->tid);
 }
 
-/* Bias and scale of a tile's channels, each at its column's distance from the thread's first. */
-typedef struct tile_vectors {
-    val bias[TILE_N_MAX], scale[TILE_N_MAX];
-} tile_vectors;
-
-/* Loads those of a staging buffer's columns, from `first` on; channel: among those of all groups. */
-static void load_vectors(const conv_kernel *k, const consumer_role *c, val channel, int first, tile_vectors *v)
+/* Loads bias and scale of a staging buffer's columns, from `first` of the tile on; channel: among those of all groups. */
+static void load_vectors(const conv_kernel *k, const consumer_role *c, val channel, int first, conv_vectors *v)
 {
-    val all = k->cfg->grouped ? mul(k->p.k, k->p.groups) : k->p.k, last = sub(conv_number(all), imm(1));
-    tensor gBias = gmem_tensor(k->p.bias, k->cfg->form.out, make_layout(dynamic(all), leaf(1))); // (K)
-    tensor gScale = gmem_tensor(k->p.scale, F32, make_layout(dynamic(all), leaf(1)));            // (K)
-    tensor tCcY = coordinates_of(k, c);
-    layout along = coordinate_distances(tCcY, 1);
-    bool loaded[Y_COLS_MAX] = { false };
-    UNROLL(i, static_size(tCcY.layout)) {
-        const int64_t column = index_at(along, i);
-        if (loaded[column])
-            continue;
-        val at = min(add(channel, coordinate(tCcY, 1, i)), last);
-        if (k->cfg->form.bias)
-            v->bias[first + column] = at_f32(gBias, at);
-        if (k->cfg->form.scale)
-            v->scale[first + column] = at(gScale, at);
-        loaded[column] = true;
-    }
+    const val all = k->cfg->grouped ? mul(k->p.k, k->p.groups) : k->p.k, last = sub(conv_number(all), imm(1));
+    conv_load_vectors(&k->cfg->form, &k->p, last, coordinates_of(k, c), 1, channel, first, v);
 }
 
 static val first_channel(const conv_kernel *k, const tile_place *place, int buffer)
@@ -493,7 +471,7 @@ static bool loads_early(const conv_kernel *k)
     return k->cfg->tile_n <= 2 * CONV_SM90_SPAN;
 }
 
-static void load_vectors_early(const conv_kernel *k, const consumer_role *c, const tile_place *place, tile_vectors *v)
+static void load_vectors_early(const conv_kernel *k, const consumer_role *c, const tile_place *place, conv_vectors *v)
 {
     const int width = k->size.y_cols;
     const tile_place own = place_of_consumer(k, c, place);
@@ -523,7 +501,7 @@ static void set_place(const conv_kernel *k, const consumer_role *c, const tile_p
 
 /* The accumulators of some columns with bias, residual and activation, in the staging buffer. */
 static void finish_columns(const conv_kernel *k, const consumer_role *c, const tile_place *own, const tiled_mma *mma,
-                           tensor acc, tensor sY, tensor rR, const tile_vectors *v, int first)
+                           tensor acc, tensor sY, tensor rR, const conv_vectors *v, int first)
 {
     const conv_form *form = &k->cfg->form;
     tensor rY = fragment_like(acc, form->out == I32 ? I32 : F32);
@@ -543,7 +521,7 @@ static void finish_columns(const conv_kernel *k, const consumer_role *c, const t
         copy(rY, partition_C(mma, sY, c->tid), 8);
 }
 
-static void epilogue(const conv_kernel *k, const consumer_role *c, const tile_place *tile, tile_vectors *v)
+static void epilogue(const conv_kernel *k, const consumer_role *c, const tile_place *tile, conv_vectors *v)
 {
     const int width = k->size.y_cols, count = k->cfg->tile_n / k->cfg->split / width;
     const tile_place own = place_of_consumer(k, c, tile);
@@ -582,7 +560,7 @@ static void consume(const void *of)
         load_residual(k, &c, first_tile(k), c.half);
     LOOP_FROM(tile, first_tile(k), k->count, clusters(k)) {
         tile_place place = late ? place_of_filters(k, tile) : place_of(k, tile);
-        tile_vectors v = { 0 };
+        conv_vectors v = { 0 };
         load_vectors_early(k, &c, &place, &v);
         if (k->cfg->held)
             assign(c.k_tile, imm(0));

@@ -3,8 +3,7 @@
 #define CKL_CONV_SM90_H
 
 #include "cute/mma.h"
-#include "cute/tensor.h"
-#include "operators/conv/conv_config.h"
+#include "operators/conv/conv_epilogue.h"
 
 /* sm90: y, and the gradient of data */
 
@@ -82,9 +81,8 @@ conv_sm90_shape conv_sm90_shape_of(const conv_sm90_config *config);
 
 void conv_sm90(const void *config, int kernel);
 
-/* What both Hopper kernels describe alike: wgmma of 64 rows by n columns; a size as 32 bits; tiles along a size. */
+/* What both Hopper kernels describe alike: wgmma of 64 rows by n columns; tiles along a size. */
 tiled_mma conv_mma_of(ckl_dtype dtype, int n);
-val conv_number(val x);
 val conv_tiles_along(val size, int box);
 
 /*
@@ -234,6 +232,14 @@ double conv_sliced_sums(const conv_sm90_problem *problem, const conv_sliced_conf
 plan_cost conv_sliced_cost_of(const conv_sm90_work *work, const ckl_device_info *device,
                               const conv_sliced_config *config, double sums);
 void conv_sliced_choose(const conv_sm90_problem *problem, const ckl_device_info *device, conv_sliced_config *config);
+
+/*
+ * Enqueues the products of a plan in slices, to `sums`, and kernel number `add`, which adds them and writes the output; operands lie as `at`
+ * says, of which the output's is that of the sums.
+ */
+ckl_status conv_sliced_launch(const ckl_plan *plan, const conv_sm90_config *config, const ckl_conv_desc *products,
+                              const ckl_conv_args *args, const conv_tensor at[CONV_TENSORS], void *sums, int add,
+                              ckl_stream stream);
 
 /* Has this config slices, no more than it has stages or than one launch adds? */
 ckl_status conv_sliced_check(const conv_sm90_problem *problem, const conv_sliced_config *config);

@@ -297,11 +297,6 @@ static void describe_product(const conv_sm90_weight_config *cfg)
 
 /* Kernel 1: the slices' sums, 4 channels of a filter's tap a thread; behind these threads one for each filter's bias. */
 
-static val f32_at(val address, val elements)
-{
-    return add(address, convert(U64, mul(elements, imm(4))));
-}
-
 /* To dw, as it lies; folded: `c` counts through columns of the filter as well. */
 static void store_filter(const conv_values *p, tensor rSum, val k, val tap, val c, ckl_dtype out, bool fold)
 {
@@ -338,14 +333,14 @@ void conv_weight_add(const conv_sm90_weight_config *cfg, bool fold)
     IF(lt(v, count)) {
         val row = div(v, vectors), c = mul(convert(I64, rem(v, vectors)), imm64(CONV_WEIGHT_VECTOR));
         val all = mul(mul(p.k, convert(I64, taps)), p.sum_pitch);
-        val first = f32_at(p.sums, mul(convert(I64, v), imm64(CONV_WEIGHT_VECTOR)));
+        val first = gmem_address(p.sums, F32, mul(convert(I64, v), imm64(CONV_WEIGHT_VECTOR)));
         tensor rSum = conv_add_slices(cfg->slices, first, all, CONV_WEIGHT_VECTOR);
         store_filter(&p, rSum, convert(I64, div(row, taps)), rem(row, taps), c, cfg->form.out, fold);
     }
     if (cfg->form.bias) {
         val k = sub(v, count);
         IF(logical_and(ge(v, count), lt(k, conv_number(p.k)))) {
-            tensor rSum = conv_add_slices(cfg->slices, f32_at(p.bias_sums, convert(I64, k)), p.k, 1);
+            tensor rSum = conv_add_slices(cfg->slices, gmem_address(p.bias_sums, F32, convert(I64, k)), p.k, 1);
             set(gmem_tensor(p.bias, cfg->form.out, make_layout(dynamic(p.k), leaf(1))), k, at(rSum, 0));
         }
     }

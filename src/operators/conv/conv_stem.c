@@ -180,21 +180,8 @@ static tensor coordinates_of(const stem_kernel *k)
 
 static void load_vectors(stem_kernel *k)
 {
-    tensor gBias = gmem_tensor(k->p.bias, k->cfg->form.out, make_layout(dynamic(k->p.k), leaf(1))); // (K)
-    tensor gScale = gmem_tensor(k->p.scale, F32, make_layout(dynamic(k->p.k), leaf(1)));            // (K)
-    tensor tCcY = coordinates_of(k);
-    layout along = coordinate_distances(tCcY, 1);
-    bool loaded[CONV_STEM_FILTERS_MAX] = { false };
-    val last = sub(conv_number(k->p.k), imm(1));
-    UNROLL(i, static_size(tCcY.layout)) {
-        const int64_t column = index_at(along, i);
-        val filter = min(add(k->first, coordinate(tCcY, 1, i)), last);
-        if (!loaded[column] && k->cfg->form.bias)
-            k->bias[column] = at_f32(gBias, filter);
-        if (!loaded[column] && k->cfg->form.scale)
-            k->scale[column] = at(gScale, filter);
-        loaded[column] = true;
-    }
+    const val last = sub(conv_number(k->p.k), imm(1));
+    conv_load_vectors(&k->cfg->form, &k->p, last, coordinates_of(k), 1, k->first, 0, &k->vectors);
 }
 
 /* Where element i of the accumulators lies in y: a warp has a row of a tile; in NCHW its two pixels are neighbours. */
@@ -214,7 +201,9 @@ static void finish(const stem_kernel *k, const stem_place *place)
     layout along = coordinate_distances(coordinates_of(k), 1);
     UNROLL(i, static_size(k->acc.layout)) {
         const int64_t column = index_at(along, i);
-        conv_element in = { .sum = at_f32(k->acc, i), .scale = k->scale[column], .bias = k->bias[column] };
+        conv_element in = { .sum = at_f32(k->acc, i),
+                            .scale = k->vectors.scale[column],
+                            .bias = k->vectors.bias[column] };
         if (conv_is_custom(form))
             set_place(k, place, i, &in);
         set(k->acc, i, conv_finish(form, in));
@@ -256,12 +245,12 @@ static void store_pairs(const stem_kernel *k, const stem_place *place)
             continue;
         val channel = add(k->first, coordinate(tCcY, 1, i)),
             inside = logical_and(row, lt(channel, conv_number(k->p.k)));
-        tensor gY = conv_stem_elements(k->p.from[CONV_Y], out, add(start, mul(convert(I64, channel), k->p.y[4])));
+        tensor gY = conv_run_at(k->p.from[CONV_Y], out, add(start, mul(convert(I64, channel), k->p.y[4])), 2);
         tensor rY = fragment(out, compact(leaf(2)));
         for (int j = 0; j < 2; j++)
             set(rY, j, convert(out, at(k->acc, i + 2 * j)));
         IF(logical_and(inside, lt(w, width)))
-            copy(rY, tensor_with_layout(gY, compact(leaf(2))), 2 * (int)ckl_dtype_bytes(out));
+            copy(rY, gY, 2 * (int)ckl_dtype_bytes(out));
     }
 }
 
@@ -291,7 +280,7 @@ static void store_channels(const stem_kernel *k, int first, int count, val from,
     val of = div(k->lane, imm(CONV_STEM_W)), last = sub(conv_number(k->p.k), k->first);
     LOOP_FROM(channel, add(of, imm(first)), min(last, imm(first + count)), imm(AT_ONCE)) {
         val row = add(from, mul(sub(channel, imm(first)), imm(row_bytes)));
-        set(conv_stem_elements(k->p.from[CONV_Y], out, start), 0, at(smem_view(row, out, compact(leaf(1))), 0));
+        set(conv_run_at(k->p.from[CONV_Y], out, start, 1), 0, at(smem_view(row, out, compact(leaf(1))), 0));
         assign(start, add(start, mul(k->p.y[4], imm64(AT_ONCE))));
     }
 }
@@ -361,7 +350,7 @@ static void store_pixels(const stem_kernel *k, const stem_place *place)
             val element = add(mul(pixel, imm(k->size.y_pitch)), channel);
             tensor sY = smem_view(add(from, mul(element, imm(bytes))), out, compact(leaf(1)));
             val to = add(start, add(mul(convert(I64, pixel), k->p.y[3]), convert(I64, channel)));
-            set(conv_stem_elements(k->p.from[CONV_Y], out, to), 0, at(sY, 0));
+            set(conv_run_at(k->p.from[CONV_Y], out, to, 1), 0, at(sY, 0));
             val next = add(channel, channels), beyond = ge(next, filters);
             assign(pixel, add(pixel, add(pixels, select(beyond, imm_as(U32, 1), imm_as(U32, 0)))));
             assign(channel, select(beyond, sub(next, filters), next));

@@ -26,14 +26,10 @@ typedef struct stem_kernel {
     val first;                      // of the CTA's filters
     val group, tid, warp_row, lane; // warpgroup, thread of it, the warp's row of a tile
     val tiles_w, tiles_h, count;
-    val bias[CONV_STEM_FILTERS_MAX],
-        scale[CONV_STEM_FILTERS_MAX]; // of the thread's columns, each at its distance from the first
+    conv_vectors vectors; // of the thread's columns
 } stem_kernel;
 
 stem_place conv_stem_place(const stem_kernel *k, val tile);
-
-/* Elements of global memory from `first` on. */
-tensor conv_stem_elements(val address, ckl_dtype dtype, val first);
 
 /* For all threads: zeros where x has no channels; the CTA's filters; the pixels below a tile, if there is one, to a buffer. */
 void conv_stem_clear(const stem_kernel *k);

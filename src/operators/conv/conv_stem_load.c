@@ -20,12 +20,6 @@ stem_place conv_stem_place(const stem_kernel *k, val tile)
 
 /* Filters and pixels to shared memory */
 
-tensor conv_stem_elements(val address, ckl_dtype dtype, val first)
-{
-    val bytes = mul(first, imm64((int)ckl_dtype_bytes(dtype)));
-    return gmem_tensor(add(address, convert(U64, bytes)), dtype, make_layout(dynamic(imm64(1)), leaf(1)));
-}
-
 /* An element of K: its place, where it lies in the first filter, and whether its channel and tap exist. */
 typedef struct filter_line {
     val at, from, there;
@@ -62,8 +56,7 @@ static void load_share(const stem_kernel *k, val of_k, val share, int each)
             for (int i = 0; i < count; i++) {
                 val filter = min(add(k->first, add(share, imm(n + i))), last);
                 w[i] = at(
-                    conv_stem_elements(k->p.from[CONV_W], dtype, add(line.from, mul(convert(I64, filter), k->p.w[0]))),
-                    0);
+                    conv_run_at(k->p.from[CONV_W], dtype, add(line.from, mul(convert(I64, filter), k->p.w[0])), 1), 0);
             }
             for (int i = 0; i < count; i++) {
                 val filter = add(share, imm(n + i)), is_one = le(add(k->first, filter), last);
@@ -93,7 +86,7 @@ static void load_across(const stem_kernel *k, val of_k, val near)
             val there = logical_and(line.there, le(add(first, imm(CONV_STEM_NEAR * i)), last));
             w[i] = variable(dtype, convert(dtype, immf(0)));
             IF(there)
-                assign(w[i], at(conv_stem_elements(k->p.from[CONV_W], dtype, from), 0));
+                assign(w[i], at(conv_run_at(k->p.from[CONV_W], dtype, from, 1), 0));
             from = add(from, step);
         }
         UNROLL(i, each)
@@ -110,8 +103,7 @@ static void copy_filters(const stem_kernel *k)
         val n = div(number, imm(halves)), half = rem(number, imm(halves)), filter = add(k->first, n);
         val first = mul(convert(I64, min(filter, last)), k->p.w[0]), at = min(half, imm(whole - 1));
         val there = logical_and(le(filter, last), lt(half, imm(whole)));
-        tensor gW =
-            conv_stem_elements(k->p.from[CONV_W], k->cfg->form.dtype, add(first, convert(I64, mul(at, imm(8)))));
+        tensor gW = conv_run_at(k->p.from[CONV_W], k->cfg->form.dtype, add(first, convert(I64, mul(at, imm(8)))), 1);
         cp_async(tensor_address(k->sW, coord(n, mul(rem(half, imm(2)), imm(8)), div(half, imm(2)))),
                  tensor_address(gW, coord(0)), 16, convert(U32, select(there, imm(16), imm(0))));
     }
@@ -233,13 +225,18 @@ static void store_vector(const stem_kernel *k, tensor rX, val inside, val line, 
         set(k->sHalo, coord(add(line, place), buffer), rX.regs[0]);
 }
 
+static tensor image_at(const stem_kernel *k, val n)
+{
+    const ckl_dtype dtype = k->cfg->form.dtype;
+    return conv_elements_from(gmem_address(k->p.from[CONV_X], dtype, mul(convert(I64, n), k->p.x[0])), dtype);
+}
+
 /* `count` lines of a warp, from `first` on: all loads of a thread come before the first use. */
 static void load_lines(const stem_kernel *k, const stem_place *place, val first, int count, val buffer)
 {
-    const conv_stem_config *c = k->cfg;
     const int vectors = k->size.halo_w * vectors_of_pixel(k), lines = lines_of(k);
     const halo_line line = halo_line_at(k, place);
-    tensor gX = conv_stem_elements(k->p.from[CONV_X], c->form.dtype, mul(convert(I64, place->n), k->p.x[0]));
+    tensor gX = image_at(k, place->n);
     line_place at[LINES_MAX];
     tensor x[LINES_MAX][ELEMENTS_MAX]; // (WORD)
     UNROLL(l, count) {
@@ -259,10 +256,9 @@ static void load_lines(const stem_kernel *k, const stem_place *place, val first,
 /* The same for vectors of 16 bytes, which need no registers: cp.async. */
 static void copy_lines(const stem_kernel *k, const stem_place *place, val buffer)
 {
-    const conv_stem_config *c = k->cfg;
     const int vectors = k->size.halo_w * vectors_of_pixel(k), lines = lines_of(k);
     const halo_line line = halo_line_at(k, place);
-    tensor gX = conv_stem_elements(k->p.from[CONV_X], c->form.dtype, mul(convert(I64, place->n), k->p.x[0]));
+    tensor gX = image_at(k, place->n);
     LOOP_FROM(number, k->warp_row, imm(lines), imm(WARPS)) {
         const line_place at = line_place_of(k, place, number);
         for (int i = 0; i * 32 < vectors && describing(); i++) {

@@ -1,6 +1,5 @@
 /* conv_stem_plan.c - the host side of the Hopper kernel of first layers: which problems, what they cost, launches. */
 #include <math.h>
-#include <string.h>
 
 #include "base/math.h"
 #include "operators/conv/conv_stem.h"
@@ -281,29 +280,13 @@ static ckl_status admit_stem(const void *desc, const ckl_device_info *device, co
     return CKL_OK;
 }
 
-static conv_params params_of_inner(const ckl_conv_desc *d, const ckl_conv_desc *inner, const ckl_conv_args *a)
-{
-    if (d->direction == CKL_CONV_FORWARD)
-        return conv_params_of(d, a);
-    ckl_conv_args of_inner = *a;
-    of_inner.x = a->dy;
-    of_inner.dy = NULL;
-    of_inner.y = a->dx;
-    conv_params p = conv_params_of(inner, &of_inner);
-    const conv_tensor w = conv_tensor_of(d, CONV_W);
-    const int64_t stride[CONV_RANK] = { w.stride[4], w.stride[1], -w.stride[2], -w.stride[3], w.stride[0] };
-    memcpy(p.w, stride, sizeof stride);
-    p.from[CONV_W] = (const char *)a->w + 2 * ((d->r - 1) * w.stride[2] + (d->s - 1) * w.stride[3]);
-    return p;
-}
-
 static ckl_status launch_stem(const ckl_plan *plan, const void *args, ckl_stream stream)
 {
     const ckl_conv_desc inner = conv_turned(plan->desc), *d = &inner;
     const ckl_conv_args *a = args;
     const conv_stem_config *c = plan->config;
     const conv_tensor y = conv_tensor_of(d, CONV_Y);
-    conv_params p = params_of_inner(plan->desc, &inner, a);
+    conv_params p = conv_turned_params(plan->desc, a);
     if (!PLAN_ALIGNED(c->direct ? (c->pairs ? 2 : 1) * (int64_t)ckl_dtype_bytes(d->out) : 16, a->y, a->dx))
         FAIL(CKL_INVALID, "conv stem: y is not aligned to what is stored at once; impl=sm80 takes any");
     if (!PLAN_ALIGNED(c->vec * (int64_t)ckl_dtype_bytes(d->dtype), a->x, a->dy))
