@@ -140,14 +140,14 @@ ckl_status softmax_choose_column_long(const void *desc, const ckl_device_info *d
 
 /*
  * Lines of 16 bits that begin anywhere, by vectors between boundaries of memory: single elements are at 43 % of the limit (gradients of
- * 56x768x399 f16).
+ * 56x768x399 f16). Forward, whole lines of halves of vectors are copied as such.
  */
 static bool is_ragged(const ckl_softmax_desc *d)
 {
     enum { LINES_MIN = 256 };
-    const int full = row_vec_full(d->dtype);
-    return dtype_bytes(d->dtype) == 2 && softmax_vec_of(d) < full / 2 && (d->ldx - d->ldy) % full == 0 &&
-           d->n >= LINES_MIN;
+    const int full = row_vec_full(d->dtype), least = d->direction == CKL_DIRECTION_FORWARD ? full / 2 : full;
+    const bool in_phase = (d->ldx - d->ldy) % full == 0;
+    return dtype_bytes(d->dtype) == 2 && softmax_vec_of(d) < least && in_phase && d->n >= LINES_MIN;
 }
 
 /* Of a ragged strip: those that leave the fewest idle. */
