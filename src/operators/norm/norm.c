@@ -85,10 +85,10 @@ static int kernel_for(const ckl_norm_desc *d, const norm_config *c, const ckl_no
 {
     if (c->split.ragged)
         return in_phase(d, c, a) ? NORM_VECTORS : NORM_ELEMENTS;
-    const bool moved = norm_shifts_stores(c), cut = c->shifted && !moved;
-    const bool aligned = PLAN_ALIGNED(c->split.vec * dtype_bytes(d->dtype), cut && !c->flow.cut ? NULL : a->x,
-                                      cut ? NULL : a->residual, a->gamma, a->beta, a->dy, a->dsum, moved ? NULL : a->y,
-                                      moved ? NULL : a->sum, moved ? NULL : a->dx, a->dgamma, a->dbeta);
+    const bool moved = norm_shifts_stores(c), cut = c->shifted && !c->flow.stages; // from memory, not out of a ring
+    const bool aligned = PLAN_ALIGNED(c->split.vec * dtype_bytes(d->dtype), cut ? NULL : a->x, cut ? NULL : a->residual,
+                                      a->gamma, a->beta, a->dy, a->dsum, moved ? NULL : a->y, moved ? NULL : a->sum,
+                                      moved ? NULL : a->dx, a->dgamma, a->dbeta);
     return aligned ? NORM_VECTORS : NORM_ELEMENTS;
 }
 
