@@ -230,7 +230,7 @@ static void fit_backward_flow(const ckl_norm_desc *d, const ckl_device_info *dev
         const backward_flow fit =
             chunks_in_ring(d, shapes[i].threads, CHUNKS, shapes[i].ctas_per_sm, shapes[i].lookahead);
         const row_pipeline_split split = split_of_flow(&fit, d);
-        const bool narrow = !i && f->bytes == 2 && d->residual && norm_in_phase(d); // 96 threads: 221.6 -> 192.5 us
+        const bool narrow = !i && f->bytes == 2 && d->residual; // 96 threads: 221.6 -> 192.5 us
         if (shapes[i].ragged != norm_is_ragged(d) || shapes[i].cut != norm_is_cut(d) || narrow ||
             split.chunks != CHUNKS || split.cluster > min_i64(shapes[i].cluster_max, row_pipeline_cluster_max(device)))
             continue;
@@ -323,7 +323,7 @@ static void fit_odd_rows(const ckl_norm_desc *d, const ckl_device_info *device, 
     const int spilling = centred && cut && d->residual ? 4 : 0; // warps: 20 would spill 72 bytes (bf16, 96 threads)
     const double row = cut ? ROW_CUT : ROW_RAGGED;
     double best = INFINITY;
-    if (!norm_is_ragged(d) || (cut ? f->bytes == 4 : !norm_in_phase(d))) // f32 that is cut: fit_warps()
+    if (!norm_is_ragged(d) || (cut && f->bytes == 4)) // f32 that is cut: fit_warps()
         return;
     const int cluster_max = cut ? CLUSTER_MAX_CUT : row_pipeline_cluster_max(device);
     for (int cluster = 1; cluster <= cluster_max; cluster *= 2)
@@ -396,7 +396,6 @@ static void choose_backward_flow(const ckl_norm_desc *d, const ckl_device_info *
     }
     row_pipeline_config(&s, &c->split, &c->flow);
     c->dgamma_in_smem = sums && f.dgamma_in_smem;
-    c->shifted = !norm_in_phase(d);
     c->ctas_per_sm = sums ? f.ctas_per_sm : 0;
     if (!sums || s.cluster > 1) // few partial sums
         c->column_threads = 256;
@@ -433,7 +432,7 @@ static bool is_short(const ckl_norm_desc *d, bool centred)
 {
     enum { BYTES_MAX = 3072 }; // of whole vectors: 47.7 and 36.1 us (25600x768 bf16), 42.8 and 39.9 (15488x1280)
     enum { COLS_MAX_RESIDUAL = 1382 }; // nine tenths of 96 threads' 16 elements
-    const bool whole = !norm_is_ragged(d) && norm_in_phase(d);
+    const bool whole = !norm_is_ragged(d);
     const bool flows = centred && d->residual && dtype_bytes(d->dtype) == 2 && d->cols > COLS_MAX_RESIDUAL;
     return d->cols <= BACKWARD_ROW_COLS_MAX || (whole && !flows && d->cols * dtype_bytes(d->dtype) <= BYTES_MAX);
 }
