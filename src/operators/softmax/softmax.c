@@ -162,11 +162,19 @@ static ckl_status launch_rows(const ckl_plan *plan, const void *args, ckl_stream
     return plan_launch(plan, kernel, grid, &params, stream);
 }
 
+/* Vectors of ragged lines reach into columns of other CTAs, which may be written already where outputs take the place of inputs. */
+static int kernel_for_columns(const ckl_softmax_desc *d, const ckl_softmax_args *a, const column_split *s)
+{
+    const bool is_forward = d->direction == CKL_DIRECTION_FORWARD;
+    const bool in_place = is_forward ? a->y == a->x : a->dx == a->y || a->dx == a->dy;
+    return s->ragged && in_place ? 1 : kernel_for(d, a, s->vec);
+}
+
 static ckl_status launch_columns(const ckl_plan *plan, const void *args, ckl_stream stream)
 {
     const softmax_column_config *c = plan->config;
     const ckl_softmax_desc *d = plan->desc;
-    const int kernel = kernel_for(d, args, c->split.vec);
+    const int kernel = kernel_for_columns(d, args, &c->split);
     const column_split split = kernel ? column_split_scalar(&c->split) : c->split;
     const int64_t strips = column_split_strips(&split, d->inner);
     softmax_params params = params_for(d, args);
@@ -211,7 +219,7 @@ static ckl_status launch_held(const ckl_plan *plan, const void *args, ckl_stream
 {
     const ckl_softmax_desc *d = plan->desc;
     const chunks_view v = view_of(plan);
-    if (kernel_for(d, args, ((const softmax_column_config *)plan->config)->split.vec) != 0)
+    if (kernel_for_columns(d, args, &((const softmax_column_config *)plan->config)->split) != 0)
         return launch_columns(plan, args, stream);
     const softmax_params params = params_for_chunks(plan, args, &v);
     return plan_launch(plan, 0, (plan_grid){ .x = d->outer * v.strips * v.chunks }, &params, stream);

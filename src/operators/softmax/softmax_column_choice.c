@@ -153,13 +153,20 @@ static bool is_ragged(const ckl_softmax_desc *d)
     return softmax_vec_of(d) < (halves ? full / 2 : full) && in_phase && d->n >= LINES_MIN;
 }
 
+/* Forward, columns of 16 bits are halves of vectors in twice the lines: a tile rescales the sum of a column once. */
+static int ragged_vec(const ckl_softmax_desc *d)
+{
+    const bool halves = d->direction == CKL_DIRECTION_FORWARD && dtype_bytes(d->dtype) == 2;
+    return row_vec_full(d->dtype) / (halves ? 2 : 1);
+}
+
 /* Of a ragged strip: those that leave the fewest idle. */
 static int ragged_lanes(const ckl_softmax_desc *d)
 {
     enum { LANES_MAX = 32, LANES_MIN = 8 };
+    const int64_t vec = ragged_vec(d);
     int best = LANES_MAX;
     for (int lanes = LANES_MAX; lanes >= LANES_MIN; lanes /= 2) {
-        const int64_t vec = row_vec_full(d->dtype);
         if (ceil_div(d->inner, (lanes - 1) * vec) * lanes < ceil_div(d->inner, (best - 1) * vec) * best)
             best = lanes;
     }
@@ -274,16 +281,17 @@ ckl_status softmax_admit_column(const void *desc, const ckl_device_info *device,
  */
 static int64_t split_held(const ckl_softmax_desc *d, int lanes, bool keeps, softmax_column_config *c)
 {
-    enum { CHUNK_BYTES = 64 << 10, TILE_BYTES = 64, RAGGED_TILE_BYTES = 32 }; // of a thread; of each tensor
+    enum { CHUNK_BYTES = 64 << 10, TILE_BYTES = 64, STEPS_RAGGED = 4, STEPS_RAGGED_GRADIENTS = 2 }; // of a thread
     enum { THREADS = 256, THREADS_KEEPING = 128, KEPT = 5 };
     column_split *s = &c->split;
-    const int inputs = softmax_pipeline_inputs(&c->form);
-    const int tile_bytes = is_ragged(d) ? RAGGED_TILE_BYTES * inputs : TILE_BYTES;
     *s = (column_split){ .threads = keeps ? THREADS_KEEPING : THREADS, .lanes = lanes, .cluster = 1 };
     s->ragged = is_ragged(d);
-    s->vec = s->ragged ? row_vec_full(d->dtype) : softmax_vec_of(d);
-    s->steps = tile_bytes / inputs / (s->vec * dtype_bytes(d->dtype));
-    const int64_t room = CHUNK_BYTES / tile_bytes / s->threads;
+    s->vec = s->ragged ? ragged_vec(d) : softmax_vec_of(d);
+    const int bytes = s->vec * dtype_bytes(d->dtype) * softmax_pipeline_inputs(&c->form);
+    s->steps = !s->ragged                              ? TILE_BYTES / bytes
+               : d->direction == CKL_DIRECTION_FORWARD ? STEPS_RAGGED
+                                                       : STEPS_RAGGED_GRADIENTS;
+    const int64_t room = CHUNK_BYTES / (s->steps * bytes) / s->threads;
     c->tiles = (int)room;
     c->kept = keeps ? KEPT : 0;
     const int64_t chunks = held_chunks(d, c), tiles = ceil_div(d->n, chunks * column_split_lines(s));

@@ -193,6 +193,8 @@ static const char *const cases[] = {
     "steps=2 tiles=3 kept=2 loading=3 ragged=1'",
     "shape=3x300x262 axis=1 dtype=f16 direction=backward impl=column_held config='dtype=f16 direction=backward "
     "threads=256 lanes=32 vec=8 steps=1 tiles=5 ragged=1'",
+    "shape=3x301x77 axis=1 dtype=f16 impl=column_held config='dtype=f16 threads=128 lanes=16 vec=4 steps=4 tiles=3 "
+    "ragged=1'                                     # halves of vectors",
     "shape=333x77 axis=0 dtype=f16 misalign=1 impl=column_held config='dtype=f16 threads=128 lanes=16 vec=8 steps=2 "
     "tiles=3 ragged=1'                             # not where tensors begin at no boundary",
     "shape=130x321 axis=0 fill=hard impl=column config='threads=256 lanes=16 cluster=4 vec=4 steps=3 ragged=1'",
@@ -269,7 +271,7 @@ static const test_reject rejects[] = {
     { "shape=4x8 impl=row config='vec=8'", CKL_INVALID, "softmax row: vec=8 is no power of two of at most 16 bytes" },
     { "shape=8x8 axis=0 mask=bool", CKL_UNSUPPORTED, "softmax column: masks are for the last axis" },
     { "shape=300x7 axis=0 impl=column config='threads=32 lanes=16 vec=4 ragged=1'", CKL_INVALID,
-      "softmax column: ragged=1 wants vectors of 16 bytes" },
+      "softmax column: ragged=1 wants vectors, 2 lanes" },
     { "shape=300x77 axis=0 ldx=79 impl=column config='threads=256 lanes=16 vec=4 steps=19 ragged=1'", CKL_UNSUPPORTED,
       "ragged=1, but lines of ldx=79 and ldy=77 begin differently" },
     { "shape=8x8 axis=0 impl=column config='lanes=3'", CKL_INVALID, "softmax column: lanes=3 is no power of two" },
