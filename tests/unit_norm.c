@@ -297,6 +297,30 @@ static void test_outliers(void **state)
         free_tensor(all[i]);
 }
 
+/* Rows of x are cut out of a ring of bulk copies, which begin at boundaries: a residual that alone lies otherwise goes another way. */
+static void test_residual_out_of_phase(void **state)
+{
+    enum { LONG = 20000, PITCH = LONG + 3, ALL = ROWS * PITCH };
+    const ckl_norm_desc d = { .dtype = CKL_F16, .rows = ROWS, .cols = LONG, .residual = true, .ldx = PITCH };
+    tensor_of_test x = make_random(CKL_F16, ALL, 1, 0, 1), residual = make_random(CKL_F16, ALL + 1, 2, 0, 1);
+    tensor_of_test y = make_tensor(CKL_F16, ROWS * LONG), sum = make_tensor(CKL_F16, ROWS * LONG);
+    tensor_of_test rstd = make_tensor(CKL_F32, ROWS);
+    (void)state;
+    const ckl_norm_args args = {
+        .x = x.memory, .residual = (char *)residual.memory + 2, .sum = sum.memory, .y = y.memory, .rstd = rstd.memory
+    };
+    assert_int_equal(ckl_rmsnorm(device, &d, &args, stream), CKL_OK);
+    read_tensor(&y);
+    read_tensor(&rstd);
+    for (int64_t row = 0; row < ROWS; row++)
+        for (int64_t i = row * PITCH; i < row * PITCH + LONG; i++)
+            assert_near("y", CKL_F16, y.value[i - 3 * row], (x.value[i] + residual.value[i + 1]) * rstd.value[row],
+                        1e-2);
+    tensor_of_test *const all[] = { &x, &residual, &sum, &y, &rstd };
+    for (int i = 0; i < COUNT_OF(all); i++)
+        free_tensor(all[i]);
+}
+
 /* A workspace of the caller's is looked at before anything else. */
 static void test_workspace_alignment(void **state)
 {
@@ -370,6 +394,7 @@ int main(void)
         cmocka_unit_test(test_layernorm),
         cmocka_unit_test(test_rmsnorm),
         cmocka_unit_test(test_large_mean),
+        cmocka_unit_test(test_residual_out_of_phase),
         cmocka_unit_test(test_workspace_alignment),
         cmocka_unit_test(test_absent),
         cmocka_unit_test(test_absent_groupnorm),

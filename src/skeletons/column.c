@@ -83,10 +83,10 @@ ckl_status column_split_admit(const char *what, const column_split *s, ckl_dtype
         FAIL(CKL_UNSUPPORTED, "%s: cluster=%d on a device without clusters", what, s->cluster);
     if (!is_power_of_two(s->vec) || bytes > ACCESS_BYTES)
         FAIL(CKL_INVALID, "%s: vec=%d is no power of two of at most %d bytes", what, s->vec, ACCESS_BYTES);
-    if (s->ragged && (bytes != ACCESS_BYTES || s->exact || s->lanes < 2 || groups_of(s) % s->vec || groups_of(s) > 32))
+    if (s->ragged && (s->vec < 2 || s->exact || s->lanes < 2 || groups_of(s) % s->vec || groups_of(s) > 32))
         FAIL(CKL_INVALID,
-             "%s: ragged=1 wants vectors of %d bytes, 2 lanes, a multiple of %d groups of them up to 32, and no exact",
-             what, ACCESS_BYTES, s->vec);
+             "%s: ragged=1 wants vectors, 2 lanes, a multiple of vec=%d groups of them up to 32, and no exact", what,
+             s->vec);
     if (s->steps < 1 || ceil_div(s->steps * bytes, WORD) > REGISTERS_MAX)
         FAIL(CKL_INVALID, "%s: steps=%d is less than 1 or takes more than %d registers", what, s->steps, REGISTERS_MAX);
     return CKL_OK;
@@ -142,12 +142,13 @@ column_place column_shifted(const column_split *s, const column_place *p, val n,
     if (!s->ragged)
         return shifted;
     const val line = add(mul(convert(U32, p->outer), convert(U32, n)), p->line); // modulo 2^32, a multiple of vec
+    const val own = convert(I32, mul(lane_of(s), imm(s->vec)));
     shifted.shift = bit_and(mul(line, convert(U32, ld)), imm(s->vec - 1));
-    shifted.begin = sub(p->column, convert(I64, mul(lane_of(s), imm(s->vec))));
-    shifted.end = min(add(shifted.begin, imm(column_split_columns(s))), inner);
+    shifted.offset = sub(own, convert(I32, shifted.shift));
+    shifted.width = convert(I32, min(sub(inner, sub(p->column, convert(I64, own))), imm64(column_split_columns(s))));
     shifted.column = sub(p->column, convert(I64, shifted.shift));
     shifted.cX = coordinates_from(p->cX, 0, sub(imm64(0), convert(I64, shifted.shift)));
-    shifted.lines = select(lt(shifted.column, shifted.end), convert(U32, n), imm(0));
+    shifted.lines = select(lt(shifted.offset, shifted.width), convert(U32, n), imm(0));
     return shifted;
 }
 
@@ -197,19 +198,18 @@ static val line_inside(const column_split *s, const column_place *p, int step)
     return inside_limits(p->cX, limits_of(s, p), (int64_t)step * s->vec);
 }
 
-/* Is element e of the thread's vectors in begin..end-1? */
-static val element_inside(const column_place *p, int e, val begin, val end)
+/* Is element e of the thread's vectors in the strip? */
+static val element_inside(const column_place *p, int e)
 {
-    return lt(add(convert(U32, sub(p->column, begin)), imm(e)), convert(U32, sub(end, begin)));
+    return lt(convert(U32, add(p->offset, imm(e))), convert(U32, p->width));
 }
 
-/* The columns that the last line has, of which memory ends behind them: vectors end there. */
+/* Do vectors end behind the strip? The last line may have no memory there. */
 static val reaches_out(const column_split *s, const column_place *p)
 {
-    return gt(add(p->column, imm(s->vec)), p->end);
+    return gt(add(p->offset, imm(s->vec)), p->width);
 }
 
-/* The last line of the matrix, behind which there may be no memory. */
 static void load_last_line(const column_split *s, const column_place *p, tensor from, val n, tensor to)
 {
     const val last = sub(convert(U32, n), imm(1));
@@ -217,7 +217,7 @@ static void load_last_line(const column_split *s, const column_place *p, tensor 
         IF(eq(convert(U32, coordinate(p->cX, 1, (int64_t)step * s->vec)), last)) {
             const val address = tensor_address(from, leaf((int64_t)step * s->vec));
             for (int e = 0; e < s->vec; e++)
-                IF(element_inside(p, e, p->begin, p->end)) {
+                IF(element_inside(p, e)) {
                     val x = unwritten(element_register(from.dtype));
                     load_at(IR_GLOBAL, from.cache, from.dtype, 1, address, e * dtype_bytes(from.dtype), &x);
                     set(to, (int64_t)step * s->vec + e, x);
@@ -242,7 +242,7 @@ static void store_elements(const column_split *s, const column_place *p, tensor 
         IF(line_inside(s, p, step)) {
             const val address = tensor_address(to, leaf((int64_t)step * s->vec));
             for (int e = 0; e < s->vec; e++)
-                IF(element_inside(p, e, p->begin, p->end)) {
+                IF(element_inside(p, e)) {
                     const val x = convert(to.dtype, at(from, (int64_t)step * s->vec + e));
                     store_at(IR_GLOBAL, to.cache, to.dtype, 1, address, e * dtype_bytes(to.dtype), &x);
                 }
@@ -264,15 +264,14 @@ void column_store(const column_split *s, const column_place *p, tensor from, val
                   val n)
 {
     const tensor to = partition_of(s, p, pointer, dtype, ld, n);
-    const val whole = s->ragged ? logical_not(logical_or(lt(p->column, p->begin), reaches_out(s, p))) : yes();
     tiled_copy each = vectors_of(s, dtype);
     if (!s->ragged) {
         copy_tiled_if(&each, p->cX, limits_of(s, p), from, to, 0);
         return;
     }
-    IF(whole)
-        copy_tiled_if(&each, p->cX, limits_of(s, p), from, to, 0);
-    ELSE store_elements(s, p, from, to);
+    IF(logical_or(lt(p->offset, imm(0)), reaches_out(s, p)))
+        store_elements(s, p, from, to);
+    ELSE copy_tiled_if(&each, p->cX, limits_of(s, p), from, to, 0);
 }
 
 static int access_bytes(const column_split *s, ckl_dtype dtype)
@@ -302,7 +301,9 @@ void column_stage(const column_split *s, const column_place *p, val pointer, ckl
                                          [16] = "SM80_CP_ASYNC_CACHEGLOBAL<128>" };
     tiled_copy each = make_tiled_copy(atoms[access_bytes(s, dtype)], dtype, compact(shape(s->lanes, groups_of(s))),
                                       compact(shape(s->vec, 1)));
-    const int_tuple limits = s->ragged ? shape(p->end, p->lines) : limits_of(s, p); // copies end where lines do
+    const int_tuple limits = // copies end where strips do
+        s->ragged ? shape(sub(add(p->column, convert(I64, p->width)), convert(I64, p->offset)), p->lines)
+                  : limits_of(s, p);
     copy_tiled_if(&each, p->cX, limits, partition_of(s, p, pointer, dtype, ld, n), slots_of(s, dtype, address), 0);
 }
 

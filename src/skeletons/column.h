@@ -61,13 +61,14 @@ column_split column_split_scalar(const column_split *s);
 
 /* Where this thread is; strips: u32. Sets the kernel's threads and cluster. */
 typedef struct column_place {
-    val outer;      // i64
-    val column;     // i64, of the thread's first
-    val line;       // u32, the first of the thread
-    val lines;      // u32: n, or 0 if the column does not exist
-    val shift;      // u32, ragged: columns from the thread's vector to where it would be if lines began at boundaries
-    val begin, end; // i64, ragged: the columns of the strip
-    tensor cX;      // coordinates in (COLUMNS,LINES) of this thread's elements: (VEC,1,STEPS)
+    val outer;  // i64
+    val column; // i64, of the thread's first
+    val line;   // u32, the first of the thread
+    val lines;  // u32: n, or 0 if the column does not exist
+    val shift;  // u32, ragged: columns from the thread's vector to where it would be if lines began at boundaries
+    val offset; // i32, ragged: columns from the strip's first one to the thread's; negative where they begin before it
+    val width;  // i32, ragged: columns of the strip
+    tensor cX;  // coordinates in (COLUMNS,LINES) of this thread's elements: (VEC,1,STEPS)
 } column_place;
 
 column_place column_here(const column_split *s, val n, val inner, val strips);
@@ -75,7 +76,7 @@ column_place column_here(const column_split *s, val n, val inner, val strips);
 /* The same in another strip; strips are numbered (u32) side by side first, then by outer. */
 column_place column_in_strip(const column_split *s, val n, val inner, val strips, val strip);
 
-/* The place with the vectors of a ragged split, whose tensors begin at a boundary of 16 bytes; ld: of any of them. Else as it is. */
+/* The place with the vectors of a ragged split, where tensors begin at one of them; ld: of any of the tensors. Else as it is. */
 column_place column_shifted(const column_split *s, const column_place *p, val n, val inner, val ld);
 
 /* The place of value e of this thread among the columns for which its strip has room: u32. Values past the strip fill the rest. */

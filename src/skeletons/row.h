@@ -188,11 +188,6 @@ void row_load_cut_shared(const row_split *s, const row_place *p, const val *from
 void row_store(const row_split *s, const row_place *p, tensor from, tensor to);
 void row_store_anywhere(const row_split *s, const row_place *p, tensor from, tensor to);
 
-/*
- * Stores whole vectors at the memory's own boundaries: a lane makes one of its elements and the next lane's. Only a
- * warp's first and last lane store single elements. For all lanes of a warp.
- */
-void row_store_shifted(const row_split *s, const row_place *p, tensor from, tensor to);
 void row_store_step(const row_split *s, const row_place *p, tensor from, tensor to, int step); // one vector of them
 
 /* Is vector number `step` of this thread inside the row? The constant true where no predicate is needed. */

@@ -53,7 +53,7 @@ typedef enum row_residence {
     X(owner, bool, lookahead, "0", "0 1", "the first pass over the next row precedes the second pass over this one") \
     X(owner, int, chunks, "0", "0 1 2 4 8", "chunks of a row and CTA, for unrolled passes; 0: a loop")               \
     X(owner, bool, cut, "0", "0 1",                                                                                  \
-      "rows that are read start anywhere: vectors of whole columns are cut out of the ring")
+      "rows that are read start anywhere: vectors of whole columns are cut out of what holds them")
 
 typedef struct row_flow {
     ROW_FLOW(FIELD_MEMBER, )

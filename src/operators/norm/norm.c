@@ -69,26 +69,23 @@ static int tensors(const ckl_norm_desc *d, bool centred, plan_tensor *t)
 
 /* Launch */
 
-/* Do rows lie in phase? Where stores are shifted, only rows that are read count. What a direction does not have is NULL. */
-static bool in_phase(const ckl_norm_desc *d, const norm_config *c, const ckl_norm_args *a)
+/* Do ragged rows lie in phase? What a direction does not have is NULL. */
+static bool in_phase(const ckl_norm_desc *d, const ckl_norm_args *a)
 {
-    const bool moved = norm_shifts_stores(c);
-    const void *of_rows[] = { a->x, a->residual, a->dy, a->dsum, moved ? NULL : a->sum };
-    const void *with = moved ? a->x : a->y ? a->y : a->dx;
+    const void *of_rows[] = { a->x, a->residual, a->dy, a->dsum, a->sum }, *with = a->y ? a->y : a->dx;
     for (int i = 0; i < COUNT_OF(of_rows); i++)
         if (of_rows[i] && !row_starts_in_phase(of_rows[i], with))
             return false;
-    return c->shifted || row_in_phase(d->dtype, d->rows, d->ldx, d->ldy);
+    return row_in_phase(d->dtype, d->rows, d->ldx, d->ldy);
 }
 
 static int kernel_for(const ckl_norm_desc *d, const norm_config *c, const ckl_norm_args *a)
 {
     if (c->split.ragged)
-        return in_phase(d, c, a) ? NORM_VECTORS : NORM_ELEMENTS;
-    const bool moved = norm_shifts_stores(c), cut = c->shifted && !moved;
-    const bool aligned = PLAN_ALIGNED(c->split.vec * dtype_bytes(d->dtype), cut && !c->flow.cut ? NULL : a->x,
-                                      cut ? NULL : a->residual, a->gamma, a->beta, a->dy, a->dsum, moved ? NULL : a->y,
-                                      moved ? NULL : a->sum, moved ? NULL : a->dx, a->dgamma, a->dbeta);
+        return in_phase(d, a) ? NORM_VECTORS : NORM_ELEMENTS;
+    const bool cut = norm_cuts_memory(c);
+    const bool aligned = PLAN_ALIGNED(c->split.vec * dtype_bytes(d->dtype), cut ? NULL : a->x, cut ? NULL : a->residual,
+                                      a->gamma, a->beta, a->dy, a->dsum, a->y, a->sum, a->dx, a->dgamma, a->dbeta);
     return aligned ? NORM_VECTORS : NORM_ELEMENTS;
 }
 

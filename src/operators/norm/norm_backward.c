@@ -113,7 +113,7 @@ static void write_dx(row *r, const row_place *p)
         set(rDx, i, fma(scaled(r, i), r->rstd, fma(deviation(r, i), r->sum[0], constant)));
     }
     tensor gDx = row_of_matrix(&r->split, p, r->o.dx, r->cfg->dtype, r->o.ldy); // (VEC,STEPS)
-    (norm_shifts_stores(r->cfg) ? row_store_shifted : row_store)(&r->split, p, rDx, gDx);
+    row_store(&r->split, p, rDx, gDx);
 }
 
 /* One row in registers */
@@ -529,7 +529,7 @@ static void backward_flow(const norm_config *cfg, bool centred)
     min_ctas_per_sm(cfg->ctas_per_sm);
     row_pipeline s =
         row_pipeline_begin(&split, cfg->dtype, inputs, 2 + cfg->residual, NORM_FLOW_VALUES, r.o.rows, r.o.cols, imm(0));
-    s.long_visits = !norm_shifts_stores(cfg); // shifted stores exchange elements between lanes
+    s.long_visits = true;
     r.pipeline = &s;
     flow f = { .reduced = r, .written = r };
     make_variables(&f.written);

@@ -15,7 +15,7 @@ enum {
     /* longer rows flow through shared memory */
     FORWARD_ROW_COLS_MAX = 16384,
     FORWARD_RESIDUAL_BYTES_MAX = 32 << 10,
-    SHIFTED_BYTES_MIN = 64 << 10, // of a row that is out of phase with y: 44 KB are as fast in registers
+    CUT_BYTES_MIN = 64 << 10, // of a row of f32 that is out of phase with y: 44 KB are as fast in registers
     /* of a row in the registers of a CTA; more of them spill */
     CTA_ELEMENTS_MAX = 32 << 10,
     CTA_ELEMENTS_RESIDUAL_MAX = 24 << 10
@@ -29,14 +29,10 @@ static bool divides_rows(const ckl_norm_desc *d, int vec, int64_t ldx, int64_t l
     return vec > 0 && d->cols % vec == 0 && (d->rows <= 1 || (ldx % vec == 0 && ldy % vec == 0));
 }
 
-/*
- * Does a config take the rows? Where stores are shifted, only the rows whose vectors are used count: y's, or the
- * inputs'.
- */
+/* Does a config take the rows? Of rows that are cut only those that are written count. */
 static bool accepts_rows(const ckl_norm_desc *d, const norm_config *c)
 {
-    const bool moved = norm_shifts_stores(c), cut = c->shifted && !moved;
-    return c->split.ragged || divides_rows(d, c->split.vec, cut ? d->ldy : d->ldx, moved ? d->ldx : d->ldy);
+    return c->split.ragged || divides_rows(d, c->split.vec, c->flow.cut ? d->ldy : d->ldx, d->ldy);
 }
 
 int norm_widest_vector(const ckl_norm_desc *d)
@@ -93,17 +89,10 @@ void norm_take_problem(const ckl_norm_desc *d, norm_config *c)
     c->residual = d->residual;
 }
 
-/*
- * May rows flow? They must be long and lie in phase. Gradients in 16 bits may shift their stores, where that is faster
- * than single elements (bench/notes/norm.md): shorter rows spend too much on their ends, longer ones have too few
- * warps.
- */
+/* May rows flow? They must be long, and lie in phase or be cut. */
 bool norm_may_flow(const ckl_norm_desc *d, const ckl_device_info *device, int64_t bytes_min)
 {
-    enum { SHIFTED_COLS_MIN = 1025, SHIFTED_COLS_MAX = 32768 };
-    const bool shifts = d->direction == CKL_DIRECTION_BACKWARD && d->dtype != CKL_F32 && d->cols >= SHIFTED_COLS_MIN &&
-                        d->cols <= SHIFTED_COLS_MAX;
-    const bool fits = norm_in_phase(d) || shifts || (d->direction == CKL_DIRECTION_BACKWARD && norm_is_cut(d));
+    const bool fits = norm_in_phase(d) || (d->direction == CKL_DIRECTION_BACKWARD && norm_is_cut(d));
     return device->has_tma && fits && d->cols * dtype_bytes(d->dtype) > bytes_min;
 }
 
@@ -280,8 +269,7 @@ static bool flows_cut(const ckl_norm_desc *d, const ckl_device_info *device)
 {
     enum { COLS_MAX_HELD = 12288 };
     const int64_t bytes = d->cols * dtype_bytes(d->dtype);
-    return device->has_tma && norm_is_cut(d) &&
-           (d->dtype == CKL_F32 ? bytes > SHIFTED_BYTES_MIN : d->cols > COLS_MAX_HELD);
+    return device->has_tma && norm_is_cut(d) && (d->dtype == CKL_F32 ? bytes > CUT_BYTES_MIN : d->cols > COLS_MAX_HELD);
 }
 
 /*
@@ -301,7 +289,7 @@ static bool choose_cut(const ckl_norm_desc *d, const ckl_device_info *device, bo
         return false;
     if (centred && c->split.threads == THREADS_MIN_CENTRED)
         c->ctas_per_sm = THREADS_PER_SM / THREADS_MIN_CENTRED;
-    c->shifted = true;
+    c->flow.cut = true;
     return true;
 }
 
@@ -314,23 +302,20 @@ static void take_flow(const ckl_norm_desc *d, const ckl_device_info *device, con
 }
 
 /*
- * Rows out of phase with y that flow, cut out of the ring where y is aligned, else with shifted stores. In registers, by
- * clusters of two, they reached 28 to 70 % of the limit. Cutting keeps threads busy: where a ring of four chunks has two rows of 16 bits,
- * three CTAs an SM are faster than two with six, 54.5 us for 57.6 (layer norm 3072x13312).
+ * Rows out of phase with y, which is aligned, that flow and are cut out of the ring. In registers, by clusters of two, they reached 28 to
+ * 70 % of the limit. Cutting keeps threads busy: where a ring of four chunks has two rows of 16 bits, three CTAs an SM are
+ * faster than two with six, 54.5 us for 57.6 (layer norm 3072x13312).
  */
-static bool choose_shifted_flow(const ckl_norm_desc *d, const ckl_device_info *device, bool centred, norm_config *c)
+static bool choose_cut_flow(const ckl_norm_desc *d, const ckl_device_info *device, bool centred, norm_config *c)
 {
     enum { CHUNKS = 2, STAGES = 4 };
-    const bool cut = flows_cut(d, device);
-    if (!device->has_tma || norm_in_phase(d) || (!cut && d->cols * dtype_bytes(d->dtype) <= SHIFTED_BYTES_MIN))
+    if (!flows_cut(d, device))
         return false;
-    row_pipeline_split s =
-        row_pipeline_choose(d->rows, d->cols, !are_whole(d, d->ldx) && !cut, d->dtype, 1 + d->residual, device);
-    s.cut = cut;
-    if (cut && centred && d->dtype != CKL_F32 && !d->residual && row_pipeline_chunks(&s, d->cols) <= CHUNKS)
+    row_pipeline_split s = row_pipeline_choose(d->rows, d->cols, false, d->dtype, 1 + d->residual, device);
+    s.cut = true;
+    if (centred && d->dtype != CKL_F32 && !d->residual && row_pipeline_chunks(&s, d->cols) <= CHUNKS)
         s.stages = STAGES;
     take_flow(d, device, &s, c);
-    c->shifted = true;
     return true;
 }
 
@@ -361,7 +346,7 @@ ckl_status norm_choose_forward(const void *desc, const ckl_device_info *device, 
     if (d->direction != CKL_DIRECTION_FORWARD)
         FAIL(CKL_UNSUPPORTED, "norm forward: direction is backward");
     norm_take_problem(d, c);
-    if (choose_cut(d, device, centred, c) || choose_shifted_flow(d, device, centred, c) ||
+    if (choose_cut(d, device, centred, c) || choose_cut_flow(d, device, centred, c) ||
         choose_held_flow(d, device, centred, c))
         return CKL_OK;
     const bool ragged = norm_is_ragged(d) && !prefers_elements(d);
@@ -396,7 +381,7 @@ static ckl_status admit_flow(const char *what, const ckl_norm_desc *d, const ckl
     if (!accepts_rows(d, c) || d->cols > COLS_MAX)
         FAIL(CKL_UNSUPPORTED, "%s: rows that flow must start at multiples of vec=%d and have %d columns or less", what,
              c->split.vec, COLS_MAX);
-    if (!norm_in_phase(d) && !c->shifted)
+    if (!norm_in_phase(d) && !c->flow.cut)
         FAIL(CKL_UNSUPPORTED,
              "%s: ldx=%" PRId64 " ldy=%" PRId64 ", rows that flow lie differently to 16-byte boundaries", what, d->ldx,
              d->ldy);
@@ -419,7 +404,7 @@ static ckl_status admit_split(const char *what, const ckl_norm_desc *d, const ck
                               const norm_config *c)
 {
     const row_split s = c->split;
-    if (c->split.ragged && d->direction == CKL_DIRECTION_BACKWARD && (c->tiled || !(c->shifted || norm_in_phase(d))))
+    if (c->split.ragged && d->direction == CKL_DIRECTION_BACKWARD && (c->tiled || !norm_in_phase(d)))
         FAIL(CKL_UNSUPPORTED, "%s: ragged=1, but tiled=%d, or ldx=%" PRId64 " and ldy=%" PRId64 " are out of phase",
              what, c->tiled, d->ldx, d->ldy);
     if (c->dtype != d->dtype || c->affine != d->affine || c->residual != d->residual)
@@ -428,10 +413,10 @@ static ckl_status admit_split(const char *what, const ckl_norm_desc *d, const ck
         FAIL(CKL_INVALID, "%s: row_threads=%d of tiled rows must be threads=%d", what, c->split.row_threads,
              c->split.threads);
     const bool forward = d->direction == CKL_DIRECTION_FORWARD;
-    const bool cut = !c->flow.stages && !c->tiled && !c->split.ragged && !c->shared_weights &&
-                     c->split.vec == row_vec_full(d->dtype);
-    if (c->shifted && !norm_shifts_stores(c) && !c->flow.cut && !(forward && cut))
-        FAIL(CKL_INVALID, "%s: shifted=1 is for rows in registers whose y is aligned, and for rows that flow", what);
+    const bool may_cut =
+        forward && !c->tiled && !c->split.ragged && !c->shared_weights && c->split.vec == row_vec_full(d->dtype);
+    if (norm_cuts_memory(c) && !may_cut)
+        FAIL(CKL_INVALID, "%s: cut=1 is for rows in registers whose y is aligned, and for rows that flow", what);
     if (c->persistent_ctas < 0)
         FAIL(CKL_INVALID, "%s: persistent_ctas=%d is negative", what, c->persistent_ctas);
     if (c->flow.stages)

@@ -230,7 +230,7 @@ static void fit_backward_flow(const ckl_norm_desc *d, const ckl_device_info *dev
         const backward_flow fit =
             chunks_in_ring(d, shapes[i].threads, CHUNKS, shapes[i].ctas_per_sm, shapes[i].lookahead);
         const row_pipeline_split split = split_of_flow(&fit, d);
-        const bool narrow = !i && f->bytes == 2 && d->residual && norm_in_phase(d); // 96 threads: 221.6 -> 192.5 us
+        const bool narrow = !i && f->bytes == 2 && d->residual; // 96 threads: 221.6 -> 192.5 us
         if (shapes[i].ragged != norm_is_ragged(d) || shapes[i].cut != norm_is_cut(d) || narrow ||
             split.chunks != CHUNKS || split.cluster > min_i64(shapes[i].cluster_max, row_pipeline_cluster_max(device)))
             continue;
@@ -279,11 +279,13 @@ static int64_t room_of(const row_pipeline_split *s)
  * vectors, and those of f32 that are cut. 1024x17792 f16 46.7 us by 256 threads with 24 elements in clusters of 4, 42.2
  * by 288 with 16; 768x20480 f32, cut, 80.5 and 63.5. Layer norm by two CTAs of 224 threads instead of three: 74.8 and 71.9 us
  * (12288x3584 f16). Where one CTA had an SM, two that are a tenth smaller: 121.8 and 93.0 (577x51200 f32), 37.1 and 34.7 (RMS norm
- * 640x25088 f16).
+ * 640x25088 f16). In half the cluster, where that leaves no more idle and enough rows for its partial sums: 58.3 and 52.1 (layer norm
+ * 2048x13312 bf16).
  */
 static void fit_warps(const ckl_norm_desc *d, const ckl_device_info *device, bool centred, backward_flow *f,
                       row_pipeline_split *s)
 {
+    enum { ROWS_EACH = 8 }; // of a cluster
     static const warps_shape full[] = { { 2, false, 2, 192, 24, 24 },
                                         { 2, false, 2, 288, 24, 20 },
                                         { 2, false, 3, 256, 20, 20 },
@@ -295,6 +297,14 @@ static void fit_warps(const ckl_norm_desc *d, const ckl_device_info *device, boo
         return;
     if (!take_warps(d, device, centred, full, COUNT_OF(full), 10 * d->cols / 9, f, s) && alone)
         take_warps(d, device, centred, pairs, COUNT_OF(pairs), 9 * room / 10, f, s);
+    backward_flow wide = *f;
+    row_pipeline_split half = *s;
+    if (s->cluster > 1 && take_warps(d, device, centred, pairs, 1, room_of(s), &wide, &half) &&
+        half.cluster < s->cluster &&
+        d->rows * half.cluster >= ROWS_EACH * (int64_t)wide.ctas_per_sm * device->sm_count) {
+        *f = wide;
+        *s = half;
+    }
 }
 
 /*
@@ -302,7 +312,8 @@ static void fit_warps(const ckl_norm_desc *d, const ckl_device_info *device, boo
  * them is instructions of few warps: the time is about that of a row's instructions, by the root of the warps for which an SM has registers.
  * 111.1 us by 128 threads with room for 2048 elements, 92.3 by 96 with 1536 (layer norm, 32768x1283 f16); 112.7 by 18 warps with room for
  * 16384, 76.2 by 21 with 9216 (RMS norm, 2560x8679 f32). Layer norm of long f32 rows looks ahead in the ring: 121.6 and 74.5
- * (1024x20001); that of 16 bits whose rows fill their threads anyway, too: 51.1 and 52.8 (4096x4095 bf16).
+ * (1024x20001); that of 16 bits whose rows fill their threads anyway, too: 51.1 and 52.8 (4096x4095 bf16). RMS norm of rows for sixteen
+ * CTAs has half of them, which look ahead: 136.2 and 111.9 (1024x53781 bf16).
  */
 static void fit_odd_rows(const ckl_norm_desc *d, const ckl_device_info *device, bool centred, backward_flow *f,
                          row_pipeline_split *s)
@@ -315,7 +326,8 @@ static void fit_odd_rows(const ckl_norm_desc *d, const ckl_device_info *device, 
         double spread;         // what waits for registers
         bool in_ring;
     } shapes[] = { { 2, 2, 24, 20, 1, false }, { 2, 3, 15, 15, 1.1, false }, { 2, 1, 30, 30, 1, false },
-                   { 4, 3, 24, 0, 1, false },  { 4, 2, 24, 24, 1, false },   { 4, 4, 20, 18, 2.1, true } };
+                   { 2, 4, 16, 0, 1.1, true }, { 4, 3, 24, 0, 1, false },    { 4, 2, 24, 24, 1, false },
+                   { 4, 4, 20, 18, 2.1, true } };
     const int vec = row_vec_full(d->dtype);
     const backward_flow before = *f;
     const row_pipeline_split split_before = *s;
@@ -323,7 +335,7 @@ static void fit_odd_rows(const ckl_norm_desc *d, const ckl_device_info *device, 
     const int spilling = centred && cut && d->residual ? 4 : 0; // warps: 20 would spill 72 bytes (bf16, 96 threads)
     const double row = cut ? ROW_CUT : ROW_RAGGED;
     double best = INFINITY;
-    if (!norm_is_ragged(d) || (cut ? f->bytes == 4 : !norm_in_phase(d))) // f32 that is cut: fit_warps()
+    if (!norm_is_ragged(d) || (cut && f->bytes == 4)) // f32 that is cut: fit_warps()
         return;
     const int cluster_max = cut ? CLUSTER_MAX_CUT : row_pipeline_cluster_max(device);
     for (int cluster = 1; cluster <= cluster_max; cluster *= 2)
@@ -333,13 +345,16 @@ static void fit_odd_rows(const ckl_norm_desc *d, const ckl_device_info *device, 
             const int threads = (int)max_i64(THREADS_MIN, round_up(each, WARP));
             const int warps = (most ? shapes[i].warps_most : shapes[i].warps) - spilling;
             const int ctas_per_sm = warps / (threads / WARP + 1);
-            if (shapes[i].bytes != f->bytes || threads > THREADS_MAX || ctas_per_sm == 0)
+            if (shapes[i].bytes != f->bytes || threads > THREADS_MAX || ctas_per_sm < 1 ||
+                (cut && shapes[i].in_ring)) // not measured
                 continue;
             const double of_thread = row + (cluster > 1 ? CLUSTER : 0) + ELEMENT * elements;
             const double cost = shapes[i].spread * of_thread * threads * cluster / sqrt(ctas_per_sm * threads);
             backward_flow fit = chunks_in_ring(d, threads, shapes[i].chunks, ctas_per_sm, shapes[i].in_ring);
             fit.residence = shapes[i].in_ring ? ROW_IN_RING : ROW_IN_REGISTERS;
-            const row_pipeline_split split = split_of_flow(&fit, d);
+            row_pipeline_split split = split_of_flow(&fit, d);
+            if (f->bytes == 2 && shapes[i].in_ring)
+                split.stages = (int)min_i64(split.stages, ROWS_IN_RING * (int64_t)split.chunks);
             if (cost >= best || split.chunks != shapes[i].chunks || split.cluster != cluster)
                 continue;
             best = cost;
@@ -396,7 +411,6 @@ static void choose_backward_flow(const ckl_norm_desc *d, const ckl_device_info *
     }
     row_pipeline_config(&s, &c->split, &c->flow);
     c->dgamma_in_smem = sums && f.dgamma_in_smem;
-    c->shifted = !norm_in_phase(d);
     c->ctas_per_sm = sums ? f.ctas_per_sm : 0;
     if (!sums || s.cluster > 1) // few partial sums
         c->column_threads = 256;
@@ -433,7 +447,7 @@ static bool is_short(const ckl_norm_desc *d, bool centred)
 {
     enum { BYTES_MAX = 3072 }; // of whole vectors: 47.7 and 36.1 us (25600x768 bf16), 42.8 and 39.9 (15488x1280)
     enum { COLS_MAX_RESIDUAL = 1382 }; // nine tenths of 96 threads' 16 elements
-    const bool whole = !norm_is_ragged(d) && norm_in_phase(d);
+    const bool whole = !norm_is_ragged(d);
     const bool flows = centred && d->residual && dtype_bytes(d->dtype) == 2 && d->cols > COLS_MAX_RESIDUAL;
     return d->cols <= BACKWARD_ROW_COLS_MAX || (whole && !flows && d->cols * dtype_bytes(d->dtype) <= BYTES_MAX);
 }

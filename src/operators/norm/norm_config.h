@@ -32,9 +32,6 @@
       "forward, of rows in registers: persistent CTAs have gamma and beta in shared memory")                    \
     X(owner, bool, dgamma_in_smem, "0", "0 1",                                                                  \
       "backward, of rows that flow: sums of dgamma are in shared memory, else in registers")                    \
-    X(owner, bool, shifted, "0", "0 1",                                                                         \
-      "rows of x lie otherwise to 16-byte boundaries than those that are written: forward, in registers, "      \
-      "vectors of x are cut; where rows flow, those of y or dx are shifted")                                    \
     X(owner, int, persistent_ctas, "0", "0 1 2 3 4 6 8", "persistent CTAs of an SM; 0: as many as fit")         \
     X(owner, int, column_threads, "512", "128 256 512", "of a CTA that adds up columns of gradients")           \
     X(owner, int, column_lanes, "32", "8 16 32", "of a warp along a row, when columns are added up")
@@ -108,10 +105,10 @@ static inline int64_t norm_weights_bytes(const row_split *s, ckl_dtype dtype, in
     return chunks * (cols + cols / vec) * 2 * dtype_bytes(dtype);
 }
 
-/* Are vectors of rows that flow those of the inputs, shifted to those of y, sum or dx by stores? */
-static inline bool norm_shifts_stores(const norm_config *c)
+/* Are rows of x in registers, where only y is aligned, and vectors of x are cut out of those of memory? */
+static inline bool norm_cuts_memory(const norm_config *c)
 {
-    return c->shifted && c->flow.stages && !c->flow.cut && !c->tiled;
+    return c->flow.cut && !c->flow.stages;
 }
 
 /* The same config tile by tile, for rows that bulk copies cannot read. */

@@ -12,7 +12,7 @@ enum { WRITE_STEPS = 4, WRITE_STEPS_RAGGED = 2 };
 typedef struct row {
     const norm_config *cfg;
     row_split split;
-    bool in_phase; // rows of x, residual, y and sum; with shifted stores: y and sum with gamma and beta
+    bool in_phase; // rows of x, residual, y and sum
     row_place place;
     row_spans spans;
     bool centred; // layernorm; else rmsnorm, which has neither mean nor beta
@@ -48,8 +48,8 @@ static tensor load_by(row_loader *out_of_phase, const row *r, const row_span *at
     tensor tXgX = with_cache(row_of_matrix(&at->split, &at->place, pointer, r->cfg->dtype, ld), cache); // (VEC,STEPS)
     tensor rX = fragment_like(tXgX, takes_samples(r) ? F32 : r->cfg->dtype);                            // (VEC,STEPS)
     row_split split = at->split;
-    split.ragged |= r->in_phase && r->cfg->shifted; // vectors are those of y alone
-    (r->in_phase && !r->cfg->shifted ? row_load : out_of_phase)(&split, &at->place, tXgX, rX, 0);
+    split.ragged |= r->in_phase && norm_cuts_memory(r->cfg); // vectors are those of y alone
+    (r->in_phase && !norm_cuts_memory(r->cfg) ? row_load : out_of_phase)(&split, &at->place, tXgX, rX, 0);
     return rX;
 }
 
@@ -68,9 +68,7 @@ static void add_residual(const row *r, tensor rX, tensor rResidual)
 static void store_sum(const row *r, const row_span *at, tensor rH)
 {
     tensor gSum = row_of_matrix(&at->split, &at->place, r->o.sum, r->cfg->dtype, r->o.ldy); // (VEC,STEPS)
-    (norm_shifts_stores(r->cfg) ? row_store_shifted
-     : r->in_phase              ? row_store
-                                : row_store_anywhere)(&at->split, &at->place, rH, gSum);
+    (r->in_phase ? row_store : row_store_anywhere)(&at->split, &at->place, rH, gSum);
 }
 
 /* h from the inputs; writes sum. */
@@ -207,7 +205,7 @@ static void write_vectors(const row *r, tensor rH, const row_span *at, int begin
         set(rY, i, y);
     }
     tensor gY = row_of_matrix(&some.split, &some.place, r->o.y, r->cfg->dtype, r->o.ldy); // (VEC,STEPS)
-    (norm_shifts_stores(r->cfg) ? row_store_shifted : row_store)(&some.split, &some.place, rY, gY);
+    row_store(&some.split, &some.place, rY, gY);
 }
 
 static void write_result(row *r, tensor rH, const row_span *at)
@@ -492,7 +490,7 @@ static void forward_flow(const norm_config *cfg, bool centred)
     min_ctas_per_sm(cfg->ctas_per_sm);
     row_pipeline s = row_pipeline_begin(&split, cfg->dtype, inputs, 1 + cfg->residual, NORM_FLOW_VALUES, r.o.rows,
                                         r.o.cols, r.o.counter);
-    s.long_visits = !norm_shifts_stores(cfg); // shifted stores exchange elements between lanes
+    s.long_visits = true;
     flow f = { .reduced = r, .written = r };
     if (cfg->shared_weights) {
         const int cols = (int)row_split_cols(&r.split);

@@ -68,7 +68,7 @@ static const char *const cases[] = {
     "rows=7 cols=512 impl=forward config='threads=128 row_threads=128 steps=1 exact=1'",
     "rows=2 cols=4096 impl=forward config='threads=256 row_threads=256 cluster=4 steps=1'",
     "rows=3 cols=700 impl=forward config='threads=32 row_threads=32 cluster=4 steps=2' # a cluster of warps",
-    "rows=19 cols=9000 ldx=9001 ldy=9000           # out of phase: they flow, and are shifted when they are written",
+    "rows=19 cols=9000 ldx=9001 ldy=9000           # out of phase: single elements, or tiles",
     "rows=19 cols=9001 ldx=9001 ldy=9002 residual=1",
     "rows=19 cols=17001 ldx=17001 ldy=17008 dtype=f16",
     "rows=7 cols=40000 ldx=40000 ldy=40003 dtype=bf16 misalign=1",
@@ -95,7 +95,7 @@ static const char *const cases[] = {
     "rows=37 cols=1024 dtype=bf16 ldx=1027 ldy=1032 residual=1 stagger=1 fill=uniform",
     "rows=9 cols=4992 dtype=bf16 ldx=4993                      # by half the threads, few of which have nothing to do",
     "rows=130 cols=136 dtype=bf16 ldx=137 misalign=1",
-    "rows=19 cols=4096 direction=backward ldx=4097 dtype=bf16  # dx lies otherwise: its vectors are shifted",
+    "rows=19 cols=4096 direction=backward ldx=4097 dtype=bf16  # dx lies otherwise: x and dy are cut",
     "rows=19 cols=1003 direction=backward ldx=1004 ldy=1009 dtype=f16 residual=1 fill=uniform",
     "rows=9 cols=2048 direction=backward ldy=2049                # rows of dx alone are ragged",
     "rows=9 cols=20001 direction=backward ldx=20003 ldy=20006 dtype=f16",
@@ -112,7 +112,7 @@ static const char *const cases[] = {
     "rows=11 cols=5000 ldx=5003 ldy=5000 dtype=f16 residual=1 offset=100 impl=forward config='threads=128 "
     "row_threads=128 cluster=2 vec=8 steps=2 exact=0 stages=4 residence=ring cut=1'",
     "rows=9 cols=2056 ldx=2058 ldy=2056 impl=forward config='threads=64 row_threads=64 vec=4 steps=1 exact=0 stages=2 "
-    "residence=reload shifted=1 cut=1'",
+    "residence=reload cut=1'",
     "rows=9 cols=520 direction=backward dtype=bf16 stagger=1",
     "rows=9 cols=513 dtype=bf16 misalign=2 residual=1    # and of a warp, boundaries elsewhere",
     "rows=9 cols=513 dtype=bf16 stagger=1 residual=1     # everything out of phase",
@@ -250,10 +250,10 @@ static const char *const population[] = {
             { "rows=35 cols=1 ldx=2^62", CKL_INVALID,                                                        \
               op ": x of 35x1 elements, strides 4611686018427387904x1, spans" },                             \
             { "rows=1 cols=2^56", CKL_INVALID, op ": x of 1x72057594037927936 elements" },                   \
-            { "rows=4 cols=64 impl=forward config='vec=2 threads=64 row_threads=32 shifted=1'", CKL_INVALID, \
-              "norm forward: shifted=1 is for rows in registers" },                                          \
-            { "rows=4 cols=64 direction=backward impl=backward config='shifted=1'", CKL_INVALID,             \
-              "norm backward: shifted=1 is for" },                                                           \
+            { "rows=4 cols=64 impl=forward config='vec=2 threads=64 row_threads=32 cut=1'", CKL_INVALID,     \
+              "norm forward: cut=1 is for rows in registers" },                                              \
+            { "rows=4 cols=64 direction=backward impl=backward config='cut=1'", CKL_INVALID,                 \
+              "norm backward: cut=1 is for" },                                                               \
             { "eps=inf", CKL_INVALID, op ": eps=inf is not finite" },                                        \
             { "eps=-0.5", CKL_INVALID, op ": eps=-0.5 is negative" },                                        \
             { "cols=8 ldx=7", CKL_INVALID, op ": ldx=7 is smaller than cols=8" },                            \

@@ -162,19 +162,24 @@ static ckl_status launch_rows(const ckl_plan *plan, const void *args, ckl_stream
     return plan_launch(plan, kernel, grid, &params, stream);
 }
 
-/* Where strips flow, which have a depth, clusters stay for them: as many as fit, but no more than needed to end at the same time. */
+/* Vectors of ragged lines reach into columns of other CTAs, which may be written already where outputs take the place of inputs. */
+static int kernel_for_columns(const ckl_softmax_desc *d, const ckl_softmax_args *a, const column_split *s)
+{
+    const bool is_forward = d->direction == CKL_DIRECTION_FORWARD;
+    const bool in_place = is_forward ? a->y == a->x : a->dx == a->y || a->dx == a->dy;
+    return s->ragged && in_place ? 1 : kernel_for(d, a, s->vec);
+}
+
 static ckl_status launch_columns(const ckl_plan *plan, const void *args, ckl_stream stream)
 {
     const softmax_column_config *c = plan->config;
     const ckl_softmax_desc *d = plan->desc;
-    const int kernel = kernel_for(d, args, c->split.vec);
+    const int kernel = kernel_for_columns(d, args, &c->split);
     const column_split split = kernel ? column_split_scalar(&c->split) : c->split;
-    const int64_t strips = column_split_strips(&split, d->inner), all = d->outer * strips;
-    const bool flows = c->depth && kernel == 0;
+    const int64_t strips = column_split_strips(&split, d->inner);
     softmax_params params = params_for(d, args);
     params.strips = (uint32_t)strips;
-    const int64_t clusters = flows ? even_workers(all, plan->kernels[0].clusters_resident) : all;
-    return plan_launch(plan, kernel, (plan_grid){ .x = clusters * split.cluster }, &params, stream);
+    return plan_launch(plan, kernel, (plan_grid){ .x = d->outer * strips * split.cluster }, &params, stream);
 }
 
 /* Strips and chunks of columns whose CTAs meet in memory. The workspace: counters, then the states of all chunks and strips. */
@@ -214,7 +219,7 @@ static ckl_status launch_held(const ckl_plan *plan, const void *args, ckl_stream
 {
     const ckl_softmax_desc *d = plan->desc;
     const chunks_view v = view_of(plan);
-    if (kernel_for(d, args, ((const softmax_column_config *)plan->config)->split.vec) != 0)
+    if (kernel_for_columns(d, args, &((const softmax_column_config *)plan->config)->split) != 0)
         return launch_columns(plan, args, stream);
     const softmax_params params = params_for_chunks(plan, args, &v);
     return plan_launch(plan, 0, (plan_grid){ .x = d->outer * v.strips * v.chunks }, &params, stream);
@@ -233,14 +238,8 @@ static const field pipeline_fields[] = { SOFTMAX_FORM(FIELD_NESTED, (softmax_row
 static const field column_fields[] = { SOFTMAX_FORM(FIELD_NESTED, (softmax_column_config, form)) //
                                        COLUMN_SPLIT(FIELD_NESTED, (softmax_column_config, split)) };
 
-static const field column_pipeline_fields[] = { SOFTMAX_FORM(FIELD_NESTED, (softmax_column_config, form))  //
-                                                COLUMN_SPLIT(FIELD_NESTED, (softmax_column_config, split)) //
-                                                SOFTMAX_COLUMN_TILES(FIELD_ROW, softmax_column_config)     //
-                                                SOFTMAX_COLUMN_DEPTH(FIELD_ROW, softmax_column_config) };
-
 static const field column_held_fields[] = { SOFTMAX_FORM(FIELD_NESTED, (softmax_column_config, form))  //
                                             COLUMN_SPLIT(FIELD_NESTED, (softmax_column_config, split)) //
-                                            SOFTMAX_COLUMN_TILES(FIELD_ROW, softmax_column_config)     //
                                             SOFTMAX_COLUMN_HELD(FIELD_ROW, softmax_column_config) };
 
 #define IMPLEMENTATION(symbol, about, family, fields, ...)                                                     \
@@ -262,9 +261,6 @@ IMPLEMENTATION(pipeline, "rows flow through shared memory ahead of the threads; 
                row, pipeline_fields, launch_rows, .target = IR_SM90A, .workspace_bytes = pipeline_workspace);
 IMPLEMENTATION(long, "a row of any length by a CTA or a cluster; read twice, tile by tile", row, row_fields,
                launch_rows);
-IMPLEMENTATION(column_pipeline,
-               "strips of columns in shared memory, one after the other; CTAs or clusters stay for them", column,
-               column_pipeline_fields, launch_columns, .target = IR_SM90A);
 IMPLEMENTATION(column_held, "strips in chunks, each in the shared memory of a CTA until the sums of all are known",
                column, column_held_fields, launch_held, .workspace_bytes = held_workspace);
 IMPLEMENTATION(column, "a strip of columns in the registers of a CTA or a cluster; read once", column, column_fields,
@@ -276,7 +272,6 @@ static const implementation *const implementations[] = { &row_implementation,
                                                          &pipeline_implementation,
                                                          &long_implementation,
                                                          &column_held_implementation,
-                                                         &column_pipeline_implementation,
                                                          &column_implementation,
                                                          &column_long_implementation,
                                                          NULL };

@@ -1,7 +1,6 @@
 /*
  * softmax_column.c - rows that lie across memory, side by side: columns. `column`: a strip of them is read once and
- * stays in the registers of a CTA or a cluster. `column_pipeline`: it stays in shared memory, tile by tile; tiles of
- * the next strip replace those of this one. `column_long`: strips of any length are read twice by one CTA or cluster.
+ * stays in the registers of a CTA or a cluster. `column_long`: strips of any length are read twice by one CTA or cluster.
  */
 #include "operators/softmax/softmax_column.h"
 
@@ -80,94 +79,6 @@ void softmax_column(const void *config, int kernel)
         backward(&c);
 }
 
-/* Columns in shared memory */
-
-static void first_pass(const column_flow *f, tile_visit *visit, void *user)
-{
-    cp_async_wait(f->depth - 1);
-    LOOP(tile, imm(f->tiles)) {
-        visit_staged(f, tile, visit, user);
-    }
-}
-
-/* Visits each tile, and then reuses its slots for a later strip. */
-static void second_pass(const column_flow *f, tile_visit *visit, void *user)
-{
-    LOOP(tile, imm(f->tiles)) {
-        visit_staged(f, tile, visit, user);
-        IF(f->has_later)
-            stage_tile(f, &f->later, f->slots, tile);
-    }
-    cp_async_commit();
-}
-
-/* Reduces over the cluster. No CTA is written to before it has read the results of the strip before. */
-static void reduce_strip(const columns *c, const column_place *place, val *states)
-{
-    if (c->split.cluster > 1)
-        cluster_wait();
-    column_reduce(&c->split, place, softmax_reduction(c->form), states);
-    if (c->split.cluster > 1)
-        cluster_arrive();
-}
-
-static void take_strip(const column_flow *f)
-{
-    const columns *c = &f->c;
-    column_states found;
-    begin_states(c, c->split.vec, found.of);
-    first_pass(f, sum_visit(c), &found);
-    reduce_strip(c, &f->place, found.of);
-    find_factors(c, &found);
-    second_pass(f, write_visit(c), &found);
-}
-
-static void flow_begin(column_flow *f, const softmax_column_config *cfg)
-{
-    *f = (column_flow){ .c = { .form = &cfg->form, .split = cfg->split, .p = params_of(softmax) },
-                        .tiles = cfg->tiles,
-                        .depth = cfg->depth };
-    launch_bounds(cfg->split.threads, cfg->form.ctas_per_sm);
-    cluster_size(cfg->split.cluster);
-    if (cfg->split.cluster > 1)
-        cluster_arrive();
-    grid_wait(); // no launch_dependents(): persistent CTAs would share their SMs with the next kernel's
-}
-
-/*
- * CTAs are persistent and take strips in turn, so neighbouring strips, which share lines of memory, are at work
- * together.
- */
-static void flow_columns(const softmax_column_config *cfg)
-{
-    column_flow f;
-    flow_begin(&f, cfg);
-    const val all = mul(convert(U32, f.c.p.outer), f.c.p.strips), cluster = imm(cfg->split.cluster);
-    const val clusters = div(grid_x(), cluster), first = div(cta_x(), cluster);
-    const val begin = smem_address(smem_alloc("strips", f.depth * strip_bytes(&f), 16));
-    for (int ahead = 0; ahead < f.depth; ahead++) {
-        const val strip = add(first, mul(clusters, imm(ahead)));
-        IF(lt(strip, all)) {
-            column_place place = place_in(&f.c, strip);
-            LOOP(tile, imm(f.tiles))
-                stage_tile(&f, &place, add(begin, imm_as(U32, ahead * strip_bytes(&f))), tile);
-        }
-        cp_async_commit();
-    }
-    f.slots = variable(U32, begin);
-    LOOP_FROM(strip, first, all, clusters) {
-        const val later = add(strip, mul(clusters, imm(f.depth))), after = add(f.slots, imm_as(U32, strip_bytes(&f)));
-        f.place = place_in(&f.c, strip);
-        f.later = place_in(&f.c, later);
-        f.has_later = lt(later, all);
-        take_strip(&f);
-        if (f.depth > 1)
-            assign(f.slots, select(eq(after, add(begin, imm_as(U32, f.depth * strip_bytes(&f)))), begin, after));
-    }
-    if (cfg->split.cluster > 1)
-        cluster_wait();
-}
-
 /* Columns that are read twice */
 
 static void copy_inputs(const columns *c, const tensor *from, const tensor *to)
@@ -217,16 +128,5 @@ static void read_twice(const columns *c)
 void softmax_column_long(const void *config, int kernel)
 {
     columns c = begin(config, kernel);
-    read_twice(&c);
-}
-
-void softmax_column_pipeline(const void *config, int kernel)
-{
-    if (kernel == 0) {
-        flow_columns(config);
-        return;
-    }
-    columns c = begin(config, kernel);
-    c.split.exact = false; // the tile past the last one has no lines
     read_twice(&c);
 }

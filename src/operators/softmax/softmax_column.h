@@ -1,4 +1,4 @@
-/* softmax_column.h - what the kernels of columns do with a tile of them, in registers or in slots of shared memory. */
+/* softmax_column.h - what the kernels of columns do with a tile of them. */
 #ifndef CKL_SOFTMAX_COLUMN_H
 #define CKL_SOFTMAX_COLUMN_H
 
@@ -163,70 +163,6 @@ static inline column_place shifted(const columns *c, column_place place)
 static inline column_place place_in(const columns *c, val strip)
 {
     return shifted(c, column_in_strip(&c->split, c->p.n, c->p.inner, c->p.strips, strip));
-}
-
-/* Slots */
-
-/*
- * A thread copies its elements of a strip to slots of its own and reads them from there twice, so threads wait for each
- * other only to reduce. Shared memory holds `depth` strips: while one is at work, the next ones arrive. The second pass
- * gives each slot to a later strip once it has read it. All copies of a strip are one group.
- */
-typedef struct column_flow {
-    columns c;
-    int tiles, depth;
-    val slots;                 // u32: the address of those of the strip at work
-    column_place place, later; // in the strip at work, and in the one that gets its slots
-    val has_later;
-} column_flow;
-
-static inline int64_t tile_bytes(const column_flow *f)
-{
-    return column_slots_bytes(&f->c.split, f->c.form->dtype) * softmax_pipeline_inputs(f->c.form);
-}
-
-static inline int64_t strip_bytes(const column_flow *f)
-{
-    return f->tiles * tile_bytes(f);
-}
-
-/* Where the slots of a tile and an input are. */
-static inline val slots_at(const column_flow *f, val strip, val tile, int input)
-{
-    val first = add(strip, imm_as(U32, input * column_slots_bytes(&f->c.split, f->c.form->dtype)));
-    return add(first, mul(tile, imm_as(U32, tile_bytes(f))));
-}
-
-static inline column_place tile_at_line(const column_flow *f, const column_place *strip, val tile)
-{
-    return column_from(strip, mul(tile, imm((int)column_split_lines(&f->c.split))));
-}
-
-/* Starts the copies of a tile of a strip. */
-static inline void stage_tile(const column_flow *f, const column_place *strip, val slots, val tile)
-{
-    const columns *c = &f->c;
-    const bool is_forward = softmax_is_forward(c->form);
-    column_place at = tile_at_line(f, strip, tile);
-    column_stage(&c->split, &at, is_forward ? c->p.x : c->p.y, c->form->dtype, is_forward ? c->p.ldx : c->p.ldy, c->p.n,
-                 slots_at(f, slots, tile, 0));
-    if (!is_forward)
-        column_stage(&c->split, &at, c->p.dy, c->form->dtype, c->p.ldy, c->p.n, slots_at(f, slots, tile, 1));
-}
-
-/* Visits a tile of the strip at work. */
-static inline void visit_staged(const column_flow *f, val tile, tile_visit *visit, void *user)
-{
-    const columns *c = &f->c;
-    const bool is_forward = softmax_is_forward(c->form);
-    column_place at = tile_at_line(f, &f->place, tile);
-    tensor rX[INPUTS_MAX]; // (VEC,STEPS)
-    for (int i = 0; i < softmax_pipeline_inputs(c->form); i++) {
-        rX[i] = registers(c, c->form->dtype);
-        column_load_staged(&c->split, &at, c->form->dtype, slots_at(f, f->slots, tile, i), rX[i],
-                           is_forward ? -INFINITY : 0);
-    }
-    visit(c, &at, rX, user);
 }
 
 #endif

@@ -21,7 +21,8 @@ enum {
     LONG_LINES = 2048,  // that are work enough for a CTA of column_long
     COPY_BYTES_MIN = 4, // of cp.async
     TILES_MAX = 64,     // of a config
-    LINE_BYTES = 128    // of memory
+    LINE_BYTES = 128,   // of memory
+    HELD_CTAS = 3       // of an SM
 };
 
 static ckl_status check_other_axis(const char *what, const ckl_softmax_desc *d)
@@ -139,86 +140,44 @@ ckl_status softmax_choose_column_long(const void *desc, const ckl_device_info *d
 }
 
 /*
- * Lines of 16 bits that begin anywhere, by vectors between boundaries of memory: single elements are at 43 % of the limit (gradients of
- * 56x768x399 f16).
+ * Lines that begin anywhere, by vectors between boundaries of memory: gradients of 56x768x399 f16 55.1 us by single elements, 45.3 so, of
+ * 32x2249x513 f32 199 and 150. Not where registers of a CTA hold them: 98 and 118 (88x320x2093 f16). Forward, whole lines of halves of
+ * vectors of 16 bits are copied as such.
  */
 static bool is_ragged(const ckl_softmax_desc *d)
 {
-    enum { LINES_MIN = 256 };
-    const int full = row_vec_full(d->dtype);
-    return dtype_bytes(d->dtype) == 2 && softmax_vec_of(d) < full / 2 && (d->ldx - d->ldy) % full == 0 &&
-           d->n >= LINES_MIN;
+    enum { LINES_MIN = 512 };
+    const int full = row_vec_full(d->dtype),
+              halves = d->direction == CKL_DIRECTION_FORWARD && dtype_bytes(d->dtype) == 2;
+    const bool in_phase = (d->ldx - d->ldy) % full == 0;
+    return softmax_vec_of(d) < (halves ? full / 2 : full) && in_phase && d->n >= LINES_MIN;
+}
+
+/* Forward, columns of 16 bits are halves of vectors in twice the lines: a tile rescales the sum of a column once. */
+static int ragged_vec(const ckl_softmax_desc *d)
+{
+    const bool halves = d->direction == CKL_DIRECTION_FORWARD && dtype_bytes(d->dtype) == 2;
+    return row_vec_full(d->dtype) / (halves ? 2 : 1);
 }
 
 /* Of a ragged strip: those that leave the fewest idle. */
 static int ragged_lanes(const ckl_softmax_desc *d)
 {
     enum { LANES_MAX = 32, LANES_MIN = 8 };
+    const int64_t vec = ragged_vec(d);
     int best = LANES_MAX;
     for (int lanes = LANES_MAX; lanes >= LANES_MIN; lanes /= 2) {
-        const int64_t vec = row_vec_full(d->dtype);
         if (ceil_div(d->inner, (lanes - 1) * vec) * lanes < ceil_div(d->inner, (best - 1) * vec) * best)
             best = lanes;
     }
     return best;
 }
 
-/* Shared memory of a CTA that keeps its share of `depth` strips, or a chunk, there. */
-static int64_t kept_bytes(const softmax_column_config *c, int depth)
+/* Shared memory of a CTA that keeps a chunk there. */
+static int64_t kept_bytes(const softmax_column_config *c)
 {
-    const int64_t slots = column_slots_bytes(&c->split, c->form.dtype) * softmax_pipeline_inputs(&c->form);
-    return depth * c->tiles * slots + column_reduce_bytes(&c->split, SOFTMAX_PIPELINE_VALUES);
-}
-
-/*
- * The splits of columns in shared memory, as measured (bench/notes/norm.md): reductions cost least with few threads of
- * many lines each, and small clusters. The first row that fits is taken.
- */
-typedef struct column_room {
-    int inputs, bytes;      // of the tensors that flow, and of an element; 0: any
-    int threads, lanes;     // of a CTA, and of a line
-    int ctas_per_sm, depth; // CTAs of an SM, and strips that each has in shared memory
-    int cluster_max;
-    bool before_registers; // faster than a cluster's registers, where these hold the columns, too
-} column_room;
-
-static const column_room column_rooms[] = {
-    { 1, 2, 256, 4, 2, 2, 1, true },   { 1, 2, 256, 4, 1, 2, 1, true },   { 1, 2, 256, 4, 2, 1, 4, false },
-    { 1, 4, 256, 8, 3, 1, 8, true },   { 1, 4, 512, 8, 2, 1, 16, true },  { 1, 4, 512, 4, 1, 1, 8, true },
-    { 1, 0, 512, 4, 1, 1, 16, false }, { 1, 0, 512, 2, 1, 1, 16, false }, { 2, 2, 128, 4, 4, 1, 1, true },
-    { 2, 2, 512, 8, 2, 1, 2, true },   { 2, 2, 256, 4, 3, 1, 8, true },   { 2, 2, 256, 4, 1, 1, 8, true },
-    { 2, 0, 512, 4, 1, 1, 16, false }, { 2, 0, 512, 2, 1, 1, 16, false },
-};
-
-/*
- * The smallest cluster, and tiles of as many lines as waste little shared memory on lines that do not exist. False: too
- * long.
- */
-static bool fit_column_flow(const ckl_softmax_desc *d, const ckl_device_info *device, const column_room *room,
-                            softmax_column_config *c)
-{
-    enum { THREADS_OF_SM = 512, ELEMENTS = 32, TILES_CHOSEN_MAX = 16, RESERVED_BYTES = 1 << 10 };
-    const int64_t most = device->smem_per_sm_bytes / room->ctas_per_sm - RESERVED_BYTES;
-    const int elements = room->threads * room->ctas_per_sm > THREADS_OF_SM ? ELEMENTS / 2 : ELEMENTS; // by registers
-    const int steps_min = room->inputs == 1 ? 2 : 1; // of one line each, sums would be rescaled for every element
-    int64_t least = INT64_MAX;
-    softmax_column_config tried = { .form = softmax_form_of(d), .depth = room->depth };
-    tried.form.ctas_per_sm = room->ctas_per_sm;
-    tried.split = (column_split){ .threads = room->threads, .cluster = 1, .vec = softmax_vec_of(d) };
-    tried.split.lanes = (int)min_i64(32, room->lanes * row_vec_full(d->dtype) / tried.split.vec);
-    for (; least == INT64_MAX && tried.split.cluster <= room->cluster_max; tried.split.cluster *= 2)
-        for (tried.split.steps = elements / room->inputs / tried.split.vec; tried.split.steps >= steps_min;
-             tried.split.steps--) {
-            tried.tiles = (int)min_i64(ceil_div(d->n, column_split_lines(&tried.split)), TILES_CHOSEN_MAX + 1);
-            const int64_t bytes = kept_bytes(&tried, tried.depth);
-            if (tried.tiles > TILES_CHOSEN_MAX || bytes > most || bytes > least - least / 8)
-                continue;
-            least = bytes;
-            *c = tried;
-        }
-    c->split.exact =
-        d->n == c->tiles * column_split_lines(&c->split) && d->inner % column_split_columns(&c->split) == 0;
-    return least <= most;
+    return c->tiles * column_slots_bytes(&c->split, c->form.dtype) * softmax_pipeline_inputs(&c->form) +
+           column_reduce_bytes(&c->split, SOFTMAX_PIPELINE_VALUES);
 }
 
 /* CTAs that hold a column in registers: one, a cluster, or 0. */
@@ -230,36 +189,6 @@ static int ctas_that_hold(const ckl_softmax_desc *d, const ckl_device_info *devi
     const int cluster = residency_cluster_max(device);
     return column_split_choose(d->n, d->inner, softmax_vec_of(d), d->dtype, elements, cluster, held) ? held->cluster
                                                                                                      : 0;
-}
-
-ckl_status softmax_choose_column_pipeline(const void *desc, const ckl_device_info *device, void *config)
-{
-    static const char what[] = "softmax column_pipeline";
-    enum { TENSOR_BYTES_MIN = 16 << 20 };
-    const ckl_softmax_desc *d = desc;
-    const int bytes = dtype_bytes(d->dtype), inputs = d->direction == CKL_DIRECTION_FORWARD ? 1 : 2;
-    column_split held;
-    TRY(check_other_axis(what, d));
-    const int ctas = ctas_that_hold(d, device, &held);
-    const bool full = bytes == 2 && held.threads == COLUMN_THREADS_FULL && (inputs == 2 || !has_lines(&held, d->dtype));
-    const bool narrow = ctas > 1 && softmax_vec_of(d) < row_vec_full(d->dtype); // halves of their vectors are elements
-    const bool poor = !ctas || (inputs == 1 && bytes == 2 && (narrow || !has_lines(&held, d->dtype)));
-    if (!device->has_tma || softmax_vec_of(d) * bytes < COPY_BYTES_MIN)
-        FAIL(CKL_UNSUPPORTED, "%s: wants clusters, and lines of whole vectors of %d bytes", what, COPY_BYTES_MIN);
-    if (softmax_vec_of(d) < row_vec_full(d->dtype) && (inputs == 2 || bytes == 4))
-        FAIL(CKL_UNSUPPORTED, "%s: lines of vectors of less than 16 bytes are as fast in registers, or read twice",
-             what);
-    if ((ctas == 1 && !full) || // a full one has an SM's registers to itself
-        tensor_bytes(d) < TENSOR_BYTES_MIN)
-        FAIL(CKL_UNSUPPORTED, "%s: columns of n=%" PRId64 " fit the registers of a CTA, or are few", what, d->n);
-    for (int i = 0; i < COUNT_OF(column_rooms); i++) {
-        const column_room *room = &column_rooms[i];
-        if (room->inputs == inputs && (!room->bytes || room->bytes == bytes) && (room->before_registers || poor) &&
-            fit_column_flow(d, device, room, config))
-            return CKL_OK;
-    }
-    FAIL(CKL_UNSUPPORTED, "%s: columns of n=%" PRId64 " are faster in registers, or do not fit shared memory", what,
-         d->n);
 }
 
 /* Of work of which CTAs and shared memory are said. again: what reading the inputs once more costs of reading them. */
@@ -295,15 +224,6 @@ plan_cost softmax_cost_column(const void *desc, const ckl_device_info *device, c
     return cost_of(desc, device, config, work, 0);
 }
 
-plan_cost softmax_cost_column_pipeline(const void *desc, const ckl_device_info *device, const void *config)
-{
-    const softmax_column_config *c = config;
-    const memory_work work = { .of = { .us = -1, .bytes = 1.4, .lines = 2.3 },
-                               .ctas = ctas_of(desc, config),
-                               .smem_bytes = kept_bytes(c, c->depth) };
-    return cost_of(desc, device, config, work, 0);
-}
-
 plan_cost softmax_cost_column_long(const void *desc, const ckl_device_info *device, const void *config)
 {
     const memory_work work = { .of = { .us = -0.8, .bytes = 1.65, .lines = 2.6 }, .ctas = ctas_of(desc, config) };
@@ -324,12 +244,12 @@ plan_cost softmax_cost_column_held(const void *desc, const ckl_device_info *devi
     part.n = ceil_div(part.n, chunks);
     const memory_work work = { .of = { .us = 1.2, .bytes = 1.2, .lines = 2.3 },
                                .ctas = chunks * ctas_of(desc, config),
-                               .smem_bytes = kept_bytes(config, 1) };
+                               .smem_bytes = kept_bytes(config) };
     return cost_of(&part, device, config, work, 0);
 }
 
-/* held: tiles of a column that a kernel holds; 0: any number. */
-static ckl_status admit_columns(const char *what, int held, const ckl_softmax_desc *d, const ckl_device_info *device,
+/* held: a CTA or cluster holds its columns whole. */
+static ckl_status admit_columns(const char *what, bool held, const ckl_softmax_desc *d, const ckl_device_info *device,
                                 const softmax_column_config *c)
 {
     TRY(check_other_axis(what, d));
@@ -338,10 +258,10 @@ static ckl_status admit_columns(const char *what, int held, const ckl_softmax_de
     if (c->split.ragged && (d->ldx - d->ldy) % c->split.vec)
         FAIL(CKL_UNSUPPORTED, "%s: ragged=1, but lines of ldx=%" PRId64 " and ldy=%" PRId64 " begin differently", what,
              d->ldx, d->ldy);
-    int64_t lines = column_split_lines(&c->split) * held, columns = column_split_columns(&c->split);
+    int64_t lines = column_split_lines(&c->split), columns = column_split_columns(&c->split);
     if (held && d->n > lines)
         FAIL(CKL_INVALID, "%s: columns of %" PRId64 " elements, room for %" PRId64, what, d->n, lines);
-    if (c->split.exact && (d->n != lines || d->inner % columns))
+    if (c->split.exact && (!held || d->n != lines || d->inner % columns))
         FAIL(CKL_INVALID, "%s: exact=1 wants columns of %" PRId64 " elements and lines of whole %" PRId64, what, lines,
              columns);
     column_split scalar = column_split_scalar(&c->split); // the smaller strips
@@ -352,30 +272,8 @@ static ckl_status admit_columns(const char *what, int held, const ckl_softmax_de
 
 ckl_status softmax_admit_column(const void *desc, const ckl_device_info *device, const void *config)
 {
-    return admit_columns("softmax column", 1, desc, device, config);
+    return admit_columns("softmax column", true, desc, device, config);
 }
-
-ckl_status softmax_admit_column_pipeline(const void *desc, const ckl_device_info *device, const void *config)
-{
-    static const char what[] = "softmax column_pipeline";
-    enum { DEPTH_MAX = 8 }; // groups of copies that may be waited for
-    const ckl_softmax_desc *d = desc;
-    const softmax_column_config *c = config;
-    if (c->tiles < 1 || c->tiles > TILES_MAX)
-        FAIL(CKL_INVALID, "%s: tiles=%d is not in 1..%d", what, c->tiles, TILES_MAX);
-    if (c->depth < 1 || c->depth > DEPTH_MAX)
-        FAIL(CKL_INVALID, "%s: depth=%d is not in 1..%d", what, c->depth, DEPTH_MAX);
-    TRY(admit_columns(what, c->tiles, d, device, c));
-    if (c->split.vec * dtype_bytes(d->dtype) < COPY_BYTES_MIN)
-        FAIL(CKL_UNSUPPORTED, "%s: vec=%d is less than %d bytes", what, c->split.vec, COPY_BYTES_MIN);
-    const int64_t smem_bytes = kept_bytes(c, c->depth);
-    if (smem_bytes > device->smem_per_cta_bytes)
-        FAIL(CKL_INVALID, "%s: tiles=%d depth=%d take %" PRId64 " bytes of shared memory", what, c->tiles, c->depth,
-             smem_bytes);
-    return CKL_OK;
-}
-
-enum { HELD_CTAS = 3 }; // of an SM
 
 /*
  * Chunks of 64 KB by so many lanes a line. Those of gradients have 40 KB more in registers, where few threads have many, as time goes with
@@ -383,21 +281,23 @@ enum { HELD_CTAS = 3 }; // of an SM
  */
 static int64_t split_held(const ckl_softmax_desc *d, int lanes, bool keeps, softmax_column_config *c)
 {
-    enum { CHUNK_BYTES = 64 << 10, TILE_BYTES = 64, RAGGED_TILE_BYTES = 32 }; // of a thread; of each tensor
+    enum { CHUNK_BYTES = 64 << 10, TILE_BYTES = 64, STEPS_RAGGED = 4, STEPS_RAGGED_GRADIENTS = 2 }; // of a thread
     enum { THREADS = 256, THREADS_KEEPING = 128, KEPT = 5 };
     column_split *s = &c->split;
-    const int inputs = softmax_pipeline_inputs(&c->form);
-    const int tile_bytes = is_ragged(d) ? RAGGED_TILE_BYTES * inputs : TILE_BYTES;
     *s = (column_split){ .threads = keeps ? THREADS_KEEPING : THREADS, .lanes = lanes, .cluster = 1 };
     s->ragged = is_ragged(d);
-    s->vec = s->ragged ? row_vec_full(d->dtype) : softmax_vec_of(d);
-    s->steps = tile_bytes / inputs / (s->vec * dtype_bytes(d->dtype));
-    c->tiles = CHUNK_BYTES / tile_bytes / s->threads;
+    s->vec = s->ragged ? ragged_vec(d) : softmax_vec_of(d);
+    const int bytes = s->vec * dtype_bytes(d->dtype) * softmax_pipeline_inputs(&c->form);
+    s->steps = !s->ragged                              ? TILE_BYTES / bytes
+               : d->direction == CKL_DIRECTION_FORWARD ? STEPS_RAGGED
+                                                       : STEPS_RAGGED_GRADIENTS;
+    const int64_t room = CHUNK_BYTES / (s->steps * bytes) / s->threads;
+    c->tiles = (int)room;
     c->kept = keeps ? KEPT : 0;
-    const int64_t chunks = held_chunks(d, c);
-    const int tiles = (int)ceil_div(d->n, chunks * column_split_lines(s));
-    c->kept = (int)min_i64(c->kept, tiles - 1);
-    c->tiles = tiles - c->kept;
+    const int64_t chunks = held_chunks(d, c), tiles = ceil_div(d->n, chunks * column_split_lines(s));
+    c->tiles = (int)min_i64(tiles, room);
+    c->kept = (int)tiles - c->tiles;
+    c->form.ctas_per_sm = keeps && 2 * tiles <= room ? 2 * HELD_CTAS : HELD_CTAS; // half the chunk
     return chunks;
 }
 
@@ -412,28 +312,27 @@ static int64_t choose_held(const ckl_softmax_desc *d, const ckl_device_info *dev
 }
 
 /*
- * Are columns and tensors large enough, and lines whole vectors, or halves of them? f32 gradients: all that one CTA's registers do
- * not hold, be it that a cluster's do or not.
+ * Do columns fill an SM's registers, or more, tensors more than caches, and strips three quarters of their lines? f32 forward has two CTAs
+ * an SM up to 1024 lines. 26x1957x768 f16 69.1 us by clusters, 50.6 in chunks; gradients of 16x640x9216 f16 140.5 where rings of
+ * strips took 156.9.
  */
 static bool wants_held(const ckl_softmax_desc *d, const ckl_device_info *device)
 {
-    enum { BYTES_MIN_HALF = 16 << 20, BYTES_MIN_HALF_GRADIENTS = 32 << 20, LINES_LONG = 5120 };
-    enum { BYTES_MIN = 45 << 20, BYTES_MIN_GRADIENTS = 20 << 20, LINES_MIN = 2048, INNER_MIN = 256 };
+    enum { BYTES_MIN_HALF = 16 << 20, BYTES_MIN = 45 << 20, BYTES_MIN_GRADIENTS = 20 << 20, LINES_MIN_FORWARD = 1025 };
     const bool half = dtype_bytes(d->dtype) == 2, is_forward = d->direction == CKL_DIRECTION_FORWARD;
+    const int64_t bytes_min = half ? BYTES_MIN_HALF : is_forward ? BYTES_MIN : BYTES_MIN_GRADIENTS;
+    const int64_t filled = 3 * round_up(d->inner, LINE_BYTES / dtype_bytes(d->dtype));
     column_split held;
-    if (!device->has_tma)
+    if (!device->has_tma || tensor_bytes(d) < bytes_min || filled > 4 * d->inner)
         return false;
     if (is_ragged(d))
-        return d->inner >= INNER_MIN / 2 && tensor_bytes(d) >= BYTES_MIN_HALF;
+        return true;
     if (softmax_vec_of(d) < row_vec_full(d->dtype) / (is_forward ? 2 : 1))
         return false;
-    if (!half && !is_forward && ctas_that_hold(d, device, &held) != 1) // if strips are three quarters full
-        return tensor_bytes(d) >= BYTES_MIN_GRADIENTS &&
-               3 * round_up(d->inner, LINE_BYTES / dtype_bytes(d->dtype)) <= 4 * d->inner;
-    const int64_t bytes_min = !half                              ? BYTES_MIN
-                              : is_forward || d->n >= LINES_LONG ? BYTES_MIN_HALF
-                                                                 : BYTES_MIN_HALF_GRADIENTS;
-    return d->n >= LINES_MIN && d->inner >= INNER_MIN && tensor_bytes(d) >= bytes_min;
+    const bool alone = ctas_that_hold(d, device, &held) == 1;
+    const bool full = half ? held.threads == COLUMN_THREADS_FULL && !(is_forward && has_lines(&held, d->dtype))
+                           : is_forward && d->n >= LINES_MIN_FORWARD;
+    return !alone || full;
 }
 
 /*
@@ -451,7 +350,6 @@ ckl_status softmax_choose_column_held(const void *desc, const ckl_device_info *d
         FAIL(CKL_UNSUPPORTED,
              "%s: chosen on Hopper, where it was measured: large tensors, long columns, lines of whole vectors", what);
     c->form = softmax_form_of(d);
-    c->form.ctas_per_sm = HELD_CTAS;
     c->loading = device->sm_count;
     const int64_t most = HELD_CTAS * (int64_t)device->sm_count / STRIPS_AT_ONCE;
     const int lanes = is_ragged(d) ? ragged_lanes(d) : LINE_BYTES / (softmax_vec_of(d) * dtype_bytes(d->dtype));
@@ -469,7 +367,7 @@ ckl_status softmax_admit_column_held(const void *desc, const ckl_device_info *de
         FAIL(CKL_INVALID, "%s: tiles=%d is not in 1..%d", what, c->tiles, TILES_MAX);
     if (c->kept < 0 || c->kept > SOFTMAX_KEPT_MAX)
         FAIL(CKL_INVALID, "%s: kept=%d is not in 0..%d", what, c->kept, SOFTMAX_KEPT_MAX);
-    TRY(admit_columns(what, 0, d, device, c));
+    TRY(admit_columns(what, false, d, device, c));
     if (c->split.cluster != 1)
         FAIL(CKL_INVALID, "%s: cluster=%d, the CTAs of a strip meet in memory", what, c->split.cluster);
     if (c->split.vec * dtype_bytes(d->dtype) < COPY_BYTES_MIN)
@@ -478,12 +376,12 @@ ckl_status softmax_admit_column_held(const void *desc, const ckl_device_info *de
     if (chunks > ONE_PASS_CHUNKS_MAX || d->outer > CTAS_MAX / chunks / column_split_strips(&c->split, d->inner))
         FAIL(CKL_UNSUPPORTED, "%s: %" PRId64 " chunks of a strip are more than %d, or more than %d CTAs", what, chunks,
              ONE_PASS_CHUNKS_MAX, CTAS_MAX);
-    if (kept_bytes(c, 1) > device->smem_per_cta_bytes)
-        FAIL(CKL_INVALID, "%s: tiles=%d take %" PRId64 " bytes of shared memory", what, c->tiles, kept_bytes(c, 1));
+    if (kept_bytes(c) > device->smem_per_cta_bytes)
+        FAIL(CKL_INVALID, "%s: tiles=%d take %" PRId64 " bytes of shared memory", what, c->tiles, kept_bytes(c));
     return CKL_OK;
 }
 
 ckl_status softmax_admit_column_long(const void *desc, const ckl_device_info *device, const void *config)
 {
-    return admit_columns("softmax column_long", 0, desc, device, config);
+    return admit_columns("softmax column_long", false, desc, device, config);
 }

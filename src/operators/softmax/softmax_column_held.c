@@ -109,11 +109,16 @@ static void leave_states(strip_states *s, const column_place *place, val *values
 
 /* Chunks that stay in shared memory, and their last tiles in registers */
 
+/*
+ * A thread copies its elements of a chunk to slots of its own and reads them from there twice, so threads wait for each other only to
+ * reduce. The place of c is that of the chunk.
+ */
 typedef struct column_held {
-    column_flow f;
+    columns c;
+    int tiles, kept; // in shared memory, and in registers
+    val slots;       // u32: their address
     strip_states states;
-    tensor sStrip; // (COUNT,COLUMNS): states of the strip
-    int kept;
+    tensor sStrip;                              // (COUNT,COLUMNS): states of the strip
     tensor rKept[SOFTMAX_KEPT_MAX][INPUTS_MAX]; // (VEC,STEPS) each
 } column_held;
 
@@ -121,90 +126,124 @@ enum { PARTS = 4 }; // of a chunk: a part is a group of copies
 
 static int tiles_before(const column_held *k, int part)
 {
-    return part * k->f.tiles / PARTS;
+    return part * k->tiles / PARTS;
 }
 
-static column_place place_of_kept(const column_held *k, int i)
+static int64_t tile_bytes(const column_held *k)
 {
-    return tile_at_line(&k->f, &k->f.place, imm(k->f.tiles + i));
+    return column_slots_bytes(&k->c.split, k->c.form->dtype) * softmax_pipeline_inputs(k->c.form);
+}
+
+static val slots_at(const column_held *k, val tile, int input)
+{
+    val first = add(k->slots, imm_as(U32, input * column_slots_bytes(&k->c.split, k->c.form->dtype)));
+    return add(first, mul(tile, imm_as(U32, tile_bytes(k))));
+}
+
+static column_place place_of_tile(const column_held *k, val tile)
+{
+    return column_from(&k->c.place, mul(tile, imm((int)column_split_lines(&k->c.split))));
+}
+
+/* Starts the copies of a tile. */
+static void stage_tile(const column_held *k, val tile)
+{
+    const columns *c = &k->c;
+    const bool is_forward = softmax_is_forward(c->form);
+    column_place at = place_of_tile(k, tile);
+    column_stage(&c->split, &at, is_forward ? c->p.x : c->p.y, c->form->dtype, is_forward ? c->p.ldx : c->p.ldy, c->p.n,
+                 slots_at(k, tile, 0));
+    if (!is_forward)
+        column_stage(&c->split, &at, c->p.dy, c->form->dtype, c->p.ldy, c->p.n, slots_at(k, tile, 1));
+}
+
+static void visit_staged(const column_held *k, val tile, tile_visit *visit, void *user)
+{
+    const columns *c = &k->c;
+    column_place at = place_of_tile(k, tile);
+    tensor rX[INPUTS_MAX]; // (VEC,STEPS)
+    for (int i = 0; i < softmax_pipeline_inputs(c->form); i++) {
+        rX[i] = registers(c, c->form->dtype);
+        column_load_staged(&c->split, &at, c->form->dtype, slots_at(k, tile, i), rX[i],
+                           softmax_is_forward(c->form) ? -INFINITY : 0);
+    }
+    visit(c, &at, rX, user);
 }
 
 static void visit_kept(const column_held *k, tile_visit *visit, void *user)
 {
     for (int i = 0; i < k->kept; i++) {
-        const column_place at = place_of_kept(k, i);
-        visit(&k->f.c, &at, k->rKept[i], user);
+        const column_place at = place_of_tile(k, imm(k->tiles + i));
+        visit(&k->c, &at, k->rKept[i], user);
     }
 }
 
-/* f->place is set to the chunk. */
-static void stage_held(column_held *k, val chunk)
+static void stage_chunk(column_held *k, val chunk)
 {
-    column_flow *f = &k->f;
-    const column_place strip = place_in(&f->c, k->states.strip);
-    f->place =
-        column_from(&strip, mul(chunk, imm_as(U32, (f->tiles + k->kept) * (int)column_split_lines(&f->c.split))));
+    columns *c = &k->c;
+    const column_place strip = place_in(c, k->states.strip);
+    c->place = column_from(&strip, mul(chunk, imm_as(U32, (k->tiles + k->kept) * (int)column_split_lines(&c->split))));
     for (int part = 0; part < PARTS; part++) {
         LOOP_FROM(tile, imm(tiles_before(k, part)), imm(tiles_before(k, part + 1)), imm(1))
-            stage_tile(f, &f->place, f->slots, tile);
+            stage_tile(k, tile);
         cp_async_commit();
     }
     for (int i = 0; i < k->kept; i++) {
-        const column_place at = place_of_kept(k, i);
-        load_inputs(&f->c, &at, k->rKept[i]);
+        const column_place at = place_of_tile(k, imm(k->tiles + i));
+        load_inputs(c, &at, k->rKept[i]);
     }
 }
 
 /* While the first parts are added up, the others arrive. */
-static void sum_held(column_held *k)
+static void sum_chunk(column_held *k)
 {
     column_states found;
-    begin_states(&k->f.c, k->f.c.split.vec, found.of);
+    begin_states(&k->c, k->c.split.vec, found.of);
     for (int part = 0; part < PARTS; part++) {
         cp_async_wait(PARTS - 1 - part);
         LOOP_FROM(tile, imm(tiles_before(k, part)), imm(tiles_before(k, part + 1)), imm(1))
-            visit_staged(&k->f, tile, sum_visit(&k->f.c), &found);
+            visit_staged(k, tile, sum_visit(&k->c), &found);
     }
-    visit_kept(k, sum_visit(&k->f.c), &found);
-    leave_states(&k->states, &k->f.place, found.of);
+    visit_kept(k, sum_visit(&k->c), &found);
+    leave_states(&k->states, &k->c.place, found.of);
 }
 
 static void tell_strip(void *user, val column, const val *values)
 {
     const column_held *k = user;
-    for (int v = 0; v < softmax_state_values(k->f.c.form); v++)
+    for (int v = 0; v < softmax_state_values(k->c.form); v++)
         set(k->sStrip, coord(v, column), values[v]);
 }
 
 /* The states of the strip: every CTA merges those of its chunks for itself. */
-static column_states merge_held(column_held *k)
+static column_states merge_strip(column_held *k)
 {
-    const columns *c = &k->f.c;
+    const columns *c = &k->c;
     const int count = softmax_state_values(c->form);
     column_states found;
     merge_states(&k->states, tell_strip, k);
     cta_sync();
     for (int i = 0; i < count * c->split.vec; i++)
-        found.of[i] = at(k->sStrip, imm(i % count), column_number(&c->split, &k->f.place, i / count));
+        found.of[i] = at(k->sStrip, imm(i % count), column_number(&c->split, &c->place, i / count));
     find_factors(c, &found);
     return found;
 }
 
-static void write_held(void *user)
+static void write_chunk(void *user)
 {
     column_held *k = user;
-    column_states found = merge_held(k);
-    visit_kept(k, write_visit(&k->f.c), &found);
-    LOOP(tile, imm(k->f.tiles))
-        visit_staged(&k->f, tile, write_visit(&k->f.c), &found);
+    column_states found = merge_strip(k);
+    visit_kept(k, write_visit(&k->c), &found);
+    LOOP(tile, imm(k->tiles))
+        visit_staged(k, tile, write_visit(&k->c), &found);
 }
 
 static void write_other(void *user, val chunk)
 {
     column_held other = *(const column_held *)user;
-    stage_held(&other, chunk);
+    stage_chunk(&other, chunk);
     cp_async_wait(0);
-    write_held(&other);
+    write_chunk(&other);
 }
 
 void softmax_column_held(const void *config, int kernel)
@@ -214,14 +253,13 @@ void softmax_column_held(const void *config, int kernel)
         softmax_column_long(config, kernel);
         return;
     }
-    column_held k = { .f = { .c = { .form = &cfg->form, .split = cfg->split, .p = params_of(softmax) },
-                             .tiles = cfg->tiles,
-                             .depth = 1 },
+    column_held k = { .c = { .form = &cfg->form, .split = cfg->split, .p = params_of(softmax) },
+                      .tiles = cfg->tiles,
                       .kept = cfg->kept };
-    const columns *c = &k.f.c;
+    const columns *c = &k.c;
     launch_bounds(c->split.threads, cfg->form.ctas_per_sm);
     k.states = states_begin(c);
-    k.f.slots = smem_address(smem_alloc("chunk", strip_bytes(&k.f), 16));
+    k.slots = smem_address(smem_alloc("chunk", k.tiles * tile_bytes(&k), 16));
     k.sStrip =
         smem_tensor("strip", F32, compact(shape(softmax_state_values(c->form), column_split_room(&c->split))), 16);
     launch_dependents();
@@ -232,11 +270,11 @@ void softmax_column_held(const void *config, int kernel)
     k.states.chunk = t.chunk;
     if (cfg->loading)
         one_pass_load_in_turn(&t, imm_as(U32, cfg->loading));
-    stage_held(&k, t.chunk);
+    stage_chunk(&k, t.chunk);
     if (cfg->loading) {
         cp_async_wait(PARTS / 2);
         one_pass_loaded(&t);
     }
-    sum_held(&k);
-    one_pass_meet(&t, write_held, write_other, &k);
+    sum_chunk(&k);
+    one_pass_meet(&t, write_chunk, write_other, &k);
 }

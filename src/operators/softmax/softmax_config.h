@@ -47,14 +47,10 @@ typedef struct softmax_row_config {
     row_flow flow;
 } softmax_row_config;
 
-/* Fields of columns in shared memory, and of column_pipeline alone: 0 in the configs of others. */
-#define SOFTMAX_COLUMN_TILES(X, owner) \
-    X(owner, int, tiles, "1", "1 2 3 4 6 8", "tiles of a strip or chunk, which a CTA takes one after the other")
-#define SOFTMAX_COLUMN_DEPTH(X, owner) X(owner, int, depth, "1", "1 2 3", "strips that shared memory holds")
-
-/* Fields of column_held alone. */
-#define SOFTMAX_COLUMN_HELD(X, owner)                                                                 \
-    X(owner, int, kept, "0", "0 2 4", "tiles of a chunk in registers, beside those in shared memory") \
+/* Fields of column_held alone: 0 in the configs of others. */
+#define SOFTMAX_COLUMN_HELD(X, owner)                                                                  \
+    X(owner, int, tiles, "1", "1 2 3 4 6 8", "tiles of a chunk in shared memory, one after the other") \
+    X(owner, int, kept, "0", "0 2 4", "further ones in registers")                                     \
     X(owner, int, loading, "0", "0 132 264", "CTAs that load at once; 0: all")
 enum { SOFTMAX_KEPT_MAX = 8 };
 
@@ -62,8 +58,6 @@ enum { SOFTMAX_KEPT_MAX = 8 };
 typedef struct softmax_column_config {
     softmax_form form;
     column_split split;
-    SOFTMAX_COLUMN_TILES(FIELD_MEMBER, )
-    SOFTMAX_COLUMN_DEPTH(FIELD_MEMBER, )
     SOFTMAX_COLUMN_HELD(FIELD_MEMBER, )
 } softmax_column_config;
 
@@ -108,7 +102,6 @@ SOFTMAX_IMPLEMENTATION(row);
 SOFTMAX_IMPLEMENTATION(pipeline);
 SOFTMAX_IMPLEMENTATION(long);
 SOFTMAX_IMPLEMENTATION(column);
-SOFTMAX_IMPLEMENTATION(column_pipeline);
 SOFTMAX_IMPLEMENTATION(column_held);
 SOFTMAX_IMPLEMENTATION(column_long);
 

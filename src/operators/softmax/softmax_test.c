@@ -156,24 +156,6 @@ static const char *const cases[] = {
     "shape=1030x24 axis=0 direction=backward",
     "shape=9001x12 axis=0                          # longer than the registers of a cluster: by tiles",
     "shape=9001x12 axis=0 dtype=f16 direction=backward",
-    "shape=300x64 axis=0 impl=column_pipeline config='threads=64 lanes=2 cluster=2 vec=4 steps=2 tiles=3 depth=1' ",
-    "shape=2x200x1000 axis=1 dtype=bf16 impl=column_pipeline config='dtype=bf16 threads=128 lanes=4 cluster=4 vec=8 "
-    "steps=2 tiles=2 depth=2' # several strips a cluster, the last one cut short",
-    "shape=2x256x1152 axis=1 direction=backward log=1 impl=column_pipeline config='direction=backward log=1 "
-    "threads=128 lanes=8 cluster=2 vec=4 steps=4 tiles=2 depth=3 exact=1'",
-    "shape=70x40x64 axis=1 dtype=f16 direction=backward impl=column_pipeline config='dtype=f16 direction=backward "
-    "threads=32 lanes=8 vec=8 steps=2 tiles=5 depth=2 exact=1' # one warp",
-    "shape=300x77 axis=0 impl=column_pipeline config='threads=128 lanes=16 cluster=2 vec=1 steps=5 tiles=4 depth=2' "
-    "# lines of an odd number of elements",
-    "shape=3x300x26 axis=1 dtype=bf16 direction=backward impl=column_pipeline config='dtype=bf16 direction=backward "
-    "threads=64 lanes=8 vec=2 steps=4 tiles=10 depth=1'",
-    "shape=4x300x52 axis=1 dtype=f16 misalign=1 impl=column_pipeline config='dtype=f16 threads=64 lanes=4 vec=4 "
-    "steps=4 tiles=5 depth=2'",
-    "shape=3x300x200 axis=1 log=1 dtype=f16 misalign=1 fill=uniform impl=column_pipeline config='dtype=f16 log=1 "
-    "threads=128 lanes=2 cluster=4 vec=8 steps=1 tiles=2' # not for copies of 16 bytes",
-    "shape=130x320 axis=0 fill=hard impl=column_pipeline config='threads=128 lanes=4 cluster=2 vec=4 steps=1 tiles=3'",
-    "shape=130x320 axis=0 scale=2 ldx=328 ldy=336 impl=column_pipeline config='scaled=1 threads=128 lanes=4 vec=4 "
-    "steps=2 tiles=3'                              # strided lines",
     "shape=100x128 axis=0 dtype=bf16 impl=column_held config='dtype=bf16 threads=64 lanes=8 vec=8 steps=2 tiles=1' # "
     "in "
     "chunks, which stay in shared memory",
@@ -181,6 +163,9 @@ static const char *const cases[] = {
     "threads=64 lanes=8 vec=8 steps=2 tiles=3'     # the last strip and chunk are cut short",
     "shape=2x1000x40 axis=1 log=1 scale=0.5 impl=column_held config='log=1 scaled=1 threads=128 lanes=4 vec=4 steps=1 "
     "tiles=2'                                      # more chunks than are merged at once",
+    "shape=300x77 axis=0 impl=column_held config='threads=128 lanes=16 vec=1 steps=5 tiles=4' # copies of 4 bytes",
+    "shape=3x300x26 axis=1 dtype=bf16 direction=backward impl=column_held config='dtype=bf16 direction=backward "
+    "threads=64 lanes=8 vec=2 steps=4 tiles=10'",
     "shape=5x40x64 axis=1 impl=column_held config='threads=64 lanes=8 vec=4 steps=2 tiles=3' # one chunk a strip",
     "shape=130x320 axis=0 fill=hard impl=column_held config='threads=128 lanes=16 vec=4 steps=3 tiles=1'",
     "shape=130x320 axis=0 ldx=328 ldy=336 direction=backward log=1 impl=column_held config='direction=backward log=1 "
@@ -204,12 +189,12 @@ static const char *const cases[] = {
     "threads=256 lanes=32 cluster=8 vec=4 steps=5 ragged=1' # strided lines, in phase",
     "shape=200x515 axis=0 dtype=bf16 scale=0.5 impl=column_long config='dtype=bf16 scaled=1 threads=256 lanes=8 "
     "cluster=2 vec=8 steps=1 ragged=1'",
-    "shape=3x301x77 axis=1 dtype=f16 direction=backward impl=column_pipeline config='dtype=f16 direction=backward "
-    "threads=128 lanes=8 cluster=2 vec=8 steps=2 tiles=5 depth=2 ragged=1'",
     "shape=3x301x77 axis=1 dtype=bf16 log=1 impl=column_held config='dtype=bf16 log=1 threads=128 lanes=16 vec=8 "
     "steps=2 tiles=3 kept=2 loading=3 ragged=1'",
     "shape=3x300x262 axis=1 dtype=f16 direction=backward impl=column_held config='dtype=f16 direction=backward "
     "threads=256 lanes=32 vec=8 steps=1 tiles=5 ragged=1'",
+    "shape=3x301x77 axis=1 dtype=f16 impl=column_held config='dtype=f16 threads=128 lanes=16 vec=4 steps=4 tiles=3 "
+    "ragged=1'                                     # halves of vectors",
     "shape=333x77 axis=0 dtype=f16 misalign=1 impl=column_held config='dtype=f16 threads=128 lanes=16 vec=8 steps=2 "
     "tiles=3 ragged=1'                             # not where tensors begin at no boundary",
     "shape=130x321 axis=0 fill=hard impl=column config='threads=256 lanes=16 cluster=4 vec=4 steps=3 ragged=1'",
@@ -286,23 +271,19 @@ static const test_reject rejects[] = {
     { "shape=4x8 impl=row config='vec=8'", CKL_INVALID, "softmax row: vec=8 is no power of two of at most 16 bytes" },
     { "shape=8x8 axis=0 mask=bool", CKL_UNSUPPORTED, "softmax column: masks are for the last axis" },
     { "shape=300x7 axis=0 impl=column config='threads=32 lanes=16 vec=4 ragged=1'", CKL_INVALID,
-      "softmax column: ragged=1 wants vectors of 16 bytes" },
+      "softmax column: ragged=1 wants vectors, 2 lanes" },
     { "shape=300x77 axis=0 ldx=79 impl=column config='threads=256 lanes=16 vec=4 steps=19 ragged=1'", CKL_UNSUPPORTED,
       "ragged=1, but lines of ldx=79 and ldy=77 begin differently" },
     { "shape=8x8 axis=0 impl=column config='lanes=3'", CKL_INVALID, "softmax column: lanes=3 is no power of two" },
-    { "shape=64x7 axis=0 dtype=f16 impl=column_pipeline", CKL_UNSUPPORTED,
-      "softmax column_pipeline: wants clusters, and lines of whole vectors of 4 bytes" },
-    { "shape=64x8 axis=0 impl=column_pipeline config='tiles=65'", CKL_INVALID,
-      "softmax column_pipeline: tiles=65 is not in 1..64" },
+    { "shape=64x8 axis=0 impl=column_held config='tiles=65'", CKL_INVALID,
+      "softmax column_held: tiles=65 is not in 1..64" },
+    { "shape=640x8 axis=0 impl=column config='threads=32 lanes=2 vec=4 steps=4'", CKL_INVALID,
+      "softmax column: columns of 640 elements, room for 64" },
+    { "shape=64x8 axis=0 dtype=f16 impl=column_held config='dtype=f16 threads=32 lanes=2 vec=1 steps=4 tiles=2'",
+      CKL_UNSUPPORTED, "softmax column_held: vec=1 is less than 4 bytes" },
+    { "shape=8192x64 axis=0 impl=column_held config='threads=1024 lanes=2 vec=4 steps=4 tiles=4'", CKL_INVALID,
+      "softmax column_held: tiles=4 take" },
     { "shape=64x8 axis=0 impl=column_held config='kept=9'", CKL_INVALID, "softmax column_held: kept=9 is not in 0..8" },
-    { "shape=64x8 axis=0 impl=column_pipeline config='depth=9'", CKL_INVALID,
-      "softmax column_pipeline: depth=9 is not in 1..8" },
-    { "shape=640x8 axis=0 impl=column_pipeline config='threads=32 lanes=2 vec=4 steps=4 tiles=2'", CKL_INVALID,
-      "softmax column_pipeline: columns of 640 elements, room for 128" },
-    { "shape=64x8 axis=0 dtype=f16 impl=column_pipeline config='dtype=f16 threads=32 lanes=2 vec=1 steps=4 tiles=2'",
-      CKL_UNSUPPORTED, "softmax column_pipeline: vec=1 is less than 4 bytes" },
-    { "shape=8192x64 axis=0 impl=column_pipeline config='threads=1024 lanes=2 vec=4 steps=4 tiles=4'", CKL_INVALID,
-      "softmax column_pipeline: tiles=4 depth=1 take" },
     { "shape=4x4096 impl=pipeline config='cluster=8'", CKL_INVALID, "cluster=8, but rows have only 1 chunks" },
     { "shape=4x64 impl=row config='row_threads=4 vec=4 steps=8 ragged=1'", CKL_INVALID, "softmax row: ragged=1 wants" },
     { "shape=4x20001 ldy=20002 impl=pipeline", CKL_UNSUPPORTED,
