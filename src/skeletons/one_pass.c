@@ -30,8 +30,7 @@ one_pass one_pass_of_cta(val counters, val strips, val chunks)
                        .strips = strips,
                        .chunks = chunks,
                        .strip = div(cta_x(), chunks),
-                       .chunk = rem(cta_x(), chunks),
-                       .patience = 1 };
+                       .chunk = rem(cta_x(), chunks) };
 }
 
 /* Counts the chunks that have been loaded. */
@@ -89,7 +88,7 @@ static bool is_marked(const one_pass *t)
     return t->read != NULL;
 }
 
-void one_pass_start(one_pass *t, val states, val words, void (*read)(void *user))
+void one_pass_start(one_pass *t, val states, val words, void (*read)(void *user, val last))
 {
     t->states = add(states, mul(convert(U64, mul(t->strip, words)), imm_as(U64, MARKED_BYTES)));
     t->words = words;
@@ -137,7 +136,7 @@ static val arrive(const one_pass *t)
 static val wait(const one_pass *t)
 {
     const val all = is_marked(t) ? t->seen : variable(U32, imm_as(U32, 0));
-    const val looks = variable(U32, imm_as(U32, (int64_t)LOOKS * t->patience));
+    const val looks = variable(U32, imm_as(U32, LOOKS));
     IF(is_first_thread()) {
         FOREVER {
             BREAK_IF(logical_or(ge(came_and_went(all), t->chunks), eq(looks, imm_as(U32, 0))));
@@ -208,7 +207,7 @@ void one_pass_meet(const one_pass *t, void (*write)(void *user), void (*write_ot
         assign(writes, wait(t));
     IF(writes) {
         if (is_marked(t))
-            t->read(user);
+            t->read(user, last);
         const val left = leave(t);
         write(user);
         clear_after(t, left);

@@ -27,10 +27,13 @@ typedef struct one_pass {
     val counters; // address of a u32 for each strip, then of one for each chunk: 0 before the kernel, and after it
     val strips, chunks; // u32; chunks: of a strip
     val strip, chunk;   // u32, of this CTA
-    val states, words;  // of marked sums: address of u64 for each word, and u32, words of a strip: 0 before the kernel, and after it
-    val before, seen;   // of these, u32, in thread 0: the counter of the strip when this CTA started; and when it last looked
-    void (*read)(void *user); // of these: reads the sums of the strip, all threads together
-    int patience;       // how long a CTA waits before it gives up: 1, some 15 us; more where others may take longer
+    val states,
+        words; // of marked sums: address of u64 for each word, and u32, words of a strip: 0 before the kernel, and after it
+    val before,
+        seen; // of these, u32, in thread 0: the counter of the strip when this CTA started; and when it last looked
+    void (*read)(
+        void *user,
+        val last); // of these: reads the sums of the strip, all threads together; last: in one CTA of the strip
 } one_pass;
 
 enum {
@@ -57,7 +60,7 @@ void one_pass_meet(const one_pass *t, void (*write)(void *user), void (*write_ot
                    void *user);
 
 /* Marked sums: counts this CTA as started. Looks whether all have, early enough that nobody waits for the answer. */
-void one_pass_start(one_pass *t, val states, val words, void (*read)(void *user));
+void one_pass_start(one_pass *t, val states, val words, void (*read)(void *user, val last));
 void one_pass_look(const one_pass *t);
 
 /* A marked word, at an address and an offset: bits (u32), and above them 1. Writes it; empties it; reads it, or 0 (u64). */

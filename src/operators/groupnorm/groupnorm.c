@@ -207,10 +207,7 @@ static const field config_fields[] = { GROUPNORM_CONFIG(FIELD_ROW, groupnorm_con
     }                                                                                                     \
     static void describe_##called(const void *config, int kernel)                                         \
     {                                                                                                     \
-        if (kernel == GROUPNORM_GRADIENTS)                                                                \
-            groupnorm_gradients(config);                                                                  \
-        else                                                                                              \
-            groupnorm_##called(config, kernel == GROUPNORM_VECTORS);                                      \
+        describe(config, wanted, slicing, kernel);                                                        \
     }                                                                                                     \
     static int64_t workspace_##called(const ckl_plan *plan)                                               \
     {                                                                                                     \
@@ -230,6 +227,17 @@ static const field config_fields[] = { GROUPNORM_CONFIG(FIELD_ROW, groupnorm_con
         .workspace_bytes = workspace_##called,                                                            \
         .launch = launches,                                                                               \
     };
+
+static void describe(const groupnorm_config *c, ckl_direction wanted, groupnorm_slicing slicing, int kernel)
+{
+    const bool vectors = kernel == GROUPNORM_VECTORS;
+    if (kernel == GROUPNORM_GRADIENTS)
+        groupnorm_gradients(c);
+    else if (wanted == CKL_DIRECTION_FORWARD)
+        groupnorm_forward(c, slicing, vectors);
+    else
+        groupnorm_backward(c, slicing, vectors);
+}
 
 static ckl_status check_direction(const char *what, const ckl_groupnorm_desc *d, ckl_direction wanted)
 {

@@ -273,12 +273,8 @@ bool groupnorm_may_be_ragged(const ckl_groupnorm_desc *d, groupnorm_slicing slic
 
 /* Kernel 0: pointers are aligned to whole vectors; 1: to the element only; 2, backward: adds up dgamma and dbeta. */
 enum { GROUPNORM_VECTORS, GROUPNORM_ELEMENTS, GROUPNORM_GRADIENTS };
-void groupnorm_forward(const groupnorm_config *cfg, bool vectors);
-void groupnorm_forward_split(const groupnorm_config *cfg, bool vectors);
-void groupnorm_forward_held(const groupnorm_config *cfg, bool vectors);
-void groupnorm_backward(const groupnorm_config *cfg, bool vectors);
-void groupnorm_backward_split(const groupnorm_config *cfg, bool vectors);
-void groupnorm_backward_held(const groupnorm_config *cfg, bool vectors);
+void groupnorm_forward(const groupnorm_config *cfg, groupnorm_slicing slicing, bool vectors);
+void groupnorm_backward(const groupnorm_config *cfg, groupnorm_slicing slicing, bool vectors);
 void groupnorm_gradients(const groupnorm_config *cfg);
 
 /* What a CTA of the kernel that adds up takes at once. */

@@ -62,7 +62,7 @@ static val blocks_of(const groupnorm_slice *s, const groupnorm_entries *e)
     return div_up(e->count, groupnorm_lanes_of_group(s->cfg));
 }
 
-void groupnorm_start(const groupnorm_slice *s, one_pass *meeting, void (*read)(void *kernel))
+void groupnorm_start(const groupnorm_slice *s, one_pass *meeting, void (*read)(void *kernel, val last))
 {
     const groupnorm_entries e = groupnorm_held_entries(s);
     const val words = mul(blocks_of(s, &e), imm(GROUPNORM_ENTRY * groupnorm_block_words(s->cfg)));
@@ -112,9 +112,10 @@ static val has_entry(const groupnorm_slice *s, const groupnorm_entries *e, val b
 
 /* All words of a round are asked for before the first is looked at; until each of them is marked. */
 static void receive(const groupnorm_slice *s, const groupnorm_entries *e, val block, int n, int words,
-                    val of[][GROUPNORM_ENTRY])
+                    groupnorm_state *of)
 {
-    const val first = entry_at(s, e, block), marks = variable(U32, imm_as(U32, 0)), none = imm_as(U64, INT64_C(1) << 32);
+    const val first = entry_at(s, e, block), marks = variable(U32, imm_as(U32, 0)),
+              none = imm_as(U64, INT64_C(1) << 32);
     val got[n][GROUPNORM_ENTRY], bits, mark;
     for (int i = 0; i < n * words; i++)
         got[i / words][i % words] = variable(U64, none); // marked, if there is no entry
@@ -132,24 +133,40 @@ static void receive(const groupnorm_slice *s, const groupnorm_entries *e, val bl
     }
     for (int i = 0; i < n * words; i++) {
         unpack(got[i / words][i % words], U32, &bits, &mark);
-        of[i / words][i % words] = bitcast(F32, bits);
+        of[i / words].of[i % words] = bitcast(F32, bits);
     }
 }
 
-void groupnorm_load_entries(const groupnorm_slice *s, const groupnorm_entries *e, val block, int n, int words,
-                            val of[][GROUPNORM_ENTRY])
+val groupnorm_elements(const groupnorm_slice *s, val number, int slices)
 {
-    if (e->marked) {
-        receive(s, e, block, n, words, of);
-        return;
-    }
+    const groupnorm_config *cfg = s->cfg;
+    const int channels = cfg->channels / cfg->parts;
+    const int per_unit = groupnorm_is_nchw(s) ? channels / cfg->fold * cfg->vec : channels * cfg->fold;
+    const val range = mul(s->a.range, imm(slices)), begin = mul(groupnorm_range_of(s, number), range);
+    if (cfg->ragged)
+        return mul(convert(F32, groupnorm_elements_from(s, begin)), immf(channels));
+    val units = max(min(range, sub(s->a.units, begin)), imm_as(I32, 0));
+    return mul(convert(F32, units), immf(per_unit));
+}
+
+void groupnorm_load_entries(const groupnorm_slice *s, const groupnorm_entries *e, val block, int n, int words,
+                            groupnorm_state *of)
+{
+    const int lanes = groupnorm_lanes_of_group(s->cfg);
     const val first = entry_at(s, e, block);
+    if (e->marked)
+        receive(s, e, block, n, words, of);
     for (int i = 0; i < n; i++) {
+        const val number = add(mul(add(block, imm(i)), imm(lanes)), groupnorm_lane_of_group(s));
+        const val exists = has_entry(s, e, add(block, imm(i)));
+        of[i].count = select(exists, groupnorm_elements(s, number, e->slices), immf(0));
+        if (e->marked)
+            continue;
         for (int w = 0; w < words; w++)
-            of[i][w] = variable(F32, immf(0));
-        IF(has_entry(s, e, add(block, imm(i))))
+            of[i].of[w] = variable(F32, immf(0));
+        IF(exists)
             for (int w = 0; w < words; w++)
-                assign(of[i][w], groupnorm_read(add(first, imm_as(U64, offset_of(s, e, i, w))), imm64(0)));
+                assign(of[i].of[w], groupnorm_read(add(first, imm_as(U64, offset_of(s, e, i, w))), imm64(0)));
     }
 }
 
@@ -160,11 +177,6 @@ void groupnorm_empty_entries(const groupnorm_slice *s, const groupnorm_entries *
         IF(has_entry(s, e, add(block, imm(i))))
             for (int w = 0; w < words; w++)
                 one_pass_empty(first, offset_of(s, e, i, w));
-}
-
-val groupnorm_merged(const groupnorm_slice *s, val group)
-{
-    return mul(add(s->group, convert(I64, group)), imm64(GROUPNORM_ENTRY));
 }
 
 void groupnorm_store_entry(const groupnorm_slice *s, const groupnorm_entries *e, val number, int count,
@@ -182,13 +194,39 @@ void groupnorm_store_entry(const groupnorm_slice *s, const groupnorm_entries *e,
     }
 }
 
+/* What all slices know of a group of the bundle: the index of a word. */
+static val merged_word(const groupnorm_slice *s, val group, val word)
+{
+    return add(mul(add(s->group, convert(I64, group)), imm64(GROUPNORM_ENTRY)), convert(I64, word));
+}
+
 void groupnorm_load_merged(const groupnorm_slice *s, int words, tensor sGroups)
 {
     LOOP_FROM(i, convert(I32, thread()), imm(words * s->cfg->bundle), imm(s->cfg->threads)) {
         const val group = div(i, imm(words)), word = rem(i, imm(words));
-        set(sGroups, coord(word, group),
-            groupnorm_read(s->a.merged, add(groupnorm_merged(s, group), convert(I64, word))));
+        set(sGroups, coord(word, group), groupnorm_read(s->a.merged, merged_word(s, group, word)));
     }
+}
+
+void groupnorm_store_merged(const groupnorm_slice *s, int words, tensor sGroups)
+{
+    LOOP_FROM(i, convert(I32, thread()), imm(words * s->cfg->bundle), imm(s->cfg->threads)) {
+        const val group = div(i, imm(words)), word = rem(i, imm(words));
+        groupnorm_write(s->a.merged, merged_word(s, group, word), at(sGroups, word, group));
+    }
+}
+
+groupnorm_state groupnorm_state_at(val inside, val count, int words, tensor sStates, val place)
+{
+    groupnorm_state m = { .count = variable(F32, immf(0)) };
+    for (int i = 0; i < words; i++)
+        m.of[i] = variable(F32, immf(0));
+    IF(inside) {
+        assign(m.count, count);
+        for (int i = 0; i < words; i++)
+            assign(m.of[i], at(sStates, i, place));
+    }
+    return m;
 }
 
 val groupnorm_channel(const groupnorm_slice *s, const groupnorm_view *w, val column, int e)

@@ -19,7 +19,7 @@ typedef struct groupnorm_slice {
     val channels;       // i32, of the bundle
     val rank;           // i32, which slice of the bundle
     val range;          // i32, which of those of a channel
-    bool halves;        // are added up one after the other
+    bool halves;        // are added up one after the other: where all of the slice is in shared memory
     val count;          // i32, units of it; of a ragged one elements of a channel in it
     val base;           // i64, element of the tensor where the first unit of the first channel is
 } groupnorm_slice;
@@ -76,7 +76,7 @@ two_pass groupnorm_order(const groupnorm_slice *s);
 one_pass groupnorm_meeting(groupnorm_slice *s);
 
 /* Counts this CTA as started. `read`: merges what all slices tell. */
-void groupnorm_start(const groupnorm_slice *s, one_pass *meeting, void (*read)(void *kernel));
+void groupnorm_start(const groupnorm_slice *s, one_pass *meeting, void (*read)(void *kernel, val last));
 
 /* Around their loads, which may take turns. */
 void groupnorm_load_in_turn(const groupnorm_slice *s, const one_pass *meeting);
@@ -164,6 +164,14 @@ val groupnorm_merges(const groupnorm_slice *s);
 /* The first lane of a group that exists. */
 val groupnorm_speaks(const groupnorm_slice *s);
 
+/* What some values of a group are known by, f32: their number, where that is needed, and the words of an entry. */
+typedef struct groupnorm_state {
+    val count, of[GROUPNORM_ENTRY];
+} groupnorm_state;
+
+/* Reading from shared memory, (GROUPNORM_ENTRY,PLACES), where `inside`; else of no values. */
+groupnorm_state groupnorm_state_at(val inside, val count, int words, tensor sStates, val place);
+
 /* In the workspace, `count` entries for each group of a bundle: of `slices` each. Those of held slices are marked (one_pass.h). */
 typedef struct groupnorm_entries {
     val pointer, count; // count: i32
@@ -181,23 +189,21 @@ groupnorm_entries groupnorm_held_entries(const groupnorm_slice *s);
 val groupnorm_early_number(const groupnorm_slice *s);
 val groupnorm_completes(const groupnorm_slice *s, const one_pass *meeting);
 
-/*
- * The first `words` words of the lane's entries in n blocks from `block` on; 0 where there is no entry. Marked ones are waited for.
- * And what takes their marks away.
- */
+/* The lane's entries in n blocks from `block` on; of no values where there is none. Marked ones are waited for. What takes their marks away. */
 void groupnorm_load_entries(const groupnorm_slice *s, const groupnorm_entries *e, val block, int n, int words,
-                            val of[][GROUPNORM_ENTRY]);
+                            groupnorm_state *of);
 void groupnorm_empty_entries(const groupnorm_slice *s, const groupnorm_entries *e, val block, int n, int words);
 
-/* What all slices know of a group of the bundle: the index of its first word. */
-val groupnorm_merged(const groupnorm_slice *s, val group);
+/* How many elements of a group are in `slices` slices that follow each other, entry `number` of such: f32. */
+val groupnorm_elements(const groupnorm_slice *s, val number, int slices);
 
 /* The lanes of each group store `count` values as entry `number`. */
 void groupnorm_store_entry(const groupnorm_slice *s, const groupnorm_entries *e, val number, int count,
                            const val *values);
 
-/* The threads load `words` merged words of each group into shared memory: (WORDS,BUNDLE). */
+/* The threads load `words` merged words of each group into shared memory, (WORDS,BUNDLE); or store them. */
 void groupnorm_load_merged(const groupnorm_slice *s, int words, tensor sGroups);
+void groupnorm_store_merged(const groupnorm_slice *s, int words, tensor sGroups);
 
 /* gamma or beta of a channel of the slice, f32; of a column: (1) or (VEC). */
 val groupnorm_weight(const groupnorm_slice *s, val pointer, val channel);
