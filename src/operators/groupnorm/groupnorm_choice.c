@@ -30,6 +30,7 @@ enum {
     VECTORS_OF_THREAD = 12, // about 50 KiB for 256 threads: bench/notes/groupnorm.md
     VECTORS_OF_FEW = 4,     // where CTAs leave SMs idle, a thread is what takes long
     VECTORS_STREAMED = 6,
+    STAGED_BYTES = 75 << 10,       // of a slice that is read again, but kept in shared memory
     STREAMED_BYTES = 20 << 10,     // of a slice that is read again from L2, small ones soon
     STREAMED_BYTES_MAX = 40 << 10, // from memory: fewer CTAs, each of which begins, is counted and waits
     STREAMED_BYTES_FOLDED = 75 << 10,
@@ -268,33 +269,23 @@ static int64_t streamed_bytes(const search *s, const groupnorm_config *c)
     return max_i64(STREAMED_BYTES, min_i64(most, d->n * image / (CTAS_OF_SM * s->device->sm_count)));
 }
 
-/*
- * The largest slices, by halves, of so many bytes and threads. Forward they are in shared memory, three CTAs an SM. Backward they
- * stream: small ones, but larger ones of more threads where a thread would have several columns (bench/notes/groupnorm.md).
- */
+/* The largest slices, by halves: forward in shared memory, three CTAs an SM; backward they stream, small ones (bench/notes/groupnorm.md). */
 static bool choose_slice(search *s, groupnorm_config *c)
 {
-    const struct {
-        int64_t bytes;
-        int threads;
-    } sizes[] = { { 75 << 10, 256 }, { streamed_bytes(s, c), 256 }, { 40 << 10, THREADS_MAX } };
+    enum { THREADS = 256 };
     const bool forward = s->d->direction == CKL_DIRECTION_FORWARD;
     const int64_t units = max_i64(1, groupnorm_units(s->d, c)), most = s->device->smem_per_cta_bytes;
-    bool found = false;
-    for (int i = forward ? 0 : 1; i < (forward ? 1 : COUNT_OF(sizes)); i++) {
+    const int64_t wanted = forward ? min_i64(STAGED_BYTES, most) : streamed_bytes(s, c);
+    s->threads_max = (int)max_i64(THREADS, threads_min_for(s, c));
+    for (int64_t slices = 1; slices < 2 * units * c->channels; slices *= 2) {
         groupnorm_config tried = *c;
-        s->threads_max = (int)max_i64(sizes[i].threads, threads_min_for(s, c));
-        for (int64_t slices = 1, fits = 0; slices < 2 * units * c->channels && !fits; slices *= 2)
-            if (share_slices(s, slices, parts_of(s, slices, c), forward ? min_i64(sizes[i].bytes, most) : most,
-                             &tried) &&
-                (forward || groupnorm_slice_bytes(&tried) <= sizes[i].bytes || slices >= units * tried.parts)) {
-                fits = found = true;
-                *c = tried;
-            }
-        if (found && groupnorm_grid_of(c).slots == 1)
-            break;
+        if (!share_slices(s, slices, parts_of(s, slices, c), forward ? wanted : most, &tried))
+            continue;
+        *c = tried;
+        if (forward || groupnorm_slice_bytes(c) <= wanted || slices >= units * c->parts)
+            return true;
     }
-    return found;
+    return false;
 }
 
 /* As many CTAs an SM as have room, or as there are. */
