@@ -426,13 +426,6 @@ static bool choose_bundles(const search *s, groupnorm_config *c)
     return s->d->groups > BUNDLE_MAX && fit_bundles(s, false, c);
 }
 
-/* Do most threads have a column? A slice has room for the sums of each, so it may be a little smaller for more threads. */
-static bool uses_threads(const groupnorm_config *c)
-{
-    const groupnorm_grid g = groupnorm_grid_of(c);
-    return 4 * g.abreast * g.column_threads >= 3 * c->threads;
-}
-
 /* Shared memory of a CTA of which an SM has HELD_CTAS. */
 static int64_t held_bytes(const search *s)
 {
@@ -453,12 +446,8 @@ static bool fit_held(const search *s, groupnorm_config *c)
     const int64_t resident = HELD_CTAS * s->device->sm_count, bundles = groupnorm_bundles(s->d, c);
     int64_t slices = max_i64(ceil_div(bundle_bytes(s->d, c), held_bytes(s)), resident / bundles);
     bool found = false;
-    groupnorm_config tried = *c;
-    for (int i = 0; i < TRIES && !(found && uses_threads(c)); i++, slices += max_i64(1, slices / 16))
-        if (share_held(s, slices, &tried) && (!found || uses_threads(&tried))) {
-            found = true;
-            *c = tried;
-        }
+    for (int i = 0; i < TRIES && !found; i++, slices += max_i64(1, slices / 16))
+        found = share_held(s, slices, c);
     if (!found)
         return false;
     slices = groupnorm_slices(s->d, c, GROUPNORM_HELD);
