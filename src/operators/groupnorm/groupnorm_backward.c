@@ -235,10 +235,9 @@ static groupnorm_state merge(const groupnorm_slice *s, const groupnorm_state *of
 }
 
 /* The lanes of each group tell the CTA. */
-static void publish(const void *kernel, groupnorm_state all, val saves)
+static void publish(const void *kernel, groupnorm_state all)
 {
     const backward *k = kernel;
-    (void)saves;
     IF(groupnorm_speaks(&k->g.s))
         for (int kind = 0; kind < KINDS; kind++)
             set(k->g.sGroups, coord(kind, groupnorm_group_of_lane(&k->g.s)), mul(all.of[kind], k->g.s.a.reciprocal));

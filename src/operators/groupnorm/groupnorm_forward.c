@@ -302,24 +302,31 @@ static groupnorm_state merge_threads(const void *kernel)
     return moments_merge(&k->g.s, m, n);
 }
 
-/* The lanes of each group tell the CTA; a mean that f32 cannot hold is mean + rest. One CTA of the bundle tells the caller. */
-static void publish(const void *kernel, groupnorm_state all, val saves)
+/* A mean that f32 cannot hold is mean + rest. */
+static void publish(const void *kernel, groupnorm_state all)
+{
+    const forward *k = kernel;
+    const val group = groupnorm_group_of_lane(&k->g.s);
+    const val pivot = all.of[MOMENTS_PIVOT], above = all.of[MOMENTS_MEAN], mean = add(pivot, above);
+    const val squares = all.of[MOMENTS_SQUARES];
+    IF(groupnorm_speaks(&k->g.s)) {
+        set(k->g.sGroups, coord(GROUP_MEAN, group), mean);
+        set(k->g.sGroups, coord(GROUP_REST, group), add(sub(pivot, mean), above));
+        set(k->g.sGroups, coord(GROUP_RSTD, group), rsqrt(fma(squares, k->g.s.a.reciprocal, k->g.s.a.eps)));
+    }
+}
+
+static void save(const void *kernel, val saves)
 {
     const forward *k = kernel;
     const groupnorm_slice *s = &k->g.s;
     const val group = groupnorm_group_of_lane(s), index = add(s->group, convert(I64, group));
-    const val pivot = all.of[MOMENTS_PIVOT], above = all.of[MOMENTS_MEAN], mean = add(pivot, above);
-    const val rest = add(sub(pivot, mean), above);
-    const val rstd = rsqrt(fma(all.of[MOMENTS_SQUARES], s->a.reciprocal, s->a.eps));
-    IF(groupnorm_speaks(s)) {
-        set(k->g.sGroups, coord(GROUP_MEAN, group), mean);
-        set(k->g.sGroups, coord(GROUP_REST, group), rest);
-        set(k->g.sGroups, coord(GROUP_RSTD, group), rstd);
-        IF(logical_and(saves, ne(s->a.mean, imm(0))))
-            groupnorm_write(s->a.mean, index, add(mean, rest));
-        IF(logical_and(saves, ne(s->a.rstd, imm(0))))
-            groupnorm_write(s->a.rstd, index, rstd);
-    }
+    const val speaks = logical_and(groupnorm_speaks(s), saves);
+    IF(logical_and(speaks, ne(s->a.mean, imm(0))))
+        groupnorm_write(s->a.mean, index,
+                        add(at(k->g.sGroups, GROUP_MEAN, group), at(k->g.sGroups, GROUP_REST, group)));
+    IF(logical_and(speaks, ne(s->a.rstd, imm(0))))
+        groupnorm_write(s->a.rstd, index, at(k->g.sGroups, GROUP_RSTD, group));
 }
 
 /* Writing */
@@ -480,6 +487,7 @@ void groupnorm_forward(const groupnorm_config *cfg, groupnorm_slicing slicing, b
                                                    .found = merge_threads,
                                                    .merge = moments_merge,
                                                    .publish = publish,
+                                                   .save = save,
                                                    .write = write_slice };
     forward k = { .g = { .does = &direction, .in_smem = true } };
     groupnorm_describe(&k.g, cfg, slicing, vectors);

@@ -35,11 +35,16 @@ static void add_up(groupnorm_kernel *k)
     k->does->load_weights(k);
     if (k->in_smem)
         groupnorm_staged(halves ? 1 : 0);
-    if (k->meeting)
-        one_pass_look(k->meeting);
     k->w.between = halves ? stage_others : NULL;
     k->does->add_up(k);
     k->w.between = NULL;
+}
+
+static void publish(const groupnorm_kernel *k, groupnorm_state all, val saves)
+{
+    k->does->publish(k, all);
+    if (k->does->save)
+        k->does->save(k, saves);
 }
 
 /* Clusters */
@@ -78,7 +83,7 @@ static void describe_cluster(groupnorm_kernel *k, const groupnorm_config *cfg, b
     }
     IF(groupnorm_merges(&k->s)) {
         const groupnorm_state all = cfg->cluster > 1 ? merge_peers(k, sPeers) : k->does->found(k);
-        k->does->publish(k, all, eq(k->s.rank, imm(0)));
+        publish(k, all, eq(k->s.rank, imm(0)));
     }
     cta_sync();
     k->does->write(k);
@@ -88,7 +93,7 @@ static void describe_cluster(groupnorm_kernel *k, const groupnorm_config *cfg, b
 
 static void store_entry(groupnorm_kernel *k)
 {
-    const groupnorm_entries e = groupnorm_entries_of_slices(&k->s, k->meeting != NULL);
+    const groupnorm_entries e = groupnorm_entries_of_slices(&k->s);
     add_up(k);
     IF(groupnorm_merges(&k->s))
         groupnorm_store_entry(&k->s, &e, k->s.rank, k->does->words, k->does->found(k).of);
@@ -121,9 +126,9 @@ static groupnorm_state merge_entries(const groupnorm_kernel *k, const groupnorm_
 /* The CTA whose slice was the last of its bundle: for all that write. */
 static void store_merged(const groupnorm_kernel *k)
 {
-    const groupnorm_entries e = groupnorm_entries_of_slices(&k->s, false);
+    const groupnorm_entries e = groupnorm_entries_of_slices(&k->s);
     IF(groupnorm_merges(&k->s))
-        k->does->publish(k, merge_entries(k, &e, k->does->at_once), yes());
+        publish(k, merge_entries(k, &e, k->does->at_once), yes());
     cta_sync();
     groupnorm_store_merged(&k->s, k->does->group_words, k->sGroups);
 }
@@ -172,32 +177,26 @@ static void merge_early(const groupnorm_kernel *k)
 {
     const groupnorm_slice *s = &k->s;
     const int blocks = groupnorm_early_blocks(s->cfg), words = k->does->words;
-    const groupnorm_entries e = groupnorm_entries_of_slices(s, true), early = groupnorm_early_entries(s);
+    const groupnorm_entries e = groupnorm_entries_of_slices(s), early = groupnorm_early_entries(s);
     IF(groupnorm_completes(s, k->meeting))
         IF(groupnorm_merges(s)) {
             const val number = groupnorm_early_number(s), block = mul(number, imm(blocks));
             groupnorm_state m[GROUPNORM_EARLY_BLOCKS_MAX];
             groupnorm_load_entries(s, &e, block, blocks, words, m);
             groupnorm_store_entry(s, &early, number, words, k->does->merge(s, m, blocks).of);
-            groupnorm_empty_entries(s, &e, block, blocks, words);
         }
 }
 
 /* Every CTA merges the entries of its bundle for itself. All that are held want registers meanwhile; but few lanes have many entries each. */
-static void read_held(void *kernel, val last)
+static void write_held(void *kernel)
 {
     enum { FEW_LANES = 2, AT_ONCE = 4 };
-    const groupnorm_kernel *k = kernel;
+    groupnorm_kernel *k = kernel;
     const bool few = groupnorm_lanes_of_group(k->s.cfg) <= FEW_LANES;
     const groupnorm_entries e = groupnorm_held_entries(&k->s);
     IF(groupnorm_merges(&k->s))
-        k->does->publish(k, merge_entries(k, &e, few ? k->does->at_once : AT_ONCE), last);
+        publish(k, merge_entries(k, &e, few ? k->does->at_once : AT_ONCE), eq(k->s.rank, imm(0)));
     cta_sync();
-}
-
-static void write_held(void *kernel)
-{
-    groupnorm_kernel *k = kernel;
     k->does->write(k);
 }
 
@@ -205,6 +204,8 @@ static void write_other(void *kernel, val slice)
 {
     groupnorm_kernel *k = kernel;
     const groupnorm_view w = k->w;
+    if (k->does->save)
+        k->does->save(k, eq(slice, imm_as(U32, 0))); // as the CTA of the bundle's first slice would have
     groupnorm_slice_at(&k->s, convert(I32, k->s.bundle), convert(I32, slice));
     k->w = groupnorm_view_of(&k->s);
     k->w.at_once = w.at_once;
@@ -218,11 +219,10 @@ static void write_other(void *kernel, val slice)
 static void describe_held(groupnorm_kernel *k, const groupnorm_config *cfg, bool vectors)
 {
     k->s = groupnorm_slice_begin(cfg, vectors);
-    one_pass meeting = groupnorm_meeting(&k->s);
+    const one_pass meeting = groupnorm_meeting(&k->s);
     k->meeting = &meeting;
     k->s.halves = groupnorm_first_steps(cfg) > 0;
     groupnorm_wait();
-    groupnorm_start(&k->s, &meeting, read_held);
     begin(k);
     groupnorm_load_in_turn(&k->s, &meeting);
     stage(k);

@@ -25,7 +25,8 @@ typedef struct groupnorm_direction {
     void (*add_up)(void *kernel);
     groupnorm_state (*found)(const void *kernel); // what the lane's group has in the slice
     groupnorm_state (*merge)(const groupnorm_slice *s, const groupnorm_state *of_lane, int n);
-    void (*publish)(const void *kernel, groupnorm_state all, val saves); // to the CTA; where `saves`, to the caller
+    void (*publish)(const void *kernel, groupnorm_state all); // by the lanes of each group to the CTA
+    void (*save)(const void *kernel, val saves);              // if not NULL: by them to the caller, where `saves`
     void (*write)(void *kernel);
 } groupnorm_direction;
 

@@ -93,9 +93,13 @@ two_pass groupnorm_order(const groupnorm_slice *s)
                        .lag = s->a.lag };
 }
 
+/* Where all CTAs that run may be of one bundle, the last ones begin when those of the bundle before end. */
 one_pass groupnorm_meeting(groupnorm_slice *s)
 {
+    enum { PATIENCE = 64 };
     one_pass meeting = one_pass_of_cta(s->a.counters, s->a.strips, convert(U32, s->a.slices));
+    if (!s->cfg->loading)
+        meeting.patience = PATIENCE;
     groupnorm_slice_at(s, convert(I32, meeting.strip), convert(I32, meeting.chunk));
     return meeting;
 }

@@ -75,9 +75,6 @@ two_pass groupnorm_order(const groupnorm_slice *s);
 /* Of slices that are held, and meet (one_pass.h): that of this CTA. */
 one_pass groupnorm_meeting(groupnorm_slice *s);
 
-/* Counts this CTA as started. `read`: merges what all slices tell. */
-void groupnorm_start(const groupnorm_slice *s, one_pass *meeting, void (*read)(void *kernel, val last));
-
 /* Around their loads, which may take turns. */
 void groupnorm_load_in_turn(const groupnorm_slice *s, const one_pass *meeting);
 void groupnorm_loaded(const groupnorm_slice *s, const one_pass *meeting);
@@ -172,14 +169,13 @@ typedef struct groupnorm_state {
 /* Reading from shared memory, (GROUPNORM_ENTRY,PLACES), where `inside`; else of no values. */
 groupnorm_state groupnorm_state_at(val inside, val count, int words, tensor sStates, val place);
 
-/* In the workspace, `count` entries for each group of a bundle: of `slices` each. Those of held slices are marked (one_pass.h). */
+/* In the workspace, `count` entries for each group of a bundle: of `slices` each. */
 typedef struct groupnorm_entries {
     val pointer, count; // count: i32
     int slices;
-    bool marked;
 } groupnorm_entries;
 
-groupnorm_entries groupnorm_entries_of_slices(const groupnorm_slice *s, bool marked);
+groupnorm_entries groupnorm_entries_of_slices(const groupnorm_slice *s);
 groupnorm_entries groupnorm_early_entries(const groupnorm_slice *s);
 
 /* Those that CTAs of held slices merge. */
@@ -189,10 +185,9 @@ groupnorm_entries groupnorm_held_entries(const groupnorm_slice *s);
 val groupnorm_early_number(const groupnorm_slice *s);
 val groupnorm_completes(const groupnorm_slice *s, const one_pass *meeting);
 
-/* The lane's entries in n blocks from `block` on; of no values where there is none. Marked ones are waited for. What takes their marks away. */
+/* The lane's entries in n blocks from `block` on; of no values where there is none. */
 void groupnorm_load_entries(const groupnorm_slice *s, const groupnorm_entries *e, val block, int n, int words,
                             groupnorm_state *of);
-void groupnorm_empty_entries(const groupnorm_slice *s, const groupnorm_entries *e, val block, int n, int words);
 
 /* How many elements of a group are in `slices` slices that follow each other, entry `number` of such: f32. */
 val groupnorm_elements(const groupnorm_slice *s, val number, int slices);
