@@ -184,6 +184,7 @@ static void merge_early(const groupnorm_kernel *k)
             groupnorm_state m[GROUPNORM_EARLY_BLOCKS_MAX];
             groupnorm_load_entries(s, &e, block, blocks, words, m);
             groupnorm_store_entry(s, &early, number, words, k->does->merge(s, m, blocks).of);
+            groupnorm_empty_entries(s, &e, block, blocks, words);
         }
 }
 
@@ -197,6 +198,7 @@ static void write_held(void *kernel)
     IF(groupnorm_merges(&k->s))
         publish(k, merge_entries(k, &e, few ? k->does->at_once : AT_ONCE), eq(k->s.rank, imm(0)));
     cta_sync();
+    groupnorm_have_read(&k->s, k->meeting);
     k->does->write(k);
 }
 

@@ -101,7 +101,19 @@ one_pass groupnorm_meeting(groupnorm_slice *s)
     if (!s->cfg->loading)
         meeting.patience = PATIENCE;
     groupnorm_slice_at(s, convert(I32, meeting.strip), convert(I32, meeting.chunk));
+    if (s->cfg->marked) {
+        const groupnorm_entries e = groupnorm_held_entries(s);
+        const val blocks = div_up(e.count, groupnorm_lanes_of_group(s->cfg));
+        const val words = mul(blocks, imm(GROUPNORM_ENTRY * groupnorm_block_words(s->cfg)));
+        one_pass_mark_sums(&meeting, e.pointer, convert(U32, words));
+    }
     return meeting;
+}
+
+void groupnorm_have_read(const groupnorm_slice *s, const one_pass *meeting)
+{
+    if (s->cfg->marked)
+        one_pass_have_read(meeting);
 }
 
 void groupnorm_load_in_turn(const groupnorm_slice *s, const one_pass *meeting)

@@ -75,6 +75,9 @@ two_pass groupnorm_order(const groupnorm_slice *s);
 /* Of slices that are held, and meet (one_pass.h): that of this CTA. */
 one_pass groupnorm_meeting(groupnorm_slice *s);
 
+/* Their entries may be marked: says that this CTA has read all. */
+void groupnorm_have_read(const groupnorm_slice *s, const one_pass *meeting);
+
 /* Around their loads, which may take turns. */
 void groupnorm_load_in_turn(const groupnorm_slice *s, const one_pass *meeting);
 void groupnorm_loaded(const groupnorm_slice *s, const one_pass *meeting);
@@ -185,9 +188,10 @@ groupnorm_entries groupnorm_held_entries(const groupnorm_slice *s);
 val groupnorm_early_number(const groupnorm_slice *s);
 val groupnorm_completes(const groupnorm_slice *s, const one_pass *meeting);
 
-/* The lane's entries in n blocks from `block` on; of no values where there is none. */
+/* The lane's entries in n blocks from `block` on; of no values where there is none. And what empties them, if they are marked. */
 void groupnorm_load_entries(const groupnorm_slice *s, const groupnorm_entries *e, val block, int n, int words,
                             groupnorm_state *of);
+void groupnorm_empty_entries(const groupnorm_slice *s, const groupnorm_entries *e, val block, int n, int words);
 
 /* How many elements of a group are in `slices` slices that follow each other, entry `number` of such: f32. */
 val groupnorm_elements(const groupnorm_slice *s, val number, int slices);
