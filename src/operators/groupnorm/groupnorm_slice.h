@@ -1,6 +1,6 @@
 /*
- * groupnorm_slice.h - what the kernels of group norm share: a slice and the passes of its threads over it (groupnorm_slice.c), what slices
- * and lanes tell each other of their groups (groupnorm_groups.c).
+ * groupnorm_slice.h - what the kernels of group norm share: a slice and the passes of its threads over it (groupnorm_slice.c), what channels
+ * and lanes tell each other of their groups (groupnorm_groups.c). How slices meet is in groupnorm_kernels.c.
  */
 #ifndef CKL_GROUPNORM_SLICE_H
 #define CKL_GROUPNORM_SLICE_H
@@ -66,22 +66,6 @@ void groupnorm_slice_at(groupnorm_slice *s, val bundle, val rank);
 /* Which slice of a channel slice `rank` of the bundle is. */
 val groupnorm_range_of(const groupnorm_slice *s, val rank);
 
-/* Both, by the number of the CTA; waits for the kernel before. */
-groupnorm_slice groupnorm_slice_here(const groupnorm_config *cfg, bool vectors);
-
-/* The order of split slices, which are taken twice (two_pass.h). */
-two_pass groupnorm_order(const groupnorm_slice *s);
-
-/* Of slices that are held, and meet (one_pass.h): that of this CTA. */
-one_pass groupnorm_meeting(groupnorm_slice *s);
-
-/* Their entries may be marked: says that this CTA has read all. */
-void groupnorm_have_read(const groupnorm_slice *s, const one_pass *meeting);
-
-/* Around their loads, which may take turns. */
-void groupnorm_load_in_turn(const groupnorm_slice *s, const one_pass *meeting);
-void groupnorm_loaded(const groupnorm_slice *s, const one_pass *meeting);
-
 /* What is above it overlaps the end of the kernel before, and may not touch global memory. */
 void groupnorm_wait(void);
 
@@ -142,9 +126,6 @@ typedef struct groupnorm_staging {
 void groupnorm_stage(const groupnorm_slice *s, const groupnorm_view *w, const groupnorm_staging *staging);
 void groupnorm_staged(int halves_pending);
 
-/* The other half of the slice, of slices that may be loaded in turn (else NULL). */
-void groupnorm_others_staged(const groupnorm_slice *s, const one_pass *meeting);
-
 /* Stores a vector of outputs. */
 void groupnorm_store(const groupnorm_slice *s, const groupnorm_vector *v, tensor rY);
 
@@ -172,38 +153,6 @@ typedef struct groupnorm_state {
 /* Reading from shared memory, (GROUPNORM_ENTRY,PLACES), where `inside`; else of no values. */
 groupnorm_state groupnorm_state_at(val inside, val count, int words, tensor sStates, val place);
 
-/* In the workspace, `count` entries for each group of a bundle: of `slices` each. */
-typedef struct groupnorm_entries {
-    val pointer, count; // count: i32
-    int slices;
-} groupnorm_entries;
-
-groupnorm_entries groupnorm_entries_of_slices(const groupnorm_slice *s);
-groupnorm_entries groupnorm_early_entries(const groupnorm_slice *s);
-
-/* Those that CTAs of held slices merge. */
-groupnorm_entries groupnorm_held_entries(const groupnorm_slice *s);
-
-/* The early entry that this slice is part of; and whether all of its slices have been stored, this one as the last. */
-val groupnorm_early_number(const groupnorm_slice *s);
-val groupnorm_completes(const groupnorm_slice *s, const one_pass *meeting);
-
-/* The lane's entries in n blocks from `block` on; of no values where there is none. And what empties them, if they are marked. */
-void groupnorm_load_entries(const groupnorm_slice *s, const groupnorm_entries *e, val block, int n, int words,
-                            groupnorm_state *of);
-void groupnorm_empty_entries(const groupnorm_slice *s, const groupnorm_entries *e, val block, int n, int words);
-
-/* How many elements of a group are in `slices` slices that follow each other, entry `number` of such: f32. */
-val groupnorm_elements(const groupnorm_slice *s, val number, int slices);
-
-/* The lanes of each group store `count` values as entry `number`. */
-void groupnorm_store_entry(const groupnorm_slice *s, const groupnorm_entries *e, val number, int count,
-                           const val *values);
-
-/* The threads load `words` merged words of each group into shared memory, (WORDS,BUNDLE); or store them. */
-void groupnorm_load_merged(const groupnorm_slice *s, int words, tensor sGroups);
-void groupnorm_store_merged(const groupnorm_slice *s, int words, tensor sGroups);
-
 /* gamma or beta of a channel of the slice, f32; of a column: (1) or (VEC). */
 val groupnorm_weight(const groupnorm_slice *s, val pointer, val channel);
 tensor groupnorm_weights(const groupnorm_slice *s, const groupnorm_view *w, val pointer, val column);
@@ -227,9 +176,5 @@ void groupnorm_add_lines(const groupnorm_slice *s, const groupnorm_view *w, val 
 
 /* The sum over the lanes of a group of each of `count` values. */
 void groupnorm_sum_of_lanes(const groupnorm_slice *s, int count, val *values);
-
-/* Shared memory of the CTAs of a cluster. Lanes send `count` values of their group; after cluster_sync() every CTA has those of all. */
-tensor groupnorm_peers(const groupnorm_config *cfg, int count); // (COUNT,CLUSTER,BUNDLE)
-void groupnorm_send_to_peers(const groupnorm_slice *s, tensor sPeers, int count, const val *values);
 
 #endif
