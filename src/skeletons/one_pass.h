@@ -9,14 +9,6 @@
  *     const one_pass t = one_pass_of_cta(...);
  *     ... load the chunk, store its sums ...
  *     one_pass_meet(&t, write, write_other, &kernel);
- *
- * Sums may be marked: each 32 bits travel with a word that says that they are there, so nobody waits for a count of what is stored,
- * nor for the fences around it. CTAs are then counted when they start, while their chunks are on their way:
- *
- *     one_pass t = one_pass_of_cta(...);
- *     one_pass_start(&t, states, words, read);
- *     ... load the chunk, one_pass_look(&t), store its sums by one_pass_mark() ...
- *     one_pass_meet(&t, write, write_other, &kernel);
  */
 #ifndef CKL_SKELETONS_ONE_PASS_H
 #define CKL_SKELETONS_ONE_PASS_H
@@ -27,10 +19,11 @@ typedef struct one_pass {
     val counters; // address of a u32 for each strip, then of one for each chunk: 0 before the kernel, and after it
     val strips, chunks; // u32; chunks: of a strip
     val strip, chunk;   // u32, of this CTA
-    val states, words;  // of marked sums: address of u64 for each word, and u32, words of a strip: 0 before the kernel, and after it
-    val before, seen;   // of these, u32, in thread 0: the counter of the strip when this CTA started; and when it last looked
-    void (*read)(void *user); // of these: reads the sums of the strip, all threads together
-    int patience;       // how long a CTA waits before it gives up: 1, some 15 us; more where others may take longer
+    val states,
+        words; // if marked: address of a u64 for each word that chunks store, and u32, words of a strip: 0 before and after the kernel
+    val left; // u32, in thread 0: the counter when this CTA had read them
+    bool marked;
+    int patience; // how long a CTA waits before it gives up: 1, some 15 us; more where others may take longer
 } one_pass;
 
 enum {
@@ -56,18 +49,20 @@ void one_pass_loaded(const one_pass *t);
 void one_pass_meet(const one_pass *t, void (*write)(void *user), void (*write_other)(void *user, val chunk),
                    void *user);
 
-/* Marked sums: counts this CTA as started. Looks whether all have, early enough that nobody waits for the answer. */
-void one_pass_start(one_pass *t, val states, val words, void (*read)(void *user));
-void one_pass_look(const one_pass *t);
-
-/* A marked word, at an address and an offset: bits (u32), and above them 1. Writes it; empties it; reads it, or 0 (u64). */
+/*
+ * Sums may be marked: each 32 bits are stored with a word that says that they are there. Then no CTA fences what it stored before it
+ * counts itself, and who has seen the count reads again what is not there yet. A CTA says when it has read all
+ * words, in `write`; the last one empties them.
+ */
+void one_pass_mark_sums(one_pass *t, val states, val words);
+void one_pass_have_read(const one_pass *t);
 void one_pass_mark(val address, int64_t offset, val bits);
 void one_pass_empty(val address, int64_t offset);
-val one_pass_marked(val address, int64_t offset);
+val one_pass_marked(val address, int64_t offset); // u64: the bits, and above them not 0
 
 /*
  * CTAs of a strip that merge their sums early, so that all others have less to read: of `count` of them, after all threads have stored
- * their marked sums, is this the last one? Another u32 for each such part, behind all other counters.
+ * their sums, is this the last one? Then the sums of the others can be read. Another u32 for each such part, behind all other counters.
  */
 val one_pass_is_last(const one_pass *t, val part, val count);
 

@@ -89,7 +89,7 @@ static workspace_parts workspace_of(const ckl_plan *plan, groupnorm_slicing slic
     const int64_t ranges = groupnorm_ranges(d, plan->config, slicing);
     const bool sums = d->direction == CKL_DIRECTION_BACKWARD && d->affine && elements_of(d) > 0;
     const int64_t early = c->early ? ceil_div(slices, groupnorm_early_slices(c)) : 0; // entries
-    const int64_t word = slicing == GROUPNORM_HELD ? ONE_PASS_MARKED_BYTES : 4;
+    const int64_t word = c->marked ? ONE_PASS_MARKED_BYTES : 4;
     workspace_parts w = { .merged = meets ? word * strips * groupnorm_entry_words(c, slices) : 0 };
     int64_t merged = 0, counters = 0;
     if (slicing == GROUPNORM_SPLIT) {
@@ -207,10 +207,7 @@ static const field config_fields[] = { GROUPNORM_CONFIG(FIELD_ROW, groupnorm_con
     }                                                                                                     \
     static void describe_##called(const void *config, int kernel)                                         \
     {                                                                                                     \
-        if (kernel == GROUPNORM_GRADIENTS)                                                                \
-            groupnorm_gradients(config);                                                                  \
-        else                                                                                              \
-            groupnorm_##called(config, kernel == GROUPNORM_VECTORS);                                      \
+        describe(config, wanted, slicing, kernel);                                                        \
     }                                                                                                     \
     static int64_t workspace_##called(const ckl_plan *plan)                                               \
     {                                                                                                     \
@@ -230,6 +227,17 @@ static const field config_fields[] = { GROUPNORM_CONFIG(FIELD_ROW, groupnorm_con
         .workspace_bytes = workspace_##called,                                                            \
         .launch = launches,                                                                               \
     };
+
+static void describe(const groupnorm_config *c, ckl_direction wanted, groupnorm_slicing slicing, int kernel)
+{
+    const bool vectors = kernel == GROUPNORM_VECTORS;
+    if (kernel == GROUPNORM_GRADIENTS)
+        groupnorm_gradients(c);
+    else if (wanted == CKL_DIRECTION_FORWARD)
+        groupnorm_forward(c, slicing, vectors);
+    else
+        groupnorm_backward(c, slicing, vectors);
+}
 
 static ckl_status check_direction(const char *what, const ckl_groupnorm_desc *d, ckl_direction wanted)
 {

@@ -30,6 +30,7 @@ enum {
     VECTORS_OF_THREAD = 12, // about 50 KiB for 256 threads: bench/notes/groupnorm.md
     VECTORS_OF_FEW = 4,     // where CTAs leave SMs idle, a thread is what takes long
     VECTORS_STREAMED = 6,
+    STAGED_BYTES = 75 << 10,       // of a slice that is read again, but kept in shared memory
     STREAMED_BYTES = 20 << 10,     // of a slice that is read again from L2, small ones soon
     STREAMED_BYTES_MAX = 40 << 10, // from memory: fewer CTAs, each of which begins, is counted and waits
     STREAMED_BYTES_FOLDED = 75 << 10,
@@ -268,33 +269,23 @@ static int64_t streamed_bytes(const search *s, const groupnorm_config *c)
     return max_i64(STREAMED_BYTES, min_i64(most, d->n * image / (CTAS_OF_SM * s->device->sm_count)));
 }
 
-/*
- * The largest slices, by halves, of so many bytes and threads. Forward they are in shared memory, three CTAs an SM. Backward they
- * stream: small ones, but larger ones of more threads where a thread would have several columns (bench/notes/groupnorm.md).
- */
+/* The largest slices, by halves: forward in shared memory, three CTAs an SM; backward they stream, small ones (bench/notes/groupnorm.md). */
 static bool choose_slice(search *s, groupnorm_config *c)
 {
-    const struct {
-        int64_t bytes;
-        int threads;
-    } sizes[] = { { 75 << 10, 256 }, { streamed_bytes(s, c), 256 }, { 40 << 10, THREADS_MAX } };
+    enum { THREADS = 256 };
     const bool forward = s->d->direction == CKL_DIRECTION_FORWARD;
     const int64_t units = max_i64(1, groupnorm_units(s->d, c)), most = s->device->smem_per_cta_bytes;
-    bool found = false;
-    for (int i = forward ? 0 : 1; i < (forward ? 1 : COUNT_OF(sizes)); i++) {
+    const int64_t wanted = forward ? min_i64(STAGED_BYTES, most) : streamed_bytes(s, c);
+    s->threads_max = (int)max_i64(THREADS, threads_min_for(s, c));
+    for (int64_t slices = 1; slices < 2 * units * c->channels; slices *= 2) {
         groupnorm_config tried = *c;
-        s->threads_max = (int)max_i64(sizes[i].threads, threads_min_for(s, c));
-        for (int64_t slices = 1, fits = 0; slices < 2 * units * c->channels && !fits; slices *= 2)
-            if (share_slices(s, slices, parts_of(s, slices, c), forward ? min_i64(sizes[i].bytes, most) : most,
-                             &tried) &&
-                (forward || groupnorm_slice_bytes(&tried) <= sizes[i].bytes || slices >= units * tried.parts)) {
-                fits = found = true;
-                *c = tried;
-            }
-        if (found && groupnorm_grid_of(c).slots == 1)
-            break;
+        if (!share_slices(s, slices, parts_of(s, slices, c), forward ? wanted : most, &tried))
+            continue;
+        *c = tried;
+        if (forward || groupnorm_slice_bytes(c) <= wanted || slices >= units * c->parts)
+            return true;
     }
-    return found;
+    return false;
 }
 
 /* As many CTAs an SM as have room, or as there are. */
@@ -435,13 +426,6 @@ static bool choose_bundles(const search *s, groupnorm_config *c)
     return s->d->groups > BUNDLE_MAX && fit_bundles(s, false, c);
 }
 
-/* Do most threads have a column? A slice has room for the sums of each, so it may be a little smaller for more threads. */
-static bool uses_threads(const groupnorm_config *c)
-{
-    const groupnorm_grid g = groupnorm_grid_of(c);
-    return 4 * g.abreast * g.column_threads >= 3 * c->threads;
-}
-
 /* Shared memory of a CTA of which an SM has HELD_CTAS. */
 static int64_t held_bytes(const search *s)
 {
@@ -462,12 +446,8 @@ static bool fit_held(const search *s, groupnorm_config *c)
     const int64_t resident = HELD_CTAS * s->device->sm_count, bundles = groupnorm_bundles(s->d, c);
     int64_t slices = max_i64(ceil_div(bundle_bytes(s->d, c), held_bytes(s)), resident / bundles);
     bool found = false;
-    groupnorm_config tried = *c;
-    for (int i = 0; i < TRIES && !(found && uses_threads(c)); i++, slices += max_i64(1, slices / 16))
-        if (share_held(s, slices, &tried) && (!found || uses_threads(&tried))) {
-            found = true;
-            *c = tried;
-        }
+    for (int i = 0; i < TRIES && !found; i++, slices += max_i64(1, slices / 16))
+        found = share_held(s, slices, c);
     if (!found)
         return false;
     slices = groupnorm_slices(s->d, c, GROUPNORM_HELD);

@@ -40,6 +40,7 @@
     X(owner, int, steps, "4", "", "vectors of a column for which each of its threads has room")                \
     X(owner, int, ctas_per_sm, "0", "0 1 2 3 4 6 8", "CTAs for which an SM has registers; 0: no matter")       \
     X(owner, int, loading, "0", "0 132 264", "held: CTAs that load at once; 0: all")                           \
+    X(owner, bool, marked, "0", "0 1", "held: what slices tell is marked, and not fenced")                     \
     X(owner, bool, early, "0", "0 1", "held: entries of some slices are merged before all CTAs meet")          \
     X(owner, int, gradient_ctas, "1", "1 2 4 8", "backward: CTAs that add up sums of the same channels")
 
@@ -273,12 +274,8 @@ bool groupnorm_may_be_ragged(const ckl_groupnorm_desc *d, groupnorm_slicing slic
 
 /* Kernel 0: pointers are aligned to whole vectors; 1: to the element only; 2, backward: adds up dgamma and dbeta. */
 enum { GROUPNORM_VECTORS, GROUPNORM_ELEMENTS, GROUPNORM_GRADIENTS };
-void groupnorm_forward(const groupnorm_config *cfg, bool vectors);
-void groupnorm_forward_split(const groupnorm_config *cfg, bool vectors);
-void groupnorm_forward_held(const groupnorm_config *cfg, bool vectors);
-void groupnorm_backward(const groupnorm_config *cfg, bool vectors);
-void groupnorm_backward_split(const groupnorm_config *cfg, bool vectors);
-void groupnorm_backward_held(const groupnorm_config *cfg, bool vectors);
+void groupnorm_forward(const groupnorm_config *cfg, groupnorm_slicing slicing, bool vectors);
+void groupnorm_backward(const groupnorm_config *cfg, groupnorm_slicing slicing, bool vectors);
 void groupnorm_gradients(const groupnorm_config *cfg);
 
 /* What a CTA of the kernel that adds up takes at once. */

@@ -10,6 +10,7 @@
  * of a channel can then be added as they are.
  */
 #include "cute/kernel.h"
+#include "operators/groupnorm/groupnorm_kernels.h"
 #include "operators/groupnorm/groupnorm_moments.h"
 
 enum { SUMS = GROUPNORM_SUMS }; // of values, and of squares, side by side
@@ -22,10 +23,7 @@ enum { CHANNEL_MEAN, CHANNEL_SCALE, CHANNEL_SHIFT };
 enum { GROUP_MEAN, GROUP_REST, GROUP_RSTD, GROUP_WORDS };
 
 typedef struct forward {
-    groupnorm_slice s;
-    bool held;               // the slice, until all of its bundle are known
-    const one_pass *meeting; // then
-    groupnorm_view w;
+    groupnorm_kernel g;
     val staged; // u32, the slice in shared memory
     val pivot;  // of this thread
     val sums[SUMS], squares[SUMS];
@@ -33,8 +31,6 @@ typedef struct forward {
     val count;                           // i32, of ragged columns: elements of this thread
     tensor rPivots, rSums[CHANNEL_SUMS]; // (VEC) where a vector has several groups
     tensor sMoments, sCounts;     // (GROUPNORM_ENTRY,THREADS), (THREADS); or of channels, which have all the same count
-    tensor sPeers;                // (GROUPNORM_ENTRY,CLUSTER,BUNDLE)
-    tensor sGroups;               // (GROUP_WORDS,BUNDLE)
     tensor rGamma, rBeta;         // (1) or (VEC) of a thread that has one column
     val gamma, beta;              // of the channel whose scale and shift the thread finds, if it is one at most
     tensor rMean, rScale, rShift; // (1) or (VEC) of the column being written: y = (x - mean) * scale + shift
@@ -45,42 +41,43 @@ typedef struct forward {
 
 static void load_weights(forward *k, val column)
 {
-    k->rGamma = groupnorm_weights(&k->s, &k->w, k->s.a.gamma, column);
-    k->rBeta = groupnorm_weights(&k->s, &k->w, k->s.a.beta, column);
+    k->rGamma = groupnorm_weights(&k->g.s, &k->g.w, k->g.s.a.gamma, column);
+    k->rBeta = groupnorm_weights(&k->g.s, &k->g.w, k->g.s.a.beta, column);
 }
 
 /* Does a column have several channels, one after the other, each with its weights? */
 static bool has_folded_channels(const forward *k)
 {
-    return groupnorm_is_nchw(&k->s) && k->s.cfg->fold > 1 && k->s.cfg->affine;
+    return groupnorm_is_nchw(&k->g.s) && k->g.s.cfg->fold > 1 && k->g.s.cfg->affine;
 }
 
 /* Of a thread that has one column: loaded before the passes, unless merging wants the registers. */
 static bool has_column_weights(const forward *k)
 {
-    return k->s.cfg->affine && !groupnorm_mixes(k->s.cfg) && groupnorm_has_one_column(&k->w) &&
-           !has_folded_channels(k) && !(k->held && groupnorm_scatters_weights(&k->s));
+    return k->g.s.cfg->affine && !groupnorm_mixes(k->g.s.cfg) && groupnorm_has_one_column(&k->g.w) &&
+           !has_folded_channels(k) && !(k->g.meeting && groupnorm_scatters_weights(&k->g.s));
 }
 
 /* Has a thread one channel at most, of vectors of several groups? */
 static bool has_channel_weights(const forward *k)
 {
-    const groupnorm_config *cfg = k->s.cfg;
+    const groupnorm_config *cfg = k->g.s.cfg;
     return cfg->affine && groupnorm_mixes(cfg) && groupnorm_slice_channels(cfg) <= cfg->threads;
 }
 
 static void load_channel_weights(forward *k, val channel)
 {
-    k->gamma = groupnorm_weight(&k->s, k->s.a.gamma, channel);
-    k->beta = groupnorm_weight(&k->s, k->s.a.beta, channel);
+    k->gamma = groupnorm_weight(&k->g.s, k->g.s.a.gamma, channel);
+    k->beta = groupnorm_weight(&k->g.s, k->g.s.a.beta, channel);
 }
 
-static void load_early_weights(forward *k)
+static void load_early_weights(void *kernel)
 {
+    forward *k = kernel;
     if (has_channel_weights(k))
-        load_channel_weights(k, min(convert(I32, thread()), sub(k->s.channels, imm(1))));
+        load_channel_weights(k, min(convert(I32, thread()), sub(k->g.s.channels, imm(1))));
     if (has_column_weights(k))
-        load_weights(k, groupnorm_existing(&k->s, &k->w, k->w.column));
+        load_weights(k, groupnorm_existing(&k->g.s, &k->g.w, k->g.w.column));
 }
 
 /* Moments of a thread */
@@ -88,7 +85,7 @@ static void load_early_weights(forward *k)
 static void load_vector(void *kernel, groupnorm_vector *v)
 {
     forward *k = kernel;
-    v->x = groupnorm_load_shared(&k->s, add(k->staged, v->shared), v->vec);
+    v->x = groupnorm_load_shared(&k->g.s, add(k->staged, v->shared), v->vec);
 }
 
 static void add_values(void *kernel, groupnorm_vector *v)
@@ -101,7 +98,7 @@ static void add_values(void *kernel, groupnorm_vector *v)
         assign(k->sums[sum], add(k->sums[sum], x));
         assign(k->squares[sum], fma(x, x, k->squares[sum]));
     }
-    if (k->s.cfg->ragged)
+    if (k->g.s.cfg->ragged)
         assign(k->count, add(k->count, imm(v->vec)));
 }
 
@@ -119,34 +116,35 @@ static void add_elements(void *kernel, groupnorm_vector *v)
 static void add_column(void *kernel, const groupnorm_column *c)
 {
     forward *k = kernel;
-    groupnorm_over_vectors(&k->s, &k->w, c, load_vector, groupnorm_mixes(k->s.cfg) ? add_elements : add_values, k);
+    groupnorm_over_vectors(&k->g.s, &k->g.w, c, load_vector, groupnorm_mixes(k->g.s.cfg) ? add_elements : add_values,
+                           k);
 }
 
 /* Of the thread's first values; where it has fewer, the last vector counts again. A thread of ends alone takes its first. */
 static void find_pivot(forward *k)
 {
-    const groupnorm_grid *g = &k->w.grid;
-    const int bytes = g->vec * dtype_bytes(k->s.cfg->dtype);
-    val vectors = k->w.vectors;
+    const groupnorm_grid *g = &k->g.w.grid;
+    const int bytes = g->vec * dtype_bytes(k->g.s.cfg->dtype);
+    val vectors = k->g.w.vectors;
     k->pivot = variable(F32, immf(0));
-    if (k->s.cfg->ragged) {
+    if (k->g.s.cfg->ragged) {
         val exists;
-        groupnorm_column column = groupnorm_column_at(&k->s, &k->w, imm_as(I32, 0));
-        groupnorm_vector end = groupnorm_end(&k->s, &k->w, &column, 0, &exists);
+        groupnorm_column column = groupnorm_column_at(&k->g.s, &k->g.w, imm_as(I32, 0));
+        groupnorm_vector end = groupnorm_end(&k->g.s, &k->g.w, &column, 0, &exists);
         vectors = column.vectors;
         IF(exists) {
             load_vector(k, &end);
             assign(k->pivot, at(unpacked(end.x, F32), 0));
         }
     }
-    IF(logical_and(lt(k->w.column, imm(g->columns)), lt(imm(0), vectors))) {
+    IF(logical_and(lt(k->g.w.column, imm(g->columns)), lt(imm(0), vectors))) {
         val first = add(k->staged, mul(thread(), imm(bytes))), last = sub(vectors, imm(1)), x[MOMENTS_PIVOT_VALUES];
         for (int i = 0; i < MOMENTS_PIVOT_VALUES; i += g->vec) {
             val address = first;
             if (i > 0)
                 address = add(
                     first, mul(convert(U32, min(imm(i / g->vec), last)), imm(bytes * g->abreast * g->column_threads)));
-            tensor rX = unpacked(groupnorm_load_shared(&k->s, address, g->vec), F32); // (VEC)
+            tensor rX = unpacked(groupnorm_load_shared(&k->g.s, address, g->vec), F32); // (VEC)
             for (int e = 0; e < g->vec && i + e < MOMENTS_PIVOT_VALUES; e++)
                 x[i + e] = at(rX, e);
         }
@@ -162,23 +160,23 @@ static val total_of(const val sums[SUMS])
 /* The values that this thread adds up, as f32. */
 static val count_of_thread(const forward *k)
 {
-    const groupnorm_grid *g = &k->w.grid;
-    if (k->s.cfg->ragged)
+    const groupnorm_grid *g = &k->g.w.grid;
+    if (k->g.s.cfg->ragged)
         return convert(F32, k->count);
-    val columns = div(add(sub(imm(g->columns - 1), k->w.column), imm(g->abreast)), imm(g->abreast));
-    return mul(convert(F32, mul(columns, k->w.vectors)), immf(g->vec));
+    val columns = div(add(sub(imm(g->columns - 1), k->g.w.column), imm(g->abreast)), imm(g->abreast));
+    return mul(convert(F32, mul(columns, k->g.w.vectors)), immf(g->vec));
 }
 
-static moments moments_of_thread(forward *k)
+static groupnorm_state moments_of_thread(forward *k)
 {
     for (int i = 0; i < SUMS; i++) {
         k->sums[i] = variable(F32, immf(0));
         k->squares[i] = variable(F32, immf(0));
     }
-    if (k->s.cfg->ragged)
+    if (k->g.s.cfg->ragged)
         k->count = variable(I32, imm(0));
     find_pivot(k);
-    groupnorm_over_columns(&k->s, &k->w, add_column, k);
+    groupnorm_over_columns(&k->g.s, &k->g.w, add_column, k);
     return moments_of_sums(count_of_thread(k), k->pivot, total_of(k->sums), total_of(k->squares));
 }
 
@@ -187,15 +185,15 @@ static moments moments_of_thread(forward *k)
 /* i32: pixels of the slice. */
 static val pixels_of_slice(const forward *k)
 {
-    return mul(k->s.count, imm(k->s.cfg->fold));
+    return mul(k->g.s.count, imm(k->g.s.cfg->fold));
 }
 
 /* A value of the slice. */
 static val value_at(const forward *k, val pixel, val channel)
 {
-    const groupnorm_config *cfg = k->s.cfg;
+    const groupnorm_config *cfg = k->g.s.cfg;
     const int bytes = dtype_bytes(cfg->dtype);
-    val element = add(mul(pixel, imm(k->w.grid.columns * cfg->vec / cfg->fold)), channel);
+    val element = add(mul(pixel, imm(k->g.w.grid.columns * cfg->vec / cfg->fold)), channel);
     val address = add(k->staged, mul(convert(U32, element), imm(bytes)));
     return at_f32(smem_view(address, cfg->dtype, compact(leaf(1))), 0);
 }
@@ -203,13 +201,13 @@ static val value_at(const forward *k, val pixel, val channel)
 /* Of the channel's first pixels in the slice; where it has fewer, the last one counts again. */
 static void find_channel_pivots(forward *k)
 {
-    const groupnorm_config *cfg = k->s.cfg;
+    const groupnorm_config *cfg = k->g.s.cfg;
     const int channels = groupnorm_slice_channels(cfg);
     val pixels = pixels_of_slice(k);
     cta_sync(); // other threads have loaded them
     LOOP_FROM(channel, convert(I32, thread()), imm(channels), imm(cfg->threads)) {
         val pivot = variable(F32, immf(0)), x[MOMENTS_PIVOT_VALUES];
-        IF(logical_and(lt(channel, k->s.channels), lt(imm(0), pixels))) {
+        IF(logical_and(lt(channel, k->g.s.channels), lt(imm(0), pixels))) {
             for (int i = 0; i < MOMENTS_PIVOT_VALUES; i++)
                 x[i] = value_at(k, min(imm_as(I32, i), sub(pixels, imm(1))), channel);
             assign(pivot, median_f32(x[0], x[1], x[2]));
@@ -219,7 +217,7 @@ static void find_channel_pivots(forward *k)
     cta_sync();
     k->rPivots = fragment(F32, compact(leaf(cfg->vec))); // (VEC)
     for (int i = 0; i < cfg->vec; i++)
-        set(k->rPivots, i, at(k->sMoments, MOMENTS_PIVOT, groupnorm_channel(&k->s, &k->w, k->w.column, i)));
+        set(k->rPivots, i, at(k->sMoments, MOMENTS_PIVOT, groupnorm_channel(&k->g.s, &k->g.w, k->g.w.column, i)));
     for (int i = 0; i < CHANNEL_SUMS; i++) {
         k->rSums[i] = fragment(F32, compact(leaf(cfg->vec))); // (VEC)
         fill(k->rSums[i], immf(0));
@@ -229,7 +227,7 @@ static void find_channel_pivots(forward *k)
 /* A channel's sum in all lines, and in all pixels of a fold. */
 static val total_of_lines(const forward *k, tensor sLines, val channel)
 {
-    const groupnorm_config *cfg = k->s.cfg;
+    const groupnorm_config *cfg = k->g.s.cfg;
     val total = variable(F32, immf(0));
     for (int line = 0; line < groupnorm_lines(cfg, 1); line++)
         for (int pixel = 0; pixel < cfg->fold; pixel++) {
@@ -244,9 +242,9 @@ static val total_of_lines(const forward *k, tensor sLines, val channel)
 /* What the threads found in this slice. */
 static void find_moments_of_threads(forward *k)
 {
-    const int threads = k->s.cfg->threads;
+    const int threads = k->g.s.cfg->threads;
     k->sCounts = smem_tensor("counts", F32, compact(leaf(threads)), 16);
-    const moments mine = moments_of_thread(k);
+    const groupnorm_state mine = moments_of_thread(k);
     set(k->sCounts, thread(), mine.count);
     moments_set(k->sMoments, thread(), &mine);
     cta_sync();
@@ -255,13 +253,13 @@ static void find_moments_of_threads(forward *k)
 /* The same, of channels. */
 static void find_moments_of_channels(forward *k)
 {
-    const groupnorm_config *cfg = k->s.cfg;
-    const int channels = groupnorm_slice_channels(cfg), elements = k->w.grid.columns * cfg->vec;
+    const groupnorm_config *cfg = k->g.s.cfg;
+    const int channels = groupnorm_slice_channels(cfg), elements = k->g.w.grid.columns * cfg->vec;
     tensor sLines = smem_tensor("lines", F32, compact(shape(elements, groupnorm_lines(cfg, 1), 1)), 16);
     find_channel_pivots(k);
-    groupnorm_over_columns(&k->s, &k->w, add_column, k);
+    groupnorm_over_columns(&k->g.s, &k->g.w, add_column, k);
     for (int i = 0; i < CHANNEL_SUMS; i++) {
-        groupnorm_add_lines(&k->s, &k->w, k->w.column, 1, &k->rSums[i], sLines);
+        groupnorm_add_lines(&k->g.s, &k->g.w, k->g.w.column, 1, &k->rSums[i], sLines);
         cta_sync();
         LOOP_FROM(channel, convert(I32, thread()), imm(channels), imm(cfg->threads)) {
             const val total = total_of_lines(k, sLines, channel), pivot = at(k->sMoments, MOMENTS_PIVOT, channel);
@@ -269,7 +267,7 @@ static void find_moments_of_channels(forward *k)
                 set(k->sMoments, coord(MOMENTS_MEAN, channel), total); // until its squares are known
             else {
                 const val sum = at(k->sMoments, MOMENTS_MEAN, channel), count = convert(F32, pixels_of_slice(k));
-                const moments all = moments_of_sums(count, pivot, sum, total);
+                const groupnorm_state all = moments_of_sums(count, pivot, sum, total);
                 moments_set(k->sMoments, channel, &all);
             }
         }
@@ -281,85 +279,54 @@ static void find_moments_of_channels(forward *k)
  * The lanes of a group merge what its threads found: of nchw neighbouring ones, of nhwc some neighbours in each row of
  * those that are as many as a pixel has columns; all of the CTA, where it has one group. Or its channels.
  */
-static moments merge_threads(const forward *k)
+static groupnorm_state merge_threads(const void *kernel)
 {
-    const groupnorm_config *cfg = k->s.cfg;
-    const groupnorm_grid *g = &k->w.grid;
-    const bool mixes = groupnorm_mixes(cfg), in_rows = cfg->bundle > 1 && !groupnorm_is_nchw(&k->s) && !mixes;
+    const forward *k = kernel;
+    const groupnorm_config *cfg = k->g.s.cfg;
+    const groupnorm_grid *g = &k->g.w.grid;
+    const bool mixes = groupnorm_mixes(cfg), in_rows = cfg->bundle > 1 && !groupnorm_is_nchw(&k->g.s) && !mixes;
     const int columns = g->columns, width = mixes ? cfg->channels : (in_rows ? columns : cfg->threads) / cfg->bundle;
     const int rows = in_rows ? g->column_threads : 1;
-    moments m[MOMENTS_OF_LANE_MAX];
+    groupnorm_state m[MOMENTS_OF_LANE_MAX];
     const int lanes = groupnorm_lanes_of_group(cfg), n = (int)ceil_div((int64_t)width * rows, lanes);
-    val first = min(mul(groupnorm_group_of_lane(&k->s), imm(width)), imm((cfg->bundle - 1) * width));
+    val first = min(mul(groupnorm_group_of_lane(&k->g.s), imm(width)), imm((cfg->bundle - 1) * width));
     for (int i = 0; i < n; i++) {
-        val number = add(groupnorm_lane_of_group(&k->s), imm(lanes * i)), inside = lt(number, imm(width * rows)),
+        val number = add(groupnorm_lane_of_group(&k->g.s), imm(lanes * i)), inside = lt(number, imm(width * rows)),
             index = number;
         if (in_rows)
             index = add(mul(div(number, imm(width)), imm(columns)), rem(number, imm(width)));
         index = select(inside, add(index, first), imm(0));
         val count = mixes ? convert(F32, pixels_of_slice(k)) : at(k->sCounts, index);
-        m[i] = moments_at(inside, count, k->sMoments, index);
+        m[i] = groupnorm_state_at(inside, count, GROUPNORM_ENTRY, k->sMoments, index);
     }
-    return moments_merge(&k->s, m, n);
+    return moments_merge(&k->g.s, m, n);
 }
 
-static void tell_peers(forward *k)
+/* A mean that f32 cannot hold is mean + rest. */
+static void publish(const void *kernel, groupnorm_state all)
 {
-    k->sPeers = groupnorm_peers(k->s.cfg, GROUPNORM_ENTRY);
-    cluster_wait(); // all CTAs of the cluster have started
-    IF(groupnorm_merges(&k->s))
-        groupnorm_send_to_peers(&k->s, k->sPeers, GROUPNORM_ENTRY, merge_threads(k).of);
-    cluster_sync();
-}
-
-/* Merges what the CTAs of the cluster found. */
-static moments merge_peers(const forward *k)
-{
-    const groupnorm_config *cfg = k->s.cfg;
-    const int lanes = groupnorm_lanes_of_group(cfg), n = (int)ceil_div(cfg->cluster, lanes);
-    moments m[MOMENTS_OF_LANE_MAX];
-    val group = min(groupnorm_group_of_lane(&k->s), imm(cfg->bundle - 1));
-    for (int i = 0; i < n; i++) {
-        val rank = add(groupnorm_lane_of_group(&k->s), imm(lanes * i)), inside = lt(rank, imm(cfg->cluster));
-        m[i] = moments_at(inside, moments_elements(&k->s, rank, 1), slice(k->sPeers, _, _, group), rank);
+    const forward *k = kernel;
+    const val group = groupnorm_group_of_lane(&k->g.s);
+    const val pivot = all.of[MOMENTS_PIVOT], above = all.of[MOMENTS_MEAN], mean = add(pivot, above);
+    const val squares = all.of[MOMENTS_SQUARES];
+    IF(groupnorm_speaks(&k->g.s)) {
+        set(k->g.sGroups, coord(GROUP_MEAN, group), mean);
+        set(k->g.sGroups, coord(GROUP_REST, group), add(sub(pivot, mean), above));
+        set(k->g.sGroups, coord(GROUP_RSTD, group), rsqrt(fma(squares, k->g.s.a.reciprocal, k->g.s.a.eps)));
     }
-    return moments_merge(&k->s, m, n);
 }
 
-/* What is known of a group. A mean that f32 cannot hold is mean + rest. */
-typedef struct group_statistics {
-    val of[GROUP_WORDS];
-} group_statistics;
-
-static group_statistics statistics_of(const forward *k, moments m)
+static void save(const void *kernel, val saves)
 {
-    const val pivot = m.of[MOMENTS_PIVOT], above = m.of[MOMENTS_MEAN], mean = add(pivot, above);
-    const val rest = add(sub(pivot, mean), above);
-    const val rstd = rsqrt(fma(m.of[MOMENTS_SQUARES], k->s.a.reciprocal, k->s.a.eps));
-    return (group_statistics){ { [GROUP_MEAN] = mean, [GROUP_REST] = rest, [GROUP_RSTD] = rstd } };
-}
-
-/* For the caller, by one thread. */
-static void save_statistics(const forward *k, val group, const group_statistics *g, val saves)
-{
-    const groupnorm_slice *s = &k->s;
-    const val index = add(s->group, convert(I64, group));
-    IF(logical_and(saves, ne(s->a.mean, imm(0))))
-        groupnorm_write(s->a.mean, index, add(g->of[GROUP_MEAN], g->of[GROUP_REST]));
-    IF(logical_and(saves, ne(s->a.rstd, imm(0))))
-        groupnorm_write(s->a.rstd, index, g->of[GROUP_RSTD]);
-}
-
-/* The lanes of each group tell the CTA, the first CTA the caller. */
-static void publish(const forward *k, moments m)
-{
-    const val group = groupnorm_group_of_lane(&k->s);
-    const group_statistics g = statistics_of(k, m);
-    IF(groupnorm_speaks(&k->s)) {
-        for (int word = 0; word < GROUP_WORDS; word++)
-            set(k->sGroups, coord(word, group), g.of[word]);
-        save_statistics(k, group, &g, eq(k->s.rank, imm(0)));
-    }
+    const forward *k = kernel;
+    const groupnorm_slice *s = &k->g.s;
+    const val group = groupnorm_group_of_lane(s), index = add(s->group, convert(I64, group));
+    const val speaks = logical_and(groupnorm_speaks(s), saves);
+    IF(logical_and(speaks, ne(s->a.mean, imm(0))))
+        groupnorm_write(s->a.mean, index,
+                        add(at(k->g.sGroups, GROUP_MEAN, group), at(k->g.sGroups, GROUP_REST, group)));
+    IF(logical_and(speaks, ne(s->a.rstd, imm(0))))
+        groupnorm_write(s->a.rstd, index, at(k->g.sGroups, GROUP_RSTD, group));
 }
 
 /* Writing */
@@ -372,7 +339,7 @@ static val shift_of(val scale, val rest, val beta)
 
 static void set_scale(forward *k, int i, val rest, val rstd)
 {
-    const bool affine = k->s.cfg->affine;
+    const bool affine = k->g.s.cfg->affine;
     val scale = affine ? mul(rstd, at_f32(k->rGamma, i)) : rstd;
     set(k->rScale, i, scale);
     set(k->rShift, i, shift_of(scale, rest, affine ? at_f32(k->rBeta, i) : immf(0)));
@@ -381,14 +348,14 @@ static void set_scale(forward *k, int i, val rest, val rstd)
 /* Of the channels of a bundle whose vectors have several groups, in place of their moments. */
 static void find_scales(forward *k)
 {
-    const groupnorm_config *cfg = k->s.cfg;
-    LOOP_FROM(channel, convert(I32, thread()), k->s.channels, imm(cfg->threads)) {
+    const groupnorm_config *cfg = k->g.s.cfg;
+    LOOP_FROM(channel, convert(I32, thread()), k->g.s.channels, imm(cfg->threads)) {
         const val group = div(channel, imm(cfg->channels));
         if (cfg->affine && !has_channel_weights(k))
             load_channel_weights(k, channel);
-        const val rstd = at(k->sGroups, GROUP_RSTD, group), scale = cfg->affine ? mul(rstd, k->gamma) : rstd;
-        const val rest = at(k->sGroups, GROUP_REST, group);
-        set(k->sMoments, coord(CHANNEL_MEAN, channel), at(k->sGroups, GROUP_MEAN, group));
+        const val rstd = at(k->g.sGroups, GROUP_RSTD, group), scale = cfg->affine ? mul(rstd, k->gamma) : rstd;
+        const val rest = at(k->g.sGroups, GROUP_REST, group);
+        set(k->sMoments, coord(CHANNEL_MEAN, channel), at(k->g.sGroups, GROUP_MEAN, group));
         set(k->sMoments, coord(CHANNEL_SCALE, channel), scale);
         set(k->sMoments, coord(CHANNEL_SHIFT, channel), shift_of(scale, rest, cfg->affine ? k->beta : immf(0)));
     }
@@ -398,7 +365,7 @@ static void find_scales(forward *k)
 /* Of a vector that begins in one channel of its column and may end in the next: those of both. How many elements the first has, u32. */
 static val set_scales_of_channels(forward *k, val global)
 {
-    const groupnorm_slice *s = &k->s;
+    const groupnorm_slice *s = &k->g.s;
     val first = add(s->channel, mul(convert(I64, k->written), imm64(s->cfg->fold))), pixels = convert(U32, s->a.pixels);
     val start = mul(add(mul(s->image, s->a.channels), first), s->a.pixels), place = convert(U32, sub(global, start));
     val channel = div(place, pixels);
@@ -423,7 +390,7 @@ static val scale_of(tensor rScales, const val *in_first, int i)
 static void write_vector(void *kernel, groupnorm_vector *v)
 {
     forward *k = kernel;
-    const bool one_group = !groupnorm_mixes(k->s.cfg), folded = has_folded_channels(k);
+    const bool one_group = !groupnorm_mixes(k->g.s.cfg), folded = has_folded_channels(k);
     tensor rX = unpacked(v->x, F32), rY = fragment_like(rX, F32); // (VEC)
     val first = folded ? set_scales_of_channels(k, v->global) : imm_as(U32, 0);
     for (int i = 0; i < v->vec; i++) {
@@ -431,7 +398,7 @@ static void write_vector(void *kernel, groupnorm_vector *v)
         val d = sub(at(rX, i), at(k->rMean, one_group ? 0 : i));
         set(rY, i, fma(d, scale_of(k->rScale, which, i), scale_of(k->rShift, which, i)));
     }
-    groupnorm_store(&k->s, v, rY);
+    groupnorm_store(&k->g.s, v, rY);
 }
 
 /* What find_scales() found for the elements of a thread's vectors. */
@@ -439,24 +406,24 @@ static void load_scales(forward *k)
 {
     tensor *const words[] = { [CHANNEL_MEAN] = &k->rMean, [CHANNEL_SCALE] = &k->rScale, [CHANNEL_SHIFT] = &k->rShift };
     for (int i = 0; i < COUNT_OF(words); i++)
-        *words[i] = groupnorm_of_channels(&k->s, &k->w, k->sMoments, i);
+        *words[i] = groupnorm_of_channels(&k->g.s, &k->g.w, k->sMoments, i);
 }
 
 /* The statistics of a column's group, and its weights. */
 static void begin_column(forward *k, const groupnorm_column *c)
 {
-    const bool affine = k->s.cfg->affine, folded = has_folded_channels(k);
-    const int scales = !affine ? 1 : folded ? 2 : groupnorm_is_nchw(&k->s) ? 1 : k->w.grid.vec;
-    val column = groupnorm_existing(&k->s, &k->w, c->number), group = groupnorm_group(&k->s, &k->w, column, 0);
+    const bool affine = k->g.s.cfg->affine, folded = has_folded_channels(k);
+    const int scales = !affine ? 1 : folded ? 2 : groupnorm_is_nchw(&k->g.s) ? 1 : k->g.w.grid.vec;
+    val column = groupnorm_existing(&k->g.s, &k->g.w, c->number), group = groupnorm_group(&k->g.s, &k->g.w, column, 0);
     if (affine && !folded && !has_column_weights(k))
         load_weights(k, column);
     k->rMean = fragment(F32, compact(leaf(1)));       // (1)
     k->rScale = fragment(F32, compact(leaf(scales))); // (1) or (VEC)
     k->rShift = fragment(F32, compact(leaf(scales))); // (1) or (VEC)
     k->written = column;
-    set(k->rMean, 0, at(k->sGroups, GROUP_MEAN, group));
-    k->rest = at(k->sGroups, GROUP_REST, group);
-    k->rstd = at(k->sGroups, GROUP_RSTD, group);
+    set(k->rMean, 0, at(k->g.sGroups, GROUP_MEAN, group));
+    k->rest = at(k->g.sGroups, GROUP_REST, group);
+    k->rstd = at(k->g.sGroups, GROUP_RSTD, group);
     for (int i = 0; i < scales && !folded; i++)
         set_scale(k, i, k->rest, k->rstd);
 }
@@ -464,210 +431,64 @@ static void begin_column(forward *k, const groupnorm_column *c)
 static void write_column(void *kernel, const groupnorm_column *c)
 {
     forward *k = kernel;
-    if (groupnorm_mixes(k->s.cfg))
+    if (groupnorm_mixes(k->g.s.cfg))
         load_scales(k);
     else
         begin_column(k, c);
-    groupnorm_over_vectors(&k->s, &k->w, c, load_vector, write_vector, k);
+    groupnorm_over_vectors(&k->g.s, &k->g.w, c, load_vector, write_vector, k);
 }
 
 /* When statistics are known. */
-static void write_slice(forward *k)
+static void write_slice(void *kernel)
 {
-    if (groupnorm_mixes(k->s.cfg))
+    forward *k = kernel;
+    if (groupnorm_mixes(k->g.s.cfg))
         find_scales(k);
-    groupnorm_over_columns(&k->s, &k->w, write_column, k);
+    groupnorm_over_columns(&k->g.s, &k->g.w, write_column, k);
 }
 
-/* Kernels */
+/* Slices */
 
-/* Of a slice that is known. */
-static void begin(forward *k)
+static void begin(void *kernel)
 {
-    const groupnorm_config *cfg = k->s.cfg;
-    k->w = groupnorm_view_of(&k->s);
-    k->sGroups = smem_tensor("groups", F32, compact(shape(GROUP_WORDS, cfg->bundle)), 16); // (GROUP_WORDS,BUNDLE)
+    forward *k = kernel;
+    const groupnorm_config *cfg = k->g.s.cfg;
     const int places = groupnorm_mixes(cfg) ? groupnorm_slice_channels(cfg) : cfg->threads;
     k->sMoments = smem_tensor("moments", F32, compact(shape(GROUPNORM_ENTRY, places)), 16);
+    k->staged = smem_address(smem_alloc("slice", groupnorm_slice_bytes(cfg), 16));
 }
 
-/* Begins to load it. */
-static void stage_slice(const forward *k)
-{
-    const groupnorm_staging x = { 1, { k->s.a.x }, { k->staged } };
-    groupnorm_stage(&k->s, &k->w, &x);
-}
-
-static void reserve_slice(forward *k)
-{
-    k->staged = smem_address(smem_alloc("slice", groupnorm_slice_bytes(k->s.cfg), 16));
-}
-
-static void stage_others(void *kernel)
+static void stage(void *kernel)
 {
     const forward *k = kernel;
-    groupnorm_others_staged(&k->s, k->meeting);
+    const groupnorm_staging x = { 1, { k->g.s.a.x }, { k->staged } };
+    groupnorm_stage(&k->g.s, &k->g.w, &x);
 }
 
-/* Loads the slice and finds the moments of the threads' values in it. */
-static void moments_of_slice(forward *k)
+static void add_up(void *kernel)
 {
-    const groupnorm_config *cfg = k->s.cfg;
-    if (cfg->cluster > 1)
-        cluster_arrive(); // this CTA has started: peers may write to its shared memory
-    load_early_weights(k);
-    groupnorm_staged(k->s.halves ? 1 : 0);
-    if (k->held)
-        one_pass_look(k->meeting);
-    k->w.between = k->s.halves ? stage_others : NULL;
-    if (groupnorm_mixes(cfg))
+    forward *k = kernel;
+    if (groupnorm_mixes(k->g.s.cfg))
         find_moments_of_channels(k);
     else
         find_moments_of_threads(k);
-    k->w.between = NULL;
 }
 
-void groupnorm_forward(const groupnorm_config *cfg, bool vectors)
+void groupnorm_forward(const groupnorm_config *cfg, groupnorm_slicing slicing, bool vectors)
 {
-    forward k = { .s = groupnorm_slice_here(cfg, vectors) };
-    k.s.halves = groupnorm_first_steps(cfg) > 0;
-    begin(&k);
-    reserve_slice(&k);
-    stage_slice(&k);
-    moments_of_slice(&k);
-    if (cfg->cluster > 1)
-        tell_peers(&k);
-    IF(groupnorm_merges(&k.s))
-        publish(&k, cfg->cluster > 1 ? merge_peers(&k) : merge_threads(&k));
-    cta_sync();
-    write_slice(&k);
-}
-
-static void store_entries(forward *k)
-{
-    moments_of_slice(k);
-    IF(groupnorm_merges(&k->s)) {
-        const groupnorm_entries e = groupnorm_entries_of_slices(&k->s, k->held);
-        groupnorm_store_entry(&k->s, &e, k->s.rank, GROUPNORM_ENTRY, merge_threads(k).of);
-    }
-}
-
-/* The CTA whose slice was the last of its bundle: for all that write. */
-static void store_merged(const forward *k)
-{
-    const val group = groupnorm_group_of_lane(&k->s), first = groupnorm_merged(&k->s, group);
-    const groupnorm_entries e = groupnorm_entries_of_slices(&k->s, false);
-    const group_statistics g = statistics_of(k, moments_of_entries(&k->s, &e, MOMENTS_AT_ONCE));
-    IF(groupnorm_speaks(&k->s)) {
-        for (int word = 0; word < GROUP_WORDS; word++)
-            groupnorm_write(k->s.a.merged, add(first, imm(word)), g.of[word]);
-        save_statistics(k, group, &g, yes());
-    }
-}
-
-void groupnorm_forward_split(const groupnorm_config *cfg, bool vectors)
-{
-    forward k = { .s = groupnorm_slice_begin(cfg, vectors) };
-    const two_pass order = groupnorm_order(&k.s);
-    groupnorm_wait();
-    two_pass_item item = two_pass_draw(&order);
-    groupnorm_slice_at(&k.s, convert(I32, item.strip), convert(I32, item.chunk));
-    begin(&k);
-    reserve_slice(&k);
-    stage_slice(&k);
-    IF(item.writes) {
-        load_early_weights(&k);
-        two_pass_wait(&order, &item);
-        groupnorm_load_merged(&k.s, GROUP_WORDS, k.sGroups);
-        groupnorm_staged(0);
-        cta_sync();
-        write_slice(&k);
-        two_pass_end(&order, &item);
-    }
-    ELSE
-    {
-        store_entries(&k);
-        IF(two_pass_leave(&order, &item)) {
-            IF(groupnorm_merges(&k.s))
-                store_merged(&k);
-            two_pass_merged(&order, &item);
-        }
-    }
-}
-
-/* Entries of neighbouring slices become one, by the CTA that stores the last of them. */
-static void merge_early(const forward *k)
-{
-    const groupnorm_slice *s = &k->s;
-    IF(groupnorm_completes(s, k->meeting))
-        IF(groupnorm_merges(s)) {
-            const groupnorm_entries e = groupnorm_entries_of_slices(s, true), early = groupnorm_early_entries(s);
-            const int blocks = groupnorm_early_blocks(s->cfg);
-            const val number = groupnorm_early_number(s), block = mul(number, imm(blocks));
-            moments m[GROUPNORM_EARLY_BLOCKS_MAX];
-            moments_load(s, &e, block, blocks, m);
-            groupnorm_store_entry(s, &early, number, GROUPNORM_ENTRY, moments_merge(s, m, blocks).of);
-            groupnorm_empty_entries(s, &e, block, blocks, GROUPNORM_ENTRY);
-        }
-}
-
-/* Every CTA merges the entries of its bundle for itself. */
-static void read_held(void *kernel)
-{
-    enum { FEW_LANES = 2 }; // of a group: each has many entries
-    forward *k = kernel;
-    const bool few = groupnorm_lanes_of_group(k->s.cfg) <= FEW_LANES;
-    const groupnorm_entries e = groupnorm_held_entries(&k->s);
-    IF(groupnorm_merges(&k->s))
-        publish(k, moments_of_entries(&k->s, &e, few ? MOMENTS_AT_ONCE : MOMENTS_AT_ONCE_HELD));
-    cta_sync();
-}
-
-static void write_held(void *kernel)
-{
-    write_slice(kernel);
-}
-
-/* What the CTA of the bundle's first slice would have told the caller. */
-static void save_for_first(const forward *k, val slice)
-{
-    const val group = groupnorm_group_of_lane(&k->s);
-    IF(logical_and(groupnorm_speaks(&k->s), eq(slice, imm_as(U32, 0)))) {
-        group_statistics g;
-        for (int word = 0; word < GROUP_WORDS; word++)
-            g.of[word] = at(k->sGroups, word, group);
-        save_statistics(k, group, &g, yes());
-    }
-}
-
-static void write_other(void *kernel, val slice)
-{
-    forward other = *(const forward *)kernel;
-    save_for_first(&other, slice);
-    groupnorm_slice_at(&other.s, convert(I32, other.s.bundle), convert(I32, slice));
-    other.w = groupnorm_view_of(&other.s);
-    if (other.s.cfg->parts > 1)
-        load_early_weights(&other); // of other channels
-    stage_slice(&other);
-    groupnorm_staged(0);
-    groupnorm_over_columns(&other.s, &other.w, write_column, &other);
-}
-
-void groupnorm_forward_held(const groupnorm_config *cfg, bool vectors)
-{
-    forward k = { .s = groupnorm_slice_begin(cfg, vectors), .held = true };
-    one_pass meeting = groupnorm_meeting(&k.s);
-    k.meeting = &meeting;
-    k.s.halves = groupnorm_first_steps(cfg) > 0;
-    groupnorm_wait();
-    groupnorm_start(&k.s, &meeting, read_held);
-    begin(&k);
-    groupnorm_load_in_turn(&k.s, &meeting);
-    reserve_slice(&k);
-    stage_slice(&k);
-    groupnorm_loaded(&k.s, &meeting);
-    store_entries(&k);
-    if (cfg->early)
-        merge_early(&k);
-    one_pass_meet(&meeting, write_held, write_other, &k);
+    enum { AT_ONCE = 8 };
+    static const groupnorm_direction direction = { .words = GROUPNORM_ENTRY,
+                                                   .group_words = GROUP_WORDS,
+                                                   .at_once = AT_ONCE,
+                                                   .begin = begin,
+                                                   .stage = stage,
+                                                   .load_weights = load_early_weights,
+                                                   .add_up = add_up,
+                                                   .found = merge_threads,
+                                                   .merge = moments_merge,
+                                                   .publish = publish,
+                                                   .save = save,
+                                                   .write = write_slice };
+    forward k = { .g = { .does = &direction, .in_smem = true } };
+    groupnorm_describe(&k.g, cfg, slicing, vectors);
 }

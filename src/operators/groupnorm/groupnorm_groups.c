@@ -1,4 +1,4 @@
-/* groupnorm_groups.c - what slices, channels and lanes know of groups, and tell each other. */
+/* groupnorm_groups.c - what channels and lanes know of groups, and tell each other. */
 #include "cute/kernel.h"
 #include "operators/groupnorm/groupnorm_slice.h"
 
@@ -40,155 +40,17 @@ val groupnorm_speaks(const groupnorm_slice *s)
     return logical_and(lt(groupnorm_group_of_lane(s), groupnorm_groups(s)), eq(groupnorm_lane_of_group(s), imm(0)));
 }
 
-groupnorm_entries groupnorm_entries_of_slices(const groupnorm_slice *s, bool marked)
+groupnorm_state groupnorm_state_at(val inside, val count, int words, tensor sStates, val place)
 {
-    return (groupnorm_entries){ s->a.entries, s->a.slices, 1, marked };
-}
-
-groupnorm_entries groupnorm_early_entries(const groupnorm_slice *s)
-{
-    const int slices = groupnorm_early_slices(s->cfg);
-    return (groupnorm_entries){ s->a.merged, div_up(s->a.slices, slices), slices, true };
-}
-
-groupnorm_entries groupnorm_held_entries(const groupnorm_slice *s)
-{
-    return s->cfg->early ? groupnorm_early_entries(s) : groupnorm_entries_of_slices(s, true);
-}
-
-/* Of a bundle. */
-static val blocks_of(const groupnorm_slice *s, const groupnorm_entries *e)
-{
-    return div_up(e->count, groupnorm_lanes_of_group(s->cfg));
-}
-
-void groupnorm_start(const groupnorm_slice *s, one_pass *meeting, void (*read)(void *kernel))
-{
-    const groupnorm_entries e = groupnorm_held_entries(s);
-    const val words = mul(blocks_of(s, &e), imm(GROUPNORM_ENTRY * groupnorm_block_words(s->cfg)));
-    one_pass_start(meeting, e.pointer, convert(U32, words), read);
-}
-
-val groupnorm_early_number(const groupnorm_slice *s)
-{
-    return div(s->rank, imm(groupnorm_early_slices(s->cfg)));
-}
-
-val groupnorm_completes(const groupnorm_slice *s, const one_pass *meeting)
-{
-    const groupnorm_entries early = groupnorm_early_entries(s);
-    const val number = groupnorm_early_number(s), before = mul(number, imm(early.slices));
-    const val slices = min(imm(early.slices), sub(s->a.slices, before));
-    const val part = add(mul(convert(I32, meeting->strip), early.count), number);
-    return one_pass_is_last(meeting, convert(U32, part), convert(U32, slices));
-}
-
-static int word_bytes(const groupnorm_entries *e)
-{
-    return e->marked ? ONE_PASS_MARKED_BYTES : 4;
-}
-
-/* The address of the lane's entry in a block; and bytes from there to a word of that in the i-th block after it. */
-static val entry_at(const groupnorm_slice *s, const groupnorm_entries *e, val block)
-{
-    const int words = groupnorm_block_words(s->cfg);
-    const val number = add(mul(s->bundle, convert(I64, blocks_of(s, e))), convert(I64, block));
-    const val place = convert(I64, min(convert(I32, thread()), imm(words - 1)));
-    const val index = add(mul(number, imm64((int64_t)GROUPNORM_ENTRY * words)), place);
-    return add(e->pointer, mul(convert(U64, index), imm_as(U64, word_bytes(e))));
-}
-
-static int64_t offset_of(const groupnorm_slice *s, const groupnorm_entries *e, int i, int word)
-{
-    return (int64_t)(i * GROUPNORM_ENTRY + word) * groupnorm_block_words(s->cfg) * word_bytes(e);
-}
-
-/* Is there an entry of the lane in the block, and its group? */
-static val has_entry(const groupnorm_slice *s, const groupnorm_entries *e, val block)
-{
-    const val number = add(mul(block, imm(groupnorm_lanes_of_group(s->cfg))), groupnorm_lane_of_group(s));
-    return logical_and(lt(number, e->count), lt(groupnorm_group_of_lane(s), groupnorm_groups(s)));
-}
-
-/* All words of a round are asked for before the first is looked at; until each of them is marked. */
-static void receive(const groupnorm_slice *s, const groupnorm_entries *e, val block, int n, int words,
-                    val of[][GROUPNORM_ENTRY])
-{
-    const val first = entry_at(s, e, block), marks = variable(U32, imm_as(U32, 0)), none = imm_as(U64, INT64_C(1) << 32);
-    val got[n][GROUPNORM_ENTRY], bits, mark;
-    for (int i = 0; i < n * words; i++)
-        got[i / words][i % words] = variable(U64, none); // marked, if there is no entry
-    FOREVER {
-        for (int i = 0; i < n; i++)
-            IF(has_entry(s, e, add(block, imm(i))))
-                for (int w = 0; w < words; w++)
-                    assign(got[i][w], one_pass_marked(first, offset_of(s, e, i, w)));
-        assign(marks, imm_as(U32, 1));
-        for (int i = 0; i < n * words; i++) {
-            unpack(got[i / words][i % words], U32, &bits, &mark);
-            assign(marks, min(marks, mark));
-        }
-        BREAK_IF(ne(marks, imm_as(U32, 0)));
+    groupnorm_state m = { .count = variable(F32, immf(0)) };
+    for (int i = 0; i < words; i++)
+        m.of[i] = variable(F32, immf(0));
+    IF(inside) {
+        assign(m.count, count);
+        for (int i = 0; i < words; i++)
+            assign(m.of[i], at(sStates, i, place));
     }
-    for (int i = 0; i < n * words; i++) {
-        unpack(got[i / words][i % words], U32, &bits, &mark);
-        of[i / words][i % words] = bitcast(F32, bits);
-    }
-}
-
-void groupnorm_load_entries(const groupnorm_slice *s, const groupnorm_entries *e, val block, int n, int words,
-                            val of[][GROUPNORM_ENTRY])
-{
-    if (e->marked) {
-        receive(s, e, block, n, words, of);
-        return;
-    }
-    const val first = entry_at(s, e, block);
-    for (int i = 0; i < n; i++) {
-        for (int w = 0; w < words; w++)
-            of[i][w] = variable(F32, immf(0));
-        IF(has_entry(s, e, add(block, imm(i))))
-            for (int w = 0; w < words; w++)
-                assign(of[i][w], groupnorm_read(add(first, imm_as(U64, offset_of(s, e, i, w))), imm64(0)));
-    }
-}
-
-void groupnorm_empty_entries(const groupnorm_slice *s, const groupnorm_entries *e, val block, int n, int words)
-{
-    const val first = entry_at(s, e, block);
-    for (int i = 0; i < n; i++)
-        IF(has_entry(s, e, add(block, imm(i))))
-            for (int w = 0; w < words; w++)
-                one_pass_empty(first, offset_of(s, e, i, w));
-}
-
-val groupnorm_merged(const groupnorm_slice *s, val group)
-{
-    return mul(add(s->group, convert(I64, group)), imm64(GROUPNORM_ENTRY));
-}
-
-void groupnorm_store_entry(const groupnorm_slice *s, const groupnorm_entries *e, val number, int count,
-                           const val *values)
-{
-    const int lanes = groupnorm_lanes_of_group(s->cfg);
-    const val own = eq(groupnorm_lane_of_group(s), rem(number, imm(lanes)));
-    IF(logical_and(lt(groupnorm_group_of_lane(s), groupnorm_groups(s)), own)) {
-        const val first = entry_at(s, e, div(number, imm(lanes)));
-        for (int v = 0; v < count; v++)
-            if (e->marked)
-                one_pass_mark(first, offset_of(s, e, 0, v), bitcast(U32, values[v]));
-            else
-                groupnorm_write(add(first, imm_as(U64, offset_of(s, e, 0, v))), imm64(0), values[v]);
-    }
-}
-
-void groupnorm_load_merged(const groupnorm_slice *s, int words, tensor sGroups)
-{
-    LOOP_FROM(i, convert(I32, thread()), imm(words * s->cfg->bundle), imm(s->cfg->threads)) {
-        const val group = div(i, imm(words)), word = rem(i, imm(words));
-        set(sGroups, coord(word, group),
-            groupnorm_read(s->a.merged, add(groupnorm_merged(s, group), convert(I64, word))));
-    }
+    return m;
 }
 
 val groupnorm_channel(const groupnorm_slice *s, const groupnorm_view *w, val column, int e)
@@ -283,20 +145,4 @@ void groupnorm_sum_of_lanes(const groupnorm_slice *s, int count, val *values)
 {
     const reduction sums = reduce_sums(count);
     warp_reduce(&sums, groupnorm_lanes_of_group(s->cfg), values);
-}
-
-tensor groupnorm_peers(const groupnorm_config *cfg, int count)
-{
-    return smem_tensor("peers", F32, compact(shape(count, cfg->cluster, cfg->bundle)), 16);
-}
-
-void groupnorm_send_to_peers(const groupnorm_slice *s, tensor sPeers, int count, const val *values)
-{
-    val group = groupnorm_group_of_lane(s), mine = tensor_address(sPeers, coord(0, s->rank, group));
-    for (int first = 0; first < s->cfg->cluster; first += groupnorm_lanes_of_group(s->cfg)) {
-        val peer = add(groupnorm_lane_of_group(s), imm(first)); // lane t of a group sends to CTA t
-        IF(logical_and(lt(group, imm(s->cfg->bundle)), lt(peer, imm(s->cfg->cluster))))
-            for (int v = 0; v < count; v++)
-                store_cluster(F32, mapa(mine, convert(U32, peer)), (int64_t)v * 4, values[v]);
-    }
 }

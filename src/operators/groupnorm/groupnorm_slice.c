@@ -84,45 +84,6 @@ void groupnorm_slice_at(groupnorm_slice *s, val bundle, val rank)
                                    : add(add(image_start, s->channel), mul(start, unit_stride(s)));
 }
 
-two_pass groupnorm_order(const groupnorm_slice *s)
-{
-    return (two_pass){ .counters = s->a.counters,
-                       .strips = s->a.strips,
-                       .abreast = groupnorm_is_nchw(s) ? imm_as(U32, 1) : convert(U32, s->a.bundles),
-                       .chunks = convert(U32, s->a.slices),
-                       .lag = s->a.lag };
-}
-
-one_pass groupnorm_meeting(groupnorm_slice *s)
-{
-    one_pass meeting = one_pass_of_cta(s->a.counters, s->a.strips, convert(U32, s->a.slices));
-    groupnorm_slice_at(s, convert(I32, meeting.strip), convert(I32, meeting.chunk));
-    return meeting;
-}
-
-void groupnorm_load_in_turn(const groupnorm_slice *s, const one_pass *meeting)
-{
-    if (s->cfg->loading)
-        one_pass_load_in_turn(meeting, imm_as(U32, s->cfg->loading));
-}
-
-void groupnorm_loaded(const groupnorm_slice *s, const one_pass *meeting)
-{
-    if (!s->cfg->loading || s->halves)
-        return;
-    groupnorm_staged(0);
-    one_pass_loaded(meeting);
-}
-
-groupnorm_slice groupnorm_slice_here(const groupnorm_config *cfg, bool vectors)
-{
-    groupnorm_slice s = groupnorm_slice_begin(cfg, vectors);
-    groupnorm_slice_at(&s, div(convert(I32, cta_x()), imm(cfg->cluster)),
-                       cfg->cluster > 1 ? convert(I32, cluster_rank()) : imm_as(I32, 0));
-    groupnorm_wait();
-    return s;
-}
-
 static int channels_of_column(const groupnorm_slice *s, const groupnorm_view *w)
 {
     return groupnorm_is_nchw(s) ? s->cfg->fold : w->grid.vec;
@@ -430,11 +391,4 @@ void groupnorm_staged(int halves_pending)
 {
     cp_async_commit();
     cp_async_wait(halves_pending);
-}
-
-void groupnorm_others_staged(const groupnorm_slice *s, const one_pass *meeting)
-{
-    cp_async_wait(0);
-    if (s->cfg->loading && meeting)
-        one_pass_loaded(meeting);
 }

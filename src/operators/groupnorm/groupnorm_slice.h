@@ -1,6 +1,6 @@
 /*
- * groupnorm_slice.h - what the kernels of group norm share: a slice and the passes of its threads over it (groupnorm_slice.c), what slices
- * and lanes tell each other of their groups (groupnorm_groups.c).
+ * groupnorm_slice.h - what the kernels of group norm share: a slice and the passes of its threads over it (groupnorm_slice.c), what channels
+ * and lanes tell each other of their groups (groupnorm_groups.c). How slices meet is in groupnorm_kernels.c.
  */
 #ifndef CKL_GROUPNORM_SLICE_H
 #define CKL_GROUPNORM_SLICE_H
@@ -19,7 +19,7 @@ typedef struct groupnorm_slice {
     val channels;       // i32, of the bundle
     val rank;           // i32, which slice of the bundle
     val range;          // i32, which of those of a channel
-    bool halves;        // are added up one after the other
+    bool halves;        // are added up one after the other: where all of the slice is in shared memory
     val count;          // i32, units of it; of a ragged one elements of a channel in it
     val base;           // i64, element of the tensor where the first unit of the first channel is
 } groupnorm_slice;
@@ -65,22 +65,6 @@ void groupnorm_slice_at(groupnorm_slice *s, val bundle, val rank);
 
 /* Which slice of a channel slice `rank` of the bundle is. */
 val groupnorm_range_of(const groupnorm_slice *s, val rank);
-
-/* Both, by the number of the CTA; waits for the kernel before. */
-groupnorm_slice groupnorm_slice_here(const groupnorm_config *cfg, bool vectors);
-
-/* The order of split slices, which are taken twice (two_pass.h). */
-two_pass groupnorm_order(const groupnorm_slice *s);
-
-/* Of slices that are held, and meet (one_pass.h): that of this CTA. */
-one_pass groupnorm_meeting(groupnorm_slice *s);
-
-/* Counts this CTA as started. `read`: merges what all slices tell. */
-void groupnorm_start(const groupnorm_slice *s, one_pass *meeting, void (*read)(void *kernel));
-
-/* Around their loads, which may take turns. */
-void groupnorm_load_in_turn(const groupnorm_slice *s, const one_pass *meeting);
-void groupnorm_loaded(const groupnorm_slice *s, const one_pass *meeting);
 
 /* What is above it overlaps the end of the kernel before, and may not touch global memory. */
 void groupnorm_wait(void);
@@ -142,9 +126,6 @@ typedef struct groupnorm_staging {
 void groupnorm_stage(const groupnorm_slice *s, const groupnorm_view *w, const groupnorm_staging *staging);
 void groupnorm_staged(int halves_pending);
 
-/* The other half of the slice, of slices that may be loaded in turn (else NULL). */
-void groupnorm_others_staged(const groupnorm_slice *s, const one_pass *meeting);
-
 /* Stores a vector of outputs. */
 void groupnorm_store(const groupnorm_slice *s, const groupnorm_vector *v, tensor rY);
 
@@ -164,40 +145,13 @@ val groupnorm_merges(const groupnorm_slice *s);
 /* The first lane of a group that exists. */
 val groupnorm_speaks(const groupnorm_slice *s);
 
-/* In the workspace, `count` entries for each group of a bundle: of `slices` each. Those of held slices are marked (one_pass.h). */
-typedef struct groupnorm_entries {
-    val pointer, count; // count: i32
-    int slices;
-    bool marked;
-} groupnorm_entries;
+/* What some values of a group are known by, f32: their number, where that is needed, and the words of an entry. */
+typedef struct groupnorm_state {
+    val count, of[GROUPNORM_ENTRY];
+} groupnorm_state;
 
-groupnorm_entries groupnorm_entries_of_slices(const groupnorm_slice *s, bool marked);
-groupnorm_entries groupnorm_early_entries(const groupnorm_slice *s);
-
-/* Those that CTAs of held slices merge. */
-groupnorm_entries groupnorm_held_entries(const groupnorm_slice *s);
-
-/* The early entry that this slice is part of; and whether all of its slices have been stored, this one as the last. */
-val groupnorm_early_number(const groupnorm_slice *s);
-val groupnorm_completes(const groupnorm_slice *s, const one_pass *meeting);
-
-/*
- * The first `words` words of the lane's entries in n blocks from `block` on; 0 where there is no entry. Marked ones are waited for.
- * And what takes their marks away.
- */
-void groupnorm_load_entries(const groupnorm_slice *s, const groupnorm_entries *e, val block, int n, int words,
-                            val of[][GROUPNORM_ENTRY]);
-void groupnorm_empty_entries(const groupnorm_slice *s, const groupnorm_entries *e, val block, int n, int words);
-
-/* What all slices know of a group of the bundle: the index of its first word. */
-val groupnorm_merged(const groupnorm_slice *s, val group);
-
-/* The lanes of each group store `count` values as entry `number`. */
-void groupnorm_store_entry(const groupnorm_slice *s, const groupnorm_entries *e, val number, int count,
-                           const val *values);
-
-/* The threads load `words` merged words of each group into shared memory: (WORDS,BUNDLE). */
-void groupnorm_load_merged(const groupnorm_slice *s, int words, tensor sGroups);
+/* Reading from shared memory, (GROUPNORM_ENTRY,PLACES), where `inside`; else of no values. */
+groupnorm_state groupnorm_state_at(val inside, val count, int words, tensor sStates, val place);
 
 /* gamma or beta of a channel of the slice, f32; of a column: (1) or (VEC). */
 val groupnorm_weight(const groupnorm_slice *s, val pointer, val channel);
@@ -222,9 +176,5 @@ void groupnorm_add_lines(const groupnorm_slice *s, const groupnorm_view *w, val 
 
 /* The sum over the lanes of a group of each of `count` values. */
 void groupnorm_sum_of_lanes(const groupnorm_slice *s, int count, val *values);
-
-/* Shared memory of the CTAs of a cluster. Lanes send `count` values of their group; after cluster_sync() every CTA has those of all. */
-tensor groupnorm_peers(const groupnorm_config *cfg, int count); // (COUNT,CLUSTER,BUNDLE)
-void groupnorm_send_to_peers(const groupnorm_slice *s, tensor sPeers, int count, const val *values);
 
 #endif

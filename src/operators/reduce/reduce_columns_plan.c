@@ -259,16 +259,6 @@ static void choose_vectors(const reduce_view *v, reduce_columns_config *c)
     c->ctas_per_sm = REDUCE_THREADS_WANTED / c->threads;
 }
 
-/*
- * Do two fifths of the lanes or more have no columns? Max of 128x12288x72 bf16, nine of 16 lanes: 58.5 us, by twice the steps
- * 56.2.
- */
-static bool has_idle_lanes(const reduce_view *v, const reduce_columns_config *c)
-{
-    const int64_t across = column_tiles(v, c, false) / max_i64(stretches_of(v), 1);
-    return 5 * ceil_div(columns_of(v), c->vec) <= 3 * across * c->lanes;
-}
-
 static ckl_status choose_columns(const void *desc, const ckl_device_info *device, void *config)
 {
     enum { LANES_MIN = 4 }; // of ragged columns; the more, the fewer lines of memory are shared with a neighbour
@@ -291,8 +281,6 @@ static ckl_status choose_columns(const void *desc, const ckl_device_info *device
         c->lanes = least_idle_lanes(v, c, true, WARP, LANES_MIN);
     else if (c->lanes > narrow && c->lanes <= WARP && (alone || column_tiles(v, c, false) < NARROW_TILES))
         c->lanes = alone ? strip_lanes(v, device, c) : narrow;
-    if (!ragged && reduce_state_words(&c->kind, false) == 1 && has_idle_lanes(v, c))
-        c->steps = (int)min_i64(STEPS_MAX, 2 * c->steps);
     share_columns(v, device, ragged && !each && !elements, INT32_MAX, c);
     return CKL_OK;
 }

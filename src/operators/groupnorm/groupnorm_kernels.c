@@ -1,0 +1,498 @@
+/*
+ * groupnorm_kernels.c - slices meet in the shared memory of a cluster; in memory, where their CTAs hold them meanwhile; or in memory
+ * where others read them again.
+ */
+#include "operators/groupnorm/groupnorm_kernels.h"
+
+#include "cute/kernel.h"
+
+/* Of a slice that is known. */
+static void begin(groupnorm_kernel *k)
+{
+    const int groups = k->s.cfg->bundle;
+    k->w = groupnorm_view_of(&k->s);
+    k->sGroups = smem_tensor("groups", F32, compact(shape(k->does->group_words, groups)), 16); // (WORDS,BUNDLE)
+    k->does->begin(k);
+}
+
+static void stage(groupnorm_kernel *k)
+{
+    if (k->in_smem)
+        k->does->stage(k);
+}
+
+/* Between the halves of a slice: waits for the other one, which may be loaded in turn. */
+static void wait_for_other(void *kernel)
+{
+    const groupnorm_kernel *k = kernel;
+    cp_async_wait(0);
+    if (k->s.cfg->loading && k->meeting)
+        one_pass_loaded(k->meeting);
+}
+
+static void add_up(groupnorm_kernel *k)
+{
+    const bool halves = k->s.halves;
+    if (k->s.cfg->cluster > 1)
+        cluster_arrive(); // this CTA has started: peers may write to its shared memory
+    k->does->load_weights(k);
+    if (k->in_smem)
+        groupnorm_staged(halves ? 1 : 0);
+    k->w.between = halves ? wait_for_other : NULL;
+    k->does->add_up(k);
+    k->w.between = NULL;
+}
+
+static void publish(const groupnorm_kernel *k, groupnorm_state all, val saves)
+{
+    k->does->publish(k, all);
+    if (k->does->save)
+        k->does->save(k, saves);
+}
+
+/* How many elements of a group are in `slices` slices that follow each other, entry `number` of such: f32. */
+static val elements_of(const groupnorm_slice *s, val number, int slices)
+{
+    const groupnorm_config *cfg = s->cfg;
+    const int channels = cfg->channels / cfg->parts;
+    const int per_unit = groupnorm_is_nchw(s) ? channels / cfg->fold * cfg->vec : channels * cfg->fold;
+    const val range = mul(s->a.range, imm(slices)), begin = mul(groupnorm_range_of(s, number), range);
+    if (cfg->ragged)
+        return mul(convert(F32, groupnorm_elements_from(s, begin)), immf(channels));
+    val units = max(min(range, sub(s->a.units, begin)), imm_as(I32, 0));
+    return mul(convert(F32, units), immf(per_unit));
+}
+
+/* Clusters */
+
+static groupnorm_slice slice_here(const groupnorm_config *cfg, bool vectors)
+{
+    groupnorm_slice s = groupnorm_slice_begin(cfg, vectors);
+    groupnorm_slice_at(&s, div(convert(I32, cta_x()), imm(cfg->cluster)),
+                       cfg->cluster > 1 ? convert(I32, cluster_rank()) : imm_as(I32, 0));
+    groupnorm_wait();
+    return s;
+}
+
+/* Shared memory of the CTAs of a cluster. */
+static tensor peers_of(const groupnorm_config *cfg, int count)
+{
+    return smem_tensor("peers", F32, compact(shape(count, cfg->cluster, cfg->bundle)), 16);
+}
+
+/* Lanes send `count` values of their group; after cluster_sync() every CTA has those of all. */
+static void send_to_peers(const groupnorm_slice *s, tensor sPeers, int count, const val *values)
+{
+    val group = groupnorm_group_of_lane(s), mine = tensor_address(sPeers, coord(0, s->rank, group));
+    for (int first = 0; first < s->cfg->cluster; first += groupnorm_lanes_of_group(s->cfg)) {
+        val peer = add(groupnorm_lane_of_group(s), imm(first)); // lane t of a group sends to CTA t
+        IF(logical_and(lt(group, imm(s->cfg->bundle)), lt(peer, imm(s->cfg->cluster))))
+            for (int v = 0; v < count; v++)
+                store_cluster(F32, mapa(mine, convert(U32, peer)), (int64_t)v * 4, values[v]);
+    }
+}
+
+/* Tells the CTAs of the cluster; merges what they found. */
+static groupnorm_state merge_peers(const groupnorm_kernel *k, tensor sPeers)
+{
+    enum { PEERS_OF_LANE_MAX = 16 };
+    const groupnorm_config *cfg = k->s.cfg;
+    const int lanes = groupnorm_lanes_of_group(cfg), n = (int)ceil_div(cfg->cluster, lanes);
+    groupnorm_state m[PEERS_OF_LANE_MAX];
+    const val group = min(groupnorm_group_of_lane(&k->s), imm(cfg->bundle - 1));
+    for (int i = 0; i < n; i++) {
+        const val rank = add(groupnorm_lane_of_group(&k->s), imm(lanes * i)), inside = lt(rank, imm(cfg->cluster));
+        const tensor sStates = slice(sPeers, _, _, group); // (WORDS,CLUSTER)
+        m[i] = groupnorm_state_at(inside, elements_of(&k->s, rank, 1), k->does->words, sStates, rank);
+    }
+    return k->does->merge(&k->s, m, n);
+}
+
+static void describe_cluster(groupnorm_kernel *k, const groupnorm_config *cfg, bool vectors)
+{
+    const int words = k->does->words;
+    tensor sPeers; // (WORDS,CLUSTER,BUNDLE)
+    k->s = slice_here(cfg, vectors);
+    k->s.halves = groupnorm_first_steps(cfg) > 0;
+    begin(k);
+    stage(k);
+    add_up(k);
+    if (cfg->cluster > 1) {
+        sPeers = peers_of(cfg, words);
+        cluster_wait(); // all CTAs of the cluster have started
+        IF(groupnorm_merges(&k->s))
+            send_to_peers(&k->s, sPeers, words, k->does->found(k).of);
+        cluster_sync();
+    }
+    IF(groupnorm_merges(&k->s)) {
+        const groupnorm_state all = cfg->cluster > 1 ? merge_peers(k, sPeers) : k->does->found(k);
+        publish(k, all, eq(k->s.rank, imm(0)));
+    }
+    cta_sync();
+    k->does->write(k);
+}
+
+/* Entries */
+
+/* In the workspace, `count` entries for each group of a bundle: of `slices` each. */
+typedef struct entries {
+    val pointer, count; // count: i32
+    int slices;
+} entries;
+
+static entries entries_of_slices(const groupnorm_slice *s)
+{
+    return (entries){ s->a.entries, s->a.slices, 1 };
+}
+
+static entries early_entries(const groupnorm_slice *s)
+{
+    const int slices = groupnorm_early_slices(s->cfg);
+    return (entries){ s->a.merged, div_up(s->a.slices, slices), slices };
+}
+
+static int word_bytes(const groupnorm_slice *s)
+{
+    return s->cfg->marked ? ONE_PASS_MARKED_BYTES : 4;
+}
+
+/* The lane's entry in a block: the address of its first word. */
+static val entry_at(const groupnorm_slice *s, const entries *e, val block)
+{
+    const int words = groupnorm_block_words(s->cfg);
+    const val blocks = div_up(e->count, groupnorm_lanes_of_group(s->cfg));
+    const val number = add(mul(s->bundle, convert(I64, blocks)), convert(I64, block));
+    const val place = convert(I64, min(convert(I32, thread()), imm(words - 1)));
+    const val index = add(mul(number, imm64((int64_t)GROUPNORM_ENTRY * words)), place);
+    return add(e->pointer, mul(convert(U64, index), imm_as(U64, word_bytes(s))));
+}
+
+/* From there to a word of the i-th block after it, bytes. */
+static int64_t offset_of(const groupnorm_slice *s, int i, int word)
+{
+    return (int64_t)(i * GROUPNORM_ENTRY + word) * groupnorm_block_words(s->cfg) * word_bytes(s);
+}
+
+/* Is there an entry of the lane in the block, and its group? */
+static val has_entry(const groupnorm_slice *s, const entries *e, val block)
+{
+    const val number = add(mul(block, imm(groupnorm_lanes_of_group(s->cfg))), groupnorm_lane_of_group(s));
+    return logical_and(lt(number, e->count), lt(groupnorm_group_of_lane(s), groupnorm_groups(s)));
+}
+
+/* All words are asked for before the first is looked at; again, until each of them is marked. */
+static void load_marked(const groupnorm_slice *s, const entries *e, val block, int n, int words, groupnorm_state *of)
+{
+    const val first = entry_at(s, e, block), marks = variable(U32, imm_as(U32, 0)),
+              none = imm_as(U64, INT64_C(1) << 32);
+    val got[n][GROUPNORM_ENTRY], bits, mark;
+    for (int i = 0; i < n * words; i++)
+        got[i / words][i % words] = variable(U64, none); // marked, if there is no entry
+    FOREVER {
+        for (int i = 0; i < n; i++)
+            IF(has_entry(s, e, add(block, imm(i))))
+                for (int w = 0; w < words; w++)
+                    assign(got[i][w], one_pass_marked(first, offset_of(s, i, w)));
+        assign(marks, imm_as(U32, 1));
+        for (int i = 0; i < n * words; i++) {
+            unpack(got[i / words][i % words], U32, &bits, &mark);
+            assign(marks, min(marks, mark));
+        }
+        BREAK_IF(ne(marks, imm_as(U32, 0)));
+    }
+    for (int i = 0; i < n * words; i++) {
+        unpack(got[i / words][i % words], U32, &bits, &mark);
+        of[i / words].of[i % words] = bitcast(F32, bits);
+    }
+}
+
+static void load_fenced(const groupnorm_slice *s, const entries *e, val block, int n, int words, groupnorm_state *of)
+{
+    const val first = entry_at(s, e, block);
+    for (int i = 0; i < n; i++) {
+        for (int w = 0; w < words; w++)
+            of[i].of[w] = variable(F32, immf(0));
+        IF(has_entry(s, e, add(block, imm(i))))
+            for (int w = 0; w < words; w++)
+                assign(of[i].of[w], groupnorm_read(add(first, imm_as(U64, offset_of(s, i, w))), imm64(0)));
+    }
+}
+
+/* The lane's entries in n blocks from `block` on; of no values where there is none. */
+static void load_entries(const groupnorm_slice *s, const entries *e, val block, int n, int words, groupnorm_state *of)
+{
+    (s->cfg->marked ? load_marked : load_fenced)(s, e, block, n, words, of);
+    for (int i = 0; i < n; i++) {
+        const val here = add(block, imm(i));
+        const val number = add(mul(here, imm(groupnorm_lanes_of_group(s->cfg))), groupnorm_lane_of_group(s));
+        of[i].count = select(has_entry(s, e, here), elements_of(s, number, e->slices), immf(0));
+    }
+}
+
+/* Those of them that are marked. */
+static void empty_entries(const groupnorm_slice *s, const entries *e, val block, int n, int words)
+{
+    const val first = entry_at(s, e, block);
+    for (int i = 0; i < n && s->cfg->marked; i++)
+        IF(has_entry(s, e, add(block, imm(i))))
+            for (int w = 0; w < words; w++)
+                one_pass_empty(first, offset_of(s, i, w));
+}
+
+/* The lanes of each group store `count` values as entry `number`. */
+static void store_words(const groupnorm_slice *s, const entries *e, val number, int count, const val *values)
+{
+    const int lanes = groupnorm_lanes_of_group(s->cfg);
+    const val own = eq(groupnorm_lane_of_group(s), rem(number, imm(lanes)));
+    IF(logical_and(lt(groupnorm_group_of_lane(s), groupnorm_groups(s)), own)) {
+        const val first = entry_at(s, e, div(number, imm(lanes)));
+        for (int w = 0; w < count; w++)
+            if (s->cfg->marked)
+                one_pass_mark(first, offset_of(s, 0, w), bitcast(U32, values[w]));
+            else
+                groupnorm_write(add(first, imm_as(U64, offset_of(s, 0, w))), imm64(0), values[w]);
+    }
+}
+
+static void store_entry(groupnorm_kernel *k)
+{
+    const entries e = entries_of_slices(&k->s);
+    add_up(k);
+    IF(groupnorm_merges(&k->s))
+        store_words(&k->s, &e, k->s.rank, k->does->words, k->does->found(k).of);
+}
+
+/* All of the lane's group, some for each lane at once; its first one also has what is merged already. */
+static groupnorm_state merge_entries(const groupnorm_kernel *k, const entries *e, int at_once)
+{
+    const int lanes = groupnorm_lanes_of_group(k->s.cfg), words = k->does->words;
+    const val is_first = eq(groupnorm_lane_of_group(&k->s), imm(0)), none = immf(0);
+    groupnorm_state all = { .count = variable(F32, none) };
+    for (int w = 0; w < words; w++)
+        all.of[w] = variable(F32, none);
+    LOOP_FROM(block, imm_as(I32, 0), div_up(e->count, lanes), imm(at_once)) {
+        groupnorm_state m[at_once + 1];
+        load_entries(&k->s, e, block, at_once, words, m);
+        m[at_once].count = select(is_first, all.count, none);
+        for (int w = 0; w < words; w++)
+            m[at_once].of[w] = select(is_first, all.of[w], none);
+        const groupnorm_state merged = k->does->merge(&k->s, m, at_once + 1);
+        assign(all.count, merged.count);
+        for (int w = 0; w < words; w++)
+            assign(all.of[w], merged.of[w]);
+    }
+    return all;
+}
+
+/* Slices that are read again */
+
+static two_pass order_of(const groupnorm_slice *s)
+{
+    return (two_pass){ .counters = s->a.counters,
+                       .strips = s->a.strips,
+                       .abreast = groupnorm_is_nchw(s) ? imm_as(U32, 1) : convert(U32, s->a.bundles),
+                       .chunks = convert(U32, s->a.slices),
+                       .lag = s->a.lag };
+}
+
+/* What all slices know of a group of the bundle: the index of a word. */
+static val merged_word(const groupnorm_slice *s, val group, val word)
+{
+    return add(mul(add(s->group, convert(I64, group)), imm64(GROUPNORM_ENTRY)), convert(I64, word));
+}
+
+static void load_merged(const groupnorm_slice *s, int words, tensor sGroups)
+{
+    LOOP_FROM(i, convert(I32, thread()), imm(words * s->cfg->bundle), imm(s->cfg->threads)) {
+        const val group = div(i, imm(words)), word = rem(i, imm(words));
+        set(sGroups, coord(word, group), groupnorm_read(s->a.merged, merged_word(s, group, word)));
+    }
+}
+
+static void store_groups(const groupnorm_slice *s, int words, tensor sGroups)
+{
+    LOOP_FROM(i, convert(I32, thread()), imm(words * s->cfg->bundle), imm(s->cfg->threads)) {
+        const val group = div(i, imm(words)), word = rem(i, imm(words));
+        groupnorm_write(s->a.merged, merged_word(s, group, word), at(sGroups, word, group));
+    }
+}
+
+/* The CTA whose slice was the last of its bundle: for all that write. */
+static void store_merged(const groupnorm_kernel *k)
+{
+    const entries e = entries_of_slices(&k->s);
+    IF(groupnorm_merges(&k->s))
+        publish(k, merge_entries(k, &e, k->does->at_once), yes());
+    cta_sync();
+    store_groups(&k->s, k->does->group_words, k->sGroups);
+}
+
+static void write_again(groupnorm_kernel *k, const two_pass *order, two_pass_item *item)
+{
+    const groupnorm_view w = k->w;
+    k->does->load_weights(k);
+    if (!k->in_smem && k->does->load_ahead)
+        k->does->load_ahead(k);
+    two_pass_wait(order, item);
+    load_merged(&k->s, k->does->group_words, k->sGroups);
+    if (k->in_smem)
+        groupnorm_staged(0);
+    cta_sync();
+    k->does->write(k);
+    two_pass_end(order, item);
+    k->w = w;
+}
+
+static void describe_split(groupnorm_kernel *k, const groupnorm_config *cfg, bool vectors)
+{
+    k->s = groupnorm_slice_begin(cfg, vectors);
+    const two_pass order = order_of(&k->s);
+    groupnorm_wait();
+    two_pass_item item = two_pass_draw(&order);
+    groupnorm_slice_at(&k->s, convert(I32, item.strip), convert(I32, item.chunk));
+    begin(k);
+    stage(k);
+    IF(item.writes) {
+        write_again(k, &order, &item);
+    }
+    ELSE
+    {
+        store_entry(k);
+        IF(two_pass_leave(&order, &item)) {
+            store_merged(k);
+            two_pass_merged(&order, &item);
+        }
+    }
+}
+
+/* Slices that are held */
+
+/* Those that every CTA merges. */
+static entries held_entries(const groupnorm_slice *s)
+{
+    return s->cfg->early ? early_entries(s) : entries_of_slices(s);
+}
+
+/* Where all CTAs that run may be of one bundle, the last ones begin when those of the bundle before end. */
+static one_pass meeting_of(groupnorm_slice *s)
+{
+    enum { PATIENCE = 64 };
+    one_pass meeting = one_pass_of_cta(s->a.counters, s->a.strips, convert(U32, s->a.slices));
+    if (!s->cfg->loading)
+        meeting.patience = PATIENCE;
+    groupnorm_slice_at(s, convert(I32, meeting.strip), convert(I32, meeting.chunk));
+    if (s->cfg->marked) {
+        const entries e = held_entries(s);
+        const val blocks = div_up(e.count, groupnorm_lanes_of_group(s->cfg));
+        const val words = mul(blocks, imm(GROUPNORM_ENTRY * groupnorm_block_words(s->cfg)));
+        one_pass_mark_sums(&meeting, e.pointer, convert(U32, words));
+    }
+    return meeting;
+}
+
+static void have_read(const groupnorm_slice *s, const one_pass *meeting)
+{
+    if (s->cfg->marked)
+        one_pass_have_read(meeting);
+}
+
+static void load_in_turn(const groupnorm_slice *s, const one_pass *meeting)
+{
+    if (s->cfg->loading)
+        one_pass_load_in_turn(meeting, imm_as(U32, s->cfg->loading));
+}
+
+static void loaded(const groupnorm_slice *s, const one_pass *meeting)
+{
+    if (!s->cfg->loading || s->halves)
+        return;
+    groupnorm_staged(0);
+    one_pass_loaded(meeting);
+}
+
+/* The early entry that this slice is part of. */
+static val early_number(const groupnorm_slice *s)
+{
+    return div(s->rank, imm(groupnorm_early_slices(s->cfg)));
+}
+
+/* Have all of its slices been stored, this one as the last? */
+static val completes(const groupnorm_slice *s, const one_pass *meeting)
+{
+    const entries early = early_entries(s);
+    const val number = early_number(s), before = mul(number, imm(early.slices));
+    const val slices = min(imm(early.slices), sub(s->a.slices, before));
+    const val part = add(mul(convert(I32, meeting->strip), early.count), number);
+    return one_pass_is_last(meeting, convert(U32, part), convert(U32, slices));
+}
+
+/* Entries of neighbouring slices become one, by the CTA that stores the last of them. */
+static void merge_early(const groupnorm_kernel *k)
+{
+    const groupnorm_slice *s = &k->s;
+    const int blocks = groupnorm_early_blocks(s->cfg), words = k->does->words;
+    const entries e = entries_of_slices(s), early = early_entries(s);
+    IF(completes(s, k->meeting))
+        IF(groupnorm_merges(s)) {
+            const val number = early_number(s), block = mul(number, imm(blocks));
+            groupnorm_state m[GROUPNORM_EARLY_BLOCKS_MAX];
+            load_entries(s, &e, block, blocks, words, m);
+            store_words(s, &early, number, words, k->does->merge(s, m, blocks).of);
+            empty_entries(s, &e, block, blocks, words);
+        }
+}
+
+/* Every CTA merges the entries of its bundle for itself. All that are held want registers meanwhile; but few lanes have many entries each. */
+static void write_held(void *kernel)
+{
+    enum { FEW_LANES = 2, AT_ONCE = 4 };
+    groupnorm_kernel *k = kernel;
+    const bool few = groupnorm_lanes_of_group(k->s.cfg) <= FEW_LANES;
+    const entries e = held_entries(&k->s);
+    IF(groupnorm_merges(&k->s))
+        publish(k, merge_entries(k, &e, few ? k->does->at_once : AT_ONCE), eq(k->s.rank, imm(0)));
+    cta_sync();
+    have_read(&k->s, k->meeting);
+    k->does->write(k);
+}
+
+static void write_other(void *kernel, val slice)
+{
+    groupnorm_kernel *k = kernel;
+    const groupnorm_view w = k->w;
+    if (k->does->save)
+        k->does->save(k, eq(slice, imm_as(U32, 0))); // as the CTA of the bundle's first slice would have
+    groupnorm_slice_at(&k->s, convert(I32, k->s.bundle), convert(I32, slice));
+    k->w = groupnorm_view_of(&k->s);
+    k->w.at_once = w.at_once;
+    if (k->s.cfg->parts > 1)
+        k->does->load_weights(k); // of other channels
+    k->does->stage(k);
+    groupnorm_staged(0);
+    k->does->write(k);
+}
+
+static void describe_held(groupnorm_kernel *k, const groupnorm_config *cfg, bool vectors)
+{
+    k->s = groupnorm_slice_begin(cfg, vectors);
+    const one_pass meeting = meeting_of(&k->s);
+    k->meeting = &meeting;
+    k->s.halves = groupnorm_first_steps(cfg) > 0;
+    groupnorm_wait();
+    begin(k);
+    load_in_turn(&k->s, &meeting);
+    stage(k);
+    loaded(&k->s, &meeting);
+    store_entry(k);
+    if (cfg->early)
+        merge_early(k);
+    one_pass_meet(&meeting, write_held, write_other, k);
+}
+
+void groupnorm_describe(groupnorm_kernel *k, const groupnorm_config *cfg, groupnorm_slicing slicing, bool vectors)
+{
+    static void (*const kernels[])(groupnorm_kernel *, const groupnorm_config *, bool) = {
+        [GROUPNORM_CLUSTER] = describe_cluster, [GROUPNORM_SPLIT] = describe_split, [GROUPNORM_HELD] = describe_held
+    };
+    kernels[slicing](k, cfg, vectors);
+}

@@ -1,0 +1,35 @@
+/* groupnorm_kernels.h - the kernels of group norm, of both directions: when a slice is loaded, added up, merged with others, and written. */
+#ifndef CKL_GROUPNORM_KERNELS_H
+#define CKL_GROUPNORM_KERNELS_H
+
+#include "operators/groupnorm/groupnorm_slice.h"
+
+/* The first member of a direction's own struct. */
+typedef struct groupnorm_kernel {
+    groupnorm_slice s;
+    groupnorm_view w;
+    const struct groupnorm_direction *does;
+    bool in_smem;            // the slices; else they are read again when outputs are written
+    const one_pass *meeting; // of slices that are held until all of their bundle are known; else NULL
+    tensor sGroups;          // (WORDS,BUNDLE): what is known of a group when all is
+} groupnorm_kernel;
+
+/* What a direction does with the slice of this CTA. */
+typedef struct groupnorm_direction {
+    int words, group_words;             // of an entry; known of a group in the end
+    int at_once;                        // entries that a lane loads at once
+    void (*begin)(void *kernel);        // reserves shared memory
+    void (*stage)(void *kernel);        // starts to load the slice
+    void (*load_weights)(void *kernel); // before it is there
+    void (*load_ahead)(void *kernel);   // if not NULL: of a slice that is not kept, before its outputs may be written
+    void (*add_up)(void *kernel);
+    groupnorm_state (*found)(const void *kernel); // what the lane's group has in the slice
+    groupnorm_state (*merge)(const groupnorm_slice *s, const groupnorm_state *of_lane, int n);
+    void (*publish)(const void *kernel, groupnorm_state all); // by the lanes of each group to the CTA
+    void (*save)(const void *kernel, val saves);              // if not NULL: by them to the caller, where `saves`
+    void (*write)(void *kernel);
+} groupnorm_direction;
+
+void groupnorm_describe(groupnorm_kernel *k, const groupnorm_config *cfg, groupnorm_slicing slicing, bool vectors);
+
+#endif
