@@ -298,15 +298,24 @@ static tensor thread_numbers(const map *m, val tile, int width)
     return coordinates_from(partition_S(&each, cTile, convert(m->index, thread())), 0, tile);
 }
 
-/* Of the first elements of vectors with the numbers cX (WIDTH,STEPS). */
-static void coordinates_of_steps(const map *m, tensor cX, val (*at)[MAP_RANK_MAX])
+/* Where a vector begins. */
+typedef struct place {
+    val number, at[MAP_RANK_MAX];
+} place;
+
+/* Of the vectors with the numbers cX (WIDTH,STEPS). */
+static place *places_of(const map *m, tensor cX)
 {
     const int width = (int)static_size(layout_mode(cX.layout, 0)), steps = (int)static_size(layout_mode(cX.layout, 1));
-    for (int s = 0; s < steps; s++)
+    place *p = describe_alloc((size_t)steps, sizeof *p);
+    for (int s = 0; s < steps; s++) {
+        p[s].number = coordinate(cX, 0, 0, s);
         if (s > 0 && m->k->config.long_rows)
-            coordinates_after(m, at[s - 1], m->k->config.threads * width, at[s]);
+            coordinates_after(m, p[s - 1].at, m->k->config.threads * width, p[s].at);
         else
-            coordinates_of(m, coordinate(cX, 0, 0, s), at[s]);
+            coordinates_of(m, p[s].number, p[s].at);
+    }
+    return p;
 }
 
 /* Computes the elements with the numbers cX (WIDTH,STEPS). All loads come before the first computation. */
@@ -314,10 +323,9 @@ static void units(const map *m, tensor cX)
 {
     int width = (int)static_size(layout_mode(cX.layout, 0)), steps = (int)static_size(layout_mode(cX.layout, 1));
     unit *all = describe_alloc((size_t)steps, sizeof *all);
-    val(*at)[MAP_RANK_MAX] = describe_alloc((size_t)steps, sizeof *at);
-    coordinates_of_steps(m, cX, at);
+    const place *p = places_of(m, cX);
     for (int s = 0; s < steps; s++)
-        all[s] = load_unit_at(m, coordinate(cX, 0, 0, s), at[s], width);
+        all[s] = load_unit_at(m, p[s].number, p[s].at, width);
     for (int s = 0; s < steps; s++)
         finish_unit(m, &all[s], width);
 }
@@ -671,14 +679,10 @@ static void prefetch_stretch(const map *m, val tile, val is_full)
 static void prefetch_vectors(const map *m, val tile, int width)
 {
     tensor cX = thread_numbers(m, tile, width); // (WIDTH,STEPS)
-    const int steps = (int)static_size(layout_mode(cX.layout, 1));
-    val(*at)[MAP_RANK_MAX] = describe_alloc((size_t)steps, sizeof *at);
-    coordinates_of_steps(m, cX, at);
-    for (int s = 0; s < steps; s++) {
-        val number = coordinate(cX, 0, 0, s);
-        IF(logical_and(asks(m->k->config.threads, width * widest_input(m)), ge(m->count, add(number, imm(width)))))
-            prefetch_unit_at(m, number, at[s]);
-    }
+    const place *p = places_of(m, cX);
+    for (int s = 0; s < static_size(layout_mode(cX.layout, 1)); s++)
+        IF(logical_and(asks(m->k->config.threads, width * widest_input(m)), ge(m->count, add(p[s].number, imm(width)))))
+            prefetch_unit_at(m, p[s].number, p[s].at);
 }
 
 static void prefetch_tile(const map *m, int kernel, val tile, val is_full)
@@ -686,7 +690,7 @@ static void prefetch_tile(const map *m, int kernel, val tile, val is_full)
     const map_config *c = &m->k->config;
     if (c->prefetch == MAP_PREFETCH_STRETCH && kernel == 0)
         prefetch_stretch(m, tile, is_full);
-    else if (c->prefetch && kernel == 0 && c->vec * c->steps <= 16)
+    else if (c->prefetch && kernel == 0)
         prefetch_vectors(m, tile, c->vec);
 }
 
