@@ -99,10 +99,11 @@ static bool lies_side_by_side(const map_shape *s, int operand, int vec)
 /* Of crossed problems: do rows of the others, longer than two vectors, all begin where the output's do between two boundaries? */
 static bool begins_alike(const map_shape *s, const map_config *c, int vec)
 {
+    enum { WORD_BYTES = 4 }; // which a vector of any type fills
     const int inner = s->rank - 1, out = s->operands - 1;
-    bool alike = c->crossed && !c->strided && s->size[inner] >= 2 * vec;
+    bool alike = c->crossed && !c->strided && vec >= WORD_BYTES && s->size[inner] >= 2 * vec;
     for (int k = 0; k < out; k++)
-        for (int d = 0; d < inner && inner_stride(s, k) == 1; d++)
+        for (int d = 0; d < inner && alike && inner_stride(s, k) == 1; d++)
             alike = alike && (s->stride[k][d] - s->stride[out][d]) % vec == 0;
     return alike;
 }
