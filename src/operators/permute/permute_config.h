@@ -49,13 +49,14 @@ enum { PERMUTE_PREFETCHED_BYTES = 24 << 20 };
     X(owner, int, ctas_per_sm, "0", "0 4 6 8", "CTAs that shall fit an SM: bounds registers; 0: any") \
     X(owner, bool, prefetch, "0", "0 1", "prefetch x to L2 while the kernel before may still run")
 
-#define TRANSPOSE_SM90_CONFIG(X, owner)                                                           \
-    TRANSPOSE_FIELDS(X, owner)                                                                    \
-    X(owner, int, tile_r, "64", "32 64 128", "rows of x of a CTA")                                \
-    X(owner, int, tile_c, "64", "32 64 128", "columns of x of a CTA")                             \
-    X(owner, int, threads, "256", "64 128 256", "threads of a CTA")                               \
-    X(owner, bool, across, "0", "0 1", "neighbouring CTAs go along the rows of x, not down them") \
-    X(owner, int, ctas_per_sm, "0", "0 4 6 8", "CTAs that shall fit an SM: bounds registers; 0: any")
+#define TRANSPOSE_SM90_CONFIG(X, owner)                                                               \
+    TRANSPOSE_FIELDS(X, owner)                                                                        \
+    X(owner, int, tile_r, "64", "32 64 128", "rows of x of a CTA")                                    \
+    X(owner, int, tile_c, "64", "32 64 128", "columns of x of a CTA")                                 \
+    X(owner, int, threads, "256", "64 128 256", "threads of a CTA")                                   \
+    X(owner, bool, across, "0", "0 1", "neighbouring CTAs go along the rows of x, not down them")     \
+    X(owner, int, ctas_per_sm, "0", "0 4 6 8", "CTAs that shall fit an SM: bounds registers; 0: any") \
+    X(owner, bool, prefetch, "0", "0 1", "prefetch x to L2 while the kernel before may still run")
 
 #define TRANSPOSE_NARROW_CONFIG(X, owner)                                           \
     TRANSPOSE_FIELDS(X, owner)                                                      \

@@ -343,6 +343,7 @@ static ckl_status choose_sm90(const void *problem, const ckl_device_info *device
     c->tile_c = choose_box(p, device);
     c->tile_r = choose_height(p, device, c->tile_c);
     c->across = goes_across(p, c->tile_c);
+    c->prefetch = permutation_elements(p) * p->bytes <= PERMUTE_PREFETCHED_BYTES;
     return CKL_OK;
 }
 
