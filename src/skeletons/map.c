@@ -5,7 +5,7 @@
 
 #include "cute/kernel.h"
 
-enum { GROUP_MAX = 8, WORD_BYTES = 4 };
+enum { GROUP_MAX = 8, WORD_BYTES = 4, BULK_BYTES = 16 };
 
 /* An operand while the kernel is described. */
 typedef struct map_operand {
@@ -663,16 +663,38 @@ static void crossed_tile(map *m, int kernel)
 }
 
 /*
- * Prefetches to L2. They are no accesses: the kernel before may still be writing the inputs. By bulk copies inputs that are one
- * stretch of memory, of tiles that are full.
+ * Prefetches to L2. They are no accesses: the kernel before may still be writing the inputs. Of a full tile, what lies between an
+ * operand's first vector and its last one, by a bulk copy if that is hardly more than the tile; else the lines of both.
  */
-static void prefetch_stretch(const map *m, val tile, val is_full)
+static void prefetch_stretch(const map *m, int i, val tile, const val *first, const val *last)
 {
     const map_kernel *k = m->k;
-    IF(logical_and(is_full, eq(thread(), imm(0))))
-        for (int i = 0; i < k->inputs; i++)
-            if (access_of(k, i) == CONTIGUOUS && align_of(m, i, k->config.vec) == 16)
-                bulk_prefetch(address_of(m, i, &tile), imm(map_tile(k) * dtype_bytes(k->dtype[i])));
+    const int tile_bytes = (int)map_tile(k) * element_bytes(m, i);
+    const bool whole = align_of(m, i, k->config.vec) == BULK_BYTES;
+    if (whole && access_of(k, i) == FLAT)
+        bulk_prefetch(flat_vector(m, i, tile, 1).address, imm(tile_bytes));
+    else if (whole && access_of(k, i) == CONTIGUOUS && k->config.rank == 1)
+        bulk_prefetch(address_of(m, i, first), imm(tile_bytes));
+    else if (whole && access_of(k, i) == CONTIGUOUS && !k->config.flat) {
+        val from = address_of(m, i, first), bytes = add(sub(address_of(m, i, last), from), imm64(BULK_BYTES));
+        IF(lt(sub(bytes, imm64(1)), imm64(2 * tile_bytes))) // of u64: not where the last one lies before the first one
+            bulk_prefetch(from, convert(U32, bytes));
+    } else if (access_of(k, i) == CONSTANT || access_of(k, i) == CONTIGUOUS) {
+        prefetch_L2(address_of(m, i, first));
+        prefetch_L2(address_of(m, i, last));
+    }
+}
+
+static void prefetch_stretches(const map *m, val tile, val is_full)
+{
+    const map_config *c = &m->k->config;
+    val first[MAP_RANK_MAX], last[MAP_RANK_MAX];
+    IF(logical_and(is_full, eq(thread(), imm(0)))) {
+        coordinates_of(m, tile, first);
+        coordinates_of(m, add(tile, imm((int)map_tile(m->k) - c->vec)), last);
+        for (int i = 0; i < m->k->inputs; i++)
+            prefetch_stretch(m, i, tile, first, last);
+    }
 }
 
 /* What each thread will load, from wherever it lies. */
@@ -688,8 +710,8 @@ static void prefetch_vectors(const map *m, val tile, int width)
 static void prefetch_tile(const map *m, int kernel, val tile, val is_full)
 {
     const map_config *c = &m->k->config;
-    if (c->prefetch == MAP_PREFETCH_STRETCH && kernel == 0)
-        prefetch_stretch(m, tile, is_full);
+    if (c->prefetch == MAP_PREFETCH_STRETCHES && kernel == 0)
+        prefetch_stretches(m, tile, is_full);
     else if (c->prefetch && kernel == 0)
         prefetch_vectors(m, tile, c->vec);
 }

@@ -306,8 +306,9 @@ map_config map_choose(map_kernel k, map_shape s, const ckl_device_info *device)
         c->threads = (int)min_i64(c->threads, crossed_threads_max(c));
     map_rows_choose(&k, &s, device);
     c->long_rows = !c->row_threads && c->vec == 1 && c->steps > 1 && has_long_rows(&s, c);
+    const bool stretches = !c->row_threads && !c->crossed && c->vec * widest_bytes(&k) == VECTOR_BYTES;
     c->prefetch = s.count * input_bytes(&k) > PREFETCHED_BYTES || (c->crossed && !few) ? 0
-                  : s.rank == 1                                                        ? MAP_PREFETCH_STRETCH
+                  : stretches                                                          ? MAP_PREFETCH_STRETCHES
                                                                                        : MAP_PREFETCH_VECTORS;
     const bool holds_many = c->row_threads && c->steps > BOUNDED_STEPS_MAX;
     c->ctas_per_sm = k.inputs <= BOUNDED_INPUTS_MAX && !c->prefetch && !holds_many ? THREADS_PER_SM / c->threads : 0;
@@ -359,8 +360,8 @@ ckl_status map_admit(const char *what, map_kernel k, map_shape s, const ckl_devi
     if (c->ctas_per_sm < 0 || (int64_t)c->ctas_per_sm * c->threads > THREADS_RESIDENT_MAX)
         FAIL(CKL_INVALID, "%s: ctas_per_sm=%d of %d threads are not 0..%d threads", what, c->ctas_per_sm, c->threads,
              THREADS_RESIDENT_MAX);
-    if (c->prefetch < 0 || c->prefetch > MAP_PREFETCH_VECTORS || (c->prefetch == MAP_PREFETCH_STRETCH && s.rank > 1))
-        FAIL(CKL_INVALID, "%s: prefetch=%d of rank=%d", what, c->prefetch, c->rank);
+    if (c->prefetch < 0 || c->prefetch > MAP_PREFETCH_VECTORS)
+        FAIL(CKL_INVALID, "%s: prefetch=%d is not in 0..%d", what, c->prefetch, MAP_PREFETCH_VECTORS);
     if (!c->wide && is_wide(&k, &s))
         FAIL(CKL_INVALID, "%s: wide=0 cannot number %" PRId64 " elements", what, s.count);
     if (map_ctas(&k, &s) > INT32_MAX)
