@@ -252,16 +252,15 @@ static ckl_status choose_sm80(const void *problem, const ckl_device_info *device
     return CKL_OK;
 }
 
-/* That tile, and on Hopper, where their cost was measured, those of fewer columns, of more rows, and by fewer threads. */
+/* That tile, and on Hopper, where their cost was measured, those of fewer columns, and by half as many threads. */
 static bool candidate_sm80(const void *problem, const ckl_device_info *device, int i, void *config)
 {
-    enum { COLUMNS = 3, ROWS = 3, THREADS = 2, TILE_MIN = 32, TILE_MAX = 256 };
+    enum { COLUMNS = 3, THREADS = 2, COLUMNS_MIN = 32 };
     transpose_sm80_config *c = config;
-    if (i >= COLUMNS * ROWS * THREADS || (i > 0 && !device->has_tma) || choose_sm80(problem, device, config) != CKL_OK)
+    if (i >= COLUMNS * THREADS || (i > 0 && !device->has_tma) || choose_sm80(problem, device, config) != CKL_OK)
         return false;
-    c->tile_c = (int)max_i64(TILE_MIN, c->tile_c >> i % COLUMNS);
-    c->tile_r = (int)min_i64(TILE_MAX, c->tile_r << i / COLUMNS % ROWS);
-    c->threads >>= i / COLUMNS / ROWS;
+    c->tile_c = (int)max_i64(COLUMNS_MIN, c->tile_c >> i % COLUMNS);
+    c->threads >>= i / COLUMNS;
     c->across = goes_across(problem, c->tile_c);
     c->prefetch = pays_prefetch(problem, c->tile_r, c->tile_c, c->threads, device);
     return true;
