@@ -310,8 +310,8 @@ map_config map_choose(map_kernel k, map_shape s, const ckl_device_info *device)
     c->prefetch = s.count * input_bytes(&k) > PREFETCHED_BYTES || (c->crossed && !few) ? 0
                   : stretches                                                          ? MAP_PREFETCH_STRETCHES
                                                                                        : MAP_PREFETCH_VECTORS;
-    const bool holds_many = c->row_threads && c->steps > BOUNDED_STEPS_MAX;
-    c->ctas_per_sm = k.inputs <= BOUNDED_INPUTS_MAX && !c->prefetch && !holds_many ? THREADS_PER_SM / c->threads : 0;
+    const bool small = s.rank == 1 && c->prefetch, holds_many = c->row_threads && c->steps > BOUNDED_STEPS_MAX;
+    c->ctas_per_sm = k.inputs <= BOUNDED_INPUTS_MAX && !small && !holds_many ? THREADS_PER_SM / c->threads : 0;
     c->wide = is_wide(&k, &s);
     return *c;
 }
