@@ -156,7 +156,7 @@ typedef enum ir_sreg_kind {
  *   BULK_COMMIT    closes the thread's bulk group
  *   BULK_WAIT      [n] pending groups allowed; [mode] 1: until the sources were read, 0: until complete
  *   TMA_PREFETCH   () <- map             prefetches the descriptor
- *   PREFETCH       () <- global      the line at an address of each thread, as BULK_PREFETCH does
+ *   PREFETCH       () <- global          brings the line there to L2, as BULK_PREFETCH does
  *   BULK_PREFETCH  () <- global, bytes   brings them to L2, both multiples of 16; no access: may stand before GRID_WAIT,
  *                                        because what a kernel before still writes goes through L2 too. sm_80: nothing
  *

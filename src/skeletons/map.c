@@ -5,7 +5,7 @@
 
 #include "cute/kernel.h"
 
-enum { GROUP_MAX = 8, WORD_BYTES = 4 };
+enum { GROUP_MAX = 8, WORD_BYTES = 4, BULK_BYTES = 16 };
 
 /* An operand while the kernel is described. */
 typedef struct map_operand {
@@ -298,15 +298,24 @@ static tensor thread_numbers(const map *m, val tile, int width)
     return coordinates_from(partition_S(&each, cTile, convert(m->index, thread())), 0, tile);
 }
 
-/* Of the first elements of vectors with the numbers cX (WIDTH,STEPS). */
-static void coordinates_of_steps(const map *m, tensor cX, val (*at)[MAP_RANK_MAX])
+/* Where a vector begins. */
+typedef struct place {
+    val number, at[MAP_RANK_MAX];
+} place;
+
+/* Of the vectors with the numbers cX (WIDTH,STEPS). */
+static place *places_of(const map *m, tensor cX)
 {
     const int width = (int)static_size(layout_mode(cX.layout, 0)), steps = (int)static_size(layout_mode(cX.layout, 1));
-    for (int s = 0; s < steps; s++)
+    place *p = describe_alloc((size_t)steps, sizeof *p);
+    for (int s = 0; s < steps; s++) {
+        p[s].number = coordinate(cX, 0, 0, s);
         if (s > 0 && m->k->config.long_rows)
-            coordinates_after(m, at[s - 1], m->k->config.threads * width, at[s]);
+            coordinates_after(m, p[s - 1].at, m->k->config.threads * width, p[s].at);
         else
-            coordinates_of(m, coordinate(cX, 0, 0, s), at[s]);
+            coordinates_of(m, p[s].number, p[s].at);
+    }
+    return p;
 }
 
 /* Computes the elements with the numbers cX (WIDTH,STEPS). All loads come before the first computation. */
@@ -314,10 +323,9 @@ static void units(const map *m, tensor cX)
 {
     int width = (int)static_size(layout_mode(cX.layout, 0)), steps = (int)static_size(layout_mode(cX.layout, 1));
     unit *all = describe_alloc((size_t)steps, sizeof *all);
-    val(*at)[MAP_RANK_MAX] = describe_alloc((size_t)steps, sizeof *at);
-    coordinates_of_steps(m, cX, at);
+    const place *p = places_of(m, cX);
     for (int s = 0; s < steps; s++)
-        all[s] = load_unit_at(m, coordinate(cX, 0, 0, s), at[s], width);
+        all[s] = load_unit_at(m, p[s].number, p[s].at, width);
     for (int s = 0; s < steps; s++)
         finish_unit(m, &all[s], width);
 }
@@ -426,24 +434,22 @@ typedef struct tile_place {
     val at[MAP_RANK_MAX], exists;
 } tile_place;
 
-static tile_place place_at(const map *m, val row, val column)
+/* `from`, in memory: the same, or what stands for it. */
+static tile_place place_at(const map *m, val row, val column, val from_row, val from_column)
 {
     tile_place p = { .row = convert(U32, row), .column = convert(U32, add(column, imm(m->tile.margin))) };
     for (int d = 0; d < m->k->config.rank; d++)
         p.at[d] = imm64(0);
-    p.at[m->k->config.cross] = convert(I64, row);
-    p.at[m->k->config.rank - 1] = convert(I64, column);
+    p.at[m->k->config.cross] = convert(I64, from_row);
+    p.at[m->k->config.rank - 1] = convert(I64, from_column);
     return p;
 }
 
 /* `height` elements of a column of a crossed operand; both may be beyond the last. */
 static tile_place crossed_place(const map *m, val row, val column, int height)
 {
-    val low = m->tile.margin ? max(column, m->tile.low) : column;
-    tile_place p = place_at(m, row, column),
-               in = place_at(m, min(row, sub(m->tile.rows, imm(height))), min(low, sub(m->tile.columns, imm(1))));
-    memcpy(p.at, in.at, sizeof p.at);
-    return p;
+    val from = m->tile.margin ? max(column, m->tile.low) : column;
+    return place_at(m, row, column, min(row, sub(m->tile.rows, imm(height))), min(from, sub(m->tile.columns, imm(1))));
 }
 
 /* By how many elements a row of the output begins behind the last boundary of a sector, or of a vector if that is longer. */
@@ -457,15 +463,16 @@ static val phase_of(const map *m, val row)
 static tile_place vector_place(const map *m, val row, val number, int width)
 {
     val inside = min(row, sub(m->tile.rows, imm(1))), last = sub(m->tile.columns, imm(width));
-    val column = mul(number, imm(width)), phase = m->tile.margin ? phase_of(m, inside) : imm_as(I32, 0);
-    column = sub(column, phase);
-    val exists = logical_and(lt(row, m->tile.rows), le(column, last));
-    val stand_in = sub(last, bit_and(add(last, phase), imm(width - 1))); // the last of the row, or one before it
-    if (m->tile.margin)
-        exists = logical_and(exists, ge(column, m->tile.low));
-    tile_place p = place_at(m, row, column),
-               in = place_at(m, inside, m->tile.margin ? select(exists, column, stand_in) : min(column, last));
-    memcpy(p.at, in.at, sizeof p.at);
+    val column = mul(number, imm(width)), exists = lt(row, m->tile.rows), from = min(column, last);
+    if (m->tile.margin) {
+        val phase = phase_of(m, inside);
+        column = sub(column, phase);
+        exists = logical_and(exists, logical_and(ge(column, m->tile.low), le(column, last)));
+        val before = sub(last, bit_and(add(last, phase), imm(width - 1))); // the row's last vector, or one before it
+        from = select(exists, column, before);
+    } else
+        exists = logical_and(exists, le(column, last));
+    tile_place p = place_at(m, row, column, inside, from);
     p.exists = exists;
     return p;
 }
@@ -490,30 +497,24 @@ static crossed_share share_of(const map *m, int i, int height)
     return s;
 }
 
-static void load_crossed(const map *m, int i)
-{
-    const crossed_share s = share_of(m, i, 1);
-    packed *loaded = describe_alloc((size_t)s.count, sizeof *loaded);
-    for (int n = 0; n < s.count; n++)
-        loaded[n] = load_packed(vector_of(m, i, s.p[n].at, 1), element_bytes(m, i));
-    for (int n = 0; n < s.count; n++)
-        copy(unpacked(loaded[n], m->k->dtype[i]), tile_vector(m, i, s.p[n].row, s.p[n].column, 1), 0);
-}
-
-/* Two rows by two columns at a time: a thread loads two words along the columns and stores two along the rows. */
-static void load_crossed_pairs(const map *m, int i)
+/* Of pairs two rows by two columns at a time: a thread loads two words along the columns and stores two along the rows. */
+static void load_crossed(const map *m, int i, int height)
 {
     enum { LOW_HALVES = 0x5410, HIGH_HALVES = 0x7632 };
-    const crossed_share s = share_of(m, i, 2);
+    const crossed_share s = share_of(m, i, height);
     packed *loaded = describe_alloc((size_t)s.count, sizeof *loaded);
     for (int n = 0; n < s.count; n++)
-        loaded[n] = load_packed(vector_of(m, i, s.p[n].at, 2), MAP_PAIR_BYTES);
+        loaded[n] = load_packed(vector_of(m, i, s.p[n].at, height), height * element_bytes(m, i));
     for (int n = 0; n < s.count; n++) {
-        val first = at(loaded[n / 2 * 2].rWords, 0), second = at(loaded[n / 2 * 2 + 1].rWords, 0);
-        val pair = permute_bytes(bitcast(U32, first), bitcast(U32, second), imm(n % 2 ? HIGH_HALVES : LOW_HALVES));
-        val address = tile_address(m, i, add(s.p[n].row, imm(n % 2)), s.p[n / 2 * 2].column);
-        tensor sWord = smem_view(address, I32, compact(leaf(1))); // (1)
-        set(sWord, 0, bitcast(I32, pair));
+        const int first = n / height * height, row = n % height; // of the columns that are turned together
+        tensor sX = tile_vector(m, i, add(s.p[n].row, imm(row)), s.p[first].column, height), rX = loaded[n].rWords;
+        if (height == 2) {
+            val low = bitcast(U32, at(loaded[first].rWords, 0)), high = bitcast(U32, at(loaded[first + 1].rWords, 0));
+            rX = fragment(I32, compact(leaf(1))); // (1)
+            set(rX, 0, bitcast(I32, permute_bytes(low, high, imm(row ? HIGH_HALVES : LOW_HALVES))));
+            sX = smem_view(sX.address, I32, compact(leaf(1))); // (1)
+        }
+        copy(rX, sX, 0);
     }
 }
 
@@ -606,7 +607,7 @@ static void finish_edges(const map *m)
             val limit = select(is_head, select(is_first, head, imm_as(I32, 0)), m->tile.columns);
             val exists = logical_and(lt(column, limit), lt(row, min(m->tile.rows, imm(c->cross_rows))));
             IF(logical_and(exists, logical_and(ge(here, imm(0)), lt(here, imm(MAP_CROSS_TILE))))) {
-                const tile_place p = place_at(m, row, column);
+                const tile_place p = place_at(m, row, column, row, column);
                 unit u = load_unit_at(m, imm(0), p.at, 1);
                 u.row = p.row;
                 u.column = p.column;
@@ -636,10 +637,7 @@ static void crossed_tile(map *m, int kernel)
         if (access_of(k, i) != CROSSED)
             continue;
         m->tile.offset[i] = smem_alloc("crossed", (int64_t)height * tile_pitch_bytes(m, i), 16);
-        if (kernel == 0 && map_has_pairs(k, i))
-            load_crossed_pairs(m, i);
-        else
-            load_crossed(m, i);
+        load_crossed(m, i, kernel == 0 && map_has_pairs(k, i) ? 2 : 1);
     }
     const tile_batch first = load_batch(m, imm(0), at_once, apart, width, false);
     cta_sync();
@@ -655,38 +653,56 @@ static void crossed_tile(map *m, int kernel)
 }
 
 /*
- * Prefetches to L2. They are no accesses: the kernel before may still be writing the inputs. By bulk copies inputs that are one
- * stretch of memory, of tiles that are full.
+ * Prefetches to L2. They are no accesses: the kernel before may still be writing the inputs. Of a full tile, what lies between an
+ * operand's first vector and its last one, by a bulk copy if that is hardly more than the tile; else the lines of both.
  */
-static void prefetch_stretch(const map *m, val tile, val is_full)
+static void prefetch_stretch(const map *m, int i, val tile, const val *first, const val *last)
 {
     const map_kernel *k = m->k;
-    IF(logical_and(is_full, eq(thread(), imm(0))))
-        for (int i = 0; i < k->inputs; i++)
-            if (access_of(k, i) == CONTIGUOUS && align_of(m, i, k->config.vec) == 16)
-                bulk_prefetch(address_of(m, i, &tile), imm(map_tile(k) * dtype_bytes(k->dtype[i])));
+    const int tile_bytes = (int)map_tile(k) * element_bytes(m, i);
+    const bool whole = align_of(m, i, k->config.vec) == BULK_BYTES;
+    if (whole && access_of(k, i) == FLAT)
+        bulk_prefetch(flat_vector(m, i, tile, 1).address, imm(tile_bytes));
+    else if (whole && access_of(k, i) == CONTIGUOUS && k->config.rank == 1)
+        bulk_prefetch(address_of(m, i, first), imm(tile_bytes));
+    else if (whole && access_of(k, i) == CONTIGUOUS && !k->config.flat) {
+        val from = address_of(m, i, first), bytes = add(sub(address_of(m, i, last), from), imm64(BULK_BYTES));
+        IF(lt(sub(bytes, imm64(1)), imm64(2 * tile_bytes))) // of u64: not where the last one lies before the first one
+            bulk_prefetch(from, convert(U32, bytes));
+    } else if (access_of(k, i) == CONSTANT || access_of(k, i) == CONTIGUOUS) {
+        prefetch_L2(address_of(m, i, first));
+        prefetch_L2(address_of(m, i, last));
+    }
+}
+
+static void prefetch_stretches(const map *m, val tile, val is_full)
+{
+    const map_config *c = &m->k->config;
+    val first[MAP_RANK_MAX], last[MAP_RANK_MAX];
+    IF(logical_and(is_full, eq(thread(), imm(0)))) {
+        coordinates_of(m, tile, first);
+        coordinates_of(m, add(tile, imm((int)map_tile(m->k) - c->vec)), last);
+        for (int i = 0; i < m->k->inputs; i++)
+            prefetch_stretch(m, i, tile, first, last);
+    }
 }
 
 /* What each thread will load, from wherever it lies. */
 static void prefetch_vectors(const map *m, val tile, int width)
 {
     tensor cX = thread_numbers(m, tile, width); // (WIDTH,STEPS)
-    const int steps = (int)static_size(layout_mode(cX.layout, 1));
-    val(*at)[MAP_RANK_MAX] = describe_alloc((size_t)steps, sizeof *at);
-    coordinates_of_steps(m, cX, at);
-    for (int s = 0; s < steps; s++) {
-        val number = coordinate(cX, 0, 0, s);
-        IF(logical_and(asks(m->k->config.threads, width * widest_input(m)), ge(m->count, add(number, imm(width)))))
-            prefetch_unit_at(m, number, at[s]);
-    }
+    const place *p = places_of(m, cX);
+    for (int s = 0; s < static_size(layout_mode(cX.layout, 1)); s++)
+        IF(logical_and(asks(m->k->config.threads, width * widest_input(m)), ge(m->count, add(p[s].number, imm(width)))))
+            prefetch_unit_at(m, p[s].number, p[s].at);
 }
 
 static void prefetch_tile(const map *m, int kernel, val tile, val is_full)
 {
     const map_config *c = &m->k->config;
-    if (c->prefetch == MAP_PREFETCH_STRETCH && kernel == 0)
-        prefetch_stretch(m, tile, is_full);
-    else if (c->prefetch && kernel == 0 && c->vec * c->steps <= 16)
+    if (c->prefetch == MAP_PREFETCH_STRETCHES && kernel == 0)
+        prefetch_stretches(m, tile, is_full);
+    else if (c->prefetch && kernel == 0)
         prefetch_vectors(m, tile, c->vec);
 }
 

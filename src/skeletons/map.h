@@ -64,7 +64,7 @@ void map_simplify(map_shape *s);
     X(owner, int, prefetch, "0", "0 1 2",                                                                             \
       "prefetch to L2 while the kernel before may still run: 1 tiles by bulk copies, 2 each thread what it will load")
 
-enum { MAP_PREFETCH_STRETCH = 1, MAP_PREFETCH_VECTORS = 2 };
+enum { MAP_PREFETCH_STRETCHES = 1, MAP_PREFETCH_VECTORS = 2 };
 
 typedef struct map_config {
     MAP_CONFIG(FIELD_MEMBER, map_config)

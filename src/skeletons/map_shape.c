@@ -99,10 +99,11 @@ static bool lies_side_by_side(const map_shape *s, int operand, int vec)
 /* Of crossed problems: do rows of the others, longer than two vectors, all begin where the output's do between two boundaries? */
 static bool begins_alike(const map_shape *s, const map_config *c, int vec)
 {
+    enum { WORD_BYTES = 4 }; // which a vector of any type fills
     const int inner = s->rank - 1, out = s->operands - 1;
-    bool alike = c->crossed && !c->strided && s->size[inner] >= 2 * vec;
+    bool alike = c->crossed && !c->strided && vec >= WORD_BYTES && s->size[inner] >= 2 * vec;
     for (int k = 0; k < out; k++)
-        for (int d = 0; d < inner && inner_stride(s, k) == 1; d++)
+        for (int d = 0; d < inner && alike && inner_stride(s, k) == 1; d++)
             alike = alike && (s->stride[k][d] - s->stride[out][d]) % vec == 0;
     return alike;
 }
@@ -305,11 +306,12 @@ map_config map_choose(map_kernel k, map_shape s, const ckl_device_info *device)
         c->threads = (int)min_i64(c->threads, crossed_threads_max(c));
     map_rows_choose(&k, &s, device);
     c->long_rows = !c->row_threads && c->vec == 1 && c->steps > 1 && has_long_rows(&s, c);
+    const bool stretches = !c->row_threads && !c->crossed && c->vec * widest_bytes(&k) == VECTOR_BYTES;
     c->prefetch = s.count * input_bytes(&k) > PREFETCHED_BYTES || (c->crossed && !few) ? 0
-                  : s.rank == 1                                                        ? MAP_PREFETCH_STRETCH
+                  : stretches                                                          ? MAP_PREFETCH_STRETCHES
                                                                                        : MAP_PREFETCH_VECTORS;
-    const bool holds_many = c->row_threads && c->steps > BOUNDED_STEPS_MAX;
-    c->ctas_per_sm = k.inputs <= BOUNDED_INPUTS_MAX && !c->prefetch && !holds_many ? THREADS_PER_SM / c->threads : 0;
+    const bool small = s.rank == 1 && c->prefetch, holds_many = c->row_threads && c->steps > BOUNDED_STEPS_MAX;
+    c->ctas_per_sm = k.inputs <= BOUNDED_INPUTS_MAX && !small && !holds_many ? THREADS_PER_SM / c->threads : 0;
     c->wide = is_wide(&k, &s);
     return *c;
 }
@@ -358,8 +360,8 @@ ckl_status map_admit(const char *what, map_kernel k, map_shape s, const ckl_devi
     if (c->ctas_per_sm < 0 || (int64_t)c->ctas_per_sm * c->threads > THREADS_RESIDENT_MAX)
         FAIL(CKL_INVALID, "%s: ctas_per_sm=%d of %d threads are not 0..%d threads", what, c->ctas_per_sm, c->threads,
              THREADS_RESIDENT_MAX);
-    if (c->prefetch < 0 || c->prefetch > MAP_PREFETCH_VECTORS || (c->prefetch == MAP_PREFETCH_STRETCH && s.rank > 1))
-        FAIL(CKL_INVALID, "%s: prefetch=%d of rank=%d", what, c->prefetch, c->rank);
+    if (c->prefetch < 0 || c->prefetch > MAP_PREFETCH_VECTORS)
+        FAIL(CKL_INVALID, "%s: prefetch=%d is not in 0..%d", what, c->prefetch, MAP_PREFETCH_VECTORS);
     if (!c->wide && is_wide(&k, &s))
         FAIL(CKL_INVALID, "%s: wide=0 cannot number %" PRId64 " elements", what, s.count);
     if (map_ctas(&k, &s) > INT32_MAX)

@@ -34,9 +34,6 @@
     TRANSPOSE_FIELDS(X, owner)           \
     X(owner, int, tile, "32", "16 32", "rows and columns of a tile")
 
-/* Of x, asked for while the kernel before runs: less than half of an H200's L2, or it would evict what that works on. */
-enum { PERMUTE_PREFETCHED_BYTES = 24 << 20 };
-
 #define TRANSPOSE_SM80_CONFIG(X, owner)                                                               \
     TRANSPOSE_FIELDS(X, owner)                                                                        \
     X(owner, int, tile_r, "64", "32 64 128 256", "rows of x of a CTA")                                \
@@ -49,13 +46,14 @@ enum { PERMUTE_PREFETCHED_BYTES = 24 << 20 };
     X(owner, int, ctas_per_sm, "0", "0 4 6 8", "CTAs that shall fit an SM: bounds registers; 0: any") \
     X(owner, bool, prefetch, "0", "0 1", "prefetch x to L2 while the kernel before may still run")
 
-#define TRANSPOSE_SM90_CONFIG(X, owner)                                                           \
-    TRANSPOSE_FIELDS(X, owner)                                                                    \
-    X(owner, int, tile_r, "64", "32 64 128", "rows of x of a CTA")                                \
-    X(owner, int, tile_c, "64", "32 64 128", "columns of x of a CTA")                             \
-    X(owner, int, threads, "256", "64 128 256", "threads of a CTA")                               \
-    X(owner, bool, across, "0", "0 1", "neighbouring CTAs go along the rows of x, not down them") \
-    X(owner, int, ctas_per_sm, "0", "0 4 6 8", "CTAs that shall fit an SM: bounds registers; 0: any")
+#define TRANSPOSE_SM90_CONFIG(X, owner)                                                               \
+    TRANSPOSE_FIELDS(X, owner)                                                                        \
+    X(owner, int, tile_r, "64", "32 64 128", "rows of x of a CTA")                                    \
+    X(owner, int, tile_c, "64", "32 64 128", "columns of x of a CTA")                                 \
+    X(owner, int, threads, "256", "64 128 256", "threads of a CTA")                                   \
+    X(owner, bool, across, "0", "0 1", "neighbouring CTAs go along the rows of x, not down them")     \
+    X(owner, int, ctas_per_sm, "0", "0 4 6 8", "CTAs that shall fit an SM: bounds registers; 0: any") \
+    X(owner, bool, prefetch, "0", "0 1", "prefetch x to L2 while the kernel before may still run")
 
 #define TRANSPOSE_NARROW_CONFIG(X, owner)                                           \
     TRANSPOSE_FIELDS(X, owner)                                                      \
@@ -73,8 +71,7 @@ enum { PERMUTE_PREFETCHED_BYTES = 24 << 20 };
     X(owner, bool, cut, "0", "0 1", "blocks do not divide the modes")                                           \
     X(owner, int, threads, "256", "128 256 512", "threads of a CTA")                                            \
     X(owner, int, steps, "4", "1 2 4 8", "accesses of a thread in flight")                                      \
-    X(owner, bool, overlap, "1", "0 1", "CTAs of the next kernel may come while these run")                     \
-    X(owner, bool, prefetch, "0", "0 1", "prefetch x to L2 while the kernel before may still run")
+    X(owner, bool, overlap, "1", "0 1", "CTAs of the next kernel may come while these run")
 
 #define PERMUTE_BOXES_CONFIG(X, owner)                                                                        \
     X(owner, int, bytes, "4", "1 2 4 8", "bytes of an element")                                               \

@@ -82,10 +82,6 @@ void permute_gather(const void *config, int kernel)
             fill(rX[s][e], imm_as(rX[s][e].regs[0].type, 0));
         }
     }
-    for (int s = 0; s < cfg->steps && cfg->prefetch; s++)
-        IF(inside[s])
-            for (int e = 0; e < vectors; e++)
-                prefetch_L2(moved(x[s], e, p.turned_x));
     if (cfg->overlap)
         launch_dependents();
     grid_wait(); // what is above overlaps the end of the kernel before
@@ -257,7 +253,6 @@ static bool candidate_gather(const void *problem, const ckl_device_info *device,
     while (c->steps > 1 && count < (int64_t)c->threads * c->steps * device->sm_count)
         c->steps /= 2;
     c->overlap = overlaps_next(count, c, device);
-    c->prefetch = c->overlap && permutation_elements(p) * p->bytes <= PERMUTE_PREFETCHED_BYTES;
     return true;
 }
 

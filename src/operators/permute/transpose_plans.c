@@ -205,6 +205,17 @@ static bool goes_across(const permutation *p, int tile_c)
     return p->has_matrix && p->matrix.cols <= (int64_t)TILES_MAX * tile_c && p->matrix.rows > p->matrix.cols;
 }
 
+/*
+ * Do so many CTAs come while those of a kernel like this one still run? They ask L2 for x then. 1x32x235x112 f32, 2,0,3,1: 3.43 us, so 2.85;
+ * 128x31x24x24 f32 to NHWC, of which a third would come later, 7.50 and 7.68.
+ */
+static bool pays_prefetch(const permutation *p, int tile_r, int tile_c, int threads, const ckl_device_info *device)
+{
+    enum { RESIDENT_THREADS = 2048, KERNELS = 2 };
+    return p->has_matrix &&
+           KERNELS * threads * tiles_of(&p->matrix, tile_r, tile_c) <= RESIDENT_THREADS * (int64_t)device->sm_count;
+}
+
 /* sm80: whole words at any alignment */
 
 /* Tiles of 32 KB, wide on the side of x; no larger than the matrix, and smaller where there would be few. */
@@ -237,21 +248,21 @@ static ckl_status choose_sm80(const void *problem, const ckl_device_info *device
     c->chunk = one_phase && c->lanes == 32 ? 4 : 16;
     c->across = goes_across(p, c->tile_c);
     c->ctas_per_sm = p->bytes == 1 ? 4 : 0; // else 70 registers let three in
-    c->prefetch = permutation_elements(p) * p->bytes <= PERMUTE_PREFETCHED_BYTES;
+    c->prefetch = pays_prefetch(p, c->tile_r, c->tile_c, c->threads, device);
     return CKL_OK;
 }
 
-/* That tile, and on Hopper, where their cost was measured, those of fewer columns, of more rows, and by fewer threads. */
+/* That tile, and on Hopper, where their cost was measured, those of fewer columns, and by half as many threads. */
 static bool candidate_sm80(const void *problem, const ckl_device_info *device, int i, void *config)
 {
-    enum { COLUMNS = 3, ROWS = 3, THREADS = 2, TILE_MIN = 32, TILE_MAX = 256 };
+    enum { COLUMNS = 3, THREADS = 2, COLUMNS_MIN = 32 };
     transpose_sm80_config *c = config;
-    if (i >= COLUMNS * ROWS * THREADS || (i > 0 && !device->has_tma) || choose_sm80(problem, device, config) != CKL_OK)
+    if (i >= COLUMNS * THREADS || (i > 0 && !device->has_tma) || choose_sm80(problem, device, config) != CKL_OK)
         return false;
-    c->tile_c = (int)max_i64(TILE_MIN, c->tile_c >> i % COLUMNS);
-    c->tile_r = (int)min_i64(TILE_MAX, c->tile_r << i / COLUMNS % ROWS);
-    c->threads >>= i / COLUMNS / ROWS;
+    c->tile_c = (int)max_i64(COLUMNS_MIN, c->tile_c >> i % COLUMNS);
+    c->threads >>= i / COLUMNS;
     c->across = goes_across(problem, c->tile_c);
+    c->prefetch = pays_prefetch(problem, c->tile_r, c->tile_c, c->threads, device);
     return true;
 }
 
@@ -343,6 +354,7 @@ static ckl_status choose_sm90(const void *problem, const ckl_device_info *device
     c->tile_c = choose_box(p, device);
     c->tile_r = choose_height(p, device, c->tile_c);
     c->across = goes_across(p, c->tile_c);
+    c->prefetch = pays_prefetch(p, c->tile_r, c->tile_c, c->threads, device);
     return CKL_OK;
 }
 

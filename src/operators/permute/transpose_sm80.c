@@ -94,19 +94,6 @@ static void load_rows(const sm80 *k)
     }
 }
 
-/* Asks L2 for the tile's rows, a thread for one. */
-static void prefetch_rows(const sm80 *k)
-{
-    enum { LINE_BYTES = 128 };
-    for (int first = 0; first < k->cfg->tile_r; first += k->cfg->threads) {
-        val row = add(thread(), imm(first)), from = transpose_address(k->x, row, k->tile.ldx, imm(0), imm(1));
-        val inside = logical_and(lt(row, k->rows), lt(row, imm(k->cfg->tile_r)));
-        for (int at = 0; at < k->cfg->tile_c * k->cfg->bytes; at += LINE_BYTES)
-            IF(logical_and(inside, gt(k->row_bytes, imm(at))))
-                prefetch_L2(add(from, imm64(at)));
-    }
-}
-
 /* The shared address of element r of column 0 of the tile. */
 static val element_address(const sm80 *k, val r)
 {
@@ -257,7 +244,7 @@ void transpose_sm80(const void *config, int kernel)
     k.row_bytes = mul(k.cols, imm(cfg->bytes));
 
     if (cfg->prefetch)
-        prefetch_rows(&k);
+        transpose_prefetch(&k.tile, cfg->tile_r, cfg->tile_c, cfg->bytes, cfg->threads);
     grid_wait(); // what is above overlaps the end of the kernel before
     launch_dependents();
     load_rows(&k);

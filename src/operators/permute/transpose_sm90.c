@@ -191,11 +191,14 @@ static void transpose_by_tma(const transpose_sm90_config *cfg)
     sm90 k = { .cfg = cfg, .type = transpose_type(cfg->bytes), .span = transpose_box_columns(cfg->bytes) };
     k.tmaX = make_tma(p.tX, k.type, 2 + cfg->outer, cfg->tile_r, k.span, TRANSPOSE_BOX_BYTES);
     k.tmaY = make_tma(p.tY, k.type, 2 + cfg->outer, cfg->tile_c, k.span, TRANSPOSE_BOX_BYTES);
-    k.tile = transpose_tile_by_coordinates(&p, cfg->outer, cfg->tile_r, cfg->tile_c, cfg->across);
+    k.tile = (cfg->prefetch ? transpose_tile_by_address : transpose_tile_by_coordinates)(&p, cfg->outer, cfg->tile_r,
+                                                                                         cfg->tile_c, cfg->across);
     k.sX = boxes(&k, "x", cfg->tile_r, cfg->tile_c / k.span); // (R,SPAN,BOXES)
     k.sY = boxes(&k, "y", cfg->tile_c, cfg->tile_r / k.span); // (C,SPAN,BOXES)
     k.arrival = make_pipeline("arrival", 1, 1, 1);
 
+    if (cfg->prefetch)
+        transpose_prefetch(&k.tile, cfg->tile_r, cfg->tile_c, cfg->bytes, cfg->threads);
     load_tile(&k);
     cta_sync(); // the barrier is set up
     pipeline_state first = consumer_state(&k.arrival);

@@ -23,6 +23,9 @@ transpose_tile transpose_tile_by_coordinates(const transpose_values *p, int oute
 /* The same with the addresses of the matrix. */
 transpose_tile transpose_tile_by_address(const transpose_values *p, int outer, int tile_r, int tile_c, bool across);
 
+/* Asks L2 for a tile of rows of x without gaps. No access: it may stand before grid_wait(). */
+void transpose_prefetch(const transpose_tile *t, int tile_r, int tile_c, int bytes, int threads);
+
 /* base + row * ld + col * inc: the address of an element; ld and inc are bytes. */
 val transpose_address(val base, val row, val ld, val col, val inc);
 

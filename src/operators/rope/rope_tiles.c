@@ -22,7 +22,8 @@
     X(owner, int, abreast, "1", "1 2 4 8", "heads of q that threads rotate at the same time: a power of two") \
     X(owner, int, k_abreast, "1", "1 2 4 8", "heads of k")                                                    \
     X(owner, int, kb, "1", "", "KB of a tile")                                                                \
-    X(owner, int, threads, "256", "128 256 512", "threads of a CTA")
+    X(owner, int, threads, "256", "128 256 512", "threads of a CTA")                                          \
+    X(owner, bool, prefetch, "0", "0 1", "prefetch tiles to L2 while the kernel before may still run")
 
 typedef struct rope_tiles_config {
     ROPE_TILES_CONFIG(FIELD_MEMBER, )
@@ -113,6 +114,16 @@ static tensor bulk_of(const tile *t, val address, bool shared)
     return shared ? smem_view(address, t->cfg->dtype, all) : gmem_tensor(address, t->cfg->dtype, all);
 }
 
+/* Asks L2 for the tile and its positions, which are a line or two. */
+static void prefetch_tile(const tile *t)
+{
+    const val first = mul(t->first, imm(dtype_bytes(t->cfg->positions)));
+    IF(logical_and(eq(thread(), imm(0)), ne(t->copied, imm(0)))) {
+        bulk_prefetch(t->x, mul(t->copied, imm(dtype_bytes(t->cfg->dtype))));
+        prefetch_L2(add(t->p->positions, convert(U64, first)));
+    }
+}
+
 static void load_tile(const tile *t)
 {
     val bytes = mul(t->copied, imm(dtype_bytes(t->cfg->dtype)));
@@ -191,6 +202,8 @@ static void describe(const void *config, int kernel)
     launch_bounds(cfg->threads, 0);
     rope_values p = params_of(rope);
     tile t = tile_here(cfg, &p, kernel == 0);
+    if (cfg->prefetch && t.by_bulk)
+        prefetch_tile(&t);
     grid_wait();
     launch_dependents();
     load_tile(&t);
@@ -255,6 +268,7 @@ static int abreast_for(const rope_tiles_config *c, int tokens, int64_t heads)
  * NOTE: small tiles of short tokens are faster on an H200: 46848 tokens of one head of 488 bf16 27.4 us in tiles of 24 KB by 256
  * threads, 25.0 in 12 KB by 128; 32768 of two heads of 384 27.5 and 26.2, 56976 of ten of 64 37.5 and 36.9.
  */
+enum { PREFETCHED_BYTES = 24 << 20 }; // less than half of an H200's L2
 enum { TILE_BYTES = 24 << 10, SMALL_TILE_BYTES = 12 << 10, SMALL_TILE_THREADS = 128, SHORT_TOKENS = 7 };
 
 static ckl_status choose(const void *desc, const ckl_device_info *device, void *config)
@@ -284,6 +298,7 @@ static ckl_status choose(const void *desc, const ckl_device_info *device, void *
     c->abreast = abreast_for(c, c->tokens, d->heads);
     c->k_abreast = abreast_for(c, c->k_tokens, d->k_heads);
     c->kb = kb_of(d, c);
+    c->prefetch = bytes_of(c, d->tokens, d->heads + d->k_heads) <= PREFETCHED_BYTES;
     return CKL_OK;
 }
 
