@@ -295,6 +295,15 @@ static void issue_scores(const latent_kernel *k, const consumer_role *c, const b
     mma_commit();
 }
 
+/* The same for consumers. NOTE: by a shuffle, so that ptxas sees a uniform slot, and descriptors in uniform registers. */
+static block_at uniform_block_of(const latent_kernel *k, val pair, int consumer)
+{
+    block_at at = block_of(k, pair, consumer);
+    if (rounds_of(k->cfg) > 1)
+        at.slot = shuffle(at.slot, imm(0));
+    return at;
+}
+
 /* Reads what the other consumer tells about its block: the rows' maxima after it, and the factor for O. */
 static void hear(const latent_kernel *k, consumer_role *c)
 {
@@ -309,19 +318,19 @@ static void hear(const latent_kernel *k, consumer_role *c)
     attention_online_rows_raise(&c->rows, max);
 }
 
-/* O += the other's weights * V; asynchronous. */
-static void issue_told(const latent_kernel *k, const consumer_role *c, const block_at *told)
+/* O += the other's weights * V. Its section and that of the weights are free again as soon as may be: their next keys are to come. */
+static void take_told(const latent_kernel *k, consumer_role *c, val pair)
 {
-    wait_section(k, told, c->index);
+    const block_at told = uniform_block_of(k, pair, 1 - c->index);
+    hear(k, c);
+    attention_rescale_rows(c->out, c->told_factor, c->rows.count);
+    wait_section(k, &told, c->index);
     mma_fence();
-    gemm(&c->told, slice(c->tCrP, _, _, told->slot), slice(c->tCrV, _, _, told->slot), c->out, yes());
+    gemm(&c->told, slice(c->tCrP, _, _, told.slot), slice(c->tCrV, _, _, told.slot), c->out, yes());
     mma_commit();
-}
-
-static void release_told(const latent_kernel *k, const consumer_role *c, const block_at *told)
-{
-    release_section(k, c, told, c->index);
-    release_section(k, c, told, REST);
+    mma_wait(0);
+    release_section(k, c, &told, c->index);
+    release_section(k, c, &told, REST);
 }
 
 /* Scores of its own block become weights, and the other consumer is told. The scores of all its warps are complete. */
@@ -351,67 +360,31 @@ static void tell(const latent_kernel *k, consumer_role *c, const block_at *at)
     accumulators_to_A(c->scores, k->place.form.dtype, c->weights);
 }
 
-/* O += its own weights * V. */
-static void multiply_own(const latent_kernel *k, const consumer_role *c, const block_at *own)
+/* The same of its own block, from its scores on. */
+static void take_own(const latent_kernel *k, consumer_role *c, val pair)
 {
+    const block_at own = uniform_block_of(k, pair, c->index);
+    issue_scores(k, c, &own);
+    mma_wait(0);
+    tell(k, c, &own);
     attention_rescale_rows(c->out, c->rows.factor, c->rows.count);
     mma_fence();
-    gemm(&c->own, c->weights, slice(c->tCrV, _, _, own->slot), c->out, yes());
+    gemm(&c->own, c->weights, slice(c->tCrV, _, _, own.slot), c->out, yes());
     mma_commit();
     mma_wait(0);
-    release_section(k, c, own, c->index);
+    release_section(k, c, &own, c->index);
 }
 
-/* The scores of its own block, then the product of the other's block before, which overlaps the softmax. */
-static void step(const latent_kernel *k, consumer_role *c, const block_at *own, const block_at *told)
+/* Consumer 0 has blocks 0, 2, 4 ..., the other one those between. */
+static void take_pairs(const latent_kernel *k, const consumer_role *both, int index)
 {
-    issue_scores(k, c, own);
-    hear(k, c);
-    attention_rescale_rows(c->out, c->told_factor, c->rows.count);
-    issue_told(k, c, told);
-    mma_wait(1);
-    tell(k, c, own);
-    mma_wait(0);
-    release_told(k, c, told);
-    multiply_own(k, c, own);
-}
-
-/* The same for consumers. NOTE: by a shuffle, so that ptxas sees a uniform slot, and descriptors in uniform registers. */
-static block_at uniform_block_of(const latent_kernel *k, val pair, int consumer)
-{
-    block_at at = block_of(k, pair, consumer);
-    if (rounds_of(k->cfg) > 1)
-        at.slot = shuffle(at.slot, imm(0));
-    return at;
-}
-
-/* Blocks 0, 2, 4 ...: the other's first block comes after the first, its last block after the last. */
-static void attend_first(const latent_kernel *k, consumer_role *c)
-{
-    const val one = imm(1);
-    const block_at first = uniform_block_of(k, imm_as(U32, 0), 0);
-    issue_scores(k, c, &first);
-    mma_wait(0);
-    tell(k, c, &first);
-    multiply_own(k, c, &first);
-    LOOP(pair, sub(k->pairs, one)) {
-        const block_at own = uniform_block_of(k, add(pair, one), 0), told = uniform_block_of(k, pair, 1);
-        step(k, c, &own, &told);
-    }
-    const block_at last = uniform_block_of(k, sub(k->pairs, one), 1);
-    hear(k, c);
-    attention_rescale_rows(c->out, c->told_factor, c->rows.count);
-    issue_told(k, c, &last);
-    mma_wait(0);
-    release_told(k, c, &last);
-}
-
-/* Blocks 1, 3, 5 ... */
-static void attend_second(const latent_kernel *k, consumer_role *c)
-{
+    consumer_role c = consumer_of(k, *both, index);
     LOOP(pair, k->pairs) {
-        const block_at own = uniform_block_of(k, pair, 1), told = uniform_block_of(k, pair, 0);
-        step(k, c, &own, &told);
+        if (index == 1)
+            take_told(k, &c, pair);
+        take_own(k, &c, pair);
+        if (index == 0)
+            take_told(k, &c, pair);
     }
 }
 
@@ -432,16 +405,12 @@ static void attend(const latent_kernel *k, const decode_sums *sums)
     const val index = warpgroup();
     consumer_role both = describe_consumers(k);
     load_queries(k);
-    IF(lt(imm_as(U32, 0), k->pairs)) {
-        IF(eq(index, imm(0))) {
-            consumer_role c = consumer_of(k, both, 0);
-            attend_first(k, &c);
-        }
-        ELSE
-        {
-            consumer_role c = consumer_of(k, both, 1);
-            attend_second(k, &c);
-        }
+    IF(eq(index, imm(0))) {
+        take_pairs(k, &both, 0);
+    }
+    ELSE
+    {
+        take_pairs(k, &both, 1);
     }
     share_sums(k, &both, index);
     const latent_part half = { &k->place, &both.own, ROWS,       k->half.used,    index,
