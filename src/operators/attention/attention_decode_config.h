@@ -160,12 +160,11 @@ void attention_decode_sm80(const void *config, int kernel);
 
 /* latent */
 
-#define ATTENTION_DECODE_LATENT_CONFIG(X, owner)                                                  \
-    X(owner, int, keys, "64", "32 64", "keys of a block; shared memory has 128, of whole blocks") \
+#define ATTENTION_DECODE_LATENT_CONFIG(X, owner) \
     X(owner, int, split, "1024", "512 1024 2048 4096", "keys after which the sum is put away")
 
 enum {
-    ATTENTION_DECODE_LATENT_KEYS = 64,  // of a block, at most
+    ATTENTION_DECODE_LATENT_KEYS = 64,  // of a block
     ATTENTION_DECODE_LATENT_CHUNK = 64, // columns that lie together
     ATTENTION_DECODE_LATENT_PAGE = 16,  // keys at least: so all pages of a block fit the producer's registers
     ATTENTION_DECODE_LATENT_MAX = 576,  // elements of a key
