@@ -151,7 +151,6 @@ static ckl_status choose_latent_few(const void *desc, const ckl_device_info *dev
     c->form = attention_decode_form_of(d);
     while (ceil_div(d->kv, c->split) > SPLITS_MAX)
         c->split *= 2;
-    c->hold = run_of(d, c, device->sm_count) > 1;
     for (c->slots = SLOTS_MAX; c->slots > 2 && attention_decode_latent_few_smem(c) > device->smem_per_cta_bytes;)
         c->slots--;
     return CKL_OK;
