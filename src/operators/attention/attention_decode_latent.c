@@ -296,7 +296,10 @@ static void hear(const latent_kernel *k, consumer_role *c)
     attention_online_rows_raise(&c->rows, max);
 }
 
-/* O += the other's weights * V. Its section and that of the weights are free again as soon as may be: their next keys are to come. */
+/*
+ * O += the other's weights * V. This comes before a consumer waits for its own next keys: so the other's next ones are on their way
+ * meanwhile.
+ */
 static void take_told(const latent_kernel *k, consumer_role *c, val pair)
 {
     const block_at told = block_of(k, pair, 1 - c->index);
@@ -338,7 +341,7 @@ static void tell(const latent_kernel *k, consumer_role *c, const block_at *at)
     accumulators_to_A(c->scores, k->place.form.dtype, c->weights);
 }
 
-/* The same of its own block, from its scores on. */
+/* Its own block, from scores to O. */
 static void take_own(const latent_kernel *k, consumer_role *c, val pair)
 {
     const block_at own = block_of(k, pair, c->index);
