@@ -131,8 +131,8 @@ val attention_e4m3_of_f32(val x);
     X(owner, int, cluster, "1", "1 2 4 8", "CTAs of a sequence that add without a workspace") \
     X(owner, bool, convert, "0", "0 1", "8 bits become f16 by an instruction of sm_90")       \
     X(owner, bool, whole, "0", "0 1", "a CTA has all keys of a sequence: nobody adds up")     \
-    X(owner, int, ahead, "0", "0 1 2 3 6", "blocks of a warp that go to L2 before grid_wait") \
-    X(owner, int, early, "0", "0 1 2", "the next launch may begin: 1 with the last copies, 2 at once")
+    X(owner, bool, ahead, "0", "0 1", "the first blocks go to L2 before grid_wait")           \
+    X(owner, bool, early, "0", "0 1", "the next launch may begin at once")
 
 enum {
     ATTENTION_DECODE_STAGES_MAX = 8,
@@ -160,12 +160,11 @@ void attention_decode_sm80(const void *config, int kernel);
 
 /* latent */
 
-#define ATTENTION_DECODE_LATENT_CONFIG(X, owner)                                                  \
-    X(owner, int, keys, "64", "32 64", "keys of a block; shared memory has 128, of whole blocks") \
+#define ATTENTION_DECODE_LATENT_CONFIG(X, owner) \
     X(owner, int, split, "1024", "512 1024 2048 4096", "keys after which the sum is put away")
 
 enum {
-    ATTENTION_DECODE_LATENT_KEYS = 64,  // of a block, at most
+    ATTENTION_DECODE_LATENT_KEYS = 64,  // of a block
     ATTENTION_DECODE_LATENT_CHUNK = 64, // columns that lie together
     ATTENTION_DECODE_LATENT_PAGE = 16,  // keys at least: so all pages of a block fit the producer's registers
     ATTENTION_DECODE_LATENT_MAX = 576,  // elements of a key
@@ -182,11 +181,10 @@ void attention_decode_latent(const void *config, int kernel);
 
 /* latent_few */
 
-#define ATTENTION_DECODE_LATENT_FEW_CONFIG(X, owner)                                                    \
-    X(owner, int, slots, "3", "2 3 4 5 6 7 8", "blocks of keys in shared memory")                       \
-    X(owner, int, split, "512", "256 512 1024 2048", "keys that are summed apart")                      \
-    X(owner, int, run, "0", "0 1 2 4 8 16", "splits of a CTA; 0: as few as CTAs that run at once need") \
-    X(owner, bool, hold, "0", "0 1", "sums of two levels of the tree stay in shared memory")
+#define ATTENTION_DECODE_LATENT_FEW_CONFIG(X, owner)                               \
+    X(owner, int, slots, "3", "2 3 4 5 6 7 8", "blocks of keys in shared memory")  \
+    X(owner, int, split, "512", "256 512 1024 2048", "keys that are summed apart") \
+    X(owner, int, run, "0", "0 1 2 4 8 16", "splits of a CTA; 0: as few as CTAs that run at once need")
 
 enum { ATTENTION_DECODE_FEW_ROWS = 16 };
 

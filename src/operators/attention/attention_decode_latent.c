@@ -7,7 +7,7 @@
  *                    from block to block, back and forth, and each one's softmax runs under the other's products
  *   warps 8-11       producer: one thread brings blocks of keys by TMA, in three sections: the columns of either half of O, and the rest
  *
- * Shared memory holds one or two blocks of each consumer. The last reader of a section releases it. Persistent: a CTA
+ * Shared memory holds a block of each consumer. The last reader of a section releases it. Persistent: a CTA
  * takes one split after the other, and stores the partial of one from registers while the blocks of the next arrive.
  */
 #include "cute/kernel.h"
@@ -17,6 +17,7 @@ enum {
     WARPGROUP = 128,
     CONSUMERS = 2,
     ROWS = ATTENTION_ROWS,
+    KEYS = ATTENTION_DECODE_LATENT_KEYS, // of a block
     CHUNK = ATTENTION_DECODE_LATENT_CHUNK,
     KEY_CHUNKS_MAX = ATTENTION_DECODE_LATENT_MAX / CHUNK,
     VECTOR = 8, // elements of 16 bytes
@@ -37,9 +38,9 @@ typedef struct latent_kernel {
     columns d, half; // of a key; of the columns of O that a consumer has
     tma_copy tmaK;
     tensor sQ;            // (BM,CHUNK,CHUNKS)
-    tensor sK;            // (BN,CHUNK,CHUNKS,SLOTS)
-    tensor sP;            // (BM,BN,SLOTS), in the place of the first chunk of a block's rest
-    tensor sV[CONSUMERS]; // (DV/2,BN,SLOTS), the same memory
+    tensor sK;            // (BN,CHUNK,CHUNKS,CONSUMERS)
+    tensor sP;            // (BM,BN,CONSUMERS), in the place of the first chunk of a block's rest
+    tensor sV[CONSUMERS]; // (DV/2,BN,CONSUMERS), the same memory
     tensor sMax, sFactor; // (BM,CONSUMERS): of the rows after a consumer's block; the factor for O there
     tensor sSum;          // (BM,CONSUMERS)
     pipeline ring;        // of sections, SECTIONS for each block
@@ -49,52 +50,40 @@ typedef struct latent_kernel {
 
 static int64_t block_bytes(const attention_decode_latent_config *c)
 {
-    return attention_columns_bytes(attention_columns_of(c->form.d), c->keys);
-}
-
-/* Blocks of each consumer in shared memory; of both. */
-static int rounds_of(const attention_decode_latent_config *c)
-{
-    return ATTENTION_DECODE_LATENT_KEYS / c->keys;
-}
-
-static int slots_of(const attention_decode_latent_config *c)
-{
-    return CONSUMERS * rounds_of(c);
+    return attention_columns_bytes(attention_columns_of(c->form.d), KEYS);
 }
 
 int64_t attention_decode_latent_smem(const attention_decode_latent_config *c)
 {
     int64_t q = attention_columns_bytes(attention_columns_of(c->form.d), ROWS), states = 3 * CONSUMERS * ROWS * 4;
-    return q + slots_of(c) * (block_bytes(c) + 16 * SECTIONS) + states + 4;
+    return q + CONSUMERS * (block_bytes(c) + 16 * SECTIONS) + states + 4;
 }
 
 static void describe_shared_memory(latent_kernel *k)
 {
     const attention_decode_form *form = &k->place.form;
     const ckl_dtype dtype = form->dtype;
-    const int keys = k->cfg->keys, slots = slots_of(k->cfg);
-    const int64_t chunk = keys * CHUNK, block = block_bytes(k->cfg);
+    const int64_t chunk = KEYS * CHUNK, block = block_bytes(k->cfg);
     k->sQ = slice(attention_chunks("Q", dtype, k->d, ROWS, 1), _, _, _, 0);
-    const int64_t blocks = smem_alloc("blocks", slots * block, 1024);
-    k->sK = smem_view(smem_address(blocks), dtype, attention_chunks_layout(dtype, k->d, keys, slots));
+    const int64_t blocks = smem_alloc("blocks", CONSUMERS * block, 1024);
+    k->sK = smem_view(smem_address(blocks), dtype, attention_chunks_layout(dtype, k->d, KEYS, CONSUMERS));
     for (int w = 0; w < CONSUMERS; w++) {
         tensor sHalf = smem_view(smem_address(blocks + 2 * chunk * w * k->half.chunks), dtype, k->sK.layout);
         k->sV[w] = attention_transposed_chunks(sHalf, k->half);
     }
-    const layout weights = attention_chunks_apart(dtype, attention_columns_of(keys), ROWS, slots, block / 2);
+    const layout weights = attention_chunks_apart(dtype, attention_columns_of(KEYS), ROWS, CONSUMERS, block / 2);
     k->sP = slice(smem_view(smem_address(blocks + 2 * chunk * CONSUMERS * k->half.chunks), dtype, weights), _, _, 0, _);
     k->sMax = smem_tensor("maxima", F32, compact(shape(ROWS, CONSUMERS)), 4);
     k->sFactor = smem_tensor("factors", F32, compact(shape(ROWS, CONSUMERS)), 4);
     k->sSum = smem_tensor("sums", F32, compact(shape(ROWS, CONSUMERS)), 4);
-    k->ring = make_pipeline("ring", slots * SECTIONS, 1, 1);
+    k->ring = make_pipeline("ring", CONSUMERS * SECTIONS, 1, 1);
 }
 
 static latent_kernel describe_kernel(const attention_decode_latent_config *cfg)
 {
     const attention_decode_form *form = &cfg->form;
     latent_kernel k = { .cfg = cfg,
-                        .place = { .form = *form, .rows = ROWS, .keys = cfg->keys, .run = 1 },
+                        .place = { .form = *form, .rows = ROWS, .keys = KEYS, .run = 1 },
                         .d = attention_columns_of(form->d),
                         .half = attention_columns_of(form->dv / CONSUMERS) };
     k.place.p = params_of(attention_decode);
@@ -106,27 +95,25 @@ static latent_kernel describe_kernel(const attention_decode_latent_config *cfg)
 /* Pairs of this CTA's blocks; an odd block has a partner without keys. */
 static val pairs_of(const decode_place *place)
 {
-    return attention_decode_latent_blocks(place, CONSUMERS * place->keys);
+    return attention_decode_latent_blocks(place, CONSUMERS * KEYS);
 }
 
-/* A block: its first key, where it is in shared memory, and the phase of its barriers. */
+/* A block of a consumer: its first key, and the phase of its barriers. */
 typedef struct block_at {
-    val start, slot, parity;
+    int consumer;
+    val start, parity;
 } block_at;
 
 static block_at block_of(const latent_kernel *k, val pair, int consumer)
 {
-    const int keys = k->cfg->keys, rounds = rounds_of(k->cfg);
-    const val all = add(k->done, pair);
-    return (block_at){ add(k->place.from, add(mul(pair, imm(CONSUMERS * keys)), imm(consumer * keys))),
-                       add(mul(rem(all, imm(rounds)), imm(CONSUMERS)), imm(consumer)),
-                       bit_and(div(all, imm(rounds)), imm(1)) };
+    const val before = add(mul(pair, imm(CONSUMERS * KEYS)), imm(consumer * KEYS));
+    return (block_at){ consumer, add(k->place.from, before), bit_and(add(k->done, pair), imm(1)) };
 }
 
 /* The barriers of a section of it. */
 static pipeline_state section_of(const latent_kernel *k, const block_at *at, int section)
 {
-    return (pipeline_state){ add(mul(at->slot, imm(SECTIONS)), imm(section)), at->parity, k->ring.stages };
+    return (pipeline_state){ imm_as(U32, (uint32_t)(at->consumer * SECTIONS + section)), at->parity, k->ring.stages };
 }
 
 /* Producer */
@@ -139,9 +126,9 @@ static void load_block(const latent_kernel *k, const block_at *at)
         pipeline_state section = section_of(k, at, s);
         section.parity = bit_xor(section.parity, imm(1)); // released by the block before
         pipeline_wait_empty(&k->ring, &section);
-        pipeline_expect(&k->ring, &section, imm(chunks[s] * k->cfg->keys * CHUNK * 2));
+        pipeline_expect(&k->ring, &section, imm(chunks[s] * KEYS * CHUNK * 2));
         for (int end = chunk + chunks[s]; chunk < end; chunk++)
-            attention_decode_latent_load(&boxes, chunk, slice(k->sK, _, _, chunk, at->slot),
+            attention_decode_latent_load(&boxes, chunk, slice(k->sK, _, _, chunk, imm(at->consumer)),
                                          pipeline_full_barrier(&k->ring, &section));
     }
 }
@@ -172,12 +159,12 @@ static void producer(latent_kernel *k)
 
 /* One consumer's view. */
 typedef struct consumer_role {
-    int index, keys;
+    int index;
     val tid;
     tiled_mma qk, own, told;          // Q*K^T; weights from registers, or from shared memory, times its columns of V
     tensor tCrQ[KEY_CHUNKS_MAX];      // (1,MMA_K)
-    tensor tCrK[KEY_CHUNKS_MAX];      // (1,MMA_K,SLOTS)
-    tensor tCrV, tCrP;                // (1,MMA_K,SLOTS)
+    tensor tCrK[KEY_CHUNKS_MAX];      // (1,MMA_K,CONSUMERS)
+    tensor tCrV, tCrP;                // (1,MMA_K,CONSUMERS)
     tensor scores, out;               // (MMA,1,1)
     tensor weights;                   // (PAIRS,1,MMA_K)
     online_rows rows;                 // after its own block
@@ -190,13 +177,12 @@ static consumer_role describe_consumers(const latent_kernel *k)
     const ckl_dtype dtype = k->place.form.dtype;
     const int width = k->half.used;
     consumer_role c = { .tid = warpgroup_thread(),
-                        .keys = k->cfg->keys,
-                        .qk = attention_warpgroup_mma(dtype, k->cfg->keys, "SS"),
+                        .qk = attention_warpgroup_mma(dtype, KEYS, "SS"),
                         .own = attention_warpgroup_mma(dtype, width, "RS"),
                         .told = attention_warpgroup_mma(dtype, width, "SS") };
-    c.scores = fragment_C(&c.qk, ROWS, k->cfg->keys);
+    c.scores = fragment_C(&c.qk, ROWS, KEYS);
     c.out = fragment_C(&c.own, ROWS, width);
-    c.weights = fragment_A_words(&c.own, ROWS, k->cfg->keys);
+    c.weights = fragment_A_words(&c.own, ROWS, KEYS);
     c.rows = attention_online_rows_begin(attention_online_row_count(c.scores), k->place.p.exponent);
     for (int r = 0; r < c.rows.count; r++)
         c.told_factor[r] = variable(F32, immf(1));
@@ -220,7 +206,7 @@ static consumer_role consumer_of(const latent_kernel *k, consumer_role c, int in
 /* The row of the tile that value `r` of this thread's rows is in. */
 static val row_number(const consumer_role *c, int r)
 {
-    tensor cS = partition_C(&c->qk, identity_tensor(shape(ROWS, c->keys)), c->tid);
+    tensor cS = partition_C(&c->qk, identity_tensor(shape(ROWS, KEYS)), c->tid);
     return coordinate(cS, 0, attention_online_row_value(c->scores, r));
 }
 
@@ -258,7 +244,7 @@ static void release_section(const latent_kernel *k, const consumer_role *c, cons
 /* The keys of its own block, which all its threads look after. */
 static latent_keys own_keys(const latent_kernel *k, const consumer_role *c, const block_at *at)
 {
-    return (latent_keys){ k->sK, at->start, imm_as(U32, 0), at->slot, c->keys, c->tid, WARPGROUP };
+    return (latent_keys){ k->sK, at->start, imm_as(U32, 0), imm(at->consumer), KEYS, c->tid, WARPGROUP };
 }
 
 /* Own keys have changed; wgmma reads them. */
@@ -270,7 +256,7 @@ static void share_keys(const consumer_role *c)
 
 static void append_block(const latent_kernel *k, const consumer_role *c, const block_at *at)
 {
-    const val end = min(add(at->start, imm(c->keys)), k->place.to);
+    const val end = min(add(at->start, imm(KEYS)), k->place.to);
     IF(lt(sub(convert(I32, k->place.length), imm(k->place.form.tokens)), convert(I32, end))) {
         for (int s = 0; s < SECTIONS; s++)
             wait_section(k, at, s);
@@ -290,7 +276,8 @@ static void issue_scores(const latent_kernel *k, const consumer_role *c, const b
         wait_section(k, at, s);
         mma_fence();
         for (; chunk < ends[s]; chunk++)
-            gemm(&c->qk, c->tCrQ[chunk], slice(c->tCrK[chunk], _, _, at->slot), c->scores, imm_as(IR_PRED, chunk > 0));
+            gemm(&c->qk, c->tCrQ[chunk], slice(c->tCrK[chunk], _, _, imm(at->consumer)), c->scores,
+                 imm_as(IR_PRED, chunk > 0));
     }
     mma_commit();
 }
@@ -309,19 +296,22 @@ static void hear(const latent_kernel *k, consumer_role *c)
     attention_online_rows_raise(&c->rows, max);
 }
 
-/* O += the other's weights * V; asynchronous. */
-static void issue_told(const latent_kernel *k, const consumer_role *c, const block_at *told)
+/*
+ * O += the other's weights * V. This comes before a consumer waits for its own next keys: so the other's next ones are on their way
+ * meanwhile.
+ */
+static void take_told(const latent_kernel *k, consumer_role *c, val pair)
 {
-    wait_section(k, told, c->index);
+    const block_at told = block_of(k, pair, 1 - c->index);
+    hear(k, c);
+    attention_rescale_rows(c->out, c->told_factor, c->rows.count);
+    wait_section(k, &told, c->index);
     mma_fence();
-    gemm(&c->told, slice(c->tCrP, _, _, told->slot), slice(c->tCrV, _, _, told->slot), c->out, yes());
+    gemm(&c->told, slice(c->tCrP, _, _, imm(told.consumer)), slice(c->tCrV, _, _, imm(told.consumer)), c->out, yes());
     mma_commit();
-}
-
-static void release_told(const latent_kernel *k, const consumer_role *c, const block_at *told)
-{
-    release_section(k, c, told, c->index);
-    release_section(k, c, told, REST);
+    mma_wait(0);
+    release_section(k, c, &told, c->index);
+    release_section(k, c, &told, REST);
 }
 
 /* Scores of its own block become weights, and the other consumer is told. The scores of all its warps are complete. */
@@ -338,7 +328,7 @@ static void tell(const latent_kernel *k, consumer_role *c, const block_at *at)
         share_keys(c);
     }
     attention_online_softmax(&c->rows, c->scores, NULL);
-    stmatrix_C(&c->qk, slice(c->scores, _, 0, _), slice(k->sP, _, _, at->slot), c->tid);
+    stmatrix_C(&c->qk, slice(c->scores, _, 0, _), slice(k->sP, _, _, imm(at->consumer)), c->tid);
     for (int r = 0; r < c->rows.count; r++) {
         val row = row_number(c, r);
         IF(eq(thread_at(lane(), 0, 4, 8), imm(0))) {
@@ -351,67 +341,31 @@ static void tell(const latent_kernel *k, consumer_role *c, const block_at *at)
     accumulators_to_A(c->scores, k->place.form.dtype, c->weights);
 }
 
-/* O += its own weights * V. */
-static void multiply_own(const latent_kernel *k, const consumer_role *c, const block_at *own)
+/* Its own block, from scores to O. */
+static void take_own(const latent_kernel *k, consumer_role *c, val pair)
 {
+    const block_at own = block_of(k, pair, c->index);
+    issue_scores(k, c, &own);
+    mma_wait(0);
+    tell(k, c, &own);
     attention_rescale_rows(c->out, c->rows.factor, c->rows.count);
     mma_fence();
-    gemm(&c->own, c->weights, slice(c->tCrV, _, _, own->slot), c->out, yes());
+    gemm(&c->own, c->weights, slice(c->tCrV, _, _, imm(own.consumer)), c->out, yes());
     mma_commit();
     mma_wait(0);
-    release_section(k, c, own, c->index);
+    release_section(k, c, &own, c->index);
 }
 
-/* The scores of its own block, then the product of the other's block before, which overlaps the softmax. */
-static void step(const latent_kernel *k, consumer_role *c, const block_at *own, const block_at *told)
+/* Consumer 0 has blocks 0, 2, 4 ..., the other one those between. */
+static void take_pairs(const latent_kernel *k, const consumer_role *both, int index)
 {
-    issue_scores(k, c, own);
-    hear(k, c);
-    attention_rescale_rows(c->out, c->told_factor, c->rows.count);
-    issue_told(k, c, told);
-    mma_wait(1);
-    tell(k, c, own);
-    mma_wait(0);
-    release_told(k, c, told);
-    multiply_own(k, c, own);
-}
-
-/* The same for consumers. NOTE: by a shuffle, so that ptxas sees a uniform slot, and descriptors in uniform registers. */
-static block_at uniform_block_of(const latent_kernel *k, val pair, int consumer)
-{
-    block_at at = block_of(k, pair, consumer);
-    if (rounds_of(k->cfg) > 1)
-        at.slot = shuffle(at.slot, imm(0));
-    return at;
-}
-
-/* Blocks 0, 2, 4 ...: the other's first block comes after the first, its last block after the last. */
-static void attend_first(const latent_kernel *k, consumer_role *c)
-{
-    const val one = imm(1);
-    const block_at first = uniform_block_of(k, imm_as(U32, 0), 0);
-    issue_scores(k, c, &first);
-    mma_wait(0);
-    tell(k, c, &first);
-    multiply_own(k, c, &first);
-    LOOP(pair, sub(k->pairs, one)) {
-        const block_at own = uniform_block_of(k, add(pair, one), 0), told = uniform_block_of(k, pair, 1);
-        step(k, c, &own, &told);
-    }
-    const block_at last = uniform_block_of(k, sub(k->pairs, one), 1);
-    hear(k, c);
-    attention_rescale_rows(c->out, c->told_factor, c->rows.count);
-    issue_told(k, c, &last);
-    mma_wait(0);
-    release_told(k, c, &last);
-}
-
-/* Blocks 1, 3, 5 ... */
-static void attend_second(const latent_kernel *k, consumer_role *c)
-{
+    consumer_role c = consumer_of(k, *both, index);
     LOOP(pair, k->pairs) {
-        const block_at own = uniform_block_of(k, pair, 1), told = uniform_block_of(k, pair, 0);
-        step(k, c, &own, &told);
+        if (index == 1)
+            take_told(k, &c, pair);
+        take_own(k, &c, pair);
+        if (index == 0)
+            take_told(k, &c, pair);
     }
 }
 
@@ -432,16 +386,12 @@ static void attend(const latent_kernel *k, const decode_sums *sums)
     const val index = warpgroup();
     consumer_role both = describe_consumers(k);
     load_queries(k);
-    IF(lt(imm_as(U32, 0), k->pairs)) {
-        IF(eq(index, imm(0))) {
-            consumer_role c = consumer_of(k, both, 0);
-            attend_first(k, &c);
-        }
-        ELSE
-        {
-            consumer_role c = consumer_of(k, both, 1);
-            attend_second(k, &c);
-        }
+    IF(eq(index, imm(0))) {
+        take_pairs(k, &both, 0);
+    }
+    ELSE
+    {
+        take_pairs(k, &both, 1);
     }
     share_sums(k, &both, index);
     const latent_part half = { &k->place, &both.own, ROWS,       k->half.used,    index,

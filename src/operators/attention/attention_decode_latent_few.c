@@ -84,7 +84,7 @@ static int values_of(const attention_decode_latent_few_config *c)
 int64_t attention_decode_latent_few_smem(const attention_decode_latent_few_config *c)
 {
     const int64_t words = WARPS * BUFFERS + ROWS * WARPS + 1 // and whether this CTA is the last of a sequence's
-                          + (c->hold ? HELD : 0) * values_of(c) * THREADS;
+                          + HELD * values_of(c) * THREADS;
     return c->slots * (block_bytes(c) + 16) + weights_bytes() + 4 * words;
 }
 
@@ -103,8 +103,7 @@ static few_kernel describe_kernel(const attention_decode_latent_few_config *cfg)
     k.sP = slice(attention_chunks("weights", form->dtype, attention_columns_of(KEYS), ROWS, BUFFERS), _, _, 0, _);
     k.sHigh = smem_tensor("high", I32, compact(shape(WARPS, BUFFERS)), 16);
     k.sOfRow = smem_tensor("maxima or sums", F32, compact_right(shape(ROWS, WARPS)), 16);
-    if (cfg->hold)
-        k.sHeld = smem_tensor("sums held", F32, compact_right(shape(values_of(cfg), THREADS, HELD)), 4);
+    k.sHeld = smem_tensor("sums held", F32, compact_right(shape(values_of(cfg), THREADS, HELD)), 4);
     k.ring = make_pipeline("ring", cfg->slots, 1, WARPS);
     return k;
 }
@@ -462,10 +461,6 @@ static void add_left(climber *x)
 /* What to do at a node of its own: with sums that it holds, or in the workspace. */
 static void by_level(climber *x, void (*held)(climber *x), void (*in_memory)(climber *x))
 {
-    if (!x->k->cfg->hold) {
-        in_memory(x);
-        return;
-    }
     IF(lt(x->width, imm(1 << HELD))) {
         held(x);
     }

@@ -42,9 +42,6 @@ static ckl_status choose_latent(const void *desc, const ckl_device_info *device,
     attention_decode_latent_config *c = config;
     c->form = attention_decode_form_of(desc);
     c->split = split_of(desc, device);
-    if (tiles_of(desc) ==
-        1) // memory bounds it: four blocks on their way; 64x8192 by 32 heads 193.9 -> 181.3 us, by 128 328.9 -> 339.0
-        c->keys = KEYS / 2;
     return CKL_OK;
 }
 
@@ -111,8 +108,6 @@ static ckl_status admit_latent(const void *desc, const ckl_device_info *device, 
     const attention_decode_latent_config *c = config;
     TRY(attention_decode_check_form("latent", d, &c->form));
     TRY(check_sizes(d));
-    if (c->keys != KEYS && c->keys != KEYS / 2)
-        FAIL(CKL_INVALID, "attention_decode latent: keys=%d is neither %d nor %d", c->keys, KEYS / 2, KEYS);
     return check_splits("latent", d, device, ROWS, c->split, attention_decode_latent_smem(c));
 }
 
@@ -156,7 +151,6 @@ static ckl_status choose_latent_few(const void *desc, const ckl_device_info *dev
     c->form = attention_decode_form_of(d);
     while (ceil_div(d->kv, c->split) > SPLITS_MAX)
         c->split *= 2;
-    c->hold = run_of(d, c, device->sm_count) > 1;
     for (c->slots = SLOTS_MAX; c->slots > 2 && attention_decode_latent_few_smem(c) > device->smem_per_cta_bytes;)
         c->slots--;
     return CKL_OK;

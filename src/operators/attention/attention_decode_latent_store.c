@@ -2,27 +2,6 @@
 #include "cute/kernel.h"
 #include "operators/attention/attention_decode_latent.h"
 
-/* A row's maximum in bits and sum, with its head's sink, which is one more weight; the factor for O. */
-typedef struct row_end {
-    val top, sum, factor;
-} row_end;
-
-static row_end end_of(const decode_place *place, const online_rows *rows, int r, val in_group)
-{
-    row_end e = { .top = rows->max[r], .sum = rows->sum[r] };
-    val share = immf(1);
-    if (place->form.sinks) {
-        const val group = imm(place->form.group), head = add(mul(place->kv_head, group), rem(in_group, group));
-        tensor gSinks = gmem_vector(place->p.sinks, F32, mul(place->p.kv_heads, group)); // (HEADS)
-        const val sink = mul(at(gSinks, head), immf(M_LOG2E)), larger = max(e.top, sink);
-        share = exp2_ftz(sub(e.top, larger));
-        e.sum = fma(e.sum, share, exp2_ftz(sub(sink, larger)));
-        e.top = larger;
-    }
-    e.factor = select(eq(e.sum, immf(0)), immf(0), mul(share, rcp(e.sum)));
-    return e;
-}
-
 val attention_decode_latent_row(const latent_part *part, int r)
 {
     const tensor cO =
@@ -73,7 +52,7 @@ void attention_decode_latent_store(const latent_part *part)
         const val row = coordinate(cO, 0, attention_online_row_value(out, r)),
                   in_group = add(row, mul(place->tile, imm(place->rows)));
         IF(lt(in_group, imm(place->rows_all))) {
-            const row_end e = end_of(place, rows, r, in_group);
+            const row_end e = attention_row_end(rows->max[r], rows->sum[r], attention_decode_sink_of(place, in_group));
             tensor gRow = attention_decode_row_of(place, ATTENTION_O, in_group); // (DV)
             for (int64_t i = 0; i < static_size(out.layout); i += 2) {
                 if (attention_online_row_of(out, i) != r)

@@ -75,7 +75,7 @@ void attention_decode_prefetch(const decode_kernel *k)
     const attention_decode_sm80_config *c = k->cfg;
     place->hints = true;
     attention_decode_find_keys(place, c->split);
-    const val end = min(place->to, add(place->from, imm(c->ahead * c->keys * c->warps / c->row_warps)));
+    const val end = min(place->to, add(place->from, imm((c->stages - 1) * c->keys * c->warps / c->row_warps)));
     LOOP_FROM(key, add(place->from, thread()), end, imm(LANES * c->warps)) {
         const val page = place->form.page ? page_of(&early, key) : imm_as(U32, 0);
         for (int which = ATTENTION_K; which <= ATTENTION_V; which++) {

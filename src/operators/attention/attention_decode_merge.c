@@ -255,29 +255,18 @@ void attention_decode_store_logarithm(const decode_place *place, val row, val to
 static void store(const decode_sums *m, const row_quads *x, const state *sum)
 {
     const attention_decode_form *form = &m->place->form;
-    const attention_decode_values *p = &m->place->p;
-    val head = add(mul(m->place->kv_head, imm(form->group)), rem(x->in_group, imm(form->group)));
-    val heads = mul(p->kv_heads, imm(form->group));
-    state s = *sum;
-    if (form->sinks) {
-        tensor gSinks = gmem_vector(p->sinks, F32, heads); // (HEADS)
-        state sink = no_state(s.count);
-        sink.top = mul(at(gSinks, head), immf(M_LOG2E));
-        sink.sum = immf(1);
-        s = merged(sum, &sink);
-    }
-    val inverse = select(eq(s.sum, immf(0)), immf(0), rcp(s.sum));
+    row_end e = attention_row_end(sum->top, sum->sum, attention_decode_sink_of(m->place, x->in_group));
     if (form->cache == CKL_E4M3)
-        inverse = mul(inverse, m->value_scale);
-    for (int q = 0; q < s.count; q++) {
+        e.factor = mul(e.factor, m->value_scale);
+    for (int q = 0; q < sum->count; q++) {
         tensor rO = fragment(form->dtype, compact(leaf(QUAD)));
         for (int i = 0; i < QUAD; i++)
-            set(rO, i, convert(form->dtype, fma(s.o[q][i], inverse, immf(0))));
+            set(rO, i, convert(form->dtype, fma(sum->o[q][i], e.factor, immf(0))));
         copy(rO, quad_of(x, attention_decode_row_of(m->place, ATTENTION_O, x->in_group), q), 8);
     }
     if (form->lse)
         IF(eq(x->first, imm(0)))
-            attention_decode_store_logarithm(m->place, x->in_group, s.top, s.sum);
+            attention_decode_store_logarithm(m->place, x->in_group, e.top, e.sum);
 }
 
 /* Is this the last of `count` partials that counter `number` of these rows counts? It is left at 0. */

@@ -155,6 +155,14 @@ tensor attention_decode_row_of(const decode_place *place, int which, val row)
     return slice(attention_decode_tensor_of(place, which, place->p.x[which]), place->batch, head, token, _);
 }
 
+val attention_decode_sink_of(const decode_place *place, val row)
+{
+    if (!place->form.sinks)
+        return NO_SINK;
+    const val group = imm(place->form.group), head = add(mul(place->kv_head, group), rem(row, group));
+    return at(gmem_vector(place->p.sinks, F32, mul(place->p.kv_heads, group)), head);
+}
+
 val attention_decode_is_cut(const decode_place *place, val start)
 {
     const int hidden = place->form.tokens - 1; // new keys that the first token does not see

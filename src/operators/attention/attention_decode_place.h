@@ -56,6 +56,9 @@ tensor attention_decode_tensor_of(const decode_place *place, int which, val poin
 /* Row `row` of a head of Q or O: heads of the group first, then tokens. (D) */
 tensor attention_decode_row_of(const decode_place *place, int which, val row);
 
+/* The sink of the head of row `row` of the group, f32; NO_SINK where the problem has none. */
+val attention_decode_sink_of(const decode_place *place, val row);
+
 /* Are there keys in the block at `start` that a row of this CTA does not see, or that are past its last one? */
 val attention_decode_is_cut(const decode_place *place, val start);
 

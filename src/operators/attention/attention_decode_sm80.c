@@ -349,9 +349,6 @@ static void attend(decode_kernel *k, ring_place *r, val from, val to)
         attention_decode_block_sync(k);
         attention_decode_load_block(k, &r->next, add(r->first, r->fill));
         attention_decode_find_rows(k, add(i, imm(stages)), &r->next);
-        if (k->cfg->early == 1)
-            IF(ge(add(i, imm(stages)), r->count))
-                launch_dependents();
         use_block(k, i, add(r->first, r->use));
         assign(r->use, select(eq(r->use, imm(stages - 1)), imm(0), add(r->use, imm(1))));
         assign(r->fill, select(eq(r->fill, imm(stages - 1)), imm(0), add(r->fill, imm(1))));
@@ -507,7 +504,7 @@ void attention_decode_sm80(const void *config, int kernel)
     if (cfg->ahead)
         attention_decode_prefetch(&k);
     grid_wait(); // what is above overlaps the end of the kernel before
-    if (cfg->early == 2)
+    if (cfg->early)
         launch_dependents();
     attention_decode_find_keys(&k.place, cfg->split);
     describe_scales(&k);

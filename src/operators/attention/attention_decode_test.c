@@ -282,8 +282,8 @@ static const char *const cases[] = {
     "heads=8 kv_heads=1 q=4 kv=1500 d=128 batch=2 shortest=300 append=1 page=16 dtype=bf16 impl=sm80 config='split=64 "
     "keys=16 run=16 cluster=1' # warps that share blocks",
     "heads=4 kv_heads=2 kv=700 d=128 dv=64 batch=3 shortest=0 page=16 layout=bshd impl=sm80 config='split=128 run=1 "
-    "cluster=1 ahead=6 early=1' # keys to L2 before the kernel before has ended",
-    "heads=4 kv_heads=2 kv=300 d=64 batch=2 shortest=1 left=100 cache=e4m3 append=1 impl=sm80 config='ahead=3 early=2'",
+    "cluster=1 ahead=1 early=1' # keys to L2 before the kernel before has ended",
+    "heads=4 kv_heads=2 kv=300 d=64 batch=2 shortest=1 left=100 cache=e4m3 append=1 impl=sm80 config='ahead=1 early=1'",
     "heads=24 kv_heads=2 q=2 kv=700 d=40 dv=72 batch=2 shortest=1 left=300 sinks=1 lse=1 impl=sm80 config='warps=2 "
     "split=64 cluster=1' # the same, a ring",
     "heads=16 kv_heads=2 q=4 kv=700 d=128 batch=2 shortest=1 page=16 layout=bshd cache=e4m3 append=1 lse=1 # of 8 bits",
@@ -312,9 +312,9 @@ static const char *const cases[] = {
     "latent=1 heads=16 kv_heads=1 q=5 kv=150 d=576 dv=512 batch=2 shortest=2 page=16 append=1 dtype=bf16 lse=1 # over "
     "blocks",
     "latent=1 heads=16 kv_heads=1 kv=3000 d=136 dv=128 batch=3 shortest=2000 page=16 lse=1 impl=latent_few "
-    "config='split=64 slots=3 run=8 hold=0' # CTAs of several splits",
+    "config='split=64 slots=3 run=8' # CTAs of several splits",
     "latent=1 heads=8 kv_heads=2 q=2 kv=900 d=192 dv=128 batch=4 shortest=0 sinks=1 lse=1 dtype=bf16 impl=latent_few "
-    "config='split=64 slots=4 run=11 hold=1' # the same, of several heads and sequences",
+    "config='split=64 slots=4 run=11' # the same, of several heads and sequences",
     "latent=1 heads=2 kv_heads=1 kv=130 d=136 dv=128 batch=70 shortest=0 page=16 impl=latent_few config='split=64 "
     "run=9' "
     "# more sequences than lanes",
@@ -327,9 +327,9 @@ static const char *const cases[] = {
     "latent=1 heads=70 kv_heads=2 kv=200 d=192 dv=128 batch=3 shortest=0 append=1 layout=bshd impl=latent "
     "config='split=64' # two tiles of rows",
     "latent=1 heads=40 kv_heads=1 kv=700 d=576 dv=512 batch=2 shortest=1 page=16 dtype=bf16 lse=1 impl=latent "
-    "config='keys=32 split=256' # two blocks of each consumer",
+    "config='split=256'",
     "latent=1 heads=12 kv_heads=1 q=3 kv=330 d=192 dv=128 batch=3 shortest=2 append=1 left=150 sinks=1 impl=latent "
-    "config='keys=32 split=64'",
+    "config='split=64'",
     "latent=1 heads=8 kv_heads=2 q=2 kv=90 d=64 dv=32 page=3 batch=2 shortest=1 append=1 # small heads",
     "latent=1 heads=4 kv_heads=2 kv=90 d=64 dv=32 page=3 batch=2 shortest=1 # small heads, by sm80",
     "latent=1 heads=2 kv_heads=1 kv=50 d=72 dv=64 cache=e4m3 # by naive",
@@ -381,8 +381,6 @@ static const test_reject rejects[] = {
       "attention_decode latent: page=24 neither divides 64, from 16 on, nor is a multiple of it" },
     { "latent=1 d=576 dv=512 impl=latent config='split=96'", CKL_INVALID,
       "attention_decode latent: split=96 is not a multiple of 64" },
-    { "latent=1 d=576 dv=512 impl=latent config='keys=48'", CKL_INVALID,
-      "attention_decode latent: keys=48 is neither 32 nor 64" },
     { "latent=1 heads=17 kv_heads=1 d=576 dv=512 impl=latent_few", CKL_UNSUPPORTED,
       "attention_decode latent_few: 17 rows of a head are more than 16" },
     { "latent=1 d=576 dv=384 impl=latent_few", CKL_UNSUPPORTED,
@@ -409,8 +407,6 @@ static const test_reject rejects[] = {
     { "impl=sm80 config='stages=1'", CKL_INVALID, "attention_decode sm80: stages=1 is not in 2..8, or ctas=0" },
     { "kv=2000 d=128 impl=sm80 config='warps=4 keys=32 stages=2 ctas=4 cluster=1'", CKL_UNSUPPORTED,
       "attention_decode sm80: ctas=4 of 4 warps leave too few registers for dv=128, run=1 and keys=32" },
-    { "impl=sm80 config='early=3'", CKL_INVALID, "attention_decode sm80: early=3 is not in 0..2" },
-    { "impl=sm80 config='ahead=9'", CKL_INVALID, "attention_decode sm80: ahead=9 is not in 0..8" },
     { "impl=sm80 config='keys=8'", CKL_INVALID, "attention_decode sm80: keys=8 is neither 16 nor 32" },
     { "d=256 impl=sm80 config='warps=4 stages=8'", CKL_UNSUPPORTED,
       "attention_decode sm80: the config needs 524548 bytes" },

@@ -341,19 +341,28 @@ void attention_online_softmax_by_old(online_rows *rows, tensor scores, const raw
         assign(rows->sum[r], add(rows->sum[r], sum[r]));
 }
 
+row_end attention_row_end(val top, val sum, val sink)
+{
+    row_end e = { .top = top, .sum = sum };
+    val share = immf(1);
+    if (sink.type) {
+        val at = mul(sink, immf(M_LOG2E)), larger = max(top, at);
+        share = exp2_ftz(sub(top, larger));
+        e.sum = fma(sum, share, exp2_ftz(sub(at, larger)));
+        e.top = larger;
+    }
+    e.factor = select(eq(e.sum, immf(0)), immf(0), mul(share, rcp(e.sum)));
+    return e;
+}
+
 void attention_online_rows_finish(online_rows *rows, val sink)
 {
     for (int r = 0; r < rows->count; r++) {
-        val sum = quad(IR_ADD, rows->sum[r]), top = mul(rows->max[r], rows->exponent), share = immf(1);
-        if (sink.type) {
-            val at = mul(sink, immf(M_LOG2E)), larger = max(top, at);
-            share = exp2_ftz(sub(top, larger));
-            sum = fma(sum, share, exp2_ftz(sub(at, larger)));
-            top = larger;
-        }
-        assign(rows->max[r], top);
-        assign(rows->sum[r], sum);
-        assign(rows->factor[r], select(eq(sum, immf(0)), immf(0), mul(share, rcp(sum))));
+        val sum = quad(IR_ADD, rows->sum[r]), top = mul(rows->max[r], rows->exponent);
+        const row_end e = attention_row_end(top, sum, sink);
+        assign(rows->max[r], e.top);
+        assign(rows->sum[r], e.sum);
+        assign(rows->factor[r], e.factor);
     }
 }
 

@@ -60,11 +60,16 @@ val attention_cap_is_short(const online_rows *rows);
  */
 void attention_online_softmax_by_old(online_rows *rows, tensor scores, const raw_scores *raw, val lost, val lowered);
 
-/*
- * Sums of whole rows; factor becomes their inverse, 0 where there are no weights. A sink, unless it is NO_SINK, is the
- * natural logarithm of one more weight; max and sum then include it. max is multiplied by the exponent.
- */
+/* The end of a row: its maximum in bits and the sum of its weights, the factor for O, which is 0 where there are none. */
+typedef struct row_end {
+    val top, sum, factor;
+} row_end;
+
+/* A sink, unless it is NO_SINK, is the natural logarithm of one more weight; top and sum then include it. */
 #define NO_SINK ((val){ 0 })
+row_end attention_row_end(val top, val sum, val sink);
+
+/* The same of all rows, from sums of lanes. max is multiplied by the exponent. */
 void attention_online_rows_finish(online_rows *rows, val sink);
 
 /* ln(sum of exp(score)) of a row, after attention_online_rows_finish(). */
