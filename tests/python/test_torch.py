@@ -417,13 +417,14 @@ class Registration(unittest.TestCase):
             shapes = (16, 1, 3, 3), (16,), (16,), (16,), (24, 16), (24,), (16, 24), (16,), (16,)
             given = True, bias, True, True, True, bias, True, bias, gamma
             leaves = [normal(*s).requires_grad_() if is_given else None for s, is_given in zip(shapes, given)]
-            yield "conv_block", (x.requires_grad_(), *leaves, [1, 1], 1e-6, "gelu_erf")
+            yield "conv_block", (x.requires_grad_(), *leaves, 1, 1, 1e-6, "gelu_erf")
         shapes = (2, 3, 16), (16,), (32, 16), (16, 16), (16, 16), (16, 32), (16,), (24, 16), (24, 16), (16, 24)
         leaves = [normal(*s, dtype=torch.float16).div_(4).requires_grad_() for s in shapes]  # heads of 8: four, of keys two
         yield "decoder_layer", (*leaves, *(normal(1, 3, 8, dtype=torch.float16) for _ in range(2)), 8, 0.3, 1e-5, 1e-6)
-        plain, tables = [leaf.detach() for leaf in leaves], [normal(1, 3, 8, dtype=torch.float16) for _ in range(2)]
-        yield "decoder_head", (*plain[:5], *tables, 8, 1e-5)
-        yield "decoder_tail", (normal(2, 3, 32, dtype=torch.float16), plain[0], *plain[5:], 1e-6)
+        tables = [normal(1, 3, 8, dtype=torch.float16) for _ in range(2)]
+        yield "decoder_head", (*leaves[:5], *tables, 8, 1e-5)
+        attended = normal(2, 3, 32, dtype=torch.float16).requires_grad_()
+        yield "decoder_tail", (attended, leaves[0], *leaves[5:], 1e-6)
         sizes = ([1, 1], [1, 1], [1, 1])
         yield "conv2d", (image, normal(4, 1, 3, 3).requires_grad_(), normal(4).requires_grad_(), *sizes, 4)
         last = normal(1, 4, 5, 5).to(memory_format=torch.channels_last).requires_grad_()
@@ -461,6 +462,25 @@ class Registration(unittest.TestCase):
             for got, wanted in zip(*gradients):
                 torch.testing.assert_close(got, wanted, rtol=0, atol=0)
 
+    def test_gradients_of_some(self):
+        """Of one input alone, or of all but one: the same as where all are wanted."""
+        from cutekernellib.torch import _registry
+
+        def gradients(name, args, leaves):
+            args = [x.detach().requires_grad_(i in leaves) if isinstance(x, torch.Tensor) else x for i, x in enumerate(args)]
+            y = getattr(_registry.differentiable, name)(*args)
+            torch.manual_seed(4)
+            outputs = [t for t in (y if isinstance(y, tuple) else (y,)) if t.requires_grad]
+            return torch.autograd.grad(outputs, [args[i] for i in leaves], [torch.randn_like(t) for t in outputs])
+
+        for name, args in self.calls():
+            leaves = [i for i, x in enumerate(args) if isinstance(x, torch.Tensor) and x.requires_grad]
+            wanted = dict(zip(leaves, gradients(name, args, leaves))) if len(leaves) > 1 else {}
+            for i in wanted:
+                some = [i] if i % 2 else [j for j in leaves if j != i]
+                for j, got in zip(some, gradients(name, args, some)):
+                    torch.testing.assert_close(got, wanted[j], rtol=1e-5, atol=1e-5, msg=lambda m: f"{name}, input {j}: {m}")
+
     def test_without_gradient_and_dispatcher(self):
         from cutekernellib.torch import _registry
 
@@ -494,9 +514,9 @@ class Registration(unittest.TestCase):
 
     def test_blocks_that_do_not_fit(self):
         x, args = next((args[0], args[1:]) for name, args in self.calls() if name == "conv_block")
-        for image, padding in (x[:, :8], [1, 1]), (x, [0, 0]):  # other channels, fewer pixels than are added
+        for image, padding in (x[:, :8], (1, 1)), (x, (0, 0)):  # other channels, fewer pixels than are added
             with self.assertRaisesRegex(ValueError, "conv_block: x.* do not fit"):
-                torch.ops.cutekernellib.conv_block(image, *args[:9], padding, *args[10:])
+                torch.ops.cutekernellib.conv_block(image, *args[:9], *padding, *args[11:])
         for name, wrong in ("block", 3), ("block", 5), ("block", 11), ("decoder_layer", 3), ("decoder_layer", 9):
             args = list(next(args for called, args in self.calls() if called == name))
             args[wrong] = args[wrong][:, :-1]

@@ -18,11 +18,8 @@ from . import (  # noqa: F401, they register the operators
     _attention,
     _blocks,
     _conv,
-    _convnext,
-    _decoder,
     _elements,
     _norms,
-    _products,
     _rows,
     _tensors,
 )
@@ -196,22 +193,22 @@ def _block(x, tensors, *options):
 
 
 def _decoder_layer(x, tensors, *options):
-    """A layer of a decoder (see _decoder.py) with weights and tables in order."""
+    """A layer of a decoder (see _blocks.py) with weights and tables in order."""
     return _way("decoder_layer", x, *tensors)(x, *tensors, *options)[0]
 
 
 def _decoder_head(*args):
-    """Rotated q and k, and v of a layer of a decoder, without gradients (see _decoder.py)."""
-    return _way("decoder_head", *args[:7])(*args)
+    """Rotated q and k, and v of a layer of a decoder (see _blocks.py)."""
+    return _way("decoder_head", *args[:7])(*args)[:3]
 
 
 def _decoder_tail(*args):
-    """What of a layer of a decoder comes behind attention, without gradients."""
-    return _way("decoder_tail", *args[:7])(*args)
+    """What of a layer of a decoder comes behind attention."""
+    return _way("decoder_tail", *args[:7])(*args)[0]
 
 
 def _conv_block(x, tensors, *options):
-    """ConvNeXt's block (see _convnext.py) with weights, biases and gamma in order."""
+    """ConvNeXt's block (see _blocks.py) with weights, biases and gamma in order."""
     return _way("conv_block", x, *tensors)(x, *tensors, *options)[0]
 
 

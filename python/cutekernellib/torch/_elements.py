@@ -20,6 +20,7 @@ FUNCTIONS = {
             "-s", "-" + _SIGMOID_OF_GELU
         ),
     ),
+    "relu": ("relu(x)", "g*min(1,relu(x)*1e38*1e38)"),  # of the least positive number, too
     "silu": ("silu(x)", "g*sigmoid(x)*(1+x*(1-sigmoid(x)))"),
     "silu_mul": ("silu(x)*y", "g*y*sigmoid(x)*(1+x*(1-sigmoid(x)))"),
 }

@@ -159,7 +159,7 @@ class _Projected:
 
 
 def _around_attention(self, x, tensors, options, head_dim, eps1, eps2):
-    """With a cache or a mask, and without gradients: what comes before attention and behind it, as one operator each."""
+    """With a cache or a mask: what comes before attention and behind it, as one operator each."""
     cos, sin = options.pop("position_embeddings")
     norm1, q, k, v, o, norm2, gate, up, down = tensors
     q, k, v = _torch._decoder_head(x, norm1, q, k, v, cos, sin, head_dim, eps1)
@@ -191,7 +191,7 @@ def _whole_decoder_layer(self, x, options):
     for name, value in options.items():
         if value is not None and name not in _DECODER_IGNORES and name != "position_embeddings":
             rotates = sys.modules[type(attn).__module__].apply_rotary_pos_emb
-            if _needs_gradient(x, tensors) or not hasattr(rotates, "ckl_original"):
+            if not hasattr(rotates, "ckl_original"):
                 return None
             return _around_attention(self, x, tensors, options, head_dim, *eps)
     if not multiplies(x, tensors[6], None) or (_needs_gradient(x, tensors) and not _has_gradient(attn, x)):
@@ -321,7 +321,7 @@ def _convnext_parts(self):
     if _kind(shortcut) != "Identity" or not all(_kind(m) in ("Identity", "Dropout") for m in (drop_path, *others)):
         return None
     parameters = [*_weights_and_biases(conv, norm, up, down), (self, "gamma")]
-    return _Whole(self, parameters, (conv.padding, norm.eps, _activation_of(act)))
+    return _Whole(self, parameters, (*conv.padding, norm.eps, _activation_of(act)))
 
 
 def _convnext_block(self, x):
