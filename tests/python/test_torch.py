@@ -412,6 +412,8 @@ class Registration(unittest.TestCase):
             tokens = normal(2, 3, 16, dtype=torch.float16)
             leaves = [x if x is None else x.div_(4).requires_grad_() for x in (tokens, *weights)]
             yield "block", (*leaves, 2, turned, 0.3, 1e-5, 1e-6, activation, turned)
+            attended = normal(2, 3, 16, dtype=torch.float16).requires_grad_()
+            yield "block_tail", (attended, leaves[0], *leaves[7:], 1e-6, activation, turned)
         for last, bias, gamma in ((True, True, True), (False, False, False)):
             x = normal(2, 16, 5, 4).to(memory_format=torch.channels_last if last else torch.contiguous_format)
             shapes = (16, 1, 3, 3), (16,), (16,), (16,), (24, 16), (24,), (16, 24), (16,), (16,)

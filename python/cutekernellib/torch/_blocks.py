@@ -40,6 +40,16 @@ def block(tape, x, norm1, norm1_bias, qkv, qkv_bias, proj, proj_bias, *rest):
     return mlp(tape, normed, up, up_bias, down, down_bias, h, activation, turned)
 
 
+@described(
+    "attended[B,S,C] x[B,S,C] norm[C] norm_bias[C] up[I,C] up_bias?[I] down[C,I] down_bias?[C]",
+    "float eps, str activation, bool turned",
+)
+def block_tail(tape, attended, x, norm, norm_bias, up, up_bias, down, down_bias, eps, activation, turned):
+    """What of it comes behind attention, which is the model's own where there is a cache or a mask."""
+    normed, h = tape.layer_norm(attended, norm, norm_bias, eps, residual=x)
+    return mlp(tape, normed, up, up_bias, down, down_bias, h, activation, turned)
+
+
 def _head(tape, x, norm1, q, k, v, cos, sin, head_dim, eps):
     """Rotated queries and keys, and values, of layers without bias."""
     if q.shape[0] % head_dim or k.shape[0] % head_dim:
@@ -70,7 +80,7 @@ def decoder_layer(tape, x, norm1, q, k, v, o, norm2, gate, up, down, cos, sin, h
 
 @described("x[B,S,C] norm1[C] q[Q,C] k[K,C] v[K,C] cos[T,S,D] sin[T,S,D]", "int head_dim, float eps", count=3)
 def decoder_head(tape, *args):
-    """What of it comes before attention, which is the model's own where there is a cache or a mask."""
+    """What of it comes before attention."""
     return _head(tape, *args)
 
 
