@@ -12,7 +12,7 @@ import types
 import torch
 
 from .._shapes import expect
-from ._registry import dense, image, like, operator, without_gradient
+from ._registry import operator, without_gradient
 from ._sequence import Value, pack, place, run_sequence, values_of
 from ._tape import Gradients, Tape
 
@@ -20,42 +20,41 @@ from ._tape import Gradients, Tape
 class Block:
     """A description and how its operators come of it: describe(tape, *inputs, *options) gives y, or several results.
 
-    inputs: names and shapes, with a ? where None may stand. Those that have the modes of the first one but the last are rows, too. An
-    input that is only added to y is called residual: its gradient is that of y. There is none of cos and sin. options: as a schema has them.
+    inputs: names and shapes, with a ? where None may stand. Those that have the modes of the first one but the last are rows, too. At
+    their end may be those that the operator of the gradient has nothing of: `residual`, only added to y, has y's gradient, cos and sin
+    have none. options: as a schema has them. is_image: the first input and others of four modes have their channels last.
     """
 
     def __init__(self, describe, inputs, options, count, is_image):
-        self.describe, self.name, self.options = describe, describe.__name__, options
-        self.count, self.is_image = count, is_image
+        self.describe, self.name, self.options, self.count = describe, describe.__name__, options, count
         words = [word.rstrip("]").split("[") for word in inputs.split()]
         self.names, self.is_optional = [name.rstrip("?") for name, _ in words], [name.endswith("?") for name, _ in words]
-        self.by_rows = [modes.rpartition(",")[0] == words[0][1].rpartition(",")[0] for _, modes in words]
-        self.saved = [i for i, name in enumerate(self.names) if name != "residual"]
-        self.differentiable = [i for i in self.saved if self.names[i] not in ("cos", "sin")]
+        modes = [shape.split(",") for _, shape in words]
+        self.by_rows = [shape[:-1] == modes[0][:-1] for shape in modes]
+        self.orders = [torch.channels_last if is_image and len(shape) == 4 else torch.contiguous_format for shape in modes]
+        self.is_image = is_image
+        self.has_residual = self.names[-1] == "residual"
+        self.saved = len(self.names) - self.has_residual  # so many first ones
+        self.differentiable = self.saved - 2 * (self.names[-1] == "sin")
         pattern = inputs.replace("?", "")
         self.patterns = pattern, re.sub(r"\[(\w+),(\w+)\]", r"[\2,\1]", pattern)  # and where weights are turned
         self.code, self.gradient_code = functools.lru_cache(4096)(self._code), functools.lru_cache(4096)(self._gradient_code)
 
-    def schema(self, indices):
-        return ", ".join(f"Tensor{'?' * self.is_optional[i]} {self.names[i]}" for i in indices)
+    def schema(self, count):
+        """Of the first inputs."""
+        names = zip(self.names[:count], self.is_optional)
+        return ", ".join(f"Tensor{'?' * is_optional} {name}" for name, is_optional in names)
 
     def expect(self, tensors, options):
+        """ValueError where they do not fit, such as tensors of two types."""
         expect(self.name, self.patterns[self.options.endswith("turned") and options[-1]], *tensors)
-
-    def dense(self, tensors):
-        """Without gaps; images with their channels last."""
-        return [x if x is None else image(x, x.dim() == 4) for x in tensors] if self.is_image else dense(*tensors)
-
-    def like(self, x):
-        return torch.empty_like(x, memory_format=torch.channels_last) if self.is_image and x.dim() == 4 else like(x)
 
     def results_like(self, x, columns):
         """Memory for results of so many columns each."""
-        return [self.like(x) if self.is_image else x.new_empty((*x.shape[:-1], n)) for n in columns]
-
-    def gradients_like(self, x, inputs, needs):
-        """Memory for the gradients of inputs, without elements where none is needed."""
-        return tuple([self.like(t) if need else x.new_empty(0) for t, need in zip(inputs, needs)])
+        if self.is_image:
+            return [torch.empty_like(x, memory_format=self.orders[0])]
+        lead = x.shape[:-1]
+        return [x.new_empty((*lead, n)) for n in columns]
 
     def tape(self, shapes, dtype, options, keeps):
         """The tape, its inputs and its results."""
@@ -75,12 +74,12 @@ class Block:
 
     def gradients(self, tape, inputs, results, needs):
         """Of those of the differentiable inputs that are needed."""
-        wanted = [inputs[i] for i, need in zip(self.differentiable, needs) if need and inputs[i] is not None]
+        wanted = [x for x, need in zip(inputs, needs) if need and x is not None]
         return Gradients(tape, {y: Value(y.columns, y.dtype, name="d" + y.name) for y in results}, wanted)
 
     def kept(self, tape, inputs, results):
         """Places of what the gradient looks at, and how many bytes they are with what else the steps forward want."""
-        steps = self.gradients(tape, inputs, results, [True] * len(inputs)).steps
+        steps = self.gradients(tape, inputs, results, [True] * self.differentiable).steps
         return place(tape.steps, tape.rows, "kept", {value for step in steps for value in values_of(step)})
 
     def _code(self, shapes, dtype, options, keeps):
@@ -97,29 +96,30 @@ class Block:
         places, _ = self.kept(tape, inputs, results)
         g = self.gradients(tape, inputs, results, needs)
         work, size = place(g.steps, g.rows, "work", placed=places)
-        given, made = [self.names[i] for i in self.saved], ["d" + self.names[i] for i in self.differentiable]
-        return pack(g.steps, [*("d" + y.name for y in results), *given, "kept", *made, "work"], places | work), size
+        made = ["d" + name for name in self.names[: self.differentiable]]
+        names = [*("d" + y.name for y in results), *self.names[: self.saved], "kept", *made, "work"]
+        return pack(g.steps, names, places | work), size
 
     def run(self, args, keeps):
         """The results, and the memory, where what the gradient looks at is kept."""
-        tensors, options = self.dense(args[: len(self.names)]), args[len(self.names) :]
-        x = tensors[0]
-        if any([t is not None and t.dtype is not x.dtype for t in tensors]):
-            self.expect(tensors, options)
-        code, size, columns = self.code(tuple([t if t is None else t.shape for t in tensors]), x.dtype, options, keeps)
+        given, options = args[: len(self.names)], args[len(self.names) :]
+        x, dtype = given[0], given[0].dtype
+        tensors = [t if t is None else t.contiguous(memory_format=order) for t, order in zip(given, self.orders)]
+        shapes = [t if t is None else t.shape if t.dtype is dtype else self.expect(given, options) for t in tensors]
+        code, size, columns = self.code(tuple(shapes), dtype, options, keeps)
         results, kept = self.results_like(x, columns), x.new_empty(size, dtype=torch.uint8)
         run_sequence(code, *tensors, *results, kept)
         return *results, kept
 
     def run_gradient(self, *args):
         """args: gradients of the results, inputs but the residual, what is kept, options, and which gradients are needed."""
-        *tensors, kept = args[: self.count + len(self.saved) + 1]
-        *options, needs = args[self.count + len(self.saved) + 1 :]
-        tensors = self.dense(tensors)
-        given = dict(zip(self.saved, tensors[self.count :]))
-        shapes = tuple([None if given.get(i) is None else given[i].shape for i in range(len(self.names))])
-        code, size = self.gradient_code(shapes, tensors[0].dtype, tuple(options), tuple(needs))
-        gradients = self.gradients_like(args[0], [given[i] for i in self.differentiable], needs)
+        count = self.count + self.saved
+        given, kept, options, needs = args[:count], args[count], args[count + 1 : -1], args[-1]
+        orders = [*self.orders[:1] * self.count, *self.orders]
+        tensors = [t if t is None else t.contiguous(memory_format=order) for t, order in zip(given, orders)]
+        shapes = [t if t is None else t.shape for t in tensors[self.count :]] + [None] * self.has_residual
+        code, size = self.gradient_code(tuple(shapes), given[0].dtype, options, tuple(needs))
+        gradients = self.made_gradients(*args)
         run_sequence(code, *tensors, kept, *gradients, kept.new_empty(size))
         return gradients
 
@@ -131,26 +131,25 @@ class Block:
         return *self.results_like(x, [y.columns for y in results]), x.new_empty(size, dtype=torch.uint8)
 
     def made_gradients(self, *args):
-        given = dict(zip(self.saved, args[self.count :]))
-        return self.gradients_like(args[0], [given[i] for i in self.differentiable], args[-1])
+        """Memory for them, without elements where none is needed."""
+        rows = zip(args[self.count :], self.orders, args[-1])
+        return tuple([torch.empty_like(t, memory_format=o) if need else args[0].new_empty(0) for t, o, need in rows])
 
     def setup(self, ctx, inputs, output):
-        ctx.save_for_backward(*[inputs[i] for i in self.saved], output[-1])
+        ctx.save_for_backward(*inputs[: self.saved], output[-1])
         ctx.options = inputs[len(self.names) :]
 
     def gradient(self, ops, ctx, *dys):
-        """Of all inputs. What nothing comes after has no gradient in a trace."""
-        needs, dys = ctx.needs_input_grad, list(dys)
-        if None in dys:
-            saved = dict(zip(self.saved, ctx.saved_tensors))
-            made = self.made(*map(saved.get, range(len(self.names))), *ctx.options)
+        """Of all inputs and options."""
+        needs, count = ctx.needs_input_grad, self.differentiable
+        if self.count > 1 and any([dy is None for dy in dys]):  # of a result that nobody took
+            made = self.made(*ctx.saved_tensors[:-1], *[None] * self.has_residual, *ctx.options)
             dys = [torch.zeros_like(y) if dy is None else dy for dy, y in zip(dys, made)]
-        wanted = [needs[i] for i in self.differentiable]
-        made = getattr(ops, self.name + "_backward")(*dys, *ctx.saved_tensors, *ctx.options, wanted)
-        gradients = dict(zip(self.differentiable, made))
-        if "residual" in self.names:
-            gradients[self.names.index("residual")] = dys[0]
-        return tuple([gradients[i] if i in gradients and needs[i] else None for i in range(len(needs))])
+        made = getattr(ops, self.name + "_backward")(*dys, *ctx.saved_tensors, *ctx.options, needs[:count])
+        others = [None] * (len(needs) - count)
+        if self.has_residual and needs[count]:
+            others[0] = dys[0]
+        return *[dx if need else None for dx, need in zip(made, needs)], *others
 
 
 def described(inputs, options, count=1, is_image=False):
@@ -159,8 +158,8 @@ def described(inputs, options, count=1, is_image=False):
     def register(describe):
         block = Block(describe, inputs, options, count, is_image)
         name, options_of = block.name, f", {options}" if options else ""
-        results, gradients = (", ".join(["Tensor"] * n) for n in (count + 1, len(block.differentiable)))
-        schema = f"{name}({block.schema(range(len(block.names)))}{options_of}) -> ({results})"
+        results, gradients = (", ".join(["Tensor"] * n) for n in (count + 1, block.differentiable))
+        schema = f"{name}({block.schema(len(block.names))}{options_of}) -> ({results})"
         operator(schema, block.made, block.gradient, block.setup, count)(lambda *args: block.run(args, True))
         without_gradient(name)(lambda *args: block.run(args, False)[:count])
         dys = ", ".join(f"Tensor dy{i}" for i in range(count))

@@ -136,8 +136,10 @@ _IGNORED = {"position_ids", "cache_position", "use_cache"}  # by attention of tr
 
 def _is_alone(attn, options):
     """Does attention of transformers do what the operator does: all tokens at once, without a cache, a mask or dropout?"""
-    others = [name for name, value in options.items() if value is not None and name not in _IGNORED]
-    return not others and attn.config._attn_implementation == "sdpa"
+    for name, value in options.items():
+        if value is not None and name not in _IGNORED:
+            return False
+    return attn.config._attn_implementation == "sdpa"
 
 
 def _gpt2_block(
@@ -159,7 +161,7 @@ def _gpt2_block(
     if not tensors or x.dim() != 3 or x.dtype == torch.float32:
         encoder = encoder_hidden_states, encoder_attention_mask
         return self.ckl_forward(x, cache, attention_mask, *encoder, use_cache, **options)
-    if _is_alone(attn, dict(options, cache=cache, attention_mask=attention_mask)):
+    if cache is attention_mask is None and _is_alone(attn, options):
         if multiplies(x, tensors[8], tensors[9]) and _attends(attn, x, tensors):
             return _run("block", (x, *tensors), *found.options)[0]
     attended, _ = attn(self.ln_1(x), cache, attention_mask, use_cache=use_cache, **options)
