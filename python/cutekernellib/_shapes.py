@@ -6,6 +6,9 @@ All arguments are of the first one's type but those with a ~ behind their name, 
 from __future__ import annotations
 
 import functools
+import inspect
+import numbers
+import sys
 
 
 @functools.lru_cache(None)
@@ -55,3 +58,47 @@ def expect(name, pattern, *arrays):
             if (x is not None or i == 0) and not hasattr(x, "shape"):
                 raise TypeError(f"{name}: {argument} is no array but of {type(x).__name__}") from None
         raise
+
+
+def typed(function):
+    """The function with a TypeError that names the argument where one is not of the annotated type, whatever else would say so."""
+
+    @functools.wraps(function)
+    def call(*args, **options):
+        try:
+            return function(*args, **options)
+        except (AttributeError, IndexError, OverflowError, RuntimeError, TypeError, ValueError) as error:
+            if not str(error).startswith(f"{function.__name__}: "):
+                _check_arguments(function, args, options)
+            of_torch = isinstance(error, RuntimeError) and str(error).startswith("cutekernellib::")  # the dispatcher's
+            if isinstance(error, (IndexError, OverflowError)) or of_torch:
+                raise ValueError(f"{function.__name__}: {error}") from None
+            raise
+
+    return call
+
+
+def _check_arguments(function, args, options):
+    signature = inspect.signature(function)
+    for name, value in signature.bind(*args, **options).arguments.items():
+        parameter = signature.parameters[name]
+        given = value if parameter.kind is parameter.VAR_KEYWORD else {name: value}
+        for each, x in given.items():
+            if not any(_is(x, kind) for kind in parameter.annotation.split(" | ")):
+                told = _TOLD.get(parameter.annotation, parameter.annotation)
+                raise TypeError(f"{function.__name__}: {each} is of {type(x).__name__}, not {told}") from None
+
+
+_TOLD = {"A": "an array", "Array": "an array", "A | None": "an array | None", "Array | None": "an array | None"}
+_KINDS = {"int": numbers.Integral, "float": numbers.Real, "bool": numbers.Integral, "str": str, "None": type(None)}
+
+
+def _is(x, kind):
+    """Is x of the type that an annotation calls so?"""
+    if kind == "Tensor":
+        return isinstance(x, sys.modules["torch"].Tensor)
+    if kind in ("A", "Array"):
+        return hasattr(x, "__dlpack_device__")
+    if kind in _KINDS:
+        return isinstance(x, _KINDS[kind])
+    return kind == "Any" or (isinstance(x, (tuple, list)) and all(isinstance(n, numbers.Integral) for n in x))

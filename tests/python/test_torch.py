@@ -528,6 +528,16 @@ class Registration(unittest.TestCase):
             args = next(args for called, args in self.calls() if called == "decoder_layer")
             torch.ops.cutekernellib.decoder_layer(*args[:12], 7, *args[13:])
 
+    def test_classes_of_others(self):
+        """An array of a class that is derived, in whatever file, from the library's own."""
+        x = normal(3, 4).as_subclass(type("Named", (torch.Tensor,), {"__module__": "elsewhere"}))
+        torch.testing.assert_close(cutekernellib.softmax(x), x.softmax(-1), check_dtype=True, atol=1e-6, rtol=1e-5)
+
+    def test_gradient_beside_integers(self):
+        x, n = normal(5).requires_grad_(), torch.arange(5, dtype=torch.int32, device=device)
+        ckl.elementwise("x*n", x=x, n=n).sum().backward()
+        torch.testing.assert_close(x.grad, n.float())
+
     def test_mistakes(self):
         """Say what is wrong, by exceptions of fitting types."""
         x, q, image = normal(4, 8), normal(1, 2, 4, 8, dtype=torch.float16), normal(1, 3, 5, 5)
@@ -536,11 +546,20 @@ class Registration(unittest.TestCase):
             "softmax: torch's tensors are wanted, not list": (TypeError, lambda: ckl.softmax([1.0], 0)),
             "layer_norm: torch's tensors are wanted, not list": (TypeError, lambda: ckl.layer_norm(x, (8,), [1.0] * 8)),
             "add: torch's tensors are wanted, not float": (TypeError, lambda: ckl.add(x, 2.0)),
-            "'a' is no number": (TypeError, lambda: cutekernellib.layer_norm(x, eps="a")),
+            "layer_norm: eps is of str, not float": (TypeError, lambda: cutekernellib.layer_norm(x, eps="a")),
             r"attention: mask\[3, 3\] is not one of \[1, 2, 4, 4\]": (
                 ValueError,
                 lambda: ckl.scaled_dot_product_attention(q, q, q, attn_mask=tables[:, :3, :3].reshape(3, 3)),
             ),
+            "attention: window is of str, not tuple": (TypeError, lambda: ckl.attention(q, q, q, window="x")),
+            "attention: q is of bytes, not Tensor": (TypeError, lambda: ckl.attention(b"x", q, q)),
+            "add: alpha is of str, not float": (TypeError, lambda: ckl.add(x, x, alpha="relu")),
+            "rms_norm: x is no array but of int": (TypeError, lambda: cutekernellib.rms_norm(3)),
+            "attention_ragged: Dimension out of range": (ValueError, lambda: ckl.attention_ragged(q, x[0], q, x, x, 1, 1)),
+            "conv2d: .*stride": (ValueError, lambda: ckl.conv2d(image, filters, stride=10**20)),
+            "has the operands a, given are a, b": (ValueError, lambda: ckl.elementwise("sqrt(a)", a=x, b=x)),
+            "num_groups=-7 is less than 1": (ValueError, lambda: ckl.group_norm(image, -7)),
+            r"linear: x\[4,8\] weight\[8\] do not fit": (ValueError, lambda: ckl.linear(x.to("meta"), x[0].to("meta"))),
             "unsqueeze_dim=3 is none of 1, 2": (ValueError, lambda: ckl.apply_rotary_pos_emb(q, q, tables, tables, 3)),
             "are not one or two numbers each": (ValueError, lambda: ckl.conv2d(image, filters, stride=(1, 1, 1))),
             "latent=32 is more than the 8 elements of a key": (

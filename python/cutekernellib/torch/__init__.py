@@ -13,7 +13,8 @@ from collections.abc import Sequence
 import torch as _torch
 from torch import Tensor
 
-from .._functions import _NAMES, _axis
+from .._functions import _axis, _operands_of
+from .._shapes import typed as _typed
 from . import (  # noqa: F401, they register the operators
     _attention,
     _blocks,
@@ -118,6 +119,8 @@ def group_norm(
     x: Tensor, num_groups: int, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5
 ) -> Tensor:
     """torch.nn.functional.group_norm of x[N,C,...], dense or of channels last, with weight[C] and bias[C], both or neither."""
+    if num_groups < 1:
+        raise ValueError(f"group_norm: num_groups={num_groups} is less than 1")
     return _registry.way("group_norm", x, weight, bias)(x, num_groups, weight, bias, eps)[0]
 
 
@@ -246,7 +249,7 @@ def elementwise(expr: str, **operands: Tensor | float) -> Tensor:
 
     The result has the type of the first tensor in the expression. Gradients are torch's. cutekernellib.elementwise has more.
     """
-    tensors = {n: operands[n] for n in dict.fromkeys(_NAMES.findall(expr)) if isinstance(operands.get(n), Tensor)}
+    tensors = {n: operands[n] for n in _operands_of(expr, operands) if isinstance(operands[n], Tensor)}
     numbers = {n: float(x) for n, x in operands.items() if n not in tensors}
     run = _registry.way("elementwise", *tensors.values())
     return run(expr, list(tensors.values()), list(tensors), list(numbers.values()), list(numbers))
@@ -407,3 +410,7 @@ def attention_decode(
         return run(q, k, v, k_new, v_new, lengths, table, *options)
     run = _registry.way("attention_decode", q, k, v, lengths, table, sinks)
     return run(q, k, v, lengths, table, *options)
+
+
+for _name in set(__all__) - {"Report", "accelerate"}:
+    globals()[_name] = _typed(globals()[_name])

@@ -126,6 +126,8 @@ class Block:
     def made(self, *args):
         """Memory for the results and what is kept, of which sizes may be the symbols of a trace."""
         shapes, x = [t if t is None else t.shape for t in args[: len(self.names)]], args[0]
+        if all(type(n) is int for shape in shapes if shape is not None for n in shape):
+            self.expect(args[: len(self.names)], args[len(self.names) :])
         tape, inputs, results = self.tape(shapes, x.dtype, args[len(self.names) :], True)
         _, size = self.kept(tape, inputs, results)
         return *self.results_like(x, [y.columns for y in results]), x.new_empty(size, dtype=torch.uint8)

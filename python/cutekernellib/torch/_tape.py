@@ -38,6 +38,8 @@ class Tape(Steps):
         """activation(x * weight^T + bias + residual); turned: x * weight."""
         (n, k), rows = reversed(weight.shape) if turned else weight.shape, self.rows
         y = self.value(n)
+        if activation not in ("identity", *_DERIVATIVES):
+            raise ValueError(f"linear: activation={activation} is none of identity, {', '.join(_DERIVATIVES)}")
         if activation != "identity":
             y.activation, y.before = activation, self._kept(n)
         self.gemm(rows, n, k, "nn" if turned else "nt", x, weight, y, bias, activation, y.before, residual)
