@@ -444,11 +444,11 @@ class Registration(unittest.TestCase):
         cache = [normal(2, 2, 6, 16, dtype=torch.float16) for _ in "kv"]
         lengths = torch.tensor([6, 3], device=device, dtype=torch.int32)
         q = normal(2, 4, 1, 16, dtype=torch.float16)
-        yield "attention_decode", (q, *cache, lengths, None, None, 0.25, 0, 0.0)
-        yield "attention_decode_latent", (q, cache[0], lengths, None, None, 0.25, 0, 0.0, 8)
+        yield "attention_decode", (q, *cache, lengths, None, None, 0.25, 0, 0.0, 0)
+        yield "attention_decode", (q, cache[0], None, lengths, None, None, 0.25, 0, 0.0, 8)
         new = [normal(2, 2, 1, 16, dtype=torch.float16) for _ in "kv"]
-        yield "attention_decode_latent_append", (q, cache[0], new[0], lengths, None, None, 0.25, 0, 0.0, 8)
-        yield "attention_decode_append", (q, *cache, *new, lengths, None, None, 0.25, 0, 0.0)
+        yield "attention_decode_append", (q, cache[0], None, new[0], None, lengths, None, None, 0.25, 0, 0.0, 8)
+        yield "attention_decode_append", (q, *cache, *new, lengths, None, None, 0.25, 0, 0.0, 0)
 
     def test_gradients_without_the_dispatcher(self):
         from cutekernellib.torch import _registry

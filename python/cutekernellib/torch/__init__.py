@@ -399,17 +399,11 @@ def attention_decode(
         raise ValueError(
             "attention_decode: k_new and v_new come together, k_new alone where the cache is latent, and with lengths"
         )
-    options = sinks, scale, left, softcap
-    if latent and k_new is not None:
-        run = _registry.way("attention_decode_latent_append", q, k, k_new, lengths, table, sinks)
-        return run(q, k, k_new, lengths, table, *options, latent)
-    if latent:
-        return _registry.way("attention_decode_latent", q, k, lengths, table, sinks)(q, k, lengths, table, *options, latent)
-    if k_new is not None:
-        run = _registry.way("attention_decode_append", q, k, v, k_new, v_new, lengths, table, sinks)
-        return run(q, k, v, k_new, v_new, lengths, table, *options)
-    run = _registry.way("attention_decode", q, k, v, lengths, table, sinks)
-    return run(q, k, v, lengths, table, *options)
+    options = lengths, table, sinks, scale, left, softcap, latent
+    if k_new is None:
+        return _registry.way("attention_decode", q, k, v, lengths, table, sinks)(q, k, v, *options)
+    run = _registry.way("attention_decode_append", q, k, v, k_new, v_new, lengths, table, sinks)
+    return run(q, k, v, k_new, v_new, *options)
 
 
 for _name in set(__all__) - {"Report", "accelerate"}:
