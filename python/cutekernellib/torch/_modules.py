@@ -156,14 +156,14 @@ def _gpt2_block(
 ):
     attn, x = self.attn, hidden_states
     cache = past_key_values if cache is None else cache  # two names of it, by the version of transformers
-    found = whole(self, _structures.gpt2) if encoder_hidden_states is None and takes(x) else None
+    found = whole(self, _structures.gpt2) if encoder_hidden_states is None and x.dim() == 3 else None
     tensors = found and found.tensors(x.dtype)
-    if not tensors or x.dim() != 3 or x.dtype == torch.float32:
-        encoder = encoder_hidden_states, encoder_attention_mask
-        return self.ckl_forward(x, cache, attention_mask, *encoder, use_cache, **options)
-    if cache is attention_mask is None and _is_alone(attn, options):
+    if tensors and cache is attention_mask is None and _is_alone(attn, options):
         if multiplies(x, tensors[8], tensors[9]) and _attends(attn, x, tensors):
             return _run("block", (x, *tensors), *found.options)[0]
+    if not tensors or x.dtype == torch.float32 or not takes(x):
+        encoder = encoder_hidden_states, encoder_attention_mask
+        return self.ckl_forward(x, cache, attention_mask, *encoder, use_cache, **options)
     attended, _ = attn(self.ln_1(x), cache, attention_mask, use_cache=use_cache, **options)
     return _run("block_tail", (attended, x, *tensors[6:]), *found.options[4:])[0]
 
@@ -181,7 +181,7 @@ class _Projected:
 
 def _decoder_layer(self, hidden_states, *args, **options):
     x, attn, tables = hidden_states, self.self_attn, options.get("position_embeddings")
-    found = whole(self, _structures.decoder) if tables and not args and takes(x, *tables) else None
+    found = whole(self, _structures.decoder) if tables and not args else None
     tensors = found and found.tensors(x.dtype)
     if not tensors or not _rotates(x, *tables, found.options[0]):
         return self.ckl_forward(x, *args, **options)
@@ -190,7 +190,7 @@ def _decoder_layer(self, hidden_states, *args, **options):
     if _is_alone(attn, others) and not (attn.training and attn.attention_dropout):
         if multiplies(x, tensors[6], None) and _attends(attn, x, tensors):
             return _run("decoder_layer", (x, *tensors, *tables), head_dim, scale, *eps)[0]
-    if not hasattr(sys.modules[type(attn).__module__].apply_rotary_pos_emb, "ckl_original"):
+    if not takes(x) or not hasattr(sys.modules[type(attn).__module__].apply_rotary_pos_emb, "ckl_original"):
         return self.ckl_forward(x, **options)
     norm1, q, k, v, *behind = tensors
     projected = _Projected(attn, *_run("decoder_head", (x, norm1, q, k, v, *tables), head_dim, eps[0])[:3])
@@ -199,8 +199,10 @@ def _decoder_layer(self, hidden_states, *args, **options):
 
 
 def _rotates(x, cos, sin, head_dim):
-    """Tables of whole heads, which get no gradient?"""
-    return x.dtype != torch.float32 and x.dim() == cos.dim() == 3 and cos.shape[-1] == head_dim and not cos.requires_grad
+    """Tables of whole heads and 16 bits, which get no gradient?"""
+    if x.dtype == torch.float32 or not x.dtype == cos.dtype == sin.dtype or not x.dim() == cos.dim() == 3:
+        return False
+    return cos.shape[-1] == head_dim and not cos.requires_grad
 
 
 # Which module gets which

@@ -134,9 +134,10 @@ def whole(block, look):
     """What look(block) finds out about it, which is None where its operator does not take it; kept in the block while it holds."""
     if torch.compiler.is_compiling():
         found = look(block)
-        return found if found and found.holds() else None
-    found = vars(block).get("ckl_whole")
-    if found is None or found.block is not block or not found.holds():  # a copy has the record of the original
+    else:
+        found = vars(block).get("ckl_whole")
+        if found is not None and found.block is block and found.holds():  # a copy has the record of the original
+            return found
         found = vars(block)["ckl_whole"] = look(block)
     return found if found and found.holds() else None
 
