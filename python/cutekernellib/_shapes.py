@@ -87,6 +87,8 @@ def _check_arguments(function, args, options):
             if not any(_is(x, kind) for kind in parameter.annotation.split(" | ")):
                 told = _TOLD.get(parameter.annotation, parameter.annotation)
                 raise TypeError(f"{function.__name__}: {each} is of {type(x).__name__}, not {told}") from None
+            if str(getattr(x, "layout", "torch.strided")) != "torch.strided":
+                raise NotImplementedError(f"{function.__name__}: {each} is sparse, {x.layout}") from None
 
 
 _TOLD = {"A": "an array", "Array": "an array", "A | None": "an array | None", "Array | None": "an array | None"}

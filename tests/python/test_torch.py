@@ -558,6 +558,7 @@ class Registration(unittest.TestCase):
             "attention_ragged: Dimension out of range": (ValueError, lambda: ckl.attention_ragged(q, x[0], q, x, x, 1, 1)),
             "conv2d: .*stride": (ValueError, lambda: ckl.conv2d(image, filters, stride=10**20)),
             "has the operands a, given are a, b": (ValueError, lambda: ckl.elementwise("sqrt(a)", a=x, b=x)),
+            "silu: x is sparse, torch.sparse_coo": (NotImplementedError, lambda: ckl.silu(x.to_sparse())),
             "num_groups=-7 is less than 1": (ValueError, lambda: ckl.group_norm(image, -7)),
             r"linear: x\[4,8\] weight\[8\] do not fit": (ValueError, lambda: ckl.linear(x.to("meta"), x[0].to("meta"))),
             "unsqueeze_dim=3 is none of 1, 2": (ValueError, lambda: ckl.apply_rotary_pos_emb(q, q, tables, tables, 3)),
