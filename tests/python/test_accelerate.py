@@ -187,6 +187,12 @@ class Accelerate(unittest.TestCase):
             self.assertEqual(names, ["block"] * 5)
             block.float()(x.float())
             self.assertNotIn("block", names[5:])
+            block.bfloat16().ls1 = torch.nn.Softmax(-1)  # so it is not known what the block is, until that goes
+            block(x), block(x)
+            self.assertNotIn("block", names[5:])
+            block.ls1 = torch.nn.Identity()
+            self.assertTrue(torch.equal(block(x), wanted))
+            self.assertEqual(names[-1], "block")
         report.undo()
         self.assertNotIn("ckl_whole", vars(block))
 

@@ -103,15 +103,15 @@ def makes_mask(module):
 class Whole:
     """What was found out about a block that is taken as one operator. Each call asks only whether it still holds."""
 
-    def __init__(self, block, parameters, options):
-        """parameters: (module, name) of each; options: of the operator."""
+    def __init__(self, block, parameters=(), options=()):
+        """parameters: (module, name) of each, none where the operator does not take the block; options: of the operator."""
         modules, self.block = list(block.modules()), block
         children = [(m._modules, name, child) for m in modules for name, child in m._modules.items()]
         self.owners, self.names, self.children = zip(*children)
         hooks = "_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks"
         self.hooks = [getattr(m, name) for m in modules[1:] for name in hooks]
         self.dropouts = [m for m in modules if kind(m) == "Dropout"]
-        self.parameters, self.keys = zip(*[(module._parameters, name) for module, name in parameters])
+        self.parameters, self.keys = [module._parameters for module, _ in parameters], [name for _, name in parameters]
         self.options = options
 
     def holds(self):
@@ -134,12 +134,13 @@ def whole(block, look):
     """What look(block) finds out about it, which is None where its operator does not take it; kept in the block while it holds."""
     if torch.compiler.is_compiling():
         found = look(block)
-    else:
-        found = vars(block).get("ckl_whole")
-        if found is not None and found.block is block and found.holds():  # a copy has the record of the original
-            return found
-        found = vars(block)["ckl_whole"] = look(block)
-    return found if found and found.holds() else None
+        return found if found and found.holds() else None
+    found = vars(block).get("ckl_whole")
+    if found is None or found.block is not block or not found.holds():  # a copy has the record of the original
+        found = vars(block)["ckl_whole"] = look(block) or Whole(block)
+        if not found.holds():
+            return None
+    return found if found.parameters else None
 
 
 def _weights_and_biases(*modules):
