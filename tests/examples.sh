@@ -24,6 +24,10 @@ compiled() { # compiled COMPILER SOURCE WORDS...: by pkg-config, with warnings; 
     "$1" -Wall -Wextra -Werror -O1 "examples/$2" -o "$prefix/example" "${@:3}" && "$prefix/example"
 }
 
+by_rustc() {
+    rustc -O -D warnings examples/one_call.rs -o "$prefix/example" -L "$libraries" && "$prefix/example"
+}
+
 by_find_package() {
     cmake -S examples -B "$prefix/cmake" -DCMAKE_PREFIX_PATH="$prefix" && cmake --build "$prefix/cmake" &&
         "$prefix/cmake/one_call" && "$prefix/cmake/plans" && "$prefix/cmake/graph" && "$prefix/cmake/norm"
@@ -85,6 +89,11 @@ check "epilogue.c" compiled cc epilogue.c "${flags[@]}"
 check "graph.c" compiled cc graph.c "${flags[@]}" -ldl -lm
 check "score.c" compiled cc score.c "${flags[@]}"
 check "norm.cc" compiled c++ norm.cc -std=c++17 "${flags[@]}"
+if command -v rustc >/dev/null; then
+    check "one_call.rs" by_rustc
+else
+    echo "skipped: examples/one_call.rs wants rustc"
+fi
 check "one_call.c with the static library" compiled cc one_call.c "${flags[0]}" "${static[@]}"
 check "find_package(cutekernellib)" by_find_package
 if [[ -e $build/fake/libcuda.so.1 ]]; then

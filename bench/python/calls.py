@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """calls.py [FILE] - microseconds of a call from Python: by FFI, by ctypes, by torch's dispatcher, beside torch's own softmax; of
-blocks of models as one operator, forward and with their gradients.
+modules, and of blocks of models as one operator, forward and with their gradients.
 
 Without elements what remains of a call is its way to the library and back. Blocks are timed so, on a GPU alone; without a GPU nothing
 else is.
@@ -65,6 +65,20 @@ def costs(rows):
         }
 
 
+def modules(rows):
+    """Of single modules, torch's and accelerated."""
+    x = torch.randn(rows, 64, device=device, dtype=torch.bfloat16)
+    costs = {}
+    for module in torch.nn.LayerNorm(64), torch.nn.RMSNorm(64), torch.nn.GELU():
+        name, module = type(module).__name__, module.to(device, torch.bfloat16)
+        with torch.no_grad():
+            costs[f"{name}, torch"] = cost(lambda: module(x))
+            report = ckl.accelerate(module, quiet=True)
+            costs[f"{name}, accelerated"] = cost(lambda: module(x))
+            report.undo()
+    return costs
+
+
 def blocks():
     """Blocks of models that are installed, with tensors of no elements: (name, module, call, input)."""
     sizes = {"hidden_size": 64, "num_hidden_layers": 1, "num_attention_heads": 2, "num_key_value_heads": 1}
@@ -97,10 +111,14 @@ def cost_of_block(modules, options, x):
     report = ckl.accelerate(modules, quiet=True)
     _taken.host = True  # however small its products are
     leaf = x.clone().requires_grad_()
+    leaves = [leaf, *modules.parameters()]
 
     def step():
+        """As a model does it: gradients are not added to older ones."""
         y = modules[0](leaf, **options)
         y.backward(y.detach())
+        for each in leaves:
+            each.grad = None
 
     with torch.no_grad():
         forward = cost(lambda: modules[0](x, **options), 500)
@@ -113,6 +131,7 @@ def main():
     rows = [{"call": "no elements"} | costs(0)]
     if device == "cuda":
         rows.append({"call": "4 rows of 64"} | costs(4))
+        rows.append({"call": "modules, 4 rows of 64"} | modules(4))
         rows += [{"call": f"a block of {name}'s"} | cost_of_block(*block) for name, *block in blocks()]
     print(json.dumps(rows, indent=1))
     if len(sys.argv) > 1:

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""together.py FOLDER [--seconds 40 85] - models.py for every model and function, and decode.py, all at once; results go into FOLDER.
+"""together.py FOLDER [--seconds 40 150] - models.py for every model and function, and decode.py, all at once; results go into FOLDER.
 
 Preparing takes longest, torch.compile above all: so they prepare side by side. Each times alone when none prepares any more. There are
 two stages, so that torch.compile can spoil its own alone. What is not ready after so many --seconds is left out of its stage, and
@@ -59,7 +59,7 @@ def main():
     began = time.monotonic()
     parser = argparse.ArgumentParser()
     parser.add_argument("folder", type=pathlib.Path)
-    parser.add_argument("--seconds", type=float, nargs=len(STAGES), default=[40, 85], help="until when each stage prepares")
+    parser.add_argument("--seconds", type=float, nargs=len(STAGES), default=[40, 150], help="until when each stage prepares")
     parser.add_argument("--models", default="0123", help="which of the four, by number")
     parser.add_argument("--small", action="store_true", help="for a try")
     options = parser.parse_args()

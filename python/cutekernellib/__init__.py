@@ -8,6 +8,7 @@ kernel was chosen and why. ``cutekernellib.torch``, imported when it is first na
 import importlib as _importlib
 import typing as _typing
 
+from . import _functions
 from ._functions import (
     add,
     attention,
@@ -25,6 +26,7 @@ from ._functions import (
     transpose,
 )
 from ._library import EmulatorWarning, Operator, Plan, device_info, operators, prepare, version
+from ._shapes import typed as _typed
 
 if _typing.TYPE_CHECKING:
     from . import torch as torch
@@ -53,6 +55,11 @@ __all__ = [
     "softmax",
     "transpose",
 ]
+
+
+for _name in __all__:
+    if getattr(globals()[_name], "__module__", "") == _functions.__name__:
+        globals()[_name] = _typed(globals()[_name])
 
 
 def __getattr__(name):

@@ -73,13 +73,16 @@ def _taken(name, pattern, *arrays):
 
 
 def _library_of(x):
-    return importlib.import_module(type(x).__module__.partition(".")[0].replace("jaxlib", "jax.numpy"))
+    """The module that makes arrays of this kind; a class of anybody's may be derived from its own."""
+    names = [cls.__module__.partition(".")[0] for cls in type(x).__mro__]
+    name = next((name for name in names if name in ("torch", "numpy", "cupy", "jax", "jaxlib")), names[0])
+    return importlib.import_module("jax.numpy" if name.startswith("jax") else name)
 
 
 def _empty(like, shape, dtype=None):
     library = _library_of(like)
     if isinstance(dtype, str):
-        if not hasattr(library, dtype):
+        if dtype not in _problems.DTYPES or not hasattr(library, dtype):
             raise NotImplementedError(f"element type {dtype} is none of {library.__name__}'s")
         dtype = getattr(library, dtype)
     if library.__name__ == "torch":
@@ -211,15 +214,21 @@ def _broadcast_strides(x, rank):
     return (0,) * (rank - len(strides)) + strides
 
 
+def _operands_of(expr, given):
+    """Their names in the order of an expression, of which those that are given must be all."""
+    names = list(dict.fromkeys(_NAMES.findall(expr)))
+    if set(names) != set(given):
+        raise ValueError(f"elementwise: {expr} has the operands {', '.join(names)}, given are {', '.join(given)}")
+    return names
+
+
 def elementwise(expr: str, *, dtype: str | None = None, **operands: Any) -> Any:
     """An expression over up to four arrays and numbers by name, in one kernel: ``elementwise("gelu(a*x+b)", a=2.0, x=x, b=b)``.
 
     Arrays are broadcast and may have any strides. Operators + - * / ^, functions neg abs relu sigmoid silu tanh erf exp log sqrt
     rsqrt cast gelu gelu_erf add sub mul div max min pow. dtype: of the result; not given: that of the first array.
     """
-    names = list(dict.fromkeys(_NAMES.findall(expr)))
-    if set(names) != set(operands):
-        raise ValueError(f"elementwise: {expr} has the operands {', '.join(names)}, given are {', '.join(operands)}")
+    names = _operands_of(expr, operands)
     operands = {name: _readable(x) if hasattr(x, "shape") else x for name, x in operands.items()}
     arrays = [operands[n] for n in names if hasattr(operands[n], "shape")]
     if not arrays:

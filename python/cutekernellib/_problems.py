@@ -27,15 +27,13 @@ DTYPES = {
 def dtype_name(dtype):
     """The library's name of an element type of NumPy, torch, CuPy or JAX."""
     name = getattr(dtype, "name", str(dtype)).rpartition(".")[2]
-    if name not in DTYPES:
-        raise NotImplementedError(f"element type {name} is none of {' '.join(DTYPES)}")
+    if name not in DTYPES or not getattr(dtype, "isnative", True):
+        raise NotImplementedError(f"element type {dtype} is none of {' '.join(DTYPES)}")
     return DTYPES[name]
 
 
 def _told(x):
     """A number whose 0 would be the default, as a line has it: the smallest normal one does what 0 says."""
-    if isinstance(x, str):
-        raise TypeError(f"{x!r} is no number")
     return f"{x or 2.0**-126:.9g}"
 
 

@@ -6,6 +6,9 @@ All arguments are of the first one's type but those with a ~ behind their name, 
 from __future__ import annotations
 
 import functools
+import inspect
+import numbers
+import sys
 
 
 @functools.lru_cache(None)
@@ -28,33 +31,76 @@ def _fits(modes, shape, sizes):
     )
 
 
+def _named(dtype):
+    return getattr(dtype, "name", str(dtype)).rpartition(".")[2]
+
+
 @functools.lru_cache(8192)
-def _check(name, pattern, *shapes):
-    sizes, wanted = {}, _parsed(pattern)
-    given = [(argument, modes, tuple(shape)) for (argument, modes, _), shape in zip(wanted, shapes) if shape is not None]
-    if not all([_fits(modes, shape, sizes) for _, modes, shape in given]):
-        are, should_be = (" ".join(f"{row[0]}[{','.join(map(str, row[i]))}]" for row in given) for i in (2, 1))
+def _check(name, pattern, *arrays):
+    """arrays: None or (shape, type)"""
+    given = [(*wanted, tuple(x[0]), _named(x[1])) for wanted, x in zip(_parsed(pattern), arrays) if x is not None]
+    sizes, (first, *_, first_type) = {}, given[0]
+    if not all([_fits(modes, shape, sizes) for _, modes, _, shape, _ in given]):
+        are, should_be = (" ".join(f"{row[0]}[{','.join(map(str, row[i]))}]" for row in given) for i in (3, 1))
         raise ValueError(f"{name}: {are} do not fit {should_be}")
-
-
-@functools.lru_cache(8192)
-def _check_types(name, pattern, *dtypes):
-    told = [x if x is None else getattr(x, "name", str(x)).rpartition(".")[2] for x in dtypes]
-    (first, _, _), *others = _parsed(pattern)
-    for (argument, _, is_own), dtype in zip(others, told[1:]):
-        if dtype and not is_own and dtype != told[0]:
-            raise ValueError(f"{name}: {argument} is of {dtype}, {first} of {told[0]}")
+    for argument, _, is_own, _, dtype in given:
+        if not is_own and dtype != first_type:
+            raise ValueError(f"{name}: {argument} is of {dtype}, {first} of {first_type}")
 
 
 def expect(name, pattern, *arrays):
     """ValueError where the arrays, the first one or None for others, do not fit the pattern; TypeError of what is no array."""
     try:
-        shapes, dtype = [None if x is None else x.shape for x in arrays], arrays[0].dtype
+        arrays[0].shape
+        _check(name, pattern, *[None if x is None else (x.shape, x.dtype) for x in arrays])
     except AttributeError:
         for i, ((argument, *_), x) in enumerate(zip(_parsed(pattern), arrays)):
             if (x is not None or i == 0) and not hasattr(x, "shape"):
                 raise TypeError(f"{name}: {argument} is no array but of {type(x).__name__}") from None
         raise
-    _check(name, pattern, *shapes)
-    if any([x is not None and x.dtype is not dtype for x in arrays]):
-        _check_types(name, pattern, *[x if x is None else x.dtype for x in arrays])
+
+
+def typed(function):
+    """The function with a TypeError that names the argument where one is not of the annotated type, whatever else would say so."""
+
+    @functools.wraps(function)
+    def call(*args, **options):
+        try:
+            return function(*args, **options)
+        except (AttributeError, IndexError, OverflowError, RuntimeError, TypeError, ValueError) as error:
+            if not str(error).startswith(f"{function.__name__}: "):
+                _check_arguments(function, args, options)
+            of_torch = isinstance(error, RuntimeError) and str(error).startswith("cutekernellib::")  # the dispatcher's
+            if isinstance(error, (IndexError, OverflowError)) or of_torch:
+                raise ValueError(f"{function.__name__}: {error}") from None
+            raise
+
+    return call
+
+
+def _check_arguments(function, args, options):
+    signature = inspect.signature(function)
+    for name, value in signature.bind(*args, **options).arguments.items():
+        parameter = signature.parameters[name]
+        given = value if parameter.kind is parameter.VAR_KEYWORD else {name: value}
+        for each, x in given.items():
+            if not any(_is(x, kind) for kind in parameter.annotation.split(" | ")):
+                told = _TOLD.get(parameter.annotation, parameter.annotation)
+                raise TypeError(f"{function.__name__}: {each} is of {type(x).__name__}, not {told}") from None
+            if str(getattr(x, "layout", "torch.strided")) != "torch.strided":
+                raise NotImplementedError(f"{function.__name__}: {each} is sparse, {x.layout}") from None
+
+
+_TOLD = {"A": "an array", "Array": "an array", "A | None": "an array | None", "Array | None": "an array | None"}
+_KINDS = {"int": numbers.Integral, "float": numbers.Real, "bool": numbers.Integral, "str": str, "None": type(None)}
+
+
+def _is(x, kind):
+    """Is x of the type that an annotation calls so?"""
+    if kind == "Tensor":
+        return isinstance(x, sys.modules["torch"].Tensor)
+    if kind in ("A", "Array"):
+        return hasattr(x, "__dlpack_device__")
+    if kind in _KINDS:
+        return isinstance(x, _KINDS[kind])
+    return kind == "Any" or (isinstance(x, (tuple, list)) and all(isinstance(n, numbers.Integral) for n in x))

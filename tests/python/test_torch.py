@@ -412,18 +412,21 @@ class Registration(unittest.TestCase):
             tokens = normal(2, 3, 16, dtype=torch.float16)
             leaves = [x if x is None else x.div_(4).requires_grad_() for x in (tokens, *weights)]
             yield "block", (*leaves, 2, turned, 0.3, 1e-5, 1e-6, activation, turned)
+            attended = normal(2, 3, 16, dtype=torch.float16).requires_grad_()
+            yield "block_tail", (attended, leaves[0], *leaves[7:], 1e-6, activation, turned)
         for last, bias, gamma in ((True, True, True), (False, False, False)):
             x = normal(2, 16, 5, 4).to(memory_format=torch.channels_last if last else torch.contiguous_format)
             shapes = (16, 1, 3, 3), (16,), (16,), (16,), (24, 16), (24,), (16, 24), (16,), (16,)
             given = True, bias, True, True, True, bias, True, bias, gamma
             leaves = [normal(*s).requires_grad_() if is_given else None for s, is_given in zip(shapes, given)]
-            yield "conv_block", (x.requires_grad_(), *leaves, [1, 1], 1e-6, "gelu_erf")
+            yield "conv_block", (x.requires_grad_(), *leaves, 1, 1, 1e-6, "gelu_erf")
         shapes = (2, 3, 16), (16,), (32, 16), (16, 16), (16, 16), (16, 32), (16,), (24, 16), (24, 16), (16, 24)
         leaves = [normal(*s, dtype=torch.float16).div_(4).requires_grad_() for s in shapes]  # heads of 8: four, of keys two
         yield "decoder_layer", (*leaves, *(normal(1, 3, 8, dtype=torch.float16) for _ in range(2)), 8, 0.3, 1e-5, 1e-6)
-        plain, tables = [leaf.detach() for leaf in leaves], [normal(1, 3, 8, dtype=torch.float16) for _ in range(2)]
-        yield "decoder_head", (*plain[:5], *tables, 8, 1e-5)
-        yield "decoder_tail", (normal(2, 3, 32, dtype=torch.float16), plain[0], *plain[5:], 1e-6)
+        tables = [normal(1, 3, 8, dtype=torch.float16) for _ in range(2)]
+        yield "decoder_head", (*leaves[:5], *tables, 8, 1e-5)
+        attended = normal(2, 3, 32, dtype=torch.float16).requires_grad_()
+        yield "decoder_tail", (attended, leaves[0], *leaves[5:], 1e-6)
         sizes = ([1, 1], [1, 1], [1, 1])
         yield "conv2d", (image, normal(4, 1, 3, 3).requires_grad_(), normal(4).requires_grad_(), *sizes, 4)
         last = normal(1, 4, 5, 5).to(memory_format=torch.channels_last).requires_grad_()
@@ -441,11 +444,11 @@ class Registration(unittest.TestCase):
         cache = [normal(2, 2, 6, 16, dtype=torch.float16) for _ in "kv"]
         lengths = torch.tensor([6, 3], device=device, dtype=torch.int32)
         q = normal(2, 4, 1, 16, dtype=torch.float16)
-        yield "attention_decode", (q, *cache, lengths, None, None, 0.25, 0, 0.0)
-        yield "attention_decode_latent", (q, cache[0], lengths, None, None, 0.25, 0, 0.0, 8)
+        yield "attention_decode", (q, *cache, lengths, None, None, 0.25, 0, 0.0, 0)
+        yield "attention_decode", (q, cache[0], None, lengths, None, None, 0.25, 0, 0.0, 8)
         new = [normal(2, 2, 1, 16, dtype=torch.float16) for _ in "kv"]
-        yield "attention_decode_latent_append", (q, cache[0], new[0], lengths, None, None, 0.25, 0, 0.0, 8)
-        yield "attention_decode_append", (q, *cache, *new, lengths, None, None, 0.25, 0, 0.0)
+        yield "attention_decode_append", (q, cache[0], None, new[0], None, lengths, None, None, 0.25, 0, 0.0, 8)
+        yield "attention_decode_append", (q, *cache, *new, lengths, None, None, 0.25, 0, 0.0, 0)
 
     def test_gradients_without_the_dispatcher(self):
         from cutekernellib.torch import _registry
@@ -460,6 +463,25 @@ class Registration(unittest.TestCase):
                 gradients.append(torch.autograd.grad(outputs, leaves, [torch.randn_like(t) for t in outputs]))
             for got, wanted in zip(*gradients):
                 torch.testing.assert_close(got, wanted, rtol=0, atol=0)
+
+    def test_gradients_of_some(self):
+        """Of one input alone, or of all but one: the same as where all are wanted."""
+        from cutekernellib.torch import _registry
+
+        def gradients(name, args, leaves):
+            args = [x.detach().requires_grad_(i in leaves) if isinstance(x, torch.Tensor) else x for i, x in enumerate(args)]
+            y = getattr(_registry.differentiable, name)(*args)
+            torch.manual_seed(4)
+            outputs = [t for t in (y if isinstance(y, tuple) else (y,)) if t.requires_grad]
+            return torch.autograd.grad(outputs, [args[i] for i in leaves], [torch.randn_like(t) for t in outputs])
+
+        for name, args in self.calls():
+            leaves = [i for i, x in enumerate(args) if isinstance(x, torch.Tensor) and x.requires_grad]
+            wanted = dict(zip(leaves, gradients(name, args, leaves))) if len(leaves) > 1 else {}
+            for i in wanted:
+                some = [i] if i % 2 else [j for j in leaves if j != i]
+                for j, got in zip(some, gradients(name, args, some)):
+                    torch.testing.assert_close(got, wanted[j], rtol=1e-5, atol=1e-5, msg=lambda m: f"{name}, input {j}: {m}")
 
     def test_without_gradient_and_dispatcher(self):
         from cutekernellib.torch import _registry
@@ -494,9 +516,9 @@ class Registration(unittest.TestCase):
 
     def test_blocks_that_do_not_fit(self):
         x, args = next((args[0], args[1:]) for name, args in self.calls() if name == "conv_block")
-        for image, padding in (x[:, :8], [1, 1]), (x, [0, 0]):  # other channels, fewer pixels than are added
+        for image, padding in (x[:, :8], (1, 1)), (x, (0, 0)):  # other channels, fewer pixels than are added
             with self.assertRaisesRegex(ValueError, "conv_block: x.* do not fit"):
-                torch.ops.cutekernellib.conv_block(image, *args[:9], padding, *args[10:])
+                torch.ops.cutekernellib.conv_block(image, *args[:9], *padding, *args[11:])
         for name, wrong in ("block", 3), ("block", 5), ("block", 11), ("decoder_layer", 3), ("decoder_layer", 9):
             args = list(next(args for called, args in self.calls() if called == name))
             args[wrong] = args[wrong][:, :-1]
@@ -506,6 +528,16 @@ class Registration(unittest.TestCase):
             args = next(args for called, args in self.calls() if called == "decoder_layer")
             torch.ops.cutekernellib.decoder_layer(*args[:12], 7, *args[13:])
 
+    def test_classes_of_others(self):
+        """An array of a class that is derived, in whatever file, from the library's own."""
+        x = normal(3, 4).as_subclass(type("Named", (torch.Tensor,), {"__module__": "elsewhere"}))
+        torch.testing.assert_close(cutekernellib.softmax(x), x.softmax(-1), check_dtype=True, atol=1e-6, rtol=1e-5)
+
+    def test_gradient_beside_integers(self):
+        x, n = normal(5).requires_grad_(), torch.arange(5, dtype=torch.int32, device=device)
+        ckl.elementwise("x*n", x=x, n=n).sum().backward()
+        torch.testing.assert_close(x.grad, n.float())
+
     def test_mistakes(self):
         """Say what is wrong, by exceptions of fitting types."""
         x, q, image = normal(4, 8), normal(1, 2, 4, 8, dtype=torch.float16), normal(1, 3, 5, 5)
@@ -514,11 +546,21 @@ class Registration(unittest.TestCase):
             "softmax: torch's tensors are wanted, not list": (TypeError, lambda: ckl.softmax([1.0], 0)),
             "layer_norm: torch's tensors are wanted, not list": (TypeError, lambda: ckl.layer_norm(x, (8,), [1.0] * 8)),
             "add: torch's tensors are wanted, not float": (TypeError, lambda: ckl.add(x, 2.0)),
-            "'a' is no number": (TypeError, lambda: cutekernellib.layer_norm(x, eps="a")),
+            "layer_norm: eps is of str, not float": (TypeError, lambda: cutekernellib.layer_norm(x, eps="a")),
             r"attention: mask\[3, 3\] is not one of \[1, 2, 4, 4\]": (
                 ValueError,
                 lambda: ckl.scaled_dot_product_attention(q, q, q, attn_mask=tables[:, :3, :3].reshape(3, 3)),
             ),
+            "attention: window is of str, not tuple": (TypeError, lambda: ckl.attention(q, q, q, window="x")),
+            "attention: q is of bytes, not Tensor": (TypeError, lambda: ckl.attention(b"x", q, q)),
+            "add: alpha is of str, not float": (TypeError, lambda: ckl.add(x, x, alpha="relu")),
+            "rms_norm: x is no array but of int": (TypeError, lambda: cutekernellib.rms_norm(3)),
+            "attention_ragged: Dimension out of range": (ValueError, lambda: ckl.attention_ragged(q, x[0], q, x, x, 1, 1)),
+            "conv2d: .*stride": (ValueError, lambda: ckl.conv2d(image, filters, stride=10**20)),
+            "has the operands a, given are a, b": (ValueError, lambda: ckl.elementwise("sqrt(a)", a=x, b=x)),
+            "silu: x is sparse, torch.sparse_coo": (NotImplementedError, lambda: ckl.silu(x.to_sparse())),
+            "num_groups=-7 is less than 1": (ValueError, lambda: ckl.group_norm(image, -7)),
+            r"linear: x\[4,8\] weight\[8\] do not fit": (ValueError, lambda: ckl.linear(x.to("meta"), x[0].to("meta"))),
             "unsqueeze_dim=3 is none of 1, 2": (ValueError, lambda: ckl.apply_rotary_pos_emb(q, q, tables, tables, 3)),
             "are not one or two numbers each": (ValueError, lambda: ckl.conv2d(image, filters, stride=(1, 1, 1))),
             "latent=32 is more than the 8 elements of a key": (

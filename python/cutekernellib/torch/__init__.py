@@ -13,21 +13,19 @@ from collections.abc import Sequence
 import torch as _torch
 from torch import Tensor
 
-from .._functions import _NAMES, _axis
+from .._functions import _axis, _operands_of
+from .._shapes import typed as _typed
 from . import (  # noqa: F401, they register the operators
     _attention,
     _blocks,
     _conv,
-    _convnext,
-    _decoder,
     _elements,
     _norms,
-    _products,
+    _registry,
     _rows,
     _tensors,
 )
 from ._accelerate import Report, accelerate
-from ._registry import way as _way
 
 __all__ = [
     "Report",
@@ -62,25 +60,29 @@ __all__ = [
 ]
 
 
-def _norm(way, x, normalized_shape, parameters, eps):
+_EPS = _torch.finfo(_torch.float32).eps
+
+
+def _norm(run, x, normalized_shape, parameters, eps):
     """A norm of the last modes of x, which have this shape, as one mode."""
+    eps = _EPS if eps is None else eps
+    if normalized_shape == x.shape[-1:]:
+        return run(x, *parameters, eps)[0]
     shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
     if shape != x.shape[-len(shape) :]:
-        raise ValueError(f"{way}: normalized_shape {shape} is not the end of the shape {tuple(x.shape)}")
-    if len(shape) == 1:
-        return _way(way, x, *parameters)(x, *parameters, eps)[0]
-    flat, parameters = x.flatten(-len(shape)), [p if p is None else p.reshape(-1) for p in parameters]
-    return _way(way, flat, *parameters)(flat, *parameters, eps)[0].view(x.shape)
+        raise ValueError(f"norm: normalized_shape {shape} is not the end of the shape {tuple(x.shape)}")
+    parameters = [p if p is None else p.reshape(-1) for p in parameters]
+    return run(x.flatten(-len(shape)), *parameters, eps)[0].view(x.shape)
 
 
 def softmax(x: Tensor, dim: int, *, scale: float = 1.0) -> Tensor:
     """softmax(scale * x) along dim. f32, f16, bf16."""
-    return _way("softmax", x)(x, dim, False, scale)
+    return _registry.way("softmax", x)(x, dim, False, scale)
 
 
 def log_softmax(x: Tensor, dim: int, *, scale: float = 1.0) -> Tensor:
     """log(softmax(scale * x)) along dim. f32, f16, bf16."""
-    return _way("softmax", x)(x, dim, True, scale)
+    return _registry.way("softmax", x)(x, dim, True, scale)
 
 
 def layer_norm(
@@ -91,34 +93,35 @@ def layer_norm(
     eps: float = 1e-5,
 ) -> Tensor:
     """torch.nn.functional.layer_norm. All tensors of one type, f32, f16 or bf16."""
-    return _norm("layer_norm", x, normalized_shape, (weight, bias), eps)
+    return _norm(_registry.way("layer_norm", x, weight, bias), x, normalized_shape, (weight, bias), eps)
 
 
 def rms_norm(
     x: Tensor, normalized_shape: int | Sequence[int], weight: Tensor | None = None, eps: float | None = None
 ) -> Tensor:
     """torch.nn.functional.rms_norm; eps: not given, as there the distance from 1 to the next f32, whatever the type."""
-    eps = _torch.finfo(_torch.float32).eps if eps is None else eps
-    return _norm("rms_norm", x, normalized_shape, (weight,), eps)
+    return _norm(_registry.way("rms_norm", x, weight), x, normalized_shape, (weight,), eps)
 
 
 def add_layer_norm(
     x: Tensor, residual: Tensor, weight: Tensor, bias: Tensor | None = None, eps: float = 1e-5
 ) -> tuple[Tensor, Tensor]:
     """layer_norm(x + residual) along the last mode, and x + residual, in one kernel."""
-    return _way("add_layer_norm", x, residual, weight, bias)(x, residual, weight, bias, eps)[:2]
+    return _registry.way("add_layer_norm", x, residual, weight, bias)(x, residual, weight, bias, eps)[:2]
 
 
 def add_rms_norm(x: Tensor, residual: Tensor, weight: Tensor, eps: float = 1e-5) -> tuple[Tensor, Tensor]:
     """rms_norm(x + residual) along the last mode, and x + residual, in one kernel."""
-    return _way("add_rms_norm", x, residual, weight)(x, residual, weight, eps)[:2]
+    return _registry.way("add_rms_norm", x, residual, weight)(x, residual, weight, eps)[:2]
 
 
 def group_norm(
     x: Tensor, num_groups: int, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5
 ) -> Tensor:
     """torch.nn.functional.group_norm of x[N,C,...], dense or of channels last, with weight[C] and bias[C], both or neither."""
-    return _way("group_norm", x, weight, bias)(x, num_groups, weight, bias, eps)[0]
+    if num_groups < 1:
+        raise ValueError(f"group_norm: num_groups={num_groups} is less than 1")
+    return _registry.way("group_norm", x, weight, bias)(x, num_groups, weight, bias, eps)[0]
 
 
 def cross_entropy(
@@ -144,7 +147,7 @@ def cross_entropy(
         if x.dim() == 0 or shape != x.shape[:1] * (x.dim() > 1) + x.shape[2:]:
             raise ValueError(f"cross_entropy: x{list(x.shape)} target{list(shape)} do not fit x[N,classes,*] target[N,*]")
         x, target = x.movedim(1, -1).flatten(0, -2) if x.dim() > 1 else x.unsqueeze(0), target.flatten()
-    loss = _way("cross_entropy", x, weight)(x, target, weight, ignore_index, reduction == "mean", label_smoothing)[0]
+    loss = _registry.way("cross_entropy", x, weight)(x, target, weight, ignore_index, reduction == "mean", label_smoothing)[0]
     return loss if reduction == "mean" else loss.sum() if reduction == "sum" else loss.view(shape)
 
 
@@ -161,17 +164,17 @@ def silu(x: Tensor) -> Tensor:
 
 
 def _unary(x, function):
-    return _way("unary", x)(x, function)
+    return _registry.way("unary", x)(x, function)
 
 
 def silu_mul(x: Tensor, y: Tensor) -> Tensor:
     """silu(x) * y, the middle of a gated MLP, in one kernel."""
-    return _way("silu_mul", x, y)(x, y)
+    return _registry.way("silu_mul", x, y)(x, y)
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, activation: str = "identity", turned: bool = False) -> Tensor:
     """activation(x @ weight.T + bias): identity, relu, gelu (tanh form), gelu_erf or silu, in one kernel. turned: x @ weight."""
-    return _way("linear", x, weight, bias)(x, weight, bias, activation, turned)[0]
+    return _registry.way("linear", x, weight, bias)(x, weight, bias, activation, turned)[0]
 
 
 def mlp(
@@ -186,38 +189,13 @@ def mlp(
     turned: bool = False,
 ) -> Tensor:
     """linear(linear(x, up, up_bias, activation), down, down_bias) + residual; activation: gelu, gelu_erf or silu."""
-    run = _way("mlp", x, up, up_bias, down, down_bias, residual)
+    run = _registry.way("mlp", x, up, up_bias, down, down_bias, residual)
     return run(x, up, up_bias, down, down_bias, residual, activation, turned)[0]
-
-
-def _block(x, tensors, *options):
-    """A block of a transformer (see _blocks.py) with weights and biases in order."""
-    return _way("block", x, *tensors)(x, *tensors, *options)[0]
-
-
-def _decoder_layer(x, tensors, *options):
-    """A layer of a decoder (see _decoder.py) with weights and tables in order."""
-    return _way("decoder_layer", x, *tensors)(x, *tensors, *options)[0]
-
-
-def _decoder_head(*args):
-    """Rotated q and k, and v of a layer of a decoder, without gradients (see _decoder.py)."""
-    return _way("decoder_head", *args[:7])(*args)
-
-
-def _decoder_tail(*args):
-    """What of a layer of a decoder comes behind attention, without gradients."""
-    return _way("decoder_tail", *args[:7])(*args)
-
-
-def _conv_block(x, tensors, *options):
-    """ConvNeXt's block (see _convnext.py) with weights, biases and gamma in order."""
-    return _way("conv_block", x, *tensors)(x, *tensors, *options)[0]
 
 
 def gated_mlp(x: Tensor, gate: Tensor, up: Tensor, down: Tensor, *, residual: Tensor | None = None) -> Tensor:
     """linear(silu_mul(linear(x, gate), linear(x, up)), down) + residual, without biases."""
-    return _way("gated_mlp", x, gate, up, down, residual)(x, gate, up, down, residual)[0]
+    return _registry.way("gated_mlp", x, gate, up, down, residual)(x, gate, up, down, residual)[0]
 
 
 def conv2d(
@@ -238,12 +216,12 @@ def conv2d(
         raise ValueError(f"conv2d: stride, padding and dilation {sizes} are not one or two numbers each")
     if min(sizes[0] + sizes[2]) < 1:
         raise ValueError(f"conv2d: strides {sizes[0]} and dilations {sizes[2]} begin at 1")
-    return _way("conv2d", x, weight, bias)(x, weight, bias, *sizes, groups)
+    return _registry.way("conv2d", x, weight, bias)(x, weight, bias, *sizes, groups)
 
 
 def rope(q: Tensor, k: Tensor, positions: Tensor, *, theta: float = 10000.0, style: str = "half") -> tuple[Tensor, Tensor]:
     """Rotary embedding of q[..., heads, D] and k[..., heads, D], a position (i32 or i64) for each token; a pair."""
-    return _way("rope", q, k)(q, k, positions, theta, style, False)
+    return _registry.way("rope", q, k)(q, k, positions, theta, style, False)
 
 
 def apply_rotary_pos_emb(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, unsqueeze_dim: int = 1) -> tuple[Tensor, Tensor]:
@@ -257,13 +235,13 @@ def apply_rotary_pos_emb(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, unsquee
         raise ValueError(f"apply_rotary_pos_emb: q has {q.dim()} modes and the tables {cos.dim()}, not 4 and 3")
     if unsqueeze_dim == 2:
         q, k = q.transpose(1, 2), k.transpose(1, 2)
-    q, k = _way("rotate", q, k)(q, k, cos, sin, False)
+    q, k = _registry.way("rotate", q, k)(q, k, cos, sin, False)
     return (q.transpose(1, 2), k.transpose(1, 2)) if unsqueeze_dim == 2 else (q, k)
 
 
 def add(a: Tensor, b: Tensor, *, alpha: float = 1.0, beta: float = 1.0) -> Tensor:
     """alpha * a + beta * b of two tensors of one shape."""
-    return _way("add", a, b)(a, b, alpha, beta)
+    return _registry.way("add", a, b)(a, b, alpha, beta)
 
 
 def elementwise(expr: str, **operands: Tensor | float) -> Tensor:
@@ -271,15 +249,15 @@ def elementwise(expr: str, **operands: Tensor | float) -> Tensor:
 
     The result has the type of the first tensor in the expression. Gradients are torch's. cutekernellib.elementwise has more.
     """
-    tensors = {n: operands[n] for n in dict.fromkeys(_NAMES.findall(expr)) if isinstance(operands.get(n), Tensor)}
+    tensors = {n: operands[n] for n in _operands_of(expr, operands) if isinstance(operands[n], Tensor)}
     numbers = {n: float(x) for n, x in operands.items() if n not in tensors}
-    run = _way("elementwise", *tensors.values())
+    run = _registry.way("elementwise", *tensors.values())
     return run(expr, list(tensors.values()), list(tensors), list(numbers.values()), list(numbers))
 
 
 def permute(x: Tensor, dims: Sequence[int]) -> Tensor:
     """torch.permute, as a dense tensor."""
-    return _way("permute", x)(x, [_axis(x, d) for d in dims])
+    return _registry.way("permute", x)(x, [_axis(x, d) for d in dims])
 
 
 def transpose(x: Tensor, dim0: int, dim1: int) -> Tensor:
@@ -287,7 +265,7 @@ def transpose(x: Tensor, dim0: int, dim1: int) -> Tensor:
     modes, dim0, dim1 = list(range(x.dim())), _axis(x, dim0), _axis(x, dim1)
     modes[dim0], modes[dim1] = modes[dim1], modes[dim0]
     if modes[:-2] == list(range(x.dim() - 2)) and modes[-1] != x.dim() - 1:
-        return _way("transpose", x)(x)
+        return _registry.way("transpose", x)(x)
     return permute(x, modes)
 
 
@@ -296,7 +274,7 @@ def reduce(x: Tensor, op: str = "sum", dim: int | Sequence[int] = (), *, correct
 
     Gradients of others than sums and means are torch's; argmax, argmin, any and all have none.
     """
-    return _way("reduce", x)(x, op, [dim] if isinstance(dim, int) else list(dim), correction)
+    return _registry.way("reduce", x)(x, op, [dim] if isinstance(dim, int) else list(dim), correction)
 
 
 def scaled_dot_product_attention(
@@ -351,14 +329,14 @@ def attention(
     false hides. sinks: f32 [H], a score more for each head, without a value.
     """
     scale = _scale(q) if scale is None else scale
-    run = _way("attention", q, k, v, mask, sinks)
+    run = _registry.way("attention", q, k, v, mask, sinks)
     return run(q, k, v, mask, sinks, causal, scale, *window, softcap)[0]
 
 
 def attention_packed(qkv: Tensor, *, causal: bool = False, scale: float | None = None) -> Tensor:
     """attention() of qkv[B,S,3,H,D], the result of a joint projection; gives [B,S,H,D]."""
     scale = _scale(qkv) if scale is None else scale
-    return _way("attention_packed", qkv)(qkv, causal, scale)[0]
+    return _registry.way("attention_packed", qkv)(qkv, causal, scale)[0]
 
 
 def attention_ragged(
@@ -382,7 +360,7 @@ def attention_ragged(
     """
     scale = _scale(q) if scale is None else scale
     q, k, v = (x.transpose(0, 1) for x in (q, k, v))
-    run = _way("attention_ragged", q, k, v, starts_q, starts_kv, sinks)
+    run = _registry.way("attention_ragged", q, k, v, starts_q, starts_kv, sinks)
     o = run(q, k, v, starts_q, starts_kv, sinks, longest_q, longest_kv, causal, scale, *window, softcap)[0]
     return o.transpose(0, 1)
 
@@ -421,14 +399,12 @@ def attention_decode(
         raise ValueError(
             "attention_decode: k_new and v_new come together, k_new alone where the cache is latent, and with lengths"
         )
-    options = sinks, scale, left, softcap
-    if latent and k_new is not None:
-        run = _way("attention_decode_latent_append", q, k, k_new, lengths, table, sinks)
-        return run(q, k, k_new, lengths, table, *options, latent)
-    if latent:
-        return _way("attention_decode_latent", q, k, lengths, table, sinks)(q, k, lengths, table, *options, latent)
-    if k_new is not None:
-        run = _way("attention_decode_append", q, k, v, k_new, v_new, lengths, table, sinks)
-        return run(q, k, v, k_new, v_new, lengths, table, *options)
-    run = _way("attention_decode", q, k, v, lengths, table, sinks)
-    return run(q, k, v, lengths, table, *options)
+    options = lengths, table, sinks, scale, left, softcap, latent
+    if k_new is None:
+        return _registry.way("attention_decode", q, k, v, lengths, table, sinks)(q, k, v, *options)
+    run = _registry.way("attention_decode_append", q, k, v, k_new, v_new, lengths, table, sinks)
+    return run(q, k, v, k_new, v_new, *options)
+
+
+for _name in set(__all__) - {"Report", "accelerate"}:
+    globals()[_name] = _typed(globals()[_name])

@@ -280,43 +280,28 @@ def _all_of(batch, kv, device):
     return _lengths[key]
 
 
-_DECODE = "Tensor? sinks, float scale, int left, float softcap"
+_DECODE = "Tensor? lengths, Tensor? table, Tensor? sinks, float scale, int left, float softcap, int dv"
 
 
-@operator(
-    f"attention_decode(Tensor q, Tensor k, Tensor v, Tensor? lengths, Tensor? table, {_DECODE}) -> Tensor",
-    lambda q, k, v, *rest: _outputs(_by_rows(q), v)[0],
-)
+def _decode_like(q, k, v, *rest):
+    """Memory for the result. In a latent cache, without v, values are the first dv elements of keys."""
+    return _outputs(_by_rows(q), k[..., : rest[-1]] if v is None else v)[0]
+
+
+@operator(f"attention_decode(Tensor q, Tensor k, Tensor? v, {_DECODE}) -> Tensor", _decode_like)
 def attention_decode(q, k, v, *rest):
-    return _decode(q, _by_rows(k), _by_rows(v), None, None, *rest)
+    return _decode(q, _by_rows(k), v if v is None else _by_rows(v), None, None, *rest)
 
 
 @operator(
-    "attention_decode_append(Tensor q, Tensor(a!) k, Tensor(b!) v, Tensor k_new, Tensor v_new, Tensor lengths, Tensor? table,"
-    f" {_DECODE}) -> Tensor",
-    lambda q, k, v, *rest: _outputs(_by_rows(q), v)[0],
+    f"attention_decode_append(Tensor q, Tensor(a!) k, Tensor(b!)? v, Tensor k_new, Tensor? v_new, {_DECODE}) -> Tensor",
+    _decode_like,
 )
 def attention_decode_append(q, k, v, k_new, v_new, *rest):
-    _check_cache(k, v)
-    return _decode(q, k, v, _by_rows(k_new), _by_rows(v_new), *rest)
-
-
-@operator(
-    f"attention_decode_latent(Tensor q, Tensor k, Tensor? lengths, Tensor? table, {_DECODE}, int dv) -> Tensor",
-    lambda q, k, *rest: _outputs(_by_rows(q), k[..., : rest[-1]])[0],
-)
-def attention_decode_latent(q, k, *rest):
-    return _decode(q, _by_rows(k), None, None, None, *rest)
-
-
-@operator(
-    "attention_decode_latent_append(Tensor q, Tensor(a!) k, Tensor k_new, Tensor lengths, Tensor? table,"
-    f" {_DECODE}, int dv) -> Tensor",
-    lambda q, k, *rest: _outputs(_by_rows(q), k[..., : rest[-1]])[0],
-)
-def attention_decode_latent_append(q, k, k_new, *rest):
-    _check_cache(k)
-    return _decode(q, k, None, _by_rows(k_new), None, *rest)
+    """New keys and values are stored in the cache."""
+    if any(x is not None and x.stride(-1) != 1 for x in (k, v)):
+        raise ValueError("attention_decode: elements of a key or value of the cache are apart, where new ones would be stored")
+    return _decode(q, k, v, _by_rows(k_new), v_new if v_new is None else _by_rows(v_new), *rest)
 
 
 _DECODE_SHAPES = [
@@ -325,23 +310,16 @@ _DECODE_SHAPES = [
 ]
 
 
-def _check_cache(*tensors):
-    if any(x.stride(-1) != 1 for x in tensors):
-        raise ValueError("attention_decode: elements of a key or value of the cache are apart, where new ones would be stored")
-
-
-def _decode(q, k, v, k_new, v_new, lengths, table, sinks, scale, left, softcap, dv=0):
-    """New keys and values, if any, are stored in the cache. In a latent cache, without v, values are the first dv elements of keys."""
+def _decode(q, k, v, k_new, v_new, lengths, table, sinks, scale, left, softcap, dv):
     expect("attention_decode", _DECODE_SHAPES[table is not None], q, k, v, lengths, table, sinks, k_new, v_new)
-    q, latent = _by_rows(q), v is None
-    o, _ = _outputs(q, k[..., :dv] if latent else v)
+    q, o = _by_rows(q), _decode_like(q, k, v, dv)
     kv = k.shape[2] * (1 if table is None else table.shape[1])
     lengths = _all_of(q.shape[0], kv, q.device) if lengths is None else lengths
     strides, new_strides = (
         tuple(x if x is None else x.stride() for x in tensors) for tensors in ((q, k, v, o), (k_new, v_new))
     )
     pages = None if table is None else k.shape[0]
-    options = (scale, left, softcap, sinks is not None, None if k_new is None else new_strides, latent)
+    options = (scale, left, softcap, sinks is not None, None if k_new is None else new_strides, v is None)
     desc = _problems.attention_decode(q.shape, k.shape[1:3], kv, o.shape[3], pages, strides, q.dtype, *options)
     into = (None, None) if k_new is None else (k, v)
     _attention_decode(desc, q, k, v, *dense(lengths, table, sinks), o, k_new, v_new, *into)

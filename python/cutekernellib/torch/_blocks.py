@@ -1,189 +1,106 @@
-"""A block of a transformer as one operator: norm, attention of a joint projection, norm, two layers, and both residual sums.
+"""Layers, MLPs and blocks of transformers and of ConvNeXt as operators, each described once; the gradient comes of the description.
 
-h = x + proj(attention(qkv(norm1(x)))), y = h + down(activation(up(norm2(h)))). The same kernels as those of its parts; what is saved
-is the caller's thread, which calls the library once (_sequence.py), and autograd, which has one node and one tensor of what is kept.
+They run the kernels of their parts. Weights are [out,in] as torch.nn.Linear has them or, where `turned`, [in,out] as transformers'
+Conv1D does.
 """
 
-import functools
-import types
+from ._described import described
 
-import torch
 
-from .. import _problems
-from .._shapes import expect
-from ._registry import dense, like, operator, without_gradient
-from ._sequence import Memory, Sequence, behind, run_sequence
+@described("x[*,K] weight[N,K] bias?[N]", "str activation, bool turned")
+def linear(tape, x, weight, bias, activation, turned):
+    return tape.linear(x, weight, bias, activation, turned=turned)
 
-_NAMES = "norm1 norm1_bias qkv qkv_bias proj proj_bias norm2 norm2_bias up up_bias down down_bias".split()
-_TENSORS = ", ".join("Tensor" + "?" * (n.endswith("_bias") and "norm" not in n) + f" {n}" for n in _NAMES)
-_OPTIONS = "int heads, bool causal, float scale, float eps1, float eps2, str activation, bool turned"
-_PATTERN = "x[B,S,C] norm1[C] norm1_bias[C] {qkv} qkv_bias[J] {proj} proj_bias[C] norm2[C] norm2_bias[C] {up} up_bias[I] {down} down_bias[C]"
-_PATTERNS = (
-    _PATTERN.format(qkv="qkv[J,C]", proj="proj[C,O]", up="up[I,C]", down="down[C,I]"),
-    _PATTERN.format(qkv="qkv[C,J]", proj="proj[O,C]", up="up[C,I]", down="down[I,C]"),
+
+@described("x[*,K] up[I,K] up_bias?[I] down[N,I] down_bias?[N] residual?[*,N]", "str activation, bool turned")
+def mlp(tape, x, up, up_bias, down, down_bias, residual, activation, turned):
+    hidden = tape.linear(x, up, up_bias, activation, turned=turned)
+    return tape.linear(hidden, down, down_bias, residual=residual, turned=turned)
+
+
+@described("x[*,K] gate[I,K] up[I,K] down[N,I] residual?[*,N]", "")
+def gated_mlp(tape, x, gate, up, down, residual):
+    hidden = tape.silu_mul(tape.linear(x, gate), tape.linear(x, up))
+    return tape.linear(hidden, down, residual=residual)
+
+
+@described(
+    "x[B,S,C] norm1[C] norm1_bias[C] qkv[J,C] qkv_bias?[J] proj[C,O] proj_bias?[C]"
+    " norm2[C] norm2_bias[C] up[I,C] up_bias?[I] down[C,I] down_bias?[C]",
+    "int heads, bool causal, float scale, float eps1, float eps2, str activation, bool turned",
 )
+def block(tape, x, norm1, norm1_bias, qkv, qkv_bias, proj, proj_bias, *rest):
+    """h = x + proj(attention(qkv(norm1(x)))), y = h + down(activation(up(norm2(h))))"""
+    *norm2, up, up_bias, down, down_bias, heads, causal, scale, eps1, eps2, activation, turned = rest
+    joint, n = tape.linear(tape.layer_norm(x, norm1, norm1_bias, eps1), qkv, qkv_bias, turned=turned), proj.shape[not turned]
+    if joint.columns != 3 * n or n % heads:
+        raise ValueError(f"block: {joint.columns} columns of qkv are not q, k and v of {heads} heads, of which proj has {n}")
+    o = tape.attention([(joint, i * n, n) for i in range(3)], x.shape[0], n // heads, causal, scale)
+    normed, h = tape.layer_norm(tape.linear(o, proj, proj_bias, turned=turned), *norm2, eps2, residual=x)
+    return mlp(tape, normed, up, up_bias, down, down_bias, h, activation, turned)
 
 
-class _Sizes:
-    """Rows; columns of x, of q, k and v together, of what attention gives, and between the last layers."""
-
-    def __init__(self, x, qkv, proj, up, turned, heads, itemsize):
-        self.batch, self.tokens, self.c = x
-        self.rows, self.heads, self.itemsize = self.batch * self.tokens, heads, itemsize
-        self.joint, self.o, self.inner = qkv[turned], proj[not turned], up[turned]
-
-    def kept(self, memory):
-        """Places of what the forward pass leaves to the gradient."""
-        columns = {"normed1": self.c, "joint": self.joint, "o": self.o, "h": self.c, "normed2": self.c}
-        columns |= {"before": self.inner, "hidden": self.inner}
-        floats = {"mean1": 1, "rstd1": 1, "mean2": 1, "rstd2": 1, "lse": self.heads}
-        places = {name: memory(self.rows * n, self.itemsize) for name, n in columns.items()}
-        return types.SimpleNamespace(**places, **{name: memory(self.rows * n, 4) for name, n in floats.items()})
-
-    def alone(self, memory):
-        """Places where there will be no gradient; what comes later lies where something was before."""
-        normed, later = memory(self.rows * max(self.c, self.o), self.itemsize), memory.fork()
-        joint = memory(self.rows * self.joint, self.itemsize)
-        h, hidden = later(self.rows * self.c, self.itemsize), later(self.rows * self.inner, self.itemsize)
-        memory.join(later)
-        none = dict.fromkeys("mean1 rstd1 mean2 rstd2 lse before".split())
-        return types.SimpleNamespace(normed1=normed, joint=joint, o=normed, h=h, normed2=normed, hidden=hidden, **none)
-
-    def attention(self):
-        """Shapes and strides of q, k, v and o; q, k and v lie side by side."""
-        d = self.o // self.heads
-        side_by_side, alone = ((self.tokens * n, d, n, 1) for n in (self.joint, self.o))
-        return ((self.batch, self.heads, self.tokens, d),) * 4, (*(side_by_side,) * 3, alone)
-
-    def thirds(self, joint, names):
-        return {name: behind(joint, i * self.o, self.itemsize) for i, name in enumerate(names.split())}
-
-
-@functools.lru_cache(1024)
-def _forward(shapes, dtype, keeps, heads, causal, scale, eps1, eps2, activation, turned):
-    """The bytes of the sequence, and those of the memory that it wants."""
-    expect("block", _PATTERNS[turned], *(x if x is None else types.SimpleNamespace(shape=x, dtype=dtype) for x in shapes))
-    x, _, _, qkv, qkv_bias, proj, proj_bias, _, _, up, up_bias, _, down_bias = shapes
-    s = _Sizes(x, qkv, proj, up, turned, heads, dtype.itemsize)
-    if s.joint != 3 * s.o or s.o % heads:
-        raise ValueError(f"block: {s.joint} columns of qkv are not q, k and v of {heads} heads, of which proj has {s.o}")
-    steps, memory = Sequence(["x", *_NAMES, "y", "kept"], s.rows, dtype), Memory("kept")
-    at = s.kept(memory) if keeps else s.alone(memory)
-    biases = dict(qkv=qkv_bias, proj=proj_bias, up=up_bias, down=down_bias)
-    biases = {name: bias and name + "_bias" for name, bias in biases.items()}
-
-    def norm(name, eps, **arguments):
-        steps.norm("layernorm", s.c, eps, gamma=name, beta=name + "_bias", **arguments)
-
-    def layer(name, a, d, n, k, **arguments):
-        steps.product(a, name, d, n, k, turned, biases[name], **arguments)
-
-    norm("norm1", eps1, x="x", y=at.normed1, mean=at.mean1, rstd=at.rstd1)
-    layer("qkv", at.normed1, at.joint, s.joint, s.c)
-    shapes, strides = s.attention()
-    desc = _problems.attention(*shapes[:3], strides, dtype, causal, scale, lse=keeps)
-    steps.add("attention", desc, **s.thirds(at.joint, "q k v"), o=at.o, lse=at.lse)
-    layer("proj", at.o, "y", s.c, s.o)
-    norm("norm2", eps2, x="y", residual="x", y=at.normed2, sum=at.h, mean=at.mean2, rstd=at.rstd2)
-    layer("up", at.normed2, at.hidden, s.inner, s.c, activation=activation, x=at.before)
-    layer("down", at.hidden, "y", s.c, s.inner, c=at.h)
-    return bytes(steps), memory.bytes
-
-
-def _run(x, args, keeps):
-    tensors = dense(x, *args[:12])
-    code, size = _forward(tuple([t if t is None else t.shape for t in tensors]), x.dtype, keeps, *args[12:])
-    y, kept = torch.empty_like(tensors[0]), x.new_empty(size, dtype=torch.uint8)
-    run_sequence(code, *tensors, y, kept)
-    return y, kept
-
-
-def _outputs(x, norm1, norm1_bias, qkv, qkv_bias, proj, proj_bias, norm2, norm2_bias, up, up_bias, down, down_bias, *options):
-    """Memory for y and what is kept."""
-    memory = Memory("kept")
-    _Sizes(x.shape, qkv.shape, proj.shape, up.shape, options[-1], options[0], x.dtype.itemsize).kept(memory)
-    return like(x), x.new_empty(memory.bytes, dtype=torch.uint8)
-
-
-def _setup(ctx, inputs, output):
-    ctx.save_for_backward(inputs[0], *inputs[1:12:2], output[1])
-    ctx.options = inputs[13:]
-
-
-def _gradient(ops, ctx, dy):
-    needs = ctx.needs_input_grad[:13]
-    gradients = ops.block_backward(dy, *ctx.saved_tensors, *ctx.options, needs)
-    return *(g if need else None for g, need in zip(gradients, needs)), *(None,) * 7
-
-
-@operator(f"block(Tensor x, {_TENSORS}, {_OPTIONS}) -> (Tensor, Tensor)", _outputs, _gradient, _setup)
-def block(x, *args):
-    return _run(x, args, True)
-
-
-@without_gradient("block")
-def _block_alone(x, *args):
-    return _run(x, args, False)[:1]
-
-
-def _gradients_like(x, norm1, qkv, proj, norm2, up, down, turned, needs):
-    def layer(weight, i):
-        bias = x.new_empty(weight.shape[1 if turned else 0] if needs[i + 1] else 0)
-        return like(weight) if needs[i] else x.new_empty(0), bias
-
-    norms = like(norm1), like(norm1), like(norm2), like(norm2)
-    return like(x), *norms[:2], *layer(qkv, 3), *layer(proj, 5), *norms[2:], *layer(up, 9), *layer(down, 11)
-
-
-@functools.lru_cache(1024)
-def _backward(x, qkv, proj, up, dtype, needs, heads, causal, scale, activation, turned):
-    """The bytes of the sequence, and those of the memory that it wants."""
-    s = _Sizes(x, qkv, proj, up, turned, heads, dtype.itemsize)
-    at, memory = s.kept(Memory("kept")), Memory("work")
-    names = f"dy x norm1 qkv proj norm2 up down kept dx {' '.join('d' + name for name in _NAMES)} work"
-    steps = Sequence(names.split(), s.rows, dtype)
-    dh, later = memory(s.rows * s.c, s.itemsize), memory.fork()
-    dbefore = memory(s.rows * s.inner, s.itemsize)
-    do, djoint = later(s.rows * max(s.c, s.o), s.itemsize), later(s.rows * s.joint, s.itemsize)
-    memory.join(later)
-
-    def layer(name, dy, inputs, n, k):
-        """Gradients of a layer's weight and bias."""
-        i = 1 + _NAMES.index(name)
-        if needs[i]:
-            steps.weight_gradient(dy, inputs, "d" + name, n, k, turned)
-        if needs[i + 1]:
-            steps.sum(dy, f"d{name}_bias", n)
-
-    def norm(name, **arguments):
-        steps.norm_gradient("layernorm", s.c, gamma=name, dgamma="d" + name, dbeta=f"d{name}_bias", **arguments)
-
-    steps.data_gradient("dy", "down", dbefore, s.c, s.inner, turned, "d" + activation, at.before)
-    layer("down", "dy", at.hidden, s.c, s.inner)
-    layer("up", dbefore, at.normed2, s.inner, s.c)
-    steps.data_gradient(dbefore, "up", "dx", s.inner, s.c, turned)  # dx is memory until the last step
-    norm("norm2", x=at.h, dy="dx", dsum="dy", dx=dh, mean=at.mean2, rstd=at.rstd2)
-    layer("proj", dh, at.o, s.c, s.o)
-    steps.data_gradient(dh, "proj", do, s.c, s.o, turned)
-    shapes, strides = s.attention()
-    desc = _problems.attention(*shapes[:3], strides, dtype, causal, scale, backward=True)
-    places = s.thirds(at.joint, "q k v") | s.thirds(djoint, "dq dk dv")
-    steps.add("attention", desc, **places, o=at.o, lse=at.lse, dout=do)
-    layer("qkv", djoint, at.normed1, s.joint, s.c)
-    steps.data_gradient(djoint, "qkv", do, s.joint, s.c, turned)
-    norm("norm1", x="x", dy=do, dsum=dh, dx="dx", mean=at.mean1, rstd=at.rstd1)
-    return bytes(steps), memory.bytes
-
-
-@operator(
-    "block_backward(Tensor dy, Tensor x, Tensor norm1, Tensor qkv, Tensor proj, Tensor norm2, Tensor up, Tensor down, Tensor kept,"
-    f" {_OPTIONS}, bool[] needs) -> (Tensor{', Tensor' * 12})",
-    lambda dy, x, norm1, qkv, proj, norm2, up, down, *rest: _gradients_like(x, norm1, qkv, proj, norm2, up, down, *rest[-2:]),
+@described(
+    "attended[B,S,C] x[B,S,C] norm[C] norm_bias[C] up[I,C] up_bias?[I] down[C,I] down_bias?[C]",
+    "float eps, str activation, bool turned",
 )
-def block_backward(dy, x, norm1, qkv, proj, norm2, up, down, kept, heads, causal, scale, eps1, eps2, activation, turned, needs):
-    shapes = x.shape, qkv.shape, proj.shape, up.shape
-    code, size = _backward(*shapes, x.dtype, tuple(needs), heads, causal, scale, activation, turned)
-    gradients = _gradients_like(x, norm1, qkv, proj, norm2, up, down, turned, needs)
-    inputs = *dense(dy, x, norm1, qkv, proj, norm2, up, down), kept
-    run_sequence(code, *inputs, *gradients, x.new_empty(size, dtype=torch.uint8))
-    return gradients
+def block_tail(tape, attended, x, norm, norm_bias, up, up_bias, down, down_bias, eps, activation, turned):
+    """What of it comes behind attention, which is the model's own where there is a cache or a mask."""
+    normed, h = tape.layer_norm(attended, norm, norm_bias, eps, residual=x)
+    return mlp(tape, normed, up, up_bias, down, down_bias, h, activation, turned)
+
+
+def _head(tape, x, norm1, q, k, v, cos, sin, head_dim, eps):
+    """Rotated queries and keys, and values, of layers without bias."""
+    if q.shape[0] % head_dim or k.shape[0] % head_dim:
+        raise ValueError(f"decoder_layer: {q.shape[0]} and {k.shape[0]} columns of q and k are not whole heads of {head_dim}")
+    if tuple(cos.shape[1:]) != (x.shape[1], head_dim) or cos.shape[0] not in (1, x.shape[0]):
+        raise ValueError(f"decoder_layer: tables{list(cos.shape)} are not [1 or B,S,{head_dim}] of x{list(x.shape)}")
+    normed = tape.rms_norm(x, norm1, eps)
+    q, k, v = (tape.linear(normed, weight) for weight in (q, k, v))
+    return tape.rotate(q, cos, sin, head_dim), tape.rotate(k, cos, sin, head_dim), v
+
+
+def _tail(tape, attended, x, o, norm2, gate, up, down, eps):
+    """h = x + o(attended), and h + down(silu(gate(n)) * up(n)) of n = norm2(h)."""
+    normed, h = tape.rms_norm(tape.linear(attended, o), norm2, eps, residual=x)
+    return gated_mlp(tape, normed, gate, up, down, h)
+
+
+@described(
+    "x[B,S,C] norm1[C] q[Q,C] k[K,C] v[K,C] o[C,Q] norm2[C] gate[I,C] up[I,C] down[C,I] cos[T,S,D] sin[T,S,D]",
+    "int head_dim, float scale, float eps1, float eps2",
+)
+def decoder_layer(tape, x, norm1, q, k, v, o, norm2, gate, up, down, cos, sin, head_dim, scale, eps1, eps2):
+    """A layer such as Llama's, causal."""
+    heads = _head(tape, x, norm1, q, k, v, cos, sin, head_dim, eps1)
+    attended = tape.attention([(part, 0, part.columns) for part in heads], x.shape[0], head_dim, True, scale)
+    return _tail(tape, attended, x, o, norm2, gate, up, down, eps2)
+
+
+@described("x[B,S,C] norm1[C] q[Q,C] k[K,C] v[K,C] cos[T,S,D] sin[T,S,D]", "int head_dim, float eps", count=3)
+def decoder_head(tape, *args):
+    """What of it comes before attention."""
+    return _head(tape, *args)
+
+
+@described("attended[B,S,Q] x[B,S,C] o[C,Q] norm2[C] gate[I,C] up[I,C] down[C,I]", "float eps")
+def decoder_tail(tape, *args):
+    """What comes behind it."""
+    return _tail(tape, *args)
+
+
+@described(
+    "x[N,C,H,W] filter[C,1,R,S] filter_bias?[C] norm[C] norm_bias[C] up[I,C] up_bias?[I] down[C,I] down_bias?[C] gamma?[C]",
+    "int padding_h, int padding_w, float eps, str activation",
+    is_image=True,
+)
+def conv_block(tape, x, filter, filter_bias, norm, norm_bias, up, up_bias, down, down_bias, gamma, h, w, eps, activation):
+    """ConvNeXt's: x + gamma * down(activation(up(norm(conv(x)))))"""
+    if tuple(filter.shape[2:]) != (2 * h + 1, 2 * w + 1):
+        raise ValueError(f"conv_block: x{list(x.shape)} filter{list(filter.shape)} and padding {h}, {w} do not fit")
+    normed = tape.layer_norm(tape.conv(x, filter, filter_bias, (h, w)), norm, norm_bias, eps)
+    hidden = tape.linear(normed, up, up_bias, activation)
+    if gamma is not None:
+        down, down_bias = tape.scale(down, down_bias, gamma)
+    return tape.linear(hidden, down, down_bias, residual=x)

@@ -5,8 +5,15 @@ import torch.nn.functional as F
 
 
 def gradients(function, dy, *inputs):
-    """Of function(*inputs), each None where nothing depends on it; also below the dispatcher, and in a trace."""
-    return torch.func.vjp(function, *inputs)[1](dy)
+    """Of function(*inputs), each None where there is none, as of integers; also below the dispatcher, and in a trace."""
+    floats = {i: x for i, x in enumerate(inputs) if x.is_floating_point()}
+
+    def of_floats(*given):
+        given = dict(zip(floats, given))
+        return function(*[given.get(i, x) for i, x in enumerate(inputs)])
+
+    made = dict(zip(floats, torch.func.vjp(of_floats, *floats.values())[1](dy)))
+    return tuple(map(made.get, range(len(inputs))))
 
 
 # Expressions, as `elementwise` reads them

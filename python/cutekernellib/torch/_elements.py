@@ -7,7 +7,7 @@ import torch
 
 from .. import _problems
 from .._shapes import expect
-from ._registry import image, image_like, is_channels_last, like, operator, run
+from ._registry import image_like, is_channels_last, like, operator, run
 
 # Element by element. s in a gradient stands for the sigmoid that the function has.
 
@@ -20,23 +20,33 @@ FUNCTIONS = {
             "-s", "-" + _SIGMOID_OF_GELU
         ),
     ),
+    "relu": ("relu(x)", "g*min(1,relu(x)*1e38*1e38)"),  # of the least positive number, too
     "silu": ("silu(x)", "g*sigmoid(x)*(1+x*(1-sigmoid(x)))"),
     "silu_mul": ("silu(x)*y", "g*y*sigmoid(x)*(1+x*(1-sigmoid(x)))"),
 }
 
 
+@functools.lru_cache(8192)
+def _problem(expr, shape, dtype, count):
+    if not dtype.is_floating_point:
+        raise ValueError(f"elementwise: {expr} is of floats, not of {dtype}")
+    names = tuple((name, dtype) for name in "abcd"[:count])
+    return _problems.elementwise(expr, (math.prod(shape),), names, ((1,),) * (count + 1), dtype)
+
+
 def _elementwise(expr, *inputs):
     """Tensors of floats of one shape, in the order of the last one, as is the result."""
-    if not all(x.is_floating_point() for x in inputs):
-        raise ValueError(f"elementwise: {expr} is of floats, not of {inputs[-1].dtype}")
-    last = is_channels_last(inputs[-1])
-    inputs = [image(x, last) for x in inputs]
+    x = inputs[-1]
+    desc, order = _problem(expr, x.shape, x.dtype, len(inputs)), torch.contiguous_format
+    if x.dim() == 4 and is_channels_last(x):
+        order = torch.channels_last
+    inputs = [x.contiguous(memory_format=order) for x in inputs]
     out = torch.empty_like(inputs[-1])
-    shape = (out.numel(),)
-    names = tuple((name, inputs[0].dtype) for name in "abcd"[: len(inputs)])
-    desc = _problems.elementwise(expr, shape, names, ((1,),) * (len(inputs) + 1), out.dtype)
-    run.elementwise(desc, *inputs, *(None,) * (4 - len(inputs)), out)
+    run.elementwise(desc, *inputs, *_NONE[len(inputs) :], out)
     return out
+
+
+_NONE = (None,) * 4  # operands that there are not
 
 
 def _unary_setup(ctx, inputs, output):

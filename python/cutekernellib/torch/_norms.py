@@ -1,10 +1,13 @@
 """Norms of rows, of sums of rows, and of groups of channels."""
 
+import functools
+import math
+
 import torch
 
 from .. import _problems
 from .._shapes import expect
-from ._registry import dense, image, image_like, is_channels_last, like, operator, row_count, run, without_gradient
+from ._registry import dense, image, image_like, is_channels_last, like, operator, run, without_gradient
 
 # Norms of rows. Where there is a residual the norm is that of a sum, which is returned, too, and of both addends the gradient is one.
 
@@ -13,16 +16,30 @@ def _statistics(x):
     return torch.empty(x.shape[:-1], dtype=torch.float32, device=x.device)
 
 
+_SAID = {"layernorm": "layer_norm", "rmsnorm": "rms_norm"}  # of operators: the functions' names
+
+
+@functools.lru_cache(8192)
+def _problem(name, shape, *rest):
+    return _problems.norm(name, math.prod(shape[:-1]), shape[-1], *rest)
+
+
 def norm_of_rows(name, x, residual, weight, bias, eps, mean, rstd):
     """y, and x + residual if there is one."""
-    expect(name.replace("norm", "_norm"), "x[*,N] residual[*,N] weight[N] bias[N]", x, residual, weight, bias)
-    if bias is not None and weight is None:
+    expect(_SAID[name], "x[*,N] residual[*,N] weight[N] bias[N]", x, residual, weight, bias)
+    x, h = x.contiguous(), None
+    y = torch.empty_like(x)
+    if residual is not None:
+        residual, h = residual.contiguous(), torch.empty_like(x)
+    if weight is not None:
+        weight = weight.contiguous()
+        if bias is not None:
+            bias = bias.contiguous()
+        elif name == "layernorm":
+            bias = torch.zeros_like(weight)
+    elif bias is not None:
         raise ValueError("layer_norm: a bias needs a weight")
-    x, residual, weight, bias = dense(x, residual, weight, bias)
-    y, h = torch.empty_like(x), None if residual is None else torch.empty_like(x)
-    if bias is None and weight is not None and name == "layernorm":
-        bias = torch.zeros_like(weight)
-    desc = _problems.norm(name, row_count(x), x.shape[-1], x.dtype, eps, weight is not None, h is not None)
+    desc = _problem(name, x.shape, x.dtype, eps, weight is not None, h is not None)
     getattr(run, name)(desc, x, residual, weight, bias, None, None, y, h, None, None, None, mean, rstd)
     return y, h
 
@@ -31,7 +48,7 @@ def norm_of_rows_backward(name, dy, dsum, x, weight, mean, rstd):
     dy, dsum, x, weight = dense(dy, dsum, x, weight)
     dx, dweight = torch.empty_like(x), torch.empty_like(weight) if weight is not None else None
     dbias = torch.empty_like(weight) if weight is not None and name == "layernorm" else None
-    desc = _problems.norm(name, row_count(x), x.shape[-1], x.dtype, 0, weight is not None, dsum is not None, True)
+    desc = _problem(name, x.shape, x.dtype, 0, weight is not None, dsum is not None, True)
     getattr(run, name)(desc, x, None, weight, None, dy, dsum, None, None, dx, dweight, dbias, mean, rstd)
     wanted = (dweight, dbias) if name == "layernorm" else (dweight,)
     return dx, *(x.new_empty(0) if g is None else g for g in wanted)

@@ -105,13 +105,20 @@ def without_gradient(name):
     return keep
 
 
-def way(name, *tensors):
-    """How a call of these tensors goes: to the function, through autograd, or where anything else wants to see it, the dispatcher."""
+def way(name, *tensors, transformed=True):
+    """How a call of these tensors goes: to the function, through autograd, or where anything else wants to see it, the dispatcher.
+
+    transformed: also by torch.func and forward-mode derivatives; if not, None there, where torch's own functions are wanted.
+    """
     if _is_compiling():
         return getattr(registered, name)
-    if _forward_ad._current_level >= 0:
-        raise NotImplementedError(f"{name}: there is no forward-mode derivative")  # torch.library would make zeros
-    if _is_transforming() or _dispatch_modes():
+    if _is_transforming() or _forward_ad._current_level >= 0:
+        if not transformed:
+            return None
+        if _forward_ad._current_level >= 0:
+            raise NotImplementedError(f"{name}: there is no forward-mode derivative")  # torch.library would make zeros
+        return getattr(registered, name)
+    if _dispatch_modes():
         return getattr(registered, name)
     is_plain, needs_gradient = True, False
     for x in tensors:
@@ -157,10 +164,6 @@ def image_like(x, shape=None):
     """Memory for an image, or tensor of any modes, in the order of x."""
     order = torch.channels_last if is_channels_last(x) else torch.contiguous_format
     return torch.empty(x.shape if shape is None else shape, dtype=x.dtype, device=x.device, memory_format=order)
-
-
-def row_count(x):
-    return x.numel() // x.shape[-1] if x.shape[-1] else 0
 
 
 @functools.lru_cache(8192)

@@ -5,112 +5,115 @@ of a model does all that when it first meets a shape, and keeps what came of it:
 """
 
 import struct
+from functools import partial
 
 from .. import _problems
 from .._library import module, operators
-from ._products import gemm_problem
 
 run_sequence = module.ckl_sequence  # (the bytes, *tensors in the order of their names)
 
-_ALIGNMENT = 256  # bytes; of what lies in a tensor of bytes
+_UNIT = 16  # rows and bytes of a row are rounded up to it, so what lies in a tensor of bytes begins at whole 256
 _PLACE, _NUMBER = struct.Struct("=iiq"), struct.Struct("=iid")  # step_argument in src/ffi/call.c
 _NOTHING, _TENSOR, _MEMORY, _IS_NUMBER = range(4)
+_INDEX = {name: i for i, name in enumerate(operators)}
 
 
-class Memory:
-    """Places in a tensor of bytes, one behind the other. A place is what Sequence.add() takes: (name of the tensor, offset).
+class Value:
+    """A tensor of a sequence: the caller's, of a name, or memory. It has so many columns in each row; without rows, so many elements."""
 
-    Sizes may be symbols of a trace.
+    activation, before = "identity", None  # of a product: what it was made by, and of what
+
+    def __init__(self, columns, dtype, by_rows=True, shape=None, name=None):
+        self.columns, self.dtype, self.by_rows, self.shape, self.name = columns, dtype, by_rows, shape, name
+        self.bytes = columns * dtype.itemsize  # of a row
+
+
+class Steps:
+    """Operators one behind the other, over values of so many rows, most of them of one type."""
+
+    def __init__(self, rows, dtype):
+        self.rows, self.dtype, self.steps = rows, dtype, []
+
+    def step(self, name, problem, **arguments):
+        """An operator with its arguments by name: a value, (a value, an element of it), a number, or None. problem(): its bytes."""
+        if not arguments.keys() <= set(operators[name].arguments):
+            raise TypeError(f"{name}: arguments are {', '.join(operators[name].arguments)}, not {', '.join(arguments)}")
+        self.steps.append((name, problem, arguments))
+
+    def gemm(self, m, n, k, layout, a, b, d, bias=None, activation="identity", x=None, c=None):
+        """d[m,n] = activation(a * b + c + bias); x gets what the activation takes, or has it for a derivative."""
+        keeps = x is not None and activation[0] != "d"
+        options = dict(layout=layout, preactivation=keeps, c=c is not None)
+        problem = partial(_problems.gemm, m, n, k, self.dtype, bias is not None, activation, **options)
+        self.step("gemm", problem, a=a, b=b, bias=bias, d=d, x=x, c=c, beta=None if c is None else 1.0)
+
+    def elements(self, expression, y, *inputs):
+        """An expression of inputs without gaps, in the order in which it has them."""
+        count, dtypes = self.rows * y.columns if y.by_rows else y.columns, tuple(zip("abcd", (x.dtype for x in inputs)))
+        problem = partial(_problems.elementwise, expression, (count,), dtypes, ((1,),) * (len(inputs) + 1), y.dtype)
+        self.step("elementwise", problem, **{f"in{i}": x for i, x in enumerate(inputs)}, out=y)
+
+    def sums(self, x, y, rows, columns, axis):
+        """y: the sums of x[rows,columns] along an axis."""
+        self.step("reduce", partial(_problems.reduce, "sum", (rows, columns), (columns, 1), (axis,), x.dtype), x=x, y=y)
+
+
+def values_of(step):
+    """Those among the arguments of a step, each once."""
+    given = (x[0] if isinstance(x, tuple) else x for x in step[2].values())
+    return dict.fromkeys(x for x in given if isinstance(x, Value))
+
+
+def place(steps, rows, memory, kept=(), placed=()):
+    """Where in a tensor of bytes of this name values lie that are neither the caller's nor placed, {value: (name, a byte)}; its size.
+
+    What was read for the last time makes room for what comes behind it, but for what is kept. Large values are placed first. A place is
+    so many bytes of every row, as rows may be the symbol of a trace.
     """
-
-    def __init__(self, name, bytes=0):
-        self.name, self.bytes = name, bytes
-
-    def __call__(self, count, itemsize):
-        at = self.bytes
-        self.bytes += (count * itemsize + _ALIGNMENT - 1) // _ALIGNMENT * _ALIGNMENT
-        return self.name, at
-
-    def fork(self):
-        """The same memory from here on, for what comes when what is taken next is not needed any more."""
-        return Memory(self.name, self.bytes)
-
-    def join(self, other):
-        self.bytes = max(self.bytes, other.bytes)
-
-
-def behind(place, count, itemsize):
-    """The place so many elements behind one."""
-    return place[0], place[1] + count * itemsize
+    lives, places, size = {}, {}, 0  # first and last step of each
+    for i, step in enumerate(steps):
+        for value in values_of(step):
+            if not value.name and value not in placed:
+                lives[value] = lives.get(value, (i,))[0], len(steps) if value in kept else i
+    for by_rows, unit, count in (True, _UNIT, (rows + _UNIT - 1) // _UNIT * _UNIT), (False, _UNIT**2, 1):
+        spans, end = [], 0
+        for value in sorted([v for v in lives if v.by_rows == by_rows], key=lambda v: -v.bytes):
+            (first, last), bytes = lives[value], (value.bytes + unit - 1) // unit * unit
+            at = _room(bytes, sorted(span for begin, until, span in spans if begin <= last and first <= until))
+            spans.append((first, last, (at, at + bytes)))
+            places[value], end = (memory, size + at * count), max(end, at + bytes)
+        size += end * count
+    return places, size
 
 
-class Sequence:
-    """Steps over tensors of these names; most are matrices of so many rows, all of one type."""
+def _room(bytes, taken):
+    """The first place for so many bytes beside those taken."""
+    at = 0
+    for begin, end in taken:
+        if at + bytes <= begin:
+            break
+        at = max(at, end)
+    return at
 
-    def __init__(self, tensors, rows, dtype):
-        self.rows, self.dtype, self._steps, self._operators = rows, dtype, [], list(operators)
-        self._tensors = {name: i for i, name in enumerate(tensors)}
 
-    def add(self, name, desc, **arguments):
-        """An operator with its arguments by name: a tensor's name, a place in one, a number, or None."""
-        wanted = operators[name].arguments
-        if not arguments.keys() <= set(wanted):
-            raise TypeError(f"{name}: arguments are {', '.join(wanted)}, not {', '.join(arguments)}")
-        head = struct.pack("=ii", self._operators.index(name), len(wanted))
-        self._steps.append(head + desc + bytes(-len(desc) % 8) + b"".join(self._packed(arguments.get(n)) for n in wanted))
+def pack(steps, tensors, places):
+    """The bytes of a sequence over tensors of these names."""
+    index = {name: i for i, name in enumerate(tensors)}
 
-    def _packed(self, x):
-        if x is None:
+    def packed(x):
+        value, first = x if isinstance(x, tuple) else (x, None)
+        if value is None:
             return _PLACE.pack(_NOTHING, 0, 0)
-        if isinstance(x, str):
-            return _PLACE.pack(_TENSOR, self._tensors[x], 0)
-        if isinstance(x, tuple):
-            return _PLACE.pack(_MEMORY, self._tensors[x[0]], x[1])
-        return _NUMBER.pack(_IS_NUMBER, 0, x)
+        if not isinstance(value, Value):
+            return _NUMBER.pack(_IS_NUMBER, 0, value)
+        tensor, at = (value.name, None) if value.name else places[value]
+        if at is first is None:
+            return _PLACE.pack(_TENSOR, index[tensor], 0)
+        return _PLACE.pack(_MEMORY, index[tensor], (at or 0) + (first or 0) * value.dtype.itemsize)
 
-    def __bytes__(self):
-        return b"".join(self._steps)
-
-    def product(self, a, b, d, n, k, turned=False, bias=None, activation="identity", x=None, c=None):
-        """d[rows,n] = activation(a[rows,k] * b + c + bias); x gets what the activation takes. turned: b is [k,n]."""
-        layout = "nn" if turned else "nt"
-        desc = gemm_problem(self.rows, n, k, self.dtype, layout, bias is not None, activation, x is not None, c is not None)
-        self.add("gemm", desc, a=a, b=b, bias=bias, d=d, x=x, c=c, beta=None if c is None else 1.0)
-
-    def data_gradient(self, dy, weight, dx, n, k, turned=False, derivative="identity", x=None, c=None):
-        """dx[rows,k] = derivative at x of (dy[rows,n] * weight + c)."""
-        layout = "nt" if turned else "nn"
-        desc = gemm_problem(self.rows, k, n, self.dtype, layout, False, derivative, False, c is not None)
-        self.add("gemm", desc, a=dy, b=weight, d=dx, x=x, c=c, beta=None if c is None else 1.0)
-
-    def weight_gradient(self, dy, x, dweight, n, k, turned=False):
-        """dweight = dy[rows,n]^T * x[rows,k], or turned."""
-        (a, m), (b, n) = ((x, k), (dy, n)) if turned else ((dy, n), (x, k))
-        desc = gemm_problem(m, n, self.rows, self.dtype, "tn", False, "identity", False, False)
-        self.add("gemm", desc, a=a, b=b, d=dweight)
-
-    def sum(self, x, y, n):
-        """y[n]: the sums of columns of x[rows,n]."""
-        self.add("reduce", _problems.reduce("sum", (self.rows, n), (n, 1), (0,), self.dtype), x=x, y=y)
-
-    def norm(self, name, n, eps, **arguments):
-        """layernorm or rmsnorm of x[rows,n]."""
-        residual = arguments.get("residual") is not None
-        self.add(name, _problems.norm(name, self.rows, n, self.dtype, eps, True, residual), **arguments)
-
-    def norm_gradient(self, name, n, **arguments):
-        """The gradient of that, plus dsum."""
-        dsum = arguments.get("dsum") is not None
-        self.add(name, _problems.norm(name, self.rows, n, self.dtype, 0, True, dsum, True), **arguments)
-
-    def elements(self, expression, count, y, *inputs, dtypes=(), to=None):
-        """An expression of inputs without gaps, in the order in which it has them; dtypes, to: of inputs and y, where not all are of one."""
-        names = tuple(zip("abcd", dtypes or (self.dtype,) * len(inputs)))
-        desc = _problems.elementwise(expression, (count,), names, ((1,),) * (len(inputs) + 1), to or self.dtype)
-        self.add("elementwise", desc, **{f"in{i}": x for i, x in enumerate(inputs)}, out=y)
-
-    def scale(self, x, factors, y, rows, columns):
-        """y[rows,columns] = x, each row times a factor of its own."""
-        names, strides = (("a", self.dtype), ("b", self.dtype)), ((columns, 1), (1, 0), (columns, 1))
-        desc = _problems.elementwise("a*b", (rows, columns), names, strides, self.dtype)
-        self.add("elementwise", desc, in0=x, in1=factors, out=y)
+    code = []
+    for name, problem, arguments in steps:
+        desc, wanted = problem(), operators[name].arguments
+        head = struct.pack("=ii", _INDEX[name], len(wanted))
+        code.append(head + desc + bytes(-len(desc) % 8) + b"".join(packed(arguments.get(n)) for n in wanted))
+    return b"".join(code)

@@ -2,22 +2,32 @@
 
 import torch
 
-from ._registry import is_transformed
+from . import _registry
 
 FLOATS = (torch.float32, torch.float16, torch.bfloat16)
 PRODUCTS_MIN = 2**30  # multiply-adds of a layer: below, a call costs more than its kernel, and torch's calls are cheaper
 host = False  # are tensors of the host taken, too?
 
 
-def takes(x, *others):
+def _fit(x, others):
     """Are these tensors on a GPU, of one type that the operators have? By autocast torch would make f32 of shorter ones."""
     dtype, on_gpu = x.dtype, x.is_cuda
-    if dtype not in FLOATS or not (on_gpu or host) or is_transformed():
+    if dtype not in FLOATS or not (on_gpu or host):
         return False
     for other in others:
-        if other is not None and other.dtype != dtype:
+        if other is not None and other.dtype is not dtype:
             return False
-    return dtype == torch.float32 or not torch.is_autocast_enabled("cuda" if on_gpu else "cpu")
+    return dtype is torch.float32 or not torch.is_autocast_enabled("cuda" if on_gpu else "cpu")
+
+
+def takes(x, *others):
+    """Are they taken?"""
+    return _fit(x, others) and not _registry.is_transformed()
+
+
+def taken(name, x, *others):
+    """The operator for them, or None."""
+    return _registry.way(name, x, *others, transformed=False) if _fit(x, others) else None
 
 
 def multiplies(x, weight, bias, axis=-1):
