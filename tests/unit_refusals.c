@@ -286,6 +286,11 @@ static void box_span(int n)
     make_tma(map_param(), F16, 2, 8, n, 64);
 }
 
+static void box_swizzle(int n)
+{
+    tma_tile_layout(F16, 8, 8, n);
+}
+
 static void box_rank(int n)
 {
     make_tma(map_param(), F16, n, 8, 64, 128);
@@ -507,6 +512,9 @@ static const refusal refusals[] = {
     { box_rows, 256, 257, "TMA box: 257x64, more than 256 elements along a dimension" },
     { box_columns, 256, 264, "TMA box: 8x264, more than 256 elements along a dimension" },
     { box_span, 32, 40, "TMA box: rows of 80 bytes are longer than the 64-byte swizzle" },
+    { box_swizzle, 128, 256, "TMA box: there is no swizzle of 256 bytes" },
+    { box_swizzle, 64, 96, "TMA box: there is no swizzle of 96 bytes" },
+    { box_swizzle, 16, 8, "TMA box: there is no swizzle of 8 bytes" },
     { box_rank, 5, 6, "TMA box: rank=6 is not in 2..5" },
     { box_rank, 2, 1, "TMA box: rank=1 is not in 2..5" },
     { box_coordinates, 2, 1, "TMA box: 3 coordinates in a tensor of rank 4" },
