@@ -206,7 +206,7 @@ static ckl_status print_cost(const test_case *c, const ckl_device_info *info, ar
     return CKL_OK;
 }
 
-static ckl_status explain_line(const char *line, const ckl_device_info *info)
+static ckl_status explain_line(const char *line, void *info)
 {
     test_case c;
     arena memory = { 0 };
@@ -234,19 +234,6 @@ static ckl_status explain_titled(const char *line, void *info)
     return status;
 }
 
-static ckl_status explain_all(int argc, char **argv, ckl_device_info *info)
-{
-    if (suite ? argc > 1 : argc < 2)
-        FAIL(CKL_INVALID, "explain: give either a problem LINE or --suite FILE");
-    if (suite)
-        return suite_read(suite, want_costs ? cost_or_reason : explain_titled, info);
-    text line = { 0 };
-    cli_join(argc - 1, argv + 1, &line);
-    ckl_status status = explain_line(text_data(&line), info);
-    text_free(&line);
-    return status;
-}
-
 int cmd_explain(int argc, char **argv)
 {
     int done = cli_parse(&usage, &argc, argv);
@@ -256,7 +243,11 @@ int cmd_explain(int argc, char **argv)
     ckl_status status = ckl_device_open(device_id, &device);
     if (status == CKL_OK) {
         ckl_device_info info = *ckl_device_properties(device);
-        status = explain_all(argc, argv, &info);
+        status = cli_lines(argc, argv, suite,
+                           !suite       ? explain_line
+                           : want_costs ? cost_or_reason
+                                        : explain_titled,
+                           &info);
     }
     ckl_device_close(device);
     return status == CKL_OK ? EXIT_PASSED : cli_fail(status);
