@@ -98,11 +98,8 @@ static void print_shared_memory(const ir_kernel *kernel)
     printf("  shared memory %" PRId64 " bytes\n", kernel->smem_bytes);
     for (int i = 0; i < kernel->smem_count; i++) {
         const ir_smem *smem = &kernel->smem[i];
-        printf("    %8" PRId64 " .. %8" PRId64 "  %-16s %8" PRId64 " bytes, aligned to %" PRId64, smem->offset,
+        printf("    %8" PRId64 " .. %8" PRId64 "  %-16s %8" PRId64 " bytes, aligned to %" PRId64 "\n", smem->offset,
                smem->offset + smem->bytes, smem->name, smem->bytes, smem->align);
-        if (smem->alias_of >= 0)
-            printf(", shares the bytes of %s", kernel->smem[smem->alias_of].name);
-        printf("\n");
     }
 }
 

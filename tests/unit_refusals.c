@@ -423,19 +423,6 @@ static void break_in(int n)
         ir_end_if();
 }
 
-static void alias_bytes(int n)
-{
-    smem_alloc("one", 64, 16);
-    ir_smem_alias("other", "one", n);
-}
-
-static void alias_of(int n)
-{
-    smem_alloc("zero", 16, 16);
-    smem_alloc("one", 64, 16);
-    ir_smem_alias("other", n ? "one" : "two", 64);
-}
-
 static void parameters(int n)
 {
     for (int i = 0; i < n; i++) {
@@ -539,8 +526,6 @@ static const refusal refusals[] = {
     { ends_loop, 1, 0, "end_loop without its loop" },
     { else_after, 0, 1, "else does not follow an if" },
     { break_in, 1, 0, "break outside a loop" },
-    { alias_bytes, 64, 65, "shared memory other: 65 bytes do not fit one of 64" },
-    { alias_of, 1, 0, "shared memory other aliases two, which does not exist" },
     { parameters, 96, 97, "is one more than the 96 a kernel may have" },
 };
 
