@@ -166,8 +166,7 @@ static ckl_status print_kernel(const chosen *taken, int which, ir_target target)
 static ckl_status explain(const test_case *c, const ckl_device_info *info, arena *memory)
 {
     chosen taken = { .op = c->test->op };
-    void *desc = arena_alloc(memory, 1, taken.op->desc_bytes);
-    adapter_desc(c->test, c->problem, desc);
+    void *desc = case_desc(c, memory);
     bool listing = want_ptx || want_ir;
     if (!listing)
         print_choices(info, taken.op, desc, memory);
@@ -190,12 +189,11 @@ static ckl_status explain(const test_case *c, const ckl_device_info *info, arena
 static ckl_status print_cost(const test_case *c, const ckl_device_info *info, arena *memory)
 {
     const operator_info *op = c->test->op;
-    void *desc = arena_alloc(memory, 1, op->desc_bytes), *config;
+    void *config;
     const void *checked;
     const implementation *impl;
-    adapter_desc(c->test, c->problem, desc);
-    TRY(plan_desc(op, desc, memory, &checked));
-    TRY(plan_choose(info, op, desc, case_force(c, memory), memory, &impl, &config, NULL));
+    TRY(plan_desc(op, case_desc(c, memory), memory, &checked));
+    TRY(case_choose(c, info, memory, &impl, &config));
     if (!impl->cost)
         FAIL(CKL_UNSUPPORTED, "%s %s says no costs", op->name, impl->name);
     const plan_cost cost = impl->cost(checked, info, config);
