@@ -532,7 +532,7 @@ static void wait_for_nobody(void)
     ir_end_if();
 }
 
-/* Five clusters of two CTAs, two at a time. */
+/* Five clusters of two CTAs, two at a time. Those that wait are counted, too. */
 static void test_residents_of_a_deadlock(void **state)
 {
     (void)state;
@@ -542,6 +542,9 @@ static void test_residents_of_a_deadlock(void **state)
     if (!strstr(ckl_error(), "; 2 of 10 CTAs have ended, 2 more wait like this one, and 4 have not started: the device "
                              "holds 4 at once"))
         fail_msg("%s", ckl_error());
+    device_counter counters[COUNTER_COUNT];
+    b.gpu->ops->counters(b.gpu, counters, COUNTER_COUNT);
+    assert_int_equal(counters[COUNT_CTAS].value, 6);
     b.gpu->ops->close(b.gpu);
 }
 
