@@ -47,10 +47,9 @@ static ckl_status time_kernel(const test_case *c, ckl_device *device, const impl
 static ckl_status time_stages(const test_case *c, ckl_device *device, arena *memory, plan_time *out)
 {
     const implementation *impl;
-    void *config, *desc = arena_alloc(memory, 1, c->test->op->desc_bytes);
+    void *config;
     double clock = clock_seconds();
-    adapter_desc(c->test, c->problem, desc);
-    TRY(plan_choose(&device->info, c->test->op, desc, case_force(c, memory), memory, &impl, &config, NULL));
+    TRY(case_choose(c, &device->info, memory, &impl, &config));
     out->choose_ms = lap_ms(&clock);
     for (int number = 0; number < plan_kernels(c->test->op, impl, config); number++)
         TRY(time_kernel(c, device, impl, config, number, out));

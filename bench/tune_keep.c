@@ -95,9 +95,8 @@ ckl_status tune_keep(const test_case *c, const tune_result *result, const char *
 {
     subject s = { .c = c, .op = c->test->op, .device = tuned_device_name(&result->device) };
     text before = { 0 }, after = { 0 };
-    char *desc = arena_alloc(&s.memory, 2, s.op->desc_bytes), *key = desc + s.op->desc_bytes;
-    adapter_desc(c->test, c->problem, desc);
-    plan_desc_key(s.op, desc, key); // of a checked desc: parsing the case has done that
+    void *key = arena_alloc(&s.memory, 1, s.op->desc_bytes);
+    plan_desc_key(s.op, case_desc(c, &s.memory), key); // of a checked desc: parsing the case has done that
     s.key = key;
     ckl_status status = tuned_read_file(path, false, &before);
     if (status == CKL_OK && before.length)

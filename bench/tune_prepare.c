@@ -32,9 +32,8 @@ static ckl_status each_kernel(const preparing *p, const test_case *c,
     const implementation *impl;
     const operator_info *op = c->test->op;
     arena memory = { 0 };
-    void *config, *desc = arena_alloc(&memory, 1, op->desc_bytes);
-    adapter_desc(c->test, c->problem, desc);
-    ckl_status status = plan_choose(p->work->device, op, desc, case_force(c, &memory), &memory, &impl, &config, NULL);
+    void *config;
+    ckl_status status = case_choose(c, p->work->device, &memory, &impl, &config);
     for (int which = 0; status == CKL_OK && which < plan_kernels(op, impl, config); which++) {
         ir_kernel *kernel;
         status = plan_describe(op, impl, config, which, plan_target(p->work->device), &kernel);

@@ -16,10 +16,8 @@ enum {
 ckl_status tune_space_open(const test_case *c, const ckl_device_info *device, uint64_t seed, tune_space *space)
 {
     *space = (tune_space){ .op = c->test->op, .device = device, .random = seed };
-    void *desc = arena_alloc(&space->memory, 1, space->op->desc_bytes);
-    adapter_desc(c->test, c->problem, desc);
-    space->desc = desc;
-    return plan_desc(space->op, desc, &space->memory, &space->view);
+    space->desc = case_desc(c, &space->memory);
+    return plan_desc(space->op, space->desc, &space->memory, &space->view);
 }
 
 void tune_space_close(tune_space *space)

@@ -2,10 +2,13 @@
 #include "cli/cli.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/fields.h"
 #include "base/math.h"
+#include "base/number.h"
+#include "lab/case.h"
 
 static void print_help(const cli_usage *usage)
 {
@@ -85,6 +88,26 @@ int cli_parse(const cli_usage *usage, int *argc, char **argv)
     return CLI_GO_ON;
 }
 
+ckl_status cli_number(const char *option, const char *given, double low, double high, double *value)
+{
+    char *end = NULL;
+    const double number = given ? strtod(given, &end) : *value;
+    if (given && (end == given || *end || !(number >= low && number <= high)))
+        FAIL(CKL_INVALID, "%s=%s is not a number from %g to %g", option, given, low, high);
+    *value = number;
+    return CKL_OK;
+}
+
+ckl_status cli_integer(const char *option, const char *given, int64_t low, int64_t high, int64_t *value)
+{
+    const char *end = given;
+    int64_t number = *value;
+    if (given && (!number_integer(&end, &number) || *end || number < low || number > high))
+        FAIL(CKL_INVALID, "%s=%s is not an integer from %" PRId64 " to %" PRId64, option, given, low, high);
+    *value = number;
+    return CKL_OK;
+}
+
 void cli_join(int argc, char **argv, text *line)
 {
     if (argc == 1) { // a whole line in one word
@@ -98,6 +121,20 @@ void cli_join(int argc, char **argv, text *line)
         else
             text_printf(line, "%s ", argv[i]);
     }
+}
+
+ckl_status cli_lines(int argc, char **argv, const char *suite, ckl_status (*each)(const char *line, void *user),
+                     void *user)
+{
+    if (!suite == (argc < 2))
+        FAIL(CKL_INVALID, "%s: give either a problem LINE or --suite FILE", argv[0]);
+    if (suite)
+        return suite_read(suite, each, user);
+    text line = { 0 };
+    cli_join(argc - 1, argv + 1, &line);
+    ckl_status status = each(text_data(&line), user);
+    text_free(&line);
+    return status;
 }
 
 int cli_exit_of(ckl_status status)

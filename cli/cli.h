@@ -40,8 +40,16 @@ typedef struct cli_usage {
  */
 int cli_parse(const cli_usage *usage, int *argc, char **argv);
 
+/* The number that an option was given, from low to high; without one *value stays. Integers may be sums of powers: 2^20+3. */
+ckl_status cli_number(const char *option, const char *given, double low, double high, double *value);
+ckl_status cli_integer(const char *option, const char *given, int64_t low, int64_t high, int64_t *value);
+
 /* Joins the words of a problem line; those with spaces, whose quotes the shell has removed, are quoted again. */
 void cli_join(int argc, char **argv, text *line);
+
+/* Calls each() with the problem line that stands behind argv[0], or with those of a suite's file, until one fails. */
+ckl_status cli_lines(int argc, char **argv, const char *suite, ckl_status (*each)(const char *line, void *user),
+                     void *user);
 
 /* Prints ckl_error() to stderr; the exit status for a status. */
 int cli_fail(ckl_status status);

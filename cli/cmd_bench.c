@@ -31,7 +31,7 @@
 
 /* For a row: measuring the limits has warmed the GPU already, and brief sampling needs no long warm-up. */
 static const double WARM_SECONDS_MAX = 1, WARM_OF_SAMPLING = 8;
-static const char *const SECONDS_DEFAULT = "1.5";
+static const double SECONDS_DEFAULT = 1.5, SECONDS_MAX = 1e9;
 
 /* Memory of a few of the largest rows: to pin it again takes longer than to draw operands. */
 static const size_t HOST_MEMORY_KEPT = (size_t)16 << 30;
@@ -89,22 +89,15 @@ typedef struct bench {
 
 /* Arguments */
 
-static ckl_status parse_number(const char *option, const char *given, double low, double high, double *value)
-{
-    char *end;
-    *value = strtod(given, &end);
-    if (end == given || *end || !(*value >= low && *value <= high))
-        FAIL(CKL_INVALID, "bench: %s=%s is not a number from %g to %g", option, given, low, high);
-    return CKL_OK;
-}
-
 static ckl_status read_options(bench *b)
 {
     race_options *race = &b->race;
-    double turns;
-    TRY(parse_number("--rounds", rounds ? rounds : "0", rounds ? 1 : 0, 1e6, &turns));
-    TRY(parse_number("--seconds", seconds ? seconds : SECONDS_DEFAULT, 0.01, 600, &race->limits.seconds_max));
-    TRY(parse_number("--within", within ? within : "1e9", 1, 1e9, &b->seconds_max));
+    int64_t turns = 0;
+    race->limits.seconds_max = SECONDS_DEFAULT;
+    b->seconds_max = SECONDS_MAX;
+    TRY(cli_integer("--rounds", rounds, 1, 1000000, &turns));
+    TRY(cli_number("--seconds", seconds, 0.01, 600, &race->limits.seconds_max));
+    TRY(cli_number("--within", within, 1, SECONDS_MAX, &b->seconds_max));
     race->limits.rounds = (int)turns;
     race->limits.warm_seconds_max = fmin(WARM_SECONDS_MAX, WARM_OF_SAMPLING * race->limits.seconds_max);
     race->hot = hot != NULL;
@@ -114,25 +107,19 @@ static ckl_status read_options(bench *b)
     return CKL_OK;
 }
 
-static ckl_status read_line(bench *b, int argc, char **argv)
+static ckl_status add_line(const char *line, void *b)
 {
-    text line = { 0 };
-    cli_join(argc - 1, argv + 1, &line);
-    ckl_status status = suites_read_line(text_data(&line), config, &b->work);
-    text_free(&line);
-    return status;
+    return suites_read_line(line, config, &((bench *)b)->work);
 }
 
 static ckl_status read_cases(bench *b, int argc, char **argv)
 {
-    if (suites ? argc > 1 : argc < 2)
-        FAIL(CKL_INVALID, "bench: give either a problem LINE or --suite FILE");
     if (suites && (configs || plan_only))
         FAIL(CKL_INVALID, "bench: %s takes a problem LINE, not a suite", configs ? "--configs" : "--plan");
-    if (suites)
+    if (suites && argc == 1)
         TRY(suites_read(suites, config, &b->work));
     else
-        TRY(read_line(b, argc, argv));
+        TRY(cli_lines(argc, argv, suites, add_line, b));
     if (b->work.suite_count > 1 && ((json && !suites_is_folder(json)) || (csv && !suites_is_folder(csv))))
         FAIL(CKL_INVALID, "bench: the results of several suites go to a folder: --json DIR/");
     return CKL_OK;

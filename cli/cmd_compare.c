@@ -6,7 +6,7 @@
 #include "bench/comparison.h"
 #include "cli/cli.h"
 
-static const char *const TOLERANCE_DEFAULT = "3";
+static const double TOLERANCE_DEFAULT = 3, TOLERANCE_MIN = 0.001; // percent
 
 static const char *tolerance, *strict;
 static const cli_option options[] = {
@@ -21,24 +21,13 @@ static const cli_usage usage = {
     options, COUNT_OF(options)
 };
 
-static ckl_status read_tolerance(double *value)
-{
-    const char *given = tolerance ? tolerance : TOLERANCE_DEFAULT;
-    char *end;
-    *value = strtod(given, &end);
-    if (end == given || *end || !(*value > 0 && *value <= 100))
-        FAIL(CKL_INVALID, "compare: --tolerance=%s is not a number above 0 up to 100", given);
-    *value /= 100;
-    return CKL_OK;
-}
-
 static ckl_status compare(const char *old_path, const char *new_path, comparison *c, results *old, results *new)
 {
-    double value;
-    TRY(read_tolerance(&value));
+    double percent = TOLERANCE_DEFAULT;
+    TRY(cli_number("--tolerance", tolerance, TOLERANCE_MIN, 100, &percent));
     TRY(results_read_json(old_path, old));
     TRY(results_read_json(new_path, new));
-    return compare_results(old, new, value, c);
+    return compare_results(old, new, percent / 100, c);
 }
 
 int cmd_compare(int argc, char **argv)

@@ -98,11 +98,8 @@ static void print_shared_memory(const ir_kernel *kernel)
     printf("  shared memory %" PRId64 " bytes\n", kernel->smem_bytes);
     for (int i = 0; i < kernel->smem_count; i++) {
         const ir_smem *smem = &kernel->smem[i];
-        printf("    %8" PRId64 " .. %8" PRId64 "  %-16s %8" PRId64 " bytes, aligned to %" PRId64, smem->offset,
+        printf("    %8" PRId64 " .. %8" PRId64 "  %-16s %8" PRId64 " bytes, aligned to %" PRId64 "\n", smem->offset,
                smem->offset + smem->bytes, smem->name, smem->bytes, smem->align);
-        if (smem->alias_of >= 0)
-            printf(", shares the bytes of %s", kernel->smem[smem->alias_of].name);
-        printf("\n");
     }
 }
 
@@ -169,8 +166,7 @@ static ckl_status print_kernel(const chosen *taken, int which, ir_target target)
 static ckl_status explain(const test_case *c, const ckl_device_info *info, arena *memory)
 {
     chosen taken = { .op = c->test->op };
-    void *desc = arena_alloc(memory, 1, taken.op->desc_bytes);
-    adapter_desc(c->test, c->problem, desc);
+    void *desc = case_desc(c, memory);
     bool listing = want_ptx || want_ir;
     if (!listing)
         print_choices(info, taken.op, desc, memory);
@@ -193,12 +189,11 @@ static ckl_status explain(const test_case *c, const ckl_device_info *info, arena
 static ckl_status print_cost(const test_case *c, const ckl_device_info *info, arena *memory)
 {
     const operator_info *op = c->test->op;
-    void *desc = arena_alloc(memory, 1, op->desc_bytes), *config;
+    void *config;
     const void *checked;
     const implementation *impl;
-    adapter_desc(c->test, c->problem, desc);
-    TRY(plan_desc(op, desc, memory, &checked));
-    TRY(plan_choose(info, op, desc, case_force(c, memory), memory, &impl, &config, NULL));
+    TRY(plan_desc(op, case_desc(c, memory), memory, &checked));
+    TRY(case_choose(c, info, memory, &impl, &config));
     if (!impl->cost)
         FAIL(CKL_UNSUPPORTED, "%s %s says no costs", op->name, impl->name);
     const plan_cost cost = impl->cost(checked, info, config);
@@ -206,7 +201,7 @@ static ckl_status print_cost(const test_case *c, const ckl_device_info *info, ar
     return CKL_OK;
 }
 
-static ckl_status explain_line(const char *line, const ckl_device_info *info)
+static ckl_status explain_line(const char *line, void *info)
 {
     test_case c;
     arena memory = { 0 };
@@ -234,19 +229,6 @@ static ckl_status explain_titled(const char *line, void *info)
     return status;
 }
 
-static ckl_status explain_all(int argc, char **argv, ckl_device_info *info)
-{
-    if (suite ? argc > 1 : argc < 2)
-        FAIL(CKL_INVALID, "explain: give either a problem LINE or --suite FILE");
-    if (suite)
-        return suite_read(suite, want_costs ? cost_or_reason : explain_titled, info);
-    text line = { 0 };
-    cli_join(argc - 1, argv + 1, &line);
-    ckl_status status = explain_line(text_data(&line), info);
-    text_free(&line);
-    return status;
-}
-
 int cmd_explain(int argc, char **argv)
 {
     int done = cli_parse(&usage, &argc, argv);
@@ -256,7 +238,11 @@ int cmd_explain(int argc, char **argv)
     ckl_status status = ckl_device_open(device_id, &device);
     if (status == CKL_OK) {
         ckl_device_info info = *ckl_device_properties(device);
-        status = explain_all(argc, argv, &info);
+        status = cli_lines(argc, argv, suite,
+                           !suite       ? explain_line
+                           : want_costs ? cost_or_reason
+                                        : explain_titled,
+                           &info);
     }
     ckl_device_close(device);
     return status == CKL_OK ? EXIT_PASSED : cli_fail(status);

@@ -3,17 +3,16 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/math.h"
 #include "cli/cli.h"
 #include "cli/fuzz_workers.h"
+#include "lab/cores.h"
 
 enum { WORKERS_MAX = 128 };
-static const double SECONDS_MAX = 1e7;
+static const double MINUTES_MAX = 1e5;
 
-static const char *count = "10000", *seed = "1", *device, *kind = "all", *program, *minutes = "0", *folder, *workers,
-                  *shorten = "16";
+static const char *count, *seed, *device, *kind = "all", *program, *minutes, *folder, *workers, *shorten;
 static const cli_option options[] = {
     { "--count", "N", &count, "programs (10000)" },
     { "--seed", "S", &seed, "another seed, other programs (1)" },
@@ -34,55 +33,34 @@ static const cli_usage usage = {
     options, COUNT_OF(options)
 };
 
-/* An integer of at least `least`; false, with a message, if it is not. */
-static bool read_number(const char *option, const char *word, int64_t least, int64_t *out)
+static ckl_status read_kind(int *out)
 {
-    char *end;
-    *out = strtoll(word, &end, 10);
-    if (end != word && !*end && *out >= least)
-        return true;
-    fprintf(stderr, "ckl fuzz: %s=%s is no whole number of at least %" PRId64 "\n", option, word, least);
-    return false;
-}
-
-static bool read_minutes(double *seconds)
-{
-    char *end;
-    *seconds = strtod(minutes, &end) * 60;
-    if (end != minutes && !*end && *seconds >= 0 && *seconds <= SECONDS_MAX)
-        return true;
-    fprintf(stderr, "ckl fuzz: --minutes=%s is no number of minutes\n", minutes);
-    return false;
-}
-
-static bool read_kind(int *out)
-{
+    for (*out = 0; fuzz_kind_names[*out]; ++*out)
+        if (strcmp(kind, fuzz_kind_names[*out]) == 0)
+            return CKL_OK;
     *out = FUZZ_KINDS_ALL;
-    for (int i = 0; fuzz_kind_names[i]; i++)
-        if (strcmp(kind, fuzz_kind_names[i]) == 0)
-            *out = i;
-    if (*out != FUZZ_KINDS_ALL || strcmp(kind, "all") == 0)
-        return true;
-    fprintf(stderr, "ckl fuzz: --kind=%s is none of all, arithmetic, control, shared, matrix and async\n", kind);
-    return false;
+    if (strcmp(kind, "all") == 0)
+        return CKL_OK;
+    FAIL(CKL_INVALID, "--kind=%s is none of all, arithmetic, control, shared, matrix and async", kind);
 }
 
-static bool read_request(fuzz_request *r)
+static ckl_status read_request(fuzz_request *r)
 {
-    int64_t number, cores = sysconf(_SC_NPROCESSORS_ONLN);
-    *r = (fuzz_request){ .device = device, .folder = folder };
-    if (!read_number("--seed", seed, 0, &number) || !read_number("--count", count, 1, &r->count) ||
-        !read_kind(&r->set.kind))
-        return false;
+    int64_t number = 1, processes = cores_available();
+    double duration = 0;
+    *r = (fuzz_request){ .device = device, .folder = folder, .count = 10000, .shorten_max = 16 };
+    TRY(cli_integer("--seed", seed, 0, INT64_MAX, &number));
+    TRY(cli_integer("--count", count, 1, INT64_MAX, &r->count));
+    TRY(cli_integer("--shorten", shorten, 0, INT64_MAX, &r->shorten_max));
+    TRY(cli_integer("--workers", workers, 1, INT64_MAX, &processes));
+    TRY(cli_integer("--program", program, 0, INT64_MAX, &r->first));
+    TRY(cli_number("--minutes", minutes, 0, MINUTES_MAX, &duration));
+    TRY(read_kind(&r->set.kind));
     r->set.seed = (uint64_t)number;
-    if (!read_minutes(&r->seconds_max) || !read_number("--shorten", shorten, 0, &r->shorten_max) ||
-        (workers && !read_number("--workers", workers, 1, &cores)))
-        return false;
-    if (program && !read_number("--program", program, 0, &r->first))
-        return false;
+    r->seconds_max = duration * 60;
     r->count = program ? 1 : r->count;
-    r->workers = (int)min_i64(min_i64(cores, WORKERS_MAX), ceil_div(r->count, FUZZ_BATCH));
-    return true;
+    r->workers = (int)min_i64(min_i64(processes, WORKERS_MAX), ceil_div(r->count, FUZZ_BATCH));
+    return CKL_OK;
 }
 
 int cmd_fuzz(int argc, char **argv)
@@ -92,14 +70,16 @@ int cmd_fuzz(int argc, char **argv)
     int done = cli_parse(&usage, &argc, argv);
     if (done != CLI_GO_ON)
         return done;
-    if (argc > 1 || !read_request(&request)) {
-        if (argc > 1)
-            fprintf(stderr, "ckl fuzz: %s is no option; see 'ckl help fuzz'\n", argv[1]);
+    if (argc > 1) {
+        fprintf(stderr, "ckl fuzz: %s is no option; see 'ckl help fuzz'\n", argv[1]);
         return EXIT_USAGE;
     }
+    ckl_status status = read_request(&request);
+    if (status != CKL_OK)
+        return cli_fail(status);
     if (folder)
         mkdir(folder, 0777); // may be there already
-    ckl_status status = fuzz_run(&request, &sums);
+    status = fuzz_run(&request, &sums);
     int64_t all = 0;
     for (int i = 0; i < FUZZ_KIND_COUNT; i++) {
         if (sums.programs[i])

@@ -217,9 +217,10 @@ int cmd_layout(int argc, char **argv)
         want_atoms ? list_atoms() : list_functions();
         return EXIT_PASSED;
     }
-    int element_bits = bits_text ? atoi(bits_text) : 16;
-    if (!is_power_of_two(element_bits) || element_bits > 128)
+    int64_t bits = 16;
+    if (cli_integer("--bits", bits_text, 1, 128, &bits) != CKL_OK || !is_power_of_two(bits))
         return wrong_usage("--bits wants a power of two up to 128");
+    const int element_bits = (int)bits;
     if (argc != (wanted_atom ? 1 : 2))
         return wrong_usage(wanted_atom ? "--atom goes without an expression" : "one expression is wanted, in quotes");
     bool from_lines = !wanted_atom && strcmp(argv[1], "-") == 0;

@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "base/math.h"
-#include "base/number.h"
 #include "cli/cli.h"
 #include "lab/population.h"
 #include "operators/line.h"
@@ -27,14 +26,6 @@ static const cli_usage usage = {
     "Example: ckl sample gemm a=e4m3 layout=tn",
     options, COUNT_OF(options)
 };
-
-static ckl_status parse_count(const char *option, const char *given, int64_t low, int64_t *value)
-{
-    const char *end = given;
-    if (!number_integer(&end, value) || *end || *value < low)
-        FAIL(CKL_INVALID, "sample: %s=%s is not an integer from %" PRId64, option, given, low);
-    return CKL_OK;
-}
 
 /* Draws again where a line was printed before; ends early if the population has hardly any more. */
 static ckl_status print_sample(const operator_test *test, int64_t lines, population_sample sample)
@@ -82,11 +73,12 @@ static ckl_status print_given(char **words, int *at, int64_t lines, population_s
 
 static ckl_status draw(int argc, char **argv)
 {
-    int64_t lines, drawn_by, memory;
-    TRY(parse_count("--count", count ? count : "20", 0, &lines));
-    TRY(parse_count("--seed", seed ? seed : "1", 0, &drawn_by));
-    TRY(parse_count("--bytes", bytes ? bytes : "2^30", 1, &memory));
-    const population_sample sample = { .seed = (uint64_t)drawn_by, .limits = { population_limits.flops, (double)memory } };
+    int64_t lines = 20, drawn_by = 1, memory = (int64_t)population_limits.bytes;
+    TRY(cli_integer("--count", count, 0, INT32_MAX, &lines));
+    TRY(cli_integer("--seed", seed, 0, INT64_MAX, &drawn_by));
+    TRY(cli_integer("--bytes", bytes, 1, INT64_MAX, &memory));
+    const population_sample sample = { .seed = (uint64_t)drawn_by,
+                                       .limits = { population_limits.flops, (double)memory } };
     for (int i = 1; i < argc;)
         TRY(print_given(argv, &i, lines, sample));
     for (const operator_test *const *test = operator_tests; *test && argc == 1; test++)

@@ -1,5 +1,4 @@
 /* cmd_soak.c - ckl soak: random problems on several streams and threads for minutes, results and memory watched. */
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -19,8 +18,9 @@ enum { STUCK_SECONDS = 60 };
 #endif
 enum { PROGRESS_SECONDS = 10, ANSWER_SECONDS = 10 };
 
-static const char *device_id, *minutes = "10", *seed = "1", *first = "0", *problems = "0", *threads = "4",
-                              *streams = "8";
+static const double MINUTES_MIN = 1e-4;
+
+static const char *device_id, *minutes, *seed = "1", *first, *problems, *threads, *streams;
 static const cli_option options[] = {
     { "--device", "D", &device_id, "cuda, cuda:1, emulator:h200, emulator:l4; the best present if not given" },
     { "--minutes", "M", &minutes, "how long; 10 if not given, 0.1 is six seconds" },
@@ -88,36 +88,21 @@ static void print_waiting(const soak_wait *w)
     alarm(ANSWER_SECONDS); // a driver that hangs may not return from the next call
 }
 
-static bool parse_count(const char *name, const char *word, int64_t low, int64_t high, int64_t *out)
+static ckl_status read_options(soak_options *o)
 {
-    char *end;
-    errno = 0;
-    *out = strtoll(word, &end, 10);
-    if (end != word && !*end && !errno && *out >= low && *out <= high)
-        return true;
-    fprintf(stderr, "ckl soak: %s=%s is not in %" PRId64 " to %" PRId64 "\n", name, word, low, high);
-    return false;
-}
-
-static bool parse_options(soak_options *o)
-{
-    char *end;
-    int64_t seed_number, thread_count, stream_count;
-    o->seconds = strtod(minutes, &end) * 60;
-    if (end == minutes || *end || !(o->seconds > 0) || o->seconds > 1e7) {
-        fprintf(stderr, "ckl soak: --minutes=%s is no number of minutes\n", minutes);
-        return false;
-    }
-    if (!parse_count("--seed", seed, 0, INT64_MAX, &seed_number) ||
-        !parse_count("--first", first, 0, INT32_MAX, &o->first) ||
-        !parse_count("--problems", problems, 0, INT32_MAX, &o->problems) ||
-        !parse_count("--threads", threads, 1, SOAK_STREAMS_MAX, &thread_count) ||
-        !parse_count("--streams", streams, thread_count, SOAK_STREAMS_MAX, &stream_count))
-        return false;
+    double duration = 10;
+    int64_t seed_number = 1, thread_count = 4, stream_count = 8;
+    TRY(cli_number("--minutes", minutes, MINUTES_MIN, 1e5, &duration));
+    TRY(cli_integer("--seed", seed, 0, INT64_MAX, &seed_number));
+    TRY(cli_integer("--first", first, 0, INT32_MAX, &o->first));
+    TRY(cli_integer("--problems", problems, 0, INT32_MAX, &o->problems));
+    TRY(cli_integer("--threads", threads, 1, SOAK_STREAMS_MAX, &thread_count));
+    TRY(cli_integer("--streams", streams, thread_count, SOAK_STREAMS_MAX, &stream_count));
+    o->seconds = duration * 60;
     o->seed = (uint64_t)seed_number;
     o->threads = (int)thread_count;
     o->streams = (int)(stream_count / thread_count * thread_count);
-    return true;
+    return CKL_OK;
 }
 
 static void print_end(const soak_sums *s)
@@ -160,11 +145,11 @@ int cmd_soak(int argc, char **argv)
                        .progress = print_progress,
                        .phase = print_phase,
                        .waiting = print_waiting };
-    if (!parse_options(&o))
-        return EXIT_USAGE;
     soak_sums sums = { 0 };
     ckl_device *device = NULL;
-    ckl_status status = argc > 1 ? case_operator(argv[1], &o.only) : CKL_OK;
+    ckl_status status = read_options(&o);
+    if (status == CKL_OK && argc > 1)
+        status = case_operator(argv[1], &o.only);
     if (status == CKL_OK)
         status = ckl_device_open(device_id, &device);
     if (status == CKL_OK)

@@ -53,24 +53,6 @@ typedef struct tuning {
     ckl_status status;           // the first failure of a line
 } tuning;
 
-static ckl_status read_number(const char *name, const char *given, double least, double most, double *value)
-{
-    char *end;
-    *value = strtod(given, &end);
-    if (end == given || *end || !(*value >= least && *value <= most))
-        FAIL(CKL_INVALID, "tune: %s=%s is not a number from %g to %g", name, given, least, most);
-    return CKL_OK;
-}
-
-static ckl_status read_count(const char *name, const char *given, int fallback, int least, int most, int *value)
-{
-    double number = fallback;
-    if (given)
-        TRY(read_number(name, given, least, most, &number));
-    *value = (int)number;
-    return CKL_OK;
-}
-
 static ckl_status add_line(const char *line, void *user)
 {
     tuning *t = user;
@@ -94,30 +76,23 @@ static ckl_status add_config(const char *line, void *user)
 
 static ckl_status read_options(tuning *t)
 {
-    int cores = cores_available(), number;
     tune_options *o = &t->options;
-    *o = (tune_options){ .device_id = device_id, .evidence = evidence, .commit = CKL_COMMIT };
-    TRY(read_count("--candidates", candidates, 200, 1, 100000, &o->candidates));
-    TRY(read_count("--generations", generations, 4, 0, 1000, &o->generations));
-    TRY(read_count("--workers", workers, (int)max_i64(cores - 2, 1), 1, 64, &o->workers));
-    TRY(read_count("--seed", seed, 1, 0, INT32_MAX, &number));
-    o->seed = (uint64_t)number;
-    TRY(read_number("--seconds", seconds ? seconds : "0", 0, 1e6, &o->seconds));
-    TRY(read_number("--wall", wall ? wall : "20", 0.1, 1e6, &o->wall_seconds));
+    int64_t tried = 200, generation = 4, worker = max_i64(cores_available() - 2, 1), number = 1;
+    TRY(cli_integer("--candidates", candidates, 1, 100000, &tried));
+    TRY(cli_integer("--generations", generations, 0, 1000, &generation));
+    TRY(cli_integer("--workers", workers, 1, 64, &worker));
+    TRY(cli_integer("--seed", seed, 0, INT32_MAX, &number));
+    *o = (tune_options){ .device_id = device_id,
+                         .evidence = evidence,
+                         .commit = CKL_COMMIT,
+                         .candidates = (int)tried,
+                         .generations = (int)generation,
+                         .workers = (int)worker,
+                         .seed = (uint64_t)number,
+                         .wall_seconds = 20 };
+    TRY(cli_number("--seconds", seconds, 0, 1e6, &o->seconds));
+    TRY(cli_number("--wall", wall, 0.1, 1e6, &o->wall_seconds));
     return configs ? suite_read(configs, add_config, t) : CKL_OK;
-}
-
-static ckl_status read_lines(tuning *t, int argc, char **argv)
-{
-    if (suite ? argc > 1 : argc < 2)
-        FAIL(CKL_INVALID, "tune: give either a problem LINE or --suite FILE");
-    if (suite)
-        return suite_read(suite, add_line, t);
-    text line = { 0 };
-    cli_join(argc - 1, argv + 1, &line);
-    ckl_status status = add_line(text_data(&line), t);
-    text_free(&line);
-    return status;
 }
 
 /* Where the winner goes, known before an hour of searching. */
@@ -230,7 +205,7 @@ int cmd_tune(int argc, char **argv)
     if (isatty(STDERR_FILENO))
         t->options.progress = show_progress;
     if (status == CKL_OK)
-        status = read_lines(t, argc, argv);
+        status = cli_lines(argc, argv, suite, add_line, t);
     if (status == CKL_OK)
         status = find_store(t);
     if (status == CKL_OK)

@@ -1,13 +1,11 @@
 /* cmd_verify.c - ckl verify: every case, on every device present. */
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "base/math.h"
 #include "cli/cli.h"
 #include "cli/verify.h"
 
-static const char *device_id, *suite, *impl, *seeds = "0", *shard = "1/1", *slowest = "0", *assemble, *full, *accepted,
-                                             *update;
+static const char *device_id, *suite, *impl, *seeds, *shard = "1/1", *slowest, *assemble, *full, *accepted, *update;
 static const cli_option options[] = {
     { "--device", "D", &device_id, "one device; without it every device present: cuda and emulator" },
     { "--suite", "FILE", &suite, "lines of a file, - is standard input, instead of the operators' own cases" },
@@ -47,28 +45,34 @@ static void verify_on(const char *id, verify_list *list, verify_sums *sums)
     ckl_device_close(device);
 }
 
+static ckl_status read_request(verify_request *r)
+{
+    int64_t seed_count = 0, shown = 0;
+    if (sscanf(shard, "%d/%d", &r->shard, &r->shards) != 2 || r->shard < 1 || r->shard > r->shards)
+        FAIL(CKL_INVALID, "--shard=%s is not I/N with 1 <= I <= N", shard);
+    TRY(cli_integer("--seeds", seeds, 1, 1000, &seed_count));
+    TRY(cli_integer("--slowest", slowest, 0, INT32_MAX, &shown));
+    r->shard--;
+    r->seeds = (int)seed_count;
+    r->slowest = (int)shown;
+    r->suite = suite;
+    r->impl = impl;
+    r->full = full != NULL;
+    r->accepted = accepted;
+    r->update = update && accepted;
+    return CKL_OK;
+}
+
 int cmd_verify(int argc, char **argv)
 {
     int done = cli_parse(&usage, &argc, argv);
     if (done != CLI_GO_ON)
         return done;
-    int number, shards;
-    if (sscanf(shard, "%d/%d", &number, &shards) != 2 || number < 1 || number > shards) {
-        fprintf(stderr, "ckl verify: --shard %s is not I/N with 1 <= I <= N\n", shard);
-        return EXIT_USAGE;
-    }
-    verify_request request = { .operators = (const char *const *)argv + 1,
-                               .suite = suite,
-                               .impl = impl,
-                               .seeds = atoi(seeds),
-                               .shard = number - 1,
-                               .shards = shards,
-                               .slowest = atoi(slowest),
-                               .full = full != NULL,
-                               .accepted = accepted,
-                               .update = update && accepted };
-    verify_list list;
-    ckl_status status = verify_list_create(&request, &list);
+    verify_request request = { .operators = (const char *const *)argv + 1 };
+    verify_list list = { 0 };
+    ckl_status status = read_request(&request);
+    if (status == CKL_OK)
+        status = verify_list_create(&request, &list);
     if (status != CKL_OK) {
         verify_list_free(&list);
         return cli_fail(status);

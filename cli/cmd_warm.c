@@ -9,13 +9,15 @@
 #include "lab/clock.h"
 #include "plan/kernel_cache.h"
 
-static const char *device_id, *suite, *threads = "0";
+enum { THREADS_MAX = 256 };
+
+static const char *device_id, *suite, *threads;
 static const cli_option options[] = {
     { "--device", "D", &device_id, "the best present if not given" },
-    { "--suite", "FILE", &suite, "every problem of a file, one a line" },
+    { "--suite", "FILE", &suite, "the problems of a file, one a line, instead of LINE" },
     { "--threads", "N", &threads, "that compile at once; as many as there are processors, up to 16, if not given" },
 };
-static const cli_usage usage = { "warm", "[LINE] [options]",
+static const cli_usage usage = { "warm", "LINE | --suite FILE [options]",
                                  "Compiles the kernels that problems get, so that processes of this user find them on "
                                  "disk (CKL_CACHE; `ckl info` says "
                                  "where\nand how many). In a program ckl_warm() does it, and loads them. Says how many "
@@ -56,18 +58,6 @@ static void print_failure(int line, ckl_status status, const char *sentence, voi
     list->failed++;
 }
 
-static ckl_status read_lines(int argc, char **argv, line_list *list)
-{
-    text line = { 0 };
-    ckl_status status = CKL_OK;
-    if (argc > 1) {
-        cli_join(argc - 1, argv + 1, &line);
-        status = keep_line(text_data(&line), list);
-        text_free(&line);
-    }
-    return status == CKL_OK && suite ? suite_read(suite, keep_line, list) : status;
-}
-
 /* Lines that fail are counted; they do not end the command. */
 static ckl_status warm(line_list *list, int count)
 {
@@ -90,16 +80,13 @@ int cmd_warm(int argc, char **argv)
     int done = cli_parse(&usage, &argc, argv);
     if (done != CLI_GO_ON)
         return done;
-    char *end;
-    long count = strtol(threads, &end, 10);
-    if (end == threads || *end || count < 0 || count > 256) {
-        fprintf(stderr, "ckl warm: --threads=%s is not in 0 to 256\n", threads);
-        return EXIT_USAGE;
-    }
     line_list list = { 0 };
-    ckl_status status = read_lines(argc, argv, &list);
+    int64_t count = 0;
+    ckl_status status = cli_integer("--threads", threads, 0, THREADS_MAX, &count);
+    if (status == CKL_OK)
+        status = cli_lines(argc, argv, suite, keep_line, &list);
     if (status == CKL_OK && list.count == 0)
-        status = status_fail(CKL_INVALID, "warm: there is no problem; give a line, or --suite FILE with some");
+        status = status_fail(CKL_INVALID, "warm: there is no problem in %s", suite);
     if (status == CKL_OK)
         status = warm(&list, (int)count);
     free_lines(&list);

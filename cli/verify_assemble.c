@@ -68,8 +68,7 @@ static void add_line(kernels *k, const char *line, const char *force)
         const operator_info *op = c.test->op;
         wanted_kernel made = { .op = op, .wanted = k->request->full || (!force && !*c.keys.config) };
         made.chosen = !force && !*c.keys.config && !*c.keys.impl;
-        void *desc = arena_alloc(&k->memory, 1, op->desc_bytes);
-        adapter_desc(c.test, c.problem, desc);
+        void *desc = case_desc(&c, &k->memory);
         if (!force || *c.keys.config)
             force = case_force(&c, &k->memory);
         if (plan_choose(k->info, op, desc, force, &k->memory, &made.impl, &config, NULL) == CKL_OK &&

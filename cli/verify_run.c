@@ -57,9 +57,8 @@ static ckl_status ask(const pass *p, const test_case *c)
 {
     arena memory = { 0 };
     const implementation *impl;
-    void *config, *desc = arena_alloc(&memory, 1, c->test->op->desc_bytes);
-    adapter_desc(c->test, c->problem, desc);
-    ckl_status status = plan_choose(p->info, c->test->op, desc, case_force(c, &memory), &memory, &impl, &config, NULL);
+    void *config;
+    ckl_status status = case_choose(c, p->info, &memory, &impl, &config);
     arena_clear(&memory);
     return status;
 }

@@ -73,12 +73,23 @@ const char *case_force(const test_case *c, arena *memory)
     return line_force(&c->keys, memory);
 }
 
+void *case_desc(const test_case *c, arena *memory)
+{
+    void *desc = arena_alloc(memory, 1, c->test->op->desc_bytes);
+    adapter_desc(c->test, c->problem, desc);
+    return desc;
+}
+
+ckl_status case_choose(const test_case *c, const ckl_device_info *device, arena *memory, const implementation **impl,
+                       void **config)
+{
+    return plan_choose(device, c->test->op, case_desc(c, memory), case_force(c, memory), memory, impl, config, NULL);
+}
+
 ckl_status case_plan(const test_case *c, ckl_device *device, ckl_plan **plan)
 {
     arena memory = { 0 };
-    void *desc = arena_alloc(&memory, 1, c->test->op->desc_bytes);
-    adapter_desc(c->test, c->problem, desc);
-    ckl_status status = plan_build(device, c->test->op, desc, case_force(c, &memory), plan);
+    ckl_status status = plan_build(device, c->test->op, case_desc(c, &memory), case_force(c, &memory), plan);
     arena_clear(&memory);
     return status;
 }

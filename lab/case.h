@@ -34,6 +34,11 @@ ckl_status case_plan(const test_case *c, ckl_device *device, ckl_plan **plan);
 /* What is forced: line_force(). */
 const char *case_force(const test_case *c, arena *memory);
 
+/* Its desc; what it gets on a device, as impl= and config= say. In memory of the arena. */
+void *case_desc(const test_case *c, arena *memory);
+ckl_status case_choose(const test_case *c, const ckl_device_info *device, arena *memory, const implementation **impl,
+                       void **config);
+
 /* The operator of that name; CKL_INVALID with the nearest known name. */
 ckl_status case_operator(const char *name, const operator_test **test);
 

@@ -152,11 +152,8 @@ static bool suits(const char *line, const ckl_device_info *device, random_proble
     ckl_status status = case_parse(line, &c);
     if (status == CKL_OK && !random_problem_fits(&c, limits))
         status = CKL_UNSUPPORTED;
-    if (status == CKL_OK) {
-        void *desc = arena_alloc(&memory, 1, c.test->op->desc_bytes);
-        adapter_desc(c.test, c.problem, desc);
-        status = plan_choose(device, c.test->op, desc, case_force(&c, &memory), &memory, &impl, &config, NULL);
-    }
+    if (status == CKL_OK)
+        status = case_choose(&c, device, &memory, &impl, &config);
     arena_clear(&memory);
     case_clear(&c);
     return status == CKL_OK;

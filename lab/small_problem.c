@@ -64,9 +64,8 @@ static bool make(const test_case *like, const ckl_device_info *device, const cha
         status = case_config(made, config);
     if (status == CKL_OK) {
         const implementation *impl;
-        void *chosen, *desc = arena_alloc(&memory, 1, made->test->op->desc_bytes);
-        adapter_desc(made->test, made->problem, desc);
-        status = plan_choose(device, made->test->op, desc, case_force(made, &memory), &memory, &impl, &chosen, NULL);
+        void *chosen;
+        status = case_choose(made, device, &memory, &impl, &chosen);
     }
     made->keys.misalign = like->keys.misalign;
     arena_clear(&memory);

@@ -231,11 +231,9 @@ static void answers_on(ckl_device *device, const test_case *c, text *out)
 {
     const operator_info *op = c->test->op;
     arena memory = { 0 };
-    void *desc = arena_alloc(&memory, 1, op->desc_bytes), *config;
+    void *desc = case_desc(c, &memory), *config;
     const implementation *chosen = NULL;
-    question q = { .c = c, .device = device, .info = ckl_device_properties(device) };
-    adapter_desc(c->test, c->problem, desc);
-    q.desc = desc;
+    question q = { .c = c, .desc = desc, .device = device, .info = ckl_device_properties(device) };
     if (plan_desc(op, desc, &memory, &q.seen) != CKL_OK ||
         plan_choose(q.info, op, desc, NULL, &memory, &chosen, &config, NULL) != CKL_OK)
         text_printf(out, " none takes it:");

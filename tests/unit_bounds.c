@@ -77,8 +77,7 @@ static void answer_line(const char *line, text *out)
     test_case c;
     arena memory = { 0 };
     assert_int_equal(case_parse(line, &c), CKL_OK);
-    void *given = arena_alloc(&memory, 1, c.test->op->desc_bytes);
-    adapter_desc(c.test, c.problem, given);
+    void *given = case_desc(&c, &memory);
     for (const implementation *const *impl = c.test->op->implementations; *impl; impl++)
         print_bounds(&c, given, *impl, out);
     arena_clear(&memory);

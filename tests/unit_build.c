@@ -185,7 +185,7 @@ static void describe_listing(void)
     ir_current()->cluster = 2;
     ir_current()->note = "for people";
     ir_smem_alloc("tile", 64, 16);
-    ir_smem_alias("again", "tile", 32);
+    ir_smem_alloc("again", 32, 16);
     val x[4], n = ir_scalar_param(IR_U32, "n");
     ir_tensor_map_param("map");
     ir_load(IR_SHARED, IR_CACHE_DEFAULT, CKL_F32, 4, n, 16,
@@ -223,11 +223,11 @@ static void test_print(void **unused)
 {
     (void)unused;
     static const char *const listing = "kernel printed for sm_90a: for people\n"
-                                       "128 threads, clusters of 2, 64 bytes of shared memory\n"
+                                       "128 threads, clusters of 2, 96 bytes of shared memory\n"
                                        "param 0 n: u32\n"
                                        "param 1 map: tensor map\n"
                                        "smem 0 tile: 64 bytes\n"
-                                       "smem 0 again: 32 bytes of tile\n"
+                                       "smem 64 again: 32 bytes\n"
                                        "    %0:u32 = param.u32\n"
                                        "    %1:u64 = param.u64 n=1\n"
                                        "    %2..%5:f32 = ld.shared.f32 n=4 offset=16 %0\n"

@@ -25,10 +25,8 @@ static ckl_status choose(const test_case *c, text *plan)
     arena memory = { 0 };
     const operator_info *op = c->test->op;
     const implementation *impl;
-    void *config, *desc = arena_alloc(&memory, 1, op->desc_bytes);
-    adapter_desc(c->test, c->problem, desc);
-    ckl_status status =
-        plan_choose(ckl_device_properties(device), op, desc, case_force(c, &memory), &memory, &impl, &config, NULL);
+    void *config;
+    ckl_status status = case_choose(c, ckl_device_properties(device), &memory, &impl, &config);
     if (status == CKL_OK) {
         text_printf(plan, "%s %s ", op->name, impl->name);
         fields_print(impl->config, config, false, plan);

@@ -56,10 +56,8 @@ static void problem_open(const char *open, int64_t count, problem *p)
     *p = (problem){ 0 };
     if (case_parse(text_data(&line), &p->c) == CKL_OK) {
         const operator_info *op = p->c.test->op;
-        void *desc = arena_alloc(&p->memory, 1, op->desc_bytes);
-        adapter_desc(p->c.test, p->c.problem, desc);
-        p->desc = desc;
-        if (plan_desc(op, desc, &p->memory, &p->seen) == CKL_OK)
+        p->desc = case_desc(&p->c, &p->memory);
+        if (plan_desc(op, p->desc, &p->memory, &p->seen) == CKL_OK)
             p->implementations = op->implementations;
     }
     text_free(&line);

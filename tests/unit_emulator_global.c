@@ -407,7 +407,7 @@ static const global_case cases[] = {
       2,
       0 },
     { { load_without_proxy_fence, 32, 1, { "missing fence_proxy_async", "memory+512", "_gmem" }, 0 }, 2, 0 },
-    { { grid_barrier, 32, 1, { "deadlock", "memory+8256 to change", "the device holds 132 at once" }, 0 }, SMS, 1 },
+    { { grid_barrier, 32, 1, { "deadlock", "memory+8256 to change", "the device holds 6 at once" }, 0 }, SMS, 1 },
     { { barrier_of_others, 128, 1, { "shared-memory race", "by warp 1", "no barrier orders them" }, 0 }, 1, 0 },
     { { cluster_loads_what_one_wrote, 32, 2, { "missing fence_proxy_async", "memory+512", "_gmem" }, 0 }, 2, 0 },
     { { read_by_many, 32, 1, { "global-memory race", "write of memory+0 meets the read by warp 0 of CTA (0,0,0)" }, 0 },
@@ -532,7 +532,7 @@ static void wait_for_nobody(void)
     ir_end_if();
 }
 
-/* Five clusters of two CTAs, two at a time. */
+/* Five clusters of two CTAs, two at a time. Those that wait are counted, too. */
 static void test_residents_of_a_deadlock(void **state)
 {
     (void)state;
@@ -542,6 +542,9 @@ static void test_residents_of_a_deadlock(void **state)
     if (!strstr(ckl_error(), "; 2 of 10 CTAs have ended, 2 more wait like this one, and 4 have not started: the device "
                              "holds 4 at once"))
         fail_msg("%s", ckl_error());
+    device_counter counters[COUNTER_COUNT];
+    b.gpu->ops->counters(b.gpu, counters, COUNTER_COUNT);
+    assert_int_equal(counters[COUNT_CTAS].value, 6);
     b.gpu->ops->close(b.gpu);
 }
 

@@ -4,7 +4,7 @@
 
 #include "unit_emulator_faults.h"
 
-enum { FLAG = TILE_BYTES, COUNTER = FLAG + 64, CTAS = 4, SMEM_OF_ONE_PER_SM = 200000, SMS = 132 };
+enum { FLAG = TILE_BYTES, COUNTER = FLAG + 64, CTAS = 4, SMEM_OF_ONE_PER_SM = 200000, SMS = 6 };
 
 static inline val cta(void)
 {
@@ -58,6 +58,7 @@ static inline ckl_status run(bench *b, const global_case *c, bool plant, int64_t
 {
     planted = plant;
     blamed = 0;
+    b->gpu->info.sm_count = SMS; // a small device is as many times faster
     test_kernel k = { c->fault.describe, IR_SM90A, .threads = c->fault.threads, .cluster = c->fault.cluster,
                       .grid = grid };
     return test_run(b->gpu, k, (void *[]){ &b->memory, &b->fresh, &b->map });

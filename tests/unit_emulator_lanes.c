@@ -156,6 +156,23 @@ static void heard_of_a_lane(void)
     other_warp(&s, s.second, false);
 }
 
+/* What the warp has heard of a lane is of the past once its lanes have met; planted, they do not meet again. */
+static void heard_before_they_met(void)
+{
+    const shared_words s = prepare(1);
+    ir_if(is_warp(0));
+    lane_arrives(5, s.first);
+    ir_mbarrier_wait(s.first, 0, u32(0));
+    meet_by_warp_sync();
+    only_lane(5);
+    test_store_value(IR_SHARED, IR_U32, own_word(&s), 0, u32(1));
+    ir_end_if();
+    if (!planted)
+        meet_by_warp_sync();
+    lane_arrives(0, s.second);
+    other_warp(&s, s.second, false);
+}
+
 /* Of words that were written side by side lane 3 hands over its own alone; planted, that of lane 0 is read. */
 static void hands_over_one(bool after_one)
 {
@@ -207,6 +224,7 @@ static const fault_case cases[] = {
       { "shared-memory race", "read of words meets the write by lane 0 of warp 0" },
       0 },
     { heard_of_a_lane, THREADS, 1, { "shared-memory race", "write by lane 5 of warp 0" }, 0 },
+    { heard_before_they_met, THREADS, 1, { "shared-memory race", "write by lane 5 of warp 0" }, 0 },
 };
 
 enum { CTAS = 64 }; // more than threads that run them: one comes after another in the same memory

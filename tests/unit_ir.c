@@ -167,8 +167,6 @@ static void smem_overlap(bool right)
         ir_current()->smem[1].offset = 0;
     } else
         ir_current()->smem[1].offset = 48;
-    ir_smem_alias("c", "a", 64); // all of it
-    ir_smem_alias("d", "c", 16); // of an alias
 }
 
 static void smem_end(bool right)

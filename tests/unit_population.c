@@ -34,11 +34,8 @@ static void explain(const char *line, const ckl_device_info *device)
     ckl_status status = case_parse(line, &c);
     if (status == CKL_OK)
         status = plan_check_desc(c.test->op, c.problem);
-    if (status == CKL_OK) {
-        void *desc = arena_alloc(&memory, 1, c.test->op->desc_bytes);
-        adapter_desc(c.test, c.problem, desc);
-        status = plan_choose(device, c.test->op, desc, NULL, &memory, &impl, &config, NULL);
-    }
+    if (status == CKL_OK)
+        status = case_choose(&c, device, &memory, &impl, &config);
     if (status != CKL_OK)
         fail_msg("%s: %s", line, ckl_error());
     assert_true(random_problem_fits(&c, limits));

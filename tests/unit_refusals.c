@@ -286,6 +286,11 @@ static void box_span(int n)
     make_tma(map_param(), F16, 2, 8, n, 64);
 }
 
+static void box_swizzle(int n)
+{
+    tma_tile_layout(F16, 8, 8, n);
+}
+
 static void box_rank(int n)
 {
     make_tma(map_param(), F16, n, 8, 64, 128);
@@ -418,19 +423,6 @@ static void break_in(int n)
         ir_end_if();
 }
 
-static void alias_bytes(int n)
-{
-    smem_alloc("one", 64, 16);
-    ir_smem_alias("other", "one", n);
-}
-
-static void alias_of(int n)
-{
-    smem_alloc("zero", 16, 16);
-    smem_alloc("one", 64, 16);
-    ir_smem_alias("other", n ? "one" : "two", 64);
-}
-
 static void parameters(int n)
 {
     for (int i = 0; i < n; i++) {
@@ -507,6 +499,9 @@ static const refusal refusals[] = {
     { box_rows, 256, 257, "TMA box: 257x64, more than 256 elements along a dimension" },
     { box_columns, 256, 264, "TMA box: 8x264, more than 256 elements along a dimension" },
     { box_span, 32, 40, "TMA box: rows of 80 bytes are longer than the 64-byte swizzle" },
+    { box_swizzle, 128, 256, "TMA box: there is no swizzle of 256 bytes" },
+    { box_swizzle, 64, 96, "TMA box: there is no swizzle of 96 bytes" },
+    { box_swizzle, 16, 8, "TMA box: there is no swizzle of 8 bytes" },
     { box_rank, 5, 6, "TMA box: rank=6 is not in 2..5" },
     { box_rank, 2, 1, "TMA box: rank=1 is not in 2..5" },
     { box_coordinates, 2, 1, "TMA box: 3 coordinates in a tensor of rank 4" },
@@ -531,8 +526,6 @@ static const refusal refusals[] = {
     { ends_loop, 1, 0, "end_loop without its loop" },
     { else_after, 0, 1, "else does not follow an if" },
     { break_in, 1, 0, "break outside a loop" },
-    { alias_bytes, 64, 65, "shared memory other: 65 bytes do not fit one of 64" },
-    { alias_of, 1, 0, "shared memory other aliases two, which does not exist" },
     { parameters, 96, 97, "is one more than the 96 a kernel may have" },
 };
 

@@ -53,8 +53,7 @@ static const char *config_of(const char *line, text *origin)
     const implementation *impl;
     void *made;
     assert_int_equal(case_parse(line, &c), CKL_OK);
-    void *desc = arena_alloc(&memory, 1, c.test->op->desc_bytes);
-    adapter_desc(c.test, c.problem, desc);
+    void *desc = case_desc(&c, &memory);
     const ckl_device_info *info = ckl_device_properties(device);
     assert_int_equal(plan_choose(info, c.test->op, desc, NULL, &memory, &impl, &made, NULL), CKL_OK);
     text_clear(origin);

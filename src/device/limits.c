@@ -102,7 +102,7 @@ static const ir_smem *next_smem(const ir_kernel *kernel, const ir_smem *before)
     for (int i = 0; i < kernel->smem_count; i++) {
         const ir_smem *smem = &kernel->smem[i];
         bool after = !before || smem->bytes < before->bytes || (smem->bytes == before->bytes && smem > before);
-        if (smem->alias_of < 0 && after && (!best || smem->bytes > best->bytes))
+        if (after && (!best || smem->bytes > best->bytes))
             best = smem;
     }
     return best;

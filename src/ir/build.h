@@ -84,7 +84,6 @@ void ir_tensor_map_set(val map, ir_tensor_map wanted);
 
 /* Shared memory: returns the byte offset of a new allocation; ir_smem_address() is base + offset. align is a power of two. */
 int64_t ir_smem_alloc(const char *name, int64_t bytes, int64_t align);
-int64_t ir_smem_alias(const char *name, const char *of, int64_t bytes);
 val ir_smem_address(int64_t offset);
 
 /* Names the mbarriers of a ring of stages. */

@@ -1,4 +1,4 @@
-/* build_smem.c - shared memory of the kernel: named allocations, aliases, and rings of mbarriers. */
+/* build_smem.c - shared memory of the kernel: named allocations, and rings of mbarriers. */
 #include <assert.h>
 #include <string.h>
 
@@ -19,21 +19,7 @@ int64_t ir_smem_alloc(const char *name, int64_t bytes, int64_t align)
 {
     assert(is_power_of_two(align));
     int64_t offset = round_up(build.kernel->smem_bytes, align);
-    return add_smem((ir_smem){ name, offset, bytes, align, -1 });
-}
-
-int64_t ir_smem_alias(const char *name, const char *of, int64_t bytes)
-{
-    ir_kernel *k = build.kernel;
-    for (int i = 0; i < k->smem_count; i++)
-        if (strcmp(k->smem[i].name, of) == 0) {
-            if (bytes > k->smem[i].bytes)
-                ir_fail("shared memory %s: %" PRId64 " bytes do not fit %s of %" PRId64, name, bytes, of,
-                        k->smem[i].bytes);
-            return add_smem((ir_smem){ name, k->smem[i].offset, bytes, k->smem[i].align, i });
-        }
-    ir_fail("shared memory %s aliases %s, which does not exist", name, of);
-    return 0;
+    return add_smem((ir_smem){ name, offset, bytes, align });
 }
 
 void ir_add_ring(const char *name, int64_t full, int64_t empty, int stages)

@@ -346,11 +346,10 @@ typedef struct ir_param {
     ir_tensor_map map;
 } ir_param;
 
-/* A named allocation in the kernel's shared memory. ir_smem_alias() makes those that overlap on purpose. */
+/* A named allocation in the kernel's shared memory; no two share a byte. */
 typedef struct ir_smem {
     const char *name;
     int64_t offset, bytes, align;
-    int alias_of; // index of the allocation whose bytes it reuses, or -1
 } ir_smem;
 
 /*

@@ -85,8 +85,7 @@ static void print_head(text *out, const ir_kernel *kernel)
                     kernel->params[i].tensor_map ? "tensor map" : ir_type_text(kernel->params[i].type));
     for (int i = 0; i < kernel->smem_count; i++) {
         const ir_smem *smem = &kernel->smem[i];
-        text_printf(out, "smem %" PRId64 " %s: %" PRId64 " bytes%s%s\n", smem->offset, smem->name, smem->bytes,
-                    smem->alias_of >= 0 ? " of " : "", smem->alias_of >= 0 ? kernel->smem[smem->alias_of].name : "");
+        text_printf(out, "smem %" PRId64 " %s: %" PRId64 " bytes\n", smem->offset, smem->name, smem->bytes);
     }
 }
 

@@ -1,8 +1,7 @@
 /*
  * verify.c - static checks of a whole kernel. In this order:
  *
- *   frame          threads, cluster and name; allocations in shared memory are aligned, inside smem_bytes and apart from
- *                  each other unless one is an alias
+ *   frame          threads, cluster and name; allocations in shared memory are aligned, inside smem_bytes and apart
  *   nesting        IF, ELSE, END_IF and LOOP, END_LOOP pair up as [match] says; BREAK stands in a LOOP
  *   instructions   operand counts and types, attributes, alignment, the target (verify_inst.c)
  *   grid_wait      comes before all accesses to global memory, if at all
@@ -52,19 +51,11 @@ static ckl_status check_launch(const ir_kernel *kernel)
     return CKL_OK;
 }
 
-/* The allocation whose bytes an allocation uses: itself, unless it is an alias. */
-static int owner_of(const ir_kernel *kernel, int smem)
-{
-    for (int steps = 0; kernel->smem[smem].alias_of >= 0 && steps < kernel->smem_count; steps++)
-        smem = kernel->smem[smem].alias_of;
-    return smem;
-}
-
 static ckl_status check_apart(const ir_kernel *kernel, int i, int j)
 {
     const ir_smem *a = &kernel->smem[i], *b = &kernel->smem[j];
     bool overlap = a->offset < b->offset + b->bytes && b->offset < a->offset + a->bytes;
-    if (overlap && owner_of(kernel, i) != owner_of(kernel, j))
+    if (overlap)
         FAIL(CKL_INTERNAL, "kernel %s: shared memory %s at %" PRId64 " overlaps %s at %" PRId64, kernel->name, b->name,
              b->offset, a->name, a->offset);
     return CKL_OK;

@@ -10,9 +10,8 @@ static void choose(const test_case *c)
 {
     arena memory = { 0 };
     const implementation *impl;
-    void *config, *desc = arena_alloc(&memory, 1, c->test->op->desc_bytes);
-    adapter_desc(c->test, c->problem, desc);
-    fuzz_said(plan_choose(&h200, c->test->op, desc, case_force(c, &memory), &memory, &impl, &config, NULL));
+    void *config;
+    fuzz_said(case_choose(c, &h200, &memory, &impl, &config));
     arena_clear(&memory);
 }
 

@@ -45,21 +45,12 @@ static const ir_smem *smem_before(const ir_kernel *ir, uint32_t offset)
     return before;
 }
 
-/* Allocations that share their bytes are all named: "A/C+128". */
 const char *shared_text(const ir_kernel *ir, uint32_t offset, char *room)
 {
     if (name_barrier(ir, offset, room))
         return room;
-    int length = 0;
     const ir_smem *named = smem_before(ir, offset);
-    for (const ir_smem *smem = ir->smem; smem < ir->smem + ir->smem_count; smem++) {
-        if (offset < smem->offset || offset >= smem->offset + smem->bytes || length >= PLACE_BYTES / 2)
-            continue;
-        named = smem;
-        length += snprintf(room + length, PLACE_BYTES / 2, "%s%.40s", length ? "/" : "", smem->name);
-    }
-    if (!length)
-        length = snprintf(room, PLACE_BYTES / 2, "%.40s", named ? named->name : "shared memory");
+    int length = snprintf(room, PLACE_BYTES, "%.40s", named ? named->name : "shared memory");
     int64_t distance = offset - (named ? named->offset : 0);
     if (distance)
         snprintf(room + length, (size_t)(PLACE_BYTES - length), "+%" PRId64, distance);

@@ -260,7 +260,7 @@ static const char *const cases[] = {
     "one_tile=1' "
     "fill=hard # whose last step alone is guarded",
     "op=std shape=877x260 axes=0 dtype=bf16 impl=columns # columns that end within a tile",
-    "op=mean shape=112x1x3072 axes=1 # threads along one line",
+    "op=mean shape=112x1x3072 axes=1 impl=columns # threads along one line",
     "op=sum shape=4x8 axes=1 dtype=f32                              # by every step of the ladder",
     "op=sum shape=8x4 axes=0 dtype=f32",
     "op=sum shape=33x128 axes=1 dtype=f32",
