@@ -243,21 +243,21 @@ static const fitted_tile large_tile = { .tile_m = 256, .consumers = 2, .cluster_
 static const fitted_tile turn_tile = { .tile_m = 64, .consumers = 1, .cluster_m = 1, .cluster_n = 1, .split = 1 };
 
 /*
- * Is a tile as narrow as D? Pairs of 128x64 that share B are for 33 to 64 columns of one product: 107904x64x776 takes 49.0 us in
- * them, 57.4 in 128x64 alone, 56.2 in pairs of 128x96.
+ * Is a tile as narrow as D? Pairs of 128x64 that share B are for 33 to 64 columns of one product whose rows begin inside lines of
+ * memory: 107904x64x776 takes 49.0 us in them, 56.2 in pairs of 128x96; of a K of 768 44.7, 44.0 in 64x64 in turn.
  */
 static bool is_narrow_enough(const ckl_gemm_desc *d, const fitted_tile *t)
 {
-    enum { ROWS = 128, COLUMNS = 64 };
+    enum { ROWS = 128, COLUMNS = 64, LINE_BYTES = 128 };
     if (t->tile_m == ROWS && t->tile_n == COLUMNS)
-        return d->n > COLUMNS / 2 && d->n <= COLUMNS && d->batch == 1;
+        return d->n > COLUMNS / 2 && d->n <= COLUMNS && d->batch == 1 && !gemm_rows_aligned(d, 'a', LINE_BYTES);
     return t->swap || t->tile_n != ATOM_COLUMNS || d->n <= ATOM_COLUMNS;
 }
 
 /*
  * Is a split worth a thought? Not of few steps along K. And CTAs at different parts of K read nothing together, so D in two goes to
  * those of a thin D, which read little together anyway: 4096x128x8192 takes 22.0 us in 64x128 in two, 26.2 in 64x64; of others pairs
- * share B: 256x2048x7168 takes 20.0 us in 64x128 in two, 16.9 in slices.
+ * share B: 256x2048x7168 takes 19.5 us in 64x128 in two, 16.8 in slices.
  */
 static bool may_split(const ckl_gemm_desc *d, const fitted_tile *t)
 {
