@@ -264,7 +264,10 @@ class Accelerate(unittest.TestCase):
                 report.undo()
                 same = torch.ones(len(tokens), dtype=torch.bool, device=device)  # so far
                 for i, (logits, expected) in enumerate(zip(got.logits, wanted.logits)):
-                    torch.testing.assert_close(logits[same], expected[same], rtol=5e-2, atol=0.2)
+                    if not same.any():
+                        break
+                    error = (logits - expected)[same].abs().max() / expected[same].abs().max()
+                    self.assertLess(error, 0.05, f"{type(model).__name__}, token {i}")
                     same &= got.sequences[:, 5 + i] == wanted.sequences[:, 5 + i]
                 self.assertEqual(sum("attention" in name for name in names), 1, f"{type(model).__name__}: {names}")
                 tail = "decoder_tail" if model is llama else "block_tail"

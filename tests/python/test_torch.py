@@ -574,6 +574,23 @@ class Registration(unittest.TestCase):
         with self.assertRaisesRegex(TypeError, "softmax: x is no array but of NoneType"):
             cutekernellib.softmax(None)
 
+    def test_head_of_a_decoder(self):
+        """Against its parts, with tables of which both halves differ."""
+        args = next(args for name, args in self.calls() if name == "decoder_head")
+        x, norm, q, k, v, cos, sin, head_dim, eps = args
+        torch.manual_seed(6)
+        dys = [torch.randn(2, 3, w.shape[0], device=device, dtype=torch.float16) for w in (q, k, v)]
+        normed = ckl.rms_norm(x, (16,), norm, eps)
+        heads = [ckl.linear(normed, w).unflatten(-1, (-1, head_dim)) for w in (q, k)]
+        rotated = ckl.apply_rotary_pos_emb(*heads, cos, sin, unsqueeze_dim=2)
+        parts = [y.flatten(2) for y in rotated] + [ckl.linear(normed, v)]
+        whole = torch.ops.cutekernellib.decoder_head(*args)[:3]
+        for got, wanted in zip(whole, parts):
+            torch.testing.assert_close(got, wanted, rtol=1e-2, atol=1e-2)
+        gradients = [torch.autograd.grad(ys, [x, norm, q, k, v], dys) for ys in (whole, parts)]
+        for got, wanted in zip(*gradients):
+            torch.testing.assert_close(got, wanted, rtol=2e-2, atol=2e-2)
+
     def test_every_operator_is_among_the_calls(self):
         from cutekernellib.torch import _registry
 

@@ -252,12 +252,8 @@ class Gradients(Steps):
         return out
 
     def pass_on(self, x, dx):
-        """dx is a part of the gradient of x, too."""
-        if x not in self.wanted:
-            return
-        known = self.take(x)
-        if known:
-            self.elements("a+b", self.target(x), known, dx)
-        else:
+        """dx is a part of the gradient of x, too, the first one that becomes known."""
+        if x in self.wanted:
+            assert x not in self._known
             self._uses[x] -= 1
             self._known[x] = dx
