@@ -100,6 +100,9 @@ static const char *const cases[] = {
     "rows=9 cols=2048 direction=backward ldy=2049                # rows of dx alone are ragged",
     "rows=9 cols=20001 direction=backward ldx=20003 ldy=20006 dtype=f16",
     "rows=70 cols=2601 direction=backward dtype=bf16             # ragged rows of three chunks",
+    "rows=9 cols=45001 direction=backward dtype=bf16             # of four chunks, which look ahead",
+    "rows=40 cols=6520 direction=backward dtype=bf16 residual=1 impl=backward config='threads=416 row_threads=416 "
+    "cluster=1 vec=8 steps=1 stages=5 residence=ring lookahead=1 chunks=2 exact=0'",
     "rows=9 cols=5001 direction=backward ldy=5002 dtype=f16 residual=1 fill=uniform",
     "rows=9 cols=2055 direction=backward ldx=2055 ldy=2056 dtype=bf16 stagger=1",
     "rows=70 cols=1280 direction=backward ldx=1283 ldy=1288 dtype=f16 # x and dy are cut out of the ring",

@@ -182,7 +182,7 @@ static ckl_status launch_columns(const ckl_plan *plan, const void *args, ckl_str
     return plan_launch(plan, kernel, (plan_grid){ .x = d->outer * strips * split.cluster }, &params, stream);
 }
 
-/* Strips and chunks of columns whose CTAs meet in memory. The workspace: counters, then the states of all chunks and strips. */
+/* Strips and chunks of columns whose CTAs meet in memory. The workspace: counters, then the states of all chunks. */
 typedef struct chunks_view {
     int64_t strips, chunks, counters_bytes, bytes;
 } chunks_view;
@@ -195,7 +195,7 @@ static chunks_view view_of(const ckl_plan *plan)
                       .chunks = ceil_div(d->n, softmax_held_lines(c)) };
     const int64_t all = d->outer * v.strips, values = column_split_room(&c->split) * softmax_state_values(&c->form);
     v.counters_bytes = round_up(one_pass_counter_bytes(all, v.chunks, 0), PLAN_WORKSPACE_ALIGNMENT);
-    v.bytes = v.counters_bytes + all * (v.chunks + 1) * values * (int64_t)sizeof(float);
+    v.bytes = v.counters_bytes + all * v.chunks * values * (int64_t)sizeof(float);
     return v;
 }
 

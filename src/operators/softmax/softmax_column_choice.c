@@ -297,7 +297,6 @@ static int64_t split_held(const ckl_softmax_desc *d, int lanes, bool keeps, soft
     const int64_t chunks = held_chunks(d, c), tiles = ceil_div(d->n, chunks * column_split_lines(s));
     c->tiles = (int)min_i64(tiles, room);
     c->kept = (int)tiles - c->tiles;
-    c->form.ctas_per_sm = keeps && 2 * tiles <= room ? 2 * HELD_CTAS : HELD_CTAS; // half the chunk
     return chunks;
 }
 
@@ -312,9 +311,9 @@ static int64_t choose_held(const ckl_softmax_desc *d, const ckl_device_info *dev
 }
 
 /*
- * Do columns fill an SM's registers, or more, tensors more than caches, and strips three quarters of their lines? f32 forward has two CTAs
- * an SM up to 1024 lines. 26x1957x768 f16 69.1 us by clusters, 50.6 in chunks; gradients of 16x640x9216 f16 140.5 where rings of
- * strips took 156.9.
+ * Are columns more than one CTA's registers hold, tensors more than caches, and strips three quarters of their lines? 16 bits: or are
+ * lines of that CTA half as long, 8x600x4096 f16 42.4 us in registers, 31.9 in chunks; not whole ones, gradients of 48x256x2176 bf16 47.8
+ * and 54.2. f32 forward has two CTAs an SM up to 1024 lines.
  */
 static bool wants_held(const ckl_softmax_desc *d, const ckl_device_info *device)
 {
@@ -330,7 +329,7 @@ static bool wants_held(const ckl_softmax_desc *d, const ckl_device_info *device)
     if (softmax_vec_of(d) < row_vec_full(d->dtype) / (is_forward ? 2 : 1))
         return false;
     const bool alone = ctas_that_hold(d, device, &held) == 1;
-    const bool full = half ? held.threads == COLUMN_THREADS_FULL && !(is_forward && has_lines(&held, d->dtype))
+    const bool full = half ? held.threads == COLUMN_THREADS_FULL && !has_lines(&held, d->dtype)
                            : is_forward && d->n >= LINES_MIN_FORWARD;
     return !alone || full;
 }
@@ -350,6 +349,7 @@ ckl_status softmax_choose_column_held(const void *desc, const ckl_device_info *d
         FAIL(CKL_UNSUPPORTED,
              "%s: chosen on Hopper, where it was measured: large tensors, long columns, lines of whole vectors", what);
     c->form = softmax_form_of(d);
+    c->form.ctas_per_sm = HELD_CTAS;
     c->loading = device->sm_count;
     const int64_t most = HELD_CTAS * (int64_t)device->sm_count / STRIPS_AT_ONCE;
     const int lanes = is_ragged(d) ? ragged_lanes(d) : LINE_BYTES / (softmax_vec_of(d) * dtype_bytes(d->dtype));

@@ -6,8 +6,7 @@
 #include "skeletons/one_pass.h"
 
 /*
- * The states of a strip in global memory: those of its chunks, then of all together; (COUNT,COLUMNS) each. A state is what
- * softmax_state_values() says.
+ * The states of a strip's chunks in global memory, (COUNT,COLUMNS) each. A state is what softmax_state_values() says.
  */
 typedef struct strip_states {
     const columns *c;
@@ -37,7 +36,7 @@ static val states_at(const strip_states *s, val chunk, val column)
 {
     const columns *c = s->c;
     const int count = softmax_state_values(c->form);
-    const val number = add(mul(s->strip, add(c->p.chunks, imm_as(U32, 1))), chunk);
+    const val number = add(mul(s->strip, c->p.chunks), chunk);
     const val index = add(mul(convert(U64, number), imm_as(U64, column_split_room(&c->split))), convert(U64, column));
     return add(c->p.states, mul(index, imm_as(U64, count * 4)));
 }
