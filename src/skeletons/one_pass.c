@@ -32,36 +32,6 @@ one_pass one_pass_of_cta(val counters, val strips, val chunks)
                        .patience = 1 };
 }
 
-void one_pass_mark_sums(one_pass *t, val states, val words)
-{
-    t->marked = true;
-    t->left = variable(U32, imm_as(U32, 0));
-    t->words = words;
-    t->states = add(states, mul(convert(U64, mul(t->strip, words)), imm_as(U64, ONE_PASS_MARKED_BYTES)));
-}
-
-void one_pass_mark(val address, int64_t offset, val bits)
-{
-    ir_store_strong(IR_ORDER_RELAXED, IR_SCOPE_GPU, U64, address, offset, pack(U64, bits, imm_as(U32, 1)));
-}
-
-void one_pass_empty(val address, int64_t offset)
-{
-    ir_store_strong(IR_ORDER_RELAXED, IR_SCOPE_GPU, U64, address, offset, imm_as(U64, 0));
-}
-
-val one_pass_marked(val address, int64_t offset)
-{
-    return ir_load_strong(IR_ORDER_RELAXED, IR_SCOPE_GPU, U64, address, offset);
-}
-
-/* Counts a CTA that has stored its sums, of which all threads have met. */
-static val count_stored(const one_pass *t, val counter)
-{
-    const val one = imm_as(U32, 1);
-    return t->marked ? atomic_add(counter, one) : atomic_add_acq_rel(counter, one);
-}
-
 /* Counts the chunks that have been loaded. */
 static val loads_of(const one_pass *t)
 {
@@ -99,7 +69,7 @@ val one_pass_is_last(const one_pass *t, val part, val count)
     const val others = sub(count, imm_as(U32, 1));
     cta_sync();
     IF(is_first_thread()) {
-        assign(before, count_stored(t, counter));
+        assign(before, atomic_add_acq_rel(counter, imm_as(U32, 1)));
         IF(eq(before, others))
             clear_counter(counter);
     }
@@ -118,7 +88,7 @@ static val arrive(const one_pass *t)
     const val before = variable(U32, imm_as(U32, 0));
     cta_sync();
     IF(is_first_thread())
-        assign(before, count_stored(t, counter_of(t)));
+        assign(before, atomic_add_acq_rel(counter_of(t), imm_as(U32, 1)));
     return from_first_thread("arrived", before);
 }
 
@@ -128,7 +98,7 @@ static val wait(const one_pass *t)
     const val all = variable(U32, imm_as(U32, 0)), looks = variable(U32, imm_as(U32, (int64_t)LOOKS * t->patience));
     IF(is_first_thread()) {
         FOREVER {
-            assign(all, t->marked ? load_relaxed(U32, counter_of(t)) : load_acquire(U32, counter_of(t)));
+            assign(all, load_acquire(U32, counter_of(t)));
             assign(looks, sub(looks, imm_as(U32, 1)));
             BREAK_IF(logical_or(ge(came_and_went(all), t->chunks), eq(looks, imm_as(U32, 0))));
         }
@@ -150,21 +120,11 @@ static val leave(const one_pass *t)
     return before;
 }
 
-void one_pass_have_read(const one_pass *t)
-{
-    IF(is_first_thread())
-        assign(t->left, atomic_add(counter_of(t), imm_as(U32, 1)));
-}
-
 static void clear_after(const one_pass *t, val before)
 {
     const val others = sub(add(t->chunks, t->chunks), imm_as(U32, 1));
     IF(logical_and(is_first_thread(), eq(came_and_went(before), others)))
         clear_counter(counter_of(t));
-    if (t->marked)
-        IF(eq(came_and_went(from_first_thread("left", before)), others))
-            LOOP_FROM(i, thread(), t->words, imm_as(U32, ir_current()->threads))
-                one_pass_empty(add(t->states, mul(convert(U64, i), imm_as(U64, ONE_PASS_MARKED_BYTES))), 0);
 }
 
 /* Has the CTA of this chunk given up? */
@@ -201,7 +161,7 @@ void one_pass_meet(const one_pass *t, void (*write)(void *user), void (*write_ot
     IF(logical_not(last))
         assign(writes, wait(t));
     IF(writes) {
-        const val left = t->marked ? t->left : leave(t);
+        const val left = leave(t);
         write(user);
         clear_after(t, left);
     }

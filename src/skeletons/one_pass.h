@@ -19,17 +19,10 @@ typedef struct one_pass {
     val counters; // address of a u32 for each strip, then of one for each chunk: 0 before the kernel, and after it
     val strips, chunks; // u32; chunks: of a strip
     val strip, chunk;   // u32, of this CTA
-    val states,
-        words; // if marked: address of a u64 for each word that chunks store, and u32, words of a strip: 0 before and after the kernel
-    val left; // u32, in thread 0: the counter when this CTA had read them
-    bool marked;
-    int patience; // how long a CTA waits before it gives up: 1, some 15 us; more where others may take longer
+    int patience;       // how long a CTA waits before it gives up: 1, some 15 us; more where others may take longer
 } one_pass;
 
-enum {
-    ONE_PASS_CHUNKS_MAX = 1 << 14, // of a strip
-    ONE_PASS_MARKED_BYTES = 8      // of a marked word
-};
+enum { ONE_PASS_CHUNKS_MAX = 1 << 14 }; // of a strip
 
 /* Of the CTA whose number in the grid is that of its chunk, strip by strip. */
 one_pass one_pass_of_cta(val counters, val strips, val chunks);
@@ -48,17 +41,6 @@ void one_pass_loaded(const one_pass *t);
  */
 void one_pass_meet(const one_pass *t, void (*write)(void *user), void (*write_other)(void *user, val chunk),
                    void *user);
-
-/*
- * Sums may be marked: each 32 bits are stored with a word that says that they are there. Then no CTA fences what it stored before it
- * counts itself, and who has seen the count reads again what is not there yet. A CTA says when it has read all
- * words, in `write`; the last one empties them.
- */
-void one_pass_mark_sums(one_pass *t, val states, val words);
-void one_pass_have_read(const one_pass *t);
-void one_pass_mark(val address, int64_t offset, val bits);
-void one_pass_empty(val address, int64_t offset);
-val one_pass_marked(val address, int64_t offset); // u64: the bits, and above them not 0
 
 /*
  * CTAs of a strip that merge their sums early, so that all others have less to read: of `count` of them, after all threads have stored

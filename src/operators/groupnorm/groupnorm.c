@@ -89,14 +89,13 @@ static workspace_parts workspace_of(const ckl_plan *plan, groupnorm_slicing slic
     const int64_t ranges = groupnorm_ranges(d, plan->config, slicing);
     const bool sums = d->direction == CKL_DIRECTION_BACKWARD && d->affine && elements_of(d) > 0;
     const int64_t early = c->early ? ceil_div(slices, groupnorm_early_slices(c)) : 0; // entries
-    const int64_t word = c->marked ? ONE_PASS_MARKED_BYTES : 4;
-    workspace_parts w = { .merged = meets ? word * strips * groupnorm_entry_words(c, slices) : 0 };
+    workspace_parts w = { .merged = meets ? 4 * strips * groupnorm_entry_words(c, slices) : 0 };
     int64_t merged = 0, counters = 0;
     if (slicing == GROUPNORM_SPLIT) {
         merged = 4 * GROUPNORM_ENTRY * d->n * d->groups;
         counters = two_pass_counter_bytes(strips);
     } else if (slicing == GROUPNORM_HELD) {
-        merged = word * strips * groupnorm_entry_words(c, early);
+        merged = 4 * strips * groupnorm_entry_words(c, early);
         counters = one_pass_counter_bytes(strips, slices, early);
     }
     w.counters = w.merged + merged;

@@ -35,8 +35,6 @@ static ckl_status admit_threads(const char *what, const ckl_device_info *device,
         FAIL(CKL_INVALID, "%s: steps=%d is less than 1", what, c->steps);
     if (c->loading < 0 || (c->loading && slicing != GROUPNORM_HELD))
         FAIL(CKL_INVALID, "%s: loading=%d is for slices that are held", what, c->loading);
-    if (c->marked && slicing != GROUPNORM_HELD)
-        FAIL(CKL_INVALID, "%s: marked=1 is for slices that are held", what);
     if (c->early && (slicing != GROUPNORM_HELD || c->parts > 1 || c->ragged))
         FAIL(CKL_INVALID, "%s: early=1 is for held slices of whole vectors of all channels", what);
     return CKL_OK;

@@ -151,106 +151,43 @@ static entries early_entries(const groupnorm_slice *s)
     return (entries){ s->a.merged, div_up(s->a.slices, slices), slices };
 }
 
-static int word_bytes(const groupnorm_slice *s)
-{
-    return s->cfg->marked ? ONE_PASS_MARKED_BYTES : 4;
-}
-
-/* The lane's entry in a block: the address of its first word. */
+/* The lane's entry in a block: the index of its first word. */
 static val entry_at(const groupnorm_slice *s, const entries *e, val block)
 {
     const int words = groupnorm_block_words(s->cfg);
     const val blocks = div_up(e->count, groupnorm_lanes_of_group(s->cfg));
     const val number = add(mul(s->bundle, convert(I64, blocks)), convert(I64, block));
-    const val place = convert(I64, min(convert(I32, thread()), imm(words - 1)));
-    const val index = add(mul(number, imm64((int64_t)GROUPNORM_ENTRY * words)), place);
-    return add(e->pointer, mul(convert(U64, index), imm_as(U64, word_bytes(s))));
-}
-
-/* From there to a word of the i-th block after it, bytes. */
-static int64_t offset_of(const groupnorm_slice *s, int i, int word)
-{
-    return (int64_t)(i * GROUPNORM_ENTRY + word) * groupnorm_block_words(s->cfg) * word_bytes(s);
-}
-
-/* Is there an entry of the lane in the block, and its group? */
-static val has_entry(const groupnorm_slice *s, const entries *e, val block)
-{
-    const val number = add(mul(block, imm(groupnorm_lanes_of_group(s->cfg))), groupnorm_lane_of_group(s));
-    return logical_and(lt(number, e->count), lt(groupnorm_group_of_lane(s), groupnorm_groups(s)));
-}
-
-/* All words are asked for before the first is looked at; again, until each of them is marked. */
-static void load_marked(const groupnorm_slice *s, const entries *e, val block, int n, int words, groupnorm_state *of)
-{
-    const val first = entry_at(s, e, block), marks = variable(U32, imm_as(U32, 0)),
-              none = imm_as(U64, INT64_C(1) << 32);
-    val got[n][GROUPNORM_ENTRY], bits, mark;
-    for (int i = 0; i < n * words; i++)
-        got[i / words][i % words] = variable(U64, none); // marked, if there is no entry
-    FOREVER {
-        for (int i = 0; i < n; i++)
-            IF(has_entry(s, e, add(block, imm(i))))
-                for (int w = 0; w < words; w++)
-                    assign(got[i][w], one_pass_marked(first, offset_of(s, i, w)));
-        assign(marks, imm_as(U32, 1));
-        for (int i = 0; i < n * words; i++) {
-            unpack(got[i / words][i % words], U32, &bits, &mark);
-            assign(marks, min(marks, mark));
-        }
-        BREAK_IF(ne(marks, imm_as(U32, 0)));
-    }
-    for (int i = 0; i < n * words; i++) {
-        unpack(got[i / words][i % words], U32, &bits, &mark);
-        of[i / words].of[i % words] = bitcast(F32, bits);
-    }
-}
-
-static void load_fenced(const groupnorm_slice *s, const entries *e, val block, int n, int words, groupnorm_state *of)
-{
-    const val first = entry_at(s, e, block);
-    for (int i = 0; i < n; i++) {
-        for (int w = 0; w < words; w++)
-            of[i].of[w] = variable(F32, immf(0));
-        IF(has_entry(s, e, add(block, imm(i))))
-            for (int w = 0; w < words; w++)
-                assign(of[i].of[w], groupnorm_read(add(first, imm_as(U64, offset_of(s, i, w))), imm64(0)));
-    }
+    const val place = min(convert(I32, thread()), imm(words - 1));
+    return add(mul(number, imm64((int64_t)GROUPNORM_ENTRY * words)), convert(I64, place));
 }
 
 /* The lane's entries in n blocks from `block` on; of no values where there is none. */
 static void load_entries(const groupnorm_slice *s, const entries *e, val block, int n, int words, groupnorm_state *of)
 {
-    (s->cfg->marked ? load_marked : load_fenced)(s, e, block, n, words, of);
+    const int lanes = groupnorm_lanes_of_group(s->cfg), stride = groupnorm_block_words(s->cfg);
     for (int i = 0; i < n; i++) {
-        const val here = add(block, imm(i));
-        const val number = add(mul(here, imm(groupnorm_lanes_of_group(s->cfg))), groupnorm_lane_of_group(s));
-        of[i].count = select(has_entry(s, e, here), elements_of(s, number, e->slices), immf(0));
-    }
-}
-
-/* Those of them that are marked. */
-static void empty_entries(const groupnorm_slice *s, const entries *e, val block, int n, int words)
-{
-    const val first = entry_at(s, e, block);
-    for (int i = 0; i < n && s->cfg->marked; i++)
-        IF(has_entry(s, e, add(block, imm(i))))
+        const val here = add(block, imm(i)), number = add(mul(here, imm(lanes)), groupnorm_lane_of_group(s));
+        of[i].count = variable(F32, immf(0));
+        for (int w = 0; w < words; w++)
+            of[i].of[w] = variable(F32, immf(0));
+        IF(lt(number, e->count)) {
+            const val entry = entry_at(s, e, here);
+            assign(of[i].count, elements_of(s, number, e->slices));
             for (int w = 0; w < words; w++)
-                one_pass_empty(first, offset_of(s, i, w));
+                assign(of[i].of[w], groupnorm_read(e->pointer, add(entry, imm(w * stride))));
+        }
+    }
 }
 
 /* The lanes of each group store `count` values as entry `number`. */
 static void store_words(const groupnorm_slice *s, const entries *e, val number, int count, const val *values)
 {
-    const int lanes = groupnorm_lanes_of_group(s->cfg);
+    const int lanes = groupnorm_lanes_of_group(s->cfg), stride = groupnorm_block_words(s->cfg);
     const val own = eq(groupnorm_lane_of_group(s), rem(number, imm(lanes)));
     IF(logical_and(lt(groupnorm_group_of_lane(s), groupnorm_groups(s)), own)) {
-        const val first = entry_at(s, e, div(number, imm(lanes)));
+        const val entry = entry_at(s, e, div(number, imm(lanes)));
         for (int w = 0; w < count; w++)
-            if (s->cfg->marked)
-                one_pass_mark(first, offset_of(s, 0, w), bitcast(U32, values[w]));
-            else
-                groupnorm_write(add(first, imm_as(U64, offset_of(s, 0, w))), imm64(0), values[w]);
+            groupnorm_write(e->pointer, add(entry, imm(w * stride)), values[w]);
     }
 }
 
@@ -381,19 +318,7 @@ static one_pass meeting_of(groupnorm_slice *s)
     if (!s->cfg->loading)
         meeting.patience = PATIENCE;
     groupnorm_slice_at(s, convert(I32, meeting.strip), convert(I32, meeting.chunk));
-    if (s->cfg->marked) {
-        const entries e = held_entries(s);
-        const val blocks = div_up(e.count, groupnorm_lanes_of_group(s->cfg));
-        const val words = mul(blocks, imm(GROUPNORM_ENTRY * groupnorm_block_words(s->cfg)));
-        one_pass_mark_sums(&meeting, e.pointer, convert(U32, words));
-    }
     return meeting;
-}
-
-static void have_read(const groupnorm_slice *s, const one_pass *meeting)
-{
-    if (s->cfg->marked)
-        one_pass_have_read(meeting);
 }
 
 static void load_in_turn(const groupnorm_slice *s, const one_pass *meeting)
@@ -438,7 +363,6 @@ static void merge_early(const groupnorm_kernel *k)
             groupnorm_state m[GROUPNORM_EARLY_BLOCKS_MAX];
             load_entries(s, &e, block, blocks, words, m);
             store_words(s, &early, number, words, k->does->merge(s, m, blocks).of);
-            empty_entries(s, &e, block, blocks, words);
         }
 }
 
@@ -452,7 +376,6 @@ static void write_held(void *kernel)
     IF(groupnorm_merges(&k->s))
         publish(k, merge_entries(k, &e, few ? k->does->at_once : AT_ONCE), eq(k->s.rank, imm(0)));
     cta_sync();
-    have_read(&k->s, k->meeting);
     k->does->write(k);
 }
 

@@ -265,10 +265,6 @@ static const char *const cases[] = {
     "channels=1 bundle=64 vec=8 threads=64 column_threads=8 steps=4 early=1' # entries of eight slices become one",
     "n=2 c=64 h=48 w=33 groups=64 layout=nhwc dtype=f16 fill=uniform direction=backward impl=backward_held "
     "config='dtype=f16 layout=nhwc channels=1 bundle=64 vec=8 threads=64 column_threads=8 steps=4 early=1'",
-    "n=2 c=64 h=8 w=33 groups=64 layout=nhwc dtype=f16 fill=hard impl=forward_held config='dtype=f16 layout=nhwc "
-    "channels=1 bundle=64 vec=8 threads=64 column_threads=8 steps=2 early=1 marked=1' # entries with marks",
-    "n=2 c=32 h=16 w=16 groups=8 direction=backward impl=backward_held config='channels=4 threads=64 column_threads=16 "
-    "steps=1 marked=1'",
     "n=1 c=64 h=7 w=13 groups=64 layout=nhwc dtype=f16 impl=forward_held config='dtype=f16 layout=nhwc channels=1 "
     "bundle=64 vec=8 threads=64 column_threads=8 steps=1 early=1' # so few that a quick run repeats it: early counters",
     "n=1 c=64 h=7 w=13 groups=64 layout=nhwc dtype=f16 direction=backward impl=backward_held config='dtype=f16 "
@@ -344,7 +340,6 @@ static const test_reject rejects[] = {
     { "impl=forward config='gradient_ctas=2'", CKL_INVALID,
       "gradient_ctas=2 is no power of two up to 16 of gradients" },
     { "direction=backward impl=backward config='gradient_ctas=3'", CKL_INVALID, "gradient_ctas=3 is no power of two" },
-    { "impl=forward config='marked=1'", CKL_INVALID, "marked=1 is for slices that are held" },
     { "impl=forward_split config='channels=4 early=1'", CKL_INVALID, "early=1 is for held slices" },
     { "impl=forward_held config='channels=4 threads=64 column_threads=16 parts=2 early=1'", CKL_INVALID,
       "early=1 is for held slices" },
