@@ -133,6 +133,7 @@ static const char *const cases[] = {
     "expr=x+y shape=3x70x136 strides=9521x1x70 dtype=bf16         # no pairs: they would begin at odd elements",
     "expr=x+y shape=650x901 strides=1x650 dtype=f16 # rows that begin anywhere: vectors between their boundaries",
     "expr=x-y shape=70x331 strides=1x70 impl=vector config='ragged=1 vec=4 threads=256'",
+    "expr=x-y shape=24x186 strides=1x24 dtype=f16 inplace=2 impl=vector config='ragged=1 vec=8 threads=128'",
     "expr=x-y shape=70x331 strides=1x70 misalign=1 impl=vector config='ragged=1 vec=4 threads=256'",
     "expr=x-y shape=3x67x131 strides=8777x1x67 dtype=bf16 impl=vector config='ragged=1 vec=8 threads=128 prefetch=0' # "
     "no pairs",
