@@ -89,21 +89,6 @@ static void coordinates_of(const map *m, val number, val *at)
     at[0] = convert(I64, number);
 }
 
-/*
- * The coordinates of the element `by` further on, at most a row's length. Additions: divisions would be most of a
- * kernel.
- */
-static void coordinates_after(const map *m, const val *at, int by, val *after)
-{
-    val carry = imm64(by);
-    for (int d = m->k->config.rank - 1; d > 0; d--) {
-        val sum = add(at[d], carry), size = convert(I64, m->size[d]), over = ge(sum, size);
-        after[d] = select(over, sub(sum, size), sum);
-        carry = select(over, imm64(1), imm64(0));
-    }
-    after[0] = add(at[0], carry);
-}
-
 /* The address of an operand's element at these coordinates. */
 static val address_of(const map *m, int i, const val *at)
 {
@@ -316,14 +301,11 @@ typedef struct place {
 /* Of the vectors with the numbers cX (WIDTH,STEPS). */
 static place *places_of(const map *m, tensor cX)
 {
-    const int width = (int)static_size(layout_mode(cX.layout, 0)), steps = (int)static_size(layout_mode(cX.layout, 1));
+    const int steps = (int)static_size(layout_mode(cX.layout, 1));
     place *p = describe_alloc((size_t)steps, sizeof *p);
     for (int s = 0; s < steps; s++) {
         p[s].number = coordinate(cX, 0, 0, s);
-        if (s > 0 && m->k->config.long_rows)
-            coordinates_after(m, p[s - 1].at, m->k->config.threads * width, p[s].at);
-        else
-            coordinates_of(m, p[s].number, p[s].at);
+        coordinates_of(m, p[s].number, p[s].at);
     }
     return p;
 }
@@ -663,7 +645,7 @@ static void crossed_tile(map *m, int kernel)
 
 /*
  * Prefetches to L2. They are no accesses: the kernel before may still be writing the inputs. Of a full tile, what lies between an
- * operand's first vector and its last one, by a bulk copy if that is hardly more than the tile; else the lines of both.
+ * operand's first vector and its last one, by a bulk copy if that is hardly more than the tile; of what is constant the lines of both.
  */
 static void prefetch_stretch(const map *m, int i, val tile, const val *first, const val *last)
 {
@@ -678,7 +660,7 @@ static void prefetch_stretch(const map *m, int i, val tile, const val *first, co
         val from = address_of(m, i, first), bytes = add(sub(address_of(m, i, last), from), imm64(BULK_BYTES));
         IF(lt(sub(bytes, imm64(1)), imm64(2 * tile_bytes))) // of u64: not where the last one lies before the first one
             bulk_prefetch(from, convert(U32, bytes));
-    } else if (access_of(k, i) == CONSTANT || access_of(k, i) == CONTIGUOUS) {
+    } else if (access_of(k, i) == CONSTANT) {
         prefetch_L2(address_of(m, i, first));
         prefetch_L2(address_of(m, i, last));
     }
