@@ -89,21 +89,6 @@ static void coordinates_of(const map *m, val number, val *at)
     at[0] = convert(I64, number);
 }
 
-/*
- * The coordinates of the element `by` further on, at most a row's length. Additions: divisions would be most of a
- * kernel.
- */
-static void coordinates_after(const map *m, const val *at, int by, val *after)
-{
-    val carry = imm64(by);
-    for (int d = m->k->config.rank - 1; d > 0; d--) {
-        val sum = add(at[d], carry), size = convert(I64, m->size[d]), over = ge(sum, size);
-        after[d] = select(over, sub(sum, size), sum);
-        carry = select(over, imm64(1), imm64(0));
-    }
-    after[0] = add(at[0], carry);
-}
-
 /* The address of an operand's element at these coordinates. */
 static val address_of(const map *m, int i, const val *at)
 {
@@ -228,8 +213,17 @@ static tensor load_across(const map *m, int i, val number, const val *at, int wi
     return rX;
 }
 
-/* The vector from element `number` on, which is at these coordinates. */
-static unit load_unit_at(const map *m, val number, const val *at, int width)
+static packed load_if(val exists, tensor gX, int align)
+{
+    packed p = packed_registers(gX.dtype, (int)static_size(gX.layout));
+    fill(p.rWords, convert(p.rWords.dtype, imm(0)));
+    IF(exists)
+        packed_load(gX, align, p);
+    return p;
+}
+
+/* The vector from element `number` on, which is at these coordinates; of crossed ones whose rows begin anywhere, if it exists. */
+static unit load_unit_at(const map *m, val number, const val *at, val exists, int width)
 {
     unit u = { 0 };
     const bool across = m->k->config.flat && width > 1;
@@ -240,7 +234,8 @@ static unit load_unit_at(const map *m, val number, const val *at, int width)
         else if (a != SCALAR && a != CROSSED && across)
             u.rRows[i] = load_across(m, i, number, at, width);
         else if (a != SCALAR && a != CROSSED)
-            u.loaded[i] = load_packed(vector_of(m, i, at, width), align_of(m, i, width));
+            u.loaded[i] = m->tile.margin ? load_if(exists, vector_of(m, i, at, width), align_of(m, i, width))
+                                         : load_packed(vector_of(m, i, at, width), align_of(m, i, width));
     }
     u.gY = access_of(m->k, m->k->inputs) == FLAT ? flat_vector(m, m->k->inputs, number, width)
                                                  : vector_of(m, m->k->inputs, at, width);
@@ -306,14 +301,11 @@ typedef struct place {
 /* Of the vectors with the numbers cX (WIDTH,STEPS). */
 static place *places_of(const map *m, tensor cX)
 {
-    const int width = (int)static_size(layout_mode(cX.layout, 0)), steps = (int)static_size(layout_mode(cX.layout, 1));
+    const int steps = (int)static_size(layout_mode(cX.layout, 1));
     place *p = describe_alloc((size_t)steps, sizeof *p);
     for (int s = 0; s < steps; s++) {
         p[s].number = coordinate(cX, 0, 0, s);
-        if (s > 0 && m->k->config.long_rows)
-            coordinates_after(m, p[s - 1].at, m->k->config.threads * width, p[s].at);
-        else
-            coordinates_of(m, p[s].number, p[s].at);
+        coordinates_of(m, p[s].number, p[s].at);
     }
     return p;
 }
@@ -325,7 +317,7 @@ static void units(const map *m, tensor cX)
     unit *all = describe_alloc((size_t)steps, sizeof *all);
     const place *p = places_of(m, cX);
     for (int s = 0; s < steps; s++)
-        all[s] = load_unit_at(m, p[s].number, p[s].at, width);
+        all[s] = load_unit_at(m, p[s].number, p[s].at, yes(), width);
     for (int s = 0; s < steps; s++)
         finish_unit(m, &all[s], width);
 }
@@ -360,7 +352,7 @@ static void unit_within(const map *m, val first, int width)
     val at[MAP_RANK_MAX];
     IF(ge(m->count, add(first, imm(width)))) {
         coordinates_of(m, first, at);
-        const unit u = load_unit_at(m, first, at, width);
+        const unit u = load_unit_at(m, first, at, yes(), width);
         finish_unit(m, &u, width);
     }
 }
@@ -459,21 +451,20 @@ static val phase_of(const map *m, val row)
     return convert(I32, bit_and(phase, imm(m->tile.margin - 1)));
 }
 
-/* Vector number `number` of a row of the tile. Where rows begin anywhere, all begin at boundaries. */
+/*
+ * Vector number `number` of a row of the tile. Where rows begin anywhere, all begin at boundaries, and nothing stands for those that do
+ * not exist: it would be another CTA's, which may write it.
+ */
 static tile_place vector_place(const map *m, val row, val number, int width)
 {
-    val inside = min(row, sub(m->tile.rows, imm(1))), last = sub(m->tile.columns, imm(width));
-    val column = mul(number, imm(width)), exists = lt(row, m->tile.rows), from = min(column, last);
-    if (m->tile.margin) {
-        val phase = phase_of(m, inside);
-        column = sub(column, phase);
-        exists = logical_and(exists, logical_and(ge(column, m->tile.low), le(column, last)));
-        val before = sub(last, bit_and(add(last, phase), imm(width - 1))); // the row's last vector, or one before it
-        from = select(exists, column, before);
-    } else
-        exists = logical_and(exists, le(column, last));
-    tile_place p = place_at(m, row, column, inside, from);
-    p.exists = exists;
+    val last_row = sub(m->tile.rows, imm(1)), last = sub(m->tile.columns, imm(width)), column = mul(number, imm(width));
+    if (m->tile.margin)
+        column = sub(column, phase_of(m, row));
+    tile_place p = m->tile.margin ? place_at(m, row, column, row, column)
+                                  : place_at(m, row, column, min(row, last_row), min(column, last));
+    p.exists = logical_and(le(row, last_row), le(column, last));
+    if (m->tile.margin)
+        p.exists = logical_and(p.exists, ge(column, m->tile.low));
     return p;
 }
 
@@ -572,11 +563,11 @@ static tile_batch load_batch(const map *m, val first, int count, int apart, int 
     for (int n = 0; n < count; n++) {
         const tile_place p = vector_place(m, add(row, imm(n * apart)), number, width);
         if (ask) {
-            IF(asks(row_threads, width * widest_input(m)))
+            IF(logical_and(p.exists, asks(row_threads, width * widest_input(m))))
                 prefetch_unit_at(m, imm(0), p.at);
             continue;
         }
-        b.all[n] = load_unit_at(m, imm(0), p.at, width);
+        b.all[n] = load_unit_at(m, imm(0), p.at, p.exists, width);
         b.all[n].row = p.row;
         b.all[n].column = p.column;
         b.exists[n] = p.exists;
@@ -608,7 +599,7 @@ static void finish_edges(const map *m)
             val exists = logical_and(lt(column, limit), lt(row, min(m->tile.rows, imm(c->cross_rows))));
             IF(logical_and(exists, logical_and(ge(here, imm(0)), lt(here, imm(MAP_CROSS_TILE))))) {
                 const tile_place p = place_at(m, row, column, row, column);
-                unit u = load_unit_at(m, imm(0), p.at, 1);
+                unit u = load_unit_at(m, imm(0), p.at, yes(), 1);
                 u.row = p.row;
                 u.column = p.column;
                 finish_unit(m, &u, 1);
@@ -654,7 +645,7 @@ static void crossed_tile(map *m, int kernel)
 
 /*
  * Prefetches to L2. They are no accesses: the kernel before may still be writing the inputs. Of a full tile, what lies between an
- * operand's first vector and its last one, by a bulk copy if that is hardly more than the tile; else the lines of both.
+ * operand's first vector and its last one, by a bulk copy if that is hardly more than the tile; of what is constant the lines of both.
  */
 static void prefetch_stretch(const map *m, int i, val tile, const val *first, const val *last)
 {
@@ -669,7 +660,7 @@ static void prefetch_stretch(const map *m, int i, val tile, const val *first, co
         val from = address_of(m, i, first), bytes = add(sub(address_of(m, i, last), from), imm64(BULK_BYTES));
         IF(lt(sub(bytes, imm64(1)), imm64(2 * tile_bytes))) // of u64: not where the last one lies before the first one
             bulk_prefetch(from, convert(U32, bytes));
-    } else if (access_of(k, i) == CONSTANT || access_of(k, i) == CONTIGUOUS) {
+    } else if (access_of(k, i) == CONSTANT) {
         prefetch_L2(address_of(m, i, first));
         prefetch_L2(address_of(m, i, last));
     }

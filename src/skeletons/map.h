@@ -52,7 +52,6 @@ void map_simplify(map_shape *s);
     X(owner, bool, pairs, "0", "0 1", "of crossed inputs of 16 bits two elements along it are loaded at once")        \
     X(owner, int, flat, "0", "",                                                                                      \
       "mask of operands without gaps, whose vectors cross the ends of rows; 0: vectors lie in rows")                  \
-    X(owner, bool, long_rows, "0", "0 1", "rows are no shorter than a step of a CTA: coordinates by additions")       \
     X(owner, int, row_threads, "0", "0 16 32 128 256",                                                                \
       "threads that share a row that starts anywhere; 0: elements are numbered across rows")                          \
     X(owner, int, cut, "0", "", "mask of inputs whose vectors are cut out of two: rows out of phase with the output") \

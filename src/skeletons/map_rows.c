@@ -117,9 +117,8 @@ ckl_status map_rows_admit(const char *what, const map_kernel *k, const map_shape
     enum { TILES_MAX = 65535 };
     const map_config *c = &k->config;
     const row_split split = split_of_rows(c);
-    if (!element_bytes(k, s) || c->flat || c->long_rows)
-        FAIL(CKL_UNSUPPORTED,
-             "%s: row_threads=%d wants rows without gaps, operands of one size, and neither flat nor long_rows", what,
+    if (!element_bytes(k, s) || c->flat)
+        FAIL(CKL_UNSUPPORTED, "%s: row_threads=%d wants rows without gaps, operands of one size, and flat=0", what,
              c->row_threads);
     if (c->cut != out_of_phase(k, s, c->vec))
         FAIL(CKL_INVALID, "%s: cut=%d is not the mask of inputs out of phase: %d", what, c->cut,

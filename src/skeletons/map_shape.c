@@ -272,10 +272,14 @@ static int64_t input_bytes(const map_kernel *k)
     return bytes;
 }
 
-/* Do a thread's vectors lie in the same row or the next one? They are a CTA's vectors apart. */
-static bool has_long_rows(const map_shape *s, const map_config *c)
+/* Is an input a row that comes again? Half of the tiles would have its end and its beginning. */
+static bool has_repeated_row(const map_kernel *k, const map_shape *s)
 {
-    return s->rank > 1 && !c->crossed && s->size[s->rank - 1] >= (int64_t)c->threads * c->vec;
+    bool repeated = false;
+    for (int i = 0; i < k->inputs; i++)
+        for (int d = 0; d < s->rank - 1; d++)
+            repeated |= !k->scalar[i] && s->stride[i][s->rank - 1] == 1 && s->stride[i][d] == 0;
+    return repeated;
 }
 
 map_config map_choose(map_kernel k, map_shape s, const ckl_device_info *device)
@@ -305,8 +309,8 @@ map_config map_choose(map_kernel k, map_shape s, const ckl_device_info *device)
     if (c->crossed)
         c->threads = (int)min_i64(c->threads, crossed_threads_max(c));
     map_rows_choose(&k, &s, device);
-    c->long_rows = !c->row_threads && c->vec == 1 && c->steps > 1 && has_long_rows(&s, c);
-    const bool stretches = !c->row_threads && !c->crossed && c->vec * widest_bytes(&k) == VECTOR_BYTES;
+    const bool stretches = !c->row_threads && !c->crossed && c->vec * widest_bytes(&k) == VECTOR_BYTES &&
+                           !has_repeated_row(&k, &s); // gelu(x+b) of 104x3584 f32 1.86 us, by threads 1.74
     c->prefetch = s.count * input_bytes(&k) > PREFETCHED_BYTES || (c->crossed && !few) ? 0
                   : stretches                                                          ? MAP_PREFETCH_STRETCHES
                                                                                        : MAP_PREFETCH_VECTORS;
@@ -327,8 +331,6 @@ ckl_status map_admit(const char *what, map_kernel k, map_shape s, const ckl_devi
              "%s: rank=%d constant=%d strided=%d crossed=%d cross=%d are not those of the problem: %d %d %d %d %d",
              what, c->rank, c->constant, c->strided, c->crossed, c->cross, right.rank, right.constant, right.strided,
              right.crossed, right.cross);
-    if (c->long_rows && !has_long_rows(&s, c))
-        FAIL(CKL_INVALID, "%s: long_rows=1, but rows are shorter than threads=%d of vec=%d", what, c->threads, c->vec);
     if (c->flat && c->flat != flat_operands(&k, &s, c->vec))
         FAIL(CKL_INVALID, "%s: flat=%d are not the operands without gaps, or vec=%d is longer than a row", what,
              c->flat, c->vec);

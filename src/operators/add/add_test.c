@@ -49,7 +49,7 @@ static const char *const cases[] = {
     "n=5003 rows=3 dtype=f16 lda=5004 ldb=5005 impl=vector config='threads=128 row_threads=128 steps=4'",
     "n=1500 rows=6 dtype=bf16 lda=1501 ldb=1503 impl=vector config='threads=128 row_threads=32 steps=6'",
     "n=700 rows=3 dtype=f16 lda=701 ldb=702 misalign=1 stagger=1 # each pointer off by something else",
-    "n=300 rows=5 lda=301 ldb=302 impl=vector config='vec=4 row_threads=32 steps=3 threads=64 cut=3 long_rows=0' # f32",
+    "n=300 rows=5 lda=301 ldb=302 impl=vector config='vec=4 row_threads=32 steps=3 threads=64 cut=3' # f32",
     "n=1001 rows=3 dtype=f16 lda=1008 ldb=1008 ldy=1008 # vectors in the pitch, none in the length",
     "n=4096 rows=3 dtype=f32                      # dense rows: one long row",
     "n=513 dtype=f32 alpha=0.5 beta=-2            # scaled",
