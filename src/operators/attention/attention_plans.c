@@ -370,8 +370,7 @@ static void share_sm(const ckl_attention_desc *d, const ckl_device_info *device,
         c->consumers = 1;
         c->ctas = CTAS;
         c->tile_n = TILE_N;
-        c->turns = 0;
-        c->old = c->single = false;
+        c->turns = c->old = c->single = false;
     }
 }
 
@@ -386,7 +385,6 @@ static ckl_status choose_sm90(const void *desc, const ckl_device_info *device, v
     const ckl_attention_desc *d = desc;
     attention_sm90_config *c = config;
     c->form = attention_form_of(d);
-    c->turns = d->d > 64 && d->d <= 128 && c->form.right ? 2 : 1;
     if (d->dv > 128)
         c->tile_n = d->dv > 192 ? 64 : 96;
     else if (d->d > 192)
@@ -405,8 +403,7 @@ static ckl_status choose_sm90(const void *desc, const ckl_device_info *device, v
         c->consumers = 3;
     while (c->consumers > 1 && tiles_of(d, c->consumers * ATTENTION_ROWS) < device->sm_count)
         c->consumers--;
-    if (c->consumers == 1 || c->single)
-        c->turns = 0;
+    c->turns = c->consumers > 1 && !c->single;
     // with the code for lost maxima a kernel takes 2 us longer to begin: 64 causal heads of 1024 take 30.0 us with it, 28.5 without
     const int64_t turns = ceil_div(tiles_of(d, c->consumers * ATTENTION_ROWS), device->sm_count);
     const bool is_brief = turns * ceil_div(d->kv, c->tile_n) <= FEW_BLOCKS && d->softcap == 0 && !d->score;
@@ -430,7 +427,7 @@ static ckl_status admit_sm90(const void *desc, const ckl_device_info *device, co
     TRY(attention_check_windows("sm90", d));
     if (c->old && c->form.mask)
         FAIL(CKL_INVALID, "attention sm90: old=1 is for scores without mask");
-    if (c->consumers < 1 || c->consumers > 3 || c->turns < 0 || c->turns > 2 || (c->turns && c->consumers == 1))
+    if (c->consumers < 1 || c->consumers > 3 || (c->turns && c->consumers == 1))
         FAIL(CKL_INVALID, "attention sm90: consumers=%d is not in 1..3, or turns=%d is not of them", c->consumers,
              c->turns);
     if (c->ctas < 1 || c->ctas > 3 || (c->ctas > 1 && c->consumers > 1))

@@ -169,9 +169,9 @@ static void begin_turn(const sm90_kernel *k, const consumer_role *c)
         named_sync(add(c->index, imm(BARRIER_TURN)), 2 * WARPGROUP);
 }
 
-static void end_turn(const sm90_kernel *k, const consumer_role *c, int when)
+static void end_turn(const sm90_kernel *k, const consumer_role *c)
 {
-    if (k->cfg->turns != when)
+    if (!k->cfg->turns)
         return;
     val next = select(eq(c->index, imm(k->cfg->consumers - 1)), imm(0), add(c->index, imm(1)));
     named_arrive(add(next, imm(BARRIER_TURN)), 2 * WARPGROUP);
@@ -370,11 +370,10 @@ static void step(const sm90_kernel *k, consumer_role *c, const tile *t, const ke
     val values = take_slot(c);
     mma_fence();
     issue_product(c, values);
-    end_turn(k, c, 1);
+    end_turn(k, c);
     if (scores_late(k, c))
         look_ahead(k, c, t, w);
     mma_wait(1);
-    end_turn(k, c, 2);
     if (!k->cfg->old)
         release(k, c, keys);
     shape_scores(k, c, t, w, false);
@@ -533,7 +532,7 @@ static void consumer(const sm90_kernel *k)
     walk w = attention_sm90_walk();
     if (k->cfg->turns)
         IF(eq(c.index, imm(k->cfg->consumers - 1)))
-            end_turn(k, &c, k->cfg->turns); // consumer 0 begins
+            end_turn(k, &c); // consumer 0 begins
     attention_sm90_next_tile(k, &w, false);
     IF(lt(w.number, k->p.tiles))
         consume_tiles(k, &c, &w);

@@ -137,7 +137,7 @@ static const char *const cases[] = {
     "q=20 kv=30 batch=2 heads=3 d=40 ldq=48 ldk=41 ldv=56 ldo=50 ldo_head=1000 ldo_batch=4000 # gaps",
     "q=3 kv=5 batch=2 heads=2 d=8 ldo=32 ldo_head=16 ldo_batch=8 # neighbours are of one token",
     "q=20 kv=0 heads=2 lse=1                       # no keys: zeros",
-    "q=130 kv=300 d=128 causal=1 dtype=bf16 lse=1 impl=sm90 config='consumers=2 turns=2 draw=1 old=1 slots=5' # the "
+    "q=130 kv=300 d=128 causal=1 dtype=bf16 lse=1 impl=sm90 config='consumers=2 turns=1 draw=1 old=1 slots=5' # the "
     "ring goes round",
     "q=130 kv=600 heads=2 d=128 scale=4 lse=1 impl=sm80 config='warp_rows=32 tile_n=32' # maxima that grow",
     "q=200 kv=264 impl=sm90 config='consumers=3 turns=1'",
@@ -161,7 +161,7 @@ static const char *const cases[] = {
     "q=70 kv=80 heads=2 kv_heads=1 sinks=1 causal=1 lse=1",
     "q=100 kv=40 heads=2 sinks=1 causal=1 lse=1 softcap=2 left=7 dtype=bf16 # rows that have a sink alone",
     "q=10 kv=0 heads=2 sinks=1 lse=1",
-    "q=140 kv=400 d=128 left=130 right=64 lse=1 sinks=1 impl=sm90 config='consumers=2 turns=2 draw=1 old=1 slots=5'",
+    "q=140 kv=400 d=128 left=130 right=64 lse=1 sinks=1 impl=sm90 config='consumers=2 turns=1 draw=1 old=1 slots=5'",
     "q=70 kv=100 heads=2 mask=add ldmask=100 lse=1 # a bias that heads share",
     "q=90 kv=100 batch=2 heads=2 d=128 mask=bool ldmask=101 ldmask_batch=9090 causal=1 dtype=bf16 lse=1",
     "q=40 kv=200 heads=4 kv_heads=2 d=80 mask=add ldmask_head=200 softcap=3 dtype=bf16 # a row for each head",
@@ -243,11 +243,11 @@ static const char *const cases[] = {
     "many bits",
     "q=100 kv=900 d=32 batch=2 score=documents q_factor=100 lse=1 impl=sm90 config='old=1 tile_n=64' # blocks of all "
     "kinds",
-    "q=130 kv=300 heads=2 d=128 causal=1 left=70 lse=1 sinks=1 impl=sm90 config='consumers=2 turns=2 draw=1 old=1 "
+    "q=130 kv=300 heads=2 d=128 causal=1 left=70 lse=1 sinks=1 impl=sm90 config='consumers=2 turns=1 draw=1 old=1 "
     "slots=5'",
     "q=70 kv=150 heads=3 d=32 score=alibi causal=1 lse=1",
     "q=200 kv=300 heads=2 kv_heads=1 d=128 score=alibi softcap=3 left=90 dtype=bf16 lse=1 impl=sm90 "
-    "config='consumers=2 turns=2 draw=1 slots=5'",
+    "config='consumers=2 turns=1 draw=1 slots=5'",
     "q=130 kv=400 d=64 heads=2 score=alibi causal=1 lse=1 impl=sm90 config='old=1 tile_n=64' # blocks that no mask "
     "cuts",
     "q=130 kv=140 heads=3 d=64 score=alibi impl=sm80 config='stages=1' lse=1",
