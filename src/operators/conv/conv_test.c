@@ -678,6 +678,8 @@ static const char *const cases[] = {
     "config='bands=1 lanes=4 cols=10 wide=1 images=1 high=16 stages=2 ctas=2'",
     "n=3 c=40 h=9 w=20 k=40 groups=40 pad=1 scale=1 activation=gelu_erf impl=halo "
     "config='bands=1 lanes=4 cols=14 wide=1 images=1 high=8 stages=2 ctas=3' # a row of a block",
+    "n=2 c=16 h=9 w=9 k=40 pad=1 direction=data x_w=24 x_h=240 y_w=48 y_h=480 y_n=5760 impl=narrow # views change "
+    "sides",
     NULL,
 };
 
