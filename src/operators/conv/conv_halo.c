@@ -8,7 +8,6 @@
  */
 #include "base/math.h"
 #include "cute/kernel.h"
-#include "cute/vectors.h"
 #include "operators/conv/conv_halo_kernel.h"
 #include "operators/conv/conv_sm90.h"
 
@@ -21,7 +20,8 @@ enum {
 /* A thread's place in a tile, and what it has of its channels. */
 typedef struct worker_role {
     val lane, w, h, image, channel;
-    tensor rBias, rScale, rSum; // (CHANNEL), (CHANNEL), (CHANNEL,COLUMN)
+    conv_channels channels;
+    tensor rSum; // (CHANNEL,COLUMN)
 } worker_role;
 
 static void describe(halo_kernel *k)
@@ -134,21 +134,15 @@ static void load_next_tiles(const halo_kernel *k)
 static worker_role describe_worker(const halo_kernel *k)
 {
     const conv_halo_config *c = k->cfg;
-    const ckl_dtype out = c->form.out;
     val rest = thread_at(thread(), 1, c->lanes, k->size.threads / c->lanes), row = div(rest, imm(c->wide));
     worker_role w = { .lane = thread_at(thread(), 0, c->lanes, k->size.threads / c->lanes),
                       .w = mul(rem(rest, imm(c->wide)), imm(c->cols)),
                       .h = rem(row, imm(c->high)),
                       .image = div(row, imm(c->high)),
-                      .rBias = fragment(F32, compact(leaf(VECTOR))),
-                      .rScale = fragment(F32, compact(leaf(VECTOR))),
                       .rSum = fragment(F32, compact(shape(VECTOR, c->cols))) };
     w.channel = add(k->channel, mul(w.lane, imm(VECTOR)));
-    val nearest = convert(I64, min(w.channel, sub(conv_number(k->p.groups), imm(VECTOR))));
-    if (c->form.bias)
-        copy(conv_run_at(k->p.bias, out, nearest, VECTOR), w.rBias, (int)ckl_dtype_bytes(out));
-    if (c->form.scale)
-        copy(conv_run_at(k->p.scale, F32, nearest, VECTOR), w.rScale, 4);
+    w.channels =
+        conv_load_channels(&c->form, &k->p, min(w.channel, sub(conv_number(k->p.groups), imm(VECTOR))), VECTOR);
     return w;
 }
 
@@ -193,66 +187,20 @@ static void add_row(const halo_kernel *k, const worker_role *w, val stage, val r
         add_column(k, w, unpacked(load_packed(slice(sX, _, j), 2 * VECTOR), F32), rW, j);
 }
 
-/* Where a thread's first elements of y and of the residual are in a tile, how far apart, and which of its pixels there are. */
-typedef struct stored_place {
-    val y, residual, to_column; // addresses, bytes
-    val n, h, w, inside;
-} stored_place;
-
-static stored_place stored_at(const halo_kernel *k, const worker_role *w, const tile_place *place)
+/* Stores the thread's pixels that are inside of y. */
+static void store_row(const halo_kernel *k, const worker_role *w, const tile_place *place)
 {
-    const ckl_dtype out = k->cfg->form.out;
-    const int64_t bytes = (int64_t)ckl_dtype_bytes(out);
-    val n = add(place->n, w->image);
-    stored_place s = { .n = n, .h = add(place->h, w->h), .w = add(place->w, w->w) };
-    val start = add(mul(convert(I64, n), k->p.y[0]), mul(convert(I64, s.h), k->p.y[2]));
-    start = add(start, add(mul(convert(I64, s.w), k->p.y[3]), convert(I64, w->channel)));
-    s.y = gmem_address(k->p.from[CONV_Y], out, start);
-    if (k->cfg->form.residual)
-        s.residual = gmem_address(k->p.residual, out, start);
-    s.to_column = convert(U64, mul(k->p.y[3], imm64(bytes)));
-    s.inside = logical_and(lt(w->channel, conv_number(k->p.groups)), lt(n, conv_number(k->p.n)));
-    return s;
-}
-
-/* The thread's channels of a pixel, in vectors of 16 bytes; returns how many. */
-static int vectors_of(const conv_halo_config *c, val address, val inside, vector_at at[])
-{
-    const int count = VECTOR * (int)ckl_dtype_bytes(c->form.out) / 16;
-    for (int i = 0; i < count; i++)
-        at[i] = (vector_at){ address, i * 16, inside };
-    return count;
-}
-
-/* Finishes the thread's channels of column q, and stores them where they are inside of y. */
-static void store_pixel(const halo_kernel *k, const worker_role *w, const stored_place *to, int q, val inside)
-{
-    const conv_form *form = &k->cfg->form;
-    vector_at at[2];
-    val y[VECTOR], far = mul(imm_as(U64, q), to->to_column);
-    tensor rR = fragment(F32, compact(leaf(VECTOR)));
-    if (form->residual) {
-        const int count = vectors_of(k->cfg, add(to->residual, far), inside, at);
-        vectors_load(at, count, VECTOR / count, gmem_tensor(to->residual, form->out, compact(leaf(1))), rR.regs, 0);
+    const conv_values *p = &k->p;
+    val n = add(place->n, w->image), h = add(place->h, w->h), first = add(place->w, w->w);
+    val inside = logical_and(lt(w->channel, conv_number(p->groups)), lt(n, conv_number(p->n)));
+    val index = add(mul(convert(I64, n), p->y[0]), mul(convert(I64, h), p->y[2]));
+    inside = logical_and(inside, lt(h, conv_number(p->y_size[1])));
+    index = add(index, add(mul(convert(I64, first), p->y[3]), convert(I64, w->channel)));
+    UNROLL(q, k->cfg->cols) {
+        IF(logical_and(inside, lt(add(first, imm(q)), conv_number(p->y_size[2]))))
+            conv_store_run(&k->cfg->form, p, &w->channels, p->from[CONV_Y], index, w->channel, slice(w->rSum, _, q));
+        index = add(index, p->y[3]);
     }
-    for (int i = 0; i < VECTOR; i++) {
-        conv_element in = { .sum = at(w->rSum, i, q) };
-        if (form->scale)
-            in.scale = at(w->rScale, i);
-        if (form->bias)
-            in.bias = at(w->rBias, i);
-        if (form->residual)
-            in.residual = at(rR, i);
-        if (conv_is_custom(form)) {
-            const val place[CONV_MODES] = { imm(0), to->h, add(to->w, imm(q)) };
-            in.channel = convert(I64, add(w->channel, imm(i)));
-            in.pixel = conv_pixel_at(&k->p, to->n, place);
-        }
-        y[i] = conv_finish(form, in);
-    }
-    const int count = vectors_of(k->cfg, add(to->y, far), inside, at);
-    for (int i = 0; i < count; i++)
-        vector_store(&at[i], VECTOR / count, y + i * VECTOR / count, gmem_tensor(to->y, form->out, compact(leaf(1))));
 }
 
 /* One row of y, by rows of the filter. */
@@ -266,10 +214,7 @@ static void compute_row(const halo_kernel *k, const worker_role *w, val stage, v
             add_row(k, w, stage, r);
     pipeline_release(&k->ring, stage);
     const tile_place place = conv_halo_place(k, tile);
-    const stored_place to = stored_at(k, w, &place);
-    val inside = logical_and(to.inside, lt(to.h, conv_number(k->p.y_size[1])));
-    UNROLL(q, k->cfg->cols)
-        store_pixel(k, w, &to, q, logical_and(inside, lt(add(to.w, imm(q)), conv_number(k->p.y_size[2]))));
+    store_row(k, w, &place);
 }
 
 static void work(const halo_kernel *k)

@@ -13,6 +13,7 @@ enum {
     WIDE_MAX = 16,
     CTAS_MAX = 4, // of an SM
     BAND_CTAS_MAX = 3,
+    BAND_ROWS = 2,     // of a block, to consider
     BAND_ROWS_MAX = 3, // of a block: four spill, by the epilogues that need most
 };
 
@@ -104,16 +105,16 @@ static void fill_sm(const ckl_device_info *device, int registers, int most, conv
     c->stages = (int)min_i64(4, 1 + (device->smem_per_sm_bytes / c->ctas - 1024 - s.smem_bytes) / more);
 }
 
-/* Up to three rows of y of a block, any number of windows side by side. */
+/* One or two rows of y of a block, any number of windows side by side: three, in two CTAs an SM, take 3 to 5 % longer. */
 static void candidate_bands(const ckl_conv_desc *d, const ckl_device_info *device, int i, conv_halo_config *c)
 {
     enum { ROWS = 16, REST = 66, EPILOGUE = 16 }; // registers: bands of a row in use, the rest, what else is held
     const conv_halo_problem *h = problem_of(d);
-    const int rows = 1 + i % BAND_ROWS_MAX;
+    const int rows = 1 + i % BAND_ROWS;
     c->bands = true;
     c->lanes = CONV_HALO_GROUPS;
     c->cols = conv_halo_band_columns(c);
-    c->wide = 1 << i / BAND_ROWS_MAX;
+    c->wide = 1 << i / BAND_ROWS;
     c->images = 1;
     while (c->images < CONV_HALO_LANES / c->wide && c->cols * c->wide >= h->m[2].y &&
            conv_halo_blocks(c) / 2 * rows >= h->m[1].y)
@@ -140,7 +141,7 @@ static void take_images(const ckl_conv_desc *d, conv_halo_config *c)
  */
 static bool candidate_halo(const void *desc, const ckl_device_info *device, int i, void *config)
 {
-    enum { BANDS = 4 * BAND_ROWS_MAX, TAPS_FEW = 9, FOUR = 4 * VECTOR, SIX = 6 * VECTOR };
+    enum { BANDS = 4 * BAND_ROWS, TAPS_FEW = 9, FOUR = 4 * VECTOR, SIX = 6 * VECTOR };
     static const int heights[] = { 16, 14, 8, 7, 4 };
     const int count = 4 * COUNT_OF(heights);
     const ckl_conv_desc *d = desc;
@@ -207,23 +208,23 @@ static double band_instructions(const conv_halo_config *c)
            (double)rows * (c->rows * VECTOR + band_sums(c) * (STORE + smooth_of(c)));
 }
 
-/* The same by multiply-adds. */
+/* The same by multiply-adds, which hide half of an activation. */
 static double row_instructions(const conv_halo_config *c)
 {
     enum { STORE = 20 };
     const int span = (c->cols - 1) * c->step_w + (c->columns - 1) * c->dilation_w + 1;
     const double row = span * (VECTOR + 2) + c->columns * (2 + c->cols * VECTOR);
-    return c->rows * row + c->cols * (STORE + VECTOR * smooth_of(c));
+    return c->rows * row + c->cols * (STORE + VECTOR * smooth_of(c) / 2);
 }
 
 /*
  * Cycles of a tile: the longer of its instructions, 0.3 a cycle for each warp at work (7x7: 62.8 us with four, 49.3
- * with six), of bands 0.25 and 1.7 of an SM, and of its box, each row of which takes some cycles, as do its bytes from L2.
+ * with six), of bands 0.25 and 1.8 of an SM, and of its box, each row of which takes some cycles, as do its bytes from L2.
  */
 static plan_cost cost_halo(const void *desc, const ckl_device_info *device, const void *config)
 {
-    const double ROW = 2.7, BYTES = 42, WARP = 0.3, ISSUED = 3, BANDS_WARP = 0.25, BANDS = 1.7, TILE = 300, START = 3,
-                 FILL = 0.25, FILTER = 0.087, HERTZ = 1.7e9,
+    const double ROW = 2.7, BYTES = 42, WARP = 0.3, ISSUED = 3, BANDS_WARP = 0.25, BANDS = 1.8, TILE = 300, START = 3,
+                 FILL = 0.1, FILTER = 0.087, HERTZ = 1.7e9,
                  MEMORY = 4e6; // bytes a us
     const ckl_conv_desc *d = desc;
     const conv_halo_config *c = config;

@@ -671,13 +671,16 @@ static const char *const cases[] = {
     "n=8 c=75 h=5 w=5 k=233 r=1 s=1 epilogue=tril impl=pointwise_pitched",
     "n=2 c=25 h=5 w=5 k=137 r=1 s=1 epilogue=tril impl=pointwise_unaligned",
     "n=2 c=16 h=5 w=5 k=72 pad=1 epilogue=tril impl=im2col",
-    "n=2 c=40 h=12 w=16 k=40 groups=40 pad=1 y_w=48 y_h=768 y_n=9216 fill=hard impl=halo config='bands=0 lanes=5'",
+    "n=2 c=40 h=12 w=16 k=40 groups=40 pad=1 y_w=48 y_h=768 y_n=9216 fill=hard impl=halo "
+    "config='bands=0 lanes=5 cols=8 wide=1 images=1 high=12 stages=2 ctas=2'",
     "n=2 c=40 h=12 w=16 k=40 groups=40 pad=1 y_w=48 y_h=768 y_n=9216 impl=halo "
     "config='bands=1 lanes=4 cols=14 wide=2 images=1 high=8 stages=2 ctas=2'",
     "n=3 c=72 h=18 w=22 k=72 groups=72 r=7 s=7 pad=3 bias=1 residual=1 dtype=bf16 fill=hard impl=halo "
     "config='bands=1 lanes=4 cols=10 wide=1 images=1 high=16 stages=2 ctas=2'",
     "n=3 c=40 h=9 w=20 k=40 groups=40 pad=1 scale=1 activation=gelu_erf impl=halo "
     "config='bands=1 lanes=4 cols=14 wide=1 images=1 high=8 stages=2 ctas=3' # a row of a block",
+    "n=2 c=16 h=9 w=9 k=40 pad=1 direction=data x_w=24 x_h=240 y_w=48 y_h=480 y_n=5760 impl=narrow # views change "
+    "sides",
     NULL,
 };
 
