@@ -234,7 +234,7 @@ static const char *const cases[] = {
     "n=3 c=24 h=12 w=7 k=40 r=1 s=1 out=f32 impl=pointwise config='tile_m=64 tile_n=64 consumers=1 pingpong=0 "
     "cluster_m=1 cluster_n=1 split=1 swap=0'",
     "n=5 c=72 h=9 w=7 k=12 r=1 s=1 bias=1 activation=relu impl=pointwise config='tile_m=128 tile_n=16 consumers=2 "
-    "pingpong=0 cluster_m=1 cluster_n=1 split=1 swap=0 stages=4' # few filters",
+    "pingpong=0 cluster_m=1 cluster_n=1 ctas=1 split=1 swap=0 stages=4' # few filters",
     "n=5 c=40 h=9 w=7 k=136 r=1 s=1 direction=data impl=pointwise config='tile_m=128 tile_n=64 consumers=2 pingpong=0 "
     "cluster_m=1 cluster_n=1 split=1 swap=0 stages=4' # few columns",
     "n=2 c=72 d=3 h=9 w=7 k=40 r=1 s=1 direction=data dtype=bf16 impl=pointwise",
