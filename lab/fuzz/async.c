@@ -119,6 +119,8 @@ void do_prefetch(program *p)
     ir_at("prefetch", 1);
     if (p->maps[0].type == IR_U64 && chance(p, 2))
         ir_tma_prefetch(p->maps[0]);
+    else if (chance(p, 2))
+        ir_prefetch(p->base);
     else
         ir_bulk_prefetch(p->base, ir_int(IR_U32, 16 * (1 + choose(p, 32))));
 }

@@ -616,6 +616,9 @@ static void crossed_tile(map *m, int kernel)
     const int width = kernel == 0 ? k->config.vec : 1, apart = k->config.threads * width / MAP_CROSS_TILE;
     const int at_once = (int)min_i64(ceil_div(height, apart), width > 1 ? VECTORS : ELEMENTS), rows = at_once * apart;
     enter_tile(m, kernel == 0 ? map_margin(k) : 0);
+    if (kernel != 0 && map_margin(k) > 0) // tiles are counted with a margin: one may have no columns
+        IF(le(m->tile.columns, imm(0)))
+            exit_thread();
     if (k->config.prefetch && kernel == 0) {
         for (int i = 0; i < k->inputs; i++)
             if (access_of(k, i) == CROSSED)
