@@ -26,7 +26,7 @@ NORM_US = 0.2 # of norm_cost.c
 ROWS = (("softmax", "row"), ("layernorm", "forward"), ("rmsnorm", "forward"))
 MEASURED = ("sweeps/rows-first.txt", "results/softmax.json", "results/norm.json", "results/steps/costs-disagreements.json")
 BYTES = {"f32": 4, "f16": 2, "bf16": 2}
-GONE = " hold_gamma=0"  # in configs that were measured; ckl has no such field any more
+GONE = re.compile(" (hold_gamma|shifted)=0") # in configs that were measured; ckl has no such fields any more
 
 # Where fitting begins, and what each coefficient is.
 START = {
@@ -112,7 +112,7 @@ def read_sweeps(paths):
             kind = line.split()[0], config.split()[0]
             otherwise = any(f.get(name, "0") != "0" for name in ("stages", "tiled", "shared_weights", "shifted"))
             if kind in ROWS and not otherwise and " axis=" not in line and " mask=" not in line:
-                sweeps[path, line].append((us, config.replace(GONE, "")))
+                sweeps[path, line].append((us, GONE.sub("", config)))
     return [(line, rows) for (_, line), rows in sorted(sweeps.items())]
 
 

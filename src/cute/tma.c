@@ -8,8 +8,10 @@ static swizzle swizzle_of(ckl_dtype dtype, int span)
 {
     if (span == 0)
         return (swizzle){ 0, 0, 0 };
-    if (span < 16 || span > SPAN_MAX || !is_power_of_two(span))
+    if (span < 16 || span > SPAN_MAX || !is_power_of_two(span)) {
         ir_fail("TMA box: there is no swizzle of %d bytes", span);
+        return (swizzle){ 0, 0, 0 };
+    }
     int unit = log2_i64((int64_t)ckl_dtype_bytes(dtype)); // the layout counts elements, the swizzle bytes
     return (swizzle){ log2_i64(span / 16), 4 - unit, 3 };
 }
