@@ -211,6 +211,21 @@ static void endless_loop(void)
     ir_end_loop();
 }
 
+/* A loop that gives up its turn each time it asks for memory that nothing changed. */
+static void endless_polls(void)
+{
+    parameters p = declare();
+    val at = test_element(p.memory, tid(), 4), i = ir_reg(IR_U32);
+    ir_assign(i, u32(0));
+    ir_loop();
+    BLAME;
+    ir_reduce(IR_GLOBAL, IR_SCOPE_GPU, IR_RED_ADD, at, 0, u32(0));
+    ir_assign(i, add(i, u32(1)));
+    test_store_value(IR_GLOBAL, IR_U32, at, 128, i);
+    ir_break(ir_compare(planted ? IR_EQ : IR_NE, i, u32(0)));
+    ir_end_loop();
+}
+
 static void division_by_zero(void)
 {
     declare();
@@ -280,6 +295,7 @@ static const fault_case cases[] = {
     { barrier_at_two_places, 64, 1, { "misused barrier", "others wait by another instruction, at " }, 0 },
     { over_the_limit, 32, 1, { "233472", "232448" }, CKL_UNSUPPORTED },
     { endless_loop, 32, 1, { "endless loop", "its budget; CKL_EMULATOR=\"budget=" }, 0 },
+    { endless_polls, 32, 1, { "endless loop" }, 0 },
     { division_by_zero, 32, 1, { "division by zero", "lane 0" }, 0 },
     { trap, 32, 1, { "trap", "lane 31" }, 0 },
     { too_many_registers, 384, 1, { "deadlock", "232 registers" }, 0 },

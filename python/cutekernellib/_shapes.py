@@ -68,7 +68,7 @@ def typed(function):
         try:
             return function(*args, **options)
         except (AttributeError, IndexError, OverflowError, RuntimeError, TypeError, ValueError) as error:
-            if not str(error).startswith(f"{function.__name__}: "):
+            if not (isinstance(error, TypeError) and str(error).startswith(f"{function.__name__}: ")):
                 _check_arguments(function, args, options)
             of_torch = isinstance(error, RuntimeError) and str(error).startswith("cutekernellib::")  # the dispatcher's
             if isinstance(error, (IndexError, OverflowError)) or of_torch:

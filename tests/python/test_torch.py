@@ -556,7 +556,7 @@ class Registration(unittest.TestCase):
             "add: alpha is of str, not float": (TypeError, lambda: ckl.add(x, x, alpha="relu")),
             "rms_norm: x is no array but of int": (TypeError, lambda: cutekernellib.rms_norm(3)),
             "attention_ragged: Dimension out of range": (ValueError, lambda: ckl.attention_ragged(q, x[0], q, x, x, 1, 1)),
-            "conv2d: .*stride": (ValueError, lambda: ckl.conv2d(image, filters, stride=10**20)),
+            "conv.*stride": (ValueError, lambda: ckl.conv2d(image, filters, stride=10**20)),
             "has the operands a, given are a, b": (ValueError, lambda: ckl.elementwise("sqrt(a)", a=x, b=x)),
             "silu: x is sparse, torch.sparse_coo": (NotImplementedError, lambda: ckl.silu(x.to_sparse())),
             "num_groups=-7 is less than 1": (ValueError, lambda: ckl.group_norm(image, -7)),

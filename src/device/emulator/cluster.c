@@ -321,10 +321,26 @@ static void note_work(const warp *w, bool moved)
     c->busy = c->busy || (moved && !waits);
 }
 
+/* False after the report of an endless loop. */
+static bool has_budget(warp *w)
+{
+    const int64_t budget = w->cluster->kernel->device->options.budget;
+    if (w->executed <= budget)
+        return true;
+    w->cluster->endless = true;
+    fault(w, &w->cluster->kernel->steps[w->pc], -1, "endless loop",
+          "the warp has executed %" PRId64 " instructions, its budget; CKL_EMULATOR=\"budget=%" PRId64
+          "\" gives it ten times as many",
+          w->executed, 10 * budget);
+    return false;
+}
+
 /* Runs a warp until it is blocked, has nothing new to do, has ended or has had its time. False after a fault. */
 static bool run_warp(warp *w, int quantum)
 {
     cluster *c = w->cluster;
+    if (!has_budget(w))
+        return false;
     const step *steps = c->kernel->steps;
     for (int i = 0; i < quantum; i++) {
         const step *s = &steps[w->pc];
@@ -353,15 +369,6 @@ static bool run_warp(warp *w, int quantum)
         }
     }
     note_work(w, true);
-    const int64_t budget = c->kernel->device->options.budget;
-    if (w->executed > budget) {
-        c->endless = true;
-        fault(w, &steps[w->pc], -1, "endless loop",
-              "the warp has executed %" PRId64 " instructions, its budget; CKL_EMULATOR=\"budget=%" PRId64
-              "\" gives it ten times as many",
-              w->executed, 10 * budget);
-        return false;
-    }
     return true;
 }
 
