@@ -8,6 +8,7 @@
 typedef struct assembled {
     bool good;       // assembled without spills, stack frame and warnings of serialised wgmma
     bool spills;     // and nothing else is wrong
+    bool serialised; // wgmma, and nothing else is known
     int registers;   // of a thread
     int spill_bytes; // stores and loads
     int stack_bytes;
