@@ -257,13 +257,15 @@ static bool is_narrow_enough(const ckl_gemm_desc *d, const fitted_tile *t)
 /*
  * Is a split worth a thought? Not of few steps along K. And CTAs at different parts of K read nothing together, so D in two goes to
  * those of a thin D, which read little together anyway: 4096x128x8192 takes 22.0 us in 64x128 in two, 26.2 in 64x64; of others pairs
- * share B: 256x2048x7168 takes 19.5 us in 64x128 in two, 16.8 in slices.
+ * share B: 256x2048x7168 takes 19.5 us in 64x128 in two, 16.8 in slices. D^T in eight is for few rows: 64x512x32768 takes 17.6 us, 15.5
+ * as D in 64x48.
  */
 static bool may_split(const ckl_gemm_desc *d, const fitted_tile *t)
 {
-    enum { THIN = 128, IN_TWO = 2 };
+    enum { THIN = 128, IN_TWO = 2, IN_FOUR = 4, FEW_ROWS = 64 };
     const bool thin = t->swap || t->split != IN_TWO || t->cluster_m > 1 || min_i64(d->m, d->n) <= THIN;
-    return t->split == 1 || (thin && gemm_k_tiles(d) > STEPS_FEW);
+    const bool few = !t->swap || t->split <= IN_FOUR || min_i64(d->m, d->n) < FEW_ROWS;
+    return t->split == 1 || (thin && few && gemm_k_tiles(d) > STEPS_FEW);
 }
 
 /* Is a tile considered for a problem? */
