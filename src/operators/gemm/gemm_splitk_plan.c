@@ -44,8 +44,9 @@ gemm_sm90_config gemm_splitk_products(const gemm_splitk_config *c)
 {
     gemm_sm90_config products = c->products;
     const gemm_epilogue *e = &c->products.epilogue;
-    products.epilogue =
-        (gemm_epilogue){ .ab = e->ab, .b = e->b, .math = e->math, .accumulation = e->accumulation, .d = CKL_F32 };
+    products.epilogue = (gemm_epilogue){
+        .ab = e->ab, .b = e->b, .math = e->math, .accumulation = e->accumulation, .layout = e->layout, .d = CKL_F32
+    };
     return products;
 }
 
@@ -130,9 +131,11 @@ static bool candidate_splitk(const void *desc, const ckl_device_info *device, in
         set_tile(&tiles[i - PAIRED_TILES - EVEN_TILES], d, p); // where none can compute, the last one says why
     p->batched = GEMM_SLICES_OF_K;
     p->ragged = d->n * (int64_t)sizeof(float) % TMA_ALIGNMENT != 0;
-    p->epilogue = (gemm_epilogue){ .ab = d->a, .b = d->b, .accumulation = (choice)d->accumulation, .d = CKL_F32 };
-    gemm_sm90_fit_memory(p, gemm_k_tiles(d), device);
     p->epilogue = gemm_epilogue_of(d);
+    gemm_sm90_config products = gemm_splitk_products(c);
+    gemm_sm90_fit_memory(&products, gemm_k_tiles(d), device);
+    p->stages = products.stages;
+    p->buffers = products.buffers;
     return true;
 }
 
@@ -173,10 +176,9 @@ static plan_cost cost_splitk(const void *desc, const ckl_device_info *device, co
 /* Is it one product, of which f32 sums may be added, with an epilogue that the second kernel has? */
 static ckl_status admit_problem(const ckl_gemm_desc *d)
 {
-    if (d->layout != CKL_GEMM_NT || d->gated || d->bias_along || d->scale_a || d->scale_b || d->scale_d ||
-        d->weighted || gemm_is_f8(d->d) || d->device_scalars || gemm_has_x(d))
-        FAIL(CKL_UNSUPPORTED,
-             "gemm splitk: slices are of K-major A and B, with alpha, C, a bias of columns and an activation");
+    if (d->gated || d->bias_along || d->scale_a || d->scale_b || d->scale_d || d->weighted || gemm_is_f8(d->d) ||
+        d->device_scalars || gemm_has_x(d))
+        FAIL(CKL_UNSUPPORTED, "gemm splitk: slices are of products with alpha, C, a bias of columns and an activation");
     if (d->math == CKL_GEMM_F32X3)
         FAIL(CKL_UNSUPPORTED, "gemm splitk: operands of math=f32x3 are split first, by impl=f32x3");
     if (d->a == CKL_I8)
