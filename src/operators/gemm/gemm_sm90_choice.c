@@ -441,9 +441,10 @@ static double epilogue_of_tile(const gemm_sm90_config *c, const gemm_sm90_shape 
     double narrow = c->swap || columns % 64 == 0 ? 1 : columns % 32 == 0 ? fit.boxes_of_32 : fit.boxes_of_16;
     double activation = c->epilogue.activation == CKL_ACTIVATION_GELU ? fit.gelu : 1;
     double bytes = 4.0 * c->tile_m * columns * (c->split - 1);
-    double exchange = c->split == 1 ? 0 : fit.exchange + bytes / fit.exchange_bytes;
-    return (double)c->tile_m * columns * fit.epilogue * narrow * activation / (c->pingpong ? 1 : c->consumers) +
-           exchange;
+    double rate = fit.exchange_bytes * (c->split > 4 ? fit.exchange_of_many : 1);
+    double exchange = c->split == 1 ? 0 : fit.exchange + bytes / rate;
+    const bool alone = c->pingpong || c->batched == GEMM_SLICES_OF_K; // consumers store in turn; f32 sums are bound by the SM
+    return (double)c->tile_m * columns * fit.epilogue * narrow * activation / (alone ? 1 : c->consumers) + exchange;
 }
 
 static int64_t groups_with_rows(const ckl_gemm_desc *d)
