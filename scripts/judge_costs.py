@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """judge_costs.py - how far predicted costs are from measured times, by implementation.
 
-    scripts/judge_costs.py CKL [--worst N] [--most X] [FILE...]   FILEs are of `ckl bench --json`, or sweeps behind lines "== LINE";
-                                                                  none: bench/results/*.json and bench/results/sample/*.json
+    scripts/judge_costs.py CKL [--worst N] [--most X] [FILE...]   FILEs are of `ckl bench --json`, races, or sweeps behind lines
+                                                                  "== LINE"; none: bench/results/*.json and bench/results/sample/*.json
     scripts/judge_costs.py CKL --picks [--worst N] [FILE...]      none: all below bench/results, and bench/sweeps/rows-*.txt
 
 Asks CKL what it predicts for each config that was measured, of the rows whose config is taken today. Of every implementation: rows,
@@ -34,7 +34,9 @@ def rows_of(path):
         return
     line = None
     for text in open(path):
-        if text.startswith("== "):
+        if race := re.match(r"\s*([\d.]+) .*share.* MB +[\d.]+ (.*?) impl=(\w+)(?: config='([^']*)')? \|", text):
+            yield race[2], f"{race[3]} {race[4] or ''}".strip(), float(race[1]) # what was forced alone: other configs are cut
+        elif text.startswith("== "):
             line = without_choice(text[3:].strip())
             line = "gemm " + line if "=" in line.split()[0] else line
         elif line and (found := re.match(r"\s*([\d.]+)\s+[\d.]+\s+[\d.]+\s+\[.*?\]\s+(\w+ \w+=.*)", text)):

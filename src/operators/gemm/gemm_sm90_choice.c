@@ -61,7 +61,8 @@ void gemm_sm90_fit_memory(gemm_sm90_config *c, int64_t k_steps, const ckl_device
     int64_t have = gemm_sm90_shared_memory(c, device);
     for (c->buffers = most.buffers; c->buffers > 0; c->buffers /= 2) {
         c->stages = most.stages;
-        int64_t beyond = gemm_sm90_shape_of(c).smem_bytes - have, stage = (c->tile_m + c->tile_n) * ROW_BYTES;
+        const gemm_sm90_shape size = gemm_sm90_shape_of(c);
+        const int64_t beyond = size.smem_bytes - have, stage = size.stage_bytes;
         if (beyond > 0) // a stage has barriers, too: this may drop one too many, never too few
             c->stages = (int)max_i64(most.stages - ceil_div(beyond, stage) + 1, 2);
         while (c->stages > 2 && gemm_sm90_shape_of(c).smem_bytes > have)
@@ -170,11 +171,11 @@ static void share_operand(const ckl_gemm_desc *d, gemm_sm90_config *c, const ckl
         c->cluster_m = sharers;
 }
 
-/* One product of 16 bits, K-major, that TMA takes as it lies, D too: problems like these were timed with tiles of their own. */
+/* One product of 16 bits that TMA takes as it lies, D too: problems like these were timed with tiles of their own. */
 static bool is_plain(const ckl_gemm_desc *d)
 {
-    return ckl_dtype_bytes(d->a) == 2 && d->b == d->a && d->layout == CKL_GEMM_NT && d->k > 0 && d->batch == 1 &&
-           !d->groups && !d->gated && !gemm_has_x(d) && !d->pointers && !d->gather && !d->scatter &&
+    return ckl_dtype_bytes(d->a) == 2 && d->b == d->a && d->k > 0 && d->batch == 1 && !d->groups &&
+           !d->gated && !gemm_has_x(d) && !d->pointers && !d->gather && !d->scatter &&
            gemm_operands_aligned(d) && ragged_of(d) == 0;
 }
 
@@ -212,7 +213,7 @@ static bool is_mostly_D(const ckl_gemm_desc *d, const ckl_device_info *device)
     enum { LEAST = 256 };
     const bool wide = d->d == CKL_F32, half = ckl_dtype_bytes(d->d) == 2 && !d->c && d->k % gemm_tile_k(d->a);
     const int64_t tiles = ceil_div(d->m, wide ? 64 : 128) * ceil_div(d->n, wide ? 128 : 256); // or pairs
-    return is_plain(d) && (wide || half) && d->m >= LEAST && d->n >= LEAST && gemm_k_tiles(d) <= STEPS_FEWEST &&
+    return is_plain(d) && d->layout == CKL_GEMM_NT && (wide || half) && d->m >= LEAST && d->n >= LEAST && gemm_k_tiles(d) <= STEPS_FEWEST &&
            tiles >= (wide ? 1 : 2) * device->sm_count;
 }
 
@@ -377,11 +378,12 @@ typedef struct step_cycles {
     double tensor_cores, sm, latency;
 } step_cycles;
 
-static step_cycles step_of(const tiled_problem *p, const gemm_sm90_config *c, int64_t sm_count)
+static step_cycles step_of(const tiled_problem *p, const gemm_sm90_config *c, const gemm_sm90_shape *size,
+                           int64_t sm_count)
 {
     const gemm_fit *f = &fit;
-    double n = c->tile_n, loaded_m = c->stays ? 0 : c->tile_m, shared_m = loaded_m / c->cluster_n,
-           shared_n = n / c->cluster_m;
+    double n = c->tile_n, loaded_m = c->stays ? 0 : c->tile_m, loaded_n = size->loaded_n;
+    double shared_m = loaded_m / c->cluster_n, shared_n = loaded_n / c->cluster_m;
     double instruction = fmax(n / 2, (16 + n / 4) * f->operands);
     double slow_rows = (p->slow_a ? shared_m : 0) + (p->slow_b ? shared_n : 0);
     double absent = c->swap ? (double)(round_up(p->cols, c->tile_n) - p->cols)
@@ -390,7 +392,7 @@ static step_cycles step_of(const tiled_problem *p, const gemm_sm90_config *c, in
     return (step_cycles){
         .tensor_cores =
             c->tile_m / 64.0 * 4 * instruction * f->tensor_cores * (c->consumers == 3 ? f->three_consumers : 1),
-        .sm = (loaded_m + n) * ROW_BYTES / (2 * p->ctas <= sm_count ? f->sm_bytes_alone : rate) +
+        .sm = (loaded_m + loaded_n) * ROW_BYTES / (2 * p->ctas <= sm_count ? f->sm_bytes_alone : rate) +
               f->slow_row * slow_rows + f->absent_row * (absent + (double)p->absent / (double)max_i64(2 * p->turns, 1)),
         .latency = f->latency / (c->stages * (2 * p->ctas > sm_count ? c->ctas : 1)),
     };
@@ -439,9 +441,10 @@ static double epilogue_of_tile(const gemm_sm90_config *c, const gemm_sm90_shape 
     double narrow = c->swap || columns % 64 == 0 ? 1 : columns % 32 == 0 ? fit.boxes_of_32 : fit.boxes_of_16;
     double activation = c->epilogue.activation == CKL_ACTIVATION_GELU ? fit.gelu : 1;
     double bytes = 4.0 * c->tile_m * columns * (c->split - 1);
-    double exchange = c->split == 1 ? 0 : fit.exchange + bytes / fit.exchange_bytes;
-    return (double)c->tile_m * columns * fit.epilogue * narrow * activation / (c->pingpong ? 1 : c->consumers) +
-           exchange;
+    double rate = fit.exchange_bytes * (c->split > 4 ? fit.exchange_of_many : 1);
+    double exchange = c->split == 1 ? 0 : fit.exchange + bytes / rate;
+    const bool alone = c->pingpong || c->batched == GEMM_SLICES_OF_K; // consumers store in turn; f32 sums are bound by the SM
+    return (double)c->tile_m * columns * fit.epilogue * narrow * activation / (alone ? 1 : c->consumers) + exchange;
 }
 
 static int64_t groups_with_rows(const ckl_gemm_desc *d)
@@ -505,7 +508,7 @@ plan_cost gemm_sm90_cost(const void *desc, const ckl_device_info *device, const 
     const ckl_gemm_desc whole = with_lost_rows(d, c);
     const tiled_problem p = problem_of(&whole, c, device->sm_count);
     const gemm_sm90_shape size = gemm_sm90_shape_of(c);
-    const step_cycles s = step_of(&p, c, device->sm_count);
+    const step_cycles s = step_of(&p, c, &size, device->sm_count);
     double step = overlapped(s.tensor_cores, s.sm, s.latency) * sharing_of(&p, c) + fit.step +
                   fit.column_scale * column_scales_of(&size) * c->consumers + fit.partial * partials_of_step(c, &size);
     double tile = step * (double)p.steps, epilogue = epilogue_of_tile(c, &size), all = tile + epilogue;

@@ -76,6 +76,7 @@ typedef struct gemm_sm90_shape {
     int consumer_rows;      // of a tile of one consumer
     int tile_n;             // columns of D that a tile has: half of B's if they are gated
     int columns, finishers; // of a tile that a CTA finishes; CTAs of a split that finish any
+    int loaded_n;           // rows of B in a stage: whole spans if it is not K-major, of which the last may be used in part
     int box_a, box_b;       // rows of A and B that one CTA loads of a tile
     int cluster, sharers;   // CTAs; those that share operands
     int threads;

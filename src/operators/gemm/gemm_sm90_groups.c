@@ -85,7 +85,7 @@ void gemm_sm90_clear_others(const sm90_kernel *k, const tile_place *at, val k_ti
     val left = sub(at->k_count, mul(k_tile, imm(k->size.tile_k))); // in this K tile or after it
     IF(lt(left, imm(k->size.tile_k))) {
         clear_rows(k, slice(k->sA, _, _, stage), k->cfg->tile_m, left);
-        clear_rows(k, slice(k->sB, _, _, stage), k->cfg->tile_n, left);
+        clear_rows(k, slice(k->sB, _, _, stage), k->size.loaded_n, left);
         fence_proxy_async();
         named_sync(imm(BARRIER_CLEARED), k->cfg->consumers * WARPGROUP);
     }

@@ -90,7 +90,7 @@ static ckl_status admit_sm90_layout(const gemm_sm90_config *c)
 {
     const choice layout = c->epilogue.layout;
     const bool k_major[] = { gemm_k_major(layout, c->swap ? 'b' : 'a'), gemm_k_major(layout, c->swap ? 'a' : 'b') };
-    const int rows[] = { c->tile_m / c->cluster_n, c->tile_n / c->cluster_m };
+    const int rows[] = { c->tile_m / c->cluster_n, gemm_sm90_shape_of(c).loaded_n / c->cluster_m };
     enum { SPAN = GEMM_TILE_BYTES / 2 };
     // NOTE: on an H200 TMA ends with an illegal instruction where a box begins inside 16 bytes of a row: groups at row 70, not at 72.
     if (c->groups && !gemm_k_major(layout, 'a'))

@@ -134,12 +134,18 @@ static int64_t add_scales(gemm_sm90_shape *s, const gemm_sm90_config *c)
     return bytes;
 }
 
+static bool is_k_major(const gemm_sm90_config *c, char operand)
+{
+    return gemm_k_major(c->epilogue.layout, c->swap ? (operand == 'a' ? 'b' : 'a') : operand);
+}
+
 gemm_sm90_shape gemm_sm90_shape_of(const gemm_sm90_config *c)
 {
     enum { SWAP_ROWS = 64, SWAP_STEP = 16 };                  // stmatrix writes 16 rows at once
     const int halves = c->epilogue.gated && !c->swap ? 2 : 1; // refused with swap
     int d_bytes = (int)ckl_dtype_bytes(c->epilogue.d), finishers = finishers_of(c),
         columns = c->tile_n / halves / finishers;
+    const int loaded_n = is_k_major(c, 'b') ? c->tile_n : (int)round_up(c->tile_n, MN_SPAN);
     gemm_sm90_shape s = {
         .tile_k = gemm_tile_k(c->epilogue.ab),
         .consumer_rows = rows_of_consumer(c),
@@ -147,13 +153,14 @@ gemm_sm90_shape gemm_sm90_shape_of(const gemm_sm90_config *c)
         .columns = columns,
         .finishers = finishers,
         .box_a = c->tile_m / c->cluster_n,
-        .box_b = c->tile_n / halves / c->cluster_m,
+        .loaded_n = loaded_n,
+        .box_b = loaded_n / halves / c->cluster_m,
         .cluster = c->cluster_m * c->cluster_n * c->split,
         .sharers = c->cluster_m * c->cluster_n,
         .threads = WARPGROUP * (1 + c->consumers),
         .d_rows = c->swap ? box_of(columns, SWAP_ROWS, SWAP_STEP) : 64,
         .d_cols = c->swap ? 64 : box_of(columns, 128 / d_bytes, 0),
-        .stage_bytes = (int64_t)(c->tile_m + c->tile_n) * GEMM_TILE_BYTES,
+        .stage_bytes = (int64_t)(c->tile_m + loaded_n) * GEMM_TILE_BYTES,
     };
     s.subtile = c->swap ? s.d_rows : s.d_cols;
     int d_span = s.d_cols * d_bytes;
@@ -189,11 +196,6 @@ static void divide_k(sm90_kernel *k)
         return;
     k->k_first = div(mul(all, k->rank_k), slices);
     k->k_tiles = sub(div(mul(all, add(k->rank_k, imm(1))), slices), k->k_first);
-}
-
-static bool is_k_major(const gemm_sm90_config *c, char operand)
-{
-    return gemm_k_major(c->epilogue.layout, c->swap ? (operand == 'a' ? 'b' : 'a') : operand);
 }
 
 ckl_dtype gemm_sm90_type(const gemm_sm90_config *c, char operand)
@@ -300,7 +302,7 @@ void gemm_sm90_memory(sm90_kernel *k)
     const gemm_sm90_config *cfg = k->cfg;
     const gemm_sm90_shape *s = &k->size;
     k->sA = operand_ring(k, 'a', cfg->tile_m, k->a_k_major); // (BM,BK,STAGES)
-    k->sB = operand_ring(k, 'b', cfg->tile_n, k->b_k_major); // (BN,BK,STAGES)
+    k->sB = operand_ring(k, 'b', s->loaded_n, k->b_k_major); // (BN,BK,STAGES), BN in whole spans if not K-major
     k->sD = tma_tiles("D", k->epilogue.d, s->d_rows, s->d_cols, cfg->buffers, cfg->consumers);
     static const char *const names[] = { [GEMM_BIAS] = "bias",
                                          [GEMM_SCALE_OF_A] = "scale_a",

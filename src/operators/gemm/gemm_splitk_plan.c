@@ -44,8 +44,9 @@ gemm_sm90_config gemm_splitk_products(const gemm_splitk_config *c)
 {
     gemm_sm90_config products = c->products;
     const gemm_epilogue *e = &c->products.epilogue;
-    products.epilogue =
-        (gemm_epilogue){ .ab = e->ab, .b = e->b, .math = e->math, .accumulation = e->accumulation, .d = CKL_F32 };
+    products.epilogue = (gemm_epilogue){
+        .ab = e->ab, .b = e->b, .math = e->math, .accumulation = e->accumulation, .layout = e->layout, .d = CKL_F32
+    };
     return products;
 }
 
@@ -91,22 +92,24 @@ static bool is_deep(const ckl_gemm_desc *d, int64_t count, int64_t sm_count)
  * takes 49.9 us in 128x144, 58.3 in 128x128; 783x1024x28672 77.9 as D^T of 128x160, 89.7 in 128x128. More tiles than SMs are faster
  * in one product: 904x10240x16384 takes 485 us in slices, 427 without.
  *
- * Where rows begin inside lines, which costs L2 two for one, and K is deep, an even number of tiles of D^T, of 128 or 256 rows, in
- * pairs that share the rows of B: 291x1408x127280 takes 186 us in 128x160, 216 alone; 1579x8448x37048 1531 in 256x160, 1704 in pairs
- * of 128x256 of D.
+ * Where rows begin inside lines, which costs L2 two for one, and K is deep, tiles of D^T, of 128 or 256 rows, in pairs that share the
+ * rows of B, of an even number along them: 291x1408x127280 takes 186 us in 128x160, 216 alone; 1579x8448x37048 1531 in 256x160, 1704
+ * in pairs of 128x256 of D. Or tiles with all of few rows of D, which pairs share.
  */
 static void set_even_tile(int i, bool paired, const ckl_gemm_desc *d, int64_t sm_count, gemm_sm90_config *c)
 {
     enum { ROWS = 128, WIDEST = 256, NARROWEST = 96, STEP = 16, PAIR = 2, LINE_BYTES = 128 };
     c->consumers = 2;
-    c->cluster_m = 1;
-    c->cluster_n = paired ? PAIR : 1;
     c->tile_m = paired && i % 2 ? 2 * ROWS : ROWS;
     c->swap = paired || i % 2;
     const int64_t rows = c->swap ? d->n : d->m, columns = c->swap ? d->m : d->n;
-    const int64_t least = ceil_div(max_i64(columns, 1), c->cluster_n * WIDEST), across = c->cluster_n * (least + i / 2);
+    const bool few = paired && columns <= WIDEST, all = few && i < 2; // columns; in a tile
+    c->cluster_m = all ? PAIR : 1;
+    c->cluster_n = paired && !all ? PAIR : 1;
+    const int64_t least = ceil_div(max_i64(columns, 1), c->cluster_n * WIDEST),
+                  across = c->cluster_n * (least + i / 2 - (few && !all));
     const int64_t count = ceil_div(rows, c->tile_m) * across;
-    const bool deep = is_deep(d, count, sm_count);
+    const bool deep = all ? gemm_k_tiles(d) >= DEEP_STEPS : is_deep(d, count, sm_count);
     c->tile_n = (int)round_up(ceil_div(columns, across), STEP);
     const bool worth = paired ? deep && !gemm_rows_aligned(d, 'b', LINE_BYTES)
                               : (deep || count >= SQUARES_FEWEST) && c->tile_n != ROWS && count <= sm_count;
@@ -130,9 +133,11 @@ static bool candidate_splitk(const void *desc, const ckl_device_info *device, in
         set_tile(&tiles[i - PAIRED_TILES - EVEN_TILES], d, p); // where none can compute, the last one says why
     p->batched = GEMM_SLICES_OF_K;
     p->ragged = d->n * (int64_t)sizeof(float) % TMA_ALIGNMENT != 0;
-    p->epilogue = (gemm_epilogue){ .ab = d->a, .b = d->b, .accumulation = (choice)d->accumulation, .d = CKL_F32 };
-    gemm_sm90_fit_memory(p, gemm_k_tiles(d), device);
     p->epilogue = gemm_epilogue_of(d);
+    gemm_sm90_config products = gemm_splitk_products(c);
+    gemm_sm90_fit_memory(&products, gemm_k_tiles(d), device);
+    p->stages = products.stages;
+    p->buffers = products.buffers;
     return true;
 }
 
@@ -173,10 +178,9 @@ static plan_cost cost_splitk(const void *desc, const ckl_device_info *device, co
 /* Is it one product, of which f32 sums may be added, with an epilogue that the second kernel has? */
 static ckl_status admit_problem(const ckl_gemm_desc *d)
 {
-    if (d->layout != CKL_GEMM_NT || d->gated || d->bias_along || d->scale_a || d->scale_b || d->scale_d ||
-        d->weighted || gemm_is_f8(d->d) || d->device_scalars || gemm_has_x(d))
-        FAIL(CKL_UNSUPPORTED,
-             "gemm splitk: slices are of K-major A and B, with alpha, C, a bias of columns and an activation");
+    if (d->gated || d->bias_along || d->scale_a || d->scale_b || d->scale_d || d->weighted || gemm_is_f8(d->d) ||
+        d->device_scalars || gemm_has_x(d))
+        FAIL(CKL_UNSUPPORTED, "gemm splitk: slices are of products with alpha, C, a bias of columns and an activation");
     if (d->math == CKL_GEMM_F32X3)
         FAIL(CKL_UNSUPPORTED, "gemm splitk: operands of math=f32x3 are split first, by impl=f32x3");
     if (d->a == CKL_I8)

@@ -173,6 +173,9 @@ static const char *const cases[] = {
     "m=280 n=304 k=704 impl=splitk config='slices=3 tile_m=128 tile_n=144 stages=5 consumers=2 swap=1' # D^T",
     "m=310 n=520 k=408 impl=splitk config='slices=3 tile_m=256 tile_n=160 stages=4 buffers=1 consumers=2 cluster_m=1 "
     "cluster_n=2 swap=1' # in pairs that share the rows of B",
+    "m=136 n=264 k=700 layout=tn fill=hard beta=1 impl=splitk config='slices=3 tile_m=64 tile_n=96 stages=4 consumers=1 "
+    "cluster_m=1' # slices that are not K-major",
+    "m=136 n=264 k=704 layout=nn bias=1 impl=splitk config='slices=4 tile_m=128 tile_n=144 stages=4 consumers=2 cluster_m=1'",
     "m=20 n=264 k=392 impl=splitk config='slices=3 tile_m=64 tile_n=32 stages=4 consumers=1 swap=1 cluster_m=1'",
     "m=65 n=33 k=65 impl=tiled                                 # rows that start anywhere: no cp.async",
     "m=130 n=140 k=66 a=bf16 bias=1 impl=tiled                 # 4 bytes at a time",
@@ -275,6 +278,14 @@ static const char *const cases[] = {
     "cluster_n=1 pingpong=0' # M-major",
     "m=64 n=100 k=70 lda=72 ldb=104 layout=nn impl=sm90 config='tile_m=64 tile_n=64 stages=3 consumers=1 swap=1 "
     "cluster_m=1 cluster_n=1 pingpong=0'",
+    "m=144 n=328 k=200 layout=tn bias=1 impl=sm90 config='tile_m=128 tile_n=160 stages=4 consumers=2 pingpong=0 "
+    "cluster_m=1 cluster_n=1' # spans of which the last is used in part",
+    "m=300 n=424 k=136 layout=nn fill=hard impl=sm90 config='tile_m=128 tile_n=208 stages=3 consumers=2 pingpong=0 "
+    "cluster_m=2 cluster_n=1' # shared, the second half ends within a span",
+    "m=40 n=264 k=520 layout=tn a=bf16 beta=1 impl=sm90 config='tile_m=64 tile_n=48 stages=4 consumers=1 swap=1 split=4 "
+    "cluster_m=1 cluster_n=1 pingpong=0' # D^T of few rows",
+    "m=136 n=200 k=420 layout=tn groups_of=k sizes=0,70,1,129,0,220 fill=hard impl=sm90 config='tile_m=128 tile_n=80 "
+    "consumers=2 pingpong=0 cluster_m=1 cluster_n=1 stages=4 split=1 swap=0' # cleared in whole spans",
     "batch=2 m=72 n=64 k=40 layout=tn lda=80",
     "m=100 n=71 k=67 layout=nn impl=pitched a=e5m2 d=f32       # one turned, one copied",
     "batch=2 m=80 n=70 k=64 layout=tn a=e4m3                   # both turned",
