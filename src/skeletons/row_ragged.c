@@ -145,20 +145,22 @@ static void take_words(const cut *c, int vectors, int first, vector_pair *word, 
         }
 }
 
-/* Where all vectors begin in the same word: by branches. */
+/* All vectors begin in the same word, `first` or up to 2 * by - 1 words behind it: branches find it. */
+static void take_words_from(const cut *c, int vectors, int first, int by, vector_pair *word,
+                            val (*const out)[WORDS_MAX])
+{
+    if (by == 0) {
+        take_words(c, vectors, first, word, out);
+        return;
+    }
+    IF(c->moves[by - 1])
+        take_words_from(c, vectors, first + by, by / 2, word, out);
+    ELSE take_words_from(c, vectors, first, by / 2, word, out);
+}
+
 static void cut_out_all(const cut *c, int vectors, vector_pair *word, val (*const out)[WORDS_MAX])
 {
-    IF(c->moves[1]) {
-        IF(c->moves[0])
-            take_words(c, vectors, 3, word, out);
-        ELSE take_words(c, vectors, 2, word, out);
-    }
-    ELSE
-    {
-        IF(c->moves[0])
-            take_words(c, vectors, 1, word, out);
-        ELSE take_words(c, vectors, 0, word, out);
-    }
+    take_words_from(c, vectors, 0, c->count / 2, word, out);
 }
 
 /* A vector's words from memory, element by element. */
