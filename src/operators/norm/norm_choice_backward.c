@@ -394,7 +394,8 @@ static bool choose_sums(const ckl_norm_desc *d, const ckl_device_info *device, b
     fit_warps(d, device, centred, f, s);
     fit_odd_rows(d, device, centred, f, s);
     fit_long_threads(d, f, s);
-    bool guards = f->dgamma_in_smem && f->bytes == 4 && !s->chunk.exact; // no registers are left for guards
+    bool guards =
+        d->affine && f->dgamma_in_smem && f->bytes == 4 && !s->chunk.exact; // no registers are left for guards
     return s->stages >= s->chunks && !guards;
 }
 
