@@ -180,7 +180,7 @@ void row_finish_cut(const row_cut *r, tensor to);
 
 /*
  * The same vectors of several rows in shared memory, from[i] the address of this thread's first one in row i less `past`
- * bytes, a multiple of 16. past is the same for all rows and threads, so it takes branches and no selects.
+ * bytes, a multiple of 16. past is the same for all rows and threads.
  */
 void row_load_cut_shared(const row_split *s, const row_place *p, const val *from, int count, val past, tensor *to,
                          double fill);

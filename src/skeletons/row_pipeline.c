@@ -129,14 +129,11 @@ static void load_cut_chunk(const row_pipeline *s, pipeline_state *at, val row, v
 
 static void load_row(const row_pipeline *s, pipeline_state *at, val row)
 {
-    const int loads = s->split.residence == ROW_RELOADED ? 2 : 1;
     const row_pipeline_input *x = &s->inputs[0];
     const row_bounds b =
         has_columns(s) ? s->columns.bounds : row_bounds_of(&s->split.chunk, row, s->cols, x->pointer, s->dtype, x->ld);
-    for (int load = 0; load < loads; load++) {
-        LOOP_FROM(start, begin_of(s, &b), b.end, start_step(s))
-            (s->split.cut ? load_cut_chunk : load_chunk)(s, at, row, start, b.end);
-    }
+    LOOP_FROM(start, begin_of(s, &b), b.end, start_step(s))
+        (s->split.cut ? load_cut_chunk : load_chunk)(s, at, row, start, b.end);
 }
 
 /* The rows behind the first ones of all clusters are drawn. */
@@ -258,13 +255,18 @@ row_span row_pipeline_columns(const row_pipeline *s, int chunk)
 typedef struct pass {
     row_pipeline *s;
     pipeline_state *at;
-    bool waits;    // for its stages to be full; else the first pass has
+    bool is_first; // waits for its stages to be full
     bool releases; // lets the producer fill its stages again
-    bool held;     // the row is in registers
     val past;      // where vectors are cut: bytes_past()
     row_visit *visit;
     void *user;
 } pass;
+
+/* Else the row is in registers since the first pass. */
+static bool takes_stages(const pass *v)
+{
+    return v->is_first || v->s->split.residence == ROW_IN_RING;
+}
 
 /* NOTE: without the proxy fence a bulk copy may overwrite what loads in flight have yet to read: seen on an H200. */
 static void free_stage(const row_pipeline *s, const pipeline_state *at)
@@ -312,7 +314,7 @@ static void take_chunk(const pass *v, const row_place *p, val exists, tensor *rX
 {
     const bool always = is_imm(exists, 1);
     const row_pipeline *s = v->s;
-    if (v->waits) {
+    if (v->is_first) {
         if (always)
             pipeline_wait_full(&s->ring, v->at);
         else IF(exists)
@@ -357,7 +359,7 @@ static void pass_unrolled(const pass *v, const row_spans *all)
         val start = chunk_start(s, chunk);
         row_span here = { all->of[0].split, row_from(&all->of[0].place, start) };
         val exists = s->split.chunk.exact ? yes() : lt(add(begin_of(s, &all->bounds), start), all->bounds.end);
-        if (!v->held)
+        if (takes_stages(v))
             take_chunk(v, &here.place, exists, s->rHeld[chunk]);
         visit_chunk(v, &here, chunk, s->rHeld[chunk]);
     }
@@ -379,7 +381,7 @@ static void go_over(pass *v, val row)
         v->past = bytes_past(s, row);
     const row_spans all = spans_in(s, row);
     const row_span *ends = all.count > 1 ? &all.of[1] : NULL;
-    if (ends && !v->held)
+    if (ends && takes_stages(v))
         load_ends(s, ends);
     if (s->split.chunks)
         pass_unrolled(v, &all);
@@ -392,15 +394,13 @@ static void go_over(pass *v, val row)
 
 void row_pipeline_first_pass(row_pipeline *s, val row, row_visit *visit, void *user)
 {
-    const bool releases = s->split.residence != ROW_IN_RING;
-    go_over(&(pass){ s, &s->first_state, .waits = true, .releases = releases, .visit = visit, .user = user }, row);
+    const bool releases = s->split.residence == ROW_IN_REGISTERS;
+    go_over(&(pass){ s, &s->first_state, .is_first = true, .releases = releases, .visit = visit, .user = user }, row);
 }
 
 void row_pipeline_second_pass(row_pipeline *s, val row, row_visit *visit, void *user)
 {
-    const bool ring = s->split.residence == ROW_IN_RING, held = s->split.residence == ROW_IN_REGISTERS;
-    pass v = { s, ring ? &s->second_state : &s->first_state, !ring, true, held, .visit = visit, .user = user };
-    go_over(&v, row);
+    go_over(&(pass){ s, &s->second_state, .releases = true, .visit = visit, .user = user }, row);
 }
 
 static void carry(const row_passes *passes, void *user)

@@ -5,7 +5,7 @@
  * rows into a ring of stages by bulk copies. It runs ahead until the ring is full, past the end of a row, so that the memory
  * is busy while the other threads, the consumers, reduce and store. The consumers pass over a row twice, chunk by chunk: the
  * first pass finds its sums, the second one computes its result. Between the passes the row stays in the ring or in
- * registers; where it fits neither, the producer loads it again. docs/row-pipeline.md has a drawing. A kernel reads like this:
+ * registers. docs/row-pipeline.md has a drawing. A kernel reads like this:
  *
  *     static void first(row_pipeline *s, val row, void *user) {
  *         row_pipeline_first_pass(s, row, add_up, user);       // calls add_up(&span, chunk, rX, user) for each chunk
@@ -37,7 +37,6 @@ enum { ROW_PIPELINE_BULK_BYTES = 16, ROW_PIPELINE_STAGE_ALIGNMENT = 128 };
 
 /* Where a row stays between its passes. */
 typedef enum row_residence {
-    ROW_RELOADED,     // nowhere: the producer loads it for each pass
     ROW_IN_RING,      // in the ring; the second pass releases its stages
     ROW_IN_REGISTERS, // in registers; the first pass releases its stages
 } row_residence;
@@ -49,7 +48,7 @@ typedef enum row_residence {
 #define ROW_FLOW(X, owner)                                                                                           \
     X(owner, int, stages, "0", "0 4 8 12 16",                                                                        \
       "stages of the ring, each of one chunk of every input; 0: rows do not flow")                                   \
-    X(owner, choice, residence, "reload", "reload ring registers", "where a row stays between its passes")           \
+    X(owner, choice, residence, "ring", "ring registers", "where a row stays between its passes")                    \
     X(owner, bool, lookahead, "0", "0 1", "the first pass over the next row precedes the second pass over this one") \
     X(owner, int, chunks, "0", "0 1 2 4 8", "chunks of a row and CTA, for unrolled passes; 0: a loop")               \
     X(owner, bool, cut, "0", "0 1",                                                                                  \
@@ -101,10 +100,10 @@ int64_t row_pipeline_chunks(const row_pipeline_split *s, int64_t cols);
  * grows until a CTA has at most four chunks of a row; the ring holds half as many again. Sums of four CTAs or more travel
  * long: then the cluster has twice as many, with lookahead; or half as many, or smaller chunks, if that leaves the
  * busiest CTA less; of two CTAs smaller chunks, if much less, and other threads likewise. Few rows have larger clusters
- * that look ahead. Rows that fit no ring are loaded for each pass. bench/notes/norm.md has the figures.
+ * that look ahead. bench/notes/norm.md has the figures. False: rows fit no ring.
  */
-row_pipeline_split row_pipeline_choose(int64_t rows, int64_t cols, bool ragged, ckl_dtype dtype, int inputs,
-                                       const ckl_device_info *device);
+bool row_pipeline_choose(int64_t rows, int64_t cols, bool ragged, ckl_dtype dtype, int inputs,
+                         const ckl_device_info *device, row_pipeline_split *split);
 
 /* The largest cluster to choose: 16 CTAs fit only an undivided GPU, whose GPCs have enough SMs; else 8. */
 int row_pipeline_cluster_max(const ckl_device_info *device);

@@ -130,8 +130,8 @@ static row_pipeline_split with_fitting_threads(row_pipeline_split s, int64_t col
     return 10 * work_of(&best, cols) < 9 * work_of(&chosen, cols) ? best : chosen;
 }
 
-row_pipeline_split row_pipeline_choose(int64_t rows, int64_t cols, bool ragged, ckl_dtype dtype, int inputs,
-                                       const ckl_device_info *device)
+bool row_pipeline_choose(int64_t rows, int64_t cols, bool ragged, ckl_dtype dtype, int inputs,
+                         const ckl_device_info *device, row_pipeline_split *split)
 {
     enum { STAGES_MAX = 13 };
     const int vec = ROW_PIPELINE_BULK_BYTES / dtype_bytes(dtype), cluster_max = row_pipeline_cluster_max(device),
@@ -156,10 +156,10 @@ row_pipeline_split row_pipeline_choose(int64_t rows, int64_t cols, bool ragged, 
     const int64_t chunks = row_pipeline_chunks(&s, cols),
                   ring = RING_BYTES / (row_pipeline_chunk_bytes(&s, dtype) * inputs),
                   wanted = max_i64(ring, chunks + (chunks + 1) / 2);
-    s.residence = wanted <= max_i64(ring, STAGES_MAX) ? ROW_IN_RING : ROW_RELOADED;
-    s.stages = (int)(s.residence == ROW_IN_RING ? wanted : ring);
+    s.stages = (int)min_i64(wanted, INT32_MAX);
     s.chunk.exact = !ragged && cols > 0 && cols % row_pipeline_chunk_cols(&s) == 0;
-    return s;
+    *split = s;
+    return wanted <= max_i64(ring, STAGES_MAX);
 }
 
 ckl_status row_pipeline_admit(const char *what, const row_pipeline_split *s, int64_t cols, ckl_dtype dtype, int inputs,

@@ -135,25 +135,32 @@ static void load_at_edge(const cut *c, const row_split *s, const row_place *p, t
         load_words(c, from, s, step, true, word);
 }
 
-/* The vector's words: two selects shift by whole words, a permute of neighbours by bytes. */
-static void cut_out(const cut *c, const val *from, val *out)
+/* Vectors that begin in their word number `first`. */
+static void take_words(const cut *c, int vectors, int first, vector_pair *word, val (*const out)[WORDS_MAX])
 {
-    val word[2 * WORDS_MAX];
-    int count = 2 * c->count;
-    for (int i = 0; i < count; i++)
-        word[i] = from[i];
-    for (int by = c->count / 2; by > 0; by /= 2) {
-        count -= by;
-        for (int i = 0; i < count; i++)
-            word[i] = select(c->moves[by - 1], word[i + by], word[i]);
-    }
-    if (c->w.per == 1) {
-        for (int i = 0; i < c->count; i++)
-            out[i] = word[i];
+    for (int v = 0; v < vectors; v++)
+        for (int i = 0; i < c->count; i++) {
+            const val *from = word[v] + first + i;
+            assign(out[v][i], c->w.per == 1 ? from[0] : permute_bytes(from[0], from[1], c->selector));
+        }
+}
+
+/* All vectors begin in the same word, `first` or up to 2 * by - 1 words behind it: branches find it. */
+static void take_words_from(const cut *c, int vectors, int first, int by, vector_pair *word,
+                            val (*const out)[WORDS_MAX])
+{
+    if (by == 0) {
+        take_words(c, vectors, first, word, out);
         return;
     }
-    for (int i = 0; i < c->count; i++)
-        out[i] = permute_bytes(word[i], word[i + 1], c->selector);
+    IF(c->moves[by - 1])
+        take_words_from(c, vectors, first + by, by / 2, word, out);
+    ELSE take_words_from(c, vectors, first, by / 2, word, out);
+}
+
+static void cut_out_all(const cut *c, int vectors, vector_pair *word, val (*const out)[WORDS_MAX])
+{
+    take_words_from(c, vectors, 0, c->count / 2, word, out);
 }
 
 /* A vector's words from memory, element by element. */
@@ -239,12 +246,10 @@ void row_finish_cut(const row_cut *r, tensor to)
 {
     const row_split *s = &r->split;
     vector_words *own = describe_alloc((size_t)s->steps, sizeof *own);
-    for (int step = 0; step < s->steps; step++) {
-        val out[WORDS_MAX];
-        cut_out(&r->c, r->word[step], out);
+    for (int step = 0; step < s->steps; step++)
         for (int i = 0; i < r->c.count; i++)
-            own[step][i] = variable(U32, out[i]);
-    }
+            own[step][i] = unwritten(U32);
+    cut_out_all(&r->c, s->steps, r->word, own);
     IF(logical_and(r->at_edge, r->c.is_outer))
         for (int step = 0; step < s->steps; step++)
             IF(is_apart(&r->c, s, &r->place, step))
@@ -301,32 +306,6 @@ static void load_shared_words(const row_split *s, const row_place *p, const cut 
         assign(word[i], c->outside);
     IF(inside)
         load_pair(c, low, high, offset, word);
-}
-
-/* Vectors that begin in their word number `first`. */
-static void take_words(const cut *c, int vectors, int first, vector_pair *word, val (*const out)[WORDS_MAX])
-{
-    for (int v = 0; v < vectors; v++)
-        for (int i = 0; i < c->count; i++) {
-            const val *from = word[v] + first + i;
-            assign(out[v][i], c->w.per == 1 ? from[0] : permute_bytes(from[0], from[1], c->selector));
-        }
-}
-
-/* Where all vectors begin in the same word: by branches. */
-static void cut_out_all(const cut *c, int vectors, vector_pair *word, val (*const out)[WORDS_MAX])
-{
-    IF(c->moves[1]) {
-        IF(c->moves[0])
-            take_words(c, vectors, 3, word, out);
-        ELSE take_words(c, vectors, 2, word, out);
-    }
-    ELSE
-    {
-        IF(c->moves[0])
-            take_words(c, vectors, 1, word, out);
-        ELSE take_words(c, vectors, 0, word, out);
-    }
 }
 
 void row_load_cut_shared(const row_split *s, const row_place *p, const val *from, int count, val past, tensor *to,

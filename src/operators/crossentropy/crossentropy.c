@@ -264,12 +264,16 @@ static bool is_aligned(const ckl_crossentropy_desc *d, const row_split *split, c
            (row_starts_in_phase(a->x, a->dx) && row_in_phase(d->dtype, d->rows, d->ldx, d->lddx));
 }
 
-/* A number for each row from the kernel of rows to that of the mean. */
+static bool is_mean(const ckl_crossentropy_desc *d)
+{
+    return d->direction == CKL_DIRECTION_FORWARD && d->reduction == CKL_LOSS_MEAN;
+}
+
+/* The rows' losses and counts, from the kernel of rows to that of the mean. */
 static int64_t workspace_bytes(const ckl_plan *plan)
 {
     const ckl_crossentropy_desc *d = plan->desc;
-    const bool is_used = d->direction == CKL_DIRECTION_FORWARD && d->reduction == CKL_LOSS_MEAN && d->smoothing > 0;
-    return is_used ? d->rows * (int64_t)sizeof(float) : 0;
+    return is_mean(d) ? 2 * d->rows * (int64_t)sizeof(float) : 0;
 }
 
 static ckl_status launch(const ckl_plan *plan, const void *args, ckl_stream stream)
@@ -279,6 +283,7 @@ static ckl_status launch(const ckl_plan *plan, const void *args, ckl_stream stre
     const ckl_crossentropy_args *a = args;
     const bool is_forward = d->direction == CKL_DIRECTION_FORWARD;
     const bool aligned = is_aligned(d, &c->split, a);
+    float *workspace = plan_workspace(plan, a->workspace);
     const crossentropy_params params = {
         .rows = d->rows,
         .cols = d->cols,
@@ -296,12 +301,13 @@ static ckl_status launch(const ckl_plan *plan, const void *args, ckl_stream stre
         .weight_sum = a->weight_sum,
         .keep = 1 - d->smoothing,
         .spread = d->smoothing / (float)max_i64(d->cols, 1),
-        .smooth = plan_workspace(plan, a->workspace),
+        .losses = is_mean(d) ? workspace : a->loss,
+        .counts = is_mean(d) ? workspace + d->rows : NULL,
     };
     const plan_grid grid = { .x = row_split_ctas(&c->split, d->rows),
                              .y = is_forward ? 1 : ceil_div(d->cols, row_split_cols(&c->split)) };
     TRY(plan_launch(plan, aligned ? CROSSENTROPY_VECTORS : CROSSENTROPY_ELEMENTS, grid, &params, stream));
-    if (!is_forward || d->reduction == CKL_LOSS_NONE)
+    if (!is_mean(d))
         return CKL_OK;
     return plan_launch(plan, CROSSENTROPY_MEAN, (plan_grid){ .x = c->mean_ctas }, &params, stream);
 }

@@ -56,9 +56,13 @@ typedef struct crossentropy_config {
     X(owner, pointer, weight_sum)     \
     X(owner, f32, keep)               \
     X(owner, f32, spread)             \
-    X(owner, pointer, smooth)
+    X(owner, pointer, losses)         \
+    X(owner, pointer, counts)
 
-/* keep: the target's share of a row's loss; spread: that of one class; smooth: the rows' losses by all classes. */
+/*
+ * keep: the target's share of a row's loss; spread: that of one class. losses: of the rows, forward; counts: what each adds to the count of
+ * a mean, its weight or 1, and 0 if it is ignored.
+ */
 KERNEL_PARAMS(crossentropy, CROSSENTROPY_PARAMS);
 
 /* Kernels of a plan: of rows aligned to whole vectors, to the element only, and the mean of the losses. */

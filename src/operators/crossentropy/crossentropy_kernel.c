@@ -109,24 +109,28 @@ typedef struct row_sums {
     val smooth[SMOOTH_SUMS]; // smoothed: sums over classes of w * x, and of w where there are weights
 } row_sums;
 
-/* Adds w * x, and w, of a thread's elements of a tile; those past the end, which are -inf, are left out. */
+/* Adds w * x, and w, of a vector of a tile. */
+static void add_smooth_vector(const problem *k, tensor rX, tensor rW, int first, int count, const val *sums)
+{
+    for (int i = first; i < first + count; i++) {
+        if (!needs_weights(k)) {
+            assign(sums[SMOOTH_X], add(sums[SMOOTH_X], at_f32(rX, i)));
+            continue;
+        }
+        assign(sums[SMOOTH_X], fma(at_f32(rX, i), at_f32(rW, i), sums[SMOOTH_X]));
+        assign(sums[SMOOTH_W], add(sums[SMOOTH_W], at_f32(rW, i)));
+    }
+}
+
+/* The same of a thread's vectors. Those past the end, which are -inf, are left out. */
 static void add_smooth(const problem *k, const row_split *split, const row_place *tile, tensor rX, const val *sums)
 {
     tensor rW = { 0 };
     if (needs_weights(k))
         rW = row_fetch_vector(split, tile, k->p.weight, k->cfg->dtype); // (VEC,STEPS)
-    for (int step = 0; step < split->steps; step++) {
-        val inside = row_inside(split, tile, step);
-        for (int i = step * split->vec; i < (step + 1) * split->vec; i++) {
-            val x = select(inside, at_f32(rX, i), immf(0));
-            if (!needs_weights(k)) {
-                assign(sums[SMOOTH_X], add(sums[SMOOTH_X], x));
-                continue;
-            }
-            assign(sums[SMOOTH_X], fma(x, at_f32(rW, i), sums[SMOOTH_X]));
-            assign(sums[SMOOTH_W], add(sums[SMOOTH_W], at_f32(rW, i)));
-        }
-    }
+    for (int step = 0; step < split->steps; step++)
+        IF(row_inside(split, tile, step))
+            add_smooth_vector(k, rX, rW, step * split->vec, split->vec, sums);
 }
 
 /* Adds a thread's elements of a tile to its sums. */
@@ -190,10 +194,9 @@ static void forward(const problem *k)
     val lse = log_sum_exp(k, &sums), smooth = smooth_of(k, &sums, lse), logit = logit_of(rLogit, t);
     IF(logical_and(eq(place.first, imm(0)), place.exists)) {
         set(per_row(k, k->p.lse, F32), place.row, lse);
-        if (k->cfg->reduction == CKL_LOSS_NONE)
-            set(per_row(k, k->p.loss, F32), place.row, loss_of(k, lse, logit, t, weight, smooth));
-        else if (k->cfg->smooth)
-            set(per_row(k, k->p.smooth, F32), place.row, smooth);
+        set(per_row(k, k->p.losses, F32), place.row, loss_of(k, lse, logit, t, weight, smooth));
+        if (k->cfg->reduction == CKL_LOSS_MEAN)
+            set(per_row(k, k->p.counts, F32), place.row, select(t.ignored, immf(0), weight));
         if (needs_weights(k))
             IF(eq(place.row, imm(0)))
                 set(per_row(k, k->p.weight_sum, F32), 0, sums.smooth[SMOOTH_W]);
@@ -206,33 +209,20 @@ static int mean_threads(const problem *k)
     return MEAN_THREADS * k->cfg->mean_ctas;
 }
 
-/* Adds the losses of some rows, and counts them, or their weights. All targets are loaded, then all logits, before the first is used. */
+/* Adds the losses of some rows, and their counts. All are loaded before the first is used. */
 static void add_losses(const problem *k, val first, const val *sums)
 {
-    val target[ROWS_AT_ONCE], lse[ROWS_AT_ONCE], weight[ROWS_AT_ONCE], smooth[ROWS_AT_ONCE];
-    label t[ROWS_AT_ONCE];
-    tensor rLogit[ROWS_AT_ONCE]; // (1) each
+    val loss[ROWS_AT_ONCE], count[ROWS_AT_ONCE];
     for (int i = 0; i < ROWS_AT_ONCE; i++) {
-        val row = add(first, imm(i * mean_threads(k))), last = sub(k->p.rows, imm(1));
-        target[i] = at(per_row(k, k->p.target, k->cfg->target), min(row, last));
-        lse[i] = at(per_row(k, k->p.lse, F32), min(row, last));
-        smooth[i] = k->cfg->smooth ? at(per_row(k, k->p.smooth, F32), min(row, last)) : immf(0);
+        val row = min(add(first, imm(i * mean_threads(k))), sub(k->p.rows, imm(1)));
+        loss[i] = at(per_row(k, k->p.losses, F32), row);
+        count[i] = at(per_row(k, k->p.counts, F32), row);
     }
     for (int i = 0; i < ROWS_AT_ONCE; i++) {
-        val row = add(first, imm(i * mean_threads(k))), exists = lt(row, k->p.rows);
-        t[i] = label_of(k, target[i], exists);
-        t[i].valid = logical_and(t[i].valid, exists);
-        rLogit[i] = load_logit(k, row, t[i]);
-        weight[i] = load_weight(k, t[i]);
-    }
-    for (int i = 0; i < ROWS_AT_ONCE; i++) {
-        val ignored = logical_or(t[i].ignored, ge(add(first, imm(i * mean_threads(k))), k->p.rows));
-        val loss = loss_of(k, lse[i], logit_of(rLogit[i], t[i]), t[i], weight[i], smooth[i]);
-        assign(sums[0], add(sums[0], select(ignored, immf(0), loss)));
-        if (k->cfg->weighted)
-            assign(sums[1], add(sums[1], select(ignored, immf(0), weight[i])));
-        else
-            assign(sums[1], add(sums[1], select(ignored, imm(0), imm(1))));
+        val exists = lt(add(first, imm(i * mean_threads(k))), k->p.rows);
+        assign(sums[0], add(sums[0], select(exists, loss[i], immf(0))));
+        val counted = select(exists, count[i], immf(0));
+        assign(sums[1], add(sums[1], k->cfg->weighted ? counted : convert(I32, counted)));
     }
 }
 
@@ -241,11 +231,11 @@ static void mean(const problem *k)
     const reduction total = reduce_sums(2);
     const int ctas = k->cfg->mean_ctas;
     const int64_t bytes = cta_reduce_bytes(MEAN_THREADS);
-    val sums[] = { variable(F32, immf(0)), // the losses, and their number or weights
+    val sums[] = { variable(F32, immf(0)), // the losses, and their number, which f32 may not hold, or weights
                    k->cfg->weighted ? variable(F32, immf(0)) : variable(I32, imm(0)) };
     launch_bounds(MEAN_THREADS, 0);
     cluster_size(ctas);
-    grid_wait(); // for the sums of exponentials; the start of this kernel overlaps the end of the one that stores them
+    grid_wait(); // for the losses; the start of this kernel overlaps the end of the one that stores them
     val first = add(mul(convert(I64, cta_x()), imm(MEAN_THREADS)), convert(I64, thread()));
     LOOP_FROM(row, first, k->p.rows, imm(mean_threads(k) * ROWS_AT_ONCE)) {
         add_losses(k, row, sums);

@@ -158,7 +158,7 @@ static int64_t workspace_backward(const ckl_plan *plan)
 {
     const ckl_norm_desc *d = plan->desc;
     const norm_config *c = plan->config;
-    return d->affine && norm_keeps_sums(c) ? groups_of(plan) * 2 * d->cols * (int64_t)sizeof(float) : 0;
+    return d->affine && !c->tiled ? groups_of(plan) * 2 * d->cols * (int64_t)sizeof(float) : 0;
 }
 
 /* Sums of columns that read x and dy come first, as dx may overwrite either. */
@@ -168,7 +168,7 @@ static ckl_status launch_backward(const ckl_plan *plan, const void *args, ckl_st
     const norm_config *c = plan->config;
     const ckl_norm_args *a = args;
     const int kernel = kernel_for(d, c, a);
-    const bool direct = !norm_keeps_sums(c) || (c->flow.stages && kernel == NORM_ELEMENTS); // from x and dy themselves
+    const bool direct = c->tiled || (c->flow.stages && kernel == NORM_ELEMENTS); // from x and dy themselves
     const norm_backward_params params = { .rows = d->rows,
                                           .cols = (uint32_t)d->cols,
                                           .ldx = d->ldx,

@@ -434,7 +434,7 @@ static row chunk_of(const flow *f, const row *of, const row_span *at, int chunk,
     r.rDy = rInputs[1];
     r.rDsum = r.cfg->residual ? rInputs[2] : r.rDsum;
     if (r.cfg->affine)
-        r.rGamma = norm_holds_gamma(r.cfg) ? f->rGamma[chunk] : load_gamma(&r, &at->place);
+        r.rGamma = r.cfg->dgamma_in_smem ? load_gamma(&r, &at->place) : f->rGamma[chunk];
     return r;
 }
 
@@ -443,7 +443,7 @@ static void add_chunk(const row_span *at, int chunk, const tensor *rInputs, void
     flow *f = user;
     row r = chunk_of(f, &f->reduced, at, chunk, rInputs);
     add_products(&r);
-    if (r.cfg->affine && r.cfg->flow.chunks) {
+    if (r.cfg->affine) {
         load_sums(f, chunk, &r);
         add_columns(&r);
         keep_sums(f, chunk, &r);
@@ -489,7 +489,7 @@ static void second_pass(row_pipeline *s, val number, void *user)
 /* Chunks, and ends, for which a thread keeps sums. */
 static int chunks_and_ends(const norm_config *cfg)
 {
-    return cfg->affine && cfg->flow.chunks ? cfg->flow.chunks + cfg->split.ragged : 0;
+    return cfg->affine ? cfg->flow.chunks + cfg->split.ragged : 0;
 }
 
 static void flow_begin(flow *f)
@@ -501,7 +501,7 @@ static void flow_begin(flow *f)
         row r = f->written;
         row_span at = row_pipeline_columns(r.pipeline, chunk);
         r.split = at.split;
-        if (norm_holds_gamma(cfg))
+        if (!cfg->dgamma_in_smem)
             f->rGamma[chunk] = load_gamma(&r, &at.place);
         r.rDgamma = zeros(&r);
         r.rDbeta = zeros(&r);

@@ -309,9 +309,9 @@ static void take_flow(const ckl_norm_desc *d, const ckl_device_info *device, con
 static bool choose_cut_flow(const ckl_norm_desc *d, const ckl_device_info *device, bool centred, norm_config *c)
 {
     enum { CHUNKS = 2, STAGES = 4 };
-    if (!flows_cut(d, device))
+    row_pipeline_split s;
+    if (!flows_cut(d, device) || !row_pipeline_choose(d->rows, d->cols, false, d->dtype, 1 + d->residual, device, &s))
         return false;
-    row_pipeline_split s = row_pipeline_choose(d->rows, d->cols, false, d->dtype, 1 + d->residual, device);
     s.cut = true;
     if (centred && d->dtype != CKL_F32 && !d->residual && row_pipeline_chunks(&s, d->cols) <= CHUNKS)
         s.stages = STAGES;
@@ -350,12 +350,12 @@ ckl_status norm_choose_forward(const void *desc, const ckl_device_info *device, 
         choose_held_flow(d, device, centred, c))
         return CKL_OK;
     const bool ragged = norm_is_ragged(d) && !prefers_elements(d);
-    if (!norm_may_flow(d, device, forward_bytes_max(d))) {
-        choose_forward_rows(d, device, centred, ragged, c);
-    } else {
-        const row_pipeline_split s = row_pipeline_choose(d->rows, d->cols, ragged, d->dtype, 1 + d->residual, device);
+    row_pipeline_split s;
+    if (norm_may_flow(d, device, forward_bytes_max(d)) &&
+        row_pipeline_choose(d->rows, d->cols, ragged, d->dtype, 1 + d->residual, device, &s))
         take_flow(d, device, &s, c);
-    }
+    else
+        choose_forward_rows(d, device, centred, ragged, c);
     return CKL_OK;
 }
 
@@ -388,8 +388,8 @@ static ckl_status admit_flow(const char *what, const ckl_norm_desc *d, const ckl
     if (c->tiled)
         FAIL(CKL_INVALID, "%s: tiled=1, but with stages=%d rows flow", what, c->flow.stages);
     const bool backward = d->direction == CKL_DIRECTION_BACKWARD;
-    if (c->dgamma_in_smem && !c->flow.chunks)
-        FAIL(CKL_INVALID, "%s: dgamma_in_smem=1 needs chunks=", what);
+    if (backward && !c->flow.chunks)
+        FAIL(CKL_INVALID, "%s: chunks=0, but sums of columns are in registers, which have no index", what);
     const int inputs = 1 + backward + c->residual;
     int64_t bytes = row_pipeline_smem_bytes(&s, d->dtype, inputs, NORM_FLOW_VALUES) + norm_dgamma_bytes(c);
     if (bytes > (int64_t)device->smem_per_cta_bytes)

@@ -394,26 +394,37 @@ static bool choose_sums(const ckl_norm_desc *d, const ckl_device_info *device, b
     fit_warps(d, device, centred, f, s);
     fit_odd_rows(d, device, centred, f, s);
     fit_long_threads(d, f, s);
-    bool guards = f->dgamma_in_smem && f->bytes == 4 && !s->chunk.exact; // no registers are left for guards
+    bool guards =
+        d->affine && f->dgamma_in_smem && f->bytes == 4 && !s->chunk.exact; // no registers are left for guards
     return s->stages >= s->chunks && !guards;
 }
 
-/* Without sums of columns rows still flow; kernel 2 then reads x and dy again. */
-static void choose_backward_flow(const ckl_norm_desc *d, const ckl_device_info *device, bool centred, norm_config *c)
+/*
+ * Are rows shorter than those that flow? Layer norm with a residual flows where rows fill 96 threads twice (fit_warps()): 249.5 and
+ * 192.5 us (65536x1536 f16).
+ */
+static bool is_short(const ckl_norm_desc *d, bool centred)
+{
+    enum { BYTES_MAX = 3072 }; // of whole vectors: 47.7 and 36.1 us (25600x768 bf16), 42.8 and 39.9 (15488x1280)
+    enum { COLS_MAX_RESIDUAL = 1382 }; // nine tenths of 96 threads' 16 elements
+    const bool whole = !norm_is_ragged(d);
+    const bool flows = centred && d->residual && dtype_bytes(d->dtype) == 2 && d->cols > COLS_MAX_RESIDUAL;
+    return d->cols <= BACKWARD_ROW_COLS_MAX || (whole && !flows && d->cols * dtype_bytes(d->dtype) <= BYTES_MAX);
+}
+
+/* False: they do not flow. */
+static bool choose_backward_flow(const ckl_norm_desc *d, const ckl_device_info *device, bool centred, norm_config *c)
 {
     backward_flow f;
     row_pipeline_split s;
-    const bool sums = choose_sums(d, device, centred, &f, &s);
-    if (!sums) {
-        s = row_pipeline_choose(d->rows, d->cols, norm_is_ragged(d) && !norm_is_cut(d), d->dtype, 2 + d->residual,
-                                device);
-        s.cut = norm_is_cut(d);
-    }
+    if (is_short(d, centred) || !norm_may_flow(d, device, 0) || !choose_sums(d, device, centred, &f, &s))
+        return false;
     row_pipeline_config(&s, &c->split, &c->flow);
-    c->dgamma_in_smem = sums && f.dgamma_in_smem;
-    c->ctas_per_sm = sums ? f.ctas_per_sm : 0;
-    if (!sums || s.cluster > 1) // few partial sums
+    c->dgamma_in_smem = f.dgamma_in_smem;
+    c->ctas_per_sm = f.ctas_per_sm;
+    if (s.cluster > 1) // few partial sums
         c->column_threads = 256;
+    return true;
 }
 
 /* Rows in registers, or tile by tile. */
@@ -439,19 +450,6 @@ static void choose_backward_rows(const ckl_norm_desc *d, const ckl_device_info *
     c->split = s;
 }
 
-/*
- * Are rows shorter than those that flow? Layer norm with a residual flows where rows fill 96 threads twice (fit_warps()): 249.5 and
- * 192.5 us (65536x1536 f16).
- */
-static bool is_short(const ckl_norm_desc *d, bool centred)
-{
-    enum { BYTES_MAX = 3072 }; // of whole vectors: 47.7 and 36.1 us (25600x768 bf16), 42.8 and 39.9 (15488x1280)
-    enum { COLS_MAX_RESIDUAL = 1382 }; // nine tenths of 96 threads' 16 elements
-    const bool whole = !norm_is_ragged(d);
-    const bool flows = centred && d->residual && dtype_bytes(d->dtype) == 2 && d->cols > COLS_MAX_RESIDUAL;
-    return d->cols <= BACKWARD_ROW_COLS_MAX || (whole && !flows && d->cols * dtype_bytes(d->dtype) <= BYTES_MAX);
-}
-
 ckl_status norm_choose_backward(const void *desc, const ckl_device_info *device, bool centred, void *config)
 {
     const ckl_norm_desc *d = desc;
@@ -459,9 +457,7 @@ ckl_status norm_choose_backward(const void *desc, const ckl_device_info *device,
     if (d->direction != CKL_DIRECTION_BACKWARD)
         FAIL(CKL_UNSUPPORTED, "norm backward: direction is forward");
     norm_take_problem(d, c);
-    if (!is_short(d, centred) && norm_may_flow(d, device, 0))
-        choose_backward_flow(d, device, centred, c);
-    else
+    if (!choose_backward_flow(d, device, centred, c))
         choose_backward_rows(d, device, centred, c);
     choose_column_lanes(d, device, c);
     return CKL_OK;

@@ -120,18 +120,6 @@ static inline norm_config norm_tiled(const norm_config *c)
     return tiled;
 }
 
-/* Does the kernel of the rows keep sums of columns? Else they come from x and dy themselves. */
-static inline bool norm_keeps_sums(const norm_config *c)
-{
-    return !c->tiled && (c->flow.chunks || !c->flow.stages);
-}
-
-/* Does gamma of rows that flow stay in registers, beside the sums? */
-static inline bool norm_holds_gamma(const norm_config *c)
-{
-    return c->flow.chunks && !c->dgamma_in_smem;
-}
-
 /* Columns of a lane in the kernel that sums them: rows that flow are whole vectors, if not ragged. */
 static inline int norm_column_vec(const norm_config *c)
 {

@@ -8,7 +8,6 @@ static const double NORM_US = 0.2, // of rows in registers, beside a launch: gam
 /* Rows that flow, or are taken tile by tile: those in registers have one tile. */
 static row_work work_of(const ckl_norm_desc *d, const ckl_device_info *device, const norm_config *c)
 {
-    const bool read_again = c->tiled || (c->flow.stages && c->flow.residence == ROW_RELOADED);
     const int resident = c->ctas_per_sm ? c->ctas_per_sm : 1;
     return (row_work){ .rows = d->rows,
                        .cols = d->cols,
@@ -16,7 +15,7 @@ static row_work work_of(const ckl_norm_desc *d, const ckl_device_info *device, c
                        .vectors = d->affine,
                        .ctas_per_sm = c->ctas_per_sm,
                        .smem_bytes = c->flow.stages ? device->smem_per_sm_bytes / resident : 0,
-                       .again = read_again ? 0.6 : 0,
+                       .again = c->tiled ? 0.6 : 0,
                        .tile_cycles = c->tiled ? 600 : 0 };
 }
 

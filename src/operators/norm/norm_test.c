@@ -80,7 +80,7 @@ static const char *const cases[] = {
     "rows=4 cols=20000 dtype=f16 misalign=1        # not for bulk copies",
     "rows=9 cols=2048 dtype=bf16 residual=1 impl=forward config='threads=64 row_threads=64 cluster=2 vec=8 steps=1 "
     "stages=3 residence=registers chunks=2 exact=1'",
-    "rows=9 cols=1000 impl=forward config='threads=32 row_threads=32 cluster=2 vec=4 steps=2 stages=2 residence=reload "
+    "rows=9 cols=1000 impl=forward config='threads=32 row_threads=32 cluster=2 vec=4 steps=2 stages=2 residence=ring "
     "exact=0'",
     "rows=17 cols=8200 dtype=bf16 residual=1 impl=forward config='threads=32 row_threads=32 cluster=16 vec=8 steps=2 "
     "stages=40 residence=ring lookahead=1 exact=0' # the next row is read before one is written, in a loop",
@@ -114,8 +114,8 @@ static const char *const cases[] = {
     "rows=9 cols=1032 direction=backward ldx=1033 dtype=f16 stagger=2 # no row but the first is aligned to a vector",
     "rows=11 cols=5000 ldx=5003 ldy=5000 dtype=f16 residual=1 offset=100 impl=forward config='threads=128 "
     "row_threads=128 cluster=2 vec=8 steps=2 exact=0 stages=4 residence=ring cut=1'",
-    "rows=9 cols=2056 ldx=2058 ldy=2056 impl=forward config='threads=64 row_threads=64 vec=4 steps=1 exact=0 stages=2 "
-    "residence=reload cut=1'",
+    "rows=9 cols=2056 ldx=2058 ldy=2056 impl=forward config='threads=64 row_threads=64 vec=4 steps=1 exact=0 stages=9 "
+    "residence=ring cut=1'",
     "rows=9 cols=520 direction=backward dtype=bf16 stagger=1",
     "rows=9 cols=513 dtype=bf16 misalign=2 residual=1    # and of a warp, boundaries elsewhere",
     "rows=9 cols=513 dtype=bf16 stagger=1 residual=1     # everything out of phase",
@@ -198,7 +198,7 @@ static const char *const cases[] = {
     "persistent_ctas=1' # by single elements",
     "rows=1500 cols=100 direction=backward affine=0 impl=backward config='threads=64 row_threads=16 steps=2'",
     "rows=4 cols=4096 direction=backward impl=backward config='threads=256 row_threads=256 cluster=4 steps=1 "
-    "prefetch=1 exact=1 stages=0 residence=reload chunks=0 ctas_per_sm=0'",
+    "prefetch=1 exact=1 stages=0 residence=ring chunks=0 ctas_per_sm=0'",
     "rows=60 cols=1272 direction=backward dtype=bf16  # three chunks of few threads; some have none of the last",
     "rows=40 cols=2136 direction=backward dtype=f16 residual=1",
     "rows=40 cols=1400 direction=backward dtype=f16 residual=1 fill=uniform # flows by 96 threads",
@@ -264,8 +264,8 @@ static const char *const population[] = {
             { "cols=8 impl=forward config='affine=0'", CKL_INVALID,                                          \
               "affine and residual must be those of the problem" },                                          \
             { "cols=8 impl=forward config='threads=100'", CKL_INVALID, "norm forward: threads=100" },        \
-            { "cols=4096 impl=forward config='stages=4 residence=reload lookahead=1'", CKL_INVALID,          \
-              "lookahead=1 needs residence=ring" },                                                          \
+            { "cols=8192 impl=forward config='steps=1 stages=3 residence=registers chunks=8 lookahead=1'",   \
+              CKL_INVALID, "lookahead=1 needs residence=ring" },                                             \
             { "cols=8192 impl=forward config='steps=1 stages=3 residence=ring lookahead=1'", CKL_INVALID,    \
               "2 times 8 chunks do not fit 3 stages" },                                                      \
             { "cols=1352 direction=backward impl=backward config='tiled=1'", CKL_INVALID,                    \
@@ -273,9 +273,8 @@ static const char *const population[] = {
             { "cols=20000 direction=backward impl=backward config='ragged=1 cut=1 exact=0'", CKL_INVALID,    \
               "cut=1 ragged=1, but vectors are" },                                                           \
             { "direction=backward eps=0.5", CKL_INVALID, op ": eps=0.5 is not part of a backward problem" }, \
-            { "cols=20000 direction=backward impl=backward config='chunks=0 residence=reload lookahead=0 "   \
-              "dgamma_in_smem=1'",                                                                           \
-              CKL_INVALID, "dgamma_in_smem=1 needs chunks=" },                                               \
+            { "cols=20000 direction=backward impl=backward config='chunks=0'", CKL_INVALID,                  \
+              "chunks=0, but sums of columns are in registers" },                                            \
             { "cols=77 impl=forward config='prefetch=1'", CKL_INVALID, "prefetch=1 is for backward" },       \
             { "cols=77 affine=0 impl=forward config='shared_weights=1'", CKL_INVALID,                        \
               "norm forward: shared_weights=1 is for affine rows" },                                         \

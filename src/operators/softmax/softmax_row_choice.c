@@ -119,7 +119,6 @@ plan_cost softmax_cost_pipeline(const void *desc, const ckl_device_info *device,
     row_work work = work_of(desc, c);
     work.of = (memory_kernel){ .us = 3.7, .wait_cycles = -1900 };
     work.smem_bytes = device->smem_per_sm_bytes / max_i64(1, c->form.ctas_per_sm);
-    work.again = c->flow.residence == ROW_RELOADED ? 0.6 : 0;
     return row_cost(&work, &c->split, device);
 }
 
@@ -162,7 +161,9 @@ ckl_status softmax_choose_pipeline(const void *desc, const ckl_device_info *devi
     TRY(check_ragged("softmax pipeline", d, is_ragged(d)));
     c->form = softmax_form_of(d);
     const int inputs = softmax_pipeline_inputs(&c->form);
-    row_pipeline_split split = row_pipeline_choose(d->outer, d->n, is_ragged(d), d->dtype, inputs, device);
+    row_pipeline_split split;
+    if (!row_pipeline_choose(d->outer, d->n, is_ragged(d), d->dtype, inputs, device, &split))
+        FAIL(CKL_UNSUPPORTED, "softmax pipeline: rows of n=%" PRId64 " fit no ring", d->n);
     row_pipeline_config(&split, &c->split, &c->flow);
     c->form.ctas_per_sm = row_pipeline_ctas_per_sm(&split, d->dtype, inputs, SOFTMAX_PIPELINE_VALUES, device);
     return row_pipeline_admit("softmax pipeline", &split, d->n, d->dtype, inputs, SOFTMAX_PIPELINE_VALUES, device);

@@ -124,12 +124,12 @@ static const char *const cases[] = {
     "shape=3x20000 direction=backward log=1",
     "shape=2x18000 scale=0.5 mask=bool dtype=f16   # masked",
     "shape=4x20000 dtype=f16 misalign=1            # not for bulk copies",
-    "shape=7x1000 impl=pipeline config='threads=32 row_threads=32 cluster=2 vec=4 steps=2 stages=2 residence=reload "
+    "shape=7x1000 impl=pipeline config='threads=32 row_threads=32 cluster=2 vec=4 steps=2 stages=2 residence=ring "
     "exact=0'",
     "shape=300x1792 fill=uniform impl=pipeline config='threads=32 row_threads=32 cluster=1 vec=4 steps=14 stages=30 "
     "residence=ring lookahead=0 exact=1' # an SM has room for one CTA, whose rows behind the first are drawn",
     "shape=150x2504 dtype=bf16 fill=uniform impl=pipeline config='threads=64 row_threads=64 cluster=2 vec=8 steps=4 "
-    "stages=30 residence=reload lookahead=0 exact=0' # and of clusters",
+    "stages=30 residence=ring lookahead=0 exact=0' # and of clusters",
     "shape=9x2048 dtype=bf16 log=1 impl=pipeline config='threads=64 row_threads=64 cluster=2 vec=8 steps=1 stages=3 "
     "residence=registers chunks=2 exact=1'",
     "shape=17x4104 dtype=bf16 fill=uniform impl=pipeline config='threads=32 row_threads=32 cluster=8 vec=8 steps=2 "
