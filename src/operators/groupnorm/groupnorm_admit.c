@@ -13,11 +13,10 @@ bool groupnorm_channels_fold(const ckl_groupnorm_desc *d, const groupnorm_config
            pixels <= INT32_MAX / fold;
 }
 
-/* Gradients that are split read their slices again, by whole vectors. */
-bool groupnorm_may_be_ragged(const ckl_groupnorm_desc *d, groupnorm_slicing slicing, const groupnorm_config *c)
+bool groupnorm_may_be_ragged(const ckl_groupnorm_desc *d, const groupnorm_config *c)
 {
-    return d->layout == CKL_IMAGE_NCHW && !(slicing == GROUPNORM_SPLIT && d->direction == CKL_DIRECTION_BACKWARD) &&
-           c->fold == 1 && c->vec * dtype_bytes(c->dtype) == GROUPNORM_VECTOR_BYTES && d->h * d->w <= INT32_MAX / 4;
+    return d->layout == CKL_IMAGE_NCHW && c->fold == 1 && c->vec * dtype_bytes(c->dtype) == GROUPNORM_VECTOR_BYTES &&
+           d->h * d->w <= INT32_MAX / 4;
 }
 
 static ckl_status admit_threads(const char *what, const ckl_device_info *device, groupnorm_slicing slicing,
@@ -47,8 +46,8 @@ static ckl_status admit_layout(const char *what, const ckl_groupnorm_desc *d, gr
     const int bundle_max = c->threads / 32 * GROUPNORM_GROUPS_OF_WARP_MAX;
     if (c->bundle < 1 || c->bundle > bundle_max)
         FAIL(CKL_INVALID, "%s: bundle=%d is not in 1..%d, the groups of its warps", what, c->bundle, bundle_max);
-    if (c->cut_short && slicing != GROUPNORM_CLUSTER)
-        FAIL(CKL_INVALID, "%s: cut_short=1 is for groups that stay in shared memory", what);
+    if (c->cut_short && slicing == GROUPNORM_SPLIT)
+        FAIL(CKL_INVALID, "%s: cut_short=1 is for slices that are kept", what);
     if ((d->groups % c->bundle > 0) != c->cut_short || c->bundle > d->groups)
         FAIL(CKL_INVALID, "%s: bundle=%d does not divide groups=%" PRId64 ", or does with cut_short=1", what, c->bundle,
              d->groups);
@@ -61,8 +60,8 @@ static ckl_status admit_layout(const char *what, const ckl_groupnorm_desc *d, gr
     if (c->parts < 1 || columns_of_group % c->parts || (c->parts > 1 && (!nchw || c->bundle > 1)) ||
         (slicing == GROUPNORM_CLUSTER && c->cluster % c->parts))
         FAIL(CKL_INVALID, "%s: parts=%d do not divide the channels of a group of nchw, or the cluster", what, c->parts);
-    if (c->ragged && !groupnorm_may_be_ragged(d, slicing, c))
-        FAIL(CKL_INVALID, "%s: ragged=1 is for vectors of 16 bytes of nchw, of slices that are kept", what);
+    if (c->ragged && !groupnorm_may_be_ragged(d, c))
+        FAIL(CKL_INVALID, "%s: ragged=1 is for vectors of 16 bytes of nchw", what);
     if (nchw ? !c->ragged && d->h * d->w * c->fold % c->vec
              : d->c * c->fold % c->vec || c->channels * c->bundle * c->fold % c->vec)
         FAIL(CKL_UNSUPPORTED, "%s: vec=%d does not divide %s", what, c->vec,

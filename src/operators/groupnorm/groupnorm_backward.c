@@ -71,9 +71,9 @@ static void load_vector(void *kernel, groupnorm_vector *v)
     backward *k = kernel;
     const groupnorm_slice *s = &k->g.s;
     v->x = k->g.in_smem ? groupnorm_load_shared(s, add(k->staged_x, v->shared), v->vec)
-                        : groupnorm_load(s, s->a.x, v->global);
+                        : groupnorm_load(s, s->a.x, v->global, v->vec);
     v->dy = k->g.in_smem ? groupnorm_load_shared(s, add(k->staged_dy, v->shared), v->vec)
-                         : groupnorm_load(s, s->a.dy, v->global);
+                         : groupnorm_load(s, s->a.dy, v->global, v->vec);
 }
 
 /* Sums of channels */

@@ -311,7 +311,7 @@ static void fit_vector(const search *s, groupnorm_config *c)
         const bool folds = d->layout == CKL_IMAGE_NCHW && c->vec == widest && groupnorm_channels_fold(d, c, fold);
         c->fold = folds ? (int)fold : 1;
         c->ragged = !folds && whole * element_bytes(d) <= RAGGED_BYTES && d->h * d->w >= RAGGED_VECTORS * c->vec &&
-                    groupnorm_may_be_ragged(d, s->slicing, c);
+                    groupnorm_may_be_ragged(d, c);
         if (c->ragged || vector_fits(d, c))
             return;
     }
@@ -426,6 +426,16 @@ static bool choose_bundles(const search *s, groupnorm_config *c)
     return s->d->groups > BUNDLE_MAX && fit_bundles(s, false, c);
 }
 
+/* Bundles of nhwc that read lines: all groups of pixels of less than two. Groups of no whole vectors are taken together, too. */
+static void take_lines(const search *s, groupnorm_config *c)
+{
+    const int64_t pixel = s->d->c * element_bytes(s->d);
+    const bool whole = pixel < 2 * PIXEL_BYTES;
+    set_bundle(s, whole ? BUNDLE_MAX_FOLDED : BUNDLE_MAX, whole ? pixel : PIXEL_BYTES, c);
+    if (!whole)
+        cut_bundles(s, PIXEL_BYTES, c);
+}
+
 /* Shared memory of a CTA of which an SM has HELD_CTAS. */
 static int64_t held_bytes(const search *s)
 {
@@ -518,7 +528,7 @@ static bool fits_cluster(const search *s, int cluster, const groupnorm_config *c
 static bool choose_held(search *s, groupnorm_config *c)
 {
     enum { BYTES_MIN = 8 << 20, BYTES_MIN_LINES = 3 << 20, BYTES_LARGE = 24 << 20, CLUSTER_LARGE_PLANES = 4 };
-    enum { SECTOR = 32, THREADS = 256, THREADS_LEAST = 192 };
+    enum { THREADS = 256, THREADS_LEAST = 192 };
     const ckl_groupnorm_desc *d = s->d;
     const bool nhwc = d->layout == CKL_IMAGE_NHWC, forward = d->direction == CKL_DIRECTION_FORWARD;
     const int64_t bytes = (forward ? 1 : 2) * d->n * d->c * d->h * d->w * element_bytes(d);
@@ -528,10 +538,10 @@ static bool choose_held(search *s, groupnorm_config *c)
         return false;
     const bool folded = forward && fold_pixels(s, c);
     if (!folded)
-        set_bundle(s, BUNDLE_MAX, PIXEL_BYTES, c);
+        take_lines(s, c);
     const int64_t pixel = c->bundle * pixel_bytes(d), bundle = bundle_bytes(d, c);
-    const bool lines = folded || (pixel >= PIXEL_BYTES && pixel % SECTOR == 0) ||
-                       (c->bundle == d->groups && (forward || bundle > CLUSTER_MAX * SLICE_BYTES));
+    const bool lines =
+        folded || pixel >= PIXEL_BYTES || (c->bundle == d->groups && (forward || bundle > CLUSTER_MAX * SLICE_BYTES));
     if (c->vec * element_bytes(d) < GROUPNORM_VECTOR_BYTES || (nhwc && !lines))
         return false;
     s->threads_max = (int)max_i64(THREADS, threads_min_for(s, c));

@@ -41,6 +41,7 @@
     X(owner, int, ctas_per_sm, "0", "0 1 2 3 4 6 8", "CTAs for which an SM has registers; 0: no matter")       \
     X(owner, int, loading, "0", "0 132 264", "held: CTAs that load at once; 0: all")                           \
     X(owner, bool, early, "0", "0 1", "held: entries of some slices are merged before all CTAs meet")          \
+    X(owner, int, hints, "0", "0 1 2", "for L2: 1: it gives up what is read for the last time; 2: outputs")    \
     X(owner, int, gradient_ctas, "1", "1 2 4 8", "backward: CTAs that add up sums of the same channels")
 
 #define GROUPNORM_PARAMS(X, owner) \
@@ -269,7 +270,7 @@ ckl_status groupnorm_choose(const char *what, const ckl_groupnorm_desc *d, const
 ckl_status groupnorm_admit(const char *what, const ckl_groupnorm_desc *d, const ckl_device_info *device,
                            groupnorm_slicing slicing, const groupnorm_config *c);
 bool groupnorm_channels_fold(const ckl_groupnorm_desc *d, const groupnorm_config *c, int64_t fold);
-bool groupnorm_may_be_ragged(const ckl_groupnorm_desc *d, groupnorm_slicing slicing, const groupnorm_config *c);
+bool groupnorm_may_be_ragged(const ckl_groupnorm_desc *d, const groupnorm_config *c);
 
 /* Kernel 0: pointers are aligned to whole vectors; 1: to the element only; 2, backward: adds up dgamma and dbeta. */
 enum { GROUPNORM_VECTORS, GROUPNORM_ELEMENTS, GROUPNORM_GRADIENTS };

@@ -214,6 +214,18 @@ static const char *const cases[] = {
     "threads=64 column_threads=32 steps=4'",
     "n=2 c=4 h=37 w=29 groups=2 direction=backward fill=hard impl=backward_held config='channels=2 ragged=1 vec=4 "
     "threads=64 column_threads=32 steps=3'",
+    "n=3 c=20 h=16 w=9 groups=20 layout=nhwc fill=hard impl=forward_held config='layout=nhwc channels=1 bundle=8 "
+    "cut_short=1 threads=64 column_threads=32 vec=4 steps=2' # the last bundle that is held has fewer groups",
+    "n=3 c=40 h=16 w=9 groups=40 layout=nhwc dtype=bf16 direction=backward fill=hard impl=backward_held "
+    "config='dtype=bf16 layout=nhwc channels=1 bundle=16 cut_short=1 threads=64 column_threads=32 vec=8 steps=2'",
+    "n=1 c=40 h=96 w=32 groups=40 layout=nhwc dtype=bf16 direction=backward impl=backward_held config='dtype=bf16 "
+    "layout=nhwc channels=1 bundle=32 cut_short=1 threads=64 column_threads=16 vec=8 steps=2 early=1' # 96 slices",
+    "n=2 c=76 h=16 w=9 groups=4 layout=nhwc fill=hard impl=forward_held config='layout=nhwc channels=19 bundle=4 "
+    "threads=64 column_threads=3 vec=4 steps=8' # vectors of two groups of many channels",
+    "n=2 c=6 h=37 w=29 groups=2 dtype=f16 direction=backward fill=hard impl=backward_split config='dtype=f16 "
+    "channels=3 ragged=1 vec=8 threads=96 column_threads=32 steps=2' # ragged planes, read twice",
+    "n=2 c=4 h=37 w=29 groups=2 direction=backward misalign=1 impl=backward_split config='channels=2 ragged=1 vec=4 "
+    "threads=64 column_threads=32 steps=3'",
     "n=3 c=128 h=8 w=8 groups=128 layout=nhwc dtype=f16 # a lane a group",
     "n=2 c=64 h=16 w=24 groups=64 layout=nhwc dtype=bf16 fill=hard seed=3 impl=forward config='dtype=bf16 layout=nhwc "
     "bundle=64 threads=64 column_threads=8 vec=8 steps=12 cluster=4' # pivots are its own",
@@ -330,8 +342,8 @@ static const test_reject rejects[] = {
     { "h=5 w=5 impl=forward config='fold=3'", CKL_INVALID, "fold=3 is for channels of nchw forward" },
     { "h=9 w=9 impl=forward config='ragged=1 vec=2'", CKL_INVALID, "ragged=1 is for vectors of 16 bytes of nchw" },
     { "layout=nhwc impl=forward config='ragged=1 vec=4'", CKL_INVALID, "ragged=1 is for vectors of 16 bytes of nchw" },
-    { "h=9 w=9 direction=backward impl=backward_split config='ragged=1 vec=4'", CKL_INVALID,
-      "of slices that are kept" },
+    { "c=24 groups=12 layout=nhwc impl=forward_split config='bundle=8 cut_short=1'", CKL_INVALID,
+      "cut_short=1 is for slices that are kept" },
     { "h=9 w=9 impl=forward config='ragged=1 vec=4 fold=4 channels=4'", CKL_INVALID, "ragged=1 is for vectors" },
     { "impl=forward config='cluster=2 parts=3'", CKL_INVALID, "parts=3 do not divide the channels" },
     { "layout=nhwc impl=forward config='cluster=2 parts=2 bundle=1'", CKL_INVALID, "of a group of nchw" },
