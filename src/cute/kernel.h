@@ -14,6 +14,7 @@
 
 #include "cute/cluster_allreduce.h"
 #include "cute/copy.h"
+#include "cute/divisor.h"
 #include "cute/dynamic_scheduler.h"
 #include "cute/math.h"
 #include "cute/mma.h"
@@ -380,6 +381,8 @@
 #define erf_f32(...)        CUTE_CALL(erf_f32(__VA_ARGS__))
 #define normal_cdf_f32(...) CUTE_CALL(normal_cdf_f32(__VA_ARGS__))
 #define pow_f32(...)        CUTE_CALL(pow_f32(__VA_ARGS__))
+#define divisor_quotient(...)   CUTE_CALL(divisor_quotient(__VA_ARGS__))
+#define divisor_coordinate(...) CUTE_CALL(divisor_coordinate(__VA_ARGS__))
 #define sincos_f32(...)     CUTE_CALL(sincos_f32(__VA_ARGS__))
 #define silu_f32(...)       CUTE_CALL(silu_f32(__VA_ARGS__))
 #define silu_half(...)      CUTE_CALL(silu_half(__VA_ARGS__))

@@ -20,6 +20,7 @@ typedef struct map {
     const map_kernel *k;
     map_function *f;
     void *user;
+    map_values p;
     ir_type index; // type of element numbers
     val count, size[MAP_RANK_MAX];
     map_operand operands[MAP_OPERANDS_MAX];
@@ -63,12 +64,12 @@ static map_operand declare_operand(const map_kernel *k, const map_values *p, int
 static map declare(const map_kernel *k, map_function *f, void *user)
 {
     map m = { .k = k, .f = f, .user = user, .index = k->config.rank == 1 ? I64 : k->config.wide ? U64 : U32 };
-    map_values p = params_of(map);
-    m.count = convert(m.index, p.count);
+    m.p = params_of(map);
+    m.count = convert(m.index, m.p.count);
     for (int d = k->config.crossed ? 0 : 1; d < k->config.rank; d++)
-        m.size[d] = convert(m.index, p.size[d]);
+        m.size[d] = convert(m.index, m.p.size[d]);
     for (int i = 0; i <= k->inputs; i++)
-        m.operands[i] = declare_operand(k, &p, i);
+        m.operands[i] = declare_operand(k, &m.p, i);
     return m;
 }
 
@@ -79,14 +80,22 @@ static int element_bytes(const map *m, int i)
     return dtype_bytes(m->k->dtype[i]);
 }
 
-/* The coordinates of an element by its number, the innermost fastest. */
+void map_coordinates(const map_values *p, int last, val n, val *at)
+{
+    for (int d = last; d > 0; d--)
+        if (n.type == U32)
+            at[d] = convert(I64, divisor_coordinate(&n, convert(U32, p->size[d]), p->factor[d], p->shift[d]));
+        else {
+            at[d] = convert(I64, rem(n, convert(n.type, p->size[d])));
+            n = div(n, convert(n.type, p->size[d]));
+        }
+    at[0] = convert(I64, n);
+}
+
+/* The coordinates of an element by its number. */
 static void coordinates_of(const map *m, val number, val *at)
 {
-    for (int d = m->k->config.rank - 1; d > 0; d--) {
-        at[d] = convert(I64, rem(number, m->size[d]));
-        number = div(number, m->size[d]);
-    }
-    at[0] = convert(I64, number);
+    map_coordinates(&m->p, m->k->config.rank - 1, number, at);
 }
 
 /* The address of an operand's element at these coordinates. */

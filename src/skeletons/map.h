@@ -16,6 +16,7 @@
 #include "base/dtype.h"
 #include "base/fields.h"
 #include "base/math.h"
+#include "cute/divisor.h"
 #include "cutekernellib/device.h"
 #include "ir/build.h"
 #include "ir/params.h"
@@ -55,7 +56,7 @@ void map_simplify(map_shape *s);
     X(owner, int, row_threads, "0", "0 16 32 128 256",                                                                \
       "threads that share a row that starts anywhere; 0: elements are numbered across rows")                          \
     X(owner, int, cut, "0", "", "mask of inputs whose vectors are cut out of two: rows out of phase with the output") \
-    X(owner, bool, wide, "0", "", "element numbers do not fit 32 bits")                                               \
+    X(owner, bool, wide, "0", "", "element numbers are 2^31 or more")                                                 \
     X(owner, int, threads, "256", "128 256 512 1024", "threads of a CTA")                                             \
     X(owner, int, vec, "4", "1 2 4 8 16", "elements that a thread takes side by side")                                \
     X(owner, int, steps, "4", "1 2 4 8", "vectors of a thread; a CTA takes one tile of them")                         \
@@ -98,15 +99,20 @@ bool map_has_pairs(const map_kernel *k, int input);
 /* May kernel 0 work at these pointers? Kernel 1 wants them aligned to the element only. */
 bool map_aligned(const map_kernel *k, const void *const *pointers);
 
-/* Of a launch: strides of operand i from [i * MAP_RANK_MAX] on. */
+/* Of a launch: factor and shift divide by sizes (cute/divisor.h); strides of operand i from [i * MAP_RANK_MAX] on. */
 #define MAP_PARAMS(X, owner)                       \
     X(owner, pointer, pointer, [MAP_OPERANDS_MAX]) \
     X(owner, f32, scalar, [MAP_INPUTS_MAX])        \
     X(owner, i64, count)                           \
     X(owner, i64, size, [MAP_RANK_MAX])            \
+    X(owner, u32, factor, [MAP_RANK_MAX])          \
+    X(owner, u32, shift, [MAP_RANK_MAX])           \
     X(owner, i64, stride, [MAP_OPERANDS_MAX * MAP_RANK_MAX])
 
 KERNEL_PARAMS(map, MAP_PARAMS);
+
+/* The coordinates of number `n` along dimensions 0 to `last`, the last one fastest. u32, if they are below 2^31; i64 each. */
+void map_coordinates(const map_values *p, int last, val n, val *at);
 
 /*
  * The parameters of a launch over a simplified shape. pointers: of the inputs, then the output; scalars are read from

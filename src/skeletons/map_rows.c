@@ -124,8 +124,9 @@ ckl_status map_rows_admit(const char *what, const map_kernel *k, const map_shape
         FAIL(CKL_INVALID, "%s: cut=%d is not the mask of inputs out of phase: %d", what, c->cut,
              out_of_phase(k, s, c->vec));
     TRY(row_split_admit(what, &split, min_i64(cols_of(s), row_split_cols(&split)), k->dtype[k->inputs], device));
-    if (map_rows_ctas(k, s) > INT32_MAX || map_rows_tiles(k, s) > TILES_MAX)
-        FAIL(CKL_UNSUPPORTED, "%s: more rows or tiles of a row than a launch has CTAs", what);
+    if (s->count / cols_of(s) > INT32_MAX || map_rows_tiles(k, s) > TILES_MAX)
+        FAIL(CKL_UNSUPPORTED, "%s: more rows than numbers of 31 bits, or more tiles of a row than a launch has CTAs",
+             what);
     return CKL_OK;
 }
 
@@ -163,17 +164,6 @@ typedef struct map_rows {
     row_cut *cut[MAP_INPUTS_MAX];   // loads under way
 } map_rows;
 
-/* The row's coordinates. */
-static void coordinates_of(const map_rows *m, const map_values *p, val row, val *at)
-{
-    val number = convert(U32, row);
-    for (int d = m->k->config.rank - 2; d > 0; d--) {
-        at[d] = convert(I64, rem(number, convert(U32, p->size[d])));
-        number = div(number, convert(U32, p->size[d]));
-    }
-    at[0] = convert(I64, number);
-}
-
 /* Where an operand's row begins, and whether fewer than 16 bytes of the tensor may be before it, or behind it. */
 static void find_row(map_rows *m, const map_values *p, const val *at, int i)
 {
@@ -192,7 +182,7 @@ static void find_row(map_rows *m, const map_values *p, const val *at, int i)
 static void find_rows(map_rows *m, const map_values *p, val row)
 {
     val at[MAP_RANK_MAX];
-    coordinates_of(m, p, row, at);
+    map_coordinates(p, m->k->config.rank - 2, convert(U32, row), at);
     for (int i = 0; i <= m->k->inputs; i++)
         if (i == m->k->inputs || !m->k->scalar[i])
             find_row(m, p, at, i);

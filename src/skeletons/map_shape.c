@@ -207,7 +207,7 @@ static bool pays_flat(const map_kernel *k, const map_shape *s, int flat)
 
 static bool is_wide(const map_kernel *k, const map_shape *s)
 {
-    return s->rank > 1 && s->count > UINT32_MAX - map_tile(k);
+    return s->rank > 1 && s->count > INT32_MAX - map_tile(k);
 }
 
 static int64_t widest_bytes(const map_kernel *k)
@@ -424,6 +424,11 @@ map_params map_params_of(const map_kernel *k, const map_shape *s, const void *co
     map_params p = { .count = s->count };
     memcpy(p.size, s->size, sizeof p.size);
     memcpy(p.stride, s->stride, sizeof p.stride);
+    for (int d = 1; d < s->rank && s->count > 0; d++) {
+        const divisor by = divisor_of(s->size[d]);
+        p.factor[d] = by.factor;
+        p.shift[d] = by.shift;
+    }
     for (int i = 0; i <= k->inputs; i++)
         if (i < k->inputs && k->scalar[i])
             p.scalar[i] = *(const float *)pointers[i];

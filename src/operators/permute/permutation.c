@@ -168,14 +168,6 @@ int64_t permutation_elements(const permutation *p)
     return count;
 }
 
-permute_divisor permute_divisor_of(int64_t size)
-{
-    uint32_t shift = 0;
-    while ((INT64_C(1) << shift) < size)
-        shift++;
-    return (permute_divisor){ (uint32_t)(((INT64_C(1) << shift) - size) * (INT64_C(1) << 32) / size + 1), shift };
-}
-
 ckl_status permutation_check_threads(const permutation *p, const char *who, int threads, int multiple,
                                      const ckl_device_info *device)
 {

@@ -4,6 +4,7 @@
 
 #include "base/dtype.h"
 #include "base/status.h"
+#include "cute/divisor.h"
 #include "cutekernellib/device.h"
 #include "cutekernellib/operators/permute.h"
 
@@ -72,16 +73,6 @@ bool permutation_in_squares(permutation *p, int side, permute_mode *words);
 
 /* Elements in all; 0 if empty. */
 int64_t permutation_elements(const permutation *p);
-
-/*
- * A number n below 2^31 divided by a size d through a product: n / d == (n * factor / 2^32 + n) >> shift; after Granlund and
- * Montgomery, "Division by invariant integers", 1994. Kernels use transpose_quotient().
- */
-typedef struct permute_divisor {
-    uint32_t factor, shift;
-} permute_divisor;
-
-permute_divisor permute_divisor_of(int64_t size);
 
 /* The pointers of a call of either operator: the structs have the same members. */
 typedef ckl_permute_args permute_pointers;

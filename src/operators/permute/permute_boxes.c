@@ -28,7 +28,7 @@ typedef struct boxes {
 /* The coordinate of mode i of box n; the other modes' are left in n. */
 static val next_coordinate(const boxes *k, int i, bool last, val *n)
 {
-    return last ? *n : transpose_coordinate(n, k->p.box[i], k->p.factor[i], k->p.shift[i]);
+    return last ? *n : divisor_coordinate(n, k->p.box[i], k->p.factor[i], k->p.shift[i]);
 }
 
 static val moved(val address, val steps, val stride)
@@ -80,9 +80,10 @@ static void find_runs(boxes *k)
     }
 }
 
-/* The threads share the chunks of all runs of x. */
-static void load_box(const boxes *k)
+/* The threads share the chunks of all runs of x: each copies its own, or asks L2 for the lines that begin with them. */
+static void load_box(const boxes *k, bool ask)
 {
+    enum { LINE_BYTES = 128 };
     const permute_boxes_config *cfg = k->cfg;
     int modes[PERMUTE_MODES_MAX], count = 0;
     val runs = imm_as(U32, 1);
@@ -92,7 +93,7 @@ static void load_box(const boxes *k)
             runs = mul(runs, k->p.box[i]);
         }
     LOOP_FROM(n, thread(), mul(runs, k->p.chunks), imm(cfg->threads)) {
-        val run = transpose_quotient(n, k->p.chunks_factor, k->p.chunks_shift), at[PERMUTE_MODES_MAX];
+        val run = divisor_quotient(n, k->p.chunks_factor, k->p.chunks_shift), at[PERMUTE_MODES_MAX];
         val offset = mul(sub(n, mul(run, k->p.chunks)), imm(CHUNK)), from = k->x, to = k->phase;
         for (int i = 0; i < count; i++) {
             at[i] = next_coordinate(k, modes[i], i + 1 == count, &run);
@@ -103,8 +104,13 @@ static void load_box(const boxes *k)
         for (int i = 0; i < count; i++)
             exists = logical_and(exists, lt(at[i], k->count[modes[i]]));
         from = sub(add(from, convert(U64, offset)), convert(U64, phase));
-        IF(exists)
-            cp_async(add(k->smem, add(sub(to, phase), offset)), from, CHUNK, min(sub(end, offset), imm(CHUNK)));
+        if (ask) {
+            IF(logical_and(exists, eq(bit_and(offset, imm(LINE_BYTES - 1)), imm(0))))
+                prefetch_L2(from);
+        } else {
+            IF(exists)
+                cp_async(add(k->smem, add(sub(to, phase), offset)), from, CHUNK, min(sub(end, offset), imm(CHUNK)));
+        }
     }
 }
 
@@ -216,9 +222,11 @@ void permute_boxes(const void *config, int kernel)
     find_box(&k);
     find_runs(&k);
     k.phase = bit_and(convert(U32, k.x), imm(CHUNK - 1));
+    if (cfg->prefetch)
+        load_box(&k, true);
     grid_wait(); // what is above overlaps the end of the kernel before
     launch_dependents();
-    load_box(&k);
+    load_box(&k, false);
     cp_async_commit();
     find_places(&k); // while the loads are in flight
     cp_async_wait(0);

@@ -161,13 +161,14 @@ static bool candidate_boxes(const void *problem, const ckl_device_info *device, 
     const permutation *p = problem;
     permute_boxes_config *c = config;
     box b;
-    (void)device;
     if (i >= RUNS_X * RUNS_Y)
         return false;
     c->run_x = RUN_X_MIN << i % RUNS_X;
     c->run_y = RUN_Y_MIN << i / RUNS_X;
-    if (find_box(p, c, &b))
+    if (find_box(p, c, &b)) {
         describe(p, &b, c);
+        c->prefetch = permute_pays_prefetch(b.count, c->threads, device);
+    }
     return true;
 }
 
@@ -232,10 +233,11 @@ static int turns_of_warp(const box *b, int lanes, int bytes)
 /* Sectors of runs on both sides, and a thread's work, as elements of a kernel that streams. */
 static plan_cost cost_boxes(const void *problem, const ckl_device_info *device, const void *config)
 {
-    enum { OF_BOX = 400, OF_CHUNK = 16, OF_WORD = 10, OF_ELEMENT = 6, OF_ODD = 7 };
+    // instructions of a warp as the emulator counts them, within a tenth; of a chunk and of a word for each mode that their loops go along
+    enum { OF_BOX = 114, OF_CHUNK = 13, OF_WORD = 14, OF_ELEMENT = 5, OF_ODD = 5, OF_ODD_MODES = 9 };
     enum { SMEM_MAX = 48 << 10, READ = 2, WRITTEN = 3, LINE_BYTES = 128, REGISTERS = 20 };
-    // a turn's share of the price of a line; bytes as dear as of kernels that stream
-    static const double of_turn = 0.85, rate = 1.05;
+    // a turn is a cycle, some two thirds of a line; bytes as dear as of kernels that stream
+    static const double of_turn = 0.68, rate = 1.05;
     const permutation *p = problem;
     const permute_boxes_config *c = config;
     box b;
@@ -248,8 +250,9 @@ static plan_cost cost_boxes(const void *problem, const ckl_device_info *device, 
     const double filled = (double)permutation_elements(p) / ((double)b.count * (double)(b.run_y * b.runs_y));
     const int64_t chunks = ceil_div(b.runs_x * (b.run_x * p->bytes / CHUNK + 1), c->threads);
     const int64_t words = ceil_div(b.runs_y, c->threads / c->lanes), word = transpose_word_bytes(p->bytes);
-    const int elements = word_elements(p->bytes),
-              each = OF_ELEMENT + (runs_are_even(&b, p->bytes) ? 0 : OF_ODD * elements);
+    const int elements = word_elements(p->bytes), modes_y = b.across + b.more;
+    const int modes_x = b.run + b.more - __builtin_popcount((unsigned)b.shared);
+    const int each = OF_ELEMENT + (runs_are_even(&b, p->bytes) ? 0 : b.run == 1 ? OF_ODD : OF_ODD_MODES);
     const int turns = elements * turns_of_warp(&b, c->lanes, p->bytes);
     const memory_work work = {
         .of = PERMUTE_KERNEL,
@@ -260,7 +263,7 @@ static plan_cost cost_boxes(const void *problem, const ckl_device_info *device, 
         .smem_bytes = b.smem_bytes,
         .lines =
             (double)(chunks * CHUNK + words * word) * PERMUTE_WARP / LINE_BYTES + of_turn * (double)(words * turns),
-        .elements = OF_BOX + (double)(OF_CHUNK * chunks + words * (OF_WORD + each * elements)),
+        .elements = OF_BOX + (double)(OF_CHUNK * chunks * modes_x + words * (OF_WORD * modes_y + each * elements)),
         .meets = true,
     };
     return memory_cost(&work, device);
@@ -320,14 +323,14 @@ static ckl_status launch_boxes(const ckl_plan *plan, const void *args, ckl_strea
     if (!find_box(p, c, &b))
         return CKL_OK;
     const int64_t chunks = ceil_div(b.run_x * p->bytes + CHUNK - 1, CHUNK);
-    const permute_divisor of_chunks = permute_divisor_of(chunks);
+    const divisor of_chunks = divisor_of(chunks);
     permute_boxes_params params = { .x = a->x,
                                     .y = a->y,
                                     .chunks = (uint32_t)chunks,
                                     .chunks_factor = of_chunks.factor,
                                     .chunks_shift = of_chunks.shift };
     for (int i = 0; i < b.rank; i++) {
-        const permute_divisor d = permute_divisor_of(b.size[i]);
+        const divisor d = divisor_of(b.size[i]);
         params.size[i] = (uint32_t)b.modes[i].size;
         params.box[i] = (uint32_t)b.size[i];
         params.boxes[i] = (uint32_t)ceil_div(b.modes[i].size, b.size[i]);

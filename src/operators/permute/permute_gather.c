@@ -24,7 +24,7 @@ static val find_access(const permute_gather_values *p, int rank, bool cut, val i
     *x = p->x;
     *y = p->y;
     for (int i = rank - 1; i >= 0; i--) {
-        val at_mode = i == 0 ? index : transpose_coordinate(&index, p->size[i], p->factor[i], p->shift[i]);
+        val at_mode = i == 0 ? index : divisor_coordinate(&index, p->size[i], p->factor[i], p->shift[i]);
         if (cut) {
             column = add(column, mul(at_mode, p->across[i]));
             row = add(row, mul(at_mode, p->down[i]));
@@ -368,7 +368,7 @@ static ckl_status launch_all(const ckl_plan *plan, int kernel, const accesses *a
     };
     for (int i = 0; i < a->of.rank; i++) {
         permute_mode m = a->of.modes[i];
-        permute_divisor d = permute_divisor_of(m.size);
+        divisor d = divisor_of(m.size);
         params.size[i] = (uint32_t)m.size;
         params.factor[i] = d.factor;
         params.shift[i] = d.shift;

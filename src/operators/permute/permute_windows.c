@@ -34,9 +34,9 @@ static window find_window(const windows *k, val index)
     const permute_windows_values *p = &k->p;
     const int inner = k->cfg->rank - 1;
     window w = { .x = p->x, .y = p->y };
-    val run = index, number = transpose_coordinate(&run, p->size[inner], p->factor[inner], p->shift[inner]);
+    val run = index, number = divisor_coordinate(&run, p->size[inner], p->factor[inner], p->shift[inner]);
     for (int i = inner - 1; i >= 0; i--) {
-        val at_mode = i == 0 ? run : transpose_coordinate(&run, p->size[i], p->factor[i], p->shift[i]);
+        val at_mode = i == 0 ? run : divisor_coordinate(&run, p->size[i], p->factor[i], p->shift[i]);
         at_mode = convert(I64, at_mode);
         w.x = add(w.x, convert(U64, mul(at_mode, p->stride_x[i])));
         w.y = add(w.y, convert(U64, mul(at_mode, p->stride_y[i])));

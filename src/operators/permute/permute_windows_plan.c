@@ -92,7 +92,7 @@ static ckl_status launch_windows(const ckl_plan *plan, const void *args, ckl_str
     for (int i = 0; i < p->rank; i++) {
         const permute_mode *m = &p->modes[i];
         const int64_t size = i == p->rank - 1 ? windows_of_run(p) : m->size;
-        const permute_divisor d = permute_divisor_of(size);
+        const divisor d = divisor_of(size);
         params.size[i] = (uint32_t)size;
         params.factor[i] = d.factor;
         params.shift[i] = d.shift;

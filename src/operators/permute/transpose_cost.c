@@ -24,6 +24,7 @@ typedef struct tiling {
     double rate;     // cost of a byte of memory; 1 in a kernel that streams
     double wait;     // cycles that a CTA waits beside those of every kernel
     double of_bytes; // work of 16 bytes of a tile, in elements of a kernel that streams
+    double of_tile;  // and of a thread beside that of its bytes
     bool cut_x;      // runs of x are cut at tiles only, not at sectors; of y likewise
     bool cut_y;
     int turns; // of shared memory for the word of each thread, all of its elements together
@@ -75,7 +76,7 @@ static plan_cost tiles_cost(const permutation *p, const tiling *t, const ckl_dev
         .smem_bytes = t->smem_bytes,
         .wait_cycles = t->wait,
         .lines = tile_bytes / t->threads * (2.0 * PERMUTE_WARP / LINE_BYTES + t->turns / 4.0),
-        .elements = tile_bytes / 16 / t->threads * t->of_bytes,
+        .elements = t->of_tile + tile_bytes / 16 / t->threads * t->of_bytes,
         .meets = true,
     };
     return memory_cost(&work, device);
@@ -107,6 +108,7 @@ plan_cost transpose_tiled_cost(const void *problem, const ckl_device_info *devic
 plan_cost transpose_sm90_cost(const void *problem, const ckl_device_info *device, const void *config)
 {
     enum { BYTES_A_CYCLE = 5, NO_REDUCTION = 1900 }; // of a tile: TMA moves all of it, inside the matrix or not
+    enum { FROM_L2 = 1000 };                         // cycles that a tile which was prefetched comes earlier
     static const double of_bytes[] = { [1] = 24, [2] = 16, [4] = 16, [8] = 16 };
     const transpose_sm90_config *c = config;
     const tiling t = { .rows = c->tile_r,
@@ -114,7 +116,8 @@ plan_cost transpose_sm90_cost(const void *problem, const ckl_device_info *device
                        .threads = c->threads,
                        .smem_bytes = transpose_sm90_smem_bytes(c),
                        .rate = 0.94,
-                       .wait = (double)c->tile_r * c->tile_c * c->bytes / BYTES_A_CYCLE - NO_REDUCTION,
+                       .wait = (double)c->tile_r * c->tile_c * c->bytes / BYTES_A_CYCLE - NO_REDUCTION -
+                               (c->prefetch ? FROM_L2 : 0),
                        .of_bytes = of_bytes[c->bytes],
                        .cut_x = true,
                        .cut_y = true };
@@ -123,12 +126,14 @@ plan_cost transpose_sm90_cost(const void *problem, const ckl_device_info *device
 
 plan_cost transpose_sm80_cost(const void *problem, const ckl_device_info *device, const void *config)
 {
-    static const double of_bytes[] = { [1] = 110, [2] = 60, [4] = 40, [8] = 20 };
+    // Instructions of a warp as the emulator counts them, within a tenth: 160 and 47 for each class of rows of y, of 16 bytes 162 to 48.
+    static const double of_bytes[] = { [1] = 123, [2] = 72, [4] = 57, [8] = 36 }, OF_TILE = 120, OF_CLASS = 36;
     // of chunks of less than 16 bytes: times the instructions, and the bytes, as less of them is on its way at a time
-    const double NO_REDUCTION = 1500, SHORT_CHUNKS = 1.6, SHORT_RATE = 1.2;
+    const double NO_REDUCTION = 2000, SHORT_CHUNKS = 1.6, SHORT_RATE = 1.2;
     const transpose_sm80_config *c = config;
     const double idle =
         fmax(1, PERMUTE_WARP * transpose_word_bytes(c->bytes) / (double)(c->tile_r * c->bytes)); // lanes
+    const int64_t classes = ceil_div(c->align / c->bytes, c->threads / c->lanes);                // of a warp
     const tiling t = { .rows = c->tile_r,
                        .cols = c->tile_c,
                        .threads = c->threads,
@@ -136,6 +141,7 @@ plan_cost transpose_sm80_cost(const void *problem, const ckl_device_info *device
                        .rate = c->chunk < 16 ? SHORT_RATE : 1,
                        .wait = tile_wait((double)c->tile_r * c->tile_c * c->bytes, NO_REDUCTION),
                        .of_bytes = of_bytes[c->bytes] * idle * (c->chunk < 16 ? SHORT_CHUNKS : 1),
+                       .of_tile = OF_TILE + OF_CLASS * (double)classes,
                        .cut_x = true,
                        .cut_y = c->align < SECTOR_BYTES };
     return tiles_cost(problem, &t, device);

@@ -24,6 +24,7 @@ typedef struct narrow {
     val x;             // address of the tile
     val size;          // of the short side, u32
     val along;         // of the long side in the tile and its margin, u32
+    val runs, length;  // of x: their number, and bytes of each, u32
     val factor, shift; // of a division by size
 } narrow;
 
@@ -55,17 +56,25 @@ static val phase_of(const narrow *k, val run)
     return bit_and(address, imm(CHUNK_BYTES - 1));
 }
 
+/* Asks L2 for the lines of all runs. No access: it may stand before grid_wait(). */
+static void prefetch_runs(const narrow *k)
+{
+    enum { LINE_BYTES = 128 };
+    const int lines = (int)ceil_div(k->run_bytes, LINE_BYTES);
+    LOOP_FROM(n, thread(), mul(k->runs, imm(lines)), imm(k->cfg->threads)) {
+        val run = div(n, imm(lines)), offset = mul(rem(n, imm(lines)), imm(LINE_BYTES));
+        IF(lt(offset, k->length))
+            prefetch_L2(transpose_address(k->x, run, k->tile.ldx, offset, imm(1)));
+    }
+}
+
 /* All threads share the chunks of all runs. What is outside x becomes 0. */
 static void load_runs(const narrow *k)
 {
     int chunks = k->run_bytes / CHUNK_BYTES;
-    val runs = k->cfg->short_x ? imm_as(U32, 1) : k->size;
-    val length = mul(k->along, imm(k->cfg->bytes)), count = mul(runs, imm(chunks));
-    if (k->cfg->short_x)
-        length = mul(length, k->size);
-    LOOP_FROM(n, thread(), count, imm(k->cfg->threads)) {
+    LOOP_FROM(n, thread(), mul(k->runs, imm(chunks)), imm(k->cfg->threads)) {
         val run = div(n, imm(chunks)), offset = mul(sub(n, mul(run, imm(chunks))), imm(CHUNK_BYTES));
-        val phase = phase_of(k, run), end = add(phase, length);
+        val phase = phase_of(k, run), end = add(phase, k->length);
         val from = transpose_address(sub(k->x, convert(U64, phase)), run, k->tile.ldx, offset, imm(1));
         IF(lt(offset, end))
             cp_async(add(k->smem, mul(n, imm(CHUNK_BYTES))), from, CHUNK_BYTES,
@@ -100,7 +109,7 @@ static val element_address(const narrow *k, const run *y, val i)
         val offset = add(mul(i, convert(U32, k->tile.ldx)), mul(y->number, imm(k->cfg->bytes)));
         return add(add(k->smem, phase_of(k, imm(0))), offset);
     }
-    val c = transpose_quotient(i, k->factor, k->shift), r = sub(i, mul(c, k->size));
+    val c = divisor_quotient(i, k->factor, k->shift), r = sub(i, mul(c, k->size));
     return add(add(add(k->smem, mul(r, imm(k->run_bytes))), phase_of(k, r)), mul(c, imm(k->cfg->bytes)));
 }
 
@@ -224,6 +233,11 @@ void transpose_narrow(const void *config, int kernel)
     k.along = min(left, imm(reach));
     val first = eq(cfg->short_x ? k.tile.row : k.tile.col, imm(0)), runs = cfg->short_x ? k.size : imm_as(U32, 1);
 
+    k.runs = cfg->short_x ? imm_as(U32, 1) : k.size;
+    k.length = mul(k.along, cfg->short_x ? mul(k.size, imm(cfg->bytes)) : imm(cfg->bytes));
+
+    if (cfg->prefetch)
+        prefetch_runs(&k);
     grid_wait(); // what is above overlaps the end of the kernel before
     launch_dependents();
     load_runs(&k);

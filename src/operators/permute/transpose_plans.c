@@ -22,7 +22,7 @@ static param_tensor tensor_of(const void *pointer, int64_t rows, int64_t cols, i
 static transpose_params params_for(const permutation *p, const permute_pointers *a, int unit)
 {
     const permute_matrix *m = &p->matrix;
-    const permute_divisor side = permute_divisor_of(max_i64(1, min_i64(m->rows, m->cols)));
+    const divisor side = divisor_of(max_i64(1, min_i64(m->rows, m->cols)));
     transpose_params params = { .tX = tensor_of(a->x, m->rows, m->cols, m->ldx),
                                 .tY = tensor_of(a->y, m->cols, m->rows, m->ldy),
                                 .rows = (uint32_t)m->rows,
@@ -205,15 +205,9 @@ static bool goes_across(const permutation *p, int tile_c)
     return p->has_matrix && p->matrix.cols <= (int64_t)TILES_MAX * tile_c && p->matrix.rows > p->matrix.cols;
 }
 
-/*
- * Do so many CTAs come while those of a kernel like this one still run? They ask L2 for x then. 1x32x235x112 f32, 2,0,3,1: 3.43 us, so 2.85;
- * 128x31x24x24 f32 to NHWC, of which a third would come later, 7.50 and 7.68.
- */
 static bool pays_prefetch(const permutation *p, int tile_r, int tile_c, int threads, const ckl_device_info *device)
 {
-    enum { RESIDENT_THREADS = 2048, KERNELS = 2 };
-    return p->has_matrix &&
-           KERNELS * threads * tiles_of(&p->matrix, tile_r, tile_c) <= RESIDENT_THREADS * (int64_t)device->sm_count;
+    return p->has_matrix && permute_pays_prefetch(tiles_of(&p->matrix, tile_r, tile_c), threads, device);
 }
 
 /* sm80: whole words at any alignment */
@@ -508,6 +502,7 @@ static bool candidate_narrow(const void *problem, const ckl_device_info *device,
         return false;
     int *along = c->short_x ? &c->tile_r : &c->tile_c;
     *along >>= i;
+    c->prefetch = pays_prefetch(problem, c->tile_r, c->tile_c, c->threads, device);
     return *along >= ALONG_MIN;
 }
 

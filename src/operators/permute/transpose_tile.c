@@ -59,18 +59,6 @@ void transpose_prefetch(const transpose_tile *t, int tile_r, int tile_c, int byt
     }
 }
 
-val transpose_quotient(val n, val factor, val shift)
-{
-    return shift_right(add(mul_hi(n, factor), n), shift);
-}
-
-val transpose_coordinate(val *n, val d, val factor, val shift)
-{
-    const val number = *n;
-    *n = transpose_quotient(number, factor, shift);
-    return sub(number, mul(*n, d));
-}
-
 val transpose_word(int count, const val *elements)
 {
     if (count == 1)

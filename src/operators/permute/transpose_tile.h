@@ -29,10 +29,6 @@ void transpose_prefetch(const transpose_tile *t, int tile_r, int tile_c, int byt
 /* base + row * ld + col * inc: the address of an element; ld and inc are bytes. */
 val transpose_address(val base, val row, val ld, val col, val inc);
 
-/* n / d; factor and shift are those of permute_divisor_of(d). And what is left of n, which becomes the quotient. */
-val transpose_quotient(val n, val factor, val shift);
-val transpose_coordinate(val *n, val d, val factor, val shift);
-
 /* One word of memory from its 1, 2 or 4 elements, the lowest first. */
 val transpose_word(int count, const val *elements);
 
