@@ -110,8 +110,9 @@ static ckl_status admit_latent(const void *desc, const ckl_device_info *device, 
     TRY(check_sizes(d));
     if (c->cluster < 1 || c->cluster > ATTENTION_DECODE_CLUSTER_MAX || c->cluster & (c->cluster - 1) ||
         (c->cluster > 1 && ceil_div(d->kv, c->split) > c->cluster))
-        FAIL(CKL_UNSUPPORTED, "attention_decode latent: cluster=%d is none of 1, 2, 4, %d, or has less CTAs than a sequence",
-             c->cluster, ATTENTION_DECODE_CLUSTER_MAX);
+        FAIL(CKL_UNSUPPORTED,
+             "attention_decode latent: cluster=%d is none of 1, 2, 4, %d, or has less CTAs than a sequence", c->cluster,
+             ATTENTION_DECODE_CLUSTER_MAX);
     return check_splits("latent", d, device, ROWS, c->split, attention_decode_latent_smem(c));
 }
 

@@ -277,7 +277,7 @@ void attention_online_softmax(online_rows *rows, tensor scores, const val *cap)
         assign(rows->max[r], larger[r]);
     }
     if (cap)
-        weigh_capped(rows, scores, fits_short(rows, 0), cap, sum);
+        weigh_capped(rows, scores, fits_short(rows, rows->slack), cap, sum); // scores may exceed the maxima by so much
     else
         weigh_rows(rows, scores, (raw_scores){ .by_powers = rows->by_powers }, sum);
     UNROLL(r, rows->count)
