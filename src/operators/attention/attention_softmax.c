@@ -177,14 +177,14 @@ static val exponent_of(val x, val power, val offset, row_line *of_row)
 }
 
 /*
- * 2^x for x up to 8, within 2^-13.2, as exp2_ftz() has it, by multiply-adds: they have room beside the exponentials of small heads.
+ * 2^x for x up to 8, within 2^-18, as exp2_ftz() has it, by multiply-adds: they have room beside the exponentials of small heads.
  * x is an integer and a fraction of at most a half, whose power is a polynomial. The integer, with the exponent's bias, is in the last
  * bits of x + ROUND; from LEAST down the result is 0, and NaN stays.
  */
 static val exp2_by_powers(val x)
 {
-    static const double POWERS[] = { 5.500856000e-02, 2.422112966e-01, 6.932830041e-01, 1 }, LEAST = -127,
-                        ROUND = 0x1.8p23 + 127;
+    static const double POWERS[] = { 9.582859587e-03, 5.590650918e-02, 2.402409900e-01, 6.931241840e-01, 1 },
+                        LEAST = -127, ROUND = 0x1.8p23 + 127;
     const val at_least = max_nan(x, immf(LEAST)), rounded = add(at_least, immf(ROUND)),
               fraction = sub(at_least, sub(rounded, immf(ROUND)));
     val p = immf(POWERS[0]);

@@ -143,7 +143,7 @@ static const char *const cases[] = {
     "q=200 kv=264 impl=sm90 config='consumers=3 turns=1'",
     "q=200 kv=600 heads=2 scale=6 lse=1 impl=sm90 config='consumers=3 turns=1 lazy=1 powers=4' # rescaled at times",
     "q=200 kv=600 causal=1 dtype=bf16 lse=1 impl=sm90 config='consumers=2 turns=1 old=0 lazy=1 powers=8'",
-    "q=140 kv=400 d=128 softcap=50 causal=1 impl=sm90 config='consumers=2 turns=1 old=0 lazy=1'",
+    "q=140 kv=400 d=128 softcap=50 causal=1 impl=sm90 config='consumers=2 turns=1 slots=5 old=0 lazy=1'",
     "q=400 kv=77 heads=70 d=80 lse=1 impl=sm90 config='consumers=3 turns=1 tile_n=80 slots=6' # all keys in one "
     "block, CTAs of several tiles",
     "q=66 kv=68 heads=70 d=32 causal=1 dtype=bf16 impl=sm90 config='single=0 consumers=1 turns=0 draw=1 tile_n=64' # "
