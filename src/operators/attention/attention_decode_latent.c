@@ -83,7 +83,7 @@ static latent_kernel describe_kernel(const attention_decode_latent_config *cfg)
 {
     const attention_decode_form *form = &cfg->form;
     latent_kernel k = { .cfg = cfg,
-                        .place = { .form = *form, .rows = ROWS, .keys = KEYS, .run = 1 },
+                        .place = { .form = *form, .rows = ROWS, .keys = KEYS, .run = 1, .cluster = cfg->cluster },
                         .d = attention_columns_of(form->d),
                         .half = attention_columns_of(form->dv / CONSUMERS) };
     k.place.p = params_of(attention_decode);
@@ -143,6 +143,8 @@ static void load_split(void *of)
                 const block_at at = block_of(k, pair, consumer);
                 load_block(k, &at);
             }
+    warp_sync();
+    attention_decode_latent_wait_cluster(k->cfg->cluster);
     assign(k->done, add(k->done, k->pairs));
 }
 
@@ -396,6 +398,10 @@ static void attend(const latent_kernel *k, const decode_sums *sums)
     share_sums(k, &both, index);
     const latent_part half = { &k->place, &both.own, ROWS,       k->half.used,    index,
                                both.tid,  both.out,  &both.rows, IR_CACHE_DEFAULT };
+    if (k->cfg->cluster > 1) { // nobody multiplies by the queries any more
+        attention_decode_latent_add_cluster(&half, tensor_address(k->sQ, coord(0, 0, 0)), k->cfg->cluster);
+        return;
+    }
     IF(gt(k->place.splits, imm(1))) {
         attention_decode_latent_store_partial(&half, sums, k->place.split);
     }
@@ -413,8 +419,9 @@ static void use_split(void *of)
     };
     k->pairs = pairs_of(&k->place);
     attend(k, &sums);
-    IF(gt(k->place.splits, imm(1)))
-        attention_decode_add_up(&sums);
+    if (k->cfg->cluster == 1)
+        IF(gt(k->place.splits, imm(1)))
+            attention_decode_add_up(&sums);
     assign(k->done, add(k->done, k->pairs));
 }
 
@@ -430,6 +437,8 @@ void attention_decode_latent(const void *config, int kernel)
     const attention_decode_latent_config *cfg = config;
     (void)kernel;
     launch_bounds((CONSUMERS + 1) * WARPGROUP, 1);
+    if (cfg->cluster > 1)
+        cluster_size(cfg->cluster);
     latent_kernel k = describe_kernel(cfg);
     attention_decode_latent_initialise(&k.tmaK, &k.ring);
     IF(lt(warp(), imm(CONSUMERS * WARPGROUP / LANES))) {

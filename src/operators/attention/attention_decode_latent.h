@@ -74,4 +74,12 @@ latent_partial attention_decode_latent_partial_of(const latent_part *part, const
 void attention_decode_latent_store_partial(const latent_part *part, const decode_sums *sums, val split);
 void attention_decode_latent_store(const latent_part *part);
 
+/*
+ * Adds the parts of a cluster's CTAs, of a split each, as the leaves of a binary tree, and stores the result. Two consumers of
+ * 128 threads have half of the columns each, and the use of 128 * dv + 2048 bytes of shared memory at `memory`. All other warps of the
+ * CTA that have not ended wait beside them.
+ */
+void attention_decode_latent_add_cluster(const latent_part *part, val memory, int cluster);
+void attention_decode_latent_wait_cluster(int cluster);
+
 #endif

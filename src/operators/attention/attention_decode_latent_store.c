@@ -69,3 +69,90 @@ void attention_decode_latent_store(const latent_part *part)
         }
     }
 }
+
+/* A thread's quads of sums in shared memory, each beside those of the other threads. */
+enum { THREADS = 128, QUAD = 4, QUAD_BYTES = 16, STATES = 2 };
+
+static int64_t quad_at(int64_t quad)
+{
+    return quad * THREADS * QUAD_BYTES;
+}
+
+/* Leaves maxima, sums and columns for another CTA. */
+static void publish(const latent_part *part, val memory)
+{
+    const online_rows *rows = part->online;
+    const val to = add(memory, mul(part->tid, imm(QUAD_BYTES)));
+    const int64_t count = static_size(part->out.layout);
+    const val states[QUAD] = { rows->max[0], rows->sum[0], rows->max[1], rows->sum[1] };
+    store_at(IR_SHARED, IR_CACHE_DEFAULT, F32, QUAD, to, 0, states);
+    for (int64_t i = 0; i < count; i += QUAD) {
+        val o[QUAD];
+        for (int j = 0; j < QUAD; j++)
+            o[j] = at(part->out, i + j);
+        store_at(IR_SHARED, IR_CACHE_DEFAULT, F32, QUAD, to, quad_at(1 + i / QUAD), o);
+    }
+}
+
+static void load_quad(val from, int64_t quad, val *words)
+{
+    for (int j = 0; j < QUAD; j++)
+        words[j] = unwritten(F32);
+    load_at(IR_SHARED_CLUSTER, IR_CACHE_DEFAULT, F32, QUAD, from, quad_at(quad), words);
+}
+
+/*
+ * Adds what the same thread of another CTA has left. NOTE: sums go through a shuffle, as ptxas else keeps what was loaded
+ * beside O until the sums are used, and spills 424 bytes.
+ */
+static void add_published(const latent_part *part, val peer)
+{
+    const online_rows *rows = part->online;
+    const val from = add(peer, mul(part->tid, imm(QUAD_BYTES)));
+    val state[QUAD], own[STATES], other[STATES];
+    load_quad(from, 0, state);
+    for (int r = 0; r < STATES; r++) {
+        const val top = max(rows->max[r], state[2 * r]);
+        own[r] = exp2_ftz(sub(rows->max[r], top));
+        other[r] = exp2_ftz(sub(state[2 * r], top));
+        assign(rows->max[r], top);
+        assign(rows->sum[r], fma(state[2 * r + 1], other[r], mul(rows->sum[r], own[r])));
+    }
+    for (int64_t i = 0; i < static_size(part->out.layout); i += QUAD) {
+        val o[QUAD];
+        load_quad(from, 1 + i / QUAD, o);
+        for (int j = 0; j < QUAD; j++) {
+            const val x = at(part->out, i + j);
+            const int r = attention_online_row_of(part->out, i + j);
+            assign(x, shuffle(fma(o[j], other[r], mul(x, own[r])), lane()));
+        }
+    }
+}
+
+/* Of the first pair each CTA keeps the columns of one consumer; of the others the lower one keeps what it has. */
+void attention_decode_latent_add_cluster(const latent_part *part, val memory, int cluster)
+{
+    const val rank = cluster_rank(), one = imm_as(U32, 1), none = imm_as(U32, 0), keeps = variable(U32, one);
+    for (int apart = 1; apart < cluster; apart *= 2) {
+        const val kept = apart == 1 ? part->index : none;
+        IF(logical_and(ne(keeps, none), ne(bit_and(div(rank, imm(apart)), one), kept))) {
+            publish(part, memory);
+            assign(keeps, none);
+        }
+        cluster_sync(); // what is published is there
+        IF(ne(keeps, none)) {
+            add_published(part, mapa(memory, bit_xor(rank, imm(apart))));
+            if (2 * apart == cluster)
+                attention_decode_latent_store(part);
+        }
+        cluster_sync(); // and has been read
+    }
+}
+
+void attention_decode_latent_wait_cluster(int cluster)
+{
+    for (int apart = 1; apart < cluster; apart *= 2) {
+        cluster_sync();
+        cluster_sync();
+    }
+}

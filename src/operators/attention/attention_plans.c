@@ -427,6 +427,9 @@ static ckl_status admit_sm90(const void *desc, const ckl_device_info *device, co
     TRY(attention_check_windows("sm90", d));
     if (c->old && c->form.mask)
         FAIL(CKL_INVALID, "attention sm90: old=1 is for scores without mask");
+    if (c->powers < 0 || c->powers > 64 || (c->old && (c->lazy || c->powers)))
+        FAIL(CKL_INVALID, "attention sm90: powers=%d is not in 0..64, or there are lazy=%d or powers with old=1",
+             c->powers, c->lazy);
     if (c->consumers < 1 || c->consumers > 3 || (c->turns && c->consumers == 1))
         FAIL(CKL_INVALID, "attention sm90: consumers=%d is not in 1..3, or turns=%d is not of them", c->consumers,
              c->turns);

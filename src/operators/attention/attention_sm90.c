@@ -18,6 +18,7 @@
 enum {
     BARRIER_CONSUMER = 1, // named barriers, + consumer: its 128 threads round the staging buffers
     BARRIER_TURN = 4,     // + consumer: it may issue; it waits, the one before arrives
+    SLACK = 8,            // in bits of weights: with lazy maxima they are 256 at most
     FETCHES = 4,          // slots of the scheduler; the producer is at most two tiles ahead
 };
 
@@ -152,6 +153,8 @@ static consumer_role describe_consumer(const sm90_kernel *k)
     c.weights = fragment_A_words(&c.pv, ROWS, bn);
     c.sO = slice(k->sO, _, _, _, c.index);
     c.rows = attention_online_rows_begin(attention_online_row_count(c.scores), k->p.exponent);
+    c.rows.slack = cfg->lazy ? SLACK : 0;
+    c.rows.by_powers = cfg->powers;
     if (cfg->old) {
         c.lost = variable(U32, imm(0));
         c.lowered = variable(U32, imm(0));
@@ -386,7 +389,9 @@ static void step(const sm90_kernel *k, consumer_role *c, const tile *t, const ke
     if (k->cfg->old)
         IF(ne(c->lowered, imm(0)))
             attention_scale_rows(c->out, c->rows.factor);
-    if (!k->cfg->old)
+    if (k->cfg->lazy)
+        attention_rescale_rows(c->out, c->rows.factor, c->rows.count);
+    else if (!k->cfg->old)
         attention_scale_rows(c->out, c->rows.factor);
     pipeline_wait_full(&k->ring, &c->at);
 }

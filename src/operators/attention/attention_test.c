@@ -141,6 +141,9 @@ static const char *const cases[] = {
     "ring goes round",
     "q=130 kv=600 heads=2 d=128 scale=4 lse=1 impl=sm80 config='warp_rows=32 tile_n=32' # maxima that grow",
     "q=200 kv=264 impl=sm90 config='consumers=3 turns=1'",
+    "q=200 kv=600 heads=2 scale=6 lse=1 impl=sm90 config='consumers=3 turns=1 lazy=1 powers=4' # rescaled at times",
+    "q=200 kv=600 causal=1 dtype=bf16 lse=1 impl=sm90 config='consumers=2 turns=1 old=0 lazy=1 powers=8'",
+    "q=140 kv=400 d=128 softcap=50 causal=1 impl=sm90 config='consumers=2 turns=1 slots=5 old=0 lazy=1'",
     "q=400 kv=77 heads=70 d=80 lse=1 impl=sm90 config='consumers=3 turns=1 tile_n=80 slots=6' # all keys in one "
     "block, CTAs of several tiles",
     "q=66 kv=68 heads=70 d=32 causal=1 dtype=bf16 impl=sm90 config='single=0 consumers=1 turns=0 draw=1 tile_n=64' # "
@@ -342,6 +345,8 @@ static const test_reject rejects[] = {
     { "kv=0 impl=sm90", CKL_UNSUPPORTED, "attention sm90: kv=0 leaves no keys" },
     { "score=alibii", CKL_INVALID, "attention: score=alibii is not known" },
     { "score=documents ragged=1", CKL_INVALID, "attention: score=documents has inputs of queries or keys" },
+    { "impl=sm90 config='old=1 lazy=1'", CKL_INVALID,
+      "attention sm90: powers=0 is not in 0..64, or there are lazy=1 or powers with old=1" },
     { "impl=sm90 config='tile_n=100'", CKL_INVALID, "attention sm90: tile_n=100 is not a multiple of 16 up to 256" },
     { "impl=sm90 config='consumers=1 turns=1'", CKL_INVALID, "or turns=1 is not of them" },
     { "mask=bool ldmask=128 impl=sm90 config='old=1'", CKL_INVALID,
