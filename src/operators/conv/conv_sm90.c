@@ -611,7 +611,7 @@ static void zero_unseen(const void *of)
 {
     const conv_kernel *k = of;
     IF(ge(warp(), imm(1)))
-        conv_zero_unseen(&k->p, k->cfg->form.out, sub(thread(), imm(32)), WARPGROUP - 32);
+        conv_zero_unseen(&k->p, k->cfg->form.out, sub(warp(), imm(1)), WARPGROUP / 32 - 1);
 }
 
 void conv_sm90(const void *config, int kernel)
@@ -625,6 +625,7 @@ void conv_sm90(const void *config, int kernel)
     describe_boxes(&k);
     describe_memory(&k);
     describe_schedule(&k);
+    const val beside = ne(k.p.beside, imm(0));
     conv_run_roles(&(conv_roles){ .consumers = cfg->consumers,
                                   .maps = { &k.tmaX, &k.tmaW, &k.tmaY },
                                   .ring = &k.ring,
@@ -633,5 +634,6 @@ void conv_sm90(const void *config, int kernel)
                                   .load = load_tiles,
                                   .assist = cfg->zeros ? zero_unseen : NULL,
                                   .consume = consume,
+                                  .beside = cfg->form.direction == CKL_CONV_DATA ? &beside : NULL,
                                   .of = &k });
 }

@@ -92,10 +92,9 @@ val conv_tiles_along(val size, int box);
 tensor conv_spans(const char *name, ckl_dtype dtype, int rows, int spans, int stages, tensor *sSpans);
 
 /*
- * Writes zeros to the pixels of dx that no tap sees: all CTAs share the rows, a thread writes 16 bytes. number: of the
- * thread among `threads`.
+ * Writes zeros to the pixels of dx that no tap sees: `warps` of each CTA share the rows, one row a warp.
  */
-void conv_zero_unseen(const conv_values *params, ckl_dtype out, val number, int threads);
+void conv_zero_unseen(const conv_values *params, ckl_dtype out, val warp, int warps);
 
 /* sliced: the sums of slices of taps and channels, which a second kernel adds; the form is that of the problem */
 

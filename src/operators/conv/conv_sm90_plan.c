@@ -371,7 +371,8 @@ conv_sm90_work conv_sm90_work_of(const conv_sm90_problem *p, const conv_sm90_con
 /*
  * A stage takes the longest of its products on the tensor cores, of its bytes (72 a cycle from L2 to an SM, 7200 to all SMs),
  * and of its rows. The epilogue takes some cycles for each accumulator of a thread, which nothing overlaps, least of all where K
- * could be one stage (32 to 16 channels of 112x112, one pixel: 26.3 us). Then the exchange of two CTAs.
+ * could be one stage (32 to 16 channels of 112x112, one pixel: 26.3 us). Then the exchange of two CTAs. A launch of the gradient begins
+ * where the one before leaves SMs.
  */
 plan_cost conv_sm90_cost_of(const conv_sm90_work *w, const ckl_device_info *device, const conv_sm90_config *c)
 {
@@ -383,7 +384,7 @@ plan_cost conv_sm90_cost_of(const conv_sm90_work *w, const ckl_device_info *devi
     const double stage = larger(w->multiply, load) * unsure(c) + w->absent + STAGE + (c->stages < 3 ? RING : 0);
     const double tile = ceil(w->stages / c->slices / ctas) * stage + w->epilogue / ctas + (w->shallow ? SINGLE : 0) +
                         (ctas > 1 ? EXCHANGE : 0);
-    const double waves = ceil(tiles / at_once), traffic = tiles / at_once / 64;
+    const double waves = ceil(w->launches * tiles / at_once) / w->launches, traffic = tiles / at_once / 64;
     return (plan_cost){ w->launches * ((waves + traffic) * tile + START) / HERTZ * 1e6,
                         w->multiply > load ? "tensor cores" : "loads" };
 }
