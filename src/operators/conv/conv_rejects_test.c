@@ -172,8 +172,6 @@ const test_reject conv_rejects[] = {
     { "impl=sm90 config='tile_n=72'", CKL_INVALID, "tile_n=72 is not a multiple of 16 up to 256" },
     { "n=2 c=9 k=9 groups=9 impl=depthwise config='ahead=2'", CKL_UNSUPPORTED, "ahead=2 rows are not the filter's" },
     { "impl=sm90 r=1 s=1 config='tile_n=128 split=2'", CKL_UNSUPPORTED, "conv sm90: split=2 halves 1 stages" },
-    { "impl=sm90 residual=1 config='tile_n=128 split=2 stages=3 tall=0 held=0'", CKL_UNSUPPORTED,
-      "conv sm90: split=2 takes no residual" },
     { "groups=2 impl=sm90 config='im2col=1 box_w=128 box_h=1 box_n=1 consumers=2 stages=3'", CKL_UNSUPPORTED,
       "conv sm90: im2col=1 takes dense images" },
     { "impl=sm90 config='im2col=1 consumers=2 box_w=64 box_h=2 box_n=1 stages=3 tall=0 held=0'", CKL_INVALID,

@@ -19,7 +19,8 @@ static void initialise(const conv_roles *r)
     if (r->prepare)
         r->prepare(r->of);
     cluster_sync();
-    grid_wait(); // what is above overlaps the end of the kernel before
+    IF(r->beside ? logical_not(*r->beside) : yes())
+        grid_wait(); // what is above overlaps the end of the kernel before
     launch_dependents();
 }
 
@@ -41,6 +42,8 @@ void conv_run_roles(const conv_roles *r)
             warpgroup_reg_alloc(r->consumers > 2 ? 160 : 232);
         r->consume(r->of);
     }
+    if (r->beside)
+        grid_wait(); // or the kernel that waits for this one would not wait for the one before
 }
 
 static void release(const conv_products *p, val stage, val when)

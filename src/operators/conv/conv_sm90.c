@@ -56,7 +56,7 @@ typedef struct consumer_role {
     tensor acc;                                // (MMA,MMA_M,MMA_N)
     tensor tCrX[GROUPS_MAX], tCrW[GROUPS_MAX]; // of each group of a tile: (MMA_M,MMA_K,STAGES), (MMA_N,MMA_K,STAGES)
     tensor sY;                                 // (ROWS,COLS,BUFFERS)
-    val half, parity; // residual: which half of the buffers has this tile's; its barrier's parity
+    val half, parity; // residual: which half of the buffers has this tile's, where two have; its barrier's parity
     conv_halves_role shared;
 } consumer_role;
 
@@ -417,7 +417,7 @@ static val residual_barrier(const conv_kernel *k, const consumer_role *c, val ha
 /* Begins to load a tile's residual into that half of the staging buffers, once the stores from there have read them. */
 static void load_residual(const conv_kernel *k, const consumer_role *c, val tile, val half)
 {
-    const int count = k->cfg->tile_n / k->size.y_cols;
+    const int count = k->size.y_boxes;
     IF(logical_and(c->first_thread, lt(tile, k->count))) {
         const tile_place place = place_of(k, tile), own = place_of_consumer(k, c, &place);
         const val barrier = residual_barrier(k, c, half), outer[] = { own.at[1], own.at[0], own.image };
@@ -427,6 +427,16 @@ static void load_residual(const conv_kernel *k, const consumer_role *c, val tile
             tma_load_of(&k->tmaResidual, slice(c->sY, _, _, add(mul(half, imm(count)), imm(i))), own.at[2],
                         add(own.filter, imm(i * k->size.y_cols)), 3, outer, barrier, imm(0));
     }
+}
+
+/* After a tile: the next one's is under way in the other half, or is asked for once the stores have left the only one. */
+static void next_residual(const conv_kernel *k, const consumer_role *c, val tile)
+{
+    if (k->size.residual_tiles == 1)
+        load_residual(k, c, tile, c->half);
+    assign(c->parity, bit_xor(c->parity, k->size.residual_tiles == 1 ? imm(1) : c->half));
+    if (k->size.residual_tiles == 2)
+        assign(c->half, sub(imm(1), c->half));
 }
 
 static void wait_residual(const conv_kernel *k, const consumer_role *c)
@@ -475,7 +485,7 @@ static void load_vectors_early(const conv_kernel *k, const consumer_role *c, con
 {
     const int width = k->size.y_cols;
     const tile_place own = place_of_consumer(k, c, place);
-    for (int i = 0; loads_early(k) && i < k->cfg->tile_n / k->cfg->split / width; i++)
+    for (int i = 0; loads_early(k) && i < k->size.y_boxes; i++)
         load_vectors(k, c, first_channel(k, &own, i), i * width, v);
 }
 
@@ -523,7 +533,7 @@ static void finish_columns(const conv_kernel *k, const consumer_role *c, const t
 
 static void epilogue(const conv_kernel *k, const consumer_role *c, const tile_place *tile, conv_vectors *v)
 {
-    const int width = k->size.y_cols, count = k->cfg->tile_n / k->cfg->split / width;
+    const int width = k->size.y_cols, count = k->size.y_boxes;
     const tile_place own = place_of_consumer(k, c, tile);
     const tiled_mma mma = conv_mma_of(k->cfg->form.dtype, width);
     staged_store staged = { c->barrier, WARPGROUP, c->first_thread };
@@ -556,6 +566,7 @@ static void consume(const void *of)
     const conv_products products = { &k->ring, c.first_thread, multiply, k, &c };
     pipeline_state stage = consumer_state(&k->ring);
     const bool residual = k->cfg->form.residual, late = !k->cfg->grouped && k->cfg->slices * k->cfg->split == 1;
+    const bool ahead = k->size.residual_tiles == 2;
     if (residual)
         load_residual(k, &c, first_tile(k), c.half);
     LOOP_FROM(tile, first_tile(k), k->count, clusters(k)) {
@@ -567,14 +578,12 @@ static void consume(const void *of)
         const val last = conv_mainloop_begin(&products, place.k_tiles, &stage);
         if (late)
             place = place_of(k, tile);
-        if (residual)
+        if (ahead)
             load_residual(k, &c, add(tile, clusters(k)), sub(imm(1), c.half));
         conv_mainloop_end(&products, last);
         epilogue(k, &c, &place, &v);
-        if (residual) {
-            assign(c.parity, bit_xor(c.parity, c.half));
-            assign(c.half, sub(imm(1), c.half));
-        }
+        if (residual)
+            next_residual(k, &c, add(tile, clusters(k)));
     }
     if (k->cfg->split > 1)
         conv_halves_leave(&k->halves, &c.shared);
@@ -611,7 +620,7 @@ static void zero_unseen(const void *of)
 {
     const conv_kernel *k = of;
     IF(ge(warp(), imm(1)))
-        conv_zero_unseen(&k->p, k->cfg->form.out, sub(thread(), imm(32)), WARPGROUP - 32);
+        conv_zero_unseen(&k->p, k->cfg->form.out, sub(warp(), imm(1)), WARPGROUP / 32 - 1);
 }
 
 void conv_sm90(const void *config, int kernel)
@@ -625,6 +634,7 @@ void conv_sm90(const void *config, int kernel)
     describe_boxes(&k);
     describe_memory(&k);
     describe_schedule(&k);
+    const val beside = ne(k.p.beside, imm(0));
     conv_run_roles(&(conv_roles){ .consumers = cfg->consumers,
                                   .maps = { &k.tmaX, &k.tmaW, &k.tmaY },
                                   .ring = &k.ring,
@@ -633,5 +643,6 @@ void conv_sm90(const void *config, int kernel)
                                   .load = load_tiles,
                                   .assist = cfg->zeros ? zero_unseen : NULL,
                                   .consume = consume,
+                                  .beside = cfg->form.direction == CKL_CONV_DATA ? &beside : NULL,
                                   .of = &k });
 }

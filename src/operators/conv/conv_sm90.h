@@ -70,8 +70,9 @@ typedef struct conv_sm90_shape {
     int w_k, w_span, w_depth;               // the same of filters, which have the channels of their group alone
     int consumer_w, consumer_h, consumer_n; // the box of a consumer's pixels
     int next_w, next_h, next_n;             // from one consumer's to the next one's
-    int y_cols;                             // of a staging buffer: rows of at most 128 bytes
-    int buffers;                            // of a consumer: two, or with a residual all of two tiles
+    int y_cols, y_boxes;                    // of a staging buffer: rows of at most 128 bytes; those of a CTA's part of a tile
+    int residual_tiles;                     // whose residuals have buffers: the next one's too, or this one's alone
+    int buffers;                            // of a consumer: two, or with a residual all of these tiles
     int64_t x_bytes, w_bytes;               // that a stage loads
     int64_t stage_room, rooms;              // bytes of what a stage has alone, and of all X and W
     int64_t smem_bytes;
@@ -92,10 +93,9 @@ val conv_tiles_along(val size, int box);
 tensor conv_spans(const char *name, ckl_dtype dtype, int rows, int spans, int stages, tensor *sSpans);
 
 /*
- * Writes zeros to the pixels of dx that no tap sees: all CTAs share the rows, a thread writes 16 bytes. number: of the
- * thread among `threads`.
+ * Writes zeros to the pixels of dx that no tap sees: `warps` of each CTA share the rows, one row a warp.
  */
-void conv_zero_unseen(const conv_values *params, ckl_dtype out, val number, int threads);
+void conv_zero_unseen(const conv_values *params, ckl_dtype out, val warp, int warps);
 
 /* sliced: the sums of slices of taps and channels, which a second kernel adds; the form is that of the problem */
 
@@ -218,6 +218,7 @@ typedef struct conv_sm90_work {
     double multiply, rows, bytes; // of a stage: its products, its rows of boxes, what is loaded
     double absent;                // of a stage: zeros for channels that are not there
     double epilogue;              // of a tile
+    bool asks_late;               // does a tile's products alone hide its residual's way?
     bool shallow;                 // could K be one stage?
 } conv_sm90_work;
 

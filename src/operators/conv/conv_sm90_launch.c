@@ -1,4 +1,6 @@
 /* conv_sm90_launch.c - launches of the Hopper kernel: what a problem has of them, tensor maps, pixels and taps of each of the gradient. */
+#include <stdlib.h>
+
 #include "base/math.h"
 #include "operators/conv/conv_sm90.h"
 
@@ -210,16 +212,26 @@ static void drop_unseen(conv_params *p, int mode, int64_t size, int64_t step)
     }
 }
 
-/* Has launch number i pixels that a tap sees? */
-static bool sees_launch(const conv_mode m[CONV_MODES], int64_t i)
+/* The taps that the pixels of launch number i see. */
+static int64_t taps_of_launch(const conv_mode m[CONV_MODES], int64_t i)
 {
-    bool seen = true;
+    int64_t taps = 1;
     for (int mode = CONV_MODES - 1; mode >= 0; mode--) {
-        const int64_t r = i % m[mode].stride;
+        const int64_t r = i % m[mode].stride, apart = apart_of(&m[mode]);
         i /= m[mode].stride;
-        seen &= r < m[mode].x && ((uint64_t)seen_along(&m[mode]) >> r & 1);
+        taps *= r < m[mode].x ? ceil_div(m[mode].filter - first_tap(&m[mode], r, apart), apart) : 0;
     }
-    return seen;
+    return taps;
+}
+
+typedef struct data_launch {
+    int64_t number, taps;
+} data_launch;
+
+static int by_taps(const void *a, const void *b)
+{
+    const data_launch *x = a, *y = b;
+    return x->taps != y->taps ? (x->taps < y->taps ? 1 : -1) : x->number < y->number ? -1 : 1;
 }
 
 /* Launch number i of the gradient of data: pixels that are a stride apart. */
@@ -247,20 +259,26 @@ static ckl_status launch_data(const ckl_plan *plan, const conv_sm90_config *c, c
     return launch_tiles(plan, c, &p, stream);
 }
 
-/* All launches. With zeros=1 the first also writes the pixels that no tap sees, whose launches are left out. */
+/*
+ * All launches, those with most taps first: each begins on the SMs that the last tiles of the one before leave, as none waits for another.
+ * With zeros=1 the first also writes the pixels that no tap sees, whose launches are left out.
+ */
 static ckl_status launch_all_data(const ckl_plan *plan, const conv_sm90_config *c, const ckl_conv_desc *d,
                                   const conv_tensor *dx, conv_params p, ckl_stream stream)
 {
+    data_launch launches[CONV_SM90_LAUNCHES];
     conv_mode m[CONV_MODES];
     conv_modes(d, m);
     for (int i = 0; i < CONV_MODES; i++)
         p.seen[i] = seen_along(&m[i]);
     p.zero_rows = c->zeros ? (uint32_t)(d->n * d->d * d->h) : 0;
-    for (int64_t i = 0; i < launches_of(d); i++) {
-        if (c->zeros && !sees_launch(m, i))
-            continue;
-        TRY(launch_data(plan, c, d, i, dx, p, stream));
+    for (int64_t i = 0; i < launches_of(d); i++)
+        launches[i] = (data_launch){ i, taps_of_launch(m, i) };
+    qsort(launches, (size_t)launches_of(d), sizeof *launches, by_taps);
+    for (int64_t i = 0; i < launches_of(d) && (launches[i].taps || !c->zeros); i++) {
+        TRY(launch_data(plan, c, d, launches[i].number, dx, p, stream));
         p.zero_rows = 0;
+        p.beside = 1;
     }
     return CKL_OK;
 }
