@@ -458,8 +458,6 @@ ckl_status norm_admit_backward(const void *desc, const ckl_device_info *device, 
 {
     const ckl_norm_desc *d = desc;
     const norm_config *c = config;
-    if (c->column_threads < 32 || c->column_threads > 1024 || c->column_threads % 32)
-        FAIL(CKL_INVALID, "norm backward: column_threads=%d is no multiple of 32 up to 1024", c->column_threads);
     if (c->column_lanes < 1 || c->column_lanes > 32 || !is_power_of_two(c->column_lanes))
         FAIL(CKL_INVALID, "norm backward: column_lanes=%d is no power of two up to 32", c->column_lanes);
     if (d->direction != CKL_DIRECTION_BACKWARD)

@@ -422,8 +422,6 @@ static bool choose_backward_flow(const ckl_norm_desc *d, const ckl_device_info *
     row_pipeline_config(&s, &c->split, &c->flow);
     c->dgamma_in_smem = f.dgamma_in_smem;
     c->ctas_per_sm = f.ctas_per_sm;
-    if (s.cluster > 1) // few partial sums
-        c->column_threads = 256;
     return true;
 }
 

@@ -149,7 +149,7 @@ static void store_column(void *user, int i, val total)
 void norm_backward_columns(const norm_config *cfg, bool centred)
 {
     columns c = { .cfg = cfg, .o = params_of(norm_backward), .kinds = centred ? 2 : 1, .vec = norm_column_vec(cfg) };
-    c.sums = column_sums_begin(cfg->column_threads, cfg->column_lanes, c.kinds * c.vec);
+    c.sums = column_sums_begin(norm_column_threads(cfg), cfg->column_lanes, c.kinds * c.vec);
     c.first = mul(c.sums.number, imm(c.vec));
     grid_wait(); // for the partial sums; the start of this kernel overlaps the end of the one that stores them
     IF(lt(c.first, c.o.cols)) {

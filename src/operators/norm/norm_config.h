@@ -33,7 +33,6 @@
     X(owner, bool, dgamma_in_smem, "0", "0 1",                                                                  \
       "backward, of rows that flow: sums of dgamma are in shared memory, else in registers")                    \
     X(owner, int, persistent_ctas, "0", "0 1 2 3 4 6 8", "persistent CTAs of an SM; 0: as many as fit")         \
-    X(owner, int, column_threads, "512", "128 256 512", "of a CTA that adds up columns of gradients")           \
     X(owner, int, column_lanes, "32", "8 16 32", "of a warp along a row, when columns are added up")
 
 /* split: of a row over the threads that hold it or, where rows flow, of a chunk. */
@@ -124,6 +123,12 @@ static inline norm_config norm_tiled(const norm_config *c)
 static inline int norm_column_vec(const norm_config *c)
 {
     return c->flow.stages && !c->split.ragged ? 4 : 1;
+}
+
+/* Threads of a CTA that adds up columns; clusters leave few partial sums. */
+static inline int norm_column_threads(const norm_config *c)
+{
+    return c->flow.stages && c->split.cluster > 1 ? 256 : 512;
 }
 
 /* What both directions ask when they choose, and begin with: norm_choice.c. */

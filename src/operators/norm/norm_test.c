@@ -210,7 +210,7 @@ static const char *const cases[] = {
     "rows=5 cols=9000 direction=backward residual=1   # held in the ring, a cluster",
     "rows=33 cols=2000 direction=backward dtype=f16 misalign=1 # not for bulk copies",
     "rows=20 cols=520 direction=backward dtype=bf16 residual=1 impl=backward config='threads=32 row_threads=32 "
-    "cluster=2 vec=8 steps=1 stages=4 residence=ring chunks=2 exact=0 column_threads=128'",
+    "cluster=2 vec=8 steps=1 stages=4 residence=ring chunks=2 exact=0'",
     "rows=150 cols=520 direction=backward dtype=bf16 impl=backward config='threads=32 row_threads=32 cluster=2 vec=8 "
     "steps=1 stages=4 residence=ring chunks=2 exact=0 dgamma_in_smem=1 persistent_ctas=1' # sums in "
     "shared memory, persistent CTAs",
