@@ -46,6 +46,7 @@ typedef struct latent_kernel {
     pipeline ring;        // of sections, SECTIONS for each block
     val pairs;            // of blocks
     val done;             // of all splits before this one, a variable of each role
+    val later;            // of the producer: has it had a split?
 } latent_kernel;
 
 static int64_t block_bytes(const attention_decode_latent_config *c)
@@ -133,18 +134,31 @@ static void load_block(const latent_kernel *k, const block_at *at)
     }
 }
 
-static void load_split(void *of)
+static void load_pairs(const latent_kernel *k, val from, val to)
 {
-    latent_kernel *k = of;
-    k->pairs = pairs_of(&k->place);
     IF(elect())
-        LOOP(pair, k->pairs)
+        LOOP_FROM(pair, from, to, imm(1))
             for (int consumer = 0; consumer < CONSUMERS; consumer++) {
                 const block_at at = block_of(k, pair, consumer);
                 load_block(k, &at);
             }
     warp_sync();
-    attention_decode_latent_wait_cluster(k->cfg->cluster);
+}
+
+/* Of a cluster this warp meets the others when the first blocks of the next split are on their way. */
+static void load_split(void *of)
+{
+    latent_kernel *k = of;
+    const bool clustered = k->cfg->cluster > 1;
+    k->pairs = pairs_of(&k->place);
+    const val first = clustered ? min(k->pairs, imm(1)) : imm_as(U32, 0);
+    if (clustered) {
+        load_pairs(k, imm_as(U32, 0), first);
+        IF(ne(k->later, imm(0)))
+            attention_decode_latent_wait_cluster(k->cfg->cluster);
+        assign(k->later, imm(1));
+    }
+    load_pairs(k, first, k->pairs);
     assign(k->done, add(k->done, k->pairs));
 }
 
@@ -153,8 +167,11 @@ static void producer(latent_kernel *k)
 {
     warpgroup_reg_dealloc(PRODUCER_REGISTERS);
     k->done = variable(U32, imm(0));
-    IF(eq(warp(), imm(CONSUMERS * WARPGROUP / LANES)))
+    k->later = variable(U32, imm(0));
+    IF(eq(warp(), imm(CONSUMERS * WARPGROUP / LANES))) {
         attention_decode_for_splits(&k->place, k->cfg->split, load_split, k);
+        attention_decode_latent_wait_cluster(k->cfg->cluster);
+    }
 }
 
 /* Consumers */

@@ -74,6 +74,13 @@ latent_partial attention_decode_latent_partial_of(const latent_part *part, const
 void attention_decode_latent_store_partial(const latent_part *part, const decode_sums *sums, val split);
 void attention_decode_latent_store(const latent_part *part);
 
+/* Two sums of a thread's two rows become one, of maxima and sums; the factors for their columns. Both orders give the same bits. */
+typedef struct latent_shares {
+    val own[2], other[2];
+} latent_shares;
+
+latent_shares attention_decode_latent_add_rows(const online_rows *rows, const val *top, const val *sum);
+
 /*
  * Adds the parts of a cluster's CTAs, of a split each, as the leaves of a binary tree, and stores the result. Two consumers of
  * 128 threads have half of the columns each, and the use of 128 * dv + 2048 bytes of shared memory at `memory`. All other warps of the

@@ -371,21 +371,13 @@ static void leave_partial(void *of)
     attention_decode_latent_store_partial(&part, x->sums, x->first);
 }
 
-/* Adds a neighbour's sum. Both orders give the same bits. */
+/* Adds a neighbour's sum. */
 static void add_sum(const climber *x, const val *top, const val *sum, tensor other)
 {
-    online_rows *rows = &x->c->rows;
-    val own_share[ROW_HALVES], share[ROW_HALVES];
-    for (int r = 0; r < ROW_HALVES; r++) {
-        const val larger = max(rows->max[r], top[r]);
-        own_share[r] = exp2_ftz(sub(rows->max[r], larger));
-        share[r] = exp2_ftz(sub(top[r], larger));
-        assign(rows->max[r], larger);
-        assign(rows->sum[r], add(mul(rows->sum[r], own_share[r]), mul(sum[r], share[r])));
-    }
+    const latent_shares shares = attention_decode_latent_add_rows(&x->c->rows, top, sum);
     UNROLL(i, static_size(other.layout)) {
         const int r = attention_online_row_of(other, i);
-        assign(at(x->c->out, i), add(mul(at(x->c->out, i), own_share[r]), mul(at(other, i), share[r])));
+        assign(at(x->c->out, i), add(mul(at(x->c->out, i), shares.own[r]), mul(at(other, i), shares.other[r])));
     }
 }
 
@@ -446,33 +438,10 @@ static val is_own(const climber *x, val left)
     return logical_and(le(begin, left), le(min(next, k->place.splits), end));
 }
 
-/* Leaves the left half's sum of a node of its own. All have read what was there before, and meet again until they read it. */
-static void leave_left(climber *x)
-{
-    sync_all();
-    leave_partial(x);
-}
-
-static void add_left(climber *x)
-{
-    add_partial(x, sub(x->first, x->width));
-}
-
-/* What to do at a node of its own: with sums that it holds, or in the workspace. */
-static void by_level(climber *x, void (*held)(climber *x), void (*in_memory)(climber *x))
-{
-    IF(lt(x->width, imm(1 << HELD))) {
-        held(x);
-    }
-    ELSE
-    {
-        in_memory(x);
-    }
-}
-
 /*
- * Up the tree of the sequence's splits. Of a node of its own a CTA leaves the left half's sum until it has the right one. At
- * others who comes second adds the other one's partial and goes on. So each CTA adds few of them, and none is far behind.
+ * Up the tree of the sequence's splits. Of a low node of its own a CTA holds the left half's sum until it has the right one. At
+ * others who comes second, which may be the same CTA, adds the other one's partial and goes on. So each CTA adds few of them, and
+ * none is far behind.
  */
 static void climb(const few_kernel *k, consumer_role *c, const decode_sums *sums)
 {
@@ -483,14 +452,14 @@ static void climb(const few_kernel *k, consumer_role *c, const decode_sums *sums
         const val left = sub(x.first, bit_and(x.first, x.width)), right = add(left, x.width),
                   is_left = eq(x.first, left);
         IF(lt(right, k->place.splits)) {
-            IF(is_own(&x, left)) {
+            IF(logical_and(lt(x.width, imm(1 << HELD)), is_own(&x, left))) {
                 IF(is_left) {
-                    by_level(&x, hold, leave_left);
+                    hold(&x);
                     assign(goes_on, imm(0));
                 }
                 ELSE
                 {
-                    by_level(&x, add_held, add_left);
+                    add_held(&x);
                 }
             }
             ELSE

@@ -70,8 +70,21 @@ void attention_decode_latent_store(const latent_part *part)
     }
 }
 
+latent_shares attention_decode_latent_add_rows(const online_rows *rows, const val *top, const val *sum)
+{
+    latent_shares s;
+    for (int r = 0; r < COUNT_OF(s.own); r++) {
+        const val larger = max(rows->max[r], top[r]);
+        s.own[r] = exp2_ftz(sub(rows->max[r], larger));
+        s.other[r] = exp2_ftz(sub(top[r], larger));
+        assign(rows->max[r], larger);
+        assign(rows->sum[r], add(mul(rows->sum[r], s.own[r]), mul(sum[r], s.other[r])));
+    }
+    return s;
+}
+
 /* A thread's quads of sums in shared memory, each beside those of the other threads. */
-enum { THREADS = 128, QUAD = 4, QUAD_BYTES = 16, STATES = 2 };
+enum { THREADS = 128, QUAD = 4, QUAD_BYTES = 16 };
 
 static int64_t quad_at(int64_t quad)
 {
@@ -84,7 +97,7 @@ static void publish(const latent_part *part, val memory)
     const online_rows *rows = part->online;
     const val to = add(memory, mul(part->tid, imm(QUAD_BYTES)));
     const int64_t count = static_size(part->out.layout);
-    const val states[QUAD] = { rows->max[0], rows->sum[0], rows->max[1], rows->sum[1] };
+    const val states[QUAD] = { rows->max[0], rows->max[1], rows->sum[0], rows->sum[1] };
     store_at(IR_SHARED, IR_CACHE_DEFAULT, F32, QUAD, to, 0, states);
     for (int64_t i = 0; i < count; i += QUAD) {
         val o[QUAD];
@@ -109,22 +122,16 @@ static void add_published(const latent_part *part, val peer)
 {
     const online_rows *rows = part->online;
     const val from = add(peer, mul(part->tid, imm(QUAD_BYTES)));
-    val state[QUAD], own[STATES], other[STATES];
+    val state[QUAD];
     load_quad(from, 0, state);
-    for (int r = 0; r < STATES; r++) {
-        const val top = max(rows->max[r], state[2 * r]);
-        own[r] = exp2_ftz(sub(rows->max[r], top));
-        other[r] = exp2_ftz(sub(state[2 * r], top));
-        assign(rows->max[r], top);
-        assign(rows->sum[r], fma(state[2 * r + 1], other[r], mul(rows->sum[r], own[r])));
-    }
+    const latent_shares shares = attention_decode_latent_add_rows(rows, state, state + 2);
     for (int64_t i = 0; i < static_size(part->out.layout); i += QUAD) {
         val o[QUAD];
         load_quad(from, 1 + i / QUAD, o);
         for (int j = 0; j < QUAD; j++) {
             const val x = at(part->out, i + j);
             const int r = attention_online_row_of(part->out, i + j);
-            assign(x, shuffle(fma(o[j], other[r], mul(x, own[r])), lane()));
+            assign(x, shuffle(fma(o[j], shares.other[r], mul(x, shares.own[r])), lane()));
         }
     }
 }
