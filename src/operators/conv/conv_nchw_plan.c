@@ -182,8 +182,8 @@ static ckl_status admit_nchw_sm90(const void *desc, const ckl_device_info *devic
         FAIL(CKL_INVALID, "conv nchw_sm90: tile_k=%d is none of 16, 32, 64", c->tile_k);
     const conv_nchw_shape s = conv_nchw_shape_of(c);
     if (c->tile_n < SPAN || c->tile_n % SPAN || s.spans > CONV_NCHW_SPANS_MAX)
-        FAIL(CKL_INVALID, "conv nchw_sm90: tile_n=%d is no multiple of %d, or more than %d runs", c->tile_n,
-             SPAN, CONV_NCHW_SPANS_MAX);
+        FAIL(CKL_INVALID, "conv nchw_sm90: tile_n=%d is no multiple of %d, or more than %d runs", c->tile_n, SPAN,
+             CONV_NCHW_SPANS_MAX);
     TRY(conv_check_stages("nchw_sm90", device, c->stages, s.smem_bytes));
     if (tiles_of(p, c) > INT32_MAX / 8 || d->n > INT32_MAX / 2)
         FAIL(CKL_UNSUPPORTED, "conv nchw_sm90: %g tiles are beyond 32-bit numbers", tiles_of(p, c));

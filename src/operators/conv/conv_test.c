@@ -412,7 +412,8 @@ static const char *const cases[] = {
     "n=2 c=264 h=9 w=7 k=40 pad=1 r=3 s=1 direction=data impl=sm90 config='im2col=0 tile_n=256 split=2 stages=2 tall=0 "
     "held=0'",
     "n=2 c=64 h=9 w=7 k=128 groups=2 pad=1 impl=sm90 config='im2col=0 tile_n=128 split=2 tall=0 held=0'",
-    "n=2 c=136 h=9 w=7 k=264 pad=1 bias=1 residual=1 activation=relu impl=sm90 config='im2col=1 box_w=64 box_h=1 box_n=1 "
+    "n=2 c=136 h=9 w=7 k=264 pad=1 bias=1 residual=1 activation=relu impl=sm90 config='im2col=1 box_w=64 box_h=1 "
+    "box_n=1 "
     "consumers=1 tile_n=256 tile_k=64 split=2 stages=3 tall=0 held=0' # a residual for each half",
     "n=180 c=24 h=14 w=14 k=248 r=1 s=1 bias=1 residual=1 activation=relu impl=sm90 config='im2col=1 box_w=128 box_h=1 "
     "box_n=1 consumers=2 tile_n=256 split=1 stages=3' # several tiles, one residual at a time",
