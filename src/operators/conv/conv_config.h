@@ -201,9 +201,9 @@ ckl_status conv_check_form(const char *who, const ckl_conv_desc *desc, const con
     X(owner, u32, packed_channels)      /* from column to column */                                    \
     X(owner, u32, packed_left)          /* columns of zeros before the first */                        \
     X(owner, u32, zero_rows)            /* rows of x with pixels that no tap sees */                   \
-    X(owner, u32, beside)               /* 1: it waits for the launch before at its end alone */       \
     X(owner, i64, seen, [CONV_MODES])   /* bits: the remainders of strides that some tap sees */       \
-    X(owner, pointer, copies, [2])      /* nchw: of x and of the filters */
+    X(owner, pointer, copies, [2])      /* nchw: of x and of the filters */                            \
+    X(owner, u32, beside)               /* 1: it waits for the launch before at its end alone */
 
 KERNEL_PARAMS(conv, CONV_PARAMS);
 

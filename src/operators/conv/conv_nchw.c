@@ -4,12 +4,11 @@
  * A tile is some filters, the rows of W, times some runs of 64 pixels of planes of y, so sums are stored as they lie.
  * Strides are 1. With one tap x is loaded from its planes, N-major. With more it is loaded from a copy in NHWC, as TMA takes
  * no run of a plane that begins inside 16 bytes: its im2col mode follows the pixels under a tap over the ends of rows, with
- * zeros outside; where y is stored directly, spans go on from image to image.
+ * zeros outside.
  *
  *   warpgroup 0       producer: for every tap and some channels TMA loads the runs under it, zeros before and after the plane, and
  *                     the filters' elements
- *   warpgroups 1..    consumers: 64 filters each; y goes through staging buffers, or directly where the planes of y do not begin at
- *                     whole 16 bytes
+ *   warpgroups 1..    consumers: 64 filters each; y goes through staging buffers, so its planes begin at whole 16 bytes
  *
  * For the gradient of data read dy, dx and channels in place of x, y and filters; W is M-major then, as it lies in
  * memory.
@@ -25,7 +24,7 @@ enum {
     SPAN = CONV_SM90_SPAN,
 };
 
-/* A tile: its first filter, and where its spans begin. Joined: all pixels count as those of image 0. */
+/* A tile: its first filter, and where its spans begin. */
 typedef struct tile_place {
     val filter, pixel[CONV_NCHW_SPANS_MAX], image[CONV_NCHW_SPANS_MAX];
 } tile_place;
@@ -42,7 +41,6 @@ typedef struct nchw_kernel {
     tensor sY;   // (ROWS,COLS,BUFFERS,CONSUMERS)
     pipeline ring;
     val width, pixels;  // of a row, of a plane of y
-    val images, run;    // planes, and pixels of each, as spans go through them
     val spans, filters; // spans of an image, tiles of filters
     val count, chunks;
 } nchw_kernel;
@@ -78,8 +76,7 @@ static void describe_boxes(nchw_kernel *k)
                         : make_tma(k->p.mX, c->form.dtype, 3, c->tile_k, SPAN, 128);
     k->tmaW = m_major(k) ? make_tma(k->p.mW, c->form.dtype, 3, c->tile_k, SPAN, 128)
                          : make_tma(k->p.mW, c->form.dtype, 3, k->size.tile_m, c->tile_k, 2 * c->tile_k);
-    if (!c->direct)
-        k->tmaY = make_tma(k->p.mY, c->form.out, 3, CONV_SM90_ROWS, k->size.y_cols, 128);
+    k->tmaY = make_tma(k->p.mY, c->form.out, 3, CONV_SM90_ROWS, k->size.y_cols, 128);
 }
 
 /* Runs of pixels, a row of channels for each pixel: K-major, one run after the other. */
@@ -103,8 +100,7 @@ static void describe_memory(nchw_kernel *k)
         k->sW = conv_spans("W", c->form.dtype, c->tile_k, k->size.tile_m / SPAN, c->stages, &k->sSpansW);
     else
         k->sW = tma_ring("W", c->form.dtype, k->size.tile_m, c->tile_k, c->stages);
-    if (!c->direct)
-        k->sY = tma_tiles("Y", c->form.out, CONV_SM90_ROWS, k->size.y_cols, CONV_SM90_BUFFERS, c->consumers);
+    k->sY = tma_tiles("Y", c->form.out, CONV_SM90_ROWS, k->size.y_cols, CONV_SM90_BUFFERS, c->consumers);
     k->ring = make_pipeline("ring", c->stages, 1, c->consumers);
 }
 
@@ -114,12 +110,10 @@ static void describe_schedule(nchw_kernel *k)
     const val *to = data ? k->p.x_size : k->p.y_size;
     k->width = conv_number(to[2]);
     k->pixels = mul(mul(conv_number(to[0]), conv_number(to[1])), k->width);
-    k->images = k->size.joined ? imm(1) : conv_number(k->p.n);
-    k->run = k->size.joined ? mul(conv_number(k->p.n), k->pixels) : k->pixels;
-    k->spans = conv_tiles_along(k->run, SPAN);
+    k->spans = conv_tiles_along(k->pixels, SPAN);
     k->filters = conv_tiles_along(k->p.k, k->size.tile_m);
     k->chunks = conv_tiles_along(k->p.c, k->cfg->tile_k);
-    val runs = mul(k->spans, k->images);
+    val runs = mul(k->spans, conv_number(k->p.n));
     k->count = mul(div(add(runs, imm(k->size.spans - 1)), imm(k->size.spans)), k->filters);
 }
 
@@ -150,9 +144,7 @@ static void load_pixels(const nchw_kernel *k, tensor sX, const tile_place *place
                         val channel, val full)
 {
     val row = div(place->pixel[i], k->width), column = sub(place->pixel[i], mul(row, k->width));
-    val height = conv_number(m_major(k) ? k->p.x_size[1] : k->p.y_size[1]), over = div(row, height);
-    val first[] = { add(column, k->p.corner[2]), add(sub(row, mul(over, height)), k->p.corner[1]),
-                    add(place->image[i], over) };
+    val first[] = { add(column, k->p.corner[2]), add(row, k->p.corner[1]), place->image[i] };
     val offset[] = { sub(tap->columns, k->p.corner[2]), sub(tap->rows, k->p.corner[1]) };
     tma_load_im2col(&k->tmaX, sX, channel, first, offset, full, imm(0));
 }
@@ -212,8 +204,7 @@ static consumer_role describe_consumer(const nchw_kernel *k)
     c.tCrX = descriptors_B(&c.mma, k->sX);
     c.acc = fragment_C(&c.mma, CONV_SM90_ROWS, cfg->tile_n);
     fill(c.acc, immf(0)); // once; the first wgmma of a tile ignores the sums
-    if (!cfg->direct)
-        c.sY = slice(k->sY, _, _, _, c.index);
+    c.sY = slice(k->sY, _, _, _, c.index);
     return c;
 }
 
@@ -230,31 +221,12 @@ typedef struct subtile {
     val filter, pixel, image;
 } subtile;
 
-/* Where sum number i belongs; inside: predicate, is it in y? */
-typedef struct sum_place {
-    val filter, pixel, image, inside;
-} sum_place;
-
-static sum_place place_of_element(const nchw_kernel *k, const subtile *t, int i)
+/* The number of sum i in the residual; outside y that of another one. */
+static val element_of(const nchw_kernel *k, const subtile *t, int i)
 {
-    sum_place at = { add(t->filter, coordinate(t->coordinates, 0, i)),
-                     add(t->pixel, coordinate(t->coordinates, 1, i)),
-                     t->image,
-                     { 0 } };
-    at.inside = logical_and(lt(at.filter, conv_number(k->p.k)), lt(at.pixel, k->run));
-    at.inside = logical_and(at.inside, lt(at.image, k->images));
-    if (k->size.joined) {
-        at.image = div(at.pixel, k->pixels);
-        at.pixel = sub(at.pixel, mul(at.image, k->pixels));
-    }
-    return at;
-}
-
-/* The number of an element of y, or of the residual; outside y that of another one. */
-static val element_of(const nchw_kernel *k, const sum_place *at)
-{
-    val filter = min(at->filter, sub(conv_number(k->p.k), imm(1))), pixel = min(at->pixel, sub(k->pixels, imm(1)));
-    val image = min(at->image, sub(conv_number(k->p.n), imm(1)));
+    val filter = min(add(t->filter, coordinate(t->coordinates, 0, i)), sub(conv_number(k->p.k), imm(1)));
+    val pixel = min(add(t->pixel, coordinate(t->coordinates, 1, i)), sub(k->pixels, imm(1)));
+    val image = min(t->image, sub(conv_number(k->p.n), imm(1)));
     val row = add(mul(convert(I64, image), k->p.k), convert(I64, filter));
     return add(mul(row, convert(I64, k->pixels)), convert(I64, pixel));
 }
@@ -271,31 +243,19 @@ static tensor finish(const nchw_kernel *k, const subtile *t)
     UNROLL(i, static_size(rY.layout)) {
         const int64_t row = index_at(along, i);
         conv_element in = { .sum = at_f32(t->acc, i), .scale = v.scale[row], .bias = v.bias[row] };
-        if (form->residual || conv_is_custom(form)) {
-            const sum_place own = place_of_element(k, t, i);
-            in.residual = form->residual ? at_f32(gR, element_of(k, &own)) : in.residual;
-            in.pixel = add(mul(own.image, k->pixels), own.pixel);
-            in.channel = own.filter;
+        if (form->residual)
+            in.residual = at_f32(gR, element_of(k, t, i));
+        if (conv_is_custom(form)) {
+            in.channel = add(t->filter, coordinate(t->coordinates, 0, i));
+            in.pixel = add(mul(t->image, k->pixels), add(t->pixel, coordinate(t->coordinates, 1, i)));
         }
         set(rY, i, conv_finish(form, in));
     }
     return rY;
 }
 
-/* Element by element, which any planes take. */
-static void store_directly(const nchw_kernel *k, const subtile *t, tensor rY)
-{
-    const ckl_dtype out = k->cfg->form.out;
-    tensor gY = gmem_tensor(k->p.from[m_major(k) ? CONV_X : CONV_Y], out, make_layout(dynamic(imm64(1)), leaf(1)));
-    UNROLL(i, static_size(rY.layout)) {
-        const sum_place own = place_of_element(k, t, i);
-        IF(own.inside)
-            set(gY, element_of(k, &own), convert(out, at(rY, i)));
-    }
-}
-
-static void store_staged(const nchw_kernel *k, const consumer_role *c, const tiled_mma *mma, const subtile *t,
-                         tensor rY, int number, int count)
+static void store(const nchw_kernel *k, const consumer_role *c, const tiled_mma *mma, const subtile *t, tensor rY,
+                  int number, int count)
 {
     staged_store staged = { c->barrier, WARPGROUP, c->first_thread };
     tensor sY = slice(c->sY, _, _, number % CONV_SM90_BUFFERS);
@@ -322,10 +282,7 @@ static void epilogue(const nchw_kernel *k, const consumer_role *c, val tile)
         t.pixel = add(place.pixel[span], imm(i * width % SPAN));
         t.image = place.image[span];
         tensor rY = finish(k, &t);
-        if (cfg->direct)
-            store_directly(k, &t, rY);
-        else
-            store_staged(k, c, &mma, &t, rY, i, count);
+        store(k, c, &mma, &t, rY, i, count);
     }
 }
 
@@ -340,9 +297,8 @@ static void consume(const void *of)
         conv_mainloop(&products, k_tiles, &stage);
         epilogue(k, &c, tile);
     }
-    if (!k->cfg->direct)
-        IF(c.first_thread)
-            tma_store_wait(0);
+    IF(c.first_thread)
+        tma_store_wait(0);
 }
 
 static void describe_product(const conv_nchw_config *cfg)
@@ -354,7 +310,7 @@ static void describe_product(const conv_nchw_config *cfg)
     describe_memory(&k);
     describe_schedule(&k);
     conv_run_roles(&(conv_roles){ .consumers = cfg->consumers,
-                                  .maps = { &k.tmaX, &k.tmaW, cfg->direct ? NULL : &k.tmaY },
+                                  .maps = { &k.tmaX, &k.tmaW, &k.tmaY },
                                   .ring = &k.ring,
                                   .load = load_tiles,
                                   .consume = consume,

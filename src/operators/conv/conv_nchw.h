@@ -11,7 +11,6 @@
     X(owner, int, stages, "4", "3 4 5 6 8", "chunks of channels in shared memory")                             \
     X(owner, bool, copied, "1", "0 1",                                                                         \
       "x is read from a copy in NHWC, by im2col mode: else planes as they lie, which only a tap alone allows") \
-    X(owner, bool, direct, "0", "0 1", "y is stored from registers: TMA cannot take its planes")               \
     X(owner, bool, pairs, "0", "0 1", "two places of a plane are copied at a time")
 
 typedef struct conv_nchw_config {
@@ -29,7 +28,6 @@ enum {
 /* What the kernel and its host side derive alike from a config. */
 typedef struct conv_nchw_shape {
     int tile_m, spans; // filters and spans of 64 pixels of a CTA
-    bool joined;       // spans go on from image to image
     int y_cols;        // of a staging buffer
     int64_t stage_bytes, smem_bytes;
 } conv_nchw_shape;
@@ -43,7 +41,8 @@ typedef struct conv_nchw_problem {
     int64_t from_pixels, to_pixels, from_channels, to_channels; // of a plane
     int64_t taps;
     int64_t filter_copy, x_copy;                  // bytes, 0 where TMA takes them as they lie
-    bool copies_x, follows, direct;               // may im2col mode follow its pixels?
+    bool copies_x, follows;                       // may im2col mode follow its pixels?
+    bool whole;                                   // do planes of y begin at whole 16 bytes?
     int64_t lower[CONV_MODES], upper[CONV_MODES]; // corners of im2col mode
 } conv_nchw_problem;
 

@@ -11,11 +11,9 @@ conv_nchw_shape conv_nchw_shape_of(const conv_nchw_config *c)
     const int rows = CONV_SM90_ROWS;
     conv_nchw_shape s = { .tile_m = rows * c->consumers,
                           .spans = c->tile_n / SPAN,
-                          .joined = c->copied && c->direct,
                           .y_cols = 128 / (int)ckl_dtype_bytes(c->form.out) };
     s.stage_bytes = (int64_t)(s.tile_m + s.spans * SPAN) * c->tile_k * 2;
-    s.smem_bytes =
-        c->stages * (s.stage_bytes + 16) + (c->direct ? 0 : (int64_t)c->consumers * CONV_SM90_BUFFERS * rows * 128);
+    s.smem_bytes = c->stages * (s.stage_bytes + 16) + (int64_t)c->consumers * CONV_SM90_BUFFERS * rows * 128;
     return s;
 }
 
@@ -69,7 +67,7 @@ conv_nchw_problem conv_nchw_of(const ckl_conv_desc *d)
                             .from_channels = data ? d->k : d->c,
                             .to_channels = data ? d->c : d->k,
                             .taps = d->r * d->s };
-    p.direct = p.to_pixels % (16 / (int64_t)ckl_dtype_bytes(d->out)) != 0;
+    p.whole = p.to_pixels % (16 / (int64_t)ckl_dtype_bytes(d->out)) == 0;
     p.copies_x = p.taps > 1 || d->pad_left || d->pad_right || p.from_pixels % UNIT;
     if (p.copies_x)
         p.x_copy = product_i64(d->n, product_i64(p.from_pixels, 2 * padded(p.from_channels)));
@@ -84,9 +82,8 @@ conv_nchw_problem conv_nchw_of(const ckl_conv_desc *d)
 static double tiles_of(const conv_nchw_problem *p, const conv_nchw_config *c)
 {
     const conv_nchw_shape shape = conv_nchw_shape_of(c);
-    const double images = shape.joined ? 1 : (double)p->images;
-    const int64_t run = shape.joined ? p->images * p->to_pixels : p->to_pixels;
-    return ceil(images * (double)ceil_div(run, SPAN) / shape.spans) * (double)ceil_div(p->to_channels, shape.tile_m);
+    return ceil((double)p->images * (double)ceil_div(p->to_pixels, SPAN) / shape.spans) *
+           (double)ceil_div(p->to_channels, shape.tile_m);
 }
 
 static int stages_of(const conv_nchw_config *c, const ckl_device_info *device)
@@ -111,7 +108,6 @@ static bool candidate_nchw_sm90(const void *desc, const ckl_device_info *device,
     c->consumers = 2 - i % 2;
     c->tile_k = depths[i / 2];
     c->copied = p->copies_x;
-    c->direct = p->direct;
     c->pairs = c->copied && p->from_pixels % 2 == 0;
     c->stages = stages_of(c, device);
     return true;
@@ -120,8 +116,8 @@ static bool candidate_nchw_sm90(const void *desc, const ckl_device_info *device,
 /* As conv_sm90_cost_of(), and a launch for the copies. */
 static plan_cost cost_nchw_sm90(const void *desc, const ckl_device_info *device, const void *config)
 {
-    const double PRODUCTS = 2048, BYTES = 64, ALL_BYTES = 5600, ROW = 2.7, STAGE = 40, EPILOGUE = 10, DIRECT = 130,
-                 START = 2000, HERTZ = 1.7e9, LAUNCH = 1.5, COPIED = 1.25e6;
+    const double PRODUCTS = 2048, BYTES = 64, ALL_BYTES = 5600, ROW = 2.7, STAGE = 40, EPILOGUE = 10, START = 2000,
+                 HERTZ = 1.7e9, LAUNCH = 1.5, COPIED = 1.25e6;
     const conv_nchw_problem *p = problem_of(desc);
     const conv_nchw_config *c = config;
     const conv_nchw_shape s = conv_nchw_shape_of(c);
@@ -130,7 +126,7 @@ static plan_cost cost_nchw_sm90(const void *desc, const ckl_device_info *device,
     const double rows = s.tile_m + s.spans * (c->copied ? SPAN : c->tile_k);
     const double load = fmax((double)s.stage_bytes / fmin(BYTES, ALL_BYTES / active), ROW * rows);
     const double stages = (double)p->taps * (double)ceil_div(p->from_channels, c->tile_k);
-    const double tile = stages * (fmax(multiply, load) + STAGE) + (c->direct ? DIRECT : EPILOGUE) * c->tile_n / 2;
+    const double tile = stages * (fmax(multiply, load) + STAGE) + EPILOGUE * c->tile_n / 2;
     const double waves = ceil(tiles / device->sm_count), traffic = tiles / device->sm_count / 64;
     const double filters = (double)p->filter_copy, x = (double)p->x_copy;
     const double copies = (filters + x > 0 ? LAUNCH : 0) + (filters + x) / COPIED;
@@ -153,6 +149,8 @@ static ckl_status check_problem(const ckl_conv_desc *d, const conv_nchw_problem 
         FAIL(CKL_UNSUPPORTED, "conv nchw_sm90: c=%" PRId64 " and k=%" PRId64 " leave no products", d->c, d->k);
     if (d->stride_d > 1 || d->stride_h > 1 || d->stride_w > 1)
         FAIL(CKL_UNSUPPORTED, "conv nchw_sm90: with strides above 1 pixels under a tap are no run");
+    if (!p->whole)
+        FAIL(CKL_UNSUPPORTED, "conv nchw_sm90: planes of %" PRId64 " pixels are not whole 16 bytes", p->to_pixels);
     if (p->copies_x && !p->follows)
         FAIL(CKL_UNSUPPORTED, "conv nchw_sm90: filters and padding of a copy reach less than 128 pixels of images");
     if (d->t > 1 || d->pad_front || d->pad_back || (d->d > 1 && (d->r > 1 || d->pad_top || d->pad_bottom)))
@@ -173,17 +171,16 @@ static ckl_status admit_nchw_sm90(const void *desc, const ckl_device_info *devic
     TRY(check_problem(d, p, device));
     TRY(conv_check_form("nchw_sm90", d, &c->form));
     TRY(conv_check_dense("nchw_sm90", d));
-    if (c->copied != p->copies_x || (p->direct && !c->direct) || (c->pairs && (!c->copied || p->from_pixels % 2)))
-        FAIL(CKL_INVALID, "conv nchw_sm90: copied=%d, direct=%d or pairs=%d does not fit the problem", c->copied,
-             c->direct, c->pairs);
+    if (c->copied != p->copies_x || (c->pairs && (!c->copied || p->from_pixels % 2)))
+        FAIL(CKL_INVALID, "conv nchw_sm90: copied=%d or pairs=%d does not fit the problem", c->copied, c->pairs);
     if (c->consumers < 1 || c->consumers > 2)
         FAIL(CKL_INVALID, "conv nchw_sm90: consumers=%d is not in 1..2", c->consumers);
     if (c->tile_k != 16 && c->tile_k != 32 && c->tile_k != CONV_SM90_K)
         FAIL(CKL_INVALID, "conv nchw_sm90: tile_k=%d is none of 16, 32, 64", c->tile_k);
     const conv_nchw_shape s = conv_nchw_shape_of(c);
     if (c->tile_n < SPAN || c->tile_n % SPAN || s.spans > CONV_NCHW_SPANS_MAX)
-        FAIL(CKL_INVALID, "conv nchw_sm90: tile_n=%d is no multiple of %d, or more than %d runs", c->tile_n,
-             SPAN, CONV_NCHW_SPANS_MAX);
+        FAIL(CKL_INVALID, "conv nchw_sm90: tile_n=%d is no multiple of %d, or more than %d runs", c->tile_n, SPAN,
+             CONV_NCHW_SPANS_MAX);
     TRY(conv_check_stages("nchw_sm90", device, c->stages, s.smem_bytes));
     if (tiles_of(p, c) > INT32_MAX / 8 || d->n > INT32_MAX / 2)
         FAIL(CKL_UNSUPPORTED, "conv nchw_sm90: %g tiles are beyond 32-bit numbers", tiles_of(p, c));
@@ -288,7 +285,7 @@ static ckl_status launch_nchw_sm90(const ckl_plan *plan, const void *args, ckl_s
     const void *from = data ? a->dy : a->x, *to = data ? a->dx : a->y, *w = a->w;
     if (c->pairs && !PLAN_ALIGNED(4, from))
         FAIL(CKL_INVALID, "conv nchw_sm90: x is not aligned to 4 bytes; impl=sm80 takes any");
-    if (!PLAN_ALIGNED(16, p->x_copy ? NULL : from, p->filter_copy ? NULL : w, c->direct ? NULL : to))
+    if (!PLAN_ALIGNED(16, p->x_copy ? NULL : from, p->filter_copy ? NULL : w, to))
         FAIL(CKL_INVALID, "conv nchw_sm90: a pointer is not aligned to 16 bytes; impl=sm80 takes any");
     if (d->n > 0)
         TRY(copy_channels(plan, from, w, workspace, stream));

@@ -109,6 +109,7 @@ const test_reject conv_rejects[] = {
     { "c=3 k=16 impl=stem config='several=1'", CKL_INVALID, "conv stem: several=1, but a CTA has 32 of 16 filters" },
     { "r=1 s=1 residual=1 impl=pointwise", CKL_UNSUPPORTED, "sm90 loads a residual further ahead" },
     { "impl=pointwise", CKL_UNSUPPORTED, "conv pointwise: a filter of 1x3x3 is no pixel" },
+    { "layout=nchw h=7 w=7 pad=1 impl=nchw_sm90", CKL_UNSUPPORTED, "conv nchw_sm90: planes of 49 pixels" },
     { "layout=nchw stride=2 impl=nchw_sm90", CKL_UNSUPPORTED, "with strides above 1 pixels under a tap are no run" },
     { "layout=nchw w=300 dilation_w=130 impl=nchw_sm90", CKL_UNSUPPORTED,
       "filters and padding of a copy reach less than 128 pixels" },

@@ -19,8 +19,11 @@ static void initialise(const conv_roles *r)
     if (r->prepare)
         r->prepare(r->of);
     cluster_sync();
-    IF(r->beside ? logical_not(*r->beside) : yes())
-        grid_wait(); // what is above overlaps the end of the kernel before
+    if (r->beside)
+        begin_if(logical_not(*r->beside));
+    grid_wait(); // what is above overlaps the end of the kernel before
+    if (r->beside)
+        end_if();
     launch_dependents();
 }
 

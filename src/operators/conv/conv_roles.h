@@ -15,7 +15,7 @@ typedef struct conv_roles {
     void (*load)(const void *of);     // one thread
     void (*assist)(const void *of);   // the producer's warpgroup beside it
     void (*consume)(const void *of);  // the consumers
-    const val *beside;                // if given, a predicate: the launch before is waited for at the end, not at the start
+    const val *beside; // if given, a predicate: the launch before is waited for at the end, not at the start
     const void *of;
 } conv_roles;
 

@@ -634,7 +634,8 @@ void conv_sm90(const void *config, int kernel)
     describe_boxes(&k);
     describe_memory(&k);
     describe_schedule(&k);
-    const val beside = ne(k.p.beside, imm(0));
+    const bool data = cfg->form.direction == CKL_CONV_DATA;
+    const val beside = data ? ne(k.p.beside, imm(0)) : (val){ 0 };
     conv_run_roles(&(conv_roles){ .consumers = cfg->consumers,
                                   .maps = { &k.tmaX, &k.tmaW, &k.tmaY },
                                   .ring = &k.ring,
@@ -643,6 +644,6 @@ void conv_sm90(const void *config, int kernel)
                                   .load = load_tiles,
                                   .assist = cfg->zeros ? zero_unseen : NULL,
                                   .consume = consume,
-                                  .beside = cfg->form.direction == CKL_CONV_DATA ? &beside : NULL,
+                                  .beside = data ? &beside : NULL,
                                   .of = &k });
 }

@@ -70,11 +70,11 @@ typedef struct conv_sm90_shape {
     int w_k, w_span, w_depth;               // the same of filters, which have the channels of their group alone
     int consumer_w, consumer_h, consumer_n; // the box of a consumer's pixels
     int next_w, next_h, next_n;             // from one consumer's to the next one's
-    int y_cols, y_boxes;                    // of a staging buffer: rows of at most 128 bytes; those of a CTA's part of a tile
-    int residual_tiles;                     // whose residuals have buffers: the next one's too, or this one's alone
-    int buffers;                            // of a consumer: two, or with a residual all of these tiles
-    int64_t x_bytes, w_bytes;               // that a stage loads
-    int64_t stage_room, rooms;              // bytes of what a stage has alone, and of all X and W
+    int y_cols, y_boxes;       // of a staging buffer: rows of at most 128 bytes; those of a CTA's part of a tile
+    int residual_tiles;        // whose residuals have buffers: the next one's too, or this one's alone
+    int buffers;               // of a consumer: two, or with a residual all of these tiles
+    int64_t x_bytes, w_bytes;  // that a stage loads
+    int64_t stage_room, rooms; // bytes of what a stage has alone, and of all X and W
     int64_t smem_bytes;
 } conv_sm90_shape;
 
@@ -190,9 +190,9 @@ typedef struct conv_sm90_problem {
     bool has_unseen;               // has dx pixels that no tap sees?
     bool whole;                    // begin the channels of all pixels at whole 16 bytes, as TMA wants?
     conv_box box[CONV_SM90_BOXES]; // that fits, of the pixels of one consumer, of two
-    bool may_be_tall;              // do all three rows of a filter see something, from rows of x that follow each other?
+    bool may_be_tall; // do all three rows of a filter see something, from rows of x that follow each other?
     conv_box tall_box[CONV_SM90_CONSUMERS];
-    int64_t image;                 // elements from image to image of y or dx
+    int64_t image; // elements from image to image of y or dx
 } conv_sm90_problem;
 
 conv_sm90_problem conv_sm90_problem_of(const ckl_conv_desc *desc);

@@ -219,7 +219,8 @@ static int64_t taps_of_launch(const conv_mode m[CONV_MODES], int64_t i)
     for (int mode = CONV_MODES - 1; mode >= 0; mode--) {
         const int64_t r = i % m[mode].stride, apart = apart_of(&m[mode]);
         i /= m[mode].stride;
-        taps *= r < m[mode].x ? ceil_div(m[mode].filter - first_tap(&m[mode], r, apart), apart) : 0;
+        const int64_t first = r < m[mode].x ? first_tap(&m[mode], r, apart) : m[mode].filter;
+        taps *= ceil_div(max_i64(0, m[mode].filter - first), apart);
     }
     return taps;
 }

@@ -11,7 +11,7 @@
  */
 enum { SPLIT_LEAST = 64, THREE_LEAST = 16 };
 enum { HELD_MAX = 32, HELD_BYTES = 64 << 10 }; // stages; of filters
-enum { RESIDUAL_AHEAD_MAX = 192 };             // filters of a CTA: of more, residuals of two tiles leave no room for stages
+enum { RESIDUAL_AHEAD_MAX = 192 }; // filters of a CTA: of more, residuals of two tiles leave no room for stages
 
 /* Columns of a staging buffer: the widest rows of 128, 64 or 32 bytes that divide the filters which a CTA finishes. */
 static int y_cols_of(int filters, int out)
@@ -27,7 +27,7 @@ static conv_sm90_shape memory_of(const conv_sm90_config *c)
 {
     const int rows = CONV_SM90_ROWS, out = (int)ckl_dtype_bytes(c->form.out);
     const int bytes = (int)ckl_dtype_bytes(c->form.dtype), step = 32 / bytes; // of wgmma
-    const int finished = c->tile_n / (c->split > 1 ? 2 : 1); // filters
+    const int finished = c->tile_n / (c->split > 1 ? 2 : 1);                  // filters
     conv_sm90_shape s = { .tile_m = rows * c->consumers, .y_cols = y_cols_of(finished, out) };
     s.taps = c->tall ? CONV_SM90_TALL : 1;
     s.slots = s.taps * (c->held ? c->held : c->stages);
@@ -381,8 +381,8 @@ conv_sm90_work conv_sm90_work_of(const conv_sm90_problem *p, const conv_sm90_con
  */
 plan_cost conv_sm90_cost_of(const conv_sm90_work *w, const ckl_device_info *device, const conv_sm90_config *c)
 {
-    const double BYTES = 72, ALL_BYTES = 7200, STAGE = 40, START = 2000, SINGLE = 900, EXCHANGE = 5000, RING = 600, RESIDUAL = 3000,
-                 HERTZ = 1.7e9;
+    const double BYTES = 72, ALL_BYTES = 7200, STAGE = 40, START = 2000, SINGLE = 900, EXCHANGE = 5000, RING = 600,
+                 RESIDUAL = 3000, HERTZ = 1.7e9;
     const double tiles = w->tiles * c->slices, ctas = c->split, at_once = device->sm_count / c->split,
                  active = ctas * smaller(tiles, at_once);
     const double load = larger(w->bytes / smaller(BYTES, ALL_BYTES / active), w->rows);

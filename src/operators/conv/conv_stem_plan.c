@@ -58,7 +58,8 @@ static int ctas_of(const conv_stem_config *c, const ckl_device_info *device)
                           (c->direct && !c->nchw ? 40
                            : c->several          ? 56
                                                  : 24);
-    int ctas = c->tile_n < 64 ? 4 : 3; // 64 filters in 64 registers serialise wgmma, as 96 in 80 do, which pay none the less
+    int ctas =
+        c->tile_n < 64 ? 4 : 3; // 64 filters in 64 registers serialise wgmma, as 96 in 80 do, which pay none the less
     while (ctas > 1 && (registers * THREADS * ctas > 65536 || s.smem_bytes * ctas > device->smem_per_sm_bytes))
         ctas--;
     return ctas;

@@ -217,14 +217,14 @@ static const char *const cases[] = {
     "n=2 c=16 h=8 w=12 k=24 pad=1 layout=nchw impl=nchw_sm90",
     "n=2 c=72 h=8 w=8 k=136 pad=1 r=3 s=1 layout=nchw dtype=bf16 bias=1 activation=relu impl=nchw_sm90 "
     "config='consumers=2 tile_n=128 stages=4'",
-    "n=2 c=72 h=8 w=17 k=40 pad=1 r=2 layout=nchw bias=1 residual=1 activation=relu impl=nchw_sm90 config='consumers=2 "
+    "n=2 c=72 h=8 w=16 k=40 pad=1 r=2 layout=nchw bias=1 residual=1 activation=relu impl=nchw_sm90 config='consumers=2 "
     "tile_n=128 stages=4'",
-    "n=3 c=19 h=7 w=7 k=21 pad=1 layout=nchw residual=1 impl=nchw_sm90",
+    "n=3 c=19 h=8 w=9 k=21 pad=1 layout=nchw residual=1 impl=nchw_sm90",
     "n=3 c=24 h=14 w=14 k=40 r=3 s=3 pad=1 layout=nchw out=f32 bias=1 impl=nchw_sm90 config='consumers=2 tile_n=192 "
     "stages=4'",
     "n=3 c=24 h=8 w=14 k=40 r=3 s=5 dilation=2 pad=4 pad_top=1 layout=nchw out=f32 impl=nchw_sm90 config='consumers=1 "
     "tile_n=256 tile_k=32'",
-    "n=3 c=24 h=14 w=14 k=40 r=3 s=3 pad=1 layout=nchw direction=data impl=nchw_sm90",
+    "n=3 c=24 h=12 w=14 k=40 r=3 s=3 pad=1 layout=nchw direction=data impl=nchw_sm90",
     "n=3 c=136 h=8 w=14 k=40 r=1 s=5 pad_left=1 pad_right=3 pad_top=1 layout=nchw direction=data dtype=bf16 "
     "impl=nchw_sm90 config='tile_k=16'",
     "n=5 c=40 d=3 h=7 w=8 k=16 r=1 s=1 layout=nchw impl=nchw_sm90",
@@ -321,11 +321,10 @@ static const char *const cases[] = {
     "n=2 c=40 h=9 w=7 k=72 x_w=48 y_w=80 r=1 s=1 direction=weight dtype=bf16 out=f32 impl=pointwise",
     "n=1 c=128 h=7 w=7 k=72 layout=nchw pad=1 bias=1 residual=1 activation=relu impl=packed # slices",
     "n=1 c=128 h=7 w=7 k=72 layout=nchw pad=1 direction=data impl=packed",
-    "n=2 c=24 h=9 w=12 k=40 layout=nchw pad=1 scale=1 bias=1 dtype=bf16 impl=nchw_sm90",
-    "n=3 c=40 h=7 w=7 k=72 layout=nchw pad=1 bias=1 residual=1 activation=relu impl=nchw_sm90 # spans over images",
-    "n=3 c=40 h=7 w=7 k=72 layout=nchw r=5 pad=1 direction=data dtype=bf16 impl=nchw_sm90",
+    "n=2 c=24 h=10 w=12 k=40 layout=nchw pad=1 scale=1 bias=1 dtype=bf16 impl=nchw_sm90",
+    "n=3 c=40 h=8 w=7 k=72 layout=nchw r=5 pad=1 direction=data dtype=bf16 impl=nchw_sm90",
     "n=1 c=96 h=10 w=16 k=70 layout=nchw pad=1 impl=nchw_sm90 # 128 channels, zeros among them",
-    "n=2 c=17 h=14 w=14 k=65 layout=nchw r=5 s=3 dilation=2 direction=data impl=nchw_sm90 # y less wide",
+    "n=2 c=17 h=12 w=14 k=65 layout=nchw r=5 s=3 dilation=2 direction=data impl=nchw_sm90 # y less wide",
     "n=2 c=16 h=9 w=11 k=24 pad=1 dtype=f32 math=tf32 scale=1 bias=1 residual=1 activation=relu impl=sm90",
     "n=2 c=36 h=9 w=11 k=72 pad=1 stride=2 dtype=f32 math=tf32 impl=sm90 config='im2col=0 split=1 tile_k=8 tall=0 "
     "held=0'",
@@ -412,7 +411,8 @@ static const char *const cases[] = {
     "n=2 c=264 h=9 w=7 k=40 pad=1 r=3 s=1 direction=data impl=sm90 config='im2col=0 tile_n=256 split=2 stages=2 tall=0 "
     "held=0'",
     "n=2 c=64 h=9 w=7 k=128 groups=2 pad=1 impl=sm90 config='im2col=0 tile_n=128 split=2 tall=0 held=0'",
-    "n=2 c=136 h=9 w=7 k=264 pad=1 bias=1 residual=1 activation=relu impl=sm90 config='im2col=1 box_w=64 box_h=1 box_n=1 "
+    "n=2 c=136 h=9 w=7 k=264 pad=1 bias=1 residual=1 activation=relu impl=sm90 config='im2col=1 box_w=64 box_h=1 "
+    "box_n=1 "
     "consumers=1 tile_n=256 tile_k=64 split=2 stages=3 tall=0 held=0' # a residual for each half",
     "n=180 c=24 h=14 w=14 k=248 r=1 s=1 bias=1 residual=1 activation=relu impl=sm90 config='im2col=1 box_w=128 box_h=1 "
     "box_n=1 consumers=2 tile_n=256 split=1 stages=3' # several tiles, one residual at a time",
