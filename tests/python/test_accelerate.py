@@ -68,7 +68,7 @@ def as_on_a_gpu():
     from cutekernellib.torch import _registry
 
     def way(name, *tensors, **_):
-        if _registry._is_compiling():
+        if torch.compiler.is_compiling():
             return getattr(_registry.registered, name)
         needs_gradient = torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in tensors)
         return getattr(_registry.differentiable if needs_gradient else _registry.direct, name)

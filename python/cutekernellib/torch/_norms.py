@@ -6,7 +6,7 @@ import math
 import torch
 
 from .. import _problems
-from .._shapes import expect
+from .._shapes import check, expect
 from ._registry import dense, image, image_like, is_channels_last, like, operator, run, without_gradient
 
 # Norms of rows. Where there is a residual the norm is that of a sum, which is returned, too, and of both addends the gradient is one.
@@ -17,16 +17,33 @@ def _statistics(x):
 
 
 _SAID = {"layernorm": "layer_norm", "rmsnorm": "rms_norm"}  # of operators: the functions' names
+_run = vars(run)
 
 
 @functools.lru_cache(8192)
-def _problem(name, shape, *rest):
+def _problem(name, x, residual, weight, bias, eps):
+    """Of shapes and types, which must fit: (shape, type) of each, or None."""
+    check(_SAID[name], "x[*,N] residual[*,N] weight[N] bias[N]", x, residual, weight, bias)
+    if weight is None and bias is not None:
+        raise ValueError("layer_norm: a bias needs a weight")
+    return _sized(name, *x, eps, weight is not None, residual is not None)
+
+
+@functools.lru_cache(8192)
+def _sized(name, shape, *rest):
     return _problems.norm(name, math.prod(shape[:-1]), shape[-1], *rest)
 
 
-def norm_of_rows(name, x, residual, weight, bias, eps, mean, rstd):
+def _norm_of_rows(name, x, weight, bias, eps, residual=None, mean=None, rstd=None):
     """y, and x + residual if there is one."""
-    expect(_SAID[name], "x[*,N] residual[*,N] weight[N] bias[N]", x, residual, weight, bias)
+    desc = _problem(
+        name,
+        (x.shape, x.dtype),
+        residual if residual is None else (residual.shape, residual.dtype),
+        weight if weight is None else (weight.shape, weight.dtype),
+        bias if bias is None else (bias.shape, bias.dtype),
+        eps,
+    )
     x, h = x.contiguous(), None
     y = torch.empty_like(x)
     if residual is not None:
@@ -37,19 +54,16 @@ def norm_of_rows(name, x, residual, weight, bias, eps, mean, rstd):
             bias = bias.contiguous()
         elif name == "layernorm":
             bias = torch.zeros_like(weight)
-    elif bias is not None:
-        raise ValueError("layer_norm: a bias needs a weight")
-    desc = _problem(name, x.shape, x.dtype, eps, weight is not None, h is not None)
-    getattr(run, name)(desc, x, residual, weight, bias, None, None, y, h, None, None, None, mean, rstd)
+    _run[name](desc, x, residual, weight, bias, None, None, y, h, None, None, None, mean, rstd)
     return y, h
 
 
-def norm_of_rows_backward(name, dy, dsum, x, weight, mean, rstd):
+def _norm_of_rows_backward(name, dy, dsum, x, weight, mean, rstd):
     dy, dsum, x, weight = dense(dy, dsum, x, weight)
     dx, dweight = torch.empty_like(x), torch.empty_like(weight) if weight is not None else None
     dbias = torch.empty_like(weight) if weight is not None and name == "layernorm" else None
-    desc = _problem(name, x.shape, x.dtype, 0, weight is not None, dsum is not None, True)
-    getattr(run, name)(desc, x, None, weight, None, dy, dsum, None, None, dx, dweight, dbias, mean, rstd)
+    desc = _sized(name, x.shape, x.dtype, 0, weight is not None, dsum is not None, True)
+    _run[name](desc, x, None, weight, None, dy, dsum, None, None, dx, dweight, dbias, mean, rstd)
     wanted = (dweight, dbias) if name == "layernorm" else (dweight,)
     return dx, *(x.new_empty(0) if g is None else g for g in wanted)
 
@@ -76,12 +90,10 @@ def _norm_setup(ctx, inputs, output):
 )
 def layer_norm(x, weight, bias, eps):
     mean, rstd = _statistics(x), _statistics(x)
-    return norm_of_rows("layernorm", x, None, weight, bias, eps, mean, rstd)[0], mean, rstd
+    return _norm_of_rows("layernorm", x, weight, bias, eps, None, mean, rstd)[0], mean, rstd
 
 
-@without_gradient("layer_norm")
-def _layer_norm_alone(x, weight, bias, eps):
-    return norm_of_rows("layernorm", x, None, weight, bias, eps, None, None)
+without_gradient("layer_norm")(functools.partial(_norm_of_rows, "layernorm"))
 
 
 @operator(
@@ -89,7 +101,7 @@ def _layer_norm_alone(x, weight, bias, eps):
     lambda dy, dsum, x, weight, mean, rstd: (like(x), _parameter_like(x, weight), _parameter_like(x, weight)),
 )
 def layer_norm_backward(dy, dsum, x, weight, mean, rstd):
-    return norm_of_rows_backward("layernorm", dy, dsum, x, weight, mean, rstd)
+    return _norm_of_rows_backward("layernorm", dy, dsum, x, weight, mean, rstd)
 
 
 def _rms_norm_gradient(ops, ctx, dy):
@@ -106,12 +118,10 @@ def _rms_norm_gradient(ops, ctx, dy):
 )
 def rms_norm(x, weight, eps):
     rstd = _statistics(x)
-    return norm_of_rows("rmsnorm", x, None, weight, None, eps, None, rstd)[0], rstd
+    return _norm_of_rows("rmsnorm", x, weight, None, eps, rstd=rstd)[0], rstd
 
 
-@without_gradient("rms_norm")
-def _rms_norm_alone(x, weight, eps):
-    return norm_of_rows("rmsnorm", x, None, weight, None, eps, None, None)
+without_gradient("rms_norm")(lambda x, weight, eps: _norm_of_rows("rmsnorm", x, weight, None, eps))
 
 
 @operator(
@@ -119,7 +129,7 @@ def _rms_norm_alone(x, weight, eps):
     lambda dy, dsum, x, weight, rstd: (like(x), _parameter_like(x, weight)),
 )
 def rms_norm_backward(dy, dsum, x, weight, rstd):
-    return norm_of_rows_backward("rmsnorm", dy, dsum, x, weight, None, rstd)
+    return _norm_of_rows_backward("rmsnorm", dy, dsum, x, weight, None, rstd)
 
 
 def _add_norm_setup(ctx, inputs, output):
@@ -144,12 +154,12 @@ def _add_layer_norm_gradient(ops, ctx, dy, dsum):
 )
 def add_layer_norm(x, residual, weight, bias, eps):
     mean, rstd = _statistics(x), _statistics(x)
-    return *norm_of_rows("layernorm", x, residual, weight, bias, eps, mean, rstd), mean, rstd
+    return *_norm_of_rows("layernorm", x, weight, bias, eps, residual, mean, rstd), mean, rstd
 
 
 @without_gradient("add_layer_norm")
 def _add_layer_norm_alone(x, residual, weight, bias, eps):
-    return norm_of_rows("layernorm", x, residual, weight, bias, eps, None, None)
+    return _norm_of_rows("layernorm", x, weight, bias, eps, residual)
 
 
 def _add_rms_norm_gradient(ops, ctx, dy, dsum):
@@ -169,12 +179,12 @@ def _add_rms_norm_gradient(ops, ctx, dy, dsum):
 )
 def add_rms_norm(x, residual, weight, eps):
     rstd = _statistics(x)
-    return *norm_of_rows("rmsnorm", x, residual, weight, None, eps, None, rstd), rstd
+    return *_norm_of_rows("rmsnorm", x, weight, None, eps, residual, rstd=rstd), rstd
 
 
 @without_gradient("add_rms_norm")
 def _add_rms_norm_alone(x, residual, weight, eps):
-    return norm_of_rows("rmsnorm", x, residual, weight, None, eps, None, None)
+    return _norm_of_rows("rmsnorm", x, weight, None, eps, residual)
 
 
 # Group norm
