@@ -79,8 +79,8 @@ def typed(function):
     signature = inspect.signature(function)
     plain = [p.replace(annotation=p.empty) for p in signature.parameters.values()]
     taken = str(signature.replace(parameters=plain, return_annotation=signature.empty))[1:-1]
-    given = [("{0}={0}" if p.kind is p.KEYWORD_ONLY else f"{p}" if p.kind is p.VAR_KEYWORD else "{0}").format(p.name) for p in plain]
     named = [f"**{p.name}" if p.kind is p.VAR_KEYWORD else f"{p.name}={p.name}" for p in plain]
+    given = [p.name if p.kind is p.POSITIONAL_OR_KEYWORD else n for p, n in zip(plain, named)]
     place: dict = {"__name__": __name__}  # by which a warning knows whose caller is meant
     exec(_CALL.format(taken=taken, given=", ".join(given), named=", ".join(named)), place)
     return functools.wraps(function)(place["made"](function, _ERRORS, functools.partial(_tell, function)))
@@ -100,7 +100,8 @@ def _check_arguments(function, arguments):
     for name, x in arguments.items():
         annotation = parameters[name if name in parameters else list(parameters)[-1]].annotation  # the last one takes all names
         if not any(_is(x, kind) for kind in annotation.split(" | ")):
-            raise TypeError(f"{function.__name__}: {name} is of {type(x).__name__}, not {_TOLD.get(annotation, annotation)}") from None
+            told = _TOLD.get(annotation, annotation)
+            raise TypeError(f"{function.__name__}: {name} is of {type(x).__name__}, not {told}") from None
         if str(getattr(x, "layout", "torch.strided")) != "torch.strided":
             raise NotImplementedError(f"{function.__name__}: {name} is sparse, {x.layout}") from None
 

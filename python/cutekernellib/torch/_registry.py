@@ -86,7 +86,7 @@ def _differentiable(name, function, gradient, setup, results):
         return output[:results] if isinstance(output, tuple) else output
 
     def backward(ctx, *gradients):
-        traced = torch.is_grad_enabled() or _compiler.is_compiling()  # registered operators say that they have no second gradient
+        traced = torch.is_grad_enabled() or _compiler.is_compiling()  # registered, they say that there is no second gradient
         return gradient(registered if traced else direct, ctx, *gradients)
 
     methods = {"forward": staticmethod(forward), "backward": staticmethod(backward)}
@@ -96,14 +96,9 @@ def _differentiable(name, function, gradient, setup, results):
     ).apply  # past Function.apply, which looks at transforms, as way() does
 
 
-def without_gradient(name):
-    """Registers what follows as the operator's function where nobody asks for a gradient: it leaves out outputs that are only kept."""
-
-    def keep(function):
-        setattr(direct, name, function)
-        return function
-
-    return keep
+def without_gradient(name, function):
+    """The operator's function where nobody asks for a gradient: it leaves out outputs that are only kept."""
+    setattr(direct, name, function)
 
 
 def way(name, *tensors, transformed=True):
