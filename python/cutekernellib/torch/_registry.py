@@ -91,9 +91,8 @@ def _differentiable(name, function, gradient, setup, results):
 
     methods = {"forward": staticmethod(forward), "backward": staticmethod(backward)}
     function_of_autograd = type(name, (torch.autograd.Function,), methods)
-    return super(
-        torch.autograd.Function, function_of_autograd
-    ).apply  # past Function.apply, which looks at transforms, as way() does
+    # past Function.apply, which looks at transforms, as way() does
+    return super(torch.autograd.Function, function_of_autograd).apply
 
 
 def without_gradient(name, function):
