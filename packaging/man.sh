@@ -13,7 +13,8 @@ verbatim() {
     printf '.fi\n'
 }
 
-printf '.TH CKL 1 "" "CuTeKernelLib %s"\n' "$("$ckl" --version | awk '{print $2}')"
+date=$(date -u -d "@${SOURCE_DATE_EPOCH:-$(date +%s)}" +%F)
+printf '.TH CKL 1 "%s" "CuTeKernelLib %s"\n' "$date" "$("$ckl" --version | awk '{print $2}')"
 printf '.SH NAME\nckl \\- checks, measures and explains GPU kernels\n.SH SYNOPSIS\n.B ckl\nCOMMAND ...\n.SH DESCRIPTION\n'
 "$ckl" --help | tail -n +5 | verbatim
 printf '.SH COMMANDS\n'

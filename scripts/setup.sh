@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # setup.sh - installs the system packages that building and testing need, or prints the command that does.
 # Usage: scripts/setup.sh [docs|python]    With docs, also what the API reference needs; with python, also a virtual environment in
-# build-venv with what the Python tests need, where PyPI can be reached. Quick when nothing is missing.
+# build-venv with what the Python tests need, where it can be had and PyPI be reached. Quick when nothing is missing.
 set -euo pipefail
 
 missing=()
@@ -15,6 +15,13 @@ need() { # need PACKAGE TEST...: the package is missing if the test fails
 header() { # a C header is on the include path
     echo "#include <$1>" | cc -E -
 }
+
+root=() # before a command that installs
+[[ $(id -u) -eq 0 ]] || root=(sudo -n --preserve-env=DEBIAN_FRONTEND)
+
+can_install() {
+    command -v apt-get && "${root[@]}" true
+} >/dev/null 2>&1
 
 need gcc command -v cc
 need make command -v make
@@ -37,8 +44,12 @@ python_environment() {
     }
 }
 
-[[ ${1:-} != python ]] || python_environment
-[[ ${#missing[@]} -eq 0 ]] && exit 0
+make_environment=true
+if [[ ${1:-} == python ]]; then
+    make_environment=python_environment
+    ! can_install || need python3-venv python3 -c 'import ensurepip'
+fi
+[[ ${#missing[@]} -gt 0 ]] || { $make_environment; exit; }
 need ninja-build command -v ninja # not needed, but builds are faster with it
 
 install=(apt-get install -y --no-install-recommends "${missing[@]}")
@@ -46,18 +57,15 @@ if ! command -v apt-get >/dev/null; then
     echo "Missing: ${missing[*]} (Debian names). Install them with this system's package manager." >&2
     exit 1
 fi
-export DEBIAN_FRONTEND=noninteractive
-if [[ $(id -u) -eq 0 ]]; then
-    root=()
-elif sudo -n true 2>/dev/null; then
-    root=(sudo -n --preserve-env=DEBIAN_FRONTEND)
-else
+if ! can_install; then
     echo "Missing: ${missing[*]}. Install them with:" >&2
     echo "    sudo ${install[*]}" >&2
     exit 1
 fi
+export DEBIAN_FRONTEND=noninteractive
 echo "Installing ${missing[*]}"
 "${root[@]}" "${install[@]}" >/dev/null 2>&1 || {
     "${root[@]}" apt-get update -qq
     "${root[@]}" "${install[@]}"
 }
+$make_environment

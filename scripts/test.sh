@@ -271,7 +271,7 @@ build_threads() {
 
 clang_build() { # its warnings are errors, too
     command -v clang >/dev/null || { echo "skipped: the build by clang wants clang"; return; }
-    CC=clang cmake -S . -B build-clang -DCMAKE_BUILD_TYPE=Release && cmake --build build-clang -j"$(nproc)" --target ckl tests
+    CC=clang cmake -S . -B build-clang -DCMAKE_BUILD_TYPE=Release && cmake --build build-clang -j"$(nproc)" --target all tests unit_gpu
 }
 
 build_units() {

@@ -61,11 +61,12 @@ completes() { # completes SHELL WANTED WORDS...
 }
 
 man_page() { # names every command, and is one for man
-    local command
+    local command page=$prefix/share/man/man1/ckl.1
     while read -r command; do
-        grep -q "^.SS $command\$" "$prefix/share/man/man1/ckl.1" || return 1
+        grep -q "^.SS $command\$" "$page" || return 1
     done < <("$build/ckl" --help | awk '/^  [a-z]/ {print $1}')
-    ! command -v groff >/dev/null || [[ -z $(groff -ww -man -Tascii "$prefix/share/man/man1/ckl.1" 2>&1 >/dev/null) ]]
+    { ! command -v groff || [[ -z $(groff -ww -man -Tascii "$page" 2>&1 >/dev/null) ]]; } &&
+        { ! command -v mandoc || mandoc -T lint -W warning "$page"; }
 }
 
 exports_nothing_else() { # the static library: its names cannot meet those of a program; locks of OpenMP are to be shared

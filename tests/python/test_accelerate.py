@@ -2,6 +2,7 @@
 
 import copy
 import io
+import sys
 import unittest
 import unittest.mock
 
@@ -68,7 +69,7 @@ def as_on_a_gpu():
     from cutekernellib.torch import _registry
 
     def way(name, *tensors, **_):
-        if _registry._is_compiling():
+        if torch.compiler.is_compiling():
             return getattr(_registry.registered, name)
         needs_gradient = torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in tensors)
         return getattr(_registry.differentiable if needs_gradient else _registry.direct, name)
@@ -383,6 +384,35 @@ class Accelerate(unittest.TestCase):
     def test_norms_of_several_modes(self):
         norms = torch.nn.RMSNorm((3, 8)), torch.nn.LayerNorm((3, 8)), torch.nn.RMSNorm(8, elementwise_affine=False)
         self.agrees_on(torch.nn.Sequential(*norms), normal(4, 3, 8))
+
+    def test_weights_made_anew_for_every_call(self):
+        """They are no parameters of the module, as those of pruned ones are not."""
+
+        class Doubled(torch.nn.Module):
+            def forward(self, weight):
+                return 2 * weight
+
+        x, norm = normal(4, 16).float(), torch.nn.LayerNorm(16).to(device)
+        wanted = 2 * norm(x)
+        self.addCleanup(ckl.accelerate(norm, host=device == "cpu", quiet=True).undo)
+        torch.nn.utils.parametrize.register_parametrization(norm, "weight", Doubled())
+        torch.testing.assert_close(norm(x), wanted, rtol=1e-5, atol=1e-5)
+
+    def test_functions_that_a_call_goes_through(self):
+        """Of a module of torch's own 11 by the same count; each costs some 0.1 us, which nothing else watches."""
+        norm, x, names = torch.nn.LayerNorm(16).to(device), torch.zeros(2, 16, device=device), []
+        report = ckl.accelerate(norm, host=device == "cpu", quiet=True)
+        self.addCleanup(report.undo)
+
+        def note(frame, event, arg):
+            names.extend({"call": [frame.f_code.co_name], "c_call": [getattr(arg, "__name__", "")]}.get(event, []))
+
+        with torch.no_grad(), as_on_a_gpu():
+            norm(x)
+            sys.setprofile(note)
+            norm(x)
+            sys.setprofile(None)
+        self.assertLessEqual(len(names), 20, names)
 
     def test_a_part_of_a_head_rotates(self):
         try:

@@ -22,18 +22,20 @@ class Block:
 
     inputs: names and shapes, with a ? where None may stand. Those that have the modes of the first one but the last are rows, too. At
     their end may be those that the operator of the gradient has nothing of: `residual`, only added to y, has y's gradient, cos and sin
-    have none. options: as a schema has them. is_image: the first input and others of four modes have their channels last.
+    have none. options: as a schema has them. is_image: the first input and others of four modes have their channels last. instead: of
+    inputs that are only added up the number of the result that is their sum. The gradient gets it in their place, and theirs is one.
     """
 
-    def __init__(self, describe, inputs, options, count, is_image):
+    def __init__(self, describe, inputs, options, count, is_image, instead):
         self.describe, self.name, self.options, self.count = describe, describe.__name__, options, count
         words = [word.rstrip("]").split("[") for word in inputs.split()]
         self.names, self.is_optional = [name.rstrip("?") for name, _ in words], [name.endswith("?") for name, _ in words]
         modes = [shape.split(",") for _, shape in words]
         self.by_rows = [shape[:-1] == modes[0][:-1] for shape in modes]
         self.orders = [torch.channels_last if is_image and len(shape) == 4 else torch.contiguous_format for shape in modes]
-        self.is_image = is_image
+        self.is_image, self.instead = is_image, [instead.get(name) for name in self.names]
         self.has_residual = self.names[-1] == "residual"
+        self.owners = [i if of is None else self.instead.index(of) for i, of in enumerate(self.instead)]  # of gradients
         self.saved = len(self.names) - self.has_residual  # so many first ones
         self.differentiable = self.saved - 2 * (self.names[-1] == "sin")
         pattern = inputs.replace("?", "")
@@ -97,7 +99,8 @@ class Block:
         g = self.gradients(tape, inputs, results, needs)
         work, size = place(g.steps, g.rows, "work", placed=places)
         made = ["d" + name for name in self.names[: self.differentiable]]
-        names = [*("d" + y.name for y in results), *self.names[: self.saved], "kept", *made, "work"]
+        given = [name if i is None else f"y{i}" for name, i in zip(self.names[: self.saved], self.instead)]
+        names = [*("d" + y.name for y in results), *given, "kept", *made, "work"]
         return pack(g.steps, names, places | work), size
 
     def run(self, args, keeps):
@@ -138,7 +141,8 @@ class Block:
         return tuple([torch.empty_like(t, memory_format=o) if need else args[0].new_empty(0) for t, o, need in rows])
 
     def setup(self, ctx, inputs, output):
-        ctx.save_for_backward(*inputs[: self.saved], output[-1])
+        saved = [x if i is None else output[i] for x, i in zip(inputs[: self.saved], self.instead)]
+        ctx.save_for_backward(*saved, output[-1])
         ctx.options = inputs[len(self.names) :]
 
     def gradient(self, ops, ctx, *dys):
@@ -147,23 +151,26 @@ class Block:
         if self.count > 1 and any([dy is None for dy in dys]):  # of a result that nobody took
             made = self.made(*ctx.saved_tensors[:-1], *[None] * self.has_residual, *ctx.options)
             dys = [torch.zeros_like(y) if dy is None else dy for dy, y in zip(dys, made)]
-        made = getattr(ops, self.name + "_backward")(*dys, *ctx.saved_tensors, *ctx.options, needs[:count])
+        asked, owners = [False] * count, self.owners[:count]
+        for need, owner in zip(needs, owners):
+            asked[owner] |= need
+        made = getattr(ops, self.name + "_backward")(*dys, *ctx.saved_tensors, *ctx.options, asked)
         others = [None] * (len(needs) - count)
         if self.has_residual and needs[count]:
             others[0] = dys[0]
-        return *[dx if need else None for dx, need in zip(made, needs)], *others
+        return *[made[owner] if need else None for owner, need in zip(owners, needs)], *others
 
 
-def described(inputs, options, count=1, is_image=False):
+def described(inputs, options, count=1, is_image=False, instead=types.MappingProxyType({})):
     """Registers the description that follows as an operator of so many results, and that of its gradient."""
 
     def register(describe):
-        block = Block(describe, inputs, options, count, is_image)
+        block = Block(describe, inputs, options, count, is_image, instead)
         name, options_of = block.name, f", {options}" if options else ""
         results, gradients = (", ".join(["Tensor"] * n) for n in (count + 1, block.differentiable))
         schema = f"{name}({block.schema(len(block.names))}{options_of}) -> ({results})"
         operator(schema, block.made, block.gradient, block.setup, count)(lambda *args: block.run(args, True))
-        without_gradient(name)(lambda *args: block.run(args, False)[:count])
+        without_gradient(name, lambda *args: block.run(args, False)[:count])
         dys = ", ".join(f"Tensor dy{i}" for i in range(count))
         given = f"{dys}, {block.schema(block.saved)}, Tensor kept{options_of}, bool[] needs"
         operator(f"{name}_backward({given}) -> ({gradients})", block.made_gradients)(block.run_gradient)

@@ -37,10 +37,11 @@ def _problem(expr, shape, dtype, count):
 def _elementwise(expr, *inputs):
     """Tensors of floats of one shape, in the order of the last one, as is the result."""
     x = inputs[-1]
-    desc, order = _problem(expr, x.shape, x.dtype, len(inputs)), torch.contiguous_format
+    desc = _problem(expr, x.shape, x.dtype, len(inputs))
     if x.dim() == 4 and is_channels_last(x):
-        order = torch.channels_last
-    inputs = [x.contiguous(memory_format=order) for x in inputs]
+        inputs = [x.contiguous(memory_format=torch.channels_last) for x in inputs]
+    else:
+        inputs = [x.contiguous() for x in inputs]
     out = torch.empty_like(inputs[-1])
     run.elementwise(desc, *inputs, *_NONE[len(inputs) :], out)
     return out

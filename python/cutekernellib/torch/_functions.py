@@ -8,7 +8,6 @@ import cutekernellib.torch as _torch
 
 from ._taken import takes
 
-
 _GROUP = 16  # query heads of a key head, at most, in the models meant below
 
 

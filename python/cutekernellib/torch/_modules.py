@@ -14,34 +14,39 @@ from . import _registry, _structures
 from ._attention import has_gradient
 from ._functions import counting_model
 from ._structures import TURNED, activation_of, has, is_idle, kind, parts_of_mlp, whole
-from ._taken import FLOATS, multiplies, taken, takes
+from ._taken import FLOATS, fit, multiplies, takes
 
 # Norms, activations and layers
 
 
 def _layer_norm(self, x):
-    parameters = self.weight, self.bias
-    run = taken("layer_norm", x, *parameters)
-    return _torch._norm(run, x, self.normalized_shape, parameters, self.eps) if run else self.ckl_forward(x)
+    try:
+        weight, bias = self._parameters["weight"], self._parameters["bias"]  # as self.weight without its search
+    except KeyError:  # they are made anew for every call
+        weight, bias = self.weight, self.bias
+    run = fit(x, weight, bias) and _registry.way("layer_norm", x, weight, bias, transformed=False)
+    if run and self.normalized_shape == x.shape[-1:]:
+        return run(x, weight, bias, self.eps)[0]
+    return _torch._norm(run, x, self.normalized_shape, (weight, bias), self.eps) if run else self.ckl_forward(x)
 
 
 def _rms_norm(self, x):
-    weight = self.weight
-    run = taken("rms_norm", x, weight)
+    weight, own = self.weight, vars(self)
+    run = fit(x, weight) and _registry.way("rms_norm", x, weight, transformed=False)
     if not run:
         return self.ckl_forward(x)
-    eps = self.variance_epsilon if hasattr(self, "variance_epsilon") else self.eps
-    return _torch._norm(run, x, getattr(self, "normalized_shape", x.shape[-1:]), (weight,), eps)
+    eps = own["variance_epsilon"] if "variance_epsilon" in own else self.eps
+    return _torch._norm(run, x, own.get("normalized_shape", x.shape[-1:]), (weight,), eps)
 
 
 def _group_norm(self, x):
     weight, bias = self.weight, self.bias
-    run = taken("group_norm", x, weight, bias)
+    run = fit(x, weight, bias) and _registry.way("group_norm", x, weight, bias, transformed=False)
     return run(x, self.num_groups, weight, bias, self.eps)[0] if run else self.ckl_forward(x)
 
 
 def _activation(self, x):
-    run = None if getattr(self, "inplace", False) else taken("unary", x)
+    run = not vars(self).get("inplace") and fit(x) and _registry.way("unary", x, transformed=False)
     return run(x, _UNARY[activation_of(self)]) if run else self.ckl_forward(x)
 
 
@@ -254,14 +259,7 @@ _STRUCTURES = (
     (_structures.is_patch_embed, _patch_embed),
     (lambda m: has(m, "ConvNeXtBlock", *_structures.CONVNEXT), _convnext_block),
 )
-WHOLE = (
-    _gated_mlp,
-    _mlp,
-    _patch_embed,
-    _vit_block,
-    _gpt2_block,
-    _convnext_block,
-)  # they take over what is inside of their modules
+WHOLE = {_gated_mlp, _mlp, _patch_embed, _vit_block, _gpt2_block, _decoder_layer, _convnext_block}  # they take over what is inside
 
 
 def forward_of(module):

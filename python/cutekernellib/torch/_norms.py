@@ -6,175 +6,77 @@ import math
 import torch
 
 from .. import _problems
-from .._shapes import expect
-from ._registry import dense, image, image_like, is_channels_last, like, operator, run, without_gradient
+from .._shapes import check, expect
+from ._described import described
+from ._registry import dense, image, image_like, is_channels_last, operator, run, without_gradient
 
 # Norms of rows. Where there is a residual the norm is that of a sum, which is returned, too, and of both addends the gradient is one.
 
 
-def _statistics(x):
-    return torch.empty(x.shape[:-1], dtype=torch.float32, device=x.device)
+@described("x[*,N] weight?[N] bias?[N]", "float eps")
+def layer_norm(tape, x, weight, bias, eps):
+    return tape.layer_norm(x, weight, bias, eps)
 
+
+@described("x[*,N] weight?[N]", "float eps")
+def rms_norm(tape, x, weight, eps):
+    return tape.rms_norm(x, weight, eps)
+
+
+@described("x[*,N] residual[*,N] weight[N] bias?[N]", "float eps", count=2, instead={"x": 1, "residual": 1})
+def add_layer_norm(tape, x, residual, weight, bias, eps):
+    return tape.layer_norm(x, weight, bias, eps, residual)
+
+
+@described("x[*,N] residual[*,N] weight[N]", "float eps", count=2, instead={"x": 1, "residual": 1})
+def add_rms_norm(tape, x, residual, weight, eps):
+    return tape.rms_norm(x, weight, eps, residual)
+
+
+# Without a gradient they are an operator each, called without the detour of a sequence.
 
 _SAID = {"layernorm": "layer_norm", "rmsnorm": "rms_norm"}  # of operators: the functions' names
+_run = vars(run)
 
 
 @functools.lru_cache(8192)
-def _problem(name, shape, *rest):
-    return _problems.norm(name, math.prod(shape[:-1]), shape[-1], *rest)
+def _problem(name, x, weight, bias, eps, residual):
+    """Of shapes and types, which must fit: (shape, type) of each, or None."""
+    check(_SAID[name], "x[*,N] residual[*,N] weight[N] bias[N]", x, residual, weight, bias)
+    if weight is None and bias is not None:
+        raise ValueError("layer_norm: a bias needs a weight")
+    shape, dtype = x
+    return _problems.norm(name, math.prod(shape[:-1]), shape[-1], dtype, eps, weight is not None, residual is not None)
 
 
-def norm_of_rows(name, x, residual, weight, bias, eps, mean, rstd):
+def _norm(name, x, weight, bias, eps, residual=None):
     """y, and x + residual if there is one."""
-    expect(_SAID[name], "x[*,N] residual[*,N] weight[N] bias[N]", x, residual, weight, bias)
-    x, h = x.contiguous(), None
+    desc = _problem(
+        name,
+        (x.shape, x.dtype),
+        weight if weight is None else (weight.shape, weight.dtype),
+        bias if bias is None else (bias.shape, bias.dtype),
+        eps,
+        residual if residual is None else (residual.shape, residual.dtype),
+    )
+    x, total = x.contiguous(), None
     y = torch.empty_like(x)
     if residual is not None:
-        residual, h = residual.contiguous(), torch.empty_like(x)
+        residual, total = residual.contiguous(), torch.empty_like(x)
     if weight is not None:
         weight = weight.contiguous()
         if bias is not None:
             bias = bias.contiguous()
         elif name == "layernorm":
             bias = torch.zeros_like(weight)
-    elif bias is not None:
-        raise ValueError("layer_norm: a bias needs a weight")
-    desc = _problem(name, x.shape, x.dtype, eps, weight is not None, h is not None)
-    getattr(run, name)(desc, x, residual, weight, bias, None, None, y, h, None, None, None, mean, rstd)
-    return y, h
+    _run[name](desc, x, residual, weight, bias, None, None, y, total)
+    return y, total
 
 
-def norm_of_rows_backward(name, dy, dsum, x, weight, mean, rstd):
-    dy, dsum, x, weight = dense(dy, dsum, x, weight)
-    dx, dweight = torch.empty_like(x), torch.empty_like(weight) if weight is not None else None
-    dbias = torch.empty_like(weight) if weight is not None and name == "layernorm" else None
-    desc = _problem(name, x.shape, x.dtype, 0, weight is not None, dsum is not None, True)
-    getattr(run, name)(desc, x, None, weight, None, dy, dsum, None, None, dx, dweight, dbias, mean, rstd)
-    wanted = (dweight, dbias) if name == "layernorm" else (dweight,)
-    return dx, *(x.new_empty(0) if g is None else g for g in wanted)
-
-
-def _parameter_like(x, weight):
-    return x.new_empty(0) if weight is None else torch.empty_like(weight)
-
-
-def _layer_norm_gradient(ops, ctx, dy):
-    x, weight, mean, rstd = ctx.saved_tensors
-    dx, dweight, dbias = ops.layer_norm_backward(dy, None, x, weight, mean, rstd)
-    return dx, dweight if weight is not None else None, dbias if ctx.needs_input_grad[2] else None, None
-
-
-def _norm_setup(ctx, inputs, output):
-    ctx.save_for_backward(*inputs[:2], *output[1:])
-
-
-@operator(
-    "layer_norm(Tensor x, Tensor? weight, Tensor? bias, float eps) -> (Tensor, Tensor, Tensor)",
-    lambda x, weight, bias, eps: (like(x), _statistics(x), _statistics(x)),
-    _layer_norm_gradient,
-    _norm_setup,
-)
-def layer_norm(x, weight, bias, eps):
-    mean, rstd = _statistics(x), _statistics(x)
-    return norm_of_rows("layernorm", x, None, weight, bias, eps, mean, rstd)[0], mean, rstd
-
-
-@without_gradient("layer_norm")
-def _layer_norm_alone(x, weight, bias, eps):
-    return norm_of_rows("layernorm", x, None, weight, bias, eps, None, None)
-
-
-@operator(
-    "layer_norm_backward(Tensor dy, Tensor? dsum, Tensor x, Tensor? weight, Tensor mean, Tensor rstd) -> (Tensor, Tensor, Tensor)",
-    lambda dy, dsum, x, weight, mean, rstd: (like(x), _parameter_like(x, weight), _parameter_like(x, weight)),
-)
-def layer_norm_backward(dy, dsum, x, weight, mean, rstd):
-    return norm_of_rows_backward("layernorm", dy, dsum, x, weight, mean, rstd)
-
-
-def _rms_norm_gradient(ops, ctx, dy):
-    x, weight, rstd = ctx.saved_tensors
-    dx, dweight = ops.rms_norm_backward(dy, None, x, weight, rstd)
-    return dx, dweight if weight is not None else None, None
-
-
-@operator(
-    "rms_norm(Tensor x, Tensor? weight, float eps) -> (Tensor, Tensor)",
-    lambda x, weight, eps: (like(x), _statistics(x)),
-    _rms_norm_gradient,
-    _norm_setup,
-)
-def rms_norm(x, weight, eps):
-    rstd = _statistics(x)
-    return norm_of_rows("rmsnorm", x, None, weight, None, eps, None, rstd)[0], rstd
-
-
-@without_gradient("rms_norm")
-def _rms_norm_alone(x, weight, eps):
-    return norm_of_rows("rmsnorm", x, None, weight, None, eps, None, None)
-
-
-@operator(
-    "rms_norm_backward(Tensor dy, Tensor? dsum, Tensor x, Tensor? weight, Tensor rstd) -> (Tensor, Tensor)",
-    lambda dy, dsum, x, weight, rstd: (like(x), _parameter_like(x, weight)),
-)
-def rms_norm_backward(dy, dsum, x, weight, rstd):
-    return norm_of_rows_backward("rmsnorm", dy, dsum, x, weight, None, rstd)
-
-
-def _add_norm_setup(ctx, inputs, output):
-    ctx.save_for_backward(output[1], inputs[2], *output[2:])
-    ctx.set_materialize_grads(False)
-
-
-def _add_layer_norm_gradient(ops, ctx, dy, dsum):
-    if dy is None:
-        return dsum, dsum, None, None, None
-    h, weight, mean, rstd = ctx.saved_tensors
-    dx, dweight, dbias = ops.layer_norm_backward(dy, dsum, h, weight, mean, rstd)
-    return dx, dx, dweight, dbias if ctx.needs_input_grad[3] else None, None
-
-
-@operator(
-    "add_layer_norm(Tensor x, Tensor residual, Tensor weight, Tensor? bias, float eps) -> (Tensor, Tensor, Tensor, Tensor)",
-    lambda x, residual, weight, bias, eps: (like(x), like(x), _statistics(x), _statistics(x)),
-    _add_layer_norm_gradient,
-    _add_norm_setup,
-    results=2,
-)
-def add_layer_norm(x, residual, weight, bias, eps):
-    mean, rstd = _statistics(x), _statistics(x)
-    return *norm_of_rows("layernorm", x, residual, weight, bias, eps, mean, rstd), mean, rstd
-
-
-@without_gradient("add_layer_norm")
-def _add_layer_norm_alone(x, residual, weight, bias, eps):
-    return norm_of_rows("layernorm", x, residual, weight, bias, eps, None, None)
-
-
-def _add_rms_norm_gradient(ops, ctx, dy, dsum):
-    if dy is None:
-        return dsum, dsum, None, None
-    h, weight, rstd = ctx.saved_tensors
-    dx, dweight = ops.rms_norm_backward(dy, dsum, h, weight, rstd)
-    return dx, dx, dweight, None
-
-
-@operator(
-    "add_rms_norm(Tensor x, Tensor residual, Tensor weight, float eps) -> (Tensor, Tensor, Tensor)",
-    lambda x, residual, weight, eps: (like(x), like(x), _statistics(x)),
-    _add_rms_norm_gradient,
-    _add_norm_setup,
-    results=2,
-)
-def add_rms_norm(x, residual, weight, eps):
-    rstd = _statistics(x)
-    return *norm_of_rows("rmsnorm", x, residual, weight, None, eps, None, rstd), rstd
-
-
-@without_gradient("add_rms_norm")
-def _add_rms_norm_alone(x, residual, weight, eps):
-    return norm_of_rows("rmsnorm", x, residual, weight, None, eps, None, None)
+without_gradient("layer_norm", functools.partial(_norm, "layernorm"))
+without_gradient("rms_norm", lambda x, weight, eps: _norm("rmsnorm", x, weight, None, eps))
+without_gradient("add_layer_norm", lambda x, residual, *rest: _norm("layernorm", x, *rest, residual))
+without_gradient("add_rms_norm", lambda x, residual, weight, eps: _norm("rmsnorm", x, weight, None, eps, residual))
 
 
 # Group norm
@@ -185,7 +87,7 @@ def _group_statistics(x, groups):
 
 
 def _group_norm_setup(ctx, inputs, output):
-    x, groups, weight, bias, _ = inputs
+    x, groups, weight, *_ = inputs
     ctx.save_for_backward(x, weight, output[1], output[2])
     ctx.groups = groups
 
@@ -214,14 +116,18 @@ def group_norm(x, groups, weight, bias, eps):
     return y, mean, rstd
 
 
+def _parameters_like(x, weight):
+    return [x.new_empty(0 if weight is None else weight.shape) for _ in ("weight", "bias")]
+
+
 @operator(
     "group_norm_backward(Tensor dy, Tensor x, int groups, Tensor? weight, Tensor mean, Tensor rstd) -> (Tensor, Tensor, Tensor)",
-    lambda dy, x, groups, weight, mean, rstd: (image_like(x), _parameter_like(x, weight), _parameter_like(x, weight)),
+    lambda dy, x, groups, weight, mean, rstd: (image_like(x), *_parameters_like(x, weight)),
 )
 def group_norm_backward(dy, x, groups, weight, mean, rstd):
     last, (weight,) = is_channels_last(x), dense(weight)
     x, dy = image(x, last), image(dy, last)
-    dx, gradients = torch.empty_like(x), [None if weight is None else torch.empty_like(weight) for _ in range(2)]
+    dx, made = torch.empty_like(x), _parameters_like(x, weight)
     desc = _problems.groupnorm(x.shape, groups, x.dtype, 0, weight is not None, last, True)
-    run.groupnorm(desc, x, dy, weight, None, None, dx, *gradients, mean, rstd)
-    return dx, *(x.new_empty(0) if g is None else g for g in gradients)
+    run.groupnorm(desc, x, dy, weight, None, None, dx, *((None, None) if weight is None else made), mean, rstd)
+    return dx, *made

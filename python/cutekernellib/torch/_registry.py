@@ -16,7 +16,7 @@ from .._library import leave, module, operators, warn_of_emulator
 _library = torch.library.Library("cutekernellib", "DEF")
 atexit.unregister(leave)
 atexit.register(leave)  # before torch takes the operators away
-_is_compiling = torch.compiler.is_compiling
+_compiler, _is_dynamo_tracing = torch.compiler, torch.compiler.is_dynamo_compiling
 _is_transforming = torch._C._are_functorch_transforms_active
 _dispatch_modes = torch._C._len_torch_dispatch_stack
 _forward_ad = torch.autograd.forward_ad
@@ -25,6 +25,7 @@ _PLAIN = (torch.Tensor, torch.nn.Parameter)
 registered = torch.ops.cutekernellib
 direct = types.SimpleNamespace()  # the functions by name
 differentiable = types.SimpleNamespace()  # the same as functions of autograd alone
+_direct_of, _differentiable_of = vars(direct), vars(differentiable)  # looked up without a call
 run = types.SimpleNamespace(**{name: operator.run for name, operator in operators.items()})
 
 
@@ -85,24 +86,18 @@ def _differentiable(name, function, gradient, setup, results):
         return output[:results] if isinstance(output, tuple) else output
 
     def backward(ctx, *gradients):
-        traced = torch.is_grad_enabled() or _is_compiling()  # registered operators say that they have no second gradient
+        traced = torch.is_grad_enabled() or _compiler.is_compiling()  # registered, they say that there is no second gradient
         return gradient(registered if traced else direct, ctx, *gradients)
 
     methods = {"forward": staticmethod(forward), "backward": staticmethod(backward)}
     function_of_autograd = type(name, (torch.autograd.Function,), methods)
-    return super(
-        torch.autograd.Function, function_of_autograd
-    ).apply  # past Function.apply, which looks at transforms, as way() does
+    # past Function.apply, which looks at transforms, as way() does
+    return super(torch.autograd.Function, function_of_autograd).apply
 
 
-def without_gradient(name):
-    """Registers what follows as the operator's function where nobody asks for a gradient: it leaves out outputs that are only kept."""
-
-    def keep(function):
-        setattr(direct, name, function)
-        return function
-
-    return keep
+def without_gradient(name, function):
+    """The operator's function where nobody asks for a gradient: it leaves out outputs that are only kept."""
+    setattr(direct, name, function)
 
 
 def way(name, *tensors, transformed=True):
@@ -110,7 +105,7 @@ def way(name, *tensors, transformed=True):
 
     transformed: also by torch.func and forward-mode derivatives; if not, None there, where torch's own functions are wanted.
     """
-    if _is_compiling():
+    if _is_dynamo_tracing() or _compiler._is_compiling_flag:  # is_compiling() in one call of a function
         return getattr(registered, name)
     if _is_transforming() or _forward_ad._current_level >= 0:
         if not transformed:
@@ -133,12 +128,12 @@ def way(name, *tensors, transformed=True):
         needs_gradient |= x.requires_grad
     if not is_plain:
         return getattr(registered, name)
-    return getattr(differentiable if needs_gradient and torch.is_grad_enabled() else direct, name)
+    return (_differentiable_of if needs_gradient and torch.is_grad_enabled() else _direct_of)[name]
 
 
 def is_transformed():
     """Are torch.func or forward-mode derivatives at work, which want torch's own functions?"""
-    return not _is_compiling() and (_is_transforming() or _forward_ad._current_level >= 0)
+    return not _compiler.is_compiling() and (_is_transforming() or _forward_ad._current_level >= 0)
 
 
 def like(x, dtype=None):

@@ -62,6 +62,11 @@ class Tape(Steps):
 
     def layer_norm(self, x, weight, bias, eps, residual=None):
         """With a residual: of the sum, and the sum."""
+        if weight is None and bias is not None:
+            raise ValueError("layer_norm: a bias needs a weight")
+        if weight is not None and bias is None:
+            bias = self.value(weight.columns, by_rows=False)
+            self.elements("min(relu(a),0)", bias, weight)
         return self._norm("layernorm", x, {"gamma": weight, "beta": bias}, eps, residual)
 
     def rms_norm(self, x, weight, eps, residual=None):
@@ -73,14 +78,15 @@ class Tape(Steps):
         statistics = {"rstd": self._kept(1, torch.float32)}
         if name == "layernorm":
             statistics["mean"] = self._kept(1, torch.float32)
-        problem = partial(_problems.norm, name, *sizes, eps, True, h is not None)
+        is_affine = parameters["gamma"] is not None
+        problem = partial(_problems.norm, name, *sizes, eps, is_affine, h is not None)
         self.step(name, problem, x=x, residual=residual, y=y, sum=h, **parameters, **statistics)
         total = x if h is None else h
 
         def rule(g):
             dsum, dx = g.take(total), g.target(x if h is None else residual)
-            gradients = {"d" + key: g.target(p) for key, p in parameters.items()}
-            problem = partial(_problems.norm, name, *sizes, 0, True, dsum is not None, True)
+            gradients = {"d" + key: g.target(p) for key, p in parameters.items() if is_affine}
+            problem = partial(_problems.norm, name, *sizes, 0, is_affine, dsum is not None, True)
             arguments = dict(x=total, gamma=parameters["gamma"], dy=g.of(y), dsum=dsum, dx=dx)
             g.step(name, problem, **arguments, **gradients, **statistics)
             if h is not None:
