@@ -36,13 +36,11 @@ typedef struct tensor_of_test {
 
 static inline int open_device(void **state)
 {
-    (void)state;
     return ckl_device_open("emulator:h200", &device) != CKL_OK || ckl_stream_create(device, &stream) != CKL_OK;
 }
 
 static inline int close_device(void **state)
 {
-    (void)state;
     ckl_stream_destroy(device, stream);
     ckl_device_close(device);
     if (left_to_full)

@@ -8,13 +8,11 @@ static ckl_device *device;
 
 static int open_device(void **state)
 {
-    (void)state;
     return ckl_device_open("emulator:h200", &device) != CKL_OK;
 }
 
 static int close_device(void **state)
 {
-    (void)state;
     ckl_device_close(device);
     return 0;
 }

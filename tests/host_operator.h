@@ -9,16 +9,11 @@
 
 static ckl_status choose(const void *desc, const ckl_device_info *info, void *config)
 {
-    (void)desc;
-    (void)info;
-    (void)config;
     return CKL_OK;
 }
 
 static void describe(const void *config, int kernel)
 {
-    (void)config;
-    (void)kernel;
 }
 
 #define HOST_IMPLEMENTATION .name = "plain", .choose = choose, .describe = describe, .launch = launch

@@ -12,7 +12,6 @@ static ckl_device *devices[COUNT_OF(ids)];
 
 static int open_devices(void **state)
 {
-    (void)state;
     setenv("CKL_TUNED", "off", 1); // what the choices themselves come to
     for (int i = 0; i < COUNT_OF(ids); i++) {
         ckl_device *emulator;
@@ -28,7 +27,6 @@ static int open_devices(void **state)
 
 static int close_devices(void **state)
 {
-    (void)state;
     for (int i = 0; i < COUNT_OF(ids); i++)
         planned_close(devices[i]);
     return 0;

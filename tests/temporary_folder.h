@@ -20,7 +20,6 @@ static inline int temporary_folder_make(temporary_folder *out)
 
 static inline int temporary_folder_remove_one(const char *path, const struct stat *s, int type, struct FTW *walk)
 {
-    (void)s, (void)type, (void)walk;
     return remove(path);
 }
 

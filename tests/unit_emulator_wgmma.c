@@ -206,7 +206,6 @@ static void one_register_unfenced(void)
 static void test_unfenced_registers(void **state)
 {
     static const fault_case c = { one_register_unfenced, 128, 1, { "missing wgmma_fence" }, 0 };
-    (void)state;
     for (late = -1; late < A_WORDS + WGMMA_N / 2; late++) {
         bench b = bench_open("");
         assert_int_equal(bench_run(&b, &c, true), late < 0 ? CKL_OK : CKL_DEVICE_FAULT);
