@@ -2,8 +2,7 @@
  * accuracy.h - tensors for tests of accuracy: the values that device memory holds, as doubles, so that a reference starts
  * from the inputs as they were rounded. One emulated device and one stream of its own per test program.
  */
-#ifndef CKL_TESTS_ACCURACY_H
-#define CKL_TESTS_ACCURACY_H
+#pragma once
 
 #include <math.h>
 #include <setjmp.h>
@@ -134,5 +133,3 @@ static inline int seeds_for(int64_t elements)
     int seeds = elements <= SMALL ? SEEDS : 1;
     return seeds > 1 && only_in_full(seeds - 1) ? 1 : seeds;
 }
-
-#endif

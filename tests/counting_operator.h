@@ -2,8 +2,7 @@
  * counting_operator.h - an operator of two implementations on a device that runs nothing and counts what is loaded, chosen and
  * launched. A program includes it once.
  */
-#ifndef CKL_TESTS_COUNTING_OPERATOR_H
-#define CKL_TESTS_COUNTING_OPERATOR_H
+#pragma once
 
 #include <string.h>
 
@@ -136,5 +135,3 @@ static ckl_plan *plan_of(int64_t n, const char *force)
         fail_msg("%s", ckl_error());
     return plan;
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* emulated_device.h - one emulated H200 for all tests of a program, which includes this once. */
-#ifndef CKL_TESTS_EMULATED_DEVICE_H
-#define CKL_TESTS_EMULATED_DEVICE_H
+#pragma once
 
 #include "cutekernellib/device.h"
 
@@ -16,5 +15,3 @@ static int close_device(void **state)
     ckl_device_close(device);
     return 0;
 }
-
-#endif

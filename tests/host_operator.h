@@ -2,8 +2,7 @@
  * host_operator.h - an operator whose kernel is a C function on host memory: it takes every desc. The test that includes
  * this once defines launch() and the list of implementations.
  */
-#ifndef CKL_TESTS_HOST_OPERATOR_H
-#define CKL_TESTS_HOST_OPERATOR_H
+#pragma once
 
 #include "plan/plan.h"
 
@@ -23,5 +22,3 @@ static void describe(const void *config, int kernel)
     {                                                                                           \
         .name = op_name, .desc_bytes = sizeof(problem_type), .implementations = implementations \
     }
-
-#endif

@@ -1,6 +1,5 @@
 /* planned_devices.h - an H200 and an L4 that plan and do not run, for the tests whose golden files tell what is planned. */
-#ifndef CKL_TESTS_PLANNED_DEVICES_H
-#define CKL_TESTS_PLANNED_DEVICES_H
+#pragma once
 
 #include <stdlib.h>
 
@@ -31,5 +30,3 @@ static int close_devices(void **state)
         planned_close(devices[i]);
     return 0;
 }
-
-#endif

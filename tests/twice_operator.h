@@ -2,8 +2,7 @@
  * twice_operator.h - y = 2 a on the host and a peer of it, whose times are ordered, for tests of races on a device whose clock
  * is counted.
  */
-#ifndef CKL_TWICE_OPERATOR_H
-#define CKL_TWICE_OPERATOR_H
+#pragma once
 
 #include <math.h>
 #include <setjmp.h>
@@ -189,5 +188,3 @@ static int open_race(void **state)
     uncapturable = COUNT_OF(variant_us);
     return 0;
 }
-
-#endif

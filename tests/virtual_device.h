@@ -2,8 +2,7 @@
  * virtual_device.h - a device in host memory whose clock is counted, not real: work takes the time that it says, events
  * read that clock. Included once, by the test that needs it.
  */
-#ifndef CKL_TESTS_VIRTUAL_DEVICE_H
-#define CKL_TESTS_VIRTUAL_DEVICE_H
+#pragma once
 
 #include "device/device.h"
 
@@ -165,5 +164,3 @@ static ckl_device device = {
     &virtual_ops,
     { .id = "none", .threads_per_cta_max = 1024, .compute_capability = 90, .memory_bytes = 1 << 24, .l2_bytes = 8192 }
 };
-
-#endif
