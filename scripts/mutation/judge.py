@@ -71,7 +71,7 @@ class Judge:
     def __init__(self, options, drawn, tests, coverage, builds, end):
         self.drawn, self.count, self.jobs, self.tests, self.coverage, self.builds = drawn, options.count, options.jobs, tests, coverage, builds
         self.over = lambda: time.monotonic() > end
-        self.report = Report(options.report or WORK / f'report-{options.seed}.jsonl')
+        self.report = Report(WORK / f'report-{options.seed}.jsonl')
         self.kills = Counter(row['by'] for path in WORK.glob('report-*.jsonl') for row in rows_of(path) if row.get('outcome') == 'killed')
         self.versions, self.listed = {t.name: version_of(t) for t in tests}, listed_equivalents()
         self.compilers = concurrent.futures.ThreadPoolExecutor(self.jobs)
