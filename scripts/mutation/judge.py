@@ -132,13 +132,12 @@ class Judge:
             act, mutant, test = step
             outcome, by = act(mutant, test, self.builds.ready(test.build))
             with self.changed:
+                mutant.compiling &= act != self.compile
                 self.end(mutant, test, outcome, by)
                 self.changed.notify_all()
 
     def compile(self, mutant, test, objects):
-        outcome = mutant.compile(test.build, objects, self.compilers)
-        mutant.compiling = False
-        return outcome, ''
+        return mutant.compile(test.build, objects, self.compilers), ''
 
     def run(self, mutant, test, objects):
         limit, over = self.coverage.limit_of(test), lambda: mutant.settled or self.over()
