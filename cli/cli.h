@@ -1,6 +1,5 @@
 /* cli.h - what the commands of ckl share: usage tables, options, exit statuses, messages. */
-#ifndef CKL_CLI_CLI_H
-#define CKL_CLI_CLI_H
+#pragma once
 
 #include "base/text.h"
 #include "cutekernellib/device.h"
@@ -70,5 +69,3 @@ int cmd_layout(int argc, char **argv);
 int cmd_soak(int argc, char **argv);
 int cmd_fuzz(int argc, char **argv);
 int cmd_warm(int argc, char **argv);
-
-#endif

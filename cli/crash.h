@@ -1,11 +1,8 @@
 /* crash.h - what ckl prints when it crashes: kernels are described by C functions, which may crash here. */
-#ifndef CKL_CLI_CRASH_H
-#define CKL_CLI_CRASH_H
+#pragma once
 
 /*
  * From now on a fatal signal prints which kernel was being described and the last line of it that was reached, and then
  * ends the process as before. For programs only: the library installs no handlers.
  */
 void crash_report(void);
-
-#endif

@@ -1,6 +1,5 @@
 /* fuzz_workers.h - the programs of `ckl fuzz`, shared out to processes: a crash or a lost GPU costs one of them. */
-#ifndef CKL_CLI_FUZZ_WORKERS_H
-#define CKL_CLI_FUZZ_WORKERS_H
+#pragma once
 
 #include "lab/fuzz/fuzz.h"
 
@@ -22,5 +21,3 @@ typedef struct fuzz_sums {
 
 /* Checks all programs, printing findings and progress as they come. */
 ckl_status fuzz_run(const fuzz_request *request, fuzz_sums *sums);
-
-#endif

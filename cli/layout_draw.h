@@ -1,6 +1,5 @@
 /* layout_draw.h - layouts as pictures: index grids and thread-value grids, as text and as SVG. */
-#ifndef CKL_CLI_LAYOUT_DRAW_H
-#define CKL_CLI_LAYOUT_DRAW_H
+#pragma once
 
 #include "cute/layout.h"
 
@@ -34,5 +33,3 @@ void grids_svg(int64_t count, const grid *grids, text *out);
 
 /* One line on the bank conflicts of 8 threads that read 16 bytes each, side by side across the contiguous mode. */
 void bank_conflicts_print(layout a, int element_bits, text *out);
-
-#endif

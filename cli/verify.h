@@ -1,6 +1,5 @@
 /* verify.h - the list of checks that `ckl verify` goes through, and the sums that it keeps. */
-#ifndef CKL_CLI_VERIFY_H
-#define CKL_CLI_VERIFY_H
+#pragma once
 
 #include "lab/case.h"
 
@@ -75,5 +74,3 @@ bool verify_run(verify_list *list, ckl_device *device, verify_sums *sums);
  * that the list forces. Fails with the file of accepted code.
  */
 ckl_status verify_assemble(const verify_list *list, const ckl_device_info *info, verify_sums *sums);
-
-#endif

@@ -2,8 +2,7 @@
  * accepted.h - code that ptxas has accepted before, without spills: a committed file of digests, so that a quick test
  * assembles new code alone. It holds for one release of ptxas.
  */
-#ifndef CKL_LAB_ACCEPTED_H
-#define CKL_LAB_ACCEPTED_H
+#pragma once
 
 #include <stdint.h>
 
@@ -29,5 +28,3 @@ void accepted_free(accepted *all);
 
 const accepted_code *accepted_find(const accepted *all, uint64_t digest); // NULL: it is not there
 void accepted_add(accepted *all, uint64_t digest, int registers);
-
-#endif

@@ -1,6 +1,5 @@
 /* adapter.h - what an operator_test says of a problem, with the defaults of what it leaves out. */
-#ifndef CKL_LAB_ADAPTER_H
-#define CKL_LAB_ADAPTER_H
+#pragma once
 
 #include "operators/operators.h"
 
@@ -38,5 +37,3 @@ reference_slice slicing_at(const slicing *s, int64_t slice, double *value, doubl
 
 /* Where element j of a slice lies in the output, in elements. */
 int64_t slicing_index(const slicing *s, int64_t slice, int64_t j);
-
-#endif

@@ -1,6 +1,5 @@
 /* assemble.h - NVIDIA's ptxas, where it is installed, checks the PTX that we print. */
-#ifndef CKL_LAB_ASSEMBLE_H
-#define CKL_LAB_ASSEMBLE_H
+#pragma once
 
 #include "base/text.h"
 #include "ir/ir.h"
@@ -30,5 +29,3 @@ ckl_status assemble_ptx_for(const text *ptx, const char *arch, assembled *result
 
 /* The same of a kernel, which it prints. */
 ckl_status assemble_kernel(const ir_kernel *kernel, assembled *result);
-
-#endif

@@ -1,6 +1,5 @@
 /* case.h - a case: a problem line under test, parsed. Suites are files of them. */
-#ifndef CKL_LAB_CASE_H
-#define CKL_LAB_CASE_H
+#pragma once
 
 #include "lab/adapter.h"
 #include "operators/line.h"
@@ -44,5 +43,3 @@ ckl_status case_operator(const char *name, const operator_test **test);
 
 /* Calls visit(line, user) for each line of a suite file, - is stdin, that is neither empty nor a comment; stops at a failure. */
 ckl_status suite_read(const char *path, ckl_status (*visit)(const char *line, void *user), void *user);
-
-#endif

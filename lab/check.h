@@ -1,6 +1,5 @@
 /* check.h - one case on one device: plan, memory, run, and comparison of the whole result with the reference. */
-#ifndef CKL_LAB_CHECK_H
-#define CKL_LAB_CHECK_H
+#pragma once
 
 #include "lab/operands.h"
 
@@ -73,5 +72,3 @@ void check_compare_outputs(check *k, check_result *result);
 
 /* Reads the inputs back: no run since they were written may have changed them. */
 ckl_status check_untouched(check *k, check_result *result);
-
-#endif

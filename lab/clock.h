@@ -1,6 +1,5 @@
 /* clock.h - the time of this machine, for what is measured on the host. */
-#ifndef CKL_LAB_CLOCK_H
-#define CKL_LAB_CLOCK_H
+#pragma once
 
 /* Seconds of a monotonic clock. */
 double clock_seconds(void);
@@ -10,5 +9,3 @@ double clock_lap(double *since);
 
 /* Seconds of a core that this process has had, in all its threads. */
 double clock_cpu_seconds(void);
-
-#endif

@@ -1,6 +1,5 @@
 /* compare.h - the one place that bounds the error of a result. */
-#ifndef CKL_LAB_COMPARE_H
-#define CKL_LAB_COMPARE_H
+#pragma once
 
 #include "lab/check.h"
 
@@ -53,5 +52,3 @@ void compare_prepare(const test_case *c, operand_images *images);
 bool compare_untouched(const operand_image *o, check_result *result); // an input is as it was, canaries included
 bool compare_padding(const operand_image *o, check_result *result);   // an output's padding and canaries are
 bool compare_repeated(const operand_image *o, const unsigned char *first, check_result *result); // equal to that image
-
-#endif

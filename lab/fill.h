@@ -1,6 +1,5 @@
 /* fill.h - random inputs: reproducible by seed, independent per operand, the same for any number of threads. */
-#ifndef CKL_LAB_FILL_H
-#define CKL_LAB_FILL_H
+#pragma once
 
 #include "lab/operands.h"
 
@@ -18,5 +17,3 @@
  * operands are alike; `terms` is the length of the longest sum, which FILL_INTEGERS keeps exact in f32.
  */
 void fill_operand(const operand_image *o, int number, operand_fill how, uint64_t seed, double terms);
-
-#endif

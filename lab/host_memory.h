@@ -2,8 +2,7 @@
  * host_memory.h - memory of the host for large images. Returned blocks are kept and reused, because new pages take the
  * system longer to hand out than the laboratory to fill. Any thread.
  */
-#ifndef CKL_LAB_HOST_MEMORY_H
-#define CKL_LAB_HOST_MEMORY_H
+#pragma once
 
 #include <stddef.h>
 
@@ -28,5 +27,3 @@ typedef struct host_memory_listener {
 } host_memory_listener;
 
 void host_memory_listen(const host_memory_listener *listener);
-
-#endif

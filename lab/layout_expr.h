@@ -7,8 +7,7 @@
  * A shape alone is a compact layout, or the coordinate, shape or number that a function asks for. <a,b> is a tiler: a layout
  * for each top mode. All integers are static.
  */
-#ifndef CKL_LAB_LAYOUT_EXPR_H
-#define CKL_LAB_LAYOUT_EXPR_H
+#pragma once
 
 #include "cute/layout.h"
 
@@ -38,5 +37,3 @@ void layout_value_print(const layout_value *value, text *out);
 
 /* The functions in order, one line of help each: name and help; false after the last one. */
 bool layout_function(int i, const char **name, const char **help);
-
-#endif

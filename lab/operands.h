@@ -5,8 +5,7 @@
  * Device memory may exist several times (a benchmark rotates through sets so that the L2 cache is cold); all sets start
  * from the same images.
  */
-#ifndef CKL_LAB_OPERANDS_H
-#define CKL_LAB_OPERANDS_H
+#pragma once
 
 #include "lab/case.h"
 
@@ -94,5 +93,3 @@ typedef struct operand_run {
 
 int64_t operand_run_count(const operand_image *o);
 operand_run operand_run_at(const operand_image *o, int64_t i);
-
-#endif

@@ -3,8 +3,7 @@
  * that need not be present: an emulated one loads the kernels, counts resident clusters and encodes tensor maps. A
  * kernel that computes with pairs of 16-bit floats is CKL_INTERNAL.
  */
-#ifndef CKL_LAB_PLANNED_H
-#define CKL_LAB_PLANNED_H
+#pragma once
 
 #include "lab/case.h"
 
@@ -21,5 +20,3 @@ ckl_status planned_launches(ckl_device *device, const test_case *c, ckl_plan **p
 
 /* The same as one number: equal where the same kernels would be launched in the same way. */
 ckl_status planned_digest(ckl_device *device, const test_case *c, uint64_t *digest);
-
-#endif

@@ -5,8 +5,7 @@
  *
  * A hole is one of several equally likely words, or a size of a kind, which a letter before it names for later holes.
  */
-#ifndef CKL_LAB_POPULATION_H
-#define CKL_LAB_POPULATION_H
+#pragma once
 
 #include "lab/random_problem.h"
 
@@ -25,5 +24,3 @@ extern const random_problem_limits population_limits; // usual ones: a gemm of s
  * problems. The same on every machine. CKL_INVALID and a sentence if hardly any problem is such. Any thread.
  */
 ckl_status population_line(const operator_test *test, population_sample sample, int64_t number, text *line);
-
-#endif

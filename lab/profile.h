@@ -1,6 +1,5 @@
 /* profile.h - what the kernels of one run do, as the emulator counts it, beside what the problem asks for. */
-#ifndef CKL_LAB_PROFILE_H
-#define CKL_LAB_PROFILE_H
+#pragma once
 
 #include "device/emulator/emulator.h"
 #include "lab/check.h"
@@ -37,5 +36,3 @@ int64_t profile_written_bytes(const profiled_kernel *k);
 /* Appends the figures of every kernel; and a paragraph that says what stands out (profile_words.c). */
 void profile_print(const profile *p, text *out);
 void profile_say(const profile *p, text *out);
-
-#endif

@@ -1,6 +1,5 @@
 /* random_problem.h - problem lines drawn at random: the operators' cases with other sizes, types and choices. */
-#ifndef CKL_LAB_RANDOM_PROBLEM_H
-#define CKL_LAB_RANDOM_PROBLEM_H
+#pragma once
 
 #include "lab/case.h"
 
@@ -18,5 +17,3 @@ bool random_problem_fits(const test_case *c, random_problem_limits limits);
  */
 void random_problem(const operator_test *only, const ckl_device_info *device, uint64_t seed,
                     random_problem_limits limits, text *line);
-
-#endif

@@ -1,6 +1,5 @@
 /* small_problem.h - a problem like another one, small enough for the emulator, that takes the same config. */
-#ifndef CKL_LAB_SMALL_PROBLEM_H
-#define CKL_LAB_SMALL_PROBLEM_H
+#pragma once
 
 #include "lab/case.h"
 
@@ -10,5 +9,3 @@
  * small; it may be the same problem if that is small already.
  */
 bool small_problem(const test_case *c, const ckl_device_info *device, const char *config, test_case *small);
-
-#endif

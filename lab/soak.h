@@ -14,8 +14,7 @@
  * heap_bytes are mappings: the driver's and its compiler's, stacks of threads, the emulator's tables of freed global
  * memory (at most 64 MiB).
  */
-#ifndef CKL_LAB_SOAK_H
-#define CKL_LAB_SOAK_H
+#pragma once
 
 #include "lab/random_problem.h"
 
@@ -73,5 +72,3 @@ ckl_status soak_run(ckl_device *device, const soak_options *options, soak_sums *
 
 /* Nothing wrong, lost, stuck or leaked. */
 bool soak_passed(const soak_sums *sums);
-
-#endif

@@ -1,6 +1,5 @@
 /* soak_stream.h - one stream of a soak: the problem that it has, and its rounds. */
-#ifndef CKL_LAB_SOAK_STREAM_H
-#define CKL_LAB_SOAK_STREAM_H
+#pragma once
 
 #include "lab/check.h"
 #include "lab/soak.h"
@@ -53,5 +52,3 @@ void soak_stream_take(soak_stream *s, const soak_options *options, int64_t numbe
 /* Enqueues a round; waits for it and judges it. The last round closes the problem. */
 void soak_stream_enqueue(soak_stream *s);
 void soak_stream_settle(soak_stream *s);
-
-#endif

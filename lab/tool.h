@@ -1,6 +1,5 @@
 /* tool.h - programs of others, where they are installed: where they lie, and what they say. */
-#ifndef CKL_LAB_TOOL_H
-#define CKL_LAB_TOOL_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -19,5 +18,3 @@ bool tool_find(const char *name, const char *const *patterns, char found[TOOL_PA
  * the thread that runs it does.
  */
 ckl_status tool_run(char *const *argv, text *output, int *exit_status);
-
-#endif

@@ -4,8 +4,7 @@
  * A worker is forked and runs a function with one end of a channel. The process that starts workers must not have used
  * OpenMP or opened a GPU before: neither survives a fork.
  */
-#ifndef CKL_LAB_WORKER_H
-#define CKL_LAB_WORKER_H
+#pragma once
 
 #include <stdbool.h>
 #include <sys/types.h>
@@ -30,5 +29,3 @@ void worker_end(worker_process *w, text *how);
 
 /* Appends the same of a process that waitpid() told about. */
 void worker_print_end(int status, text *how);
-
-#endif

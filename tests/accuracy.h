@@ -2,8 +2,7 @@
  * accuracy.h - tensors for tests of accuracy: the values that device memory holds, as doubles, so that a reference starts
  * from the inputs as they were rounded. One emulated device and one stream of its own per test program.
  */
-#ifndef CKL_TESTS_ACCURACY_H
-#define CKL_TESTS_ACCURACY_H
+#pragma once
 
 #include <math.h>
 #include <setjmp.h>
@@ -36,13 +35,11 @@ typedef struct tensor_of_test {
 
 static inline int open_device(void **state)
 {
-    (void)state;
     return ckl_device_open("emulator:h200", &device) != CKL_OK || ckl_stream_create(device, &stream) != CKL_OK;
 }
 
 static inline int close_device(void **state)
 {
-    (void)state;
     ckl_stream_destroy(device, stream);
     ckl_device_close(device);
     if (left_to_full)
@@ -136,5 +133,3 @@ static inline int seeds_for(int64_t elements)
     int seeds = elements <= SMALL ? SEEDS : 1;
     return seeds > 1 && only_in_full(seeds - 1) ? 1 : seeds;
 }
-
-#endif

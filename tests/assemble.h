@@ -1,6 +1,5 @@
 /* assemble.h - kernels that ptxas assembles, if there is one, without warnings and spills; included once. */
-#ifndef CKL_TESTS_ASSEMBLE_H
-#define CKL_TESTS_ASSEMBLE_H
+#pragma once
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -93,5 +92,3 @@ static void look_for_ptxas(void)
     if (!assemble("", IR_SM80, &unused))
         print_message("skipped: nothing is assembled, ptxas is not installed\n");
 }
-
-#endif

@@ -2,8 +2,7 @@
  * counting_operator.h - an operator of two implementations on a device that runs nothing and counts what is loaded, chosen and
  * launched. A program includes it once.
  */
-#ifndef CKL_TESTS_COUNTING_OPERATOR_H
-#define CKL_TESTS_COUNTING_OPERATOR_H
+#pragma once
 
 #include <string.h>
 
@@ -26,15 +25,11 @@ static ckl_status count_load(ckl_device *d, const ir_kernel *kernel, device_kern
 
 static void count_unload(ckl_device *d, device_kernel *kernel)
 {
-    (void)d;
-    (void)kernel;
     unloads++;
 }
 
 static ckl_status count_resident(ckl_device *d, const device_kernel *kernel, int *count)
 {
-    (void)d;
-    (void)kernel;
     *count = resident;
     return CKL_OK;
 }
@@ -69,7 +64,6 @@ static int choices;
 
 static ckl_status choose_first(const void *desc, const ckl_device_info *info, void *config)
 {
-    (void)info;
     choices++;
     const op_desc *d = desc;
     if (d->n % 2)
@@ -80,8 +74,6 @@ static ckl_status choose_first(const void *desc, const ckl_device_info *info, vo
 
 static ckl_status choose_second(const void *desc, const ckl_device_info *info, void *config)
 {
-    (void)info;
-    (void)config;
     if (((const op_desc *)desc)->n > 100)
         FAIL(CKL_UNSUPPORTED, "op second: n=%" PRId64 " is over 100", ((const op_desc *)desc)->n);
     return CKL_OK;
@@ -89,7 +81,6 @@ static ckl_status choose_second(const void *desc, const ckl_device_info *info, v
 
 static ckl_status admit(const void *desc, const ckl_device_info *info, const void *config)
 {
-    (void)info;
     const op_config *c = config;
     if (((const op_desc *)desc)->n % c->vector)
         FAIL(CKL_UNSUPPORTED, "op first: vector=%d does not divide n", c->vector);
@@ -98,15 +89,11 @@ static ckl_status admit(const void *desc, const ckl_device_info *info, const voi
 
 static void describe(const void *config, int kernel)
 {
-    (void)kernel;
     ir_current()->threads = ((const op_config *)config)->threads;
 }
 
 static ckl_status launch(const ckl_plan *plan, const void *args, ckl_stream stream)
 {
-    (void)plan;
-    (void)args;
-    (void)stream;
     launches++;
     return CKL_OK;
 }
@@ -133,7 +120,9 @@ static const implementation second = { .name = "second",
                                        .launch = launch };
 static const implementation third = { .name = "third", .choose = choose_second, .target = IR_SM90A };
 static const implementation *const implementations[] = { &third, &first, &second, NULL };
-static const desc_member members[] = { DESC_MEMBER(op_desc, int64_t, n), DESC_MEMBER(op_desc, ckl_dtype, dtype), { 0 } };
+static const desc_member members[] = { DESC_MEMBER(op_desc, int64_t, n),
+                                       DESC_MEMBER(op_desc, ckl_dtype, dtype),
+                                       { 0 } };
 
 static const operator_info op = {
     .name = "op", .desc_bytes = sizeof(op_desc), .members = members, .check = check, .implementations = implementations
@@ -146,5 +135,3 @@ static ckl_plan *plan_of(int64_t n, const char *force)
         fail_msg("%s", ckl_error());
     return plan;
 }
-
-#endif

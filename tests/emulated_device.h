@@ -1,6 +1,5 @@
 /* emulated_device.h - one emulated H200 for all tests of a program, which includes this once. */
-#ifndef CKL_TESTS_EMULATED_DEVICE_H
-#define CKL_TESTS_EMULATED_DEVICE_H
+#pragma once
 
 #include "cutekernellib/device.h"
 
@@ -8,15 +7,11 @@ static ckl_device *device;
 
 static int open_device(void **state)
 {
-    (void)state;
     return ckl_device_open("emulator:h200", &device) != CKL_OK;
 }
 
 static int close_device(void **state)
 {
-    (void)state;
     ckl_device_close(device);
     return 0;
 }
-
-#endif

@@ -160,7 +160,6 @@ FAKE(cuStreamEndCapture, (cu_stream stream, cu_graph *graph), {
     s->capturing = s->invalid = false;
 })
 FAKE(cuGraphInstantiateWithFlags, (cu_graph_exec * exec, cu_graph graph, unsigned long long flags), {
-    (void)flags;
     fake_graph *made = malloc(sizeof *made);
     *made = *(fake_graph *)graph;
     *exec = made;
@@ -207,11 +206,7 @@ FAKE(cuMemGetInfo_v2, (size_t * free_bytes, size_t *all_bytes), {
     *free_bytes = (size_t)1 << 30;
     *all_bytes = (size_t)2 << 30;
 })
-FAKE(cuMemHostRegister_v2, (void *memory, size_t bytes, unsigned flags), {
-    (void)memory;
-    (void)bytes;
-    (void)flags;
-})
+FAKE(cuMemHostRegister_v2, (void *memory, size_t bytes, unsigned flags), {})
 FAKE(cuMemHostUnregister, (void *memory), { (void)memory; })
 FAKE(cuMemcpyHtoDAsync_v2, (cu_pointer to, const void *from, size_t bytes, cu_stream stream), {
     result = use(stream);
@@ -240,16 +235,10 @@ FAKE(cuInit, (unsigned flags), { (void)flags; })
 FAKE(cuDriverGetVersion, (int *version), { *version = 13000; })
 FAKE(cuDeviceGetCount, (int *count), { *count = FAKE_GPUS; })
 FAKE(cuDeviceGet, (cu_device * device, int ordinal), { *device = ordinal; })
-FAKE(cuDeviceGetName, (char *name, int bytes, cu_device device), {
-    (void)device;
-    strncpy(name, "a fake H200", (size_t)bytes);
-})
+FAKE(cuDeviceGetName, (char *name, int bytes, cu_device device), { strncpy(name, "a fake H200", (size_t)bytes); })
 FAKE(cuDeviceGetPCIBusId, (char *id, int bytes, cu_device device),
      { snprintf(id, (size_t)bytes, "0000:%02x:00.0", device); })
-FAKE(cuDeviceTotalMem_v2, (size_t * bytes, cu_device device), {
-    (void)device;
-    *bytes = (size_t)2 << 30;
-})
+FAKE(cuDeviceTotalMem_v2, (size_t * bytes, cu_device device), { *bytes = (size_t)2 << 30; })
 FAKE(cuDeviceGetAttribute, (int *value, int attribute, cu_device device), {
     static const int values[256] = {
         [CU_ATTRIBUTE_THREADS_PER_CTA] = 1024,
@@ -262,17 +251,13 @@ FAKE(cuDeviceGetAttribute, (int *value, int attribute, cu_device device), {
         [CU_ATTRIBUTE_REGISTERS_PER_SM] = 65536,
         [CU_ATTRIBUTE_SMEM_PER_CTA_OPTIN] = 232448,
     };
-    (void)device;
     *value = values[attribute];
 })
 FAKE(cuDevicePrimaryCtxRetain, (cu_context * context, cu_device device), {
     *context = (cu_context)(uintptr_t)(CONTEXT + device);
     fake.live++;
 })
-FAKE_RELEASE(cuDevicePrimaryCtxRelease_v2, (cu_device device), {
-    (void)device;
-    fake.live--;
-})
+FAKE_RELEASE(cuDevicePrimaryCtxRelease_v2, (cu_device device), { fake.live--; })
 FAKE(cuCtxGetCurrent, (cu_context * context), { *context = current; })
 FAKE(cuCtxSetCurrent, (cu_context context), { current = context; })
 
@@ -288,7 +273,6 @@ EXPORT cu_result cuGetErrorName(cu_result result, const char **name)
 EXPORT cu_result cuGetErrorString(cu_result result, const char **sentence);
 EXPORT cu_result cuGetErrorString(cu_result result, const char **sentence)
 {
-    (void)result;
     *sentence = "made to fail";
     return 0;
 }
@@ -333,12 +317,6 @@ FAKE(cuLibraryLoadData,
      (cu_library * library, const void *code, int *jit_options, void **jit_values, unsigned jit_count, int *options,
       void **values, unsigned count),
      {
-         (void)jit_options;
-         (void)jit_values;
-         (void)jit_count;
-         (void)options;
-         (void)values;
-         (void)count;
          compile();
          result = load(code, (cu_module *)library);
      })
@@ -351,9 +329,6 @@ FAKE_RELEASE(cuLibraryUnload, (cu_library library), {
 FAKE(cuModuleLoadData, (cu_module * module, const void *image),
      { result = strncmp(image, CUBIN, strlen(CUBIN)) == 0 ? load(image, module) : FAKE_INVALID_IMAGE; })
 FAKE(cuLinkCreate_v2, (unsigned count, int *options, void **values, cu_link *linking), {
-    (void)count;
-    (void)options;
-    (void)values;
     *linking = calloc(1, sizeof(char *));
     fake.live++;
 })
@@ -361,11 +336,6 @@ FAKE(cuLinkAddData_v2,
      (cu_link linking, int type, void *data, size_t bytes, const char *name, unsigned count, int *options,
       void **values),
      {
-         (void)type;
-         (void)name;
-         (void)count;
-         (void)options;
-         (void)values;
          char *cubin = malloc(strlen(CUBIN) + bytes);
          strcpy(cubin, CUBIN);
          strcat(cubin, data);
@@ -390,25 +360,11 @@ FAKE(cuModuleGetFunction, (cu_function * function, cu_module module, const char 
     result = strstr(((fake_module *)(void *)module)->text, name) ? 0 : 500;
     *function = (cu_function)(void *)module;
 })
-FAKE(cuFuncSetAttribute, (cu_function function, int attribute, int value), {
-    (void)function;
-    (void)attribute;
-    (void)value;
-})
-FAKE(cuOccupancyMaxActiveBlocksPerMultiprocessor, (int *count, cu_function function, int threads, size_t smem_bytes), {
-    (void)function;
-    (void)threads;
-    (void)smem_bytes;
-    *count = 1;
-})
-FAKE(cuOccupancyMaxActiveClusters, (int *count, cu_function function, const cu_launch_config *config), {
-    (void)function;
-    (void)config;
-    *count = 16;
-})
+FAKE(cuFuncSetAttribute, (cu_function function, int attribute, int value), {})
+FAKE(cuOccupancyMaxActiveBlocksPerMultiprocessor, (int *count, cu_function function, int threads, size_t smem_bytes),
+     { *count = 1; })
+FAKE(cuOccupancyMaxActiveClusters, (int *count, cu_function function, const cu_launch_config *config), { *count = 16; })
 FAKE(cuLaunchKernelEx, (const cu_launch_config *config, cu_function function, void **params, void **extra), {
-    (void)params;
-    (void)extra;
     fake_module *loaded = (fake_module *)(void *)function;
     result = loaded->context == current ? use(config->stream) : FAKE_OTHER_CONTEXT;
     fake_stream *s = stream_of(config->stream);
@@ -421,7 +377,6 @@ FAKE(cuTensorMapEncodeTiled,
      (void *map, int type, uint32_t rank, void *address, const uint64_t *sizes, const uint64_t *strides,
       const uint32_t *box, const uint32_t *steps, int interleave, int swizzle, int l2_promotion, int fill),
      {
-         (void)type, (void)rank, (void)address, (void)sizes, (void)strides, (void)box, (void)steps;
          (void)interleave, (void)swizzle, (void)l2_promotion, (void)fill;
          memset(map, 0, 128);
      })
@@ -430,12 +385,10 @@ FAKE(cuTensorMapEncodeIm2col,
       const int *lower, const int *upper, uint32_t channels, uint32_t pixels, const uint32_t *steps, int interleave,
       int swizzle, int l2_promotion, int fill),
      {
-         (void)type, (void)rank, (void)address, (void)sizes, (void)strides, (void)lower, (void)upper, (void)steps;
          (void)channels, (void)pixels, (void)interleave, (void)swizzle, (void)l2_promotion, (void)fill;
          memset(map, 0, 128);
      })
 FAKE(cuEventCreate, (cu_event * event, unsigned flags), {
-    (void)flags;
     *event = malloc(1);
     fake.live++;
 })
@@ -443,16 +396,9 @@ FAKE_RELEASE(cuEventDestroy_v2, (cu_event event), {
     fake.live--;
     free(event);
 })
-FAKE(cuEventRecord, (cu_event event, cu_stream stream), {
-    (void)event;
-    result = use(stream);
-})
+FAKE(cuEventRecord, (cu_event event, cu_stream stream), { result = use(stream); })
 FAKE(cuEventSynchronize, (cu_event event), { (void)event; })
-FAKE(cuEventElapsedTime, (float *ms, cu_event begin, cu_event end), {
-    (void)begin;
-    (void)end;
-    *ms = 1;
-})
+FAKE(cuEventElapsedTime, (float *ms, cu_event begin, cu_event end), { *ms = 1; })
 
 /* Control */
 

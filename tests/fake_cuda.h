@@ -4,8 +4,7 @@
  *
  * It counts what it has given out and not got back. Any thread.
  */
-#ifndef CKL_TESTS_FAKE_CUDA_H
-#define CKL_TESTS_FAKE_CUDA_H
+#pragma once
 
 #include <dlfcn.h>
 #include <stdlib.h>
@@ -49,5 +48,3 @@ static inline const fake_cuda *fake_cuda_load(void)
     void *library = dlopen(FAKE_CUDA, RTLD_NOW | RTLD_LOCAL);
     return library ? dlsym(library, "fake_cuda_functions") : NULL;
 }
-
-#endif

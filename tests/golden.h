@@ -2,8 +2,7 @@
  * golden.h - a text that a test makes against a file that was committed: the first line that differs fails. A program that
  * includes this once takes --update, which writes the file anew instead; its diff is what changed.
  */
-#ifndef CKL_TESTS_GOLDEN_H
-#define CKL_TESTS_GOLDEN_H
+#pragma once
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -109,5 +108,3 @@ static inline bool golden_update(const char *path, void (*print)(text *out))
     text_free(&now);
     return written;
 }
-
-#endif

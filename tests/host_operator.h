@@ -2,23 +2,17 @@
  * host_operator.h - an operator whose kernel is a C function on host memory: it takes every desc. The test that includes
  * this once defines launch() and the list of implementations.
  */
-#ifndef CKL_TESTS_HOST_OPERATOR_H
-#define CKL_TESTS_HOST_OPERATOR_H
+#pragma once
 
 #include "plan/plan.h"
 
 static ckl_status choose(const void *desc, const ckl_device_info *info, void *config)
 {
-    (void)desc;
-    (void)info;
-    (void)config;
     return CKL_OK;
 }
 
 static void describe(const void *config, int kernel)
 {
-    (void)config;
-    (void)kernel;
 }
 
 #define HOST_IMPLEMENTATION .name = "plain", .choose = choose, .describe = describe, .launch = launch
@@ -28,5 +22,3 @@ static void describe(const void *config, int kernel)
     {                                                                                           \
         .name = op_name, .desc_bytes = sizeof(problem_type), .implementations = implementations \
     }
-
-#endif

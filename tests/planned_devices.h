@@ -1,6 +1,5 @@
 /* planned_devices.h - an H200 and an L4 that plan and do not run, for the tests whose golden files tell what is planned. */
-#ifndef CKL_TESTS_PLANNED_DEVICES_H
-#define CKL_TESTS_PLANNED_DEVICES_H
+#pragma once
 
 #include <stdlib.h>
 
@@ -12,7 +11,6 @@ static ckl_device *devices[COUNT_OF(ids)];
 
 static int open_devices(void **state)
 {
-    (void)state;
     setenv("CKL_TUNED", "off", 1); // what the choices themselves come to
     for (int i = 0; i < COUNT_OF(ids); i++) {
         ckl_device *emulator;
@@ -28,10 +26,7 @@ static int open_devices(void **state)
 
 static int close_devices(void **state)
 {
-    (void)state;
     for (int i = 0; i < COUNT_OF(ids); i++)
         planned_close(devices[i]);
     return 0;
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* ptx_lines.h - instructions printed one by one, as lines of IR and PTX; included once. */
-#ifndef CKL_TESTS_PTX_LINES_H
-#define CKL_TESTS_PTX_LINES_H
+#pragma once
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -133,5 +132,3 @@ static ir_inst *emit(ir_inst inst, int out_count, const val *out, int in_count, 
 {
     return ir_emit(inst, out_count, out, in_count, in);
 }
-
-#endif

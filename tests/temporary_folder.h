@@ -1,6 +1,5 @@
 /* temporary_folder.h - a fresh folder for a test, and its end with all that is in it. */
-#ifndef CKL_TESTS_TEMPORARY_FOLDER_H
-#define CKL_TESTS_TEMPORARY_FOLDER_H
+#pragma once
 
 #include <ftw.h>
 #include <limits.h>
@@ -20,7 +19,6 @@ static inline int temporary_folder_make(temporary_folder *out)
 
 static inline int temporary_folder_remove_one(const char *path, const struct stat *s, int type, struct FTW *walk)
 {
-    (void)s, (void)type, (void)walk;
     return remove(path);
 }
 
@@ -28,5 +26,3 @@ static inline int temporary_folder_remove(const temporary_folder *folder)
 {
     return nftw(folder->path, temporary_folder_remove_one, 8, FTW_DEPTH | FTW_PHYS);
 }
-
-#endif

@@ -2,8 +2,7 @@
  * twice_operator.h - y = 2 a on the host and a peer of it, whose times are ordered, for tests of races on a device whose clock
  * is counted.
  */
-#ifndef CKL_TWICE_OPERATOR_H
-#define CKL_TWICE_OPERATOR_H
+#pragma once
 
 #include <math.h>
 #include <setjmp.h>
@@ -50,7 +49,6 @@ static void compute(const twice_problem *p, void *const *pointers, bool wrong)
 
 static ckl_status launch(const ckl_plan *plan, const void *args, ckl_stream stream)
 {
-    (void)stream;
     compute(plan->desc, args, own_is_wrong);
     if (own_spoils)
         ((float *)((void *const *)args)[0])[7] = 99;
@@ -109,7 +107,6 @@ static ckl_status find_peer(void)
 
 static ckl_status prepare_peer(const test_case *c, ckl_device *d, void *const *pointers, peer_problem **out)
 {
-    (void)d;
     assert_non_null(pointers[0]);
     *out = malloc(sizeof **out);
     (*out)->problem = c->problem;
@@ -125,19 +122,16 @@ static void release_peer(peer_problem *p)
 
 static int peer_variants(const peer_problem *p)
 {
-    (void)p;
     return variant_count;
 }
 
 static void describe_peer(const peer_problem *p, int variant, text *out)
 {
-    (void)p;
     text_printf(out, "variant %d", variant);
 }
 
 static ckl_status run_peer(const peer_problem *p, int variant, void *const *pointers, ckl_stream stream)
 {
-    (void)stream;
     if (variant == 2)
         FAIL(CKL_UNSUPPORTED, "not this one");
     if (capturing && variant >= uncapturable)
@@ -184,7 +178,6 @@ static result_row race(double us, bool hot)
 
 static int open_race(void **state)
 {
-    (void)state;
     own_is_wrong = own_spoils = peer_is_wrong = peer_is_missing = peer_spoils = peer_is_idle = false;
     rival = &twice_peer;
     problem_size = 100;
@@ -195,5 +188,3 @@ static int open_race(void **state)
     uncapturable = COUNT_OF(variant_us);
     return 0;
 }
-
-#endif

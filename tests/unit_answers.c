@@ -271,7 +271,6 @@ static void answer_all(text *now)
 
 static void test_answers(void **state)
 {
-    (void)state;
     golden_check(ANSWERS_FILE, answer_all);
 }
 

@@ -123,7 +123,6 @@ static void print_all(text *out)
 
 static void test_atoms(void **state)
 {
-    (void)state;
     golden_check(ATOMS_FILE, print_all);
 }
 

@@ -58,7 +58,6 @@ static void test_batch_invariance(void **state)
                             make_random(CKL_BF16, of_cache, 3, 0, 1), make_integers(BATCH, length_of),
                             make_integers(BATCH * PAGES, page_of) };
     tensor_of_test together = make_tensor(CKL_BF16, BATCH * of_q), alone = make_tensor(CKL_BF16, of_q);
-    (void)state;
     decode(BATCH, 0, in, &together);
     for (int b = 0; b < BATCH; b++) {
         decode(1, b, in, &alone);
@@ -101,7 +100,6 @@ static void test_runs_of_splits(void **state)
         { longer, "run=1", "run=2", "run=4", "run=16" }, // two levels of sums, or one
         { few, "run=1", "run=2", "run=5", "run=8", "run=23", "run=96" },
     };
-    (void)state;
     for (int i = 0; i < COUNT_OF(configs); i++) {
         uint64_t one = 0;
         for (int j = 1; j < COUNT_OF(configs[i]) && configs[i][j]; j++) {
@@ -130,7 +128,6 @@ static void test_decode_is_attention(void **state)
     const ckl_attention_decode_args decode_args = {
         .q = q.memory, .k = k.memory, .v = v.memory, .lengths = length.memory, .o = decoded.memory
     };
-    (void)state;
     decode.kv = KV;
     decode.d = D;
     assert_int_equal(ckl_attention(device, &desc, &args, stream), CKL_OK);
@@ -172,7 +169,6 @@ static void test_latent_keys_past_the_last_one(void **state)
     tensor_of_test q = make_random(CKL_F16, 2 * 4 * d, 1, 0, 1), k = make_random(CKL_F16, 2 * kv * d, 2, 0, 1),
                    length = make_integers(2, latent_length), alone = make_tensor(CKL_F16, of_o),
                    together = make_tensor(CKL_F16, 2 * of_o);
-    (void)state;
     decode_latent(1, (tensor_of_test *[]){ &q, &k, &length, &alone });
     for (int64_t i = 0; i < 2 * kv * d; i++)
         if (i / d % kv >= latent_length(i / d / kv))
@@ -197,7 +193,6 @@ static void test_append_in_place(void **state)
                    before = make_tensor(CKL_BF16, of_cache);
     ckl_attention_decode_desc desc = { .dtype = CKL_BF16, .batch = 1, .heads = HEADS, .kv_heads = KV_HEADS, .q = 1 };
     ckl_attention_decode_args args = { .q = q.memory, .k = k.memory, .v = v.memory, .lengths = length.memory };
-    (void)state;
     desc.kv = KV;
     desc.d = D;
     desc.append = true;
@@ -242,14 +237,12 @@ static float cap = 1.5f;
 
 static ckl_val capped(ckl_val s, ckl_val batch, ckl_val head, ckl_val i, ckl_val j, void *user)
 {
-    (void)batch, (void)head, (void)i;
     ckl_val most = ckl_val_f32((double)*(const float *)user);
     return ckl_val_fma(ckl_val_to_f32(j), ckl_val_f32(-0.25), ckl_val_mul(ckl_val_tanh(ckl_val_div(s, most)), most));
 }
 
 static ckl_val capped_slope(ckl_val s, ckl_val batch, ckl_val head, ckl_val i, ckl_val j, void *user)
 {
-    (void)batch, (void)head, (void)i, (void)j;
     ckl_val t = ckl_val_tanh(ckl_val_div(s, ckl_val_f32((double)*(const float *)user)));
     return ckl_val_fma(ckl_val_neg(t), t, ckl_val_f32(1));
 }
@@ -331,13 +324,11 @@ static void check_gradients(const char *score)
 
 static void test_gradients(void **state)
 {
-    (void)state;
     check_gradients(NULL);
 }
 
 static void test_custom_score(void **state)
 {
-    (void)state;
     assert_int_equal(ckl_attention_score_add(&capped_score), CKL_OK);
     check_gradients("capped");
 }
@@ -345,7 +336,6 @@ static void test_custom_score(void **state)
 /* Lines along the keys whose slopes differ: those of odd keys rise. */
 static ckl_val two_slopes(ckl_val s, ckl_val batch, ckl_val head, ckl_val i, ckl_val j, void *user)
 {
-    (void)batch, (void)head, (void)user;
     ckl_val odd = ckl_val_to_f32(ckl_val_rem(j, ckl_val_i32(2)));
     return ckl_val_fma(s, ckl_val_to_f32(ckl_attention_heads()), ckl_val_fma(odd, ckl_val_f32(3), ckl_val_to_f32(i)));
 }
@@ -359,7 +349,6 @@ static void test_lines_that_are_not_parallel(void **state)
                    v = make_random(CKL_F16, MANY * HEAD, 3, 0, 1), o = make_tensor(CKL_F16, QUERIES * HEAD);
     ckl_attention_desc desc = { .dtype = CKL_F16, .batch = 1, .heads = 1, .q = QUERIES, .kv = MANY, .d = HEAD };
     const ckl_attention_args args = { .q = q.memory, .k = k.memory, .v = v.memory, .o = o.memory };
-    (void)state;
     desc.score = score.name;
     assert_int_equal(ckl_attention_score_add(&score), CKL_OK);
     assert_int_equal(ckl_attention(device, &desc, &args, stream), CKL_OK);
@@ -378,7 +367,6 @@ static void test_lines_that_are_not_parallel(void **state)
 /* Names are what kernels are kept by, so a name stands for one score. */
 static void test_names_of_scores(void **state)
 {
-    (void)state;
     ckl_attention_score other = capped_score;
     other.name = "other";
     other.slope = NULL;
@@ -409,7 +397,6 @@ static void test_names_of_scores(void **state)
 /* Ragged sequences have no queries and keys by number: a score whose first, or last, input has a row for each is refused. */
 static void test_inputs_of_ragged_scores(void **state)
 {
-    (void)state;
     static const char *const names[CKL_ATTENTION_INPUTS] = { "first_input", "last_input" };
     for (int i = 0; i < CKL_ATTENTION_INPUTS; i++) {
         ckl_attention_score score = { .name = names[i], .score = capped_score.score };
@@ -449,7 +436,6 @@ static plan_cost cost_of(const ckl_attention_desc *desc)
 
 static void test_costs(void **state)
 {
-    (void)state;
     ckl_attention_desc desc = { .dtype = CKL_F16, .batch = 4, .heads = 16, .q = 4096, .kv = 4096, .d = 128 };
     const plan_cost full = cost_of(&desc);
     assert_string_equal(full.bound, "tensor cores");
@@ -488,7 +474,6 @@ static tensor_of_test make_constant(int64_t count, double x)
  */
 static void test_keys_past_the_last_one(void **state)
 {
-    (void)state;
     enum { TOKENS = 16, KEYS_OF_TWO_TILES = 130, WIDTH = 64 };
     const int64_t of_q = TOKENS * WIDTH, of_k = KEYS_OF_TWO_TILES * WIDTH;
     ckl_attention_desc desc = { .dtype = CKL_F16, .batch = 1, .heads = 1, .q = TOKENS, .kv = KEYS_OF_TWO_TILES };
@@ -524,7 +509,6 @@ static void test_keys_past_the_last_one(void **state)
 /* Sums of dQ take as much room as there are tokens, and a block for each sequence, not as many as the longest one has. */
 static void test_workspace_of_sequences(void **state)
 {
-    (void)state;
     enum { SEQUENCES = 16, LONGEST = 1024, ALL = 2048, HEADS_OF_Q = 2, WIDTH = 64, BLOCK = 96 };
     ckl_attention_desc desc = {
         .dtype = CKL_F16, .batch = SEQUENCES, .heads = HEADS_OF_Q, .q = LONGEST, .kv = LONGEST
@@ -543,20 +527,17 @@ static void test_workspace_of_sequences(void **state)
 
 static double zero_of(int64_t i)
 {
-    (void)i;
     return 0;
 }
 
 static double all_of(int64_t i)
 {
-    (void)i;
     return 680;
 }
 
 /* CTAs count at the nodes of a tree of splits, and leave all counters at 0 for the next run. */
 static void test_counters_of_latent_splits(void **state)
 {
-    (void)state;
     enum { ROWS = 4, WIDTH = 136, VALUES = 128, ALL = 680, SPLIT = 64, COUNTERS = ALL / SPLIT + 2 };
     ckl_attention_decode_desc desc = { .dtype = CKL_F16, .batch = 1, .heads = ROWS, .kv_heads = 1, .q = 1, .kv = ALL };
     desc.d = WIDTH;
@@ -583,7 +564,6 @@ static void test_counters_of_latent_splits(void **state)
 /* Sequences whose tokens lie 2^33 elements apart are too far for maps of windows, and others take them. */
 static void test_tokens_of_sequences_apart(void **state)
 {
-    (void)state;
     static const int64_t ld[] = { ((int64_t)1 << 33) - 8, (int64_t)1 << 33 };
     for (int backward = 0; backward < 2; backward++)
         for (int far = 0; far < COUNT_OF(ld); far++) {
@@ -611,7 +591,6 @@ static double flops_of(int64_t q, int64_t kv, int64_t heads, int64_t d)
 /* Those of a ragged batch are counted by the lengths that it has, not as if all were the longest. */
 static void test_flops_of_sequences(void **state)
 {
-    (void)state;
     enum { STARTS_Q = 5, STARTS_KV };
     test_case c;
     check k;

@@ -44,7 +44,6 @@ static ckl_status refuse(const char *name)
 
 static void test_status(void **state)
 {
-    (void)state;
     assert_int_equal(refuse("gemm"), CKL_INVALID);
     assert_string_equal(ckl_error(), "gemm: k=3");
     assert_int_equal(status_fail(CKL_DEVICE_FAULT, "outer: %s", ckl_error()), CKL_DEVICE_FAULT);
@@ -58,7 +57,6 @@ static void test_status(void **state)
 
 static void test_even_workers(void **state)
 {
-    (void)state;
     assert_int_equal(even_workers(1024, 92), 86); // 12 rounds of 86 instead of 11 of 92 and one of 12
     assert_int_equal(even_workers(1024, 128), 128);
     assert_int_equal(even_workers(3, 92), 3);
@@ -70,7 +68,6 @@ static void test_text_is_copied_to_its_end(void **state)
 {
     const size_t page = (size_t)sysconf(_SC_PAGESIZE);
     char *pages = mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    (void)state;
     assert_ptr_not_equal(pages, MAP_FAILED);
     assert_int_equal(mprotect(pages + page, page, PROT_NONE), 0);
     char *copy = heap_text(strcpy(pages + page - sizeof "tile", "tile"));
@@ -81,7 +78,6 @@ static void test_text_is_copied_to_its_end(void **state)
 
 static void test_text_and_arena(void **state)
 {
-    (void)state;
     text t = { 0 };
     assert_string_equal(text_data(&t), "");
     for (int i = 0; i < 1000; i++)
@@ -112,7 +108,6 @@ static void test_text_and_arena(void **state)
 /* What JSON gives a meaning, and control characters; bytes of UTF-8 stay. */
 static void test_text_json(void **state)
 {
-    (void)state;
     text t = { 0 };
     text_json(&t, "");
     text_json(&t, "a \"b\" in c:\\d\t\x1f ~\xc3\xa9");
@@ -123,7 +118,6 @@ static void test_text_json(void **state)
 /* Every value of the 8- and 16-bit formats survives a round trip, and the midpoints go to the even neighbour. */
 static void test_dtype_round_trip(void **state)
 {
-    (void)state;
     static const ckl_dtype dtypes[] = { CKL_F16, CKL_BF16, CKL_E4M3, CKL_E5M2 };
     for (int d = 0; d < COUNT_OF(dtypes); d++) {
         unsigned values = dtypes[d] == CKL_F16 || dtypes[d] == CKL_BF16 ? 1 << 16 : 1 << 8;
@@ -142,7 +136,6 @@ static void test_dtype_round_trip(void **state)
 
 static void test_dtype_limits(void **state)
 {
-    (void)state;
     assert_int_equal(f16_from_f32(65519.0F), 0x7bff);
     assert_int_equal(f16_from_f32(65520.0F), 0x7c00);
     assert_true(isnan((double)f32_from_bf16(bf16_from_f32(NAN))));
@@ -157,7 +150,6 @@ static void test_dtype_limits(void **state)
 
 static void test_fields(void **state)
 {
-    (void)state;
     sample s;
     fields_default(table, &s);
     assert_int_equal(s.m, 1);
@@ -188,7 +180,6 @@ static void test_text_left_out(void **state)
                        optional[] = { { .name = "score", .kind = FIELD_quoted, .value = "none", .range = "?" } };
     const char *score = NULL, *const given = "tril";
     text all = { 0 }, changed = { 0 }, unsaid = { 0 };
-    (void)state;
     fields_print((field_table){ optional, 1 }, &score, false, &unsaid);
     assert_string_equal(text_data(&unsaid), "");
     fields_print((field_table){ optional, 1 }, &given, false, &unsaid);
@@ -210,7 +201,6 @@ static void test_fields_difference(void **state)
     static const field text_field[] = { { .name = "score", .kind = FIELD_quoted, .value = "none", .range = "" } };
     const char given[] = "none", *const texts[] = { NULL, given, "alibi" };
     sample a, b;
-    (void)state;
     memset(&a, 0, sizeof a);
     memset(&b, 1, sizeof b);
     fields_default(table, &a);
@@ -237,7 +227,6 @@ static void expect_refused(const char *name, const char *value, const char *sent
 
 static void test_fields_refuse(void **state)
 {
-    (void)state;
     expect_refused("m", "abc", "gemm: m=abc is not an integer");
     expect_refused("m", "4x", "gemm: m=4x is not an integer");
     expect_refused("m", "2^63", "gemm: m=2^63 is not an integer");
@@ -256,7 +245,6 @@ static void test_fields_refuse(void **state)
 
 static void test_problem(void **state)
 {
-    (void)state;
     arena memory = { 0 };
     problem_line line;
     assert_int_equal(problem_split(&memory, "  gemm m=3  config='a=1 b=2' shape=(4, (2,2)) e= # c=9", &line), CKL_OK);
@@ -280,7 +268,6 @@ static void test_problem_of_many_keys(void **state)
     arena memory = { 0 };
     text words = { 0 };
     problem_line line;
-    (void)state;
     text_printf(&words, "gemm");
     for (int i = 0; i < MOST; i++)
         text_printf(&words, " k%d=%d", i, i);
@@ -299,7 +286,6 @@ static void test_words(void **state)
 {
     static const char *const words[] = { "", "x", "(4, 2)", "a=1" };
     static const char *const others[] = { "a b", "(4", "4)", "it's", "a#b", " x" };
-    (void)state;
     for (int i = 0; i < COUNT_OF(words); i++)
         assert_true(problem_is_word(words[i]));
     for (int i = 0; i < COUNT_OF(others); i++)
@@ -313,7 +299,6 @@ static void test_log_topics(void **state)
     static const char *const others[] = { "", "pla", "planned", "tuned", "al", "alla", "nothing" };
     const char *given = getenv("CKL_LOG");
     char *before = given ? strdup(given) : NULL;
-    (void)state;
     for (int i = 0; i < COUNT_OF(wanted); i++) {
         setenv("CKL_LOG", wanted[i], 1);
         assert_true(log_wants("plan"));
@@ -331,7 +316,6 @@ static void test_log_topics(void **state)
 
 static void test_problem_refuses(void **state)
 {
-    (void)state;
     static const char *const wrong[][2] = {
         { "m=3", "problem line: 'm=3' does not start with an operator" },
         { "gemm m", "gemm: 'm' is not key=value" },
@@ -352,7 +336,6 @@ static void test_problem_refuses(void **state)
 
 static void test_nearest_word(void **state)
 {
-    (void)state;
     static const char *const words[] = { "verify", "run", "bench", "layout" };
     assert_string_equal(nearest_word("verfiy", words, 4), "verify");
     assert_string_equal(nearest_word("rnu", words, 4), "run");
@@ -369,7 +352,6 @@ static void test_nearest_word(void **state)
 /* The published outputs of SplitMix64 for this seed. */
 static void test_random(void **state)
 {
-    (void)state;
     static const uint64_t known[] = { 6457827717110365317u, 3203168211198807973u, 9817491932198370423u,
                                       4593380528125082431u, 16408922859458223821u };
     uint64_t sequence = 1234567, other = 1234567;
@@ -409,7 +391,6 @@ static ckl_status fail_inside(void *user)
 
 static void test_heap(void **state)
 {
-    (void)state;
     char *kept[2] = { NULL, NULL };
     assert_int_equal(heap_guard("outer", take_two, kept), CKL_OK);
     assert_string_equal(kept[0], "first");
@@ -430,7 +411,6 @@ static void test_folder_of_any_number(void **state)
 {
     temporary_folder folder;
     char paths[2][PATH_MAX + 8];
-    (void)state;
     assert_int_equal(temporary_folder_make(&folder), 0);
     snprintf(paths[0], sizeof paths[0], "%s/a", folder.path);
     snprintf(paths[1], sizeof paths[1], "%s/a/b", folder.path);

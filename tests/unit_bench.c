@@ -3,7 +3,6 @@
 
 static void test_race_by_events(void **state)
 {
-    (void)state;
     peer_slowness = 100;
     result_row row = race(5000, false);
     assert_string_equal(row.fault, "");
@@ -21,7 +20,6 @@ static void test_race_by_events(void **state)
 
 static void test_race_by_graphs(void **state)
 {
-    (void)state;
     result_row row = race(3, true);
     assert_string_equal(row.method, "graphs");
     assert_string_equal(row.l2, "hot");
@@ -35,7 +33,6 @@ static void test_race_by_graphs(void **state)
 /* Long launches make shorter graphs, in which every set of memory takes part as often. */
 static void test_graphs_of_long_launches(void **state)
 {
-    (void)state;
     problem_size = 700;
     result_row row = race(400, false);
     assert_string_equal(row.method, "graphs");
@@ -45,7 +42,6 @@ static void test_graphs_of_long_launches(void **state)
 /* What was fast at a glance need not be: the ratio is to the fastest variant of the race itself. */
 static void test_best_is_the_fastest_measured(void **state)
 {
-    (void)state;
     quick_runs = 9; // two at a glance, a check, and the probes of a race
     result_row row = race(50, false);
     const result_peer *best = result_find_peer(&row, "best"), *first = result_find_peer(&row, "first");
@@ -60,7 +56,6 @@ static void test_best_is_the_fastest_measured(void **state)
 /* A library may take long for each way of its own: no time is so short that only the first of a few is looked at. */
 static void test_first_variants_are_always_tried(void **state)
 {
-    (void)state;
     sampling_seconds = 1e-9;
     result_row row = race(50, false);
     const result_peer *best = result_find_peer(&row, "best");
@@ -71,7 +66,6 @@ static void test_first_variants_are_always_tried(void **state)
 /* Of many variants, those that a brief race shows to be behind are not raced at length, but for the first. */
 static void test_variants_that_are_behind(void **state)
 {
-    (void)state;
     variant_count = COUNT_OF(variant_us);
     result_row row = race(50, false);
     assert_int_equal(row.peer_count, 3);
@@ -83,7 +77,6 @@ static void test_variants_that_are_behind(void **state)
 /* A variant that gives up leaves the race; one that users get without searching takes the peer with it. */
 static void test_peers_that_give_up(void **state)
 {
-    (void)state;
     uncapturable = 1;
     result_row row = race(50, false);
     assert_true(fabs(result_find_peer(&row, "best")->ratio - 1.2) < 1e-6 && row.peer_count == 2);
@@ -96,7 +89,6 @@ static void test_peers_that_give_up(void **state)
 /* Between two uses of a set, others fill L2 twice; or it is overwritten. */
 static void test_rotation_is_cold(void **state)
 {
-    (void)state;
     for (int64_t n = 100; n < 4000; n += 77) {
         twice_problem problem = { n };
         test_case c = { .test = &twice_test, .problem = &problem, .fields = "n=100" };
@@ -117,7 +109,6 @@ static void test_rotation_is_cold(void **state)
 
 static void test_wrong_results_are_not_timed(void **state)
 {
-    (void)state;
     peer_is_wrong = true;
     result_row row = race(50, false);
     assert_true(row.median_us > 0 && !result_find_peer(&row, "best") && !result_find_peer(&row, "first"));
@@ -134,7 +125,6 @@ static void test_wrong_results_are_not_timed(void **state)
 /* Whoever changed what the others read, nobody's time counts. */
 static void test_spoiled_inputs(void **state)
 {
-    (void)state;
     peer_spoils = true;
     result_row row = race(50, false);
     assert_string_equal(row.fault, "a is an input but was written at element 7 of its memory");

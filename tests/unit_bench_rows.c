@@ -49,7 +49,6 @@ static int64_t growing(int i)
 /* In order, with everything that the host computes: racing a row needs no further reference. */
 static void test_rows_made_ahead(void **state)
 {
-    (void)state;
     row_list rows = rows_of(100, growing);
     ahead *a = walk_over(&rows, 1e9);
     const race_options options = { .only = rival, .limits = { .seconds_max = 0.01 } };
@@ -74,14 +73,12 @@ static void test_rows_made_ahead(void **state)
 
 static int64_t even(int i)
 {
-    (void)i;
     return 1000;
 }
 
 /* As many rows wait as have room; one alone always has. A run that ends early leaves the others. */
 static void test_rows_ahead_are_bounded(void **state)
 {
-    (void)state;
     for (int most = 1; most < 4; most++) {
         row_list rows = rows_of(50, even);
         operand_images images;
@@ -107,7 +104,6 @@ static int64_t sometimes_huge(int i)
 /* What cannot be made fails in its turn, with its sentence; so does what cannot be planned, or comes out wrong. */
 static void test_rows_ahead_that_fail(void **state)
 {
-    (void)state;
     row_list rows = rows_of(9, sometimes_huge);
     ahead *a = walk_over(&rows, 0);
     const race_options options = { .no_peer = true, .limits = { .seconds_max = 0.01 } };
@@ -146,7 +142,6 @@ static void write_lines(const temporary_folder *folder, const char *name, const 
 /* Several suites take turns, and each has a file of results. */
 static void test_suites_in_turn(void **state)
 {
-    (void)state;
     temporary_folder folder;
     char a[PATH_MAX], b[PATH_MAX], both[2 * PATH_MAX + 2];
     assert_int_equal(temporary_folder_make(&folder), 0);
@@ -208,7 +203,6 @@ static void sweep(const char *configs, char *said, size_t bytes)
 /* A file's line is a config as plans print it, with or without the names before it. */
 static void test_configs_of_a_file(void **state)
 {
-    (void)state;
     char said[2048];
     own_us = 60;
     sweep("twice plain late_us=40 # a comment\nplain late_us=20\nlate_us=30\nplane late_us=10\n", said, sizeof said);
@@ -221,7 +215,6 @@ static void test_configs_of_a_file(void **state)
 
 static void test_missing_peer_is_said(void **state)
 {
-    (void)state;
     peer_is_missing = true;
     result_row row = race(50, false);
     assert_string_equal(row.note, "no library: get it");
@@ -268,7 +261,6 @@ static void test_peer_in_python(void **state)
 {
     static const char path[] = "/tmp/ckl-unit-bench-rows-peer.py";
     peer python = torch_add_peer;
-    (void)state;
 #ifdef __SANITIZE_ADDRESS__
     skip(); // Python keeps memory until the process ends: leaks, to the sanitizer
 #endif
@@ -290,7 +282,6 @@ static void test_peer_in_python(void **state)
 
 static void test_files_of_peers(void **state)
 {
-    (void)state;
     static const char *const places[] = { "no/such/file", "@/unit_bench_rows", NULL }, *const nowhere[] = { "@/nothing",
                                                                                                             NULL };
     char path[PEER_PATH_BYTES];

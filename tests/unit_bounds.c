@@ -92,7 +92,6 @@ static void answer_all(text *now)
 static void test_bounds(void **state)
 {
     text now = { 0 };
-    (void)state;
     golden_asks_all = true; // in a fifth of a second
     answer_all(&now);
     golden_compare(BOUNDS_FILE, &now);

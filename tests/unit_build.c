@@ -26,7 +26,6 @@ static val unknown(ir_type type)
 
 static void test_folding(void **unused)
 {
-    (void)unused;
     ir_describe_begin("folding", IR_SM80);
     assert_true(ir_is_int(ir_binary(IR_ADD, u32(0xffffffff), u32(2)), 1));
     assert_true(ir_is_int(ir_binary(IR_SHR, ir_int(CKL_I32, -8), u32(1)), -4));
@@ -44,7 +43,6 @@ static void test_folding(void **unused)
 /* An AND_OR has one register: of two that are equal, as x and max(x, x), ptxas 13.0 makes another function. */
 static void test_and_or(void **unused)
 {
-    (void)unused;
     ir_describe_begin("and_or", IR_SM80);
     val x = unknown(IR_U32), y = ir_scalar_param(IR_U32, "y");
     assert_int_equal(ir_maker(ir_and_or(x, u32(7), u32(7)))->op, IR_AND_OR);
@@ -57,7 +55,6 @@ static void test_and_or(void **unused)
 /* Equal arithmetic is written once, but not on registers that change, not after control flow, and not unless it was asked for. */
 static void test_sharing(void **unused)
 {
-    (void)unused;
     ir_describe_begin("sharing", IR_SM80);
     val x = unknown(IR_U32), variable = ir_reg(IR_U32);
     ir_assign(variable, x);
@@ -80,7 +77,6 @@ static void test_sharing(void **unused)
 /* Layouts are evaluated without a kernel: nothing is left for run time. */
 static void test_no_kernel(void **unused)
 {
-    (void)unused;
     ir_describe_begin(NULL, IR_SM80);
     assert_true(ir_is_int(ir_binary(IR_ADD, u32(2), u32(3)), 5));
     ir_sreg(IR_TID_X);
@@ -95,7 +91,6 @@ static void test_sharing_of_many(void **unused)
     static const ir_op ops[] = { IR_ADD, IR_SUB, IR_XOR, IR_DIV };
     enum { CONSTANTS = 1500, RESULTS = 2 * COUNT_OF(ops) + COUNT_OF(kinds) };
     val z[RESULTS];
-    (void)unused;
     ir_describe_begin("sharing", IR_SM80);
     const val from[] = { unknown(IR_U32), unknown(CKL_I32) };
     int last = 0;
@@ -124,7 +119,6 @@ static void test_sharing_of_many(void **unused)
 /* A loop of C without bound ends in a sentence, not in a kernel that nobody can assemble. */
 static void test_length(void **unused)
 {
-    (void)unused;
     ir_kernel *kernel = NULL;
     ir_describe_begin("long", IR_SM80);
     ir_at("long.c", 7);
@@ -139,7 +133,6 @@ static void test_length(void **unused)
 /* The innermost block that is open says so, at its line. */
 static void test_no_end(void **unused)
 {
-    (void)unused;
     ir_kernel *kernel = NULL;
     ir_describe_begin("open", IR_SM80);
     ir_at("open.c", 3);
@@ -153,7 +146,6 @@ static void test_no_end(void **unused)
 
 static void test_names(void **unused)
 {
-    (void)unused;
     assert_string_equal(ir_op_text(IR_WGMMA), "wgmma");
     assert_string_equal(ir_op_text(IR_OP_COUNT), "no op");
     assert_int_equal(ir_op_class(IR_OP_COUNT), IR_CONTROL);
@@ -221,7 +213,6 @@ static void drop_locations(char *listing)
 
 static void test_print(void **unused)
 {
-    (void)unused;
     static const char *const listing = "kernel printed for sm_90a: for people\n"
                                        "128 threads, clusters of 2, 96 bytes of shared memory\n"
                                        "param 0 n: u32\n"

@@ -76,7 +76,6 @@ static void check_nearer(check *k)
 
 static void test_side_by_side(void **state)
 {
-    (void)state;
     for (int i = 0; i < COUNT_OF(lines); i++) {
         test_case c;
         check k;
@@ -100,7 +99,6 @@ static void test_joint_projection(void **state)
     check k;
     void *joint;
     unsigned char **dk = NULL;
-    (void)state;
     assert_int_equal(
         case_parse("attention direction=backward batch=2 heads=2 q=64 kv=64 d=64 layout=bshd ldq=384 ldk=384 ldv=384",
                    &c),
@@ -183,7 +181,6 @@ static void test_scalars_left_out(void **state)
 {
     const float two = 2, nothing = 0;
     matrices m = { ones(), ones(), filled(5), filled(0) };
-    (void)state;
     assert_true(run_gemm(&m, NULL, NULL) == 69);
     assert_true(run_gemm(&m, &two, NULL) == 133);
     assert_true(run_gemm(&m, NULL, &two) == 74);
@@ -198,7 +195,6 @@ static void test_scalars_left_out(void **state)
 static void test_d_over_c(void **state)
 {
     matrices m = { ones(), ones(), filled(5), NULL };
-    (void)state;
     m.d = m.c;
     assert_true(run_gemm(&m, NULL, NULL) == 69);
     ckl_gemm_desc desc = { .m = N, .n = N, .k = N, .a = CKL_F16, .c = CKL_F32, .d = CKL_F32 };

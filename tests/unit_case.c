@@ -71,7 +71,6 @@ static void check_round_trip(const char *line)
 
 static void test_configs_go_round(void **state)
 {
-    (void)state;
     for (const operator_test *const *test = operator_tests; *test; test++)
         for (const char *const *line = (*test)->cases; *line; line++) {
             text whole = { 0 };
@@ -91,7 +90,6 @@ static void expect_refused(const char *line, const char *sentence)
 
 static void test_configs_refused(void **state)
 {
-    (void)state;
     expect_refused("gemm config='tile_m=128'", "gemm: config='tile_m=128' needs an implementation before it, or impl=");
     expect_refused("gemm impl=tiled config='gemm sm90 tile_m=128'", "gemm: impl=tiled, but config= is one of sm90");
 }
@@ -100,7 +98,6 @@ static void test_configs_refused(void **state)
 static void test_offsets(void **state)
 {
     test_case c;
-    (void)state;
     assert_int_equal(case_parse("add misalign=4096 stagger=4096", &c), CKL_OK);
     case_clear(&c);
     assert_int_equal(case_parse("add misalign=0 stagger=0", &c), CKL_OK);
@@ -114,7 +111,6 @@ static void test_offsets(void **state)
 static void test_operator_refused(void **state)
 {
     test_case c;
-    (void)state;
     assert_int_equal(case_parse("gemn m=8", &c), CKL_INVALID);
     assert_non_null(
         strstr(ckl_error(), "unknown operator 'gemn', did you mean 'gemm'? Known operators: add attention"));
@@ -155,7 +151,6 @@ static int left_by(const verify_list *quick, const verify_list *full)
 /* What is printed is read again as the same, whatever stands in it; what could not be is refused. */
 static void test_text_goes_round(void **state)
 {
-    (void)state;
     static const char *const values[] = { "plain", "two words", "a\ttab", "f(x", "f(x, y)", ")(", "a#b" };
     for (int i = 0; i < COUNT_OF(values); i++) {
         text line = { 0 }, printed = { 0 };
@@ -195,7 +190,6 @@ static void test_text_goes_round(void **state)
 static void test_quick_list(void **state)
 {
     verify_list quick, full;
-    (void)state;
     assert_int_equal(verify_list_create(&(verify_request){ .seeds = 0 }, &quick), CKL_OK);
     assert_int_equal(verify_list_create(&(verify_request){ .full = true }, &full), CKL_OK);
     assert_true(runs_of(&quick) < runs_of(&full));
@@ -229,7 +223,6 @@ static verify_sums verify_line(const char *line, const char *impl)
 /* A large problem is for the first implementation that takes it, unless another one alone is asked for. */
 static void test_large_is_for_one(void **state)
 {
-    (void)state;
     enum { LEFT = 3 }; // of a large problem: the repeated, the hard and the random run
     verify_sums all = verify_line("gemm m=64 n=128 k=128", NULL), naive = verify_line("gemm m=64 n=128 k=128", "naive");
     verify_sums smaller = verify_line("gemm m=64 n=128 k=40", NULL);
@@ -265,7 +258,6 @@ static bool is_covered(const operator_test *test, const field *f, const char *na
 static void test_every_choice_has_a_case(void **state)
 {
     int missing = 0;
-    (void)state;
     for (const operator_test *const *test = operator_tests; *test; test++)
         for (int i = 0; i < (*test)->line->problem.count; i++) {
             const field *f = &(*test)->line->problem.rows[i];
@@ -336,7 +328,6 @@ static void test_accepted_code(void **state)
 {
     temporary_folder folder;
     char *here = getcwd(NULL, 0), *old = strdup(getenv("PATH"));
-    (void)state;
     assert_int_equal(temporary_folder_make(&folder), 0);
     assert_int_equal(chdir(folder.path), 0);
     setenv("PATH", folder.path, 1);

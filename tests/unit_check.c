@@ -22,8 +22,6 @@ static char names[64]; // of operands, in the order in which they were said
 
 static void note_name(ckl_device *d, const void *at, const char *name)
 {
-    (void)d;
-    (void)at;
     strncat(names, name, sizeof names - strlen(names) - 1);
 }
 
@@ -111,7 +109,6 @@ static ckl_status launch(const ckl_plan *plan, const void *args, ckl_stream stre
 
 static int64_t workspace_bytes(const ckl_plan *plan)
 {
-    (void)plan;
     return WORKSPACE_BYTES;
 }
 
@@ -185,7 +182,6 @@ static const sum_problem padded = { .rows = 5, .n = 7, .ld = 9, .dtype = CKL_F32
 
 static void test_sound(void **state)
 {
-    (void)state;
     static const ckl_dtype dtypes[] = { CKL_F32, CKL_F16, CKL_BF16, CKL_I32, CKL_U8 };
     for (int d = 0; d < COUNT_OF(dtypes); d++)
         for (int fill = FILL_INTEGERS; fill <= FILL_HARD; fill++) {
@@ -202,7 +198,6 @@ static void test_sound(void **state)
 /* An emulated device's reports speak of operands. */
 static void test_names(void **state)
 {
-    (void)state;
     *names = 0;
     run_case(padded, FILL_UNIFORM, SOUND);
     assert_string_equal(names, "operand aoperand boperand y");
@@ -218,7 +213,6 @@ static void expect_fault(fault which, const char *words)
 
 static void test_faults_are_found(void **state)
 {
-    (void)state;
     expect_fault(WRONG_ELEMENT, "y[slice 1, j 2] is 77, expected");
     expect_fault(LEFT_OUT, "1 of 35 elements of y were not written");
     expect_fault(WRITES_PADDING, "y was written outside of its elements: element 7 of its memory");
@@ -237,7 +231,6 @@ static void test_faults_are_found(void **state)
 /* Other bits within the bound are right the second time, too; other elements are not. */
 static void test_order_dependent(void **state)
 {
-    (void)state;
     assert_true(run_case_of(&loose_test, padded, FILL_UNIFORM, NOT_REPEATABLE).passed);
     assert_false(run_case_of(&loose_test, padded, FILL_UNIFORM, WRONG_LATER).passed);
 }
@@ -250,7 +243,6 @@ static double twice_b2(const void *problem, void *const *host)
 /* Operations may depend on what the inputs hold. */
 static void test_flops_of_data(void **state)
 {
-    (void)state;
     operator_test test = sum_test;
     sum_problem problem = padded;
     test_case c = { .test = &test, .problem = &problem, .fields = "" };
@@ -266,7 +258,6 @@ static void test_flops_of_data(void **state)
 /* What has no gaps is poisoned by the device, and only its ends are looked at. */
 static void test_faults_without_padding(void **state)
 {
-    (void)state;
     const sum_problem dense = { padded.rows, padded.n, padded.n, padded.dtype };
     assert_true(run_case(dense, FILL_UNIFORM, SOUND).passed);
     const struct {
@@ -286,7 +277,6 @@ static void test_faults_without_padding(void **state)
 /* Another plan is judged by the same inputs and by the references that are there already: what is wrong is found. */
 static void test_replan(void **state)
 {
-    (void)state;
     sum_problem problem = padded;
     test_case c = { .test = &sum_test, .problem = &problem, .fields = "" };
     check k;
@@ -310,7 +300,6 @@ static void test_replan(void **state)
 /* With little effort some slices of a large problem are compared, the first and the last among them. */
 static void test_effort(void **state)
 {
-    (void)state;
     sum_problem problem = { 1000, 7, 7, CKL_F32 };
     test_case c = { .test = &sum_test, .problem = &problem, .fields = "" };
     check k;
@@ -341,7 +330,6 @@ static void test_effort(void **state)
 /* Whoever writes an input later is found by looking again. */
 static void test_untouched(void **state)
 {
-    (void)state;
     sum_problem problem = padded;
     test_case c = { .test = &sum_test, .problem = &problem, .fields = "" };
     check k;
@@ -362,7 +350,6 @@ static void test_untouched(void **state)
 /* A last bit is within the bound of random inputs, and wrong where exactness is demanded. */
 static void test_exactness(void **state)
 {
-    (void)state;
     check_result r = run_case(padded, FILL_INTEGERS, OFF_BY_ONE_UNIT);
     assert_true(!r.passed && r.exact && r.elements_bad == 1);
     sum_problem p = padded;
@@ -372,7 +359,6 @@ static void test_exactness(void **state)
 
 static void test_tolerance(void **state)
 {
-    (void)state;
     const tolerance t = { .dtype = CKL_F16, .rounding = 0x1p-11, .relative = 0x1p-20, .subnormals = 0x1p-24 };
     double bound;
     assert_true(tolerance_admits(&t, 1, 1 + 0x1p-12, 1, &bound) && bound < 0x1p-10);
@@ -392,7 +378,6 @@ static void test_tolerance(void **state)
 /* What is equal passes whatever the bound; nothing else does where the bound is no number from 0 to infinity. */
 static void test_bounds_of_the_reference(void **state)
 {
-    (void)state;
     const tolerance t = { .dtype = CKL_F16, .rounding = 0x1p-11, .relative = 0x1p-20, .subnormals = 0x1p-24 };
     const double none[] = { (double)NAN, -1e9, (double)INFINITY };
     double bound;
@@ -408,7 +393,6 @@ static void test_bounds_of_the_reference(void **state)
 /* A float becomes an integer by truncation; one near an integer may be either. */
 static void test_truncated(void **state)
 {
-    (void)state;
     const tolerance t = { .dtype = CKL_I32, .relative = 0x1p-20 };
     const struct {
         double got, expected, magnitude;
@@ -443,7 +427,6 @@ static void test_truncated(void **state)
 
 static void test_host_memory(void **state)
 {
-    (void)state;
     const size_t bytes = 3 << 20, before = host_memory_kept();
     unsigned char *first = host_memory_take(bytes);
     assert_non_null(first);
@@ -460,7 +443,6 @@ static void test_host_memory(void **state)
 
 static void test_cores(void **state)
 {
-    (void)state;
     assert_in_range(cores_available(), 1, sysconf(_SC_NPROCESSORS_ONLN));
 }
 

@@ -77,14 +77,12 @@ static int candidates_of_rows(ckl_dtype dtype, int vec)
 /* Rows that single elements reach alone have each candidate twice: also as a ragged row of full vectors. */
 static void test_candidates_of_rows(void **state)
 {
-    (void)state;
     assert_int_equal(candidates_of_rows(CKL_F32, 1), 2 * candidates_of_rows(CKL_F32, row_vec_full(CKL_F32)));
     assert_true(candidates_of_rows(CKL_F32, row_vec_full(CKL_F32)) > 0);
 }
 
 static void test_time(void **state)
 {
-    (void)state;
     for (const operator_test *const *test = operator_tests; *test; test++) {
         double longest = 0;
         for (const char *const *line = (*test)->cases; *line; line++) {
@@ -128,7 +126,6 @@ static void check_costs(const char *line)
 /* Every implementation says what its configs cost; infinity is for what it must not choose, or for no rows. */
 static void test_costs(void **state)
 {
-    (void)state;
     for (const operator_test *const *test = operator_tests; *test; test++) {
         for (const implementation *const *each = (*test)->op->implementations; *each; each++)
             if (!(*each)->cost)
@@ -214,7 +211,6 @@ static int count_kernels(const char *rest)
 static void test_kernels_of_many_shapes(void **state)
 {
     static const char *const rests[] = { "a=f16", "a=bf16 bias=1 activation=gelu", "a=f16 d=f32 beta=1" };
-    (void)state;
     for (int i = 0; i < COUNT_OF(rests); i++) {
         int count = count_kernels(rests[i]);
         print_message("gemm %-32s %d kernels\n", rests[i], count);
@@ -234,7 +230,6 @@ static void print_code(const implementation *impl, const operator_info *op, cons
 /* Behind copies of A and B runs the very kernel of aligned products: it is compiled once for both. */
 static void test_copied_products_have_the_same_kernel(void **state)
 {
-    (void)state;
     arena memory = { 0 };
     test_case c;
     choice_made made;

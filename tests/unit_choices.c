@@ -283,7 +283,6 @@ static void print_all(text *out)
 
 static void test_choices(void **state)
 {
-    (void)state;
     golden_check(CHOICES_FILE, print_all);
 }
 

@@ -52,7 +52,6 @@ static const struct {
 
 static void test_verdicts(void **state)
 {
-    (void)state;
     for (int i = 0; i < COUNT_OF(changes); i++) {
         results old = { 0 }, new = { 0 };
         comparison c;
@@ -73,7 +72,6 @@ static void test_verdicts(void **state)
 
 static void test_lists(void **state)
 {
-    (void)state;
     results old = { 0 }, new = { 0 };
     comparison c;
     add_peer(add(&old, "a", 100, 0), "torch", 200);
@@ -138,7 +136,6 @@ static void other_l2(results *r)
 
 static void test_refusals(void **state)
 {
-    (void)state;
     static const struct {
         edit *edit;
         const char *why;
@@ -190,7 +187,6 @@ static void write_pair(double before, double after, bool gone)
 
 static void test_command(void **state)
 {
-    (void)state;
     close(mkstemp(old_path));
     close(mkstemp(new_path));
     write_pair(100, 100, false);

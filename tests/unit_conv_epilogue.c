@@ -59,7 +59,6 @@ static void compare(const ckl_conv_desc *d, const char *force, const float *plai
 
 static void test_kernels(void **state)
 {
-    (void)state;
     static float plain[ELEMENTS_MAX], custom[ELEMENTS_MAX];
     static const struct {
         const char *force;
@@ -114,14 +113,12 @@ static void test_kernels(void **state)
 
 static int open_device(void **state)
 {
-    (void)state;
     gpu = test_open("");
     return 0;
 }
 
 static int close_device(void **state)
 {
-    (void)state;
     gpu->ops->close(gpu);
     return 0;
 }

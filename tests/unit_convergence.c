@@ -109,14 +109,12 @@ static void check_bounds(ir_sreg_kind number, ir_op op, int operand, bool follow
 
 static void test_numbers(void **state)
 {
-    (void)state;
     check_bounds(IR_TID_X, IR_MOV, 0, true);
     check_bounds(IR_WARP, IR_MOV, 0, true);
 }
 
 static void test_quotients(void **state)
 {
-    (void)state;
     for (int shift = 0; shift < 10; shift++)
         check_bounds(IR_TID_X, IR_SHR, shift, shift == 5 || shift == 7);
     check_bounds(IR_WARP, IR_SHR, 1, false);
@@ -131,7 +129,6 @@ static void test_quotients(void **state)
 /* Bits of a number: within the mask they differ as the number does. */
 static void test_bits(void **state)
 {
-    (void)state;
     static const int masks[] = { 1, 3, 31, 63, 127 };
     for (int i = 0; i < COUNT_OF(masks); i++)
         for (int bound = 0; bound <= masks[i]; bound++)
@@ -146,7 +143,6 @@ static void test_bits(void **state)
 
 static void test_moved(void **state)
 {
-    (void)state;
     check(&(predicate){ IR_TID_X, IR_ADD, 128, IR_LT, 256, false }, true);
     check(&(predicate){ IR_TID_X, IR_ADD, 128, IR_LT, 300, false }, true);
     check(&(predicate){ IR_WARP, IR_ADD, 4, IR_LT, 8, false }, true);
@@ -179,7 +175,6 @@ static bool variable_is_refused(int by)
 /* It keeps its meaning where whole warpgroups assign it, or none; else the verifier leaves it alone. */
 static void test_assigned(void **state)
 {
-    (void)state;
     assert_true(variable_is_refused(GROUP_LANES));
     assert_true(variable_is_refused(2 * GROUP_LANES));
     assert_false(variable_is_refused(3 * WARP_LANES));
@@ -221,7 +216,6 @@ static bool chain_is_refused(bool of_threads)
 /* However long it takes until what is known of one variable has come to another. */
 static void test_chain(void **state)
 {
-    (void)state;
     assert_true(chain_is_refused(true));
     assert_false(chain_is_refused(false));
 }

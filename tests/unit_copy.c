@@ -16,7 +16,6 @@ static void assert_at(tensor cX, int64_t i, int64_t row, int64_t col)
 
 static void test_identity(void **state)
 {
-    (void)state;
     ir_describe_begin(NULL, IR_SM80);
     tensor cX = identity_tensor(shape(13, 40));
     assert_at(cX, 13 * 7 + 5, 5, 7);
@@ -135,7 +134,6 @@ static void check_within(const char *atom, ckl_dtype dtype, int row_limit, int c
 
 static void test_plain(void **state)
 {
-    (void)state;
     check_within("UniversalCopy<8>", CKL_U8, 13, 77);
     check_within("UniversalCopy<16>", CKL_U8, 23, 78);
     check_within("UniversalCopy<32>", CKL_U8, 1, 120);
@@ -157,7 +155,6 @@ static void test_plain(void **state)
 
 static void test_dynamic_pitch(void **state)
 {
-    (void)state;
     now.dynamic = true;
     check_within("UniversalCopy<16>", F16, 17, 63);
     check_within("UniversalCopy<128>", F16, 9, 40);
@@ -185,7 +182,6 @@ static void describe_store_within(void)
 
 static void test_store_within(void **state)
 {
-    (void)state;
     now.atom = "UniversalCopy<32>", now.dtype = F32;
     now.rows = 16, now.cols = 32, now.row_limit = 11, now.col_limit = 29;
     run_case(describe_store_within, 32, 1, 16 * 32 * 4, 11 * 29 * 4);
@@ -214,7 +210,6 @@ static void describe_cp_async(void)
 
 static void test_cp_async(void **state)
 {
-    (void)state;
     static const char *const atoms[] = { "SM80_CP_ASYNC_CACHEALWAYS<32>", "SM80_CP_ASYNC_CACHEALWAYS<64>",
                                          "SM80_CP_ASYNC_CACHEALWAYS<128>", "SM80_CP_ASYNC_CACHEGLOBAL<128>" };
     static const uint16_t zero;
@@ -263,7 +258,6 @@ static void describe_matrices(void)
 
 static void test_matrices(void **state)
 {
-    (void)state;
     static const struct {
         const char *atom;
         int count;
@@ -311,7 +305,6 @@ static void describe_example(void)
 
 static void test_example(void **state)
 {
-    (void)state;
     static uint16_t in[EXAMPLE_ROWS][EXAMPLE_LDX], out[EXAMPLE_ROWS][EXAMPLE_COLS];
     for (int i = 0; i < EXAMPLE_ROWS * EXAMPLE_LDX; i++)
         in[i / EXAMPLE_LDX][i % EXAMPLE_LDX] = (uint16_t)(i + 0x400); // f16, no NaN
@@ -355,7 +348,6 @@ static void describe_bulk(void)
 
 static void test_bulk(void **state)
 {
-    (void)state;
     now.atom = "SM90_BULK_COPY";
     run_case(describe_bulk, 64, 1, 1024, 1024);
     assert_memory_equal(x, y, 1024);
@@ -435,7 +427,6 @@ static void check_tma(int ctas)
 
 static void test_tma(void **state)
 {
-    (void)state;
     check_tma(1);
     check_tma(2);
 }
@@ -484,7 +475,6 @@ static void check_order(const char *memory, const char *registers, int elements,
 
 static void test_order(void **state)
 {
-    (void)state;
     check_order("(8,16):(1,8)", "(8,16):(1,8)", 128, 16);
     check_order("(8,16):(16,1)", "(8,16):(16,1)", 128, 16);     // registers in the order of memory
     check_order("(8,16):(16,1)", "(8,16):(1,8)", 128, 16);      // and by columns
@@ -513,7 +503,6 @@ static void check_gaps(const char *memory, int elements, int accesses)
 
 static void test_gaps(void **state)
 {
-    (void)state;
     check_gaps("(8,2):(1,8)", 16, 2);
     check_gaps("(16):(2)", 32, 16);             // aligned, and never side by side
     check_gaps("(8,4):(1,12)", 48, 8);          // side by side, but every other eight begins at a multiple of 4
@@ -542,7 +531,6 @@ static void describe_words(void)
 
 static void test_words(void **state)
 {
-    (void)state;
     now.atom = "words";
     run_case(describe_words, 32, 1, 128, 128);
     assert_memory_equal(x, y, 128);

@@ -64,7 +64,6 @@ static void no_coordinates(void)
 
 static void test_misuse(void **state)
 {
-    (void)state;
     static const struct {
         void (*describe)(void);
         const char *sentence;

@@ -53,7 +53,6 @@ static int open_files(void)
 
 static int make_folder(void **state)
 {
-    (void)state;
     files_before = open_files();
     if (temporary_folder_make(&temporary) || setenv("CKL_CACHE", folder, 1))
         return -1;
@@ -63,7 +62,6 @@ static int make_folder(void **state)
 
 static int remove_folder(void **state)
 {
-    (void)state;
     chmod(folder, S_IRWXU);
     if (open_files() != files_before) {
         print_error("files were left open\n");
@@ -155,7 +153,6 @@ static void plan_kernel(void)
 static void test_found_again(void **state)
 {
     struct stat s;
-    (void)state;
     plan_kernel();
     assert_int_equal(fake->compiles(), 1);
     assert_int_equal(stat(only_file(), &s), 0);
@@ -174,7 +171,6 @@ static void test_setmaxnreg_is_not_kept(void **state)
 {
     ckl_device *device = NULL;
     ckl_gemm_desc desc = { .m = 4096, .n = 4096, .k = 4096, .a = CKL_F16 };
-    (void)state;
     plan_kernel();
     for (int i = 0; i < 2; i++) {
         ckl_plan *plan = NULL;
@@ -202,7 +198,6 @@ static void test_damage(void **state)
 {
     static char good[1 << 20], bad[1 << 20];
     char path[2 * PATH_MAX];
-    (void)state;
     plan_kernel();
     strcpy(path, only_file());
     size_t bytes = read_file(path, good, sizeof good);
@@ -228,7 +223,6 @@ static void test_foreign(void **state)
 {
     static char other[1 << 20];
     char path[2 * PATH_MAX], elsewhere[2 * PATH_MAX];
-    (void)state;
     plan_kernel();
     strcpy(path, only_file());
     unlink(path);
@@ -271,7 +265,6 @@ static void test_linker_fails(void **state)
 {
     static const char *const functions[] = { "cuLinkCreate_v2", "cuLinkAddData_v2", "cuLinkComplete",
                                              "cuModuleLoadData" };
-    (void)state;
     for (int i = 0; i < COUNT_OF(functions); i++) {
         fake->reset();
         fake->fail_named(functions[i], 300);
@@ -285,7 +278,6 @@ static void test_linker_fails(void **state)
 
 static void test_keys(void **state)
 {
-    (void)state;
     cubin_key a = cubin_cache_key("13000 libcuda.so.580 sm_90", "ptx"),
               b = cubin_cache_key("13000 libcuda.so.590 sm_90", "ptx"),
               c = cubin_cache_key("13000 libcuda.so.580 sm_90", "ptx2"),
@@ -352,7 +344,6 @@ static void expect_child(pid_t child)
 static void test_many_writers(void **state)
 {
     pid_t children[PROCESSES];
-    (void)state;
     for (int i = 0; i < PROCESSES; i++) {
         children[i] = fork();
         if (children[i] == 0)
@@ -409,7 +400,6 @@ static void test_bounded(void **state)
     size_t bytes;
     int64_t entries = 0;
     char dead[2 * PATH_MAX];
-    (void)state;
     snprintf(dead, sizeof dead, "%s/dead.part", folder);
     write_file(dead, zeros, sizeof zeros);
     set_age(dead, 7200);
@@ -454,7 +444,6 @@ static void expect_refused(const char *path, const char *words)
 static void test_folders(void **state)
 {
     char inside[2 * PATH_MAX], deeper[2 * PATH_MAX + 16], link[PATH_MAX + 16];
-    (void)state;
     expect_refused("off", "off: CKL_CACHE names no folder");
     expect_refused("", "off: CKL_CACHE names no folder");
     expect_refused("relative/folder", "relative/folder is no absolute path");
@@ -489,7 +478,6 @@ static void test_default_folder(void **state)
 {
     char wanted[PATH_MAX + 64];
     cubin_cache *cache = NULL;
-    (void)state;
     unsetenv("CKL_CACHE");
     assert_int_equal(cubin_cache_open(CUBIN_CACHE_BYTES_MAX, &cache), CKL_UNSUPPORTED);
     assert_string_equal(ckl_error(), "off: CKL_CACHE names no folder");
@@ -546,7 +534,6 @@ static void make_read_only(void)
 
 static void test_no_room(void **state)
 {
-    (void)state;
     in_child(fill_disk, "cannot take a kernel: File too large");
     assert_int_equal(rmdir(folder), 0); // what did not fit is gone
     assert_int_equal(mkdir(folder, 0755), 0);
@@ -558,7 +545,6 @@ static void test_no_room(void **state)
 /* Where a folder has the name of a kernel's file, nothing is left beside it. */
 static void test_no_place(void **state)
 {
-    (void)state;
     cubin_cache *cache;
     cubin_key key = cubin_cache_key("x", "y");
     char path[2 * PATH_MAX];
@@ -579,7 +565,6 @@ static void test_sha256(void **state)
                                                { 0x24, 0x8d, 0x6a, 0x61 } };
     unsigned char digest[SHA256_BYTES];
     sha256 hash;
-    (void)state;
     for (int i = 0; i < COUNT_OF(texts); i++) {
         sha256_begin(&hash);
         sha256_add(&hash, texts[i], strlen(texts[i]));

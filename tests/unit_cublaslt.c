@@ -18,7 +18,6 @@ static test_case c;
 
 static int open_problem(void **state)
 {
-    (void)state;
     fake = dlopen(FAKE_CUBLASLT, RTLD_NOW | RTLD_LOCAL);
     setenv("CKL_CUBLASLT", FAKE_CUBLASLT, 1);
     return !fake || cublaslt_peer.find() != CKL_OK || ckl_device_open("emulator:h200", &device) != CKL_OK ||
@@ -27,7 +26,6 @@ static int open_problem(void **state)
 
 static int close_problem(void **state)
 {
-    (void)state;
     check_close(&k);
     case_clear(&c);
     ckl_device_close(device);
@@ -58,7 +56,6 @@ static void assert_described(const peer_problem *p, int variant, const char *exp
  */
 static void test_all_algorithms(void **state)
 {
-    (void)state;
     peer_problem *p = prepare(3);
     assert_int_equal(cublaslt_peer.variants(p), 2 + 6 + 2 + 6);
     assert_described(p, 1, "cublaslt 1 heuristic=1 algo=2 tile=1 stages=0 cluster=0");
@@ -76,7 +73,6 @@ static void test_all_algorithms(void **state)
 /* Of more than there is room for, some of all. */
 static void test_too_many(void **state)
 {
-    (void)state;
     peer_problem *p = prepare(4000);
     int count = cublaslt_peer.variants(p), late = 0;
     assert_true(count > PEER_VARIANTS_MAX / 2 && count <= PEER_VARIANTS_MAX);
@@ -94,7 +90,6 @@ static void test_too_many(void **state)
 /* A type that the peer does not know must not be taken for another one: its elements may be larger. */
 static void test_types(void **state)
 {
-    (void)state;
     test_case of_integers, of_bytes;
     peer_problem *p = NULL;
     assert_int_equal(case_parse("gemm m=64 n=64 k=64 a=i8", &of_integers), CKL_OK);

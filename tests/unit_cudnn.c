@@ -18,7 +18,6 @@ static char memory[OPERANDS][64];
 
 static int open_fake(void **state)
 {
-    (void)state;
     fake = dlopen(FAKE_CUDNN, RTLD_NOW | RTLD_LOCAL);
     setenv("CKL_CUDNN", FAKE_CUDNN, 1);
     return !fake || cudnn_peer.find() != CKL_OK || ckl_device_open("emulator:h200", &device) != CKL_OK;
@@ -26,7 +25,6 @@ static int open_fake(void **state)
 
 static int close_fake(void **state)
 {
-    (void)state;
     ckl_device_close(device);
     return 0;
 }
@@ -57,7 +55,6 @@ static ckl_status prepare(const char *line, test_case *c, peer_problem **p)
 /* Those of the heuristics in their order, engine 0 of mode B no second time, then engine 1 without its knob. */
 static void test_every_configuration(void **state)
 {
-    (void)state;
     static const char *const expected[] = { "cudnn 9 by=a engine=1 knob2=7", "cudnn 9 by=a engine=0",
                                             "cudnn 9 by=fallback engine=2", "cudnn 9 by=engines engine=1" };
     test_case c;
@@ -77,7 +74,6 @@ static void test_every_configuration(void **state)
 
 static void test_directions(void **state)
 {
-    (void)state;
     static const struct {
         const char *line;
         int x, w, y;
@@ -103,7 +99,6 @@ static void test_directions(void **state)
 
 static void test_what_is_fused(void **state)
 {
-    (void)state;
     test_case c;
     peer_problem *p = NULL;
     assert_int_equal(prepare("conv n=2 c=8 h=8 w=8 k=8 pad=1 bias=1", &c, &p), CKL_UNSUPPORTED);

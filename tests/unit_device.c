@@ -5,7 +5,6 @@
 
 static void test_best_device(void **state)
 {
-    (void)state;
     ckl_device *best = NULL, *gpu = NULL;
     bool has_gpu = ckl_device_open("cuda", &gpu) == CKL_OK;
     assert_int_equal(ckl_device_open(NULL, &best), CKL_OK);
@@ -19,7 +18,6 @@ static void test_best_device(void **state)
 
 static void test_names(void **state)
 {
-    (void)state;
     static const char *const ids[][2] = {
         { "emulator", "emulator:h200" },      { "emulator:", "emulator:h200" },
         { "emulator:h100", "emulator:h100" }, { "emulator:a100", "emulator:a100" },
@@ -43,7 +41,6 @@ static void test_names(void **state)
 /* NVIDIA's data sheets: SMs, MHz, bytes; CTAs that an SM holds at once. */
 static void test_data_sheets(void **state)
 {
-    (void)state;
     const int64_t gib = 1 << 30, mib = 1 << 20;
     const struct {
         ckl_device_info info;
@@ -110,7 +107,6 @@ static int resident(ckl_device *d, int threads, int cluster, int64_t smem)
 
 static void test_resident_clusters(void **state)
 {
-    (void)state;
     ckl_device *h200 = NULL, *l4 = NULL;
     assert_int_equal(ckl_device_open("emulator:h200", &h200), CKL_OK);
     assert_int_equal(ckl_device_open("emulator:l4", &l4), CKL_OK);
@@ -129,7 +125,6 @@ static void test_resident_clusters(void **state)
 
 static void test_memory(void **state)
 {
-    (void)state;
     ckl_device *d = NULL;
     ckl_stream stream = NULL;
     void *memory = &d;
@@ -159,7 +154,6 @@ static void test_memory(void **state)
 /* More allocations than the list first has room for, released in another order; used is what is left. */
 static void test_many_allocations(void **state)
 {
-    (void)state;
     enum { COUNT = 200 };
     ckl_device *d = NULL;
     unsigned char *all[COUNT], byte = 7, read[COUNT + 1];
@@ -195,7 +189,6 @@ static void test_many_allocations(void **state)
 /* A memory of 1000 bytes, full and no fuller; where an address lies that is in none of it. */
 static void test_memory_space(void **state)
 {
-    (void)state;
     memory_space m;
     void *first = NULL, *second = NULL, *third = &m;
     char why[160];
@@ -224,7 +217,6 @@ static void test_memory_space(void **state)
 /* What was written is known by bytes, and copied with them. */
 static void test_written(void **state)
 {
-    (void)state;
     ckl_device *d = NULL;
     unsigned char host[64] = { 0 }, *from = NULL, *to = NULL;
     assert_int_equal(ckl_device_open("emulator", &d), CKL_OK);
@@ -266,7 +258,6 @@ static ckl_status launched(ckl_device *d, int cluster, int64_t x, int64_t y, int
 
 static void test_grids(void **state)
 {
-    (void)state;
     ckl_device *d = NULL;
     assert_int_equal(ckl_device_open("emulator", &d), CKL_OK);
     assert_int_equal(launched(d, 1, 1, 1, 1), CKL_OK);
@@ -288,7 +279,6 @@ static void test_grids(void **state)
 /* Settings of the emulator: each key alone, and the words that are refused. */
 static void test_settings(void **state)
 {
-    (void)state;
     emulator_options o = emulator_options_default();
     assert_true(o.seed == 1 && o.schedule == SCHEDULE_ROUNDS && o.completion == COMPLETION_LAZY &&
                 o.budget == 400000000 && o.threads == 0);

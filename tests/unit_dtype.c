@@ -49,7 +49,6 @@ static double kept(ckl_dtype dtype, double value)
 
 static void test_types(void **state)
 {
-    (void)state;
     for (int i = 0; i < COUNT_OF(facts); i++) {
         const dtype_facts *f = &facts[i];
         ckl_dtype found = CKL_DTYPE_DEFAULT;
@@ -71,7 +70,6 @@ static void test_types(void **state)
 /* Beyond the largest number floats are infinite, but e4m3, which has no infinity; integers stay at their ends. */
 static void test_overflow(void **state)
 {
-    (void)state;
     for (int i = 0; i < COUNT_OF(facts); i++) {
         const dtype_facts *f = &facts[i];
         double above = kept(f->dtype, INFINITY), below = kept(f->dtype, -INFINITY), none = kept(f->dtype, NAN);
@@ -96,7 +94,6 @@ static void test_overflow(void **state)
 /* Every number between two neighbours goes to the nearer one, also just beside the middle, where rounding twice fails. */
 static void test_rounding(void **state)
 {
-    (void)state;
     static const ckl_dtype types[] = { CKL_F32, CKL_F16, CKL_BF16, CKL_E4M3, CKL_E5M2 };
     for (int t = 0; t < COUNT_OF(types); t++)
         for (int exponent = -20; exponent <= 6; exponent++)
@@ -118,7 +115,6 @@ static void test_rounding(void **state)
 /* A NaN keeps its sign, and is one in every type whichever of its bits are set; of f16 always the same. */
 static void test_nan(void **state)
 {
-    (void)state;
     static const uint32_t patterns[] = { 0x7f800001, 0x7fc00000, 0x7fffffff, 0xff800001, 0xffc12345 };
     for (int i = 0; i < COUNT_OF(patterns); i++) {
         float x;

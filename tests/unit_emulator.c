@@ -5,14 +5,12 @@ static ckl_device *gpu;
 
 static int open_gpu(void **state)
 {
-    (void)state;
     gpu = test_open("");
     return 0;
 }
 
 static int close_gpu(void **state)
 {
-    (void)state;
     gpu->ops->close(gpu);
     return 0;
 }
@@ -32,7 +30,6 @@ static void describe_add(void)
 
 static void test_add(void **state)
 {
-    (void)state;
     uint32_t n = 1000003;
     float *host = malloc(n * sizeof *host);
     for (uint32_t i = 0; i < n; i++)
@@ -119,7 +116,6 @@ static uint32_t collatz(uint32_t x)
 
 static void test_collatz(void **state)
 {
-    (void)state;
     uint32_t out[128];
     run_into(describe_collatz, 128, 1, out, 128);
     for (uint32_t i = 0; i < 128; i++)
@@ -143,7 +139,6 @@ static void describe_exit(void)
 
 static void test_exit(void **state)
 {
-    (void)state;
     uint32_t out[64];
     run_into(describe_exit, 64, 1, out, 64);
     for (uint32_t i = 0; i < 64; i++)
@@ -170,7 +165,6 @@ static void describe_exchange(void)
 
 static void test_exchange(void **state)
 {
-    (void)state;
     uint32_t out[32];
     run_into(describe_exchange, 32, 1, out, 32);
     for (uint32_t i = 0; i < 32; i++) {
@@ -200,7 +194,6 @@ static void describe_exchange_of_some(void)
 
 static void test_exchange_of_some(void **state)
 {
-    (void)state;
     uint32_t out[32];
     run_into(describe_exchange_of_some, 32, 1, out, 32);
     for (uint32_t i = 0; i < 32; i++)
@@ -226,7 +219,6 @@ static void describe_memory(void)
 
 static void test_memory(void **state)
 {
-    (void)state;
     uint32_t out[32 * 4];
     run_into(describe_memory, 32, 1, out, 32 * 4);
     for (int i = 0; i < 32; i++) {
@@ -259,7 +251,6 @@ static void describe_atomics(void)
 
 static void test_atomics(void **state)
 {
-    (void)state;
     uint32_t out[8 + 512] = { 0, 0, 0, UINT32_MAX };
     void *memory = test_upload(gpu, out, sizeof out);
     test_kernel k = { describe_atomics, IR_SM80, .threads = 64, .grid = 8 };
@@ -313,7 +304,6 @@ static void test_order_of_ctas(void **state)
 {
     enum { SEEDS = 8 };
     int swapped = 0;
-    (void)state;
     assert_int_equal(swapped_ctas(""), 0);
     assert_int_equal(swapped_ctas("seed=5"), 0);
     for (int seed = 1; seed <= SEEDS; seed++) {
@@ -352,7 +342,6 @@ static void describe_handover(void)
 
 static void test_handover(void **state)
 {
-    (void)state;
     uint32_t out[64];
     run_into(describe_handover, 64, 1, out, 64);
     for (int i = 0; i < 64; i++)
@@ -376,7 +365,6 @@ static void describe_matrices(void)
 
 static void test_matrices(void **state)
 {
-    (void)state;
     uint32_t out[32 * 4];
     run_into(describe_matrices, 32, 1, out, 32 * 4);
     uint16_t stored[4][8][8];
@@ -394,7 +382,6 @@ static void test_matrices(void **state)
 
 static void test_models(void **state)
 {
-    (void)state;
     ckl_device *l4 = NULL;
     device_kernel *loaded = NULL;
     assert_int_equal(emulator_open("l4", &l4), CKL_OK);
@@ -426,7 +413,6 @@ static void describe_clustered(void)
 
 static void test_residency(void **state)
 {
-    (void)state;
     device_kernel *loaded = NULL;
     int count = 0;
     assert_int_equal(
@@ -442,7 +428,6 @@ static void test_residency(void **state)
 
 static void test_host_memory(void **state)
 {
-    (void)state;
     unsigned char host[64] = { 0 };
     void *memory = test_upload(gpu, NULL, 64), *sparse = NULL;
     assert_int_equal(gpu->ops->copy_in(gpu, (char *)memory + 32, host, 33, NULL), CKL_INVALID);
@@ -460,7 +445,6 @@ static void test_host_memory(void **state)
 
 static void test_counters(void **state)
 {
-    (void)state;
     gpu->ops->counters_reset(gpu);
     float host[1024] = { 0 };
     uint32_t n = 1000;

@@ -1,6 +1,5 @@
 /* unit_emulator.h - small kernels for the emulator's tests: described, loaded and launched in one call. */
-#ifndef CKL_TESTS_UNIT_EMULATOR_H
-#define CKL_TESTS_UNIT_EMULATOR_H
+#pragma once
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -116,5 +115,3 @@ static inline int64_t test_counter(ckl_device *gpu, const char *name, char where
     fail_msg("no counter %s", name);
     return 0;
 }
-
-#endif

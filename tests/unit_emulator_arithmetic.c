@@ -6,14 +6,12 @@ static ckl_device *gpu;
 
 static int open_gpu(void **state)
 {
-    (void)state;
     gpu = test_open("");
     return 0;
 }
 
 static int close_gpu(void **state)
 {
-    (void)state;
     gpu->ops->close(gpu);
     return 0;
 }
@@ -176,7 +174,6 @@ static void check_arithmetic(void *out, int number, const arithmetic_case *c)
 
 static void test_arithmetic(void **state)
 {
-    (void)state;
     void *out = test_upload(gpu, NULL, 8);
     for (int i = 0; i < COUNT_OF(arithmetic); i++)
         check_arithmetic(out, i, &arithmetic[i]);
@@ -225,7 +222,6 @@ static const struct {
 
 static void test_atomics(void **state)
 {
-    (void)state;
     for (int i = 0; i < COUNT_OF(atomics); i++) {
         const ir_inst inst = { .op = IR_ATOM, .type = atomics[i].type, .mode = (int)atomics[i].mode };
         uint64_t memory[2] = { atomics[i].old, UINT64_MAX };
@@ -270,7 +266,6 @@ static uint64_t of_nan(ir_type to, ir_type from)
 
 static void test_conversions_of_no_number(void **state)
 {
-    (void)state;
     void *out = test_upload(gpu, NULL, 8);
     for (int f = 0; f < COUNT_OF(floats); f++)
         for (int i = 0; i < COUNT_OF(integers); i++) {
@@ -348,7 +343,6 @@ static void check_division(ir_type type, int64_t y, void *from, void *out)
 
 static void test_division(void **state)
 {
-    (void)state;
     static const ir_type types[] = { CKL_I64, IR_U64, CKL_I32, IR_U32 };
     void *from = test_upload(gpu, numbers, sizeof numbers), *out = test_upload(gpu, NULL, 4 * sizeof numbers);
     for (int t = 0; t < COUNT_OF(types); t++)

@@ -552,7 +552,6 @@ static void test_order_of_copies(void **state)
     static const char *const orders[] = { "lazy", "random" };
     int swapped[COUNT_OF(orders)] = { 0 };
     uint32_t numbers[3];
-    (void)state;
     for (int o = 0; o < COUNT_OF(orders); o++)
         for (int seed = 1; seed <= SEEDS; seed++) {
             run_copies(describe_two_copies, orders[o], seed, numbers);
@@ -567,7 +566,6 @@ static void test_order_of_copies(void **state)
 static void test_time_of_copies(void **state)
 {
     uint32_t numbers[3], least = UINT32_MAX, most = 0;
-    (void)state;
     run_copies(describe_tested_copy, "eager", 1, numbers);
     assert_int_equal(numbers[0], 1);
     for (int seed = 1; seed <= SEEDS; seed++) {
@@ -606,7 +604,6 @@ static void describe_own_store(void)
 /* Stores that come as late as they may: who waits for his own has not waited for another lane's. */
 static void test_stores_of_others(void **state)
 {
-    (void)state;
     for (uint32_t waits = 0; waits < 2; waits++) {
         static const uint32_t zeros[12];
         uint32_t out[12];

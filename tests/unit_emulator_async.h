@@ -1,6 +1,5 @@
 /* unit_emulator_async.h - what tests of asynchronous work share: every completion and schedule, short names, small numbers. */
-#ifndef CKL_TESTS_UNIT_EMULATOR_ASYNC_H
-#define CKL_TESTS_UNIT_EMULATOR_ASYNC_H
+#pragma once
 
 #include "unit_emulator.h"
 
@@ -92,5 +91,3 @@ static inline void test_everywhere(void **state)
         gpu->ops->close(gpu);
     }
 }
-
-#endif

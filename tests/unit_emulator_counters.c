@@ -88,7 +88,6 @@ static void test_counters(void **state)
 {
     static const uint32_t zeros[8 * THREADS];
     device_counter all[COUNT_OF(expected) + 1];
-    (void)state;
     gpu = test_open("");
     void *from = test_upload(gpu, zeros, sizeof zeros), *to = test_upload(gpu, zeros, sizeof zeros);
     for (int run = 0; run < 3; run++) {

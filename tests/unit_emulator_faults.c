@@ -305,7 +305,6 @@ static const fault_case cases[] = {
 /* The device works on after a fault. */
 static void test_launch_after_fault(void **state)
 {
-    (void)state;
     bench b = bench_open("");
     assert_int_equal(bench_run(&b, &cases[0], true), CKL_DEVICE_FAULT);
     assert_int_equal(bench_run(&b, &cases[0], false), CKL_OK);
@@ -332,7 +331,6 @@ static void conflicting_matrices(void)
 
 static void test_bank_conflicts(void **state)
 {
-    (void)state;
     static const fault_case all[] = { { conflicting_stores, 32, 1, { NULL }, 0 },
                                       { conflicting_matrices, 32, 1, { NULL }, 0 } };
     static const int conflicts[] = { 31, 4 * 7 };
@@ -431,7 +429,6 @@ static void wait_before_init(void)
 
 static void test_written_later(void **state)
 {
-    (void)state;
     static const struct {
         void (*describe)(void);
         const char *what, *writer, *missing;
@@ -492,7 +489,6 @@ static void race_in_last(void)
 /* A CTA finds nothing of the one before it: neither its shared memory nor what its warps knew of each other. */
 static void test_later_cta(void **state)
 {
-    (void)state;
     const fault_case last[] = { { unwritten_in_last, 32, 1, { "x is read before it was written" }, 0 },
                                 { race_in_last, 64, 1, { "shared-memory race", "no barrier orders them" }, 0 } };
     for (int i = 0; i < COUNT_OF(last); i++) {

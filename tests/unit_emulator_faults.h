@@ -4,8 +4,7 @@
  * Each kernel runs under every schedule and completion. Planted, the report must name the fault and the line of C that is
  * to blame; corrected, the kernel must pass.
  */
-#ifndef CKL_TESTS_UNIT_EMULATOR_FAULTS_H
-#define CKL_TESTS_UNIT_EMULATOR_FAULTS_H
+#pragma once
 
 #include "unit_emulator.h"
 
@@ -173,5 +172,3 @@ static inline int run_cases(const fault_case *cases, int count, const struct CMU
     free(tests);
     return failed;
 }
-
-#endif

@@ -90,19 +90,19 @@ static void flag_within_a_cta(void)
     ir_end_if();
 }
 
-/* An acquire of CTA scope does not include the other CTA. */
-static void polled_too_near(void)
+/* CTA 0 writes and sets the flag, CTA 1 polls, each in a scope of its own. */
+static void pass_in_scopes(ir_scope release, ir_scope acquire)
 {
     parameters p = declare();
     val flag = at_offset(p.memory, FLAG);
     ir_if(ir_elect());
     ir_if(is_cta(0));
     test_store_value(IR_GLOBAL, IR_U32, p.memory, 0, u32(7));
-    ir_store_strong(IR_ORDER_RELEASE, IR_SCOPE_SYS, IR_U32, flag, 0, u32(1));
+    ir_store_strong(IR_ORDER_RELEASE, release, IR_U32, flag, 0, u32(1));
     ir_else();
     HERE;
     ir_loop();
-    val seen = ir_load_strong(IR_ORDER_ACQUIRE, planted ? IR_SCOPE_CTA : IR_SCOPE_SYS, IR_U32, flag, 0);
+    val seen = ir_load_strong(IR_ORDER_ACQUIRE, acquire, IR_U32, flag, 0);
     ir_break(ir_compare(IR_EQ, seen, u32(1)));
     ir_end_loop();
     test_load_value(IR_GLOBAL, IR_U32, p.memory, 0);
@@ -110,24 +110,16 @@ static void polled_too_near(void)
     ir_end_if();
 }
 
+/* An acquire of CTA scope does not include the other CTA. */
+static void polled_too_near(void)
+{
+    pass_in_scopes(IR_SCOPE_SYS, planted ? IR_SCOPE_CTA : IR_SCOPE_SYS);
+}
+
 /* A release of cluster scope orders the other CTA of the cluster, one of CTA scope does not. */
 static void flag_of_a_cluster(void)
 {
-    parameters p = declare();
-    val flag = at_offset(p.memory, FLAG);
-    ir_if(ir_elect());
-    ir_if(is_cta(0));
-    test_store_value(IR_GLOBAL, IR_U32, p.memory, 0, u32(7));
-    ir_store_strong(IR_ORDER_RELEASE, planted ? IR_SCOPE_CTA : IR_SCOPE_CLUSTER, IR_U32, flag, 0, u32(1));
-    ir_else();
-    HERE;
-    ir_loop();
-    val seen = ir_load_strong(IR_ORDER_ACQUIRE, IR_SCOPE_CLUSTER, IR_U32, flag, 0);
-    ir_break(ir_compare(IR_EQ, seen, u32(1)));
-    ir_end_loop();
-    test_load_value(IR_GLOBAL, IR_U32, p.memory, 0);
-    ir_end_if();
-    ir_end_if();
+    pass_in_scopes(planted ? IR_SCOPE_CTA : IR_SCOPE_CLUSTER, IR_SCOPE_CLUSTER);
 }
 
 /* The flag goes through a third CTA, which takes what it knows along. */

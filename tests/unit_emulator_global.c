@@ -418,7 +418,6 @@ static const global_case cases[] = {
 
 static void test_turnstile(void **state)
 {
-    (void)state;
     static const global_case c = { { turnstile, 32, 1, { NULL }, 0 }, 40, 0 };
     for (int i = 0; i < COUNT_OF(all_settings); i++) {
         bench b = bench_open(all_settings[i]);
@@ -468,7 +467,6 @@ static void touched_by_two(void)
 /* Whether words are remembered as one or in bytes, the report has both lines. */
 static void test_words_and_bytes(void **state)
 {
-    (void)state;
     for (int way = 0; way < 4; way++) {
         first_writes = way & 1, first_by_bytes = way & 2;
         const global_case c = {
@@ -503,7 +501,6 @@ static void waits_for_the_next(void)
 /* What waits for a CTA that begins later finds room on an empty device only. */
 static void test_one_resident(void **state)
 {
-    (void)state;
     static const char *const settings[] = { "resident=1", "resident=1 schedule=random seed=4",
                                             "resident=2 schedule=random" };
     static const global_case backwards = { { waits_for_the_next, 32, 1, { NULL }, 0 }, 2, 0 };
@@ -535,7 +532,6 @@ static void wait_for_nobody(void)
 /* Five clusters of two CTAs, two at a time. Those that wait are counted, too. */
 static void test_residents_of_a_deadlock(void **state)
 {
-    (void)state;
     static const global_case c = { { wait_for_nobody, 32, 2, { NULL }, 0 }, 10, 0 };
     bench b = bench_open("resident=2");
     assert_int_equal(run(&b, &c, false, c.grid), CKL_DEVICE_FAULT);
@@ -569,7 +565,6 @@ static void endless_and_faulty(void)
 
 static void test_several_faults(void **state)
 {
-    (void)state;
     static const global_case c = { { endless_and_faulty, 32, 1, { NULL }, 0 }, 3, 0 };
     for (int plant = 0; plant < 2; plant++) {
         bench b = bench_open("budget=100000");
@@ -583,7 +578,6 @@ static void test_several_faults(void **state)
 
 static void test_barriers_after_a_poll(void **state)
 {
-    (void)state;
     static const global_case c = { { barriers_after_a_poll, 64, 1, { NULL }, 0 }, 1, 0 };
     for (int i = 0; i < COUNT_OF(all_settings); i++) {
         bench b = bench_open(all_settings[i]);
@@ -595,7 +589,6 @@ static void test_barriers_after_a_poll(void **state)
 
 static void test_counter_not_reset(void **state)
 {
-    (void)state;
     static const global_case count = { { counts_to_last, 32, 1, { NULL }, 0 }, CTAS, 0 };
     static const global_case read = { { reads_fresh, 32, 1, { "read of uninitialised", "fresh+0" }, 0 }, 1, 0 };
     for (int plant = 0; plant < 2; plant++) {
@@ -616,7 +609,6 @@ static void test_last_numbers(void **state)
 {
     enum { LEFT_MAX = 6 };
     static const unsigned char zeros[MEMORY_BYTES - FLAG];
-    (void)state;
     for (int i = 0; i < LEFT_MAX * COUNT_OF(cases); i++) {
         const global_case *c = &cases[i / LEFT_MAX];
         const uint32_t used = UINT32_MAX - 1 - (uint32_t)(i % LEFT_MAX);

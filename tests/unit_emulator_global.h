@@ -1,6 +1,5 @@
 /* unit_emulator_global.h - planting faults among CTAs: flags in global memory, and grids of several CTAs. */
-#ifndef CKL_TESTS_UNIT_EMULATOR_GLOBAL_H
-#define CKL_TESTS_UNIT_EMULATOR_GLOBAL_H
+#pragma once
 
 #include "unit_emulator_faults.h"
 
@@ -99,5 +98,3 @@ static inline int run_global(const char *name, const global_case *cases, int cou
     free(tests);
     return failed;
 }
-
-#endif

@@ -244,7 +244,6 @@ static void all_write_in_last(void)
 /* A CTA's warps do not know of each other's lanes what those of the CTA before it knew. */
 static void test_later_cta(void **state)
 {
-    (void)state;
     static const fault_case c = {
         all_write_in_last, THREADS, 1, { "shared-memory race", "CTA (63,0,0)", "write by lane 1 of warp 0" }, 0
     };

@@ -54,7 +54,6 @@ static void past_the_end(void)
 /* The name of an address is that of what lies after it, and goes before the parameter's. */
 static void test_named_memory(void **state)
 {
-    (void)state;
     bench b = bench_open("");
     const fault_case c = { past_the_end, 32, 1, { "4 bytes at operand y+16352: 4 bytes past the end" }, 0 };
     b.gpu->ops->name_memory(b.gpu, (char *)b.memory + 32, "operand y");
@@ -82,7 +81,6 @@ static void store_askew(void)
 /* Of two parameters that point into an allocation, the one before the address names it. */
 static void test_memory_of_two_names(void **state)
 {
-    (void)state;
     bench b = bench_open("");
     void *late = (char *)b.memory + 64;
     test_kernel k = { store_askew, IR_SM90A, .threads = 32 };
@@ -94,7 +92,6 @@ static void test_memory_of_two_names(void **state)
 /* Memory that no parameter points into has no parameter's name. */
 static void test_unnamed_memory(void **state)
 {
-    (void)state;
     bench b = bench_open("");
     void *other = test_upload(b.gpu, NULL, 64);
     uint64_t hidden = ~(uint64_t)(uintptr_t)other;
@@ -116,7 +113,6 @@ static void store_nowhere(void)
 /* A parameter that points to no memory names none. */
 static void test_no_memory(void **state)
 {
-    (void)state;
     ckl_device *gpu = test_open("");
     uint64_t nowhere = 0x1000;
     test_kernel k = { store_nowhere, IR_SM90A, .threads = 32 };
@@ -138,7 +134,6 @@ static void fault_inside(void)
 
 static void test_place_in_grid(void **state)
 {
-    (void)state;
     bench b = bench_open("");
     device_kernel *loaded = NULL;
     assert_int_equal(test_load(b.gpu, (test_kernel){ fault_inside, IR_SM90A, .threads = 32 }, &loaded), CKL_OK);

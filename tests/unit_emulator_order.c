@@ -564,7 +564,6 @@ static void waits_for_the_next_phase(void)
 
 static void test_late_bytes(void **state)
 {
-    (void)state;
     static const fault_case c = { waits_for_the_next_phase, 32, 1, { NULL }, 0 };
     bench b = bench_open("completion=lazy");
     assert_int_equal(bench_run(&b, &c, true), CKL_DEVICE_FAULT);
@@ -576,7 +575,6 @@ static void test_late_bytes(void **state)
 /* A report of many warps ends somewhere. */
 static void test_warps_of_a_deadlock(void **state)
 {
-    (void)state;
     static const fault_case c = { each_waits_alone, 32 * WAITING, 1, { NULL }, 0 };
     bench b = bench_open("");
     assert_int_equal(bench_run(&b, &c, false), CKL_DEVICE_FAULT);
@@ -638,7 +636,6 @@ static void test_later_cta(void **state)
         { last_reads_too_early, 32, 1, { "read of a copy that has not arrived", "CTA (2,0,0)" }, 0 },
         { last_writes_too_early, 32, 1, { "shared-memory race", "CTA (2,0,0)", "bulk store" }, 0 },
     };
-    (void)state;
     for (int i = 0; i < COUNT_OF(late); i++) {
         bench b = bench_open("threads=1");
         test_kernel k = { late[i].describe, IR_SM90A, .threads = 32, .grid = CTAS };

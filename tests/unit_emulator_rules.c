@@ -398,7 +398,6 @@ static void load_byte(void)
 
 static void test_host_copies(void **state)
 {
-    (void)state;
     ckl_device *gpu = test_open("budget=100000");
     unsigned char host[5] = { 0 }, *memory = test_upload(gpu, NULL, 64);
     assert_int_equal(gpu->ops->copy_in(gpu, memory + 8, host, sizeof host, NULL), CKL_OK);

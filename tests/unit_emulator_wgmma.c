@@ -206,7 +206,6 @@ static void one_register_unfenced(void)
 static void test_unfenced_registers(void **state)
 {
     static const fault_case c = { one_register_unfenced, 128, 1, { "missing wgmma_fence" }, 0 };
-    (void)state;
     for (late = -1; late < A_WORDS + WGMMA_N / 2; late++) {
         bench b = bench_open("");
         assert_int_equal(bench_run(&b, &c, true), late < 0 ? CKL_OK : CKL_DEVICE_FAULT);
@@ -271,46 +270,41 @@ static void registers_of_some_warps(void)
         ir_end_if();
 }
 
-/* A number that no warp may have; by the verifier a kernel has none. */
-static void no_such_registers(void)
+/* Planted, the last of them is one that setmaxnreg does not take, by the verifier or by what the warps have. */
+static void set_registers(int first, int last, int takes)
 {
     declare();
+    if (first) {
+        ir_plain(IR_SETMAXNREG, first, 0);
+        ir_bar_sync(u32(0), 128);
+    }
     BLAME;
-    ir_plain(IR_SETMAXNREG, planted ? 44 : 40, 0);
+    ir_plain(IR_SETMAXNREG, last, takes);
+}
+
+static void no_such_registers(void)
+{
+    set_registers(0, planted ? 44 : 40, 0);
 }
 
 static void too_few_registers(void)
 {
-    declare();
-    BLAME;
-    ir_plain(IR_SETMAXNREG, planted ? 16 : 24, 0);
+    set_registers(0, planted ? 16 : 24, 0);
 }
 
-/* A warp gives registers by a step that is said to take some, and the other way round. */
 static void takes_fewer_registers(void)
 {
-    declare();
-    ir_plain(IR_SETMAXNREG, 40, 0);
-    ir_bar_sync(u32(0), 128);
-    BLAME;
-    ir_plain(IR_SETMAXNREG, planted ? 32 : 48, 1);
+    set_registers(40, planted ? 32 : 48, 1);
 }
 
 static void gives_more_registers(void)
 {
-    declare();
-    ir_plain(IR_SETMAXNREG, 40, 0);
-    ir_bar_sync(u32(0), 128);
-    BLAME;
-    ir_plain(IR_SETMAXNREG, planted ? 48 : 32, 0);
+    set_registers(40, planted ? 48 : 32, 0);
 }
 
-/* A thread has 255 at most, however few there are. */
-static void gives_more_than_there_are(void)
+static void gives_more_than_there_are(void) // a thread has 255 at most, however few there are
 {
-    declare();
-    BLAME;
-    ir_plain(IR_SETMAXNREG, planted ? 256 : 248, 0);
+    set_registers(0, planted ? 256 : 248, 0);
 }
 
 static const fault_case cases[] = {

@@ -52,7 +52,6 @@ static void test_custom_epilogue(void **state)
     static const char *const kernels[] = {
         "tiled", "sm90", "sm90 tile_m=64 tile_n=80 swap=1 consumers=1 pingpong=0 cluster_m=1 cluster_n=1 split=1"
     };
-    (void)state;
     static uint16_t a[M * K], b[N * K];
     static float plain[M * N], custom[M * N];
     for (int i = 0; i < M * K; i++)
@@ -73,13 +72,11 @@ static void test_custom_epilogue(void **state)
 
 static ckl_val doubled(ckl_val x, ckl_val row, ckl_val col, void *user)
 {
-    (void)row, (void)col, (void)user;
     return ckl_val_add(x, x);
 }
 
 static ckl_val mistaken(ckl_val x, ckl_val row, ckl_val col, void *user)
 {
-    (void)col, (void)user;
     return ckl_val_add(x, row);
 }
 
@@ -92,7 +89,6 @@ static void expect_refused(const ckl_gemm_epilogue *epilogue, const char *senten
 /* Names are what kernels are kept by, so a name stands for one epilogue. */
 static void test_names_of_epilogues(void **state)
 {
-    (void)state;
     ckl_gemm_epilogue e = { .name = "doubled", .apply = doubled };
     assert_int_equal(ckl_gemm_epilogue_add(&e), CKL_OK);
     assert_int_equal(ckl_gemm_epilogue_add(&e), CKL_OK);
@@ -111,7 +107,6 @@ static void test_names_of_epilogues(void **state)
 /* A mistake in the function is a sentence when a plan is made. */
 static void test_mistake(void **state)
 {
-    (void)state;
     const ckl_gemm_epilogue e = { .name = "mistaken", .apply = mistaken };
     const ckl_gemm_desc desc = { .m = 8, .n = 8, .k = 8, .a = CKL_F16, .epilogue = "mistaken" };
     ckl_plan *plan = NULL;
@@ -148,7 +143,6 @@ static double sum_of_ones(ckl_gemm_accumulation accumulation)
 
 static void test_accumulation(void **state)
 {
-    (void)state;
     const double large = 448 * 448;
     assert_true(sum_of_ones(CKL_GEMM_FAST) == large);
     assert_true(sum_of_ones(CKL_GEMM_ACCURATE) == large + 1024 - 128);
@@ -156,7 +150,6 @@ static void test_accumulation(void **state)
 
 static int open_device(void **state)
 {
-    (void)state;
     gpu = test_open("");
     return 0;
 }
@@ -175,7 +168,6 @@ static void test_shared_memory(void **state)
         ("gemm m=70 n=99 k=128 d=f32 ldd=107 impl=sm90 config='tile_m=64 tile_n=64 stages=3 ragged=2 split=2 "
          "consumers=1'"),
     };
-    (void)state;
     for (int i = 0; i < COUNT_OF(lines); i++) {
         test_case c;
         arena memory = { 0 };
@@ -198,7 +190,6 @@ static void test_shared_memory(void **state)
 
 static int close_device(void **state)
 {
-    (void)state;
     gpu->ops->close(gpu);
     return 0;
 }

@@ -197,14 +197,12 @@ static void check_allocations(void)
 
 static void test_allocations_cuda(void **state)
 {
-    (void)state;
     device_id = "cuda";
     check_allocations();
 }
 
 static void test_allocations_emulator(void **state)
 {
-    (void)state;
     device_id = "emulator:h200";
     check_allocations();
 }
@@ -237,7 +235,6 @@ static void check_calls(cu_result result, const char *words)
 
 static void test_calls_fail(void **state)
 {
-    (void)state;
     check_calls(500, "CUDA_ERROR_OF_SOME_KIND");
 }
 
@@ -245,7 +242,6 @@ static void test_calls_fail(void **state)
 static void test_with_cache(void **state)
 {
     temporary_folder folder;
-    (void)state;
     assert_int_equal(temporary_folder_make(&folder), 0);
     setenv("CKL_CACHE", folder.path, 1);
     device_id = "cuda";
@@ -257,19 +253,16 @@ static void test_with_cache(void **state)
 
 static void test_device_memory_runs_out(void **state)
 {
-    (void)state;
     check_calls(FAKE_OUT_OF_MEMORY, "");
 }
 
 static void test_context_lost(void **state)
 {
-    (void)state;
     check_calls(FAKE_LAUNCH_FAILED, "");
 }
 
 static void test_launch_fails(void **state)
 {
-    (void)state;
     device_id = "cuda";
     fake->reset();
     fake->fail_named("cuLaunchKernelEx", FAKE_LAUNCH_FAILED);
@@ -283,7 +276,6 @@ static void test_launch_fails(void **state)
 /* What the driver's compiler refuses is our bug, and no fault of the GPU: a suite of `ckl bench` goes on behind it. */
 static void test_ptx_is_refused(void **state)
 {
-    (void)state;
     device_id = "cuda";
     fake->reset();
     fake->fail_named("cuLibraryGetModule", FAKE_INVALID_PTX);
@@ -323,7 +315,6 @@ static void assert_refused(const char *function, const char *words)
 /* Runs first: the driver is not loaded yet. */
 static void test_driver_refuses(void **state)
 {
-    (void)state;
     assert_refused("cuInit", "finds no usable GPU: cuInit: CUDA_ERROR_OF_SOME_KIND");
     assert_refused("cuDeviceGetCount", "cuDeviceGetCount");
 }
@@ -331,7 +322,6 @@ static void test_driver_refuses(void **state)
 /* Capture of a stream that waits for the default one, in the mode that forbids most: the driver's default. */
 static void test_planning_in_capture(void **state)
 {
-    (void)state;
     enum { GLOBAL = 0 };
     ckl_device *device = NULL;
     ckl_stream stream = NULL;
@@ -374,7 +364,6 @@ static void test_planning_in_capture(void **state)
 /* NVML tells the power of this moment beside that of the last second. */
 static void test_readings(void **state)
 {
-    (void)state;
     nvml_reading now = { 0 };
     assert_non_null(dlopen(FAKE_NVML, RTLD_NOW | RTLD_LOCAL)); // what the library finds by that name from now on
     fake->reset();
@@ -387,7 +376,6 @@ static void test_readings(void **state)
 /* Benches forbid the overlap of launches for a while. */
 static void test_overlap_is_allowed(void **state)
 {
-    (void)state;
     ckl_device *device = NULL;
     void *memory = NULL;
     fake->reset();

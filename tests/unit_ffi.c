@@ -68,7 +68,6 @@ int TVMFFIBytesFromByteArray(const TVMFFIByteArray *input, TVMFFIAny *out)
 
 void *TVMFFIEnvGetStream(int32_t device_type, int32_t device_id)
 {
-    (void)device_id;
     assert_int_equal(device_type, kDLCUDA); // the host has no streams
     return NULL;
 }
@@ -127,7 +126,6 @@ static void test_call(void **state)
     float a[7] = { 0, 1, 2, 3, 4, 5, 6 }, b[6] = { 10, 20, 30, 40, 50, 60 }, y[6] = { 0 };
     DLTensor A = matrix(a, NULL), B = matrix(b, NULL), Y = matrix(y, NULL);
     A.byte_offset = sizeof a[0];
-    (void)state;
     assert_int_equal(CALL(add, TEXT("n=3 rows=2"), TENSOR(&A), TENSOR(&B), TENSOR(&Y), FLOAT(2)), 0);
     for (int i = 0; i < 6; i++)
         assert_float_equal(y[i], 2 * a[i + 1] + b[i], 0);
@@ -156,7 +154,6 @@ static void test_problems(void **state)
                                  { .type_index = kTVMFFISmallBytes, .small_str_len = 3, .v_bytes = "n=6" } };
     float a[6] = { 1, 2, 3, 4, 5, 6 };
     DLTensor A = matrix(a, NULL);
-    (void)state;
     for (int i = 0; i < COUNT_OF(problems); i++) {
         float y[6] = { 0 };
         DLTensor Y = matrix(y, NULL);
@@ -173,7 +170,6 @@ static void test_scalars(void **state)
 {
     float x[6] = { 1, 2, 3, 4, 5, 6 }, y[6] = { 0 };
     DLTensor X = matrix(x, NULL), Y = matrix(y, NULL);
-    (void)state;
     assert_int_equal(
         CALL(elementwise, TEXT("expr=a*x shape=2x3 scalars=a=1"), FLOAT(3), TENSOR(&X), NONE, NONE, TENSOR(&Y)), 0);
     for (int i = 0; i < 6; i++)
@@ -218,7 +214,6 @@ static void test_sequence(void **state)
     size_t first = sizeof good[0] - sizeof good[0].arguments[0];
     add_step broken[2];
     TVMFFIByteArray steps = { both, first + sizeof good[1] };
-    (void)state;
 #define SEQUENCE                                                                                               \
     CALL(sequence, { .type_index = kTVMFFIByteArrayPtr, .v_ptr = &steps }, TENSOR(&A), TENSOR(&B), TENSOR(&Y), \
          TENSOR(&memory))
@@ -260,7 +255,6 @@ static void test_strides(void **state)
     float a[6] = { 1, 2, 3, 4, 5, 6 }, y[8] = { 7, 7, 7, 7, 7, 7, 7, 7 };
     const float wanted[8] = { 2, 4, 6, 7, 8, 10, 12, 7 };
     DLTensor A = matrix(a, NULL), Y = matrix(y, apart);
-    (void)state;
     assert_int_equal(CALL(add, TEXT("n=3 rows=2 ldy=4"), TENSOR(&A), TENSOR(&A), TENSOR(&Y)), 0);
     assert_memory_equal(y, wanted, sizeof y);
     assert_int_equal(CALL(add, TEXT("n=3"), TENSOR(&A), TENSOR(&A), TENSOR(&Y)), 0); // the first row alone
@@ -281,7 +275,6 @@ static void test_overlapping_inputs(void **state)
         memory[i] = (float)(i * i);
     DLTensor last = matrix(memory + 9, NULL), first = matrix(memory, NULL), middle = matrix(memory + 4, NULL),
              Y = matrix(y, NULL);
-    (void)state;
     assert_int_equal(CALL(elementwise, TEXT("expr=x+y*z shape=2x3"), TENSOR(&last), TENSOR(&first), TENSOR(&middle),
                           NONE, TENSOR(&Y)),
                      0);
@@ -294,7 +287,6 @@ static void test_neighbours(void **state)
 {
     float memory[18] = { 1, 2, 3, 4, 5, 6, 10, 20, 30, 40, 50, 60 };
     DLTensor A = matrix(memory, NULL), B = matrix(memory + 6, NULL), Y = matrix(memory + 12, NULL);
-    (void)state;
     assert_int_equal(CALL(add, TEXT("n=6"), TENSOR(&A), TENSOR(&B), TENSOR(&Y)), 0);
     for (int i = 0; i < 6; i++)
         assert_float_equal(memory[12 + i], 11 * (float)(i + 1), 0);
@@ -303,7 +295,6 @@ static void test_neighbours(void **state)
 /* The interface of others: its numbers are theirs. */
 static void test_numbers_of_the_interface(void **state)
 {
-    (void)state;
     const int numbers[] = { kTVMFFINone,
                             kTVMFFIInt,
                             kTVMFFIBool,
@@ -342,7 +333,6 @@ static void test_types(void **state)
                  { { 6, 8, 1 }, CKL_BOOL },
                  { { 2, 32, 2 }, CKL_DTYPE_DEFAULT },
                  { { 1, 32, 1 }, CKL_DTYPE_DEFAULT } };
-    (void)state;
     for (int i = 0; i < COUNT_OF(rows); i++)
         assert_int_equal(value_dtype(rows[i].type), rows[i].wanted);
 }
@@ -352,7 +342,6 @@ static void test_spans(void **state)
     int64_t sizes[] = { 2, 3, 4 }, strides[] = { 100, 7, 2 }, none[] = { 2, 0, 4 }, back[] = { 100, -7, 2 },
             again[] = { 100, 0, 2 };
     DLTensor t = { .ndim = 3, .dtype = { kDLFloat, 16, 1 }, .shape = sizes };
-    (void)state;
     assert_int_equal(value_span(&t), 24 * 2);
     t.strides = strides;
     assert_int_equal(value_span(&t), (100 + 14 + 6 + 1) * 2);
@@ -373,7 +362,6 @@ static void test_one_byte(void **state)
     uint8_t x = 3, y = 0;
     DLTensor X = { .data = &x, .device = { kDLCPU, 0 }, .ndim = 1, .dtype = { kDLUInt, 8, 1 }, .shape = &one }, Y = X;
     Y.data = &y;
-    (void)state;
     assert_int_equal(CALL(elementwise, TEXT("expr=x+x shape=1 dtype=u8"), TENSOR(&X), NONE, NONE, NONE, TENSOR(&Y)), 0);
     assert_int_equal(y, 6);
 }
@@ -384,7 +372,6 @@ static void test_no_modes(void **state)
     float x[6] = { 1, 2, 3, 4, 5, 6 }, y = 0;
     DLTensor X = matrix(x, NULL), Y = matrix(&y, NULL);
     Y.ndim = 0;
-    (void)state;
     assert_int_equal(CALL(reduce, TEXT("shape=2x3"), TENSOR(&X), TENSOR(&Y)), 0);
     assert_float_equal(y, 21, 0);
     FAILS("ValueError", "reduce: y is not a tensor", CALL(reduce, TEXT("shape=2x3"), TENSOR(&X), FLOAT(1)));
@@ -403,7 +390,6 @@ static void test_host_tensor(void **state)
     A.shape = D.shape = rows;
     B.shape = squares, B.ndim = 3;
     O.data = offsets, O.shape = three, O.ndim = 1, O.dtype = (DLDataType){ kDLInt, 32, 1 };
-    (void)state;
     assert_int_equal(CALL(gemm, TEXT("m=3 n=2 k=2 a=f32 groups=2 host_offsets=1"), TENSOR(&A), TENSOR(&B), NONE, NONE,
                           TENSOR(&D), NONE, NONE, NONE, NONE, NONE, NONE, TENSOR(&O)),
                      0);
@@ -417,7 +403,6 @@ static void test_misaligned(void **state)
     DLTensor A = matrix(a, NULL), Y = matrix(y, NULL);
     char sentence[96];
     A.byte_offset = 1;
-    (void)state;
     snprintf(sentence, sizeof sentence, "add: a=%p is not aligned to its 4-byte elements", (void *)((char *)a + 1));
     FAILS("ValueError", sentence, CALL(add, TEXT("n=6"), TENSOR(&A), TENSOR(&Y), TENSOR(&Y)));
 }
@@ -429,7 +414,6 @@ static void test_refusals(void **state)
     gpu.device.device_type = 8;
     half.dtype.bits = 16;
     bytes.dtype = (DLDataType){ kDLUInt, 8, 1 };
-    (void)state;
 #define ADD(line, x) CALL(add, TEXT(line), TENSOR(x), TENSOR(&A), TENSOR(&A))
     FAILS("ValueError", "add: a is of f16, the problem says f32", ADD("n=6", &half));
     FAILS("ValueError", "add: a is of u8, the problem says f32", ADD("n=6", &bytes));
@@ -466,7 +450,6 @@ static void test_refusals(void **state)
 static void test_operators(void **state)
 {
     json_error_t error;
-    (void)state;
     assert_int_equal(__tvm_ffi_ckl_operators(NULL, NULL, 0, &result), 0);
     json_t *list = json_loads(given, 0, &error), *each;
     assert_non_null(list);
@@ -488,7 +471,6 @@ static void test_operators(void **state)
 
 static void test_questions(void **state)
 {
-    (void)state;
     assert_int_equal(CALL(problem, TEXT("gemm"), TEXT("m=8 n=8 k=8")), 0);
     assert_int_equal(given_bytes, gemm_operator.desc_bytes);
     char desc[1024];
@@ -546,7 +528,6 @@ static void test_leave(void **state)
     float y[6];
     DLTensor X = matrix(x, NULL), Y = matrix(y, NULL);
     pthread_t thread;
-    (void)state;
     assert_int_equal(pthread_create(&thread, NULL, call_on, x), 0);
     while (!atomic_load(&calls))
         usleep(100);

@@ -15,7 +15,6 @@
 /* Different operands, seeds and elements get different numbers; the same ones get the same. */
 static void test_fill_streams(void **state)
 {
-    (void)state;
     float memory[3][64];
     operand_image o = { .info = operand_vector("x", OPERAND_IN, CKL_F32, 64), .rows = 1, .columns = 64 };
     const struct {
@@ -38,7 +37,6 @@ static void test_fill_streams(void **state)
 /* A large operand has no period and hardly two rows alike, and is the same every time. */
 static void test_fill_windows(void **state)
 {
-    (void)state;
     enum { ROWS = 1100, COLS = 4099, LD = 4100 };
     operand_image o = { .info = operand_matrix("x", OPERAND_IN, CKL_F32, ROWS, COLS, LD),
                         .rows = ROWS,
@@ -70,7 +68,6 @@ static void test_fill_windows(void **state)
 /* Sums run along rows, and of a single row nobody knows. */
 static void test_sums_run_along_rows(void **state)
 {
-    (void)state;
     const int64_t shape[] = { 2, 3, 4 }, stride[] = { 12, 4, 1 };
     assert_int_equal(operand_vector("x", OPERAND_IN, CKL_F32, 9).along, 0);
     operand matrix = operand_matrix("x", OPERAND_IN, CKL_F32, 2, 9, 10);
@@ -159,7 +156,6 @@ static void fill_hard(operand info, float *memory)
 static void test_hard_lines(void **state)
 {
     static float memory[LINES * LENGTH];
-    (void)state;
     fill_hard(operand_matrix("x", OPERAND_IN, CKL_F32, LINES, LENGTH, LENGTH), memory);
     check_lines(memory, false);
     const int64_t shape[] = { 7, LENGTH / 7, LINES }, stride[] = { LENGTH / 7 * LINES, LINES, 1 };
@@ -173,7 +169,6 @@ static void test_hard_elements(void **state)
     enum { COUNT = 1 << 15, PLACES = 512 };
     static float memory[COUNT];
     static bool seen[CLASSES][PLACES];
-    (void)state;
     fill_hard(operand_vector("x", OPERAND_IN, CKL_F32, COUNT), memory);
     for (int i = 0; i < COUNT; i++)
         if (class_of(memory[i]) >= 0)
@@ -189,7 +184,6 @@ static void test_hard_single_lines(void **state)
     static float memory[LENGTH];
     bool nan[LENGTH] = { 0 };
     int count = 0;
-    (void)state;
     for (int length = 1; length < LENGTH; length++) {
         fill_hard(operand_matrix("x", OPERAND_IN, CKL_F32, 1, length, length), memory);
         for (int i = 0; i < length; i++)
@@ -204,7 +198,6 @@ static void test_hard_ranges(void **state)
 {
     static float memory[LINES * LENGTH];
     static int32_t integers[LINES];
-    (void)state;
     operand o = operand_matrix("x", OPERAND_IN, CKL_F32, LINES, LENGTH, LENGTH);
     fill_hard(operand_range(o, 0, 0), memory);
     for (int i = 0; i < LINES * LENGTH; i++)
@@ -229,7 +222,6 @@ static void test_orders(void **state)
     enum { COUNT = 48, STEP = 10 };
     static int32_t numbers[COUNT];
     bool seen[COUNT] = { false };
-    (void)state;
     operand o = operand_range(operand_vector("i", OPERAND_IN, CKL_I32, COUNT), 0, COUNT - 1);
     o.distinct = true;
     fill_hard(o, (float *)numbers);

@@ -209,7 +209,6 @@ static void check(void)
 
 static void test_operations(void **state)
 {
-    (void)state;
     static const ir_type types[] = { CKL_I32, IR_U32, CKL_I64, IR_U64 };
     for (int t = 0; t < COUNT_OF(types); t++) {
         type = types[t];
@@ -229,7 +228,6 @@ static void test_operations(void **state)
 /* What else folds: one operand, conversions, a choice between two. Numbers wrap as C's do. */
 static void test_other_constants(void **state)
 {
-    (void)state;
     static const ir_type types[] = { CKL_I16, IR_U16, CKL_I32, IR_U32, CKL_I64, IR_U64 };
     ir_describe_begin("constants", IR_SM80);
     for (int i = 0; i < COUNT; i++)
@@ -261,7 +259,6 @@ static void test_other_constants(void **state)
 
 static void test_refused(void **state)
 {
-    (void)state;
     static const ir_op divisions[] = { IR_DIV, IR_REM };
     for (int i = 0; i < COUNT_OF(divisions); i++) {
         ir_describe_begin(NULL, IR_SM80);
@@ -274,7 +271,6 @@ static void test_refused(void **state)
 /* The bounds of what a constant beside a register may be: either sign's. */
 static void test_constants_fit(void **state)
 {
-    (void)state;
     static const struct {
         ir_type type;
         int64_t least, largest;
@@ -295,14 +291,12 @@ static void test_constants_fit(void **state)
 
 static int open_gpu(void **state)
 {
-    (void)state;
     gpu = test_open("");
     return 0;
 }
 
 static int close_gpu(void **state)
 {
-    (void)state;
     gpu->ops->close(gpu);
     return 0;
 }

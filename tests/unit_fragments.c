@@ -38,7 +38,6 @@ static void check_place(fragment *where, int thread, int i, int row, int column)
 
 static void test_fragments(void **state)
 {
-    (void)state;
     for (int n = 8; n <= 256; n += 8)
         check_bijection(matrix_wgmma_d, 128, n / 2, 64, n);
     check_bijection(matrix_wgmma_a, 128, 8, 64, 16);
@@ -67,19 +66,16 @@ typedef struct gather_case {
 
 static int k_major_128(const gather_case *c, int row, int k)
 {
-    (void)c;
     return row / 8 * 1024 + row % 8 * 128 + ((k / 8) ^ (row % 8)) * 16 + k % 8 * 2;
 }
 
 static int k_major_64(const gather_case *c, int row, int k)
 {
-    (void)c;
     return row / 8 * 512 + row % 8 * 64 + ((k / 8) ^ (row % 8 / 2)) * 16 + k % 8 * 2;
 }
 
 static int k_major_32(const gather_case *c, int row, int k)
 {
-    (void)c;
     return row / 8 * 256 + row % 8 * 32 + ((k / 8) ^ (row % 8 / 4)) * 16 + k % 8 * 2;
 }
 
@@ -163,7 +159,6 @@ static void check_gather(const gather_case *c)
 
 static void test_gather(void **state)
 {
-    (void)state;
     for (int i = 0; i < COUNT_OF(gather_cases); i++)
         check_gather(&gather_cases[i]);
 }
@@ -179,7 +174,6 @@ static void check_gather_reject(uint64_t descriptor, int rows, const char *sente
 
 static void test_gather_rejects(void **state)
 {
-    (void)state;
     uint64_t descriptor = descriptor_of(1024, 16, 1024, 1);
     uint16_t out[64 * 16];
     char why[128];

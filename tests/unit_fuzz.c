@@ -11,7 +11,6 @@ static ckl_device *devices[3];
 
 static int open_devices(void **unused)
 {
-    (void)unused;
     devices[0] = test_open("threads=1 budget=100000");
     devices[1] = test_open("threads=1 budget=100000 schedule=random completion=random");
     devices[2] = test_open("threads=1 budget=100000 completion=eager");
@@ -20,7 +19,6 @@ static int open_devices(void **unused)
 
 static int close_devices(void **unused)
 {
-    (void)unused;
     for (int i = 0; i < COUNT_OF(devices); i++)
         devices[i]->ops->close(devices[i]);
     return 0;
@@ -57,13 +55,11 @@ static bool is_first(void *user)
 
 static bool never(void *user)
 {
-    (void)user;
     return false;
 }
 
 static void test_same_under_all_schedules(void **unused)
 {
-    (void)unused;
     findings f = { 0 };
     fuzz_listener listener = { take, is_first, &f };
     for (int first = 0; first < PROGRAMS; first += FUZZ_BATCH)
@@ -84,7 +80,6 @@ static unsigned char *memory_after(const fuzz_batch *batch)
 /* A program of a batch leaves the same memory as alone: so what a batch shows can be repeated. */
 static void test_alone_as_in_its_batch(void **unused)
 {
-    (void)unused;
     for (int first = 0; first < FUZZ_KIND_COUNT * FUZZ_BATCH; first += FUZZ_BATCH) {
         fuzz_batch batch, alone;
         assert_int_equal(fuzz_describe(all_kinds(4), first, FUZZ_BATCH, &batch), CKL_OK);
@@ -165,7 +160,6 @@ static bool is_absent(ir_op op)
 
 static void test_every_op_is_there(void **unused)
 {
-    (void)unused;
     for (int op = 0; op < IR_OP_COUNT; op++)
         if (seen[op] == is_absent((ir_op)op))
             fail_msg("%s is %s", ir_op_text((ir_op)op), seen[op] ? "there, and said to be absent" : "in no program");
@@ -173,7 +167,6 @@ static void test_every_op_is_there(void **unused)
 
 static void test_every_type_is_there(void **unused)
 {
-    (void)unused;
     for (int op = IR_MOV; op <= IR_RCP; op++)
         for (int type = 0; type < IR_TYPE_COUNT; type++)
             for (int from = 0; from < IR_TYPE_COUNT; from++)
@@ -239,7 +232,6 @@ static findings find_planted(void (*fault)(ir_inst *inst), int kind, bool (*may_
 
 static void test_finds_a_wrong_instruction(void **unused)
 {
-    (void)unused;
     static void (*const faults[])(ir_inst *) = { round_up_bytes, swap_shifts };
     static const char *const words[] = { "prmt", "shr.i32" };
     for (int i = 0; i < COUNT_OF(faults); i++) {
@@ -257,7 +249,6 @@ static void test_finds_a_wrong_instruction(void **unused)
 
 static void test_reports_a_device_that_fails(void **unused)
 {
-    (void)unused;
     findings f = find_planted(drop_barriers, FUZZ_SHARED, is_first);
     assert_true(f.count > 0);
     assert_non_null(strstr(f.what, "shared memory"));
@@ -282,7 +273,6 @@ static int occurrences(const char *words, const char *word)
 /* A short program has accumulators still, and whole descriptors; what was seen of the long one is seen of it. */
 static void test_keeps_what_a_wgmma_needs(void **unused)
 {
-    (void)unused;
     findings f = find_planted(transpose_b, FUZZ_MATRIX, is_first);
     assert_true(f.count > 0);
     assert_true(occurrences(f.ir, "= mov.f32") >= 4); // n=8: four accumulators of a thread
@@ -304,7 +294,6 @@ static bool multiplies(void *tries, const ir_kernel *kernel)
 
 static void test_minimises_through_blocks(void **unused)
 {
-    (void)unused;
     ir_kernel *kernel = NULL;
     int tries = 0;
     ir_describe_begin("blocks", IR_SM80);
@@ -346,7 +335,6 @@ static bool ends_at_all(void *user, const ir_kernel *kernel)
 
 static void test_shorter_programs_end(void **unused)
 {
-    (void)unused;
     for (int number = 0; number < 4; number++) {
         fuzz_batch batch;
         assert_int_equal(fuzz_describe((fuzz_set){ 1, FUZZ_CONTROL }, number, 1, &batch), CKL_OK);
@@ -359,7 +347,6 @@ static void test_shorter_programs_end(void **unused)
 
 static void test_workers_check_every_program_once(void **unused)
 {
-    (void)unused;
     fuzz_sums sums = { 0 };
     fuzz_request request = { .set = all_kinds(6), .count = 5 * FUZZ_BATCH - 3, .workers = 2 };
     assert_int_equal(fuzz_run(&request, &sums), CKL_OK);
@@ -379,7 +366,6 @@ static void test_workers_check_every_program_once(void **unused)
 /* On a driver whose kernels do nothing every program differs; where each launch costs the device, every program fails. */
 static void test_every_program_is_reported_once(void **unused)
 {
-    (void)unused;
     const fake_cuda *fake = fake_cuda_load();
     assert_non_null(fake);
     fuzz_request request = { .set = { 7, FUZZ_ARITHMETIC }, .count = FUZZ_BATCH, .device = "cuda", .workers = 1 };

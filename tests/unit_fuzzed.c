@@ -44,7 +44,6 @@ static void print_all(text *out)
 
 static void test_fuzzed(void **state)
 {
-    (void)state;
     golden_check(FUZZED_FILE, print_all);
 }
 

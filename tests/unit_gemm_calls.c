@@ -72,7 +72,6 @@ static void refuse(const ckl_gemm_desc *desc, const ckl_gemm_args *args, const v
 
 static void test_missing(void **state)
 {
-    (void)state;
     ckl_gemm_args good = new_args(), x = good;
     ckl_gemm_desc d = { .m = M, .n = N, .k = K, .a = CKL_F32 };
     x.a = NULL;
@@ -105,7 +104,6 @@ static void test_missing(void **state)
 /* D by columns is D^T by rows: A and B change places, and so do M and N. */
 static void test_by_columns(void **state)
 {
-    (void)state;
     ckl_gemm_args x = new_args();
     const void *a = x.a;
     x.a = x.b;
@@ -139,7 +137,6 @@ static void test_offsets_of_the_host(void **state)
         { { 1, 20, 20, M }, "gemm: offsets from 1 to 400 do not deal out m=400" },
         { { 0, 20, 19, M }, "gemm: offsets[1]=20 is more than offsets[2]=19" },
     };
-    (void)state;
     ckl_gemm_args x = new_args();
     for (int i = 0; i < COUNT_OF(wrong); i++) {
         x.offsets = wrong[i].offsets;
@@ -171,7 +168,6 @@ static void test_workspace(void **state)
     ckl_gemm_args x = new_args();
     ckl_plan *plan;
     void *workspace;
-    (void)state;
     ckl_free(device, (void *)(uintptr_t)x.b);
     x.b = repeated_B();
     x.bias_gradient = filled(0, UNTOUCHED);
@@ -208,7 +204,6 @@ static void test_scales_anywhere(void **state)
 {
     enum { ROWS = 12, COLUMNS = 160, LENGTH = 304, BLOCK = 128, BLOCKS = 3, BEHIND = 3, ONE = 0x38 };
     static unsigned char ones[COLUMNS * LENGTH];
-    (void)state;
     ckl_gemm_args x = { .d = filled(0, UNTOUCHED) };
     const float *scales_a = filled(1, 0), *scales_b = filled(2, 0);
     void *operand;

@@ -19,7 +19,6 @@ static ckl_device *device, *second;
 
 static int open_gpu(void **state)
 {
-    (void)state;
     if (ckl_device_open("cuda:0", &device) != CKL_OK)
         device = NULL;
     if (ckl_device_open("cuda:1", &second) != CKL_OK)
@@ -29,7 +28,6 @@ static int open_gpu(void **state)
 
 static int close_gpu(void **state)
 {
-    (void)state;
     ckl_device_close(second);
     ckl_device_close(device);
     return 0;
@@ -171,25 +169,21 @@ static void try_suite(ckl_status (*attempt)(check *k))
 
 static void test_graphs(void **state)
 {
-    (void)state;
     try_suite(by_graph);
 }
 
 static void test_side_streams(void **state)
 {
-    (void)state;
     try_suite(on_side_streams);
 }
 
 static void test_default_stream(void **state)
 {
-    (void)state;
     try_suite(on_default_stream);
 }
 
 static void test_two_gpus(void **state)
 {
-    (void)state;
     if (!second)
         skip();
     try_suite(on_two_gpus);

@@ -73,7 +73,6 @@ static void run(const invariant_case *c, int64_t m, const void *a, const void *b
 
 static void test_rows(void **state)
 {
-    (void)state;
     static const int64_t rows[] = { 1, 2, 17, 64, 130 };
     static float all[M_MOST * 72], some[M_MOST * 72];
     for (int i = 0; i < COUNT_OF(cases); i++) {
@@ -94,13 +93,11 @@ static void test_rows(void **state)
 
 static int open_device(void **state)
 {
-    (void)state;
     return ckl_device_open(name, &device) != CKL_OK;
 }
 
 static int close_device(void **state)
 {
-    (void)state;
     ckl_device_close(device);
     return 0;
 }

@@ -422,7 +422,6 @@ static ckl_status verify(const char *name, void (*describe)(bool right), bool ri
 
 static void test_verifier(void **unused)
 {
-    (void)unused;
     for (int i = 0; i < COUNT_OF(cases); i++) {
         if (verify(cases[i].name, cases[i].describe, true) != CKL_OK)
             fail_msg("%s: the right kernel is refused: %s", cases[i].name, ckl_error());
@@ -436,7 +435,6 @@ static void test_verifier(void **unused)
 /* A machine without a driver says so, and devices that do not exist are refused. */
 static void test_missing_devices(void **unused)
 {
-    (void)unused;
     ckl_device *device = NULL;
     assert_int_equal(ckl_device_open("gpu", &device), CKL_INVALID);
     assert_string_equal(ckl_error(), "device: gpu is none of cuda, cuda:NUMBER, emulator, emulator:NAME");

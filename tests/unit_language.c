@@ -320,7 +320,6 @@ static ckl_status describe(void (*kernel)(void), ir_kernel **described)
 /* Whatever it is that was found, it is our bug and not the user's: one status. */
 static void test_mistakes(void **state)
 {
-    (void)state;
     for (int i = 0; i < COUNT_OF(mistakes); i++) {
         ir_kernel *kernel = NULL;
         char line[64];
@@ -338,7 +337,6 @@ static void test_mistakes(void **state)
 /* The same calculations without a kernel are the user's: the layout calculator's. */
 static void test_calculation(void **state)
 {
-    (void)state;
     ir_describe_begin(NULL, IR_SM80);
     composition(compact(leaf(4)), make_layout(leaf(8), leaf(3)));
     assert_int_equal(ir_describe_end(NULL), CKL_INVALID);
@@ -355,7 +353,6 @@ static void right_constants(void)
 
 static void test_right_constants(void **state)
 {
-    (void)state;
     ir_kernel *kernel = NULL;
     if (describe(right_constants, &kernel) != CKL_OK || ir_verify(kernel) != CKL_OK)
         fail_msg("%s", ckl_error());
@@ -365,7 +362,6 @@ static void test_right_constants(void **state)
 
 static void test_depth(void **state)
 {
-    (void)state;
     ir_kernel *kernel = NULL;
     if (describe(deepest_blocks, &kernel) != CKL_OK || ir_verify(kernel) != CKL_OK)
         fail_msg("%s", ckl_error());
@@ -396,7 +392,6 @@ static void many_known_sums(void)
 static void test_known_sums(void **state)
 {
     enum { BASE, Y, FIRST, SECOND, LESS_Y, PLUS_5, LESS_BASE, PLUS_7, LAST };
-    (void)state;
     ir_kernel *kernel = NULL;
     if (describe(difference_of_known_sum, &kernel) != CKL_OK)
         fail_msg("%s", ckl_error());
@@ -419,7 +414,6 @@ static void bounds(void)
 
 static void test_launch_bounds(void **state)
 {
-    (void)state;
     ir_kernel *kernel = NULL;
     assert_int_equal(describe(bounds, &kernel), CKL_OK);
     assert_int_equal(kernel->threads, 256);
@@ -490,7 +484,6 @@ static void released_twice(void)
 
 static void test_rings(void **state)
 {
-    (void)state;
     expect_report(nobody_fills, "deadlock", "for the mbarrier ring.full[0] to complete");
     expect_report(released_twice, "ring.empty[0] is released once more, but ring.full[0] has completed 1 phases",
                   "more releases than fillings");

@@ -16,13 +16,11 @@ static ckl_device *gpu; // with TMA, without wgmma
 
 static int open_device(void **state)
 {
-    (void)state;
     return ckl_device_open("emulator:b200", &gpu) != CKL_OK;
 }
 
 static int close_device(void **state)
 {
-    (void)state;
     ckl_device_close(gpu);
     return 0;
 }
@@ -62,7 +60,6 @@ static void test_architectures(void **state)
         { "softmax shape=8x65536 dtype=f16", "long" },
     };
     static const char *const architectures[] = { "sm_90", "sm_100", "sm_120" };
-    (void)state;
     if (!assemble_tool())
         skip();
     for (int i = 0; i < COUNT_OF(kernels); i++) {

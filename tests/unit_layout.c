@@ -14,21 +14,18 @@
 /* Every test describes nothing but static values, unless it asks for a kernel. */
 static int begin(void **state)
 {
-    (void)state;
     ir_describe_begin(NULL, IR_SM80);
     return 0;
 }
 
 static int begin_kernel(void **state)
 {
-    (void)state;
     ir_describe_begin("layouts", IR_SM80);
     return 0;
 }
 
 static int end(void **state)
 {
-    (void)state;
     return ir_describe_end(NULL) == CKL_OK ? 0 : (print_error("%s\n", ckl_error()), 1);
 }
 
@@ -105,7 +102,6 @@ static void run_case(char *line)
 
 static void test_cases(void **state)
 {
-    (void)state;
     FILE *file = fopen(TESTDATA "/layout_cases.jsonl", "r");
     assert_non_null(file);
     char line[1024];
@@ -156,7 +152,6 @@ static void test_expressions(void **state)
         { "max_common_layout((8,4):(1,8), (16,2):(1,100))", "16:1" },
         { "complement((2,2):(1,6), 24)", "(3,2):(2,12)" },
     };
-    (void)state;
     for (int i = 0; i < COUNT_OF(rows); i++) {
         layout_value value;
         text got = { 0 };
@@ -208,7 +203,6 @@ static void test_rejects(void **state)
         { "Sw<4,4,3>o(8,64)", "Sw<4,4,3>: needs 0 <= B <= |S|, 0 <= M and B+M+|S| <= 62" },
         { "mode((4,8), 2)", "mode: (4,8):(1,4) does not have that mode" },
     };
-    (void)state;
     for (int i = 0; i < COUNT_OF(rows); i++) {
         layout_value value;
         ir_describe_begin(NULL, IR_SM80);
@@ -276,7 +270,6 @@ static int64_t run(val v, const int64_t *parameters)
 
 static void test_dynamic_coordinate(void **state)
 {
-    (void)state;
     int_tuple i = dynamic(ir_scalar_param(CKL_I32, "i"));
     static const char *const literals[] = { "(4,8):(8,1)",          "(3,(5,2)):(1,(6,3))",   "(4,8):(1,4)",
                                             "((2,2),7):((1,14),2)", "Sw<2,1,3>o(8,8):(8,1)", "12:5" };
@@ -290,7 +283,6 @@ static void test_dynamic_coordinate(void **state)
 
 static void test_compact_needs_no_division(void **state)
 {
-    (void)state;
     val i = ir_scalar_param(CKL_I32, "i");
     val index = crd2idx(dynamic(i), parsed("(4,(5,2),1)"));
     assert_int_equal(index.reg, i.reg);
@@ -299,7 +291,6 @@ static void test_compact_needs_no_division(void **state)
 
 static void test_dynamic_divide(void **state)
 {
-    (void)state;
     val m = ir_scalar_param(CKL_I32, "m"), ld = ir_scalar_param(CKL_I64, "ld"), cta = ir_scalar_param(IR_U32, "cta");
     layout a = make_layout(tuple(dynamic(m), leaf(64)), tuple(dynamic(ld), leaf(1)));
     layout tiles = zipped_divide_by_mode(a, 2, (layout[]){ parsed("16"), parsed("32") });
@@ -320,7 +311,6 @@ static void test_dynamic_divide(void **state)
 
 static void test_dynamic_shape(void **state)
 {
-    (void)state;
     val m = ir_scalar_param(CKL_I32, "m"), n = ir_scalar_param(CKL_I32, "n"), i = ir_scalar_param(IR_U32, "i");
     layout a = compact(tuple(dynamic(m), dynamic(n), leaf(4)));
     assert_int_equal(rank(coalesce(layout_modes(a, 0, 2))), 1); // n follows m: the same register
@@ -345,7 +335,6 @@ static void test_dynamic_shape(void **state)
 
 static void test_dynamic_rejects(void **state)
 {
-    (void)state;
     val m = ir_scalar_param(CKL_I32, "m");
     layout a = make_layout(tuple(dynamic(m), leaf(4)), ints(4, 1));
     composition(a, parsed("2:1"));
@@ -362,7 +351,6 @@ static void test_dynamic_rejects(void **state)
 /* Of two registers the wider type, and a signed one where they differ; constants as C has them. */
 static void test_integers(void **state)
 {
-    (void)state;
     const val narrow = ir_scalar_param(IR_U32, "narrow"), number = ir_scalar_param(CKL_I32, "number");
     const val wide = ir_scalar_param(IR_U64, "wide"), least = ir_int(CKL_I64, INT64_MIN), minus = ir_int(CKL_I64, -1);
     assert_int_equal(int_add(narrow, number).type, CKL_I32);
@@ -388,7 +376,6 @@ static void assert_covers(layout thread_value, int64_t tile)
 
 static void test_mma_atoms(void **state)
 {
-    (void)state;
     mma_atom atom;
     for (int n = 8; n <= 256; n += 8) {
         char name[ATOM_NAME_MAX];
@@ -419,7 +406,6 @@ static void test_mma_atoms(void **state)
 
 static void test_copy_atoms(void **state)
 {
-    (void)state;
     copy_atom atom;
     assert_true(copy_atom_find("UniversalCopy<128>", &atom));
     assert_int_equal(atom.bits, 128);
@@ -437,7 +423,6 @@ static void test_copy_atoms(void **state)
 
 static void test_structure(void **state)
 {
-    (void)state;
     text shown = { 0 };
     layout a = parsed("(2,(3,4),5)");
     assert_string_equal(printed(group_modes(a, 0, 2), &shown), "((2,(3,4)),5):((1,(2,6)),24)");

@@ -228,7 +228,6 @@ static bool recasts_are_the_same_memory(void)
 
 static void test_laws(void **state)
 {
-    (void)state;
     repeat("coalesce_keeps_the_function", coalesce_keeps_the_function);
     repeat("composition_applies_one_after_the_other", composition_applies_one_after_the_other);
     repeat("complement_is_ordered_and_disjoint", complement_is_ordered_and_disjoint);

@@ -39,7 +39,6 @@ static const char *const refused[][2] = {
 
 static void test_taken(void **state)
 {
-    (void)state;
     for (int i = 0; i < COUNT_OF(taken); i++) {
         text printed = { 0 };
         layout a;
@@ -67,7 +66,6 @@ static void expect_refused(const char *string, const char *sentence)
 
 static void test_refused(void **state)
 {
-    (void)state;
     for (int i = 0; i < COUNT_OF(refused); i++)
         expect_refused(refused[i][0], refused[i][1]);
 }
@@ -94,7 +92,6 @@ static bool reads(int depth, int modes)
 
 static void test_limits(void **state)
 {
-    (void)state;
     assert_true(reads(32, 1));
     assert_false(reads(33, 1));
     assert_non_null(strstr(ckl_error(), "position 34: parentheses nest deeper than 32"));

@@ -62,7 +62,6 @@ static ckl_status check_map(const bound *b, int64_t value)
 
 static void test_maps(void **state)
 {
-    (void)state;
     for (int i = 0; i < COUNT_OF(map_bounds); i++) {
         const bound *b = &map_bounds[i];
         if (check_map(b, b->taken) != CKL_OK)
@@ -83,7 +82,6 @@ static void test_maps(void **state)
 /* A map has one box, which the kernel may say as often as it likes. */
 static void test_boxes(void **state)
 {
-    (void)state;
     const ir_tensor_map box = { .dtype = CKL_F16, .rank = 2, .box = { 64, 8, 1, 1, 1 }, .swizzle_bytes = 128 };
     ir_tensor_map other = box;
     other.box[1] = 16;
@@ -126,7 +124,6 @@ static void expect_limit(ckl_device_info info, ir_kernel kernel, const char *sen
 
 static void test_kernels(void **state)
 {
-    (void)state;
     ckl_device_info old = hopper;
     old.has_tma = old.has_wgmma = false;
     old.compute_capability = 80;
@@ -142,7 +139,6 @@ static void test_kernels(void **state)
 /* A tensor spans up to 2^56 bytes, and as many elements, whichever of its modes it is. */
 static void test_extents(void **state)
 {
-    (void)state;
     const int64_t most = INT64_C(1) << 56;
     for (int mode = 0; mode < 3; mode++)
         for (int beyond = 0; beyond < 2; beyond++) {
@@ -170,7 +166,6 @@ static void test_extents(void **state)
 /* CTAs of an SM of 228 KiB: each takes 1 KiB more than it asks for, and 56 registers a thread. */
 static void test_residency(void **state)
 {
-    (void)state;
     enum { KIB = 1 << 10 };
     const ckl_device_info sm = { .smem_per_sm_bytes = 228 * KIB, .registers_per_sm = 65536 };
     assert_int_equal(residency_ctas_per_sm(&sm, 128, 75 * KIB), 3);
@@ -186,7 +181,6 @@ static void test_residency(void **state)
 /* The three largest allocations are named, the first of equal ones first. */
 static void test_shared_memory(void **state)
 {
-    (void)state;
     ir_smem smem[] = {
         { "small", 0, 10, 1 }, { "first", 10, 300, 1 }, { "large", 310, 400, 1 }, { "second", 710, 300, 1 }
     };

@@ -158,7 +158,6 @@ static void lines_of_functions(void)
 
 static void test_lines(void **state)
 {
-    (void)state;
     void (*const families[])(void) = { lines_of_mma,        lines_of_copies,    lines_of_pipelines, lines_of_tma,
                                        lines_of_reductions, lines_of_schedules, lines_of_functions };
     for (int i = 0; i < COUNT_OF(families); i++)
@@ -182,7 +181,6 @@ static void many_files(void)
 
 static void test_files(void **state)
 {
-    (void)state;
     ir_kernel *k;
     text ptx = { 0 };
     assert_int_equal(describe(many_files, &k), CKL_OK);

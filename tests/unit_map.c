@@ -12,7 +12,6 @@ static const map_shape padded_and_broadcast = { .rank = 3,
 
 static void test_simplify(void **state)
 {
-    (void)state;
     map_shape s = {
         .rank = 4, .operands = 2, .size = { 3, 4, 1, 5 }, .stride = { { 1, 3, 0, 12 }, { 1, 3, 9, 12 } }
     }; // dense, first dimension fastest
@@ -47,7 +46,6 @@ static void describe(void)
 
 static void test_callback(void **state)
 {
-    (void)state;
     static float x[ROWS * PITCH], y[COLUMNS], z[ROWS * COLUMNS];
     for (int i = 0; i < ROWS * PITCH; i++)
         x[i] = (float)(i % 211);
@@ -92,7 +90,6 @@ static bool are_aligned(const map_kernel *k, uintptr_t x, uintptr_t y, uintptr_t
 /* Vectors want whole vectors' addresses, pairs of a crossed input pairs', its elements none. */
 static void test_aligned(void **state)
 {
-    (void)state;
     map_kernel k = { .inputs = 2, .dtype = { CKL_BF16, CKL_BF16, CKL_BF16 }, .compute = CKL_F32 };
     k.config = (map_config){ .threads = 128, .vec = 8, .steps = 1, .crossed = 1, .pairs = true };
     assert_true(are_aligned(&k, 4100, 4112, 4128));
@@ -107,7 +104,6 @@ static void test_aligned(void **state)
 /* Rows of ragged vectors: every input lies as the output does, or its mask says that it does not. */
 static void test_in_phase(void **state)
 {
-    (void)state;
     map_kernel k = { .inputs = 2, .dtype = { CKL_BF16, CKL_BF16, CKL_BF16 }, .compute = CKL_F32 };
     k.config = (map_config){ .threads = 128, .vec = 8, .steps = 1, .row_threads = 32 };
     assert_true(are_aligned(&k, 4098, 8194, 12290));

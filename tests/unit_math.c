@@ -39,7 +39,6 @@ static double gelu_tanh(double x)
 
 static double constant(double x)
 {
-    (void)x;
     return 1;
 }
 
@@ -166,7 +165,6 @@ static bool same(double got, double expected, double bound)
 
 static void test_functions(void **state)
 {
-    (void)state;
     float *x = malloc(COUNT * sizeof *x), *y = calloc(COUNT, sizeof *y);
     for (uint32_t i = 0; i < COUNT; i++)
         x[i] = argument_number(i);
@@ -184,7 +182,6 @@ static void test_functions(void **state)
 
 static void test_pow(void **state)
 {
-    (void)state;
     enum { ALL = COUNT_OF(special) };
     float *x = malloc(COUNT * sizeof *x), *y = malloc(COUNT * sizeof *y), *exponent = malloc(COUNT * sizeof *y);
     for (uint32_t i = 0; i < COUNT; i++) {
@@ -229,7 +226,6 @@ static float angle_number(uint32_t i)
 
 static void test_sincos(void **state)
 {
-    (void)state;
     float *x = malloc(COUNT * sizeof *x), *sine = malloc(COUNT * sizeof *x), *cosine = calloc(COUNT, sizeof *x);
     for (uint32_t i = 0; i < COUNT; i++)
         sine[i] = x[i] = angle_number(i);

@@ -179,7 +179,6 @@ static void check_against_slow(ckl_dtype from, int m, int n, int k, uint32_t exp
 /* Masks of the exponent's bits that are drawn at random round 0.5; infinities and NaNs stay out of reach. */
 static void test_random(void **state)
 {
-    (void)state;
     static const uint32_t f16_masks[] = { 0, 0x0400, 0x0c00, 0x1c00, 0x3c00 };
     static const uint32_t bf16_masks[] = { 0, 0x0080, 0x0380, 0x0780, 0x1f80, 0x3f80 };
     for (int i = 0; i < COUNT_OF(f16_masks); i++)
@@ -193,7 +192,6 @@ static void test_random(void **state)
 
 static void test_random_widths(void **state)
 {
-    (void)state;
     static const uint32_t tf32_masks[] = { 0, 0x00800000, 0x07800000, 0x1f800000, 0x3f800000 };
     static const uint32_t f8_masks[] = { 0, 0x08, 0x18, 0x3c };
     static const ckl_dtype f8[] = { CKL_E4M3, CKL_E5M2 };
@@ -228,7 +226,6 @@ static void check_bytes(matrix_types types)
 
 static void test_bytes(void **state)
 {
-    (void)state;
     static const ckl_dtype bytes[] = { CKL_I8, CKL_U8 };
     for (int pair = 0; pair < 4; pair++)
         check_bytes((matrix_types){ bytes[pair / 2], bytes[pair % 2] });
@@ -237,7 +234,6 @@ static void test_bytes(void **state)
 /* NaN of either 8-bit type, and the infinity that e5m2 alone has; the largest e4m3 is a number. */
 static void test_special_bytes(void **state)
 {
-    (void)state;
     static const struct {
         ckl_dtype type;
         unsigned char bits;
@@ -277,7 +273,6 @@ static void check_integers(ckl_dtype from, bool accumulate)
 
 static void test_integers(void **state)
 {
-    (void)state;
     check_integers(CKL_F16, false);
     check_integers(CKL_F16, true);
     check_integers(CKL_BF16, false);
@@ -401,7 +396,6 @@ static void check_by_hand(const tensor_core *core, const hand_case *cases, int c
 
 static void test_hand_cases(void **state)
 {
-    (void)state;
     check_by_hand(&TENSOR_CORE_HOPPER, hand_cases, COUNT_OF(hand_cases));
     check_by_hand(&TENSOR_CORE_HOPPER, hopper_cases, COUNT_OF(hopper_cases));
     check_by_hand(&TENSOR_CORE_AMPERE, hand_cases, COUNT_OF(hand_cases));
@@ -411,7 +405,6 @@ static void test_hand_cases(void **state)
 /* A zero times any finite number leaves a sum as it is without that product: next to small, middle and large others. */
 static void test_zero_products(void **state)
 {
-    (void)state;
     enum { K = 16, OTHERS = 6, FINITE = 0x7f80 }; // bf16 from 0 on
     static const float others[OTHERS] = { 0x1p-99f, 0x1p-68f, 0x1p-52f, 1, 0x1.7p40f, 0x1p120f };
     static uint16_t a[OTHERS * K], b[FINITE * K];
@@ -475,7 +468,6 @@ static const struct {
 
 static void test_tiny_sums(void **state)
 {
-    (void)state;
     for (int i = 0; i < COUNT_OF(tiny_sums); i++) {
         float d = 0;
         matrix_multiply(&TENSOR_CORE_HOPPER, (matrix_types){ CKL_BF16, CKL_BF16 }, 1, 1, 16, tiny_sums[i].a,
@@ -487,7 +479,6 @@ static void test_tiny_sums(void **state)
 /* Infinities in one row or column leave the others as they were. */
 static void test_special_neighbours(void **state)
 {
-    (void)state;
     enum { M = 4, N = 24, K = 32 };
     const matrix_types types = { CKL_F16, CKL_F16 };
     uint16_t a[M * K], b[N * K];

@@ -145,7 +145,6 @@ static void check_products(bool wgmma, ckl_dtype dtype, int keys, int dv)
 
 static void test_products(void **state)
 {
-    (void)state;
     static const struct {
         int keys, dv;
     } sizes[] = { { 16, 64 }, { 64, 16 }, { 48, 80 }, { 128, 128 }, { 80, 72 } };
@@ -220,7 +219,6 @@ static void descriptors_for_fragments(void)
 
 static void test_misuse(void **state)
 {
-    (void)state;
     static const struct {
         void (*describe)(void);
         const char *sentence;

@@ -119,13 +119,11 @@ static void look_on(const char *id)
 
 static void test_hopper(void **state)
 {
-    (void)state;
     look_on("emulator:h200");
 }
 
 static void test_older(void **state)
 {
-    (void)state;
     look_on("emulator:l4");
 }
 

@@ -188,19 +188,16 @@ static void check_both(norm_case *c)
 
 static void test_layernorm(void **state)
 {
-    (void)state;
     for_all(true, 0, check_both);
 }
 
 static void test_rmsnorm(void **state)
 {
-    (void)state;
     for_all(false, 0, check_both);
 }
 
 static void test_large_mean(void **state)
 {
-    (void)state;
     for_all(true, 1e3, check_both);
     for_all(false, 1e3, check_both);
 }
@@ -260,7 +257,6 @@ static void check_special(int64_t cols, ckl_status (*run_norm)(int64_t rows, int
 static void test_statistics_of_specials(void **state)
 {
     static const int64_t lengths[] = { 3, 4096, 20000, 50001, 300000 }; // lanes, a CTA, rows that flow, tiles; split
-    (void)state;
     for (int i = 0; i < COUNT_OF(lengths); i++) {
         check_special(lengths[i], run_layernorm);
         check_special(lengths[i], run_rmsnorm);
@@ -273,7 +269,6 @@ static void test_outliers(void **state)
 {
     enum { OUTLIERS = 8, COLS = 250000, PEAK = 1 << 30 };
     static const int places[OUTLIERS] = { 0, 1, 10, 11, 21, 22, 31, 32 };
-    (void)state;
     tensor_of_test x = make_random(CKL_F32, OUTLIERS * COLS, 3, 0, 1), y = make_tensor(CKL_F32, OUTLIERS * COLS);
     tensor_of_test mean = make_tensor(CKL_F32, OUTLIERS), rstd = make_tensor(CKL_F32, OUTLIERS);
     for (int row = 0; row < OUTLIERS; row++)
@@ -305,7 +300,6 @@ static void test_residual_out_of_phase(void **state)
     tensor_of_test x = make_random(CKL_F16, ALL, 1, 0, 1), residual = make_random(CKL_F16, ALL + 1, 2, 0, 1);
     tensor_of_test y = make_tensor(CKL_F16, ROWS * LONG), sum = make_tensor(CKL_F16, ROWS * LONG);
     tensor_of_test rstd = make_tensor(CKL_F32, ROWS);
-    (void)state;
     const ckl_norm_args args = {
         .x = x.memory, .residual = (char *)residual.memory + 2, .sum = sum.memory, .y = y.memory, .rstd = rstd.memory
     };
@@ -325,7 +319,6 @@ static void test_residual_out_of_phase(void **state)
 static void test_workspace_alignment(void **state)
 {
     const ckl_norm_args odd = { .workspace = (void *)(uintptr_t)4 };
-    (void)state;
     for (int direction = CKL_DIRECTION_FORWARD; direction <= CKL_DIRECTION_BACKWARD; direction++) {
         const ckl_norm_desc d = { .direction = (ckl_direction)direction, .dtype = CKL_F32, .rows = 1, .cols = 8 };
         assert_int_equal(ckl_layernorm(device, &d, &odd, stream), CKL_INVALID);
@@ -352,7 +345,6 @@ static void test_absent(void **state)
         { { .direction = CKL_DIRECTION_BACKWARD }, { .dsum = memory }, "is not part of a problem without residual" },
         { { .direction = CKL_DIRECTION_BACKWARD, .eps = 0.5F }, { 0 }, "eps=0.5 is not part of a backward problem" },
     };
-    (void)state;
     for (int i = 0; i < COUNT_OF(refused); i++) {
         ckl_norm_desc d = refused[i].desc; // of no rows: nothing else is asked for
         d.dtype = CKL_F32;
@@ -376,7 +368,6 @@ static void test_absent_groupnorm(void **state)
         { { .direction = CKL_DIRECTION_BACKWARD }, { .y = memory }, "is not part of a backward problem" },
         { { .direction = CKL_DIRECTION_BACKWARD }, { .dgamma = memory }, "is not part of a problem without affine" },
     };
-    (void)state;
     for (int i = 0; i < COUNT_OF(refused); i++) {
         ckl_groupnorm_desc d = refused[i].desc; // of no images: nothing else is asked for
         d.dtype = CKL_F32;

@@ -233,7 +233,6 @@ static const row rows[] = { { "ckl_status_name", takes_none },
 
 static void test_every_row(void **state)
 {
-    (void)state;
     ckl_add_desc desc = { .dtype = CKL_F32, .n = 4 };
     assert_int_equal(ckl_add_plan(device, &desc, &plan), CKL_OK);
     for (int i = 0; i < COUNT_OF(rows); i++)
@@ -278,7 +277,6 @@ static void test_every_function_has_a_row(void **state)
     static const char *const folders[] = { TESTDATA "/../../include/cutekernellib/*.h",
                                            TESTDATA "/../../include/cutekernellib/operators/*.h" };
     int count = 0;
-    (void)state;
     for (int f = 0; f < COUNT_OF(folders); f++) {
         glob_t headers;
         assert_int_equal(glob(folders[f], 0, NULL, &headers), 0);

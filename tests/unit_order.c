@@ -196,8 +196,6 @@ static ckl_status launch(ckl_device *d, const device_kernel *kernel, const devic
 
 static ckl_status count_resident(ckl_device *d, const device_kernel *kernel, int *count)
 {
-    (void)d;
-    (void)kernel;
     *count = CLUSTERS_RESIDENT;
     return CKL_OK;
 }
@@ -288,7 +286,6 @@ static void check_problem(const problem *p, bool show)
 
 static void test_changes(void **state)
 {
-    (void)state;
     for (const problem *p = problems; p < problems + COUNT_OF(problems); p++)
         if (!p->full || getenv("CKL_TEST_FULL"))
             check_problem(p, false);
@@ -298,7 +295,6 @@ static const char *shown;
 
 static void show_changes(void **state)
 {
-    (void)state;
     check_problem(&(problem){ .line = shown }, true);
 }
 

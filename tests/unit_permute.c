@@ -52,7 +52,6 @@ static void test_bits(void **state)
 {
     static const char *const impls[] = { "sm90", "sm80", "gather", "tiled", "naive" };
     static const ckl_dtype dtypes[] = { CKL_E4M3, CKL_F16, CKL_F32, CKL_F64 };
-    (void)state;
     ckl_device *gpu;
     assert_int_equal(ckl_device_open("emulator:h200", &gpu), CKL_OK);
     fill_with_bits();
@@ -76,23 +75,16 @@ static uintptr_t first, last;
 
 static ckl_status note_load(ckl_device *d, const ir_kernel *kernel, device_kernel **loaded)
 {
-    (void)d;
-    (void)kernel;
     *loaded = (device_kernel *)&launches;
     return CKL_OK;
 }
 
 static void note_unload(ckl_device *d, device_kernel *kernel)
 {
-    (void)d;
-    (void)kernel;
 }
 
 static ckl_status note_launch(ckl_device *d, const device_kernel *kernel, const device_launch *launch, ckl_stream s)
 {
-    (void)d;
-    (void)kernel;
-    (void)s;
     int64_t count = *(const uint32_t *)launch->params[0];
     uintptr_t from = *(const uintptr_t *)launch->params[1];
     elements += count;
@@ -105,8 +97,6 @@ static ckl_status note_launch(ckl_device *d, const device_kernel *kernel, const 
 
 static ckl_status one_resident(ckl_device *d, const device_kernel *kernel, int *count)
 {
-    (void)d;
-    (void)kernel;
     *count = 1;
     return CKL_OK;
 }
@@ -126,7 +116,6 @@ static void test_many_elements(void **state)
                             .smem_per_cta_bytes = 65536 } };
     const uintptr_t base = (uintptr_t)1 << 40;
     ckl_plan *plan;
-    (void)state;
     ckl_permute_desc desc = { .dtype = CKL_U8,
                               .rank = 2,
                               .shape = { 1 << 17, 1 << 17 },
@@ -152,7 +141,6 @@ static void test_misaligned(void **state)
         int64_t rows, cols;
     } problems[] = { { "sm80", ROWS, COLS }, { "narrow", 3, 2 * ROWS }, { "narrow", 2 * ROWS, 3 } };
     ckl_device *gpu;
-    (void)state;
     assert_int_equal(ckl_device_open("emulator:h200", &gpu), CKL_OK);
     fill_with_bits();
     for (int i = 0; i < COUNT_OF(problems); i++) {
@@ -192,7 +180,6 @@ static void test_modes_beyond_rank(void **state)
     const ckl_permute_desc desc = { .dtype = CKL_F32, .rank = 2, .shape = { 4, 4 }, .order = { 1, 0 } };
     ckl_permute_desc shape = desc, order = desc, stride_x = desc, stride_y = desc, many = desc;
     const ckl_permute_desc none = { .dtype = CKL_F32 };
-    (void)state;
     many.rank = CKL_PERMUTE_RANK_MAX + 1;
     expect_refused(none, "permute: rank=0 is not in 1..5");
     expect_refused(many, "permute: rank=6 is not in 1..5");
@@ -209,7 +196,6 @@ static void test_modes_beyond_rank(void **state)
 /* Whether so many elements share memory is not found out. */
 static void test_strides_beyond_search(void **state)
 {
-    (void)state;
     expect_refused(
         (ckl_permute_desc){ .dtype = CKL_U8,
                             .rank = 4,
@@ -222,7 +208,6 @@ static void test_strides_beyond_search(void **state)
 /* Vectors want both pointers where they begin. */
 static void test_alignment(void **state)
 {
-    (void)state;
     static const struct {
         uintptr_t x, y;
         bool aligned;

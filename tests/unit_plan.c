@@ -18,21 +18,18 @@
 
 static bool candidate(const void *desc, const ckl_device_info *info, int i, void *config)
 {
-    (void)desc, (void)info;
     ((op_config *)config)->vector = i + 1;
     return i < 6;
 }
 
 static plan_cost cost(const void *desc, const ckl_device_info *info, const void *config)
 {
-    (void)info;
     double distance = (double)(((const op_desc *)desc)->n - ((const op_config *)config)->vector);
     return (plan_cost){ distance < 0 ? -distance : distance, "distance" };
 }
 
 static ckl_status admit_small(const void *desc, const ckl_device_info *info, const void *config)
 {
-    (void)info;
     if (((const op_desc *)desc)->n > 100)
         FAIL(CKL_UNSUPPORTED, "op ranked: n is more than 100");
     if (((const op_config *)config)->vector > 4)
@@ -56,7 +53,6 @@ static const operator_info ranked_op = {
 /* By rules vector=1; of its candidates those up to 2 are trusted. */
 static ckl_status choose_one(const void *desc, const ckl_device_info *info, void *config)
 {
-    (void)desc, (void)info;
     ((op_config *)config)->vector = 1;
     return CKL_OK;
 }
@@ -96,7 +92,6 @@ static void expect_vector(int64_t n, const char *force, const char *wanted)
 
 static void test_trusted_candidates(void **state)
 {
-    (void)state;
     expect_vector_of(&trusting_op, 1, NULL, "op trusting threads=128 vector=1");
     expect_vector_of(&trusting_op, 3, NULL, "op trusting threads=128 vector=2");  // 3 would cost nothing
     expect_vector_of(&trusting_op, 11, NULL, "op trusting threads=128 vector=1"); // 9 is no less than 0.9 of 10
@@ -108,7 +103,6 @@ static void test_trusted_candidates(void **state)
 /* By rules vector=1, which costs 5 whatever n is: declined where a candidate of its rival costs no more. */
 static plan_cost cost_five(const void *desc, const ckl_device_info *info, const void *config)
 {
-    (void)desc, (void)info, (void)config;
     return (plan_cost){ 5, "nothing" };
 }
 
@@ -127,7 +121,6 @@ static const operator_info rivals_op = {
 
 static void test_rivals(void **state)
 {
-    (void)state;
     expect_vector_of(&rivals_op, 4, NULL, "op ranked threads=128 vector=4");
     expect_vector_of(&rivals_op, 9, NULL, "op ranked threads=128 vector=4"); // it costs 5, too
     expect_vector_of(&rivals_op, 10, NULL, "op modest threads=128 vector=1");
@@ -137,7 +130,6 @@ static void test_rivals(void **state)
 
 static void test_candidates(void **state)
 {
-    (void)state;
     expect_vector(1, NULL, "op ranked threads=128 vector=1");
     expect_vector(3, NULL, "op ranked threads=128 vector=3");
     expect_vector(9, NULL, "op ranked threads=128 vector=4");              // 5 and 6 are not admitted
@@ -164,7 +156,6 @@ static void expect_text(int64_t n, const char *force, const char *wanted)
 
 static void test_choice(void **state)
 {
-    (void)state;
     expect_text(4, NULL, "op first threads=128 vector=2");
     expect_text(5, NULL, "op second threads=128 vector=1");
     expect_text(4, "second", "op second threads=128 vector=1");
@@ -184,7 +175,6 @@ static void expect_failure(int64_t n, const char *force, ckl_status status, cons
 
 static void test_failures(void **state)
 {
-    (void)state;
     expect_failure(
         101, NULL, CKL_UNSUPPORTED,
         "op: no implementation takes this problem on counter\n"
@@ -211,14 +201,12 @@ static ckl_status view_tenth(const void *desc, void *view)
 
 static ckl_status check_four(const void *view, const void *args)
 {
-    (void)args;
     assert_int_equal(((const op_desc *)view)->n, 4);
     return CKL_OK;
 }
 
 static void test_view(void **state)
 {
-    (void)state;
     operator_info viewed = op;
     viewed.view = view_tenth;
     viewed.view_bytes = sizeof(op_desc);
@@ -243,7 +231,6 @@ static void test_overlap(void **state)
         { 64, 16, 80, 16, false }, { 80, 16, 64, 16, false }, { 72, 0, 64, 16, false },
         { 64, 16, 72, 0, false },  { 0, 99, 1, 99, false },   { 64, 16, 0, 128, false }, // NULL
     };
-    (void)state;
     for (int i = 0; i < COUNT_OF(rows); i++)
         assert_int_equal(
             plan_overlap((void *)(uintptr_t)rows[i].a, rows[i].a_bytes, (void *)(uintptr_t)rows[i].b, rows[i].b_bytes),
@@ -260,7 +247,6 @@ static void test_in_place(void **state)
     } rows[] = { { 2, 8, 8, false, CKL_OK },     { 2, 8, 12, false, CKL_INVALID }, { 1, 8, 12, false, CKL_OK },
                  { 2, 8, 8, true, CKL_INVALID }, { 1, 8, 8, true, CKL_INVALID },   { 0, 8, 12, true, CKL_OK } };
     static const float memory[32];
-    (void)state;
     for (int i = 0; i < COUNT_OF(rows); i++) {
         const plan_tensor x = plan_matrix("x", CKL_F32, rows[i].rows, 8, rows[i].ldx);
         const plan_tensor y = plan_output(plan_matrix("y", CKL_F32, rows[i].rows, 8, rows[i].ldy));
@@ -271,7 +257,6 @@ static void test_in_place(void **state)
 
 static void test_run_checks_operator(void **state)
 {
-    (void)state;
     operator_info other = op;
     other.name = "other";
     ckl_plan *plan = plan_of(4, NULL);
@@ -286,31 +271,26 @@ static void test_run_checks_operator(void **state)
 
 static void wrong_layout(const void *config, int which)
 {
-    (void)config, (void)which;
     composition(compact(leaf(4)), make_layout(leaf(8), leaf(3)));
 }
 
 static void wrong_division(const void *config, int which)
 {
-    (void)config, (void)which;
     ir_binary(IR_DIV, ir_int(CKL_I32, 7), ir_int(CKL_I32, 0));
 }
 
 static void wrong_nesting(const void *config, int which)
 {
-    (void)config, (void)which;
     ir_loop();
 }
 
 static void wrong_threads(const void *config, int which)
 {
-    (void)config, (void)which;
     ir_current()->threads = 33;
 }
 
 static void test_faults_of_kernels(void **state)
 {
-    (void)state;
     void (*const faults[])(const void *config, int which) = { wrong_layout, wrong_division, wrong_nesting,
                                                               wrong_threads };
     for (int i = 0; i < COUNT_OF(faults); i++) {
@@ -373,7 +353,6 @@ static ckl_status bind_described(void (*body)(void), plan_kernel *bound)
 
 static void test_params(void **state)
 {
-    (void)state;
     plan_kernel bound = { 0 };
     assert_int_equal(bind_described(describe_bound, &bound), CKL_OK);
     assert_int_equal(bound.param_count, 2);
@@ -407,7 +386,6 @@ static void describe_maps(void)
 
 static void test_tensor_maps(void **state)
 {
-    (void)state;
     plan_kernel bound = { 0 };
     map_count = 8;
     assert_int_equal(bind_to(&maps_param_list, describe_maps, &bound), CKL_OK);

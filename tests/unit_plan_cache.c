@@ -15,7 +15,6 @@
 
 static void test_sharing(void **state)
 {
-    (void)state;
     plan_forget_device(&device);
     loads = unloads = 0;
     ckl_plan *a = plan_of(4, NULL), *b = plan_of(8, NULL), *c = plan_of(5, NULL);
@@ -33,7 +32,6 @@ static void test_sharing(void **state)
 /* A kernel whose cluster no part of the GPU can hold is refused, and not kept. */
 static void test_no_room(void **state)
 {
-    (void)state;
     loads = unloads = resident = 0;
     ckl_plan *plan = NULL;
     assert_int_equal(plan_build(&device, &op, &(op_desc){ .n = 4 }, NULL, &plan), CKL_UNSUPPORTED);
@@ -48,7 +46,6 @@ static void test_no_room(void **state)
 
 static void test_once(void **state)
 {
-    (void)state;
     loads = launches = 0;
     for (int i = 0; i < 3; i++)
         assert_int_equal(plan_once(&device, &op, &(op_desc){ .n = 4 }, &op, NULL), CKL_OK);
@@ -67,7 +64,6 @@ static void run_once(int64_t n)
 /* 4096 plans of the one-call form are kept; one more takes the place of another. Twice: forgetting begins anew. */
 static void test_once_keeps(void **state)
 {
-    (void)state;
     enum { KEPT = 4096 };
     for (int round = 0; round < 2; round++) {
         choices = 0;
@@ -88,7 +84,6 @@ static void test_once_keeps(void **state)
 /* Plans are told apart by device and operator too, and forgotten by device. */
 static void test_once_tells_apart(void **state)
 {
-    (void)state;
     ckl_device other_device = device;
     operator_info other_op = op;
     choices = loads = unloads = 0;
@@ -109,43 +104,34 @@ static void test_once_tells_apart(void **state)
 
 static ckl_status hand_out(ckl_device *d, size_t bytes, void **memory)
 {
-    (void)d;
     *memory = malloc(bytes);
     return *memory ? CKL_OK : CKL_NO_MEMORY;
 }
 
 static void take_back(ckl_device *d, void *memory)
 {
-    (void)d;
     free(memory);
 }
 
 static ckl_status set_bytes(ckl_device *d, void *to, unsigned char byte, size_t bytes, ckl_stream stream)
 {
-    (void)d;
-    (void)stream;
     memset(to, byte, bytes);
     return CKL_OK;
 }
 
 static ckl_status need_not_wait(ckl_device *d, ckl_stream stream)
 {
-    (void)d;
-    (void)stream;
     return CKL_OK;
 }
 
 static ckl_status make_stream(ckl_device *d, ckl_stream *stream)
 {
-    (void)d;
     *stream = NULL;
     return CKL_OK;
 }
 
 static void end_stream(ckl_device *d, ckl_stream stream)
 {
-    (void)d;
-    (void)stream;
 }
 
 static int64_t needed_bytes(const ckl_plan *plan)
@@ -156,7 +142,6 @@ static int64_t needed_bytes(const ckl_plan *plan)
 /* A plan with a workspace serves one stream, any other plan all of them. */
 static void test_workspace_of_a_stream(void **state)
 {
-    (void)state;
     device_ops ops = counting_ops;
     ops.alloc = hand_out;
     ops.release = take_back;
@@ -190,7 +175,6 @@ static void use_config(int number)
 /* A hundred configs in turn: of those without users 64 stay loaded, those that were used last. */
 static void test_idle_kernels(void **state)
 {
-    (void)state;
     enum { CONFIGS = 100, IDLE = 64 };
     ckl_plan *used = plan_of(12, "first vector=6"), *also = plan_of(12, "first vector=6");
     loads = unloads = 0;
@@ -213,7 +197,6 @@ static void test_idle_kernels(void **state)
 /* A set counts from when it is ready. */
 static void test_counted_sets(void **state)
 {
-    (void)state;
     const int before = kernel_cache_count(&device).sets;
     ckl_plan *plan = plan_of(12, "first threads=64 vector=3");
     assert_int_equal(ready_at_load, before);
@@ -224,7 +207,6 @@ static void test_counted_sets(void **state)
 /* Descs are equal if their fields are, whatever their padding holds. */
 static void test_padding_is_no_key(void **state)
 {
-    (void)state;
     op_desc d;
     choices = 0;
     for (int fill = 0x00; fill <= 0xff; fill += 0xff) {
@@ -252,7 +234,6 @@ static void test_padding_is_no_key(void **state)
  */
 static void test_key_is_whole(void **state)
 {
-    (void)state;
 #ifdef PADDING_IS_KNOWN
 #define CHECK_KEY(op, type, bytes)                                       \
     {                                                                    \
@@ -286,7 +267,6 @@ static void test_key_is_whole(void **state)
 /* A second plan of a desc must not describe or load again; 20 us is the promise, on one busy core allow more. */
 static void test_second_build_is_quick(void **state)
 {
-    (void)state;
     enum { REPEATS = 1000 };
     ckl_plan_free(plan_of(4, NULL));
     struct timespec begin, end;

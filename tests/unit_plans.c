@@ -137,20 +137,17 @@ static void digest_cases(text *now)
 
 static void test_plans(void **state)
 {
-    (void)state;
     golden_check(PLANS_FILE, plan_all);
 }
 
 static void test_cases(void **state)
 {
-    (void)state;
     golden_check(CASES_FILE, digest_cases);
 }
 
 /* A config that an implementation has come to refuse tests nothing. */
 static void test_every_case_runs(void **state)
 {
-    (void)state;
     text file = { 0 };
     golden_read(CASES_FILE, &file);
     for (const char *line = text_data(&file); *line; line += strcspn(line, "\n") + 1) {
@@ -165,7 +162,6 @@ static void test_every_case_runs(void **state)
 /* One that squares a pair of which one half is a constant is not loaded; all of plans.txt are. */
 static void test_no_kernel_computes_with_half_constants(void **state)
 {
-    (void)state;
     ir_kernel *kernel;
     device_kernel *loaded;
     ir_describe_begin("squares", IR_SM90A);

@@ -46,7 +46,6 @@ static void explain(const char *line, const ckl_device_info *device)
 static void test_lines_are_problems(void **state)
 {
     ckl_device *device;
-    (void)state;
     assert_int_equal(ckl_device_open("emulator:h200", &device), CKL_OK);
     for (const operator_test *const *test = operator_tests; *test; test++)
         for (int i = 0; i < LINES; i++) {
@@ -70,7 +69,6 @@ static void append_lines(text *out)
 static void test_lines_stay(void **state)
 {
     text now = { 0 };
-    (void)state;
     append_lines(&now);
     golden_compare(path, &now);
     text_free(&now);
@@ -78,7 +76,6 @@ static void test_lines_stay(void **state)
 
 static void test_seeds_differ(void **state)
 {
-    (void)state;
     int same = 0;
     for (int i = 0; i < 100; i++) {
         text one = line_of(operator_tests[0], 1, i), two = line_of(operator_tests[0], 2, i);
@@ -112,7 +109,6 @@ static int64_t drawn_size(const char *pattern, int64_t number)
 static void test_shares(void **state)
 {
     int of_1024 = 0, odd = 0, small = 0;
-    (void)state;
     for (int i = 0; i < LINES; i++) {
         int64_t n = drawn_size("n={hidden}", i);
         of_1024 += n % 1024 == 0;
@@ -128,7 +124,6 @@ static void test_shares(void **state)
 static void test_holes(void **state)
 {
     text line = { 0 };
-    (void)state;
     int beta = 0;
     for (int i = 0; i < 100; i++) {
         assert_int_equal(draw("n={c:hidden} rows=2 lda={c}+8{| beta=2}", i, &line), CKL_OK);
@@ -148,7 +143,6 @@ static void test_holes(void **state)
 /* Keys that are given take the place of drawn ones, and lines of those that are legal are drawn. */
 static void test_given(void **state)
 {
-    (void)state;
     for (const operator_test *const *test = operator_tests; *test; test++) {
         if (strcmp((*test)->op->name, "gemm") != 0)
             continue;

@@ -78,7 +78,6 @@ static profile counted(const char *line)
 /* 100 x 100 by four tiles of 64 x 64: all rows of A and of B are loaded twice, and whole tiles are multiplied. */
 static void test_gemm(void **state)
 {
-    (void)state;
     profile p = counted("gemm m=100 n=100 k=64 a=f16 impl=sm90 config='tile_m=64 tile_n=64'");
     const profiled_kernel *k = &p.kernels[0];
     text said = { 0 };
@@ -106,7 +105,6 @@ static void test_gemm(void **state)
 /* Every number once, four a lane: 32 lanes take 16 sectors. */
 static void test_softmax(void **state)
 {
-    (void)state;
     profile p = counted("softmax shape=32x1024");
     const int64_t *count = p.kernels[0].count;
     text said = { 0 };
@@ -127,7 +125,6 @@ static void test_softmax(void **state)
 /* Rows of a tile lie 36 words apart, so 32 lanes that go down a column meet in 8 banks: 4 wavefronts instead of one. */
 static void test_conflicts(void **state)
 {
-    (void)state;
     profile p = counted("transpose rows=64 cols=64 dtype=f32 impl=sm80");
     const profiled_kernel *k = &p.kernels[0];
     text said = { 0 };
@@ -151,7 +148,6 @@ static void test_conflicts(void **state)
 /* Two kernels on equal grids: one splits A and B, the other one multiplies three times. Without elements there is none. */
 static void test_kernels(void **state)
 {
-    (void)state;
     profile p = counted("gemm m=100 n=100 k=128 a=f32 math=f32x3");
     text said = { 0 };
     assert_int_equal(p.kernel_count, 2);
@@ -174,7 +170,6 @@ static void test_kernels(void **state)
 /* Launches of one kernel are one entry. */
 static void test_launches(void **state)
 {
-    (void)state;
     profile p = counted_of("transpose rows=64 cols=64 dtype=f32 impl=sm80", true);
     text said = { 0 };
     assert_int_equal(p.kernel_count, 1);
@@ -190,7 +185,6 @@ static void test_launches(void **state)
 /* Two kernels, made up: what is worth a sentence, and where it lies. */
 static void test_words(void **state)
 {
-    (void)state;
     profile p = { .sm_count = 4, .bytes_read = 3000, .bytes_written = 1000, .kernel_count = 2 };
     text said = { 0 };
     for (int i = 0; i < 2; i++)
@@ -253,7 +247,6 @@ static ncu_report report_with(const char *old, const char *new)
 
 static void test_ncu_read(void **state)
 {
-    (void)state;
     ncu_report r = report_with("", "");
     const ncu_kernel *k = &r.kernels[1];
     assert_int_equal(r.count, 2);
@@ -286,7 +279,6 @@ static void expect_said(const ncu_report *r, const char *words)
 
 static void test_ncu_words(void **state)
 {
-    (void)state;
     ncu_report r = report_with("", "");
     expect_said(
         &r,
@@ -312,7 +304,6 @@ static void test_ncu_words(void **state)
 /* Quotes and ends of lines inside of fields, rows that are cut short, what else is printed among them, launches of one kernel. */
 static void test_csv(void **state)
 {
-    (void)state;
     ncu_report r;
     text said = { 0 };
     const char *rows =
@@ -343,7 +334,6 @@ static char said_path[PATH_MAX + 16], prints_path[PATH_MAX + 16], json_path[PATH
 
 static int make_folder(void **state)
 {
-    (void)state;
     if (!fake_cuda_load() || temporary_folder_make(&folder))
         return -1;
     snprintf(said_path, sizeof said_path, "%s/said", folder.path);
@@ -358,7 +348,6 @@ static int make_folder(void **state)
 
 static int remove_folder(void **state)
 {
-    (void)state;
     return temporary_folder_remove(&folder);
 }
 
@@ -395,7 +384,6 @@ static int run_command(const char *line, const char *on, const char *option)
 /* Two launches a run: two runs are skipped, and the third is measured. */
 static void test_measured(void **state)
 {
-    (void)state;
     char option[PATH_MAX + 32];
     snprintf(option, sizeof option, "--json=%s", json_path);
     assert_int_equal(run_command("layernorm rows=48 cols=64 direction=backward dtype=bf16 seed=7", "cuda:0", option),
@@ -434,7 +422,6 @@ static const struct {
 
 static void test_refusals(void **state)
 {
-    (void)state;
     setenv("FAKE_NCU_PRINTS", prints_path, 1);
     for (int i = 0; i < COUNT_OF(refusals); i++) {
         FILE *file = fopen(prints_path, "w");
@@ -458,7 +445,6 @@ static void test_refusals(void **state)
 
 static void test_counted(void **state)
 {
-    (void)state;
     assert_int_equal(run_command("transpose rows=64 cols=64 dtype=f32", "emulator:h200", "--config=sm80 lanes=32"),
                      EXIT_PASSED);
     text shown = contents_of(shown_path);
@@ -474,7 +460,6 @@ static void test_counted(void **state)
 /* A tool does not outlive who runs it: both hold the pipe open, and both are gone when it ends. */
 static void test_child_ends(void **state)
 {
-    (void)state;
     int ends[2];
     char byte;
     assert_int_equal(pipe(ends), 0);

@@ -388,7 +388,6 @@ static void wgmma(int n, bool registers_a)
 
 static void test_portable(void **unused)
 {
-    (void)unused;
     static void (*const kernels[])(ir_target) = { arithmetic,  special_registers, memory, atomics, strong,
                                                   cooperation, matrices,          copies, control };
     for (int i = 0; i < COUNT_OF(kernels); i++) {
@@ -399,7 +398,6 @@ static void test_portable(void **unused)
 
 static void test_sm90(void **unused)
 {
-    (void)unused;
     tma(IR_SM90A);
     for (int n = 8; n <= 256; n += 8)
         wgmma(n, n % 32 == 24);
@@ -407,7 +405,6 @@ static void test_sm90(void **unused)
 
 static void test_every_op_was_printed(void **unused)
 {
-    (void)unused;
     for (int op = 0; op < IR_OP_COUNT; op++)
         if (!seen[op])
             fail_msg("%s is in no kernel", ir_op_text((ir_op)op));
@@ -416,7 +413,6 @@ static void test_every_op_was_printed(void **unused)
 /* A number that is no mode has no text. */
 static void test_no_mode(void **unused)
 {
-    (void)unused;
     for (int op = 0; op < IR_OP_COUNT; op++) {
         assert_string_equal(ptx_mode_text((ir_op)op, -1), "");
         assert_string_equal(ptx_mode_text((ir_op)op, IR_SREG_COUNT), "");

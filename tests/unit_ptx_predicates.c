@@ -60,7 +60,6 @@ static void test_predicates(void **unused)
         { store_else, 1, true },         { store_inside_if, 1, true }, { store_with_lanes, 1, true },
         { store_behind_guard, 1, true }, { wait_in_a_loop, 0, true },
     };
-    (void)unused;
     for (int i = 0; i < COUNT_OF(cases); i++) {
         ir_kernel *kernel = NULL;
         text ptx = { 0 };

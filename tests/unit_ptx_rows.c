@@ -446,7 +446,6 @@ static void whole_kernel(ir_target target)
 
 static int make_golden(void **unused)
 {
-    (void)unused;
     static void (*const sections[])(void) = { arithmetic, special, memory,    atomics,     strong,
                                               fences,     copies,  mbarriers, cooperation, matrices };
     for (int i = 0; i < COUNT_OF(sections); i++)
@@ -458,7 +457,6 @@ static int make_golden(void **unused)
 
 static int free_golden(void **unused)
 {
-    (void)unused;
     text_free(&golden);
     text_free(&last_body);
     text_free(&modules[IR_SM80]);
@@ -468,7 +466,6 @@ static int free_golden(void **unused)
 
 static void test_every_line_is_as_committed(void **unused)
 {
-    (void)unused;
     golden_compare(golden_file, &golden);
 }
 
@@ -499,7 +496,6 @@ static void assemble(ir_target target)
 
 static void test_every_line_assembles(void **unused)
 {
-    (void)unused;
     if (!assemble_tool()) {
         print_message("skipped: nothing is assembled, ptxas is not installed\n");
         skip();
@@ -510,7 +506,6 @@ static void test_every_line_assembles(void **unused)
 
 static void test_every_row_was_printed(void **unused)
 {
-    (void)unused;
     for (int op = 0; op < IR_OP_COUNT; op++) {
         const ptx_row *rows = ptx_rows((ir_op)op);
         for (int i = 0; rows && rows[i].text; i++)

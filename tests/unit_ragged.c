@@ -118,26 +118,22 @@ static void check_all(copy_way way)
 
 static void test_in_phase(void **state)
 {
-    (void)state;
     check_all(IN_PHASE);
 }
 
 static void test_load_anywhere(void **state)
 {
-    (void)state;
     check_all(LOAD_ANYWHERE);
 }
 
 static void test_store_anywhere(void **state)
 {
-    (void)state;
     check_all(STORE_ANYWHERE);
 }
 
 /* The host's side: what is chosen, and which rows lie alike. */
 static void test_splits(void **state)
 {
-    (void)state;
     row_split s;
     assert_true(row_split_choose_ragged(77, CKL_F32, 32, 1, &s));
     assert_true(s.ragged && !s.exact && s.vec == 4 && s.row_threads >= 8 && row_split_cols(&s) >= 76);

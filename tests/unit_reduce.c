@@ -24,19 +24,16 @@ static float host[N_MAX], got[N_MAX];
 
 static val cube(val x, void *user)
 {
-    (void)user;
     return mul(x, mul(x, x));
 }
 
 static val plus(val a, val b, void *user)
 {
-    (void)user;
     return add(a, b);
 }
 
 static val scaled(val total, val count, void *user)
 {
-    (void)count;
     return mul(total, immf(*(const float *)user));
 }
 
@@ -59,7 +56,6 @@ static void describe_columns(const void *config, int kernel)
 
 static void describe_naive(const void *config, int kernel)
 {
-    (void)kernel;
     reducer r = reducer_of_fold(&cubes);
     reduce_naive_with(config, &r);
 }
@@ -123,7 +119,6 @@ static void check_cubes(const char *name, void (*describe)(const void *, int), i
 
 static void test_custom(void **state)
 {
-    (void)state;
     check_cubes("rows", describe_rows, 3, 70, 1);
     check_cubes("rows", describe_rows, 2, 9000, 1);
     const int64_t lengths[] = { 1, 31, 33, 1000, N_MAX };
@@ -140,7 +135,6 @@ static const ckl_reduce_desc whole = { .op = CKL_REDUCE_SUM, .dtype = CKL_F32, .
 /* Two runs with the caller's memory: the first leaves it as the second wants it. */
 static void test_workspace_of_the_caller(void **state)
 {
-    (void)state;
     ckl_plan *plan;
     assert_int_equal(plan_build(device, &reduce_operator, &whole, "rows split=7", &plan), CKL_OK);
     int64_t bytes = ckl_plan_workspace_bytes(plan);
@@ -171,7 +165,6 @@ static void test_workspace_of_the_caller(void **state)
 /* The one-call form on two streams: a cached plan for each, so that neither waits for the other's workspace. */
 static void test_streams(void **state)
 {
-    (void)state;
     ckl_stream streams[2];
     void *x = copied(host, sizeof host), *y[2];
     for (int s = 0; s < 2; s++) {
@@ -201,7 +194,6 @@ static void check_refused(ckl_status status, const char *sentence)
 
 static void test_refused(void **state)
 {
-    (void)state;
     ckl_plan *plan = NULL;
     ckl_reduce_desc desc = whole;
     desc.stride[0] = 1;
@@ -258,7 +250,6 @@ static void reduce_host(ckl_device *on, ckl_reduce_op op, const char *force, int
 /* Whichever CTA comes last, whichever warp goes first. */
 static void test_bits_do_not_depend_on_the_schedule(void **state)
 {
-    (void)state;
     static const struct {
         const char *force;
         int64_t rows, columns;
@@ -298,7 +289,6 @@ static float result_of(ckl_reduce_op op, int64_t n)
 
 static void test_not_finite(void **state)
 {
-    (void)state;
     const int64_t lengths[] = { 1, 31, 33, 1000 };
     for (int l = 0; l < 4; l++)
         for (int place = 0; place < 3; place++) {
@@ -331,7 +321,6 @@ typedef float element(int64_t i, uint32_t *seed);
 
 static float far_from_zero(int64_t i, uint32_t *seed)
 {
-    (void)i;
     return 10000 + random_unit(seed);
 }
 
@@ -352,7 +341,6 @@ static float two_levels(int64_t i, uint32_t *seed)
 
 static float ramp(int64_t i, uint32_t *seed)
 {
-    (void)seed;
     return (float)i;
 }
 
@@ -376,7 +364,6 @@ static void check_variance(const char *fill, const char *force, double result, d
 /* Mean of squares minus square of the mean is off by more than everything in most of these. */
 static void test_variance(void **state)
 {
-    (void)state;
     static const struct {
         const char *name;
         element *element;

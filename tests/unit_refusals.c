@@ -539,7 +539,6 @@ static ckl_status described(void (*describe)(int), int n)
 
 static void test_refusals(void **state)
 {
-    (void)state;
     int wrong = 0;
     for (int i = 0; i < COUNT_OF(refusals); i++) {
         const refusal *r = &refusals[i];

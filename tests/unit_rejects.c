@@ -137,33 +137,28 @@ static void for_each(int count, const char *const *problems, void (*refuses)(che
 
 static void test_partial_overlap(void **state)
 {
-    (void)state;
     for_each(COUNT_OF(lines), lines, check_overlaps);
 }
 
 static void test_misaligned(void **state)
 {
-    (void)state;
     for_each(COUNT_OF(lines), lines, check_alignment);
 }
 
 static void test_absent(void **state)
 {
-    (void)state;
     for_each(COUNT_OF(lines_without), lines_without, check_absent);
 }
 
 static void test_in_place(void **state)
 {
     static const char *const line[] = { "gemm m=64 n=64 k=64" };
-    (void)state;
     for_each(1, line, check_in_place_of_a);
 }
 
 /* Operands that an expression does not mention, in the desc and in a call; ranks that there are not. */
 static void test_unmentioned(void **state)
 {
-    (void)state;
     ckl_elementwise_desc desc = { .expr = "neg(x)", .rank = 1, .shape = { 4 }, .out = { .stride = { 1 } } };
     desc.in[0].stride[0] = desc.in[1].stride[0] = 1;
     assert_int_equal(ckl_elementwise(device, &desc, &(ckl_elementwise_args){ 0 }, NULL), CKL_INVALID);
@@ -185,7 +180,6 @@ static void test_unmentioned(void **state)
 static void test_joint_projection(void **state)
 {
     enum { TOKENS = 8, DIM = 64, HEADS = 4, K_HEADS = 2, PITCH = (HEADS + K_HEADS) * DIM };
-    (void)state;
     void *joint, *positions;
     ckl_rope_desc desc = { .dtype = CKL_F32, .tokens = TOKENS, .heads = HEADS, .k_heads = K_HEADS, .head_dim = DIM };
     desc.ldq = desc.ldk = desc.ldyq = desc.ldyk = PITCH;
@@ -209,7 +203,6 @@ static void test_side_by_side(void **state)
     enum { ROWS = 3, N = 8, PITCH = 3 * N };
     float joint[(ROWS + 1) * PITCH];
     const float *a = joint, *b = a + N;
-    (void)state;
     plan_tensor t[] = { plan_matrix("a", CKL_F32, ROWS, N, PITCH), plan_matrix("b", CKL_F32, ROWS, N, PITCH),
                         plan_output(plan_matrix("y", CKL_F32, ROWS, N, PITCH)) };
     const void *pointers[] = { a, b, b + N }, *before[] = { b, b + N, a }, *in_place[] = { a, b, b },
@@ -238,7 +231,6 @@ static void test_threads(void **state)
         "permute shape=30x40x50 order=2,1,0 impl=gather config='threads=%d'",
         "rope impl=vector config='threads=%d'",
     };
-    (void)state;
     for (int i = 0; i < COUNT_OF(crowded); i++)
         for (int threads = 1024; threads <= 1056; threads += 32) {
             char line[128], limit[32];
@@ -259,7 +251,6 @@ static void test_fields(void **state)
 {
     ckl_plan *plan = NULL;
     ckl_rope_desc desc = { .dtype = CKL_F32, .tokens = 1, .heads = 1, .head_dim = 64, .style = 7 };
-    (void)state;
     assert_int_equal(ckl_rope_plan(device, &desc, &plan), CKL_INVALID);
     assert_string_equal(ckl_error(), "rope: style=7 is none of half, interleaved");
     desc = (ckl_rope_desc){ .dtype = (ckl_dtype)99, .tokens = 1, .heads = 1, .head_dim = 64 };

@@ -21,13 +21,11 @@ static temporary_folder folder;
 
 static int make_folder(void **state)
 {
-    (void)state;
     return temporary_folder_make(&folder);
 }
 
 static int remove_folder(void **state)
 {
-    (void)state;
     return temporary_folder_remove(&folder);
 }
 
@@ -122,7 +120,6 @@ static void write_suite(const char *name)
 
 static void test_means(void **state)
 {
-    (void)state;
     report r;
     write_suite("gemm.json");
     read_report(&r, "gemm.json", NULL);
@@ -144,7 +141,6 @@ static void test_means(void **state)
 
 static void test_rows(void **state)
 {
-    (void)state;
     static const char *const peers[] = { "torch 4.000, cublaslt 0.500, cublaslt first 0.750", "torch 2.000", "", "",
                                          "" };
     static const char *const remarks[] = {
@@ -170,7 +166,6 @@ static void test_rows(void **state)
 /* Of many rows in any order, the five least. */
 static void test_worst(void **state)
 {
-    (void)state;
     report r;
     results many = measured_on("GPU", "one process");
     for (int i = 0; i < 23; i++) {
@@ -197,7 +192,6 @@ static void write_row(const char *gpu, const char *protocol, const char *name, d
 
 static void test_setups(void **state)
 {
-    (void)state;
     report r;
     text out = { 0 };
     results later = measured_on("A", "cold");
@@ -230,7 +224,6 @@ static void test_setups(void **state)
 /* A folder stands for its files; suites are named by what their paths do not share. */
 static void test_folders(void **state)
 {
-    (void)state;
     report r;
     mkdir(path_of("all"), 0700);
     mkdir(path_of("all/sample"), 0700);
@@ -292,7 +285,6 @@ static void assert_has(const text *page, const char *words)
 
 static void test_page(void **state)
 {
-    (void)state;
     text page = { 0 };
     write_suite("gemm.json");
     print_page("gemm.json", &page);
@@ -316,7 +308,6 @@ static void test_page(void **state)
 /* 1.0 is where a dot's ratio is 1; both ends of the axis are powers of two. */
 static void test_chart(void **state)
 {
-    (void)state;
     text page = { 0 };
     results r = measured_on("GPU", "one process");
     static const double ratios[] = { 1, 0.25, 4, 0.001, 1e6 };
@@ -337,7 +328,6 @@ static void test_chart(void **state)
 
 static void test_escapes(void **state)
 {
-    (void)state;
     static const char evil[] = "<script>alert('&\"|`')</script>\n\x01|`*_[a](b)";
     report r;
     text page = { 0 }, markdown = { 0 };
@@ -371,7 +361,6 @@ static void test_escapes(void **state)
 /* Rows of every kind and none at all, limits that nobody measured. */
 static void test_empty(void **state)
 {
-    (void)state;
     text page = { 0 };
     results none = { 0 };
     result_set(none.header.gpu, "GPU");
@@ -403,7 +392,6 @@ static void test_empty(void **state)
 /* A text that is cut stays UTF-8. */
 static void test_cut(void **state)
 {
-    (void)state;
     text page = { 0 };
     char words[sizeof(result_text) + 8] = "";
     for (size_t i = 0; i + 2 < sizeof words; i += 2)
@@ -419,7 +407,6 @@ static void test_cut(void **state)
 
 static void test_markdown(void **state)
 {
-    (void)state;
     report r;
     text out = { 0 };
     write_suite("gemm.json");
@@ -457,7 +444,6 @@ static void write_text(const char *name, const char *words)
 
 static void test_command(void **state)
 {
-    (void)state;
     char out[PATH_MAX + 64];
     snprintf(out, sizeof out, "--out=%s", path_of("page.html"));
     write_suite("gemm.json");
@@ -470,7 +456,6 @@ static void test_command(void **state)
 /* A sentence each, and nothing is written. */
 static void test_bad_files(void **state)
 {
-    (void)state;
     static const struct {
         const char *name, *words, *why;
     } files[] = { { "absent.json", NULL, "results: unable to open" },

@@ -22,7 +22,6 @@
 
 static void test_summary(void **state)
 {
-    (void)state;
     double few[] = { 3, 1, 2 };
     summary s = summarize(few, 3);
     assert_true(s.median == 2 && s.n == 3 && s.half_width == 1 && fabs(s.p20 - 1.4) < 1e-12);
@@ -37,7 +36,6 @@ static void test_summary(void **state)
 
 static void test_geometric_mean(void **state)
 {
-    (void)state;
     const double values[] = { 0.5, 2, 4 };
     assert_true(fabs(geometric_mean(values, 3) - cbrt(4)) < 1e-12);
     assert_true(geometric_mean(values, 0) == 0);
@@ -45,7 +43,6 @@ static void test_geometric_mean(void **state)
 
 static void test_spread(void **state)
 {
-    (void)state;
     double values[] = { 9, 4, 2, 0.5, 9 }; // of the three in the middle
     spread s = spread_of(values + 1, 3);
     assert_true(fabs(s.mean - cbrt(4)) < 1e-12 && fabs(s.low - 0.65) < 1e-12 && s.least == 0.5 && s.n == 3);
@@ -73,7 +70,6 @@ static void fabricate(results *r)
 
 static void test_json(void **state)
 {
-    (void)state;
     char path[] = "/tmp/ckl_bench_XXXXXX";
     results made = { 0 }, read;
     close(mkstemp(path));
@@ -96,7 +92,6 @@ static void test_json(void **state)
 
 static void test_clock_reasons(void **state)
 {
-    (void)state;
     assert_string_equal(nvml_clock_reason(2), "power cap");
     assert_string_equal(nvml_clock_reason(6), "hardware thermal slowdown");
     assert_null(nvml_clock_reason(0)); // an idle GPU
@@ -120,7 +115,6 @@ static int bench(const char *a, const char *b, const char *c)
 
 static void test_arguments(void **state)
 {
-    (void)state;
     assert_int_equal(bench("--rounds=x", "gemm", NULL), EXIT_USAGE);
     assert_non_null(strstr(ckl_error(), "--rounds=x"));
     assert_int_equal(bench("--rounds=3", "--peer=cublas", "gemm"), EXIT_USAGE);
@@ -137,7 +131,6 @@ static void test_arguments(void **state)
 /* Others that come to the GPU while a row is measured. */
 static void test_shared_gpu(void **state)
 {
-    (void)state;
     result_header header = { .copy_gbs = 4000, .processes = 2 };
     result_row row = { .bytes = 4e8, .median_us = 1250, .l2 = "cold", .processes = 2 };
     limits_apply(&header, &row);
@@ -152,7 +145,6 @@ static void test_shared_gpu(void **state)
 
 static void test_matrix_limit(void **state)
 {
-    (void)state;
     const result_header header = { .copy_gbs = 4000, .matrix_tflops = 800 };
     result_row row = { .flops = 8e11, .bytes = 4e8, .median_us = 1250, .l2 = "cold" };
     limits_apply(&header, &row);
@@ -166,7 +158,6 @@ static void test_matrix_limit(void **state)
 /* Types of other rates than that which was measured in 16 bits. */
 static void test_matrix_rate(void **state)
 {
-    (void)state;
     const result_header header = { .copy_gbs = 4000, .matrix_tflops = 700 };
     result_row row = { .flops = 7e10, .median_us = 50, .l2 = "cold" };
     limits_apply(&header, &row);
@@ -179,7 +170,6 @@ static void test_matrix_rate(void **state)
 /* Operands of 8 bits have a limit of their own; where it is not known, memory is. */
 static void test_matrix_limit_of_8_bits(void **state)
 {
-    (void)state;
     result_header header = { .copy_gbs = 4000, .matrix_tflops = 800, .matrix8_tflops = 1600 };
     result_row row = { .input_bits = 8, .flops = 8e11, .bytes = 4e8, .median_us = 625, .l2 = "cold" };
     limits_apply(&header, &row);
@@ -192,7 +182,6 @@ static void test_matrix_limit_of_8_bits(void **state)
 /* As many bytes as are written count at the rate of copying, the rest at that of reading or writing alone. */
 static void test_memory_limit(void **state)
 {
-    (void)state;
     const result_header header = { .copy_gbs = 4000, .read_gbs = 4400, .write_gbs = 4200 };
     static const struct {
         double written, limit_us;
@@ -209,7 +198,6 @@ static void test_memory_limit(void **state)
 /* A row is believed down to all its reads and then all its writes. */
 static void test_beyond_limit(void **state)
 {
-    (void)state;
     const result_header header = { .copy_gbs = 4000, .read_gbs = 4400, .write_gbs = 4200 };
     result_row row = { .bytes = 4e8, .bytes_written = 2e8, .median_us = 91, .l2 = "cold" };
     limits_apply(&header, &row);
@@ -225,7 +213,6 @@ static void test_beyond_limit(void **state)
 /* 0.02 us is an empty graph; 95 us may be read and written apart. */
 static void test_idle_peer(void **state)
 {
-    (void)state;
     const result_header header = { .copy_gbs = 4000, .read_gbs = 4400, .write_gbs = 4200 };
     result_row row = { .bytes = 4e8, .bytes_written = 2e8, .median_us = 110, .l2 = "cold", .peer_count = 2 };
     row.peers[0] = (result_peer){ .role = "best", .median_us = 0.02, .ratio = 0.0002 };
@@ -238,7 +225,6 @@ static void test_idle_peer(void **state)
 
 static void test_launch_limit(void **state)
 {
-    (void)state;
     const result_header header = { .copy_gbs = 4000, .launch_us = 1.5 };
     result_row row = { .bytes = 4e3, .median_us = 2, .l2 = "cold", .method = "graphs" };
     limits_apply(&header, &row);
@@ -262,7 +248,6 @@ static int64_t counted(ckl_device *device, const char *name)
 /* The kernels behind the limits touch every byte of their memory once, and nothing else. */
 static void test_limit_kernels(void **state)
 {
-    (void)state;
     enum { BYTES = 3 * LIMIT_READ_BYTES };
     static const struct {
         limit_kernel which;

@@ -276,7 +276,6 @@ static void try_all(text *out)
 
 static void test_rules(void **state)
 {
-    (void)state;
     golden_check(RULES_FILE, try_all);
 }
 

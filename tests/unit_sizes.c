@@ -54,7 +54,6 @@ static const char *const empty_lines[] = {
 
 static void test_empty(void **state)
 {
-    (void)state;
     for (int i = 0; i < COUNT_OF(empty_lines); i++) {
         test_case c;
         check k = { 0 };
@@ -298,7 +297,6 @@ static void test_limits(void **state)
         { "add n=1 rows=35 lda=2^62", CKL_INVALID, "add: a of 35x1 elements" }, // the first tensor alone
         { "add n=1 rows=35 ldy=2^62", CKL_INVALID, "add: y of 35x1 elements" },
     };
-    (void)state;
     for (int i = 0; i < COUNT_OF(limits); i++)
         expect(limits[i].line, limits[i].status, limits[i].words);
 }
@@ -333,7 +331,6 @@ static void test_limits_of_implementations(void **state)
         { "conv n=1 w=16 c=8 k=8 groups=8 r=3 s=3 direction=weight impl=halo_weight h=", INT32_MAX / 4, "32-bit" },
         { "conv n=1 h=16 c=8 k=8 groups=8 r=3 s=3 direction=weight impl=halo_weight w=", INT32_MAX / 4, "32-bit" },
     };
-    (void)state;
     for (int i = 0; i < COUNT_OF(limits); i++)
         for (int beyond = 0; beyond < 2; beyond++) {
             text line = { 0 };
@@ -347,7 +344,6 @@ static void test_limits_of_implementations(void **state)
 static void test_out_of_memory(void **state)
 {
     test_case c;
-    (void)state;
     assert_int_equal(case_parse("add n=2^40", &c), CKL_OK);
     assert_int_equal(run(&c), CKL_NO_MEMORY);
     assert_non_null(strstr(ckl_error(), "add: the operands want 5.28e+04 GB of host memory"));
@@ -358,7 +354,6 @@ static text current;
 
 static void too_long(int number)
 {
-    (void)number;
     fprintf(stderr, "takes too long: %s\n", text_data(&current));
     abort();
 }
@@ -367,7 +362,6 @@ static void test_random_lines(void **state)
 {
     const int lines = getenv("CKL_TEST_FULL") ? 5000 : 400;
     int counts[CKL_INTERNAL + 1] = { 0 }, runs = 0, operators_count = 0;
-    (void)state;
     while (operator_tests[operators_count])
         operators_count++;
     for (int i = 0; i < lines; i++) {

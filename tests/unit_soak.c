@@ -23,7 +23,6 @@ static device_ops ops, original;
 
 static int open_device(void **state)
 {
-    (void)state;
     if (ckl_device_open("emulator:h200", &device) != CKL_OK)
         return 1;
     ops = original = *device->ops;
@@ -33,7 +32,6 @@ static int open_device(void **state)
 
 static int close_device(void **state)
 {
-    (void)state;
     ops = original;
     ckl_device_close(device);
     return 0;
@@ -106,7 +104,6 @@ static soak_sums soak_for(double seconds, int64_t problems, double stuck_seconds
 
 static void test_lines(void **state)
 {
-    (void)state;
     char seen[64] = { 0 };
     for (uint64_t seed = 0; seed < 100; seed++) {
         text first = { 0 }, second = { 0 };
@@ -128,7 +125,6 @@ static void test_lines(void **state)
 
 static void test_good(void **state)
 {
-    (void)state;
     enum { IMAGE_BYTES = 4 << 20 };
     host_memory_give(host_memory_take(IMAGE_BYTES), IMAGE_BYTES);
     soak_sums sums = soak_for(1e3, 12, 100);
@@ -151,7 +147,6 @@ static ckl_status spoil(ckl_device *d, void *to, const void *from, size_t bytes,
 
 static void test_wrong_bits(void **state)
 {
-    (void)state;
     ops.copy_out = spoil;
     soak_sums sums = soak_for(1e3, 20, 100);
     ops = original;
@@ -163,14 +158,12 @@ static void test_wrong_bits(void **state)
 static ckl_status grow(ckl_device *d, size_t *bytes)
 {
     static size_t used;
-    (void)d;
     *bytes = used += (size_t)SOAK_DEVICE_GROWTH_MAX * 2;
     return CKL_OK;
 }
 
 static void test_growing_memory(void **state)
 {
-    (void)state;
     ops.memory_used = grow;
     soak_sums sums = soak_for(3, 0, 100); // long enough for two phases on a busy machine
     ops = original;
@@ -191,7 +184,6 @@ static ckl_status lose(ckl_device *d, const device_kernel *kernel, const device_
 
 static void test_lost_device(void **state)
 {
-    (void)state;
     double begin = clock_seconds();
     device->info.emulated = false;
     ops.launch = lose;
@@ -214,7 +206,6 @@ static ckl_status take_long(ckl_device *d, ckl_stream s)
 /* A round of many such runs would be taken for a kernel that never ends. */
 static void test_slow_runs(void **state)
 {
-    (void)state;
     ops.synchronize = take_long;
     soak_sums sums = soak_for(1e3, 2, 100);
     ops = original;
@@ -248,7 +239,6 @@ static void release_idle(ckl_device *d, void *memory)
 
 static void test_freeing_after_fault(void **state)
 {
-    (void)state;
     ops.launch = refuse;
     ops.synchronize = note_synchronized;
     ops.release = release_idle;
@@ -260,16 +250,12 @@ static void test_freeing_after_fault(void **state)
 
 static ckl_status hang(ckl_device *d, ckl_stream s)
 {
-    (void)d;
-    (void)s;
     sleep(1000);
     return CKL_OK;
 }
 
 static ckl_status busy(ckl_device *d, ckl_stream s, bool *idle)
 {
-    (void)d;
-    (void)s;
     *idle = false;
     return CKL_OK;
 }
@@ -277,7 +263,6 @@ static ckl_status busy(ckl_device *d, ckl_stream s, bool *idle)
 /* The last test: its threads stay behind. */
 static void test_hanging_device(void **state)
 {
-    (void)state;
     ops.synchronize = hang;
     ops.stream_idle = busy;
     soak_sums sums = soak_for(1e3, 0, 0.5);

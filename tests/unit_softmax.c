@@ -180,21 +180,18 @@ static void for_all(void (*check)(ckl_softmax_desc d, uint64_t seed), bool log)
 
 static void test_forward(void **state)
 {
-    (void)state;
     for_all(check_forward, false);
     for_all(check_forward, true);
 }
 
 static void test_backward(void **state)
 {
-    (void)state;
     for_all(check_backward, false);
     for_all(check_backward, true);
 }
 
 static void test_shift(void **state)
 {
-    (void)state;
     for (int s = 0; s < COUNT_OF(shapes); s++)
         for (int f = 0; f < FORM_COUNT; f++)
             if (shapes[s][0] * shapes[s][1] <= LARGE || (f == ROWS && !only_in_full(1)))
@@ -226,7 +223,6 @@ static void check_infinite(ckl_softmax_desc d)
 
 static void test_infinite(void **state)
 {
-    (void)state;
     for (int s = 0; s < COUNT_OF(shapes); s++)
         for (int f = 0; f < FORM_COUNT; f++)
             for (int t = 0; t < COUNT_OF(float_types); t++)
@@ -253,7 +249,6 @@ static void check_huge(ckl_softmax_desc d)
 static void test_huge(void **state)
 {
     static const int64_t lengths[] = { 8, 100, 4096, 20000 }; // lanes, warps, a CTA, a row pipeline
-    (void)state;
     for (int t = 0; t < COUNT_OF(float_types); t++)
         for (int i = 0; i < COUNT_OF(lengths) && float_types[t] != CKL_F16; i++)
             check_huge((ckl_softmax_desc){ .dtype = float_types[t], .outer = 6, .n = lengths[i], .inner = 1 });
@@ -277,7 +272,6 @@ static void check_lowest(ckl_softmax_desc d)
 
 static void test_lowest(void **state)
 {
-    (void)state;
     for (int s = 0; s < COUNT_OF(shapes); s++)
         for (int f = 0; f < FORM_COUNT; f++)
             for (int log = 0; log < 2 && shapes[s][0] * shapes[s][1] <= SMALL; log++)
@@ -292,7 +286,6 @@ static void test_workspace_of_the_caller(void **state)
     uint32_t counter = 0;
     ckl_plan *plan;
     void *workspace;
-    (void)state;
     assert_int_equal(ckl_softmax_plan(device, &d, &plan), CKL_OK);
     assert_int_equal(ckl_plan_workspace_bytes(plan), sizeof counter);
     assert_int_equal(ckl_malloc(device, sizeof counter, &workspace), CKL_OK);
@@ -384,7 +377,6 @@ static void test_attention_is_products(void **state)
     const ckl_gemm_args second = { .a = s.memory, .b = v.memory, .d = wanted.memory };
     const ckl_softmax_args between = { .x = s.memory, .y = s.memory };
     const ckl_attention_args args = { .q = q.memory, .k = k.memory, .v = v.memory, .o = o.memory };
-    (void)state;
     assert_int_equal(ckl_gemm(device, &scores, &first, stream), CKL_OK);
     assert_int_equal(ckl_softmax(device, &weights, &between, stream), CKL_OK);
     assert_int_equal(ckl_gemm(device, &sums, &second, stream), CKL_OK);

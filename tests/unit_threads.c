@@ -228,13 +228,11 @@ static void *work_alone(void *argument)
 
 static void test_emulator(void **state)
 {
-    (void)state;
     share_device("emulator:h200", true);
 }
 
 static void test_devices(void **state)
 {
-    (void)state;
     gather(&(crowd){ .device = NULL }, work_alone);
 }
 
@@ -251,7 +249,6 @@ static void *open_cuda(void *argument)
 
 static void test_driver(void **state)
 {
-    (void)state;
     const fake_cuda *fake = fake_cuda_load();
     assert_non_null(fake);
     gather(&(crowd){ .device = NULL }, open_cuda);
@@ -262,7 +259,6 @@ static void test_driver(void **state)
 
 static void test_gpus(void **state)
 {
-    (void)state;
     const fake_cuda *fake = fake_cuda_load();
     assert_non_null(fake);
     crowd gpus[FAKE_GPUS] = { { .computes = false } };

@@ -24,7 +24,6 @@ static const tensor_map_desc valid = {
 
 static void test_swizzle(void **state)
 {
-    (void)state;
     assert_int_equal(swizzle_address(0x12f5, 0), 0x12f5);
     assert_int_equal(swizzle_address(0x13f5, 128), 0x1385); // chunk 7 of row 7
     assert_int_equal(swizzle_address(0x1235, 128), 0x1275); // chunk 3 of row 4
@@ -40,7 +39,6 @@ static void test_swizzle(void **state)
 
 static void test_encoding(void **state)
 {
-    (void)state;
     tensor_map map;
     tensor_map_desc found;
     unsigned char moved[IR_TENSOR_MAP_BYTES + 1];
@@ -162,7 +160,6 @@ static tensor_map_desc map_of(ckl_dtype dtype, int rank, const int64_t *size, co
 
 static void test_walk(void **state)
 {
-    (void)state;
     for (int i = 0; i < MEMORY_MAX; i++)
         memory[i] = (unsigned char)(i % 251 + 1);
     tensor_map_desc d = { .dtype = CKL_F32, .rank = 1, .address = memory, .size = { 13 }, .box = { 8 } };
@@ -184,7 +181,6 @@ static void test_walk(void **state)
 
 static void test_walk_rank_5(void **state)
 {
-    (void)state;
     const tensor_map_desc d = map_of(CKL_F64, 5, (int64_t[]){ 3, 2, 2, 1, 2 }, (int64_t[]){ 0, 32, 64, 128, 128 },
                                      (int[]){ 2, 1, 2, 2, 1 }, SWIZZLE_NONE);
     const int32_t corners[][RANK_MAX] = { { 0, 0, 0, 0, 0 },         { 2, 1, 1, 0, 1 },        { -1, -1, -1, -1, -1 },
@@ -211,7 +207,6 @@ static void check_reject(tensor_map_desc desc, const char *sentence)
 
 static void test_rejects(void **state)
 {
-    (void)state;
     assert_int_equal(tensor_map_check(&valid), CKL_OK);
     REJECT("tensor map: dtype=default is not an element type", d.dtype = CKL_DTYPE_DEFAULT);
     REJECT("tensor map: rank=0 is not in 1..5", d.rank = 0);
@@ -236,7 +231,6 @@ static void test_rejects(void **state)
 
 static void test_largest(void **state)
 {
-    (void)state;
     tensor_map_desc d = valid;
     d.swizzle = SWIZZLE_NONE;
     d.box[0] = 256;
@@ -270,7 +264,6 @@ static void check_limit(const ckl_device_info *info, const ir_kernel *kernel, co
 
 static void test_limits(void **state)
 {
-    (void)state;
     ir_kernel kernel = { .name = "gemm", .target = IR_SM80, .threads = 1024, .cluster = 1, .smem_bytes = 101376 };
     check_limit(&l4, &kernel, "");
     kernel.threads = 1056;
@@ -291,7 +284,6 @@ static void test_limits(void **state)
 
 static void test_smem_limit(void **state)
 {
-    (void)state;
     ir_smem smem[] = {
         { "bars", 0, 64, 8 }, { "A", 1024, 65536, 1024 }, { "B", 66560, 131072, 1024 }, { "C", 197632, 65536, 1024 }
     };

@@ -68,9 +68,6 @@ KERNEL_PARAMS(twice, TWICE_PARAMS);
 
 static ckl_status choose(const void *desc, const ckl_device_info *info, void *config)
 {
-    (void)desc;
-    (void)info;
-    (void)config;
     return CKL_OK;
 }
 
@@ -78,8 +75,6 @@ static bool without_trouble; // the search space has no trouble
 
 static ckl_status admit(const void *desc, const ckl_device_info *info, const void *config)
 {
-    (void)desc;
-    (void)info;
     const twice_config *c = config;
     if (c->steps < 2)
         FAIL(CKL_INVALID, "twice plain: steps=%d, but its pipeline needs 2", c->steps);
@@ -90,7 +85,6 @@ static ckl_status admit(const void *desc, const ckl_device_info *info, const voi
 
 static void describe(const void *config, int which)
 {
-    (void)which;
     const twice_config *c = config;
     while (c->trouble == DESCRIBE_HANGS)
         pause();
@@ -150,7 +144,6 @@ static const operator_info twice_info = { .name = "twice",
 
 static void reference(const void *problem, void *const *host, reference_slice out)
 {
-    (void)problem;
     for (int64_t j = 0; j < out.count; j++) {
         out.value[j] = 2.0 * (double)((const float *)host[0])[out.first + j];
         out.magnitude[j] = fabs(out.value[j]);
@@ -185,7 +178,6 @@ static bool has_trouble(const char *note, int trouble)
 
 static ckl_status fake_load(ckl_device *d, const ir_kernel *kernel, device_kernel **loaded)
 {
-    (void)d;
     if (has_trouble(kernel->note, COMPILE_FAILS))
         FAIL(CKL_DEVICE_FAULT, "the driver's compiler does not like it");
     fake_kernel *made = calloc(1, sizeof *made);
@@ -196,14 +188,11 @@ static ckl_status fake_load(ckl_device *d, const ir_kernel *kernel, device_kerne
 
 static void fake_unload(ckl_device *d, device_kernel *kernel)
 {
-    (void)d;
     free(kernel);
 }
 
 static ckl_status fake_launch(ckl_device *d, const device_kernel *kernel, const device_launch *l, ckl_stream s)
 {
-    (void)d;
-    (void)s;
     const char *note = ((const fake_kernel *)kernel)->note;
     const float *a = *(float *const *)l->params[0];
     float *y = *(float *const *)l->params[1];
@@ -226,7 +215,6 @@ static int64_t smem_max = 227 << 10;
 
 static ckl_status open_fake(const char *id, ckl_device **opened)
 {
-    (void)id;
     ops = virtual_ops;
     ops.load = fake_load;
     ops.unload = fake_unload;
@@ -243,7 +231,6 @@ static ckl_status open_fake(const char *id, ckl_device **opened)
 static ckl_status measure_briefly(const rotation *memory, ckl_stream stream, const measure_limits *limits,
                                   contestant *contestants, int count, conditions *out)
 {
-    (void)limits;
     return measure(memory, stream, &(measure_limits){ .rounds = 8 }, contestants, count, out);
 }
 
@@ -334,7 +321,6 @@ static void expect_winner(const tune_result *r)
 /* The fastest of all is found and its time is its own; the choice's is of the same race. */
 static void test_search(void **state)
 {
-    (void)state;
     tune_result r;
     new_evidence();
     without_trouble = true;
@@ -355,7 +341,6 @@ static void test_search(void **state)
 /* The same seed draws the same candidates; the evidence of a search that was cut off spares them, its last line torn. */
 static void test_resume(void **state)
 {
-    (void)state;
     tune_result first, second;
     new_evidence();
     without_trouble = true;
@@ -379,7 +364,6 @@ static void test_resume(void **state)
 /* An older time is not that of kernels which are made otherwise now, or not at all any more (replay 8). */
 static void test_old_evidence(void **state)
 {
-    (void)state;
     const char *given[] = { "plain barriers=3 trouble=compile_fails", NULL };
     tune_result r;
     new_evidence();
@@ -407,7 +391,6 @@ static void test_old_evidence(void **state)
  */
 static void test_troubles(void **state)
 {
-    (void)state;
     static const struct {
         const char *name;
         tune_outcome outcome;
@@ -458,7 +441,6 @@ static ckl_status measure_noisily(const rotation *memory, ckl_stream stream, con
 /* The plan's choice stays where intervals overlap, or the gain is small. */
 static void test_no_winner(void **state)
 {
-    (void)state;
     const char *faster[] = { "plain barriers=1", NULL }, *little[] = { "plain smem_kb=40", NULL };
     tune_result r;
     new_evidence();
@@ -477,7 +459,6 @@ static void test_no_winner(void **state)
 /* When the time is over nothing more is begun, and nothing that did not happen is written. */
 static void test_late(void **state)
 {
-    (void)state;
     tune_result r;
     new_evidence();
     tune_options o = options_for(NULL, 5);
@@ -497,7 +478,6 @@ static ckl_status open_slowly(const char *id, ckl_device **opened)
 /* Opening the problem takes none of the time. */
 static void test_late_opening(void **state)
 {
-    (void)state;
     tune_result r;
     new_evidence();
     tune_options o = options_for(NULL, 5);
@@ -511,7 +491,6 @@ static void test_late_opening(void **state)
 /* Replay 6: no kernel is described of what the implementation does not take. */
 static void test_illegal(void **state)
 {
-    (void)state;
     tune_result r = search_with("steps=1");
     expect_winner(&r);
     expect_line("steps=1", TUNE_ILLEGAL, "steps=1, but its pipeline needs 2");
@@ -521,7 +500,6 @@ static void test_illegal(void **state)
 /* Replays 3 and 4: need and limit are said before anything is built; where there is room the same config runs. */
 static void test_shared_memory(void **state)
 {
-    (void)state;
     smem_max = 99 << 10;
     tune_result r = search_with("smem_kb=144");
     expect_winner(&r);
@@ -535,7 +513,6 @@ static void test_shared_memory(void **state)
 /* Replays 15 and 16: evidence that is none, is of another version or lacks a member, or was measured otherwise. */
 static void test_foreign_evidence(void **state)
 {
-    (void)state;
     static const struct {
         const char *from, *to, *sentence;
     } changes[] = {
@@ -570,7 +547,6 @@ static void test_foreign_evidence(void **state)
 
 static int remove_evidence(void **state)
 {
-    (void)state;
     return unlink(evidence) != 0 && *evidence;
 }
 

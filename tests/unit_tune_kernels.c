@@ -17,7 +17,6 @@
 /* Replay 18 and the like: the rules of real kernels, said before anything is described. */
 static void test_rules(void **state)
 {
-    (void)state;
     static const char *const given[] = { "sm90 tile_m=128 consumers=3 pingpong=0", "sm90 stages=1",
                                          "sm90 tile_m=256 tile_n=256 stages=8 consumers=2 pingpong=0", NULL };
     static const char *const reasons[] = { "tile_m=128 does not give each of 3 consumers a multiple of 64 rows",
@@ -48,8 +47,6 @@ static void test_rules(void **state)
 static ckl_status measure_by_model(const rotation *memory, ckl_stream stream, const measure_limits *limits,
                                    contestant *contestants, int count, conditions *out)
 {
-    (void)stream;
-    (void)limits;
     for (int i = 0; i < count; i++) {
         const own_entrant *e = contestants[i].self;
         const ckl_plan *plan = e->plan;
@@ -67,7 +64,6 @@ static ckl_status measure_by_model(const rotation *memory, ckl_stream stream, co
 /* Real kernels on the emulated H200 with seeded times: through all gates. */
 static void test_gemm(void **state)
 {
-    (void)state;
     if (!getenv("CKL_TEST_FULL"))
         skip();
     test_case c;
@@ -95,7 +91,6 @@ static void test_gemm(void **state)
 /* Small problems keep what alignment and tails depend on. */
 static void test_small_problem(void **state)
 {
-    (void)state;
     static const struct {
         const char *line, *config, *fields;
     } rows[] = {

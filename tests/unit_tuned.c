@@ -106,7 +106,6 @@ static const char *said_of(const char *line)
 
 static void test_exact(void **state)
 {
-    (void)state;
     use_lines(
         "# a comment\n"
         "gemm device='NVIDIA L4' m=512 n=512 k=512 a=f16 config='sm90 tile_m=256 tile_n=64'\n"
@@ -128,7 +127,6 @@ static void test_exact(void **state)
 /* An emulated device has the entries of the one that it emulates. */
 static void test_device_names(void **state)
 {
-    (void)state;
     assert_string_equal(tuned_device_name(ckl_device_properties(device)), "NVIDIA H200");
     assert_string_equal(tuned_device_name(&(ckl_device_info){ .name = "NVIDIA H200", .emulated = true }),
                         "NVIDIA H200");
@@ -138,7 +136,6 @@ static void test_device_names(void **state)
 /* What a caller forces is his. */
 static void test_forced(void **state)
 {
-    (void)state;
     use_lines("gemm " H200
               "m=512 n=512 k=512 a=f16 config='sm90 tile_m=64 tile_n=176 consumers=1 pingpong=0 stages=4'\n");
     test_case c;
@@ -153,7 +150,6 @@ static void test_forced(void **state)
 /* Sizes nearly those of an entry: where the model finds its config as good as its own. */
 static void test_near(void **state)
 {
-    (void)state;
     text origin = { 0 };
     char lines[1024], own[512];
     setenv("CKL_TUNED", "off", 1);
@@ -199,7 +195,6 @@ static void test_nearest(void **state)
 {
     text origin = { 0 };
     char own[512];
-    (void)state;
     setenv("CKL_TUNED", "off", 1);
     tuned_forget();
     snprintf(own, sizeof own, "%s", config_of("gemm m=4096 n=4096 k=4000", &origin));
@@ -217,7 +212,6 @@ static void test_nearest(void **state)
 /* Lines that are none: each is said with its place, and those behind it are read. */
 static void test_bad_lines(void **state)
 {
-    (void)state;
     static const char *const sentences[] = { ":1: gemm: unknown key 'tile_q'",
                                              ":2: gemm: the line has no device=",
                                              ":3: gemm: the line has no config=",
@@ -259,7 +253,6 @@ static void test_bad_lines(void **state)
 /* A plan says under CKL_LOG=plan what it takes and where that stands. */
 static void test_log(void **state)
 {
-    (void)state;
     use_lines("gemm " H200
               "m=512 n=512 k=512 a=f16 config='sm90 tile_m=64 tile_n=176 consumers=1 pingpong=0 stages=4'\n");
     char path[128], words[4096];
@@ -286,7 +279,6 @@ static void test_log(void **state)
 /* The user's cache folder comes second, and only if nobody else can write to it. */
 static void test_user_file(void **state)
 {
-    (void)state;
     text origin = { 0 };
     char path[128];
     snprintf(path, sizeof path, "%s/cutekernellib", folder);
@@ -346,7 +338,6 @@ static void test_user_file(void **state)
 /* Files that are none, or too large, are left out; the plan is made. */
 static void test_bad_files(void **state)
 {
-    (void)state;
     static const char *const sentences[] = { "is not a file; it is left out", "more than 4194304; it is left out" };
     for (int i = 0; i < 2; i++) {
         setenv("CKL_TUNED", i == 0 ? folder : file, 1);
@@ -370,7 +361,6 @@ static void test_closes_its_file(void **state)
 {
     text content = { 0 };
     const int kept = dup(STDIN_FILENO);
-    (void)state;
     close(STDIN_FILENO);
     ckl_status status = tuned_read_file(TESTDATA "/waiting.txt", false, &content);
     const int flags = fcntl(STDIN_FILENO, F_GETFD);
@@ -386,7 +376,6 @@ static void test_closes_its_file(void **state)
 /* Every line that is built in is one, and its device takes it. */
 static void test_shipped(void **state)
 {
-    (void)state;
     for (int i = 0; tuned_shipped[i]; i++) {
         arena memory = { 0 };
         problem_line split;
@@ -410,7 +399,6 @@ static void test_shipped(void **state)
 /* Descs for people: members as C names them, zeros left out. */
 static void test_desc_text(void **state)
 {
-    (void)state;
     text out = { 0 };
     ckl_permute_desc p = {
         .dtype = CKL_F16, .rank = 3, .shape = { 8, 77, 64 }, .order = { 0, 2, 1 }, .stride_x = { 0, 5 }
@@ -436,7 +424,6 @@ static void cover(const operator_info *op, const char *name, size_t offset, size
 /* Fields and members of every desc are all of it, each once: what lies between is padding. */
 static void test_members(void **state)
 {
-    (void)state;
     for (const operator_info *const *op = operators; *op; op++) {
         bool *covered = calloc((*op)->desc_bytes, sizeof *covered);
         for (const field *f = (*op)->desc.rows; f < (*op)->desc.rows + (*op)->desc.count; f++)
@@ -455,7 +442,6 @@ static void test_members(void **state)
 /* How far sizes are apart; what is no size must be equal. */
 static void test_distance(void **state)
 {
-    (void)state;
     const ckl_gemm_desc a = { .m = 1024, .n = 512, .k = 64, .a = CKL_F16 };
     ckl_gemm_desc b = a;
     assert_true(plan_desc_distance(&gemm_operator, &a, &b) == 0);
@@ -483,7 +469,6 @@ static void check_distance(const operator_info *op, const char *name, size_t off
 
 static void test_distance_of_every_field(void **state)
 {
-    (void)state;
     for (const operator_info *const *op = operators; *op; op++) {
         for (const field *f = (*op)->desc.rows; f < (*op)->desc.rows + (*op)->desc.count; f++)
             check_distance(*op, f->name, f->offset);
@@ -495,7 +480,6 @@ static void test_distance_of_every_field(void **state)
 /* Lines of shapes, axes and expressions, as `ckl bench --json` has them. */
 static void test_other_operators(void **state)
 {
-    (void)state;
     use_lines("softmax " H200 "shape=256x1024 dtype=bf16 seed=3 config='row dtype=bf16 threads=256'\n"
               "elementwise " H200 "expr=gelu(a*x) shape=128x256 config='vector vec=2'\n");
     expect("softmax shape=256x1024 dtype=bf16", "threads=256", 1);
@@ -506,7 +490,6 @@ static void test_other_operators(void **state)
 /* The winner replaces the line of its problem on its device; what else the file holds stays. */
 static void test_keep(void **state)
 {
-    (void)state;
     use_lines("# mine\n"
               "gemm " H200
               "m=512 n=512 k=512 a=f16 config='sm90 tile_m=64 tile_n=176 consumers=1 pingpong=0 stages=4'\n"

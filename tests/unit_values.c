@@ -22,7 +22,6 @@
 
 static void test_integers(void **state)
 {
-    (void)state;
     for (int64_t x = 0; x < 70; x++)
         for (int64_t y = 1; y < 20; y++) {
             int64_t quotient = 0;
@@ -51,7 +50,6 @@ static void test_integers(void **state)
 /* Numbers as lines write them, and where reading stops. */
 static void test_numbers(void **state)
 {
-    (void)state;
     static const struct {
         const char *text;
         int64_t value;
@@ -88,7 +86,6 @@ static void test_numbers(void **state)
 
 static void test_floats(void **state)
 {
-    (void)state;
     static const struct {
         const char *text;
         float value;
@@ -143,7 +140,6 @@ static void expect_printed(const char *name, const char *value, const char *want
 
 static void test_fields_taken(void **state)
 {
-    (void)state;
     static const char *const taken[][3] = {
         { "i", "2147483647", "i=2147483647" },
         { "i", "-2147483648", "i=-2147483648" },
@@ -179,7 +175,6 @@ static void test_fields_taken(void **state)
 
 static void test_fields_refused(void **state)
 {
-    (void)state;
     static const char *const refused[][2] = {
         { "i", "2147483648" }, { "i", "-2147483649" }, { "i", "2^-1" },    { "i", "2^" },
         { "i", "2^3x" },       { "i", "3+" },          { "wide", "2^63" }, { "wide", "2^62+2^62" },
@@ -202,7 +197,6 @@ static void test_fields_refused(void **state)
 /* Slips of a hand: one in a word of up to three letters, two in a longer one; never all of its letters. */
 static void test_slips(void **state)
 {
-    (void)state;
     static const char *const words[] = { "run", "verify", "layout" };
     static const char *const slips[][2] = {
         { "rnu", "run" },      { "ru", "run" },        { "runn", "run" },      { "rin", "run" },
@@ -231,7 +225,6 @@ static void test_slips(void **state)
 
 static void test_sizes(void **state)
 {
-    (void)state;
     sizes s;
     assert_int_equal(shape_parse("op", "4096", &s), CKL_OK);
     assert_true(s.rank == 1 && s.of[0] == 4096);
@@ -248,7 +241,6 @@ static void test_sizes(void **state)
 
 static void test_axes(void **state)
 {
-    (void)state;
     const sizes s = { .rank = 3, .of = { 1, 2, 3 } };
     for (int axis = -5; axis < 6; axis++) {
         int found = 77;
@@ -266,7 +258,6 @@ static void test_axes(void **state)
 
 static void test_long_texts(void **state)
 {
-    (void)state;
     for (int length = 0; length < 1100; length += length < 250 || length > 260 ? 50 : 1) { // over the first capacities
         text t = { 0 };
         for (int i = 0; i < length; i++)
@@ -288,7 +279,6 @@ static void test_long_texts(void **state)
 
 static void test_long_sentences(void **state)
 {
-    (void)state;
     char words[10000];
     memset(words, 'w', sizeof words);
     words[sizeof words - 1] = '\0';
@@ -309,7 +299,6 @@ static void test_long_sentences(void **state)
 /* Memory of many blocks stays apart, aligned and zero. */
 static void test_arena(void **state)
 {
-    (void)state;
     arena a = { 0 };
     unsigned char *pieces[4000];
     for (int i = 0; i < COUNT_OF(pieces); i++) {
@@ -345,7 +334,6 @@ static ckl_status split_keys(int count, problem_line *line, arena *memory)
 
 static void test_lines(void **state)
 {
-    (void)state;
     arena memory = { 0 };
     problem_line line;
     assert_int_equal(split_keys(64, &line, &memory), CKL_OK);

@@ -299,7 +299,6 @@ static const verify_case cases[] = {
 
 static void test_every_rule(void **state)
 {
-    (void)state;
     verify_all(cases, COUNT_OF(cases));
 }
 

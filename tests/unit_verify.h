@@ -1,6 +1,5 @@
 /* unit_verify.h - kernels for tests of the verifier: a right one, and the same one with a single thing spoiled. */
-#ifndef CKL_TESTS_UNIT_VERIFY_H
-#define CKL_TESTS_UNIT_VERIFY_H
+#pragma once
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -96,5 +95,3 @@ static inline void verify_all(const verify_case *cases, int count)
     }
     assert_int_equal(wrong, 0);
 }
-
-#endif

@@ -25,14 +25,12 @@ static ckl_device *device;
 
 static int open_device(void **state)
 {
-    (void)state;
     fake->reset();
     return ckl_device_open("cuda", &device) == CKL_OK ? 0 : -1;
 }
 
 static int close_device(void **state)
 {
-    (void)state;
     ckl_device_close(device);
     return fake->live() == 0 ? 0 : -1;
 }
@@ -59,7 +57,6 @@ static void test_plans_are_ready(void **state)
 {
     ckl_plan *plan = NULL;
     ckl_gemm_desc desc = { .m = 1024, .n = 1024, .k = 512, .a = CKL_BF16, .bias = true };
-    (void)state;
     expect_warm(1);
     int compiles = fake->compiles();
     assert_true(compiles >= 8);
@@ -72,7 +69,6 @@ static void test_plans_are_ready(void **state)
 /* Every kernel that was compiled is counted, with the time that it took; warming again adds nothing. */
 static void test_kernels_are_counted(void **state)
 {
-    (void)state;
     expect_warm(1);
     const kernel_cache_sums made = kernel_cache_count(device);
     assert_true(made.kernels > 0 && made.kernels <= fake->compiles() && made.sets <= made.kernels && made.seconds > 0);
@@ -87,7 +83,6 @@ static void test_threads_share_the_work(void **state)
 {
     const int counts[] = { 1, 2, 8, 0 };
     int compiles = 0;
-    (void)state;
     for (int i = 0; i < COUNT_OF(counts); i++) {
         close_device(NULL);
         open_device(NULL);
@@ -104,7 +99,6 @@ static void test_threads_do_not_wait(void **state)
                                          "gemm a=f16 seed=4",   "gemm a=bf16",       "gemm a=bf16 alpha=2",
                                          "gemm a=bf16 alpha=3", "gemm bias=1",       "gemm bias=1 alpha=2",
                                          "gemm activation=relu" };
-    (void)state;
     int delay = 100000;
     do { // on a busy host threads come late
         close_device(NULL);
@@ -122,7 +116,6 @@ static void test_many_stay(void **state)
     enum { MANY = 100 };
     char texts[MANY][64];
     const char *many[MANY];
-    (void)state;
     for (int i = 0; i < MANY; i++) {
         snprintf(texts[i], sizeof texts[i], "elementwise expr=x+%d shape=64", i);
         many[i] = texts[i];
@@ -154,7 +147,6 @@ static void test_failures(void **state)
         "add n=5",
     };
     text said = { 0 };
-    (void)state;
     assert_int_equal(ckl_warm(device, bad, COUNT_OF(bad), 3, note, &said), CKL_INVALID);
     assert_string_equal(ckl_error(), "warm: 7 of 10 lines failed, the first of them line 1: gemm: m=-1 is negative");
     assert_string_equal(text_data(&said), "1 invalid: gemm: m=-1 is negative\n"
@@ -172,7 +164,6 @@ static void test_driver_fails(void **state)
 {
     static const char *const same[] = { "add n=64", "add n=64", "add n=64", "add n=64" };
     text said = { 0 };
-    (void)state;
     fake->slow_down(100000);
     fake->fail_named("cuModuleGetFunction", 500);
     assert_int_equal(ckl_warm(device, same, COUNT_OF(same), 4, note, &said), CKL_DEVICE_FAULT);
@@ -207,7 +198,6 @@ static int prepare(ckl_device *gpu)
 
 static void test_example(void **state)
 {
-    (void)state;
     assert_int_equal(prepare(device), 0);
     assert_true(fake->compiles() >= 3);
 }
@@ -216,7 +206,6 @@ static void test_example(void **state)
 static void test_kept_on_disk(void **state)
 {
     temporary_folder folder;
-    (void)state;
     assert_int_equal(temporary_folder_make(&folder), 0);
     setenv("CKL_CACHE", folder.path, 1);
     for (int i = 0; i < 2; i++) {

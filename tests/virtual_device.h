@@ -2,8 +2,7 @@
  * virtual_device.h - a device in host memory whose clock is counted, not real: work takes the time that it says, events
  * read that clock. Included once, by the test that needs it.
  */
-#ifndef CKL_TESTS_VIRTUAL_DEVICE_H
-#define CKL_TESTS_VIRTUAL_DEVICE_H
+#pragma once
 
 #include "device/device.h"
 
@@ -23,7 +22,6 @@ static void take_us(double us)
 
 static ckl_status virtual_alloc(ckl_device *d, size_t bytes, void **memory)
 {
-    (void)d;
     *memory = calloc(1, bytes);
     allocations++;
     return CKL_OK;
@@ -31,15 +29,12 @@ static ckl_status virtual_alloc(ckl_device *d, size_t bytes, void **memory)
 
 static void virtual_release(ckl_device *d, void *memory)
 {
-    (void)d;
     free(memory);
     allocations--;
 }
 
 static ckl_status virtual_copy(ckl_device *d, void *to, const void *from, size_t bytes, ckl_stream s)
 {
-    (void)d;
-    (void)s;
     memcpy(to, from, bytes);
     take_us((double)bytes / 1e3);
     return CKL_OK;
@@ -47,8 +42,6 @@ static ckl_status virtual_copy(ckl_device *d, void *to, const void *from, size_t
 
 static ckl_status virtual_fill(ckl_device *d, void *to, unsigned char byte, size_t bytes, ckl_stream s)
 {
-    (void)d;
-    (void)s;
     memset(to, byte, bytes);
     return CKL_OK;
 }
@@ -61,42 +54,32 @@ static ckl_status virtual_stream(ckl_device *d, ckl_stream *s)
 
 static void virtual_stream_destroy(ckl_device *d, ckl_stream s)
 {
-    (void)d;
-    (void)s;
 }
 
 static ckl_status virtual_synchronize(ckl_device *d, ckl_stream s)
 {
-    (void)d;
-    (void)s;
     assert_false(capturing);
     return CKL_OK;
 }
 
 static ckl_status virtual_load(ckl_device *d, const ir_kernel *kernel, device_kernel **loaded)
 {
-    (void)kernel;
     *loaded = (device_kernel *)d;
     return CKL_OK;
 }
 
 static void virtual_unload(ckl_device *d, device_kernel *kernel)
 {
-    (void)d;
-    (void)kernel;
 }
 
 static ckl_status virtual_resident(ckl_device *d, const device_kernel *kernel, int *count)
 {
-    (void)d;
-    (void)kernel;
     *count = 1;
     return CKL_OK;
 }
 
 static ckl_status virtual_event_create(ckl_device *d, device_event *event)
 {
-    (void)d;
     *event = calloc(1, sizeof(double));
     events++;
     return CKL_OK;
@@ -104,30 +87,24 @@ static ckl_status virtual_event_create(ckl_device *d, device_event *event)
 
 static void virtual_event_destroy(ckl_device *d, device_event event)
 {
-    (void)d;
     free(event);
     events--;
 }
 
 static ckl_status virtual_event_record(ckl_device *d, device_event event, ckl_stream s)
 {
-    (void)d;
-    (void)s;
     *(double *)event = clock_us;
     return CKL_OK;
 }
 
 static ckl_status virtual_event_elapsed(ckl_device *d, device_event begin, device_event end, double *us)
 {
-    (void)d;
     *us = *(double *)end - *(double *)begin;
     return CKL_OK;
 }
 
 static ckl_status virtual_graph_begin(ckl_device *d, ckl_stream s)
 {
-    (void)d;
-    (void)s;
     capturing = true;
     captured_us = 0;
     return CKL_OK;
@@ -135,8 +112,6 @@ static ckl_status virtual_graph_begin(ckl_device *d, ckl_stream s)
 
 static ckl_status virtual_graph_end(ckl_device *d, ckl_stream s, void **graph)
 {
-    (void)d;
-    (void)s;
     virtual_graph *g = malloc(sizeof *g);
     g->us = captured_us;
     capturing = false;
@@ -147,15 +122,12 @@ static ckl_status virtual_graph_end(ckl_device *d, ckl_stream s, void **graph)
 
 static ckl_status virtual_graph_launch(ckl_device *d, void *graph, ckl_stream s)
 {
-    (void)d;
-    (void)s;
     take_us(((virtual_graph *)graph)->us);
     return CKL_OK;
 }
 
 static void virtual_graph_destroy(ckl_device *d, void *graph)
 {
-    (void)d;
     free(graph);
     graphs--;
 }
@@ -164,7 +136,6 @@ static bool overlap_forbidden;
 
 static void virtual_allow_overlap(ckl_device *d, bool allowed)
 {
-    (void)d;
     overlap_forbidden = !allowed;
 }
 
@@ -193,5 +164,3 @@ static ckl_device device = {
     &virtual_ops,
     { .id = "none", .threads_per_cta_max = 1024, .compute_capability = 90, .memory_bytes = 1 << 24, .l2_bytes = 8192 }
 };
-
-#endif

@@ -9,8 +9,7 @@
  *
  * What no program contains is listed in fuzz_absent, and the results that are made comparable in arithmetic.c.
  */
-#ifndef CKL_LAB_FUZZ_FUZZ_H
-#define CKL_LAB_FUZZ_FUZZ_H
+#pragma once
 
 #include "device/device.h"
 
@@ -111,5 +110,3 @@ extern const fuzz_absence fuzz_absent[];
 
 /* Does a program of some kind contain this arithmetic? False also for what no device has. */
 bool fuzz_has_arithmetic(ir_op op, ir_type type, ir_type from, ir_target target);
-
-#endif

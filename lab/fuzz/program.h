@@ -1,6 +1,5 @@
 /* program.h - a program under construction: its random choices, its values, and the statements that it is made of. */
-#ifndef CKL_LAB_FUZZ_PROGRAM_H
-#define CKL_LAB_FUZZ_PROGRAM_H
+#pragma once
 
 #include "ir/build.h"
 #include "lab/fuzz/fuzz.h"
@@ -86,5 +85,3 @@ statement do_cp_async, do_mbarrier, do_bulk, do_tma, do_prefetch, do_cluster_exc
     do_multicast; // async.c
 
 void do_statements(program *p, int count); // program.c: any that fit here
-
-#endif

@@ -4,7 +4,9 @@ import os
 import re
 import shlex
 import shutil
+import signal
 import subprocess
+import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -18,6 +20,20 @@ BUILDS = {  # what cmake is told; objects of the plain build are compared for eq
     'covered': ['-DCMAKE_BUILD_TYPE=Release', '-DCMAKE_EXE_LINKER_FLAGS=--coverage',
                 '-DCMAKE_C_FLAGS=--coverage -Wno-error "-fprofile-exclude-files=/emulator/|/lab/|_ref.c"'],
 }
+
+
+def rows_of(path):
+    """The rows of a file of JSON lines; the last one may have been cut off, and is taken away."""
+    text = path.read_text() if path.exists() else ''
+    whole = text[:text.rfind('\n') + 1]
+    if whole != text:
+        path.write_text(whole)
+    return [json.loads(line) for line in whole.splitlines()]
+
+
+def add_row(path, row):
+    with path.open('a') as out:
+        out.write(json.dumps(row, separators=(',', ':')) + '\n')
 
 
 def names_of_files():
@@ -42,13 +58,50 @@ def copy_tree():
             path.unlink()
 
 
-def build(name, programs, jobs):
-    folder = WORK / name
+def start_build(name, programs, jobs):
+    """The process that configures and builds them, by make, for its link.txt"""
     launcher = ['-DCMAKE_C_COMPILER_LAUNCHER=ccache'] if shutil.which('ccache') else []
-    quiet = {'check': True, 'stdout': subprocess.DEVNULL}
-    subprocess.run(['cmake', '-G', 'Unix Makefiles', '-S', TREE, '-B', folder, *BUILDS[name], *launcher], **quiet)  # for its link.txt
-    subprocess.run(['cmake', '--build', folder, f'-j{jobs}', '--target', *sorted(programs)], **quiet,
-                   env={**os.environ, 'CCACHE_BASEDIR': str(TREE)})
+    configure = ['cmake', '-G', 'Unix Makefiles', '-S', str(TREE), '-B', str(WORK / name), *BUILDS[name], *launcher]
+    compile_all = ['make', '-s', '-C', str(WORK / name), '-f', 'CMakeFiles/Makefile2', f'-j{jobs}',  # the front Makefile takes goals in turn
+                   *(f'CMakeFiles/{program}.dir/all' for program in sorted(programs))]
+    return subprocess.Popen(f'{shlex.join(configure)} && {shlex.join(compile_all)}', shell=True, stdout=subprocess.DEVNULL,
+                            start_new_session=True, env={**os.environ, 'CCACHE_BASEDIR': str(TREE)})
+
+
+class Builds:
+    """The builds that tests want; each begins when it is first asked for."""
+
+    def __init__(self, tests, jobs):
+        self.jobs, self.programs, self.processes, self.built = jobs, {}, {}, {}
+        for test in tests:
+            self.programs.setdefault(test.build, set()).add(test.program)
+
+    def ready(self, name):
+        """Its Objects; None while they are being made"""
+        if name not in self.processes:
+            self.processes[name] = start_build(name, self.programs[name], self.jobs)
+        if name not in self.built and self.processes[name].poll() is not None:
+            assert not self.processes[name].returncode, f'the {name} build failed'
+            self.built[name] = Objects(name)
+            for program in self.programs[name]:  # away from what the build left beside it, as a mutant's programs are
+                link = self.apart(name, program)
+                link.parent.mkdir(parents=True, exist_ok=True)
+                link.unlink(missing_ok=True)
+                os.link(WORK / name / program, link)
+        return self.built.get(name)
+
+    def wait(self, *names):
+        while not all([self.ready(name) for name in names]):
+            time.sleep(0.1)
+
+    def stop(self):
+        for process in self.processes.values():
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+
+    @staticmethod
+    def apart(name, program):
+        return WORK / 'apart' / name / program
 
 
 class Objects:

@@ -1,6 +1,5 @@
 /* arena.h - memory that is released all at once. Running out of it ends the guard (heap.h). */
-#ifndef CKL_BASE_ARENA_H
-#define CKL_BASE_ARENA_H
+#pragma once
 
 #include <stddef.h>
 
@@ -19,5 +18,3 @@ char *arena_text(arena *a, const char *text);
 
 /* Releases everything; the arena is empty and usable again. */
 void arena_clear(arena *a);
-
-#endif

@@ -1,6 +1,5 @@
 /* dtype.h - element types on the host: names, sizes, and conversion of the 16-bit and 8-bit floats. */
-#ifndef CKL_BASE_DTYPE_H
-#define CKL_BASE_DTYPE_H
+#pragma once
 
 #include <math.h>
 #include <string.h>
@@ -108,5 +107,3 @@ double dtype_max(ckl_dtype dtype);
 
 /* The smallest positive subnormal number; 0 for integers. */
 double dtype_tiny(ckl_dtype dtype);
-
-#endif

@@ -6,8 +6,7 @@
  *     typedef struct add_config { ADD_CONFIG(FIELD_MEMBER) } add_config;
  *     static const field add_config_fields[] = { ADD_CONFIG(FIELD_ROW) };
  */
-#ifndef CKL_BASE_FIELDS_H
-#define CKL_BASE_FIELDS_H
+#pragma once
 
 #include "base/status.h"
 #include "base/text.h"
@@ -112,5 +111,3 @@ int field_word(const char *list, int index, const char **word);
 
 /* The candidate nearest to a mistyped word by edit distance, or NULL if none is near. */
 const char *nearest_word(const char *word, const char *const *candidates, int count);
-
-#endif

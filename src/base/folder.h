@@ -1,6 +1,5 @@
 /* folder.h - folders of this user that nobody else can change. */
-#ifndef CKL_BASE_FOLDER_H
-#define CKL_BASE_FOLDER_H
+#pragma once
 
 #include "base/status.h"
 
@@ -11,5 +10,3 @@
  * The caller closes the descriptor: openat() from it reaches the folder that was judged, whatever the path becomes.
  */
 ckl_status folder_open(const char *path, int *descriptor);
-
-#endif

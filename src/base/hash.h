@@ -1,6 +1,5 @@
 /* hash.h - bytes as a number: FNV-1a of 64 bits. */
-#ifndef CKL_BASE_HASH_H
-#define CKL_BASE_HASH_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -14,5 +13,3 @@ static inline uint64_t hash_bytes(uint64_t hash, const void *bytes, size_t count
         hash = (hash ^ ((const unsigned char *)bytes)[i]) * 0x100000001b3;
     return hash;
 }
-
-#endif

@@ -8,8 +8,7 @@
  *
  * Blocks may be freed by any thread once their guard has ended.
  */
-#ifndef CKL_BASE_HEAP_H
-#define CKL_BASE_HEAP_H
+#pragma once
 
 #include "base/status.h"
 
@@ -33,5 +32,3 @@ _Noreturn void heap_run_out(size_t bytes);
  * caller.
  */
 ckl_status heap_guard(const char *what, ckl_status (*work)(void *user), void *user);
-
-#endif

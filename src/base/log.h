@@ -1,6 +1,5 @@
 /* log.h - what the library prints on stderr if asked: CKL_LOG=plan,tuned or CKL_LOG=all. */
-#ifndef CKL_BASE_LOG_H
-#define CKL_BASE_LOG_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -11,5 +10,3 @@ bool log_wants(const char *topic);
 
 /* Prints "ckl: TOPIC: ..." if the topic is wanted. From any thread; lines never mix. */
 void log_say(const char *topic, const char *format, ...) CKL_PRINTF(2, 3);
-
-#endif

@@ -1,6 +1,5 @@
 /* math.h - small integer arithmetic on sizes. */
-#ifndef CKL_BASE_MATH_H
-#define CKL_BASE_MATH_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -76,5 +75,3 @@ static inline int log2_i64(int64_t x)
 {
     return 63 - __builtin_clzll((unsigned long long)x);
 }
-
-#endif

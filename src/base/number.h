@@ -1,6 +1,5 @@
 /* number.h - numbers as problem lines write them: "12", "2^20+3", "2^31-1", "0.5", "2^-30". */
-#ifndef CKL_BASE_NUMBER_H
-#define CKL_BASE_NUMBER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -10,5 +9,3 @@ bool number_integer(const char **at, int64_t *value);
 
 /* The same for a float or a power; "inf" and "nan" are numbers, 1e400 is not. */
 bool number_float(const char **at, float *value);
-
-#endif

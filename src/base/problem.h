@@ -1,6 +1,5 @@
 /* problem.h - problem lines: "gemm m=4096 n=4096 k=64 a=f16  # comment" split into an operator and key=value pairs. */
-#ifndef CKL_BASE_PROBLEM_H
-#define CKL_BASE_PROBLEM_H
+#pragma once
 
 #include "base/arena.h"
 #include "base/status.h"
@@ -20,5 +19,3 @@ bool problem_is_word(const char *value);
 
 /* Splits a line; strings live in the arena. A value may be quoted in '' or "" to hold spaces, or hold balanced (). */
 ckl_status problem_split(arena *memory, const char *line, problem_line *out);
-
-#endif

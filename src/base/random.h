@@ -1,6 +1,5 @@
 /* random.h - random numbers as functions of a seed and a counter: they can be drawn in any order. */
-#ifndef CKL_BASE_RANDOM_H
-#define CKL_BASE_RANDOM_H
+#pragma once
 
 #include <stdint.h>
 
@@ -25,5 +24,3 @@ static inline int64_t random_below(uint64_t *state, int64_t count)
 {
     return (int64_t)((random_next(state) >> 1) % (uint64_t)count);
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* sha256.h - SHA-256 (FIPS 180-4): names and checksums of files in the cache. */
-#ifndef CKL_BASE_SHA256_H
-#define CKL_BASE_SHA256_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -16,5 +15,3 @@ typedef struct sha256 {
 void sha256_begin(sha256 *s);
 void sha256_add(sha256 *s, const void *data, size_t bytes);
 void sha256_end(sha256 *s, unsigned char digest[SHA256_BYTES]);
-
-#endif

@@ -1,6 +1,5 @@
 /* shape.h - shapes as problem lines write them: "4096x4096", "32x64x56x56". */
-#ifndef CKL_BASE_SHAPE_H
-#define CKL_BASE_SHAPE_H
+#pragma once
 
 #include "base/status.h"
 
@@ -32,5 +31,3 @@ ckl_status shape_axis(const char *what, const sizes *shape, int64_t axis, int *o
 
 /* The product of the sizes of modes first..end-1; INT64_MAX on overflow. */
 int64_t shape_elements(const sizes *shape, int first, int end);
-
-#endif

@@ -1,6 +1,5 @@
 /* status.h - how a function fails: FAIL writes this thread's sentence, TRY forwards a failure. */
-#ifndef CKL_BASE_STATUS_H
-#define CKL_BASE_STATUS_H
+#pragma once
 
 #include <inttypes.h>
 #include <stdarg.h>
@@ -28,5 +27,3 @@ void status_mute(bool mute);
 
 /* Forgets this thread's sentence. */
 void status_clear(void);
-
-#endif

@@ -1,6 +1,5 @@
 /* text.h - a string that grows. */
-#ifndef CKL_BASE_TEXT_H
-#define CKL_BASE_TEXT_H
+#pragma once
 
 #include <stddef.h>
 
@@ -22,5 +21,3 @@ void text_json(text *t, const char *s); // as a string of JSON
 /* Empty again; the memory is kept (clear) or released (free). */
 void text_clear(text *t);
 void text_free(text *t);
-
-#endif

@@ -1,6 +1,5 @@
 /* threads.h - OpenMP's threads; a compiler without OpenMP ignores its pragmas, and there is one thread. */
-#ifndef CKL_BASE_THREADS_H
-#define CKL_BASE_THREADS_H
+#pragma once
 
 #ifdef _OPENMP
 #include <omp.h>
@@ -14,6 +13,4 @@ static inline void omp_set_num_threads(int count)
 {
     (void)count;
 }
-#endif
-
 #endif

@@ -1,6 +1,5 @@
 /* wide.h - functions compiled for several instruction sets; the widest that the CPU has is taken at load time. */
-#ifndef CKL_BASE_WIDE_H
-#define CKL_BASE_WIDE_H
+#pragma once
 
 /*
  * Not with the sanitizers: they instrument the resolver, which runs before they are ready. Not with clang: its
@@ -14,5 +13,3 @@
 
 /* A loop whose rounds are independent: outputs equal inputs or do not overlap them. */
 #define EACH_OF(i, count) _Pragma("omp simd") for (int i = 0; i < (count); i++)
-
-#endif

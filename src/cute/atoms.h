@@ -4,8 +4,7 @@
  * A thread-value layout maps (thread,value) to an index of the tile that the instruction sees: MMA tiles are column-major,
  * (M,K), (N,K) and (M,N); copies count bits. The rows are those of CuTe's MMA_Traits and Copy_Traits.
  */
-#ifndef CKL_CUTE_ATOMS_H
-#define CKL_CUTE_ATOMS_H
+#pragma once
 
 #include "cute/layout.h"
 
@@ -52,5 +51,3 @@ layout copy_atom_layout_destination(const copy_atom *atom);
 
 /* The names of all atoms in order, with * where numbers go; NULL after the last one. */
 const char *atom_name(int i);
-
-#endif

@@ -8,8 +8,7 @@
  * Reductions use four buffers in turn, number n the buffer n % 4. Reuse is safe: a warp that begins reduction n+4 has ended
  * n+2, and every warp had ended n before it began n+2.
  */
-#ifndef CKL_CUTE_CLUSTER_ALLREDUCE_H
-#define CKL_CUTE_CLUSTER_ALLREDUCE_H
+#pragma once
 
 #include "cute/reduce.h"
 
@@ -35,5 +34,3 @@ void cluster_allreduce_init(const cluster_allreduce *m);
  */
 void cluster_allreduce_begin(const cluster_allreduce *m, const reduction *r, val *values);
 void cluster_allreduce_end(const cluster_allreduce *m, const reduction *r, val *values);
-
-#endif

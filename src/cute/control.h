@@ -1,6 +1,5 @@
 /* control.h - variables, loops and blocks of a kernel: what kernel.h's LOOP, IF and FOREVER are made of. */
-#ifndef CKL_CUTE_CONTROL_H
-#define CKL_CUTE_CONTROL_H
+#pragma once
 
 #include "ir/build.h"
 
@@ -38,5 +37,3 @@ void cute_loop_left(cute_loop *loop);
 
 /* Arrive and wait of the whole cluster; of the CTA where there is no cluster. */
 void cute_cluster_sync(void);
-
-#endif

@@ -1,6 +1,5 @@
 /* coord.h - coordinates and shapes written as plain lists: coord(m, _, 3) mixes C integers, IR values, tuples and wildcards. */
-#ifndef CKL_CUTE_COORD_H
-#define CKL_CUTE_COORD_H
+#pragma once
 
 #include "cute/layout.h"
 
@@ -25,5 +24,3 @@ static inline int_tuple coord_of_tuple(int_tuple t)
 #define coord(...)  tuple(INTS(__VA_ARGS__))
 #define shape(...)  coord(__VA_ARGS__)
 #define stride(...) coord(__VA_ARGS__)
-
-#endif

@@ -1,6 +1,5 @@
 /* copy.h - copies by one thread: in the widest vectors, and in packed registers. */
-#ifndef CKL_CUTE_COPY_H
-#define CKL_CUTE_COPY_H
+#pragma once
 
 #include "cute/tensor.h"
 
@@ -36,5 +35,3 @@ packed load_packed(tensor gX, int align);
 
 /* The elements as registers of type f32, i32 or i64: (VEC). */
 tensor unpacked(packed p, ckl_dtype type);
-
-#endif

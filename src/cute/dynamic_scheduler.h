@@ -6,8 +6,7 @@
  * sends the item's number to a slot in every CTA. Results must not depend on which CTA takes an item: a sum over the
  * items of one CTA would differ from run to run.
  */
-#ifndef CKL_CUTE_DYNAMIC_SCHEDULER_H
-#define CKL_CUTE_DYNAMIC_SCHEDULER_H
+#pragma once
 
 #include "cute/tensor.h"
 
@@ -36,5 +35,3 @@ void scheduler_fetch(const dynamic_scheduler *t, val fetch);
 
 /* The item that a fetch brought, u32, for any thread; waits for it. `count` or more: there are no more items. */
 val scheduler_next(const dynamic_scheduler *t, val fetch);
-
-#endif

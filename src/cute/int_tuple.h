@@ -5,8 +5,7 @@
  * freed. Leaves are IR values: constants are static integers and fold; registers are dynamic ones, and arithmetic on them
  * appends instructions to the current kernel.
  */
-#ifndef CKL_CUTE_INT_TUPLE_H
-#define CKL_CUTE_INT_TUPLE_H
+#pragma once
 
 #include "ir/build.h"
 
@@ -60,5 +59,3 @@ void tuple_print(int_tuple t, text *out);
 
 /* The leaf of a coordinate that stands for a whole mode. */
 extern const int_tuple WILDCARD;
-
-#endif

@@ -6,8 +6,7 @@
  * changes inside them is a variable(), set with assign(). Every name here records the line of the kernel file that uses it,
  * for the emulator's reports, the debugger and the profiler.
  */
-#ifndef CKL_CUTE_KERNEL_H
-#define CKL_CUTE_KERNEL_H
+#pragma once
 
 #include <math.h>
 #include <stdlib.h>
@@ -389,5 +388,3 @@
 #define gelu_erf_f32(...)   CUTE_CALL(gelu_erf_f32(__VA_ARGS__))
 #define gelu_erf_half(...)  CUTE_CALL(gelu_erf_half(__VA_ARGS__))
 #define gelu_tanh_f32(...)  CUTE_CALL(gelu_tanh_f32(__VA_ARGS__))
-
-#endif

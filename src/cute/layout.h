@@ -7,8 +7,7 @@
  *
  * Integers may be dynamic where nothing is said. "Static" operations end in ir_fail() for a dynamic layout.
  */
-#ifndef CKL_CUTE_LAYOUT_H
-#define CKL_CUTE_LAYOUT_H
+#pragma once
 
 #include "cute/int_tuple.h"
 
@@ -120,5 +119,3 @@ void layout_print(layout a, text *out);
 
 /* Reads a layout without swizzle; a shape alone is compact. *end is where reading stopped. False: ir_fail() says why. */
 bool layout_parse(const char *string, const char **end, layout *out);
-
-#endif

@@ -1,6 +1,5 @@
 /* layout_core.h - what the files of the layout algebra share: flat layouts and their sentences. */
-#ifndef CKL_CUTE_LAYOUT_CORE_H
-#define CKL_CUTE_LAYOUT_CORE_H
+#pragma once
 
 #include "cute/layout.h"
 
@@ -20,5 +19,3 @@ const char *compose(layout a, layout b, layout *out);
 
 /* ir_fail() with "op: A why" or "op: A, B why", and 1:0. */
 layout no_layout(const char *op, const char *why, int count, const layout *arguments);
-
-#endif

@@ -3,8 +3,7 @@
  *
  * Every function skips spaces first. A failure is false, and ir_fail() gets the position, counted from 1.
  */
-#ifndef CKL_CUTE_LAYOUT_READER_H
-#define CKL_CUTE_LAYOUT_READER_H
+#pragma once
 
 #include "cute/layout.h"
 
@@ -21,5 +20,3 @@ bool read_tuple(literal_reader *r, int_tuple *out);
 bool read_layout(literal_reader *r, layout *out); // without swizzle; a shape alone is compact
 bool read_fail(const literal_reader *r, const char *format, ...) CKL_PRINTF(2, 3);
 bool all_positive(int_tuple t);
-
-#endif

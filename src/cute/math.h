@@ -5,8 +5,7 @@
  * (PTX ISA: ex2 within 2 and rcp within 1 unit in the last place). NaN gives NaN, and limits at infinity are what the
  * mathematics says. Polynomials are minimax approximations of our own (Remez' exchange), rounded to f32.
  */
-#ifndef CKL_CUTE_MATH_H
-#define CKL_CUTE_MATH_H
+#pragma once
 
 #include "ir/build.h"
 
@@ -42,5 +41,3 @@ val silu_half(val x);     // x * sigmoid_half(x), (1 + |x|) * 2^-20
 val gelu_erf_f32(val x);  // x * normal_cdf(x), (1 + x^2) * 2^-20
 val gelu_erf_half(val x); // the same for results that are rounded to 16 bits, in half the instructions: 2^-15
 val gelu_tanh_f32(val x); // x * sigmoid(2u), u = sqrt(2/pi) (x + 0.044715 x^3): the tanh form; (1 + |u|) * 2^-21
-
-#endif

@@ -4,8 +4,7 @@
  * Partitions are computed from the atom's thread-value layouts (atoms.h) by layout algebra, as CuTe's TiledMMA does. `tid` is
  * the thread's index among those of the tiled MMA. A is (M,K), B is (N,K), C is (M,N).
  */
-#ifndef CKL_CUTE_MMA_H
-#define CKL_CUTE_MMA_H
+#pragma once
 
 #include "cute/atoms.h"
 #include "cute/tensor.h"
@@ -74,5 +73,3 @@ void mma_wait(int pending);
 void ldmatrix_A(const tiled_mma *mma, tensor sA, val tid, tensor rA);
 void ldmatrix_B(const tiled_mma *mma, tensor sB, val tid, tensor rB);
 void stmatrix_C(const tiled_mma *mma, tensor rC, tensor sC, val tid);
-
-#endif

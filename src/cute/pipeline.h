@@ -5,8 +5,7 @@
  * a barrier's k-th completion has parity (k-1)&1. A consumer starts at parity 0; a producer at parity 1, which a fresh
  * barrier counts as completed already: every stage starts empty.
  */
-#ifndef CKL_CUTE_PIPELINE_H
-#define CKL_CUTE_PIPELINE_H
+#pragma once
 
 #include "cute/tensor.h"
 
@@ -41,5 +40,3 @@ void pipeline_wait_full(const pipeline *p, const pipeline_state *s);       // co
 void pipeline_release(const pipeline *p, val stage);                       // consumer: one arrival in this CTA
 void pipeline_release_at(const pipeline *p, val stage, val empty_of_peer); // ... in a peer; see pipeline_peer()
 val pipeline_peer(const pipeline *p, val rank);                            // the empty barriers of CTA `rank`
-
-#endif

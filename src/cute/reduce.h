@@ -6,8 +6,7 @@
  * function that appends instructions. The order is fixed by thread numbers, so results are the same in every run. All
  * threads of the group must call together and all of them hold the result. Values are 32-bit or 64-bit.
  */
-#ifndef CKL_CUTE_REDUCE_H
-#define CKL_CUTE_REDUCE_H
+#pragma once
 
 #include "cute/tensor.h"
 
@@ -68,5 +67,3 @@ void combine_min(val *into, const val *other, void *user);
 
 /* The sum of each of `count` values, at most REDUCE_VALUES_MAX. */
 reduction reduce_sums(int count);
-
-#endif

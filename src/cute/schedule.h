@@ -1,6 +1,5 @@
 /* schedule.h - the order in which persistent CTAs take the tiles of a matrix. */
-#ifndef CKL_CUTE_SCHEDULE_H
-#define CKL_CUTE_SCHEDULE_H
+#pragma once
 
 #include "cute/tensor.h"
 
@@ -14,5 +13,3 @@ tile_schedule make_tile_schedule(val m, val n, int tile_m, int tile_n, int group
 
 /* Tile number -> its row and column of tiles. */
 void tile_at(const tile_schedule *s, val tile, val *row, val *column);
-
-#endif

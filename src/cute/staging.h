@@ -7,8 +7,7 @@
  *     STAGED_STORE(&s)                      // described once, executed by one thread when all have written
  *         tma_store(&tmaD, sD, row, col);
  */
-#ifndef CKL_CUTE_STAGING_H
-#define CKL_CUTE_STAGING_H
+#pragma once
 
 #include "ir/build.h"
 
@@ -28,5 +27,3 @@ void staging_end(void);
 
 /* The same for the last store of a CTA: its end also waits until the buffer has been read, because a CTA's memory ends with it. */
 void staging_end_last(void);
-
-#endif

@@ -6,8 +6,7 @@
  * with its shape. Registers want static layouts; global and shared tensors may have dynamic shapes, strides and
  * coordinates.
  */
-#ifndef CKL_CUTE_TENSOR_H
-#define CKL_CUTE_TENSOR_H
+#pragma once
 
 #include "cute/control.h"
 #include "cute/coord.h"
@@ -91,5 +90,3 @@ val tensor_address_near(tensor t, int64_t i, int64_t *offset);
 
 /* "shared (8,4):(1,8)", for sentences. */
 void tensor_print(tensor t, text *out);
-
-#endif

@@ -5,8 +5,7 @@
  * elements of source and destination, ((ATOM,REST),REST_M,REST_N...): the values of one instruction, then the
  * instructions of a tile, then the tiles. docs/copies.md has an example.
  */
-#ifndef CKL_CUTE_TILED_COPY_H
-#define CKL_CUTE_TILED_COPY_H
+#pragma once
 
 #include "cute/mma.h"
 
@@ -58,5 +57,3 @@ void copy_tiled_if(const tiled_copy *c, tensor cX, int_tuple limits, tensor from
 
 /* Is element i of cX inside? The constant true where there is nothing to compare. */
 val inside_limits(tensor cX, int_tuple limits, int64_t i);
-
-#endif

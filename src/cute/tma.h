@@ -1,6 +1,5 @@
 /* tma.h - copies of boxes between global tensors and shared tiles by the tensor memory accelerator. */
-#ifndef CKL_CUTE_TMA_H
-#define CKL_CUTE_TMA_H
+#pragma once
 
 #include "cute/tensor.h"
 
@@ -58,5 +57,3 @@ void tma_store_wait_read(int pending); // their sources may be overwritten
 void tma_store_wait(int pending);      // they are complete
 void tma_prefetch(const tma_copy *tma);
 int64_t tma_bytes(const tma_copy *tma);
-
-#endif

@@ -1,6 +1,5 @@
 /* values.h - facts about values that the public functions (values.c) make use of. */
-#ifndef CKL_CUTE_VALUES_H
-#define CKL_CUTE_VALUES_H
+#pragma once
 
 #include "ir/build.h"
 
@@ -11,5 +10,3 @@
 void values_know(val v, val base, int c);
 
 void values_forget(void);
-
-#endif

@@ -1,6 +1,5 @@
 /* vectors.h - guarded accesses of whole vectors of global or shared memory: packed, and all loads issued before the first use. */
-#ifndef CKL_CUTE_VECTORS_H
-#define CKL_CUTE_VECTORS_H
+#pragma once
 
 #include "cute/tensor.h"
 
@@ -48,5 +47,3 @@ void vectors_load(const vector_at *at, int count, int vec, tensor memory, const 
 
 /* Stores one, of `vec` registers, where its guard is true. */
 void vector_store(const vector_at *at, int vec, const val *elements, tensor memory);
-
-#endif

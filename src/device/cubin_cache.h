@@ -8,8 +8,7 @@
  *
  * Nothing here fails a plan: without a cache, an entry or room for one, kernels are compiled. The log says why.
  */
-#ifndef CKL_DEVICE_CUBIN_CACHE_H
-#define CKL_DEVICE_CUBIN_CACHE_H
+#pragma once
 
 #include "base/sha256.h"
 #include "base/status.h"
@@ -50,5 +49,3 @@ void *cubin_cache_find(cubin_cache *cache, const cubin_key *key, size_t *bytes);
 
 /* Keeps the cubin of a key, in place of one that is there. */
 void cubin_cache_keep(cubin_cache *cache, const cubin_key *key, const void *cubin, size_t bytes);
-
-#endif

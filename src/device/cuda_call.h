@@ -1,6 +1,5 @@
 /* cuda_call.h - calls of the driver in a device's context, as a ckl_status; and loading of kernels. */
-#ifndef CKL_DEVICE_CUDA_CALL_H
-#define CKL_DEVICE_CUDA_CALL_H
+#pragma once
 
 #include "device/cubin_cache.h"
 #include "device/cuda_driver.h"
@@ -53,5 +52,3 @@ typedef struct cuda_code {
 /* The code of PTX: from the cache, or compiled by the driver and kept there. `name` is for sentences. */
 ckl_status cuda_module_load(ckl_device *d, const char *name, const char *ptx, cuda_code *code);
 void cuda_module_unload(ckl_device *d, const cuda_code *code);
-
-#endif

@@ -2,8 +2,7 @@
  * cuda_driver.h - the part of the CUDA driver API that we call, declared here so that building needs no CUDA headers.
  * The library libcuda.so.1 is loaded at run time.
  */
-#ifndef CKL_DEVICE_CUDA_DRIVER_H
-#define CKL_DEVICE_CUDA_DRIVER_H
+#pragma once
 
 #include "base/status.h"
 
@@ -146,5 +145,3 @@ const char *cuda_driver_text(void);
 
 /* Loads and initialises the driver, once; later calls repeat the first answer. Any thread. */
 ckl_status cuda_driver_load(void);
-
-#endif

@@ -1,6 +1,5 @@
 /* device.h - what a device can do: one const table of functions, implemented by cuda.c and by emulator/. */
-#ifndef CKL_DEVICE_DEVICE_H
-#define CKL_DEVICE_DEVICE_H
+#pragma once
 
 #include "base/status.h"
 #include "cutekernellib/device.h"
@@ -123,5 +122,3 @@ ckl_status tensor_map_check(const tensor_map_desc *desc);
 
 /* "need 240000 bytes of shared memory, cuda:0 has 232448 per CTA", or CKL_OK. Also threads and cluster size. */
 ckl_status device_check_limits(const ckl_device_info *info, const ir_kernel *kernel);
-
-#endif

@@ -1,6 +1,5 @@
 /* nvml.h - clock, power and temperature of a GPU through libnvidia-ml.so.1, where it is present. */
-#ifndef CKL_DEVICE_NVML_H
-#define CKL_DEVICE_NVML_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -22,5 +21,3 @@ bool nvml_sample(int device, nvml_reading *out);
 
 /* The driver's version, "580.95.05"; false, and *out untouched, if that cannot be known. Any thread. */
 bool nvml_driver_version(char *out, unsigned bytes);
-
-#endif

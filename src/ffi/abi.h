@@ -2,8 +2,7 @@
  * abi.h - what the exported functions need of the TVM FFI C ABI (apache-tvm-ffi 0.1) and of DLPack: nothing is linked, who
  * loads the library brings the functions. Names and numbers are those of tvm/ffi/c_api.h and dlpack.h, both Apache License 2.0.
  */
-#ifndef CKL_FFI_ABI_H
-#define CKL_FFI_ABI_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -92,5 +91,3 @@ FFI_WEAK void *TVMFFIEnvGetStream(int32_t device_type, int32_t device_id);
 #define FFI_EXPORT(name)                                                                                            \
     __attribute__((visibility("default"))) int __tvm_ffi_##name(void *handle, const TVMFFIAny *args, int32_t count, \
                                                                 TVMFFIAny *result)
-
-#endif

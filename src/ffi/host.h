@@ -1,6 +1,5 @@
 /* host.h - calls with memory of the host: it is copied to the emulated device and back. */
-#ifndef CKL_FFI_HOST_H
-#define CKL_FFI_HOST_H
+#pragma once
 
 #include "plan/plan.h"
 
@@ -9,5 +8,3 @@
  * Tensors of the same pointer share a copy.
  */
 CKL_MUST_USE ckl_status host_run(const ckl_plan *plan, void **args);
-
-#endif

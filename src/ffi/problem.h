@@ -1,6 +1,5 @@
 /* problem.h - a problem as a caller through the FFI gives it: its line, or the bytes of the desc that was made of one. */
-#ifndef CKL_FFI_PROBLEM_H
-#define CKL_FFI_PROBLEM_H
+#pragma once
 
 #include "ffi/value.h"
 #include "plan/plan.h"
@@ -16,5 +15,3 @@ typedef union ffi_desc {
  * impl= and config= are CKL_INVALID.
  */
 CKL_MUST_USE ckl_status ffi_problem(const operator_info *op, const TVMFFIAny *value, ffi_desc *desc);
-
-#endif

@@ -1,6 +1,5 @@
 /* value.h - arguments and results of the exported functions. Sentences name the function and the argument. */
-#ifndef CKL_FFI_VALUE_H
-#define CKL_FFI_VALUE_H
+#pragma once
 
 #include "base/text.h"
 #include "cutekernellib/tensor.h"
@@ -28,5 +27,3 @@ ckl_status value_give_bytes(const void *bytes, size_t size, TVMFFIAny *result);
 
 /* What an exported function returns: 0, or -1 after the sentence has become an error of a fitting Python type. */
 int value_status(ckl_status status);
-
-#endif

@@ -4,8 +4,7 @@
  * Constants are folded where all operands are constant; a constant operand takes the type of the register beside it.
  * The first error sticks and later calls are harmless; ir_describe_end() returns it.
  */
-#ifndef CKL_IR_BUILD_H
-#define CKL_IR_BUILD_H
+#pragma once
 
 #include "ir/ir.h"
 
@@ -157,5 +156,3 @@ void ir_loop(void);
 void ir_break(val p);
 void ir_end_loop(void);
 void ir_block_left(void); // records that C left the innermost open block without its end: an error
-
-#endif

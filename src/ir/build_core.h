@@ -1,6 +1,5 @@
 /* build_core.h - what the files of the builder share. */
-#ifndef CKL_IR_BUILD_CORE_H
-#define CKL_IR_BUILD_CORE_H
+#pragma once
 
 #include "ir/build.h"
 
@@ -40,5 +39,3 @@ void build_share_forget(void);
 
 /* Appends an integer division or remainder as cheaper instructions (divide.c); false: there are none. */
 bool build_division(ir_op op, val x, val y, val *out);
-
-#endif

@@ -1,6 +1,5 @@
 /* fold.h - arithmetic of constants while a kernel is described. */
-#ifndef CKL_IR_FOLD_H
-#define CKL_IR_FOLD_H
+#pragma once
 
 #include "ir/ir.h"
 
@@ -9,5 +8,3 @@ bool fold_int(ir_op op, val x, val y, int64_t *out);
 
 /* A comparison of two integer constants of one type. */
 bool fold_compare(ir_compare_kind how, val x, val y);
-
-#endif

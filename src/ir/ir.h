@@ -5,8 +5,7 @@
  * END_LOOP nest properly, so lanes of a warp that diverge at an IF reconverge at its END_IF. Registers are unlimited and
  * mutable: an instruction may write a register that another has written before.
  */
-#ifndef CKL_IR_IR_H
-#define CKL_IR_IR_H
+#pragma once
 
 #include "base/arena.h"
 #include "base/math.h"
@@ -419,5 +418,3 @@ ckl_status ir_print_ptx(const ir_kernel *kernel, text *out);
 
 /* Prints the IR for people, one instruction a line. */
 void ir_print(const ir_kernel *kernel, text *out);
-
-#endif

@@ -16,8 +16,7 @@
  *
  * Unused parameters are dropped. X(owner, i64, stride, [4]) makes an array.
  */
-#ifndef CKL_IR_PARAMS_H
-#define CKL_IR_PARAMS_H
+#pragma once
 
 #include "ir/ir.h"
 
@@ -79,5 +78,3 @@ size_t param_bytes(param_kind kind);
 
 /* Removes the parameters that no instruction of a described kernel reads. */
 void ir_drop_unused_params(ir_kernel *kernel);
-
-#endif

@@ -30,8 +30,7 @@
  *
  * %o are the offsets of $O. Registers named %tp %th %tr %tf %tg (predicate, 16, 32, f32, f64) with 0 or 1 are scratch of one template.
  */
-#ifndef CKL_IR_PTX_ROWS_H
-#define CKL_IR_PTX_ROWS_H
+#pragma once
 
 #include "ir/ir.h"
 
@@ -62,5 +61,3 @@ const ptx_row *ptx_find_row(const ir_kernel *kernel, const ir_inst *inst);
 
 /* The name of a mode, for $o; "" where it has none. */
 const char *ptx_mode_text(ir_op op, int mode);
-
-#endif

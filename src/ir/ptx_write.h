@@ -1,6 +1,5 @@
 /* ptx_write.h - fills in the templates of ptx_rows.h for one instruction at a time. */
-#ifndef CKL_IR_PTX_WRITE_H
-#define CKL_IR_PTX_WRITE_H
+#pragma once
 
 #include "ir/ir.h"
 
@@ -38,5 +37,3 @@ void ptx_write(ptx_writer *w, const char *template);
 
 /* The type of an element in memory: "b32", "s8". */
 const char *ptx_memory_type(ir_type type);
-
-#endif

@@ -1,6 +1,5 @@
 /* rules.h - what every op demands of its operands and of the threads that execute it. */
-#ifndef CKL_IR_RULES_H
-#define CKL_IR_RULES_H
+#pragma once
 
 #include "ir/ir.h"
 
@@ -29,5 +28,3 @@ typedef struct ir_rule {
 } ir_rule;
 
 const ir_rule *ir_rule_of(ir_op op);
-
-#endif

@@ -1,6 +1,5 @@
 /* verify.h - the parts of the verifier. Each returns the first fault it finds as a CKL_INTERNAL sentence. */
-#ifndef CKL_IR_VERIFY_H
-#define CKL_IR_VERIFY_H
+#pragma once
 
 #include "ir/ir.h"
 
@@ -19,5 +18,3 @@ ckl_status verify_registers(const ir_kernel *kernel);
 
 /* Converged instructions under predicates at which their threads diverge. The nesting must be right. */
 ckl_status verify_convergence(const ir_kernel *kernel);
-
-#endif

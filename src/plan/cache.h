@@ -1,6 +1,5 @@
 /* cache.h - plans kept for the one-call form of the operators. */
-#ifndef CKL_PLAN_CACHE_H
-#define CKL_PLAN_CACHE_H
+#pragma once
 
 #include "plan/plan.h"
 
@@ -21,5 +20,3 @@ void plan_cache_forget(ckl_device *device);
 
 /* The key of plans: a copy of the desc without padding; key: op->desc_bytes. */
 void plan_desc_key(const operator_info *op, const void *desc, void *key);
-
-#endif

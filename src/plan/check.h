@@ -2,8 +2,7 @@
  * check.h - the tensors of a problem, and the checks that all operators make of a desc and of the memory of a call. Sentences
  * name operator, field, value and limit: "gemm: lda=7 is smaller than k=8".
  */
-#ifndef CKL_PLAN_CHECK_H
-#define CKL_PLAN_CHECK_H
+#pragma once
 
 #include "base/status.h"
 #include "cutekernellib/tensor.h"
@@ -82,5 +81,3 @@ ckl_status plan_check_workspace(const char *op, const void *workspace);
     plan_aligned(bytes, (const void *const[]){ __VA_ARGS__ }, \
                  (int)(sizeof((const void *const[]){ __VA_ARGS__ }) / sizeof(void *)))
 bool plan_aligned(int64_t bytes, const void *const *pointers, int count);
-
-#endif

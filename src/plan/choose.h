@@ -1,6 +1,5 @@
 /* choose.h - from a desc to an implementation and its config: the tuned store, models and rules, what a caller forces. */
-#ifndef CKL_PLAN_CHOOSE_H
-#define CKL_PLAN_CHOOSE_H
+#pragma once
 
 #include "plan/tuned.h"
 
@@ -30,5 +29,3 @@ ckl_status choose_config(const ckl_device_info *device, const operator_info *op,
 
 /* Appends "tuned.txt:3", with a mark where it is of another problem; nothing without an entry. */
 void choose_print_origin(const choice_made *made, text *out);
-
-#endif

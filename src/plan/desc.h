@@ -4,8 +4,7 @@
  * The text names the members of the desc as C does, those that are 0 left out: "m=1536 n=1536 k=64 a=bf16", of arrays
  * "shape=8,77,64" and "in[0].dtype=f32".
  */
-#ifndef CKL_PLAN_DESC_H
-#define CKL_PLAN_DESC_H
+#pragma once
 
 #include "plan/plan.h"
 
@@ -17,5 +16,3 @@ void plan_desc_print(const operator_info *op, const void *desc, text *out);
  * if something else differs, or a size is 0 in one of them.
  */
 double plan_desc_distance(const operator_info *op, const void *a, const void *b);
-
-#endif

@@ -1,6 +1,5 @@
 /* kernel_cache.h - loaded kernels, shared by all plans of one implementation and config on a device. */
-#ifndef CKL_PLAN_KERNEL_CACHE_H
-#define CKL_PLAN_KERNEL_CACHE_H
+#pragma once
 
 #include "plan/plan.h"
 
@@ -33,5 +32,3 @@ kernel_cache_sums kernel_cache_count(const ckl_device *device);
 
 /* Unloads every set of the device; no plan may use them any more. */
 void kernel_cache_forget(ckl_device *device);
-
-#endif

@@ -4,8 +4,7 @@
  * Kernels, plans and problem lines have the name alone, so it stands for one thing as long as the process lives. Any thread may ask
  * and add.
  */
-#ifndef CKL_PLAN_NAMED_H
-#define CKL_PLAN_NAMED_H
+#pragma once
 
 #include "base/status.h"
 
@@ -26,5 +25,3 @@ const void *named_find(named_list *list, const char *name);
 
 /* Copies it. The same again is CKL_OK; another one of a known name, or a name that is not a word, is CKL_INVALID. */
 ckl_status named_add(named_list *list, const void *one);
-
-#endif

@@ -1,6 +1,5 @@
 /* plan.h - from desc to loaded kernel: operators, their implementations, and plans. */
-#ifndef CKL_PLAN_PLAN_H
-#define CKL_PLAN_PLAN_H
+#pragma once
 
 #include "base/fields.h"
 #include "base/problem.h"
@@ -276,5 +275,3 @@ void plan_forget_device(ckl_device *device);
 
 /* Device memory of one run's arguments overlaps: [a, a+a_bytes) and [b, b+b_bytes). */
 bool plan_overlap(const void *a, int64_t a_bytes, const void *b, int64_t b_bytes);
-
-#endif

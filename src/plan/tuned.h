@@ -15,8 +15,7 @@
  * call's, a config like one that a user forces, and what is wrong is skipped and logged under CKL_LOG=tuned. Lines of
  * operators that this library does not have are left alone.
  */
-#ifndef CKL_PLAN_TUNED_H
-#define CKL_PLAN_TUNED_H
+#pragma once
 
 #include "base/problem.h"
 #include "plan/plan.h"
@@ -61,5 +60,3 @@ extern const char *const tuned_shipped[];
 
 /* A file that may be missing, then *content is empty; the caller frees it. `ours`: nobody else may be able to write to it. */
 ckl_status tuned_read_file(const char *path, bool ours, text *content);
-
-#endif

@@ -1,6 +1,5 @@
 /* fuzz_device.h - the device that harnesses choose for. */
-#ifndef CKL_TESTS_FUZZ_DEVICE_H
-#define CKL_TESTS_FUZZ_DEVICE_H
+#pragma once
 
 #include "cutekernellib/device.h"
 
@@ -16,5 +15,3 @@ static const ckl_device_info h200 = { .id = "fuzzed",
                                       .smem_per_cta_bytes = 232448,
                                       .has_tma = true,
                                       .has_wgmma = true };
-
-#endif

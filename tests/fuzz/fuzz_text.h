@@ -1,6 +1,5 @@
 /* fuzz_text.h - a libFuzzer harness over texts: the file that includes this once defines fuzz_one(). */
-#ifndef CKL_TESTS_FUZZ_TEXT_H
-#define CKL_TESTS_FUZZ_TEXT_H
+#pragma once
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -42,5 +41,3 @@ int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
     free(text);
     return 0;
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* alu.h - arithmetic and conversions on the 32 lanes of a warp. */
-#ifndef CKL_DEVICE_EMULATOR_ALU_H
-#define CKL_DEVICE_EMULATOR_ALU_H
+#pragma once
 
 #include "device/emulator/lanes.h"
 #include "ir/ir.h"
@@ -25,5 +24,3 @@ bool conversion_find(ir_type to, ir_type from, conversion *c);
 
 /* Converts 32 lanes. */
 void conversion_run(const conversion *c, void *d, const void *x);
-
-#endif

@@ -25,8 +25,7 @@
  *   - approximate functions are rounded correctly, and mma.sync has the arithmetic of wgmma
  *   - registers are not allocated: SETMAXNREG moves those that a CTA begins with, what threads and ctas_per_sm allow
  */
-#ifndef CKL_DEVICE_EMULATOR_EMULATOR_H
-#define CKL_DEVICE_EMULATOR_EMULATOR_H
+#pragma once
 
 #include <pthread.h>
 
@@ -178,5 +177,3 @@ ckl_status kernel_load(ckl_device *d, const ir_kernel *kernel, device_kernel **l
 void kernel_unload(ckl_device *d, device_kernel *kernel);
 ckl_status kernel_launch(ckl_device *d, const device_kernel *kernel, const device_launch *launch, ckl_stream s);
 ckl_status kernel_clusters_resident(ckl_device *d, const device_kernel *kernel, int *count);
-
-#endif

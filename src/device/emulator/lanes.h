@@ -1,6 +1,5 @@
 /* lanes.h - the 32 lanes of a warp as plain loops, and the scalar arithmetic that the host's C lacks. */
-#ifndef CKL_DEVICE_EMULATOR_LANES_H
-#define CKL_DEVICE_EMULATOR_LANES_H
+#pragma once
 
 #include <math.h>
 #include <stdbool.h>
@@ -115,5 +114,3 @@ static inline float max_f32(float x, float y, bool nan)
     float number = x != x ? y : x;
     return x == x && y == y ? ordered : nan ? float_of_bits(0x7fffffff) : number;
 }
-
-#endif

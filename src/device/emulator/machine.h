@@ -1,6 +1,5 @@
 /* machine.h - what the emulator's files do to a running kernel, file by file, and the handlers of all instructions. */
-#ifndef CKL_DEVICE_EMULATOR_MACHINE_H
-#define CKL_DEVICE_EMULATOR_MACHINE_H
+#pragma once
 
 #include "device/emulator/state.h"
 
@@ -148,5 +147,3 @@ handler run_bar_sync, run_bar_arrive, run_cluster_arrive, run_cluster_wait, run_
 handler run_warp_sync, run_shuffle, run_vote, run_redux, run_elect, run_ldmatrix, run_stmatrix, run_mma;
 handler run_wgmma_fence, run_wgmma, run_wgmma_commit, run_wgmma_wait;
 handler run_if, run_else, run_end_if, run_loop, run_break, run_end_loop, run_exit, run_trap, run_nothing;
-
-#endif

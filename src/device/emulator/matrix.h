@@ -1,6 +1,5 @@
 /* matrix.h - the emulated tensor core: its arithmetic bit for bit, its fragments, its operands in shared memory. */
-#ifndef CKL_DEVICE_EMULATOR_MATRIX_H
-#define CKL_DEVICE_EMULATOR_MATRIX_H
+#pragma once
 
 #include "cutekernellib/tensor.h"
 
@@ -78,5 +77,3 @@ void matrix_wgmma_a(int thread, int i, int *row, int *column); // thread 0..127,
 void matrix_mma_a(int lane, int i, int *row, int *column);     // i < 8: of 16 rows
 void matrix_mma_b(int lane, int i, int *row, int *column);     // i < 4: of 8 rows, which are n
 void matrix_mma_d(int lane, int i, int *row, int *column);     // i < 4: 32 bits of the 16 x 8 tile
-
-#endif

@@ -15,8 +15,7 @@
  * runs in one host thread, as many clusters are resident as the device holds, and what a cluster knows of others is its
  * past. Clusters of other launches have no order, and run on all host threads.
  */
-#ifndef CKL_DEVICE_EMULATOR_STATE_H
-#define CKL_DEVICE_EMULATOR_STATE_H
+#pragma once
 
 #include "device/emulator/alu.h"
 #include "device/emulator/emulator.h"
@@ -458,5 +457,3 @@ static inline void result_end(warp *w, operand o, const result *aside)
     if (w->active != ALL_LANES)
         lanes_blend(lanes_of(w, o), aside->lanes, w->active, o.bytes);
 }
-
-#endif

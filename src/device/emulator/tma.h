@@ -1,6 +1,5 @@
 /* tma.h - what a tensor map means: its encoding on the emulated device, its box in memory, the swizzles. */
-#ifndef CKL_DEVICE_EMULATOR_TMA_H
-#define CKL_DEVICE_EMULATOR_TMA_H
+#pragma once
 
 #include "device/device.h"
 
@@ -38,5 +37,3 @@ void tma_walk(const tensor_map_desc *desc, const int32_t *coordinates, tma_run *
  * up to 15 bytes past its end. NOTE: seen on an H200 (driver 580): f16 rows of 1, 2, 3, 9, 10, 17, 31 and 33 elements.
  */
 tensor_map_desc tma_as_stored(const tensor_map_desc *desc);
-
-#endif
