@@ -113,12 +113,10 @@ typedef struct row_sums {
 static void add_smooth_vector(const problem *k, tensor rX, tensor rW, int first, int count, const val *sums)
 {
     for (int i = first; i < first + count; i++) {
-        if (!needs_weights(k)) {
-            assign(sums[SMOOTH_X], add(sums[SMOOTH_X], at_f32(rX, i)));
-            continue;
-        }
-        assign(sums[SMOOTH_X], fma(at_f32(rX, i), at_f32(rW, i), sums[SMOOTH_X]));
-        assign(sums[SMOOTH_W], add(sums[SMOOTH_W], at_f32(rW, i)));
+        val w = needs_weights(k) ? at_f32(rW, i) : immf(1);
+        assign(sums[SMOOTH_X], fma(w, at_f32(rX, i), sums[SMOOTH_X]));
+        if (needs_weights(k))
+            assign(sums[SMOOTH_W], add(sums[SMOOTH_W], w));
     }
 }
 
