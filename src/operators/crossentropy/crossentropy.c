@@ -232,7 +232,8 @@ static bool candidate(const void *desc, const ckl_device_info *device, int i, vo
 
 static bool is_trusted(const void *config)
 {
-    return row_split_is_trusted(&((const crossentropy_config *)config)->split);
+    const crossentropy_config *c = config;
+    return row_split_is_trusted(&c->split, c->dtype);
 }
 
 static plan_cost cost(const void *desc, const ckl_device_info *device, const void *config)

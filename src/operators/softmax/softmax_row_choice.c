@@ -83,7 +83,8 @@ bool softmax_candidate_row(const void *desc, const ckl_device_info *device, int 
 
 bool softmax_is_trusted_row(const void *config)
 {
-    return row_split_is_trusted(&((const softmax_row_config *)config)->split);
+    const softmax_row_config *c = config;
+    return row_split_is_trusted(&c->split, c->form.dtype);
 }
 
 static row_work work_of(const ckl_softmax_desc *d, const softmax_row_config *c)
