@@ -82,9 +82,9 @@ static bool is_ragged(const ckl_crossentropy_desc *d)
 static void fit_tiles(const ckl_crossentropy_desc *d, const ckl_device_info *device, row_split *s)
 {
     enum { CTAS_OF_SM = 8 };
-    const bool is_forward = d->direction == CKL_DIRECTION_FORWARD, small = is_forward && d->dtype != CKL_F32;
-    const bool many = d->rows >= CTAS_OF_SM * (int64_t)device->sm_count;
-    const int threads_min = !is_forward || (small && many) ? TILE_THREADS / 4 : TILE_THREADS / 2;
+    const bool is_forward = d->direction == CKL_DIRECTION_FORWARD;
+    const bool small = is_forward && d->dtype != CKL_F32 && d->rows >= CTAS_OF_SM * (int64_t)device->sm_count;
+    const int threads_min = !is_forward || small ? TILE_THREADS / 4 : TILE_THREADS / 2;
     const int64_t vectors = d->cols / s->vec;
     int64_t least = INT64_MAX;
     for (int threads = small ? threads_min : TILE_THREADS; threads >= threads_min; threads /= 2) {
@@ -97,7 +97,7 @@ static void fit_tiles(const ckl_crossentropy_desc *d, const ckl_device_info *dev
 
 /*
  * CTAs of a row, forward: twice as many while that leaves a tenth fewer idle in the last turn of all, if a sixth are, and each has a
- * tile. 577x232616 bf16 83.9 us by a CTA a row, 75.5 by four, 577x151936 f32 91.5, by two 83.7; 169x151936 f32 30.5, 32.4 by two, as
+ * tile. 128x256000 bf16 20.6 us by two, 27.0 by four, which are two turns; 577x232616 83.9 us by a CTA a row, 75.5 by four, 577x151936 f32 91.5, by two 83.7; 169x151936 f32 30.5, 32.4 by two, as
  * many of which are idle.
  */
 static void share_rows(const ckl_crossentropy_desc *d, const ckl_device_info *device, row_split *s)
