@@ -8,7 +8,8 @@ enum {
     ROW_CTA_THREADS = 512, // of CTAs of a cluster
     REGISTERS_FACTOR = 2,  // times the registers wanted, at which a row is too long
     REGISTERS_MAX = 128,   // of a thread for one tensor
-    ACCESS_BYTES = 16
+    ACCESS_BYTES = 16,
+    LINE_BYTES = 128
 };
 
 /* On the host */
@@ -58,6 +59,8 @@ bool row_split_choose(int64_t cols, int vec, ckl_dtype dtype, int registers, int
     int steps = (int)max_i64(1, registers / vector_registers(vec, dtype)), threads = 1, cluster = 1;
     while (threads < ROW_CTA_THREADS && (int64_t)threads * steps < vectors)
         threads *= 2;
+    while (dtype == CKL_F32 && threads * vec * dtype_bytes(dtype) < LINE_BYTES && vectors % (2 * (int64_t)threads) == 0)
+        threads *= 2;
     while (cluster < cluster_max && (int64_t)threads * cluster * steps < vectors)
         cluster *= 2;
     int64_t need = ceil_div(vectors, (int64_t)threads * cluster);
@@ -82,6 +85,18 @@ void row_split_widen(row_split *s, int64_t rows, int64_t cols, ckl_dtype dtype, 
     for (wide.threads = WIDE_THREADS; wide.threads > s->threads; wide.threads /= 2)
         if (row_split_ctas(&wide, rows) >= CTAS_AN_SM * (int64_t)device->sm_count)
             *s = wide;
+}
+
+void row_split_halve(int64_t cols, int threads_min, row_split *s)
+{
+    enum { STEPS_MAX = 6, THREADS_ALONE = 512 };
+    row_split half = *s;
+    half.threads = half.row_threads = s->threads / 2;
+    half.steps = (int)ceil_div(ceil_div(cols, s->vec), half.threads);
+    half.exact = row_split_cols(&half) == cols;
+    const bool alone = s->threads == THREADS_ALONE, fewer = row_split_cols(&half) < row_split_cols(s);
+    if (s->row_threads == s->threads && half.threads >= threads_min && half.steps <= STEPS_MAX && (fewer || alone))
+        *s = half;
 }
 
 /* The fewest threads of a row that have at most one element of its ends each. */

@@ -36,13 +36,15 @@ bool row_split_candidate(int64_t cols, ckl_dtype dtype, int vec, int i, row_spli
 /*
  * On an H200, where a candidate promised a tenth less time than the rules' choice: of 75 problems 67 are within these bounds
  * but the first; 64 of them were faster, three up to 4 % slower; of the other eight seven were slower, by up to 1.47.
- * Single elements: 119552x3 in bf16 by four threads a row took 1.9 of the time of one (bench/notes/measuring.md).
+ * Single elements: 119552x3 in bf16 by four threads a row took 1.9 of the time of one (bench/notes/measuring.md). Long rows by those
+ * of 16 bits: RMS norm of 512x22709 f16 27.1 us, 18.1 by vectors.
  */
-bool row_split_is_trusted(const row_split *s)
+bool row_split_is_trusted(const row_split *s, ckl_dtype dtype)
 {
-    enum { ELEMENTS_MIN = 2, ELEMENTS_MAX = 80, STEPS_MAX = 48, CTA_ELEMENTS_MAX = 32 << 10 };
+    enum { ELEMENTS_MIN = 2, ELEMENTS_MAX = 80, STEPS_MAX = 48, CTA_ELEMENTS_MAX = 32 << 10, WARP = 32, WORD = 4 };
     const int64_t elements = (int64_t)s->vec * s->steps; // of any length, as candidates are
-    return elements >= ELEMENTS_MIN && elements <= ELEMENTS_MAX && s->steps <= STEPS_MAX &&
+    const bool narrow = s->row_threads > WARP && s->vec * dtype_bytes(dtype) < WORD;
+    return !narrow && elements >= ELEMENTS_MIN && elements <= ELEMENTS_MAX && s->steps <= STEPS_MAX &&
            elements * s->threads <= CTA_ELEMENTS_MAX;
 }
 

@@ -12,7 +12,7 @@
 bool row_split_candidate(int64_t cols, ckl_dtype dtype, int vec, int i, row_split *s);
 
 /* Is it among those whose cost was found right to a tenth: few elements a thread, and not by very many accesses? */
-bool row_split_is_trusted(const row_split *s);
+bool row_split_is_trusted(const row_split *s, ckl_dtype dtype);
 
 /* Rows that are read once and written once, in one tile of a split or in several. */
 typedef struct row_work {

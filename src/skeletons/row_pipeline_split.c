@@ -141,8 +141,9 @@ bool row_pipeline_choose(int64_t rows, int64_t cols, bool ragged, ckl_dtype dtyp
     while (s.cluster < cluster_max && row_pipeline_chunks(&s, cols) > CHUNKS)
         s.cluster *= 2;
     s.lookahead = s.cluster >= CLUSTER_SLOW && s.cluster < cluster_max && row_pipeline_chunks(&s, cols) <= CHUNKS;
-    if (s.lookahead)
+    if (s.lookahead && s.cluster == CLUSTER_SLOW)
         s.cluster *= 2;
+    s.lookahead = s.lookahead && fits_ring(&s, cols, dtype, inputs);
     while (s.cluster < cluster_max && are_few(rows, s.cluster, device) && row_pipeline_chunks(&s, cols) <= CHUNKS &&
            cols * dtype_bytes(dtype) * inputs >= 2 * s.cluster * CHUNK_BYTES) {
         s.cluster *= 2;

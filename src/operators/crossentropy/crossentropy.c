@@ -75,29 +75,19 @@ static bool is_ragged(const ckl_crossentropy_desc *d)
 }
 
 /*
- * A cluster for each of few long rows, as one CTA each would leave most of the device idle. Backward, CTAs share rows
- * anyway.
+ * Threads of long rows' tiles. Forward, many rows of 16 bits have small CTAs, whose exponentials overlap the loads of others: on an
+ * H200 4096x31616 takes 73.8 us by 512 threads, 63.4 by 256, 61.9 by 128 (bench/notes/norm.md). Others have the number that leaves
+ * the fewest idle in the last tile: 50257 elements of 16 bits are 3.1 tiles of 512 threads and 12.3 of 128.
  */
-static int cluster_for(const ckl_crossentropy_desc *d, const row_split *s, const ckl_device_info *device)
+static void fit_tiles(const ckl_crossentropy_desc *d, const ckl_device_info *device, row_split *s)
 {
-    int cluster = 1;
-    if (d->direction == CKL_DIRECTION_BACKWARD || s->row_threads < TILE_THREADS)
-        return cluster;
-    while (cluster < residency_cluster_max(device) && d->rows * cluster < 2 * device->sm_count)
-        cluster *= 2;
-    return cluster;
-}
-
-/*
- * Tiles of a long row: with the number of threads that leaves the fewest idle in the last one. 50257 elements of 16
- * bits are 3.1 tiles of 512 threads and 12.3 of 128.
- */
-static void fit_tiles(const ckl_crossentropy_desc *d, row_split *s)
-{
-    const int threads_min = d->direction == CKL_DIRECTION_FORWARD ? TILE_THREADS / 2 : TILE_THREADS / 4;
+    enum { CTAS_OF_SM = 8 };
+    const bool is_forward = d->direction == CKL_DIRECTION_FORWARD;
+    const bool small = is_forward && d->dtype != CKL_F32 && d->rows >= CTAS_OF_SM * (int64_t)device->sm_count;
+    const int threads_min = !is_forward || small ? TILE_THREADS / 4 : TILE_THREADS / 2;
     const int64_t vectors = d->cols / s->vec;
     int64_t least = INT64_MAX;
-    for (int threads = TILE_THREADS; threads >= threads_min; threads /= 2) {
+    for (int threads = small ? threads_min : TILE_THREADS; threads >= threads_min; threads /= 2) {
         const int64_t all = round_up(vectors, (int64_t)threads * s->steps);
         if (all < least)
             s->threads = s->row_threads = threads;
@@ -106,29 +96,19 @@ static void fit_tiles(const ckl_crossentropy_desc *d, row_split *s)
 }
 
 /*
- * For many long rows of 16 bits, forward: small CTAs, whose exponentials overlap the loads of others. On an H200:
- * 4096x31616 73.8 us by 512 threads, 63.4 by 256, 61.9 by 128 (bench/notes/norm.md).
+ * CTAs of a row, forward: twice as many while that leaves a tenth fewer idle in the last turn of all, if a sixth are, and each has a
+ * tile. 128x256000 bf16 20.6 us by two, 27.0 by four, which are two turns; 577x232616 83.9 us by a CTA a row, 75.5 by four, 577x151936 f32 91.5, by two 83.7; 169x151936 f32 30.5, 32.4 by two, as
+ * many of which are idle.
  */
-static void divide_ctas(const ckl_crossentropy_desc *d, const ckl_device_info *device, row_split *s)
+static void share_rows(const ckl_crossentropy_desc *d, const ckl_device_info *device, row_split *s)
 {
-    enum { THREADS_MIN = 128, CTAS_OF_SM = 8 };
-    if (d->direction == CKL_DIRECTION_BACKWARD || d->dtype == CKL_F32 || s->cluster > 1)
-        return;
-    if (s->row_threads == TILE_THREADS && d->rows >= CTAS_OF_SM * (int64_t)device->sm_count)
-        s->threads = s->row_threads = THREADS_MIN;
-}
-
-/*
- * Halves of very long rows, where CTAs of whole rows would leave three tenths of their last turn idle: 577x232616 bf16 83.9 and 75.5 us,
- * 577x151936 f32 91.5 and 83.7. More CTAs of fewer threads, which all run at once, take 92.6: an SM wants 1024.
- */
-static void halve_rows(const ckl_crossentropy_desc *d, const ckl_device_info *device, row_split *s)
-{
-    enum { THREADS_OF_SM = 1024, COLS_MIN = 128 << 10 };
-    const int64_t turn = THREADS_OF_SM / s->threads * (int64_t)device->sm_count, room = round_up(d->rows, turn);
-    if (d->cols >= COLS_MIN && d->rows > turn && 10 * d->rows < 7 * room) {
-        s->threads = s->row_threads = TILE_THREADS;
-        s->cluster = 2;
+    enum { THREADS_OF_SM = 1024 };
+    const int64_t turn = THREADS_OF_SM / s->threads * (int64_t)device->sm_count;
+    while (s->cluster < residency_cluster_max(device) && row_split_cols(s) < d->cols) {
+        const int64_t ctas = d->rows * s->cluster, room = round_up(ctas, turn);
+        if (5 * room <= 6 * ctas || 10 * round_up(2 * ctas, turn) > 18 * room)
+            return;
+        s->cluster *= 2;
     }
 }
 
@@ -158,13 +138,12 @@ static void choose_tiles(const ckl_crossentropy_desc *d, const ckl_device_info *
         !row_split_choose(d->cols, vec_of(d), d->dtype, registers, 1, s))
         *s = (row_split){ TILE_THREADS, TILE_THREADS, 1, vec, ELEMENTS / vec, .ragged = ragged };
     s->steps = (int)min_i64(s->steps, max_i64(1, ELEMENTS / s->vec)); // the rest in further tiles
-    s->cluster = cluster_for(d, s, device);
     row_split_widen(s, d->rows, d->cols, d->dtype, 1 + (d->direction == CKL_DIRECTION_BACKWARD), device);
-    divide_ctas(d, device, s);
-    if (s->row_threads == TILE_THREADS && s->cluster == 1)
-        fit_tiles(d, s);
-    if (d->direction == CKL_DIRECTION_FORWARD && s->cluster == 1 && residency_cluster_max(device) > 1)
-        halve_rows(d, device, s);
+    if (s->row_threads < TILE_THREADS)
+        return;
+    fit_tiles(d, device, s);
+    if (d->direction == CKL_DIRECTION_FORWARD)
+        share_rows(d, device, s);
 }
 
 /* As many CTAs as have a row for each thread: a thread mostly waits for two dependent loads. */
@@ -230,9 +209,11 @@ static bool candidate(const void *desc, const ckl_device_info *device, int i, vo
     return listed;
 }
 
+/* Not clusters, of which the rules say what was measured: 1029x32768 f16 took 32.1 us by two CTAs a row. */
 static bool is_trusted(const void *config)
 {
-    return row_split_is_trusted(&((const crossentropy_config *)config)->split);
+    const crossentropy_config *c = config;
+    return c->split.cluster == 1 && row_split_is_trusted(&c->split, c->dtype);
 }
 
 static plan_cost cost(const void *desc, const ckl_device_info *device, const void *config)

@@ -109,28 +109,21 @@ typedef struct row_sums {
     val smooth[SMOOTH_SUMS]; // smoothed: sums over classes of w * x, and of w where there are weights
 } row_sums;
 
-/* Adds w * x, and w, of a vector of a tile. */
-static void add_smooth_vector(const problem *k, tensor rX, tensor rW, int first, int count, const val *sums)
-{
-    for (int i = first; i < first + count; i++) {
-        if (!needs_weights(k)) {
-            assign(sums[SMOOTH_X], add(sums[SMOOTH_X], at_f32(rX, i)));
-            continue;
-        }
-        assign(sums[SMOOTH_X], fma(at_f32(rX, i), at_f32(rW, i), sums[SMOOTH_X]));
-        assign(sums[SMOOTH_W], add(sums[SMOOTH_W], at_f32(rW, i)));
-    }
-}
-
-/* The same of a thread's vectors. Those past the end, which are -inf, are left out. */
+/* Adds w * x, and w, of a thread's elements of a tile; those past the end, which are -inf, are left out. */
 static void add_smooth(const problem *k, const row_split *split, const row_place *tile, tensor rX, const val *sums)
 {
     tensor rW = { 0 };
     if (needs_weights(k))
         rW = row_fetch_vector(split, tile, k->p.weight, k->cfg->dtype); // (VEC,STEPS)
-    for (int step = 0; step < split->steps; step++)
-        IF(row_inside(split, tile, step))
-            add_smooth_vector(k, rX, rW, step * split->vec, split->vec, sums);
+    for (int step = 0; step < split->steps; step++) {
+        val inside = row_inside(split, tile, step);
+        for (int i = step * split->vec; i < (step + 1) * split->vec; i++) {
+            val w = needs_weights(k) ? at_f32(rW, i) : immf(1);
+            assign(sums[SMOOTH_X], fma(w, select(inside, at_f32(rX, i), immf(0)), sums[SMOOTH_X]));
+            if (needs_weights(k))
+                assign(sums[SMOOTH_W], add(sums[SMOOTH_W], w));
+        }
+    }
 }
 
 /* Adds a thread's elements of a tile to its sums. */

@@ -223,7 +223,7 @@ static bool rmsnorm_is_trusted(const void *config)
     const norm_config *c = config;
     const int64_t bytes = row_split_cols(&c->split) * dtype_bytes(c->dtype);
     return (c->dtype != CKL_F32 || bytes <= BYTES_MAX_F32) && (!c->residual || bytes <= BYTES_MAX_RESIDUAL) &&
-           row_split_is_trusted(&c->split);
+           row_split_is_trusted(&c->split, c->dtype);
 }
 
 /*
@@ -234,7 +234,7 @@ static bool layernorm_is_trusted(const void *config)
 {
     enum { WARP = 32 };
     const norm_config *c = config;
-    return c->split.row_threads <= WARP && row_split_is_trusted(&c->split);
+    return c->split.row_threads <= WARP && row_split_is_trusted(&c->split, c->dtype);
 }
 
 /* Both operators have the same tables but for kernels and names. */

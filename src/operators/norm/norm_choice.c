@@ -110,12 +110,13 @@ static int64_t forward_bytes_max(const ckl_norm_desc *d)
 
 /*
  * Are single elements of rows out of phase faster than cut vectors? In f32 those of a warp are whole lines: 31.7 us
- * instead of 35.0 (16384x768), 9.5 instead of 11.9 (1024x2880).
+ * instead of 35.0 (16384x768), 9.5 instead of 11.9 (1024x2880), 58.4 instead of 66.1 (2048x13312). A residual beside them wants clusters.
  */
 static bool prefers_elements(const ckl_norm_desc *d)
 {
-    enum { COLS_MAX_ALONE = 8192 }; // of a CTA: longer ones would take clusters
-    return d->dtype == CKL_F32 && d->cols <= COLS_MAX_ALONE && !norm_in_phase(d);
+    enum { COLS_MAX_RESIDUAL = 8192 };
+    return d->dtype == CKL_F32 && d->cols <= (d->residual ? COLS_MAX_RESIDUAL : FORWARD_ROW_COLS_MAX) &&
+           !norm_in_phase(d);
 }
 
 /*
@@ -134,9 +135,9 @@ static bool holds_many_elements(const ckl_norm_desc *d)
 static int forward_registers(const ckl_norm_desc *d)
 {
     if (d->dtype == CKL_F32)
-        return !prefers_elements(d)     ? FORWARD_REGISTERS
-               : holds_many_elements(d) ? MANY_ELEMENTS
-                                        : FORWARD_REGISTERS / 2;
+        return holds_many_elements(d)                                                    ? MANY_ELEMENTS
+               : prefers_elements(d) && d->cols <= TILED_THREADS * FORWARD_REGISTERS / 2 ? FORWARD_REGISTERS / 2
+                                                                                         : FORWARD_REGISTERS;
     if (d->residual && d->cols * dtype_bytes(d->dtype) > forward_bytes_max(d))
         return FORWARD_REGISTERS * 3 / 4;
     const bool many = d->cols > (d->residual && !norm_is_ragged(d) ? LONG_COLS_RESIDUAL : LONG_COLS);
@@ -245,23 +246,6 @@ static bool choose_held_flow(const ckl_norm_desc *d, const ckl_device_info *devi
 }
 
 /*
- * Half the threads, with more vectors each, where that leaves fewer idle in the last step: 4992 elements of 16 bits are
- * 2.4 steps of 256 threads and 4.9 of 128, 57.4 and 51.8 us (8576 rows on an H200). Likewise 512 threads, of which one
- * CTA fits an SM: 2048x12288 35.4 and 32.9.
- */
-static void halve_idle_threads(int64_t cols, int threads_min, row_split *s)
-{
-    enum { STEPS_MAX = 6, THREADS_ALONE = 512 };
-    row_split half = *s;
-    half.threads = half.row_threads = s->threads / 2;
-    half.steps = (int)ceil_div(ceil_div(cols, s->vec), half.threads);
-    half.exact = row_split_cols(&half) == cols;
-    const bool alone = s->threads == THREADS_ALONE, fewer = row_split_cols(&half) < row_split_cols(s);
-    if (s->row_threads == s->threads && half.threads >= threads_min && half.steps <= STEPS_MAX && (fewer || alone))
-        *s = half;
-}
-
-/*
  * Do rows that are cut flow? Of 16 bits they do where a CTA's registers want 512 threads: 6784x16944 222 us in registers,
  * 151 in the ring.
  */
@@ -284,7 +268,7 @@ static bool choose_cut(const ckl_norm_desc *d, const ckl_device_info *device, bo
     if (d->dtype == CKL_F32 || norm_in_phase(d) || !are_whole(d, d->ldy) || d->cols < RAGGED_VECTORS_MIN * vec ||
         !row_split_choose(d->cols, vec, d->dtype, FORWARD_REGISTERS / 2, 1, &c->split))
         return false;
-    halve_idle_threads(d->cols, centred ? THREADS_MIN_CENTRED : THREADS_MIN, &c->split);
+    row_split_halve(d->cols, centred ? THREADS_MIN_CENTRED : THREADS_MIN, &c->split);
     if (flows_cut(d, device))
         return false;
     if (centred && c->split.threads == THREADS_MIN_CENTRED)

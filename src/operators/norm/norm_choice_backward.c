@@ -39,7 +39,8 @@ static int lanes_for(int64_t vectors, int steps)
 /*
  * Short rows: some lanes of a warp for each, several warps a CTA. A warp for each row of 112 columns of 16 bits left 18 lanes idle, and
  * each CTA leaves partial sums of all columns: 35.7 and 23.0 us (99205 rows on an H200). Elements are 32 bytes of a thread, if no
- * other number leaves fewer lanes idle. False: too long, or ragged.
+ * other number leaves fewer lanes idle; narrower vectors than 16 bytes are few, so that accesses are long: 23.5 and 21.0 us by 8 and 32
+ * lanes (65536x128 f16, ldx=129). False: too long, or ragged.
  */
 static bool choose_packed_split(const ckl_norm_desc *d, const ckl_device_info *device, row_split *s)
 {
@@ -49,7 +50,7 @@ static bool choose_packed_split(const ckl_norm_desc *d, const ckl_device_info *d
     const int most = (full && d->dtype != CKL_F32 ? ELEMENTS_MAX_VECTORS : ELEMENTS_MAX) / vec;
     const int lanes_max = full ? 2 * WARP : WARP;
     const int64_t vectors = max_i64(1, ceil_div(d->cols, vec));
-    int best = (int)min_i64(most, BYTES / bytes);
+    int best = full ? (int)min_i64(most, BYTES / bytes) : 1;
     for (int steps = 1; steps <= most; steps++) {
         const int lanes = lanes_for(vectors, steps), room = lanes_for(vectors, best) * best;
         if (lanes <= lanes_max && (lanes * steps < room || room > lanes_max * best))

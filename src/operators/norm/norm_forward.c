@@ -242,42 +242,6 @@ static void correct_mean(row *r, val difference)
     assign(r->mean, mean);
 }
 
-/* The number of this thread's elements in the row. */
-static val own_elements(const row *r)
-{
-    const row_span *vectors = &r->spans.of[0], *ends = &r->spans.of[1];
-    val stride = imm((int)(row_split_cols(&r->split) / r->split.steps)), first = vectors->place.first;
-    val limit = vectors->place.limit, count = add(div(sub(sub(limit, first), imm(1)), stride), imm(1));
-    val all = convert(F32, mul(select(lt(first, limit), count, imm(0)), imm(r->split.vec)));
-    if (r->spans.count == 1)
-        return all;
-    return add(all, select(row_inside(&ends->split, &ends->place, 0), immf(1), immf(0)));
-}
-
-/* The column of one of them. */
-static val own_column(const row *r)
-{
-    const row_place *vectors = &r->spans.of[0].place;
-    if (r->spans.count == 1)
-        return vectors->first;
-    return select(lt(vectors->first, vectors->limit), vectors->first, r->spans.of[1].place.first);
-}
-
-/*
- * Each thread has deviations from a value of its own, and converts them to deviations from the mean of the row, d
- * apart: sum(x - d) = sum(x) - n d and sum((x - d)^2) = sum(x^2) - d (sum(x) + sum(x - d)).
- */
-static void take_common_mean(row *r)
-{
-    const reduction sum = reduce_sums(1);
-    val count = own_elements(r), total = variable(F32, fma(count, r->mean, r->sum[0]));
-    row_reduce(&r->split, &sum, &total);
-    val mean = mul(total, r->o.reciprocal), d = sub(mean, r->mean), moved = sub(r->sum[0], mul(count, d));
-    assign(r->sum[1], sub(r->sum[1], mul(d, add(r->sum[0], moved))));
-    assign(r->sum[0], moved);
-    assign(r->mean, mean);
-}
-
 /* A sum over the row divided by its length; exact where the quotient is, as for rows of one value. */
 static val average(const row *r, val sum)
 {
@@ -376,17 +340,15 @@ static val sample_column(const row *r)
 static void normalise(row *r)
 {
     const reduction sums = reduce_sums(2);
-    const bool own_mean = r->centred && r->cfg->tiled; // a thread's first element: one pass less
-    if (own_mean)
-        assign(r->mean, sample(r, r->place.row, own_column(r)));
-    else if (takes_samples(r))
+    const bool tiled = r->centred && r->cfg->tiled;
+    if (tiled || takes_samples(r))
         find_near_mean(r, sample(r, r->place.row, sample_column(r)));
     else if (r->centred)
         find_mean(r);
+    if (tiled)
+        cluster_sync(); // sum, which the first pass stores, may overwrite what other threads sample
     clear_sums(r);
     over_row(r, add_squares);
-    if (own_mean)
-        take_common_mean(r);
     row_reduce(&r->split, &sums, r->sum);
     find_deviation(r);
     save_statistics(r);

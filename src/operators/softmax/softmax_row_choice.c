@@ -61,6 +61,8 @@ ckl_status softmax_choose_row(const void *desc, const ckl_device_info *device, v
         !row_split_choose(d->n, softmax_vec_of(d), d->dtype, row_registers(d), 1, &c->split))
         FAIL(CKL_UNSUPPORTED, "softmax row: rows of n=%" PRId64 " do not fit the registers of one CTA", d->n);
     row_split_widen(&c->split, d->outer, d->n, d->dtype, 2, device);
+    if (d->direction == CKL_DIRECTION_FORWARD && !d->log && d->mask == CKL_SOFTMAX_MASK_NONE && !is_ragged(d))
+        row_split_halve(d->n, ROW_BOUNDED_THREADS, &c->split);
     if (d->direction == CKL_DIRECTION_BACKWARD && c->split.vec * c->split.steps > ROW_BACKWARD_ELEMENTS)
         FAIL(CKL_UNSUPPORTED, "softmax row: y and dy of n=%" PRId64 " do not fit the registers", d->n);
     c->form = softmax_form_of(d);
@@ -83,7 +85,8 @@ bool softmax_candidate_row(const void *desc, const ckl_device_info *device, int 
 
 bool softmax_is_trusted_row(const void *config)
 {
-    return row_split_is_trusted(&((const softmax_row_config *)config)->split);
+    const softmax_row_config *c = config;
+    return row_split_is_trusted(&c->split, c->form.dtype);
 }
 
 static row_work work_of(const ckl_softmax_desc *d, const softmax_row_config *c)
