@@ -68,17 +68,17 @@ static int bundle_for(const ckl_groupnorm_desc *d, int64_t bundle_max, int64_t w
     return best;
 }
 
-/* The same by whole vectors, of which the last bundle of an image may have fewer: 0 where that is no better. */
-static int cut_bundle_for(const ckl_groupnorm_desc *d, int64_t bundle_max, int64_t wanted)
+/* The same by whole vectors; where those are fewer, or narrower, bundles of which the last one of an image may have fewer groups. */
+static int cut_bundle_for(const ckl_groupnorm_desc *d, int64_t wanted)
 {
-    const int even = bundle_for(d, bundle_max, wanted);
+    const int even = bundle_for(d, BUNDLE_MAX, wanted);
     const int64_t channels = d->c / d->groups,
                   vec = min_i64(GROUPNORM_VECTOR_BYTES / element_bytes(d), power_of_two_in(d->c));
     int64_t bundle = ceil_div(wanted, pixel_bytes(d));
     while (bundle * channels % vec)
         bundle++;
     const bool fits = even * pixel_bytes(d) >= wanted && even <= 2 * bundle && even * channels % vec == 0;
-    return d->layout == CKL_IMAGE_NCHW || fits || bundle > min_i64(bundle_max, d->groups) ? 0 : (int)bundle;
+    return d->layout == CKL_IMAGE_NCHW || fits || bundle > min_i64(BUNDLE_MAX, d->groups) ? even : (int)bundle;
 }
 
 /* Does a vector stay in a column (nchw), or in a bundle; and in its group, where a thread has several columns? */
@@ -317,18 +317,8 @@ static void fit_vector(const search *s, groupnorm_config *c)
     }
 }
 
-static void set_bundle(const search *s, int64_t bundle_max, int64_t wanted, groupnorm_config *c)
+static void set_bundle(const search *s, int bundle, groupnorm_config *c)
 {
-    c->bundle = bundle_for(s->d, bundle_max, wanted);
-    c->cut_short = false;
-    fit_vector(s, c);
-}
-
-static void cut_bundles(const search *s, int64_t wanted, groupnorm_config *c)
-{
-    const int bundle = cut_bundle_for(s->d, BUNDLE_MAX, wanted);
-    if (bundle == 0)
-        return;
     c->bundle = bundle;
     c->cut_short = s->d->groups % bundle > 0;
     fit_vector(s, c);
@@ -383,9 +373,9 @@ static bool choose_slices(search *s, groupnorm_config *c)
     const bool forward = s->d->direction == CKL_DIRECTION_FORWARD;
     if (fold_pixels(s, c))
         return choose_slice(s, c);
-    set_bundle(s, BUNDLE_MAX_SPLIT, forward ? PIXEL_BYTES : PIXEL_BYTES_BACKWARD, c);
+    set_bundle(s, bundle_for(s->d, BUNDLE_MAX_SPLIT, forward ? PIXEL_BYTES : PIXEL_BYTES_BACKWARD), c);
     if (forward && c->bundle * pixel_bytes(s->d) < PIXEL_BYTES_FEW)
-        set_bundle(s, BUNDLE_MAX, PIXEL_BYTES, c);
+        set_bundle(s, bundle_for(s->d, BUNDLE_MAX, PIXEL_BYTES), c);
     return choose_slice(s, c);
 }
 
@@ -401,8 +391,7 @@ static bool fit_bundles(const search *s, bool folded, groupnorm_config *c)
     for (int i = 0; i < COUNT_OF(budgets); i++)
         for (int64_t wanted = widest; wanted >= PIXEL_BYTES_MIN; wanted /= 2) {
             if (!folded) {
-                set_bundle(s, BUNDLE_MAX, wanted, c);
-                cut_bundles(s, wanted, c);
+                set_bundle(s, cut_bundle_for(s->d, wanted), c);
                 join_planes(s, c);
             }
             const int64_t ctas = choose_cluster(s, budgets[i], c) ? groupnorm_bundles(s->d, c) * c->cluster : 0;
@@ -429,11 +418,8 @@ static bool choose_bundles(const search *s, groupnorm_config *c)
 /* Bundles of nhwc that read lines: all groups of pixels of less than two. Groups of no whole vectors are taken together, too. */
 static void take_lines(const search *s, groupnorm_config *c)
 {
-    const int64_t pixel = s->d->c * element_bytes(s->d);
-    const bool whole = pixel < 2 * PIXEL_BYTES;
-    set_bundle(s, whole ? BUNDLE_MAX_FOLDED : BUNDLE_MAX, whole ? pixel : PIXEL_BYTES, c);
-    if (!whole)
-        cut_bundles(s, PIXEL_BYTES, c);
+    const bool whole = s->d->layout == CKL_IMAGE_NHWC && s->d->c * element_bytes(s->d) < 2 * PIXEL_BYTES;
+    set_bundle(s, whole ? (int)s->d->groups : cut_bundle_for(s->d, PIXEL_BYTES), c);
 }
 
 /* Shared memory of a CTA of which an SM has HELD_CTAS. */
@@ -498,7 +484,7 @@ static bool fit_all(search *s, groupnorm_config *c)
  */
 static bool fit_halves(search *s, groupnorm_config *c)
 {
-    set_bundle(s, BUNDLE_MAX, PIXEL_BYTES / 2, c);
+    set_bundle(s, bundle_for(s->d, BUNDLE_MAX, PIXEL_BYTES / 2), c);
     const bool whole =
         c->vec * element_bytes(s->d) == GROUPNORM_VECTOR_BYTES && c->bundle * pixel_bytes(s->d) % PIXEL_BYTES_MIN == 0;
     return whole && groupnorm_mixes(c) && fit_held(s, c);
