@@ -12,8 +12,7 @@ enum {
     PIXEL_BYTES_FEW = 64,
     PIXEL_BYTES_MIN = 32, // a sector
     BUNDLE_MAX = 64,
-    BUNDLE_MAX_FOLDED =
-        288, // of slices kept whose vectors would else be of NARROW_BYTES: threads with the registers of three CTAs
+    BUNDLE_MAX_FOLDED = 288, // of slices that are kept: threads that three CTAs have registers for
     BUNDLE_MAX_FOLDED_BACKWARD = 128,
     NARROW_BYTES = 4,
     BUNDLE_MAX_SPLIT = 8,    // of slices that meet in global memory, but for forward and few bytes of a pixel
@@ -507,9 +506,9 @@ static bool fits_cluster(const search *s, int cluster, const groupnorm_config *c
 }
 
 /*
- * Tensors of which all bundles are in shared memory at once, or two, or one that is large, and that would be split otherwise or want
- * clusters of 8; in large tensors of nhwc any clusters, of nchw forward those of 4: by whole lines or whole images. Where there are more CTAs than run at once they load in
- * turn, three for four SMs. bench/notes/groupnorm.md has the measurements.
+ * Tensors of which all bundles are in shared memory at once, or two, or one that is large. They would be split otherwise, or want clusters
+ * of 8; large ones of nhwc any clusters, of nchw forward those of 4. Bundles are of whole lines or whole images. Where there are more
+ * CTAs than run at once they load in turn, three for four SMs. bench/notes/groupnorm.md has the measurements.
  */
 static bool choose_held(search *s, groupnorm_config *c)
 {
