@@ -107,7 +107,6 @@ void ir_store_async(val address, int64_t offset, val mbarrier, val x);
 /* Of 16 bytes at a time, the former fills L2 with the 256 bytes around them; `alone` does not. */
 void ir_cp_async(val shared, int64_t offset, val global, int bytes, val valid_bytes);
 void ir_cp_async_alone(val shared, int64_t offset, val global, int bytes, val valid_bytes);
-void ir_cp_async_hinted(val shared, val global, int bytes, val valid_bytes, ir_cache cache); // of 16 bytes
 
 /* Ops that have no operands, or only [n] and [mode]. */
 void ir_plain(ir_op op, int n, int mode);

@@ -86,26 +86,20 @@ void ir_store_async(val address, int64_t offset, val mbarrier, val x)
     build_effect((ir_inst){ .op = IR_ST_ASYNC, .type = x.type, .offset = offset }, 3, in);
 }
 
-static void cp_async(ir_inst inst, val shared, val global, val valid_bytes)
+static void cp_async(val shared, int64_t offset, val global, int bytes, val valid_bytes, int mode)
 {
     val in[] = { address_of(IR_SHARED, shared), address_of(IR_GLOBAL, global), ir_coerce(IR_U32, valid_bytes) };
-    inst.op = IR_CP_ASYNC;
-    build_effect(inst, 3, in);
+    build_effect((ir_inst){ .op = IR_CP_ASYNC, .n = bytes, .mode = mode, .offset = offset }, 3, in);
 }
 
 void ir_cp_async(val shared, int64_t offset, val global, int bytes, val valid_bytes)
 {
-    cp_async((ir_inst){ .n = bytes, .offset = offset }, shared, global, valid_bytes);
+    cp_async(shared, offset, global, bytes, valid_bytes, 0);
 }
 
 void ir_cp_async_alone(val shared, int64_t offset, val global, int bytes, val valid_bytes)
 {
-    cp_async((ir_inst){ .n = bytes, .mode = 1, .offset = offset }, shared, global, valid_bytes);
-}
-
-void ir_cp_async_hinted(val shared, val global, int bytes, val valid_bytes, ir_cache cache)
-{
-    cp_async((ir_inst){ .n = bytes, .cache = cache }, shared, global, valid_bytes);
+    cp_async(shared, offset, global, bytes, valid_bytes, 1);
 }
 
 /* TMA and bulk copies */

@@ -302,7 +302,7 @@ static bool has_policy(const ir_inst *inst)
     return hinted && !(by_thread && inst->space != IR_GLOBAL);
 }
 
-/* Asynchronous copies bypass L1. */
+/* TMA bypasses L1. */
 static void put_cache(ptx_writer *w, char letter)
 {
     (void)letter;
@@ -311,7 +311,7 @@ static void put_cache(ptx_writer *w, char letter)
         put(w, ".nc.L1::no_allocate");
     if (!has_policy(inst))
         return;
-    if (inst->op != IR_TMA_LOAD && inst->op != IR_CP_ASYNC)
+    if (inst->op != IR_TMA_LOAD)
         put(w, inst->cache == IR_CACHE_EVICT_FIRST ? ".L1::evict_first" : ".L1::evict_last");
     put(w, ".L2::cache_hint");
 }

@@ -131,6 +131,7 @@ static groupnorm_params params_for(const ckl_plan *plan, const ckl_groupnorm_arg
                                .merged = workspace ? workspace + w.merged : NULL,
                                .counters = workspace ? workspace + w.counters : NULL,
                                .partial = workspace ? workspace + w.partial : NULL,
+                               .strips = slicing == GROUPNORM_CLUSTER ? 0 : (uint32_t)groupnorm_bundles(d, c),
                                .lines = elements_of(d) ? d->n * ranges : 0,
                                .dgamma = a->dgamma,
                                .dbeta = a->dbeta };
@@ -144,44 +145,25 @@ static int kernel_for(const ckl_plan *plan, const ckl_groupnorm_args *a)
 }
 
 /* Of the CTAs of all slices; then dgamma and dbeta, of no lines where there are no elements: zero. */
-static ckl_status launch_slices(const ckl_plan *plan, int kernel, int64_t ctas, const groupnorm_params *p,
-                                ckl_stream stream)
-{
-    const ckl_groupnorm_desc *d = plan->desc;
-    if (elements_of(d) > 0)
-        TRY(plan_launch(plan, kernel, (plan_grid){ .x = ctas }, p, stream));
-    if (d->direction == CKL_DIRECTION_FORWARD || !d->affine || d->c == 0)
-        return CKL_OK;
-    const int64_t strips = ceil_div(GROUPNORM_KINDS * d->c, GROUPNORM_GRADIENT_COLUMNS);
-    const plan_grid grid = { .x = strips * ((const groupnorm_config *)plan->config)->gradient_ctas };
-    return plan_launch(plan, GROUPNORM_GRADIENTS, grid, p, stream);
-}
-
-static ckl_status launch_bundles(const ckl_plan *plan, const void *args, ckl_stream stream)
-{
-    const groupnorm_params p = params_for(plan, args, GROUPNORM_CLUSTER);
-    return launch_slices(plan, kernel_for(plan, args), groupnorm_bundles(plan->desc, plan->config) * p.slices, &p,
-                         stream);
-}
-
-/* Strips and chunks of two_pass.h are bundles and their slices; of nhwc, bundles of an image share lines of memory. */
-static ckl_status launch_split(const ckl_plan *plan, const void *args, ckl_stream stream)
+static ckl_status launch(const ckl_plan *plan, groupnorm_slicing slicing, const ckl_groupnorm_args *args,
+                         ckl_stream stream)
 {
     const ckl_groupnorm_desc *d = plan->desc;
     const int kernel = kernel_for(plan, args);
-    groupnorm_params p = params_for(plan, args, GROUPNORM_SPLIT);
-    const int64_t strips = groupnorm_bundles(d, plan->config), abreast = d->layout == CKL_IMAGE_NCHW ? 1 : p.bundles;
-    p.strips = (uint32_t)strips;
-    p.lag = two_pass_lag(strips, abreast, p.slices, plan->kernels[kernel].clusters_resident);
-    return launch_slices(plan, kernel, two_pass_ctas(strips, p.slices), &p, stream);
-}
-
-static ckl_status launch_held(const ckl_plan *plan, const void *args, ckl_stream stream)
-{
-    groupnorm_params p = params_for(plan, args, GROUPNORM_HELD);
-    const int64_t strips = groupnorm_bundles(plan->desc, plan->config);
-    p.strips = (uint32_t)strips;
-    return launch_slices(plan, kernel_for(plan, args), strips * p.slices, &p, stream);
+    groupnorm_params p = params_for(plan, args, slicing);
+    int64_t strips = groupnorm_bundles(d, plan->config), ctas = strips * p.slices;
+    if (slicing == GROUPNORM_SPLIT) {
+        const int64_t abreast = d->layout == CKL_IMAGE_NCHW ? 1 : p.bundles; // of nhwc they share lines of memory
+        p.lag = two_pass_lag(strips, abreast, p.slices, plan->kernels[kernel].clusters_resident);
+        ctas = two_pass_ctas(strips, p.slices);
+    }
+    if (elements_of(d) > 0)
+        TRY(plan_launch(plan, kernel, (plan_grid){ .x = ctas }, &p, stream));
+    if (d->direction == CKL_DIRECTION_FORWARD || !d->affine || d->c == 0)
+        return CKL_OK;
+    strips = ceil_div(GROUPNORM_KINDS * d->c, GROUPNORM_GRADIENT_COLUMNS);
+    const plan_grid grid = { .x = strips * ((const groupnorm_config *)plan->config)->gradient_ctas };
+    return plan_launch(plan, GROUPNORM_GRADIENTS, grid, &p, stream);
 }
 
 /* Implementations */
@@ -189,7 +171,7 @@ static ckl_status launch_held(const ckl_plan *plan, const void *args, ckl_stream
 static const field desc_fields[] = { GROUPNORM_DESC(FIELD_ROW, ckl_groupnorm_desc) };
 static const field config_fields[] = { GROUPNORM_CONFIG(FIELD_ROW, groupnorm_config) };
 
-#define IMPLEMENTATION(called, wanted, slicing, says, count, launches)                                    \
+#define IMPLEMENTATION(called, wanted, slicing, says)                                                     \
     static ckl_status choose_##called(const void *desc, const ckl_device_info *device, void *config)      \
     {                                                                                                     \
         TRY(check_direction("groupnorm " #called, desc, wanted));                                         \
@@ -212,6 +194,10 @@ static const field config_fields[] = { GROUPNORM_CONFIG(FIELD_ROW, groupnorm_con
     {                                                                                                     \
         return workspace_of(plan, slicing).bytes;                                                         \
     }                                                                                                     \
+    static ckl_status launch_##called(const ckl_plan *plan, const void *args, ckl_stream stream)          \
+    {                                                                                                     \
+        return launch(plan, slicing, args, stream);                                                       \
+    }                                                                                                     \
     static const implementation called = {                                                                \
         .name = #called,                                                                                  \
         .summary = says,                                                                                  \
@@ -221,10 +207,10 @@ static const field config_fields[] = { GROUPNORM_CONFIG(FIELD_ROW, groupnorm_con
         .cost = cost_##called,                                                                            \
         .admit = admit_##called,                                                                          \
         .describe = describe_##called,                                                                    \
-        .kernels = count,                                                                                 \
+        .kernels = wanted == CKL_DIRECTION_FORWARD ? GROUPNORM_GRADIENTS : GROUPNORM_GRADIENTS + 1,       \
         .params = &groupnorm_param_list,                                                                  \
         .workspace_bytes = workspace_##called,                                                            \
-        .launch = launches,                                                                               \
+        .launch = launch_##called,                                                                        \
     };
 
 static void describe(const groupnorm_config *c, ckl_direction wanted, groupnorm_slicing slicing, int kernel)
@@ -246,22 +232,17 @@ static ckl_status check_direction(const char *what, const ckl_groupnorm_desc *d,
 }
 
 IMPLEMENTATION(forward, CKL_DIRECTION_FORWARD, GROUPNORM_CLUSTER,
-               "a group, or of nhwc neighbouring ones, in the shared memory of a CTA or cluster", 2, launch_bundles)
+               "a group, or of nhwc neighbouring ones, in the shared memory of a CTA or cluster")
 IMPLEMENTATION(forward_split, CKL_DIRECTION_FORWARD, GROUPNORM_SPLIT,
-               "slices of groups store their moments; other CTAs read them again, while they are in L2", 2,
-               launch_split)
+               "slices of groups store their moments; other CTAs read them again, while they are in L2")
 IMPLEMENTATION(forward_held, CKL_DIRECTION_FORWARD, GROUPNORM_HELD,
-               "slices of groups in shared memory until their statistics are known", 2, launch_held)
+               "slices of groups in shared memory until their statistics are known")
 IMPLEMENTATION(backward, CKL_DIRECTION_BACKWARD, GROUPNORM_CLUSTER,
-               "x and dy of a group in shared memory; a second kernel adds up dgamma and dbeta",
-               GROUPNORM_GRADIENTS + 1, launch_bundles)
+               "x and dy of a group in shared memory; a second kernel adds up dgamma and dbeta")
 IMPLEMENTATION(backward_split, CKL_DIRECTION_BACKWARD, GROUPNORM_SPLIT,
-               "slices of groups store their sums; other CTAs read them again, while they are in L2",
-               GROUPNORM_GRADIENTS + 1, launch_split)
-
+               "slices of groups store their sums; other CTAs read them again, while they are in L2")
 IMPLEMENTATION(backward_held, CKL_DIRECTION_BACKWARD, GROUPNORM_HELD,
-               "slices of x and dy in shared memory until the sums of their groups are known", GROUPNORM_GRADIENTS + 1,
-               launch_held)
+               "slices of x and dy in shared memory until the sums of their groups are known")
 
 static const implementation *const implementations[] = {
     &forward_held, &forward, &forward_split, &backward_held, &backward, &backward_split, NULL

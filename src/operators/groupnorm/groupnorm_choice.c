@@ -12,8 +12,7 @@ enum {
     PIXEL_BYTES_FEW = 64,
     PIXEL_BYTES_MIN = 32, // a sector
     BUNDLE_MAX = 64,
-    BUNDLE_MAX_FOLDED =
-        288, // of slices kept whose vectors would else be of NARROW_BYTES: threads with the registers of three CTAs
+    BUNDLE_MAX_FOLDED = 288, // of slices that are kept: threads that three CTAs have registers for
     BUNDLE_MAX_FOLDED_BACKWARD = 128,
     NARROW_BYTES = 4,
     BUNDLE_MAX_SPLIT = 8,    // of slices that meet in global memory, but for forward and few bytes of a pixel
@@ -68,17 +67,17 @@ static int bundle_for(const ckl_groupnorm_desc *d, int64_t bundle_max, int64_t w
     return best;
 }
 
-/* The same by whole vectors, of which the last bundle of an image may have fewer: 0 where that is no better. */
-static int cut_bundle_for(const ckl_groupnorm_desc *d, int64_t bundle_max, int64_t wanted)
+/* The same by whole vectors; where those are fewer, or narrower, bundles of which the last one of an image may have fewer groups. */
+static int cut_bundle_for(const ckl_groupnorm_desc *d, int64_t wanted)
 {
-    const int even = bundle_for(d, bundle_max, wanted);
+    const int even = bundle_for(d, BUNDLE_MAX, wanted);
     const int64_t channels = d->c / d->groups,
                   vec = min_i64(GROUPNORM_VECTOR_BYTES / element_bytes(d), power_of_two_in(d->c));
     int64_t bundle = ceil_div(wanted, pixel_bytes(d));
     while (bundle * channels % vec)
         bundle++;
     const bool fits = even * pixel_bytes(d) >= wanted && even <= 2 * bundle && even * channels % vec == 0;
-    return d->layout == CKL_IMAGE_NCHW || fits || bundle > min_i64(bundle_max, d->groups) ? 0 : (int)bundle;
+    return d->layout == CKL_IMAGE_NCHW || fits || bundle > min_i64(BUNDLE_MAX, d->groups) ? even : (int)bundle;
 }
 
 /* Does a vector stay in a column (nchw), or in a bundle; and in its group, where a thread has several columns? */
@@ -317,18 +316,8 @@ static void fit_vector(const search *s, groupnorm_config *c)
     }
 }
 
-static void set_bundle(const search *s, int64_t bundle_max, int64_t wanted, groupnorm_config *c)
+static void set_bundle(const search *s, int bundle, groupnorm_config *c)
 {
-    c->bundle = bundle_for(s->d, bundle_max, wanted);
-    c->cut_short = false;
-    fit_vector(s, c);
-}
-
-static void cut_bundles(const search *s, int64_t wanted, groupnorm_config *c)
-{
-    const int bundle = cut_bundle_for(s->d, BUNDLE_MAX, wanted);
-    if (bundle == 0)
-        return;
     c->bundle = bundle;
     c->cut_short = s->d->groups % bundle > 0;
     fit_vector(s, c);
@@ -383,9 +372,9 @@ static bool choose_slices(search *s, groupnorm_config *c)
     const bool forward = s->d->direction == CKL_DIRECTION_FORWARD;
     if (fold_pixels(s, c))
         return choose_slice(s, c);
-    set_bundle(s, BUNDLE_MAX_SPLIT, forward ? PIXEL_BYTES : PIXEL_BYTES_BACKWARD, c);
+    set_bundle(s, bundle_for(s->d, BUNDLE_MAX_SPLIT, forward ? PIXEL_BYTES : PIXEL_BYTES_BACKWARD), c);
     if (forward && c->bundle * pixel_bytes(s->d) < PIXEL_BYTES_FEW)
-        set_bundle(s, BUNDLE_MAX, PIXEL_BYTES, c);
+        set_bundle(s, bundle_for(s->d, BUNDLE_MAX, PIXEL_BYTES), c);
     return choose_slice(s, c);
 }
 
@@ -401,8 +390,7 @@ static bool fit_bundles(const search *s, bool folded, groupnorm_config *c)
     for (int i = 0; i < COUNT_OF(budgets); i++)
         for (int64_t wanted = widest; wanted >= PIXEL_BYTES_MIN; wanted /= 2) {
             if (!folded) {
-                set_bundle(s, BUNDLE_MAX, wanted, c);
-                cut_bundles(s, wanted, c);
+                set_bundle(s, cut_bundle_for(s->d, wanted), c);
                 join_planes(s, c);
             }
             const int64_t ctas = choose_cluster(s, budgets[i], c) ? groupnorm_bundles(s->d, c) * c->cluster : 0;
@@ -429,11 +417,8 @@ static bool choose_bundles(const search *s, groupnorm_config *c)
 /* Bundles of nhwc that read lines: all groups of pixels of less than two. Groups of no whole vectors are taken together, too. */
 static void take_lines(const search *s, groupnorm_config *c)
 {
-    const int64_t pixel = s->d->c * element_bytes(s->d);
-    const bool whole = pixel < 2 * PIXEL_BYTES;
-    set_bundle(s, whole ? BUNDLE_MAX_FOLDED : BUNDLE_MAX, whole ? pixel : PIXEL_BYTES, c);
-    if (!whole)
-        cut_bundles(s, PIXEL_BYTES, c);
+    const bool whole = s->d->layout == CKL_IMAGE_NHWC && s->d->c * element_bytes(s->d) < 2 * PIXEL_BYTES;
+    set_bundle(s, whole ? (int)s->d->groups : cut_bundle_for(s->d, PIXEL_BYTES), c);
 }
 
 /* Shared memory of a CTA of which an SM has HELD_CTAS. */
@@ -498,7 +483,7 @@ static bool fit_all(search *s, groupnorm_config *c)
  */
 static bool fit_halves(search *s, groupnorm_config *c)
 {
-    set_bundle(s, BUNDLE_MAX, PIXEL_BYTES / 2, c);
+    set_bundle(s, bundle_for(s->d, BUNDLE_MAX, PIXEL_BYTES / 2), c);
     const bool whole =
         c->vec * element_bytes(s->d) == GROUPNORM_VECTOR_BYTES && c->bundle * pixel_bytes(s->d) % PIXEL_BYTES_MIN == 0;
     return whole && groupnorm_mixes(c) && fit_held(s, c);
@@ -521,9 +506,9 @@ static bool fits_cluster(const search *s, int cluster, const groupnorm_config *c
 }
 
 /*
- * Tensors of which all bundles are in shared memory at once, or two, or one that is large, and that would be split otherwise or want
- * clusters of 8; in large tensors of nhwc any clusters, of nchw forward those of 4: by whole lines or whole images. Where there are more CTAs than run at once they load in
- * turn, three for four SMs. bench/notes/groupnorm.md has the measurements.
+ * Tensors of which all bundles are in shared memory at once, or two, or one that is large. They would be split otherwise, or want clusters
+ * of 8; large ones of nhwc any clusters, of nchw forward those of 4. Bundles are of whole lines or whole images. Where there are more
+ * CTAs than run at once they load in turn, three for four SMs. bench/notes/groupnorm.md has the measurements.
  */
 static bool choose_held(search *s, groupnorm_config *c)
 {

@@ -30,15 +30,6 @@ static void wait_for_other(void *kernel)
         one_pass_loaded(k->meeting);
 }
 
-/* What is read from now on is not read again. */
-static void give_up(groupnorm_kernel *k)
-{
-    if (k->s.cfg->hints)
-        k->s.reads = IR_CACHE_EVICT_FIRST;
-    if (k->s.cfg->hints > 1)
-        k->s.writes = IR_CACHE_EVICT_FIRST;
-}
-
 static void add_up(groupnorm_kernel *k)
 {
     const bool halves = k->s.halves;
@@ -124,7 +115,6 @@ static void describe_cluster(groupnorm_kernel *k, const groupnorm_config *cfg, b
     k->s = slice_here(cfg, vectors);
     k->s.halves = groupnorm_first_steps(cfg) > 0;
     begin(k);
-    give_up(k);
     stage(k);
     add_up(k);
     if (cfg->cluster > 1) {
@@ -298,16 +288,12 @@ static void describe_split(groupnorm_kernel *k, const groupnorm_config *cfg, boo
     two_pass_item item = two_pass_draw(&order);
     groupnorm_slice_at(&k->s, convert(I32, item.strip), convert(I32, item.chunk));
     begin(k);
+    stage(k);
     IF(item.writes) {
-        give_up(k);
-        stage(k);
         write_again(k, &order, &item);
     }
     ELSE
     {
-        if (cfg->hints)
-            k->s.reads = IR_CACHE_EVICT_LAST;
-        stage(k);
         store_entry(k);
         IF(two_pass_leave(&order, &item)) {
             store_merged(k);
@@ -418,7 +404,6 @@ static void describe_held(groupnorm_kernel *k, const groupnorm_config *cfg, bool
     groupnorm_wait();
     begin(k);
     load_in_turn(&k->s, &meeting);
-    give_up(k);
     stage(k);
     loaded(&k->s, &meeting);
     store_entry(k);

@@ -319,7 +319,7 @@ tensor groupnorm_global(const groupnorm_slice *s, val pointer, val element, int 
 
 packed groupnorm_load(const groupnorm_slice *s, val pointer, val element, int vec)
 {
-    tensor gX = with_cache(groupnorm_global(s, pointer, element, vec), s->reads); // (VEC)
+    tensor gX = groupnorm_global(s, pointer, element, vec); // (VEC)
     if (!groupnorm_by_elements(s))
         return load_packed(gX, vec * (int)element_bytes(s));
     packed p = { fragment_like(gX, s->cfg->dtype), s->cfg->dtype, vec };
@@ -354,8 +354,7 @@ static void stage_vector(void *user, groupnorm_vector *v)
         const val address = add(p->all->to[i], v->shared);
         tensor gX = groupnorm_global(p->s, p->all->from[i], v->global, v->vec); // (VEC)
         if (copied) {
-            cp_async_hinted(address, gX.address, bytes, imm_as(U32, bytes),
-                            bytes == GROUPNORM_VECTOR_BYTES ? p->s->reads : IR_CACHE_DEFAULT);
+            cp_async(address, gX.address, bytes, imm_as(U32, bytes));
             continue;
         }
         tensor rX = fragment_like(gX, p->s->cfg->dtype); // (VEC)
@@ -385,7 +384,7 @@ void groupnorm_stage(const groupnorm_slice *s, const groupnorm_view *w, const gr
 
 void groupnorm_store(const groupnorm_slice *s, const groupnorm_vector *v, tensor rY)
 {
-    copy(rY, with_cache(groupnorm_global(s, s->a.y, v->global, v->vec), s->writes), align_of(s, v));
+    copy(rY, groupnorm_global(s, s->a.y, v->global, v->vec), align_of(s, v));
 }
 
 void groupnorm_staged(int halves_pending)
