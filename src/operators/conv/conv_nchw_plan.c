@@ -31,24 +31,6 @@ static int64_t padded(int64_t channels)
     return round_up(channels, channels > CONV_SM90_K / 2 ? CONV_SM90_K : UNIT);
 }
 
-/*
- * The corners of im2col mode: the first pixel that a tap sees from place 0, and from the last pixel to where the last
- * place sees it. Do corners and taps fit its numbers?
- */
-static bool find_corners(conv_nchw_problem *p, const conv_mode m[CONV_MODES], bool data)
-{
-    enum { REACH = 128, OFFSETS = 256 };
-    bool fit = true;
-    for (int i = 1; i < CONV_MODES; i++) {
-        const int64_t reach = (m[i].filter - 1) * m[i].dilation, lower = data ? m[i].pad - reach : -m[i].pad,
-                      upper = lower + (data ? m[i].x - m[i].y : m[i].y - m[i].x);
-        p->lower[i] = lower;
-        p->upper[i] = upper;
-        fit &= reach < OFFSETS && lower >= -REACH && lower < REACH && upper >= -REACH && upper < REACH;
-    }
-    return fit;
-}
-
 static int64_t pixels_of(int64_t slices, int64_t rows, int64_t columns)
 {
     return product_i64(slices, product_i64(rows, columns));
@@ -73,7 +55,9 @@ conv_nchw_problem conv_nchw_of(const ckl_conv_desc *d)
         p.x_copy = product_i64(d->n, product_i64(p.from_pixels, 2 * padded(p.from_channels)));
     if (p.taps > 1 || d->c % UNIT)
         p.filter_copy = round_up(min_i64(product_i64(d->k, product_i64(p.taps, 2 * padded(d->c))), INT64_MAX / 2), 256);
-    const bool fit = find_corners(&p, m, data);
+    bool fit = true;
+    for (int i = 1; i < CONV_MODES; i++)
+        fit &= conv_find_corners(&m[i], data, &p.lower[i], &p.upper[i]);
     p.follows = fit && p.copies_x && d->d == 1 && (double)d->n * (double)p.to_pixels < INT32_MAX / 4;
     return p;
 }

@@ -171,6 +171,12 @@ ckl_status conv_check_box(const char *who, conv_box box, int pixels, int step_w,
 int conv_stages_of(const ckl_device_info *device, int64_t first, int64_t each);
 ckl_status conv_check_stages(const char *who, const ckl_device_info *device, int stages, int64_t smem_bytes);
 
+/*
+ * The corners of im2col mode: the first pixel that a tap sees from place 0, and from the last pixel to where the last place sees
+ * it. Do they and the taps fit its numbers?
+ */
+bool conv_find_corners(const conv_mode *mode, bool data, int64_t *lower, int64_t *upper);
+
 /* For TMA: channels, columns, rows, slices, images. */
 param_tensor conv_pixels(const void *pointer, const conv_tensor *at);
 

@@ -455,9 +455,7 @@ static ckl_status check_held(const conv_sm90_problem *p, const conv_sm90_config 
 /* Do corners and taps fit the numbers of the im2col mode? */
 static ckl_status check_im2col(const conv_sm90_problem *p, const conv_sm90_config *c)
 {
-    enum { REACH = 128, OFFSETS = 256 };
     const ckl_conv_desc *d = &p->desc;
-    const bool data = d->direction == CKL_CONV_DATA;
     if (!c->im2col)
         return CKL_OK;
     conv_mode m[CONV_MODES];
@@ -466,11 +464,10 @@ static ckl_status check_im2col(const conv_sm90_problem *p, const conv_sm90_confi
         FAIL(CKL_UNSUPPORTED,
              "conv sm90: im2col=1 takes dense images, without groups or slices, and of data strides of 1");
     for (int i = 1; i < CONV_MODES; i++) {
-        const int64_t reach = (m[i].filter - 1) * m[i].dilation, lower = data ? m[i].pad - reach : -m[i].pad;
-        const int64_t upper = data ? lower + m[i].x - m[i].y : lower + (m[i].y - 1) * m[i].stride - (m[i].x - 1);
-        if (reach >= OFFSETS || lower < -REACH || lower >= REACH || upper < -REACH || upper >= REACH)
+        int64_t lower, upper;
+        if (!conv_find_corners(&m[i], d->direction == CKL_CONV_DATA, &lower, &upper))
             FAIL(CKL_UNSUPPORTED,
-                 "conv sm90: im2col=1 takes filters, padding and strides that reach less than %d pixels", REACH);
+                 "conv sm90: im2col=1 takes filters, padding and strides that reach less than 128 pixels");
     }
     if ((double)d->n * (double)m[1].y * (double)m[2].y > INT32_MAX ||
         (double)d->n * (double)m[1].x * (double)m[2].x > INT32_MAX)
