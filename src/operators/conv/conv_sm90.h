@@ -71,8 +71,7 @@ typedef struct conv_sm90_shape {
     int consumer_w, consumer_h, consumer_n; // the box of a consumer's pixels
     int next_w, next_h, next_n;             // from one consumer's to the next one's
     int y_cols, y_boxes;       // of a staging buffer: rows of at most 128 bytes; those of a CTA's part of a tile
-    int residual_tiles;        // whose residuals have buffers: the next one's too, or this one's alone
-    int buffers;               // of a consumer: two, or with a residual all of these tiles
+    int buffers;               // of a consumer: two, or with a residual all of two tiles
     int64_t x_bytes, w_bytes;  // that a stage loads
     int64_t stage_room, rooms; // bytes of what a stage has alone, and of all X and W
     int64_t smem_bytes;
@@ -224,7 +223,6 @@ typedef struct conv_sm90_work {
     double multiply, rows, bytes; // of a stage: its products, its rows of boxes, what is loaded
     double absent;                // of a stage: zeros for channels that are not there
     double epilogue;              // of a tile
-    bool asks_late;               // does a tile's products alone hide its residual's way?
     bool shallow;                 // could K be one stage?
 } conv_sm90_work;
 
