@@ -21,7 +21,7 @@
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 enum { CHOICE_US_MAX = 4000 };
 #else
-enum { CHOICE_US_MAX = 600 }; // twice what the longest takes on a core of its own: others may share it
+enum { CHOICE_US_MAX = 400 }; // twice what the longest takes on a core of its own: others may share it
 #endif
 enum {
     TRIES = 9,

@@ -134,14 +134,10 @@ static void take_images(const ckl_conv_desc *d, conv_halo_config *c)
         c->images = (int)max_i64(1, min_i64(min_i64(d->n, IMAGES_MAX), WORKERS / conv_halo_shape_of(c).workers));
 }
 
-/*
- * Small problems have the same once more with a quarter of the lanes, and threads along a row share the columns of one. Six lanes
- * where four would leave some without channels: 144 of 32 images of 56x56 take 21.6 us, 23.8 by four. Larger filters lose: 240 of
- * 28x28 by 5x5 take 1.22 times as long.
- */
+/* Small problems have the same once more with a quarter of the lanes, and threads along a row share the columns of one. */
 static bool candidate_halo(const void *desc, const ckl_device_info *device, int i, void *config)
 {
-    enum { BANDS = 4 * BAND_ROWS, TAPS_FEW = 9, FOUR = 4 * VECTOR, SIX = 6 * VECTOR };
+    enum { BANDS = 4 * BAND_ROWS, REST = 56 }; // REST: registers beside sums and taps of a row
     static const int heights[] = { 16, 14, 8, 7, 4 };
     const int count = 4 * COUNT_OF(heights);
     const ckl_conv_desc *d = desc;
@@ -153,10 +149,8 @@ static bool candidate_halo(const void *desc, const ckl_device_info *device, int 
         return false;
     i = (i < bands ? 0 : i - bands) % count;
     const int few = d->k <= VECTOR ? 1 : d->k <= 2 * VECTOR ? 2 : 0; // lanes that all channels fill
-    const bool six = d->k % SIX == 0 && d->k % FOUR && h->m[1].filter * h->m[2].filter <= TAPS_FEW && !finer;
-    const int less = (six ? SIX : FOUR) / VECTOR;
     *c = (conv_halo_config){ .form = conv_form_of(d),
-                             .lanes = few ? few : (i % 2 ? less : 8) / (finer ? 4 : 1),
+                             .lanes = few ? few : (i % 2 ? 4 : 8) / (finer ? 4 : 1),
                              .cols = columns_of(h->m[2].y),
                              .wide = (i / 2 % 2 + 1) << (few && i % 2),
                              .high = (int)min_i64(heights[i / 4], h->m[1].y),
@@ -169,14 +163,11 @@ static bool candidate_halo(const void *desc, const ckl_device_info *device, int 
         candidate_bands(d, device, first, c);
         return true;
     }
-    if (c->lanes == SIX / VECTOR) // tiles of as many rows each
-        c->high = (int)ceil_div(h->m[1].y, ceil_div(h->m[1].y, c->high));
     if (finer && c->wide > 1)
         c->cols = (int)ceil_div(c->cols, c->wide);
     if (!finer)
         take_images(d, c);
-    const int rest = c->lanes == SIX / VECTOR ? 40 : 56; // registers beside sums and taps of a row
-    fill_sm(device, c->cols * VECTOR + VECTOR * c->columns + rest, CTAS_MAX, c);
+    fill_sm(device, c->cols * VECTOR + VECTOR * c->columns + REST, CTAS_MAX, c);
     return true;
 }
 

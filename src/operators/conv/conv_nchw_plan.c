@@ -31,24 +31,6 @@ static int64_t padded(int64_t channels)
     return round_up(channels, channels > CONV_SM90_K / 2 ? CONV_SM90_K : UNIT);
 }
 
-/*
- * The corners of im2col mode: the first pixel that a tap sees from place 0, and from the last pixel to where the last
- * place sees it. Do corners and taps fit its numbers?
- */
-static bool find_corners(conv_nchw_problem *p, const conv_mode m[CONV_MODES], bool data)
-{
-    enum { REACH = 128, OFFSETS = 256 };
-    bool fit = true;
-    for (int i = 1; i < CONV_MODES; i++) {
-        const int64_t reach = (m[i].filter - 1) * m[i].dilation, lower = data ? m[i].pad - reach : -m[i].pad,
-                      upper = lower + (data ? m[i].x - m[i].y : m[i].y - m[i].x);
-        p->lower[i] = lower;
-        p->upper[i] = upper;
-        fit &= reach < OFFSETS && lower >= -REACH && lower < REACH && upper >= -REACH && upper < REACH;
-    }
-    return fit;
-}
-
 static int64_t pixels_of(int64_t slices, int64_t rows, int64_t columns)
 {
     return product_i64(slices, product_i64(rows, columns));
@@ -73,7 +55,9 @@ conv_nchw_problem conv_nchw_of(const ckl_conv_desc *d)
         p.x_copy = product_i64(d->n, product_i64(p.from_pixels, 2 * padded(p.from_channels)));
     if (p.taps > 1 || d->c % UNIT)
         p.filter_copy = round_up(min_i64(product_i64(d->k, product_i64(p.taps, 2 * padded(d->c))), INT64_MAX / 2), 256);
-    const bool fit = find_corners(&p, m, data);
+    bool fit = true;
+    for (int i = 1; i < CONV_MODES; i++)
+        fit &= conv_find_corners(&m[i], data, &p.lower[i], &p.upper[i]);
     p.follows = fit && p.copies_x && d->d == 1 && (double)d->n * (double)p.to_pixels < INT32_MAX / 4;
     return p;
 }
@@ -108,7 +92,6 @@ static bool candidate_nchw_sm90(const void *desc, const ckl_device_info *device,
     c->consumers = 2 - i % 2;
     c->tile_k = depths[i / 2];
     c->copied = p->copies_x;
-    c->pairs = c->copied && p->from_pixels % 2 == 0;
     c->stages = stages_of(c, device);
     return true;
 }
@@ -171,8 +154,8 @@ static ckl_status admit_nchw_sm90(const void *desc, const ckl_device_info *devic
     TRY(check_problem(d, p, device));
     TRY(conv_check_form("nchw_sm90", d, &c->form));
     TRY(conv_check_dense("nchw_sm90", d));
-    if (c->copied != p->copies_x || (c->pairs && (!c->copied || p->from_pixels % 2)))
-        FAIL(CKL_INVALID, "conv nchw_sm90: copied=%d or pairs=%d does not fit the problem", c->copied, c->pairs);
+    if (c->copied != p->copies_x)
+        FAIL(CKL_INVALID, "conv nchw_sm90: copied=%d does not fit the problem", c->copied);
     if (c->consumers < 1 || c->consumers > 2)
         FAIL(CKL_INVALID, "conv nchw_sm90: consumers=%d is not in 1..2", c->consumers);
     if (c->tile_k != 16 && c->tile_k != 32 && c->tile_k != CONV_SM90_K)
@@ -193,20 +176,29 @@ static int64_t workspace_nchw_sm90(const ckl_plan *plan)
     return p->filter_copy + p->x_copy;
 }
 
-static int64_t copy_ctas(const conv_planes *c, int each)
+/* Places of a plane that a thread copies: 8 or 4 where as many are whole, and one vector. */
+static int places_of_thread(const conv_planes *c)
+{
+    int each = c->places > CONV_NCHW_FEW_PLACES ? CONV_NCHW_PLACES_MAX : 1;
+    while (each > 1 && (c->places % each || (uintptr_t)c->from % (2 * (uintptr_t)each)))
+        each = each == CONV_NCHW_PLACES_MAX ? each / 2 : 1;
+    return each;
+}
+
+static int64_t copy_ctas(const conv_planes *c)
 {
     enum { ALONG_PLANE = 8, WARPS = CONV_PACK_THREADS / 32 };
+    const int each = places_of_thread(c);
     if (each == 1 && c->places <= CONV_NCHW_FEW_PLACES)
         return ceil_div(c->outer * (c->pitch / UNIT) * c->places, CONV_PACK_THREADS);
     const int64_t blocks = ceil_div(c->pitch, CONV_NCHW_COPY_CHANNELS) * ceil_div(c->places, ALONG_PLANE * each);
     return ceil_div(c->outer * blocks, WARPS);
 }
 
-ckl_status conv_nchw_copy_launch(const ckl_plan *plan, int kernel, const conv_planes copies[2], bool pairs,
-                                 ckl_stream stream)
+ckl_status conv_nchw_copy_launch(const ckl_plan *plan, int kernel, const conv_planes copies[2], ckl_stream stream)
 {
     const conv_planes *x = &copies[0], *w = &copies[1];
-    const int64_t first = copy_ctas(x, pairs ? 2 : 1), all = first + copy_ctas(w, 1);
+    const int64_t first = copy_ctas(x), all = first + copy_ctas(w);
     const conv_params p = { .from = { [CONV_X] = x->from, [CONV_W] = w->from },
                             .copies = { x->to, w->to },
                             .x_size = { x->outer, x->channels, x->places },
@@ -221,12 +213,11 @@ ckl_status conv_nchw_copy_launch(const ckl_plan *plan, int kernel, const conv_pl
 static ckl_status copy_channels(const ckl_plan *plan, const void *x, const void *w, char *workspace, ckl_stream stream)
 {
     const ckl_conv_desc *d = plan->desc;
-    const conv_nchw_config *c = plan->config;
     const conv_nchw_problem *p = problem_of(d);
     const conv_planes copies[] = { { x, workspace + p->filter_copy, p->x_copy ? d->n : 0, p->from_channels,
                                      p->from_pixels, padded(p->from_channels) },
                                    { w, workspace, p->filter_copy ? d->k : 0, d->c, p->taps, padded(d->c) } };
-    return conv_nchw_copy_launch(plan, CONV_NCHW_COPY, copies, c->pairs, stream);
+    return conv_nchw_copy_launch(plan, CONV_NCHW_COPY, copies, stream);
 }
 
 static param_tensor planes(const void *pointer, int64_t pixels, int64_t channels, int64_t images)
@@ -278,13 +269,10 @@ static ckl_status launch_nchw_sm90(const ckl_plan *plan, const void *args, ckl_s
 {
     const ckl_conv_desc *d = plan->desc;
     const ckl_conv_args *a = args;
-    const conv_nchw_config *c = plan->config;
     const conv_nchw_problem *p = problem_of(d);
     const bool data = d->direction == CKL_CONV_DATA;
     char *workspace = plan_workspace(plan, a->workspace);
     const void *from = data ? a->dy : a->x, *to = data ? a->dx : a->y, *w = a->w;
-    if (c->pairs && !PLAN_ALIGNED(4, from))
-        FAIL(CKL_INVALID, "conv nchw_sm90: x is not aligned to 4 bytes; impl=sm80 takes any");
     if (!PLAN_ALIGNED(16, p->x_copy ? NULL : from, p->filter_copy ? NULL : w, to))
         FAIL(CKL_INVALID, "conv nchw_sm90: a pointer is not aligned to 16 bytes; impl=sm80 takes any");
     if (d->n > 0)

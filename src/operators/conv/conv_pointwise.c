@@ -25,6 +25,7 @@ static ckl_gemm_desc product_of(const ckl_conv_desc *d, const rows_of_product *r
                                         : rows->channels,
                             .a = d->dtype,
                             .b = d->dtype,
+                            .c = d->residual ? d->out : CKL_DTYPE_DEFAULT,
                             .d = d->out,
                             .math = d->math,
                             .layout = weight ? CKL_GEMM_TN
@@ -32,6 +33,7 @@ static ckl_gemm_desc product_of(const ckl_conv_desc *d, const rows_of_product *r
                                              : CKL_GEMM_NT,
                             .lda = data || weight ? rows->of_y : rows->of_x,
                             .ldb = weight ? rows->of_x : rows->of_w,
+                            .ldc = d->residual ? rows->of_y : 0,
                             .ldd = data     ? rows->of_x
                                    : weight ? rows->of_w
                                             : rows->of_y,
@@ -142,8 +144,9 @@ ckl_status conv_pointwise_check(const void *desc)
     if (d->groups > 1)
         FAIL(CKL_UNSUPPORTED, "conv pointwise: it takes NHWC without groups");
     TRY(conv_pointwise_check_pixels(desc));
-    if (d->residual) // 128 to 512 channels of 28x28: half of the memory's rate, sm90 has shown 79 % of it
-        FAIL(CKL_UNSUPPORTED, "conv pointwise: sm90 loads a residual further ahead");
+    const int64_t unit = 16 / (int64_t)ckl_dtype_bytes(d->dtype);
+    if (d->residual && (d->c % unit || d->k % unit))
+        FAIL(CKL_UNSUPPORTED, "conv pointwise: residuals are for channels of whole 16 bytes");
     if (d->dtype == CKL_F32 && d->math == CKL_GEMM_F32)
         FAIL(CKL_UNSUPPORTED, "conv pointwise: tensor cores multiply f32 with math=tf32 alone");
     return CKL_OK;
@@ -281,6 +284,7 @@ ckl_gemm_args conv_pointwise_matrices(const ckl_conv_desc *d, const ckl_conv_arg
     const char *w = a->w ? (const char *)a->w + problem_of(d)->skipped * (int64_t)ckl_dtype_bytes(d->dtype) : NULL;
     return (ckl_gemm_args){ .a = data || weight ? a->dy : a->x,
                             .b = weight ? a->x : w,
+                            .c = a->residual,
                             .bias = a->bias,
                             .scale_b = a->scale,
                             .d = data     ? a->dx
@@ -294,7 +298,7 @@ static ckl_status launch_pointwise(const ckl_plan *plan, const void *args, ckl_s
     const ckl_conv_desc *d = plan->desc;
     const ckl_gemm_desc *product = conv_pointwise_product(d);
     const ckl_gemm_args x = conv_pointwise_matrices(d, args);
-    if (!PLAN_ALIGNED(16, x.a, x.b, x.d))
+    if (!PLAN_ALIGNED(16, x.a, x.b, x.c, x.d))
         FAIL(CKL_INVALID, "conv pointwise: a pointer is not aligned to 16 bytes; impl=sm80 takes any");
     return gemm_sm90_launch(plan, plan->config, product, product->k, &x, stream);
 }

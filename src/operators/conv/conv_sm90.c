@@ -56,7 +56,7 @@ typedef struct consumer_role {
     tensor acc;                                // (MMA,MMA_M,MMA_N)
     tensor tCrX[GROUPS_MAX], tCrW[GROUPS_MAX]; // of each group of a tile: (MMA_M,MMA_K,STAGES), (MMA_N,MMA_K,STAGES)
     tensor sY;                                 // (ROWS,COLS,BUFFERS)
-    val half, parity; // residual: which half of the buffers has this tile's, where two have; its barrier's parity
+    val half, parity; // residual: which half of the buffers has this tile's; its barrier's parity
     conv_halves_role shared;
 } consumer_role;
 
@@ -429,16 +429,6 @@ static void load_residual(const conv_kernel *k, const consumer_role *c, val tile
     }
 }
 
-/* After a tile: the next one's is under way in the other half, or is asked for once the stores have left the only one. */
-static void next_residual(const conv_kernel *k, const consumer_role *c, val tile)
-{
-    if (k->size.residual_tiles == 1)
-        load_residual(k, c, tile, c->half);
-    assign(c->parity, bit_xor(c->parity, k->size.residual_tiles == 1 ? imm(1) : c->half));
-    if (k->size.residual_tiles == 2)
-        assign(c->half, sub(imm(1), c->half));
-}
-
 static void wait_residual(const conv_kernel *k, const consumer_role *c)
 {
     mbarrier_wait(residual_barrier(k, c, c->half), c->parity);
@@ -566,7 +556,6 @@ static void consume(const void *of)
     const conv_products products = { &k->ring, c.first_thread, multiply, k, &c };
     pipeline_state stage = consumer_state(&k->ring);
     const bool residual = k->cfg->form.residual, late = !k->cfg->grouped && k->cfg->slices * k->cfg->split == 1;
-    const bool ahead = k->size.residual_tiles == 2;
     if (residual)
         load_residual(k, &c, first_tile(k), c.half);
     LOOP_FROM(tile, first_tile(k), k->count, clusters(k)) {
@@ -578,12 +567,14 @@ static void consume(const void *of)
         const val last = conv_mainloop_begin(&products, place.k_tiles, &stage);
         if (late)
             place = place_of(k, tile);
-        if (ahead)
+        if (residual)
             load_residual(k, &c, add(tile, clusters(k)), sub(imm(1), c.half));
         conv_mainloop_end(&products, last);
         epilogue(k, &c, &place, &v);
-        if (residual)
-            next_residual(k, &c, add(tile, clusters(k)));
+        if (residual) {
+            assign(c.parity, bit_xor(c.parity, c.half));
+            assign(c.half, sub(imm(1), c.half));
+        }
     }
     if (k->cfg->split > 1)
         conv_halves_leave(&k->halves, &c.shared);

@@ -71,8 +71,7 @@ typedef struct conv_sm90_shape {
     int consumer_w, consumer_h, consumer_n; // the box of a consumer's pixels
     int next_w, next_h, next_n;             // from one consumer's to the next one's
     int y_cols, y_boxes;       // of a staging buffer: rows of at most 128 bytes; those of a CTA's part of a tile
-    int residual_tiles;        // whose residuals have buffers: the next one's too, or this one's alone
-    int buffers;               // of a consumer: two, or with a residual all of these tiles
+    int buffers;               // of a consumer: two, or with a residual all of two tiles
     int64_t x_bytes, w_bytes;  // that a stage loads
     int64_t stage_room, rooms; // bytes of what a stage has alone, and of all X and W
     int64_t smem_bytes;
@@ -171,6 +170,12 @@ ckl_status conv_check_box(const char *who, conv_box box, int pixels, int step_w,
 int conv_stages_of(const ckl_device_info *device, int64_t first, int64_t each);
 ckl_status conv_check_stages(const char *who, const ckl_device_info *device, int stages, int64_t smem_bytes);
 
+/*
+ * The corners of im2col mode: the first pixel that a tap sees from place 0, and from the last pixel to where the last place sees
+ * it. Do they and the taps fit its numbers?
+ */
+bool conv_find_corners(const conv_mode *mode, bool data, int64_t *lower, int64_t *upper);
+
 /* For TMA: channels, columns, rows, slices, images. */
 param_tensor conv_pixels(const void *pointer, const conv_tensor *at);
 
@@ -218,7 +223,6 @@ typedef struct conv_sm90_work {
     double multiply, rows, bytes; // of a stage: its products, its rows of boxes, what is loaded
     double absent;                // of a stage: zeros for channels that are not there
     double epilogue;              // of a tile
-    bool asks_late;               // does a tile's products alone hide its residual's way?
     bool shallow;                 // could K be one stage?
 } conv_sm90_work;
 

@@ -106,10 +106,16 @@ conv_sm90_problem conv_sm90_problem_of(const ckl_conv_desc *d)
     return p;
 }
 
-/*
- * The corners of im2col mode: the first pixel that a tap sees from place 0, and from the last pixel to where the last
- * place sees it.
- */
+bool conv_find_corners(const conv_mode *m, bool data, int64_t *lower, int64_t *upper)
+{
+    enum { REACH = 128, OFFSETS = 256 };
+    const int64_t reach = (m->filter - 1) * m->dilation;
+    *lower = data ? m->pad - reach : -m->pad;
+    *upper = data ? *lower + m->x - m->y : *lower + (m->y - 1) * m->stride - (m->x - 1);
+    return reach < OFFSETS && *lower >= -REACH && *lower < REACH && *upper >= -REACH && *upper < REACH;
+}
+
+/* The corners of a launch. */
 static void corners_of(const conv_params *p, int mode, int64_t size, int64_t step, int64_t *lower, int64_t *upper)
 {
     const int64_t last_tap = (p->filter[mode] - 1) * p->dilation[mode];

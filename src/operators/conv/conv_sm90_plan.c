@@ -11,7 +11,6 @@
  */
 enum { SPLIT_LEAST = 64, THREE_LEAST = 16 };
 enum { HELD_MAX = 32, HELD_BYTES = 64 << 10 }; // stages; of filters
-enum { RESIDUAL_AHEAD_MAX = 192 }; // filters of a CTA: of more, residuals of two tiles leave no room for stages
 
 /* Columns of a staging buffer: the widest rows of 128, 64 or 32 bytes that divide the filters which a CTA finishes. */
 static int y_cols_of(int filters, int out)
@@ -34,8 +33,7 @@ static conv_sm90_shape memory_of(const conv_sm90_config *c)
     s.x_images = c->box_w * (c->box_h + s.taps - 1);
     s.x_rows = s.x_images * c->box_n;
     s.y_boxes = finished / s.y_cols;
-    s.residual_tiles = !c->form.residual ? 0 : finished > RESIDUAL_AHEAD_MAX ? 1 : 2;
-    s.buffers = c->form.residual ? s.residual_tiles * s.y_boxes : CONV_SM90_BUFFERS;
+    s.buffers = CONV_SM90_BUFFERS * (c->form.residual ? s.y_boxes : 1);
     s.span = c->tile_k * bytes <= 32 ? 32 : c->tile_k * bytes <= 64 ? 64 : 128;
     s.depth = (c->tile_k + step - 1) / step * step;
     s.w_k = c->tile_k / c->together;
@@ -369,7 +367,6 @@ conv_sm90_work conv_sm90_work_of(const conv_sm90_problem *p, const conv_sm90_con
                              .bytes = (double)(s.x_bytes + (c->held ? 0 : s.w_bytes)),
                              .absent = absent / ZEROS,
                              .epilogue = EPILOGUE * c->tile_n / 2 + box_cost(c, &s),
-                             .asks_late = s.residual_tiles == 1,
                              .shallow = taps * (double)in * bytes <= 2 * CONV_SM90_K };
 }
 
@@ -377,19 +374,19 @@ conv_sm90_work conv_sm90_work_of(const conv_sm90_problem *p, const conv_sm90_con
  * A stage takes the longest of its products on the tensor cores, of its bytes (72 a cycle from L2 to an SM, 7200 to all SMs),
  * and of its rows. The epilogue takes some cycles for each accumulator of a thread, which nothing overlaps, least of all where K
  * could be one stage (32 to 16 channels of 112x112, one pixel: 26.3 us). Then the exchange of two CTAs. A launch of the gradient begins
- * where the one before leaves SMs.
+ * where the last turn of the one before leaves SMs; small ones gained nothing by that (512 channels of 14x14, stride 2: 23.5 us).
  */
 plan_cost conv_sm90_cost_of(const conv_sm90_work *w, const ckl_device_info *device, const conv_sm90_config *c)
 {
     const double BYTES = 72, ALL_BYTES = 7200, STAGE = 40, START = 2000, SINGLE = 900, EXCHANGE = 5000, RING = 600,
-                 RESIDUAL = 3000, HERTZ = 1.7e9;
+                 HERTZ = 1.7e9;
     const double tiles = w->tiles * c->slices, ctas = c->split, at_once = device->sm_count / c->split,
                  active = ctas * smaller(tiles, at_once);
     const double load = larger(w->bytes / smaller(BYTES, ALL_BYTES / active), w->rows);
     const double stage = larger(w->multiply, load) * unsure(c) + w->absent + STAGE + (c->stages < 3 ? RING : 0);
-    const double products = larger(ceil(w->stages / c->slices / ctas) * stage, w->asks_late ? RESIDUAL : 0);
-    const double tile = products + w->epilogue / ctas + (w->shallow ? SINGLE : 0) + (ctas > 1 ? EXCHANGE : 0);
-    const double waves = ceil(w->launches * tiles / at_once) / w->launches, traffic = tiles / at_once / 64;
+    const double tile = ceil(w->stages / c->slices / ctas) * stage + w->epilogue / ctas + (w->shallow ? SINGLE : 0) +
+                        (ctas > 1 ? EXCHANGE : 0);
+    const double waves = larger(1, ceil(w->launches * tiles / at_once) / w->launches), traffic = tiles / at_once / 64;
     return (plan_cost){ w->launches * ((waves + traffic) * tile + START) / HERTZ * 1e6,
                         w->multiply > load ? "tensor cores" : "loads" };
 }
@@ -417,8 +414,8 @@ static ckl_status check_split(const conv_sm90_problem *p, const conv_sm90_config
         FAIL(CKL_INVALID, "conv sm90: split=%d is not in 1..2", c->split);
     if (c->split == 1)
         return CKL_OK;
-    if (c->slices > 1 || p->launches > 1 || p->desc.dtype == CKL_I8)
-        FAIL(CKL_UNSUPPORTED, "conv sm90: split=2 takes no slices, no i8, and of data strides of 1");
+    if (c->form.residual || c->slices > 1 || p->launches > 1 || p->desc.dtype == CKL_I8)
+        FAIL(CKL_UNSUPPORTED, "conv sm90: split=2 takes no residual, no slices, no i8, and of data strides of 1");
     if (k_tiles < 2 || c->tile_n / 2 % memory_of(c).y_cols)
         FAIL(CKL_UNSUPPORTED, "conv sm90: split=2 halves %g stages and %d columns, which are to be whole and boxes",
              k_tiles, c->tile_n);
@@ -455,9 +452,7 @@ static ckl_status check_held(const conv_sm90_problem *p, const conv_sm90_config 
 /* Do corners and taps fit the numbers of the im2col mode? */
 static ckl_status check_im2col(const conv_sm90_problem *p, const conv_sm90_config *c)
 {
-    enum { REACH = 128, OFFSETS = 256 };
     const ckl_conv_desc *d = &p->desc;
-    const bool data = d->direction == CKL_CONV_DATA;
     if (!c->im2col)
         return CKL_OK;
     conv_mode m[CONV_MODES];
@@ -466,11 +461,10 @@ static ckl_status check_im2col(const conv_sm90_problem *p, const conv_sm90_confi
         FAIL(CKL_UNSUPPORTED,
              "conv sm90: im2col=1 takes dense images, without groups or slices, and of data strides of 1");
     for (int i = 1; i < CONV_MODES; i++) {
-        const int64_t reach = (m[i].filter - 1) * m[i].dilation, lower = data ? m[i].pad - reach : -m[i].pad;
-        const int64_t upper = data ? lower + m[i].x - m[i].y : lower + (m[i].y - 1) * m[i].stride - (m[i].x - 1);
-        if (reach >= OFFSETS || lower < -REACH || lower >= REACH || upper < -REACH || upper >= REACH)
+        int64_t lower, upper;
+        if (!conv_find_corners(&m[i], d->direction == CKL_CONV_DATA, &lower, &upper))
             FAIL(CKL_UNSUPPORTED,
-                 "conv sm90: im2col=1 takes filters, padding and strides that reach less than %d pixels", REACH);
+                 "conv sm90: im2col=1 takes filters, padding and strides that reach less than 128 pixels");
     }
     if ((double)d->n * (double)m[1].y * (double)m[2].y > INT32_MAX ||
         (double)d->n * (double)m[1].x * (double)m[2].x > INT32_MAX)
@@ -537,7 +531,7 @@ static ckl_status check_tile(const conv_sm90_problem *p, const ckl_device_info *
     else if (c->box_w != CONV_SM90_ROWS * c->consumers || c->box_h != 1 || c->box_n != 1)
         FAIL(CKL_INVALID, "conv sm90: im2col=1, but box_w=%d are not all pixels of a CTA", c->box_w);
     const int unit_n = conv_sm90_n_major(c) ? CONV_SM90_SPAN : CONV_SM90_N;
-    const int most_n = c->consumers > 2 ? 192 : 256; // ptxas has 128 registers for 512 threads
+    const int most_n = c->form.residual || c->consumers > 2 ? 192 : 256; // ptxas has 128 registers for 512 threads
     if (c->tile_n < unit_n || c->tile_n % unit_n || c->tile_n > most_n)
         FAIL(CKL_INVALID, "conv sm90: tile_n=%d is not a multiple of %d up to %d", c->tile_n, unit_n, most_n);
     TRY(conv_check_stages("sm90", device, c->stages, memory_of(c).smem_bytes));

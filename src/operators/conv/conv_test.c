@@ -213,6 +213,9 @@ static const char *const cases[] = {
     "n=2 c=3 h=9 w=16 k=3 groups=3 r=4 s=5 pad=1 dilation=2 direction=data layout=nchw out=f32 impl=depthwise",
     "n=1 c=16 h=5 w=6 k=16 groups=16 pad=1 stride=2 direction=data # by another kernel",
     "n=1 c=8 d=3 h=4 w=5 k=8 t=3 pad=1 groups=8",
+    "n=3 c=72 h=7 w=9 k=200 r=1 s=1 bias=1 scale=1 residual=1 activation=relu impl=pointwise",
+    "n=2 c=40 h=9 w=7 k=24 r=1 s=1 dtype=bf16 out=f32 residual=1 x_w=48 y_w=32 impl=pointwise",
+    "n=2 c=16 h=5 w=8 k=72 r=1 s=1 residual=1 epilogue=tril impl=pointwise",
     "n=2 c=64 h=8 w=8 k=64 r=1 s=1 layout=nchw impl=nchw_sm90",
     "n=2 c=16 h=8 w=12 k=24 pad=1 layout=nchw impl=nchw_sm90",
     "n=2 c=72 h=8 w=8 k=136 pad=1 r=3 s=1 layout=nchw dtype=bf16 bias=1 activation=relu impl=nchw_sm90 "
@@ -411,11 +414,6 @@ static const char *const cases[] = {
     "n=2 c=264 h=9 w=7 k=40 pad=1 r=3 s=1 direction=data impl=sm90 config='im2col=0 tile_n=256 split=2 stages=2 tall=0 "
     "held=0'",
     "n=2 c=64 h=9 w=7 k=128 groups=2 pad=1 impl=sm90 config='im2col=0 tile_n=128 split=2 tall=0 held=0'",
-    "n=2 c=136 h=9 w=7 k=264 pad=1 bias=1 residual=1 activation=relu impl=sm90 config='im2col=1 box_w=64 box_h=1 "
-    "box_n=1 "
-    "consumers=1 tile_n=256 tile_k=64 split=2 stages=3 tall=0 held=0' # a residual for each half",
-    "n=180 c=24 h=14 w=14 k=248 r=1 s=1 bias=1 residual=1 activation=relu impl=sm90 config='im2col=1 box_w=128 box_h=1 "
-    "box_n=1 consumers=2 tile_n=256 split=1 stages=3' # several tiles, one residual at a time",
     "n=2 c=72 h=9 w=7 k=104 pad=1 bias=1 activation=relu impl=sm90 config='im2col=0 split=1 tile_n=112 tall=0 held=0' "
     "# four boxes of y of 16 filters and more",
     "n=2 c=72 h=9 w=7 k=104 pad=1 bias=1 residual=1 impl=sm90 config='im2col=0 split=1 tile_n=112 stages=3 tall=0 "
