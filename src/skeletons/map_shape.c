@@ -81,6 +81,31 @@ void map_simplify(map_shape *s)
 
 /* Config */
 
+map_kernel map_kernel_of(const map_config *c)
+{
+    const ckl_dtype in[MAP_INPUTS_MAX] = { c->in0, c->in1, c->in2, c->in3 };
+    map_kernel k = { .compute = c->compute, .config = *c };
+    for (; k.inputs < MAP_INPUTS_MAX && in[k.inputs] != CKL_DTYPE_DEFAULT; k.inputs++) {
+        k.dtype[k.inputs] = in[k.inputs];
+        k.scalar[k.inputs] = c->scalars >> k.inputs & 1;
+    }
+    k.dtype[k.inputs] = c->out;
+    return k;
+}
+
+/* The types of a kernel, as its config has them. */
+static void set_types(const map_kernel *k, map_config *c)
+{
+    ckl_dtype *const in[MAP_INPUTS_MAX] = { &c->in0, &c->in1, &c->in2, &c->in3 };
+    c->scalars = 0;
+    for (int i = 0; i < MAP_INPUTS_MAX; i++) {
+        *in[i] = i < k->inputs ? k->dtype[i] : CKL_DTYPE_DEFAULT;
+        c->scalars |= (i < k->inputs && k->scalar[i]) << i;
+    }
+    c->out = k->dtype[k->inputs];
+    c->compute = k->compute;
+}
+
 static int64_t inner_stride(const map_shape *s, int operand)
 {
     return s->stride[operand][s->rank - 1];
@@ -285,6 +310,7 @@ static bool has_repeated_row(const map_kernel *k, const map_shape *s)
 map_config map_choose(map_kernel k, map_shape s, const ckl_device_info *device)
 {
     map_config *c = &k.config;
+    set_types(&k, c);
     describe_strides(&s, c);
     c->vec = VECTOR_BYTES / (int)widest_bytes(&k);
     c->pairs = has_pairs(&k, &s);

@@ -1,10 +1,8 @@
 /* add_test.c - the definition of add in double, its cases and rejects. */
-#include "cutekernellib/operators/add.h"
-
 #include <math.h>
 
 #include "base/dtype.h"
-#include "operators/add/add_config.h"
+#include "operators/add/add_problem.h"
 #include "operators/operators.h"
 
 /* Products with small factors stay in f32. */
