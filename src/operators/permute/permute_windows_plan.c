@@ -60,7 +60,7 @@ static plan_cost cost_windows(const void *problem, const ckl_device_info *device
         .ctas = ceil_div(runs_of(p) * windows_of_run(p), c->threads),
         .threads = c->threads,
         .registers = REGISTERS + 2 * BYTES / WORD_BYTES,
-        .ctas_per_sm = c->ctas_per_sm,
+        .ctas_per_sm = PERMUTE_WINDOW_THREADS / c->threads,
         .lines = 3.0 * PERMUTE_WARP * BYTES / LINE_BYTES,
         .elements = OF_WINDOW + OF_MODE * c->rank + OF_ELEMENT * BYTES / c->bytes,
     };
