@@ -306,13 +306,27 @@ val map_asks(int together, int bytes)
     return eq(bit_and(thread(), imm((int)min_i64(min_i64(WARP, together), LINE_BYTES / bytes) - 1)), imm(0));
 }
 
+/*
+ * Is this the first place of what the operand has there? One thread of all asks for a row that comes again: its few lines are
+ * the same ones of L2. relu(x*b) of 6144x384 f16 took 17.5 us when all did.
+ */
+static val is_first(const map *m, int i, const val *at)
+{
+    const int inner = m->k->config.rank - 1;
+    val first = map_access_of(m->k, i) == CONSTANT ? eq(at[inner], imm(0)) : yes();
+    for (int d = 0; d < inner; d++)
+        first = logical_and(first, logical_or(ne(m->operands[i].stride[d], imm(0)), eq(at[d], imm(0))));
+    return first;
+}
+
 void map_prefetch_unit(const map *m, val number, const val *at)
 {
     for (int i = 0; i < m->k->inputs; i++)
         if (map_access_of(m->k, i) == FLAT)
             prefetch_L2(flat_vector(m, i, number, 1).address);
         else if (map_access_of(m->k, i) != SCALAR && map_access_of(m->k, i) != CROSSED)
-            prefetch_L2(map_address_of(m, i, at));
+            IF(is_first(m, i, at))
+                prefetch_L2(map_address_of(m, i, at));
 }
 
 int map_widest_input(const map *m)

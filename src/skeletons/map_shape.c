@@ -275,9 +275,20 @@ static bool has_few_tiles(const map_kernel *k, const map_shape *s, const ckl_dev
     return k->config.crossed && tiles <= (int64_t)device->sm_count * (empty ? CROSSED_FEW_EMPTY : 1);
 }
 
+/* Are the vectors of an operand shorter than others'? Constants aside. */
+static bool has_short_vectors(const map_kernel *k)
+{
+    bool is_short = false;
+    for (int i = 0; i <= k->inputs; i++)
+        if (i == k->inputs || !(k->scalar[i] || k->config.constant >> i & 1))
+            is_short |= dtype_bytes(k->dtype[i]) < widest_bytes(k);
+    return is_short;
+}
+
 /*
  * Vectors of a thread. One is fastest for one input, while CTAs need not start faster than about one a nanosecond: relu
- * of 2^28 bf16 takes 255 us, with two or four vectors 261. Several inputs take two, and so do elements of what is constant along rows
+ * of 2^28 bf16 takes 255 us, with two or four vectors 261. Where types differ, a vector of one is half of the other's: a cast of
+ * 2^28 f32 to bf16 takes 375.0 us with one, 369.3 with two. Several inputs take two, and so do elements of what is constant along rows
  * that vectors cross: x*s+b of 128x109x25x25 f32, s and b of the channels, 19.2 us with one and 18.4 with two.
  */
 static int steps_for(const map_kernel *k)
@@ -285,7 +296,7 @@ static int steps_for(const map_kernel *k)
     int loads = 0;
     for (int i = 0; i < k->inputs; i++)
         loads += k->config.flat || !(k->config.constant >> i & 1);
-    return loads == 0 ? 4 : loads == 1 ? 1 : 2;
+    return loads == 0 ? 4 : loads == 1 && !has_short_vectors(k) ? 1 : 2;
 }
 
 /* Bytes of one element of every input. */

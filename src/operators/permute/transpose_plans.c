@@ -210,6 +210,13 @@ static bool pays_prefetch(const permutation *p, int tile_r, int tile_c, int thre
     return p->has_matrix && permute_pays_prefetch(tiles_of(&p->matrix, tile_r, tile_c), threads, device);
 }
 
+/* Candidates are taken where their cost is less. */
+static bool is_trusted(const void *config)
+{
+    (void)config;
+    return true;
+}
+
 /* sm80: whole words at any alignment */
 
 /* Tiles of 32 KB, wide on the side of x; no larger than the matrix, and smaller where there would be few. */
@@ -260,12 +267,6 @@ static bool candidate_sm80(const void *problem, const ckl_device_info *device, i
     return true;
 }
 
-static bool is_trusted_sm80(const void *config)
-{
-    (void)config;
-    return true;
-}
-
 static ckl_status admit_sm80(const void *problem, const ckl_device_info *device, const void *config)
 {
     const permutation *p = problem;
@@ -302,7 +303,7 @@ const implementation transpose_sm80_implementation = {
     IMPLEMENTATION_PARTS(transpose, sm80),
     .summary = "tiles in shared memory by cp.async, whole words on both sides at any alignment",
     .candidate = candidate_sm80,
-    .is_trusted = is_trusted_sm80,
+    .is_trusted = is_trusted,
     .cost = transpose_sm80_cost,
     .rivals = { &permute_boxes_implementation, &permute_gather_implementation },
     .params = &transpose_param_list,
@@ -491,6 +492,7 @@ static ckl_status choose_narrow(const void *problem, const ckl_device_info *devi
         along /= 2;
     c->tile_r = c->short_x ? along : side;
     c->tile_c = c->short_x ? side : along;
+    c->prefetch = pays_prefetch(p, c->tile_r, c->tile_c, c->threads, device);
     return CKL_OK;
 }
 
@@ -537,6 +539,7 @@ const implementation transpose_narrow_implementation = {
     IMPLEMENTATION_PARTS(transpose, narrow),
     .summary = "matrices with a short side without gaps: whole runs of memory on both sides",
     .candidate = candidate_narrow,
+    .is_trusted = is_trusted,
     .cost = transpose_narrow_cost,
     .rivals = { &permute_gather_implementation },
     .params = &transpose_param_list,
