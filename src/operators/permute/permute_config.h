@@ -6,17 +6,16 @@
 #include "plan/plan.h"
 
 /* The fields of a problem; of permute there are modes beside them. */
-#define TRANSPOSE_DESC(X, owner)                                                            \
-    X(owner, int64_t, rows, "1024", "", "rows of x")                                        \
-    X(owner, int64_t, cols, "1024", "", "columns of x")                                     \
-    X(owner, ckl_dtype, dtype, "f32", "", "type of x and y, any")                           \
-    X(owner, int, tile, "0", "0 16 32", "0: the fastest kernel; tiles of the kernel tiled") \
-    X(owner, int64_t, batch, "1", "?1..", "matrices")                                       \
-    X(owner, int64_t, ldx, "0", "", "elements between rows of x; 0: dense")                 \
-    X(owner, int64_t, ldy, "0", "", "elements between rows of y; 0: dense")                 \
-    X(owner, int64_t, incx, "1", "?1..", "elements between neighbours in a row of x")       \
-    X(owner, int64_t, incy, "1", "?1..", "elements between neighbours in a row of y")       \
-    X(owner, int64_t, stride_x, "0", "", "elements between matrices of x; 0: dense")        \
+#define TRANSPOSE_DESC(X, owner)                                                      \
+    X(owner, int64_t, rows, "1024", "", "rows of x")                                  \
+    X(owner, int64_t, cols, "1024", "", "columns of x")                               \
+    X(owner, ckl_dtype, dtype, "f32", "", "type of x and y, any")                     \
+    X(owner, int64_t, batch, "1", "?1..", "matrices")                                 \
+    X(owner, int64_t, ldx, "0", "", "elements between rows of x; 0: dense")           \
+    X(owner, int64_t, ldy, "0", "", "elements between rows of y; 0: dense")           \
+    X(owner, int64_t, incx, "1", "?1..", "elements between neighbours in a row of x") \
+    X(owner, int64_t, incy, "1", "?1..", "elements between neighbours in a row of y") \
+    X(owner, int64_t, stride_x, "0", "", "elements between matrices of x; 0: dense")  \
     X(owner, int64_t, stride_y, "0", "", "elements between matrices of y; 0: dense")
 
 #define PERMUTE_DESC(X, owner) X(owner, ckl_dtype, dtype, "f32", "", "type of x and y, any")

@@ -344,8 +344,6 @@ static ckl_status admit_gather(const void *problem, const ckl_device_info *devic
 {
     const permutation *p = problem;
     const permute_gather_config *c = config;
-    if (p->tile)
-        FAIL(CKL_UNSUPPORTED, "%s gather: tile=%d asks for the kernel tiled", p->op, p->tile);
     if (c->element != p->bytes)
         FAIL(CKL_INVALID, "%s gather: element=%d is not the problem's %d", p->op, c->element, p->bytes);
     accesses a;

@@ -60,13 +60,6 @@ static ckl_status launch_tiles(const ckl_plan *plan, int kernel, const transpose
 /* Of both sides of a matrix: tiles of smaller ones would be mostly empty; of boxes of TMA, where gather has squares. */
 enum { SIDE_BYTES_MIN = 32, BOX_SIDE_BYTES_MIN = 64 };
 
-static ckl_status check_free_choice(const permutation *p, const char *who)
-{
-    if (p->tile)
-        FAIL(CKL_UNSUPPORTED, "%s %s: tile=%d asks for the kernel tiled", p->op, who, p->tile);
-    return CKL_OK;
-}
-
 /* Would tiles be well filled? */
 static ckl_status check_sides(const permutation *p, const char *who, int side_bytes_min)
 {
@@ -127,7 +120,6 @@ static ckl_status choose_naive(const void *problem, const ckl_device_info *devic
     const permutation *p = problem;
     transpose_naive_config *c = config;
     (void)device;
-    TRY(check_free_choice(p, "naive"));
     c->bytes = p->bytes;
     c->outer = p->matrix.outer_count;
     return CKL_OK;
@@ -165,7 +157,6 @@ static ckl_status choose_tiled(const void *problem, const ckl_device_info *devic
     (void)device;
     c->bytes = p->bytes;
     c->outer = p->matrix.outer_count;
-    c->tile = p->tile ? p->tile : c->tile;
     return CKL_OK;
 }
 
@@ -238,7 +229,6 @@ static ckl_status choose_sm80(const void *problem, const ckl_device_info *device
 {
     const permutation *p = problem;
     transpose_sm80_config *c = config;
-    TRY(check_free_choice(p, "sm80"));
     TRY(check_sides(p, "sm80", SIDE_BYTES_MIN));
     c->bytes = p->bytes;
     c->outer = p->matrix.outer_count;
@@ -342,7 +332,6 @@ static ckl_status choose_sm90(const void *problem, const ckl_device_info *device
 {
     const permutation *p = problem;
     transpose_sm90_config *c = config;
-    TRY(check_free_choice(p, "sm90"));
     TRY(check_sides(p, "sm90", p->bytes < WORD_BYTES ? BOX_SIDE_BYTES_MIN : SIDE_BYTES_MIN));
     c->bytes = p->bytes;
     c->outer = p->matrix.outer_count;
@@ -470,7 +459,6 @@ static ckl_status choose_narrow(const void *problem, const ckl_device_info *devi
     const permutation *p = problem;
     transpose_narrow_config *c = config;
     const permute_matrix *m = &p->matrix;
-    TRY(check_free_choice(p, "narrow"));
     TRY(check_short_side(p));
     if (p->bytes >= WORD_BYTES && min_i64(m->rows, m->cols) > WORDS_MAX)
         FAIL(CKL_UNSUPPORTED, "%s narrow: a short side of more than %d words is left to boxes", p->op, WORDS_MAX);
