@@ -29,6 +29,22 @@ static void test_simplify(void **state)
     assert_int_equal(s.count, ROWS * COLUMNS);
 }
 
+/* Of multiples up to 2^31, and of the numbers before and behind them, in 32 bits as in a kernel. */
+static void test_divisor(void **state)
+{
+    (void)state;
+    static const int64_t sizes[] = { 1, 2, 3, 5, 7, 12, 641, 65535, 65536, 6700417, INT32_MAX - 1, INT32_MAX };
+    for (int i = 0; i < COUNT_OF(sizes); i++) {
+        const int64_t size = sizes[i], last = INT32_MAX / size, step = 1 + last / 4099;
+        const divisor by = divisor_of(size);
+        for (int64_t times = last; times >= 0; times -= step)
+            for (int64_t n = max_i64(times * size - 1, 0); n <= min_i64(times * size + 1, INT32_MAX); n++) {
+                const uint32_t sum = (uint32_t)((uint64_t)n * by.factor >> 32) + (uint32_t)n;
+                assert_int_equal(sum >> by.shift, n / size);
+            }
+    }
+}
+
 static const map_kernel *kernel; // what describe() describes
 
 /* x where it is at least *limit, else y: an author's function with something of his own. */
@@ -118,7 +134,8 @@ static void test_in_phase(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_simplify), cmocka_unit_test(test_callback),
-                                        cmocka_unit_test(test_aligned), cmocka_unit_test(test_in_phase) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(test_simplify), cmocka_unit_test(test_divisor),
+                                        cmocka_unit_test(test_callback), cmocka_unit_test(test_aligned),
+                                        cmocka_unit_test(test_in_phase) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

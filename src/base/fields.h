@@ -2,9 +2,9 @@
  * fields.h - descs, configs and problems as field tables: text, parser, printing and search space from one list.
  *
  * A struct is declared once as an X-macro list and expanded twice:
- *     #define ADD_CONFIG(X) X(add_config, int, threads, "256", "128 256 512", "threads of a CTA")
- *     typedef struct add_config { ADD_CONFIG(FIELD_MEMBER) } add_config;
- *     static const field add_config_fields[] = { ADD_CONFIG(FIELD_ROW) };
+ *     #define SCALE_CONFIG(X, owner) X(owner, int, threads, "256", "128 256 512", "threads of a CTA")
+ *     FIELD_STRUCT(scale_config, SCALE_CONFIG);
+ *     static const field fields[] = { SCALE_CONFIG(FIELD_ROW, scale_config) };
  */
 #pragma once
 
@@ -45,6 +45,10 @@ typedef struct field_table {
 } field_table;
 
 #define FIELD_MEMBER(owner, kind, name, value, range, help) kind name;
+#define FIELD_STRUCT(type, LIST) \
+    typedef struct type {        \
+        LIST(FIELD_MEMBER, type) \
+    } type
 #define FIELD_ROW(owner, kind, name, value, range, help) \
     { #name, FIELD_##kind, offsetof(owner, name), value, range, help },
 /* A field of a struct inside the owner: the list gets (owner, member) in place of the owner. */

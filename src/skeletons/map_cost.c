@@ -3,12 +3,13 @@
 
 #include "skeletons/map_launch.h"
 
-bool map_candidate(map_kernel k, map_shape s, const ckl_device_info *device, int i, map_config *c)
+bool map_candidate(const map_problem *p, const ckl_device_info *device, int i, map_config *c)
 {
     static const int threads[] = { 128, 256, 512 }, steps[] = { 1, 2, 4, 8 };
     if (i >= COUNT_OF(threads) * COUNT_OF(steps))
         return false;
-    *c = map_choose(k, s, device);
+    if (map_choose_problem(p, device, c) != CKL_OK)
+        return false;
     c->threads = threads[i % COUNT_OF(threads)];
     c->steps = steps[i / COUNT_OF(threads)];
     c->row_threads = c->row_threads > 32 ? c->threads : c->row_threads;
@@ -33,9 +34,11 @@ static double lines_of(int64_t stride, int elements, ckl_dtype dtype)
     return stride == 0 ? 1 : WARP * elements * (between < LINE ? between / LINE : 1);
 }
 
-plan_cost map_cost(map_kernel k, map_shape s, const ckl_device_info *device)
+plan_cost map_cost(const map_problem *p, const ckl_device_info *device, const map_config *config)
 {
-    const int held = k.config.vec * k.config.steps;
+    const map_kernel k = map_kernel_of(config);
+    const map_shape s = p->shape;
+    const int held = config->vec * config->steps;
     static const memory_kernel by_vectors = { .us = -0.3, .wait_cycles = -700, .bytes = 0.96 },
                                by_rows = { .us = 0.6, .wait_cycles = -1800, .bytes = 0.8, .lines = 5 },
                                crossing = { .us = 0.4, .wait_cycles = 1500, .bytes = 0.9, .lines = 0.15 };

@@ -159,6 +159,7 @@ typedef struct map_rows {
     void *user;
     val address[MAP_OPERANDS_MAX];  // of the row's first element
     val is_outer[MAP_OPERANDS_MAX]; // no other row is before it or behind it in memory
+    val is_first[MAP_OPERANDS_MAX]; // no row before it lies there, too
     val repeated[MAP_INPUTS_MAX];   // f32: of inputs that are the same along the row
     tensor rX[MAP_INPUTS_MAX];      // (VEC,STEPS) of a span
     row_cut *cut[MAP_INPUTS_MAX];   // loads under way
@@ -168,13 +169,15 @@ typedef struct map_rows {
 static void find_row(map_rows *m, const map_values *p, const val *at, int i)
 {
     const val *stride = &p->stride[i * MAP_RANK_MAX], size = imm(dtype_bytes(m->k->dtype[i]));
-    val index = imm64(0), low = imm64(0), high = imm64(0), apart = imm64(m->k->config.vec);
+    val index = imm64(0), low = imm64(0), high = imm64(0), apart = imm64(m->k->config.vec), first = yes();
     for (int d = 0; d < m->k->config.rank - 1; d++) {
         val span = mul(sub(p->size[d], imm64(1)), stride[d]);
         index = add(mul(at[d], stride[d]), index);
         low = add(low, min(span, imm64(0)));
         high = add(high, max(span, imm64(0)));
+        first = logical_and(first, logical_or(ne(stride[d], imm(0)), eq(at[d], imm(0))));
     }
+    m->is_first[i] = first;
     m->address[i] = add(p->pointer[i], convert(U64, mul(index, size)));
     m->is_outer[i] = logical_or(lt(index, add(low, apart)), gt(index, sub(high, apart)));
 }
@@ -223,7 +226,8 @@ static void prefetch_span(const map_rows *m, const row_span *s)
                 if (!is_read(m->k, i))
                     continue;
                 tensor gX = slice(input_vector(m, s, i), 0, step); // (1)
-                prefetch_L2(gX.address);
+                IF(m->is_first[i])
+                    prefetch_L2(gX.address);
             }
 }
 

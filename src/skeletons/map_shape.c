@@ -81,6 +81,31 @@ void map_simplify(map_shape *s)
 
 /* Config */
 
+map_kernel map_kernel_of(const map_config *c)
+{
+    const ckl_dtype in[MAP_INPUTS_MAX] = { c->in0, c->in1, c->in2, c->in3 };
+    map_kernel k = { .compute = c->compute, .config = *c };
+    for (; k.inputs < MAP_INPUTS_MAX && in[k.inputs] != CKL_DTYPE_DEFAULT; k.inputs++) {
+        k.dtype[k.inputs] = in[k.inputs];
+        k.scalar[k.inputs] = c->scalars >> k.inputs & 1;
+    }
+    k.dtype[k.inputs] = c->out;
+    return k;
+}
+
+/* The types of a kernel, as its config has them. */
+static void set_types(const map_kernel *k, map_config *c)
+{
+    ckl_dtype *const in[MAP_INPUTS_MAX] = { &c->in0, &c->in1, &c->in2, &c->in3 };
+    c->scalars = 0;
+    for (int i = 0; i < MAP_INPUTS_MAX; i++) {
+        *in[i] = i < k->inputs ? k->dtype[i] : CKL_DTYPE_DEFAULT;
+        c->scalars |= (i < k->inputs && k->scalar[i]) << i;
+    }
+    c->out = k->dtype[k->inputs];
+    c->compute = k->compute;
+}
+
 static int64_t inner_stride(const map_shape *s, int operand)
 {
     return s->stride[operand][s->rank - 1];
@@ -250,9 +275,20 @@ static bool has_few_tiles(const map_kernel *k, const map_shape *s, const ckl_dev
     return k->config.crossed && tiles <= (int64_t)device->sm_count * (empty ? CROSSED_FEW_EMPTY : 1);
 }
 
+/* Are the vectors of an operand shorter than others'? Constants aside. */
+static bool has_short_vectors(const map_kernel *k)
+{
+    bool is_short = false;
+    for (int i = 0; i <= k->inputs; i++)
+        if (i == k->inputs || !(k->scalar[i] || k->config.constant >> i & 1))
+            is_short |= dtype_bytes(k->dtype[i]) < widest_bytes(k);
+    return is_short;
+}
+
 /*
  * Vectors of a thread. One is fastest for one input, while CTAs need not start faster than about one a nanosecond: relu
- * of 2^28 bf16 takes 255 us, with two or four vectors 261. Several inputs take two, and so do elements of what is constant along rows
+ * of 2^28 bf16 takes 255 us, with two or four vectors 261. Where types differ, a vector of one is half of the other's: a cast of
+ * 2^28 f32 to bf16 takes 375.0 us with one, 369.3 with two. Several inputs take two, and so do elements of what is constant along rows
  * that vectors cross: x*s+b of 128x109x25x25 f32, s and b of the channels, 19.2 us with one and 18.4 with two.
  */
 static int steps_for(const map_kernel *k)
@@ -260,7 +296,7 @@ static int steps_for(const map_kernel *k)
     int loads = 0;
     for (int i = 0; i < k->inputs; i++)
         loads += k->config.flat || !(k->config.constant >> i & 1);
-    return loads == 0 ? 4 : loads == 1 ? 1 : 2;
+    return loads == 0 ? 4 : loads == 1 && !has_short_vectors(k) ? 1 : 2;
 }
 
 /* Bytes of one element of every input. */
@@ -285,6 +321,7 @@ static bool has_repeated_row(const map_kernel *k, const map_shape *s)
 map_config map_choose(map_kernel k, map_shape s, const ckl_device_info *device)
 {
     map_config *c = &k.config;
+    set_types(&k, c);
     describe_strides(&s, c);
     c->vec = VECTOR_BYTES / (int)widest_bytes(&k);
     c->pairs = has_pairs(&k, &s);

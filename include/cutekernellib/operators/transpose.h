@@ -20,7 +20,6 @@ typedef struct ckl_transpose_desc {
     int64_t ldx, ldy;           // elements between rows; 0: rows follow each other without gaps
     int64_t incx, incy;         // elements between neighbours in a row; 0 means 1
     int64_t stride_x, stride_y; // elements between matrices; 0: matrices follow each other without gaps
-    int tile;                   // 0: the fastest kernel; 16 or 32: the shared-memory kernel with tiles of that size
 } ckl_transpose_desc;
 
 /* The memory of one call: device pointers, aligned to the element. y must not overlap x. */

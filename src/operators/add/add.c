@@ -1,9 +1,16 @@
-/* add.c - y = alpha*a + beta*b: validation, choice of kernel, launch. */
-#include "cutekernellib/operators/add.h"
-
-#include "operators/add/add_config.h"
+/* add.c - y = alpha*a + beta*b: the fields of a problem, its tensors, and what an element is. */
+#include "cute/kernel.h"
+#include "operators/add/add_problem.h"
 #include "operators/operators.h"
 #include "skeletons/map_launch.h"
+
+#define ADD_DESC(X, owner)                                                  \
+    X(owner, int64_t, n, "4096", "", "elements of a row")                   \
+    X(owner, ckl_dtype, dtype, "f32", "f32 f16 bf16", "type of a, b and y") \
+    X(owner, int64_t, rows, "1", "?1..", "rows")                            \
+    X(owner, int64_t, lda, "0", "", "elements between rows of a; 0: n")     \
+    X(owner, int64_t, ldb, "0", "", "elements between rows of b; 0: n")     \
+    X(owner, int64_t, ldy, "0", "", "elements between rows of y; 0: n")
 
 static ckl_status check(void *desc)
 {
@@ -23,36 +30,43 @@ static int tensors(const void *desc, plan_tensor *t)
 }
 
 /* The rows as an element-wise problem: rows that follow each other without gaps become one dimension. */
-static map_shape shape_of(const ckl_add_desc *d)
+static map_problem problem_of(const void *desc)
 {
-    map_shape s = { .rank = 2,
-                    .operands = 5,
-                    .size = { d->rows, d->n },
-                    .stride = { { d->lda, 1 }, { d->ldb, 1 }, { 0 }, { 0 }, { d->ldy, 1 } } };
-    map_simplify(&s);
-    return s;
+    const ckl_add_desc *d = desc;
+    map_problem p = { .shape = { .rank = 2,
+                                 .operands = 5,
+                                 .size = { d->rows, d->n },
+                                 .stride = { { d->lda, 1 }, { d->ldb, 1 }, { 0 }, { 0 }, { d->ldy, 1 } } },
+                      .kernel = { .inputs = 4,
+                                  .dtype = { d->dtype, d->dtype, F32, F32, d->dtype },
+                                  .scalar = { [2] = true, [3] = true },
+                                  .compute = F32,
+                                  .config.expr = "" } };
+    map_simplify(&p.shape);
+    return p;
 }
 
-static ckl_status describe_problem(const void *desc, add_config *c)
+static val combine(const val *inputs, void *user)
 {
-    c->dtype = ((const ckl_add_desc *)desc)->dtype;
-    return CKL_OK;
+    val a = inputs[0], b = inputs[1], alpha = inputs[2], beta = inputs[3];
+    (void)user;
+    return fma(alpha, a, mul(beta, b));
 }
 
-static ckl_status admit(const void *desc, const ckl_device_info *device, const void *config)
+static void describe(const void *config, int kernel)
 {
-    const add_config *c = config;
-    if (c->dtype != ((const ckl_add_desc *)desc)->dtype)
-        FAIL(CKL_INVALID, "add vector: dtype=%s is not that of the problem", ckl_dtype_name(c->dtype));
-    return map_admit("add vector", add_kernel(c), shape_of(desc), device);
+    map_describe(map_kernel_of(config), kernel, combine, NULL);
 }
 
-static ckl_status launch(const ckl_plan *plan, const void *args, ckl_stream stream)
+static void pointers_of(const void *args, const void **pointers)
 {
     static const float one = 1;
     const ckl_add_args *x = args;
-    const void *pointers[] = { x->a, x->b, x->alpha ? x->alpha : &one, x->beta ? x->beta : &one, x->y };
-    return map_launch(plan, add_kernel(plan->config), shape_of(plan->desc), pointers, stream);
+    pointers[0] = x->a;
+    pointers[1] = x->b;
+    pointers[2] = x->alpha ? x->alpha : &one;
+    pointers[3] = x->beta ? x->beta : &one;
+    pointers[4] = x->y;
 }
 
 static const field desc_fields[] = { ADD_DESC(FIELD_ROW, ckl_add_desc) };
@@ -61,8 +75,7 @@ static const field fields[] = {
     FIELD_ROW(add_problem, float, alpha, "1", "", "factor of a") //
     FIELD_ROW(add_problem, float, beta, "1", "", "factor of b")  //
 };
-static const field config_fields[] = { MAP_CONFIG(FIELD_NESTED, (add_config, map)) ADD_CONFIG(FIELD_ROW, add_config) };
-MAP_IMPLEMENTATIONS(add, add_describe);
+MAP_IMPLEMENTATIONS(add, describe);
 
 OPERATOR(add, add, "y = alpha*a + beta*b", .numbers = "alpha beta");
 OPERATOR_LINE(add, add_problem, NULL);

@@ -1,10 +1,8 @@
 /* add_test.c - the definition of add in double, its cases and rejects. */
-#include "cutekernellib/operators/add.h"
-
 #include <math.h>
 
 #include "base/dtype.h"
-#include "operators/add/add_config.h"
+#include "operators/add/add_problem.h"
 #include "operators/operators.h"
 
 /* Products with small factors stay in f32. */
@@ -46,10 +44,7 @@ static const char *const cases[] = {
     "n=1152 rows=9 dtype=bf16 lda=1153 ldb=1155 ldy=1157 # rows of a warp",
     "n=1000 rows=5 dtype=f16 lda=1001 misalign=5  # of a CTA; all pointers off by as much",
     "n=5003 rows=3 dtype=f16 lda=5004 ldb=5005    # several tiles a row",
-    "n=5003 rows=3 dtype=f16 lda=5004 ldb=5005 impl=vector config='threads=128 row_threads=128 steps=4'",
-    "n=1500 rows=6 dtype=bf16 lda=1501 ldb=1503 impl=vector config='threads=128 row_threads=32 steps=6'",
     "n=700 rows=3 dtype=f16 lda=701 ldb=702 misalign=1 stagger=1 # each pointer off by something else",
-    "n=300 rows=5 lda=301 ldb=302 impl=vector config='vec=4 row_threads=32 steps=3 threads=64 cut=3' # f32",
     "n=1001 rows=3 dtype=f16 lda=1008 ldb=1008 ldy=1008 # vectors in the pitch, none in the length",
     "n=4096 rows=3 dtype=f32                      # dense rows: one long row",
     "n=513 dtype=f32 alpha=0.5 beta=-2            # scaled",
@@ -82,12 +77,6 @@ static const test_reject rejects[] = {
     { "n=99999999999999999999", CKL_INVALID, "add: n=99999999999999999999 is not an integer" },
     { "n=8 dtype=f32 impl=vector config='threads=100'", CKL_INVALID,
       "add vector: threads=100 must be a multiple of 32" },
-    { "n=300 rows=5 lda=301 dtype=f16 impl=vector config='cut=2'", CKL_INVALID,
-      "add vector: cut=2 is not the mask of inputs out of phase: 1" },
-    { "n=300 dtype=f16 impl=vector config='row_threads=32'", CKL_UNSUPPORTED,
-      "add vector: row_threads=32 wants rows without gaps" },
-    { "n=300 rows=5 lda=301 dtype=f16 impl=vector config='row_threads=33'", CKL_INVALID,
-      "add vector: row_threads=33 is neither a power of two up to 32 nor threads=" },
     { NULL, CKL_OK, NULL },
 };
 

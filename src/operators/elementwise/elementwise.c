@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "operators/elementwise/elementwise_config.h"
 #include "operators/elementwise/elementwise_expr.h"
 #include "operators/operators.h"
 #include "skeletons/map_launch.h"
@@ -109,71 +108,45 @@ static int tensors(const void *desc, plan_tensor *t)
     return CKL_ELEMENTWISE_INPUTS_MAX + 1;
 }
 
-/* Choice */
-
-static map_shape shape_of(const ckl_elementwise_desc *d)
-{
-    map_shape s = { .rank = d->rank };
-    memcpy(s.size, d->shape, sizeof s.size);
-    for (; s.operands < CKL_ELEMENTWISE_INPUTS_MAX && d->in[s.operands].dtype != CKL_DTYPE_DEFAULT; s.operands++)
-        memcpy(s.stride[s.operands], d->in[s.operands].stride, sizeof s.stride[0]);
-    memcpy(s.stride[s.operands++], d->out.stride, sizeof s.stride[0]);
-    map_simplify(&s);
-    return s;
-}
+/* As the skeleton sees it */
 
 /* Values are integers where everything is. */
-static ckl_dtype compute_type(const ckl_elementwise_desc *d, const expr *e)
+static ckl_dtype compute_type(const ckl_elementwise_desc *d)
 {
-    bool integers = is_integer(d->out.dtype) && expr_suits_integers(e);
-    for (int i = 0; i < e->inputs; i++)
-        integers &= is_integer(d->in[i].dtype);
+    expr e;
+    bool integers = is_integer(d->out.dtype) && expr_parse(d->expr, &e) == CKL_OK && expr_suits_integers(&e);
+    for (int i = 0; i < CKL_ELEMENTWISE_INPUTS_MAX; i++)
+        integers &= d->in[i].dtype == CKL_DTYPE_DEFAULT || is_integer(d->in[i].dtype);
     return integers ? CKL_I32 : CKL_F32;
 }
 
-/* What of a config follows from the problem alone. */
-static ckl_status describe_problem(const ckl_elementwise_desc *d, elementwise_config *c)
+static map_problem problem_of(const void *desc)
 {
-    expr e;
-    TRY(expr_parse(d->expr, &e));
-    ckl_dtype *const in[] = { &c->in0, &c->in1, &c->in2, &c->in3 };
-    c->scalars = 0;
-    for (int i = 0; i < COUNT_OF(in); i++) {
-        *in[i] = d->in[i].dtype;
-        c->scalars |= d->in[i].scalar << i;
+    const ckl_elementwise_desc *d = desc;
+    map_problem p = { .shape = { .rank = d->rank }, .kernel = { .compute = compute_type(d), .config.expr = d->expr } };
+    map_shape *s = &p.shape;
+    memcpy(s->size, d->shape, sizeof s->size);
+    for (int i = 0; i < CKL_ELEMENTWISE_INPUTS_MAX && d->in[i].dtype != CKL_DTYPE_DEFAULT; i++) {
+        p.kernel.dtype[i] = d->in[i].dtype;
+        p.kernel.scalar[i] = d->in[i].scalar;
+        memcpy(s->stride[s->operands++], d->in[i].stride, sizeof s->stride[0]);
     }
-    c->expr = d->expr;
-    c->out = d->out.dtype;
-    c->compute = compute_type(d, &e);
-    return CKL_OK;
+    p.kernel.inputs = s->operands;
+    p.kernel.dtype[s->operands] = d->out.dtype;
+    memcpy(s->stride[s->operands++], d->out.stride, sizeof s->stride[0]);
+    map_simplify(s);
+    return p;
 }
 
-static bool same_problem(const elementwise_config *a, const elementwise_config *b)
-{
-    return strcmp(a->expr, b->expr) == 0 && a->in0 == b->in0 && a->in1 == b->in1 && a->in2 == b->in2 &&
-           a->in3 == b->in3 && a->out == b->out && a->compute == b->compute && a->scalars == b->scalars;
-}
-
-static ckl_status admit(const void *desc, const ckl_device_info *device, const void *config)
-{
-    elementwise_config right;
-    TRY(describe_problem(desc, &right));
-    if (!same_problem(&right, config))
-        FAIL(CKL_INVALID, "elementwise vector: expr and types of the config are not those of the problem");
-    return map_admit("elementwise vector", elementwise_kernel(config), shape_of(desc), device);
-}
-
-static ckl_status launch(const ckl_plan *plan, const void *args, ckl_stream stream)
+static void pointers_of(const void *args, const void **pointers)
 {
     const ckl_elementwise_args *x = args;
-    map_kernel k = elementwise_kernel(plan->config);
-    const void *pointers[MAP_OPERANDS_MAX] = { x->in[0], x->in[1], x->in[2], x->in[3] };
-    pointers[k.inputs] = x->out;
-    return map_launch(plan, k, shape_of(plan->desc), pointers, stream);
+    int inputs = 0;
+    for (; inputs < CKL_ELEMENTWISE_INPUTS_MAX && x->in[inputs]; inputs++)
+        pointers[inputs] = x->in[inputs];
+    pointers[inputs] = x->out;
 }
 
-static const field config_fields[] = { MAP_CONFIG(FIELD_NESTED, (elementwise_config, map)) //
-                                       ELEMENTWISE_CONFIG(FIELD_ROW) };
 MAP_IMPLEMENTATIONS(elementwise, elementwise_vector);
 
 #define OPERAND_MEMBERS(operand)                                    \

@@ -65,4 +65,7 @@ bool expr_is_factor(const expr *e, int node);
 /* Whether all functions and numbers have an integer form. */
 bool expr_suits_integers(const expr *e);
 
+/* elementwise_vector.c: describes kernel 0 of a map_config, for pointers aligned to vectors, or 1, for any. */
+void elementwise_vector(const void *config, int kernel);
+
 #endif

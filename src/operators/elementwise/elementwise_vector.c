@@ -1,22 +1,9 @@
 /* elementwise_vector.c - what each function of an expression means as instructions. */
 #include "cute/kernel.h"
-#include "operators/elementwise/elementwise_config.h"
 #include "operators/elementwise/elementwise_expr.h"
+#include "skeletons/map.h"
 
 enum { POWERS_MAX = 4 }; // x^2 to x^4 are products
-
-map_kernel elementwise_kernel(const void *config)
-{
-    const elementwise_config *c = config;
-    const ckl_dtype in[] = { c->in0, c->in1, c->in2, c->in3 };
-    map_kernel k = { .compute = c->compute, .config = c->map };
-    for (; k.inputs < COUNT_OF(in) && in[k.inputs] != CKL_DTYPE_DEFAULT; k.inputs++) {
-        k.dtype[k.inputs] = in[k.inputs];
-        k.scalar[k.inputs] = c->scalars >> k.inputs & 1;
-    }
-    k.dtype[k.inputs] = c->out;
-    return k;
-}
 
 /* Functions */
 
@@ -139,10 +126,10 @@ static val value_of(const val *inputs, void *user)
 
 void elementwise_vector(const void *config, int kernel)
 {
-    const elementwise_config *cfg = config;
+    const map_config *cfg = config;
     chain c = { .type = cfg->compute, .out = cfg->out };
     if (expr_parse(cfg->expr, &c.expression) != CKL_OK)
         describe_fail("%s", ckl_error());
     else
-        map_describe(elementwise_kernel(cfg), kernel, value_of, &c);
+        map_describe(map_kernel_of(cfg), kernel, value_of, &c);
 }

@@ -31,7 +31,6 @@ typedef struct permute_matrix {
 typedef struct permutation {
     const char *op; // the operator's name, for sentences
     int bytes;      // of an element
-    int tile;       // of `tiled`, where that is asked for; 0: any implementation
     bool empty;     // nothing to move
     int rank;
     permute_mode modes[PERMUTE_SPLIT_MAX]; // outermost of y first; no sizes of 1, no neighbours that could be one mode

@@ -292,8 +292,6 @@ static ckl_status admit_boxes(const void *problem, const ckl_device_info *device
     const permute_boxes_config *c = config;
     permute_boxes_config want = *c;
     box b;
-    if (p->tile)
-        FAIL(CKL_UNSUPPORTED, "%s boxes: tile=%d asks for the kernel tiled", p->op, p->tile);
     if (c->run_x < SECTOR_BYTES || c->run_y < SECTOR_BYTES)
         FAIL(CKL_INVALID, "%s boxes: run_x=%d run_y=%d: runs are %d bytes or more", p->op, c->run_x, c->run_y,
              SECTOR_BYTES);

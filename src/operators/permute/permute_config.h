@@ -6,17 +6,16 @@
 #include "plan/plan.h"
 
 /* The fields of a problem; of permute there are modes beside them. */
-#define TRANSPOSE_DESC(X, owner)                                                            \
-    X(owner, int64_t, rows, "1024", "", "rows of x")                                        \
-    X(owner, int64_t, cols, "1024", "", "columns of x")                                     \
-    X(owner, ckl_dtype, dtype, "f32", "", "type of x and y, any")                           \
-    X(owner, int, tile, "0", "0 16 32", "0: the fastest kernel; tiles of the kernel tiled") \
-    X(owner, int64_t, batch, "1", "?1..", "matrices")                                       \
-    X(owner, int64_t, ldx, "0", "", "elements between rows of x; 0: dense")                 \
-    X(owner, int64_t, ldy, "0", "", "elements between rows of y; 0: dense")                 \
-    X(owner, int64_t, incx, "1", "?1..", "elements between neighbours in a row of x")       \
-    X(owner, int64_t, incy, "1", "?1..", "elements between neighbours in a row of y")       \
-    X(owner, int64_t, stride_x, "0", "", "elements between matrices of x; 0: dense")        \
+#define TRANSPOSE_DESC(X, owner)                                                      \
+    X(owner, int64_t, rows, "1024", "", "rows of x")                                  \
+    X(owner, int64_t, cols, "1024", "", "columns of x")                               \
+    X(owner, ckl_dtype, dtype, "f32", "", "type of x and y, any")                     \
+    X(owner, int64_t, batch, "1", "?1..", "matrices")                                 \
+    X(owner, int64_t, ldx, "0", "", "elements between rows of x; 0: dense")           \
+    X(owner, int64_t, ldy, "0", "", "elements between rows of y; 0: dense")           \
+    X(owner, int64_t, incx, "1", "?1..", "elements between neighbours in a row of x") \
+    X(owner, int64_t, incy, "1", "?1..", "elements between neighbours in a row of y") \
+    X(owner, int64_t, stride_x, "0", "", "elements between matrices of x; 0: dense")  \
     X(owner, int64_t, stride_y, "0", "", "elements between matrices of y; 0: dense")
 
 #define PERMUTE_DESC(X, owner) X(owner, ckl_dtype, dtype, "f32", "", "type of x and y, any")
@@ -34,26 +33,23 @@
     TRANSPOSE_FIELDS(X, owner)           \
     X(owner, int, tile, "32", "16 32", "rows and columns of a tile")
 
-#define TRANSPOSE_SM80_CONFIG(X, owner)                                                               \
-    TRANSPOSE_FIELDS(X, owner)                                                                        \
-    X(owner, int, tile_r, "64", "32 64 128 256", "rows of x of a CTA")                                \
-    X(owner, int, tile_c, "64", "32 64 128 256", "columns of x of a CTA")                             \
-    X(owner, int, chunk, "16", "4 8 16", "bytes of a copy to shared memory")                          \
-    X(owner, int, align, "32", "4 16 32", "bytes: where windows of y begin and end")                  \
-    X(owner, int, lanes, "32", "8 32", "of a warp along a row of y")                                  \
-    X(owner, int, threads, "256", "128 256 512", "threads of a CTA")                                  \
-    X(owner, bool, across, "0", "0 1", "neighbouring CTAs go along the rows of x, not down them")     \
-    X(owner, int, ctas_per_sm, "0", "0 4 6 8", "CTAs that shall fit an SM: bounds registers; 0: any") \
+/* Of those whose tiles are whole lines on both sides. */
+#define TRANSPOSE_TILE_FIELDS(X, owner)                                                           \
+    TRANSPOSE_FIELDS(X, owner)                                                                    \
+    X(owner, int, tile_r, "64", "32 64 128 256", "rows of x of a CTA")                            \
+    X(owner, int, tile_c, "64", "32 64 128 256", "columns of x of a CTA")                         \
+    X(owner, int, threads, "256", "128 256 512", "threads of a CTA")                              \
+    X(owner, bool, across, "0", "0 1", "neighbouring CTAs go along the rows of x, not down them") \
     X(owner, bool, prefetch, "0", "0 1", "prefetch x to L2 while the kernel before may still run")
 
-#define TRANSPOSE_SM90_CONFIG(X, owner)                                                               \
-    TRANSPOSE_FIELDS(X, owner)                                                                        \
-    X(owner, int, tile_r, "64", "32 64 128", "rows of x of a CTA")                                    \
-    X(owner, int, tile_c, "64", "32 64 128", "columns of x of a CTA")                                 \
-    X(owner, int, threads, "256", "64 128 256", "threads of a CTA")                                   \
-    X(owner, bool, across, "0", "0 1", "neighbouring CTAs go along the rows of x, not down them")     \
-    X(owner, int, ctas_per_sm, "0", "0 4 6 8", "CTAs that shall fit an SM: bounds registers; 0: any") \
-    X(owner, bool, prefetch, "0", "0 1", "prefetch x to L2 while the kernel before may still run")
+#define TRANSPOSE_SM80_CONFIG(X, owner)                                              \
+    TRANSPOSE_TILE_FIELDS(X, owner)                                                  \
+    X(owner, int, chunk, "16", "4 8 16", "bytes of a copy to shared memory")         \
+    X(owner, int, align, "32", "4 16 32", "bytes: where windows of y begin and end") \
+    X(owner, int, lanes, "32", "8 32", "of a warp along a row of y")                 \
+    X(owner, int, ctas_per_sm, "0", "0 4 6 8", "CTAs that shall fit an SM: bounds registers; 0: any")
+
+#define TRANSPOSE_SM90_CONFIG TRANSPOSE_TILE_FIELDS
 
 #define TRANSPOSE_NARROW_CONFIG(X, owner)                                           \
     TRANSPOSE_FIELDS(X, owner)                                                      \
@@ -91,40 +87,16 @@
 #define PERMUTE_WINDOWS_CONFIG(X, owner)                                   \
     X(owner, int, bytes, "4", "1 2 4", "bytes of an element")              \
     X(owner, int, rank, "2", "1 2 3 4 5", "modes, the innermost is a run") \
-    X(owner, int, threads, "256", "128 256 512", "threads of a CTA")       \
-    X(owner, int, ctas_per_sm, "8", "0 4 5 6 8", "CTAs that shall fit an SM: bounds registers; 0: any")
+    X(owner, int, threads, "256", "128 256 512", "threads of a CTA")
 
-typedef struct transpose_naive_config {
-    TRANSPOSE_NAIVE_CONFIG(FIELD_MEMBER, )
-} transpose_naive_config;
-
-typedef struct transpose_tiled_config {
-    TRANSPOSE_TILED_CONFIG(FIELD_MEMBER, )
-} transpose_tiled_config;
-
-typedef struct transpose_sm80_config {
-    TRANSPOSE_SM80_CONFIG(FIELD_MEMBER, )
-} transpose_sm80_config;
-
-typedef struct transpose_sm90_config {
-    TRANSPOSE_SM90_CONFIG(FIELD_MEMBER, )
-} transpose_sm90_config;
-
-typedef struct transpose_narrow_config {
-    TRANSPOSE_NARROW_CONFIG(FIELD_MEMBER, )
-} transpose_narrow_config;
-
-typedef struct permute_gather_config {
-    PERMUTE_GATHER_CONFIG(FIELD_MEMBER, )
-} permute_gather_config;
-
-typedef struct permute_boxes_config {
-    PERMUTE_BOXES_CONFIG(FIELD_MEMBER, )
-} permute_boxes_config;
-
-typedef struct permute_windows_config {
-    PERMUTE_WINDOWS_CONFIG(FIELD_MEMBER, )
-} permute_windows_config;
+FIELD_STRUCT(transpose_naive_config, TRANSPOSE_NAIVE_CONFIG);
+FIELD_STRUCT(transpose_tiled_config, TRANSPOSE_TILED_CONFIG);
+FIELD_STRUCT(transpose_sm80_config, TRANSPOSE_SM80_CONFIG);
+FIELD_STRUCT(transpose_sm90_config, TRANSPOSE_SM90_CONFIG);
+FIELD_STRUCT(transpose_narrow_config, TRANSPOSE_NARROW_CONFIG);
+FIELD_STRUCT(permute_gather_config, PERMUTE_GATHER_CONFIG);
+FIELD_STRUCT(permute_boxes_config, PERMUTE_BOXES_CONFIG);
+FIELD_STRUCT(permute_windows_config, PERMUTE_WINDOWS_CONFIG);
 
 /*
  * Of every kernel that transposes matrices. Distances are bytes, of naive and tiled elements; sizes and strides of outer modes
@@ -204,6 +176,7 @@ enum {
     TRANSPOSE_BOX_BYTES = 128, // of a row of a box: the widest swizzle of TMA
     PERMUTE_CHUNK_BYTES = 16,  // of a copy of boxes to shared memory
     PERMUTE_WINDOW_BYTES = 16,
+    PERMUTE_WINDOW_THREADS = 2048, // that shall fit an SM: bounds registers to 32
 };
 
 /* Columns of a box of the sm90 kernel. */

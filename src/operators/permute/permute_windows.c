@@ -110,7 +110,7 @@ void permute_windows(const void *config, int kernel)
 {
     const permute_windows_config *cfg = config;
     (void)kernel;
-    launch_bounds(cfg->threads, cfg->ctas_per_sm);
+    launch_bounds(cfg->threads, PERMUTE_WINDOW_THREADS / cfg->threads);
     const windows k = { .cfg = cfg, .p = params_of(permute_windows), .type = transpose_type(cfg->bytes) };
     window w = find_window(&k, add(mul(cta_x(), imm(cfg->threads)), thread()));
     launch_dependents();

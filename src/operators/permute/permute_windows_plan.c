@@ -21,8 +21,6 @@ static ckl_status check_runs(const permutation *p)
 {
     enum { COUNT_MAX = 1 << 30, RUN_BYTES_MIN = 64 };
     const permute_mode *inner = &p->modes[max_i64(p->rank, 1) - 1];
-    if (p->tile)
-        FAIL(CKL_UNSUPPORTED, "%s windows: tile=%d asks for the kernel tiled", p->op, p->tile);
     if (p->empty || p->rank == 0 || inner->x != 1 || inner->y != 1 || inner->size * p->bytes < RUN_BYTES_MIN)
         FAIL(CKL_UNSUPPORTED, "%s windows: no mode is a run of %d bytes or more in x and in y", p->op, RUN_BYTES_MIN);
     bool divides = inner->size * p->bytes % BYTES == 0;
@@ -60,7 +58,7 @@ static plan_cost cost_windows(const void *problem, const ckl_device_info *device
         .ctas = ceil_div(runs_of(p) * windows_of_run(p), c->threads),
         .threads = c->threads,
         .registers = REGISTERS + 2 * BYTES / WORD_BYTES,
-        .ctas_per_sm = c->ctas_per_sm,
+        .ctas_per_sm = PERMUTE_WINDOW_THREADS / c->threads,
         .lines = 3.0 * PERMUTE_WARP * BYTES / LINE_BYTES,
         .elements = OF_WINDOW + OF_MODE * c->rank + OF_ELEMENT * BYTES / c->bytes,
     };

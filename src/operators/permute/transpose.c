@@ -46,9 +46,7 @@ static ckl_status view(const void *desc, void *out)
                                     .outer_count = d->batch > 1,
                                     .outer = { batch } };
     permutation *p = out;
-    *p = (permutation){
-        .op = "transpose", .bytes = dtype_bytes(d->dtype), .tile = d->tile, .has_matrix = true, .matrix = matrix
-    };
+    *p = (permutation){ .op = "transpose", .bytes = dtype_bytes(d->dtype), .has_matrix = true, .matrix = matrix };
     return permutation_simplify(p, COUNT_OF(modes), modes);
 }
 

@@ -10,6 +10,8 @@
 
 enum { SECTOR_BYTES = 32, LINE_BYTES = 128, BANKS = 32, REGISTERS = 20 };
 
+enum { FROM_L2 = 1000 }; // cycles that a tile of sm90 or narrow which was prefetched comes earlier
+
 /* Cycles that a CTA of sm80 or narrow waits for its tile, beside those of a kernel that streams and reduces. */
 static double tile_wait(double tile_bytes, double no_reduction)
 {
@@ -108,7 +110,6 @@ plan_cost transpose_tiled_cost(const void *problem, const ckl_device_info *devic
 plan_cost transpose_sm90_cost(const void *problem, const ckl_device_info *device, const void *config)
 {
     enum { BYTES_A_CYCLE = 5, NO_REDUCTION = 1900 }; // of a tile: TMA moves all of it, inside the matrix or not
-    enum { FROM_L2 = 1000 };                         // cycles that a tile which was prefetched comes earlier
     static const double of_bytes[] = { [1] = 24, [2] = 16, [4] = 16, [8] = 16 };
     const transpose_sm90_config *c = config;
     const tiling t = { .rows = c->tile_r,
@@ -171,7 +172,8 @@ plan_cost transpose_narrow_cost(const void *problem, const ckl_device_info *devi
                        .threads = c->threads,
                        .smem_bytes = transpose_narrow_smem_bytes(c),
                        .rate = 0.93,
-                       .wait = tile_wait((double)c->tile_r * c->tile_c * c->bytes, NO_REDUCTION),
+                       .wait = tile_wait((double)c->tile_r * c->tile_c * c->bytes, NO_REDUCTION) -
+                               (c->prefetch ? FROM_L2 : 0),
                        .of_bytes = of_bytes[c->bytes],
                        .cut_x = !c->short_x,
                        .turns = narrow_turns(problem, c) / 2 };

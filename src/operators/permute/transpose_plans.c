@@ -60,13 +60,6 @@ static ckl_status launch_tiles(const ckl_plan *plan, int kernel, const transpose
 /* Of both sides of a matrix: tiles of smaller ones would be mostly empty; of boxes of TMA, where gather has squares. */
 enum { SIDE_BYTES_MIN = 32, BOX_SIDE_BYTES_MIN = 64 };
 
-static ckl_status check_free_choice(const permutation *p, const char *who)
-{
-    if (p->tile)
-        FAIL(CKL_UNSUPPORTED, "%s %s: tile=%d asks for the kernel tiled", p->op, who, p->tile);
-    return CKL_OK;
-}
-
 /* Would tiles be well filled? */
 static ckl_status check_sides(const permutation *p, const char *who, int side_bytes_min)
 {
@@ -127,7 +120,6 @@ static ckl_status choose_naive(const void *problem, const ckl_device_info *devic
     const permutation *p = problem;
     transpose_naive_config *c = config;
     (void)device;
-    TRY(check_free_choice(p, "naive"));
     c->bytes = p->bytes;
     c->outer = p->matrix.outer_count;
     return CKL_OK;
@@ -165,7 +157,6 @@ static ckl_status choose_tiled(const void *problem, const ckl_device_info *devic
     (void)device;
     c->bytes = p->bytes;
     c->outer = p->matrix.outer_count;
-    c->tile = p->tile ? p->tile : c->tile;
     return CKL_OK;
 }
 
@@ -210,6 +201,13 @@ static bool pays_prefetch(const permutation *p, int tile_r, int tile_c, int thre
     return p->has_matrix && permute_pays_prefetch(tiles_of(&p->matrix, tile_r, tile_c), threads, device);
 }
 
+/* Candidates are taken where their cost is less. */
+static bool is_trusted(const void *config)
+{
+    (void)config;
+    return true;
+}
+
 /* sm80: whole words at any alignment */
 
 /* Tiles of 32 KB, wide on the side of x; no larger than the matrix, and smaller where there would be few. */
@@ -231,7 +229,6 @@ static ckl_status choose_sm80(const void *problem, const ckl_device_info *device
 {
     const permutation *p = problem;
     transpose_sm80_config *c = config;
-    TRY(check_free_choice(p, "sm80"));
     TRY(check_sides(p, "sm80", SIDE_BYTES_MIN));
     c->bytes = p->bytes;
     c->outer = p->matrix.outer_count;
@@ -257,12 +254,6 @@ static bool candidate_sm80(const void *problem, const ckl_device_info *device, i
     c->threads >>= i / COLUMNS;
     c->across = goes_across(problem, c->tile_c);
     c->prefetch = pays_prefetch(problem, c->tile_r, c->tile_c, c->threads, device);
-    return true;
-}
-
-static bool is_trusted_sm80(const void *config)
-{
-    (void)config;
     return true;
 }
 
@@ -302,7 +293,7 @@ const implementation transpose_sm80_implementation = {
     IMPLEMENTATION_PARTS(transpose, sm80),
     .summary = "tiles in shared memory by cp.async, whole words on both sides at any alignment",
     .candidate = candidate_sm80,
-    .is_trusted = is_trusted_sm80,
+    .is_trusted = is_trusted,
     .cost = transpose_sm80_cost,
     .rivals = { &permute_boxes_implementation, &permute_gather_implementation },
     .params = &transpose_param_list,
@@ -341,7 +332,6 @@ static ckl_status choose_sm90(const void *problem, const ckl_device_info *device
 {
     const permutation *p = problem;
     transpose_sm90_config *c = config;
-    TRY(check_free_choice(p, "sm90"));
     TRY(check_sides(p, "sm90", p->bytes < WORD_BYTES ? BOX_SIDE_BYTES_MIN : SIDE_BYTES_MIN));
     c->bytes = p->bytes;
     c->outer = p->matrix.outer_count;
@@ -469,7 +459,6 @@ static ckl_status choose_narrow(const void *problem, const ckl_device_info *devi
     const permutation *p = problem;
     transpose_narrow_config *c = config;
     const permute_matrix *m = &p->matrix;
-    TRY(check_free_choice(p, "narrow"));
     TRY(check_short_side(p));
     if (p->bytes >= WORD_BYTES && min_i64(m->rows, m->cols) > WORDS_MAX)
         FAIL(CKL_UNSUPPORTED, "%s narrow: a short side of more than %d words is left to boxes", p->op, WORDS_MAX);
@@ -491,6 +480,7 @@ static ckl_status choose_narrow(const void *problem, const ckl_device_info *devi
         along /= 2;
     c->tile_r = c->short_x ? along : side;
     c->tile_c = c->short_x ? side : along;
+    c->prefetch = pays_prefetch(p, c->tile_r, c->tile_c, c->threads, device);
     return CKL_OK;
 }
 
@@ -537,6 +527,7 @@ const implementation transpose_narrow_implementation = {
     IMPLEMENTATION_PARTS(transpose, narrow),
     .summary = "matrices with a short side without gaps: whole runs of memory on both sides",
     .candidate = candidate_narrow,
+    .is_trusted = is_trusted,
     .cost = transpose_narrow_cost,
     .rivals = { &permute_gather_implementation },
     .params = &transpose_param_list,

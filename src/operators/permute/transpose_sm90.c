@@ -186,7 +186,7 @@ static void transpose_blocks(const sm90 *k)
 
 static void transpose_by_tma(const transpose_sm90_config *cfg)
 {
-    launch_bounds(cfg->threads, cfg->ctas_per_sm);
+    launch_bounds(cfg->threads, 0);
     transpose_values p = params_of(transpose);
     sm90 k = { .cfg = cfg, .type = transpose_type(cfg->bytes), .span = transpose_box_columns(cfg->bytes) };
     k.tmaX = make_tma(p.tX, k.type, 2 + cfg->outer, cfg->tile_r, k.span, TRANSPOSE_BOX_BYTES);

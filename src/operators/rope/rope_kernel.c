@@ -22,10 +22,7 @@
     X(owner, int, groups, "1", "1 2 4 5 8", "groups of a CTA: they share sine, cosine")                        \
     X(owner, int, threads, "256", "128 256 512", "threads of a CTA, or a few less")
 
-typedef struct rope_config {
-    ROPE_CONFIG(FIELD_MEMBER, )
-} rope_config;
-
+FIELD_STRUCT(rope_config, ROPE_CONFIG);
 /* How a CTA covers (SLOT,HEAD,TOKEN): lanes, heads and tokens side by side. */
 typedef struct rope_tile {
     int vec, pair_slots, slots; // of a head; those of pairs come first

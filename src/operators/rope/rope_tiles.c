@@ -25,10 +25,7 @@
     X(owner, int, threads, "256", "128 256 512", "threads of a CTA")                                          \
     X(owner, bool, prefetch, "0", "0 1", "prefetch tiles to L2 while the kernel before may still run")
 
-typedef struct rope_tiles_config {
-    ROPE_TILES_CONFIG(FIELD_MEMBER, )
-} rope_tiles_config;
-
+FIELD_STRUCT(rope_tiles_config, ROPE_TILES_CONFIG);
 enum { BULK_BYTES = 16, TILE_BYTES_MAX = 32 << 10 };
 
 static int lanes_of(const rope_tiles_config *c)
