@@ -96,9 +96,6 @@ static ckl_status check_sizes(const ckl_attention_decode_desc *d)
              "attention_decode latent: dv=%" PRId64 " is not a multiple of %d, or d=%" PRId64
              " not one of 8 from dv+8 up to %d",
              d->dv, 2 * CHUNK, d->d, ATTENTION_DECODE_LATENT_MAX);
-    if (d->heads == 2 * d->kv_heads &&
-        d->dv == 2 * CHUNK) // ptxas 13.0 spills 336 bytes; other groups take 168 registers
-        FAIL(CKL_UNSUPPORTED, "attention_decode latent: groups of 2 heads with dv=%d spill", 2 * CHUNK);
     return CKL_OK;
 }
 

@@ -333,6 +333,7 @@ static const char *const cases[] = {
     "latent=1 heads=40 kv_heads=1 kv=700 d=576 dv=512 batch=2 shortest=1 page=16 dtype=bf16 impl=latent "
     "config='split=64' "
     "# a CTA is second to its own node",
+    "latent=1 heads=2 kv_heads=1 q=16 kv=100 d=136 dv=128 page=16 lse=1 impl=latent # groups of two",
     "latent=1 heads=8 kv_heads=2 q=2 kv=90 d=64 dv=32 page=3 batch=2 shortest=1 append=1 # small heads",
     "latent=1 heads=4 kv_heads=2 kv=90 d=64 dv=32 page=3 batch=2 shortest=1 # small heads, by sm80",
     "latent=1 heads=2 kv_heads=1 kv=50 d=72 dv=64 cache=e4m3 # by naive",
