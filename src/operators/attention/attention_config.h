@@ -216,8 +216,7 @@ void attention_sm80(const void *config, int kernel);
     X(owner, bool, draw, "0", "0 1", "tiles are drawn from a counter, not shared out")            \
     X(owner, bool, old, "0", "0 1", "weights by the maxima of blocks before, as far as they do")  \
     X(owner, bool, single, "0", "0 1", "all keys are in one block: there is no loop over blocks") \
-    X(owner, bool, lazy, "0", "0 1", "O is rescaled only where a weight would exceed 2^8")        \
-    X(owner, int, powers, "0", "0 4 8", "one weight of so many by a polynomial, not by the special-function unit")
+    X(owner, bool, lazy, "0", "0 1", "O is rescaled only where a weight would exceed 2^8")
 
 typedef struct attention_sm90_config {
     attention_form form;

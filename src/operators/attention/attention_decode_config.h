@@ -160,9 +160,8 @@ void attention_decode_sm80(const void *config, int kernel);
 
 /* latent */
 
-#define ATTENTION_DECODE_LATENT_CONFIG(X, owner)                                               \
-    X(owner, int, split, "1024", "512 1024 2048 4096", "keys after which the sum is put away") \
-    X(owner, int, cluster, "1", "1 2 4 8", "CTAs of the splits of a sequence, which add without a workspace")
+#define ATTENTION_DECODE_LATENT_CONFIG(X, owner) \
+    X(owner, int, split, "1024", "512 1024 2048 4096", "keys after which the sum is put away")
 
 enum {
     ATTENTION_DECODE_LATENT_KEYS = 64,  // of a block

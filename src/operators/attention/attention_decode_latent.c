@@ -46,7 +46,6 @@ typedef struct latent_kernel {
     pipeline ring;        // of sections, SECTIONS for each block
     val pairs;            // of blocks
     val done;             // of all splits before this one, a variable of each role
-    val later;            // of the producer: has it had a split?
 } latent_kernel;
 
 static int64_t block_bytes(const attention_decode_latent_config *c)
@@ -84,7 +83,7 @@ static latent_kernel describe_kernel(const attention_decode_latent_config *cfg)
 {
     const attention_decode_form *form = &cfg->form;
     latent_kernel k = { .cfg = cfg,
-                        .place = { .form = *form, .rows = ROWS, .keys = KEYS, .run = 1, .cluster = cfg->cluster },
+                        .place = { .form = *form, .rows = ROWS, .keys = KEYS, .run = 1 },
                         .d = attention_columns_of(form->d),
                         .half = attention_columns_of(form->dv / CONSUMERS) };
     k.place.p = params_of(attention_decode);
@@ -134,31 +133,16 @@ static void load_block(const latent_kernel *k, const block_at *at)
     }
 }
 
-static void load_pairs(const latent_kernel *k, val from, val to)
+static void load_split(void *of)
 {
+    latent_kernel *k = of;
+    k->pairs = pairs_of(&k->place);
     IF(elect())
-        LOOP_FROM(pair, from, to, imm(1))
+        LOOP(pair, k->pairs)
             for (int consumer = 0; consumer < CONSUMERS; consumer++) {
                 const block_at at = block_of(k, pair, consumer);
                 load_block(k, &at);
             }
-    warp_sync();
-}
-
-/* Of a cluster this warp meets the others when the first blocks of the next split are on their way. */
-static void load_split(void *of)
-{
-    latent_kernel *k = of;
-    const bool clustered = k->cfg->cluster > 1;
-    k->pairs = pairs_of(&k->place);
-    const val first = clustered ? min(k->pairs, imm(1)) : imm_as(U32, 0);
-    if (clustered) {
-        load_pairs(k, imm_as(U32, 0), first);
-        IF(ne(k->later, imm(0)))
-            attention_decode_latent_wait_cluster(k->cfg->cluster);
-        assign(k->later, imm(1));
-    }
-    load_pairs(k, first, k->pairs);
     assign(k->done, add(k->done, k->pairs));
 }
 
@@ -167,11 +151,8 @@ static void producer(latent_kernel *k)
 {
     warpgroup_reg_dealloc(PRODUCER_REGISTERS);
     k->done = variable(U32, imm(0));
-    k->later = variable(U32, imm(0));
-    IF(eq(warp(), imm(CONSUMERS * WARPGROUP / LANES))) {
+    IF(eq(warp(), imm(CONSUMERS * WARPGROUP / LANES)))
         attention_decode_for_splits(&k->place, k->cfg->split, load_split, k);
-        attention_decode_latent_wait_cluster(k->cfg->cluster);
-    }
 }
 
 /* Consumers */
@@ -415,30 +396,15 @@ static void attend(const latent_kernel *k, const decode_sums *sums)
     share_sums(k, &both, index);
     const latent_part half = { &k->place, &both.own, ROWS,       k->half.used,    index,
                                both.tid,  both.out,  &both.rows, IR_CACHE_DEFAULT };
-    if (k->cfg->cluster > 1) { // nobody multiplies by the queries any more
-        attention_decode_latent_add_cluster(&half, tensor_address(k->sQ, coord(0, 0, 0)), k->cfg->cluster);
-        return;
-    }
-    IF(gt(k->place.splits, imm(1))) {
-        attention_decode_latent_store_partial(&half, sums, k->place.split);
-    }
-    ELSE
-    {
-        attention_decode_latent_store(&half); // the sequence has one split
-    }
+    attention_decode_latent_climb(&half, sums, NULL);
 }
 
 static void use_split(void *of)
 {
     latent_kernel *k = of;
-    const decode_sums sums = {
-        .place = &k->place, .flight = 32, .threads = CONSUMERS * WARPGROUP, .barrier = BARRIER_BOTH
-    };
+    const decode_sums sums = { .place = &k->place, .threads = CONSUMERS * WARPGROUP, .barrier = BARRIER_BOTH };
     k->pairs = pairs_of(&k->place);
     attend(k, &sums);
-    if (k->cfg->cluster == 1)
-        IF(gt(k->place.splits, imm(1)))
-            attention_decode_add_up(&sums);
     assign(k->done, add(k->done, k->pairs));
 }
 
@@ -454,8 +420,6 @@ void attention_decode_latent(const void *config, int kernel)
     const attention_decode_latent_config *cfg = config;
     (void)kernel;
     launch_bounds((CONSUMERS + 1) * WARPGROUP, 1);
-    if (cfg->cluster > 1)
-        cluster_size(cfg->cluster);
     latent_kernel k = describe_kernel(cfg);
     attention_decode_latent_initialise(&k.tmaK, &k.ring);
     IF(lt(warp(), imm(CONSUMERS * WARPGROUP / LANES))) {

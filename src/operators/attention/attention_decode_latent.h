@@ -4,6 +4,8 @@
 
 #include "operators/attention/attention_decode_place.h"
 
+enum { ATTENTION_DECODE_LATENT_QUAD = 4 }; // numbers of a thread that lie together
+
 enum { LATENT_BOXES_MAX = ATTENTION_DECODE_LATENT_KEYS / ATTENTION_DECODE_LATENT_PAGE };
 
 /* Where a box of keys comes from. Boxes past the last page of the sequence load that page again. */
@@ -61,32 +63,21 @@ typedef struct latent_part {
 /* The row of the tile that value r of a thread's rows is in. */
 val attention_decode_latent_row(const latent_part *part, int r);
 
-/* Copies of its columns, to or from the partial of a split. */
-typedef struct latent_partial {
-    tiled_copy each;
-    int_tuple limits; // rows past the last one do not exist
-    tensor cO, tOgO, states;
-} latent_partial;
-
-latent_partial attention_decode_latent_partial_of(const latent_part *part, const decode_sums *sums, val split);
-
-/* Stores them as the partial of a split; as the result, where that is all. */
-void attention_decode_latent_store_partial(const latent_part *part, const decode_sums *sums, val split);
-void attention_decode_latent_store(const latent_part *part);
-
-/* Two sums of a thread's two rows become one, of maxima and sums; the factors for their columns. Both orders give the same bits. */
-typedef struct latent_shares {
-    val own[2], other[2];
-} latent_shares;
-
-latent_shares attention_decode_latent_add_rows(const online_rows *rows, const val *top, const val *sum);
+/*
+ * Sums of splits that a CTA holds in shared memory, in the lowest levels of the tree: (QUAD,THREADS,QUADS,LEVELS). Its splits before this one,
+ * and from this one on.
+ */
+typedef struct latent_held {
+    tensor sums;
+    int levels;
+    val before, after;
+} latent_held;
 
 /*
- * Adds the parts of a cluster's CTAs, of a split each, as the leaves of a binary tree, and stores the result. Two consumers of
- * 128 threads have half of the columns each, and the use of 128 * dv + 2048 bytes of shared memory at `memory`. All other warps of the
- * CTA that have not ended wait beside them.
+ * The end of a split, for all threads that have parts: up the binary tree whose leaves are the sequence's splits. Who comes second to a
+ * node, which may be the same CTA, adds the other one's sum and goes on; who has added all stores the result. So each CTA adds few sums,
+ * and none is far behind. Without `held` a CTA holds none.
  */
-void attention_decode_latent_add_cluster(const latent_part *part, val memory, int cluster);
-void attention_decode_latent_wait_cluster(int cluster);
+void attention_decode_latent_climb(const latent_part *part, const decode_sums *sums, const latent_held *held);
 
 #endif

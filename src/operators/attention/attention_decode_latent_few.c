@@ -30,6 +30,7 @@ enum {
     ROW_HALVES = 2, // rows of a thread
     BARRIER = 1,    // of all consumers
     HELD = 2,       // levels of the tree
+    QUAD = ATTENTION_DECODE_LATENT_QUAD,
     PRODUCER_REGISTERS = 40,
     CONSUMER_REGISTERS = 232,
 };
@@ -53,9 +54,8 @@ typedef struct few_kernel {
     tensor sP;     // (BM,BN,BUFFERS)
     tensor sHigh;  // (WARPS,BUFFERS): does a warp's block have weights beyond 2^HIGH?
     tensor sOfRow; // (BM,WARPS): maxima or sums of a warp's keys
-    tensor sHeld;  // (VALUES,THREADS,HELD): sums of this CTA's splits, each thread's own
+    tensor sHeld;  // (QUAD,THREADS,QUADS,HELD): sums of this CTA's splits, each thread's own
     pipeline ring;
-    val before, after; // splits of this CTA before this one, and from this one on
     consumer_role *consumer;
     val done; // blocks of its splits before this one, a variable of each role
 } few_kernel;
@@ -103,7 +103,7 @@ static few_kernel describe_kernel(const attention_decode_latent_few_config *cfg)
     k.sP = slice(attention_chunks("weights", form->dtype, attention_columns_of(KEYS), ROWS, BUFFERS), _, _, 0, _);
     k.sHigh = smem_tensor("high", I32, compact(shape(WARPS, BUFFERS)), 16);
     k.sOfRow = smem_tensor("maxima or sums", F32, compact_right(shape(ROWS, WARPS)), 16);
-    k.sHeld = smem_tensor("sums held", F32, compact_right(shape(values_of(cfg), THREADS, HELD)), 4);
+    k.sHeld = smem_tensor("sums held", F32, compact(shape(QUAD, THREADS, values_of(cfg) / QUAD, HELD)), 16);
     k.ring = make_pipeline("ring", cfg->slots, 1, WARPS);
     return k;
 }
@@ -338,14 +338,6 @@ static void use_block(const few_kernel *k, consumer_role *c, val number)
         pipeline_release(&k->ring, at.stage);
 }
 
-/* The end of a split: what this CTA has of some neighbouring splits, and where. */
-typedef struct climber {
-    const few_kernel *k;
-    const decode_sums *sums;
-    consumer_role *c; // out; rows: max in bits, sum of all warps
-    val first, width; // of the splits, variables
-} climber;
-
 /* Sums of all warps' weights of the rows, by each lane. */
 static void sum_rows(const few_kernel *k, consumer_role *c)
 {
@@ -364,124 +356,6 @@ static void sum_rows(const few_kernel *k, consumer_role *c)
     }
 }
 
-static void leave_partial(void *of)
-{
-    const climber *x = of;
-    const latent_part part = own_part(x->k, x->c);
-    attention_decode_latent_store_partial(&part, x->sums, x->first);
-}
-
-/* Adds a neighbour's sum. */
-static void add_sum(const climber *x, const val *top, const val *sum, tensor other)
-{
-    const latent_shares shares = attention_decode_latent_add_rows(&x->c->rows, top, sum);
-    UNROLL(i, static_size(other.layout)) {
-        const int r = attention_online_row_of(other, i);
-        assign(at(x->c->out, i), add(mul(at(x->c->out, i), shares.own[r]), mul(at(other, i), shares.other[r])));
-    }
-}
-
-static void add_partial(const climber *x, val split)
-{
-    const latent_part part = own_part(x->k, x->c);
-    const latent_partial p = attention_decode_latent_partial_of(&part, x->sums, split);
-    tensor other = fragment_C(&x->c->mma, ROWS, width_of(x->k->cfg));
-    val top[ROW_HALVES], sum[ROW_HALVES];
-    copy_if(&p.each, p.cO, p.limits, p.tOgO, other, 0);
-    for (int r = 0; r < ROW_HALVES; r++) {
-        const val row = attention_decode_latent_row(&part, r);
-        top[r] = at(p.states, 0, row);
-        sum[r] = at(p.states, 1, row);
-    }
-    add_sum(x, top, sum, other);
-}
-
-/* This thread's values of the level that x->width, 1 or 2, is of. (VALUES) */
-static tensor held_values(const climber *x)
-{
-    return slice(x->k->sHeld, _, thread(), div(x->width, imm(2)));
-}
-
-static void hold(climber *x)
-{
-    const tensor sOwn = held_values(x);
-    const int count = (int)static_size(x->c->out.layout);
-    for (int i = 0; i < count; i++)
-        set(sOwn, i, at(x->c->out, i));
-    for (int r = 0; r < ROW_HALVES; r++) {
-        set(sOwn, count + r, x->c->rows.max[r]);
-        set(sOwn, count + ROW_HALVES + r, x->c->rows.sum[r]);
-    }
-}
-
-static void add_held(climber *x)
-{
-    const tensor sOwn = held_values(x);
-    tensor other = fragment_C(&x->c->mma, ROWS, width_of(x->k->cfg));
-    const int count = (int)static_size(other.layout);
-    val top[ROW_HALVES], sum[ROW_HALVES];
-    for (int i = 0; i < count; i++)
-        set(other, i, at(sOwn, i));
-    for (int r = 0; r < ROW_HALVES; r++) {
-        top[r] = at(sOwn, count + r);
-        sum[r] = at(sOwn, count + ROW_HALVES + r);
-    }
-    add_sum(x, top, sum, other);
-}
-
-/* Are all splits of this CTA that the node at x->first has, which begins at split `left`? */
-static val is_own(const climber *x, val left)
-{
-    const few_kernel *k = x->k;
-    const val split = k->place.split, begin = sub(split, min(split, k->before)), end = add(split, k->after),
-              next = add(left, add(x->width, x->width));
-    return logical_and(le(begin, left), le(min(next, k->place.splits), end));
-}
-
-/*
- * Up the tree of the sequence's splits. Of a low node of its own a CTA holds the left half's sum until it has the right one. At
- * others who comes second, which may be the same CTA, adds the other one's partial and goes on. So each CTA adds few of them, and
- * none is far behind.
- */
-static void climb(const few_kernel *k, consumer_role *c, const decode_sums *sums)
-{
-    climber x = { k, sums, c, variable(U32, k->place.split), variable(U32, imm(1)) };
-    val goes_on = variable(U32, imm(1));
-    FOREVER {
-        BREAK_IF(logical_or(eq(goes_on, imm(0)), ge(x.width, k->place.splits)));
-        const val left = sub(x.first, bit_and(x.first, x.width)), right = add(left, x.width),
-                  is_left = eq(x.first, left);
-        IF(lt(right, k->place.splits)) {
-            IF(logical_and(lt(x.width, imm(1 << HELD)), is_own(&x, left))) {
-                IF(is_left) {
-                    hold(&x);
-                    assign(goes_on, imm(0));
-                }
-                ELSE
-                {
-                    add_held(&x);
-                }
-            }
-            ELSE
-            {
-                IF(attention_decode_is_second(sums, right, leave_partial, &x)) {
-                    add_partial(&x, select(is_left, right, left));
-                }
-                ELSE
-                {
-                    assign(goes_on, imm(0));
-                }
-            }
-        }
-        assign(x.first, left);
-        assign(x.width, add(x.width, x.width));
-    }
-    IF(ne(goes_on, imm(0))) {
-        const latent_part part = own_part(k, c);
-        attention_decode_latent_store(&part);
-    }
-}
-
 static consumer_role describe_consumer(const few_kernel *k)
 {
     consumer_role c = { .mma = attention_warps_mma(k->place.form.dtype, 1) };
@@ -496,8 +370,6 @@ static consumer_role describe_consumer(const few_kernel *k)
 static void use_split(void *of, val before, val after)
 {
     few_kernel *k = of;
-    k->before = before;
-    k->after = after;
     const decode_sums sums = { .place = &k->place, .threads = THREADS, .barrier = BARRIER };
     const val blocks = attention_decode_latent_blocks(&k->place, KEYS);
     consumer_role *c = k->consumer;
@@ -508,7 +380,9 @@ static void use_split(void *of, val before, val after)
     LOOP(number, blocks)
         use_block(k, c, number);
     sum_rows(k, c);
-    climb(k, c, &sums);
+    const latent_part part = own_part(k, c);
+    const latent_held held = { k->sHeld, HELD, before, after };
+    attention_decode_latent_climb(&part, &sums, &held);
     assign(k->done, add(k->done, blocks));
 }
 

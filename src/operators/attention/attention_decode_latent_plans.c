@@ -96,9 +96,6 @@ static ckl_status check_sizes(const ckl_attention_decode_desc *d)
              "attention_decode latent: dv=%" PRId64 " is not a multiple of %d, or d=%" PRId64
              " not one of 8 from dv+8 up to %d",
              d->dv, 2 * CHUNK, d->d, ATTENTION_DECODE_LATENT_MAX);
-    if (d->heads == 2 * d->kv_heads &&
-        d->dv == 2 * CHUNK) // ptxas 13.0 spills 336 bytes; other groups take 168 registers
-        FAIL(CKL_UNSUPPORTED, "attention_decode latent: groups of 2 heads with dv=%d spill", 2 * CHUNK);
     return CKL_OK;
 }
 
@@ -108,31 +105,19 @@ static ckl_status admit_latent(const void *desc, const ckl_device_info *device, 
     const attention_decode_latent_config *c = config;
     TRY(attention_decode_check_form("latent", d, &c->form));
     TRY(check_sizes(d));
-    if (c->cluster < 1 || c->cluster > ATTENTION_DECODE_CLUSTER_MAX || c->cluster & (c->cluster - 1) ||
-        (c->cluster > 1 && ceil_div(d->kv, c->split) > c->cluster))
-        FAIL(CKL_UNSUPPORTED,
-             "attention_decode latent: cluster=%d is none of 1, 2, 4, %d, or has less CTAs than a sequence", c->cluster,
-             ATTENTION_DECODE_CLUSTER_MAX);
     return check_splits("latent", d, device, ROWS, c->split, attention_decode_latent_smem(c));
 }
 
 static int64_t workspace_latent(const ckl_plan *plan)
 {
     const attention_decode_latent_config *c = plan->config;
-    return c->cluster > 1 ? 0 : attention_decode_workspace(plan->desc, ROWS, c->split);
-}
-
-/* A sequence may have less splits than its cluster has CTAs. */
-static int64_t ctas_of(const ckl_attention_decode_desc *d, const attention_decode_latent_config *c)
-{
-    return c->cluster > 1 ? c->cluster * attention_decode_ctas(d, ROWS, (int)d->kv)
-                          : attention_decode_ctas(d, ROWS, c->split);
+    return attention_decode_workspace(plan->desc, ROWS, c->split);
 }
 
 static ckl_status launch_latent(const ckl_plan *plan, const void *args, ckl_stream stream)
 {
     const attention_decode_latent_config *c = plan->config;
-    const int64_t grid = min_i64(ctas_of(plan->desc, c), (int64_t)plan->kernels[0].clusters_resident * c->cluster);
+    const int64_t grid = min_i64(attention_decode_ctas(plan->desc, ROWS, c->split), plan->kernels[0].clusters_resident);
     return attention_decode_launch(plan, args, ROWS, c->split, grid, stream);
 }
 

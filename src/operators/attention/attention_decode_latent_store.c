@@ -1,4 +1,7 @@
-/* attention_decode_latent_store.c - partials and results of latent caches, from the registers in which they were summed. */
+/*
+ * attention_decode_latent_store.c - the end of a split of a latent cache: its sum, which is in registers, meets those of other splits, and
+ * becomes the result.
+ */
 #include "cute/kernel.h"
 #include "operators/attention/attention_decode_latent.h"
 
@@ -9,36 +12,7 @@ val attention_decode_latent_row(const latent_part *part, int r)
     return coordinate(cO, 0, attention_online_row_value(part->out, r));
 }
 
-latent_partial attention_decode_latent_partial_of(const latent_part *part, const decode_sums *sums, val split)
-{
-    const decode_place *place = part->place;
-    const int dv = place->form.dv;
-    const int_tuple sizes = shape(part->rows, part->width);
-    const decode_partial partial = attention_decode_partial_of(sums, split); // (2,BM), (DV,BM)
-    const val rows = sub(imm_as(U32, place->rows_all), mul(place->tile, imm(part->rows)));
-    latent_partial p = { .each = make_tiled_copy_C("UniversalCopy<64>", F32, part->mma, part->rows, part->width),
-                         .limits = shape(rows, part->width),
-                         .states = partial.states };
-    tensor gO =
-        with_cache(tensor_with_layout(partial.values, make_layout(shape(part->rows, dv), stride(dv, 1))), part->cache);
-    p.cO = partition_D(&p.each, identity_tensor(sizes), part->tid);
-    p.tOgO = partition_D(&p.each, local_tile(gO, sizes, coord(0, part->index)), part->tid);
-    return p;
-}
-
-void attention_decode_latent_store_partial(const latent_part *part, const decode_sums *sums, val split)
-{
-    const latent_partial p = attention_decode_latent_partial_of(part, sums, split);
-    copy_if(&p.each, p.cO, p.limits, part->out, p.tOgO, 0);
-    IF(eq(part->index, imm(0)))
-        for (int r = 0; r < part->online->count; r++) { // all four lanes of a row have it
-            const val row = attention_decode_latent_row(part, r);
-            set(p.states, coord(0, row), part->online->max[r]);
-            set(p.states, coord(1, row), part->online->sum[r]);
-        }
-}
-
-void attention_decode_latent_store(const latent_part *part)
+static void store(const latent_part *part)
 {
     const decode_place *place = part->place;
     const online_rows *rows = part->online;
@@ -70,96 +44,183 @@ void attention_decode_latent_store(const latent_part *part)
     }
 }
 
-latent_shares attention_decode_latent_add_rows(const online_rows *rows, const val *top, const val *sum)
+enum { QUAD = ATTENTION_DECODE_LATENT_QUAD, QUAD_BYTES = 4 * QUAD, ROWS = 2 }; // rows of a thread
+
+/* Some memory where each thread has quads of numbers, beside those of the others. */
+typedef struct quads {
+    ir_space space;
+    ir_cache cache;
+    val first; // this thread's
+    int apart; // bytes
+} quads;
+
+static void store_quad(const quads *to, int64_t number, const val *x)
 {
-    latent_shares s;
-    for (int r = 0; r < COUNT_OF(s.own); r++) {
-        const val larger = max(rows->max[r], top[r]);
-        s.own[r] = exp2_ftz(sub(rows->max[r], larger));
-        s.other[r] = exp2_ftz(sub(top[r], larger));
-        assign(rows->max[r], larger);
-        assign(rows->sum[r], add(mul(rows->sum[r], s.own[r]), mul(sum[r], s.other[r])));
-    }
-    return s;
+    store_at(to->space, to->cache, F32, QUAD, to->first, number * to->apart, x);
 }
 
-/* A thread's quads of sums in shared memory, each beside those of the other threads. */
-enum { THREADS = 128, QUAD = 4, QUAD_BYTES = 16 };
-
-static int64_t quad_at(int64_t quad)
+static void load_quad(const quads *from, int64_t number, val *x)
 {
-    return quad * THREADS * QUAD_BYTES;
+    for (int i = 0; i < QUAD; i++)
+        x[i] = unwritten(F32);
+    load_at(from->space, IR_CACHE_DEFAULT, F32, QUAD, from->first, number * from->apart, x);
 }
 
-/* Leaves maxima, sums and columns for another CTA. */
-static void publish(const latent_part *part, val memory)
+/* Columns into quads from number `first` on. */
+static void store_columns(const latent_part *part, const quads *to, int64_t first)
 {
-    const online_rows *rows = part->online;
-    const val to = add(memory, mul(part->tid, imm(QUAD_BYTES)));
-    const int64_t count = static_size(part->out.layout);
-    const val states[QUAD] = { rows->max[0], rows->max[1], rows->sum[0], rows->sum[1] };
-    store_at(IR_SHARED, IR_CACHE_DEFAULT, F32, QUAD, to, 0, states);
-    for (int64_t i = 0; i < count; i += QUAD) {
+    for (int64_t i = 0; i < static_size(part->out.layout); i += QUAD) {
         val o[QUAD];
         for (int j = 0; j < QUAD; j++)
             o[j] = at(part->out, i + j);
-        store_at(IR_SHARED, IR_CACHE_DEFAULT, F32, QUAD, to, quad_at(1 + i / QUAD), o);
+        store_quad(to, first + i / QUAD, o);
     }
-}
-
-static void load_quad(val from, int64_t quad, val *words)
-{
-    for (int j = 0; j < QUAD; j++)
-        words[j] = unwritten(F32);
-    load_at(IR_SHARED_CLUSTER, IR_CACHE_DEFAULT, F32, QUAD, from, quad_at(quad), words);
 }
 
 /*
- * Adds what the same thread of another CTA has left. NOTE: sums go through a shuffle, as ptxas else keeps what was loaded
- * beside O until the sums are used, and spills 424 bytes.
+ * Adds another sum of the rows. Both orders give the same bits. NOTE: what is added goes through a shuffle, as ptxas else keeps it beside O
+ * until the sums are used, and spills 424 bytes.
  */
-static void add_published(const latent_part *part, val peer)
+static void add_columns(const latent_part *part, const quads *from, int64_t first, const val *top, const val *sum)
 {
     const online_rows *rows = part->online;
-    const val from = add(peer, mul(part->tid, imm(QUAD_BYTES)));
-    val state[QUAD];
-    load_quad(from, 0, state);
-    const latent_shares shares = attention_decode_latent_add_rows(rows, state, state + 2);
-    for (int64_t i = 0; i < static_size(part->out.layout); i += QUAD) {
-        val o[QUAD];
-        load_quad(from, 1 + i / QUAD, o);
-        for (int j = 0; j < QUAD; j++) {
-            const val x = at(part->out, i + j);
-            const int r = attention_online_row_of(part->out, i + j);
-            assign(x, shuffle(fma(o[j], shares.other[r], mul(x, shares.own[r])), lane()));
-        }
+    val own[ROWS], other[ROWS], o[QUAD];
+    for (int r = 0; r < ROWS; r++) {
+        const val larger = max(rows->max[r], top[r]);
+        own[r] = exp2_ftz(sub(rows->max[r], larger));
+        other[r] = exp2_ftz(sub(top[r], larger));
+        assign(rows->max[r], larger);
+        assign(rows->sum[r], add(mul(rows->sum[r], own[r]), mul(sum[r], other[r])));
+    }
+    for (int64_t i = 0; i < static_size(part->out.layout); i++) {
+        const val x = at(part->out, i);
+        const int r = attention_online_row_of(part->out, i);
+        if (i % QUAD == 0)
+            load_quad(from, first + i / QUAD, o);
+        assign(x, shuffle(add(mul(x, own[r]), mul(o[i % QUAD], other[r])), lane()));
     }
 }
 
-/* Of the first pair each CTA keeps the columns of one consumer; of the others the lower one keeps what it has. */
-void attention_decode_latent_add_cluster(const latent_part *part, val memory, int cluster)
+/* What a CTA has of neighbouring splits of a sequence: which ones. */
+typedef struct climber {
+    const latent_part *part;
+    const decode_sums *sums;
+    const latent_held *held;
+    val first, width; // variables
+} climber;
+
+/* The columns of a split's partial. */
+static quads columns_of(const climber *x, const decode_partial *partial)
 {
-    const val rank = cluster_rank(), one = imm_as(U32, 1), none = imm_as(U32, 0), keeps = variable(U32, one);
-    for (int apart = 1; apart < cluster; apart *= 2) {
-        const val kept = apart == 1 ? part->index : none;
-        IF(logical_and(ne(keeps, none), ne(bit_and(div(rank, imm(apart)), one), kept))) {
-            publish(part, memory);
-            assign(keeps, none);
+    const val first = tensor_address(partial->values, coord(0, 0));
+    return (quads){ IR_GLOBAL, x->part->cache, add(first, convert(U64, mul(thread(), imm(QUAD_BYTES)))),
+                    x->sums->threads * QUAD_BYTES };
+}
+
+static void leave_partial(void *of)
+{
+    const climber *x = of;
+    const online_rows *rows = x->part->online;
+    const decode_partial partial = attention_decode_partial_of(x->sums, x->first);
+    const quads to = columns_of(x, &partial);
+    store_columns(x->part, &to, 0);
+    IF(eq(x->part->index, imm(0)))
+        for (int r = 0; r < ROWS; r++) { // all four lanes of a row have it
+            const val row = attention_decode_latent_row(x->part, r);
+            set(partial.states, coord(0, row), rows->max[r]);
+            set(partial.states, coord(1, row), rows->sum[r]);
         }
-        cluster_sync(); // what is published is there
-        IF(ne(keeps, none)) {
-            add_published(part, mapa(memory, bit_xor(rank, imm(apart))));
-            if (2 * apart == cluster)
-                attention_decode_latent_store(part);
-        }
-        cluster_sync(); // and has been read
+}
+
+static void add_partial(const climber *x, val split)
+{
+    const decode_partial partial = attention_decode_partial_of(x->sums, split);
+    const quads from = columns_of(x, &partial);
+    val top[ROWS], sum[ROWS];
+    for (int r = 0; r < ROWS; r++) {
+        const val row = attention_decode_latent_row(x->part, r);
+        top[r] = at(partial.states, 0, row);
+        sum[r] = at(partial.states, 1, row);
+    }
+    add_columns(x->part, &from, 0, top, sum);
+}
+
+/* This thread's quads of the level that x->width, 1 or 2, is of: maxima and sums, then columns. */
+static quads held_quads(const climber *x)
+{
+    const val first = tensor_address(x->held->sums, coord(0, thread(), 0, div(x->width, imm(2))));
+    return (quads){ IR_SHARED, IR_CACHE_DEFAULT, first, x->sums->threads * QUAD_BYTES };
+}
+
+static void hold(const climber *x)
+{
+    const online_rows *rows = x->part->online;
+    const quads to = held_quads(x);
+    store_quad(&to, 0, (const val[]){ rows->max[0], rows->max[1], rows->sum[0], rows->sum[1] });
+    store_columns(x->part, &to, 1);
+}
+
+static void add_held(const climber *x)
+{
+    const quads from = held_quads(x);
+    val states[QUAD];
+    load_quad(&from, 0, states);
+    add_columns(x->part, &from, 1, states, states + ROWS);
+}
+
+/* Does this CTA hold sums of the node that begins at split `left`, as it has all of the node's splits? */
+static val is_held(const climber *x, val left)
+{
+    const latent_held *held = x->held;
+    const val split = x->part->place->split, begin = sub(split, min(split, held->before)),
+              end = add(split, held->after), next = add(left, add(x->width, x->width));
+    return logical_and(lt(x->width, imm(1 << held->levels)),
+                       logical_and(le(begin, left), le(min(next, x->part->place->splits), end)));
+}
+
+/* At the node between splits `left` and `right`: who comes second adds the other one's partial. */
+static void meet(climber *x, val left, val right, val goes_on)
+{
+    IF(attention_decode_is_second(x->sums, right, leave_partial, x)) {
+        add_partial(x, select(eq(x->first, left), right, left));
+    }
+    ELSE
+    {
+        assign(goes_on, imm(0));
     }
 }
 
-void attention_decode_latent_wait_cluster(int cluster)
+/* The same where a CTA may have both: it holds the left half's sum until it has the right one. */
+static void meet_or_hold(climber *x, val left, val right, val goes_on)
 {
-    for (int apart = 1; apart < cluster; apart *= 2) {
-        cluster_sync();
-        cluster_sync();
+    IF(is_held(x, left)) {
+        IF(eq(x->first, left)) {
+            hold(x);
+            assign(goes_on, imm(0));
+        }
+        ELSE
+        {
+            add_held(x);
+        }
     }
+    ELSE
+    {
+        meet(x, left, right, goes_on);
+    }
+}
+
+void attention_decode_latent_climb(const latent_part *part, const decode_sums *sums, const latent_held *held)
+{
+    const val splits = part->place->splits, goes_on = variable(U32, imm(1));
+    climber x = { part, sums, held, variable(U32, part->place->split), variable(U32, imm(1)) };
+    FOREVER {
+        BREAK_IF(logical_or(eq(goes_on, imm(0)), ge(x.width, splits)));
+        const val left = sub(x.first, bit_and(x.first, x.width)), right = add(left, x.width);
+        IF(lt(right, splits))
+            (held ? meet_or_hold : meet)(&x, left, right, goes_on);
+        assign(x.first, left);
+        assign(x.width, add(x.width, x.width));
+    }
+    IF(ne(goes_on, imm(0)))
+        store(part);
 }

@@ -197,32 +197,14 @@ static state sum_of_leaves(const decode_sums *m, const row_quads *x, int count, 
     return sums;
 }
 
-/* Adds the sum of `leaves` partials of a range. */
-static void add_leaves(const decode_sums *m, const partial_range *range, const row_quads *x, state *sums, val first,
-                       int leaves)
-{
-    state group = sum_of_leaves(m, x, sums->count, range, first, leaves);
-    group = merged(sums, &group);
-    assign_state(sums, &group);
-}
-
-/* Adds the partials of a range. Those of latent caches are large: few are not loaded as if they were many. */
+/* Adds the partials of a range. */
 static void add_partials(const decode_sums *m, const partial_range *range, const row_quads *x, state *sums)
 {
-    enum { FEW = 4 };
     const int leaves = m->place->cluster > 1 ? m->place->cluster : GROUP;
     LOOP_FROM(i, imm_as(U32, 0), range->count, imm(leaves)) {
-        if (!m->place->form.latent)
-            add_leaves(m, range, x, sums, i, leaves);
-        else {
-            IF(le(range->count, imm(FEW))) {
-                add_leaves(m, range, x, sums, i, FEW);
-            }
-            ELSE
-            {
-                add_leaves(m, range, x, sums, i, leaves);
-            }
-        }
+        state group = sum_of_leaves(m, x, sums->count, range, i, leaves);
+        group = merged(sums, &group);
+        assign_state(sums, &group);
     }
 }
 

@@ -65,14 +65,10 @@ void attention_decode_find_cta(decode_place *at, val number)
 
 void attention_decode_for_splits(decode_place *place, int split, void (*each)(void *of), void *of)
 {
-    const bool clustered = place->cluster > 1;
-    const val units = place->p.units, all = clustered ? mul(div(units, place->p.splits), imm(place->cluster)) : units;
-    LOOP_FROM(number, cta_x(), all, grid_x()) {
+    LOOP_FROM(number, cta_x(), place->p.units, grid_x()) {
         attention_decode_find_cta(place, number);
         attention_decode_find_keys(place, split);
-        if (clustered)
-            each(of);
-        else IF(lt(place->split, place->splits))
+        IF(lt(place->split, place->splits))
             each(of);
     }
 }

@@ -33,7 +33,7 @@ void attention_decode_find_keys(decode_place *place, int split);
 
 /*
  * Calls each() for every split that this CTA takes, with `place` set: first all CTAs' first ones, then their second
- * ones. CTAs of a cluster also go through those that a sequence does not have.
+ * ones.
  */
 void attention_decode_for_splits(decode_place *place, int split, void (*each)(void *of), void *of);
 

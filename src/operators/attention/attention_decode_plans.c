@@ -185,11 +185,11 @@ static workspace_layout workspace_of(const ckl_attention_decode_desc *d, int row
 {
     const int64_t ctas = attention_decode_ctas(d, rows, split), splits = ceil_div(d->kv, split);
     workspace_layout w = { .counters = 0 };
-    if (splits == 1 && !d->latent) // `latent` always stores partials
+    if (splits == 1)
         return w;
     const int64_t shared = ctas / splits, groups = ceil_div(splits, ATTENTION_DECODE_GROUP),
                   slots = product_i64(shared, splits + groups);
-    const int64_t counters = d->latent ? splits + 1 : groups + 1; // latent_few has one for each node of a tree
+    const int64_t counters = d->latent ? splits + 1 : groups + 1; // of latent caches one for each node of a tree
     w.states = round_up(product_i64(shared, counters * 4), PLAN_WORKSPACE_ALIGNMENT);
     w.partials = sum_i64(w.states, round_up(product_i64(slots, rows * 2 * 4), PLAN_WORKSPACE_ALIGNMENT));
     w.bytes = sum_i64(w.partials, product_i64(slots, rows * d->dv * 4));

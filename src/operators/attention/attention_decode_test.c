@@ -330,14 +330,10 @@ static const char *const cases[] = {
     "config='split=256'",
     "latent=1 heads=12 kv_heads=1 q=3 kv=330 d=192 dv=128 batch=3 shortest=2 append=1 left=150 sinks=1 impl=latent "
     "config='split=64'",
-    "latent=1 heads=70 kv_heads=1 kv=200 d=288 dv=256 batch=2 shortest=1 page=16 lse=1 impl=latent config='split=128 "
-    "cluster=2' # a CTA without keys",
-    "latent=1 heads=12 kv_heads=1 q=3 kv=500 d=192 dv=128 batch=4 shortest=0 append=1 left=150 sinks=1 lse=1 "
-    "impl=latent "
-    "config='split=64 cluster=8'",
-    "latent=1 heads=40 kv_heads=1 kv=200 d=576 dv=512 batch=35 shortest=1 page=16 dtype=bf16 impl=latent "
-    "config='split=64 "
-    "cluster=4' # clusters one after the other",
+    "latent=1 heads=40 kv_heads=1 kv=700 d=576 dv=512 batch=2 shortest=1 page=16 dtype=bf16 impl=latent "
+    "config='split=64' "
+    "# a CTA is second to its own node",
+    "latent=1 heads=2 kv_heads=1 q=16 kv=100 d=136 dv=128 page=16 lse=1 impl=latent # groups of two",
     "latent=1 heads=8 kv_heads=2 q=2 kv=90 d=64 dv=32 page=3 batch=2 shortest=1 append=1 # small heads",
     "latent=1 heads=4 kv_heads=2 kv=90 d=64 dv=32 page=3 batch=2 shortest=1 # small heads, by sm80",
     "latent=1 heads=2 kv_heads=1 kv=50 d=72 dv=64 cache=e4m3 # by naive",
@@ -389,8 +385,6 @@ static const test_reject rejects[] = {
       "attention_decode latent: page=24 neither divides 64, from 16 on, nor is a multiple of it" },
     { "latent=1 d=576 dv=512 impl=latent config='split=96'", CKL_INVALID,
       "attention_decode latent: split=96 is not a multiple of 64" },
-    { "latent=1 kv=200 d=576 dv=512 impl=latent config='split=64 cluster=2'", CKL_UNSUPPORTED,
-      "attention_decode latent: cluster=2 is none of 1, 2, 4, 8, or has less CTAs than a sequence" },
     { "latent=1 heads=17 kv_heads=1 d=576 dv=512 impl=latent_few", CKL_UNSUPPORTED,
       "attention_decode latent_few: 17 rows of a head are more than 16" },
     { "latent=1 d=576 dv=384 impl=latent_few", CKL_UNSUPPORTED,

@@ -154,7 +154,6 @@ static consumer_role describe_consumer(const sm90_kernel *k)
     c.sO = slice(k->sO, _, _, _, c.index);
     c.rows = attention_online_rows_begin(attention_online_row_count(c.scores), k->p.exponent);
     c.rows.slack = cfg->lazy ? SLACK : 0;
-    c.rows.by_powers = cfg->powers;
     if (cfg->old) {
         c.lost = variable(U32, imm(0));
         c.lowered = variable(U32, imm(0));

@@ -22,9 +22,6 @@ int attention_online_row_of(tensor acc, int64_t i)
     return (int)(i / values % blocks * 2 + i % values / 2 % 2);
 }
 
-/* Exponents in the bits of floats. */
-enum { EXPONENT_AT = 23, EXPONENT_OF_1 = 127, EXPONENT_MAX = 250 };
-
 /* Over the four lanes that share a row. */
 static val quad(ir_op op, val x)
 {
@@ -176,23 +173,6 @@ static val exponent_of(val x, val power, val offset, row_line *of_row)
     return fma(l.x, of_row->unit, fma(l.c, of_row->slope, of_row->offset));
 }
 
-/*
- * 2^x for x up to 8, within 2^-18, as exp2_ftz() has it, by multiply-adds: they have room beside the exponentials of small heads.
- * x is an integer and a fraction of at most a half, whose power is a polynomial. The integer, with the exponent's bias, is in the last
- * bits of x + ROUND; from LEAST down the result is 0, and NaN stays.
- */
-static val exp2_by_powers(val x)
-{
-    static const double POWERS[] = { 9.582859587e-03, 5.590650918e-02, 2.402409900e-01, 6.931241840e-01, 1 },
-                        LEAST = -127, ROUND = 0x1.8p23 + 127;
-    const val at_least = max_nan(x, immf(LEAST)), rounded = add(at_least, immf(ROUND)),
-              fraction = sub(at_least, sub(rounded, immf(ROUND)));
-    val p = immf(POWERS[0]);
-    for (int i = 1; i < COUNT_OF(POWERS); i++)
-        p = fma(p, fraction, immf(POWERS[i]));
-    return mul(p, bitcast(F32, shift_left(bitcast(I32, rounded), imm(EXPONENT_AT))));
-}
-
 /* Raw scores become weights by the maxima; sum: of this lane's. With a cap, maxima and sums must allow TANH_SHORT. */
 static void weigh_rows(const online_rows *rows, tensor scores, raw_scores raw, val *sum)
 {
@@ -205,9 +185,7 @@ static void weigh_rows(const online_rows *rows, tensor scores, raw_scores raw, v
     UNROLL(i, static_size(scores.layout)) {
         int r = attention_online_row_of(scores, i), to = seen[r]++ % SUM_CHAINS;
         val weight = at(scores, i), x = raw.score ? raw.score(raw.of, weight, i) : weight;
-        const val exponent = exponent_of(x, power_for(&e, x), offset[r], &lines[r]);
-        const bool by_powers = raw.by_powers && i % raw.by_powers == raw.by_powers - 1;
-        assign(weight, by_powers ? exp2_by_powers(exponent) : exp2_ftz(exponent));
+        assign(weight, exp2_ftz(exponent_of(x, power_for(&e, x), offset[r], &lines[r])));
         chain[r][to] = seen[r] <= SUM_CHAINS ? weight : add(chain[r][to], weight);
     }
     UNROLL(r, rows->count)
@@ -279,7 +257,7 @@ void attention_online_softmax(online_rows *rows, tensor scores, const val *cap)
     if (cap)
         weigh_capped(rows, scores, fits_short(rows, rows->slack), cap, sum); // scores may exceed the maxima by so much
     else
-        weigh_rows(rows, scores, (raw_scores){ .by_powers = rows->by_powers }, sum);
+        weigh_rows(rows, scores, (raw_scores){ NULL }, sum);
     UNROLL(r, rows->count)
         assign(rows->sum[r], fma(rows->sum[r], rows->factor[r], sum[r]));
 }
@@ -291,6 +269,9 @@ val attention_online_rows_are_new(const online_rows *rows)
         is_new = logical_or(is_new, lt(rows->max[r], immf(ATTENTION_FLOOR / 2)));
     return vote_any(is_new);
 }
+
+/* Exponents in the bits of floats. */
+enum { EXPONENT_AT = 23, EXPONENT_OF_1 = 127, EXPONENT_MAX = 250 };
 
 /*
  * Scales weights beyond 1 below 2 by a power of 2, which the maximum absorbs. True in all lanes where a weight is too

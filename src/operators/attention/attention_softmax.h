@@ -19,11 +19,10 @@ int attention_online_row_of(tensor acc, int64_t value);
 /* The state of a thread's rows. */
 typedef struct online_rows {
     int count;
-    val exponent;             // weights are 2^(exponent * (score - max))
-    int slack;                // a maximum stays while weights are at most 2^slack: mostly `factor` is 1
-    int by_powers;            // one weight of so many is computed by a polynomial where maxima are found anew; 0: none
-    val max[ONLINE_ROWS_MAX]; // of the scores so far, at least ATTENTION_FLOOR; known to the four lanes of a row
-    val sum[ONLINE_ROWS_MAX]; // of this lane's weights; after attention_online_rows_finish() of the whole row's
+    val exponent;                // weights are 2^(exponent * (score - max))
+    int slack;                   // a maximum stays while weights are at most 2^slack: mostly `factor` is 1
+    val max[ONLINE_ROWS_MAX];    // of the scores so far, at least ATTENTION_FLOOR; known to the four lanes of a row
+    val sum[ONLINE_ROWS_MAX];    // of this lane's weights; after attention_online_rows_finish() of the whole row's
     val factor[ONLINE_ROWS_MAX]; // factor for O
 } online_rows;
 
@@ -48,7 +47,6 @@ typedef struct raw_scores {
     val is_short;                                   // where there is one: attention_cap_is_short()
     val (*score)(const void *of, val x, int64_t i); // applied to element i of the accumulators, or NULL
     const void *of;
-    int by_powers;
 } raw_scores;
 
 /* Do the rows' maxima let a cap be part of the exponents of the next block? The same in all lanes. */
