@@ -43,7 +43,6 @@ START = {
     "latency": (2000.0, "cycles from asking for a stage to its arrival, when memory is busy"),
     "exchange": (300.0, "cycles of adding the partials of a split"),
     "exchange_bytes": (20.0, "a cycle of what a CTA that finishes gets for it"),
-    "exchange_of_many": (1.4, "times that from more than three others; not fitted"),
     "column_scale": (1.5, "cycles of a K step for each column that has a scale of its own; not fitted"),
     "partial": (200.0, "cycles of each sum of 64 rows that a consumer scales and adds in f32; not fitted"),
     "cluster": (0.05, "what each more CTA of a cluster adds to a step, unless rows are slow; not fitted"),
@@ -55,7 +54,7 @@ START = {
     "gelu": (3.5, "times the epilogue with GELU: 4096x4096x512 in f16 takes 39.5 instead of 33.3 us; not fitted"),
     "flops_per_us": (6.0e6, "of an SM within the power limit; not fitted"),
     "slice": (0.3, "cycles of storing a sum of a slice of K, in every turn but one; not fitted"),
-    "sum_us": (1.4, "a second kernel, which adds slices of K; by 60 sliced rows below 15 us; not fitted"),
+    "sum_us": (1.55, "a second kernel, which adds slices of K; by 60 sliced rows below 15 us; not fitted"),
     "sum_bytes_per_us": (4.2e6, "of the sums of all slices, to L2 and back; not fitted"),
     "memory_bytes_per_us": (4.3e6, "of HBM, between copying and reading; not fitted"),
     "turn_us": (0.1, "what a turn of tiles costs where memory binds and K is short; not fitted"),
@@ -64,7 +63,7 @@ START = {
 FITTED = [name for name in START if name not in ("cycles_per_us", "gelu", "epilogue", "boxes_of_32", "boxes_of_16",
                                                  "three_consumers", "slow_row", "slice", "sum_us", "column_scale", "partial",
                                                  "sum_bytes_per_us", "cluster", "pair", "slow_alone", "operands", "flops_per_us", "memory_bytes_per_us",
-                                                 "turn_us", "memory_bytes_of_sm", "exchange_of_many")]
+                                                 "turn_us", "memory_bytes_of_sm")]
 FIELDS = ("tile_m", "tile_n", "consumers", "pingpong", "cluster_m", "cluster_n", "split", "swap")
 
 
@@ -154,9 +153,8 @@ def predicted(p, x):
     step = overlapped(tensor_cores, sm, p["latency"] / x["stages"]) * sharing + p["step"]
     narrow = np.where(x["narrow"] == 0, 1, np.where(x["narrow"] == 1, p["boxes_of_32"], p["boxes_of_16"]))
     epilogue = x["tile_m"] * x["columns"] * p["epilogue"] * narrow
-    epilogue = epilogue / np.where((x["pingpong"] == 1) | (x["slices"] > 1), 1, x["consumers"])
-    rate = p["exchange_bytes"] * np.where(x["split"] > 4, p["exchange_of_many"], 1)
-    exchange = p["exchange"] + 4.0 * x["tile_m"] * x["columns"] * (x["split"] - 1) / rate
+    epilogue = epilogue / np.where(x["pingpong"] == 1, 1, x["consumers"])
+    exchange = p["exchange"] + 4.0 * x["tile_m"] * x["columns"] * (x["split"] - 1) / p["exchange_bytes"]
     epilogue = epilogue + np.where(x["split"] > 1, exchange, 0)
     tile = step * x["steps"]
     both = tile + epilogue

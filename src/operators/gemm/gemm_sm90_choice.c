@@ -174,9 +174,8 @@ static void share_operand(const ckl_gemm_desc *d, gemm_sm90_config *c, const ckl
 /* One product of 16 bits that TMA takes as it lies, D too: problems like these were timed with tiles of their own. */
 static bool is_plain(const ckl_gemm_desc *d)
 {
-    return ckl_dtype_bytes(d->a) == 2 && d->b == d->a && d->k > 0 && d->batch == 1 && !d->groups &&
-           !d->gated && !gemm_has_x(d) && !d->pointers && !d->gather && !d->scatter &&
-           gemm_operands_aligned(d) && ragged_of(d) == 0;
+    return ckl_dtype_bytes(d->a) == 2 && d->b == d->a && d->k > 0 && d->batch == 1 && !d->groups && !d->gated &&
+           !gemm_has_x(d) && !d->pointers && !d->gather && !d->scatter && gemm_operands_aligned(d) && ragged_of(d) == 0;
 }
 
 /*
@@ -185,7 +184,7 @@ static bool is_plain(const ckl_gemm_desc *d)
  */
 static int columns_of_turn(const ckl_gemm_desc *d, const ckl_device_info *device)
 {
-    enum { ROWS = 64, MOST_ROWS = 256, LEAST = 48, MOST = 256 };
+    enum { ROWS = 64, MOST_ROWS = 256, LEAST = 64, MOST = 256 };
     const int64_t shorter = max_i64(min_i64(d->m, d->n), 1), longer = max_i64(d->m, d->n);
     const int64_t across = device->sm_count / ceil_div(shorter, ROWS);
     if (shorter > MOST_ROWS || across == 0 || gemm_k_tiles(d) < STEPS_MANY || !is_plain(d))
@@ -213,8 +212,8 @@ static bool is_mostly_D(const ckl_gemm_desc *d, const ckl_device_info *device)
     enum { LEAST = 256 };
     const bool wide = d->d == CKL_F32, half = ckl_dtype_bytes(d->d) == 2 && !d->c && d->k % gemm_tile_k(d->a);
     const int64_t tiles = ceil_div(d->m, wide ? 64 : 128) * ceil_div(d->n, wide ? 128 : 256); // or pairs
-    return is_plain(d) && d->layout == CKL_GEMM_NT && (wide || half) && d->m >= LEAST && d->n >= LEAST && gemm_k_tiles(d) <= STEPS_FEWEST &&
-           tiles >= (wide ? 1 : 2) * device->sm_count;
+    return is_plain(d) && d->layout == CKL_GEMM_NT && (wide || half) && d->m >= LEAST && d->n >= LEAST &&
+           gemm_k_tiles(d) <= STEPS_FEWEST && tiles >= (wide ? 1 : 2) * device->sm_count;
 }
 
 /* Its tiles: 4096x5504x128 in f32 takes 26.3 us in 64x128, 31.0 in 64x64; 1024x58808x48 in f16 59.7 in pairs, 68.2 in 64x128. */
@@ -256,17 +255,20 @@ static bool is_narrow_enough(const ckl_gemm_desc *d, const fitted_tile *t)
 }
 
 /*
- * Is a split worth a thought? Not of few steps along K. And CTAs at different parts of K read nothing together, so D in two goes to
- * those of a thin D, which read little together anyway: 4096x128x8192 takes 22.0 us in 64x128 in two, 26.2 in 64x64; of others pairs
- * share B: 256x2048x7168 takes 19.5 us in 64x128 in two, 16.8 in slices. D^T in eight is for few rows: 64x512x32768 takes 17.6 us, 15.5
- * as D in 64x48.
+ * Is a split worth a thought? Not of few steps along K. And CTAs at different parts of K read nothing together, so D in two is for a
+ * thin D, which shares little anyway (4096x128x8192 takes 22.0 us in 64x128 in two, 26.2 in 64x64), for pairs that share B
+ * (256x2048x7168 takes 19.5 us in 64x128 in two, 16.8 in slices), and by squares for a deep K (1024x1024x8192 takes 29.2 us in 128x128
+ * in two, 32.2 in 64x128). D^T in eight is for few rows: 64x512x32768 takes 17.6 us, 15.5 as D in 64x48.
  */
 static bool may_split(const ckl_gemm_desc *d, const fitted_tile *t)
 {
-    enum { THIN = 128, IN_TWO = 2, IN_FOUR = 4, FEW_ROWS = 64 };
-    const bool thin = t->swap || t->split != IN_TWO || t->cluster_m > 1 || min_i64(d->m, d->n) <= THIN;
-    const bool few = !t->swap || t->split <= IN_FOUR || min_i64(d->m, d->n) < FEW_ROWS;
-    return t->split == 1 || (thin && few && gemm_k_tiles(d) > STEPS_FEW);
+    enum { ROWS = 64, THIN = 128, IN_TWO = 2, IN_FOUR = 4, FEW_ROWS = 64 };
+    const int64_t shorter = min_i64(d->m, d->n), steps = gemm_k_tiles(d);
+    if (t->split == 1 || steps <= STEPS_FEW)
+        return t->split == 1;
+    if (t->swap)
+        return t->split <= IN_FOUR || shorter < FEW_ROWS;
+    return t->split != IN_TWO || shorter <= THIN || t->cluster_m > 1 || (t->tile_m > ROWS && steps >= 4 * STEPS_MANY);
 }
 
 /* Is a tile considered for a problem? */
@@ -441,10 +443,9 @@ static double epilogue_of_tile(const gemm_sm90_config *c, const gemm_sm90_shape 
     double narrow = c->swap || columns % 64 == 0 ? 1 : columns % 32 == 0 ? fit.boxes_of_32 : fit.boxes_of_16;
     double activation = c->epilogue.activation == CKL_ACTIVATION_GELU ? fit.gelu : 1;
     double bytes = 4.0 * c->tile_m * columns * (c->split - 1);
-    double rate = fit.exchange_bytes * (c->split > 4 ? fit.exchange_of_many : 1);
-    double exchange = c->split == 1 ? 0 : fit.exchange + bytes / rate;
-    const bool alone = c->pingpong || c->batched == GEMM_SLICES_OF_K; // consumers store in turn; f32 sums are bound by the SM
-    return (double)c->tile_m * columns * fit.epilogue * narrow * activation / (alone ? 1 : c->consumers) + exchange;
+    double exchange = c->split == 1 ? 0 : fit.exchange + bytes / fit.exchange_bytes;
+    return (double)c->tile_m * columns * fit.epilogue * narrow * activation / (c->pingpong ? 1 : c->consumers) +
+           exchange;
 }
 
 static int64_t groups_with_rows(const ckl_gemm_desc *d)

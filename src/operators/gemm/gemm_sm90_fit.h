@@ -17,7 +17,6 @@ typedef struct gemm_fit {
     double latency;         // cycles from asking for a stage to its arrival, when memory is busy
     double exchange;        // cycles of adding the partials of a split
     double exchange_bytes;  // a cycle of what a CTA that finishes gets for it
-    double exchange_of_many; // times that from more than three others; not fitted
     double column_scale;    // cycles of a K step for each column that has a scale of its own; not fitted
     double partial;         // cycles of each sum of 64 rows that a consumer scales and adds in f32; not fitted
     double cluster;         // what each more CTA of a cluster adds to a step, unless rows are slow; not fitted
@@ -51,7 +50,6 @@ static const gemm_fit fit = {
     .latency = 2595.26,
     .exchange = 16.6986,
     .exchange_bytes = 9.47733,
-    .exchange_of_many = 1.4,
     .column_scale = 1.5,
     .partial = 200,
     .cluster = 0.05,
@@ -63,7 +61,7 @@ static const gemm_fit fit = {
     .gelu = 3.5,
     .flops_per_us = 6e+06,
     .slice = 0.3,
-    .sum_us = 1.4,
+    .sum_us = 1.55,
     .sum_bytes_per_us = 4.2e+06,
     .memory_bytes_per_us = 4.3e+06,
     .turn_us = 0.1,
@@ -95,7 +93,7 @@ static const fitted_tile fitted_tiles[] = {
     { 128, 64, 2, 0, 2, 1, 1, 0 },  { 64, 128, 2, 1, 1, 1, 1, 0 },  { 64, 128, 1, 0, 1, 1, 1, 0 },
     { 64, 128, 1, 0, 2, 1, 1, 0 },  { 64, 96, 1, 0, 1, 1, 1, 0 },   { 64, 96, 1, 0, 2, 1, 1, 0 },
     { 64, 64, 2, 1, 1, 1, 1, 0 },   { 64, 64, 1, 0, 1, 2, 1, 0 },   { 64, 64, 1, 0, 1, 1, 1, 0 },
-    { 64, 32, 1, 0, 1, 1, 1, 0 },
+    { 64, 96, 1, 0, 2, 1, 2, 0 },   { 128, 128, 2, 0, 1, 1, 2, 0 }, { 64, 32, 1, 0, 1, 1, 1, 0 },
 };
 
 #endif

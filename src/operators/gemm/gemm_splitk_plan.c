@@ -81,12 +81,6 @@ static void set_tile(const sliced_tile *t, const ckl_gemm_desc *d, gemm_sm90_con
     c->cluster_n = t->cluster_n;
 }
 
-/* Has each SM so many steps along K of so many tiles that the sums of slices are little beside them? */
-static bool is_deep(const ckl_gemm_desc *d, int64_t count, int64_t sm_count)
-{
-    return count * gemm_k_tiles(d) >= DEEP_STEPS * sm_count;
-}
-
 /*
  * Tiles of 128 rows that end with the columns of D, or of D^T: as few as there can be along them, or some more. 1792x408x16384
  * takes 49.9 us in 128x144, 58.3 in 128x128; 783x1024x28672 77.9 as D^T of 128x160, 89.7 in 128x128. More tiles than SMs are faster
@@ -94,22 +88,23 @@ static bool is_deep(const ckl_gemm_desc *d, int64_t count, int64_t sm_count)
  *
  * Where rows begin inside lines, which costs L2 two for one, and K is deep, tiles of D^T, of 128 or 256 rows, in pairs that share the
  * rows of B, of an even number along them: 291x1408x127280 takes 186 us in 128x160, 216 alone; 1579x8448x37048 1531 in 256x160, 1704
- * in pairs of 128x256 of D. Or tiles with all of few rows of D, which pairs share.
+ * in pairs of 128x256 of D. Or tiles of 128 rows with all of few rows of D, which pairs share: 133x5120x27432 takes 96.8 us in 128x144,
+ * 109 in 192x128 of D.
  */
 static void set_even_tile(int i, bool paired, const ckl_gemm_desc *d, int64_t sm_count, gemm_sm90_config *c)
 {
     enum { ROWS = 128, WIDEST = 256, NARROWEST = 96, STEP = 16, PAIR = 2, LINE_BYTES = 128 };
     c->consumers = 2;
-    c->tile_m = paired && i % 2 ? 2 * ROWS : ROWS;
     c->swap = paired || i % 2;
     const int64_t rows = c->swap ? d->n : d->m, columns = c->swap ? d->m : d->n;
-    const bool few = paired && columns <= WIDEST, all = few && i < 2; // columns; in a tile
+    const bool all = paired && i == 0 && columns <= WIDEST; // columns in a tile
+    c->tile_m = paired && i % 2 ? 2 * ROWS : ROWS;
     c->cluster_m = all ? PAIR : 1;
     c->cluster_n = paired && !all ? PAIR : 1;
-    const int64_t least = ceil_div(max_i64(columns, 1), c->cluster_n * WIDEST),
-                  across = c->cluster_n * (least + i / 2 - (few && !all));
+    const int64_t least = ceil_div(max_i64(columns, 1), c->cluster_n * WIDEST), across = c->cluster_n * (least + i / 2);
     const int64_t count = ceil_div(rows, c->tile_m) * across;
-    const bool deep = all ? gemm_k_tiles(d) >= DEEP_STEPS : is_deep(d, count, sm_count);
+    const bool deep =
+        gemm_k_tiles(d) * (all ? sm_count : count) >= DEEP_STEPS * sm_count; // sums are little beside each SM's steps
     c->tile_n = (int)round_up(ceil_div(columns, across), STEP);
     const bool worth = paired ? deep && !gemm_rows_aligned(d, 'b', LINE_BYTES)
                               : (deep || count >= SQUARES_FEWEST) && c->tile_n != ROWS && count <= sm_count;
