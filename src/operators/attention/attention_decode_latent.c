@@ -27,8 +27,8 @@ enum {
     BARRIER_OWN = 1,  // + consumer: its 128 threads
     BARRIER_TOLD = 3, // + consumer: it has told the other about its block: it arrives, the other waits
     BARRIER_BOTH = 5, // all consumers
-    PRODUCER_REGISTERS = 40,
-    CONSUMER_REGISTERS = 232 // and 40 for the producer: the 504 = 3 * 168 of 384 threads
+    PRODUCER_REGISTERS = 56,
+    CONSUMER_REGISTERS = 224 // and 56 for the producer: the 504 = 3 * 168 of 384 threads
 };
 
 /* Everything the roles share. Letters: Q (BM,D), K (BN,D), P (BM,BN), O (BM,DV). */

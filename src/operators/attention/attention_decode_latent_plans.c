@@ -10,8 +10,9 @@ enum {
     CHUNK = ATTENTION_DECODE_LATENT_CHUNK,
     ROWS = ATTENTION_ROWS,
     PAGE_MIN = ATTENTION_DECODE_LATENT_PAGE,
-    SPLIT_MIN = 512,   // keys: a CTA's start and end cost about as much as 100 KB of copying (bench/notes/attention.md)
-    SPLIT_MAX = 4096,  // keys: the overhead no longer matters
+    SPLIT_MIN = 512, // keys: a CTA's start and end cost about as much as 100 KB of copying (bench/notes/attention.md)
+    SPLIT_MAX =
+        2048, // keys: 16 sequences of 8192 by 128 heads take 88 us for 137, 128 of 4096 in pairs as long as by 4096
     SPLITS_MAX = 1024, // of a sequence, which one CTA combines
     SLOTS_MAX = 8,
     BYTES_A_BYTE = 32, // of keys for each byte that a CTA leaves in the workspace
@@ -45,20 +46,18 @@ static ckl_status choose_latent(const void *desc, const ckl_device_info *device,
     return CKL_OK;
 }
 
-/* Blocks of keys by the tensor cores; memory brings those of few rows. */
+/* Blocks of keys, then the end of a split: as fitted to six races (bench/notes/attention.md). */
 static plan_cost cost_latent(const void *desc, const ckl_device_info *device, const void *config)
 {
     const ckl_attention_decode_desc *d = desc;
     const attention_decode_latent_config *c = config;
-    const double loaded = tiles_of(d) > 1 ? 0 : 6700; // cycles of a block that no other tile shares
     return product_cost(&(product_work){ .tiles = (double)attention_decode_ctas(d, ROWS, c->split),
                                          .ctas = 1,
                                          .steps = (double)ceil_div(min_i64(d->kv, c->split), KEYS),
                                          .multiply_adds = (double)(ROWS * KEYS * (d->d + d->dv)),
-                                         .rate = 970,
-                                         .step_cycles = loaded,
-                                         .tile_cycles = 4000,
-                                         .us = 2 },
+                                         .rate = 1370,
+                                         .tile_cycles = 23000,
+                                         .us = 3 },
                         device);
 }
 

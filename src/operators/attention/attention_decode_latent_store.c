@@ -5,6 +5,8 @@
 #include "cute/kernel.h"
 #include "operators/attention/attention_decode_latent.h"
 
+enum { QUAD = ATTENTION_DECODE_LATENT_QUAD, QUAD_BYTES = 4 * QUAD, ROWS = 2 }; // rows of a thread
+
 val attention_decode_latent_row(const latent_part *part, int r)
 {
     const tensor cO =
@@ -12,39 +14,55 @@ val attention_decode_latent_row(const latent_part *part, int r)
     return coordinate(cO, 0, attention_online_row_value(part->out, r));
 }
 
-static void store(const latent_part *part)
+/* Two columns of a row from atom `atom`, as they are stored. Zeros are positive. */
+static val word_of(const latent_part *part, int atom, int r, val factor)
 {
-    const decode_place *place = part->place;
-    const online_rows *rows = part->online;
-    const tensor out = part->out;
-    const ckl_dtype dtype = place->form.dtype;
-    const tensor all = coordinates_from(identity_tensor(shape(part->rows, part->width)), 1,
-                                        mul(part->index, imm(part->width))),
-                 cO = partition_C(part->mma, all, part->tid); // (MMA,1,MMA_N)
-    const val has_lse = logical_and(eq(part->index, imm(0)), eq(thread_at(lane(), 0, 4, 8), imm(0)));
-    for (int r = 0; r < rows->count; r++) {
-        const val row = coordinate(cO, 0, attention_online_row_value(out, r)),
-                  in_group = add(row, mul(place->tile, imm(place->rows)));
-        IF(lt(in_group, imm(place->rows_all))) {
-            const row_end e = attention_row_end(rows->max[r], rows->sum[r], attention_decode_sink_of(place, in_group));
-            tensor gRow = attention_decode_row_of(place, ATTENTION_O, in_group); // (DV)
-            for (int64_t i = 0; i < static_size(out.layout); i += 2) {
-                if (attention_online_row_of(out, i) != r)
-                    continue;
-                tensor rPair = fragment(dtype, compact(leaf(2)));
-                for (int j = 0; j < 2; j++) // zeros are positive
-                    set(rPair, j, convert(dtype, fma(at(out, i + j), e.factor, immf(0))));
-                const val to = tensor_address(gRow, coord(coordinate(cO, 1, i)));
-                copy(rPair, gmem_tensor(to, dtype, compact(leaf(2))), 4);
-            }
-            if (place->form.lse)
-                IF(has_lse)
-                    attention_decode_store_logarithm(place, in_group, e.top, e.sum);
+    const int64_t first = 4 * atom + attention_online_row_value(part->out, r);
+    const val low = fma(at(part->out, first), factor, immf(0)), high = fma(at(part->out, first + 1), factor, immf(0));
+    return bitcast(U32, pack(part->place->form.dtype == CKL_F16 ? IR_F16X2 : IR_BF16X2, low, high));
+}
+
+/* Four lanes have words of four atoms each; then each lane has an atom's, from all four. */
+static void exchange(val *word)
+{
+    for (int apart = 1; apart < QUAD; apart *= 2) {
+        const val is_upper = ne(bit_and(lane(), imm(apart)), imm(0));
+        for (int i = 0; i < QUAD; i++) {
+            if (i & apart)
+                continue;
+            const val other = shuffle_xor(select(is_upper, word[i], word[i + apart]), imm(apart));
+            word[i] = select(is_upper, other, word[i]);
+            word[i + apart] = select(is_upper, word[i + apart], other);
         }
     }
 }
 
-enum { QUAD = ATTENTION_DECODE_LATENT_QUAD, QUAD_BYTES = 4 * QUAD, ROWS = 2 }; // rows of a thread
+static void store(const latent_part *part)
+{
+    enum { COLUMNS = 8 }; // of an atom, 16 bytes
+    const decode_place *place = part->place;
+    const online_rows *rows = part->online;
+    const int atoms = part->width / COLUMNS;
+    const val of_row = thread_at(lane(), 0, QUAD, 8), is_first = eq(add(part->index, of_row), imm(0));
+    for (int r = 0; r < ROWS; r++) {
+        const val row = add(attention_decode_latent_row(part, r), mul(place->tile, imm(place->rows))),
+                  exists = lt(row, imm(place->rows_all)), there = min(row, imm(place->rows_all - 1));
+        const row_end e = attention_row_end(rows->max[r], rows->sum[r], attention_decode_sink_of(place, there));
+        const val column = add(mul(part->index, imm(part->width)), mul(of_row, imm(COLUMNS))),
+                  to = tensor_address(attention_decode_row_of(place, ATTENTION_O, there), coord(column));
+        for (int first = 0; first < atoms; first += QUAD) {
+            val word[QUAD];
+            for (int i = 0; i < QUAD; i++)
+                word[i] = first + i < atoms ? word_of(part, first + i, r, e.factor) : imm_as(U32, 0);
+            exchange(word);
+            IF(logical_and(exists, lt(of_row, imm(atoms - first))))
+                store_at(IR_GLOBAL, IR_CACHE_DEFAULT, U32, QUAD, to, 2 * COLUMNS * first, word);
+        }
+        if (place->form.lse)
+            IF(logical_and(exists, is_first))
+                attention_decode_store_logarithm(place, row, e.top, e.sum);
+    }
+}
 
 /* Some memory where each thread has quads of numbers, beside those of the others. */
 typedef struct quads {
