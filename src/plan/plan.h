@@ -70,9 +70,10 @@ typedef struct implementation {
  * Members of an implementation that go by its name: for gemm's `tiled` choose_tiled(), gemm_tiled(), gemm_tiled_config
  * and so on.
  */
-#define IMPLEMENTATION_PARTS(op, called)                                                                     \
+#define IMPLEMENTATION_PARTS(op, called) .choose = choose_##called, IMPLEMENTATION_OF_CANDIDATES(op, called)
+#define IMPLEMENTATION_OF_CANDIDATES(op, called)                                                             \
     .name = #called, .config_bytes = sizeof(op##_##called##_config), .config = FIELD_TABLE(called##_fields), \
-    .choose = choose_##called, .admit = admit_##called, .describe = op##_##called, .launch = launch_##called
+    .admit = admit_##called, .describe = op##_##called, .launch = launch_##called
 
 /*
  * A kernel of the operator that runs before or after those of any implementation, where a config wants it. All configs

@@ -345,16 +345,11 @@ static ckl_status launch_boxes(const ckl_plan *plan, const void *args, ckl_strea
 static const field boxes_fields[] = { PERMUTE_BOXES_CONFIG(FIELD_ROW, permute_boxes_config) };
 
 const implementation permute_boxes_implementation = {
-    .name = "boxes",
+    IMPLEMENTATION_OF_CANDIDATES(permute, boxes),
     .summary = "boxes over the modes that run fastest in x and in y: long runs on both sides however short modes are",
-    .config_bytes = sizeof(permute_boxes_config),
-    .config = FIELD_TABLE(boxes_fields),
     .candidate = candidate_boxes,
     .cost = cost_boxes,
     .rivals = { &permute_gather_implementation },
-    .admit = admit_boxes,
-    .describe = permute_boxes,
     .kernels = 2,
     .params = &permute_boxes_param_list,
-    .launch = launch_boxes,
 };

@@ -119,7 +119,7 @@ FIELD_STRUCT(permute_windows_config, PERMUTE_WINDOWS_CONFIG);
     X(owner, u32, factor) /* of the short side */ \
     X(owner, u32, shift)
 
-/* Strides are bytes. factor and shift divide by a mode's size. */
+/* Strides are bytes. factor and shift divide by a mode's size (cute/divisor.h). */
 #define PERMUTE_GATHER_PARAMS(X, owner)          \
     X(owner, u32, count)                         \
     X(owner, pointer, x)                         \
@@ -152,7 +152,7 @@ FIELD_STRUCT(permute_windows_config, PERMUTE_WINDOWS_CONFIG);
     X(owner, u32, chunks_factor)                                            \
     X(owner, u32, chunks_shift)
 
-/* The innermost mode's size is windows; strides are bytes. factor and shift divide by a mode's size. */
+/* The innermost mode's size is windows. */
 #define PERMUTE_WINDOWS_PARAMS(X, owner)         \
     X(owner, pointer, x)                         \
     X(owner, pointer, end) /* of x */            \
@@ -175,8 +175,6 @@ enum {
     TRANSPOSE_TILED_ROWS = 8,  // rows of a tile that the threads of a CTA move at once
     TRANSPOSE_BOX_BYTES = 128, // of a row of a box: the widest swizzle of TMA
     PERMUTE_CHUNK_BYTES = 16,  // of a copy of boxes to shared memory
-    PERMUTE_WINDOW_BYTES = 16,
-    PERMUTE_WINDOW_THREADS = 2048, // that shall fit an SM: bounds registers to 32
 };
 
 /* Columns of a box of the sm90 kernel. */

@@ -423,15 +423,10 @@ static ckl_status launch_gather(const ckl_plan *plan, const void *args, ckl_stre
 static const field gather_fields[] = { PERMUTE_GATHER_CONFIG(FIELD_ROW, permute_gather_config) };
 
 const implementation permute_gather_implementation = {
-    .name = "gather",
+    IMPLEMENTATION_OF_CANDIDATES(permute, gather),
     .summary = "any strides: each thread finds its elements; copies in vectors",
-    .config_bytes = sizeof(permute_gather_config),
-    .config = FIELD_TABLE(gather_fields),
     .candidate = candidate_gather,
     .cost = cost_gather,
-    .admit = admit_gather,
-    .describe = permute_gather,
     .kernels = 2,
     .params = &permute_gather_param_list,
-    .launch = launch_gather,
 };
