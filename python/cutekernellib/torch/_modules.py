@@ -259,7 +259,8 @@ _STRUCTURES = (
     (_structures.is_patch_embed, _patch_embed),
     (lambda m: has(m, "ConvNeXtBlock", *_structures.CONVNEXT), _convnext_block),
 )
-WHOLE = {_gated_mlp, _mlp, _patch_embed, _vit_block, _gpt2_block, _decoder_layer, _convnext_block}  # they take over what is inside
+# They take over what is inside of their modules.
+WHOLE = {_gated_mlp, _mlp, _patch_embed, _vit_block, _gpt2_block, _decoder_layer, _convnext_block}
 
 
 def forward_of(module):
