@@ -1,6 +1,4 @@
 /* conv_sm90_launch.c - launches of the Hopper kernel: what a problem has of them, tensor maps, pixels and taps of each of the gradient. */
-#include <stdlib.h>
-
 #include "base/math.h"
 #include "operators/conv/conv_sm90.h"
 
@@ -231,16 +229,6 @@ static int64_t taps_of_launch(const conv_mode m[CONV_MODES], int64_t i)
     return taps;
 }
 
-typedef struct data_launch {
-    int64_t number, taps;
-} data_launch;
-
-static int by_taps(const void *a, const void *b)
-{
-    const data_launch *x = a, *y = b;
-    return x->taps != y->taps ? (x->taps < y->taps ? 1 : -1) : x->number < y->number ? -1 : 1;
-}
-
 /* Launch number i of the gradient of data: pixels that are a stride apart. */
 static ckl_status launch_data(const ckl_plan *plan, const conv_sm90_config *c, const ckl_conv_desc *d, int64_t i,
                               const conv_tensor *dx, conv_params p, ckl_stream stream)
@@ -267,23 +255,24 @@ static ckl_status launch_data(const ckl_plan *plan, const conv_sm90_config *c, c
 }
 
 /*
- * All launches, those with most taps first: each begins on the SMs that the last tiles of the one before leave, as none waits for another.
- * With zeros=1 the first also writes the pixels that no tap sees, whose launches are left out.
+ * All launches, from the end that has more taps: each begins on the SMs that the last tiles of the one before leave, as none waits for another.
+ * The first has pixels, so that one waits for the kernel before. With zeros=1 it also writes the pixels that no tap sees, whose launches are left out.
  */
 static ckl_status launch_all_data(const ckl_plan *plan, const conv_sm90_config *c, const ckl_conv_desc *d,
                                   const conv_tensor *dx, conv_params p, ckl_stream stream)
 {
-    data_launch launches[CONV_SM90_LAUNCHES];
     conv_mode m[CONV_MODES];
     conv_modes(d, m);
     for (int i = 0; i < CONV_MODES; i++)
         p.seen[i] = seen_along(&m[i]);
     p.zero_rows = c->zeros ? (uint32_t)(d->n * d->d * d->h) : 0;
-    for (int64_t i = 0; i < launches_of(d); i++)
-        launches[i] = (data_launch){ i, taps_of_launch(m, i) };
-    qsort(launches, (size_t)launches_of(d), sizeof *launches, by_taps);
-    for (int64_t i = 0; i < launches_of(d) && (launches[i].taps || !c->zeros); i++) {
-        TRY(launch_data(plan, c, d, launches[i].number, dx, p, stream));
+    const int64_t last = launches_of(d) - 1;
+    const bool backwards = taps_of_launch(m, last) > taps_of_launch(m, 0);
+    for (int64_t i = 0; i <= last; i++) {
+        const int64_t number = backwards ? last - i : i;
+        if (c->zeros && !taps_of_launch(m, number))
+            continue;
+        TRY(launch_data(plan, c, d, number, dx, p, stream));
         p.zero_rows = 0;
         p.beside = 1;
     }
