@@ -54,12 +54,6 @@ static void load_statistics(backward *k)
     }
 }
 
-/* Before the passes, of a thread that has one column, unless merging wants the registers. */
-static bool has_column_gamma(const backward *k)
-{
-    return groupnorm_has_one_column(&k->g.w) && !mixes(k) && !(k->g.meeting && groupnorm_scatters_weights(&k->g.s));
-}
-
 static void load_gamma(backward *k, val column)
 {
     if (k->g.s.cfg->affine)
@@ -281,7 +275,7 @@ static void load_scales(backward *k)
 static void begin_column(backward *k, const groupnorm_column *c)
 {
     const int weights = !k->g.s.cfg->affine || is_nchw(k) ? 1 : k->g.w.grid.vec;
-    if (!has_column_gamma(k))
+    if (!groupnorm_has_column(&k->g))
         load_gamma(k, c->number);
     k->rScale = fragment(F32, compact(leaf(weights))); // (1) or (VEC)
     k->rLinear = fragment(F32, compact(leaf(1)));      // (1)
@@ -385,7 +379,7 @@ static void load_weights(void *kernel)
             k->rstd =
                 groupnorm_read(k->g.s.a.rstd, add(k->g.s.group, convert(I64, div(channel, imm(k->g.s.cfg->channels)))));
     }
-    if (has_column_gamma(k))
+    if (groupnorm_has_column(&k->g))
         load_gamma(k, k->g.w.column);
 }
 

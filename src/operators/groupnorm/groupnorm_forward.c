@@ -51,11 +51,9 @@ static bool has_folded_channels(const forward *k)
     return groupnorm_is_nchw(&k->g.s) && k->g.s.cfg->fold > 1 && k->g.s.cfg->affine;
 }
 
-/* Of a thread that has one column: loaded before the passes, unless merging wants the registers. */
 static bool has_column_weights(const forward *k)
 {
-    return k->g.s.cfg->affine && !groupnorm_mixes(k->g.s.cfg) && groupnorm_has_one_column(&k->g.w) &&
-           !has_folded_channels(k) && !(k->g.meeting && groupnorm_scatters_weights(&k->g.s));
+    return k->g.s.cfg->affine && groupnorm_has_column(&k->g) && !has_folded_channels(k);
 }
 
 /* Has a thread one channel at most, of vectors of several groups? */

@@ -96,11 +96,6 @@ tensor groupnorm_weights(const groupnorm_slice *s, const groupnorm_view *w, val 
     return rWeights;
 }
 
-bool groupnorm_scatters_weights(const groupnorm_slice *s)
-{
-    return !groupnorm_is_nchw(s) && (s->cfg->fold > 1 || groupnorm_by_elements(s));
-}
-
 /* Groups */
 
 val groupnorm_group(const groupnorm_slice *s, const groupnorm_view *w, val column, int e)

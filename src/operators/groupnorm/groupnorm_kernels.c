@@ -6,6 +6,14 @@
 
 #include "cute/kernel.h"
 
+bool groupnorm_has_column(const groupnorm_kernel *k)
+{
+    const groupnorm_config *cfg = k->s.cfg;
+    // weights that are loaded one by one have a register each
+    const bool scattered = !groupnorm_is_nchw(&k->s) && (cfg->fold > 1 || groupnorm_by_elements(&k->s));
+    return k->w.grid.slots == 1 && !groupnorm_mixes(cfg) && !(k->meeting && scattered);
+}
+
 /* Of a slice that is known. */
 static void begin(groupnorm_kernel *k)
 {

@@ -30,6 +30,9 @@ typedef struct groupnorm_direction {
     void (*write)(void *kernel);
 } groupnorm_direction;
 
+/* Has every thread one column at most, of one group? Its weights are loaded before the passes, unless merging wants the registers. */
+bool groupnorm_has_column(const groupnorm_kernel *k);
+
 void groupnorm_describe(groupnorm_kernel *k, const groupnorm_config *cfg, groupnorm_slicing slicing, bool vectors);
 
 #endif

@@ -19,11 +19,6 @@ bool groupnorm_by_elements(const groupnorm_slice *s)
     return s->align < s->cfg->vec * dtype_bytes(s->cfg->dtype);
 }
 
-bool groupnorm_has_one_column(const groupnorm_view *w)
-{
-    return w->grid.slots == 1;
-}
-
 static int64_t element_bytes(const groupnorm_slice *s)
 {
     return dtype_bytes(s->cfg->dtype);
@@ -237,7 +232,7 @@ static void use_some(val count, int n, const groupnorm_vector *v, groupnorm_vect
 
 void groupnorm_load_ahead(const groupnorm_slice *s, groupnorm_view *w, int n, groupnorm_vector_pass *load, void *kernel)
 {
-    if (!groupnorm_has_one_column(w))
+    if (w->grid.slots > 1)
         return;
     groupnorm_column c = groupnorm_column_at(s, w, imm_as(I32, 0));
     val global = select(lt(imm(0), c.vectors), c.global, s->base); // of a thread without vectors: one that exists

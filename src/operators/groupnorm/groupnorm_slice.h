@@ -76,9 +76,6 @@ bool groupnorm_is_nchw(const groupnorm_slice *s);
 /* Are pointers aligned to the element only? */
 bool groupnorm_by_elements(const groupnorm_slice *s);
 
-/* Has every thread one column at most? Then what belongs to the column is loaded once, before the passes. */
-bool groupnorm_has_one_column(const groupnorm_view *w);
-
 /* One pass over the columns of a thread; every thread of the CTA comes to each, even if it does not exist. */
 typedef void groupnorm_column_pass(void *kernel, const groupnorm_column *c);
 void groupnorm_over_columns(const groupnorm_slice *s, const groupnorm_view *w, groupnorm_column_pass *pass,
@@ -156,9 +153,6 @@ groupnorm_state groupnorm_state_at(val inside, val count, int words, tensor sSta
 /* gamma or beta of a channel of the slice, f32; of a column: (1) or (VEC). */
 val groupnorm_weight(const groupnorm_slice *s, val pointer, val channel);
 tensor groupnorm_weights(const groupnorm_slice *s, const groupnorm_view *w, val pointer, val column);
-
-/* Are those of a vector loaded one by one? Then each has a register of its own. */
-bool groupnorm_scatters_weights(const groupnorm_slice *s);
 
 /* The channel in the bundle of element e of a column's vectors (nhwc); its group. */
 val groupnorm_channel(const groupnorm_slice *s, const groupnorm_view *w, val column, int e);
