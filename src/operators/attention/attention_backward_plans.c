@@ -110,8 +110,10 @@ static int64_t section_of(const ckl_attention_desc *d, const ckl_device_info *de
     return group * ceil_div(kv_heads, max_i64(kv_heads / least, 1));
 }
 
-static void choose(const ckl_attention_desc *d, const ckl_device_info *device, attention_sm90_backward_config *c)
+static ckl_status choose_sm90_backward(const void *desc, const ckl_device_info *device, void *config)
 {
+    const ckl_attention_desc *d = desc;
+    attention_sm90_backward_config *c = config;
     c->form = attention_form_of(d);
     c->apart = d->d + d->dv > HEADS_MAX;
     int64_t rows = product_i64(product_i64(d->batch, d->kv_heads), d->kv);
@@ -128,11 +130,6 @@ static void choose(const ckl_attention_desc *d, const ckl_device_info *device, a
         c->stages--;
     while (c->block > 16 && attention_sm90_backward_smem(c) > device->smem_per_cta_bytes)
         c->block -= 16;
-}
-
-static ckl_status choose_sm90_backward(const void *desc, const ckl_device_info *device, void *config)
-{
-    choose(desc, device, config);
     return CKL_OK;
 }
 
@@ -266,8 +263,7 @@ const implementation attention_sm90_backward_implementation = {
 static ckl_status choose_sm90_backward_unordered(const void *desc, const ckl_device_info *device, void *config)
 {
     ((attention_sm90_backward_config *)config)->ordered = false;
-    choose(desc, device, config);
-    return CKL_OK;
+    return choose_sm90_backward(desc, device, config);
 }
 
 static ckl_status admit_sm90_backward_unordered(const void *desc, const ckl_device_info *device, const void *config)

@@ -48,22 +48,17 @@ typedef struct latent_kernel {
     val done;             // of all splits before this one, a variable of each role
 } latent_kernel;
 
-static int64_t block_bytes(const attention_decode_latent_config *c)
-{
-    return attention_columns_bytes(attention_columns_of(c->form.d), KEYS);
-}
-
 int64_t attention_decode_latent_smem(const attention_decode_latent_config *c)
 {
     int64_t q = attention_columns_bytes(attention_columns_of(c->form.d), ROWS), states = 3 * CONSUMERS * ROWS * 4;
-    return q + CONSUMERS * (block_bytes(c) + 16 * SECTIONS) + states + 4;
+    return q + CONSUMERS * (attention_decode_latent_block_bytes(&c->form) + 16 * SECTIONS) + states + 4;
 }
 
 static void describe_shared_memory(latent_kernel *k)
 {
     const attention_decode_form *form = &k->place.form;
     const ckl_dtype dtype = form->dtype;
-    const int64_t chunk = KEYS * CHUNK, block = block_bytes(k->cfg);
+    const int64_t chunk = KEYS * CHUNK, block = attention_decode_latent_block_bytes(&k->cfg->form);
     k->sQ = slice(attention_chunks("Q", dtype, k->d, ROWS, 1), _, _, _, 0);
     const int64_t blocks = smem_alloc("blocks", CONSUMERS * block, 1024);
     k->sK = smem_view(smem_address(blocks), dtype, attention_chunks_layout(dtype, k->d, KEYS, CONSUMERS));

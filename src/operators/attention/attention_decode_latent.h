@@ -21,6 +21,11 @@ typedef struct latent_boxes {
     latent_box at[LATENT_BOXES_MAX];
 } latent_boxes;
 
+static inline int64_t attention_decode_latent_block_bytes(const attention_decode_form *form)
+{
+    return attention_columns_bytes(attention_columns_of(form->d), ATTENTION_DECODE_LATENT_KEYS);
+}
+
 /* Begins a kernel whose blocks come by `tma` through `ring`, behind the end of the one before. */
 void attention_decode_latent_initialise(const tma_copy *tma, const pipeline *ring);
 

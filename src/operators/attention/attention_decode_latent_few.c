@@ -60,11 +60,6 @@ typedef struct few_kernel {
     val done; // blocks of its splits before this one, a variable of each role
 } few_kernel;
 
-static int64_t block_bytes(const attention_decode_latent_few_config *c)
-{
-    return attention_columns_bytes(attention_columns_of(c->form.d), KEYS);
-}
-
 static int64_t weights_bytes(void)
 {
     return BUFFERS * attention_columns_bytes(attention_columns_of(KEYS), ROWS);
@@ -85,7 +80,7 @@ int64_t attention_decode_latent_few_smem(const attention_decode_latent_few_confi
 {
     const int64_t words = WARPS * BUFFERS + ROWS * WARPS + 1 // and whether this CTA is the last of a sequence's
                           + HELD * values_of(c) * THREADS;
-    return c->slots * (block_bytes(c) + 16) + weights_bytes() + 4 * words;
+    return c->slots * (attention_decode_latent_block_bytes(&c->form) + 16) + weights_bytes() + 4 * words;
 }
 
 static few_kernel describe_kernel(const attention_decode_latent_few_config *cfg)
@@ -97,7 +92,7 @@ static few_kernel describe_kernel(const attention_decode_latent_few_config *cfg)
                      .dv = attention_columns_of(form->dv) };
     k.place.p = params_of(attention_decode);
     k.tmaK = attention_decode_latent_tma(&k.place);
-    const int64_t blocks = smem_alloc("blocks", cfg->slots * block_bytes(cfg), 1024);
+    const int64_t blocks = smem_alloc("blocks", cfg->slots * attention_decode_latent_block_bytes(&cfg->form), 1024);
     k.sK = smem_view(smem_address(blocks), form->dtype, attention_chunks_layout(form->dtype, k.d, KEYS, cfg->slots));
     k.sVt = attention_transposed_chunks(k.sK, k.dv);
     k.sP = slice(attention_chunks("weights", form->dtype, attention_columns_of(KEYS), ROWS, BUFFERS), _, _, 0, _);
@@ -124,7 +119,7 @@ static void load_block(const few_kernel *k, val number)
     const latent_boxes boxes =
         attention_decode_latent_boxes_at(&k->place, &k->tmaK, add(k->place.from, mul(number, imm(KEYS))));
     pipeline_wait_empty(&k->ring, &at);
-    pipeline_expect(&k->ring, &at, imm(block_bytes(k->cfg)));
+    pipeline_expect(&k->ring, &at, imm(attention_decode_latent_block_bytes(&k->cfg->form)));
     for (int i = 0; i < k->d.chunks; i++)
         attention_decode_latent_load(&boxes, i, slice(k->sK, _, _, i, at.stage), pipeline_full_barrier(&k->ring, &at));
 }

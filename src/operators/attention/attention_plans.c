@@ -410,7 +410,7 @@ static ckl_status choose_sm90(const void *desc, const ckl_device_info *device, v
     c->old =
         c->consumers < 3 && d->d <= 128 && d->dv <= 128 && !d->mask && !c->single && !is_brief; // three would spill
     share_sm(d, device, c);
-    c->lazy = d->dv > 128; // O has more columns than a block has keys: of 256 elements 822 -> 776 us
+    c->lazy = d->dv > 128 && !c->single; // O has more columns than a block has keys: of 256 elements 822 -> 776 us
     c->draw = c->form.right && tiles_of(d, c->consumers * ATTENTION_ROWS) > c->ctas * device->sm_count;
     for (c->slots = SLOTS_MAX; c->slots > SLOTS_MIN && attention_sm90_smem(c) > device->smem_per_cta_bytes / c->ctas;)
         c->slots--;
