@@ -56,7 +56,7 @@ static void test_reckoned(void **state)
     assert_int_equal(ckl_device_open("emulator:h200", &gpu), CKL_OK);
     for (int i = 0; i < COUNT_OF(problems); i++) {
         test_case c;
-        ckl_plan *plan;
+        ckl_plan *plan = NULL;
         if (case_parse(problems[i].line, &c) != CKL_OK || case_plan(&c, gpu, &plan) != CKL_OK)
             fail_msg("%s", ckl_error());
         int64_t reckoned = problems[i].reckoned(plan), taken = plan->kernels[0].smem_bytes;
