@@ -102,6 +102,13 @@ static void test_text_and_arena(void **state)
     assert_ptr_equal(a.last, block);
     arena_alloc(&a, 1, 1);
     assert_ptr_not_equal(a.last, block);
+    int blocks = 2; // each of twice the size of the one before, up to 64 KiB
+    for (int i = 0; i < 10000; i++) {
+        block = a.last;
+        arena_alloc(&a, 16, 1);
+        blocks += a.last != block;
+    }
+    assert_int_equal(blocks, 6);
     arena_clear(&a);
 }
 

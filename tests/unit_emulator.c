@@ -378,6 +378,27 @@ static void test_matrices(void **state)
                 assert_int_equal((uint16_t)(out[4 * lane + m] >> 16 * half), stored[m][lane % 4 * 2 + half][lane / 4]);
 }
 
+static int matrices;
+
+static void describe_some_matrices(void)
+{
+    const val lane = ir_sreg(IR_LANE), zero = u32(0), x[4] = { zero, zero, zero, zero };
+    out_param();
+    ir_stmatrix(matrices, false, ir_fma(lane, u32(16), ir_smem_address(ir_smem_alloc("x", 512, 128))), 0, x);
+}
+
+/* Only the lanes that point to a row count. */
+static void test_rows_of_matrices(void **state)
+{
+    uint32_t out[1];
+    for (matrices = 1; matrices <= 4; matrices *= 2) {
+        gpu->ops->counters_reset(gpu);
+        run_into(describe_some_matrices, 32, 1, out, 1);
+        assert_int_equal(test_counter(gpu, "shared bytes written", NULL), 128 * matrices);
+        assert_int_equal(test_counter(gpu, "shared wavefronts", NULL), matrices);
+    }
+}
+
 /* The device itself */
 
 static void test_models(void **state)
@@ -472,7 +493,7 @@ int main(void)
         cmocka_unit_test(test_exchange), cmocka_unit_test(test_exchange_of_some), cmocka_unit_test(test_memory),
         cmocka_unit_test(test_atomics),  cmocka_unit_test(test_handover),         cmocka_unit_test(test_matrices),
         cmocka_unit_test(test_models),   cmocka_unit_test(test_residency),        cmocka_unit_test(test_host_memory),
-        cmocka_unit_test(test_counters), cmocka_unit_test(test_order_of_ctas),
+        cmocka_unit_test(test_counters), cmocka_unit_test(test_rows_of_matrices), cmocka_unit_test(test_order_of_ctas),
     };
     return cmocka_run_group_tests(tests, open_gpu, close_gpu);
 }

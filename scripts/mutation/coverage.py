@@ -33,14 +33,15 @@ def places_in(folder, suffix, least):
     """Those with code that ran so often, by gcov's files in a folder"""
     found = set()
     sources = {p: p.relative_to(folder).as_posix().partition('.dir/')[2].removesuffix(suffix) for p in folder.rglob(f'*{suffix}')}
-    files = [str(p) for p, source in sources.items() if source.startswith('src/') and (TREE / source).exists()]  # not one of before
+    files = [str(p) for p, source in sources.items() if source.startswith(('src/', 'tests/')) and (TREE / source).exists()]
     reports = subprocess.run(['gcov', '--json-format', '--stdout', *files], cwd=folder, check=True, text=True,
                              stdout=subprocess.PIPE, stderr=subprocess.DEVNULL).stdout if files else ''
     for each in (each for report in reports.splitlines() for each in json.loads(report)['files']):
         file = each['file'].lstrip('/')  # from the tree on, as CMakeLists.txt has it
         if file.startswith('src/'):
             places = places_of(file)
-            found.update(places[line['line_number'] - 1] for line in each['lines'] if line['count'] >= least)
+            found.update(places[line['line_number'] - 1] for line in each['lines']
+                         if line['count'] >= least and line['line_number'] <= len(places))  # of a build of before may be more
     return found
 
 
@@ -66,7 +67,8 @@ class Coverage:
         for row in rows_of(self.path):
             self.learn(row)
         names = {plain_name(t) for t in tests}
-        self.wanted = [t for t in all_tests(False) if t.build == 'plain' and t.name in names and self.rows.get(t.name, {}).get('key') != key_of(t)]
+        self.wanted = [t for t in all_tests(False) if t.build == 'plain' and t.name in names
+                       and self.rows.get(t.name, {}).get('key') != key_of(t)]
         self.wanted.sort(key=lambda t: t.program.removeprefix('unit_') not in SLOW_UNITS and t.program != 'ckl')  # the longest first
 
     def learn(self, row):
@@ -117,7 +119,8 @@ class Coverage:
         that moved, reach what was not reached when they were measured.
         """
         folder = os.path.dirname(file) + '/'
-        files = [f for f in self.tests if isinstance(f, str) and (f.startswith(folder) if folder.startswith('src/operators/') else f == file)]
+        same = (lambda f: f.startswith(folder)) if folder.startswith('src/operators/') else (lambda f: f == file)
+        files = [f for f in self.tests if isinstance(f, str) and same(f)]
         return {name for f in files for name in self.tests[f] if name.startswith('verify ') or name in TABLES}
 
     def reaching(self, site):

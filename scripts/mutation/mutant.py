@@ -79,7 +79,7 @@ def users(site, objects):
 
 
 def some_users(site, everyone):
-    """Of a header's function or macro those that mention it, and not too many."""
+    """Of a header's function or macro those that mention it, and not too many; tests that do are the first to tell."""
     name = site.function or macro_of(site)
     if len(everyone) <= SOME_USERS or not name:
         return everyone
@@ -87,7 +87,8 @@ def some_users(site, everyone):
     while more := {n for n, words in words_of_headers() if n not in names and words & names}:
         names |= more
     mentioning = [s for s in everyone if words_of(s) & names] or everyone
-    return random.Random(site.line).sample(mentioning, min(SOME_USERS, len(mentioning)))
+    drawn = random.Random(site.line).sample(mentioning, len(mentioning))
+    return sorted(drawn, key=lambda source: not source.startswith('tests/'))[:SOME_USERS]
 
 
 @functools.cache

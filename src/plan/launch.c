@@ -57,9 +57,12 @@ static ckl_status encode(const ckl_plan *plan, const ir_tensor_map *wanted, cons
                              .swizzle = (tensor_map_swizzle)wanted->swizzle_bytes,
                              .l2_promotion = (int16_t)t->l2_promotion,
                              .im2col = wanted->im2col };
+    if (t->stride[0] != 1)
+        FAIL(CKL_INTERNAL, "%s: the elements of a row lie %d apart, TMA wants them side by side",
+             plan->op->name, (int)t->stride[0]);
     for (int mode = 0; mode < wanted->rank; mode++) {
         desc.size[mode] = t->size[mode];
-        desc.stride[mode] = mode ? t->stride[mode] * bytes : bytes;
+        desc.stride[mode] = t->stride[mode] * bytes;
         desc.box[mode] = (int16_t)wanted->box[mode];
         desc.step[mode] = (uint8_t)wanted->step[mode];
     }

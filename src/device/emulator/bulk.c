@@ -68,9 +68,7 @@ static outcome begin_load(transfer t, uint32_t address, uint32_t bar_address, ui
     if (!shared_find(w, t.s, t.lane, IR_SHARED, address, extent, align, &t.offset) ||
         !shared_find(w, t.s, t.lane, IR_SHARED, bar_address, IR_MBARRIER_BYTES, IR_MBARRIER_BYTES, &t.barrier))
         return FAULTED;
-    for (int r = 0; r < c->cta_count; r++) {
-        if (!(t.to_ctas >> r & 1))
-            continue;
+    EACH_ACTIVE(r, t.to_ctas) {
         uint32_t peer = (uint32_t)(r + 1) << CLUSTER_RANK_SHIFT | bar_address, unused;
         cta *to = shared_find(w, t.s, t.lane, IR_SHARED_CLUSTER, peer, IR_MBARRIER_BYTES, IR_MBARRIER_BYTES, &unused);
         mbarrier *b = to ? mbarrier_find(w, t.s, t.lane, to, t.barrier, true) : NULL;

@@ -157,9 +157,7 @@ static bool move_load_into(cta *to, const transfer *t, int64_t *moved)
 static bool complete_load(cluster *c, const transfer *t)
 {
     int64_t moved = 0; // once, into however many CTAs
-    for (int r = 0; r < c->cta_count; r++) {
-        if (!(t->to_ctas >> r & 1))
-            continue;
+    EACH_ACTIVE(r, t->to_ctas) {
         cta *to = &c->ctas[r];
         if (to->warps_left == 0) {
             fault(t->w, t->s, t->lane, "access to an exited CTA", "the copy arrives in CTA rank %d, which has left", r);

@@ -60,7 +60,7 @@ static int bytes_of_stage(const gemm_weights_config *c)
 int64_t gemm_weights_smem(const gemm_weights_config *c)
 {
     return (int64_t)c->stages * c->warps * bytes_of_stage(c) + (c->box ? gemm_weights_boxes_bytes(c) : 0) +
-           gemm_grouped_bytes(c->grouped);
+           gemm_grouped_bytes(c->grouped, c->warps);
 }
 
 /* Loads */

@@ -33,7 +33,7 @@ static void fit_stages(gemm_weights_config *c, int64_t turns, const ckl_device_i
 {
     c->warps = turns > 1 ? WARPS_OF_SEVERAL : WARPS_ALONE;
     const int64_t bytes = bytes_of_stage(*c);
-    const int64_t most = (device->smem_per_cta_bytes - gemm_grouped_bytes(c->grouped)) / bytes;
+    const int64_t most = (device->smem_per_cta_bytes - gemm_grouped_bytes(c->grouped, c->warps)) / bytes;
     int64_t stages = turns > 1 ? STAGES_OF_SEVERAL : 1 + ceil_div(BYTES_ENOUGH, bytes);
     if (turns > 1 && stages > most / 2) // 16x28672x8192 of bytes takes 65.6 us in two CTAs an SM, 71 in one of 3 stages
         stages = max_i64(most / 2, 2);
