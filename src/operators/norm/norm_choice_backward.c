@@ -50,6 +50,8 @@ static bool choose_packed_split(const ckl_norm_desc *d, const ckl_device_info *d
     const int most = (full && d->dtype != CKL_F32 ? ELEMENTS_MAX_VECTORS : ELEMENTS_MAX) / vec;
     const int lanes_max = full ? 2 * WARP : WARP;
     const int64_t vectors = max_i64(1, ceil_div(d->cols, vec));
+    if (vectors > lanes_max * most)
+        return false;
     int best = full ? (int)min_i64(most, BYTES / bytes) : 1;
     for (int steps = 1; steps <= most; steps++) {
         const int lanes = lanes_for(vectors, steps), room = lanes_for(vectors, best) * best;
@@ -57,8 +59,6 @@ static bool choose_packed_split(const ckl_norm_desc *d, const ckl_device_info *d
             best = steps;
     }
     const int lanes = lanes_for(vectors, best);
-    if (lanes > lanes_max)
-        return false;
     *s = (row_split){
         .threads = lanes > WARP ? lanes : WARP, .row_threads = lanes, .cluster = 1, .vec = vec, .steps = best
     };

@@ -203,6 +203,8 @@ static const char *const cases[] = {
     "rows=40 cols=2136 direction=backward dtype=f16 residual=1",
     "rows=40 cols=1400 direction=backward dtype=f16 residual=1 fill=uniform # flows by 96 threads",
     "rows=9 cols=3536 direction=backward dtype=bf16 fill=uniform # and 224",
+    "rows=600 cols=128 direction=backward dtype=f16 ldx=129 ldy=128 fill=uniform # single elements by a warp a row",
+    "rows=3 cols=13312 ldx=13313 ldy=13320           # single elements of long f32 rows",
     "rows=20 cols=12600 direction=backward dtype=bf16 fill=uniform # and 416 in clusters of two",
     "rows=9 cols=27000 direction=backward fill=uniform # 224 of f32 in clusters of eight",
     "rows=70 cols=640 direction=backward",

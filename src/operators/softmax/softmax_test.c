@@ -123,6 +123,8 @@ static const char *const cases[] = {
     "shape=5x20000 dtype=bf16                      # rows that flow through shared memory by clusters",
     "shape=3x20000 direction=backward log=1",
     "shape=2x18000 scale=0.5 mask=bool dtype=f16   # masked",
+    "shape=3x11008 dtype=bf16                      # half the threads, twice the vectors",
+    "shape=90x64                                   # lanes that share a line of memory",
     "shape=4x20000 dtype=f16 misalign=1            # not for bulk copies",
     "shape=7x1000 impl=pipeline config='threads=32 row_threads=32 cluster=2 vec=4 steps=2 stages=2 residence=ring "
     "exact=0'",
