@@ -323,5 +323,5 @@ void conv_nchw_sm90(const void *config, int kernel)
     if (kernel == CONV_NCHW_MAIN)
         describe_product(cfg);
     else
-        conv_nchw_copy(cfg->form.dtype);
+        conv_nchw_copy(cfg->form.dtype, cfg->pairs);
 }

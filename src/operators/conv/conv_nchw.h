@@ -4,13 +4,14 @@
 
 #include "operators/conv/conv_sm90.h"
 
-#define CONV_NCHW_CONFIG(X, owner)                                                 \
-    X(owner, int, consumers, "2", "1 2", "warpgroups of 64 filters each")          \
-    X(owner, int, tile_n, "128", "64 128 192 256", "pixels of a CTA")              \
-    X(owner, int, tile_k, "64", "16 32 64", "channels of a stage")                 \
-    X(owner, int, stages, "4", "3 4 5 6 8", "chunks of channels in shared memory") \
-    X(owner, bool, copied, "1", "0 1",                                             \
-      "x is read from a copy in NHWC, by im2col mode: else planes as they lie, which only a tap alone allows")
+#define CONV_NCHW_CONFIG(X, owner)                                                                             \
+    X(owner, int, consumers, "2", "1 2", "warpgroups of 64 filters each")                                      \
+    X(owner, int, tile_n, "128", "64 128 192 256", "pixels of a CTA")                                          \
+    X(owner, int, tile_k, "64", "16 32 64", "channels of a stage")                                             \
+    X(owner, int, stages, "4", "3 4 5 6 8", "chunks of channels in shared memory")                             \
+    X(owner, bool, copied, "1", "0 1",                                                                         \
+      "x is read from a copy in NHWC, by im2col mode: else planes as they lie, which only a tap alone allows") \
+    X(owner, bool, pairs, "0", "0 1", "two places of a plane are copied at a time")
 
 typedef struct conv_nchw_config {
     conv_form form;
@@ -22,7 +23,6 @@ enum {
     CONV_NCHW_CANDIDATES = 24,
     CONV_NCHW_COPY_CHANNELS = 32, // of a warp of the copy
     CONV_NCHW_FEW_PLACES = 16,    // of which blocks of 8 places would waste many threads
-    CONV_NCHW_PLACES_MAX = 8,     // of a thread of the copy: 16 bytes
 };
 
 /* What the kernel and its host side derive alike from a config. */
@@ -59,8 +59,11 @@ typedef struct conv_planes {
     int64_t outer, channels, places, pitch; // outer: 0 if there is nothing to copy
 } conv_planes;
 
-/* Makes two copies by kernel `kernel` of a plan, described by conv_nchw_copy(). */
-ckl_status conv_nchw_copy_launch(const ckl_plan *plan, int kernel, const conv_planes copies[2], ckl_stream stream);
-void conv_nchw_copy(ckl_dtype dtype);
+/* Makes two copies by kernel `kernel` of a plan, described by conv_nchw_copy(); pairs: of the first. */
+ckl_status conv_nchw_copy_launch(const ckl_plan *plan, int kernel, const conv_planes copies[2], bool pairs,
+                                 ckl_stream stream);
+
+/* Describes the copies; pairs: x has an even number of places and begins at whole 4 bytes. */
+void conv_nchw_copy(ckl_dtype dtype, bool pairs);
 
 #endif

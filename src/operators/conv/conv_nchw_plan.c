@@ -92,6 +92,7 @@ static bool candidate_nchw_sm90(const void *desc, const ckl_device_info *device,
     c->consumers = 2 - i % 2;
     c->tile_k = depths[i / 2];
     c->copied = p->copies_x;
+    c->pairs = c->copied && p->from_pixels % 2 == 0;
     c->stages = stages_of(c, device);
     return true;
 }
@@ -154,8 +155,8 @@ static ckl_status admit_nchw_sm90(const void *desc, const ckl_device_info *devic
     TRY(check_problem(d, p, device));
     TRY(conv_check_form("nchw_sm90", d, &c->form));
     TRY(conv_check_dense("nchw_sm90", d));
-    if (c->copied != p->copies_x)
-        FAIL(CKL_INVALID, "conv nchw_sm90: copied=%d does not fit the problem", c->copied);
+    if (c->copied != p->copies_x || (c->pairs && (!c->copied || p->from_pixels % 2)))
+        FAIL(CKL_INVALID, "conv nchw_sm90: copied=%d or pairs=%d does not fit the problem", c->copied, c->pairs);
     if (c->consumers < 1 || c->consumers > 2)
         FAIL(CKL_INVALID, "conv nchw_sm90: consumers=%d is not in 1..2", c->consumers);
     if (c->tile_k != 16 && c->tile_k != 32 && c->tile_k != CONV_SM90_K)
@@ -176,29 +177,20 @@ static int64_t workspace_nchw_sm90(const ckl_plan *plan)
     return p->filter_copy + p->x_copy;
 }
 
-/* Places of a plane that a thread copies: 8 or 4 where as many are whole, and one vector. */
-static int places_of_thread(const conv_planes *c)
-{
-    int each = c->places > CONV_NCHW_FEW_PLACES ? CONV_NCHW_PLACES_MAX : 1;
-    while (each > 1 && (c->places % each || (uintptr_t)c->from % (2 * (uintptr_t)each)))
-        each = each == CONV_NCHW_PLACES_MAX ? each / 2 : 1;
-    return each;
-}
-
-static int64_t copy_ctas(const conv_planes *c)
+static int64_t copy_ctas(const conv_planes *c, int each)
 {
     enum { ALONG_PLANE = 8, WARPS = CONV_PACK_THREADS / 32 };
-    const int each = places_of_thread(c);
     if (each == 1 && c->places <= CONV_NCHW_FEW_PLACES)
         return ceil_div(c->outer * (c->pitch / UNIT) * c->places, CONV_PACK_THREADS);
     const int64_t blocks = ceil_div(c->pitch, CONV_NCHW_COPY_CHANNELS) * ceil_div(c->places, ALONG_PLANE * each);
     return ceil_div(c->outer * blocks, WARPS);
 }
 
-ckl_status conv_nchw_copy_launch(const ckl_plan *plan, int kernel, const conv_planes copies[2], ckl_stream stream)
+ckl_status conv_nchw_copy_launch(const ckl_plan *plan, int kernel, const conv_planes copies[2], bool pairs,
+                                 ckl_stream stream)
 {
     const conv_planes *x = &copies[0], *w = &copies[1];
-    const int64_t first = copy_ctas(x), all = first + copy_ctas(w);
+    const int64_t first = copy_ctas(x, pairs ? 2 : 1), all = first + copy_ctas(w, 1);
     const conv_params p = { .from = { [CONV_X] = x->from, [CONV_W] = w->from },
                             .copies = { x->to, w->to },
                             .x_size = { x->outer, x->channels, x->places },
@@ -213,11 +205,12 @@ ckl_status conv_nchw_copy_launch(const ckl_plan *plan, int kernel, const conv_pl
 static ckl_status copy_channels(const ckl_plan *plan, const void *x, const void *w, char *workspace, ckl_stream stream)
 {
     const ckl_conv_desc *d = plan->desc;
+    const conv_nchw_config *c = plan->config;
     const conv_nchw_problem *p = problem_of(d);
     const conv_planes copies[] = { { x, workspace + p->filter_copy, p->x_copy ? d->n : 0, p->from_channels,
                                      p->from_pixels, padded(p->from_channels) },
                                    { w, workspace, p->filter_copy ? d->k : 0, d->c, p->taps, padded(d->c) } };
-    return conv_nchw_copy_launch(plan, CONV_NCHW_COPY, copies, stream);
+    return conv_nchw_copy_launch(plan, CONV_NCHW_COPY, copies, c->pairs, stream);
 }
 
 static param_tensor planes(const void *pointer, int64_t pixels, int64_t channels, int64_t images)
@@ -269,10 +262,13 @@ static ckl_status launch_nchw_sm90(const ckl_plan *plan, const void *args, ckl_s
 {
     const ckl_conv_desc *d = plan->desc;
     const ckl_conv_args *a = args;
+    const conv_nchw_config *c = plan->config;
     const conv_nchw_problem *p = problem_of(d);
     const bool data = d->direction == CKL_CONV_DATA;
     char *workspace = plan_workspace(plan, a->workspace);
     const void *from = data ? a->dy : a->x, *to = data ? a->dx : a->y, *w = a->w;
+    if (c->pairs && !PLAN_ALIGNED(4, from))
+        FAIL(CKL_INVALID, "conv nchw_sm90: x is not aligned to 4 bytes; impl=sm80 takes any");
     if (!PLAN_ALIGNED(16, p->x_copy ? NULL : from, p->filter_copy ? NULL : w, to))
         FAIL(CKL_INVALID, "conv nchw_sm90: a pointer is not aligned to 16 bytes; impl=sm80 takes any");
     if (d->n > 0)

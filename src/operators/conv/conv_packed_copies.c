@@ -277,7 +277,7 @@ ckl_status conv_packed_copy_both(const ckl_plan *plan, const conv_packed_problem
         conv_planes copies[2];
         for (int i = 0; i < 2; i++)
             copies[i] = planes_of(d, p, which[i], operands[i], workspace);
-        return conv_nchw_copy_launch(plan, CONV_PACKED_IN, copies, stream);
+        return conv_nchw_copy_launch(plan, CONV_PACKED_IN, copies, false, stream);
     }
     for (int i = 0; i < 2; i++)
         TRY(conv_packed_copy_in(plan, p, CONV_PACKED_IN, which[i], operands[i], workspace, stream));
@@ -304,7 +304,7 @@ ckl_status conv_packed_check(const ckl_conv_desc *d, const conv_packed_problem *
 void conv_packed_turning(ckl_dtype dtype, bool fold)
 {
     if (!fold && ckl_dtype_bytes(dtype) == 2)
-        conv_nchw_copy(dtype);
+        conv_nchw_copy(dtype, false);
     else
         conv_pack(dtype, !fold, fold, false);
 }
