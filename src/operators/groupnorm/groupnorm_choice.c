@@ -253,16 +253,17 @@ static bool choose_cluster(const search *s, int64_t budget, groupnorm_config *c)
 }
 
 /*
- * Of a slice of gradients. Between sums and outputs of nhwc comes the whole image. Where L2 does not hold that, or where each slice
- * adds up the sums of all pixels of a fold, slices are larger, but enough for a turn of CTAs.
+ * Of a slice of gradients. Between its sums and its outputs comes the rest of the bundle, of nhwc the rest of the image. Where L2 does not
+ * hold that, or where each slice adds up the sums of all pixels of a fold, slices are larger, but enough for a turn of CTAs.
  */
 static int64_t streamed_bytes(const search *s, const groupnorm_config *c)
 {
     enum { TENSORS = 2, CTAS_OF_SM = 4 };
     const ckl_groupnorm_desc *d = s->d;
     const int64_t image = d->c * d->h * d->w * element_bytes(d);
-    const bool stays = TENSORS * image < s->device->l2_bytes / 2;
-    if (d->layout == CKL_IMAGE_NCHW || (stays && c->fold == 1))
+    const int64_t between = d->layout == CKL_IMAGE_NCHW ? image / d->groups : image;
+    const bool stays = TENSORS * between < s->device->l2_bytes / 2;
+    if (stays && c->fold == 1)
         return STREAMED_BYTES;
     const int64_t most = c->fold > 1 ? STREAMED_BYTES_FOLDED : STREAMED_BYTES_MAX;
     return max_i64(STREAMED_BYTES, min_i64(most, d->n * image / (CTAS_OF_SM * s->device->sm_count)));
@@ -513,7 +514,7 @@ static bool fits_cluster(const search *s, int cluster, const groupnorm_config *c
 static bool choose_held(search *s, groupnorm_config *c)
 {
     enum { BYTES_MIN = 8 << 20, BYTES_MIN_LINES = 3 << 20, BYTES_LARGE = 24 << 20, CLUSTER_LARGE_PLANES = 4 };
-    enum { THREADS = 256, THREADS_LEAST = 192 };
+    enum { THREADS = 256, THREADS_LEAST = 192, AT_ONCE = 4 }; // whole images: rather parts of more than four than fewer
     const ckl_groupnorm_desc *d = s->d;
     const bool nhwc = d->layout == CKL_IMAGE_NHWC, forward = d->direction == CKL_DIRECTION_FORWARD;
     const int64_t bytes = (forward ? 1 : 2) * d->n * d->c * d->h * d->w * element_bytes(d);
@@ -537,7 +538,9 @@ static bool choose_held(search *s, groupnorm_config *c)
         if (!fit_all(&all, &whole))
             return false;
         *c = fit_halves(s, &other) ? other : whole;
-    }
+    } else if (forward && nhwc && c->bundle == d->groups &&
+               AT_ONCE * bundle > HELD_CTAS * s->device->sm_count * held_bytes(s) && fit_halves(s, &other))
+        *c = other;
     c->early = merges_early(s, c);
     return true;
 }
