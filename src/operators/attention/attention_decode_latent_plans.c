@@ -10,12 +10,11 @@ enum {
     CHUNK = ATTENTION_DECODE_LATENT_CHUNK,
     ROWS = ATTENTION_ROWS,
     PAGE_MIN = ATTENTION_DECODE_LATENT_PAGE,
-    SPLIT_MIN = 512, // keys: a CTA's start and end cost about as much as 100 KB of copying (bench/notes/attention.md)
-    SPLIT_MAX =
-        2048, // keys: 16 sequences of 8192 by 128 heads take 88 us for 137, 128 of 4096 in pairs as long as by 4096
+    SPLIT_MIN = 512,   // keys: a split's start and end take as long as 20 blocks (bench/notes/attention.md)
+    SPLIT_MAX = 4096,  // keys: by 2048 128 sequences of 128 heads take 335 us for 262, but 16 of them 87 for 132
     SPLITS_MAX = 1024, // of a sequence, which one CTA combines
     SLOTS_MAX = 8,
-    BYTES_A_BYTE = 32, // of keys for each byte that a CTA leaves in the workspace
+    BYTES_A_BYTE = 64, // of keys for each byte that a CTA leaves in the workspace
 };
 
 /* Tiles of a head of the cache. */
@@ -46,7 +45,7 @@ static ckl_status choose_latent(const void *desc, const ckl_device_info *device,
     return CKL_OK;
 }
 
-/* Blocks of keys, then the end of a split: as fitted to six races (bench/notes/attention.md). */
+/* Blocks of keys, then the end of a split: as fitted to eight rows of a race (bench/notes/attention.md). */
 static plan_cost cost_latent(const void *desc, const ckl_device_info *device, const void *config)
 {
     const ckl_attention_decode_desc *d = desc;
@@ -55,8 +54,8 @@ static plan_cost cost_latent(const void *desc, const ckl_device_info *device, co
                                          .ctas = 1,
                                          .steps = (double)ceil_div(min_i64(d->kv, c->split), KEYS),
                                          .multiply_adds = (double)(ROWS * KEYS * (d->d + d->dv)),
-                                         .rate = 1370,
-                                         .tile_cycles = 23000,
+                                         .rate = 1725,
+                                         .tile_cycles = 53000,
                                          .us = 3 },
                         device);
 }
