@@ -5,8 +5,7 @@
  * They have a low priority and leave a core to the thread that enqueues what is timed. Rows that are ready but not
  * taken are bounded in bytes.
  */
-#ifndef CKL_BENCH_AHEAD_H
-#define CKL_BENCH_AHEAD_H
+#pragma once
 
 #include "lab/operands.h"
 
@@ -35,5 +34,3 @@ void ahead_close(ahead *a);
 
 /* The same with the caller's threads; images must be freed also after a failure. */
 ckl_status ahead_make(const test_case *c, const ckl_device_info *device, operand_images *images);
-
-#endif

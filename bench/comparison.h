@@ -1,6 +1,5 @@
 /* comparison.h - two files of results of the same machine and method: what became faster, what slower. */
-#ifndef CKL_BENCH_COMPARISON_H
-#define CKL_BENCH_COMPARISON_H
+#pragma once
 
 #include "bench/results.h"
 
@@ -47,5 +46,3 @@ void comparison_free(comparison *c);
 
 /* For people: what is not the same, one line each, and a summary. */
 void comparison_report(const comparison *c);
-
-#endif

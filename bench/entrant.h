@@ -1,6 +1,5 @@
 /* entrant.h - the entrants of a race on one problem, ours and peers, as contestants of measure(). */
-#ifndef CKL_BENCH_ENTRANT_H
-#define CKL_BENCH_ENTRANT_H
+#pragma once
 
 #include "bench/measure.h"
 #include "bench/peers/peers.h"
@@ -41,5 +40,3 @@ ckl_status peer_choose_finalists(const peer *p, const peer_problem *problem, con
 
 /* Runs a peer once on the check's own memory and compares its result as ours is compared; check_untouched() is for the end. */
 ckl_status peer_check(check *k, const peer_entrant *e, check_result *result);
-
-#endif

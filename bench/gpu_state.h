@@ -1,6 +1,5 @@
 /* gpu_state.h - the GPU while it worked: readings by NVML. */
-#ifndef CKL_BENCH_GPU_STATE_H
-#define CKL_BENCH_GPU_STATE_H
+#pragma once
 
 #include "device/device.h"
 
@@ -21,5 +20,3 @@ void gpu_read(const ckl_device *device, gpu_state *state);
 double gpu_clock_mhz(const ckl_device *device, bool *held);
 
 #define GPU_READING_SECONDS 0.1
-
-#endif

@@ -1,6 +1,5 @@
 /* ladder.h - all implementations of an operator on one problem, each against the one before. */
-#ifndef CKL_BENCH_LADDER_H
-#define CKL_BENCH_LADDER_H
+#pragma once
 
 #include "bench/race.h"
 
@@ -10,5 +9,3 @@
  * prints a table: time, rate, how much faster than the one before and than the first.
  */
 ckl_status ladder_run(test_case *c, ckl_device *device, const race_options *options, results *out);
-
-#endif

@@ -1,6 +1,5 @@
 /* limit_kernels.h - kernels that do one thing only, for limits.c to time: read, write, or nothing. */
-#ifndef CKL_BENCH_LIMIT_KERNELS_H
-#define CKL_BENCH_LIMIT_KERNELS_H
+#pragma once
 
 #include "ir/ir.h"
 
@@ -10,5 +9,3 @@ typedef enum limit_kernel { LIMIT_READ, LIMIT_WRITE, LIMIT_EMPTY } limit_kernel;
 
 /* Their only parameter is the memory. The caller frees the kernel. */
 ckl_status limit_kernel_describe(limit_kernel which, ir_target target, ir_kernel **kernel);
-
-#endif

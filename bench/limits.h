@@ -1,6 +1,5 @@
 /* limits.h - what the hardware allows, measured: no row can be faster. */
-#ifndef CKL_BENCH_LIMITS_H
-#define CKL_BENCH_LIMITS_H
+#pragma once
 
 #include "bench/results.h"
 #include "cutekernellib/device.h"
@@ -31,5 +30,3 @@ ckl_status limits_measure_matrix8(ckl_device *device, ckl_stream stream, result_
  * Peers that are faster than the hardware get a fault.
  */
 void limits_apply(const result_header *header, result_row *row);
-
-#endif

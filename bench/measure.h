@@ -7,8 +7,7 @@
  * NOTE: events around one launch take some 5 us more than the launch (H200): useless for short kernels. In a graph of
  * many, kernels that may start before the one before has ended do so; others are a chain of dependent operations.
  */
-#ifndef CKL_BENCH_MEASURE_H
-#define CKL_BENCH_MEASURE_H
+#pragma once
 
 #include "bench/gpu_state.h"
 #include "bench/rotation.h"
@@ -45,5 +44,3 @@ typedef struct conditions {
 /* Fills in time_us of every contestant. The device must have events. */
 ckl_status measure(const rotation *memory, ckl_stream stream, const measure_limits *limits, contestant *contestants,
                    int count, conditions *out);
-
-#endif

@@ -1,6 +1,5 @@
 /* ncu.h - what NVIDIA's Nsight Compute measures of the kernels of one problem, and what follows from it. */
-#ifndef CKL_BENCH_NCU_H
-#define CKL_BENCH_NCU_H
+#pragma once
 
 #include "lab/case.h"
 
@@ -71,5 +70,3 @@ ckl_status ncu_read(const char *output, ncu_report *out);
 /* Appends the figures of every kernel; and a paragraph that says what bounds the longest. */
 void ncu_print(const ncu_report *r, text *out);
 void ncu_say(const ncu_report *r, text *out);
-
-#endif

@@ -1,6 +1,5 @@
 /* plan_time.h - the time that a user waits before the first run, and that every run costs. */
-#ifndef CKL_BENCH_PLAN_TIME_H
-#define CKL_BENCH_PLAN_TIME_H
+#pragma once
 
 #include "lab/check.h"
 
@@ -24,5 +23,3 @@ ckl_status plan_time_measure(const test_case *c, ckl_device *device, plan_time *
  * kernel_us is known (0: unknown).
  */
 ckl_status plan_time_again(const check *k, double kernel_us, double *plan_us, double *run_us);
-
-#endif

@@ -1,6 +1,5 @@
 /* profile_json.h - profiles as files: what was run, the numbers of each kernel, and the paragraph. */
-#ifndef CKL_BENCH_PROFILE_JSON_H
-#define CKL_BENCH_PROFILE_JSON_H
+#pragma once
 
 #include <jansson.h>
 
@@ -10,5 +9,3 @@
 /* The problem's numbers and "kernels". The caller adds what else the document has. */
 json_t *profile_to_json(const profile *p);
 json_t *ncu_to_json(const ncu_report *r);
-
-#endif

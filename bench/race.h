@@ -1,6 +1,5 @@
 /* race.h - one row of a benchmark: our plan, checked, against every peer of the operator, checked as well. */
-#ifndef CKL_BENCH_RACE_H
-#define CKL_BENCH_RACE_H
+#pragma once
 
 #include "bench/measure.h"
 #include "bench/peers/peers.h"
@@ -29,5 +28,3 @@ ckl_status race_run(const test_case *c, ckl_device *device, const race_options *
 
 /* Runs the variants of every peer of a case once and measures nothing: what they keep on disk is there for later processes. */
 ckl_status race_run_peers(const test_case *c, ckl_device *device, const race_options *options);
-
-#endif

@@ -4,8 +4,7 @@
  * All that is shown is tables: structs, and lists of their columns, which both writers walk through. A number that there is
  * not is 0, as in results.h.
  */
-#ifndef CKL_BENCH_REPORT_H
-#define CKL_BENCH_REPORT_H
+#pragma once
 
 #include "base/text.h"
 #include "bench/results.h"
@@ -127,5 +126,3 @@ void report_escape(const char *words, text *out);
 /* Figures in SVG: a dot for each problem, with its line on hover. */
 void report_chart_ratios(const report_setup *s, text *out);
 void report_chart_roofline(const report_setup *s, text *out);
-
-#endif

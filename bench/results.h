@@ -2,8 +2,7 @@
  * results.h - the results of a benchmark, in JSON and CSV: every struct is one list of members, from which struct,
  * writers and reader derive.
  */
-#ifndef CKL_BENCH_RESULTS_H
-#define CKL_BENCH_RESULTS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdio.h>
@@ -167,5 +166,3 @@ ckl_status results_read_json(const char *path, results *out);
 void report_header(const result_header *h);
 void report_row(const result_row *row);
 void report_end(const results *r);
-
-#endif

@@ -1,6 +1,5 @@
 /* results_json.h - structs of results.h as JSON objects, for files that have other lines than a benchmark's. */
-#ifndef CKL_BENCH_RESULTS_JSON_H
-#define CKL_BENCH_RESULTS_JSON_H
+#pragma once
 
 #include <jansson.h>
 
@@ -17,5 +16,3 @@ ckl_status result_demand_json(const result_table *table, const json_t *from, con
 
 /* Writes a document, whole or not at all. */
 ckl_status json_write(const json_t *document, const char *path);
-
-#endif

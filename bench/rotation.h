@@ -1,6 +1,5 @@
 /* rotation.h - copies of a case's device memory, taken in turn so that every run finds the L2 cache cold. */
-#ifndef CKL_BENCH_ROTATION_H
-#define CKL_BENCH_ROTATION_H
+#pragma once
 
 #include "lab/check.h"
 
@@ -21,5 +20,3 @@ typedef struct rotation {
  */
 ckl_status rotation_create(const check *k, bool hot, rotation *r);
 void rotation_free(rotation *r);
-
-#endif

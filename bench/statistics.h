@@ -1,6 +1,5 @@
 /* statistics.h - a sample of times in numbers: median, quantiles, and the uncertainty of the median. */
-#ifndef CKL_BENCH_STATISTICS_H
-#define CKL_BENCH_STATISTICS_H
+#pragma once
 
 typedef struct summary {
     double median, p20, p80; // in the unit of the samples
@@ -24,5 +23,3 @@ typedef struct spread {
 
 /* Sorts the values in place. */
 spread spread_of(double *values, int n);
-
-#endif

@@ -1,6 +1,5 @@
 /* suites.h - the rows of a run: the lines of several files in turn, and where their results go. */
-#ifndef CKL_BENCH_SUITES_H
-#define CKL_BENCH_SUITES_H
+#pragma once
 
 #include "bench/results.h"
 #include "lab/case.h"
@@ -43,5 +42,3 @@ bool suites_is_folder(const char *path);
 
 /* Appends the file of a suite's results: "DIR/softmax.json" of suites/softmax.txt, or the one that was given. */
 void suites_name_output(const char *given, const char *suite, const char *extension, text *out);
-
-#endif

@@ -1,6 +1,5 @@
 /* sweep.h - many configs of one problem against each other and the peer, in one run. */
-#ifndef CKL_BENCH_SWEEP_H
-#define CKL_BENCH_SWEEP_H
+#pragma once
 
 #include "bench/race.h"
 
@@ -10,5 +9,3 @@
  * the plan takes. Prints refusals and wrong results, then the times of all others, the fastest first.
  */
 ckl_status sweep_run(test_case *c, ckl_device *device, const race_options *options, const char *path);
-
-#endif

@@ -14,8 +14,7 @@
  * longer than the wall limit, or ends, costs its candidate alone. At last the fastest are raced until their medians are sure, and one
  * wins if its interval lies below that of the plan's choice.
  */
-#ifndef CKL_BENCH_TUNE_H
-#define CKL_BENCH_TUNE_H
+#pragma once
 
 #include "bench/measure.h"
 #include "bench/results.h"
@@ -136,5 +135,3 @@ ckl_status tune_run(const test_case *c, const tune_options *options, tune_result
  * file is replaced as a whole; a folder that is missing is made, for this user alone.
  */
 ckl_status tune_keep(const test_case *c, const tune_result *result, const char *path);
-
-#endif

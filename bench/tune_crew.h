@@ -1,6 +1,5 @@
 /* tune_crew.h - the workers of a search: each has at most one request, with a wall limit. */
-#ifndef CKL_BENCH_TUNE_CREW_H
-#define CKL_BENCH_TUNE_CREW_H
+#pragma once
 
 #include "bench/tune_parts.h"
 #include "lab/worker.h"
@@ -43,5 +42,3 @@ void tune_crew_ask(tune_crew *crew, int member, int trial, const tune_request *r
  * opened.
  */
 ckl_status tune_crew_wait(tune_crew *crew, int *trial, bool *runner, tune_reply *reply, double *seconds);
-
-#endif

@@ -1,6 +1,5 @@
 /* tune_parts.h - what the files of the tuner share: search space, evidence, and the workers' gates. */
-#ifndef CKL_BENCH_TUNE_PARTS_H
-#define CKL_BENCH_TUNE_PARTS_H
+#pragma once
 
 #include "bench/tune.h"
 #include "base/random.h"
@@ -99,5 +98,3 @@ void tune_serve_trials(int channel, void *user);
 
 /* Says why a candidate did not pass; a failure of the thread if no reason is given. */
 void tune_refuse(tune_reply *reply, tune_outcome outcome, const char *reason);
-
-#endif

@@ -5,8 +5,7 @@
  * Not threads of this process: a thread that loads a kernel holds the driver's locks and waits for the GPU, and what is
  * being timed would wait with it. The process ends with this one at the latest.
  */
-#ifndef CKL_BENCH_WARM_AHEAD_H
-#define CKL_BENCH_WARM_AHEAD_H
+#pragma once
 
 #include <sys/types.h>
 
@@ -20,5 +19,3 @@ pid_t warm_ahead_start(const char *const *first, const bench_suites *work, const
 
 /* Ends it. 0 is allowed. */
 void warm_ahead_end(pid_t process);
-
-#endif

@@ -2,8 +2,7 @@
  * cublaslt_library.h - the part of cuBLASLt that we call, declared here so that building needs no CUDA headers. Names
  * and values are those of cublasLt.h; the library is opened at run time.
  */
-#ifndef CKL_BENCH_CUBLASLT_LIBRARY_H
-#define CKL_BENCH_CUBLASLT_LIBRARY_H
+#pragma once
 
 #include <stdint.h>
 
@@ -143,5 +142,3 @@ typedef struct lt_product {
  * Where there are more than `max`, some of all. Returns how many.
  */
 int lt_enumerate(const lt_product *p, lt_heuristic *found, int max);
-
-#endif

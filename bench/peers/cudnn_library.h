@@ -2,8 +2,7 @@
  * cudnn_library.h - the part of cuDNN 9's graph API that we call, declared here so that building needs no CUDA headers. Names
  * and values are those of cudnn_graph.h; the library is opened at run time.
  */
-#ifndef CKL_BENCH_CUDNN_LIBRARY_H
-#define CKL_BENCH_CUDNN_LIBRARY_H
+#pragma once
 
 #include "base/status.h"
 
@@ -107,5 +106,3 @@ extern dnn_library dnn;
 
 /* Opens the library, once; CKL_UNSUPPORTED says where it was looked for and how to get it. CKL_CUDNN may name it. */
 ckl_status dnn_load(void);
-
-#endif

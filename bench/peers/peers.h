@@ -1,6 +1,5 @@
 /* peers.h - the libraries that we race against: one table row per library and operator. */
-#ifndef CKL_BENCH_PEERS_H
-#define CKL_BENCH_PEERS_H
+#pragma once
 
 #include "lab/check.h"
 
@@ -89,5 +88,3 @@ extern const peer cublaslt_peer, cub_peer, cudnn_peer;
 #define X(op) extern const peer torch_##op##_peer;
 TORCH_PEERS(X)
 #undef X
-
-#endif

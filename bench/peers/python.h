@@ -1,6 +1,5 @@
 /* python.h - Python inside of this process: its library is opened at run time, and building needs none of its headers. */
-#ifndef CKL_BENCH_PEERS_PYTHON_H
-#define CKL_BENCH_PEERS_PYTHON_H
+#pragma once
 
 #include "base/status.h"
 #include "base/text.h"
@@ -19,5 +18,3 @@ ckl_status python_load(const char *script);
  * and an unsigned long long. An exception is CKL_UNSUPPORTED; Python has told about it on stderr.
  */
 ckl_status python_call(text *result, const char *function, const char *format, ...);
-
-#endif

@@ -1,6 +1,5 @@
 /* line.h - problem lines: "gemm m=333 n=64 k=64 a=f16 impl=tiled" becomes an operator's problem. */
-#ifndef CKL_OPERATORS_LINE_H
-#define CKL_OPERATORS_LINE_H
+#pragma once
 
 #include "operators/operators.h"
 
@@ -44,5 +43,3 @@ ckl_status line_config(arena *memory, const char *op, const char *config, line_k
 
 /* What plan_choose() and plan_build() take as force, in the arena; NULL if the plan chooses. */
 const char *line_force(const line_keys *keys, arena *memory);
-
-#endif

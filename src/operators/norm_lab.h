@@ -3,8 +3,7 @@
  *
  * Group norm is the general case: a row of layer norm is an image of one pixel and one group.
  */
-#ifndef CKL_NORM_LAB_H
-#define CKL_NORM_LAB_H
+#pragma once
 
 #include "cutekernellib/operators/groupnorm.h"
 #include "cutekernellib/operators/norm.h"
@@ -63,5 +62,3 @@ void norm_reference(const void *problem, void *const *host, reference_slice out)
 #define NORM_TEST(name, ...)                                                                                        \
     OPERATOR_TEST_WITH(name, .terms_of = norm_terms, .approximation = 0x1p-22, .flops = norm_flops, .cases = cases, \
                        .population = population, __VA_ARGS__)
-
-#endif

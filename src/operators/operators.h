@@ -1,6 +1,5 @@
 /* operators.h - the one list of operators, and what the laboratory (verify, bench, run) knows of each. */
-#ifndef CKL_OPERATORS_OPERATORS_H
-#define CKL_OPERATORS_OPERATORS_H
+#pragma once
 
 #include "plan/plan.h"
 
@@ -270,5 +269,3 @@ OPERATORS(X)
 extern const operator_info *const operators[];
 extern const operator_line *const operator_lines[];
 extern const operator_test *const operator_tests[];
-
-#endif

@@ -5,8 +5,7 @@
  * `lanes` neighbouring threads take neighbouring vectors of a line, so that each line gives whole sectors; groups of lanes,
  * in one CTA or a cluster, take different lines. A thread holds the elements of `vec` columns in `steps` lines: (VEC,STEPS).
  */
-#ifndef CKL_SKELETONS_COLUMN_H
-#define CKL_SKELETONS_COLUMN_H
+#pragma once
 
 #include "base/dtype.h"
 #include "base/fields.h"
@@ -135,5 +134,3 @@ column_sums column_sums_begin(int threads, int lanes, int count); // sets the ke
 void column_sums_over(const column_sums *s, val lines, void (*add_line)(void *user, val line), void *user);
 /* Calls store() for each total, in one lane of each group whose columns exist. */
 void column_sums_finish(column_sums *s, val exists, void (*store)(void *user, int i, val total), void *user);
-
-#endif

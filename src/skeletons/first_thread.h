@@ -1,6 +1,5 @@
 /* first_thread.h - what thread 0 of a CTA does alone with counters in global memory, and tells the others. */
-#ifndef CKL_SKELETONS_FIRST_THREAD_H
-#define CKL_SKELETONS_FIRST_THREAD_H
+#pragma once
 
 #include "cute/kernel.h"
 
@@ -31,5 +30,3 @@ static inline val from_first_thread(const char *name, val known)
     load_at(IR_SHARED, IR_CACHE_DEFAULT, U32, 1, slot, 0, (val[]){ all });
     return all;
 }
-
-#endif

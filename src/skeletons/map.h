@@ -10,8 +10,7 @@
  * output (`crossed`: map_crossed.c) are loaded along that one into a tile in shared memory and read along the output's. Rows of 16-bit
  * elements that start anywhere are taken one by one (`row_threads`: map_rows.c).
  */
-#ifndef CKL_SKELETONS_MAP_H
-#define CKL_SKELETONS_MAP_H
+#pragma once
 
 #include "base/dtype.h"
 #include "base/fields.h"
@@ -136,5 +135,3 @@ typedef val map_function(const val *inputs, void *user);
  * memory, else by single elements.
  */
 void map_describe(map_kernel k, int kernel, map_function *f, void *user);
-
-#endif

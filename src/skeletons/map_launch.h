@@ -1,6 +1,5 @@
 /* map_launch.h - the host's side of operators whose kernels skeletons/map.h describes. */
-#ifndef CKL_SKELETONS_MAP_LAUNCH_H
-#define CKL_SKELETONS_MAP_LAUNCH_H
+#pragma once
 
 #include "plan/plan.h"
 #include "skeletons/map.h"
@@ -67,5 +66,3 @@ ckl_status map_launch(const ckl_plan *plan, const map_problem *p, const void *co
         .launch = launch,                                                                                              \
     };                                                                                                                 \
     static const implementation *const implementations[] = { &vector, NULL }
-
-#endif

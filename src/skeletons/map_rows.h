@@ -1,6 +1,5 @@
 /* map_rows.h - element-wise kernels over rows that start anywhere: see map_rows.c. */
-#ifndef CKL_SKELETONS_MAP_ROWS_H
-#define CKL_SKELETONS_MAP_ROWS_H
+#pragma once
 
 #include "skeletons/map.h"
 #include "skeletons/row.h"
@@ -19,5 +18,3 @@ int64_t map_rows_tiles(const map_kernel *k, const map_shape *s);
 bool map_rows_in_phase(const map_kernel *k, const void *const *pointers);
 
 void map_rows_describe(const map_kernel *k, map_function *f, void *user);
-
-#endif

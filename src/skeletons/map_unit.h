@@ -1,6 +1,5 @@
 /* map_unit.h - what the files of element-wise kernels share while a kernel is described: operands, addresses, vectors. */
-#ifndef CKL_SKELETONS_MAP_UNIT_H
-#define CKL_SKELETONS_MAP_UNIT_H
+#pragma once
 
 #include "cute/kernel.h"
 #include "skeletons/map.h"
@@ -65,5 +64,3 @@ val map_asks(int together, int bytes);
 /* map_crossed.c: the tile of a CTA; elements of a row of it, from `column` on. */
 void map_crossed_tile(map *m, int kernel);
 packed map_read_crossed(const map *m, int operand, val row, val column, int width);
-
-#endif

@@ -2,8 +2,7 @@
  * memory_cost.h - what a kernel that streams costs: the bytes it moves, how many of them are on their way at a time, and the
  * instructions that move them.
  */
-#ifndef CKL_SKELETONS_MEMORY_COST_H
-#define CKL_SKELETONS_MEMORY_COST_H
+#pragma once
 
 #include "plan/plan.h"
 
@@ -38,5 +37,3 @@ double memory_lines(double access_bytes, double run_bytes);
  * (scripts/fit_rows.py).
  */
 plan_cost memory_cost(const memory_work *w, const ckl_device_info *device);
-
-#endif

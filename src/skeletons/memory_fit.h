@@ -1,6 +1,5 @@
 /* memory_fit.h - coefficients of memory_cost(), written by scripts/fit_rows.py from measurements; never by hand. */
-#ifndef CKL_SKELETONS_MEMORY_FIT_H
-#define CKL_SKELETONS_MEMORY_FIT_H
+#pragma once
 
 typedef struct memory_fit {
     double launch_us;    // before the first byte and behind the last
@@ -35,5 +34,3 @@ static const memory_fit fit = {
     .serial = 19.4603,
     .spill = 54.1065,
 };
-
-#endif

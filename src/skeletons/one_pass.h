@@ -10,8 +10,7 @@
  *     ... load the chunk, store its sums ...
  *     one_pass_meet(&t, write, write_other, &kernel);
  */
-#ifndef CKL_SKELETONS_ONE_PASS_H
-#define CKL_SKELETONS_ONE_PASS_H
+#pragma once
 
 #include "cute/tensor.h"
 
@@ -53,5 +52,3 @@ static inline int64_t one_pass_counter_bytes(int64_t strips, int64_t chunks, int
 {
     return (strips * (1 + chunks + parts) + 1) * (int64_t)sizeof(uint32_t);
 }
-
-#endif

@@ -5,8 +5,7 @@
  * pair (max, sum of exp(x - max)) of its elements, and two pairs combine into one. -inf adds nothing; a row of -inf alone has
  * sum 0. NaN or +inf anywhere makes the sum NaN.
  */
-#ifndef CKL_SKELETONS_ONLINE_H
-#define CKL_SKELETONS_ONLINE_H
+#pragma once
 
 #include "cute/reduce.h"
 #include "cute/tensor.h"
@@ -39,5 +38,3 @@ val online_exp(val x, val max);
 /* 1 / sum, which turns exponentials into probabilities, and log(sum), to subtract from x - max: both 0 if the sum is 0. */
 val online_scale(const val pair[ONLINE_VALUES]);
 val online_log_sum(const val pair[ONLINE_VALUES]);
-
-#endif

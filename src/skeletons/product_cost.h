@@ -1,6 +1,5 @@
 /* product_cost.h - what a kernel costs whose CTAs multiply tiles in steps, without wgmma: the steps of an SM, or its memory. */
-#ifndef CKL_SKELETONS_PRODUCT_COST_H
-#define CKL_SKELETONS_PRODUCT_COST_H
+#pragma once
 
 #include "plan/plan.h"
 
@@ -19,5 +18,3 @@ typedef struct product_work {
 
 /* The cost of whole turns of tiles, or of the bytes: the longer of both. */
 plan_cost product_cost(const product_work *w, const ckl_device_info *device);
-
-#endif

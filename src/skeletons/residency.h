@@ -1,6 +1,5 @@
 /* residency.h - how many CTAs an SM is to hold, and a cluster may have; the compiler bounds the registers of a thread accordingly. */
-#ifndef CKL_SKELETONS_RESIDENCY_H
-#define CKL_SKELETONS_RESIDENCY_H
+#pragma once
 
 #include "base/math.h"
 #include "cutekernellib/device.h"
@@ -20,5 +19,3 @@ static inline int residency_cluster_max(const ckl_device_info *device)
     enum { CLUSTER_PORTABLE = 8 };
     return device->has_tma ? CLUSTER_PORTABLE : 1;
 }
-
-#endif

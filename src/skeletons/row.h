@@ -12,8 +12,7 @@
  *     ... values of the thread, then row_reduce(&split, &reduction, values) ...
  *     row_store(&split, &p, rY, tYgY);
  */
-#ifndef CKL_SKELETONS_ROW_H
-#define CKL_SKELETONS_ROW_H
+#pragma once
 
 #include "base/dtype.h"
 #include "base/fields.h"
@@ -203,5 +202,3 @@ val row_inside(const row_split *s, const row_place *p, int step);
 
 /* Reduces over the threads of the row; all of them get the result. For every thread of the CTA (cluster). */
 void row_reduce(const row_split *s, const reduction *r, val *values);
-
-#endif

@@ -1,6 +1,5 @@
 /* row_cost.h - the splits that rows may have, and what a kernel that holds rows in registers costs with one. */
-#ifndef CKL_SKELETONS_ROW_COST_H
-#define CKL_SKELETONS_ROW_COST_H
+#pragma once
 
 #include "skeletons/memory_cost.h"
 #include "skeletons/row.h"
@@ -28,5 +27,3 @@ typedef struct row_work {
 } row_work;
 
 plan_cost row_cost(const row_work *w, const row_split *s, const ckl_device_info *device);
-
-#endif

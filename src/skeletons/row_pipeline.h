@@ -22,8 +22,7 @@
  * A ring with room for two rows allows `lookahead`: the first pass over the next row comes before the second pass over this
  * one. The reduction of a row then travels through the cluster while another row is at work, and no thread waits for it.
  */
-#ifndef CKL_SKELETONS_ROW_PIPELINE_H
-#define CKL_SKELETONS_ROW_PIPELINE_H
+#pragma once
 
 #include "cute/cluster_allreduce.h"
 #include "cute/dynamic_scheduler.h"
@@ -194,5 +193,3 @@ void row_pipeline_second_pass(row_pipeline *s, val row, row_visit *visit, void *
 /* A reduction over all consumers of a row in two halves: begin sends, end waits; every thread gets the result. */
 void row_pipeline_reduce_begin(const row_pipeline *s, const reduction *r, val *values);
 void row_pipeline_reduce_end(const row_pipeline *s, const reduction *r, val *values);
-
-#endif

@@ -1,6 +1,5 @@
 /* stage_loop.h - the mainloop of kernels that copy tiles by cp.async into a ring of stages, ahead of what multiplies them. */
-#ifndef CKL_SKELETONS_STAGE_LOOP_H
-#define CKL_SKELETONS_STAGE_LOOP_H
+#pragma once
 
 #include "ir/build.h"
 
@@ -19,5 +18,3 @@ typedef struct stage_work {
 
 /* Loads, stores and multiplies tiles 0 to tiles - 1 (u32) in order. At the end no copy is in flight. */
 void stage_loop(const stage_work *work, val tiles);
-
-#endif

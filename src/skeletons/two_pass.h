@@ -22,8 +22,7 @@
  *         }
  *     }
  */
-#ifndef CKL_SKELETONS_TWO_PASS_H
-#define CKL_SKELETONS_TWO_PASS_H
+#pragma once
 
 #include "base/math.h"
 #include "cute/tensor.h"
@@ -67,5 +66,3 @@ static inline int64_t two_pass_ctas(int64_t strips, int64_t chunks)
 {
     return 2 * strips * chunks;
 }
-
-#endif

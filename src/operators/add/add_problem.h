@@ -1,6 +1,5 @@
 /* add_problem.h - a problem line: the desc and the scalars of a call. */
-#ifndef CKL_ADD_PROBLEM_H
-#define CKL_ADD_PROBLEM_H
+#pragma once
 
 #include "cutekernellib/operators/add.h"
 
@@ -8,5 +7,3 @@ typedef struct add_problem {
     ckl_add_desc desc;
     float alpha, beta;
 } add_problem;
-
-#endif

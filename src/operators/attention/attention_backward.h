@@ -1,6 +1,5 @@
 /* attention_backward.h - what the files of attention's gradients for Hopper share. */
-#ifndef CKL_ATTENTION_BACKWARD_H
-#define CKL_ATTENTION_BACKWARD_H
+#pragma once
 
 #include "cute/pipeline.h"
 #include "cute/tma.h"
@@ -155,5 +154,3 @@ void attention_backward_add_queries(const backward_kernel *k); // for one thread
 
 /* The kernel that rounds the sums to dQ. */
 void attention_backward_round_queries(const attention_sm90_backward_config *config);
-
-#endif

@@ -2,8 +2,7 @@
  * attention_chunks.h - heads as chunks of columns: in shared memory, as boxes of TMA, as operands and results of products
  * on tensor cores.
  */
-#ifndef CKL_ATTENTION_CHUNKS_H
-#define CKL_ATTENTION_CHUNKS_H
+#pragma once
 
 #include "cute/mma.h"
 #include "cute/tma.h"
@@ -75,5 +74,3 @@ void attention_store_chunks(tensor acc, int first, tensor sTile, columns n);
 
 /* out += weights * V by mma.sync of a CTA or of each warp, 16 keys and a subtile of the columns at a time. sVt: (DV,BN) */
 void attention_multiply_values(const tiled_mma *mma, tensor weights, tensor sVt, columns dv, bool by_warp, tensor out);
-
-#endif

@@ -1,6 +1,5 @@
 /* attention_config.h - the fields of a problem, the compile-time choices of attention's kernels, and their parameters. */
-#ifndef CKL_ATTENTION_CONFIG_H
-#define CKL_ATTENTION_CONFIG_H
+#pragma once
 
 #include "base/fields.h"
 #include "cutekernellib/operators/attention.h"
@@ -283,5 +282,3 @@ ckl_status attention_check_smem(const char *op, const char *who, const ckl_devic
 ckl_status attention_check_windows(const char *who, const ckl_attention_desc *desc);
 
 attention_params attention_params_of(const ckl_attention_desc *desc, const ckl_attention_args *args, int rows);
-
-#endif

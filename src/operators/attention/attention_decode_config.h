@@ -1,6 +1,5 @@
 /* attention_decode_config.h - the fields of a decoding problem, the choices of its kernels, and their parameters. */
-#ifndef CKL_ATTENTION_DECODE_CONFIG_H
-#define CKL_ATTENTION_DECODE_CONFIG_H
+#pragma once
 
 #include "cutekernellib/operators/attention_decode.h"
 #include "operators/attention/attention_config.h"
@@ -196,5 +195,3 @@ typedef struct attention_decode_latent_few_config {
 int64_t attention_decode_latent_few_smem(const attention_decode_latent_few_config *config);
 
 void attention_decode_latent_few(const void *config, int kernel);
-
-#endif

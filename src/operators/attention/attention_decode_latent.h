@@ -1,6 +1,5 @@
 /* attention_decode_latent.h - what the kernels of latent caches share: where keys are, and their copies by TMA. */
-#ifndef CKL_ATTENTION_DECODE_LATENT_H
-#define CKL_ATTENTION_DECODE_LATENT_H
+#pragma once
 
 #include "operators/attention/attention_decode_place.h"
 
@@ -84,5 +83,3 @@ typedef struct latent_held {
  * and none is far behind. Without `held` a CTA holds none.
  */
 void attention_decode_latent_climb(const latent_part *part, const decode_sums *sums, const latent_held *held);
-
-#endif

@@ -2,8 +2,7 @@
  * attention_decode_place.h - what attention_decode's kernels on tensor cores share: the rows and keys of a CTA, what the
  * rows see, and the sums of what warps and CTAs have of them (attention_decode_merge.c).
  */
-#ifndef CKL_ATTENTION_DECODE_PLACE_H
-#define CKL_ATTENTION_DECODE_PLACE_H
+#pragma once
 
 #include "operators/attention/attention_decode_config.h"
 #include "operators/attention/attention_tile.h"
@@ -114,5 +113,3 @@ void attention_decode_finish_split(const decode_sums *sums);
 
 /* The same of all splits of a CTA: attend() leaves the partials of split `number` of them, and waits before it does. */
 void attention_decode_sum_run(const decode_sums *sums, void (*attend)(void *of, val number), void *of);
-
-#endif

@@ -1,6 +1,5 @@
 /* attention_decode_sm80.h - what the files of attention_decode's sm80 share: rings of keys, products. */
-#ifndef CKL_ATTENTION_DECODE_SM80_H
-#define CKL_ATTENTION_DECODE_SM80_H
+#pragma once
 
 #include "operators/attention/attention_decode_place.h"
 
@@ -66,5 +65,3 @@ void attention_decode_multiply_narrow_values(const decode_kernel *k, val slot);
 
 /* Queries of bf16 become f16; row_unit becomes the factor for their scores. */
 void attention_decode_queries_to_f16(decode_kernel *k);
-
-#endif

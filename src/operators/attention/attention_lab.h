@@ -1,6 +1,5 @@
 /* attention_lab.h - attention as problem lines know it, and its definition. */
-#ifndef CKL_ATTENTION_LAB_H
-#define CKL_ATTENTION_LAB_H
+#pragma once
 
 #include "cutekernellib/operators/attention_decode.h"
 #include "operators/operators.h"
@@ -40,5 +39,3 @@ bool attention_sequence_at(const ckl_attention_desc *d, void *const *host, bool 
 void attention_reference_by(const ckl_attention_desc *d, ckl_dtype weights, void *const *host, reference_slice out);
 void attention_reference(const void *problem, void *const *host, reference_slice out);
 void attention_backward_reference(const void *problem, void *const *host, reference_slice out);
-
-#endif

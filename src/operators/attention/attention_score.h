@@ -1,6 +1,5 @@
 /* attention_score.h - how kernels call the functions of a custom score. */
-#ifndef CKL_ATTENTION_SCORE_H
-#define CKL_ATTENTION_SCORE_H
+#pragma once
 
 #include "cutekernellib/operators/attention_score.h"
 #include "operators/attention/attention_tile.h"
@@ -93,5 +92,3 @@ void attention_key_walk_advance(const key_walk *w);
 /* Products of a tile's rows and the walk's block become scores: soft cap, mask, custom score. */
 void attention_make_scores(const key_walk *w, const tile_rows *r, const attention_form *form, const attention_values *p,
                            tensor scores);
-
-#endif

@@ -1,6 +1,5 @@
 /* attention_scores.h - the scores known by name: the library's own, and those that the process added. */
-#ifndef CKL_ATTENTION_SCORES_H
-#define CKL_ATTENTION_SCORES_H
+#pragma once
 
 #include "cutekernellib/operators/attention_score.h"
 
@@ -14,5 +13,3 @@ bool attention_score_bends(const char *name);
 
 /* Can it skip whole blocks, or leave them as they are? */
 bool attention_score_has_blocks(const char *name);
-
-#endif

@@ -1,6 +1,5 @@
 /* attention_sm90.h - what the roles of the forward kernel for Hopper share. */
-#ifndef CKL_ATTENTION_SM90_H
-#define CKL_ATTENTION_SM90_H
+#pragma once
 
 #include "cute/kernel.h"
 #include "operators/attention/attention_score.h"
@@ -37,5 +36,3 @@ void attention_sm90_next_tile(const sm90_kernel *k, walk *w, bool fetches);
 
 /* What warpgroup 0 does. */
 void attention_sm90_produce(const sm90_kernel *k);
-
-#endif

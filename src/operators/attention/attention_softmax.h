@@ -3,8 +3,7 @@
  * arXiv:1805.02867. All atoms lay C out alike: a thread has elements of two rows of an atom, and four lanes share a
  * row.
  */
-#ifndef CKL_ATTENTION_SOFTMAX_H
-#define CKL_ATTENTION_SOFTMAX_H
+#pragma once
 
 #include "cute/tensor.h"
 #include "operators/attention/attention_config.h"
@@ -87,5 +86,3 @@ void attention_rescale_rows(tensor acc, const val *factor, int count);
  * before its begin (NULL: no begin).
  */
 void attention_mask_scores(tensor scores, layout columns, const val *begins, const val *ends);
-
-#endif

@@ -1,6 +1,5 @@
 /* attention_tile.h - which queries a CTA of attention takes, which keys they see, masks, and the row-wise ends of a tile. */
-#ifndef CKL_ATTENTION_TILE_H
-#define CKL_ATTENTION_TILE_H
+#pragma once
 
 #include "operators/attention/attention_chunks.h"
 #include "operators/attention/attention_softmax.h"
@@ -92,5 +91,3 @@ score_mask attention_score_mask_of(const tile_grid *g, const tile *t, const atte
 
 /* The logarithms of the rows' sums; one of the four lanes of a row writes them. */
 void attention_store_logarithms(const tile_rows *r, const online_rows *rows, val lse, val head);
-
-#endif

@@ -1,6 +1,5 @@
 /* conv_config.h - the fields of a problem, the compile-time choices of convolution's kernels, and their parameters. */
-#ifndef CKL_CONV_CONFIG_H
-#define CKL_CONV_CONFIG_H
+#pragma once
 
 #include "base/fields.h"
 #include "cutekernellib/operators/conv.h"
@@ -326,5 +325,3 @@ typedef struct conv_problem {
             (params)->pad[i] = (uint32_t)(modes)[i].pad;           \
         }                                                          \
     } while (0)
-
-#endif

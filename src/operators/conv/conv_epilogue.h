@@ -1,6 +1,5 @@
 /* conv_epilogue.h - what happens to one sum on its way to the output, and where it lies; the same in all kernels. */
-#ifndef CKL_CONV_EPILOGUE_H
-#define CKL_CONV_EPILOGUE_H
+#pragma once
 
 #include "cute/copy.h"
 #include "operators/conv/conv_config.h"
@@ -74,5 +73,3 @@ val conv_number(val x);
 
 /* Takes the innermost digit off a mixed-radix number. */
 val conv_next_digit(val *rest, val size);
-
-#endif

@@ -1,6 +1,5 @@
 /* conv_halo.h - the Hopper kernel of a filter a channel: its config, and what its host side shares. */
-#ifndef CKL_CONV_HALO_H
-#define CKL_CONV_HALO_H
+#pragma once
 
 #include "operators/conv/conv_config.h"
 
@@ -74,5 +73,3 @@ typedef struct conv_halo_problem {
 conv_halo_problem conv_halo_of(const ckl_conv_desc *desc);
 
 void conv_halo(const void *config, int kernel);
-
-#endif

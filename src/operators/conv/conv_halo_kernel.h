@@ -1,6 +1,5 @@
 /* conv_halo_kernel.h - what the files of the Hopper kernel of a filter a channel share. */
-#ifndef CKL_CONV_HALO_KERNEL_H
-#define CKL_CONV_HALO_KERNEL_H
+#pragma once
 
 #include "cute/pipeline.h"
 #include "cute/tma.h"
@@ -37,5 +36,3 @@ val conv_halo_loads(const halo_kernel *k);
 void conv_halo_describe_bands(halo_kernel *k);
 void conv_halo_clear_bands(const halo_kernel *k);
 void conv_halo_multiply(const halo_kernel *k);
-
-#endif

@@ -1,6 +1,5 @@
 /* conv_halves.h - two CTAs of a cluster split K of a tile; each finishes half of its columns. */
-#ifndef CKL_CONV_HALVES_H
-#define CKL_CONV_HALVES_H
+#pragma once
 
 #include "cute/tensor.h"
 
@@ -29,5 +28,3 @@ void conv_halves_sum(const conv_halves *halves, const conv_halves_role *role, te
 
 /* Before a consumer leaves: waits until the other CTA, which will signal this one, has read what was sent last. */
 void conv_halves_leave(const conv_halves *halves, const conv_halves_role *role);
-
-#endif

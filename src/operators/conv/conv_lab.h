@@ -1,6 +1,5 @@
 /* conv_lab.h - the operands of convolution, and its definition. */
-#ifndef CKL_CONV_LAB_H
-#define CKL_CONV_LAB_H
+#pragma once
 
 #include "operators/conv/conv_config.h"
 #include "operators/operators.h"
@@ -10,5 +9,3 @@ enum { X, W, DY, BIAS, RESIDUAL, SCALE, Y, DX, DW, DBIAS }; // operands
 void conv_reference(const void *problem, void *const *host, reference_slice out);
 
 extern const test_reject conv_rejects[];
-
-#endif

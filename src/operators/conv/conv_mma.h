@@ -1,6 +1,5 @@
 /* conv_mma.h - products of tiles in shared memory, as kernels without wgmma have them, of 128 threads. */
-#ifndef CKL_CONV_MMA_H
-#define CKL_CONV_MMA_H
+#pragma once
 
 #include "cute/kernel.h"
 #include "operators/conv/conv_config.h"
@@ -13,5 +12,3 @@ tiled_mma conv_mma(const conv_form *form);
 
 /* acc += A * B^T, of one stage. Rows are multiples of 32. */
 void conv_multiply(const tiled_mma *mma, tensor sA, tensor sB, val stage, tensor acc);
-
-#endif

@@ -1,6 +1,5 @@
 /* conv_narrow.h - the kernel of few filters: its config, and what its host side shares. */
-#ifndef CKL_CONV_NARROW_H
-#define CKL_CONV_NARROW_H
+#pragma once
 
 #include "operators/conv/conv_config.h"
 
@@ -46,5 +45,3 @@ typedef struct conv_narrow_shape {
 conv_narrow_shape conv_narrow_shape_of(const conv_narrow_config *config);
 
 void conv_narrow(const void *config, int kernel);
-
-#endif

@@ -1,6 +1,5 @@
 /* conv_narrow_kernel.h - what the files of the kernel of few filters share. */
-#ifndef CKL_CONV_NARROW_KERNEL_H
-#define CKL_CONV_NARROW_KERNEL_H
+#pragma once
 
 #include "cute/mma.h"
 #include "operators/conv/conv_epilogue.h"
@@ -35,5 +34,3 @@ narrow_place conv_narrow_place(const narrow_kernel *k, val tile);
 void conv_narrow_clear(const narrow_kernel *k);
 void conv_narrow_load_filters(const narrow_kernel *k);
 void conv_narrow_load(const narrow_kernel *k, val tile, val chunk, val buffer);
-
-#endif

@@ -1,6 +1,5 @@
 /* conv_nchw.h - the Hopper kernel that writes planes of channels: its config, and what its host side shares. */
-#ifndef CKL_CONV_NCHW_H
-#define CKL_CONV_NCHW_H
+#pragma once
 
 #include "operators/conv/conv_sm90.h"
 
@@ -65,5 +64,3 @@ ckl_status conv_nchw_copy_launch(const ckl_plan *plan, int kernel, const conv_pl
 
 /* Describes the copies; pairs: x has an even number of places and begins at whole 4 bytes. */
 void conv_nchw_copy(ckl_dtype dtype, bool pairs);
-
-#endif

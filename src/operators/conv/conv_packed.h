@@ -1,6 +1,5 @@
 /* conv_packed.h - problems that the Hopper kernels take once their tensors are copied to NHWC rows of whole 16 bytes. */
-#ifndef CKL_CONV_PACKED_H
-#define CKL_CONV_PACKED_H
+#pragma once
 
 #include "operators/conv/conv_sm90.h"
 
@@ -107,5 +106,3 @@ void conv_packed_turning(ckl_dtype dtype, bool fold);
 
 void conv_packed(const void *config, int kernel);
 void conv_packed_weight(const void *config, int kernel);
-
-#endif

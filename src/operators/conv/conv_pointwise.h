@@ -1,6 +1,5 @@
 /* conv_pointwise.h - a filter of one pixel as a matrix product. */
-#ifndef CKL_CONV_POINTWISE_H
-#define CKL_CONV_POINTWISE_H
+#pragma once
 
 #include "operators/conv/conv_config.h"
 #include "operators/gemm/gemm_plan.h"
@@ -32,5 +31,3 @@ bool conv_pointwise_shares_columns(const ckl_gemm_desc *product, const ckl_devic
 
 /* Tiles of many pixels, for few filters or such gradients. */
 void conv_pointwise_few_columns(const ckl_gemm_desc *product, const ckl_device_info *device, gemm_sm90_config *config);
-
-#endif

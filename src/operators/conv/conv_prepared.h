@@ -1,6 +1,5 @@
 /* conv_prepared.h - a checked desc as implementations get it, with what a choice would ask anew for each of a hundred configs. */
-#ifndef CKL_CONV_PREPARED_H
-#define CKL_CONV_PREPARED_H
+#pragma once
 
 #include "operators/conv/conv_halo.h"
 #include "operators/conv/conv_nchw.h"
@@ -32,5 +31,3 @@ typedef struct conv_prepared {
     conv_packed_problem packed[CONV_WAYS]; // on copies
     conv_packed_problem sums[CONV_WAYS];   // the same with f32 sums, in slices, in the place of what is written
 } conv_prepared;
-
-#endif

@@ -1,6 +1,5 @@
 /* conv_roles.h - the frame of the Hopper kernels of convolution: barriers, a producer's warpgroup, consumers and their mainloop. */
-#ifndef CKL_CONV_ROLES_H
-#define CKL_CONV_ROLES_H
+#pragma once
 
 #include "cute/pipeline.h"
 #include "cute/tma.h"
@@ -39,5 +38,3 @@ void conv_mainloop_end(const conv_products *products, val last);
 
 /* Both. */
 void conv_mainloop(const conv_products *products, val k_tiles, pipeline_state *stage);
-
-#endif

@@ -1,6 +1,5 @@
 /* conv_sm90.h - the Hopper kernels of convolution: their configs, and what their host sides share. */
-#ifndef CKL_CONV_SM90_H
-#define CKL_CONV_SM90_H
+#pragma once
 
 #include "cute/mma.h"
 #include "operators/conv/conv_epilogue.h"
@@ -275,5 +274,3 @@ ckl_status conv_weight_launch(const ckl_plan *plan, const conv_sm90_weight_confi
 
 /* Describes the kernel that adds slices; fold: columns of a filter are part of the channels. */
 void conv_weight_add(const conv_sm90_weight_config *config, bool fold);
-
-#endif

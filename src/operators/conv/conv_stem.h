@@ -1,6 +1,5 @@
 /* conv_stem.h - the Hopper kernel of first layers: its config, and what its host side shares. */
-#ifndef CKL_CONV_STEM_H
-#define CKL_CONV_STEM_H
+#pragma once
 
 #include "operators/conv/conv_sm90.h"
 
@@ -52,5 +51,3 @@ typedef struct conv_stem_shape {
 conv_stem_shape conv_stem_shape_of(const conv_stem_config *config);
 
 void conv_stem(const void *config, int kernel);
-
-#endif

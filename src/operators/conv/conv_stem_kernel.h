@@ -1,6 +1,5 @@
 /* conv_stem_kernel.h - what the files of the kernel of first layers share. */
-#ifndef CKL_CONV_STEM_KERNEL_H
-#define CKL_CONV_STEM_KERNEL_H
+#pragma once
 
 #include "cute/mma.h"
 #include "operators/conv/conv_epilogue.h"
@@ -35,5 +34,3 @@ stem_place conv_stem_place(const stem_kernel *k, val tile);
 void conv_stem_clear(const stem_kernel *k);
 void conv_stem_load_filters(const stem_kernel *k);
 void conv_stem_load_tile(const stem_kernel *k, val tile, val buffer);
-
-#endif

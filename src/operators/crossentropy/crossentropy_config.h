@@ -1,6 +1,5 @@
 /* crossentropy_config.h - the compile-time choices of crossentropy's kernels, and their parameters. */
-#ifndef CKL_CROSSENTROPY_CONFIG_H
-#define CKL_CROSSENTROPY_CONFIG_H
+#pragma once
 
 #include "cutekernellib/operators/crossentropy.h"
 #include "ir/params.h"
@@ -70,5 +69,3 @@ enum { CROSSENTROPY_MEAN_THREADS = 512, CROSSENTROPY_ROWS_AT_ONCE = 8 }; // of t
 enum { CROSSENTROPY_VECTORS, CROSSENTROPY_ELEMENTS, CROSSENTROPY_MEAN, CROSSENTROPY_KERNELS };
 
 void crossentropy_describe(const void *config, int kernel);
-
-#endif

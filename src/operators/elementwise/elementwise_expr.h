@@ -1,6 +1,5 @@
 /* elementwise_expr.h - expressions as trees: "gelu(a*x+b)" parsed. */
-#ifndef CKL_ELEMENTWISE_EXPR_H
-#define CKL_ELEMENTWISE_EXPR_H
+#pragma once
 
 #include "base/status.h"
 #include "cutekernellib/operators/elementwise.h"
@@ -67,5 +66,3 @@ bool expr_suits_integers(const expr *e);
 
 /* elementwise_vector.c: describes kernel 0 of a map_config, for pointers aligned to vectors, or 1, for any. */
 void elementwise_vector(const void *config, int kernel);
-
-#endif

@@ -1,6 +1,5 @@
 /* elementwise_lab.h - elementwise as problem lines know it. */
-#ifndef CKL_ELEMENTWISE_LAB_H
-#define CKL_ELEMENTWISE_LAB_H
+#pragma once
 
 #include "cutekernellib/operators/elementwise.h"
 #include "operators/elementwise/elementwise_expr.h"
@@ -29,4 +28,3 @@ void elementwise_reference(const void *problem, void *const *host, reference_sli
 
 /* The largest error of the functions that occur, relative to the magnitude that the reference states. */
 double elementwise_approximation(const void *problem);
-#endif

@@ -1,6 +1,5 @@
 /* gemm_config.h - the fields of a problem, the compile-time choices of GEMM's kernels, and their parameters. */
-#ifndef CKL_GEMM_CONFIG_H
-#define CKL_GEMM_CONFIG_H
+#pragma once
 
 #include "base/fields.h"
 #include "cutekernellib/operators/gemm.h"
@@ -448,5 +447,3 @@ int64_t gemm_weights_smem(const gemm_weights_config *config);
 void gemm_weights_choose_boxes(const ckl_gemm_desc *d, const ckl_device_info *device, gemm_weights_config *config);
 
 void gemm_weights(const void *config, int kernel);
-
-#endif

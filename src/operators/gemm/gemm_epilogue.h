@@ -1,6 +1,5 @@
 /* gemm_epilogue.h - what happens to one element of A*B on its way to D; the same in all kernels. */
-#ifndef CKL_GEMM_EPILOGUE_H
-#define CKL_GEMM_EPILOGUE_H
+#pragma once
 
 #include "cute/mma.h"
 #include "ir/build.h"
@@ -105,5 +104,3 @@ tensor gemm_load_block_C(gemm_epilogue e, const gemm_values *p, const gemm_warp_
 
 void gemm_add_warps(gemm_epilogue e, const gemm_values *p, const tiled_mma *mma, tensor acc, tensor rC,
                     const gemm_warp_sums *sums);
-
-#endif

@@ -1,6 +1,5 @@
 /* gemm_epilogues.h - the custom epilogues known by name: the library's own, and those that the process added. */
-#ifndef CKL_GEMM_EPILOGUES_H
-#define CKL_GEMM_EPILOGUES_H
+#pragma once
 
 #include "base/status.h"
 #include "cutekernellib/operators/gemm_epilogue.h"
@@ -12,5 +11,3 @@ const ckl_gemm_epilogue *gemm_epilogue_find(const char *name);
 
 /* *name becomes the epilogue's own text, which stays, or NULL for none. An unknown one is CKL_INVALID, said of operator `op`. */
 ckl_status gemm_epilogue_check(const char *op, const char **name);
-
-#endif

@@ -1,6 +1,5 @@
 /* gemm_f32x3.h - f32 as the sum of two tf32: the config of its kernels, and how operands lie between them. */
-#ifndef CKL_GEMM_F32X3_H
-#define CKL_GEMM_F32X3_H
+#pragma once
 
 #include "operators/gemm/gemm_sm90_config.h"
 
@@ -20,5 +19,3 @@ enum {
 };
 
 void gemm_f32x3(const void *config, int kernel);
-
-#endif

@@ -1,6 +1,5 @@
 /* gemm_lab.h - gemm as problem lines know it: the desc and the scalars of a call; and its definition. */
-#ifndef CKL_GEMM_LAB_H
-#define CKL_GEMM_LAB_H
+#pragma once
 
 #include "cutekernellib/operators/gemm.h"
 #include "operators/operators.h"
@@ -25,5 +24,3 @@ double gemm_flops(const void *problem);
 double gemm_matrix_rate(const void *problem);
 
 extern const test_reject gemm_rejects[];
-
-#endif

@@ -1,6 +1,5 @@
 /* gemm_plan.h - what the host sides of GEMM's implementations share. */
-#ifndef CKL_GEMM_PLAN_H
-#define CKL_GEMM_PLAN_H
+#pragma once
 
 #include "base/math.h"
 #include "operators/gemm/gemm_sm90_config.h"
@@ -131,5 +130,3 @@ ckl_status gemm_sm90_launch(const ckl_plan *plan, const gemm_sm90_config *config
 
 /* A matrix as TMA sees it. */
 param_tensor gemm_tensor_of(const ckl_gemm_desc *d, char name, const void *pointer);
-
-#endif

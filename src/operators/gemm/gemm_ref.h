@@ -1,6 +1,5 @@
 /* gemm_ref.h - the operands of gemm, as its definition (gemm_ref.c) and what makes them (gemm_operands_ref.c) know them. */
-#ifndef CKL_GEMM_REF_H
-#define CKL_GEMM_REF_H
+#pragma once
 
 #include "operators/gemm/gemm_config.h"
 #include "operators/gemm/gemm_lab.h"
@@ -39,5 +38,3 @@ enum { OUTPUT_X = 1, OUTPUT_AMAX = 1, OUTPUT_BIAS_GRADIENT = 1 };
 
 /* Makes of a problem of arrays of pointers, and its operands, those of a batch. */
 void gemm_follow_pointers(ckl_gemm_desc *desc, void **host);
-
-#endif

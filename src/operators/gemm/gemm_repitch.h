@@ -1,6 +1,5 @@
 /* gemm_repitch.h - the kernel that copies or transposes A, B or both, of a whole batch, before a product. */
-#ifndef CKL_GEMM_REPITCH_H
-#define CKL_GEMM_REPITCH_H
+#pragma once
 
 #include "operators/gemm/gemm_config.h"
 
@@ -33,5 +32,3 @@ enum {
 KERNEL_PARAMS(gemm_repitch, GEMM_REPITCH_PARAMS);
 
 void gemm_repitch(const gemm_epilogue *epilogue);
-
-#endif

@@ -4,8 +4,7 @@
  * The kernel multiplies A (M,K) by B (N,K) in tiles of (M,N). These are the problem's A and B or, with swap=1, its B
  * and A: then a tile is one of D^T, which only the epilogue knows.
  */
-#ifndef CKL_GEMM_SM90_H
-#define CKL_GEMM_SM90_H
+#pragma once
 
 #include "cute/kernel.h"
 #include "operators/gemm/gemm_epilogue.h"
@@ -182,5 +181,3 @@ typedef struct epilogue_vectors {
 } epilogue_vectors;
 epilogue_vectors gemm_sm90_load_vectors(const sm90_kernel *k, const consumer_role *c, const tile_place *at);
 void gemm_sm90_epilogue(const sm90_kernel *k, consumer_role *c, const tile_place *at, const epilogue_vectors *vectors);
-
-#endif

@@ -1,6 +1,5 @@
 /* gemm_sm90_config.h - the config of the Hopper kernel, its parameters, and what it and its host side derive alike. */
-#ifndef CKL_GEMM_SM90_CONFIG_H
-#define CKL_GEMM_SM90_CONFIG_H
+#pragma once
 
 #include "operators/gemm/gemm_repitch.h"
 
@@ -186,5 +185,3 @@ KERNEL_PARAMS(gemm_scales, GEMM_SCALES_PARAMS);
 KERNEL_PARAMS(gemm_pitched, GEMM_PITCHED_PARAMS);
 _Static_assert(offsetof(gemm_pitched_params, from) == offsetof(gemm_repitch_params, from),
                "begins with those of copies");
-
-#endif

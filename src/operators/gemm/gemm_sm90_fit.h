@@ -1,6 +1,5 @@
 /* gemm_sm90_fit.h - coefficients and tiles, written by scripts/fit_gemm.py from bench/sweeps; never by hand. */
-#ifndef CKL_GEMM_SM90_FIT_H
-#define CKL_GEMM_SM90_FIT_H
+#pragma once
 
 typedef struct gemm_fit {
     double launch_us;       // before the first tile and behind the last
@@ -95,5 +94,3 @@ static const fitted_tile fitted_tiles[] = {
     { 64, 64, 2, 1, 1, 1, 1, 0 },   { 64, 64, 1, 0, 1, 2, 1, 0 },   { 64, 64, 1, 0, 1, 1, 1, 0 },
     { 64, 96, 1, 0, 2, 1, 2, 0 },   { 128, 128, 2, 0, 1, 1, 2, 0 }, { 64, 32, 1, 0, 1, 1, 1, 0 },
 };
-
-#endif

@@ -1,6 +1,5 @@
 /* gemm_splitk.h - what the kernels of K in slices share with their host side. */
-#ifndef CKL_GEMM_SPLITK_H
-#define CKL_GEMM_SPLITK_H
+#pragma once
 
 #include "operators/gemm/gemm_sm90_config.h"
 
@@ -31,5 +30,3 @@ ckl_gemm_desc gemm_splitk_desc(const ckl_gemm_desc *desc, int count);
 gemm_sm90_config gemm_splitk_products(const gemm_splitk_config *config);
 
 void gemm_splitk(const void *config, int kernel);
-
-#endif

@@ -2,8 +2,7 @@
  * gemm_steps.h - kernels that run before or after the product of any implementation: what they share with their host
  * side.
  */
-#ifndef CKL_GEMM_STEPS_H
-#define CKL_GEMM_STEPS_H
+#pragma once
 
 #include "operators/gemm/gemm_config.h"
 
@@ -53,5 +52,3 @@ bool gemm_sums_columns(choice sums, choice layout);
 int gemm_summed_columns(ckl_dtype type);
 
 void gemm_bias_gradient(const void *config);
-
-#endif

@@ -1,6 +1,5 @@
 /* gemm_weights.h - what the parts of the kernel for weights of 8 and 4 bits share. */
-#ifndef CKL_GEMM_WEIGHTS_H
-#define CKL_GEMM_WEIGHTS_H
+#pragma once
 
 #include "cute/kernel.h"
 #include "operators/gemm/gemm_epilogue.h"
@@ -67,5 +66,3 @@ void gemm_weights_prepare_boxes(weights_kernel *k);
 void gemm_weights_load_boxes(const weights_kernel *k, val tile, val stage);
 void gemm_weights_wait_boxes(const weights_kernel *k, val stage, val parity); // for all lanes
 val gemm_weights_boxed_scales(const weights_kernel *k, val stage, int block);
-
-#endif

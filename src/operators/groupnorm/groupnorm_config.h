@@ -1,6 +1,5 @@
 /* groupnorm_config.h - the compile-time choices of group norm's kernels, and what the kernels share. */
-#ifndef CKL_GROUPNORM_CONFIG_H
-#define CKL_GROUPNORM_CONFIG_H
+#pragma once
 
 #include "base/dtype.h"
 #include "base/fields.h"
@@ -279,5 +278,3 @@ void groupnorm_gradients(const groupnorm_config *cfg);
 
 /* What a CTA of the kernel that adds up takes at once. */
 enum { GROUPNORM_GRADIENT_COLUMNS = 32, GROUPNORM_GRADIENT_LINES = 256 };
-
-#endif

@@ -1,6 +1,5 @@
 /* groupnorm_kernels.h - the kernels of group norm, of both directions: when a slice is loaded, added up, merged with others, and written. */
-#ifndef CKL_GROUPNORM_KERNELS_H
-#define CKL_GROUPNORM_KERNELS_H
+#pragma once
 
 #include "operators/groupnorm/groupnorm_slice.h"
 
@@ -34,5 +33,3 @@ typedef struct groupnorm_direction {
 bool groupnorm_has_column(const groupnorm_kernel *k);
 
 void groupnorm_describe(groupnorm_kernel *k, const groupnorm_config *cfg, groupnorm_slicing slicing, bool vectors);
-
-#endif

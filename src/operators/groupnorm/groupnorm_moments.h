@@ -1,6 +1,5 @@
 /* groupnorm_moments.h - what some values of a group are known by, forward: how it is merged, and told to others. */
-#ifndef CKL_GROUPNORM_MOMENTS_H
-#define CKL_GROUPNORM_MOMENTS_H
+#pragma once
 
 #include "operators/groupnorm/groupnorm_slice.h"
 
@@ -20,5 +19,3 @@ groupnorm_state moments_merge(const groupnorm_slice *s, const groupnorm_state *m
 
 /* In shared memory, (GROUPNORM_ENTRY,PLACES). */
 void moments_set(tensor sMoments, val place, const groupnorm_state *m);
-
-#endif

@@ -2,8 +2,7 @@
  * groupnorm_slice.h - what the kernels of group norm share: a slice and the passes of its threads over it (groupnorm_slice.c), what channels
  * and lanes tell each other of their groups (groupnorm_groups.c). How slices meet is in groupnorm_kernels.c.
  */
-#ifndef CKL_GROUPNORM_SLICE_H
-#define CKL_GROUPNORM_SLICE_H
+#pragma once
 
 #include "cute/copy.h"
 #include "operators/groupnorm/groupnorm_config.h"
@@ -170,5 +169,3 @@ void groupnorm_add_lines(const groupnorm_slice *s, const groupnorm_view *w, val 
 
 /* The sum over the lanes of a group of each of `count` values. */
 void groupnorm_sum_of_lanes(const groupnorm_slice *s, int count, val *values);
-
-#endif

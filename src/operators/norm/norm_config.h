@@ -1,6 +1,5 @@
 /* norm_config.h - the compile-time choices of the norms' kernels, and their parameters. */
-#ifndef CKL_NORM_CONFIG_H
-#define CKL_NORM_CONFIG_H
+#pragma once
 
 #include "base/fields.h"
 #include "base/math.h"
@@ -189,5 +188,3 @@ norm_weights norm_weights_chunk(const norm_weights *w, int chunk);
 
 /* Reads the weights of a thread's vector `step` in a span; without beta rBeta is not written. */
 void norm_weights_read(const norm_weights *w, const row_span *at, int step, tensor rGamma, tensor rBeta); // (VEC) each
-
-#endif

@@ -1,6 +1,5 @@
 /* permutation.h - what transpose and permute have in common: modes with a stride in x and one in y. */
-#ifndef CKL_PERMUTE_PERMUTATION_H
-#define CKL_PERMUTE_PERMUTATION_H
+#pragma once
 
 #include "base/dtype.h"
 #include "base/status.h"
@@ -79,5 +78,3 @@ typedef ckl_permute_args permute_pointers;
 /* Are the threads of a CTA a multiple, and no more than the device allows? `who` is the implementation. */
 ckl_status permutation_check_threads(const permutation *p, const char *who, int threads, int multiple,
                                      const ckl_device_info *device);
-
-#endif

@@ -1,6 +1,5 @@
 /* permute_config.h - fields of problems, configs, parameters and implementations of the kernels that transpose and permute. */
-#ifndef CKL_PERMUTE_CONFIG_H
-#define CKL_PERMUTE_CONFIG_H
+#pragma once
 
 #include "operators/permute/permutation.h"
 #include "plan/plan.h"
@@ -248,5 +247,3 @@ extern const implementation transpose_sm90_implementation, transpose_narrow_impl
 
 /* Of all kernels that are chosen by cost: a launch that waits for no sums. Alike, so that it does not decide. */
 #define PERMUTE_KERNEL ((memory_kernel){ .us = -0.4 })
-
-#endif

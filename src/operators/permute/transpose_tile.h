@@ -1,6 +1,5 @@
 /* transpose_tile.h - what the kernels that transpose matrices share: the tile of a CTA, addresses, words. */
-#ifndef CKL_PERMUTE_TRANSPOSE_TILE_H
-#define CKL_PERMUTE_TRANSPOSE_TILE_H
+#pragma once
 
 #include "cute/kernel.h"
 #include "operators/permute/permute_config.h"
@@ -40,5 +39,3 @@ static inline ckl_dtype transpose_type(int bytes)
 {
     return bytes == 1 ? CKL_U8 : bytes == 2 ? CKL_I16 : bytes == 4 ? CKL_I32 : CKL_I64;
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* reduce_columns.h - what the files of reduce's kernel for columns share. */
-#ifndef CKL_REDUCE_COLUMNS_H
-#define CKL_REDUCE_COLUMNS_H
+#pragma once
 
 #include "operators/reduce/reduce_kernel.h"
 
@@ -40,5 +39,3 @@ val reduce_columns_shift(const columns_kernel *k, val group);
  * those of the columns from `owned` on.
  */
 val reduce_columns_merge(columns_kernel *k);
-
-#endif

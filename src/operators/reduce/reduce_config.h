@@ -1,6 +1,5 @@
 /* reduce_config.h - parameters and compile-time choices of reduce's kernels; problems in as few modes as possible. */
-#ifndef CKL_REDUCE_CONFIG_H
-#define CKL_REDUCE_CONFIG_H
+#pragma once
 
 #include "base/dtype.h"
 #include "base/fields.h"
@@ -193,5 +192,3 @@ plan_cost reduce_cost(const reduce_view *v, const ckl_device_info *device, memor
                       int lanes, bool compensated, double merging);
 
 reduce_params reduce_params_for(const ckl_plan *plan, const ckl_reduce_args *args, int64_t groups);
-
-#endif

@@ -7,8 +7,7 @@
  * described by any of the kernels below in place of a built-in operation: an implementation whose describe() calls
  * reduce_rows_with().
  */
-#ifndef CKL_REDUCE_KERNEL_H
-#define CKL_REDUCE_KERNEL_H
+#pragma once
 
 #include "cute/kernel.h"
 #include "operators/reduce/reduce_config.h"
@@ -143,5 +142,3 @@ void reduce_receive(const reduce_slots *s, const val *ranks, int count, val stat
  * threads whether it is the last, which then sees what the others wrote.
  */
 val reduce_last_to_finish(val counter, int ctas);
-
-#endif

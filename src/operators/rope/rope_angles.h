@@ -1,6 +1,5 @@
 /* rope_angles.h - what rope's kernels share: parameters, sines and cosines, pairs that rotate. */
-#ifndef CKL_ROPE_ANGLES_H
-#define CKL_ROPE_ANGLES_H
+#pragma once
 
 #include "ir/params.h"
 #include "operators/rope/rope_desc.h"
@@ -47,5 +46,3 @@ void rope_find_rotation(const rope_values *p, const rope_pairs *pairs, val lane,
 
 /* Rotates the pairs of some heads: rX[0] and rX[1] are (VEC,HEADS). */
 void rope_rotate(const rope_pairs *pairs, int heads, const val *sine, const val *cosine, const tensor rX[2]);
-
-#endif

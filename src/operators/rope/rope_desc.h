@@ -1,6 +1,5 @@
 /* rope_desc.h - the fields of a problem, and the kernels that take it. */
-#ifndef CKL_ROPE_DESC_H
-#define CKL_ROPE_DESC_H
+#pragma once
 
 #include "cutekernellib/operators/rope.h"
 #include "plan/plan.h"
@@ -36,5 +35,3 @@ typedef struct rope_problem {
 enum { ROPE_LANES_MAX = 1024 }; // pairs of a head
 
 extern const implementation rope_vector, rope_tiles;
-
-#endif

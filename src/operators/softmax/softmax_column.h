@@ -1,6 +1,5 @@
 /* softmax_column.h - what the kernels of columns do with a tile of them. */
-#ifndef CKL_SOFTMAX_COLUMN_H
-#define CKL_SOFTMAX_COLUMN_H
+#pragma once
 
 #include "operators/softmax/softmax_config.h"
 
@@ -164,5 +163,3 @@ static inline column_place place_in(const columns *c, val strip)
 {
     return shifted(c, column_in_strip(&c->split, c->p.n, c->p.inner, c->p.strips, strip));
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* softmax_config.h - the compile-time choices of softmax's kernels, their parameters, and the formula that they share. */
-#ifndef CKL_SOFTMAX_CONFIG_H
-#define CKL_SOFTMAX_CONFIG_H
+#pragma once
 
 #include "cutekernellib/operators/softmax.h"
 #include "cute/kernel.h"
@@ -177,5 +176,3 @@ static inline val softmax_gradient(const softmax_form *f, val y, val dy, val sum
     val d = f->log ? fma(online_exp(y32, immf(0)), mul(sum, immf(-1)), dy32) : mul(y32, sub(dy32, sum));
     return f->scaled ? mul(d, scale) : d;
 }
-
-#endif
