@@ -74,20 +74,13 @@ static bool is_ragged(const ckl_crossentropy_desc *d)
     return vec_of(d) != row_vec_full(d->dtype);
 }
 
-/*
- * Threads of long rows' tiles. Forward, many rows of 16 bits have small CTAs, whose exponentials overlap the loads of others: on an
- * H200 4096x31616 takes 73.8 us by 512 threads, 63.4 by 256, 61.9 by 128 (bench/notes/norm.md). Others have the number that leaves
- * the fewest idle in the last tile: 50257 elements of 16 bits are 3.1 tiles of 512 threads and 12.3 of 128.
- */
-static void fit_tiles(const ckl_crossentropy_desc *d, const ckl_device_info *device, row_split *s)
+/* Threads of long rows' tiles, that leave the fewest idle in the last one: 50257 elements of 16 bits are 3.1 tiles of 512 threads, 12.3 of 128. */
+static void fit_tiles(const ckl_crossentropy_desc *d, row_split *s)
 {
-    enum { CTAS_OF_SM = 8 };
-    const bool is_forward = d->direction == CKL_DIRECTION_FORWARD;
-    const bool small = is_forward && d->dtype != CKL_F32 && d->rows >= CTAS_OF_SM * (int64_t)device->sm_count;
-    const int threads_min = !is_forward || small ? TILE_THREADS / 4 : TILE_THREADS / 2;
+    const int threads_min = d->direction == CKL_DIRECTION_FORWARD ? TILE_THREADS / 2 : TILE_THREADS / 4;
     const int64_t vectors = d->cols / s->vec;
     int64_t least = INT64_MAX;
-    for (int threads = small ? threads_min : TILE_THREADS; threads >= threads_min; threads /= 2) {
+    for (int threads = TILE_THREADS; threads >= threads_min; threads /= 2) {
         const int64_t all = round_up(vectors, (int64_t)threads * s->steps);
         if (all < least)
             s->threads = s->row_threads = threads;
@@ -96,9 +89,9 @@ static void fit_tiles(const ckl_crossentropy_desc *d, const ckl_device_info *dev
 }
 
 /*
- * CTAs of a row, forward: twice as many while that leaves a tenth fewer idle in the last turn of all, if a sixth are, and each has a
+ * CTAs of a row, forward: twice as many while that leaves a tenth fewer idle in the last turn of all, if a quarter are, and each has a
  * tile. 128x256000 bf16 20.6 us by two, 27.0 by four, which are two turns; 577x232616 83.9 us by a CTA a row, 75.5 by four, 577x151936 f32 91.5, by two 83.7; 169x151936 f32 30.5, 32.4 by two, as
- * many of which are idle.
+ * many of which are idle; 635x32000 f32, where a fifth is, 23.4 and 28.3.
  */
 static void share_rows(const ckl_crossentropy_desc *d, const ckl_device_info *device, row_split *s)
 {
@@ -106,7 +99,7 @@ static void share_rows(const ckl_crossentropy_desc *d, const ckl_device_info *de
     const int64_t turn = THREADS_OF_SM / s->threads * (int64_t)device->sm_count;
     while (s->cluster < residency_cluster_max(device) && row_split_cols(s) < d->cols) {
         const int64_t ctas = d->rows * s->cluster, room = round_up(ctas, turn);
-        if (5 * room <= 6 * ctas || 10 * round_up(2 * ctas, turn) > 18 * room)
+        if (3 * room <= 4 * ctas || 10 * round_up(2 * ctas, turn) > 18 * room)
             return;
         s->cluster *= 2;
     }
@@ -132,6 +125,7 @@ static bool choose_few_threads(const ckl_crossentropy_desc *d, const ckl_device_
 /* Other rows: short ones in registers of some threads, long ones by tiles of a CTA. */
 static void choose_tiles(const ckl_crossentropy_desc *d, const ckl_device_info *device, row_split *s)
 {
+    enum { CTAS_OF_SM = 8 };
     const int vec = row_vec_full(d->dtype), registers = ELEMENTS * dtype_bytes(d->dtype) / 4;
     const bool ragged = is_ragged(d);
     if (!(ragged && row_split_choose_ragged(d->cols, d->dtype, registers, 1, s)) &&
@@ -141,9 +135,14 @@ static void choose_tiles(const ckl_crossentropy_desc *d, const ckl_device_info *
     row_split_widen(s, d->rows, d->cols, d->dtype, 1 + (d->direction == CKL_DIRECTION_BACKWARD), device);
     if (s->row_threads < TILE_THREADS)
         return;
-    fit_tiles(d, device, s);
-    if (d->direction == CKL_DIRECTION_FORWARD)
+    const bool is_forward = d->direction == CKL_DIRECTION_FORWARD;
+    const bool small = is_forward && d->dtype != CKL_F32 && d->rows >= CTAS_OF_SM * (int64_t)device->sm_count;
+    if (small) // whose exponentials overlap the loads of others: 4096x31616 73.8 us by 512 threads, 63.4 by 256, 61.9 by 128
+        s->threads = s->row_threads = TILE_THREADS / 4;
+    if (is_forward)
         share_rows(d, device, s);
+    if (s->cluster == 1 && !small)
+        fit_tiles(d, s);
 }
 
 /* As many CTAs as have a row for each thread: a thread mostly waits for two dependent loads. */
