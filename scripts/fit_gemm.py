@@ -348,7 +348,7 @@ def pick_tiles(sweeps):
 
 def write_header(p, tiles):
     rows = ["/* gemm_sm90_fit.h - coefficients and tiles, written by scripts/fit_gemm.py from bench/sweeps; never by hand. */",
-            "#ifndef CKL_GEMM_SM90_FIT_H", "#define CKL_GEMM_SM90_FIT_H", "", "typedef struct gemm_fit {"]
+            "#pragma once", "", "typedef struct gemm_fit {"]
     rows += ["    double %s; // %s" % (name, text) for name, (_, text) in START.items()]
     rows += ["} gemm_fit;", "", "static const gemm_fit fit = {"]
     rows += ["    .%s = %.6g," % (name, p[name]) for name in START]
@@ -356,7 +356,7 @@ def write_header(p, tiles):
              *("    %s %s;" % ("bool" if name in ("pingpong", "swap") else "int", name) for name in FIELDS), "} fitted_tile;", "",
              "static const fitted_tile fitted_tiles[] = {"]
     rows += ["    { %s }," % ", ".join(str(c[f]) for f in FIELDS) for c in tiles]
-    rows += ["};", "", "#endif", ""]
+    rows += ["};", ""]
     with open(HEADER, "w") as out:
         out.write("\n".join(rows))
     subprocess.run(["clang-format", "-i", HEADER], check=False)

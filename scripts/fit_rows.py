@@ -26,7 +26,7 @@ NORM_US = 0.2 # of norm_cost.c
 ROWS = (("softmax", "row"), ("layernorm", "forward"), ("rmsnorm", "forward"))
 MEASURED = ("sweeps/rows-first.txt", "results/softmax.json", "results/norm.json", "results/steps/costs-disagreements.json")
 BYTES = {"f32": 4, "f16": 2, "bf16": 2}
-GONE = re.compile(" (hold_gamma|shifted)=0") # in configs that were measured; ckl has no such fields any more
+GONE = re.compile(r" (?:(?:hold_gamma|shifted)=0|column_threads=\d+|residence=reload)") # in configs measured; ckl has none of them any more
 
 # Where fitting begins, and what each coefficient is.
 START = {
@@ -168,16 +168,13 @@ def write(p):
     values = "".join(f"    .{name} = {value:.6g},\n" for name, value in p.items())
     with open(HEADER, "w") as file:
         file.write(f"""/* memory_fit.h - coefficients of memory_cost(), written by scripts/fit_rows.py from measurements; never by hand. */
-#ifndef CKL_SKELETONS_MEMORY_FIT_H
-#define CKL_SKELETONS_MEMORY_FIT_H
+#pragma once
 
 typedef struct memory_fit {{
 {body}}} memory_fit;
 
 static const memory_fit fit = {{
 {values}}};
-
-#endif
 """)
 
 

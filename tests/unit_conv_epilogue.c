@@ -18,7 +18,7 @@ static ckl_val marked(ckl_val x, ckl_val pixel, ckl_val channel, void *user)
 static float unit = 0.25f;
 static const ckl_gemm_epilogue marks = { .name = "marked", .apply = marked, .user = &unit };
 
-enum { IMAGES = 3, SIDE = 11, CHANNELS_MAX = 72, ELEMENTS_MAX = IMAGES * SIDE * SIDE * CHANNELS_MAX };
+enum { IMAGES = 3, SIDE = 12, CHANNELS_MAX = 72, ELEMENTS_MAX = IMAGES * SIDE * SIDE * CHANNELS_MAX };
 
 /* y of a plan that is forced. */
 static void run(const char *force, const ckl_conv_desc *desc, float *y)

@@ -45,7 +45,7 @@ static void static_integer(int n)
     static_leaf(n == 1 ? leaf(4) : n == 2 ? ints(4, 8) : dynamic(thread()));
 }
 
-static void divisor(int n)
+static void zero_divisor(int n)
 {
     int_div(ir_int(CKL_I64, 7), ir_int(CKL_I64, n));
 }
@@ -446,7 +446,7 @@ static const refusal refusals[] = {
     { mode_of_tuple, 0, -1, "mode -1 of a tuple of 2" },
     { static_integer, 1, 2, "a static integer was expected, not a tuple" },
     { static_integer, 1, 3, "a static integer was expected, not a dynamic one" },
-    { divisor, 1, 0, "division by a mode of size 0" },
+    { zero_divisor, 1, 0, "division by a mode of size 0" },
     { remainder_of, 1, 0, "division by a mode of size 0" },
     { strides_of_shape, 2, 1, "make_layout: (4,8):1 needs a stride for each integer of the shape" },
     { strides_of_shape, 2, 3, "make_layout: (4,8):(1,4,32) needs a stride for each integer of the shape" },
