@@ -19,6 +19,7 @@ atexit.register(leave)  # before torch takes the operators away
 _compiler, _is_dynamo_tracing = torch.compiler, torch.compiler.is_dynamo_compiling
 _is_transforming = torch._C._are_functorch_transforms_active
 _dispatch_modes = torch._C._len_torch_dispatch_stack
+_tracing_state = torch._C._get_tracing_state  # of torch.jit.trace, where shapes are tensors
 _forward_ad = torch.autograd.forward_ad
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 
@@ -113,7 +114,7 @@ def way(name, *tensors, transformed=True):
         if _forward_ad._current_level >= 0:
             raise NotImplementedError(f"{name}: there is no forward-mode derivative")  # torch.library would make zeros
         return getattr(registered, name)
-    if _dispatch_modes():
+    if _dispatch_modes() or _tracing_state():
         return getattr(registered, name)
     is_plain, needs_gradient = True, False
     for x in tensors:

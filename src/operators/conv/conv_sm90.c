@@ -625,8 +625,8 @@ void conv_sm90(const void *config, int kernel)
     describe_boxes(&k);
     describe_memory(&k);
     describe_schedule(&k);
-    const bool data = cfg->form.direction == CKL_CONV_DATA;
-    const val beside = data ? ne(k.p.beside, imm(0)) : (val){ 0 };
+    const bool several = cfg->form.direction == CKL_CONV_DATA && !cfg->im2col; // launches: im2col=1 is of strides of 1
+    const val beside = several ? ne(k.p.beside, imm(0)) : (val){ 0 };
     conv_run_roles(&(conv_roles){ .consumers = cfg->consumers,
                                   .maps = { &k.tmaX, &k.tmaW, &k.tmaY },
                                   .ring = &k.ring,
@@ -635,6 +635,6 @@ void conv_sm90(const void *config, int kernel)
                                   .load = load_tiles,
                                   .assist = cfg->zeros ? zero_unseen : NULL,
                                   .consume = consume,
-                                  .beside = data ? &beside : NULL,
+                                  .beside = several ? &beside : NULL,
                                   .of = &k });
 }
