@@ -74,6 +74,7 @@ void map_simplify(map_shape *s);
 enum { MAP_PREFETCH_STRETCHES = 1, MAP_PREFETCH_VECTORS = 2 };
 
 FIELD_STRUCT(map_config, MAP_CONFIG);
+
 /* What is known when a kernel is described. */
 typedef struct map_kernel {
     int inputs;

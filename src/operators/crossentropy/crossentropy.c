@@ -89,9 +89,10 @@ static void fit_tiles(const ckl_crossentropy_desc *d, row_split *s)
 }
 
 /*
- * CTAs of a row, forward: twice as many while that leaves a tenth fewer idle in the last turn of all, if a quarter are, and each has a
- * tile. 128x256000 bf16 20.6 us by two, 27.0 by four, which are two turns; 577x232616 83.9 us by a CTA a row, 75.5 by four, 577x151936 f32 91.5, by two 83.7; 169x151936 f32 30.5, 32.4 by two, as
- * many of which are idle; 635x32000 f32, where a fifth is, 23.4 and 28.3.
+ * CTAs of a row, forward: twice as many while each has a tile and that leaves a tenth fewer idle in the last turn of all, if a quarter
+ * are. In us: 128x256000 bf16 20.6 by two, 27.0 by four, which are two turns; 577x232616 83.9 by one, 75.5 by four; 577x151936 f32 91.5
+ * by one, 83.7 by two; 169x151936 f32 30.5 and 32.4, as many of which are idle; 635x32000 f32, where a fifth is, 23.4 and 28.3. But
+ * 384x152064 bf16 32.4 by one, 36.0 by two as chosen.
  */
 static void share_rows(const ckl_crossentropy_desc *d, const ckl_device_info *device, row_split *s)
 {
