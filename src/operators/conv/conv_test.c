@@ -325,6 +325,7 @@ static const char *const cases[] = {
     "n=1 c=128 h=7 w=7 k=72 layout=nchw pad=1 bias=1 residual=1 activation=relu impl=packed # slices",
     "n=1 c=128 h=7 w=7 k=72 layout=nchw pad=1 direction=data impl=packed",
     "n=2 c=24 h=10 w=12 k=40 layout=nchw pad=1 scale=1 bias=1 dtype=bf16 impl=nchw_sm90",
+    "n=3 c=40 h=8 w=7 k=72 layout=nchw pad=1 bias=1 residual=1 activation=relu impl=nchw_sm90 # spans over images",
     "n=3 c=40 h=8 w=7 k=72 layout=nchw r=5 pad=1 direction=data dtype=bf16 impl=nchw_sm90",
     "n=1 c=96 h=10 w=16 k=70 layout=nchw pad=1 impl=nchw_sm90 # 128 channels, zeros among them",
     "n=2 c=17 h=12 w=14 k=65 layout=nchw r=5 s=3 dilation=2 direction=data impl=nchw_sm90 # y less wide",
