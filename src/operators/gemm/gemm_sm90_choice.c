@@ -153,37 +153,33 @@ static void share_SMs(const ckl_gemm_desc *d, gemm_sm90_config *c, const ckl_dev
 }
 
 /*
- * One product in one wave of tiles of 64 rows and all columns, of a deep K: all CTAs read the same operand at the same time, faster
- * than L2 serves it. Four share the A of D^T: 128x7168x16384 takes 64.1 us instead of 71.9. Two share the B of D, if its rows begin
- * inside lines of memory: 8192x128x6768 takes 39.5 us instead of 45.2; of a K of 8192, whose rows begin lines, 42.3 instead of 40.4.
+ * One product in one wave of tiles of D^T, of 64 rows and all columns, of a deep K: all CTAs read the same operand at the same time,
+ * faster than L2 serves it. Four share it: 128x7168x16384 takes 64.1 us instead of 71.9.
  */
-static void share_operand(const ckl_gemm_desc *d, gemm_sm90_config *c, const ckl_device_info *device)
+static bool four_share(const ckl_gemm_desc *d, const gemm_sm90_config *c, int64_t sm_count)
 {
-    enum { ROWS = 64, COLUMNS_FEWEST = 65 };
-    const int sharers = c->swap ? 4 : 2;
-    const int64_t tiles = ceil_div(c->swap ? d->n : d->m, ROWS), columns = c->swap ? d->m : d->n;
-    const int64_t room = clusters_of(device->sm_count, sharers) * sharers;
-    const bool deep = !d->groups && d->batch == 1 && gemm_k_tiles(d) >= 2 * STEPS_MANY;
-    const bool alone = c->tile_m == ROWS && c->cluster_m * c->cluster_n * c->split == 1;
-    const bool one_wave = tiles <= room && 2 * tiles > device->sm_count && tiles % sharers == 0;
-    const bool all = columns >= COLUMNS_FEWEST && columns <= c->tile_n && c->tile_n % (8 * sharers) == 0;
-    if (deep && alone && one_wave && all && (c->swap || !gemm_rows_aligned(d, 'b', LINE_BYTES)))
-        c->cluster_m = sharers;
+    enum { ROWS = 64, COLUMNS_FEWEST = 65, SHARERS = 4 };
+    const int64_t tiles = ceil_div(d->n, ROWS);
+    const bool one_wave =
+        tiles <= clusters_of(sm_count, SHARERS) * SHARERS && 2 * tiles > sm_count && tiles % SHARERS == 0;
+    return c->swap && c->tile_m == ROWS && one_wave && d->m >= COLUMNS_FEWEST && d->m <= c->tile_n &&
+           c->tile_n % (8 * SHARERS) == 0;
 }
 
 /*
- * Large tiles of one wave and a deep K, whose operands begin inside lines of memory, share them by two: 241x9512x31952 takes 237 us in
- * 128x160 that share both, 248 in pairs that share B, 277 alone.
+ * And those of one wave whose operands begin inside lines of memory share them by two, where tiles are even: 241x9512x31952 takes
+ * 237 us in 128x160 that share both, 248 in pairs that share B, 277 alone; 8192x128x6768 39.5 in pairs, 45.2 alone.
  */
-static void share_lines(const ckl_gemm_desc *d, gemm_sm90_config *c, const ckl_device_info *device)
+static void share_operands(const ckl_gemm_desc *d, gemm_sm90_config *c, const ckl_device_info *device)
 {
     const int64_t down = ceil_div(c->swap ? d->n : d->m, c->tile_m);
     const int64_t across = ceil_div(c->swap ? d->m : d->n, max_i64(c->tile_n, 1));
-    const bool alone = c->consumers > 1 && c->cluster_m * c->cluster_n * c->split == 1;
+    const bool four = four_share(d, c, device->sm_count);
+    const int m = four ? 4 : down % 2 || gemm_rows_aligned(d, c->swap ? 'a' : 'b', LINE_BYTES) ? 1 : 2;
+    const int n = four || across % 2 || gemm_rows_aligned(d, c->swap ? 'b' : 'a', LINE_BYTES) ? 1 : 2;
+    const bool one_wave = down * across <= clusters_of(device->sm_count, m * n) * m * n;
     const bool deep = !d->groups && !d->gated && d->batch == 1 && gemm_k_tiles(d) >= 2 * STEPS_MANY;
-    const int m = down % 2 || gemm_rows_aligned(d, c->swap ? 'a' : 'b', LINE_BYTES) ? 1 : 2;
-    const int n = across % 2 || gemm_rows_aligned(d, c->swap ? 'b' : 'a', LINE_BYTES) ? 1 : 2;
-    if (alone && deep && down * across <= clusters_of(device->sm_count, m * n) * m * n) {
+    if (deep && one_wave && c->cluster_m * c->cluster_n * c->split == 1) {
         c->cluster_m = m;
         c->cluster_n = n;
     }
@@ -345,8 +341,7 @@ bool gemm_sm90_candidate(const void *desc, const ckl_device_info *device, int i,
     c->ctas = 1;
     c->persistent = true;
     share_SMs(d, c, device);
-    share_operand(d, c, device);
-    share_lines(d, c, device);
+    share_operands(d, c, device);
     gemm_sm90_fit_memory(c, gemm_k_tiles(d), device);
     return true;
 }
@@ -431,8 +426,9 @@ static step_cycles step_of(const tiled_problem *p, const gemm_sm90_config *c, co
         (c->consumers == 1 ? f->sm_bytes_one : f->sm_bytes) * pow((double)sm_count / (double)p->ctas, f->spread);
     double loads = (loaded_m + loaded_n) * ROW_BYTES / rate;
     step_cycles s = {
-        .tensor_cores = fmax(f->step_least / c->ctas, c->tile_m / 64.0 * 4 * instruction * f->tensor_cores *
-                                                          (c->consumers == 3 ? f->three_consumers : 1)),
+        .tensor_cores =
+            fmax(c->groups ? 0 : f->step_least / c->ctas,
+                 c->tile_m / 64.0 * 4 * instruction * f->tensor_cores * (c->consumers == 3 ? f->three_consumers : 1)),
         .sm = loads + f->crossing_row * crossing +
               f->absent_row * (absent + (double)p->absent / (double)max_i64(2 * p->turns, 1)),
     };

@@ -154,7 +154,7 @@ int gemm_splitk_slices(const ckl_gemm_desc *d, const ckl_device_info *device, co
 {
     if (c->slices)
         return c->slices;
-    enum { TURNS = 3, STEPS_LEAST = 8 }; // more turns are even enough, fewer steps less than their sum
+    enum { TURNS = 3, STEPS_LEAST = 12 }; // more turns are even enough, fewer steps less than their sum
     const int64_t steps = gemm_k_tiles(d);
     const int64_t rows = c->products.swap ? d->n : d->m, cols = c->products.swap ? d->m : d->n;
     const int64_t count = ceil_div(rows, c->products.tile_m) * ceil_div(cols, max_i64(c->products.tile_n, 1));
