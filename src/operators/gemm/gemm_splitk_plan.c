@@ -143,7 +143,7 @@ static plan_cost cost_of(const ckl_gemm_desc *d, const ckl_device_info *device, 
     const ckl_gemm_desc sliced = gemm_splitk_desc(d, slices);
     plan_cost cost = gemm_sm90_cost(&sliced, device, &products);
     enum { FITTED = 2 };         // rounds of loads, each of which waits for the one before it
-    const double ROUND_US = 0.3; // of more
+    const double ROUND_US = 0.8; // of more
     const int rounds = (slices + GEMM_SPLITK_AT_ONCE - 1) / GEMM_SPLITK_AT_ONCE;
     cost.us += gemm_sm90_sum_us((double)slices * (double)d->m * (double)sliced.ldd * sizeof(float));
     cost.us += ROUND_US * (rounds > FITTED ? rounds - FITTED : 0);

@@ -175,9 +175,11 @@ static const char *const cases[] = {
     "m=280 n=304 k=704 impl=splitk config='slices=3 tile_m=128 tile_n=144 stages=5 consumers=2 swap=1' # D^T",
     "m=310 n=520 k=408 impl=splitk config='slices=3 tile_m=256 tile_n=160 stages=4 buffers=1 consumers=2 cluster_m=1 "
     "cluster_n=2 swap=1' # in pairs that share the rows of B",
-    "m=136 n=264 k=700 layout=tn fill=hard beta=1 impl=splitk config='slices=3 tile_m=64 tile_n=96 stages=4 consumers=1 "
+    "m=136 n=264 k=700 layout=tn fill=hard beta=1 impl=splitk config='slices=3 tile_m=64 tile_n=96 stages=4 "
+    "consumers=1 "
     "cluster_m=1' # slices that are not K-major",
-    "m=136 n=264 k=704 layout=nn bias=1 impl=splitk config='slices=4 tile_m=128 tile_n=144 stages=4 consumers=2 cluster_m=1'",
+    "m=136 n=264 k=704 layout=nn bias=1 impl=splitk config='slices=4 tile_m=128 tile_n=144 stages=4 consumers=2 "
+    "cluster_m=1'",
     "m=20 n=264 k=392 impl=splitk config='slices=3 tile_m=64 tile_n=32 stages=4 consumers=1 swap=1 cluster_m=1'",
     "m=65 n=33 k=65 impl=tiled                                 # rows that start anywhere: no cp.async",
     "m=130 n=140 k=66 a=bf16 bias=1 impl=tiled                 # 4 bytes at a time",
@@ -286,7 +288,8 @@ static const char *const cases[] = {
     "cluster_m=2 cluster_n=1 swap=0' # shared, the second half ends within a span",
     "m=200 n=328 k=136 a=bf16 layout=nn beta=1 bias=1 activation=gelu impl=sm90 config='tile_m=128 tile_n=160 stages=3 "
     "consumers=2 pingpong=0 cluster_m=1 cluster_n=1 swap=1' # D^T, whose columns are rows of a K-major A",
-    "m=40 n=264 k=520 layout=tn a=bf16 beta=1 impl=sm90 config='tile_m=64 tile_n=48 stages=4 consumers=1 swap=1 split=4 "
+    "m=40 n=264 k=520 layout=tn a=bf16 beta=1 impl=sm90 config='tile_m=64 tile_n=48 stages=4 consumers=1 swap=1 "
+    "split=4 "
     "cluster_m=1 cluster_n=1 pingpong=0' # D^T of few rows",
     "m=136 n=200 k=420 layout=tn groups_of=k sizes=0,70,1,129,0,220 fill=hard impl=sm90 config='tile_m=128 tile_n=80 "
     "consumers=2 pingpong=0 cluster_m=1 cluster_n=1 stages=4 split=1 swap=0' # cleared in whole spans",
