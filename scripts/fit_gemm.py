@@ -35,19 +35,20 @@ START = {
     "operands": (1.3, "how much reading operands from shared memory bounds narrow tiles; not fitted"),
     "three_consumers": (1.04866, "what three consumers lose"),
     "step": (3.001, "cycles of a K step that nothing overlaps"),
+    "step_least": (210.0, "cycles of one where a stage's arrival, products and release follow each other; not fitted"),
     "sm_bytes": (60.24, "a cycle into an SM"),
-    "sm_bytes_alone": (147.9, "the same where at most every second SM has a CTA"),
-    "slow_row": (1.6282, "cycles of a row that starts inside a 32-byte sector"),
+    "spread": (0.4, "the power of SMs over CTAs by which that grows: L2 serves fewer; not fitted"),
+    "crossing_row": (1.6, "cycles of a row that lies in two lines of memory; not fitted"),
     "absent_row": (1.387, "cycles of a row beyond the last one of A: TMA fills it with zeros, slower than it loads"),
     "sm_bytes_one": (70.0, "the same of CTAs with one consumer"),
     "latency": (2000.0, "cycles from asking for a stage to its arrival, when memory is busy"),
+    "latency_L2": (1800.0, "and from L2 alone; not fitted"),
     "exchange": (300.0, "cycles of adding the partials of a split"),
     "exchange_bytes": (20.0, "a cycle of what a CTA that finishes gets for it"),
     "column_scale": (1.5, "cycles of a K step for each column that has a scale of its own; not fitted"),
     "partial": (200.0, "cycles of each sum of 64 rows that a consumer scales and adds in f32; not fitted"),
     "cluster": (0.05, "what each more CTA of a cluster adds to a step, unless rows are slow; not fitted"),
     "pair": (0.97, "times a step of a pair of 128x128 in batches, or with scales of blocks; not fitted"),
-    "slow_alone": (1.15, "times a step of two consumers that share nothing, of a deep K and slow rows; not fitted"),
     "epilogue": (0.1176, "cycles of storing an element, of one consumer; this and the three below are kept"),
     "boxes_of_32": (1.27766, "times that, in boxes of 32 columns"),
     "boxes_of_16": (2.013, "and of 16"),
@@ -61,8 +62,8 @@ START = {
     "memory_bytes_of_sm": (45000.0, "of it, that one SM can ask for, measured from 33 to 56; not fitted"),
 }
 FITTED = [name for name in START if name not in ("cycles_per_us", "gelu", "epilogue", "boxes_of_32", "boxes_of_16",
-                                                 "three_consumers", "slow_row", "slice", "sum_us", "column_scale", "partial",
-                                                 "sum_bytes_per_us", "cluster", "pair", "slow_alone", "operands", "flops_per_us", "memory_bytes_per_us",
+                                                 "three_consumers", "spread", "crossing_row", "step_least", "latency_L2", "slice", "sum_us", "column_scale", "partial",
+                                                 "sum_bytes_per_us", "cluster", "pair", "operands", "flops_per_us", "memory_bytes_per_us",
                                                  "turn_us", "memory_bytes_of_sm")]
 FIELDS = ("tile_m", "tile_n", "consumers", "pingpong", "cluster_m", "cluster_n", "split", "swap")
 
@@ -104,8 +105,13 @@ def finished_columns(c, tile_n):
 
 # What the model looks at, of a problem and a config: numbers, or columns of them.
 STEPS_MANY = 32  # of K: turns of tiles cost nothing then
-FEATURES = ("tile_m tile_n pingpong consumers sharers split turns ctas steps stages slow_rows absent columns narrow "
-            "flops bytes slices sums swap wideness").split()
+FEATURES = ("tile_m tile_n pingpong consumers sharers split turns ctas steps stages crossing absent columns narrow "
+            "flops operands results slices sums swap wideness").split()
+
+
+def crossing_of(k):
+    """The share of rows of k elements of 16 bits, one behind the other, that lie in two lines of 128 bytes."""
+    return 1 - math.gcd(2 * k, 128) / 128
 
 
 def features(shape, c):
@@ -120,13 +126,13 @@ def features(shape, c):
     shared_m, shared_n = tile_m / cluster_n, tile_n / cluster_m
     columns, turns = finished_columns(c, tile_n), ceil_div(tiles, slots)
     absent = -m % tile_n if swap else -m % tile_m / cluster_n
-    beyond = 0 if k * 2 % 32 else (tile_m if ceil_div(rows, tile_m) % cluster_m else 0) + (tile_n if ceil_div(cols, tile_n) % cluster_n else 0)
+    beyond = 0 if crossing_of(k) >= 0.8 else (tile_m if ceil_div(rows, tile_m) % cluster_m else 0) + (tile_n if ceil_div(cols, tile_n) % cluster_n else 0)
     return (tile_m, tile_n, c["pingpong"], c["consumers"], sharers, split,
             turns, min(tiles, slots), steps,
-            c["stages"] * (c.get("ctas", 1) if 2 * min(tiles, slots) > SM_COUNT else 1), shared_m + shared_n if k * 2 % 32 else 0, absent + beyond / (2 * turns),
+            c["stages"] * (c.get("ctas", 1) if 2 * min(tiles, slots) > SM_COUNT else 1), crossing_of(k) * (shared_m + shared_n), absent + beyond / (2 * turns),
             columns, 0 if swap or columns % 64 == 0 else 1 if columns % 32 == 0 else 2,
             2.0 * tiles * tile_m * tile_n * steps * TILE_K,
-            2.0 * (m + n) * depth + (2 if slices == 1 else 4 * slices) * m * n,
+            2.0 * (m + n) * depth, (2 if slices == 1 else 4 * slices) * m * n,
             slices, 4.0 * slices * m * ceil_div(n, 8) * 8, swap,
             min(2, ceil_div(cols, tile_n * cluster_n) * tile_n * cluster_n / cols) if ceil_div(k, TILE_K) < STEPS_MANY else 0)
 
@@ -141,16 +147,16 @@ def predicted(p, x):
     instruction = np.maximum(x["tile_n"] / 2, (16 + x["tile_n"] / 4) * p["operands"])
     tensor_cores = x["tile_m"] / 64 * 4 * instruction * p["tensor_cores"]
     tensor_cores = np.where(x["consumers"] == 3, tensor_cores * p["three_consumers"], tensor_cores)
-    rate = np.where(x["consumers"] == 1, p["sm_bytes_one"], p["sm_bytes"])
-    rate = np.where(2 * x["ctas"] <= SM_COUNT, p["sm_bytes_alone"], rate)
-    sm = (x["tile_m"] + x["tile_n"]) * 128 / rate
-    sm = sm + p["slow_row"] * x["slow_rows"] + p["absent_row"] * x["absent"]
-    sharing = 1 + np.where((x["slow_rows"] > 0) | (x["swap"] > 0), 0, p["cluster"]) * (x["sharers"] - 1)
+    tensor_cores = np.maximum(tensor_cores, p["step_least"])
+    rate = np.where(x["consumers"] == 1, p["sm_bytes_one"], p["sm_bytes"]) * (SM_COUNT / x["ctas"]) ** p["spread"]
+    loads = (x["tile_m"] + x["tile_n"]) * 128 / rate
+    sm = loads + p["crossing_row"] * x["crossing"] + p["absent_row"] * x["absent"]
+    memory = np.minimum(p["memory_bytes_per_us"], x["ctas"] * p["memory_bytes_of_sm"])
+    loop_us = x["turns"] * x["steps"] * np.maximum(tensor_cores, loads) / p["cycles_per_us"]
+    latency = p["latency_L2"] + (p["latency"] - p["latency_L2"]) * np.minimum(1, x["operands"] / memory / loop_us)
+    sharing = 1 + np.where((x["crossing"] > 0) | (x["swap"] > 0), 0, p["cluster"]) * (x["sharers"] - 1)
     sharing = np.where((x["slices"] > 1) & (x["consumers"] == 2) & (x["tile_n"] == 128), 1, sharing)
-    deep = (x["steps"] >= STEPS_MANY) | (x["slices"] > 1)
-    alone = (x["slow_rows"] > 0) & (x["sharers"] * x["split"] == 1) & (x["consumers"] > 1) & deep
-    sharing = np.where(alone, p["slow_alone"], sharing)
-    step = overlapped(tensor_cores, sm, p["latency"] / x["stages"]) * sharing + p["step"]
+    step = overlapped(tensor_cores, sm, latency / x["stages"]) * sharing + p["step"]
     narrow = np.where(x["narrow"] == 0, 1, np.where(x["narrow"] == 1, p["boxes_of_32"], p["boxes_of_16"]))
     epilogue = x["tile_m"] * x["columns"] * p["epilogue"] * narrow
     epilogue = epilogue / np.where(x["pingpong"] == 1, 1, x["consumers"])
@@ -162,8 +168,7 @@ def predicted(p, x):
     sums = np.where(x["slices"] > 1, p["slice"] * x["tile_m"] * x["tile_n"] * (x["turns"] - 1), 0)
     tiles_us = p["launch_us"] + (x["turns"] * turn + both - turn + sums) / p["cycles_per_us"]
     power_us = p["launch_us"] + x["flops"] / (p["flops_per_us"] * SM_COUNT)
-    memory = np.minimum(p["memory_bytes_per_us"], x["ctas"] * p["memory_bytes_of_sm"])
-    memory_us = p["launch_us"] + x["bytes"] / memory + epilogue / p["cycles_per_us"] + x["turns"] * x["wideness"] * p["turn_us"]
+    memory_us = p["launch_us"] + (x["operands"] + x["results"]) / memory + epilogue / p["cycles_per_us"] + x["turns"] * x["wideness"] * p["turn_us"]
     sum_us = np.where(x["slices"] > 1, p["sum_us"] + x["sums"] / p["sum_bytes_per_us"], 0)
     return overlapped(tiles_us, power_us, memory_us) + sum_us
 

@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
 """judge_costs.py - how far predicted costs are from measured times, by implementation.
 
-    scripts/judge_costs.py CKL [--worst N] [--most X] [FILE...]   FILEs are of `ckl bench --json`, races, or sweeps behind lines
-                                                                  "== LINE"; none: bench/results/*.json and bench/results/sample/*.json
-    scripts/judge_costs.py CKL --picks [--worst N] [FILE...]      none: all below bench/results, and bench/sweeps/rows-*.txt
+    scripts/judge_costs.py CKL [--worst N] [--most X] [FILE...]   FILEs are of `ckl bench --json`, races, sweeps behind lines "== LINE",
+                                                                  or of `ckl tune`; none: bench/results/*.json and bench/results/sample/*.json
+    scripts/judge_costs.py CKL --picks [--across] [--worst N] [FILE...]   none: all below bench/results, and bench/sweeps/rows-*.txt
 
 Asks CKL what it predicts for each config that was measured, of the rows whose config is taken today. Of every implementation: rows,
 how many are refused, the geometric mean of predicted / measured, the 5th and 95th percentile. --worst shows the N farthest of each;
 with --most a mean of eight rows or more beyond X or below 1/X is a failure. --picks: of lines that were measured with several
-configs of an implementation in one file, the time of the cheapest by prediction over the fastest: mean and worst.
+configs of an implementation in one file, the time of the cheapest by prediction over the fastest: mean and worst; --across: of all
+implementations of an operator together, whose rows are those that the chooser compares.
 """
 import collections
 import glob
@@ -32,6 +33,9 @@ def rows_of(path):
             if row.get("config") and not row["fault"]:
                 yield without_choice(row["line"]), row["config"].split(" ", 1)[1], row["median_us"]
         return
+    if path.endswith(".jsonl"):
+        yield from trials_of(path)
+        return
     line = None
     for text in open(path):
         if race := re.match(r"\s*([\d.]+) .*share.* MB +[\d.]+ (.*?) impl=(\w+)(?: config='([^']*)')? \|", text):
@@ -41,6 +45,15 @@ def rows_of(path):
             line = "gemm " + line if "=" in line.split()[0] else line
         elif line and (found := re.match(r"\s*([\d.]+)\s+[\d.]+\s+[\d.]+\s+\[.*?\]\s+(\w+ \w+=.*)", text)):
             yield line, found[2].strip(), float(found[1])
+
+
+def trials_of(path):
+    """Of a search; clocks change while it runs, so times are in those of the plan's choice, which was timed beside each."""
+    with open(path) as file:
+        trials = [trial for trial in map(json.loads, file) if trial.get("median_us")]
+    middle = percentile([trial["choice_us"] for trial in trials], .5)
+    for trial in trials:
+        yield without_choice(trial["line"]), trial["config"], trial["median_us"] / trial["choice_us"] * middle
 
 
 def without_choice(line):
@@ -89,12 +102,13 @@ def errors(ckl, paths, worst, most):
     return failed
 
 
-def picks(ckl, paths, worst):
+def picks(ckl, paths, worst, across):
     measured = sorted({(path, *row) for path in paths for row in rows_of(path)})
     of_line = collections.defaultdict(list)
     for (path, line, config, us), cost in zip(measured, predictions(ckl, [row[1:] for row in measured])):
         if isinstance(cost, float):
-            of_line[implementation(line, config), path, line].append((cost, us, config))
+            name = line.split()[0] if across else implementation(line, config)
+            of_line[name, path, line].append((cost, us, config))
     losses = collections.defaultdict(list)
     for (name, _, line), tried in of_line.items():
         if len({config for _, _, config in tried}) > 1:
@@ -117,10 +131,10 @@ def option(arguments, name):
 def main():
     arguments = sys.argv[1:]
     worst, most = int(option(arguments, "--worst")), option(arguments, "--most")
-    ckl, *paths = [a for a in arguments if a != "--picks"] or sys.exit(__doc__)
+    ckl, *paths = [a for a in arguments if a not in ("--picks", "--across")] or sys.exit(__doc__)
     if "--picks" in arguments:
         texts = glob.glob(RESULTS + "/steps/*.txt") + glob.glob(ROOT + "/bench/sweeps/rows-*.txt")
-        picks(ckl, paths or glob.glob(RESULTS + "/**/*.json", recursive=True) + texts, worst)
+        picks(ckl, paths or glob.glob(RESULTS + "/**/*.json", recursive=True) + texts, worst, "--across" in arguments)
     elif errors(ckl, paths or glob.glob(RESULTS + "/*.json") + glob.glob(RESULTS + "/sample/*.json"), worst, most):
         sys.exit(1)
 

@@ -13,7 +13,7 @@
 enum {
     ROW_BYTES = GEMM_TILE_BYTES, // of a row of A or B in a K step
     STEP_HALVES = ROW_BYTES / 2, // as elements of 16 bits; other types take as long
-    SECTOR = 32,
+    LINE_BYTES = 128,            // of memory and L2
     STAGES_MAX = 12, // small tiles need many against latency: 256x2048x7168 in 64x64 takes 16.8 us, with 8 stages 19.4
     STAGES_ENOUGH = 4,
     STEPS_FEWEST = 2,
@@ -133,7 +133,8 @@ static int64_t narrow_tiles(const ckl_gemm_desc *d, const gemm_sm90_config *c)
  * Few rows, or columns: two CTAs an SM. In one wave of tiles the next launch's CTAs begin beside the last of this one:
  * 16x7168x16384 takes 56.7 us instead of 61.9. In several waves every tile has its own CTA, so that SMs with faster memory take
  * more tiles: 8x28672x8192 takes 114.0 us, 118.1 in persistent ones. Below two tiles an SM three shorter rings, so that SMs with
- * two tiles do not end last: 192 tiles of 3x12288x15360 take 90.5 us, 109.0 with longer rings.
+ * two tiles do not end last: 192 tiles of 3x12288x15360 take 90.5 us, 109.0 with longer rings. And by few steps, so that the
+ * epilogue of one hides behind the others: 8x9216x512 takes 4.3 us, 5.2 in persistent tiles, 32x44160x112 with GELU 7.5 and 9.4.
  */
 static void share_SMs(const ckl_gemm_desc *d, gemm_sm90_config *c, const ckl_device_info *device)
 {
@@ -144,31 +145,44 @@ static void share_SMs(const ckl_gemm_desc *d, gemm_sm90_config *c, const ckl_dev
         c->ctas = 3;
         c->persistent = false;
     }
-    if (tiles == 0 || (turns && steps < STEPS_MANY))
-        return;
-    if (c->tile_n > ATOM_COLUMNS && ((turns && !two) || 2 * tiles <= device->sm_count)) // only measured so
-        return;
-    c->ctas = two ? 3 : 2;
+    const bool few = turns && steps < STEPS_MANY;
+    if (tiles == 0 || (c->tile_n > ATOM_COLUMNS && ((turns && !two && !few) || 2 * tiles <= device->sm_count)))
+        return; // only measured so
+    c->ctas = two || few ? 3 : 2;
     c->persistent = !turns;
 }
 
 /*
- * One product in one wave of tiles of 64 rows and all columns, of a deep K: all CTAs read the same operand at the same time, faster
- * than L2 serves it. Four share the A of D^T: 128x7168x16384 takes 64.1 us instead of 71.9. Two share the B of D, if its rows begin
- * inside lines of memory: 8192x128x6768 takes 39.5 us instead of 45.2; of a K of 8192, whose rows begin lines, 42.3 instead of 40.4.
+ * One product in one wave of tiles of D^T, of 64 rows and all columns, of a deep K: all CTAs read the same operand at the same time,
+ * faster than L2 serves it. Four share it: 128x7168x16384 takes 64.1 us instead of 71.9.
  */
-static void share_operand(const ckl_gemm_desc *d, gemm_sm90_config *c, const ckl_device_info *device)
+static bool four_share(const ckl_gemm_desc *d, const gemm_sm90_config *c, int64_t sm_count)
 {
-    enum { ROWS = 64, COLUMNS_FEWEST = 65, LINE_BYTES = 128 };
-    const int sharers = c->swap ? 4 : 2;
-    const int64_t tiles = ceil_div(c->swap ? d->n : d->m, ROWS), columns = c->swap ? d->m : d->n;
-    const int64_t room = clusters_of(device->sm_count, sharers) * sharers;
-    const bool deep = !d->groups && d->batch == 1 && gemm_k_tiles(d) >= 2 * STEPS_MANY;
-    const bool alone = c->tile_m == ROWS && c->cluster_m * c->cluster_n * c->split == 1;
-    const bool one_wave = tiles <= room && 2 * tiles > device->sm_count && tiles % sharers == 0;
-    const bool all = columns >= COLUMNS_FEWEST && columns <= c->tile_n && c->tile_n % (8 * sharers) == 0;
-    if (deep && alone && one_wave && all && (c->swap || !gemm_rows_aligned(d, 'b', LINE_BYTES)))
-        c->cluster_m = sharers;
+    enum { ROWS = 64, COLUMNS_FEWEST = 65, SHARERS = 4 };
+    const int64_t tiles = ceil_div(d->n, ROWS);
+    const bool one_wave =
+        tiles <= clusters_of(sm_count, SHARERS) * SHARERS && 2 * tiles > sm_count && tiles % SHARERS == 0;
+    return c->swap && c->tile_m == ROWS && one_wave && d->m >= COLUMNS_FEWEST && d->m <= c->tile_n &&
+           c->tile_n % (8 * SHARERS) == 0;
+}
+
+/*
+ * And those of one wave whose operands begin inside lines of memory share them by two, where tiles are even: 241x9512x31952 takes
+ * 237 us in 128x160 that share both, 248 in pairs that share B, 277 alone; 8192x128x6768 39.5 in pairs, 45.2 alone.
+ */
+static void share_operands(const ckl_gemm_desc *d, gemm_sm90_config *c, const ckl_device_info *device)
+{
+    const int64_t down = ceil_div(c->swap ? d->n : d->m, c->tile_m);
+    const int64_t across = ceil_div(c->swap ? d->m : d->n, max_i64(c->tile_n, 1));
+    const bool four = four_share(d, c, device->sm_count);
+    const int m = four ? 4 : down % 2 || gemm_rows_aligned(d, c->swap ? 'a' : 'b', LINE_BYTES) ? 1 : 2;
+    const int n = four || across % 2 || gemm_rows_aligned(d, c->swap ? 'b' : 'a', LINE_BYTES) ? 1 : 2;
+    const bool one_wave = down * across <= clusters_of(device->sm_count, m * n) * m * n;
+    const bool deep = !d->groups && !d->gated && d->batch == 1 && gemm_k_tiles(d) >= STEPS_MANY;
+    if (deep && one_wave && c->cluster_m <= m && c->cluster_n <= n && c->split == 1) {
+        c->cluster_m = m;
+        c->cluster_n = n;
+    }
 }
 
 /* One product of 16 bits that TMA takes as it lies, D too: problems like these were timed with tiles of their own. */
@@ -248,7 +262,7 @@ static const fitted_tile turn_tile = { .tile_m = 64, .consumers = 1, .cluster_m 
  */
 static bool is_narrow_enough(const ckl_gemm_desc *d, const fitted_tile *t)
 {
-    enum { ROWS = 128, COLUMNS = 64, LINE_BYTES = 128 };
+    enum { ROWS = 128, COLUMNS = 64 };
     if (t->tile_m == ROWS && t->tile_n == COLUMNS)
         return d->n > COLUMNS / 2 && d->n <= COLUMNS && d->batch == 1 && !gemm_rows_aligned(d, 'a', LINE_BYTES);
     return t->swap || t->tile_n != ATOM_COLUMNS || d->n <= ATOM_COLUMNS;
@@ -258,7 +272,8 @@ static bool is_narrow_enough(const ckl_gemm_desc *d, const fitted_tile *t)
  * Is a split worth a thought? Not of few steps along K. And CTAs at different parts of K read nothing together, so D in two is for a
  * thin D, which shares little anyway (4096x128x8192 takes 22.0 us in 64x128 in two, 26.2 in 64x64), for pairs that share B
  * (256x2048x7168 takes 19.5 us in 64x128 in two, 16.8 in slices), and by squares for a deep K (1024x1024x8192 takes 29.2 us in 128x128
- * in two, 32.2 in 64x128). D^T in eight is for few rows: 64x512x32768 takes 17.6 us, 15.5 as D in 64x48.
+ * in two, 32.2 in 64x128). In eight few rows are D^T, as 16x256x7168 takes 4.4 us and 4.8 as D, and others are not: 64x512x32768
+ * takes 17.6, 15.5 as D.
  */
 static bool may_split(const ckl_gemm_desc *d, const fitted_tile *t)
 {
@@ -266,8 +281,10 @@ static bool may_split(const ckl_gemm_desc *d, const fitted_tile *t)
     const int64_t shorter = min_i64(d->m, d->n), steps = gemm_k_tiles(d);
     if (t->split == 1 || steps <= STEPS_FEW)
         return t->split == 1;
+    if (t->split > IN_FOUR && t->swap != (d->m < FEW_ROWS))
+        return false;
     if (t->swap)
-        return t->split <= IN_FOUR || shorter < FEW_ROWS;
+        return true;
     return t->split != IN_TWO || shorter <= THIN || t->cluster_m > 1 || (t->tile_m > ROWS && steps >= 4 * STEPS_MANY);
 }
 
@@ -294,6 +311,14 @@ static int columns_of(const ckl_gemm_desc *d, const fitted_tile *t, const ckl_de
     return t->swap ? gemm_sm90_swapped_columns(gemm_rows_of_group(d), t->tile_m > 64) : t->tile_n;
 }
 
+/* Columns of D that are no whole lines of an N-major B: those of D^T are rows of A. */
+static bool lies_better_as_DT(const ckl_gemm_desc *d, int columns)
+{
+    enum { SPAN = 64 };
+    return columns % SPAN && columns < d->n && !gemm_is_k_major(d, 'b') && gemm_is_k_major(d, 'a') && !d->gated &&
+           !d->groups;
+}
+
 bool gemm_sm90_candidate(const void *desc, const ckl_device_info *device, int i, void *config)
 {
     const ckl_gemm_desc *d = desc;
@@ -312,14 +337,14 @@ bool gemm_sm90_candidate(const void *desc, const ckl_device_info *device, int i,
     c->cluster_m = t->cluster_m;
     c->cluster_n = t->cluster_n;
     c->split = t->split;
-    c->swap = t->swap || (t == &turn_tile && d->n < d->m);
+    c->swap = t->swap || (t == &turn_tile && d->n < d->m) || lies_better_as_DT(d, c->tile_n);
     c->batched = gemm_sm90_batched_of(d);
     c->groups = gemm_groups_of_m(d) ? room_for(d->groups) : 0;
     c->group = 8; // 4, 8 and 16 are within 0.3 % from 4096^3 on
     c->ctas = 1;
     c->persistent = true;
     share_SMs(d, c, device);
-    share_operand(d, c, device);
+    share_operands(d, c, device);
     gemm_sm90_fit_memory(c, gemm_k_tiles(d), device);
     return true;
 }
@@ -337,9 +362,19 @@ static double overlapped(double x, double y, double z)
     return sqrt(sqrt(sqrt(power_of_8(x) + power_of_8(y) + power_of_8(z))));
 }
 
-static bool starts_inside_sector(int64_t ld, ckl_dtype dtype)
+/*
+ * Of an operand's rows in a stage, what share lies in two lines of memory, as L2 serves them by turns: of boxes that begin a pitch, or
+ * a tile's columns of an operand that is not K-major, from each other. 768x768x3072 nn takes 9.9 us in 72 tiles of 64x128, 15.1 in 96
+ * of 64x96, every other one of which begins inside lines; tt, whose B is K-major, takes 9.5 in those.
+ */
+static double crossing_of(const ckl_gemm_desc *d, char matrix, int64_t rows, int64_t of_tile)
 {
-    return ld * (int64_t)ckl_dtype_bytes(dtype) % SECTOR != 0;
+    int64_t bytes = (matrix == 'a' ? d->lda : d->ldb) * (int64_t)ckl_dtype_bytes(d->a), step = LINE_BYTES;
+    if (!gemm_is_k_major(d, matrix) && rows > of_tile && of_tile * (int64_t)ckl_dtype_bytes(d->a) % LINE_BYTES)
+        return 1; // of some tiles, for which the others wait
+    while (bytes % step)
+        step /= 2;
+    return 1 - (double)step / LINE_BYTES;
 }
 
 /* A problem as the tiles of a config see it. */
@@ -348,26 +383,26 @@ typedef struct tiled_problem {
     int64_t steps;       // along K, of one CTA
     int64_t tiles, ctas; // CTAs at work in the first wave
     int64_t turns;
-    int64_t absent;      // rows and columns of the last clusters' CTAs beyond all tiles
-    bool slow_a, slow_b; // rows start inside a sector
+    int64_t absent;                // rows and columns of the last clusters' CTAs beyond all tiles
+    double crossing_m, crossing_n; // shares of rows of both operands
 } tiled_problem;
 
 static tiled_problem problem_of(const ckl_gemm_desc *d, const gemm_sm90_config *c, int64_t sm_count)
 {
-    bool slow_a = starts_inside_sector(d->lda, d->a), slow_b = starts_inside_sector(d->ldb, d->b);
     tiled_problem p = { .rows = c->swap ? d->n : d->m,
                         .cols = c->swap    ? d->m
                                 : d->gated ? 2 * d->n
                                            : d->n,
-                        .steps = ceil_div(gemm_k_tiles(d), c->split),
-                        .slow_a = c->swap ? slow_b : slow_a,
-                        .slow_b = c->swap ? slow_a : slow_b };
+                        .steps = ceil_div(gemm_k_tiles(d), c->split) };
+    p.crossing_m = crossing_of(d, c->swap ? 'b' : 'a', p.rows, c->tile_m);
+    p.crossing_n = crossing_of(d, c->swap ? 'a' : 'b', p.cols, c->tile_n);
     int cluster = c->cluster_m * c->cluster_n * c->split;
     int64_t slots = clusters_of(sm_count, cluster) * cluster;
     p.tiles =
         ceil_div(p.rows, c->tile_m * c->cluster_m) * ceil_div(p.cols, c->tile_n * c->cluster_n) * cluster * d->batch;
     p.turns = ceil_div(p.tiles, slots);
-    if (!slow_a && !slow_b) { // else clusters are worth it
+    const double MOST = 0.8;
+    if (fmax(p.crossing_m, p.crossing_n) < MOST) { // else clusters are worth it
         p.absent += ceil_div(p.rows, c->tile_m) % c->cluster_m ? c->tile_m : 0;
         p.absent += ceil_div(p.cols, c->tile_n) % c->cluster_n ? c->tile_n : 0;
     }
@@ -380,38 +415,41 @@ typedef struct step_cycles {
     double tensor_cores, sm, latency;
 } step_cycles;
 
+/* Of a problem whose operands memory has for all SMs after `operands_us`: the busier it is, the later a stage arrives. */
 static step_cycles step_of(const tiled_problem *p, const gemm_sm90_config *c, const gemm_sm90_shape *size,
-                           int64_t sm_count)
+                           int64_t sm_count, double operands_us)
 {
     const gemm_fit *f = &fit;
     double n = c->tile_n, loaded_m = c->stays ? 0 : c->tile_m, loaded_n = size->loaded_n;
-    double shared_m = loaded_m / c->cluster_n, shared_n = loaded_n / c->cluster_m;
     double instruction = fmax(n / 2, (16 + n / 4) * f->operands);
-    double slow_rows = (p->slow_a ? shared_m : 0) + (p->slow_b ? shared_n : 0);
+    double crossing = p->crossing_m * loaded_m / c->cluster_n + p->crossing_n * loaded_n / c->cluster_m;
     double absent = c->swap ? (double)(round_up(p->cols, c->tile_n) - p->cols)
                             : (double)(round_up(p->rows, c->tile_m) - p->rows) / c->cluster_n;
-    double rate = c->consumers == 1 ? f->sm_bytes_one : f->sm_bytes;
-    return (step_cycles){
-        .tensor_cores =
-            c->tile_m / 64.0 * 4 * instruction * f->tensor_cores * (c->consumers == 3 ? f->three_consumers : 1),
-        .sm = (loaded_m + loaded_n) * ROW_BYTES / (2 * p->ctas <= sm_count ? f->sm_bytes_alone : rate) +
-              f->slow_row * slow_rows + f->absent_row * (absent + (double)p->absent / (double)max_i64(2 * p->turns, 1)),
-        .latency = f->latency / (c->stages * (2 * p->ctas > sm_count ? c->ctas : 1)),
+    double working = (double)p->ctas / (double)sm_count;
+    double rate = (c->consumers == 1 ? f->sm_bytes_one : f->sm_bytes) * pow(working, -f->spread);
+    double loads = (loaded_m + loaded_n) * ROW_BYTES / rate;
+    step_cycles s = {
+        .tensor_cores = fmax(c->groups ? 0 : f->step_least / c->ctas, c->tile_m / 64.0 * 4 * instruction *
+                                                                          (f->tensor_cores - f->idle * (1 - working)) *
+                                                                          (c->consumers == 3 ? f->three_consumers : 1)),
+        .sm = loads + f->crossing_row * crossing +
+              f->absent_row * (absent + (double)p->absent / (double)max_i64(2 * p->turns, 1)),
     };
+    double loop_us = (double)(p->turns * p->steps) * fmax(s.tensor_cores, loads) / f->cycles_per_us;
+    double latency = f->latency_L2 + (f->latency - f->latency_L2) * fmin(1, operands_us / loop_us);
+    s.latency = latency / (c->stages * (2 * p->ctas > sm_count ? c->ctas : 1));
+    return s;
 }
 
 /*
  * The factor of a cluster on a step's cycles. Pairs of 128x128 in batches are faster than single CTAs, and so are pairs
- * of 128 rows with scales of blocks, or where A stays. Rows that start inside a sector make clusters no slower, and large tiles
- * alone slower; slices are sometimes slower, sometimes faster.
+ * of 128 rows with scales of blocks, or where A stays. Rows that lie in two lines make clusters no slower; slices are sometimes slower,
+ * sometimes faster.
  */
 static double sharing_of(const tiled_problem *p, const gemm_sm90_config *c)
 {
     const int ctas = c->cluster_m * c->cluster_n;
-    const bool deep = c->batched == GEMM_SLICES_OF_K || p->steps >= STEPS_MANY;
-    if ((p->slow_a || p->slow_b) && ctas * c->split == 1 && c->consumers > 1 && deep)
-        return fit.slow_alone;
-    if (p->slow_a || p->slow_b || c->swap || c->stays ||
+    if (p->crossing_m + p->crossing_n > 0 || c->swap || c->stays ||
         (c->batched == GEMM_SLICES_OF_K && c->tile_n == 128 && c->consumers == 2))
         return 1;
     if (ctas == 2 && c->tile_m == 128 &&
@@ -482,9 +520,9 @@ static double turns_that_count(const ckl_gemm_desc *d, const tiled_problem *p, c
 {
     const double WIDEST = 2;
     const int64_t columns = (int64_t)c->tile_n * c->cluster_n;
-    if (c->stays || gemm_groups_of_m(d) || (d->batch == 1 && gemm_k_tiles(d) >= STEPS_MANY))
+    if (c->stays || gemm_groups_of_m(d) || gemm_k_tiles(d) >= STEPS_MANY)
         return 0;
-    return (double)p->turns * fmin(WIDEST, (double)round_up(p->cols, columns) / (double)p->cols);
+    return (double)p->turns / c->ctas * fmin(WIDEST, (double)round_up(p->cols, columns) / (double)p->cols);
 }
 
 /*
@@ -509,20 +547,20 @@ plan_cost gemm_sm90_cost(const void *desc, const ckl_device_info *device, const 
     const ckl_gemm_desc whole = with_lost_rows(d, c);
     const tiled_problem p = problem_of(&whole, c, device->sm_count);
     const gemm_sm90_shape size = gemm_sm90_shape_of(c);
-    const step_cycles s = step_of(&p, c, &size, device->sm_count);
+    const double ALONE = 1.1; // of what an SM asks for beside no other launch: 47 GB/s in 82 CTAs of 5248x64x16384
+    double memory = fmin(fit.memory_bytes_per_us, (double)p.ctas * fit.memory_bytes_of_sm * (c->alone ? ALONE : 1));
+    double operands = (double)(d->batch * (d->m * d->k + matrices_B * d->n * d->k)) * (double)ckl_dtype_bytes(d->a);
+    double results = (double)(d->batch * d->m * d->n) * (double)ckl_dtype_bytes(d->d) * (c->epilogue.c ? 2 : 1);
+    const step_cycles s = step_of(&p, c, &size, device->sm_count, operands / memory);
     double step = overlapped(s.tensor_cores, s.sm, s.latency) * sharing_of(&p, c) + fit.step +
                   fit.column_scale * column_scales_of(&size) * c->consumers + fit.partial * partials_of_step(c, &size);
     double tile = step * (double)p.steps, epilogue = epilogue_of_tile(c, &size), all = tile + epilogue;
     double turn = c->pingpong ? fmax(tile, all / 2) : all;
     double flops = 2.0 * (double)(p.tiles * c->tile_m * c->tile_n * p.steps) * STEP_HALVES;
-    double bytes = (double)(d->m * d->k + matrices_B * d->n * d->k) * (double)ckl_dtype_bytes(d->a) +
-                   (double)(d->m * d->n) * (double)ckl_dtype_bytes(d->d) * (c->epilogue.c ? 2 : 1);
     double sums = c->batched == GEMM_SLICES_OF_K ? fit.slice * c->tile_m * c->tile_n * (double)(p.turns - 1) : 0;
     double tiles_us = fit.launch_us + ((double)p.turns * turn + all - turn + sums) / fit.cycles_per_us;
     double power_us = fit.launch_us + flops / (fit.flops_per_us * (double)device->sm_count);
-    const double ALONE = 1.1; // of what an SM asks for beside no other launch: 47 GB/s in 82 CTAs of 5248x64x16384
-    double memory = fmin(fit.memory_bytes_per_us, (double)p.ctas * fit.memory_bytes_of_sm * (c->alone ? ALONE : 1));
-    double memory_us = fit.launch_us + (double)d->batch * bytes / memory + epilogue / fit.cycles_per_us;
+    double memory_us = fit.launch_us + (operands + results) / memory + epilogue / fit.cycles_per_us;
     memory_us += turns_that_count(d, &p, c) * fit.turn_us;
     const char *bound = s.tensor_cores > fmax(s.sm, s.latency) ? "tensor cores"
                         : s.sm > s.latency                     ? "loads"

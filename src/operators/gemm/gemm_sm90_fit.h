@@ -5,22 +5,24 @@ typedef struct gemm_fit {
     double launch_us;       // before the first tile and behind the last
     double cycles_per_us;   // the clock that cycles are counted in; not fitted
     double tensor_cores;    // of the rate that the instructions promise
+    double idle;            // of that, what the clock gains where no SM has a CTA; not fitted
     double operands;        // how much reading operands from shared memory bounds narrow tiles; not fitted
     double three_consumers; // what three consumers lose
     double step;            // cycles of a K step that nothing overlaps
+    double step_least;      // cycles of one where a stage's arrival, products and release follow each other; not fitted
     double sm_bytes;        // a cycle into an SM
-    double sm_bytes_alone;  // the same where at most every second SM has a CTA
-    double slow_row;        // cycles of a row that starts inside a 32-byte sector
+    double spread;          // the power of SMs over CTAs by which that grows: L2 serves fewer; not fitted
+    double crossing_row;    // cycles of a row that lies in two lines of memory; not fitted
     double absent_row;      // cycles of a row beyond the last one of A: TMA fills it with zeros, slower than it loads
     double sm_bytes_one;    // the same of CTAs with one consumer
     double latency;         // cycles from asking for a stage to its arrival, when memory is busy
+    double latency_L2;      // and from L2 alone; not fitted
     double exchange;        // cycles of adding the partials of a split
     double exchange_bytes;  // a cycle of what a CTA that finishes gets for it
     double column_scale;    // cycles of a K step for each column that has a scale of its own; not fitted
     double partial;         // cycles of each sum of 64 rows that a consumer scales and adds in f32; not fitted
     double cluster;         // what each more CTA of a cluster adds to a step, unless rows are slow; not fitted
     double pair;            // times a step of a pair of 128x128 in batches, or with scales of blocks; not fitted
-    double slow_alone;      // times a step of two consumers that share nothing, of a deep K and slow rows; not fitted
     double epilogue;        // cycles of storing an element, of one consumer; this and the three below are kept
     double boxes_of_32;     // times that, in boxes of 32 columns
     double boxes_of_16;     // and of 16
@@ -38,29 +40,31 @@ static const gemm_fit fit = {
     .launch_us = 1.48119,
     .cycles_per_us = 1755,
     .tensor_cores = 1.19759,
+    .idle = 0.36,
     .operands = 1.3,
     .three_consumers = 1.04866,
     .step = 0.215925,
+    .step_least = 210,
     .sm_bytes = 66.5679,
-    .sm_bytes_alone = 300,
-    .slow_row = 1.6282,
+    .spread = 0.4,
+    .crossing_row = 1.85,
     .absent_row = 2.54842,
-    .sm_bytes_one = 70.5225,
+    .sm_bytes_one = 75,
     .latency = 2595.26,
-    .exchange = 16.6986,
-    .exchange_bytes = 9.47733,
+    .latency_L2 = 1800,
+    .exchange = 600,
+    .exchange_bytes = 13,
     .column_scale = 1.5,
     .partial = 200,
     .cluster = 0.05,
     .pair = 0.97,
-    .slow_alone = 1.15,
     .epilogue = 0.1176,
     .boxes_of_32 = 1.27766,
     .boxes_of_16 = 2.013,
     .gelu = 3.5,
     .flops_per_us = 6e+06,
     .slice = 0.3,
-    .sum_us = 1.55,
+    .sum_us = 1.2,
     .sum_bytes_per_us = 4.2e+06,
     .memory_bytes_per_us = 4.3e+06,
     .turn_us = 0.1,

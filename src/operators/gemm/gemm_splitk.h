@@ -7,7 +7,7 @@ enum {
     GEMM_SPLITK_THREADS = 128, // of a CTA that adds
     GEMM_SPLITK_COLUMNS = 8,   // of D, of a thread: 16 bytes of 16-bit types
     GEMM_SPLITK_AT_ONCE = 8,   // slices whose loads are in flight together
-    GEMM_SPLITK_SLICES_MAX = 16,
+    GEMM_SPLITK_SLICES_MAX = 64,
 };
 
 #define GEMM_SPLITK_CONFIG(X, owner)                                                    \

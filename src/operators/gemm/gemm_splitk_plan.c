@@ -142,10 +142,11 @@ static plan_cost cost_of(const ckl_gemm_desc *d, const ckl_device_info *device, 
     const gemm_sm90_config products = gemm_splitk_products(c);
     const ckl_gemm_desc sliced = gemm_splitk_desc(d, slices);
     plan_cost cost = gemm_sm90_cost(&sliced, device, &products);
+    enum { FITTED = 2 };         // rounds of loads, each of which waits for the one before it
+    const double ROUND_US = 0.8; // of more
+    const int rounds = (slices + GEMM_SPLITK_AT_ONCE - 1) / GEMM_SPLITK_AT_ONCE;
     cost.us += gemm_sm90_sum_us((double)slices * (double)d->m * (double)sliced.ldd * sizeof(float));
-    const double UNSURE =
-        1.1; // small whole tiles of other layouts take less than predicted: 768x768x3072 nn 9.95 us for 12.4
-    cost.us *= d->layout == CKL_GEMM_NT ? 1 : UNSURE;
+    cost.us += ROUND_US * (rounds > FITTED ? rounds - FITTED : 0);
     return cost;
 }
 
@@ -153,11 +154,12 @@ int gemm_splitk_slices(const ckl_gemm_desc *d, const ckl_device_info *device, co
 {
     if (c->slices)
         return c->slices;
-    enum { TURNS = 3 }; // more than these are even enough
+    enum { TURNS = 3, STEPS_LEAST = 12 }; // more turns are even enough, fewer steps less than their sum
     const int64_t steps = gemm_k_tiles(d);
     const int64_t rows = c->products.swap ? d->n : d->m, cols = c->products.swap ? d->m : d->n;
     const int64_t count = ceil_div(rows, c->products.tile_m) * ceil_div(cols, max_i64(c->products.tile_n, 1));
-    const int64_t most = min_i64(min_i64(GEMM_SPLITK_SLICES_MAX, steps), TURNS * device->sm_count / count);
+    const int64_t most =
+        min_i64(min_i64(GEMM_SPLITK_SLICES_MAX, steps / STEPS_LEAST), TURNS * device->sm_count / count);
     int best = 2;
     double least = cost_of(d, device, c, best).us;
     for (int slices = 3; slices <= most; slices++) {

@@ -64,6 +64,7 @@ static const char *const cases[] = {
     "m=300 n=146 k=50 layout=tn a=f32 impl=fma config='tile_m=128 tile_n=128 block_m=8 block_n=16 ctas=2 depth=16 "
     "stages=3' # two",
     "m=140 n=146 k=19 layout=tt a=f32 impl=fma fill=hard",
+    "m=140 n=146 k=41 a=f32 beta=1 impl=fma config='block_n=8'",
     "batch=3 m=20 n=33 k=21 layout=nn a=f32 impl=fma",
     "m=6 n=5 k=0 a=f32 beta=1 layout=tt impl=fma",
     "m=70 n=33 k=40 gated=1 activation=gelu a=f32 scale_d=1 scale_a=row impl=fma",
@@ -165,6 +166,7 @@ static const char *const cases[] = {
     "m=272 n=200 k=136 impl=sm90 config='tile_m=64 tile_n=144 stages=3 swap=1 consumers=1 pingpong=0 cluster_m=1 "
     "cluster_n=1 ctas=1' # two tiles of D^T along the rows of D",
     "m=256 n=256 k=1024 impl=splitk                            # slices of K, and a kernel that adds them",
+    "m=8 n=40 k=1096 a=bf16 bias=1 impl=splitk config='slices=17' # more than are added in two rounds",
     "m=130 n=136 k=520 a=bf16 bias=1 activation=gelu beta=0.5 impl=splitk config='slices=5 tile_m=64 tile_n=128 "
     "stages=4 consumers=1 cluster_m=1' # the last slice is half of one",
     "m=70 n=99 k=144 d=f32 c=1 beta=0 fill=hard bias=1 impl=splitk config='slices=3' # rows of C and D anywhere",
@@ -173,9 +175,11 @@ static const char *const cases[] = {
     "m=280 n=304 k=704 impl=splitk config='slices=3 tile_m=128 tile_n=144 stages=5 consumers=2 swap=1' # D^T",
     "m=310 n=520 k=408 impl=splitk config='slices=3 tile_m=256 tile_n=160 stages=4 buffers=1 consumers=2 cluster_m=1 "
     "cluster_n=2 swap=1' # in pairs that share the rows of B",
-    "m=136 n=264 k=700 layout=tn fill=hard beta=1 impl=splitk config='slices=3 tile_m=64 tile_n=96 stages=4 consumers=1 "
+    "m=136 n=264 k=700 layout=tn fill=hard beta=1 impl=splitk config='slices=3 tile_m=64 tile_n=96 stages=4 "
+    "consumers=1 "
     "cluster_m=1' # slices that are not K-major",
-    "m=136 n=264 k=704 layout=nn bias=1 impl=splitk config='slices=4 tile_m=128 tile_n=144 stages=4 consumers=2 cluster_m=1'",
+    "m=136 n=264 k=704 layout=nn bias=1 impl=splitk config='slices=4 tile_m=128 tile_n=144 stages=4 consumers=2 "
+    "cluster_m=1'",
     "m=20 n=264 k=392 impl=splitk config='slices=3 tile_m=64 tile_n=32 stages=4 consumers=1 swap=1 cluster_m=1'",
     "m=65 n=33 k=65 impl=tiled                                 # rows that start anywhere: no cp.async",
     "m=130 n=140 k=66 a=bf16 bias=1 impl=tiled                 # 4 bytes at a time",
@@ -271,7 +275,7 @@ static const char *const cases[] = {
     "m=40 n=41 k=21 layout=nn a=i8 d=i32 impl=tiled",
     "m=40 n=41 k=21 layout=tt a=f32 math=tf32 impl=tiled",
     "m=128 n=192 k=72 layout=nn impl=sm90 config='tile_m=128 tile_n=128 stages=3 consumers=2 pingpong=1 cluster_m=1 "
-    "cluster_n=1' # N-major",
+    "cluster_n=1 swap=0' # N-major",
     "m=200 n=136 k=70 layout=tn a=bf16 beta=1 bias=1 impl=sm90 config='tile_m=128 tile_n=128 stages=3 consumers=2 "
     "pingpong=0 cluster_m=2 cluster_n=1' # both, and one shared in spans",
     "m=128 n=72 k=136 layout=tt impl=sm90 config='tile_m=64 tile_n=64 stages=3 consumers=1 split=2 cluster_m=1 "
@@ -281,8 +285,11 @@ static const char *const cases[] = {
     "m=144 n=328 k=200 layout=tn bias=1 impl=sm90 config='tile_m=128 tile_n=160 stages=4 consumers=2 pingpong=0 "
     "cluster_m=1 cluster_n=1' # spans of which the last is used in part",
     "m=300 n=424 k=136 layout=nn fill=hard impl=sm90 config='tile_m=128 tile_n=208 stages=3 consumers=2 pingpong=0 "
-    "cluster_m=2 cluster_n=1' # shared, the second half ends within a span",
-    "m=40 n=264 k=520 layout=tn a=bf16 beta=1 impl=sm90 config='tile_m=64 tile_n=48 stages=4 consumers=1 swap=1 split=4 "
+    "cluster_m=2 cluster_n=1 swap=0' # shared, the second half ends within a span",
+    "m=200 n=328 k=136 a=bf16 layout=nn beta=1 bias=1 activation=gelu impl=sm90 config='tile_m=128 tile_n=160 stages=3 "
+    "consumers=2 pingpong=0 cluster_m=1 cluster_n=1 swap=1' # D^T, whose columns are rows of a K-major A",
+    "m=40 n=264 k=520 layout=tn a=bf16 beta=1 impl=sm90 config='tile_m=64 tile_n=48 stages=4 consumers=1 swap=1 "
+    "split=4 "
     "cluster_m=1 cluster_n=1 pingpong=0' # D^T of few rows",
     "m=136 n=200 k=420 layout=tn groups_of=k sizes=0,70,1,129,0,220 fill=hard impl=sm90 config='tile_m=128 tile_n=80 "
     "consumers=2 pingpong=0 cluster_m=1 cluster_n=1 stages=4 split=1 swap=0' # cleared in whole spans",
