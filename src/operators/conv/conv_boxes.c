@@ -93,6 +93,13 @@ ckl_status conv_check_stages(const char *who, const ckl_device_info *device, int
     return CKL_OK;
 }
 
+ckl_status conv_check_fetch(const char *who, int fetch)
+{
+    if (fetch != 64 && fetch != 128 && fetch != 256)
+        FAIL(CKL_INVALID, "conv %s: fetch=%d is none of 64, 128, 256", who, fetch);
+    return CKL_OK;
+}
+
 param_tensor conv_pixels(const void *pointer, const conv_tensor *t)
 {
     param_tensor p = { .pointer = pointer };

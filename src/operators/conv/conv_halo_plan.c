@@ -158,7 +158,8 @@ static bool candidate_halo(const void *desc, const ckl_device_info *device, int 
                              .rows = conv_config_number(h->m[1].filter),
                              .columns = conv_config_number(h->m[2].filter),
                              CONV_STEPS_OF(d),
-                             .stages = 1 };
+                             .stages = 1,
+                             .fetch = 256 };
     if (first < bands) {
         candidate_bands(d, device, first, c);
         return true;
@@ -276,6 +277,7 @@ static ckl_status admit_halo(const void *desc, const ckl_device_info *device, co
     const conv_halo_config *c = config;
     TRY(check_problem(d));
     TRY(conv_check_form("halo", d, &c->form));
+    TRY(conv_check_fetch("halo", c->fetch));
     TRY(conv_check_vectors("halo", d));
     const conv_halo_problem *h = problem_of(d);
     if (c->rows != h->m[1].filter || c->columns != h->m[2].filter || !CONV_STEPS_FIT(c, d))
@@ -313,6 +315,7 @@ static ckl_status launch_halo(const ckl_plan *plan, const void *args, ckl_stream
         FAIL(CKL_INVALID, "conv halo: a pointer is not aligned to 16 bytes; impl=depthwise takes any");
     conv_params p = conv_params_of(d, &a);
     p.mX = conv_pixels(a.x, &x);
+    p.mX.l2_promotion = ((const conv_halo_config *)plan->config)->fetch;
     p.mY = conv_pixels(a.y, &y);
     p.tap = (uint32_t)h->tap; // modulo 2^32, as are its steps
     for (int i = 0; i < CONV_MODES; i++) {

@@ -21,6 +21,7 @@
     X(owner, int, together, "1", "1 2 4", "groups whose channels and filters share a tile")          \
     X(owner, bool, im2col, "0", "0 1", "pixels follow each other over the ends of rows and images")  \
     X(owner, int, split, "1", "1 2", "CTAs of a cluster that share the taps and channels of a tile") \
+    X(owner, int, fetch, "256", "64 128 256", "bytes of x that L2 fetches at a time")                \
     X(owner, bool, tall, "0", "0 1", "a stage has all three rows of a filter, which see one box")    \
     X(owner, int, held, "0", "", "tall stages of a tile whose filters stay; 0: none does")           \
     X(owner, bool, zeros, "0", "0 1", "the gradient has pixels that no tap sees, and idle warps write them")
@@ -174,6 +175,9 @@ ckl_status conv_check_stages(const char *who, const ckl_device_info *device, int
  * it. Do they and the taps fit its numbers?
  */
 bool conv_find_corners(const conv_mode *mode, bool data, int64_t *lower, int64_t *upper);
+
+/* Is it a number of bytes that L2 fetches at a time? */
+ckl_status conv_check_fetch(const char *who, int fetch);
 
 /* For TMA: channels, columns, rows, slices, images. */
 param_tensor conv_pixels(const void *pointer, const conv_tensor *at);

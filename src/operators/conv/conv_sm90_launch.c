@@ -298,12 +298,14 @@ ckl_status conv_sm90_launch(const ckl_plan *plan, const conv_sm90_config *c, con
         p.x[i] = at[CONV_X].stride[i];
     if (d->direction == CKL_CONV_DATA) {
         p.mX = conv_pixels(a->dy, &y);
+        p.mX.l2_promotion = c->fetch;
         return launch_all_data(plan, c, d, &x, p, stream);
     }
     for (int i = 0; i < CONV_MODES; i++)
         drop_unseen(&p, i, p.x_size[i], p.step[i]);
     p.y_size[0] = y.shape[1];
     p.mX = conv_pixels(a->x, &x);
+    p.mX.l2_promotion = c->fetch;
     p.mY = conv_pixels(a->y, &y);
     p.mR = conv_pixels(a->residual, &y);
     if (c->im2col)

@@ -159,6 +159,7 @@ static bool candidate_tile(const conv_sm90_problem *p, int i, conv_sm90_config *
     c->grouped = d->groups > 1;
     c->zeros = p->has_unseen;
     c->split = 1;
+    c->fetch = 256;
     c->im2col = c->tall = false;
     c->held = 0;
     c->together = 1;
@@ -481,6 +482,7 @@ static ckl_status check_problem(const conv_sm90_problem *p, const ckl_device_inf
     if (!device->has_wgmma)
         FAIL(CKL_UNSUPPORTED, "conv sm90: %s has no wgmma", device->id);
     TRY(conv_check_form("sm90", d, &c->form));
+    TRY(conv_check_fetch("sm90", c->fetch));
     TRY(conv_check_vectors("sm90", d));
     if (d->direction == CKL_CONV_WEIGHT)
         FAIL(CKL_UNSUPPORTED, "conv sm90: it does not compute the gradient of weights");
