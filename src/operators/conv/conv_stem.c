@@ -37,9 +37,9 @@ static void describe_memory(stem_kernel *k)
         k->tmaY = make_tma_box(k->p.mY, c->form.out, 5, y_box, NULL, span);
     }
     if (s->y_rows) {
-        const int rows = s->y_rows, pitch = s->y_pitch, warps = CONV_STEM_THREADS / 32;
+        const int rows = s->y_rows, pitch = s->y_pitch;
         k->sRows = smem_tensor("rows", c->form.out,
-                               make_layout(shape(pitch, rows, warps), stride(1, pitch, pitch * rows)), 16);
+                               make_layout(shape(pitch, rows, s->y_parts), stride(1, pitch, pitch * rows)), 16);
     }
 }
 
@@ -56,8 +56,10 @@ static void describe_threads(stem_kernel *k)
     k->tid = warpgroup_thread();
     k->warp_row = warp();
     k->lane = thread_at(thread(), 0, 32, CONV_STEM_THREADS / 32);
-    k->tiles_w = conv_tiles_along(k->p.y_size[2], CONV_STEM_W);
-    k->tiles_h = conv_tiles_along(k->p.y_size[1], CONV_STEM_H);
+    k->warp_h = k->cfg->row ? imm(0) : k->warp_row;
+    k->warp_w = k->cfg->row ? mul(k->warp_row, imm(CONV_STEM_W)) : imm(0);
+    k->tiles_w = conv_tiles_along(k->p.y_size[2], conv_stem_tile_w(k->cfg));
+    k->tiles_h = conv_tiles_along(k->p.y_size[1], conv_stem_tile_h(k->cfg));
     k->count = mul(mul(k->tiles_w, k->tiles_h), conv_number(k->p.n));
     k->first = k->cfg->several ? mul(cta_y(), imm(k->cfg->tile_n)) : imm(0);
 }
@@ -140,11 +142,13 @@ static val column_of_lane(const stem_kernel *k)
     return k->cfg->nchw ? add(mul(of_group, imm(2)), other) : rem(k->lane, imm(16));
 }
 
-/* The address of the first of a warp's pixels in a buffer. */
+/* The address of what the first of a warp's pixels sees in a buffer. */
 static val first_pixel(const stem_kernel *k, val buffer)
 {
+    const conv_stem_config *c = k->cfg;
     val address = add(tensor_address(k->sHalo, coord(0, 0)), mul(buffer, imm(2 * k->size.halo)));
-    return add(address, mul(k->warp_row, imm(2 * k->size.pitch * k->cfg->step_h * k->size.halo_w)));
+    val pixel = add(mul(k->warp_h, imm(c->step_h * k->size.halo_w)), mul(k->warp_w, imm(c->step_w)));
+    return add(address, mul(pixel, imm(2 * k->size.pitch)));
 }
 
 static void multiply_wide(const stem_kernel *k, val buffer)
@@ -161,10 +165,7 @@ static void multiply(const stem_kernel *k, val buffer)
     const int pixel_bytes = 2 * k->size.padded,
               apart = c->nchw ? 1 : 8;                             // columns from a thread's first pixel to its second
     val group = div(k->lane, imm(4)), word = rem(k->lane, imm(4)); // a pixel, a word of 8 elements of K
-    val column = mul(group, imm((c->nchw ? 2 : 1) * c->step_w));
-    val pixel = add(mul(k->warp_row, imm(c->step_h * k->size.halo_w)), column);
-    val address = add(tensor_address(k->sHalo, coord(0, 0)), mul(buffer, imm(2 * k->size.halo)));
-    address = add(address, mul(pixel, imm(pixel_bytes)));
+    val address = add(first_pixel(k, buffer), mul(group, imm((c->nchw ? 2 : 1) * c->step_w * pixel_bytes)));
     val of_tap = k->size.padded == 8 ? word : rem(word, imm(2)), second = sub(imm(0), div(word, imm(2)));
     address = add(address, mul(of_tap, imm(4)));
     for (int first = 0; first < k->size.steps && describing(); first += STEPS_AT_ONCE)
@@ -190,8 +191,8 @@ static void set_place(const stem_kernel *k, const stem_place *place, int i, conv
     tensor tCcY = coordinates_of(k);
     val row = rem(coordinate(tCcY, 0, i), imm(CONV_STEM_W)), first = rem(row, imm(8)), second = div(row, imm(8));
     val column = k->cfg->nchw ? add(mul(first, imm(2)), second) : row;
-    in->pixel =
-        conv_pixel_at(&k->p, place->n, (const val[]){ imm(0), add(place->h, k->warp_row), add(place->w, column) });
+    const val at[] = { imm(0), add(place->h, k->warp_h), add(place->w, add(k->warp_w, column)) };
+    in->pixel = conv_pixel_at(&k->p, place->n, at);
     in->channel = add(k->first, coordinate(tCcY, 1, i));
 }
 
@@ -309,6 +310,81 @@ static void store_planes(const stem_kernel *k, const stem_place *place)
     }
 }
 
+/* Where a tile's part of a row begins in y: the address for the CTA's first channel, bytes to the next one's, columns. */
+typedef struct plane_row {
+    val address, apart, width;
+} plane_row;
+
+static plane_row plane_row_at(const stem_kernel *k, const stem_place *place)
+{
+    const ckl_dtype out = k->cfg->form.out;
+    val start = add(mul(convert(I64, place->n), k->p.y[0]), mul(convert(I64, place->h), k->p.y[2]));
+    start = add(start, add(mul(convert(I64, place->w), k->p.y[3]), mul(convert(I64, k->first), k->p.y[4])));
+    return (plane_row){ .address = gmem_address(k->p.from[CONV_Y], out, start),
+                        .apart = mul(k->p.y[4], imm64((int64_t)ckl_dtype_bytes(out))),
+                        .width = min(sub(conv_number(k->p.y_size[2]), place->w), imm(conv_stem_tile_w(k->cfg))) };
+}
+
+/* Bytes from whole 16 to the row of a channel. */
+static val row_shift(const plane_row *row, val channel)
+{
+    return bit_and(add(convert(U32, row->address), mul(channel, convert(U32, row->apart))), imm(15));
+}
+
+/* Accumulators of some channels to the CTA's rows, each as far from whole 16 bytes as in y, so that vectors fit both. */
+static void gather_shifted(const stem_kernel *k, const plane_row *row, int first, int count)
+{
+    const ckl_dtype out = k->cfg->form.out;
+    const int bytes = (int)ckl_dtype_bytes(out);
+    layout along = coordinate_distances(coordinates_of(k), 1);
+    val column = add(k->warp_w, mul(div(k->lane, imm(4)), imm(2))), channel = coordinate(coordinates_of(k), 1, 0);
+    val to = tensor_address(k->sRows, coord(column, channel, 0));
+    UNROLL(i, static_size(k->acc.layout)) {
+        const int distance = (int)index_at(along, i);
+        if (i % 4 > 1 || distance < first || distance >= first + count)
+            continue;
+        val shifted = add(to, row_shift(row, add(channel, imm(distance))));
+        tensor sY = smem_view(add(shifted, imm((distance - first) * k->size.y_pitch * bytes)), out, compact(leaf(2)));
+        for (int j = 0; j < 2; j++)
+            set(sY, j, convert(out, at(k->acc, i + 2 * j)));
+    }
+}
+
+/* A warp's row of a channel to y: vectors of 16 bytes, and single elements before the first and behind the last of them. */
+static void store_row(const stem_kernel *k, val from, val to, val shift, val width)
+{
+    const ckl_dtype out = k->cfg->form.out;
+    const int bytes = (int)ckl_dtype_bytes(out), vector = 16 / bytes;
+    val begin = div(shift, imm(bytes)), end = add(begin, width), e = mul(k->lane, imm(vector));
+    val whole = sub(to, convert(U64, shift));
+    IF(logical_and(ge(e, begin), le(add(e, imm(vector)), end)))
+        copy(smem_view(add(from, mul(e, imm(bytes))), out, compact(leaf(vector))), conv_run_at(whole, out, convert(I64, e), vector), 16);
+    val ahead = lt(k->lane, imm(vector)), first = mul(div(add(begin, imm(vector - 1)), imm(vector)), imm(vector)),
+        behind = max(first, mul(div(end, imm(vector)), imm(vector)));
+    val single = select(ahead, k->lane, sub(add(behind, k->lane), imm(vector)));
+    val there = logical_and(select(ahead, gt(begin, imm(0)), lt(k->lane, imm(2 * vector))), logical_and(ge(single, begin), lt(single, end)));
+    IF(there)
+        set(conv_run_at(whole, out, convert(I64, single), 1), 0,
+            at(smem_view(add(from, mul(single, imm(bytes))), out, compact(leaf(1))), 0));
+}
+
+/* NCHW in tiles of a row, of any number of columns: some channels at a time go through shared memory, a warp stores every eighth. */
+static void store_rows(const stem_kernel *k, const stem_place *place)
+{
+    const int row_bytes = k->size.y_pitch * (int)ckl_dtype_bytes(k->cfg->form.out);
+    const plane_row row = plane_row_at(k, place);
+    val last = min(sub(conv_number(k->p.k), k->first), imm(k->cfg->tile_n));
+    for (int n = 0; n < k->cfg->tile_n && describing(); n += CONV_STEM_PLANES) {
+        const int count = (int)min_i64(CONV_STEM_PLANES, k->cfg->tile_n - n);
+        gather_shifted(k, &row, n, count);
+        cta_sync();
+        LOOP_FROM(channel, add(k->warp_row, imm(n)), min(last, imm(n + count)), imm(CONV_STEM_H))
+            store_row(k, add(tensor_address(k->sRows, coord(0, 0, 0)), mul(sub(channel, imm(n)), imm(row_bytes))),
+                      add(row.address, convert(U64, mul(convert(I64, channel), row.apart))), row_shift(&row, channel), row.width);
+        cta_sync();
+    }
+}
+
 /* Accumulators i and i + 1, which are neighbouring channels, to a warp's pixels in shared memory. */
 static void gather_pixels(const stem_kernel *k)
 {
@@ -364,6 +440,8 @@ static void store(const stem_kernel *k, const stem_place *place)
         store_staged(k, place);
     else if (k->cfg->pairs)
         store_pairs(k, place);
+    else if (k->cfg->row)
+        store_rows(k, place);
     else if (k->cfg->nchw)
         store_planes(k, place);
     else

@@ -14,7 +14,8 @@
     X(owner, int, columns, "3", "", "of a filter")                                     \
     CONV_STEPS_CONFIG(X, owner)                                                        \
     X(owner, bool, direct, "0", "0 1", "y is stored element by element, in NHWC too")  \
-    X(owner, bool, pairs, "0", "0 1", "NCHW: two columns of y are stored together")
+    X(owner, bool, pairs, "0", "0 1", "NCHW: two columns of y are stored together")    \
+    X(owner, bool, row, "0", "0 1", "NCHW: a tile is 128 columns, stored by vectors")
 
 typedef struct conv_stem_config {
     conv_form form;
@@ -35,6 +36,17 @@ enum {
     CONV_STEM_PLANES = 32,       // channels of a warp's row that go through shared memory together
 };
 
+/* Columns and rows of a tile: 16 by 8, or those of all warps side by side. */
+static inline int conv_stem_tile_w(const conv_stem_config *c)
+{
+    return c->row ? CONV_STEM_W * CONV_STEM_H : CONV_STEM_W;
+}
+
+static inline int conv_stem_tile_h(const conv_stem_config *c)
+{
+    return c->row ? 1 : CONV_STEM_H;
+}
+
 /* What the kernel and its host side derive alike from a config. */
 typedef struct conv_stem_shape {
     int padded;               // channels in shared memory: 4 or whole 8
@@ -44,7 +56,8 @@ typedef struct conv_stem_shape {
     int loads, lines_at_once; // of a lane: vectors of a line; lines that are under way together
     int halo_h, halo_w, halo; // rows and columns of x under a tile, and elements of both
     int y_cols;               // of a staging buffer
-    int y_rows, y_pitch; // of a warp in shared memory before it: channels of pixels or, in NCHW, pixels of channels
+    int y_rows, y_pitch; // in shared memory before it: channels of pixels or, in NCHW, pixels of channels
+    int y_parts;         // that have such rows: warps, or the CTA
     int64_t smem_bytes;
 } conv_stem_shape;
 

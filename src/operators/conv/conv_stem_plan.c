@@ -25,17 +25,19 @@ conv_stem_shape conv_stem_shape_of(const conv_stem_config *c)
                           .taps = c->rows * c->columns };
     s.pitch = s.padded > UNIT && s.padded / UNIT % 2 == 0 ? s.padded + UNIT : s.padded;
     s.steps = (int)ceil_div((int64_t)s.taps * s.padded, CONV_STEM_K);
-    s.halo_h = (CONV_STEM_H - 1) * c->step_h + (c->rows - 1) * c->dilation_h + 1;
-    s.halo_w = (CONV_STEM_W - 1) * c->step_w + (c->columns - 1) * c->dilation_w + 1;
+    s.halo_h = (conv_stem_tile_h(c) - 1) * c->step_h + (c->rows - 1) * c->dilation_h + 1;
+    s.halo_w = (conv_stem_tile_w(c) - 1) * c->step_w + (c->columns - 1) * c->dilation_w + 1;
     s.halo = (int)round_up((int64_t)s.halo_h * s.halo_w * s.pitch, 64); // whole 128 bytes
     s.y_cols = c->tile_n % 32 ? 16 : c->tile_n % 64 || out == 4 ? 32 : 64;
     s.y_rows = !c->direct || c->pairs ? 0 : c->nchw ? CONV_STEM_PLANES : CONV_STEM_W;
-    s.y_pitch = (c->nchw ? CONV_STEM_W : c->tile_n) + UNIT; // lanes that write together are in different banks
+    s.y_parts = c->row ? 1 : THREADS / 32;
+    s.y_pitch = c->row ? conv_stem_tile_w(c) + 16 / out
+                       : (c->nchw ? CONV_STEM_W : c->tile_n) + UNIT; // lanes that write together are in different banks
     s.async = is_wide(c) && c->vec == UNIT;
     s.loads = (int)ceil_div(s.halo_w * (c->nchw ? 1 : c->channels / c->vec), 32);
     s.lines_at_once = (int)max_i64(1, (is_wide(c) ? WIDE_LOADS_MAX : LOADS_MAX) / max_i64(1, s.loads));
     s.smem_bytes = (int64_t)c->tile_n * CONV_STEM_K * s.steps * 2 + 2 * (int64_t)s.halo * 2 +
-                   (c->direct ? (int64_t)s.y_rows * s.y_pitch * THREADS / 32 : (int64_t)rows * c->tile_n) * out + 2048;
+                   (c->direct ? (int64_t)s.y_rows * s.y_pitch * s.y_parts : (int64_t)rows * c->tile_n) * out + 2048;
     return s;
 }
 
@@ -83,6 +85,24 @@ static int64_t vector_of(const ckl_conv_desc *d)
     return d->layout == CKL_IMAGE_NHWC ? min_i64(UNIT, power_of_two_in(d->c)) : 1;
 }
 
+static double tiles_of(const ckl_conv_desc *d, const conv_stem_config *c)
+{
+    conv_mode m[CONV_MODES];
+    conv_modes(d, m);
+    return (double)d->n * (double)ceil_div(m[1].y, conv_stem_tile_h(c)) *
+           (double)ceil_div(m[2].y, conv_stem_tile_w(c));
+}
+
+/* Planes with an odd number of columns, stored by vectors but for their ends, unless that makes half as many tiles again. */
+static void take_row(const ckl_conv_desc *d, conv_stem_config *c)
+{
+    conv_stem_config row = *c;
+    row.row = true;
+    if (c->nchw && !c->pairs && 2 * tiles_of(d, &row) <= 3 * tiles_of(d, c) &&
+        loads_of(&row) <= (is_wide(c) ? WIDE_LOADS_MAX : LOADS_MAX))
+        *c = row;
+}
+
 /*
  * Filters of a CTA: all, up to 128, or as few CTAs as that takes; or more CTAs, which fill the SMs where pixels are
  * few.
@@ -113,16 +133,11 @@ static bool candidate_stem(const void *desc, const ckl_device_info *device, int 
     else if (whole_pixels(d) && loads_of(c) > LOADS_MAX)
         c->vec = (int)d->c;
     c->several = c->tile_n < d->k;
+    take_row(d, c);
     c->ctas = ctas_of(c, device);
     return true;
 }
 
-static double tiles_of(const ckl_conv_desc *d)
-{
-    conv_mode m[CONV_MODES];
-    conv_modes(d, m);
-    return (double)d->n * (double)ceil_div(m[1].y, CONV_STEM_H) * (double)ceil_div(m[2].y, CONV_STEM_W);
-}
 
 static int64_t filter_tiles(const ckl_conv_desc *d, const conv_stem_config *c)
 {
@@ -199,7 +214,7 @@ static double filter_cycles(const conv_stem_config *c, const conv_stem_shape *s)
  */
 static double turns_of(const ckl_conv_desc *d, const ckl_device_info *device, const conv_stem_config *c)
 {
-    const double tiles = tiles_of(d) * (double)filter_tiles(d, c), of_sm = tiles / device->sm_count;
+    const double tiles = tiles_of(d, c) * (double)filter_tiles(d, c), of_sm = tiles / device->sm_count;
     if (c->form.direction == CKL_CONV_DATA && is_wide(c))
         return ceil(of_sm / c->ctas) * fmin(c->ctas, ceil(of_sm));
     return fmax(1, of_sm);
@@ -238,8 +253,8 @@ static ckl_status check_problem(const ckl_conv_desc *d, const ckl_device_info *d
              inner.c, CONV_STEM_CHANNELS_MAX, inner.k);
     if (inner.c > UNIT && inner.c % UNIT == 0 && d->r * d->s == 1 && d->layout == CKL_IMAGE_NHWC)
         FAIL(CKL_UNSUPPORTED, "conv stem: filters of one pixel that are whole 16 bytes are a matrix product");
-    if ((double)inner.c * (double)inner.h * (double)inner.w > INT32_MAX || tiles_of(&inner) > INT32_MAX / 2 ||
-        d->h > INT32_MAX / 4 || d->w > INT32_MAX / 4)
+    if ((double)inner.c * (double)inner.h * (double)inner.w > INT32_MAX ||
+        (double)inner.n * (double)inner.h * (double)inner.w > INT32_MAX / 2 || d->h > INT32_MAX / 4 || d->w > INT32_MAX / 4)
         FAIL(CKL_UNSUPPORTED, "conv stem: an image of %" PRId64 "x%" PRId64 " is beyond 32-bit numbers", d->h, d->w);
     return CKL_OK;
 }
@@ -264,8 +279,10 @@ static ckl_status admit_stem(const void *desc, const ckl_device_info *device, co
         FAIL(CKL_INVALID,
              "conv stem: direct=%d, but y is NCHW or its k=%" PRId64 " filters are no whole 16 bytes, or both not",
              c->direct, d->k);
-    if (c->pairs && (!c->nchw || m[2].y % 2))
-        FAIL(CKL_INVALID, "conv stem: pairs=1, but y has %" PRId64 " columns", m[2].y);
+    if (c->pairs && (!c->nchw || c->row || m[2].y % 2))
+        FAIL(CKL_INVALID, "conv stem: pairs=1, but y has %" PRId64 " columns, or row=1", m[2].y);
+    if (c->row && !c->nchw)
+        FAIL(CKL_INVALID, "conv stem: row=1, but y is NHWC");
     const int unit = is_wide(c) ? 16 : 32;
     if (c->tile_n < unit || c->tile_n % unit || c->tile_n > FILTERS_MAX || c->ctas < 1 || c->ctas > 4)
         FAIL(CKL_INVALID, "conv stem: tile_n=%d is no multiple of %d up to %d, or ctas=%d is not in 1..4", c->tile_n,
@@ -295,7 +312,7 @@ static ckl_status launch_stem(const ckl_plan *plan, const void *args, ckl_stream
     if (conv_stem_shape_of(c).async && c->form.direction == CKL_CONV_FORWARD && !PLAN_ALIGNED(16, a->w))
         FAIL(CKL_INVALID, "conv stem: w is not aligned to 16 bytes; impl=sm80 takes any");
     p.mY = conv_pixels(a->y ? a->y : a->dx, &y);
-    const int64_t tiles = (int64_t)tiles_of(d);
+    const int64_t tiles = (int64_t)tiles_of(d, c);
     if (tiles == 0)
         return CKL_OK;
     const int64_t filters = filter_tiles(d, c), ctas = max_i64(1, plan->kernels[0].clusters_resident / filters);
