@@ -7,8 +7,8 @@
  * offsets of a tap's words are constants, but where lanes have one of two taps. More than 8 channels are gathered by
  * ldmatrix, 8 of them at a time.
  *
- * NHWC is stored through staging buffers by TMA, if filters are whole 16 bytes. In NCHW a thread
- * stores pairs of columns. Otherwise a warp puts what it has of its row together in shared memory, and stores elements.
+ * NHWC is stored through staging buffers by TMA, if filters are whole 16 bytes. In NCHW a thread stores pairs of columns. What
+ * begins anywhere, other filters and rows of planes, goes through shared memory, and from there by vectors but for its ends.
  */
 #include <stdio.h>
 
@@ -310,29 +310,44 @@ static void store_planes(const stem_kernel *k, const stem_place *place)
     }
 }
 
-/* Where a tile's part of a row begins in y: the address for the CTA's first channel, bytes to the next one's, columns. */
-typedef struct plane_row {
-    val address, apart, width;
-} plane_row;
+/* Neighbours in y: the address of the first run, elements from a run to the next one, and of a run. */
+typedef struct y_runs {
+    val address, apart, count;
+} y_runs;
 
-static plane_row plane_row_at(const stem_kernel *k, const stem_place *place)
+/* Bytes from whole 16 to a run. */
+static val shift_of(const y_runs *runs, ckl_dtype out, val number)
+{
+    val apart = mul(convert(U32, runs->apart), imm((int)ckl_dtype_bytes(out)));
+    return bit_and(add(convert(U32, runs->address), mul(number, apart)), imm(15));
+}
+
+/*
+ * A run by a warp, from shared memory, where it is as far from whole 16 bytes as in y: vectors of 16 bytes, and single elements before
+ * the first and behind the last of them.
+ */
+static void store_run(const stem_kernel *k, const y_runs *runs, val from, val number)
 {
     const ckl_dtype out = k->cfg->form.out;
-    val start = add(mul(convert(I64, place->n), k->p.y[0]), mul(convert(I64, place->h), k->p.y[2]));
-    start = add(start, add(mul(convert(I64, place->w), k->p.y[3]), mul(convert(I64, k->first), k->p.y[4])));
-    return (plane_row){ .address = gmem_address(k->p.from[CONV_Y], out, start),
-                        .apart = mul(k->p.y[4], imm64((int64_t)ckl_dtype_bytes(out))),
-                        .width = min(sub(conv_number(k->p.y_size[2]), place->w), imm(conv_stem_tile_w(k->cfg))) };
+    const int bytes = (int)ckl_dtype_bytes(out), vector = 16 / bytes;
+    val shift = shift_of(runs, out, number), begin = div(shift, imm(bytes)), end = add(begin, runs->count);
+    val whole = gmem_address(runs->address, out, mul(convert(I64, number), runs->apart));
+    whole = sub(whole, convert(U64, shift));
+    LOOP_FROM(e, mul(k->lane, imm(vector)), end, imm(32 * vector))
+        IF(logical_and(ge(e, begin), le(add(e, imm(vector)), end)))
+            copy(smem_view(add(from, mul(e, imm(bytes))), out, compact(leaf(vector))),
+                 conv_run_at(whole, out, convert(I64, e), vector), 16);
+    val first = mul(div(add(begin, imm(vector - 1)), imm(vector)), imm(vector)),
+        behind = max(first, mul(div(end, imm(vector)), imm(vector)));
+    val before = lt(k->lane, imm(vector)), e = select(before, k->lane, sub(add(behind, k->lane), imm(vector)));
+    val single = select(before, gt(begin, imm(0)), lt(k->lane, imm(2 * vector)));
+    IF(logical_and(single, logical_and(ge(e, begin), lt(e, end))))
+        set(conv_run_at(whole, out, convert(I64, e), 1), 0,
+            at(smem_view(add(from, mul(e, imm(bytes))), out, compact(leaf(1))), 0));
 }
 
-/* Bytes from whole 16 to the row of a channel. */
-static val row_shift(const plane_row *row, val channel)
-{
-    return bit_and(add(convert(U32, row->address), mul(channel, convert(U32, row->apart))), imm(15));
-}
-
-/* Accumulators of some channels to the CTA's rows, each as far from whole 16 bytes as in y, so that vectors fit both. */
-static void gather_shifted(const stem_kernel *k, const plane_row *row, int first, int count)
+/* Accumulators of some channels to the CTA's rows in shared memory. */
+static void gather_shifted(const stem_kernel *k, const y_runs *runs, int first, int count)
 {
     const ckl_dtype out = k->cfg->form.out;
     const int bytes = (int)ckl_dtype_bytes(out);
@@ -343,94 +358,75 @@ static void gather_shifted(const stem_kernel *k, const plane_row *row, int first
         const int distance = (int)index_at(along, i);
         if (i % 4 > 1 || distance < first || distance >= first + count)
             continue;
-        val shifted = add(to, row_shift(row, add(channel, imm(distance))));
+        val shifted = add(to, shift_of(runs, out, add(channel, imm(distance))));
         tensor sY = smem_view(add(shifted, imm((distance - first) * k->size.y_pitch * bytes)), out, compact(leaf(2)));
         for (int j = 0; j < 2; j++)
             set(sY, j, convert(out, at(k->acc, i + 2 * j)));
     }
 }
 
-/* A warp's row of a channel to y: vectors of 16 bytes, and single elements before the first and behind the last of them. */
-static void store_row(const stem_kernel *k, val from, val to, val shift, val width)
-{
-    const ckl_dtype out = k->cfg->form.out;
-    const int bytes = (int)ckl_dtype_bytes(out), vector = 16 / bytes;
-    val begin = div(shift, imm(bytes)), end = add(begin, width), e = mul(k->lane, imm(vector));
-    val whole = sub(to, convert(U64, shift));
-    IF(logical_and(ge(e, begin), le(add(e, imm(vector)), end)))
-        copy(smem_view(add(from, mul(e, imm(bytes))), out, compact(leaf(vector))), conv_run_at(whole, out, convert(I64, e), vector), 16);
-    val ahead = lt(k->lane, imm(vector)), first = mul(div(add(begin, imm(vector - 1)), imm(vector)), imm(vector)),
-        behind = max(first, mul(div(end, imm(vector)), imm(vector)));
-    val single = select(ahead, k->lane, sub(add(behind, k->lane), imm(vector)));
-    val there = logical_and(select(ahead, gt(begin, imm(0)), lt(k->lane, imm(2 * vector))), logical_and(ge(single, begin), lt(single, end)));
-    IF(there)
-        set(conv_run_at(whole, out, convert(I64, single), 1), 0,
-            at(smem_view(add(from, mul(single, imm(bytes))), out, compact(leaf(1))), 0));
-}
-
-/* NCHW in tiles of a row, of any number of columns: some channels at a time go through shared memory, a warp stores every eighth. */
+/* NCHW in tiles of a row, of any number of columns: some channels at a time, of which a warp stores every eighth. */
 static void store_rows(const stem_kernel *k, const stem_place *place)
 {
-    const int row_bytes = k->size.y_pitch * (int)ckl_dtype_bytes(k->cfg->form.out);
-    const plane_row row = plane_row_at(k, place);
-    val last = min(sub(conv_number(k->p.k), k->first), imm(k->cfg->tile_n));
+    const ckl_dtype out = k->cfg->form.out;
+    const int row_bytes = k->size.y_pitch * (int)ckl_dtype_bytes(out);
+    val start = add(mul(convert(I64, place->n), k->p.y[0]), mul(convert(I64, place->h), k->p.y[2]));
+    start = add(start, add(mul(convert(I64, place->w), k->p.y[3]), mul(convert(I64, k->first), k->p.y[4])));
+    const y_runs runs = { gmem_address(k->p.from[CONV_Y], out, start), k->p.y[4],
+                          min(sub(conv_number(k->p.y_size[2]), place->w), imm(conv_stem_tile_w(k->cfg))) };
+    val last = sub(conv_number(k->p.k), k->first);
     for (int n = 0; n < k->cfg->tile_n && describing(); n += CONV_STEM_PLANES) {
         const int count = (int)min_i64(CONV_STEM_PLANES, k->cfg->tile_n - n);
-        gather_shifted(k, &row, n, count);
+        gather_shifted(k, &runs, n, count);
         cta_sync();
         LOOP_FROM(channel, add(k->warp_row, imm(n)), min(last, imm(n + count)), imm(CONV_STEM_H))
-            store_row(k, add(tensor_address(k->sRows, coord(0, 0, 0)), mul(sub(channel, imm(n)), imm(row_bytes))),
-                      add(row.address, convert(U64, mul(convert(I64, channel), row.apart))), row_shift(&row, channel), row.width);
+            store_run(k, &runs,
+                      add(tensor_address(k->sRows, coord(0, 0, 0)), mul(sub(channel, imm(n)), imm(row_bytes))),
+                      channel);
         cta_sync();
     }
 }
 
-/* Accumulators i and i + 1, which are neighbouring channels, to a warp's pixels in shared memory. */
-static void gather_pixels(const stem_kernel *k)
+/* Accumulators to a warp's pixels in shared memory, which are runs of their own or, `apart` elements from each other, all of one. */
+static void gather_pixels(const stem_kernel *k, const y_runs *runs, val filters, val apart)
 {
     const ckl_dtype out = k->cfg->form.out;
     const int bytes = (int)ckl_dtype_bytes(out);
     layout along = coordinate_distances(coordinates_of(k), 1);
-    val to = tensor_address(k->sRows, coord(coordinate(coordinates_of(k), 1, 0), div(k->lane, imm(4)), k->warp_row));
+    val channel = coordinate(coordinates_of(k), 1, 0), to[2];
+    for (int i = 0; i < 2; i++) {
+        val pixel = add(div(k->lane, imm(4)), imm(8 * i));
+        val element = add(mul(pixel, apart), channel);
+        to[i] = add(tensor_address(k->sRows, coord(0, 0, k->warp_row)), mul(element, imm(bytes)));
+        to[i] = add(to[i], shift_of(runs, out, k->cfg->several ? pixel : imm(0)));
+    }
     UNROLL(i, static_size(k->acc.layout)) {
-        if (i % 2)
-            continue;
-        const int distance = (int)index_at(along, i) + i % 4 / 2 * 8 * k->size.y_pitch;
-        tensor rY = fragment(out, compact(leaf(2))); // (2)
-        for (int j = 0; j < 2; j++)
-            set(rY, j, convert(out, at(k->acc, i + j)));
-        copy(rY, smem_view(add(to, imm(distance * bytes)), out, compact(leaf(2))), 2 * bytes);
+        const int distance = (int)index_at(along, i);
+        if (i % 4 < 2)
+            IF(lt(add(channel, imm(distance)), filters))
+                for (int j = 0; j < 2; j++)
+                    set(smem_view(add(to[j], imm(distance * bytes)), out, compact(leaf(1))), 0,
+                        convert(out, at(k->acc, i + 2 * j)));
     }
 }
 
-/*
- * NHWC where filters are not whole 16 bytes: what a warp's row has of each pixel goes to neighbouring lanes, the pixels
- * one after the other.
- */
+/* NHWC where filters are not whole 16 bytes: what a warp's row has of each pixel, or of all of them if that is side by side in y. */
 static void store_pixels(const stem_kernel *k, const stem_place *place)
 {
     const ckl_dtype out = k->cfg->form.out;
-    const int bytes = (int)ckl_dtype_bytes(out);
-    val h = add(place->h, k->warp_row), width = sub(conv_number(k->p.y_size[2]), place->w);
+    const int pitch = k->size.y_pitch;
+    val h = add(place->h, k->warp_row), width = min(sub(conv_number(k->p.y_size[2]), place->w), imm(CONV_STEM_W));
     val filters = min(sub(conv_number(k->p.k), k->first), imm(k->cfg->tile_n));
-    val from = tensor_address(k->sRows, coord(0, 0, k->warp_row));
     val start = add(mul(convert(I64, place->n), k->p.y[0]), mul(convert(I64, h), k->p.y[2]));
     start = add(start, add(mul(convert(I64, place->w), k->p.y[3]), convert(I64, k->first)));
-    val pixel = variable(U32, div(k->lane, filters)), channel = variable(U32, rem(k->lane, filters));
-    val pixels = div(imm_as(U32, 32), filters),
-        channels = rem(imm_as(U32, 32), filters); // from a lane's element to its next one
-    gather_pixels(k);
+    const y_runs runs = { gmem_address(k->p.from[CONV_Y], out, start), k->p.y[3],
+                          k->cfg->several ? filters : mul(filters, width) };
+    val from = tensor_address(k->sRows, coord(0, 0, k->warp_row));
+    gather_pixels(k, &runs, filters, k->cfg->several ? imm(pitch) : filters);
     warp_sync();
     IF(lt(h, conv_number(k->p.y_size[1])))
-        LOOP_FROM(i, k->lane, mul(filters, min(width, imm(CONV_STEM_W))), imm(32)) {
-            val element = add(mul(pixel, imm(k->size.y_pitch)), channel);
-            tensor sY = smem_view(add(from, mul(element, imm(bytes))), out, compact(leaf(1)));
-            val to = add(start, add(mul(convert(I64, pixel), k->p.y[3]), convert(I64, channel)));
-            set(conv_run_at(k->p.from[CONV_Y], out, to, 1), 0, at(sY, 0));
-            val next = add(channel, channels), beyond = ge(next, filters);
-            assign(pixel, add(pixel, add(pixels, select(beyond, imm_as(U32, 1), imm_as(U32, 0)))));
-            assign(channel, select(beyond, sub(next, filters), next));
-        }
+        LOOP(pixel, k->cfg->several ? width : imm(1))
+            store_run(k, &runs, add(from, mul(pixel, imm(pitch * (int)ckl_dtype_bytes(out)))), pixel);
     warp_sync();
 }
 

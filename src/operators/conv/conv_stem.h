@@ -56,8 +56,8 @@ typedef struct conv_stem_shape {
     int loads, lines_at_once; // of a lane: vectors of a line; lines that are under way together
     int halo_h, halo_w, halo; // rows and columns of x under a tile, and elements of both
     int y_cols;               // of a staging buffer
-    int y_rows, y_pitch; // in shared memory before it: channels of pixels or, in NCHW, pixels of channels
-    int y_parts;         // that have such rows: warps, or the CTA
+    int y_rows, y_pitch;      // in shared memory before it: channels of pixels or, in NCHW, pixels of channels
+    int y_parts;              // that have such rows: warps, or the CTA
     int64_t smem_bytes;
 } conv_stem_shape;
 

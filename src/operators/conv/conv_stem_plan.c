@@ -89,8 +89,7 @@ static double tiles_of(const ckl_conv_desc *d, const conv_stem_config *c)
 {
     conv_mode m[CONV_MODES];
     conv_modes(d, m);
-    return (double)d->n * (double)ceil_div(m[1].y, conv_stem_tile_h(c)) *
-           (double)ceil_div(m[2].y, conv_stem_tile_w(c));
+    return (double)d->n * (double)ceil_div(m[1].y, conv_stem_tile_h(c)) * (double)ceil_div(m[2].y, conv_stem_tile_w(c));
 }
 
 /* Planes with an odd number of columns, stored by vectors but for their ends, unless that makes half as many tiles again. */
@@ -137,7 +136,6 @@ static bool candidate_stem(const void *desc, const ckl_device_info *device, int 
     c->ctas = ctas_of(c, device);
     return true;
 }
-
 
 static int64_t filter_tiles(const ckl_conv_desc *d, const conv_stem_config *c)
 {
@@ -254,7 +252,8 @@ static ckl_status check_problem(const ckl_conv_desc *d, const ckl_device_info *d
     if (inner.c > UNIT && inner.c % UNIT == 0 && d->r * d->s == 1 && d->layout == CKL_IMAGE_NHWC)
         FAIL(CKL_UNSUPPORTED, "conv stem: filters of one pixel that are whole 16 bytes are a matrix product");
     if ((double)inner.c * (double)inner.h * (double)inner.w > INT32_MAX ||
-        (double)inner.n * (double)inner.h * (double)inner.w > INT32_MAX / 2 || d->h > INT32_MAX / 4 || d->w > INT32_MAX / 4)
+        (double)inner.n * (double)inner.h * (double)inner.w > INT32_MAX / 2 || d->h > INT32_MAX / 4 ||
+        d->w > INT32_MAX / 4)
         FAIL(CKL_UNSUPPORTED, "conv stem: an image of %" PRId64 "x%" PRId64 " is beyond 32-bit numbers", d->h, d->w);
     return CKL_OK;
 }
