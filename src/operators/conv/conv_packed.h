@@ -41,9 +41,6 @@ void conv_pad(ckl_dtype dtype);
 /* Describes the kernel that adds slices of f32 sums, places with packed_channels each, and writes the output as it lies. */
 void conv_add_packed(const conv_form *form, int slices, bool nchw);
 
-/* The same with parameters of another kernel, whose CTAs have CONV_PACK_THREADS. */
-void conv_add_places(const conv_form *form, int slices, bool nchw, const conv_values *params);
-
 enum { CONV_FOLDED_MAX = 128 }; // channels whose filters' columns may be folded into them
 
 /* How channels are taken: see the configs. Of weights patches are their choices from 1 on. */
