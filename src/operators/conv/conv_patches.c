@@ -11,7 +11,7 @@
 #include "operators/gemm/gemm_plan.h"
 #include "operators/gemm/gemm_splitk.h"
 
-enum { THREADS = 256, VECTOR = 8 }; // elements of a patch that a thread writes
+enum { VECTOR = 8 }; // elements of 16 bytes
 
 enum { PRODUCT, PATCHES, SUMS, KERNELS }; // of a plan
 
@@ -21,67 +21,6 @@ typedef struct conv_patches_config {
     conv_form form;
     gemm_splitk_config product; // its epilogue is left out
 } conv_patches_config;
-
-/* Where an element of a patch lies: its channel, and its tap. */
-typedef struct patch_place {
-    val channel, tap[CONV_MODES];
-} patch_place;
-
-static patch_place next_place(const conv_values *p, const patch_place *at)
-{
-    patch_place next = *at;
-    val carry = yes();
-    for (int m = CONV_MODES - 1; m >= 0; m--) {
-        val tap = add(at->tap[m], select(carry, imm_as(U32, 1), imm_as(U32, 0)));
-        carry = eq(tap, conv_number(p->filter[m]));
-        next.tap[m] = select(carry, imm_as(U32, 0), tap);
-    }
-    next.channel = add(at->channel, select(carry, imm_as(U32, 1), imm_as(U32, 0)));
-    return next;
-}
-
-/* The offset of that element of an image whose corner is there; *inside: is it no padding? */
-static val offset_of(const conv_values *p, const patch_place *at, const val corner[CONV_MODES], val *inside)
-{
-    val offset = mul(at->channel, conv_number(p->x[4]));
-    for (int m = 0; m < CONV_MODES; m++) {
-        val place = add(corner[m], mul(at->tap[m], conv_number(p->dilation[m]))); // below zero is beyond, too
-        *inside = logical_and(*inside, lt(place, conv_number(p->x_size[m])));
-        offset = add(offset, mul(place, conv_number(p->x[1 + m])));
-    }
-    return convert(I64, offset);
-}
-
-static void write_patches(const conv_form *form)
-{
-    launch_bounds(THREADS, 0);
-    conv_values p = params_of(conv);
-    val number = add(mul(cta_x(), imm(THREADS)), thread()), rest = number, corner[CONV_MODES], depth = conv_number(p.c);
-    for (int m = 0; m < CONV_MODES; m++)
-        depth = mul(depth, conv_number(p.filter[m]));
-    patch_place at = { .channel = mul(conv_next_digit(&rest, div(depth, imm(VECTOR))), imm(VECTOR)) };
-    for (int m = CONV_MODES - 1; m >= 0; m--)
-        at.tap[m] = conv_next_digit(&at.channel, conv_number(p.filter[m]));
-    for (int m = CONV_MODES - 1; m >= 0; m--)
-        corner[m] =
-            sub(mul(conv_next_digit(&rest, conv_number(p.y_size[m])), conv_number(p.step[m])), conv_number(p.pad[m]));
-    val there = lt(rest, conv_number(p.n)); // the image
-    tensor gX =
-        conv_elements_from(gmem_address(p.from[CONV_X], form->dtype, mul(convert(I64, rest), p.x[0])), form->dtype);
-    tensor rX = fragment(form->dtype, compact(leaf(VECTOR)));
-    grid_wait();
-    launch_dependents();
-    for (int i = 0; i < VECTOR; i++) {
-        val inside = there, offset = offset_of(&p, &at, corner, &inside);
-        val x = variable(form->dtype, conv_zero(form->dtype));
-        IF(inside)
-            assign(x, at(gX, offset));
-        set(rX, i, x);
-        at = next_place(&p, &at);
-    }
-    IF(there)
-        copy(rX, conv_run_at(p.copies[0], form->dtype, mul(convert(I64, number), imm64(VECTOR)), VECTOR), 2 * VECTOR);
-}
 
 static gemm_sm90_config product_config(const conv_patches_config *c)
 {
@@ -97,7 +36,7 @@ static void describe_patches(const void *config, int kernel)
     if (kernel == PRODUCT)
         gemm_sm90(&product, 0);
     else if (kernel == PATCHES)
-        write_patches(&c->form);
+        conv_write_patches(c->form.dtype, true, false);
     else
         conv_add_packed(&c->form, c->product.slices, true);
 }
@@ -107,7 +46,7 @@ static void describe_patches(const void *config, int kernel)
 /* Channels of all taps. */
 static int64_t depth_of(const ckl_conv_desc *d)
 {
-    return product_i64(d->c, product_i64(d->t, product_i64(d->r, d->s)));
+    return product_i64(d->c, product_i64(d->r, d->s));
 }
 
 static ckl_gemm_desc product_of(const ckl_conv_desc *d)
@@ -143,13 +82,13 @@ static ckl_status check_problem(const ckl_conv_desc *d)
 {
     TRY(conv_check_dense("patches", d));
     TRY(conv_check_half("patches", d));
-    if (d->direction != CKL_CONV_FORWARD || d->layout != CKL_IMAGE_NCHW || d->groups > 1)
-        FAIL(CKL_UNSUPPORTED, "conv patches: it takes NCHW forward, without groups");
+    if (d->direction != CKL_CONV_FORWARD || d->layout != CKL_IMAGE_NCHW || d->groups > 1 || conv_is_volume(d))
+        FAIL(CKL_UNSUPPORTED, "conv patches: it takes images of NCHW forward, without groups");
     if (depth_of(d) == 0 || depth_of(d) % VECTOR)
         FAIL(CKL_UNSUPPORTED, "conv patches: c=%" PRId64 " channels of %" PRId64 " taps are none or no whole 16 bytes",
-             d->c, d->t * d->r * d->s);
-    if (vectors_of(d) > INT32_MAX || (double)d->c * (double)d->d * (double)d->h * (double)d->w > INT32_MAX ||
-        d->d > INT32_MAX / 4 || d->h > INT32_MAX / 4 || d->w > INT32_MAX / 4)
+             d->c, d->r * d->s);
+    if (vectors_of(d) > INT32_MAX || (double)d->c * (double)d->h * (double)d->w > INT32_MAX || d->h > INT32_MAX / 4 ||
+        d->w > INT32_MAX / 4)
         FAIL(CKL_UNSUPPORTED, "conv patches: %" PRId64 " vectors, or an image, are beyond 32-bit numbers",
              vectors_of(d));
     return CKL_OK;
@@ -226,13 +165,15 @@ static ckl_status launch_patches(const ckl_plan *plan, const void *args, ckl_str
     const ckl_gemm_desc whole = product_of(d), sliced = gemm_splitk_desc(&whole, c->product.slices);
     char *patches = plan_workspace(plan, a->workspace), *sums = patches + patches_bytes(d);
     conv_params p = conv_params_of(d, a);
-    p.copies[0] = patches;
+    conv_params of_patches = p;
+    of_patches.from[CONV_Y] = patches;
+    of_patches.packed_row = (uint32_t)whole.k;
     p.sums = sums;
     p.sum_images = (uint32_t)d->n;
     p.packed_channels = (uint32_t)whole.ldd;
     if (!PLAN_ALIGNED(16, a->w))
         FAIL(CKL_INVALID, "conv patches: w is not aligned to 16 bytes; impl=sm80 takes any");
-    TRY(plan_launch(plan, PATCHES, (plan_grid){ .x = ceil_div(vectors_of(d), THREADS) }, &p, stream));
+    TRY(conv_write_patches_launch(plan, PATCHES, &of_patches, stream));
     const ckl_gemm_args x = { .a = patches, .b = a->w, .d = sums };
     TRY(gemm_sm90_launch(plan, &product, &sliced, whole.k, &x, stream));
     const int64_t quads = whole.m * whole.ldd / CONV_PACK_QUAD;

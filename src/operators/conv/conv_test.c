@@ -298,7 +298,7 @@ static const char *const cases[] = {
     "n=2 c=72 h=5 w=5 k=41 layout=nchw pad=1 bias=1 residual=1 activation=relu dtype=bf16 impl=patches",
     "n=3 c=24 h=9 w=7 k=133 layout=nchw r=5 s=3 stride_w=2 dilation_h=2 pad_left=3 pad_top=1 scale=1 out=f32 "
     "impl=patches",
-    "n=1 c=8 d=5 h=6 w=7 k=16 t=3 stride=2 pad=1 layout=nchw impl=patches config='slices=3'",
+    "n=3 c=8 h=6 w=7 k=16 stride=2 pad=1 layout=nchw impl=patches config='slices=2'",
     "n=2 c=16 h=9 w=11 k=3 pad=1 impl=kn2row",
     "n=2 c=16 h=8 w=10 k=3 pad=1 layout=nchw impl=kn2row",
     "n=2 c=8 h=9 w=10 k=40 pad=1 direction=data impl=kn2row      # filters as they lie",
