@@ -1,11 +1,11 @@
 /*
  * conv_stem.c - up to 64 channels, as first layers have, on Hopper, and up to 128 filters at once; K is all channels at all taps.
  *
- * A CTA keeps the filters in shared memory. A tile is 16 columns by 8 rows of y. All threads load the pixels of x below
- * it into one of two buffers, 4, 8, 16 ... channels each (zeros for absent ones), while the tile before is multiplied. A warp
- * has a row of y; it gathers what its pixels see into registers, wgmma's A, word by word: two channels of a pixel. The
- * offsets of a tap's words are constants, but where lanes have one of two taps. More than 8 channels are gathered by
- * ldmatrix, 8 of them at a time.
+ * A CTA keeps the filters in shared memory. A tile is 16 columns by 8 rows of y, of planes with an odd number of columns up to 128
+ * pixels that follow each other. All threads load the pixels of x below it into one of two buffers, 4, 8, 16 ... channels each (zeros
+ * for absent ones), while the tile before is multiplied. A warp has 16 pixels of y; it gathers what they see into registers, wgmma's A,
+ * word by word: two channels of a pixel. The offsets of a tap's words are constants, but where lanes have one of two taps. More than 8
+ * channels are gathered by ldmatrix, 8 of them at a time.
  *
  * NHWC is stored through staging buffers by TMA, if filters are whole 16 bytes. In NCHW a thread stores pairs of columns. What
  * begins anywhere, other filters and rows of planes, goes through shared memory, and from there by vectors but for its ends.
@@ -56,10 +56,8 @@ static void describe_threads(stem_kernel *k)
     k->tid = warpgroup_thread();
     k->warp_row = warp();
     k->lane = thread_at(thread(), 0, 32, CONV_STEM_THREADS / 32);
-    k->warp_h = k->cfg->row ? imm(0) : k->warp_row;
-    k->warp_w = k->cfg->row ? mul(k->warp_row, imm(CONV_STEM_W)) : imm(0);
-    k->tiles_w = conv_tiles_along(k->p.y_size[2], conv_stem_tile_w(k->cfg));
-    k->tiles_h = conv_tiles_along(k->p.y_size[1], conv_stem_tile_h(k->cfg));
+    k->tiles_w = conv_tiles_along(k->p.y_size[2], k->cfg->tile_w);
+    k->tiles_h = conv_tiles_along(k->p.y_size[1], k->cfg->tile_h);
     k->count = mul(mul(k->tiles_w, k->tiles_h), conv_number(k->p.n));
     k->first = k->cfg->several ? mul(cta_y(), imm(k->cfg->tile_n)) : imm(0);
 }
@@ -79,17 +77,24 @@ static val word_at(val address, int bytes)
     return convert(U32, at(smem_view(address, I32, compact(leaf(bytes / 4 + 1))), bytes / 4));
 }
 
+/* A lane's pixels in a buffer: both addresses, or the first one and bytes between them. */
+typedef struct lane_pixels {
+    val at[2];
+    int between;
+} lane_pixels;
+
 /*
  * The words of one half of a step, 8 elements of K, for a thread's two pixels. With 8 channels they are one tap's. With
  * 4 they are two taps', and half of the lanes have the second: `second` is 0 or all ones.
  */
-static void gather_half(const stem_kernel *k, val pixel, val second, int half, int between)
+static void gather_half(const stem_kernel *k, const lane_pixels *pixels, val second, int half)
 {
     const int step = half / 2, per_half = 8 / k->size.padded, tap = half * per_half;
     const bool two = per_half == 2 && tap + 1 < k->size.taps, cut = per_half == 2 && tap + 1 == k->size.taps;
-    val from = two ? add(pixel, bit_and(second, imm(tap_bytes(k, tap + 1) - tap_bytes(k, tap)))) : pixel;
     for (int i = 0; i < 2; i++) {
-        val word = tap < k->size.taps ? word_at(from, tap_bytes(k, tap) + i * between) : imm(0);
+        val pixel = pixels->at[pixels->between ? 0 : i];
+        val from = two ? add(pixel, bit_and(second, imm(tap_bytes(k, tap + 1) - tap_bytes(k, tap)))) : pixel;
+        val word = tap < k->size.taps ? word_at(from, tap_bytes(k, tap) + i * pixels->between) : imm(0);
         word = cut ? bit_and(word, bit_not(second)) : word;
         set(k->rA, coord(2 * (half % 2) + i, 0, step % STEPS_AT_ONCE), word);
     }
@@ -119,15 +124,15 @@ static void gather_step(const stem_kernel *k, val pixel, val second, int step)
  * Some steps, whose words are in registers together; more would leave an SM fewer CTAs, and to gather the next ones while these are
  * multiplied was slower (bench/notes/conv.md). The last wgmmas are not waited for.
  */
-static void multiply_steps(const stem_kernel *k, val pixel, val second, int first, int between)
+static void multiply_steps(const stem_kernel *k, const lane_pixels *pixels, val second, int first)
 {
     const int last = first + STEPS_AT_ONCE < k->size.steps ? first + STEPS_AT_ONCE : k->size.steps;
     if (first > 0)
         mma_wait(0);
     for (int half = 2 * first; half < 2 * last && k->size.padded <= 8 && describing(); half++)
-        gather_half(k, pixel, second, half, between);
+        gather_half(k, pixels, second, half);
     for (int step = first; step < last && k->size.padded > 8 && describing(); step++)
-        gather_step(k, pixel, second, step);
+        gather_step(k, pixels->at[0], second, step);
     mma_fence();
     for (int step = first; step < last && describing(); step++)
         gemm(&k->mma, local_tile(k->rA, shape(WORDS, 1, 1), coord(0, 0, step % STEPS_AT_ONCE)),
@@ -142,34 +147,49 @@ static val column_of_lane(const stem_kernel *k)
     return k->cfg->nchw ? add(mul(of_group, imm(2)), other) : rem(k->lane, imm(16));
 }
 
-/* The address of what the first of a warp's pixels sees in a buffer. */
-static val first_pixel(const stem_kernel *k, val buffer)
+/* A pixel of a tile: where it lies there. */
+typedef struct tile_pixel {
+    val h, w;
+} tile_pixel;
+
+/* Pixel `number` of a warp, counted along the rows of a tile; beyond them the last one. */
+static tile_pixel pixel_of_warp(const stem_kernel *k, val number)
+{
+    const int width = k->cfg->tile_w;
+    val of_tile = min(add(mul(k->warp_row, imm(CONV_STEM_W)), number), imm(width * k->cfg->tile_h - 1));
+    val h = div(of_tile, imm(width));
+    return (tile_pixel){ h, sub(of_tile, mul(h, imm(width))) };
+}
+
+/* The address in a buffer of what it sees first. */
+static val address_of(const stem_kernel *k, val buffer, val number)
 {
     const conv_stem_config *c = k->cfg;
-    val address = add(tensor_address(k->sHalo, coord(0, 0)), mul(buffer, imm(2 * k->size.halo)));
-    val pixel = add(mul(k->warp_h, imm(c->step_h * k->size.halo_w)), mul(k->warp_w, imm(c->step_w)));
-    return add(address, mul(pixel, imm(2 * k->size.pitch)));
+    const tile_pixel at = pixel_of_warp(k, number);
+    val pixel = add(mul(at.h, imm(c->step_h * k->size.halo_w)), mul(at.w, imm(c->step_w)));
+    val first = add(tensor_address(k->sHalo, coord(0, 0)), mul(buffer, imm(2 * k->size.halo)));
+    return add(first, mul(pixel, imm(2 * k->size.pitch)));
 }
 
 static void multiply_wide(const stem_kernel *k, val buffer)
 {
-    val column = mul(column_of_lane(k), imm(2 * k->size.pitch * k->cfg->step_w));
-    val pixel = add(first_pixel(k, buffer), column), second = sub(imm(0), div(k->lane, imm(16)));
+    const lane_pixels pixels = { .at = { address_of(k, buffer, column_of_lane(k)) } };
+    val second = sub(imm(0), div(k->lane, imm(16)));
     for (int first = 0; first < k->size.steps && describing(); first += STEPS_AT_ONCE)
-        multiply_steps(k, pixel, second, first, 0);
+        multiply_steps(k, &pixels, second, first);
 }
 
 static void multiply(const stem_kernel *k, val buffer)
 {
     const conv_stem_config *c = k->cfg;
-    const int pixel_bytes = 2 * k->size.padded,
-              apart = c->nchw ? 1 : 8;                             // columns from a thread's first pixel to its second
-    val group = div(k->lane, imm(4)), word = rem(k->lane, imm(4)); // a pixel, a word of 8 elements of K
-    val address = add(first_pixel(k, buffer), mul(group, imm((c->nchw ? 2 : 1) * c->step_w * pixel_bytes)));
+    const int apart = c->nchw ? 1 : 8; // columns from a thread's first pixel to its second
+    val number = mul(div(k->lane, imm(4)), imm(c->nchw ? 2 : 1)), word = rem(k->lane, imm(4)); // of 8 elements of K
     val of_tap = k->size.padded == 8 ? word : rem(word, imm(2)), second = sub(imm(0), div(word, imm(2)));
-    address = add(address, mul(of_tap, imm(4)));
+    lane_pixels pixels = { .between = conv_stem_is_flat(c) ? 0 : apart * c->step_w * 2 * k->size.padded };
+    for (int i = 0; i < (pixels.between ? 1 : 2); i++)
+        pixels.at[i] = add(address_of(k, buffer, add(number, imm(i * apart))), mul(of_tap, imm(4)));
     for (int first = 0; first < k->size.steps && describing(); first += STEPS_AT_ONCE)
-        multiply_steps(k, address, second, first, apart * c->step_w * pixel_bytes);
+        multiply_steps(k, &pixels, second, first);
 }
 
 /* The epilogue */
@@ -191,7 +211,8 @@ static void set_place(const stem_kernel *k, const stem_place *place, int i, conv
     tensor tCcY = coordinates_of(k);
     val row = rem(coordinate(tCcY, 0, i), imm(CONV_STEM_W)), first = rem(row, imm(8)), second = div(row, imm(8));
     val column = k->cfg->nchw ? add(mul(first, imm(2)), second) : row;
-    const val at[] = { imm(0), add(place->h, k->warp_h), add(place->w, add(k->warp_w, column)) };
+    const tile_pixel pixel = pixel_of_warp(k, column);
+    const val at[] = { imm(0), add(place->h, pixel.h), add(place->w, pixel.w) };
     in->pixel = conv_pixel_at(&k->p, place->n, at);
     in->channel = add(k->first, coordinate(tCcY, 1, i));
 }
@@ -255,61 +276,6 @@ static void store_pairs(const stem_kernel *k, const stem_place *place)
     }
 }
 
-/* Accumulators of some channels to a warp's rows in shared memory, of which `to` is the thread's first. */
-static void gather_rows(const stem_kernel *k, int first, int count, val to)
-{
-    const ckl_dtype out = k->cfg->form.out;
-    const int bytes = (int)ckl_dtype_bytes(out);
-    layout along = coordinate_distances(coordinates_of(k), 1);
-    UNROLL(i, static_size(k->acc.layout)) {
-        const int distance = (int)index_at(along, i) - first;
-        if (i % 4 > 1 || distance < 0 || distance >= count)
-            continue;
-        tensor rY = fragment(out, compact(leaf(2))); // (2): neighbouring columns
-        for (int j = 0; j < 2; j++)
-            set(rY, j, convert(out, at(k->acc, i + 2 * j)));
-        copy(rY, smem_view(add(to, imm(distance * k->size.y_pitch * bytes)), out, compact(leaf(2))), 2 * bytes);
-    }
-}
-
-/* These to y. A loop, not unrolled: of the addresses of 128 channels ptxas spills 728 bytes. */
-static void store_channels(const stem_kernel *k, int first, int count, val from, val start)
-{
-    enum { AT_ONCE = 32 / CONV_STEM_W };
-    const ckl_dtype out = k->cfg->form.out;
-    const int row_bytes = k->size.y_pitch * (int)ckl_dtype_bytes(out);
-    val of = div(k->lane, imm(CONV_STEM_W)), last = sub(conv_number(k->p.k), k->first);
-    LOOP_FROM(channel, add(of, imm(first)), min(last, imm(first + count)), imm(AT_ONCE)) {
-        val row = add(from, mul(sub(channel, imm(first)), imm(row_bytes)));
-        set(conv_run_at(k->p.from[CONV_Y], out, start, 1), 0, at(smem_view(row, out, compact(leaf(1))), 0));
-        assign(start, add(start, mul(k->p.y[4], imm64(AT_ONCE))));
-    }
-}
-
-/*
- * NCHW with an odd number of columns, stored element by element: those of a channel come to neighbouring lanes, so that
- * a store touches as few sectors as can be.
- */
-static void store_planes(const stem_kernel *k, const stem_place *place)
-{
-    val column = rem(k->lane, imm(CONV_STEM_W)), channel = add(k->first, div(k->lane, imm(CONV_STEM_W)));
-    val pair = mul(div(k->lane, imm(4)), imm(2)), h = add(place->h, k->warp_row), w = add(place->w, column);
-    val to = tensor_address(k->sRows, coord(pair, coordinate(coordinates_of(k), 1, 0), k->warp_row)),
-        from = tensor_address(k->sRows, coord(column, 0, k->warp_row));
-    val start = add(mul(convert(I64, place->n), k->p.y[0]), mul(convert(I64, h), k->p.y[2]));
-    start = add(start, mul(convert(I64, w), k->p.y[3]));
-    start = variable(I64, add(start, mul(convert(I64, channel), k->p.y[4])));
-    val inside = logical_and(lt(h, conv_number(k->p.y_size[1])), lt(w, conv_number(k->p.y_size[2])));
-    for (int n = 0; n < k->cfg->tile_n && describing(); n += CONV_STEM_PLANES) {
-        const int count = (int)min_i64(CONV_STEM_PLANES, k->cfg->tile_n - n);
-        gather_rows(k, n, count, to);
-        warp_sync();
-        IF(inside)
-            store_channels(k, n, count, from, start);
-        warp_sync();
-    }
-}
-
 /* Neighbours in y: the address of the first run, elements from a run to the next one, and of a run. */
 typedef struct y_runs {
     val address, apart, count;
@@ -352,8 +318,8 @@ static void gather_shifted(const stem_kernel *k, const y_runs *runs, int first, 
     const ckl_dtype out = k->cfg->form.out;
     const int bytes = (int)ckl_dtype_bytes(out);
     layout along = coordinate_distances(coordinates_of(k), 1);
-    val column = add(k->warp_w, mul(div(k->lane, imm(4)), imm(2))), channel = coordinate(coordinates_of(k), 1, 0);
-    val to = tensor_address(k->sRows, coord(column, channel, 0));
+    val pixel = add(mul(k->warp_row, imm(CONV_STEM_W)), mul(div(k->lane, imm(4)), imm(2)));
+    val channel = coordinate(coordinates_of(k), 1, 0), to = tensor_address(k->sRows, coord(pixel, channel, 0));
     UNROLL(i, static_size(k->acc.layout)) {
         const int distance = (int)index_at(along, i);
         if (i % 4 > 1 || distance < first || distance >= first + count)
@@ -365,15 +331,16 @@ static void gather_shifted(const stem_kernel *k, const y_runs *runs, int first, 
     }
 }
 
-/* NCHW in tiles of a row, of any number of columns: some channels at a time, of which a warp stores every eighth. */
-static void store_rows(const stem_kernel *k, const stem_place *place)
+/* NCHW of any number of columns: a run of pixels for each channel, some channels at a time, of which a warp stores every eighth. */
+static void store_planes(const stem_kernel *k, const stem_place *place)
 {
     const ckl_dtype out = k->cfg->form.out;
     const int row_bytes = k->size.y_pitch * (int)ckl_dtype_bytes(out);
     val start = add(mul(convert(I64, place->n), k->p.y[0]), mul(convert(I64, place->h), k->p.y[2]));
     start = add(start, add(mul(convert(I64, place->w), k->p.y[3]), mul(convert(I64, k->first), k->p.y[4])));
-    const y_runs runs = { gmem_address(k->p.from[CONV_Y], out, start), k->p.y[4],
-                          min(sub(conv_number(k->p.y_size[2]), place->w), imm(conv_stem_tile_w(k->cfg))) };
+    val rows = min(sub(conv_number(k->p.y_size[1]), place->h), imm(k->cfg->tile_h)),
+        columns = min(sub(conv_number(k->p.y_size[2]), place->w), imm(k->cfg->tile_w));
+    const y_runs runs = { gmem_address(k->p.from[CONV_Y], out, start), k->p.y[4], mul(rows, columns) };
     val last = sub(conv_number(k->p.k), k->first);
     for (int n = 0; n < k->cfg->tile_n && describing(); n += CONV_STEM_PLANES) {
         const int count = (int)min_i64(CONV_STEM_PLANES, k->cfg->tile_n - n);
@@ -436,8 +403,6 @@ static void store(const stem_kernel *k, const stem_place *place)
         store_staged(k, place);
     else if (k->cfg->pairs)
         store_pairs(k, place);
-    else if (k->cfg->row)
-        store_rows(k, place);
     else if (k->cfg->nchw)
         store_planes(k, place);
     else

@@ -15,7 +15,8 @@
     CONV_STEPS_CONFIG(X, owner)                                                        \
     X(owner, bool, direct, "0", "0 1", "y is stored element by element, in NHWC too")  \
     X(owner, bool, pairs, "0", "0 1", "NCHW: two columns of y are stored together")    \
-    X(owner, bool, row, "0", "0 1", "NCHW: a tile is 128 columns, stored by vectors")
+    X(owner, int, tile_w, "16", "", "columns of y of a tile")                          \
+    X(owner, int, tile_h, "8", "", "rows of them: up to 128 pixels")
 
 typedef struct conv_stem_config {
     conv_form form;
@@ -25,9 +26,10 @@ typedef struct conv_stem_config {
 enum {
     CONV_STEM_CONSUMERS = 2, // warpgroups
     CONV_STEM_THREADS = 128 * CONV_STEM_CONSUMERS,
-    CONV_STEM_W = 16, // pixels of a tile: a warp has a row
+    CONV_STEM_W = 16, // pixels of a warp, and columns of a tile but in planes of an odd number of columns
     CONV_STEM_H = 4 * CONV_STEM_CONSUMERS,
-    CONV_STEM_K = 16, // channels under taps of a step
+    CONV_STEM_PIXELS = CONV_STEM_W * CONV_STEM_H, // of a tile, at most
+    CONV_STEM_K = 16,                             // channels under taps of a step
     CONV_STEM_CHANNELS_MAX = 64,
     CONV_STEM_FILTERS_MAX = 128, // of a CTA
     CONV_STEM_STEPS_MAX = 64,
@@ -36,15 +38,10 @@ enum {
     CONV_STEM_PLANES = 32,       // channels of a warp's row that go through shared memory together
 };
 
-/* Columns and rows of a tile: 16 by 8, or those of all warps side by side. */
-static inline int conv_stem_tile_w(const conv_stem_config *c)
+/* Are tiles whole rows of a plane, or parts of one, whose pixels follow each other in y? */
+static inline bool conv_stem_is_flat(const conv_stem_config *c)
 {
-    return c->row ? CONV_STEM_W * CONV_STEM_H : CONV_STEM_W;
-}
-
-static inline int conv_stem_tile_h(const conv_stem_config *c)
-{
-    return c->row ? 1 : CONV_STEM_H;
+    return c->nchw && !c->pairs;
 }
 
 /* What the kernel and its host side derive alike from a config. */

@@ -23,8 +23,7 @@ typedef struct stem_kernel {
     tensor tCrW;  // (MMA_N,MMA_K,STEPS)
     tensor acc, rA;
     val first;                      // of the CTA's filters
-    val group, tid, warp_row, lane; // warpgroup, thread of it, the warp's row of a tile
-    val warp_h, warp_w;             // where that begins in a tile
+    val group, tid, warp_row, lane; // warpgroup, thread of it, the warp's 16 pixels of a tile
     val tiles_w, tiles_h, count;
     conv_vectors vectors; // of the thread's columns
 } stem_kernel;

@@ -25,14 +25,14 @@ conv_stem_shape conv_stem_shape_of(const conv_stem_config *c)
                           .taps = c->rows * c->columns };
     s.pitch = s.padded > UNIT && s.padded / UNIT % 2 == 0 ? s.padded + UNIT : s.padded;
     s.steps = (int)ceil_div((int64_t)s.taps * s.padded, CONV_STEM_K);
-    s.halo_h = (conv_stem_tile_h(c) - 1) * c->step_h + (c->rows - 1) * c->dilation_h + 1;
-    s.halo_w = (conv_stem_tile_w(c) - 1) * c->step_w + (c->columns - 1) * c->dilation_w + 1;
+    s.halo_h = (c->tile_h - 1) * c->step_h + (c->rows - 1) * c->dilation_h + 1;
+    s.halo_w = (c->tile_w - 1) * c->step_w + (c->columns - 1) * c->dilation_w + 1;
     s.halo = (int)round_up((int64_t)s.halo_h * s.halo_w * s.pitch, 64); // whole 128 bytes
     s.y_cols = c->tile_n % 32 ? 16 : c->tile_n % 64 || out == 4 ? 32 : 64;
     s.y_rows = !c->direct || c->pairs ? 0 : c->nchw ? CONV_STEM_PLANES : CONV_STEM_W;
-    s.y_parts = c->row ? 1 : THREADS / 32;
-    s.y_pitch = c->row ? conv_stem_tile_w(c) + 16 / out
-                       : (c->nchw ? CONV_STEM_W : c->tile_n) + UNIT; // lanes that write together are in different banks
+    s.y_parts = c->nchw ? 1 : THREADS / 32;
+    s.y_pitch =
+        c->nchw ? CONV_STEM_PIXELS + 16 / out : c->tile_n + UNIT; // lanes that write together are in different banks
     s.async = is_wide(c) && c->vec == UNIT;
     s.loads = (int)ceil_div(s.halo_w * (c->nchw ? 1 : c->channels / c->vec), 32);
     s.lines_at_once = (int)max_i64(1, (is_wide(c) ? WIDE_LOADS_MAX : LOADS_MAX) / max_i64(1, s.loads));
@@ -89,17 +89,21 @@ static double tiles_of(const ckl_conv_desc *d, const conv_stem_config *c)
 {
     conv_mode m[CONV_MODES];
     conv_modes(d, m);
-    return (double)d->n * (double)ceil_div(m[1].y, conv_stem_tile_h(c)) * (double)ceil_div(m[2].y, conv_stem_tile_w(c));
+    return (double)d->n * (double)ceil_div(m[1].y, c->tile_h) * (double)ceil_div(m[2].y, c->tile_w);
 }
 
-/* Planes with an odd number of columns, stored by vectors but for their ends, unless that makes half as many tiles again. */
-static void take_row(const ckl_conv_desc *d, conv_stem_config *c)
+/* Planes with an odd number of columns are stored in runs of pixels: whole rows, or parts of one. */
+static void take_tile(const ckl_conv_desc *d, conv_stem_config *c)
 {
-    conv_stem_config row = *c;
-    row.row = true;
-    if (c->nchw && !c->pairs && 2 * tiles_of(d, &row) <= 3 * tiles_of(d, c) &&
-        loads_of(&row) <= (is_wide(c) ? WIDE_LOADS_MAX : LOADS_MAX))
-        *c = row;
+    conv_mode m[CONV_MODES];
+    conv_modes(d, m);
+    c->pairs = c->nchw && m[2].y % 2 == 0;
+    c->tile_w = CONV_STEM_W;
+    c->tile_h = CONV_STEM_H;
+    if (!conv_stem_is_flat(c))
+        return;
+    c->tile_w = (int)max_i64(1, min_i64(m[2].y, CONV_STEM_PIXELS));
+    c->tile_h = (int)max_i64(1, min_i64(m[1].y, CONV_STEM_PIXELS / c->tile_w));
 }
 
 /*
@@ -115,8 +119,6 @@ static bool candidate_stem(const void *desc, const ckl_device_info *device, int 
     const int64_t most[] = { d->k > FILTERS_MAX && staged ? 96 : FILTERS_MAX, 64, 32 };
     if (i >= COUNT_OF(most) || (i > 0 && d->k <= most[i]))
         return false;
-    conv_mode m[CONV_MODES];
-    conv_modes(d, m);
     *c = (conv_stem_config){ .form = conv_form_of(desc),
                              .nchw = d->layout == CKL_IMAGE_NCHW,
                              .direct = stores_directly(d),
@@ -125,14 +127,13 @@ static bool candidate_stem(const void *desc, const ckl_device_info *device, int 
                              .tile_n = (int)round_up(ceil_div(d->k, max_i64(1, ceil_div(d->k, most[i]))), unit),
                              .rows = conv_config_number(d->r),
                              .columns = conv_config_number(d->s),
-                             CONV_STEPS_OF(d),
-                             .pairs = d->layout == CKL_IMAGE_NCHW && m[2].y % 2 == 0 };
+                             CONV_STEPS_OF(d) };
+    take_tile(d, c);
     if (is_wide(c))
         c->vec = (int)vector_of(d);
     else if (whole_pixels(d) && loads_of(c) > LOADS_MAX)
         c->vec = (int)d->c;
     c->several = c->tile_n < d->k;
-    take_row(d, c);
     c->ctas = ctas_of(c, device);
     return true;
 }
@@ -258,6 +259,19 @@ static ckl_status check_problem(const ckl_conv_desc *d, const ckl_device_info *d
     return CKL_OK;
 }
 
+/* Pixels of a flat tile follow each other in y. */
+static ckl_status check_tile(const conv_stem_config *c, int64_t width)
+{
+    const bool flat = c->tile_w > 0 && c->tile_h > 0 && c->tile_w <= CONV_STEM_PIXELS &&
+                      c->tile_h <= CONV_STEM_PIXELS / c->tile_w && (c->tile_w == width || c->tile_h == 1);
+    if (conv_stem_is_flat(c) ? !flat : c->tile_w != CONV_STEM_W || c->tile_h != CONV_STEM_H)
+        FAIL(CKL_INVALID,
+             "conv stem: tile_w=%d and tile_h=%d are not 16 and 8, or of planes without pairs=1 up to 128 pixels that "
+             "follow each other",
+             c->tile_w, c->tile_h);
+    return CKL_OK;
+}
+
 static ckl_status admit_stem(const void *desc, const ckl_device_info *device, const void *config)
 {
     const conv_stem_config *c = config;
@@ -278,10 +292,9 @@ static ckl_status admit_stem(const void *desc, const ckl_device_info *device, co
         FAIL(CKL_INVALID,
              "conv stem: direct=%d, but y is NCHW or its k=%" PRId64 " filters are no whole 16 bytes, or both not",
              c->direct, d->k);
-    if (c->pairs && (!c->nchw || c->row || m[2].y % 2))
-        FAIL(CKL_INVALID, "conv stem: pairs=1, but y has %" PRId64 " columns, or row=1", m[2].y);
-    if (c->row && !c->nchw)
-        FAIL(CKL_INVALID, "conv stem: row=1, but y is NHWC");
+    if (c->pairs && (!c->nchw || m[2].y % 2))
+        FAIL(CKL_INVALID, "conv stem: pairs=1, but y has %" PRId64 " columns", m[2].y);
+    TRY(check_tile(c, m[2].y));
     const int unit = is_wide(c) ? 16 : 32;
     if (c->tile_n < unit || c->tile_n % unit || c->tile_n > FILTERS_MAX || c->ctas < 1 || c->ctas > 4)
         FAIL(CKL_INVALID, "conv stem: tile_n=%d is no multiple of %d up to %d, or ctas=%d is not in 1..4", c->tile_n,
@@ -291,7 +304,8 @@ static ckl_status admit_stem(const void *desc, const ckl_device_info *device, co
              d->k);
     const conv_stem_shape s = conv_stem_shape_of(c);
     if (s.steps > (is_wide(c) ? CONV_STEM_STEPS_MAX : 16) ||
-        (is_wide(c) ? s.loads > WIDE_LOADS_MAX : loads_of(c) > LOADS_MAX) || s.smem_bytes > device->smem_per_cta_bytes)
+        (is_wide(c) ? s.loads > WIDE_LOADS_MAX : (c->nchw ? s.loads : loads_of(c)) > LOADS_MAX) ||
+        s.smem_bytes > device->smem_per_cta_bytes)
         FAIL(CKL_UNSUPPORTED, "conv stem: a filter of %dx%d, or the pixels under a tile, %dx%d, are too many", c->rows,
              c->columns, s.halo_h, s.halo_w);
     return CKL_OK;

@@ -268,9 +268,10 @@ static const char *const cases[] = {
     "n=2 c=7 h=9 w=21 k=5 pad=1 impl=stem                        # of fewer elements than a warp",
     "n=2 c=3 h=9 w=21 k=40 pad=1 layout=nchw out=f32 impl=stem   # 32 channels, then 8",
     "n=2 c=1 h=5 w=141 k=61 pad=1 layout=nchw bias=1 impl=stem   # tiles of a row",
-    "n=2 c=4 h=6 w=270 k=72 r=4 s=4 stride=2 layout=nchw dtype=bf16 out=f32 impl=stem config='row=1 pairs=0'",
-    "n=2 c=24 h=3 w=133 k=48 pad=1 layout=nchw misalign=1 impl=stem config='row=1'",
-    "n=2 c=3 h=3 w=137 k=72 pad=1 layout=nchw epilogue=tril impl=stem config='row=1'",
+    "n=2 c=4 h=6 w=270 k=72 r=4 s=4 stride=2 layout=nchw dtype=bf16 out=f32 impl=stem config='pairs=0 tile_w=128 "
+    "tile_h=1'",
+    "n=2 c=24 h=3 w=133 k=48 pad=1 layout=nchw misalign=1 impl=stem",
+    "n=2 c=3 h=3 w=137 k=72 pad=1 layout=nchw epilogue=tril impl=stem",
     "n=2 c=8 h=9 w=20 k=229 pad=1 misalign=1 dtype=bf16 impl=stem config='vec=1' # pixels begin anywhere",
     "n=2 c=24 h=9 w=20 k=80 pad=1 bias=1 activation=relu impl=stem config='tile_n=80 several=0' # by ldmatrix",
     "n=300 c=32 h=3 w=4 k=24 r=1 s=3 pad=1 stride=2 scale=1 dtype=bf16 impl=stem # several tiles a CTA",
