@@ -8,7 +8,7 @@
 #include "base/math.h"
 #include "cute/kernel.h"
 #include "operators/conv/conv_epilogue.h"
-#include "operators/gemm/gemm_plan.h"
+#include "operators/conv/conv_pointwise.h"
 
 enum { THREADS = 256, BYTES = 16 }; // of a thread
 
@@ -55,25 +55,8 @@ static void describe_im2col(const void *config, int kernel)
 
 static ckl_gemm_desc product_of(const ckl_conv_desc *d)
 {
-    const conv_tensor w = conv_tensor_of(d, CONV_W);
-    return (ckl_gemm_desc){ .m = conv_pixel_count(d, CONV_Y),
-                            .n = d->k,
-                            .k = w.stride[0],
-                            .a = d->dtype,
-                            .b = d->dtype,
-                            .c = d->residual ? d->out : CKL_DTYPE_DEFAULT,
-                            .d = d->out,
-                            .math = d->math,
-                            .layout = CKL_GEMM_NT,
-                            .lda = w.stride[0],
-                            .ldb = w.stride[0],
-                            .ldc = d->residual ? d->k : 0,
-                            .ldd = d->k,
-                            .activation = d->activation,
-                            .bias = d->bias,
-                            .scale_b = d->scale ? CKL_GEMM_SCALE_ROW : CKL_GEMM_SCALE_NONE,
-                            .epilogue = d->epilogue,
-                            .batch = 1 };
+    const int64_t depth = conv_tensor_of(d, CONV_W).stride[0];
+    return conv_product_of(d, &(conv_product_rows){ conv_pixel_count(d, CONV_Y), depth, depth, d->k, depth });
 }
 
 static int64_t vectors_of(const ckl_conv_desc *d)

@@ -359,19 +359,10 @@ static int64_t own_bytes(const conv_kn2row_problem *p)
     return round_up(products_bytes(&p->forward) + 2 * p->filters, PLAN_WORKSPACE_ALIGNMENT);
 }
 
-/* A plan of the product by gemm's `pitched`, with the kernels of this one. */
-static ckl_plan plan_of(const ckl_plan *plan, const ckl_gemm_desc *product, const gemm_sm90_config *config)
-{
-    ckl_plan of = *plan;
-    of.desc = product;
-    of.config = config;
-    return of;
-}
-
 static int64_t workspace_kn2row(const ckl_plan *plan)
 {
     const conv_kn2row_problem *p = problem_of(plan->desc);
-    const ckl_plan of = plan_of(plan, &p->product, NULL);
+    const ckl_plan of = conv_plan_of(plan, &p->product, NULL);
     return own_bytes(p) + (is_copied(&p->product) ? gemm_pitched_implementation.workspace_bytes(&of) : 0);
 }
 
@@ -398,7 +389,7 @@ static ckl_status launch_kn2row(const ckl_plan *plan, const void *args, ckl_stre
                               .b = has_planes(d) ? a.x : filters,
                               .d = products,
                               .workspace = products + own_bytes(problem) };
-    const ckl_plan of = plan_of(plan, product, &c);
+    const ckl_plan of = conv_plan_of(plan, product, &c);
     if (is_copied(product))
         TRY(gemm_pitched_implementation.launch(&of, &x, stream));
     else
