@@ -13,7 +13,6 @@
     X(owner, int, ctas, "2", "1 2 3 4", "that must fit an SM, which limits registers")      \
     X(owner, int, rows, "3", "", "of a filter that see more than padding")                  \
     X(owner, int, columns, "3", "", "of a filter, likewise")                                \
-    X(owner, int, fetch, "256", "64 128 256", "bytes of x that L2 fetches at a time")       \
     X(owner, bool, bands, "0", "0 1", "rows of a filter as bands of a matrix, by mma.sync") \
     CONV_STEPS_CONFIG(X, owner)
 

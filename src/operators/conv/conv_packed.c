@@ -35,17 +35,16 @@ static bool can_slice(const conv_prepared *p, const ckl_device_info *device)
            p->written < (double)TILE * device->sm_count;
 }
 
-/* Each once more with boxes for three rows of a filter, if it has as many. */
-static bool candidate_of_way(const conv_sm90_problem *inner, const ckl_device_info *device, int i, conv_sm90_config *c)
+/* Each once more with boxes for three rows of a filter, if it has as many. Some are none, by tile_n=0. */
+static void candidate_of_way(const conv_sm90_problem *inner, const ckl_device_info *device, int i, conv_sm90_config *c)
 {
     if (!conv_sm90_candidate(inner, device, i % CONV_SM90_CANDIDATES, c))
-        return false;
-    if (i >= CONV_SM90_CANDIDATES)
+        c->tile_n = 0;
+    else if (i >= CONV_SM90_CANDIDATES)
         conv_sm90_load_tall(inner, device, c);
-    return true;
 }
 
-/* For NCHW also some with pixels in the order of memory, shared by two CTAs: small planes have few tiles. */
+/* For NCHW also some with pixels in the order of memory: small planes have few tiles. */
 static bool candidate_whole(const conv_prepared *p, const ckl_device_info *device, int i, conv_packed_config *c)
 {
     enum { FOLLOWING = 2 * CONV_SM90_WIDTHS };
@@ -57,7 +56,7 @@ static bool candidate_whole(const conv_prepared *p, const ckl_device_info *devic
     if (c->nchw && i < FOLLOWING) {
         const conv_sm90_problem *inner = &p->packed[CONV_PLAIN].inner;
         if (conv_sm90_candidate(inner, device, i, &c->conv))
-            conv_sm90_follow(inner, device, &c->conv);
+            conv_sm90_follow(device, &c->conv);
         return true;
     }
     i -= c->nchw ? FOLLOWING : 0;
@@ -68,7 +67,8 @@ static bool candidate_whole(const conv_prepared *p, const ckl_device_info *devic
     i -= i < plain ? 0 : c->fold && can_pad ? plain + of_way : plain;
     if (i >= of_way || (c->fold && !can_fold))
         return false;
-    return candidate_of_way(&p->packed[way_of(c)].inner, device, i, &c->conv);
+    candidate_of_way(&p->packed[way_of(c)].inner, device, i, &c->conv);
+    return true;
 }
 
 /* Each, where outputs are few, also in slices. */

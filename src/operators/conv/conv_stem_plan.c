@@ -108,27 +108,26 @@ static void take_tile(const ckl_conv_desc *d, conv_stem_config *c)
 
 /*
  * Filters of a CTA: all, up to 128, or as few CTAs as that takes; or more CTAs, which fill the SMs where pixels are
- * few.
+ * few. 128 of many where runs are stored, 96 where pixels are (1 to 256 of 3 planes of 709x709: 773 us, by 96 882).
  */
 static bool candidate_stem(const void *desc, const ckl_device_info *device, int i, void *config)
 {
     const ckl_conv_desc inner = conv_turned(desc), *d = &inner;
     conv_stem_config *c = config;
     const int unit = d->c > UNIT ? 16 : 32;
-    const bool staged = !stores_directly(d) || d->layout == CKL_IMAGE_NCHW;
-    const int64_t most[] = { d->k > FILTERS_MAX && staged ? 96 : FILTERS_MAX, 64, 32 };
-    if (i >= COUNT_OF(most) || (i > 0 && d->k <= most[i]))
-        return false;
     *c = (conv_stem_config){ .form = conv_form_of(desc),
                              .nchw = d->layout == CKL_IMAGE_NCHW,
                              .direct = stores_directly(d),
                              .channels = conv_config_number(d->c),
                              .vec = 1,
-                             .tile_n = (int)round_up(ceil_div(d->k, max_i64(1, ceil_div(d->k, most[i]))), unit),
                              .rows = conv_config_number(d->r),
                              .columns = conv_config_number(d->s),
                              CONV_STEPS_OF(d) };
     take_tile(d, c);
+    const int64_t most[] = { d->k > FILTERS_MAX && (!c->direct || c->pairs) ? 96 : FILTERS_MAX, 64, 32 };
+    if (i >= COUNT_OF(most) || (i > 0 && d->k <= most[i]))
+        return false;
+    c->tile_n = (int)round_up(ceil_div(d->k, max_i64(1, ceil_div(d->k, most[i]))), unit);
     if (is_wide(c))
         c->vec = (int)vector_of(d);
     else if (whole_pixels(d) && loads_of(c) > LOADS_MAX)
@@ -324,7 +323,7 @@ static ckl_status launch_stem(const ckl_plan *plan, const void *args, ckl_stream
         FAIL(CKL_INVALID, "conv stem: x is not aligned to a pixel; config='vec=1' takes any");
     if (conv_stem_shape_of(c).async && c->form.direction == CKL_CONV_FORWARD && !PLAN_ALIGNED(16, a->w))
         FAIL(CKL_INVALID, "conv stem: w is not aligned to 16 bytes; impl=sm80 takes any");
-    p.mY = conv_pixels(a->y ? a->y : a->dx, &y);
+    p.mY = conv_pixels(a->y ? a->y : a->dx, &y, 256);
     const int64_t tiles = (int64_t)tiles_of(d, c);
     if (tiles == 0)
         return CKL_OK;
