@@ -288,25 +288,32 @@ static val shift_of(const y_runs *runs, ckl_dtype out, val number)
     return bit_and(add(convert(U32, runs->address), mul(number, apart)), imm(15));
 }
 
+/* Lanes that store a run of up to 128 elements. */
+static int lanes_of_run(const stem_kernel *k)
+{
+    return CONV_STEM_PIXELS * (int)ckl_dtype_bytes(k->cfg->form.out) / 16;
+}
+
 /*
- * A run by a warp, from shared memory, where it is as far from whole 16 bytes as in y: vectors of 16 bytes, and single elements before
- * the first and behind the last of them.
+ * A run by so many lanes, from shared memory, where it is as far from whole 16 bytes as in y: vectors of 16 bytes, and single elements
+ * before the first and behind the last of them.
  */
-static void store_run(const stem_kernel *k, const y_runs *runs, val from, val number)
+static void store_run(const stem_kernel *k, const y_runs *runs, int lanes, val from, val number)
 {
     const ckl_dtype out = k->cfg->form.out;
     const int bytes = (int)ckl_dtype_bytes(out), vector = 16 / bytes;
+    val lane = rem(k->lane, imm(lanes));
     val shift = shift_of(runs, out, number), begin = div(shift, imm(bytes)), end = add(begin, runs->count);
     val whole = gmem_address(runs->address, out, mul(convert(I64, number), runs->apart));
     whole = sub(whole, convert(U64, shift));
-    LOOP_FROM(e, mul(k->lane, imm(vector)), end, imm(32 * vector))
+    LOOP_FROM(e, mul(lane, imm(vector)), end, imm(lanes * vector))
         IF(logical_and(ge(e, begin), le(add(e, imm(vector)), end)))
             copy(smem_view(add(from, mul(e, imm(bytes))), out, compact(leaf(vector))),
                  conv_run_at(whole, out, convert(I64, e), vector), 16);
     val first = mul(div(add(begin, imm(vector - 1)), imm(vector)), imm(vector)),
         behind = max(first, mul(div(end, imm(vector)), imm(vector)));
-    val before = lt(k->lane, imm(vector)), e = select(before, k->lane, sub(add(behind, k->lane), imm(vector)));
-    val single = select(before, gt(begin, imm(0)), lt(k->lane, imm(2 * vector)));
+    val before = lt(lane, imm(vector)), e = select(before, lane, sub(add(behind, lane), imm(vector)));
+    val single = select(before, gt(begin, imm(0)), lt(lane, imm(2 * vector)));
     IF(logical_and(single, logical_and(ge(e, begin), lt(e, end))))
         set(conv_run_at(whole, out, convert(I64, e), 1), 0,
             at(smem_view(add(from, mul(e, imm(bytes))), out, compact(leaf(1))), 0));
@@ -331,7 +338,7 @@ static void gather_shifted(const stem_kernel *k, const y_runs *runs, int first, 
     }
 }
 
-/* NCHW of any number of columns: a run of pixels for each channel, some channels at a time, of which a warp stores every eighth. */
+/* NCHW of any number of columns: a run of pixels for each channel, some channels at a time. */
 static void store_planes(const stem_kernel *k, const stem_place *place)
 {
     const ckl_dtype out = k->cfg->form.out;
@@ -341,13 +348,14 @@ static void store_planes(const stem_kernel *k, const stem_place *place)
     val rows = min(sub(conv_number(k->p.y_size[1]), place->h), imm(k->cfg->tile_h)),
         columns = min(sub(conv_number(k->p.y_size[2]), place->w), imm(k->cfg->tile_w));
     const y_runs runs = { gmem_address(k->p.from[CONV_Y], out, start), k->p.y[4], mul(rows, columns) };
-    val last = sub(conv_number(k->p.k), k->first);
+    const int lanes = lanes_of_run(k);
+    val last = sub(conv_number(k->p.k), k->first), own = div(thread(), imm(lanes));
     for (int n = 0; n < k->cfg->tile_n && describing(); n += CONV_STEM_PLANES) {
         const int count = (int)min_i64(CONV_STEM_PLANES, k->cfg->tile_n - n);
         gather_shifted(k, &runs, n, count);
         cta_sync();
-        LOOP_FROM(channel, add(k->warp_row, imm(n)), min(last, imm(n + count)), imm(CONV_STEM_H))
-            store_run(k, &runs,
+        LOOP_FROM(channel, add(own, imm(n)), min(last, imm(n + count)), imm(CONV_STEM_H * 32 / lanes))
+            store_run(k, &runs, lanes,
                       add(tensor_address(k->sRows, coord(0, 0, 0)), mul(sub(channel, imm(n)), imm(row_bytes))),
                       channel);
         cta_sync();
@@ -381,7 +389,7 @@ static void gather_pixels(const stem_kernel *k, const y_runs *runs, val filters,
 static void store_pixels(const stem_kernel *k, const stem_place *place)
 {
     const ckl_dtype out = k->cfg->form.out;
-    const int pitch = k->size.y_pitch;
+    const int pitch = k->size.y_pitch, lanes = k->cfg->several ? lanes_of_run(k) : 32;
     val h = add(place->h, k->warp_row), width = min(sub(conv_number(k->p.y_size[2]), place->w), imm(CONV_STEM_W));
     val filters = min(sub(conv_number(k->p.k), k->first), imm(k->cfg->tile_n));
     val start = add(mul(convert(I64, place->n), k->p.y[0]), mul(convert(I64, h), k->p.y[2]));
@@ -392,8 +400,8 @@ static void store_pixels(const stem_kernel *k, const stem_place *place)
     gather_pixels(k, &runs, filters, k->cfg->several ? imm(pitch) : filters);
     warp_sync();
     IF(lt(h, conv_number(k->p.y_size[1])))
-        LOOP(pixel, k->cfg->several ? width : imm(1))
-            store_run(k, &runs, add(from, mul(pixel, imm(pitch * (int)ckl_dtype_bytes(out)))), pixel);
+        LOOP_FROM(pixel, div(k->lane, imm(lanes)), k->cfg->several ? width : imm(1), imm(32 / lanes))
+            store_run(k, &runs, lanes, add(from, mul(pixel, imm(pitch * (int)ckl_dtype_bytes(out)))), pixel);
     warp_sync();
 }
 
