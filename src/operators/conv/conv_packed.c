@@ -44,22 +44,13 @@ static void candidate_of_way(const conv_sm90_problem *inner, const ckl_device_in
         conv_sm90_load_tall(inner, device, c);
 }
 
-/* For NCHW also some with pixels in the order of memory: small planes have few tiles. */
 static bool candidate_whole(const conv_prepared *p, const ckl_device_info *device, int i, conv_packed_config *c)
 {
-    enum { FOLLOWING = 2 * CONV_SM90_WIDTHS };
     const ckl_conv_desc *d = &p->desc;
     const bool can_pad = p->can[CONV_PADDED], can_fold = p->can[CONV_FOLDED] && d->direction == CKL_CONV_FORWARD;
     c->conv.slices = 1;
     c->nchw = d->layout == CKL_IMAGE_NCHW;
     c->fold = c->padded = false;
-    if (c->nchw && i < FOLLOWING) {
-        const conv_sm90_problem *inner = &p->packed[CONV_PLAIN].inner;
-        if (conv_sm90_candidate(inner, device, i, &c->conv))
-            conv_sm90_follow(device, &c->conv);
-        return true;
-    }
-    i -= c->nchw ? FOLLOWING : 0;
     const int of_way = CONV_SM90_CANDIDATES * (p->plain.may_be_tall ? 2 : 1);
     const int plain = lies_plain(d) ? 1 : of_way; // one says why not
     c->padded = i >= plain && can_pad && i - plain < of_way;

@@ -211,9 +211,6 @@ ckl_status conv_sm90_admit(const conv_sm90_problem *problem, const ckl_device_in
 bool conv_sm90_candidate(const conv_sm90_problem *problem, const ckl_device_info *device, int i,
                          conv_sm90_config *config);
 
-/* The same config with pixels in the order of memory. */
-void conv_sm90_follow(const ckl_device_info *device, conv_sm90_config *config);
-
 /* The same config with boxes for all three rows of a filter, of a problem that may be tall. */
 void conv_sm90_load_tall(const conv_sm90_problem *problem, const ckl_device_info *device, conv_sm90_config *config);
 

@@ -194,12 +194,6 @@ static bool has_stages(const conv_sm90_problem *p, int tile_k, int least)
     return p->taps * ceil_div(p->in, tile_k) >= least;
 }
 
-void conv_sm90_follow(const ckl_device_info *device, conv_sm90_config *c)
-{
-    follow_rows(c, c->consumers);
-    c->stages = stages_of(c, device);
-}
-
 /* Tall stages of a tile. */
 static int64_t tall_stages(const conv_sm90_problem *p, const conv_sm90_config *c)
 {
