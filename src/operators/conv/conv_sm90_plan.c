@@ -188,12 +188,6 @@ static int groups_together(const ckl_conv_desc *d)
     return d->groups % together ? 1 : together;
 }
 
-/* Has a tile of this depth so many stages? */
-static bool has_stages(const conv_sm90_problem *p, int tile_k, int least)
-{
-    return p->taps * ceil_div(p->in, tile_k) >= least;
-}
-
 /* Tall stages of a tile. */
 static int64_t tall_stages(const conv_sm90_problem *p, const conv_sm90_config *c)
 {
@@ -249,7 +243,7 @@ static bool candidate_sm90(const void *desc, const ckl_device_info *device, int 
         return false;
     const int order = i % orders;
     const bool three = order > 0 && order % 2 == 0;
-    if (three && (c->consumers == 1 || !has_stages(p, c->tile_k, THREE_LEAST)))
+    if (three && (c->consumers == 1 || p->taps * ceil_div(p->in, c->tile_k) < THREE_LEAST))
         c->tile_n = 0;
     if (three)
         c->consumers = CONV_SM90_CONSUMERS;

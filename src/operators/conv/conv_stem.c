@@ -354,7 +354,7 @@ static void store_planes(const stem_kernel *k, const stem_place *place)
         const int count = (int)min_i64(CONV_STEM_PLANES, k->cfg->tile_n - n);
         gather_shifted(k, &runs, n, count);
         cta_sync();
-        LOOP_FROM(channel, add(own, imm(n)), min(last, imm(n + count)), imm(CONV_STEM_H * 32 / lanes))
+        LOOP_FROM(channel, add(own, imm(n)), min(last, imm(n + count)), imm(CONV_STEM_THREADS / lanes))
             store_run(k, &runs, lanes,
                       add(tensor_address(k->sRows, coord(0, 0, 0)), mul(sub(channel, imm(n)), imm(row_bytes))),
                       channel);
