@@ -287,7 +287,7 @@ static const char *const cases[] = {
     "n=2 c=72 h=9 w=20 k=24 pad=1 direction=data dtype=bf16 impl=stem",
     "n=2 c=141 h=9 w=20 k=17 r=2 layout=nchw direction=data impl=stem # filters past the end",
     "c=16 h=5 w=5 k=9 pad=1 impl=stem # filters by cp.async",
-    "c=131 h=12 w=9 k=8 pad=1 impl=packed config='slices=3 im2col=0'",
+    "c=131 h=12 w=9 k=8 pad=1 impl=packed config='slices=3 im2col=0 tall=0'",
     "n=2 c=72 h=5 w=5 k=40 layout=nchw pad=1 bias=1 residual=1 activation=relu dtype=bf16 impl=packed "
     "config='slices=4 im2col=0 consumers=1 box_w=4 box_h=8 box_n=2' # images of a box that do not exist",
     "n=3 c=72 h=5 w=5 k=41 pad=1 scale=1 residual=1 out=f32 impl=packed config='slices=2' # y alone is no whole 16 "
@@ -295,7 +295,7 @@ static const char *const cases[] = {
     "n=2 c=21 h=9 w=8 k=77 pad=1 layout=nchw direction=data impl=packed config='slices=3 im2col=0 consumers=1 "
     "box_w=4 box_h=8 box_n=2'",
     "n=3 c=5 h=8 w=8 k=296 pad=1 direction=data dtype=bf16 impl=packed config='slices=5'",
-    "n=2 c=24 h=9 w=9 k=24 pad=1 impl=packed config='fold=1 padded=0 slices=2'",
+    "n=2 c=24 h=9 w=9 k=24 pad=1 impl=packed config='fold=1 padded=0 slices=2 tall=0'",
     "n=2 c=72 h=5 w=5 k=41 layout=nchw pad=1 bias=1 residual=1 activation=relu dtype=bf16 impl=patches",
     "n=3 c=24 h=9 w=7 k=133 layout=nchw r=5 s=3 stride_w=2 dilation_h=2 pad_left=3 pad_top=1 scale=1 out=f32 "
     "impl=patches",
@@ -558,6 +558,12 @@ static const char *const cases[] = {
     "n=2 c=1 h=9 w=33 k=1 r=7 s=7 pad=3 dtype=bf16 impl=depthwise_rows config='high=2'",
     "n=2 c=5 h=29 w=33 k=5 groups=5 pad=1 bias=1 impl=depthwise_rows config='high=3 turns=4'",
     "n=40 c=48 h=30 w=35 k=48 groups=48 pad=1 bias=1 impl=halo # six lanes",
+    "n=2 c=96 h=17 w=19 k=96 groups=96 pad=1 stride=2 bias=1 scale=1 activation=relu impl=halo config='bands=0 "
+    "lanes=12 "
+    "cols=5 wide=2 high=4 images=1 stages=2 ctas=2' # whole pixels",
+    "n=3 c=240 h=13 w=29 k=240 groups=240 pad=1 stride=2 residual=1 dtype=bf16 impl=halo config='bands=0 lanes=30 "
+    "cols=7 "
+    "wide=1 high=4 images=1 stages=2 ctas=1'",
     "n=2 c=80 h=17 w=19 k=80 groups=80 pad=1 bias=1 impl=halo config='lanes=9 wide=1 cols=8 high=8 images=1 ctas=3 "
     "stages=3'",
     "n=3 c=1 h=29 w=37 k=1 pad=1 scale=1 bias=1 residual=1 layout=nchw dtype=bf16 impl=depthwise_rows # a plane",
