@@ -311,9 +311,9 @@ static int64_t choose_held(const ckl_softmax_desc *d, const ckl_device_info *dev
 }
 
 /*
- * Are columns more than one CTA's registers hold, tensors more than caches, and strips three quarters of their lines? 16 bits: or are
- * lines of that CTA half as long, 8x600x4096 f16 42.4 us in registers, 31.9 in chunks; not whole ones, gradients of 48x256x2176 bf16 47.8
- * and 54.2. f32 forward has two CTAs an SM up to 1024 lines.
+ * Are columns more than a cluster's registers hold, or more than a CTA's where tensors are more than caches and strips three quarters of
+ * their lines? 16 bits: or are lines of that CTA half as long, 8x600x4096 f16 42.4 us in registers, 31.9 in chunks; not whole ones,
+ * gradients of 48x256x2176 bf16 47.8 and 54.2. f32 forward has two CTAs an SM up to 1024 lines.
  */
 static bool wants_held(const ckl_softmax_desc *d, const ckl_device_info *device)
 {
@@ -322,16 +322,14 @@ static bool wants_held(const ckl_softmax_desc *d, const ckl_device_info *device)
     const int64_t bytes_min = half ? BYTES_MIN_HALF : is_forward ? BYTES_MIN : BYTES_MIN_GRADIENTS;
     const int64_t filled = 3 * round_up(d->inner, LINE_BYTES / dtype_bytes(d->dtype));
     column_split held;
-    if (!device->has_tma || tensor_bytes(d) < bytes_min || filled > 4 * d->inner)
+    const int ctas = ctas_that_hold(d, device, &held);
+    if (!device->has_tma || (!is_ragged(d) && softmax_vec_of(d) < row_vec_full(d->dtype) / (is_forward ? 2 : 1)))
         return false;
-    if (is_ragged(d))
-        return true;
-    if (softmax_vec_of(d) < row_vec_full(d->dtype) / (is_forward ? 2 : 1))
+    if (ctas && (tensor_bytes(d) < bytes_min || filled > 4 * d->inner))
         return false;
-    const bool alone = ctas_that_hold(d, device, &held) == 1;
     const bool full = half ? held.threads == COLUMN_THREADS_FULL && !has_lines(&held, d->dtype)
                            : is_forward && d->n >= LINES_MIN_FORWARD;
-    return !alone || full;
+    return is_ragged(d) || ctas != 1 || full;
 }
 
 /*
