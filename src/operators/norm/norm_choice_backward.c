@@ -176,7 +176,7 @@ static bool find_backward_flow(const ckl_norm_desc *d, const ckl_device_info *de
 
 static row_pipeline_split split_of_flow(const backward_flow *f, const ckl_norm_desc *d)
 {
-    // deeper rings are slower: 1024x17792 f16 49.1 us by 13 stages, 47.4 by 8
+    // deeper rings are slower: 1024x17792 f16 49.1 us by 13 stages, 47.4 by 8; 2048x11776 bf16, cut, 60.0 by 17, 57.0 by 9
     enum { STAGES_MIN = 4 };
     const int vec = row_vec_full(d->dtype), inputs = 2 + d->residual;
     const bool ragged = norm_is_ragged(d) && !norm_is_cut(d);
@@ -189,7 +189,7 @@ static row_pipeline_split split_of_flow(const backward_flow *f, const ckl_norm_d
     int64_t sums = f->dgamma_in_smem ? 4LL * f->threads * f->elements : 0;
     s.stages = (int)((BACKWARD_RING_BYTES / f->ctas_per_sm - sums) /
                      ((row_split_cols(&s.chunk) + (s.cut ? vec : 0)) * inputs * f->bytes));
-    if (norm_is_ragged(d) ? f->residence == ROW_IN_REGISTERS : f->bytes == 2)
+    if (f->bytes == 2 || (norm_is_ragged(d) && f->residence == ROW_IN_REGISTERS))
         s.stages = (int)min_i64(s.stages, max_i64(STAGES_MIN, ROWS_IN_RING * (int64_t)s.chunks));
     s.lookahead = f->lookahead && s.stages >= 2 * s.chunks;
     return s;
@@ -353,9 +353,7 @@ static void fit_odd_rows(const ckl_norm_desc *d, const ckl_device_info *device, 
             const double cost = shapes[i].spread * of_thread * threads * cluster / sqrt(ctas_per_sm * threads);
             backward_flow fit = chunks_in_ring(d, threads, shapes[i].chunks, ctas_per_sm, shapes[i].in_ring);
             fit.residence = shapes[i].in_ring ? ROW_IN_RING : ROW_IN_REGISTERS;
-            row_pipeline_split split = split_of_flow(&fit, d);
-            if (f->bytes == 2 && shapes[i].in_ring)
-                split.stages = (int)min_i64(split.stages, ROWS_IN_RING * (int64_t)split.chunks);
+            const row_pipeline_split split = split_of_flow(&fit, d);
             if (cost >= best || split.chunks != shapes[i].chunks || split.cluster != cluster)
                 continue;
             best = cost;
@@ -365,8 +363,6 @@ static void fit_odd_rows(const ckl_norm_desc *d, const ckl_device_info *device, 
     if (centred && f->bytes == 2 && before.lookahead && 20 * room_of(s) > 19 * room_of(&split_before)) {
         *f = before;
         *s = split_before;
-        if (cut) // 60.0 us by 17 stages, 57.0 by 9 (2048x11776 bf16)
-            s->stages = (int)min_i64(s->stages, ROWS_IN_RING * (int64_t)s->chunks);
     }
 }
 
