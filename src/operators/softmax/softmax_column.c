@@ -10,7 +10,7 @@ static columns begin(const softmax_column_config *cfg, int kernel)
                   .split = kernel ? column_split_scalar(&cfg->split) : cfg->split,
                   .p = params_of(softmax) };
     min_ctas_per_sm(cfg->form.ctas_per_sm);
-    c.place = shifted(&c, column_here(&c.split, c.p.n, c.p.inner, c.p.strips));
+    c.place = column_here(&c.split, c.p.n, c.p.inner, c.p.strips);
     return c;
 }
 

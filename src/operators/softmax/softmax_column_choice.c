@@ -255,6 +255,8 @@ static ckl_status admit_columns(const char *what, bool held, const ckl_softmax_d
     TRY(check_other_axis(what, d));
     TRY(column_split_admit(what, &c->split, c->form.dtype, device));
     TRY(softmax_admit_form(what, d, &c->form, c->split.vec, c->split.ragged));
+    if (c->split.ragged && (!c->tiles || c->kept))
+        FAIL(CKL_INVALID, "%s: ragged=1 is for column_held with kept=0, which copies lines to shared memory", what);
     if (c->split.ragged && (d->ldx - d->ldy) % c->split.vec)
         FAIL(CKL_UNSUPPORTED, "%s: ragged=1, but lines of ldx=%" PRId64 " and ldy=%" PRId64 " begin differently", what,
              d->ldx, d->ldy);
@@ -333,13 +335,13 @@ static bool wants_held(const ckl_softmax_desc *d, const ckl_device_info *device)
 }
 
 /*
- * Lines of 128 bytes; of 64 where a strip of chunks is more than a third of all CTAs that run: gradients of 46391x488 f32 163 us in
- * clusters, 114 so. Where it is chosen it was measured (bench/notes/memory-bound.md), but for gradients of 16 bits with such lines.
+ * Lines of 128 bytes; of 64 where a strip of chunks is more than half of all CTAs that run. Gradients of 65536x768 f32, 161 chunks of 396, take
+ * a sixth less by whole lines (bench/notes/memory-bound.md).
  */
 ckl_status softmax_choose_column_held(const void *desc, const ckl_device_info *device, void *config)
 {
     static const char what[] = "softmax column_held";
-    enum { STRIPS_AT_ONCE = 3 };
+    enum { STRIPS_AT_ONCE = 2 };
     const ckl_softmax_desc *d = desc;
     softmax_column_config *c = config;
     TRY(check_other_axis(what, d));
