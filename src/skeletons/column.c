@@ -191,7 +191,7 @@ static int_tuple limits_of(const column_split *s, const column_place *p)
     return s->exact ? NULL : shape(_, p->lines);
 }
 
-/* Lines that begin anywhere: what reaches past a strip, or past the tensor, goes element by element */
+/* Lines that begin anywhere: of what reaches past a strip elements are stored */
 
 static val line_inside(const column_split *s, const column_place *p, int step)
 {
@@ -204,36 +204,10 @@ static val element_inside(const column_place *p, int e)
     return lt(convert(U32, add(p->offset, imm(e))), convert(U32, p->width));
 }
 
-/* Do vectors end behind the strip? The last line may have no memory there. */
+/* Do vectors end behind the strip? */
 static val reaches_out(const column_split *s, const column_place *p)
 {
     return gt(add(p->offset, imm(s->vec)), p->width);
-}
-
-static void load_last_line(const column_split *s, const column_place *p, tensor from, val n, tensor to)
-{
-    const val last = sub(convert(U32, n), imm(1));
-    for (int step = 0; step < s->steps; step++)
-        IF(eq(convert(U32, coordinate(p->cX, 1, (int64_t)step * s->vec)), last)) {
-            const val address = tensor_address(from, leaf((int64_t)step * s->vec));
-            for (int e = 0; e < s->vec; e++)
-                IF(element_inside(p, e)) {
-                    val x = unwritten(element_register(from.dtype));
-                    load_at(IR_GLOBAL, from.cache, from.dtype, 1, address, e * dtype_bytes(from.dtype), &x);
-                    set(to, (int64_t)step * s->vec + e, x);
-                }
-        }
-}
-
-static void load_ragged(const column_split *s, const column_place *p, tensor from, val n, tensor to, double fill)
-{
-    tiled_copy each = vectors_of(s, from.dtype);
-    const val out = logical_and(reaches_out(s, p), ne(p->lines, imm(0)));
-    column_place whole = *p;
-    whole.lines = sub(p->lines, select(out, imm_as(U32, 1), imm_as(U32, 0)));
-    copy_tiled_if(&each, p->cX, limits_of(s, &whole), from, to, fill);
-    IF(out)
-        load_last_line(s, p, from, n, to);
 }
 
 static void store_elements(const column_split *s, const column_place *p, tensor from, tensor to)
@@ -254,10 +228,7 @@ void column_load(const column_split *s, const column_place *p, val pointer, ckl_
 {
     const tensor from = partition_of(s, p, pointer, dtype, ld, n);
     tiled_copy each = vectors_of(s, dtype);
-    if (s->ragged)
-        load_ragged(s, p, from, n, to, fill);
-    else
-        copy_tiled_if(&each, p->cX, limits_of(s, p), from, to, fill);
+    copy_tiled_if(&each, p->cX, limits_of(s, p), from, to, fill);
 }
 
 void column_store(const column_split *s, const column_place *p, tensor from, val pointer, ckl_dtype dtype, val ld,

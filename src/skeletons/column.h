@@ -84,7 +84,10 @@ val column_number(const column_split *s, const column_place *p, int e);
 /* The same thread in the tile of its columns that begins at line `start`. */
 column_place column_from(const column_place *p, val start);
 
-/* Between a tensor in memory and registers (VEC,STEPS) of its type or f32; outside: `fill`, and nothing is stored. */
+/*
+ * Between a tensor in memory and registers (VEC,STEPS) of its type or f32; outside: `fill`, and nothing is stored. Ragged lines are not
+ * loaded so, but staged.
+ */
 void column_load(const column_split *s, const column_place *p, val pointer, ckl_dtype dtype, val ld, val n, tensor to,
                  double fill);
 void column_store(const column_split *s, const column_place *p, tensor from, val pointer, ckl_dtype dtype, val ld,

@@ -118,24 +118,6 @@ static void write_dx(row *r, const row_place *p)
 
 /* One row in registers */
 
-/* The spans of a row. */
-typedef struct spans {
-    row of[ROW_SPANS_MAX];
-    int count;
-} spans;
-
-static spans spans_of(const row *r)
-{
-    const row_spans all = row_spans_of(&r->split, &r->place, r->o.dx, r->cfg->dtype, r->o.ldy);
-    spans s = { .count = all.count };
-    for (int i = 0; i < s.count; i++) {
-        s.of[i] = *r;
-        s.of[i].split = all.of[i].split;
-        s.of[i].place = all.of[i].place;
-    }
-    return s;
-}
-
 static void load_row(row *r, const row_place *p)
 {
     r->rX = load_input(r, p, r->o.x);
@@ -163,18 +145,16 @@ static void clear_sums(const row *r)
     assign(r->sum[1], immf(0));
 }
 
-static void backward_of_row(spans *s)
+static void backward_of_row(row *r)
 {
-    row *r = &s->of[0];
+    load_row(r, &r->place);
     clear_sums(r);
-    for (int i = 0; i < s->count; i++)
-        add_products(&s->of[i]);
-    for (int i = 0; i < s->count && r->cfg->affine; i++)
-        add_columns(&s->of[i]);
+    add_products(r);
+    if (r->cfg->affine)
+        add_columns(r);
     reduce_row(r);
     find_factors(r);
-    for (int i = 0; i < s->count; i++)
-        write_dx(&s->of[i], &s->of[i].place);
+    write_dx(r, &r->place);
 }
 
 /* One row tile by tile */
@@ -226,83 +206,21 @@ static turns turns_of(const row *r)
     return (turns){ first, stride, sub(r->place.row, first) };
 }
 
-/* The place of this thread's row of the turn from row `begin` on, which may not exist. */
-static row_place place_in_turn(const row *r, const turns *t, val begin)
-{
-    row_place p = row_place_at(&r->place, takes_several(&r->split) ? add(begin, t->offset) : begin);
-    if (r->split.ragged)
-        p.limit = select(p.exists, r->place.limit, imm(0));
-    return p;
-}
-
-/* Goes to the row of a turn whose first row exists. */
+/* Goes to this thread's row of the turn from row `begin` on; of several it may not exist. */
 static void take_row(row *r, const turns *t, val begin)
 {
     if (takes_several(&r->split))
-        r->place = place_in_turn(r, t, begin);
+        r->place = row_place_at(&r->place, add(begin, t->offset));
     else
         r->place.row = begin;
 }
 
-static void load_each_row(spans *s, const turns *t)
+static void each_row(row *r, const turns *t)
 {
-    row *r = &s->of[0];
     LOOP_FROM(begin, t->first, r->o.rows, t->stride) {
-        for (int i = 0; i < s->count; i++)
-            take_row(&s->of[i], t, begin);
+        take_row(r, t, begin);
         load_statistics(r, r->place.row, r->mean, r->rstd);
-        if (r->cfg->tiled) {
-            backward_of_tiles(r);
-        } else {
-            for (int i = 0; i < s->count; i++)
-                load_row(&s->of[i], &s->of[i].place);
-            backward_of_row(s);
-        }
-    }
-}
-
-/* A row that is loaded, of all spans. */
-typedef struct loaded {
-    tensor rX[ROW_SPANS_MAX], rDy[ROW_SPANS_MAX]; // (VEC,STEPS)
-    val mean, rstd;
-} loaded;
-
-static loaded load_turn(spans *s, const turns *t, val begin)
-{
-    loaded l = { .mean = variable(F32, immf(0)), .rstd = variable(F32, immf(0)) };
-    for (int i = 0; i < s->count; i++) {
-        row *r = &s->of[i];
-        const row_place p = place_in_turn(r, t, begin);
-        load_row(r, &p);
-        l.rX[i] = r->rX;
-        l.rDy[i] = r->rDy;
-        if (i == 0)
-            load_statistics(r, p.row, l.mean, l.rstd);
-    }
-    return l;
-}
-
-/* The next row is loaded while a row is reduced and written. */
-static void prefetch_each_row(spans *s, const turns *t)
-{
-    const loaded now = load_turn(s, t, t->first);
-    LOOP_FROM(begin, t->first, s->of[0].o.rows, t->stride) {
-        const loaded next = load_turn(s, t, add(begin, t->stride));
-        for (int i = 0; i < s->count; i++) {
-            row *r = &s->of[i];
-            take_row(r, t, begin);
-            r->rX = now.rX[i];
-            r->rDy = now.rDy[i];
-            r->mean = now.mean;
-            r->rstd = now.rstd;
-        }
-        backward_of_row(s);
-        for (int i = 0; i < s->count; i++) {
-            copy(next.rX[i], now.rX[i], 0);
-            copy(next.rDy[i], now.rDy[i], 0);
-        }
-        assign(now.mean, next.mean);
-        assign(now.rstd, next.rstd);
+        (r->cfg->tiled ? backward_of_tiles : backward_of_row)(r);
     }
 }
 
@@ -346,24 +264,20 @@ static void backward_rows(const norm_config *cfg, bool vectors, bool centred)
         min_ctas_per_sm(cfg->ctas_per_sm);
     make_variables(&r);
     const bool sums = cfg->affine && !cfg->tiled;
-    spans s = spans_of(&r);
     grid_wait(); // what is above overlaps the end of the kernel before
-    for (int i = 0; i < s.count && sums; i++) {
-        s.of[i].rGamma = load_gamma(&s.of[i], &s.of[i].place);
-        s.of[i].rDgamma = zeros(&s.of[i]);
-        s.of[i].rDbeta = zeros(&s.of[i]);
+    if (sums) {
+        r.rGamma = load_gamma(&r, &r.place);
+        r.rDgamma = zeros(&r);
+        r.rDbeta = zeros(&r);
     }
     cluster_meet(cfg->split.cluster);
     const turns t = turns_of(&r);
-    if (cfg->prefetch && !cfg->tiled)
-        prefetch_each_row(&s, &t);
-    else
-        load_each_row(&s, &t);
+    each_row(&r, &t);
     launch_dependents(); // the kernel of the columns
     if (sums && takes_several(&r.split))
-        norm_store_cta_sums(&r.split, &r.o, (tensor[]){ s.of[0].rDgamma, s.of[0].rDbeta }, sums_of(&r).count);
-    for (int i = 0; i < s.count && sums && !takes_several(&r.split); i++)
-        store_sums(&s.of[i], &s.of[i].place, t.first);
+        norm_store_cta_sums(&r.split, &r.o, (tensor[]){ r.rDgamma, r.rDbeta }, sums_of(&r).count);
+    else if (sums)
+        store_sums(&r, &r.place, t.first);
 }
 
 enum { CHUNKS_AND_ENDS = ROW_PIPELINE_CHUNKS_MAX + 1 };

@@ -388,9 +388,9 @@ static ckl_status admit_split(const char *what, const ckl_norm_desc *d, const ck
                               const norm_config *c)
 {
     const row_split s = c->split;
-    if (c->split.ragged && d->direction == CKL_DIRECTION_BACKWARD && (c->tiled || !norm_in_phase(d)))
-        FAIL(CKL_UNSUPPORTED, "%s: ragged=1, but tiled=%d, or ldx=%" PRId64 " and ldy=%" PRId64 " are out of phase",
-             what, c->tiled, d->ldx, d->ldy);
+    if (c->split.ragged && d->direction == CKL_DIRECTION_BACKWARD && (!c->flow.stages || !norm_in_phase(d)))
+        FAIL(CKL_UNSUPPORTED, "%s: ragged=1, but stages=%d, or ldx=%" PRId64 " and ldy=%" PRId64 " are out of phase",
+             what, c->flow.stages, d->ldx, d->ldy);
     if (c->dtype != d->dtype || c->affine != d->affine || c->residual != d->residual)
         FAIL(CKL_INVALID, "%s: dtype, affine and residual must be those of the problem", what);
     if (c->tiled && c->split.row_threads != c->split.threads)
@@ -422,8 +422,6 @@ ckl_status norm_admit_forward(const void *desc, const ckl_device_info *device, c
         FAIL(CKL_UNSUPPORTED, "norm forward: direction is backward");
     const norm_config *c = config;
     TRY(admit_split("norm forward", d, device, c));
-    if (c->prefetch)
-        FAIL(CKL_INVALID, "norm forward: prefetch=1 is for backward");
     if (!c->shared_weights)
         return CKL_OK;
     if (!c->affine || c->tiled || (c->flow.stages ? c->flow.chunks == 0 : c->split.cluster > 1))

@@ -12,14 +12,11 @@ enum {
     BACKWARD_THREADS_MAX = 512,
     BACKWARD_THREADS_MIN = 128,    // where rows flow
     BACKWARD_THREADS_RAGGED = 512, // of an SM, where rows flow: their ends take registers
-    BACKWARD_PREFETCH_MAX = 8,     // elements for which there are registers to load the next row
-    BACKWARD_WARPS = 20,           // of an SM that has a row for each: 96 registers a thread
     BACKWARD_ROW_COLS_MAX = 512,
     NARROW_THREADS = 768,            // of an SM: 80 registers each
     BACKWARD_RING_BYTES = 216 << 10, // of an SM
     WARP = 32,
     COLUMN_LANES_MIN = 8,
-    VECTORS_MIN = 4, // of a ragged row
     ROWS_IN_RING = 3
 };
 
@@ -40,7 +37,8 @@ static int lanes_for(int64_t vectors, int steps)
  * Short rows: some lanes of a warp for each, several warps a CTA. A warp for each row of 112 columns of 16 bits left 18 lanes idle, and
  * each CTA leaves partial sums of all columns: 35.7 and 23.0 us (99205 rows on an H200). Elements are 32 bytes of a thread, if no
  * other number leaves fewer lanes idle; narrower vectors than 16 bytes are few, so that accesses are long: 23.5 and 21.0 us by 8 and 32
- * lanes (65536x128 f16, ldx=129). False: too long, or ragged.
+ * lanes (65536x128 f16, ldx=129). Vectors between the boundaries of ragged rows are slower: 32.2 and 22.4 us (79872x113 bf16). False: too
+ * long.
  */
 static bool choose_packed_split(const ckl_norm_desc *d, const ckl_device_info *device, row_split *s)
 {
@@ -52,8 +50,8 @@ static bool choose_packed_split(const ckl_norm_desc *d, const ckl_device_info *d
     const int64_t vectors = max_i64(1, ceil_div(d->cols, vec));
     if (vectors > lanes_max * most)
         return false;
-    int best = full ? (int)min_i64(most, BYTES / bytes) : 1;
-    for (int steps = 1; steps <= most; steps++) {
+    int best = full ? (int)min_i64(most, BYTES / bytes) : (int)ceil_div(vectors, lanes_max);
+    for (int steps = 1; steps <= most && full; steps++) {
         const int lanes = lanes_for(vectors, steps), room = lanes_for(vectors, best) * best;
         if (lanes <= lanes_max && (lanes * steps < room || room > lanes_max * best))
             best = steps;
@@ -118,18 +116,6 @@ static bool choose_backward_split(int64_t cols, int vec, int elements, int clust
     return s->steps <= steps;
 }
 
-/* The same for the vectors of a ragged row, unless it is hardly longer than its ends. */
-static bool choose_ragged_backward_split(const ckl_norm_desc *d, int elements, row_split *s)
-{
-    const int vec = row_vec_full(d->dtype);
-    if (!norm_is_ragged(d) || !norm_in_phase(d) || d->cols < VECTORS_MIN * vec ||
-        !choose_backward_split(d->cols - d->cols % vec, vec, elements, 1, s))
-        return false;
-    s->exact = false;
-    s->ragged = true;
-    return true;
-}
-
 /*
  * Rows of gradients that flow in CTAs that keep sums of columns, as measured (bench/notes/norm.md). Each of an SM's
  * four partitions has 512 registers a lane: 3 CTAs of 4 warps and a producer get 128 registers a thread, 2 CTAs of 8
@@ -176,7 +162,7 @@ static bool find_backward_flow(const ckl_norm_desc *d, const ckl_device_info *de
 
 static row_pipeline_split split_of_flow(const backward_flow *f, const ckl_norm_desc *d)
 {
-    // deeper rings are slower: 1024x17792 f16 49.1 us by 13 stages, 47.4 by 8
+    // deeper rings are slower: 1024x17792 f16 49.1 us by 13 stages, 47.4 by 8; 2048x11776 bf16, cut, 60.0 by 17, 57.0 by 9
     enum { STAGES_MIN = 4 };
     const int vec = row_vec_full(d->dtype), inputs = 2 + d->residual;
     const bool ragged = norm_is_ragged(d) && !norm_is_cut(d);
@@ -189,7 +175,7 @@ static row_pipeline_split split_of_flow(const backward_flow *f, const ckl_norm_d
     int64_t sums = f->dgamma_in_smem ? 4LL * f->threads * f->elements : 0;
     s.stages = (int)((BACKWARD_RING_BYTES / f->ctas_per_sm - sums) /
                      ((row_split_cols(&s.chunk) + (s.cut ? vec : 0)) * inputs * f->bytes));
-    if (norm_is_ragged(d) ? f->residence == ROW_IN_REGISTERS : f->bytes == 2)
+    if (f->bytes == 2 || (norm_is_ragged(d) && f->residence == ROW_IN_REGISTERS))
         s.stages = (int)min_i64(s.stages, max_i64(STAGES_MIN, ROWS_IN_RING * (int64_t)s.chunks));
     s.lookahead = f->lookahead && s.stages >= 2 * s.chunks;
     return s;
@@ -313,21 +299,21 @@ static void fit_warps(const ckl_norm_desc *d, const ckl_device_info *device, boo
  * them is instructions of few warps: the time is about that of a row's instructions, by the root of the warps for which an SM has registers.
  * 111.1 us by 128 threads with room for 2048 elements, 92.3 by 96 with 1536 (layer norm, 32768x1283 f16); 112.7 by 18 warps with room for
  * 16384, 76.2 by 21 with 9216 (RMS norm, 2560x8679 f32). Layer norm of long f32 rows looks ahead in the ring: 121.6 and 74.5
- * (1024x20001); that of 16 bits whose rows fill their threads anyway, too: 51.1 and 52.8 (4096x4095 bf16). RMS norm of rows for sixteen
- * CTAs has half of them, which look ahead: 136.2 and 111.9 (1024x53781 bf16).
+ * (1024x20001); that of 16 bits whose rows fill their threads anyway, too: 51.1 and 52.8 (4096x4095 bf16). Rows for sixteen CTAs have half of
+ * them, which look ahead: RMS norm 136.2 and 111.9 (1024x53781 bf16), layer norm of eight CTAs a twelfth less (877x28961 f16).
  */
 static void fit_odd_rows(const ckl_norm_desc *d, const ckl_device_info *device, bool centred, backward_flow *f,
                          row_pipeline_split *s)
 {
-    enum { THREADS_MIN = 64, THREADS_MAX = 288, CLUSTER_MAX_CUT = 4 }; // larger ones are slower for cut rows
+    enum { THREADS_MIN = 64, THREADS_MAX = 288, CLUSTER_CUT = 4, CLUSTER_AHEAD = 8 };
     static const double ROW_CUT = 120, ROW_RAGGED = 250, CLUSTER = 125, ELEMENT = 14; // instructions of a thread
     static const struct {
         int bytes, chunks;
         int warps, warps_most; // of an SM, producers too, that do not spill; most: layer norm or, of f32, a residual
         double spread;         // what waits for registers
         bool in_ring;
-    } shapes[] = { { 2, 2, 24, 20, 1, false }, { 2, 3, 15, 15, 1.1, false }, { 2, 1, 30, 30, 1, false },
-                   { 2, 4, 16, 0, 1.1, true }, { 4, 3, 24, 0, 1, false },    { 4, 2, 24, 24, 1, false },
+    } shapes[] = { { 2, 2, 24, 20, 1, false },  { 2, 3, 15, 15, 1.1, false }, { 2, 1, 30, 30, 1, false },
+                   { 2, 4, 16, 16, 1.1, true }, { 4, 3, 24, 0, 1, false },    { 4, 2, 24, 24, 1, false },
                    { 4, 4, 20, 18, 2.1, true } };
     const int vec = row_vec_full(d->dtype);
     const backward_flow before = *f;
@@ -338,8 +324,7 @@ static void fit_odd_rows(const ckl_norm_desc *d, const ckl_device_info *device, 
     double best = INFINITY;
     if (!norm_is_ragged(d) || (cut && f->bytes == 4)) // f32 that is cut: fit_warps()
         return;
-    const int cluster_max = cut ? CLUSTER_MAX_CUT : row_pipeline_cluster_max(device);
-    for (int cluster = 1; cluster <= cluster_max; cluster *= 2)
+    for (int cluster = 1; cluster <= row_pipeline_cluster_max(device); cluster *= 2)
         for (int i = 0; i < COUNT_OF(shapes); i++) {
             const int elements = shapes[i].chunks * vec;
             const int64_t each = ceil_div(d->cols, (int64_t)elements * cluster);
@@ -347,26 +332,24 @@ static void fit_odd_rows(const ckl_norm_desc *d, const ckl_device_info *device, 
             const int warps = (most ? shapes[i].warps_most : shapes[i].warps) - spilling;
             const int ctas_per_sm = warps / (threads / WARP + 1);
             if (shapes[i].bytes != f->bytes || threads > THREADS_MAX || ctas_per_sm < 1 ||
-                (cut && shapes[i].in_ring)) // not measured
+                (cut && (shapes[i].in_ring || cluster > CLUSTER_CUT * ctas_per_sm)) ||
+                (shapes[i].in_ring && f->bytes == 2 && centred && cluster < CLUSTER_AHEAD)) // slower, or not measured
                 continue;
             const double of_thread = row + (cluster > 1 ? CLUSTER : 0) + ELEMENT * elements;
             const double cost = shapes[i].spread * of_thread * threads * cluster / sqrt(ctas_per_sm * threads);
             backward_flow fit = chunks_in_ring(d, threads, shapes[i].chunks, ctas_per_sm, shapes[i].in_ring);
             fit.residence = shapes[i].in_ring ? ROW_IN_RING : ROW_IN_REGISTERS;
-            row_pipeline_split split = split_of_flow(&fit, d);
-            if (f->bytes == 2 && shapes[i].in_ring)
-                split.stages = (int)min_i64(split.stages, ROWS_IN_RING * (int64_t)split.chunks);
+            const row_pipeline_split split = split_of_flow(&fit, d);
             if (cost >= best || split.chunks != shapes[i].chunks || split.cluster != cluster)
                 continue;
             best = cost;
             *f = fit;
             *s = split;
         }
-    if (centred && f->bytes == 2 && before.lookahead && 20 * room_of(s) > 19 * room_of(&split_before)) {
+    if (centred && f->bytes == 2 && before.lookahead && (cut || before.ctas_per_sm > 1) &&
+        20 * room_of(s) > 19 * room_of(&split_before)) {
         *f = before;
         *s = split_before;
-        if (cut) // 60.0 us by 17 stages, 57.0 by 9 (2048x11776 bf16)
-            s->stages = (int)min_i64(s->stages, ROWS_IN_RING * (int64_t)s->chunks);
     }
 }
 
@@ -432,20 +415,15 @@ static void choose_backward_rows(const ckl_norm_desc *d, const ckl_device_info *
     row_split s;
     const int vec = norm_widest_vector(d), cluster_max = residency_cluster_max(device);
     const int elements = BACKWARD_BYTES / dtype_bytes(d->dtype);
-    const bool ragged = choose_ragged_backward_split(d, elements, &s),
-               packed = !ragged && choose_packed_split(d, device, &s),
-               narrow = !ragged && !packed && choose_narrow_split(d, centred, &s);
-    c->tiled = !ragged && !packed && !narrow && !choose_backward_split(d->cols, vec, elements, cluster_max, &s) &&
+    const bool packed = choose_packed_split(d, device, &s), narrow = !packed && choose_narrow_split(d, centred, &s);
+    c->tiled = !packed && !narrow && !choose_backward_split(d->cols, vec, elements, cluster_max, &s) &&
                !choose_backward_split(d->cols, vec, BACKWARD_ELEMENTS_MAX, cluster_max, &s);
     if (c->tiled)
         s = norm_tiled_split(d, device, false);
-    c->prefetch = !c->tiled && !narrow && s.vec * s.steps <= BACKWARD_PREFETCH_MAX;
-    if (packed)
+    else if (packed)
         c->ctas_per_sm = packed_ctas(d, &s);
     else if (narrow)
         c->ctas_per_sm = NARROW_THREADS / s.threads;
-    else if (ragged && s.threads == WARP && !c->prefetch)
-        c->ctas_per_sm = BACKWARD_WARPS;
     c->split = s;
 }
 

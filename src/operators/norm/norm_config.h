@@ -20,18 +20,17 @@
     X(owner, int64_t, ldx, "0", "", "elements between rows of x, residual, dy and dsum; 0: cols")     \
     X(owner, int64_t, ldy, "0", "", "elements between rows of y, sum and dx; 0: cols")
 
-#define NORM_CONFIG(X, owner)                                                                                   \
-    X(owner, ckl_dtype, dtype, "f32", "f32 f16 bf16", "type of all tensors but the statistics")                 \
-    X(owner, bool, affine, "1", "0 1", "gamma, and beta where there is one")                                    \
-    X(owner, bool, residual, "0", "0 1", "a residual is added; backward: its gradient")                         \
-    X(owner, bool, tiled, "0", "0 1", "rows are read tile by tile in every pass, not kept in registers")        \
-    X(owner, int, ctas_per_sm, "0", "0 1 2 3 4 6 8", "CTAs for which an SM has registers; 0: no matter")        \
-    X(owner, bool, prefetch, "0", "0 1", "backward, of rows in registers: the next row is loaded during a row") \
-    X(owner, bool, shared_weights, "0", "0 1",                                                                  \
-      "forward, of rows in registers: persistent CTAs have gamma and beta in shared memory")                    \
-    X(owner, bool, dgamma_in_smem, "0", "0 1",                                                                  \
-      "backward, of rows that flow: sums of dgamma are in shared memory, else in registers")                    \
-    X(owner, int, persistent_ctas, "0", "0 1 2 3 4 6 8", "persistent CTAs of an SM; 0: as many as fit")         \
+#define NORM_CONFIG(X, owner)                                                                            \
+    X(owner, ckl_dtype, dtype, "f32", "f32 f16 bf16", "type of all tensors but the statistics")          \
+    X(owner, bool, affine, "1", "0 1", "gamma, and beta where there is one")                             \
+    X(owner, bool, residual, "0", "0 1", "a residual is added; backward: its gradient")                  \
+    X(owner, bool, tiled, "0", "0 1", "rows are read tile by tile in every pass, not kept in registers") \
+    X(owner, int, ctas_per_sm, "0", "0 1 2 3 4 6 8", "CTAs for which an SM has registers; 0: no matter") \
+    X(owner, bool, shared_weights, "0", "0 1",                                                           \
+      "forward, of rows in registers: persistent CTAs have gamma and beta in shared memory")             \
+    X(owner, bool, dgamma_in_smem, "0", "0 1",                                                           \
+      "backward, of rows that flow: sums of dgamma are in shared memory, else in registers")             \
+    X(owner, int, persistent_ctas, "0", "0 1 2 3 4 6 8", "persistent CTAs of an SM; 0: as many as fit")  \
     X(owner, int, column_lanes, "32", "8 16 32", "of a warp along a row, when columns are added up")
 
 /* split: of a row over the threads that hold it or, where rows flow, of a chunk. */
@@ -114,7 +113,7 @@ static inline norm_config norm_tiled(const norm_config *c)
 {
     norm_config tiled = *c;
     tiled.tiled = true;
-    tiled.split.exact = tiled.prefetch = tiled.shared_weights = false;
+    tiled.split.exact = tiled.shared_weights = false;
     return tiled;
 }
 

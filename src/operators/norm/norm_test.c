@@ -187,23 +187,26 @@ static const char *const cases[] = {
     "rows=1 cols=265000 direction=backward fill=uniform # longer than the registers of a cluster",
     "rows=5 cols=300 direction=backward residual=1 impl=backward config='threads=128 row_threads=128 steps=1 tiled=1'",
     "rows=700 cols=64 direction=backward impl=backward config='threads=32 row_threads=32 steps=1 exact=0 "
-    "persistent_ctas=2 prefetch=1' # persistent CTAs",
+    "persistent_ctas=2' # persistent CTAs",
     "rows=600 cols=512 direction=backward dtype=bf16 impl=backward config='threads=32 row_threads=32 persistent_ctas=1 "
-    "prefetch=1 ctas_per_sm=12'",
+    "ctas_per_sm=12'",
     "rows=2501 cols=112 direction=backward dtype=bf16 impl=backward config='threads=128 row_threads=16 steps=1 "
     "persistent_ctas=1' # several rows a CTA, of which the last one has few",
     "rows=2510 cols=120 direction=backward dtype=f16 residual=1 impl=backward config='threads=64 row_threads=8 steps=2 "
-    "prefetch=0 persistent_ctas=1'",
+    "persistent_ctas=1'",
     "rows=1203 cols=64 direction=backward misalign=1 impl=backward config='threads=96 row_threads=16 steps=1 "
     "persistent_ctas=1' # by single elements",
     "rows=1500 cols=100 direction=backward affine=0 impl=backward config='threads=64 row_threads=16 steps=2'",
     "rows=4 cols=4096 direction=backward impl=backward config='threads=256 row_threads=256 cluster=4 steps=1 "
-    "prefetch=1 exact=1 stages=0 residence=ring chunks=0 ctas_per_sm=0'",
+    "exact=1 stages=0 residence=ring chunks=0 ctas_per_sm=0'",
     "rows=60 cols=1272 direction=backward dtype=bf16  # three chunks of few threads; some have none of the last",
     "rows=40 cols=2136 direction=backward dtype=f16 residual=1",
     "rows=40 cols=1400 direction=backward dtype=f16 residual=1 fill=uniform # flows by 96 threads",
     "rows=9 cols=3536 direction=backward dtype=bf16 fill=uniform # and 224",
     "rows=600 cols=128 direction=backward dtype=f16 ldx=129 ldy=128 fill=uniform # single elements by a warp a row",
+    "rows=90 cols=301 direction=backward dtype=bf16 residual=1 # the same of rows in phase",
+    "rows=19 cols=29001 direction=backward dtype=bf16 # four chunks of three CTAs an SM in clusters of eight",
+    "rows=9 cols=22192 direction=backward dtype=f16 ldx=22193 ldy=22192 # cut, in clusters of eight",
     "rows=3 cols=13312 ldx=13313 ldy=13320           # single elements of long f32 rows",
     "rows=20 cols=12600 direction=backward dtype=bf16 fill=uniform # and 416 in clusters of two",
     "rows=9 cols=27000 direction=backward fill=uniform # 224 of f32 in clusters of eight",
@@ -277,7 +280,6 @@ static const char *const population[] = {
             { "direction=backward eps=0.5", CKL_INVALID, op ": eps=0.5 is not part of a backward problem" }, \
             { "cols=20000 direction=backward impl=backward config='chunks=0'", CKL_INVALID,                  \
               "chunks=0, but sums of columns are in registers" },                                            \
-            { "cols=77 impl=forward config='prefetch=1'", CKL_INVALID, "prefetch=1 is for backward" },       \
             { "cols=77 affine=0 impl=forward config='shared_weights=1'", CKL_INVALID,                        \
               "norm forward: shared_weights=1 is for affine rows" },                                         \
             { "cols=16000 impl=forward config='stages=0 threads=1024 row_threads=1024 steps=8 cluster=1 "    \

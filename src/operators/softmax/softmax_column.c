@@ -10,7 +10,7 @@ static columns begin(const softmax_column_config *cfg, int kernel)
                   .split = kernel ? column_split_scalar(&cfg->split) : cfg->split,
                   .p = params_of(softmax) };
     min_ctas_per_sm(cfg->form.ctas_per_sm);
-    c.place = shifted(&c, column_here(&c.split, c.p.n, c.p.inner, c.p.strips));
+    c.place = column_here(&c.split, c.p.n, c.p.inner, c.p.strips);
     return c;
 }
 
@@ -81,52 +81,25 @@ void softmax_column(const void *config, int kernel)
 
 /* Columns that are read twice */
 
-static void copy_inputs(const columns *c, const tensor *from, const tensor *to)
+static void over_tiles(const columns *c, tile_visit *visit, void *user)
 {
-    for (int i = 0; i < softmax_pipeline_inputs(c->form); i++)
-        for (int j = 0; j < static_size(to[i].layout); j++)
-            assign(to[i].regs[index_at(to[i].layout, j)], at(from[i], j));
-}
-
-/* Tile i of a pass over `tiles`; past the last one there are no lines. */
-static column_place tile_of_pass(const columns *c, val tiles, val i, bool backwards)
-{
-    const val lines = convert(U32, c->p.n), tile = imm((int)column_split_lines(&c->split));
-    const val number = backwards ? sub(sub(tiles, imm(1)), i) : i;
-    return column_from(&c->place, select(lt(i, tiles), mul(number, tile), lines));
-}
-
-/* The next tile is loaded during this one. Backwards: what was read last may still be in L2. */
-static void over_tiles(const columns *c, bool backwards, tile_visit *visit, void *user)
-{
-    const int lines = (int)column_split_lines(&c->split);
-    const val tiles = div(add(convert(U32, c->p.n), imm(lines - 1)), imm(lines));
-    tensor rX[INPUTS_MAX], rNext[INPUTS_MAX]; // (VEC,STEPS)
-    column_place first = tile_of_pass(c, tiles, imm_as(U32, 0), backwards);
-    load_inputs(c, &first, rX);
-    LOOP(i, tiles) {
-        column_place here = tile_of_pass(c, tiles, i, backwards);
-        column_place next = tile_of_pass(c, tiles, add(i, imm(1)), backwards);
-        load_inputs(c, &next, rNext);
+    LOOP_FROM(start, imm(0), convert(U32, c->p.n), imm((int)column_split_lines(&c->split))) {
+        const column_place here = column_from(&c->place, start);
+        tensor rX[INPUTS_MAX]; // (VEC,STEPS)
+        load_inputs(c, &here, rX);
         visit(c, &here, rX, user);
-        copy_inputs(c, rNext, rX);
     }
-}
-
-static void read_twice(const columns *c)
-{
-    column_states found;
-    grid_wait(); // no launch_dependents(): early CTAs of the next kernel would crowd some SMs
-    cluster_meet(c->split.cluster);
-    begin_states(c, c->split.vec, found.of);
-    over_tiles(c, false, sum_visit(c), &found);
-    column_reduce(&c->split, &c->place, softmax_reduction(c->form), found.of);
-    find_factors(c, &found);
-    over_tiles(c, true, write_visit(c), &found);
 }
 
 void softmax_column_long(const void *config, int kernel)
 {
     columns c = begin(config, kernel);
-    read_twice(&c);
+    column_states found;
+    grid_wait(); // no launch_dependents(): early CTAs of the next kernel would crowd some SMs
+    cluster_meet(c.split.cluster);
+    begin_states(&c, c.split.vec, found.of);
+    over_tiles(&c, sum_visit(&c), &found);
+    column_reduce(&c.split, &c.place, softmax_reduction(c.form), found.of);
+    find_factors(&c, &found);
+    over_tiles(&c, write_visit(&c), &found);
 }

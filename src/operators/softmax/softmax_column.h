@@ -154,12 +154,8 @@ static inline void load_inputs(const columns *c, const column_place *tile, tenso
     column_load(&c->split, tile, c->p.x, c->form->dtype, c->p.ldx, c->p.n, rX[0], -INFINITY);
 }
 
-static inline column_place shifted(const columns *c, column_place place)
-{
-    return column_shifted(&c->split, &place, c->p.n, c->p.inner, c->p.ldx);
-}
-
 static inline column_place place_in(const columns *c, val strip)
 {
-    return shifted(c, column_in_strip(&c->split, c->p.n, c->p.inner, c->p.strips, strip));
+    const column_place place = column_in_strip(&c->split, c->p.n, c->p.inner, c->p.strips, strip);
+    return column_shifted(&c->split, &place, c->p.n, c->p.inner, c->p.ldx);
 }

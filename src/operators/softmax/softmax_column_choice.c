@@ -255,6 +255,8 @@ static ckl_status admit_columns(const char *what, bool held, const ckl_softmax_d
     TRY(check_other_axis(what, d));
     TRY(column_split_admit(what, &c->split, c->form.dtype, device));
     TRY(softmax_admit_form(what, d, &c->form, c->split.vec, c->split.ragged));
+    if (c->split.ragged && (!c->tiles || c->kept))
+        FAIL(CKL_INVALID, "%s: ragged=1 is for column_held with kept=0, which copies lines to shared memory", what);
     if (c->split.ragged && (d->ldx - d->ldy) % c->split.vec)
         FAIL(CKL_UNSUPPORTED, "%s: ragged=1, but lines of ldx=%" PRId64 " and ldy=%" PRId64 " begin differently", what,
              d->ldx, d->ldy);
@@ -311,9 +313,9 @@ static int64_t choose_held(const ckl_softmax_desc *d, const ckl_device_info *dev
 }
 
 /*
- * Are columns more than one CTA's registers hold, tensors more than caches, and strips three quarters of their lines? 16 bits: or are
- * lines of that CTA half as long, 8x600x4096 f16 42.4 us in registers, 31.9 in chunks; not whole ones, gradients of 48x256x2176 bf16 47.8
- * and 54.2. f32 forward has two CTAs an SM up to 1024 lines.
+ * Are columns more than a cluster's registers hold, or more than a CTA's where tensors are more than caches and strips three quarters of
+ * their lines? 16 bits: or are lines of that CTA half as long, 8x600x4096 f16 42.4 us in registers, 31.9 in chunks; not whole ones,
+ * gradients of 48x256x2176 bf16 47.8 and 54.2. f32 forward has two CTAs an SM up to 1024 lines.
  */
 static bool wants_held(const ckl_softmax_desc *d, const ckl_device_info *device)
 {
@@ -322,26 +324,24 @@ static bool wants_held(const ckl_softmax_desc *d, const ckl_device_info *device)
     const int64_t bytes_min = half ? BYTES_MIN_HALF : is_forward ? BYTES_MIN : BYTES_MIN_GRADIENTS;
     const int64_t filled = 3 * round_up(d->inner, LINE_BYTES / dtype_bytes(d->dtype));
     column_split held;
-    if (!device->has_tma || tensor_bytes(d) < bytes_min || filled > 4 * d->inner)
+    const int ctas = ctas_that_hold(d, device, &held);
+    if (!device->has_tma || (!is_ragged(d) && softmax_vec_of(d) < row_vec_full(d->dtype) / (is_forward ? 2 : 1)))
         return false;
-    if (is_ragged(d))
-        return true;
-    if (softmax_vec_of(d) < row_vec_full(d->dtype) / (is_forward ? 2 : 1))
+    if (ctas && (tensor_bytes(d) < bytes_min || filled > 4 * d->inner))
         return false;
-    const bool alone = ctas_that_hold(d, device, &held) == 1;
     const bool full = half ? held.threads == COLUMN_THREADS_FULL && !has_lines(&held, d->dtype)
                            : is_forward && d->n >= LINES_MIN_FORWARD;
-    return !alone || full;
+    return is_ragged(d) || ctas != 1 || full;
 }
 
 /*
- * Lines of 128 bytes; of 64 where a strip of chunks is more than a third of all CTAs that run: gradients of 46391x488 f32 163 us in
- * clusters, 114 so. Where it is chosen it was measured (bench/notes/memory-bound.md), but for gradients of 16 bits with such lines.
+ * Lines of 128 bytes; of 64 where a strip of chunks is more than half of all CTAs that run. Gradients of 65536x768 f32, 161 chunks of 396, take
+ * a sixth less by whole lines (bench/notes/memory-bound.md).
  */
 ckl_status softmax_choose_column_held(const void *desc, const ckl_device_info *device, void *config)
 {
     static const char what[] = "softmax column_held";
-    enum { STRIPS_AT_ONCE = 3 };
+    enum { STRIPS_AT_ONCE = 2 };
     const ckl_softmax_desc *d = desc;
     softmax_column_config *c = config;
     TRY(check_other_axis(what, d));

@@ -156,8 +156,10 @@ static const char *const cases[] = {
     "shape=3x400x1500 axis=1 fill=uniform           # whole vectors",
     "shape=2x200x37 axis=1 direction=backward",
     "shape=1030x24 axis=0 direction=backward",
-    "shape=9001x12 axis=0                          # longer than the registers of a cluster: by tiles",
-    "shape=9001x12 axis=0 dtype=f16 direction=backward",
+    "shape=9001x12 axis=0",
+    "shape=9001x12 axis=0 dtype=f16 direction=backward # longer than the registers of a cluster: small, but in chunks",
+    "shape=6632x40 axis=0 dtype=bf16 direction=backward # the same, whole vectors",
+    "shape=9001x12 axis=0 dtype=f16 ldx=13 ldy=14 direction=backward # and by tiles",
     "shape=100x128 axis=0 dtype=bf16 impl=column_held config='dtype=bf16 threads=64 lanes=8 vec=8 steps=2 tiles=1' # "
     "in "
     "chunks, which stay in shared memory",
@@ -185,21 +187,19 @@ static const char *const cases[] = {
     "threads=64 lanes=8 vec=8 steps=1 tiles=3 kept=3'",
     "shape=300x136 axis=0 dtype=bf16 misalign=1 impl=column_held config='dtype=bf16 threads=64 lanes=8 vec=8 steps=2 "
     "tiles=2'                                      # not for copies of 16 bytes",
-    "shape=3x300x133 axis=1 dtype=f16 impl=column config='dtype=f16 threads=128 lanes=16 cluster=4 vec=8 steps=10 "
-    "ragged=1'                                     # lines that begin anywhere, by vectors",
-    "shape=3x300x133 axis=1 direction=backward ldx=137 ldy=141 log=1 impl=column config='direction=backward log=1 "
-    "threads=256 lanes=32 cluster=8 vec=4 steps=5 ragged=1' # strided lines, in phase",
-    "shape=200x515 axis=0 dtype=bf16 scale=0.5 impl=column_long config='dtype=bf16 scaled=1 threads=256 lanes=8 "
-    "cluster=2 vec=8 steps=1 ragged=1'",
+    "shape=3x300x133 axis=1 direction=backward ldx=137 ldy=141 log=1 impl=column_held config='direction=backward log=1 "
+    "threads=256 lanes=32 vec=4 steps=5 tiles=3 ragged=1' # lines that begin anywhere, by vectors; strided, in phase",
+    "shape=200x515 axis=0 dtype=bf16 scale=0.5 impl=column_held config='dtype=bf16 scaled=1 threads=256 lanes=8 vec=8 "
+    "steps=1 tiles=2 ragged=1'",
     "shape=3x301x77 axis=1 dtype=bf16 log=1 impl=column_held config='dtype=bf16 log=1 threads=128 lanes=16 vec=8 "
-    "steps=2 tiles=3 kept=2 loading=3 ragged=1'",
+    "steps=2 tiles=3 loading=3 ragged=1'",
     "shape=3x300x262 axis=1 dtype=f16 direction=backward impl=column_held config='dtype=f16 direction=backward "
     "threads=256 lanes=32 vec=8 steps=1 tiles=5 ragged=1'",
     "shape=3x301x77 axis=1 dtype=f16 impl=column_held config='dtype=f16 threads=128 lanes=16 vec=4 steps=4 tiles=3 "
     "ragged=1'                                     # halves of vectors",
     "shape=333x77 axis=0 dtype=f16 misalign=1 impl=column_held config='dtype=f16 threads=128 lanes=16 vec=8 steps=2 "
     "tiles=3 ragged=1'                             # not where tensors begin at no boundary",
-    "shape=130x321 axis=0 fill=hard impl=column config='threads=256 lanes=16 cluster=4 vec=4 steps=3 ragged=1'",
+    "shape=130x321 axis=0 fill=hard impl=column_held config='threads=256 lanes=16 vec=4 steps=3 tiles=1 ragged=1'",
     "shape=130x321 axis=0 fill=hard dtype=bf16 impl=column_held config='dtype=bf16 threads=128 lanes=16 vec=8 steps=2 "
     "tiles=2 ragged=1'",
     "shape=300x24 axis=0 dtype=f16 misalign=1      # pointers aligned to the element only",
@@ -274,8 +274,10 @@ static const test_reject rejects[] = {
     { "shape=8x8 axis=0 mask=bool", CKL_UNSUPPORTED, "softmax column: masks are for the last axis" },
     { "shape=300x7 axis=0 impl=column config='threads=32 lanes=16 vec=4 ragged=1'", CKL_INVALID,
       "softmax column: ragged=1 wants vectors, 2 lanes" },
-    { "shape=300x77 axis=0 ldx=79 impl=column config='threads=256 lanes=16 vec=4 steps=19 ragged=1'", CKL_UNSUPPORTED,
-      "ragged=1, but lines of ldx=79 and ldy=77 begin differently" },
+    { "shape=300x77 axis=0 ldx=79 impl=column_held config='threads=256 lanes=16 vec=4 steps=4 tiles=2 ragged=1'",
+      CKL_UNSUPPORTED, "ragged=1, but lines of ldx=79 and ldy=77 begin differently" },
+    { "shape=300x77 axis=0 impl=column config='threads=256 lanes=16 vec=4 steps=19 ragged=1'", CKL_INVALID,
+      "softmax column: ragged=1 is for column_held with kept=0" },
     { "shape=8x8 axis=0 impl=column config='lanes=3'", CKL_INVALID, "softmax column: lanes=3 is no power of two" },
     { "shape=64x8 axis=0 impl=column_held config='tiles=65'", CKL_INVALID,
       "softmax column_held: tiles=65 is not in 1..64" },
