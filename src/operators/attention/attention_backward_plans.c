@@ -64,7 +64,6 @@ enum {
     REGISTERS = 208, // of 240: for accumulators and their rounded copies
     STAGES_MAX = 4,
     STATS_BYTES = 8,      // of a query
-    STATS_QUERIES = 8,    // of a CTA
     SUMS_HEADS_MAX = 256, // d + dv beside dQ
     CTAS_OF_HEAD = 8,     // that add to the same sums
     SUMS_ROW = 64         // elements of a row of the workspace's sums
@@ -140,7 +139,7 @@ static int64_t sm90_backward_ctas(const ckl_attention_desc *d, const attention_s
                   of_keys = product_i64(product_i64(d->batch, d->kv_heads), ceil_div(d->kv, rows)),
                   of_queries = product_i64(heads, ceil_div(d->q, rows));
     const int64_t ctas[BACKWARD_KERNELS] = {
-        [BACKWARD_STATS] = ceil_div(product_i64(heads, round_up(d->q, c->block)), STATS_QUERIES),
+        [BACKWARD_STATS] = ceil_div(product_i64(heads, round_up(d->q, c->block)), ATTENTION_STATS_QUERIES),
         [BACKWARD_KEYS] = of_keys,
         [BACKWARD_QUERIES] = attention_backward_sums_queries(c) ? product_i64(blocks, c->consumers) : of_queries,
         [BACKWARD_SINKS] = d->sinks ? d->heads : 0,

@@ -258,6 +258,8 @@ typedef struct attention_sm90_backward_config {
 /* The kernels, in the order of their launches: stats of queries, tiles of keys, of queries, sinks, tiles of keys for dV alone. */
 enum { BACKWARD_STATS, BACKWARD_KEYS, BACKWARD_QUERIES, BACKWARD_SINKS, BACKWARD_VALUES, BACKWARD_KERNELS };
 
+enum { ATTENTION_STATS_QUERIES = 16 }; // of a CTA that makes stats: every block has a multiple of them
+
 /* Does the keys' kernel compute dQ, too? Then the queries' kernel rounds the sums. */
 static inline bool attention_backward_sums_queries(const attention_sm90_backward_config *config)
 {
