@@ -35,15 +35,15 @@ static int64_t ring_bytes(const attention_decode_sm80_config *c, int d)
     return rings_of(c) * c->stages * attention_columns_bytes(attention_columns_of(d / packed_in(&c->form)), c->keys);
 }
 
-/* Rows of a warp's partials: of an atom the first eight, where there are no others. Then those of a CTA's. */
-static int merged_rows(const attention_decode_sm80_config *c)
+/* Rows of a warp's accumulators: of an atom the first eight, where there are no others. Then those of a CTA's partials. */
+static int used_rows(const attention_decode_sm80_config *c)
 {
     return c->row_warps > 1 || c->form.tokens * c->form.group > 8 ? ROWS : 8;
 }
 
 static int shared_rows(const attention_decode_sm80_config *c)
 {
-    return c->row_warps * merged_rows(c);
+    return (int)min_i64(c->form.tokens * c->form.group, attention_decode_rows(c));
 }
 
 static int64_t merge_bytes(const attention_decode_sm80_config *c)
@@ -152,9 +152,9 @@ static void describe_scales(decode_kernel *k)
 }
 
 /* Of the rows of an atom the first eight, where there are no others: (MMA,1,MMA_N). */
-static tensor used_rows(const decode_kernel *k, tensor acc)
+static tensor rows_in_use(const decode_kernel *k, tensor acc)
 {
-    if (merged_rows(k->cfg) > 8)
+    if (used_rows(k->cfg) > 8)
         return acc;
     return local_tile(acc, shape(2, 1, static_size(layout_mode(acc.layout, 2))), coord(0, 0, 0));
 }
@@ -162,7 +162,7 @@ static tensor used_rows(const decode_kernel *k, tensor acc)
 /* How many of these a thread has. */
 static int used_row_count(const decode_kernel *k)
 {
-    return merged_rows(k->cfg) > 8 ? attention_online_row_count(k->scores) : 1;
+    return used_rows(k->cfg) > 8 ? attention_online_row_count(k->scores) : 1;
 }
 
 static void describe_registers(decode_kernel *k)
@@ -174,8 +174,8 @@ static void describe_registers(decode_kernel *k)
     k->scores = fragment_C(&k->mma, ROWS, c->keys);
     k->out = fragment_C(&k->mma, ROWS, width_of(k));
     k->weights = fragment_A_words(&k->mma, ROWS, c->keys);
-    k->used_scores = used_rows(k, k->scores);
-    k->used_out = used_rows(k, k->out);
+    k->used_scores = rows_in_use(k, k->scores);
+    k->used_out = rows_in_use(k, k->out);
     k->online = attention_online_rows_begin(used_row_count(k), k->exponent);
     fill(k->out, immf(0));
 }
@@ -215,7 +215,7 @@ static val query_at(const decode_kernel *k, int m)
 
 static void find_queries(decode_kernel *k)
 {
-    for (int m = 0; m < merged_rows(k->cfg) / 8; m++)
+    for (int m = 0; m < used_rows(k->cfg) / 8; m++)
         k->query[m] = query_at(k, m);
 }
 
@@ -226,7 +226,7 @@ static tensor queries_of(const decode_kernel *k, int step)
         return local_tile(k->rQ, shape(4, 1, 1), coord(0, 0, step));
     tensor rQ = fragment_A_words(&k->mma, ROWS, STEP);
     fill(rQ, imm_as(U32, 0));
-    for (int m = 0; m < merged_rows(k->cfg) / 8; m++) {
+    for (int m = 0; m < used_rows(k->cfg) / 8; m++) {
         tensor gPairs = gmem_tensor(k->query[m], I32, make_layout(leaf(k->place.form.d / 2), leaf(1)));
         for (int half = 0; half < 2; half++)
             set(rQ, coord(m + 2 * half, 0, 0), bitcast(U32, at(gPairs, 8 * step + 4 * half)));
@@ -389,37 +389,38 @@ static tensor in_order_of_atoms(const decode_kernel *k)
     return tensor_with_layout(k->sO, make_layout(sizes, stride(pitch, stride(2, 1, 16), rows * pitch)));
 }
 
-/* Stores this warp's columns of O, pair by pair, but for rows that no tile has. */
-static void share_columns(decode_kernel *k)
+/* Stores this warp's columns of row m of a thread, pair by pair. */
+static void share_row(const decode_kernel *k, int m)
 {
-    const int width = width_of(k), rows = merged_rows(k->cfg), pair = k->packed == 1 ? 2 : 1;
+    const int width = width_of(k), pair = k->packed == 1 ? 2 : 1;
     tensor cO = partition_C(&k->mma, identity_tensor(shape(ROWS, width)), lane());
     tensor sO = in_order_of_atoms(k);
-    for (int m = 0; m < rows / 8; m++) // rows of a thread
-        for (int n = 0; n < width / 8; n++)
-            for (int i = 0; i < 2; i += pair) {
-                int_tuple from = coord(m * 2 + i, 0, n);
-                tensor rO = fragment(F32, compact(leaf(pair)));
-                for (int j = 0; j < pair; j++)
-                    set(rO, j, at(k->out, coord(m * 2 + i + j, 0, n)));
-                val to = tensor_address(
-                    sO, coord(row_in_tile(k, coordinate(cO, 0, from)), coordinate(cO, 1, from), ring_of(k)));
-                copy(rO, smem_view(to, F32, compact(leaf(pair))), 4 * pair);
-            }
+    for (int n = 0; n < width / 8; n++)
+        for (int i = 0; i < 2; i += pair) {
+            int_tuple from = coord(m * 2 + i, 0, n);
+            tensor rO = fragment(F32, compact(leaf(pair)));
+            for (int j = 0; j < pair; j++)
+                set(rO, j, at(k->out, coord(m * 2 + i + j, 0, n)));
+            val to =
+                tensor_address(sO, coord(row_in_tile(k, coordinate(cO, 0, from)), coordinate(cO, 1, from), ring_of(k)));
+            copy(rO, smem_view(to, F32, compact(leaf(pair))), 4 * pair);
+        }
 }
 
-/* Stores the warps' partials in shared memory, after all are done with what was there. */
+/* Stores the warps' partials in shared memory, after all are done with what was there, but for rows that no tile has. */
 static void share_states(decode_kernel *k)
 {
     tensor cS = partition_C(&k->mma, identity_tensor(shape(ROWS, k->cfg->keys)), lane());
     attention_online_rows_finish(&k->online, NO_SINK);
     cta_sync();
-    share_columns(k);
-    for (int i = 0; i < merged_rows(k->cfg) / 8; i++) {
-        val row = row_in_tile(k, coordinate(cS, 0, attention_online_row_value(k->scores, i)));
-        IF(eq(thread_at(lane(), 0, 4, 8), imm(0))) {
-            set(k->sTop, coord(row, ring_of(k)), k->online.max[i]);
-            set(k->sSum, coord(row, ring_of(k)), k->online.sum[i]);
+    for (int m = 0; m < used_rows(k->cfg) / 8; m++) { // rows of a thread
+        val row = row_in_tile(k, coordinate(cS, 0, attention_online_row_value(k->scores, m)));
+        IF(lt(row, imm(shared_rows(k->cfg)))) {
+            share_row(k, m);
+            IF(eq(thread_at(lane(), 0, 4, 8), imm(0))) {
+                set(k->sTop, coord(row, ring_of(k)), k->online.max[m]);
+                set(k->sSum, coord(row, ring_of(k)), k->online.sum[m]);
+            }
         }
     }
     cta_sync();
