@@ -19,10 +19,15 @@ enum {
     OUT_VECTOR = 8,     // elements of 16 bytes
 };
 
-/* Queries of a consumer's tile. */
+/* Queries of a consumer's tile. Of 80 half of a second chunk of 64 would be in vain. */
 static columns dq_columns_of(const attention_sm90_backward_config *c)
 {
-    return attention_columns_of(c->form.d > ROWS ? c->block : c->block / c->consumers);
+    columns queries = attention_columns_of(c->form.d > ROWS ? c->block : c->block / c->consumers);
+    if (queries.used > 64 && queries.used <= 96) {
+        queries.chunk = 32;
+        queries.chunks = 3;
+    }
+    return queries;
 }
 
 /* Rows of 64 numbers that the sums of a block fill. */
