@@ -313,9 +313,11 @@ static void store_queries(const attention_values *p, const attention_sm90_backwa
 /* Each CTA takes one consumer's sums of a block. */
 void attention_backward_round_queries(const attention_sm90_backward_config *cfg)
 {
-    launch_bounds(WARPGROUP, 0);
-    attention_values p = params_of(attention);
     const columns dq = dq_columns_of(cfg);
+    launch_bounds(WARPGROUP, dq.used > 64
+                                 ? 8
+                                 : 12); // registers for all sums of a thread at once, and many CTAs to wait for theirs
+    attention_values p = params_of(attention);
     tiled_mma mma = attention_warpgroup_mma(cfg->form.dtype, dq.used, "SS");
     tensor sDQ =
         smem_tensor("dQ", cfg->form.dtype, make_layout(shape(ROWS, dq.used), stride(1, ROWS + PAD)), 16); // (D,Q)
