@@ -286,12 +286,6 @@ static double cache_bytes(const ckl_attention_decode_desc *d)
     return (double)(d->batch * d->kv_heads) * keys_of(d) * elements * (double)ckl_dtype_bytes(d->cache);
 }
 
-/* Of a CTA: each of one warp, or of some that share blocks. */
-static int rings_of(const attention_decode_sm80_config *c)
-{
-    return c->warps / c->row_warps;
-}
-
 /* CTAs of `run` splits each. */
 static int64_t runs_of(const ckl_attention_decode_desc *d, const attention_decode_sm80_config *c)
 {
@@ -305,7 +299,7 @@ static plan_cost cost_sm80(const void *desc, const ckl_device_info *device, cons
     const ckl_attention_decode_desc *d = desc;
     const attention_decode_sm80_config *c = config;
     const int own = c->split * c->run;
-    const double blocks = ceil(fmin(keys_of(d), own) / (c->keys * rings_of(c)));
+    const double blocks = ceil(fmin(keys_of(d), own) / (c->keys * attention_decode_rings(c)));
     const double elements = c->keys * (double)(d->d + d->dv) / WARP * (d->cache == CKL_E4M3 ? 3 : 1);
     const memory_work work = { .of = { .us = (d->kv > own ? 3.5 : 1) + (d->append ? 0.5 : 0) },
                                .bytes = cache_bytes(d),
@@ -360,7 +354,7 @@ static double share_in_flight(const attention_decode_sm80_config *c)
     const bool narrow = c->form.cache == CKL_E4M3;
     const double NEEDED = narrow ? 90 << 10 : 66 << 10; // 8 bits want more warps
     const double key = (double)(c->form.d + c->form.dv) * (narrow ? 1 : 2);
-    return rings_of(c) * (c->stages - 1) * c->keys * key / NEEDED;
+    return attention_decode_rings(c) * (c->stages - 1) * c->keys * key / NEEDED;
 }
 
 /* Bytes for which `ctas` CTAs of an SM, that read `each`, take as long as it takes for them to come. */
@@ -406,7 +400,7 @@ static bool is_possible(const ckl_attention_decode_desc *d, const ckl_device_inf
                         const attention_decode_sm80_config *c)
 {
     const bool sums = attention_decode_quads(&c->form, attention_decode_rows(c), 32 * c->warps) &&
-                      c->split % (c->keys * rings_of(c)) == 0;
+                      c->split % (c->keys * attention_decode_rings(c)) == 0;
     return (c->run == 1 || (sums && !d->left)) && resident(device, c) >= max_i64(c->ctas, 1);
 }
 
@@ -514,7 +508,7 @@ static ckl_status choose_sm80(const void *desc, const ckl_device_info *device, v
         c->stages++; // partials take the place of the rings
     while (c->stages > 2 && attention_decode_sm80_smem(c) > device->smem_per_cta_bytes)
         c->stages--;
-    while (rings_of(c) > 1 && attention_decode_sm80_smem(c) > device->smem_per_cta_bytes)
+    while (attention_decode_rings(c) > 1 && attention_decode_sm80_smem(c) > device->smem_per_cta_bytes)
         c->warps /= 2;
     choose_cluster(d, device, c);
     begin_early(d, device, c);
@@ -562,11 +556,11 @@ static ckl_status admit_sm80(const void *desc, const ckl_device_info *device, co
     if (c->split < c->keys || c->split % c->keys)
         FAIL(CKL_INVALID, "attention_decode sm80: split=%d is not a multiple of keys=%d", c->split, c->keys);
     if (c->run < 1 || ATTENTION_DECODE_GROUP % c->run ||
-        (c->run > 1 && (d->left || c->split % (c->keys * rings_of(c)))))
+        (c->run > 1 && (d->left || c->split % (c->keys * attention_decode_rings(c)))))
         FAIL(CKL_INVALID,
              "attention_decode sm80: run=%d does not divide %d, or is more than 1 with left or with a split=%d that is "
              "no multiple of keys=%d times %d warps",
-             c->run, ATTENTION_DECODE_GROUP, c->split, c->keys, rings_of(c));
+             c->run, ATTENTION_DECODE_GROUP, c->split, c->keys, attention_decode_rings(c));
     if (c->cluster < 1 || c->cluster > ATTENTION_DECODE_CLUSTER_MAX || (c->cluster > 1 && !device->has_tma) ||
         (c->cluster > 1 && ceil_div(d->kv, (int64_t)c->split * c->run) > c->cluster))
         FAIL(CKL_UNSUPPORTED,

@@ -24,15 +24,10 @@ static int packed_in(const attention_decode_form *form)
     return 2 / (int)ckl_dtype_bytes(form->cache);
 }
 
-/* Rings of a CTA, each of one warp or of some that share it. */
-static int rings_of(const attention_decode_sm80_config *c)
-{
-    return c->warps / c->row_warps;
-}
-
 static int64_t ring_bytes(const attention_decode_sm80_config *c, int d)
 {
-    return rings_of(c) * c->stages * attention_columns_bytes(attention_columns_of(d / packed_in(&c->form)), c->keys);
+    return attention_decode_rings(c) * c->stages *
+           attention_columns_bytes(attention_columns_of(d / packed_in(&c->form)), c->keys);
 }
 
 /* Rows of a warp's accumulators: of an atom the first eight, where there are no others. Then those of a CTA's partials. */
@@ -48,7 +43,7 @@ static int shared_rows(const attention_decode_sm80_config *c)
 
 static int64_t merge_bytes(const attention_decode_sm80_config *c)
 {
-    return (int64_t)rings_of(c) * shared_rows(c) *
+    return (int64_t)attention_decode_rings(c) * shared_rows(c) *
            (packed_in(&c->form) * attention_columns_of(c->form.dv / packed_in(&c->form)).used + DECODE_PAD) * 4;
 }
 
@@ -61,7 +56,7 @@ static int64_t rings_and_partials_bytes(const attention_decode_sm80_config *c)
 
 int64_t attention_decode_sm80_smem(const attention_decode_sm80_config *c)
 {
-    int64_t states = 2 * rings_of(c) * shared_rows(c) * 4, of_cluster = 2 * shared_rows(c) * 4, flag = 4;
+    int64_t states = 2 * attention_decode_rings(c) * shared_rows(c) * 4, of_cluster = 2 * shared_rows(c) * 4, flag = 4;
     return rings_and_partials_bytes(c) + states + (c->cluster > 1 ? of_cluster : flag);
 }
 
@@ -87,7 +82,7 @@ static val first_row(const decode_kernel *k)
 
 val attention_decode_block_start(const decode_kernel *k, val number)
 {
-    const val block = add(ring_of(k), mul(number, imm(rings_of(k->cfg))));
+    const val block = add(ring_of(k), mul(number, imm(attention_decode_rings(k->cfg))));
     return add(k->place.from, mul(block, imm(k->cfg->keys)));
 }
 
@@ -104,7 +99,7 @@ void attention_decode_block_sync(const decode_kernel *k)
 
 static tensor ring_at(const decode_kernel *k, int64_t offset, columns c)
 {
-    int slots = rings_of(k->cfg) * k->cfg->stages;
+    int slots = attention_decode_rings(k->cfg) * k->cfg->stages;
     return smem_view(smem_address(offset), k->place.form.dtype,
                      attention_chunks_layout(k->place.form.dtype, c, k->cfg->keys, slots));
 }
@@ -123,7 +118,7 @@ static void describe_memory(decode_kernel *k)
     k->sK = ring_at(k, first, k->d);
     k->sV = ring_at(k, first + k_bytes, k->dv);
     k->sVt = attention_transposed_chunks(k->sV, k->dv);
-    const int width = width_of(k), pitch = width + DECODE_PAD, rows = shared_rows(c), rings = rings_of(c);
+    const int width = width_of(k), pitch = width + DECODE_PAD, rows = shared_rows(c), rings = attention_decode_rings(c);
     k->sO = smem_view(smem_address(first + (c->run == 1 ? 0 : both)), F32,
                       make_layout(shape(rows, width, rings), stride(pitch, 1, rows * pitch)));
     k->sTop = smem_tensor("maxima", F32, compact(shape(rows, rings)), 4);
@@ -311,7 +306,7 @@ typedef struct ring_place {
 /* Starts the copies of the first blocks; all are found before the first one is waited for. */
 static ring_place begin_ring(decode_kernel *k)
 {
-    const int stages = k->cfg->stages, bn = k->cfg->keys, rings = rings_of(k->cfg);
+    const int stages = k->cfg->stages, bn = k->cfg->keys, rings = attention_decode_rings(k->cfg);
     val blocks = div(add(sub(max(k->place.to, k->place.from), k->place.from), imm(bn - 1)), imm(bn));
     ring_place r = { .first = mul(ring_of(k), imm(stages)) };
     r.count = div(sub(add(blocks, imm(rings - 1)), ring_of(k)), imm(rings));
@@ -367,7 +362,7 @@ static void attend_together(decode_kernel *k, ring_place *r, val from, val to)
         attend(k, r, min(from, r->count), min(to, r->count));
         return;
     }
-    const int blocks = KEYS / c->keys / rings_of(c);
+    const int blocks = KEYS / c->keys / attention_decode_rings(c);
     LOOP_FROM(at, from, to, imm(blocks)) {
         val end = min(add(at, imm(blocks)), to);
         attend(k, r, min(at, r->count), min(end, r->count));
@@ -385,7 +380,7 @@ static tensor in_order_of_atoms(const decode_kernel *k)
     if (k->packed == 1)
         return k->sO;
     const int width = width_of(k), pitch = width + DECODE_PAD, rows = shared_rows(k->cfg);
-    int_tuple sizes = shape(rows, shape(8, 2, width / 16), rings_of(k->cfg));
+    int_tuple sizes = shape(rows, shape(8, 2, width / 16), attention_decode_rings(k->cfg));
     return tensor_with_layout(k->sO, make_layout(sizes, stride(pitch, stride(2, 1, 16), rows * pitch)));
 }
 
@@ -437,7 +432,7 @@ static void attend_split(void *of, val number)
     const split_run *run = of;
     decode_kernel *k = run->k;
     const attention_decode_sm80_config *c = k->cfg;
-    const val blocks = imm_as(U32, c->split / c->keys / rings_of(c)), from = mul(number, blocks);
+    const val blocks = imm_as(U32, c->split / c->keys / attention_decode_rings(c)), from = mul(number, blocks);
     fill(k->out, immf(0));
     attention_online_rows_reset(&k->online);
     attend_together(k, run->ring, from, min(add(from, blocks), run->ring->rounds));
@@ -474,7 +469,7 @@ static decode_sums sums_of(const decode_kernel *k)
         sState = smem_tensor("this CTA's maxima and sums", F32, compact(shape(2, shared_rows(c))), 8);
     return (decode_sums){ .sState = sState,
                           .place = &k->place,
-                          .partials = rings_of(k->cfg),
+                          .partials = attention_decode_rings(k->cfg),
                           .flight = c->ctas > 2 || (!c->ctas && c->form.d <= 64 && c->form.dv <= 64) ? 16 : 32,
                           .threads = LANES * k->cfg->warps,
                           .sO = k->sO,
