@@ -379,8 +379,8 @@ static double bytes_of_sm(const ckl_attention_decode_desc *d, const ckl_device_i
     const double turns = (double)(ctas / at_once);
     attention_decode_sm80_config clustered = *c;
     choose_cluster(d, device, &clustered);
-    const bool is_alone = clustered.cluster > 1 && ctas <= device->sm_count * 3 / 4; // on an SM
-    const double sum = own == ceil_div(d->kv, c->split) ? 0 : is_alone ? SUM_OF_CLUSTER : SUM;
+    const bool adds_soon = clustered.cluster == 2 || (clustered.cluster > 1 && ctas <= device->sm_count * 3 / 4);
+    const double sum = own == ceil_div(d->kv, c->split) ? 0 : adds_soon ? SUM_OF_CLUSTER : SUM;
     return turns * (waited_for(c, (double)rooms, each) + START) +
            (last ? waited_for(c, (double)last, each) + START : 0) + sum;
 }
@@ -463,7 +463,7 @@ static bool has_all_keys(const ckl_attention_decode_desc *d, const attention_dec
  * CTAs of a sequence that leave sums: the next launch may begin at once, and asks L2 for its first keys while others add up. Its CTAs
  * are not to gather on SMs that have less than others: they fit beside those of this launch as clusters (2048 keys, eight CTAs for each of eight heads
  * 6.34 -> 5.87 us), or with more stages no SM has room for more than its share (one sequence of 32768 keys 38.2 -> 35.5, of 32 heads of
- * 8192 keys, d=64 21.4 -> 20.2). 64 CTAs alone lose 3 %, and a CTA with all keys gains nothing.
+ * 8192 keys, d=64 21.4 -> 20.2), as where each has an SM in a pair. 64 CTAs alone lose 3 %, and a CTA with all keys gains nothing.
  */
 static void begin_early(const ckl_attention_decode_desc *d, const ckl_device_info *device,
                         attention_decode_sm80_config *c)
@@ -473,7 +473,8 @@ static void begin_early(const ckl_attention_decode_desc *d, const ckl_device_inf
     const bool is_double = 2 * ctas <= device->sm_count; // there is room for those of two launches
     attention_decode_sm80_config tried = *c;
     tried.ahead = tried.early = true;
-    if (!device->has_tma || d->cache == CKL_E4M3 || has_all_keys(d, c) || is_double != (c->cluster > 1))
+    if (!device->has_tma || d->cache == CKL_E4M3 || has_all_keys(d, c) ||
+        (c->cluster > 1 ? !is_double && of_sm > 1 : is_double))
         return;
     while (!is_double && resident(device, &tried) > of_sm && tried.stages < c->stages + STAGES_MORE)
         tried.stages++;

@@ -307,7 +307,7 @@ static void weigh_by_old(const sm90_kernel *k, consumer_role *c, const tile *t, 
 {
     raw_scores raw = { .cap = NULL };
     if (scores_late(k, c) && k->form.softcap)
-        raw = (raw_scores){ .cap = &k->p.factor, .is_short = ne(c->is_short, imm(0)) };
+        raw = (raw_scores){ .cap = k->p.cap, .is_short = ne(c->is_short, imm(0)) };
     if (!scores_late(k, c) || raw.cap) {
         attention_online_softmax_by_old(&c->rows, c->scores, &raw, c->lost, c->lowered);
         return;
@@ -324,7 +324,7 @@ static void weigh_by_old(const sm90_kernel *k, consumer_role *c, const tile *t, 
 static void soften_anew(const sm90_kernel *k, consumer_role *c, const tile *t, const key_walk *w)
 {
     if (!caps_late(k, c) || !(k->form.right || k->form.left)) {
-        attention_online_softmax(&c->rows, c->scores, caps_late(k, c) ? &k->p.factor : NULL);
+        attention_online_softmax(&c->rows, c->scores, caps_late(k, c) ? k->p.cap : NULL);
         return;
     }
     IF(is_cut(k, c, t, w)) {
@@ -332,7 +332,7 @@ static void soften_anew(const sm90_kernel *k, consumer_role *c, const tile *t, c
     }
     ELSE
     {
-        attention_online_softmax(&c->rows, c->scores, &k->p.factor);
+        attention_online_softmax(&c->rows, c->scores, k->p.cap);
     }
 }
 
