@@ -25,32 +25,23 @@ typedef struct stats_query {
     backward_block block;       // of queries that it is in, but for its number
 } stats_query;
 
-/* The first row of this CTA, all of whose rows are of one head: a head has a multiple of them. */
-static stats_query first_query(const attention_values *p)
+/* Row `row` of this CTA, all of whose rows are of one head: a head has a multiple of them. */
+static stats_query query_of(const attention_form *form, const attention_values *p, val row)
 {
-    const val of_head = div(p->stats_rows, imm(ATTENTION_STATS_QUERIES)), head = div(cta_x(), of_head);
-    stats_query x = { .head = head, .head_of_lse = head, .batch = div(head, p->heads) };
-    x.token = mul(sub(cta_x(), mul(head, of_head)), imm(ATTENTION_STATS_QUERIES));
-    x.block = (backward_block){ .batch = x.batch, .head = sub(head, mul(x.batch, p->heads)) };
-    return x;
-}
-
-/* Row `row` of this CTA. */
-static stats_query query_of(const attention_form *form, const attention_values *p, const stats_query *first, val row)
-{
-    stats_query x = *first;
-    val queries = p->q;
-    x.at = x.token = add(first->token, row);
+    const val of_head = div(p->stats_rows, imm(ATTENTION_STATS_QUERIES)), head = div(cta_x(), of_head),
+              first = mul(sub(cta_x(), mul(head, of_head)), imm(ATTENTION_STATS_QUERIES)), batch = div(head, p->heads);
+    stats_query x = { .head = head, .head_of_lse = head, .batch = batch, .exists = lt(add(first, row), p->q) };
+    x.block = (backward_block){ .batch = batch, .head = sub(head, mul(batch, p->heads)) };
+    x.at = x.token = add(first, row);
     if (form->ragged) {
         tile_grid grid = attention_tile_grid_of(form, p, 0, 0);
-        const sequence s = attention_sequence_of(&grid, x.batch);
-        queries = s.q;
+        const sequence s = attention_sequence_of(&grid, batch);
+        x.exists = lt(x.token, s.q);
         x.block.q_at = s.q_at;
         x.at = add(x.token, s.q_at);
         x.batch = imm_as(U32, 0);
         x.head_of_lse = x.block.head;
     }
-    x.exists = lt(x.token, queries);
     return x;
 }
 
@@ -138,14 +129,13 @@ void attention_backward_stats(const attention_sm90_backward_config *cfg)
     const int lanes = lanes_of(form), at_once = STATS_THREADS / lanes, rounds = ATTENTION_STATS_QUERIES / at_once;
     launch_bounds(STATS_THREADS, 0);
     attention_values p = params_of(attention);
-    const stats_query first = first_query(&p);
-    grid_wait(); // what is above overlaps the end of the kernel before
+    grid_wait();
     launch_dependents();
     stats_query x[ROUNDS_MAX];
     val offset[ROUNDS_MAX];
     tensor rO[ROUNDS_MAX], rDout[ROUNDS_MAX];
     for (int i = 0; i < rounds; i++) {
-        x[i] = query_of(form, &p, &first, add(div(thread(), imm(lanes)), imm(i * at_once)));
+        x[i] = query_of(form, &p, add(div(thread(), imm(lanes)), imm(i * at_once)));
         rO[i] = part_of(&p, form, &x[i], p.x[ATTENTION_O]);
         rDout[i] = part_of(&p, form, &x[i], p.grad[ATTENTION_O]);
         offset[i] = offset_of(&p, form, &x[i]);
