@@ -64,7 +64,6 @@ enum {
     REGISTERS = 208, // of 240: for accumulators and their rounded copies
     STAGES_MAX = 4,
     STATS_BYTES = 8,      // of a query
-    STATS_QUERIES = 8,    // of a CTA
     SUMS_HEADS_MAX = 256, // d + dv beside dQ
     CTAS_OF_HEAD = 8,     // that add to the same sums
     SUMS_ROW = 64         // elements of a row of the workspace's sums
@@ -124,7 +123,7 @@ static ckl_status choose_sm90_backward(const void *desc, const ckl_device_info *
     c->block = (int)max_i64(16, c->block - (d->mask == CKL_ATTENTION_MASK_NONE ? 0 : 16)); // a mask takes registers
     c->keys = block_for(d, d->d, true);
     if (attention_backward_sums_queries(c))
-        c->block = (int)min_i64(c->block / queries_step(d) * queries_step(d), d->d > ATTENTION_ROWS ? 64 : 96);
+        c->block = (int)min_i64(c->block / queries_step(d) * queries_step(d), d->d > ATTENTION_ROWS ? 80 : 96);
     for (c->stages = attention_backward_sums_queries(c) ? 2 : STAGES_MAX;
          c->stages > 2 && attention_sm90_backward_smem(c) > device->smem_per_cta_bytes;)
         c->stages--;
@@ -140,7 +139,7 @@ static int64_t sm90_backward_ctas(const ckl_attention_desc *d, const attention_s
                   of_keys = product_i64(product_i64(d->batch, d->kv_heads), ceil_div(d->kv, rows)),
                   of_queries = product_i64(heads, ceil_div(d->q, rows));
     const int64_t ctas[BACKWARD_KERNELS] = {
-        [BACKWARD_STATS] = ceil_div(product_i64(heads, round_up(d->q, c->block)), STATS_QUERIES),
+        [BACKWARD_STATS] = ceil_div(product_i64(heads, round_up(d->q, c->block)), ATTENTION_STATS_QUERIES),
         [BACKWARD_KEYS] = of_keys,
         [BACKWARD_QUERIES] = attention_backward_sums_queries(c) ? product_i64(blocks, c->consumers) : of_queries,
         [BACKWARD_SINKS] = d->sinks ? d->heads : 0,

@@ -19,10 +19,15 @@ enum {
     OUT_VECTOR = 8,     // elements of 16 bytes
 };
 
-/* Queries of a consumer's tile. */
+/* Queries of a consumer's tile. Of 80 half of a second chunk of 64 would be in vain. */
 static columns dq_columns_of(const attention_sm90_backward_config *c)
 {
-    return attention_columns_of(c->form.d > ROWS ? c->block : c->block / c->consumers);
+    columns queries = attention_columns_of(c->form.d > ROWS ? c->block : c->block / c->consumers);
+    if (queries.used > 64 && queries.used <= 96) {
+        queries.chunk = 32;
+        queries.chunks = 3;
+    }
+    return queries;
 }
 
 /* Rows of 64 numbers that the sums of a block fill. */
@@ -308,9 +313,10 @@ static void store_queries(const attention_values *p, const attention_sm90_backwa
 /* Each CTA takes one consumer's sums of a block. */
 void attention_backward_round_queries(const attention_sm90_backward_config *cfg)
 {
-    launch_bounds(WARPGROUP, 0);
-    attention_values p = params_of(attention);
     const columns dq = dq_columns_of(cfg);
+    const int ctas = dq.used > 64 ? 8 : 12; // of an SM, which wait for their loads: as many as have registers for these
+    launch_bounds(WARPGROUP, ctas);
+    attention_values p = params_of(attention);
     tiled_mma mma = attention_warpgroup_mma(cfg->form.dtype, dq.used, "SS");
     tensor sDQ =
         smem_tensor("dQ", cfg->form.dtype, make_layout(shape(ROWS, dq.used), stride(1, ROWS + PAD)), 16); // (D,Q)

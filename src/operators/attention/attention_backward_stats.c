@@ -1,88 +1,92 @@
 /* attention_backward_stats.c - the stats of every query, and the gradients of sinks, which follow from them. */
+#include "base/math.h"
 #include "cute/kernel.h"
 #include "operators/attention/attention_backward.h"
 
 enum {
     STATS_THREADS = 128,
-    STATS_LANES = 16,                            // that share a query
-    STATS_QUERIES = STATS_THREADS / STATS_LANES, // of a CTA
-    VECTOR = 8,                                  // elements of 16 bytes
+    VECTOR = 8,     // elements of 16 bytes
+    ROUNDS_MAX = 4, // queries that a lane has
     SINK_THREADS = 512,
     SINK_FLIGHT = 4, // queries whose stats a thread loads at a time
 };
 
-/* A query, or a row past a head's last one, whose stats some lanes make. i64, but for the block. */
+/* Lanes that share a query, each with a vector of it, or with two where a warp has too few for all. */
+static int lanes_of(const attention_form *form)
+{
+    return (int)min_i64(32, max_i64(STATS_THREADS / ATTENTION_STATS_QUERIES, power_of_two_ceil(form->dv / VECTOR)));
+}
+
+/* A row of a head whose stats some lanes make: a query, or a row past the last one. Values are u32. */
 typedef struct stats_query {
     val head, token;            // the head among those of all batches, the row in it
-    val heads;                  // of a batch
     val batch, at, head_of_lse; // where the tensors have it: a ragged problem is one batch
-    val is_row, exists;         // has a head such a row; such a query?
+    val exists;                 // has the head such a query?
     backward_block block;       // of queries that it is in, but for its number
 } stats_query;
 
-static stats_query query_of(const attention_form *form, const attention_values *p, val rows, val number)
+/* Row `row` of this CTA, all of whose rows are of one head: a head has a multiple of them. */
+static stats_query query_of(const attention_form *form, const attention_values *p, val row)
 {
-    stats_query x = { .token = rem(number, rows) };
-    x.head = div(number, rows);
-    x.heads = convert(I64, p->heads);
-    x.is_row = lt(x.head, convert(I64, p->all_heads));
-    x.batch = div(x.head, x.heads);
-    x.at = x.token;
-    x.head_of_lse = x.head;
-    x.block = (backward_block){ .batch = convert(U32, x.batch), .head = convert(U32, rem(x.head, x.heads)) };
-    val queries = p->q;
+    const val of_head = div(p->stats_rows, imm(ATTENTION_STATS_QUERIES)), head = div(cta_x(), of_head),
+              first = mul(sub(cta_x(), mul(head, of_head)), imm(ATTENTION_STATS_QUERIES)), batch = div(head, p->heads);
+    stats_query x = { .head = head, .head_of_lse = head, .batch = batch, .exists = lt(add(first, row), p->q) };
+    x.block = (backward_block){ .batch = batch, .head = sub(head, mul(batch, p->heads)) };
+    x.at = x.token = add(first, row);
     if (form->ragged) {
         tile_grid grid = attention_tile_grid_of(form, p, 0, 0);
-        const val last = convert(I64, sub(div(p->all_heads, p->heads), imm(1)));
-        const sequence s = attention_sequence_of(&grid, min(x.batch, last));
-        queries = s.q;
+        const sequence s = attention_sequence_of(&grid, batch);
+        x.exists = lt(x.token, s.q);
         x.block.q_at = s.q_at;
-        x.at = add(x.token, convert(I64, s.q_at));
-        x.batch = imm64(0);
-        x.head_of_lse = rem(x.head, x.heads);
+        x.at = add(x.token, s.q_at);
+        x.batch = imm_as(U32, 0);
+        x.head_of_lse = x.block.head;
     }
-    x.exists = logical_and(x.is_row, lt(x.token, convert(I64, queries)));
     return x;
 }
 
-/* The sum over the lanes of a query of dO * O. */
-static val delta_of(const attention_values *p, const attention_form *form, const stats_query *x, val head)
+/* This lane's part of a query in O or dO; 0 where there is none. (VECTOR,ACROSS) */
+static tensor part_of(const attention_values *p, const attention_form *form, const stats_query *x, val pointer)
 {
-    val column_lane = thread_at(thread(), 0, STATS_LANES, STATS_QUERIES), sum = variable(F32, immf(0));
+    const int lanes = lanes_of(form), vectors = form->dv / VECTOR;
     layout all = make_layout(shape(form->dv, p->q, p->heads, p->all_heads),
                              stride(1, p->ld[ATTENTION_O], p->ld_head[ATTENTION_O], p->ld_batch[ATTENTION_O]));
-    for (int first = 0; first < form->dv; first += VECTOR * STATS_LANES) {
-        val vector = add(column_lane, imm(first / VECTOR));
-        IF(logical_and(x->exists, lt(vector, imm(form->dv / VECTOR)))) {
-            tensor rO = fragment(form->dtype, compact(leaf(VECTOR))),
-                   rDout = fragment(form->dtype, compact(leaf(VECTOR)));
-            tensor gO = slice(gmem_tensor(p->x[ATTENTION_O], form->dtype, all), _, x->at, head, x->batch);
-            tensor gDout = slice(gmem_tensor(p->grad[ATTENTION_O], form->dtype, all), _, x->at, head, x->batch);
-            copy(local_tile(gO, leaf(VECTOR), coord(vector)), rO, 16);
-            copy(local_tile(gDout, leaf(VECTOR), coord(vector)), rDout, 16);
-            for (int i = 0; i < VECTOR; i++)
-                assign(sum, fma(at_f32(rO, i), at_f32(rDout, i), sum));
-        }
+    tensor gRow = slice(gmem_tensor(pointer, form->dtype, all), _, x->at, x->block.head, x->batch);
+    tensor rX = fragment(form->dtype, compact(shape(VECTOR, (vectors + lanes - 1) / lanes)));
+    fill(rX, imm(0));
+    for (int i = 0; i * lanes < vectors; i++) {
+        val vector = add(rem(thread(), imm(lanes)), imm(i * lanes));
+        IF(logical_and(x->exists, lt(vector, imm(vectors))))
+            copy(local_tile(gRow, leaf(VECTOR), coord(vector)), slice(rX, _, i), 16);
     }
-    for (int distance = 1; distance < STATS_LANES; distance *= 2)
-        assign(sum, add(sum, shuffle_xor(sum, imm(distance))));
+    return rX;
+}
+
+/* The sum over the lanes of a query of dO * O. */
+static val delta_of(tensor rO, tensor rDout, int lanes)
+{
+    val sum = immf(0);
+    for (int i = 0; i < static_size(rO.layout); i++)
+        sum = fma(at_f32(rO, i), at_f32(rDout, i), sum);
+    for (int distance = 1; distance < lanes; distance *= 2)
+        sum = add(sum, shuffle_xor(sum, imm(distance)));
     return sum;
 }
 
 /* Zeros for all keys of a query: the kernel of queries skips those that it does not see. */
-static void clear_mask_gradient(const attention_values *p, const attention_form *form, val head, val token)
+static void clear_mask_gradient(const attention_values *p, const attention_form *form, const stats_query *x)
 {
-    tensor gRow = slice(attention_mask_gradient_of(form, p, head), token, _); // (KV)
-    LOOP_FROM(key, thread_at(thread(), 0, STATS_LANES, STATS_QUERIES), p->kv, imm(STATS_LANES))
+    tensor gRow = slice(attention_mask_gradient_of(form, p, x->head), x->token, _); // (KV)
+    LOOP_FROM(key, rem(thread(), imm(lanes_of(form))), p->kv, imm(lanes_of(form)))
         set(gRow, key, convert(form->dtype, immf(0)));
 }
 
 /* For the first query of a block: no CTA has added to its sums. */
-static void clear_turn(const attention_values *p, const attention_sm90_backward_config *cfg, val token,
-                       backward_block block)
+static void clear_turn(const attention_values *p, const attention_sm90_backward_config *cfg, const stats_query *x)
 {
-    IF(eq(rem(token, imm(cfg->block)), imm(0))) {
-        block.block = div(token, imm(cfg->block));
+    IF(eq(rem(x->token, imm(cfg->block)), imm(0))) {
+        backward_block block = x->block;
+        block.block = div(x->token, imm(cfg->block));
         val number = attention_backward_block_number(p, cfg, &block);
         store_global(U32, attention_backward_turn_of(p, number), 0, imm_as(U32, 0));
     }
@@ -101,29 +105,43 @@ static val offset_of(const attention_values *p, const attention_form *form, cons
     return offset;
 }
 
+static void store_stats(const attention_values *p, const attention_sm90_backward_config *cfg, const stats_query *x,
+                        val offset, val delta)
+{
+    const attention_form *form = &cfg->form;
+    if (form->dmask)
+        IF(x->exists)
+            clear_mask_gradient(p, form, x);
+    IF(eq(rem(thread(), imm(lanes_of(form))), imm(0))) {
+        tensor gStats = slice(attention_backward_all_stats(p, convert(I64, p->stats_rows)), x->token, _, x->head);
+        set(gStats, 0, offset); // (STATS)
+        set(gStats, 1, delta);
+        if (attention_backward_sums_queries(cfg) && cfg->ordered)
+            IF(x->exists)
+                clear_turn(p, cfg, x);
+    }
+}
+
+/* All loads are under way before the first sum. */
 void attention_backward_stats(const attention_sm90_backward_config *cfg)
 {
     const attention_form *form = &cfg->form;
+    const int lanes = lanes_of(form), at_once = STATS_THREADS / lanes, rounds = ATTENTION_STATS_QUERIES / at_once;
     launch_bounds(STATS_THREADS, 0);
     attention_values p = params_of(attention);
     grid_wait();
     launch_dependents();
-    val rows = convert(I64, p.stats_rows), of_cta = imm64(STATS_QUERIES);
-    val number =
-        add(mul(convert(I64, cta_x()), of_cta), convert(I64, thread_at(thread(), 1, STATS_LANES, STATS_QUERIES)));
-    const stats_query x = query_of(form, &p, rows, number);
-    if (form->dmask)
-        IF(x.exists)
-            clear_mask_gradient(&p, form, x.head, x.token);
-    val delta = delta_of(&p, form, &x, rem(x.head, x.heads));
-    IF(logical_and(x.is_row, eq(thread_at(thread(), 0, STATS_LANES, STATS_QUERIES), imm(0)))) {
-        tensor gStats = slice(attention_backward_all_stats(&p, rows), x.token, _, x.head); // (STATS)
-        set(gStats, 0, offset_of(&p, form, &x));
-        set(gStats, 1, delta);
-        if (attention_backward_sums_queries(cfg) && cfg->ordered)
-            IF(x.exists)
-                clear_turn(&p, cfg, convert(U32, x.token), x.block);
+    stats_query x[ROUNDS_MAX];
+    val offset[ROUNDS_MAX];
+    tensor rO[ROUNDS_MAX], rDout[ROUNDS_MAX];
+    for (int i = 0; i < rounds; i++) {
+        x[i] = query_of(form, &p, add(div(thread(), imm(lanes)), imm(i * at_once)));
+        rO[i] = part_of(&p, form, &x[i], p.x[ATTENTION_O]);
+        rDout[i] = part_of(&p, form, &x[i], p.grad[ATTENTION_O]);
+        offset[i] = offset_of(&p, form, &x[i]);
     }
+    for (int i = 0; i < rounds; i++)
+        store_stats(&p, cfg, &x[i], offset[i], delta_of(rO[i], rDout[i], lanes));
 }
 
 /* A CTA has a head. */

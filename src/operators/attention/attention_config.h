@@ -139,6 +139,7 @@ param_tensor attention_map_of(const void *pointer, const attention_strides *s);
     X(owner, i32, first)     /* query i sees keys first + i .. last + i, as far as there are such */ \
     X(owner, i32, last)                                                                              \
     X(owner, f32, factor)     /* softcap: scores become tanh(factor * score) first */                \
+    X(owner, f32, cap, [4])   /* attention_cap_numbers() */                                          \
     X(owner, f32, unit)       /* what is added to scores is so many times as large */                \
     X(owner, f32, score_unit) /* scores times this are those of the definition */                    \
     X(owner, f32, exponent)   /* weights are 2^(exponent * score) */                                 \
@@ -257,6 +258,8 @@ typedef struct attention_sm90_backward_config {
 
 /* The kernels, in the order of their launches: stats of queries, tiles of keys, of queries, sinks, tiles of keys for dV alone. */
 enum { BACKWARD_STATS, BACKWARD_KEYS, BACKWARD_QUERIES, BACKWARD_SINKS, BACKWARD_VALUES, BACKWARD_KERNELS };
+
+enum { ATTENTION_STATS_QUERIES = 16 }; // of a CTA that makes stats: every block has a multiple of them
 
 /* Does the keys' kernel compute dQ, too? Then the queries' kernel rounds the sums. */
 static inline bool attention_backward_sums_queries(const attention_sm90_backward_config *config)

@@ -150,6 +150,12 @@ static inline int attention_decode_rows(const attention_decode_sm80_config *c)
     return 16 * c->row_warps;
 }
 
+/* Rings of blocks of a CTA: each of one warp, or of some that share blocks. */
+static inline int attention_decode_rings(const attention_decode_sm80_config *c)
+{
+    return c->warps / c->row_warps;
+}
+
 int64_t attention_decode_sm80_smem(const attention_decode_sm80_config *config);
 
 /* Quads of columns of O, of one row, that a thread adds if the threads take all of them at once; 0: there are too many. */

@@ -85,24 +85,17 @@ static ckl_status check_splits(const char *who, const ckl_attention_decode_desc 
     return CKL_OK;
 }
 
-static ckl_status check_sizes(const ckl_attention_decode_desc *d)
-{
-    const int64_t chunks = ceil_div(d->d, CHUNK);
-    TRY(check_cache("latent", d));
-    if (d->dv % (2 * CHUNK) || d->d % 8 || d->d > ATTENTION_DECODE_LATENT_MAX || chunks <= d->dv / CHUNK)
-        FAIL(CKL_UNSUPPORTED,
-             "attention_decode latent: dv=%" PRId64 " is not a multiple of %d, or d=%" PRId64
-             " not one of 8 from dv+8 up to %d",
-             d->dv, 2 * CHUNK, d->d, ATTENTION_DECODE_LATENT_MAX);
-    return CKL_OK;
-}
-
 static ckl_status admit_latent(const void *desc, const ckl_device_info *device, const void *config)
 {
     const ckl_attention_decode_desc *d = desc;
     const attention_decode_latent_config *c = config;
     TRY(attention_decode_check_form("latent", d, &c->form));
-    TRY(check_sizes(d));
+    TRY(check_cache("latent", d));
+    if (d->dv % (2 * CHUNK) || d->d % 8 || d->d > ATTENTION_DECODE_LATENT_MAX || ceil_div(d->d, CHUNK) <= d->dv / CHUNK)
+        FAIL(CKL_UNSUPPORTED,
+             "attention_decode latent: dv=%" PRId64 " is not a multiple of %d, or d=%" PRId64
+             " not one of 8 from dv+8 up to %d",
+             d->dv, 2 * CHUNK, d->d, ATTENTION_DECODE_LATENT_MAX);
     return check_splits("latent", d, device, ROWS, c->split, attention_decode_latent_smem(c));
 }
 

@@ -133,42 +133,42 @@ typedef struct partial_range {
     val first, count, apart;
 } partial_range;
 
+/* A row of a partial: its maximum and sum, and its columns. In a cluster CTAs leave theirs where their warps' were. */
+typedef struct partial_row {
+    val state;
+    tensor columns; // (DV)
+} partial_row;
+
+static partial_row partial_row_of(const decode_sums *m, val row, val number)
+{
+    if (m->place->cluster > 1)
+        return (partial_row){ tensor_address(m->sState, coord(0, row)), slice(m->sO, row, _, 0) };
+    const decode_partial partial = attention_decode_partial_of(m, number);
+    return (partial_row){ tensor_address(partial.states, coord(0, row)), slice(partial.values, _, row) };
+}
+
+/* From the workspace, or from CTA `rank` of a cluster. */
+static void load_words(const decode_sums *m, val address, val rank, int count, val *words)
+{
+    const bool of_peer = m->place->cluster > 1;
+    for (int i = 0; i < count; i++)
+        words[i] = unwritten(F32);
+    load_at(of_peer ? IR_SHARED_CLUSTER : IR_GLOBAL, IR_CACHE_DEFAULT, F32, count,
+            of_peer ? mapa(address, rank) : address, 0, words);
+}
+
 /* Loads partial i of a range; of no keys where there are fewer, of which an infinity times 0 would be NaN. */
 static state load_partial(const decode_sums *m, const row_quads *x, int count, const partial_range *range, val i)
 {
-    const val exists = lt(i, range->count), last = sub(range->count, imm(1)), none = immf(0);
-    const decode_partial partial = attention_decode_partial_of(m, add(range->first, mul(min(i, last), range->apart)));
-    state s = { .count = count,
-                .top = select(exists, at(partial.states, 0, x->row), immf(-FLT_MAX)),
-                .sum = select(exists, at(partial.states, 1, x->row), none) };
-    for (int q = 0; q < count; q++) {
-        tensor rO = fragment(F32, compact(leaf(QUAD)));
-        copy(quad_of(x, slice(partial.values, _, x->row), q), rO, 16);
-        for (int j = 0; j < QUAD; j++)
-            s.o[q][j] = select(exists, at(rO, j), none);
-    }
-    return s;
-}
-
-/* From a peer's shared memory. */
-static void load_words(val address, val rank, int count, val *words)
-{
-    for (int i = 0; i < count; i++)
-        words[i] = unwritten(F32);
-    load_at(IR_SHARED_CLUSTER, IR_CACHE_DEFAULT, F32, count, mapa(address, rank), 0, words);
-}
-
-/* The same of CTA i of a cluster, from its shared memory. */
-static state load_of_peer(const decode_sums *m, const row_quads *x, int count, const partial_range *range, val i)
-{
-    const val exists = lt(i, range->count), rank = min(i, sub(range->count, imm(1))), none = immf(0);
+    const val exists = lt(i, range->count), number = min(i, sub(range->count, imm(1))), none = immf(0);
+    const partial_row from = partial_row_of(m, x->row, add(range->first, mul(number, range->apart)));
     val of_row[2];
-    load_words(tensor_address(m->sState, coord(0, x->row)), rank, 2, of_row);
+    load_words(m, from.state, number, 2, of_row);
     state s = { .count = count,
                 .top = select(exists, of_row[0], immf(-FLT_MAX)),
                 .sum = select(exists, of_row[1], none) };
     for (int q = 0; q < count; q++) {
-        load_words(tensor_address(quad_of(x, slice(m->sO, x->row, _, 0), q), coord(0)), rank, QUAD, s.o[q]);
+        load_words(m, tensor_address(quad_of(x, from.columns, q), coord(0)), number, QUAD, s.o[q]);
         for (int j = 0; j < QUAD; j++)
             s.o[q][j] = select(exists, s.o[q][j], none);
     }
@@ -191,7 +191,7 @@ static state sum_of_leaves(const decode_sums *m, const row_quads *x, int count, 
         return sums;
     }
     for (int j = 0; j < leaves; j++)
-        all[j] = (m->place->cluster > 1 ? load_of_peer : load_partial)(m, x, count, range, add(first, imm(j)));
+        all[j] = load_partial(m, x, count, range, add(first, imm(j)));
     const state whole = sum_of(all, leaves);
     assign_state(&sums, &whole);
     return sums;
@@ -208,31 +208,19 @@ static void add_partials(const decode_sums *m, const partial_range *range, const
     }
 }
 
-static void store_partial(const decode_sums *m, const row_quads *x, const state *s, val slot)
+/* Leaves a partial; in a cluster only this thread needed the columns that were there. */
+static void store_partial(const decode_sums *m, const row_quads *x, const state *s, val number)
 {
-    const decode_partial partial = attention_decode_partial_of(m, slot);
+    const partial_row to = partial_row_of(m, x->row, number);
     for (int q = 0; q < s->count; q++) {
         tensor rO = fragment(F32, compact(leaf(QUAD)));
         for (int i = 0; i < QUAD; i++)
             set(rO, i, s->o[q][i]);
-        copy(rO, quad_of(x, slice(partial.values, _, x->row), q), 16);
+        copy(rO, quad_of(x, to.columns, q), 16);
     }
-    IF(eq(x->first, imm(0))) {
-        set(partial.states, coord(0, x->row), s->top);
-        set(partial.states, coord(1, x->row), s->sum);
-    }
-}
-
-/* Leaves a partial where the warps' were, of which only this thread needed these columns. */
-static void keep_partial(const decode_sums *m, const row_quads *x, const state *s)
-{
-    for (int q = 0; q < s->count; q++)
-        for (int i = 0; i < QUAD; i++)
-            set(quad_of(x, slice(m->sO, x->row, _, 0), q), i, s->o[q][i]);
-    IF(eq(x->first, imm(0))) {
-        set(m->sState, coord(0, x->row), s->top);
-        set(m->sState, coord(1, x->row), s->sum);
-    }
+    IF(eq(x->first, imm(0)))
+        store_at(m->place->cluster > 1 ? IR_SHARED : IR_GLOBAL, IR_CACHE_DEFAULT, F32, 2, to.state, 0,
+                 ((const val[]){ s->top, s->sum }));
 }
 
 void attention_decode_store_logarithm(const decode_place *place, val row, val top, val sum)
@@ -334,10 +322,7 @@ static void leave(const decode_sums *m, const row_quads *x, const state *s)
     }
     ELSE
     {
-        if (m->place->cluster > 1)
-            keep_partial(m, x, s);
-        else
-            store_partial(m, x, s, m->place->split);
+        store_partial(m, x, s, m->place->split);
     }
 }
 

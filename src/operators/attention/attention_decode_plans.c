@@ -246,25 +246,29 @@ static int64_t split_least(const ckl_attention_decode_desc *d, const ckl_device_
                is_cheap = device->has_tma && has_runs && !narrow && d->d + d->dv > 128;
     if (is_cheap && d->kv > SPLIT_MIN / 2 && d->kv <= 4 * SPLIT_MIN)
         return d->kv <= SPLIT_MIN ? SPLIT_MIN / 4 : SPLIT_MIN / 2;
-    if (d->kv > SPLIT_MIN && d->kv <= 2 * SPLIT_MIN)
-        return SPLIT_MIN / 2;
-    return narrow && d->kv > 4 * SPLIT_MIN ? 2 * SPLIT_MIN : SPLIT_MIN;
+    return d->kv > SPLIT_MIN && d->kv <= 2 * SPLIT_MIN ? SPLIT_MIN / 2 : SPLIT_MIN;
 }
 
 /*
  * Keys that are summed apart: equal parts of a sequence, at most 16 and as many as there is room for at once, or about as many as
- * SMs for each head. The batch does not count, so that results do not depend on it. They are a power of two, for CTAs to
- * share a sequence evenly.
+ * SMs for each head; of 8 bits twice as many, as one CTA does not compute as fast as an SM reads. The batch does not count, so
+ * that results do not depend on it. They are a power of two, for CTAs to share a sequence evenly; half of that, where rounding
+ * would leave a sixth of the last ones without keys.
  */
 static int split_of(const ckl_attention_decode_desc *d, const ckl_device_info *device)
 {
+    const bool narrow = d->cache == CKL_E4M3;
     const int64_t tiles = product_i64(d->kv_heads, ceil_div(attention_decode_rows_of(d), ROWS_MAX));
     const int64_t of_head = power_of_two_floor(max_i64(device->sm_count / max_i64(tiles, 1), 1));
-    const int64_t most = max_i64(min_i64(ATTENTION_DECODE_GROUP, CTAS * of_head), of_head),
-                  least = split_least(d, device);
+    const int64_t most = max_i64(min_i64(ATTENTION_DECODE_GROUP, CTAS * of_head), narrow ? CTAS * of_head : of_head),
+                  least = split_least(d, device), unit = narrow ? 2 * SPLIT_UNIT : SPLIT_UNIT;
     int64_t split = max_i64(least, min_i64(round_up(ceil_div(d->kv, most), SPLIT_UNIT), SPLIT_MAX));
-    if (d->kv > least)
-        split = round_up(ceil_div(d->kv, power_near(d->kv, split)), d->cache == CKL_E4M3 ? 2 * SPLIT_UNIT : SPLIT_UNIT);
+    if (d->kv > least) {
+        const int64_t parts = power_near(d->kv, split);
+        split = round_up(ceil_div(d->kv, parts), unit);
+        if (narrow && 6 * (parts * split - d->kv) > d->kv)
+            split = round_up(ceil_div(d->kv, max_i64(parts / 2, 1)), unit);
+    }
     while (ceil_div(d->kv, split) > SPLITS_MAX)
         split *= 2;
     return (int)split;
@@ -282,12 +286,6 @@ static double cache_bytes(const ckl_attention_decode_desc *d)
     return (double)(d->batch * d->kv_heads) * keys_of(d) * elements * (double)ckl_dtype_bytes(d->cache);
 }
 
-/* Of a CTA: each of one warp, or of some that share blocks. */
-static int rings_of(const attention_decode_sm80_config *c)
-{
-    return c->warps / c->row_warps;
-}
-
 /* CTAs of `run` splits each. */
 static int64_t runs_of(const ckl_attention_decode_desc *d, const attention_decode_sm80_config *c)
 {
@@ -301,7 +299,7 @@ static plan_cost cost_sm80(const void *desc, const ckl_device_info *device, cons
     const ckl_attention_decode_desc *d = desc;
     const attention_decode_sm80_config *c = config;
     const int own = c->split * c->run;
-    const double blocks = ceil(fmin(keys_of(d), own) / (c->keys * rings_of(c)));
+    const double blocks = ceil(fmin(keys_of(d), own) / (c->keys * attention_decode_rings(c)));
     const double elements = c->keys * (double)(d->d + d->dv) / WARP * (d->cache == CKL_E4M3 ? 3 : 1);
     const memory_work work = { .of = { .us = (d->kv > own ? 3.5 : 1) + (d->append ? 0.5 : 0) },
                                .bytes = cache_bytes(d),
@@ -356,7 +354,7 @@ static double share_in_flight(const attention_decode_sm80_config *c)
     const bool narrow = c->form.cache == CKL_E4M3;
     const double NEEDED = narrow ? 90 << 10 : 66 << 10; // 8 bits want more warps
     const double key = (double)(c->form.d + c->form.dv) * (narrow ? 1 : 2);
-    return rings_of(c) * (c->stages - 1) * c->keys * key / NEEDED;
+    return attention_decode_rings(c) * (c->stages - 1) * c->keys * key / NEEDED;
 }
 
 /* Bytes for which `ctas` CTAs of an SM, that read `each`, take as long as it takes for them to come. */
@@ -381,8 +379,8 @@ static double bytes_of_sm(const ckl_attention_decode_desc *d, const ckl_device_i
     const double turns = (double)(ctas / at_once);
     attention_decode_sm80_config clustered = *c;
     choose_cluster(d, device, &clustered);
-    const bool is_alone = clustered.cluster > 1 && ctas <= device->sm_count * 3 / 4; // on an SM
-    const double sum = own == ceil_div(d->kv, c->split) ? 0 : is_alone ? SUM_OF_CLUSTER : SUM;
+    const bool adds_soon = clustered.cluster == 2 || (clustered.cluster > 1 && ctas <= device->sm_count * 3 / 4);
+    const double sum = own == ceil_div(d->kv, c->split) ? 0 : adds_soon ? SUM_OF_CLUSTER : SUM;
     return turns * (waited_for(c, (double)rooms, each) + START) +
            (last ? waited_for(c, (double)last, each) + START : 0) + sum;
 }
@@ -402,7 +400,7 @@ static bool is_possible(const ckl_attention_decode_desc *d, const ckl_device_inf
                         const attention_decode_sm80_config *c)
 {
     const bool sums = attention_decode_quads(&c->form, attention_decode_rows(c), 32 * c->warps) &&
-                      c->split % (c->keys * rings_of(c)) == 0;
+                      c->split % (c->keys * attention_decode_rings(c)) == 0;
     return (c->run == 1 || (sums && !d->left)) && resident(device, c) >= max_i64(c->ctas, 1);
 }
 
@@ -465,7 +463,7 @@ static bool has_all_keys(const ckl_attention_decode_desc *d, const attention_dec
  * CTAs of a sequence that leave sums: the next launch may begin at once, and asks L2 for its first keys while others add up. Its CTAs
  * are not to gather on SMs that have less than others: they fit beside those of this launch as clusters (2048 keys, eight CTAs for each of eight heads
  * 6.34 -> 5.87 us), or with more stages no SM has room for more than its share (one sequence of 32768 keys 38.2 -> 35.5, of 32 heads of
- * 8192 keys, d=64 21.4 -> 20.2). 64 CTAs alone lose 3 %, and a CTA with all keys gains nothing.
+ * 8192 keys, d=64 21.4 -> 20.2), as where each has an SM in a pair. 64 CTAs alone lose 3 %, and a CTA with all keys gains nothing.
  */
 static void begin_early(const ckl_attention_decode_desc *d, const ckl_device_info *device,
                         attention_decode_sm80_config *c)
@@ -475,7 +473,8 @@ static void begin_early(const ckl_attention_decode_desc *d, const ckl_device_inf
     const bool is_double = 2 * ctas <= device->sm_count; // there is room for those of two launches
     attention_decode_sm80_config tried = *c;
     tried.ahead = tried.early = true;
-    if (!device->has_tma || d->cache == CKL_E4M3 || has_all_keys(d, c) || is_double != (c->cluster > 1))
+    if (!device->has_tma || d->cache == CKL_E4M3 || has_all_keys(d, c) ||
+        (c->cluster > 1 ? !is_double && of_sm > 1 : is_double))
         return;
     while (!is_double && resident(device, &tried) > of_sm && tried.stages < c->stages + STAGES_MORE)
         tried.stages++;
@@ -510,7 +509,7 @@ static ckl_status choose_sm80(const void *desc, const ckl_device_info *device, v
         c->stages++; // partials take the place of the rings
     while (c->stages > 2 && attention_decode_sm80_smem(c) > device->smem_per_cta_bytes)
         c->stages--;
-    while (rings_of(c) > 1 && attention_decode_sm80_smem(c) > device->smem_per_cta_bytes)
+    while (attention_decode_rings(c) > 1 && attention_decode_sm80_smem(c) > device->smem_per_cta_bytes)
         c->warps /= 2;
     choose_cluster(d, device, c);
     begin_early(d, device, c);
@@ -558,11 +557,11 @@ static ckl_status admit_sm80(const void *desc, const ckl_device_info *device, co
     if (c->split < c->keys || c->split % c->keys)
         FAIL(CKL_INVALID, "attention_decode sm80: split=%d is not a multiple of keys=%d", c->split, c->keys);
     if (c->run < 1 || ATTENTION_DECODE_GROUP % c->run ||
-        (c->run > 1 && (d->left || c->split % (c->keys * rings_of(c)))))
+        (c->run > 1 && (d->left || c->split % (c->keys * attention_decode_rings(c)))))
         FAIL(CKL_INVALID,
              "attention_decode sm80: run=%d does not divide %d, or is more than 1 with left or with a split=%d that is "
              "no multiple of keys=%d times %d warps",
-             c->run, ATTENTION_DECODE_GROUP, c->split, c->keys, rings_of(c));
+             c->run, ATTENTION_DECODE_GROUP, c->split, c->keys, attention_decode_rings(c));
     if (c->cluster < 1 || c->cluster > ATTENTION_DECODE_CLUSTER_MAX || (c->cluster > 1 && !device->has_tma) ||
         (c->cluster > 1 && ceil_div(d->kv, (int64_t)c->split * c->run) > c->cluster))
         FAIL(CKL_UNSUPPORTED,

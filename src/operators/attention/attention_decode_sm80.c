@@ -24,31 +24,26 @@ static int packed_in(const attention_decode_form *form)
     return 2 / (int)ckl_dtype_bytes(form->cache);
 }
 
-/* Rings of a CTA, each of one warp or of some that share it. */
-static int rings_of(const attention_decode_sm80_config *c)
-{
-    return c->warps / c->row_warps;
-}
-
 static int64_t ring_bytes(const attention_decode_sm80_config *c, int d)
 {
-    return rings_of(c) * c->stages * attention_columns_bytes(attention_columns_of(d / packed_in(&c->form)), c->keys);
+    return attention_decode_rings(c) * c->stages *
+           attention_columns_bytes(attention_columns_of(d / packed_in(&c->form)), c->keys);
 }
 
-/* Rows of a warp's partials: of an atom the first eight, where there are no others. Then those of a CTA's. */
-static int merged_rows(const attention_decode_sm80_config *c)
+/* Rows of a warp's accumulators: of an atom the first eight, where there are no others. Then those of a CTA's partials. */
+static int used_rows(const attention_decode_sm80_config *c)
 {
     return c->row_warps > 1 || c->form.tokens * c->form.group > 8 ? ROWS : 8;
 }
 
 static int shared_rows(const attention_decode_sm80_config *c)
 {
-    return c->row_warps * merged_rows(c);
+    return (int)min_i64(c->form.tokens * c->form.group, attention_decode_rows(c));
 }
 
 static int64_t merge_bytes(const attention_decode_sm80_config *c)
 {
-    return (int64_t)rings_of(c) * shared_rows(c) *
+    return (int64_t)attention_decode_rings(c) * shared_rows(c) *
            (packed_in(&c->form) * attention_columns_of(c->form.dv / packed_in(&c->form)).used + DECODE_PAD) * 4;
 }
 
@@ -61,7 +56,7 @@ static int64_t rings_and_partials_bytes(const attention_decode_sm80_config *c)
 
 int64_t attention_decode_sm80_smem(const attention_decode_sm80_config *c)
 {
-    int64_t states = 2 * rings_of(c) * shared_rows(c) * 4, of_cluster = 2 * shared_rows(c) * 4, flag = 4;
+    int64_t states = 2 * attention_decode_rings(c) * shared_rows(c) * 4, of_cluster = 2 * shared_rows(c) * 4, flag = 4;
     return rings_and_partials_bytes(c) + states + (c->cluster > 1 ? of_cluster : flag);
 }
 
@@ -87,7 +82,7 @@ static val first_row(const decode_kernel *k)
 
 val attention_decode_block_start(const decode_kernel *k, val number)
 {
-    const val block = add(ring_of(k), mul(number, imm(rings_of(k->cfg))));
+    const val block = add(ring_of(k), mul(number, imm(attention_decode_rings(k->cfg))));
     return add(k->place.from, mul(block, imm(k->cfg->keys)));
 }
 
@@ -104,7 +99,7 @@ void attention_decode_block_sync(const decode_kernel *k)
 
 static tensor ring_at(const decode_kernel *k, int64_t offset, columns c)
 {
-    int slots = rings_of(k->cfg) * k->cfg->stages;
+    int slots = attention_decode_rings(k->cfg) * k->cfg->stages;
     return smem_view(smem_address(offset), k->place.form.dtype,
                      attention_chunks_layout(k->place.form.dtype, c, k->cfg->keys, slots));
 }
@@ -123,7 +118,7 @@ static void describe_memory(decode_kernel *k)
     k->sK = ring_at(k, first, k->d);
     k->sV = ring_at(k, first + k_bytes, k->dv);
     k->sVt = attention_transposed_chunks(k->sV, k->dv);
-    const int width = width_of(k), pitch = width + DECODE_PAD, rows = shared_rows(c), rings = rings_of(c);
+    const int width = width_of(k), pitch = width + DECODE_PAD, rows = shared_rows(c), rings = attention_decode_rings(c);
     k->sO = smem_view(smem_address(first + (c->run == 1 ? 0 : both)), F32,
                       make_layout(shape(rows, width, rings), stride(pitch, 1, rows * pitch)));
     k->sTop = smem_tensor("maxima", F32, compact(shape(rows, rings)), 4);
@@ -152,9 +147,9 @@ static void describe_scales(decode_kernel *k)
 }
 
 /* Of the rows of an atom the first eight, where there are no others: (MMA,1,MMA_N). */
-static tensor used_rows(const decode_kernel *k, tensor acc)
+static tensor rows_in_use(const decode_kernel *k, tensor acc)
 {
-    if (merged_rows(k->cfg) > 8)
+    if (used_rows(k->cfg) > 8)
         return acc;
     return local_tile(acc, shape(2, 1, static_size(layout_mode(acc.layout, 2))), coord(0, 0, 0));
 }
@@ -162,7 +157,7 @@ static tensor used_rows(const decode_kernel *k, tensor acc)
 /* How many of these a thread has. */
 static int used_row_count(const decode_kernel *k)
 {
-    return merged_rows(k->cfg) > 8 ? attention_online_row_count(k->scores) : 1;
+    return used_rows(k->cfg) > 8 ? attention_online_row_count(k->scores) : 1;
 }
 
 static void describe_registers(decode_kernel *k)
@@ -174,8 +169,8 @@ static void describe_registers(decode_kernel *k)
     k->scores = fragment_C(&k->mma, ROWS, c->keys);
     k->out = fragment_C(&k->mma, ROWS, width_of(k));
     k->weights = fragment_A_words(&k->mma, ROWS, c->keys);
-    k->used_scores = used_rows(k, k->scores);
-    k->used_out = used_rows(k, k->out);
+    k->used_scores = rows_in_use(k, k->scores);
+    k->used_out = rows_in_use(k, k->out);
     k->online = attention_online_rows_begin(used_row_count(k), k->exponent);
     fill(k->out, immf(0));
 }
@@ -215,7 +210,7 @@ static val query_at(const decode_kernel *k, int m)
 
 static void find_queries(decode_kernel *k)
 {
-    for (int m = 0; m < merged_rows(k->cfg) / 8; m++)
+    for (int m = 0; m < used_rows(k->cfg) / 8; m++)
         k->query[m] = query_at(k, m);
 }
 
@@ -226,7 +221,7 @@ static tensor queries_of(const decode_kernel *k, int step)
         return local_tile(k->rQ, shape(4, 1, 1), coord(0, 0, step));
     tensor rQ = fragment_A_words(&k->mma, ROWS, STEP);
     fill(rQ, imm_as(U32, 0));
-    for (int m = 0; m < merged_rows(k->cfg) / 8; m++) {
+    for (int m = 0; m < used_rows(k->cfg) / 8; m++) {
         tensor gPairs = gmem_tensor(k->query[m], I32, make_layout(leaf(k->place.form.d / 2), leaf(1)));
         for (int half = 0; half < 2; half++)
             set(rQ, coord(m + 2 * half, 0, 0), bitcast(U32, at(gPairs, 8 * step + 4 * half)));
@@ -311,7 +306,7 @@ typedef struct ring_place {
 /* Starts the copies of the first blocks; all are found before the first one is waited for. */
 static ring_place begin_ring(decode_kernel *k)
 {
-    const int stages = k->cfg->stages, bn = k->cfg->keys, rings = rings_of(k->cfg);
+    const int stages = k->cfg->stages, bn = k->cfg->keys, rings = attention_decode_rings(k->cfg);
     val blocks = div(add(sub(max(k->place.to, k->place.from), k->place.from), imm(bn - 1)), imm(bn));
     ring_place r = { .first = mul(ring_of(k), imm(stages)) };
     r.count = div(sub(add(blocks, imm(rings - 1)), ring_of(k)), imm(rings));
@@ -367,7 +362,7 @@ static void attend_together(decode_kernel *k, ring_place *r, val from, val to)
         attend(k, r, min(from, r->count), min(to, r->count));
         return;
     }
-    const int blocks = KEYS / c->keys / rings_of(c);
+    const int blocks = KEYS / c->keys / attention_decode_rings(c);
     LOOP_FROM(at, from, to, imm(blocks)) {
         val end = min(add(at, imm(blocks)), to);
         attend(k, r, min(at, r->count), min(end, r->count));
@@ -385,41 +380,42 @@ static tensor in_order_of_atoms(const decode_kernel *k)
     if (k->packed == 1)
         return k->sO;
     const int width = width_of(k), pitch = width + DECODE_PAD, rows = shared_rows(k->cfg);
-    int_tuple sizes = shape(rows, shape(8, 2, width / 16), rings_of(k->cfg));
+    int_tuple sizes = shape(rows, shape(8, 2, width / 16), attention_decode_rings(k->cfg));
     return tensor_with_layout(k->sO, make_layout(sizes, stride(pitch, stride(2, 1, 16), rows * pitch)));
 }
 
-/* Stores this warp's columns of O, pair by pair, but for rows that no tile has. */
-static void share_columns(decode_kernel *k)
+/* Stores this warp's columns of row m of a thread, pair by pair. */
+static void share_row(const decode_kernel *k, int m)
 {
-    const int width = width_of(k), rows = merged_rows(k->cfg), pair = k->packed == 1 ? 2 : 1;
+    const int width = width_of(k), pair = k->packed == 1 ? 2 : 1;
     tensor cO = partition_C(&k->mma, identity_tensor(shape(ROWS, width)), lane());
     tensor sO = in_order_of_atoms(k);
-    for (int m = 0; m < rows / 8; m++) // rows of a thread
-        for (int n = 0; n < width / 8; n++)
-            for (int i = 0; i < 2; i += pair) {
-                int_tuple from = coord(m * 2 + i, 0, n);
-                tensor rO = fragment(F32, compact(leaf(pair)));
-                for (int j = 0; j < pair; j++)
-                    set(rO, j, at(k->out, coord(m * 2 + i + j, 0, n)));
-                val to = tensor_address(
-                    sO, coord(row_in_tile(k, coordinate(cO, 0, from)), coordinate(cO, 1, from), ring_of(k)));
-                copy(rO, smem_view(to, F32, compact(leaf(pair))), 4 * pair);
-            }
+    for (int n = 0; n < width / 8; n++)
+        for (int i = 0; i < 2; i += pair) {
+            int_tuple from = coord(m * 2 + i, 0, n);
+            tensor rO = fragment(F32, compact(leaf(pair)));
+            for (int j = 0; j < pair; j++)
+                set(rO, j, at(k->out, coord(m * 2 + i + j, 0, n)));
+            val to =
+                tensor_address(sO, coord(row_in_tile(k, coordinate(cO, 0, from)), coordinate(cO, 1, from), ring_of(k)));
+            copy(rO, smem_view(to, F32, compact(leaf(pair))), 4 * pair);
+        }
 }
 
-/* Stores the warps' partials in shared memory, after all are done with what was there. */
+/* Stores the warps' partials in shared memory, after all are done with what was there, but for rows that no tile has. */
 static void share_states(decode_kernel *k)
 {
     tensor cS = partition_C(&k->mma, identity_tensor(shape(ROWS, k->cfg->keys)), lane());
     attention_online_rows_finish(&k->online, NO_SINK);
     cta_sync();
-    share_columns(k);
-    for (int i = 0; i < merged_rows(k->cfg) / 8; i++) {
-        val row = row_in_tile(k, coordinate(cS, 0, attention_online_row_value(k->scores, i)));
-        IF(eq(thread_at(lane(), 0, 4, 8), imm(0))) {
-            set(k->sTop, coord(row, ring_of(k)), k->online.max[i]);
-            set(k->sSum, coord(row, ring_of(k)), k->online.sum[i]);
+    for (int m = 0; m < used_rows(k->cfg) / 8; m++) { // rows of a thread
+        val row = row_in_tile(k, coordinate(cS, 0, attention_online_row_value(k->scores, m)));
+        IF(lt(row, imm(shared_rows(k->cfg)))) {
+            share_row(k, m);
+            IF(eq(thread_at(lane(), 0, 4, 8), imm(0))) {
+                set(k->sTop, coord(row, ring_of(k)), k->online.max[m]);
+                set(k->sSum, coord(row, ring_of(k)), k->online.sum[m]);
+            }
         }
     }
     cta_sync();
@@ -436,7 +432,7 @@ static void attend_split(void *of, val number)
     const split_run *run = of;
     decode_kernel *k = run->k;
     const attention_decode_sm80_config *c = k->cfg;
-    const val blocks = imm_as(U32, c->split / c->keys / rings_of(c)), from = mul(number, blocks);
+    const val blocks = imm_as(U32, c->split / c->keys / attention_decode_rings(c)), from = mul(number, blocks);
     fill(k->out, immf(0));
     attention_online_rows_reset(&k->online);
     attend_together(k, run->ring, from, min(add(from, blocks), run->ring->rounds));
@@ -473,7 +469,7 @@ static decode_sums sums_of(const decode_kernel *k)
         sState = smem_tensor("this CTA's maxima and sums", F32, compact(shape(2, shared_rows(c))), 8);
     return (decode_sums){ .sState = sState,
                           .place = &k->place,
-                          .partials = rings_of(k->cfg),
+                          .partials = attention_decode_rings(k->cfg),
                           .flight = c->ctas > 2 || (!c->ctas && c->form.d <= 64 && c->form.dv <= 64) ? 16 : 32,
                           .threads = LANES * k->cfg->warps,
                           .sO = k->sO,

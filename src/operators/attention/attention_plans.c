@@ -3,6 +3,7 @@
 
 #include "operators/attention/attention_config.h"
 #include "operators/attention/attention_scores.h"
+#include "operators/attention/attention_softmax.h"
 
 enum {
     TMA_ALIGNMENT = 16,
@@ -150,6 +151,8 @@ attention_params attention_params_of(const ckl_attention_desc *d, const ckl_atte
                            .tiles_m = (uint32_t)ceil_div(d->q, rows),
                            .tiles = (uint32_t)tiles_of(d, rows),
                            .section = (uint32_t)section_of(d) };
+    if (softcap > 0)
+        attention_cap_numbers(scale / unit, M_LOG2E * unit, p.cap);
     set_tensors(d, x, &p);
     return p;
 }

@@ -307,7 +307,7 @@ static void weigh_by_old(const sm90_kernel *k, consumer_role *c, const tile *t, 
 {
     raw_scores raw = { .cap = NULL };
     if (scores_late(k, c) && k->form.softcap)
-        raw = (raw_scores){ .cap = &k->p.factor, .is_short = ne(c->is_short, imm(0)) };
+        raw = (raw_scores){ .cap = k->p.cap, .is_short = ne(c->is_short, imm(0)) };
     if (!scores_late(k, c) || raw.cap) {
         attention_online_softmax_by_old(&c->rows, c->scores, &raw, c->lost, c->lowered);
         return;
@@ -324,7 +324,7 @@ static void weigh_by_old(const sm90_kernel *k, consumer_role *c, const tile *t, 
 static void soften_anew(const sm90_kernel *k, consumer_role *c, const tile *t, const key_walk *w)
 {
     if (!caps_late(k, c) || !(k->form.right || k->form.left)) {
-        attention_online_softmax(&c->rows, c->scores, caps_late(k, c) ? &k->p.factor : NULL);
+        attention_online_softmax(&c->rows, c->scores, caps_late(k, c) ? k->p.cap : NULL);
         return;
     }
     IF(is_cut(k, c, t, w)) {
@@ -332,7 +332,7 @@ static void soften_anew(const sm90_kernel *k, consumer_role *c, const tile *t, c
     }
     ELSE
     {
-        attention_online_softmax(&c->rows, c->scores, &k->p.factor);
+        attention_online_softmax(&c->rows, c->scores, k->p.cap);
     }
 }
 
@@ -458,35 +458,37 @@ static void finish(const sm90_kernel *k, consumer_role *c, const tile *t)
     store(k, c, t);
 }
 
-/* A tile as consumers keep it: variables, where tiles differ. */
+/* What differs from tile to tile. */
+enum { TILE_VALUES = 9 };
+
+static int values_of(const sm90_kernel *k, tile *t, val **all)
+{
+    sequence *s = &t->s;
+    val *const values[TILE_VALUES] = { &t->row, &t->head,  &t->end,  &t->first, &s->q,
+                                       &s->kv,  &s->first, &s->last, &s->q_at };
+    int count = 0;
+    for (int i = 0; i < (k->form.ragged ? TILE_VALUES : 4); i++)
+        if (values[i] != &t->first || k->form.left)
+            all[count++] = values[i];
+    return count;
+}
+
+/* A tile as consumers keep it, in variables. */
 static tile tile_variables(const sm90_kernel *k, const tile *first)
 {
     tile t = *first;
-    t.row = variable(U32, first->row);
-    t.head = variable(U32, first->head);
-    t.end = variable(U32, first->end);
-    if (k->form.left)
-        t.first = variable(U32, first->first);
-    if (k->form.ragged)
-        t.s = (sequence){ variable(U32, first->s.q),    variable(U32, first->s.kv),   variable(I32, first->s.first),
-                          variable(I32, first->s.last), variable(U32, first->s.q_at), first->s.kv_at };
+    val *own[TILE_VALUES];
+    for (int i = 0, count = values_of(k, &t, own); i < count; i++)
+        *own[i] = variable(own[i]->type, *own[i]);
     return t;
 }
 
-static void set_tile(const sm90_kernel *k, tile *t, const tile *next)
+static void set_tile(const sm90_kernel *k, tile *t, tile next)
 {
-    assign(t->row, next->row);
-    assign(t->head, next->head);
-    assign(t->end, next->end);
-    if (k->form.left)
-        assign(t->first, next->first);
-    if (!k->form.ragged)
-        return;
-    assign(t->s.q, next->s.q);
-    assign(t->s.kv, next->s.kv);
-    assign(t->s.first, next->s.first);
-    assign(t->s.last, next->s.last);
-    assign(t->s.q_at, next->s.q_at);
+    val *own[TILE_VALUES], *of_next[TILE_VALUES];
+    values_of(k, &next, of_next);
+    for (int i = 0, count = values_of(k, t, own); i < count; i++)
+        assign(*own[i], *of_next[i]);
 }
 
 /*
@@ -521,8 +523,7 @@ static void consume_tiles(const sm90_kernel *k, consumer_role *c, walk *w)
         release(k, c, values);
         finish(k, c, &t);
         BREAK_IF(logical_not(more));
-        tile next = attention_tile_of(&k->grid, w->number);
-        set_tile(k, &t, &next);
+        set_tile(k, &t, attention_tile_of(&k->grid, w->number));
     }
     mma_wait(0);
 }

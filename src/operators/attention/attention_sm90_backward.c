@@ -341,14 +341,6 @@ static void store_gradients(const backward_kernel *k, const backward_consumer *c
         tma_store_wait(0);
 }
 
-static void scale_all(tensor acc, val factor)
-{
-    UNROLL(i, static_size(acc.layout)) {
-        val x = at(acc, i);
-        assign(x, mul(x, factor));
-    }
-}
-
 static void consumer(const backward_kernel *k)
 {
     if (k->cfg->consumers > 1)
@@ -370,7 +362,7 @@ static void consumer(const backward_kernel *k)
         }
     mma_wait(0);
     if (k->with_d1)
-        scale_all(c.d1, k->p.scale);
+        attention_scale_rows(c.d1, (const val[]){ k->p.scale, k->p.scale });
     store_gradients(k, &c);
 }
 

@@ -1,6 +1,8 @@
 /* attention_softmax.c - maxima, exponentials and sums of rows of accumulators. */
 #include "operators/attention/attention_softmax.h"
 
+#include <math.h>
+
 #include "cute/kernel.h"
 
 enum { MAX_CHAINS = 3, SUM_CHAINS = 2, LARGEST_CHAINS = 4 }; // independent ones
@@ -102,25 +104,29 @@ static void find_maxima(const online_rows *rows, tensor scores, const val *cap, 
 static const double TANH_OF_HALF[] = { -4.440222541e-02, 1.319029672e-01, -3.332631797e-01, 9.999994558e-01 };
 static const double TANH_SHORT[] = { 1.183534471e-01, -3.322270464e-01, 9.999876601e-01 }, TANH_SHORT_END = 0.4218990;
 
-/* From scores to exponents, before the maximum is subtracted: x * power, or with a cap x * (powers of x^2). */
-typedef struct exponents {
-    val power[COUNT_OF(TANH_SHORT)]; // the highest first; the last alone without a cap
-    bool capped;
-} exponents;
+/*
+ * What TANH_SHORT makes of exponents, x * (((scale * x)^2 + shift)^2 + rest): each step has one number that is the same for all,
+ * which comes from constant memory, as registers' ports are what tensor cores want meanwhile.
+ */
+enum { CAP_FACTOR, CAP_SCALE, CAP_SHIFT, CAP_REST };
 
-static exponents exponents_of(const online_rows *rows, const val *cap)
+void attention_cap_numbers(double factor, double exponent, float *cap)
 {
-    const int count = COUNT_OF(TANH_SHORT);
-    exponents e = { .capped = cap };
-    val unit = rows->exponent;
-    if (cap)
-        unit = mul(unit, *cap);
-    for (int i = count - 1; i >= 0; i--) {
-        e.power[i] = cap ? variable(F32, mul(unit, immf(TANH_SHORT[i]))) : unit;
-        if (cap)
-            unit = mul(unit, mul(*cap, *cap));
-    }
-    return e;
+    const double unit = exponent * factor, highest = unit * TANH_SHORT[0] * pow(factor, 4), root = (sqrt)(highest),
+                 shift = unit * TANH_SHORT[1] * factor * factor / (2 * root);
+    cap[CAP_FACTOR] = (float)factor;
+    cap[CAP_SCALE] = (float)(sqrt)(root);
+    cap[CAP_SHIFT] = (float)shift;
+    cap[CAP_REST] = (float)(unit * TANH_SHORT[2] - shift * shift);
+}
+
+/* A score's factor, from scores to exponents before the maximum is subtracted. */
+static val power_of(const online_rows *rows, const val *cap, val x)
+{
+    if (!cap)
+        return rows->exponent;
+    const val scaled = mul(x, cap[CAP_SCALE]), shifted = fma(scaled, scaled, cap[CAP_SHIFT]);
+    return fma(shifted, shifted, cap[CAP_REST]);
 }
 
 /* A score that is a line along the keys: x * unit + (slope * c + shared), c a constant. */
@@ -133,17 +139,6 @@ typedef struct row_line {
     line first; // of which they are
     val offset, slope, unit;
 } row_line;
-
-static val power_for(const exponents *e, val x)
-{
-    const int count = COUNT_OF(e->power);
-    if (!e->capped)
-        return e->power[count - 1];
-    val square = mul(x, x), p = e->power[0];
-    for (int i = 1; i < count; i++)
-        p = fma(p, square, e->power[i]);
-    return p;
-}
 
 static bool find_line(val score, line *l)
 {
@@ -179,13 +174,12 @@ static void weigh_rows(const online_rows *rows, tensor scores, raw_scores raw, v
     val offset[ONLINE_ROWS_MAX], chain[ONLINE_ROWS_MAX][SUM_CHAINS];
     int seen[ONLINE_ROWS_MAX] = { 0 };
     row_line lines[ONLINE_ROWS_MAX] = { 0 };
-    const exponents e = exponents_of(rows, raw.cap);
     for (int r = 0; r < rows->count; r++)
         offset[r] = variable(F32, neg(mul(rows->max[r], rows->exponent)));
     UNROLL(i, static_size(scores.layout)) {
         int r = attention_online_row_of(scores, i), to = seen[r]++ % SUM_CHAINS;
         val weight = at(scores, i), x = raw.score ? raw.score(raw.of, weight, i) : weight;
-        assign(weight, exp2_ftz(exponent_of(x, power_for(&e, x), offset[r], &lines[r])));
+        assign(weight, exp2_ftz(exponent_of(x, power_of(rows, raw.cap, x), offset[r], &lines[r])));
         chain[r][to] = seen[r] <= SUM_CHAINS ? weight : add(chain[r][to], weight);
     }
     UNROLL(r, rows->count)

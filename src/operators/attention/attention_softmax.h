@@ -31,9 +31,13 @@ void attention_online_rows_reset(online_rows *rows);
 /* Raises the maxima to these, found in other blocks in between. */
 void attention_online_rows_raise(online_rows *rows, const val *max);
 
+/* On the host: the numbers of a soft cap of which scores become tanh(factor * score), and weights 2^(exponent * that). */
+enum { ATTENTION_CAP_NUMBERS = 4 };
+void attention_cap_numbers(double factor, double exponent, float *cap);
+
 /*
- * Scores become weights. What was summed before counts `factor` times. cap: NULL, or attention_cap_scores() by this
- * factor comes first; then no score is hidden.
+ * Scores become weights. What was summed before counts `factor` times. cap: NULL, or its numbers, the factor first:
+ * attention_cap_scores() comes first, and no score is hidden.
  */
 void attention_online_softmax(online_rows *rows, tensor scores, const val *cap);
 
@@ -42,7 +46,7 @@ val attention_online_rows_are_new(const online_rows *rows);
 
 /* What is still to be applied to scores before they become weights. */
 typedef struct raw_scores {
-    const val *cap;                                 // attention_cap_scores() by this factor, or NULL
+    const val *cap;                                 // attention_cap_numbers(), or NULL
     val is_short;                                   // where there is one: attention_cap_is_short()
     val (*score)(const void *of, val x, int64_t i); // applied to element i of the accumulators, or NULL
     const void *of;

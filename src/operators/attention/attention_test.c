@@ -209,6 +209,9 @@ static const char *const cases[] = {
     "direction=backward heads=2 q=100 kv=150 d=128 dv=72 softcap=3 score=alibi right=10 sinks=1 impl=sm90_backward "
     "config='consumers=2 products=5 block=48 stages=2'",
     "direction=backward q=100 kv=200 heads=2 d=64 causal=1 impl=sm90_backward_unordered",
+    "direction=backward q=190 kv=200 heads=4 kv_heads=2 d=96 causal=1 impl=sm90_backward config='consumers=2 "
+    "products=5 block=80 stages=2' # dS in "
+    "chunks of 32",
     "direction=backward q=150 kv=200 d=96 dtype=bf16 impl=sm90_backward_unordered # a warp in two has no rows of dQ",
     "direction=backward q=150 kv=300 d=40 dv=72 causal=1 impl=sm90_backward config='consumers=2 products=5 block=64 "
     "stages=2'",
