@@ -19,13 +19,6 @@ static const cli_option options[] = {
     { "--ptx", NULL, &want_ptx, "print the PTX of each kernel and nothing else" },
     { "--ir", NULL, &want_ir, "print the kernel IR and nothing else" },
 };
-static const cli_usage usage = {
-    "explain", "LINE | --suite FILE [options]",
-    "Says which implementation a problem gets and why the others decline, then describes its kernels: config, launch,\n"
-    "shared-memory map, instructions by class, registers (where ptxas is installed).\n"
-    "Fields of configs that are off are left out; `ckl run` prints all.",
-    options, COUNT_OF(options)
-};
 
 /* What a problem gets on a device. */
 typedef struct chosen {
@@ -229,11 +222,8 @@ static ckl_status explain_titled(const char *line, void *info)
     return status;
 }
 
-int cmd_explain(int argc, char **argv)
+static int command(int argc, char **argv)
 {
-    int done = cli_parse(&usage, &argc, argv);
-    if (done != CLI_GO_ON)
-        return done;
     ckl_device *device = NULL;
     ckl_status status = ckl_device_open(device_id, &device);
     if (status == CKL_OK) {
@@ -245,5 +235,12 @@ int cmd_explain(int argc, char **argv)
                            &info);
     }
     ckl_device_close(device);
-    return status == CKL_OK ? EXIT_PASSED : cli_fail(status);
+    return cli_exit(status);
 }
+
+CLI_COMMAND(
+    explain, "LINE | --suite FILE [options]",
+    "which kernel a problem gets and why; its shared memory, instructions, PTX",
+    "Says which implementation a problem gets and why the others decline, then describes its kernels: config,\n"
+    "launch, shared-memory map, instructions by class, registers (where ptxas is installed). Fields of configs\n"
+    "that are off are left out; `ckl run` prints all.");

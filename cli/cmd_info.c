@@ -9,10 +9,6 @@
 #include "cli/cli.h"
 #include "device/cubin_cache.h"
 
-static const cli_usage usage = {
-    "info", "", "Lists devices, the driver, peers to race against and tools; says how to get what is missing.", NULL, 0
-};
-
 /* A library that is opened at run time. */
 typedef struct library {
     const char *name, *purpose, *remedy;
@@ -30,7 +26,6 @@ static const library libraries[] = {
       "peer of convolution and attention",
       "pip install nvidia-cudnn-cu13; its folder goes on LD_LIBRARY_PATH",
       { "libcudnn.so.9" } },
-    { "NCCL", "multi-GPU operators", "apt install libnccl2, or pip install nvidia-nccl-cu13", { "libnccl.so.2" } },
 };
 
 /* Never closed: some of these libraries start threads. */
@@ -104,11 +99,9 @@ static void show_cache(void)
     cubin_cache_close(cache);
 }
 
-int cmd_info(int argc, char **argv)
+static int command(int argc, char **argv)
 {
-    int done = cli_parse(&usage, &argc, argv);
-    if (done != CLI_GO_ON)
-        return done;
+    (void)argc, (void)argv;
     printf("ckl %s\n", ckl_version());
     show_devices();
     show_libraries();
@@ -119,3 +112,13 @@ int cmd_info(int argc, char **argv)
     printf("  %-14s %s\n", "ncu", ncu ? ncu : "missing (ckl profile on a GPU): install NVIDIA Nsight Compute");
     return EXIT_PASSED;
 }
+
+const cli_command cmd_info = {
+    "info",
+    "",
+    "devices, driver, peers and tools found; what is missing and how to get it",
+    "Lists devices, the driver, peers to race against and tools; says how to get what is missing.",
+    NULL,
+    0,
+    command
+};

@@ -31,16 +31,6 @@ static const cli_option options[] = {
     { "--store", "FILE", &store_path, "where the winner is kept (tuned.txt in the user's cache folder)" },
     { "--no-store", NULL, &no_store, "keep the winner nowhere" },
 };
-static const cli_usage usage = { "tune", "LINE | --suite FILE [options]",
-                                 "Searches the config that is fastest on a problem and keeps it where every later plan "
-                                 "of that problem finds it. Candidates\n"
-                                 "are checked before they are timed: against the rules of the implementation, by the "
-                                 "assembler, on the emulator, and on the\n"
-                                 "device with three seeds. Times are taken interleaved with what the plan takes today; "
-                                 "what is not faster beyond doubt is not\n"
-                                 "kept.\n"
-                                 "Example: ckl tune gemm m=1536 n=1536 k=1536 a=bf16",
-                                 options, COUNT_OF(options) };
 
 /* Arguments */
 
@@ -193,11 +183,8 @@ static ckl_status tune_lines(tuning *t)
     return CKL_OK;
 }
 
-int cmd_tune(int argc, char **argv)
+static int command(int argc, char **argv)
 {
-    int done = cli_parse(&usage, &argc, argv);
-    if (done != CLI_GO_ON)
-        return done;
     tuning *t = calloc(1, sizeof *t);
     if (!t)
         abort();
@@ -210,8 +197,17 @@ int cmd_tune(int argc, char **argv)
         status = find_store(t);
     if (status == CKL_OK)
         status = tune_lines(t);
-    int exit_status = status != CKL_OK ? cli_fail(status) : cli_exit_of(t->status);
+    int exit_status = status != CKL_OK ? cli_exit(status) : cli_exit_of(t->status);
     arena_clear(&t->memory);
     free(t);
     return exit_status;
 }
+
+CLI_COMMAND(
+    tune, "LINE | --suite FILE [options]",
+    "searches a problem's fastest config, checked and timed, and keeps it for later plans",
+    "Searches the config that is fastest on a problem and keeps it where every later plan of that problem finds\n"
+    "it. Candidates are checked before they are timed: against the rules of the implementation, by the assembler,\n"
+    "on the emulator, and on the device with three seeds. Times are taken interleaved with what the plan takes\n"
+    "today; what is not faster beyond doubt is not kept.\n"
+    "Example: ckl tune gemm m=1536 n=1536 k=1536 a=bf16");

@@ -17,13 +17,6 @@ static const cli_option options[] = {
     { "--suite", "FILE", &suite, "the problems of a file, one a line, instead of LINE" },
     { "--threads", "N", &threads, "that compile at once; as many as there are processors, up to 16, if not given" },
 };
-static const cli_usage usage = { "warm", "LINE | --suite FILE [options]",
-                                 "Compiles the kernels that problems get, so that processes of this user find them on "
-                                 "disk (CKL_CACHE; `ckl info` says "
-                                 "where\nand how many). In a program ckl_warm() does it, and loads them. Says how many "
-                                 "kernels that were, and what they took. Lines that\nfail are named, each with its "
-                                 "reason.",
-                                 options, COUNT_OF(options) };
 
 /* Lines in memory of malloc(). */
 typedef struct line_list {
@@ -75,11 +68,8 @@ static ckl_status warm(line_list *list, int count)
     return list->failed ? CKL_OK : status;
 }
 
-int cmd_warm(int argc, char **argv)
+static int command(int argc, char **argv)
 {
-    int done = cli_parse(&usage, &argc, argv);
-    if (done != CLI_GO_ON)
-        return done;
     line_list list = { 0 };
     int64_t count = 0;
     ckl_status status = cli_integer("--threads", threads, 0, THREADS_MAX, &count);
@@ -90,5 +80,12 @@ int cmd_warm(int argc, char **argv)
     if (status == CKL_OK)
         status = warm(&list, (int)count);
     free_lines(&list);
-    return status != CKL_OK ? cli_fail(status) : list.failed ? EXIT_FAILED : EXIT_PASSED;
+    return status != CKL_OK ? cli_exit(status) : list.failed ? EXIT_FAILED : EXIT_PASSED;
 }
+
+CLI_COMMAND(
+    warm, "LINE | --suite FILE [options]",
+    "compiles the kernels of problems ahead, for every process that will need them",
+    "Compiles the kernels that problems get, so that processes of this user find them on disk (CKL_CACHE; `ckl\n"
+    "info` says where and how many). In a program ckl_warm() does it, and loads them. Says how many kernels that\n"
+    "were, and what they took. Lines that fail are named, each with its reason.");
