@@ -39,16 +39,15 @@ static void print_choices(const ckl_device_info *info, const operator_info *op, 
     for (const implementation *const *each = op->implementations; *each; each++) {
         const implementation *impl;
         void *config;
-        text notes = { 0 };
-        ckl_status status = plan_choose(info, op, desc, (*each)->name, memory, &impl, &config, &notes);
+        text taken = { 0 };
+        ckl_status status = plan_choose(info, op, desc, (*each)->name, memory, &impl, &config);
         if (status == CKL_OK && plan_kernels(op, impl, config) == 0)
-            text_printf(&notes, "%s", impl->summary);
+            text_printf(&taken, "%s", impl->summary);
         else if (status == CKL_OK)
-            fields_print_brief(impl->config, config, &notes);
-        printf("  %-15s %s\n  %-15s   %s %s", (*each)->name, (*each)->summary, "",
-               status == CKL_OK ? "takes it:" : "declines:", notes.length ? text_data(&notes) : ckl_error());
-        printf(notes.length && notes.data[notes.length - 1] == '\n' ? "" : "\n");
-        text_free(&notes);
+            fields_print_brief(impl->config, config, &taken);
+        printf("  %-15s %s\n  %-15s   %s %s\n", (*each)->name, (*each)->summary, "",
+               status == CKL_OK ? "takes it:" : "declines:", status == CKL_OK ? text_data(&taken) : ckl_error());
+        text_free(&taken);
     }
 }
 
@@ -163,7 +162,7 @@ static ckl_status explain(const test_case *c, const ckl_device_info *info, arena
     bool listing = want_ptx || want_ir;
     if (!listing)
         print_choices(info, taken.op, desc, memory);
-    TRY(plan_choose(info, taken.op, desc, case_force(c, memory), memory, &taken.impl, &taken.config, NULL));
+    TRY(plan_choose(info, taken.op, desc, case_force(c, memory), memory, &taken.impl, &taken.config));
     if (!listing) {
         text config = { 0 };
         fields_print_brief(taken.impl->config, taken.config, &config);

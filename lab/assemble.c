@@ -94,12 +94,7 @@ void assemble_release(char release[ASSEMBLE_RELEASE_BYTES])
     text_free(&output);
 }
 
-ckl_status assemble_ptx(const text *ptx, ir_target target, assembled *result)
-{
-    return assemble_ptx_for(ptx, ir_target_text(target), result);
-}
-
-ckl_status assemble_ptx_for(const text *ptx, const char *arch, assembled *result)
+ckl_status assemble_ptx(const text *ptx, const char *arch, assembled *result)
 {
     const char *tool = assemble_tool();
     if (!tool)
@@ -124,7 +119,7 @@ ckl_status assemble_kernel(const ir_kernel *kernel, assembled *result)
     text ptx = { 0 };
     ckl_status status = ir_print_ptx(kernel, &ptx);
     if (status == CKL_OK)
-        status = assemble_ptx(&ptx, kernel->target, result);
+        status = assemble_ptx(&ptx, ir_target_text(kernel->target), result);
     text_free(&ptx);
     return status;
 }

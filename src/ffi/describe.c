@@ -199,7 +199,7 @@ static void print_choice(question *q, const char *force, arena *memory)
 {
     const implementation *impl;
     void *config;
-    if (plan_choose(ckl_device_properties(q->device), q->op, q->desc.bytes, force, memory, &impl, &config, NULL) !=
+    if (plan_choose(ckl_device_properties(q->device), q->op, q->desc.bytes, force, memory, &impl, &config) !=
         CKL_OK) {
         text_printf(&q->answer, "%s: %s\n", force ? force : "nothing", ckl_error());
         return;
