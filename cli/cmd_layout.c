@@ -91,9 +91,9 @@ static void show_layout(const char *name, layout a, text *out)
 static void show_mma_atom(const mma_atom *atom, text *out)
 {
     text_printf(out, "%s: %dx%dx%d, %d threads\n", atom->name, atom->m, atom->n, atom->k, atom->threads);
-    show_layout("A (T,V)->MK", mma_atom_layout_A(atom), out);
-    show_layout("B (T,V)->NK", mma_atom_layout_B(atom), out);
-    show_layout("C (T,V)->MN", mma_atom_layout_C(atom), out);
+    show_layout("A (T,V)->MK", mma_atom_layout(atom, MMA_A), out);
+    show_layout("B (T,V)->NK", mma_atom_layout(atom, MMA_B), out);
+    show_layout("C (T,V)->MN", mma_atom_layout(atom, MMA_C), out);
     const grid grids[] = { operand_grid(atom, "A", MMA_A, atom->m, atom->k),
                            operand_grid(atom, "B", MMA_B, atom->n, atom->k),
                            operand_grid(atom, "C", MMA_C, atom->m, atom->n) };

@@ -23,8 +23,7 @@ layout no_layout(const char *op, const char *why, int count, const layout *argum
         text_printf(&named, i ? ", " : " ");
         layout_print(arguments[i], &named);
     }
-    ir_fail("%s:%s %s", op, text_data(&named), why);
-    text_free(&named);
+    ir_fail("%s:%s %s", op, ir_text(&named), why);
     return harmless;
 }
 

@@ -34,17 +34,18 @@ typedef struct mma_tile {
 
 static mma_tile operand_A(const tiled_mma *mma)
 {
-    return (mma_tile){ mma->atom.m, mma->atom.k, mma->atoms_m, 1, false, mma_atom_layout_A(&mma->atom) };
+    return (mma_tile){ mma->atom.m, mma->atom.k, mma->atoms_m, 1, false, mma_atom_layout(&mma->atom, MMA_A) };
 }
 
 static mma_tile operand_B(const tiled_mma *mma)
 {
-    return (mma_tile){ mma->atom.n, mma->atom.k, mma->atoms_n, 1, true, mma_atom_layout_B(&mma->atom) };
+    return (mma_tile){ mma->atom.n, mma->atom.k, mma->atoms_n, 1, true, mma_atom_layout(&mma->atom, MMA_B) };
 }
 
 static mma_tile operand_C(const tiled_mma *mma)
 {
-    return (mma_tile){ mma->atom.m, mma->atom.n, mma->atoms_m, mma->atoms_n, false, mma_atom_layout_C(&mma->atom) };
+    return (
+        mma_tile){ mma->atom.m, mma->atom.n, mma->atoms_m, mma->atoms_n, false, mma_atom_layout(&mma->atom, MMA_C) };
 }
 
 /* A mode of tiles split into (copies of the atom, repeats in time). */
@@ -256,12 +257,9 @@ static operand_form form_of(const char *which, tensor t)
         if (steps_evenly(row, 1, run, far) && steps_evenly(column, run, static_size(column), 0))
             return (operand_form){ span, true, far * 2 };
     }
-    text found = { 0 };
-    layout_print(t.layout, &found);
     ir_fail("wgmma %s: the shared tile is %s; it must be K-major, its rows one swizzle span long, or of 16 bits and "
             "MN-major in runs of one span",
-            which, text_data(&found));
-    text_free(&found);
+            which, layout_text(t.layout));
     return (operand_form){ 0 };
 }
 
@@ -424,16 +422,10 @@ static void check_operands(const tiled_mma *mma, tensor a, tensor b, tensor acc)
         is_operand(b, atom->b_from, atom->b, atom->n * atom->k / atom->threads, n, k) &&
         is_operand(acc, MMA_REGISTERS, atom->c, atom->m * atom->n / atom->threads, m, n))
         return;
-    text shapes[3] = { { 0 } };
-    const tensor operands[] = { a, b, acc };
-    for (int i = 0; i < 3; i++)
-        layout_print(operands[i].layout, &shapes[i]);
     ir_fail("gemm with %s: A is %s, B is %s, acc is %s; wanted are %s (MMA_M,MMA_K), %s (MMA_N,MMA_K) and fragments "
             "(MMA,MMA_M,MMA_N)",
-            atom->name, text_data(&shapes[0]), text_data(&shapes[1]), text_data(&shapes[2]), kinds[atom->a_from],
+            atom->name, layout_text(a.layout), layout_text(b.layout), layout_text(acc.layout), kinds[atom->a_from],
             kinds[atom->b_from]);
-    for (int i = 0; i < 3; i++)
-        text_free(&shapes[i]);
 }
 
 void gemm(const tiled_mma *mma, tensor tCrA, tensor tCrB, tensor acc, val accumulate)

@@ -42,10 +42,7 @@ static void check_static(layout a)
 {
     if (layout_is_static(a))
         return;
-    text found = { 0 };
-    layout_print(a, &found);
-    ir_fail("a fragment of %s: the layout of registers must be static", text_data(&found));
-    text_free(&found);
+    ir_fail("a fragment of %s: the layout of registers must be static", layout_text(a));
 }
 
 tensor fragment(ckl_dtype dtype, layout a)
@@ -205,12 +202,9 @@ static bool has_coordinate(tensor t, int_tuple coordinate)
 {
     if (lies_within(coordinate, t.layout.shape))
         return true;
-    text found = { 0 };
-    tensor_print(t, &found);
-    text_printf(&found, " has nothing at ");
-    tuple_print(coordinate, &found);
-    ir_fail("%s", text_data(&found));
-    text_free(&found);
+    text at = { 0 };
+    tuple_print(coordinate, &at);
+    ir_fail("%s has nothing at %s", tensor_text(t), ir_text(&at));
     return false;
 }
 
@@ -253,10 +247,7 @@ tensor tensor_at_coordinates(tensor t, tensor cT)
 {
     val index = ir_int(CKL_I64, 0);
     if (rank(t.layout) != cT.modes || has_swizzle(t.layout) || tuple_depth(t.layout.shape) > 1) {
-        text found = { 0 };
-        tensor_print(t, &found);
-        ir_fail("%s has no elements at coordinates of %d modes", text_data(&found), cT.modes);
-        text_free(&found);
+        ir_fail("%s has no elements at coordinates of %d modes", tensor_text(t), cT.modes);
         return t;
     }
     for (int i = 0; i < cT.modes; i++)
@@ -384,11 +375,13 @@ void tensor_fill(tensor rT, val x)
         ir_assign(rT.regs[index_at(rT.layout, i)], x);
 }
 
-void tensor_print(tensor t, text *out)
+const char *tensor_text(tensor t)
 {
     static const char *const names[] = {
         [GMEM] = "global", [SMEM] = "shared", [RMEM] = "register", [CMEM] = "coordinate", [DMEM] = "descriptor"
     };
-    text_printf(out, "%s ", names[t.memory]);
-    layout_print(t.layout, out);
+    text named = { 0 };
+    text_printf(&named, "%s ", names[t.memory]);
+    layout_print(t.layout, &named);
+    return ir_text(&named);
 }

@@ -91,15 +91,9 @@ static void check_tile(const tma_copy *tma, tensor sTile)
     for (int64_t i = 0; i < columns * rows && same;
          i++) // swizzles move 16-byte chunks: the first column of each is enough
         same = i / rows % chunk != 0 || index_at(have, i) == index_at(want, i);
-    if (same || ir_failed())
-        return;
-    text w = { 0 }, h = { 0 };
-    layout_print(want, &w);
-    layout_print(have, &h);
-    ir_fail("TMA box of %dx%d: the shared tile is %s, the box needs %s", tma->rows, tma->cols, text_data(&h),
-            text_data(&w));
-    text_free(&w);
-    text_free(&h);
+    if (!same && !ir_failed())
+        ir_fail("TMA box of %dx%d: the shared tile is %s, the box needs %s", tma->rows, tma->cols, layout_text(have),
+                layout_text(want));
 }
 
 enum { COORDINATES_MAX = IR_TENSOR_MAP_RANK_MAX };
