@@ -19,12 +19,10 @@ static bool is_issued_once(warp *w, const step *s)
             size_t bytes = (size_t)s->in[j].bytes;
             same = memcmp(lanes + (size_t)first * bytes, lanes + (size_t)i * bytes, bytes) == 0;
         }
-        if (same) {
-            fault(w, s, i, "copy issued by several lanes",
-                  "lanes %d and %d issue the same %s; one thread must, in IF(elect()) or by its number", first, i,
-                  ir_op_text(s->inst->op));
-            return false;
-        }
+        if (same)
+            return fault(w, s, i, "copy issued by several lanes",
+                         "lanes %d and %d issue the same %s; one thread must, in IF(elect()) or by its number", first,
+                         i, ir_op_text(s->inst->op));
     }
     return true;
 }
@@ -82,9 +80,8 @@ static bool is_aligned(warp *w, const step *s, int lane, uint32_t bytes, const c
 {
     if (bytes % BULK_ALIGNMENT == 0 && global % BULK_ALIGNMENT == 0)
         return true;
-    fault(w, s, lane, "misaligned bulk copy", "%u bytes %s 0x%zx are not all multiples of %d", bytes, way,
-          (size_t)global, BULK_ALIGNMENT);
-    return false;
+    return fault(w, s, lane, "misaligned bulk copy", "%u bytes %s 0x%zx are not all multiples of %d", bytes, way,
+                 (size_t)global, BULK_ALIGNMENT);
 }
 
 outcome run_bulk_load(warp *w, const step *s)
@@ -174,10 +171,9 @@ static bool begins_with_chunk(const transfer *t)
     const int64_t bytes = t->coordinates[0] * (int64_t)ckl_dtype_bytes(t->map->dtype);
     if (bytes % BULK_ALIGNMENT == 0)
         return true;
-    fault(t->w, t->s, t->lane, "misaligned box",
-          "it begins at element %d of a row, %" PRId64 " bytes in, no multiple of %d", t->coordinates[0], bytes,
-          BULK_ALIGNMENT);
-    return false;
+    return fault(t->w, t->s, t->lane, "misaligned box",
+                 "it begins at element %d of a row, %" PRId64 " bytes in, no multiple of %d", t->coordinates[0], bytes,
+                 BULK_ALIGNMENT);
 }
 
 /* im2col: the offsets, which the hardware has 16, 8 or 5 bits for (PTX ISA, tensor copies), and a first place that is one. */
@@ -189,32 +185,26 @@ static bool read_offsets(transfer *t, const operand *in)
         t->coordinates[rank + i] = (int32_t)offset;
         if (offset < (uint32_t)most)
             continue;
-        fault(t->w, t->s, t->lane, "misused im2col load", "offset %d is %u, %d modes take less than %d", i, offset,
-              rank, most);
-        return false;
+        return fault(t->w, t->s, t->lane, "misused im2col load", "offset %d is %u, %d modes take less than %d", i,
+                     offset, rank, most);
     }
     if (tma_is_place(t->map, t->coordinates))
         return true;
-    fault(t->w, t->s, t->lane, "misused im2col load",
-          "it begins at column %d, row %d: no place between the map's corners", t->coordinates[1],
-          rank > 3 ? t->coordinates[2] : 0);
-    return false;
+    return fault(t->w, t->s, t->lane, "misused im2col load",
+                 "it begins at column %d, row %d: no place between the map's corners", t->coordinates[1],
+                 rank > 3 ? t->coordinates[2] : 0);
 }
 
 static bool read_coordinates(transfer *t, const operand *in)
 {
     const warp *w = t->w;
     const bool im2col = t->kind == TRANSFER_LOAD && t->s->inst->mode == 1;
-    if (t->map->im2col != im2col) {
-        fault(t->w, t->s, t->lane, "wrong mode of a tensor map", "%s through a map of %s mode",
-              im2col ? "an im2col load" : "a box", t->map->im2col ? "im2col" : "tiled");
-        return false;
-    }
-    if (t->s->inst->n != t->map->rank) {
-        fault(t->w, t->s, t->lane, "wrong rank", "%d coordinates for a tensor map of rank %d", t->s->inst->n,
-              t->map->rank);
-        return false;
-    }
+    if (t->map->im2col != im2col)
+        return fault(t->w, t->s, t->lane, "wrong mode of a tensor map", "%s through a map of %s mode",
+                     im2col ? "an im2col load" : "a box", t->map->im2col ? "im2col" : "tiled");
+    if (t->s->inst->n != t->map->rank)
+        return fault(t->w, t->s, t->lane, "wrong rank", "%d coordinates for a tensor map of rank %d", t->s->inst->n,
+                     t->map->rank);
     for (int i = 0; i < t->map->rank; i++)
         t->coordinates[i] = (int32_t)u32_of(w, in[i], t->lane);
     return begins_with_chunk(t) && (!im2col || read_offsets(t, in - (t->map->rank - 2)));
@@ -241,9 +231,8 @@ static bool may_be_beyond(const transfer *t)
     const uintptr_t address = (uintptr_t)t->map->address;
     if (t->map->im2col || !is_beyond(t) || memory_find(&t->w->cluster->kernel->device->memory, address, 1))
         return true;
-    fault(t->w, t->s, t->lane, "box beyond its tensor",
-          "no element of it is in the tensor, whose address 0x%zx is no memory", (size_t)address);
-    return false;
+    return fault(t->w, t->s, t->lane, "box beyond its tensor",
+                 "no element of it is in the tensor, whose address 0x%zx is no memory", (size_t)address);
 }
 
 outcome run_tma_load(warp *w, const step *s)
@@ -359,13 +348,12 @@ outcome run_bulk_prefetch(warp *w, const step *s)
 static bool begins_inside(const transfer *t)
 {
     for (int i = 0; i < t->map->rank; i++)
-        if (t->coordinates[i] < 0) {
-            fault(t->w, t->s, t->lane, "misused tma_store",
-                  "coordinate %d of the box is %d; a box that is stored may end outside of the tensor, not begin "
-                  "before it",
-                  i, t->coordinates[i]);
-            return false;
-        }
+        if (t->coordinates[i] < 0)
+            return fault(
+                t->w, t->s, t->lane, "misused tma_store",
+                "coordinate %d of the box is %d; a box that is stored may end outside of the tensor, not begin "
+                "before it",
+                i, t->coordinates[i]);
     return true;
 }
 

@@ -159,10 +159,9 @@ static bool complete_load(cluster *c, const transfer *t)
     int64_t moved = 0; // once, into however many CTAs
     EACH_ACTIVE(r, t->to_ctas) {
         cta *to = &c->ctas[r];
-        if (to->warps_left == 0) {
-            fault(t->w, t->s, t->lane, "access to an exited CTA", "the copy arrives in CTA rank %d, which has left", r);
-            return false;
-        }
+        if (to->warps_left == 0)
+            return fault(t->w, t->s, t->lane, "access to an exited CTA",
+                         "the copy arrives in CTA rank %d, which has left", r);
         mbarrier *b = &to->barriers[to->barrier_of[t->barrier / IR_MBARRIER_BYTES] - 1];
         if (!move_load_into(to, t, &moved) || !mbarrier_transferred(t->w, t->s, t->lane, b, t->bytes, t->phase[r]))
             return false;
