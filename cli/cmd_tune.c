@@ -1,9 +1,9 @@
 /* cmd_tune.c - ckl tune: the search for a problem's fastest config, its evidence, and the winner in the tuned store. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/heap.h"
 #include "base/math.h"
 #include "bench/tune.h"
 #include "cli/cli.h"
@@ -149,9 +149,7 @@ static ckl_status keep(const tuning *t, const test_case *c, const tune_result *r
 static ckl_status tune_line(tuning *t, const char *line)
 {
     test_case c;
-    tune_result *result = calloc(1, sizeof *result);
-    if (!result)
-        abort();
+    tune_result *result = heap_alloc(1, sizeof *result);
     printf("== %s\n", line);
     ckl_status status = case_parse(line, &c);
     if (status == CKL_OK)
@@ -164,7 +162,7 @@ static ckl_status tune_line(tuning *t, const char *line)
         status = keep(t, &c, result);
     }
     case_clear(&c);
-    free(result);
+    heap_free(result);
     return status;
 }
 
@@ -185,9 +183,7 @@ static ckl_status tune_lines(tuning *t)
 
 static int command(int argc, char **argv)
 {
-    tuning *t = calloc(1, sizeof *t);
-    if (!t)
-        abort();
+    tuning *t = heap_alloc(1, sizeof *t);
     ckl_status status = read_options(t);
     if (isatty(STDERR_FILENO))
         t->options.progress = show_progress;
@@ -199,7 +195,7 @@ static int command(int argc, char **argv)
         status = tune_lines(t);
     int exit_status = status != CKL_OK ? cli_exit(status) : cli_exit_of(t->status);
     arena_clear(&t->memory);
-    free(t);
+    heap_free(t);
     return exit_status;
 }
 

@@ -74,7 +74,8 @@ static void judge(const char *output, int exit_status, assembled *result)
                                           number_before(output, " bytes spill loads") };
     if (exit_status != 0)
         snprintf(result->complaint, sizeof result->complaint, "ptxas: %.480s", output);
-    else if ((result->serialised = strstr(output, "(C75") != NULL)) // C7508 to C7519: wgmma waits where the source does not
+    else if ((result->serialised =
+                  strstr(output, "(C75") != NULL)) // C7508 to C7519: wgmma waits where the source does not
         copy_line(output, "(C75", result->complaint, sizeof result->complaint);
     else if ((result->spills = result->spill_bytes > SPILL_BYTES_MAX || (result->stack_bytes && !result->spill_bytes)))
         snprintf(result->complaint, sizeof result->complaint, "%d bytes of spills, %d bytes of stack frame",

@@ -2,10 +2,10 @@
 #include "lab/fill.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/dtype.h"
+#include "base/heap.h"
 #include "base/math.h"
 #include "base/random.h"
 
@@ -248,9 +248,7 @@ static void fill_chunk(const operand_image *o, const source *s, operand_fill how
 /* Random elements for a large operand, whose chunks are windows of these at random places. */
 static unsigned char *make_windows(const operand_image *o, const source *s, operand_fill how)
 {
-    unsigned char *made = malloc((size_t)WINDOWS_ELEMENTS * ckl_dtype_bytes(o->info.dtype));
-    if (!made)
-        abort(); // of the laboratory, not of the library
+    unsigned char *made = heap_alloc(WINDOWS_ELEMENTS, ckl_dtype_bytes(o->info.dtype));
 #pragma omp parallel for schedule(static)
     for (int64_t i = 0; i < WINDOWS_ELEMENTS; i++)
         dtype_write(o->info.dtype, made, i, value_of(o, s, how, 0, i, random_at(s->stream, (uint64_t)i)));
@@ -287,5 +285,5 @@ void fill_operand(const operand_image *o, int number, operand_fill how, uint64_t
         else
             fill_chunk(o, &s, how, row, columns);
     }
-    free(windows);
+    heap_free(windows);
 }

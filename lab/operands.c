@@ -2,11 +2,11 @@
 #include "lab/operands.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/hash.h"
+#include "base/heap.h"
 #include "base/math.h"
 #include "device/device.h"
 #include "lab/fill.h"
@@ -176,10 +176,10 @@ void operand_images_free(operand_images *images)
         host_memory_give(images->each[i].image, images->each[i].bytes);
         host_memory_give(images->each[i].after, images->each[i].bytes);
         for (int64_t s = 0; images->references[i] && s < images->reference_count[i]; s++) {
-            free(images->references[i][s].value);
-            free(images->references[i][s].magnitude);
+            heap_free(images->references[i][s].value);
+            heap_free(images->references[i][s].magnitude);
         }
-        free(images->references[i]);
+        heap_free(images->references[i]);
     }
     *images = (operand_images){ 0 };
 }
