@@ -406,12 +406,12 @@ static void split(cta *on, int tier, uint32_t offset)
     *whole = (cell){ .flags = CELL_SPLIT };
 }
 
-/* A cell of this tier that counts. */
-static cell *cell_at(cta *c, int tier, uint32_t offset)
+/* The cell of a byte, which counts from now on. */
+static cell *byte_cell(cta *c, uint32_t offset)
 {
-    for (int coarser = TIER_CHUNK; coarser < tier; coarser++)
+    for (int coarser = TIER_CHUNK; coarser < TIER_BYTE; coarser++)
         split(c, coarser, offset);
-    return &c->cells[tier][offset / TIER_SPAN[tier]];
+    return &c->cells[TIER_BYTE][offset];
 }
 
 /* Bytes from .. to, of which this tier has whole cells or parts. After a write of all parts of a cell it is one again. */
@@ -450,7 +450,7 @@ void shared_undefine(cta *c, uint32_t offset, uint32_t bytes)
     for (uint32_t at = offset; bytes; at++, bytes >>= 1) {
         if (!(bytes & 1))
             continue;
-        cell *x = cell_at(c, TIER_BYTE, at);
+        cell *x = byte_cell(c, at);
         x->flags = (uint8_t)((x->flags & ~CELL_WRITTEN) | CELL_UNDEFINED);
     }
 }
@@ -458,7 +458,7 @@ void shared_undefine(cta *c, uint32_t offset, uint32_t bytes)
 void shared_mark_mbarrier(cta *c, uint32_t offset)
 {
     for (uint32_t at = offset; at < offset + IR_MBARRIER_BYTES; at++)
-        cell_at(c, TIER_BYTE, at)->flags = CELL_MBARRIER;
+        byte_cell(c, at)->flags = CELL_MBARRIER;
 }
 
 outcome run_mapa(warp *w, const step *s)
