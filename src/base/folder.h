@@ -1,7 +1,15 @@
 /* folder.h - folders of this user that nobody else can change. */
 #pragma once
 
+#include <stddef.h>
+
 #include "base/status.h"
+
+/*
+ * The path of `name` in the library's folder of this user's cache: $XDG_CACHE_HOME/cutekernellib, or $HOME/.cache/cutekernellib.
+ * Returns its length, as snprintf() does; -1 where neither variable holds an absolute path.
+ */
+int folder_cache_path(const char *name, char *path, size_t bytes);
 
 /*
  * Opens the folder of an absolute path; the last two are made where they are absent, mode 0700. CKL_UNSUPPORTED with a sentence where it
