@@ -179,7 +179,7 @@ static void test_rejects(void **state)
         { "size(4:1, 2)", "position 11: size takes no more than 1 arguments before '2)'" },
         { "crd2idx(3)", "position 1: crd2idx: argument 2, a layout, is missing before 'crd2idx(3)'" },
         { "crd2idx(4:1, 4:1)", "position 9: crd2idx: argument 1 should be a coordinate before '4:1, 4:1)'" },
-        { "crd2idx(32, (4,8))", "crd2idx: (4,8):(1,4) 32 is no coordinate of it" },
+        { "crd2idx(32, (4,8))", "crd2idx: 32 is no coordinate of (4,8):(1,4)" },
         { "logical_divide(10:1, 4:1)",
           "logical_divide: 10:1, 4:1 do not divide: the tile does not cover the layout evenly" },
         { "logical_divide((10,4), <4>)",

@@ -40,10 +40,8 @@ static bool link_blocks(ir_kernel *k)
             ir_op op = k->insts[begin].op;
             if ((inst->op == IR_END_LOOP) != (op == IR_LOOP) || (inst->op == IR_ELSE && op != IR_IF))
                 return false;
-            inst->match = op == IR_ELSE ? k->insts[begin].match : begin;
+            inst->match = op == IR_ELSE ? k->insts[begin].match : begin; // an ELSE leads to its IF until END_IF
             k->insts[begin].match = i;
-            if (inst->op == IR_ELSE)
-                inst->match = begin; // until its END_IF
         }
         if (inst->op == IR_IF || inst->op == IR_ELSE || inst->op == IR_LOOP) {
             if (depth == DEPTH_MAX)

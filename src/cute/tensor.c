@@ -202,9 +202,7 @@ static bool has_coordinate(tensor t, int_tuple coordinate)
 {
     if (lies_within(coordinate, t.layout.shape))
         return true;
-    text at = { 0 };
-    tuple_print(coordinate, &at);
-    ir_fail("%s has nothing at %s", tensor_text(t), ir_text(&at));
+    ir_fail("%s has nothing at %s", tensor_text(t), tuple_text(coordinate));
     return false;
 }
 

@@ -107,9 +107,7 @@ static void check_tiles_divide(const tiled_copy *c, tensor t)
         divides = static_size(layout_mode(t.layout, i)) % static_leaf(tuple_mode(c->tile, i)) == 0;
     if (divides || ir_failed())
         return;
-    text tile = { 0 };
-    tuple_print(c->tile, &tile);
-    ir_fail("%s does not tile %s: it must consist of tiles of %s", c->atom.name, tensor_text(t), ir_text(&tile));
+    ir_fail("%s does not tile %s: it must consist of tiles of %s", c->atom.name, tensor_text(t), tuple_text(c->tile));
 }
 
 static tensor partition(const tiled_copy *c, layout side, tensor t, val tid)
