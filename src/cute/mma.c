@@ -332,69 +332,6 @@ static void packed_registers(tensor r, int64_t i, int64_t j, val *out)
             out[v / 2] = ir_bitcast(IR_U32, ir_pack(pair, elements[v], elements[v + 1]));
 }
 
-static void gemm_wgmma(const tiled_mma *mma, tensor tCrA, tensor tCrB, tensor acc, val accumulate)
-{
-    int64_t steps_m = static_size(layout_mode(tCrA.layout, 0)), steps_k = static_size(layout_mode(tCrA.layout, 1));
-    int64_t steps_n = static_size(layout_mode(tCrB.layout, 0));
-    for (int64_t k = 0; k < steps_k; k++)
-        for (int64_t m = 0; m < steps_m; m++)
-            for (int64_t n = 0; n < steps_n; n++) {
-                val d[128];
-                atom_registers(acc, m, n, d);
-                ir_wgmma(mma->atom.a, mma->atom.b, mma->atom.n, d, descriptor_at(tCrA, m, k), descriptor_at(tCrB, n, k),
-                         k == 0 ? accumulate : ir_int(IR_PRED, 1), tCrA.mn_major, tCrB.mn_major);
-            }
-}
-
-/* A from registers. */
-static void gemm_wgmma_rs(const tiled_mma *mma, tensor rA, tensor tCrB, tensor acc, val accumulate)
-{
-    int64_t steps_m = static_size(layout_mode(rA.layout, 1)), steps_k = static_size(layout_mode(rA.layout, 2));
-    int64_t steps_n = static_size(layout_mode(tCrB.layout, 0));
-    for (int64_t k = 0; k < steps_k; k++)
-        for (int64_t m = 0; m < steps_m; m++)
-            for (int64_t n = 0; n < steps_n; n++) {
-                val a[4], d[128];
-                packed_registers(rA, m, k, a);
-                atom_registers(acc, m, n, d);
-                ir_wgmma_rs(mma->atom.a, mma->atom.b, mma->atom.n, d, a, descriptor_at(tCrB, n, k),
-                            k == 0 ? accumulate : ir_int(IR_PRED, 1), tCrB.mn_major);
-            }
-}
-
-static void gemm_mma_sync(const tiled_mma *mma, tensor rA, tensor rB, tensor acc)
-{
-    int64_t steps_m = static_size(layout_mode(rA.layout, 1)), steps_k = static_size(layout_mode(rA.layout, 2));
-    int64_t steps_n = static_size(layout_mode(rB.layout, 1));
-    for (int64_t k = 0; k < steps_k; k++)
-        for (int64_t m = 0; m < steps_m; m++) {
-            val a[4];
-            packed_registers(rA, m, k, a);
-            for (int64_t n = 0; n < steps_n; n++) {
-                val b[2], d[4];
-                packed_registers(rB, n, k, b);
-                atom_registers(acc, m, n, d);
-                ir_mma(mma->atom.a, mma->atom.b, d, a, b);
-            }
-        }
-}
-
-/* Multiplications of one thread alone, K outermost: neighbours among the accumulators are independent. */
-static void gemm_fma(tensor rA, tensor rB, tensor acc)
-{
-    int64_t steps_m = static_size(layout_mode(rA.layout, 1)), steps_k = static_size(layout_mode(rA.layout, 2));
-    int64_t steps_n = static_size(layout_mode(rB.layout, 1));
-    for (int64_t k = 0; k < steps_k; k++)
-        for (int64_t m = 0; m < steps_m; m++)
-            for (int64_t n = 0; n < steps_n; n++) {
-                val a, b, d;
-                atom_registers(rA, m, k, &a);
-                atom_registers(rB, n, k, &b);
-                atom_registers(acc, m, n, &d);
-                ir_emit((ir_inst){ .op = IR_FMA, .type = CKL_F32 }, 1, &d, 3, (val[]){ a, b, d });
-            }
-}
-
 /* Does t have rows x cols operands of the atom, of `values` per thread each, or words of them? Descriptors have no values. */
 static bool is_operand(tensor t, mma_source from, ckl_dtype dtype, int64_t values, int64_t rows, int64_t cols)
 {
@@ -428,20 +365,39 @@ static void check_operands(const tiled_mma *mma, tensor a, tensor b, tensor acc)
             kinds[atom->b_from]);
 }
 
+/* What the atom takes of a fragment: values where each thread multiplies alone, else words. Descriptors have none. */
+static void operand_registers(const mma_atom *atom, tensor t, int64_t i, int64_t k, val *out)
+{
+    if (t.memory == RMEM && atom->op == IR_FMA)
+        atom_registers(t, i, k, out);
+    else if (t.memory == RMEM)
+        packed_registers(t, i, k, out);
+}
+
+/* K outermost: neighbours among the accumulators are independent. */
 void gemm(const tiled_mma *mma, tensor tCrA, tensor tCrB, tensor acc, val accumulate)
 {
+    const mma_atom *atom = &mma->atom;
     if (!ir_failed())
         check_operands(mma, tCrA, tCrB, acc);
-    if (ir_failed())
-        return;
-    if (tCrA.memory == DMEM)
-        gemm_wgmma(mma, tCrA, tCrB, acc, accumulate);
-    else if (tCrB.memory == DMEM)
-        gemm_wgmma_rs(mma, tCrA, tCrB, acc, accumulate);
-    else if (mma->atom.op == IR_FMA)
-        gemm_fma(tCrA, tCrB, acc);
-    else
-        gemm_mma_sync(mma, tCrA, tCrB, acc);
+    for (int64_t k = 0; !ir_failed() && k < repeats(tCrA, 1); k++)
+        for (int64_t m = 0; m < repeats(tCrA, 0); m++) {
+            val a[4], b[2], d[128], adds = k == 0 ? accumulate : ir_int(IR_PRED, 1);
+            operand_registers(atom, tCrA, m, k, a);
+            for (int64_t n = 0; n < repeats(tCrB, 0); n++) {
+                operand_registers(atom, tCrB, n, k, b);
+                atom_registers(acc, m, n, d);
+                if (tCrA.memory == DMEM)
+                    ir_wgmma(atom->a, atom->b, atom->n, d, descriptor_at(tCrA, m, k), descriptor_at(tCrB, n, k), adds,
+                             tCrA.mn_major, tCrB.mn_major);
+                else if (tCrB.memory == DMEM)
+                    ir_wgmma_rs(atom->a, atom->b, atom->n, d, a, descriptor_at(tCrB, n, k), adds, tCrB.mn_major);
+                else if (atom->op == IR_FMA)
+                    ir_emit((ir_inst){ .op = IR_FMA, .type = CKL_F32 }, 1, d, 3, (val[]){ a[0], b[0], d[0] });
+                else
+                    ir_mma(atom->a, atom->b, d, a, b);
+            }
+        }
 }
 
 void mma_fence(void)
