@@ -24,138 +24,92 @@ const char *mma_sync_atom(ckl_dtype factors)
 
 /* Partitions */
 
-/* An operand of the atom: the sizes of its tile, its thread-value layout, and how the atom's copies share it. */
-typedef struct mma_tile {
-    int rows, cols;
-    int atoms_rows, atoms_cols; // copies along its modes
-    bool rows_are_n;            // the copies along N come second in the thread's index
-    layout tv;
-} mma_tile;
-
-static mma_tile operand_A(const tiled_mma *mma)
+/*
+ * ((THREAD,ATOMS_M,ATOMS_N), VALUE, REST_ROWS, REST_COLS) over a tile: CuTe's thrfrg. Every copy of the atom along N reads
+ * the same A, and along M the same B.
+ */
+static layout thread_fragments(const tiled_mma *mma, mma_operand operand, layout tile)
 {
-    return (mma_tile){ mma->atom.m, mma->atom.k, mma->atoms_m, 1, false, mma_atom_layout(&mma->atom, MMA_A) };
-}
-
-static mma_tile operand_B(const tiled_mma *mma)
-{
-    return (mma_tile){ mma->atom.n, mma->atom.k, mma->atoms_n, 1, true, mma_atom_layout(&mma->atom, MMA_B) };
-}
-
-static mma_tile operand_C(const tiled_mma *mma)
-{
-    return (
-        mma_tile){ mma->atom.m, mma->atom.n, mma->atoms_m, mma->atoms_n, false, mma_atom_layout(&mma->atom, MMA_C) };
-}
-
-/* A mode of tiles split into (copies of the atom, repeats in time). */
-static layout split_mode(layout tiles, int copies)
-{
-    return logical_divide(tiles, compact(leaf(copies)));
-}
-
-/* ((THREAD,ATOMS_M,ATOMS_N), VALUE, REST_ROWS, REST_COLS) over a tile: CuTe's thrfrg. */
-static layout thread_fragments(const tiled_mma *mma, const mma_tile *o, layout tile)
-{
-    tile = without_swizzle(tile);
-    layout tiler[] = { compact(leaf(o->rows)), compact(leaf(o->cols)) };
-    layout divided = zipped_divide_by_mode(tile, 2, tiler); // ((ROWS,COLS),(TILES_ROWS,TILES_COLS))
-    layout tv = composition(layout_mode(divided, 0), o->tv);
-    layout tiles = layout_mode(divided, 1);
-    layout rows = split_mode(layout_mode(tiles, 0), o->atoms_rows),
-           cols = split_mode(layout_mode(tiles, 1), o->atoms_cols);
-    layout along_m = layout_mode(rows, 0), along_n = layout_mode(cols, 0);
-    if (o->rows_are_n) { // B: every copy along M reads the same
-        along_n = along_m;
-        along_m = make_layout(leaf(mma->atoms_m), leaf(0));
-    } else if (o->atoms_cols != mma->atoms_n) { // A: every copy along N reads the same
-        along_n = make_layout(leaf(mma->atoms_n), leaf(0));
-    }
+    const bool is_a = operand == MMA_A, is_b = operand == MMA_B, is_c = operand == MMA_C;
+    const mma_atom *atom = &mma->atom;
+    layout tiler[] = { compact(leaf(is_b ? atom->n : atom->m)), compact(leaf(is_c ? atom->n : atom->k)) };
+    layout divided = zipped_divide_by_mode(without_swizzle(tile), 2, tiler); // ((ROWS,COLS),(TILES_ROWS,TILES_COLS))
+    layout tv = composition(layout_mode(divided, 0), mma_atom_layout(atom, operand));
+    layout tiles = layout_mode(divided, 1); // each mode becomes (copies of the atom, repeats in time)
+    layout rows = logical_divide(layout_mode(tiles, 0), compact(leaf(is_b ? mma->atoms_n : mma->atoms_m)));
+    layout cols = logical_divide(layout_mode(tiles, 1), compact(leaf(is_c ? mma->atoms_n : 1)));
+    layout along_m = is_b ? make_layout(leaf(mma->atoms_m), leaf(0)) : layout_mode(rows, 0);
+    layout along_n = is_a ? make_layout(leaf(mma->atoms_n), leaf(0)) : layout_mode(is_b ? rows : cols, 0);
     layout threads = layouts_of(3, (layout[]){ layout_mode(tv, 0), along_m, along_n });
     return layouts_of(4, (layout[]){ threads, layout_mode(tv, 1), layout_mode(rows, 1), layout_mode(cols, 1) });
 }
 
-static tensor partition(const tiled_mma *mma, mma_tile o, tensor t, val tid)
+static tensor partition(const tiled_mma *mma, mma_operand operand, tensor t, val tid)
 {
     swizzle sw = t.layout.sw;
-    t.layout = thread_fragments(mma, &o, t.layout);
+    t.layout = thread_fragments(mma, operand, t.layout);
     t.layout.sw = sw;
     return tensor_slice(t, coord(tid, WILDCARD, WILDCARD, WILDCARD));
 }
 
 tensor partition_A(const tiled_mma *mma, tensor t, val tid)
 {
-    return partition(mma, operand_A(mma), t, tid);
+    return partition(mma, MMA_A, t, tid);
 }
 
 tensor partition_B(const tiled_mma *mma, tensor t, val tid)
 {
-    return partition(mma, operand_B(mma), t, tid);
+    return partition(mma, MMA_B, t, tid);
 }
 
 tensor partition_C(const tiled_mma *mma, tensor t, val tid)
 {
-    return partition(mma, operand_C(mma), t, tid);
+    return partition(mma, MMA_C, t, tid);
 }
 
-static layout thread_values(const tiled_mma *mma, mma_tile o, int rows, int cols)
+layout mma_thread_values(const tiled_mma *mma, mma_operand operand, int rows, int cols)
 {
-    return group_modes(thread_fragments(mma, &o, compact(shape(rows, cols))), 1, 4);
-}
-
-layout thread_values_A(const tiled_mma *mma, int m, int k)
-{
-    return thread_values(mma, operand_A(mma), m, k);
-}
-
-layout thread_values_B(const tiled_mma *mma, int n, int k)
-{
-    return thread_values(mma, operand_B(mma), n, k);
-}
-
-layout thread_values_C(const tiled_mma *mma, int m, int n)
-{
-    return thread_values(mma, operand_C(mma), m, n);
+    return group_modes(thread_fragments(mma, operand, compact(shape(rows, cols))), 1, 4);
 }
 
 /* Fragments */
 
-static tensor operand_fragment(const tiled_mma *mma, mma_tile o, ckl_dtype dtype, int rows, int cols)
+static tensor operand_fragment(const tiled_mma *mma, mma_operand operand, ckl_dtype dtype, int rows, int cols)
 {
-    layout all = thread_fragments(mma, &o, compact(shape(rows, cols)));
+    layout all = thread_fragments(mma, operand, compact(shape(rows, cols)));
     return fragment(dtype, compact(take_modes(all.shape, 1, 4)));
 }
 
 tensor fragment_A(const tiled_mma *mma, int m, int k)
 {
-    return operand_fragment(mma, operand_A(mma), mma->atom.a, m, k);
+    return operand_fragment(mma, MMA_A, mma->atom.a, m, k);
 }
 
 tensor fragment_B(const tiled_mma *mma, int n, int k)
 {
-    return operand_fragment(mma, operand_B(mma), mma->atom.b, n, k);
+    return operand_fragment(mma, MMA_B, mma->atom.b, n, k);
 }
 
 tensor fragment_C(const tiled_mma *mma, int m, int n)
 {
-    return operand_fragment(mma, operand_C(mma), mma->atom.c, m, n);
+    return operand_fragment(mma, MMA_C, mma->atom.c, m, n);
 }
 
-static tensor words_fragment(const tiled_mma *mma, mma_tile o, ckl_dtype dtype, int rows, int cols)
+static tensor words_fragment(const tiled_mma *mma, mma_operand operand, ckl_dtype dtype, int rows, int cols)
 {
-    layout all = thread_fragments(mma, &o, compact(shape(rows, cols)));
+    layout all = thread_fragments(mma, operand, compact(shape(rows, cols)));
     int64_t words = static_size(layout_mode(all, 1)) * (int64_t)ckl_dtype_bytes(dtype) / 4;
     return fragment(IR_U32, compact(shape(words, layout_mode(all, 2).shape, layout_mode(all, 3).shape)));
 }
 
 tensor fragment_A_words(const tiled_mma *mma, int m, int k)
 {
-    return words_fragment(mma, operand_A(mma), mma->atom.a, m, k);
+    return words_fragment(mma, MMA_A, mma->atom.a, m, k);
 }
 
 tensor fragment_B_words(const tiled_mma *mma, int n, int k)
 {
-    return words_fragment(mma, operand_B(mma), mma->atom.b, n, k);
+    return words_fragment(mma, MMA_B, mma->atom.b, n, k);
 }
 
 /* Do the accumulators cover as many elements as the pairs? */

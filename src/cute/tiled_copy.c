@@ -70,17 +70,17 @@ tiled_copy make_tiled_copy(const char *atom, ckl_dtype dtype, layout threads, la
 
 tiled_copy make_tiled_copy_A(const char *atom, ckl_dtype dtype, const tiled_mma *mma, int m, int k)
 {
-    return make(atom, dtype, thread_values_A(mma, m, k), shape(m, k));
+    return make(atom, dtype, mma_thread_values(mma, MMA_A, m, k), shape(m, k));
 }
 
 tiled_copy make_tiled_copy_B(const char *atom, ckl_dtype dtype, const tiled_mma *mma, int n, int k)
 {
-    return make(atom, dtype, thread_values_B(mma, n, k), shape(n, k));
+    return make(atom, dtype, mma_thread_values(mma, MMA_B, n, k), shape(n, k));
 }
 
 tiled_copy make_tiled_copy_C(const char *atom, ckl_dtype dtype, const tiled_mma *mma, int m, int n)
 {
-    return make(atom, dtype, thread_values_C(mma, m, n), shape(m, n));
+    return make(atom, dtype, mma_thread_values(mma, MMA_C, m, n), shape(m, n));
 }
 
 /* Partitions */
