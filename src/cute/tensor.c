@@ -3,9 +3,15 @@
 
 #include "cute/vectors.h"
 
-static ir_space space_of(tensor t)
+ir_space tensor_space(tensor t)
 {
     return t.memory == GMEM ? IR_GLOBAL : IR_SHARED;
+}
+
+/* A coordinate of one mode alone is that mode. */
+static int_tuple unwrapped(int_tuple coordinate)
+{
+    return coordinate->rank == 1 ? coordinate->modes[0] : coordinate;
 }
 
 /* Construction */
@@ -150,8 +156,7 @@ val tensor_coordinate(tensor cT, int_tuple coordinate, int mode)
         ir_fail("coordinate %d is asked of a tensor that has %d", mode, cT.modes);
         return ir_u32(0);
     }
-    int_tuple at = tuple_rank(coordinate) == 1 && !is_leaf(coordinate) ? tuple_mode(coordinate, 0) : coordinate;
-    return int_add(cT.first[mode], crd2idx(at, coordinate_distances(cT, mode)));
+    return int_add(cT.first[mode], crd2idx(unwrapped(coordinate), coordinate_distances(cT, mode)));
 }
 
 /* What one step of the index adds to a tensor's address: the bytes of an element; DMEM has its own unit. */
@@ -302,7 +307,7 @@ tensor tensor_local_partition(tensor t, layout threads, val tid)
 /* Index before the swizzle. */
 static val element_index(tensor t, int_tuple coordinate)
 {
-    int_tuple at = tuple_rank(coordinate) == 1 && !is_leaf(coordinate) ? tuple_mode(coordinate, 0) : coordinate;
+    int_tuple at = unwrapped(coordinate);
     return has_coordinate(t, at) ? crd2idx(at, without_swizzle(t.layout)) : ir_int(CKL_I64, 0);
 }
 
@@ -350,7 +355,7 @@ val tensor_at(tensor t, int_tuple coordinate)
     if (t.memory == CMEM)
         return tensor_coordinate(t, coordinate, 0);
     val out = ir_reg(element_register(t.dtype));
-    ir_load(space_of(t), t.cache, t.dtype, 1, tensor_address(t, coordinate), 0, &out);
+    ir_load(tensor_space(t), t.cache, t.dtype, 1, tensor_address(t, coordinate), 0, &out);
     return out;
 }
 
@@ -363,7 +368,7 @@ void tensor_set(tensor t, int_tuple coordinate, val x)
         return;
     }
     val value = element_value(t.dtype, x);
-    ir_store(space_of(t), t.cache, t.dtype, 1, tensor_address(t, coordinate), 0, &value);
+    ir_store(tensor_space(t), t.cache, t.dtype, 1, tensor_address(t, coordinate), 0, &value);
 }
 
 void tensor_fill(tensor rT, val x)
