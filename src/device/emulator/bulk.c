@@ -59,21 +59,20 @@ static bool begin_load_into(transfer *t, cta *to, uint32_t extent, mbarrier *b)
     return true;
 }
 
-static outcome begin_load(transfer t, uint32_t address, uint32_t bar_address, uint32_t align, uint32_t extent)
+static bool begin_load(transfer t, uint32_t address, uint32_t bar_address, uint32_t align, uint32_t extent)
 {
     warp *w = t.w;
-    cluster *c = w->cluster;
     if (!shared_find(w, t.s, t.lane, IR_SHARED, address, extent, align, &t.offset) ||
         !shared_find(w, t.s, t.lane, IR_SHARED, bar_address, IR_MBARRIER_BYTES, IR_MBARRIER_BYTES, &t.barrier))
-        return FAULTED;
+        return false;
     EACH_ACTIVE(r, t.to_ctas) {
         uint32_t peer = (uint32_t)(r + 1) << CLUSTER_RANK_SHIFT | bar_address, unused;
         cta *to = shared_find(w, t.s, t.lane, IR_SHARED_CLUSTER, peer, IR_MBARRIER_BYTES, IR_MBARRIER_BYTES, &unused);
         mbarrier *b = to ? mbarrier_find(w, t.s, t.lane, to, t.barrier, true) : NULL;
         if (!b || !begin_load_into(&t, to, extent, b))
-            return FAULTED;
+            return false;
     }
-    return transfer_begin(c, t);
+    return transfer_begin(w->cluster, t);
 }
 
 static bool is_aligned(warp *w, const step *s, int lane, uint32_t bytes, const char *way, uint64_t global)
@@ -96,12 +95,10 @@ outcome run_bulk_load(warp *w, const step *s)
                        .global = u64_of(w, s->in[1], i),
                        .bytes = u32_of(w, s->in[2], i),
                        .to_ctas = 1U << w->cta->rank };
-        if (!is_aligned(w, s, i, t.bytes, "from", t.global))
+        if (!is_aligned(w, s, i, t.bytes, "from", t.global) ||
+            !begin_load(t, u32_of(w, s->in[0], i) + (uint32_t)s->inst->offset, u32_of(w, s->in[3], i), BULK_ALIGNMENT,
+                        t.bytes))
             return FAULTED;
-        outcome o = begin_load(t, u32_of(w, s->in[0], i) + (uint32_t)s->inst->offset, u32_of(w, s->in[3], i),
-                               BULK_ALIGNMENT, t.bytes);
-        if (o != ADVANCE)
-            return o;
     }
     return ADVANCE;
 }
@@ -119,14 +116,14 @@ static cta *find_receiver(transfer *t, uint32_t address, uint32_t bar_address)
     return to == guard ? to : NULL;
 }
 
-static outcome store_async(warp *w, const step *s, int lane)
+static bool store_async(warp *w, const step *s, int lane)
 {
     transfer t = { .kind = TRANSFER_VALUE, .w = w, .s = s, .lane = lane, .bytes = (uint32_t)s->in[2].bytes };
     memcpy(&t.global, (const unsigned char *)lanes_of(w, s->in[2]) + (size_t)lane * t.bytes, t.bytes);
     cta *to = find_receiver(&t, u32_of(w, s->in[0], lane) + (uint32_t)s->inst->offset, u32_of(w, s->in[1], lane));
     mbarrier *b = to ? mbarrier_find(w, s, lane, to, t.barrier, true) : NULL;
     if (!b || !begin_load_into(&t, to, t.bytes, b))
-        return FAULTED;
+        return false;
     shared_visit(w, s, to);
     warp_release(w, 1U << lane, &b->gather);
     t.to_ctas = 1U << to->rank;
@@ -136,7 +133,7 @@ static outcome store_async(warp *w, const step *s, int lane)
 outcome run_store_async(warp *w, const step *s)
 {
     EACH_ACTIVE(i, w->active)
-        if (store_async(w, s, i) != ADVANCE)
+        if (!store_async(w, s, i))
             return FAULTED;
     return ADVANCE;
 }
@@ -249,10 +246,9 @@ outcome run_tma_load(warp *w, const step *s)
             return fault(w, s, i, "no such CTA", "multicast mask 0x%x in a cluster of %d CTAs", mask,
                          w->cluster->cta_count);
         t.bytes = (uint32_t)tma_box_bytes(t.map);
-        outcome o = begin_load(t, u32_of(w, s->in[0], i) + (uint32_t)s->inst->offset, u32_of(w, s->in[2], i),
-                               tma_alignment(t.map), box_extent(t.map));
-        if (o != ADVANCE)
-            return o;
+        if (!begin_load(t, u32_of(w, s->in[0], i) + (uint32_t)s->inst->offset, u32_of(w, s->in[2], i),
+                        tma_alignment(t.map), box_extent(t.map)))
+            return FAULTED;
     }
     return ADVANCE;
 }
@@ -290,12 +286,12 @@ static bulk_queue *find_bulk(warp *w, const step *s, int lane, bool create)
 }
 
 /* The source is read, and global memory written, from now until the thread has waited for the group. */
-static outcome begin_store(transfer t, uint32_t address, uint32_t align, uint32_t extent)
+static bool begin_store(transfer t, uint32_t address, uint32_t align, uint32_t extent)
 {
     warp *w = t.w;
     bulk_queue *q = find_bulk(w, t.s, t.lane, true);
     if (!q || !shared_find(w, t.s, t.lane, IR_SHARED, address, extent, align, &t.offset))
-        return FAULTED;
+        return false;
     q->open = true;
     t.group = q->groups;
     access a = warp_access(w, t.s, t.lane, false);
@@ -307,9 +303,7 @@ static outcome begin_store(transfer t, uint32_t address, uint32_t align, uint32_
     to.agent = q->writer;
     to.strong = t.map && t.s->inst->mode == 1; // adds are relaxed atomics of the GPU
     to.scope = IR_SCOPE_GPU;
-    if (!transfer_touch_source(&t, &a) || !transfer_touch_global(&t, &to))
-        return FAULTED;
-    return transfer_begin(w->cluster, t);
+    return transfer_touch_source(&t, &a) && transfer_touch_global(&t, &to) && transfer_begin(w->cluster, t);
 }
 
 outcome run_bulk_store(warp *w, const step *s)
@@ -323,11 +317,9 @@ outcome run_bulk_store(warp *w, const step *s)
                        .lane = i,
                        .global = u64_of(w, s->in[0], i),
                        .bytes = u32_of(w, s->in[2], i) };
-        if (!is_aligned(w, s, i, t.bytes, "to", t.global))
+        if (!is_aligned(w, s, i, t.bytes, "to", t.global) ||
+            !begin_store(t, u32_of(w, s->in[1], i) + (uint32_t)s->inst->offset, BULK_ALIGNMENT, t.bytes))
             return FAULTED;
-        outcome o = begin_store(t, u32_of(w, s->in[1], i) + (uint32_t)s->inst->offset, BULK_ALIGNMENT, t.bytes);
-        if (o != ADVANCE)
-            return o;
     }
     return ADVANCE;
 }
@@ -367,10 +359,9 @@ outcome run_tma_store(warp *w, const step *s)
         if (!t.map || !read_coordinates(&t, s->in + 2) || !begins_inside(&t))
             return FAULTED;
         t.bytes = (uint32_t)tma_box_bytes(t.map);
-        outcome o =
-            begin_store(t, u32_of(w, s->in[1], i) + (uint32_t)s->inst->offset, tma_alignment(t.map), box_extent(t.map));
-        if (o != ADVANCE)
-            return o;
+        if (!begin_store(t, u32_of(w, s->in[1], i) + (uint32_t)s->inst->offset, tma_alignment(t.map),
+                         box_extent(t.map)))
+            return FAULTED;
     }
     return ADVANCE;
 }

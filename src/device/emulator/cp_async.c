@@ -71,7 +71,7 @@ outcome run_cp_async(warp *w, const step *s)
     for (int i = 0; i < LANES; i++)
         global[i] = t.lanes->global[w->active >> i & 1 ? i : first_lane(w->active)];
     count_global(w, global, s->inst->n, false);
-    return transfer_begin(w->cluster, t);
+    return transfer_begin(w->cluster, t) ? ADVANCE : FAULTED;
 }
 
 outcome run_cp_async_commit(warp *w, const step *s)
