@@ -191,12 +191,12 @@ ckl_status peer_choose_finalists(const peer *p, const peer_problem *problem, con
 ckl_status peer_check(check *k, const peer_entrant *e, check_result *result)
 {
     operand_images_poison(&k->images, POISON);
-    TRY(operand_set_write_outputs(k->device, &k->images, &k->set, k->stream));
+    TRY(operand_set_write(k->device, &k->images, &k->set, OPERANDS_OUTPUTS, k->stream));
     TRY(run_peer(e, k->set.pointer, k->stream));
     if (e->peer->finish)
         TRY(e->peer->finish(e->problem, e->variant, k->set.pointer, k->stream));
     TRY(ckl_stream_synchronize(k->device, k->stream));
-    TRY(operand_set_read_outputs(k->device, &k->images, &k->set, k->stream));
+    TRY(operand_set_read(k->device, &k->images, &k->set, OPERANDS_OUTPUTS, k->stream));
     k->images.roundings = PEER_ROUNDINGS;
     check_compare_outputs(k, result);
     k->images.roundings = 0;

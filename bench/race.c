@@ -360,7 +360,7 @@ ckl_status race_run_peers(const test_case *c, ckl_device *device, const race_opt
     check k = { 0 };
     ckl_status status = check_open(c, device, options->stream, &k);
     if (status == CKL_OK)
-        status = operand_set_write(device, &k.images, &k.set, k.stream);
+        status = operand_set_write(device, &k.images, &k.set, OPERANDS_ALL, k.stream);
     bool ran = false;
     for (const peer *const *p = peers; *p && status == CKL_OK; p++) {
         const bool competes = peer_competes(*p, c->test->op->name, options->only);

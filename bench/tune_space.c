@@ -59,7 +59,7 @@ static bool is_new(tune_space *s, const char *config)
 static const void *configure(tune_space *s, const char *force, const implementation **impl)
 {
     void *config;
-    return plan_choose(s->device, s->op, s->desc, force, &s->memory, impl, &config, NULL) == CKL_OK ? config : NULL;
+    return plan_choose(s->device, s->op, s->desc, force, &s->memory, impl, &config) == CKL_OK ? config : NULL;
 }
 
 /* The first generation */
@@ -193,7 +193,7 @@ ckl_status tune_first(tune_space *space, const char *const *given, int most, tun
 {
     const implementation *impl;
     void *config;
-    TRY(plan_choose(space->device, space->op, space->desc, NULL, &space->memory, &impl, &config, NULL));
+    TRY(plan_choose(space->device, space->op, space->desc, NULL, &space->memory, &impl, &config));
     if (!plan_kernels(space->op, impl, config))
         FAIL(CKL_INVALID, "tune: the problem has no elements, and so no kernel");
     enum { NEIGHBOURS_MAX = 1024 };

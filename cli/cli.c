@@ -10,13 +10,13 @@
 #include "base/number.h"
 #include "lab/case.h"
 
-static void print_help(const cli_usage *usage)
+static void print_help(const cli_command *command)
 {
-    printf("usage: ckl %s %s\n\n%s\n", usage->name, usage->arguments, usage->help);
-    if (usage->option_count)
+    printf("usage: ckl %s %s\n\n%s\n", command->name, command->arguments, command->help);
+    if (command->option_count)
         printf("\n");
-    for (int i = 0; i < usage->option_count; i++) {
-        const cli_option *o = &usage->options[i];
+    for (int i = 0; i < command->option_count; i++) {
+        const cli_option *o = &command->options[i];
         char left[40];
         snprintf(left, sizeof left, "%s%s%s", o->name, o->argument ? " " : "", o->argument ? o->argument : "");
         printf("  %-20s %s\n", left, o->help);
@@ -24,34 +24,34 @@ static void print_help(const cli_usage *usage)
     printf("\n%s\n", CLI_EXIT_HELP);
 }
 
-static const cli_option *find_option(const cli_usage *usage, const char *word, size_t length)
+static const cli_option *find_option(const cli_command *command, const char *word, size_t length)
 {
-    for (int i = 0; i < usage->option_count; i++)
-        if (strlen(usage->options[i].name) == length && strncmp(usage->options[i].name, word, length) == 0)
-            return &usage->options[i];
+    for (int i = 0; i < command->option_count; i++)
+        if (strlen(command->options[i].name) == length && strncmp(command->options[i].name, word, length) == 0)
+            return &command->options[i];
     return NULL;
 }
 
-static int unknown_option(const cli_usage *usage, const char *word)
+static int unknown_option(const cli_command *command, const char *word)
 {
     const char *names[32] = { 0 };
     int count = 0;
-    for (; count < usage->option_count && count < COUNT_OF(names); count++)
-        names[count] = usage->options[count].name;
+    for (; count < command->option_count && count < COUNT_OF(names); count++)
+        names[count] = command->options[count].name;
     const char *near = nearest_word(word, names, count);
-    fprintf(stderr, "ckl %s: unknown option %s%s%s%s see 'ckl help %s'\n", usage->name, word,
-            near ? ", did you mean " : ";", near ? near : "", near ? "?" : "", usage->name);
+    fprintf(stderr, "ckl %s: unknown option %s%s%s%s see 'ckl help %s'\n", command->name, word,
+            near ? ", did you mean " : ";", near ? near : "", near ? "?" : "", command->name);
     return EXIT_USAGE;
 }
 
 /* Takes one option at argv[i], "--name value" or "--name=value"; *i moves to its last word. */
-static int take_option(const cli_usage *usage, int argc, char **argv, int *i)
+static int take_option(const cli_command *command, int argc, char **argv, int *i)
 {
     char *word = argv[*i];
     size_t length = strcspn(word, "=");
-    const cli_option *o = find_option(usage, word, length);
+    const cli_option *o = find_option(command, word, length);
     if (!o)
-        return unknown_option(usage, word);
+        return unknown_option(command, word);
     if (!o->argument) {
         *o->value = o->name;
         return CLI_GO_ON;
@@ -61,31 +61,45 @@ static int take_option(const cli_usage *usage, int argc, char **argv, int *i)
     else if (*i + 1 < argc)
         *o->value = argv[++*i];
     else {
-        fprintf(stderr, "ckl %s: %s needs %s\n", usage->name, o->name, o->argument);
+        fprintf(stderr, "ckl %s: %s needs %s\n", command->name, o->name, o->argument);
         return EXIT_USAGE;
     }
     return CLI_GO_ON;
 }
 
-int cli_parse(const cli_usage *usage, int *argc, char **argv)
+/* Leaves the words that are no options behind argv[0]. CLI_GO_ON, or the exit status where the command is done. */
+static int take_options(const cli_command *command, int *argc, char **argv)
 {
     int kept = 1;
+    for (int i = 0; i < command->option_count; i++)
+        *command->options[i].value = NULL;
     for (int i = 1; i < *argc; i++) {
         if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
-            print_help(usage);
+            print_help(command);
             return EXIT_PASSED;
         }
         if (strncmp(argv[i], "--", 2) != 0) {
             argv[kept++] = argv[i];
             continue;
         }
-        int done = take_option(usage, *argc, argv, &i);
+        int done = take_option(command, *argc, argv, &i);
         if (done != CLI_GO_ON)
             return done;
     }
     *argc = kept;
     argv[kept] = NULL;
     return CLI_GO_ON;
+}
+
+int cli_run(const cli_command *command, int argc, char **argv)
+{
+    int done = take_options(command, &argc, argv);
+    bool takes_words = strcmp(command->arguments, "[options]") != 0 && *command->arguments;
+    if (done == CLI_GO_ON && argc > 1 && !takes_words) {
+        fprintf(stderr, "ckl %s: %s is no option; see 'ckl help %s'\n", command->name, argv[1], command->name);
+        return EXIT_USAGE;
+    }
+    return done != CLI_GO_ON ? done : command->run(argc, argv);
 }
 
 ckl_status cli_number(const char *option, const char *given, double low, double high, double *value)
@@ -108,7 +122,8 @@ ckl_status cli_integer(const char *option, const char *given, int64_t low, int64
     return CKL_OK;
 }
 
-void cli_join(int argc, char **argv, text *line)
+/* The words of a problem line. */
+static void join(int argc, char **argv, text *line)
 {
     if (argc == 1) { // a whole line in one word
         text_printf(line, "%s", argv[0]);
@@ -126,12 +141,14 @@ void cli_join(int argc, char **argv, text *line)
 ckl_status cli_lines(int argc, char **argv, const char *suite, ckl_status (*each)(const char *line, void *user),
                      void *user)
 {
-    if (!suite == (argc < 2))
+    if (suite && argc > 1)
         FAIL(CKL_INVALID, "%s: give either a problem LINE or --suite FILE", argv[0]);
+    if (!suite && argc == 1)
+        FAIL(CKL_INVALID, "%s: there is no problem LINE; see 'ckl help %s'", argv[0], argv[0]);
     if (suite)
         return suite_read(suite, each, user);
     text line = { 0 };
-    cli_join(argc - 1, argv + 1, &line);
+    join(argc - 1, argv + 1, &line);
     ckl_status status = each(text_data(&line), user);
     text_free(&line);
     return status;
@@ -146,8 +163,9 @@ int cli_exit_of(ckl_status status)
     return exits[status];
 }
 
-int cli_fail(ckl_status status)
+int cli_exit(ckl_status status)
 {
-    fprintf(stderr, "ckl: %s\n", ckl_error());
+    if (status != CKL_OK)
+        fprintf(stderr, "ckl: %s\n", ckl_error());
     return cli_exit_of(status);
 }

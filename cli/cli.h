@@ -1,6 +1,7 @@
 /* cli.h - what the commands of ckl share: usage tables, options, exit statuses, messages. */
 #pragma once
 
+#include "base/math.h"
 #include "base/text.h"
 #include "cutekernellib/device.h"
 
@@ -26,46 +27,54 @@ typedef struct cli_option {
     const char *help;
 } cli_option;
 
-typedef struct cli_usage {
+typedef struct cli_command {
     const char *name, *arguments; // "run", "LINE [options]"
+    const char *summary;          // for the list of commands
     const char *help;             // paragraphs
     const cli_option *options;
     int option_count;
-} cli_usage;
+    int (*run)(int argc, char **argv); // gets argv without options; the exit status
+} cli_command;
 
-/*
- * Takes the options out of argv, leaving the other words behind argv[0]. CLI_GO_ON, or the exit status where the
- * command is done: --help was asked for, or the usage is wrong (printed).
- */
-int cli_parse(const cli_usage *usage, int *argc, char **argv);
+/* Defines a command of its file's options[] and command(): CLI_COMMAND(run, "LINE [options]", "one problem", "Plans one problem."). */
+#define CLI_COMMAND(name, arguments, summary, help) \
+    const cli_command cmd_##name = { #name, arguments, summary, help, options, COUNT_OF(options), command }
+
+/* Runs a command, argv[0] being its name; its exit status. Prints its help if --help is among the options. */
+int cli_run(const cli_command *command, int argc, char **argv);
+
+/* All commands, in the order of the list that `ckl --help` prints. */
+#define COMMANDS(X) \
+    X(info)         \
+    X(run)          \
+    X(verify)       \
+    X(fuzz)         \
+    X(bench)        \
+    X(profile)      \
+    X(sample)       \
+    X(tune)         \
+    X(soak)         \
+    X(compare)      \
+    X(report)       \
+    X(layout)       \
+    X(warm)         \
+    X(explain)
+
+#define X(name) extern const cli_command cmd_##name;
+COMMANDS(X)
+#undef X
 
 /* The number that an option was given, from low to high; without one *value stays. Integers may be sums of powers: 2^20+3. */
 ckl_status cli_number(const char *option, const char *given, double low, double high, double *value);
 ckl_status cli_integer(const char *option, const char *given, int64_t low, int64_t high, int64_t *value);
 
-/* Joins the words of a problem line; those with spaces, whose quotes the shell has removed, are quoted again. */
-void cli_join(int argc, char **argv, text *line);
-
-/* Calls each() with the problem line that stands behind argv[0], or with those of a suite's file, until one fails. */
+/*
+ * Calls each() with the problem line that stands behind argv[0], or with those of a suite's file, until one fails. Words of the
+ * line with spaces, whose quotes the shell has removed, are quoted again.
+ */
 ckl_status cli_lines(int argc, char **argv, const char *suite, ckl_status (*each)(const char *line, void *user),
                      void *user);
 
-/* Prints ckl_error() to stderr; the exit status for a status. */
-int cli_fail(ckl_status status);
+/* The exit status for a status; cli_exit() also prints the sentence of a failure to stderr. */
 int cli_exit_of(ckl_status status);
-
-/* Commands; argv[0] is the command's name. */
-int cmd_info(int argc, char **argv);
-int cmd_run(int argc, char **argv);
-int cmd_verify(int argc, char **argv);
-int cmd_explain(int argc, char **argv);
-int cmd_sample(int argc, char **argv);
-int cmd_bench(int argc, char **argv);
-int cmd_compare(int argc, char **argv);
-int cmd_report(int argc, char **argv);
-int cmd_profile(int argc, char **argv);
-int cmd_tune(int argc, char **argv);
-int cmd_layout(int argc, char **argv);
-int cmd_soak(int argc, char **argv);
-int cmd_fuzz(int argc, char **argv);
-int cmd_warm(int argc, char **argv);
+int cli_exit(ckl_status status);

@@ -64,15 +64,6 @@ static const cli_option options[] = {
       "run the peers once and measure nothing: what they keep on disk serves later runs" },
     { "--ladder", NULL, &ladder, "every implementation that takes the problem, each against the one before" },
 };
-static const cli_usage usage = {
-    "bench", "LINE | --suite FILE [options]",
-    "Measures problems: ours and the peers interleaved (A B B A) in one process, on the same random data, with a cold "
-    "L2\n"
-    "cache, after the clock has settled. Every result is compared with the reference first; a wrong one is not timed.\n"
-    "The limit is the larger of FLOP / measured matrix rate and compulsory bytes / measured bandwidth.\n"
-    "Example: ckl bench gemm m=4096 n=4096 k=4096 a=bf16",
-    options, COUNT_OF(options)
-};
 
 /* One run of the command. */
 typedef struct bench {
@@ -494,14 +485,11 @@ static ckl_status run(bench *b, int argc, char **argv)
     return run_rows(b);
 }
 
-int cmd_bench(int argc, char **argv)
+static int command(int argc, char **argv)
 {
-    int done = cli_parse(&usage, &argc, argv);
-    if (done != CLI_GO_ON)
-        return done;
     bench b = { 0 };
     ckl_status status = run(&b, argc, argv);
-    int exit_status = status != CKL_OK ? cli_fail(status) : b.status != CKL_OK ? cli_exit_of(b.status) : EXIT_PASSED;
+    int exit_status = status != CKL_OK ? cli_exit(status) : b.status != CKL_OK ? cli_exit_of(b.status) : EXIT_PASSED;
     if (b.cut_short) { // what those threads use is not freed: the process ends with them
         fflush(NULL);
         _exit(exit_status);
@@ -512,3 +500,11 @@ int cmd_bench(int argc, char **argv)
     ckl_device_close(b.device);
     return exit_status;
 }
+
+CLI_COMMAND(
+    bench, "LINE | --suite FILE [options]", "measured time against peers and against what the hardware allows",
+    "Measures problems: ours and the peers interleaved (A B B A) in one process, on the same random data, with a\n"
+    "cold L2 cache, after the clock has settled. Every result is compared with the reference first; a wrong one\n"
+    "is not timed. The limit is the larger of FLOP / measured matrix rate and compulsory bytes / measured\n"
+    "bandwidth.\n"
+    "Example: ckl bench gemm m=4096 n=4096 k=4096 a=bf16");

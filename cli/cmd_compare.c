@@ -13,13 +13,6 @@ static const cli_option options[] = {
     { "--tolerance", "PERCENT", &tolerance, "a change that does not count, above 0 to 100; 3 if not given" },
     { "--strict", NULL, &strict, "cases that are ambiguous or gone fail, too" },
 };
-static const cli_usage usage = {
-    "compare", "OLD.json NEW.json [options]",
-    "Compares two files that `ckl bench --json` wrote on one machine by one method: every case is the same, faster,\n"
-    "slower or ambiguous by the intervals of both medians; or new, gone, failed. Cases that are the same are counted,\n"
-    "not listed. Fails if a case is slower or failed.",
-    options, COUNT_OF(options)
-};
 
 static ckl_status compare(const char *old_path, const char *new_path, comparison *c, results *old, results *new)
 {
@@ -30,12 +23,8 @@ static ckl_status compare(const char *old_path, const char *new_path, comparison
     return compare_results(old, new, percent / 100, c);
 }
 
-int cmd_compare(int argc, char **argv)
+static int command(int argc, char **argv)
 {
-    tolerance = strict = NULL;
-    int done = cli_parse(&usage, &argc, argv);
-    if (done != CLI_GO_ON)
-        return done;
     if (argc != 3) {
         fprintf(stderr, "ckl compare: give the old and the new file; see 'ckl help compare'\n");
         return EXIT_USAGE;
@@ -51,5 +40,12 @@ int cmd_compare(int argc, char **argv)
     comparison_free(&c);
     results_free(&old);
     results_free(&new);
-    return status != CKL_OK ? cli_fail(status) : failed ? EXIT_FAILED : EXIT_PASSED;
+    return status != CKL_OK ? cli_exit(status) : failed ? EXIT_FAILED : EXIT_PASSED;
 }
+
+CLI_COMMAND(
+    compare, "OLD.json NEW.json [options]",
+    "two files of bench: what became faster, what slower; a gate for regressions",
+    "Compares two files that `ckl bench --json` wrote on one machine by one method: every case is the same,\n"
+    "faster, slower or ambiguous by the intervals of both medians; or new, gone, failed. Cases that are the same\n"
+    "are counted, not listed. Fails if a case is slower or failed.");

@@ -19,13 +19,6 @@ static const cli_option options[] = {
     { "--ptx", NULL, &want_ptx, "print the PTX of each kernel and nothing else" },
     { "--ir", NULL, &want_ir, "print the kernel IR and nothing else" },
 };
-static const cli_usage usage = {
-    "explain", "LINE | --suite FILE [options]",
-    "Says which implementation a problem gets and why the others decline, then describes its kernels: config, launch,\n"
-    "shared-memory map, instructions by class, registers (where ptxas is installed).\n"
-    "Fields of configs that are off are left out; `ckl run` prints all.",
-    options, COUNT_OF(options)
-};
 
 /* What a problem gets on a device. */
 typedef struct chosen {
@@ -46,16 +39,15 @@ static void print_choices(const ckl_device_info *info, const operator_info *op, 
     for (const implementation *const *each = op->implementations; *each; each++) {
         const implementation *impl;
         void *config;
-        text notes = { 0 };
-        ckl_status status = plan_choose(info, op, desc, (*each)->name, memory, &impl, &config, &notes);
+        text taken = { 0 };
+        ckl_status status = plan_choose(info, op, desc, (*each)->name, memory, &impl, &config);
         if (status == CKL_OK && plan_kernels(op, impl, config) == 0)
-            text_printf(&notes, "%s", impl->summary);
+            text_printf(&taken, "%s", impl->summary);
         else if (status == CKL_OK)
-            fields_print_brief(impl->config, config, &notes);
-        printf("  %-15s %s\n  %-15s   %s %s", (*each)->name, (*each)->summary, "",
-               status == CKL_OK ? "takes it:" : "declines:", notes.length ? text_data(&notes) : ckl_error());
-        printf(notes.length && notes.data[notes.length - 1] == '\n' ? "" : "\n");
-        text_free(&notes);
+            fields_print_brief(impl->config, config, &taken);
+        printf("  %-15s %s\n  %-15s   %s %s\n", (*each)->name, (*each)->summary, "",
+               status == CKL_OK ? "takes it:" : "declines:", status == CKL_OK ? text_data(&taken) : ckl_error());
+        text_free(&taken);
     }
 }
 
@@ -170,7 +162,7 @@ static ckl_status explain(const test_case *c, const ckl_device_info *info, arena
     bool listing = want_ptx || want_ir;
     if (!listing)
         print_choices(info, taken.op, desc, memory);
-    TRY(plan_choose(info, taken.op, desc, case_force(c, memory), memory, &taken.impl, &taken.config, NULL));
+    TRY(plan_choose(info, taken.op, desc, case_force(c, memory), memory, &taken.impl, &taken.config));
     if (!listing) {
         text config = { 0 };
         fields_print_brief(taken.impl->config, taken.config, &config);
@@ -229,11 +221,8 @@ static ckl_status explain_titled(const char *line, void *info)
     return status;
 }
 
-int cmd_explain(int argc, char **argv)
+static int command(int argc, char **argv)
 {
-    int done = cli_parse(&usage, &argc, argv);
-    if (done != CLI_GO_ON)
-        return done;
     ckl_device *device = NULL;
     ckl_status status = ckl_device_open(device_id, &device);
     if (status == CKL_OK) {
@@ -245,5 +234,12 @@ int cmd_explain(int argc, char **argv)
                            &info);
     }
     ckl_device_close(device);
-    return status == CKL_OK ? EXIT_PASSED : cli_fail(status);
+    return cli_exit(status);
 }
+
+CLI_COMMAND(
+    explain, "LINE | --suite FILE [options]",
+    "which kernel a problem gets and why; its shared memory, instructions, PTX",
+    "Says which implementation a problem gets and why the others decline, then describes its kernels: config,\n"
+    "launch, shared-memory map, instructions by class, registers (where ptxas is installed). Fields of configs\n"
+    "that are off are left out; `ckl run` prints all.");

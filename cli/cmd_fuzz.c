@@ -12,7 +12,7 @@
 enum { WORKERS_MAX = 128 };
 static const double MINUTES_MAX = 1e5;
 
-static const char *count, *seed, *device, *kind = "all", *program, *minutes, *folder, *workers, *shorten;
+static const char *count, *seed, *device, *kind, *program, *minutes, *folder, *workers, *shorten;
 static const cli_option options[] = {
     { "--count", "N", &count, "programs (10000)" },
     { "--seed", "S", &seed, "another seed, other programs (1)" },
@@ -24,22 +24,14 @@ static const cli_option options[] = {
     { "--out", "FOLDER", &folder, "write every finding to a file of its own, too" },
     { "--workers", "N", &workers, "processes (one for each core)" },
 };
-static const cli_usage usage = {
-    "fuzz", "[options]",
-    "Executes random kernels on the emulator and on another device and compares everything that they leave in memory, "
-    "bit\n"
-    "by bit. A program that differs is made as short as possible and printed, with the line that repeats it.\n"
-    "The last line is 'N programs, N differences'.",
-    options, COUNT_OF(options)
-};
 
 static ckl_status read_kind(int *out)
 {
-    for (*out = 0; fuzz_kind_names[*out]; ++*out)
+    for (*out = 0; kind && fuzz_kind_names[*out]; ++*out)
         if (strcmp(kind, fuzz_kind_names[*out]) == 0)
             return CKL_OK;
     *out = FUZZ_KINDS_ALL;
-    if (strcmp(kind, "all") == 0)
+    if (!kind || strcmp(kind, "all") == 0)
         return CKL_OK;
     FAIL(CKL_INVALID, "--kind=%s is none of all, arithmetic, control, shared, matrix and async", kind);
 }
@@ -63,20 +55,14 @@ static ckl_status read_request(fuzz_request *r)
     return CKL_OK;
 }
 
-int cmd_fuzz(int argc, char **argv)
+static int command(int argc, char **argv)
 {
+    (void)argc, (void)argv;
     fuzz_request request;
     fuzz_sums sums = { 0 };
-    int done = cli_parse(&usage, &argc, argv);
-    if (done != CLI_GO_ON)
-        return done;
-    if (argc > 1) {
-        fprintf(stderr, "ckl fuzz: %s is no option; see 'ckl help fuzz'\n", argv[1]);
-        return EXIT_USAGE;
-    }
     ckl_status status = read_request(&request);
     if (status != CKL_OK)
-        return cli_fail(status);
+        return cli_exit(status);
     if (folder)
         mkdir(folder, 0777); // may be there already
     status = fuzz_run(&request, &sums);
@@ -87,9 +73,14 @@ int cmd_fuzz(int argc, char **argv)
         all += sums.programs[i];
     }
     if (status != CKL_OK)
-        return cli_fail(status);
+        return cli_exit(status);
     if (sums.alone)
         printf("skipped: comparing %" PRId64 " programs, whose target %s does not take\n", sums.alone, device);
     printf("%" PRId64 " programs, %" PRId64 " differences\n", all, sums.differences);
     return sums.differences ? EXIT_FAILED : EXIT_PASSED;
 }
+
+CLI_COMMAND(fuzz, "[options]", "random kernels on several devices, compared bit for bit",
+            "Executes random kernels on the emulator and on another device and compares everything that they leave in\n"
+            "memory, bit by bit. A program that differs is made as short as possible and printed, with the line that\n"
+            "repeats it. The last line is 'N programs, N differences'.");

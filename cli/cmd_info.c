@@ -9,10 +9,6 @@
 #include "cli/cli.h"
 #include "device/cubin_cache.h"
 
-static const cli_usage usage = {
-    "info", "", "Lists devices, the driver, peers to race against and tools; says how to get what is missing.", NULL, 0
-};
-
 /* A library that is opened at run time. */
 typedef struct library {
     const char *name, *purpose, *remedy;
@@ -30,7 +26,6 @@ static const library libraries[] = {
       "peer of convolution and attention",
       "pip install nvidia-cudnn-cu13; its folder goes on LD_LIBRARY_PATH",
       { "libcudnn.so.9" } },
-    { "NCCL", "multi-GPU operators", "apt install libnccl2, or pip install nvidia-nccl-cu13", { "libnccl.so.2" } },
 };
 
 /* Never closed: some of these libraries start threads. */
@@ -61,7 +56,8 @@ static ckl_status show_device(const char *id)
 
 static void show_devices(void)
 {
-    static const char *const emulated[] = { "emulator:h200", "emulator:l4" };
+    static const char *const emulated[] = { "emulator:h200", "emulator:h100", "emulator:b200", "emulator:a100",
+                                            "emulator:l4" };
     printf("devices\n");
     char id[32];
     for (int i = 0; i < 64; i++) {
@@ -104,11 +100,9 @@ static void show_cache(void)
     cubin_cache_close(cache);
 }
 
-int cmd_info(int argc, char **argv)
+static int command(int argc, char **argv)
 {
-    int done = cli_parse(&usage, &argc, argv);
-    if (done != CLI_GO_ON)
-        return done;
+    (void)argc, (void)argv;
     printf("ckl %s\n", ckl_version());
     show_devices();
     show_libraries();
@@ -119,3 +113,13 @@ int cmd_info(int argc, char **argv)
     printf("  %-14s %s\n", "ncu", ncu ? ncu : "missing (ckl profile on a GPU): install NVIDIA Nsight Compute");
     return EXIT_PASSED;
 }
+
+const cli_command cmd_info = {
+    "info",
+    "",
+    "devices, driver, peers and tools found; what is missing and how to get it",
+    "Lists devices, the driver, peers to race against and tools; says how to get what is missing.",
+    NULL,
+    0,
+    command
+};

@@ -20,16 +20,6 @@ static const cli_option options[] = {
     { "--atoms", NULL, &want_atoms, "list the atoms" },
     { "--functions", NULL, &want_functions, "list the functions" },
 };
-static const cli_usage usage = {
-    "layout", "EXPR | - | --atom NAME [options]",
-    "Calculates with CuTe layouts: ckl layout 'logical_divide((4,8):(1,4), 4:1)'. A literal is shape:stride, or a "
-    "shape\n"
-    "alone, which is compact with the first mode fastest; Sw<3,4,3>o(8,64):(64,1) is swizzled, <4:1,8> is a tiler by\n"
-    "mode. With - it reads an expression from each line of standard input and answers each with one line, 'error: "
-    "...'\n"
-    "for a bad one, and goes on (exit status 0). docs/layouts.md explains the functions.",
-    options, COUNT_OF(options)
-};
 
 enum { LINE_BYTES_MAX = 1 << 20 };
 
@@ -101,9 +91,9 @@ static void show_layout(const char *name, layout a, text *out)
 static void show_mma_atom(const mma_atom *atom, text *out)
 {
     text_printf(out, "%s: %dx%dx%d, %d threads\n", atom->name, atom->m, atom->n, atom->k, atom->threads);
-    show_layout("A (T,V)->MK", mma_atom_layout_A(atom), out);
-    show_layout("B (T,V)->NK", mma_atom_layout_B(atom), out);
-    show_layout("C (T,V)->MN", mma_atom_layout_C(atom), out);
+    show_layout("A (T,V)->MK", mma_atom_layout(atom, MMA_A), out);
+    show_layout("B (T,V)->NK", mma_atom_layout(atom, MMA_B), out);
+    show_layout("C (T,V)->MN", mma_atom_layout(atom, MMA_C), out);
     const grid grids[] = { operand_grid(atom, "A", MMA_A, atom->m, atom->k),
                            operand_grid(atom, "B", MMA_B, atom->n, atom->k),
                            operand_grid(atom, "C", MMA_C, atom->m, atom->n) };
@@ -199,7 +189,7 @@ static int answer_one(const char *expression, int element_bits)
     if (status == CKL_OK)
         fputs(text_data(&out), stdout);
     text_free(&out);
-    return status == CKL_OK ? EXIT_PASSED : cli_fail(status);
+    return cli_exit(status);
 }
 
 static int wrong_usage(const char *sentence)
@@ -208,11 +198,8 @@ static int wrong_usage(const char *sentence)
     return EXIT_USAGE;
 }
 
-int cmd_layout(int argc, char **argv)
+static int command(int argc, char **argv)
 {
-    int done = cli_parse(&usage, &argc, argv);
-    if (done != CLI_GO_ON)
-        return done;
     if (want_atoms || want_functions) {
         want_atoms ? list_atoms() : list_functions();
         return EXIT_PASSED;
@@ -228,3 +215,10 @@ int cmd_layout(int argc, char **argv)
         return wrong_usage("drawings are of one expression, not of -");
     return from_lines ? answer_lines(element_bits) : answer_one(argv[1], element_bits);
 }
+
+CLI_COMMAND(
+    layout, "EXPR | - | --atom NAME [options]", "calculates with CuTe layouts and draws them",
+    "Calculates with CuTe layouts: ckl layout 'logical_divide((4,8):(1,4), 4:1)'. A literal is shape:stride, or a\n"
+    "shape alone, which is compact with the first mode fastest; Sw<3,4,3>o(8,64):(64,1) is swizzled, <4:1,8> is a\n"
+    "tiler by mode. With - it reads an expression from each line of standard input and answers each with one\n"
+    "line, 'error: ...' for a bad one, and goes on (exit status 0). docs/layouts.md explains the functions.");

@@ -12,16 +12,6 @@ static const cli_option options[] = {
     { "--config", "TEXT", &config, "what to run: an implementation, and fields of its config" },
     { "--json", "FILE", &json_path, "write the numbers, all of them, as JSON" },
 };
-static const cli_usage usage = {
-    "profile", "LINE [options]",
-    "Runs one problem and says of each of its kernels what it does, then what stands out.\n"
-    "An emulated GPU counts: instructions, bytes beside those that the problem has, sectors, bank conflicts and their\n"
-    "lines, tensor FLOP, barrier waits; it has no time. On a GPU NVIDIA's ncu (Nsight Compute) measures: time, how "
-    "busy\n"
-    "each unit is, occupancy, what warps wait for. CKL_NCU names an ncu that is not in the usual places.\n"
-    "Example: ckl profile gemm m=333 n=100 k=64 a=f16 --device emulator:h200",
-    options, COUNT_OF(options)
-};
 
 static ckl_status count(const test_case *c, ckl_device *device, text *figures, text *words, json_t **numbers)
 {
@@ -63,8 +53,9 @@ static ckl_status profile_case(const test_case *c, text *figures, text *words, j
     return info.emulated ? status : measure(c, &info, figures, words, numbers);
 }
 
-static ckl_status profile_line(const char *line)
+static ckl_status profile_line(const char *line, void *user)
 {
+    (void)user;
     test_case c;
     text figures = { 0 }, words = { 0 }, repeat = { 0 };
     json_t *numbers = NULL;
@@ -89,15 +80,15 @@ static ckl_status profile_line(const char *line)
     return status;
 }
 
-int cmd_profile(int argc, char **argv)
+static int command(int argc, char **argv)
 {
-    device_id = config = json_path = NULL;
-    int done = cli_parse(&usage, &argc, argv);
-    if (done != CLI_GO_ON)
-        return done;
-    text line = { 0 };
-    cli_join(argc - 1, argv + 1, &line);
-    ckl_status status = profile_line(text_data(&line));
-    text_free(&line);
-    return status == CKL_OK ? EXIT_PASSED : cli_fail(status);
+    return cli_exit(cli_lines(argc, argv, NULL, profile_line, NULL));
 }
+
+CLI_COMMAND(
+    profile, "LINE [options]", "what a problem's kernels do: counted by the emulator, or measured by Nsight Compute",
+    "Runs one problem and says of each of its kernels what it does, then what stands out. An emulated GPU counts:\n"
+    "instructions, bytes beside those that the problem has, sectors, bank conflicts and their lines, tensor FLOP,\n"
+    "barrier waits; it has no time. On a GPU NVIDIA's ncu (Nsight Compute) measures: time, how busy each unit is,\n"
+    "occupancy, what warps wait for. CKL_NCU names an ncu that is not in the usual places.\n"
+    "Example: ckl profile gemm m=333 n=100 k=64 a=f16 --device emulator:h200");

@@ -13,14 +13,6 @@ static const cli_option options[] = {
     { "--out", "FILE", &page, "write the page there; report.html if not given" },
     { "--markdown", NULL, &markdown, "print the tables as Markdown; the page is written only where --out names it" },
 };
-static const cli_usage usage = {
-    "report", "FILE.json|FOLDER ... [options]",
-    "Makes one page of HTML of what `ckl bench --json` wrote: summary, charts of ratios and of the roofline, the\n"
-    "worst problems, all rows. It needs no other file and no network. Results of different GPUs, drivers or\n"
-    "methods stand apart, and every mean is of one file.\n"
-    "Example: ckl report bench/results bench/results/sample --out report.html",
-    options, COUNT_OF(options)
-};
 
 /* A slip of the hand would replace results. */
 static ckl_status check_page(const char *path)
@@ -64,16 +56,19 @@ static ckl_status make(int count, char **paths)
     return status;
 }
 
-int cmd_report(int argc, char **argv)
+static int command(int argc, char **argv)
 {
-    page = markdown = NULL;
-    int done = cli_parse(&usage, &argc, argv);
-    if (done != CLI_GO_ON)
-        return done;
     if (argc < 2) {
         fprintf(stderr, "ckl report: give files or folders of results; see 'ckl help report'\n");
         return EXIT_USAGE;
     }
-    ckl_status status = make(argc - 1, argv + 1);
-    return status == CKL_OK ? EXIT_PASSED : cli_fail(status);
+    return cli_exit(make(argc - 1, argv + 1));
 }
+
+CLI_COMMAND(
+    report, "FILE.json|FOLDER ... [options]",
+    "files of bench as a page with summary, charts and all rows, or as Markdown",
+    "Makes one page of HTML of what `ckl bench --json` wrote: summary, charts of ratios and of the roofline, the\n"
+    "worst problems, all rows. It needs no other file and no network. Results of different GPUs, drivers or\n"
+    "methods stand apart, and every mean is of one file.\n"
+    "Example: ckl report bench/results bench/results/sample --out report.html");

@@ -14,13 +14,6 @@ static const cli_option options[] = {
     { "--device", "D", &device_id, "cuda, cuda:1, emulator:h200, emulator:l4; the best present if not given" },
     { "--save", "PREFIX", &save, "write every operand after the run to PREFIX.<name>.bin, raw, rows without padding" },
 };
-static const cli_usage usage = {
-    "run", "LINE [options]",
-    "Plans one problem, runs it twice on a device, and compares the whole result with the reference.\n"
-    "Keys of every operator: impl= config='tile_m=128' fill=integers|uniform|normal|hard seed= misalign= stagger=\n"
-    "Example: ckl run gemm m=333 n=64 k=64 a=f16 impl=sm90",
-    options, COUNT_OF(options)
-};
 
 static int ascending(const void *a, const void *b)
 {
@@ -137,7 +130,7 @@ static ckl_status run(check *k, check_result *result)
     return CKL_OK;
 }
 
-static ckl_status run_line(const char *line, check_result *result)
+static ckl_status run_line(const char *line, void *result)
 {
     test_case c;
     ckl_device *device = NULL;
@@ -161,17 +154,15 @@ static ckl_status run_line(const char *line, check_result *result)
     return status;
 }
 
-int cmd_run(int argc, char **argv)
+static int command(int argc, char **argv)
 {
-    int done = cli_parse(&usage, &argc, argv);
-    if (done != CLI_GO_ON)
-        return done;
-    text line = { 0 };
-    cli_join(argc - 1, argv + 1, &line);
     check_result result = { 0 };
-    ckl_status status = run_line(text_data(&line), &result);
-    text_free(&line);
-    if (status != CKL_OK)
-        return cli_fail(status);
-    return result.passed ? EXIT_PASSED : EXIT_FAILED;
+    ckl_status status = cli_lines(argc, argv, NULL, run_line, &result);
+    return status != CKL_OK ? cli_exit(status) : result.passed ? EXIT_PASSED : EXIT_FAILED;
 }
+
+CLI_COMMAND(
+    run, "LINE [options]", "one problem: plan, run, compare with the reference",
+    "Plans one problem, runs it twice on a device, and compares the whole result with the reference.\n"
+    "Keys of every operator: impl= config='tile_m=128' fill=integers|uniform|normal|hard seed= misalign= stagger=\n"
+    "Example: ckl run gemm m=333 n=64 k=64 a=f16 impl=sm90");

@@ -13,19 +13,6 @@ static const cli_option options[] = {
     { "--seed", "S", &seed, "of the draw; 1 if not given. A longer sample begins with a shorter one" },
     { "--bytes", "B", &bytes, "of memory that a problem may take; 2^30 if not given" },
 };
-static const cli_usage usage = {
-    "sample", "[OPERATOR [KEY=VALUE ...] ...] [options]",
-    "Prints random problems of the operators, of all if none is named, by what models and data have: 30 of 100 sizes "
-    "are\n"
-    "those of well-known models, 20 multiples of 1024, 20 of 128, 15 of 8, 15 odd, as likely in every power of two. "
-    "Lines\n"
-    "are legal, of at most 2^43 useful operations, and the same on every machine. Keys behind an operator are those "
-    "of\n"
-    "all its lines.\n"
-    "Example: ckl sample softmax --count 200 --seed 7 | ckl bench --suite - --json softmax.json\n"
-    "Example: ckl sample gemm a=e4m3 layout=tn",
-    options, COUNT_OF(options)
-};
 
 /* Draws again where a line was printed before; ends early if the population has hardly any more. */
 static ckl_status print_sample(const operator_test *test, int64_t lines, population_sample sample)
@@ -86,11 +73,17 @@ static ckl_status draw(int argc, char **argv)
     return CKL_OK;
 }
 
-int cmd_sample(int argc, char **argv)
+static int command(int argc, char **argv)
 {
-    int done = cli_parse(&usage, &argc, argv);
-    if (done != CLI_GO_ON)
-        return done;
-    ckl_status status = draw(argc, argv);
-    return status == CKL_OK ? EXIT_PASSED : cli_fail(status);
+    return cli_exit(draw(argc, argv));
 }
+
+CLI_COMMAND(
+    sample, "[OPERATOR [KEY=VALUE ...] ...] [options]",
+    "random problems of what users have, one line each; bench --suite - takes them",
+    "Prints random problems of the operators, of all if none is named, by what models and data have: 30 of 100\n"
+    "sizes are those of well-known models, 20 multiples of 1024, 20 of 128, 15 of 8, 15 odd, as likely in every\n"
+    "power of two. Lines are legal, of at most 2^43 useful operations, and the same on every machine. Keys behind\n"
+    "an operator are those of all its lines.\n"
+    "Example: ckl sample softmax --count 200 --seed 7 | ckl bench --suite - --json softmax.json\n"
+    "Example: ckl sample gemm a=e4m3 layout=tn");

@@ -20,7 +20,7 @@ enum { PROGRESS_SECONDS = 10, ANSWER_SECONDS = 10 };
 
 static const double MINUTES_MIN = 1e-4;
 
-static const char *device_id, *minutes, *seed = "1", *first, *problems, *threads, *streams;
+static const char *device_id, *minutes, *seed, *first, *problems, *threads, *streams;
 static const cli_option options[] = {
     { "--device", "D", &device_id, "cuda, cuda:1, emulator:h200, emulator:l4; the best present if not given" },
     { "--minutes", "M", &minutes, "how long; 10 if not given, 0.1 is six seconds" },
@@ -29,16 +29,6 @@ static const cli_option options[] = {
     { "--problems", "N", &problems, "stop after so many" },
     { "--threads", "N", &threads, "4 if not given" },
     { "--streams", "N", &streams, "8 if not given; a multiple of the threads" },
-};
-static const cli_usage usage = {
-    "soak", "[OPERATOR] [options]",
-    "Draws problems of every operator at random and runs them on several streams and threads at once, plainly and as "
-    "graphs.\nThe first run of each is compared with the reference, every later one bit for bit with the first; "
-    "outputs "
-    "are poisoned\nbetween, inputs, padding and canaries must stay. Memory of device and process must not grow. "
-    "Progress "
-    "every 10 s,\nmemory after each of its phases. The last line is 'N passed, N failed', in problems.",
-    options, COUNT_OF(options)
 };
 
 static const char *device_name;
@@ -91,6 +81,7 @@ static void print_waiting(const soak_wait *w)
 static ckl_status read_options(soak_options *o)
 {
     double duration = 10;
+    seed = seed ? seed : "1";
     int64_t seed_number = 1, thread_count = 4, stream_count = 8;
     TRY(cli_number("--minutes", minutes, MINUTES_MIN, 1e5, &duration));
     TRY(cli_integer("--seed", seed, 0, INT64_MAX, &seed_number));
@@ -133,11 +124,8 @@ static ckl_status soak_on(ckl_device *device, const soak_options *o, soak_sums *
     return CKL_OK;
 }
 
-int cmd_soak(int argc, char **argv)
+static int command(int argc, char **argv)
 {
-    int done = cli_parse(&usage, &argc, argv);
-    if (done != CLI_GO_ON)
-        return done;
     soak_options o = { .progress_seconds = PROGRESS_SECONDS,
                        .stuck_seconds = STUCK_SECONDS,
                        .failed = print_failed,
@@ -156,6 +144,15 @@ int cmd_soak(int argc, char **argv)
         status = soak_on(device, &o, &sums);
     ckl_device_close(device);
     if (status != CKL_OK)
-        return cli_fail(status);
+        return cli_exit(status);
     return sums.lost ? EXIT_DEVICE : soak_passed(&sums) ? EXIT_PASSED : EXIT_FAILED;
 }
+
+CLI_COMMAND(
+    soak, "[OPERATOR] [options]",
+    "random problems on several streams and threads for minutes; results and memory watched",
+    "Draws problems of every operator at random and runs them on several streams and threads at once, plainly and\n"
+    "as graphs. The first run of each is compared with the reference, every later one bit for bit with the first;\n"
+    "outputs are poisoned between, inputs, padding and canaries must stay. Memory of device and process must not\n"
+    "grow. Progress every 10 s, memory after each of its phases. The last line is 'N passed, N failed', in\n"
+    "problems.");

@@ -1,9 +1,9 @@
 /* cmd_tune.c - ckl tune: the search for a problem's fastest config, its evidence, and the winner in the tuned store. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/heap.h"
 #include "base/math.h"
 #include "bench/tune.h"
 #include "cli/cli.h"
@@ -31,16 +31,6 @@ static const cli_option options[] = {
     { "--store", "FILE", &store_path, "where the winner is kept (tuned.txt in the user's cache folder)" },
     { "--no-store", NULL, &no_store, "keep the winner nowhere" },
 };
-static const cli_usage usage = { "tune", "LINE | --suite FILE [options]",
-                                 "Searches the config that is fastest on a problem and keeps it where every later plan "
-                                 "of that problem finds it. Candidates\n"
-                                 "are checked before they are timed: against the rules of the implementation, by the "
-                                 "assembler, on the emulator, and on the\n"
-                                 "device with three seeds. Times are taken interleaved with what the plan takes today; "
-                                 "what is not faster beyond doubt is not\n"
-                                 "kept.\n"
-                                 "Example: ckl tune gemm m=1536 n=1536 k=1536 a=bf16",
-                                 options, COUNT_OF(options) };
 
 /* Arguments */
 
@@ -159,9 +149,7 @@ static ckl_status keep(const tuning *t, const test_case *c, const tune_result *r
 static ckl_status tune_line(tuning *t, const char *line)
 {
     test_case c;
-    tune_result *result = calloc(1, sizeof *result);
-    if (!result)
-        abort();
+    tune_result *result = heap_alloc(1, sizeof *result);
     printf("== %s\n", line);
     ckl_status status = case_parse(line, &c);
     if (status == CKL_OK)
@@ -174,7 +162,7 @@ static ckl_status tune_line(tuning *t, const char *line)
         status = keep(t, &c, result);
     }
     case_clear(&c);
-    free(result);
+    heap_free(result);
     return status;
 }
 
@@ -193,14 +181,9 @@ static ckl_status tune_lines(tuning *t)
     return CKL_OK;
 }
 
-int cmd_tune(int argc, char **argv)
+static int command(int argc, char **argv)
 {
-    int done = cli_parse(&usage, &argc, argv);
-    if (done != CLI_GO_ON)
-        return done;
-    tuning *t = calloc(1, sizeof *t);
-    if (!t)
-        abort();
+    tuning *t = heap_alloc(1, sizeof *t);
     ckl_status status = read_options(t);
     if (isatty(STDERR_FILENO))
         t->options.progress = show_progress;
@@ -210,8 +193,17 @@ int cmd_tune(int argc, char **argv)
         status = find_store(t);
     if (status == CKL_OK)
         status = tune_lines(t);
-    int exit_status = status != CKL_OK ? cli_fail(status) : cli_exit_of(t->status);
+    int exit_status = status != CKL_OK ? cli_exit(status) : cli_exit_of(t->status);
     arena_clear(&t->memory);
-    free(t);
+    heap_free(t);
     return exit_status;
 }
+
+CLI_COMMAND(
+    tune, "LINE | --suite FILE [options]",
+    "searches a problem's fastest config, checked and timed, and keeps it for later plans",
+    "Searches the config that is fastest on a problem and keeps it where every later plan of that problem finds\n"
+    "it. Candidates are checked before they are timed: against the rules of the implementation, by the assembler,\n"
+    "on the emulator, and on the device with three seeds. Times are taken interleaved with what the plan takes\n"
+    "today; what is not faster beyond doubt is not kept.\n"
+    "Example: ckl tune gemm m=1536 n=1536 k=1536 a=bf16");

@@ -5,7 +5,7 @@
 #include "cli/cli.h"
 #include "cli/verify.h"
 
-static const char *device_id, *suite, *impl, *seeds, *shard = "1/1", *slowest, *assemble, *full, *accepted, *update;
+static const char *device_id, *suite, *impl, *seeds, *shard, *slowest, *assemble, *full, *accepted, *update;
 static const cli_option options[] = {
     { "--device", "D", &device_id, "one device; without it every device present: cuda and emulator" },
     { "--suite", "FILE", &suite, "lines of a file, - is standard input, instead of the operators' own cases" },
@@ -17,14 +17,6 @@ static const cli_option options[] = {
     { "--assemble", NULL, &assemble, "also assemble the kernels of the cases, of bench/suites, and of a sample" },
     { "--accepted", "FILE", &accepted, "but not those whose code that ptxas has accepted before: a file of digests" },
     { "--update", NULL, &update, "write that file anew" },
-};
-static const cli_usage usage = {
-    "verify", "[OPERATOR ...] [options]",
-    "Runs every case of the operators through every implementation that takes it, with exact, hard and random inputs,\n"
-    "and compares the whole result with the reference, and the bits with those of the device before where no "
-    "approximate\n"
-    "instruction is involved. What is left to --full is counted. The last line is 'N passed, N failed'.",
-    options, COUNT_OF(options)
 };
 
 static void verify_on(const char *id, verify_list *list, verify_sums *sums)
@@ -48,11 +40,11 @@ static void verify_on(const char *id, verify_list *list, verify_sums *sums)
 static ckl_status read_request(verify_request *r)
 {
     int64_t seed_count = 0, shown = 0;
-    if (sscanf(shard, "%d/%d", &r->shard, &r->shards) != 2 || r->shard < 1 || r->shard > r->shards)
+    if (shard && (sscanf(shard, "%d/%d", &r->shard, &r->shards) != 2 || r->shard < 1 || r->shard > r->shards))
         FAIL(CKL_INVALID, "--shard=%s is not I/N with 1 <= I <= N", shard);
     TRY(cli_integer("--seeds", seeds, 1, 1000, &seed_count));
     TRY(cli_integer("--slowest", slowest, 0, INT32_MAX, &shown));
-    r->shard--;
+    r->shard -= shard != NULL;
     r->seeds = (int)seed_count;
     r->slowest = (int)shown;
     r->suite = suite;
@@ -63,11 +55,9 @@ static ckl_status read_request(verify_request *r)
     return CKL_OK;
 }
 
-int cmd_verify(int argc, char **argv)
+static int command(int argc, char **argv)
 {
-    int done = cli_parse(&usage, &argc, argv);
-    if (done != CLI_GO_ON)
-        return done;
+    (void)argc;
     verify_request request = { .operators = (const char *const *)argv + 1 };
     verify_list list = { 0 };
     ckl_status status = read_request(&request);
@@ -75,7 +65,7 @@ int cmd_verify(int argc, char **argv)
         status = verify_list_create(&request, &list);
     if (status != CKL_OK) {
         verify_list_free(&list);
-        return cli_fail(status);
+        return cli_exit(status);
     }
     verify_sums sums = { 0 };
     static const char *const every[] = { "cuda", "emulator" };
@@ -90,3 +80,10 @@ int cmd_verify(int argc, char **argv)
     bool nothing = sums.passed + sums.failed == 0;
     return sums.failed ? EXIT_FAILED : nothing ? EXIT_UNSUPPORTED : EXIT_PASSED;
 }
+
+CLI_COMMAND(
+    verify, "[OPERATOR ...] [options]", "every case of every operator through every implementation",
+    "Runs every case of the operators through every implementation that takes it, with exact, hard and random\n"
+    "inputs, and compares the whole result with the reference, and the bits with those of the device before where\n"
+    "no approximate instruction is involved. What is left to --full is counted. The last line is 'N passed, N\n"
+    "failed'.");

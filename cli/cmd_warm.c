@@ -1,8 +1,8 @@
 /* cmd_warm.c - ckl warm: compiles the kernels of problems ahead, into the cache on disk. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
+#include "base/heap.h"
 #include "base/math.h"
 #include "cli/cli.h"
 #include "lab/case.h"
@@ -17,38 +17,19 @@ static const cli_option options[] = {
     { "--suite", "FILE", &suite, "the problems of a file, one a line, instead of LINE" },
     { "--threads", "N", &threads, "that compile at once; as many as there are processors, up to 16, if not given" },
 };
-static const cli_usage usage = { "warm", "LINE | --suite FILE [options]",
-                                 "Compiles the kernels that problems get, so that processes of this user find them on "
-                                 "disk (CKL_CACHE; `ckl info` says "
-                                 "where\nand how many). In a program ckl_warm() does it, and loads them. Says how many "
-                                 "kernels that were, and what they took. Lines that\nfail are named, each with its "
-                                 "reason.",
-                                 options, COUNT_OF(options) };
 
-/* Lines in memory of malloc(). */
 typedef struct line_list {
-    char **lines;
+    const char **lines;
     int count, failed;
+    arena memory;
 } line_list;
 
 static ckl_status keep_line(const char *line, void *user)
 {
     line_list *list = user;
-    char **longer = realloc(list->lines, (size_t)(list->count + 1) * sizeof *longer);
-    if (longer)
-        list->lines = longer;
-    char *copy = longer ? strdup(line) : NULL;
-    if (!copy)
-        FAIL(CKL_NO_MEMORY, "warm: no memory for line %d", list->count + 1);
-    list->lines[list->count++] = copy;
+    list->lines = heap_resize(list->lines, (size_t)list->count + 1, sizeof *list->lines);
+    list->lines[list->count++] = arena_text(&list->memory, line);
     return CKL_OK;
-}
-
-static void free_lines(line_list *list)
-{
-    for (int i = 0; i < list->count; i++)
-        free(list->lines[i]);
-    free(list->lines);
 }
 
 static void print_failure(int line, ckl_status status, const char *sentence, void *user)
@@ -64,7 +45,7 @@ static ckl_status warm(line_list *list, int count)
     ckl_device *device;
     TRY(ckl_device_open(device_id, &device));
     double begin = clock_seconds();
-    ckl_status status = ckl_warm(device, (const char *const *)list->lines, list->count, count, print_failure, list);
+    ckl_status status = ckl_warm(device, list->lines, list->count, count, print_failure, list);
     double seconds = clock_seconds() - begin;
     const kernel_cache_sums made = kernel_cache_count(device);
     if (status == CKL_OK || list->failed)
@@ -75,11 +56,8 @@ static ckl_status warm(line_list *list, int count)
     return list->failed ? CKL_OK : status;
 }
 
-int cmd_warm(int argc, char **argv)
+static int command(int argc, char **argv)
 {
-    int done = cli_parse(&usage, &argc, argv);
-    if (done != CLI_GO_ON)
-        return done;
     line_list list = { 0 };
     int64_t count = 0;
     ckl_status status = cli_integer("--threads", threads, 0, THREADS_MAX, &count);
@@ -89,6 +67,14 @@ int cmd_warm(int argc, char **argv)
         status = status_fail(CKL_INVALID, "warm: there is no problem in %s", suite);
     if (status == CKL_OK)
         status = warm(&list, (int)count);
-    free_lines(&list);
-    return status != CKL_OK ? cli_fail(status) : list.failed ? EXIT_FAILED : EXIT_PASSED;
+    heap_free(list.lines);
+    arena_clear(&list.memory);
+    return status != CKL_OK ? cli_exit(status) : list.failed ? EXIT_FAILED : EXIT_PASSED;
 }
+
+CLI_COMMAND(
+    warm, "LINE | --suite FILE [options]",
+    "compiles the kernels of problems ahead, for every process that will need them",
+    "Compiles the kernels that problems get, so that processes of this user find them on disk (CKL_CACHE; `ckl\n"
+    "info` says where and how many). In a program ckl_warm() does it, and loads them. Says how many kernels that\n"
+    "were, and what they took. Lines that fail are named, each with its reason.");

@@ -36,10 +36,8 @@ static void title_page(layout a, int64_t page, char title[], size_t bytes)
     text t = { 0 };
     int_tuple where = idx2crd(ir_int(CKL_I64, page), layout_modes(a, 2, rank(a)));
     text_printf(&t, "(_,_");
-    for (int i = 0; i < tuple_rank(where); i++) {
-        text_printf(&t, ",");
-        tuple_print(tuple_mode(where, i), &t);
-    }
+    for (int i = 0; i < tuple_rank(where); i++)
+        text_printf(&t, ",%s", tuple_text(tuple_mode(where, i)));
     snprintf(title, bytes, "%s)", t.data);
     text_free(&t);
 }

@@ -12,34 +12,15 @@
 #include "lab/cores.h"
 #include "operators/operators.h"
 
-typedef struct command {
-    const char *name;
-    int (*run)(int argc, char **argv);
-    const char *help;
-} command;
-
-static const command commands[] = {
-    { "info", cmd_info, "devices, driver, peers and tools found; what is missing and how to get it" },
-    { "run", cmd_run, "one problem: plan, run, compare with the reference" },
-    { "verify", cmd_verify, "every case of every operator through every implementation" },
-    { "fuzz", cmd_fuzz, "random kernels on several devices, compared bit for bit" },
-    { "bench", cmd_bench, "measured time against peers and against what the hardware allows" },
-    { "profile", cmd_profile, "what a problem's kernels do: counted by the emulator, or measured by Nsight Compute" },
-    { "sample", cmd_sample, "random problems of what users have, one line each; bench --suite - takes them" },
-    { "tune", cmd_tune, "searches a problem's fastest config, checked and timed, and keeps it for later plans" },
-    { "soak", cmd_soak, "random problems on several streams and threads for minutes; results and memory watched" },
-    { "compare", cmd_compare, "two files of bench: what became faster, what slower; a gate for regressions" },
-    { "report", cmd_report, "files of bench as a page with summary, charts and all rows, or as Markdown" },
-    { "layout", cmd_layout, "calculates with CuTe layouts and draws them" },
-    { "warm", cmd_warm, "compiles the kernels of problems ahead, for every process that will need them" },
-    { "explain", cmd_explain, "which kernel a problem gets and why; its shared memory, instructions, PTX" },
-};
+#define X(name) &cmd_##name,
+static const cli_command *const commands[] = { COMMANDS(X) };
+#undef X
 
 static void print_help(void)
 {
     printf("ckl %s - the laboratory of CuTeKernelLib\n\nusage: ckl COMMAND ...\n\n", ckl_version());
     for (int i = 0; i < COUNT_OF(commands); i++)
-        printf("  %-10s %s\n", commands[i].name, commands[i].help);
+        printf("  %-10s %s\n", commands[i]->name, commands[i]->summary);
     printf("\nA problem is one line: 'gemm m=4096 n=4096 k=4096 a=f16'. `ckl help COMMAND` and `ckl help OPERATOR` say "
            "more.\nOperators:");
     for (const operator_info *const *op = operators; *op; op++)
@@ -47,11 +28,11 @@ static void print_help(void)
     printf("\n%s\n", CLI_EXIT_HELP);
 }
 
-static const command *find_command(const char *name)
+static const cli_command *find_command(const char *name)
 {
     for (int i = 0; i < COUNT_OF(commands); i++)
-        if (strcmp(name, commands[i].name) == 0)
-            return &commands[i];
+        if (strcmp(name, commands[i]->name) == 0)
+            return commands[i];
     return NULL;
 }
 
@@ -66,7 +47,7 @@ static int unknown(const char *name, bool help)
             return EXIT_USAGE;
         }
     for (; count < COUNT_OF(commands); count++)
-        names[count] = commands[count].name;
+        names[count] = commands[count]->name;
     for (const operator_info *const *op = operators; help && *op && count < COUNT_OF(names); op++)
         names[count++] = (*op)->name;
     const char *near = nearest_word(name, names, count);
@@ -97,12 +78,12 @@ int main(int argc, char **argv)
         print_help();
         return argc > 1 ? EXIT_PASSED : EXIT_USAGE;
     }
-    const command *found = find_command(help ? argv[2] : word);
+    const cli_command *found = find_command(help ? argv[2] : word);
     if (!found && help && operator_help(argv[2]))
         return EXIT_PASSED;
     if (!found)
         return unknown(help ? argv[2] : word, help);
     if (help)
-        return found->run(2, (char *[]){ argv[2], (char[]){ "--help" }, NULL });
-    return found->run(argc - 1, argv + 1);
+        return cli_run(found, 2, (char *[]){ argv[2], (char[]){ "--help" }, NULL });
+    return cli_run(found, argc - 1, argv + 1);
 }

@@ -71,7 +71,7 @@ static void add_line(kernels *k, const char *line, const char *force)
         void *desc = case_desc(&c, &k->memory);
         if (!force || *c.keys.config)
             force = case_force(&c, &k->memory);
-        if (plan_choose(k->info, op, desc, force, &k->memory, &made.impl, &config, NULL) == CKL_OK &&
+        if (plan_choose(k->info, op, desc, force, &k->memory, &made.impl, &config) == CKL_OK &&
             plan_kernels(op, made.impl, config) > 0 && verify_wants_impl(k->request, made.impl->name)) {
             made.config = config;
             add_kernel(k, &made);
@@ -138,7 +138,7 @@ static ckl_status assemble_code(kernels *k, const ir_kernel *kernel, wanted_kern
     if (before)
         w->result = (assembled){ .good = true, .registers = before->registers };
     else if (status == CKL_OK)
-        status = assemble_ptx(&ptx, kernel->target, &w->result);
+        status = assemble_ptx(&ptx, ir_target_text(kernel->target), &w->result);
     text_free(&ptx);
     if (status == CKL_OK && w->result.good)
 #pragma omp critical

@@ -1,7 +1,7 @@
 /* verify_list.c - from problem lines to runs: every fill, several seeds, every implementation. */
 #include <string.h>
-#include <stdlib.h>
 
+#include "base/heap.h"
 #include "base/math.h"
 #include "cli/verify.h"
 
@@ -14,10 +14,7 @@ static void *grow(void *array, int count, int *capacity, size_t size)
     if (count < *capacity)
         return array;
     *capacity = *capacity ? *capacity * 2 : 256;
-    void *larger = realloc(array, (size_t)*capacity * size);
-    if (!larger)
-        abort();
-    return larger;
+    return heap_resize(array, (size_t)*capacity, size);
 }
 
 static void add_job(verify_list *list, verify_job job)
@@ -144,8 +141,8 @@ ckl_status verify_list_create(const verify_request *request, verify_list *list)
 
 void verify_list_free(verify_list *list)
 {
-    free(list->jobs);
-    free(list->rejects);
+    heap_free(list->jobs);
+    heap_free(list->rejects);
     arena_clear(&list->memory);
     *list = (verify_list){ 0 };
 }

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/heap.h"
 #include "base/math.h"
 #include "lab/check.h"
 #include "cli/cli.h"
@@ -224,16 +225,14 @@ static void print_slowest(const verify_list *list)
     static const char *const fills[] = {
         [FILL_UNIFORM] = "uniform", [FILL_INTEGERS] = "integers", [FILL_HARD] = "hard"
     };
-    verify_job **sorted = malloc((size_t)list->job_count * sizeof *sorted);
-    if (!sorted)
-        abort();
+    verify_job **sorted = heap_alloc((size_t)list->job_count, sizeof *sorted);
     for (int i = 0; i < list->job_count; i++)
         sorted[i] = &list->jobs[i];
     qsort(sorted, (size_t)list->job_count, sizeof *sorted, by_seconds);
     for (int i = 0; i < min_i64(list->request->slowest, list->job_count); i++)
         printf("%7.3f s: %s impl=%s fill=%s\n", sorted[i]->seconds, sorted[i]->line, sorted[i]->impl->name,
                fills[sorted[i]->fill]);
-    free(sorted);
+    heap_free(sorted);
 }
 
 bool verify_run(verify_list *list, ckl_device *device, verify_sums *sums)

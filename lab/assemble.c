@@ -74,7 +74,8 @@ static void judge(const char *output, int exit_status, assembled *result)
                                           number_before(output, " bytes spill loads") };
     if (exit_status != 0)
         snprintf(result->complaint, sizeof result->complaint, "ptxas: %.480s", output);
-    else if ((result->serialised = strstr(output, "(C75") != NULL)) // C7508 to C7519: wgmma waits where the source does not
+    else if ((result->serialised =
+                  strstr(output, "(C75") != NULL)) // C7508 to C7519: wgmma waits where the source does not
         copy_line(output, "(C75", result->complaint, sizeof result->complaint);
     else if ((result->spills = result->spill_bytes > SPILL_BYTES_MAX || (result->stack_bytes && !result->spill_bytes)))
         snprintf(result->complaint, sizeof result->complaint, "%d bytes of spills, %d bytes of stack frame",
@@ -94,12 +95,7 @@ void assemble_release(char release[ASSEMBLE_RELEASE_BYTES])
     text_free(&output);
 }
 
-ckl_status assemble_ptx(const text *ptx, ir_target target, assembled *result)
-{
-    return assemble_ptx_for(ptx, ir_target_text(target), result);
-}
-
-ckl_status assemble_ptx_for(const text *ptx, const char *arch, assembled *result)
+ckl_status assemble_ptx(const text *ptx, const char *arch, assembled *result)
 {
     const char *tool = assemble_tool();
     if (!tool)
@@ -124,7 +120,7 @@ ckl_status assemble_kernel(const ir_kernel *kernel, assembled *result)
     text ptx = { 0 };
     ckl_status status = ir_print_ptx(kernel, &ptx);
     if (status == CKL_OK)
-        status = assemble_ptx(&ptx, kernel->target, result);
+        status = assemble_ptx(&ptx, ir_target_text(kernel->target), result);
     text_free(&ptx);
     return status;
 }

@@ -21,11 +21,8 @@ const char *assemble_tool(void);
 enum { ASSEMBLE_RELEASE_BYTES = 128 };
 void assemble_release(char release[ASSEMBLE_RELEASE_BYTES]);
 
-/* Assembles PTX for a target. CKL_OK with result->good false where ptxas finds fault. */
-ckl_status assemble_ptx(const text *ptx, ir_target target, assembled *result);
-
-/* The same for an architecture that is none of ours, "sm_120". */
-ckl_status assemble_ptx_for(const text *ptx, const char *arch, assembled *result);
+/* Assembles PTX for an architecture, "sm_90a". CKL_OK with result->good false where ptxas finds fault. */
+ckl_status assemble_ptx(const text *ptx, const char *arch, assembled *result);
 
 /* The same of a kernel, which it prints. */
 ckl_status assemble_kernel(const ir_kernel *kernel, assembled *result);

@@ -83,7 +83,7 @@ void *case_desc(const test_case *c, arena *memory)
 ckl_status case_choose(const test_case *c, const ckl_device_info *device, arena *memory, const implementation **impl,
                        void **config)
 {
-    return plan_choose(device, c->test->op, case_desc(c, memory), case_force(c, memory), memory, impl, config, NULL);
+    return plan_choose(device, c->test->op, case_desc(c, memory), case_force(c, memory), memory, impl, config);
 }
 
 ckl_status case_plan(const test_case *c, ckl_device *device, ckl_plan **plan)

@@ -69,10 +69,10 @@ ckl_status check_enqueue(const check *k)
 static ckl_status run_over_poison(check *k, unsigned char poison)
 {
     operand_images_poison(&k->images, poison);
-    TRY(operand_set_write(k->device, &k->images, &k->set, k->stream));
+    TRY(operand_set_write(k->device, &k->images, &k->set, OPERANDS_ALL, k->stream));
     TRY(check_enqueue(k));
     TRY(ckl_stream_synchronize(k->device, k->stream));
-    TRY(operand_set_read(k->device, &k->images, &k->set, k->stream));
+    TRY(operand_set_read(k->device, &k->images, &k->set, OPERANDS_ALL, k->stream));
     return ckl_stream_synchronize(k->device, k->stream);
 }
 
@@ -109,7 +109,7 @@ void check_compare(check *k, check_result *result)
 ckl_status check_untouched(check *k, check_result *result)
 {
     *result = (check_result){ .passed = true };
-    TRY(operand_set_read_inputs(k->device, &k->images, &k->set, k->stream));
+    TRY(operand_set_read(k->device, &k->images, &k->set, OPERANDS_INPUTS, k->stream));
     compare_inputs(k, result);
     return CKL_OK;
 }
@@ -130,10 +130,10 @@ ckl_status check_run(check *k, check_result *result)
 ckl_status check_run_outputs(check *k, check_result *result)
 {
     operand_images_poison(&k->images, FIRST_POISON);
-    TRY(operand_set_write(k->device, &k->images, &k->set, k->stream));
+    TRY(operand_set_write(k->device, &k->images, &k->set, OPERANDS_ALL, k->stream));
     TRY(check_enqueue(k));
     TRY(ckl_stream_synchronize(k->device, k->stream));
-    TRY(operand_set_read_outputs(k->device, &k->images, &k->set, k->stream));
+    TRY(operand_set_read(k->device, &k->images, &k->set, OPERANDS_OUTPUTS, k->stream));
     check_compare_outputs(k, result);
     return CKL_OK;
 }
@@ -141,12 +141,14 @@ ckl_status check_run_outputs(check *k, check_result *result)
 ckl_status check_run_plan(check *k, const ckl_plan *plan, check_result *result)
 {
     operand_images_poison(&k->images, FIRST_POISON);
-    TRY(operand_set_write_outputs(k->device, &k->images, &k->set, k->stream));
+    TRY(operand_set_write(k->device, &k->images, &k->set, OPERANDS_OUTPUTS, k->stream));
     TRY(adapter_run(k->c->test, plan, k->set.pointer, k->stream));
     TRY(ckl_stream_synchronize(k->device, k->stream));
-    TRY(operand_set_read_outputs(k->device, &k->images, &k->set, k->stream));
+    TRY(operand_set_read(k->device, &k->images, &k->set, OPERANDS_OUTPUTS, k->stream));
     check_compare_outputs(k, result);
-    return result->passed ? CKL_OK : operand_set_write(k->device, &k->images, &k->set, k->stream); // what it spoiled
+    return result->passed
+               ? CKL_OK
+               : operand_set_write(k->device, &k->images, &k->set, OPERANDS_ALL, k->stream); // what it spoiled
 }
 
 /*

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/dtype.h"
+#include "base/heap.h"
 #include "base/threads.h"
 #include "lab/host_memory.h"
 
@@ -172,11 +173,8 @@ static void compare_slice(const slicing *cut, const operand_image *o, const tole
 
 static reference_slice make_room(int64_t elements)
 {
-    size_t bytes = (size_t)max_i64(elements, 1) * sizeof(double);
-    reference_slice room = { .value = malloc(bytes), .magnitude = malloc(bytes) };
-    if (!room.value || !room.magnitude)
-        abort(); // of the laboratory, not of the library
-    return room;
+    return (reference_slice){ .value = heap_alloc((size_t)elements, sizeof(double)),
+                              .magnitude = heap_alloc((size_t)elements, sizeof(double)) };
 }
 
 /*
@@ -192,10 +190,8 @@ static int64_t open_references(const test_case *c, const slicing *cut, operand_i
             bytes = 2 * (int64_t)sizeof(double) * cut->elements_max * count;
     if (!images->keep_references || bytes > REFERENCES_BYTES_MAX)
         return count;
-    images->references[output] = calloc((size_t)max_i64(count, 1), sizeof(reference_slice));
+    images->references[output] = heap_alloc((size_t)count, sizeof(reference_slice));
     images->reference_count[output] = count;
-    if (!images->references[output])
-        abort();
     return count;
 }
 
@@ -286,8 +282,8 @@ void compare_output(const test_case *c, operand_images *images, const operand_im
             reference_slice expected = reference_of(&cut, images, i, slice, room);
             compare_slice(&cut, o, &t, slice, expected, &own);
         }
-        free(room.value);
-        free(room.magnitude);
+        heap_free(room.value);
+        heap_free(room.magnitude);
 #pragma omp critical
         add_tally(&own, &sum);
     }

@@ -2,10 +2,10 @@
 #include "lab/fill.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/dtype.h"
+#include "base/heap.h"
 #include "base/math.h"
 #include "base/random.h"
 
@@ -96,88 +96,50 @@ static double rising_value(const source *s, int64_t i, int64_t count, int64_t to
 }
 
 /* Hard inputs: how a random number is changed. */
+typedef enum change {
+    KEPT,
+    FAR_ABOVE,
+    FAR_BELOW,
+    TIE,
+    ZERO,
+    SUBNORMAL_F16,
+    SUBNORMAL_F32,
+    NOT_A_NUMBER,
+    INFINITE,
+    MINUS_INFINITE,
+    LARGEST,
+    LEAST
+} change;
 
-static double plain(const source *s, double x)
+static double changed(change how, const source *s, double x)
 {
-    (void)s;
-    return x;
+    const double offset = fmin(HARD_OFFSET, s->most);
+    const double results[] = {
+        [KEPT] = x,
+        [FAR_ABOVE] = x + offset,
+        [FAR_BELOW] = x - offset,
+        [TIE] = x < 0 ? -0.5 : 1,
+        [ZERO] = x < 0 ? -0.0 : 0,
+        [SUBNORMAL_F16] = x * 0x1p-16,
+        [SUBNORMAL_F32] = x * 0x1p-126,
+        [NOT_A_NUMBER] = NAN,
+        [INFINITE] = INFINITY,
+        [MINUS_INFINITE] = -INFINITY,
+        [LARGEST] = s->most,
+        [LEAST] = -s->most,
+    };
+    return results[how];
 }
 
-static double far_above(const source *s, double x)
-{
-    return x + fmin(HARD_OFFSET, s->most);
-}
-
-static double far_below(const source *s, double x)
-{
-    return x - fmin(HARD_OFFSET, s->most);
-}
-
-static double tie(const source *s, double x)
-{
-    (void)s;
-    return x < 0 ? -0.5 : 1;
-}
-
-static double zero(const source *s, double x)
-{
-    (void)s;
-    return x < 0 ? -0.0 : 0;
-}
-
-static double subnormal_f16(const source *s, double x)
-{
-    (void)s;
-    return x * 0x1p-16;
-}
-
-static double subnormal_f32(const source *s, double x)
-{
-    (void)s;
-    return x * 0x1p-126;
-}
-
-static double not_a_number(const source *s, double x)
-{
-    (void)s, (void)x;
-    return NAN;
-}
-
-static double infinite(const source *s, double x)
-{
-    (void)s, (void)x;
-    return INFINITY;
-}
-
-static double minus_infinite(const source *s, double x)
-{
-    (void)s, (void)x;
-    return -INFINITY;
-}
-
-static double largest(const source *s, double x)
-{
-    (void)x;
-    return s->most;
-}
-
-static double least(const source *s, double x)
-{
-    (void)x;
-    return -s->most;
-}
-
-/* One kind of line: all of its elements, or a single one of them. */
-typedef struct hard_kind {
-    double (*make)(const source *s, double x);
+/* One kind of line: all of its elements are changed, or a single one of them. */
+static const struct hard_kind {
+    change how;
     bool single;
-} hard_kind;
-
-static const hard_kind hard_kinds[] = {
-    { not_a_number, true },   { far_above, false },     { far_above, true }, { tie, false },
-    { infinite, true },       { subnormal_f16, false }, { far_below, true }, { plain, false },
-    { largest, true },        { far_below, false },     { zero, false },     { minus_infinite, true },
-    { subnormal_f32, false }, { least, true },          { far_above, true }, { not_a_number, true },
+} hard_kinds[] = {
+    { NOT_A_NUMBER, true },   { FAR_ABOVE, false },     { FAR_ABOVE, true }, { TIE, false },
+    { INFINITE, true },       { SUBNORMAL_F16, false }, { FAR_BELOW, true }, { KEPT, false },
+    { LARGEST, true },        { FAR_BELOW, false },     { ZERO, false },     { MINUS_INFINITE, true },
+    { SUBNORMAL_F32, false }, { LEAST, true },          { FAR_ABOVE, true }, { NOT_A_NUMBER, true },
 };
 
 /*
@@ -230,10 +192,10 @@ static double hard(const source *s, int64_t row, int64_t column, uint64_t random
         return x;
     place p = place_of(s->operand, row, column);
     int64_t kind = (p.line + s->shift) % s->period;
-    const hard_kind *k = &hard_kinds[kind < COUNT_OF(hard_kinds) ? kind : PLAIN];
+    const struct hard_kind *k = &hard_kinds[kind < COUNT_OF(hard_kinds) ? kind : PLAIN];
     if (k->single && p.at != single_place(s, p.line / s->period, kind, p.length))
         return x;
-    double y = k->make(s, x);
+    double y = changed(k->how, s, x);
     return s->integer ? fmin(fmax(rint(y), -HARD_OFFSET), HARD_OFFSET) : y; // NaN becomes the lower end
 }
 
@@ -286,9 +248,7 @@ static void fill_chunk(const operand_image *o, const source *s, operand_fill how
 /* Random elements for a large operand, whose chunks are windows of these at random places. */
 static unsigned char *make_windows(const operand_image *o, const source *s, operand_fill how)
 {
-    unsigned char *made = malloc((size_t)WINDOWS_ELEMENTS * ckl_dtype_bytes(o->info.dtype));
-    if (!made)
-        abort(); // of the laboratory, not of the library
+    unsigned char *made = heap_alloc(WINDOWS_ELEMENTS, ckl_dtype_bytes(o->info.dtype));
 #pragma omp parallel for schedule(static)
     for (int64_t i = 0; i < WINDOWS_ELEMENTS; i++)
         dtype_write(o->info.dtype, made, i, value_of(o, s, how, 0, i, random_at(s->stream, (uint64_t)i)));
@@ -325,5 +285,5 @@ void fill_operand(const operand_image *o, int number, operand_fill how, uint64_t
         else
             fill_chunk(o, &s, how, row, columns);
     }
-    free(windows);
+    heap_free(windows);
 }

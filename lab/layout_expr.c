@@ -123,11 +123,7 @@ static layout_value call_crd2idx(const layout_value *in)
 {
     if (inside(in[0].tuple, in[1].layout.shape))
         return of_number(static_crd2idx(in[0].tuple, in[1].layout));
-    text coord = { 0 };
-    tuple_print(in[0].tuple, &coord);
-    text_printf(&coord, " is no coordinate of it");
-    no_layout("crd2idx", coord.data, 1, &in[1].layout);
-    text_free(&coord);
+    ir_fail("crd2idx: %s is no coordinate of %s", tuple_text(in[0].tuple), layout_text(in[1].layout));
     return of_number(0);
 }
 

@@ -2,11 +2,11 @@
 #include "lab/operands.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/hash.h"
+#include "base/heap.h"
 #include "base/math.h"
 #include "device/device.h"
 #include "lab/fill.h"
@@ -176,10 +176,10 @@ void operand_images_free(operand_images *images)
         host_memory_give(images->each[i].image, images->each[i].bytes);
         host_memory_give(images->each[i].after, images->each[i].bytes);
         for (int64_t s = 0; images->references[i] && s < images->reference_count[i]; s++) {
-            free(images->references[i][s].value);
-            free(images->references[i][s].magnitude);
+            heap_free(images->references[i][s].value);
+            heap_free(images->references[i][s].magnitude);
         }
-        free(images->references[i]);
+        heap_free(images->references[i]);
     }
     *images = (operand_images){ 0 };
 }
@@ -237,9 +237,10 @@ void operand_set_free(ckl_device *device, operand_set *set)
     *set = (operand_set){ 0 };
 }
 
-static bool is_output(const operand_images *images, const operand_set *set, int i)
+static bool is_part(const operand_images *images, const operand_set *set, int i, operand_part part)
 {
-    return set->allocation[i] && images->each[i].info.role != OPERAND_IN;
+    const operand_part own = images->each[i].info.role == OPERAND_IN ? OPERANDS_INPUTS : OPERANDS_OUTPUTS;
+    return set->allocation[i] && (part == OPERANDS_ALL || part == own);
 }
 
 bool operand_is_dense(const operand_image *o)
@@ -272,46 +273,20 @@ static ckl_status write_operand(ckl_device *device, const operand_images *images
     return elements ? device->ops->fill(device, set->pointer[i], images->poison, elements, stream) : CKL_OK;
 }
 
-ckl_status operand_set_write_outputs(ckl_device *device, const operand_images *images, const operand_set *set,
-                                     ckl_stream stream)
-{
-    for (int i = 0; i < images->count; i++)
-        if (is_output(images, set, i))
-            TRY(write_operand(device, images, set, i, stream));
-    return CKL_OK;
-}
-
-ckl_status operand_set_read_inputs(ckl_device *device, operand_images *images, const operand_set *set,
-                                   ckl_stream stream)
-{
-    for (int i = 0; i < images->count; i++)
-        if (set->allocation[i] && !is_output(images, set, i))
-            TRY(ckl_copy_out(device, images->each[i].after, set->allocation[i], images->each[i].bytes, stream));
-    return CKL_OK;
-}
-
-ckl_status operand_set_read_outputs(ckl_device *device, operand_images *images, const operand_set *set,
-                                    ckl_stream stream)
-{
-    for (int i = 0; i < images->count; i++)
-        if (is_output(images, set, i))
-            TRY(ckl_copy_out(device, images->each[i].after, set->allocation[i], images->each[i].bytes, stream));
-    return CKL_OK;
-}
-
 ckl_status operand_set_write(ckl_device *device, const operand_images *images, const operand_set *set,
-                             ckl_stream stream)
+                             operand_part part, ckl_stream stream)
 {
     for (int i = 0; i < images->count; i++)
-        if (set->allocation[i])
+        if (is_part(images, set, i, part))
             TRY(write_operand(device, images, set, i, stream));
     return CKL_OK;
 }
 
-ckl_status operand_set_read(ckl_device *device, operand_images *images, const operand_set *set, ckl_stream stream)
+ckl_status operand_set_read(ckl_device *device, operand_images *images, const operand_set *set, operand_part part,
+                            ckl_stream stream)
 {
     for (int i = 0; i < images->count; i++)
-        if (set->allocation[i])
+        if (is_part(images, set, i, part))
             TRY(ckl_copy_out(device, images->each[i].after, set->allocation[i], images->each[i].bytes, stream));
     return CKL_OK;
 }

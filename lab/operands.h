@@ -57,18 +57,13 @@ void operand_images_poison(operand_images *images, unsigned char byte);
 ckl_status operand_set_create(ckl_device *device, const operand_images *images, operand_set *set);
 void operand_set_free(ckl_device *device, operand_set *set);
 
-/* Copies all images to the device; copies all operands back to `after`. */
-ckl_status operand_set_write(ckl_device *device, const operand_images *images, const operand_set *set,
-                             ckl_stream stream);
-ckl_status operand_set_read(ckl_device *device, operand_images *images, const operand_set *set, ckl_stream stream);
+typedef enum operand_part { OPERANDS_ALL, OPERANDS_INPUTS, OPERANDS_OUTPUTS } operand_part;
 
-/* The same of the outputs alone, and of the inputs. */
-ckl_status operand_set_write_outputs(ckl_device *device, const operand_images *images, const operand_set *set,
-                                     ckl_stream stream);
-ckl_status operand_set_read_outputs(ckl_device *device, operand_images *images, const operand_set *set,
-                                    ckl_stream stream);
-ckl_status operand_set_read_inputs(ckl_device *device, operand_images *images, const operand_set *set,
-                                   ckl_stream stream);
+/* Copies images to the device; copies operands back to `after`. */
+ckl_status operand_set_write(ckl_device *device, const operand_images *images, const operand_set *set,
+                             operand_part part, ckl_stream stream);
+ckl_status operand_set_read(ckl_device *device, operand_images *images, const operand_set *set, operand_part part,
+                            ckl_stream stream);
 
 /* A hash of what operand_set_read() brought back of the outputs: equal bits, equal digest (FNV-1a, 64 bits). */
 uint64_t operand_images_digest(const operand_images *images);

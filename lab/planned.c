@@ -2,10 +2,10 @@
 #include "lab/planned.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/hash.h"
+#include "base/heap.h"
 #include "base/math.h"
 #include "device/device.h"
 #include "lab/accepted.h"
@@ -80,13 +80,11 @@ static ckl_device *emulator_of(const ckl_device *d)
 
 static ckl_status load(ckl_device *d, const ir_kernel *kernel, device_kernel **loaded)
 {
-    noted_kernel *noted = calloc(1, sizeof *noted);
-    if (!noted)
-        abort();
+    noted_kernel *noted = heap_alloc(1, sizeof *noted);
     snprintf(noted->name, sizeof noted->name, "%s", kernel->name);
     ckl_status status = note_contents(kernel, noted);
     if (status != CKL_OK) {
-        free(noted);
+        heap_free(noted);
         return status;
     }
     noted->param_count = kernel->param_count;
@@ -100,7 +98,7 @@ static ckl_status load(ckl_device *d, const ir_kernel *kernel, device_kernel **l
 static void unload(ckl_device *d, device_kernel *kernel)
 {
     emulator_of(d)->ops->unload(emulator_of(d), ((noted_kernel *)kernel)->emulated);
-    free(kernel);
+    heap_free(kernel);
 }
 
 static ckl_status clusters_resident(ckl_device *d, const device_kernel *kernel, int *count)
@@ -211,13 +209,11 @@ static ckl_status run(const test_case *c, const ckl_plan *plan)
 
 ckl_status planned_open(const ckl_device_info *like, ckl_device **device)
 {
-    noting_device *made = calloc(1, sizeof *made);
-    if (!made)
-        abort();
+    noting_device *made = heap_alloc(1, sizeof *made);
     const char *id = like->emulated ? like->id : "emulator:h200"; // with room for whatever fits the device
     ckl_status status = ckl_device_open(id, &made->emulator);
     if (status != CKL_OK) {
-        free(made);
+        heap_free(made);
         return status;
     }
     made->base = (ckl_device){ &ops, *like };
@@ -233,7 +229,7 @@ void planned_close(ckl_device *device)
     plan_forget_device(device);
     ckl_device_close(d->emulator);
     text_free(&d->launches);
-    free(d);
+    heap_free(d);
 }
 
 ckl_status planned_launches(ckl_device *device, const test_case *c, ckl_plan **plan, text *out)

@@ -117,7 +117,7 @@ ckl_status profile_run(check *k, profile *out)
         out->cost = plan->impl->cost(plan->desc, &d->info, plan->config);
     read_tiles(ckl_plan_text(plan), out->tiles, sizeof out->tiles);
     operand_images_poison(&k->images, 0xff);
-    TRY(operand_set_write(d, &k->images, &k->set, k->stream));
+    TRY(operand_set_write(d, &k->images, &k->set, OPERANDS_ALL, k->stream));
     watched_ops watched = { *d->ops, d->ops, plan, out };
     watched.ops.launch = launch;
     d->ops = &watched.ops;

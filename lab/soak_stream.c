@@ -106,7 +106,7 @@ static ckl_status run_first(soak_stream *s, check_result *result)
 {
     begin_stage(s, "writing its operands");
     operand_images_poison(&s->k.images, FIRST_POISON);
-    TRY(operand_set_write(s->device, &s->k.images, &s->k.set, s->stream));
+    TRY(operand_set_write(s->device, &s->k.images, &s->k.set, OPERANDS_ALL, s->stream));
     begin_stage(s, "enqueueing its first run");
     double begin = clock_seconds();
     TRY(check_enqueue(&s->k));
@@ -114,7 +114,7 @@ static ckl_status run_first(soak_stream *s, check_result *result)
     TRY(ckl_stream_synchronize(s->device, s->stream));
     s->run_seconds = clock_seconds() - begin;
     begin_stage(s, "reading what its first run left");
-    TRY(operand_set_read(s->device, &s->k.images, &s->k.set, s->stream));
+    TRY(operand_set_read(s->device, &s->k.images, &s->k.set, OPERANDS_ALL, s->stream));
     begin_stage(s, "comparing its first run with the reference");
     check_compare(&s->k, result);
     return CKL_OK;
@@ -196,7 +196,7 @@ static ckl_status enqueue(soak_stream *s)
 {
     begin_stage(s, "writing its operands");
     operand_images_poison(&s->k.images, (unsigned char)random_next(&s->random));
-    TRY(operand_set_write(s->device, &s->k.images, &s->k.set, s->stream));
+    TRY(operand_set_write(s->device, &s->k.images, &s->k.set, OPERANDS_ALL, s->stream));
     begin_stage(s, s->by_graph ? "enqueueing a graph" : "enqueueing runs");
     if (!s->by_graph)
         return enqueue_runs(s, s->burst);
@@ -240,7 +240,7 @@ void soak_stream_settle(soak_stream *s)
     ckl_status status = *s->fault ? CKL_OK : ckl_stream_synchronize(s->device, s->stream);
     begin_stage(s, "reading and judging what is left");
     if (status == CKL_OK && !*s->fault)
-        status = operand_set_read(s->device, &s->k.images, &s->k.set, s->stream);
+        status = operand_set_read(s->device, &s->k.images, &s->k.set, OPERANDS_ALL, s->stream);
     note_status(s, status);
     if (!*s->fault)
         judge(s);

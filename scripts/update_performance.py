@@ -65,8 +65,20 @@ def limits(header):
     return text
 
 
+def machine(header):
+    return f"{header['gpu']}, driver {header['driver']}, {header['date'][:10]}"
+
+
 def place(header):
-    return f"{header['gpu']}, driver {header['driver']}, {header['date'][:10]}, commit {header['commit'] or 'unknown'}"
+    return f"{machine(header)}, commit {header['commit'] or 'unknown'}"
+
+
+def places(headers):
+    """The same of several, by machine and day."""
+    commits = {}
+    for header in headers:
+        commits.setdefault(machine(header), set()).add(header["commit"] or "unknown")
+    return "; ".join(f"{where}, at {', '.join(sorted(of))}" for where, of in sorted(commits.items()))
 
 
 def summary_table(results):
@@ -80,7 +92,7 @@ def summary_table(results):
         peers = ", ".join(sorted({p["name"] for row in rows for p in row["peers"]})) or "-"
         lines.append(f"| {result['name']} | {mean_ratio(rows, 'best')} | {mean_ratio(rows, 'first')} | {peers} "
                      f"| {len(rows)} | {shares[0]:.0%} - {shares[-1]:.0%} |")
-    lines += ["", f"Geometric means of the peer's time divided by ours, above 1 we are faster; {'; '.join(sorted({place(result['header']) for result in results}))}. "
+    lines += ["", f"Geometric means of the peer's time divided by ours, above 1 we are faster; {places(result['header'] for result in results)}. "
                   "Every row is in [docs/performance.md](docs/performance.md)."]
     return "\n".join(lines)
 

@@ -155,7 +155,7 @@ static ckl_status asked_with(const question *q, const field *size, int64_t value
         if (is_pitch(f) && f != size)
             *(int64_t *)((char *)desc + f->offset) = 0;
     *(int64_t *)((char *)desc + size->offset) = value;
-    ckl_status status = plan_choose(q->info, op, desc, q->impl->name, &memory, &impl, &config, NULL);
+    ckl_status status = plan_choose(q->info, op, desc, q->impl->name, &memory, &impl, &config);
     if (chosen && status == CKL_OK)
         fields_print(impl->config, config, true, chosen);
     arena_clear(&memory);
@@ -235,7 +235,7 @@ static void answers_on(ckl_device *device, const test_case *c, text *out)
     const implementation *chosen = NULL;
     question q = { .c = c, .desc = desc, .device = device, .info = ckl_device_properties(device) };
     if (plan_desc(op, desc, &memory, &q.seen) != CKL_OK ||
-        plan_choose(q.info, op, desc, NULL, &memory, &chosen, &config, NULL) != CKL_OK)
+        plan_choose(q.info, op, desc, NULL, &memory, &chosen, &config) != CKL_OK)
         text_printf(out, " none takes it:");
     const bool empty = chosen && !chosen->describe; // no implementation is asked
     for (const implementation *const *impl = op->implementations; q.seen && !empty && *impl; impl++) {

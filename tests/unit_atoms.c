@@ -28,9 +28,9 @@ static void print_mma(const mma_atom *a, text *out)
                 a->n, a->k, a->threads, ckl_dtype_name(a->a), ckl_dtype_name(a->b), ckl_dtype_name(a->c),
                 a->a_from == MMA_REGISTERS ? "registers" : "shared memory",
                 a->b_from == MMA_REGISTERS ? "registers" : "shared memory");
-    print_layout("A", mma_atom_layout_A(a), out);
-    print_layout("B", mma_atom_layout_B(a), out);
-    print_layout("C", mma_atom_layout_C(a), out);
+    print_layout("A", mma_atom_layout(a, MMA_A), out);
+    print_layout("B", mma_atom_layout(a, MMA_B), out);
+    print_layout("C", mma_atom_layout(a, MMA_C), out);
 }
 
 static void print_copy(const copy_atom *a, text *out)

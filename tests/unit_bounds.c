@@ -60,7 +60,7 @@ static void print_bounds(const test_case *c, const void *given, const implementa
     const void *desc;
     void *config;
     if (impl->admit && plan_desc(op, given, &memory, &desc) == CKL_OK &&
-        plan_choose(ckl_device_properties(devices[0]), op, given, impl->name, &memory, &taken, &config, NULL) ==
+        plan_choose(ckl_device_properties(devices[0]), op, given, impl->name, &memory, &taken, &config) ==
             CKL_OK &&
         taken->describe) {
         text_printf(out, "  %s:", impl->name);

@@ -39,7 +39,7 @@ typedef struct choice_made {
 static ckl_status choose(const test_case *c, arena *memory, choice_made *made)
 {
     return plan_choose(ckl_device_properties(device), c->test->op, c->problem, case_force(c, memory), memory,
-                       &made->impl, &made->config, NULL);
+                       &made->impl, &made->config);
 }
 
 /* Of this thread alone, so that a busy machine does not count. */
@@ -112,7 +112,7 @@ static void check_costs(const char *line)
         arena memory = { 0 };
         choice_made made;
         const void *desc;
-        if (plan_choose(info, op, c.problem, (*each)->name, &memory, &made.impl, &made.config, NULL) == CKL_OK &&
+        if (plan_choose(info, op, c.problem, (*each)->name, &memory, &made.impl, &made.config) == CKL_OK &&
             made.impl == *each && plan_desc(op, c.problem, &memory, &desc) == CKL_OK) {
             const plan_cost cost = made.impl->cost(desc, info, made.config);
             if (!(cost.us > 0 && cost.bound)) // nor NaN

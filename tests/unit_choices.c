@@ -75,7 +75,7 @@ static void choose(const problem *p, const ckl_device_info *device, const char *
     arena memory = { 0 };
     const implementation *impl;
     void *config;
-    ckl_status status = plan_choose(device, p->c.test->op, p->desc, force, &memory, &impl, &config, NULL);
+    ckl_status status = plan_choose(device, p->c.test->op, p->desc, force, &memory, &impl, &config);
     if (status == CKL_OK) {
         text_printf(out, "%s ", impl->name);
         fields_print(impl->config, config, false, out);
@@ -180,7 +180,7 @@ static bool admitted(const problem *p, const ckl_device_info *device, const text
     arena memory = { 0 };
     const implementation *impl;
     void *config;
-    ckl_status status = plan_choose(device, p->c.test->op, p->desc, text_data(force), &memory, &impl, &config, NULL);
+    ckl_status status = plan_choose(device, p->c.test->op, p->desc, text_data(force), &memory, &impl, &config);
     arena_clear(&memory);
     return status == CKL_OK;
 }

@@ -169,7 +169,7 @@ static int compare(const char *option)
     char copy[64] = "";
     char *argv[] = { (char[]){ "compare" }, old_path, new_path, copy, NULL };
     strncpy(copy, option ? option : "", sizeof copy - 1);
-    return cmd_compare(option ? 4 : 3, argv);
+    return cli_run(&cmd_compare, option ? 4 : 3, argv);
 }
 
 static void write_pair(double before, double after, bool gone)
@@ -208,7 +208,7 @@ static void test_command(void **state)
     unlink(new_path);
     assert_int_equal(compare(NULL), EXIT_USAGE);
     unlink(old_path);
-    assert_int_equal(cmd_compare(2, (char *[]){ (char[]){ "compare" }, old_path, NULL }), EXIT_USAGE);
+    assert_int_equal(cli_run(&cmd_compare, 2, (char *[]){ (char[]){ "compare" }, old_path, NULL }), EXIT_USAGE);
 }
 
 int main(void)

@@ -176,7 +176,7 @@ static void test_shared_memory(void **state)
         ir_kernel *kernel;
         assert_int_equal(case_parse(lines[i], &c), CKL_OK);
         assert_int_equal(plan_choose(ckl_device_properties(gpu), c.test->op, c.problem, case_force(&c, &memory),
-                                     &memory, &impl, &config, NULL),
+                                     &memory, &impl, &config),
                          CKL_OK);
         assert_int_equal(plan_describe(c.test->op, impl, config, 0, IR_SM90A, &kernel), CKL_OK);
         if (gemm_sm90_shape_of(config).smem_bytes != kernel->smem_bytes)

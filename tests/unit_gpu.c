@@ -38,7 +38,7 @@ static ckl_status judge(check *k)
 {
     check_result result;
     TRY(ckl_stream_synchronize(device, k->stream));
-    TRY(operand_set_read(device, &k->images, &k->set, k->stream));
+    TRY(operand_set_read(device, &k->images, &k->set, OPERANDS_ALL, k->stream));
     check_compare(k, &result);
     if (!result.passed)
         FAIL(CKL_INTERNAL, "%s", result.fault);
@@ -70,7 +70,7 @@ static ckl_status by_graph(check *k)
     ckl_status status = CKL_OK;
     for (int i = 0; i < 2 && status == CKL_OK; i++) {
         operand_images_poison(&k->images, i ? 0x7e : 0xff);
-        status = operand_set_write(device, &k->images, &k->set, k->stream);
+        status = operand_set_write(device, &k->images, &k->set, OPERANDS_ALL, k->stream);
         if (status == CKL_OK)
             status = device->ops->graph_launch(device, graph, k->stream);
         if (status == CKL_OK)
@@ -88,9 +88,9 @@ static ckl_status on_side_streams(check *k)
     ckl_plan *own = other.plan;
     if (ckl_plan_workspace_bytes(k->plan) == 0)
         other.plan = k->plan;
-    ckl_status status = operand_set_write(device, &k->images, &k->set, k->stream);
+    ckl_status status = operand_set_write(device, &k->images, &k->set, OPERANDS_ALL, k->stream);
     if (status == CKL_OK)
-        status = operand_set_write(device, &other.images, &other.set, other.stream);
+        status = operand_set_write(device, &other.images, &other.set, OPERANDS_ALL, other.stream);
     bool once = false; // where a run reads what the one before has written
     for (int i = 0; i < k->images.count; i++)
         once |= k->images.host[i] && k->images.each[i].info.role == OPERAND_IN_OUT;

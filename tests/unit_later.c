@@ -35,7 +35,7 @@ static void print_kernel(const char *line, const char *implementation_name, text
     ir_kernel *kernel;
     const ckl_device_info *info = ckl_device_properties(gpu);
     assert_int_equal(case_parse(line, &c), CKL_OK);
-    assert_int_equal(plan_choose(info, c.test->op, c.problem, NULL, &memory, &impl, &config, NULL), CKL_OK);
+    assert_int_equal(plan_choose(info, c.test->op, c.problem, NULL, &memory, &impl, &config), CKL_OK);
     assert_string_equal(impl->name, implementation_name);
     assert_int_equal(plan_describe(c.test->op, impl, config, 0, plan_target(info), &kernel), CKL_OK);
     assert_int_equal(ir_print_ptx(kernel, ptx), CKL_OK);
@@ -68,7 +68,7 @@ static void test_architectures(void **state)
         assert_non_null(strstr(text_data(&ptx), ".target sm_90\n"));
         for (int a = 0; a < COUNT_OF(architectures); a++) {
             assembled result;
-            assert_int_equal(assemble_ptx_for(&ptx, architectures[a], &result), CKL_OK);
+            assert_int_equal(assemble_ptx(&ptx, architectures[a], &result), CKL_OK);
             if ((result.registers == 0 || result.spill_bytes) && !is_unknown(&result))
                 fail_msg("%s for %s: %s", kernels[i].line, architectures[a], result.complaint);
         }

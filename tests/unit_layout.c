@@ -179,7 +179,7 @@ static void test_rejects(void **state)
         { "size(4:1, 2)", "position 11: size takes no more than 1 arguments before '2)'" },
         { "crd2idx(3)", "position 1: crd2idx: argument 2, a layout, is missing before 'crd2idx(3)'" },
         { "crd2idx(4:1, 4:1)", "position 9: crd2idx: argument 1 should be a coordinate before '4:1, 4:1)'" },
-        { "crd2idx(32, (4,8))", "crd2idx: (4,8):(1,4) 32 is no coordinate of it" },
+        { "crd2idx(32, (4,8))", "crd2idx: 32 is no coordinate of (4,8):(1,4)" },
         { "logical_divide(10:1, 4:1)",
           "logical_divide: 10:1, 4:1 do not divide: the tile does not cover the layout evenly" },
         { "logical_divide((10,4), <4>)",
@@ -382,18 +382,18 @@ static void test_mma_atoms(void **state)
         snprintf(name, sizeof name, "SM90_64x%dx16_F32BF16BF16_RS", n);
         assert_true(mma_atom_find(name, &atom));
         assert_int_equal(atom.n, n);
-        assert_covers(mma_atom_layout_A(&atom), 64 * 16);
-        assert_covers(mma_atom_layout_C(&atom), 64 * n);
-        assert_int_equal(cosize(mma_atom_layout_B(&atom)), n * 16);
+        assert_covers(mma_atom_layout(&atom, MMA_A), 64 * 16);
+        assert_covers(mma_atom_layout(&atom, MMA_C), 64 * n);
+        assert_int_equal(cosize(mma_atom_layout(&atom, MMA_B)), n * 16);
     }
     assert_true(mma_atom_find("SM90_64x256x16_F32F16F16_SS", &atom));
     text shown = { 0 };
-    assert_string_equal(printed(mma_atom_layout_C(&atom), &shown), "((4,8,4),(2,2,32)):((128,1,16),(64,8,512))");
+    assert_string_equal(printed(mma_atom_layout(&atom, MMA_C), &shown), "((4,8,4),(2,2,32)):((128,1,16),(64,8,512))");
     text_free(&shown);
     assert_true(mma_atom_find("SM80_16x8x16_F32F16F16F32_TN", &atom));
-    assert_covers(mma_atom_layout_A(&atom), 16 * 16);
-    assert_covers(mma_atom_layout_B(&atom), 8 * 16);
-    assert_covers(mma_atom_layout_C(&atom), 16 * 8);
+    assert_covers(mma_atom_layout(&atom, MMA_A), 16 * 16);
+    assert_covers(mma_atom_layout(&atom, MMA_B), 8 * 16);
+    assert_covers(mma_atom_layout(&atom, MMA_C), 16 * 8);
     static const char *const wrong[] = { "",
                                          "SM90_64x12x16_F32F16F16_SS",
                                          "SM90_64x264x16_F32F16F16_SS",

@@ -86,7 +86,7 @@ static int look_at(const ckl_device_info *device, const ckl_gemm_desc *desc)
     arena memory = { 0 };
     const implementation *impl;
     void *config;
-    ckl_status status = plan_choose(device, &gemm_operator, desc, NULL, &memory, &impl, &config, NULL);
+    ckl_status status = plan_choose(device, &gemm_operator, desc, NULL, &memory, &impl, &config);
     const double outputs = (double)desc->m * (double)desc->n * (double)max_i64(desc->batch, 1);
     if (status == CKL_OK && outputs > OUTPUTS_FEW && !strcmp(impl->name, "naive")) {
         text line = { 0 };

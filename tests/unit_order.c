@@ -221,7 +221,7 @@ static ckl_status run(const test_case *c)
     loaded = 0;
     ckl_status status = check_open(c, device, NULL, &k);
     if (status == CKL_OK)
-        status = operand_set_write(device, &k.images, &k.set, k.stream);
+        status = operand_set_write(device, &k.images, &k.set, OPERANDS_ALL, k.stream);
     if (status == CKL_OK)
         status = check_enqueue(&k);
     if (status == CKL_OK)

@@ -374,7 +374,7 @@ static int run_command(const char *line, const char *on, const char *option)
     fflush(stdout);
     int kept = dup(STDOUT_FILENO);
     assert_non_null(freopen(shown_path, "w", stdout));
-    int status = cmd_profile(*option ? 4 : 3, argv);
+    int status = cli_run(&cmd_profile, *option ? 4 : 3, argv);
     fflush(stdout);
     dup2(kept, STDOUT_FILENO);
     close(kept);

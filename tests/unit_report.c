@@ -431,7 +431,7 @@ static int run(const char *first, const char *second, const char *third)
     int argc = 1;
     for (; argc <= 3 && given[argc - 1]; argc++)
         argv[argc] = strcpy(words[argc - 1], given[argc - 1]);
-    return cmd_report(argc, argv);
+    return cli_run(&cmd_report, argc, argv);
 }
 
 static void write_text(const char *name, const char *words)

@@ -110,7 +110,7 @@ static int bench(const char *a, const char *b, const char *c)
     int argc = 0;
     for (; argc < COUNT_OF(given) && given[argc]; argc++)
         argv[argc] = strncpy(words[used++ % 16], given[argc], sizeof words[0] - 1);
-    return cmd_bench(argc, argv);
+    return cli_run(&cmd_bench, argc, argv);
 }
 
 static void test_arguments(void **state)

@@ -185,7 +185,7 @@ static ckl_status explain(const test_case *c)
     const implementation *impl;
     arena memory = { 0 };
     void *config;
-    ckl_status status = plan_choose(info, op, c->problem, case_force(c, &memory), &memory, &impl, &config, NULL);
+    ckl_status status = plan_choose(info, op, c->problem, case_force(c, &memory), &memory, &impl, &config);
     for (int i = 0; status == CKL_OK && i < plan_kernels(op, impl, config); i++) {
         ir_kernel *kernel = NULL;
         status = plan_describe(op, impl, config, i, plan_target(info), &kernel);

@@ -55,7 +55,7 @@ static const char *config_of(const char *line, text *origin)
     assert_int_equal(case_parse(line, &c), CKL_OK);
     void *desc = case_desc(&c, &memory);
     const ckl_device_info *info = ckl_device_properties(device);
-    assert_int_equal(plan_choose(info, c.test->op, desc, NULL, &memory, &impl, &made, NULL), CKL_OK);
+    assert_int_equal(plan_choose(info, c.test->op, desc, NULL, &memory, &impl, &made), CKL_OK);
     text_clear(origin);
     assert_int_equal(plan_origin(info, c.test->op, desc, &memory, origin), CKL_OK);
     fields_print(impl->config, made, false, &printed);
@@ -388,7 +388,7 @@ static void test_shipped(void **state)
         const implementation *impl;
         void *config;
         ckl_status status = plan_choose(ckl_device_properties(device), test->op, entry.desc, entry.force, &memory,
-                                        &impl, &config, NULL);
+                                        &impl, &config);
         if (status != CKL_OK)
             print_error("%s: %s\n", tuned_shipped[i], ckl_error());
         assert_int_equal(status, CKL_OK);

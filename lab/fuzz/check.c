@@ -1,8 +1,8 @@
 /* check.c - a batch on all devices: the slices that differ, then their programs alone, then as short as they get. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
+#include "base/heap.h"
 #include "lab/fuzz/fuzz.h"
 
 /* A batch on the devices, with the memory that each of two leaves. */
@@ -20,26 +20,18 @@ static size_t memory_bytes(const fuzz_batch *batch)
     return (size_t)(batch->slice_bytes * batch->count);
 }
 
-static void *allocate(size_t bytes)
-{
-    void *memory = malloc(bytes);
-    if (!memory)
-        abort();
-    return memory;
-}
-
 static comparison begin(fuzz_devices devices, const fuzz_batch *batch)
 {
     return (comparison){ .devices = devices,
                          .batch = batch,
-                         .expected = allocate(memory_bytes(batch)),
-                         .got = allocate(memory_bytes(batch)) };
+                         .expected = heap_alloc(memory_bytes(batch), 1),
+                         .got = heap_alloc(memory_bytes(batch), 1) };
 }
 
 static void end(comparison *c)
 {
-    free(c->expected);
-    free(c->got);
+    heap_free(c->expected);
+    heap_free(c->got);
 }
 
 static ckl_status run(comparison *c, int device, const ir_kernel *kernel, unsigned char *memory)

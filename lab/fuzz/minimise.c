@@ -4,9 +4,9 @@
  * whether what is left is sound: the emulator finds missing barriers and unwritten registers. What ends a loop stays in it, for
  * an endless one would run to its budget, again and again.
  */
-#include <stdlib.h>
 #include <string.h>
 
+#include "base/heap.h"
 #include "base/math.h"
 #include "ir/build.h"
 #include "lab/fuzz/fuzz.h"
@@ -40,10 +40,8 @@ static bool link_blocks(ir_kernel *k)
             ir_op op = k->insts[begin].op;
             if ((inst->op == IR_END_LOOP) != (op == IR_LOOP) || (inst->op == IR_ELSE && op != IR_IF))
                 return false;
-            inst->match = op == IR_ELSE ? k->insts[begin].match : begin;
+            inst->match = op == IR_ELSE ? k->insts[begin].match : begin; // an ELSE leads to its IF until END_IF
             k->insts[begin].match = i;
-            if (inst->op == IR_ELSE)
-                inst->match = begin; // until its END_IF
         }
         if (inst->op == IR_IF || inst->op == IR_ELSE || inst->op == IR_LOOP) {
             if (depth == DEPTH_MAX)
@@ -75,9 +73,7 @@ static bool link_breaks(ir_kernel *k)
 static bool try_without(search *s, const bool *drop)
 {
     ir_kernel *k = s->kernel, shorter = *k;
-    shorter.insts = malloc((size_t)(k->inst_count + 1) * sizeof *shorter.insts);
-    if (!shorter.insts)
-        abort();
+    shorter.insts = heap_alloc((size_t)k->inst_count + 1, sizeof *shorter.insts);
     shorter.inst_count = 0;
     for (int i = 0; i < k->inst_count; i++)
         if (!drop[i])
@@ -88,7 +84,7 @@ static bool try_without(search *s, const bool *drop)
         memcpy(k->insts, shorter.insts, (size_t)shorter.inst_count * sizeof *shorter.insts);
         k->inst_count = shorter.inst_count;
     }
-    free(shorter.insts);
+    heap_free(shorter.insts);
     return better;
 }
 
@@ -148,10 +144,8 @@ static bool mark_writers(const ir_kernel *k, int first, int last, bool *marked, 
 /* Marks what ends loops: the first BREAK of each, and what computes its predicate inside of the loop. */
 static bool *find_ends(const ir_kernel *k)
 {
-    bool *ends = calloc((size_t)k->inst_count + 1, sizeof *ends),
-         *read = calloc((size_t)k->reg_count + 1, sizeof *read);
-    if (!ends || !read)
-        abort();
+    bool *ends = heap_alloc((size_t)k->inst_count + 1, sizeof *ends),
+         *read = heap_alloc((size_t)k->reg_count + 1, sizeof *read);
     for (int loop = 0; loop < k->inst_count; loop++) {
         int last = k->insts[loop].match, at = loop;
         if (k->insts[loop].op != IR_LOOP)
@@ -167,7 +161,7 @@ static bool *find_ends(const ir_kernel *k)
         while (mark_writers(k, loop, last, ends, read)) {
         }
     }
-    free(read);
+    heap_free(read);
     return ends;
 }
 
@@ -175,9 +169,7 @@ static bool *find_ends(const ir_kernel *k)
 static bool drop_runs(search *s, int size, block_range range)
 {
     bool better = false;
-    bool *drop = malloc((size_t)s->kernel->inst_count + 1);
-    if (!drop)
-        abort();
+    bool *drop = heap_alloc((size_t)s->kernel->inst_count + 1, sizeof *drop);
     for (int end = s->kernel->inst_count; end > 0; end -= size) {
         end = (int)min_i64(end, s->kernel->inst_count);
         memset(drop, 0, (size_t)s->kernel->inst_count);
@@ -185,10 +177,10 @@ static bool drop_runs(search *s, int size, block_range range)
         for (int i = (int)max_i64(end - size, 0); i < end; i++)
             if (stands_alone(s->kernel->insts[i].op) && !ends[i])
                 mark(s->kernel, drop, i, range);
-        free(ends);
+        heap_free(ends);
         better |= try_without(s, drop);
     }
-    free(drop);
+    heap_free(drop);
     return better;
 }
 
@@ -265,9 +257,7 @@ static int place_operands(const ir_inst *inst)
  */
 static bool *find_places(const ir_kernel *k)
 {
-    bool *place = calloc((size_t)k->reg_count + 1, sizeof *place), more = true;
-    if (!place)
-        abort();
+    bool *place = heap_alloc((size_t)k->reg_count + 1, sizeof *place), more = true;
     while (more) {
         more = false;
         for (int i = 0; i < k->inst_count; i++) {
@@ -299,8 +289,8 @@ static bool simplify_operands(search *s)
                 better = true;
         }
     }
-    free(place);
-    free(ends);
+    heap_free(place);
+    heap_free(ends);
     return better;
 }
 

@@ -347,8 +347,8 @@ ckl_status fields_unknown(const char *what, const char *name, const field_table 
     return CKL_INVALID;
 }
 
-/* Optimal string alignment distance: insert, delete, replace, and swap of neighbours cost 1. */
-static int edit_distance(const char *a, const char *b)
+/* Optimal string alignment distance. */
+int edit_distance(const char *a, const char *b)
 {
     int rows[3][WORD_MAX + 1], *before = rows[0], *above = rows[1], *row = rows[2];
     int length = (int)strlen(b);

@@ -113,5 +113,8 @@ void fields_print_brief(field_table table, const void *object, text *out);
 /* Word number index of a list separated by spaces; its length, 0 past the end. */
 int field_word(const char *list, int index, const char **word);
 
+/* How far apart two words are: letters inserted, left out, replaced, neighbours exchanged. b has less than 64. */
+int edit_distance(const char *a, const char *b);
+
 /* The candidate nearest to a mistyped word by edit distance, or NULL if none is near. */
 const char *nearest_word(const char *word, const char *const *candidates, int count);

@@ -1,11 +1,13 @@
 /* folder.c - walks a path from the root and judges every folder on it. */
-#define _GNU_SOURCE // O_PATH
+#define _GNU_SOURCE // O_PATH, secure_getenv
 
 #include "base/folder.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -15,6 +17,15 @@ enum {
     PLACE = O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC,
     FOLDERS_MADE_MAX = 2 // ~/.cache and cutekernellib in it, but not ~
 };
+
+/* A relative $XDG_CACHE_HOME is to be ignored, says the XDG base directory specification. */
+int folder_cache_path(const char *name, char *path, size_t bytes)
+{
+    const char *cache = secure_getenv("XDG_CACHE_HOME"), *home = secure_getenv("HOME");
+    if (cache && *cache == '/')
+        return snprintf(path, bytes, "%s/cutekernellib%s", cache, name);
+    return home && *home == '/' ? snprintf(path, bytes, "%s/.cache/cutekernellib%s", home, name) : -1;
+}
 
 /* How far a path has been walked. */
 typedef struct walk {

@@ -7,109 +7,35 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/fields.h"
+
 /* MMA atoms */
 
-/* What atoms that differ in n and in the types of A and B have in common. */
+/* What atoms that differ in n and in the types of A and B have in common; M, threads and where A and B lie follow from the op. */
 typedef struct mma_form {
-    int m, k, threads;
-    mma_source a_from, b_from;
     ir_op op;
+    int k;
     const char *layouts[3];
 } mma_form;
 
-static const mma_form wgmma_ss = {
-    .m = 64,
-    .k = 16,
-    .threads = 128,
-    .a_from = MMA_DESCRIPTOR,
-    .b_from = MMA_DESCRIPTOR,
-    .op = IR_WGMMA,
-    .layouts = { [MMA_A] = "(128,(64,16)):(0,(1,64))",
-                 [MMA_B] = "(128,(N,16)):(0,(1,N))",
-                 [MMA_C] = "((4,8,4),(2,2,N/8)):((128,1,16),(64,8,512))" },
-};
+#define WGMMA_C    "((4,8,4),(2,2,N/8)):((128,1,16),(64,8,512))"
+#define MMA_SYNC_C "((4,8),(2,2)):((32,1),(16,8))"
+#define LONE       "(1,1):(0,0)"
 
-static const mma_form wgmma_ss_words = {
-    .m = 64,
-    .k = 8,
-    .threads = 128,
-    .a_from = MMA_DESCRIPTOR,
-    .b_from = MMA_DESCRIPTOR,
-    .op = IR_WGMMA,
-    .layouts = { [MMA_A] = "(128,(64,8)):(0,(1,64))",
-                 [MMA_B] = "(128,(N,8)):(0,(1,N))",
-                 [MMA_C] = "((4,8,4),(2,2,N/8)):((128,1,16),(64,8,512))" },
+static const mma_form wgmma_8 = { IR_WGMMA, 8, { "(128,(64,8)):(0,(1,64))", "(128,(N,8)):(0,(1,N))", WGMMA_C } };
+static const mma_form wgmma_16 = { IR_WGMMA, 16, { "(128,(64,16)):(0,(1,64))", "(128,(N,16)):(0,(1,N))", WGMMA_C } };
+static const mma_form wgmma_32 = { IR_WGMMA, 32, { "(128,(64,32)):(0,(1,64))", "(128,(N,32)):(0,(1,N))", WGMMA_C } };
+static const mma_form wgmma_rs = { IR_WGMMA_RS,
+                                   16,
+                                   { "((4,8,4),(2,2,2)):((128,1,16),(64,8,512))", "(128,(N,16)):(0,(1,N))", WGMMA_C } };
+static const mma_form mma_8 = { IR_MMA, 8, { "((4,8),(2,2)):((16,1),(8,64))", "((4,8),2):((8,1),32)", MMA_SYNC_C } };
+static const mma_form mma_16 = {
+    IR_MMA, 16, { "((4,8),(2,2,2)):((32,1),(16,8,128))", "((4,8),(2,2)):((16,1),(8,64))", MMA_SYNC_C }
 };
-
-static const mma_form wgmma_ss_bytes = {
-    .m = 64,
-    .k = 32,
-    .threads = 128,
-    .a_from = MMA_DESCRIPTOR,
-    .b_from = MMA_DESCRIPTOR,
-    .op = IR_WGMMA,
-    .layouts = { [MMA_A] = "(128,(64,32)):(0,(1,64))",
-                 [MMA_B] = "(128,(N,32)):(0,(1,N))",
-                 [MMA_C] = "((4,8,4),(2,2,N/8)):((128,1,16),(64,8,512))" },
+static const mma_form mma_32 = {
+    IR_MMA, 32, { "((4,8),(4,2,2)):((64,1),(16,8,256))", "((4,8),(4,2)):((32,1),(8,128))", MMA_SYNC_C }
 };
-
-static const mma_form wgmma_rs = {
-    .m = 64,
-    .k = 16,
-    .threads = 128,
-    .a_from = MMA_REGISTERS,
-    .b_from = MMA_DESCRIPTOR,
-    .op = IR_WGMMA_RS,
-    .layouts = { [MMA_A] = "((4,8,4),(2,2,2)):((128,1,16),(64,8,512))",
-                 [MMA_B] = "(128,(N,16)):(0,(1,N))",
-                 [MMA_C] = "((4,8,4),(2,2,N/8)):((128,1,16),(64,8,512))" },
-};
-
-static const mma_form mma_tn = {
-    .m = 16,
-    .k = 16,
-    .threads = 32,
-    .a_from = MMA_REGISTERS,
-    .b_from = MMA_REGISTERS,
-    .op = IR_MMA,
-    .layouts = { [MMA_A] = "((4,8),(2,2,2)):((32,1),(16,8,128))",
-                 [MMA_B] = "((4,8),(2,2)):((16,1),(8,64))",
-                 [MMA_C] = "((4,8),(2,2)):((32,1),(16,8))" },
-};
-
-static const mma_form mma_words_tn = {
-    .m = 16,
-    .k = 8,
-    .threads = 32,
-    .a_from = MMA_REGISTERS,
-    .b_from = MMA_REGISTERS,
-    .op = IR_MMA,
-    .layouts = { [MMA_A] = "((4,8),(2,2)):((16,1),(8,64))",
-                 [MMA_B] = "((4,8),2):((8,1),32)",
-                 [MMA_C] = "((4,8),(2,2)):((32,1),(16,8))" },
-};
-
-static const mma_form mma_bytes_tn = {
-    .m = 16,
-    .k = 32,
-    .threads = 32,
-    .a_from = MMA_REGISTERS,
-    .b_from = MMA_REGISTERS,
-    .op = IR_MMA,
-    .layouts = { [MMA_A] = "((4,8),(4,2,2)):((64,1),(16,8,256))",
-                 [MMA_B] = "((4,8),(4,2)):((32,1),(8,128))",
-                 [MMA_C] = "((4,8),(2,2)):((32,1),(16,8))" },
-};
-
-static const mma_form fma_thread = {
-    .m = 1,
-    .k = 1,
-    .threads = 1,
-    .a_from = MMA_REGISTERS,
-    .b_from = MMA_REGISTERS,
-    .op = IR_FMA,
-    .layouts = { [MMA_A] = "(1,1):(0,0)", [MMA_B] = "(1,1):(0,0)", [MMA_C] = "(1,1):(0,0)" },
-};
+static const mma_form fma_thread = { IR_FMA, 1, { LONE, LONE, LONE } };
 
 /* The * of a name stands for n: first, first + 8, ... last; a name without it has n = first. */
 typedef struct mma_row {
@@ -120,21 +46,21 @@ typedef struct mma_row {
 } mma_row;
 
 static const mma_row mma_rows[] = {
-    { "SM90_64x*x16_F32F16F16_SS", 8, 256, CKL_F16, CKL_F16, &wgmma_ss },
+    { "SM90_64x*x16_F32F16F16_SS", 8, 256, CKL_F16, CKL_F16, &wgmma_16 },
     { "SM90_64x*x16_F32F16F16_RS", 8, 256, CKL_F16, CKL_F16, &wgmma_rs },
-    { "SM90_64x*x16_F32BF16BF16_SS", 8, 256, CKL_BF16, CKL_BF16, &wgmma_ss },
+    { "SM90_64x*x16_F32BF16BF16_SS", 8, 256, CKL_BF16, CKL_BF16, &wgmma_16 },
     { "SM90_64x*x16_F32BF16BF16_RS", 8, 256, CKL_BF16, CKL_BF16, &wgmma_rs },
-    { "SM90_64x*x8_F32TF32TF32_SS_TN", 8, 256, CKL_F32, CKL_F32, &wgmma_ss_words },
-    { "SM90_64x*x32_F32E4M3E4M3_SS_TN", 8, 256, CKL_E4M3, CKL_E4M3, &wgmma_ss_bytes },
-    { "SM90_64x*x32_F32E4M3E5M2_SS_TN", 8, 256, CKL_E4M3, CKL_E5M2, &wgmma_ss_bytes },
-    { "SM90_64x*x32_F32E5M2E4M3_SS_TN", 8, 256, CKL_E5M2, CKL_E4M3, &wgmma_ss_bytes },
-    { "SM90_64x*x32_F32E5M2E5M2_SS_TN", 8, 256, CKL_E5M2, CKL_E5M2, &wgmma_ss_bytes },
-    { "SM90_64x*x32_S32S8S8_SS_TN", 8, 256, CKL_I8, CKL_I8, &wgmma_ss_bytes },
-    { "SM90_64x*x32_S32U8U8_SS_TN", 8, 256, CKL_U8, CKL_U8, &wgmma_ss_bytes },
-    { "SM80_16x*x16_F32F16F16F32_TN", 8, 8, CKL_F16, CKL_F16, &mma_tn },
-    { "SM80_16x*x16_F32BF16BF16F32_TN", 8, 8, CKL_BF16, CKL_BF16, &mma_tn },
-    { "SM80_16x*x8_F32TF32TF32F32_TN", 8, 8, CKL_F32, CKL_F32, &mma_words_tn },
-    { "SM80_16x*x32_S32S8S8S32_TN", 8, 8, CKL_I8, CKL_I8, &mma_bytes_tn },
+    { "SM90_64x*x8_F32TF32TF32_SS_TN", 8, 256, CKL_F32, CKL_F32, &wgmma_8 },
+    { "SM90_64x*x32_F32E4M3E4M3_SS_TN", 8, 256, CKL_E4M3, CKL_E4M3, &wgmma_32 },
+    { "SM90_64x*x32_F32E4M3E5M2_SS_TN", 8, 256, CKL_E4M3, CKL_E5M2, &wgmma_32 },
+    { "SM90_64x*x32_F32E5M2E4M3_SS_TN", 8, 256, CKL_E5M2, CKL_E4M3, &wgmma_32 },
+    { "SM90_64x*x32_F32E5M2E5M2_SS_TN", 8, 256, CKL_E5M2, CKL_E5M2, &wgmma_32 },
+    { "SM90_64x*x32_S32S8S8_SS_TN", 8, 256, CKL_I8, CKL_I8, &wgmma_32 },
+    { "SM90_64x*x32_S32U8U8_SS_TN", 8, 256, CKL_U8, CKL_U8, &wgmma_32 },
+    { "SM80_16x*x16_F32F16F16F32_TN", 8, 8, CKL_F16, CKL_F16, &mma_16 },
+    { "SM80_16x*x16_F32BF16BF16F32_TN", 8, 8, CKL_BF16, CKL_BF16, &mma_16 },
+    { "SM80_16x*x8_F32TF32TF32F32_TN", 8, 8, CKL_F32, CKL_F32, &mma_8 },
+    { "SM80_16x*x32_S32S8S8S32_TN", 8, 8, CKL_I8, CKL_I8, &mma_32 },
     { "UniversalFMA", 1, 1, CKL_F32, CKL_F32, &fma_thread },
 };
 
@@ -225,39 +151,26 @@ bool mma_atom_find(const char *name, mma_atom *out)
     if (!row)
         return false;
     const mma_form *form = row->form;
+    const bool group = form->op == IR_WGMMA || form->op == IR_WGMMA_RS, warp = form->op == IR_MMA;
     *out = (mma_atom){
-        .m = form->m,
+        .m = group  ? 64
+             : warp ? 16
+                    : 1,
         .n = n ? n : row->first,
         .k = form->k,
-        .threads = form->threads,
+        .threads = group  ? 128
+                   : warp ? 32
+                          : 1,
         .a = row->a,
         .b = row->b,
         .c = row->a == CKL_I8 || row->a == CKL_U8 ? CKL_I32 : CKL_F32,
-        .a_from = form->a_from,
-        .b_from = form->b_from,
+        .a_from = form->op == IR_WGMMA ? MMA_DESCRIPTOR : MMA_REGISTERS,
+        .b_from = group ? MMA_DESCRIPTOR : MMA_REGISTERS,
         .op = form->op,
         .layouts = { form->layouts[MMA_A], form->layouts[MMA_B], form->layouts[MMA_C] },
     };
     snprintf(out->name, sizeof out->name, "%s", name);
     return true;
-}
-
-/* The fewest letters to insert, remove or replace. */
-static int edit_distance(const char *from, const char *to)
-{
-    int row[ATOM_NAME_MAX + 1], length = (int)strlen(to);
-    for (int j = 0; j <= length; j++)
-        row[j] = j;
-    for (int i = 1; *from; from++, i++) {
-        int diagonal = row[0];
-        row[0] = i;
-        for (int j = 1; j <= length; j++) {
-            int replaced = diagonal + (*from != to[j - 1]);
-            diagonal = row[j];
-            row[j] = (int)min_i64(replaced, 1 + min_i64(row[j], row[j - 1]));
-        }
-    }
-    return row[length];
 }
 
 /* The name of a row with the number that stands in the same place of a name, or with the nearest one that exists. */
@@ -349,21 +262,6 @@ static layout layout_for(const char *template, int n)
 layout mma_atom_layout(const mma_atom *atom, mma_operand operand)
 {
     return layout_for(atom->layouts[operand], atom->n);
-}
-
-layout mma_atom_layout_A(const mma_atom *atom)
-{
-    return mma_atom_layout(atom, MMA_A);
-}
-
-layout mma_atom_layout_B(const mma_atom *atom)
-{
-    return mma_atom_layout(atom, MMA_B);
-}
-
-layout mma_atom_layout_C(const mma_atom *atom)
-{
-    return mma_atom_layout(atom, MMA_C);
 }
 
 static layout copy_layout(const copy_atom *atom, const char *template)

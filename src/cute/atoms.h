@@ -28,12 +28,9 @@ typedef struct mma_atom {
 
 typedef enum mma_operand { MMA_A, MMA_B, MMA_C } mma_operand;
 
-bool mma_atom_find(const char *name, mma_atom *out); // false: there is none, *out is untouched
-mma_atom mma_atom_nearest(const char *name);         // the one whose name differs least
-layout mma_atom_layout(const mma_atom *atom, mma_operand operand);
-layout mma_atom_layout_A(const mma_atom *atom); // (THR,VAL) -> (M,K)
-layout mma_atom_layout_B(const mma_atom *atom); // (THR,VAL) -> (N,K)
-layout mma_atom_layout_C(const mma_atom *atom); // (THR,VAL) -> (M,N)
+bool mma_atom_find(const char *name, mma_atom *out);               // false: there is none, *out is untouched
+mma_atom mma_atom_nearest(const char *name);                       // the one whose name differs least
+layout mma_atom_layout(const mma_atom *atom, mma_operand operand); // (THR,VAL) -> (M,K), (N,K), (M,N)
 
 typedef struct copy_atom {
     char name[ATOM_NAME_MAX];

@@ -105,12 +105,7 @@ static bool is_copyable(tensor from, tensor to)
     if (layout_is_static(from.layout) && layout_is_static(to.layout) &&
         static_size(from.layout) == static_size(to.layout))
         return true;
-    text f = { 0 }, t = { 0 };
-    tensor_print(from, &f);
-    tensor_print(to, &t);
-    ir_fail("copy from %s to %s: the layouts must be static and of equal size", text_data(&f), text_data(&t));
-    text_free(&f);
-    text_free(&t);
+    ir_fail("copy from %s to %s: the layouts must be static and of equal size", tensor_text(from), tensor_text(to));
     return false;
 }
 
@@ -137,12 +132,8 @@ void tensor_copy(tensor from, tensor to, int align)
 static val bulk_bytes(tensor t)
 {
     layout all = coalesce(without_swizzle(t.layout));
-    if (!is_leaf(all.shape) || !ir_is_int(all.stride->leaf, 1)) {
-        text found = { 0 };
-        tensor_print(t, &found);
-        ir_fail("bulk copy: %s is not contiguous", text_data(&found));
-        text_free(&found);
-    }
+    if (!is_leaf(all.shape) || !ir_is_int(all.stride->leaf, 1))
+        ir_fail("bulk copy: %s is not contiguous", tensor_text(t));
     return ir_binary(IR_MUL, ir_convert(IR_U32, size(t.layout)), ir_u32(element_bytes(t.dtype)));
 }
 

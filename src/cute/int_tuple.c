@@ -288,3 +288,10 @@ void tuple_print(int_tuple t, text *out)
     }
     text_printf(out, ")");
 }
+
+const char *tuple_text(int_tuple t)
+{
+    text out = { 0 };
+    tuple_print(t, &out);
+    return ir_text(&out);
+}

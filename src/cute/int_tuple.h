@@ -56,6 +56,7 @@ val tuple_product(int_tuple t);
 
 /* (2,(3,4)) into text, without spaces; dynamic leaves as ?, WILDCARD as _. */
 void tuple_print(int_tuple t, text *out);
+const char *tuple_text(int_tuple t); // the same, in the memory of the description
 
 /* The leaf of a coordinate that stands for a whole mode. */
 extern const int_tuple WILDCARD;

@@ -23,8 +23,7 @@ layout no_layout(const char *op, const char *why, int count, const layout *argum
         text_printf(&named, i ? ", " : " ");
         layout_print(arguments[i], &named);
     }
-    ir_fail("%s:%s %s", op, text_data(&named), why);
-    text_free(&named);
+    ir_fail("%s:%s %s", op, ir_text(&named), why);
     return harmless;
 }
 
@@ -209,11 +208,7 @@ static val coordinate_offset(int_tuple coord, layout a)
     }
     val offset = ir_int(CKL_I64, 0);
     if (tuple_rank(coord) != rank(a)) {
-        text t = { 0 };
-        tuple_print(coord, &t);
-        text_printf(&t, " is no coordinate of the layout");
-        no_layout("crd2idx", t.data, 1, &a);
-        text_free(&t);
+        ir_fail("crd2idx: %s is no coordinate of %s", tuple_text(coord), layout_text(a));
         return offset;
     }
     for (int i = 0; i < coord->rank; i++)

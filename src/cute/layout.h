@@ -116,6 +116,7 @@ layout recast_layout(layout a, int old_bits, int new_bits);
 
 /* "(4,(2,2)):(1,(4,8))", a swizzled one as "Sw<3,4,3>o(8,8):(8,1)". */
 void layout_print(layout a, text *out);
+const char *layout_text(layout a); // the same, in the memory of the description
 
 /* Reads a layout without swizzle; a shape alone is compact. *end is where reading stopped. False: ir_fail() says why. */
 bool layout_parse(const char *string, const char **end, layout *out);

@@ -25,18 +25,15 @@ static layout divide(layout a, layout tile, bool past_end)
     return why ? no_layout("logical_divide", why, 2, both) : result;
 }
 
-/* Modes of a zipped layout, with its first or its second mode spread out. */
-static layout spread(layout zipped, bool first, bool second)
+/* A zipped layout with the modes of its second mode spread out, and of the first one where that is wanted. */
+static layout spread(layout zipped, bool both)
 {
-    layout modes[2 * LAYOUT_MODES_MAX], halves[] = { layout_mode(zipped, 0), layout_mode(zipped, 1) };
-    bool wanted[] = { first, second };
+    layout modes[2 * LAYOUT_MODES_MAX], tile = layout_mode(zipped, 0), rest = layout_mode(zipped, 1);
     int count = 0;
-    for (int half = 0; half < 2; half++) {
-        if (!wanted[half])
-            modes[count++] = halves[half];
-        for (int i = 0; wanted[half] && i < rank(halves[half]); i++)
-            modes[count++] = layout_mode(halves[half], i);
-    }
+    for (int i = 0; i < (both ? rank(tile) : 1); i++)
+        modes[count++] = both ? layout_mode(tile, i) : tile;
+    for (int i = 0; i < rank(rest); i++)
+        modes[count++] = layout_mode(rest, i);
     return layouts_of(count, modes);
 }
 
@@ -53,12 +50,12 @@ layout zipped_divide(layout a, layout tile)
 
 layout tiled_divide(layout a, layout tile)
 {
-    return spread(zipped_divide(a, tile), false, true);
+    return spread(zipped_divide(a, tile), false);
 }
 
 layout flat_divide(layout a, layout tile)
 {
-    return spread(zipped_divide(a, tile), true, true);
+    return spread(zipped_divide(a, tile), true);
 }
 
 layout logical_divide_by_mode(layout a, int count, const layout *tiler)
@@ -86,12 +83,12 @@ layout zipped_divide_by_mode(layout a, int count, const layout *tiler)
 
 layout tiled_divide_by_mode(layout a, int count, const layout *tiler)
 {
-    return spread(zipped_divide_by_mode(a, count, tiler), false, true);
+    return spread(zipped_divide_by_mode(a, count, tiler), false);
 }
 
 layout flat_divide_by_mode(layout a, int count, const layout *tiler)
 {
-    return spread(zipped_divide_by_mode(a, count, tiler), true, true);
+    return spread(zipped_divide_by_mode(a, count, tiler), true);
 }
 
 /* Products */
@@ -119,12 +116,12 @@ layout zipped_product(layout a, layout b)
 
 layout tiled_product(layout a, layout b)
 {
-    return spread(zipped_product(a, b), false, true);
+    return spread(zipped_product(a, b), false);
 }
 
 layout flat_product(layout a, layout b)
 {
-    return spread(zipped_product(a, b), true, true);
+    return spread(zipped_product(a, b), true);
 }
 
 /* With modes 1:0 up to the given rank. */

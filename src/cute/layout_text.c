@@ -14,6 +14,13 @@ void layout_print(layout a, text *out)
     tuple_print(a.stride, out);
 }
 
+const char *layout_text(layout a)
+{
+    text t = { 0 };
+    layout_print(a, &t);
+    return ir_text(&t);
+}
+
 /* Reading */
 
 static void skip_spaces(literal_reader *r)

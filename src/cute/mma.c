@@ -24,137 +24,92 @@ const char *mma_sync_atom(ckl_dtype factors)
 
 /* Partitions */
 
-/* An operand of the atom: the sizes of its tile, its thread-value layout, and how the atom's copies share it. */
-typedef struct mma_tile {
-    int rows, cols;
-    int atoms_rows, atoms_cols; // copies along its modes
-    bool rows_are_n;            // the copies along N come second in the thread's index
-    layout tv;
-} mma_tile;
-
-static mma_tile operand_A(const tiled_mma *mma)
+/*
+ * ((THREAD,ATOMS_M,ATOMS_N), VALUE, REST_ROWS, REST_COLS) over a tile: CuTe's thrfrg. Every copy of the atom along N reads
+ * the same A, and along M the same B.
+ */
+static layout thread_fragments(const tiled_mma *mma, mma_operand operand, layout tile)
 {
-    return (mma_tile){ mma->atom.m, mma->atom.k, mma->atoms_m, 1, false, mma_atom_layout_A(&mma->atom) };
-}
-
-static mma_tile operand_B(const tiled_mma *mma)
-{
-    return (mma_tile){ mma->atom.n, mma->atom.k, mma->atoms_n, 1, true, mma_atom_layout_B(&mma->atom) };
-}
-
-static mma_tile operand_C(const tiled_mma *mma)
-{
-    return (mma_tile){ mma->atom.m, mma->atom.n, mma->atoms_m, mma->atoms_n, false, mma_atom_layout_C(&mma->atom) };
-}
-
-/* A mode of tiles split into (copies of the atom, repeats in time). */
-static layout split_mode(layout tiles, int copies)
-{
-    return logical_divide(tiles, compact(leaf(copies)));
-}
-
-/* ((THREAD,ATOMS_M,ATOMS_N), VALUE, REST_ROWS, REST_COLS) over a tile: CuTe's thrfrg. */
-static layout thread_fragments(const tiled_mma *mma, const mma_tile *o, layout tile)
-{
-    tile = without_swizzle(tile);
-    layout tiler[] = { compact(leaf(o->rows)), compact(leaf(o->cols)) };
-    layout divided = zipped_divide_by_mode(tile, 2, tiler); // ((ROWS,COLS),(TILES_ROWS,TILES_COLS))
-    layout tv = composition(layout_mode(divided, 0), o->tv);
-    layout tiles = layout_mode(divided, 1);
-    layout rows = split_mode(layout_mode(tiles, 0), o->atoms_rows),
-           cols = split_mode(layout_mode(tiles, 1), o->atoms_cols);
-    layout along_m = layout_mode(rows, 0), along_n = layout_mode(cols, 0);
-    if (o->rows_are_n) { // B: every copy along M reads the same
-        along_n = along_m;
-        along_m = make_layout(leaf(mma->atoms_m), leaf(0));
-    } else if (o->atoms_cols != mma->atoms_n) { // A: every copy along N reads the same
-        along_n = make_layout(leaf(mma->atoms_n), leaf(0));
-    }
+    const bool is_a = operand == MMA_A, is_b = operand == MMA_B, is_c = operand == MMA_C;
+    const mma_atom *atom = &mma->atom;
+    layout tiler[] = { compact(leaf(is_b ? atom->n : atom->m)), compact(leaf(is_c ? atom->n : atom->k)) };
+    layout divided = zipped_divide_by_mode(without_swizzle(tile), 2, tiler); // ((ROWS,COLS),(TILES_ROWS,TILES_COLS))
+    layout tv = composition(layout_mode(divided, 0), mma_atom_layout(atom, operand));
+    layout tiles = layout_mode(divided, 1); // each mode becomes (copies of the atom, repeats in time)
+    layout rows = logical_divide(layout_mode(tiles, 0), compact(leaf(is_b ? mma->atoms_n : mma->atoms_m)));
+    layout cols = logical_divide(layout_mode(tiles, 1), compact(leaf(is_c ? mma->atoms_n : 1)));
+    layout along_m = is_b ? make_layout(leaf(mma->atoms_m), leaf(0)) : layout_mode(rows, 0);
+    layout along_n = is_a ? make_layout(leaf(mma->atoms_n), leaf(0)) : layout_mode(is_b ? rows : cols, 0);
     layout threads = layouts_of(3, (layout[]){ layout_mode(tv, 0), along_m, along_n });
     return layouts_of(4, (layout[]){ threads, layout_mode(tv, 1), layout_mode(rows, 1), layout_mode(cols, 1) });
 }
 
-static tensor partition(const tiled_mma *mma, mma_tile o, tensor t, val tid)
+static tensor partition(const tiled_mma *mma, mma_operand operand, tensor t, val tid)
 {
     swizzle sw = t.layout.sw;
-    t.layout = thread_fragments(mma, &o, t.layout);
+    t.layout = thread_fragments(mma, operand, t.layout);
     t.layout.sw = sw;
     return tensor_slice(t, coord(tid, WILDCARD, WILDCARD, WILDCARD));
 }
 
 tensor partition_A(const tiled_mma *mma, tensor t, val tid)
 {
-    return partition(mma, operand_A(mma), t, tid);
+    return partition(mma, MMA_A, t, tid);
 }
 
 tensor partition_B(const tiled_mma *mma, tensor t, val tid)
 {
-    return partition(mma, operand_B(mma), t, tid);
+    return partition(mma, MMA_B, t, tid);
 }
 
 tensor partition_C(const tiled_mma *mma, tensor t, val tid)
 {
-    return partition(mma, operand_C(mma), t, tid);
+    return partition(mma, MMA_C, t, tid);
 }
 
-static layout thread_values(const tiled_mma *mma, mma_tile o, int rows, int cols)
+layout mma_thread_values(const tiled_mma *mma, mma_operand operand, int rows, int cols)
 {
-    return group_modes(thread_fragments(mma, &o, compact(shape(rows, cols))), 1, 4);
-}
-
-layout thread_values_A(const tiled_mma *mma, int m, int k)
-{
-    return thread_values(mma, operand_A(mma), m, k);
-}
-
-layout thread_values_B(const tiled_mma *mma, int n, int k)
-{
-    return thread_values(mma, operand_B(mma), n, k);
-}
-
-layout thread_values_C(const tiled_mma *mma, int m, int n)
-{
-    return thread_values(mma, operand_C(mma), m, n);
+    return group_modes(thread_fragments(mma, operand, compact(shape(rows, cols))), 1, 4);
 }
 
 /* Fragments */
 
-static tensor operand_fragment(const tiled_mma *mma, mma_tile o, ckl_dtype dtype, int rows, int cols)
+static tensor operand_fragment(const tiled_mma *mma, mma_operand operand, ckl_dtype dtype, int rows, int cols)
 {
-    layout all = thread_fragments(mma, &o, compact(shape(rows, cols)));
+    layout all = thread_fragments(mma, operand, compact(shape(rows, cols)));
     return fragment(dtype, compact(take_modes(all.shape, 1, 4)));
 }
 
 tensor fragment_A(const tiled_mma *mma, int m, int k)
 {
-    return operand_fragment(mma, operand_A(mma), mma->atom.a, m, k);
+    return operand_fragment(mma, MMA_A, mma->atom.a, m, k);
 }
 
 tensor fragment_B(const tiled_mma *mma, int n, int k)
 {
-    return operand_fragment(mma, operand_B(mma), mma->atom.b, n, k);
+    return operand_fragment(mma, MMA_B, mma->atom.b, n, k);
 }
 
 tensor fragment_C(const tiled_mma *mma, int m, int n)
 {
-    return operand_fragment(mma, operand_C(mma), mma->atom.c, m, n);
+    return operand_fragment(mma, MMA_C, mma->atom.c, m, n);
 }
 
-static tensor words_fragment(const tiled_mma *mma, mma_tile o, ckl_dtype dtype, int rows, int cols)
+static tensor words_fragment(const tiled_mma *mma, mma_operand operand, ckl_dtype dtype, int rows, int cols)
 {
-    layout all = thread_fragments(mma, &o, compact(shape(rows, cols)));
+    layout all = thread_fragments(mma, operand, compact(shape(rows, cols)));
     int64_t words = static_size(layout_mode(all, 1)) * (int64_t)ckl_dtype_bytes(dtype) / 4;
     return fragment(IR_U32, compact(shape(words, layout_mode(all, 2).shape, layout_mode(all, 3).shape)));
 }
 
 tensor fragment_A_words(const tiled_mma *mma, int m, int k)
 {
-    return words_fragment(mma, operand_A(mma), mma->atom.a, m, k);
+    return words_fragment(mma, MMA_A, mma->atom.a, m, k);
 }
 
 tensor fragment_B_words(const tiled_mma *mma, int n, int k)
 {
-    return words_fragment(mma, operand_B(mma), mma->atom.b, n, k);
+    return words_fragment(mma, MMA_B, mma->atom.b, n, k);
 }
 
 /* Do the accumulators cover as many elements as the pairs? */
@@ -256,12 +211,9 @@ static operand_form form_of(const char *which, tensor t)
         if (steps_evenly(row, 1, run, far) && steps_evenly(column, run, static_size(column), 0))
             return (operand_form){ span, true, far * 2 };
     }
-    text found = { 0 };
-    layout_print(t.layout, &found);
     ir_fail("wgmma %s: the shared tile is %s; it must be K-major, its rows one swizzle span long, or of 16 bits and "
             "MN-major in runs of one span",
-            which, text_data(&found));
-    text_free(&found);
+            which, layout_text(t.layout));
     return (operand_form){ 0 };
 }
 
@@ -334,69 +286,6 @@ static void packed_registers(tensor r, int64_t i, int64_t j, val *out)
             out[v / 2] = ir_bitcast(IR_U32, ir_pack(pair, elements[v], elements[v + 1]));
 }
 
-static void gemm_wgmma(const tiled_mma *mma, tensor tCrA, tensor tCrB, tensor acc, val accumulate)
-{
-    int64_t steps_m = static_size(layout_mode(tCrA.layout, 0)), steps_k = static_size(layout_mode(tCrA.layout, 1));
-    int64_t steps_n = static_size(layout_mode(tCrB.layout, 0));
-    for (int64_t k = 0; k < steps_k; k++)
-        for (int64_t m = 0; m < steps_m; m++)
-            for (int64_t n = 0; n < steps_n; n++) {
-                val d[128];
-                atom_registers(acc, m, n, d);
-                ir_wgmma(mma->atom.a, mma->atom.b, mma->atom.n, d, descriptor_at(tCrA, m, k), descriptor_at(tCrB, n, k),
-                         k == 0 ? accumulate : ir_int(IR_PRED, 1), tCrA.mn_major, tCrB.mn_major);
-            }
-}
-
-/* A from registers. */
-static void gemm_wgmma_rs(const tiled_mma *mma, tensor rA, tensor tCrB, tensor acc, val accumulate)
-{
-    int64_t steps_m = static_size(layout_mode(rA.layout, 1)), steps_k = static_size(layout_mode(rA.layout, 2));
-    int64_t steps_n = static_size(layout_mode(tCrB.layout, 0));
-    for (int64_t k = 0; k < steps_k; k++)
-        for (int64_t m = 0; m < steps_m; m++)
-            for (int64_t n = 0; n < steps_n; n++) {
-                val a[4], d[128];
-                packed_registers(rA, m, k, a);
-                atom_registers(acc, m, n, d);
-                ir_wgmma_rs(mma->atom.a, mma->atom.b, mma->atom.n, d, a, descriptor_at(tCrB, n, k),
-                            k == 0 ? accumulate : ir_int(IR_PRED, 1), tCrB.mn_major);
-            }
-}
-
-static void gemm_mma_sync(const tiled_mma *mma, tensor rA, tensor rB, tensor acc)
-{
-    int64_t steps_m = static_size(layout_mode(rA.layout, 1)), steps_k = static_size(layout_mode(rA.layout, 2));
-    int64_t steps_n = static_size(layout_mode(rB.layout, 1));
-    for (int64_t k = 0; k < steps_k; k++)
-        for (int64_t m = 0; m < steps_m; m++) {
-            val a[4];
-            packed_registers(rA, m, k, a);
-            for (int64_t n = 0; n < steps_n; n++) {
-                val b[2], d[4];
-                packed_registers(rB, n, k, b);
-                atom_registers(acc, m, n, d);
-                ir_mma(mma->atom.a, mma->atom.b, d, a, b);
-            }
-        }
-}
-
-/* Multiplications of one thread alone, K outermost: neighbours among the accumulators are independent. */
-static void gemm_fma(tensor rA, tensor rB, tensor acc)
-{
-    int64_t steps_m = static_size(layout_mode(rA.layout, 1)), steps_k = static_size(layout_mode(rA.layout, 2));
-    int64_t steps_n = static_size(layout_mode(rB.layout, 1));
-    for (int64_t k = 0; k < steps_k; k++)
-        for (int64_t m = 0; m < steps_m; m++)
-            for (int64_t n = 0; n < steps_n; n++) {
-                val a, b, d;
-                atom_registers(rA, m, k, &a);
-                atom_registers(rB, n, k, &b);
-                atom_registers(acc, m, n, &d);
-                ir_emit((ir_inst){ .op = IR_FMA, .type = CKL_F32 }, 1, &d, 3, (val[]){ a, b, d });
-            }
-}
-
 /* Does t have rows x cols operands of the atom, of `values` per thread each, or words of them? Descriptors have no values. */
 static bool is_operand(tensor t, mma_source from, ckl_dtype dtype, int64_t values, int64_t rows, int64_t cols)
 {
@@ -424,32 +313,45 @@ static void check_operands(const tiled_mma *mma, tensor a, tensor b, tensor acc)
         is_operand(b, atom->b_from, atom->b, atom->n * atom->k / atom->threads, n, k) &&
         is_operand(acc, MMA_REGISTERS, atom->c, atom->m * atom->n / atom->threads, m, n))
         return;
-    text shapes[3] = { { 0 } };
-    const tensor operands[] = { a, b, acc };
-    for (int i = 0; i < 3; i++)
-        layout_print(operands[i].layout, &shapes[i]);
     ir_fail("gemm with %s: A is %s, B is %s, acc is %s; wanted are %s (MMA_M,MMA_K), %s (MMA_N,MMA_K) and fragments "
             "(MMA,MMA_M,MMA_N)",
-            atom->name, text_data(&shapes[0]), text_data(&shapes[1]), text_data(&shapes[2]), kinds[atom->a_from],
+            atom->name, layout_text(a.layout), layout_text(b.layout), layout_text(acc.layout), kinds[atom->a_from],
             kinds[atom->b_from]);
-    for (int i = 0; i < 3; i++)
-        text_free(&shapes[i]);
 }
 
+/* What the atom takes of a fragment: values where each thread multiplies alone, else words. Descriptors have none. */
+static void operand_registers(const mma_atom *atom, tensor t, int64_t i, int64_t k, val *out)
+{
+    if (t.memory == RMEM && atom->op == IR_FMA)
+        atom_registers(t, i, k, out);
+    else if (t.memory == RMEM)
+        packed_registers(t, i, k, out);
+}
+
+/* K outermost: neighbours among the accumulators are independent. */
 void gemm(const tiled_mma *mma, tensor tCrA, tensor tCrB, tensor acc, val accumulate)
 {
+    const mma_atom *atom = &mma->atom;
     if (!ir_failed())
         check_operands(mma, tCrA, tCrB, acc);
-    if (ir_failed())
-        return;
-    if (tCrA.memory == DMEM)
-        gemm_wgmma(mma, tCrA, tCrB, acc, accumulate);
-    else if (tCrB.memory == DMEM)
-        gemm_wgmma_rs(mma, tCrA, tCrB, acc, accumulate);
-    else if (mma->atom.op == IR_FMA)
-        gemm_fma(tCrA, tCrB, acc);
-    else
-        gemm_mma_sync(mma, tCrA, tCrB, acc);
+    for (int64_t k = 0; !ir_failed() && k < repeats(tCrA, 1); k++)
+        for (int64_t m = 0; m < repeats(tCrA, 0); m++) {
+            val a[4], b[2], d[128], adds = k == 0 ? accumulate : ir_int(IR_PRED, 1);
+            operand_registers(atom, tCrA, m, k, a);
+            for (int64_t n = 0; n < repeats(tCrB, 0); n++) {
+                operand_registers(atom, tCrB, n, k, b);
+                atom_registers(acc, m, n, d);
+                if (tCrA.memory == DMEM)
+                    ir_wgmma(atom->a, atom->b, atom->n, d, descriptor_at(tCrA, m, k), descriptor_at(tCrB, n, k), adds,
+                             tCrA.mn_major, tCrB.mn_major);
+                else if (tCrB.memory == DMEM)
+                    ir_wgmma_rs(atom->a, atom->b, atom->n, d, a, descriptor_at(tCrB, n, k), adds, tCrB.mn_major);
+                else if (atom->op == IR_FMA)
+                    ir_emit((ir_inst){ .op = IR_FMA, .type = CKL_F32 }, 1, d, 3, (val[]){ a[0], b[0], d[0] });
+                else
+                    ir_mma(atom->a, atom->b, d, a, b);
+            }
+        }
 }
 
 void mma_fence(void)

@@ -26,9 +26,7 @@ tensor partition_B(const tiled_mma *mma, tensor t, val tid); // (MMA,MMA_N,MMA_K
 tensor partition_C(const tiled_mma *mma, tensor t, val tid); // (MMA,MMA_M,MMA_N)
 
 /* (THREAD,VALUE) -> linear coordinate of a tile of so many rows and columns; values in the order of the fragments. */
-layout thread_values_A(const tiled_mma *mma, int m, int k);
-layout thread_values_B(const tiled_mma *mma, int n, int k);
-layout thread_values_C(const tiled_mma *mma, int m, int n);
+layout mma_thread_values(const tiled_mma *mma, mma_operand operand, int rows, int cols);
 
 /* Registers of one thread, in the order of the partitions. */
 tensor fragment_A(const tiled_mma *mma, int m, int k);

@@ -3,9 +3,15 @@
 
 #include "cute/vectors.h"
 
-static ir_space space_of(tensor t)
+ir_space tensor_space(tensor t)
 {
     return t.memory == GMEM ? IR_GLOBAL : IR_SHARED;
+}
+
+/* A coordinate of one mode alone is that mode. */
+static int_tuple unwrapped(int_tuple coordinate)
+{
+    return coordinate->rank == 1 ? coordinate->modes[0] : coordinate;
 }
 
 /* Construction */
@@ -42,10 +48,7 @@ static void check_static(layout a)
 {
     if (layout_is_static(a))
         return;
-    text found = { 0 };
-    layout_print(a, &found);
-    ir_fail("a fragment of %s: the layout of registers must be static", text_data(&found));
-    text_free(&found);
+    ir_fail("a fragment of %s: the layout of registers must be static", layout_text(a));
 }
 
 tensor fragment(ckl_dtype dtype, layout a)
@@ -153,8 +156,7 @@ val tensor_coordinate(tensor cT, int_tuple coordinate, int mode)
         ir_fail("coordinate %d is asked of a tensor that has %d", mode, cT.modes);
         return ir_u32(0);
     }
-    int_tuple at = tuple_rank(coordinate) == 1 && !is_leaf(coordinate) ? tuple_mode(coordinate, 0) : coordinate;
-    return int_add(cT.first[mode], crd2idx(at, coordinate_distances(cT, mode)));
+    return int_add(cT.first[mode], crd2idx(unwrapped(coordinate), coordinate_distances(cT, mode)));
 }
 
 /* What one step of the index adds to a tensor's address: the bytes of an element; DMEM has its own unit. */
@@ -205,12 +207,7 @@ static bool has_coordinate(tensor t, int_tuple coordinate)
 {
     if (lies_within(coordinate, t.layout.shape))
         return true;
-    text found = { 0 };
-    tensor_print(t, &found);
-    text_printf(&found, " has nothing at ");
-    tuple_print(coordinate, &found);
-    ir_fail("%s", text_data(&found));
-    text_free(&found);
+    ir_fail("%s has nothing at %s", tensor_text(t), tuple_text(coordinate));
     return false;
 }
 
@@ -253,10 +250,7 @@ tensor tensor_at_coordinates(tensor t, tensor cT)
 {
     val index = ir_int(CKL_I64, 0);
     if (rank(t.layout) != cT.modes || has_swizzle(t.layout) || tuple_depth(t.layout.shape) > 1) {
-        text found = { 0 };
-        tensor_print(t, &found);
-        ir_fail("%s has no elements at coordinates of %d modes", text_data(&found), cT.modes);
-        text_free(&found);
+        ir_fail("%s has no elements at coordinates of %d modes", tensor_text(t), cT.modes);
         return t;
     }
     for (int i = 0; i < cT.modes; i++)
@@ -313,7 +307,7 @@ tensor tensor_local_partition(tensor t, layout threads, val tid)
 /* Index before the swizzle. */
 static val element_index(tensor t, int_tuple coordinate)
 {
-    int_tuple at = tuple_rank(coordinate) == 1 && !is_leaf(coordinate) ? tuple_mode(coordinate, 0) : coordinate;
+    int_tuple at = unwrapped(coordinate);
     return has_coordinate(t, at) ? crd2idx(at, without_swizzle(t.layout)) : ir_int(CKL_I64, 0);
 }
 
@@ -361,7 +355,7 @@ val tensor_at(tensor t, int_tuple coordinate)
     if (t.memory == CMEM)
         return tensor_coordinate(t, coordinate, 0);
     val out = ir_reg(element_register(t.dtype));
-    ir_load(space_of(t), t.cache, t.dtype, 1, tensor_address(t, coordinate), 0, &out);
+    ir_load(tensor_space(t), t.cache, t.dtype, 1, tensor_address(t, coordinate), 0, &out);
     return out;
 }
 
@@ -374,7 +368,7 @@ void tensor_set(tensor t, int_tuple coordinate, val x)
         return;
     }
     val value = element_value(t.dtype, x);
-    ir_store(space_of(t), t.cache, t.dtype, 1, tensor_address(t, coordinate), 0, &value);
+    ir_store(tensor_space(t), t.cache, t.dtype, 1, tensor_address(t, coordinate), 0, &value);
 }
 
 void tensor_fill(tensor rT, val x)
@@ -384,11 +378,13 @@ void tensor_fill(tensor rT, val x)
         ir_assign(rT.regs[index_at(rT.layout, i)], x);
 }
 
-void tensor_print(tensor t, text *out)
+const char *tensor_text(tensor t)
 {
     static const char *const names[] = {
         [GMEM] = "global", [SMEM] = "shared", [RMEM] = "register", [CMEM] = "coordinate", [DMEM] = "descriptor"
     };
-    text_printf(out, "%s ", names[t.memory]);
-    layout_print(t.layout, out);
+    text named = { 0 };
+    text_printf(&named, "%s ", names[t.memory]);
+    layout_print(t.layout, &named);
+    return ir_text(&named);
 }

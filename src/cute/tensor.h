@@ -88,5 +88,8 @@ void tensor_fill(tensor rT, val x);
 val tensor_address(tensor t, int_tuple coordinate);
 val tensor_address_near(tensor t, int64_t i, int64_t *offset);
 
-/* "shared (8,4):(1,8)", for sentences. */
-void tensor_print(tensor t, text *out);
+/* GMEM or SMEM as instructions name it. */
+ir_space tensor_space(tensor t);
+
+/* "shared (8,4):(1,8)", for sentences; in the memory of the description. */
+const char *tensor_text(tensor t);

@@ -35,14 +35,6 @@ static layout reference_of(const tiled_copy *c)
     return c->atom.op == IR_LDMATRIX ? destination_of(c) : source_of(c);
 }
 
-static void fail_with_layout(const char *format, const char *atom, layout a)
-{
-    text shown = { 0 };
-    layout_print(a, &shown);
-    ir_fail(format, atom, text_data(&shown));
-    text_free(&shown);
-}
-
 static tiled_copy make(const char *atom, ckl_dtype dtype, layout tv, int_tuple tile)
 {
     tiled_copy c = { .dtype = dtype, .tv = tv, .tile = tile };
@@ -54,7 +46,7 @@ static tiled_copy make(const char *atom, ckl_dtype dtype, layout tv, int_tuple t
         layout ref = reference_of(&c);
         if (static_size(layout_mode(tv, 0)) % static_size(layout_mode(ref, 0)) ||
             static_size(layout_mode(tv, 1)) % static_size(layout_mode(ref, 1)))
-            fail_with_layout("%s does not tile threads and values: they are %s", atom, tv);
+            ir_fail("%s does not tile threads and values: they are %s", atom, layout_text(tv));
     }
     return c;
 }
@@ -78,17 +70,17 @@ tiled_copy make_tiled_copy(const char *atom, ckl_dtype dtype, layout threads, la
 
 tiled_copy make_tiled_copy_A(const char *atom, ckl_dtype dtype, const tiled_mma *mma, int m, int k)
 {
-    return make(atom, dtype, thread_values_A(mma, m, k), shape(m, k));
+    return make(atom, dtype, mma_thread_values(mma, MMA_A, m, k), shape(m, k));
 }
 
 tiled_copy make_tiled_copy_B(const char *atom, ckl_dtype dtype, const tiled_mma *mma, int n, int k)
 {
-    return make(atom, dtype, thread_values_B(mma, n, k), shape(n, k));
+    return make(atom, dtype, mma_thread_values(mma, MMA_B, n, k), shape(n, k));
 }
 
 tiled_copy make_tiled_copy_C(const char *atom, ckl_dtype dtype, const tiled_mma *mma, int m, int n)
 {
-    return make(atom, dtype, thread_values_C(mma, m, n), shape(m, n));
+    return make(atom, dtype, mma_thread_values(mma, MMA_C, m, n), shape(m, n));
 }
 
 /* Partitions */
@@ -115,12 +107,7 @@ static void check_tiles_divide(const tiled_copy *c, tensor t)
         divides = static_size(layout_mode(t.layout, i)) % static_leaf(tuple_mode(c->tile, i)) == 0;
     if (divides || ir_failed())
         return;
-    text found = { 0 }, tile = { 0 };
-    tensor_print(t, &found);
-    tuple_print(c->tile, &tile);
-    ir_fail("%s does not tile %s: it must consist of tiles of %s", c->atom.name, text_data(&found), text_data(&tile));
-    text_free(&found);
-    text_free(&tile);
+    ir_fail("%s does not tile %s: it must consist of tiles of %s", c->atom.name, tensor_text(t), tuple_text(c->tile));
 }
 
 static tensor partition(const tiled_copy *c, layout side, tensor t, val tid)
@@ -249,13 +236,9 @@ static void check_vectors(const execution *x, tensor t, int64_t values)
         int64_t start = index_at(plain, i - i % values);
         fits = index_at(plain, i) == start + i % values && start % values == 0;
     }
-    if (fits || ir_failed())
-        return;
-    text found = { 0 };
-    tensor_print(t, &found);
-    ir_fail("%s: a thread's part is %s; it must consist of vectors (%d):(1)", x->copy->atom.name, text_data(&found),
-            (int)values);
-    text_free(&found);
+    if (!fits && !ir_failed())
+        ir_fail("%s: a thread's part is %s; it must consist of vectors (%d):(1)", x->copy->atom.name, tensor_text(t),
+                (int)values);
 }
 
 /* Vector i; *before is the one before it, in memory of dynamic distances. */
@@ -426,13 +409,8 @@ static void run(execution x)
         return;
     const struct way *way = way_of(&x);
     if (!way || !count_instructions(&x) || (x.limits && !way->predicated)) {
-        text from = { 0 }, to = { 0 };
-        tensor_print(x.from, &from);
-        tensor_print(x.to, &to);
-        ir_fail("%s does not copy %s to %s%s", x.copy->atom.name, text_data(&from), text_data(&to),
+        ir_fail("%s does not copy %s to %s%s", x.copy->atom.name, tensor_text(x.from), tensor_text(x.to),
                 x.limits ? " within limits" : "");
-        text_free(&from);
-        text_free(&to);
         return;
     }
     if (x.from.memory != RMEM)

@@ -88,26 +88,21 @@ static void check_tile(const tma_copy *tma, tensor sTile)
     layout want = tma_tile_layout(tma->dtype, tma->rows, tma->cols, tma->swizzle_bytes), have = sTile.layout;
     bool same = !ir_failed() && layout_is_static(have) && static_size(have) == static_size(want);
     int64_t rows = tma->rows, columns = same ? tma->cols : 0, chunk = 16 / (int64_t)ckl_dtype_bytes(tma->dtype);
-    for (int64_t i = 0; i < columns * rows && same;
-         i++) // swizzles move 16-byte chunks: the first column of each is enough
+    for (int64_t i = 0; i < columns * rows && same; i++) // swizzles move 16-byte chunks: a column of each is enough
         same = i / rows % chunk != 0 || index_at(have, i) == index_at(want, i);
-    if (same || ir_failed())
-        return;
-    text w = { 0 }, h = { 0 };
-    layout_print(want, &w);
-    layout_print(have, &h);
-    ir_fail("TMA box of %dx%d: the shared tile is %s, the box needs %s", tma->rows, tma->cols, text_data(&h),
-            text_data(&w));
-    text_free(&w);
-    text_free(&h);
+    if (!same && !ir_failed())
+        ir_fail("TMA box of %dx%d: the shared tile is %s, the box needs %s", tma->rows, tma->cols, layout_text(have),
+                layout_text(want));
 }
 
 enum { COORDINATES_MAX = IR_TENSOR_MAP_RANK_MAX };
 
-/* Coordinates of a box, innermost first, as the instructions take them; returns their count. */
-static int box_at(const tma_copy *tma, val row, val col, int count, const val *outer, val out[COORDINATES_MAX])
+/* Coordinates of the tile's box, innermost first, as the instructions take them; returns their count. */
+static int box_of(const tma_copy *tma, tensor sTile, val row, val col, int count, const val *outer,
+                  val out[COORDINATES_MAX])
 {
     val all[COORDINATES_MAX] = { col, row };
+    check_tile(tma, sTile);
     if (2 + count != tma->rank) {
         ir_fail("TMA box: %d coordinates in a tensor of rank %d", 2 + count, tma->rank);
         return 0;
@@ -122,20 +117,18 @@ static int box_at(const tma_copy *tma, val row, val col, int count, const val *o
 void tma_load_of(const tma_copy *tma, tensor sTile, val row, val col, int count, const val *outer, val barrier,
                  val multicast_mask)
 {
-    check_tile(tma, sTile);
     val coordinates[COORDINATES_MAX];
-    int n = box_at(tma, row, col, count, outer, coordinates);
+    int n = box_of(tma, sTile, row, col, count, outer, coordinates);
     ir_tma_load(sTile.address, 0, tma->map, barrier, multicast_mask, n, coordinates);
 }
 
 void tma_load_im2col(const tma_copy *tma, tensor sTile, val channel, const val *place, const val *offsets, val barrier,
                      val multicast_mask)
 {
-    check_tile(tma, sTile);
     val coordinates[COORDINATES_MAX];
     if (!tma->im2col)
         ir_fail("TMA im2col: the copy is one of boxes");
-    const int n = box_at(tma, place[0], channel, tma->rank - 2, place + 1, coordinates);
+    const int n = box_of(tma, sTile, place[0], channel, tma->rank - 2, place + 1, coordinates);
     ir_tma_load_im2col(sTile.address, 0, tma->map, barrier, multicast_mask, n, coordinates, offsets);
 }
 
@@ -146,9 +139,8 @@ void tma_load(const tma_copy *tma, tensor sTile, val row, val col, val barrier, 
 
 void tma_store_of(const tma_copy *tma, tensor sTile, val row, val col, int count, const val *outer)
 {
-    check_tile(tma, sTile);
     val coordinates[COORDINATES_MAX];
-    int n = box_at(tma, row, col, count, outer, coordinates);
+    int n = box_of(tma, sTile, row, col, count, outer, coordinates);
     ir_tma_store(tma->map, sTile.address, 0, n, coordinates);
 }
 
@@ -159,9 +151,8 @@ void tma_store(const tma_copy *tma, tensor sTile, val row, val col)
 
 void tma_add(const tma_copy *tma, tensor sTile, val row, val col)
 {
-    check_tile(tma, sTile);
     val coordinates[COORDINATES_MAX];
-    int n = box_at(tma, row, col, 0, NULL, coordinates);
+    int n = box_of(tma, sTile, row, col, 0, NULL, coordinates);
     ir_tma_add(tma->map, sTile.address, 0, n, coordinates);
 }
 

@@ -46,48 +46,34 @@ ckl_val ckl_val_i32(int32_t x)
     return ir_int(CKL_I32, x);
 }
 
-#define UNARY(X)    \
-    X(neg, IR_NEG)  \
-    X(abs, IR_ABS)  \
-    X(exp2, IR_EX2) \
-    X(sqrt, IR_SQRT)
-#define X(name, op)                   \
+#define UNARY(name, op)               \
     ckl_val ckl_val_##name(ckl_val x) \
     {                                 \
         return ir_unary(op, x);       \
     }
-UNARY(X)
-#undef X
+UNARY(neg, IR_NEG)
+UNARY(abs, IR_ABS)
+UNARY(exp2, IR_EX2)
+UNARY(sqrt, IR_SQRT)
+UNARY(not, IR_NOT)
 
-#define BINARY(X)  \
-    X(add, IR_ADD) \
-    X(mul, IR_MUL) \
-    X(div, IR_DIV) \
-    X(rem, IR_REM) \
-    X(min, IR_MIN) \
-    X(max, IR_MAX) \
-    X(and, IR_AND) \
-    X(or, IR_OR)
-#define X(name, op)                              \
+#define BINARY(name, build, op)                  \
     ckl_val ckl_val_##name(ckl_val x, ckl_val y) \
     {                                            \
-        return ir_binary(op, x, y);              \
+        return build(op, x, y);                  \
     }
-BINARY(X)
-#undef X
-
-#define COMPARISONS(X) \
-    X(eq, IR_EQ)       \
-    X(ne, IR_NE)       \
-    X(lt, IR_LT)       \
-    X(le, IR_LE)
-#define X(name, how)                             \
-    ckl_val ckl_val_##name(ckl_val x, ckl_val y) \
-    {                                            \
-        return ir_compare(how, x, y);            \
-    }
-COMPARISONS(X)
-#undef X
+BINARY(add, ir_binary, IR_ADD)
+BINARY(mul, ir_binary, IR_MUL)
+BINARY(div, ir_binary, IR_DIV)
+BINARY(rem, ir_binary, IR_REM)
+BINARY(min, ir_binary, IR_MIN)
+BINARY(max, ir_binary, IR_MAX)
+BINARY(and, ir_binary, IR_AND)
+BINARY(or, ir_binary, IR_OR)
+BINARY(eq, ir_compare, IR_EQ)
+BINARY(ne, ir_compare, IR_NE)
+BINARY(lt, ir_compare, IR_LT)
+BINARY(le, ir_compare, IR_LE)
 
 ckl_val ckl_val_sub(ckl_val x, ckl_val y)
 {
@@ -128,11 +114,6 @@ ckl_val ckl_val_log(ckl_val x)
 ckl_val ckl_val_tanh(ckl_val x)
 {
     return tanh_f32(x);
-}
-
-ckl_val ckl_val_not(ckl_val p)
-{
-    return ir_unary(IR_NOT, p);
 }
 
 ckl_val ckl_val_select(ckl_val p, ckl_val x, ckl_val y)

@@ -161,17 +161,12 @@ static void close_guard(val p)
         ir_end_if();
 }
 
-static ir_space space_of(tensor memory)
-{
-    return memory.memory == SMEM ? IR_SHARED : IR_GLOBAL;
-}
-
 static void load(const vector_at *at, words w, tensor memory, val fill, val *loaded)
 {
     for (int i = 0; i < w.n; i++)
         loaded[i] = ir_is_int(at->guard, 1) ? ir_reg(word_register(w)) : cute_variable(word_register(w), fill);
     open_guard(at->guard);
-    ir_load(space_of(memory), memory.cache, w.type, w.n, at->address, at->offset, loaded);
+    ir_load(tensor_space(memory), memory.cache, w.type, w.n, at->address, at->offset, loaded);
     close_guard(at->guard);
 }
 
@@ -195,6 +190,6 @@ void vector_store(const vector_at *at, int vec, const val *elements, tensor memo
     val stored[WORDS_MAX];
     words_pack(w, memory.dtype, elements, stored);
     open_guard(at->guard);
-    ir_store(space_of(memory), memory.cache, w.type, w.n, at->address, at->offset, stored);
+    ir_store(tensor_space(memory), memory.cache, w.type, w.n, at->address, at->offset, stored);
     close_guard(at->guard);
 }

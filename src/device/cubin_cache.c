@@ -96,18 +96,12 @@ static void hash_bytes(const void *data, size_t bytes, unsigned char digest[SHA2
 
 static ckl_status find_path(char path[PATH_MAX])
 {
-    const char *given = secure_getenv("CKL_CACHE"), *base = secure_getenv("XDG_CACHE_HOME"),
-               *home = secure_getenv("HOME");
-    int length;
+    const char *given = secure_getenv("CKL_CACHE");
     if (!given || !*given || strcmp(given, "off") == 0)
         FAIL(CKL_UNSUPPORTED, "off: CKL_CACHE names no folder");
-    if (strcmp(given, "on") != 0)
-        length = snprintf(path, PATH_MAX, "%s", given);
-    else if (base && *base == '/') // others are to be ignored, says the XDG base directory specification
-        length = snprintf(path, PATH_MAX, "%s/cutekernellib", base);
-    else if (home && *home)
-        length = snprintf(path, PATH_MAX, "%s/.cache/cutekernellib", home);
-    else
+    int length =
+        strcmp(given, "on") == 0 ? folder_cache_path("", path, PATH_MAX) : snprintf(path, PATH_MAX, "%s", given);
+    if (length < 0)
         FAIL(CKL_UNSUPPORTED, "neither CKL_CACHE nor HOME names a folder");
     if (length >= PATH_MAX)
         FAIL(CKL_UNSUPPORTED, "the path of the folder has more than %d characters", PATH_MAX - 1);

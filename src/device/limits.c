@@ -125,12 +125,11 @@ static ckl_status fail_smem(const ckl_device_info *info, const ir_kernel *kernel
 ckl_status device_check_limits(const ckl_device_info *info, const ir_kernel *kernel)
 {
     int cluster_max = info->has_tma ? CLUSTER_MAX : 1;
-    if (kernel->target == IR_SM90A && !info->has_wgmma)
-        FAIL(CKL_UNSUPPORTED, "%s: is made for sm_90a, %s is sm_%d and has no wgmma", kernel->name, info->id,
-             info->compute_capability);
-    if (kernel->target == IR_SM90 && !info->has_tma)
-        FAIL(CKL_UNSUPPORTED, "%s: is made for sm_90, %s is sm_%d and has no TMA", kernel->name, info->id,
-             info->compute_capability);
+    bool runs = kernel->target == IR_SM90A ? info->has_wgmma : kernel->target == IR_SM80 || info->has_tma;
+    if (!runs)
+        FAIL(CKL_UNSUPPORTED, "%s: is made for %s, %s is sm_%d and has no %s", kernel->name,
+             ir_target_text(kernel->target), info->id, info->compute_capability,
+             kernel->target == IR_SM90A ? "wgmma" : "TMA");
     if (kernel->threads > info->threads_per_cta_max)
         FAIL(CKL_UNSUPPORTED, "%s: needs %d threads per CTA, %s has %d", kernel->name, kernel->threads, info->id,
              info->threads_per_cta_max);

@@ -1,13 +1,15 @@
 /*
- * call.c - every operator as a function of the TVM FFI: __tvm_ffi_ckl_softmax(problem, x, mask, y, dy, dx), and several in one call.
+ * call.c - every operator as a function of the TVM FFI, __tvm_ffi_ckl_softmax(problem, x, mask, y, dy, dx), and several in
+ * one call.
  *
- * The problem is a line or the bytes of a desc (problem.h). Then come what the operator's args hold, in their order: tensors of
- * DLPack, None where the problem has none, and numbers; a workspace is the plan's own. A tensor needs the problem's element type
- * and enough memory: shape and strides are the problem's, and what is seen to lie otherwise is refused. All lie on one device. On a GPU the call enqueues on the stream that
- * the FFI knows as current, and returns; for memory of the host it runs on the emulated H200 and waits.
+ * The problem is a line or the bytes of a desc (problem.h). Then comes what the operator's args hold, in their order:
+ * tensors of DLPack, None where the problem has none, and numbers; a workspace is the plan's own. A tensor needs the
+ * problem's element type and enough memory: shape and strides are the problem's, and what is seen to lie otherwise is
+ * refused. All lie on one device. On a GPU the call enqueues on the stream that the FFI knows as current, and returns;
+ * for memory of the host it runs on the emulated H200 and waits.
  *
- * __tvm_ffi_ckl_sequence(steps, tensors...) makes several calls, one behind the other: what a caller that knows its problems ahead,
- * such as a block of a model, saves is his way to the library and back for each. steps: bytes, see step below.
+ * __tvm_ffi_ckl_sequence(steps, tensors...) makes several calls, one behind the other. It saves a caller that knows its
+ * problems ahead, such as a block of a model, the way to the library and back for each. steps: bytes, see step below.
  *
  * Errors are ValueError, NotImplementedError, MemoryError or RuntimeError with the sentence of ckl_error(). Any thread.
  */

@@ -199,8 +199,8 @@ static void print_choice(question *q, const char *force, arena *memory)
 {
     const implementation *impl;
     void *config;
-    if (plan_choose(ckl_device_properties(q->device), q->op, q->desc.bytes, force, memory, &impl, &config, NULL) !=
-        CKL_OK) {
+    const ckl_device_info *device = ckl_device_properties(q->device);
+    if (plan_choose(device, q->op, q->desc.bytes, force, memory, &impl, &config) != CKL_OK) {
         text_printf(&q->answer, "%s: %s\n", force ? force : "nothing", ckl_error());
         return;
     }

@@ -98,6 +98,13 @@ void *ir_alloc(size_t count, size_t size)
     return arena_alloc(&build.kernel->memory, count, size);
 }
 
+const char *ir_text(text *from)
+{
+    const char *kept = arena_text(&build.kernel->memory, text_data(from));
+    text_free(from);
+    return kept;
+}
+
 void ir_at(const char *file, int line)
 {
     build.file = file;

@@ -29,6 +29,7 @@ bool ir_failed(void);
 
 /* Memory that lives as long as the kernel (or the calculation). */
 void *ir_alloc(size_t count, size_t size);
+const char *ir_text(text *from); // moved there
 
 /* The C source line of the instructions that follow. */
 void ir_at(const char *file, int line);

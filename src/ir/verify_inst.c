@@ -200,19 +200,11 @@ static ckl_status check_cp_async(const ir_kernel *kernel, const ir_inst *inst)
 
 static ckl_status check_bulk(const ir_kernel *kernel, const ir_inst *inst)
 {
-    int64_t align = 16;
-    val bytes = inst->in[2];
-    if (ir_is_constant(bytes) && (bytes.i <= 0 || bytes.i % align))
-        FAULT(kernel, inst, "%" PRId64 " bytes is not a multiple of 16 above 0", bytes.i);
-    return check_alignment(kernel, inst, inst->in[inst->op == IR_BULK_STORE], align);
-}
-
-static ckl_status check_bulk_prefetch(const ir_kernel *kernel, const ir_inst *inst)
-{
-    val bytes = inst->in[1];
+    bool prefetch = inst->op == IR_BULK_PREFETCH;
+    val bytes = inst->in[prefetch ? 1 : 2];
     if (ir_is_constant(bytes) && (bytes.i <= 0 || bytes.i % 16))
         FAULT(kernel, inst, "%" PRId64 " bytes is not a multiple of 16 above 0", bytes.i);
-    return CKL_OK;
+    return prefetch ? CKL_OK : check_alignment(kernel, inst, inst->in[inst->op == IR_BULK_STORE], 16);
 }
 
 static ckl_status check_tma(const ir_kernel *kernel, const ir_inst *inst)
@@ -367,7 +359,7 @@ static check *const checks[IR_OP_COUNT] = {
     [IR_FENCE] = check_space,
     [IR_BULK_LOAD] = check_bulk,
     [IR_BULK_STORE] = check_bulk,
-    [IR_BULK_PREFETCH] = check_bulk_prefetch,
+    [IR_BULK_PREFETCH] = check_bulk,
     [IR_TMA_LOAD] = check_tma,
     [IR_TMA_STORE] = check_tma,
     [IR_BULK_WAIT] = check_wait,

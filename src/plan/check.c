@@ -99,18 +99,18 @@ static bool has_elements(const plan_tensor *t)
     return !t->absent;
 }
 
-/* Bytes that the modes from number `first` on span. */
-static int64_t span(const plan_tensor *t, int first)
+/* Bytes from the first to past the last element. */
+static int64_t span(const plan_tensor *t)
 {
     int64_t elements = 1;
-    for (int i = first; i < t->rank; i++)
+    for (int i = 0; i < t->rank; i++)
         elements = sum_i64(elements, product_i64(t->shape[i] - 1, t->stride[i]));
     return product_i64(elements, (int64_t)ckl_dtype_bytes(t->dtype));
 }
 
 int64_t plan_tensor_bytes(const plan_tensor *t)
 {
-    return has_elements(t) ? span(t, 0) : 0;
+    return has_elements(t) ? span(t) : 0;
 }
 
 /* "4x8" */
@@ -144,7 +144,7 @@ static int64_t elements_of(const plan_tensor *t)
 ckl_status plan_check_extents(const char *op, const plan_tensor *t, int count)
 {
     for (int i = 0; i < count; i++)
-        if (has_elements(&t[i]) && (span(&t[i], 0) > PLAN_BYTES_MAX || elements_of(&t[i]) > PLAN_BYTES_MAX))
+        if (has_elements(&t[i]) && (span(&t[i]) > PLAN_BYTES_MAX || elements_of(&t[i]) > PLAN_BYTES_MAX))
             return refuse_extent(op, &t[i]);
     return CKL_OK;
 }

@@ -298,7 +298,7 @@ static ckl_status choose_implementation(question *q, const problem_line *forced,
 }
 
 ckl_status choose_config(const ckl_device_info *device, const operator_info *op, const checked_desc *checked,
-                         const char *force, const tuned_table *table, arena *memory, choice_made *made, text *notes)
+                         const char *force, const tuned_table *table, arena *memory, choice_made *made)
 {
     problem_line forced;
     if (checked->empty) {
@@ -314,8 +314,6 @@ ckl_status choose_config(const ckl_device_info *device, const operator_info *op,
     ckl_status status = choose_implementation(&q, &forced, made, &declines);
     if (status == CKL_OK && use_table && made->impl->cost && !made->impl->choose)
         find_near(&q, checked->desc, table, made);
-    if (notes && declines.length)
-        text_printf(notes, "%s\n", text_data(&declines) + 1);
     if (status == CKL_UNSUPPORTED && !forced.op) // else the one reason says it all
         status_fail(status, "%s: no implementation takes this problem on %s%s", op->name, device->id,
                     text_data(&declines));
@@ -369,20 +367,20 @@ void choose_print_origin(const choice_made *made, text *out)
 }
 
 static ckl_status choose_for(const ckl_device_info *device, const operator_info *op, const void *desc,
-                             const char *force, arena *memory, choice_made *made, text *notes)
+                             const char *force, arena *memory, choice_made *made)
 {
     checked_desc *checked = NULL;
     const tuned_table *table;
     TRY(choose_check(op, desc, memory, &checked));
     TRY(tuned_table_of(op, &table));
-    return choose_config(device, op, checked, force, table, memory, made, notes);
+    return choose_config(device, op, checked, force, table, memory, made);
 }
 
 ckl_status plan_choose(const ckl_device_info *device, const operator_info *op, const void *desc, const char *force,
-                       arena *memory, const implementation **impl, void **config, text *notes)
+                       arena *memory, const implementation **impl, void **config)
 {
     choice_made made = { 0 };
-    TRY(choose_for(device, op, desc, force, memory, &made, notes));
+    TRY(choose_for(device, op, desc, force, memory, &made));
     *impl = made.impl;
     *config = made.config;
     return CKL_OK;
@@ -392,7 +390,7 @@ ckl_status plan_origin(const ckl_device_info *device, const operator_info *op, c
                        text *out)
 {
     choice_made made = { 0 };
-    TRY(choose_for(device, op, desc, NULL, memory, &made, NULL));
+    TRY(choose_for(device, op, desc, NULL, memory, &made));
     choose_print_origin(&made, out);
     return CKL_OK;
 }

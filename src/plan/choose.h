@@ -25,7 +25,7 @@ typedef struct choice_made {
 
 /* plan_choose() for a desc that was checked; table: of the operator. */
 ckl_status choose_config(const ckl_device_info *device, const operator_info *op, const checked_desc *checked,
-                         const char *force, const tuned_table *table, arena *memory, choice_made *made, text *notes);
+                         const char *force, const tuned_table *table, arena *memory, choice_made *made);
 
 /* Appends "tuned.txt:3", with a mark where it is of another problem; nothing without an entry. */
 void choose_print_origin(const choice_made *made, text *out);

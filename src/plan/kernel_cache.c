@@ -147,23 +147,18 @@ static kernel_set *join(ckl_device *device, const implementation *impl, const ch
     return set;
 }
 
-/*
- * The set of a config for one more user; NULL if another thread builds it and this one does not wait. Building takes
- * milliseconds to seconds and happens outside of the lock.
- */
-static ckl_status get(ckl_device *device, const operator_info *op, const implementation *impl, const void *config,
-                      const char *key, bool wait, kernel_set **set)
+/* Building takes milliseconds to seconds and happens outside of the lock. */
+ckl_status kernel_cache_get(ckl_device *device, const operator_info *op, const implementation *impl, const void *config,
+                            const char *key, bool wait, kernel_set **set)
 {
     uint64_t hash = hash_bytes(HASH_START, key, strlen(key));
     pthread_mutex_lock(&lock);
     kernel_set *found = join(device, impl, key, hash, wait);
     kernel_set *made = found ? NULL : add(device, impl, key, hash);
-    if (found && !found->ready)
-        *set = NULL;
-    else if (found) {
+    if (found)
+        *set = found->ready ? found : NULL;
+    if (found && found->ready)
         found->users++;
-        *set = found;
-    }
     pthread_mutex_unlock(&lock);
     if (found)
         return CKL_OK;
@@ -184,21 +179,6 @@ static ckl_status get(ckl_device *device, const operator_info *op, const impleme
     else
         *set = made;
     return status;
-}
-
-ckl_status kernel_cache_get(ckl_device *device, const operator_info *op, const implementation *impl, const void *config,
-                            const char *key, kernel_set **set)
-{
-    return get(device, op, impl, config, key, true, set);
-}
-
-ckl_status kernel_cache_warm(ckl_device *device, const operator_info *op, const implementation *impl,
-                             const void *config, const char *key, bool wait, bool *busy)
-{
-    kernel_set *set;
-    TRY(get(device, op, impl, config, key, wait, &set)); // and never released
-    *busy = !set;
-    return CKL_OK;
 }
 
 /* Takes the longest unused set out of the list if there are too many; NULL if not. Holds the lock. */

@@ -6,19 +6,13 @@
 typedef struct kernel_set kernel_set;
 
 /*
- * Gets the kernels of a config, loading them on first use; `key` is the text of operator, implementation and config. Any number
- * of threads: one builds and the others wait for it. Give the set back with kernel_cache_release().
+ * Gets the kernels of a config, loading them on first use; `key` is the text of operator, implementation and config. Any
+ * number of threads: one builds and the others wait for it, or get NULL if they do not wait. Give the set back with
+ * kernel_cache_release(); one that is not given back stays until the device is closed.
  */
 ckl_status kernel_cache_get(ckl_device *device, const operator_info *op, const implementation *impl, const void *config,
-                            const char *key, kernel_set **set);
+                            const char *key, bool wait, kernel_set **set);
 void kernel_cache_release(kernel_set *set);
-
-/*
- * The same ahead of any plan: the kernels stay until the device is closed. Where another thread is building them and this one
- * does not wait, *busy is true.
- */
-ckl_status kernel_cache_warm(ckl_device *device, const operator_info *op, const implementation *impl,
-                             const void *config, const char *key, bool wait, bool *busy);
 
 /* PLAN_KERNELS_MAX of them, in launch order. */
 const plan_kernel *kernel_cache_kernels(const kernel_set *set);

@@ -58,8 +58,8 @@ static ckl_status encode(const ckl_plan *plan, const ir_tensor_map *wanted, cons
                              .l2_promotion = (int16_t)t->l2_promotion,
                              .im2col = wanted->im2col };
     if (t->stride[0] != 1)
-        FAIL(CKL_INTERNAL, "%s: the elements of a row lie %d apart, TMA wants them side by side",
-             plan->op->name, (int)t->stride[0]);
+        FAIL(CKL_INTERNAL, "%s: the elements of a row lie %d apart, TMA wants them side by side", plan->op->name,
+             (int)t->stride[0]);
     for (int mode = 0; mode < wanted->rank; mode++) {
         desc.size[mode] = t->size[mode];
         desc.stride[mode] = t->stride[mode] * bytes;

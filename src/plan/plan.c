@@ -151,8 +151,7 @@ static ckl_status settle(void *user)
     choice_made made = { 0 };
     checked_desc *checked = NULL;
     TRY(choose_check(plan->op, request->desc, &built->memory, &checked));
-    TRY(choose_config(&plan->device->info, plan->op, checked, request->force, request->table, &built->memory, &made,
-                      NULL));
+    TRY(choose_config(&plan->device->info, plan->op, checked, request->force, request->table, &built->memory, &made));
     plan->impl = made.impl;
     plan->config = made.config;
     plan->desc = checked->view;
@@ -185,7 +184,7 @@ static ckl_status build(built_plan *built, const void *desc, const char *force)
     TRY(settle_guarded(built, desc, force));
     if (!plan->impl->describe)
         return CKL_OK;
-    TRY(kernel_cache_get(plan->device, plan->op, plan->impl, plan->config, plan->text, &built->kernels));
+    TRY(kernel_cache_get(plan->device, plan->op, plan->impl, plan->config, plan->text, true, &built->kernels));
     plan->kernels = kernel_cache_kernels(built->kernels);
     return allocate_workspace(plan);
 }
@@ -211,10 +210,12 @@ ckl_status plan_warm(ckl_device *device, const operator_info *op, const void *de
                      bool *busy)
 {
     built_plan built = { .plan = { .device = device, .op = op } };
+    const ckl_plan *plan = &built.plan;
     ckl_status status = settle_guarded(&built, desc, force);
-    *busy = false;
-    if (status == CKL_OK && built.plan.impl->describe)
-        status = kernel_cache_warm(device, op, built.plan.impl, built.plan.config, built.plan.text, wait, busy);
+    bool described = status == CKL_OK && plan->impl->describe;
+    if (described) // and never released
+        status = kernel_cache_get(device, op, plan->impl, plan->config, plan->text, wait, &built.kernels);
+    *busy = described && status == CKL_OK && !built.kernels;
     arena_clear(&built.memory);
     return status;
 }

@@ -262,9 +262,9 @@ static inline void *plan_workspace(const ckl_plan *plan, void *workspace)
     return workspace ? workspace : plan->workspace;
 }
 
-/* Chooses as plan_build() does but compiles nothing; *config is in memory. notes gets one line per decline. */
+/* Chooses as plan_build() does but compiles nothing; *config is in memory. */
 ckl_status plan_choose(const ckl_device_info *device, const operator_info *op, const void *desc, const char *force,
-                       arena *memory, const implementation **impl, void **config, text *notes);
+                       arena *memory, const implementation **impl, void **config);
 
 /* Appends where the tuned entry stands whose config plan_choose() takes without force (tuned.h): nothing if it takes none. */
 ckl_status plan_origin(const ckl_device_info *device, const operator_info *op, const void *desc, arena *memory,

@@ -1,27 +1,20 @@
 /* tuned_file.c - where the user's store lies, and reading it without trusting who wrote it. */
-#define _GNU_SOURCE // secure_getenv
-
 #include <errno.h>
 #include <fcntl.h>
 #include <libgen.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/folder.h"
 #include "base/heap.h"
 #include "plan/tuned.h"
 
 bool tuned_user_path(char path[TUNED_PATH_BYTES])
 {
-    const char *cache = secure_getenv("XDG_CACHE_HOME"), *home = secure_getenv("HOME");
-    bool given = cache && *cache == '/';
-    if (!given && !(home && *home == '/'))
-        return false;
-    int length =
-        snprintf(path, TUNED_PATH_BYTES, "%s%s/cutekernellib/tuned.txt", given ? cache : home, given ? "" : "/.cache");
-    return length < TUNED_PATH_BYTES;
+    int length = folder_cache_path("/tuned.txt", path, TUNED_PATH_BYTES);
+    return length >= 0 && length < TUNED_PATH_BYTES;
 }
 
 /* Another user could have written, or could write, what these bits allow. */

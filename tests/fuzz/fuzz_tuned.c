@@ -17,7 +17,7 @@ void fuzz_one(const char *line)
         for (const operator_info *const *op = operators; *op; op++) {
             tuned_entry entry = { 0 };
             if (strcmp((*op)->name, split.op) == 0 && fuzz_said(tuned_parse(*op, &split, &memory, &entry)))
-                fuzz_said(plan_choose(&h200, *op, entry.desc, entry.force, &memory, &impl, &config, NULL));
+                fuzz_said(plan_choose(&h200, *op, entry.desc, entry.force, &memory, &impl, &config));
         }
     arena_clear(&memory);
 }

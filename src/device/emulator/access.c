@@ -35,9 +35,8 @@ static bool fault_global(warp *w, const step *s, int lane, uintptr_t address, si
 {
     char why[160], at[PLACE_BYTES];
     const allocation *near = memory_explain(&w->cluster->kernel->device->memory, address, bytes, why, sizeof why);
-    fault(w, s, lane, "out-of-bounds global access", "%zu bytes at %s: %s", bytes,
-          global_text(w->cluster->launch, near, address, at), why);
-    return false;
+    return fault(w, s, lane, "out-of-bounds global access", "%zu bytes at %s: %s", bytes,
+                 global_text(w->cluster->launch, near, address, at), why);
 }
 
 bool global_check(warp *w, const step *s, int lane, uintptr_t address, size_t bytes, size_t align, bool write)
@@ -50,9 +49,8 @@ bool global_check(warp *w, const step *s, int lane, uintptr_t address, size_t by
     }
     if (address % align) {
         char at[PLACE_BYTES];
-        fault(w, s, lane, "misaligned global access", "%s, address 0x%zx of %zu bytes, is no multiple of %zu",
-              global_text(w->cluster->launch, w->near, address, at), (size_t)address, bytes, align);
-        return false;
+        return fault(w, s, lane, "misaligned global access", "%s, address 0x%zx of %zu bytes, is no multiple of %zu",
+                     global_text(w->cluster->launch, w->near, address, at), (size_t)address, bytes, align);
     }
     if (write) {
         memory_mark(w->near, address, bytes);
@@ -64,10 +62,10 @@ bool global_check(warp *w, const step *s, int lane, uintptr_t address, size_t by
     if (!global_touch(&a, w->near, address, bytes)) // somebody writes it, too early or too late
         return false;
     char at[PLACE_BYTES];
-    fault(w, s, lane, "read of uninitialised global memory",
-          "%zu bytes at %s, offset %zu of the allocation of %zu bytes, were never written", bytes,
-          global_text(w->cluster->launch, w->near, address, at), (size_t)(address - w->near->base), w->near->bytes);
-    return false;
+    return fault(w, s, lane, "read of uninitialised global memory",
+                 "%zu bytes at %s, offset %zu of the allocation of %zu bytes, were never written", bytes,
+                 global_text(w->cluster->launch, w->near, address, at), (size_t)(address - w->near->base),
+                 w->near->bytes);
 }
 
 /* The shadow bytes of all lanes, which lie in the allocation: a read checks them, a write sets them. */

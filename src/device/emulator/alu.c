@@ -219,8 +219,8 @@ COMPARISONS(f64, lane_f64)
     PAIRS(sub, t, )                                                                                                    \
     PAIRS(mul, t, )                                                                                                    \
     PAIRS(fma, t, )                                                                                                    \
-    PAIRS(neg, t, ) PAIRS(abs, t, ) PAIRS(min, t, _number) PAIRS(max, t, _number) PAIRS(min, t, _nan)                  \
-        PAIRS(max, t, _nan)
+    PAIRS(neg, t, )                                                                                                    \
+    PAIRS(abs, t, ) PAIRS(min, t, _number) PAIRS(max, t, _number) PAIRS(min, t, _nan) PAIRS(max, t, _nan)
 
 /* Pairs are twice as many: the same function on either half of the lanes. */
 #define PAIRS(op, t, kind)                                                                                \

@@ -184,20 +184,17 @@ static bool mbarrier_settle(warp *w, const step *s, int lane, mbarrier *b)
         mbarrier_complete(w->cluster, b);
         return true;
     }
-    fault(w, s, lane, "wrong transaction count",
-          "%" PRId64 " bytes more arrived at the mbarrier %s than phase %u expects", -b->tx, PLACE(w, b->offset),
-          b->phase);
-    return false;
+    return fault(w, s, lane, "wrong transaction count",
+                 "%" PRId64 " bytes more arrived at the mbarrier %s than phase %u expects", -b->tx, PLACE(w, b->offset),
+                 b->phase);
 }
 
 static bool count_arrival(warp *w, const step *s, int lane, mbarrier *b)
 {
-    if (b->pending == 0) {
-        fault(w, s, lane, "mbarrier over-arrival",
-              "all %d arrivals of phase %u of the mbarrier %s have come, it waits for %" PRId64 " bytes only", b->count,
-              b->phase, PLACE(w, b->offset), b->tx);
-        return false;
-    }
+    if (b->pending == 0)
+        return fault(w, s, lane, "mbarrier over-arrival",
+                     "all %d arrivals of phase %u of the mbarrier %s have come, it waits for %" PRId64 " bytes only",
+                     b->count, b->phase, PLACE(w, b->offset), b->tx);
     b->pending--;
     return mbarrier_settle(w, s, lane, b);
 }
@@ -210,12 +207,11 @@ static bool mbarrier_arrive(warp *w, const step *s, int lane, mbarrier *b)
 
 bool mbarrier_transferred(warp *w, const step *s, int lane, mbarrier *b, int64_t bytes, uint32_t phase)
 {
-    if (b->phase != phase) {
-        fault(w, s, lane, "wrong transaction count",
-              "%" PRId64 " bytes arrive at the mbarrier %s after phase %u has completed: it expected fewer bytes",
-              bytes, PLACE(w, b->offset), phase);
-        return false;
-    }
+    if (b->phase != phase)
+        return fault(w, s, lane, "wrong transaction count",
+                     "%" PRId64
+                     " bytes arrive at the mbarrier %s after phase %u has completed: it expected fewer bytes",
+                     bytes, PLACE(w, b->offset), phase);
     b->tx -= bytes;
     return mbarrier_settle(w, s, lane, b);
 }
@@ -237,11 +233,10 @@ static bool mbarrier_init(warp *w, const step *s, int lane)
     uint32_t offset, address = u32_of(w, s->in[0], lane) + (uint32_t)s->inst->offset, count = u32_of(w, s->in[1], lane);
     if (!shared_find(w, s, lane, IR_SHARED, address, IR_MBARRIER_BYTES, IR_MBARRIER_BYTES, &offset))
         return false;
-    if (count < 1 || count > ARRIVALS_MAX || c->barrier_of[offset / IR_MBARRIER_BYTES]) {
-        fault(w, s, lane, "misused mbarrier_init", "%u arrivals (1 to %d) at %s, which %s", count, ARRIVALS_MAX,
-              PLACE(w, offset), c->barrier_of[offset / IR_MBARRIER_BYTES] ? "is an mbarrier already" : "is free");
-        return false;
-    }
+    if (count < 1 || count > ARRIVALS_MAX || c->barrier_of[offset / IR_MBARRIER_BYTES])
+        return fault(w, s, lane, "misused mbarrier_init", "%u arrivals (1 to %d) at %s, which %s", count, ARRIVALS_MAX,
+                     PLACE(w, offset),
+                     c->barrier_of[offset / IR_MBARRIER_BYTES] ? "is an mbarrier already" : "is free");
     access a = warp_access(w, s, lane, true);
     uint16_t number = shared_touch(c, &a, offset, IR_MBARRIER_BYTES)
                           ? agent_new(w, s, (agent){ .kind = AGENT_TRANSFER, .cta = c->rank, .offset = offset })
@@ -277,10 +272,9 @@ static bool is_release_of_filled(warp *w, const step *s, int lane, const mbarrie
     uint16_t number = b->releases ? w->cta->barrier_of[b->filled / IR_MBARRIER_BYTES] : 0;
     if (number == 0 || w->cta->barriers[number - 1].phase > b->phase)
         return true;
-    fault(w, s, lane, "mbarrier over-arrival",
-          "%s is released once more, but %s has completed %u phases only: more releases than fillings",
-          PLACE(w, b->offset), PLACE(w, b->filled), w->cta->barriers[number - 1].phase);
-    return false;
+    return fault(w, s, lane, "mbarrier over-arrival",
+                 "%s is released once more, but %s has completed %u phases only: more releases than fillings",
+                 PLACE(w, b->offset), PLACE(w, b->filled), w->cta->barriers[number - 1].phase);
 }
 
 outcome run_mbarrier_arrive(warp *w, const step *s)
@@ -383,11 +377,9 @@ static bool registers_together(warp *w, const step *s)
     bool gone = false;
     for (int i = 0; i < WARPS_PER_GROUP; i++)
         gone = gone || (warps[i].done && !(g->registers_done >> i & 1));
-    if (gone || (g->registers_done & own) || (g->registers_done && g->registers_at != s)) {
-        fault(w, s, -1, "misused setmaxnreg", "only some warps of the warpgroup execute %s",
-              gone || !(g->registers_done & own) ? "it" : "the one before");
-        return false;
-    }
+    if (gone || (g->registers_done & own) || (g->registers_done && g->registers_at != s))
+        return fault(w, s, -1, "misused setmaxnreg", "only some warps of the warpgroup execute %s",
+                     gone || !(g->registers_done & own) ? "it" : "the one before");
     g->registers_at = s;
     g->registers_done = (g->registers_done | own) == all ? 0 : g->registers_done | own;
     return true;

@@ -19,12 +19,10 @@ static bool is_issued_once(warp *w, const step *s)
             size_t bytes = (size_t)s->in[j].bytes;
             same = memcmp(lanes + (size_t)first * bytes, lanes + (size_t)i * bytes, bytes) == 0;
         }
-        if (same) {
-            fault(w, s, i, "copy issued by several lanes",
-                  "lanes %d and %d issue the same %s; one thread must, in IF(elect()) or by its number", first, i,
-                  ir_op_text(s->inst->op));
-            return false;
-        }
+        if (same)
+            return fault(w, s, i, "copy issued by several lanes",
+                         "lanes %d and %d issue the same %s; one thread must, in IF(elect()) or by its number", first,
+                         i, ir_op_text(s->inst->op));
     }
     return true;
 }
@@ -61,30 +59,28 @@ static bool begin_load_into(transfer *t, cta *to, uint32_t extent, mbarrier *b)
     return true;
 }
 
-static outcome begin_load(transfer t, uint32_t address, uint32_t bar_address, uint32_t align, uint32_t extent)
+static bool begin_load(transfer t, uint32_t address, uint32_t bar_address, uint32_t align, uint32_t extent)
 {
     warp *w = t.w;
-    cluster *c = w->cluster;
     if (!shared_find(w, t.s, t.lane, IR_SHARED, address, extent, align, &t.offset) ||
         !shared_find(w, t.s, t.lane, IR_SHARED, bar_address, IR_MBARRIER_BYTES, IR_MBARRIER_BYTES, &t.barrier))
-        return FAULTED;
+        return false;
     EACH_ACTIVE(r, t.to_ctas) {
         uint32_t peer = (uint32_t)(r + 1) << CLUSTER_RANK_SHIFT | bar_address, unused;
         cta *to = shared_find(w, t.s, t.lane, IR_SHARED_CLUSTER, peer, IR_MBARRIER_BYTES, IR_MBARRIER_BYTES, &unused);
         mbarrier *b = to ? mbarrier_find(w, t.s, t.lane, to, t.barrier, true) : NULL;
         if (!b || !begin_load_into(&t, to, extent, b))
-            return FAULTED;
+            return false;
     }
-    return transfer_begin(c, t);
+    return transfer_begin(w->cluster, t);
 }
 
 static bool is_aligned(warp *w, const step *s, int lane, uint32_t bytes, const char *way, uint64_t global)
 {
     if (bytes % BULK_ALIGNMENT == 0 && global % BULK_ALIGNMENT == 0)
         return true;
-    fault(w, s, lane, "misaligned bulk copy", "%u bytes %s 0x%zx are not all multiples of %d", bytes, way,
-          (size_t)global, BULK_ALIGNMENT);
-    return false;
+    return fault(w, s, lane, "misaligned bulk copy", "%u bytes %s 0x%zx are not all multiples of %d", bytes, way,
+                 (size_t)global, BULK_ALIGNMENT);
 }
 
 outcome run_bulk_load(warp *w, const step *s)
@@ -99,12 +95,10 @@ outcome run_bulk_load(warp *w, const step *s)
                        .global = u64_of(w, s->in[1], i),
                        .bytes = u32_of(w, s->in[2], i),
                        .to_ctas = 1U << w->cta->rank };
-        if (!is_aligned(w, s, i, t.bytes, "from", t.global))
+        if (!is_aligned(w, s, i, t.bytes, "from", t.global) ||
+            !begin_load(t, u32_of(w, s->in[0], i) + (uint32_t)s->inst->offset, u32_of(w, s->in[3], i), BULK_ALIGNMENT,
+                        t.bytes))
             return FAULTED;
-        outcome o = begin_load(t, u32_of(w, s->in[0], i) + (uint32_t)s->inst->offset, u32_of(w, s->in[3], i),
-                               BULK_ALIGNMENT, t.bytes);
-        if (o != ADVANCE)
-            return o;
     }
     return ADVANCE;
 }
@@ -122,14 +116,14 @@ static cta *find_receiver(transfer *t, uint32_t address, uint32_t bar_address)
     return to == guard ? to : NULL;
 }
 
-static outcome store_async(warp *w, const step *s, int lane)
+static bool store_async(warp *w, const step *s, int lane)
 {
     transfer t = { .kind = TRANSFER_VALUE, .w = w, .s = s, .lane = lane, .bytes = (uint32_t)s->in[2].bytes };
     memcpy(&t.global, (const unsigned char *)lanes_of(w, s->in[2]) + (size_t)lane * t.bytes, t.bytes);
     cta *to = find_receiver(&t, u32_of(w, s->in[0], lane) + (uint32_t)s->inst->offset, u32_of(w, s->in[1], lane));
     mbarrier *b = to ? mbarrier_find(w, s, lane, to, t.barrier, true) : NULL;
     if (!b || !begin_load_into(&t, to, t.bytes, b))
-        return FAULTED;
+        return false;
     shared_visit(w, s, to);
     warp_release(w, 1U << lane, &b->gather);
     t.to_ctas = 1U << to->rank;
@@ -139,7 +133,7 @@ static outcome store_async(warp *w, const step *s, int lane)
 outcome run_store_async(warp *w, const step *s)
 {
     EACH_ACTIVE(i, w->active)
-        if (store_async(w, s, i) != ADVANCE)
+        if (!store_async(w, s, i))
             return FAULTED;
     return ADVANCE;
 }
@@ -174,10 +168,9 @@ static bool begins_with_chunk(const transfer *t)
     const int64_t bytes = t->coordinates[0] * (int64_t)ckl_dtype_bytes(t->map->dtype);
     if (bytes % BULK_ALIGNMENT == 0)
         return true;
-    fault(t->w, t->s, t->lane, "misaligned box",
-          "it begins at element %d of a row, %" PRId64 " bytes in, no multiple of %d", t->coordinates[0], bytes,
-          BULK_ALIGNMENT);
-    return false;
+    return fault(t->w, t->s, t->lane, "misaligned box",
+                 "it begins at element %d of a row, %" PRId64 " bytes in, no multiple of %d", t->coordinates[0], bytes,
+                 BULK_ALIGNMENT);
 }
 
 /* im2col: the offsets, which the hardware has 16, 8 or 5 bits for (PTX ISA, tensor copies), and a first place that is one. */
@@ -189,32 +182,26 @@ static bool read_offsets(transfer *t, const operand *in)
         t->coordinates[rank + i] = (int32_t)offset;
         if (offset < (uint32_t)most)
             continue;
-        fault(t->w, t->s, t->lane, "misused im2col load", "offset %d is %u, %d modes take less than %d", i, offset,
-              rank, most);
-        return false;
+        return fault(t->w, t->s, t->lane, "misused im2col load", "offset %d is %u, %d modes take less than %d", i,
+                     offset, rank, most);
     }
     if (tma_is_place(t->map, t->coordinates))
         return true;
-    fault(t->w, t->s, t->lane, "misused im2col load",
-          "it begins at column %d, row %d: no place between the map's corners", t->coordinates[1],
-          rank > 3 ? t->coordinates[2] : 0);
-    return false;
+    return fault(t->w, t->s, t->lane, "misused im2col load",
+                 "it begins at column %d, row %d: no place between the map's corners", t->coordinates[1],
+                 rank > 3 ? t->coordinates[2] : 0);
 }
 
 static bool read_coordinates(transfer *t, const operand *in)
 {
     const warp *w = t->w;
     const bool im2col = t->kind == TRANSFER_LOAD && t->s->inst->mode == 1;
-    if (t->map->im2col != im2col) {
-        fault(t->w, t->s, t->lane, "wrong mode of a tensor map", "%s through a map of %s mode",
-              im2col ? "an im2col load" : "a box", t->map->im2col ? "im2col" : "tiled");
-        return false;
-    }
-    if (t->s->inst->n != t->map->rank) {
-        fault(t->w, t->s, t->lane, "wrong rank", "%d coordinates for a tensor map of rank %d", t->s->inst->n,
-              t->map->rank);
-        return false;
-    }
+    if (t->map->im2col != im2col)
+        return fault(t->w, t->s, t->lane, "wrong mode of a tensor map", "%s through a map of %s mode",
+                     im2col ? "an im2col load" : "a box", t->map->im2col ? "im2col" : "tiled");
+    if (t->s->inst->n != t->map->rank)
+        return fault(t->w, t->s, t->lane, "wrong rank", "%d coordinates for a tensor map of rank %d", t->s->inst->n,
+                     t->map->rank);
     for (int i = 0; i < t->map->rank; i++)
         t->coordinates[i] = (int32_t)u32_of(w, in[i], t->lane);
     return begins_with_chunk(t) && (!im2col || read_offsets(t, in - (t->map->rank - 2)));
@@ -241,9 +228,8 @@ static bool may_be_beyond(const transfer *t)
     const uintptr_t address = (uintptr_t)t->map->address;
     if (t->map->im2col || !is_beyond(t) || memory_find(&t->w->cluster->kernel->device->memory, address, 1))
         return true;
-    fault(t->w, t->s, t->lane, "box beyond its tensor",
-          "no element of it is in the tensor, whose address 0x%zx is no memory", (size_t)address);
-    return false;
+    return fault(t->w, t->s, t->lane, "box beyond its tensor",
+                 "no element of it is in the tensor, whose address 0x%zx is no memory", (size_t)address);
 }
 
 outcome run_tma_load(warp *w, const step *s)
@@ -260,10 +246,9 @@ outcome run_tma_load(warp *w, const step *s)
             return fault(w, s, i, "no such CTA", "multicast mask 0x%x in a cluster of %d CTAs", mask,
                          w->cluster->cta_count);
         t.bytes = (uint32_t)tma_box_bytes(t.map);
-        outcome o = begin_load(t, u32_of(w, s->in[0], i) + (uint32_t)s->inst->offset, u32_of(w, s->in[2], i),
-                               tma_alignment(t.map), box_extent(t.map));
-        if (o != ADVANCE)
-            return o;
+        if (!begin_load(t, u32_of(w, s->in[0], i) + (uint32_t)s->inst->offset, u32_of(w, s->in[2], i),
+                        tma_alignment(t.map), box_extent(t.map)))
+            return FAULTED;
     }
     return ADVANCE;
 }
@@ -301,12 +286,12 @@ static bulk_queue *find_bulk(warp *w, const step *s, int lane, bool create)
 }
 
 /* The source is read, and global memory written, from now until the thread has waited for the group. */
-static outcome begin_store(transfer t, uint32_t address, uint32_t align, uint32_t extent)
+static bool begin_store(transfer t, uint32_t address, uint32_t align, uint32_t extent)
 {
     warp *w = t.w;
     bulk_queue *q = find_bulk(w, t.s, t.lane, true);
     if (!q || !shared_find(w, t.s, t.lane, IR_SHARED, address, extent, align, &t.offset))
-        return FAULTED;
+        return false;
     q->open = true;
     t.group = q->groups;
     access a = warp_access(w, t.s, t.lane, false);
@@ -318,9 +303,7 @@ static outcome begin_store(transfer t, uint32_t address, uint32_t align, uint32_
     to.agent = q->writer;
     to.strong = t.map && t.s->inst->mode == 1; // adds are relaxed atomics of the GPU
     to.scope = IR_SCOPE_GPU;
-    if (!transfer_touch_source(&t, &a) || !transfer_touch_global(&t, &to))
-        return FAULTED;
-    return transfer_begin(w->cluster, t);
+    return transfer_touch_source(&t, &a) && transfer_touch_global(&t, &to) && transfer_begin(w->cluster, t);
 }
 
 outcome run_bulk_store(warp *w, const step *s)
@@ -334,11 +317,9 @@ outcome run_bulk_store(warp *w, const step *s)
                        .lane = i,
                        .global = u64_of(w, s->in[0], i),
                        .bytes = u32_of(w, s->in[2], i) };
-        if (!is_aligned(w, s, i, t.bytes, "to", t.global))
+        if (!is_aligned(w, s, i, t.bytes, "to", t.global) ||
+            !begin_store(t, u32_of(w, s->in[1], i) + (uint32_t)s->inst->offset, BULK_ALIGNMENT, t.bytes))
             return FAULTED;
-        outcome o = begin_store(t, u32_of(w, s->in[1], i) + (uint32_t)s->inst->offset, BULK_ALIGNMENT, t.bytes);
-        if (o != ADVANCE)
-            return o;
     }
     return ADVANCE;
 }
@@ -359,13 +340,12 @@ outcome run_bulk_prefetch(warp *w, const step *s)
 static bool begins_inside(const transfer *t)
 {
     for (int i = 0; i < t->map->rank; i++)
-        if (t->coordinates[i] < 0) {
-            fault(t->w, t->s, t->lane, "misused tma_store",
-                  "coordinate %d of the box is %d; a box that is stored may end outside of the tensor, not begin "
-                  "before it",
-                  i, t->coordinates[i]);
-            return false;
-        }
+        if (t->coordinates[i] < 0)
+            return fault(
+                t->w, t->s, t->lane, "misused tma_store",
+                "coordinate %d of the box is %d; a box that is stored may end outside of the tensor, not begin "
+                "before it",
+                i, t->coordinates[i]);
     return true;
 }
 
@@ -379,10 +359,9 @@ outcome run_tma_store(warp *w, const step *s)
         if (!t.map || !read_coordinates(&t, s->in + 2) || !begins_inside(&t))
             return FAULTED;
         t.bytes = (uint32_t)tma_box_bytes(t.map);
-        outcome o =
-            begin_store(t, u32_of(w, s->in[1], i) + (uint32_t)s->inst->offset, tma_alignment(t.map), box_extent(t.map));
-        if (o != ADVANCE)
-            return o;
+        if (!begin_store(t, u32_of(w, s->in[1], i) + (uint32_t)s->inst->offset, tma_alignment(t.map),
+                         box_extent(t.map)))
+            return FAULTED;
     }
     return ADVANCE;
 }

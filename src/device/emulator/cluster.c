@@ -231,22 +231,17 @@ void cluster_start(cluster *c, int64_t index)
 
 static bool warp_may_leave(warp *w, const step *s)
 {
-    if (w->wgmma_issued && w->wgmma_waited < w->wgmma_groups + 1U * w->wgmma_open) {
-        fault(w, s, -1, "exit with work under way", "wgmma was issued and not waited for");
-        return false;
-    }
+    if (w->wgmma_issued && w->wgmma_waited < w->wgmma_groups + 1U * w->wgmma_open)
+        return fault(w, s, -1, "exit with work under way", "wgmma was issued and not waited for");
     const step *missed = setmaxnreg_missed(w);
-    if (missed) {
-        fault(w, missed, -1, "misused setmaxnreg", "only some warps of the warpgroup execute it, this one leaves");
-        return false;
-    }
+    if (missed)
+        return fault(w, missed, -1, "misused setmaxnreg",
+                     "only some warps of the warpgroup execute it, this one leaves");
     for (int i = 0; i < w->cta->bulk_count; i++) {
         const bulk_queue *q = &w->cta->bulk[i];
-        if (q->warp == w->index && (q->open || q->waited < q->groups)) {
-            fault(w, s, q->lane, "exit with work under way",
-                  "a bulk store may still read the CTA's shared memory; bulk_wait must come before the end");
-            return false;
-        }
+        if (q->warp == w->index && (q->open || q->waited < q->groups))
+            return fault(w, s, q->lane, "exit with work under way",
+                         "a bulk store may still read the CTA's shared memory; bulk_wait must come before the end");
     }
     return true;
 }
@@ -279,20 +274,19 @@ static bool cta_may_leave(warp *w, const step *s)
 {
     cta *c = w->cta;
     const mbarrier *b = find_open_load(c);
-    if (b) {
-        fault(w, s, -1, "exit with work under way",
-              "the CTA leaves without having waited for a copy into its shared memory on %s", PLACE(w, b->offset));
-        return false;
-    }
+    if (b)
+        return fault(w, s, -1, "exit with work under way",
+                     "the CTA leaves without having waited for a copy into its shared memory on %s",
+                     PLACE(w, b->offset));
     for (uint16_t i = 0; c->visited && i < c->cluster->warp_count; i++) {
         const visitor *v = &c->visitors[i];
         if (was_seen(c, i, v->clock))
             continue;
         char who[AGENT_TEXT_BYTES];
-        fault(w, s, -1, "access to an exited CTA",
-              "CTA rank %d leaves, and nothing orders its end after the access of %s to its shared memory at %s:%d",
-              c->rank, agent_text(c->cluster, i, who, sizeof who), v->s->inst->file, v->s->inst->line);
-        return false;
+        return fault(
+            w, s, -1, "access to an exited CTA",
+            "CTA rank %d leaves, and nothing orders its end after the access of %s to its shared memory at %s:%d",
+            c->rank, agent_text(c->cluster, i, who, sizeof who), v->s->inst->file, v->s->inst->line);
     }
     return true;
 }
@@ -328,11 +322,10 @@ static bool has_budget(warp *w)
     if (w->executed <= budget)
         return true;
     w->cluster->endless = true;
-    fault(w, &w->cluster->kernel->steps[w->pc], -1, "endless loop",
-          "the warp has executed %" PRId64 " instructions, its budget; CKL_EMULATOR=\"budget=%" PRId64
-          "\" gives it ten times as many",
-          w->executed, 10 * budget);
-    return false;
+    return fault(w, &w->cluster->kernel->steps[w->pc], -1, "endless loop",
+                 "the warp has executed %" PRId64 " instructions, its budget; CKL_EMULATOR=\"budget=%" PRId64
+                 "\" gives it ten times as many",
+                 w->executed, 10 * budget);
 }
 
 /* Runs a warp until it is blocked, has nothing new to do, has ended or has had its time. False after a fault. */

@@ -27,17 +27,13 @@ static bool begin_cp_async(transfer *t, int lane)
     uint32_t address = u32_of(w, s->in[0], lane) + (uint32_t)s->inst->offset, undefined = 0;
     l->global[lane] = u64_of(w, s->in[1], lane);
     l->valid[lane] = u32_of(w, s->in[2], lane);
-    if (l->valid[lane] > t->bytes) {
-        fault(w, s, lane, "misused cp_async", "%u bytes of %u are to be read", l->valid[lane], t->bytes);
-        return false;
-    }
+    if (l->valid[lane] > t->bytes)
+        return fault(w, s, lane, "misused cp_async", "%u bytes of %u are to be read", l->valid[lane], t->bytes);
     if (l->valid[lane] && !check_source(w, s, lane, l->global[lane], l->valid[lane], &undefined))
         return false;
-    if (l->valid[lane] && l->global[lane] % t->bytes) {
-        fault(w, s, lane, "misaligned global access", "address 0x%zx is no multiple of %u", (size_t)l->global[lane],
-              t->bytes);
-        return false;
-    }
+    if (l->valid[lane] && l->global[lane] % t->bytes)
+        return fault(w, s, lane, "misaligned global access", "address 0x%zx is no multiple of %u",
+                     (size_t)l->global[lane], t->bytes);
     if (!shared_find(w, s, lane, IR_SHARED, address, t->bytes, t->bytes, &l->offset[lane]))
         return false;
     access a = warp_access(w, s, lane, true);
@@ -75,7 +71,7 @@ outcome run_cp_async(warp *w, const step *s)
     for (int i = 0; i < LANES; i++)
         global[i] = t.lanes->global[w->active >> i & 1 ? i : first_lane(w->active)];
     count_global(w, global, s->inst->n, false);
-    return transfer_begin(w->cluster, t);
+    return transfer_begin(w->cluster, t) ? ADVANCE : FAULTED;
 }
 
 outcome run_cp_async_commit(warp *w, const step *s)

@@ -1,10 +1,9 @@
 /* device.c - the emulated GPU in the table of devices: its models, its settings, its memory. */
-#include <errno.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/fields.h"
 #include "base/math.h"
 #include "device/emulator/emulator.h"
 #include "device/emulator/tma.h"
@@ -30,77 +29,38 @@ enum { THREADS_PER_CTA_MAX = 1024, REGISTERS_PER_SM = 65536 };
 
 /* Settings */
 
+static const field option_fields[] = {
+    FIELD_ROW(emulator_options, int64_t, seed, "1", "", "of everything random")                                    //
+    FIELD_ROW(emulator_options, choice, schedule, "rounds", "rounds random", "which warp runs next")               //
+    FIELD_ROW(emulator_options, choice, completion, "lazy", "eager lazy random", "when asynchronous work is done") //
+    FIELD_ROW(emulator_options, int64_t, budget, "400000000", "", "instructions of a warp, then it is endless")    //
+    FIELD_ROW(emulator_options, int, threads, "0", "", "of the host; 0: as many as OpenMP gives")                  //
+    FIELD_ROW(emulator_options, int, resident, "0", "", "clusters at once; 0: as many as the device holds")        //
+};
+static const field_table option_table = FIELD_TABLE(option_fields);
+
 emulator_options emulator_options_default(void)
 {
-    return (emulator_options){
-        .seed = 1, .schedule = SCHEDULE_ROUNDS, .completion = COMPLETION_LAZY, .budget = 400 * 1000 * 1000
-    };
-}
-
-static bool parse_number(const char *word, int64_t *out)
-{
-    char *end;
-    errno = 0;
-    long long value = strtoll(word, &end, 10);
-    if (end == word || *end || errno || value < 0)
-        return false;
-    *out = value;
-    return true;
-}
-
-/* The position of a word in a list that ends with NULL; -1 if it is not there. */
-static int parse_choice(const char *word, const char *const *names)
-{
-    for (int i = 0; names[i]; i++)
-        if (strcmp(names[i], word) == 0)
-            return i;
-    return -1;
-}
-
-static ckl_status set_option(const char *key, const char *value, emulator_options *o)
-{
-    static const char *const schedules[] = { "rounds", "random", NULL };
-    static const char *const completions[] = { "eager", "lazy", "random", NULL };
-    int64_t number = 0;
-    int choice = 0;
-    if (strcmp(key, "schedule") == 0) {
-        choice = parse_choice(value, schedules);
-        o->schedule = choice > 0 ? SCHEDULE_RANDOM : SCHEDULE_ROUNDS;
-    } else if (strcmp(key, "completion") == 0) {
-        choice = parse_choice(value, completions);
-        o->completion = choice >= 0 ? (emulator_completion)choice : COMPLETION_LAZY;
-    } else if (!parse_number(value, &number)) {
-        choice = -1;
-    } else if (strcmp(key, "seed") == 0) {
-        o->seed = (uint64_t)number;
-    } else if (strcmp(key, "budget") == 0) {
-        o->budget = number;
-    } else if (strcmp(key, "threads") == 0) {
-        o->threads = (int)number;
-    } else if (strcmp(key, "resident") == 0) {
-        o->resident = (int)min_i64(number, INT_MAX);
-    } else {
-        FAIL(CKL_INVALID,
-             "CKL_EMULATOR: there is no %s; known are seed, schedule, completion, budget, threads and resident", key);
-    }
-    if (choice < 0)
-        FAIL(CKL_INVALID, "CKL_EMULATOR: %s=%s is not understood", key, value);
-    return CKL_OK;
+    emulator_options options;
+    fields_default(option_table, &options);
+    return options;
 }
 
 ckl_status emulator_options_parse(const char *line, emulator_options *options)
 {
-    char copy[512];
+    emulator_options read = *options;
+    char copy[512], *rest;
     if (snprintf(copy, sizeof copy, "%s", line) >= (int)sizeof copy)
         FAIL(CKL_INVALID, "CKL_EMULATOR is longer than %zu characters", sizeof copy - 1);
-    char *rest;
     for (char *word = strtok_r(copy, " ", &rest); word; word = strtok_r(NULL, " ", &rest)) {
         char *equals = strchr(word, '=');
-        if (!equals)
+        if (!equals || !equals[1])
             FAIL(CKL_INVALID, "CKL_EMULATOR: \"%s\" is not key=value", word);
         *equals = '\0';
-        TRY(set_option(word, equals + 1, options));
+        TRY(fields_set(option_table, "CKL_EMULATOR", word, equals + 1, &read));
     }
+    TRY(fields_check(option_table, "CKL_EMULATOR", &read));
+    *options = read;
     return CKL_OK;
 }
 

@@ -1,29 +1,8 @@
 /*
  * emulator.h - the emulated GPU as a device: settings, memory, counters and loaded kernels.
  *
- * Settings come from the environment when the device is opened, key=value pairs separated by spaces:
- *     CKL_EMULATOR="seed=7 schedule=random completion=lazy budget=1000000 threads=1"
- *   seed         of everything random; a run with the same seed repeats exactly
- *   schedule     which warp runs next: `rounds` in turn, each for a fixed time; `random` any, for a random time
- *   completion   when asynchronous work is done: `eager` at once, `lazy` when nothing else can run, `random` in between and
- *                in any order
- *   budget       instructions that one warp may execute before it is taken for an endless loop
- *   threads      of the host; 0: as many as OpenMP gives
- *   resident     clusters of a launch that orders its CTAs run at once, begun in the order of their numbers; 0: as many as the
- *                device holds, begun in any order where the schedule is random. 1: who waits for a CTA of a higher number,
- *                which a GPU full of other kernels may not begin, never goes on
- *
- * What it does not model, or models only roughly:
- *   - time and caches: a read of global memory brings what was written last, also where the report says that it need not
- *   - kernels without strong accesses (atomics, accesses with an order): races between their clusters are sought, those
- *     among the warps of one cluster, and missing proxy fences, in global memory are not
- *   - the lanes of a warp run in lockstep: races among them are not seen. Fences and waits count for the whole warp; so do
- *     releases in global memory. Lanes that wait in one branch for lanes of the other branch are a deadlock, which
- *     independent lanes would survive
- *   - order through flags in shared memory, outside barriers, is reported as a race
- *   - in global memory, a write by the async proxy after ordinary reads needs no proxy fence
- *   - approximate functions are rounded correctly, and mma.sync has the arithmetic of wgmma
- *   - registers are not allocated: SETMAXNREG moves those that a CTA begins with, what threads and ctas_per_sm allow
+ * Settings come from the environment when the device is opened: CKL_EMULATOR="seed=7 schedule=random". docs/emulator.md says what they
+ * mean, what the emulator models, and under "Limits" what it does not.
  */
 #pragma once
 

@@ -9,9 +9,8 @@ bool warp_converges(warp *w, const step *s)
 {
     if (is_converged(w))
         return true;
-    fault(w, s, first_lane(~(w->active | w->exited)), "divergence at a converged instruction",
-          "%s wants all lanes of the warp, only 0x%08x are here", ir_op_text(s->inst->op), w->active);
-    return false;
+    return fault(w, s, first_lane(~(w->active | w->exited)), "divergence at a converged instruction",
+                 "%s wants all lanes of the warp, only 0x%08x are here", ir_op_text(s->inst->op), w->active);
 }
 
 outcome run_warp_sync(warp *w, const step *s)

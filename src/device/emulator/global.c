@@ -263,9 +263,9 @@ static bool race(const access *a, place at, const epoch *e)
     if (at.step != UINT16_MAX)
         snprintf(where, sizeof where, "%s:%d", l->kernel->steps[at.step].inst->file,
                  l->kernel->steps[at.step].inst->line);
-    fault(a->w, a->s, access_lane(a, at.address), "global-memory race", "%s of %s meets the %s by %s at %s; %s",
-          a->write ? "write" : "read", global_text(l, a->memory, at.address, name), at.what, who, where, advice(a, e));
-    return false;
+    return fault(a->w, a->s, access_lane(a, at.address), "global-memory race", "%s of %s meets the %s by %s at %s; %s",
+                 a->write ? "write" : "read", global_text(l, a->memory, at.address, name), at.what, who, where,
+                 advice(a, e));
 }
 
 static bool missing_fence(const access *a, place at, const epoch *e)
@@ -273,10 +273,10 @@ static bool missing_fence(const access *a, place at, const epoch *e)
     char who[AGENT_TEXT_BYTES], name[PLACE_BYTES];
     const launch_state *l = a->w->cluster->launch;
     describe_other(a, e, who);
-    fault(a->w, a->s, access_lane(a, at.address), "missing fence_proxy_async",
-          "the async proxy %s %s, which %s wrote with an ordinary store; fence_proxy_async_gmem must follow the store",
-          a->write ? "overwrites" : "reads", global_text(l, a->memory, at.address, name), who);
-    return false;
+    return fault(
+        a->w, a->s, access_lane(a, at.address), "missing fence_proxy_async",
+        "the async proxy %s %s, which %s wrote with an ordinary store; fence_proxy_async_gmem must follow the store",
+        a->write ? "overwrites" : "reads", global_text(l, a->memory, at.address, name), who);
 }
 
 /* Readers: one epoch, or a set of them as a list that begins with the last one. Sets are shared: equal steps give equal sets. */

@@ -102,7 +102,7 @@ void cluster_barrier_check(cluster *c);       // after an arrival, and after a w
 const step *setmaxnreg_missed(const warp *w); // by a warp that leaves; NULL: none
 
 /* transfer.c - False after a fault, or where stated. */
-outcome transfer_begin(cluster *c, transfer t); // queues it, or does it at once if completion is eager
+bool transfer_begin(cluster *c, transfer t); // queues it, or does it at once if completion is eager
 bool transfer_touch_destination(const transfer *t, cta *to, const access *a);
 bool transfer_touch_source(const transfer *t, const access *a); // notes that a store reads its part of shared memory
 bool transfer_touch_global(const transfer *t, access *a);       // notes the access to global memory

@@ -27,11 +27,9 @@ static cta *find_cta(warp *w, const step *s, int lane, ir_space space, uint32_t 
 static bool is_there(warp *w, const step *s, int lane, const cta *c)
 {
     bool met = c == w->cta;
-    if (c->warps_left == 0) {
-        fault(w, s, lane, "access to an exited CTA",
-              "CTA rank %d of the cluster has left; a cluster barrier must keep it", c->rank);
-        return false;
-    }
+    if (c->warps_left == 0)
+        return fault(w, s, lane, "access to an exited CTA",
+                     "CTA rank %d of the cluster has left; a cluster barrier must keep it", c->rank);
     for (int i = 0; i < w->cluster->kernel->warps && !met; i++)
         met = w->knows.seen[c->warps[i].agent] > 0;
     if (!met)
@@ -102,10 +100,9 @@ static bool race(const access *a, uint32_t offset, uint16_t other, uint32_t othe
     agent_kind kind = c->agents[other].kind;
     const char *name =
         kind == AGENT_TRANSFER && !a->write ? "read of a copy that has not arrived" : "shared-memory race";
-    fault(a->w, a->s, access_lane(a, offset), name, "%s of %s meets the %s by %s at %s; %s",
-          a->write ? "write" : "read", PLACE(a->w, offset), what, agent_text(c, other, who, sizeof who),
-          source_of(c, other_step, where, sizeof where), advice[kind]);
-    return false;
+    return fault(a->w, a->s, access_lane(a, offset), name, "%s of %s meets the %s by %s at %s; %s",
+                 a->write ? "write" : "read", PLACE(a->w, offset), what, agent_text(c, other, who, sizeof who),
+                 source_of(c, other_step, where, sizeof where), advice[kind]);
 }
 
 /* Of a cell that lanes side by side use together: the first in 5 bits, above them the logarithm of how many. */
@@ -155,23 +152,22 @@ static bool lane_race(const access *a, uint32_t offset, uint16_t other, uint32_t
     cluster *c = a->w->cluster;
     const int lane = first_lane(mask_of_lanes(lanes) & ~a->knows->lanes[other]);
     char who[AGENT_TEXT_BYTES], where[WHERE_BYTES];
-    fault(a->w, a->s, access_lane(a, offset), "shared-memory race",
-          "%s of %s meets the %s by lane %d of %s at %s; another lane arrived: a warp_sync before that is missing",
-          a->write ? "write" : "read", PLACE(a->w, offset), what, lane, agent_text(c, other, who, sizeof who),
-          source_of(c, other_step, where, sizeof where));
-    return false;
+    return fault(
+        a->w, a->s, access_lane(a, offset), "shared-memory race",
+        "%s of %s meets the %s by lane %d of %s at %s; another lane arrived: a warp_sync before that is missing",
+        a->write ? "write" : "read", PLACE(a->w, offset), what, lane, agent_text(c, other, who, sizeof who),
+        source_of(c, other_step, where, sizeof where));
 }
 
 static bool missing_fence(const access *a, uint32_t offset, uint16_t other, uint32_t other_step, bool wrote)
 {
     cluster *c = a->w->cluster;
     char who[AGENT_TEXT_BYTES], where[WHERE_BYTES];
-    fault(a->w, a->s, access_lane(a, offset), "missing fence_proxy_async",
-          "the async proxy %s %s, which %s %s at %s with an ordinary %s; fence_proxy_async must follow the %s",
-          a->write ? "overwrites" : "reads", PLACE(a->w, offset), agent_text(c, other, who, sizeof who),
-          wrote ? "wrote" : "read", source_of(c, other_step, where, sizeof where), wrote ? "store" : "load",
-          wrote ? "store" : "load");
-    return false;
+    return fault(a->w, a->s, access_lane(a, offset), "missing fence_proxy_async",
+                 "the async proxy %s %s, which %s %s at %s with an ordinary %s; fence_proxy_async must follow the %s",
+                 a->write ? "overwrites" : "reads", PLACE(a->w, offset), agent_text(c, other, who, sizeof who),
+                 wrote ? "wrote" : "read", source_of(c, other_step, where, sizeof where), wrote ? "store" : "load",
+                 wrote ? "store" : "load");
 }
 
 /* Reads before writes */
@@ -351,19 +347,16 @@ static void note_read(const access *a, cell *x, uint8_t lanes)
 static bool undefined_read(const access *a, const cell *x, uint32_t offset)
 {
     char where[WHERE_BYTES];
-    fault(a->w, a->s, access_lane(a, offset), "read of uninitialised shared memory",
-          "%s came by cp_async at %s from global memory that was never written", PLACE(a->w, offset),
-          source_of(a->w->cluster, x->write_step, where, sizeof where));
-    return false;
+    return fault(a->w, a->s, access_lane(a, offset), "read of uninitialised shared memory",
+                 "%s came by cp_async at %s from global memory that was never written", PLACE(a->w, offset),
+                 source_of(a->w->cluster, x->write_step, where, sizeof where));
 }
 
 static bool touch_cell(cta *c, const access *a, cell *x, uint32_t offset, uint32_t bytes)
 {
-    if (x->flags & CELL_MBARRIER) {
-        fault(a->w, a->s, access_lane(a, offset), "access to an mbarrier", "%s belongs to an mbarrier that is in use",
-              PLACE(a->w, offset));
-        return false;
-    }
+    if (x->flags & CELL_MBARRIER)
+        return fault(a->w, a->s, access_lane(a, offset), "access to an mbarrier",
+                     "%s belongs to an mbarrier that is in use", PLACE(a->w, offset));
     if (x->flags & CELL_UNDEFINED && (!a->write || a->atomic))
         return undefined_read(a, x, offset);
     if (!(x->flags & CELL_WRITTEN) && (!a->write || a->atomic)) {
@@ -413,12 +406,12 @@ static void split(cta *on, int tier, uint32_t offset)
     *whole = (cell){ .flags = CELL_SPLIT };
 }
 
-/* A cell of this tier that counts. */
-static cell *cell_at(cta *c, int tier, uint32_t offset)
+/* The cell of a byte, which counts from now on. */
+static cell *byte_cell(cta *c, uint32_t offset)
 {
-    for (int coarser = TIER_CHUNK; coarser < tier; coarser++)
+    for (int coarser = TIER_CHUNK; coarser < TIER_BYTE; coarser++)
         split(c, coarser, offset);
-    return &c->cells[tier][offset / TIER_SPAN[tier]];
+    return &c->cells[TIER_BYTE][offset];
 }
 
 /* Bytes from .. to, of which this tier has whole cells or parts. After a write of all parts of a cell it is one again. */
@@ -457,7 +450,7 @@ void shared_undefine(cta *c, uint32_t offset, uint32_t bytes)
     for (uint32_t at = offset; bytes; at++, bytes >>= 1) {
         if (!(bytes & 1))
             continue;
-        cell *x = cell_at(c, TIER_BYTE, at);
+        cell *x = byte_cell(c, at);
         x->flags = (uint8_t)((x->flags & ~CELL_WRITTEN) | CELL_UNDEFINED);
     }
 }
@@ -465,7 +458,7 @@ void shared_undefine(cta *c, uint32_t offset, uint32_t bytes)
 void shared_mark_mbarrier(cta *c, uint32_t offset)
 {
     for (uint32_t at = offset; at < offset + IR_MBARRIER_BYTES; at++)
-        cell_at(c, TIER_BYTE, at)->flags = CELL_MBARRIER;
+        byte_cell(c, at)->flags = CELL_MBARRIER;
 }
 
 outcome run_mapa(warp *w, const step *s)

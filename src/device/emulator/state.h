@@ -41,8 +41,8 @@ typedef struct past past;
 typedef struct clock_block clock_block;
 typedef struct flag flag;
 
-/* YIELDED: the instruction is done, and found nothing new; others shall run. */
-typedef enum outcome { ADVANCE, JUMPED, BLOCKED, YIELDED, FAULTED } outcome;
+/* FAULTED is false, what a check returns. YIELDED: the instruction is done, and found nothing new; others shall run. */
+typedef enum outcome { FAULTED, ADVANCE, JUMPED, BLOCKED, YIELDED } outcome;
 typedef outcome handler(warp *w, const step *s);
 
 /* Where an operand lies: 32 lanes in one of the warp's two banks. */

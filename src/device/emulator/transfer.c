@@ -24,6 +24,13 @@ static uint32_t shared_place(const walk *x, uint32_t offset)
     return shared_offset(swizzle_address(SHARED_BASE + x->t->offset + offset, x->span));
 }
 
+/* The bytes from an offset to the end of its chunk, or as many as are left. */
+static uint32_t chunk_length(uint32_t offset, uint32_t left)
+{
+    uint32_t length = CHUNK - offset % CHUNK;
+    return length < left ? length : left;
+}
+
 static void load_run(void *user, uint32_t offset, unsigned char *global, uint32_t bytes)
 {
     walk *x = user;
@@ -35,8 +42,7 @@ static void load_run(void *user, uint32_t offset, unsigned char *global, uint32_
         return;
     }
     for (uint32_t at = 0, length; at < bytes; at += length) {
-        length = CHUNK - (offset + at) % CHUNK;
-        length = length < bytes - at ? length : bytes - at;
+        length = chunk_length(offset + at, bytes - at);
         unsigned char *to = x->c->shared + shared_place(x, offset + at);
         if (global)
             memcpy(to, global + at, length);
@@ -79,8 +85,7 @@ static void store_run(void *user, uint32_t offset, unsigned char *global, uint32
     walk *x = user;
     x->moved += global ? bytes : 0;
     for (uint32_t at = 0, length; global && x->ok && at < bytes; at += length) {
-        length = CHUNK - (offset + at) % CHUNK;
-        length = length < bytes - at ? length : bytes - at;
+        length = chunk_length(offset + at, bytes - at);
         x->ok = store_chunk(x, global + at, shared_place(x, offset + at), length);
     }
 }
@@ -105,8 +110,7 @@ static void poison_run(void *user, uint32_t offset, unsigned char *global, uint3
     (void)global;
     walk *x = user;
     for (uint32_t at = 0, length; x->ok && at < bytes; at += length) {
-        length = CHUNK - (offset + at) % CHUNK;
-        length = length < bytes - at ? length : bytes - at;
+        length = chunk_length(offset + at, bytes - at);
         const uint32_t place = shared_place(x, offset + at);
         x->ok = shared_touch(x->c, x->touch, place, length);
         memset(x->c->shared + place, SHARED_POISON, length);
@@ -159,10 +163,9 @@ static bool complete_load(cluster *c, const transfer *t)
     int64_t moved = 0; // once, into however many CTAs
     EACH_ACTIVE(r, t->to_ctas) {
         cta *to = &c->ctas[r];
-        if (to->warps_left == 0) {
-            fault(t->w, t->s, t->lane, "access to an exited CTA", "the copy arrives in CTA rank %d, which has left", r);
-            return false;
-        }
+        if (to->warps_left == 0)
+            return fault(t->w, t->s, t->lane, "access to an exited CTA",
+                         "the copy arrives in CTA rank %d, which has left", r);
         mbarrier *b = &to->barriers[to->barrier_of[t->barrier / IR_MBARRIER_BYTES] - 1];
         if (!move_load_into(to, t, &moved) || !mbarrier_transferred(t->w, t->s, t->lane, b, t->bytes, t->phase[r]))
             return false;
@@ -282,10 +285,8 @@ bool transfer_complete_groups(warp *w, transfer_kind kind, int lane, uint32_t gr
     return true;
 }
 
-outcome transfer_begin(cluster *c, transfer t)
+bool transfer_begin(cluster *c, transfer t)
 {
     enqueue(c, t);
-    if (!is_eager(c))
-        return ADVANCE;
-    return complete_at(c, c->queue_count - 1) ? ADVANCE : FAULTED;
+    return !is_eager(c) || complete_at(c, c->queue_count - 1);
 }

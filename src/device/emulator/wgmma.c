@@ -73,9 +73,8 @@ static bool group_converges(warp *w, const step *s)
         return false;
     if (w->index / WARPS_PER_GROUP < w->cluster->kernel->warps / WARPS_PER_GROUP && !w->exited)
         return true;
-    fault(w, s, -1, "divergence at a converged instruction", "%s wants the four whole warps of a warpgroup",
-          ir_op_text(s->inst->op));
-    return false;
+    return fault(w, s, -1, "divergence at a converged instruction", "%s wants the four whole warps of a warpgroup",
+                 ir_op_text(s->inst->op));
 }
 
 outcome run_wgmma_fence(warp *w, const step *s)
@@ -129,9 +128,8 @@ static bool is_uniform(warp *w, const step *s, operand o)
     size_t bytes = (size_t)o.bytes;
     if (memcmp(x, x + bytes, bytes * (LANES - 1)) == 0)
         return true;
-    fault(w, s, -1, "divergence at a converged instruction",
-          "an operand of wgmma differs between the lanes of the warp");
-    return false;
+    return fault(w, s, -1, "divergence at a converged instruction",
+                 "an operand of wgmma differs between the lanes of the warp");
 }
 
 static bool read_op(warp *w, const step *s, matrix_op *op)
@@ -176,13 +174,11 @@ static matrix_op *append(cluster *c, warpgroup *g, const matrix_op *op)
 static bool agree(warp *w, const step *s, matrix_op *op, const matrix_op *mine)
 {
     if (op->s != mine->s || op->a != mine->a || op->b != mine->b || op->accumulate != mine->accumulate ||
-        op->group != mine->group) {
-        fault(
+        op->group != mine->group)
+        return fault(
             w, s, -1, "divergence at a converged instruction",
             "the warps of the warpgroup issue different wgmmas: another is at %s:%d, or its operands or groups differ",
             op->s->inst->file, op->s->inst->line);
-        return false;
-    }
     op->issued++;
     knowledge_meet(w->cluster, &op->knows, &w->knows);
     return true;
