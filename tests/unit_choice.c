@@ -18,7 +18,8 @@
 #include "skeletons/row.h"
 #include "skeletons/row_cost.h"
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || \
+    defined(CKL_COVERED) // they take several times as long
 enum { CHOICE_US_MAX = 4000 };
 #else
 enum { CHOICE_US_MAX = 400 }; // twice what the longest takes on a core of its own: others may share it

@@ -18,7 +18,7 @@ static ckl_val marked(ckl_val x, ckl_val pixel, ckl_val channel, void *user)
 static float unit = 0.25f;
 static const ckl_gemm_epilogue marks = { .name = "marked", .apply = marked, .user = &unit };
 
-enum { IMAGES = 3, SIDE = 12, CHANNELS_MAX = 72, ELEMENTS_MAX = IMAGES * SIDE * SIDE * CHANNELS_MAX };
+enum { IMAGES = 3, SIDE_MAX = 12, CHANNELS_MAX = 72, ELEMENTS_MAX = IMAGES * SIDE_MAX * SIDE_MAX * CHANNELS_MAX };
 
 /* y of a plan that is forced. */
 static void run(const char *force, const ckl_conv_desc *desc, float *y)
@@ -46,7 +46,7 @@ static void run(const char *force, const ckl_conv_desc *desc, float *y)
 
 static void compare(const ckl_conv_desc *d, const char *force, const float *plain, const float *custom)
 {
-    const int k = (int)d->k, plane = SIDE * SIDE;
+    const int k = (int)d->k, plane = (int)(d->h * d->w);
     for (int i = 0; i < IMAGES * plane * k; i++) {
         const bool nhwc = d->layout == CKL_IMAGE_NHWC;
         const int channel = nhwc ? i % k : i / plane % k, pixel = nhwc ? i / k : i / (plane * k) * plane + i % plane;
@@ -62,30 +62,32 @@ static void test_kernels(void **state)
     static float plain[ELEMENTS_MAX], custom[ELEMENTS_MAX];
     static const struct {
         const char *force;
-        int64_t c, k, groups;
+        int64_t c, k, groups, side;
         ckl_image_layout layout;
     } kernels[] = {
-        { "naive", 8, 8, 1, CKL_IMAGE_NCHW },
-        { "sm80", 8, 40, 1, CKL_IMAGE_NHWC },
-        { "sm90 tall=0 held=0 im2col=1 split=1 box_w=128 box_h=1 box_n=1 consumers=2", 8, 72, 1, CKL_IMAGE_NHWC },
-        { "sm90 tall=0 held=0 im2col=1 split=2 box_w=64 box_h=1 box_n=1 consumers=1 tile_n=128 stages=4", 8, 72, 1,
+        { "naive", 8, 8, 1, 11, CKL_IMAGE_NCHW },
+        { "sm80", 8, 40, 1, 11, CKL_IMAGE_NHWC },
+        { "sm90 tall=0 held=0 im2col=1 split=1 box_w=128 box_h=1 box_n=1 consumers=2", 8, 72, 1, 11, CKL_IMAGE_NHWC },
+        { "sm90 tall=0 held=0 im2col=1 split=2 box_w=64 box_h=1 box_n=1 consumers=1 tile_n=128 stages=4", 8, 72, 1, 11,
           CKL_IMAGE_NHWC },
-        { "sm90 tall=0 held=0 im2col=0 split=1 box_w=4 box_h=16 box_n=2 consumers=2", 8, 72, 1, CKL_IMAGE_NHWC },
-        { "sm90 tall=0 held=0 im2col=0 split=1 box_w=2 box_h=8 box_n=4 consumers=1", 16, 48, 2, CKL_IMAGE_NHWC },
-        { "sm90 tall=1 held=0 im2col=0 split=1 box_w=8 box_h=16 box_n=1 consumers=2 tile_n=80 stages=2", 8, 72, 1,
+        { "sm90 tall=0 held=0 im2col=0 split=1 box_w=4 box_h=16 box_n=2 consumers=2", 8, 72, 1, 11, CKL_IMAGE_NHWC },
+        { "sm90 tall=0 held=0 im2col=0 split=1 box_w=2 box_h=8 box_n=4 consumers=1", 16, 48, 2, 11, CKL_IMAGE_NHWC },
+        { "sm90 tall=1 held=0 im2col=0 split=1 box_w=8 box_h=16 box_n=1 consumers=2 tile_n=80 stages=2", 8, 72, 1, 11,
           CKL_IMAGE_NHWC },
-        { "sliced slices=2", 72, 24, 1, CKL_IMAGE_NHWC },
-        { "packed", 11, 24, 1, CKL_IMAGE_NCHW },
-        { "patches", 16, 24, 1, CKL_IMAGE_NCHW },
-        { "im2col", 16, 24, 1, CKL_IMAGE_NHWC },
-        { "stem", 3, 16, 1, CKL_IMAGE_NHWC },
-        { "stem", 3, 16, 1, CKL_IMAGE_NCHW },
-        { "narrow", 8, 7, 1, CKL_IMAGE_NHWC },
-        { "halo", 24, 24, 24, CKL_IMAGE_NHWC },
-        { "depthwise", 16, 16, 16, CKL_IMAGE_NHWC },
-        { "depthwise", 5, 5, 5, CKL_IMAGE_NCHW },
-        { "depthwise_rows", 6, 6, 6, CKL_IMAGE_NHWC },
-        { "nchw_sm90", 16, 24, 1, CKL_IMAGE_NCHW },
+        { "sliced slices=2", 72, 24, 1, 11, CKL_IMAGE_NHWC },
+        { "packed", 11, 24, 1, 11, CKL_IMAGE_NCHW },
+        { "packed", 11, 24, 1, 12, CKL_IMAGE_NCHW },
+        { "patches", 16, 24, 1, 11, CKL_IMAGE_NCHW },
+        { "patches", 16, 24, 1, 12, CKL_IMAGE_NCHW },
+        { "im2col", 16, 24, 1, 11, CKL_IMAGE_NHWC },
+        { "stem", 3, 16, 1, 11, CKL_IMAGE_NHWC },
+        { "stem", 3, 16, 1, 11, CKL_IMAGE_NCHW },
+        { "narrow", 8, 7, 1, 11, CKL_IMAGE_NHWC },
+        { "halo", 24, 24, 24, 11, CKL_IMAGE_NHWC },
+        { "depthwise", 16, 16, 16, 11, CKL_IMAGE_NHWC },
+        { "depthwise", 5, 5, 5, 11, CKL_IMAGE_NCHW },
+        { "depthwise_rows", 6, 6, 6, 11, CKL_IMAGE_NHWC },
+        { "nchw_sm90", 16, 24, 1, 12, CKL_IMAGE_NCHW },
     };
     assert_int_equal(ckl_gemm_epilogue_add(&marks), CKL_OK);
     for (int i = 0; i < COUNT_OF(kernels); i++) {
@@ -94,8 +96,8 @@ static void test_kernels(void **state)
                                .layout = kernels[i].layout,
                                .n = IMAGES,
                                .c = kernels[i].c,
-                               .h = SIDE,
-                               .w = SIDE,
+                               .h = kernels[i].side,
+                               .w = kernels[i].side,
                                .k = kernels[i].k,
                                .r = 3,
                                .s = 3,
