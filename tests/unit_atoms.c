@@ -2,13 +2,7 @@
  * unit_atoms.c - the tables of instructions: tests/data/atoms.txt has every atom with its layouts, which numbers its name takes,
  * and what a wrong name is told is nearest. `build/unit_atoms --update` writes it anew.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <string.h>
-#include <cmocka.h>
-
+#include "unit.h"
 #include "cute/atoms.h"
 #include "golden.h"
 #include "ir/build.h"

@@ -2,17 +2,11 @@
  * unit_choice.c - what choosing costs on the host: the time of one choice, and how many kernels a process that meets many shapes
  * has to compile.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <malloc.h>
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
-#include <cmocka.h>
 
+#include "unit.h"
 #include "emulated_device.h"
 #include "lab/case.h"
 #include "skeletons/row.h"

@@ -7,15 +7,7 @@
  * every implementation at some sizes, the values of each field that are admitted instead of the chosen one, and which of 64
  * configs drawn at random. `build/unit_choices --update` writes all that anew, for a new line too.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <cmocka.h>
-
+#include "unit.h"
 #include "base/math.h"
 #include "base/random.h"
 #include "golden.h"

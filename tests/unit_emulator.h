@@ -1,16 +1,7 @@
 /* unit_emulator.h - small kernels for the emulator's tests: described, loaded and launched in one call. */
 #pragma once
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
+#include "unit.h"
 #include "device/emulator/emulator.h"
 #include "ir/build.h"
 #include "ir/params.h"

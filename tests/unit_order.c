@@ -6,14 +6,7 @@
  * The GPU is an H200 of few SMs, on which two clusters run at once: they take many tiles each, and their rings wrap.
  * `build/unit_order 'LINE'` shows what becomes of each change of a problem's kernels.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-#include <cmocka.h>
-
+#include "unit.h"
 #include "base/math.h"
 #include "device/device.h"
 #include "ir/build.h"

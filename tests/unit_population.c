@@ -1,12 +1,5 @@
 /* unit_population.c - samples: every line is a problem that a kernel takes, the same by seed; shares are as stated. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-#include <cmocka.h>
-
+#include "unit.h"
 #include "base/math.h"
 #include "golden.h"
 #include "lab/population.h"

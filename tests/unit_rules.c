@@ -3,13 +3,7 @@
  * threads that must execute it together. Each is tried by a kernel with that one instruction, and the answers stand in
  * tests/data/rules.txt, which `build/unit_rules --update` writes anew: its diff is what changed.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <string.h>
-#include <cmocka.h>
-
+#include "unit.h"
 #include "golden.h"
 #include "ir/build.h"
 #include "ir/rules.h"

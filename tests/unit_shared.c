@@ -1,10 +1,5 @@
 /* unit_shared.c - the shared memory that a host reckons with is what its kernels take. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <string.h>
-#include <cmocka.h>
-
+#include "unit.h"
 #include "base/math.h"
 #include "lab/case.h"
 #include "operators/gemm/gemm_weights.h"
