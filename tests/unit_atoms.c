@@ -115,15 +115,4 @@ static void print_all(text *out)
     assert_int_equal(ir_describe_end(NULL), CKL_OK);
 }
 
-static void test_atoms(void **state)
-{
-    golden_check(ATOMS_FILE, print_all);
-}
-
-int main(int argc, char **argv)
-{
-    if (golden_update_wanted(argc, argv))
-        return !golden_update(ATOMS_FILE, print_all);
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_atoms) };
-    return cmocka_run_group_tests_name("atoms", tests, NULL, NULL);
-}
+GOLDEN_MAIN("atoms", ATOMS_FILE, print_all)

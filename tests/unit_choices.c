@@ -273,15 +273,4 @@ static void print_all(text *out)
     golden_answer(CHOICES_FILE, print_answers, out);
 }
 
-static void test_choices(void **state)
-{
-    golden_check(CHOICES_FILE, print_all);
-}
-
-int main(int argc, char **argv)
-{
-    if (golden_update_wanted(argc, argv))
-        return !golden_update(CHOICES_FILE, print_all);
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_choices) };
-    return cmocka_run_group_tests_name("choices", tests, NULL, NULL);
-}
+GOLDEN_MAIN("choices", CHOICES_FILE, print_all)

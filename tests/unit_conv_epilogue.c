@@ -4,8 +4,7 @@
 #include "cutekernellib/operators/conv.h"
 #include "operators/operators.h"
 #include "plan/plan.h"
-
-static ckl_device *gpu;
+#include "emulated_device.h"
 
 /* Adds a number that says where an element lies, times `unit`; nothing to what is left of the third channel. */
 static ckl_val marked(ckl_val x, ckl_val pixel, ckl_val channel, void *user)
@@ -28,20 +27,20 @@ static void run(const char *force, const ckl_conv_desc *desc, float *y)
         x[i] = (uint16_t)(i % 5 ? 0x3c00 : 0xc000); // 1 and -2 of f16
     for (int i = 0; i < COUNT_OF(w); i++)
         w[i] = (uint16_t)(i % 3 ? 0x3c00 : 0x4000);
-    void *in_x = test_upload(gpu, x, sizeof x), *in_w = test_upload(gpu, w, sizeof w),
-         *out = test_upload(gpu, NULL, ELEMENTS_MAX * 4);
+    void *in_x = test_upload(device, x, sizeof x), *in_w = test_upload(device, w, sizeof w),
+         *out = test_upload(device, NULL, ELEMENTS_MAX * 4);
     ckl_plan *plan = NULL;
-    ckl_status status = plan_build(gpu, &conv_operator, desc, force, &plan);
+    ckl_status status = plan_build(device, &conv_operator, desc, force, &plan);
     if (status == CKL_OK)
         status = ckl_conv_run(plan, &(ckl_conv_args){ .x = in_x, .w = in_w, .y = out }, NULL);
     if (status == CKL_OK)
-        status = gpu->ops->copy_out(gpu, y, out, ELEMENTS_MAX * 4, NULL);
+        status = device->ops->copy_out(device, y, out, ELEMENTS_MAX * 4, NULL);
     if (status != CKL_OK)
         fail_msg("%s: %s", force, ckl_error());
     ckl_plan_free(plan);
-    gpu->ops->release(gpu, in_x);
-    gpu->ops->release(gpu, in_w);
-    gpu->ops->release(gpu, out);
+    device->ops->release(device, in_x);
+    device->ops->release(device, in_w);
+    device->ops->release(device, out);
 }
 
 static void compare(const ckl_conv_desc *d, const char *force, const float *plain, const float *custom)
@@ -111,18 +110,6 @@ static void test_kernels(void **state)
         run(kernels[i].force, &desc, custom);
         compare(&desc, kernels[i].force, plain, custom);
     }
-}
-
-static int open_device(void **state)
-{
-    gpu = test_open("");
-    return 0;
-}
-
-static int close_device(void **state)
-{
-    gpu->ops->close(gpu);
-    return 0;
 }
 
 int main(void)

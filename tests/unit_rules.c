@@ -268,15 +268,4 @@ static void try_all(text *out)
     }
 }
 
-static void test_rules(void **state)
-{
-    golden_check(RULES_FILE, try_all);
-}
-
-int main(int argc, char **argv)
-{
-    if (golden_update_wanted(argc, argv))
-        return !golden_update(RULES_FILE, try_all);
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_rules) };
-    return cmocka_run_group_tests_name("rules", tests, NULL, NULL);
-}
+GOLDEN_MAIN("rules", RULES_FILE, try_all)
