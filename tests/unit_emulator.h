@@ -13,6 +13,13 @@
 #define param(type, name) (HERE, ir_scalar_param(type, name))
 #define pointer(name)     (HERE, ir_scalar_param(IR_U64, name))
 
+/* A kernel that is one call. */
+#define KERNEL(name, call) \
+    static void name(void) \
+    {                      \
+        call;              \
+    }
+
 typedef struct test_kernel {
     void (*describe)(void);
     ir_target target;
