@@ -17,8 +17,9 @@ static bool has(const device_kernel *k, ir_op op)
 void overlap_begin(launch_state *l, ckl_stream s)
 {
     const emulator *e = l->device;
-    const bool early = e->running && e->stream == s && l->kernel->ir.target != IR_SM80 && has(l->kernel, IR_GRID_WAIT);
-    l->running = early ? e->running : l->first_epoch;
+    const uint32_t running = __atomic_load_n(&e->running, __ATOMIC_RELAXED);
+    const bool early = running && e->stream == s && l->kernel->ir.target != IR_SM80 && has(l->kernel, IR_GRID_WAIT);
+    l->running = early ? running : l->first_epoch;
     l->unawaited = early ? e->unawaited : l->first_epoch;
 }
 
@@ -27,9 +28,10 @@ void overlap_end(const launch_state *l, ckl_stream s)
 {
     emulator *e = l->device;
     const bool late = l->awaited_first || (l->awaited && !has(l->kernel, IR_LAUNCH_DEPENDENTS));
+    const uint32_t running = late ? l->first_epoch : l->running;
     e->stream = s;
-    e->running = late ? l->first_epoch : l->running;
-    e->unawaited = l->awaited ? e->running : l->first_epoch;
+    e->unawaited = l->awaited ? running : l->first_epoch;
+    __atomic_store_n(&e->running, running, __ATOMIC_RELAXED);
 }
 
 void overlap_none(emulator *e)
