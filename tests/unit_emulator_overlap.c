@@ -8,7 +8,7 @@ enum { BYTES = 256, LAUNCHES_MAX = 3 };
  *   W  grid_wait               w, r  a word is stored, loaded           b  a barrier
  *   ?  that nobody comes to    x, y  byte 1 of a word is stored, loaded
  *   D  launch_dependents       z     byte 0 of a word is loaded         h  a hint: a relaxed load
- * In front: ~ a kernel for sm_80, > another stream. A launch `-` is a copy.
+ * In front: ~ a kernel for sm_80, > another stream, 2 two CTAs. A launch `-` is a copy.
  */
 static const struct {
     const char *launches[LAUNCHES_MAX];
@@ -20,6 +20,7 @@ static const struct {
     { { "w", "?h" }, NULL },
     { { "w", "?w" }, "write of memory+0 meets the write" },
     { { "r", "?w" }, "write of memory+0 meets the read" },
+    { { "2r", "?w" }, "write of memory+0 meets the read" },
     { { "r", "?r" }, NULL },
     { { "x", "?y" }, "read of memory+1 meets the write" },
     { { "x", "?z" }, NULL },
@@ -96,7 +97,7 @@ static ckl_status launch(ckl_device *gpu, const char *what, void *memory)
         return gpu->ops->copy_out(gpu, bytes, memory, sizeof bytes, NULL);
     const test_kernel k = { describe, *what == '~' ? IR_SM80 : IR_SM90A, .threads = 64 };
     assert_int_equal(test_load(gpu, k, &loaded), CKL_OK);
-    const device_launch once = { .grid = { 1, 1, 1 }, .params = (void *[]){ &memory } };
+    const device_launch once = { .grid = { *what == '2' ? 2 : 1, 1, 1 }, .params = (void *[]){ &memory } };
     ckl_status status = gpu->ops->launch(gpu, loaded, &once, *what == '>' ? &described : NULL);
     gpu->ops->unload(gpu, loaded);
     return status;
