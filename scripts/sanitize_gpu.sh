@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # sanitize_gpu.sh [CKL] - small problems through every kernel under NVIDIA's compute-sanitizer, all four tools; needs a GPU.
 #
-# Each tool runs `ckl verify` over bench/suites/smoke.txt and smoke-kinds.txt, or the suite SUITE. The last line is "N passed,
-# N failed"; a failed tool's words stand above it.
+# Each tool runs `ckl verify` over bench/suites/smoke.txt and smoke-kinds.txt, or the suite SUITE; before them it runs alone, which
+# compiles what can be kept, so that the first tool need not. Each names its slowest runs. The last line is "N passed, N failed"; a
+# failed tool's words stand above it.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit
 ckl=${1:-build/ckl}
@@ -18,14 +19,17 @@ failed=0
     echo "sanitize_gpu: no compute-sanitizer: install the CUDA toolkit" >&2
     exit 3
 }
-for tool in memcheck racecheck synccheck initcheck; do
+for tool in alone memcheck racecheck synccheck initcheck; do
     begin=$SECONDS
-    if "$sanitizer" --tool "$tool" --error-exitcode 9 "$ckl" verify --suite "$suite" --device cuda --seeds 1 >"$log" 2>&1; then
+    under=("$sanitizer" --tool "$tool" --error-exitcode 9)
+    [[ $tool != alone ]] || under=()
+    if "${under[@]}" "$ckl" verify --suite "$suite" --device cuda --seeds 1 --slowest 3 >"$log" 2>&1; then
         passed=$((passed + 1))
     else
         failed=$((failed + 1))
         grep -vE '^cuda:0: [0-9]+ of' "$log" | tail -n 60
     fi
+    grep -E '^ *[0-9.]+ s: ' "$log"
     echo "$tool: $(grep -E '^========= (ERROR|RACECHECK) SUMMARY' "$log" | tail -1 | cut -c11-), $((SECONDS - begin)) s"
 done
 echo "$passed passed, $failed failed"

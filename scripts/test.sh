@@ -324,7 +324,9 @@ run "cases, suites and samples, in time" measured_whole
 run "pure CuTe" scripts/verify_cute_implementation.sh "$build/ckl"
 run "ckl soak, emulated H200" "$build/ckl" soak --device emulator:h200 --minutes 0.06
 run "ckl verify, emulated H200" verify "$build/ckl" "${extent[@]}" --device emulator:h200 --assemble
-run "ckl verify, one resident CTA" env CKL_EMULATOR="resident=1" "$build/ckl" verify --suite tests/data/waiting.txt --device emulator:h200
+for order in resident=1 schedule=random; do
+    run "ckl verify, $order" env CKL_EMULATOR="$order" "$build/ckl" verify --suite tests/data/waiting.txt --device emulator:h200
+done
 run "ckl verify, emulated B200" "$build/ckl" verify --suite bench/suites/smoke-kinds.txt --shard "$([[ $full ]] && echo 1/1 || echo 1/3)" --device emulator:b200
 run "ckl verify, emulated L4" "$build/ckl" verify --suite bench/suites/smoke.txt --device emulator:l4
 [[ $full ]] && threads

@@ -1,16 +1,9 @@
 /* assemble.h - kernels that ptxas assembles, if there is one, without warnings and spills; included once. */
 #pragma once
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
+#include "unit.h"
 #include "ir/build.h"
 
 #define HERE ir_at(__FILE__, __LINE__)

@@ -4,10 +4,7 @@
  */
 #pragma once
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
+#include "unit.h"
 #include "base/text.h"
 
 static bool golden_read(const char *path, text *out)
@@ -108,3 +105,17 @@ static inline bool golden_update(const char *path, void (*print)(text *out))
     text_free(&now);
     return written;
 }
+
+/* The main() of a program that has such a text and nothing else. */
+#define GOLDEN_MAIN(name, path, print)                                                                  \
+    static void test_text(void **state)                                                                 \
+    {                                                                                                   \
+        golden_check(path, print);                                                                      \
+    }                                                                                                   \
+                                                                                                        \
+    int main(int argc, char **argv)                                                                     \
+    {                                                                                                   \
+        const struct CMUnitTest tests[] = { cmocka_unit_test(test_text) };                              \
+        return golden_update_wanted(argc, argv) ? !golden_update(path, print)                           \
+                                                : cmocka_run_group_tests_name(name, tests, NULL, NULL); \
+    }

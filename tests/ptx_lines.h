@@ -1,16 +1,9 @@
 /* ptx_lines.h - instructions printed one by one, as lines of IR and PTX; included once. */
 #pragma once
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
+#include "unit.h"
 #include "base/math.h"
 #include "ir/build.h"
 #include "ir/ptx_rows.h"

@@ -7,18 +7,11 @@
  * star stands before the one that is chosen. `build/unit_answers LINE` prints what the digests are of, to be compared between
  * two builds. After an intended change, or with a new problem line, `build/unit_answers --update` writes the file anew.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <cmocka.h>
-
+#include "unit.h"
 #include "base/hash.h"
 #include "base/heap.h"
 #include "base/math.h"
+
 #define GOLDEN_ONE_IN 6 // each is asked of all implementations
 #include "golden.h"
 #include "lab/planned.h"

@@ -2,13 +2,7 @@
  * unit_atoms.c - the tables of instructions: tests/data/atoms.txt has every atom with its layouts, which numbers its name takes,
  * and what a wrong name is told is nearest. `build/unit_atoms --update` writes it anew.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <string.h>
-#include <cmocka.h>
-
+#include "unit.h"
 #include "cute/atoms.h"
 #include "golden.h"
 #include "ir/build.h"
@@ -121,15 +115,4 @@ static void print_all(text *out)
     assert_int_equal(ir_describe_end(NULL), CKL_OK);
 }
 
-static void test_atoms(void **state)
-{
-    golden_check(ATOMS_FILE, print_all);
-}
-
-int main(int argc, char **argv)
-{
-    if (golden_update_wanted(argc, argv))
-        return !golden_update(ATOMS_FILE, print_all);
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_atoms) };
-    return cmocka_run_group_tests_name("atoms", tests, NULL, NULL);
-}
+GOLDEN_MAIN("atoms", ATOMS_FILE, print_all)

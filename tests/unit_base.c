@@ -1,16 +1,10 @@
 /* unit_base.c - status sentences, texts, arenas, dtypes, fields and problem lines. */
 #define _GNU_SOURCE // nftw, for temporary_folder.h
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
-#include <cmocka.h>
 
+#include "unit.h"
 #include "base/arena.h"
 #include "base/dtype.h"
 #include "base/fields.h"

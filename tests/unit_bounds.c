@@ -3,14 +3,7 @@
  * takes one on an H200: the values of each number that it admits while all others stay as they are chosen. So limits are known
  * from both sides. After an intended change, or with a new problem line, `build/unit_bounds --update` writes the file anew.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-#include <cmocka.h>
-
+#include "unit.h"
 #include "golden.h"
 #include "planned_devices.h"
 

@@ -1,12 +1,5 @@
 /* unit_build.c - the builder folds constants, shares equal arithmetic and names what is wrong; kernels printed for people. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
-
+#include "unit.h"
 #include "base/math.h"
 #include "device/device.h"
 #include "ir/build.h"

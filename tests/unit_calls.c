@@ -3,13 +3,8 @@
  * GEMM left out.
  */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-#include <cmocka.h>
 
+#include "unit.h"
 #include "cutekernellib/operators/gemm.h"
 #include "lab/check.h"
 #include "emulated_device.h"

@@ -4,16 +4,10 @@
  */
 #define _GNU_SOURCE // nftw, for temporary_folder.h
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <cmocka.h>
 
+#include "unit.h"
 #include "cli/verify.h"
 #include "lab/accepted.h"
 #include "emulated_device.h"

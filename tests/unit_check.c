@@ -1,15 +1,9 @@
 /* unit_check.c - the test harness must find what it claims to find: an operator with faults, on a device in host memory. */
 #include <float.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
-#include <cmocka.h>
 
+#include "unit.h"
 #include "base/dtype.h"
 #include "lab/check.h"
 #include "lab/compare.h"

@@ -2,23 +2,18 @@
  * unit_choice.c - what choosing costs on the host: the time of one choice, and how many kernels a process that meets many shapes
  * has to compile.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <malloc.h>
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
-#include <cmocka.h>
 
+#include "unit.h"
 #include "emulated_device.h"
 #include "lab/case.h"
 #include "skeletons/row.h"
 #include "skeletons/row_cost.h"
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || \
+    defined(CKL_COVERED) // they take several times as long
 enum { CHOICE_US_MAX = 4000 };
 #else
 enum { CHOICE_US_MAX = 400 }; // twice what the longest takes on a core of its own: others may share it

@@ -7,15 +7,7 @@
  * every implementation at some sizes, the values of each field that are admitted instead of the chosen one, and which of 64
  * configs drawn at random. `build/unit_choices --update` writes all that anew, for a new line too.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <cmocka.h>
-
+#include "unit.h"
 #include "base/math.h"
 #include "base/random.h"
 #include "golden.h"
@@ -281,15 +273,4 @@ static void print_all(text *out)
     golden_answer(CHOICES_FILE, print_answers, out);
 }
 
-static void test_choices(void **state)
-{
-    golden_check(CHOICES_FILE, print_all);
-}
-
-int main(int argc, char **argv)
-{
-    if (golden_update_wanted(argc, argv))
-        return !golden_update(CHOICES_FILE, print_all);
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_choices) };
-    return cmocka_run_group_tests_name("choices", tests, NULL, NULL);
-}
+GOLDEN_MAIN("choices", CHOICES_FILE, print_all)

@@ -1,14 +1,8 @@
 /* unit_compare.c - two files of results: verdicts by intervals, what may not be compared, exit statuses. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
-#include <cmocka.h>
 
+#include "unit.h"
 #include "base/math.h"
 #include "bench/comparison.h"
 #include "cli/cli.h"

@@ -4,15 +4,7 @@
  *
  * `build/unit_configs OPERATOR` prints each line before it is planned, so that the last one is the one that crashed.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <cmocka.h>
-
+#include "unit.h"
 #include "base/math.h"
 #include "base/random.h"
 #include "lab/planned.h"

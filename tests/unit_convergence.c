@@ -2,13 +2,7 @@
  * unit_convergence.c - the verifier on numbers of threads and warps against the truth: the predicate of every thread is computed,
  * and what diverges must be refused, what agrees be taken.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <string.h>
-#include <cmocka.h>
-
+#include "unit.h"
 #include "ir/build.h"
 
 enum { THREADS = 384, WARP_LANES = 32, GROUP_LANES = 128 };

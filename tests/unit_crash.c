@@ -1,17 +1,10 @@
 /* unit_crash.c - a crash inside of a kernel's function names the kernel and the line, and still ends the process. */
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
-#include <cmocka.h>
 
-#include <stdlib.h>
+#include "unit.h"
 #include "cli/crash.h"
 #include "cute/kernel.h"
 #include "ir/build.h"

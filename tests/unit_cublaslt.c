@@ -1,13 +1,7 @@
 /* unit_cublaslt.c - what the peer asks cuBLASLt for: the heuristic's algorithms first, then all that take the problem. */
 #include <dlfcn.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-#include <cmocka.h>
 
+#include "unit.h"
 #include "bench/peers/cublaslt_library.h"
 #include "bench/peers/peers.h"
 

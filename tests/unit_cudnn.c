@@ -1,13 +1,7 @@
 /* unit_cudnn.c - what the peer asks cuDNN for: every configuration once, the tensors of each direction at their pointers. */
 #include <dlfcn.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-#include <cmocka.h>
 
+#include "unit.h"
 #include "bench/peers/peers.h"
 
 enum { X, W, DY, BIAS, RESIDUAL, SCALE, Y, DX, DW, OPERANDS }; // order of the operands

@@ -1,12 +1,7 @@
 /* unit_dtype.c - every element type: its facts, rounding to it, and what lies beyond its largest number. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-#include <cmocka.h>
 
+#include "unit.h"
 #include "base/dtype.h"
 #include "base/math.h"
 

@@ -1,19 +1,6 @@
 /* unit_emulator.c - the emulated GPU: devices, control flow, memory, exchange between lanes, barriers. */
 #include "unit_emulator.h"
-
-static ckl_device *gpu;
-
-static int open_gpu(void **state)
-{
-    gpu = test_open("");
-    return 0;
-}
-
-static int close_gpu(void **state)
-{
-    gpu->ops->close(gpu);
-    return 0;
-}
+#include "emulated_device.h"
 
 /* z[i] = x[i] + y[i] over a grid that is larger than n */
 static void describe_add(void)
@@ -34,15 +21,15 @@ static void test_add(void **state)
     float *host = malloc(n * sizeof *host);
     for (uint32_t i = 0; i < n; i++)
         host[i] = (float)i * 0.5F;
-    void *x = test_upload(gpu, host, n * sizeof *host), *z = test_upload(gpu, NULL, n * sizeof *host);
+    void *x = test_upload(device, host, n * sizeof *host), *z = test_upload(device, NULL, n * sizeof *host);
     test_kernel k = { describe_add, IR_SM80, .threads = 256, .grid = (n + 255) / 256 };
-    if (test_run(gpu, k, (void *[]){ &x, &x, &z, &n }) != CKL_OK)
+    if (test_run(device, k, (void *[]){ &x, &x, &z, &n }) != CKL_OK)
         fail_msg("%s", ckl_error());
-    assert_int_equal(gpu->ops->copy_out(gpu, host, z, n * sizeof *host, NULL), CKL_OK);
+    assert_int_equal(device->ops->copy_out(device, host, z, n * sizeof *host, NULL), CKL_OK);
     for (uint32_t i = 0; i < n; i++)
         assert_true(host[i] == (float)i);
-    gpu->ops->release(gpu, x);
-    gpu->ops->release(gpu, z);
+    device->ops->release(device, x);
+    device->ops->release(device, z);
     free(host);
 }
 
@@ -50,12 +37,12 @@ static void test_add(void **state)
 static void run_into(void (*describe)(void), int threads, int64_t grid, uint32_t *out, size_t count)
 {
     memset(out, 0xee, count * sizeof *out);
-    void *memory = test_upload(gpu, out, count * sizeof *out);
+    void *memory = test_upload(device, out, count * sizeof *out);
     test_kernel k = { describe, IR_SM90A, .threads = threads, .grid = grid };
-    if (test_run(gpu, k, (void *[]){ &memory }) != CKL_OK)
+    if (test_run(device, k, (void *[]){ &memory }) != CKL_OK)
         fail_msg("%s", ckl_error());
-    assert_int_equal(gpu->ops->copy_out(gpu, out, memory, count * sizeof *out, NULL), CKL_OK);
-    gpu->ops->release(gpu, memory);
+    assert_int_equal(device->ops->copy_out(device, out, memory, count * sizeof *out, NULL), CKL_OK);
+    device->ops->release(device, memory);
 }
 
 static val out_param(void)
@@ -252,12 +239,12 @@ static void describe_atomics(void)
 static void test_atomics(void **state)
 {
     uint32_t out[8 + 512] = { 0, 0, 0, UINT32_MAX };
-    void *memory = test_upload(gpu, out, sizeof out);
+    void *memory = test_upload(device, out, sizeof out);
     test_kernel k = { describe_atomics, IR_SM80, .threads = 64, .grid = 8 };
-    if (test_run(gpu, k, (void *[]){ &memory }) != CKL_OK)
+    if (test_run(device, k, (void *[]){ &memory }) != CKL_OK)
         fail_msg("%s", ckl_error());
-    assert_int_equal(gpu->ops->copy_out(gpu, out, memory, sizeof out, NULL), CKL_OK);
-    gpu->ops->release(gpu, memory);
+    assert_int_equal(device->ops->copy_out(device, out, memory, sizeof out, NULL), CKL_OK);
+    device->ops->release(device, memory);
     float sum;
     memcpy(&sum, &out[1], sizeof sum);
     assert_int_equal(out[0], 512);
@@ -284,19 +271,19 @@ enum { ARRIVALS = 24 };
 /* All come; how many of them after the next one. */
 static int swapped_ctas(const char *settings)
 {
-    ckl_device *device = test_open(settings);
+    ckl_device *own = test_open(settings);
     uint32_t out[1 + ARRIVALS] = { 0 }, came = 0;
     int swapped = 0;
-    void *memory = test_upload(device, out, sizeof out);
+    void *memory = test_upload(own, out, sizeof out);
     test_kernel k = { describe_arrivals, IR_SM90A, .grid = ARRIVALS };
-    assert_int_equal(test_run(device, k, (void *[]){ &memory }), CKL_OK);
-    assert_int_equal(device->ops->copy_out(device, out, memory, sizeof out, NULL), CKL_OK);
+    assert_int_equal(test_run(own, k, (void *[]){ &memory }), CKL_OK);
+    assert_int_equal(own->ops->copy_out(own, out, memory, sizeof out, NULL), CKL_OK);
     for (uint32_t i = 0; i < ARRIVALS; i++) {
         came |= 1U << out[1 + i];
         swapped += i + 1 < ARRIVALS && out[1 + i] > out[2 + i];
     }
     assert_int_equal(came, (1U << ARRIVALS) - 1);
-    device->ops->close(device);
+    own->ops->close(own);
     return swapped;
 }
 
@@ -392,10 +379,10 @@ static void test_rows_of_matrices(void **state)
 {
     uint32_t out[1];
     for (matrices = 1; matrices <= 4; matrices *= 2) {
-        gpu->ops->counters_reset(gpu);
+        device->ops->counters_reset(device);
         run_into(describe_some_matrices, 32, 1, out, 1);
-        assert_int_equal(test_counter(gpu, "shared bytes written", NULL), 128 * matrices);
-        assert_int_equal(test_counter(gpu, "shared wavefronts", NULL), matrices);
+        assert_int_equal(test_counter(device, "shared bytes written", NULL), 128 * matrices);
+        assert_int_equal(test_counter(device, "shared wavefronts", NULL), matrices);
     }
 }
 
@@ -437,53 +424,54 @@ static void test_residency(void **state)
     device_kernel *loaded = NULL;
     int count = 0;
     assert_int_equal(
-        test_load(gpu, (test_kernel){ describe_clustered, IR_SM90A, .threads = 384, .cluster = 2 }, &loaded), CKL_OK);
-    assert_int_equal(gpu->ops->clusters_resident(gpu, loaded, &count), CKL_OK);
+        test_load(device, (test_kernel){ describe_clustered, IR_SM90A, .threads = 384, .cluster = 2 }, &loaded),
+        CKL_OK);
+    assert_int_equal(device->ops->clusters_resident(device, loaded, &count), CKL_OK);
     assert_int_equal(count, 66);
-    gpu->ops->unload(gpu, loaded);
-    assert_int_equal(test_load(gpu, (test_kernel){ describe_add, IR_SM80, .threads = 256 }, &loaded), CKL_OK);
-    assert_int_equal(gpu->ops->clusters_resident(gpu, loaded, &count), CKL_OK);
+    device->ops->unload(device, loaded);
+    assert_int_equal(test_load(device, (test_kernel){ describe_add, IR_SM80, .threads = 256 }, &loaded), CKL_OK);
+    assert_int_equal(device->ops->clusters_resident(device, loaded, &count), CKL_OK);
     assert_int_equal(count, 132 * 8);
-    gpu->ops->unload(gpu, loaded);
+    device->ops->unload(device, loaded);
 }
 
 static void test_host_memory(void **state)
 {
     unsigned char host[64] = { 0 };
-    void *memory = test_upload(gpu, NULL, 64), *sparse = NULL;
-    assert_int_equal(gpu->ops->copy_in(gpu, (char *)memory + 32, host, 33, NULL), CKL_INVALID);
+    void *memory = test_upload(device, NULL, 64), *sparse = NULL;
+    assert_int_equal(device->ops->copy_in(device, (char *)memory + 32, host, 33, NULL), CKL_INVALID);
     assert_non_null(strstr(ckl_error(), "1 bytes past the end of the allocation of 64 bytes"));
-    assert_int_equal(gpu->ops->copy_out(gpu, host, memory, 64, NULL), CKL_OK);
+    assert_int_equal(device->ops->copy_out(device, host, memory, 64, NULL), CKL_OK);
     assert_int_equal(host[63], 0xff); // fresh memory is poison
-    assert_int_equal(gpu->ops->alloc(gpu, (size_t)100 << 30, &sparse), CKL_OK);
-    assert_int_equal(gpu->ops->fill(gpu, (char *)sparse + ((size_t)99 << 30), 1, 64, NULL), CKL_OK);
+    assert_int_equal(device->ops->alloc(device, (size_t)100 << 30, &sparse), CKL_OK);
+    assert_int_equal(device->ops->fill(device, (char *)sparse + ((size_t)99 << 30), 1, 64, NULL), CKL_OK);
     void *more = NULL;
-    assert_int_equal(gpu->ops->alloc(gpu, (size_t)100 << 30, &more), CKL_NO_MEMORY);
-    gpu->ops->release(gpu, sparse);
-    assert_int_equal(gpu->ops->fill(gpu, sparse, 0, 1, NULL), CKL_INVALID);
-    gpu->ops->release(gpu, memory);
+    assert_int_equal(device->ops->alloc(device, (size_t)100 << 30, &more), CKL_NO_MEMORY);
+    device->ops->release(device, sparse);
+    assert_int_equal(device->ops->fill(device, sparse, 0, 1, NULL), CKL_INVALID);
+    device->ops->release(device, memory);
 }
 
 static void test_counters(void **state)
 {
-    gpu->ops->counters_reset(gpu);
+    device->ops->counters_reset(device);
     float host[1024] = { 0 };
     uint32_t n = 1000;
-    void *x = test_upload(gpu, host, sizeof host);
+    void *x = test_upload(device, host, sizeof host);
     test_kernel k = { describe_add, IR_SM80, .threads = 256, .grid = 4 };
-    assert_int_equal(test_run(gpu, k, (void *[]){ &x, &x, &x, &n }), CKL_OK);
-    assert_int_equal(test_counter(gpu, "ctas", NULL), 4);
-    assert_int_equal(test_counter(gpu, "warp instructions", NULL), 32 * 23); // every warp executes all
-    const int64_t of_classes = test_counter(gpu, "alu instructions", NULL) +
-                               test_counter(gpu, "memory instructions", NULL) +
-                               test_counter(gpu, "control instructions", NULL);
+    assert_int_equal(test_run(device, k, (void *[]){ &x, &x, &x, &n }), CKL_OK);
+    assert_int_equal(test_counter(device, "ctas", NULL), 4);
+    assert_int_equal(test_counter(device, "warp instructions", NULL), 32 * 23); // every warp executes all
+    const int64_t of_classes = test_counter(device, "alu instructions", NULL) +
+                               test_counter(device, "memory instructions", NULL) +
+                               test_counter(device, "control instructions", NULL);
     assert_int_equal(of_classes, 32 * 23);
-    assert_int_equal(test_counter(gpu, "sfu instructions", NULL), 0);
-    assert_int_equal(test_counter(gpu, "memory instructions", NULL), 32 * 3);
-    assert_int_equal(test_counter(gpu, "global bytes read", NULL), 2 * 4 * 1000);
-    assert_int_equal(test_counter(gpu, "global write sectors", NULL), 125);
-    assert_int_equal(test_counter(gpu, "global write requests", NULL), 32);
-    gpu->ops->release(gpu, x);
+    assert_int_equal(test_counter(device, "sfu instructions", NULL), 0);
+    assert_int_equal(test_counter(device, "memory instructions", NULL), 32 * 3);
+    assert_int_equal(test_counter(device, "global bytes read", NULL), 2 * 4 * 1000);
+    assert_int_equal(test_counter(device, "global write sectors", NULL), 125);
+    assert_int_equal(test_counter(device, "global write requests", NULL), 32);
+    device->ops->release(device, x);
 }
 
 int main(void)
@@ -495,5 +483,5 @@ int main(void)
         cmocka_unit_test(test_models),   cmocka_unit_test(test_residency),        cmocka_unit_test(test_host_memory),
         cmocka_unit_test(test_counters), cmocka_unit_test(test_rows_of_matrices), cmocka_unit_test(test_order_of_ctas),
     };
-    return cmocka_run_group_tests(tests, open_gpu, close_gpu);
+    return cmocka_run_group_tests(tests, open_device, close_device);
 }

@@ -1,16 +1,7 @@
 /* unit_emulator.h - small kernels for the emulator's tests: described, loaded and launched in one call. */
 #pragma once
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
+#include "unit.h"
 #include "device/emulator/emulator.h"
 #include "ir/build.h"
 #include "ir/params.h"
@@ -21,6 +12,13 @@
 /* Parameters of a kernel without a list; operators have lists (ir/params.h). */
 #define param(type, name) (HERE, ir_scalar_param(type, name))
 #define pointer(name)     (HERE, ir_scalar_param(IR_U64, name))
+
+/* A kernel that is one call. */
+#define KERNEL(name, call) \
+    static void name(void) \
+    {                      \
+        call;              \
+    }
 
 typedef struct test_kernel {
     void (*describe)(void);

@@ -1,20 +1,7 @@
 /* unit_emulator_arithmetic.c - the emulated GPU: arithmetic bit for bit, and division as C has it. */
 #include "device/emulator/machine.h"
 #include "unit_emulator.h"
-
-static ckl_device *gpu;
-
-static int open_gpu(void **state)
-{
-    gpu = test_open("");
-    return 0;
-}
-
-static int close_gpu(void **state)
-{
-    gpu->ops->close(gpu);
-    return 0;
-}
+#include "emulated_device.h"
 
 static val u32(int64_t x)
 {
@@ -162,11 +149,11 @@ static void check_arithmetic(void *out, int number, const arithmetic_case *c)
 {
     uint64_t got = 0, x = c->x, y = c->y, z = c->z;
     current = c;
-    assert_int_equal(gpu->ops->fill(gpu, out, 0, 8, NULL), CKL_OK);
-    if (test_run(gpu, (test_kernel){ describe_arithmetic, IR_SM90A, .threads = 32 }, (void *[]){ &out, &x, &y, &z }) !=
-        CKL_OK)
+    assert_int_equal(device->ops->fill(device, out, 0, 8, NULL), CKL_OK);
+    if (test_run(device, (test_kernel){ describe_arithmetic, IR_SM90A, .threads = 32 },
+                 (void *[]){ &out, &x, &y, &z }) != CKL_OK)
         fail_msg("%s", ckl_error());
-    assert_int_equal(gpu->ops->copy_out(gpu, &got, out, 8, NULL), CKL_OK);
+    assert_int_equal(device->ops->copy_out(device, &got, out, 8, NULL), CKL_OK);
     if (got != c->expected)
         fail_msg("case %d, %s.%s.%s: 0x%" PRIx64 " instead of 0x%" PRIx64, number, ir_op_text(c->op),
                  ir_type_text(c->type), ir_type_text(c->from), got, c->expected);
@@ -174,10 +161,10 @@ static void check_arithmetic(void *out, int number, const arithmetic_case *c)
 
 static void test_arithmetic(void **state)
 {
-    void *out = test_upload(gpu, NULL, 8);
+    void *out = test_upload(device, NULL, 8);
     for (int i = 0; i < COUNT_OF(arithmetic); i++)
         check_arithmetic(out, i, &arithmetic[i]);
-    gpu->ops->release(gpu, out);
+    device->ops->release(device, out);
 }
 
 /* What an atomic leaves in memory; it returns what was there. Beside the word nothing changes. */
@@ -266,7 +253,7 @@ static uint64_t of_nan(ir_type to, ir_type from)
 
 static void test_conversions_of_no_number(void **state)
 {
-    void *out = test_upload(gpu, NULL, 8);
+    void *out = test_upload(device, NULL, 8);
     for (int f = 0; f < COUNT_OF(floats); f++)
         for (int i = 0; i < COUNT_OF(integers); i++) {
             const ir_type to = integers[i].type, from = floats[f].type;
@@ -278,7 +265,7 @@ static void test_conversions_of_no_number(void **state)
             for (int n = 0; n < COUNT_OF(cases); n++)
                 check_arithmetic(out, n, &cases[n]);
         }
-    gpu->ops->release(gpu, out);
+    device->ops->release(device, out);
 }
 
 /* Division as ir_binary() describes it (divide.c): one thread a dividend, by a constant and by a parameter. */
@@ -329,9 +316,9 @@ static void check_division(ir_type type, int64_t y, void *from, void *out)
     division_type = type;
     divisor = y;
     test_kernel k = { describe_division, IR_SM80, .threads = COUNT_OF(numbers) };
-    if (test_run(gpu, k, (void *[]){ &out, &from, &y }) != CKL_OK)
+    if (test_run(device, k, (void *[]){ &out, &from, &y }) != CKL_OK)
         fail_msg("%s", ckl_error());
-    assert_int_equal(gpu->ops->copy_out(gpu, got, out, sizeof got, NULL), CKL_OK);
+    assert_int_equal(device->ops->copy_out(device, got, out, sizeof got, NULL), CKL_OK);
     for (int i = 0; i < COUNT_OF(numbers); i++) {
         divide(type, numbers[i], y, &quotient, &remainder);
         if (got[i][0] != quotient || got[i][2] != quotient || got[i][1] != remainder || got[i][3] != remainder)
@@ -344,13 +331,13 @@ static void check_division(ir_type type, int64_t y, void *from, void *out)
 static void test_division(void **state)
 {
     static const ir_type types[] = { CKL_I64, IR_U64, CKL_I32, IR_U32 };
-    void *from = test_upload(gpu, numbers, sizeof numbers), *out = test_upload(gpu, NULL, 4 * sizeof numbers);
+    void *from = test_upload(device, numbers, sizeof numbers), *out = test_upload(device, NULL, 4 * sizeof numbers);
     for (int t = 0; t < COUNT_OF(types); t++)
         for (int i = 0; i < COUNT_OF(divisors); i++)
             if (ir_type_bytes(types[t]) == 8 || (int32_t)divisors[i] != 0)
                 check_division(types[t], divisors[i], from, out);
-    gpu->ops->release(gpu, from);
-    gpu->ops->release(gpu, out);
+    device->ops->release(device, from);
+    device->ops->release(device, out);
 }
 
 int main(void)
@@ -361,5 +348,5 @@ int main(void)
         cmocka_unit_test(test_conversions_of_no_number),
         cmocka_unit_test(test_division),
     };
-    return cmocka_run_group_tests(tests, open_gpu, close_gpu);
+    return cmocka_run_group_tests(tests, open_device, close_device);
 }

@@ -56,20 +56,9 @@ static void describe_box(void)
     describe_boxes(AT_X, 0, 16); // the last rows of the box land outside
 }
 
-static void describe_box_before_its_tensor(void)
-{
-    describe_boxes(AT_X, 0, -8);
-}
-
-static void describe_load_inside_a_chunk(void)
-{
-    describe_boxes(AT_X + 1, 0, 16);
-}
-
-static void describe_store_inside_a_chunk(void)
-{
-    describe_boxes(AT_X, 4, 16);
-}
+KERNEL(describe_box_before_its_tensor, describe_boxes(AT_X, 0, -8))
+KERNEL(describe_load_inside_a_chunk, describe_boxes(AT_X + 1, 0, 16))
+KERNEL(describe_store_inside_a_chunk, describe_boxes(AT_X, 4, 16))
 
 static void check_box(int span)
 {
@@ -304,15 +293,8 @@ static void describe_allreduce_of(int cluster)
         cluster_sync();
 }
 
-static void describe_allreduce(void)
-{
-    describe_allreduce_of(4);
-}
-
-static void describe_allreduce_of_cta(void)
-{
-    describe_allreduce_of(1);
-}
+KERNEL(describe_allreduce, describe_allreduce_of(4))
+KERNEL(describe_allreduce_of_cta, describe_allreduce_of(1))
 
 static void expect_sums(int cluster, void (*describe)(void))
 {

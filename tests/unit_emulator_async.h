@@ -1,33 +1,10 @@
 /* unit_emulator_async.h - what tests of asynchronous work share: every completion and schedule, short names, small numbers. */
 #pragma once
 
-#include "unit_emulator.h"
-
+#include "unit_emulator_short.h"
 #include "device/emulator/tma.h"
 
 static ckl_device *gpu;
-
-static const char *const all_settings[] = {
-    "completion=eager",
-    "completion=lazy",
-    "completion=random schedule=random seed=1",
-    "completion=random schedule=random seed=2",
-};
-
-static inline val u32(int64_t x)
-{
-    return ir_int(IR_U32, x);
-}
-
-static inline val add(val x, val y)
-{
-    return ir_binary(IR_ADD, x, y);
-}
-
-static inline val mul(val x, int64_t y)
-{
-    return ir_binary(IR_MUL, x, u32(y));
-}
 
 static inline val i32(val x)
 {

@@ -83,15 +83,8 @@ static void reads_exited(int reader)
         cluster_sync();
 }
 
-static void reads_exited_peer(void)
-{
-    reads_exited(1);
-}
-
-static void first_reads_exited_peer(void)
-{
-    reads_exited(0);
-}
+KERNEL(reads_exited_peer, reads_exited(1))
+KERNEL(first_reads_exited_peer, reads_exited(0))
 
 static void reads_peer_too_early(void)
 {

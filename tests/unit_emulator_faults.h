@@ -6,7 +6,7 @@
  */
 #pragma once
 
-#include "unit_emulator.h"
+#include "unit_emulator_short.h"
 
 enum {
     MEMORY_BYTES = 16384, // of "memory", initialised, and of "fresh", never written
@@ -39,21 +39,6 @@ static inline parameters declare(void)
 static inline val tid(void)
 {
     return ir_sreg(IR_TID_X);
-}
-
-static inline val u32(int64_t x)
-{
-    return ir_int(IR_U32, x);
-}
-
-static inline val add(val x, val y)
-{
-    return ir_binary(IR_ADD, x, y);
-}
-
-static inline val mul(val x, int64_t y)
-{
-    return ir_binary(IR_MUL, x, u32(y));
 }
 
 static inline val is_warp(int w)
@@ -124,14 +109,6 @@ static inline void check_report(const fault_case *c, const char *settings)
     if (blamed && !strstr(ckl_error(), line))
         fail_msg("[%s] %s is not in: %s", settings, line, ckl_error());
 }
-
-static const char *const all_settings[] = {
-    "budget=100000 completion=eager",
-    "budget=100000 completion=lazy",
-    "budget=100000 completion=random schedule=random seed=1",
-    "budget=100000 completion=random schedule=random seed=2",
-    "budget=100000 completion=eager schedule=random seed=3",
-};
 
 static inline void check_case(const fault_case *c)
 {

@@ -121,25 +121,10 @@ static void gather(mistake m)
     ir_end_if();
 }
 
-static void gather_no_fence_before(void)
-{
-    gather(NO_FENCE_BEFORE);
-}
-
-static void gather_no_fence_after(void)
-{
-    gather(NO_FENCE_AFTER);
-}
-
-static void gather_no_barrier(void)
-{
-    gather(NO_BARRIER);
-}
-
-static void gather_narrow_fence(void)
-{
-    gather(NARROW_FENCE);
-}
+KERNEL(gather_no_fence_before, gather(NO_FENCE_BEFORE))
+KERNEL(gather_no_fence_after, gather(NO_FENCE_AFTER))
+KERNEL(gather_no_barrier, gather(NO_BARRIER))
+KERNEL(gather_narrow_fence, gather(NARROW_FENCE))
 
 /* The counter releases and acquires by itself. */
 static void gather_by_order(void)

@@ -80,15 +80,8 @@ static void all_write(void (*meet)(void))
     other_warp(&s, s.first, false);
 }
 
-static void all_write_and_sync(void)
-{
-    all_write(meet_by_warp_sync);
-}
-
-static void all_write_and_meet(void)
-{
-    all_write(meet_by_barrier);
-}
+KERNEL(all_write_and_sync, all_write(meet_by_warp_sync))
+KERNEL(all_write_and_meet, all_write(meet_by_barrier))
 
 static void all_read(void)
 {
@@ -196,15 +189,8 @@ static void hands_over_one(bool after_one)
     ir_end_if();
 }
 
-static void hands_over_one_of_many(void)
-{
-    hands_over_one(false);
-}
-
-static void hands_over_one_of_a_joined_cell(void)
-{
-    hands_over_one(true);
-}
+KERNEL(hands_over_one_of_many, hands_over_one(false))
+KERNEL(hands_over_one_of_a_joined_cell, hands_over_one(true))
 
 static const fault_case cases[] = {
     { all_write_and_sync, THREADS, 1, { "shared-memory race", "write by lane 1 of warp 0", "a warp_sync" }, 0 },
@@ -236,10 +222,7 @@ static void meet_but_in_last(void)
     ir_end_if();
 }
 
-static void all_write_in_last(void)
-{
-    all_write(meet_but_in_last);
-}
+KERNEL(all_write_in_last, all_write(meet_but_in_last))
 
 /* A CTA's warps do not know of each other's lanes what those of the CTA before it knew. */
 static void test_later_cta(void **state)

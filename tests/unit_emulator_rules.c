@@ -22,25 +22,10 @@ static void one_lane_unwritten(ir_type type, int bytes)
     test_load_value(IR_GLOBAL, type, at, 0);
 }
 
-static void unwritten_byte(void)
-{
-    one_lane_unwritten(CKL_U8, 1);
-}
-
-static void unwritten_half(void)
-{
-    one_lane_unwritten(IR_U16, 2);
-}
-
-static void unwritten_word(void)
-{
-    one_lane_unwritten(IR_U32, 4);
-}
-
-static void unwritten_double(void)
-{
-    one_lane_unwritten(IR_U64, 8);
-}
+KERNEL(unwritten_byte, one_lane_unwritten(CKL_U8, 1))
+KERNEL(unwritten_half, one_lane_unwritten(IR_U16, 2))
+KERNEL(unwritten_word, one_lane_unwritten(IR_U32, 4))
+KERNEL(unwritten_double, one_lane_unwritten(IR_U64, 8))
 
 /* Of a vector of 16 bytes, one word. */
 static void unwritten_part(int part)
@@ -56,15 +41,8 @@ static void unwritten_part(int part)
     ir_load(IR_GLOBAL, IR_CACHE_DEFAULT, IR_U32, 4, at, 0, x);
 }
 
-static void unwritten_first_word(void)
-{
-    unwritten_part(0);
-}
-
-static void unwritten_last_word(void)
-{
-    unwritten_part(3);
-}
+KERNEL(unwritten_first_word, unwritten_part(0))
+KERNEL(unwritten_last_word, unwritten_part(3))
 
 /* A word of which a byte is missing. */
 static void unwritten_last_byte(void)
@@ -340,15 +318,8 @@ static void askew_cp_async(int bytes, int from)
     ir_plain(IR_CP_ASYNC_WAIT, 0, 0);
 }
 
-static void cp_async_of_more_bytes(void)
-{
-    askew_cp_async(17, 0);
-}
-
-static void cp_async_from_between(void)
-{
-    askew_cp_async(16, 8);
-}
+KERNEL(cp_async_of_more_bytes, askew_cp_async(17, 0))
+KERNEL(cp_async_from_between, askew_cp_async(16, 8))
 
 /* The emulator keeps clocks of so many mbarriers. */
 static void more_barriers_than_clocks(void)

@@ -91,15 +91,8 @@ static void leaves_wgmma(bool closed)
         ir_plain(IR_WGMMA_WAIT, 0, 0);
 }
 
-static void leaves_closed_wgmma(void)
-{
-    leaves_wgmma(true);
-}
-
-static void leaves_open_wgmma(void)
-{
-    leaves_wgmma(false);
-}
+KERNEL(leaves_closed_wgmma, leaves_wgmma(true))
+KERNEL(leaves_open_wgmma, leaves_wgmma(false))
 
 /* One warp writes the operands; the others of the warpgroup must know of it too. */
 static void operands_of_one_warp(void)
@@ -282,25 +275,10 @@ static void set_registers(int first, int last, int takes)
     ir_plain(IR_SETMAXNREG, last, takes);
 }
 
-static void no_such_registers(void)
-{
-    set_registers(0, planted ? 44 : 40, 0);
-}
-
-static void too_few_registers(void)
-{
-    set_registers(0, planted ? 16 : 24, 0);
-}
-
-static void takes_fewer_registers(void)
-{
-    set_registers(40, planted ? 32 : 48, 1);
-}
-
-static void gives_more_registers(void)
-{
-    set_registers(40, planted ? 48 : 32, 0);
-}
+KERNEL(no_such_registers, set_registers(0, planted ? 44 : 40, 0))
+KERNEL(too_few_registers, set_registers(0, planted ? 16 : 24, 0))
+KERNEL(takes_fewer_registers, set_registers(40, planted ? 32 : 48, 1))
+KERNEL(gives_more_registers, set_registers(40, planted ? 48 : 32, 0))
 
 static void gives_more_than_there_are(void) // a thread has 255 at most, however few there are
 {

@@ -7,17 +7,10 @@
  */
 #define _GNU_SOURCE // nftw, for temporary_folder.h
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
-#include <cmocka.h>
 
+#include "unit.h"
 #include "base/math.h"
 #include "cutekernellib/cutekernellib.h"
 #include "device/device.h"

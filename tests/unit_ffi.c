@@ -1,18 +1,11 @@
 /* unit_ffi.c - the functions of the TVM FFI, called as its runtime does: this file is the runtime. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <cmocka.h>
 #include <jansson.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "unit.h"
 #include "base/math.h"
 #include "cutekernellib/operators/add.h"
 #include "ffi/abi.h"

@@ -1,14 +1,8 @@
 /* unit_fill.c - what inputs are filled with: streams of random numbers, hard values in every lane, ranges and orders. */
 #include <float.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-#include <cmocka.h>
 
+#include "unit.h"
 #include "base/dtype.h"
 #include "lab/fill.h"
 

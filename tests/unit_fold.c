@@ -3,8 +3,7 @@
  * instruction on two registers, and with a constant on either side, which becomes other instructions.
  */
 #include "unit_emulator.h"
-
-static ckl_device *gpu;
+#include "emulated_device.h"
 
 static const int64_t samples[] = { 0,
                                    1,
@@ -195,16 +194,17 @@ static void check(void)
         bytes = is_shift() ? 4 : bytes;
         memcpy((char *)seconds + (size_t)(i * bytes), &y, (size_t)bytes);
     }
-    void *from = test_upload(gpu, firsts, sizeof firsts), *second_ones = test_upload(gpu, seconds, sizeof seconds);
-    void *to = test_upload(gpu, results, sizeof results);
-    if (test_run(gpu, (test_kernel){ describe, IR_SM80, .threads = 32 }, (void *[]){ &from, &second_ones, &to }) !=
+    void *from = test_upload(device, firsts, sizeof firsts),
+         *second_ones = test_upload(device, seconds, sizeof seconds);
+    void *to = test_upload(device, results, sizeof results);
+    if (test_run(device, (test_kernel){ describe, IR_SM80, .threads = 32 }, (void *[]){ &from, &second_ones, &to }) !=
         CKL_OK)
         fail_msg("%s", ckl_error());
-    assert_int_equal(gpu->ops->copy_out(gpu, results, to, sizeof results, NULL), CKL_OK);
+    assert_int_equal(device->ops->copy_out(device, results, to, sizeof results, NULL), CKL_OK);
     check_results(results);
-    gpu->ops->release(gpu, from);
-    gpu->ops->release(gpu, second_ones);
-    gpu->ops->release(gpu, to);
+    device->ops->release(device, from);
+    device->ops->release(device, second_ones);
+    device->ops->release(device, to);
 }
 
 static void test_operations(void **state)
@@ -289,21 +289,9 @@ static void test_constants_fit(void **state)
         }
 }
 
-static int open_gpu(void **state)
-{
-    gpu = test_open("");
-    return 0;
-}
-
-static int close_gpu(void **state)
-{
-    gpu->ops->close(gpu);
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = { cmocka_unit_test(test_operations), cmocka_unit_test(test_other_constants),
                                         cmocka_unit_test(test_refused), cmocka_unit_test(test_constants_fit) };
-    return cmocka_run_group_tests_name("fold", tests, open_gpu, close_gpu);
+    return cmocka_run_group_tests_name("fold", tests, open_device, close_device);
 }

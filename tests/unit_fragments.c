@@ -1,11 +1,5 @@
 /* unit_fragments.c - where the tensor core's operands lie: elements in the registers of lanes, tiles in shared memory. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
-
+#include "unit.h"
 #include "base/math.h"
 #include "device/emulator/matrix.h"
 

@@ -42,15 +42,4 @@ static void print_all(text *out)
     device->ops->close(device);
 }
 
-static void test_fuzzed(void **state)
-{
-    golden_check(FUZZED_FILE, print_all);
-}
-
-int main(int argc, char **argv)
-{
-    if (golden_update_wanted(argc, argv))
-        return !golden_update(FUZZED_FILE, print_all);
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_fuzzed) };
-    return cmocka_run_group_tests_name("fuzzed", tests, NULL, NULL);
-}
+GOLDEN_MAIN("fuzzed", FUZZED_FILE, print_all)

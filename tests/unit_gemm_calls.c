@@ -3,15 +3,8 @@
  * and the gradient of a bias beside workspaces of the caller's.
  */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <cmocka.h>
 
+#include "unit.h"
 #include "base/math.h"
 #include "cutekernellib/operators/gemm.h"
 #include "emulated_device.h"

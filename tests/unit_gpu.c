@@ -2,14 +2,7 @@
  * unit_gpu.c - streams and graphs on a GPU: every problem of the smoke suite planned while its stream is being captured and
  * run by graph, on two streams at once from one plan, on the default stream, and on two GPUs. Skipped where there are none.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-#include <cmocka.h>
-
+#include "unit.h"
 #include "device/cuda_driver.h"
 #include "lab/check.h"
 

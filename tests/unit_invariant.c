@@ -2,15 +2,7 @@
  * unit_invariant.c - gemm with batch_invariant=1: a row of D has the same bits whatever m is. A program's argument names another
  * device than the emulated H200: "cuda".
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
+#include "unit.h"
 #include "base/math.h"
 #include "base/random.h"
 #include "cutekernellib/cutekernellib.h"

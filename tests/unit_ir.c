@@ -1,12 +1,5 @@
 /* unit_ir.c - the verifier refuses each kind of wrong kernel, and takes its right twin; devices that are not there. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
-
+#include "unit.h"
 #include "device/device.h"
 #include "ir/build.h"
 #include "ir/ptx_rows.h"

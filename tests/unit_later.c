@@ -1,13 +1,5 @@
 /* unit_later.c - kernels for sm_90, without what Hopper has alone, are taken by ptxas for it and for later GPUs. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <setjmp.h>
-#include <cmocka.h>
-
+#include "unit.h"
 #include "cutekernellib/device.h"
 #include "lab/assemble.h"
 #include "lab/case.h"

@@ -1,13 +1,5 @@
 /* unit_layout.c - the layout algebra against NVIDIA's Python CuTe, with run-time integers, and the layouts of atoms. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <cmocka.h>
-
+#include "unit.h"
 #include "cute/atoms.h"
 #include "lab/layout_expr.h"
 

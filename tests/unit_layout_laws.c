@@ -1,11 +1,5 @@
 /* unit_layout_laws.c - the laws of the layout algebra, on random layouts. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-#include <cmocka.h>
-
+#include "unit.h"
 #include "cute/layout.h"
 #include "ir/build.h"
 

@@ -1,11 +1,5 @@
 /* unit_layout_text.c - layouts as text: what is read and printed again, and which position a wrong one is blamed for. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <string.h>
-#include <cmocka.h>
-
+#include "unit.h"
 #include "cute/layout.h"
 #include "ir/build.h"
 

@@ -1,10 +1,5 @@
 /* unit_limits.c - limits of the hardware from both sides: the last value that is taken, and the next one, which is refused. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <string.h>
-#include <cmocka.h>
-
+#include "unit.h"
 #include "device/device.h"
 #include "ir/build.h"
 #include "plan/check.h"

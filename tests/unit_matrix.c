@@ -1,13 +1,8 @@
 /* unit_matrix.c - the emulated tensor core against exact integers, hand-computed sums and a slow model in 128 bits. */
 #include <float.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <cmocka.h>
 
+#include "unit.h"
 #include "base/dtype.h"
 #include "base/math.h"
 #include "device/emulator/matrix.h"

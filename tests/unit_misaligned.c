@@ -2,14 +2,7 @@
  * unit_misaligned.c - operands that begin at any element. The small cases of every operator, all with CKL_TEST_FULL, are run
  * displaced: a case is right, or it is refused before anything reads; no kernel meets an address that it does not take.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-#include <cmocka.h>
-
+#include "unit.h"
 #include "base/text.h"
 #include "lab/adapter.h"
 #include "lab/check.h"

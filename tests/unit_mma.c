@@ -194,20 +194,9 @@ static void read_uneven(int64_t third, int64_t column)
     descriptors_B(&mma, smem_tensor("B", F16, uneven(third, column), 1024));
 }
 
-static void even_runs(void)
-{
-    read_uneven(2048, 512);
-}
-
-static void uneven_runs(void)
-{
-    read_uneven(4096, 512);
-}
-
-static void uneven_columns(void)
-{
-    read_uneven(2048, 8192);
-}
+KERNEL(even_runs, read_uneven(2048, 512))
+KERNEL(uneven_runs, read_uneven(4096, 512))
+KERNEL(uneven_columns, read_uneven(2048, 8192))
 
 static void descriptors_for_fragments(void)
 {

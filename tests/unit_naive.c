@@ -2,15 +2,7 @@
  * unit_naive.c - gemm's kernel for learners, a thread an element, is not what large problems get: random descs of all types,
  * layouts, epilogues, batches, groups and lists, as far as they are legal, on the tables of Hopper and of an older GPU.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <cmocka.h>
-
+#include "unit.h"
 #include "base/math.h"
 #include "base/random.h"
 #include "cutekernellib/device.h"

@@ -2,16 +2,10 @@
  * unit_null.c - every public function refuses NULL with a sentence. The table must name each function of the public headers: a
  * new one without its row fails.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <ctype.h>
 #include <glob.h>
-#include <stdio.h>
-#include <string.h>
-#include <cmocka.h>
 
+#include "unit.h"
 #include "cutekernellib/cutekernellib.h"
 #include "base/math.h"
 #include "base/status.h"

@@ -1,14 +1,5 @@
 /* unit_permute.c - every bit of every element arrives, whatever the bits mean; more elements than one launch numbers. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
+#include "unit.h"
 #include "cutekernellib/cutekernellib.h"
 #include "operators/operators.h"
 #include "operators/permute/permutation.h"

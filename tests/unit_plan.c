@@ -1,13 +1,5 @@
 /* unit_plan.c - choosing, forcing and building of plans, and the parameters of their kernels. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <cmocka.h>
-
+#include "unit.h"
 #include "cli/cli.h"
 #include "counting_operator.h"
 #include "cute/layout.h"

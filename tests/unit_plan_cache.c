@@ -1,13 +1,7 @@
 /* unit_plan_cache.c - what plans share and what is kept: kernels by config, plans by the fields of the desc, each up to a limit. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <time.h>
-#include <cmocka.h>
 
+#include "unit.h"
 #include "counting_operator.h"
 #include "cutekernellib/cutekernellib.h"
 #include "operators/operators.h"

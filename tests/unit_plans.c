@@ -7,15 +7,7 @@
  * with a new problem line in the file, `build/unit_plans --update` writes it anew: the diff shows what changed. Of the operators'
  * cases tests/data/cases.txt has digests of the same.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <cmocka.h>
-
+#include "unit.h"
 #include "base/math.h"
 #include "device/device.h"
 #include "golden.h"

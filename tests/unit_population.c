@@ -1,12 +1,5 @@
 /* unit_population.c - samples: every line is a problem that a kernel takes, the same by seed; shares are as stated. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-#include <cmocka.h>
-
+#include "unit.h"
 #include "base/math.h"
 #include "golden.h"
 #include "lab/population.h"
@@ -46,9 +39,10 @@ static void explain(const char *line, const ckl_device_info *device)
 static void test_lines_are_problems(void **state)
 {
     ckl_device *device;
+    const int lines = getenv("CKL_TEST_FULL") ? LINES : LINES / 4;
     assert_int_equal(ckl_device_open("emulator:h200", &device), CKL_OK);
     for (const operator_test *const *test = operator_tests; *test; test++)
-        for (int i = 0; i < LINES; i++) {
+        for (int i = 0; i < lines; i++) {
             text line = line_of(*test, 7, i);
             explain(text_data(&line), ckl_device_properties(device));
             text_free(&line);
@@ -68,10 +62,7 @@ static void append_lines(text *out)
 
 static void test_lines_stay(void **state)
 {
-    text now = { 0 };
-    append_lines(&now);
-    golden_compare(path, &now);
-    text_free(&now);
+    golden_check(path, append_lines);
 }
 
 static void test_seeds_differ(void **state)
@@ -167,10 +158,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_holes),
         cmocka_unit_test(test_given),
     };
-    if (golden_update_wanted(argc, argv)) {
-        text now = { 0 };
-        append_lines(&now);
-        return golden_write(path, &now) ? 0 : 1;
-    }
+    if (golden_update_wanted(argc, argv))
+        return !golden_update(path, append_lines);
     return cmocka_run_group_tests_name("population", tests, NULL, NULL);
 }

@@ -3,15 +3,8 @@
  * bits in every run, and variances that simpler formulas get wrong.
  */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <cmocka.h>
 
+#include "unit.h"
 #include "operators/operators.h"
 #include "operators/reduce/reduce_kernel.h"
 #include "emulated_device.h"

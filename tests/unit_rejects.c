@@ -3,15 +3,8 @@
  * that are not aligned to their elements, and tensors that the problem does not have. Nothing is launched then.
  */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <cmocka.h>
 
+#include "unit.h"
 #include "cutekernellib/operators/elementwise.h"
 #include "cutekernellib/operators/rope.h"
 #include "lab/check.h"

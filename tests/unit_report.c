@@ -2,16 +2,10 @@
 #define _GNU_SOURCE // nftw, for temporary_folder.h
 #include <fcntl.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <cmocka.h>
 
+#include "unit.h"
 #include "base/math.h"
 #include "bench/report.h"
 #include "cli/cli.h"

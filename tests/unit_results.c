@@ -1,14 +1,8 @@
 /* unit_results.c - statistics, limits, results on disk, and the arguments of ckl bench. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
-#include <cmocka.h>
 
+#include "unit.h"
 #include "base/math.h"
 #include "bench/limit_kernels.h"
 #include "bench/limits.h"

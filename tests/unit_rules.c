@@ -3,13 +3,7 @@
  * threads that must execute it together. Each is tried by a kernel with that one instruction, and the answers stand in
  * tests/data/rules.txt, which `build/unit_rules --update` writes anew: its diff is what changed.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <string.h>
-#include <cmocka.h>
-
+#include "unit.h"
 #include "golden.h"
 #include "ir/build.h"
 #include "ir/rules.h"
@@ -274,15 +268,4 @@ static void try_all(text *out)
     }
 }
 
-static void test_rules(void **state)
-{
-    golden_check(RULES_FILE, try_all);
-}
-
-int main(int argc, char **argv)
-{
-    if (golden_update_wanted(argc, argv))
-        return !golden_update(RULES_FILE, try_all);
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_rules) };
-    return cmocka_run_group_tests_name("rules", tests, NULL, NULL);
-}
+GOLDEN_MAIN("rules", RULES_FILE, try_all)

@@ -2,17 +2,10 @@
  * unit_sizes.c - sizes at the edge of every operator: problems without elements do nothing and at once; problem lines of
  * random, mostly absurd values end in a sentence or a result, never in a crash, a hang or an internal fault.
  */
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
-#include <cmocka.h>
 
+#include "unit.h"
 #include "base/math.h"
 #include "ir/build.h"
 #include "lab/check.h"

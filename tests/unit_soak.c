@@ -1,14 +1,7 @@
 /* unit_soak.c - the soak notices wrong bits, growing memory, a lost device and one that hangs; its problems repeat by seed. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
-#include <cmocka.h>
 
+#include "unit.h"
 #include "base/math.h"
 #include "lab/clock.h"
 #include "lab/host_memory.h"

@@ -3,16 +3,9 @@
  * one plan run by all, the one-call form, failures; and on two GPUs of such a driver in turn. `make test-full` runs it under
  * ThreadSanitizer.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <cmocka.h>
 
+#include "unit.h"
 #include "base/math.h"
 #include "cutekernellib/cutekernellib.h"
 #include "device/cuda_driver.h"

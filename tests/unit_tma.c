@@ -1,11 +1,5 @@
 /* unit_tma.c - tensor maps: limits and their sentences, encoding, boxes against brute force; limits of kernels. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <cmocka.h>
-
+#include "unit.h"
 #include "device/emulator/tma.h"
 
 enum { RANK_MAX = TENSOR_MAP_RANK_MAX, SHARED_MAX = 64 * 1024, MEMORY_MAX = 1 << 20, POISON = 0xa5 };

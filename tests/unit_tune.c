@@ -3,17 +3,10 @@
  * as what it is, in time, without a time of its own, and the search goes on.
  */
 #include <math.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
-#include <cmocka.h>
 
+#include "unit.h"
 #include "base/math.h"
 #include "bench/tune_parts.h"
 #include "cute/kernel.h"

@@ -1,14 +1,7 @@
 /* unit_tune_kernels.c - the tuner on real kernels and the emulated H200: what is legal, a search, small problems. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
-#include <cmocka.h>
 
+#include "unit.h"
 #include "base/math.h"
 #include "bench/entrant.h"
 #include "bench/tune_parts.h"

@@ -1,17 +1,10 @@
 /* unit_tuned.c - the tuned store: which lines are believed, which entry a plan takes, and what is said of the others. */
 #include <math.h>
 #include <fcntl.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <cmocka.h>
 
+#include "unit.h"
 #include "base/math.h"
 #include "bench/tune.h"
 #include "cutekernellib/cutekernellib.h"

@@ -1,15 +1,8 @@
 /* unit_values.c - base at its limits: small integer arithmetic, fields of every kind, sizes, long texts, lines. */
 #include <errno.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <cmocka.h>
 
+#include "unit.h"
 #include "base/arena.h"
 #include "base/dtype.h"
 #include "base/fields.h"

@@ -1,13 +1,7 @@
 /* unit_verify.h - kernels for tests of the verifier: a right one, and the same one with a single thing spoiled. */
 #pragma once
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-#include <cmocka.h>
-
+#include "unit.h"
 #include "base/math.h"
 #include "ir/build.h"
 

@@ -4,15 +4,7 @@
  */
 #define _GNU_SOURCE // nftw, for temporary_folder.h
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <cmocka.h>
-
+#include "unit.h"
 #include "base/math.h"
 #include "base/text.h"
 #include "cutekernellib/cutekernellib.h"

@@ -24,9 +24,12 @@ def all_tests(full):
     units = sorted(p.stem for p in (TREE / 'tests').glob('unit_*.c'))
     operators = re.findall(r'^    X\((\w+)\)', (TREE / 'src/operators/operators.h').read_text(), re.M)
     smoke = ['verify', '--suite', str(TREE / 'bench/suites/smoke.txt'), '--device']
+    waiting = f'verify --suite {TREE}/tests/data/waiting.txt --device emulator:h200'
     tests = [Test(u, 'plain', u, [], '', False) for u in units]
     tests += [Test(f'verify {o}', 'plain', 'ckl', ['verify', o, '--device', 'emulator:h200'], '', False) for o in operators]
     tests += [Test('verify l4', 'plain', 'ckl', [*smoke, 'emulator:l4'], '', False),
+              *(Test(f'verify {order}', 'plain', 'ckl', ['-c', f'CKL_EMULATOR={order} exec "$0" {waiting}'], '/bin/sh', False)
+                for order in ('resident=1', 'schedule=random')),
               Test('pure CuTe', 'plain', 'ckl', [], str(TREE / 'scripts/verify_cute_implementation.sh'), False),
               Test('predicted rows', 'plain', 'ckl', ['check'], str(TREE / 'scripts/fit_rows.py'), False),
               Test('predicted gemm', 'plain', 'ckl', ['check'], str(TREE / 'scripts/fit_gemm.py'), False)]

@@ -18,7 +18,7 @@ BUILDS = {  # what cmake is told; objects of the plain build are compared for eq
     'sanitized': ['-DCMAKE_BUILD_TYPE=Debug', '-DCKL_SANITIZE=ON'],
     'threads': ['-DCMAKE_BUILD_TYPE=Release', '-DCKL_SANITIZE=thread'],
     'covered': ['-DCMAKE_BUILD_TYPE=Release', '-DCMAKE_EXE_LINKER_FLAGS=--coverage',
-                '-DCMAKE_C_FLAGS=--coverage -Wno-error "-fprofile-exclude-files=/emulator/|/lab/|_ref.c"'],
+                '-DCMAKE_C_FLAGS=--coverage -DCKL_COVERED -Wno-error "-fprofile-exclude-files=/emulator/|/lab/|_ref.c"'],
 }
 
 

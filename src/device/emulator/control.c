@@ -116,13 +116,6 @@ outcome run_trap(warp *w, const step *s)
     return fault(w, s, first_lane(w->active), "trap", "the kernel stopped itself");
 }
 
-outcome run_nothing(warp *w, const step *s)
-{
-    (void)w;
-    (void)s;
-    return ADVANCE;
-}
-
 /* Arithmetic */
 
 outcome run_alu(warp *w, const step *s)

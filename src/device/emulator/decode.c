@@ -63,8 +63,8 @@ static handler *const handlers[IR_OP_COUNT] = {
     [IR_END_LOOP] = run_end_loop,
     [IR_EXIT] = run_exit,
     [IR_TRAP] = run_trap,
-    [IR_GRID_WAIT] = run_nothing,
-    [IR_LAUNCH_DEPENDENTS] = run_nothing,
+    [IR_GRID_WAIT] = run_grid_wait,
+    [IR_LAUNCH_DEPENDENTS] = run_launch_dependents,
 };
 
 typedef struct decoder {

@@ -5,7 +5,7 @@
 
 #include "base/fields.h"
 #include "base/math.h"
-#include "device/emulator/emulator.h"
+#include "device/emulator/machine.h"
 #include "device/emulator/tma.h"
 
 typedef struct model {
@@ -78,6 +78,7 @@ static ckl_status device_alloc(ckl_device *d, size_t bytes, void **memory)
 
 static void device_release(ckl_device *d, void *memory)
 {
+    overlap_none(emulator_of(d));
     memory_release(&emulator_of(d)->memory, memory);
 }
 
@@ -103,6 +104,7 @@ static ckl_status host_write(ckl_device *d, const char *what, void *to, const vo
                              size_t bytes)
 {
     emulator *e = emulator_of(d);
+    overlap_none(e);
     pthread_rwlock_rdlock(&e->memory.lock);
     allocation *a = bytes ? host_find(e, what, to, bytes) : NULL;
     if (a && from)
@@ -125,6 +127,7 @@ static ckl_status device_copy_out(ckl_device *d, void *to, const void *from, siz
 {
     (void)s;
     emulator *e = emulator_of(d);
+    overlap_none(e);
     pthread_rwlock_rdlock(&e->memory.lock);
     allocation *a = bytes ? host_find(e, "copy from the device", from, bytes) : NULL;
     if (a)
@@ -150,6 +153,7 @@ static ckl_status device_copy(ckl_device *d, void *to, const void *from, size_t 
 {
     (void)s;
     emulator *e = emulator_of(d);
+    overlap_none(e);
     pthread_rwlock_rdlock(&e->memory.lock);
     allocation *source = bytes ? host_find(e, "copy on the device", from, bytes) : NULL;
     allocation *target = source ? host_find(e, "copy on the device", to, bytes) : NULL;
@@ -196,8 +200,8 @@ static void device_stream_destroy(ckl_device *d, ckl_stream s)
 
 static ckl_status device_synchronize(ckl_device *d, ckl_stream s)
 {
-    (void)d;
     (void)s;
+    overlap_none(emulator_of(d));
     return CKL_OK;
 }
 

@@ -142,6 +142,9 @@ typedef struct emulator {
     memory_space memory;
     pthread_mutex_t launching; // one launch at a time
     uint32_t epochs;           // of all launches so far
+    ckl_stream stream;         // of the last one; its next one begins while
+    uint32_t running;          // launches from this epoch on may still run, 0: none,
+    uint32_t unawaited;        // those before this one even when it has waited
     stripe stripes[STRIPES];
     pthread_mutex_t counting;
     counter_totals totals;

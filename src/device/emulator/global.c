@@ -279,6 +279,15 @@ static bool missing_fence(const access *a, place at, const epoch *e)
         a->write ? "overwrites" : "reads", global_text(l, a->memory, at.address, name), who);
 }
 
+static bool overlap_race(const access *a, uintptr_t address, const char *what)
+{
+    char name[PLACE_BYTES];
+    fault(a->w, a->s, access_lane(a, address), "global-memory race",
+          "%s of %s meets the %s by a launch that may still run; grid_wait() must come before",
+          a->write ? "write" : "read", global_text(a->w->cluster->launch, a->memory, address, name), what);
+    return false;
+}
+
 /* Readers: one epoch, or a set of them as a list that begins with the last one. Sets are shared: equal steps give equal sets. */
 
 static uint32_t *slot_of(launch_state *l, uint32_t newest, uint32_t others)
@@ -372,11 +381,11 @@ static bool check_readers(const access *a, uint32_t reader, place at)
 
 /* Ranges of cells */
 
-/* How many cells from the first on have its writer and reader; all epochs of earlier launches count as one. */
-WIDE static size_t alike(const uint32_t *writer, const uint32_t *reader, size_t count, uint32_t first_epoch)
+/* How many cells from the first on have its writer and reader; all epochs of launches that are over count as one. */
+WIDE static size_t alike(const uint32_t *writer, const uint32_t *reader, size_t count, uint32_t running)
 {
     enum { BLOCK = 16 };
-    uint32_t floor = first_epoch - 1;
+    uint32_t floor = running - 1;
     uint32_t w = writer[0] > floor ? writer[0] : floor, r = reader[0] > floor ? reader[0] : floor;
     size_t n = 0;
     for (; n + BLOCK <= count; n += BLOCK) {
@@ -409,6 +418,10 @@ static bool touch_alike(const access *a, uint32_t own, const cells *k, size_t at
     launch_state *l = a->w->cluster->launch;
     uint32_t writer = k->writer[at], reader = k->reader[at];
     uint16_t here = (uint16_t)(a->s->index < UINT16_MAX ? a->s->index : UINT16_MAX);
+    if (!(a->strong && !a->write) && overlap_may_run(a->w, writer)) // a relaxed load may be a hint, of what is old
+        return overlap_race(a, address, "write");
+    if (a->write && overlap_may_run(a->w, reader))
+        return overlap_race(a, address, "read");
     bool written = writer >= l->first_epoch && writer != own;
     if (written && !check_writer(a, writer, (place){ .address = address, .step = k->write_step[at] }))
         return false;
@@ -433,7 +446,7 @@ static bool touch_bytes(const access *a, uint32_t own, const global_shadow *x, s
 {
     const cells *k = &x->bytes;
     for (size_t at = first, end = first + count, run; at < end; at += run) {
-        run = alike(k->writer + at, k->reader + at, end - at, a->w->cluster->launch->first_epoch);
+        run = alike(k->writer + at, k->reader + at, end - at, a->w->cluster->launch->running);
         if (!touch_alike(a, own, k, at, run, a->memory->base + at))
             return false;
     }
@@ -445,7 +458,7 @@ static bool touch_words(const access *a, uint32_t own, const global_shadow *x, s
 {
     const cells *k = &x->words;
     for (size_t at = first, end = first + count, run; at < end; at += run) {
-        run = alike(k->writer + at, k->reader + at, end - at, a->w->cluster->launch->first_epoch);
+        run = alike(k->writer + at, k->reader + at, end - at, a->w->cluster->launch->running);
         bool split = k->writer[at] == SPLIT;
         if (split && !touch_bytes(a, own, x, at * WORD, run * WORD))
             return false;
@@ -474,7 +487,7 @@ static bool touch_split(const access *a, uint32_t own, const global_shadow *x, s
     }
     if (!touch_bytes(a, own, x, first, count))
         return false;
-    if (alike(b->writer + word * WORD, b->reader + word * WORD, WORD, a->w->cluster->launch->first_epoch) == WORD) {
+    if (alike(b->writer + word * WORD, b->reader + word * WORD, WORD, a->w->cluster->launch->running) == WORD) {
         k->writer[word] = b->writer[word * WORD]; // all have been touched in the same way
         k->reader[word] = b->reader[word * WORD];
         k->write_step[word] = b->write_step[word * WORD];

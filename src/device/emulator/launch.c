@@ -123,12 +123,13 @@ static uint32_t first_epoch(emulator *e, int64_t count)
 {
     if (e->epochs > UINT32_MAX - 2 - count) {
         e->epochs = 0;
+        overlap_none(e);
         global_shadows_clear(&e->memory);
     }
     return e->epochs + 1;
 }
 
-static ckl_status run(launch_state *l, int64_t clusters)
+static ckl_status run(launch_state *l, int64_t clusters, ckl_stream s)
 {
     emulator *e = l->device;
     ckl_status status;
@@ -137,10 +138,12 @@ static ckl_status run(launch_state *l, int64_t clusters)
     l->ordered = l->kernel->ordered;
     l->host_threads = l->ordered ? 1 : thread_count(e, clusters);
     l->first_epoch = first_epoch(e, l->ordered ? ORDERED_EPOCHS_MAX : clusters);
+    overlap_begin(l, s);
     if (l->ordered)
         status = heap_guard(l->kernel->ir.name, run_ordered, &(work){ .l = l, .clusters = clusters });
     else
         status = run_clusters(l, clusters);
+    overlap_end(l, s);
     e->epochs = l->first_epoch + (l->ordered ? l->epoch_count : (uint32_t)clusters);
     pthread_rwlock_unlock(&e->memory.lock);
     pthread_mutex_unlock(&e->launching);
@@ -149,7 +152,6 @@ static ckl_status run(launch_state *l, int64_t clusters)
 
 ckl_status kernel_launch(ckl_device *d, const device_kernel *kernel, const device_launch *launch, ckl_stream s)
 {
-    (void)s;
     emulator *e = (emulator *)d;
     TRY(check_grid(kernel, launch->grid));
     launch_state *l = calloc(1, sizeof *l);
@@ -160,7 +162,7 @@ ckl_status kernel_launch(ckl_device *d, const device_kernel *kernel, const devic
     ckl_status status = read_params(l, launch->params);
     if (status == CKL_OK) {
         int64_t clusters = launch->grid[0] / kernel->ir.cluster * launch->grid[1] * launch->grid[2];
-        status = run(l, clusters);
+        status = run(l, clusters, s);
     }
     if (l->fault_cluster >= 0)
         status = status_fail(CKL_DEVICE_FAULT, "%s", l->fault);

@@ -61,6 +61,12 @@ bool global_touch(access *a, allocation *memory, uintptr_t address, size_t bytes
 bool global_is_repeated(access *a, allocation *memory, const uintptr_t *address, size_t bytes); // reads of 32 lanes
 void epochs_clear(launch_state *l);
 
+/* overlap.c - launches that may still run when the next one of their stream begins, to which the epoch of an access may belong. */
+void overlap_begin(launch_state *l, ckl_stream s);
+void overlap_end(const launch_state *l, ckl_stream s);
+void overlap_none(emulator *e); // all have ended: the host, a copy or another stream has waited
+bool overlap_may_run(const warp *w, uint32_t number);
+
 /* past.c - what is known of other clusters. A past is shared; NULL is an empty one. */
 void past_add(past **to, past *from);
 void past_drop(past **p);
@@ -146,4 +152,5 @@ handler run_mbarrier_init, run_mbarrier_arrive, run_mbarrier_expect, run_mbarrie
 handler run_bar_sync, run_bar_arrive, run_cluster_arrive, run_cluster_wait, run_mapa, run_setmaxnreg;
 handler run_warp_sync, run_shuffle, run_vote, run_redux, run_elect, run_ldmatrix, run_stmatrix, run_mma;
 handler run_wgmma_fence, run_wgmma, run_wgmma_commit, run_wgmma_wait;
-handler run_if, run_else, run_end_if, run_loop, run_break, run_end_loop, run_exit, run_trap, run_nothing;
+handler run_if, run_else, run_end_if, run_loop, run_break, run_end_loop, run_exit, run_trap;
+handler run_grid_wait, run_launch_dependents;

@@ -125,7 +125,11 @@ typedef struct launch_state {
     unsigned char map_bytes[IR_PARAMS_MAX][IR_TENSOR_MAP_BYTES];
     int host_threads;
     bool ordered;
-    uint32_t first_epoch; // lower ones are of launches before
+    uint32_t first_epoch; // lower ones are of launches before,
+    uint32_t running;     // which may still run from this one on,
+    uint32_t unawaited;   // up to this one even after GRID_WAIT (overlap.c)
+    bool awaited;         // GRID_WAIT was executed,
+    bool awaited_first;   // before LAUNCH_DEPENDENTS
     epoch *epochs;
     uint32_t epoch_count, epoch_capacity;
     uint32_t *set_slots; // hash table of sets of readers
@@ -238,6 +242,7 @@ struct warp {
     int index;      // in the CTA
     uint16_t agent; // also its index in the cluster
     knowledge knows;
+    uint32_t grid_wait; // its clock then; 0: it has not waited
 
     wait_kind waits; // of the instruction that returned BLOCKED last
     uint32_t wait_at, wait_for;

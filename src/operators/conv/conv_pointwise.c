@@ -265,6 +265,8 @@ static ckl_status admit_pointwise(const void *desc, const ckl_device_info *devic
     if (problem_of(desc)->of_images && d->layout == CKL_IMAGE_NHWC &&
         d->c * (int64_t)ckl_dtype_bytes(d->dtype) % 16 == 0)
         FAIL(CKL_UNSUPPORTED, "conv pointwise: sm90 and sliced take an image as a row by taps");
+    if (problem_of(desc)->skipped * (int64_t)ckl_dtype_bytes(d->dtype) % 16)
+        FAIL(CKL_UNSUPPORTED, "conv pointwise: the pixel of the filter that is seen begins inside 16 bytes");
     const ckl_gemm_desc *product = conv_pointwise_product(desc);
     return gemm_sm90_admit(product, device, config);
 }

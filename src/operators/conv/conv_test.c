@@ -84,6 +84,7 @@ static double matrix_rate(const void *problem)
 
 static const char *const cases[] = {
     "n=1 c=1 h=1 w=1 k=1 r=1 s=1                            # one product",
+    "c=1 h=1 w=1 k=1 r=5 s=5 pad=2 dtype=bf16               # what is seen of the filter begins inside 16 bytes",
     "n=2 c=16 h=9 w=11 k=24 pad=1",
     "n=2 c=16 h=9 w=11 k=24 pad=1 layout=nchw dtype=bf16 bias=1 activation=relu",
     "n=1 c=8 h=12 w=10 k=16 r=5 s=3 pad=2 stride=2 residual=1 bias=1 activation=gelu",
