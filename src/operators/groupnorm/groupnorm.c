@@ -77,7 +77,7 @@ static int tensors(const void *desc, plan_tensor *t)
 
 /* Of the workspace: entries of split slices, what is merged of them, counters, and partial sums of gradients. */
 typedef struct workspace_parts {
-    int64_t merged, counters, partial, bytes; // offsets; entries come first
+    int64_t early, merged, counters, arrived, partial, bytes; // offsets; entries come first
 } workspace_parts;
 
 static workspace_parts workspace_of(const ckl_plan *plan, groupnorm_slicing slicing)
@@ -88,18 +88,15 @@ static workspace_parts workspace_of(const ckl_plan *plan, groupnorm_slicing slic
     const bool meets = slicing != GROUPNORM_CLUSTER; // in memory
     const int64_t ranges = groupnorm_ranges(d, plan->config, slicing);
     const bool sums = d->direction == CKL_DIRECTION_BACKWARD && d->affine && elements_of(d) > 0;
-    const int64_t early = c->early ? ceil_div(slices, groupnorm_early_slices(c)) : 0; // entries
-    workspace_parts w = { .merged = meets ? 4 * strips * groupnorm_entry_words(c, slices) : 0 };
-    int64_t merged = 0, counters = 0;
-    if (slicing == GROUPNORM_SPLIT) {
-        merged = 4 * GROUPNORM_ENTRY * d->n * d->groups;
-        counters = two_pass_counter_bytes(strips);
-    } else if (slicing == GROUPNORM_HELD) {
-        merged = 4 * strips * groupnorm_entry_words(c, early);
-        counters = one_pass_counter_bytes(strips, slices, early);
-    }
-    w.counters = w.merged + merged;
-    w.partial = round_up(w.counters + counters, PLAN_WORKSPACE_ALIGNMENT);
+    const int64_t early = groupnorm_early_entries(c, slices);
+    workspace_parts w = { 0 };
+    w.early = meets ? 4 * strips * groupnorm_entry_words(c, slices) : 0;
+    w.merged = w.early + (early ? 4 * strips * groupnorm_entry_words(c, early) : 0);
+    w.counters = w.merged + (slicing == GROUPNORM_SPLIT ? 4 * GROUPNORM_ENTRY * d->n * d->groups : 0);
+    w.arrived = w.counters + (slicing == GROUPNORM_SPLIT  ? two_pass_counter_bytes(strips)
+                              : slicing == GROUPNORM_HELD ? one_pass_counter_bytes(strips, slices)
+                                                          : 0);
+    w.partial = round_up(w.arrived + 4 * strips * early, PLAN_WORKSPACE_ALIGNMENT);
     w.bytes = w.partial + (sums ? 4 * GROUPNORM_KINDS * d->n * d->c * ranges : 0);
     return w;
 }
@@ -128,8 +125,10 @@ static groupnorm_params params_for(const ckl_plan *plan, const ckl_groupnorm_arg
                                .mean = a->mean,
                                .rstd = a->rstd,
                                .entries = workspace,
+                               .early = workspace ? workspace + w.early : NULL,
                                .merged = workspace ? workspace + w.merged : NULL,
                                .counters = workspace ? workspace + w.counters : NULL,
+                               .arrived = workspace ? workspace + w.arrived : NULL,
                                .partial = workspace ? workspace + w.partial : NULL,
                                .strips = slicing == GROUPNORM_CLUSTER ? 0 : (uint32_t)groupnorm_bundles(d, c),
                                .lines = elements_of(d) ? d->n * ranges : 0,
@@ -154,7 +153,7 @@ static ckl_status launch(const ckl_plan *plan, groupnorm_slicing slicing, const 
     int64_t strips = groupnorm_bundles(d, plan->config), ctas = strips * p.slices;
     if (slicing == GROUPNORM_SPLIT) {
         const int64_t abreast = d->layout == CKL_IMAGE_NCHW ? 1 : p.bundles; // of nhwc they share lines of memory
-        p.lag = two_pass_lag(strips, abreast, p.slices, plan->kernels[kernel].clusters_resident);
+        p.lag = two_pass_lag(strips, abreast, p.slices, ((const groupnorm_config *)plan->config)->lag * plan->kernels[kernel].clusters_resident / 100);
         ctas = two_pass_ctas(strips, p.slices);
     }
     if (elements_of(d) > 0)

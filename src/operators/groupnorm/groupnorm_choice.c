@@ -490,12 +490,13 @@ static bool fit_halves(search *s, groupnorm_config *c)
     return whole && groupnorm_mixes(c) && fit_held(s, c);
 }
 
-/* Are entries of slices so many that each CTA would merge more of them than its lanes have at once? */
-static bool merges_early(const search *s, const groupnorm_config *c)
+/* Where entries of slices are more than the lanes of a group have at once: how many become one early. */
+static int early_slices(const search *s, const groupnorm_config *c)
 {
-    enum { ENTRIES_OF_LANE = 4 };
-    const int64_t entries = ceil_div(groupnorm_slices(s->d, c, GROUPNORM_HELD), groupnorm_lanes_of_group(c));
-    return c->parts == 1 && !c->ragged && entries > ENTRIES_OF_LANE;
+    enum { ENTRIES_OF_LANE = 4, ALONE = 8 };
+    const int lanes = groupnorm_lanes_of_group(c);
+    const int64_t entries = ceil_div(groupnorm_slices(s->d, c, s->slicing), lanes);
+    return c->parts == 1 && !c->ragged && entries > ENTRIES_OF_LANE ? (lanes > 1 ? ENTRIES_OF_LANE * lanes : ALONE) : 0;
 }
 
 /* Is there a config of CTAs, or of smaller clusters than that, where pixels are not folded? */
@@ -541,7 +542,7 @@ static bool choose_held(search *s, groupnorm_config *c)
     } else if (forward && nhwc && c->bundle == d->groups &&
                AT_ONCE * bundle > HELD_CTAS * s->device->sm_count * held_bytes(s) && fit_halves(s, &other))
         *c = other;
-    c->early = merges_early(s, c);
+    c->early = early_slices(s, c);
     return true;
 }
 
@@ -581,6 +582,7 @@ ckl_status groupnorm_choose(const char *what, const ckl_groupnorm_desc *d, const
              slicing != GROUPNORM_CLUSTER ? "slice of a bundle"
                                           : "bundle, shared by as many as there may be in a cluster");
     c->ctas_per_sm = ctas_per_sm(&s, c);
+    c->lag = slicing == GROUPNORM_SPLIT ? 100 : 0;
     c->gradient_ctas = gradient_ctas(&s, c);
     return CKL_OK;
 }
