@@ -153,7 +153,9 @@ static ckl_status launch(const ckl_plan *plan, groupnorm_slicing slicing, const 
     int64_t strips = groupnorm_bundles(d, plan->config), ctas = strips * p.slices;
     if (slicing == GROUPNORM_SPLIT) {
         const int64_t abreast = d->layout == CKL_IMAGE_NCHW ? 1 : p.bundles; // of nhwc they share lines of memory
-        p.lag = two_pass_lag(strips, abreast, p.slices, ((const groupnorm_config *)plan->config)->lag * plan->kernels[kernel].clusters_resident / 100);
+        p.lag =
+            two_pass_lag(strips, abreast, p.slices,
+                         ((const groupnorm_config *)plan->config)->lag * plan->kernels[kernel].clusters_resident / 100);
         ctas = two_pass_ctas(strips, p.slices);
     }
     if (elements_of(d) > 0)
