@@ -153,9 +153,7 @@ static ckl_status launch(const ckl_plan *plan, groupnorm_slicing slicing, const 
     int64_t strips = groupnorm_bundles(d, plan->config), ctas = strips * p.slices;
     if (slicing == GROUPNORM_SPLIT) {
         const int64_t abreast = d->layout == CKL_IMAGE_NCHW ? 1 : p.bundles; // of nhwc they share lines of memory
-        p.lag =
-            two_pass_lag(strips, abreast, p.slices,
-                         ((const groupnorm_config *)plan->config)->lag * plan->kernels[kernel].clusters_resident / 100);
+        p.lag = two_pass_lag(strips, abreast, p.slices, plan->kernels[kernel].clusters_resident);
         ctas = two_pass_ctas(strips, p.slices);
     }
     if (elements_of(d) > 0)
@@ -235,13 +233,13 @@ static ckl_status check_direction(const char *what, const ckl_groupnorm_desc *d,
 IMPLEMENTATION(forward, CKL_DIRECTION_FORWARD, GROUPNORM_CLUSTER,
                "a group, or of nhwc neighbouring ones, in the shared memory of a CTA or cluster")
 IMPLEMENTATION(forward_split, CKL_DIRECTION_FORWARD, GROUPNORM_SPLIT,
-               "slices of groups store their moments; other CTAs read them again, while they are in L2")
+               "slices of groups store their moments; other CTAs read them again")
 IMPLEMENTATION(forward_held, CKL_DIRECTION_FORWARD, GROUPNORM_HELD,
                "slices of groups in shared memory until their statistics are known")
 IMPLEMENTATION(backward, CKL_DIRECTION_BACKWARD, GROUPNORM_CLUSTER,
                "x and dy of a group in shared memory; a second kernel adds up dgamma and dbeta")
 IMPLEMENTATION(backward_split, CKL_DIRECTION_BACKWARD, GROUPNORM_SPLIT,
-               "slices of groups store their sums; other CTAs read them again, while they are in L2")
+               "slices of groups store their sums; other CTAs read them again")
 IMPLEMENTATION(backward_held, CKL_DIRECTION_BACKWARD, GROUPNORM_HELD,
                "slices of x and dy in shared memory until the sums of their groups are known")
 

@@ -298,7 +298,6 @@ static void store_merged(const groupnorm_kernel *k)
 static void write_again(groupnorm_kernel *k, const two_pass *order, two_pass_item *item)
 {
     const groupnorm_view w = k->w;
-    k->s.again = true;
     k->does->load_weights(k);
     if (!k->in_smem && k->does->load_ahead)
         k->does->load_ahead(k);
@@ -309,7 +308,6 @@ static void write_again(groupnorm_kernel *k, const two_pass *order, two_pass_ite
     cta_sync();
     k->does->write(k);
     two_pass_end(order, item);
-    k->s.again = false;
     k->w = w;
 }
 
@@ -319,10 +317,7 @@ static void describe_split(groupnorm_kernel *k, const groupnorm_config *cfg, boo
     const two_pass order = order_of(&k->s);
     groupnorm_wait();
     two_pass_item item = two_pass_draw(&order);
-    val chunk = convert(I32, item.chunk);
-    if (cfg->yields > 1)
-        chunk = select(item.writes, sub(sub(k->s.a.slices, imm(1)), chunk), chunk);
-    groupnorm_slice_at(&k->s, convert(I32, item.strip), chunk);
+    groupnorm_slice_at(&k->s, convert(I32, item.strip), convert(I32, item.chunk));
     begin(k);
     stage(k);
     IF(item.writes) {

@@ -315,8 +315,6 @@ tensor groupnorm_global(const groupnorm_slice *s, val pointer, val element, int 
 packed groupnorm_load(const groupnorm_slice *s, val pointer, val element, int vec)
 {
     tensor gX = groupnorm_global(s, pointer, element, vec); // (VEC)
-    if (s->again && s->cfg->yields)
-        gX = with_cache(gX, IR_CACHE_EVICT_FIRST);
     if (!groupnorm_by_elements(s))
         return load_packed(gX, vec * (int)element_bytes(s));
     packed p = { fragment_like(gX, s->cfg->dtype), s->cfg->dtype, vec };
@@ -381,8 +379,7 @@ void groupnorm_stage(const groupnorm_slice *s, const groupnorm_view *w, const gr
 
 void groupnorm_store(const groupnorm_slice *s, const groupnorm_vector *v, tensor rY)
 {
-    const tensor gY = groupnorm_global(s, s->a.y, v->global, v->vec); // (VEC)
-    copy(rY, s->cfg->yields ? with_cache(gY, IR_CACHE_EVICT_FIRST) : gY, align_of(s, v));
+    copy(rY, groupnorm_global(s, s->a.y, v->global, v->vec), align_of(s, v));
 }
 
 void groupnorm_staged(int halves_pending)

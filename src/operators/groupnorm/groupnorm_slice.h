@@ -18,7 +18,6 @@ typedef struct groupnorm_slice {
     val channels;       // i32, of the bundle
     val rank;           // i32, which slice of the bundle
     val range;          // i32, which of those of a channel
-    bool again;         // is read for the last time
     bool halves;        // are added up one after the other: where all of the slice is in shared memory
     val count;          // i32, units of it; of a ragged one elements of a channel in it
     val base;           // i64, element of the tensor where the first unit of the first channel is

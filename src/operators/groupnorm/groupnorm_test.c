@@ -109,8 +109,8 @@ static const char *const cases[] = {
     "threads=256 steps=4 column_threads=16'",
     "n=2 c=32 h=9 w=9 groups=8 direction=backward layout=nhwc impl=backward config='bundle=4 cluster=4 threads=128 "
     "column_threads=32 steps=1'",
-    "n=2 c=32 h=16 w=16 groups=8 direction=backward layout=nhwc impl=backward_split config='threads=128 "
-    "column_threads=32 steps=1'",
+    "n=2 c=32 h=16 w=16 groups=8 direction=backward layout=nhwc impl=backward_split config='bundle=4 "
+    "threads=128 column_threads=32 steps=1'",
     "n=1 c=2 h=64 w=128 groups=1 direction=backward impl=backward_split config='vec=1 threads=32 column_threads=16 "
     "steps=1'",
     "n=2 c=32 h=16 w=16 groups=8 impl=forward_split config='threads=64 column_threads=16 steps=1' # slices, by one "
@@ -255,7 +255,11 @@ static const char *const cases[] = {
     "n=2 c=65 h=8 w=9 groups=65 layout=nhwc dtype=bf16 fill=hard # pixels are folded, and added up one by one",
     "n=3 c=107 h=8 w=8 groups=107 layout=nhwc dtype=f16 fill=uniform",
     "n=3 c=107 h=8 w=8 groups=107 layout=nhwc dtype=f16 direction=backward fill=uniform # a lane a group",
-    "n=1 c=127 h=48 w=16 groups=127 layout=nhwc fill=hard impl=forward",
+    "n=1 c=127 h=24 w=16 groups=127 layout=nhwc fill=hard impl=forward",
+    "n=1 c=127 h=48 w=16 groups=127 layout=nhwc fill=hard impl=forward_split # folded, of more than 64 groups",
+    "n=2 c=107 h=30 w=32 groups=107 layout=nhwc dtype=bf16 direction=backward fill=uniform impl=backward_split",
+    "n=2 c=136 h=37 w=24 groups=136 layout=nhwc fill=hard impl=forward_split # whole pixels, entries merged early",
+    "n=2 c=64 h=67 w=67 groups=32 layout=nhwc dtype=f16 direction=backward fill=uniform impl=backward_split",
     "n=2 c=231 h=8 w=9 groups=33 layout=nhwc dtype=bf16 fill=hard impl=forward # more channels than vectors of a group",
     "n=2 c=231 h=8 w=9 groups=33 layout=nhwc dtype=bf16 direction=backward fill=uniform impl=backward",
     "n=2 c=231 h=32 w=33 groups=33 layout=nhwc dtype=bf16 fill=hard impl=forward_split",
