@@ -30,3 +30,16 @@ static inline val from_first_thread(const char *name, val known)
     load_at(IR_SHARED, IR_CACHE_DEFAULT, U32, 1, slot, 0, (val[]){ all });
     return all;
 }
+
+/* Of `count` CTAs, u32, after all threads have stored: is this the last one? Then what the others stored can be read. Leaves 0. */
+static inline val is_last_cta(val counter, val count)
+{
+    const val before = variable(U32, imm_as(U32, 0)), others = sub(count, imm_as(U32, 1));
+    cta_sync();
+    IF(is_first_thread()) {
+        assign(before, atomic_add_acq_rel(counter, imm_as(U32, 1)));
+        IF(eq(before, others))
+            clear_counter(counter);
+    }
+    return eq(from_first_thread("before", before), others);
+}

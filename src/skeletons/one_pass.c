@@ -63,19 +63,6 @@ void one_pass_loaded(const one_pass *t)
     }
 }
 
-val one_pass_is_last(const one_pass *t, val part, val count)
-{
-    const val counter = counter_at(loads_of(t), add(part, imm_as(U32, 1))), before = variable(U32, imm_as(U32, 0));
-    const val others = sub(count, imm_as(U32, 1));
-    cta_sync();
-    IF(is_first_thread()) {
-        assign(before, atomic_add_acq_rel(counter, imm_as(U32, 1)));
-        IF(eq(before, others))
-            clear_counter(counter);
-    }
-    return eq(from_first_thread("before", before), others);
-}
-
 /* In a value of the counter. */
 static val came_and_went(val counter)
 {

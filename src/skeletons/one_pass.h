@@ -41,14 +41,8 @@ void one_pass_loaded(const one_pass *t);
 void one_pass_meet(const one_pass *t, void (*write)(void *user), void (*write_other)(void *user, val chunk),
                    void *user);
 
-/*
- * CTAs of a strip that merge their sums early, so that all others have less to read: of `count` of them, after all threads have stored
- * their sums, is this the last one? Then the sums of the others can be read. Another u32 for each such part, behind all other counters.
- */
-val one_pass_is_last(const one_pass *t, val part, val count);
-
-/* On the host: bytes of all counters, of strips of so many chunks and parts. */
-static inline int64_t one_pass_counter_bytes(int64_t strips, int64_t chunks, int64_t parts)
+/* On the host: bytes of all counters, of strips of so many chunks. */
+static inline int64_t one_pass_counter_bytes(int64_t strips, int64_t chunks)
 {
-    return (strips * (1 + chunks + parts) + 1) * (int64_t)sizeof(uint32_t);
+    return (strips * (1 + chunks) + 1) * (int64_t)sizeof(uint32_t);
 }

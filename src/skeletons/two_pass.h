@@ -1,10 +1,10 @@
 /*
- * two_pass.h - tensors that one kernel reads twice, the second time from L2: first for sums, then for outputs.
+ * two_pass.h - tensors that one kernel reads twice: first for sums, then for outputs.
  *
  * A tensor is strips of chunks. A chunk is two items of work: its sums, which go to global memory, and its outputs,
  * which need the sums of the whole strip. All items have one order, in which outputs come `lag` items after the sums of
- * their chunk: late enough that nobody waits long, and soon enough that x is still in L2. A CTA does one item. It draws
- * the number when it starts, so what it waits for was drawn before, by a CTA that runs. A kernel reads like this:
+ * their chunk: late enough that nobody waits long. A CTA does one item. It draws the number when it starts, so what it
+ * waits for was drawn before, by a CTA that runs. A kernel reads like this:
  *
  *     two_pass_item item = two_pass_draw(&t);
  *     ... load the chunk ...
@@ -59,7 +59,8 @@ static inline int64_t two_pass_counter_bytes(int64_t strips)
 
 static inline uint32_t two_pass_lag(int64_t strips, int64_t abreast, int64_t chunks, int64_t ctas)
 {
-    return (uint32_t)min_i64(strips * chunks, abreast * chunks + ctas);
+    enum { TURNS = 2 }; // of CTAs: with half of one outputs wait for their sums (bench/notes/groupnorm.md)
+    return (uint32_t)min_i64(strips * chunks, abreast * chunks + TURNS * ctas);
 }
 
 static inline int64_t two_pass_ctas(int64_t strips, int64_t chunks)

@@ -77,7 +77,7 @@ static int tensors(const void *desc, plan_tensor *t)
 
 /* Of the workspace: entries of split slices, what is merged of them, counters, and partial sums of gradients. */
 typedef struct workspace_parts {
-    int64_t merged, counters, partial, bytes; // offsets; entries come first
+    int64_t early, merged, counters, arrived, partial, bytes; // offsets; entries come first
 } workspace_parts;
 
 static workspace_parts workspace_of(const ckl_plan *plan, groupnorm_slicing slicing)
@@ -88,18 +88,15 @@ static workspace_parts workspace_of(const ckl_plan *plan, groupnorm_slicing slic
     const bool meets = slicing != GROUPNORM_CLUSTER; // in memory
     const int64_t ranges = groupnorm_ranges(d, plan->config, slicing);
     const bool sums = d->direction == CKL_DIRECTION_BACKWARD && d->affine && elements_of(d) > 0;
-    const int64_t early = c->early ? ceil_div(slices, groupnorm_early_slices(c)) : 0; // entries
-    workspace_parts w = { .merged = meets ? 4 * strips * groupnorm_entry_words(c, slices) : 0 };
-    int64_t merged = 0, counters = 0;
-    if (slicing == GROUPNORM_SPLIT) {
-        merged = 4 * GROUPNORM_ENTRY * d->n * d->groups;
-        counters = two_pass_counter_bytes(strips);
-    } else if (slicing == GROUPNORM_HELD) {
-        merged = 4 * strips * groupnorm_entry_words(c, early);
-        counters = one_pass_counter_bytes(strips, slices, early);
-    }
-    w.counters = w.merged + merged;
-    w.partial = round_up(w.counters + counters, PLAN_WORKSPACE_ALIGNMENT);
+    const int64_t early = groupnorm_early_entries(c, slices);
+    workspace_parts w = { 0 };
+    w.early = meets ? 4 * strips * groupnorm_entry_words(c, slices) : 0;
+    w.merged = w.early + (early ? 4 * strips * groupnorm_entry_words(c, early) : 0);
+    w.counters = w.merged + (slicing == GROUPNORM_SPLIT ? 4 * GROUPNORM_ENTRY * d->n * d->groups : 0);
+    w.arrived = w.counters + (slicing == GROUPNORM_SPLIT  ? two_pass_counter_bytes(strips)
+                              : slicing == GROUPNORM_HELD ? one_pass_counter_bytes(strips, slices)
+                                                          : 0);
+    w.partial = round_up(w.arrived + 4 * strips * early, PLAN_WORKSPACE_ALIGNMENT);
     w.bytes = w.partial + (sums ? 4 * GROUPNORM_KINDS * d->n * d->c * ranges : 0);
     return w;
 }
@@ -128,8 +125,10 @@ static groupnorm_params params_for(const ckl_plan *plan, const ckl_groupnorm_arg
                                .mean = a->mean,
                                .rstd = a->rstd,
                                .entries = workspace,
+                               .early = workspace ? workspace + w.early : NULL,
                                .merged = workspace ? workspace + w.merged : NULL,
                                .counters = workspace ? workspace + w.counters : NULL,
+                               .arrived = workspace ? workspace + w.arrived : NULL,
                                .partial = workspace ? workspace + w.partial : NULL,
                                .strips = slicing == GROUPNORM_CLUSTER ? 0 : (uint32_t)groupnorm_bundles(d, c),
                                .lines = elements_of(d) ? d->n * ranges : 0,
@@ -234,13 +233,13 @@ static ckl_status check_direction(const char *what, const ckl_groupnorm_desc *d,
 IMPLEMENTATION(forward, CKL_DIRECTION_FORWARD, GROUPNORM_CLUSTER,
                "a group, or of nhwc neighbouring ones, in the shared memory of a CTA or cluster")
 IMPLEMENTATION(forward_split, CKL_DIRECTION_FORWARD, GROUPNORM_SPLIT,
-               "slices of groups store their moments; other CTAs read them again, while they are in L2")
+               "slices of groups store their moments; other CTAs read them again")
 IMPLEMENTATION(forward_held, CKL_DIRECTION_FORWARD, GROUPNORM_HELD,
                "slices of groups in shared memory until their statistics are known")
 IMPLEMENTATION(backward, CKL_DIRECTION_BACKWARD, GROUPNORM_CLUSTER,
                "x and dy of a group in shared memory; a second kernel adds up dgamma and dbeta")
 IMPLEMENTATION(backward_split, CKL_DIRECTION_BACKWARD, GROUPNORM_SPLIT,
-               "slices of groups store their sums; other CTAs read them again, while they are in L2")
+               "slices of groups store their sums; other CTAs read them again")
 IMPLEMENTATION(backward_held, CKL_DIRECTION_BACKWARD, GROUPNORM_HELD,
                "slices of x and dy in shared memory until the sums of their groups are known")
 

@@ -34,8 +34,9 @@ static ckl_status admit_threads(const char *what, const ckl_device_info *device,
         FAIL(CKL_INVALID, "%s: steps=%d is less than 1", what, c->steps);
     if (c->loading < 0 || (c->loading && slicing != GROUPNORM_HELD))
         FAIL(CKL_INVALID, "%s: loading=%d is for slices that are held", what, c->loading);
-    if (c->early && (slicing != GROUPNORM_HELD || c->parts > 1 || c->ragged))
-        FAIL(CKL_INVALID, "%s: early=1 is for held slices of whole vectors of all channels", what);
+    if (c->early && (slicing == GROUPNORM_CLUSTER || c->parts > 1 || c->ragged))
+        FAIL(CKL_INVALID, "%s: early=%d is for slices of whole vectors of all channels that meet in memory", what,
+             c->early);
     return CKL_OK;
 }
 
@@ -80,6 +81,9 @@ static ckl_status admit_layout(const char *what, const ckl_groupnorm_desc *d, gr
     if (d->direction == CKL_DIRECTION_FORWARD && groupnorm_mixes(c) &&
         c->channels > CHANNELS_OF_LANE_MAX * groupnorm_lanes_of_group(c))
         FAIL(CKL_UNSUPPORTED, "%s: channels=%d of a group are more than its lanes merge", what, c->channels);
+    if (c->early < 0 || c->early % groupnorm_lanes_of_group(c))
+        FAIL(CKL_INVALID, "%s: early=%d is no multiple of %d, the lanes of a group", what, c->early,
+             groupnorm_lanes_of_group(c));
     return CKL_OK;
 }
 

@@ -9,13 +9,11 @@
 enum {
     PIXEL_BYTES = 128,         // of nhwc that a bundle reads side by side: a line
     PIXEL_BYTES_BACKWARD = 64, // x and dy
-    PIXEL_BYTES_FEW = 64,
-    PIXEL_BYTES_MIN = 32, // a sector
+    PIXEL_BYTES_WHOLE = 1024,  // of slices that are read again: one stretch of memory
+    PIXEL_BYTES_MIN = 32,      // a sector
     BUNDLE_MAX = 64,
-    BUNDLE_MAX_FOLDED = 288, // of slices that are kept: threads that three CTAs have registers for
-    BUNDLE_MAX_FOLDED_BACKWARD = 128,
+    BUNDLE_MAX_WHOLE = 288, // threads that three CTAs have registers for
     NARROW_BYTES = 4,
-    BUNDLE_MAX_SPLIT = 8,    // of slices that meet in global memory, but for forward and few bytes of a pixel
     PLANES_BYTES = 12 << 10, // of nchw that are worth a CTA
     PLANES_OF_WARP = 8,
     CLUSTER_MAX = 8,
@@ -29,13 +27,11 @@ enum {
     VECTORS_OF_THREAD = 12, // about 50 KiB for 256 threads: bench/notes/groupnorm.md
     VECTORS_OF_FEW = 4,     // where CTAs leave SMs idle, a thread is what takes long
     VECTORS_STREAMED = 6,
-    STAGED_BYTES = 75 << 10,       // of a slice that is read again, but kept in shared memory
-    STREAMED_BYTES = 20 << 10,     // of a slice that is read again from L2, small ones soon
-    STREAMED_BYTES_MAX = 40 << 10, // from memory: fewer CTAs, each of which begins, is counted and waits
-    STREAMED_BYTES_FOLDED = 75 << 10,
-    RAGGED_BYTES = 4,   // wider vectors are taken whole
-    RAGGED_VECTORS = 8, // of a channel that are worth its ends
-    COLUMN_BYTES = 64   // of nchw that neighbouring threads read side by side
+    AGAIN_BYTES = 75 << 10,     // of a slice that is read again: few CTAs, each of which begins, is counted and waits
+    AGAIN_BYTES_MIN = 20 << 10, // where that would leave SMs without one
+    RAGGED_BYTES = 4,           // wider vectors are taken whole
+    RAGGED_VECTORS = 8,         // of a channel that are worth its ends
+    COLUMN_BYTES = 64           // of nchw that neighbouring threads read side by side
 };
 
 static int64_t element_bytes(const ckl_groupnorm_desc *d)
@@ -252,32 +248,27 @@ static bool choose_cluster(const search *s, int64_t budget, groupnorm_config *c)
     return found;
 }
 
-/*
- * Of a slice of gradients. Between its sums and its outputs comes the rest of the bundle, of nhwc the rest of the image. Where L2 does not
- * hold that, or where each slice adds up the sums of all pixels of a fold, slices are larger, but enough for a turn of CTAs.
- */
-static int64_t streamed_bytes(const search *s, const groupnorm_config *c)
+/* Of a slice that is read again; of gradients, which want no shared memory for it, enough slices for a turn of CTAs. */
+static int64_t again_bytes(const search *s)
 {
-    enum { TENSORS = 2, CTAS_OF_SM = 4 };
+    enum { CTAS_OF_SM = 4 };
     const ckl_groupnorm_desc *d = s->d;
-    const int64_t image = d->c * d->h * d->w * element_bytes(d);
-    const int64_t between = d->layout == CKL_IMAGE_NCHW ? image / d->groups : image;
-    const bool stays = TENSORS * between < s->device->l2_bytes / 2;
-    if (stays && c->fold == 1)
-        return STREAMED_BYTES;
-    const int64_t most = c->fold > 1 ? STREAMED_BYTES_FOLDED : STREAMED_BYTES_MAX;
-    return max_i64(STREAMED_BYTES, min_i64(most, d->n * image / (CTAS_OF_SM * s->device->sm_count)));
+    const int64_t even = d->n * d->c * d->h * d->w * element_bytes(d) / (CTAS_OF_SM * s->device->sm_count);
+    if (d->direction == CKL_DIRECTION_FORWARD)
+        return min_i64(AGAIN_BYTES, s->device->smem_per_cta_bytes);
+    return max_i64(AGAIN_BYTES_MIN, min_i64(AGAIN_BYTES, even));
 }
 
-/* The largest slices, by halves: forward in shared memory, three CTAs an SM; backward they stream, small ones (bench/notes/groupnorm.md). */
+/* The largest slices: forward in shared memory, three CTAs an SM; backward they stream (bench/notes/groupnorm.md). */
 static bool choose_slice(search *s, groupnorm_config *c)
 {
     enum { THREADS = 256 };
     const bool forward = s->d->direction == CKL_DIRECTION_FORWARD;
     const int64_t units = max_i64(1, groupnorm_units(s->d, c)), most = s->device->smem_per_cta_bytes;
-    const int64_t wanted = forward ? min_i64(STAGED_BYTES, most) : streamed_bytes(s, c);
+    const int64_t wanted = again_bytes(s);
+    const int64_t fewest = max_i64(1, c->bundle * pixel_bytes(s->d) * s->d->h * s->d->w / wanted);
     s->threads_max = (int)max_i64(THREADS, threads_min_for(s, c));
-    for (int64_t slices = 1; slices < 2 * units * c->channels; slices *= 2) {
+    for (int64_t slices = fewest; slices < 2 * units * c->channels; slices += max_i64(1, slices / 8)) {
         groupnorm_config tried = *c;
         if (!share_slices(s, slices, parts_of(s, slices, c), forward ? wanted : most, &tried))
             continue;
@@ -350,8 +341,7 @@ static bool fold_pixels(const search *s, groupnorm_config *c)
     const ckl_groupnorm_desc *d = s->d;
     const int whole = (int)min_i64(power_of_two_in(d->c), GROUPNORM_VECTOR_BYTES);
     const bool narrow = whole * element_bytes(d) <= NARROW_BYTES;
-    const int most = d->direction == CKL_DIRECTION_FORWARD ? BUNDLE_MAX_FOLDED : BUNDLE_MAX_FOLDED_BACKWARD;
-    const int bundle_max = s->slicing != GROUPNORM_SPLIT && narrow ? most : BUNDLE_MAX;
+    const int bundle_max = narrow ? BUNDLE_MAX_WHOLE : BUNDLE_MAX;
     if (d->layout == CKL_IMAGE_NCHW || d->groups > bundle_max)
         return false;
     groupnorm_config folded = *c;
@@ -368,15 +358,33 @@ static bool fold_pixels(const search *s, groupnorm_config *c)
     return false;
 }
 
+/* Where entries of slices are more than the lanes of a group have at once: how many become one early, so that about as many are left. */
+static int early_slices(const search *s, const groupnorm_config *c)
+{
+    enum { ENTRIES_OF_LANE = 4, ALONE = 8 };
+    const int lanes = groupnorm_lanes_of_group(c);
+    const int64_t slices = groupnorm_slices(s->d, c, s->slicing);
+    if (c->parts > 1 || c->ragged || ceil_div(slices, lanes) <= ENTRIES_OF_LANE)
+        return 0;
+    return (int)max_i64(lanes > 1 ? ENTRIES_OF_LANE * lanes : ALONE, round_up((int64_t)sqrt((double)slices), lanes));
+}
+
+/*
+ * Bundles of nhwc are pixels, so that L2 looks up lines, not sectors: gradients of 8x64x415x415 f16 332 us by 32 bytes of a pixel, 240 by 64,
+ * 223 by all 128.
+ */
 static bool choose_slices(search *s, groupnorm_config *c)
 {
-    const bool forward = s->d->direction == CKL_DIRECTION_FORWARD;
-    if (fold_pixels(s, c))
-        return choose_slice(s, c);
-    set_bundle(s, bundle_for(s->d, BUNDLE_MAX_SPLIT, forward ? PIXEL_BYTES : PIXEL_BYTES_BACKWARD), c);
-    if (forward && c->bundle * pixel_bytes(s->d) < PIXEL_BYTES_FEW)
-        set_bundle(s, bundle_for(s->d, BUNDLE_MAX, PIXEL_BYTES), c);
-    return choose_slice(s, c);
+    const ckl_groupnorm_desc *d = s->d;
+    if (!fold_pixels(s, c)) {
+        const bool whole = d->c * element_bytes(d) <= PIXEL_BYTES_WHOLE && d->groups <= BUNDLE_MAX_WHOLE;
+        const int bundle =
+            whole && d->layout == CKL_IMAGE_NHWC ? (int)d->groups : bundle_for(d, BUNDLE_MAX, PIXEL_BYTES);
+        set_bundle(s, bundle, c);
+    }
+    const bool chosen = choose_slice(s, c);
+    c->early = chosen ? early_slices(s, c) : 0;
+    return chosen;
 }
 
 /*
@@ -402,17 +410,11 @@ static bool fit_bundles(const search *s, bool folded, groupnorm_config *c)
     return false;
 }
 
-/* Where folded pixels are too many for a cluster, they are rather split, but for many groups. */
+/* Where folded pixels are too many for a cluster, they are rather split. */
 static bool choose_bundles(const search *s, groupnorm_config *c)
 {
-    groupnorm_config folded = *c;
-    if (!fold_pixels(s, &folded))
-        return fit_bundles(s, false, c);
-    if (fit_bundles(s, true, &folded)) {
-        *c = folded;
-        return true;
-    }
-    return s->d->groups > BUNDLE_MAX && fit_bundles(s, false, c);
+    const bool folded = fold_pixels(s, c);
+    return fit_bundles(s, folded, c);
 }
 
 /* Bundles of nhwc that read lines: all groups of pixels of less than two. Groups of no whole vectors are taken together, too. */
@@ -452,35 +454,8 @@ static bool fit_held(const search *s, groupnorm_config *c)
 }
 
 /*
- * All CTAs that run. Gradients want more registers than 256 threads have, or 192 of vectors of several groups. That pays for gradients of
- * large bundles, or of which a split would read few bytes of a pixel, and for pixels that a split reads by single elements.
- */
-static bool fit_all(search *s, groupnorm_config *c)
-{
-    enum { THREADS = 192, THREADS_OF_GROUPS = 160 };
-    const int64_t resident = HELD_CTAS * s->device->sm_count, bundle = bundle_bytes(s->d, c);
-    const int threads = groupnorm_mixes(c) ? THREADS_OF_GROUPS : THREADS;
-    const bool backward = s->d->direction == CKL_DIRECTION_BACKWARD, nhwc = s->d->layout == CKL_IMAGE_NHWC;
-    const bool large = 4 * bundle >= 3 * resident * held_bytes(s);
-    const bool few_bytes = nhwc && BUNDLE_MAX_SPLIT * pixel_bytes(s->d) < PIXEL_BYTES_BACKWARD;
-    if (backward ? !large && !few_bytes : c->bundle <= BUNDLE_MAX)
-        return false;
-    if (backward)
-        s->threads_max = s->threads_min = (int)max_i64(threads, threads_min_for(s, c));
-    c->loading = 0;
-    for (int64_t slices = resident; 4 * slices > 3 * resident; slices--) {
-        groupnorm_config tried = *c;
-        if (share_held(s, slices, &tried) && groupnorm_slices(s->d, &tried, GROUPNORM_HELD) <= resident) {
-            *c = tried;
-            return true;
-        }
-    }
-    return false;
-}
-
-/*
- * Half as many bytes of a pixel, where bundles of all CTAs would have vectors of several groups: two bundles run at once, so that one
- * loads while the other meets, and CTAs merge half as many groups. Sectors and vectors stay whole.
+ * Half as many bytes of a pixel: twice as many bundles run at once, so that some load while others meet, and CTAs merge half as many groups.
+ * Sectors and vectors stay whole.
  */
 static bool fit_halves(search *s, groupnorm_config *c)
 {
@@ -490,12 +465,12 @@ static bool fit_halves(search *s, groupnorm_config *c)
     return whole && groupnorm_mixes(c) && fit_held(s, c);
 }
 
-/* Are entries of slices so many that each CTA would merge more of them than its lanes have at once? */
-static bool merges_early(const search *s, const groupnorm_config *c)
+/* Has a CTA entries to merge that are more than half of its slice? Rather one CTA of the bundle merges them, and slices are read again. */
+static bool merges_much(const search *s, const groupnorm_config *c)
 {
-    enum { ENTRIES_OF_LANE = 4 };
-    const int64_t entries = ceil_div(groupnorm_slices(s->d, c, GROUPNORM_HELD), groupnorm_lanes_of_group(c));
-    return c->parts == 1 && !c->ragged && entries > ENTRIES_OF_LANE;
+    const int64_t slices = groupnorm_slices(s->d, c, s->slicing);
+    const int64_t entries = c->early ? groupnorm_early_entries(c, slices) : slices;
+    return 2 * 4 * GROUPNORM_ENTRY * c->bundle * entries > groupnorm_slice_bytes(c);
 }
 
 /* Is there a config of CTAs, or of smaller clusters than that, where pixels are not folded? */
@@ -507,7 +482,7 @@ static bool fits_cluster(const search *s, int cluster, const groupnorm_config *c
 }
 
 /*
- * Tensors of which all bundles are in shared memory at once, or two, or one that is large. They would be split otherwise, or want clusters
+ * Tensors of which all bundles are in shared memory at once, or two. They would be split otherwise, or want clusters
  * of 8; large ones of nhwc any clusters, of nchw forward those of 4. Bundles are of whole lines or whole images. Where there are more
  * CTAs than run at once they load in turn, three for four SMs. bench/notes/groupnorm.md has the measurements.
  */
@@ -532,17 +507,14 @@ static bool choose_held(search *s, groupnorm_config *c)
         return false;
     s->threads_max = (int)max_i64(THREADS, threads_min_for(s, c));
     s->threads_min = THREADS_LEAST;
-    search all = *s;
-    groupnorm_config other = *c, whole = *c;
-    if (!fit_held(s, c)) {
-        if (!fit_all(&all, &whole))
-            return false;
-        *c = fit_halves(s, &other) ? other : whole;
-    } else if (forward && nhwc && c->bundle == d->groups &&
-               AT_ONCE * bundle > HELD_CTAS * s->device->sm_count * held_bytes(s) && fit_halves(s, &other))
-        *c = other;
-    c->early = merges_early(s, c);
-    return true;
+    groupnorm_config halves = *c;
+    const bool few = AT_ONCE * bundle > HELD_CTAS * s->device->sm_count * held_bytes(s);
+    const bool fits = fit_held(s, c), halved = nhwc && few && halves.bundle == d->groups && fit_halves(s, &halves);
+    if (!fits && !halved)
+        return false;
+    *c = halved ? halves : *c;
+    c->early = early_slices(s, c);
+    return !merges_much(s, c);
 }
 
 /* Clusters where a CTA alone would wait for memory more than twice, as long as all run at once. */

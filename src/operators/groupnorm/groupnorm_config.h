@@ -39,7 +39,7 @@
     X(owner, int, steps, "4", "", "vectors of a column for which each of its threads has room")                \
     X(owner, int, ctas_per_sm, "0", "0 1 2 3 4 6 8", "CTAs for which an SM has registers; 0: no matter")       \
     X(owner, int, loading, "0", "0 132 264", "held: CTAs that load at once; 0: all")                           \
-    X(owner, bool, early, "0", "0 1", "held: entries of some slices are merged before all CTAs meet")          \
+    X(owner, int, early, "0", "", "slices side by side whose entries become one before all meet; 0: none")     \
     X(owner, int, gradient_ctas, "1", "1 2 4 8", "backward: CTAs that add up sums of the same channels")
 
 #define GROUPNORM_PARAMS(X, owner) \
@@ -60,9 +60,11 @@
     X(owner, pointer, mean)        \
     X(owner, pointer, rstd)        \
     X(owner, pointer, entries)     \
+    X(owner, pointer, early)       \
     X(owner, pointer, merged)      \
     X(owner, pointer, partial)     \
     X(owner, pointer, counters)    \
+    X(owner, pointer, arrived)     \
     X(owner, u32, strips)          \
     X(owner, u32, lag)             \
     X(owner, i64, lines)           \
@@ -78,9 +80,10 @@
  *     reciprocal                 of the elements of a group
  *     y                          or dx
  *     mean, rstd                 (GROUPS,IMAGES)
- *     entries, merged            workspace: (LANES,BUNDLE,GROUPNORM_ENTRY,BLOCKS,BUNDLES), (GROUPNORM_ENTRY,GROUPS); held: as entries
+ *     entries, early, merged     workspace: (LANES,BUNDLE,GROUPNORM_ENTRY,BLOCKS,BUNDLES), the same of early ones, (GROUPNORM_ENTRY,GROUPS)
  *     partial                    workspace: (C,KINDS,RANGES,IMAGES)
  *     counters, strips, lag      of split slices (two_pass.h): strips are the bundles of all images, chunks are slices
+ *     arrived                    slices of each early entry that have been stored
  *     lines                      of partial
  */
 KERNEL_PARAMS(groupnorm, GROUPNORM_PARAMS);
@@ -214,17 +217,10 @@ static inline int64_t groupnorm_entry_words(const groupnorm_config *c, int64_t s
     return GROUPNORM_ENTRY * groupnorm_block_words(c) * ceil_div(slices, groupnorm_lanes_of_group(c));
 }
 
-/* Slices whose entries are merged early: so many blocks, more where each lane has a group of its own. */
-enum { GROUPNORM_EARLY_BLOCKS_MAX = 8 };
-
-static inline int groupnorm_early_blocks(const groupnorm_config *c)
+/* Early entries of a bundle with so many slices. */
+static inline int64_t groupnorm_early_entries(const groupnorm_config *c, int64_t slices)
 {
-    return groupnorm_lanes_of_group(c) > 1 ? 4 : GROUPNORM_EARLY_BLOCKS_MAX;
-}
-
-static inline int groupnorm_early_slices(const groupnorm_config *c)
-{
-    return groupnorm_early_blocks(c) * groupnorm_lanes_of_group(c);
+    return c->early ? ceil_div(slices, c->early) : 0;
 }
 
 /* Elements of a slice of one tensor in shared memory: vectors, then the ends of each column. */

@@ -5,6 +5,7 @@
 #include "operators/groupnorm/groupnorm_kernels.h"
 
 #include "cute/kernel.h"
+#include "skeletons/first_thread.h"
 
 bool groupnorm_has_column(const groupnorm_kernel *k)
 {
@@ -155,8 +156,7 @@ static entries entries_of_slices(const groupnorm_slice *s)
 
 static entries early_entries(const groupnorm_slice *s)
 {
-    const int slices = groupnorm_early_slices(s->cfg);
-    return (entries){ s->a.merged, div_up(s->a.slices, slices), slices };
+    return (entries){ s->a.early, div_up(s->a.slices, s->cfg->early), s->cfg->early };
 }
 
 /* The lane's entry in a block: the index of its first word. */
@@ -169,8 +169,9 @@ static val entry_at(const groupnorm_slice *s, const entries *e, val block)
     return add(mul(number, imm64((int64_t)GROUPNORM_ENTRY * words)), convert(I64, place));
 }
 
-/* The lane's entries in n blocks from `block` on; of no values where there is none. */
-static void load_entries(const groupnorm_slice *s, const entries *e, val block, int n, int words, groupnorm_state *of)
+/* The lane's entries in n blocks from `block` on, of those before `end`; of no values where there is none. */
+static void load_entries(const groupnorm_slice *s, const entries *e, val block, val end, int n, int words,
+                         groupnorm_state *of)
 {
     const int lanes = groupnorm_lanes_of_group(s->cfg), stride = groupnorm_block_words(s->cfg);
     for (int i = 0; i < n; i++) {
@@ -178,7 +179,7 @@ static void load_entries(const groupnorm_slice *s, const entries *e, val block, 
         of[i].count = variable(F32, immf(0));
         for (int w = 0; w < words; w++)
             of[i].of[w] = variable(F32, immf(0));
-        IF(lt(number, e->count)) {
+        IF(lt(number, end)) {
             const val entry = entry_at(s, e, here);
             assign(of[i].count, elements_of(s, number, e->slices));
             for (int w = 0; w < words; w++)
@@ -199,25 +200,17 @@ static void store_words(const groupnorm_slice *s, const entries *e, val number, 
     }
 }
 
-static void store_entry(groupnorm_kernel *k)
-{
-    const entries e = entries_of_slices(&k->s);
-    add_up(k);
-    IF(groupnorm_merges(&k->s))
-        store_words(&k->s, &e, k->s.rank, k->does->words, k->does->found(k).of);
-}
-
-/* All of the lane's group, some for each lane at once; its first one also has what is merged already. */
-static groupnorm_state merge_entries(const groupnorm_kernel *k, const entries *e, int at_once)
+/* Entries first..end-1 of the lane's group, whole blocks, some for each lane at once; its first one also has what is merged already. */
+static groupnorm_state merge_entries(const groupnorm_kernel *k, const entries *e, val first, val end, int at_once)
 {
     const int lanes = groupnorm_lanes_of_group(k->s.cfg), words = k->does->words;
     const val is_first = eq(groupnorm_lane_of_group(&k->s), imm(0)), none = immf(0);
     groupnorm_state all = { .count = variable(F32, none) };
     for (int w = 0; w < words; w++)
         all.of[w] = variable(F32, none);
-    LOOP_FROM(block, imm_as(I32, 0), div_up(e->count, lanes), imm(at_once)) {
+    LOOP_FROM(block, div(first, imm(lanes)), div_up(end, lanes), imm(at_once)) {
         groupnorm_state m[at_once + 1];
-        load_entries(&k->s, e, block, at_once, words, m);
+        load_entries(&k->s, e, block, end, at_once, words, m);
         m[at_once].count = select(is_first, all.count, none);
         for (int w = 0; w < words; w++)
             m[at_once].of[w] = select(is_first, all.of[w], none);
@@ -227,6 +220,37 @@ static groupnorm_state merge_entries(const groupnorm_kernel *k, const entries *e
             assign(all.of[w], merged.of[w]);
     }
     return all;
+}
+
+/* What every slice of the bundle has found: early entries, if there are any. */
+static groupnorm_state merge_all(const groupnorm_kernel *k, int at_once)
+{
+    const entries e = k->s.cfg->early ? early_entries(&k->s) : entries_of_slices(&k->s);
+    return merge_entries(k, &e, imm_as(I32, 0), e.count, at_once);
+}
+
+/* Entries of neighbouring slices become one, by the CTA that stores the last of them. */
+static void merge_early(const groupnorm_kernel *k)
+{
+    const groupnorm_slice *s = &k->s;
+    const int slices = s->cfg->early;
+    const entries e = entries_of_slices(s), early = early_entries(s);
+    const val number = div(s->rank, imm(slices)), before = mul(number, imm(slices));
+    const val end = min(add(before, imm(slices)), s->a.slices);
+    const val part = add(mul(s->bundle, convert(I64, early.count)), convert(I64, number));
+    IF(is_last_cta(counter_at(s->a.arrived, part), convert(U32, sub(end, before))))
+        IF(groupnorm_merges(s))
+            store_words(s, &early, number, k->does->words, merge_entries(k, &e, before, end, k->does->at_once).of);
+}
+
+static void store_entry(groupnorm_kernel *k)
+{
+    const entries e = entries_of_slices(&k->s);
+    add_up(k);
+    IF(groupnorm_merges(&k->s))
+        store_words(&k->s, &e, k->s.rank, k->does->words, k->does->found(k).of);
+    if (k->s.cfg->early)
+        merge_early(k);
 }
 
 /* Slices that are read again */
@@ -265,9 +289,8 @@ static void store_groups(const groupnorm_slice *s, int words, tensor sGroups)
 /* The CTA whose slice was the last of its bundle: for all that write. */
 static void store_merged(const groupnorm_kernel *k)
 {
-    const entries e = entries_of_slices(&k->s);
     IF(groupnorm_merges(&k->s))
-        publish(k, merge_entries(k, &e, k->does->at_once), yes());
+        publish(k, merge_all(k, k->does->at_once), yes());
     cta_sync();
     store_groups(&k->s, k->does->group_words, k->sGroups);
 }
@@ -312,12 +335,6 @@ static void describe_split(groupnorm_kernel *k, const groupnorm_config *cfg, boo
 
 /* Slices that are held */
 
-/* Those that every CTA merges. */
-static entries held_entries(const groupnorm_slice *s)
-{
-    return s->cfg->early ? early_entries(s) : entries_of_slices(s);
-}
-
 /* Where all CTAs that run may be of one bundle, the last ones begin when those of the bundle before end. */
 static one_pass meeting_of(groupnorm_slice *s)
 {
@@ -343,46 +360,14 @@ static void loaded(const groupnorm_slice *s, const one_pass *meeting)
     one_pass_loaded(meeting);
 }
 
-/* The early entry that this slice is part of. */
-static val early_number(const groupnorm_slice *s)
-{
-    return div(s->rank, imm(groupnorm_early_slices(s->cfg)));
-}
-
-/* Have all of its slices been stored, this one as the last? */
-static val completes(const groupnorm_slice *s, const one_pass *meeting)
-{
-    const entries early = early_entries(s);
-    const val number = early_number(s), before = mul(number, imm(early.slices));
-    const val slices = min(imm(early.slices), sub(s->a.slices, before));
-    const val part = add(mul(convert(I32, meeting->strip), early.count), number);
-    return one_pass_is_last(meeting, convert(U32, part), convert(U32, slices));
-}
-
-/* Entries of neighbouring slices become one, by the CTA that stores the last of them. */
-static void merge_early(const groupnorm_kernel *k)
-{
-    const groupnorm_slice *s = &k->s;
-    const int blocks = groupnorm_early_blocks(s->cfg), words = k->does->words;
-    const entries e = entries_of_slices(s), early = early_entries(s);
-    IF(completes(s, k->meeting))
-        IF(groupnorm_merges(s)) {
-            const val number = early_number(s), block = mul(number, imm(blocks));
-            groupnorm_state m[GROUPNORM_EARLY_BLOCKS_MAX];
-            load_entries(s, &e, block, blocks, words, m);
-            store_words(s, &early, number, words, k->does->merge(s, m, blocks).of);
-        }
-}
-
 /* Every CTA merges the entries of its bundle for itself. All that are held want registers meanwhile; but few lanes have many entries each. */
 static void write_held(void *kernel)
 {
     enum { FEW_LANES = 2, AT_ONCE = 4 };
     groupnorm_kernel *k = kernel;
     const bool few = groupnorm_lanes_of_group(k->s.cfg) <= FEW_LANES;
-    const entries e = held_entries(&k->s);
     IF(groupnorm_merges(&k->s))
-        publish(k, merge_entries(k, &e, few ? k->does->at_once : AT_ONCE), eq(k->s.rank, imm(0)));
+        publish(k, merge_all(k, few ? k->does->at_once : AT_ONCE), eq(k->s.rank, imm(0)));
     cta_sync();
     k->does->write(k);
 }
@@ -415,8 +400,6 @@ static void describe_held(groupnorm_kernel *k, const groupnorm_config *cfg, bool
     stage(k);
     loaded(&k->s, &meeting);
     store_entry(k);
-    if (cfg->early)
-        merge_early(k);
     one_pass_meet(&meeting, write_held, write_other, k);
 }
 

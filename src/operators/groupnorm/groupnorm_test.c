@@ -109,8 +109,8 @@ static const char *const cases[] = {
     "threads=256 steps=4 column_threads=16'",
     "n=2 c=32 h=9 w=9 groups=8 direction=backward layout=nhwc impl=backward config='bundle=4 cluster=4 threads=128 "
     "column_threads=32 steps=1'",
-    "n=2 c=32 h=16 w=16 groups=8 direction=backward layout=nhwc impl=backward_split config='threads=128 "
-    "column_threads=32 steps=1'",
+    "n=2 c=32 h=16 w=16 groups=8 direction=backward layout=nhwc impl=backward_split config='bundle=4 "
+    "threads=128 column_threads=32 steps=1'",
     "n=1 c=2 h=64 w=128 groups=1 direction=backward impl=backward_split config='vec=1 threads=32 column_threads=16 "
     "steps=1'",
     "n=2 c=32 h=16 w=16 groups=8 impl=forward_split config='threads=64 column_threads=16 steps=1' # slices, by one "
@@ -219,7 +219,7 @@ static const char *const cases[] = {
     "n=3 c=40 h=16 w=9 groups=40 layout=nhwc dtype=bf16 direction=backward fill=hard impl=backward_held "
     "config='dtype=bf16 layout=nhwc channels=1 bundle=16 cut_short=1 threads=64 column_threads=32 vec=8 steps=2'",
     "n=1 c=40 h=96 w=32 groups=40 layout=nhwc dtype=bf16 direction=backward impl=backward_held config='dtype=bf16 "
-    "layout=nhwc channels=1 bundle=32 cut_short=1 threads=64 column_threads=16 vec=8 steps=2 early=1' # 96 slices",
+    "layout=nhwc channels=1 bundle=32 cut_short=1 threads=64 column_threads=16 vec=8 steps=2 early=8' # 96 slices",
     "n=2 c=76 h=16 w=9 groups=4 layout=nhwc fill=hard impl=forward_held config='layout=nhwc channels=19 bundle=4 "
     "threads=64 column_threads=3 vec=4 steps=8' # vectors of two groups of many channels",
     "n=2 c=6 h=37 w=29 groups=2 dtype=f16 direction=backward fill=hard impl=backward_split config='dtype=f16 "
@@ -255,7 +255,11 @@ static const char *const cases[] = {
     "n=2 c=65 h=8 w=9 groups=65 layout=nhwc dtype=bf16 fill=hard # pixels are folded, and added up one by one",
     "n=3 c=107 h=8 w=8 groups=107 layout=nhwc dtype=f16 fill=uniform",
     "n=3 c=107 h=8 w=8 groups=107 layout=nhwc dtype=f16 direction=backward fill=uniform # a lane a group",
-    "n=1 c=127 h=48 w=16 groups=127 layout=nhwc fill=hard impl=forward",
+    "n=1 c=127 h=24 w=16 groups=127 layout=nhwc fill=hard impl=forward",
+    "n=1 c=127 h=48 w=16 groups=127 layout=nhwc fill=hard impl=forward_split # folded, of more than 64 groups",
+    "n=2 c=107 h=30 w=32 groups=107 layout=nhwc dtype=bf16 direction=backward fill=uniform impl=backward_split",
+    "n=2 c=136 h=37 w=24 groups=136 layout=nhwc fill=hard impl=forward_split # whole pixels, entries merged early",
+    "n=2 c=64 h=67 w=67 groups=32 layout=nhwc dtype=f16 direction=backward fill=uniform impl=backward_split",
     "n=2 c=231 h=8 w=9 groups=33 layout=nhwc dtype=bf16 fill=hard impl=forward # more channels than vectors of a group",
     "n=2 c=231 h=8 w=9 groups=33 layout=nhwc dtype=bf16 direction=backward fill=uniform impl=backward",
     "n=2 c=231 h=32 w=33 groups=33 layout=nhwc dtype=bf16 fill=hard impl=forward_split",
@@ -274,15 +278,15 @@ static const char *const cases[] = {
     "n=2 c=64 h=48 w=33 groups=64 layout=nhwc dtype=f16 fill=uniform direction=backward impl=backward_held "
     "config='dtype=f16 layout=nhwc channels=1 bundle=64 vec=8 threads=64 column_threads=8 steps=4'",
     "n=2 c=64 h=48 w=33 groups=64 layout=nhwc dtype=f16 fill=hard impl=forward_held config='dtype=f16 layout=nhwc "
-    "channels=1 bundle=64 vec=8 threads=64 column_threads=8 steps=4 early=1' # entries of eight slices become one",
+    "channels=1 bundle=64 vec=8 threads=64 column_threads=8 steps=4 early=8' # entries of eight slices become one",
     "n=2 c=64 h=48 w=33 groups=64 layout=nhwc dtype=f16 fill=uniform direction=backward impl=backward_held "
-    "config='dtype=f16 layout=nhwc channels=1 bundle=64 vec=8 threads=64 column_threads=8 steps=4 early=1'",
+    "config='dtype=f16 layout=nhwc channels=1 bundle=64 vec=8 threads=64 column_threads=8 steps=4 early=8'",
     "n=1 c=64 h=7 w=13 groups=64 layout=nhwc dtype=f16 impl=forward_held config='dtype=f16 layout=nhwc channels=1 "
-    "bundle=64 vec=8 threads=64 column_threads=8 steps=1 early=1' # so few that a quick run repeats it: early counters",
+    "bundle=64 vec=8 threads=64 column_threads=8 steps=1 early=8' # so few that a quick run repeats it: early counters",
     "n=1 c=64 h=7 w=13 groups=64 layout=nhwc dtype=f16 direction=backward impl=backward_held config='dtype=f16 "
-    "layout=nhwc channels=1 bundle=64 vec=8 threads=64 column_threads=8 steps=1 early=1'",
+    "layout=nhwc channels=1 bundle=64 vec=8 threads=64 column_threads=8 steps=1 early=8'",
     "n=2 c=79 h=23 w=128 groups=79 layout=nhwc fill=hard impl=forward_held config='layout=nhwc channels=1 bundle=79 "
-    "fold=4 vec=4 threads=256 column_threads=3 steps=3 early=1' # of folded pixels",
+    "fold=4 vec=4 threads=256 column_threads=3 steps=3 early=8' # of folded pixels",
     "n=2 c=75 h=16 w=16 groups=1 dtype=f16 direction=backward fill=uniform impl=backward_held config='dtype=f16 "
     "channels=75 parts=75 vec=8 threads=64 column_threads=32 steps=1'",
     "n=9 c=40 h=32 w=33 groups=8 layout=nhwc direction=backward fill=uniform impl=backward_split config='layout=nhwc "
@@ -306,8 +310,12 @@ static const char *const cases[] = {
     "threads=64 column_threads=4 steps=8' # folded, though vectors are of one group each",
     "n=3 c=174 h=8 w=9 groups=58 layout=nhwc dtype=f16 fill=hard # three channels a group",
     "n=1 c=265 h=16 w=33 groups=265 layout=nhwc dtype=f16 fill=hard impl=forward_held config='dtype=f16 layout=nhwc "
-    "channels=1 bundle=265 fold=8 vec=8 threads=288 column_threads=1 steps=1 early=1' # a lane merges eight slices "
-    "early",
+    "channels=1 bundle=265 fold=8 vec=8 threads=288 column_threads=1 steps=1 early=12' # a lane merges twelve "
+    "slices early",
+    "n=2 c=64 h=48 w=33 groups=64 layout=nhwc dtype=f16 fill=hard impl=forward_split config='dtype=f16 layout=nhwc "
+    "channels=1 bundle=64 vec=8 threads=64 column_threads=8 steps=4 early=12'",
+    "n=2 c=64 h=48 w=33 groups=64 layout=nhwc dtype=f16 fill=uniform direction=backward impl=backward_split "
+    "config='dtype=f16 layout=nhwc channels=1 bundle=64 vec=8 threads=128 column_threads=16 steps=2 early=10'",
     "n=2 c=107 h=30 w=32 groups=107 layout=nhwc dtype=bf16 fill=hard misalign=1 impl=forward # lines take turns",
     "n=2 c=33 h=8 w=64 groups=11 layout=nhwc impl=forward config='layout=nhwc channels=3 fold=4 vec=4 bundle=11 "
     "threads=160 column_threads=4 steps=10 cluster=4'",
@@ -350,9 +358,9 @@ static const test_reject rejects[] = {
     { "impl=forward config='gradient_ctas=2'", CKL_INVALID,
       "gradient_ctas=2 is no power of two up to 16 of gradients" },
     { "direction=backward impl=backward config='gradient_ctas=3'", CKL_INVALID, "gradient_ctas=3 is no power of two" },
-    { "impl=forward_split config='channels=4 early=1'", CKL_INVALID, "early=1 is for held slices" },
-    { "impl=forward_held config='channels=4 threads=64 column_threads=16 parts=2 early=1'", CKL_INVALID,
-      "early=1 is for held slices" },
+    { "impl=forward_split config='channels=4 early=33'", CKL_INVALID, "early=33 is no multiple of 32" },
+    { "impl=forward_held config='channels=4 threads=64 column_threads=16 parts=2 early=2'", CKL_INVALID,
+      "early=2 is for slices of whole vectors" },
     { "impl=forward config='steps=1000'", CKL_UNSUPPORTED, "bytes of shared memory" },
     { "c=16 h=64 w=112 groups=16 layout=nhwc dtype=f16 impl=forward config='dtype=f16 layout=nhwc channels=1 bundle=16 "
       "vec=8 threads=64 column_threads=32 steps=224'",

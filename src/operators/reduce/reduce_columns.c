@@ -36,7 +36,8 @@ int reduce_columns_ctas_per_sm(const reduce_columns_config *cfg, bool ragged)
     enum { THREADS_WITH_GUARDS = 768 };
     const bool many = dtype_bytes(cfg->kind.dtype) == 2 || !dtype_is_float(cfg->kind.dtype); // registers
     const bool dear = ragged && many && reduce_state_words(&cfg->kind, cfg->compensated) > 1;
-    return dear ? (int)min_i64(cfg->ctas_per_sm, THREADS_WITH_GUARDS / cfg->threads) : cfg->ctas_per_sm;
+    const int most = REDUCE_COLUMNS_CTAS_OF_SM;
+    return dear ? (int)min_i64(most, THREADS_WITH_GUARDS / cfg->threads) : most;
 }
 
 int reduce_columns_width(const reduce_columns_config *cfg, bool ragged)

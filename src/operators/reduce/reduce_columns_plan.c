@@ -138,7 +138,7 @@ static int narrow_lanes(const reduce_columns_config *c)
 static int strip_lanes(const reduce_view *v, const ckl_device_info *device, const reduce_columns_config *c)
 {
     enum { PERCENT_LESS = 3 };
-    const int64_t fit = (int64_t)device->sm_count * c->ctas_per_sm;
+    const int64_t fit = (int64_t)device->sm_count * REDUCE_COLUMNS_CTAS_OF_SM;
     const int narrow = narrow_lanes(c);
     reduce_columns_config wide = *c;
     int lanes = narrow;
@@ -169,7 +169,8 @@ static bool leaves_no_place(const reduce_view *v, const ckl_device_info *device,
 {
     enum { NEARLY = 32 }; // one of so many may be missing
     return c->split > 1 && fit_at_once(v, device, false, c) &&
-           NEARLY * column_tiles(v, c, false) * c->split >= (NEARLY - 1) * (int64_t)device->sm_count * c->ctas_per_sm;
+           NEARLY * column_tiles(v, c, false) * c->split >=
+               (NEARLY - 1) * (int64_t)device->sm_count * REDUCE_COLUMNS_CTAS_OF_SM;
 }
 
 /*
@@ -234,9 +235,8 @@ static void share_columns(const reduce_view *v, const ckl_device_info *device, b
                           reduce_columns_config *c)
 {
     share_among(v, device, ragged, split_max, c);
-    if (reduce_columns_ctas_per_sm(c, ragged) < c->ctas_per_sm) // depends on whether sums are compensated
+    if (reduce_columns_ctas_per_sm(c, ragged) < REDUCE_COLUMNS_CTAS_OF_SM) // depends on whether sums are compensated
         share_among(v, device, ragged, split_max, c);
-    c->marked = c->split <= reduce_columns_received(c);
     const int64_t overlapping = leaves_room(v, device, ragged, c) ? CROWDED_BYTES : REDUCE_OVERLAP_BYTES;
     const bool full = !ragged && leaves_no_place(v, device, c);
     if (full && bytes_of(v) > overlapping && dtype_bytes(c->kind.dtype) == WORD_BYTES &&
@@ -256,7 +256,6 @@ static void choose_vectors(const reduce_view *v, reduce_columns_config *c)
     while (c->vec * words > STATE_MAX || !(columns_divide(v, c->vec) || columns_may_be_ragged(v, c->vec)))
         c->vec /= 2;
     c->steps = steps_in_flight(c);
-    c->ctas_per_sm = REDUCE_THREADS_WANTED / c->threads;
 }
 
 static ckl_status choose_columns(const void *desc, const ckl_device_info *device, void *config)
@@ -271,7 +270,7 @@ static ckl_status choose_columns(const void *desc, const ckl_device_info *device
     c->lanes = (int)min_i64(across >= wanted ? c->threads : WARP, power_of_two_ceil(ceil_div(columns_of(v), c->vec)));
     const int narrow = narrow_lanes(c);
     const int64_t strips = ceil_div(columns_of(v), (int64_t)narrow * c->vec) * stretches_of(v);
-    const bool alone = strips >= (int64_t)device->sm_count * c->ctas_per_sm && v->count >= NARROW_LINES;
+    const bool alone = strips >= (int64_t)device->sm_count * REDUCE_COLUMNS_CTAS_OF_SM && v->count >= NARROW_LINES;
     const bool each = ragged && suits_a_thread_each(v, device, c), elements = ragged && suits_elements(v, c);
     if (each)
         give_each_a_column(v, c);
@@ -330,9 +329,9 @@ static plan_cost cost_columns(const void *desc, const ckl_device_info *device, c
     const bool crowded = c->overlap && leaves_room(v, device, ragged, c) && bytes_of(v) > CROWDED_BYTES;
     const double turns = ceil((double)v->count * c->lanes / ((double)c->threads * c->steps * c->split));
     const int words = reduce_state_words(&c->kind, c->compensated);
-    const memory_work work = { .of = { .us = c->split == 1 ? 0.7
-                                             : c->marked   ? 2.8
-                                                           : 3.2,
+    const memory_work work = { .of = { .us = c->split == 1              ? 0.7
+                                             : reduce_columns_marked(c) ? 2.8
+                                                                        : 3.2,
                                        .wait_cycles = ragged ? 0 : -NO_SHIFTS,
                                        .bytes = crowded ? 1.3 : 0.94,
                                        .lines = 2.5 },
@@ -370,7 +369,8 @@ static int64_t columns_workspace(const ckl_plan *plan)
 {
     const reduce_columns_config *c = plan->config;
     const reduce_view *v = plan->desc;
-    const int64_t bytes = (c->marked ? 2 : 1) * (int64_t)WORD_BYTES * reduce_state_words(&c->kind, c->compensated);
+    const int64_t bytes =
+        (reduce_columns_marked(c) ? 2 : 1) * (int64_t)WORD_BYTES * reduce_state_words(&c->kind, c->compensated);
     return reduce_workspace_for(column_tiles(v, c, reduce_columns_ragged(c)), c->split, bytes * c->lanes * c->vec);
 }
 

@@ -77,11 +77,9 @@ typedef struct reduce_kind {
     X(owner, int, vec, "4", "1 2 4 8", "columns of a thread, one memory access of at most 16 bytes")        \
     X(owner, int, steps, "4", "1 2 4 8", "vectors of a thread in flight, below each other")                 \
     X(owner, int, split, "1", "1 2 4 8 16 264", "CTAs of a column; the last to finish merges their sums")   \
-    X(owner, bool, marked, "1", "0 1", "those sums travel with marks, and not between fences")              \
     X(owner, bool, prefetch, "0", "0 1", "the first tile is prefetched to L2 while the kernel before runs") \
     X(owner, bool, overlap, "1", "0 1", "CTAs of the next kernel may come while these run")                 \
-    X(owner, bool, compensated, "0", "0 1", "sums of many blocks carry their rounding errors along")        \
-    X(owner, int, ctas_per_sm, "0", "0 2 3 4 8", "CTAs that shall fit on an SM: bounds registers; 0: any")
+    X(owner, bool, compensated, "0", "0 1", "sums of many blocks carry their rounding errors along")
 
 typedef struct reduce_ladder_config {
     reduce_kind kind;
@@ -116,16 +114,17 @@ void reduce_columns(const void *config, int kernel);
 bool reduce_columns_ragged(const reduce_columns_config *config);
 
 /*
- * CTAs that an SM is to hold: fewer for ragged columns of 16 bits or integers with states of several words, whose
- * guards take registers, too.
+ * CTAs that an SM is to hold, which bounds registers: fewer for ragged columns of 16 bits or integers with states of
+ * several words, whose guards take registers, too.
  */
+enum { REDUCE_COLUMNS_CTAS_OF_SM = 4 };
 int reduce_columns_ctas_per_sm(const reduce_columns_config *config, bool ragged);
 
 /*
- * CTAs whose marked states the last one receives in one round. With more, fences are faster: 22 and 66 CTAs, eleven rounds and
+ * Do states of CTAs travel with marks, and not between fences? Where the last one receives them in one round. With more, fences are faster: 22 and 66 CTAs, eleven rounds and
  * three, lose 6 and 1.4 us by marks, and one round gains 0.2 to 0.6 (bench/notes/reduce.md).
  */
-int reduce_columns_received(const reduce_columns_config *config);
+bool reduce_columns_marked(const reduce_columns_config *config);
 
 /* Columns of a CTA. */
 int reduce_columns_width(const reduce_columns_config *config, bool ragged);

@@ -11,7 +11,7 @@
  *
  * A CTA of columns has hundreds of states. Those that wait for them since the start ask again and again. So CTAs of
  * columns count when they have read their elements, and merge the states of their own threads while the count is on its
- * way. Where the states of many CTAs are received in several rounds (not `marked`), plain stores, two fences and a count
+ * way. Where the states of many CTAs are received in several rounds (reduce_columns_marked()), plain stores, two fences and a count
  * at the end are faster (bench/notes/reduce.md).
  */
 enum { SLOT_BYTES = 8, WORDS_MAX = 2 * REDUCE_VALUES_MAX };
@@ -382,9 +382,9 @@ static int received_at_once(int state_words)
     return (int)max_i64(1, WORDS / state_words);
 }
 
-int reduce_columns_received(const reduce_columns_config *cfg)
+bool reduce_columns_marked(const reduce_columns_config *cfg)
 {
-    return receivers_of(cfg) * received_at_once(reduce_state_words(&cfg->kind, cfg->compensated));
+    return cfg->split <= receivers_of(cfg) * received_at_once(reduce_state_words(&cfg->kind, cfg->compensated));
 }
 
 /* Receives and merges column c of this thread's lane from every receivers_of()-th CTA. */
@@ -439,20 +439,20 @@ static val counter_of(const columns_kernel *k)
 /* `arrival` counts this CTA among those that have read their elements. */
 static val merge_ctas(columns_kernel *k, const tensor *sS, val arrival)
 {
-    const reduce_columns_config *cfg = k->cfg;
+    const bool marked = reduce_columns_marked(k->cfg);
     val is_last;
     IF(eq(k->layer, imm(0))) {
-        if (cfg->marked)
+        if (marked)
             send_states(k);
         else
             store_states(k);
     }
-    if (cfg->marked)
-        is_last = reduce_broadcast(reduce_is_last(counter_of(k), arrival, cfg->split));
+    if (marked)
+        is_last = reduce_broadcast(reduce_is_last(counter_of(k), arrival, k->cfg->split));
     else
-        is_last = reduce_last_to_finish(counter_of(k), cfg->split);
+        is_last = reduce_last_to_finish(counter_of(k), k->cfg->split);
     IF(is_last) {
-        if (cfg->marked) {
+        if (marked) {
             merge_marked(k, sS);
         } else {
             merge_received(k);
@@ -466,7 +466,7 @@ val reduce_columns_merge(columns_kernel *k)
 {
     const bool several = k->cfg->split > 1;
     tensor sS[REDUCE_VALUES_MAX]; // (SLOTS,VEC)
-    val arrival = several && k->cfg->marked ? reduce_arrive(counter_of(k)) : imm(0);
+    val arrival = several && reduce_columns_marked(k->cfg) ? reduce_arrive(counter_of(k)) : imm(0);
     make_slots(k, sS);
     if (k->ragged)
         merge_shifted(k, sS);

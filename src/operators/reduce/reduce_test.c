@@ -320,9 +320,9 @@ static const char *const cases[] = {
     "op=argmin shape=2x29x1027 axes=1 dtype=f16 impl=columns config='lanes=256 vec=1 steps=15' fill=hard",
     "op=mean shape=5x70x196 axes=1 dtype=f16 # half vectors, which divide columns",
     "op=argmax shape=3000x8 axes=0 dtype=i64 impl=columns config='split=4'",
-    "op=argmin shape=3000x8 axes=0 dtype=f16 impl=columns config='split=4 marked=0' # between fences",
-    "op=logsumexp shape=901x71 axes=0 impl=columns config='split=41 lanes=8 marked=1' # more CTAs than a layer "
-    "receives at once",
+    "op=argmin shape=3000x8 axes=0 dtype=f16 impl=columns config='split=33' # between fences",
+    "op=logsumexp shape=901x71 axes=0 impl=columns config='split=41 lanes=8' # more CTAs than the "
+    "layers receive at once",
     "op=max shape=301x512 axes=0 dtype=bf16 impl=columns config='split=5 lanes=64' # fewer layers than columns of a "
     "lane",
     "op=sum shape=5x301x1000 axes=1 dtype=bf16 impl=columns config='lanes=32 split=3 prefetch=1'",

@@ -194,7 +194,7 @@ static chunks_view view_of(const ckl_plan *plan)
     chunks_view v = { .strips = column_split_strips(&c->split, d->inner),
                       .chunks = ceil_div(d->n, softmax_held_lines(c)) };
     const int64_t all = d->outer * v.strips, values = column_split_room(&c->split) * softmax_state_values(&c->form);
-    v.counters_bytes = round_up(one_pass_counter_bytes(all, v.chunks, 0), PLAN_WORKSPACE_ALIGNMENT);
+    v.counters_bytes = round_up(one_pass_counter_bytes(all, v.chunks), PLAN_WORKSPACE_ALIGNMENT);
     v.bytes = v.counters_bytes + all * v.chunks * values * (int64_t)sizeof(float);
     return v;
 }
