@@ -55,7 +55,7 @@
     X(owner, bool, short_x, "1", "0 1", "1: rows of x are short; 0: rows of y are") \
     X(owner, int, tile_r, "1024", "4 16 64 256 1024", "rows of x of a CTA")         \
     X(owner, int, tile_c, "4", "4 16 64 256 1024", "columns of x of a CTA")         \
-    X(owner, int, threads, "256", "128 256 512", "threads of a CTA")                \
+    X(owner, int, threads, "256", "64 128 256", "threads of a CTA")                 \
     X(owner, bool, prefetch, "0", "0 1", "prefetch x to L2 while the kernel before may still run")
 
 #define PERMUTE_GATHER_CONFIG(X, owner)                                                                         \
