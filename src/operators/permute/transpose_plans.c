@@ -441,11 +441,11 @@ const implementation transpose_sm90_implementation = {
 /* narrow: a short side without gaps */
 
 enum {
-    COLS_MAX = 16,  // of x where its rows are short: longer ones fill tiles of the kernel sm80
-    ROWS_MAX = 64,  // of x where rows of y are short: that kernel would write them a few words at a time
-    LONG_MIN = 256, // of the long side: below, CTAs would have little to do
+    COLS_MAX = 16,    // of x where its rows are short: longer ones fill tiles of the kernel sm80
+    ROWS_MAX = 64,    // of x where rows of y are short: that kernel would write them a few words at a time
+    LONG_MIN = 256,   // of the long side: below, CTAs would have little to do
     ALONG_MAX = 4096, // of a tile
-    WORDS_MAX = 4,  // of the short side: of more, boxes are twice as fast (bench/notes/permute.md)
+    WORDS_MAX = 4,    // of the short side: of more, boxes are twice as fast (bench/notes/permute.md)
     TILE_BYTES = 16384,
     TILES_OF_SM = 64, // many: 55296 matrices of 3x512 f16 took 247.9 us, by boxes 92.4
     ALONG_MIN = 64,   // of a tile of a small matrix, which is spread over the SMs
