@@ -56,32 +56,26 @@ static val phase_of(const narrow *k, val run)
     return bit_and(address, imm(CHUNK_BYTES - 1));
 }
 
-/* Asks L2 for the lines of all runs. No access: it may stand before grid_wait(). */
-static void prefetch_runs(const narrow *k)
+/* All threads share the chunks of all runs: each copies its own, or asks L2 for the lines that begin with them. What is outside x becomes 0. */
+static void load_runs(const narrow *k, bool ask)
 {
     enum { LINE_BYTES = 128 };
-    const int lines = (int)ceil_div(k->run_bytes, LINE_BYTES);
-    LOOP_FROM(n, thread(), mul(k->runs, imm(lines)), imm(k->cfg->threads)) {
-        val run = div(n, imm(lines)), offset = mul(rem(n, imm(lines)), imm(LINE_BYTES));
-        IF(lt(offset, k->length))
-            prefetch_L2(transpose_address(k->x, run, k->tile.ldx, offset, imm(1)));
-    }
-}
-
-/* All threads share the chunks of all runs. What is outside x becomes 0. */
-static void load_runs(const narrow *k)
-{
     const int chunks = k->run_bytes / CHUNK_BYTES;
     const bool one = k->cfg->short_x;
     val one_end = div(add(add(phase_of(k, imm(0)), k->length), imm(CHUNK_BYTES - 1)), imm(CHUNK_BYTES));
     LOOP_FROM(n, thread(), one ? one_end : mul(k->runs, imm(chunks)), imm(k->cfg->threads)) {
         val run = one ? imm_as(U32, 0) : div(n, imm(chunks)),
             offset = mul(one ? n : rem(n, imm(chunks)), imm(CHUNK_BYTES));
-        val phase = phase_of(k, run), end = add(phase, k->length);
+        val phase = phase_of(k, run), end = add(phase, k->length), exists = lt(offset, end);
         val from = transpose_address(sub(k->x, convert(U64, phase)), run, k->tile.ldx, offset, imm(1));
-        IF(lt(offset, end))
-            cp_async(add(k->smem, mul(n, imm(CHUNK_BYTES))), from, CHUNK_BYTES,
-                     min(sub(end, offset), imm(CHUNK_BYTES)));
+        if (ask) {
+            IF(logical_and(exists, eq(bit_and(offset, imm(LINE_BYTES - 1)), imm(0))))
+                prefetch_L2(from);
+        } else {
+            IF(exists)
+                cp_async(add(k->smem, mul(n, imm(CHUNK_BYTES))), from, CHUNK_BYTES,
+                         min(sub(end, offset), imm(CHUNK_BYTES)));
+        }
     }
 }
 
@@ -152,53 +146,33 @@ static void store_long_runs(const narrow *k)
     }
 }
 
-/* Stores the words of the one run of short rows of y, wherever they begin. */
-static void store_words(const narrow *k, const run *y)
-{
-    const int elements = k->word_elements;
-    LOOP_FROM(n, thread(), mul(k->size, imm(k->cfg->tile_c / elements)), imm(k->cfg->threads)) {
-        val first = add(y->head, mul(n, imm(elements))), x[4];
-        IF(ge(y->count, add(first, imm(elements)))) {
-            for (int e = 0; e < elements; e++)
-                x[e] = element_at(k, y, add(first, imm(e)));
-            store(k, y, first, k->word_type, transpose_word(elements, x));
-        }
-    }
-}
-
 /*
- * Stores the words of the one run of short rows of y, where a row is whole words and a thread's next word is at the
- * same place of a later row: its elements are found once.
+ * Stores the words of the one run of short rows of y. So many threads take part that a thread's next word has elements of the same rows
+ * of x, a distance further: their places are found once.
  */
-static void store_even_words(const narrow *k, const run *y, val in_row)
-{
-    const transpose_narrow_config *cfg = k->cfg;
-    const int elements = k->word_elements, along = cfg->tile_c / elements;
-    val apart = mul(div(imm_as(U32, cfg->threads), in_row), imm(cfg->bytes)), moved = variable(U32, imm(0));
-    // by hand: which element a thread begins with depends on where this run of y begins
-    val mine = add(y->head, mul(thread(), imm(elements))), from[4], x[4];
-    for (int e = 0; e < elements; e++)
-        from[e] = element_address(k, y, add(mine, imm(e)));
-    LOOP_FROM(n, thread(), mul(k->size, imm(along)), imm(cfg->threads)) {
-        val first = add(y->head, mul(n, imm(elements)));
-        BREAK_IF(lt(y->count, add(first, imm(elements))));
-        for (int e = 0; e < elements; e++)
-            x[e] = at(smem_view(add(from[e], moved), k->type, compact(leaf(1))), 0);
-        store(k, y, first, k->word_type, transpose_word(elements, x));
-        assign(moved, add(moved, apart));
-    }
-}
-
-/* Stores the words of short rows of y: by repeating places, where they repeat. */
 static void store_short_rows(const narrow *k)
 {
-    const int elements = k->word_elements, threads = k->cfg->threads;
+    const transpose_narrow_config *cfg = k->cfg;
+    const int elements = k->word_elements;
     run y = run_at(k, imm_as(U32, 0));
-    val in_row = max(div(k->size, imm(elements)), imm(1)), repeats = eq(rem(imm_as(U32, threads), in_row), imm(0));
-    val whole = eq(bit_and(bit_or(k->size, y.head), imm(elements - 1)), imm(0));
-    IF(logical_and(repeats, whole))
-        store_even_words(k, &y, in_row);
-    ELSE store_words(k, &y);
+    val period = k->size; // words until one begins with the same row of x
+    for (int e = elements; e > 1; e /= 2)
+        period = select(eq(bit_and(period, imm(1)), imm(0)), div(period, imm(2)), period);
+    val words = mul(div(imm_as(U32, cfg->threads), period), period); // at once
+    val apart = mul(div(mul(words, imm(elements)), k->size), imm(cfg->bytes)), moved = variable(U32, imm(0));
+    // by hand: which element a thread begins with depends on where this run of y begins
+    val mine = add(y.head, mul(thread(), imm(elements))), from[4], x[4];
+    for (int e = 0; e < elements; e++)
+        from[e] = element_address(k, &y, add(mine, imm(e)));
+    val end = select(lt(thread(), words), mul(k->size, imm(cfg->tile_c / elements)), imm_as(U32, 0));
+    LOOP_FROM(n, thread(), end, words) {
+        val first = add(y.head, mul(n, imm(elements)));
+        BREAK_IF(lt(y.count, add(first, imm(elements))));
+        for (int e = 0; e < elements; e++)
+            x[e] = at(smem_view(add(from[e], moved), k->type, compact(leaf(1))), 0);
+        store(k, &y, first, k->word_type, transpose_word(elements, x));
+        assign(moved, add(moved, apart));
+    }
 }
 
 /* Stores single elements, up to per_run of each run: those before the first sector, or those after the last word. */
@@ -252,10 +226,10 @@ void transpose_narrow(const void *config, int kernel)
     k.length = mul(k.along, cfg->short_x ? mul(k.size, imm(cfg->bytes)) : imm(cfg->bytes));
 
     if (cfg->prefetch)
-        prefetch_runs(&k);
+        load_runs(&k, true);
     grid_wait(); // what is above overlaps the end of the kernel before
     launch_dependents();
-    load_runs(&k);
+    load_runs(&k, false);
     cp_async_commit();
     cp_async_wait(0);
     cta_sync();

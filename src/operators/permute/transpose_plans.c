@@ -550,7 +550,8 @@ static ckl_status admit_narrow(const void *problem, const ckl_device_info *devic
              c->short_x, c->tile_r, c->tile_c, m->rows, m->cols);
     TRY(check_power(p, "narrow", c->short_x ? "tile_r" : "tile_c", c->short_x ? c->tile_r : c->tile_c, 32 / p->bytes,
                     ALONG_MAX));
-    TRY(check_power(p, "narrow", "threads", c->threads, 32, device->threads_per_cta_max));
+    TRY(check_power(p, "narrow", "threads", c->threads, ROWS_MAX,
+                    device->threads_per_cta_max)); // a word for each of short rows
     return check_smem(p, "narrow", transpose_narrow_smem_bytes(c), device);
 }
 

@@ -83,7 +83,7 @@ static const char *const cases[] = {
     "rows=300 cols=3 dtype=f16 impl=narrow config='bytes=2 short_x=1 tile_r=64 tile_c=4 threads=128'",
     "rows=2500 cols=5 dtype=f16 batch=2 misalign=1 impl=narrow config='tile_r=1024 threads=64' # words far apart",
     "rows=3003 cols=3 dtype=u8 impl=narrow config='tile_r=1024 threads=64'",
-    "rows=700 cols=3 impl=narrow config='tile_r=256 threads=32'",
+    "rows=700 cols=3 impl=narrow config='tile_r=256 threads=64'",
     "rows=16 cols=1001 dtype=u8 batch=2 impl=narrow config='tile_c=1024' # short rows of y of whole words",
     "rows=8 cols=700 dtype=f16 misalign=2 impl=narrow config='tile_c=1024'",
     "rows=5 cols=700 dtype=u8 batch=2 impl=narrow config='bytes=1 outer=1 short_x=0 tile_r=16 tile_c=256'",
