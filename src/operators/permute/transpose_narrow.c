@@ -12,7 +12,7 @@
  */
 #include "operators/permute/transpose_tile.h"
 
-enum { CHUNK_BYTES = 16, SECTOR_BYTES = 32 };
+enum { CHUNK_BYTES = PERMUTE_CHUNK_BYTES, SECTOR_BYTES = 32 };
 
 typedef struct narrow {
     const transpose_narrow_config *cfg;

@@ -239,9 +239,8 @@ static ckl_status choose_sm80(const void *problem, const ckl_device_info *device
     c->outer = p->matrix.outer_count;
     choose_tile(p, device, c);
     c->align = p->matrix.rows > c->tile_r ? 32 : transpose_word_bytes(p->bytes);
-    const bool one_phase = p->bytes == 1 && p->matrix.ldx % 2 == 0; // four lanes would read bytes of one bank
-    c->lanes = one_phase && c->align == 32 ? 8 : 32;
-    c->chunk = one_phase && c->lanes == 32 ? 4 : 16;
+    // four lanes would read bytes of one bank
+    c->lanes = p->bytes == 1 && p->matrix.ldx % 2 == 0 && c->align == 32 ? 8 : 32;
     c->across = goes_across(p, c->tile_c, device);
     c->ctas_per_sm = p->bytes == 1 ? 4 : 0; // else 70 registers let three in
     c->prefetch = pays_prefetch(p, c->tile_r, c->tile_c, c->threads, device);
@@ -270,7 +269,6 @@ static ckl_status admit_sm80(const void *problem, const ckl_device_info *device,
     TRY(check_power(p, "sm80", "bytes", c->bytes, 1, 8));
     TRY(check_power(p, "sm80", "threads", c->threads, 128, device->threads_per_cta_max));
     int word = transpose_word_bytes(c->bytes);
-    TRY(check_power(p, "sm80", "chunk", c->chunk, word, 16));
     TRY(check_power(p, "sm80", "align", c->align, word, 128));
     TRY(check_power(p, "sm80", "tile_r", c->tile_r, (int)max_i64(32, c->align / c->bytes), 512));
     TRY(check_power(p, "sm80", "tile_c", c->tile_c, (int)max_i64(c->threads / 32, c->align / c->bytes), 512));
@@ -333,21 +331,6 @@ static int choose_height(const permutation *p, const ckl_device_info *device, in
     return rows;
 }
 
-/*
- * Half as many threads where a fourth of the tiles is empty, up to a half, and shared memory has room: 13 CTAs of 16 KB fit an SM instead of 8, and as many
- * bytes are on their way as with full tiles. Few CTAs are faster by more threads.
- */
-static int box_threads(const permutation *p, const transpose_sm90_config *c, const ckl_device_info *device)
-{
-    enum { CTAS_OF_SM = 8 };
-    const permute_matrix *m = &p->matrix;
-    const int64_t in_tiles = product_i64(round_up(m->rows, c->tile_r), round_up(m->cols, c->tile_c));
-    const bool many = p->has_matrix && tiles_of(m, c->tile_r, c->tile_c) > CTAS_OF_SM * (int64_t)device->sm_count;
-    const bool room = transpose_sm90_smem_bytes(c) * CTAS_OF_SM < device->smem_per_sm_bytes;
-    const int64_t filled = product_i64(m->rows, m->cols);
-    return many && room && 2 * filled >= in_tiles && 4 * filled <= 3 * in_tiles ? c->threads / 2 : c->threads;
-}
-
 static ckl_status choose_sm90(const void *problem, const ckl_device_info *device, void *config)
 {
     const permutation *p = problem;
@@ -358,7 +341,6 @@ static ckl_status choose_sm90(const void *problem, const ckl_device_info *device
     const int tile = choose_box(p, device), box = (int)max_i64(SIDE_MIN, transpose_box_columns(p->bytes));
     c->tile_r = choose_height(p, device, tile);
     c->tile_c = p->matrix.cols <= box ? box : tile;
-    c->threads = box_threads(p, c, device);
     c->across = goes_across(p, c->tile_c, device);
     c->prefetch = pays_prefetch(p, c->tile_r, c->tile_c, c->threads, device);
     return CKL_OK;
