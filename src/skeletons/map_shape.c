@@ -248,7 +248,7 @@ static int64_t widest_bytes(const map_kernel *k)
  * Chains of functions take as many registers as they get (sigmoid(abs(2x+1)) 101: two CTAs fit an SM). For one or two
  * inputs 64 are enough, but for three and more vectors of a row, which a thread holds twice while they are cut.
  */
-enum { BOUNDED_INPUTS_MAX = 2, BOUNDED_STEPS_MAX = 2, THREADS_PER_SM = 1024 };
+enum { BOUNDED_INPUTS_MAX = 2, BOUNDED_STEPS_MAX = 2, THREADS_PER_SM = 1024, THREADS_PER_SM_MAX = 2048 };
 
 /* Inputs to prefetch to L2: less than half of an H200's, or they would evict what the kernel before works on. */
 enum { PREFETCHED_BYTES = 24 << 20 };
@@ -288,7 +288,8 @@ static bool has_short_vectors(const map_kernel *k)
 /*
  * Vectors of a thread. One is fastest for one input, while CTAs need not start faster than about one a nanosecond: relu
  * of 2^28 bf16 takes 255 us, with two or four vectors 261. Where types differ, a vector of one is half of the other's: a cast of
- * 2^28 f32 to bf16 takes 375.0 us with one, 369.3 with two. Several inputs take two, and so do elements of what is constant along rows
+ * 2^28 f32 to bf16 takes 375.0 us with one, 369.3 with two. Several inputs take two if CTAs come in waves (2975088 bf16 added take 6.36 us
+ * with two, 5.25 with one), and so do elements of what is constant along rows
  * that vectors cross: x*s+b of 128x109x25x25 f32, s and b of the channels, 19.2 us with one and 18.4 with two.
  */
 static int steps_for(const map_kernel *k)
@@ -333,7 +334,9 @@ map_config map_choose(map_kernel k, map_shape s, const ckl_device_info *device)
     while (!suits(&s, c, c->vec))
         c->vec /= 2;
     c->steps = (int)min_i64(STEPS_CHOSEN_MAX, steps_for(&k) * (VECTOR_BYTES / (int)widest_bytes(&k)) / c->vec);
-    while (c->steps > 1 && s.count < 2 * device->sm_count * map_tile(&k))
+    const bool whole = !c->crossed && c->vec * widest_bytes(&k) == VECTOR_BYTES;
+    const int64_t ctas = device->sm_count * (whole ? THREADS_PER_SM_MAX / c->threads : 2);
+    while (c->steps > 1 && s.count < ctas * map_tile(&k))
         c->steps /= 2;
     while (c->threads > THREADS_MIN && s.count < device->sm_count * map_tile(&k))
         c->threads /= 2;

@@ -43,7 +43,6 @@
 
 #define TRANSPOSE_SM80_CONFIG(X, owner)                                              \
     TRANSPOSE_TILE_FIELDS(X, owner)                                                  \
-    X(owner, int, chunk, "16", "4 8 16", "bytes of a copy to shared memory")         \
     X(owner, int, align, "32", "4 16 32", "bytes: where windows of y begin and end") \
     X(owner, int, lanes, "32", "8 32", "of a warp along a row of y")                 \
     X(owner, int, ctas_per_sm, "0", "0 4 6 8", "CTAs that shall fit an SM: bounds registers; 0: any")
@@ -55,7 +54,7 @@
     X(owner, bool, short_x, "1", "0 1", "1: rows of x are short; 0: rows of y are") \
     X(owner, int, tile_r, "1024", "4 16 64 256 1024", "rows of x of a CTA")         \
     X(owner, int, tile_c, "4", "4 16 64 256 1024", "columns of x of a CTA")         \
-    X(owner, int, threads, "256", "128 256 512", "threads of a CTA")                \
+    X(owner, int, threads, "256", "64 128 256", "threads of a CTA")                 \
     X(owner, bool, prefetch, "0", "0 1", "prefetch x to L2 while the kernel before may still run")
 
 #define PERMUTE_GATHER_CONFIG(X, owner)                                                                         \
@@ -66,8 +65,7 @@
     X(owner, int, block, "1", "1 8 16", "accesses that are neighbours in x and in y; 1: neighbours in y only")  \
     X(owner, bool, cut, "0", "0 1", "blocks do not divide the modes")                                           \
     X(owner, int, threads, "256", "128 256 512", "threads of a CTA")                                            \
-    X(owner, int, steps, "4", "1 2 4 8", "accesses of a thread in flight")                                      \
-    X(owner, bool, overlap, "1", "0 1", "CTAs of the next kernel may come while these run")
+    X(owner, int, steps, "4", "1 2 4 8", "accesses of a thread in flight")
 
 #define PERMUTE_BOXES_CONFIG(X, owner)                                                                        \
     X(owner, int, bytes, "4", "1 2 4 8", "bytes of an element")                                               \
@@ -173,7 +171,7 @@ enum {
     TRANSPOSE_NAIVE_COLS = 32, // columns of x of a CTA: a warp reads neighbours
     TRANSPOSE_TILED_ROWS = 8,  // rows of a tile that the threads of a CTA move at once
     TRANSPOSE_BOX_BYTES = 128, // of a row of a box: the widest swizzle of TMA
-    PERMUTE_CHUNK_BYTES = 16,  // of a copy of boxes to shared memory
+    PERMUTE_CHUNK_BYTES = 16,  // of a copy of sm80, narrow and boxes to shared memory
 };
 
 /* Columns of a box of the sm90 kernel. */

@@ -82,8 +82,7 @@ void permute_gather(const void *config, int kernel)
             fill(rX[s][e], imm_as(rX[s][e].regs[0].type, 0));
         }
     }
-    if (cfg->overlap)
-        launch_dependents();
+    launch_dependents();
     grid_wait(); // what is above overlaps the end of the kernel before
     for (int s = 0; s < cfg->steps; s++)
         IF(inside[s])
@@ -199,15 +198,6 @@ static int block_of(const permutation *p, const permute_gather_config *chosen)
     return 1;
 }
 
-/*
- * May the next launch begin early? Its CTAs come to the SMs whose own end first, and crowd there. Where SMs have several, that
- * slows elements of less than a word, each read from a sector of its own: 577x352 bf16 transposed 3.24 us, else 2.52.
- */
-static bool overlaps_next(int64_t count, const permute_gather_config *c, const ckl_device_info *device)
-{
-    return c->bytes >= WORD_BYTES || ceil_div(count, (int64_t)c->threads * c->steps) <= device->sm_count;
-}
-
 /* NOTE: of 16 bytes on an H200: 32x769x40x24 bf16, 0,2,1,3, takes 28.3 us by four a thread and 26.6 by two, 3x4096x48x96 58.8 and 57.9. */
 enum { WIDEST_BYTES = 16, WIDEST_STEPS = 2, WIDEST_RANK_MIN = 4 };
 
@@ -252,7 +242,6 @@ static bool candidate_gather(const void *problem, const ckl_device_info *device,
     const int64_t count = permutation_elements(&a.of);
     while (c->steps > 1 && count < (int64_t)c->threads * c->steps * device->sm_count)
         c->steps /= 2;
-    c->overlap = overlaps_next(count, c, device);
     return true;
 }
 
@@ -305,9 +294,10 @@ static double sectors_for_full(const accesses *a, int words)
 static plan_cost cost_gather(const void *problem, const ckl_device_info *device, const void *config)
 {
     enum { OF_ACCESS = 16, OF_MODE = 9, OF_WORD = 6, REGISTERS = 20 };
-    const double ALONE_US = 0.65; // of a launch that does not overlap the next one
-    const double EARLY_US = 0.4;  // less of one that does, of a CTA an SM: 3x5120 f16 takes 1.11 us, 4608x8 bf16 1.11
-    const double AGAIN = 0.1;     // of a byte from device memory, one from L2
+    // CTAs of the next launch come to the SMs whose own end first. One an SM gains by it: 3x5120 f16 takes 1.11 us. More of them crowd there,
+    // where elements of less than a word are read from a sector each
+    const double CROWD_US = 0.65, EARLY_US = 0.4;
+    const double AGAIN = 0.1; // of a byte from device memory, one from L2
     const double PARTLY =
         2; // of a byte that is written, one that a sector lacks: 224 transposes of 196x1248 f16 123 us
     const double FULLEST_MAX = 2; // fewer CTAs than SMs have more of L2 each
@@ -324,9 +314,9 @@ static plan_cost cost_gather(const void *problem, const ckl_device_info *device,
     const int words = turned ? c->bytes / c->element : 0; // of an access that are stored one by one
     const double partly = turned ? sectors_for_full(&a, words) - 1 : 0;
     const memory_work work = {
-        .of = { .us = PERMUTE_KERNEL.us + (!c->overlap                ? ALONE_US
-                                           : ctas <= device->sm_count ? -EARLY_US
-                                                                      : 0),
+        .of = { .us = PERMUTE_KERNEL.us + (ctas <= device->sm_count ? -EARLY_US
+                                           : c->bytes < WORD_BYTES  ? CROWD_US
+                                                                    : 0),
                 .bytes = c->block > 1 && !turned ? 1.2 : 1,
                 .lines = turned ? 1.2 : 1.5 },
         .bytes = bytes * (2 + AGAIN * again + PARTLY * partly),

@@ -129,8 +129,7 @@ plan_cost transpose_sm80_cost(const void *problem, const ckl_device_info *device
 {
     // Instructions of a warp as the emulator counts them, within a tenth: 160 and 47 for each class of rows of y, of 16 bytes 162 to 48.
     static const double of_bytes[] = { [1] = 123, [2] = 72, [4] = 57, [8] = 36 }, OF_TILE = 120, OF_CLASS = 36;
-    // of chunks of less than 16 bytes: times the instructions, and the bytes, as less of them is on its way at a time
-    const double NO_REDUCTION = 2000, SHORT_CHUNKS = 1.6, SHORT_RATE = 1.2;
+    const double NO_REDUCTION = 2000;
     const transpose_sm80_config *c = config;
     const double idle =
         fmax(1, PERMUTE_WARP * transpose_word_bytes(c->bytes) / (double)(c->tile_r * c->bytes)); // lanes
@@ -139,9 +138,9 @@ plan_cost transpose_sm80_cost(const void *problem, const ckl_device_info *device
                        .cols = c->tile_c,
                        .threads = c->threads,
                        .smem_bytes = transpose_sm80_smem_bytes(c),
-                       .rate = c->chunk < 16 ? SHORT_RATE : 1,
+                       .rate = 1,
                        .wait = tile_wait((double)c->tile_r * c->tile_c * c->bytes, NO_REDUCTION),
-                       .of_bytes = of_bytes[c->bytes] * idle * (c->chunk < 16 ? SHORT_CHUNKS : 1),
+                       .of_bytes = of_bytes[c->bytes] * idle,
                        .of_tile = OF_TILE + OF_CLASS * (double)classes,
                        .cut_x = true,
                        .cut_y = c->align < SECTOR_BYTES };

@@ -12,7 +12,7 @@
  */
 #include "operators/permute/transpose_tile.h"
 
-enum { CHUNK_BYTES = 16, SECTOR_BYTES = 32 };
+enum { CHUNK_BYTES = PERMUTE_CHUNK_BYTES, SECTOR_BYTES = 32 };
 
 typedef struct narrow {
     const transpose_narrow_config *cfg;
@@ -56,29 +56,26 @@ static val phase_of(const narrow *k, val run)
     return bit_and(address, imm(CHUNK_BYTES - 1));
 }
 
-/* Asks L2 for the lines of all runs. No access: it may stand before grid_wait(). */
-static void prefetch_runs(const narrow *k)
+/* All threads share the chunks of all runs: each copies its own, or asks L2 for the lines that begin with them. What is outside x becomes 0. */
+static void load_runs(const narrow *k, bool ask)
 {
     enum { LINE_BYTES = 128 };
-    const int lines = (int)ceil_div(k->run_bytes, LINE_BYTES);
-    LOOP_FROM(n, thread(), mul(k->runs, imm(lines)), imm(k->cfg->threads)) {
-        val run = div(n, imm(lines)), offset = mul(rem(n, imm(lines)), imm(LINE_BYTES));
-        IF(lt(offset, k->length))
-            prefetch_L2(transpose_address(k->x, run, k->tile.ldx, offset, imm(1)));
-    }
-}
-
-/* All threads share the chunks of all runs. What is outside x becomes 0. */
-static void load_runs(const narrow *k)
-{
-    int chunks = k->run_bytes / CHUNK_BYTES;
-    LOOP_FROM(n, thread(), mul(k->runs, imm(chunks)), imm(k->cfg->threads)) {
-        val run = div(n, imm(chunks)), offset = mul(sub(n, mul(run, imm(chunks))), imm(CHUNK_BYTES));
-        val phase = phase_of(k, run), end = add(phase, k->length);
+    const int chunks = k->run_bytes / CHUNK_BYTES;
+    const bool one = k->cfg->short_x;
+    val one_end = div(add(add(phase_of(k, imm(0)), k->length), imm(CHUNK_BYTES - 1)), imm(CHUNK_BYTES));
+    LOOP_FROM(n, thread(), one ? one_end : mul(k->runs, imm(chunks)), imm(k->cfg->threads)) {
+        val run = one ? imm_as(U32, 0) : div(n, imm(chunks)),
+            offset = mul(one ? n : rem(n, imm(chunks)), imm(CHUNK_BYTES));
+        val phase = phase_of(k, run), end = add(phase, k->length), exists = lt(offset, end);
         val from = transpose_address(sub(k->x, convert(U64, phase)), run, k->tile.ldx, offset, imm(1));
-        IF(lt(offset, end))
-            cp_async(add(k->smem, mul(n, imm(CHUNK_BYTES))), from, CHUNK_BYTES,
-                     min(sub(end, offset), imm(CHUNK_BYTES)));
+        if (ask) {
+            IF(logical_and(exists, eq(bit_and(offset, imm(LINE_BYTES - 1)), imm(0))))
+                prefetch_L2(from);
+        } else {
+            IF(exists)
+                cp_async(add(k->smem, mul(n, imm(CHUNK_BYTES))), from, CHUNK_BYTES,
+                         min(sub(end, offset), imm(CHUNK_BYTES)));
+        }
     }
 }
 
@@ -124,66 +121,58 @@ static void store(const narrow *k, const run *y, val i, ckl_dtype type, val x)
     set(gmem_tensor(to, type, compact(leaf(1))), 0, x);
 }
 
-/* Stores the words of all runs, from the first sector of each on. */
-static void store_words(const narrow *k, val runs)
+/*
+ * Stores the words of all runs along the long side, from the first sector of each on. Threads share a run, and a thread's words lie equally
+ * far apart, so that their places cost an addition each.
+ */
+static void store_long_runs(const narrow *k)
 {
     const transpose_narrow_config *cfg = k->cfg;
-    int along =
-        (cfg->short_x ? cfg->tile_r : cfg->tile_c) / k->word_elements; // words of a run, or of one of its rows of x
-    val words = cfg->short_x ? imm_as(U32, along) : mul(k->size, imm(along));
-    run y = run_at(k, imm_as(U32, 0));
-    LOOP_FROM(n, thread(), mul(runs, words), imm(cfg->threads)) {
-        val word = n;
-        if (cfg->short_x) {
-            y = run_at(k, div(n, imm(along)));
-            word = rem(n, imm(along));
-        }
-        val first = add(y.head, mul(word, imm(k->word_elements))), elements[4];
-        IF(ge(y.count, add(first, imm(k->word_elements)))) {
-            for (int e = 0; e < k->word_elements; e++)
-                elements[e] = element_at(k, &y, add(first, imm(e)));
-            store(k, &y, first, k->word_type, transpose_word(k->word_elements, elements));
-        }
+    const int elements = k->word_elements, words = cfg->tile_r / elements;
+    const int along = (int)min_i64(words, cfg->threads), at_once = cfg->threads / along;
+    val row = convert(U32, k->tile.ldx), mine = mul(thread_at(thread(), 0, along, at_once), imm(elements));
+    LOOP_FROM(n, thread_at(thread(), 1, along, at_once), k->size, imm(at_once)) {
+        run y = run_at(k, n);
+        val first = add(y.head, mine), from = element_address(k, &y, first);
+        val to = add(y.address, convert(U64, mul(first, imm(cfg->bytes))));
+        for (int i = 0; i < words; i += along, from = add(from, mul(row, imm(along * elements))))
+            IF(ge(y.count, add(first, imm((i + 1) * elements)))) {
+                val x[4];
+                for (int e = 0; e < elements; e++)
+                    x[e] = at(smem_view(add(from, mul(row, imm(e))), k->type, compact(leaf(1))), 0);
+                store_global(k->word_type, to, (int64_t)i * elements * cfg->bytes,
+                             bitcast(k->word_type, transpose_word(elements, x)));
+            }
     }
 }
 
 /*
- * Stores the words of the one run of short rows of y, where a row is whole words and a thread's next word is at the
- * same place of a later row: its elements are found once.
+ * Stores the words of the one run of short rows of y. So many threads take part that a thread's next word has elements of the same rows
+ * of x, a distance further: their places are found once.
  */
-static void store_even_words(const narrow *k, const run *y, val in_row)
+static void store_short_rows(const narrow *k)
 {
     const transpose_narrow_config *cfg = k->cfg;
-    const int elements = k->word_elements, along = cfg->tile_c / elements;
-    val apart = mul(div(imm_as(U32, cfg->threads), in_row), imm(cfg->bytes)), moved = variable(U32, imm(0));
+    const int elements = k->word_elements;
+    run y = run_at(k, imm_as(U32, 0));
+    val period = k->size; // words until one begins with the same row of x
+    for (int e = elements; e > 1; e /= 2)
+        period = select(eq(bit_and(period, imm(1)), imm(0)), div(period, imm(2)), period);
+    val words = mul(div(imm_as(U32, cfg->threads), period), period); // at once
+    val apart = mul(div(mul(words, imm(elements)), k->size), imm(cfg->bytes)), moved = variable(U32, imm(0));
     // by hand: which element a thread begins with depends on where this run of y begins
-    val mine = add(y->head, mul(thread(), imm(elements))), from[4], x[4];
+    val mine = add(y.head, mul(thread(), imm(elements))), from[4], x[4];
     for (int e = 0; e < elements; e++)
-        from[e] = element_address(k, y, add(mine, imm(e)));
-    LOOP_FROM(n, thread(), mul(k->size, imm(along)), imm(cfg->threads)) {
-        val first = add(y->head, mul(n, imm(elements)));
-        BREAK_IF(lt(y->count, add(first, imm(elements))));
+        from[e] = element_address(k, &y, add(mine, imm(e)));
+    val end = select(lt(thread(), words), mul(k->size, imm(cfg->tile_c / elements)), imm_as(U32, 0));
+    LOOP_FROM(n, thread(), end, words) {
+        val first = add(y.head, mul(n, imm(elements)));
+        BREAK_IF(lt(y.count, add(first, imm(elements))));
         for (int e = 0; e < elements; e++)
             x[e] = at(smem_view(add(from[e], moved), k->type, compact(leaf(1))), 0);
-        store(k, y, first, k->word_type, transpose_word(elements, x));
+        store(k, &y, first, k->word_type, transpose_word(elements, x));
         assign(moved, add(moved, apart));
     }
-}
-
-/* Stores the words of all runs: of short rows of y by repeating places, where they repeat. */
-static void store_body(const narrow *k, val runs)
-{
-    if (k->cfg->short_x) {
-        store_words(k, runs);
-        return;
-    }
-    const int elements = k->word_elements, threads = k->cfg->threads;
-    run y = run_at(k, imm_as(U32, 0));
-    val in_row = max(div(k->size, imm(elements)), imm(1)), repeats = eq(rem(imm_as(U32, threads), in_row), imm(0));
-    val whole = eq(bit_and(bit_or(k->size, y.head), imm(elements - 1)), imm(0));
-    IF(logical_and(repeats, whole))
-        store_even_words(k, &y, in_row);
-    ELSE store_words(k, runs);
 }
 
 /* Stores single elements, up to per_run of each run: those before the first sector, or those after the last word. */
@@ -237,14 +226,14 @@ void transpose_narrow(const void *config, int kernel)
     k.length = mul(k.along, cfg->short_x ? mul(k.size, imm(cfg->bytes)) : imm(cfg->bytes));
 
     if (cfg->prefetch)
-        prefetch_runs(&k);
+        load_runs(&k, true);
     grid_wait(); // what is above overlaps the end of the kernel before
     launch_dependents();
-    load_runs(&k);
+    load_runs(&k, false);
     cp_async_commit();
     cp_async_wait(0);
     cta_sync();
-    store_body(&k, runs);
+    (cfg->short_x ? store_long_runs : store_short_rows)(&k);
     IF(first)
         store_ends(&k, runs, margin_of(cfg), true);
     IF(lt(left, imm(reach)))

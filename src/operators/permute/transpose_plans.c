@@ -188,12 +188,17 @@ const implementation transpose_tiled_implementation = {
 
 /*
  * Should neighbouring CTAs go along the rows of x? Where a row is a few tiles, the tiles in flight have whole rows of
- * x, and long runs of y as well.
+ * x, and long runs of y as well. Where L2 fetches bytes of x for two columns of tiles (it fetches 256 at a time), but has lost
+ * them when CTAs come back from the end of the first column, they must: 1024x256x536 f16, 2,0,1, read x 2.5 times.
  */
-static bool goes_across(const permutation *p, int tile_c)
+static bool goes_across(const permutation *p, int tile_c, const ckl_device_info *device)
 {
-    enum { TILES_MAX = 8 }; // 16 lose 6 % (bench/notes/permute.md)
-    return p->has_matrix && p->matrix.cols <= (int64_t)TILES_MAX * tile_c && p->matrix.rows > p->matrix.cols;
+    enum { TILES_MAX = 8, FETCH_BYTES = 256 }; // 16 lose 6 % (bench/notes/permute.md)
+    const permute_matrix *m = &p->matrix;
+    const int64_t wide = (int64_t)tile_c * p->bytes;
+    const bool few = m->cols <= (int64_t)TILES_MAX * tile_c && m->rows > m->cols;
+    const bool fetched_twice = wide % FETCH_BYTES != 0 || m->ldx * p->bytes % FETCH_BYTES != 0;
+    return p->has_matrix && (few || (fetched_twice && product_i64(m->rows, 2 * wide) > device->l2_bytes));
 }
 
 static bool pays_prefetch(const permutation *p, int tile_r, int tile_c, int threads, const ckl_device_info *device)
@@ -234,10 +239,9 @@ static ckl_status choose_sm80(const void *problem, const ckl_device_info *device
     c->outer = p->matrix.outer_count;
     choose_tile(p, device, c);
     c->align = p->matrix.rows > c->tile_r ? 32 : transpose_word_bytes(p->bytes);
-    const bool one_phase = p->bytes == 1 && p->matrix.ldx % 2 == 0; // four lanes would read bytes of one bank
-    c->lanes = one_phase && c->align == 32 ? 8 : 32;
-    c->chunk = one_phase && c->lanes == 32 ? 4 : 16;
-    c->across = goes_across(p, c->tile_c);
+    // four lanes would read bytes of one bank
+    c->lanes = p->bytes == 1 && p->matrix.ldx % 2 == 0 && c->align == 32 ? 8 : 32;
+    c->across = goes_across(p, c->tile_c, device);
     c->ctas_per_sm = p->bytes == 1 ? 4 : 0; // else 70 registers let three in
     c->prefetch = pays_prefetch(p, c->tile_r, c->tile_c, c->threads, device);
     return CKL_OK;
@@ -252,7 +256,7 @@ static bool candidate_sm80(const void *problem, const ckl_device_info *device, i
         return false;
     c->tile_c = (int)max_i64(COLUMNS_MIN, c->tile_c >> i % COLUMNS);
     c->threads >>= i / COLUMNS;
-    c->across = goes_across(problem, c->tile_c);
+    c->across = goes_across(problem, c->tile_c, device);
     c->prefetch = pays_prefetch(problem, c->tile_r, c->tile_c, c->threads, device);
     return true;
 }
@@ -265,7 +269,6 @@ static ckl_status admit_sm80(const void *problem, const ckl_device_info *device,
     TRY(check_power(p, "sm80", "bytes", c->bytes, 1, 8));
     TRY(check_power(p, "sm80", "threads", c->threads, 128, device->threads_per_cta_max));
     int word = transpose_word_bytes(c->bytes);
-    TRY(check_power(p, "sm80", "chunk", c->chunk, word, 16));
     TRY(check_power(p, "sm80", "align", c->align, word, 128));
     TRY(check_power(p, "sm80", "tile_r", c->tile_r, (int)max_i64(32, c->align / c->bytes), 512));
     TRY(check_power(p, "sm80", "tile_c", c->tile_c, (int)max_i64(c->threads / 32, c->align / c->bytes), 512));
@@ -301,7 +304,7 @@ const implementation transpose_sm80_implementation = {
 
 /* sm90: boxes by TMA */
 
-enum { TMA_ALIGNMENT = 16, WORD_BYTES = 4 };
+enum { TMA_ALIGNMENT = 16, WORD_BYTES = 4, SIDE_MIN = 32 };
 
 /* Tiles of 16 KB with rows of 128 bytes or more on both sides; small problems get smaller ones to fill the GPU. */
 static int choose_box(const permutation *p, const ckl_device_info *device)
@@ -335,16 +338,17 @@ static ckl_status choose_sm90(const void *problem, const ckl_device_info *device
     TRY(check_sides(p, "sm90", p->bytes < WORD_BYTES ? BOX_SIDE_BYTES_MIN : SIDE_BYTES_MIN));
     c->bytes = p->bytes;
     c->outer = p->matrix.outer_count;
-    c->tile_c = choose_box(p, device);
-    c->tile_r = choose_height(p, device, c->tile_c);
-    c->across = goes_across(p, c->tile_c);
+    const int tile = choose_box(p, device), box = (int)max_i64(SIDE_MIN, transpose_box_columns(p->bytes));
+    c->tile_r = choose_height(p, device, tile);
+    c->tile_c = p->matrix.cols <= box ? box : tile;
+    c->across = goes_across(p, c->tile_c, device);
     c->prefetch = pays_prefetch(p, c->tile_r, c->tile_c, c->threads, device);
     return CKL_OK;
 }
 
 static ckl_status check_boxes(const permutation *p, const transpose_sm90_config *c)
 {
-    int columns = transpose_box_columns(p->bytes), least = columns > 32 ? columns : 32;
+    const int least = (int)max_i64(SIDE_MIN, transpose_box_columns(p->bytes));
     TRY(check_power(p, "sm90", "tile_r", c->tile_r, least, 256));
     TRY(check_power(p, "sm90", "tile_c", c->tile_c, least, 256));
     int blocks = c->tile_r / 32 * (c->tile_c * c->bytes / 16), warps = c->threads / 32;
@@ -419,10 +423,11 @@ const implementation transpose_sm90_implementation = {
 /* narrow: a short side without gaps */
 
 enum {
-    COLS_MAX = 16,  // of x where its rows are short: longer ones fill tiles of the kernel sm80
-    ROWS_MAX = 64,  // of x where rows of y are short: that kernel would write them a few words at a time
-    LONG_MIN = 256, // of the long side: below, CTAs would have little to do
-    WORDS_MAX = 4,  // of the short side: of more, boxes are twice as fast (bench/notes/permute.md)
+    COLS_MAX = 16,    // of x where its rows are short: longer ones fill tiles of the kernel sm80
+    ROWS_MAX = 64,    // of x where rows of y are short: that kernel would write them a few words at a time
+    LONG_MIN = 256,   // of the long side: below, CTAs would have little to do
+    ALONG_MAX = 4096, // of a tile
+    WORDS_MAX = 4,    // of the short side: of more, boxes are twice as fast (bench/notes/permute.md)
     TILE_BYTES = 16384,
     TILES_OF_SM = 64, // many: 55296 matrices of 3x512 f16 took 247.9 us, by boxes 92.4
     ALONG_MIN = 64,   // of a tile of a small matrix, which is spread over the SMs
@@ -454,6 +459,23 @@ static ckl_status check_short_side(const permutation *p)
     return CKL_OK;
 }
 
+/*
+ * Each thread of a CTA has 32 bytes or more of a run that is the tile of short rows of x: fewer threads do less beside their words. 256x360x405x5
+ * f16, 1,3,0,2, 4 KB a matrix, takes 1250 instructions of a warp by 64 threads, 2700 by 256. Few CTAs want more.
+ */
+static int threads_for(const permutation *p, const transpose_narrow_config *c, const ckl_device_info *device)
+{
+    enum { THREADS_MIN = 64, BYTES = 32, WAVES = 4, RESIDENT_THREADS = 2048 };
+    const permute_matrix *m = &p->matrix;
+    const int64_t bytes = min_i64(m->rows, c->tile_r) * m->cols * p->bytes;
+    const int64_t tiles = tiles_of(m, c->tile_r, c->tile_c);
+    int threads = c->threads;
+    while (c->short_x && threads > THREADS_MIN && bytes < BYTES * threads &&
+           tiles * threads >= WAVES * RESIDENT_THREADS * (int64_t)device->sm_count)
+        threads /= 2;
+    return threads;
+}
+
 static ckl_status choose_narrow(const void *problem, const ckl_device_info *device, void *config)
 {
     const permutation *p = problem;
@@ -480,6 +502,7 @@ static ckl_status choose_narrow(const void *problem, const ckl_device_info *devi
         along /= 2;
     c->tile_r = c->short_x ? along : side;
     c->tile_c = c->short_x ? side : along;
+    c->threads = threads_for(p, c, device);
     c->prefetch = pays_prefetch(p, c->tile_r, c->tile_c, c->threads, device);
     return CKL_OK;
 }
@@ -507,10 +530,10 @@ static ckl_status admit_narrow(const void *problem, const ckl_device_info *devic
     if (c->short_x ? !has_short_x(m) || m->cols > c->tile_c : !has_short_y(m) || m->rows > c->tile_r)
         FAIL(CKL_INVALID, "%s narrow: short_x=%d tile %dx%d do not fit the short side of %" PRId64 "x%" PRId64, p->op,
              c->short_x, c->tile_r, c->tile_c, m->rows, m->cols);
-    if ((c->short_x ? c->tile_r : c->tile_c) * p->bytes % 32)
-        FAIL(CKL_INVALID, "%s narrow: tile %dx%d is not a multiple of 32 bytes on the long side", p->op, c->tile_r,
-             c->tile_c);
-    TRY(permutation_check_threads(p, "narrow", c->threads, 32, device));
+    TRY(check_power(p, "narrow", c->short_x ? "tile_r" : "tile_c", c->short_x ? c->tile_r : c->tile_c, 32 / p->bytes,
+                    ALONG_MAX));
+    TRY(check_power(p, "narrow", "threads", c->threads, ROWS_MAX,
+                    device->threads_per_cta_max)); // a word for each of short rows
     return check_smem(p, "narrow", transpose_narrow_smem_bytes(c), device);
 }
 

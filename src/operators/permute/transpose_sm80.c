@@ -8,9 +8,8 @@
  * row meet its ragged ends. Windows reach up to `align` bytes past the tile, so the tile has that many more rows of x.
  *
  * Phases repeat every PERIOD rows of x. Row r of the tile is row r/PERIOD of group r%PERIOD. A word has E elements, and
- * the 32 lanes of a warp read every E-th row of x. With chunks of a word these are neighbours in a group; a row is an
- * odd number of words, so the lanes meet 32 banks. With longer chunks the phases must differ too: they do where every
- * E-th row of x is an odd number of words from the next.
+ * the 32 lanes of a warp read every E-th row of x. They meet 32 banks where the phases of these differ, that is where
+ * every E-th row of x is an odd number of words from the next.
  *
  * Where all rows of x have the same phase, every word of a column is in one of eight banks. There eight lanes go along a row of y, the
  * other groups of eight take columns a word further each (`lanes`), and a group has the rows of x of one element of words.
@@ -22,6 +21,7 @@
 
 enum {
     WARP = 32,
+    CHUNK = PERMUTE_CHUNK_BYTES,
     COPIES_AT_ONCE = 4, // of a thread in an iteration
     ROWS_AT_ONCE = 4,   // of y that a thread loads before it stores them: loads of shared memory in flight
 };
@@ -42,22 +42,22 @@ typedef struct sm80 {
 transpose_sm80_tile transpose_sm80_tile_of(const transpose_sm80_config *c)
 {
     const int word_elements = transpose_word_bytes(c->bytes) / c->bytes;
-    const int period = c->lanes < WARP ? word_elements : c->chunk > c->bytes ? c->chunk / c->bytes : 1;
+    const int period = c->lanes < WARP ? word_elements : CHUNK / c->bytes;
     int rows = (int)round_up(c->tile_r + c->align / c->bytes - 1, period);
-    int chunks = c->tile_c * c->bytes / c->chunk + (c->chunk > c->bytes);
+    const int chunks = c->tile_c * c->bytes / CHUNK + 1;
     return (transpose_sm80_tile){ .rows = rows, .period = period, .chunks = chunks | 1 };
 }
 
 int64_t transpose_sm80_smem_bytes(const transpose_sm80_config *c)
 {
     transpose_sm80_tile tile = transpose_sm80_tile_of(c);
-    return (int64_t)tile.rows * tile.chunks * c->chunk;
+    return (int64_t)tile.rows * tile.chunks * CHUNK;
 }
 
 /* Bytes of a row in shared memory. */
 static int row_bytes_of(const sm80 *k)
 {
-    return k->shape.chunks * k->cfg->chunk;
+    return k->shape.chunks * CHUNK;
 }
 
 /* The offset of a row in shared memory; a multiple of the chunk. */
@@ -76,19 +76,19 @@ static val phase_of(val address, val ld, val row, int unit)
 /* Groups of threads copy rows, a chunk each. What is outside x becomes 0. */
 static void load_rows(const sm80 *k)
 {
-    int chunk = k->cfg->chunk, chunks = k->shape.chunks, at_once = k->cfg->threads / chunks;
+    const int chunks = k->shape.chunks, at_once = k->cfg->threads / chunks;
     val first = thread_at(thread(), 1, chunks, at_once),
-        offset = mul(thread_at(thread(), 0, chunks, at_once), imm(chunk));
+        offset = mul(thread_at(thread(), 0, chunks, at_once), imm(CHUNK));
     val from = variable(U64, transpose_address(k->x, first, k->tile.ldx, offset, imm(1)));
     val to = add(k->smem, offset), rest = convert(I32, sub(k->row_bytes, offset)); // of a row that begins with a chunk
     val step = convert(U64, mul(k->tile.ldx, imm(at_once)));
     val past = select(lt(first, imm(at_once)), imm_as(U32, k->shape.rows), imm(0));
     LOOP_FROM(done, imm_as(U32, 0), imm(k->shape.rows), imm(at_once * COPIES_AT_ONCE)) {
         for (int n = 0; n < COPIES_AT_ONCE; n++) {
-            val row = add(add(first, done), imm(n * at_once)), phase = bit_and(convert(I32, from), imm(chunk - 1));
-            val valid = select(lt(row, k->rows), min(max(add(rest, phase), imm(0)), imm(chunk)), imm(0));
+            val row = add(add(first, done), imm(n * at_once)), phase = bit_and(convert(I32, from), imm(CHUNK - 1));
+            val valid = select(lt(row, k->rows), min(max(add(rest, phase), imm(0)), imm(CHUNK)), imm(0));
             IF(lt(row, past))
-                cp_async(add(to, row_offset(k, row)), bit_and(from, imm_as(U64, -chunk)), chunk, convert(U32, valid));
+                cp_async(add(to, row_offset(k, row)), bit_and(from, imm_as(U64, -CHUNK)), CHUNK, convert(U32, valid));
             assign(from, add(from, step));
         }
     }
@@ -97,7 +97,7 @@ static void load_rows(const sm80 *k)
 /* The shared address of element r of column 0 of the tile. */
 static val element_address(const sm80 *k, val r)
 {
-    return add(add(k->smem, row_offset(k, r)), phase_of(k->x, k->tile.ldx, r, k->cfg->chunk));
+    return add(add(k->smem, row_offset(k, r)), phase_of(k->x, k->tile.ldx, r, CHUNK));
 }
 
 /* Elements of row c of y before its first window. */

@@ -213,7 +213,6 @@ transpose_sm80_config transpose_sm90_unaligned(const transpose_sm90_config *c)
                                     .outer = c->outer,
                                     .tile_r = c->tile_r,
                                     .tile_c = c->tile_c,
-                                    .chunk = 16,
                                     .align = 32,
                                     .lanes = c->bytes == 1 ? 8 : 32,
                                     .threads = 256 };

@@ -3,7 +3,7 @@
  *
  * A head is a row of slots, two vectors each: both sides of `vec` pairs, or neighbours, where elements are only copied.
  * Lanes take neighbouring slots, then heads, then tokens, so that a warp reads long runs of memory. CTA (x,y) takes the
- * x-th tile of tokens and the y-th groups of heads; groups of q come first, then those of k.
+ * x-th tile of tokens and the y-th group of heads; groups of q come first, then those of k.
  */
 #include "operators/rope/rope_angles.h"
 
@@ -19,10 +19,10 @@
     X(owner, int, vec, "8", "1 2 4 8", "pairs of a head that a thread takes")                                  \
     X(owner, int, heads, "4", "1 2 4 8", "heads that a thread holds at once")                                  \
     X(owner, int, abreast, "1", "1 2 4 8 16", "heads side by side in a CTA, times those of a thread: a group") \
-    X(owner, int, groups, "1", "1 2 4 5 8", "groups of a CTA: they share sine, cosine")                        \
     X(owner, int, threads, "256", "128 256 512", "threads of a CTA, or a few less")
 
 FIELD_STRUCT(rope_config, ROPE_CONFIG);
+
 /* How a CTA covers (SLOT,HEAD,TOKEN): lanes, heads and tokens side by side. */
 typedef struct rope_tile {
     int vec, pair_slots, slots; // of a head; those of pairs come first
@@ -68,7 +68,7 @@ static side side_of(const rope_values *p, int of_group, val group)
                    .group = convert(I64, select(is_k, sub(group, q_groups), group)) };
 }
 
-/* A thread's place in every group. */
+/* A thread's place in its group. */
 typedef struct place {
     const rope_config *cfg;
     rope_tile t;
@@ -146,33 +146,26 @@ static void make_registers(const place *at, ckl_dtype dtype, tensor rX[2])
         rX[i] = fragment(dtype, compact(shape(at->t.vec, at->cfg->heads))); // (VEC,HEADS)
 }
 
-/* Finds sine and cosine, rotates elements (not 0), or both: threads that have pairs. */
-static void turn(const place *at, bool finds, const tensor *rX)
+/* Threads that have pairs rotate them. */
+static void turn(const place *at, const tensor *rX)
 {
     const rope_pairs pairs = { at->cfg->dtype, is_half(at->cfg), at->t.vec, at->t.pair_slots };
-    if (finds)
-        rope_find_rotation(at->p, &pairs, at->lane, rope_number(at->position), at->sine, at->cosine);
-    if (rX)
-        rope_rotate(&pairs, at->cfg->heads, at->sine, at->cosine, rX);
+    rope_find_rotation(at->p, &pairs, at->lane, rope_number(at->position), at->sine, at->cosine);
+    rope_rotate(&pairs, at->cfg->heads, at->sine, at->cosine, rX);
 }
 
-static void turn_pairs(const place *at, bool finds, const tensor *rX)
-{
-    if (has_rest(at->cfg))
-        IF(at->rotates)
-            turn(at, finds, rX);
-        else
-            turn(at, finds, rX);
-}
-
-/* Sine and cosine of the only group are found while its elements are on their way. */
+/* Sine and cosine are found while the elements are on their way. */
 static void rotate_group(const place *at, const side *s)
 {
     tensor rX[2]; // (VEC,HEADS)
     make_registers(at, F32, rX);
     slot k = slot_of(at, s, at->lane, at->rotates);
     move_slot(at, s, &k, LOAD, rX);
-    turn_pairs(at, at->cfg->groups == 1, rX);
+    if (has_rest(at->cfg)) {
+        IF(at->rotates)
+            turn(at, rX);
+    } else
+        turn(at, rX);
     move_slot(at, s, &k, STORE, rX);
 }
 
@@ -206,14 +199,10 @@ static void rope(const rope_config *cfg, rope_tile t, const rope_values *p)
     grid_wait();
     launch_dependents();
     at.position = rope_position(p, cfg->positions, token);
-    if (cfg->groups > 1)
-        turn_pairs(&at, true, NULL);
-    LOOP(i, imm(cfg->groups)) {
-        side s = side_of(p, cfg->heads * t.abreast, add(mul(cta_y(), imm(cfg->groups)), i));
-        rotate_group(&at, &s);
-        if (t.slots > t.lanes)
-            copy_group(&at, &s);
-    }
+    side s = side_of(p, cfg->heads * t.abreast, cta_y());
+    rotate_group(&at, &s);
+    if (t.slots > t.lanes)
+        copy_group(&at, &s);
 }
 
 static void describe(const void *config, int kernel)
@@ -270,12 +259,11 @@ static int abreast_for(const ckl_rope_desc *d, const rope_config *config)
     return best;
 }
 
-/* Sine and cosine cost as much as a few heads: CTAs take several groups of them, as long as there are CTAs enough. */
 static ckl_status choose(const void *desc, const ckl_device_info *device, void *config)
 {
-    enum { GROUPS_MAX = 8, CTAS_PER_SM = 8 };
     const ckl_rope_desc *d = desc;
     rope_config *c = config;
+    (void)device;
     c->dtype = d->dtype;
     c->positions = d->positions;
     c->style = (choice)d->style;
@@ -285,10 +273,6 @@ static ckl_status choose(const void *desc, const ckl_device_info *device, void *
     while (c->heads > 1 && c->heads / 2 >= max_i64(d->heads, d->k_heads))
         c->heads /= 2;
     c->abreast = abreast_for(d, c);
-    int64_t groups = groups_of(d, c, 0), tiles = ceil_div(d->tokens, tile_of(c, 0).tokens);
-    for (c->groups = GROUPS_MAX; c->groups > 1; c->groups--)
-        if (groups % c->groups == 0 && tiles * groups / c->groups >= (int64_t)CTAS_PER_SM * device->sm_count)
-            break;
     return CKL_OK;
 }
 
@@ -310,11 +294,11 @@ static plan_cost cost(const void *desc, const ckl_device_info *device, const voi
     const double held = 2.0 * t.vec * c->heads, slots = ceil((double)t.slots / t.lanes);
     const memory_work work = { .of = { .us = US + (has_rest(c) ? REST_US : 0), .wait_cycles = -1700, .bytes = 1.2 },
                                .bytes = 2.0 * (double)(d->tokens * heads) * (double)(d->head_dim * bytes),
-                               .ctas = ceil_div(d->tokens, t.tokens) * ceil_div(groups_of(d, c, 0), c->groups),
+                               .ctas = ceil_div(d->tokens, t.tokens) * groups_of(d, c, 0),
                                .threads = t.lanes * t.abreast * t.tokens,
                                .registers = (int)held,
-                               .lines = 2 * slots * c->groups * memory_lines(held * (double)bytes, 128),
-                               .elements = slots * (c->groups * held + ANGLE * t.vec) };
+                               .lines = 2 * slots * memory_lines(held * (double)bytes, 128),
+                               .elements = slots * (held + ANGLE * t.vec) };
     return memory_cost(&work, device);
 }
 
@@ -328,15 +312,14 @@ static ckl_status admit(const void *desc, const ckl_device_info *device, const v
     if (!is_power_of_two(c->vec) || c->vec * (int)ckl_dtype_bytes(c->dtype) > 16 || lengths_of(d) % c->vec)
         FAIL(CKL_INVALID, "rope vector: vec=%d is no power of two of at most 16 bytes that divides heads and distances",
              c->vec);
-    if (!is_power_of_two(c->heads) || c->heads > 8 || c->groups < 1)
-        FAIL(CKL_INVALID, "rope vector: heads=%d is no power of two up to 8 or groups=%d is not positive", c->heads,
-             c->groups);
+    if (!is_power_of_two(c->heads) || c->heads > 8)
+        FAIL(CKL_INVALID, "rope vector: heads=%d is no power of two up to 8", c->heads);
     if (c->threads < 32 || c->threads > device->threads_per_cta_max)
         FAIL(CKL_INVALID, "rope vector: threads=%d is not in 32..%d", c->threads, device->threads_per_cta_max);
     if (c->abreast < 1 || c->abreast > c->threads)
         FAIL(CKL_INVALID, "rope vector: abreast=%d is not in 1..threads=%d", c->abreast, c->threads);
-    if (ceil_div(groups_of(d, c, 1), c->groups) > 65535)
-        FAIL(CKL_UNSUPPORTED, "rope vector: groups=%d leaves more than 65535 of them side by side", c->groups);
+    if (groups_of(d, c, 1) > 65535)
+        FAIL(CKL_UNSUPPORTED, "rope vector: heads=%d leave more than 65535 groups side by side", c->heads);
     return CKL_OK;
 }
 
@@ -350,7 +333,7 @@ static ckl_status launch(const ckl_plan *plan, const void *args, ckl_stream stre
     int kernel = PLAN_ALIGNED(c->vec * (int64_t)ckl_dtype_bytes(d->dtype), x->q, x->k, x->yq, x->yk) ? 0 : 1;
     rope_tile tile = tile_of(c, kernel);
     const rope_params params = rope_params_of(d, x, tile.vec);
-    const plan_grid grid = { .x = ceil_div(d->tokens, tile.tokens), .y = ceil_div(groups_of(d, c, kernel), c->groups) };
+    const plan_grid grid = { .x = ceil_div(d->tokens, tile.tokens), .y = groups_of(d, c, kernel) };
     return plan_launch(plan, kernel, grid, &params, stream);
 }
 

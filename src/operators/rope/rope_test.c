@@ -84,7 +84,7 @@ static const char *const cases[] = {
     "tokens=30 heads=33 head_dim=40 rotary_dim=16 dtype=f16 style=interleaved impl=vector config='abreast=3 "
     "threads=128'",
     "tokens=9 heads=7 head_dim=312 rotary_dim=16 dtype=f16 inplace=1 # an odd number of vectors that stay",
-    "tokens=700 heads=12 k_heads=4 head_dim=32 dtype=bf16 impl=vector config='groups=2 threads=128 heads=2'",
+    "tokens=700 heads=12 k_heads=4 head_dim=32 dtype=bf16 impl=vector config='threads=128 heads=2'",
     "tokens=9 heads=1 head_dim=77 rotary_dim=76 dtype=f16 ldq=80 ldyq=80 # vectors in the pitch, none in the length",
     "tokens=77 heads=5 k_heads=2 head_dim=39 rotary_dim=16 dtype=f16 impl=tiles # the last tile ends inside a bulk "
     "copy",
