@@ -32,6 +32,7 @@ START = {
     "launch_us": (1.68, "before the first tile and behind the last"),
     "cycles_per_us": (1755.0, "the clock that cycles are counted in; not fitted"),
     "tensor_cores": (1.131, "of the rate that the instructions promise"),
+    "idle": (0.36, "of that, what the clock gains where no SM has a CTA; not fitted"),
     "operands": (1.3, "how much reading operands from shared memory bounds narrow tiles; not fitted"),
     "three_consumers": (1.04866, "what three consumers lose"),
     "step": (3.001, "cycles of a K step that nothing overlaps"),
@@ -62,7 +63,7 @@ START = {
     "memory_bytes_of_sm": (45000.0, "of it, that one SM can ask for, measured from 33 to 56; not fitted"),
 }
 FITTED = [name for name in START if name not in ("cycles_per_us", "gelu", "epilogue", "boxes_of_32", "boxes_of_16",
-                                                 "three_consumers", "spread", "crossing_row", "step_least", "latency_L2", "slice", "sum_us", "column_scale", "partial",
+                                                 "three_consumers", "idle", "spread", "crossing_row", "step_least", "latency_L2", "slice", "sum_us", "column_scale", "partial",
                                                  "sum_bytes_per_us", "cluster", "pair", "operands", "flops_per_us", "memory_bytes_per_us",
                                                  "turn_us", "memory_bytes_of_sm")]
 FIELDS = ("tile_m", "tile_n", "consumers", "pingpong", "cluster_m", "cluster_n", "split", "swap")
@@ -145,10 +146,11 @@ def predicted(p, x):
     """Microseconds of bf16 problems: gemm_sm90_cost() of the library."""
     x = dict(zip(FEATURES, x))
     instruction = np.maximum(x["tile_n"] / 2, (16 + x["tile_n"] / 4) * p["operands"])
-    tensor_cores = x["tile_m"] / 64 * 4 * instruction * p["tensor_cores"]
+    working = x["ctas"] / SM_COUNT
+    tensor_cores = x["tile_m"] / 64 * 4 * instruction * (p["tensor_cores"] - p["idle"] * (1 - working))
     tensor_cores = np.where(x["consumers"] == 3, tensor_cores * p["three_consumers"], tensor_cores)
     tensor_cores = np.maximum(tensor_cores, p["step_least"])
-    rate = np.where(x["consumers"] == 1, p["sm_bytes_one"], p["sm_bytes"]) * (SM_COUNT / x["ctas"]) ** p["spread"]
+    rate = np.where(x["consumers"] == 1, p["sm_bytes_one"], p["sm_bytes"]) * working ** -p["spread"]
     loads = (x["tile_m"] + x["tile_n"]) * 128 / rate
     sm = loads + p["crossing_row"] * x["crossing"] + p["absent_row"] * x["absent"]
     memory = np.minimum(p["memory_bytes_per_us"], x["ctas"] * p["memory_bytes_of_sm"])

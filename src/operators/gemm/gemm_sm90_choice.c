@@ -369,9 +369,10 @@ static double overlapped(double x, double y, double z)
  */
 static double crossing_of(const ckl_gemm_desc *d, char matrix, int64_t rows, int64_t of_tile)
 {
+    const double MOST = 0.75;
     int64_t bytes = (matrix == 'a' ? d->lda : d->ldb) * (int64_t)ckl_dtype_bytes(d->a), step = LINE_BYTES;
     if (!gemm_is_k_major(d, matrix) && rows > of_tile && of_tile * (int64_t)ckl_dtype_bytes(d->a) % LINE_BYTES)
-        return 1; // of some tiles, for which the others wait
+        return MOST; // of some tiles, for which the others wait
     while (bytes % step)
         step /= 2;
     return 1 - (double)step / LINE_BYTES;
