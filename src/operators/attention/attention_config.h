@@ -139,7 +139,6 @@ param_tensor attention_map_of(const void *pointer, const attention_strides *s);
     X(owner, i32, first)     /* query i sees keys first + i .. last + i, as far as there are such */ \
     X(owner, i32, last)                                                                              \
     X(owner, f32, factor)     /* softcap: scores become tanh(factor * score) first */                \
-    X(owner, f32, cap, [4])   /* attention_cap_numbers() */                                          \
     X(owner, f32, unit)       /* what is added to scores is so many times as large */                \
     X(owner, f32, score_unit) /* scores times this are those of the definition */                    \
     X(owner, f32, exponent)   /* weights are 2^(exponent * score) */                                 \
@@ -163,7 +162,8 @@ param_tensor attention_map_of(const void *pointer, const attention_strides *s);
     X(owner, u32, q_total)                                                                           \
     X(owner, tensor, SUMS) /* of dQ, f32, in rows of 64 as attention_backward_queries.c has them */  \
     X(owner, pointer, sums)                                                                          \
-    X(owner, pointer, turns) /* of a block of queries: CTAs that have added to its sums */
+    X(owner, pointer, turns) /* of a block of queries: CTAs that have added to its sums */           \
+    X(owner, f32, cap, [4])  /* attention_cap_numbers() */
 
 KERNEL_PARAMS(attention, ATTENTION_PARAMS);
 
