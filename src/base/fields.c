@@ -334,16 +334,13 @@ ckl_status fields_unknown(const char *what, const char *name, const field_table 
 {
     const char *names[WORD_MAX];
     int known = 0;
-    text list = { 0 };
+    text why = { 0 };
     for (int t = 0; t < count; t++)
-        for (int i = 0; i < tables[t].count && known < WORD_MAX; i++) {
+        for (int i = 0; i < tables[t].count && known < WORD_MAX; i++)
             names[known++] = tables[t].rows[i].name;
-            text_printf(&list, " %s", tables[t].rows[i].name);
-        }
-    const char *near = nearest_word(name, names, known);
-    status_fail(CKL_INVALID, "%s: unknown key '%s'%s%s%s Known keys:%s", what, name, near ? ", did you mean '" : ".",
-                near ? near : "", near ? "'?" : "", text_data(&list));
-    text_free(&list);
+    words_explain(name, names, known, "Known keys:", &why);
+    status_fail(CKL_INVALID, "%s: unknown key %s", what, text_data(&why));
+    text_free(&why);
     return CKL_INVALID;
 }
 
@@ -385,4 +382,15 @@ const char *nearest_word(const char *word, const char *const *candidates, int co
         }
     }
     return nearest;
+}
+
+void words_explain(const char *word, const char *const *known, int count, const char *heading, text *out)
+{
+    const char *near = nearest_word(word, known, count);
+    if (near)
+        text_printf(out, "'%s', did you mean '%s'? %s", word, near, heading);
+    else
+        text_printf(out, "'%s'. %s", word, heading);
+    for (int i = 0; i < count; i++)
+        text_printf(out, " %s", known[i]);
 }

@@ -118,3 +118,6 @@ int edit_distance(const char *a, const char *b);
 
 /* The candidate nearest to a mistyped word by edit distance, or NULL if none is near. */
 const char *nearest_word(const char *word, const char *const *candidates, int count);
+
+/* The end of a sentence on a word that is none of those known: "'ldz', did you mean 'ldx'? Known keys: n ldx". */
+void words_explain(const char *word, const char *const *known, int count, const char *heading, text *out);

@@ -21,13 +21,10 @@ ckl_status line_operator(const char *name, const operator_line **of)
             return CKL_OK;
         }
     }
-    const char *near = nearest_word(name, names, count);
-    text list = { 0 };
-    for (int i = 0; i < count; i++)
-        text_printf(&list, " %s", names[i]);
-    status_fail(CKL_INVALID, "unknown operator '%s'%s%s%s Known operators:%s", name, near ? ", did you mean '" : ".",
-                near ? near : "", near ? "'?" : "", text_data(&list));
-    text_free(&list);
+    text why = { 0 };
+    words_explain(name, names, count, "Known operators:", &why);
+    status_fail(CKL_INVALID, "unknown operator %s", text_data(&why));
+    text_free(&why);
     return CKL_INVALID;
 }
 

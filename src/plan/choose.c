@@ -32,13 +32,10 @@ static ckl_status parse_force(const operator_info *op, const char *force, arena 
     int count = 0;
     for (const implementation *const *impl = op->implementations; *impl && count < COUNT_OF(names); impl++)
         names[count++] = (*impl)->name;
-    text list = { 0 };
-    for (int i = 0; i < count; i++)
-        text_printf(&list, " %s", names[i]);
-    const char *near = nearest_word(line->op ? line->op : "", names, count);
-    status_fail(CKL_INVALID, "%s: no implementation '%s'%s%s%s There are:%s", op->name, line->op ? line->op : force,
-                near ? ", did you mean '" : ".", near ? near : "", near ? "'?" : "", text_data(&list));
-    text_free(&list);
+    text why = { 0 };
+    words_explain(line->op ? line->op : force, names, count, "There are:", &why);
+    status_fail(CKL_INVALID, "%s: no implementation %s", op->name, text_data(&why));
+    text_free(&why);
     return CKL_INVALID;
 }
 

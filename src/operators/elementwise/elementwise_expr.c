@@ -110,17 +110,12 @@ static int find_function(const char *name)
 static ckl_status fail_unknown(const parser *p, const char *place, const char *name)
 {
     const char *names[EXPR_FUNCTION_COUNT];
-    text list = { 0 };
-    for (int i = 0; i < EXPR_FUNCTION_COUNT; i++) {
+    for (int i = 0; i < EXPR_FUNCTION_COUNT; i++)
         names[i] = functions[i].name;
-        text_printf(&list, " %s", names[i]);
-    }
-    const char *near = nearest_word(name, names, EXPR_FUNCTION_COUNT);
     text fault = { 0 };
-    text_printf(&fault, "unknown function '%s'%s%s%s Known functions:%s", name, near ? ", did you mean '" : ".",
-                near ? near : "", near ? "'?" : "", text_data(&list));
+    text_printf(&fault, "unknown function ");
+    words_explain(name, names, EXPR_FUNCTION_COUNT, "Known functions:", &fault);
     fail_at(p, place, text_data(&fault));
-    text_free(&list);
     text_free(&fault);
     return CKL_INVALID;
 }
