@@ -62,7 +62,7 @@ static const problem problems[] = {
       .spared = { { "stage_loop.c", IR_CP_ASYNC_WAIT, "at the end: nothing else uses the stages' memory" } } },
     { .line = "conv n=2 c=64 h=16 w=12 k=64 pad=1 dtype=bf16 impl=sm90 config='tall=0 held=0 stages=4'", .full = true },
     { .line = "conv n=8 c=64 h=16 w=12 k=64 pad=1 stride=2 direction=data impl=sm90 config='stages=2'" },
-    { .line = "conv n=6 c=64 h=16 w=16 k=64 pad=1 bias=1 residual=1 impl=sm90 config='tall=1 held=3 im2col=0 split=1 "
+    { .line = "conv n=6 c=64 h=16 w=16 k=64 pad=1 bias=1 residual=1 impl=sm90 config='tall=1 held=3 im2col=0 "
               "box_w=8 box_h=8 box_n=1 consumers=1 tile_n=64 stages=2'",
       .full = true },
     { .line = "conv n=8 c=32 h=14 w=30 k=32 groups=32 pad=1 impl=halo config='bands=1 "

@@ -218,7 +218,7 @@ static void test_rejects(void **state)
     REJECT("tensor map: box[0]=72 bf16 are 144 bytes, more than the swizzle's 128", d.box[0] = 72);
     REJECT("tensor map: box[0]=64 bf16 are 128 bytes, more than the swizzle's 64", d.swizzle = SWIZZLE_64);
     REJECT("tensor map: swizzle=16 is none of 0, 32, 64, 128", d.swizzle = (tensor_map_swizzle)16);
-    REJECT("tensor map: l2_promotion=64 is none of 0, 128, 256", d.l2_promotion = 64);
+    REJECT("tensor map: l2_promotion=32 is none of 0, 64, 128, 256", d.l2_promotion = 32);
     REJECT("tensor map: step[1]=9 is not in 1..8", d.step[1] = 9);
     REJECT("tensor map: step[0]=2 is not in 1..1", d.step[0] = 2);
 }

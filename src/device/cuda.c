@@ -258,7 +258,7 @@ static const int map_types[CKL_DTYPE_COUNT] = {
  */
 static ckl_status cuda_encode_tensor_map(const ckl_device *d, const tensor_map_desc *desc, tensor_map *map)
 {
-    enum { INTERLEAVE_NONE = 0, L2_PROMOTION_128 = 2, L2_PROMOTION_256 = 3, FILL_ZERO = 0 };
+    enum { INTERLEAVE_NONE = 0, L2_PROMOTION_256 = 3, FILL_ZERO = 0 };
     TRY(tensor_map_check(desc));
     uint64_t sizes[TENSOR_MAP_RANK_MAX], strides[TENSOR_MAP_RANK_MAX];
     uint32_t box[TENSOR_MAP_RANK_MAX], steps[TENSOR_MAP_RANK_MAX];
@@ -269,7 +269,8 @@ static ckl_status cuda_encode_tensor_map(const ckl_device *d, const tensor_map_d
         box[i] = ((uint32_t)desc->box[i] - 1) * steps[i] + 1; // what it spans
     }
     int swizzle = desc->swizzle == SWIZZLE_NONE ? 0 : log2_i64((int64_t)desc->swizzle) - 4; // 32, 64, 128: 1, 2, 3
-    const int promotion = desc->l2_promotion == 128 ? L2_PROMOTION_128 : L2_PROMOTION_256;
+    const int promotion =
+        desc->l2_promotion ? log2_i64(desc->l2_promotion) - 5 : L2_PROMOTION_256; // 64, 128, 256: 1, 2, 3
     int lower[TENSOR_MAP_PIXEL_MODES], upper[TENSOR_MAP_PIXEL_MODES];
     for (int i = 0; i < TENSOR_MAP_PIXEL_MODES; i++) {
         lower[i] = desc->lower[i];

@@ -39,7 +39,7 @@ typedef struct tensor_map_desc {
     tensor_map_swizzle swizzle;
     int16_t rank;
     int16_t box[TENSOR_MAP_RANK_MAX]; // elements, 1..256; box[0] bytes: a multiple of 16, at most the swizzle span
-    int16_t l2_promotion;             // bytes that L2 fetches at a time, 128 or 256; 0: 256
+    int16_t l2_promotion;             // bytes that L2 fetches at a time: 64, 128, 256; 0: 256
     int16_t lower[TENSOR_MAP_PIXEL_MODES], upper[TENSOR_MAP_PIXEL_MODES];
     uint8_t step[TENSOR_MAP_RANK_MAX]; // elements of the tensor from one of the box to the next, 1..8; 0 means 1
     bool im2col;

@@ -71,8 +71,8 @@ static ckl_status check_box_row(const tensor_map_desc *desc)
              ckl_dtype_name(desc->dtype), bytes, MAP_ALIGNMENT);
     if (span != 0 && span != 32 && span != 64 && span != 128)
         FAIL(CKL_INVALID, "tensor map: swizzle=%d is none of 0, 32, 64, 128", span);
-    if (desc->l2_promotion != 0 && desc->l2_promotion != 128 && desc->l2_promotion != 256)
-        FAIL(CKL_INVALID, "tensor map: l2_promotion=%d is none of 0, 128, 256", desc->l2_promotion);
+    if (desc->l2_promotion != 0 && desc->l2_promotion != 64 && desc->l2_promotion != 128 && desc->l2_promotion != 256)
+        FAIL(CKL_INVALID, "tensor map: l2_promotion=%d is none of 0, 64, 128, 256", desc->l2_promotion);
     if (span != 0 && bytes > span)
         FAIL(CKL_INVALID, "tensor map: box[0]=%d %s are %d bytes, more than the swizzle's %d", desc->box[0],
              ckl_dtype_name(desc->dtype), bytes, span);

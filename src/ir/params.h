@@ -25,7 +25,7 @@ typedef struct param_tensor {
     const void *pointer;                       // NULL: not part of this launch
     int64_t size[IR_TENSOR_MAP_RANK_MAX];      // elements
     int64_t stride[IR_TENSOR_MAP_RANK_MAX];    // elements
-    int l2_promotion;                          // bytes that L2 fetches at a time, 128 or 256; 0: 256
+    int l2_promotion;                          // bytes that L2 fetches at a time: 64, 128, 256; 0: 256
     int16_t lower[IR_TENSOR_MAP_RANK_MAX - 2]; // im2col: first position along each mode of pixels,
     int16_t upper[IR_TENSOR_MAP_RANK_MAX - 2]; // and the last one, from the last pixel
 } param_tensor;

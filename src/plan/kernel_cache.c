@@ -90,8 +90,10 @@ static ckl_status build_kernel(void *user)
     kernel_set *set = r->set;
     ir_kernel *described;
     TRY(plan_describe(r->op, set->impl, r->config, r->which, plan_target(&set->device->info), &described));
-    const plan_step *step = plan_step_at(r->op, set->impl, r->config, r->which);
-    ckl_status status = load(set->device, step ? step->params : set->impl->params, described, &set->kernels[r->which]);
+    const implementation *impl = set->impl;
+    const plan_step *step = plan_step_at(r->op, impl, r->config, r->which);
+    const param_list *own = impl->own_params && r->which >= impl->own_from ? impl->own_params : impl->params;
+    ckl_status status = load(set->device, step ? step->params : own, described, &set->kernels[r->which]);
     ir_kernel_free(described);
     if (status != CKL_OK)
         FAIL(status, "%s: %s", set->key, ckl_error());

@@ -93,9 +93,9 @@ ckl_status conv_check_stages(const char *who, const ckl_device_info *device, int
     return CKL_OK;
 }
 
-param_tensor conv_pixels(const void *pointer, const conv_tensor *t)
+param_tensor conv_pixels(const void *pointer, const conv_tensor *t, int64_t row_bytes)
 {
-    param_tensor p = { .pointer = pointer };
+    param_tensor p = { .pointer = pointer, .l2_promotion = row_bytes < 128 ? 64 : row_bytes < 256 ? 128 : 256 };
     for (int i = 0; i < CONV_RANK; i++) {
         p.size[i] = t->shape[CONV_RANK - 1 - i];
         p.stride[i] = t->stride[CONV_RANK - 1 - i];

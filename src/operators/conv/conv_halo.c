@@ -86,7 +86,7 @@ static void load_filters(const halo_kernel *k)
 
 /* The producer */
 
-void conv_halo_load(const halo_kernel *k, const pipeline_state *stage, val tile)
+static void load_tile(const halo_kernel *k, const pipeline_state *stage, val tile)
 {
     const conv_halo_config *c = k->cfg;
     const conv_halo_shape *s = &k->size;
@@ -107,25 +107,35 @@ val conv_halo_loads(const halo_kernel *k)
     return eq(thread(), imm(k->size.threads - 32));
 }
 
-/* Before any thread waits: the first tile is under way while all load filters. */
-static void load_first_tile(const halo_kernel *k)
+void conv_halo_load_ahead(const halo_kernel *k, tiles_ahead *a)
 {
-    tma_prefetch(&k->tmaX);
-    pipeline_init(&k->ring);
-    fence_mbarrier_init();
-    grid_wait();
-    const pipeline_state stage = producer_state(&k->ring);
-    conv_halo_load(k, &stage, cta_x());
+    IF(logical_and(conv_halo_loads(k), lt(a->tile, k->count)))
+        load_tile(k, &a->stage, a->tile);
+    assign(a->tile, add(a->tile, grid_x()));
+    pipeline_advance(&a->stage);
 }
 
-static void load_next_tiles(const halo_kernel *k)
+/* Before any thread waits: the first tiles are under way while all load filters. Of bands the last stage is the loop's. */
+static tiles_ahead load_first_tiles(const halo_kernel *k)
 {
-    pipeline_state stage = producer_state(&k->ring);
-    pipeline_advance(&stage);
-    LOOP_FROM(tile, add(cta_x(), grid_x()), k->count, grid_x()) {
-        pipeline_wait_empty(&k->ring, &stage);
-        conv_halo_load(k, &stage, tile);
-        pipeline_advance(&stage);
+    tiles_ahead ahead = { producer_state(&k->ring), variable(U32, cta_x()) };
+    IF(conv_halo_loads(k)) {
+        tma_prefetch(&k->tmaX);
+        pipeline_init(&k->ring);
+        fence_mbarrier_init();
+        grid_wait();
+    }
+    for (int s = k->cfg->bands; s < k->cfg->stages; s++)
+        conv_halo_load_ahead(k, &ahead);
+    return ahead;
+}
+
+static void load_next_tiles(const halo_kernel *k, tiles_ahead *a)
+{
+    LOOP_FROM(tile, a->tile, k->count, grid_x()) {
+        pipeline_wait_empty(&k->ring, &a->stage);
+        load_tile(k, &a->stage, tile);
+        pipeline_advance(&a->stage);
     }
 }
 
@@ -237,8 +247,7 @@ void conv_halo(const void *config, int kernel)
     launch_bounds(k.size.threads, cfg->ctas);
     k.p = params_of(conv);
     describe(&k);
-    IF(conv_halo_loads(&k))
-        load_first_tile(&k);
+    tiles_ahead ahead = load_first_tiles(&k);
     grid_wait();
     launch_dependents();
     load_filters(&k);
@@ -246,12 +255,12 @@ void conv_halo(const void *config, int kernel)
         conv_halo_clear_bands(&k);
     cta_sync();
     if (cfg->bands) {
-        conv_halo_multiply(&k);
+        conv_halo_multiply(&k, &ahead);
         return;
     }
     IF(eq(warp(), imm(k.size.threads / 32 - 1))) {
         IF(conv_halo_loads(&k))
-            load_next_tiles(&k);
+            load_next_tiles(&k, &ahead);
     }
     ELSE
     {

@@ -288,27 +288,7 @@ static void store_tile(const halo_kernel *k, const tile_place *tile)
     tma_store_of(&k->tmaY, slice(k->sY, _, _, 0), tile->w, k->channel, 3, outer);
 }
 
-/* The next tile to load, and its stage. */
-typedef struct tiles_ahead {
-    pipeline_state stage;
-    val tile;
-} tiles_ahead;
-
-static void move_on(tiles_ahead *a)
-{
-    assign(a->tile, add(a->tile, grid_x()));
-    pipeline_advance(&a->stage);
-}
-
-/* Into the stage of the tile before the one that is next to be multiplied, which all have left: they have met since, to store y. */
-static void load_ahead(const halo_kernel *k, tiles_ahead *a)
-{
-    IF(logical_and(conv_halo_loads(k), lt(a->tile, k->count)))
-        conv_halo_load(k, &a->stage, a->tile);
-    move_on(a);
-}
-
-void conv_halo_multiply(const halo_kernel *k)
+void conv_halo_multiply(const halo_kernel *k, tiles_ahead *ahead)
 {
     const conv_halo_config *c = k->cfg;
     const band_role w = describe_role(k);
@@ -317,14 +297,11 @@ void conv_halo_multiply(const halo_kernel *k)
         conv_load_channels(&c->form, &k->p, min(channel, sub(conv_number(k->p.groups), imm(VECTOR))), VECTOR);
     const staged_store staged = { imm(BARRIER_Y), k->size.threads, conv_halo_loads(k) };
     pipeline_state stage = consumer_state(&k->ring);
-    tiles_ahead ahead = { producer_state(&k->ring), variable(U32, cta_x()) };
-    move_on(&ahead); // past the first tile, which is under way
-    for (int s = 2; s < c->stages; s++)
-        load_ahead(k, &ahead);
     fill_bands(k);
     cta_sync();
     LOOP_FROM(tile, cta_x(), k->count, grid_x()) {
-        load_ahead(k, &ahead);
+        conv_halo_load_ahead(k,
+                             ahead); // to the last tile's stage, which all have left: they have met since, to store y
         fill(w.rSum, immf(0));
         pipeline_wait_full(&k->ring, &stage);
         UNROLL(i, (rows_of(c) - 1) * c->step_h + c->rows)

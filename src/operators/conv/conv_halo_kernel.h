@@ -28,11 +28,17 @@ typedef struct tile_place {
 
 tile_place conv_halo_place(const halo_kernel *k, val tile);
 
-/* Loads the box of x below a tile; and the thread that does: the first of the last warp. */
-void conv_halo_load(const halo_kernel *k, const pipeline_state *stage, val tile);
+/* The next tile to load, and its stage. */
+typedef struct tiles_ahead {
+    pipeline_state stage;
+    val tile;
+} tiles_ahead;
+
+/* Loads the box of x below the next tile, if there is one, to a stage that all have left; and the thread that does: the first of the last warp. */
+void conv_halo_load_ahead(const halo_kernel *k, tiles_ahead *ahead);
 val conv_halo_loads(const halo_kernel *k);
 
 /* By bands: memory, zeros beside the filters, and, once these and the filters are there, the tiles. */
 void conv_halo_describe_bands(halo_kernel *k);
 void conv_halo_clear_bands(const halo_kernel *k);
-void conv_halo_multiply(const halo_kernel *k);
+void conv_halo_multiply(const halo_kernel *k, tiles_ahead *ahead);

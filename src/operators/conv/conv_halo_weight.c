@@ -368,8 +368,8 @@ static ckl_status launch_halo_weight(const ckl_plan *plan, const void *args, ckl
     if (!PLAN_ALIGNED(16, a->x, a->dy))
         FAIL(CKL_INVALID, "conv halo_weight: a pointer is not aligned to 16 bytes; impl=depthwise_weight takes any");
     conv_params p = conv_params_of(d, a);
-    p.mX = conv_pixels(a->x, &x);
-    p.mY = conv_pixels(a->dy, &y);
+    p.mX = conv_pixels(a->x, &x, 256);
+    p.mY = conv_pixels(a->dy, &y, 256);
     p.sums = plan_workspace(plan, a->workspace);
     TRY(plan_launch(plan, 0, (plan_grid){ c->slices, blocks_of(d), 1 }, &p, stream));
     return plan_launch(plan, 1, (plan_grid){ .x = ceil_div(sums_of_slice(d), CONV_ADD_THREADS) }, &p, stream);

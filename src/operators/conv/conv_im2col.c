@@ -8,26 +8,9 @@
 #include "base/math.h"
 #include "cute/kernel.h"
 #include "operators/conv/conv_epilogue.h"
-#include "operators/gemm/gemm_plan.h"
+#include "operators/conv/conv_pointwise.h"
 
 enum { THREADS = 256, BYTES = 16 }; // of a thread
-
-/* The product's parameters, then those of the patches; arrays by mode. */
-#define CONV_IM2COL_PARAMS(X, owner)                 \
-    GEMM_PITCHED_PARAMS(X, owner)                    \
-    X(owner, pointer, image)                         \
-    X(owner, pointer, patches)                       \
-    X(owner, i64, x_step, [CONV_RANK]) /* strides */ \
-    X(owner, u32, vectors)             /* in all */  \
-    X(owner, u32, of_tap)              /* vectors */ \
-    X(owner, u32, x_size, [CONV_MODES])              \
-    X(owner, u32, y_size, [CONV_MODES])              \
-    X(owner, u32, filter, [CONV_MODES])              \
-    X(owner, u32, step, [CONV_MODES])                \
-    X(owner, u32, dilation, [CONV_MODES])            \
-    X(owner, u32, pad, [CONV_MODES])
-
-KERNEL_PARAMS(conv_im2col, CONV_IM2COL_PARAMS);
 
 /* Kernel 1 */
 
@@ -36,28 +19,28 @@ static void write_patches(const gemm_sm90_config *cfg)
     const ckl_dtype dtype = cfg->epilogue.ab;
     const int vec = BYTES / (int)ckl_dtype_bytes(dtype);
     launch_bounds(THREADS, 0);
-    conv_im2col_values p = params_of(conv_im2col);
-    val v = add(mul(cta_x(), imm(THREADS)), thread()), rest = v, tap[CONV_MODES], inside = lt(v, p.vectors);
-    val index = mul(convert(I64, conv_next_digit(&rest, p.of_tap)), imm64(vec));
+    conv_values p = params_of(conv);
+    val v = add(mul(cta_x(), imm(THREADS)), thread()), rest = v, tap[CONV_MODES], inside = yes();
+    val channel = mul(conv_next_digit(&rest, div(conv_number(p.c), imm(vec))), imm(vec));
+    val index = convert(I64, channel);
     for (int m = CONV_MODES - 1; m >= 0; m--)
-        tap[m] = conv_next_digit(&rest, p.filter[m]);
+        tap[m] = conv_next_digit(&rest, conv_number(p.filter[m]));
     for (int m = CONV_MODES - 1; m >= 0; m--) {
-        val place = add(mul(conv_next_digit(&rest, p.y_size[m]), p.step[m]), mul(tap[m], p.dilation[m]));
-        val at = convert(I32, sub(place, p.pad[m]));
-        inside = logical_and(inside, logical_and(ge(at, imm(0)), lt(at, convert(I32, p.x_size[m]))));
-        index = add(index, mul(convert(I64, at), p.x_step[1 + m]));
+        val place = mul(conv_next_digit(&rest, conv_number(p.y_size[m])), conv_number(p.step[m]));
+        val seen = sub(add(place, mul(tap[m], conv_number(p.dilation[m]))), conv_number(p.pad[m]));
+        inside = logical_and(inside, lt(seen, conv_number(p.x_size[m]))); // below zero is beyond, too
+        index = add(index, mul(convert(I64, convert(I32, seen)), p.x[1 + m]));
     }
-    index = add(index, mul(convert(I64, rest), p.x_step[0])); // the image
+    val there = lt(rest, conv_number(p.n)); // the image
+    index = add(index, mul(convert(I64, rest), p.x[0]));
     grid_wait();
     launch_dependents();
     tensor rX = fragment(dtype, compact(leaf(vec)));
     fill(rX, conv_zero(dtype));
-    val bytes = imm64((int)ckl_dtype_bytes(dtype)), from = add(p.image, convert(U64, mul(index, bytes)));
-    IF(inside)
-        copy(gmem_tensor(from, dtype, compact(leaf(vec))), rX, BYTES);
-    IF(lt(v, p.vectors))
-        copy(rX, gmem_tensor(add(p.patches, mul(convert(U64, v), imm_as(U64, BYTES))), dtype, compact(leaf(vec))),
-             BYTES);
+    IF(logical_and(there, inside))
+        copy(conv_run_at(p.from[CONV_X], dtype, index, vec), rX, BYTES);
+    IF(there)
+        copy(rX, conv_run_at(p.copies[0], dtype, mul(convert(I64, v), imm64(vec)), vec), BYTES);
 }
 
 static void describe_im2col(const void *config, int kernel)
@@ -72,25 +55,8 @@ static void describe_im2col(const void *config, int kernel)
 
 static ckl_gemm_desc product_of(const ckl_conv_desc *d)
 {
-    const conv_tensor w = conv_tensor_of(d, CONV_W);
-    return (ckl_gemm_desc){ .m = conv_pixel_count(d, CONV_Y),
-                            .n = d->k,
-                            .k = w.stride[0],
-                            .a = d->dtype,
-                            .b = d->dtype,
-                            .c = d->residual ? d->out : CKL_DTYPE_DEFAULT,
-                            .d = d->out,
-                            .math = d->math,
-                            .layout = CKL_GEMM_NT,
-                            .lda = w.stride[0],
-                            .ldb = w.stride[0],
-                            .ldc = d->residual ? d->k : 0,
-                            .ldd = d->k,
-                            .activation = d->activation,
-                            .bias = d->bias,
-                            .scale_b = d->scale ? CKL_GEMM_SCALE_ROW : CKL_GEMM_SCALE_NONE,
-                            .epilogue = d->epilogue,
-                            .batch = 1 };
+    const int64_t depth = conv_tensor_of(d, CONV_W).stride[0];
+    return conv_product_of(d, &(conv_product_rows){ conv_pixel_count(d, CONV_Y), depth, depth, d->k, depth });
 }
 
 static int64_t vectors_of(const ckl_conv_desc *d)
@@ -136,23 +102,6 @@ static int64_t workspace_im2col(const ckl_plan *plan)
     return vectors_of(plan->desc) * BYTES;
 }
 
-static conv_im2col_params patches_of(const ckl_conv_desc *d, const void *from, const void *to)
-{
-    const conv_tensor t = conv_tensor_of(d, CONV_X);
-    conv_im2col_params p = { .image = from,
-                             .patches = to,
-                             .vectors = (uint32_t)vectors_of(d),
-                             .of_tap = (uint32_t)(d->c * (int64_t)ckl_dtype_bytes(d->dtype) / BYTES) };
-    conv_mode m[CONV_MODES];
-    conv_modes(d, m);
-    for (int i = 0; i < CONV_RANK; i++)
-        p.x_step[i] = t.stride[i];
-    CONV_SET_PLACES(&p, m);
-    for (int i = 0; i < CONV_MODES; i++)
-        p.filter[i] = (uint32_t)m[i].filter;
-    return p;
-}
-
 static ckl_status launch_im2col(const ckl_plan *plan, const void *args, ckl_stream stream)
 {
     const ckl_conv_desc *d = plan->desc;
@@ -161,7 +110,8 @@ static ckl_status launch_im2col(const ckl_plan *plan, const void *args, ckl_stre
     char *patches = plan_workspace(plan, a->workspace);
     if (!PLAN_ALIGNED(BYTES, a->x, a->w, a->y, a->residual))
         FAIL(CKL_INVALID, "conv im2col: a pointer is not aligned to 16 bytes; impl=sm80 takes any");
-    const conv_im2col_params p = patches_of(d, a->x, patches);
+    conv_params p = conv_params_of(d, a);
+    p.copies[0] = patches;
     TRY(plan_launch(plan, 1, (plan_grid){ .x = ceil_div(vectors_of(d), THREADS) }, &p, stream));
     const ckl_gemm_args x = {
         .a = patches, .b = a->w, .c = a->residual, .bias = a->bias, .scale_b = a->scale, .d = a->y
@@ -178,7 +128,9 @@ const implementation conv_im2col_implementation = {
     .by_name = true,
     .describe = describe_im2col,
     .kernels = 2,
-    .params = &conv_im2col_param_list,
+    .params = &gemm_pitched_param_list,
+    .own_params = &conv_param_list,
+    .own_from = 1,
     .target = IR_SM90A,
     .workspace_bytes = workspace_im2col,
 };

@@ -33,31 +33,6 @@ typedef struct conv_kn2row_config {
     CONV_KN2ROW_CONFIG(FIELD_MEMBER, )
 } conv_kn2row_config;
 
-/* The product's and, behind them, those of the sums and of the filters' copies; arrays by mode. */
-#define CONV_KN2ROW_PARAMS(X, owner)                                                 \
-    GEMM_PITCHED_PARAMS(X, owner)                                                    \
-    X(owner, pointer, products)                                                      \
-    X(owner, pointer, y)                                                             \
-    X(owner, pointer, y_bias)                                                        \
-    X(owner, pointer, y_scale)                                                       \
-    X(owner, pointer, residual)                                                      \
-    X(owner, u32, count) /* elements of y */                                         \
-    X(owner, u32, filters)                                                           \
-    X(owner, u32, row)               /* of products: of a pixel, in NCHW of a tap */ \
-    X(owner, u32, products_of_image) /* such rows */                                 \
-    X(owner, u32, x_size, [CONV_MODES])                                              \
-    X(owner, u32, y_size, [CONV_MODES])                                              \
-    X(owner, u32, step, [CONV_MODES])                                                \
-    X(owner, u32, dilation, [CONV_MODES])                                            \
-    X(owner, u32, pad, [CONV_MODES])                                                 \
-    X(owner, pointer, w)                                                             \
-    X(owner, pointer, w_copies)                                                      \
-    X(owner, u32, channels)                                                          \
-    X(owner, u32, w_row)   /* channels of the copies, some absent */                 \
-    X(owner, u32, w_count) /* elements of all copies */
-
-KERNEL_PARAMS(conv_kn2row, CONV_KN2ROW_PARAMS);
-
 /* Is the product of planes of channels? */
 static bool of_planes(const conv_kn2row_config *c)
 {
@@ -79,12 +54,12 @@ static conv_form form_of(const conv_kn2row_config *c)
 }
 
 /* The place in x under a tap, along a mode; is it inside? */
-static val under(const conv_kn2row_values *p, int mode, val at, int tap, val *inside)
+static val under(const conv_values *p, int mode, val at, int tap, val *inside)
 {
-    val place = add(mul(at, p->step[mode]), sub(mul(imm(tap), p->dilation[mode]), p->pad[mode]));
-    val x = convert(I32, place), size = convert(I32, p->x_size[mode]);
+    val far = sub(mul(imm(tap), conv_number(p->dilation[mode])), conv_number(p->pad[mode]));
+    val x = convert(I32, add(mul(at, conv_number(p->step[mode])), far)), size = convert(I32, p->x_size[mode]);
     *inside = logical_and(*inside, logical_and(ge(x, imm(0)), lt(x, size)));
-    return max(imm(0), min(x, sub(size, imm(1))));
+    return convert(U32, max(imm(0), min(x, sub(size, imm(1)))));
 }
 
 /* An element of y. */
@@ -92,25 +67,25 @@ typedef struct y_place {
     val image, filter, h, w;
 } y_place;
 
-static y_place place_of(const conv_kn2row_values *p, bool planes, val e)
+static y_place place_of(const conv_values *p, bool planes, val e)
 {
     y_place y;
     if (!planes)
-        y.filter = conv_next_digit(&e, p->filters);
-    y.w = conv_next_digit(&e, p->y_size[2]);
-    y.h = conv_next_digit(&e, p->y_size[1]);
+        y.filter = conv_next_digit(&e, conv_number(p->k));
+    y.w = conv_next_digit(&e, conv_number(p->y_size[2]));
+    y.h = conv_next_digit(&e, conv_number(p->y_size[1]));
     if (planes)
-        y.filter = conv_next_digit(&e, p->filters);
+        y.filter = conv_next_digit(&e, conv_number(p->k));
     y.image = e;
     return y;
 }
 
-/* What a tap of y's filter gave at a pixel of its image. */
-static val product_at(const conv_kn2row_values *p, bool planes, const y_place *y, val tap, val pixel)
+/* What a tap of y's filter gave at a pixel of its image, of so many rows of products. */
+static val product_at(const conv_values *p, bool planes, const y_place *y, val rows, val tap, val pixel)
 {
-    val row = add(mul(y->image, p->products_of_image), planes ? tap : pixel);
-    val at = add(mul(convert(I64, row), convert(I64, p->row)), convert(I64, planes ? pixel : tap));
-    return at(gmem_tensor(add(p->products, convert(U64, mul(at, imm64(4)))), F32, compact(leaf(1))), 0);
+    val row = add(mul(y->image, rows), planes ? tap : pixel);
+    val at = add(mul(convert(I64, row), convert(I64, p->packed_row)), convert(I64, planes ? pixel : tap));
+    return at(conv_run_at(p->sums, F32, at, 1), 0);
 }
 
 /* An element of y a thread: all loads are under way together, of the nearest pixel where there is none. */
@@ -118,26 +93,26 @@ static void add_taps(const conv_kn2row_config *c)
 {
     const conv_form form = form_of(c);
     const int taps = c->rows * c->columns;
+    const bool planes = of_planes(c);
     launch_bounds(THREADS, 0);
-    conv_kn2row_values p = params_of(conv_kn2row);
-    val e = add(mul(cta_x(), imm(THREADS)), thread());
-    const y_place y = place_of(&p, of_planes(c), e);
+    conv_values p = params_of(conv);
+    val e = add(mul(cta_x(), imm(THREADS)), thread()), filters = conv_number(p.k), width = conv_number(p.x_size[2]);
+    val rows = planes ? mul(filters, imm(taps)) : mul(conv_number(p.x_size[1]), width);
+    const y_place y = place_of(&p, planes, e);
     grid_wait();
     launch_dependents();
-    IF(lt(e, p.count)) {
+    IF(lt(y.image, conv_number(p.n))) {
         val product[TAPS_MAX], sum = immf(0);
         UNROLL(i, taps) {
             val inside = yes(), x_h = under(&p, 1, y.h, i / c->columns, &inside),
                 x_w = under(&p, 2, y.w, i % c->columns, &inside);
-            val pixel = add(mul(convert(U32, x_h), p.x_size[2]), convert(U32, x_w));
-            val tap =
-                c->data ? add(mul(imm(taps - 1 - i), p.filters), y.filter) : add(mul(y.filter, imm(taps)), imm(i));
-            product[i] = select(inside, product_at(&p, of_planes(c), &y, tap, pixel), immf(0));
+            val tap = c->data ? add(mul(imm(taps - 1 - i), filters), y.filter) : add(mul(y.filter, imm(taps)), imm(i));
+            val x = product_at(&p, planes, &y, rows, tap, add(mul(x_h, width), x_w));
+            product[i] = select(inside, x, immf(0));
         }
         for (int i = 0; i < taps; i++)
             sum = add(sum, product[i]);
-        const conv_values of_y = { .bias = p.y_bias, .scale = p.y_scale, .residual = p.residual };
-        conv_store(&form, &of_y, p.y, convert(I64, e), convert(I64, y.filter), sum);
+        conv_store(&form, &p, p.from[CONV_Y], convert(I64, e), convert(I64, y.filter), sum);
     }
 }
 
@@ -148,18 +123,19 @@ static void copy_filters(const conv_kn2row_config *c)
 {
     const ckl_dtype dtype = c->product.epilogue.ab;
     const int taps = c->data ? 1 : c->rows * c->columns;
-    layout line = make_layout(dynamic(imm64(1)), leaf(1));
     launch_bounds(THREADS, 0);
-    conv_kn2row_values p = params_of(conv_kn2row);
+    conv_values p = params_of(conv);
+    val channels = c->data ? mul(conv_number(p.k), imm(c->rows * c->columns)) : conv_number(p.c);
     val e = add(mul(cta_x(), imm(THREADS)), thread()), rest = e;
-    val channel = conv_next_digit(&rest, p.w_row), tap = conv_next_digit(&rest, imm_as(U32, taps)),
-        filter = c->data ? rest : conv_next_digit(&rest, p.filters);
-    val row = add(mul(filter, p.channels), min(channel, sub(p.channels, imm_as(U32, 1))));
+    val channel = conv_next_digit(&rest, p.packed_channels), tap = conv_next_digit(&rest, imm_as(U32, taps)),
+        filter = c->data ? rest : conv_next_digit(&rest, conv_number(p.k));
+    val there = lt(rest, conv_number(c->data ? p.c : p.n)); // the filter of data, else the image
+    val row = add(mul(filter, channels), min(channel, sub(channels, imm_as(U32, 1))));
     val from = add(mul(convert(I64, row), imm64(taps)), convert(I64, tap));
     grid_wait();
     launch_dependents();
-    IF(lt(e, p.w_count))
-        set(gmem_tensor(p.w_copies, dtype, line), convert(I64, e), at(gmem_tensor(p.w, dtype, line), from));
+    IF(there)
+        set(conv_run_at(p.copies[1], dtype, convert(I64, e), 1), 0, at(conv_run_at(p.from[CONV_W], dtype, from, 1), 0));
 }
 
 /* The product's config: f32 as they are summed. */
@@ -383,66 +359,37 @@ static int64_t own_bytes(const conv_kn2row_problem *p)
     return round_up(products_bytes(&p->forward) + 2 * p->filters, PLAN_WORKSPACE_ALIGNMENT);
 }
 
-/* A plan of the product by gemm's `pitched`, with the kernels of this one. */
-static ckl_plan plan_of(const ckl_plan *plan, const ckl_gemm_desc *product, const gemm_sm90_config *config)
-{
-    ckl_plan of = *plan;
-    of.desc = product;
-    of.config = config;
-    return of;
-}
-
 static int64_t workspace_kn2row(const ckl_plan *plan)
 {
     const conv_kn2row_problem *p = problem_of(plan->desc);
-    const ckl_plan of = plan_of(plan, &p->product, NULL);
+    const ckl_plan of = conv_plan_of(plan, &p->product, NULL);
     return own_bytes(p) + (is_copied(&p->product) ? gemm_pitched_implementation.workspace_bytes(&of) : 0);
-}
-
-static conv_kn2row_params params_for(const conv_kn2row_problem *problem, const ckl_conv_args *a, const char *products)
-{
-    const ckl_conv_desc *d = &problem->forward;
-    const bool data = problem->data;
-    conv_kn2row_params p = { .products = products,
-                             .y = data ? a->dx : a->y,
-                             .y_bias = a->bias,
-                             .y_scale = a->scale,
-                             .residual = a->residual,
-                             .count = (uint32_t)problem->outputs,
-                             .filters = (uint32_t)d->k,
-                             .row = (uint32_t)row_of(d),
-                             .products_of_image = (uint32_t)(rows_of(d) / d->n),
-                             .w = a->w,
-                             .w_copies = products + products_bytes(d),
-                             .channels = (uint32_t)(data ? columns_of(d) : d->c),
-                             .w_row = (uint32_t)copied_row(d, data),
-                             .w_count = (uint32_t)problem->filters };
-    conv_mode m[CONV_MODES];
-    conv_modes(d, m);
-    CONV_SET_PLACES(&p, m);
-    return p;
 }
 
 static ckl_status launch_kn2row(const ckl_plan *plan, const void *args, ckl_stream stream)
 {
     const conv_kn2row_problem *problem = problem_of(plan->desc);
-    const ckl_conv_args *a = args;
+    const ckl_conv_args a = conv_turned_args(plan->desc, args);
+    const ckl_conv_desc *d = &problem->forward;
     const ckl_gemm_desc *product = &problem->product;
     const int64_t copied = problem->filters;
     const gemm_sm90_config c = product_config(plan->config);
-    char *products = plan_workspace(plan, a->workspace);
-    const conv_kn2row_params p = params_for(problem, a, products);
-    if ((!is_copied(product) && !PLAN_ALIGNED(16, a->x, a->dy)) || (!copied && !PLAN_ALIGNED(16, a->w)))
+    char *products = plan_workspace(plan, ((const ckl_conv_args *)args)->workspace);
+    conv_params p = conv_params_of(d, &a);
+    p.sums = products;
+    p.packed_row = (uint32_t)row_of(d);
+    p.copies[1] = products + products_bytes(d);
+    p.packed_channels = (uint32_t)copied_row(d, problem->data);
+    if ((!is_copied(product) && !PLAN_ALIGNED(16, a.x)) || (!copied && !PLAN_ALIGNED(16, a.w)))
         FAIL(CKL_INVALID, "conv kn2row: x or w is not aligned to 16 bytes; impl=sm80 takes any");
     if (copied)
         TRY(plan_launch(plan, FILTERS, (plan_grid){ .x = ceil_div(copied, THREADS) }, &p, stream));
-    const bool planes = has_planes(&problem->forward);
-    const void *pixels = problem->data ? a->dy : a->x, *filters = copied ? p.w_copies : a->w;
-    const ckl_gemm_args x = { .a = planes ? filters : pixels,
-                              .b = planes ? pixels : filters,
+    const void *filters = copied ? p.copies[1] : a.w;
+    const ckl_gemm_args x = { .a = has_planes(d) ? filters : a.x,
+                              .b = has_planes(d) ? a.x : filters,
                               .d = products,
                               .workspace = products + own_bytes(problem) };
-    const ckl_plan of = plan_of(plan, product, &c);
+    const ckl_plan of = conv_plan_of(plan, product, &c);
     if (is_copied(product))
         TRY(gemm_pitched_implementation.launch(&of, &x, stream));
     else
@@ -461,7 +408,9 @@ const implementation conv_kn2row_implementation = {
                 &conv_packed_implementation, &conv_nchw_sm90_implementation },
     .describe = describe_kn2row,
     .kernels = KERNELS,
-    .params = &conv_kn2row_param_list,
+    .params = &gemm_pitched_param_list,
+    .own_params = &conv_param_list,
+    .own_from = SUMS,
     .target = IR_SM90A,
     .workspace_bytes = workspace_kn2row,
 };

@@ -147,33 +147,28 @@ void conv_pad(ckl_dtype dtype)
 }
 
 /* Neighbouring channels of a place a thread: in NCHW neighbouring threads have neighbouring places, else neighbouring channels. */
-void conv_add_places(const conv_form *form, int slices, bool nchw, const conv_values *p)
-{
-    const bool data = form->direction == CKL_CONV_DATA;
-    const val *places = data ? p->x_size : p->y_size;
-    val image = mul(places[0], mul(places[1], places[2])), row = wide(p->packed_channels), count = mul(p->n, image);
-    val number = add(mul(wide(cta_x()), imm64(CONV_PACK_THREADS)), wide(thread()));
-    val quads = div(row, imm64(CONV_PACK_QUAD)), inner = nchw ? count : quads;
-    val outer = div(number, inner), rest = sub(number, mul(outer, inner));
-    val place = nchw ? rest : outer, channel = mul(nchw ? outer : rest, imm64(CONV_PACK_QUAD));
-    val apart = mul(mul(wide(p->sum_images), image), row), first = add(mul(place, row), channel);
-    val n = div(place, image), at = nchw ? add(mul(mul(n, p->k), image), sub(place, mul(n, image))) : mul(place, p->k);
-    grid_wait();
-    launch_dependents();
-    IF(logical_and(lt(place, count), lt(channel, row))) {
-        val address = add(p->sums, convert(U64, mul(first, imm64(4))));
-        tensor rSum = conv_add_slices(slices, address, apart, CONV_PACK_QUAD);
-        for (int i = 0; i < CONV_PACK_QUAD; i++) {
-            val c = add(channel, imm64(i));
-            IF(lt(c, p->k))
-                conv_store(form, p, p->from[data ? CONV_X : CONV_Y], add(at, nchw ? mul(c, image) : c), c, at(rSum, i));
-        }
-    }
-}
-
 void conv_add_packed(const conv_form *form, int slices, bool nchw)
 {
     launch_bounds(CONV_PACK_THREADS, 0);
     const conv_values p = params_of(conv);
-    conv_add_places(form, slices, nchw, &p);
+    const bool data = form->direction == CKL_CONV_DATA;
+    const val *places = data ? p.x_size : p.y_size;
+    val image = mul(places[0], mul(places[1], places[2])), row = wide(p.packed_channels), count = mul(p.n, image);
+    val number = add(mul(wide(cta_x()), imm64(CONV_PACK_THREADS)), wide(thread()));
+    val quads = div(row, imm64(CONV_PACK_QUAD)), inner = nchw ? count : quads;
+    val outer = div(number, inner), rest = sub(number, mul(outer, inner));
+    val place = nchw ? rest : outer, channel = mul(nchw ? outer : rest, imm64(CONV_PACK_QUAD));
+    val apart = mul(mul(wide(p.sum_images), image), row), first = add(mul(place, row), channel);
+    val n = div(place, image), at = nchw ? add(mul(mul(n, p.k), image), sub(place, mul(n, image))) : mul(place, p.k);
+    grid_wait();
+    launch_dependents();
+    IF(logical_and(lt(place, count), lt(channel, row))) {
+        val address = add(p.sums, convert(U64, mul(first, imm64(4))));
+        tensor rSum = conv_add_slices(slices, address, apart, CONV_PACK_QUAD);
+        for (int i = 0; i < CONV_PACK_QUAD; i++) {
+            val c = add(channel, imm64(i));
+            IF(lt(c, p.k))
+                conv_store(form, &p, p.from[data ? CONV_X : CONV_Y], add(at, nchw ? mul(c, image) : c), c, at(rSum, i));
+        }
+    }
 }

@@ -35,32 +35,22 @@ static bool can_slice(const conv_prepared *p, const ckl_device_info *device)
            p->written < (double)TILE * device->sm_count;
 }
 
-/* Each once more with boxes for three rows of a filter, if it has as many. */
-static bool candidate_of_way(const conv_sm90_problem *inner, const ckl_device_info *device, int i, conv_sm90_config *c)
+/* Each once more with boxes for three rows of a filter, if it has as many. Some are none, by tile_n=0. */
+static void candidate_of_way(const conv_sm90_problem *inner, const ckl_device_info *device, int i, conv_sm90_config *c)
 {
     if (!conv_sm90_candidate(inner, device, i % CONV_SM90_CANDIDATES, c))
-        return false;
-    if (i >= CONV_SM90_CANDIDATES)
+        c->tile_n = 0;
+    else if (i >= CONV_SM90_CANDIDATES)
         conv_sm90_load_tall(inner, device, c);
-    return true;
 }
 
-/* For NCHW also some with pixels in the order of memory, shared by two CTAs: small planes have few tiles. */
 static bool candidate_whole(const conv_prepared *p, const ckl_device_info *device, int i, conv_packed_config *c)
 {
-    enum { FOLLOWING = 2 * CONV_SM90_WIDTHS };
     const ckl_conv_desc *d = &p->desc;
     const bool can_pad = p->can[CONV_PADDED], can_fold = p->can[CONV_FOLDED] && d->direction == CKL_CONV_FORWARD;
     c->conv.slices = 1;
     c->nchw = d->layout == CKL_IMAGE_NCHW;
     c->fold = c->padded = false;
-    if (c->nchw && i < FOLLOWING) {
-        const conv_sm90_problem *inner = &p->packed[CONV_PLAIN].inner;
-        if (conv_sm90_candidate(inner, device, i, &c->conv))
-            conv_sm90_follow(inner, device, &c->conv);
-        return true;
-    }
-    i -= c->nchw ? FOLLOWING : 0;
     const int of_way = CONV_SM90_CANDIDATES * (p->plain.may_be_tall ? 2 : 1);
     const int plain = lies_plain(d) ? 1 : of_way; // one says why not
     c->padded = i >= plain && can_pad && i - plain < of_way;
@@ -68,7 +58,8 @@ static bool candidate_whole(const conv_prepared *p, const ckl_device_info *devic
     i -= i < plain ? 0 : c->fold && can_pad ? plain + of_way : plain;
     if (i >= of_way || (c->fold && !can_fold))
         return false;
-    return candidate_of_way(&p->packed[way_of(c)].inner, device, i, &c->conv);
+    candidate_of_way(&p->packed[way_of(c)].inner, device, i, &c->conv);
+    return true;
 }
 
 /* Each, where outputs are few, also in slices. */
@@ -310,7 +301,7 @@ void conv_packed_weight(const void *config, int kernel)
     else if (kernel == CONV_PACKED_IN)
         conv_pack(c->conv.form.dtype, false, c->fold, false);
     else if (kernel == CONV_PACKED_PATCHES)
-        conv_weight_patches(c->conv.form.dtype, way == CONV_PATCHES_X);
+        conv_write_patches(c->conv.form.dtype, way == CONV_PATCHES_Y, way == CONV_PATCHES_Y);
     else
         conv_weight_add(&c->conv, way == CONV_FOLDED || way == CONV_PATCHES_X);
 }

@@ -41,9 +41,6 @@ void conv_pad(ckl_dtype dtype);
 /* Describes the kernel that adds slices of f32 sums, places with packed_channels each, and writes the output as it lies. */
 void conv_add_packed(const conv_form *form, int slices, bool nchw);
 
-/* The same with parameters of another kernel, whose CTAs have CONV_PACK_THREADS. */
-void conv_add_places(const conv_form *form, int slices, bool nchw, const conv_values *params);
-
 enum { CONV_FOLDED_MAX = 128 }; // channels whose filters' columns may be folded into them
 
 /* How channels are taken: see the configs. Of weights patches are their choices from 1 on. */
@@ -97,9 +94,15 @@ static inline bool conv_has_patches(conv_packed_way way)
 
 bool conv_can_patch(const ckl_conv_desc *desc, conv_packed_way way);
 conv_packed_problem conv_patched(const ckl_conv_desc *desc, conv_packed_way way, conv_packed_problem plain);
-void conv_weight_patches(ckl_dtype dtype, bool of_x);
 ckl_status conv_patches_launch(const ckl_plan *plan, conv_packed_way way, const conv_packed_problem *problem,
                                const void **operand, char **workspace, ckl_stream stream);
+
+/*
+ * Describes the kernel that writes patches of images `x` of `c` channels, a row of packed_row elements for each pixel of y_size, to `y`:
+ * [TAPS,packed_channels], or [CHANNELS,TAPS]. backwards: of what reaches the pixel by each tap, at strides of 1. And its launch.
+ */
+void conv_write_patches(ckl_dtype dtype, bool taps_fastest, bool backwards);
+ckl_status conv_write_patches_launch(const ckl_plan *plan, int kernel, const conv_params *params, ckl_stream stream);
 
 /* Describes the copy of what is read of NCHW. */
 void conv_packed_turning(ckl_dtype dtype, bool fold);

@@ -11,7 +11,7 @@
 #include "operators/gemm/gemm_plan.h"
 #include "operators/gemm/gemm_splitk.h"
 
-enum { THREADS = 256, VECTOR = 8 }; // elements of a patch that a thread writes
+enum { VECTOR = 8 }; // elements of 16 bytes
 
 enum { PRODUCT, PATCHES, SUMS, KERNELS }; // of a plan
 
@@ -21,112 +21,6 @@ typedef struct conv_patches_config {
     conv_form form;
     gemm_splitk_config product; // its epilogue is left out
 } conv_patches_config;
-
-/* The product's, then those of the patches and of the sums; arrays by mode. */
-#define CONV_PATCHES_PARAMS(X, owner)                                \
-    GEMM_PITCHED_PARAMS(X, owner)                                    \
-    X(owner, pointer, image)                                         \
-    X(owner, pointer, patches)                                       \
-    X(owner, u32, vectors)  /* in all */                             \
-    X(owner, u32, of_pixel) /* vectors */                            \
-    X(owner, u32, x_image)  /* elements of x, from image to image */ \
-    X(owner, u32, x_plane)  /* from channel to channel */            \
-    X(owner, u32, x_step, [CONV_MODES])                              \
-    X(owner, u32, x_size, [CONV_MODES])                              \
-    X(owner, u32, y_size, [CONV_MODES])                              \
-    X(owner, u32, filter, [CONV_MODES])                              \
-    X(owner, u32, step, [CONV_MODES])                                \
-    X(owner, u32, dilation, [CONV_MODES])                            \
-    X(owner, u32, pad, [CONV_MODES])                                 \
-    X(owner, pointer, sums)                                          \
-    X(owner, u32, sum_row) /* elements from pixel to pixel */        \
-    X(owner, i64, images)                                            \
-    X(owner, i64, filters)                                           \
-    X(owner, pointer, y)                                             \
-    X(owner, pointer, y_bias)                                        \
-    X(owner, pointer, y_scale)                                       \
-    X(owner, pointer, residual)                                      \
-    X(owner, i64, y_stride, [CONV_RANK])
-
-KERNEL_PARAMS(conv_patches, CONV_PATCHES_PARAMS);
-
-/* Where an element of a patch lies: its channel, and its tap. */
-typedef struct patch_place {
-    val channel, tap[CONV_MODES];
-} patch_place;
-
-static patch_place next_place(const conv_patches_values *p, const patch_place *at)
-{
-    patch_place next = *at;
-    val carry = yes();
-    for (int m = CONV_MODES - 1; m >= 0; m--) {
-        val tap = add(at->tap[m], select(carry, imm_as(U32, 1), imm_as(U32, 0)));
-        carry = eq(tap, p->filter[m]);
-        next.tap[m] = select(carry, imm_as(U32, 0), tap);
-    }
-    next.channel = add(at->channel, select(carry, imm_as(U32, 1), imm_as(U32, 0)));
-    return next;
-}
-
-/* The offset of that element of an image whose corner is there; *inside: is it no padding? */
-static val offset_of(const conv_patches_values *p, const patch_place *at, const val corner[CONV_MODES], val *inside)
-{
-    val offset = mul(at->channel, p->x_plane);
-    for (int m = 0; m < CONV_MODES; m++) {
-        val place = convert(I32, add(corner[m], mul(at->tap[m], p->dilation[m])));
-        *inside = logical_and(*inside, logical_and(ge(place, imm(0)), lt(place, convert(I32, p->x_size[m]))));
-        offset = add(offset, mul(convert(U32, place), p->x_step[m]));
-    }
-    return convert(I64, offset);
-}
-
-static void write_patches(const conv_form *form)
-{
-    launch_bounds(THREADS, 0);
-    conv_patches_values p = params_of(conv_patches);
-    val number = add(mul(cta_x(), imm(THREADS)), thread()), pixel = number, corner[CONV_MODES];
-    patch_place at = { .channel = mul(conv_next_digit(&pixel, p.of_pixel), imm(VECTOR)) };
-    for (int m = CONV_MODES - 1; m >= 0; m--)
-        at.tap[m] = conv_next_digit(&at.channel, p.filter[m]);
-    for (int m = CONV_MODES - 1; m >= 0; m--)
-        corner[m] = sub(mul(conv_next_digit(&pixel, p.y_size[m]), p.step[m]), p.pad[m]);
-    val there = lt(number, p.vectors), bytes = mul(mul(convert(I64, pixel), convert(I64, p.x_image)), imm64(2));
-    tensor gX = gmem_tensor(add(p.image, convert(U64, bytes)), form->dtype, make_layout(dynamic(imm64(1)), leaf(1)));
-    tensor rX = fragment(form->dtype, compact(leaf(VECTOR)));
-    grid_wait();
-    launch_dependents();
-    for (int i = 0; i < VECTOR; i++) {
-        val inside = there, offset = offset_of(&p, &at, corner, &inside);
-        val x = variable(form->dtype, conv_zero(form->dtype));
-        IF(inside)
-            assign(x, at(gX, offset));
-        set(rX, i, x);
-        at = next_place(&p, &at);
-    }
-    val to = add(p.patches, mul(convert(U64, number), imm_as(U64, 2 * VECTOR)));
-    IF(there)
-        copy(rX, gmem_tensor(to, form->dtype, compact(leaf(VECTOR))), 2 * VECTOR);
-}
-
-static void add_slices(const conv_patches_config *c)
-{
-    launch_bounds(CONV_PACK_THREADS, 0);
-    const conv_patches_values p = params_of(conv_patches);
-    conv_values of_y = { .from = { [CONV_Y] = p.y },
-                         .bias = p.y_bias,
-                         .scale = p.y_scale,
-                         .residual = p.residual,
-                         .n = p.images,
-                         .k = p.filters,
-                         .sums = p.sums,
-                         .sum_images = convert(U32, p.images),
-                         .packed_channels = p.sum_row };
-    for (int m = 0; m < CONV_MODES; m++)
-        of_y.y_size[m] = convert(I64, p.y_size[m]);
-    for (int i = 0; i < CONV_RANK; i++)
-        of_y.y[i] = p.y_stride[i];
-    conv_add_places(&c->form, c->product.slices, true, &of_y);
-}
 
 static gemm_sm90_config product_config(const conv_patches_config *c)
 {
@@ -142,9 +36,9 @@ static void describe_patches(const void *config, int kernel)
     if (kernel == PRODUCT)
         gemm_sm90(&product, 0);
     else if (kernel == PATCHES)
-        write_patches(&c->form);
+        conv_write_patches(c->form.dtype, true, false);
     else
-        add_slices(c);
+        conv_add_packed(&c->form, c->product.slices, true);
 }
 
 /* The host side */
@@ -152,7 +46,7 @@ static void describe_patches(const void *config, int kernel)
 /* Channels of all taps. */
 static int64_t depth_of(const ckl_conv_desc *d)
 {
-    return product_i64(d->c, product_i64(d->t, product_i64(d->r, d->s)));
+    return product_i64(d->c, product_i64(d->r, d->s));
 }
 
 static ckl_gemm_desc product_of(const ckl_conv_desc *d)
@@ -188,13 +82,13 @@ static ckl_status check_problem(const ckl_conv_desc *d)
 {
     TRY(conv_check_dense("patches", d));
     TRY(conv_check_half("patches", d));
-    if (d->direction != CKL_CONV_FORWARD || d->layout != CKL_IMAGE_NCHW || d->groups > 1)
-        FAIL(CKL_UNSUPPORTED, "conv patches: it takes NCHW forward, without groups");
+    if (d->direction != CKL_CONV_FORWARD || d->layout != CKL_IMAGE_NCHW || d->groups > 1 || conv_is_volume(d))
+        FAIL(CKL_UNSUPPORTED, "conv patches: it takes images of NCHW forward, without groups");
     if (depth_of(d) == 0 || depth_of(d) % VECTOR)
         FAIL(CKL_UNSUPPORTED, "conv patches: c=%" PRId64 " channels of %" PRId64 " taps are none or no whole 16 bytes",
-             d->c, d->t * d->r * d->s);
-    if (vectors_of(d) > INT32_MAX || (double)d->c * (double)d->d * (double)d->h * (double)d->w > INT32_MAX ||
-        d->d > INT32_MAX / 4 || d->h > INT32_MAX / 4 || d->w > INT32_MAX / 4)
+             d->c, d->r * d->s);
+    if (vectors_of(d) > INT32_MAX || (double)d->c * (double)d->h * (double)d->w > INT32_MAX || d->h > INT32_MAX / 4 ||
+        d->w > INT32_MAX / 4)
         FAIL(CKL_UNSUPPORTED, "conv patches: %" PRId64 " vectors, or an image, are beyond 32-bit numbers",
              vectors_of(d));
     return CKL_OK;
@@ -262,36 +156,6 @@ static int64_t workspace_patches(const ckl_plan *plan)
     return patches_bytes(d) + c->product.slices * product.m * product.ldd * (int64_t)sizeof(float);
 }
 
-static conv_patches_params params_for(const ckl_conv_desc *d, const ckl_conv_args *a, char *workspace)
-{
-    const conv_tensor x = conv_tensor_of(d, CONV_X), y = conv_tensor_of(d, CONV_Y);
-    const ckl_gemm_desc product = product_of(d);
-    conv_patches_params p = { .image = a->x,
-                              .patches = workspace,
-                              .vectors = (uint32_t)vectors_of(d),
-                              .of_pixel = (uint32_t)(product.k / VECTOR),
-                              .x_image = (uint32_t)x.stride[0],
-                              .x_plane = (uint32_t)x.stride[4],
-                              .sums = workspace + patches_bytes(d),
-                              .sum_row = (uint32_t)product.ldd,
-                              .images = d->n,
-                              .filters = d->k,
-                              .y = a->y,
-                              .y_bias = a->bias,
-                              .y_scale = a->scale,
-                              .residual = a->residual };
-    conv_mode m[CONV_MODES];
-    conv_modes(d, m);
-    for (int i = 0; i < CONV_RANK; i++)
-        p.y_stride[i] = y.stride[i];
-    CONV_SET_PLACES(&p, m);
-    for (int i = 0; i < CONV_MODES; i++) {
-        p.x_step[i] = (uint32_t)x.stride[1 + i];
-        p.filter[i] = (uint32_t)m[i].filter;
-    }
-    return p;
-}
-
 static ckl_status launch_patches(const ckl_plan *plan, const void *args, ckl_stream stream)
 {
     const ckl_conv_desc *d = plan->desc;
@@ -299,11 +163,18 @@ static ckl_status launch_patches(const ckl_plan *plan, const void *args, ckl_str
     const conv_patches_config *c = plan->config;
     const gemm_sm90_config product = product_config(c);
     const ckl_gemm_desc whole = product_of(d), sliced = gemm_splitk_desc(&whole, c->product.slices);
-    const conv_patches_params p = params_for(d, a, plan_workspace(plan, a->workspace));
+    char *patches = plan_workspace(plan, a->workspace), *sums = patches + patches_bytes(d);
+    conv_params p = conv_params_of(d, a);
+    conv_params of_patches = p;
+    of_patches.from[CONV_Y] = patches;
+    of_patches.packed_row = (uint32_t)whole.k;
+    p.sums = sums;
+    p.sum_images = (uint32_t)d->n;
+    p.packed_channels = (uint32_t)whole.ldd;
     if (!PLAN_ALIGNED(16, a->w))
         FAIL(CKL_INVALID, "conv patches: w is not aligned to 16 bytes; impl=sm80 takes any");
-    TRY(plan_launch(plan, PATCHES, (plan_grid){ .x = ceil_div(vectors_of(d), THREADS) }, &p, stream));
-    const ckl_gemm_args x = { .a = p.patches, .b = a->w, .d = (void *)(uintptr_t)p.sums };
+    TRY(conv_write_patches_launch(plan, PATCHES, &of_patches, stream));
+    const ckl_gemm_args x = { .a = patches, .b = a->w, .d = sums };
     TRY(gemm_sm90_launch(plan, &product, &sliced, whole.k, &x, stream));
     const int64_t quads = whole.m * whole.ldd / CONV_PACK_QUAD;
     return plan_launch(plan, SUMS, (plan_grid){ .x = ceil_div(quads, CONV_PACK_THREADS) }, &p, stream);
@@ -320,7 +191,9 @@ const implementation conv_patches_implementation = {
     .rivals = { &conv_nchw_sm90_implementation, &conv_packed_implementation },
     .describe = describe_patches,
     .kernels = KERNELS,
-    .params = &conv_patches_param_list,
+    .params = &gemm_pitched_param_list,
+    .own_params = &conv_param_list,
+    .own_from = PATCHES,
     .target = IR_SM90A,
     .workspace_bytes = workspace_patches,
 };

@@ -10,12 +10,7 @@
 #include "base/math.h"
 #include "operators/conv/conv_prepared.h"
 
-/* Rows of x and y, as many as the product has of them: their elements, how far apart they are, and those of a filter. */
-typedef struct rows_of_product {
-    int64_t count, channels, of_x, of_y, of_w;
-} rows_of_product;
-
-static ckl_gemm_desc product_of(const ckl_conv_desc *d, const rows_of_product *rows)
+ckl_gemm_desc conv_product_of(const ckl_conv_desc *d, const conv_product_rows *rows)
 {
     const bool data = d->direction == CKL_CONV_DATA, weight = d->direction == CKL_CONV_WEIGHT;
     return (ckl_gemm_desc){ .m = weight ? d->k : rows->count,
@@ -66,7 +61,7 @@ static bool sees_one(const conv_mode m[CONV_MODES], int64_t *tap)
 }
 
 /* An image is a row where it has one pixel, or a filter of its size: of both layouts if all taps see something, or the only channel. */
-static bool rows_are_images(const ckl_conv_desc *d, rows_of_product *rows, int64_t *tap)
+static bool rows_are_images(const ckl_conv_desc *d, conv_product_rows *rows, int64_t *tap)
 {
     const int64_t taps = d->t * d->r * d->s;
     conv_mode m[CONV_MODES];
@@ -76,7 +71,7 @@ static bool rows_are_images(const ckl_conv_desc *d, rows_of_product *rows, int64
     if (conv_is_view(d) || (nhwc && taps == 1) || (!all && !one))
         return false;
     *tap = all ? 0 : *tap * d->c;
-    *rows = (rows_of_product){ d->n, all ? taps * d->c : d->c, all ? taps * d->c : d->c, d->k, taps * d->c };
+    *rows = (conv_product_rows){ d->n, all ? taps * d->c : d->c, all ? taps * d->c : d->c, d->k, taps * d->c };
     return true;
 }
 
@@ -102,10 +97,10 @@ static bool in_one_run(const ckl_conv_desc *d, int which)
 conv_pointwise_problem conv_pointwise_of(const ckl_conv_desc *d)
 {
     conv_pointwise_problem p = { .in_runs = in_one_run(d, CONV_X) && in_one_run(d, CONV_Y) };
-    rows_of_product rows = { conv_pixel_count(d, CONV_X), d->c, conv_tensor_of(d, CONV_X).stride[CONV_MODES],
+    conv_product_rows rows = { conv_pixel_count(d, CONV_X), d->c, conv_tensor_of(d, CONV_X).stride[CONV_MODES],
                              conv_tensor_of(d, CONV_Y).stride[CONV_MODES], d->c };
     p.of_images = rows_are_images(d, &rows, &p.skipped);
-    p.product = product_of(d, &rows);
+    p.product = conv_product_of(d, &rows);
     return p;
 }
 
@@ -152,18 +147,24 @@ ckl_status conv_pointwise_check(const void *desc)
     return CKL_OK;
 }
 
+/* Tiles of so many rows, columns and consumers, whose loads of columns `shared` CTAs share. */
+static void take_tiles(const ckl_gemm_desc *product, const ckl_device_info *device, int rows, int64_t columns,
+                       int consumers, int shared, gemm_sm90_config *c)
+{
+    c->tile_m = rows;
+    c->tile_n = (int)columns;
+    c->consumers = consumers;
+    c->pingpong = c->swap = false;
+    c->cluster_m = shared;
+    c->cluster_n = c->split = 1;
+    gemm_sm90_fit_memory(c, ceil_div(product->k, gemm_tile_k(product->a)), device);
+}
+
 /* For channels that do not fill a stage: tiles of all filters, whose loads two CTAs share, and many pixels. */
 static void few_channels(const ckl_gemm_desc *product, const ckl_device_info *device, gemm_sm90_config *c)
 {
     enum { ROWS = 192, UNIT = 32 };
-    c->tile_m = ROWS;
-    c->tile_n = (int)round_up(min_i64(product->n, ROWS), UNIT);
-    c->consumers = 3;
-    c->pingpong = false;
-    c->cluster_m = 2;
-    c->cluster_n = c->split = 1;
-    c->swap = false;
-    gemm_sm90_fit_memory(c, ceil_div(product->k, gemm_tile_k(product->a)), device);
+    take_tiles(product, device, ROWS, round_up(min_i64(product->n, ROWS), UNIT), 3, 2, c);
 }
 
 bool conv_pointwise_shares_columns(const ckl_gemm_desc *product, const ckl_device_info *device)
@@ -191,25 +192,15 @@ void conv_pointwise_few_columns(const ckl_gemm_desc *product, const ckl_device_i
     const bool across = product->layout == CKL_GEMM_NN;
     const bool one_turn =
         ceil_div(product->m, SHORT) > device->sm_count && ceil_div(product->m, TALL) <= device->sm_count;
-    c->tile_m = (across ? one_turn : product->n > 16 || is_stream(product, device)) ? TALL : SHORT;
-    c->tile_n = across ? 64 : product->n <= 16 ? 16 : 32;
-    c->consumers = 2;
-    c->pingpong = c->swap = false;
-    c->cluster_m = c->cluster_n = c->split = 1;
-    gemm_sm90_fit_memory(c, ceil_div(product->k, gemm_tile_k(product->a)), device);
+    const bool tall = across ? one_turn : product->n > 16 || is_stream(product, device);
+    take_tiles(product, device, tall ? TALL : SHORT, across ? 64 : product->n <= 16 ? 16 : 32, 2, 1, c);
 }
 
 /* Tiles of all of up to 64 filters, which two CTAs share: 144 to 40 channels of 28x28 take 6.2 us, 7.2 alone. */
 static void share_filters(const ckl_gemm_desc *product, const ckl_device_info *device, gemm_sm90_config *c)
 {
     enum { ROWS = 64, UNIT = 16 };
-    c->tile_m = ROWS;
-    c->tile_n = (int)round_up(product->n, UNIT);
-    c->consumers = 1;
-    c->pingpong = c->swap = false;
-    c->cluster_m = 2;
-    c->cluster_n = c->split = 1;
-    gemm_sm90_fit_memory(c, ceil_div(product->k, gemm_tile_k(product->a)), device);
+    take_tiles(product, device, ROWS, round_up(product->n, UNIT), 1, 2, c);
 }
 
 /* One for few channels or filters, then gemm's. */

@@ -11,6 +11,23 @@ typedef struct conv_pointwise_problem {
     int64_t skipped; // elements of a filter before those that its one pixel sees
 } conv_pointwise_problem;
 
+/* Rows of x and y, as many as a product has of them: their elements, how far apart they are, and those of a filter. */
+typedef struct conv_product_rows {
+    int64_t count, channels, of_x, of_y, of_w;
+} conv_product_rows;
+
+/* The product of such rows with the epilogue of a problem. */
+ckl_gemm_desc conv_product_of(const ckl_conv_desc *desc, const conv_product_rows *rows);
+
+/* A plan of the product by an implementation of gemm, with the kernels of this one. */
+static inline ckl_plan conv_plan_of(const ckl_plan *plan, const ckl_gemm_desc *product, const void *config)
+{
+    ckl_plan of = *plan;
+    of.desc = product;
+    of.config = config;
+    return of;
+}
+
 conv_pointwise_problem conv_pointwise_of(const ckl_conv_desc *desc);
 
 /*

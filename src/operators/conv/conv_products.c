@@ -5,19 +5,11 @@
 #include "base/math.h"
 #include "operators/conv/conv_prepared.h"
 
-/* A plan of the product, with the kernels of this one. */
-static ckl_plan plan_of(const ckl_plan *plan, const ckl_gemm_desc *product)
-{
-    ckl_plan of = *plan;
-    of.desc = product;
-    return of;
-}
-
 static ckl_status launch(const ckl_plan *plan, const implementation *gemm, const ckl_conv_args *args, ckl_stream stream)
 {
     const ckl_gemm_desc *product = conv_pointwise_product(plan->desc);
     const ckl_gemm_args matrices = conv_pointwise_matrices(plan->desc, args);
-    const ckl_plan of = plan_of(plan, product);
+    const ckl_plan of = conv_plan_of(plan, product, plan->config);
     return gemm->launch(&of, &matrices, stream);
 }
 
@@ -104,7 +96,7 @@ static void describe_pitched(const void *config, int kernel)
 static int64_t workspace_pitched(const ckl_plan *plan)
 {
     const ckl_gemm_desc *product = conv_pointwise_product(plan->desc);
-    const ckl_plan of = plan_of(plan, product);
+    const ckl_plan of = conv_plan_of(plan, product, plan->config);
     return gemm_pitched_implementation.workspace_bytes(&of);
 }
 

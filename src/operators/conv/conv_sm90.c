@@ -12,7 +12,6 @@
  */
 #include "cute/kernel.h"
 #include "operators/conv/conv_epilogue.h"
-#include "operators/conv/conv_halves.h"
 #include "operators/conv/conv_roles.h"
 #include "operators/conv/conv_sm90.h"
 
@@ -40,7 +39,6 @@ typedef struct conv_kernel {
         sSpans; // (BM,BK,STAGES), (BN,BK,SLOTS) or, of an N-major W, (BK,SPAN,SPANS,SLOTS): as TMA writes them
     tensor sY;  // (ROWS,COLS,BUFFERS,CONSUMERS)
     pipeline ring;
-    conv_halves halves;                     // of a tile that two CTAs share
     int64_t residual_barriers;              // two per consumer: the residual of a tile has arrived
     val tiles[CONV_MODES], images, filters; // tiles along each
     val count;
@@ -57,7 +55,6 @@ typedef struct consumer_role {
     tensor tCrX[GROUPS_MAX], tCrW[GROUPS_MAX]; // of each group of a tile: (MMA_M,MMA_K,STAGES), (MMA_N,MMA_K,STAGES)
     tensor sY;                                 // (ROWS,COLS,BUFFERS)
     val half, parity; // residual: which half of the buffers has this tile's; its barrier's parity
-    conv_halves_role shared;
 } consumer_role;
 
 /* Tiles, boxes and memory */
@@ -107,8 +104,6 @@ static void describe_memory(conv_kernel *k)
         k->sSpans = local_tile(k->sSpans, shape(c->tile_k, CONV_SM90_SPAN), coord(0, 0, _, _)); // of DEPTH rows
     k->sY = tma_tiles("Y", c->form.out, CONV_SM90_ROWS, k->size.y_cols, k->size.buffers, c->consumers);
     k->ring = make_pipeline("ring", c->stages, 1, c->consumers);
-    if (c->split > 1)
-        k->halves = conv_halves_memory(c->consumers, c->tile_n / c->split);
     if (c->form.residual)
         k->residual_barriers = smem_alloc("residual arrived", 16 * (int64_t)c->consumers, 8);
 }
@@ -136,18 +131,13 @@ static void describe_schedule(conv_kernel *k)
     k->count = mul(k->count, k->filters);
 }
 
-/* The K tiles of share `number` of `shares` about equal ones. */
-static void find_k_tiles(const conv_kernel *k, tile_place *place, val number, int shares)
-{
-    place->first = div(mul(k->k_tiles, number), imm(shares));
-    place->k_tiles = sub(div(mul(k->k_tiles, add(number, imm(1))), imm(shares)), place->first);
-}
-
-/* Finds a tile's slice, the slowest mode, and its K tiles; returns the rest of the number. */
+/* Finds a tile's slice, the slowest mode, and its K tiles, about as many as all have; returns the rest of the number. */
 static val find_slice(const conv_kernel *k, tile_place *place, val number)
 {
+    const val slices = imm(k->cfg->slices);
     place->slice = div(number, k->images);
-    find_k_tiles(k, place, place->slice, k->cfg->slices);
+    place->first = div(mul(k->k_tiles, place->slice), slices);
+    place->k_tiles = sub(div(mul(k->k_tiles, add(place->slice, imm(1))), slices), place->first);
     return rem(number, k->images);
 }
 
@@ -164,8 +154,6 @@ static tile_place place_of(const conv_kernel *k, val tile)
     place.k_tiles = k->k_tiles;
     if (k->cfg->slices > 1)
         rest = find_slice(k, &place, rest);
-    if (k->cfg->split > 1)
-        find_k_tiles(k, &place, cluster_rank(), k->cfg->split);
     place.image = mul(rest, imm(k->cfg->box_n));
     return place;
 }
@@ -177,17 +165,6 @@ static tile_place place_of_filters(const conv_kernel *k, val tile)
                          .image = imm(0),
                          .filter = mul(rem(tile, k->filters), imm(k->cfg->tile_n)),
                          .k_tiles = k->k_tiles };
-}
-
-/* The tiles of this cluster. */
-static val first_tile(const conv_kernel *k)
-{
-    return div(cta_x(), imm(k->cfg->split));
-}
-
-static val clusters(const conv_kernel *k)
-{
-    return div(grid_x(), imm(k->cfg->split));
 }
 
 /* The producer */
@@ -314,12 +291,12 @@ static void load_slice(const conv_kernel *k, pipeline_state *stage, const tile_p
 static void load_tiles(const void *of)
 {
     const conv_kernel *k = of;
-    const bool sliced = k->cfg->slices > 1 || k->cfg->split > 1;
+    const bool sliced = k->cfg->slices > 1;
     pipeline_state stage = producer_state(&k->ring);
-    LOOP_FROM(tile, first_tile(k), k->count, clusters(k)) {
+    LOOP_FROM(tile, cta_x(), k->count, grid_x()) {
         tile_place place = place_of(k, tile);
         if (k->cfg->held)
-            place.fresh = eq(tile, first_tile(k));
+            place.fresh = eq(tile, cta_x());
         (sliced ? load_slice : load_all)(k, &stage, &place);
     }
 }
@@ -374,8 +351,6 @@ static consumer_role describe_consumer(const conv_kernel *k)
         c.half = variable(U32, imm(0));
         c.parity = variable(U32, imm(0));
     }
-    if (cfg->split > 1)
-        c.shared = (conv_halves_role){ c.index, c.tid, c.barrier, variable(U32, imm(0)) };
     return c;
 }
 
@@ -402,8 +377,6 @@ static tile_place place_of_consumer(const conv_kernel *k, const consumer_role *c
     own.at[2] = add(own.at[2], mul(c->index, imm(s->next_w)));
     own.at[1] = add(own.at[1], mul(c->index, imm(s->next_h)));
     own.image = add(own.image, mul(c->index, imm(s->next_n)));
-    if (k->cfg->split > 1)
-        own.filter = add(own.filter, mul(cluster_rank(), imm(k->halves.columns)));
     if (k->cfg->slices > 1)
         own.image = add(own.image, mul(tile->slice, k->p.sum_images));
     return own;
@@ -528,8 +501,6 @@ static void epilogue(const conv_kernel *k, const consumer_role *c, const tile_pl
     const tiled_mma mma = conv_mma_of(k->cfg->form.dtype, width);
     staged_store staged = { c->barrier, WARPGROUP, c->first_thread };
     const bool residual = k->cfg->form.residual;
-    if (k->cfg->split > 1)
-        conv_halves_sum(&k->halves, &c->shared, c->acc);
     if (residual)
         wait_residual(k, c);
     UNROLL(i, count) {
@@ -555,10 +526,10 @@ static void consume(const void *of)
     consumer_role c = describe_consumer(k);
     const conv_products products = { &k->ring, c.first_thread, multiply, k, &c };
     pipeline_state stage = consumer_state(&k->ring);
-    const bool residual = k->cfg->form.residual, late = !k->cfg->grouped && k->cfg->slices * k->cfg->split == 1;
+    const bool residual = k->cfg->form.residual, late = !k->cfg->grouped && k->cfg->slices == 1;
     if (residual)
-        load_residual(k, &c, first_tile(k), c.half);
-    LOOP_FROM(tile, first_tile(k), k->count, clusters(k)) {
+        load_residual(k, &c, cta_x(), c.half);
+    LOOP_FROM(tile, cta_x(), k->count, grid_x()) {
         tile_place place = late ? place_of_filters(k, tile) : place_of(k, tile);
         conv_vectors v = { 0 };
         load_vectors_early(k, &c, &place, &v);
@@ -568,7 +539,7 @@ static void consume(const void *of)
         if (late)
             place = place_of(k, tile);
         if (residual)
-            load_residual(k, &c, add(tile, clusters(k)), sub(imm(1), c.half));
+            load_residual(k, &c, add(tile, grid_x()), sub(imm(1), c.half));
         conv_mainloop_end(&products, last);
         epilogue(k, &c, &place, &v);
         if (residual) {
@@ -576,8 +547,6 @@ static void consume(const void *of)
             assign(c.half, sub(imm(1), c.half));
         }
     }
-    if (k->cfg->split > 1)
-        conv_halves_leave(&k->halves, &c.shared);
     IF(c.first_thread)
         tma_store_wait(0);
 }
@@ -585,8 +554,6 @@ static void consume(const void *of)
 static void barriers_beside_ring(const void *of)
 {
     const conv_kernel *k = of;
-    if (k->cfg->split > 1)
-        conv_halves_init(&k->halves);
     for (int b = 0; k->cfg->form.residual && b < 2 * k->cfg->consumers; b++)
         mbarrier_init(smem_address(k->residual_barriers + 8 * b), 1);
 }
@@ -620,7 +587,6 @@ void conv_sm90(const void *config, int kernel)
     (void)kernel;
     conv_kernel k = { .cfg = cfg, .size = conv_sm90_shape_of(cfg) };
     launch_bounds(WARPGROUP * (1 + cfg->consumers), 1);
-    cluster_size(cfg->split);
     k.p = params_of(conv);
     describe_boxes(&k);
     describe_memory(&k);

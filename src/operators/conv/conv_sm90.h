@@ -6,23 +6,22 @@
 
 /* sm90: y, and the gradient of data */
 
-#define CONV_SM90_CONFIG(X, owner)                                                                   \
-    X(owner, int, consumers, "2", "1 2 3", "warpgroups of 64 pixels each")                           \
-    X(owner, int, tile_n, "256", "16 32 48 64 80 96 112 128 160 192 224 256", "filters of a CTA")    \
-    X(owner, int, tile_k, "64", "16 24 32 40 48 56 64", "channels of a stage")                       \
-    X(owner, int, box_w, "16", "1 2 4 8 16 32 64 128", "columns of its pixels")                      \
-    X(owner, int, box_h, "8", "1 2 4 8 16 32 64 128", "rows of its pixels")                          \
-    X(owner, int, box_n, "1", "1 2 4 8 16 32 64 128", "images of its pixels")                        \
-    X(owner, int, stages, "4", "3 4 5 6 8", "chunks of channels in shared memory")                   \
-    X(owner, int, step_w, "1", "", "columns from one to the next place of a filter")                 \
-    X(owner, int, step_h, "1", "", "rows")                                                           \
-    X(owner, bool, grouped, "0", "0 1", "groups of channels, in the place of slices")                \
-    X(owner, int, slices, "1", "1 2 3 4 5 6 8 12 16", "of the taps and channels, f32 sums apart")    \
-    X(owner, int, together, "1", "1 2 4", "groups whose channels and filters share a tile")          \
-    X(owner, bool, im2col, "0", "0 1", "pixels follow each other over the ends of rows and images")  \
-    X(owner, int, split, "1", "1 2", "CTAs of a cluster that share the taps and channels of a tile") \
-    X(owner, bool, tall, "0", "0 1", "a stage has all three rows of a filter, which see one box")    \
-    X(owner, int, held, "0", "", "tall stages of a tile whose filters stay; 0: none does")           \
+#define CONV_SM90_CONFIG(X, owner)                                                                  \
+    X(owner, int, consumers, "2", "1 2 3", "warpgroups of 64 pixels each")                          \
+    X(owner, int, tile_n, "256", "16 32 48 64 80 96 112 128 160 192 224 256", "filters of a CTA")   \
+    X(owner, int, tile_k, "64", "16 24 32 40 48 56 64", "channels of a stage")                      \
+    X(owner, int, box_w, "16", "1 2 4 8 16 32 64 128", "columns of its pixels")                     \
+    X(owner, int, box_h, "8", "1 2 4 8 16 32 64 128", "rows of its pixels")                         \
+    X(owner, int, box_n, "1", "1 2 4 8 16 32 64 128", "images of its pixels")                       \
+    X(owner, int, stages, "4", "3 4 5 6 8", "chunks of channels in shared memory")                  \
+    X(owner, int, step_w, "1", "", "columns from one to the next place of a filter")                \
+    X(owner, int, step_h, "1", "", "rows")                                                          \
+    X(owner, bool, grouped, "0", "0 1", "groups of channels, in the place of slices")               \
+    X(owner, int, slices, "1", "1 2 3 4 5 6 8 12 16", "of the taps and channels, f32 sums apart")   \
+    X(owner, int, together, "1", "1 2 4", "groups whose channels and filters share a tile")         \
+    X(owner, bool, im2col, "0", "0 1", "pixels follow each other over the ends of rows and images") \
+    X(owner, bool, tall, "0", "0 1", "a stage has all three rows of a filter, which see one box")   \
+    X(owner, int, held, "0", "", "tall stages of a tile whose filters stay; 0: none does")          \
     X(owner, bool, zeros, "0", "0 1", "the gradient has pixels that no tap sees, and idle warps write them")
 
 typedef struct conv_sm90_config {
@@ -175,8 +174,11 @@ ckl_status conv_check_stages(const char *who, const ckl_device_info *device, int
  */
 bool conv_find_corners(const conv_mode *mode, bool data, int64_t *lower, int64_t *upper);
 
-/* For TMA: channels, columns, rows, slices, images. */
-param_tensor conv_pixels(const void *pointer, const conv_tensor *at);
+/*
+ * For TMA: channels, columns, rows, slices, images. row_bytes: that a box has of a pixel; L2 fetches no more at a time, for what lies behind
+ * them is asked for by boxes of its own (96 channels of 112x112 depthwise, 64 bytes of each: 88 % of L2's rate by fetches of 256).
+ */
+param_tensor conv_pixels(const void *pointer, const conv_tensor *at, int64_t row_bytes);
 
 enum { CONV_SM90_BOXES = 2 }; // consumers whose pixels are boxes
 
@@ -208,9 +210,6 @@ ckl_status conv_sm90_admit(const conv_sm90_problem *problem, const ckl_device_in
 /* Configs to consider, some with tile_n=0, which are none. Pure. */
 bool conv_sm90_candidate(const conv_sm90_problem *problem, const ckl_device_info *device, int i,
                          conv_sm90_config *config);
-
-/* The same config with pixels in the order of memory and, where a tile has the stages, two CTAs for each. */
-void conv_sm90_follow(const conv_sm90_problem *problem, const ckl_device_info *device, conv_sm90_config *config);
 
 /* The same config with boxes for all three rows of a filter, of a problem that may be tall. */
 void conv_sm90_load_tall(const conv_sm90_problem *problem, const ckl_device_info *device, conv_sm90_config *config);

@@ -248,7 +248,7 @@ static ckl_status launch_data(const ckl_plan *plan, const conv_sm90_config *c, c
     }
     if (d->groups > 1)
         own.shape[1] = p.y_size[0] = d->groups;
-    p.mY = conv_pixels((const char *)p.from[CONV_X] + offset * (int64_t)ckl_dtype_bytes(d->out), &own);
+    p.mY = conv_pixels((const char *)p.from[CONV_X] + offset * (int64_t)ckl_dtype_bytes(d->out), &own, 256);
     if (c->im2col)
         follow_pixels(&p, (const int64_t[]){ m[0].y, m[1].y, m[2].y }, (const int64_t[]){ 1, 1, 1 });
     return launch_tiles(plan, c, &p, stream);
@@ -286,6 +286,7 @@ ckl_status conv_sm90_launch(const ckl_plan *plan, const conv_sm90_config *c, con
     ckl_conv_desc all = *desc, *d = &all;
     all.groups /= c->together;
     conv_params p = conv_params_of(d, a);
+    const int64_t row_bytes = c->tile_k * (int64_t)ckl_dtype_bytes(d->dtype);
     const conv_tensor x = in_groups(&at[CONV_X], d->groups), y = in_groups(&at[CONV_Y], d->groups);
     p.mW = filters(a->w, &at[CONV_W], d->groups);
     p.tap_step[2] = 1;
@@ -297,15 +298,15 @@ ckl_status conv_sm90_launch(const ckl_plan *plan, const conv_sm90_config *c, con
     for (int i = 0; i < CONV_RANK; i++)
         p.x[i] = at[CONV_X].stride[i];
     if (d->direction == CKL_CONV_DATA) {
-        p.mX = conv_pixels(a->dy, &y);
+        p.mX = conv_pixels(a->dy, &y, row_bytes);
         return launch_all_data(plan, c, d, &x, p, stream);
     }
     for (int i = 0; i < CONV_MODES; i++)
         drop_unseen(&p, i, p.x_size[i], p.step[i]);
     p.y_size[0] = y.shape[1];
-    p.mX = conv_pixels(a->x, &x);
-    p.mY = conv_pixels(a->y, &y);
-    p.mR = conv_pixels(a->residual, &y);
+    p.mX = conv_pixels(a->x, &x, row_bytes);
+    p.mY = conv_pixels(a->y, &y, 256);
+    p.mR = conv_pixels(a->residual, &y, 256);
     if (c->im2col)
         follow_pixels(&p, p.x_size, p.step);
     return launch_tiles(plan, c, &p, stream);

@@ -2,17 +2,12 @@
 #include <math.h>
 
 #include "base/math.h"
-#include "operators/conv/conv_halves.h"
 #include "operators/conv/conv_prepared.h"
 
-/*
- * Stages of a tile that two CTAs share: at 45 (320 channels, stride 2) sharing took 13.95 us instead of 10.47. And of one of three
- * consumers, which were measured at 18.
- */
-enum { SPLIT_LEAST = 64, THREE_LEAST = 16 };
+enum { THREE_LEAST = 16 };                     // stages of a tile of three consumers, which were measured at 18
 enum { HELD_MAX = 32, HELD_BYTES = 64 << 10 }; // stages; of filters
 
-/* Columns of a staging buffer: the widest rows of 128, 64 or 32 bytes that divide the filters which a CTA finishes. */
+/* Columns of a staging buffer: the widest rows of 128, 64 or 32 bytes that divide the filters of a CTA. */
 static int y_cols_of(int filters, int out)
 {
     int bytes = 128;
@@ -26,13 +21,12 @@ static conv_sm90_shape memory_of(const conv_sm90_config *c)
 {
     const int rows = CONV_SM90_ROWS, out = (int)ckl_dtype_bytes(c->form.out);
     const int bytes = (int)ckl_dtype_bytes(c->form.dtype), step = 32 / bytes; // of wgmma
-    const int finished = c->tile_n / (c->split > 1 ? 2 : 1);                  // filters
-    conv_sm90_shape s = { .tile_m = rows * c->consumers, .y_cols = y_cols_of(finished, out) };
+    conv_sm90_shape s = { .tile_m = rows * c->consumers, .y_cols = y_cols_of(c->tile_n, out) };
     s.taps = c->tall ? CONV_SM90_TALL : 1;
     s.slots = s.taps * (c->held ? c->held : c->stages);
     s.x_images = c->box_w * (c->box_h + s.taps - 1);
     s.x_rows = s.x_images * c->box_n;
-    s.y_boxes = finished / s.y_cols;
+    s.y_boxes = c->tile_n / s.y_cols;
     s.buffers = CONV_SM90_BUFFERS * (c->form.residual ? s.y_boxes : 1);
     s.span = c->tile_k * bytes <= 32 ? 32 : c->tile_k * bytes <= 64 ? 64 : 128;
     s.depth = (c->tile_k + step - 1) / step * step;
@@ -46,7 +40,6 @@ static conv_sm90_shape memory_of(const conv_sm90_config *c)
     s.stage_room = (int64_t)s.x_rows * s.span + (c->held ? 0 : room);
     s.rooms = c->held * room + c->stages * s.stage_room;
     s.smem_bytes = s.rooms + c->stages * 16 + (int64_t)c->consumers * (s.buffers * rows * s.y_cols * out + 16);
-    s.smem_bytes += c->split > 1 ? conv_halves_bytes(c->consumers, finished) : 0;
     return s;
 }
 
@@ -158,7 +151,6 @@ static bool candidate_tile(const conv_sm90_problem *p, int i, conv_sm90_config *
     c->step_h = data ? 1 : (int)d->stride_h;
     c->grouped = d->groups > 1;
     c->zeros = p->has_unseen;
-    c->split = 1;
     c->im2col = c->tall = false;
     c->held = 0;
     c->together = 1;
@@ -196,19 +188,6 @@ static int groups_together(const ckl_conv_desc *d)
     return d->groups % together ? 1 : together;
 }
 
-/* Has a tile of this depth so many stages? */
-static bool has_stages(const conv_sm90_problem *p, int tile_k, int least)
-{
-    return p->taps * ceil_div(p->in, tile_k) >= least;
-}
-
-void conv_sm90_follow(const conv_sm90_problem *p, const ckl_device_info *device, conv_sm90_config *c)
-{
-    follow_rows(c, c->consumers);
-    c->split = has_stages(p, c->tile_k, SPLIT_LEAST) ? 2 : 1;
-    c->stages = stages_of(c, device);
-}
-
 /* Tall stages of a tile. */
 static int64_t tall_stages(const conv_sm90_problem *p, const conv_sm90_config *c)
 {
@@ -243,8 +222,8 @@ void conv_sm90_load_tall(const conv_sm90_problem *p, const ckl_device_info *devi
 }
 
 /*
- * One for groups that share tiles; then each for one CTA and, if any has the stages, for two of a cluster, both for boxes and for
- * pixels that follow each other, there also with three consumers; and for boxes of all rows of a filter, with and without these.
+ * One for groups that share tiles; then each for boxes and for pixels that follow each other, there also with three consumers; and for
+ * boxes of all rows of a filter, with and without these.
  */
 static bool candidate_sm90(const void *desc, const ckl_device_info *device, int i, void *config)
 {
@@ -254,20 +233,17 @@ static bool candidate_sm90(const void *desc, const ckl_device_info *device, int 
     if (check_rows(p) != CKL_OK)
         return i == 0; // to say why not
     const int together = groups_together(d), orders = d->groups > 1 ? 1 : p->may_be_tall ? 7 : 3;
-    const int splits = has_stages(p, depth_of(p, 2), SPLIT_LEAST) ? 2 : 1, kinds = orders * splits;
     if (together > 1 && i-- == 0) {
         candidate_tile(p, 0, c);
         c->together = together;
         c->stages = stages_of(c, device);
         return true;
     }
-    if (!candidate_tile(p, i / kinds, c))
+    if (!candidate_tile(p, i / orders, c))
         return false;
-    c->split = 1 + i % splits;
-    const int order = i % kinds / splits;
+    const int order = i % orders;
     const bool three = order > 0 && order % 2 == 0;
-    if ((three && (c->consumers == 1 || !has_stages(p, c->tile_k, THREE_LEAST))) ||
-        (c->split > 1 && (order > 2 || !has_stages(p, c->tile_k, SPLIT_LEAST))))
+    if (three && (c->consumers == 1 || p->taps * ceil_div(p->in, c->tile_k) < THREE_LEAST))
         c->tile_n = 0;
     if (three)
         c->consumers = CONV_SM90_CONSUMERS;
@@ -307,7 +283,7 @@ static double row_cost(const conv_sm90_config *c, int64_t bytes)
 /*
  * Three consumers: 128 channels of 28x28 take 15.5 us, one turn of tiles, and 17.1 in two turns of two consumers'; of tall stages
  * they cost what they should. 256 of 64x64 take 53.5 us by these and 256 filters, 59.3 without; 512 of 7x7 17.9 by one consumer and 128
- * filters, 15.6 by two CTAs a tile.
+ * filters, 14.4 by two and 64.
  */
 static double unsure(const conv_sm90_config *c)
 {
@@ -373,19 +349,16 @@ conv_sm90_work conv_sm90_work_of(const conv_sm90_problem *p, const conv_sm90_con
 /*
  * A stage takes the longest of its products on the tensor cores, of its bytes (72 a cycle from L2 to an SM, 7200 to all SMs),
  * and of its rows. The epilogue takes some cycles for each accumulator of a thread, which nothing overlaps, least of all where K
- * could be one stage (32 to 16 channels of 112x112, one pixel: 26.3 us). Then the exchange of two CTAs. A launch of the gradient begins
+ * could be one stage (32 to 16 channels of 112x112, one pixel: 26.3 us). A launch of the gradient begins
  * where the last turn of the one before leaves SMs; small ones gained nothing by that (512 channels of 14x14, stride 2: 23.5 us).
  */
 plan_cost conv_sm90_cost_of(const conv_sm90_work *w, const ckl_device_info *device, const conv_sm90_config *c)
 {
-    const double BYTES = 72, ALL_BYTES = 7200, STAGE = 40, START = 2000, SINGLE = 900, EXCHANGE = 5000, RING = 600,
-                 HERTZ = 1.7e9;
-    const double tiles = w->tiles * c->slices, ctas = c->split, at_once = device->sm_count / c->split,
-                 active = ctas * smaller(tiles, at_once);
+    const double BYTES = 72, ALL_BYTES = 7200, STAGE = 40, START = 2000, SINGLE = 900, RING = 600, HERTZ = 1.7e9;
+    const double tiles = w->tiles * c->slices, at_once = device->sm_count, active = smaller(tiles, at_once);
     const double load = larger(w->bytes / smaller(BYTES, ALL_BYTES / active), w->rows);
     const double stage = larger(w->multiply, load) * unsure(c) + w->absent + STAGE + (c->stages < 3 ? RING : 0);
-    const double tile = ceil(w->stages / c->slices / ctas) * stage + w->epilogue / ctas + (w->shallow ? SINGLE : 0) +
-                        (ctas > 1 ? EXCHANGE : 0);
+    const double tile = ceil(w->stages / c->slices) * stage + w->epilogue + (w->shallow ? SINGLE : 0);
     const double waves = larger(1, ceil(w->launches * tiles / at_once) / w->launches), traffic = tiles / at_once / 64;
     return (plan_cost){ w->launches * ((waves + traffic) * tile + START) / HERTZ * 1e6,
                         w->multiply > load ? "tensor cores" : "loads" };
@@ -399,27 +372,12 @@ static plan_cost cost_sm90(const void *desc, const ckl_device_info *device, cons
 
 static ckl_status check_together(const ckl_conv_desc *d, const conv_sm90_config *c)
 {
-    if (c->together == 1 || (c->together == groups_together(d) && c->tile_k == CONV_SM90_K &&
-                             c->tile_n == CONV_SM90_K && c->split == 1 && c->slices == 1))
+    if (c->together == 1 ||
+        (c->together == groups_together(d) && c->tile_k == CONV_SM90_K && c->tile_n == CONV_SM90_K && c->slices == 1))
         return CKL_OK;
     FAIL(CKL_UNSUPPORTED,
          "conv sm90: together=%d groups do not fill a tile of 64 channels and 64 filters, or it is shared by CTAs",
          c->together);
-}
-
-static ckl_status check_split(const conv_sm90_problem *p, const conv_sm90_config *c)
-{
-    const double k_tiles = (double)p->taps * (double)ceil_div(p->in, c->tile_k);
-    if (c->split < 1 || c->split > 2)
-        FAIL(CKL_INVALID, "conv sm90: split=%d is not in 1..2", c->split);
-    if (c->split == 1)
-        return CKL_OK;
-    if (c->form.residual || c->slices > 1 || p->launches > 1 || p->desc.dtype == CKL_I8)
-        FAIL(CKL_UNSUPPORTED, "conv sm90: split=2 takes no residual, no slices, no i8, and of data strides of 1");
-    if (k_tiles < 2 || c->tile_n / 2 % memory_of(c).y_cols)
-        FAIL(CKL_UNSUPPORTED, "conv sm90: split=2 halves %g stages and %d columns, which are to be whole and boxes",
-             k_tiles, c->tile_n);
-    return CKL_OK;
 }
 
 /* May one box serve all rows of the filter? A swizzle repeats after 8 pixels. */
@@ -433,8 +391,8 @@ static ckl_status check_tall(const conv_sm90_problem *p, const conv_sm90_config 
         FAIL(CKL_UNSUPPORTED,
              "conv sm90: tall=1 takes filters of %d rows that all see something, in rows of stride and dilation 1",
              CONV_SM90_TALL);
-    if (c->im2col || c->split > 1 || c->slices > 1 || c->together > 1)
-        FAIL(CKL_UNSUPPORTED, "conv sm90: tall=1 takes no im2col, split, slices or groups together");
+    if (c->im2col || c->slices > 1 || c->together > 1)
+        FAIL(CKL_UNSUPPORTED, "conv sm90: tall=1 takes no im2col, slices or groups together");
     if (c->box_w % 8 || c->box_w > CONV_SM90_ROWS || (int64_t)c->box_w * c->box_h % CONV_SM90_ROWS)
         FAIL(CKL_UNSUPPORTED, "conv sm90: tall=1, but a box of %dx%d has no whole rows of 8 for each consumer",
              c->box_h, c->box_w);
@@ -546,7 +504,6 @@ ckl_status conv_sm90_admit(const conv_sm90_problem *p, const ckl_device_info *de
     TRY(check_tall(p, c));
     TRY(check_tile(p, device, c));
     TRY(check_held(p, c));
-    TRY(check_split(p, c));
     TRY(check_im2col(p, c));
     if ((double)d->t * (double)d->r * (double)d->s > INT32_MAX)
         FAIL(CKL_UNSUPPORTED, "conv sm90: the taps of a filter are beyond 32-bit numbers");

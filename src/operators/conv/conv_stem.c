@@ -1,14 +1,14 @@
 /*
  * conv_stem.c - up to 64 channels, as first layers have, on Hopper, and up to 128 filters at once; K is all channels at all taps.
  *
- * A CTA keeps the filters in shared memory. A tile is 16 columns by 8 rows of y. All threads load the pixels of x below
- * it into one of two buffers, 4, 8, 16 ... channels each (zeros for absent ones), while the tile before is multiplied. A warp
- * has a row of y; it gathers what its pixels see into registers, wgmma's A, word by word: two channels of a pixel. The
- * offsets of a tap's words are constants, but where lanes have one of two taps. More than 8 channels are gathered by
- * ldmatrix, 8 of them at a time.
+ * A CTA keeps the filters in shared memory. A tile is 16 columns by 8 rows of y, of planes with an odd number of columns up to 128
+ * pixels that follow each other. All threads load the pixels of x below it into one of two buffers, 4, 8, 16 ... channels each (zeros
+ * for absent ones), while the tile before is multiplied. A warp has 16 pixels of y; it gathers what they see into registers, wgmma's A,
+ * word by word: two channels of a pixel. The offsets of a tap's words are constants, but where lanes have one of two taps. More than 8
+ * channels are gathered by ldmatrix, 8 of them at a time.
  *
- * NHWC is stored through staging buffers by TMA, if filters are whole 16 bytes. In NCHW a thread
- * stores pairs of columns. Otherwise a warp puts what it has of its row together in shared memory, and stores elements.
+ * NHWC is stored through staging buffers by TMA, if filters are whole 16 bytes. In NCHW a thread stores pairs of columns. What
+ * begins anywhere, other filters and rows of planes, goes through shared memory, and from there by vectors but for its ends.
  */
 #include <stdio.h>
 
@@ -37,9 +37,9 @@ static void describe_memory(stem_kernel *k)
         k->tmaY = make_tma_box(k->p.mY, c->form.out, 5, y_box, NULL, span);
     }
     if (s->y_rows) {
-        const int rows = s->y_rows, pitch = s->y_pitch, warps = CONV_STEM_THREADS / 32;
+        const int rows = s->y_rows, pitch = s->y_pitch;
         k->sRows = smem_tensor("rows", c->form.out,
-                               make_layout(shape(pitch, rows, warps), stride(1, pitch, pitch * rows)), 16);
+                               make_layout(shape(pitch, rows, s->y_parts), stride(1, pitch, pitch * rows)), 16);
     }
 }
 
@@ -56,8 +56,8 @@ static void describe_threads(stem_kernel *k)
     k->tid = warpgroup_thread();
     k->warp_row = warp();
     k->lane = thread_at(thread(), 0, 32, CONV_STEM_THREADS / 32);
-    k->tiles_w = conv_tiles_along(k->p.y_size[2], CONV_STEM_W);
-    k->tiles_h = conv_tiles_along(k->p.y_size[1], CONV_STEM_H);
+    k->tiles_w = conv_tiles_along(k->p.y_size[2], k->cfg->tile_w);
+    k->tiles_h = conv_tiles_along(k->p.y_size[1], k->cfg->tile_h);
     k->count = mul(mul(k->tiles_w, k->tiles_h), conv_number(k->p.n));
     k->first = k->cfg->several ? mul(cta_y(), imm(k->cfg->tile_n)) : imm(0);
 }
@@ -77,17 +77,24 @@ static val word_at(val address, int bytes)
     return convert(U32, at(smem_view(address, I32, compact(leaf(bytes / 4 + 1))), bytes / 4));
 }
 
+/* A lane's pixels in a buffer: both addresses, or the first one and bytes between them. */
+typedef struct lane_pixels {
+    val at[2];
+    int between;
+} lane_pixels;
+
 /*
  * The words of one half of a step, 8 elements of K, for a thread's two pixels. With 8 channels they are one tap's. With
  * 4 they are two taps', and half of the lanes have the second: `second` is 0 or all ones.
  */
-static void gather_half(const stem_kernel *k, val pixel, val second, int half, int between)
+static void gather_half(const stem_kernel *k, const lane_pixels *pixels, val second, int half)
 {
     const int step = half / 2, per_half = 8 / k->size.padded, tap = half * per_half;
     const bool two = per_half == 2 && tap + 1 < k->size.taps, cut = per_half == 2 && tap + 1 == k->size.taps;
-    val from = two ? add(pixel, bit_and(second, imm(tap_bytes(k, tap + 1) - tap_bytes(k, tap)))) : pixel;
     for (int i = 0; i < 2; i++) {
-        val word = tap < k->size.taps ? word_at(from, tap_bytes(k, tap) + i * between) : imm(0);
+        val pixel = pixels->at[pixels->between ? 0 : i];
+        val from = two ? add(pixel, bit_and(second, imm(tap_bytes(k, tap + 1) - tap_bytes(k, tap)))) : pixel;
+        val word = tap < k->size.taps ? word_at(from, tap_bytes(k, tap) + i * pixels->between) : imm(0);
         word = cut ? bit_and(word, bit_not(second)) : word;
         set(k->rA, coord(2 * (half % 2) + i, 0, step % STEPS_AT_ONCE), word);
     }
@@ -117,15 +124,15 @@ static void gather_step(const stem_kernel *k, val pixel, val second, int step)
  * Some steps, whose words are in registers together; more would leave an SM fewer CTAs, and to gather the next ones while these are
  * multiplied was slower (bench/notes/conv.md). The last wgmmas are not waited for.
  */
-static void multiply_steps(const stem_kernel *k, val pixel, val second, int first, int between)
+static void multiply_steps(const stem_kernel *k, const lane_pixels *pixels, val second, int first)
 {
     const int last = first + STEPS_AT_ONCE < k->size.steps ? first + STEPS_AT_ONCE : k->size.steps;
     if (first > 0)
         mma_wait(0);
     for (int half = 2 * first; half < 2 * last && k->size.padded <= 8 && describing(); half++)
-        gather_half(k, pixel, second, half, between);
+        gather_half(k, pixels, second, half);
     for (int step = first; step < last && k->size.padded > 8 && describing(); step++)
-        gather_step(k, pixel, second, step);
+        gather_step(k, pixels->at[0], second, step);
     mma_fence();
     for (int step = first; step < last && describing(); step++)
         gemm(&k->mma, local_tile(k->rA, shape(WORDS, 1, 1), coord(0, 0, step % STEPS_AT_ONCE)),
@@ -140,35 +147,49 @@ static val column_of_lane(const stem_kernel *k)
     return k->cfg->nchw ? add(mul(of_group, imm(2)), other) : rem(k->lane, imm(16));
 }
 
-/* The address of the first of a warp's pixels in a buffer. */
-static val first_pixel(const stem_kernel *k, val buffer)
+/* A pixel of a tile: where it lies there. */
+typedef struct tile_pixel {
+    val h, w;
+} tile_pixel;
+
+/* Pixel `number` of a warp, counted along the rows of a tile; beyond them the last one. */
+static tile_pixel pixel_of_warp(const stem_kernel *k, val number)
 {
-    val address = add(tensor_address(k->sHalo, coord(0, 0)), mul(buffer, imm(2 * k->size.halo)));
-    return add(address, mul(k->warp_row, imm(2 * k->size.pitch * k->cfg->step_h * k->size.halo_w)));
+    const int width = k->cfg->tile_w;
+    val of_tile = min(add(mul(k->warp_row, imm(CONV_STEM_W)), number), imm(width * k->cfg->tile_h - 1));
+    val h = div(of_tile, imm(width));
+    return (tile_pixel){ h, sub(of_tile, mul(h, imm(width))) };
+}
+
+/* The address in a buffer of what it sees first. */
+static val address_of(const stem_kernel *k, val buffer, val number)
+{
+    const conv_stem_config *c = k->cfg;
+    const tile_pixel at = pixel_of_warp(k, number);
+    val pixel = add(mul(at.h, imm(c->step_h * k->size.halo_w)), mul(at.w, imm(c->step_w)));
+    val first = add(tensor_address(k->sHalo, coord(0, 0)), mul(buffer, imm(2 * k->size.halo)));
+    return add(first, mul(pixel, imm(2 * k->size.pitch)));
 }
 
 static void multiply_wide(const stem_kernel *k, val buffer)
 {
-    val column = mul(column_of_lane(k), imm(2 * k->size.pitch * k->cfg->step_w));
-    val pixel = add(first_pixel(k, buffer), column), second = sub(imm(0), div(k->lane, imm(16)));
+    const lane_pixels pixels = { .at = { address_of(k, buffer, column_of_lane(k)) } };
+    val second = sub(imm(0), div(k->lane, imm(16)));
     for (int first = 0; first < k->size.steps && describing(); first += STEPS_AT_ONCE)
-        multiply_steps(k, pixel, second, first, 0);
+        multiply_steps(k, &pixels, second, first);
 }
 
 static void multiply(const stem_kernel *k, val buffer)
 {
     const conv_stem_config *c = k->cfg;
-    const int pixel_bytes = 2 * k->size.padded,
-              apart = c->nchw ? 1 : 8;                             // columns from a thread's first pixel to its second
-    val group = div(k->lane, imm(4)), word = rem(k->lane, imm(4)); // a pixel, a word of 8 elements of K
-    val column = mul(group, imm((c->nchw ? 2 : 1) * c->step_w));
-    val pixel = add(mul(k->warp_row, imm(c->step_h * k->size.halo_w)), column);
-    val address = add(tensor_address(k->sHalo, coord(0, 0)), mul(buffer, imm(2 * k->size.halo)));
-    address = add(address, mul(pixel, imm(pixel_bytes)));
+    const int apart = c->nchw ? 1 : 8; // columns from a thread's first pixel to its second
+    val number = mul(div(k->lane, imm(4)), imm(c->nchw ? 2 : 1)), word = rem(k->lane, imm(4)); // of 8 elements of K
     val of_tap = k->size.padded == 8 ? word : rem(word, imm(2)), second = sub(imm(0), div(word, imm(2)));
-    address = add(address, mul(of_tap, imm(4)));
+    lane_pixels pixels = { .between = conv_stem_is_flat(c) ? 0 : apart * c->step_w * 2 * k->size.padded };
+    for (int i = 0; i < (pixels.between ? 1 : 2); i++)
+        pixels.at[i] = add(address_of(k, buffer, add(number, imm(i * apart))), mul(of_tap, imm(4)));
     for (int first = 0; first < k->size.steps && describing(); first += STEPS_AT_ONCE)
-        multiply_steps(k, address, second, first, apart * c->step_w * pixel_bytes);
+        multiply_steps(k, &pixels, second, first);
 }
 
 /* The epilogue */
@@ -190,8 +211,9 @@ static void set_place(const stem_kernel *k, const stem_place *place, int i, conv
     tensor tCcY = coordinates_of(k);
     val row = rem(coordinate(tCcY, 0, i), imm(CONV_STEM_W)), first = rem(row, imm(8)), second = div(row, imm(8));
     val column = k->cfg->nchw ? add(mul(first, imm(2)), second) : row;
-    in->pixel =
-        conv_pixel_at(&k->p, place->n, (const val[]){ imm(0), add(place->h, k->warp_row), add(place->w, column) });
+    const tile_pixel pixel = pixel_of_warp(k, column);
+    const val at[] = { imm(0), add(place->h, pixel.h), add(place->w, pixel.w) };
+    in->pixel = conv_pixel_at(&k->p, place->n, at);
     in->channel = add(k->first, coordinate(tCcY, 1, i));
 }
 
@@ -254,107 +276,132 @@ static void store_pairs(const stem_kernel *k, const stem_place *place)
     }
 }
 
-/* Accumulators of some channels to a warp's rows in shared memory, of which `to` is the thread's first. */
-static void gather_rows(const stem_kernel *k, int first, int count, val to)
+/* Neighbours in y: the address of the first run, elements from a run to the next one, and of a run. */
+typedef struct y_runs {
+    val address, apart, count;
+} y_runs;
+
+/* Bytes from whole 16 to a run. */
+static val shift_of(const y_runs *runs, ckl_dtype out, val number)
+{
+    val apart = mul(convert(U32, runs->apart), imm((int)ckl_dtype_bytes(out)));
+    return bit_and(add(convert(U32, runs->address), mul(number, apart)), imm(15));
+}
+
+/* Lanes that store a run of up to 128 elements. */
+static int lanes_of_run(const stem_kernel *k)
+{
+    return CONV_STEM_PIXELS * (int)ckl_dtype_bytes(k->cfg->form.out) / 16;
+}
+
+/*
+ * A run by so many lanes, from shared memory, where it is as far from whole 16 bytes as in y: vectors of 16 bytes, and single elements
+ * before the first and behind the last of them.
+ */
+static void store_run(const stem_kernel *k, const y_runs *runs, int lanes, val from, val number)
+{
+    const ckl_dtype out = k->cfg->form.out;
+    const int bytes = (int)ckl_dtype_bytes(out), vector = 16 / bytes;
+    val lane = rem(k->lane, imm(lanes));
+    val shift = shift_of(runs, out, number), begin = div(shift, imm(bytes)), end = add(begin, runs->count);
+    val whole = gmem_address(runs->address, out, mul(convert(I64, number), runs->apart));
+    whole = sub(whole, convert(U64, shift));
+    LOOP_FROM(e, mul(lane, imm(vector)), end, imm(lanes * vector))
+        IF(logical_and(ge(e, begin), le(add(e, imm(vector)), end)))
+            copy(smem_view(add(from, mul(e, imm(bytes))), out, compact(leaf(vector))),
+                 conv_run_at(whole, out, convert(I64, e), vector), 16);
+    val first = mul(div(add(begin, imm(vector - 1)), imm(vector)), imm(vector)),
+        behind = max(first, mul(div(end, imm(vector)), imm(vector)));
+    val before = lt(lane, imm(vector)), e = select(before, lane, sub(add(behind, lane), imm(vector)));
+    val single = select(before, gt(begin, imm(0)), lt(lane, imm(2 * vector)));
+    IF(logical_and(single, logical_and(ge(e, begin), lt(e, end))))
+        set(conv_run_at(whole, out, convert(I64, e), 1), 0,
+            at(smem_view(add(from, mul(e, imm(bytes))), out, compact(leaf(1))), 0));
+}
+
+/* Accumulators of some channels to the CTA's rows in shared memory. */
+static void gather_shifted(const stem_kernel *k, const y_runs *runs, int first, int count)
 {
     const ckl_dtype out = k->cfg->form.out;
     const int bytes = (int)ckl_dtype_bytes(out);
     layout along = coordinate_distances(coordinates_of(k), 1);
+    val pixel = add(mul(k->warp_row, imm(CONV_STEM_W)), mul(div(k->lane, imm(4)), imm(2)));
+    val channel = coordinate(coordinates_of(k), 1, 0), to = tensor_address(k->sRows, coord(pixel, channel, 0));
     UNROLL(i, static_size(k->acc.layout)) {
-        const int distance = (int)index_at(along, i) - first;
-        if (i % 4 > 1 || distance < 0 || distance >= count)
+        const int distance = (int)index_at(along, i);
+        if (i % 4 > 1 || distance < first || distance >= first + count)
             continue;
-        tensor rY = fragment(out, compact(leaf(2))); // (2): neighbouring columns
+        val shifted = add(to, shift_of(runs, out, add(channel, imm(distance))));
+        tensor sY = smem_view(add(shifted, imm((distance - first) * k->size.y_pitch * bytes)), out, compact(leaf(2)));
         for (int j = 0; j < 2; j++)
-            set(rY, j, convert(out, at(k->acc, i + 2 * j)));
-        copy(rY, smem_view(add(to, imm(distance * k->size.y_pitch * bytes)), out, compact(leaf(2))), 2 * bytes);
+            set(sY, j, convert(out, at(k->acc, i + 2 * j)));
     }
 }
 
-/* These to y. A loop, not unrolled: of the addresses of 128 channels ptxas spills 728 bytes. */
-static void store_channels(const stem_kernel *k, int first, int count, val from, val start)
-{
-    enum { AT_ONCE = 32 / CONV_STEM_W };
-    const ckl_dtype out = k->cfg->form.out;
-    const int row_bytes = k->size.y_pitch * (int)ckl_dtype_bytes(out);
-    val of = div(k->lane, imm(CONV_STEM_W)), last = sub(conv_number(k->p.k), k->first);
-    LOOP_FROM(channel, add(of, imm(first)), min(last, imm(first + count)), imm(AT_ONCE)) {
-        val row = add(from, mul(sub(channel, imm(first)), imm(row_bytes)));
-        set(conv_run_at(k->p.from[CONV_Y], out, start, 1), 0, at(smem_view(row, out, compact(leaf(1))), 0));
-        assign(start, add(start, mul(k->p.y[4], imm64(AT_ONCE))));
-    }
-}
-
-/*
- * NCHW with an odd number of columns, stored element by element: those of a channel come to neighbouring lanes, so that
- * a store touches as few sectors as can be.
- */
+/* NCHW of any number of columns: a run of pixels for each channel, some channels at a time. */
 static void store_planes(const stem_kernel *k, const stem_place *place)
 {
-    val column = rem(k->lane, imm(CONV_STEM_W)), channel = add(k->first, div(k->lane, imm(CONV_STEM_W)));
-    val pair = mul(div(k->lane, imm(4)), imm(2)), h = add(place->h, k->warp_row), w = add(place->w, column);
-    val to = tensor_address(k->sRows, coord(pair, coordinate(coordinates_of(k), 1, 0), k->warp_row)),
-        from = tensor_address(k->sRows, coord(column, 0, k->warp_row));
-    val start = add(mul(convert(I64, place->n), k->p.y[0]), mul(convert(I64, h), k->p.y[2]));
-    start = add(start, mul(convert(I64, w), k->p.y[3]));
-    start = variable(I64, add(start, mul(convert(I64, channel), k->p.y[4])));
-    val inside = logical_and(lt(h, conv_number(k->p.y_size[1])), lt(w, conv_number(k->p.y_size[2])));
+    const ckl_dtype out = k->cfg->form.out;
+    const int row_bytes = k->size.y_pitch * (int)ckl_dtype_bytes(out);
+    val start = add(mul(convert(I64, place->n), k->p.y[0]), mul(convert(I64, place->h), k->p.y[2]));
+    start = add(start, add(mul(convert(I64, place->w), k->p.y[3]), mul(convert(I64, k->first), k->p.y[4])));
+    val rows = min(sub(conv_number(k->p.y_size[1]), place->h), imm(k->cfg->tile_h)),
+        columns = min(sub(conv_number(k->p.y_size[2]), place->w), imm(k->cfg->tile_w));
+    const y_runs runs = { gmem_address(k->p.from[CONV_Y], out, start), k->p.y[4], mul(rows, columns) };
+    const int lanes = lanes_of_run(k);
+    val last = sub(conv_number(k->p.k), k->first), own = div(thread(), imm(lanes));
     for (int n = 0; n < k->cfg->tile_n && describing(); n += CONV_STEM_PLANES) {
         const int count = (int)min_i64(CONV_STEM_PLANES, k->cfg->tile_n - n);
-        gather_rows(k, n, count, to);
-        warp_sync();
-        IF(inside)
-            store_channels(k, n, count, from, start);
-        warp_sync();
+        gather_shifted(k, &runs, n, count);
+        cta_sync();
+        LOOP_FROM(channel, add(own, imm(n)), min(last, imm(n + count)), imm(CONV_STEM_THREADS / lanes))
+            store_run(k, &runs, lanes,
+                      add(tensor_address(k->sRows, coord(0, 0, 0)), mul(sub(channel, imm(n)), imm(row_bytes))),
+                      channel);
+        cta_sync();
     }
 }
 
-/* Accumulators i and i + 1, which are neighbouring channels, to a warp's pixels in shared memory. */
-static void gather_pixels(const stem_kernel *k)
+/* Accumulators to a warp's pixels in shared memory, which are runs of their own or, `apart` elements from each other, all of one. */
+static void gather_pixels(const stem_kernel *k, const y_runs *runs, val filters, val apart)
 {
     const ckl_dtype out = k->cfg->form.out;
     const int bytes = (int)ckl_dtype_bytes(out);
     layout along = coordinate_distances(coordinates_of(k), 1);
-    val to = tensor_address(k->sRows, coord(coordinate(coordinates_of(k), 1, 0), div(k->lane, imm(4)), k->warp_row));
+    val channel = coordinate(coordinates_of(k), 1, 0), to[2];
+    for (int i = 0; i < 2; i++) {
+        val pixel = add(div(k->lane, imm(4)), imm(8 * i));
+        val element = add(mul(pixel, apart), channel);
+        to[i] = add(tensor_address(k->sRows, coord(0, 0, k->warp_row)), mul(element, imm(bytes)));
+        to[i] = add(to[i], shift_of(runs, out, k->cfg->several ? pixel : imm(0)));
+    }
     UNROLL(i, static_size(k->acc.layout)) {
-        if (i % 2)
-            continue;
-        const int distance = (int)index_at(along, i) + i % 4 / 2 * 8 * k->size.y_pitch;
-        tensor rY = fragment(out, compact(leaf(2))); // (2)
-        for (int j = 0; j < 2; j++)
-            set(rY, j, convert(out, at(k->acc, i + j)));
-        copy(rY, smem_view(add(to, imm(distance * bytes)), out, compact(leaf(2))), 2 * bytes);
+        const int distance = (int)index_at(along, i);
+        if (i % 4 < 2)
+            IF(lt(add(channel, imm(distance)), filters))
+                for (int j = 0; j < 2; j++)
+                    set(smem_view(add(to[j], imm(distance * bytes)), out, compact(leaf(1))), 0,
+                        convert(out, at(k->acc, i + 2 * j)));
     }
 }
 
-/*
- * NHWC where filters are not whole 16 bytes: what a warp's row has of each pixel goes to neighbouring lanes, the pixels
- * one after the other.
- */
+/* NHWC where filters are not whole 16 bytes: what a warp's row has of each pixel, or of all of them if that is side by side in y. */
 static void store_pixels(const stem_kernel *k, const stem_place *place)
 {
     const ckl_dtype out = k->cfg->form.out;
-    const int bytes = (int)ckl_dtype_bytes(out);
-    val h = add(place->h, k->warp_row), width = sub(conv_number(k->p.y_size[2]), place->w);
+    const int pitch = k->size.y_pitch, lanes = k->cfg->several ? lanes_of_run(k) : 32;
+    val h = add(place->h, k->warp_row), width = min(sub(conv_number(k->p.y_size[2]), place->w), imm(CONV_STEM_W));
     val filters = min(sub(conv_number(k->p.k), k->first), imm(k->cfg->tile_n));
-    val from = tensor_address(k->sRows, coord(0, 0, k->warp_row));
     val start = add(mul(convert(I64, place->n), k->p.y[0]), mul(convert(I64, h), k->p.y[2]));
     start = add(start, add(mul(convert(I64, place->w), k->p.y[3]), convert(I64, k->first)));
-    val pixel = variable(U32, div(k->lane, filters)), channel = variable(U32, rem(k->lane, filters));
-    val pixels = div(imm_as(U32, 32), filters),
-        channels = rem(imm_as(U32, 32), filters); // from a lane's element to its next one
-    gather_pixels(k);
+    const y_runs runs = { gmem_address(k->p.from[CONV_Y], out, start), k->p.y[3],
+                          k->cfg->several ? filters : mul(filters, width) };
+    val from = tensor_address(k->sRows, coord(0, 0, k->warp_row));
+    gather_pixels(k, &runs, filters, k->cfg->several ? imm(pitch) : filters);
     warp_sync();
     IF(lt(h, conv_number(k->p.y_size[1])))
-        LOOP_FROM(i, k->lane, mul(filters, min(width, imm(CONV_STEM_W))), imm(32)) {
-            val element = add(mul(pixel, imm(k->size.y_pitch)), channel);
-            tensor sY = smem_view(add(from, mul(element, imm(bytes))), out, compact(leaf(1)));
-            val to = add(start, add(mul(convert(I64, pixel), k->p.y[3]), convert(I64, channel)));
-            set(conv_run_at(k->p.from[CONV_Y], out, to, 1), 0, at(sY, 0));
-            val next = add(channel, channels), beyond = ge(next, filters);
-            assign(pixel, add(pixel, add(pixels, select(beyond, imm_as(U32, 1), imm_as(U32, 0)))));
-            assign(channel, select(beyond, sub(next, filters), next));
-        }
+        LOOP_FROM(pixel, div(k->lane, imm(lanes)), k->cfg->several ? width : imm(1), imm(32 / lanes))
+            store_run(k, &runs, lanes, add(from, mul(pixel, imm(pitch * (int)ckl_dtype_bytes(out)))), pixel);
     warp_sync();
 }
 

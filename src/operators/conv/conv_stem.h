@@ -14,7 +14,9 @@
     X(owner, int, columns, "3", "", "of a filter")                                     \
     CONV_STEPS_CONFIG(X, owner)                                                        \
     X(owner, bool, direct, "0", "0 1", "y is stored element by element, in NHWC too")  \
-    X(owner, bool, pairs, "0", "0 1", "NCHW: two columns of y are stored together")
+    X(owner, bool, pairs, "0", "0 1", "NCHW: two columns of y are stored together")    \
+    X(owner, int, tile_w, "16", "", "columns of y of a tile")                          \
+    X(owner, int, tile_h, "8", "", "rows of them: up to 128 pixels")
 
 typedef struct conv_stem_config {
     conv_form form;
@@ -24,9 +26,10 @@ typedef struct conv_stem_config {
 enum {
     CONV_STEM_CONSUMERS = 2, // warpgroups
     CONV_STEM_THREADS = 128 * CONV_STEM_CONSUMERS,
-    CONV_STEM_W = 16, // pixels of a tile: a warp has a row
+    CONV_STEM_W = 16, // pixels of a warp, and columns of a tile but in planes of an odd number of columns
     CONV_STEM_H = 4 * CONV_STEM_CONSUMERS,
-    CONV_STEM_K = 16, // channels under taps of a step
+    CONV_STEM_PIXELS = CONV_STEM_W * CONV_STEM_H, // of a tile, at most
+    CONV_STEM_K = 16,                             // channels under taps of a step
     CONV_STEM_CHANNELS_MAX = 64,
     CONV_STEM_FILTERS_MAX = 128, // of a CTA
     CONV_STEM_STEPS_MAX = 64,
@@ -34,6 +37,12 @@ enum {
     CONV_STEM_NEAR = 8,          // neighbouring filters of a warp's load, where they lie across
     CONV_STEM_PLANES = 32,       // channels of a warp's row that go through shared memory together
 };
+
+/* Are tiles whole rows of a plane, or parts of one, whose pixels follow each other in y? */
+static inline bool conv_stem_is_flat(const conv_stem_config *c)
+{
+    return c->nchw && !c->pairs;
+}
 
 /* What the kernel and its host side derive alike from a config. */
 typedef struct conv_stem_shape {
@@ -44,7 +53,8 @@ typedef struct conv_stem_shape {
     int loads, lines_at_once; // of a lane: vectors of a line; lines that are under way together
     int halo_h, halo_w, halo; // rows and columns of x under a tile, and elements of both
     int y_cols;               // of a staging buffer
-    int y_rows, y_pitch; // of a warp in shared memory before it: channels of pixels or, in NCHW, pixels of channels
+    int y_rows, y_pitch;      // in shared memory before it: channels of pixels or, in NCHW, pixels of channels
+    int y_parts;              // that have such rows: warps, or the CTA
     int64_t smem_bytes;
 } conv_stem_shape;
 

@@ -19,11 +19,11 @@ typedef struct stem_kernel {
     tensor sW;    // (BN,16,STEPS)
     tensor sHalo; // (HALO,BUFFERS)
     tensor sY;    // (ROWS,COLS,BUFFERS,WARPGROUPS)
-    tensor sRows; // (PITCH,ROWS,WARPS)
+    tensor sRows; // (PITCH,ROWS,PARTS)
     tensor tCrW;  // (MMA_N,MMA_K,STEPS)
     tensor acc, rA;
     val first;                      // of the CTA's filters
-    val group, tid, warp_row, lane; // warpgroup, thread of it, the warp's row of a tile
+    val group, tid, warp_row, lane; // warpgroup, thread of it, the warp's 16 pixels of a tile
     val tiles_w, tiles_h, count;
     conv_vectors vectors; // of the thread's columns
 } stem_kernel;

@@ -13,8 +13,8 @@ enum {
 stem_place conv_stem_place(const stem_kernel *k, val tile)
 {
     val rest = div(tile, k->tiles_w), n = div(rest, k->tiles_h);
-    return (stem_place){ .w = mul(sub(tile, mul(rest, k->tiles_w)), imm(CONV_STEM_W)),
-                         .h = mul(sub(rest, mul(n, k->tiles_h)), imm(CONV_STEM_H)),
+    return (stem_place){ .w = mul(sub(tile, mul(rest, k->tiles_w)), imm(k->cfg->tile_w)),
+                         .h = mul(sub(rest, mul(n, k->tiles_h)), imm(k->cfg->tile_h)),
                          .n = n };
 }
 

@@ -25,17 +25,19 @@ conv_stem_shape conv_stem_shape_of(const conv_stem_config *c)
                           .taps = c->rows * c->columns };
     s.pitch = s.padded > UNIT && s.padded / UNIT % 2 == 0 ? s.padded + UNIT : s.padded;
     s.steps = (int)ceil_div((int64_t)s.taps * s.padded, CONV_STEM_K);
-    s.halo_h = (CONV_STEM_H - 1) * c->step_h + (c->rows - 1) * c->dilation_h + 1;
-    s.halo_w = (CONV_STEM_W - 1) * c->step_w + (c->columns - 1) * c->dilation_w + 1;
+    s.halo_h = (c->tile_h - 1) * c->step_h + (c->rows - 1) * c->dilation_h + 1;
+    s.halo_w = (c->tile_w - 1) * c->step_w + (c->columns - 1) * c->dilation_w + 1;
     s.halo = (int)round_up((int64_t)s.halo_h * s.halo_w * s.pitch, 64); // whole 128 bytes
     s.y_cols = c->tile_n % 32 ? 16 : c->tile_n % 64 || out == 4 ? 32 : 64;
     s.y_rows = !c->direct || c->pairs ? 0 : c->nchw ? CONV_STEM_PLANES : CONV_STEM_W;
-    s.y_pitch = (c->nchw ? CONV_STEM_W : c->tile_n) + UNIT; // lanes that write together are in different banks
+    s.y_parts = c->nchw ? 1 : THREADS / 32;
+    s.y_pitch =
+        c->nchw ? CONV_STEM_PIXELS + 16 / out : c->tile_n + UNIT; // lanes that write together are in different banks
     s.async = is_wide(c) && c->vec == UNIT;
     s.loads = (int)ceil_div(s.halo_w * (c->nchw ? 1 : c->channels / c->vec), 32);
     s.lines_at_once = (int)max_i64(1, (is_wide(c) ? WIDE_LOADS_MAX : LOADS_MAX) / max_i64(1, s.loads));
     s.smem_bytes = (int64_t)c->tile_n * CONV_STEM_K * s.steps * 2 + 2 * (int64_t)s.halo * 2 +
-                   (c->direct ? (int64_t)s.y_rows * s.y_pitch * THREADS / 32 : (int64_t)rows * c->tile_n) * out + 2048;
+                   (c->direct ? (int64_t)s.y_rows * s.y_pitch * s.y_parts : (int64_t)rows * c->tile_n) * out + 2048;
     return s;
 }
 
@@ -54,10 +56,9 @@ static int ctas_of(const conv_stem_config *c, const ckl_device_info *device)
     const conv_stem_shape s = conv_stem_shape_of(c);
     const int vectors = (c->form.bias + c->form.scale) * c->tile_n / 4, of_load = c->nchw ? 4 : (c->vec + 1) / 2;
     const int loads = s.async ? 0 : (int)min_i64(loads_of(c), is_wide(c) ? s.lines_at_once * s.loads : LOADS_MAX);
-    const int registers = c->tile_n / 2 + vectors + of_load * loads + (is_wide(c) ? 24 : 0) +
-                          (c->direct && !c->nchw ? 40
-                           : c->several          ? 56
-                                                 : 24);
+    const bool runs = c->direct && !c->pairs;
+    const int more = c->several && !runs ? 56 : c->several || (runs && !c->nchw) ? 40 : 24;
+    const int registers = c->tile_n / 2 + vectors + of_load * loads + (is_wide(c) ? 24 : 0) + more;
     int ctas =
         c->tile_n < 64 ? 4 : 3; // 64 filters in 64 registers serialise wgmma, as 96 in 80 do, which pay none the less
     while (ctas > 1 && (registers * THREADS * ctas > 65536 || s.smem_bytes * ctas > device->smem_per_sm_bytes))
@@ -83,31 +84,49 @@ static int64_t vector_of(const ckl_conv_desc *d)
     return d->layout == CKL_IMAGE_NHWC ? min_i64(UNIT, power_of_two_in(d->c)) : 1;
 }
 
+static double tiles_of(const ckl_conv_desc *d, const conv_stem_config *c)
+{
+    conv_mode m[CONV_MODES];
+    conv_modes(d, m);
+    return (double)d->n * (double)ceil_div(m[1].y, c->tile_h) * (double)ceil_div(m[2].y, c->tile_w);
+}
+
+/* Planes with an odd number of columns are stored in runs of pixels: whole rows, or parts of one. */
+static void take_tile(const ckl_conv_desc *d, conv_stem_config *c)
+{
+    conv_mode m[CONV_MODES];
+    conv_modes(d, m);
+    c->pairs = c->nchw && m[2].y % 2 == 0;
+    c->tile_w = CONV_STEM_W;
+    c->tile_h = CONV_STEM_H;
+    if (!conv_stem_is_flat(c))
+        return;
+    c->tile_w = (int)max_i64(1, min_i64(m[2].y, CONV_STEM_PIXELS));
+    c->tile_h = (int)max_i64(1, min_i64(m[1].y, CONV_STEM_PIXELS / c->tile_w));
+}
+
 /*
  * Filters of a CTA: all, up to 128, or as few CTAs as that takes; or more CTAs, which fill the SMs where pixels are
- * few.
+ * few. 128 of many where runs are stored, 96 where pixels are (1 to 256 of 3 planes of 709x709: 773 us, by 96 882).
  */
 static bool candidate_stem(const void *desc, const ckl_device_info *device, int i, void *config)
 {
     const ckl_conv_desc inner = conv_turned(desc), *d = &inner;
     conv_stem_config *c = config;
     const int unit = d->c > UNIT ? 16 : 32;
-    const bool staged = !stores_directly(d) || d->layout == CKL_IMAGE_NCHW;
-    const int64_t most[] = { d->k > FILTERS_MAX && staged ? 96 : FILTERS_MAX, 64, 32 };
-    if (i >= COUNT_OF(most) || (i > 0 && d->k <= most[i]))
-        return false;
-    conv_mode m[CONV_MODES];
-    conv_modes(d, m);
     *c = (conv_stem_config){ .form = conv_form_of(desc),
                              .nchw = d->layout == CKL_IMAGE_NCHW,
                              .direct = stores_directly(d),
                              .channels = conv_config_number(d->c),
                              .vec = 1,
-                             .tile_n = (int)round_up(ceil_div(d->k, max_i64(1, ceil_div(d->k, most[i]))), unit),
                              .rows = conv_config_number(d->r),
                              .columns = conv_config_number(d->s),
-                             CONV_STEPS_OF(d),
-                             .pairs = d->layout == CKL_IMAGE_NCHW && m[2].y % 2 == 0 };
+                             CONV_STEPS_OF(d) };
+    take_tile(d, c);
+    const int64_t most[] = { d->k > FILTERS_MAX && (!c->direct || c->pairs) ? 96 : FILTERS_MAX, 64, 32 };
+    if (i >= COUNT_OF(most) || (i > 0 && d->k <= most[i]))
+        return false;
+    c->tile_n = (int)round_up(ceil_div(d->k, max_i64(1, ceil_div(d->k, most[i]))), unit);
     if (is_wide(c))
         c->vec = (int)vector_of(d);
     else if (whole_pixels(d) && loads_of(c) > LOADS_MAX)
@@ -115,13 +134,6 @@ static bool candidate_stem(const void *desc, const ckl_device_info *device, int 
     c->several = c->tile_n < d->k;
     c->ctas = ctas_of(c, device);
     return true;
-}
-
-static double tiles_of(const ckl_conv_desc *d)
-{
-    conv_mode m[CONV_MODES];
-    conv_modes(d, m);
-    return (double)d->n * (double)ceil_div(m[1].y, CONV_STEM_H) * (double)ceil_div(m[2].y, CONV_STEM_W);
 }
 
 static int64_t filter_tiles(const ckl_conv_desc *d, const conv_stem_config *c)
@@ -199,7 +211,7 @@ static double filter_cycles(const conv_stem_config *c, const conv_stem_shape *s)
  */
 static double turns_of(const ckl_conv_desc *d, const ckl_device_info *device, const conv_stem_config *c)
 {
-    const double tiles = tiles_of(d) * (double)filter_tiles(d, c), of_sm = tiles / device->sm_count;
+    const double tiles = tiles_of(d, c) * (double)filter_tiles(d, c), of_sm = tiles / device->sm_count;
     if (c->form.direction == CKL_CONV_DATA && is_wide(c))
         return ceil(of_sm / c->ctas) * fmin(c->ctas, ceil(of_sm));
     return fmax(1, of_sm);
@@ -238,9 +250,23 @@ static ckl_status check_problem(const ckl_conv_desc *d, const ckl_device_info *d
              inner.c, CONV_STEM_CHANNELS_MAX, inner.k);
     if (inner.c > UNIT && inner.c % UNIT == 0 && d->r * d->s == 1 && d->layout == CKL_IMAGE_NHWC)
         FAIL(CKL_UNSUPPORTED, "conv stem: filters of one pixel that are whole 16 bytes are a matrix product");
-    if ((double)inner.c * (double)inner.h * (double)inner.w > INT32_MAX || tiles_of(&inner) > INT32_MAX / 2 ||
-        d->h > INT32_MAX / 4 || d->w > INT32_MAX / 4)
+    if ((double)inner.c * (double)inner.h * (double)inner.w > INT32_MAX ||
+        (double)inner.n * (double)inner.h * (double)inner.w > INT32_MAX / 2 || d->h > INT32_MAX / 4 ||
+        d->w > INT32_MAX / 4)
         FAIL(CKL_UNSUPPORTED, "conv stem: an image of %" PRId64 "x%" PRId64 " is beyond 32-bit numbers", d->h, d->w);
+    return CKL_OK;
+}
+
+/* Pixels of a flat tile follow each other in y. */
+static ckl_status check_tile(const conv_stem_config *c, int64_t width)
+{
+    const bool flat = c->tile_w > 0 && c->tile_h > 0 && c->tile_w <= CONV_STEM_PIXELS &&
+                      c->tile_h <= CONV_STEM_PIXELS / c->tile_w && (c->tile_w == width || c->tile_h == 1);
+    if (conv_stem_is_flat(c) ? !flat : c->tile_w != CONV_STEM_W || c->tile_h != CONV_STEM_H)
+        FAIL(CKL_INVALID,
+             "conv stem: tile_w=%d and tile_h=%d are not 16 and 8, or of planes without pairs=1 up to 128 pixels that "
+             "follow each other",
+             c->tile_w, c->tile_h);
     return CKL_OK;
 }
 
@@ -266,6 +292,7 @@ static ckl_status admit_stem(const void *desc, const ckl_device_info *device, co
              c->direct, d->k);
     if (c->pairs && (!c->nchw || m[2].y % 2))
         FAIL(CKL_INVALID, "conv stem: pairs=1, but y has %" PRId64 " columns", m[2].y);
+    TRY(check_tile(c, m[2].y));
     const int unit = is_wide(c) ? 16 : 32;
     if (c->tile_n < unit || c->tile_n % unit || c->tile_n > FILTERS_MAX || c->ctas < 1 || c->ctas > 4)
         FAIL(CKL_INVALID, "conv stem: tile_n=%d is no multiple of %d up to %d, or ctas=%d is not in 1..4", c->tile_n,
@@ -275,7 +302,8 @@ static ckl_status admit_stem(const void *desc, const ckl_device_info *device, co
              d->k);
     const conv_stem_shape s = conv_stem_shape_of(c);
     if (s.steps > (is_wide(c) ? CONV_STEM_STEPS_MAX : 16) ||
-        (is_wide(c) ? s.loads > WIDE_LOADS_MAX : loads_of(c) > LOADS_MAX) || s.smem_bytes > device->smem_per_cta_bytes)
+        (is_wide(c) ? s.loads > WIDE_LOADS_MAX : (c->nchw ? s.loads : loads_of(c)) > LOADS_MAX) ||
+        s.smem_bytes > device->smem_per_cta_bytes)
         FAIL(CKL_UNSUPPORTED, "conv stem: a filter of %dx%d, or the pixels under a tile, %dx%d, are too many", c->rows,
              c->columns, s.halo_h, s.halo_w);
     return CKL_OK;
@@ -294,8 +322,8 @@ static ckl_status launch_stem(const ckl_plan *plan, const void *args, ckl_stream
         FAIL(CKL_INVALID, "conv stem: x is not aligned to a pixel; config='vec=1' takes any");
     if (conv_stem_shape_of(c).async && c->form.direction == CKL_CONV_FORWARD && !PLAN_ALIGNED(16, a->w))
         FAIL(CKL_INVALID, "conv stem: w is not aligned to 16 bytes; impl=sm80 takes any");
-    p.mY = conv_pixels(a->y ? a->y : a->dx, &y);
-    const int64_t tiles = (int64_t)tiles_of(d);
+    p.mY = conv_pixels(a->y ? a->y : a->dx, &y, 256);
+    const int64_t tiles = (int64_t)tiles_of(d, c);
     if (tiles == 0)
         return CKL_OK;
     const int64_t filters = filter_tiles(d, c), ctas = max_i64(1, plan->kernels[0].clusters_resident / filters);

@@ -110,20 +110,20 @@ static const char *const cases[] = {
     "n=1 c=4 d=5 h=6 w=7 k=8 t=3 pad=1 stride=2 dtype=f32 direction=weight",
     "n=0 c=8 h=4 w=4 k=8 direction=weight bias=1             # no images: zeros",
     "n=2 c=16 h=9 w=11 k=24 pad=1 misalign=1 impl=sm80",
-    "n=3 c=72 h=13 w=11 k=72 pad=1 stride=2 dilation=2 impl=sm90 config='im2col=0 consumers=1 split=1 tile_n=64 "
-    "box_w=4 box_h=2 box_n=8 tall=0 held=0'  # boxes that end within the image, two chunks",
-    "n=2 c=16 h=5 w=9 k=136 pad=1 bias=1 residual=1 activation=relu impl=sm90 config='im2col=0 split=1 consumers=2 "
+    "n=3 c=72 h=13 w=11 k=72 pad=1 stride=2 dilation=2 impl=sm90 config='im2col=0 consumers=1 tile_n=64 box_w=4 "
+    "box_h=2 box_n=8 tall=0 held=0'  # boxes that end within the image, two chunks",
+    "n=2 c=16 h=5 w=9 k=136 pad=1 bias=1 residual=1 activation=relu impl=sm90 config='im2col=0 consumers=2 "
     "tile_n=128 box_w=8 box_h=8 box_n=2 stages=4 tall=0 held=0' # consumers by images; two residuals of a tile",
-    "n=1 c=8 h=7 w=17 k=64 r=1 s=1 impl=sm90 config='im2col=0 split=1 consumers=2 tile_n=64 box_w=16 box_h=8 box_n=1 "
-    "tall=0 held=0' # consumers by rows",
-    "n=1 c=8 h=2 w=130 k=64 r=1 impl=sm90 config='im2col=0 split=1 consumers=2 tile_n=64 box_w=128 box_h=1 box_n=1 "
-    "tall=0 held=0' # consumers by columns",
-    "n=1 c=8 h=152 w=10 k=448 r=1 s=3 residual=1 out=f32 impl=sm90 config='im2col=0 split=1 consumers=1 tile_n=64 "
-    "box_w=8 box_h=8 box_n=1 stages=8 tall=0 held=0' # more tiles than CTAs",
+    "n=1 c=8 h=7 w=17 k=64 r=1 s=1 impl=sm90 config='im2col=0 consumers=2 tile_n=64 box_w=16 box_h=8 box_n=1 tall=0 "
+    "held=0' # consumers by rows",
+    "n=1 c=8 h=2 w=130 k=64 r=1 impl=sm90 config='im2col=0 consumers=2 tile_n=64 box_w=128 box_h=1 box_n=1 tall=0 "
+    "held=0' # consumers by columns",
+    "n=1 c=8 h=152 w=10 k=448 r=1 s=3 residual=1 out=f32 impl=sm90 config='im2col=0 consumers=1 tile_n=64 box_w=8 "
+    "box_h=8 box_n=1 stages=8 tall=0 held=0' # more tiles than CTAs",
     "n=1 c=8 d=3 h=4 w=5 k=8 t=3 pad=1 dtype=bf16 # a volume of whole vectors",
     "n=2 c=16 h=9 w=11 k=72 pad=1 direction=data impl=sm90",
-    "n=2 c=136 h=10 w=9 k=24 r=3 s=4 pad=1 stride=2 direction=data dtype=bf16 impl=sm90 config='im2col=0 split=1 "
-    "tile_n=128 tall=0 held=0' # two spans",
+    "n=2 c=136 h=10 w=9 k=24 r=3 s=4 pad=1 stride=2 direction=data dtype=bf16 impl=sm90 config='im2col=0 tile_n=128 "
+    "tall=0 held=0' # two spans",
     "n=1 c=8 h=9 w=9 k=8 r=2 s=2 stride=3 direction=data impl=sm90    # pixels that no filter sees",
     "n=1 c=8 h=13 w=12 k=8 r=3 s=5 stride_h=2 stride_w=4 pad=3 dilation=2 direction=data out=f32 impl=sm90 # taps "
     "apart",
@@ -137,15 +137,15 @@ static const char *const cases[] = {
     "n=1 c=8 d=5 h=6 w=7 k=8 t=3 pad=1 direction=weight dtype=bf16 impl=sm90_weight config='slices=2'",
     "n=2 c=16 h=12 w=12 k=64 r=7 s=7 pad=3 direction=weight impl=sm90_weight config='consumers=1 tile_n=64 slices=4' # "
     "more tiles than CTAs",
-    "n=2 c=24 h=9 w=7 k=40 pad=1 stride=2 impl=sm90 config='im2col=0 split=1 tile_k=16 tall=0 held=0'",
-    "n=2 c=56 h=9 w=7 k=40 pad=1 stride=2 impl=sm90 config='im2col=0 split=1 tile_k=56 tall=0 held=0' # no zeros in "
-    "place of channels",
-    "n=2 c=96 h=9 w=7 k=40 pad=1 bias=1 impl=sm90 config='im2col=0 split=1 tile_k=48 tall=0 held=0'",
-    "n=2 c=40 h=9 w=7 k=72 pad=1 dtype=bf16 impl=sm90 config='im2col=0 split=1 tile_k=24 consumers=1 tall=0 held=0'",
-    "n=2 c=40 h=9 w=7 k=104 pad=1 direction=data impl=sm90 config='im2col=0 split=1 tile_k=56 tall=0 held=0'",
-    "n=2 c=20 h=9 w=11 k=72 pad=1 dtype=f32 math=tf32 impl=sm90 config='im2col=0 split=1 tile_k=20 tall=0 held=0'",
-    "n=2 c=40 h=9 w=7 k=72 pad=1 dtype=bf16 impl=sm90 config='im2col=0 split=1 tile_k=32 tall=0 held=0'",
-    "n=2 c=72 h=9 w=7 k=40 pad=1 direction=data impl=sm90 config='im2col=0 split=1 tile_k=16 tall=0 held=0'",
+    "n=2 c=24 h=9 w=7 k=40 pad=1 stride=2 impl=sm90 config='im2col=0 tile_k=16 tall=0 held=0'",
+    "n=2 c=56 h=9 w=7 k=40 pad=1 stride=2 impl=sm90 config='im2col=0 tile_k=56 tall=0 held=0' # no zeros in place of "
+    "channels",
+    "n=2 c=96 h=9 w=7 k=40 pad=1 bias=1 impl=sm90 config='im2col=0 tile_k=48 tall=0 held=0'",
+    "n=2 c=40 h=9 w=7 k=72 pad=1 dtype=bf16 impl=sm90 config='im2col=0 tile_k=24 consumers=1 tall=0 held=0'",
+    "n=2 c=40 h=9 w=7 k=104 pad=1 direction=data impl=sm90 config='im2col=0 tile_k=56 tall=0 held=0'",
+    "n=2 c=20 h=9 w=11 k=72 pad=1 dtype=f32 math=tf32 impl=sm90 config='im2col=0 tile_k=20 tall=0 held=0'",
+    "n=2 c=40 h=9 w=7 k=72 pad=1 dtype=bf16 impl=sm90 config='im2col=0 tile_k=32 tall=0 held=0'",
+    "n=2 c=72 h=9 w=7 k=40 pad=1 direction=data impl=sm90 config='im2col=0 tile_k=16 tall=0 held=0'",
     "n=3 c=72 h=6 w=7 k=72 pad=1 bias=1 residual=1 activation=relu impl=sliced config='consumers=1 tile_n=64 box_w=4 "
     "box_h=8 box_n=2 stages=4 slices=4' # the last box of a slice ends in it",
     "n=2 c=16 d=3 h=9 w=8 k=136 t=3 pad=1 stride=1 dtype=bf16 out=f32 impl=sliced config='slices=2'",
@@ -265,9 +265,15 @@ static const char *const cases[] = {
     "n=2 c=3 h=7 w=7 k=141 pad=1 bias=1 layout=nchw dtype=bf16 impl=stem",
     "n=2 c=5 h=19 w=37 k=61 pad=1 stride=2 bias=1 impl=stem      # stored element by element",
     "n=2 c=8 h=9 w=20 k=205 pad=1 dtype=bf16 impl=stem",
-    "n=2 c=5 h=9 w=21 k=37 pad=1 out=f32 impl=stem               # lanes have two channels of a pixel",
-    "n=2 c=7 h=9 w=21 k=5 pad=1 impl=stem                        # lanes go on to the sixth pixel",
+    "n=2 c=5 h=9 w=21 k=37 pad=1 out=f32 impl=stem               # runs of all pixels",
+    "n=2 c=7 h=9 w=21 k=5 pad=1 impl=stem                        # of fewer elements than a warp",
     "n=2 c=3 h=9 w=21 k=40 pad=1 layout=nchw out=f32 impl=stem   # 32 channels, then 8",
+    "n=2 c=1 h=5 w=141 k=61 pad=1 layout=nchw bias=1 impl=stem   # tiles of a row",
+    "n=2 c=4 h=6 w=270 k=72 r=4 s=4 stride=2 layout=nchw dtype=bf16 out=f32 impl=stem config='pairs=0 tile_w=128 "
+    "tile_h=1'",
+    "n=2 c=24 h=3 w=133 k=48 pad=1 layout=nchw misalign=1 impl=stem",
+    "n=2 c=3 h=3 w=137 k=72 pad=1 layout=nchw epilogue=tril impl=stem",
+    "n=2 c=8 h=9 w=20 k=229 pad=1 misalign=1 dtype=bf16 impl=stem config='vec=1' # pixels begin anywhere",
     "n=2 c=24 h=9 w=20 k=80 pad=1 bias=1 activation=relu impl=stem config='tile_n=80 several=0' # by ldmatrix",
     "n=300 c=32 h=3 w=4 k=24 r=1 s=3 pad=1 stride=2 scale=1 dtype=bf16 impl=stem # several tiles a CTA",
     "n=2 c=64 h=9 w=20 k=48 pad=1 out=f32 impl=stem             # 1152 bytes of K",
@@ -282,19 +288,19 @@ static const char *const cases[] = {
     "n=2 c=72 h=9 w=20 k=24 pad=1 direction=data dtype=bf16 impl=stem",
     "n=2 c=141 h=9 w=20 k=17 r=2 layout=nchw direction=data impl=stem # filters past the end",
     "c=16 h=5 w=5 k=9 pad=1 impl=stem # filters by cp.async",
-    "c=131 h=12 w=9 k=8 pad=1 impl=packed config='slices=3 split=1 im2col=0'",
-    "n=2 c=72 h=5 w=5 k=40 layout=nchw pad=1 bias=1 residual=1 activation=relu dtype=bf16 impl=packed config='slices=4 "
-    "split=1 im2col=0 consumers=1 box_w=4 box_h=8 box_n=2' # images of a box that do not exist",
+    "c=131 h=12 w=9 k=8 pad=1 impl=packed config='slices=3 im2col=0 tall=0'",
+    "n=2 c=72 h=5 w=5 k=40 layout=nchw pad=1 bias=1 residual=1 activation=relu dtype=bf16 impl=packed "
+    "config='slices=4 im2col=0 consumers=1 box_w=4 box_h=8 box_n=2' # images of a box that do not exist",
     "n=3 c=72 h=5 w=5 k=41 pad=1 scale=1 residual=1 out=f32 impl=packed config='slices=2' # y alone is no whole 16 "
     "bytes",
-    "n=2 c=21 h=9 w=8 k=77 pad=1 layout=nchw direction=data impl=packed config='slices=3 split=1 im2col=0 consumers=1 "
+    "n=2 c=21 h=9 w=8 k=77 pad=1 layout=nchw direction=data impl=packed config='slices=3 im2col=0 consumers=1 "
     "box_w=4 box_h=8 box_n=2'",
     "n=3 c=5 h=8 w=8 k=296 pad=1 direction=data dtype=bf16 impl=packed config='slices=5'",
-    "n=2 c=24 h=9 w=9 k=24 pad=1 impl=packed config='fold=1 padded=0 slices=2'",
+    "n=2 c=24 h=9 w=9 k=24 pad=1 impl=packed config='fold=1 padded=0 slices=2 tall=0'",
     "n=2 c=72 h=5 w=5 k=41 layout=nchw pad=1 bias=1 residual=1 activation=relu dtype=bf16 impl=patches",
     "n=3 c=24 h=9 w=7 k=133 layout=nchw r=5 s=3 stride_w=2 dilation_h=2 pad_left=3 pad_top=1 scale=1 out=f32 "
     "impl=patches",
-    "n=1 c=8 d=5 h=6 w=7 k=16 t=3 stride=2 pad=1 layout=nchw impl=patches config='slices=3'",
+    "n=3 c=8 h=6 w=7 k=16 stride=2 pad=1 layout=nchw impl=patches config='slices=2'",
     "n=2 c=16 h=9 w=11 k=3 pad=1 impl=kn2row",
     "n=2 c=16 h=8 w=10 k=3 pad=1 layout=nchw impl=kn2row",
     "n=2 c=8 h=9 w=10 k=40 pad=1 direction=data impl=kn2row      # filters as they lie",
@@ -311,7 +317,7 @@ static const char *const cases[] = {
     "n=2 c=16 h=70 w=3 k=4 r=64 s=1 pad_bottom=2 impl=kn2row",
     "n=2 c=16 h=9 w=11 k=24 pad=1 scale=1 bias=1 residual=1 activation=relu impl=sm80",
     "n=2 c=16 h=9 w=11 k=24 pad=1 scale=1 bias=1 residual=1 activation=relu impl=sm90",
-    "n=2 c=16 h=9 w=11 k=24 pad=1 scale=1 bias=1 out=f32 impl=sm90 config='im2col=0 split=1 tile_n=256 tall=0 held=0'",
+    "n=2 c=16 h=9 w=11 k=24 pad=1 scale=1 bias=1 out=f32 impl=sm90 config='im2col=0 tile_n=256 tall=0 held=0'",
     "n=2 c=48 h=9 w=7 k=72 groups=3 pad=1 stride=2 scale=1 impl=sm90",
     "n=3 c=72 h=6 w=7 k=72 pad=1 scale=1 residual=1 activation=relu impl=sliced",
     "n=2 c=13 h=9 w=11 k=21 pad=1 scale=1 bias=1 impl=packed",
@@ -331,8 +337,7 @@ static const char *const cases[] = {
     "n=1 c=96 h=10 w=16 k=70 layout=nchw pad=1 impl=nchw_sm90 # 128 channels, zeros among them",
     "n=2 c=17 h=12 w=14 k=65 layout=nchw r=5 s=3 dilation=2 direction=data impl=nchw_sm90 # y less wide",
     "n=2 c=16 h=9 w=11 k=24 pad=1 dtype=f32 math=tf32 scale=1 bias=1 residual=1 activation=relu impl=sm90",
-    "n=2 c=36 h=9 w=11 k=72 pad=1 stride=2 dtype=f32 math=tf32 impl=sm90 config='im2col=0 split=1 tile_k=8 tall=0 "
-    "held=0'",
+    "n=2 c=36 h=9 w=11 k=72 pad=1 stride=2 dtype=f32 math=tf32 impl=sm90 config='im2col=0 tile_k=8 tall=0 held=0'",
     "n=2 c=11 h=9 w=7 k=21 pad=1 dtype=f32 math=tf32 layout=nchw bias=1 impl=packed",
     "n=2 c=36 h=9 w=11 k=20 r=1 s=1 dtype=f32 math=tf32 bias=1 impl=pointwise",
     "n=3 c=3 h=19 w=17 k=16 r=7 s=7 pad=3 stride=2 dtype=f32 math=tf32 impl=packed config='fold=1 step_w=1 slices=1'",
@@ -407,29 +412,19 @@ static const char *const cases[] = {
     "n=1 c=8 d=1 h=4 w=5 k=8 t=2 pad=1 # a filter of two slices pads along them, too",
     "n=3 c=4 d=1 h=6 w=7 k=26 t=3 pad=1 y_d=500 dtype=f32 # the stride of a single slice is no image's",
     "n=2 c=6 h=6 w=7 k=8 pad=1 x_c=50 y_h=9 layout=nchw direction=weight dtype=f32 bias=1",
-    "n=2 c=72 h=9 w=7 k=136 pad=1 r=3 s=1 bias=1 scale=1 activation=relu impl=sm90 config='im2col=0 tile_n=128 split=2 "
-    "tall=0 held=0' # two CTAs a tile",
-    "n=2 c=72 h=9 w=7 k=252 pad=1 out=f32 bias=1 stride=2 impl=sm90 config='im2col=0 tile_n=192 split=2 consumers=1 "
-    "stages=3 tall=0 held=0'",
-    "n=4 c=40 h=21 w=7 k=72 r=5 s=1 dtype=bf16 impl=sm90 config='im2col=0 consumers=2 box_w=128 box_h=1 box_n=1 "
-    "tile_n=128 split=2 stages=2 tall=0 held=0' # several tiles of a cluster",
-    "n=2 c=264 h=9 w=7 k=40 pad=1 r=3 s=1 direction=data impl=sm90 config='im2col=0 tile_n=256 split=2 stages=2 tall=0 "
+    "n=2 c=72 h=9 w=7 k=104 pad=1 bias=1 activation=relu impl=sm90 config='im2col=0 tile_n=112 tall=0 held=0' # four "
+    "boxes of y of 16 filters and more",
+    "n=2 c=72 h=9 w=7 k=104 pad=1 bias=1 residual=1 impl=sm90 config='im2col=0 tile_n=112 stages=3 tall=0 held=0' # "
+    "two CTAs load filters for both",
+    "n=1 c=8 h=152 w=10 k=440 r=1 s=3 residual=1 out=f32 impl=sm90 config='im2col=0 consumers=1 tile_n=32 box_w=8 "
+    "box_h=8 box_n=1 stages=8 tall=0 held=0' # more tiles than CTAs, an odd number of boxes",
+    "n=3 c=520 h=9 w=7 k=40 pad=1 stride=2 direction=data impl=sm90 config='im2col=0 tile_n=256 stages=3 tall=0 "
     "held=0'",
-    "n=2 c=64 h=9 w=7 k=128 groups=2 pad=1 impl=sm90 config='im2col=0 tile_n=128 split=2 tall=0 held=0'",
-    "n=2 c=72 h=9 w=7 k=104 pad=1 bias=1 activation=relu impl=sm90 config='im2col=0 split=1 tile_n=112 tall=0 held=0' "
-    "# four boxes of y of 16 filters and more",
-    "n=2 c=72 h=9 w=7 k=104 pad=1 bias=1 residual=1 impl=sm90 config='im2col=0 split=1 tile_n=112 stages=3 tall=0 "
-    "held=0' # two CTAs load filters for both",
-    "n=2 c=72 h=9 w=7 k=200 pad=1 out=f32 impl=sm90 config='im2col=0 split=2 tile_n=96 tall=0 held=0'",
-    "n=1 c=8 h=152 w=10 k=440 r=1 s=3 residual=1 out=f32 impl=sm90 config='im2col=0 split=1 consumers=1 tile_n=32 "
-    "box_w=8 box_h=8 box_n=1 stages=8 tall=0 held=0' # more tiles than CTAs, an odd number of boxes",
-    "n=3 c=520 h=9 w=7 k=40 pad=1 stride=2 direction=data impl=sm90 config='im2col=0 split=1 tile_n=256 stages=3 "
-    "tall=0 held=0'",
-    "n=3 c=40 h=9 w=11 k=72 pad=1 bias=1 dtype=bf16 impl=sm90 config='im2col=1 split=1 consumers=3 box_w=192 box_h=1 "
-    "box_n=1 tile_n=80 stages=3 tall=0 held=0'",
-    "n=2 c=24 h=9 w=7 k=40 pad=1 stride=2 impl=sm90 config='im2col=0 split=1 tile_k=24 tile_n=32 tall=0 held=0' # rows "
+    "n=3 c=40 h=9 w=11 k=72 pad=1 bias=1 dtype=bf16 impl=sm90 config='im2col=1 consumers=3 box_w=192 box_h=1 box_n=1 "
+    "tile_n=80 stages=3 tall=0 held=0'",
+    "n=2 c=24 h=9 w=7 k=40 pad=1 stride=2 impl=sm90 config='im2col=0 tile_k=24 tile_n=32 tall=0 held=0' # rows "
     "narrower than their swizzle",
-    "n=3 c=72 h=9 w=7 k=40 pad=1 bias=1 impl=sliced config='im2col=0 split=1 tile_n=48 slices=3'",
+    "n=3 c=72 h=9 w=7 k=40 pad=1 bias=1 impl=sliced config='im2col=0 tile_n=48 slices=3'",
     "n=3 c=40 h=9 w=7 k=1 r=1 s=1 dtype=bf16 impl=skinny                               # one filter of one pixel",
     "n=3 c=40 h=9 w=7 k=3 r=1 s=1 bias=1 scale=1 residual=1 activation=relu impl=skinny config='runs=2 lanes=3 "
     "ahead=2'",
@@ -474,28 +469,25 @@ static const char *const cases[] = {
     "n=3 c=5 h=9 w=16 k=5 groups=5 r=5 s=5 pad=2 layout=nchw dtype=bf16 residual=1 impl=depthwise config='cols=4 vec=4 "
     "ahead=5'",
     "n=3 c=5 h=9 w=16 k=5 groups=5 r=5 s=5 pad=2 layout=nchw misalign=1 impl=depthwise config='cols=4 vec=4 ahead=5'",
-    "n=3 c=40 h=9 w=7 k=72 pad=1 bias=1 residual=1 impl=sm90 config='split=1 im2col=1 consumers=2 box_w=128 box_h=1 "
-    "box_n=1 stages=4 tall=0 held=0'",
+    "n=3 c=40 h=9 w=7 k=72 pad=1 bias=1 residual=1 impl=sm90 config='im2col=1 consumers=2 box_w=128 box_h=1 box_n=1 "
+    "stages=4 tall=0 held=0'",
     "n=3 c=40 h=9 w=11 k=72 pad_left=2 pad_top=1 pad_bottom=3 r=3 s=5 stride_h=2 stride_w=3 dilation_w=2 impl=sm90 "
-    "config='split=1 im2col=1 box_w=64 box_h=1 box_n=1 consumers=1 tall=0 held=0'",
-    "n=3 c=40 h=9 w=7 k=72 pad=1 direction=data r=3 s=2 dtype=bf16 impl=sm90 config='stages=4 split=1 im2col=1 "
+    "config='im2col=1 box_w=64 box_h=1 box_n=1 consumers=1 tall=0 held=0'",
+    "n=3 c=40 h=9 w=7 k=72 pad=1 direction=data r=3 s=2 dtype=bf16 impl=sm90 config='stages=4 im2col=1 consumers=2 "
+    "box_w=128 box_h=1 box_n=1 tall=0 held=0'",
+    "n=5 c=40 h=1 w=1 k=48 pad=1 impl=sm90 config='im2col=1 consumers=2 box_w=128 box_h=1 box_n=1 tall=0 held=0'",
+    "n=3 c=36 h=9 w=7 k=72 pad=1 dtype=f32 math=tf32 stride=2 impl=sm90 config='stages=3 im2col=1 tile_k=20 "
     "consumers=2 box_w=128 box_h=1 box_n=1 tall=0 held=0'",
-    "n=4 c=72 h=7 w=7 k=136 pad=1 r=3 s=1 bias=1 impl=sm90 config='im2col=1 consumers=2 box_w=128 box_h=1 box_n=1 "
-    "tile_n=128 split=2 stages=4 tall=0 held=0'",
-    "n=5 c=40 h=1 w=1 k=48 pad=1 impl=sm90 config='split=1 im2col=1 consumers=2 box_w=128 box_h=1 box_n=1 tall=0 "
-    "held=0'",
-    "n=3 c=36 h=9 w=7 k=72 pad=1 dtype=f32 math=tf32 stride=2 impl=sm90 config='split=1 stages=3 im2col=1 tile_k=20 "
-    "consumers=2 box_w=128 box_h=1 box_n=1 tall=0 held=0'",
-    "n=2 c=24 h=9 w=7 k=72 pad=1 layout=nchw impl=packed config='slices=1 split=1 im2col=1 consumers=2 box_w=128 "
-    "box_h=1 box_n=1'",
-    "n=3 c=40 h=9 w=7 k=72 pad=1 direction=data r=4 s=3 dilation=2 impl=sm90 config='split=1 stages=3 im2col=1 "
-    "consumers=2 box_w=128 box_h=1 box_n=1 tall=0 held=0'",
-    "n=30 c=24 h=9 w=19 k=136 pad=1 r=2 s=2 impl=sm90 config='split=1 im2col=1 tile_n=64 consumers=2 box_w=128 box_h=1 "
+    "n=2 c=24 h=9 w=7 k=72 pad=1 layout=nchw impl=packed config='slices=1 im2col=1 consumers=2 box_w=128 box_h=1 "
+    "box_n=1'",
+    "n=3 c=40 h=9 w=7 k=72 pad=1 direction=data r=4 s=3 dilation=2 impl=sm90 config='stages=3 im2col=1 consumers=2 "
+    "box_w=128 box_h=1 box_n=1 tall=0 held=0'",
+    "n=30 c=24 h=9 w=19 k=136 pad=1 r=2 s=2 impl=sm90 config='im2col=1 tile_n=64 consumers=2 box_w=128 box_h=1 "
     "box_n=1 tall=0 held=0' # more tiles than CTAs",
-    "n=2 c=128 h=9 w=11 k=128 groups=4 pad=1 bias=1 residual=1 impl=sm90 config='im2col=0 split=1 together=2 tile_k=64 "
+    "n=2 c=128 h=9 w=11 k=128 groups=4 pad=1 bias=1 residual=1 impl=sm90 config='im2col=0 together=2 tile_k=64 "
     "tile_n=64 stages=3 tall=0 held=0'",
     "n=2 c=64 h=9 w=11 k=64 groups=4 pad=1 stride=2 scale=1 activation=relu dtype=bf16 impl=sm90 config='im2col=0 "
-    "split=1 together=4 tile_k=64 tile_n=64 tall=0 held=0'",
+    "together=4 tile_k=64 tile_n=64 tall=0 held=0'",
     "n=5 c=40 h=1 w=1 k=48 pad=1 impl=sm90                    # one tap of nine sees pixels",
     "n=5 c=40 h=2 w=1 k=48 r=5 s=7 pad=3 direction=data impl=sm90",
     "n=1 c=16 h=1 w=3 k=8 r=5 s=1 pad_top=6 stride=3 impl=sm90 # no tap sees any",
@@ -511,10 +503,10 @@ static const char *const cases[] = {
     "n=5 c=12 h=11 w=11 k=38 pad=1 direction=weight impl=sm80_weight config='slices=8' # the ring goes round in each",
     "n=2 c=32 h=9 w=11 k=48 pad=1 dtype=i8 stride=2 # sums as they are",
     "n=2 c=48 h=9 w=11 k=40 pad=1 dtype=i8 out=f16 scale=1 bias=1 residual=1 activation=relu impl=sm90 "
-    "config='im2col=0 split=1 tile_k=48 stages=3 tall=0 held=0'",
+    "config='im2col=0 tile_k=48 stages=3 tall=0 held=0'",
     "n=2 c=144 h=9 w=7 k=72 r=1 s=1 dtype=i8 out=bf16 scale=1",
-    "n=2 c=160 h=9 w=7 k=68 pad=1 dtype=i8 out=f32 scale=1 impl=sm90 config='split=1 im2col=1 consumers=2 box_w=128 "
-    "box_h=1 box_n=1 stages=3 tile_k=80 tall=0 held=0'",
+    "n=2 c=160 h=9 w=7 k=68 pad=1 dtype=i8 out=f32 scale=1 impl=sm90 config='im2col=1 consumers=2 box_w=128 box_h=1 "
+    "box_n=1 stages=3 tile_k=80 tall=0 held=0'",
     "n=2 c=20 h=9 w=11 k=36 pad=1 groups=2 dtype=i8 out=bf16 scale=1 bias=1 activation=silu impl=sm80 # single bytes",
     "n=1 c=24 h=5 w=11 k=32 pad=1 dtype=i8 out=f32 layout=nchw impl=sm80",
     "n=1 c=40 h=9 w=11 k=32 pad=1 dtype=i8 impl=sm80 # vectors of 8",
@@ -567,6 +559,12 @@ static const char *const cases[] = {
     "n=2 c=1 h=9 w=33 k=1 r=7 s=7 pad=3 dtype=bf16 impl=depthwise_rows config='high=2'",
     "n=2 c=5 h=29 w=33 k=5 groups=5 pad=1 bias=1 impl=depthwise_rows config='high=3 turns=4'",
     "n=40 c=48 h=30 w=35 k=48 groups=48 pad=1 bias=1 impl=halo # six lanes",
+    "n=2 c=96 h=17 w=19 k=96 groups=96 pad=1 stride=2 bias=1 scale=1 activation=relu impl=halo config='bands=0 "
+    "lanes=12 "
+    "cols=5 wide=2 high=4 images=1 stages=2 ctas=2' # whole pixels",
+    "n=3 c=240 h=13 w=29 k=240 groups=240 pad=1 stride=2 residual=1 dtype=bf16 impl=halo config='bands=0 lanes=30 "
+    "cols=7 "
+    "wide=1 high=4 images=1 stages=2 ctas=1'",
     "n=2 c=80 h=17 w=19 k=80 groups=80 pad=1 bias=1 impl=halo config='lanes=9 wide=1 cols=8 high=8 images=1 ctas=3 "
     "stages=3'",
     "n=3 c=1 h=29 w=37 k=1 pad=1 scale=1 bias=1 residual=1 layout=nchw dtype=bf16 impl=depthwise_rows # a plane",
@@ -577,24 +575,24 @@ static const char *const cases[] = {
     "channels=24 cols=2 high=4'",
     "n=2 c=3 h=31 w=60 k=3 groups=3 pad=1 stride=2 dtype=bf16 residual=1 impl=depthwise_rows config='high=2 turns=3'",
     "n=300 c=521 h=1 w=1 k=521 pad=1 direction=weight # of a tap that sees nothing it is 0",
-    "n=2 c=72 h=13 w=21 k=72 pad=1 impl=sm90 config='tall=1 held=0 im2col=0 split=1 box_w=8 box_h=16 box_n=1 "
-    "consumers=2 tile_n=64 stages=3'",
-    "n=3 c=64 h=13 w=21 k=64 pad=1 impl=sm90 config='tall=1 held=0 im2col=0 split=1 box_w=8 box_h=8 box_n=2 "
-    "consumers=2 tile_n=64 stages=2' # two images a box",
-    "n=2 c=24 h=13 w=41 k=96 pad=1 stride_w=2 bias=1 residual=1 impl=sm90 config='tall=1 held=0 im2col=0 split=1 "
-    "box_w=16 box_h=12 box_n=1 consumers=3 tile_n=96 stages=2' # three consumers, every second column",
-    "n=1 c=24 h=13 w=21 k=200 pad=1 dtype=bf16 bias=1 residual=1 impl=sm90 config='tall=1 held=0 im2col=0 split=1 "
-    "box_w=16 box_h=12 box_n=1 consumers=3 tile_n=192 tile_k=16 stages=2' # the most filters of three consumers",
-    "n=2 c=72 h=13 w=21 k=72 pad=1 direction=data dtype=bf16 impl=sm90 config='tall=1 held=0 im2col=0 split=1 box_w=8 "
+    "n=2 c=72 h=13 w=21 k=72 pad=1 impl=sm90 config='tall=1 held=0 im2col=0 box_w=8 box_h=16 box_n=1 consumers=2 "
+    "tile_n=64 stages=3'",
+    "n=3 c=64 h=13 w=21 k=64 pad=1 impl=sm90 config='tall=1 held=0 im2col=0 box_w=8 box_h=8 box_n=2 consumers=2 "
+    "tile_n=64 stages=2' # two images a box",
+    "n=2 c=24 h=13 w=41 k=96 pad=1 stride_w=2 bias=1 residual=1 impl=sm90 config='tall=1 held=0 im2col=0 box_w=16 "
+    "box_h=12 box_n=1 consumers=3 tile_n=96 stages=2' # three consumers, every second column",
+    "n=1 c=24 h=13 w=21 k=200 pad=1 dtype=bf16 bias=1 residual=1 impl=sm90 config='tall=1 held=0 im2col=0 box_w=16 "
+    "box_h=12 box_n=1 consumers=3 tile_n=192 tile_k=16 stages=2' # the most filters of three consumers",
+    "n=2 c=72 h=13 w=21 k=72 pad=1 direction=data dtype=bf16 impl=sm90 config='tall=1 held=0 im2col=0 box_w=8 "
     "box_h=24 box_n=1 consumers=3 tile_n=64 stages=3' # backwards",
-    "n=2 c=64 h=13 w=70 k=48 pad=1 s=2 dilation_w=3 direction=data impl=sm90 config='tall=1 held=0 im2col=0 split=1 "
-    "box_w=64 box_h=2 box_n=1 consumers=2 tile_n=128 stages=2'",
-    "n=2 c=32 h=5 w=9 k=48 pad_top=2 t=2 d=3 dtype=f32 math=tf32 impl=sm90 config='tall=1 held=0 im2col=0 split=1 "
-    "box_w=8 box_h=8 box_n=1 consumers=1 tile_n=64 tile_k=32 stages=2' # volumes",
-    "n=2 c=96 h=9 w=9 k=192 groups=2 pad=1 impl=sm90 config='tall=1 held=0 im2col=0 split=1 box_w=8 box_h=8 box_n=1 "
+    "n=2 c=64 h=13 w=70 k=48 pad=1 s=2 dilation_w=3 direction=data impl=sm90 config='tall=1 held=0 im2col=0 box_w=64 "
+    "box_h=2 box_n=1 consumers=2 tile_n=128 stages=2'",
+    "n=2 c=32 h=5 w=9 k=48 pad_top=2 t=2 d=3 dtype=f32 math=tf32 impl=sm90 config='tall=1 held=0 im2col=0 box_w=8 "
+    "box_h=8 box_n=1 consumers=1 tile_n=64 tile_k=32 stages=2' # volumes",
+    "n=2 c=96 h=9 w=9 k=192 groups=2 pad=1 impl=sm90 config='tall=1 held=0 im2col=0 box_w=8 box_h=8 box_n=1 "
     "consumers=1 tile_n=96 tile_k=48 stages=2' # groups",
-    "n=2 c=48 h=9 w=9 k=48 pad=1 dtype=i8 out=f16 impl=sm90 config='tall=1 held=0 im2col=0 split=1 box_w=8 box_h=8 "
-    "box_n=1 consumers=1 tile_n=48 tile_k=48 stages=2' # bytes",
+    "n=2 c=48 h=9 w=9 k=48 pad=1 dtype=i8 out=f16 impl=sm90 config='tall=1 held=0 im2col=0 box_w=8 box_h=8 box_n=1 "
+    "consumers=1 tile_n=48 tile_k=48 stages=2' # bytes",
     "n=3 c=64 h=16 w=24 k=64 pad=1 bias=1 residual=1 activation=relu # tall boxes by choice, or not",
     "n=2 c=40 h=19 w=31 k=40 groups=40 pad=1 stride=2 impl=halo config='bands=1 lanes=4 cols=7 wide=2 images=1 high=8 "
     "stages=2 ctas=2'",
@@ -606,21 +604,21 @@ static const char *const cases[] = {
     "images=1 high=16 stages=2 ctas=1'",
     "n=2 c=24 h=19 w=20 k=24 groups=24 r=4 s=9 pad=4 stride_h=2 impl=halo config='bands=1 lanes=4 cols=8 wide=4 "
     "images=1 high=6 stages=2 ctas=1'",
-    "n=2 c=13 h=13 w=21 k=21 pad=1 bias=1 impl=packed config='fold=0 padded=0 tall=1 held=0 im2col=0 split=1 slices=1 "
+    "n=2 c=13 h=13 w=21 k=21 pad=1 bias=1 impl=packed config='fold=0 padded=0 tall=1 held=0 im2col=0 slices=1 "
     "box_w=8 box_h=16 box_n=1 consumers=2 tile_n=32 tile_k=16 stages=3'",
-    "n=2 c=13 h=13 w=21 k=21 pad=1 dtype=bf16 impl=packed config='fold=1 tall=1 held=0 im2col=0 split=1 slices=1 "
-    "box_w=8 box_h=8 box_n=2 consumers=2 tile_n=32 tile_k=48 stages=3'",
-    "n=2 c=24 h=13 w=21 k=40 pad=1 layout=nchw impl=packed config='fold=0 tall=1 held=0 im2col=0 split=1 slices=1 "
-    "box_w=16 box_h=8 box_n=1 consumers=2 tile_n=48 tile_k=32 stages=3'",
-    "n=2 c=21 h=13 w=21 k=13 pad=1 direction=data impl=packed config='padded=0 tall=1 held=0 im2col=0 split=1 slices=1 "
+    "n=2 c=13 h=13 w=21 k=21 pad=1 dtype=bf16 impl=packed config='fold=1 tall=1 held=0 im2col=0 slices=1 box_w=8 "
+    "box_h=8 box_n=2 consumers=2 tile_n=32 tile_k=48 stages=3'",
+    "n=2 c=24 h=13 w=21 k=40 pad=1 layout=nchw impl=packed config='fold=0 tall=1 held=0 im2col=0 slices=1 box_w=16 "
+    "box_h=8 box_n=1 consumers=2 tile_n=48 tile_k=32 stages=3'",
+    "n=2 c=21 h=13 w=21 k=13 pad=1 direction=data impl=packed config='padded=0 tall=1 held=0 im2col=0 slices=1 "
     "box_w=8 box_h=16 box_n=1 consumers=2 tile_n=64 tile_k=16 stages=3'",
-    "n=3 c=64 h=13 w=21 k=64 pad=1 bias=1 residual=1 activation=relu impl=sm90 config='tall=1 held=3 im2col=0 split=1 "
+    "n=3 c=64 h=13 w=21 k=64 pad=1 bias=1 residual=1 activation=relu impl=sm90 config='tall=1 held=3 im2col=0 "
     "box_w=8 box_h=8 box_n=2 consumers=2 tile_n=64 tile_k=64 stages=3'",
-    "n=40 c=72 h=20 w=33 k=48 pad=1 dtype=bf16 impl=sm90 config='tall=1 held=6 im2col=0 split=1 box_w=8 box_h=16 "
-    "box_n=1 consumers=2 tile_n=48 tile_k=64 stages=2'",
-    "n=40 c=40 h=20 w=33 k=56 pad=1 direction=data impl=sm90 config='tall=1 held=6 im2col=0 split=1 box_w=8 box_h=16 "
-    "box_n=1 consumers=2 tile_n=64 tile_k=32 stages=4'",
-    "n=33 c=24 h=20 w=33 k=24 pad=1 s=2 d=2 t=2 dtype=bf16 impl=sm90 config='tall=1 held=4 im2col=0 split=1 box_w=16 "
+    "n=40 c=72 h=20 w=33 k=48 pad=1 dtype=bf16 impl=sm90 config='tall=1 held=6 im2col=0 box_w=8 box_h=16 box_n=1 "
+    "consumers=2 tile_n=48 tile_k=64 stages=2'",
+    "n=40 c=40 h=20 w=33 k=56 pad=1 direction=data impl=sm90 config='tall=1 held=6 im2col=0 box_w=8 box_h=16 box_n=1 "
+    "consumers=2 tile_n=64 tile_k=32 stages=4'",
+    "n=33 c=24 h=20 w=33 k=24 pad=1 s=2 d=2 t=2 dtype=bf16 impl=sm90 config='tall=1 held=4 im2col=0 box_w=16 "
     "box_h=12 box_n=1 consumers=3 tile_n=32 tile_k=24 stages=3'",
     "n=2 c=40 h=9 w=31 k=40 groups=40 pad=1 impl=halo config='bands=1 lanes=4 cols=14 wide=2 images=1 high=8 stages=2 "
     "ctas=2'",

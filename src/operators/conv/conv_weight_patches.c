@@ -21,6 +21,11 @@ typedef struct patch_column {
     val channel, row, column;
 } patch_column;
 
+/* How a row of patches lies, and which place a tap joins with its pixel: p * stride + t * dilation - pad, or backwards p - t * dilation + pad. */
+typedef struct patch_order {
+    bool taps_fastest, backwards;
+} patch_order;
+
 /* What a thread reads for one of its columns: the offset of its image's row, and the column of its first pixel. */
 typedef struct patch_source {
     val there, offset, column;
@@ -31,14 +36,14 @@ static val number(val x)
     return convert(I32, x);
 }
 
-static patch_column column_at(const conv_values *p, bool of_x, val at)
+static patch_column column_at(const conv_values *p, patch_order order, val at)
 {
     patch_column c;
-    if (of_x)
+    if (!order.taps_fastest)
         c.channel = conv_next_digit(&at, p->packed_channels);
     c.column = conv_next_digit(&at, conv_number(p->filter[2]));
-    c.row = of_x ? at : conv_next_digit(&at, conv_number(p->filter[1]));
-    c.channel = of_x ? c.channel : at;
+    c.row = order.taps_fastest ? conv_next_digit(&at, conv_number(p->filter[1])) : at;
+    c.channel = order.taps_fastest ? at : c.channel;
     return c;
 }
 
@@ -50,13 +55,13 @@ static void count_on(val *digit, val size, val *carry)
     *digit = select(*carry, imm_as(U32, 0), next);
 }
 
-static void next_column(const conv_values *p, bool of_x, patch_column *c)
+static void next_column(const conv_values *p, patch_order order, patch_column *c)
 {
     val carry = yes(), one = imm_as(U32, 1), none = imm_as(U32, 0);
-    if (of_x)
+    if (!order.taps_fastest)
         count_on(&c->channel, p->packed_channels, &carry);
     count_on(&c->column, conv_number(p->filter[2]), &carry);
-    if (of_x) {
+    if (!order.taps_fastest) {
         c->row = add(c->row, select(carry, one, none));
         return;
     }
@@ -65,24 +70,25 @@ static void next_column(const conv_values *p, bool of_x, patch_column *c)
 }
 
 /* The place of the operand along a mode that a tap joins with a pixel. */
-static val joined(const conv_values *p, bool of_x, int mode, val pixel, val tap)
+static val joined(const conv_values *p, patch_order order, int mode, val pixel, val tap)
 {
     val far = sub(mul(number(tap), number(p->dilation[mode])), number(p->pad[mode]));
-    return of_x ? add(mul(number(pixel), number(p->step[mode])), far) : sub(number(pixel), far);
+    return order.backwards ? sub(number(pixel), far) : add(mul(number(pixel), number(p->step[mode])), far);
 }
 
-static patch_source source_of(const conv_values *p, bool of_x, val h, val w, const patch_column *c)
+static patch_source source_of(const conv_values *p, patch_order order, val h, val w, const patch_column *c)
 {
-    val row = joined(p, of_x, 1, h, c->row), there = lt(convert(U32, row), conv_number(p->x_size[1]));
+    val row = joined(p, order, 1, h, c->row), there = lt(convert(U32, row), conv_number(p->x_size[1]));
     there = logical_and(there, lt(c->channel, conv_number(p->c)));
     there = logical_and(there, lt(c->row, conv_number(p->filter[1])));
     val offset = add(mul(row, number(p->x[2])), mul(number(c->channel), number(p->x[4])));
-    return (patch_source){ there, offset, joined(p, of_x, 2, w, c->column) };
+    return (patch_source){ there, offset, joined(p, order, 2, w, c->column) };
 }
 
 /* The operand is `x` of the parameters, of c channels; the matrix is `y`, of rows for the pixels of y_size. */
-void conv_weight_patches(ckl_dtype dtype, bool of_x)
+void conv_write_patches(ckl_dtype dtype, bool taps_fastest, bool backwards)
 {
+    const patch_order order = { taps_fastest, backwards };
     launch_bounds(CONV_PACK_THREADS, 0);
     conv_values p = params_of(conv);
     val rest = add(mul(cta_x(), imm(CONV_PACK_THREADS)), thread()), vectors = div(p.packed_row, imm(VECTOR));
@@ -91,18 +97,18 @@ void conv_weight_patches(ckl_dtype dtype, bool of_x)
     val h = conv_next_digit(&rest, conv_number(p.y_size[1])), n = min(rest, sub(conv_number(p.n), imm(1)));
     val image = add(p.from[CONV_X], convert(U64, mul(mul(convert(I64, n), p.x[0]), imm64(2))));
     tensor gX = gmem_tensor(image, dtype, make_layout(dynamic(imm64(1)), leaf(1)));
-    patch_column column = column_at(&p, of_x, first);
+    patch_column column = column_at(&p, order, first);
     patch_source from[VECTOR];
     for (int e = 0; e < VECTOR; e++) {
-        from[e] = source_of(&p, of_x, h, w, &column);
-        next_column(&p, of_x, &column);
+        from[e] = source_of(&p, order, h, w, &column);
+        next_column(&p, order, &column);
     }
     grid_wait();
     launch_dependents();
     tensor rX = fragment(dtype, compact(shape(VECTOR, PIXELS)));
     UNROLL(i, PIXELS)
         for (int e = 0; e < VECTOR; e++) {
-            val at = add(from[e].column, of_x ? mul(imm(i), number(p.step[2])) : imm(i));
+            val at = add(from[e].column, backwards ? imm(i) : mul(imm(i), number(p.step[2])));
             val x = variable(dtype, conv_zero(dtype));
             IF(logical_and(from[e].there, lt(convert(U32, at), conv_number(p.x_size[2]))))
                 assign(x, at(gX, add(from[e].offset, mul(at, number(p.x[3])))));
@@ -118,6 +124,13 @@ void conv_weight_patches(ckl_dtype dtype, bool of_x)
 }
 
 /* The host side */
+
+ckl_status conv_write_patches_launch(const ckl_plan *plan, int kernel, const conv_params *p, ckl_stream stream)
+{
+    const int64_t lines = p->n * p->y_size[1] * ceil_div(p->y_size[2], PIXELS);
+    return plan_launch(plan, kernel, (plan_grid){ .x = ceil_div(lines * (p->packed_row / VECTOR), CONV_PACK_THREADS) },
+                       p, stream);
+}
 
 /* The operand that is written out. */
 static int operand_of(conv_packed_way way)
@@ -207,8 +220,5 @@ ckl_status conv_patches_launch(const ckl_plan *plan, conv_packed_way way, const 
     }
     *operand = *workspace;
     *workspace += round_up(p->bytes[which], 256);
-    const int64_t lines = d->n * rows.shape[2] * ceil_div(rows.shape[3], PIXELS);
-    return plan_launch(plan, CONV_PACKED_PATCHES,
-                       (plan_grid){ .x = ceil_div(lines * (p->row[which] / VECTOR), CONV_PACK_THREADS) }, &params,
-                       stream);
+    return conv_write_patches_launch(plan, CONV_PACKED_PATCHES, &params, stream);
 }
