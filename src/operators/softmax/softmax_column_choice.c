@@ -335,8 +335,22 @@ static bool wants_held(const ckl_softmax_desc *d, const ckl_device_info *device)
 }
 
 /*
- * Lines of 128 bytes; of 64 where a strip of chunks is more than half of all CTAs that run. Gradients of 65536x768 f32, 161 chunks of 396, take
- * a sixth less by whole lines (bench/notes/memory-bound.md).
+ * Are lines of 256 bytes better? Of a pitch that is no whole number of sectors each line of 128 touches a fifth one, and two lines of
+ * memory: gradients of 3512x28856 bf16 take 208.3 us by lines of 128 bytes, 184.9 of 256, 195.1 of 512. Not for long columns, as each CTA
+ * reads the sums of all columns of all chunks: 36864x488 bf16, 144 chunks, 39 and 104.
+ */
+static bool wants_wide_lines(const ckl_softmax_desc *d, const softmax_column_config *c)
+{
+    enum { SECTOR = 32, STATES_MAX = 8 << 10 }; // bytes, of lines of 128
+    const int64_t bytes = dtype_bytes(d->dtype), values = softmax_state_values(&c->form);
+    const bool odd = d->ldx * bytes % SECTOR || d->ldy * bytes % SECTOR;
+    return odd && d->direction == CKL_DIRECTION_BACKWARD && !is_ragged(d) &&
+           held_chunks(d, c) * column_split_room(&c->split) * values * (int64_t)sizeof(float) <= STATES_MAX;
+}
+
+/*
+ * Lines of 128 bytes; of 64 where a strip of chunks is more than half of all CTAs that run: gradients of 65536x768 f32, 161 chunks of 396,
+ * take 198 us by lines of 128 bytes and 261 by 64.
  */
 ckl_status softmax_choose_column_held(const void *desc, const ckl_device_info *device, void *config)
 {
@@ -355,6 +369,8 @@ ckl_status softmax_choose_column_held(const void *desc, const ckl_device_info *d
     const int lanes = is_ragged(d) ? ragged_lanes(d) : LINE_BYTES / (softmax_vec_of(d) * dtype_bytes(d->dtype));
     if (choose_held(d, device, lanes, c) > most && choose_held(d, device, lanes / 2, c) > most)
         FAIL(CKL_UNSUPPORTED, "%s: columns of n=%" PRId64 " are more than the CTAs that run hold", what, d->n);
+    if (wants_wide_lines(d, c))
+        choose_held(d, device, 2 * lanes, c);
     return CKL_OK;
 }
 
