@@ -512,9 +512,9 @@ static const char *const cases[] = {
     "n=1 c=40 h=9 w=11 k=32 pad=1 dtype=i8 impl=sm80 # vectors of 8",
     "n=2 c=6 d=5 h=6 w=7 k=8 t=3 pad=1 dtype=i8 impl=naive",
     "n=2 c=16 h=9 w=11 k=24 pad=1 dtype=i8 out=f16 scale=1 impl=im2col",
-    "n=2 c=56 h=9 w=11 k=48 pad=1 bias=1 residual=1 impl=packed config='padded=1'",
-    "n=1 c=8 h=3 w=4 k=8 pad=1 impl=packed config='padded=1'",
-    "n=1 c=200 h=9 w=11 k=24 pad=1 stride=2 dtype=bf16 impl=packed config='padded=1'",
+    "n=2 c=56 h=9 w=11 k=48 pad=1 bias=1 residual=1 impl=packed config='padded=1 fold=0'",
+    "n=1 c=8 h=3 w=4 k=8 pad=1 impl=packed config='padded=1 fold=0'",
+    "n=1 c=200 h=9 w=11 k=24 pad=1 stride=2 dtype=bf16 impl=packed config='padded=1 fold=0'",
     "n=2 c=36 h=9 w=11 k=72 pad=1 dtype=f32 math=tf32 impl=packed config='padded=1 fold=0'",
     "n=2 c=112 h=9 w=11 k=48 groups=2 pad=1 layout=nchw impl=packed # groups lie beside each other, nothing is filled "
     "up",
