@@ -325,7 +325,8 @@ static ckl_status launch_halo(const ckl_plan *plan, const void *args, ckl_stream
     if (!PLAN_ALIGNED(16, a.x, a.y, a.residual))
         FAIL(CKL_INVALID, "conv halo: a pointer is not aligned to 16 bytes; impl=depthwise takes any");
     conv_params p = conv_params_of(d, &a);
-    const int64_t row_bytes = 2 * conv_halo_shape_of(plan->config).channels;
+    const int64_t row = 2 * conv_halo_shape_of(plan->config).channels,
+                  row_bytes = row < 2 * d->k ? row : 256; // whole pixels lie side by side
     p.mX = conv_pixels(a.x, &x, row_bytes);
     p.mY = conv_pixels(a.y, &y, row_bytes);
     p.tap = (uint32_t)h->tap; // modulo 2^32, as are its steps

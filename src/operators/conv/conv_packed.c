@@ -46,8 +46,11 @@ static void candidate_of_way(const conv_sm90_problem *inner, const ckl_device_in
 
 static bool candidate_whole(const conv_prepared *p, const ckl_device_info *device, int i, conv_packed_config *c)
 {
+    enum { UNIT = 8 };
     const ckl_conv_desc *d = &p->desc;
-    const bool can_pad = p->can[CONV_PADDED], can_fold = p->can[CONV_FOLDED] && d->direction == CKL_CONV_FORWARD;
+    const int64_t channels = round_up(d->c, UNIT); // 13 to 64 of 56x56 take 9.0 us folded, 6.6 by stem
+    const bool whole = channels > UNIT && is_power_of_two(channels), can_pad = p->can[CONV_PADDED],
+               can_fold = p->can[CONV_FOLDED] && d->direction == CKL_CONV_FORWARD && !whole;
     c->conv.slices = 1;
     c->nchw = d->layout == CKL_IMAGE_NCHW;
     c->fold = c->padded = false;
