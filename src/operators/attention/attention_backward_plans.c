@@ -123,7 +123,7 @@ static ckl_status choose_sm90_backward(const void *desc, const ckl_device_info *
     c->block = (int)max_i64(16, c->block - (d->mask == CKL_ATTENTION_MASK_NONE ? 0 : 16)); // a mask takes registers
     c->keys = block_for(d, d->d, true);
     if (attention_backward_sums_queries(c))
-        c->block = (int)min_i64(c->block / queries_step(d) * queries_step(d), d->d > ATTENTION_ROWS ? 80 : 96);
+        c->block = (int)min_i64(c->block / queries_step(d) * queries_step(d), d->d > ATTENTION_ROWS ? 64 : 96);
     for (c->stages = attention_backward_sums_queries(c) ? 2 : STAGES_MAX;
          c->stages > 2 && attention_sm90_backward_smem(c) > device->smem_per_cta_bytes;)
         c->stages--;

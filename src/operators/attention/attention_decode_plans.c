@@ -379,8 +379,9 @@ static double bytes_of_sm(const ckl_attention_decode_desc *d, const ckl_device_i
     const double turns = (double)(ctas / at_once);
     attention_decode_sm80_config clustered = *c;
     choose_cluster(d, device, &clustered);
-    const bool adds_soon = clustered.cluster == 2 || (clustered.cluster > 1 && ctas <= device->sm_count * 3 / 4);
-    const double sum = own == ceil_div(d->kv, c->split) ? 0 : adds_soon ? SUM_OF_CLUSTER : SUM;
+    const int64_t alone = clustered.cluster == 2 ? device->sm_count : device->sm_count * 3 / 4; // on an SM each
+    const bool is_alone = clustered.cluster > 1 && ctas <= alone;
+    const double sum = own == ceil_div(d->kv, c->split) ? 0 : is_alone ? SUM_OF_CLUSTER : SUM;
     return turns * (waited_for(c, (double)rooms, each) + START) +
            (last ? waited_for(c, (double)last, each) + START : 0) + sum;
 }
@@ -474,7 +475,7 @@ static void begin_early(const ckl_attention_decode_desc *d, const ckl_device_inf
     attention_decode_sm80_config tried = *c;
     tried.ahead = tried.early = true;
     if (!device->has_tma || d->cache == CKL_E4M3 || has_all_keys(d, c) ||
-        (c->cluster > 1 ? !is_double && of_sm > 1 : is_double))
+        (c->cluster > 1 ? !is_double && (c->cluster > 2 || of_sm > 1) : is_double))
         return;
     while (!is_double && resident(device, &tried) > of_sm && tried.stages < c->stages + STAGES_MORE)
         tried.stages++;
