@@ -41,6 +41,7 @@ START = {
     "spread": (0.4, "the power of SMs over CTAs by which that grows: L2 serves fewer; not fitted"),
     "crossing_row": (1.6, "cycles of a row that lies in two lines of memory; not fitted"),
     "absent_row": (1.387, "cycles of a row beyond the last one of A: TMA fills it with zeros, slower than it loads"),
+    "absent_B": (0.3, "of that, for a row of B beyond the last column of D, where most SMs have a CTA; not fitted"),
     "sm_bytes_one": (70.0, "the same of CTAs with one consumer"),
     "latency": (2000.0, "cycles from asking for a stage to its arrival, when memory is busy"),
     "latency_L2": (1800.0, "and from L2 alone; not fitted"),
@@ -63,7 +64,7 @@ START = {
     "memory_bytes_of_sm": (45000.0, "of it, that one SM can ask for, measured from 33 to 56; not fitted"),
 }
 FITTED = [name for name in START if name not in ("cycles_per_us", "gelu", "epilogue", "boxes_of_32", "boxes_of_16",
-                                                 "three_consumers", "idle", "spread", "crossing_row", "step_least", "latency_L2", "slice", "sum_us", "column_scale", "partial",
+                                                 "three_consumers", "absent_B", "idle", "spread", "crossing_row", "step_least", "latency_L2", "slice", "sum_us", "column_scale", "partial",
                                                  "sum_bytes_per_us", "cluster", "pair", "operands", "flops_per_us", "memory_bytes_per_us",
                                                  "turn_us", "memory_bytes_of_sm")]
 FIELDS = ("tile_m", "tile_n", "consumers", "pingpong", "cluster_m", "cluster_n", "split", "swap")
@@ -106,7 +107,7 @@ def finished_columns(c, tile_n):
 
 # What the model looks at, of a problem and a config: numbers, or columns of them.
 STEPS_MANY = 32  # of K: turns of tiles cost nothing then
-FEATURES = ("tile_m tile_n pingpong consumers sharers split turns ctas steps stages crossing absent columns narrow "
+FEATURES = ("tile_m tile_n pingpong consumers sharers split turns ctas steps stages crossing absent absent_B columns narrow "
             "flops operands results slices sums swap wideness").split()
 
 
@@ -131,6 +132,7 @@ def features(shape, c):
     return (tile_m, tile_n, c["pingpong"], c["consumers"], sharers, split,
             turns, min(tiles, slots), steps,
             c["stages"] * (c.get("ctas", 1) if 2 * min(tiles, slots) > SM_COUNT else 1), crossing_of(k) * (shared_m + shared_n), absent + beyond / (2 * turns),
+            -n % tile_n / (cluster_m * turns) if not swap and n > tile_n and 2 * min(tiles, slots) > SM_COUNT else 0,
             columns, 0 if swap or columns % 64 == 0 else 1 if columns % 32 == 0 else 2,
             2.0 * tiles * tile_m * tile_n * steps * TILE_K,
             2.0 * (m + n) * depth, (2 if slices == 1 else 4 * slices) * m * n,
@@ -152,7 +154,7 @@ def predicted(p, x):
     tensor_cores = np.maximum(tensor_cores, p["step_least"])
     rate = np.where(x["consumers"] == 1, p["sm_bytes_one"], p["sm_bytes"]) * working ** -p["spread"]
     loads = (x["tile_m"] + x["tile_n"]) * 128 / rate
-    sm = loads + p["crossing_row"] * x["crossing"] + p["absent_row"] * x["absent"]
+    sm = loads + p["crossing_row"] * x["crossing"] + p["absent_row"] * (x["absent"] + p["absent_B"] * x["absent_B"])
     memory = np.minimum(p["memory_bytes_per_us"], x["ctas"] * p["memory_bytes_of_sm"])
     loop_us = x["turns"] * x["steps"] * np.maximum(tensor_cores, loads) / p["cycles_per_us"]
     latency = p["latency_L2"] + (p["latency"] - p["latency_L2"]) * np.minimum(1, x["operands"] / memory / loop_us)

@@ -426,6 +426,8 @@ static step_cycles step_of(const tiled_problem *p, const gemm_sm90_config *c, co
     double crossing = p->crossing_m * loaded_m / c->cluster_n + p->crossing_n * loaded_n / c->cluster_m;
     double absent = c->swap ? (double)(round_up(p->cols, c->tile_n) - p->cols)
                             : (double)(round_up(p->rows, c->tile_m) - p->rows) / c->cluster_n;
+    if (!c->swap && p->cols > c->tile_n && 2 * p->ctas > sm_count) // of the last column of tiles
+        absent += f->absent_B * (double)(round_up(p->cols, c->tile_n) - p->cols) / (c->cluster_m * (double)p->turns);
     double working = (double)p->ctas / (double)sm_count;
     double rate = (c->consumers == 1 ? f->sm_bytes_one : f->sm_bytes) * pow(working, -f->spread);
     double loads = (loaded_m + loaded_n) * ROW_BYTES / rate;

@@ -14,6 +14,7 @@ typedef struct gemm_fit {
     double spread;          // the power of SMs over CTAs by which that grows: L2 serves fewer; not fitted
     double crossing_row;    // cycles of a row that lies in two lines of memory; not fitted
     double absent_row;      // cycles of a row beyond the last one of A: TMA fills it with zeros, slower than it loads
+    double absent_B;        // of that, for a row of B beyond the last column of D, where most SMs have a CTA; not fitted
     double sm_bytes_one;    // the same of CTAs with one consumer
     double latency;         // cycles from asking for a stage to its arrival, when memory is busy
     double latency_L2;      // and from L2 alone; not fitted
@@ -49,6 +50,7 @@ static const gemm_fit fit = {
     .spread = 0.4,
     .crossing_row = 1.85,
     .absent_row = 2.54842,
+    .absent_B = 0.3,
     .sm_bytes_one = 75,
     .latency = 2595.26,
     .latency_L2 = 1800,
