@@ -115,7 +115,10 @@ void conv_halo_load_ahead(const halo_kernel *k, tiles_ahead *a)
     pipeline_advance(&a->stage);
 }
 
-/* Before any thread waits: the first tiles are under way while all load filters. Of bands the last stage is the loop's. */
+/*
+ * The first tile is under way before any thread waits for filters; more of them would hold these up. Bands take longer to be filled, so
+ * they have all tiles but one, whose stage is the loop's.
+ */
 static tiles_ahead load_first_tiles(const halo_kernel *k)
 {
     tiles_ahead ahead = { producer_state(&k->ring), variable(U32, cta_x()) };
@@ -125,7 +128,7 @@ static tiles_ahead load_first_tiles(const halo_kernel *k)
         fence_mbarrier_init();
         grid_wait();
     }
-    for (int s = k->cfg->bands; s < k->cfg->stages; s++)
+    for (int s = 0; s < (k->cfg->bands ? k->cfg->stages - 1 : 1); s++)
         conv_halo_load_ahead(k, &ahead);
     return ahead;
 }

@@ -300,8 +300,7 @@ void conv_halo_multiply(const halo_kernel *k, tiles_ahead *ahead)
     fill_bands(k);
     cta_sync();
     LOOP_FROM(tile, cta_x(), k->count, grid_x()) {
-        conv_halo_load_ahead(k,
-                             ahead); // to the last tile's stage, which all have left: they have met since, to store y
+        conv_halo_load_ahead(k, ahead); // to the last tile's stage: all have left it, and met since, to store y
         fill(w.rSum, immf(0));
         pipeline_wait_full(&k->ring, &stage);
         UNROLL(i, (rows_of(c) - 1) * c->step_h + c->rows)
