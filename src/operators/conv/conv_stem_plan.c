@@ -54,10 +54,11 @@ static int loads_of(const conv_stem_config *c)
 static int ctas_of(const conv_stem_config *c, const ckl_device_info *device)
 {
     const conv_stem_shape s = conv_stem_shape_of(c);
-    const int vectors = (c->form.bias + c->form.scale) * c->tile_n / 4, of_load = c->nchw ? 4 : (c->vec + 1) / 2;
+    const bool runs = c->direct && !c->pairs, pixels = runs && !c->nchw;
+    const int vectors = (c->form.bias + c->form.scale) * c->tile_n / (pixels ? 2 : 4); // of pixels they stay longer
+    const int of_load = c->nchw ? 4 : (c->vec + 1) / 2;
     const int loads = s.async ? 0 : (int)min_i64(loads_of(c), is_wide(c) ? s.lines_at_once * s.loads : LOADS_MAX);
-    const bool runs = c->direct && !c->pairs;
-    const int more = c->several && !runs ? 56 : c->several || (runs && !c->nchw) ? 40 : 24;
+    const int more = c->several && !runs ? 56 : c->several || pixels ? 40 : 24;
     const int registers = c->tile_n / 2 + vectors + of_load * loads + (is_wide(c) ? 24 : 0) + more;
     int ctas =
         c->tile_n < 64 ? 4 : 3; // 64 filters in 64 registers serialise wgmma, as 96 in 80 do, which pay none the less
