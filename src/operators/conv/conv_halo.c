@@ -116,8 +116,8 @@ void conv_halo_load_ahead(const halo_kernel *k, tiles_ahead *a)
 }
 
 /*
- * The first tile is under way before any thread waits for filters; more of them would hold these up. Bands take longer to be filled, so
- * they have all tiles but one, whose stage is the loop's.
+ * The first tiles are under way before any thread waits for filters: all of them, but one of bands, whose stage is the loop's. Three CTAs of
+ * an SM would hold up the filters by theirs, so each asks for one.
  */
 static tiles_ahead load_first_tiles(const halo_kernel *k)
 {
@@ -128,7 +128,8 @@ static tiles_ahead load_first_tiles(const halo_kernel *k)
         fence_mbarrier_init();
         grid_wait();
     }
-    for (int s = 0; s < (k->cfg->bands ? k->cfg->stages - 1 : 1); s++)
+    const int count = k->cfg->bands ? k->cfg->stages - 1 : k->cfg->ctas < 3 ? k->cfg->stages : 1;
+    for (int s = 0; s < count; s++)
         conv_halo_load_ahead(k, &ahead);
     return ahead;
 }
