@@ -350,12 +350,11 @@ static bool wants_wide_lines(const ckl_softmax_desc *d, const softmax_column_con
 
 /*
  * Lines of 128 bytes; of 64 where a strip of chunks is more than half of all CTAs that run: gradients of 65536x768 f32, 161 chunks of 396,
- * take 198 us by lines of 128 bytes and 261 by 64.
+ * take 198 us by lines of 128 bytes and 261 by 64. Forward more than a third: a CTA reads two sums of each column and chunk.
  */
 ckl_status softmax_choose_column_held(const void *desc, const ckl_device_info *device, void *config)
 {
     static const char what[] = "softmax column_held";
-    enum { STRIPS_AT_ONCE = 2 };
     const ckl_softmax_desc *d = desc;
     softmax_column_config *c = config;
     TRY(check_other_axis(what, d));
@@ -365,7 +364,8 @@ ckl_status softmax_choose_column_held(const void *desc, const ckl_device_info *d
     c->form = softmax_form_of(d);
     c->form.ctas_per_sm = HELD_CTAS;
     c->loading = device->sm_count;
-    const int64_t most = HELD_CTAS * (int64_t)device->sm_count / STRIPS_AT_ONCE;
+    const int strips_at_once = d->direction == CKL_DIRECTION_BACKWARD ? 2 : 3;
+    const int64_t most = HELD_CTAS * (int64_t)device->sm_count / strips_at_once;
     const int lanes = is_ragged(d) ? ragged_lanes(d) : LINE_BYTES / (softmax_vec_of(d) * dtype_bytes(d->dtype));
     if (choose_held(d, device, lanes, c) > most && choose_held(d, device, lanes / 2, c) > most)
         FAIL(CKL_UNSUPPORTED, "%s: columns of n=%" PRId64 " are more than the CTAs that run hold", what, d->n);
