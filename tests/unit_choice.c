@@ -22,7 +22,7 @@ enum {
     TRIES = 9,
     MORE_TRIES = 200,
     SHAPES = 1000,
-    PORTFOLIO_MAX = 128
+    PORTFOLIO_MAX = 144
 }; // 16 kernels are wanted: splits, slices, tiles of D^T, A that stays, launches alone and, with C, the lengths of the ring multiply them
 
 /* What a problem gets; both are in the arena. */
