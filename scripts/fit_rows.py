@@ -26,7 +26,7 @@ NORM_US = 0.2 # of norm_cost.c
 ROWS = (("softmax", "row"), ("layernorm", "forward"), ("rmsnorm", "forward"))
 MEASURED = ("sweeps/rows-first.txt", "results/softmax.json", "results/norm.json", "results/steps/costs-disagreements.json")
 BYTES = {"f32": 4, "f16": 2, "bf16": 2}
-GONE = re.compile(r" (?:(?:hold_gamma|shifted)=0|column_threads=\d+|residence=reload)") # in configs measured; ckl has none of them any more
+GONE = re.compile(r" (?:(?:hold_gamma|shifted)=0|prefetch=[01]|column_threads=\d+|residence=reload)") # in configs measured; ckl has none of them any more
 
 # Where fitting begins, and what each coefficient is.
 START = {

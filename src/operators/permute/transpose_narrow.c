@@ -69,8 +69,8 @@ static void load_runs(const narrow *k, bool ask)
         val phase = phase_of(k, run), end = add(phase, k->length), exists = lt(offset, end);
         val from = transpose_address(sub(k->x, convert(U64, phase)), run, k->tile.ldx, offset, imm(1));
         if (ask) {
-            IF(logical_and(exists, eq(bit_and(offset, imm(LINE_BYTES - 1)), imm(0))))
-                prefetch_L2(from);
+            IF(logical_and(lt(offset, k->length), eq(bit_and(offset, imm(LINE_BYTES - 1)), imm(0))))
+                prefetch_L2(add(from, convert(U64, phase))); // nothing before x is asked for
         } else {
             IF(exists)
                 cp_async(add(k->smem, mul(n, imm(CHUNK_BYTES))), from, CHUNK_BYTES,
