@@ -24,7 +24,8 @@ static int64_t of_weights(const ckl_plan *plan)
 static const struct {
     const char *line;
     int64_t (*reckoned)(const ckl_plan *plan);
-    int64_t spare; // bytes that the host reckons too many: of barriers, and of rounding between what it adds up
+    /* Bytes that the host reckons too many: of barriers, of rounding, and of gradients a third word for each group. */
+    int64_t spare;
 } problems[] = {
     { "groupnorm n=2 c=64 h=40 w=40 groups=4", of_groupnorm, 16 },
     { "groupnorm n=2 c=320 h=16 w=16 groups=32 layout=nhwc", of_groupnorm, 16 },

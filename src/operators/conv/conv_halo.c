@@ -116,8 +116,8 @@ void conv_halo_load_ahead(const halo_kernel *k, tiles_ahead *a)
 }
 
 /*
- * The first tiles are under way before any thread waits for filters: all of them, but one of bands, whose stage is the loop's. Three CTAs of
- * an SM would hold up the filters by theirs, so each asks for one.
+ * The first tiles are under way before any thread waits for filters: all, but one of bands, whose stage is the loop's.
+ * Where an SM has three CTAs, filters would come behind nine (192 channels of 28x28 8.73 us, 7.69 so): one for each.
  */
 static tiles_ahead load_first_tiles(const halo_kernel *k)
 {

@@ -55,7 +55,8 @@ static int ctas_of(const conv_stem_config *c, const ckl_device_info *device)
 {
     const conv_stem_shape s = conv_stem_shape_of(c);
     const bool runs = c->direct && !c->pairs, pixels = runs && !c->nchw;
-    const int vectors = (c->form.bias + c->form.scale) * (pixels ? 24 : c->tile_n / 4); // what ptxas takes beside runs
+    const int beside = pixels ? 24 : c->tile_n / 4; // of a bias or scales: a constant where runs are stored, by ptxas
+    const int vectors = (c->form.bias + c->form.scale) * beside;
     const int of_load = c->nchw ? 4 : (c->vec + 1) / 2;
     const int loads = s.async ? 0 : (int)min_i64(loads_of(c), is_wide(c) ? s.lines_at_once * s.loads : LOADS_MAX);
     const int more = c->several && !runs ? 56 : c->several || pixels ? 40 : 24;

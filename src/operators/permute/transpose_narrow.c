@@ -70,7 +70,7 @@ static void load_runs(const narrow *k, bool ask)
         val from = transpose_address(sub(k->x, convert(U64, phase)), run, k->tile.ldx, offset, imm(1));
         if (ask) {
             IF(logical_and(lt(offset, k->length), eq(bit_and(offset, imm(LINE_BYTES - 1)), imm(0))))
-                prefetch_L2(add(from, convert(U64, phase))); // nothing before x is asked for
+                prefetch_L2(add(from, convert(U64, phase))); // not for what is before x
         } else {
             IF(exists)
                 cp_async(add(k->smem, mul(n, imm(CHUNK_BYTES))), from, CHUNK_BYTES,
