@@ -2,6 +2,7 @@
 #include "skeletons/row.h"
 
 #include "cute/kernel.h"
+#include "plan/check.h"
 
 enum {
     CTA_THREADS = 64,      // of CTAs that hold several rows: small ones fill SMs evenly
@@ -125,9 +126,7 @@ ckl_status row_split_admit(const char *what, const row_split *s, int64_t cols, c
                            const ckl_device_info *device)
 {
     int64_t bytes = s->vec * dtype_bytes(dtype);
-    if (s->threads % 32 || s->threads < 32 || s->threads > device->threads_per_cta_max)
-        FAIL(CKL_INVALID, "%s: threads=%d is no multiple of 32 up to %d", what, s->threads,
-             device->threads_per_cta_max);
+    TRY(plan_check_threads(what, s->threads, device));
     if (s->row_threads != s->threads && (!is_power_of_two(s->row_threads) || s->row_threads > 32))
         FAIL(CKL_INVALID, "%s: row_threads=%d is neither a power of two up to 32 nor threads=%d", what, s->row_threads,
              s->threads);

@@ -278,7 +278,6 @@ attention_form attention_form_of(const ckl_attention_desc *desc);
 ckl_status attention_check_form(const char *who, ckl_direction direction, const ckl_attention_desc *desc,
                                 const attention_form *form);
 ckl_status attention_check_heads(const char *who, const ckl_attention_desc *desc);
-ckl_status attention_check_threads(const char *op, const char *who, const ckl_device_info *device, int threads);
 ckl_status attention_check_smem(const char *op, const char *who, const ckl_device_info *device, int64_t bytes);
 
 /* Refuses a ragged problem whose tokens lie too far apart for maps of windows (attention_make_tma()). */

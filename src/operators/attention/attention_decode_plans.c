@@ -127,7 +127,7 @@ static ckl_status admit_naive(const void *desc, const ckl_device_info *device, c
 {
     const attention_decode_naive_config *c = config;
     TRY(attention_decode_check_form("naive", desc, &c->form));
-    TRY(attention_check_threads("attention_decode", "naive", device, c->threads));
+    TRY(plan_check_threads("attention_decode naive", c->threads, device));
     if (ctas_naive(desc, c->threads) > INT32_MAX)
         FAIL(CKL_UNSUPPORTED, "attention_decode naive: more than 2^31-1 CTAs");
     return CKL_OK;

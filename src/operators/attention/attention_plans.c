@@ -53,14 +53,6 @@ ckl_status attention_check_form(const char *who, ckl_direction direction, const 
     return CKL_OK;
 }
 
-ckl_status attention_check_threads(const char *op, const char *who, const ckl_device_info *device, int threads)
-{
-    if (threads < 32 || threads % 32 || threads > device->threads_per_cta_max)
-        FAIL(CKL_INVALID, "%s %s: threads=%d must be a multiple of 32 up to %d", op, who, threads,
-             device->threads_per_cta_max);
-    return CKL_OK;
-}
-
 ckl_status attention_check_smem(const char *op, const char *who, const ckl_device_info *device, int64_t bytes)
 {
     if (bytes > device->smem_per_cta_bytes)
@@ -171,7 +163,7 @@ static ckl_status admit_naive(const void *desc, const ckl_device_info *device, c
     const ckl_attention_desc *d = desc;
     const attention_naive_config *c = config;
     TRY(attention_check_form("naive", CKL_DIRECTION_FORWARD, d, &c->form));
-    TRY(attention_check_threads("attention", "naive", device, c->threads));
+    TRY(plan_check_threads("attention naive", c->threads, device));
     int64_t rows = tiles_of(d, 1);
     if (rows > (int64_t)INT32_MAX * c->threads)
         FAIL(CKL_UNSUPPORTED, "attention naive: %" PRId64 " rows are more than one launch has threads", rows);

@@ -217,7 +217,7 @@ const test_reject conv_rejects[] = {
       "conv sm90_weight: a box of 64x1 with its strides is more than TMA takes" },
     { "direction=weight stride=9 w=99 h=99 impl=sm90_weight", CKL_UNSUPPORTED, "TMA takes strides of up to 8" },
     { "direction=data stride=9 w=99 h=99 impl=sm90", CKL_UNSUPPORTED, "are more than 64 launches" },
-    { "impl=naive config='threads=33'", CKL_INVALID, "conv naive: threads=33 must be a multiple of 32" },
+    { "impl=naive config='threads=33'", CKL_INVALID, "conv naive: threads=33 is no multiple of 32" },
     { "impl=naive config='bias=1'", CKL_INVALID, "are not the problem's" },
     { "c=8 h=1 w=1 k=8 pad=1 impl=pointwise", CKL_UNSUPPORTED, "sm90 and sliced take an image as a row by taps" },
     { "c=3 h=1 w=1 k=8 pad=1 direction=weight impl=pointwise_pitched", CKL_UNSUPPORTED, "of 1x3x3 is no pixel" },
