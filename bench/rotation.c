@@ -1,7 +1,6 @@
 /* rotation.c - how many sets, where they lie, and their contents. */
 #include "bench/rotation.h"
 
-
 #include "base/heap.h"
 #include "base/math.h"
 
