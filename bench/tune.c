@@ -316,8 +316,8 @@ static int by_median(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-// Less is not kept: on an H200 the first time and the final one of the same config, relative to the plan's choice, differed by
-// 0.9 % (1536^3) and 1.3 % (1280x5120x5120).
+// Less is not kept: on an H200 the first time and the final one of the same config, relative to the plan's choice,
+// differed by 0.9 % (1536^3) and 1.3 % (1280x5120x5120).
 static const double GAIN_MIN = 0.01;
 
 /* Is the final's interval below that of the plan's choice, and its median worth the change? */

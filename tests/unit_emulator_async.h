@@ -1,4 +1,7 @@
-/* unit_emulator_async.h - what tests of asynchronous work share: every completion and schedule, short names, small numbers. */
+/*
+ * unit_emulator_async.h - what tests of asynchronous work share: every completion and schedule, short names, small
+ * numbers.
+ */
 #pragma once
 
 #include "unit_emulator_short.h"

@@ -1,6 +1,7 @@
 /*
- * unit_in_place.c - outputs in place of inputs. Every row kernel, at every length that changes how it holds a row, must give
- * the same bits in place as apart: in the usual order of warps, and where some warps run ahead and copies arrive at once.
+ * unit_in_place.c - outputs in place of inputs. Every row kernel, at every length that changes how it holds a row, must
+ * give the same bits in place as apart: in the usual order of warps, and where some warps run ahead and copies arrive
+ * at once.
  */
 #include "unit.h"
 #include "lab/check.h"

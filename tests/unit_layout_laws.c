@@ -197,7 +197,7 @@ static bool common_vector_is_common(void)
     return good;
 }
 
-/* Larger elements are those that the smaller ones lie in, smaller ones what the larger ones are made of. Without modes 1:1. */
+/* Larger elements are those that smaller ones lie in, smaller ones what larger ones are made of. Without modes 1:1. */
 static bool recasts_are_the_same_memory(void)
 {
     static const int factors[] = { 1, 2, 3, 4, 8 };

@@ -1,6 +1,7 @@
 /*
- * unit_misaligned.c - operands that begin at any element. The small cases of every operator, all with CKL_TEST_FULL, are run
- * displaced: a case is right, or it is refused before anything reads; no kernel meets an address that it does not take.
+ * unit_misaligned.c - operands that begin at any element. The small cases of every operator, all with CKL_TEST_FULL,
+ * are run displaced: a case is right, or it is refused before anything reads; no kernel meets an address that it does
+ * not take.
  */
 #include "unit.h"
 #include "base/text.h"

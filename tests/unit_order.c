@@ -1,7 +1,8 @@
 /*
- * unit_order.c - what orders a kernel's accesses is needed, and is seen to be missing. In kernels of the library each barrier,
- * arrival, wait and fence is left out in turn, each acquire and release made relaxed, each wait for groups made to leave one more
- * pending. Every time the verifier refuses the kernel, or its launch ends with a report; what passes stands here with its reason.
+ * unit_order.c - what orders a kernel's accesses is needed, and is seen to be missing. In kernels of the library each
+ * barrier, arrival, wait and fence is left out in turn, each acquire and release made relaxed, each wait for groups
+ * made to leave one more pending. Every time the verifier refuses the kernel, or its launch ends with a report; what
+ * passes stands here with its reason.
  *
  * The GPU is an H200 of few SMs, on which two clusters run at once: they take many tiles each, and their rings wrap.
  * `build/unit_order 'LINE'` shows what becomes of each change of a problem's kernels.

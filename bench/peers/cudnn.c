@@ -1,6 +1,7 @@
 /*
- * cudnn.c - conv by NVIDIA's cuDNN through its own graph API: graphs of one convolution, with every configuration that its
- * heuristics name, and every engine that they do not. Fused epilogues are left to torch, which asks cuDNN for them, too.
+ * cudnn.c - conv by NVIDIA's cuDNN through its own graph API: graphs of one convolution, with every configuration that
+ * its heuristics name, and every engine that they do not. Fused epilogues are left to torch, which asks cuDNN for them,
+ * too.
  */
 #include <string.h>
 

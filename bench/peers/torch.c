@@ -1,10 +1,10 @@
 /*
- * torch.c - PyTorch as a peer: Python runs inside of this process (python.c), so that torch works on the same memory, in the
- * same context and on the same stream as we do.
+ * torch.c - PyTorch as a peer: Python runs inside of this process (python.c), so that torch works on the same memory,
+ * in the same context and on the same stream as we do.
  *
- * torch_operators.py knows how to say each operator in torch, torch_peer.py has the functions that are called here. It is looked
- * for beside the program and in the source tree, or named by CKL_TORCH_PEER. torch.compile takes part, which takes seconds a problem,
- * unless CKL_TORCH_COMPILE=0; torch_peer.py has its other values.
+ * torch_operators.py knows how to say each operator in torch, torch_peer.py has the functions that are called here. It
+ * is looked for beside the program and in the source tree, or named by CKL_TORCH_PEER. torch.compile takes part, which
+ * takes seconds a problem, unless CKL_TORCH_COMPILE=0; torch_peer.py has its other values.
  */
 #include <jansson.h>
 #include <stdlib.h>

@@ -131,7 +131,7 @@ static bool share_warps(const reduction *r, int threads, int64_t scratch, val *v
     return true;
 }
 
-/* As many lanes as the largest power of two read a warp's values each; some combine them with those of one of the others. */
+/* As many lanes as the largest power of two read one warp's values each; some combine them with those of another. */
 static void reduce_warps(const reduction *r, int warps, int64_t scratch, val *values)
 {
     const int width = (int)power_of_two_floor(warps);

@@ -16,8 +16,8 @@ enum { REDUCE_VALUES_MAX = 8 };
 typedef void reduce_combine(val *into, const val *other, void *user);
 
 /*
- * Combines the values of all lanes whose numbers differ in bits from `low` to below `high`, both powers of two; all of them hold the
- * result.
+ * Combines the values of all lanes whose numbers differ in bits from `low` to below `high`, both powers of two; all of
+ * them hold the result.
  */
 typedef void reduce_lanes(val *values, int low, int high, void *user);
 
@@ -28,7 +28,10 @@ typedef struct reduction {
     reduce_lanes *over_lanes; // cheaper than combine() for one bit after the other; NULL: there is nothing
 } reduction;
 
-/* Over a thread's own registers, in f32: of the elements, of their products. Pairwise: the error grows with log2 of the size. */
+/*
+ * Over a thread's own registers, in f32: of the elements, of their products. Pairwise: the error grows with log2 of the
+ * size.
+ */
 val fragment_sum(tensor rX);
 val fragment_dot(tensor rX, tensor rY);
 
@@ -54,7 +57,7 @@ void cta_reduce_to_warp(const reduction *r, int threads, int64_t scratch, val *v
 /* Call before a reduction over the CTAs of a cluster: all have started, so that their shared memory may be written. */
 void cluster_meet(int cluster);
 
-/* Over a cluster of `cluster` CTAs whose threads already agree (after cta_reduce()); same scratch size, other memory. */
+/* Over a cluster of `cluster` CTAs whose threads already agree (after cta_reduce()); as much scratch, but another. */
 void cluster_reduce(const reduction *r, int cluster, int64_t scratch, val *values);
 
 /*

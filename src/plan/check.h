@@ -1,6 +1,6 @@
 /*
- * check.h - the tensors of a problem, and the checks that all operators make of a desc and of the memory of a call. Sentences
- * name operator, field, value and limit: "gemm: lda=7 is smaller than k=8".
+ * check.h - the tensors of a problem, and the checks that all operators make of a desc and of the memory of a call.
+ * Sentences name operator, field, value and limit: "gemm: lda=7 is smaller than k=8".
  */
 #pragma once
 

@@ -1,11 +1,12 @@
-/* one_pass.c - how the CTAs of a strip meet: a counter of those that have come and gone, and a word for each that gave up. */
+/* one_pass.c - how the CTAs of a strip meet: a counter of who has come and gone, and a word for each that gave up. */
 #include "skeletons/one_pass.h"
 
 #include "skeletons/first_thread.h"
 
 /*
- * The counter of a strip: CTAs that have arrived, plus those that have left, and in the upper half those that gave up before the last one
- * arrived. That one then waits for the words by which they say who they are: they have begun, and it will not be long.
+ * The counter of a strip: CTAs that have arrived, plus those that have left, and in the upper half those that gave up
+ * before the last one arrived. That one then waits for the words by which they say who they are: they have begun, and
+ * it will not be long.
  */
 enum { GAVE_UP = 1 << 16 };
 
