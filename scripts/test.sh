@@ -138,6 +138,19 @@ script_examples() {
     python3 -m doctest scripts/update_performance.py
 }
 
+listed_mutants() { # an entry of tests/mutants.txt whose line is gone excuses nothing any more
+    local place before status=0
+    while read -r place && read -r before && read -r && read -r; do
+        sed 's/^ *//' "${place%% *}" | grep -qxF -- "${before#- }" || { echo "${place%% *} has no line '${before#- }'"; status=1; }
+        read -r
+    done < <(grep -v '^#' tests/mutants.txt | sed '/./,$!d')
+    return $status
+}
+
+columns() { # of comments: clang-format leaves them alone
+    ! grep -rnE --include='*.[ch]' '^.{121,}$' bench cli examples include lab src/{base,cute,device,ffi,ir,plan} tests | grep -E ':( *\*|.*//|.*/\*)'
+}
+
 new_operators() { # a copy of each kind compiles, and misses nothing that is its own
     local folder kind file status=0
     folder=$(mktemp -d)
@@ -310,6 +323,8 @@ run "include directions" scripts/check_includes.sh
 run "exported symbols and size" scripts/check_symbols.sh "$build/libcutekernellib.so"
 run "public headers" scripts/check_headers.sh
 run "quotes and links of the documents" scripts/check_docs.sh
+run "lines of tests/mutants.txt" listed_mutants
+run "columns of comments" columns
 run "examples in scripts" script_examples
 run "help texts" help_texts
 run "problem lines of the documents" documented_lines
