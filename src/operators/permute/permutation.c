@@ -93,6 +93,30 @@ static int contiguous_mode(const permutation *p, bool in_x)
     return -1;
 }
 
+/* Do rows of other matrices lie between two of this one's, in x or in y? */
+static bool is_interleaved(const permute_matrix *m, bool in_x)
+{
+    bool between = false;
+    for (int i = 0; i < m->outer_count; i++)
+        between |= in_x ? m->outer[i].x < m->ldx : m->outer[i].y < m->ldy;
+    return between;
+}
+
+/*
+ * Modes round a matrix, those first that go on where its rows end: what CTAs have in flight are long runs of memory. Where both sides'
+ * rows go on, the shorter ones decide.
+ */
+static void order_outer_modes(permute_matrix *m)
+{
+    const bool by_x = is_interleaved(m, true) && (!is_interleaved(m, false) || m->cols < m->rows);
+    for (int i = 1; i < m->outer_count && by_x; i++) // they are in the order of y
+        for (int at = i; at > 0 && m->outer[at - 1].x > m->outer[at].x; at--) {
+            const permute_mode slower = m->outer[at - 1];
+            m->outer[at - 1] = m->outer[at];
+            m->outer[at] = slower;
+        }
+}
+
 void permutation_find_matrix(permutation *p)
 {
     int in_x = contiguous_mode(p, true), in_y = contiguous_mode(p, false);
@@ -106,6 +130,7 @@ void permutation_find_matrix(permutation *p)
     for (int i = p->rank - 1; i >= 0; i--)
         if (i != in_x && i != in_y)
             p->matrix.outer[p->matrix.outer_count++] = p->modes[i];
+    order_outer_modes(&p->matrix);
 }
 
 permutation permutation_widened(const permutation *p, int factor)

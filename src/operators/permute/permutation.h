@@ -23,7 +23,7 @@ typedef struct permute_matrix {
     int64_t rows, cols;
     int64_t ldx, incx, ldy, incy;
     int outer_count;
-    permute_mode outer[PERMUTE_OUTER_MAX]; // the fastest first
+    permute_mode outer[PERMUTE_OUTER_MAX]; // in the order of the CTAs, the fastest first
 } permute_matrix;
 
 /* The view of a problem of either operator that the implementations get. */
