@@ -201,3 +201,18 @@ ckl_status permutation_check_threads(const permutation *p, const char *who, int 
              device->threads_per_cta_max);
     return CKL_OK;
 }
+
+int permutation_bank_turns(const int64_t places[PERMUTE_WARP])
+{
+    enum { BANKS = 32 };
+    int asked[BANKS] = { 0 }, most = 1;
+    for (int lane = 0; lane < PERMUTE_WARP; lane++) {
+        const int64_t word = places[lane] / 4;
+        bool known = false;
+        for (int other = 0; other < lane; other++)
+            known |= places[other] / 4 == word;
+        if (!known)
+            most = (int)max_i64(most, ++asked[word % BANKS]);
+    }
+    return most;
+}
