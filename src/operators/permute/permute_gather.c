@@ -12,7 +12,7 @@
 
 enum { STEPS_MAX = 16, SIDE_MAX = 4, WORD_BYTES = 4, SECTOR_BYTES = 32, LINE_BYTES = 128 };
 
-#define GATHER_CONFIG(X, owner)                                                                         \
+#define GATHER_CONFIG(X, owner)                                                                                 \
     X(owner, int, element, "4", "1 2 4 8", "bytes of an element, what pointers are aligned to")                 \
     X(owner, int, bytes, "4", "1 2 4 8 16", "bytes of one memory access; of x, if elements are turned")         \
     X(owner, int, turned, "0", "0 2 4", "elements of a word, of squares that are turned in registers; 0: none") \

@@ -13,7 +13,7 @@
 enum { BYTES = 16, WORD_BYTES = 4, WORDS = BYTES / WORD_BYTES, SECTOR_BYTES = 32, LINE_BYTES = 128 };
 enum { THREADS = 2048 }; // that shall fit an SM: bounds registers to 32
 
-#define WINDOWS_CONFIG(X, owner)                                   \
+#define WINDOWS_CONFIG(X, owner)                                           \
     X(owner, int, bytes, "4", "1 2 4", "bytes of an element")              \
     X(owner, int, rank, "2", "1 2 3 4 5", "modes, the innermost is a run") \
     X(owner, int, threads, "256", "128 256 512", "threads of a CTA")

@@ -12,7 +12,7 @@
  */
 #include "operators/permute/transpose_plan.h"
 
-#define NARROW_CONFIG(X, owner)                                           \
+#define NARROW_CONFIG(X, owner)                                                     \
     TRANSPOSE_FIELDS(X, owner)                                                      \
     X(owner, bool, short_x, "1", "0 1", "1: rows of x are short; 0: rows of y are") \
     X(owner, int, tile_r, "1024", "4 16 64 256 1024", "rows of x of a CTA")         \
@@ -324,11 +324,13 @@ static ckl_status choose_narrow(const void *problem, const ckl_device_info *devi
         side *= 2;
     const int64_t length = c->short_x ? m->rows : m->cols;
     if (length * side * p->bytes <= TILE_BYTES / 4 &&
-        transpose_tiles(p, c->short_x ? (int)length : side, c->short_x ? side : (int)length) >= TILES_OF_SM * device->sm_count)
+        transpose_tiles(p, c->short_x ? (int)length : side, c->short_x ? side : (int)length) >=
+            TILES_OF_SM * device->sm_count)
         FAIL(CKL_UNSUPPORTED, "%s narrow: many matrices of a fourth of a tile are left to boxes", p->op);
     while (along * side * p->bytes < TILE_BYTES)
         along *= 2;
-    while (along > ALONG_MIN && transpose_tiles(p, c->short_x ? along : side, c->short_x ? side : along) < device->sm_count)
+    while (along > ALONG_MIN &&
+           transpose_tiles(p, c->short_x ? along : side, c->short_x ? side : along) < device->sm_count)
         along /= 2;
     c->tile_r = c->short_x ? along : side;
     c->tile_c = c->short_x ? side : along;
@@ -360,10 +362,10 @@ static ckl_status admit_narrow(const void *problem, const ckl_device_info *devic
     if (c->short_x ? !has_short_x(m) || m->cols > c->tile_c : !has_short_y(m) || m->rows > c->tile_r)
         FAIL(CKL_INVALID, "%s narrow: short_x=%d tile %dx%d do not fit the short side of %" PRId64 "x%" PRId64, p->op,
              c->short_x, c->tile_r, c->tile_c, m->rows, m->cols);
-    TRY(transpose_check_power(p, "narrow", c->short_x ? "tile_r" : "tile_c", c->short_x ? c->tile_r : c->tile_c, 32 / p->bytes,
-                    ALONG_MAX));
+    TRY(transpose_check_power(p, "narrow", c->short_x ? "tile_r" : "tile_c", c->short_x ? c->tile_r : c->tile_c,
+                              32 / p->bytes, ALONG_MAX));
     TRY(transpose_check_power(p, "narrow", "threads", c->threads, ROWS_MAX,
-                    device->threads_per_cta_max)); // a word for each of short rows
+                              device->threads_per_cta_max)); // a word for each of short rows
     return transpose_check_smem(p, "narrow", smem_bytes_of(c), device);
 }
 
@@ -387,15 +389,15 @@ static plan_cost cost_narrow(const void *problem, const ckl_device_info *device,
     static const double of_bytes[] = { [1] = 90, [2] = 70, [4] = 60, [8] = 30 };
     const transpose_narrow_config *c = config;
     const transpose_tiling t = { .rows = c->tile_r,
-                       .cols = c->tile_c,
-                       .threads = c->threads,
-                       .smem_bytes = smem_bytes_of(c),
-                       .rate = 0.93,
-                       .wait = transpose_tile_wait((double)c->tile_r * c->tile_c * c->bytes, NO_REDUCTION) -
-                               (c->prefetch ? TRANSPOSE_EARLIER : 0),
-                       .of_bytes = of_bytes[c->bytes],
-                       .cut_x = !c->short_x,
-                       .turns = narrow_turns(problem, c) / 2 };
+                                 .cols = c->tile_c,
+                                 .threads = c->threads,
+                                 .smem_bytes = smem_bytes_of(c),
+                                 .rate = 0.93,
+                                 .wait = transpose_tile_wait((double)c->tile_r * c->tile_c * c->bytes, NO_REDUCTION) -
+                                         (c->prefetch ? TRANSPOSE_EARLIER : 0),
+                                 .of_bytes = of_bytes[c->bytes],
+                                 .cut_x = !c->short_x,
+                                 .turns = narrow_turns(problem, c) / 2 };
     return transpose_tiling_cost(problem, &t, device);
 }
 

@@ -55,8 +55,8 @@ static transpose_params params_of_call(const permutation *p, const permute_point
     return params;
 }
 
-ckl_status transpose_launch(const ckl_plan *plan, int kernel, const permute_pointers *a, int unit, int tile_r, int tile_c,
-                            ckl_stream stream)
+ckl_status transpose_launch(const ckl_plan *plan, int kernel, const permute_pointers *a, int unit, int tile_r,
+                            int tile_c, ckl_stream stream)
 {
     const permutation *p = plan->desc;
     const transpose_params params = params_of_call(p, a, unit);
@@ -184,4 +184,3 @@ double transpose_tile_wait(double tile_bytes, double no_reduction)
     const double CYCLES_A_BYTE = 0.3;
     return CYCLES_A_BYTE * tile_bytes - no_reduction;
 }
-

@@ -7,8 +7,8 @@
 int64_t transpose_tiles(const permutation *p, int tile_r, int tile_c);
 
 /* Launches a CTA for each tile. Distances are in bytes, of naive and tiled in elements: units of 1/unit of an element. */
-ckl_status transpose_launch(const ckl_plan *plan, int kernel, const permute_pointers *a, int unit, int tile_r, int tile_c,
-                            ckl_stream stream);
+ckl_status transpose_launch(const ckl_plan *plan, int kernel, const permute_pointers *a, int unit, int tile_r,
+                            int tile_c, ckl_stream stream);
 
 /* Limits. `who` is the implementation. */
 

@@ -345,19 +345,18 @@ static plan_cost cost_sm80(const void *problem, const ckl_device_info *device, c
     static const double of_bytes[] = { [1] = 123, [2] = 72, [4] = 57, [8] = 36 }, OF_TILE = 120, OF_CLASS = 36;
     const double NO_REDUCTION = 2000;
     const transpose_sm80_config *c = config;
-    const double idle =
-        fmax(1, PERMUTE_WARP * permute_word_bytes(c->bytes) / (double)(c->tile_r * c->bytes)); // lanes
-    const int64_t classes = ceil_div(c->align / c->bytes, c->threads / c->lanes);                // of a warp
+    const double idle = fmax(1, PERMUTE_WARP * permute_word_bytes(c->bytes) / (double)(c->tile_r * c->bytes)); // lanes
+    const int64_t classes = ceil_div(c->align / c->bytes, c->threads / c->lanes); // of a warp
     const transpose_tiling t = { .rows = c->tile_r,
-                       .cols = c->tile_c,
-                       .threads = c->threads,
-                       .smem_bytes = smem_bytes_of(c),
-                       .rate = 1,
-                       .wait = transpose_tile_wait((double)c->tile_r * c->tile_c * c->bytes, NO_REDUCTION),
-                       .of_bytes = of_bytes[c->bytes] * idle,
-                       .of_tile = OF_TILE + OF_CLASS * (double)classes,
-                       .cut_x = true,
-                       .cut_y = c->align < SECTOR_BYTES };
+                                 .cols = c->tile_c,
+                                 .threads = c->threads,
+                                 .smem_bytes = smem_bytes_of(c),
+                                 .rate = 1,
+                                 .wait = transpose_tile_wait((double)c->tile_r * c->tile_c * c->bytes, NO_REDUCTION),
+                                 .of_bytes = of_bytes[c->bytes] * idle,
+                                 .of_tile = OF_TILE + OF_CLASS * (double)classes,
+                                 .cut_x = true,
+                                 .cut_y = c->align < SECTOR_BYTES };
     return transpose_tiling_cost(problem, &t, device);
 }
 
@@ -378,4 +377,3 @@ const implementation transpose_sm80_implementation = {
     .rivals = { &permute_boxes_implementation, &permute_gather_implementation },
     .params = &transpose_param_list,
 };
-

@@ -233,7 +233,12 @@ static void transpose_sm90(const void *config, int kernel)
 
 /* Choice, limits and launch */
 
-enum { TMA_ALIGNMENT = 16, WORD_BYTES = 4, SIDE_MIN = 32, BOX_SIDE_BYTES_MIN = 64 }; // of boxes of TMA, where gather has squares
+enum {
+    TMA_ALIGNMENT = 16,
+    WORD_BYTES = 4,
+    SIDE_MIN = 32,
+    BOX_SIDE_BYTES_MIN = 64
+}; // of boxes of TMA, where gather has squares
 
 /* Tiles of 16 KB with rows of 128 bytes or more on both sides; small problems get smaller ones to fill the GPU. */
 static int choose_box(const permutation *p, const ckl_device_info *device)
@@ -253,8 +258,8 @@ static int choose_height(const permutation *p, const ckl_device_info *device, in
     enum { SECTOR_BYTES = 32, TILE_BYTES = 32 << 10, ROWS_MAX = 256, TILES_OF_SM = 8, IDLE = 8 };
     const permute_matrix *m = &p->matrix;
     int rows = tile;
-    while (m->ldy * p->bytes % SECTOR_BYTES && 2 * rows <= ROWS_MAX &&
-           2 * rows * tile * p->bytes <= TILE_BYTES && IDLE * round_up(m->rows, 2 * rows) <= (IDLE + 1) * m->rows &&
+    while (m->ldy * p->bytes % SECTOR_BYTES && 2 * rows <= ROWS_MAX && 2 * rows * tile * p->bytes <= TILE_BYTES &&
+           IDLE * round_up(m->rows, 2 * rows) <= (IDLE + 1) * m->rows &&
            transpose_tiles(p, 2 * rows, tile) >= TILES_OF_SM * (int64_t)device->sm_count)
         rows *= 2;
     return rows;
@@ -335,15 +340,15 @@ static plan_cost cost_sm90(const void *problem, const ckl_device_info *device, c
     static const double of_bytes[] = { [1] = 24, [2] = 16, [4] = 16, [8] = 16 };
     const transpose_sm90_config *c = config;
     const transpose_tiling t = { .rows = c->tile_r,
-                       .cols = c->tile_c,
-                       .threads = c->threads,
-                       .smem_bytes = smem_bytes_of(c),
-                       .rate = 0.94,
-                       .wait = (double)c->tile_r * c->tile_c * c->bytes / BYTES_A_CYCLE - NO_REDUCTION -
-                               (c->prefetch ? TRANSPOSE_EARLIER : 0),
-                       .of_bytes = of_bytes[c->bytes],
-                       .cut_x = true,
-                       .cut_y = true };
+                                 .cols = c->tile_c,
+                                 .threads = c->threads,
+                                 .smem_bytes = smem_bytes_of(c),
+                                 .rate = 0.94,
+                                 .wait = (double)c->tile_r * c->tile_c * c->bytes / BYTES_A_CYCLE - NO_REDUCTION -
+                                         (c->prefetch ? TRANSPOSE_EARLIER : 0),
+                                 .of_bytes = of_bytes[c->bytes],
+                                 .cut_x = true,
+                                 .cut_y = true };
     return transpose_tiling_cost(problem, &t, device);
 }
 
@@ -366,4 +371,3 @@ const implementation transpose_sm90_implementation = {
     .params = &transpose_param_list,
     .target = IR_SM90A,
 };
-

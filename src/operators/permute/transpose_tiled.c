@@ -2,14 +2,14 @@
 #include "operators/permute/transpose_plan.h"
 
 #define NAIVE_CONFIG(X, owner) \
-    TRANSPOSE_FIELDS(X, owner)           \
+    TRANSPOSE_FIELDS(X, owner) \
     X(owner, int, threads, "256", "128 256 512", "threads of a CTA, one element each")
 
 FIELD_STRUCT(transpose_config, TRANSPOSE_FIELDS); // what both configs begin with
 FIELD_STRUCT(transpose_naive_config, NAIVE_CONFIG);
 
 #define TILED_CONFIG(X, owner) \
-    TRANSPOSE_FIELDS(X, owner)           \
+    TRANSPOSE_FIELDS(X, owner) \
     X(owner, int, tile, "32", "16 32", "rows and columns of a tile")
 
 FIELD_STRUCT(transpose_tiled_config, TILED_CONFIG);
@@ -123,11 +123,9 @@ static ckl_status admit_naive(const void *problem, const ckl_device_info *device
 static plan_cost cost_naive(const void *problem, const ckl_device_info *device, const void *config)
 {
     const transpose_naive_config *c = config;
-    const transpose_tiling t = { .rows = c->threads / NAIVE_COLS,
-                       .cols = NAIVE_COLS,
-                       .threads = c->threads,
-                       .rate = 3.5,
-                       .of_bytes = 100 };
+    const transpose_tiling t = {
+        .rows = c->threads / NAIVE_COLS, .cols = NAIVE_COLS, .threads = c->threads, .rate = 3.5, .of_bytes = 100
+    };
     return transpose_tiling_cost(problem, &t, device);
 }
 
@@ -181,4 +179,3 @@ const implementation transpose_tiled_implementation = {
     .summary = "padded tiles in shared memory, element by element; any strides",
     .params = &transpose_param_list,
 };
-
