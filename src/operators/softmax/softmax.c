@@ -212,7 +212,8 @@ static softmax_params params_for_chunks(const ckl_plan *plan, const ckl_softmax_
 
 static int64_t held_workspace(const ckl_plan *plan)
 {
-    return view_of(plan).bytes;
+    const softmax_column_config *c = plan->config;
+    return c->whole ? 0 : view_of(plan).bytes;
 }
 
 static ckl_status launch_held(const ckl_plan *plan, const void *args, ckl_stream stream)

@@ -384,6 +384,8 @@ ckl_status softmax_admit_column_held(const void *desc, const ckl_device_info *de
     if (c->kept < 0 || c->kept > SOFTMAX_KEPT_MAX)
         FAIL(CKL_INVALID, "%s: kept=%d is not in 0..%d", what, c->kept, SOFTMAX_KEPT_MAX);
     TRY(admit_columns(what, false, d, device, c));
+    if (c->whole && (c->loading || d->n > softmax_held_lines(c)))
+        FAIL(CKL_INVALID, "%s: whole=1 wants loading=0 and chunks of all n=%" PRId64 " lines", what, d->n);
     if (c->split.cluster != 1)
         FAIL(CKL_INVALID, "%s: cluster=%d, the CTAs of a strip meet in memory", what, c->split.cluster);
     if (c->split.vec * dtype_bytes(d->dtype) < COPY_BYTES_MIN)
