@@ -94,16 +94,22 @@ static bool wants_two_ctas(const ckl_softmax_desc *d, const ckl_device_info *dev
            (single ? s->steps <= SINGLES : s->vec == row_vec_full(CKL_F32) && s->steps <= VECTORS);
 }
 
-/* Columns of few lines: each is in the registers of one thread, and no thread waits for another. Warps still read whole lines of memory. */
-static bool choose_short(const ckl_softmax_desc *d, column_split *s)
+/*
+ * Columns of few lines: each is in the registers of one thread, and no thread waits for another. Warps still read whole lines of memory.
+ * Pairs of 16 bits are bound to 80 registers, gradients to 128, below which they spill; without a bound addresses take twice as many.
+ */
+static bool choose_short(const ckl_softmax_desc *d, softmax_column_config *c)
 {
-    enum { LINES_MAX = 32, LANES_MIN = 32, LANES_MAX = 128, WORD = 4 };
+    enum { LINES_MAX = 24, LANES_MIN = 32, LANES_MAX = 128, WORD = 4, THREADS = 768, THREADS_BACKWARD = 512 };
+    const bool is_forward = d->direction == CKL_DIRECTION_FORWARD;
+    column_split *s = &c->split;
     *s = (column_split){ .cluster = 1, .steps = (int)min_i64(d->n, LINES_MAX), .lanes = LANES_MIN };
     s->vec = (int)min_i64(softmax_vec_of(d), WORD / dtype_bytes(d->dtype));
     while (s->lanes < LANES_MAX && column_split_columns(s) < d->inner)
         s->lanes *= 2;
     s->threads = s->lanes;
     s->exact = d->inner % column_split_columns(s) == 0;
+    c->form.ctas_per_sm = s->vec > 1 ? (is_forward ? THREADS : THREADS_BACKWARD) / s->threads : 0;
     return d->n > 0 && d->n <= LINES_MAX && d->inner >= LANES_MIN * s->vec;
 }
 
@@ -120,8 +126,9 @@ ckl_status softmax_choose_column(const void *desc, const ckl_device_info *device
     const int cluster = residency_cluster_max(device);
     TRY(check_other_axis("softmax column", d));
     c->form = softmax_form_of(d);
-    if (choose_short(d, &c->split))
+    if (choose_short(d, c))
         return CKL_OK;
+    c->form.ctas_per_sm = 0;
     if (!column_split_choose(d->n, d->inner, vec, d->dtype, elements, 1, &c->split) &&
         !column_split_choose(d->n, d->inner, vec, d->dtype, elements, cluster, &c->split))
         FAIL(CKL_UNSUPPORTED, "softmax column: columns of n=%" PRId64 " do not fit the registers of %d CTA%s", d->n,

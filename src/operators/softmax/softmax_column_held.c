@@ -30,7 +30,8 @@ static strip_states states_begin(const columns *c)
 {
     const column_split merging = split_for_merging(c);
     const int count = softmax_state_values(c->form);
-    const int64_t bytes = max_i64(column_reduce_each_bytes(&c->split, count), column_reduce_each_bytes(&merging, count));
+    const int64_t bytes =
+        max_i64(column_reduce_each_bytes(&c->split, count), column_reduce_each_bytes(&merging, count));
     return (strip_states){ .c = c, .scratch = smem_alloc("column_warps", bytes, 16), .merging = merging };
 }
 
