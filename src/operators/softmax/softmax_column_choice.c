@@ -95,22 +95,28 @@ static bool wants_two_ctas(const ckl_softmax_desc *d, const ckl_device_info *dev
 }
 
 /*
- * Columns of few lines: each is in the registers of one thread, and no thread waits for another. Warps still read whole lines of memory.
- * Pairs of 16 bits are bound to 80 registers, gradients to 128, below which they spill; without a bound addresses take twice as many.
+ * Columns of few lines: each is in the registers of one thread, as wide as leaves a thread BYTES, and no thread waits for another. Warps
+ * still read whole lines of memory. 16 bits are bound to 80 registers, gradients to 128, below which they spill; without a bound addresses
+ * take twice as many.
  */
 static bool choose_short(const ckl_softmax_desc *d, softmax_column_config *c)
 {
-    enum { LINES_MAX = 24, LANES_MIN = 32, LANES_MAX = 128, WORD = 4, THREADS = 768, THREADS_BACKWARD = 512 };
-    const bool is_forward = d->direction == CKL_DIRECTION_FORWARD;
+    enum { LINES_MAX = 24, BYTES = 96, LANES_MIN = 32, LANES_MAX = 128, THREADS = 768, THREADS_BACKWARD = 512 };
     column_split *s = &c->split;
-    *s = (column_split){ .cluster = 1, .steps = (int)min_i64(d->n, LINES_MAX), .lanes = LANES_MIN };
-    s->vec = (int)min_i64(softmax_vec_of(d), WORD / dtype_bytes(d->dtype));
+    if (d->n < 1 || d->n > LINES_MAX)
+        return false;
+    *s = (column_split){ .cluster = 1, .vec = softmax_vec_of(d), .steps = (int)d->n, .lanes = LANES_MIN };
+    while (s->vec > 1 && s->vec * d->n * dtype_bytes(d->dtype) > BYTES)
+        s->vec /= 2;
+    if (d->inner < column_split_columns(s))
+        return false;
     while (s->lanes < LANES_MAX && column_split_columns(s) < d->inner)
         s->lanes *= 2;
     s->threads = s->lanes;
     s->exact = d->inner % column_split_columns(s) == 0;
-    c->form.ctas_per_sm = s->vec > 1 ? (is_forward ? THREADS : THREADS_BACKWARD) / s->threads : 0;
-    return d->n > 0 && d->n <= LINES_MAX && d->inner >= LANES_MIN * s->vec;
+    if (dtype_bytes(d->dtype) == 2 && s->vec > 1)
+        c->form.ctas_per_sm = (d->direction == CKL_DIRECTION_FORWARD ? THREADS : THREADS_BACKWARD) / s->threads;
+    return true;
 }
 
 /*
@@ -128,7 +134,6 @@ ckl_status softmax_choose_column(const void *desc, const ckl_device_info *device
     c->form = softmax_form_of(d);
     if (choose_short(d, c))
         return CKL_OK;
-    c->form.ctas_per_sm = 0;
     if (!column_split_choose(d->n, d->inner, vec, d->dtype, elements, 1, &c->split) &&
         !column_split_choose(d->n, d->inner, vec, d->dtype, elements, cluster, &c->split))
         FAIL(CKL_UNSUPPORTED, "softmax column: columns of n=%" PRId64 " do not fit the registers of %d CTA%s", d->n,
