@@ -289,9 +289,10 @@ typedef struct softmax_problem {
 } softmax_problem;
 
 static const field fields[] = {
-    FIELD_ROW(softmax_problem, quoted, shape, "256x1024", "", "sizes, outermost first")                  //
-    FIELD_ROW(softmax_problem, int64_t, axis, "-1", "", "along which sums run; negative: from the last") //
-    SOFTMAX_DESC(FIELD_NESTED, (softmax_problem, desc))                                                  //
+    FIELD_ROW(softmax_problem, quoted, shape, "256x1024", "", "sizes, outermost first") //
+    FIELD_ROW(softmax_problem, int64_t, axis, "-1", "",
+              "of the sums, -1 the last: the desc's outer, n, inner are before, along, behind") //
+    SOFTMAX_DESC(FIELD_NESTED, (softmax_problem, desc))                                         //
 };
 
 static ckl_status prepare(void *problem)
