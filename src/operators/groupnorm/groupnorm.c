@@ -110,7 +110,7 @@ static groupnorm_params params_for(const ckl_plan *plan, const ckl_groupnorm_arg
     const workspace_parts w = workspace_of(plan, slicing);
     return (groupnorm_params){ .channels = d->c,
                                .pixels = d->h * d->w,
-                               .bundles = ceil_div(d->groups, c->bundle),
+                               .bundles = (int32_t)ceil_div(d->groups, c->bundle),
                                .slices = (int32_t)groupnorm_slices(d, c, slicing),
                                .ranges = (int32_t)ranges,
                                .range = (int32_t)ceil_div(units, ranges),
@@ -156,6 +156,8 @@ static ckl_status launch(const ckl_plan *plan, groupnorm_slicing slicing, const 
         p.lag = two_pass_lag(strips, abreast, p.slices, plan->kernels[kernel].clusters_resident);
         ctas = two_pass_ctas(strips, p.slices);
     }
+    else if (slicing == GROUPNORM_HELD)
+        p.lag = (uint32_t)min_i64(ctas, plan->kernels[kernel].clusters_resident);
     if (elements_of(d) > 0)
         TRY(plan_launch(plan, kernel, (plan_grid){ .x = ctas }, &p, stream));
     if (d->direction == CKL_DIRECTION_FORWARD || !d->affine || d->c == 0)

@@ -30,13 +30,20 @@ static void stage(groupnorm_kernel *k)
         k->does->stage(k);
 }
 
+/* Of slices that are loaded in turn: the next one may be. */
+static void tell_loaded(const groupnorm_kernel *k, int when)
+{
+    const int turn = k->s.cfg->turn % 4 == 0 && !k->s.halves ? 1 : k->s.cfg->turn % 4;
+    if (k->meeting && k->s.cfg->loading && turn == when)
+        one_pass_loaded(k->meeting);
+}
+
 /* Between the halves of a slice: waits for the other one, which may be loaded in turn. */
 static void wait_for_other(void *kernel)
 {
     const groupnorm_kernel *k = kernel;
     cp_async_wait(0);
-    if (k->s.cfg->loading && k->meeting)
-        one_pass_loaded(k->meeting);
+    tell_loaded(k, 0);
 }
 
 static void add_up(groupnorm_kernel *k)
@@ -47,6 +54,7 @@ static void add_up(groupnorm_kernel *k)
     k->does->load_weights(k);
     if (k->in_smem)
         groupnorm_staged(halves ? 1 : 0);
+    tell_loaded(k, 1);
     k->w.between = halves ? wait_for_other : NULL;
     k->does->add_up(k);
     k->w.between = NULL;
@@ -342,6 +350,8 @@ static one_pass meeting_of(groupnorm_slice *s)
     one_pass meeting = one_pass_of_cta(s->a.counters, s->a.strips, convert(U32, s->a.slices));
     if (!s->cfg->loading)
         meeting.patience = PATIENCE;
+    if (s->cfg->turn >= 4)
+        meeting.in_turn = s->a.lag;
     groupnorm_slice_at(s, convert(I32, meeting.strip), convert(I32, meeting.chunk));
     return meeting;
 }
@@ -350,14 +360,6 @@ static void load_in_turn(const groupnorm_slice *s, const one_pass *meeting)
 {
     if (s->cfg->loading)
         one_pass_load_in_turn(meeting, imm_as(U32, s->cfg->loading));
-}
-
-static void loaded(const groupnorm_slice *s, const one_pass *meeting)
-{
-    if (!s->cfg->loading || s->halves)
-        return;
-    groupnorm_staged(0);
-    one_pass_loaded(meeting);
 }
 
 /* Every CTA merges the entries of its bundle for itself. All that are held want registers meanwhile; but few lanes have many entries each. */
@@ -398,7 +400,7 @@ static void describe_held(groupnorm_kernel *k, const groupnorm_config *cfg, bool
     begin(k);
     load_in_turn(&k->s, &meeting);
     stage(k);
-    loaded(&k->s, &meeting);
+    tell_loaded(k, 2);
     store_entry(k);
     one_pass_meet(&meeting, write_held, write_other, k);
 }
