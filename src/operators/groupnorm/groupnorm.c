@@ -151,13 +151,12 @@ static ckl_status launch(const ckl_plan *plan, groupnorm_slicing slicing, const 
     const int kernel = kernel_for(plan, args);
     groupnorm_params p = params_for(plan, args, slicing);
     int64_t strips = groupnorm_bundles(d, plan->config), ctas = strips * p.slices;
+    p.resident = (uint32_t)(plan->kernels[kernel].clusters_resident * ((const groupnorm_config *)plan->config)->cluster);
     if (slicing == GROUPNORM_SPLIT) {
         const int64_t abreast = d->layout == CKL_IMAGE_NCHW ? 1 : p.bundles; // of nhwc they share lines of memory
         p.lag = two_pass_lag(strips, abreast, p.slices, plan->kernels[kernel].clusters_resident);
         ctas = two_pass_ctas(strips, p.slices);
     }
-    else if (slicing == GROUPNORM_HELD)
-        p.lag = (uint32_t)min_i64(ctas, plan->kernels[kernel].clusters_resident);
     if (elements_of(d) > 0)
         TRY(plan_launch(plan, kernel, (plan_grid){ .x = ctas }, &p, stream));
     if (d->direction == CKL_DIRECTION_FORWARD || !d->affine || d->c == 0)

@@ -40,6 +40,7 @@
     X(owner, int, ctas_per_sm, "0", "0 1 2 3 4 6 8", "CTAs for which an SM has registers; 0: no matter")       \
     X(owner, int, loading, "0", "0 132 264", "held: CTAs that load at once; 0: all")                           \
     X(owner, int, turn, "1", "0 1 2 4 5 6", "held: 0 loaded whole, 1 half, 2 asked for; 4: of the first turn alone")       \
+    X(owner, int, pace, "0", "0 20 30 45", "slices kept: cycles from one CTA that starts to the next, in the first turn")   \
     X(owner, int, early, "0", "", "slices side by side whose entries become one before all meet; 0: none")     \
     X(owner, int, gradient_ctas, "1", "1 2 4 8", "backward: CTAs that add up sums of the same channels")
 
@@ -68,6 +69,7 @@
     X(owner, pointer, arrived)     \
     X(owner, u32, strips)          \
     X(owner, u32, lag)             \
+    X(owner, u32, resident)        \
     X(owner, i64, lines)           \
     X(owner, pointer, dgamma)      \
     X(owner, pointer, dbeta)
@@ -84,6 +86,7 @@
  *     entries, early, merged     workspace: (LANES,BUNDLE,GROUPNORM_ENTRY,BLOCKS,BUNDLES), the same of early ones, (GROUPNORM_ENTRY,GROUPS)
  *     partial                    workspace: (C,KINDS,RANGES,IMAGES)
  *     counters, strips, lag      of split slices (two_pass.h): strips are the bundles of all images, chunks are slices
+ *     resident                   CTAs that run at once
  *     arrived                    slices of each early entry that have been stored
  *     lines                      of partial
  */

@@ -15,6 +15,22 @@ bool groupnorm_has_column(const groupnorm_kernel *k)
     return k->w.grid.slots == 1 && !groupnorm_mixes(cfg) && !(k->meeting && scattered);
 }
 
+/*
+ * The first CTAs, which all start at once, ask for their slices one after the other, as fast as memory brings them. So some write while
+ * others load; else all of them do the same at the same time, and memory rests while they add up and meet.
+ */
+static void keep_pace(const groupnorm_slice *s)
+{
+    const groupnorm_config *cfg = s->cfg;
+    if (!cfg->pace)
+        return;
+    const val number = mul(div(cta_x(), imm(cfg->cluster)), imm(cfg->cluster)), start = cycles();
+    IF(logical_and(is_first_thread(), lt(cta_x(), s->a.resident)))
+        FOREVER
+            BREAK_IF(ge(sub(cycles(), start), mul(number, imm(cfg->pace))));
+    cta_sync();
+}
+
 /* Of a slice that is known. */
 static void begin(groupnorm_kernel *k)
 {
@@ -132,6 +148,7 @@ static void describe_cluster(groupnorm_kernel *k, const groupnorm_config *cfg, b
     k->s = slice_here(cfg, vectors);
     k->s.halves = groupnorm_first_steps(cfg) > 0;
     begin(k);
+    keep_pace(&k->s);
     stage(k);
     add_up(k);
     if (cfg->cluster > 1) {
@@ -351,7 +368,7 @@ static one_pass meeting_of(groupnorm_slice *s)
     if (!s->cfg->loading)
         meeting.patience = PATIENCE;
     if (s->cfg->turn >= 4)
-        meeting.in_turn = s->a.lag;
+        meeting.in_turn = min(s->a.resident, meeting.in_turn);
     groupnorm_slice_at(s, convert(I32, meeting.strip), convert(I32, meeting.chunk));
     return meeting;
 }
@@ -398,6 +415,7 @@ static void describe_held(groupnorm_kernel *k, const groupnorm_config *cfg, bool
     k->s.halves = groupnorm_first_steps(cfg) > 0;
     groupnorm_wait();
     begin(k);
+    keep_pace(&k->s);
     load_in_turn(&k->s, &meeting);
     stage(k);
     tell_loaded(k, 2);
