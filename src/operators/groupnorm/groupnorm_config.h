@@ -41,6 +41,7 @@
     X(owner, int, loading, "0", "0 132 264", "held: CTAs that load at once; 0: all")                           \
     X(owner, int, turn, "1", "0 1 2 4 5 6", "held: 0 loaded whole, 1 half, 2 asked for; 4: of the first turn alone")       \
     X(owner, int, pace, "0", "0 20 30 45", "slices kept: cycles from one CTA that starts to the next, in the first turn")   \
+    X(owner, bool, plain, "0", "0 1", "no halves of slices, and nothing ahead: to be measured")                          \
     X(owner, int, early, "0", "", "slices side by side whose entries become one before all meet; 0: none")     \
     X(owner, int, gradient_ctas, "1", "1 2 4 8", "backward: CTAs that add up sums of the same channels")
 
@@ -179,7 +180,7 @@ static inline int groupnorm_first_steps(const groupnorm_config *c)
 {
     enum { AT_ONCE = 4 };
     const bool comes = c->vec * dtype_bytes(c->dtype) >= GROUPNORM_COPIED_BYTES && !c->ragged;
-    return comes && groupnorm_grid_of(c).slots == 1 ? c->steps / 2 / AT_ONCE * AT_ONCE : 0;
+    return comes && !c->plain && groupnorm_grid_of(c).slots == 1 ? c->steps / 2 / AT_ONCE * AT_ONCE : 0;
 }
 
 /* Of each channel of a slice, backward: rows of sums, of threads or of lines and pixels of a fold. */
