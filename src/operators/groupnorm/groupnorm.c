@@ -12,6 +12,8 @@ static ckl_status check(void *desc)
     ckl_groupnorm_desc *d = desc;
     if (d->c % d->groups)
         FAIL(CKL_INVALID, "groupnorm: groups=%" PRId64 " does not divide c=%" PRId64, d->groups, d->c);
+    if (d->c == 1)
+        d->layout = CKL_IMAGE_NCHW; // the same, where a plane may begin anywhere
     return norm_check_eps("groupnorm", d->direction, &d->eps);
 }
 

@@ -385,8 +385,9 @@ static bool choose_slices(search *s, groupnorm_config *c)
  * Narrower bundles where the slices of wide ones leave an SM to one CTA, or SMs idle; a CTA alone where all slices do. Folded pixels
  * are all of an image: where that leaves SMs idle they are rather split.
  */
-static bool fit_bundles(const search *s, bool folded, groupnorm_config *c)
+static bool choose_bundles(const search *s, groupnorm_config *c)
 {
+    const bool folded = fold_pixels(s, c);
     const int64_t most = s->device->smem_per_cta_bytes, budgets[] = { min_i64(SLICE_BYTES, most), most };
     const bool forward = s->d->direction == CKL_DIRECTION_FORWARD;
     const int64_t widest = folded ? PIXEL_BYTES_MIN : forward ? PIXEL_BYTES : PIXEL_BYTES_BACKWARD;
@@ -402,13 +403,6 @@ static bool fit_bundles(const search *s, bool folded, groupnorm_config *c)
                 return true;
         }
     return false;
-}
-
-/* Where folded pixels are too many for a cluster, they are rather split. */
-static bool choose_bundles(const search *s, groupnorm_config *c)
-{
-    const bool folded = fold_pixels(s, c);
-    return fit_bundles(s, folded, c);
 }
 
 /* Bundles of nhwc that read lines: all groups of pixels of less than two. Groups of no whole vectors are taken together, too. */
