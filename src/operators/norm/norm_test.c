@@ -77,6 +77,7 @@ static const char *const cases[] = {
     "rows=5 cols=20000 dtype=bf16                  # rows that flow: in a loop, the last chunk cut short",
     "rows=7 cols=23032 dtype=bf16 residual=1       # hard: a row of one value, which the residual rounds",
     "rows=3 cols=12000 residual=1                  # with the residual's row beside",
+    "rows=5 cols=12296 dtype=f16 residual=1 offset=10 # by 512 threads, some of which have one vector less",
     "rows=4 cols=20000 dtype=f16 misalign=1        # not for bulk copies",
     "rows=9 cols=2048 dtype=bf16 residual=1 impl=forward config='threads=64 row_threads=64 cluster=2 vec=8 steps=1 "
     "stages=3 residence=registers chunks=2 exact=1'",
