@@ -43,6 +43,15 @@ void attention_decode_for_splits(decode_place *place, int split, void (*each)(vo
 void attention_decode_for_share(decode_place *place, int split, void (*each)(void *of, val before, val after),
                                 void *of);
 
+/*
+ * Persistent CTAs, that have all keys of each sequence: a place of variables; going to sequence and head `number`, of no keys
+ * where there are no more, or to where another one is; how many there are.
+ */
+decode_place attention_decode_place_variables(const decode_place *place);
+void attention_decode_go_to(decode_place *place, val number, int split);
+void attention_decode_go_on(decode_place *place, const decode_place *to);
+val attention_decode_units(const decode_place *place);
+
 /* A length, or the number of a page, which may be old where those are hints. */
 val attention_decode_number_at(const decode_place *place, tensor gNumbers, int_tuple where);
 
