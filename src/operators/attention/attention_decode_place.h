@@ -31,14 +31,9 @@ void attention_decode_find_cta(decode_place *place, val number);
 void attention_decode_find_keys(decode_place *place, int split);
 
 /*
- * Calls each() for every split that this CTA takes, with `place` set: first all CTAs' first ones, then their second
- * ones.
- */
-void attention_decode_for_splits(decode_place *place, int split, void (*each)(void *of), void *of);
-
-/*
- * The same where all rows are one tile, with splits of a sequence that follow each other: those that exist are shared out
- * evenly. before: how many of them this CTA has had; after: how many it will have, with this one.
+ * Calls each() for every split that this CTA takes, with `place` set: splits that follow each other, of which those that exist are shared
+ * out evenly. CTAs of all tiles of some rows are neighbours, and take the same. before: how many splits this CTA has had; after: how many
+ * it will have, with this one.
  */
 void attention_decode_for_share(decode_place *place, int split, void (*each)(void *of, val before, val after),
                                 void *of);

@@ -219,7 +219,6 @@ ckl_status attention_decode_launch(const ckl_plan *plan, const ckl_attention_dec
         params.states = workspace + w.states;
         params.parts = workspace + w.partials;
     }
-    params.units = (uint32_t)attention_decode_ctas(d, rows, split);
     return grid ? plan_launch(plan, 0, (plan_grid){ .x = grid }, &params, stream)
                 : CKL_OK; // q=0 leaves the cache as it is
 }

@@ -340,6 +340,10 @@ static const char *const cases[] = {
     "config='split=64' # two tiles of rows",
     "latent=1 heads=40 kv_heads=1 kv=700 d=576 dv=512 batch=2 shortest=1 page=16 dtype=bf16 lse=1 impl=latent "
     "config='split=256'",
+    "latent=1 heads=70 kv_heads=1 kv=700 d=192 dv=128 batch=3 shortest=0 page=16 lse=1 impl=latent config='split=64 "
+    "run=5' # two tiles of rows, CTAs of several splits",
+    "latent=1 heads=40 kv_heads=1 kv=700 d=576 dv=512 batch=2 shortest=1 page=16 append=1 dtype=bf16 impl=latent "
+    "config='split=64 run=4'",
     "latent=1 heads=12 kv_heads=1 q=3 kv=330 d=192 dv=128 batch=3 shortest=2 append=1 left=150 sinks=1 impl=latent "
     "config='split=64'",
     "latent=1 heads=40 kv_heads=1 kv=700 d=576 dv=512 batch=2 shortest=1 page=16 dtype=bf16 impl=latent "
