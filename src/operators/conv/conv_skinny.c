@@ -31,7 +31,7 @@ enum {
     X(owner, bool, wide_x, "1", "0 1", "x or dx is the wide side, else y or dy")         \
     X(owner, int, vec, "8", "1 2 4 8", "wide channels of a load")                        \
     X(owner, int, vec_few, "1", "1 2 4 8", "few channels of a load")                     \
-    X(owner, int, vec_w, "1", "1 2 4 8", "elements of filters of a load")                \
+    X(owner, int, vec_w, "1", "1 2 4 8", "few filters, of neighbours, of a load")        \
     X(owner, int, runs, "1", "1 2 4 8", "vectors of a thread")                           \
     X(owner, int, lanes, "8", "", "threads beside each other, which share a pixel")      \
     X(owner, int, ahead, "4", "1 2 4 8", "pixels of a thread whose loads are under way") \
@@ -63,6 +63,12 @@ static bool sums_wide(const conv_skinny_config *c)
 static int groups_of(const conv_skinny_config *c)
 {
     return sums_wide(c) ? THREADS / LANES * (LANES / c->lanes) : THREADS / c->lanes;
+}
+
+/* Elements of filters of a load. */
+static int filter_vector(const conv_skinny_config *c)
+{
+    return c->wide_x ? c->vec : c->vec_w;
 }
 
 /* Wide channels of a CTA. */
@@ -132,7 +138,7 @@ static void load_filters(skinny *k)
 {
     const conv_skinny_config *c = k->cfg;
     const ckl_dtype type = c->form.dtype;
-    const int vec = c->vec_w, each = c->vec * c->few / vec; // vectors of a run
+    const int vec = filter_vector(c), each = c->vec * c->few / vec; // vectors of a run
     vector_at at[KEPT_MAX];
     tensor rW = fragment(F32, compact(leaf(c->vec * c->few * c->runs))); // as they were loaded
     UNROLL(i, each * c->runs) {
@@ -399,13 +405,12 @@ static bool few_begin(const skinny_sizes *s, const conv_skinny_config *c)
     return s->few % c->vec_few == 0 && s->few_pitch % c->vec_few == 0;
 }
 
-/* The longest vectors of filters: of wide channels, or of neighbours' few, which lie apart where taps see nothing. */
-static int filter_vector(const skinny_sizes *s, const conv_skinny_config *c)
+/* The longest vectors of neighbours' few filters, which lie apart where taps see nothing. */
+static int few_filters(const skinny_sizes *s, const conv_skinny_config *c)
 {
-    const int most = 16 / (int)ckl_dtype_bytes(c->form.dtype);
+    const int64_t most = 16 / (int64_t)ckl_dtype_bytes(c->form.dtype), vector = power_of_two_in(c->vec * s->few);
     const bool side_by_side = s->filter_pitch == s->few;
-    const int64_t vector = side_by_side ? c->vec * s->few : min_i64(power_of_two_in(s->few), s->filter_pitch);
-    return s->wide_x ? c->vec : (int)min_i64(most, min_i64(power_of_two_in(vector), power_of_two_in(s->filter_pitch * c->vec)));
+    return s->wide_x ? 1 : (int)min_i64(most, side_by_side ? vector : power_of_two_in(s->few | s->filter_pitch));
 }
 
 /* CTAs beside each other, for all wide channels; tiles of pixels that they take in turn. */
@@ -489,7 +494,7 @@ static bool candidate_skinny(const void *desc, const ckl_device_info *device, in
         c->vec /= 2;
     while (c->vec_few > 1 && !few_begin(&s, c))
         c->vec_few /= 2;
-    c->vec_w = filter_vector(&s, c);
+    c->vec_w = few_filters(&s, c);
     c->ahead = 1;
     (i == 0 ? share_channels : share_with_few)(&s, c);
     if (c->lanes == 0)
@@ -514,9 +519,8 @@ static ckl_status check_config(const ckl_conv_desc *d, const conv_skinny_config 
         c->vec_few > most || !few_begin(&s, c))
         FAIL(CKL_INVALID, "conv skinny: vec=%d or vec_few=%d does not divide 16 bytes, the channels or a pitch", c->vec,
              c->vec_few);
-    if (!is_power_of_two(c->vec_w) || c->vec_w > filter_vector(&s, c) || (c->wide_x && c->vec_w != c->vec))
-        FAIL(CKL_INVALID, "conv skinny: vec_w=%d is not vec=%d of a wide x, or does not divide neighbours' filters",
-             c->vec_w, c->vec);
+    if (!is_power_of_two(c->vec_w) || c->vec_w > few_filters(&s, c))
+        FAIL(CKL_INVALID, "conv skinny: vec_w=%d does not divide the few filters of %d neighbours", c->vec_w, c->vec);
     if (c->runs < 1 || c->runs > RUNS_MAX || c->vec * c->runs * c->few > KEPT_MAX || c->ahead < 1 ||
         c->ahead > AHEAD_MAX)
         FAIL(CKL_INVALID, "conv skinny: runs=%d vectors of vec=%d by few=%d, or ahead=%d, are more than registers hold",
@@ -587,7 +591,7 @@ static ckl_status launch_skinny(const ckl_plan *plan, const void *args, ckl_stre
     const void *wide = p.from[wide_side(c)], *few = p.from[few_side(c)];
     const bool spread = !of_weights && !sums_wide(c);
     if (!PLAN_ALIGNED(c->vec * (spread ? min_i64(out, 16 / c->vec) : bytes), wide, spread ? a->residual : NULL) ||
-        (!of_weights && !PLAN_ALIGNED(c->vec_w * bytes, a->w)) ||
+        (!of_weights && !PLAN_ALIGNED(filter_vector(c) * bytes, a->w)) ||
         (!sums_wide(c) && !PLAN_ALIGNED(c->vec_few * bytes, few)))
         FAIL(CKL_INVALID,
              "conv skinny: a pointer is not aligned to vec=%d elements; config='vec=1 vec_few=1 vec_w=1' takes any", c->vec);

@@ -436,7 +436,7 @@ static const char *const cases[] = {
     "n=3 c=1 h=9 w=7 k=1 r=1 s=1 bias=1 impl=skinny",
     "n=3 c=5 h=9 w=7 k=72 r=1 s=1 bias=1 scale=1 residual=1 activation=relu out=f32 impl=skinny config='ahead=4'",
     "n=3 c=16 h=9 w=7 k=17 r=1 s=1 dtype=f32 residual=1 impl=skinny",
-    "n=3 c=6 h=9 w=7 k=40 r=1 s=1 misalign=1 impl=skinny config='vec=4 vec_w=1 vec_few=1' # filters one by one",
+    "n=3 c=6 h=9 w=7 k=40 r=1 s=1 misalign=1 impl=skinny config='vec=1 vec_w=1 vec_few=1' # filters one by one",
     "n=3 c=6 h=1 w=1 k=40 pad=1 impl=skinny                                             # filters nine taps apart",
     "n=2 c=409 h=9 w=7 k=3 r=1 s=1 impl=skinny                                          # 13 single channels a lane",
     "n=2 c=4 h=9 w=7 k=2105 r=1 s=1 dtype=bf16 bias=1 impl=skinny config='lanes=250 runs=8' # two CTAs beside each "
