@@ -51,7 +51,13 @@ val warp_scan(val x);
 int64_t cta_reduce_bytes(int threads);
 void cta_reduce(const reduction *r, int threads, int64_t scratch, val *values);
 
-/* The same, where only the first warp needs the result. It may be called once with a scratch. */
+/*
+ * Over each group of `threads` neighbouring threads of the CTA, a multiple of 32. Group g meets at named barrier `barrier` + g. scratch: for
+ * all threads of the CTA.
+ */
+void cta_reduce_groups(const reduction *r, int threads, int barrier, int64_t scratch, val *values);
+
+/* The same as cta_reduce(), where only the first warp needs the result. It may be called once with a scratch. */
 void cta_reduce_to_warp(const reduction *r, int threads, int64_t scratch, val *values);
 
 /* Call before a reduction over the CTAs of a cluster: all have started, so that their shared memory may be written. */

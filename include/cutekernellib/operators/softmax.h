@@ -31,9 +31,10 @@ typedef enum ckl_softmax_mask {
 } ckl_softmax_mask;
 
 /*
- * Tensors are [outer, n, inner], the axis in the middle: any axis of a dense tensor is of this kind, which problem lines
- * give as shape= and axis=. Memory is a sequence of lines, of n elements if inner is 1 and else of inner elements; ldx
- * and ldy are the elements from a line to the next.
+ * Tensors are [outer, n, inner], the axis in the middle: any axis of a dense tensor is of this kind. Memory is a
+ * sequence of lines, of n elements if inner is 1 and else of inner elements; ldx and ldy are the elements from a line
+ * to the next.
+ * A problem line of `ckl` has shape and axis instead: shape=8x21x32x32 axis=1 is outer=8, n=21, inner=1024.
  *
  * Masks (inner = 1 only) are dense [mask_rows, n]. Row r uses row (r / mask_repeat) % mask_rows: [S,S] for scores
  * [B,H,S,S] has mask_rows = S; [B,1,1,S] has mask_rows = B and mask_repeat = H*S.

@@ -76,7 +76,6 @@ attention_strides attention_decode_strides_of(const ckl_attention_decode_desc *d
     X(owner, f32, factor)   /* softcap: scores become tanh(factor * score) first */  \
     X(owner, f32, exponent) /* weights are 2^(exponent * score) */                   \
     X(owner, u32, splits)   /* of a sequence of kv keys */                           \
-    X(owner, u32, units)    /* splits of all rows and sequences */                   \
     X(owner, pointer, counters)                                                      \
     X(owner, pointer, states) /* maximum and sum of each row of a split */           \
     X(owner, pointer, parts)  /* its sum of weighted values */
@@ -130,6 +129,7 @@ val attention_e4m3_of_f32(val x);
     X(owner, int, cluster, "1", "1 2 4 8", "CTAs of a sequence that add without a workspace") \
     X(owner, bool, convert, "0", "0 1", "8 bits become f16 by an instruction of sm_90")       \
     X(owner, bool, whole, "0", "0 1", "a CTA has all keys of a sequence: nobody adds up")     \
+    X(owner, bool, persistent, "0", "0 1", "such a CTA goes on to other sequences")           \
     X(owner, bool, ahead, "0", "0 1", "the first blocks go to L2 before grid_wait")           \
     X(owner, bool, early, "0", "0 1", "the next launch may begin at once")
 
@@ -165,8 +165,9 @@ void attention_decode_sm80(const void *config, int kernel);
 
 /* latent */
 
-#define ATTENTION_DECODE_LATENT_CONFIG(X, owner) \
-    X(owner, int, split, "1024", "512 1024 2048 4096", "keys after which the sum is put away")
+#define ATTENTION_DECODE_LATENT_CONFIG(X, owner)                                     \
+    X(owner, int, split, "2048", "512 1024 2048 4096", "keys that are summed apart") \
+    X(owner, int, run, "0", "0 1 2 4 8 16", "splits of a CTA; 0: as few as CTAs that run at once need")
 
 enum {
     ATTENTION_DECODE_LATENT_KEYS = 64,  // of a block

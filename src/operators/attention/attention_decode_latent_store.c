@@ -125,6 +125,8 @@ typedef struct climber {
     const decode_sums *sums;
     const latent_held *held;
     val first, width; // variables
+    val is_own;       // of a node: has this CTA both halves?
+    val other;        // the first split of the half whose sum is added
 } climber;
 
 /* The columns of a split's partial. */
@@ -150,9 +152,15 @@ static void leave_partial(void *of)
         }
 }
 
-static void add_partial(const climber *x, val split)
+static void leave(climber *x)
 {
-    const decode_partial partial = attention_decode_partial_of(x->sums, split);
+    named_sync(imm(x->sums->barrier), x->sums->threads); // all know the maxima that were here
+    leave_partial(x);
+}
+
+static void add_partial(climber *x)
+{
+    const decode_partial partial = attention_decode_partial_of(x->sums, x->other);
     const quads from = columns_of(x, &partial);
     val top[ROWS], sum[ROWS];
     for (int r = 0; r < ROWS; r++) {
@@ -186,56 +194,65 @@ static void add_held(const climber *x)
     add_columns(x->part, &from, 1, states, states + ROWS);
 }
 
-/* Does this CTA hold sums of the node that begins at split `left`, as it has all of the node's splits? */
-static val is_held(const climber *x, val left)
+/* Has this CTA all splits of the node that begins at split `left`? */
+static val is_own(const climber *x, val left)
 {
     const latent_held *held = x->held;
     const val split = x->part->place->split, begin = sub(split, min(split, held->before)),
               end = add(split, held->after), next = add(left, add(x->width, x->width));
-    return logical_and(lt(x->width, imm(1 << held->levels)),
-                       logical_and(le(begin, left), le(min(next, x->part->place->splits), end)));
+    return logical_and(le(begin, left), le(min(next, x->part->place->splits), end));
 }
 
-/* At the node between splits `left` and `right`: who comes second adds the other one's partial. */
-static void meet(climber *x, val left, val right, val goes_on)
+/* Calls either: by whether sums of this node's level are in shared memory. */
+static void by_level(climber *x, void (*in_smem)(const climber *x), void (*in_workspace)(climber *x))
 {
-    IF(attention_decode_is_second(x->sums, right, leave_partial, x)) {
-        add_partial(x, select(eq(x->first, left), right, left));
+    if (!x->held->levels) {
+        in_workspace(x);
+        return;
+    }
+    IF(logical_and(x->is_own, lt(x->width, imm(1 << x->held->levels)))) {
+        in_smem(x);
     }
     ELSE
     {
-        assign(goes_on, imm(0));
+        in_workspace(x);
     }
 }
 
-/* The same where a CTA may have both: it holds the left half's sum until it has the right one. */
-static void meet_or_hold(climber *x, val left, val right, val goes_on)
+/* At the node between splits `left` and `right`: who comes first leaves its sum, who comes second adds it. True for the latter. */
+static val meet(climber *x, val left, val right)
 {
-    IF(is_held(x, left)) {
+    const val one = imm_as(U32, 1), none = imm_as(U32, 0), is_second = variable(U32, one);
+    x->is_own = is_own(x, left);
+    x->other = select(eq(x->first, left), right, left);
+    IF(x->is_own) {
         IF(eq(x->first, left)) {
-            hold(x);
-            assign(goes_on, imm(0));
-        }
-        ELSE
-        {
-            add_held(x);
+            by_level(x, hold, leave);
+            assign(is_second, none);
         }
     }
     ELSE
     {
-        meet(x, left, right, goes_on);
+        assign(is_second, select(attention_decode_is_second(x->sums, right, leave_partial, x), one, none));
     }
+    IF(ne(is_second, imm(0)))
+        by_level(x, add_held, add_partial);
+    return is_second;
 }
 
 void attention_decode_latent_climb(const latent_part *part, const decode_sums *sums, const latent_held *held)
 {
     const val splits = part->place->splits, goes_on = variable(U32, imm(1));
-    climber x = { part, sums, held, variable(U32, part->place->split), variable(U32, imm(1)) };
+    climber x = { .part = part,
+                  .sums = sums,
+                  .held = held,
+                  .first = variable(U32, part->place->split),
+                  .width = variable(U32, imm(1)) };
     FOREVER {
         BREAK_IF(logical_or(eq(goes_on, imm(0)), ge(x.width, splits)));
         const val left = sub(x.first, bit_and(x.first, x.width)), right = add(left, x.width);
         IF(lt(right, splits))
-            (held ? meet_or_hold : meet)(&x, left, right, goes_on);
+            assign(goes_on, meet(&x, left, right));
         assign(x.first, left);
         assign(x.width, add(x.width, x.width));
     }

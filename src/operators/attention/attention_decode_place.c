@@ -63,14 +63,50 @@ void attention_decode_find_cta(decode_place *at, val number)
     at->batch = number;
 }
 
-void attention_decode_for_splits(decode_place *place, int split, void (*each)(void *of), void *of)
+/* What differs from sequence to sequence. */
+enum { PLACE_VALUES = 8 };
+
+static void values_of(decode_place *at, val **all)
 {
-    LOOP_FROM(number, cta_x(), place->p.units, grid_x()) {
-        attention_decode_find_cta(place, number);
-        attention_decode_find_keys(place, split);
-        IF(lt(place->split, place->splits))
-            each(of);
-    }
+    val *const values[PLACE_VALUES] = { &at->tile,  &at->kv_head, &at->batch, &at->length,
+                                        &at->begin, &at->splits,  &at->from,  &at->to };
+    for (int i = 0; i < PLACE_VALUES; i++)
+        all[i] = values[i];
+}
+
+decode_place attention_decode_place_variables(const decode_place *place)
+{
+    decode_place own = *place;
+    val *all[PLACE_VALUES];
+    values_of(&own, all);
+    for (int i = 0; i < PLACE_VALUES; i++)
+        *all[i] = variable(U32, *all[i]);
+    return own;
+}
+
+void attention_decode_go_on(decode_place *place, const decode_place *to)
+{
+    decode_place next = *to;
+    val *all[PLACE_VALUES], *of_next[PLACE_VALUES];
+    values_of(place, all);
+    values_of(&next, of_next);
+    for (int i = 0; i < PLACE_VALUES; i++)
+        assign(*all[i], *of_next[i]);
+}
+
+val attention_decode_units(const decode_place *place)
+{
+    return mul(mul(place->p.batch, place->p.kv_heads), imm(place->tiles));
+}
+
+void attention_decode_go_to(decode_place *place, val number, int split)
+{
+    const val units = attention_decode_units(place);
+    decode_place next = *place;
+    attention_decode_find_cta(&next, min(number, sub(units, imm(1))));
+    attention_decode_find_keys(&next, split);
+    next.to = select(lt(number, units), next.to, imm_as(U32, 0));
+    attention_decode_go_on(place, &next);
 }
 
 /* Splits of sequence `batch`, of all heads; 0 where there is none. */
@@ -120,10 +156,12 @@ void attention_decode_for_share(decode_place *at, int split, void (*each)(void *
     const val own = variable(U32, imm_as(U32, 0));
     LOOP_FROM(first, imm_as(U32, 0), at->p.batch, imm(LANES))
         assign(own, add(own, splits_of(*at, split, add(first, lane()))));
-    const val all = sum_of_lanes(own), share = div(add(all, sub(grid_x(), imm(1))), grid_x()),
-              begin = min(mul(cta_x(), share), all), end = min(add(begin, share), all);
     find_tiles(at);
-    at->tile = imm_as(U32, 0);
+    val group = cta_x(); // of CTAs of all tiles
+    at->tile = split_off(&group, imm(at->tiles));
+    const val all = sum_of_lanes(own), shares = div(grid_x(), imm(at->tiles)),
+              share = div(add(all, sub(shares, imm(1))), shares), begin = min(mul(group, share), all),
+              end = min(add(begin, share), all);
     find_split(at, split, begin);
     LOOP_FROM(number, begin, end, imm(1)) {
         attention_decode_find_keys(at, split);

@@ -31,17 +31,21 @@ void attention_decode_find_cta(decode_place *place, val number);
 void attention_decode_find_keys(decode_place *place, int split);
 
 /*
- * Calls each() for every split that this CTA takes, with `place` set: first all CTAs' first ones, then their second
- * ones.
- */
-void attention_decode_for_splits(decode_place *place, int split, void (*each)(void *of), void *of);
-
-/*
- * The same where all rows are one tile, with splits of a sequence that follow each other: those that exist are shared out
- * evenly. before: how many of them this CTA has had; after: how many it will have, with this one.
+ * Calls each() for every split that this CTA takes, with `place` set: splits that follow each other, of which those that exist are shared
+ * out evenly. CTAs of all tiles of some rows are neighbours, and take the same. before: how many splits this CTA has had; after: how many
+ * it will have, with this one.
  */
 void attention_decode_for_share(decode_place *place, int split, void (*each)(void *of, val before, val after),
                                 void *of);
+
+/*
+ * Persistent CTAs, that have all keys of each sequence: a place of variables; going to sequence and head `number`, of no keys
+ * where there are no more, or to where another one is; how many there are.
+ */
+decode_place attention_decode_place_variables(const decode_place *place);
+void attention_decode_go_to(decode_place *place, val number, int split);
+void attention_decode_go_on(decode_place *place, const decode_place *to);
+val attention_decode_units(const decode_place *place);
 
 /* A length, or the number of a page, which may be old where those are hints. */
 val attention_decode_number_at(const decode_place *place, tensor gNumbers, int_tuple where);

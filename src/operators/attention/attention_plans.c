@@ -352,21 +352,39 @@ const implementation attention_tensor_implementation = {
 
 /* sm90 */
 
+/* Has an SM room for c->ctas CTAs? */
+static bool fits_sm(const ckl_device_info *device, attention_sm90_config c)
+{
+    c.slots = SLOTS_MIN;
+    return attention_sm90_fits_registers(&c, device->registers_per_sm) &&
+           attention_sm90_smem(&c) <= device->smem_per_cta_bytes / c.ctas;
+}
+
 /*
- * Short causal problems of small heads: three CTAs of one consumer, whose starts and ends overlap the others' products, and
- * blocks of 64 keys, of which the mask leaves more. 320 heads of 512 queries 46.7 -> 44.6 us, of 640 78.9 -> 62.6, of 768 79.8 -> 74.9,
- * 192 of 128 6.5 -> 5.1.
+ * CTAs of one consumer, whose starts and ends overlap the others' products, where tiles of one exceed the SMs; so do short causal
+ * problems of small heads, whose mask leaves more of blocks of 64 keys: 320 heads of 512 queries 46.7 -> 44.6 us, of 640
+ * 78.9 -> 62.6, of 768 79.8 -> 74.9, 192 of 128 6.5 -> 5.1.
  */
 static void share_sm(const ckl_attention_desc *d, const ckl_device_info *device, attention_sm90_config *c)
 {
     enum { KEYS_MIN = 128, KEYS_MAX = 768, CTAS = 3, TILE_N = 64 };
-    if (c->form.right && d->kv >= KEYS_MIN && d->kv <= KEYS_MAX && d->d <= 64 && d->dv <= 64 && !d->mask && !d->score &&
-        d->softcap == 0 && tiles_of(d, ATTENTION_ROWS) > (CTAS - 1) * device->sm_count) {
-        c->consumers = 1;
-        c->ctas = CTAS;
-        c->tile_n = TILE_N;
-        c->turns = c->old = c->single = false;
+    const bool is_small = d->d <= 64 && d->dv <= 64, is_plain = !d->mask && !d->score && d->softcap == 0,
+               is_short = c->form.right && d->kv >= KEYS_MIN && d->kv <= KEYS_MAX && is_small;
+    const int64_t tiles = tiles_of(d, ATTENTION_ROWS);
+    if (!is_plain || (c->consumers > 1 && !is_short) || tiles <= device->sm_count)
+        return;
+    attention_sm90_config tried = *c;
+    tried.consumers = 1;
+    tried.turns = tried.old = false;
+    if (is_short || (!c->single && !is_small)) {
+        tried.tile_n = TILE_N;
+        tried.single = false;
     }
+    tried.ctas = (int)min_i64(CTAS, ceil_div(tiles, device->sm_count));
+    while (tried.ctas > 1 && !fits_sm(device, tried))
+        tried.ctas--;
+    if (tried.ctas > 1)
+        *c = tried;
 }
 
 /* Rows that tiles of so many consumers have. A third one gains a fifth, so of these more must not be beyond the last query. */
@@ -396,7 +414,8 @@ static ckl_status choose_sm90(const void *desc, const ckl_device_info *device, v
         rows_of_tiles(d, 3) <= 1.2 * rows_of_tiles(d, 2) &&
         tiles_of(d, 3 * ATTENTION_ROWS) > (c->form.right ? TURNS_ENOUGH : EVEN_TURNS_ENOUGH) * device->sm_count)
         c->consumers = 3;
-    while (c->consumers > 1 && tiles_of(d, c->consumers * ATTENTION_ROWS) < device->sm_count)
+    while (c->consumers > 1 && (tiles_of(d, c->consumers * ATTENTION_ROWS) < device->sm_count ||
+                                d->q <= (c->consumers - 1) * ATTENTION_ROWS))
         c->consumers--;
     c->turns = c->consumers > 1 && !c->single;
     // with the code for lost maxima a kernel takes 2 us longer to begin: 64 causal heads of 1024 take 30.0 us with it, 28.5 without

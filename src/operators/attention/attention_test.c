@@ -146,10 +146,9 @@ static const char *const cases[] = {
     "q=140 kv=400 d=128 softcap=50 causal=1 impl=sm90 config='consumers=2 turns=1 slots=5 old=0 lazy=1'",
     "q=400 kv=77 heads=70 d=80 lse=1 impl=sm90 config='consumers=3 turns=1 tile_n=80 slots=6' # all keys in one "
     "block, CTAs of several tiles",
-    "q=66 kv=68 heads=70 d=32 causal=1 dtype=bf16 impl=sm90 config='single=0 consumers=1 turns=0 draw=1 tile_n=64' # "
-    "tiles in "
-    "turn",
-    "q=70 kv=40 heads=70 d=40 causal=1 lse=1 impl=sm90 config='single=0 consumers=1 turns=0 draw=0 tile_n=16'",
+    "q=66 kv=68 heads=70 d=32 causal=1 dtype=bf16 impl=sm90 config='single=0 consumers=1 ctas=1 turns=0 draw=1 "
+    "tile_n=64' # tiles in turn",
+    "q=70 kv=40 heads=70 d=40 causal=1 lse=1 impl=sm90 config='single=0 consumers=1 ctas=1 turns=0 draw=0 tile_n=16'",
     "q=200 kv=210 heads=40 batch=4 d=64 causal=1 lse=1 impl=sm90 config='consumers=1 ctas=3 turns=0 draw=1 tile_n=64 "
     "slots=5' # several CTAs an SM",
     "q=150 kv=260 heads=3 d=96 dtype=bf16 impl=sm90 config='consumers=1 ctas=2 turns=0 draw=0 old=1 tile_n=80 slots=3'",
@@ -171,8 +170,8 @@ static const char *const cases[] = {
     "q=50 kv=60 heads=2 mask=bool sinks=1 left=20           # a row for all",
     "q=20 kv=127 d=32                                       # one key less than whole blocks",
     "q=70 kv=54 d=26 causal=1 left=2 mask=bool fill=hard    # rows whose keys the mask hides",
-    "q=20 kv=16 heads=134 d=32 dv=160 impl=sm90 config='consumers=1 turns=0 tile_n=16 slots=32 draw=0' # an odd number "
-    "of chunks of O, and CTAs of two tiles",
+    "q=20 kv=16 heads=134 d=32 dv=160 impl=sm90 config='consumers=1 ctas=1 turns=0 tile_n=16 slots=32 draw=0' # an odd "
+    "number of chunks of O, and CTAs of two tiles",
     "q=130 kv=100 heads=2 causal=1 lse=1 impl=sm80 config='warps=4 warp_rows=32 tile_n=32 stages=2' # four rows a "
     "thread",
     "direction=backward q=7 kv=9 d=32",

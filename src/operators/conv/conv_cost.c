@@ -119,7 +119,7 @@ static plan_cost of_outputs(const ckl_conv_desc *d, const ckl_device_info *devic
 plan_cost conv_cost_depthwise(const void *desc, const ckl_device_info *device, const void *config)
 {
     enum { SECTOR = 32 };
-    const ckl_conv_desc *d = desc;
+    const ckl_conv_desc plane = conv_depthwise_plane(desc), *d = &plane;
     const conv_depthwise_config *c = config;
     const int bytes = (int)ckl_dtype_bytes(d->dtype), run = (c->nhwc ? c->lanes : SECTOR) * c->vec * bytes;
     const double outputs = elements_of(d, conv_written(d)), us = c->ahead ? 0.5 : 1.8; // all loads at once, or a row's

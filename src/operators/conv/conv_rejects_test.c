@@ -160,6 +160,8 @@ const test_reject conv_rejects[] = {
     { "c=24 k=7 r=1 s=1 impl=skinny config='few=6'", CKL_INVALID, "few=6 or wide_x=1 is not that of c=24 and k=7" },
     { "c=20 k=7 r=1 s=1 impl=skinny config='vec=8'", CKL_INVALID, "vec=8 or vec_few=1 does not divide" },
     { "c=24 k=6 r=1 s=1 impl=skinny config='vec_few=4'", CKL_INVALID, "vec=8 or vec_few=4 does not divide" },
+    { "c=24 k=7 r=1 s=1 impl=skinny config='vec_w=4'", CKL_INVALID, "vec_w=4 does not divide the few filters" },
+    { "c=7 k=24 r=1 s=1 impl=skinny config='vec=2 vec_w=4'", CKL_INVALID, "vec_w=4 does not divide the few filters of 2" },
     { "c=24 k=7 r=1 s=1 impl=skinny config='runs=2'", CKL_INVALID, "runs=2 vectors of vec=8 by few=7" },
     { "c=24 k=7 r=1 s=1 impl=skinny config='ahead=0'", CKL_INVALID, "or ahead=0, are more than" },
     { "c=24 k=7 r=1 s=1 impl=skinny config='lanes=2'", CKL_INVALID, "lanes=2 of 8 channels each" },

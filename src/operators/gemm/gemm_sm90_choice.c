@@ -240,20 +240,29 @@ static bool suits_D(const ckl_gemm_desc *d, const fitted_tile *t)
 }
 
 /*
- * Columns of tiles of 256 rows, by two consumers, that go in one turn, or 0: they ask less of L2 than two turns of smaller ones.
- * 1024x5632x2048 takes 33.2 us in 256x176, 38.4 in 128x176; 1168x4096x34688 531, 573 in slices.
+ * Tiles of two consumers as wide as lets all of D go in so many turns. 1024x5632x2048 takes 33.2 us in one of 256x176, which asks less
+ * of L2 than 38.4 in two of 128x176; 2185x768x3584 20.1 in one of 128x112, 20.9 in 128x128.
  */
-static int columns_of_large(const ckl_gemm_desc *d, const ckl_device_info *device)
+typedef struct even_tile {
+    fitted_tile tile;
+    int turns, least; // columns
+} even_tile;
+
+static const even_tile even_tiles[] = { { { 256, 192, 2, 0, 1, 1, 1, 0 }, 1, 144 },
+                                        { { 128, 240, 2, 0, 1, 1, 1, 0 }, 1, 112 },
+                                        { { 128, 240, 2, 0, 1, 1, 1, 0 }, 2, 144 } }; // of so many columns at most
+
+/* Odd multiples of 16, as the fitted ones are even; 0: it has none. */
+static int columns_of_even(const ckl_gemm_desc *d, const even_tile *t, const ckl_device_info *device)
 {
-    enum { ROWS = 256, LEAST = 144, MOST = 192 };
-    const int64_t across = device->sm_count / max_i64(ceil_div(d->m, ROWS), 1);
-    const int64_t columns = across ? round_up(ceil_div(max_i64(d->n, 1), across), ATOM_COLUMNS) : 0;
-    const bool fits = columns >= LEAST && columns <= MOST && gemm_k_tiles(d) >= STEPS_MANY;
-    return is_plain(d) && !d->c && ckl_dtype_bytes(d->d) == 2 && fits ? (int)columns : 0;
+    const int64_t across = t->turns * device->sm_count / max_i64(ceil_div(d->m, t->tile.tile_m), 1);
+    const int64_t need = across ? ceil_div(max_i64(d->n, 1), across) : 0;
+    const int64_t columns = round_up(need + ATOM_COLUMNS, 2 * ATOM_COLUMNS) - ATOM_COLUMNS;
+    const bool fits = columns >= t->least && columns <= t->tile.tile_n && gemm_k_tiles(d) > STEPS_FEW;
+    const bool plain = is_plain(d) && !d->c && ckl_dtype_bytes(d->d) == 2 && gemm_rows_aligned(d, 'a', LINE_BYTES);
+    return plain && fits ? (int)columns : 0;
 }
 
-/* The candidates before the fitted ones. */
-static const fitted_tile large_tile = { .tile_m = 256, .consumers = 2, .cluster_m = 1, .cluster_n = 1, .split = 1 };
 static const fitted_tile turn_tile = { .tile_m = 64, .consumers = 1, .cluster_m = 1, .cluster_n = 1, .split = 1 };
 
 /*
@@ -295,17 +304,13 @@ static bool is_considered(const ckl_gemm_desc *d, const fitted_tile *t, const ck
         return t == &turn_tile;
     if (is_mostly_D(d, device))
         return suits_D(d, t);
-    const bool shares_in_turn = t->pingpong && t->tile_m == 128 && t->cluster_n > 1;
-    return is_narrow_enough(d, t) && may_split(d, t) &&
-           (!shares_in_turn || d->batch > 1); // of other products it was not measured
+    return is_narrow_enough(d, t) && may_split(d, t);
 }
 
 static int columns_of(const ckl_gemm_desc *d, const fitted_tile *t, const ckl_device_info *device)
 {
     if (!is_considered(d, t, device))
         return 0; // which is refused
-    if (t == &large_tile)
-        return columns_of_large(d, device);
     if (t == &turn_tile)
         return columns_of_turn(d, device);
     return t->swap ? gemm_sm90_swapped_columns(gemm_rows_of_group(d), t->tile_m > 64) : t->tile_n;
@@ -323,14 +328,14 @@ bool gemm_sm90_candidate(const void *desc, const ckl_device_info *device, int i,
 {
     const ckl_gemm_desc *d = desc;
     gemm_sm90_config *c = config;
-    static const fitted_tile *const first[] = { &large_tile, &turn_tile };
-    if (i >= COUNT_OF(first) + COUNT_OF(fitted_tiles))
+    enum { EVEN = COUNT_OF(even_tiles), FIRST = EVEN + 1 }; // before the fitted ones
+    if (i >= FIRST + COUNT_OF(fitted_tiles))
         return false;
-    const fitted_tile *t = i < COUNT_OF(first) ? first[i] : &fitted_tiles[i - COUNT_OF(first)];
+    const fitted_tile *t = i < EVEN ? &even_tiles[i].tile : i < FIRST ? &turn_tile : &fitted_tiles[i - FIRST];
     c->epilogue = gemm_epilogue_of(d);
     c->ragged = d->pointers && !gemm_by_pointers(d, 'a') ? GEMM_ALL_RAGGED : ragged_of(d);
     c->tile_m = t->tile_m;
-    c->tile_n = columns_of(d, t, device);
+    c->tile_n = i < EVEN && is_considered(d, t, device) ? columns_of_even(d, &even_tiles[i], device) : columns_of(d, t, device);
     c->consumers = t->consumers;
     c->pingpong = t->pingpong && d->accumulation == CKL_GEMM_FAST && // one adds while the other's tensor cores work
                   !gemm_groups_of_k(d);                              // whose lengths differ
@@ -386,6 +391,7 @@ typedef struct tiled_problem {
     int64_t turns;
     int64_t absent;                // rows and columns of the last clusters' CTAs beyond all tiles
     double crossing_m, crossing_n; // shares of rows of both operands
+    bool ends_short;               // does K end inside a box?
 } tiled_problem;
 
 static tiled_problem problem_of(const ckl_gemm_desc *d, const gemm_sm90_config *c, int64_t sm_count)
@@ -395,6 +401,7 @@ static tiled_problem problem_of(const ckl_gemm_desc *d, const gemm_sm90_config *
                                 : d->gated ? 2 * d->n
                                            : d->n,
                         .steps = ceil_div(gemm_k_tiles(d), c->split) };
+    p.ends_short = d->k % gemm_tile_k(d->a) != 0;
     p.crossing_m = crossing_of(d, c->swap ? 'b' : 'a', p.rows, c->tile_m);
     p.crossing_n = crossing_of(d, c->swap ? 'a' : 'b', p.cols, c->tile_n);
     int cluster = c->cluster_m * c->cluster_n * c->split;
@@ -416,6 +423,12 @@ typedef struct step_cycles {
     double tensor_cores, sm, latency;
 } step_cycles;
 
+/* Rows of the last tile beyond a matrix, as far as both SMs of a pair have such a tile: there TMA fills them slower than it loads. */
+static double absent_of(int64_t rows, int tile)
+{
+    return (double)(round_up(rows, tile) - rows) * fmin(1, 2.0 / (double)ceil_div(rows, tile));
+}
+
 /* Of a problem whose operands memory has for all SMs after `operands_us`: the busier it is, the later a stage arrives. */
 static step_cycles step_of(const tiled_problem *p, const gemm_sm90_config *c, const gemm_sm90_shape *size,
                            int64_t sm_count, double operands_us)
@@ -424,18 +437,17 @@ static step_cycles step_of(const tiled_problem *p, const gemm_sm90_config *c, co
     double n = c->tile_n, loaded_m = c->stays ? 0 : c->tile_m, loaded_n = size->loaded_n;
     double instruction = fmax(n / 2, (16 + n / 4) * f->operands);
     double crossing = p->crossing_m * loaded_m / c->cluster_n + p->crossing_n * loaded_n / c->cluster_m;
-    double absent = c->swap ? (double)(round_up(p->cols, c->tile_n) - p->cols)
-                            : (double)(round_up(p->rows, c->tile_m) - p->rows) / c->cluster_n;
-    if (!c->swap && p->cols > c->tile_n && 2 * p->ctas > sm_count) // of the last column of tiles
-        absent += f->absent_B * (double)(round_up(p->cols, c->tile_n) - p->cols) / (c->cluster_m * (double)p->turns);
+    double absent = absent_of(p->rows, c->tile_m) / c->cluster_n + absent_of(p->cols, c->tile_n) / c->cluster_m;
     double working = (double)p->ctas / (double)sm_count;
     double rate = (c->consumers == 1 ? f->sm_bytes_one : f->sm_bytes) * pow(working, -f->spread);
     double loads = (loaded_m + loaded_n) * ROW_BYTES / rate;
+    double short_rows =
+        p->ends_short ? (loaded_m / c->cluster_n + loaded_n / c->cluster_m) * working / (double)p->steps : 0;
     step_cycles s = {
         .tensor_cores = fmax(c->groups ? 0 : f->step_least / c->ctas, c->tile_m / 64.0 * 4 * instruction *
                                                                           (f->tensor_cores - f->idle * (1 - working)) *
                                                                           (c->consumers == 3 ? f->three_consumers : 1)),
-        .sm = loads + f->crossing_row * crossing +
+        .sm = loads + f->crossing_row * crossing + f->short_row * short_rows +
               f->absent_row * (absent + (double)p->absent / (double)max_i64(2 * p->turns, 1)),
     };
     double loop_us = (double)(p->turns * p->steps) * fmax(s.tensor_cores, loads) / f->cycles_per_us;
@@ -477,7 +489,10 @@ static int partials_of_step(const gemm_sm90_config *c, const gemm_sm90_shape *si
     return exposed ? size->consumer_rows / gemm_sm90_partial_rows(c) : 0;
 }
 
-/* Cycles of storing a tile, more for narrower boxes of TMA stores; and before it of adding the partials of a split. */
+/*
+ * Cycles of storing a tile, more for narrower boxes of TMA stores; and before it of adding the partials of a split. A box of C takes
+ * a trip to memory, of which there are as many under way as staging buffers: 30011x2560x384 takes 175 us with 4, 230 with 2.
+ */
 static double epilogue_of_tile(const gemm_sm90_config *c, const gemm_sm90_shape *size)
 {
     const int columns = size->columns;
@@ -485,8 +500,11 @@ static double epilogue_of_tile(const gemm_sm90_config *c, const gemm_sm90_shape 
     double activation = c->epilogue.activation == CKL_ACTIVATION_GELU ? fit.gelu : 1;
     double bytes = 4.0 * c->tile_m * columns * (c->split - 1);
     double exchange = c->split == 1 ? 0 : fit.exchange + bytes / fit.exchange_bytes;
+    const bool reads = gemm_reads_matrix(&c->epilogue);
+    const double boxes = (double)size->consumer_rows * columns / (size->d_rows * size->d_cols);
+    const double waits = reads ? fit.trip * boxes / c->buffers : 0;
     return (double)c->tile_m * columns * fit.epilogue * narrow * activation / (c->pingpong ? 1 : c->consumers) +
-           exchange;
+           exchange + waits + fit.tile;
 }
 
 static int64_t groups_with_rows(const ckl_gemm_desc *d)
@@ -528,20 +546,6 @@ static double turns_that_count(const ckl_gemm_desc *d, const tiled_problem *p, c
     return (double)p->turns / c->ctas * fmin(WIDEST, (double)round_up(p->cols, columns) / (double)p->cols);
 }
 
-/*
- * The factor of large tiles of D in 32 bits, by few steps along K and in few turns, whose stores find few staging buffers: 5633x1408x384
- * takes 18.2 us in 192x192, 14.8 in 128x128; else it would be 14.1 and 14.3. And of two or three turns that read C: 7296x128x672
- * takes 9.2 us in two of 64x64, 7.7 in one of 64x128.
- */
-static double storing_of(const ckl_gemm_desc *d, const gemm_sm90_config *c, int64_t turns)
-{
-    enum { LARGEST = 128 * 128, TURNS = 3 };
-    const bool whole = c->epilogue.d == CKL_F32 && c->batched != GEMM_SLICES_OF_K && c->ragged != GEMM_ALL_RAGGED;
-    const bool large = gemm_k_tiles(d) <= STEPS_FEW && !c->swap && c->tile_m * c->tile_n > LARGEST;
-    const bool again = gemm_k_tiles(d) < STEPS_MANY && c->epilogue.c && turns > 1;
-    return whole && turns <= TURNS && (large || again) ? 1.1 : 1;
-}
-
 plan_cost gemm_sm90_cost(const void *desc, const ckl_device_info *device, const void *config)
 {
     const ckl_gemm_desc each = as_batch(desc), *d = &each;
@@ -558,7 +562,7 @@ plan_cost gemm_sm90_cost(const void *desc, const ckl_device_info *device, const 
     double step = overlapped(s.tensor_cores, s.sm, s.latency) * sharing_of(&p, c) + fit.step +
                   fit.column_scale * column_scales_of(&size) * c->consumers + fit.partial * partials_of_step(c, &size);
     double tile = step * (double)p.steps, epilogue = epilogue_of_tile(c, &size), all = tile + epilogue;
-    double turn = c->pingpong ? fmax(tile, all / 2) : all;
+    double turn = c->pingpong ? fmax(tile, all / 2) : tile + epilogue / c->ctas;
     double flops = 2.0 * (double)(p.tiles * c->tile_m * c->tile_n * p.steps) * STEP_HALVES;
     double sums = c->batched == GEMM_SLICES_OF_K ? fit.slice * c->tile_m * c->tile_n * (double)(p.turns - 1) : 0;
     double tiles_us = fit.launch_us + ((double)p.turns * turn + all - turn + sums) / fit.cycles_per_us;
@@ -572,8 +576,7 @@ plan_cost gemm_sm90_cost(const void *desc, const ckl_device_info *device, const 
     if (fmax(power_us, memory_us) > tiles_us)
         bound = power_us > memory_us ? "power" : "memory";
     const double STAYS = 0.92; // where A is loaded once for a row of tiles: 0.91 of 7168x7040x120
-    const double factor = storing_of(d, c, p.turns) * (c->stays ? STAYS : 1);
-    return (plan_cost){ overlapped(tiles_us, power_us, memory_us) * factor, bound };
+    return (plan_cost){ overlapped(tiles_us, power_us, memory_us) * (c->stays ? STAYS : 1), bound };
 }
 
 double gemm_sm90_sum_us(double bytes)

@@ -13,8 +13,8 @@ typedef struct gemm_fit {
     double sm_bytes;        // a cycle into an SM
     double spread;          // the power of SMs over CTAs by which that grows: L2 serves fewer; not fitted
     double crossing_row;    // cycles of a row that lies in two lines of memory; not fitted
-    double absent_row;      // cycles of a row beyond the last one of A: TMA fills it with zeros, slower than it loads
-    double absent_B;        // of that, for a row of B beyond the last column of D, where most SMs have a CTA; not fitted
+    double absent_row;      // cycles of a row beyond the last one: TMA fills it with zeros, slower than it loads
+    double short_row;       // of a row whose last box K ends inside, times the share of SMs at work; not fitted
     double sm_bytes_one;    // the same of CTAs with one consumer
     double latency;         // cycles from asking for a stage to its arrival, when memory is busy
     double latency_L2;      // and from L2 alone; not fitted
@@ -24,6 +24,8 @@ typedef struct gemm_fit {
     double partial;         // cycles of each sum of 64 rows that a consumer scales and adds in f32; not fitted
     double cluster;         // what each more CTA of a cluster adds to a step, unless rows are slow; not fitted
     double pair;            // times a step of a pair of 128x128 in batches, or with scales of blocks; not fitted
+    double tile;            // cycles from a tile's last product to the next tile's first, beside its stores; not fitted
+    double trip;            // cycles of a box of C or X from memory; not fitted
     double epilogue;        // cycles of storing an element, of one consumer; this and the three below are kept
     double boxes_of_32;     // times that, in boxes of 32 columns
     double boxes_of_16;     // and of 16
@@ -38,7 +40,7 @@ typedef struct gemm_fit {
 } gemm_fit;
 
 static const gemm_fit fit = {
-    .launch_us = 1.48119,
+    .launch_us = 1.08,
     .cycles_per_us = 1755,
     .tensor_cores = 1.19759,
     .idle = 0.36,
@@ -50,7 +52,7 @@ static const gemm_fit fit = {
     .spread = 0.4,
     .crossing_row = 1.85,
     .absent_row = 2.54842,
-    .absent_B = 0.3,
+    .short_row = 4,
     .sm_bytes_one = 75,
     .latency = 2595.26,
     .latency_L2 = 1800,
@@ -60,6 +62,8 @@ static const gemm_fit fit = {
     .partial = 200,
     .cluster = 0.05,
     .pair = 0.97,
+    .tile = 700,
+    .trip = 3000,
     .epilogue = 0.1176,
     .boxes_of_32 = 1.27766,
     .boxes_of_16 = 2.013,
@@ -88,15 +92,14 @@ static const fitted_tile fitted_tiles[] = {
     { 64, 0, 1, 0, 1, 1, 8, 1 },    { 64, 0, 1, 0, 1, 1, 4, 1 },    { 64, 0, 1, 0, 1, 1, 2, 1 },
     { 128, 0, 2, 0, 1, 1, 1, 1 },   { 64, 0, 1, 0, 1, 1, 1, 1 },    { 64, 16, 1, 0, 1, 1, 1, 0 },
     { 64, 96, 1, 0, 1, 1, 8, 0 },   { 64, 48, 1, 0, 1, 1, 8, 0 },   { 64, 64, 1, 0, 1, 2, 4, 0 },
-    { 64, 128, 1, 0, 2, 1, 2, 0 },  { 64, 96, 1, 0, 2, 2, 2, 0 },   { 64, 128, 1, 0, 1, 1, 2, 0 },
-    { 64, 48, 1, 0, 1, 1, 4, 0 },   { 192, 192, 3, 0, 2, 1, 1, 0 }, { 256, 128, 2, 0, 1, 2, 1, 0 },
-    { 128, 224, 2, 0, 1, 1, 1, 0 }, { 128, 224, 2, 0, 2, 1, 1, 0 }, { 128, 208, 2, 0, 2, 1, 1, 0 },
-    { 128, 192, 2, 1, 1, 1, 1, 0 }, { 128, 192, 2, 1, 2, 1, 1, 0 }, { 192, 128, 3, 0, 1, 2, 1, 0 },
-    { 128, 176, 2, 1, 1, 1, 1, 0 }, { 128, 160, 2, 1, 1, 1, 1, 0 }, { 128, 160, 2, 0, 1, 1, 1, 0 },
-    { 128, 128, 2, 1, 1, 1, 1, 0 }, { 128, 128, 2, 1, 1, 2, 1, 0 }, { 128, 128, 2, 0, 1, 2, 1, 0 },
-    { 64, 192, 2, 1, 1, 2, 1, 0 },  { 64, 192, 1, 0, 1, 1, 1, 0 },  { 128, 96, 2, 0, 2, 1, 1, 0 },
-    { 128, 64, 2, 0, 2, 1, 1, 0 },  { 64, 128, 2, 1, 1, 1, 1, 0 },  { 64, 128, 1, 0, 1, 1, 1, 0 },
+    { 64, 128, 1, 0, 1, 1, 2, 0 },  { 64, 48, 1, 0, 1, 1, 4, 0 },   { 192, 192, 3, 0, 2, 1, 1, 0 },
+    { 256, 128, 2, 0, 1, 2, 1, 0 }, { 128, 224, 2, 0, 1, 1, 1, 0 }, { 128, 192, 2, 1, 1, 1, 1, 0 },
+    { 128, 192, 2, 1, 2, 1, 1, 0 }, { 192, 128, 3, 0, 1, 2, 1, 0 }, { 128, 176, 2, 1, 1, 1, 1, 0 },
+    { 128, 160, 2, 1, 1, 1, 1, 0 }, { 128, 160, 2, 0, 1, 1, 1, 0 }, { 128, 128, 2, 1, 1, 1, 1, 0 },
+    { 128, 128, 2, 1, 1, 2, 1, 0 }, { 128, 128, 2, 0, 1, 2, 1, 0 }, { 64, 192, 2, 1, 1, 2, 1, 0 },
+    { 64, 192, 1, 0, 1, 1, 1, 0 },  { 128, 96, 2, 0, 2, 1, 1, 0 },  { 64, 128, 2, 1, 1, 1, 1, 0 },
+    { 64, 128, 2, 1, 2, 1, 1, 0 },  { 128, 128, 2, 1, 2, 1, 1, 0 }, { 64, 128, 1, 0, 1, 1, 1, 0 },
     { 64, 128, 1, 0, 2, 1, 1, 0 },  { 64, 96, 1, 0, 1, 1, 1, 0 },   { 64, 96, 1, 0, 2, 1, 1, 0 },
     { 64, 64, 2, 1, 1, 1, 1, 0 },   { 64, 64, 1, 0, 1, 2, 1, 0 },   { 64, 64, 1, 0, 1, 1, 1, 0 },
-    { 64, 96, 1, 0, 2, 1, 2, 0 },   { 128, 128, 2, 0, 1, 1, 2, 0 }, { 64, 32, 1, 0, 1, 1, 1, 0 },
+    { 128, 128, 2, 0, 1, 1, 2, 0 }, { 64, 32, 1, 0, 1, 1, 1, 0 },
 };

@@ -12,6 +12,8 @@ static ckl_status check(void *desc)
     ckl_groupnorm_desc *d = desc;
     if (d->c % d->groups)
         FAIL(CKL_INVALID, "groupnorm: groups=%" PRId64 " does not divide c=%" PRId64, d->groups, d->c);
+    if (d->c == 1)
+        d->layout = CKL_IMAGE_NCHW; // the same, where a plane may begin anywhere
     return norm_check_eps("groupnorm", d->direction, &d->eps);
 }
 
@@ -110,7 +112,7 @@ static groupnorm_params params_for(const ckl_plan *plan, const ckl_groupnorm_arg
     const workspace_parts w = workspace_of(plan, slicing);
     return (groupnorm_params){ .channels = d->c,
                                .pixels = d->h * d->w,
-                               .bundles = ceil_div(d->groups, c->bundle),
+                               .bundles = (int32_t)ceil_div(d->groups, c->bundle),
                                .slices = (int32_t)groupnorm_slices(d, c, slicing),
                                .ranges = (int32_t)ranges,
                                .range = (int32_t)ceil_div(units, ranges),
@@ -151,6 +153,7 @@ static ckl_status launch(const ckl_plan *plan, groupnorm_slicing slicing, const 
     const int kernel = kernel_for(plan, args);
     groupnorm_params p = params_for(plan, args, slicing);
     int64_t strips = groupnorm_bundles(d, plan->config), ctas = strips * p.slices;
+    p.resident = (uint32_t)(plan->kernels[kernel].clusters_resident * ((const groupnorm_config *)plan->config)->cluster);
     if (slicing == GROUPNORM_SPLIT) {
         const int64_t abreast = d->layout == CKL_IMAGE_NCHW ? 1 : p.bundles; // of nhwc they share lines of memory
         p.lag = two_pass_lag(strips, abreast, p.slices, plan->kernels[kernel].clusters_resident);

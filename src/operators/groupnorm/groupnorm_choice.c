@@ -173,8 +173,8 @@ static bool share_out(const search *s, int64_t units, int64_t budget, groupnorm_
             if (nchw && c->bundle > 1 && c->threads != column_threads * groupnorm_grid_of(c).columns)
                 continue;
             c->column_threads = nchw ? column_threads : groupnorm_grid_of(c).column_threads;
-            if (c->column_threads == 0)
-                continue;
+            if (c->column_threads == 0 || (s->slicing == GROUPNORM_HELD && groupnorm_grid_of(c).slots > 1))
+                continue; // what belongs to the next column would be loaded while all that are held wait
             c->steps = (int)max_i64(1, ceil_div(units, c->column_threads));
             const bool exact = !forward || !groupnorm_adds_too_many(c, slices);
             double cost = cost_of(c, units, wanted, streams);
@@ -191,22 +191,16 @@ static bool share_out(const search *s, int64_t units, int64_t budget, groupnorm_
     return least < INFINITY;
 }
 
-/* Among how many channels of nchw `slices` may be shared out: as many as divide those of a group, for a third more slices at most. */
+/* Among how many channels of nchw `slices` may be shared out: as many as divide those of a group, for an eighth more slices at most. */
 static int parts_of(const search *s, int64_t slices, const groupnorm_config *c)
 {
     const int channels = c->channels / c->fold;
     int most = 1;
     for (int parts = 1; s->d->layout == CKL_IMAGE_NCHW && c->bundle == 1 && parts <= channels;
          parts = next_divisor(channels, parts))
-        if (parts * ceil_div(slices, parts) <= slices + max_i64(1, slices / 3))
+        if (parts * ceil_div(slices, parts) <= slices + max_i64(1, slices / 8))
             most = parts;
     return most;
-}
-
-/* Has a thread one column, where more would be waited for? What belongs to the next one would be loaded while all that are held wait. */
-static bool takes_columns(const search *s, const groupnorm_config *c)
-{
-    return s->slicing != GROUPNORM_HELD || groupnorm_grid_of(c).slots == 1;
 }
 
 /*
@@ -218,11 +212,11 @@ static bool share_slices(const search *s, int64_t slices, int parts, int64_t bud
     enum { LINE_BYTES = 128 };
     const int64_t units = groupnorm_units(s->d, c);
     c->parts = 1;
-    const bool found = share_out(s, ceil_div(units, slices), budget, c) && takes_columns(s, c);
+    const bool found = share_out(s, ceil_div(units, slices), budget, c);
     groupnorm_config other = *c;
     other.parts = parts;
     if ((found && c->column_threads * c->vec * element_bytes(s->d) >= LINE_BYTES) || parts == 1 ||
-        !share_out(s, ceil_div(units * parts, slices), budget, &other) || !takes_columns(s, &other))
+        !share_out(s, ceil_div(units, ceil_div(slices, parts)), budget, &other))
         return found;
     *c = other;
     return true;
@@ -391,8 +385,9 @@ static bool choose_slices(search *s, groupnorm_config *c)
  * Narrower bundles where the slices of wide ones leave an SM to one CTA, or SMs idle; a CTA alone where all slices do. Folded pixels
  * are all of an image: where that leaves SMs idle they are rather split.
  */
-static bool fit_bundles(const search *s, bool folded, groupnorm_config *c)
+static bool choose_bundles(const search *s, groupnorm_config *c)
 {
+    const bool folded = fold_pixels(s, c);
     const int64_t most = s->device->smem_per_cta_bytes, budgets[] = { min_i64(SLICE_BYTES, most), most };
     const bool forward = s->d->direction == CKL_DIRECTION_FORWARD;
     const int64_t widest = folded ? PIXEL_BYTES_MIN : forward ? PIXEL_BYTES : PIXEL_BYTES_BACKWARD;
@@ -408,13 +403,6 @@ static bool fit_bundles(const search *s, bool folded, groupnorm_config *c)
                 return true;
         }
     return false;
-}
-
-/* Where folded pixels are too many for a cluster, they are rather split. */
-static bool choose_bundles(const search *s, groupnorm_config *c)
-{
-    const bool folded = fold_pixels(s, c);
-    return fit_bundles(s, folded, c);
 }
 
 /* Bundles of nhwc that read lines: all groups of pixels of less than two. Groups of no whole vectors are taken together, too. */

@@ -39,13 +39,16 @@
     X(owner, int, steps, "4", "", "vectors of a column for which each of its threads has room")                \
     X(owner, int, ctas_per_sm, "0", "0 1 2 3 4 6 8", "CTAs for which an SM has registers; 0: no matter")       \
     X(owner, int, loading, "0", "0 132 264", "held: CTAs that load at once; 0: all")                           \
+    X(owner, int, turn, "1", "0 1 2 4 5 6", "held: 0 loaded whole, 1 half, 2 asked for; 4: of the first turn alone")       \
+    X(owner, int, pace, "0", "0 20 30 45", "slices kept: cycles from one CTA that starts to the next, in the first turn")   \
+    X(owner, bool, plain, "0", "0 1", "no halves of slices, and nothing ahead: to be measured")                          \
     X(owner, int, early, "0", "", "slices side by side whose entries become one before all meet; 0: none")     \
     X(owner, int, gradient_ctas, "1", "1 2 4 8", "backward: CTAs that add up sums of the same channels")
 
 #define GROUPNORM_PARAMS(X, owner) \
     X(owner, i64, channels)        \
     X(owner, i64, pixels)          \
-    X(owner, i64, bundles)         \
+    X(owner, i32, bundles)         \
     X(owner, i32, slices)          \
     X(owner, i32, ranges)          \
     X(owner, i32, range)           \
@@ -67,6 +70,7 @@
     X(owner, pointer, arrived)     \
     X(owner, u32, strips)          \
     X(owner, u32, lag)             \
+    X(owner, u32, resident)        \
     X(owner, i64, lines)           \
     X(owner, pointer, dgamma)      \
     X(owner, pointer, dbeta)
@@ -83,6 +87,7 @@
  *     entries, early, merged     workspace: (LANES,BUNDLE,GROUPNORM_ENTRY,BLOCKS,BUNDLES), the same of early ones, (GROUPNORM_ENTRY,GROUPS)
  *     partial                    workspace: (C,KINDS,RANGES,IMAGES)
  *     counters, strips, lag      of split slices (two_pass.h): strips are the bundles of all images, chunks are slices
+ *     resident                   CTAs that run at once
  *     arrived                    slices of each early entry that have been stored
  *     lines                      of partial
  */
@@ -137,6 +142,21 @@ static inline bool groupnorm_mixes(const groupnorm_config *c)
     return c->layout == CKL_IMAGE_NHWC && c->bundle > 1 && (c->fold > 1 || c->channels % c->vec);
 }
 
+/* Have vectors of a column of nchw several channels, one after the other, each with its weights? */
+static inline bool groupnorm_joins_channels(const groupnorm_config *c)
+{
+    return c->layout == CKL_IMAGE_NCHW && c->fold > 1 && c->affine;
+}
+
+/* Places for moments, forward: of threads, or of channels; where those find scales, too. */
+static inline int groupnorm_places(const groupnorm_config *c)
+{
+    const int channels = groupnorm_slice_channels(c);
+    if (groupnorm_mixes(c))
+        return channels;
+    return groupnorm_joins_channels(c) ? (int)max_i64(c->threads, round_up(channels, 4)) : c->threads;
+}
+
 /*
  * Words of the workspace. Of a bundle's group and slice: pivot, mean, squares (forward) or two sums (backward); of an
  * image's range of pixels and kind of gradient the sums of all channels.
@@ -160,7 +180,7 @@ static inline int groupnorm_first_steps(const groupnorm_config *c)
 {
     enum { AT_ONCE = 4 };
     const bool comes = c->vec * dtype_bytes(c->dtype) >= GROUPNORM_COPIED_BYTES && !c->ragged;
-    return comes && groupnorm_grid_of(c).slots == 1 ? c->steps / 2 / AT_ONCE * AT_ONCE : 0;
+    return comes && !c->plain && groupnorm_grid_of(c).slots == 1 ? c->steps / 2 / AT_ONCE * AT_ONCE : 0;
 }
 
 /* Of each channel of a slice, backward: rows of sums, of threads or of lines and pixels of a fold. */

@@ -34,7 +34,7 @@ typedef struct forward {
     tensor rGamma, rBeta;         // (1) or (VEC) of a thread that has one column
     val gamma, beta;              // of the channel whose scale and shift the thread finds, if it is one at most
     tensor rMean, rScale, rShift; // (1) or (VEC) of the column being written: y = (x - mean) * scale + shift
-    val written, rest, rstd;      // the same column, and what its group has
+    val written;                  // the same column
 } forward;
 
 /* Weights */
@@ -45,22 +45,22 @@ static void load_weights(forward *k, val column)
     k->rBeta = groupnorm_weights(&k->g.s, &k->g.w, k->g.s.a.beta, column);
 }
 
-/* Does a column have several channels, one after the other, each with its weights? */
-static bool has_folded_channels(const forward *k)
-{
-    return groupnorm_is_nchw(&k->g.s) && k->g.s.cfg->fold > 1 && k->g.s.cfg->affine;
-}
-
 static bool has_column_weights(const forward *k)
 {
-    return k->g.s.cfg->affine && groupnorm_has_column(&k->g) && !has_folded_channels(k);
+    return k->g.s.cfg->affine && groupnorm_has_column(&k->g) && !groupnorm_joins_channels(k->g.s.cfg);
 }
 
-/* Has a thread one channel at most, of vectors of several groups? */
+/* Are scale and shift of each channel in shared memory, as vectors have several? */
+static bool has_channels(const forward *k)
+{
+    return groupnorm_mixes(k->g.s.cfg) || groupnorm_joins_channels(k->g.s.cfg);
+}
+
+/* Do vectors have several channels, each with a scale and shift of its own, and a thread one of those at most? */
 static bool has_channel_weights(const forward *k)
 {
     const groupnorm_config *cfg = k->g.s.cfg;
-    return cfg->affine && groupnorm_mixes(cfg) && groupnorm_slice_channels(cfg) <= cfg->threads;
+    return cfg->affine && has_channels(k) && groupnorm_slice_channels(cfg) <= cfg->threads;
 }
 
 static void load_channel_weights(forward *k, val channel)
@@ -343,7 +343,7 @@ static void set_scale(forward *k, int i, val rest, val rstd)
     set(k->rShift, i, shift_of(scale, rest, affine ? at_f32(k->rBeta, i) : immf(0)));
 }
 
-/* Of the channels of a bundle whose vectors have several groups, in place of their moments. */
+/* Of the channels of a slice, where moments were. */
 static void find_scales(forward *k)
 {
     const groupnorm_config *cfg = k->g.s.cfg;
@@ -364,17 +364,14 @@ static void find_scales(forward *k)
 static val set_scales_of_channels(forward *k, val global)
 {
     const groupnorm_slice *s = &k->g.s;
-    val first = add(s->channel, mul(convert(I64, k->written), imm64(s->cfg->fold))), pixels = convert(U32, s->a.pixels);
-    val start = mul(add(mul(s->image, s->a.channels), first), s->a.pixels), place = convert(U32, sub(global, start));
-    val channel = div(place, pixels);
-    k->rGamma = fragment(s->cfg->dtype, compact(leaf(2))); // (CHANNELS)
-    k->rBeta = fragment(s->cfg->dtype, compact(leaf(2)));  // (CHANNELS)
+    val first = mul(k->written, imm(s->cfg->fold)), pixels = convert(U32, s->a.pixels);
+    val start = mul(add(add(mul(s->image, s->a.channels), s->channel), convert(I64, first)), s->a.pixels);
+    val place = convert(U32, sub(global, start)), channel = div(place, pixels);
     for (int i = 0; i < 2; i++) {
         val inner = min(add(channel, imm_as(U32, i)), imm_as(U32, s->cfg->fold - 1));
-        val number = add(first, convert(I64, inner));
-        set(k->rGamma, i, at(groupnorm_global(s, s->a.gamma, number, 1), 0));
-        set(k->rBeta, i, at(groupnorm_global(s, s->a.beta, number, 1), 0));
-        set_scale(k, i, k->rest, k->rstd);
+        val number = add(first, convert(I32, inner));
+        set(k->rScale, i, at(k->sMoments, CHANNEL_SCALE, number));
+        set(k->rShift, i, at(k->sMoments, CHANNEL_SHIFT, number));
     }
     return sub(mul(add(channel, imm_as(U32, 1)), pixels), place);
 }
@@ -388,7 +385,7 @@ static val scale_of(tensor rScales, const val *in_first, int i)
 static void write_vector(void *kernel, groupnorm_vector *v)
 {
     forward *k = kernel;
-    const bool one_group = !groupnorm_mixes(k->g.s.cfg), folded = has_folded_channels(k);
+    const bool one_group = !groupnorm_mixes(k->g.s.cfg), folded = groupnorm_joins_channels(k->g.s.cfg);
     tensor rX = unpacked(v->x, F32), rY = fragment_like(rX, F32); // (VEC)
     val first = folded ? set_scales_of_channels(k, v->global) : imm_as(U32, 0);
     for (int i = 0; i < v->vec; i++) {
@@ -410,7 +407,7 @@ static void load_scales(forward *k)
 /* The statistics of a column's group, and its weights. */
 static void begin_column(forward *k, const groupnorm_column *c)
 {
-    const bool affine = k->g.s.cfg->affine, folded = has_folded_channels(k);
+    const bool affine = k->g.s.cfg->affine, folded = groupnorm_joins_channels(k->g.s.cfg);
     const int scales = !affine ? 1 : folded ? 2 : groupnorm_is_nchw(&k->g.s) ? 1 : k->g.w.grid.vec;
     val column = groupnorm_existing(&k->g.s, &k->g.w, c->number), group = groupnorm_group(&k->g.s, &k->g.w, column, 0);
     if (affine && !folded && !has_column_weights(k))
@@ -420,10 +417,9 @@ static void begin_column(forward *k, const groupnorm_column *c)
     k->rShift = fragment(F32, compact(leaf(scales))); // (1) or (VEC)
     k->written = column;
     set(k->rMean, 0, at(k->g.sGroups, GROUP_MEAN, group));
-    k->rest = at(k->g.sGroups, GROUP_REST, group);
-    k->rstd = at(k->g.sGroups, GROUP_RSTD, group);
+    const val rest = at(k->g.sGroups, GROUP_REST, group), rstd = at(k->g.sGroups, GROUP_RSTD, group);
     for (int i = 0; i < scales && !folded; i++)
-        set_scale(k, i, k->rest, k->rstd);
+        set_scale(k, i, rest, rstd);
 }
 
 static void write_column(void *kernel, const groupnorm_column *c)
@@ -440,7 +436,7 @@ static void write_column(void *kernel, const groupnorm_column *c)
 static void write_slice(void *kernel)
 {
     forward *k = kernel;
-    if (groupnorm_mixes(k->g.s.cfg))
+    if (has_channels(k))
         find_scales(k);
     groupnorm_over_columns(&k->g.s, &k->g.w, write_column, k);
 }
@@ -451,8 +447,7 @@ static void begin(void *kernel)
 {
     forward *k = kernel;
     const groupnorm_config *cfg = k->g.s.cfg;
-    const int places = groupnorm_mixes(cfg) ? groupnorm_slice_channels(cfg) : cfg->threads;
-    k->sMoments = smem_tensor("moments", F32, compact(shape(GROUPNORM_ENTRY, places)), 16);
+    k->sMoments = smem_tensor("moments", F32, compact(shape(GROUPNORM_ENTRY, groupnorm_places(cfg))), 16);
     k->staged = smem_address(smem_alloc("slice", groupnorm_slice_bytes(cfg), 16));
 }
 

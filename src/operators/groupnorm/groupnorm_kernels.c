@@ -15,6 +15,22 @@ bool groupnorm_has_column(const groupnorm_kernel *k)
     return k->w.grid.slots == 1 && !groupnorm_mixes(cfg) && !(k->meeting && scattered);
 }
 
+/*
+ * The first CTAs, which all start at once, ask for their slices one after the other, as fast as memory brings them. So some write while
+ * others load; else all of them do the same at the same time, and memory rests while they add up and meet.
+ */
+static void keep_pace(const groupnorm_slice *s)
+{
+    const groupnorm_config *cfg = s->cfg;
+    if (!cfg->pace)
+        return;
+    const val number = mul(div(cta_x(), imm(cfg->cluster)), imm(cfg->cluster)), start = cycles();
+    IF(logical_and(is_first_thread(), lt(cta_x(), s->a.resident)))
+        FOREVER
+            BREAK_IF(ge(sub(cycles(), start), mul(number, imm(cfg->pace))));
+    cta_sync();
+}
+
 /* Of a slice that is known. */
 static void begin(groupnorm_kernel *k)
 {
@@ -30,13 +46,20 @@ static void stage(groupnorm_kernel *k)
         k->does->stage(k);
 }
 
+/* Of slices that are loaded in turn: the next one may be. */
+static void tell_loaded(const groupnorm_kernel *k, int when)
+{
+    const int turn = k->s.cfg->turn % 4 == 0 && !k->s.halves ? 1 : k->s.cfg->turn % 4;
+    if (k->meeting && k->s.cfg->loading && turn == when)
+        one_pass_loaded(k->meeting);
+}
+
 /* Between the halves of a slice: waits for the other one, which may be loaded in turn. */
 static void wait_for_other(void *kernel)
 {
     const groupnorm_kernel *k = kernel;
     cp_async_wait(0);
-    if (k->s.cfg->loading && k->meeting)
-        one_pass_loaded(k->meeting);
+    tell_loaded(k, 0);
 }
 
 static void add_up(groupnorm_kernel *k)
@@ -47,6 +70,7 @@ static void add_up(groupnorm_kernel *k)
     k->does->load_weights(k);
     if (k->in_smem)
         groupnorm_staged(halves ? 1 : 0);
+    tell_loaded(k, 1);
     k->w.between = halves ? wait_for_other : NULL;
     k->does->add_up(k);
     k->w.between = NULL;
@@ -124,6 +148,7 @@ static void describe_cluster(groupnorm_kernel *k, const groupnorm_config *cfg, b
     k->s = slice_here(cfg, vectors);
     k->s.halves = groupnorm_first_steps(cfg) > 0;
     begin(k);
+    keep_pace(&k->s);
     stage(k);
     add_up(k);
     if (cfg->cluster > 1) {
@@ -342,6 +367,8 @@ static one_pass meeting_of(groupnorm_slice *s)
     one_pass meeting = one_pass_of_cta(s->a.counters, s->a.strips, convert(U32, s->a.slices));
     if (!s->cfg->loading)
         meeting.patience = PATIENCE;
+    if (s->cfg->turn >= 4)
+        meeting.in_turn = min(s->a.resident, meeting.in_turn);
     groupnorm_slice_at(s, convert(I32, meeting.strip), convert(I32, meeting.chunk));
     return meeting;
 }
@@ -350,14 +377,6 @@ static void load_in_turn(const groupnorm_slice *s, const one_pass *meeting)
 {
     if (s->cfg->loading)
         one_pass_load_in_turn(meeting, imm_as(U32, s->cfg->loading));
-}
-
-static void loaded(const groupnorm_slice *s, const one_pass *meeting)
-{
-    if (!s->cfg->loading || s->halves)
-        return;
-    groupnorm_staged(0);
-    one_pass_loaded(meeting);
 }
 
 /* Every CTA merges the entries of its bundle for itself. All that are held want registers meanwhile; but few lanes have many entries each. */
@@ -396,9 +415,10 @@ static void describe_held(groupnorm_kernel *k, const groupnorm_config *cfg, bool
     k->s.halves = groupnorm_first_steps(cfg) > 0;
     groupnorm_wait();
     begin(k);
+    keep_pace(&k->s);
     load_in_turn(&k->s, &meeting);
     stage(k);
-    loaded(&k->s, &meeting);
+    tell_loaded(k, 2);
     store_entry(k);
     one_pass_meet(&meeting, write_held, write_other, k);
 }

@@ -62,8 +62,8 @@ void groupnorm_slice_at(groupnorm_slice *s, val bundle, val rank)
     s->rank = rank;
     s->range = groupnorm_range_of(s, rank);
     s->bundle = convert(I64, bundle);
-    s->image = div(s->bundle, s->a.bundles);
-    s->channel = mul(rem(s->bundle, s->a.bundles), imm64(cfg->channels * cfg->bundle));
+    s->image = convert(I64, div(bundle, s->a.bundles));
+    s->channel = mul(convert(I64, rem(bundle, s->a.bundles)), imm64(cfg->channels * cfg->bundle));
     s->channels = imm(groupnorm_slice_channels(cfg));
     s->group = mul(s->bundle, imm64(cfg->bundle));
     if (cfg->cut_short) {

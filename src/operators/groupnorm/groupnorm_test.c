@@ -139,6 +139,10 @@ static const char *const cases[] = {
     "n=7 c=192 h=29 w=3 groups=192 dtype=f16 fill=hard seed=15838 # a thread of two values, one far away",
     "n=2 c=16 h=7 w=7 groups=2 dtype=f16       # vectors of nchw that end in the next channel",
     "n=2 c=24 h=3 w=3 groups=2 dtype=bf16 affine=0 fill=uniform",
+    "n=1 c=160 h=5 w=5 groups=1 fill=hard impl=forward config='fold=4 vec=4 channels=160 threads=64 column_threads=1 "
+    "steps=25' # more of these channels than threads",
+    "n=3 c=1 h=43 w=51 groups=1 layout=nhwc dtype=bf16 fill=hard",
+    "n=3 c=1 h=43 w=51 groups=1 layout=nhwc dtype=bf16 direction=backward",
     "n=1 c=12 h=11 w=9 groups=2 impl=forward_split fill=hard",
     "n=8 c=256 h=5 w=3 groups=32 dtype=bf16    # the same, of groups that share a CTA",
     "n=14 c=104 h=3 w=59 groups=104 layout=nhwc dtype=f16 fill=hard seed=254545",

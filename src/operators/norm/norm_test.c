@@ -77,6 +77,7 @@ static const char *const cases[] = {
     "rows=5 cols=20000 dtype=bf16                  # rows that flow: in a loop, the last chunk cut short",
     "rows=7 cols=23032 dtype=bf16 residual=1       # hard: a row of one value, which the residual rounds",
     "rows=3 cols=12000 residual=1                  # with the residual's row beside",
+    "rows=5 cols=12296 dtype=f16 residual=1 offset=10 # by 512 threads, some of which have one vector less",
     "rows=4 cols=20000 dtype=f16 misalign=1        # not for bulk copies",
     "rows=9 cols=2048 dtype=bf16 residual=1 impl=forward config='threads=64 row_threads=64 cluster=2 vec=8 steps=1 "
     "stages=3 residence=registers chunks=2 exact=1'",
@@ -200,6 +201,8 @@ static const char *const cases[] = {
     "rows=4 cols=4096 direction=backward impl=backward config='threads=256 row_threads=256 cluster=4 steps=1 "
     "exact=1 stages=0 residence=ring chunks=0 ctas_per_sm=0'",
     "rows=60 cols=1272 direction=backward dtype=bf16  # three chunks of few threads; some have none of the last",
+    "rows=701 cols=1024 direction=backward dtype=bf16 impl=backward config='threads=192 row_threads=64 ctas_per_sm=2 "
+    "persistent_ctas=1' # three rows of two warps a CTA, the last one has one",
     "rows=40 cols=2136 direction=backward dtype=f16 residual=1",
     "rows=40 cols=1400 direction=backward dtype=f16 residual=1 fill=uniform # flows by 96 threads",
     "rows=9 cols=3536 direction=backward dtype=bf16 fill=uniform # and 224",

@@ -93,6 +93,30 @@ static int contiguous_mode(const permutation *p, bool in_x)
     return -1;
 }
 
+/* Do rows of other matrices lie between two of this one's, in x or in y? */
+static bool is_interleaved(const permute_matrix *m, bool in_x)
+{
+    bool between = false;
+    for (int i = 0; i < m->outer_count; i++)
+        between |= in_x ? m->outer[i].x < m->ldx : m->outer[i].y < m->ldy;
+    return between;
+}
+
+/*
+ * Modes round a matrix, those first that go on where its rows end: what CTAs have in flight are long runs of memory. Where both sides'
+ * rows go on, the shorter ones decide.
+ */
+static void order_outer_modes(permute_matrix *m)
+{
+    const bool by_x = is_interleaved(m, true) && (!is_interleaved(m, false) || m->cols < m->rows);
+    for (int i = 1; i < m->outer_count && by_x; i++) // they are in the order of y
+        for (int at = i; at > 0 && m->outer[at - 1].x > m->outer[at].x; at--) {
+            const permute_mode slower = m->outer[at - 1];
+            m->outer[at - 1] = m->outer[at];
+            m->outer[at] = slower;
+        }
+}
+
 void permutation_find_matrix(permutation *p)
 {
     int in_x = contiguous_mode(p, true), in_y = contiguous_mode(p, false);
@@ -106,6 +130,7 @@ void permutation_find_matrix(permutation *p)
     for (int i = p->rank - 1; i >= 0; i--)
         if (i != in_x && i != in_y)
             p->matrix.outer[p->matrix.outer_count++] = p->modes[i];
+    order_outer_modes(&p->matrix);
 }
 
 permutation permutation_widened(const permutation *p, int factor)
@@ -175,4 +200,19 @@ ckl_status permutation_check_threads(const permutation *p, const char *who, int 
         FAIL(CKL_INVALID, "%s %s: threads=%d must be a multiple of %d up to %d", p->op, who, threads, multiple,
              device->threads_per_cta_max);
     return CKL_OK;
+}
+
+int permutation_bank_turns(const int64_t places[PERMUTE_WARP])
+{
+    enum { BANKS = 32 };
+    int asked[BANKS] = { 0 }, most = 1;
+    for (int lane = 0; lane < PERMUTE_WARP; lane++) {
+        const int64_t word = places[lane] / 4;
+        bool known = false;
+        for (int other = 0; other < lane; other++)
+            known |= places[other] / 4 == word;
+        if (!known)
+            most = (int)max_i64(most, ++asked[word % BANKS]);
+    }
+    return most;
 }

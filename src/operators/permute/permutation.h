@@ -23,7 +23,7 @@ typedef struct permute_matrix {
     int64_t rows, cols;
     int64_t ldx, incx, ldy, incy;
     int outer_count;
-    permute_mode outer[PERMUTE_OUTER_MAX]; // the fastest first
+    permute_mode outer[PERMUTE_OUTER_MAX]; // in the order of the CTAs, the fastest first
 } permute_matrix;
 
 /* The view of a problem of either operator that the implementations get. */
@@ -78,3 +78,7 @@ typedef ckl_permute_args permute_pointers;
 /* Are the threads of a CTA a multiple, and no more than the device allows? `who` is the implementation. */
 ckl_status permutation_check_threads(const permutation *p, const char *who, int threads, int multiple,
                                      const ckl_device_info *device);
+
+/* Accesses to shared memory that a warp needs for a word at each of these places (bytes), by their bank conflicts. */
+enum { PERMUTE_WARP = 32 };
+int permutation_bank_turns(const int64_t places[PERMUTE_WARP]);

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/math.h"
-#include "operators/permute/permute_config.h"
+#include "operators/permute/permute_boxes.h"
 #include "skeletons/memory_cost.h"
 
 enum { SECTOR_BYTES = 32, WORD_BYTES = 4, KB = 1024, CHUNK = PERMUTE_CHUNK_BYTES };
@@ -205,7 +205,7 @@ static bool runs_are_even(const box *b, int bytes)
 {
     for (int i = 0; i < b->rank; i++) {
         const int64_t step = b->modes[i].y * (i < b->run ? b->size[i] : 1);
-        if ((i >= b->run || b->size[i] < b->modes[i].size) && step * bytes % transpose_word_bytes(bytes))
+        if ((i >= b->run || b->size[i] < b->modes[i].size) && step * bytes % permute_word_bytes(bytes))
             return false;
     }
     return true;
@@ -227,7 +227,7 @@ static int turns_of_warp(const box *b, int lanes, int bytes)
     for (int lane = 0; lane < PERMUTE_WARP; lane++)
         places[lane] = place_of(b, 0, b->run, lane % lanes * word_elements(bytes)) +
                        place_of(b, b->run, b->run + b->across + b->more, lane / lanes);
-    return permute_bank_turns(places);
+    return permutation_bank_turns(places);
 }
 
 /* Sectors of runs on both sides, and a thread's work, as elements of a kernel that streams. */
@@ -249,7 +249,7 @@ static plan_cost cost_boxes(const void *problem, const ckl_device_info *device, 
     const double y = sectors_of(b.run_y * p->bytes, starts_anywhere(p, &b, false), price) * (double)b.runs_y;
     const double filled = (double)permutation_elements(p) / ((double)b.count * (double)(b.run_y * b.runs_y));
     const int64_t chunks = ceil_div(b.runs_x * (b.run_x * p->bytes / CHUNK + 1), c->threads);
-    const int64_t words = ceil_div(b.runs_y, c->threads / c->lanes), word = transpose_word_bytes(p->bytes);
+    const int64_t words = ceil_div(b.runs_y, c->threads / c->lanes), word = permute_word_bytes(p->bytes);
     const int elements = word_elements(p->bytes), modes_y = b.across + b.more;
     const int modes_x = b.run + b.more - __builtin_popcount((unsigned)b.shared);
     const bool even = runs_are_even(&b, p->bytes);
@@ -342,7 +342,7 @@ static ckl_status launch_boxes(const ckl_plan *plan, const void *args, ckl_strea
         params.stride_x[i] = b.modes[i].x * p->bytes;
         params.stride_y[i] = b.modes[i].y * p->bytes;
     }
-    const bool even = runs_are_even(&b, p->bytes) && PLAN_ALIGNED(transpose_word_bytes(p->bytes), a->y);
+    const bool even = runs_are_even(&b, p->bytes) && PLAN_ALIGNED(permute_word_bytes(p->bytes), a->y);
     return plan_launch(plan, even ? 0 : 1, (plan_grid){ .x = b.count }, &params, stream);
 }
 

@@ -12,6 +12,37 @@
 
 enum { STEPS_MAX = 16, SIDE_MAX = 4, WORD_BYTES = 4, SECTOR_BYTES = 32, LINE_BYTES = 128 };
 
+#define GATHER_CONFIG(X, owner)                                                                                 \
+    X(owner, int, element, "4", "1 2 4 8", "bytes of an element, what pointers are aligned to")                 \
+    X(owner, int, bytes, "4", "1 2 4 8 16", "bytes of one memory access; of x, if elements are turned")         \
+    X(owner, int, turned, "0", "0 2 4", "elements of a word, of squares that are turned in registers; 0: none") \
+    X(owner, int, rank, "1", "1 2 3 4 5 6 7", "modes")                                                          \
+    X(owner, int, block, "1", "1 8 16", "accesses that are neighbours in x and in y; 1: neighbours in y only")  \
+    X(owner, bool, cut, "0", "0 1", "blocks do not divide the modes")                                           \
+    X(owner, int, threads, "256", "128 256 512", "threads of a CTA")                                            \
+    X(owner, int, steps, "4", "1 2 4 8", "accesses of a thread in flight")
+
+FIELD_STRUCT(permute_gather_config, GATHER_CONFIG);
+
+/* Strides are bytes. factor and shift divide by a mode's size (cute/divisor.h). */
+#define PERMUTE_GATHER_PARAMS(X, owner)          \
+    X(owner, u32, count)                         \
+    X(owner, pointer, x)                         \
+    X(owner, pointer, y)                         \
+    X(owner, i64, turned_x) /* between words */  \
+    X(owner, i64, turned_y)                      \
+    X(owner, u32, width) /* of cut modes */      \
+    X(owner, u32, height)                        \
+    X(owner, u32, across, [PERMUTE_SPLIT_MAX])   \
+    X(owner, u32, down, [PERMUTE_SPLIT_MAX])     \
+    X(owner, u32, size, [PERMUTE_SPLIT_MAX])     \
+    X(owner, u32, factor, [PERMUTE_SPLIT_MAX])   \
+    X(owner, u32, shift, [PERMUTE_SPLIT_MAX])    \
+    X(owner, i64, stride_x, [PERMUTE_SPLIT_MAX]) \
+    X(owner, i64, stride_y, [PERMUTE_SPLIT_MAX])
+
+KERNEL_PARAMS(permute_gather, PERMUTE_GATHER_PARAMS);
+
 /* The kernel */
 
 /*
@@ -61,7 +92,7 @@ static void store_turned(const permute_gather_values *p, int side, int bytes, co
     }
 }
 
-void permute_gather(const void *config, int kernel)
+static void permute_gather(const void *config, int kernel)
 {
     const permute_gather_config *cfg = config;
     launch_bounds(cfg->threads, 0);
@@ -410,7 +441,7 @@ static ckl_status launch_gather(const ckl_plan *plan, const void *args, ckl_stre
     return launch_halves(plan, aligned ? 0 : 1, &each, a->x, a->y, stream);
 }
 
-static const field gather_fields[] = { PERMUTE_GATHER_CONFIG(FIELD_ROW, permute_gather_config) };
+static const field gather_fields[] = { GATHER_CONFIG(FIELD_ROW, permute_gather_config) };
 
 const implementation permute_gather_implementation = {
     IMPLEMENTATION_OF_CANDIDATES(permute, gather),

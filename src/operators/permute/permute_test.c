@@ -5,7 +5,7 @@
 
 #include "base/dtype.h"
 #include "operators/operators.h"
-#include "operators/permute/permute_config.h"
+#include "operators/permute/permute_plan.h"
 
 /* A row of y: all modes but the last, the outermost changes slowest. */
 static void reference(const void *problem, void *const *host, reference_slice out)

@@ -95,6 +95,31 @@ static bool wants_two_ctas(const ckl_softmax_desc *d, const ckl_device_info *dev
 }
 
 /*
+ * Columns of few lines: each is in the registers of one thread, as wide as leaves a thread BYTES, and no thread waits for another. Warps
+ * still read whole lines of memory. 16 bits are bound to 80 registers, gradients to 128, below which they spill; without a bound addresses
+ * take twice as many.
+ */
+static bool choose_short(const ckl_softmax_desc *d, softmax_column_config *c)
+{
+    enum { LINES_MAX = 24, BYTES = 96, LANES_MIN = 32, LANES_MAX = 128, THREADS = 768, THREADS_BACKWARD = 512 };
+    column_split *s = &c->split;
+    if (d->n < 1 || d->n > LINES_MAX)
+        return false;
+    *s = (column_split){ .cluster = 1, .vec = softmax_vec_of(d), .steps = (int)d->n, .lanes = LANES_MIN };
+    while (s->vec > 1 && s->vec * d->n * dtype_bytes(d->dtype) > BYTES)
+        s->vec /= 2;
+    if (d->inner < column_split_columns(s))
+        return false;
+    while (s->lanes < LANES_MAX && column_split_columns(s) < d->inner)
+        s->lanes *= 2;
+    s->threads = s->lanes;
+    s->exact = d->inner % column_split_columns(s) == 0;
+    if (dtype_bytes(d->dtype) == 2 && s->vec > 1)
+        c->form.ctas_per_sm = (d->direction == CKL_DIRECTION_FORWARD ? THREADS : THREADS_BACKWARD) / s->threads;
+    return true;
+}
+
+/*
  * A cluster only where the registers of one CTA do not hold the columns. A cluster of eight with single elements of 16
  * bits took 179.8 us where reading twice takes 126.7 (2960x15001 bf16).
  */
@@ -106,13 +131,15 @@ ckl_status softmax_choose_column(const void *desc, const ckl_device_info *device
     const int elements = is_forward ? COLUMN_FORWARD : COLUMN_BACKWARD, vec = softmax_vec_of(d);
     const int cluster = residency_cluster_max(device);
     TRY(check_other_axis("softmax column", d));
+    c->form = softmax_form_of(d);
+    if (choose_short(d, c))
+        return CKL_OK;
     if (!column_split_choose(d->n, d->inner, vec, d->dtype, elements, 1, &c->split) &&
         !column_split_choose(d->n, d->inner, vec, d->dtype, elements, cluster, &c->split))
         FAIL(CKL_UNSUPPORTED, "softmax column: columns of n=%" PRId64 " do not fit the registers of %d CTA%s", d->n,
              cluster, cluster > 1 ? "s" : "");
     if (is_forward && vec == 1 && c->split.cluster > 1 && c->split.cluster == cluster && dtype_bytes(d->dtype) == 2)
         FAIL(CKL_UNSUPPORTED, "softmax column: single elements of n=%" PRId64 " are faster read twice", d->n);
-    c->form = softmax_form_of(d);
     if (wants_halves(d, &c->split))
         halve_columns(d, c);
     if (wants_two_ctas(d, device, &c->split))
@@ -286,13 +313,12 @@ static int64_t split_held(const ckl_softmax_desc *d, int lanes, bool keeps, soft
     enum { CHUNK_BYTES = 64 << 10, TILE_BYTES = 64, STEPS_RAGGED = 4, STEPS_RAGGED_GRADIENTS = 2 }; // of a thread
     enum { THREADS = 256, THREADS_KEEPING = 128, KEPT = 5 };
     column_split *s = &c->split;
+    const bool is_forward = d->direction == CKL_DIRECTION_FORWARD;
     *s = (column_split){ .threads = keeps ? THREADS_KEEPING : THREADS, .lanes = lanes, .cluster = 1 };
     s->ragged = is_ragged(d);
     s->vec = s->ragged ? ragged_vec(d) : softmax_vec_of(d);
     const int bytes = s->vec * dtype_bytes(d->dtype) * softmax_pipeline_inputs(&c->form);
-    s->steps = !s->ragged                              ? TILE_BYTES / bytes
-               : d->direction == CKL_DIRECTION_FORWARD ? STEPS_RAGGED
-                                                       : STEPS_RAGGED_GRADIENTS;
+    s->steps = !s->ragged ? TILE_BYTES / bytes : is_forward ? STEPS_RAGGED : STEPS_RAGGED_GRADIENTS;
     const int64_t room = CHUNK_BYTES / (s->steps * bytes) / s->threads;
     c->tiles = (int)room;
     c->kept = keeps ? KEPT : 0;
@@ -310,6 +336,15 @@ static int64_t choose_held(const ckl_softmax_desc *d, const ckl_device_info *dev
     const int64_t chunks = split_held(d, lanes, keeps, c);
     const int64_t ctas = d->outer * chunks * column_split_strips(&c->split, d->inner);
     return keeps && 2 * ctas < 3 * HELD_CTAS * (int64_t)device->sm_count ? split_held(d, lanes, false, c) : chunks;
+}
+
+/* Do CTAs hold whole strips, of lines of 128 bytes or of half of them? Ragged ones are not cut in half: they have more ends then. */
+static bool choose_whole(const ckl_softmax_desc *d, int lanes, softmax_column_config *c)
+{
+    c->whole = split_held(d, lanes, false, c) == 1;
+    if (!c->whole && !is_ragged(d))
+        c->whole = split_held(d, lanes / 2, false, c) == 1 || split_held(d, lanes / 2, true, c) == 1;
+    return c->whole;
 }
 
 /*
@@ -363,10 +398,12 @@ ckl_status softmax_choose_column_held(const void *desc, const ckl_device_info *d
              "%s: chosen on Hopper, where it was measured: large tensors, long columns, lines of whole vectors", what);
     c->form = softmax_form_of(d);
     c->form.ctas_per_sm = HELD_CTAS;
-    c->loading = device->sm_count;
     const int strips_at_once = d->direction == CKL_DIRECTION_BACKWARD ? 2 : 3;
     const int64_t most = HELD_CTAS * (int64_t)device->sm_count / strips_at_once;
     const int lanes = is_ragged(d) ? ragged_lanes(d) : LINE_BYTES / (softmax_vec_of(d) * dtype_bytes(d->dtype));
+    if (choose_whole(d, lanes, c))
+        return CKL_OK;
+    c->loading = device->sm_count;
     if (choose_held(d, device, lanes, c) > most && choose_held(d, device, lanes / 2, c) > most)
         FAIL(CKL_UNSUPPORTED, "%s: columns of n=%" PRId64 " are more than the CTAs that run hold", what, d->n);
     if (wants_wide_lines(d, c))
@@ -384,6 +421,8 @@ ckl_status softmax_admit_column_held(const void *desc, const ckl_device_info *de
     if (c->kept < 0 || c->kept > SOFTMAX_KEPT_MAX)
         FAIL(CKL_INVALID, "%s: kept=%d is not in 0..%d", what, c->kept, SOFTMAX_KEPT_MAX);
     TRY(admit_columns(what, false, d, device, c));
+    if (c->whole && (c->loading || d->n > softmax_held_lines(c)))
+        FAIL(CKL_INVALID, "%s: whole=1 wants loading=0 and chunks of all n=%" PRId64 " lines", what, d->n);
     if (c->split.cluster != 1)
         FAIL(CKL_INVALID, "%s: cluster=%d, the CTAs of a strip meet in memory", what, c->split.cluster);
     if (c->split.vec * dtype_bytes(d->dtype) < COPY_BYTES_MIN)
