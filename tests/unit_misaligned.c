@@ -1,7 +1,7 @@
 /*
  * unit_misaligned.c - operands that begin at any element. The small cases of every operator, all with CKL_TEST_FULL,
- * are run displaced, in a quick run each in one of two ways: a case is right, or it is refused before anything reads; no
- * kernel meets an address that it does not take.
+ * are run displaced, in a quick run each in one of two ways: a case is right, or it is refused before anything reads;
+ * no kernel meets an address that it does not take.
  */
 #include "unit.h"
 #include "base/text.h"

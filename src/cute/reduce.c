@@ -113,7 +113,7 @@ int64_t cta_reduce_bytes(int threads)
     return (int64_t)SLOT_BYTES * max_i64(threads / 32, 16); // a cluster has at most 16 CTAs
 }
 
-/* Every warp reduces its lanes, and tells all the others at a barrier. False: there are no others, or the call is wrong. */
+/* Every warp reduces its lanes, and tells all others at a barrier. False: there are no others, or the call is wrong. */
 static bool share_warps(const reduction *r, int threads, val barrier, int64_t scratch, val *values)
 {
     int warps = threads / 32;

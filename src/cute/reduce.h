@@ -52,8 +52,8 @@ int64_t cta_reduce_bytes(int threads);
 void cta_reduce(const reduction *r, int threads, int64_t scratch, val *values);
 
 /*
- * Over each group of `threads` neighbouring threads of the CTA, a multiple of 32. Group g meets at named barrier `barrier` + g. scratch: for
- * all threads of the CTA.
+ * Over each group of `threads` neighbouring threads of the CTA, a multiple of 32. Group g meets at named barrier
+ * `barrier` + g. scratch: for all threads of the CTA.
  */
 void cta_reduce_groups(const reduction *r, int threads, int barrier, int64_t scratch, val *values);
 
