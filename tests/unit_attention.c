@@ -394,7 +394,7 @@ static void test_names_of_scores(void **state)
     assert_int_equal(ckl_attention_score_add(&other), CKL_INVALID);
 }
 
-/* Ragged sequences have no queries and keys by number: a score whose first or last input has a row for each fails. */
+/* Ragged sequences number no queries and keys: a score whose first or last input has a row for each is refused. */
 static void test_inputs_of_ragged_scores(void **state)
 {
     static const char *const names[CKL_ATTENTION_INPUTS] = { "first_input", "last_input" };
@@ -506,7 +506,7 @@ static void test_keys_past_the_last_one(void **state)
         free_tensor(&all[i]);
 }
 
-/* Sums of dQ take as much room as there are tokens, and a block for each sequence, not the longest one's each. */
+/* Sums of dQ take as much room as there are tokens, and a block for each sequence, however long the longest is. */
 static void test_workspace_of_sequences(void **state)
 {
     enum { SEQUENCES = 16, LONGEST = 1024, ALL = 2048, HEADS_OF_Q = 2, WIDTH = 64, BLOCK = 96 };

@@ -165,7 +165,7 @@ static void add_kernel(kernel_list *list, const char *kernel)
     list->text[list->count++] = strdup(kernel);
 }
 
-/* Adds the kernel of a line where its implementation searches; whether D's rows are whole chunks is the layout's. */
+/* Adds the kernel of a line where its implementation searches; whether rows of D are whole chunks is layout. */
 static void add_line(kernel_list *list, const char *line)
 {
     arena memory = { 0 };

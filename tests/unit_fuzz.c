@@ -1,4 +1,4 @@
-/* unit_fuzz.c - random programs: complete, repeatable, alike under all schedules; a planted fault is found and cut. */
+/* unit_fuzz.c - random programs: complete, repeatable, alike in every order; a planted fault is found and cut short. */
 #include "unit_emulator.h"
 
 #include "cli/fuzz_workers.h"

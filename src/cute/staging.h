@@ -21,7 +21,7 @@ typedef struct staged_store {
 /* Before writing: waits until at most `pending` stores still read their buffers. */
 void staging_wait(const staged_store *s, int pending);
 
-/* The body of STAGED_STORE: what all have written is visible to the async proxy. Its end closes a bulk group. */
+/* The body of STAGED_STORE: what all have written is visible to the async proxy. It closes a group, maybe empty. */
 void staging_begin(const staged_store *s);
 void staging_end(void);
 

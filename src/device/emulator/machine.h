@@ -52,7 +52,7 @@ void shared_mark_mbarrier(cta *c, uint32_t offset); // from now on ordinary acce
 /* exchange.c - false and a fault if lanes that have not left the kernel are missing. */
 bool warp_converges(warp *w, const step *s);
 
-/* shared.c - the CTA and offset that an address means; NULL after a fault, which a CTA that has left is, too. */
+/* shared.c - the CTA and offset that an address means; NULL after a fault, as of a CTA of the cluster that has left. */
 cta *shared_find(warp *w, const step *s, int lane, ir_space space, uint32_t address, uint32_t bytes, uint32_t align,
                  uint32_t *offset);
 

@@ -90,7 +90,7 @@ static bool includes(ir_scope scope, const warp *w, int64_t index, int rank)
     return scope == IR_SCOPE_GPU || (w->cluster->index == index && (scope == IR_SCOPE_CLUSTER || w->cta->rank == rank));
 }
 
-/* What a strong write publishes: all that the warp knows if it releases, else what its fences covered; or NULL. */
+/* What a strong write publishes: all the warp knows if it releases, else what its fences covered; NULL: nothing. */
 static past *published(warp *w, const ir_inst *inst, ir_scope *scope)
 {
     past *p = NULL;
