@@ -37,8 +37,5 @@ typedef struct peer_finalists {
 ckl_status peer_choose_finalists(const peer *p, const peer_problem *problem, const rotation *memory, ckl_stream stream,
                                  double seconds, peer_finalists *out);
 
-/*
- * Runs a peer once on the check's own memory and compares its result as ours is compared; check_untouched() is for the
- * end.
- */
+/* Runs a peer once on the check's own memory and compares its result as ours is; check_untouched() is for the end. */
 ckl_status peer_check(check *k, const peer_entrant *e, check_result *result);

@@ -27,8 +27,5 @@ void race_describe(const test_case *c, const race_options *options, result_row *
 ckl_status race_run(const test_case *c, ckl_device *device, const race_options *options, operand_images *images,
                     result_row *row);
 
-/*
- * Runs the variants of every peer of a case once and measures nothing: what they keep on disk is there for later
- * processes.
- */
+/* Runs the variants of every peer of a case once, without measuring: what they keep on disk serves later processes. */
 ckl_status race_run_peers(const test_case *c, ckl_device *device, const race_options *options);

@@ -108,10 +108,7 @@ typedef struct tune_options {
     const char *commit;
     void (*progress)(const tune_progress *p); // after each candidate; NULL: nobody looks
 
-    /*
-     * What tests replace: opening the device, and taking times on one that has no clock. NULL: ckl_device_open(),
-     * measure().
-     */
+    /* What tests replace: opening the device, and taking times without a clock. NULL: ckl_device_open(), measure(). */
     ckl_status (*open)(const char *id, ckl_device **device);
     ckl_status (*measure)(const rotation *memory, ckl_stream stream, const measure_limits *limits,
                           contestant *contestants, int count, conditions *out);

@@ -67,10 +67,7 @@ int cli_run(const cli_command *command, int argc, char **argv);
 COMMANDS(X)
 #undef X
 
-/*
- * The number that an option was given, from low to high; without one *value stays. Integers may be sums of powers:
- * 2^20+3.
- */
+/* The number of an option, from low to high; without the option *value stays. Integers may be sums: 2^20+3. */
 ckl_status cli_number(const char *option, const char *given, double low, double high, double *value);
 ckl_status cli_integer(const char *option, const char *given, int64_t low, int64_t high, int64_t *value);
 

@@ -128,10 +128,7 @@ static bool has_run(const verify_list *list, int first, const verify_job *wanted
     return false;
 }
 
-/*
- * Whether each line and implementation of the full list is in the quick one, and how many runs that leaves to the full
- * one.
- */
+/* Whether each line and implementation of the full list is in the quick one, and how many runs the full one adds. */
 static int left_by(const verify_list *quick, const verify_list *full)
 {
     int left = 0, line = 0;

@@ -275,10 +275,7 @@ static void test_matrices(void **state)
     }
 }
 
-/*
- * The example of docs/copies.md: sizes and distances between rows are dynamic, one tile is cut off below, the other
- * also right.
- */
+/* The example of docs/copies.md: dynamic sizes and distances between rows; one tile is cut below, one also right. */
 
 enum { EXAMPLE_ROWS = 50, EXAMPLE_COLS = 200, EXAMPLE_LDX = 208 };
 

@@ -53,10 +53,7 @@ static ckl_status capture(check *k, void **graph)
     return status;
 }
 
-/*
- * Planned from nothing inside of the capture, in the mode that forbids most, on a stream that waits for the default
- * one.
- */
+/* Planned from nothing inside of the capture, in the mode that forbids most, on a stream that waits for the default. */
 static ckl_status by_graph(check *k)
 {
     void *graph = NULL;

@@ -1,6 +1,4 @@
-/*
- * unit_im2col.c - TMA's im2col mode: every small tensor against a plain enumeration, multicast, planted faults, limits.
- */
+/* unit_im2col.c - TMA's im2col mode: small tensors against a plain enumeration, multicast, planted faults, limits. */
 #include "unit_emulator_async.h"
 
 enum { RANK_MAX = TENSOR_MAP_RANK_MAX, CHANNELS = 16, PIXELS = 5, MEMORY = 1 << 16 };

@@ -294,10 +294,7 @@ static void test_ncu_words(void **state)
 
 #define COLUMNS "\"ID\",\"Kernel Name\",\"Metric Name\",\"Metric Value\",\"Rule Name\",\"Rule Description\"\n"
 
-/*
- * Quotes and ends of lines inside of fields, rows that are cut short, what else is printed among them, launches of one
- * kernel.
- */
+/* Quotes and ends of lines inside fields, rows that are cut short, what is printed between, launches of one kernel. */
 static void test_csv(void **state)
 {
     ncu_report r;

@@ -198,9 +198,7 @@ static void test_shift(void **state)
                 check_shift(desc_of(s, (form)f, CKL_F32, false), 7);
 }
 
-/*
- * Rows of nothing but -inf are zeros, of log-softmax -inf; -inf beside numbers has probability 0; NaN spoils its row.
- */
+/* Rows of nothing but -inf are zeros, of log-softmax -inf; -inf beside numbers weighs 0; NaN spoils its row. */
 static void check_infinite(ckl_softmax_desc d)
 {
     tensor_of_test x = make_random(d.dtype, count_of(&d), 11, 0, 2);

@@ -12,10 +12,7 @@ typedef struct peer {
     const char *name; // "cublaslt"
     const char *op;   // whose problems it computes
 
-    /*
-     * Finds the library: CKL_UNSUPPORTED says how to get it. The first time takes seconds. cuBLASLt's and torch's: any
-     * thread.
-     */
+    /* Finds the library: CKL_UNSUPPORTED says how to get it. Seconds at first. cuBLASLt's and torch's: any thread. */
     ckl_status (*find)(void);
 
     /* Makes ready for a problem; CKL_UNSUPPORTED if the peer does not compute it. The pointers tell the alignment. */

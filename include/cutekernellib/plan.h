@@ -24,10 +24,7 @@ typedef struct ckl_plan ckl_plan;
 /* Frees a plan. Work already enqueued with it must have finished. NULL is allowed. */
 CKL_API void ckl_plan_free(ckl_plan *plan);
 
-/*
- * One line: operator, implementation and config, e.g. "gemm sm90 tile_m=128 tile_n=256 ...". Lives with the plan; ""
- * for NULL.
- */
+/* One line: operator, implementation, config, as "gemm sm90 tile_m=128 tile_n=256 ...". Lives with the plan; or "". */
 CKL_API const char *ckl_plan_text(const ckl_plan *plan);
 
 /*

@@ -60,10 +60,7 @@ ckl_status fuzz_execute(ckl_device *device, const fuzz_batch *batch, const ir_ke
 /* Can the device execute kernels for the target? */
 bool fuzz_takes(const ckl_device *device, ir_target target);
 
-/*
- * The devices to compare; the first is the reference, and must be an emulator: it says which shorter programs are
- * sound.
- */
+/* The devices to compare; the first is the reference, an emulator: it says which shorter programs are sound. */
 typedef struct fuzz_devices {
     ckl_device *const *all;
     int count;

@@ -28,10 +28,7 @@ typedef struct reduction {
     reduce_lanes *over_lanes; // cheaper than combine() for one bit after the other; NULL: there is nothing
 } reduction;
 
-/*
- * Over a thread's own registers, in f32: of the elements, of their products. Pairwise: the error grows with log2 of the
- * size.
- */
+/* Over a thread's own registers, in f32: of elements, or of products. Pairwise: the error grows with log2 of them. */
 val fragment_sum(tensor rX);
 val fragment_dot(tensor rX, tensor rY);
 

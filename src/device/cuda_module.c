@@ -41,10 +41,7 @@ static cubin_key key_of(const ckl_device *d, const char *ptx)
     return cubin_cache_key(made_by, ptx);
 }
 
-/*
- * A module of the cubin that is kept; false: there is none that the driver takes. One that it refuses is replaced by
- * linking.
- */
+/* A module of the cubin that is kept; false: there is none that the driver takes. A refused one is linked anew. */
 static bool load_kept(ckl_device *d, const char *name, const cubin_key *key, cuda_code *code)
 {
     size_t bytes;

@@ -43,10 +43,7 @@ typedef struct implementation {
      */
     bool (*is_trusted)(const void *config);
 
-    /*
-     * Implementations further down the list, with a cost too: where the choice of one costs no more, this one declines
-     * unless forced.
-     */
+    /* Implementations further down, with a cost: where one's choice costs no more, this declines unless forced. */
     const struct implementation *rivals[10]; // up to NULL
 
     /* May this config, chosen or forced by a user or tuner, compute this desc here? The reason if not. Pure. */
@@ -218,9 +215,7 @@ ckl_status plan_once(ckl_device *device, const operator_info *op, const void *de
 /* Checks a desc and fills in its defaults, in place: fields, relations, extents. CKL_INVALID with a sentence. */
 ckl_status plan_check_desc(const operator_info *op, void *desc);
 
-/*
- * A checked copy of a desc, defaults filled in, or the operator's view of it: what implementations take. In the arena.
- */
+/* A checked copy of a desc, defaults filled in, or the operator's view of it: what implementations get. In memory. */
 ckl_status plan_desc(const operator_info *op, const void *desc, arena *memory, const void **checked);
 
 /* A candidate that may compute a desc, and what it would cost. */

@@ -1,7 +1,4 @@
-/*
- * residency.h - how many CTAs an SM is to hold, and a cluster may have; the compiler bounds the registers of a thread
- * accordingly.
- */
+/* residency.h - how many CTAs an SM is to hold, and a cluster may have, by which the compiler bounds registers. */
 #pragma once
 
 #include "base/math.h"

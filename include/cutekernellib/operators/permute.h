@@ -1,7 +1,4 @@
-/*
- * permute.h - y[c[order[0]], c[order[1]], ...] = x[c[0], c[1], ...], bit for bit; with order 0,1,.. a copy of any
- * strides
- */
+/* permute.h - y[c[order[0]], c[order[1]], ...] = x[c[0], c[1], ...], bit for bit; order 0,1,.. copies any strides */
 #ifndef CUTEKERNELLIB_PERMUTE_H
 #define CUTEKERNELLIB_PERMUTE_H
 

@@ -288,10 +288,7 @@ static bool overlap_race(const access *a, uintptr_t address, const char *what)
     return false;
 }
 
-/*
- * Readers: one epoch, or a set of them as a list that begins with the last one. Sets are shared: equal steps give equal
- * sets.
- */
+/* Readers: one epoch, or a set as a list that begins with the last. Sets are shared: equal steps give equal sets. */
 
 static uint32_t *slot_of(launch_state *l, uint32_t newest, uint32_t others)
 {

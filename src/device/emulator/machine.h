@@ -61,10 +61,7 @@ bool global_touch(access *a, allocation *memory, uintptr_t address, size_t bytes
 bool global_is_repeated(access *a, allocation *memory, const uintptr_t *address, size_t bytes); // reads of 32 lanes
 void epochs_clear(launch_state *l);
 
-/*
- * overlap.c - launches that may still run when the next one of their stream begins, to which the epoch of an access may
- * belong.
- */
+/* overlap.c - launches that may still run when the next of their stream begins: an access's epoch may be theirs. */
 void overlap_begin(launch_state *l, ckl_stream s);
 void overlap_end(const launch_state *l, ckl_stream s);
 void overlap_none(emulator *e); // all have ended: the host, a copy or another stream has waited
@@ -122,10 +119,7 @@ void transfers_drop(cluster *c);                                                
 /* wgmma.c */
 handler run_guarded; // steps that share registers with a WGMMA
 
-/*
- * cluster.c - runs all CTAs of a cluster until they have ended, one has a fault (c->fault), or all wait for other
- * clusters.
- */
+/* cluster.c - runs the CTAs of a cluster until all have ended, one has a fault (c->fault), or all wait for others. */
 typedef enum cluster_state { CLUSTER_ENDED, CLUSTER_FAULTED, CLUSTER_WAITS } cluster_state;
 cluster *cluster_new(launch_state *launch);
 size_t cluster_shared_bytes(const cluster *c); // of a CTA, up to a whole cell

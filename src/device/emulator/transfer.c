@@ -104,10 +104,7 @@ static bool walk_transfer(walk *x, tma_run *run)
     return x->ok;
 }
 
-/*
- * Where a box comes to: noted as written, and poisoned until it is there. What rows leave of their swizzle's span keeps
- * its value.
- */
+/* Where a box comes to: noted as written, and poisoned until it is there. The rest of the swizzle's span keeps its. */
 static void poison_run(void *user, uint32_t offset, unsigned char *global, uint32_t bytes)
 {
     (void)global;
