@@ -36,10 +36,7 @@ typedef struct cli_command {
     int (*run)(int argc, char **argv); // gets argv without options; the exit status
 } cli_command;
 
-/*
- * Defines a command of its file's options[] and command(): CLI_COMMAND(run, "LINE [options]", "one problem", "Plans one
- * problem.").
- */
+/* A command of its file's options[] and command(): CLI_COMMAND(run, "LINE [options]", "one problem", "Help."). */
 #define CLI_COMMAND(name, arguments, summary, help) \
     const cli_command cmd_##name = { #name, arguments, summary, help, options, COUNT_OF(options), command }
 

@@ -91,7 +91,7 @@ help_texts() { # every command explains itself, and knows what it does not know
     "$build/ckl" --version || return 1
     while read -r command; do
         [[ $("$build/ckl" help "$command") == *"usage: ckl"* ]] || return 1 # no pipe, which grep would close early
-        grep -q "^| .ckl $command[ \`]" README.md || { echo "README.md has no ckl $command"; return 1; }
+        grep -q "^| .ckl ${command}[ \`]" README.md || { echo "README.md has no ckl $command"; return 1; }
     done < <("$build/ckl" --help | awk '/^  [a-z]/ {print $1}')
     while read -r operator; do
         text=$("$build/ckl" help "$operator") || return 1
