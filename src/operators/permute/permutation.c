@@ -133,55 +133,36 @@ void permutation_find_matrix(permutation *p)
     order_outer_modes(&p->matrix);
 }
 
-permutation permutation_widened(const permutation *p, int factor)
+bool permutation_widen(permutation *p, int factor)
 {
-    permutation wide = *p;
-    wide.bytes *= factor;
-    for (int i = 0; i < p->rank - 1; i++) {
-        wide.modes[i].x /= factor;
-        wide.modes[i].y /= factor;
+    permute_mode *inner = &p->modes[max_i64(p->rank, 1) - 1];
+    bool divides = factor == 1 || (p->rank && inner->x == 1 && inner->y == 1 && inner->size % factor == 0);
+    for (permute_mode *m = p->modes; m < inner; m++) {
+        divides &= m->x % factor == 0 && m->y % factor == 0;
+        m->x /= factor;
+        m->y /= factor;
     }
-    if (p->rank)
-        wide.modes[p->rank - 1].size /= factor;
-    return wide;
-}
-
-bool permutation_block(permutation *p, int block, permute_split *split)
-{
-    int in_x = contiguous_mode(p, true), in_y = contiguous_mode(p, false);
-    if (in_x < 0 || in_y < 0 || in_x == in_y)
-        return false;
-    permute_mode *x = &p->modes[in_x], *y = &p->modes[in_y];
-    *split = (permute_split){ in_x, in_y, x->size, y->size };
-    p->modes[p->rank++] = (permute_mode){ block, 1, x->y };
-    p->modes[p->rank++] = (permute_mode){ block, y->x, 1 };
-    *x = (permute_mode){ ceil_div(x->size, block), block, x->y * block };
-    *y = (permute_mode){ ceil_div(y->size, block), y->x * block, block };
-    return true;
-}
-
-bool permutation_divides(const permute_split *split, int block)
-{
-    return split->width % block == 0 && split->height % block == 0;
+    inner->size /= factor;
+    p->bytes *= factor;
+    return divides;
 }
 
 bool permutation_in_squares(permutation *p, int side, permute_mode *words)
 {
-    permute_split split;
-    if (!permutation_block(p, side, &split) || !permutation_divides(&split, side))
+    const int in_x = contiguous_mode(p, true), in_y = contiguous_mode(p, false);
+    if (in_x < 0 || in_y < 0 || in_x == in_y)
         return false;
-    const permute_mode across = p->modes[p->rank - 2], down = p->modes[p->rank - 1];
-    *words = (permute_mode){ side, down.x, across.y };
-    p->rank -= 2;
+    permute_mode *x = &p->modes[in_x], *y = &p->modes[in_y];
+    bool divides = x->size % side == 0 && y->size % side == 0 && x->y % side == 0 && y->x % side == 0;
+    *words = (permute_mode){ side, y->x / side, x->y / side };
+    *x = (permute_mode){ x->size / side, side, x->y * side };
+    *y = (permute_mode){ y->size / side, y->x * side, side };
     p->bytes *= side;
-    bool divides = words->x % side == 0 && words->y % side == 0;
     for (int i = 0; i < p->rank; i++) {
         divides &= p->modes[i].x % side == 0 && p->modes[i].y % side == 0;
         p->modes[i].x /= side;
         p->modes[i].y /= side;
     }
-    words->x /= side;
-    words->y /= side;
     return divides;
 }
 
