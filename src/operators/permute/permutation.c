@@ -166,6 +166,22 @@ bool permutation_in_squares(permutation *p, int side, permute_mode *words)
     return divides;
 }
 
+void permutation_block(permutation *p, int block, int64_t *width, int64_t *height)
+{
+    const permute_mode x = p->modes[contiguous_mode(p, true)], y = p->modes[contiguous_mode(p, false)];
+    int kept = 0;
+    *width = x.size;
+    *height = y.size;
+    for (int i = 0; i < p->rank; i++)
+        if (p->modes[i].x != 1 && p->modes[i].y != 1)
+            p->modes[kept++] = p->modes[i];
+    p->modes[kept++] = (permute_mode){ ceil_div(x.size, block), block, x.y * block };
+    p->modes[kept++] = (permute_mode){ ceil_div(y.size, block), y.x * block, block };
+    p->modes[kept++] = (permute_mode){ block, 1, x.y };
+    p->modes[kept++] = (permute_mode){ block, y.x, 1 };
+    p->rank = kept;
+}
+
 int64_t permutation_elements(const permutation *p)
 {
     int64_t count = p->empty ? 0 : 1;

@@ -10,6 +10,7 @@
 enum {
     PERMUTE_MODES_MAX = CKL_PERMUTE_RANK_MAX,
     PERMUTE_OUTER_MAX = PERMUTE_MODES_MAX - 2, // modes round a matrix
+    PERMUTE_SPLIT_MAX = PERMUTE_MODES_MAX + 2, // modes when two of them are split
 };
 
 /* A size, and strides in x and in y (elements). */
@@ -31,7 +32,7 @@ typedef struct permutation {
     int bytes;      // of an element
     bool empty;     // nothing to move
     int rank;
-    permute_mode modes[PERMUTE_MODES_MAX]; // outermost of y first; no sizes of 1, no neighbours that could be one mode
+    permute_mode modes[PERMUTE_SPLIT_MAX]; // outermost of y first; no sizes of 1, no neighbours that could be one mode
     bool has_matrix;                       // the problem is this one, too:
     permute_matrix matrix;
 } permutation;
@@ -51,6 +52,12 @@ bool permutation_widen(permutation *p, int factor);
  * square. False, and p is of no use, where there are no two such modes, or where not all words are whole.
  */
 bool permutation_in_squares(permutation *p, int side, permute_mode *words);
+
+/*
+ * Splits the modes that are contiguous in x and in y, which there must be, of *width and *height elements: innermost come squares of
+ * `block` by `block` of them, first along x, round them the numbers of squares. The last squares may reach beyond the modes.
+ */
+void permutation_block(permutation *p, int block, int64_t *width, int64_t *height);
 
 /* Elements in all; 0 if empty. */
 int64_t permutation_elements(const permutation *p);

@@ -4,7 +4,8 @@
  * Where the innermost mode is contiguous in x and in y, an element is a vector of up to 16 bytes of it.
  *
  * Elements that lie side by side in one mode of x and in another of y may be moved in squares: a thread loads as many
- * vectors of x as a word has elements, turns them in registers, and stores words.
+ * vectors of x as a word has elements, turns them in registers, and stores words. Neighbouring threads take blocks of squares, so that
+ * both sides are accessed in runs.
  */
 #include "base/math.h"
 #include "operators/permute/transpose_tile.h"
@@ -16,43 +17,52 @@ enum { STEPS_MAX = 16, SIDE_MAX = 4, WORD_BYTES = 4, SECTOR_BYTES = 32, LINE_BYT
     X(owner, int, element, "4", "1 2 4 8", "bytes of an element, what pointers are aligned to")                 \
     X(owner, int, bytes, "4", "1 2 4 8 16", "bytes of one memory access; of x, if elements are turned")         \
     X(owner, int, turned, "0", "0 2 4", "elements of a word, of squares that are turned in registers; 0: none") \
-    X(owner, int, rank, "1", "1 2 3 4 5", "modes")                                                              \
+    X(owner, int, block, "1", "1 4 8 16", "squares of a block along x and along y; 1: they go along y")         \
+    X(owner, int, rank, "1", "1 2 3 4 5 6 7", "modes")                                                          \
     X(owner, int, threads, "256", "128 256 512", "threads of a CTA")                                            \
     X(owner, int, steps, "4", "1 2 4 8", "accesses of a thread in flight")
 
 FIELD_STRUCT(permute_gather_config, GATHER_CONFIG);
 
 /* Strides are bytes. factor and shift divide by a mode's size (cute/divisor.h). */
-#define PERMUTE_GATHER_PARAMS(X, owner)          \
-    X(owner, u32, count)                         \
-    X(owner, pointer, x)                         \
-    X(owner, pointer, y)                         \
-    X(owner, i64, turned_x) /* between words */  \
-    X(owner, i64, turned_y)                      \
-    X(owner, u32, size, [PERMUTE_MODES_MAX])     \
-    X(owner, u32, factor, [PERMUTE_MODES_MAX])   \
-    X(owner, u32, shift, [PERMUTE_MODES_MAX])    \
-    X(owner, i64, stride_x, [PERMUTE_MODES_MAX]) \
-    X(owner, i64, stride_y, [PERMUTE_MODES_MAX])
+#define PERMUTE_GATHER_PARAMS(X, owner)                    \
+    X(owner, u32, count)                                   \
+    X(owner, pointer, x)                                   \
+    X(owner, pointer, y)                                   \
+    X(owner, i64, turned_x) /* between words */            \
+    X(owner, i64, turned_y)                                \
+    X(owner, u32, width) /* accesses along x, of blocks */ \
+    X(owner, u32, height)                                  \
+    X(owner, u32, size, [PERMUTE_SPLIT_MAX])               \
+    X(owner, u32, factor, [PERMUTE_SPLIT_MAX])             \
+    X(owner, u32, shift, [PERMUTE_SPLIT_MAX])              \
+    X(owner, i64, stride_x, [PERMUTE_SPLIT_MAX])           \
+    X(owner, i64, stride_y, [PERMUTE_SPLIT_MAX])
 
 KERNEL_PARAMS(permute_gather, PERMUTE_GATHER_PARAMS);
 
 /* The kernel */
 
 /*
- * Addresses of access number `index` in x and in y. Coordinates are computed by hand: a layout's would be divisions by sizes that are
- * known at run time alone, and the kernel 40 % more instructions.
+ * Addresses of access number `index` in x and in y; whether it exists, as blocks may reach beyond. Coordinates are computed by hand: a
+ * layout's would be divisions by sizes that are known at run time alone, and the kernel 40 % more instructions.
  */
-static void find_access(const permute_gather_values *p, int rank, val index, val *x, val *y)
+static val find_access(const permute_gather_values *p, int rank, int block, val index, val *x, val *y)
 {
+    val exists = lt(index, p->count), at_mode[PERMUTE_SPLIT_MAX];
     *x = p->x;
     *y = p->y;
     for (int i = rank - 1; i >= 0; i--) {
-        val at_mode = i == 0 ? index : divisor_coordinate(&index, p->size[i], p->factor[i], p->shift[i]);
-        at_mode = convert(I64, at_mode);
-        *x = add(*x, convert(U64, mul(at_mode, p->stride_x[i])));
-        *y = add(*y, convert(U64, mul(at_mode, p->stride_y[i])));
+        at_mode[i] = i == 0 ? index : divisor_coordinate(&index, p->size[i], p->factor[i], p->shift[i]);
+        val steps = convert(I64, at_mode[i]);
+        *x = add(*x, convert(U64, mul(steps, p->stride_x[i])));
+        *y = add(*y, convert(U64, mul(steps, p->stride_y[i])));
     }
+    if (block == 1)
+        return exists;
+    const val *of = &at_mode[rank - 4]; // what permutation_block() has made
+    val column = add(mul(of[0], imm(block)), of[2]), row = add(mul(of[1], imm(block)), of[3]);
+    return logical_and(exists, logical_and(lt(column, p->width), lt(row, p->height)));
 }
 
 static val moved(val address, int steps, val stride)
@@ -94,8 +104,7 @@ static void permute_gather(const void *config, int kernel)
     tensor rX[STEPS_MAX][SIDE_MAX]; // (WORDS)
     for (int s = 0; s < cfg->steps; s++) {
         val index = coordinate(cY, 0, s);
-        inside[s] = lt(index, p.count);
-        find_access(&p, cfg->rank, index, &x[s], &y[s]);
+        inside[s] = find_access(&p, cfg->rank, turned ? cfg->block : 1, index, &x[s], &y[s]);
         for (int e = 0; e < vectors; e++) {
             tensor gX = access_at(x[s], bytes, turned); // (WORDS)
             rX[s][e] = fragment_like(gX, gX.dtype);
@@ -119,13 +128,17 @@ static void permute_gather(const void *config, int kernel)
 
 /* Choice, limits and launches */
 
-enum { GATHER_COUNT_MAX = 1 << 30 }; // elements of one launch: numbers of threads without work stay below 2^31
+enum {
+    GATHER_COUNT_MAX = 1 << 30, // elements of one launch: numbers of threads without work stay below 2^31
+    BLOCK_MAX = 1 << 10,        // of a config
+};
 
 /* What one access of a thread moves, as elements of a permutation whose strides are units of either side. */
 typedef struct accesses {
     permutation of;
-    int unit_x, unit_y; // bytes
-    permute_mode words; // of elements that are turned: distances between an access's, in units
+    int unit_x, unit_y;    // bytes
+    permute_mode words;    // of elements that are turned: distances between an access's, in units
+    int64_t width, height; // of blocks: accesses along x and along y
 } accesses;
 
 static accesses of_elements(const permutation *p)
@@ -159,8 +172,12 @@ static bool find_accesses(const permutation *p, const permute_gather_config *c, 
         return permutation_widen(&a->of, c->bytes / p->bytes);
     }
     a->unit_x = a->unit_y = WORD_BYTES;
-    return c->turned > 1 && c->turned == WORD_BYTES / p->bytes && c->bytes >= WORD_BYTES &&
-           permutation_in_squares(&a->of, c->turned, &a->words) && widen_x(a, c->bytes / WORD_BYTES);
+    if (c->turned <= 1 || c->turned != WORD_BYTES / p->bytes || c->bytes < WORD_BYTES ||
+        !permutation_in_squares(&a->of, c->turned, &a->words) || !widen_x(a, c->bytes / WORD_BYTES))
+        return false;
+    if (c->block > 1)
+        permutation_block(&a->of, c->block, &a->width, &a->height);
+    return true;
 }
 
 static accesses accesses_of(const permutation *p, const permute_gather_config *c)
@@ -170,10 +187,9 @@ static accesses accesses_of(const permutation *p, const permute_gather_config *c
     return a;
 }
 
-/* Of any config of the problem. */
-static int rank_of(const permutation *p)
+static int rank_of(const accesses *a)
 {
-    return (int)max_i64(p->rank, 1);
+    return (int)max_i64(a->of.rank, 1);
 }
 
 /* NOTE: of 16 bytes on an H200: 32x769x40x24 bf16, 0,2,1,3, takes 28.3 us by four a thread and 26.6 by two, 3x4096x48x96 58.8 and 57.9. */
@@ -190,15 +206,17 @@ static void choose_vectors(const permutation *p, permute_gather_config *c)
         c->steps = (int)min_i64(c->steps, WIDEST_STEPS);
 }
 
-/* Elements of 1 and 2 bytes in squares: vectors of x of 16, 8 and 4 bytes. False after the last. */
+/* Elements of 1 and 2 bytes in squares: vectors of x of 16, 8 and 4 bytes, in blocks and in none. False after the last. */
 static bool choose_squares(const permutation *p, int i, permute_gather_config *c)
 {
     enum { VECTORS = 3, IN_FLIGHT = 64 }; // bytes of a thread
-    if (p->bytes >= WORD_BYTES || i >= VECTORS)
+    static const int blocks[] = { 16, 8, 4, 1 };
+    if (p->bytes >= WORD_BYTES || i >= VECTORS * COUNT_OF(blocks))
         return false;
     c->turned = WORD_BYTES / p->bytes;
-    c->bytes = WIDEST_BYTES >> i;
+    c->bytes = WIDEST_BYTES >> i % VECTORS;
     c->steps = IN_FLIGHT / (c->turned * c->bytes);
+    c->block = blocks[i / VECTORS];
     return true;
 }
 
@@ -212,8 +230,8 @@ static bool candidate_gather(const void *problem, const ckl_device_info *device,
         choose_vectors(p, c);
     else if (!device->has_tma || !choose_squares(p, i - 1, c))
         return false;
-    c->rank = rank_of(p);
     const accesses a = accesses_of(p, c);
+    c->rank = rank_of(&a);
     const int64_t count = permutation_elements(&a.of);
     while (c->steps > 1 && count < (int64_t)c->threads * c->steps * device->sm_count)
         c->steps /= 2;
@@ -263,7 +281,7 @@ static double sectors_for_full(const accesses *a, int words)
 }
 
 /*
- * y is written in runs. Of x a warp reads sectors that another one will find in L2, or a thread its square in L1. The SM that has a CTA more than others touches most lines: 1280x163 f64 took 4.7 us in 204 CTAs.
+ * y is written in runs. Of x a warp reads sectors that another one will find in L2, or a CTA its block in L1. The SM that has a CTA more than others touches most lines: 1280x163 f64 took 4.7 us in 204 CTAs.
  */
 static plan_cost cost_gather(const void *problem, const ckl_device_info *device, const void *config)
 {
@@ -284,7 +302,7 @@ static plan_cost cost_gather(const void *problem, const ckl_device_info *device,
     const int64_t ctas = ceil_div(permutation_elements(&a.of), (int64_t)c->threads * c->steps);
     const double fullest = (double)round_up(ctas, device->sm_count) / (double)max_i64(ctas, 1);
     const bool turned = c->turned > 0;
-    const double again = fmax(0, x.sectors * SECTOR_BYTES / warp_bytes - 1);
+    const double again = c->block > 1 ? 0 : fmax(0, x.sectors * SECTOR_BYTES / warp_bytes - 1);
     const int words = turned ? c->bytes / c->element : 0; // of an access that are stored one by one
     const double partly = turned ? sectors_for_full(&a, words) - 1 : 0;
     const memory_work work = {
@@ -312,8 +330,8 @@ static ckl_status admit_gather(const void *problem, const ckl_device_info *devic
     accesses a;
     if (c->bytes < c->element || c->bytes > 16 || !is_power_of_two(c->bytes) || !find_accesses(p, c, &a))
         FAIL(CKL_INVALID, "%s gather: bytes=%d turned=%d cannot be moved at once", p->op, c->bytes, c->turned);
-    if (c->rank != rank_of(p))
-        FAIL(CKL_INVALID, "%s gather: rank=%d is not the problem's %d", p->op, c->rank, rank_of(p));
+    if (c->block < 1 || c->block > BLOCK_MAX || (c->block > 1 && !c->turned) || c->rank != rank_of(&a))
+        FAIL(CKL_INVALID, "%s gather: block=%d rank=%d do not fit the problem", p->op, c->block, c->rank);
     if (c->steps < 1 || c->steps > 16)
         FAIL(CKL_INVALID, "%s gather: steps=%d is not in 1..16", p->op, c->steps);
     return permutation_check_threads(p, "gather", c->threads, 32, device);
@@ -325,9 +343,13 @@ static ckl_status launch_all(const ckl_plan *plan, int kernel, const accesses *a
 {
     const permute_gather_config *c = plan->config;
     int64_t count = permutation_elements(&a->of);
-    permute_gather_params params = {
-        .count = (uint32_t)count, .x = x, .y = y, .turned_x = a->words.x * a->unit_x, .turned_y = a->words.y * a->unit_y
-    };
+    permute_gather_params params = { .count = (uint32_t)count,
+                                     .x = x,
+                                     .y = y,
+                                     .turned_x = a->words.x * a->unit_x,
+                                     .turned_y = a->words.y * a->unit_y,
+                                     .width = (uint32_t)a->width,
+                                     .height = (uint32_t)a->height };
     for (int i = 0; i < a->of.rank; i++) {
         permute_mode m = a->of.modes[i];
         divisor d = divisor_of(m.size);
@@ -355,6 +377,11 @@ static ckl_status launch_halves(const ckl_plan *plan, int kernel, const accesses
     accesses low = *a, high = *a;
     low.of.modes[largest].size = m.size / 2;
     high.of.modes[largest].size = m.size - m.size / 2;
+    const int block = ((const permute_gather_config *)plan->config)->block;
+    if (largest == a->of.rank - 4)
+        high.width -= m.size / 2 * block;
+    if (largest == a->of.rank - 3)
+        high.height -= m.size / 2 * block;
     TRY(launch_halves(plan, kernel, &low, x, y, stream));
     int64_t elements = m.size / 2;
     return launch_halves(plan, kernel, &high, x + elements * m.x * a->unit_x, y + elements * m.y * a->unit_y, stream);
