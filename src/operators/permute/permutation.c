@@ -93,44 +93,30 @@ static int contiguous_mode(const permutation *p, bool in_x)
     return -1;
 }
 
-/* Do rows of other matrices lie between two of this one's, in x or in y? */
-static bool is_interleaved(const permute_matrix *m, bool in_x)
-{
-    bool between = false;
-    for (int i = 0; i < m->outer_count; i++)
-        between |= in_x ? m->outer[i].x < m->ldx : m->outer[i].y < m->ldy;
-    return between;
-}
-
-/*
- * Modes round a matrix, those first that go on where its rows end: what CTAs have in flight are long runs of memory. Where both sides'
- * rows go on, the shorter ones decide.
- */
-static void order_outer_modes(permute_matrix *m)
-{
-    const bool by_x = is_interleaved(m, true) && (!is_interleaved(m, false) || m->cols < m->rows);
-    for (int i = 1; i < m->outer_count && by_x; i++) // they are in the order of y
-        for (int at = i; at > 0 && m->outer[at - 1].x > m->outer[at].x; at--) {
-            const permute_mode slower = m->outer[at - 1];
-            m->outer[at - 1] = m->outer[at];
-            m->outer[at] = slower;
-        }
-}
-
 void permutation_find_matrix(permutation *p)
 {
     int in_x = contiguous_mode(p, true), in_y = contiguous_mode(p, false);
     p->has_matrix = !p->empty && in_x >= 0 && in_y >= 0 && in_x != in_y;
     if (!p->has_matrix)
         return;
-    permute_mode row = p->modes[in_y], column = p->modes[in_x];
-    p->matrix = (permute_matrix){
+    const permute_mode row = p->modes[in_y], column = p->modes[in_x];
+    permute_matrix *m = &p->matrix;
+    *m = (permute_matrix){
         .rows = row.size, .cols = column.size, .ldx = row.x, .incx = column.x, .ldy = column.y, .incy = row.y
     };
-    for (int i = p->rank - 1; i >= 0; i--)
-        if (i != in_x && i != in_y)
-            p->matrix.outer[p->matrix.outer_count++] = p->modes[i];
-    order_outer_modes(&p->matrix);
+    bool between_x = false, between_y = false; // do rows of other matrices lie between two of one?
+    for (int i = 0; i < p->rank; i++) {
+        between_x |= i != in_x && i != in_y && p->modes[i].x < m->ldx;
+        between_y |= i != in_x && i != in_y && p->modes[i].y < m->ldy;
+    }
+    const bool by_x = between_x && (!between_y || m->cols < m->rows);
+    for (int i = p->rank - 1; i >= 0; i--) { // in the order of y
+        int at = i == in_x || i == in_y ? -1 : m->outer_count++;
+        for (; by_x && at > 0 && m->outer[at - 1].x > p->modes[i].x; at--)
+            m->outer[at] = m->outer[at - 1];
+        if (at >= 0)
+            m->outer[at] = p->modes[i];
+    }
 }
 
 bool permutation_widen(permutation *p, int factor)

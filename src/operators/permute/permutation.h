@@ -40,7 +40,11 @@ typedef struct permutation {
 /* Fills empty, rank and modes from modes in any order. CKL_INVALID where elements of y would share memory. */
 ckl_status permutation_simplify(permutation *p, int rank, const permute_mode *modes);
 
-/* Finds the mode that is contiguous in x and the one that is contiguous in y, if these are two. Fills has_matrix and matrix. */
+/*
+ * Finds the mode that is contiguous in x and the one that is contiguous in y, if these are two. Fills has_matrix and matrix, with those outer
+ * modes first that go on where rows end: what CTAs have in flight are long runs of memory. Where rows go on in x and in y, the shorter
+ * ones decide.
+ */
 void permutation_find_matrix(permutation *p);
 
 /* Makes elements `factor` times as long, a power of two; false, and p is of no use, where the innermost mode is not runs of these on both sides. */

@@ -188,9 +188,3 @@ plan_cost transpose_tiling_cost(const permutation *p, const transpose_tiling *t,
     };
     return memory_cost(&work, device);
 }
-
-double transpose_tile_wait(double tile_bytes, double no_reduction)
-{
-    const double CYCLES_A_BYTE = 0.3;
-    return CYCLES_A_BYTE * tile_bytes - no_reduction;
-}

@@ -357,7 +357,7 @@ static plan_cost cost_sm80(const void *problem, const ckl_device_info *device, c
                                  .threads = c->threads,
                                  .smem_bytes = smem_bytes_of(c),
                                  .rate = 1,
-                                 .wait = transpose_tile_wait((double)c->tile_r * c->tile_c * c->bytes, NO_REDUCTION),
+                                 .wait = TRANSPOSE_TILE_WAIT * c->tile_r * c->tile_c * c->bytes - NO_REDUCTION,
                                  .of_bytes = of_bytes[c->bytes] * idle,
                                  .of_tile = OF_TILE + OF_CLASS * (double)classes,
                                  .cut_x = true,

@@ -77,9 +77,11 @@ static const char *const cases[] = {
     "rows=270 cols=100 dtype=u8 misalign=3 impl=sm80 config='lanes=16 tile_r=64 align=16'",
     "rows=128 cols=256 dtype=u8 impl=gather config='bytes=16 turned=4 block=8 rank=4 steps=1' # squares in "
     "blocks",
-    "rows=100 cols=72 dtype=u8 batch=2 impl=gather config='bytes=8 turned=4 block=8 rank=5 steps=2' # that reach beyond",
+    "rows=100 cols=72 dtype=u8 batch=2 impl=gather config='bytes=8 turned=4 block=8 rank=5 steps=2' # that reach "
+    "beyond",
     "rows=64 cols=96 dtype=f16 batch=2 impl=gather config='bytes=16 turned=2 block=4 rank=5 steps=2'",
-    "rows=24 cols=32 dtype=u8 batch=5 ldy=120 stride_y=24 impl=gather config='bytes=4 turned=4 block=16 rank=4 steps=1' "
+    "rows=24 cols=32 dtype=u8 batch=5 ldy=120 stride_y=24 impl=gather config='bytes=4 turned=4 block=16 rank=4 "
+    "steps=1' "
     "# the batch goes on where rows end",
     "rows=300 cols=3 dtype=f16 impl=narrow config='bytes=2 short_x=1 tile_r=64 tile_c=4 threads=128'",
     "rows=2500 cols=5 dtype=f16 batch=2 misalign=1 impl=narrow config='tile_r=1024 threads=64' # words far apart",
