@@ -393,7 +393,7 @@ static plan_cost cost_narrow(const void *problem, const ckl_device_info *device,
                                  .threads = c->threads,
                                  .smem_bytes = smem_bytes_of(c),
                                  .rate = 0.93,
-                                 .wait = transpose_tile_wait((double)c->tile_r * c->tile_c * c->bytes, NO_REDUCTION) -
+                                 .wait = TRANSPOSE_TILE_WAIT * c->tile_r * c->tile_c * c->bytes - NO_REDUCTION -
                                          (c->prefetch ? TRANSPOSE_EARLIER : 0),
                                  .of_bytes = of_bytes[c->bytes],
                                  .cut_x = !c->short_x,

@@ -149,11 +149,23 @@ bool transpose_pays_prefetch(const permutation *p, int tile_r, int tile_c, int t
 
 enum { SECTOR_BYTES = 32, LINE_BYTES = 128, REGISTERS = 20 };
 
-/* Bytes of the sectors that runs touch. Those without gaps are one run; a cut inside a sector touches it twice. */
-static double sector_bytes(int64_t runs, int64_t run, int64_t pitch, int64_t cuts, double more)
+/*
+ * Bytes of the sectors that the rows of x or y touch, each in so many parts. Rows that begin inside a sector share their first and last
+ * one, unless they have no gaps, and parts do. What is written is read, too, and more dearly where other CTAs write the rest much later.
+ */
+static double sector_bytes(const permutation *p, bool in_x, int64_t parts)
 {
-    const bool anywhere = pitch % SECTOR_BYTES != 0 && (pitch != run || cuts > 1);
-    return (double)runs * ((double)run + (anywhere ? more * SECTOR_BYTES * (double)cuts : 0));
+    static const double READ = 0.5, WRITTEN = 1.5, WRITTEN_END = 3; // sectors
+    const permute_matrix *m = &p->matrix;
+    const int64_t rows = in_x ? m->rows : m->cols, row = in_x ? m->cols : m->rows, pitch = in_x ? m->ldx : m->ldy;
+    const bool dense = pitch == row;
+    int64_t distances = pitch; // the union of their bits
+    for (int i = 0; i < m->outer_count; i++)
+        distances |= in_x ? m->outer[i].x : m->outer[i].y;
+    double more = in_x ? READ * (double)parts : WRITTEN * (double)(parts - 1) + (dense ? WRITTEN : WRITTEN_END);
+    if (distances * p->bytes % SECTOR_BYTES == 0 || (dense && parts == 1))
+        more = 0;
+    return (double)rows * ((double)(row * p->bytes) + more * SECTOR_BYTES);
 }
 
 plan_cost transpose_tiling_cost(const permutation *p, const transpose_tiling *t, const ckl_device_info *device)
@@ -161,9 +173,7 @@ plan_cost transpose_tiling_cost(const permutation *p, const transpose_tiling *t,
     const permute_matrix *m = &p->matrix;
     const int64_t down = ceil_div(m->rows, t->rows), wide = ceil_div(m->cols, t->cols);
     const double matrices = (double)matrices_of(m), tile_bytes = (double)t->rows * t->cols * p->bytes;
-    static const double read = 0.5, written = 1.5; // more sectors for each cut: those that are written are read, too
-    const double x = sector_bytes(m->rows, m->cols * p->bytes, m->ldx * p->bytes, t->cut_x ? wide : 1, read);
-    const double y = sector_bytes(m->cols, m->rows * p->bytes, m->ldy * p->bytes, t->cut_y ? down : 1, written);
+    const double x = sector_bytes(p, true, t->cut_x ? wide : 1), y = sector_bytes(p, false, t->cut_y ? down : 1);
     const memory_work work = {
         .of = PERMUTE_KERNEL,
         .bytes = t->rate * matrices * (x + y),
@@ -177,10 +187,4 @@ plan_cost transpose_tiling_cost(const permutation *p, const transpose_tiling *t,
         .meets = true,
     };
     return memory_cost(&work, device);
-}
-
-double transpose_tile_wait(double tile_bytes, double no_reduction)
-{
-    const double CYCLES_A_BYTE = 0.3;
-    return CYCLES_A_BYTE * tile_bytes - no_reduction;
 }

@@ -44,7 +44,8 @@ bool transpose_goes_across(const permutation *p, int tile_c, const ckl_device_in
 bool transpose_pays_prefetch(const permutation *p, int tile_r, int tile_c, int threads, const ckl_device_info *device);
 
 /* Tiles as CTAs take them, and what they cost. */
-enum { TRANSPOSE_EARLIER = 1000 }; // cycles that a tile which was prefetched comes earlier
+enum { TRANSPOSE_EARLIER = 1000 };             // cycles that a tile which was prefetched comes earlier
+static const double TRANSPOSE_TILE_WAIT = 0.3; // that a CTA of sm80 or narrow waits for each byte of its tile
 
 typedef struct transpose_tiling {
     int rows, cols, threads;
@@ -60,6 +61,3 @@ typedef struct transpose_tiling {
 
 /* Sectors of both sides, and tiles by how full they are. */
 plan_cost transpose_tiling_cost(const permutation *p, const transpose_tiling *t, const ckl_device_info *device);
-
-/* Cycles that a CTA of sm80 or narrow waits for its tile, beside those of a kernel that streams and reduces. */
-double transpose_tile_wait(double tile_bytes, double no_reduction);
