@@ -339,12 +339,11 @@ static int64_t choose_held(const ckl_softmax_desc *d, const ckl_device_info *dev
 }
 
 /* Do CTAs hold whole strips, of lines of 128 bytes or of half of them? Ragged ones are not cut in half: they have more ends then. */
-static bool choose_whole(const ckl_softmax_desc *d, int lanes, softmax_column_config *c)
+static bool fits_whole(const ckl_softmax_desc *d, int lanes, softmax_column_config *c)
 {
-    c->whole = split_held(d, lanes, false, c) == 1;
-    if (!c->whole && !is_ragged(d))
-        c->whole = split_held(d, lanes / 2, false, c) == 1 || split_held(d, lanes / 2, true, c) == 1;
-    return c->whole;
+    if (split_held(d, lanes, false, c) == 1)
+        return true;
+    return !is_ragged(d) && (split_held(d, lanes / 2, false, c) == 1 || split_held(d, lanes / 2, true, c) == 1);
 }
 
 /*
@@ -401,7 +400,7 @@ ckl_status softmax_choose_column_held(const void *desc, const ckl_device_info *d
     const int strips_at_once = d->direction == CKL_DIRECTION_BACKWARD ? 2 : 3;
     const int64_t most = HELD_CTAS * (int64_t)device->sm_count / strips_at_once;
     const int lanes = is_ragged(d) ? ragged_lanes(d) : LINE_BYTES / (softmax_vec_of(d) * dtype_bytes(d->dtype));
-    if (choose_whole(d, lanes, c))
+    if (fits_whole(d, lanes, c))
         return CKL_OK;
     c->loading = device->sm_count;
     if (choose_held(d, device, lanes, c) > most && choose_held(d, device, lanes / 2, c) > most)
@@ -421,8 +420,8 @@ ckl_status softmax_admit_column_held(const void *desc, const ckl_device_info *de
     if (c->kept < 0 || c->kept > SOFTMAX_KEPT_MAX)
         FAIL(CKL_INVALID, "%s: kept=%d is not in 0..%d", what, c->kept, SOFTMAX_KEPT_MAX);
     TRY(admit_columns(what, false, d, device, c));
-    if (c->whole && (c->loading || d->n > softmax_held_lines(c)))
-        FAIL(CKL_INVALID, "%s: whole=1 wants loading=0 and chunks of all n=%" PRId64 " lines", what, d->n);
+    if (!c->loading && d->n > softmax_held_lines(c))
+        FAIL(CKL_INVALID, "%s: loading=0 wants chunks of all n=%" PRId64 " lines", what, d->n);
     if (c->split.cluster != 1)
         FAIL(CKL_INVALID, "%s: cluster=%d, the CTAs of a strip meet in memory", what, c->split.cluster);
     if (c->split.vec * dtype_bytes(d->dtype) < COPY_BYTES_MIN)
