@@ -400,9 +400,9 @@ ckl_status softmax_choose_column_held(const void *desc, const ckl_device_info *d
     const int strips_at_once = d->direction == CKL_DIRECTION_BACKWARD ? 2 : 3;
     const int64_t most = HELD_CTAS * (int64_t)device->sm_count / strips_at_once;
     const int lanes = is_ragged(d) ? ragged_lanes(d) : LINE_BYTES / (softmax_vec_of(d) * dtype_bytes(d->dtype));
-    if (fits_whole(d, lanes, c))
+    c->loading = fits_whole(d, lanes, c) ? 0 : device->sm_count;
+    if (!c->loading)
         return CKL_OK;
-    c->loading = device->sm_count;
     if (choose_held(d, device, lanes, c) > most && choose_held(d, device, lanes / 2, c) > most)
         FAIL(CKL_UNSUPPORTED, "%s: columns of n=%" PRId64 " are more than the CTAs that run hold", what, d->n);
     if (wants_wide_lines(d, c))
