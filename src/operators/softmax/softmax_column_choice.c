@@ -119,6 +119,17 @@ static bool choose_short(const ckl_softmax_desc *d, softmax_column_config *c)
     return true;
 }
 
+/* CTAs that hold a column in registers: one, a cluster, or 0. */
+static int ctas_that_hold(const ckl_softmax_desc *d, const ckl_device_info *device, column_split *held)
+{
+    const int elements = d->direction == CKL_DIRECTION_FORWARD ? COLUMN_FORWARD : COLUMN_BACKWARD;
+    if (column_split_choose(d->n, d->inner, softmax_vec_of(d), d->dtype, elements, 1, held))
+        return 1;
+    const int cluster = residency_cluster_max(device);
+    return column_split_choose(d->n, d->inner, softmax_vec_of(d), d->dtype, elements, cluster, held) ? held->cluster
+                                                                                                     : 0;
+}
+
 /*
  * A cluster only where the registers of one CTA do not hold the columns. A cluster of eight with single elements of 16
  * bits took 179.8 us where reading twice takes 126.7 (2960x15001 bf16).
@@ -127,18 +138,16 @@ ckl_status softmax_choose_column(const void *desc, const ckl_device_info *device
 {
     const ckl_softmax_desc *d = desc;
     softmax_column_config *c = config;
-    const bool is_forward = d->direction == CKL_DIRECTION_FORWARD;
-    const int elements = is_forward ? COLUMN_FORWARD : COLUMN_BACKWARD, vec = softmax_vec_of(d);
-    const int cluster = residency_cluster_max(device);
     TRY(check_other_axis("softmax column", d));
     c->form = softmax_form_of(d);
     if (choose_short(d, c))
         return CKL_OK;
-    if (!column_split_choose(d->n, d->inner, vec, d->dtype, elements, 1, &c->split) &&
-        !column_split_choose(d->n, d->inner, vec, d->dtype, elements, cluster, &c->split))
+    const int ctas = ctas_that_hold(d, device, &c->split), most = residency_cluster_max(device);
+    if (!ctas)
         FAIL(CKL_UNSUPPORTED, "softmax column: columns of n=%" PRId64 " do not fit the registers of %d CTA%s", d->n,
-             cluster, cluster > 1 ? "s" : "");
-    if (is_forward && vec == 1 && c->split.cluster > 1 && c->split.cluster == cluster && dtype_bytes(d->dtype) == 2)
+             most, most > 1 ? "s" : "");
+    if (d->direction == CKL_DIRECTION_FORWARD && dtype_bytes(d->dtype) == 2 && c->split.vec == 1 && ctas > 1 &&
+        ctas == most)
         FAIL(CKL_UNSUPPORTED, "softmax column: single elements of n=%" PRId64 " are faster read twice", d->n);
     if (wants_halves(d, &c->split))
         halve_columns(d, c);
@@ -205,17 +214,6 @@ static int64_t kept_bytes(const softmax_column_config *c)
 {
     return c->tiles * column_slots_bytes(&c->split, c->form.dtype) * softmax_pipeline_inputs(&c->form) +
            column_reduce_bytes(&c->split, SOFTMAX_PIPELINE_VALUES);
-}
-
-/* CTAs that hold a column in registers: one, a cluster, or 0. */
-static int ctas_that_hold(const ckl_softmax_desc *d, const ckl_device_info *device, column_split *held)
-{
-    const int elements = d->direction == CKL_DIRECTION_FORWARD ? COLUMN_FORWARD : COLUMN_BACKWARD;
-    if (column_split_choose(d->n, d->inner, softmax_vec_of(d), d->dtype, elements, 1, held))
-        return 1;
-    const int cluster = residency_cluster_max(device);
-    return column_split_choose(d->n, d->inner, softmax_vec_of(d), d->dtype, elements, cluster, held) ? held->cluster
-                                                                                                     : 0;
 }
 
 /* Of work of which CTAs and shared memory are said. again: what reading the inputs once more costs of reading them. */
