@@ -264,11 +264,14 @@ static void take_strip(column_held *k)
     write_outputs_of(k, found);
 }
 
+/* The first chunks of a strip may wait until those of the strips before have been written and the last ones begin. */
 static void take_chunk(column_held *k, int loading)
 {
+    enum { PATIENCE = 64 };
     const columns *c = &k->c;
     const val strips = mul(convert(U32, c->p.outer), c->p.strips);
-    const one_pass t = one_pass_of_cta(c->p.counter, strips, c->p.chunks);
+    one_pass t = one_pass_of_cta(c->p.counter, strips, c->p.chunks);
+    t.patience = PATIENCE;
     k->states.strip = t.strip;
     k->states.chunk = t.chunk;
     one_pass_load_in_turn(&t, imm_as(U32, loading));
