@@ -355,10 +355,8 @@ static bool fits_whole(const ckl_softmax_desc *d, int lanes, softmax_column_conf
     enum { FEWER_CTAS = 2 };
     if (split_held(d, HELD_CTAS, lanes, false, c) == 1)
         return true;
-    if (is_ragged(d) || d->dtype == CKL_F32)
+    if (is_ragged(d) || d->dtype == CKL_F32 || d->direction == CKL_DIRECTION_BACKWARD)
         return false;
-    if (d->direction == CKL_DIRECTION_BACKWARD)
-        return split_held(d, HELD_CTAS, lanes, true, c) == 1;
     return split_held(d, HELD_CTAS, lanes / 2, false, c) == 1 || split_held(d, FEWER_CTAS, lanes / 2, false, c) == 1;
 }
 
