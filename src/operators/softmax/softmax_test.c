@@ -209,6 +209,9 @@ static const char *const cases[] = {
     "direction=backward threads=64 lanes=8 vec=8 steps=2 tiles=20 loading=0'",
     "shape=3x301x77 axis=1 dtype=f16 impl=column_held config='dtype=f16 threads=128 lanes=16 vec=4 steps=4 tiles=11 "
     "ragged=1 loading=0'",
+    "shape=5x48x136 axis=1 dtype=f16 fill=hard impl=column_held config='dtype=f16 ctas_per_sm=24 threads=32 lanes=8 "
+    "vec=8 "
+    "steps=4 tiles=3 loading=0'                    # of a warp",
     "shape=3x300x1200 axis=1 dtype=f16 impl=column_held config='dtype=f16 threads=256 lanes=64 vec=2 steps=8 tiles=3' "
     "# lanes of two warps",
     "shape=3x48x1200 axis=1 dtype=f16 log=1 impl=column config='dtype=f16 log=1 threads=256 lanes=64 vec=2 steps=12'",
