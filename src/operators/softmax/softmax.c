@@ -213,7 +213,7 @@ static softmax_params params_for_chunks(const ckl_plan *plan, const ckl_softmax_
 static int64_t held_workspace(const ckl_plan *plan)
 {
     const softmax_column_config *c = plan->config;
-    return c->whole ? 0 : view_of(plan).bytes;
+    return c->loading ? view_of(plan).bytes : 0;
 }
 
 static ckl_status launch_held(const ckl_plan *plan, const void *args, ckl_stream stream)

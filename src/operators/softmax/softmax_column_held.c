@@ -264,20 +264,20 @@ static void take_strip(column_held *k)
     write_outputs_of(k, found);
 }
 
+/* The first chunks of a strip may wait until those of the strips before have been written and the last ones begin. */
 static void take_chunk(column_held *k, int loading)
 {
+    enum { PATIENCE = 64 };
     const columns *c = &k->c;
     const val strips = mul(convert(U32, c->p.outer), c->p.strips);
-    const one_pass t = one_pass_of_cta(c->p.counter, strips, c->p.chunks);
+    one_pass t = one_pass_of_cta(c->p.counter, strips, c->p.chunks);
+    t.patience = PATIENCE;
     k->states.strip = t.strip;
     k->states.chunk = t.chunk;
-    if (loading)
-        one_pass_load_in_turn(&t, imm_as(U32, loading));
+    one_pass_load_in_turn(&t, imm_as(U32, loading));
     stage_chunk(k, t.chunk);
-    if (loading) {
-        cp_async_wait(PARTS / 2);
-        one_pass_loaded(&t);
-    }
+    cp_async_wait(PARTS / 2);
+    one_pass_loaded(&t);
     column_states found = sum_chunk(k);
     leave_states(&k->states, &c->place, found.of);
     one_pass_meet(&t, write_chunk, write_other, k);
@@ -295,16 +295,16 @@ void softmax_column_held(const void *config, int kernel)
                       .kept = cfg->kept };
     const columns *c = &k.c;
     launch_bounds(c->split.threads, cfg->form.ctas_per_sm);
-    if (!cfg->whole)
+    if (cfg->loading)
         k.states = states_begin(c);
     k.slots = smem_address(smem_alloc("chunk", k.tiles * tile_bytes(&k), 16));
-    if (!cfg->whole)
+    if (cfg->loading)
         k.sStrip =
             smem_tensor("strip", F32, compact(shape(softmax_state_values(c->form), column_split_room(&c->split))), 16);
     launch_dependents();
     grid_wait();
-    if (cfg->whole)
-        take_strip(&k);
-    else
+    if (cfg->loading)
         take_chunk(&k, cfg->loading);
+    else
+        take_strip(&k);
 }
