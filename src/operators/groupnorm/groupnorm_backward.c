@@ -348,7 +348,7 @@ static void begin(void *kernel)
     backward *k = kernel;
     const groupnorm_config *cfg = k->g.s.cfg;
     const int channels = groupnorm_slice_channels(cfg);
-    k->g.w.streams = !k->g.in_smem && !is_nchw(k) && !cfg->plain;
+    k->g.w.streams = !k->g.in_smem && !is_nchw(k);
     if (k->g.in_smem && mixes(k))
         k->g.w.at_once = GROUPNORM_UNROLLED / 2;
     k->sSums = smem_tensor("sums", F32, compact(shape(channels, groupnorm_sum_rows(cfg), KINDS)), 16);
@@ -387,7 +387,7 @@ static void load_weights(void *kernel)
 static void load_ahead(void *kernel)
 {
     backward *k = kernel;
-    if (!is_nchw(k) && !groupnorm_by_elements(&k->g.s) && !k->g.s.cfg->plain)
+    if (!is_nchw(k) && !groupnorm_by_elements(&k->g.s))
         groupnorm_load_ahead(&k->g.s, &k->g.w, GROUPNORM_UNROLLED / (mixes(k) ? 2 : 1), load_vector, k);
 }
 

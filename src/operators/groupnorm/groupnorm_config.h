@@ -38,10 +38,6 @@
     X(owner, int, vec, "1", "1 2 4 8", "elements of one memory access, at most 16 bytes")                      \
     X(owner, int, steps, "4", "", "vectors of a column for which each of its threads has room")                \
     X(owner, int, ctas_per_sm, "0", "0 1 2 3 4 6 8", "CTAs for which an SM has registers; 0: no matter")       \
-    X(owner, int, loading, "0", "0 132 264", "held: CTAs that load at once; 0: all")                           \
-    X(owner, int, turn, "1", "0 1 2 4 5 6", "held: 0 loaded whole, 1 half, 2 asked for; 4: of the first turn alone")       \
-    X(owner, int, pace, "0", "0 20 30 45", "slices kept: cycles from one CTA that starts to the next, in the first turn")   \
-    X(owner, bool, plain, "0", "0 1", "no halves of slices, and nothing ahead: to be measured")                          \
     X(owner, int, early, "0", "", "slices side by side whose entries become one before all meet; 0: none")     \
     X(owner, int, gradient_ctas, "1", "1 2 4 8", "backward: CTAs that add up sums of the same channels")
 
@@ -71,6 +67,7 @@
     X(owner, u32, strips)          \
     X(owner, u32, lag)             \
     X(owner, u32, resident)        \
+    X(owner, u32, pace)            \
     X(owner, i64, lines)           \
     X(owner, pointer, dgamma)      \
     X(owner, pointer, dbeta)
@@ -87,7 +84,7 @@
  *     entries, early, merged     workspace: (LANES,BUNDLE,GROUPNORM_ENTRY,BLOCKS,BUNDLES), the same of early ones, (GROUPNORM_ENTRY,GROUPS)
  *     partial                    workspace: (C,KINDS,RANGES,IMAGES)
  *     counters, strips, lag      of split slices (two_pass.h): strips are the bundles of all images, chunks are slices
- *     resident                   CTAs that run at once
+ *     resident, pace             CTAs that run at once; cycles from the start of one of them to that of the next
  *     arrived                    slices of each early entry that have been stored
  *     lines                      of partial
  */
@@ -180,7 +177,7 @@ static inline int groupnorm_first_steps(const groupnorm_config *c)
 {
     enum { AT_ONCE = 4 };
     const bool comes = c->vec * dtype_bytes(c->dtype) >= GROUPNORM_COPIED_BYTES && !c->ragged;
-    return comes && !c->plain && groupnorm_grid_of(c).slots == 1 ? c->steps / 2 / AT_ONCE * AT_ONCE : 0;
+    return comes && groupnorm_grid_of(c).slots == 1 ? c->steps / 2 / AT_ONCE * AT_ONCE : 0;
 }
 
 /* Of each channel of a slice, backward: rows of sums, of threads or of lines and pixels of a fold. */

@@ -21,14 +21,14 @@ bool groupnorm_has_column(const groupnorm_kernel *k)
  */
 static void keep_pace(const groupnorm_slice *s)
 {
-    const groupnorm_config *cfg = s->cfg;
-    if (!cfg->pace)
-        return;
-    const val number = mul(div(cta_x(), imm(cfg->cluster)), imm(cfg->cluster)), start = cycles();
-    IF(logical_and(is_first_thread(), lt(cta_x(), s->a.resident)))
-        FOREVER
-            BREAK_IF(ge(sub(cycles(), start), mul(number, imm(cfg->pace))));
-    cta_sync();
+    const int cluster = s->cfg->cluster;
+    const val start = cycles(), first = mul(div(cta_x(), imm(cluster)), imm(cluster));
+    IF(lt(cta_x(), s->a.resident)) {
+        IF(is_first_thread())
+            FOREVER
+                BREAK_IF(ge(sub(cycles(), start), mul(first, s->a.pace)));
+        cta_sync();
+    }
 }
 
 /* Of a slice that is known. */
@@ -46,20 +46,11 @@ static void stage(groupnorm_kernel *k)
         k->does->stage(k);
 }
 
-/* Of slices that are loaded in turn: the next one may be. */
-static void tell_loaded(const groupnorm_kernel *k, int when)
-{
-    const int turn = k->s.cfg->turn % 4 == 0 && !k->s.halves ? 1 : k->s.cfg->turn % 4;
-    if (k->meeting && k->s.cfg->loading && turn == when)
-        one_pass_loaded(k->meeting);
-}
-
-/* Between the halves of a slice: waits for the other one, which may be loaded in turn. */
+/* Between the halves of a slice. */
 static void wait_for_other(void *kernel)
 {
-    const groupnorm_kernel *k = kernel;
+    (void)kernel;
     cp_async_wait(0);
-    tell_loaded(k, 0);
 }
 
 static void add_up(groupnorm_kernel *k)
@@ -70,7 +61,6 @@ static void add_up(groupnorm_kernel *k)
     k->does->load_weights(k);
     if (k->in_smem)
         groupnorm_staged(halves ? 1 : 0);
-    tell_loaded(k, 1);
     k->w.between = halves ? wait_for_other : NULL;
     k->does->add_up(k);
     k->w.between = NULL;
@@ -360,25 +350,6 @@ static void describe_split(groupnorm_kernel *k, const groupnorm_config *cfg, boo
 
 /* Slices that are held */
 
-/* Where all CTAs that run may be of one bundle, the last ones begin when those of the bundle before end. */
-static one_pass meeting_of(groupnorm_slice *s)
-{
-    enum { PATIENCE = 64 };
-    one_pass meeting = one_pass_of_cta(s->a.counters, s->a.strips, convert(U32, s->a.slices));
-    if (!s->cfg->loading)
-        meeting.patience = PATIENCE;
-    if (s->cfg->turn >= 4)
-        meeting.in_turn = min(s->a.resident, meeting.in_turn);
-    groupnorm_slice_at(s, convert(I32, meeting.strip), convert(I32, meeting.chunk));
-    return meeting;
-}
-
-static void load_in_turn(const groupnorm_slice *s, const one_pass *meeting)
-{
-    if (s->cfg->loading)
-        one_pass_load_in_turn(meeting, imm_as(U32, s->cfg->loading));
-}
-
 /* Every CTA merges the entries of its bundle for itself. All that are held want registers meanwhile; but few lanes have many entries each. */
 static void write_held(void *kernel)
 {
@@ -409,16 +380,17 @@ static void write_other(void *kernel, val slice)
 
 static void describe_held(groupnorm_kernel *k, const groupnorm_config *cfg, bool vectors)
 {
+    enum { PATIENCE = 64 }; // the last CTAs of a bundle may begin when those of the one before end
     k->s = groupnorm_slice_begin(cfg, vectors);
-    const one_pass meeting = meeting_of(&k->s);
+    one_pass meeting = one_pass_of_cta(k->s.a.counters, k->s.a.strips, convert(U32, k->s.a.slices));
+    meeting.patience = PATIENCE;
+    groupnorm_slice_at(&k->s, convert(I32, meeting.strip), convert(I32, meeting.chunk));
     k->meeting = &meeting;
     k->s.halves = groupnorm_first_steps(cfg) > 0;
     groupnorm_wait();
     begin(k);
     keep_pace(&k->s);
-    load_in_turn(&k->s, &meeting);
     stage(k);
-    tell_loaded(k, 2);
     store_entry(k);
     one_pass_meet(&meeting, write_held, write_other, k);
 }
