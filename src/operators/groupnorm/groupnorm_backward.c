@@ -413,6 +413,6 @@ void groupnorm_backward(const groupnorm_config *cfg, groupnorm_slicing slicing, 
                                                    .merge = merge,
                                                    .publish = publish,
                                                    .write = write_slice };
-    backward k = { .g = { .does = &direction, .in_smem = slicing != GROUPNORM_SPLIT } };
+    backward k = { .g = { .does = &direction, .in_smem = slicing != GROUPNORM_SPLIT || cfg->staged } };
     groupnorm_describe(&k.g, cfg, slicing, vectors);
 }

@@ -38,6 +38,7 @@
     X(owner, int, vec, "1", "1 2 4 8", "elements of one memory access, at most 16 bytes")                      \
     X(owner, int, steps, "4", "", "vectors of a column for which each of its threads has room")                \
     X(owner, int, ctas_per_sm, "0", "0 1 2 3 4 6 8", "CTAs for which an SM has registers; 0: no matter")       \
+    X(owner, bool, staged, "0", "0 1", "backward, read again: slices come through shared memory: to be measured")      \
     X(owner, int, early, "0", "", "slices side by side whose entries become one before all meet; 0: none")     \
     X(owner, int, gradient_ctas, "1", "1 2 4 8", "backward: CTAs that add up sums of the same channels")
 
