@@ -13,7 +13,6 @@ enum {
     PIXEL_BYTES_MIN = 32,      // a sector
     BUNDLE_MAX = 64,
     BUNDLE_MAX_WHOLE = 288, // threads that three CTAs have registers for
-    NARROW_BYTES = 4,
     PLANES_BYTES = 12 << 10, // of nchw that are worth a CTA
     PLANES_OF_WARP = 8,
     CLUSTER_MAX = 8,
@@ -334,9 +333,7 @@ static bool fold_pixels(const search *s, groupnorm_config *c)
 {
     const ckl_groupnorm_desc *d = s->d;
     const int whole = (int)min_i64(power_of_two_in(d->c), GROUPNORM_VECTOR_BYTES);
-    const bool narrow = whole * element_bytes(d) <= NARROW_BYTES;
-    const int bundle_max = narrow ? BUNDLE_MAX_WHOLE : BUNDLE_MAX;
-    if (d->layout == CKL_IMAGE_NCHW || d->groups > bundle_max)
+    if (d->layout == CKL_IMAGE_NCHW || d->groups > BUNDLE_MAX_WHOLE)
         return false;
     groupnorm_config folded = *c;
     folded.bundle = (int)d->groups;
@@ -488,8 +485,7 @@ static bool choose_held(search *s, groupnorm_config *c)
     if (!folded)
         take_lines(s, c);
     const int64_t pixel = c->bundle * pixel_bytes(d), bundle = bundle_bytes(d, c);
-    const bool lines =
-        folded || pixel >= PIXEL_BYTES || (c->bundle == d->groups && (forward || bundle > CLUSTER_MAX * SLICE_BYTES));
+    const bool lines = pixel >= PIXEL_BYTES || c->bundle == d->groups;
     if (c->vec * element_bytes(d) < GROUPNORM_VECTOR_BYTES || (nhwc && !lines))
         return false;
     s->threads_max = (int)max_i64(THREADS, threads_min_for(s, c));
