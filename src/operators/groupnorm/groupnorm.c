@@ -155,7 +155,8 @@ static void set_pace(const ckl_plan *plan, groupnorm_slicing slicing, int kernel
     if (slicing == GROUPNORM_SPLIT || ctas <= resident)
         return;
     p->resident = (uint32_t)resident;
-    p->pace = (uint32_t)(inputs * groupnorm_slice_bytes(c) / (CYCLE_BYTES * ckl_device_properties(plan->device)->sm_count));
+    p->pace =
+        (uint32_t)(inputs * groupnorm_slice_bytes(c) / (CYCLE_BYTES * ckl_device_properties(plan->device)->sm_count));
 }
 
 /* Of the CTAs of all slices; then dgamma and dbeta, of no lines where there are no elements: zero. */

@@ -12,7 +12,7 @@ enum {
     PIXEL_BYTES_WHOLE = 1024,  // of slices that are read again: one stretch of memory
     PIXEL_BYTES_MIN = 32,      // a sector
     BUNDLE_MAX = 64,
-    BUNDLE_MAX_WHOLE = 288, // threads that three CTAs have registers for
+    BUNDLE_MAX_WHOLE = 288,  // threads that three CTAs have registers for
     PLANES_BYTES = 12 << 10, // of nchw that are worth a CTA
     PLANES_OF_WARP = 8,
     CLUSTER_MAX = 8,

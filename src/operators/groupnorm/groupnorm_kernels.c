@@ -66,6 +66,30 @@ static void add_up(groupnorm_kernel *k)
     k->w.between = NULL;
 }
 
+/* Outputs, when all is known of groups */
+
+static void write_column(void *kernel, const groupnorm_column *c)
+{
+    groupnorm_kernel *k = kernel;
+    if (groupnorm_mixes(k->s.cfg))
+        for (int i = 0; i < GROUPNORM_SCALES; i++)
+            k->rScales[i] = groupnorm_of_channels(&k->s, &k->w, k->sScales, i);
+    else
+        k->does->begin_column(k, groupnorm_existing(&k->s, &k->w, c->number));
+    groupnorm_over_vectors(&k->s, &k->w, c, k->does->load_vector, k->does->write_vector, k);
+}
+
+static void write_slice(groupnorm_kernel *k)
+{
+    const groupnorm_config *cfg = k->s.cfg;
+    if (groupnorm_has_scales(cfg)) {
+        LOOP_FROM(channel, convert(I32, thread()), k->s.channels, imm(cfg->threads))
+            k->does->find_scales(k, channel, div(channel, imm(cfg->channels)));
+        cta_sync();
+    }
+    groupnorm_over_columns(&k->s, &k->w, write_column, k);
+}
+
 static void publish(const groupnorm_kernel *k, groupnorm_state all, val saves)
 {
     k->does->publish(k, all);
@@ -153,7 +177,7 @@ static void describe_cluster(groupnorm_kernel *k, const groupnorm_config *cfg, b
         publish(k, all, eq(k->s.rank, imm(0)));
     }
     cta_sync();
-    k->does->write(k);
+    write_slice(k);
 }
 
 /* Entries */
@@ -321,7 +345,7 @@ static void write_again(groupnorm_kernel *k, const two_pass *order, two_pass_ite
     if (k->in_smem)
         groupnorm_staged(0);
     cta_sync();
-    k->does->write(k);
+    write_slice(k);
     two_pass_end(order, item);
     k->w = w;
 }
@@ -359,7 +383,7 @@ static void write_held(void *kernel)
     IF(groupnorm_merges(&k->s))
         publish(k, merge_all(k, few ? k->does->at_once : AT_ONCE), eq(k->s.rank, imm(0)));
     cta_sync();
-    k->does->write(k);
+    write_slice(k);
 }
 
 static void write_other(void *kernel, val slice)
@@ -375,7 +399,7 @@ static void write_other(void *kernel, val slice)
         k->does->load_weights(k); // of other channels
     k->does->stage(k);
     groupnorm_staged(0);
-    k->does->write(k);
+    write_slice(k);
 }
 
 static void describe_held(groupnorm_kernel *k, const groupnorm_config *cfg, bool vectors)

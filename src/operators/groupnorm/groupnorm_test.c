@@ -143,7 +143,8 @@ static const char *const cases[] = {
     "steps=25' # more of these channels than threads",
     "n=3 c=1 h=43 w=51 groups=1 layout=nhwc dtype=bf16 fill=hard",
     "n=3 c=1 h=43 w=51 groups=1 layout=nhwc dtype=bf16 direction=backward",
-    "n=160 c=4 h=32 w=32 groups=4 impl=forward config='channels=1 threads=1024 column_threads=1024 vec=1 steps=1' # more "
+    "n=160 c=4 h=32 w=32 groups=4 impl=forward config='channels=1 threads=1024 column_threads=1024 vec=1 steps=1' # "
+    "more "
     "CTAs than run at once keep a pace",
     "n=1 c=12 h=11 w=9 groups=2 impl=forward_split fill=hard",
     "n=8 c=256 h=5 w=3 groups=32 dtype=bf16    # the same, of groups that share a CTA",
