@@ -145,20 +145,6 @@ static int kernel_for(const ckl_plan *plan, const ckl_groupnorm_args *a)
     return PLAN_ALIGNED(bytes, a->x, a->dy, a->gamma, a->beta, a->y, a->dx) ? GROUPNORM_VECTORS : GROUPNORM_ELEMENTS;
 }
 
-/* Where there are more CTAs than run at once. An SM gets some 16 bytes a cycle from memory. */
-static void set_pace(const ckl_plan *plan, groupnorm_slicing slicing, int kernel, int64_t ctas, groupnorm_params *p)
-{
-    enum { CYCLE_BYTES = 16 };
-    const groupnorm_config *c = plan->config;
-    const int inputs = ((const ckl_groupnorm_desc *)plan->desc)->direction == CKL_DIRECTION_BACKWARD ? 2 : 1;
-    const int64_t resident = (int64_t)plan->kernels[kernel].clusters_resident * c->cluster;
-    if (slicing == GROUPNORM_SPLIT || ctas <= resident)
-        return;
-    p->resident = (uint32_t)resident;
-    p->pace =
-        (uint32_t)(inputs * groupnorm_slice_bytes(c) / (CYCLE_BYTES * ckl_device_properties(plan->device)->sm_count));
-}
-
 /* Of the CTAs of all slices; then dgamma and dbeta, of no lines where there are no elements: zero. */
 static ckl_status launch(const ckl_plan *plan, groupnorm_slicing slicing, const ckl_groupnorm_args *args,
                          ckl_stream stream)
@@ -167,7 +153,6 @@ static ckl_status launch(const ckl_plan *plan, groupnorm_slicing slicing, const 
     const int kernel = kernel_for(plan, args);
     groupnorm_params p = params_for(plan, args, slicing);
     int64_t strips = groupnorm_bundles(d, plan->config), ctas = strips * p.slices;
-    set_pace(plan, slicing, kernel, ctas, &p);
     if (slicing == GROUPNORM_SPLIT) {
         const int64_t abreast = d->layout == CKL_IMAGE_NCHW ? 1 : p.bundles; // of nhwc they share lines of memory
         p.lag = two_pass_lag(strips, abreast, p.slices, plan->kernels[kernel].clusters_resident);

@@ -315,7 +315,6 @@ static void begin(void *kernel)
     backward *k = kernel;
     const groupnorm_config *cfg = k->g.s.cfg;
     const int channels = groupnorm_slice_channels(cfg);
-    k->g.w.streams = !k->g.in_smem && !is_nchw(k);
     if (k->g.in_smem && mixes(k))
         k->g.w.at_once = GROUPNORM_UNROLLED / 2;
     k->sSums = smem_tensor("sums", F32, compact(shape(channels, groupnorm_sum_rows(cfg), KINDS)), 16);
@@ -350,14 +349,6 @@ static void load_weights(void *kernel)
         load_gamma(k, groupnorm_existing(&k->g.s, &k->g.w, k->g.w.column));
 }
 
-/* As many vectors as there are registers for. */
-static void load_ahead(void *kernel)
-{
-    backward *k = kernel;
-    if (!is_nchw(k) && !groupnorm_by_elements(&k->g.s))
-        groupnorm_load_ahead(&k->g.s, &k->g.w, GROUPNORM_UNROLLED / (mixes(k) ? 2 : 1), load_vector, k);
-}
-
 static void add_up(void *kernel)
 {
     backward *k = kernel;
@@ -374,7 +365,6 @@ void groupnorm_backward(const groupnorm_config *cfg, groupnorm_slicing slicing, 
                                                    .begin = begin,
                                                    .stage = stage,
                                                    .load_weights = load_weights,
-                                                   .load_ahead = load_ahead,
                                                    .add_up = add_up,
                                                    .found = add_group,
                                                    .merge = merge,
@@ -383,6 +373,6 @@ void groupnorm_backward(const groupnorm_config *cfg, groupnorm_slicing slicing, 
                                                    .begin_column = begin_column,
                                                    .load_vector = load_vector,
                                                    .write_vector = write_vector };
-    backward k = { .g = { .does = &direction, .in_smem = slicing != GROUPNORM_SPLIT || cfg->staged } };
+    backward k = { .g = { .does = &direction, .in_smem = slicing != GROUPNORM_SPLIT } };
     groupnorm_describe(&k.g, cfg, slicing, vectors);
 }

@@ -29,7 +29,7 @@ enum {
     AGAIN_BYTES = 75 << 10,     // of a slice that is read again: few CTAs, each of which begins, is counted and waits
     AGAIN_BYTES_MIN = 20 << 10, // where that would leave SMs without one
     RAGGED_BYTES = 4,           // wider vectors are taken whole
-    RAGGED_VECTORS = 8,         // of a channel that are worth its ends
+    RAGGED_VECTORS = 6,         // of a channel that are worth its ends
     COLUMN_BYTES = 64           // of nchw that neighbouring threads read side by side
 };
 
@@ -434,6 +434,7 @@ static bool fit_held(const search *s, groupnorm_config *c)
     if (!found)
         return false;
     slices = groupnorm_slices(s->d, c, GROUPNORM_HELD);
+    c->loading = bundles * slices > resident ? s->device->sm_count * 3 / 4 : 0;
     return bundles * slices <= resident || 2 * slices <= resident;
 }
 
@@ -467,8 +468,8 @@ static bool fits_cluster(const search *s, int cluster, const groupnorm_config *c
 
 /*
  * Tensors of which all bundles are in shared memory at once, or two. They would be split otherwise, or want clusters
- * of 8; large ones of nhwc any clusters, of nchw forward those of 4. Bundles are of whole lines or whole images. bench/notes/groupnorm.md
- * has the measurements.
+ * of 8; large ones of nhwc any clusters, of nchw forward those of 4. Bundles are of whole lines or whole images. Where there are more
+ * CTAs than run at once they load in turn, three for four SMs. bench/notes/groupnorm.md has the measurements.
  */
 static bool choose_held(search *s, groupnorm_config *c)
 {

@@ -22,24 +22,24 @@
     X(owner, bool, affine, "1", "0 1", "with gamma and beta")                                   \
     X(owner, float, eps, "0", "0..", "forward: added to the variance; 0: 1e-5")
 
-#define GROUPNORM_CONFIG(X, owner)                                                                                \
-    X(owner, ckl_dtype, dtype, "f32", "f32 f16 bf16", "type of all tensors but the statistics")                   \
-    X(owner, choice, layout, "nchw", "nchw nhwc", "order of the axes")                                            \
-    X(owner, bool, affine, "1", "0 1", "gamma and beta")                                                          \
-    X(owner, int, channels, "1", "", "of a group")                                                                \
-    X(owner, int, bundle, "1", "1 2 4 8 16 32 64", "neighbouring groups that a CTA takes together")               \
-    X(owner, bool, cut_short, "0", "0 1", "the last bundle of an image has fewer groups")                         \
-    X(owner, int, fold, "1", "1 2 4 8", "pixels (nhwc), channels (nchw) taken as one: whole vectors")             \
-    X(owner, bool, ragged, "0", "0 1", "nchw: channels begin and end anywhere in their first and last vector")    \
-    X(owner, int, threads, "256", "64 128 256 512 1024", "threads of a CTA")                                      \
-    X(owner, int, column_threads, "1", "", "threads that share a column")                                         \
-    X(owner, int, cluster, "1", "1 2 4 8 16", "CTAs that share a bundle")                                         \
-    X(owner, int, parts, "1", "", "nchw: slices that share out the channels of a group, not their pixels")        \
-    X(owner, int, vec, "1", "1 2 4 8", "elements of one memory access, at most 16 bytes")                         \
-    X(owner, int, steps, "4", "", "vectors of a column for which each of its threads has room")                   \
-    X(owner, int, ctas_per_sm, "0", "0 1 2 3 4 6 8", "CTAs for which an SM has registers; 0: no matter")          \
-    X(owner, bool, staged, "0", "0 1", "backward, read again: slices come through shared memory: to be measured") \
-    X(owner, int, early, "0", "", "slices side by side whose entries become one before all meet; 0: none")        \
+#define GROUPNORM_CONFIG(X, owner)                                                                             \
+    X(owner, ckl_dtype, dtype, "f32", "f32 f16 bf16", "type of all tensors but the statistics")                \
+    X(owner, choice, layout, "nchw", "nchw nhwc", "order of the axes")                                         \
+    X(owner, bool, affine, "1", "0 1", "gamma and beta")                                                       \
+    X(owner, int, channels, "1", "", "of a group")                                                             \
+    X(owner, int, bundle, "1", "1 2 4 8 16 32 64", "neighbouring groups that a CTA takes together")            \
+    X(owner, bool, cut_short, "0", "0 1", "the last bundle of an image has fewer groups")                      \
+    X(owner, int, fold, "1", "1 2 4 8", "pixels (nhwc), channels (nchw) taken as one: whole vectors")          \
+    X(owner, bool, ragged, "0", "0 1", "nchw: channels begin and end anywhere in their first and last vector") \
+    X(owner, int, threads, "256", "64 128 256 512 1024", "threads of a CTA")                                   \
+    X(owner, int, column_threads, "1", "", "threads that share a column")                                      \
+    X(owner, int, cluster, "1", "1 2 4 8 16", "CTAs that share a bundle")                                      \
+    X(owner, int, parts, "1", "", "nchw: slices that share out the channels of a group, not their pixels")     \
+    X(owner, int, vec, "1", "1 2 4 8", "elements of one memory access, at most 16 bytes")                      \
+    X(owner, int, steps, "4", "", "vectors of a column for which each of its threads has room")                \
+    X(owner, int, ctas_per_sm, "0", "0 1 2 3 4 6 8", "CTAs for which an SM has registers; 0: no matter")       \
+    X(owner, int, loading, "0", "0 132 264", "held: CTAs that load at once; 0: all")                           \
+    X(owner, int, early, "0", "", "slices side by side whose entries become one before all meet; 0: none")     \
     X(owner, int, gradient_ctas, "1", "1 2 4 8", "backward: CTAs that add up sums of the same channels")
 
 #define GROUPNORM_PARAMS(X, owner) \
@@ -67,8 +67,6 @@
     X(owner, pointer, arrived)     \
     X(owner, u32, strips)          \
     X(owner, u32, lag)             \
-    X(owner, u32, resident)        \
-    X(owner, u32, pace)            \
     X(owner, i64, lines)           \
     X(owner, pointer, dgamma)      \
     X(owner, pointer, dbeta)
@@ -85,7 +83,6 @@
  *     entries, early, merged     workspace: (LANES,BUNDLE,GROUPNORM_ENTRY,BLOCKS,BUNDLES), the same of early ones, (GROUPNORM_ENTRY,GROUPS)
  *     partial                    workspace: (C,KINDS,RANGES,IMAGES)
  *     counters, strips, lag      of split slices (two_pass.h): strips are the bundles of all images, chunks are slices
- *     resident, pace             CTAs that run at once; cycles from the start of one of them to that of the next
  *     arrived                    slices of each early entry that have been stored
  *     lines                      of partial
  */

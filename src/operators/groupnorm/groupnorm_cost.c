@@ -31,8 +31,7 @@ int64_t groupnorm_bundles(const ckl_groupnorm_desc *d, const groupnorm_config *c
 int64_t groupnorm_shared_bytes(const ckl_groupnorm_desc *d, groupnorm_slicing slicing, const groupnorm_config *c)
 {
     const groupnorm_grid g = groupnorm_grid_of(c);
-    const bool forward = d->direction == CKL_DIRECTION_FORWARD,
-               kept = slicing != GROUPNORM_SPLIT || forward || c->staged;
+    const bool forward = d->direction == CKL_DIRECTION_FORWARD, kept = slicing != GROUPNORM_SPLIT || forward;
     const int64_t slice = kept ? groupnorm_slice_bytes(c) : 0, groups = 16 * ceil_div(12 * c->bundle, 16);
     const int words = forward ? GROUPNORM_ENTRY : GROUPNORM_KINDS;
     const int64_t peers = c->cluster > 1 ? 4 * words * (int64_t)c->bundle * c->cluster + 16 : 16;

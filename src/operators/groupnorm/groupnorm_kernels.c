@@ -15,22 +15,6 @@ bool groupnorm_has_column(const groupnorm_kernel *k)
     return k->w.grid.slots == 1 && !groupnorm_mixes(cfg) && !(k->meeting && scattered);
 }
 
-/*
- * The first CTAs, which all start at once, ask for their slices one after the other, as fast as memory brings them. So some write while
- * others load; else all of them do the same at the same time, and memory rests while they add up and meet.
- */
-static void keep_pace(const groupnorm_slice *s)
-{
-    const int cluster = s->cfg->cluster;
-    const val start = cycles(), first = mul(div(cta_x(), imm(cluster)), imm(cluster));
-    IF(lt(cta_x(), s->a.resident)) {
-        IF(is_first_thread())
-            FOREVER
-                BREAK_IF(ge(sub(cycles(), start), mul(first, s->a.pace)));
-        cta_sync();
-    }
-}
-
 /* Of a slice that is known. */
 static void begin(groupnorm_kernel *k)
 {
@@ -61,6 +45,8 @@ static void add_up(groupnorm_kernel *k)
     k->does->load_weights(k);
     if (k->in_smem)
         groupnorm_staged(halves ? 1 : 0);
+    if (k->meeting && k->s.cfg->loading)
+        one_pass_loaded(k->meeting); // half of it: what the next one asks for comes with the rest
     k->w.between = halves ? wait_for_other : NULL;
     k->does->add_up(k);
     k->w.between = NULL;
@@ -162,7 +148,6 @@ static void describe_cluster(groupnorm_kernel *k, const groupnorm_config *cfg, b
     k->s = slice_here(cfg, vectors);
     k->s.halves = groupnorm_first_steps(cfg) > 0;
     begin(k);
-    keep_pace(&k->s);
     stage(k);
     add_up(k);
     if (cfg->cluster > 1) {
@@ -336,10 +321,7 @@ static void store_merged(const groupnorm_kernel *k)
 
 static void write_again(groupnorm_kernel *k, const two_pass *order, two_pass_item *item)
 {
-    const groupnorm_view w = k->w;
     k->does->load_weights(k);
-    if (!k->in_smem && k->does->load_ahead)
-        k->does->load_ahead(k);
     two_pass_wait(order, item);
     load_merged(&k->s, k->does->group_words, k->sGroups);
     if (k->in_smem)
@@ -347,7 +329,6 @@ static void write_again(groupnorm_kernel *k, const two_pass *order, two_pass_ite
     cta_sync();
     write_slice(k);
     two_pass_end(order, item);
-    k->w = w;
 }
 
 static void describe_split(groupnorm_kernel *k, const groupnorm_config *cfg, bool vectors)
@@ -404,16 +385,19 @@ static void write_other(void *kernel, val slice)
 
 static void describe_held(groupnorm_kernel *k, const groupnorm_config *cfg, bool vectors)
 {
-    enum { PATIENCE = 64 }; // the last CTAs of a bundle may begin when those of the one before end
+    enum { PATIENCE = 64 };
     k->s = groupnorm_slice_begin(cfg, vectors);
     one_pass meeting = one_pass_of_cta(k->s.a.counters, k->s.a.strips, convert(U32, k->s.a.slices));
-    meeting.patience = PATIENCE;
-    groupnorm_slice_at(&k->s, convert(I32, meeting.strip), convert(I32, meeting.chunk));
+    if (!cfg->loading)
+        meeting.patience =
+            PATIENCE; // all CTAs that run may be of one bundle: the last begin when those of the one before end
     k->meeting = &meeting;
+    groupnorm_slice_at(&k->s, convert(I32, meeting.strip), convert(I32, meeting.chunk));
     k->s.halves = groupnorm_first_steps(cfg) > 0;
     groupnorm_wait();
     begin(k);
-    keep_pace(&k->s);
+    if (cfg->loading)
+        one_pass_load_in_turn(&meeting, imm_as(U32, cfg->loading));
     stage(k);
     store_entry(k);
     one_pass_meet(&meeting, write_held, write_other, k);

@@ -22,7 +22,6 @@ typedef struct groupnorm_direction {
     void (*begin)(void *kernel);        // reserves shared memory
     void (*stage)(void *kernel);        // starts to load the slice
     void (*load_weights)(void *kernel); // before it is there
-    void (*load_ahead)(void *kernel);   // if not NULL: of a slice that is not kept, before its outputs may be written
     void (*add_up)(void *kernel);
     groupnorm_state (*found)(const void *kernel); // what the lane's group has in the slice
     groupnorm_state (*merge)(const groupnorm_slice *s, const groupnorm_state *of_lane, int n);

@@ -143,9 +143,6 @@ static const char *const cases[] = {
     "steps=25' # more of these channels than threads",
     "n=3 c=1 h=43 w=51 groups=1 layout=nhwc dtype=bf16 fill=hard",
     "n=3 c=1 h=43 w=51 groups=1 layout=nhwc dtype=bf16 direction=backward",
-    "n=160 c=4 h=32 w=32 groups=4 impl=forward config='channels=1 threads=1024 column_threads=1024 vec=1 steps=1' # "
-    "more "
-    "CTAs than run at once keep a pace",
     "n=1 c=12 h=11 w=9 groups=2 impl=forward_split fill=hard",
     "n=8 c=256 h=5 w=3 groups=32 dtype=bf16    # the same, of groups that share a CTA",
     "n=14 c=104 h=3 w=59 groups=104 layout=nhwc dtype=f16 fill=hard seed=254545",
@@ -277,9 +274,9 @@ static const char *const cases[] = {
     "n=2 c=66 h=16 w=33 groups=33 layout=nhwc dtype=f16 fill=uniform direction=backward impl=backward_held "
     "config='dtype=f16 layout=nhwc channels=2 bundle=33 fold=4 vec=8 threads=192 column_threads=5 steps=5'",
     "n=2 c=64 h=32 w=33 groups=8 layout=nhwc dtype=bf16 impl=forward_held config='dtype=bf16 layout=nhwc channels=8 "
-    "bundle=8 threads=64 column_threads=8 vec=8 steps=8'",
+    "bundle=8 threads=64 column_threads=8 vec=8 steps=8 loading=1' # CTAs load one by one",
     "n=3 c=64 h=32 w=33 groups=8 layout=nhwc dtype=bf16 direction=backward fill=uniform impl=backward_held "
-    "config='dtype=bf16 layout=nhwc channels=8 bundle=8 threads=64 column_threads=8 vec=8 steps=8'",
+    "config='dtype=bf16 layout=nhwc channels=8 bundle=8 threads=64 column_threads=8 vec=8 steps=8 loading=3'",
     "n=2 c=64 h=48 w=33 groups=64 layout=nhwc dtype=f16 fill=hard impl=forward_held config='dtype=f16 layout=nhwc "
     "channels=1 bundle=64 vec=8 threads=64 column_threads=8 steps=4' # each lane merges 50 slices",
     "n=2 c=64 h=48 w=33 groups=64 layout=nhwc dtype=f16 fill=uniform direction=backward impl=backward_held "
@@ -299,7 +296,7 @@ static const char *const cases[] = {
     "n=9 c=40 h=32 w=33 groups=8 layout=nhwc direction=backward fill=uniform impl=backward_split config='layout=nhwc "
     "channels=5 bundle=4 vec=4 threads=160 column_threads=32 steps=1 gradient_ctas=2' # clusters add up 297 lines",
     "n=2 c=64 h=48 w=33 groups=64 layout=nhwc dtype=f16 fill=hard impl=forward_held config='dtype=f16 layout=nhwc "
-    "channels=1 bundle=64 vec=8 threads=64 column_threads=8 steps=9' # half a slice is added up "
+    "channels=1 bundle=64 vec=8 threads=64 column_threads=8 steps=9 loading=3' # half a slice is added up "
     "early",
     "n=2 c=64 h=48 w=33 groups=64 layout=nhwc dtype=f16 fill=uniform direction=backward impl=backward_held "
     "config='dtype=f16 layout=nhwc channels=1 bundle=64 vec=8 threads=64 column_threads=8 steps=9'",
@@ -361,6 +358,7 @@ static const test_reject rejects[] = {
     { "impl=forward config='cluster=2 parts=3'", CKL_INVALID, "parts=3 do not divide the channels" },
     { "layout=nhwc impl=forward config='cluster=2 parts=2 bundle=1'", CKL_INVALID, "of a group of nchw" },
     { "impl=forward config='cluster=2 parts=4'", CKL_INVALID, "or the cluster" },
+    { "impl=forward config='loading=132'", CKL_INVALID, "loading=132 is for slices that are held" },
     { "impl=forward config='gradient_ctas=2'", CKL_INVALID,
       "gradient_ctas=2 is no power of two up to 16 of gradients" },
     { "direction=backward impl=backward config='gradient_ctas=3'", CKL_INVALID, "gradient_ctas=3 is no power of two" },
