@@ -416,12 +416,6 @@ static int64_t held_bytes(const search *s)
     return s->device->smem_per_sm_bytes / HELD_CTAS - RESERVED_BYTES;
 }
 
-/* Shares a bundle out among so many slices. */
-static bool share_held(const search *s, int64_t slices, groupnorm_config *c)
-{
-    return share_slices(s, slices, parts_of(s, slices, c), held_bytes(s), c);
-}
-
 /* As few slices of a bundle as there may be, but all CTAs that run. True: there are no others, or those of two bundles run at once. */
 static bool fit_held(const search *s, groupnorm_config *c)
 {
@@ -430,7 +424,7 @@ static bool fit_held(const search *s, groupnorm_config *c)
     int64_t slices = max_i64(ceil_div(bundle_bytes(s->d, c), held_bytes(s)), resident / bundles);
     bool found = false;
     for (int i = 0; i < TRIES && !found; i++, slices += max_i64(1, slices / 16))
-        found = share_held(s, slices, c);
+        found = share_slices(s, slices, parts_of(s, slices, c), held_bytes(s), c);
     if (!found)
         return false;
     slices = groupnorm_slices(s->d, c, GROUPNORM_HELD);
