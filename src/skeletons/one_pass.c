@@ -30,7 +30,6 @@ one_pass one_pass_of_cta(val counters, val strips, val chunks)
                        .chunks = chunks,
                        .strip = div(cta_x(), chunks),
                        .chunk = rem(cta_x(), chunks),
-                       .in_turn = mul(strips, chunks),
                        .patience = 1 };
 }
 
@@ -40,15 +39,26 @@ static val loads_of(const one_pass *t)
     return counter_at(t->counters, add(t->strips, mul(t->strips, t->chunks)));
 }
 
+/* Others load the counters' lines, too, and what lies beside them: a CTA that waits looks again when it may be worth it. */
+static void rest(const one_pass *t, val missing)
+{
+    if (!t->rest)
+        return;
+    const val start = cycles(), enough = mul(missing, imm_as(U32, t->rest));
+    FOREVER
+        BREAK_IF(ge(sub(cycles(), start), enough));
+}
+
 void one_pass_load_in_turn(const one_pass *t, val ahead)
 {
     const val loaded = variable(U32, imm_as(U32, 0)), looks = variable(U32, imm_as(U32, LOOKS));
-    IF(logical_and(is_first_thread(), logical_and(gt(cta_x(), ahead), lt(cta_x(), t->in_turn)))) {
+    IF(logical_and(is_first_thread(), gt(cta_x(), ahead))) {
         const val wanted = sub(cta_x(), ahead);
         FOREVER {
             assign(loaded, load_acquire(U32, loads_of(t)));
             assign(looks, sub(looks, imm_as(U32, 1)));
             BREAK_IF(logical_or(ge(loaded, wanted), eq(looks, imm_as(U32, 0))));
+            rest(t, sub(wanted, loaded));
         }
     }
     cta_sync();
@@ -57,10 +67,10 @@ void one_pass_load_in_turn(const one_pass *t, val ahead)
 /* The last one clears the counter: nobody waits any more. */
 void one_pass_loaded(const one_pass *t)
 {
-    const val before = variable(U32, imm_as(U32, 0));
-    IF(logical_and(is_first_thread(), lt(cta_x(), t->in_turn))) {
+    const val before = variable(U32, imm_as(U32, 0)), all = mul(t->strips, t->chunks);
+    IF(is_first_thread()) {
         assign(before, atomic_add(loads_of(t), imm_as(U32, 1)));
-        IF(eq(before, sub(t->in_turn, imm_as(U32, 1))))
+        IF(eq(before, sub(all, imm_as(U32, 1))))
             clear_counter(loads_of(t));
     }
 }
@@ -90,6 +100,7 @@ static val wait(const one_pass *t)
             assign(all, load_acquire(U32, counter_of(t)));
             assign(looks, sub(looks, imm_as(U32, 1)));
             BREAK_IF(logical_or(ge(came_and_went(all), t->chunks), eq(looks, imm_as(U32, 0))));
+            rest(t, sub(t->chunks, came_and_went(all)));
         }
         IF(lt(came_and_went(all), t->chunks)) {
             assign(all, atomic_add_acq_rel(counter_of(t), imm_as(U32, GAVE_UP)));

@@ -153,7 +153,6 @@ static ckl_status launch(const ckl_plan *plan, groupnorm_slicing slicing, const 
     const int kernel = kernel_for(plan, args);
     groupnorm_params p = params_for(plan, args, slicing);
     int64_t strips = groupnorm_bundles(d, plan->config), ctas = strips * p.slices;
-    p.resident = (uint32_t)(plan->kernels[kernel].clusters_resident * ((const groupnorm_config *)plan->config)->cluster);
     if (slicing == GROUPNORM_SPLIT) {
         const int64_t abreast = d->layout == CKL_IMAGE_NCHW ? 1 : p.bundles; // of nhwc they share lines of memory
         p.lag = two_pass_lag(strips, abreast, p.slices, plan->kernels[kernel].clusters_resident);

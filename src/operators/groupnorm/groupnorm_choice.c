@@ -12,8 +12,7 @@ enum {
     PIXEL_BYTES_WHOLE = 1024,  // of slices that are read again: one stretch of memory
     PIXEL_BYTES_MIN = 32,      // a sector
     BUNDLE_MAX = 64,
-    BUNDLE_MAX_WHOLE = 288, // threads that three CTAs have registers for
-    NARROW_BYTES = 4,
+    BUNDLE_MAX_WHOLE = 288,  // threads that three CTAs have registers for
     PLANES_BYTES = 12 << 10, // of nchw that are worth a CTA
     PLANES_OF_WARP = 8,
     CLUSTER_MAX = 8,
@@ -30,7 +29,7 @@ enum {
     AGAIN_BYTES = 75 << 10,     // of a slice that is read again: few CTAs, each of which begins, is counted and waits
     AGAIN_BYTES_MIN = 20 << 10, // where that would leave SMs without one
     RAGGED_BYTES = 4,           // wider vectors are taken whole
-    RAGGED_VECTORS = 8,         // of a channel that are worth its ends
+    RAGGED_VECTORS = 6,         // of a channel that are worth its ends
     COLUMN_BYTES = 64           // of nchw that neighbouring threads read side by side
 };
 
@@ -334,9 +333,7 @@ static bool fold_pixels(const search *s, groupnorm_config *c)
 {
     const ckl_groupnorm_desc *d = s->d;
     const int whole = (int)min_i64(power_of_two_in(d->c), GROUPNORM_VECTOR_BYTES);
-    const bool narrow = whole * element_bytes(d) <= NARROW_BYTES;
-    const int bundle_max = narrow ? BUNDLE_MAX_WHOLE : BUNDLE_MAX;
-    if (d->layout == CKL_IMAGE_NCHW || d->groups > bundle_max)
+    if (d->layout == CKL_IMAGE_NCHW || d->groups > BUNDLE_MAX_WHOLE)
         return false;
     groupnorm_config folded = *c;
     folded.bundle = (int)d->groups;
@@ -419,12 +416,6 @@ static int64_t held_bytes(const search *s)
     return s->device->smem_per_sm_bytes / HELD_CTAS - RESERVED_BYTES;
 }
 
-/* Shares a bundle out among so many slices. */
-static bool share_held(const search *s, int64_t slices, groupnorm_config *c)
-{
-    return share_slices(s, slices, parts_of(s, slices, c), held_bytes(s), c);
-}
-
 /* As few slices of a bundle as there may be, but all CTAs that run. True: there are no others, or those of two bundles run at once. */
 static bool fit_held(const search *s, groupnorm_config *c)
 {
@@ -433,7 +424,7 @@ static bool fit_held(const search *s, groupnorm_config *c)
     int64_t slices = max_i64(ceil_div(bundle_bytes(s->d, c), held_bytes(s)), resident / bundles);
     bool found = false;
     for (int i = 0; i < TRIES && !found; i++, slices += max_i64(1, slices / 16))
-        found = share_held(s, slices, c);
+        found = share_slices(s, slices, parts_of(s, slices, c), held_bytes(s), c);
     if (!found)
         return false;
     slices = groupnorm_slices(s->d, c, GROUPNORM_HELD);
@@ -489,8 +480,7 @@ static bool choose_held(search *s, groupnorm_config *c)
     if (!folded)
         take_lines(s, c);
     const int64_t pixel = c->bundle * pixel_bytes(d), bundle = bundle_bytes(d, c);
-    const bool lines =
-        folded || pixel >= PIXEL_BYTES || (c->bundle == d->groups && (forward || bundle > CLUSTER_MAX * SLICE_BYTES));
+    const bool lines = pixel >= PIXEL_BYTES || c->bundle == d->groups;
     if (c->vec * element_bytes(d) < GROUPNORM_VECTOR_BYTES || (nhwc && !lines))
         return false;
     s->threads_max = (int)max_i64(THREADS, threads_min_for(s, c));

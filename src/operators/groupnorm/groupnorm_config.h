@@ -39,9 +39,7 @@
     X(owner, int, steps, "4", "", "vectors of a column for which each of its threads has room")                \
     X(owner, int, ctas_per_sm, "0", "0 1 2 3 4 6 8", "CTAs for which an SM has registers; 0: no matter")       \
     X(owner, int, loading, "0", "0 132 264", "held: CTAs that load at once; 0: all")                           \
-    X(owner, int, turn, "1", "0 1 2 4 5 6", "held: 0 loaded whole, 1 half, 2 asked for; 4: of the first turn alone")       \
-    X(owner, int, pace, "0", "0 20 30 45", "slices kept: cycles from one CTA that starts to the next, in the first turn")   \
-    X(owner, bool, plain, "0", "0 1", "no halves of slices, and nothing ahead: to be measured")                          \
+    X(owner, int, rest, "0", "0 15 30", "held: cycles between looks, for each CTA that is waited for: to be measured") \
     X(owner, int, early, "0", "", "slices side by side whose entries become one before all meet; 0: none")     \
     X(owner, int, gradient_ctas, "1", "1 2 4 8", "backward: CTAs that add up sums of the same channels")
 
@@ -70,7 +68,6 @@
     X(owner, pointer, arrived)     \
     X(owner, u32, strips)          \
     X(owner, u32, lag)             \
-    X(owner, u32, resident)        \
     X(owner, i64, lines)           \
     X(owner, pointer, dgamma)      \
     X(owner, pointer, dbeta)
@@ -87,7 +84,6 @@
  *     entries, early, merged     workspace: (LANES,BUNDLE,GROUPNORM_ENTRY,BLOCKS,BUNDLES), the same of early ones, (GROUPNORM_ENTRY,GROUPS)
  *     partial                    workspace: (C,KINDS,RANGES,IMAGES)
  *     counters, strips, lag      of split slices (two_pass.h): strips are the bundles of all images, chunks are slices
- *     resident                   CTAs that run at once
  *     arrived                    slices of each early entry that have been stored
  *     lines                      of partial
  */
@@ -148,6 +144,12 @@ static inline bool groupnorm_joins_channels(const groupnorm_config *c)
     return c->layout == CKL_IMAGE_NCHW && c->fold > 1 && c->affine;
 }
 
+/* Are scales of each channel of a slice in shared memory, as vectors have several? */
+static inline bool groupnorm_has_scales(const groupnorm_config *c)
+{
+    return groupnorm_mixes(c) || groupnorm_joins_channels(c);
+}
+
 /* Places for moments, forward: of threads, or of channels; where those find scales, too. */
 static inline int groupnorm_places(const groupnorm_config *c)
 {
@@ -180,7 +182,7 @@ static inline int groupnorm_first_steps(const groupnorm_config *c)
 {
     enum { AT_ONCE = 4 };
     const bool comes = c->vec * dtype_bytes(c->dtype) >= GROUPNORM_COPIED_BYTES && !c->ragged;
-    return comes && !c->plain && groupnorm_grid_of(c).slots == 1 ? c->steps / 2 / AT_ONCE * AT_ONCE : 0;
+    return comes && groupnorm_grid_of(c).slots == 1 ? c->steps / 2 / AT_ONCE * AT_ONCE : 0;
 }
 
 /* Of each channel of a slice, backward: rows of sums, of threads or of lines and pixels of a fold. */

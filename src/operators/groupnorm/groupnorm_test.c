@@ -350,7 +350,7 @@ static const test_reject rejects[] = {
       "cut_short=1 is for slices that are kept" },
     { "layout=nhwc impl=forward config='bundle=3 column_threads=1'", CKL_INVALID, "bundle=3 does not divide groups=8" },
     { "layout=nhwc impl=forward config='column_threads=3'", CKL_INVALID, "the threads of a vector of channels" },
-    { "c=8 h=5 w=5 impl=forward config='vec=4'", CKL_UNSUPPORTED, "groupnorm forward: vec=4 does not divide h*w" },
+    { "c=8 h=3 w=5 impl=forward config='vec=4'", CKL_UNSUPPORTED, "groupnorm forward: vec=4 does not divide h*w" },
     { "h=5 w=5 impl=forward config='fold=3'", CKL_INVALID, "fold=3 is for channels of nchw forward" },
     { "h=9 w=9 impl=forward config='ragged=1 vec=2'", CKL_INVALID, "ragged=1 is for vectors of 16 bytes of nchw" },
     { "layout=nhwc impl=forward config='ragged=1 vec=4'", CKL_INVALID, "ragged=1 is for vectors of 16 bytes of nchw" },
