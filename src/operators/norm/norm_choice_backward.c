@@ -228,19 +228,18 @@ static void fit_backward_flow(const ckl_norm_desc *d, const ckl_device_info *dev
 typedef struct warps_shape {
     int bytes; // of an element
     bool cut;
-    int chunks, threads_max, warps, warps_centred;
+    int chunks, threads_min, threads_max, warps, warps_centred;
 } warps_shape;
 
 /* The first of them, in the smallest cluster, that has room for no more than so many elements. */
 static bool take_warps(const ckl_norm_desc *d, const ckl_device_info *device, bool centred, const warps_shape *shapes,
                        int count, int64_t room_max, backward_flow *f)
 {
-    enum { THREADS_MIN = 96 };
     for (int cluster = 1; cluster <= row_pipeline_cluster_max(device); cluster *= 2)
         for (int i = 0; i < count; i++) {
             const int elements = shapes[i].chunks * row_vec_full(d->dtype);
             const int64_t threads = round_up(ceil_div(d->cols, (int64_t)elements * cluster), WARP);
-            if (shapes[i].bytes != f->bytes || shapes[i].cut != norm_is_ragged(d) || threads < THREADS_MIN ||
+            if (shapes[i].bytes != f->bytes || shapes[i].cut != norm_is_ragged(d) || threads < shapes[i].threads_min ||
                 threads > shapes[i].threads_max || threads * elements * cluster > room_max)
                 continue;
             const int warps =
@@ -262,11 +261,12 @@ static bool take_warps(const ckl_norm_desc *d, const ckl_device_info *device, bo
 static void fit_warps(const ckl_norm_desc *d, const ckl_device_info *device, bool centred, backward_flow *f)
 {
     enum { ROWS_EACH = 8 }; // of a cluster
-    static const warps_shape full[] = { { 2, false, 2, 192, 24, 24 },
-                                        { 2, false, 2, 288, 24, 20 },
-                                        { 2, false, 3, 256, 20, 20 },
-                                        { 4, true, 4, 256, 20, 20 } },
-                             pairs[] = { { 2, false, 2, 416, 28, 28 }, { 4, false, 4, 224, 16, 16 } };
+    static const warps_shape full[] = { { 2, false, 2, 96, 192, 24, 24 },
+                                        { 2, false, 2, 96, 288, 24, 20 },
+                                        { 2, false, 3, 224, 256, 20,
+                                          20 }, // of 160 three CTAs fit, by too few registers
+                                        { 4, true, 4, 96, 256, 20, 20 } },
+                             pairs[] = { { 2, false, 2, 96, 416, 28, 28 }, { 4, false, 4, 96, 224, 16, 16 } };
     const int64_t room = room_of(d, f);
     const bool alone = f->ctas_per_sm == 1 && cluster_of(d, f) > 1;
     if (norm_is_ragged(d) != norm_is_cut(d) || f->dgamma_in_smem || 10 * d->cols >= 9 * room)
