@@ -268,29 +268,26 @@ static bool choose_cut(const ckl_norm_desc *d, const ckl_device_info *device, bo
     return true;
 }
 
-/* Rows flow by this split, as many CTAs an SM as have room. */
-static void take_flow(const ckl_norm_desc *d, const ckl_device_info *device, const row_pipeline_split *s,
-                      norm_config *c)
-{
-    row_pipeline_config(s, &c->split, &c->flow);
-    c->ctas_per_sm = row_pipeline_ctas_per_sm(s, d->dtype, 1 + d->residual, NORM_FLOW_VALUES, device);
-}
-
 /*
- * Rows out of phase with y, which is aligned, that flow and are cut out of the ring. In registers, by clusters of two, they reached 28 to
- * 70 % of the limit. Cutting keeps threads busy: where a ring of four chunks has two rows of 16 bits, three CTAs an SM are
- * faster than two with six, 54.5 us for 57.6 (layer norm 3072x13312).
+ * Rows that flow, as many CTAs an SM as have room. Those out of phase with y, which is aligned, are cut out of the ring: in registers, by
+ * clusters of two, they reached 28 to 70 % of the limit. Cutting keeps threads busy: where a ring of four chunks has two rows of 16 bits,
+ * three CTAs an SM are faster than two with six, 54.5 us for 57.6 (layer norm 3072x13312). False: others.
  */
-static bool choose_cut_flow(const ckl_norm_desc *d, const ckl_device_info *device, bool centred, norm_config *c)
+static bool choose_flow(const ckl_norm_desc *d, const ckl_device_info *device, bool centred, bool ragged,
+                        norm_config *c)
 {
     enum { CHUNKS = 2, STAGES = 4 };
     row_pipeline_split s;
-    if (!flows_cut(d, device) || !row_pipeline_choose(d->rows, d->cols, false, d->dtype, 1 + d->residual, device, &s))
+    const int inputs = 1 + d->residual;
+    const bool cut = flows_cut(d, device);
+    if ((!cut && !norm_may_flow(d, device, forward_bytes_max(d))) ||
+        !row_pipeline_choose(d->rows, d->cols, ragged && !cut, d->dtype, inputs, device, &s))
         return false;
-    s.cut = true;
-    if (centred && d->dtype != CKL_F32 && !d->residual && row_pipeline_chunks(&s, d->cols) <= CHUNKS)
+    s.cut = cut;
+    if (cut && centred && d->dtype != CKL_F32 && !d->residual && row_pipeline_chunks(&s, d->cols) <= CHUNKS)
         s.stages = STAGES;
-    take_flow(d, device, &s, c);
+    row_pipeline_config(&s, &c->split, &c->flow);
+    c->ctas_per_sm = row_pipeline_ctas_per_sm(&s, d->dtype, inputs, NORM_FLOW_VALUES, device);
     return true;
 }
 
@@ -322,15 +319,9 @@ ckl_status norm_choose_forward(const void *desc, const ckl_device_info *device, 
     if (d->direction != CKL_DIRECTION_FORWARD)
         FAIL(CKL_UNSUPPORTED, "norm forward: direction is backward");
     norm_take_problem(d, c);
-    if (choose_cut(d, device, centred, c) || choose_cut_flow(d, device, centred, c) ||
-        choose_held_flow(d, device, centred, c))
-        return CKL_OK;
     const bool ragged = norm_is_ragged(d) && !prefers_elements(d);
-    row_pipeline_split s;
-    if (norm_may_flow(d, device, forward_bytes_max(d)) &&
-        row_pipeline_choose(d->rows, d->cols, ragged, d->dtype, 1 + d->residual, device, &s))
-        take_flow(d, device, &s, c);
-    else
+    if (!choose_cut(d, device, centred, c) && !choose_held_flow(d, device, centred, c) &&
+        !choose_flow(d, device, centred, ragged, c))
         choose_forward_rows(d, device, centred, ragged, c);
     return CKL_OK;
 }
