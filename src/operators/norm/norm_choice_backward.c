@@ -12,7 +12,6 @@ enum {
     BACKWARD_THREADS_MAX = 512,
     BACKWARD_THREADS_MIN = 128,      // where rows flow
     BACKWARD_THREADS_RAGGED = 512,   // of an SM, where rows flow: their ends take registers
-    NARROW_THREADS = 768,            // of an SM: 80 registers each
     BACKWARD_RING_BYTES = 216 << 10, // of an SM
     WARP = 32,
     COLUMN_LANES_MIN = 8,
@@ -36,6 +35,9 @@ static int lanes_for(int64_t vectors, int steps)
 /* Threads for which an SM has registers: two sums of each element, x, dy, gamma and the residual. */
 static int packed_threads(const ckl_norm_desc *d, const row_split *s)
 {
+    enum {
+        WIDE_F32 = 768
+    }; // rows of f32 by single elements of several warps, where 92 registers left room for one CTA
     static const struct {
         int registers_max, threads;
     } shares[] = { { 32, 768 }, { 70, 640 }, { 90, 512 }, { INT32_MAX, 384 } };
@@ -43,27 +45,29 @@ static int packed_threads(const ckl_norm_desc *d, const row_split *s)
     int i = 0;
     while (registers > shares[i].registers_max)
         i++;
-    return shares[i].threads;
+    const bool wide = d->dtype == CKL_F32 && s->vec < row_vec_full(CKL_F32) && s->row_threads > WARP;
+    return wide ? WIDE_F32 : shares[i].threads;
 }
 
 /*
  * Short rows: some lanes of a warp for each, or some warps, and several rows a CTA. A warp for each row of 112 columns of 16 bits left 18
  * lanes idle: 35.7 and 23.0 us (99205 rows on an H200). Elements are 32 bytes of a thread, if no other number leaves fewer lanes idle;
  * narrower vectors than 16 bytes are few, so that accesses are long: 23.5 and 21.0 us by 8 and 32 lanes (65536x128 f16, ldx=129). Vectors
- * between the boundaries of ragged rows are slower: 32.2 and 22.4 us (79872x113 bf16), 106.2 and 88.8 (53520x841). Each CTA leaves partial
- * sums of all columns, so an SM has two large ones. False: too long.
+ * between the boundaries of ragged rows are slower: 32.2 and 22.4 us (79872x113 bf16), 106.2 and 88.8 (53520x841). Of f32 12 single
+ * elements are a thread's: by 512 threads with 6 one CTA fits an SM, 28.1 and 21.9 us (1920x3072, ldx=3073); layer norm has registers for
+ * 11 that need predicates. Each CTA leaves partial sums of all columns, so an SM has two large ones. False: too long.
  */
-static bool choose_packed_split(const ckl_norm_desc *d, const ckl_device_info *device, row_split *s)
+static bool choose_packed_split(const ckl_norm_desc *d, const ckl_device_info *device, bool centred, row_split *s)
 {
-    enum { BYTES = 32, ELEMENTS_MAX = 16, ELEMENTS_MAX_VECTORS = 24, ELEMENTS_BY_WARPS = 14, WARPS = 3, CTAS = 2 };
+    enum { BYTES = 32, ELEMENTS_MAX = 16, ELEMENTS_MAX_VECTORS = 24, CTAS = 2 };
+    enum { BY_WARPS = 14, WARPS = 3, BY_WARPS_F32 = 12, WARPS_F32 = 12 }; // elements of a thread, warps of a row
     const int vec = norm_widest_vector(d), bytes = vec * dtype_bytes(d->dtype);
     const bool full = vec == row_vec_full(d->dtype), f32 = d->dtype == CKL_F32;
     const int most = (full && !f32 ? ELEMENTS_MAX_VECTORS : ELEMENTS_MAX) / vec;
+    const int by_warps = f32 ? BY_WARPS_F32 - (centred && d->cols % (BY_WARPS_F32 * WARP)) : BY_WARPS;
     const int64_t vectors = max_i64(1, ceil_div(d->cols, vec));
-    const int lanes_max = full                            ? 2 * WARP
-                          : f32 || vectors <= WARP * most ? WARP
-                                                          : lanes_for(vectors, ELEMENTS_BY_WARPS / vec);
-    if (vectors > lanes_max * most || lanes_max > WARPS * WARP)
+    const int lanes_max = full ? 2 * WARP : vectors <= WARP * most ? WARP : lanes_for(vectors, by_warps / vec);
+    if (vectors > lanes_max * most || lanes_max > WARP * (f32 ? WARPS_F32 : WARPS))
         return false;
     int best = full ? (int)min_i64(most, BYTES / bytes) : (int)ceil_div(vectors, lanes_max);
     for (int steps = 1; steps <= most && full; steps++) {
@@ -83,30 +87,17 @@ static bool choose_packed_split(const ckl_norm_desc *d, const ckl_device_info *d
  * All threads of a CTA, even of one warp, share a row, so a thread's sums of columns are those of its CTA: as many threads as have up to
  * `elements` each. False: too long.
  */
-static bool choose_backward_split(int64_t cols, int vec, int elements, int threads_max, int cluster_max, row_split *s)
+static bool choose_backward_split(int64_t cols, int vec, int elements, int cluster_max, row_split *s)
 {
     const int64_t vectors = max_i64(1, ceil_div(cols, vec)), steps = max_i64(1, elements / vec);
     *s = (row_split){ .cluster = 1, .vec = vec };
-    while (s->cluster < cluster_max && threads_max * s->cluster * steps < vectors)
+    while (s->cluster < cluster_max && BACKWARD_THREADS_MAX * s->cluster * steps < vectors)
         s->cluster *= 2;
-    s->threads = (int)min_i64(threads_max, round_up(ceil_div(vectors, s->cluster * steps), WARP));
+    s->threads = (int)min_i64(BACKWARD_THREADS_MAX, round_up(ceil_div(vectors, s->cluster * steps), WARP));
     s->row_threads = s->threads;
     s->steps = (int)ceil_div(vectors, (int64_t)s->threads * s->cluster);
     s->exact = row_split_cols(s) == cols;
     return s->steps <= steps;
-}
-
-/*
- * Rows of f32 without whole vectors: 12 elements a thread, and registers for 24 warps of an SM. By 512 threads with 6 elements and those
- * of the next row one CTA fits an SM: 28.1 and 21.9 us (1920x3072, ldx=3073). Layer norm has registers for 11 that need predicates.
- * False: other rows, or too long.
- */
-static bool choose_narrow_split(const ckl_norm_desc *d, bool centred, row_split *s)
-{
-    enum { ELEMENTS = 12, THREADS_MAX = 384 };
-    const int vec = norm_widest_vector(d), elements = ELEMENTS - (centred && d->cols % (ELEMENTS * WARP));
-    return d->dtype == CKL_F32 && vec < row_vec_full(CKL_F32) &&
-           choose_backward_split(d->cols, vec, elements, THREADS_MAX, 1, s);
 }
 
 /*
@@ -397,20 +388,17 @@ static bool choose_backward_flow(const ckl_norm_desc *d, const ckl_device_info *
 /* Rows in registers, or tile by tile. */
 static void choose_backward_rows(const ckl_norm_desc *d, const ckl_device_info *device, bool centred, norm_config *c)
 {
-    row_split s;
     const int vec = norm_widest_vector(d), cluster_max = residency_cluster_max(device);
     const int elements = BACKWARD_BYTES / dtype_bytes(d->dtype);
-    const bool packed = choose_packed_split(d, device, &s), narrow = !packed && choose_narrow_split(d, centred, &s);
-    c->tiled = !packed && !narrow &&
-               !choose_backward_split(d->cols, vec, elements, BACKWARD_THREADS_MAX, cluster_max, &s) &&
-               !choose_backward_split(d->cols, vec, BACKWARD_ELEMENTS_MAX, BACKWARD_THREADS_MAX, cluster_max, &s);
+    row_split *s = &c->split;
+    if (choose_packed_split(d, device, centred, s)) {
+        c->ctas_per_sm = packed_threads(d, s) / s->threads;
+        return;
+    }
+    c->tiled = !choose_backward_split(d->cols, vec, elements, cluster_max, s) &&
+               !choose_backward_split(d->cols, vec, BACKWARD_ELEMENTS_MAX, cluster_max, s);
     if (c->tiled)
-        s = norm_tiled_split(d, device, false);
-    else if (packed)
-        c->ctas_per_sm = packed_threads(d, &s) / s.threads;
-    else if (narrow)
-        c->ctas_per_sm = NARROW_THREADS / s.threads;
-    c->split = s;
+        *s = norm_tiled_split(d, device, false);
 }
 
 ckl_status norm_choose_backward(const void *desc, const ckl_device_info *device, bool centred, void *config)
