@@ -76,12 +76,11 @@ typedef struct columns {
     const norm_config *cfg;
     norm_backward_values o;
     int kinds, vec;   // 2: of dgamma and dbeta; columns of a lane
-    bool aligned;     // rows of x and dy to `vec` elements
     val first;        // column
     column_sums sums; // [kind][column]
 } columns;
 
-/* This thread's vector in line `line` of a matrix. */
+/* This thread's vector in line `line` of a matrix, at once if lines are aligned to it. */
 static tensor load_vector(const columns *c, val pointer, ckl_dtype dtype, val lines, val ld, val line, bool aligned)
 {
     tensor gX = gmem_tensor(pointer, dtype, make_layout(shape(c->o.cols, lines), coord(1, ld))); // (COLS,LINES)
@@ -100,8 +99,8 @@ static void add_row(void *user, val number)
 {
     columns *c = user;
     const bool centred = c->kinds == 2;
-    tensor rX = load_vector(c, c->o.x, c->cfg->dtype, c->o.rows, c->o.ldx, number, c->aligned);   // (VEC)
-    tensor rDy = load_vector(c, c->o.dy, c->cfg->dtype, c->o.rows, c->o.ldx, number, c->aligned); // (VEC)
+    tensor rX = load_vector(c, c->o.x, c->cfg->dtype, c->o.rows, c->o.ldx, number, false);   // (VEC)
+    tensor rDy = load_vector(c, c->o.dy, c->cfg->dtype, c->o.rows, c->o.ldx, number, false); // (VEC)
     val rstd = statistic(c, c->o.rstd, number), mean = centred ? statistic(c, c->o.mean, number) : immf(0);
     for (int v = 0; v < c->vec; v++) {
         val x = at_f32(rX, v), dy = at_f32(rDy, v);
@@ -123,23 +122,6 @@ static void add_partial(void *user, val group)
     }
 }
 
-/* The products of all rows, by vectors where all rows of x and dy are aligned to them. */
-static void add_all_rows(columns *c)
-{
-    const int element = dtype_bytes(c->cfg->dtype);
-    val pitch = convert(U64, mul(c->o.ldx, imm64(element)));
-    val odd = bit_and(bit_or(bit_or(c->o.x, c->o.dy), pitch), imm_as(U64, c->vec * element - 1));
-    IF(eq(odd, imm(0))) {
-        c->aligned = true;
-        column_sums_over(&c->sums, c->o.rows, add_row, c);
-    }
-    ELSE
-    {
-        c->aligned = false;
-        column_sums_over(&c->sums, c->o.rows, add_row, c);
-    }
-}
-
 static void store_column(void *user, int i, val total)
 {
     const columns *c = user;
@@ -156,7 +138,7 @@ void norm_backward_columns(const norm_config *cfg, bool centred)
     grid_wait(); // for the partial sums; the start of this kernel overlaps the end of the one that stores them
     IF(lt(c.first, c.o.cols)) {
         IF(eq(c.o.partial, imm(0))) {
-            add_all_rows(&c);
+            column_sums_over(&c.sums, c.o.rows, add_row, &c);
         }
         ELSE
         {
