@@ -39,12 +39,11 @@ void attention_decode_for_share(decode_place *place, int split, void (*each)(voi
                                 void *of);
 
 /*
- * Persistent CTAs, that have all keys of each sequence: a place of variables; going to sequence and head `number`, of no keys
- * where there are no more, or to where another one is; how many there are.
+ * Persistent CTAs, that have all keys of each sequence. Makes variables of what loads need of a place; sets those for sequence and
+ * head `number`, without keys where there are no more; how many there are.
  */
-decode_place attention_decode_place_variables(const decode_place *place);
-void attention_decode_go_to(decode_place *place, val number, int split);
-void attention_decode_go_on(decode_place *place, const decode_place *to);
+void attention_decode_load_ahead(decode_place *place);
+void attention_decode_load_from(decode_place *place, val number, int split);
 val attention_decode_units(const decode_place *place);
 
 /* A length, or the number of a page, which may be old where those are hints. */

@@ -364,7 +364,7 @@ static void find_next(decode_kernel *k, ring_place *r, val number)
         IF(eq(r->number, rounds_of(k, &k->load, &count))) {
             assign(r->number, imm(0));
             assign(r->unit, add(r->unit, grid_x()));
-            attention_decode_go_to(&k->load, r->unit, k->cfg->split);
+            attention_decode_load_from(&k->load, r->unit, k->cfg->split);
         }
         number = r->number;
     }
@@ -531,15 +531,16 @@ static decode_sums sums_of(const decode_kernel *k)
 /* Every grid_x-th sequence and head. What is loaded is in the next one by the end of each. */
 static void attend_sequences(decode_kernel *k)
 {
+    attention_decode_load_ahead(&k->load);
     ring_place r = begin_ring(k);
-    FOREVER {
+    LOOP_FROM(number, cta_x(), attention_decode_units(&k->place), grid_x()) {
+        attention_decode_find_cta(&k->place, number);
+        attention_decode_find_keys(&k->place, k->cfg->split);
         describe_scales(k);
         describe_registers(k);
         const decode_sums sums = sums_of(k);
         begin_keys(k, &r);
         attend_splits(k, &r, &sums);
-        attention_decode_go_on(&k->place, &k->load);
-        BREAK_IF(ge(r.unit, attention_decode_units(&k->place)));
     }
     end_keys();
 }
@@ -571,8 +572,6 @@ void attention_decode_sm80(const void *config, int kernel)
     attention_decode_find_keys(&k.place, cfg->split);
     k.load = k.place;
     if (cfg->persistent) {
-        k.place = attention_decode_place_variables(&k.load);
-        k.load = attention_decode_place_variables(&k.load);
         attend_sequences(&k);
         return;
     }
