@@ -3,7 +3,7 @@
 
 #include "cute/kernel.h"
 
-enum { LANES = 32, LOAD_VALUES = 5 };
+enum { LANES = 32 };
 
 val attention_decode_number_at(const decode_place *place, tensor gNumbers, int_tuple where)
 {
@@ -61,41 +61,6 @@ void attention_decode_find_cta(decode_place *at, val number)
         at->split = mul(split_off(&number, runs), imm(at->run));
     }
     at->batch = number;
-}
-
-/* What loads need of a place. */
-static void load_values(decode_place *at, val **all)
-{
-    val *const values[] = { &at->kv_head, &at->batch, &at->length, &at->from, &at->to };
-    for (int i = 0; i < LOAD_VALUES; i++)
-        all[i] = values[i];
-}
-
-void attention_decode_load_ahead(decode_place *place)
-{
-    val *all[LOAD_VALUES];
-    load_values(place, all);
-    for (int i = 0; i < LOAD_VALUES; i++)
-        *all[i] = variable(U32, *all[i]);
-}
-
-void attention_decode_load_from(decode_place *place, val number, int split)
-{
-    const val units = attention_decode_units(place);
-    decode_place next = *place;
-    attention_decode_find_cta(&next, min(number, sub(units, imm(1))));
-    attention_decode_find_keys(&next, split);
-    next.to = select(lt(number, units), next.to, imm_as(U32, 0));
-    val *all[LOAD_VALUES], *of_next[LOAD_VALUES];
-    load_values(place, all);
-    load_values(&next, of_next);
-    for (int i = 0; i < LOAD_VALUES; i++)
-        assign(*all[i], *of_next[i]);
-}
-
-val attention_decode_units(const decode_place *place)
-{
-    return mul(mul(place->p.batch, place->p.kv_heads), imm(place->tiles));
 }
 
 /* Splits of sequence `batch`, of all heads; 0 where there is none. */

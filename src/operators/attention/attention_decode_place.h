@@ -38,14 +38,6 @@ void attention_decode_find_keys(decode_place *place, int split);
 void attention_decode_for_share(decode_place *place, int split, void (*each)(void *of, val before, val after),
                                 void *of);
 
-/*
- * Persistent CTAs, that have all keys of each sequence. Makes variables of what loads need of a place; sets those for sequence and
- * head `number`, without keys where there are no more; how many there are.
- */
-void attention_decode_load_ahead(decode_place *place);
-void attention_decode_load_from(decode_place *place, val number, int split);
-val attention_decode_units(const decode_place *place);
-
 /* A length, or the number of a page, which may be old where those are hints. */
 val attention_decode_number_at(const decode_place *place, tensor gNumbers, int_tuple where);
 
