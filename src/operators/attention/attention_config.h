@@ -226,17 +226,6 @@ enum {
     ATTENTION_WINDOW = 1 << 30, // rows, no fewer than tokens: attention_make_tma()
 };
 
-/* Do consumers issue products in turns? And is O rescaled only where a weight would exceed 2^8, as it has more columns than a block keys? */
-static inline bool attention_sm90_has_turns(const attention_sm90_config *config)
-{
-    return config->consumers > 1 && !config->single;
-}
-
-static inline bool attention_sm90_is_lazy(const attention_sm90_config *config)
-{
-    return config->form.dv > 128 && !config->single;
-}
-
 int64_t attention_sm90_smem(const attention_sm90_config *config);
 bool attention_sm90_fits_registers(const attention_sm90_config *config, int registers_per_sm);
 

@@ -94,11 +94,8 @@ void attention_decode_add_up(const decode_sums *sums);
 /* The same by all CTAs of a cluster together, from their shared memory. */
 void attention_decode_add_up_cluster(const decode_sums *sums);
 
-/*
- * The splits of a sequence as the leaves of a binary tree. True in the CTA that comes second to a node: the other one has
- * left its partial in the workspace, by leave(). Nodes have the number of the first split of their right half.
- */
-val attention_decode_is_second(const decode_sums *sums, val node, void (*leave)(void *of), void *of);
+/* Counter `number` of those of a sequence, head and tile, of which each has `of_rows`: its address. All are 0 between launches. */
+val attention_decode_counter(const decode_sums *sums, val of_rows, val number);
 
 /* The logarithm of the sum of a row's weights, row `row` of the group. */
 void attention_decode_store_logarithm(const decode_place *place, val row, val top, val sum);
