@@ -71,7 +71,7 @@ static const problem problems[] = {
               "high=8 stages=2 ctas=1'" },
     { .line = "conv n=1 c=64 h=16 w=16 k=64 r=3 s=3 pad=1 dtype=bf16 direction=weight", .full = true },
     { .line =
-          "attention heads=2 q=200 kv=200 d=64 causal=1 impl=sm90 config='consumers=1 tile_n=64 slots=4 turns=0 old=0'",
+          "attention heads=2 q=200 kv=200 d=64 causal=1 impl=sm90 config='consumers=1 tile_n=64 slots=4 old=0'",
       .full = true,
       .spared = { { "attention_sm90.c", IR_WGMMA_FENCE, "no register is used between it and the fence before" } } },
     { .line = "attention heads=2 q=200 kv=150 d=64 direction=backward impl=sm90_backward",

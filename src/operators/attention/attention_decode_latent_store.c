@@ -137,9 +137,8 @@ static quads columns_of(const climber *x, const decode_partial *partial)
                     x->sums->threads * QUAD_BYTES };
 }
 
-static void leave_partial(void *of)
+static void leave_partial(const climber *x)
 {
-    const climber *x = of;
     const online_rows *rows = x->part->online;
     const decode_partial partial = attention_decode_partial_of(x->sums, x->first);
     const quads to = columns_of(x, &partial);
@@ -152,13 +151,7 @@ static void leave_partial(void *of)
         }
 }
 
-static void leave(climber *x)
-{
-    named_sync(imm(x->sums->barrier), x->sums->threads); // all know the maxima that were here
-    leave_partial(x);
-}
-
-static void add_partial(climber *x)
+static void add_partial(const climber *x)
 {
     const decode_partial partial = attention_decode_partial_of(x->sums, x->other);
     const quads from = columns_of(x, &partial);
@@ -204,7 +197,7 @@ static val is_own(const climber *x, val left)
 }
 
 /* Calls either: by whether sums of this node's level are in shared memory. */
-static void by_level(climber *x, void (*in_smem)(const climber *x), void (*in_workspace)(climber *x))
+static void by_level(const climber *x, void (*in_smem)(const climber *x), void (*in_workspace)(const climber *x))
 {
     if (!x->held->levels) {
         in_workspace(x);
@@ -219,30 +212,59 @@ static void by_level(climber *x, void (*in_smem)(const climber *x), void (*in_wo
     }
 }
 
+static void sync_all(const climber *x)
+{
+    named_sync(imm(x->sums->barrier), x->sums->threads);
+}
+
+/* Is this CTA the second one at the node whose right half begins at split `right`, and counts there? Else it leaves its sum. */
+static val is_second(const climber *x, val right)
+{
+    const val counter = attention_decode_counter(x->sums, add(x->part->place->p.splits, imm(1)), right);
+    tensor sLast = smem_tensor("last", I32, compact(leaf(1)), 4); // (1)
+    sync_all(x);                                                  // all know the last answer
+    IF(eq(thread(), imm(0)))
+        set(sLast, 0, load_acquire(I32, counter));
+    sync_all(x); // the answer is there
+    val before = variable(I32, at(sLast, 0));
+    IF(eq(before, imm(0))) {
+        leave_partial(x);
+        sync_all(x); // the partial is stored
+        IF(eq(thread(), imm(0)))
+            set(sLast, 0, atomic_add_acq_rel(counter, imm_as(I32, 1)));
+        sync_all(x); // the answer is there
+        assign(before, at(sLast, 0));
+    }
+    IF(logical_and(ne(before, imm(0)), eq(thread(), imm(0))))
+        store_relaxed(I32, counter, imm(0));
+    return before;
+}
+
 /* At the node between splits `left` and `right`: who comes first leaves its sum, who comes second adds it. True for the latter. */
 static val meet(climber *x, val left, val right)
 {
-    const val one = imm_as(U32, 1), none = imm_as(U32, 0), is_second = variable(U32, one);
+    const val comes_second = variable(I32, imm(1));
     x->is_own = is_own(x, left);
     x->other = select(eq(x->first, left), right, left);
     IF(x->is_own) {
         IF(eq(x->first, left)) {
-            by_level(x, hold, leave);
-            assign(is_second, none);
+            sync_all(x); // all know the maxima that may be there
+            by_level(x, hold, leave_partial);
+            assign(comes_second, imm(0));
         }
     }
     ELSE
     {
-        assign(is_second, select(attention_decode_is_second(x->sums, right, leave_partial, x), one, none));
+        assign(comes_second, is_second(x, right));
     }
-    IF(ne(is_second, imm(0)))
+    IF(ne(comes_second, imm(0)))
         by_level(x, add_held, add_partial);
-    return is_second;
+    return comes_second;
 }
 
 void attention_decode_latent_climb(const latent_part *part, const decode_sums *sums, const latent_held *held)
 {
-    const val splits = part->place->splits, goes_on = variable(U32, imm(1));
+    const val splits = part->place->splits, goes_on = variable(I32, imm(1));
     climber x = { .part = part,
                   .sums = sums,
                   .held = held,

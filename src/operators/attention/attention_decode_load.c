@@ -10,18 +10,18 @@ enum {
 };
 
 /* The first of the new tokens' keys. */
-static val first_new(const decode_place *place)
+static val first_new(const decode_kernel *k)
 {
-    return sub(max(place->length, imm(place->form.tokens)), imm(place->form.tokens));
+    return sub(max(k->place.length, imm(k->place.form.tokens)), imm(k->place.form.tokens));
 }
 
-/* The address of a head in a cache of K or V; with pages, in the first page. */
-static val head_of(const decode_place *place, int which, val pointer)
+/* The address of this CTA's head in a cache of K or V; with pages, in the first page. */
+static val head_of(const decode_kernel *k, int which, val pointer)
 {
-    const attention_decode_values *p = &place->p;
+    const attention_decode_values *p = &k->place.p;
     layout heads = make_layout(shape(p->kv_heads, p->batch), stride(p->ld_head[which], p->ld_batch[which]));
-    return tensor_address(gmem_tensor(pointer, place->form.cache, heads),
-                          coord(place->kv_head, place->form.page ? imm_as(U32, 0) : place->batch));
+    return tensor_address(gmem_tensor(pointer, k->place.form.cache, heads),
+                          coord(k->place.kv_head, k->place.form.page ? imm_as(U32, 0) : k->place.batch));
 }
 
 block_rows attention_decode_no_rows(const decode_kernel *k)
@@ -34,8 +34,9 @@ block_rows attention_decode_no_rows(const decode_kernel *k)
 }
 
 /* The number of a key's page; one that is old is a number of a page, too. */
-static val page_of(const decode_place *place, val key)
+static val page_of(const decode_kernel *k, val key)
 {
+    const decode_place *place = &k->place;
     tensor gTable = attention_decode_table_of(&place->p); // (PAGES,BATCH)
     int_tuple entry = coord(div(key, imm(place->form.page)), place->batch);
     const val page = convert(U32, attention_decode_number_at(place, gTable, entry));
@@ -45,15 +46,16 @@ static val page_of(const decode_place *place, val key)
 /* The table is read up to kv, so it need not wait for the length. */
 void attention_decode_find_rows(const decode_kernel *k, val number, block_rows *rows)
 {
-    const decode_place *place = &k->load;
+    const attention_decode_form *form = &k->place.form;
+    const attention_decode_values *p = &k->place.p;
     const int bn = k->cfg->keys;
-    val start = attention_decode_block_start(k, place, number);
-    val key = min(add(start, thread_at(lane(), 0, bn, LANES / bn)), sub(place->p.kv, imm(1)));
-    if (place->form.page)
-        assign(rows->page, page_of(place, key));
+    val start = attention_decode_block_start(k, number);
+    val key = min(add(start, thread_at(lane(), 0, bn, LANES / bn)), sub(p->kv, imm(1)));
+    if (form->page)
+        assign(rows->page, page_of(k, key));
     assign(rows->key, key);
     assign(rows->count,
-           sub(convert(I32, place->form.append ? min(place->to, first_new(place)) : place->to), convert(I32, start)));
+           sub(convert(I32, form->append ? min(k->place.to, first_new(k)) : k->place.to), convert(I32, start)));
 }
 
 /* Where a key is in K or V, in vectors from the head's first. */
@@ -68,17 +70,18 @@ static val vectors_before(const decode_kernel *k, int which, val key, val number
 
 void attention_decode_prefetch(const decode_kernel *k)
 {
-    decode_place early = k->place, *place = &early;
+    decode_kernel early = *k;
+    decode_place *place = &early.place;
     const attention_decode_sm80_config *c = k->cfg;
     place->hints = true;
     attention_decode_find_keys(place, c->split);
     const val end = min(place->to, add(place->from, imm((c->stages - 1) * c->keys * c->warps / c->row_warps)));
     LOOP_FROM(key, add(place->from, thread()), end, imm(LANES * c->warps)) {
-        const val page = place->form.page ? page_of(place, key) : imm_as(U32, 0);
+        const val page = place->form.page ? page_of(&early, key) : imm_as(U32, 0);
         for (int which = ATTENTION_K; which <= ATTENTION_V; which++) {
             const int bytes = 2 * (which == ATTENTION_K ? place->form.d : place->form.dv) / k->packed;
-            const val row = mul(convert(U64, vectors_before(k, which, key, page)), imm_as(U64, 16));
-            bulk_prefetch(add(head_of(place, which, place->p.x[which]), row), imm(bytes));
+            const val row = mul(convert(U64, vectors_before(&early, which, key, page)), imm_as(U64, 16));
+            bulk_prefetch(add(head_of(&early, which, place->p.x[which]), row), imm(bytes));
         }
     }
 }
@@ -114,7 +117,7 @@ static void load_rows(const decode_kernel *k, int which, const block_place *to)
                                       compact_right(shape(down, across)), compact(shape(1, VECTOR)));
     val row = thread_at(lane(), 1, across, down), column = mul(thread_at(lane(), 0, across, down), imm(VECTOR));
     val at = vectors_before(k, which, rows->key, rows->page);
-    val base = add(head_of(&k->load, which, k->place.p.x[which]), convert(U64, mul(column, imm(2))));
+    val base = add(head_of(k, which, k->place.p.x[which]), convert(U64, mul(column, imm(2))));
     for (int i = 0; i < k->cfg->keys / down; i++) {
         val this = add(row, imm(i * down)), first = mul(convert(U64, shuffle(at, this)), imm_as(U64, 16));
         val exists = lt(convert(I32, this), rows->count);
@@ -202,9 +205,9 @@ static void store_item(const decode_kernel *k, int which, const new_item *x, ten
     if (which == ATTENTION_V && k->place.form.latent)
         return;
     IF(eq(k->place.tile, imm(0))) {
-        const val page = k->place.form.page ? page_of(&k->place, x->key) : imm_as(U32, 0);
+        const val page = k->place.form.page ? page_of(k, x->key) : imm_as(U32, 0);
         const val row = mul(convert(U64, vectors_before(k, which, x->key, page)), imm_as(U64, 16));
-        const val head = head_of(&k->place, which, k->place.p.into[which]);
+        const val head = head_of(k, which, k->place.p.into[which]);
         const val to = add(add(head, row), convert(U64, mul(x->group, imm(4 * words))));
         copy(rW, gmem_tensor(to, I32, compact(leaf(words))), 4 * words);
     }
@@ -239,7 +242,7 @@ static void append_rows(const decode_kernel *k, int which, const block_place *at
 void attention_decode_append(const decode_kernel *k, val start, val slot)
 {
     val end = min(add(start, imm(k->cfg->keys)), k->place.to);
-    IF(lt(max(start, first_new(&k->place)), end)) {
+    IF(lt(max(start, first_new(k)), end)) {
         const block_place at = { .start = start, .slot = slot };
         share_out(k, append_rows, &at);
         attention_decode_block_sync(k);
@@ -262,7 +265,7 @@ void attention_decode_store_new(decode_kernel *k)
         const tensor rX = k->rKV[which];
         k->rKV[which] = fragment(I32, compact(leaf(words_of_item(k))));
         fill(k->rKV[which], imm_as(I32, 0));
-        IF(lt(first_new(&k->place), k->place.to)) {
+        IF(lt(first_new(k), k->place.to)) {
             const new_item x = item_of(k, which, lane());
             const tensor rW = words_of(k, which, rX);
             for (int i = 0; i < words_of_item(k); i++)

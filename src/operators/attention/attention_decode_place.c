@@ -63,52 +63,6 @@ void attention_decode_find_cta(decode_place *at, val number)
     at->batch = number;
 }
 
-/* What differs from sequence to sequence. */
-enum { PLACE_VALUES = 8 };
-
-static void values_of(decode_place *at, val **all)
-{
-    val *const values[PLACE_VALUES] = { &at->tile,  &at->kv_head, &at->batch, &at->length,
-                                        &at->begin, &at->splits,  &at->from,  &at->to };
-    for (int i = 0; i < PLACE_VALUES; i++)
-        all[i] = values[i];
-}
-
-decode_place attention_decode_place_variables(const decode_place *place)
-{
-    decode_place own = *place;
-    val *all[PLACE_VALUES];
-    values_of(&own, all);
-    for (int i = 0; i < PLACE_VALUES; i++)
-        *all[i] = variable(U32, *all[i]);
-    return own;
-}
-
-void attention_decode_go_on(decode_place *place, const decode_place *to)
-{
-    decode_place next = *to;
-    val *all[PLACE_VALUES], *of_next[PLACE_VALUES];
-    values_of(place, all);
-    values_of(&next, of_next);
-    for (int i = 0; i < PLACE_VALUES; i++)
-        assign(*all[i], *of_next[i]);
-}
-
-val attention_decode_units(const decode_place *place)
-{
-    return mul(mul(place->p.batch, place->p.kv_heads), imm(place->tiles));
-}
-
-void attention_decode_go_to(decode_place *place, val number, int split)
-{
-    const val units = attention_decode_units(place);
-    decode_place next = *place;
-    attention_decode_find_cta(&next, min(number, sub(units, imm(1))));
-    attention_decode_find_keys(&next, split);
-    next.to = select(lt(number, units), next.to, imm_as(U32, 0));
-    attention_decode_go_on(place, &next);
-}
-
 /* Splits of sequence `batch`, of all heads; 0 where there is none. */
 static val splits_of(decode_place at, int split, val batch)
 {

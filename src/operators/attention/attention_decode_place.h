@@ -38,15 +38,6 @@ void attention_decode_find_keys(decode_place *place, int split);
 void attention_decode_for_share(decode_place *place, int split, void (*each)(void *of, val before, val after),
                                 void *of);
 
-/*
- * Persistent CTAs, that have all keys of each sequence: a place of variables; going to sequence and head `number`, of no keys
- * where there are no more, or to where another one is; how many there are.
- */
-decode_place attention_decode_place_variables(const decode_place *place);
-void attention_decode_go_to(decode_place *place, val number, int split);
-void attention_decode_go_on(decode_place *place, const decode_place *to);
-val attention_decode_units(const decode_place *place);
-
 /* A length, or the number of a page, which may be old where those are hints. */
 val attention_decode_number_at(const decode_place *place, tensor gNumbers, int_tuple where);
 
@@ -103,11 +94,8 @@ void attention_decode_add_up(const decode_sums *sums);
 /* The same by all CTAs of a cluster together, from their shared memory. */
 void attention_decode_add_up_cluster(const decode_sums *sums);
 
-/*
- * The splits of a sequence as the leaves of a binary tree. True in the CTA that comes second to a node: the other one has
- * left its partial in the workspace, by leave(). Nodes have the number of the first split of their right half.
- */
-val attention_decode_is_second(const decode_sums *sums, val node, void (*leave)(void *of), void *of);
+/* Counter `number` of those of a sequence, head and tile, of which each has `of_rows`: its address. All are 0 between launches. */
+val attention_decode_counter(const decode_sums *sums, val of_rows, val number);
 
 /* The logarithm of the sum of a row's weights, row `row` of the group. */
 void attention_decode_store_logarithm(const decode_place *place, val row, val top, val sum);

@@ -321,7 +321,8 @@ static int64_t ctas_of(const ckl_attention_decode_desc *d, const attention_decod
 /* CTAs that an SM has room for: in shared memory, and in registers, of which a sum of splits takes some. */
 static int64_t resident(const ckl_device_info *device, const attention_decode_sm80_config *c)
 {
-    const int64_t in_registers = c->ctas ? c->ctas : c->form.d > 64 || c->form.dv > 64 ? CTAS : CTAS + 1;
+    const int64_t of_four_warps = c->form.d > 64 || c->form.dv > 64 ? CTAS : CTAS + 1,
+                  in_registers = c->ctas ? c->ctas : 4 * of_four_warps / c->warps;
     return min_i64(c->row_warps > 1 ? 1 : in_registers,
                    device->smem_per_sm_bytes / (attention_decode_sm80_smem(c) + SMEM_RESERVED));
 }
@@ -380,29 +381,9 @@ static double bytes_of_sm(const ckl_attention_decode_desc *d, const ckl_device_i
     choose_cluster(d, device, &clustered);
     const int64_t alone = clustered.cluster == 2 ? device->sm_count : device->sm_count * 3 / 4; // on an SM each
     const bool is_alone = clustered.cluster > 1 && ctas <= alone;
-    const double sum = own == ceil_div(d->kv, c->split) ? 0
-                       : is_alone                       ? SUM_OF_CLUSTER
-                                                        : SUM,
-                 starts = c->persistent ? 1 : turns + (last > 0);
-    return turns * waited_for(c, (double)rooms, each) + (last ? waited_for(c, (double)last, each) : 0) +
-           starts * START + sum;
-}
-
-static bool has_all_keys(const ckl_attention_decode_desc *d, const attention_decode_sm80_config *c)
-{
-    return d->kv <= (int64_t)c->split * c->run;
-}
-
-/*
- * Where sequences that CTAs have whole come in several turns, CTAs are persistent: the first keys of the next one are on their way
- * before the last one ends. Sequences should fill a ring at least.
- */
-static bool is_persistent(const ckl_attention_decode_desc *d, const ckl_device_info *device,
-                          attention_decode_sm80_config c)
-{
-    c.persistent = true;
-    return has_all_keys(d, &c) && d->kv >= c.stages * c.keys * attention_decode_rings(&c) &&
-           runs_of(d, &c) > resident(device, &c) * device->sm_count && resident(device, &c) >= max_i64(c.ctas, 1);
+    const double sum = own == ceil_div(d->kv, c->split) ? 0 : is_alone ? SUM_OF_CLUSTER : SUM;
+    return turns * (waited_for(c, (double)rooms, each) + START) +
+           (last ? waited_for(c, (double)last, each) + START : 0) + sum;
 }
 
 /* Splits of a CTA whose sums fit registers beside O: of heads with more than 128 elements few, or none. */
@@ -449,7 +430,6 @@ static void share_sms(const ckl_attention_decode_desc *d, const ckl_device_info 
         for (int run = 1; run <= run_max(&first); run *= 2) {
             attention_decode_sm80_config tried = first;
             tried.run = run;
-            tried.persistent = is_persistent(d, device, tried);
             const double bytes = is_possible(d, device, &tried) ? bytes_of_sm(d, device, &tried) : INFINITY;
             if (bytes < least) {
                 least = bytes;
@@ -473,6 +453,11 @@ static void share_few_keys(const ckl_attention_decode_desc *d, const ckl_device_
     c->ahead = device->has_tma;
     while (2 * runs_of(d, c) > CTAS * device->sm_count && d->kv <= c->warps / 2 * c->keys)
         c->warps /= 2;
+}
+
+static bool has_all_keys(const ckl_attention_decode_desc *d, const attention_decode_sm80_config *c)
+{
+    return d->kv <= (int64_t)c->split * c->run;
 }
 
 /*
@@ -515,9 +500,14 @@ static ckl_status choose_sm80(const void *desc, const ckl_device_info *device, v
     } else
         share_few_keys(d, device, c);
     const bool fits = !narrow || (d->d <= 128 && d->dv <= 128);
-    if (narrow && fits && c->convert && d->kv > SPLIT_MIN)
+    if (narrow && fits && c->convert && d->kv > SPLIT_MIN) {
         c->keys = 32; // a block has the bytes of 16 keys of 16 bits
-    else if (narrow && fits && c->row_warps == 1)
+        if (d->kv <= 2 * SPLIT_MIN &&
+            c->row_warps == 1) { // more CTAs, whose starts and ends overlap: 64 sequences 42.1 -> 38.2 us
+            c->warps = 2;
+            c->split = SPLIT_MIN / 4;
+        }
+    } else if (narrow && fits && c->row_warps == 1)
         c->ctas = E4M3_CTAS;
     if (fits && (!narrow || c->convert)) // else sums do not fit registers
         share_sms(d, device, c);
@@ -586,8 +576,6 @@ static ckl_status admit_sm80(const void *desc, const ckl_device_info *device, co
     if (c->whole && (c->cluster > 1 || !has_all_keys(d, c)))
         FAIL(CKL_UNSUPPORTED, "attention_decode sm80: whole=1 is not for kv=%" PRId64 " in runs of %d times %d keys",
              d->kv, c->run, c->split);
-    if (c->persistent && !c->whole)
-        FAIL(CKL_UNSUPPORTED, "attention_decode sm80: persistent=1 is for whole=1");
     if (c->run > 1 && !attention_decode_quads(&c->form, rows, 32 * c->warps))
         FAIL(CKL_UNSUPPORTED, "attention_decode sm80: run=%d: %d warps do not hold the sum of %d rows of dv=%d", c->run,
              c->warps, rows, c->form.dv);
@@ -611,9 +599,7 @@ static int64_t workspace_sm80(const ckl_plan *plan)
 static ckl_status launch_sm80(const ckl_plan *plan, const void *args, ckl_stream stream)
 {
     const attention_decode_sm80_config *c = plan->config;
-    const int64_t ctas = ctas_of(plan->desc, c),
-                  grid = c->persistent ? min_i64(ctas, plan->kernels[0].clusters_resident) : ctas;
-    return attention_decode_launch(plan, args, attention_decode_rows(c), c->split, grid, stream);
+    return attention_decode_launch(plan, args, attention_decode_rows(c), c->split, ctas_of(plan->desc, c), stream);
 }
 
 static const field sm80_fields[] = { ATTENTION_DECODE_FORM(FIELD_NESTED, (attention_decode_sm80_config, form)) //

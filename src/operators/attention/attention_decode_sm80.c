@@ -47,16 +47,11 @@ static int64_t merge_bytes(const attention_decode_sm80_config *c)
            (packed_in(&c->form) * attention_columns_of(c->form.dv / packed_in(&c->form)).used + DECODE_PAD) * 4;
 }
 
-/* Does the ring go on after a split? Then partials lie beside it, else where it was. */
-static bool ring_goes_on(const attention_decode_sm80_config *c)
-{
-    return c->run > 1 || c->persistent;
-}
-
+/* Where a CTA has one split, the partials lie where the rings were; else beside these, which go on. */
 static int64_t rings_and_partials_bytes(const attention_decode_sm80_config *c)
 {
     const int64_t rings = ring_bytes(c, c->form.d) + ring_bytes(c, c->form.dv);
-    return ring_goes_on(c) ? rings + merge_bytes(c) : max_i64(rings, merge_bytes(c));
+    return c->run == 1 ? max_i64(rings, merge_bytes(c)) : rings + merge_bytes(c);
 }
 
 int64_t attention_decode_sm80_smem(const attention_decode_sm80_config *c)
@@ -85,10 +80,10 @@ static val first_row(const decode_kernel *k)
     return row_in_tile(k, mul(k->place.tile, imm(k->place.rows)));
 }
 
-val attention_decode_block_start(const decode_kernel *k, const decode_place *place, val number)
+val attention_decode_block_start(const decode_kernel *k, val number)
 {
     const val block = add(ring_of(k), mul(number, imm(attention_decode_rings(k->cfg))));
-    return add(place->from, mul(block, imm(k->cfg->keys)));
+    return add(k->place.from, mul(block, imm(k->cfg->keys)));
 }
 
 void attention_decode_block_sync(const decode_kernel *k)
@@ -124,7 +119,7 @@ static void describe_memory(decode_kernel *k)
     k->sV = ring_at(k, first + k_bytes, k->dv);
     k->sVt = attention_transposed_chunks(k->sV, k->dv);
     const int width = width_of(k), pitch = width + DECODE_PAD, rows = shared_rows(c), rings = attention_decode_rings(c);
-    k->sO = smem_view(smem_address(first + (ring_goes_on(c) ? both : 0)), F32,
+    k->sO = smem_view(smem_address(first + (c->run == 1 ? 0 : both)), F32,
                       make_layout(shape(rows, width, rings), stride(pitch, 1, rows * pitch)));
     k->sTop = smem_tensor("maxima", F32, compact(shape(rows, rings)), 4);
     k->sSum = smem_tensor("sums", F32, compact(shape(rows, rings)), 4);
@@ -278,7 +273,7 @@ static void multiply_values(const decode_kernel *k, val slot)
 
 static void use_block(decode_kernel *k, val number, val slot)
 {
-    val start = attention_decode_block_start(k, &k->place, number);
+    val start = attention_decode_block_start(k, number);
     if (k->place.form.append)
         attention_decode_append(k, start, slot);
     (k->packed == 1 ? multiply_keys : attention_decode_multiply_narrow_keys)(k, slot);
@@ -301,43 +296,21 @@ static void use_block(decode_kernel *k, val number, val slot)
 
 /*
  * A warp's way through its ring: its blocks, the most that a warp has, the slots to use and to fill next, and where the
- * block for the latter is. A persistent CTA has as many rounds as stages at least, some of them without blocks: so what is loaded
- * is at most a sequence ahead.
+ * block for the latter is.
  */
 typedef struct ring_place {
     val first, count, rounds, use, fill;
     block_rows next;
-    val unit, number; // persistent: the sequence and head of `next`, which block of it that is
 } ring_place;
-
-/* Rounds of all warps through the keys of a CTA; sets the blocks of this one. */
-static val rounds_of(const decode_kernel *k, const decode_place *at, val *count)
-{
-    const int bn = k->cfg->keys, rings = attention_decode_rings(k->cfg);
-    val blocks = div(add(sub(max(at->to, at->from), at->from), imm(bn - 1)), imm(bn));
-    *count = div(sub(add(blocks, imm(rings - 1)), ring_of(k)), imm(rings));
-    val rounds = div(add(blocks, imm(rings - 1)), imm(rings));
-    return k->cfg->persistent ? max(rounds, imm(k->cfg->stages)) : rounds;
-}
-
-/* What a warp, or a persistent CTA, does first for its keys. */
-static void begin_keys(decode_kernel *k, ring_place *r)
-{
-    r->rounds = rounds_of(k, &k->place, &r->count);
-    if (k->place.form.append)
-        attention_decode_load_new(k);
-    keeps_queries(k) ? load_queries(k) : find_queries(k); // overlaps the first copies
-    if (k->factors != k->place.form.dtype)
-        attention_decode_queries_to_f16(k);
-    if (k->place.form.append)
-        attention_decode_store_new(k);
-}
 
 /* Starts the copies of the first blocks; all are found before the first one is waited for. */
 static ring_place begin_ring(decode_kernel *k)
 {
-    const int stages = k->cfg->stages;
+    const int stages = k->cfg->stages, bn = k->cfg->keys, rings = attention_decode_rings(k->cfg);
+    val blocks = div(add(sub(max(k->place.to, k->place.from), k->place.from), imm(bn - 1)), imm(bn));
     ring_place r = { .first = mul(ring_of(k), imm(stages)) };
+    r.count = div(sub(add(blocks, imm(rings - 1)), ring_of(k)), imm(rings));
+    r.rounds = div(add(blocks, imm(rings - 1)), imm(rings));
     block_rows rows[STAGES_MAX];
     for (int s = 0; s < stages; s++) {
         rows[s] = attention_decode_no_rows(k);
@@ -345,30 +318,17 @@ static ring_place begin_ring(decode_kernel *k)
     }
     for (int s = 0; s < stages - 1; s++)
         attention_decode_load_block(k, &rows[s], add(r.first, imm(s)));
+    if (k->place.form.append)
+        attention_decode_load_new(k);
+    keeps_queries(k) ? load_queries(k) : find_queries(k); // overlaps the first copies
+    if (k->factors != k->place.form.dtype)
+        attention_decode_queries_to_f16(k);
+    if (k->place.form.append)
+        attention_decode_store_new(k);
     r.next = rows[stages - 1];
     r.use = variable(U32, imm(0));
     r.fill = variable(U32, imm(stages - 1));
-    if (k->cfg->persistent) {
-        r.unit = variable(U32, cta_x());
-        r.number = variable(U32, imm(stages - 1));
-    }
     return r;
-}
-
-/* Finds the block behind the next one, `number` of this sequence; of a persistent CTA perhaps the next one's first. */
-static void find_next(decode_kernel *k, ring_place *r, val number)
-{
-    if (k->cfg->persistent) {
-        val count;
-        assign(r->number, add(r->number, imm(1)));
-        IF(eq(r->number, rounds_of(k, &k->load, &count))) {
-            assign(r->number, imm(0));
-            assign(r->unit, add(r->unit, grid_x()));
-            attention_decode_go_to(&k->load, r->unit, k->cfg->split);
-        }
-        number = r->number;
-    }
-    attention_decode_find_rows(k, number, &r->next);
 }
 
 /*
@@ -383,12 +343,8 @@ static void attend(decode_kernel *k, ring_place *r, val from, val to)
         cp_async_wait(stages - 2);
         attention_decode_block_sync(k);
         attention_decode_load_block(k, &r->next, add(r->first, r->fill));
-        find_next(k, r, add(i, imm(stages)));
-        if (k->cfg->persistent)
-            IF(lt(i, r->count))
-                use_block(k, i, add(r->first, r->use));
-            else
-                use_block(k, i, add(r->first, r->use));
+        attention_decode_find_rows(k, add(i, imm(stages)), &r->next);
+        use_block(k, i, add(r->first, r->use));
         assign(r->use, select(eq(r->use, imm(stages - 1)), imm(0), add(r->use, imm(1))));
         assign(r->fill, select(eq(r->fill, imm(stages - 1)), imm(0), add(r->fill, imm(1))));
     }
@@ -402,15 +358,14 @@ static void attend_together(decode_kernel *k, ring_place *r, val from, val to)
 {
     enum { KEYS = 512 };
     const attention_decode_sm80_config *c = k->cfg;
-    const val own = c->persistent ? r->rounds : r->count;
     if (c->split <= KEYS) {
-        attend(k, r, min(from, own), min(to, own));
+        attend(k, r, min(from, r->count), min(to, r->count));
         return;
     }
     const int blocks = KEYS / c->keys / attention_decode_rings(c);
     LOOP_FROM(at, from, to, imm(blocks)) {
         val end = min(add(at, imm(blocks)), to);
-        attend(k, r, min(at, own), min(end, own));
+        attend(k, r, min(at, r->count), min(end, r->count));
         cta_sync();
     }
 }
@@ -480,10 +435,7 @@ static void attend_split(void *of, val number)
     const val blocks = imm_as(U32, c->split / c->keys / attention_decode_rings(c)), from = mul(number, blocks);
     fill(k->out, immf(0));
     attention_online_rows_reset(&k->online);
-    val to = min(add(from, blocks), run->ring->rounds);
-    if (c->persistent) // rounds without blocks follow the last split
-        to = select(lt(add(number, imm(1)), k->place.splits), to, run->ring->rounds);
-    attend_together(k, run->ring, from, to);
+    attend_together(k, run->ring, from, min(add(from, blocks), run->ring->rounds));
     share_states(k);
 }
 
@@ -494,21 +446,19 @@ static void end_keys(void)
     launch_dependents();
 }
 
-/* All keys of this CTA; of a persistent one those of a sequence. */
-static void attend_splits(decode_kernel *k, ring_place *r, const decode_sums *sums)
+static void attend_splits(decode_kernel *k, const decode_sums *sums)
 {
-    const bool is_last = !k->cfg->persistent;
-    split_run run = { k, r };
-    if (k->cfg->run > 1)
-        attention_decode_sum_run(sums, attend_split, &run);
-    else
-        attend_together(k, r, imm_as(U32, 0), r->rounds);
-    if (is_last)
+    ring_place r = begin_ring(k);
+    split_run run = { k, &r };
+    if (k->cfg->run == 1) {
+        attend_together(k, &r, imm_as(U32, 0), r.rounds);
         end_keys();
-    if (k->cfg->run > 1)
+        share_states(k);
+        attention_decode_finish_split(sums);
         return;
-    share_states(k);
-    attention_decode_finish_split(sums);
+    }
+    attention_decode_sum_run(sums, attend_split, &run);
+    end_keys();
 }
 
 static decode_sums sums_of(const decode_kernel *k)
@@ -526,22 +476,6 @@ static decode_sums sums_of(const decode_kernel *k)
                           .sTop = k->sTop,
                           .sSum = k->sSum,
                           .value_scale = k->value_scale };
-}
-
-/* Every grid_x-th sequence and head. What is loaded is in the next one by the end of each. */
-static void attend_sequences(decode_kernel *k)
-{
-    ring_place r = begin_ring(k);
-    FOREVER {
-        describe_scales(k);
-        describe_registers(k);
-        const decode_sums sums = sums_of(k);
-        begin_keys(k, &r);
-        attend_splits(k, &r, &sums);
-        attention_decode_go_on(&k->place, &k->load);
-        BREAK_IF(ge(r.unit, attention_decode_units(&k->place)));
-    }
-    end_keys();
 }
 
 void attention_decode_sm80(const void *config, int kernel)
@@ -569,20 +503,11 @@ void attention_decode_sm80(const void *config, int kernel)
     if (cfg->early)
         launch_dependents();
     attention_decode_find_keys(&k.place, cfg->split);
-    k.load = k.place;
-    if (cfg->persistent) {
-        k.place = attention_decode_place_variables(&k.load);
-        k.load = attention_decode_place_variables(&k.load);
-        attend_sequences(&k);
-        return;
-    }
     describe_scales(&k);
     const decode_sums sums = sums_of(&k);
     IF(lt(k.place.split, k.place.splits)) {
         describe_registers(&k);
-        ring_place r = begin_ring(&k);
-        begin_keys(&k, &r);
-        attend_splits(&k, &r, &sums);
+        attend_splits(&k, &sums);
         if (cfg->cluster == 1 && !cfg->whole)
             IF(gt(k.place.splits, imm(cfg->run)))
                 attention_decode_add_up(&sums);

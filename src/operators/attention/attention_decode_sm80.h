@@ -8,17 +8,16 @@ enum { DECODE_PAD = 4 }; // columns between rows of O in shared memory, against 
 /* Everything that the steps share. Letters: rows (BM), keys of a block (BN). */
 typedef struct decode_kernel {
     const attention_decode_sm80_config *cfg;
-    decode_place place; // of what is computed
-    decode_place load;  // of what is loaded: where CTAs are persistent, of the next sequence before this one ends
-    columns d, dv;      // of 16-bit words of the cache
-    int packed;         // elements of such a word
-    tensor sK, sV;      // (BN,CHUNK,CHUNKS,SLOTS), stages of all warps
-    tensor sVt;         // (DV,BN,SLOTS)
-    tensor sO;          // (BM,DV,WARPS), f32, in the memory of the rings
-    tensor sTop, sSum;  // (BM,WARPS)
-    ckl_dtype factors;  // what is multiplied: dtype, or f16 where the cache is of 8 bits
-    tiled_mma mma;      // of a warp
-    tensor rQ;          // (PAIRS,MMA_M,MMA_K)
+    decode_place place;
+    columns d, dv;                 // of 16-bit words of the cache
+    int packed;                    // elements of such a word
+    tensor sK, sV;                 // (BN,CHUNK,CHUNKS,SLOTS), stages of all warps
+    tensor sVt;                    // (DV,BN,SLOTS)
+    tensor sO;                     // (BM,DV,WARPS), f32, in the memory of the rings
+    tensor sTop, sSum;             // (BM,WARPS)
+    ckl_dtype factors;             // what is multiplied: dtype, or f16 where the cache is of 8 bits
+    tiled_mma mma;                 // of a warp
+    tensor rQ;                     // (PAIRS,MMA_M,MMA_K)
     val query[ONLINE_ROWS_MAX];    // addresses of this lane's, where they do not stay in registers
     tensor scores, out;            // (MMA,MMA_M,MMA_N)
     tensor used_scores, used_out;  // the same without rows that no tile has
@@ -39,7 +38,7 @@ typedef struct block_rows {
 } block_rows;
 
 /* The first key of block `number` of this warp. All warps that share one: its copies have arrived, and it may be overwritten. */
-val attention_decode_block_start(const decode_kernel *k, const decode_place *place, val number);
+val attention_decode_block_start(const decode_kernel *k, val number);
 void attention_decode_block_sync(const decode_kernel *k);
 
 /* Fresh variables; then setting them for block `number` of this warp. */

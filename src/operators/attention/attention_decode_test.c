@@ -260,18 +260,6 @@ static const char *const cases[] = {
     "row_warps=1 split=256 cluster=4' # the same, two tiles and a window",
     "heads=16 kv_heads=2 q=3 kv=900 d=128 batch=3 shortest=1 page=16 layout=bshd cache=e4m3 dtype=bf16 append=1 "
     "impl=sm80 config='stages=3 split=128 run=4 cluster=2'",
-    "heads=4 kv=300 d=64 batch=40 shortest=0 page=16 append=1 lse=1 impl=sm80 config='warps=4 keys=16 stages=8 ctas=0 "
-    "split=512 run=1 whole=1 persistent=1 ahead=0' # persistent: several sequences a CTA, rounds without blocks",
-    "heads=8 kv_heads=4 kv=450 d=128 batch=36 shortest=1 page=64 layout=bshd dtype=bf16 cache=e4m3 append=1 sinks=1 "
-    "impl=sm80 config='warps=4 keys=32 stages=4 ctas=0 split=128 run=4 cluster=1 whole=1 persistent=1'",
-    "heads=18 kv_heads=3 q=3 kv=400 d=64 batch=46 shortest=1 lse=1 impl=sm80 config='warps=8 row_warps=2 keys=32 "
-    "stages=4 split=256 run=2 cluster=1 whole=1 persistent=1' # the same, two warps a ring",
-    "heads=8 kv_heads=2 q=9 kv=250 d=128 batch=23 shortest=2 left=100 sinks=1 dtype=bf16 impl=sm80 config='warps=4 "
-    "row_warps=1 keys=16 stages=4 ctas=0 split=512 run=1 whole=1 persistent=1' # the same, three tiles and a window",
-    "heads=4 kv_heads=2 kv=150 d=256 batch=67 shortest=0 page=16 impl=sm80 config='warps=4 keys=16 stages=3 split=64 "
-    "run=4 cluster=1 whole=1 persistent=1' # the same, queries loaded again",
-    "heads=4 kv_heads=1 kv=700 d=128 batch=134 shortest=1 page=16 layout=bshd impl=sm80 config='warps=4 keys=16 "
-    "stages=4 split=640 run=2 cluster=1 whole=1 persistent=1' # the same, warps meet",
     "heads=8 kv_heads=2 kv=300 d=64 batch=3 shortest=0 lse=1 cache=e4m3",
     "heads=8 kv_heads=1 kv=1100 d=128 batch=2 shortest=1 page=16 layout=bshd cache=e4m3 dtype=bf16 impl=sm80 "
     "config='stages=5 ctas=2 split=128 run=16'",
@@ -414,8 +402,6 @@ static const test_reject rejects[] = {
     { "impl=sm80 config='split=100'", CKL_INVALID, "attention_decode sm80: split=100 is not a multiple of keys=16" },
     { "kv=600 impl=sm80 config='split=512 run=1 cluster=1 whole=1'", CKL_UNSUPPORTED,
       "attention_decode sm80: whole=1 is not for kv=600 in runs of 1 times 512 keys" },
-    { "impl=sm80 config='persistent=1 whole=0'", CKL_UNSUPPORTED,
-      "attention_decode sm80: persistent=1 is for whole=1" },
     { "impl=sm80 config='run=3'", CKL_INVALID, "attention_decode sm80: run=3 does not divide 16" },
     { "impl=sm80 config='convert=1'", CKL_UNSUPPORTED, "attention_decode sm80: convert=1 is of cache=e4m3 and sm_90" },
     { "left=9 impl=sm80 config='run=2'", CKL_INVALID, "or is more than 1 with left" },

@@ -361,21 +361,23 @@ static bool fits_sm(const ckl_device_info *device, attention_sm90_config c)
 }
 
 /*
- * CTAs of one consumer, whose starts and ends overlap the others' products, where tiles of one exceed the SMs; so do short causal
- * problems of small heads, whose mask leaves more of blocks of 64 keys: 320 heads of 512 queries 46.7 -> 44.6 us, of 640
- * 78.9 -> 62.6, of 768 79.8 -> 74.9, 192 of 128 6.5 -> 5.1.
+ * CTAs of one consumer, whose starts and ends overlap the others' products. They win where tiles of one consumer exceed the SMs
+ * and those of two do not (40 heads of 256 queries, d=128, 10.0 -> 7.8 us), and for causal problems of small heads, whose mask leaves more
+ * of blocks of 64 keys, where these are short (320 heads of 640 queries 78.9 -> 62.6, 192 of 128 6.5 -> 5.1), or SMs have few
+ * tiles, which smaller ones even out (40 heads of 1152 24.4 -> 22.4; ten tiles an SM 3 % slower).
  */
 static void share_sm(const ckl_attention_desc *d, const ckl_device_info *device, attention_sm90_config *c)
 {
-    enum { KEYS_MIN = 128, KEYS_MAX = 768, CTAS = 3, TILE_N = 64 };
+    enum { KEYS_MIN = 128, KEYS_SHORT = 768, KEYS_MAX = 2048, TURNS_MAX = 3, CTAS = 3, TILE_N = 64 };
     const bool is_small = d->d <= 64 && d->dv <= 64, is_plain = !d->mask && !d->score && d->softcap == 0,
-               is_short = c->form.right && d->kv >= KEYS_MIN && d->kv <= KEYS_MAX && is_small;
+               is_few = tiles_of(d, 2 * ATTENTION_ROWS) <= TURNS_MAX * device->sm_count,
+               is_short = c->form.right && is_small && d->kv >= KEYS_MIN && d->kv <= (is_few ? KEYS_MAX : KEYS_SHORT);
     const int64_t tiles = tiles_of(d, ATTENTION_ROWS);
     if (!is_plain || (c->consumers > 1 && !is_short) || tiles <= device->sm_count)
         return;
     attention_sm90_config tried = *c;
     tried.consumers = 1;
-    tried.turns = tried.old = false;
+    tried.old = false;
     if (is_short || (!c->single && !is_small)) {
         tried.tile_n = TILE_N;
         tried.single = false;
@@ -417,14 +419,12 @@ static ckl_status choose_sm90(const void *desc, const ckl_device_info *device, v
     while (c->consumers > 1 && (tiles_of(d, c->consumers * ATTENTION_ROWS) < device->sm_count ||
                                 d->q <= (c->consumers - 1) * ATTENTION_ROWS))
         c->consumers--;
-    c->turns = c->consumers > 1 && !c->single;
     // with the code for lost maxima a kernel takes 2 us longer to begin: 64 causal heads of 1024 take 30.0 us with it, 28.5 without
     const int64_t turns = ceil_div(tiles_of(d, c->consumers * ATTENTION_ROWS), device->sm_count);
     const bool is_brief = turns * ceil_div(d->kv, c->tile_n) <= FEW_BLOCKS && d->softcap == 0 && !d->score;
     c->old =
         c->consumers < 3 && d->d <= 128 && d->dv <= 128 && !d->mask && !c->single && !is_brief; // three would spill
     share_sm(d, device, c);
-    c->lazy = d->dv > 128 && !c->single; // O has more columns than a block has keys: of 256 elements 822 -> 776 us
     c->draw = c->form.right && tiles_of(d, c->consumers * ATTENTION_ROWS) > c->ctas * device->sm_count;
     for (c->slots = SLOTS_MAX; c->slots > SLOTS_MIN && attention_sm90_smem(c) > device->smem_per_cta_bytes / c->ctas;)
         c->slots--;
@@ -440,11 +440,10 @@ static ckl_status admit_sm90(const void *desc, const ckl_device_info *device, co
     TRY(attention_check_form("sm90", CKL_DIRECTION_FORWARD, d, &c->form));
     TRY(attention_check_heads("sm90", d));
     TRY(attention_check_windows("sm90", d));
-    if (c->old && (c->form.mask || c->lazy))
-        FAIL(CKL_INVALID, "attention sm90: old=1 is for scores without mask, and not beside lazy=1");
-    if (c->consumers < 1 || c->consumers > 3 || (c->turns && c->consumers == 1))
-        FAIL(CKL_INVALID, "attention sm90: consumers=%d is not in 1..3, or turns=%d is not of them", c->consumers,
-             c->turns);
+    if (c->old && (c->form.mask || c->form.dv > 128))
+        FAIL(CKL_INVALID, "attention sm90: old=1 is for scores without mask, and for dv up to 128");
+    if (c->consumers < 1 || c->consumers > 3)
+        FAIL(CKL_INVALID, "attention sm90: consumers=%d is not in 1..3", c->consumers);
     if (c->ctas < 1 || c->ctas > 3 || (c->ctas > 1 && c->consumers > 1))
         FAIL(CKL_INVALID, "attention sm90: ctas=%d is not in 1..3, or more than 1 with consumers=%d", c->ctas,
              c->consumers);
