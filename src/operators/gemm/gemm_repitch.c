@@ -28,13 +28,13 @@ typedef struct repitch {
     ckl_dtype type;
     int vector; // elements
     val from_ld, from_stride, to, to_ld, rows, length;
-    val cta;       // among this copy's
-    val matrix;    // of the batch
-    val from, end; // its addresses
-    val first;     // element of the row that this thread's vector begins with
+    val cta;         // among this copy's
+    val matrix;      // of the batch
+    val from, end;   // its addresses
+    val first;       // element of the row that this thread's vector begins with
     val mask[WORDS]; // u32
-    bool pointers; // `from` is an array of the addresses of the batch
-    bool gather;   // rows of the source are those of a list, of the first copy
+    bool pointers;   // `from` is an array of the addresses of the batch
+    bool gather;     // rows of the source are those of a list, of the first copy
     val list, listed, list_rows;
 } repitch;
 

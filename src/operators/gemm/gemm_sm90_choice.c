@@ -3,7 +3,7 @@
  *
  * Every term of the model has a meaning: K steps bound by the tensor cores, or by the bandwidth into an SM or out of
  * L2; epilogues, which ping-pong hides; waves of tiles; memory and power of the device. Coefficients and tiles are
- * fitted to sweeps: scripts/fit_gemm.py writes gemm_sm90_fit.h.
+ * fitted to what was measured: gemm_sm90_fit.h.
  */
 #include <math.h>
 
@@ -192,18 +192,27 @@ static bool is_plain(const ckl_gemm_desc *d)
            !gemm_has_x(d) && !d->pointers && !d->gather && !d->scatter && gemm_operands_aligned(d) && ragged_of(d) == 0;
 }
 
+/* Columns of tiles that let all of a matrix go to so many CTAs at once; 0: it has more rows of tiles. */
+static int64_t columns_for(int64_t rows, int64_t columns, int tile_m, int64_t ctas)
+{
+    const int64_t across = ctas / ceil_div(max_i64(rows, 1), tile_m);
+    return across ? ceil_div(max_i64(columns, 1), across) : 0;
+}
+
+static const fitted_tile turn_tile = { .tile_m = 64, .consumers = 1, .cluster_m = 1, .cluster_n = 1, .split = 1 };
+
 /*
  * Columns of tiles of 64 rows of the shorter side of D that go in one turn, or 0. Of more rows than columns they are of D^T, if that
  * has fewer columns a tile than D: 4512x128x4416 takes 16.2 us in 64x80 of D^T, 18.8 in slices.
  */
 static int columns_of_turn(const ckl_gemm_desc *d, const ckl_device_info *device)
 {
-    enum { ROWS = 64, MOST_ROWS = 256, LEAST = 64, MOST = 256 };
-    const int64_t shorter = max_i64(min_i64(d->m, d->n), 1), longer = max_i64(d->m, d->n);
-    const int64_t across = device->sm_count / ceil_div(shorter, ROWS);
-    if (shorter > MOST_ROWS || across == 0 || gemm_k_tiles(d) < STEPS_MANY || !is_plain(d))
+    enum { MOST_ROWS = 256, LEAST = 64, MOST = 256 };
+    const int64_t shorter = min_i64(d->m, d->n), longer = max_i64(d->m, d->n);
+    if (shorter > MOST_ROWS || gemm_k_tiles(d) < STEPS_MANY || !is_plain(d))
         return 0;
-    const int64_t columns = round_up(ceil_div(longer, across), ATOM_COLUMNS);
+    const int64_t need = columns_for(shorter, longer, turn_tile.tile_m, device->sm_count);
+    const int64_t columns = round_up(need, ATOM_COLUMNS);
     return columns >= LEAST && columns <= MOST && (d->n >= d->m || columns < d->n) ? (int)columns : 0;
 }
 
@@ -255,15 +264,12 @@ static const even_tile even_tiles[] = { { { 256, 192, 2, 0, 1, 1, 1, 0 }, 1, 144
 /* Odd multiples of 16, as the fitted ones are even; 0: it has none. */
 static int columns_of_even(const ckl_gemm_desc *d, const even_tile *t, const ckl_device_info *device)
 {
-    const int64_t across = t->turns * device->sm_count / max_i64(ceil_div(d->m, t->tile.tile_m), 1);
-    const int64_t need = across ? ceil_div(max_i64(d->n, 1), across) : 0;
+    const int64_t need = columns_for(d->m, d->n, t->tile.tile_m, t->turns * device->sm_count);
     const int64_t columns = round_up(need + ATOM_COLUMNS, 2 * ATOM_COLUMNS) - ATOM_COLUMNS;
     const bool fits = columns >= t->least && columns <= t->tile.tile_n && gemm_k_tiles(d) > STEPS_FEW;
     const bool plain = is_plain(d) && !d->c && ckl_dtype_bytes(d->d) == 2 && gemm_rows_aligned(d, 'a', LINE_BYTES);
     return plain && fits ? (int)columns : 0;
 }
-
-static const fitted_tile turn_tile = { .tile_m = 64, .consumers = 1, .cluster_m = 1, .cluster_n = 1, .split = 1 };
 
 /*
  * Is a tile as narrow as D? Pairs of 128x64 that share B are for 33 to 64 columns of one product whose rows begin inside lines of
@@ -307,10 +313,13 @@ static bool is_considered(const ckl_gemm_desc *d, const fitted_tile *t, const ck
     return is_narrow_enough(d, t) && may_split(d, t);
 }
 
-static int columns_of(const ckl_gemm_desc *d, const fitted_tile *t, const ckl_device_info *device)
+static int columns_of(const ckl_gemm_desc *d, const fitted_tile *t, const even_tile *even,
+                      const ckl_device_info *device)
 {
     if (!is_considered(d, t, device))
         return 0; // which is refused
+    if (even)
+        return columns_of_even(d, even, device);
     if (t == &turn_tile)
         return columns_of_turn(d, device);
     return t->swap ? gemm_sm90_swapped_columns(gemm_rows_of_group(d), t->tile_m > 64) : t->tile_n;
@@ -328,14 +337,15 @@ bool gemm_sm90_candidate(const void *desc, const ckl_device_info *device, int i,
 {
     const ckl_gemm_desc *d = desc;
     gemm_sm90_config *c = config;
-    enum { EVEN = COUNT_OF(even_tiles), FIRST = EVEN + 1 }; // before the fitted ones
+    enum { EVEN = COUNT_OF(even_tiles), FIRST = EVEN + 1 }; // those before the fitted ones
     if (i >= FIRST + COUNT_OF(fitted_tiles))
         return false;
-    const fitted_tile *t = i < EVEN ? &even_tiles[i].tile : i < FIRST ? &turn_tile : &fitted_tiles[i - FIRST];
+    const even_tile *even = i < EVEN ? &even_tiles[i] : NULL;
+    const fitted_tile *t = even ? &even->tile : i == EVEN ? &turn_tile : &fitted_tiles[i - FIRST];
     c->epilogue = gemm_epilogue_of(d);
     c->ragged = d->pointers && !gemm_by_pointers(d, 'a') ? GEMM_ALL_RAGGED : ragged_of(d);
     c->tile_m = t->tile_m;
-    c->tile_n = i < EVEN && is_considered(d, t, device) ? columns_of_even(d, &even_tiles[i], device) : columns_of(d, t, device);
+    c->tile_n = columns_of(d, t, even, device);
     c->consumers = t->consumers;
     c->pingpong = t->pingpong && d->accumulation == CKL_GEMM_FAST && // one adds while the other's tensor cores work
                   !gemm_groups_of_k(d);                              // whose lengths differ
