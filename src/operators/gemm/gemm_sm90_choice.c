@@ -257,7 +257,7 @@ typedef struct even_tile {
     int turns, least; // columns
 } even_tile;
 
-static const even_tile even_tiles[] = { { { 256, 192, 2, 0, 1, 1, 1, 0 }, 1, 144 },
+static const even_tile even_tiles[] = { { { 256, 176, 2, 0, 1, 1, 1, 0 }, 1, 176 },
                                         { { 128, 240, 2, 0, 1, 1, 1, 0 }, 1, 112 },
                                         { { 128, 240, 2, 0, 1, 1, 1, 0 }, 2, 144 } }; // of so many columns at most
 
