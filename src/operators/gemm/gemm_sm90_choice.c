@@ -17,7 +17,6 @@ enum {
     STAGES_MAX = 12, // small tiles need many against latency: 256x2048x7168 in 64x64 takes 16.8 us, with 8 stages 19.4
     STAGES_ENOUGH = 4,
     STEPS_FEWEST = 2,
-    TILES_MANY = 16,     // for each SM
     STEPS_FEW = 8,       // along K, of small products: their epilogues are as long as their main loops
     STEPS_MANY = 32,     // of a tile that is worth a CTA of its own
     SWAP_COLUMNS = 256,  // of a tile of D^T at most
@@ -140,30 +139,11 @@ static void share_SMs(const ckl_gemm_desc *d, gemm_sm90_config *c, const ckl_dev
 {
     const int64_t tiles = narrow_tiles(d, c), steps = gemm_k_tiles(d);
     const bool turns = tiles > device->sm_count, two = turns && tiles <= 2 * device->sm_count;
-    if (tiles >= TILES_MANY * device->sm_count && steps <= STEPS_FEWEST && c->tile_n == ATOM_COLUMNS && c->swap) {
-        c->tile_m = 192; // 8x192000x88 in f32 takes 18.2 us, 29.9 in persistent tiles of 64 rows
-        c->ctas = 3;
-        c->persistent = false;
-    }
     const bool few = turns && steps < STEPS_MANY;
     if (tiles == 0 || (c->tile_n > ATOM_COLUMNS && ((turns && !two && !few) || 2 * tiles <= device->sm_count)))
         return; // only measured so
     c->ctas = two || few ? 3 : 2;
     c->persistent = !turns;
-}
-
-/*
- * One product in one wave of tiles of D^T, of 64 rows and all columns, of a deep K: all CTAs read the same operand at the same time,
- * faster than L2 serves it. Four share it: 128x7168x16384 takes 64.1 us instead of 71.9.
- */
-static bool four_share(const ckl_gemm_desc *d, const gemm_sm90_config *c, int64_t sm_count)
-{
-    enum { ROWS = 64, COLUMNS_FEWEST = 65, SHARERS = 4 };
-    const int64_t tiles = ceil_div(d->n, ROWS);
-    const bool one_wave =
-        tiles <= clusters_of(sm_count, SHARERS) * SHARERS && 2 * tiles > sm_count && tiles % SHARERS == 0;
-    return c->swap && c->tile_m == ROWS && one_wave && d->m >= COLUMNS_FEWEST && d->m <= c->tile_n &&
-           c->tile_n % (8 * SHARERS) == 0;
 }
 
 /*
@@ -174,9 +154,8 @@ static void share_operands(const ckl_gemm_desc *d, gemm_sm90_config *c, const ck
 {
     const int64_t down = ceil_div(c->swap ? d->n : d->m, c->tile_m);
     const int64_t across = ceil_div(c->swap ? d->m : d->n, max_i64(c->tile_n, 1));
-    const bool four = four_share(d, c, device->sm_count);
-    const int m = four ? 4 : down % 2 || gemm_rows_aligned(d, c->swap ? 'a' : 'b', LINE_BYTES) ? 1 : 2;
-    const int n = four || across % 2 || gemm_rows_aligned(d, c->swap ? 'b' : 'a', LINE_BYTES) ? 1 : 2;
+    const int m = down % 2 || gemm_rows_aligned(d, c->swap ? 'a' : 'b', LINE_BYTES) ? 1 : 2;
+    const int n = across % 2 || gemm_rows_aligned(d, c->swap ? 'b' : 'a', LINE_BYTES) ? 1 : 2;
     const bool one_wave = down * across <= clusters_of(device->sm_count, m * n) * m * n;
     const bool deep = !d->groups && !d->gated && d->batch == 1 && gemm_k_tiles(d) >= STEPS_MANY;
     if (deep && one_wave && c->cluster_m <= m && c->cluster_n <= n && c->split == 1) {
