@@ -45,9 +45,9 @@ typedef struct ring_limits {
 static ring_limits limits_of(const gemm_sm90_config *c, int64_t k_steps)
 {
     const bool few = k_steps <= STEPS_FEW, reads = gemm_reads_matrix(&c->epilogue);
-    if (few && reads)
-        return (ring_limits){ 8, k_steps <= STAGES_ENOUGH ? STAGES_ENOUGH : STEPS_FEW }; // few kernels
-    if (reads && c->epilogue.d == CKL_F32) // 6144x6080x640: 119.8 us, with 2 buffers 152.3
+    if (reads && k_steps <= STAGES_ENOUGH)
+        return (ring_limits){ 8, STAGES_ENOUGH };
+    if (reads && (few || c->epilogue.d == CKL_F32)) // 6144x6080x640: 119.8 us, with 2 buffers 152.3
         return (ring_limits){ 4, STAGES_MAX };
     if (k_steps <= STEPS_FEWEST && !c->batched && c->pingpong && c->tile_m == 128 && c->cluster_n == 2)
         return (ring_limits){ 4, STAGES_ENOUGH }; // D is most of what moves
@@ -228,26 +228,32 @@ static bool suits_D(const ckl_gemm_desc *d, const fitted_tile *t)
 }
 
 /*
- * Tiles of two consumers as wide as lets all of D go in so many turns. 1024x5632x2048 takes 33.2 us in one of 256x176, which asks less
- * of L2 than 38.4 in two of 128x176; 2185x768x3584 20.1 in one of 128x112, 20.9 in 128x128.
+ * Tiles of two consumers as wide as lets all of D go in so many turns: 1024x5632x2048 takes 33.2 us in one of 256x176, which asks less
+ * of L2 than 38.4 in two of 128x176; 253x12288x1792 with GELU 23.8 in one of 128x192, 28.9 in 64x128; 2448x3072x7168 169 in two of
+ * 128x240, 176 in 256x128.
  */
 typedef struct even_tile {
-    fitted_tile tile;
-    int turns, least; // columns
+    fitted_tile tile; // of so many columns at most
+    int turns, least;
 } even_tile;
 
-static const even_tile even_tiles[] = { { { 256, 176, 2, 0, 1, 1, 1, 0 }, 1, 176 },
-                                        { { 128, 240, 2, 0, 1, 1, 1, 0 }, 1, 112 },
-                                        { { 128, 240, 2, 0, 1, 1, 1, 0 }, 2, 144 } }; // of so many columns at most
+static const even_tile even_tiles[] = { { { 256, 192, 2, 0, 1, 1, 1, 0 }, 1, 160 },
+                                        { { 128, 240, 2, 0, 1, 1, 1, 0 }, 1, 96 },
+                                        { { 128, 240, 2, 0, 1, 1, 1, 0 }, 2, 160 } };
 
-/* Odd multiples of 16, as the fitted ones are even; 0: it has none. */
+/*
+ * Few widths, so that kernels are few; 0: it has none. Not where rows begin inside lines: 1904x1904x1904 takes 27.6 us in 192x192, 28.7
+ * in pairs of 128x240.
+ */
 static int columns_of_even(const ckl_gemm_desc *d, const even_tile *t, const ckl_device_info *device)
 {
+    enum { SQUARE = 128, STEP = 32, STEPS_LEAST = 24 };
     const int64_t need = columns_for(d->m, d->n, t->tile.tile_m, t->turns * device->sm_count);
-    const int64_t columns = round_up(need + ATOM_COLUMNS, 2 * ATOM_COLUMNS) - ATOM_COLUMNS;
-    const bool fits = columns >= t->least && columns <= t->tile.tile_n && gemm_k_tiles(d) > STEPS_FEW;
-    const bool plain = is_plain(d) && !d->c && ckl_dtype_bytes(d->d) == 2 && gemm_rows_aligned(d, 'a', LINE_BYTES);
-    return plain && fits ? (int)columns : 0;
+    const int64_t columns = min_i64(round_up(need, STEP), t->tile.tile_n);
+    const bool fits = columns >= max_i64(need, t->least) && columns != SQUARE && gemm_k_tiles(d) >= STEPS_LEAST;
+    return fits && is_plain(d) && gemm_rows_aligned(d, 'a', LINE_BYTES) && !d->c && ckl_dtype_bytes(d->d) == 2
+               ? (int)columns
+               : 0;
 }
 
 /*
