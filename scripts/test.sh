@@ -116,18 +116,13 @@ documented_lines() { # problem lines of docs/operators.md, which says that they 
     [[ $(wc -l <"$log.lines") -gt 40 ]] && ! "$build/ckl" explain --suite "$log.lines" --device emulator:h200 --costs | grep ^none
 }
 
-predictions() { # of the library, and of the script that fits and judges them
+predictions() { # of the library, of the script that fits those of rows, and what was measured
     if ! command -v python3 >/dev/null; then
         echo "skipped: predicted costs are compared with those of scripts/fit_*.py, which want python3"
         return
     fi
     scripts/fit_rows.py check "$build/ckl" || return 1
-    scripts/judge_costs.py "$build/ckl" --most 1.7 || return 1
-    if ! python3 -c 'import numpy' 2>/dev/null; then
-        echo "skipped: predicted costs of gemm are compared with those of scripts/fit_gemm.py, which wants numpy"
-        return
-    fi
-    scripts/fit_gemm.py check "$build/ckl"
+    scripts/judge_costs.py "$build/ckl" --most 1.7
 }
 
 script_examples() {

@@ -1,5 +1,5 @@
 /*
- * gemm_repitch.c - copies matrices that sm90 cannot take as they lie to rows that start at multiples of 16 bytes, or
+ * gemm_repitch.c - copies matrices that sm90 cannot take as they lie to rows of whole 128 bytes, of which the last ends in zeros, or
  * transposes them.
  *
  * A thread makes 16 bytes of a few rows, each from the two aligned vectors that hold them: selects shift by whole
@@ -28,13 +28,13 @@ typedef struct repitch {
     ckl_dtype type;
     int vector; // elements
     val from_ld, from_stride, to, to_ld, rows, length;
-    val cta;       // among this copy's
-    val matrix;    // of the batch
-    val from, end; // its addresses
-    val first;     // element of the row that this thread's vector begins with
-    val mask[WORDS]; // u32
-    bool pointers; // `from` is an array of the addresses of the batch
-    bool gather;   // rows of the source are those of a list, of the first copy
+    val cta;         // among this copy's
+    val matrix;      // of the batch
+    val from, end;   // its addresses
+    val first;       // element of the row that this thread's vector begins with
+    val mask[WORDS]; // the bits of its words within the row
+    bool pointers;   // `from` is an array of the addresses of the batch
+    bool gather;     // rows of the source are those of a list, of the first copy
     val list, listed, list_rows;
 } repitch;
 
@@ -66,7 +66,6 @@ static window load_window(const repitch *k, val row, val source, val start)
     return w;
 }
 
-/* Of each word of this thread's vectors, the bits that lie within the row. */
 static void mask_words(repitch *k)
 {
     enum { BYTE_BITS = 8 };

@@ -3,7 +3,7 @@
  *
  * Every term of the model has a meaning: K steps bound by the tensor cores, or by the bandwidth into an SM or out of
  * L2; epilogues, which ping-pong hides; waves of tiles; memory and power of the device. Coefficients and tiles are
- * fitted to sweeps: scripts/fit_gemm.py writes gemm_sm90_fit.h.
+ * fitted to what was measured: gemm_sm90_fit.h.
  */
 #include <math.h>
 
@@ -17,7 +17,6 @@ enum {
     STAGES_MAX = 12, // small tiles need many against latency: 256x2048x7168 in 64x64 takes 16.8 us, with 8 stages 19.4
     STAGES_ENOUGH = 4,
     STEPS_FEWEST = 2,
-    TILES_MANY = 16,     // for each SM
     STEPS_FEW = 8,       // along K, of small products: their epilogues are as long as their main loops
     STEPS_MANY = 32,     // of a tile that is worth a CTA of its own
     SWAP_COLUMNS = 256,  // of a tile of D^T at most
@@ -46,9 +45,9 @@ typedef struct ring_limits {
 static ring_limits limits_of(const gemm_sm90_config *c, int64_t k_steps)
 {
     const bool few = k_steps <= STEPS_FEW, reads = gemm_reads_matrix(&c->epilogue);
-    if (few && reads)
-        return (ring_limits){ 8, k_steps <= STAGES_ENOUGH ? STAGES_ENOUGH : STEPS_FEW }; // few kernels
-    if (reads && c->epilogue.d == CKL_F32) // 6144x6080x640: 119.8 us, with 2 buffers 152.3
+    if (reads && k_steps <= STAGES_ENOUGH)
+        return (ring_limits){ 8, STAGES_ENOUGH };
+    if (reads && (few || c->epilogue.d == CKL_F32)) // 6144x6080x640: 119.8 us, with 2 buffers 152.3
         return (ring_limits){ 4, STAGES_MAX };
     if (k_steps <= STEPS_FEWEST && !c->batched && c->pingpong && c->tile_m == 128 && c->cluster_n == 2)
         return (ring_limits){ 4, STAGES_ENOUGH }; // D is most of what moves
@@ -140,30 +139,11 @@ static void share_SMs(const ckl_gemm_desc *d, gemm_sm90_config *c, const ckl_dev
 {
     const int64_t tiles = narrow_tiles(d, c), steps = gemm_k_tiles(d);
     const bool turns = tiles > device->sm_count, two = turns && tiles <= 2 * device->sm_count;
-    if (tiles >= TILES_MANY * device->sm_count && steps <= STEPS_FEWEST && c->tile_n == ATOM_COLUMNS && c->swap) {
-        c->tile_m = 192; // 8x192000x88 in f32 takes 18.2 us, 29.9 in persistent tiles of 64 rows
-        c->ctas = 3;
-        c->persistent = false;
-    }
     const bool few = turns && steps < STEPS_MANY;
     if (tiles == 0 || (c->tile_n > ATOM_COLUMNS && ((turns && !two && !few) || 2 * tiles <= device->sm_count)))
         return; // only measured so
     c->ctas = two || few ? 3 : 2;
     c->persistent = !turns;
-}
-
-/*
- * One product in one wave of tiles of D^T, of 64 rows and all columns, of a deep K: all CTAs read the same operand at the same time,
- * faster than L2 serves it. Four share it: 128x7168x16384 takes 64.1 us instead of 71.9.
- */
-static bool four_share(const ckl_gemm_desc *d, const gemm_sm90_config *c, int64_t sm_count)
-{
-    enum { ROWS = 64, COLUMNS_FEWEST = 65, SHARERS = 4 };
-    const int64_t tiles = ceil_div(d->n, ROWS);
-    const bool one_wave =
-        tiles <= clusters_of(sm_count, SHARERS) * SHARERS && 2 * tiles > sm_count && tiles % SHARERS == 0;
-    return c->swap && c->tile_m == ROWS && one_wave && d->m >= COLUMNS_FEWEST && d->m <= c->tile_n &&
-           c->tile_n % (8 * SHARERS) == 0;
 }
 
 /*
@@ -174,9 +154,8 @@ static void share_operands(const ckl_gemm_desc *d, gemm_sm90_config *c, const ck
 {
     const int64_t down = ceil_div(c->swap ? d->n : d->m, c->tile_m);
     const int64_t across = ceil_div(c->swap ? d->m : d->n, max_i64(c->tile_n, 1));
-    const bool four = four_share(d, c, device->sm_count);
-    const int m = four ? 4 : down % 2 || gemm_rows_aligned(d, c->swap ? 'a' : 'b', LINE_BYTES) ? 1 : 2;
-    const int n = four || across % 2 || gemm_rows_aligned(d, c->swap ? 'b' : 'a', LINE_BYTES) ? 1 : 2;
+    const int m = down % 2 || gemm_rows_aligned(d, c->swap ? 'a' : 'b', LINE_BYTES) ? 1 : 2;
+    const int n = across % 2 || gemm_rows_aligned(d, c->swap ? 'b' : 'a', LINE_BYTES) ? 1 : 2;
     const bool one_wave = down * across <= clusters_of(device->sm_count, m * n) * m * n;
     const bool deep = !d->groups && !d->gated && d->batch == 1 && gemm_k_tiles(d) >= STEPS_MANY;
     if (deep && one_wave && c->cluster_m <= m && c->cluster_n <= n && c->split == 1) {
@@ -192,18 +171,27 @@ static bool is_plain(const ckl_gemm_desc *d)
            !gemm_has_x(d) && !d->pointers && !d->gather && !d->scatter && gemm_operands_aligned(d) && ragged_of(d) == 0;
 }
 
+/* Columns of tiles that let all of a matrix go to so many CTAs at once; 0: it has more rows of tiles. */
+static int64_t columns_for(int64_t rows, int64_t columns, int tile_m, int64_t ctas)
+{
+    const int64_t across = ctas / ceil_div(max_i64(rows, 1), tile_m);
+    return across ? ceil_div(max_i64(columns, 1), across) : 0;
+}
+
+static const fitted_tile turn_tile = { .tile_m = 64, .consumers = 1, .cluster_m = 1, .cluster_n = 1, .split = 1 };
+
 /*
  * Columns of tiles of 64 rows of the shorter side of D that go in one turn, or 0. Of more rows than columns they are of D^T, if that
  * has fewer columns a tile than D: 4512x128x4416 takes 16.2 us in 64x80 of D^T, 18.8 in slices.
  */
 static int columns_of_turn(const ckl_gemm_desc *d, const ckl_device_info *device)
 {
-    enum { ROWS = 64, MOST_ROWS = 256, LEAST = 64, MOST = 256 };
-    const int64_t shorter = max_i64(min_i64(d->m, d->n), 1), longer = max_i64(d->m, d->n);
-    const int64_t across = device->sm_count / ceil_div(shorter, ROWS);
-    if (shorter > MOST_ROWS || across == 0 || gemm_k_tiles(d) < STEPS_MANY || !is_plain(d))
+    enum { MOST_ROWS = 256, LEAST = 64, MOST = 256 };
+    const int64_t shorter = min_i64(d->m, d->n), longer = max_i64(d->m, d->n);
+    if (shorter > MOST_ROWS || gemm_k_tiles(d) < STEPS_MANY || !is_plain(d))
         return 0;
-    const int64_t columns = round_up(ceil_div(longer, across), ATOM_COLUMNS);
+    const int64_t need = columns_for(shorter, longer, turn_tile.tile_m, device->sm_count);
+    const int64_t columns = round_up(need, ATOM_COLUMNS);
     return columns >= LEAST && columns <= MOST && (d->n >= d->m || columns < d->n) ? (int)columns : 0;
 }
 
@@ -240,30 +228,33 @@ static bool suits_D(const ckl_gemm_desc *d, const fitted_tile *t)
 }
 
 /*
- * Tiles of two consumers as wide as lets all of D go in so many turns. 1024x5632x2048 takes 33.2 us in one of 256x176, which asks less
- * of L2 than 38.4 in two of 128x176; 2185x768x3584 20.1 in one of 128x112, 20.9 in 128x128.
+ * Tiles of two consumers as wide as lets all of D go in so many turns: 1024x5632x2048 takes 33.2 us in one of 256x176, which asks less
+ * of L2 than 38.4 in two of 128x176; 253x12288x1792 with GELU 23.8 in one of 128x192, 28.9 in 64x128; 2448x3072x7168 169 in two of
+ * 128x240, 176 in 256x128.
  */
 typedef struct even_tile {
-    fitted_tile tile;
-    int turns, least; // columns
+    fitted_tile tile; // of so many columns at most
+    int turns, least;
 } even_tile;
 
-static const even_tile even_tiles[] = { { { 256, 192, 2, 0, 1, 1, 1, 0 }, 1, 144 },
-                                        { { 128, 240, 2, 0, 1, 1, 1, 0 }, 1, 112 },
-                                        { { 128, 240, 2, 0, 1, 1, 1, 0 }, 2, 144 } }; // of so many columns at most
+static const even_tile even_tiles[] = { { { 256, 192, 2, 0, 1, 1, 1, 0 }, 1, 160 },
+                                        { { 128, 240, 2, 0, 1, 1, 1, 0 }, 1, 96 },
+                                        { { 128, 240, 2, 0, 1, 1, 1, 0 }, 2, 160 } };
 
-/* Odd multiples of 16, as the fitted ones are even; 0: it has none. */
+/*
+ * Few widths, so that kernels are few; 0: it has none. Not where rows begin inside lines: 1904x1904x1904 takes 27.6 us in 192x192, 28.7
+ * in pairs of 128x240.
+ */
 static int columns_of_even(const ckl_gemm_desc *d, const even_tile *t, const ckl_device_info *device)
 {
-    const int64_t across = t->turns * device->sm_count / max_i64(ceil_div(d->m, t->tile.tile_m), 1);
-    const int64_t need = across ? ceil_div(max_i64(d->n, 1), across) : 0;
-    const int64_t columns = round_up(need + ATOM_COLUMNS, 2 * ATOM_COLUMNS) - ATOM_COLUMNS;
-    const bool fits = columns >= t->least && columns <= t->tile.tile_n && gemm_k_tiles(d) > STEPS_FEW;
-    const bool plain = is_plain(d) && !d->c && ckl_dtype_bytes(d->d) == 2 && gemm_rows_aligned(d, 'a', LINE_BYTES);
-    return plain && fits ? (int)columns : 0;
+    enum { SQUARE = 128, STEP = 32, STEPS_LEAST = 24 };
+    const int64_t need = columns_for(d->m, d->n, t->tile.tile_m, t->turns * device->sm_count);
+    const int64_t columns = min_i64(round_up(need, STEP), t->tile.tile_n);
+    const bool fits = columns >= max_i64(need, t->least) && columns != SQUARE && gemm_k_tiles(d) >= STEPS_LEAST;
+    return fits && is_plain(d) && gemm_rows_aligned(d, 'a', LINE_BYTES) && !d->c && ckl_dtype_bytes(d->d) == 2
+               ? (int)columns
+               : 0;
 }
-
-static const fitted_tile turn_tile = { .tile_m = 64, .consumers = 1, .cluster_m = 1, .cluster_n = 1, .split = 1 };
 
 /*
  * Is a tile as narrow as D? Pairs of 128x64 that share B are for 33 to 64 columns of one product whose rows begin inside lines of
@@ -307,10 +298,13 @@ static bool is_considered(const ckl_gemm_desc *d, const fitted_tile *t, const ck
     return is_narrow_enough(d, t) && may_split(d, t);
 }
 
-static int columns_of(const ckl_gemm_desc *d, const fitted_tile *t, const ckl_device_info *device)
+static int columns_of(const ckl_gemm_desc *d, const fitted_tile *t, const even_tile *even,
+                      const ckl_device_info *device)
 {
     if (!is_considered(d, t, device))
         return 0; // which is refused
+    if (even)
+        return columns_of_even(d, even, device);
     if (t == &turn_tile)
         return columns_of_turn(d, device);
     return t->swap ? gemm_sm90_swapped_columns(gemm_rows_of_group(d), t->tile_m > 64) : t->tile_n;
@@ -328,14 +322,15 @@ bool gemm_sm90_candidate(const void *desc, const ckl_device_info *device, int i,
 {
     const ckl_gemm_desc *d = desc;
     gemm_sm90_config *c = config;
-    enum { EVEN = COUNT_OF(even_tiles), FIRST = EVEN + 1 }; // before the fitted ones
+    enum { EVEN = COUNT_OF(even_tiles), FIRST = EVEN + 1 }; // those before the fitted ones
     if (i >= FIRST + COUNT_OF(fitted_tiles))
         return false;
-    const fitted_tile *t = i < EVEN ? &even_tiles[i].tile : i < FIRST ? &turn_tile : &fitted_tiles[i - FIRST];
+    const even_tile *even = i < EVEN ? &even_tiles[i] : NULL;
+    const fitted_tile *t = even ? &even->tile : i == EVEN ? &turn_tile : &fitted_tiles[i - FIRST];
     c->epilogue = gemm_epilogue_of(d);
     c->ragged = d->pointers && !gemm_by_pointers(d, 'a') ? GEMM_ALL_RAGGED : ragged_of(d);
     c->tile_m = t->tile_m;
-    c->tile_n = i < EVEN && is_considered(d, t, device) ? columns_of_even(d, &even_tiles[i], device) : columns_of(d, t, device);
+    c->tile_n = columns_of(d, t, even, device);
     c->consumers = t->consumers;
     c->pingpong = t->pingpong && d->accumulation == CKL_GEMM_FAST && // one adds while the other's tensor cores work
                   !gemm_groups_of_k(d);                              // whose lengths differ
