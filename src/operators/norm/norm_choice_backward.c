@@ -55,12 +55,13 @@ static int packed_threads(const ckl_norm_desc *d, const row_split *s)
  * narrower vectors than 16 bytes are few, so that accesses are long: 23.5 and 21.0 us by 8 and 32 lanes (65536x128 f16, ldx=129). Vectors
  * between the boundaries of ragged rows are slower: 32.2 and 22.4 us (79872x113 bf16), 106.2 and 88.8 (53520x841). Of f32 12 single
  * elements are a thread's: by 512 threads with 6 one CTA fits an SM, 28.1 and 21.9 us (1920x3072, ldx=3073); layer norm has registers for
- * 11 that need predicates. Each CTA leaves partial sums of all columns, so an SM has two large ones. False: too long.
+ * 11 that need predicates. Each CTA leaves partial sums of all columns, so an SM has two large ones;
+ * of two rows alone it does not pay for their barriers: 56.6 and 52.8 (8192x2048 f32, ldx=2049). False: too long.
  */
 static bool choose_packed_split(const ckl_norm_desc *d, const ckl_device_info *device, bool centred, row_split *s)
 {
-    enum { BYTES = 32, ELEMENTS_MAX = 16, ELEMENTS_MAX_VECTORS = 24, CTAS = 2 };
-    enum { BY_WARPS = 14, WARPS = 3, BY_WARPS_F32 = 12, WARPS_F32 = 12 }; // elements of a thread, warps of a row
+    enum { BYTES = 32, ELEMENTS_MAX = 16, ELEMENTS_MAX_VECTORS = 24, CTAS = 2, ROWS_MIN = 3 };
+    enum { BY_WARPS = 14, WARPS = 2, BY_WARPS_F32 = 12, WARPS_F32 = 12 }; // elements of a thread, warps of a row
     const int vec = norm_widest_vector(d), bytes = vec * dtype_bytes(d->dtype);
     const bool full = vec == row_vec_full(d->dtype), f32 = d->dtype == CKL_F32;
     const int most = (full && !f32 ? ELEMENTS_MAX_VECTORS : ELEMENTS_MAX) / vec;
@@ -78,7 +79,8 @@ static bool choose_packed_split(const ckl_norm_desc *d, const ckl_device_info *d
     const int lanes = lanes_for(vectors, best), unit = lanes > WARP ? lanes : WARP; // the fewest threads of a CTA
     *s = (row_split){ .threads = unit, .row_threads = lanes, .cluster = 1, .vec = vec, .steps = best };
     const int64_t units = row_split_ctas(s, d->rows) / (CTAS * (int64_t)device->sm_count);
-    s->threads = unit * (int)max_i64(1, min_i64(units, packed_threads(d, s) / CTAS / unit));
+    const int rows = packed_threads(d, s) / CTAS / unit;
+    s->threads = unit * (rows < ROWS_MIN ? 1 : (int)max_i64(1, min_i64(units, rows)));
     s->exact = row_split_cols(s) == d->cols;
     return true;
 }
@@ -115,7 +117,7 @@ typedef struct backward_flow {
 } backward_flow;
 
 static const backward_flow backward_flows[] = {
-    { 2, 2048, 128, 16, 1, 3, ROW_IN_RING, false, false },  { 2, 16384, 256, 16, 1, 3, ROW_IN_RING, true, false },
+    { 2, 2048, 128, 16, 1, 3, ROW_IN_RING, false, false },  { 2, 8192, 256, 16, 1, 3, ROW_IN_RING, true, false },
     { 2, 131072, 256, 32, 2, 1, ROW_IN_RING, true, false }, { 2, 262144, 512, 32, 1, 1, ROW_IN_RING, true, true },
     { 4, 4096, 512, 8, 2, 1, ROW_IN_RING, false, false },   { 4, 16384, 256, 8, 2, 2, ROW_IN_RING, true, false },
     { 4, 65536, 256, 16, 1, 1, ROW_IN_RING, true, false },  { 4, 131072, 256, 32, 4, 1, ROW_IN_RING, false, false },
@@ -364,10 +366,10 @@ static bool choose_sums(const ckl_norm_desc *d, const ckl_device_info *device, b
 static bool is_short(const ckl_norm_desc *d, bool centred)
 {
     enum { BYTES_MAX = 3072 }; // of whole vectors: 47.7 and 36.1 us (25600x768 bf16), 42.8 and 39.9 (15488x1280)
-    enum { COLS_MAX = 512, COLS_MAX_SINGLE = 1024, COLS_MAX_RESIDUAL = 1382 }; // nine tenths of 96 threads' 16 elements
+    enum { COLS_MAX = 512, COLS_MAX_SINGLE = 896, COLS_MAX_RESIDUAL = 1382 }; // nine tenths of 96 threads' 16 elements
     const bool halves = dtype_bytes(d->dtype) == 2;
     if (norm_is_ragged(d))
-        return d->cols <= (halves && !norm_is_cut(d) ? COLS_MAX_SINGLE : COLS_MAX);
+        return d->cols <= ((halves || !centred) && !norm_is_cut(d) ? COLS_MAX_SINGLE : COLS_MAX);
     const bool flows = centred && d->residual && halves && d->cols > COLS_MAX_RESIDUAL;
     return d->cols <= COLS_MAX || (!flows && d->cols * dtype_bytes(d->dtype) <= BYTES_MAX);
 }
