@@ -3,12 +3,11 @@
 
 #include "skeletons/map_launch.h"
 
-bool map_candidate(const map_problem *p, const ckl_device_info *device, int i, map_config *c)
+bool map_candidate(const void *problem, const ckl_device_info *device, int i, void *config)
 {
     static const int threads[] = { 128, 256, 512 }, steps[] = { 1, 2, 4, 8 };
-    if (i >= COUNT_OF(threads) * COUNT_OF(steps))
-        return false;
-    if (map_choose_problem(p, device, c) != CKL_OK)
+    map_config *c = config;
+    if (i >= COUNT_OF(threads) * COUNT_OF(steps) || map_choose_config(problem, device, c) != CKL_OK)
         return false;
     c->threads = threads[i % COUNT_OF(threads)];
     c->steps = steps[i / COUNT_OF(threads)];
@@ -34,11 +33,12 @@ static double lines_of(int64_t stride, int elements, ckl_dtype dtype)
     return stride == 0 ? 1 : WARP * elements * (between < LINE ? between / LINE : 1);
 }
 
-plan_cost map_cost(const map_problem *p, const ckl_device_info *device, const map_config *config)
+plan_cost map_cost(const void *problem, const ckl_device_info *device, const void *config)
 {
+    const map_problem *p = problem;
     const map_kernel k = map_kernel_of(config);
     const map_shape s = p->shape;
-    const int held = config->vec * config->steps;
+    const int held = k.config.vec * k.config.steps;
     static const memory_kernel by_vectors = { .us = -0.3, .wait_cycles = -700, .bytes = 0.96 },
                                by_rows = { .us = 0.6, .wait_cycles = -1800, .bytes = 0.8, .lines = 5 },
                                crossing = { .us = 0.4, .wait_cycles = 1500, .bytes = 0.9, .lines = 0.15 };

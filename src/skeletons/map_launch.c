@@ -1,6 +1,7 @@
 /* map_launch.c - choice, limits and launch of an element-wise kernel, as a plan asks for them. */
 #include "skeletons/map_launch.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "skeletons/map_rows.h"
@@ -13,10 +14,12 @@ static map_kernel kernel_by(const map_problem *p, const map_config *config)
     return k;
 }
 
-ckl_status map_choose_problem(const map_problem *p, const ckl_device_info *device, map_config *config)
+ckl_status map_choose_config(const void *problem, const ckl_device_info *device, void *config)
 {
-    *config = map_choose(kernel_by(p, config), p->shape, device);
-    config->expr = p->kernel.config.expr;
+    const map_problem *p = problem;
+    map_config *c = config;
+    *c = map_choose(kernel_by(p, c), p->shape, device);
+    c->expr = p->kernel.config.expr;
     return CKL_OK;
 }
 
@@ -30,16 +33,19 @@ static bool is_of(const map_problem *p, const map_config *config)
     return same;
 }
 
-ckl_status map_admit_problem(const char *what, const map_problem *p, const ckl_device_info *device,
-                             const map_config *config)
+ckl_status map_admit_config(const void *problem, const ckl_device_info *device, const void *config)
 {
+    const map_problem *p = problem;
+    char what[64];
+    snprintf(what, sizeof what, "%s vector", p->op);
     if (!is_of(p, config))
         FAIL(CKL_INVALID, "%s: expr and types of the config are not those of the problem", what);
     return map_admit(what, kernel_by(p, config), p->shape, device);
 }
 
-ckl_status map_launch(const ckl_plan *plan, const map_problem *p, const void *const *pointers, ckl_stream stream)
+ckl_status map_launch(const ckl_plan *plan, const void *const *pointers, ckl_stream stream)
 {
+    const map_problem *p = plan->desc;
     const map_kernel k = kernel_by(p, plan->config);
     const map_params params = map_params_of(&k, &p->shape, pointers);
     const int kernel = map_aligned(&k, pointers) ? 0 : 1;

@@ -1,6 +1,7 @@
 /* map_shape.c - the host's side of element-wise kernels: fewer dimensions, vectors, parameters. */
 #include <string.h>
 
+#include "plan/check.h"
 #include "skeletons/map_rows.h"
 
 enum { VECTOR_BYTES = 16, THREADS_MIN = 128, STEPS_MAX = 16, STEPS_CHOSEN_MAX = 8, THREADS_RESIDENT_MAX = 1536 };
@@ -250,8 +251,11 @@ static int64_t widest_bytes(const map_kernel *k)
  */
 enum { BOUNDED_INPUTS_MAX = 2, BOUNDED_STEPS_MAX = 2, THREADS_PER_SM = 1024, THREADS_PER_SM_MAX = 2048 };
 
-/* Inputs to prefetch to L2: less than half of an H200's, or they would evict what the kernel before works on. */
-enum { PREFETCHED_BYTES = 24 << 20 };
+/*
+ * Inputs to prefetch to L2: what memory brings while a launch begins. Of more, most CTAs come when the kernel before has ended, and ask for
+ * what they load at once: gelu(x)*y of 104x51072 f16, 20 MB, takes 10.0 us with and 8.8 without.
+ */
+enum { PREFETCHED_BYTES = 12 << 20 };
 
 /*
  * NOTE: of a few tiles of crossed operands. x+y of 197x69 f32 takes 5.8, 4.0 and 3.2 us by 128, 256 and 512 threads on
@@ -319,6 +323,49 @@ static bool has_repeated_row(const map_kernel *k, const map_shape *s)
     return repeated;
 }
 
+/* The longest vectors that lie in rows, or cross their ends, or begin at boundaries of crossed rows. `few`: each CTA has a tile at once. */
+static void choose_vectors(map_kernel *k, const map_shape *s, bool few)
+{
+    map_config *c = &k->config;
+    const int flat = flat_operands(k, s, c->vec);
+    if (!suits(s, c, c->vec) && pays_flat(k, s, flat))
+        c->flat = flat;
+    c->ragged = !suits(s, c, c->vec) && begins_alike(s, c, c->vec) && !few;
+    while (!suits(s, c, c->vec))
+        c->vec /= 2;
+}
+
+/* Vectors of a thread and threads of a CTA: fewer where CTAs would be few. */
+static void choose_tile(map_kernel *k, const map_shape *s, bool few, const ckl_device_info *device)
+{
+    map_config *c = &k->config;
+    const int64_t sms = device->sm_count, vec_full = VECTOR_BYTES / widest_bytes(k);
+    const bool whole = !c->crossed && c->vec == vec_full;
+    c->steps = (int)min_i64(STEPS_CHOSEN_MAX, steps_for(k) * vec_full / c->vec);
+    while (c->steps > 1 && s->count < sms * (whole ? THREADS_PER_SM_MAX / c->threads : 2) * map_tile(k))
+        c->steps /= 2;
+    while (c->threads > THREADS_MIN && s->count < sms * map_tile(k))
+        c->threads /= 2;
+    if (few) {
+        c->threads = CROSSED_FEW_THREADS;
+        c->steps = 1;
+    }
+    while (few && c->cross_rows > CROSSED_MIN && map_ctas(k, s) < sms)
+        c->cross_rows /= 2;
+    if (c->crossed)
+        c->threads = (int)min_i64(c->threads, crossed_threads_max(c));
+}
+
+/* By bulk copies, or by each thread where there are none: gelu(x+b) of 104x3584 f32, a row that comes again, 1.86 and 1.74 us. */
+static int prefetch_for(const map_kernel *k, const map_shape *s, bool few)
+{
+    const map_config *c = &k->config;
+    const bool stretches = !c->row_threads && !c->crossed && c->vec * widest_bytes(k) == VECTOR_BYTES;
+    if (s->count * input_bytes(k) > PREFETCHED_BYTES || (c->crossed && !few))
+        return 0;
+    return stretches && !has_repeated_row(k, s) ? MAP_PREFETCH_STRETCHES : MAP_PREFETCH_VECTORS;
+}
+
 map_config map_choose(map_kernel k, map_shape s, const ckl_device_info *device)
 {
     map_config *c = &k.config;
@@ -326,34 +373,11 @@ map_config map_choose(map_kernel k, map_shape s, const ckl_device_info *device)
     describe_strides(&s, c);
     c->vec = VECTOR_BYTES / (int)widest_bytes(&k);
     c->pairs = has_pairs(&k, &s);
-    const int flat = flat_operands(&k, &s, c->vec);
-    if (!suits(&s, c, c->vec) && pays_flat(&k, &s, flat))
-        c->flat = flat;
     const bool few = has_few_tiles(&k, &s, device);
-    c->ragged = !suits(&s, c, c->vec) && begins_alike(&s, c, c->vec) && !few;
-    while (!suits(&s, c, c->vec))
-        c->vec /= 2;
-    c->steps = (int)min_i64(STEPS_CHOSEN_MAX, steps_for(&k) * (VECTOR_BYTES / (int)widest_bytes(&k)) / c->vec);
-    const bool whole = !c->crossed && c->vec * widest_bytes(&k) == VECTOR_BYTES;
-    const int64_t ctas = device->sm_count * (whole ? THREADS_PER_SM_MAX / c->threads : 2);
-    while (c->steps > 1 && s.count < ctas * map_tile(&k))
-        c->steps /= 2;
-    while (c->threads > THREADS_MIN && s.count < device->sm_count * map_tile(&k))
-        c->threads /= 2;
-    if (few) {
-        c->threads = CROSSED_FEW_THREADS;
-        c->steps = 1;
-    }
-    while (few && c->cross_rows > CROSSED_MIN && map_ctas(&k, &s) < device->sm_count)
-        c->cross_rows /= 2;
-    if (c->crossed)
-        c->threads = (int)min_i64(c->threads, crossed_threads_max(c));
+    choose_vectors(&k, &s, few);
+    choose_tile(&k, &s, few, device);
     map_rows_choose(&k, &s, device);
-    const bool stretches = !c->row_threads && !c->crossed && c->vec * widest_bytes(&k) == VECTOR_BYTES &&
-                           !has_repeated_row(&k, &s); // gelu(x+b) of 104x3584 f32 1.86 us, by threads 1.74
-    c->prefetch = s.count * input_bytes(&k) > PREFETCHED_BYTES || (c->crossed && !few) ? 0
-                  : stretches                                                          ? MAP_PREFETCH_STRETCHES
-                                                                                       : MAP_PREFETCH_VECTORS;
+    c->prefetch = prefetch_for(&k, &s, few);
     const bool small = s.rank == 1 && c->prefetch, holds_many = c->row_threads && c->steps > BOUNDED_STEPS_MAX;
     c->ctas_per_sm = k.inputs <= BOUNDED_INPUTS_MAX && !small && !holds_many ? THREADS_PER_SM / c->threads : 0;
     c->wide = is_wide(&k, &s);
@@ -394,9 +418,7 @@ ckl_status map_admit(const char *what, map_kernel k, map_shape s, const ckl_devi
         TRY(map_rows_admit(what, &k, &s, device));
     if (!c->row_threads && !suits(&s, c, c->vec))
         FAIL(CKL_UNSUPPORTED, "%s: vec=%d does not divide the rows and the distances between them", what, c->vec);
-    if (c->threads < 32 || c->threads % 32 || c->threads > device->threads_per_cta_max)
-        FAIL(CKL_INVALID, "%s: threads=%d must be a multiple of 32 up to %d", what, c->threads,
-             device->threads_per_cta_max);
+    TRY(plan_check_threads(what, c->threads, device));
     if (c->steps < 1 || c->steps > STEPS_MAX)
         FAIL(CKL_INVALID, "%s: steps=%d is not in 1..%d", what, c->steps, STEPS_MAX);
     if (c->ctas_per_sm < 0 || (int64_t)c->ctas_per_sm * c->threads > THREADS_RESIDENT_MAX)

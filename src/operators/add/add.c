@@ -30,20 +30,22 @@ static int tensors(const void *desc, plan_tensor *t)
 }
 
 /* The rows as an element-wise problem: rows that follow each other without gaps become one dimension. */
-static map_problem problem_of(const void *desc)
+static ckl_status view(const void *desc, void *out)
 {
     const ckl_add_desc *d = desc;
-    map_problem p = { .shape = { .rank = 2,
-                                 .operands = 5,
-                                 .size = { d->rows, d->n },
-                                 .stride = { { d->lda, 1 }, { d->ldb, 1 }, { 0 }, { 0 }, { d->ldy, 1 } } },
-                      .kernel = { .inputs = 4,
-                                  .dtype = { d->dtype, d->dtype, F32, F32, d->dtype },
-                                  .scalar = { [2] = true, [3] = true },
-                                  .compute = F32,
-                                  .config.expr = "" } };
-    map_simplify(&p.shape);
-    return p;
+    map_problem *p = out;
+    *p = (map_problem){ .op = "add",
+                        .shape = { .rank = 2,
+                                   .operands = 5,
+                                   .size = { d->rows, d->n },
+                                   .stride = { { d->lda, 1 }, { d->ldb, 1 }, { 0 }, { 0 }, { d->ldy, 1 } } },
+                        .kernel = { .inputs = 4,
+                                    .dtype = { d->dtype, d->dtype, F32, F32, d->dtype },
+                                    .scalar = { [2] = true, [3] = true },
+                                    .compute = F32,
+                                    .config.expr = "" } };
+    map_simplify(&p->shape);
+    return CKL_OK;
 }
 
 static val combine(const val *inputs, void *user)
@@ -75,7 +77,7 @@ static const field fields[] = {
     FIELD_ROW(add_problem, float, alpha, "1", "", "factor of a") //
     FIELD_ROW(add_problem, float, beta, "1", "", "factor of b")  //
 };
-MAP_IMPLEMENTATIONS(add, describe);
+MAP_IMPLEMENTATIONS(describe);
 
-OPERATOR(add, add, "y = alpha*a + beta*b", .numbers = "alpha beta");
+OPERATOR_OF_VIEW(add, add, map_problem, "y = alpha*a + beta*b", .numbers = "alpha beta");
 OPERATOR_LINE(add, add_problem, NULL);

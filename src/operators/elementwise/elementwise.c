@@ -120,22 +120,25 @@ static ckl_dtype compute_type(const ckl_elementwise_desc *d)
     return integers ? CKL_I32 : CKL_F32;
 }
 
-static map_problem problem_of(const void *desc)
+static ckl_status view(const void *desc, void *out)
 {
     const ckl_elementwise_desc *d = desc;
-    map_problem p = { .shape = { .rank = d->rank }, .kernel = { .compute = compute_type(d), .config.expr = d->expr } };
-    map_shape *s = &p.shape;
+    map_problem *p = out;
+    map_shape *s = &p->shape;
+    *p = (map_problem){ .op = "elementwise",
+                        .shape = { .rank = d->rank },
+                        .kernel = { .compute = compute_type(d), .config.expr = d->expr } };
     memcpy(s->size, d->shape, sizeof s->size);
     for (int i = 0; i < CKL_ELEMENTWISE_INPUTS_MAX && d->in[i].dtype != CKL_DTYPE_DEFAULT; i++) {
-        p.kernel.dtype[i] = d->in[i].dtype;
-        p.kernel.scalar[i] = d->in[i].scalar;
+        p->kernel.dtype[i] = d->in[i].dtype;
+        p->kernel.scalar[i] = d->in[i].scalar;
         memcpy(s->stride[s->operands++], d->in[i].stride, sizeof s->stride[0]);
     }
-    p.kernel.inputs = s->operands;
-    p.kernel.dtype[s->operands] = d->out.dtype;
+    p->kernel.inputs = s->operands;
+    p->kernel.dtype[s->operands] = d->out.dtype;
     memcpy(s->stride[s->operands++], d->out.stride, sizeof s->stride[0]);
     map_simplify(s);
-    return p;
+    return CKL_OK;
 }
 
 static void pointers_of(const void *args, const void **pointers)
@@ -147,7 +150,7 @@ static void pointers_of(const void *args, const void **pointers)
     pointers[inputs] = x->out;
 }
 
-MAP_IMPLEMENTATIONS(elementwise, elementwise_vector);
+MAP_IMPLEMENTATIONS(elementwise_vector);
 
 #define OPERAND_MEMBERS(operand)                                    \
     DESC_MEMBER(ckl_elementwise_desc, ckl_dtype, operand.dtype),    \
@@ -164,4 +167,5 @@ static const desc_member members[] = { DESC_MEMBER(ckl_elementwise_desc, quoted,
                                        { 0 } };
 
 OPERATOR_WITH(elementwise, elementwise, .summary = "y = an expression of up to four tensors, element by element",
-              .check = check, .members = members, .tensors = tensors, .implementations = implementations);
+              .check = check, .members = members, .tensors = tensors, .view = view, .view_bytes = sizeof(map_problem),
+              .implementations = implementations);

@@ -99,65 +99,73 @@ void permutation_find_matrix(permutation *p)
     p->has_matrix = !p->empty && in_x >= 0 && in_y >= 0 && in_x != in_y;
     if (!p->has_matrix)
         return;
-    permute_mode row = p->modes[in_y], column = p->modes[in_x];
-    p->matrix = (permute_matrix){
+    const permute_mode row = p->modes[in_y], column = p->modes[in_x];
+    permute_matrix *m = &p->matrix;
+    *m = (permute_matrix){
         .rows = row.size, .cols = column.size, .ldx = row.x, .incx = column.x, .ldy = column.y, .incy = row.y
     };
-    for (int i = p->rank - 1; i >= 0; i--)
-        if (i != in_x && i != in_y)
-            p->matrix.outer[p->matrix.outer_count++] = p->modes[i];
-}
-
-permutation permutation_widened(const permutation *p, int factor)
-{
-    permutation wide = *p;
-    wide.bytes *= factor;
-    for (int i = 0; i < p->rank - 1; i++) {
-        wide.modes[i].x /= factor;
-        wide.modes[i].y /= factor;
+    bool between_x = false, between_y = false; // do rows of other matrices lie between two of one?
+    for (int i = 0; i < p->rank; i++) {
+        between_x |= i != in_x && i != in_y && p->modes[i].x < m->ldx;
+        between_y |= i != in_x && i != in_y && p->modes[i].y < m->ldy;
     }
-    if (p->rank)
-        wide.modes[p->rank - 1].size /= factor;
-    return wide;
+    const bool by_x = between_x && (!between_y || m->cols < m->rows);
+    for (int i = p->rank - 1; i >= 0; i--) { // in the order of y
+        int at = i == in_x || i == in_y ? -1 : m->outer_count++;
+        for (; by_x && at > 0 && m->outer[at - 1].x > p->modes[i].x; at--)
+            m->outer[at] = m->outer[at - 1];
+        if (at >= 0)
+            m->outer[at] = p->modes[i];
+    }
 }
 
-bool permutation_block(permutation *p, int block, permute_split *split)
+bool permutation_widen(permutation *p, int factor)
 {
-    int in_x = contiguous_mode(p, true), in_y = contiguous_mode(p, false);
-    if (in_x < 0 || in_y < 0 || in_x == in_y)
-        return false;
-    permute_mode *x = &p->modes[in_x], *y = &p->modes[in_y];
-    *split = (permute_split){ in_x, in_y, x->size, y->size };
-    p->modes[p->rank++] = (permute_mode){ block, 1, x->y };
-    p->modes[p->rank++] = (permute_mode){ block, y->x, 1 };
-    *x = (permute_mode){ ceil_div(x->size, block), block, x->y * block };
-    *y = (permute_mode){ ceil_div(y->size, block), y->x * block, block };
-    return true;
-}
-
-bool permutation_divides(const permute_split *split, int block)
-{
-    return split->width % block == 0 && split->height % block == 0;
+    permute_mode *inner = &p->modes[max_i64(p->rank, 1) - 1];
+    bool divides = factor == 1 || (p->rank && inner->x == 1 && inner->y == 1 && inner->size % factor == 0);
+    for (permute_mode *m = p->modes; m < inner; m++) {
+        divides &= m->x % factor == 0 && m->y % factor == 0;
+        m->x /= factor;
+        m->y /= factor;
+    }
+    inner->size /= factor;
+    p->bytes *= factor;
+    return divides;
 }
 
 bool permutation_in_squares(permutation *p, int side, permute_mode *words)
 {
-    permute_split split;
-    if (!permutation_block(p, side, &split) || !permutation_divides(&split, side))
+    const int in_x = contiguous_mode(p, true), in_y = contiguous_mode(p, false);
+    if (in_x < 0 || in_y < 0 || in_x == in_y)
         return false;
-    const permute_mode across = p->modes[p->rank - 2], down = p->modes[p->rank - 1];
-    *words = (permute_mode){ side, down.x, across.y };
-    p->rank -= 2;
+    permute_mode *x = &p->modes[in_x], *y = &p->modes[in_y];
+    bool divides = x->size % side == 0 && y->size % side == 0 && x->y % side == 0 && y->x % side == 0;
+    *words = (permute_mode){ side, y->x / side, x->y / side };
+    *x = (permute_mode){ x->size / side, side, x->y * side };
+    *y = (permute_mode){ y->size / side, y->x * side, side };
     p->bytes *= side;
-    bool divides = words->x % side == 0 && words->y % side == 0;
     for (int i = 0; i < p->rank; i++) {
         divides &= p->modes[i].x % side == 0 && p->modes[i].y % side == 0;
         p->modes[i].x /= side;
         p->modes[i].y /= side;
     }
-    words->x /= side;
-    words->y /= side;
     return divides;
+}
+
+void permutation_block(permutation *p, int block, int64_t *width, int64_t *height)
+{
+    const permute_mode x = p->modes[contiguous_mode(p, true)], y = p->modes[contiguous_mode(p, false)];
+    int kept = 0;
+    *width = x.size;
+    *height = y.size;
+    for (int i = 0; i < p->rank; i++)
+        if (p->modes[i].x != 1 && p->modes[i].y != 1)
+            p->modes[kept++] = p->modes[i];
+    p->modes[kept++] = (permute_mode){ ceil_div(x.size, block), block, x.y * block };
+    p->modes[kept++] = (permute_mode){ ceil_div(y.size, block), y.x * block, block };
+    p->modes[kept++] = (permute_mode){ block, 1, x.y };
+    p->modes[kept++] = (permute_mode){ block, y.x, 1 };
+    p->rank = kept;
 }
 
 int64_t permutation_elements(const permutation *p)
@@ -175,4 +183,19 @@ ckl_status permutation_check_threads(const permutation *p, const char *who, int 
         FAIL(CKL_INVALID, "%s %s: threads=%d must be a multiple of %d up to %d", p->op, who, threads, multiple,
              device->threads_per_cta_max);
     return CKL_OK;
+}
+
+int permutation_bank_turns(const int64_t places[PERMUTE_WARP])
+{
+    enum { BANKS = 32 };
+    int asked[BANKS] = { 0 }, most = 1;
+    for (int lane = 0; lane < PERMUTE_WARP; lane++) {
+        const int64_t word = places[lane] / 4;
+        bool known = false;
+        for (int other = 0; other < lane; other++)
+            known |= places[other] / 4 == word;
+        if (!known)
+            most = (int)max_i64(most, ++asked[word % BANKS]);
+    }
+    return most;
 }

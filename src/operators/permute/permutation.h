@@ -23,7 +23,7 @@ typedef struct permute_matrix {
     int64_t rows, cols;
     int64_t ldx, incx, ldy, incy;
     int outer_count;
-    permute_mode outer[PERMUTE_OUTER_MAX]; // the fastest first
+    permute_mode outer[PERMUTE_OUTER_MAX]; // in the order of the CTAs, the fastest first
 } permute_matrix;
 
 /* The view of a problem of either operator that the implementations get. */
@@ -40,34 +40,28 @@ typedef struct permutation {
 /* Fills empty, rank and modes from modes in any order. CKL_INVALID where elements of y would share memory. */
 ckl_status permutation_simplify(permutation *p, int rank, const permute_mode *modes);
 
-/* Finds the mode that is contiguous in x and the one that is contiguous in y, if these are two. Fills has_matrix and matrix. */
+/*
+ * Finds the mode that is contiguous in x and the one that is contiguous in y, if these are two. Fills has_matrix and matrix, with those outer
+ * modes first that go on where rows end: what CTAs have in flight are long runs of memory. Where rows go on in x and in y, the shorter
+ * ones decide.
+ */
 void permutation_find_matrix(permutation *p);
 
-/* The same permutation in elements `factor` times as long; the innermost mode must be contiguous in x and in y. */
-permutation permutation_widened(const permutation *p, int factor);
-
-/* Two modes that were split: their numbers, and their sizes before. */
-typedef struct permute_split {
-    int in_x, in_y;
-    int64_t width, height;
-} permute_split;
-
-/*
- * Splits the modes that are contiguous in x and in y, so that squares of `block` elements come innermost: x and y are both
- * accessed in runs of `block`. Squares at the end of a mode may reach beyond it. Returns false, and leaves p, where there are no
- * two such modes.
- */
-bool permutation_block(permutation *p, int block, permute_split *split);
-
-/* Do blocks of this size divide both modes? */
-bool permutation_divides(const permute_split *split, int block);
+/* Makes elements `factor` times as long, a power of two; false, and p is of no use, where the innermost mode is not runs of these on both sides. */
+bool permutation_widen(permutation *p, int factor);
 
 /*
  * The same permutation in squares of side x side elements of the modes that are contiguous in x and in y: each is `side` words
  * of memory, on both sides. p becomes that of the squares, in words; words->x and words->y are the words between two of a
- * square. Returns false where there are no two such modes, or where not all words are whole; p is of no use then.
+ * square. False, and p is of no use, where there are no two such modes, or where not all words are whole.
  */
 bool permutation_in_squares(permutation *p, int side, permute_mode *words);
+
+/*
+ * Splits the modes that are contiguous in x and in y, which there must be, of *width and *height elements: innermost come squares of
+ * `block` by `block` of them, first along x, round them the numbers of squares. The last squares may reach beyond the modes.
+ */
+void permutation_block(permutation *p, int block, int64_t *width, int64_t *height);
 
 /* Elements in all; 0 if empty. */
 int64_t permutation_elements(const permutation *p);
@@ -78,3 +72,7 @@ typedef ckl_permute_args permute_pointers;
 /* Are the threads of a CTA a multiple, and no more than the device allows? `who` is the implementation. */
 ckl_status permutation_check_threads(const permutation *p, const char *who, int threads, int multiple,
                                      const ckl_device_info *device);
+
+/* Accesses to shared memory that a warp needs for a word at each of these places (bytes), by their bank conflicts. */
+enum { PERMUTE_WARP = 32 };
+int permutation_bank_turns(const int64_t places[PERMUTE_WARP]);

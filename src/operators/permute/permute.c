@@ -4,7 +4,7 @@
 #include "base/math.h"
 #include "base/shape.h"
 #include "operators/operators.h"
-#include "operators/permute/permute_config.h"
+#include "operators/permute/permute_plan.h"
 
 static ckl_status check_order(const ckl_permute_desc *d)
 {

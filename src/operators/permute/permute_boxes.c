@@ -7,6 +7,7 @@
  * products. The lanes that share a run of y write whole words of memory. Words of all runs are made of the same
  * elements, but for where words begin, so a thread finds these once.
  */
+#include "operators/permute/permute_boxes.h"
 #include "operators/permute/transpose_tile.h"
 
 enum { WORD_ELEMENTS_MAX = 4, WORD_BYTES = 4, CHUNK = PERMUTE_CHUNK_BYTES };
@@ -211,7 +212,7 @@ void permute_boxes(const void *config, int kernel)
 {
     const permute_boxes_config *cfg = config;
     launch_bounds(cfg->threads, 0);
-    const int word = transpose_word_bytes(cfg->bytes);
+    const int word = permute_word_bytes(cfg->bytes);
     boxes k = { .cfg = cfg,
                 .even = kernel == 0,
                 .p = params_of(permute_boxes),

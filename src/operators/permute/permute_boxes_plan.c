@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/math.h"
-#include "operators/permute/permute_config.h"
+#include "operators/permute/permute_boxes.h"
 #include "skeletons/memory_cost.h"
 
 enum { SECTOR_BYTES = 32, WORD_BYTES = 4, KB = 1024, CHUNK = PERMUTE_CHUNK_BYTES };
@@ -11,7 +11,9 @@ enum { BOX_BYTES = 16 * KB }; // of runs that are alike in x and y: so many come
 
 /* A box: modes in the order in which the kernel has them, those of a run of y first. */
 typedef struct box {
-    int rank, run, across, more, shared;
+    int rank, run, across, more;
+    int inside;                       // modes of the box: those three
+    bool in_run_x[PERMUTE_MODES_MAX]; // do runs of x go along a mode?
     permute_mode modes[PERMUTE_MODES_MAX];
     int64_t size[PERMUTE_MODES_MAX]; // of the box
     int64_t smem[PERMUTE_MODES_MAX]; // bytes between neighbours in shared memory
@@ -95,8 +97,8 @@ static int in_neither(const permutation *p, int bits, int64_t *size, int64_t wan
 static void lay_out(box *b, int bytes)
 {
     int64_t span = b->run_x * bytes;
-    for (int i = 0; i < b->run + b->across + b->more; i++)
-        if (i < b->run ? b->shared >> i & 1 : i < b->run + b->across)
+    for (int i = 0; i < b->inside; i++)
+        if (b->in_run_x[i])
             b->smem[i] = b->modes[i].x * bytes;
         else {
             const int64_t phase = b->modes[i].x % CHUNK * bytes % CHUNK;
@@ -125,18 +127,17 @@ static bool find_box(const permutation *p, const permute_boxes_config *c, box *b
     const int more = in_neither(p, bits_x | bits_y, size, BOX_BYTES / p->bytes);
     if (more >= 0)
         modes[b->run + b->across + b->more++] = more;
-    int count = b->run + b->across + b->more;
+    int count = b->inside = b->run + b->across + b->more;
     for (int i = p->rank - 1; i >= 0; i--)
         if (!((bits_x | bits_y) >> i & 1) && i != more)
             modes[count++] = i;
     for (int i = 0; i < p->rank; i++) {
-        const bool along_x = bits_x >> modes[i] & 1, along_y = i < b->run;
+        b->in_run_x[i] = bits_x >> modes[i] & 1;
         b->modes[i] = p->modes[modes[i]];
         b->size[i] = size[modes[i]];
         b->count = product_i64(b->count, ceil_div(b->modes[i].size, b->size[i]));
-        b->shared |= along_y && along_x ? 1 << i : 0;
-        b->runs_x *= along_x ? 1 : b->size[i];
-        b->runs_y *= along_y ? 1 : b->size[i];
+        b->runs_x *= b->in_run_x[i] ? 1 : b->size[i];
+        b->runs_y *= i < b->run ? 1 : b->size[i];
     }
     lay_out(b, p->bytes);
     return true;
@@ -150,7 +151,9 @@ static void describe(const permutation *p, const box *b, permute_boxes_config *c
     c->run = b->run;
     c->across = b->across;
     c->more = b->more;
-    c->shared = b->shared;
+    c->shared = 0;
+    for (int i = 0; i < b->run; i++)
+        c->shared |= b->in_run_x[i] << i;
     c->smem_kb = (int)ceil_div(b->smem_bytes, KB);
     c->lanes = (int)power_of_two_ceil(ceil_div(b->run_y, word_elements(p->bytes)));
 }
@@ -181,7 +184,7 @@ static double sectors_of(int64_t bytes, bool anywhere, double price)
 /* Does the same box write what follows a run of y, so that shared sectors meet in L2? */
 static bool goes_on(const box *b)
 {
-    for (int i = b->run; i < b->run + b->across + b->more; i++)
+    for (int i = b->run; i < b->inside; i++)
         if (b->modes[i].y == b->run_y && b->size[i] > 1)
             return true;
     return false;
@@ -192,8 +195,7 @@ static bool starts_anywhere(const permutation *p, const box *b, bool in_x)
     for (int i = 0; i < b->rank; i++) {
         const int64_t stride = in_x ? b->modes[i].x : b->modes[i].y;
         const bool steps = b->size[i] < b->modes[i].size; // from box to box
-        const bool along = in_x ? (i < b->run ? b->shared >> i & 1 : i < b->run + b->across) : i < b->run;
-        const bool runs = b->size[i] > 1 && !along;
+        const bool runs = b->size[i] > 1 && !(in_x ? b->in_run_x[i] : i < b->run);
         if ((steps && stride * b->size[i] * p->bytes % SECTOR_BYTES) || (runs && stride * p->bytes % SECTOR_BYTES))
             return true;
     }
@@ -205,7 +207,7 @@ static bool runs_are_even(const box *b, int bytes)
 {
     for (int i = 0; i < b->rank; i++) {
         const int64_t step = b->modes[i].y * (i < b->run ? b->size[i] : 1);
-        if ((i >= b->run || b->size[i] < b->modes[i].size) && step * bytes % transpose_word_bytes(bytes))
+        if ((i >= b->run || b->size[i] < b->modes[i].size) && step * bytes % permute_word_bytes(bytes))
             return false;
     }
     return true;
@@ -225,9 +227,9 @@ static int turns_of_warp(const box *b, int lanes, int bytes)
 {
     int64_t places[PERMUTE_WARP];
     for (int lane = 0; lane < PERMUTE_WARP; lane++)
-        places[lane] = place_of(b, 0, b->run, lane % lanes * word_elements(bytes)) +
-                       place_of(b, b->run, b->run + b->across + b->more, lane / lanes);
-    return permute_bank_turns(places);
+        places[lane] =
+            place_of(b, 0, b->run, lane % lanes * word_elements(bytes)) + place_of(b, b->run, b->inside, lane / lanes);
+    return permutation_bank_turns(places);
 }
 
 /* Sectors of runs on both sides, and a thread's work, as elements of a kernel that streams. */
@@ -249,9 +251,9 @@ static plan_cost cost_boxes(const void *problem, const ckl_device_info *device, 
     const double y = sectors_of(b.run_y * p->bytes, starts_anywhere(p, &b, false), price) * (double)b.runs_y;
     const double filled = (double)permutation_elements(p) / ((double)b.count * (double)(b.run_y * b.runs_y));
     const int64_t chunks = ceil_div(b.runs_x * (b.run_x * p->bytes / CHUNK + 1), c->threads);
-    const int64_t words = ceil_div(b.runs_y, c->threads / c->lanes), word = transpose_word_bytes(p->bytes);
+    const int64_t words = ceil_div(b.runs_y, c->threads / c->lanes), word = permute_word_bytes(p->bytes);
     const int elements = word_elements(p->bytes), modes_y = b.across + b.more;
-    const int modes_x = b.run + b.more - __builtin_popcount((unsigned)b.shared);
+    const int modes_x = b.run + b.more - __builtin_popcount((unsigned)c->shared);
     const bool even = runs_are_even(&b, p->bytes);
     const int each = OF_ELEMENT + (even ? 0 : b.run == 1 ? OF_ODD : OF_ODD_MODES);
     // 1024x320x105 u8 takes 36.3 us, which instructions do not tell; of runs that begin anywhere they do
@@ -342,7 +344,7 @@ static ckl_status launch_boxes(const ckl_plan *plan, const void *args, ckl_strea
         params.stride_x[i] = b.modes[i].x * p->bytes;
         params.stride_y[i] = b.modes[i].y * p->bytes;
     }
-    const bool even = runs_are_even(&b, p->bytes) && PLAN_ALIGNED(transpose_word_bytes(p->bytes), a->y);
+    const bool even = runs_are_even(&b, p->bytes) && PLAN_ALIGNED(permute_word_bytes(p->bytes), a->y);
     return plan_launch(plan, even ? 0 : 1, (plan_grid){ .x = b.count }, &params, stream);
 }
 

@@ -4,7 +4,8 @@
  * Where the innermost mode is contiguous in x and in y, an element is a vector of up to 16 bytes of it.
  *
  * Elements that lie side by side in one mode of x and in another of y may be moved in squares: a thread loads as many
- * vectors of x as a word has elements, turns them in registers, and stores words.
+ * vectors of x as a word has elements, turns them in registers, and stores words. Neighbouring threads take blocks of squares, so that
+ * both sides are accessed in runs.
  */
 #include "base/math.h"
 #include "operators/permute/transpose_tile.h"
@@ -12,28 +13,56 @@
 
 enum { STEPS_MAX = 16, SIDE_MAX = 4, WORD_BYTES = 4, SECTOR_BYTES = 32, LINE_BYTES = 128 };
 
+#define GATHER_CONFIG(X, owner)                                                                                 \
+    X(owner, int, element, "4", "1 2 4 8", "bytes of an element, what pointers are aligned to")                 \
+    X(owner, int, bytes, "4", "1 2 4 8 16", "bytes of one memory access; of x, if elements are turned")         \
+    X(owner, int, turned, "0", "0 2 4", "elements of a word, of squares that are turned in registers; 0: none") \
+    X(owner, int, block, "1", "1 4 8 16", "squares of a block along x and along y; 1: they go along y")         \
+    X(owner, int, rank, "1", "1 2 3 4 5 6 7", "modes")                                                          \
+    X(owner, int, threads, "256", "128 256 512", "threads of a CTA")                                            \
+    X(owner, int, steps, "4", "1 2 4 8", "accesses of a thread in flight")
+
+FIELD_STRUCT(permute_gather_config, GATHER_CONFIG);
+
+/* Strides are bytes. factor and shift divide by a mode's size (cute/divisor.h). */
+#define PERMUTE_GATHER_PARAMS(X, owner)                    \
+    X(owner, u32, count)                                   \
+    X(owner, pointer, x)                                   \
+    X(owner, pointer, y)                                   \
+    X(owner, i64, turned_x) /* between words */            \
+    X(owner, i64, turned_y)                                \
+    X(owner, u32, width) /* accesses along x, of blocks */ \
+    X(owner, u32, height)                                  \
+    X(owner, u32, size, [PERMUTE_SPLIT_MAX])               \
+    X(owner, u32, factor, [PERMUTE_SPLIT_MAX])             \
+    X(owner, u32, shift, [PERMUTE_SPLIT_MAX])              \
+    X(owner, i64, stride_x, [PERMUTE_SPLIT_MAX])           \
+    X(owner, i64, stride_y, [PERMUTE_SPLIT_MAX])
+
+KERNEL_PARAMS(permute_gather, PERMUTE_GATHER_PARAMS);
+
 /* The kernel */
 
 /*
- * Addresses of access number `index` in x and in y; whether it exists, where blocks are cut. Coordinates are computed by hand: a
+ * Addresses of access number `index` in x and in y; whether it exists, as blocks may reach beyond. Coordinates are computed by hand: a
  * layout's would be divisions by sizes that are known at run time alone, and the kernel 40 % more instructions.
  */
-static val find_access(const permute_gather_values *p, int rank, bool cut, val index, val *x, val *y)
+static val find_access(const permute_gather_values *p, int rank, int block, val index, val *x, val *y)
 {
-    val exists = lt(index, p->count), column = imm_as(U32, 0), row = column;
+    val exists = lt(index, p->count), at_mode[PERMUTE_SPLIT_MAX];
     *x = p->x;
     *y = p->y;
     for (int i = rank - 1; i >= 0; i--) {
-        val at_mode = i == 0 ? index : divisor_coordinate(&index, p->size[i], p->factor[i], p->shift[i]);
-        if (cut) {
-            column = add(column, mul(at_mode, p->across[i]));
-            row = add(row, mul(at_mode, p->down[i]));
-        }
-        at_mode = convert(I64, at_mode);
-        *x = add(*x, convert(U64, mul(at_mode, p->stride_x[i])));
-        *y = add(*y, convert(U64, mul(at_mode, p->stride_y[i])));
+        at_mode[i] = i == 0 ? index : divisor_coordinate(&index, p->size[i], p->factor[i], p->shift[i]);
+        val steps = convert(I64, at_mode[i]);
+        *x = add(*x, convert(U64, mul(steps, p->stride_x[i])));
+        *y = add(*y, convert(U64, mul(steps, p->stride_y[i])));
     }
-    return cut ? logical_and(exists, logical_and(lt(column, p->width), lt(row, p->height))) : exists;
+    if (block == 1)
+        return exists;
+    const val *of = &at_mode[rank - 4]; // what permutation_block() has made
+    val column = add(mul(of[0], imm(block)), of[2]), row = add(mul(of[1], imm(block)), of[3]);
+    return logical_and(exists, logical_and(lt(column, p->width), lt(row, p->height)));
 }
 
 static val moved(val address, int steps, val stride)
@@ -61,7 +90,7 @@ static void store_turned(const permute_gather_values *p, int side, int bytes, co
     }
 }
 
-void permute_gather(const void *config, int kernel)
+static void permute_gather(const void *config, int kernel)
 {
     const permute_gather_config *cfg = config;
     launch_bounds(cfg->threads, 0);
@@ -75,7 +104,7 @@ void permute_gather(const void *config, int kernel)
     tensor rX[STEPS_MAX][SIDE_MAX]; // (WORDS)
     for (int s = 0; s < cfg->steps; s++) {
         val index = coordinate(cY, 0, s);
-        inside[s] = find_access(&p, cfg->rank, kernel == 0 && cfg->cut, index, &x[s], &y[s]);
+        inside[s] = find_access(&p, cfg->rank, turned ? cfg->block : 1, index, &x[s], &y[s]);
         for (int e = 0; e < vectors; e++) {
             tensor gX = access_at(x[s], bytes, turned); // (WORDS)
             rX[s][e] = fragment_like(gX, gX.dtype);
@@ -100,30 +129,16 @@ void permute_gather(const void *config, int kernel)
 /* Choice, limits and launches */
 
 enum {
-    GATHER_COUNT_MAX = 1 << 30, // elements of one launch, so that numbers of threads without work stay below 2^31
-    BLOCK_LIMIT = 1 << 10,      // of a config
+    GATHER_COUNT_MAX = 1 << 30, // elements of one launch: numbers of threads without work stay below 2^31
+    BLOCK_MAX = 1 << 10,        // of a config
 };
-
-/* May elements be `factor` times as long? Then the innermost mode must be contiguous and all else be multiples. */
-static bool may_widen(const permutation *p, int factor)
-{
-    if (factor == 1)
-        return true;
-    if (p->rank == 0)
-        return false;
-    permute_mode inner = p->modes[p->rank - 1];
-    bool divides = inner.x == 1 && inner.y == 1 && inner.size % factor == 0;
-    for (int i = 0; i < p->rank - 1; i++)
-        divides &= p->modes[i].x % factor == 0 && p->modes[i].y % factor == 0;
-    return divides;
-}
 
 /* What one access of a thread moves, as elements of a permutation whose strides are units of either side. */
 typedef struct accesses {
     permutation of;
-    int unit_x, unit_y;  // bytes
-    permute_mode words;  // of elements that are turned: distances between an access's, in units
-    permute_split split; // by blocks
+    int unit_x, unit_y;    // bytes
+    permute_mode words;    // of elements that are turned: distances between an access's, in units
+    int64_t width, height; // of blocks: accesses along x and along y
 } accesses;
 
 static accesses of_elements(const permutation *p)
@@ -148,54 +163,33 @@ static bool widen_x(accesses *a, int factor)
     return divides;
 }
 
-/* Accesses as the config has them, but for blocks. False: the problem does not have such. */
+/* Accesses as the config has them. False: the problem does not have such. */
 static bool find_accesses(const permutation *p, const permute_gather_config *c, accesses *a)
 {
     *a = of_elements(p);
     if (c->turned == 0) {
-        a->of = permutation_widened(p, c->bytes / p->bytes);
         a->unit_x = a->unit_y = c->bytes;
-        return may_widen(p, c->bytes / p->bytes);
+        return permutation_widen(&a->of, c->bytes / p->bytes);
     }
     a->unit_x = a->unit_y = WORD_BYTES;
-    return c->turned > 1 && c->turned == WORD_BYTES / p->bytes && c->bytes >= WORD_BYTES &&
-           permutation_in_squares(&a->of, c->turned, &a->words) && widen_x(a, c->bytes / WORD_BYTES);
+    if (c->turned <= 1 || c->turned != WORD_BYTES / p->bytes || c->bytes < WORD_BYTES ||
+        !permutation_in_squares(&a->of, c->turned, &a->words) || !widen_x(a, c->bytes / WORD_BYTES))
+        return false;
+    if (c->block > 1)
+        permutation_block(&a->of, c->block, &a->width, &a->height);
+    return true;
 }
 
-/* In blocks if the config says so and the problem has them. */
 static accesses accesses_of(const permutation *p, const permute_gather_config *c)
 {
     accesses a;
-    if (find_accesses(p, c, &a) && c->block > 1)
-        permutation_block(&a.of, c->block, &a.split);
+    (void)find_accesses(p, c, &a);
     return a;
 }
 
-static bool is_blocked(const permutation *p, const permute_gather_config *c)
+static int rank_of(const accesses *a)
 {
-    return accesses_of(p, c).of.rank > p->rank;
-}
-
-static bool is_cut(const permutation *p, const permute_gather_config *c)
-{
-    const accesses a = accesses_of(p, c);
-    return c->block > 1 && !permutation_divides(&a.split, c->block);
-}
-
-static int rank_of(const permutation *p, const permute_gather_config *c)
-{
-    return (int)max_i64(accesses_of(p, c).of.rank, 1);
-}
-
-/* The largest block that divides both modes; 1 where there are no two. */
-static int block_of(const permutation *p, const permute_gather_config *chosen)
-{
-    enum { LEAST = 8 };
-    permute_gather_config c = *chosen;
-    for (c.block = 16; c.block >= LEAST; c.block /= 2)
-        if (is_blocked(p, &c) && !is_cut(p, &c))
-            return c.block;
-    return 1;
+    return (int)max_i64(a->of.rank, 1);
 }
 
 /* NOTE: of 16 bytes on an H200: 32x769x40x24 bf16, 0,2,1,3, takes 28.3 us by four a thread and 26.6 by two, 3x4096x48x96 58.8 and 57.9. */
@@ -204,11 +198,11 @@ enum { WIDEST_BYTES = 16, WIDEST_STEPS = 2, WIDEST_RANK_MIN = 4 };
 /* The widest vectors that both sides have. */
 static void choose_vectors(const permutation *p, permute_gather_config *c)
 {
+    accesses a;
     c->bytes = WIDEST_BYTES;
-    while (!may_widen(p, c->bytes / p->bytes))
+    while (!find_accesses(p, c, &a))
         c->bytes /= 2;
-    c->block = block_of(p, c);
-    if (c->bytes == WIDEST_BYTES && c->block == 1 && rank_of(p, c) >= WIDEST_RANK_MIN)
+    if (c->bytes == WIDEST_BYTES && p->rank >= WIDEST_RANK_MIN)
         c->steps = (int)min_i64(c->steps, WIDEST_STEPS);
 }
 
@@ -236,9 +230,8 @@ static bool candidate_gather(const void *problem, const ckl_device_info *device,
         choose_vectors(p, c);
     else if (!device->has_tma || !choose_squares(p, i - 1, c))
         return false;
-    c->rank = rank_of(p, c);
-    c->cut = is_cut(p, c);
     const accesses a = accesses_of(p, c);
+    c->rank = rank_of(&a);
     const int64_t count = permutation_elements(&a.of);
     while (c->steps > 1 && count < (int64_t)c->threads * c->steps * device->sm_count)
         c->steps /= 2;
@@ -288,8 +281,7 @@ static double sectors_for_full(const accesses *a, int words)
 }
 
 /*
- * y is written in runs. Of x a warp reads sectors that another one will find in L2, and a CTA its block, or a thread its
- * square, in L1. The SM that has a CTA more than others touches most lines: 1280x163 f64 took 4.7 us in 204 CTAs.
+ * y is written in runs. Of x a warp reads sectors that another one will find in L2, or a CTA its block in L1. The SM that has a CTA more than others touches most lines: 1280x163 f64 took 4.7 us in 204 CTAs.
  */
 static plan_cost cost_gather(const void *problem, const ckl_device_info *device, const void *config)
 {
@@ -317,7 +309,6 @@ static plan_cost cost_gather(const void *problem, const ckl_device_info *device,
         .of = { .us = PERMUTE_KERNEL.us + (ctas <= device->sm_count ? -EARLY_US
                                            : c->bytes < WORD_BYTES  ? CROWD_US
                                                                     : 0),
-                .bytes = c->block > 1 && !turned ? 1.2 : 1,
                 .lines = turned ? 1.2 : 1.5 },
         .bytes = bytes * (2 + AGAIN * again + PARTLY * partly),
         .ctas = ctas,
@@ -339,24 +330,26 @@ static ckl_status admit_gather(const void *problem, const ckl_device_info *devic
     accesses a;
     if (c->bytes < c->element || c->bytes > 16 || !is_power_of_two(c->bytes) || !find_accesses(p, c, &a))
         FAIL(CKL_INVALID, "%s gather: bytes=%d turned=%d cannot be moved at once", p->op, c->bytes, c->turned);
-    if (c->block < 1 || c->block > BLOCK_LIMIT || is_blocked(p, c) != (c->block > 1) || c->rank != rank_of(p, c) ||
-        c->cut != is_cut(p, c))
-        FAIL(CKL_INVALID, "%s gather: rank=%d block=%d cut=%d do not fit the problem", p->op, c->rank, c->block,
-             c->cut);
+    if (c->block < 1 || c->block > BLOCK_MAX || (c->block > 1 && !c->turned) || c->rank != rank_of(&a))
+        FAIL(CKL_INVALID, "%s gather: block=%d rank=%d do not fit the problem", p->op, c->block, c->rank);
     if (c->steps < 1 || c->steps > 16)
         FAIL(CKL_INVALID, "%s gather: steps=%d is not in 1..16", p->op, c->steps);
     return permutation_check_threads(p, "gather", c->threads, 32, device);
 }
 
-/* One launch. Modes that only the config has are those of kernel 1, which makes no blocks: a size of 0 divides by nothing. */
+/* One launch. */
 static ckl_status launch_all(const ckl_plan *plan, int kernel, const accesses *a, const char *x, char *y,
                              ckl_stream stream)
 {
     const permute_gather_config *c = plan->config;
     int64_t count = permutation_elements(&a->of);
-    permute_gather_params params = {
-        .count = (uint32_t)count, .x = x, .y = y, .turned_x = a->words.x * a->unit_x, .turned_y = a->words.y * a->unit_y
-    };
+    permute_gather_params params = { .count = (uint32_t)count,
+                                     .x = x,
+                                     .y = y,
+                                     .turned_x = a->words.x * a->unit_x,
+                                     .turned_y = a->words.y * a->unit_y,
+                                     .width = (uint32_t)a->width,
+                                     .height = (uint32_t)a->height };
     for (int i = 0; i < a->of.rank; i++) {
         permute_mode m = a->of.modes[i];
         divisor d = divisor_of(m.size);
@@ -365,12 +358,6 @@ static ckl_status launch_all(const ckl_plan *plan, int kernel, const accesses *a
         params.shift[i] = d.shift;
         params.stride_x[i] = m.x * a->unit_x;
         params.stride_y[i] = m.y * a->unit_y;
-    }
-    if (kernel == 0 && c->cut) {
-        params.width = (uint32_t)a->split.width;
-        params.height = (uint32_t)a->split.height;
-        params.across[a->split.in_x] = params.down[a->split.in_y] = (uint32_t)c->block;
-        params.across[a->of.rank - 2] = params.down[a->of.rank - 1] = 1;
     }
     return plan_launch(plan, kernel, (plan_grid){ .x = ceil_div(count, (int64_t)c->threads * c->steps) }, &params,
                        stream);
@@ -386,15 +373,15 @@ static ckl_status launch_halves(const ckl_plan *plan, int kernel, const accesses
     for (int i = 1; i < a->of.rank; i++)
         if (a->of.modes[i].size > a->of.modes[largest].size)
             largest = i;
-    const int64_t block = ((const permute_gather_config *)plan->config)->block;
     permute_mode m = a->of.modes[largest];
     accesses low = *a, high = *a;
     low.of.modes[largest].size = m.size / 2;
     high.of.modes[largest].size = m.size - m.size / 2;
-    if (largest == a->split.in_x)
-        high.split.width -= m.size / 2 * block;
-    if (largest == a->split.in_y)
-        high.split.height -= m.size / 2 * block;
+    const int block = ((const permute_gather_config *)plan->config)->block;
+    if (largest == a->of.rank - 4)
+        high.width -= m.size / 2 * block;
+    if (largest == a->of.rank - 3)
+        high.height -= m.size / 2 * block;
     TRY(launch_halves(plan, kernel, &low, x, y, stream));
     int64_t elements = m.size / 2;
     return launch_halves(plan, kernel, &high, x + elements * m.x * a->unit_x, y + elements * m.y * a->unit_y, stream);
@@ -410,7 +397,7 @@ static ckl_status launch_gather(const ckl_plan *plan, const void *args, ckl_stre
     return launch_halves(plan, aligned ? 0 : 1, &each, a->x, a->y, stream);
 }
 
-static const field gather_fields[] = { PERMUTE_GATHER_CONFIG(FIELD_ROW, permute_gather_config) };
+static const field gather_fields[] = { GATHER_CONFIG(FIELD_ROW, permute_gather_config) };
 
 const implementation permute_gather_implementation = {
     IMPLEMENTATION_OF_CANDIDATES(permute, gather),

@@ -5,7 +5,7 @@
 
 #include "base/dtype.h"
 #include "operators/operators.h"
-#include "operators/permute/permute_config.h"
+#include "operators/permute/permute_plan.h"
 
 /* A row of y: all modes but the last, the outermost changes slowest. */
 static void reference(const void *problem, void *const *host, reference_slice out)
@@ -58,16 +58,13 @@ static const char *const cases[] = {
     "shape=12345 order=0 dtype=bf16 impl=windows",
     "shape=4x5x77 order=0,1,2 dtype=u8 stride_x=801,83,1 stride_y=500,90,1 impl=windows",
     "shape=3x61x31x17 order=0,3,1,2 dtype=u8 impl=gather # rows too short for tiles",
-    "shape=2x33x40x16 order=0,3,1,2 dtype=u8 impl=gather config='bytes=16 turned=4 block=1 cut=0 rank=3 steps=1' # in "
+    "shape=2x33x40x16 order=0,3,1,2 dtype=u8 impl=gather config='bytes=16 turned=4 block=1 rank=3 steps=1' # in "
     "squares",
-    "shape=2x32x24x28 order=0,3,1,2 dtype=u8 impl=gather config='bytes=4 turned=4 block=1 cut=0 rank=3 steps=3'",
-    "shape=3x8x12x24 order=3,0,2,1 dtype=i8 misalign=4 impl=gather config='bytes=8 turned=4 block=1 cut=0 rank=4 "
-    "steps=1'",
-    "shape=3x44x36x12 order=0,3,1,2 dtype=i8 misalign=1 impl=gather config='bytes=4 turned=4 block=4 cut=1 rank=5 "
-    "steps=1'",
-    "shape=9x3x2x10x8 order=3,2,1,0,4 dtype=f16 impl=gather config='block=4 cut=1 rank=7' # vectors in blocks that "
-    "reach beyond",
-    "shape=2x48x5x64 order=3,2,0,1 dtype=bf16 impl=gather config='bytes=8 turned=2 block=8 cut=0 rank=5 steps=2'",
+    "shape=2x32x24x28 order=0,3,1,2 dtype=u8 impl=gather config='bytes=4 turned=4 block=1 rank=3 steps=3'",
+    "shape=3x8x12x24 order=3,0,2,1 dtype=i8 misalign=4 impl=gather config='bytes=8 turned=4 block=1 rank=4 steps=1'",
+    "shape=3x44x36x12 order=0,3,1,2 dtype=i8 misalign=1 impl=gather config='bytes=4 turned=4 block=4 rank=5 steps=1'",
+    "shape=9x3x2x10x8 order=3,2,1,0,4 dtype=f16 impl=gather",
+    "shape=2x48x5x64 order=3,2,0,1 dtype=bf16 impl=gather config='bytes=8 turned=2 block=8 rank=5 steps=2'",
     "shape=7x40x3x24 order=2,0,3,1 dtype=f16           # a short row of y, then a mode that is far in x",
     "shape=3x11x24x8 order=3,2,1,0 dtype=f16 # nothing long innermost on either side",
     "shape=3x4x3x30x7 order=4,2,0,3,1 dtype=u8 misalign=1",
@@ -122,12 +119,13 @@ static const test_reject rejects[] = {
       "permute gather: bytes=4 turned=4 cannot be moved at once" }, // squares that are not whole
     { "shape=32x16 order=1,0 dtype=u8 impl=gather config='bytes=8 turned=2'", CKL_INVALID,
       "permute gather: bytes=8 turned=2 cannot be moved at once" },
-    { "shape=32x16 order=1,0 impl=gather config='bytes=4 turned=1 block=1 rank=2'", CKL_INVALID,
+    { "shape=32x16 order=1,0 impl=gather config='bytes=4 turned=1 rank=2'", CKL_INVALID,
       "permute gather: bytes=4 turned=1 cannot be moved at once" },
     { "shape=32x4 order=1,0 dtype=u8 impl=gather config='bytes=8 turned=4'", CKL_INVALID,
       "permute gather: bytes=8 turned=4 cannot be moved at once" },
-    { "shape=100x64 order=1,0 dtype=u8 impl=gather config='bytes=4 turned=4 block=8 rank=4 cut=0'", CKL_INVALID,
-      "permute gather: rank=4 block=8 cut=0 do not fit the problem" },
+    { "shape=100x64 order=1,0 dtype=u8 impl=gather config='bytes=4 turned=4 block=8 rank=3'", CKL_INVALID,
+      "permute gather: block=8 rank=3 do not fit the problem" },
+    { "shape=64x64 order=1,0 impl=gather config='block=8'", CKL_INVALID, "block=8 rank=2 do not fit" },
     { "shape=2x32x16 order=0,2,1 stride_x=514,16,1 dtype=u8 impl=gather config='bytes=4 turned=4'", CKL_INVALID,
       "permute gather: bytes=4 turned=4 cannot be moved at once" }, // words that are not
     { "shape=6x10 order=0,1 stride_y=30,3 impl=boxes", CKL_UNSUPPORTED, "permute boxes: no mode is contiguous in y" },

@@ -13,6 +13,28 @@
 enum { BYTES = 16, WORD_BYTES = 4, WORDS = BYTES / WORD_BYTES, SECTOR_BYTES = 32, LINE_BYTES = 128 };
 enum { THREADS = 2048 }; // that shall fit an SM: bounds registers to 32
 
+#define WINDOWS_CONFIG(X, owner)                                           \
+    X(owner, int, bytes, "4", "1 2 4", "bytes of an element")              \
+    X(owner, int, rank, "2", "1 2 3 4 5", "modes, the innermost is a run") \
+    X(owner, int, threads, "256", "128 256 512", "threads of a CTA")
+
+FIELD_STRUCT(permute_windows_config, WINDOWS_CONFIG);
+
+/* The innermost mode's size is windows. */
+#define PERMUTE_WINDOWS_PARAMS(X, owner)         \
+    X(owner, pointer, x)                         \
+    X(owner, pointer, end) /* of x */            \
+    X(owner, pointer, y)                         \
+    X(owner, u32, count) /* windows */           \
+    X(owner, u32, run)   /* bytes */             \
+    X(owner, u32, size, [PERMUTE_MODES_MAX])     \
+    X(owner, u32, factor, [PERMUTE_MODES_MAX])   \
+    X(owner, u32, shift, [PERMUTE_MODES_MAX])    \
+    X(owner, i64, stride_x, [PERMUTE_MODES_MAX]) \
+    X(owner, i64, stride_y, [PERMUTE_MODES_MAX])
+
+KERNEL_PARAMS(permute_windows, PERMUTE_WINDOWS_PARAMS);
+
 /* The kernel */
 
 typedef struct windows {
@@ -111,7 +133,7 @@ static void store_window(const windows *k, const window *w)
     ELSE store_elements(k, w, taken);
 }
 
-void permute_windows(const void *config, int kernel)
+static void permute_windows(const void *config, int kernel)
 {
     const permute_windows_config *cfg = config;
     (void)kernel;
@@ -223,7 +245,7 @@ static ckl_status launch_windows(const ckl_plan *plan, const void *args, ckl_str
     return plan_launch(plan, 0, (plan_grid){ .x = ceil_div(count, c->threads) }, &params, stream);
 }
 
-static const field windows_fields[] = { PERMUTE_WINDOWS_CONFIG(FIELD_ROW, permute_windows_config) };
+static const field windows_fields[] = { WINDOWS_CONFIG(FIELD_ROW, permute_windows_config) };
 
 const implementation permute_windows_implementation = {
     IMPLEMENTATION_PARTS(permute, windows),

@@ -2,7 +2,7 @@
 #include "cutekernellib/operators/transpose.h"
 
 #include "operators/operators.h"
-#include "operators/permute/permute_config.h"
+#include "operators/permute/permute_plan.h"
 
 /* Rows of contiguous elements must not overlap; with other strides only y is looked at, by permutation_simplify(). */
 static ckl_status check_pitch(const char *name, int64_t *ld, int64_t inc, const char *extent_name, int64_t extent)

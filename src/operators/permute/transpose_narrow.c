@@ -10,9 +10,19 @@
  * Lanes and addresses are computed by hand: phases and sectors depend on each run's address, so no layout has the
  * distance between runs.
  */
-#include "operators/permute/transpose_tile.h"
+#include "operators/permute/transpose_plan.h"
 
-enum { CHUNK_BYTES = PERMUTE_CHUNK_BYTES, SECTOR_BYTES = 32 };
+#define NARROW_CONFIG(X, owner)                                                     \
+    TRANSPOSE_FIELDS(X, owner)                                                      \
+    X(owner, bool, short_x, "1", "0 1", "1: rows of x are short; 0: rows of y are") \
+    X(owner, int, tile_r, "1024", "4 16 64 256 1024", "rows of x of a CTA")         \
+    X(owner, int, tile_c, "4", "4 16 64 256 1024", "columns of x of a CTA")         \
+    X(owner, int, threads, "256", "64 128 256", "threads of a CTA")                 \
+    X(owner, bool, prefetch, "0", "0 1", "prefetch x to L2 while the kernel before may still run")
+
+FIELD_STRUCT(transpose_narrow_config, NARROW_CONFIG);
+
+enum { CHUNK_BYTES = PERMUTE_CHUNK_BYTES, SECTOR_BYTES = 32, WORD_BYTES = 4 };
 
 typedef struct narrow {
     const transpose_narrow_config *cfg;
@@ -42,7 +52,7 @@ static int run_bytes_of(const transpose_narrow_config *cfg)
     return (int)round_up(elements * cfg->bytes + CHUNK_BYTES - 1, CHUNK_BYTES);
 }
 
-int64_t transpose_narrow_smem_bytes(const transpose_narrow_config *cfg)
+static int64_t smem_bytes_of(const transpose_narrow_config *cfg)
 {
     return (int64_t)run_bytes_of(cfg) * (cfg->short_x ? 1 : cfg->tile_r);
 }
@@ -195,7 +205,7 @@ static void store_ends(const narrow *k, val runs, int per_run, bool heads)
 
 static narrow describe_tile(const transpose_narrow_config *cfg, const transpose_values *p)
 {
-    int word = transpose_word_bytes(cfg->bytes);
+    int word = permute_word_bytes(cfg->bytes);
     narrow k = { .cfg = cfg,
                  .type = transpose_type(cfg->bytes),
                  .word_type = transpose_type(word),
@@ -203,14 +213,14 @@ static narrow describe_tile(const transpose_narrow_config *cfg, const transpose_
                  .run_bytes = run_bytes_of(cfg),
                  .factor = p->factor,
                  .shift = p->shift };
-    k.smem = smem_address(smem_alloc("tile", transpose_narrow_smem_bytes(cfg), CHUNK_BYTES));
+    k.smem = smem_address(smem_alloc("tile", smem_bytes_of(cfg), CHUNK_BYTES));
     k.tile = transpose_tile_by_address(p, cfg->outer, cfg->tile_r, cfg->tile_c, false);
     k.x = transpose_address(k.tile.x, k.tile.row, k.tile.ldx, k.tile.col, imm(cfg->bytes));
     k.size = cfg->short_x ? k.tile.cols : k.tile.rows;
     return k;
 }
 
-void transpose_narrow(const void *config, int kernel)
+static void transpose_narrow(const void *config, int kernel)
 {
     const transpose_narrow_config *cfg = config;
     (void)kernel;
@@ -239,3 +249,172 @@ void transpose_narrow(const void *config, int kernel)
     IF(lt(left, imm(reach)))
         store_ends(&k, runs, k.word_elements, false);
 }
+
+/* Choice, limits and launch */
+
+enum {
+    COLS_MAX = 16,    // of x where its rows are short: longer ones fill tiles of the kernel sm80
+    ROWS_MAX = 64,    // of x where rows of y are short: that kernel would write them a few words at a time
+    LONG_MIN = 256,   // of the long side: below, CTAs would have little to do
+    ALONG_MAX = 4096, // of a tile
+    WORDS_MAX = 4,    // of the short side: of more, boxes are twice as fast (bench/notes/permute.md)
+    TILE_BYTES = 16384,
+    TILES_OF_SM = 64, // many: 55296 matrices of 3x512 f16 took 247.9 us, by boxes 92.4
+    ALONG_MIN = 64,   // of a tile of a small matrix, which is spread over the SMs
+};
+
+/* Is this the short side, without gaps on its own side of memory? */
+static bool is_short(int64_t size, int64_t size_max, int64_t ld, int64_t other)
+{
+    return size <= size_max && ld == size && other >= LONG_MIN;
+}
+
+static bool has_short_x(const permute_matrix *m)
+{
+    return is_short(m->cols, COLS_MAX, m->ldx, m->rows);
+}
+
+static bool has_short_y(const permute_matrix *m)
+{
+    return is_short(m->rows, ROWS_MAX, m->ldy, m->cols);
+}
+
+static ckl_status check_short_side(const permutation *p)
+{
+    if (!has_short_x(&p->matrix) && !has_short_y(&p->matrix))
+        FAIL(
+            CKL_UNSUPPORTED,
+            "%s narrow: there is no side of up to %d columns or %d rows without gaps, %d or more elements of the other",
+            p->op, COLS_MAX, ROWS_MAX, LONG_MIN);
+    return CKL_OK;
+}
+
+/*
+ * Each thread of a CTA has 32 bytes or more of a run that is the tile of short rows of x: fewer threads do less beside their words. 256x360x405x5
+ * f16, 1,3,0,2, 4 KB a matrix, takes 1250 instructions of a warp by 64 threads, 2700 by 256. Few CTAs want more.
+ */
+static int threads_for(const permutation *p, const transpose_narrow_config *c, const ckl_device_info *device)
+{
+    enum { THREADS_MIN = 64, BYTES = 32, WAVES = 4, RESIDENT_THREADS = 2048 };
+    const permute_matrix *m = &p->matrix;
+    const int64_t bytes = min_i64(m->rows, c->tile_r) * m->cols * p->bytes;
+    const int64_t tiles = transpose_tiles(p, c->tile_r, c->tile_c);
+    int threads = c->threads;
+    while (c->short_x && threads > THREADS_MIN && bytes < BYTES * threads &&
+           tiles * threads >= WAVES * RESIDENT_THREADS * (int64_t)device->sm_count)
+        threads /= 2;
+    return threads;
+}
+
+static ckl_status choose_narrow(const void *problem, const ckl_device_info *device, void *config)
+{
+    const permutation *p = problem;
+    transpose_narrow_config *c = config;
+    const permute_matrix *m = &p->matrix;
+    TRY(check_short_side(p));
+    if (p->bytes >= WORD_BYTES && min_i64(m->rows, m->cols) > WORDS_MAX)
+        FAIL(CKL_UNSUPPORTED, "%s narrow: a short side of more than %d words is left to boxes", p->op, WORDS_MAX);
+    if (!device->has_tma)
+        FAIL(CKL_UNSUPPORTED, "%s narrow: it is chosen on Hopper alone, where it was measured", p->op);
+    c->bytes = p->bytes;
+    c->outer = m->outer_count;
+    c->short_x = has_short_x(m);
+    int side = 4, along = ALONG_MIN;
+    while (side < (c->short_x ? m->cols : m->rows) && side < ROWS_MAX)
+        side *= 2;
+    const int64_t length = c->short_x ? m->rows : m->cols;
+    if (length * side * p->bytes <= TILE_BYTES / 4 &&
+        transpose_tiles(p, c->short_x ? (int)length : side, c->short_x ? side : (int)length) >=
+            TILES_OF_SM * device->sm_count)
+        FAIL(CKL_UNSUPPORTED, "%s narrow: many matrices of a fourth of a tile are left to boxes", p->op);
+    while (along * side * p->bytes < TILE_BYTES)
+        along *= 2;
+    while (along > ALONG_MIN &&
+           transpose_tiles(p, c->short_x ? along : side, c->short_x ? side : along) < device->sm_count)
+        along /= 2;
+    c->tile_r = c->short_x ? along : side;
+    c->tile_c = c->short_x ? side : along;
+    c->threads = threads_for(p, c, device);
+    c->prefetch = transpose_pays_prefetch(p, c->tile_r, c->tile_c, c->threads, device);
+    return CKL_OK;
+}
+
+/* That tile, and shorter ones. */
+static bool candidate_narrow(const void *problem, const ckl_device_info *device, int i, void *config)
+{
+    transpose_narrow_config *c = config;
+    if (choose_narrow(problem, device, config) != CKL_OK)
+        return false;
+    int *along = c->short_x ? &c->tile_r : &c->tile_c;
+    *along >>= i;
+    c->prefetch = transpose_pays_prefetch(problem, c->tile_r, c->tile_c, c->threads, device);
+    return *along >= ALONG_MIN;
+}
+
+static ckl_status admit_narrow(const void *problem, const ckl_device_info *device, const void *config)
+{
+    const permutation *p = problem;
+    const transpose_narrow_config *c = config;
+    const permute_matrix *m = &p->matrix;
+    TRY(transpose_check_tiles(p, "narrow", c->bytes, c->outer, c->tile_r, c->tile_c));
+    TRY(transpose_check_contiguous(p, "narrow"));
+    TRY(check_short_side(p));
+    if (c->short_x ? !has_short_x(m) || m->cols > c->tile_c : !has_short_y(m) || m->rows > c->tile_r)
+        FAIL(CKL_INVALID, "%s narrow: short_x=%d tile %dx%d do not fit the short side of %" PRId64 "x%" PRId64, p->op,
+             c->short_x, c->tile_r, c->tile_c, m->rows, m->cols);
+    TRY(transpose_check_power(p, "narrow", c->short_x ? "tile_r" : "tile_c", c->short_x ? c->tile_r : c->tile_c,
+                              32 / p->bytes, ALONG_MAX));
+    TRY(transpose_check_power(p, "narrow", "threads", c->threads, ROWS_MAX,
+                              device->threads_per_cta_max)); // a word for each of short rows
+    return transpose_check_smem(p, "narrow", smem_bytes_of(c), device);
+}
+
+/* Accesses to shared memory for the words that a warp stores: of neighbouring rows, or of a few runs of x. */
+static int narrow_turns(const permutation *p, const transpose_narrow_config *c)
+{
+    const int elements = permute_word_bytes(c->bytes) / c->bytes;
+    const int64_t run_bytes = smem_bytes_of(c) / c->tile_r; // of short rows of y
+    int64_t places[PERMUTE_WARP];
+    for (int lane = 0; lane < PERMUTE_WARP; lane++) {
+        const int64_t i = (int64_t)lane * elements;
+        places[lane] =
+            c->short_x ? i * p->matrix.cols * c->bytes : i % p->matrix.rows * run_bytes + i / p->matrix.rows * c->bytes;
+    }
+    return elements * permutation_bank_turns(places);
+}
+
+static plan_cost cost_narrow(const void *problem, const ckl_device_info *device, const void *config)
+{
+    const double NO_REDUCTION = 1250;
+    static const double of_bytes[] = { [1] = 90, [2] = 70, [4] = 60, [8] = 30 };
+    const transpose_narrow_config *c = config;
+    const transpose_tiling t = { .rows = c->tile_r,
+                                 .cols = c->tile_c,
+                                 .threads = c->threads,
+                                 .smem_bytes = smem_bytes_of(c),
+                                 .rate = 0.93,
+                                 .wait = TRANSPOSE_TILE_WAIT * c->tile_r * c->tile_c * c->bytes - NO_REDUCTION -
+                                         (c->prefetch ? TRANSPOSE_EARLIER : 0),
+                                 .of_bytes = of_bytes[c->bytes],
+                                 .cut_x = !c->short_x,
+                                 .turns = narrow_turns(problem, c) / 2 };
+    return transpose_tiling_cost(problem, &t, device);
+}
+
+static ckl_status launch_narrow(const ckl_plan *plan, const void *args, ckl_stream stream)
+{
+    const transpose_narrow_config *c = plan->config;
+    return transpose_launch(plan, 0, args, c->bytes, c->tile_r, c->tile_c, stream);
+}
+
+static const field narrow_fields[] = { NARROW_CONFIG(FIELD_ROW, transpose_narrow_config) };
+
+const implementation transpose_narrow_implementation = {
+    IMPLEMENTATION_PARTS(transpose, narrow),
+    .summary = "matrices with a short side without gaps: whole runs of memory on both sides",
+    .candidate = candidate_narrow,
+    .is_trusted = transpose_trusts_cost,
+    .cost = cost_narrow,
+    .rivals = { &permute_gather_implementation },
+    .params = &transpose_param_list,
+};

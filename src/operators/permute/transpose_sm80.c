@@ -17,20 +17,28 @@
  * Lanes and addresses are computed by hand: the phase of a row and the window of a row of y depend on the row's
  * address, so no layout gives the distance from one row to the next.
  */
-#include "operators/permute/transpose_tile.h"
+#include "operators/permute/transpose_sm80.h"
+
+#include "operators/permute/transpose_plan.h"
 
 enum {
     WARP = 32,
+    SECTOR_BYTES = 32,
     CHUNK = PERMUTE_CHUNK_BYTES,
     COPIES_AT_ONCE = 4, // of a thread in an iteration
     ROWS_AT_ONCE = 4,   // of y that a thread loads before it stores them: loads of shared memory in flight
 };
 
+/* The tile in shared memory: `period` groups of rows, each row of so many chunks. */
+typedef struct smem_tile {
+    int rows, period, chunks;
+} smem_tile;
+
 typedef struct sm80 {
     const transpose_sm80_config *cfg;
     ckl_dtype type, word_type;
     int word, word_elements; // bytes; elements
-    transpose_sm80_tile shape;
+    smem_tile shape;
     int classes; // rows of y until the alignment repeats, elements of `align`
     int warps;
     val smem; // shared address
@@ -39,18 +47,18 @@ typedef struct sm80 {
     val rows, cols, row_bytes; // inside x: rows from the tile's first on, columns of the tile, u32
 } sm80;
 
-transpose_sm80_tile transpose_sm80_tile_of(const transpose_sm80_config *c)
+static smem_tile smem_tile_of(const transpose_sm80_config *c)
 {
-    const int word_elements = transpose_word_bytes(c->bytes) / c->bytes;
+    const int word_elements = permute_word_bytes(c->bytes) / c->bytes;
     const int period = c->lanes < WARP ? word_elements : CHUNK / c->bytes;
     int rows = (int)round_up(c->tile_r + c->align / c->bytes - 1, period);
     const int chunks = c->tile_c * c->bytes / CHUNK + 1;
-    return (transpose_sm80_tile){ .rows = rows, .period = period, .chunks = chunks | 1 };
+    return (smem_tile){ .rows = rows, .period = period, .chunks = chunks | 1 };
 }
 
-int64_t transpose_sm80_smem_bytes(const transpose_sm80_config *c)
+static int64_t smem_bytes_of(const transpose_sm80_config *c)
 {
-    transpose_sm80_tile tile = transpose_sm80_tile_of(c);
+    smem_tile tile = smem_tile_of(c);
     return (int64_t)tile.rows * tile.chunks * CHUNK;
 }
 
@@ -229,13 +237,13 @@ void transpose_sm80(const void *config, int kernel)
     (void)kernel;
     launch_bounds(cfg->threads, cfg->ctas_per_sm);
     transpose_values p = params_of(transpose);
-    int word = transpose_word_bytes(cfg->bytes);
+    int word = permute_word_bytes(cfg->bytes);
     sm80 k = { .cfg = cfg, .type = transpose_type(cfg->bytes), .word_type = transpose_type(word), .word = word };
     k.word_elements = word / cfg->bytes;
-    k.shape = transpose_sm80_tile_of(cfg);
+    k.shape = smem_tile_of(cfg);
     k.classes = cfg->align / cfg->bytes;
     k.warps = cfg->threads / 32;
-    k.smem = smem_address(smem_alloc("tile", transpose_sm80_smem_bytes(cfg), 16));
+    k.smem = smem_address(smem_alloc("tile", smem_bytes_of(cfg), 16));
     k.tile = transpose_tile_by_address(&p, cfg->outer, cfg->tile_r, cfg->tile_c, cfg->across);
     k.x = transpose_address(k.tile.x, k.tile.row, k.tile.ldx, k.tile.col, imm(cfg->bytes));
     k.y = transpose_address(k.tile.y, k.tile.col, k.tile.ldy, k.tile.row, imm(cfg->bytes));
@@ -259,3 +267,118 @@ void transpose_sm80(const void *config, int kernel)
     IF(lt(k.rows, imm(cfg->tile_r + k.classes)))
         store_tails(&k);
 }
+
+/* Choice, limits and launch */
+
+/*
+ * Tiles of 32 KB, wide on the side of x; no larger than the matrix. Smaller where tiles would be few: those that are all there at once load
+ * before the first stores. 8x3009x9x32 f16 to NCHW takes 12.3 us by 128 columns, 10.3 by 64.
+ */
+static void choose_tile(const permutation *p, const ckl_device_info *device, transpose_sm80_config *c)
+{
+    enum { COLUMNS = 64, TILES_OF_SM = 8 }; // of 256 threads each
+    c->tile_r = p->bytes == 1 ? 256 : p->bytes == 2 ? 128 : 64;
+    c->tile_c = p->bytes == 8 ? 64 : 128;
+    while (c->tile_r > 32 && c->tile_r / 2 >= p->matrix.rows)
+        c->tile_r /= 2;
+    if (c->tile_r > 32 && 10 * round_up(p->matrix.rows, c->tile_r / 2) <= 9 * round_up(p->matrix.rows, c->tile_r))
+        c->tile_r /= 2; // 577x58471 u8 25.1 us by tiles of 256 rows, 23.8 by 128
+    while (c->tile_c > 32 && c->tile_c / 2 >= p->matrix.cols)
+        c->tile_c /= 2;
+    while (c->tile_c > 32 && transpose_tiles(p, c->tile_r, c->tile_c) <
+                                 (c->tile_c > COLUMNS ? TILES_OF_SM : 1) * (int64_t)device->sm_count)
+        c->tile_c /= 2;
+}
+
+static ckl_status choose_sm80(const void *problem, const ckl_device_info *device, void *config)
+{
+    const permutation *p = problem;
+    transpose_sm80_config *c = config;
+    TRY(transpose_check_matrix(p, "sm80"));
+    TRY(transpose_check_sides(p, "sm80", TRANSPOSE_SIDE_BYTES_MIN));
+    c->bytes = p->bytes;
+    c->outer = p->matrix.outer_count;
+    choose_tile(p, device, c);
+    c->align = p->matrix.rows > c->tile_r ? 32 : permute_word_bytes(p->bytes);
+    // four lanes would read bytes of one bank
+    c->lanes = p->bytes == 1 && p->matrix.ldx % 2 == 0 && c->align == 32 ? 8 : 32;
+    c->across = transpose_goes_across(p, c->tile_c, device);
+    c->ctas_per_sm = p->bytes == 1 ? 4 : 0; // else 70 registers let three in
+    c->prefetch = transpose_pays_prefetch(p, c->tile_r, c->tile_c, c->threads, device);
+    return CKL_OK;
+}
+
+/* That tile, and on Hopper, where their cost was measured, those of fewer columns; of the fewest by half as many threads, too. */
+static bool candidate_sm80(const void *problem, const ckl_device_info *device, int i, void *config)
+{
+    enum { CANDIDATES = 4, COLUMNS_MIN = 32 };
+    transpose_sm80_config *c = config;
+    if (i >= CANDIDATES || (i > 0 && !device->has_tma) || choose_sm80(problem, device, config) != CKL_OK)
+        return false;
+    c->tile_c = (int)max_i64(COLUMNS_MIN, c->tile_c >> i);
+    c->threads >>= i == CANDIDATES - 1;
+    c->across = transpose_goes_across(problem, c->tile_c, device);
+    c->prefetch = transpose_pays_prefetch(problem, c->tile_r, c->tile_c, c->threads, device);
+    return true;
+}
+
+static ckl_status admit_sm80(const void *problem, const ckl_device_info *device, const void *config)
+{
+    const permutation *p = problem;
+    const transpose_sm80_config *c = config;
+    TRY(permutation_check_threads(p, "sm80", c->threads, 128, device));
+    TRY(transpose_check_power(p, "sm80", "bytes", c->bytes, 1, 8));
+    TRY(transpose_check_power(p, "sm80", "threads", c->threads, 128, device->threads_per_cta_max));
+    int word = permute_word_bytes(c->bytes);
+    TRY(transpose_check_power(p, "sm80", "align", c->align, word, 128));
+    TRY(transpose_check_power(p, "sm80", "tile_r", c->tile_r, (int)max_i64(32, c->align / c->bytes), 512));
+    TRY(transpose_check_power(p, "sm80", "tile_c", c->tile_c, (int)max_i64(c->threads / 32, c->align / c->bytes), 512));
+    TRY(transpose_check_power(p, "sm80", "lanes", c->lanes, 8, 32));
+    if (c->lanes < 32 && (c->bytes > 4 || c->tile_c < c->threads / c->lanes))
+        FAIL(CKL_INVALID, "%s sm80: lanes=%d are for words, and tiles of a column for each %d threads", p->op, c->lanes,
+             c->lanes);
+    if (smem_tile_of(c).chunks > c->threads)
+        FAIL(CKL_INVALID, "%s sm80: threads=%d do not cover the chunks of a row", p->op, c->threads);
+    TRY(transpose_check_smem(p, "sm80", smem_bytes_of(c), device));
+    TRY(transpose_check_tiles(p, "sm80", c->bytes, c->outer, c->tile_r, c->tile_c));
+    return transpose_check_contiguous(p, "sm80");
+}
+
+static plan_cost cost_sm80(const void *problem, const ckl_device_info *device, const void *config)
+{
+    // Instructions of a warp as the emulator counts them, within a tenth: 160 and 47 for each class of rows of y, of 16 bytes 162 to 48.
+    static const double of_bytes[] = { [1] = 123, [2] = 72, [4] = 57, [8] = 36 }, OF_TILE = 120, OF_CLASS = 36;
+    const double NO_REDUCTION = 2000;
+    const transpose_sm80_config *c = config;
+    const double idle = fmax(1, PERMUTE_WARP * permute_word_bytes(c->bytes) / (double)(c->tile_r * c->bytes)); // lanes
+    const int64_t classes = ceil_div(c->align / c->bytes, c->threads / c->lanes); // of a warp
+    const transpose_tiling t = { .rows = c->tile_r,
+                                 .cols = c->tile_c,
+                                 .threads = c->threads,
+                                 .smem_bytes = smem_bytes_of(c),
+                                 .rate = 1,
+                                 .wait = TRANSPOSE_TILE_WAIT * c->tile_r * c->tile_c * c->bytes - NO_REDUCTION,
+                                 .of_bytes = of_bytes[c->bytes] * idle,
+                                 .of_tile = OF_TILE + OF_CLASS * (double)classes,
+                                 .cut_x = true,
+                                 .cut_y = c->align < SECTOR_BYTES };
+    return transpose_tiling_cost(problem, &t, device);
+}
+
+static ckl_status launch_sm80(const ckl_plan *plan, const void *args, ckl_stream stream)
+{
+    const transpose_sm80_config *c = plan->config;
+    return transpose_launch(plan, 0, args, c->bytes, c->tile_r, c->tile_c, stream);
+}
+
+static const field sm80_fields[] = { TRANSPOSE_SM80_CONFIG(FIELD_ROW, transpose_sm80_config) };
+
+const implementation transpose_sm80_implementation = {
+    IMPLEMENTATION_PARTS(transpose, sm80),
+    .summary = "tiles in shared memory by cp.async, whole words on both sides at any alignment",
+    .candidate = candidate_sm80,
+    .is_trusted = transpose_trusts_cost,
+    .cost = cost_sm80,
+    .rivals = { &permute_boxes_implementation, &permute_gather_implementation },
+    .params = &transpose_param_list,
+};

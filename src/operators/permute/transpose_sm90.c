@@ -10,9 +10,13 @@
  * Lanes are computed by hand: diagonals and woven rows are an exclusive or of two coordinates, which no layout has, and the
  * values of a lane that ldmatrix loads lie 8 rows apart, which no product of threads and values gives.
  */
-#include "operators/permute/transpose_tile.h"
+#include "operators/permute/transpose_sm80.h"
+#include "operators/permute/transpose_plan.h"
+
+FIELD_STRUCT(transpose_sm90_config, TRANSPOSE_TILE_FIELDS);
 
 enum {
+    BOX_BYTES = 128, // of a row of a box: the widest swizzle of TMA
     CHUNK_BYTES = 16,
     WARP_ROWS = 32,
     BLOCKS_AT_ONCE = 8, // of a warp: 32 registers a thread
@@ -30,7 +34,7 @@ typedef struct sm90 {
     transpose_tile tile;
 } sm90;
 
-int64_t transpose_sm90_smem_bytes(const transpose_sm90_config *c)
+static int64_t smem_bytes_of(const transpose_sm90_config *c)
 {
     return 2 * (int64_t)c->tile_r * c->tile_c * c->bytes + 2 * BARRIER_BYTES;
 }
@@ -38,7 +42,7 @@ int64_t transpose_sm90_smem_bytes(const transpose_sm90_config *c)
 /* (ROWS,SPAN,BOXES) as TMA writes it. */
 static tensor boxes(const sm90 *k, const char *name, int rows, int count)
 {
-    layout box = tma_tile_layout(k->type, rows, k->span, TRANSPOSE_BOX_BYTES);
+    layout box = tma_tile_layout(k->type, rows, k->span, BOX_BYTES);
     layout plain = make_layout(shape(rows, k->span, count), stride(k->span, 1, (int64_t)rows * k->span));
     return smem_tensor(name, k->type, with_swizzle(box.sw, plain), 1024);
 }
@@ -147,7 +151,7 @@ static void load_words(const sm90 *k, block *p)
 
 static void store_words(const sm90 *k, const block *p)
 {
-    int next = TRANSPOSE_BOX_BYTES + CHUNK_BYTES; // the row below, where the swizzle has moved on by a chunk
+    int next = BOX_BYTES + CHUNK_BYTES; // the row below, where the swizzle has moved on by a chunk
     val to = element_address(k, k->sY, first_column(k, p), add(p->r, lane()));
     for (int i = 0; i < CHUNK_BYTES / k->cfg->bytes; i++)
         set(smem_view(bit_xor(to, imm(i * next)), k->type, compact(leaf(1))), 0, p->rWords.regs[i]);
@@ -188,9 +192,9 @@ static void transpose_by_tma(const transpose_sm90_config *cfg)
 {
     launch_bounds(cfg->threads, 0);
     transpose_values p = params_of(transpose);
-    sm90 k = { .cfg = cfg, .type = transpose_type(cfg->bytes), .span = transpose_box_columns(cfg->bytes) };
-    k.tmaX = make_tma(p.tX, k.type, 2 + cfg->outer, cfg->tile_r, k.span, TRANSPOSE_BOX_BYTES);
-    k.tmaY = make_tma(p.tY, k.type, 2 + cfg->outer, cfg->tile_c, k.span, TRANSPOSE_BOX_BYTES);
+    sm90 k = { .cfg = cfg, .type = transpose_type(cfg->bytes), .span = BOX_BYTES / cfg->bytes };
+    k.tmaX = make_tma(p.tX, k.type, 2 + cfg->outer, cfg->tile_r, k.span, BOX_BYTES);
+    k.tmaY = make_tma(p.tY, k.type, 2 + cfg->outer, cfg->tile_c, k.span, BOX_BYTES);
     k.tile = (cfg->prefetch ? transpose_tile_by_address : transpose_tile_by_coordinates)(&p, cfg->outer, cfg->tile_r,
                                                                                          cfg->tile_c, cfg->across);
     k.sX = boxes(&k, "x", cfg->tile_r, cfg->tile_c / k.span); // (R,SPAN,BOXES)
@@ -207,7 +211,7 @@ static void transpose_by_tma(const transpose_sm90_config *cfg)
     store_tile(&k);
 }
 
-transpose_sm80_config transpose_sm90_unaligned(const transpose_sm90_config *c)
+static transpose_sm80_config unaligned_config(const transpose_sm90_config *c)
 {
     return (transpose_sm80_config){ .bytes = c->bytes,
                                     .outer = c->outer,
@@ -218,11 +222,150 @@ transpose_sm80_config transpose_sm90_unaligned(const transpose_sm90_config *c)
                                     .threads = 256 };
 }
 
-void transpose_sm90(const void *config, int kernel)
+static void transpose_sm90(const void *config, int kernel)
 {
-    transpose_sm80_config unaligned = transpose_sm90_unaligned(config);
+    transpose_sm80_config unaligned = unaligned_config(config);
     if (kernel == 0)
         transpose_by_tma(config);
     else
         transpose_sm80(&unaligned, 0);
 }
+
+/* Choice, limits and launch */
+
+enum { TMA_ALIGNMENT = 16, WORD_BYTES = 4 };
+
+/* The least side of a tile: a box, and what a warp turns at once. */
+static int side_min(int bytes)
+{
+    return (int)max_i64(WARP_ROWS, BOX_BYTES / bytes);
+}
+
+/* Tiles of 16 KB with rows of 128 bytes or more on both sides; small problems get smaller ones to fill the GPU. */
+static int choose_box(const permutation *p, const ckl_device_info *device)
+{
+    int tile = p->bytes == 1 ? 128 : p->bytes == 8 ? 32 : 64;
+    if (transpose_tiles(p, tile, tile) < device->sm_count)
+        tile /= 2;
+    return (int)max_i64(tile, side_min(p->bytes));
+}
+
+/*
+ * Rows of a tile: more where rows of y begin inside a sector, so that fewer of their cuts are inside one, up to 32 KB, of which three CTAs
+ * fit an SM. 5144x12288 bf16 takes 77.6 us by 64 rows, 71.9 by 128, 66.8 by 256. Not where much of a taller tile is empty, or tiles are few.
+ */
+static int choose_height(const permutation *p, const ckl_device_info *device, int tile)
+{
+    enum { SECTOR_BYTES = 32, TILE_BYTES = 32 << 10, ROWS_MAX = 256, TILES_OF_SM = 8, IDLE = 8 };
+    const permute_matrix *m = &p->matrix;
+    int rows = tile;
+    while (m->ldy * p->bytes % SECTOR_BYTES && 2 * rows <= ROWS_MAX && 2 * rows * tile * p->bytes <= TILE_BYTES &&
+           IDLE * round_up(m->rows, 2 * rows) <= (IDLE + 1) * m->rows &&
+           transpose_tiles(p, 2 * rows, tile) >= TILES_OF_SM * (int64_t)device->sm_count)
+        rows *= 2;
+    return rows;
+}
+
+static ckl_status choose_sm90(const void *problem, const ckl_device_info *device, void *config)
+{
+    enum { SHORT_ELEMENTS_SIDE_MIN = 64 }; // bytes of a side: gather turns squares of short elements
+    // two turns of CTAs, of which the first loads while nobody stores: 864x4736 f32 takes 10.3 us by 64 columns, 9.3 by 32
+    enum { TILES_OF_SM = 16 };
+    const permutation *p = problem;
+    transpose_sm90_config *c = config;
+    TRY(transpose_check_matrix(p, "sm90"));
+    TRY(transpose_check_sides(p, "sm90", p->bytes < WORD_BYTES ? SHORT_ELEMENTS_SIDE_MIN : TRANSPOSE_SIDE_BYTES_MIN));
+    c->bytes = p->bytes;
+    c->outer = p->matrix.outer_count;
+    const int tile = choose_box(p, device), least = side_min(p->bytes);
+    c->tile_r = choose_height(p, device, tile);
+    const bool few = transpose_tiles(p, c->tile_r, tile) < TILES_OF_SM * (int64_t)device->sm_count;
+    c->tile_c = few || p->matrix.cols <= least ? least : tile;
+    c->across = transpose_goes_across(p, c->tile_c, device);
+    c->prefetch = transpose_pays_prefetch(p, c->tile_r, c->tile_c, c->threads, device);
+    return CKL_OK;
+}
+
+static ckl_status check_boxes(const permutation *p, const transpose_sm90_config *c)
+{
+    const int least = side_min(p->bytes);
+    TRY(transpose_check_power(p, "sm90", "tile_r", c->tile_r, least, 256));
+    TRY(transpose_check_power(p, "sm90", "tile_c", c->tile_c, least, 256));
+    int blocks = c->tile_r / 32 * (c->tile_c * c->bytes / 16), warps = c->threads / 32;
+    if (blocks % warps)
+        FAIL(CKL_INVALID, "%s sm90: %d warps do not share the %d blocks of a tile of %dx%d evenly", p->op, warps,
+             blocks, c->tile_r, c->tile_c);
+    return CKL_OK;
+}
+
+static ckl_status check_distance(const permutation *p, const char *name, int64_t elements)
+{
+    if (elements == 0 || elements * p->bytes % TMA_ALIGNMENT)
+        FAIL(CKL_UNSUPPORTED, "%s sm90: %s=%" PRId64 " elements of %d bytes are not a positive multiple of 16 bytes",
+             p->op, name, elements, p->bytes);
+    return CKL_OK;
+}
+
+/* Tensor maps want every distance in multiples of 16 bytes, and TMA stores write whole chunks of 16 bytes of rows of y. */
+static ckl_status check_distances(const permutation *p)
+{
+    const permute_matrix *m = &p->matrix;
+    TRY(check_distance(p, "rows", m->rows));
+    TRY(check_distance(p, "ldx", m->ldx));
+    TRY(check_distance(p, "ldy", m->ldy));
+    for (int i = 0; i < m->outer_count; i++) {
+        TRY(check_distance(p, "stride_x", m->outer[i].x));
+        TRY(check_distance(p, "stride_y", m->outer[i].y));
+    }
+    return CKL_OK;
+}
+
+static ckl_status admit_sm90(const void *problem, const ckl_device_info *device, const void *config)
+{
+    const permutation *p = problem;
+    const transpose_sm90_config *c = config;
+    TRY(transpose_check_tiles(p, "sm90", c->bytes, c->outer, c->tile_r, c->tile_c));
+    TRY(transpose_check_contiguous(p, "sm90"));
+    TRY(permutation_check_threads(p, "sm90", c->threads, 32, device));
+    TRY(check_boxes(p, c));
+    TRY(transpose_check_smem(p, "sm90", smem_bytes_of(c), device));
+    return check_distances(p);
+}
+
+static plan_cost cost_sm90(const void *problem, const ckl_device_info *device, const void *config)
+{
+    enum { BYTES_A_CYCLE = 5, NO_REDUCTION = 1900 }; // of a tile: TMA moves all of it, inside the matrix or not
+    static const double of_bytes[] = { [1] = 24, [2] = 16, [4] = 16, [8] = 16 };
+    const transpose_sm90_config *c = config;
+    const transpose_tiling t = { .rows = c->tile_r,
+                                 .cols = c->tile_c,
+                                 .threads = c->threads,
+                                 .smem_bytes = smem_bytes_of(c),
+                                 .rate = 0.94,
+                                 .wait = (double)c->tile_r * c->tile_c * c->bytes / BYTES_A_CYCLE - NO_REDUCTION -
+                                         (c->prefetch ? TRANSPOSE_EARLIER : 0),
+                                 .of_bytes = of_bytes[c->bytes],
+                                 .cut_x = true,
+                                 .cut_y = true };
+    return transpose_tiling_cost(problem, &t, device);
+}
+
+static ckl_status launch_sm90(const ckl_plan *plan, const void *args, ckl_stream stream)
+{
+    const transpose_sm90_config *c = plan->config;
+    const permute_pointers *a = args;
+    const int kernel = PLAN_ALIGNED(TMA_ALIGNMENT, a->x, a->y) ? 0 : 1; // of the same tiles
+    return transpose_launch(plan, kernel, args, c->bytes, c->tile_r, c->tile_c, stream);
+}
+
+static const field sm90_fields[] = { TRANSPOSE_TILE_FIELDS(FIELD_ROW, transpose_sm90_config) };
+
+const implementation transpose_sm90_implementation = {
+    IMPLEMENTATION_PARTS(transpose, sm90),
+    .summary = "swizzled tiles by TMA in and out, transposed between them without bank conflicts; Hopper",
+    .cost = cost_sm90,
+    .rivals = { &transpose_narrow_implementation, &permute_boxes_implementation },
+    .kernels = 2,
+    .params = &transpose_param_list,
+    .target = IR_SM90A,
+};

@@ -5,7 +5,7 @@
 
 #include "base/dtype.h"
 #include "operators/operators.h"
-#include "operators/permute/permute_config.h"
+#include "operators/permute/permute_plan.h"
 
 static void reference(const void *problem, void *const *host, reference_slice out)
 {
@@ -75,11 +75,14 @@ static const char *const cases[] = {
     "rows=150 cols=90 dtype=f16 misalign=1 impl=sm80 config='lanes=8 tile_c=32 align=32'",
     "rows=100 cols=66 dtype=f32 impl=sm80 config='lanes=8 tile_r=32 tile_c=64 align=32 threads=128'",
     "rows=270 cols=100 dtype=u8 misalign=3 impl=sm80 config='lanes=16 tile_r=64 align=16'",
-    "rows=128 cols=256 dtype=u8 impl=gather config='bytes=16 turned=4 block=16 cut=0 rank=4 steps=1' # squares in "
+    "rows=128 cols=256 dtype=u8 impl=gather config='bytes=16 turned=4 block=8 rank=4 steps=1' # squares in "
     "blocks",
-    "rows=100 cols=72 dtype=u8 batch=2 impl=gather config='bytes=8 turned=4 block=8 cut=1 rank=5 steps=2' # that reach "
+    "rows=100 cols=72 dtype=u8 batch=2 impl=gather config='bytes=8 turned=4 block=8 rank=5 steps=2' # that reach "
     "beyond",
-    "rows=64 cols=96 dtype=f16 batch=2 impl=gather config='bytes=16 turned=2 block=4 cut=0 rank=5 steps=2'",
+    "rows=64 cols=96 dtype=f16 batch=2 impl=gather config='bytes=16 turned=2 block=4 rank=5 steps=2'",
+    "rows=24 cols=32 dtype=u8 batch=5 ldy=120 stride_y=24 impl=gather config='bytes=4 turned=4 block=16 rank=4 "
+    "steps=1' "
+    "# the batch goes on where rows end",
     "rows=300 cols=3 dtype=f16 impl=narrow config='bytes=2 short_x=1 tile_r=64 tile_c=4 threads=128'",
     "rows=2500 cols=5 dtype=f16 batch=2 misalign=1 impl=narrow config='tile_r=1024 threads=64' # words far apart",
     "rows=3003 cols=3 dtype=u8 impl=narrow config='tile_r=1024 threads=64'",
@@ -113,7 +116,7 @@ static const test_reject rejects[] = {
     { "rows=64 cols=65 dtype=f16 impl=sm90", CKL_UNSUPPORTED,
       "transpose sm90: ldx=65 elements of 2 bytes are not a positive multiple of 16 bytes" },
     { "rows=100 cols=64 ldy=104 dtype=f16 impl=sm90", CKL_UNSUPPORTED,
-      "transpose sm90: rows of y of 100 elements of 2 bytes are not whole chunks of 16 bytes" },
+      "transpose sm90: rows=100 elements of 2 bytes are not a positive multiple of 16 bytes" },
     { "rows=64 cols=64 incx=2 impl=sm80", CKL_UNSUPPORTED, "transpose sm80: incx=2 incy=1 are not both 1" },
     { "rows=64 cols=64 impl=sm80 config='threads=96'", CKL_INVALID,
       "transpose sm80: threads=96 must be a multiple of 128" },

@@ -2,7 +2,44 @@
 #pragma once
 
 #include "cute/kernel.h"
-#include "operators/permute/permute_config.h"
+#include "operators/permute/permute_plan.h"
+
+/* Of every kernel that transposes matrices. */
+#define TRANSPOSE_FIELDS(X, owner)                              \
+    X(owner, int, bytes, "4", "1 2 4 8", "bytes of an element") \
+    X(owner, int, outer, "0", "0 1 2 3", "modes round a matrix")
+
+/* Of those whose tiles are whole lines on both sides. */
+#define TRANSPOSE_TILE_FIELDS(X, owner)                                                           \
+    TRANSPOSE_FIELDS(X, owner)                                                                    \
+    X(owner, int, tile_r, "64", "32 64 128 256", "rows of x of a CTA")                            \
+    X(owner, int, tile_c, "64", "32 64 128 256", "columns of x of a CTA")                         \
+    X(owner, int, threads, "256", "128 256 512", "threads of a CTA")                              \
+    X(owner, bool, across, "0", "0 1", "neighbouring CTAs go along the rows of x, not down them") \
+    X(owner, bool, prefetch, "0", "0 1", "prefetch x to L2 while the kernel before may still run")
+
+/*
+ * Of every kernel that transposes matrices. Distances are bytes, of naive and tiled elements; sizes and strides of outer modes
+ * are the fastest's first.
+ */
+#define TRANSPOSE_PARAMS(X, owner)                \
+    X(owner, tensor, tX)                          \
+    X(owner, tensor, tY)                          \
+    X(owner, u32, rows)                           \
+    X(owner, u32, cols)                           \
+    X(owner, u32, size, [PERMUTE_OUTER_MAX])      \
+    X(owner, pointer, x)                          \
+    X(owner, i64, ldx)                            \
+    X(owner, i64, incx)                           \
+    X(owner, pointer, y)                          \
+    X(owner, i64, ldy)                            \
+    X(owner, i64, incy)                           \
+    X(owner, i64, stride_x, [PERMUTE_OUTER_MAX])  \
+    X(owner, i64, stride_y, [PERMUTE_OUTER_MAX])  \
+    X(owner, u32, factor) /* of the short side */ \
+    X(owner, u32, shift)
+
+KERNEL_PARAMS(transpose, TRANSPOSE_PARAMS);
 
 /* The tile of this CTA in one of the matrices. */
 typedef struct transpose_tile {

@@ -1,5 +1,23 @@
 /* transpose_tiled.c - the teaching kernels: naive, one element a thread, and tiled, through a tile in shared memory. */
-#include "operators/permute/transpose_tile.h"
+#include "operators/permute/transpose_plan.h"
+
+#define NAIVE_CONFIG(X, owner) \
+    TRANSPOSE_FIELDS(X, owner) \
+    X(owner, int, threads, "256", "128 256 512", "threads of a CTA, one element each")
+
+FIELD_STRUCT(transpose_config, TRANSPOSE_FIELDS); // what both configs begin with
+FIELD_STRUCT(transpose_naive_config, NAIVE_CONFIG);
+
+#define TILED_CONFIG(X, owner) \
+    TRANSPOSE_FIELDS(X, owner) \
+    X(owner, int, tile, "32", "16 32", "rows and columns of a tile")
+
+FIELD_STRUCT(transpose_tiled_config, TILED_CONFIG);
+
+enum {
+    NAIVE_COLS = 32, // columns of x of a CTA: a warp reads neighbours
+    TILED_ROWS = 8,  // rows of a tile that the threads of a CTA move at once
+};
 
 /* The matrix of this CTA in x or y, (R,C) by the coordinates of x. Strides are elements. */
 static tensor matrix_of(const transpose_tile *t, int outer, ckl_dtype type, val pointer, val row, val col,
@@ -34,15 +52,15 @@ static matrices describe_matrices(int outer, ckl_dtype type, int tile_r, int til
 }
 
 /* Reads neighbours, and writes elements as far apart as rows of y are. */
-void transpose_naive(const void *config, int kernel)
+static void transpose_naive(const void *config, int kernel)
 {
     const transpose_naive_config *cfg = config;
     const ckl_dtype type = transpose_type(cfg->bytes);
-    const int rows = cfg->threads / TRANSPOSE_NAIVE_COLS;
+    const int rows = cfg->threads / NAIVE_COLS;
     (void)kernel;
     launch_bounds(cfg->threads, 0);
-    matrices m = describe_matrices(cfg->outer, type, rows, TRANSPOSE_NAIVE_COLS);
-    layout threads = compact_right(shape(rows, TRANSPOSE_NAIVE_COLS));
+    matrices m = describe_matrices(cfg->outer, type, rows, NAIVE_COLS);
+    layout threads = compact_right(shape(rows, NAIVE_COLS));
     tiled_copy each = make_tiled_copy(universal_copy(type, 1), type, threads, compact(shape(1, 1)));
     tensor tXcX = partition_S(&each, m.cTile, thread()), rX = fragment_like(tXcX, type); // (1,1,1)
     copy_if(&each, tXcX, m.limits, tensor_at_coordinates(m.gX, tXcX), rX, 0);
@@ -59,11 +77,11 @@ static int padded(const transpose_tiled_config *cfg)
 }
 
 /* Both sides of global memory are accessed by neighbours. */
-void transpose_tiled(const void *config, int kernel)
+static void transpose_tiled(const void *config, int kernel)
 {
     const transpose_tiled_config *cfg = config;
     const ckl_dtype type = transpose_type(cfg->bytes);
-    const int across = cfg->tile, down = TRANSPOSE_TILED_ROWS;
+    const int across = cfg->tile, down = TILED_ROWS;
     (void)kernel;
     launch_bounds(across * down, 0);
     matrices m = describe_matrices(cfg->outer, type, cfg->tile, cfg->tile);
@@ -81,3 +99,83 @@ void transpose_tiled(const void *config, int kernel)
     copy_tiled(&by_columns, partition_S(&by_columns, sX, thread()), rY);
     copy_if(&by_columns, tYcY, m.limits, rY, tensor_at_coordinates(m.gY, tYcY), 0);
 }
+
+/* Choice, limits and launch */
+
+/* Of either. */
+static ckl_status choose(const void *problem, const ckl_device_info *device, void *config)
+{
+    const permutation *p = problem;
+    transpose_config *c = config;
+    (void)device;
+    *c = (transpose_config){ .bytes = p->bytes, .outer = p->matrix.outer_count };
+    return CKL_OK;
+}
+
+static ckl_status admit_naive(const void *problem, const ckl_device_info *device, const void *config)
+{
+    const transpose_naive_config *c = config;
+    TRY(permutation_check_threads(problem, "naive", c->threads, 32, device));
+    return transpose_check_tiles(problem, "naive", c->bytes, c->outer, c->threads / NAIVE_COLS, NAIVE_COLS);
+}
+
+/* Each thread of a warp writes a sector of its own. */
+static plan_cost cost_naive(const void *problem, const ckl_device_info *device, const void *config)
+{
+    const transpose_naive_config *c = config;
+    const transpose_tiling t = {
+        .rows = c->threads / NAIVE_COLS, .cols = NAIVE_COLS, .threads = c->threads, .rate = 3.5, .of_bytes = 100
+    };
+    return transpose_tiling_cost(problem, &t, device);
+}
+
+static ckl_status launch_naive(const ckl_plan *plan, const void *args, ckl_stream stream)
+{
+    const transpose_naive_config *c = plan->config;
+    return transpose_launch(plan, 0, args, 1, c->threads / NAIVE_COLS, NAIVE_COLS, stream);
+}
+
+static const field naive_fields[] = { NAIVE_CONFIG(FIELD_ROW, transpose_naive_config) };
+
+const implementation transpose_naive_implementation = {
+    IMPLEMENTATION_OF_CANDIDATES(transpose, naive),
+    .choose = choose,
+    .cost = cost_naive,
+    .summary = "one thread an element: reads whole lines, writes single elements",
+    .params = &transpose_param_list,
+};
+
+static ckl_status admit_tiled(const void *problem, const ckl_device_info *device, const void *config)
+{
+    const permutation *p = problem;
+    const transpose_tiled_config *c = config;
+    (void)device;
+    if (c->tile != 16 && c->tile != 32)
+        FAIL(CKL_INVALID, "%s tiled: tile=%d is neither 16 nor 32", p->op, c->tile);
+    return transpose_check_tiles(p, "tiled", c->bytes, c->outer, c->tile, c->tile);
+}
+
+static plan_cost cost_tiled(const void *problem, const ckl_device_info *device, const void *config)
+{
+    const transpose_tiled_config *c = config;
+    const transpose_tiling t = {
+        .rows = c->tile, .cols = c->tile, .threads = c->tile * TILED_ROWS, .rate = 1, .of_bytes = 70
+    };
+    return transpose_tiling_cost(problem, &t, device);
+}
+
+static ckl_status launch_tiled(const ckl_plan *plan, const void *args, ckl_stream stream)
+{
+    const transpose_tiled_config *c = plan->config;
+    return transpose_launch(plan, 0, args, 1, c->tile, c->tile, stream);
+}
+
+static const field tiled_fields[] = { TILED_CONFIG(FIELD_ROW, transpose_tiled_config) };
+
+const implementation transpose_tiled_implementation = {
+    IMPLEMENTATION_OF_CANDIDATES(transpose, tiled),
+    .choose = choose,
+    .cost = cost_tiled,
+    .summary = "padded tiles in shared memory, element by element; any strides",
+    .params = &transpose_param_list,
+};

@@ -34,4 +34,19 @@ typedef struct rope_problem {
 
 enum { ROPE_LANES_MAX = 1024 }; // pairs of a head
 
+/* What the config of either kernel begins with. */
+#define ROPE_HEAD(X, owner)                                                          \
+    X(owner, ckl_dtype, dtype, "f32", "f32 f16 bf16", "type of the elements")        \
+    X(owner, ckl_dtype, positions, "i32", "i32 i64", "type of the positions")        \
+    X(owner, choice, style, "half", "half interleaved", "which elements are a pair") \
+    X(owner, int, head_dim, "128", "", "elements of a head")                         \
+    X(owner, int, rotary_dim, "128", "", "of them, those that rotate")
+
+FIELD_STRUCT(rope_head, ROPE_HEAD);
+
+static inline rope_head rope_head_of(const ckl_rope_desc *d)
+{
+    return (rope_head){ d->dtype, d->positions, (choice)d->style, (int)d->head_dim, (int)d->rotary_dim };
+}
+
 extern const implementation rope_vector, rope_tiles;

@@ -7,15 +7,13 @@
  */
 #include "operators/rope/rope_angles.h"
 
+#include <string.h>
+
 #include "base/math.h"
 #include "skeletons/memory_cost.h"
 
 #define ROPE_CONFIG(X, owner)                                                                                  \
-    X(owner, ckl_dtype, dtype, "f32", "f32 f16 bf16", "type of the elements")                                  \
-    X(owner, ckl_dtype, positions, "i32", "i32 i64", "type of the positions")                                  \
-    X(owner, choice, style, "half", "half interleaved", "which elements are a pair")                           \
-    X(owner, int, head_dim, "128", "", "elements of a head")                                                   \
-    X(owner, int, rotary_dim, "128", "", "of them, those that rotate")                                         \
+    ROPE_HEAD(X, owner)                                                                                        \
     X(owner, int, vec, "8", "1 2 4 8", "pairs of a head that a thread takes")                                  \
     X(owner, int, heads, "4", "1 2 4 8", "heads that a thread holds at once")                                  \
     X(owner, int, abreast, "1", "1 2 4 8 16", "heads side by side in a CTA, times those of a thread: a group") \
@@ -262,24 +260,15 @@ static int abreast_for(const ckl_rope_desc *d, const rope_config *config)
 static ckl_status choose(const void *desc, const ckl_device_info *device, void *config)
 {
     const ckl_rope_desc *d = desc;
+    const rope_head head = rope_head_of(d);
     rope_config *c = config;
     (void)device;
-    c->dtype = d->dtype;
-    c->positions = d->positions;
-    c->style = (choice)d->style;
-    c->head_dim = (int)d->head_dim;
-    c->rotary_dim = (int)d->rotary_dim;
+    memcpy(config, &head, sizeof head);
     c->vec = (int)min_i64(16 / (int64_t)ckl_dtype_bytes(d->dtype), power_of_two_in(lengths_of(d)));
     while (c->heads > 1 && c->heads / 2 >= max_i64(d->heads, d->k_heads))
         c->heads /= 2;
     c->abreast = abreast_for(d, c);
     return CKL_OK;
-}
-
-/* For the implementation whose rival it is. */
-static bool candidate(const void *desc, const ckl_device_info *device, int i, void *config)
-{
-    return i == 0 && choose(desc, device, config) == CKL_OK;
 }
 
 /* Sine and cosine of a pair, and each element of the heads that share them. */
@@ -306,8 +295,8 @@ static ckl_status admit(const void *desc, const ckl_device_info *device, const v
 {
     const ckl_rope_desc *d = desc;
     const rope_config *c = config;
-    if (c->dtype != d->dtype || c->positions != d->positions || c->style != (choice)d->style ||
-        c->head_dim != d->head_dim || c->rotary_dim != d->rotary_dim)
+    const rope_head head = rope_head_of(d);
+    if (memcmp(&head, c, sizeof head) != 0)
         FAIL(CKL_INVALID, "rope vector: types, style or sizes of a head in the config are not the problem's");
     if (!is_power_of_two(c->vec) || c->vec * (int)ckl_dtype_bytes(c->dtype) > 16 || lengths_of(d) % c->vec)
         FAIL(CKL_INVALID, "rope vector: vec=%d is no power of two of at most 16 bytes that divides heads and distances",
@@ -345,7 +334,6 @@ const implementation rope_vector = {
     .config_bytes = sizeof(rope_config),
     .config = FIELD_TABLE(config_fields),
     .choose = choose,
-    .candidate = candidate,
     .cost = cost,
     .admit = admit,
     .describe = describe,

@@ -5,16 +5,14 @@
  */
 #include "operators/rope/rope_angles.h"
 
+#include <string.h>
+
 #include "base/dtype.h"
 #include "base/math.h"
 #include "skeletons/memory_cost.h"
 
 #define ROPE_TILES_CONFIG(X, owner)                                                                           \
-    X(owner, ckl_dtype, dtype, "f32", "f32 f16 bf16", "type of the elements")                                 \
-    X(owner, ckl_dtype, positions, "i32", "i32 i64", "type of the positions")                                 \
-    X(owner, choice, style, "half", "half interleaved", "which elements are a pair")                          \
-    X(owner, int, head_dim, "128", "", "elements of a head")                                                  \
-    X(owner, int, rotary_dim, "128", "", "of them, those that rotate")                                        \
+    ROPE_HEAD(X, owner)                                                                                       \
     X(owner, int, heads, "1", "", "heads of q or k, whichever has more")                                      \
     X(owner, int, vec, "8", "1 2 4 8", "pairs of a head that a thread takes")                                 \
     X(owner, int, tokens, "8", "", "tokens of a tile of q")                                                   \
@@ -271,14 +269,11 @@ enum { TILE_BYTES = 24 << 10, SMALL_TILE_BYTES = 12 << 10, SMALL_TILE_THREADS = 
 static ckl_status choose(const void *desc, const ckl_device_info *device, void *config)
 {
     const ckl_rope_desc *d = desc;
+    const rope_head head = rope_head_of(d);
     rope_tiles_config *c = config;
     if (!is_dense(d))
         FAIL(CKL_UNSUPPORTED, "rope tiles: there are gaps between heads or tokens");
-    c->dtype = d->dtype;
-    c->positions = d->positions;
-    c->style = (choice)d->style;
-    c->head_dim = (int)d->head_dim;
-    c->rotary_dim = (int)d->rotary_dim;
+    memcpy(config, &head, sizeof head);
     c->heads = (int)max_i64(d->heads, d->k_heads);
     c->vec =
         (int)min_i64(BULK_BYTES / (int64_t)ckl_dtype_bytes(d->dtype), power_of_two_in(d->rotary_dim / 2 | d->head_dim));
@@ -328,8 +323,8 @@ static ckl_status admit(const void *desc, const ckl_device_info *device, const v
 {
     const ckl_rope_desc *d = desc;
     const rope_tiles_config *c = config;
-    if (c->dtype != d->dtype || c->positions != d->positions || c->style != (choice)d->style ||
-        c->head_dim != d->head_dim || c->rotary_dim != d->rotary_dim || c->heads != max_i64(d->heads, d->k_heads))
+    const rope_head head = rope_head_of(d);
+    if (memcmp(&head, c, sizeof head) != 0 || c->heads != max_i64(d->heads, d->k_heads))
         FAIL(CKL_INVALID, "rope tiles: types, style, heads or sizes of a head in the config are not the problem's");
     if (!is_dense(d))
         FAIL(CKL_UNSUPPORTED, "rope tiles: there are gaps between heads or tokens");
@@ -337,9 +332,7 @@ static ckl_status admit(const void *desc, const ckl_device_info *device, const v
         (d->rotary_dim / 2 | d->head_dim) % c->vec)
         FAIL(CKL_INVALID,
              "rope tiles: vec=%d is no power of two of at most 16 bytes that divides heads and their halves", c->vec);
-    if (c->threads < 32 || c->threads % 32 || c->threads > device->threads_per_cta_max)
-        FAIL(CKL_INVALID, "rope tiles: threads=%d is no multiple of 32 up to %d", c->threads,
-             device->threads_per_cta_max);
+    TRY(plan_check_threads("rope tiles", c->threads, device));
     if (!is_power_of_two(c->abreast) || !is_power_of_two(c->k_abreast) ||
         max_i64(c->abreast, c->k_abreast) * lanes_of(c) > c->threads)
         FAIL(CKL_INVALID,
