@@ -505,7 +505,8 @@ static const char *const cases[] = {
     "m=70 n=72 k=40 epilogue=relu2 a=bf16 d=f32 bias=1 fill=hard impl=naive",
     "batch=3 m=70 n=133 k=41 epilogue=tril layout=nn impl=tiled",
     "m=140 n=136 k=72 epilogue=tril bias=1 activation=silu impl=sm90",
-    "batch=2 m=200 n=168 k=264 epilogue=tril beta=1 impl=sm90 config='tile_m=64 tile_n=80 consumers=2 pingpong=1 "
+    "batch=2 m=200 n=168 k=264 epilogue=tril beta=1 impl=sm90 config='tile_m=64 tile_n=80 stages=4 consumers=2 "
+    "pingpong=1 "
     "cluster_m=1 cluster_n=1 split=1 swap=0'",
     "m=70 n=136 k=200 epilogue=tril impl=sm90 config='tile_m=64 tile_n=32 consumers=1 swap=1 pingpong=0 cluster_m=1 "
     "cluster_n=1'",
