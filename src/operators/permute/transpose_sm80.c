@@ -294,7 +294,6 @@ static ckl_status choose_sm80(const void *problem, const ckl_device_info *device
 {
     const permutation *p = problem;
     transpose_sm80_config *c = config;
-    TRY(transpose_check_matrix(p, "sm80"));
     TRY(transpose_check_sides(p, "sm80", TRANSPOSE_SIDE_BYTES_MIN));
     c->bytes = p->bytes;
     c->outer = p->matrix.outer_count;
@@ -339,9 +338,8 @@ static ckl_status admit_sm80(const void *problem, const ckl_device_info *device,
              c->lanes);
     if (smem_tile_of(c).chunks > c->threads)
         FAIL(CKL_INVALID, "%s sm80: threads=%d do not cover the chunks of a row", p->op, c->threads);
-    TRY(transpose_check_smem(p, "sm80", smem_bytes_of(c), device));
     TRY(transpose_check_tiles(p, "sm80", c->bytes, c->outer, c->tile_r, c->tile_c));
-    return transpose_check_contiguous(p, "sm80");
+    return transpose_check_memory(p, "sm80", smem_bytes_of(c), device);
 }
 
 static plan_cost cost_sm80(const void *problem, const ckl_device_info *device, const void *config)
