@@ -11,6 +11,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "base/heap.h"
 #include "base/math.h"
 #include "base/threads.h"
 #include "lab/clock.h"
@@ -115,11 +116,9 @@ static void *walk(void *argument)
 
 ahead *ahead_open(ahead_case of, const void *rows, const ahead_options *options)
 {
-    ahead *a = calloc(1, sizeof *a);
+    ahead *a = heap_alloc(1, sizeof *a);
     int cores = options->cores ? options->cores : (int)max_i64(cores_available() - 1, 1);
     int walkers = (int)min_i64(cores, WALKERS_MAX);
-    if (!a)
-        abort(); // of the laboratory, not of the library
     a->of = of;
     a->rows = rows;
     a->device = options->device;
@@ -169,5 +168,5 @@ void ahead_close(ahead *a)
         operand_images_free(&a->window[i % WINDOW].images);
     pthread_mutex_destroy(&a->lock);
     pthread_cond_destroy(&a->changed);
-    free(a);
+    heap_free(a);
 }

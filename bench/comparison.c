@@ -1,9 +1,9 @@
 /* comparison.c - cases found by their lines, changes judged by intervals. */
 #include "bench/comparison.h"
 
-#include <stdlib.h>
 #include <string.h>
 
+#include "base/heap.h"
 #include "bench/statistics.h"
 
 const char *const verdict_names[] = { "same", "faster", "slower", "ambiguous", "new", "gone", "failed" };
@@ -116,21 +116,19 @@ ckl_status compare_results(const results *old, const results *new, double tolera
     *out = (comparison){ 0 };
     TRY(check_headers(&old->header, &new->header));
     size_t most = (size_t)(old->row_count + new->row_count) + 1;
-    changes ch = { .ours = calloc(2 * most, sizeof *ch.ours) };
+    changes ch = { .ours = heap_alloc(2 * most, sizeof *ch.ours) };
     ch.peers = ch.ours + most;
-    out->rows = calloc(most, sizeof *out->rows);
-    if (!ch.ours || !out->rows)
-        abort(); // of the laboratory, not of the library
+    out->rows = heap_alloc(most, sizeof *out->rows);
     ckl_status status = add_rows(old, new, tolerance, out, &ch);
     out->mean = geometric_mean(ch.ours, ch.count);
     out->peers_mean = geometric_mean(ch.peers, ch.peer_count);
-    free(ch.ours);
+    heap_free(ch.ours);
     return status;
 }
 
 void comparison_free(comparison *c)
 {
-    free(c->rows);
+    heap_free(c->rows);
     *c = (comparison){ 0 };
 }
 

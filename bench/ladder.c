@@ -2,8 +2,8 @@
 #include "bench/ladder.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 
+#include "base/heap.h"
 #include "bench/entrant.h"
 #include "bench/limits.h"
 
@@ -142,9 +142,7 @@ static ckl_status run(ladder *l, ckl_device *device, const race_options *options
 
 ckl_status ladder_run(test_case *c, ckl_device *device, const race_options *options, results *out)
 {
-    ladder *l = calloc(1, sizeof *l);
-    if (!l)
-        abort();
+    ladder *l = heap_alloc(1, sizeof *l);
     l->c = c;
     l->out = out;
     ckl_status status = run(l, device, options);
@@ -152,6 +150,6 @@ ckl_status ladder_run(test_case *c, ckl_device *device, const race_options *opti
         ckl_plan_free(l->rungs[i].plan);
     rotation_free(&l->memory);
     check_close(&l->k);
-    free(l);
+    heap_free(l);
     return status;
 }

@@ -1,6 +1,6 @@
 /*
- * limit_kernels.c - 256 threads a CTA read eight vectors of 16 bytes each, or write four: many small CTAs keep the memory
- * busiest.
+ * limit_kernels.c - 256 threads a CTA read eight vectors of 16 bytes each, or write four: many small CTAs keep the
+ * memory busiest.
  */
 #include "bench/limit_kernels.h"
 

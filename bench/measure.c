@@ -2,9 +2,9 @@
 #include "bench/measure.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
+#include "base/heap.h"
 #include "base/math.h"
 #include "lab/clock.h"
 
@@ -59,19 +59,11 @@ typedef struct race {
     gpu_state gpu;
 } race;
 
-static void *grow(void *array, size_t bytes)
-{
-    void *grown = realloc(array, bytes);
-    if (!grown)
-        abort(); // of the laboratory, not of the library
-    return grown;
-}
-
 static void keep(samples *s, double us)
 {
     if (s->n == s->capacity) {
         s->capacity = 2 * s->capacity + 64;
-        s->us = grow(s->us, (size_t)s->capacity * sizeof *s->us);
+        s->us = heap_resize(s->us, (size_t)s->capacity, sizeof *s->us);
     }
     s->us[s->n++] = us;
 }
@@ -379,7 +371,7 @@ static ckl_status look_at_events(race *r, double *medians)
 
 static ckl_status look_again(race *r)
 {
-    double *medians = grow(NULL, (size_t)(2 * r->count) * sizeof *medians), *of_events = medians + r->count;
+    double *medians = heap_alloc((size_t)(2 * r->count), sizeof *medians), *of_events = medians + r->count;
     memset(medians, 0, (size_t)(2 * r->count) * sizeof *medians);
     ckl_status status = look_at_chains(r, medians);
     if (status == CKL_OK)
@@ -388,18 +380,16 @@ static ckl_status look_again(race *r)
         r->contestants[i].chain_us = medians[i];
         r->contestants[i].event_us = of_events[i];
     }
-    free(medians);
+    heap_free(medians);
     return status;
 }
 
 static ckl_status open_events(race *r)
 {
     int count = (int)max_i64(BATCH_SAMPLES_MAX, 2 * r->count);
-    r->begin = calloc((size_t)count, sizeof *r->begin);
-    r->end = calloc((size_t)count, sizeof *r->end);
-    r->samples = calloc((size_t)r->count, sizeof *r->samples);
-    if (!r->begin || !r->end || !r->samples)
-        abort();
+    r->begin = heap_alloc((size_t)count, sizeof *r->begin);
+    r->end = heap_alloc((size_t)count, sizeof *r->end);
+    r->samples = heap_alloc((size_t)r->count, sizeof *r->samples);
     for (int i = 0; i < count; i++) {
         TRY(r->ops->event_create(r->device, &r->begin[i]));
         TRY(r->ops->event_create(r->device, &r->end[i]));
@@ -419,11 +409,11 @@ static void close_race(race *r)
     for (int i = 0; i < r->count; i++) {
         drop_graph(r, &r->samples[i].graph);
         drop_graph(r, &r->samples[i].chain);
-        free(r->samples[i].us);
+        heap_free(r->samples[i].us);
     }
-    free(r->begin);
-    free(r->end);
-    free(r->samples);
+    heap_free(r->begin);
+    heap_free(r->end);
+    heap_free(r->samples);
 }
 
 ckl_status measure(const rotation *memory, ckl_stream stream, const measure_limits *limits, contestant *contestants,

@@ -59,8 +59,8 @@ extern const ncu_metric_info ncu_metrics[NCU_METRIC_COUNT];
 const char *ncu_tool(void);
 
 /*
- * Measures `ckl run` of the case on a CUDA device, which this process should not hold: the launches of one warm run, with a cold
- * L2. CKL_UNSUPPORTED with a remedy where there is no ncu, or the driver lets it count nothing.
+ * Measures `ckl run` of the case on a CUDA device, which this process should not hold: the launches of one warm run,
+ * with a cold L2. CKL_UNSUPPORTED with a remedy where there is no ncu, or the driver lets it count nothing.
  */
 ckl_status ncu_profile(const test_case *c, const ckl_device_info *info, ncu_report *out);
 

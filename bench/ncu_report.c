@@ -38,7 +38,10 @@ static char *take_field(char **at)
     return begin;
 }
 
-/* Takes the fields of a record, in place, those that it has not are empty; their count. *at moves to the next one, NULL behind the last. */
+/*
+ * Takes the fields of a record, in place, those that it has not are empty; their count. *at moves to the next one, NULL
+ * behind the last.
+ */
 static int take_record(char **at, char *fields[FIELDS_MAX])
 {
     static char nothing[1];

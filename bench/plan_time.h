@@ -13,8 +13,8 @@ typedef struct plan_time {
 
 /*
  * Measures on a device; nothing of the case may have been planned on it before in this process. For the driver's time
- * to be that of compiling, CUDA_CACHE_DISABLE=1 and CKL_CACHE=off must have been in the environment when the device was opened. An
- * emulated device runs nothing: second_us and run_us stay 0.
+ * to be that of compiling, CUDA_CACHE_DISABLE=1 and CKL_CACHE=off must have been in the environment when the device was
+ * opened. An emulated device runs nothing: second_us and run_us stay 0.
  */
 ckl_status plan_time_measure(const test_case *c, ckl_device *device, plan_time *out);
 

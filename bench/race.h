@@ -20,11 +20,12 @@ int race_input_bits(const test_case *c);
 void race_describe(const test_case *c, const race_options *options, result_row *row);
 
 /*
- * Fills in a row but its limit. The best of a peer is the fastest measured of its finalists. A wrong result of ours is CKL_OK with
- * row->fault and no times; the same for a peer. images: those of ahead.h, which are its own from now on; NULL: it makes them.
+ * Fills in a row but its limit. The best of a peer is the fastest measured of its finalists. A wrong result of ours is
+ * CKL_OK with row->fault and no times; the same for a peer. images: those of ahead.h, which are its own from now on;
+ * NULL: it makes them.
  */
 ckl_status race_run(const test_case *c, ckl_device *device, const race_options *options, operand_images *images,
                     result_row *row);
 
-/* Runs the variants of every peer of a case once and measures nothing: what they keep on disk is there for later processes. */
+/* Runs the variants of every peer of a case once, without measuring: what they keep on disk serves later processes. */
 ckl_status race_run_peers(const test_case *c, ckl_device *device, const race_options *options);

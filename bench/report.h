@@ -1,8 +1,8 @@
 /*
  * report.h - results of benchmarks for readers: what they come to, as a page of HTML with charts or as Markdown.
  *
- * All that is shown is tables: structs, and lists of their columns, which both writers walk through. A number that there is
- * not is 0, as in results.h.
+ * All that is shown is tables: structs, and lists of their columns, which both writers walk through. A number that
+ * there is not is 0, as in results.h.
  */
 #pragma once
 

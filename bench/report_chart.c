@@ -1,6 +1,6 @@
 /*
- * report_chart.c - charts in SVG. Places are in percent of the width, so that a phone shows the same chart with letters of
- * the same size.
+ * report_chart.c - charts in SVG. Places are in percent of the width, so that a phone shows the same chart with letters
+ * of the same size.
  */
 #include <math.h>
 #include <string.h>

@@ -1,8 +1,7 @@
 /* rotation.c - how many sets, where they lie, and their contents. */
 #include "bench/rotation.h"
 
-#include <stdlib.h>
-
+#include "base/heap.h"
 #include "base/math.h"
 
 enum { ALIGNMENT = 256, SETS_MAX = 64 };
@@ -51,9 +50,7 @@ ckl_status rotation_create(const check *k, bool hot, rotation *r)
     const ckl_device_info *info = ckl_device_properties(k->device);
     size_t bytes = set_bytes(&k->images);
     *r = (rotation){ .device = k->device, .count = hot ? 1 : count_sets(info, (int64_t)bytes) };
-    r->sets = calloc((size_t)r->count, sizeof *r->sets);
-    if (!r->sets)
-        abort();
+    r->sets = heap_alloc((size_t)r->count, sizeof *r->sets);
     r->sets[0] = k->set;
     if (r->count > 1)
         TRY(ckl_malloc(k->device, bytes * (size_t)(r->count - 1), &r->pool));
@@ -71,6 +68,6 @@ void rotation_free(rotation *r)
         return;
     ckl_free(r->device, r->scratch);
     ckl_free(r->device, r->pool);
-    free(r->sets);
+    heap_free(r->sets);
     *r = (rotation){ 0 };
 }

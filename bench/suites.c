@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/heap.h"
+
 /* What a line of a file is added to. */
 typedef struct reader {
     bench_suites *out;
@@ -11,21 +13,11 @@ typedef struct reader {
     int group;
 } reader;
 
-static void *grow(void *array, int count, size_t element)
-{
-    void *grown = realloc(array, (size_t)count * element);
-    if (!grown)
-        abort(); // of the laboratory, not of the library
-    return grown;
-}
-
 static bench_suite *add_suite(bench_suites *b, const char *path, size_t length)
 {
-    b->suites = grow(b->suites, b->suite_count + 1, sizeof *b->suites);
+    b->suites = heap_resize(b->suites, (size_t)b->suite_count + 1, sizeof *b->suites);
     bench_suite *s = &b->suites[b->suite_count++];
-    *s = (bench_suite){ .path = strndup(path, length) };
-    if (!s->path)
-        abort();
+    *s = (bench_suite){ .path = memcpy(heap_alloc(length + 1, 1), path, length) };
     return s;
 }
 
@@ -35,7 +27,7 @@ static ckl_status add_row(const char *line, void *user)
     const reader *r = user;
     bench_suites *b = r->out;
     const int suite = b->suite_count - 1;
-    b->rows = grow(b->rows, b->row_count + 1, sizeof *b->rows);
+    b->rows = heap_resize(b->rows, (size_t)b->row_count + 1, sizeof *b->rows);
     bench_row *row = &b->rows[b->row_count++];
     *row = (bench_row){ .suite = suite, .number = b->suites[suite].case_count++, .group = r->group };
     TRY(case_parse(line, &row->c));
@@ -79,10 +71,10 @@ void suites_free(bench_suites *s)
         case_clear(&s->rows[i].c);
     for (int i = 0; i < s->suite_count; i++) {
         results_free(&s->suites[i].results);
-        free(s->suites[i].path);
+        heap_free(s->suites[i].path);
     }
-    free(s->rows);
-    free(s->suites);
+    heap_free(s->rows);
+    heap_free(s->suites);
     *s = (bench_suites){ 0 };
 }
 

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/heap.h"
 #include "base/math.h"
 #include "bench/entrant.h"
 
@@ -121,9 +122,7 @@ static void print_trials(sweep *s, const conditions *seen)
 
 static ckl_status race_trials(sweep *s, const race_options *options)
 {
-    contestant *contestants = calloc((size_t)s->count, sizeof *contestants);
-    if (!contestants)
-        abort();
+    contestant *contestants = heap_alloc((size_t)s->count, sizeof *contestants);
     for (int i = 0; i < s->count; i++)
         contestants[i] = s->trials[i].plan ? own_contestant(&s->trials[i].own) : peer_contestant(&s->trials[i].peer);
     measure_limits limits = options->limits;
@@ -132,7 +131,7 @@ static ckl_status race_trials(sweep *s, const race_options *options)
     ckl_status status = measure(&s->memory, s->k.stream, &limits, contestants, s->count, &seen);
     for (int i = 0; i < s->count; i++)
         s->trials[i].time_us = contestants[i].time_us;
-    free(contestants);
+    heap_free(contestants);
     if (status == CKL_OK)
         print_trials(s, &seen);
     return status;
@@ -155,9 +154,7 @@ static ckl_status run(sweep *s, ckl_device *device, const race_options *options,
 
 ckl_status sweep_run(test_case *c, ckl_device *device, const race_options *options, const char *path)
 {
-    sweep *s = calloc(1, sizeof *s);
-    if (!s)
-        abort();
+    sweep *s = heap_alloc(1, sizeof *s);
     s->c = c;
     ckl_status status = run(s, device, options, path);
     for (int i = 0; i < s->count; i++)
@@ -166,6 +163,6 @@ ckl_status sweep_run(test_case *c, ckl_device *device, const race_options *optio
         s->owner->release(s->problem);
     rotation_free(&s->memory);
     check_close(&s->k);
-    free(s);
+    heap_free(s);
     return status;
 }

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/heap.h"
 #include "base/math.h"
 #include "bench/tune_crew.h"
 #include "lab/clock.h"
@@ -290,14 +291,12 @@ static ckl_status search_all(search *s)
 {
     const tune_options *o = s->options;
     int first_count = (int)ceil_div(o->candidates, o->generations + 1), count;
-    tune_candidate *first = calloc((size_t)o->candidates, sizeof *first);
-    s->trials = calloc((size_t)o->candidates, sizeof *s->trials);
-    if (!first || !s->trials)
-        abort();
+    tune_candidate *first = heap_alloc((size_t)o->candidates, sizeof *first);
+    s->trials = heap_alloc((size_t)o->candidates, sizeof *s->trials);
     ckl_status status = tune_first(&s->space, o->given, first_count, first, &count);
     for (int i = 0; status == CKL_OK && i < count; i++)
         add_trial(s, &first[i], 0);
-    free(first);
+    heap_free(first);
     TRY(status);
     result_set(s->result->choice, s->trials[0].candidate.config);
     TRY(try_all(s, 0));
@@ -317,8 +316,8 @@ static int by_median(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-// Less is not kept: on an H200 the first time and the final one of the same config, relative to the plan's choice, differed by
-// 0.9 % (1536^3) and 1.3 % (1280x5120x5120).
+// Less is not kept: on an H200 the first time and the final one of the same config, relative to the plan's choice,
+// differed by 0.9 % (1536^3) and 1.3 % (1280x5120x5120).
 static const double GAIN_MIN = 0.01;
 
 /* Is the final's interval below that of the plan's choice, and its median worth the change? */
@@ -442,6 +441,6 @@ ckl_status tune_run(const test_case *c, const tune_options *options, tune_result
     tune_space_close(&s.space);
     tune_evidence_close(&s.evidence);
     text_free(&s.line);
-    free(s.trials);
+    heap_free(s.trials);
     return status;
 }

@@ -1,18 +1,20 @@
 /*
- * tune.h - a search for the config that is fastest on one problem: candidates go through gates, the survivors are timed against
- * what the plan takes today, generation after generation.
+ * tune.h - a search for the config that is fastest on one problem: candidates go through gates, the survivors are timed
+ * against what the plan takes today, generation after generation.
  *
  * The first generation is the plan's own choice, configs that the caller gives, the cheapest of the cost model, other
- * implementations' choices and neighbours of the plan's choice; the later ones are children of the best: a copy with one or two fields
- * changed. Which candidates come is a function of the seed and of the times so far. A candidate passes these gates in this order:
+ * implementations' choices and neighbours of the plan's choice; the later ones are children of the best: a copy with
+ * one or two fields changed. Which candidates come is a function of the seed and of the times so far. A candidate
+ * passes these gates in this order:
  *
- *     the implementation takes it; it is described and verified; its kernels are not those of an earlier candidate; ptxas, where
- *     there is one, assembles it without spills; it is right on the emulator, on a small problem of the kind; the driver compiles
- *     it; it is right on the device with three seeds and fills, over poisoned outputs; it is timed, interleaved with the plan's choice
+ *     the implementation takes it; it is described and verified; its kernels are not those of an earlier candidate;
+ *     ptxas, where there is one, assembles it without spills; it is right on the emulator, on a small problem of the
+ *     kind; the driver compiles it; it is right on the device with three seeds and fills, over poisoned outputs; it is
+ *     timed, interleaved with the plan's choice
  *
- * All of that happens in worker processes (lab/worker.h): several prepare candidates, one runs them on the device. One that takes
- * longer than the wall limit, or ends, costs its candidate alone. At last the fastest are raced until their medians are sure, and one
- * wins if its interval lies below that of the plan's choice.
+ * All of that happens in worker processes (lab/worker.h): several prepare candidates, one runs them on the device. One
+ * that takes longer than the wall limit, or ends, costs its candidate alone. At last the fastest are raced until their
+ * medians are sure, and one wins if its interval lies below that of the plan's choice.
  */
 #pragma once
 
@@ -47,7 +49,10 @@ typedef enum tune_outcome {
 
 extern const char *const tune_outcome_names[TUNE_OUTCOME_COUNT];
 
-/* The first line of a file of evidence. What was measured elsewhere or otherwise is not continued: gpu, driver and method must agree. */
+/*
+ * The first line of a file of evidence. What was measured elsewhere or otherwise is not continued: gpu, driver and
+ * method must agree.
+ */
 #define TUNE_HEADER(X)                                 \
     X(tune_header, text, gpu)                          \
     X(tune_header, text, driver)                       \
@@ -103,7 +108,7 @@ typedef struct tune_options {
     const char *commit;
     void (*progress)(const tune_progress *p); // after each candidate; NULL: nobody looks
 
-    /* What tests replace: opening the device, and taking times on one that has no clock. NULL: ckl_device_open(), measure(). */
+    /* What tests replace: opening the device, and taking times without a clock. NULL: ckl_device_open(), measure(). */
     ckl_status (*open)(const char *id, ckl_device **device);
     ckl_status (*measure)(const rotation *memory, ckl_stream stream, const measure_limits *limits,
                           contestant *contestants, int count, conditions *out);
@@ -125,13 +130,13 @@ typedef struct tune_result {
 } tune_result;
 
 /*
- * Searches. A result without finals is CKL_OK: nothing could be timed. Fails where the case or the device cannot be used, or the
- * evidence is of something else.
+ * Searches. A result without finals is CKL_OK: nothing could be timed. Fails where the case or the device cannot be
+ * used, or the evidence is of something else.
  */
 ckl_status tune_run(const test_case *c, const tune_options *options, tune_result *result);
 
 /*
- * Writes the winner as a line of the tuned store (plan/tuned.h) into a file, in place of that problem's line if there is one. The
- * file is replaced as a whole; a folder that is missing is made, for this user alone.
+ * Writes the winner as a line of the tuned store (plan/tuned.h) into a file, in place of that problem's line if there
+ * is one. The file is replaced as a whole; a folder that is missing is made, for this user alone.
  */
 ckl_status tune_keep(const test_case *c, const tune_result *result, const char *path);

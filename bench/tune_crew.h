@@ -22,8 +22,8 @@ typedef struct tune_crew {
 } tune_crew;
 
 /*
- * Starts the process that runs candidates, waits until it has opened the device, and starts those that prepare. Close it also after a
- * failure.
+ * Starts the process that runs candidates, waits until it has opened the device, and starts those that prepare. Close
+ * it also after a failure.
  */
 ckl_status tune_crew_open(const test_case *c, const tune_options *options, tune_crew *crew);
 void tune_crew_close(tune_crew *crew);

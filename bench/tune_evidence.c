@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/fields.h"
+#include "base/heap.h"
 #include "bench/results_json.h"
 #include "bench/tune_parts.h"
 
@@ -50,9 +51,7 @@ static ckl_status keep(tune_evidence *e, const json_t *from, const char *what, c
     TRY(result_demand_json(&tune_trial_table, from, what, &t));
     if (strcmp(t.line, line) != 0)
         return CKL_OK;
-    e->known = realloc(e->known, (size_t)(e->known_count + 1) * sizeof *e->known);
-    if (!e->known)
-        abort();
+    e->known = heap_resize(e->known, (size_t)(e->known_count + 1), sizeof *e->known);
     e->known[e->known_count++] = t;
     return CKL_OK;
 }
@@ -130,7 +129,7 @@ void tune_evidence_close(tune_evidence *e)
 {
     if (e->file)
         fclose(e->file);
-    free(e->known);
+    heap_free(e->known);
     *e = (tune_evidence){ 0 };
 }
 

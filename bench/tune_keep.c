@@ -20,7 +20,7 @@ typedef struct subject {
     arena memory;
 } subject;
 
-/* A config inside of quotes. What would need quotes of its own, an expression, the implementation takes from the problem. */
+/* A config inside of quotes. What would need quotes itself, an expression, is taken from the problem. */
 static ckl_status print_config(subject *s, const char *config, text *out)
 {
     problem_line split;

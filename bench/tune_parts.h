@@ -31,7 +31,7 @@ typedef struct tune_space {
 ckl_status tune_space_open(const test_case *c, const ckl_device_info *device, uint64_t seed, tune_space *space);
 void tune_space_close(tune_space *space);
 
-/* The first generation: the plan's choice comes first, then what was given, legal or not. Returns how many, at most `most`. */
+/* The first generation: the plan's choice, then what was given, legal or not. Returns how many, at most `most`. */
 ckl_status tune_first(tune_space *space, const char *const *given, int most, tune_candidate *out, int *count);
 
 /* A legal config that was not seen before: a parent's with one or two fields changed. False if none was found. */
@@ -46,8 +46,8 @@ typedef struct tune_evidence {
 } tune_evidence;
 
 /*
- * Reads what a file knows of the line, and opens it for more. header: what is measured now, written if the file is new. CKL_INVALID
- * with file, line and member if the file is no evidence, or of another device, driver or method.
+ * Reads what a file knows of the line, and opens it for more. header: what is measured now, written if the file is new.
+ * CKL_INVALID with file, line and member if the file is no evidence, or of another device, driver or method.
  */
 ckl_status tune_evidence_open(const char *path, const tune_header *header, const char *line, tune_evidence *e);
 void tune_evidence_close(tune_evidence *e);

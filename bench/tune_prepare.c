@@ -1,4 +1,4 @@
-/* tune_prepare.c - a worker that takes candidates through the gates before the device: described, assembled, emulated, compiled. */
+/* tune_prepare.c - a worker that takes candidates as far as the device: described, assembled, emulated, compiled. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* tune_space.c - the configs to try: the first generation, and children of the best. */
-#include <stdlib.h>
 #include <string.h>
 
+#include "base/heap.h"
 #include "base/math.h"
 #include "base/number.h"
 #include "base/problem.h"
@@ -23,7 +23,7 @@ ckl_status tune_space_open(const test_case *c, const ckl_device_info *device, ui
 void tune_space_close(tune_space *space)
 {
     arena_clear(&space->memory);
-    free(space->seen);
+    heap_free(space->seen);
     *space = (tune_space){ 0 };
 }
 
@@ -47,9 +47,7 @@ static bool is_new(tune_space *s, const char *config)
             return false;
     if (s->seen_count == s->seen_room) {
         s->seen_room = 2 * s->seen_room + 64;
-        s->seen = realloc(s->seen, (size_t)s->seen_room * sizeof *s->seen);
-        if (!s->seen)
-            abort();
+        s->seen = heap_resize(s->seen, (size_t)s->seen_room, sizeof *s->seen);
     }
     s->seen[s->seen_count++] = config;
     return true;
@@ -90,15 +88,13 @@ static void add_ranked(generation *g, const implementation *impl)
 {
     tune_space *s = g->space;
     int most = (g->most - g->count + 1) / 2;
-    plan_candidate *ranked = calloc(RANKED_MAX, sizeof *ranked);
-    if (!ranked)
-        abort();
+    plan_candidate *ranked = heap_alloc(RANKED_MAX, sizeof *ranked);
     void *config = arena_alloc(&s->memory, 1, impl->config_bytes);
     int count = plan_rank(s->device, impl, s->view, config, (int)min_i64(most, RANKED_MAX), ranked);
     for (int i = 0; i < count; i++)
         if (plan_candidate_config(s->device, impl, s->view, ranked[i].number, config))
             add(g, print_config(s, impl, config), "", -1, false);
-    free(ranked);
+    heap_free(ranked);
 }
 
 /* Appends the numbers half way between neighbours of a list: "64 96" has 80. */

@@ -1,4 +1,7 @@
-/* tune_trial.c - the worker that runs candidates on the device: right with three seeds, then timed against the plan's choice. */
+/*
+ * tune_trial.c - the worker that runs candidates on the device: right with three seeds, then timed against the plan's
+ * choice.
+ */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,7 +17,8 @@
 
 enum { SEEDS = 3, FIRST_LOOKS = 2 };
 
-// A screening pass separates candidates that differ by some percent; the final one waits until medians are sure (measure.c).
+// A screening pass separates candidates that differ by some percent; the final one waits until medians are sure
+// (measure.c).
 static const double TRIAL_SECONDS = 0.03, FINAL_SECONDS = 2, FINAL_WARM_SECONDS = 1;
 static const double LARGE_BYTES = 1 << 28;
 static const double SLOW = 3; // times the plan's choice: not worth more than a first look

@@ -12,8 +12,8 @@
 #include "bench/suites.h"
 
 /*
- * Starts `ckl warm` of some lines (NULL at the end) and then all rows, on so many threads at a low priority; 0: it cannot be started,
- * and every row compiles for itself.
+ * Starts `ckl warm` of some lines (NULL at the end) and then all rows, on so many threads at a low priority; 0: it
+ * cannot be started, and every row compiles for itself.
  */
 pid_t warm_ahead_start(const char *const *first, const bench_suites *work, const char *device_id, int threads);
 

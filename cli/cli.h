@@ -36,7 +36,7 @@ typedef struct cli_command {
     int (*run)(int argc, char **argv); // gets argv without options; the exit status
 } cli_command;
 
-/* Defines a command of its file's options[] and command(): CLI_COMMAND(run, "LINE [options]", "one problem", "Plans one problem."). */
+/* A command of its file's options[] and command(): CLI_COMMAND(run, "LINE [options]", "one problem", "Help."). */
 #define CLI_COMMAND(name, arguments, summary, help) \
     const cli_command cmd_##name = { #name, arguments, summary, help, options, COUNT_OF(options), command }
 
@@ -64,13 +64,13 @@ int cli_run(const cli_command *command, int argc, char **argv);
 COMMANDS(X)
 #undef X
 
-/* The number that an option was given, from low to high; without one *value stays. Integers may be sums of powers: 2^20+3. */
+/* The number of an option, from low to high; without the option *value stays. Integers may be sums: 2^20+3. */
 ckl_status cli_number(const char *option, const char *given, double low, double high, double *value);
 ckl_status cli_integer(const char *option, const char *given, int64_t low, int64_t high, int64_t *value);
 
 /*
- * Calls each() with the problem line that stands behind argv[0], or with those of a suite's file, until one fails. Words of the
- * line with spaces, whose quotes the shell has removed, are quoted again.
+ * Calls each() with the problem line that stands behind argv[0], or with those of a suite's file, until one fails.
+ * Words of the line with spaces, whose quotes the shell has removed, are quoted again.
  */
 ckl_status cli_lines(int argc, char **argv, const char *suite, ckl_status (*each)(const char *line, void *user),
                      void *user);

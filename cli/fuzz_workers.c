@@ -1,4 +1,4 @@
-/* fuzz_workers.c - worker processes take batch after batch; the parent counts, and replaces those that end too early. */
+/* fuzz_workers.c - worker processes take batch after batch; the parent counts, and replaces those that end too soon. */
 #include "cli/fuzz_workers.h"
 
 #include <stdio.h>

@@ -198,7 +198,7 @@ void grids_svg(int64_t count, const grid *grids, text *out)
 
 /* Bank conflicts */
 
-/* NOTE: shared memory serves 16-byte accesses by 8 threads at a time: 128 bytes, a chunk of 16 from each group of 4 banks. */
+/* NOTE: shared memory serves accesses of 16 bytes by 8 threads at a time: 128 bytes, 16 from each group of 4 banks. */
 enum { PHASE_THREADS = 8, CHUNK_BYTES = 16 };
 
 /* How many different 16-byte chunks the most wanted bank group must serve one after the other. */

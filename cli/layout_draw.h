@@ -20,8 +20,8 @@ typedef struct grid {
 } grid;
 
 /*
- * Index grids of a layout: mode 0 down, mode 1 across, one grid for each coordinate of the further modes; a single mode is
- * one row. Returns their count; 0: ir_fail() says why.
+ * Index grids of a layout: mode 0 down, mode 1 across, one grid for each coordinate of the further modes; a single mode
+ * is one row. Returns their count; 0: ir_fail() says why.
  */
 int64_t layout_grids(layout a, grid **out);
 

@@ -1,4 +1,4 @@
-/* operator_help.c - what `ckl help OPERATOR` says: keys of its lines, implementations and the fields of their configs. */
+/* operator_help.c - what `ckl help OPERATOR` says: keys of lines, implementations and the fields of their configs. */
 #include "cli/operator_help.h"
 
 #include <stdio.h>

@@ -69,8 +69,8 @@ typedef struct verify_sums {
 bool verify_run(verify_list *list, ckl_device *device, verify_sums *sums);
 
 /*
- * Assembles the kernels that the list, the operators' lines of bench/suites and a sample of their populations get on a device,
- * once each; prints a line for each. A full request takes a larger sample, and adds the kernels of every implementation and config
- * that the list forces. Fails with the file of accepted code.
+ * Assembles the kernels that the list, the operators' lines of bench/suites and a sample of their populations get on a
+ * device, once each; prints a line for each. A full request takes a larger sample, and adds the kernels of every
+ * implementation and config that the list forces. Fails with the file of accepted code.
  */
 ckl_status verify_assemble(const verify_list *list, const ckl_device_info *info, verify_sums *sums);

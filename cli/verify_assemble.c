@@ -121,7 +121,10 @@ static ckl_status add_samples(kernels *k)
     return CKL_OK;
 }
 
-/* `stem` of 80 and 96 filters takes 0.88 of the time by three CTAs an SM, whose registers serialise wgmma (bench/notes/conv.md). */
+/*
+ * `stem` of 80 and 96 filters takes 0.88 of the time by three CTAs an SM, whose registers serialise wgmma
+ * (bench/notes/conv.md).
+ */
 static bool may_serialise(const wanted_kernel *w)
 {
     return strcmp(w->impl->name, "stem") == 0;

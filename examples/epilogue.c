@@ -1,6 +1,7 @@
 /*
- * epilogue.c - a product with an epilogue of one's own, D = hardswish(A * B^T) up to the diagonal: a function in C, called while the
- * kernel is described, so there is nothing to compile with. The product, the activation and the triangle are one kernel, one store of D.
+ * epilogue.c - a product with an epilogue of one's own, D = hardswish(A * B^T) up to the diagonal: a function in C,
+ * called while the kernel is described, so there is nothing to compile with. The product, the activation and the
+ * triangle are one kernel, one store of D.
  */
 #include <cutekernellib/cutekernellib.h>
 #include <stdio.h>

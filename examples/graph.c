@@ -1,15 +1,17 @@
 /*
  * graph.c - two plans in a CUDA graph, Y = softmax(relu(X * W^T + b)), which is launched for one X after the other.
  *
- * A plan's run allocates nothing and waits for nothing, so a stream that is being captured takes it. With the CUDA runtime that is
+ * A plan's run allocates nothing and waits for nothing, so a stream that is being captured takes it. With the CUDA
+ * runtime that is
  *
  *     cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed);
  *     ckl_gemm_run(product, &gemm, stream);
  *     ckl_softmax_run(rows, &softmax, stream);
  *     cudaStreamEndCapture(stream, &graph);
  *
- * and a graph of torch or of the driver is the same. Here it is the driver, opened by name, so that this builds without CUDA. The plans,
- * and the memory that the calls named, must live as long as the graph. Without a GPU the plans run on the emulator, without a graph.
+ * and a graph of torch or of the driver is the same. Here it is the driver, opened by name, so that this builds without
+ * CUDA. The plans, and the memory that the calls named, must live as long as the graph. Without a GPU the plans run on
+ * the emulator, without a graph.
  */
 #include <cutekernellib/cutekernellib.h>
 #include <dlfcn.h>

@@ -1,8 +1,9 @@
 /*
- * plans.c - plans that two threads share, each on a stream of its own: D = relu(A * B^T + bias), then an expression in place.
+ * plans.c - plans that two threads share, each on a stream of its own: D = relu(A * B^T + bias), then an expression in
+ * place.
  *
- * A plan is made once. Running it allocates nothing and waits for nothing, so a stream that is being captured takes it as well
- * (graph.c).
+ * A plan is made once. Running it allocates nothing and waits for nothing, so a stream that is being captured takes it
+ * as well (graph.c).
  */
 #include <cutekernellib/cutekernellib.h>
 #include <pthread.h>

@@ -1,6 +1,7 @@
 /*
- * score.c - attention with a score of one's own: a function in C, called while the kernel is described, so there is nothing to compile
- * with. Here a query sees the keys near it alone; blocks of keys that are far from all queries of a tile are skipped.
+ * score.c - attention with a score of one's own: a function in C, called while the kernel is described, so there is
+ * nothing to compile with. Here a query sees the keys near it alone; blocks of keys that are far from all queries of a
+ * tile are skipped.
  */
 #include <cutekernellib/cutekernellib.h>
 #include <stdio.h>
@@ -45,7 +46,7 @@ static ckl_status attend(ckl_device *device, const uint16_t *qkv, uint16_t *o)
     return status;
 }
 
-/* All scores are 0, and the values of token i are 1 where i is even, else 0: o is the share of even tokens that a query sees. */
+/* All scores are 0, and the values of token i are 1 where i is even, else 0: o is the share of even tokens it sees. */
 int main(void)
 {
     static uint16_t qkv[3 * TOKENS * HEAD], o[TOKENS * HEAD];

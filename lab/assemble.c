@@ -12,8 +12,8 @@
 #include "lab/tool.h"
 
 /*
- * Stored and loaded: a few values that ptxas spills outside of loops are accepted. Ragged columns of `reduce` in bf16 spill 76 to 84
- * bytes with four CTAs an SM, and take 0.82 to 0.89 of the time with three, which have none.
+ * Stored and loaded: a few values that ptxas spills outside of loops are accepted. Ragged columns of `reduce` in bf16
+ * spill 76 to 84 bytes with four CTAs an SM, and take 0.82 to 0.89 of the time with three, which have none.
  */
 enum { SPILL_BYTES_MAX = 96 };
 

@@ -41,5 +41,5 @@ ckl_status case_choose(const test_case *c, const ckl_device_info *device, arena 
 /* The operator of that name; CKL_INVALID with the nearest known name. */
 ckl_status case_operator(const char *name, const operator_test **test);
 
-/* Calls visit(line, user) for each line of a suite file, - is stdin, that is neither empty nor a comment; stops at a failure. */
+/* Calls visit(line, user) for each line of a suite file, - is stdin, but empty ones and comments; until one fails. */
 ckl_status suite_read(const char *path, ckl_status (*visit)(const char *line, void *user), void *user);

@@ -152,8 +152,8 @@ ckl_status check_run_plan(check *k, const ckl_plan *plan, check_result *result)
 }
 
 /*
- * What a run leaves in the plan's workspace beside zeros is of no use: the next one finds poison there. Whoever did not clear a
- * counter, or reads what the run before stored, gives another result.
+ * What a run leaves in the plan's workspace beside zeros is of no use: the next one finds poison there. Whoever did not
+ * clear a counter, or reads what the run before stored, gives another result.
  */
 static ckl_status poison_workspace(const check *k)
 {

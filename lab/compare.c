@@ -212,8 +212,8 @@ static reference_slice reference_of(const slicing *cut, const operand_images *im
 }
 
 /*
- * Was every element of an output written? A float of 0xff bytes is a NaN that hardly any arithmetic makes (negating a NaN
- * does). For integers, and for 8-bit floats that are only moved, 0xff bytes may be a result.
+ * Was every element of an output written? A float of 0xff bytes is a NaN that hardly any arithmetic makes (negating a
+ * NaN does). For integers, and for 8-bit floats that are only moved, 0xff bytes may be a result.
  */
 /* Elements of so many bytes at `at` that are all 0xff. */
 #define COUNT_POISON(type)                                                     \

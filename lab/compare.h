@@ -4,20 +4,21 @@
 #include "lab/check.h"
 
 /*
- * The bound of one element, for a sum of `terms` products accumulated in f32 (u = 2^-24) and rounded to the output type:
+ * The bound of one element, for a sum of `terms` products accumulated in f32 (u = 2^-24) and rounded to the output
+ * type:
  *
  *     |got - expected| <= u_out * |expected|                        the last rounding, half a unit of the output type
- *                       + 4 * sqrt(terms) * u * magnitude           the sum: probabilistic bound of Higham and Mary, "A new
- *                                                                   approach to probabilistic rounding error analysis",
- *                                                                   SIAM J. Sci. Comput. 41(5), 2019, with lambda = 4
+ *                       + 4 * sqrt(terms) * u * magnitude           the sum: probabilistic bound of Higham and Mary, "A
+ *                                                                   new approach to probabilistic rounding error
+ *                                                                   analysis", SIAM JSC 41(5), 2019, with lambda = 4
  *                       + approximation * magnitude                 approximate instructions, stated by the operator
  *                       + subnormals                                one unit each of the output and of every f32 term,
  *                                                                   times 2^10 if inputs are hard
  *
- * magnitude is the sum of the absolute values of the terms, from the reference. u is 2^-53 for f64 outputs. A float that is
- * stored as an integer is truncated, and may be either of two where the bound of the float reaches across one. Where every
- * intermediate result is exact (FILL_INTEGERS, no approximate instruction, scalars that are small multiples of 1/16) the result
- * must equal the reference rounded once to the output type.
+ * magnitude is the sum of the absolute values of the terms, from the reference. u is 2^-53 for f64 outputs. A float
+ * that is stored as an integer is truncated, and may be either of two where the bound of the float reaches across one.
+ * Where every intermediate result is exact (FILL_INTEGERS, no approximate instruction, scalars that are small multiples
+ * of 1/16) the result must equal the reference rounded once to the output type.
  */
 typedef struct tolerance {
     ckl_dtype dtype;

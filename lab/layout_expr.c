@@ -159,8 +159,8 @@ static layout_value call_recast(const layout_value *in)
 }
 
 /*
- * takes: one letter an argument. L layout, T layout or tiler, X layout or swizzle, N number, C coordinate, S shape; a small
- * letter may be left out.
+ * takes: one letter an argument. L layout, T layout or tiler, X layout or swizzle, N number, C coordinate, S shape; a
+ * small letter may be left out.
  */
 typedef struct function {
     const char *name, *takes;

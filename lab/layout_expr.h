@@ -4,8 +4,8 @@
  *     expression := function(expression, ...) | Sw<B,M,S>o expression | Sw<B,M,S> | <expression, ...> | literal
  *     literal    := shape:stride | shape
  *
- * A shape alone is a compact layout, or the coordinate, shape or number that a function asks for. <a,b> is a tiler: a layout
- * for each top mode. All integers are static.
+ * A shape alone is a compact layout, or the coordinate, shape or number that a function asks for. <a,b> is a tiler: a
+ * layout for each top mode. All integers are static.
  */
 #pragma once
 

@@ -50,7 +50,7 @@ double operand_room(void);
 ckl_status operand_images_create(const test_case *c, const ckl_device_info *device, operand_images *images);
 void operand_images_free(operand_images *images);
 
-/* Fills every element of the outputs with a byte: 0xff is a NaN of every float type. In-out operands keep their input. */
+/* Fills every element of outputs with a byte: 0xff is a NaN of every float type. In-out operands keep their input. */
 void operand_images_poison(operand_images *images, unsigned char byte);
 
 /* One set of device memory. Free it also after a failure. */

@@ -38,8 +38,8 @@ static bool is_half_constant(const ir_kernel *kernel, val pair)
 }
 
 /*
- * Where PTX multiplies a pair of which one half is a known negative number, ptxas 13.0 loses a sign. No operator may depend
- * on that.
+ * Where PTX multiplies a pair of which one half is a known negative number, ptxas 13.0 loses a sign. No operator may
+ * depend on that.
  */
 static ckl_status check_pairs(const ir_kernel *kernel)
 {

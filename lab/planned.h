@@ -12,9 +12,9 @@ ckl_status planned_open(const ckl_device_info *like, ckl_device **device);
 void planned_close(ckl_device *device);
 
 /*
- * Plans the case and runs it once. Appends a line for each launch: kernel, grid, threads, shared memory, instructions by class,
- * digests of the PTX without its comments and of the values passed; nothing if nothing is launched. Keeps the plan, unless
- * plan is NULL.
+ * Plans the case and runs it once. Appends a line for each launch: kernel, grid, threads, shared memory, instructions
+ * by class, digests of the PTX without its comments and of the values passed; nothing if nothing is launched. Keeps the
+ * plan, unless plan is NULL.
  */
 ckl_status planned_launches(ckl_device *device, const test_case *c, ckl_plan **plan, text *out);
 

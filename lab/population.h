@@ -19,8 +19,8 @@ typedef struct population_sample {
 extern const random_problem_limits population_limits; // usual ones: a gemm of some 10 ms, 1 GiB
 
 /*
- * Appends line number `number` of the sample, as case_print() writes it: a legal problem within the limits. Its memory is
- * equally likely between any two powers of two below the limit, down to 2^-15 of it, where the population has such
+ * Appends line number `number` of the sample, as case_print() writes it: a legal problem within the limits. Its memory
+ * is equally likely between any two powers of two below the limit, down to 2^-15 of it, where the population has such
  * problems. The same on every machine. CKL_INVALID and a sentence if hardly any problem is such. Any thread.
  */
 ckl_status population_line(const operator_test *test, population_sample sample, int64_t number, text *line);

@@ -12,8 +12,9 @@ typedef struct random_problem_limits {
 bool random_problem_fits(const test_case *c, random_problem_limits limits);
 
 /*
- * Appends a line that some implementation takes on the device: of one operator, or of any if `only` is NULL. The same seed
- * gives the same line. Where no change of a case suits, it is the case itself, which may exceed the limits. Any thread.
+ * Appends a line that some implementation takes on the device: of one operator, or of any if `only` is NULL. The same
+ * seed gives the same line. Where no change of a case suits, it is the case itself, which may exceed the limits. Any
+ * thread.
  */
 void random_problem(const operator_test *only, const ckl_device_info *device, uint64_t seed,
                     random_problem_limits limits, text *line);

@@ -80,8 +80,8 @@ static bool is_small(const test_case *c)
 }
 
 /*
- * Halves the largest number that was not refused before, with its equals or alone. False if there is none; fixed[i]: number i
- * was refused.
+ * Halves the largest number that was not refused before, with its equals or alone. False if there is none; fixed[i]:
+ * number i was refused.
  */
 static bool halve_largest(test_case *c, const ckl_device_info *device, const char *config, bool *fixed)
 {

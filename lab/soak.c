@@ -1,4 +1,4 @@
-/* soak.c - phases of threads that take random problems through their streams, and the memory that is left after each. */
+/* soak.c - phases of threads that run random problems through their streams, and the memory that is left after each. */
 #include "lab/soak.h"
 
 #include <malloc.h>
@@ -98,7 +98,7 @@ static void account(soak *s, soak_stream *stream)
     *stream->fault = '\0';
 }
 
-/* One round of every stream of a thread: all are enqueued before the first is waited for. False: no stream has a problem. */
+/* One round of every stream of a thread: all are enqueued before any is waited for. False: no stream has a problem. */
 static bool round_of(soak *s, soak_stream *streams, int count)
 {
     bool busy = false;
@@ -267,8 +267,8 @@ static ckl_status run_phase(soak *s, soak_thread *threads, double *next_progress
 }
 
 /*
- * glibc keeps up to 64 MiB on top of every thread's arena, and as a rule there are 8 arenas for a core: after minutes a gigabyte,
- * none of it in use. With fixed thresholds what is freed goes back, so that a leak would show.
+ * glibc keeps up to 64 MiB on top of every thread's arena, and as a rule there are 8 arenas for a core: after minutes a
+ * gigabyte, none of it in use. With fixed thresholds what is freed goes back, so that a leak would show.
  */
 static void give_memory_back(void)
 {

@@ -24,7 +24,10 @@ ckl_status worker_start(void (*serve)(int channel, void *user), void *user, work
 bool worker_send(int channel, const void *message, size_t bytes);
 bool worker_receive(int channel, void *message, size_t bytes);
 
-/* Kills the worker if it still runs, and waits for its end. Appends how it ended by itself: "its process ended by signal 11 (...)". */
+/*
+ * Kills the worker if it still runs, and waits for its end. Appends how it ended by itself: "its process ended by
+ * signal 11 (...)".
+ */
 void worker_end(worker_process *w, text *how);
 
 /* Appends the same of a process that waitpid() told about. */

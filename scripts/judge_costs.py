@@ -3,7 +3,7 @@
 
     scripts/judge_costs.py CKL [--worst N] [--most X] [FILE...]   FILEs are of `ckl bench --json`, races, sweeps behind lines "== LINE",
                                                                   or of `ckl tune`; none: bench/results/*.json and bench/results/sample/*.json
-    scripts/judge_costs.py CKL --picks [--across] [--worst N] [FILE...]   none: all below bench/results, and bench/sweeps/rows-*.txt
+    scripts/judge_costs.py CKL --picks [--across] [--worst N] [FILE...]   none: all below bench/results, and bench/sweeps
 
 Asks CKL what it predicts for each config that was measured, of the rows whose config is taken today. Of every implementation: rows,
 how many are refused, the geometric mean of predicted / measured, the 5th and 95th percentile. --worst shows the N farthest of each;
@@ -133,7 +133,7 @@ def main():
     worst, most = int(option(arguments, "--worst")), option(arguments, "--most")
     ckl, *paths = [a for a in arguments if a not in ("--picks", "--across")] or sys.exit(__doc__)
     if "--picks" in arguments:
-        texts = glob.glob(RESULTS + "/steps/*.txt") + glob.glob(ROOT + "/bench/sweeps/rows-*.txt")
+        texts = glob.glob(RESULTS + "/steps/*.txt") + glob.glob(ROOT + "/bench/sweeps/*.txt")
         picks(ckl, paths or glob.glob(RESULTS + "/**/*.json", recursive=True) + texts, worst, "--across" in arguments)
     elif errors(ckl, paths or glob.glob(RESULTS + "/*.json") + glob.glob(RESULTS + "/sample/*.json"), worst, most):
         sys.exit(1)

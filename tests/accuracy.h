@@ -1,6 +1,6 @@
 /*
- * accuracy.h - tensors for tests of accuracy: the values that device memory holds, as doubles, so that a reference starts
- * from the inputs as they were rounded. One emulated device and one stream of its own per test program.
+ * accuracy.h - tensors for tests of accuracy: the values that device memory holds, as doubles, so that a reference
+ * starts from the inputs as they were rounded. One emulated device and one stream of its own per test program.
  */
 #pragma once
 
@@ -104,7 +104,7 @@ static inline tensor_of_test make_random(ckl_dtype dtype, int64_t count, uint64_
     return t;
 }
 
-/* The tolerance, absolute up to 1 and relative above, is for what comes before the last rounding to the output's type. */
+/* The tolerance, absolute up to 1 and relative above, is for what comes before the last rounding to the output. */
 static inline void assert_near(const char *what, ckl_dtype dtype, double got, double expected, double tolerance)
 {
     if (got == expected || (isnan(got) && isnan(expected)))

@@ -1,6 +1,6 @@
 /*
- * counting_operator.h - an operator of two implementations on a device that runs nothing and counts what is loaded, chosen and
- * launched. A program includes it once.
+ * counting_operator.h - an operator of two implementations on a device that runs nothing and counts what is loaded,
+ * chosen and launched. A program includes it once.
  */
 #pragma once
 

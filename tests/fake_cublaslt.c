@@ -1,6 +1,6 @@
 /*
- * fake_cublaslt.c - a library with the functions of cuBLASLt that the peer calls: algorithms that compute nothing. An algo holds
- * its id, tile, stages and cluster.
+ * fake_cublaslt.c - a library with the functions of cuBLASLt that the peer calls: algorithms that compute nothing. An
+ * algo holds its id, tile, stages and cluster.
  */
 #include <string.h>
 

@@ -1,6 +1,7 @@
 /*
- * fake_cuda.h - a libcuda.so.1 of two GPUs that are none: host memory, kernels that do nothing, the driver's rules of contexts and
- * of stream capture, and calls that fail when told to. fake_cuda_load() before a device is opened makes the library find it instead of the real one.
+ * fake_cuda.h - a libcuda.so.1 of two GPUs that are none: host memory, kernels that do nothing, the driver's rules of
+ * contexts and of stream capture, and calls that fail when told to. fake_cuda_load() before a device is opened makes
+ * the library find it instead of the real one.
  *
  * It counts what it has given out and not got back. Any thread.
  */
@@ -39,8 +40,8 @@ typedef struct fake_cuda {
 } fake_cuda;
 
 /*
- * Loads it, which makes it the library of that name in this process; its functions' table. NULL: it is not there. Its cubins
- * are kept nowhere unless the test has named a folder.
+ * Loads it, which makes it the library of that name in this process; its functions' table. NULL: it is not there. Its
+ * cubins are kept nowhere unless the test has named a folder.
  */
 static inline const fake_cuda *fake_cuda_load(void)
 {

@@ -1,6 +1,7 @@
 /*
- * fake_cudnn.c - a library with the functions of cuDNN's graph API that the peer calls. A descriptor keeps what it is told; a graph has
- * three engines, of which the heuristics name some, with a knob or without; a run computes nothing, but is remembered.
+ * fake_cudnn.c - a library with the functions of cuDNN's graph API that the peer calls. A descriptor keeps what it is
+ * told; a graph has three engines, of which the heuristics name some, with a knob or without; a run computes nothing,
+ * but is remembered.
  */
 #include <stdlib.h>
 #include <string.h>

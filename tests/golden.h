@@ -1,6 +1,6 @@
 /*
- * golden.h - a text that a test makes against a file that was committed: the first line that differs fails. A program that
- * includes this once takes --update, which writes the file anew instead; its diff is what changed.
+ * golden.h - a text that a test makes against a file that was committed: the first line that differs fails. A program
+ * that includes this once takes --update, which writes the file anew instead; its diff is what changed.
  */
 #pragma once
 
@@ -49,8 +49,8 @@ static bool golden_update_wanted(int argc, char **argv)
 }
 
 /*
- * A quick run asks one of GOLDEN_ONE_IN questions, and those whose comment says what they alone would show; the answers of the
- * others stand. Those who write the file ask all.
+ * A quick run asks one of GOLDEN_ONE_IN questions, and those whose comment says what they alone would show; the answers
+ * of the others stand. Those who write the file ask all.
  */
 #ifndef GOLDEN_ONE_IN
 #define GOLDEN_ONE_IN 3
@@ -58,8 +58,8 @@ static bool golden_update_wanted(int argc, char **argv)
 static bool golden_asks_all;
 
 /*
- * A file of questions as it should be: its lines that are not indented are comments and questions, kept as they are; below each
- * question stands what answer() says now, indented.
+ * A file of questions as it should be: its lines that are not indented are comments and questions, kept as they are;
+ * below each question stands what answer() says now, indented.
  */
 static inline void golden_answer(const char *path, void (*answer)(const char *question, text *out), text *now)
 {

@@ -1,6 +1,6 @@
 /*
- * host_operator.h - an operator whose kernel is a C function on host memory: it takes every desc. The test that includes
- * this once defines launch() and the list of implementations.
+ * host_operator.h - an operator whose kernel is a C function on host memory: it takes every desc. The test that
+ * includes this once defines launch() and the list of implementations.
  */
 #pragma once
 

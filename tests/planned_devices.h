@@ -1,4 +1,4 @@
-/* planned_devices.h - an H200 and an L4 that plan and do not run, for the tests whose golden files tell what is planned. */
+/* planned_devices.h - an H200 and an L4 that plan and do not run, for tests with golden files of what is planned. */
 #pragma once
 
 #include <stdlib.h>

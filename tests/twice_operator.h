@@ -1,6 +1,6 @@
 /*
- * twice_operator.h - y = 2 a on the host and a peer of it, whose times are ordered, for tests of races on a device whose clock
- * is counted.
+ * twice_operator.h - y = 2 a on the host and a peer of it, whose times are ordered, for tests of races on a device
+ * whose clock is counted.
  */
 #pragma once
 
@@ -77,7 +77,10 @@ static const operator_test twice_test = {
     .op = &twice_info, .line = &twice_line, .operands = twice_operands, .reference = twice_reference
 };
 
-/* A peer of variants: the first slow, the second one fast, the third refused by the library; three of them if a test wants no more. */
+/*
+ * A peer of variants: the first slow, the second one fast, the third refused by the library; three of them if a test
+ * wants no more.
+ */
 
 struct peer_problem {
     const twice_problem *problem;

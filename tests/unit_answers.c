@@ -1,11 +1,12 @@
 /*
- * unit_answers.c - what every implementation says to the problems of tests/data/answers.txt: its launches or why there are none,
- * what it would cost, which configs beside the chosen one it admits, how far each size may grow, and what it chooses on the way.
- * Models, limits and rules of choice are in it whole.
+ * unit_answers.c - what every implementation says to the problems of tests/data/answers.txt: its launches or why there
+ * are none, what it would cost, which configs beside the chosen one it admits, how far each size may grow, and what it
+ * chooses on the way. Models, limits and rules of choice are in it whole.
  *
- * The file has a problem a line, and below it, for the H200 and where it differs the L4, a digest for each implementation; a
- * star stands before the one that is chosen. `build/unit_answers LINE` prints what the digests are of, to be compared between
- * two builds. After an intended change, or with a new problem line, `build/unit_answers --update` writes the file anew.
+ * The file has a problem a line, and below it, for the H200 and where it differs the L4, a digest for each
+ * implementation; a star stands before the one that is chosen. `build/unit_answers LINE` prints what the digests are
+ * of, to be compared between two builds. After an intended change, or with a new problem line, `build/unit_answers
+ * --update` writes the file anew.
  */
 #include "unit.h"
 #include "base/hash.h"

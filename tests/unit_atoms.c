@@ -1,6 +1,6 @@
 /*
- * unit_atoms.c - the tables of instructions: tests/data/atoms.txt has every atom with its layouts, which numbers its name takes,
- * and what a wrong name is told is nearest. `build/unit_atoms --update` writes it anew.
+ * unit_atoms.c - the tables of instructions: tests/data/atoms.txt has every atom with its layouts, which numbers its
+ * name takes, and what a wrong name is told is nearest. `build/unit_atoms --update` writes it anew.
  */
 #include "unit.h"
 #include "cute/atoms.h"

@@ -1,6 +1,6 @@
 /*
- * unit_attention.c - what attention promises beside the values of single calls: a sequence that is decoded gives the same bits in
- * every batch, and what attention gives; backward, of what forward gave, is the slope of forward.
+ * unit_attention.c - what attention promises beside the values of single calls: a sequence that is decoded gives the
+ * same bits in every batch, and what attention gives; backward, of what forward gave, is the slope of forward.
  */
 #include <string.h>
 
@@ -84,7 +84,7 @@ static uint64_t digest_of(const char *line)
     return digest;
 }
 
-/* How many splits a CTA takes, and whether CTAs add as a cluster, follows from the batch, so it has no part in the result. */
+/* How many splits a CTA takes, and whether CTAs add as a cluster, follows from the batch: no part in the result. */
 static void test_runs_of_splits(void **state)
 {
     static const char sm80[] = "attention_decode heads=6 kv_heads=2 kv=1450 d=64 batch=2 shortest=300 sinks=1 lse=1 "
@@ -394,7 +394,7 @@ static void test_names_of_scores(void **state)
     assert_int_equal(ckl_attention_score_add(&other), CKL_INVALID);
 }
 
-/* Ragged sequences have no queries and keys by number: a score whose first, or last, input has a row for each is refused. */
+/* Ragged sequences number no queries and keys: a score whose first or last input has a row for each is refused. */
 static void test_inputs_of_ragged_scores(void **state)
 {
     static const char *const names[CKL_ATTENTION_INPUTS] = { "first_input", "last_input" };
@@ -469,8 +469,8 @@ static tensor_of_test make_constant(int64_t count, double x)
 }
 
 /*
- * Scores of -512: a key past the last one, whose score is 0, would have a weight beyond f32. It must not reach dQ, which is 0 where all
- * keys are the same. Some of the last tile's 128 keys are none.
+ * Scores of -512: a key past the last one, whose score is 0, would have a weight beyond f32. It must not reach dQ,
+ * which is 0 where all keys are the same. Some of the last tile's 128 keys are none.
  */
 static void test_keys_past_the_last_one(void **state)
 {
@@ -506,7 +506,7 @@ static void test_keys_past_the_last_one(void **state)
         free_tensor(&all[i]);
 }
 
-/* Sums of dQ take as much room as there are tokens, and a block for each sequence, not as many as the longest one has. */
+/* Sums of dQ take as much room as there are tokens, and a block for each sequence, however long the longest is. */
 static void test_workspace_of_sequences(void **state)
 {
     enum { SEQUENCES = 16, LONGEST = 1024, ALL = 2048, HEADS_OF_Q = 2, WIDTH = 64, BLOCK = 96 };

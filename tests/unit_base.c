@@ -174,7 +174,7 @@ static void test_fields(void **state)
     text_free(&t);
 }
 
-/* A desc made in C has NULL where a text is not given. An optional one at its default is left out wherever it is printed. */
+/* A desc made in C has NULL where a text is not given. An optional one is left out of lines where it is the default. */
 static void test_text_left_out(void **state)
 {
     static const field rows[] = { { .name = "score", .kind = FIELD_quoted, .value = "none", .range = "" } },

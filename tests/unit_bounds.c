@@ -1,7 +1,8 @@
 /*
- * unit_bounds.c - how far the numbers of configs may go. For the problems of tests/data/bounds.txt, and each implementation that
- * takes one on an H200: the values of each number that it admits while all others stay as they are chosen. So limits are known
- * from both sides. After an intended change, or with a new problem line, `build/unit_bounds --update` writes the file anew.
+ * unit_bounds.c - how far the numbers of configs may go. For the problems of tests/data/bounds.txt, and each
+ * implementation that takes one on an H200: the values of each number that it admits while all others stay as they are
+ * chosen. So limits are known from both sides. After an intended change, or with a new problem line, `build/unit_bounds
+ * --update` writes the file anew.
  */
 #include "unit.h"
 #include "golden.h"

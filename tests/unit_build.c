@@ -1,4 +1,4 @@
-/* unit_build.c - the builder folds constants, shares equal arithmetic and names what is wrong; kernels printed for people. */
+/* unit_build.c - the builder folds constants, shares equal arithmetic and names what is wrong; kernels for people. */
 #include "unit.h"
 #include "base/math.h"
 #include "device/device.h"
@@ -45,7 +45,7 @@ static void test_and_or(void **unused)
     assert_int_equal(ir_describe_end(NULL), CKL_OK);
 }
 
-/* Equal arithmetic is written once, but not on registers that change, not after control flow, and not unless it was asked for. */
+/* Equal arithmetic is written once, but not on registers that change, not after control flow, and only if asked for. */
 static void test_sharing(void **unused)
 {
     ir_describe_begin("sharing", IR_SM80);
@@ -77,7 +77,7 @@ static void test_no_kernel(void **unused)
     assert_string_equal(ckl_error(), "a static value was expected: there is no kernel to compute sreg in");
 }
 
-/* Far more than the table of known instructions has places: what meets another one in its place is not taken for that. */
+/* Far more than the table of known instructions has places: what meets another in its place is not taken for it. */
 static void test_sharing_of_many(void **unused)
 {
     static const ir_compare_kind kinds[] = { IR_EQ, IR_NE, IR_LT, IR_LE, IR_GT, IR_GE };

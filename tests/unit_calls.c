@@ -1,6 +1,6 @@
 /*
- * unit_calls.c - what a call may pass: operands side by side in one buffer, to the byte, but not one element nearer; scalars of a
- * GEMM left out.
+ * unit_calls.c - what a call may pass: operands side by side in one buffer, to the byte, but not one element nearer;
+ * scalars of a GEMM left out.
  */
 #include <math.h>
 
@@ -86,7 +86,10 @@ static void test_side_by_side(void **state)
     }
 }
 
-/* Gradients of the parts of a joint projection, [batch, tokens, 3, heads, d], in memory of the same order; then dk nearer to dq. */
+/*
+ * Gradients of the parts of a joint projection, [batch, tokens, 3, heads, d], in memory of the same order; then dk
+ * nearer to dq.
+ */
 static void test_joint_projection(void **state)
 {
     enum { HEADS = 2, TOKENS = 64, D = 64, PART = HEADS * D * 2 };

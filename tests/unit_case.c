@@ -1,6 +1,6 @@
 /*
- * unit_case.c - problem lines and lists of them: a config as plans print it goes back in by each way, and a quick list of
- * checks leaves out no case and counts what it leaves to a full one.
+ * unit_case.c - problem lines and lists of them: a config as plans print it goes back in by each way, and a quick list
+ * of checks leaves out no case and counts what it leaves to a full one.
  */
 #define _GNU_SOURCE // nftw, for temporary_folder.h
 
@@ -40,7 +40,7 @@ static void expect_plan(const char *line, const char *config, const char *wanted
     case_clear(&c);
 }
 
-/* The line without impl= and config=, and with what the plan printed: as config=, as the option's text or a file's line. */
+/* The line without impl= and config=, and with what the plan printed: as config=, as an option or a file's line. */
 static void check_round_trip(const char *line)
 {
     test_case c;
@@ -128,7 +128,7 @@ static bool has_run(const verify_list *list, int first, const verify_job *wanted
     return false;
 }
 
-/* Whether each line and implementation of the full list is in the quick one, and how many runs that leaves to the full one. */
+/* Whether each line and implementation of the full list is in the quick one, and how many runs the full one adds. */
 static int left_by(const verify_list *quick, const verify_list *full)
 {
     int left = 0, line = 0;
@@ -317,7 +317,10 @@ static void assemble_two_lines(void)
     expect_assembled(false, 2, 0);
 }
 
-/* ptxas is asked about code that it has not accepted before: all at first, then none, what is not in the file, all by another release. */
+/*
+ * ptxas is asked about code that it has not accepted before: all at first, then none, what is not in the file, all by
+ * another release.
+ */
 static void test_accepted_code(void **state)
 {
     temporary_folder folder;

@@ -1,4 +1,4 @@
-/* unit_check.c - the test harness must find what it claims to find: an operator with faults, on a device in host memory. */
+/* unit_check.c - the test harness must find what it claims to: an operator with faults, on a device in host memory. */
 #include <float.h>
 #include <math.h>
 #include <unistd.h>

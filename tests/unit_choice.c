@@ -1,6 +1,6 @@
 /*
- * unit_choice.c - what choosing costs on the host: the time of one choice, and how many kernels a process that meets many shapes
- * has to compile.
+ * unit_choice.c - what choosing costs on the host: the time of one choice, and how many kernels a process that meets
+ * many shapes has to compile.
  */
 #include <malloc.h>
 #include <math.h>
@@ -18,12 +18,10 @@ enum { CHOICE_US_MAX = 4000 };
 #else
 enum { CHOICE_US_MAX = 400 }; // twice what the longest takes on a core of its own: others may share it
 #endif
-enum {
-    TRIES = 9,
-    MORE_TRIES = 200,
-    SHAPES = 1000,
-    PORTFOLIO_MAX = 144
-}; // 16 kernels are wanted: splits, slices, tiles of D^T, A that stays, launches alone and, with C, the lengths of the ring multiply them
+enum { TRIES = 9, MORE_TRIES = 200, SHAPES = 1000 };
+
+/* 16 kernels are wanted: splits, slices, tiles of D^T, A that stays, launches alone and, with C, the ring. */
+enum { PORTFOLIO_MAX = 144 };
 
 /* What a problem gets; both are in the arena. */
 typedef struct choice_made {
@@ -167,7 +165,7 @@ static void add_kernel(kernel_list *list, const char *kernel)
     list->text[list->count++] = strdup(kernel);
 }
 
-/* Adds the kernel of a line where its implementation searches; whether rows of D are whole chunks is a matter of layout. */
+/* Adds the kernel of a line where its implementation searches; whether rows of D are whole chunks is layout. */
 static void add_line(kernel_list *list, const char *line)
 {
     arena memory = { 0 };

@@ -1,11 +1,11 @@
 /*
- * unit_choices.c - what is chosen over whole ranges of sizes, and which configs are admitted: the thresholds of the choices and
- * the limits of the kernels, which no wrong result betrays.
+ * unit_choices.c - what is chosen over whole ranges of sizes, and which configs are admitted: the thresholds of the
+ * choices and the limits of the kernels, which no wrong result betrays.
  *
- * A line of tests/data/choices.txt is a problem with one size left open, {8} for 8, 16, 24 ... Below it, for the H200 and where
- * it differs the L4, the first sizes at which something else is chosen, and what; then what would cost how much; then, of
- * every implementation at some sizes, the values of each field that are admitted instead of the chosen one, and which of 64
- * configs drawn at random. `build/unit_choices --update` writes all that anew, for a new line too.
+ * A line of tests/data/choices.txt is a problem with one size left open, {8} for 8, 16, 24 ... Below it, for the H200
+ * and where it differs the L4, the first sizes at which something else is chosen, and what; then what would cost how
+ * much; then, of every implementation at some sizes, the values of each field that are admitted instead of the chosen
+ * one, and which of 64 configs drawn at random. `build/unit_choices --update` writes all that anew, for a new line too.
  */
 #include "unit.h"
 #include "base/math.h"

@@ -1,6 +1,7 @@
 /*
- * unit_configs.c - absurd configs: every number of every implementation's config as 0, -1, 2^20 and 2^31-1, alone and with another
- * one, for some of the operator's cases that the implementation takes. Each is planned or refused with a sentence, at once.
+ * unit_configs.c - absurd configs: every number of every implementation's config as 0, -1, 2^20 and 2^31-1, alone and
+ * with another one, for some of the operator's cases that the implementation takes. Each is planned or refused with a
+ * sentence, at once.
  *
  * `build/unit_configs OPERATOR` prints each line before it is planned, so that the last one is the one that crashed.
  */
@@ -26,7 +27,10 @@ static bool is_taken(const test_case *c)
     return taken;
 }
 
-/* The problem of a case with the config that the case forces, if it is one of this implementation; false if it does not take it. */
+/*
+ * The problem of a case with the config that the case forces, if it is one of this implementation; false if it does not
+ * take it.
+ */
 static bool open_case(const operator_test *test, const char *line, const implementation *impl, test_case *out,
                       text *config)
 {

@@ -1,6 +1,6 @@
 /*
- * unit_convergence.c - the verifier on numbers of threads and warps against the truth: the predicate of every thread is computed,
- * and what diverges must be refused, what agrees be taken.
+ * unit_convergence.c - the verifier on numbers of threads and warps against the truth: the predicate of every thread is
+ * computed, and what diverges must be refused, what agrees be taken.
  */
 #include "unit.h"
 #include "ir/build.h"

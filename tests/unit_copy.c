@@ -225,8 +225,9 @@ static void test_cp_async(void **state)
 }
 
 /*
- * ldmatrix and stmatrix: x to shared memory and its 8x8 matrices to registers, and the same back to y. Lanes hold neighbours of
- * a row, or of a column where the instruction transposes; a plain copy with the same threads and values takes the other way.
+ * ldmatrix and stmatrix: x to shared memory and its 8x8 matrices to registers, and the same back to y. Lanes hold
+ * neighbours of a row, or of a column where the instruction transposes; a plain copy with the same threads and values
+ * takes the other way.
  */
 
 static tiled_copy matrices(const char *atom, int count, bool transpose)
@@ -274,7 +275,7 @@ static void test_matrices(void **state)
     }
 }
 
-/* The example of docs/copies.md: sizes and distances between rows are dynamic, one tile is cut off below, the other also right. */
+/* The example of docs/copies.md: dynamic sizes and distances between rows; one tile is cut below, one also right. */
 
 enum { EXAMPLE_ROWS = 50, EXAMPLE_COLS = 200, EXAMPLE_LDX = 208 };
 
@@ -511,7 +512,7 @@ static void test_gaps(void **state)
     check_gaps("(8,(2,2)):(4,(1,32))", 64, 16); // pairs along the second mode
 }
 
-/* Types that only the IR has are elements, too: words through shared memory, two tensors of them one after the other. */
+/* Types that only the IR has are elements, too: words through shared memory, two tensors of them in turn. */
 static void describe_words(void)
 {
     layout all = compact(leaf(32));

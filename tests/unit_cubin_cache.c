@@ -1,6 +1,7 @@
 /*
- * unit_cubin_cache.c - cubins on disk: found again, thrown away when damaged, written by several processes and threads at once,
- * bounded; folders that are not trusted; and kernels that load whatever becomes of the cache. A driver without a GPU makes them.
+ * unit_cubin_cache.c - cubins on disk: found again, thrown away when damaged, written by several processes and threads
+ * at once, bounded; folders that are not trusted; and kernels that load whatever becomes of the cache. A driver without
+ * a GPU makes them.
  */
 #define _GNU_SOURCE // nftw, for temporary_folder.h
 

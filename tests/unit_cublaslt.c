@@ -1,4 +1,4 @@
-/* unit_cublaslt.c - what the peer asks cuBLASLt for: the heuristic's algorithms first, then all that take the problem. */
+/* unit_cublaslt.c - what the peer asks cuBLASLt for: the heuristic's algorithms, then all that take the problem. */
 #include <dlfcn.h>
 
 #include "unit.h"
@@ -45,8 +45,8 @@ static void assert_described(const peer_problem *p, int variant, const char *exp
 }
 
 /*
- * First the family that the heuristic named, which has no lists: six cluster shapes; then tile 1 in six, tile 2 in two, tile 3
- * not at all. The one that asks for more alignment than the pointers have is left out.
+ * First the family that the heuristic named, which has no lists: six cluster shapes; then tile 1 in six, tile 2 in two,
+ * tile 3 not at all. The one that asks for more alignment than the pointers have is left out.
  */
 static void test_all_algorithms(void **state)
 {

@@ -1,4 +1,4 @@
-/* unit_cudnn.c - what the peer asks cuDNN for: every configuration once, the tensors of each direction at their pointers. */
+/* unit_cudnn.c - what the peer asks cuDNN for: every configuration once, each direction's tensors at their pointers. */
 #include <dlfcn.h>
 
 #include "unit.h"

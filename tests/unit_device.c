@@ -1,4 +1,4 @@
-/* unit_device.c - the public functions of devices, the data sheets of the emulated ones, and the settings of the emulator. */
+/* unit_device.c - the public functions of devices, data sheets of the emulated ones, and the emulator's settings. */
 #include "unit_emulator.h"
 
 #include "cutekernellib/device.h"

@@ -86,7 +86,7 @@ static void test_overflow(void **state)
     }
 }
 
-/* Every number between two neighbours goes to the nearer one, also just beside the middle, where rounding twice fails. */
+/* Every number between two neighbours goes to the nearer one, also beside the middle, where rounding twice fails. */
 static void test_rounding(void **state)
 {
     static const ckl_dtype types[] = { CKL_F32, CKL_F16, CKL_BF16, CKL_E4M3, CKL_E5M2 };

@@ -1,6 +1,6 @@
 /*
- * unit_emulator_async.c - asynchronous work on the emulated GPU: TMA, bulk copies, cp.async, mma and clusters, each under every
- * completion and schedule.
+ * unit_emulator_async.c - asynchronous work on the emulated GPU: TMA, bulk copies, cp.async, mma and clusters, each
+ * under every completion and schedule.
  */
 #include "unit_emulator_async.h"
 
@@ -255,7 +255,8 @@ static void test_distributed(void)
 }
 
 /*
- * A cluster_allreduce: the threads of a cluster, or of a CTA, add up numbers in rounds; a round is received in the next one.
+ * A cluster_allreduce: the threads of a cluster, or of a CTA, add up numbers in rounds; a round is received in the next
+ * one.
  */
 
 enum { SUM_THREADS = 64, SUM_ROUNDS = 9, SUM_VALUES = 2 };

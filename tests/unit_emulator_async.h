@@ -1,4 +1,4 @@
-/* unit_emulator_async.h - what tests of asynchronous work share: every completion and schedule, short names, small numbers. */
+/* unit_emulator_async.h - what tests of asynchronous work share: completions and schedules, names, small numbers. */
 #pragma once
 
 #include "unit_emulator_short.h"

@@ -256,7 +256,7 @@ static void too_many_registers(void)
     ir_end_if();
 }
 
-/* 384 threads of 168 registers are 1024 fewer than an SM has, and those do not count: 32 + 2 * 240 are more than 3 * 168. */
+/* 384 threads of 168 registers leave 1024 of an SM, and those do not count: 32 + 2 * 240 are more than 3 * 168. */
 static void rest_of_registers(void)
 {
     declare();

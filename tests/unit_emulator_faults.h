@@ -1,8 +1,8 @@
 /*
  * unit_emulator_faults.h - planting faults: a small kernel that has one, and the same kernel without it.
  *
- * Each kernel runs under every schedule and completion. Planted, the report must name the fault and the line of C that is
- * to blame; corrected, the kernel must pass.
+ * Each kernel runs under every schedule and completion. Planted, the report must name the fault and the line of C that
+ * is to blame; corrected, the kernel must pass.
  */
 #pragma once
 

@@ -1,8 +1,9 @@
 /*
- * unit_emulator_gemm.c - a GEMM that uses all asynchronous work of the emulated GPU together, under every completion and schedule.
+ * unit_emulator_gemm.c - a GEMM that uses all asynchronous work of the emulated GPU together, under every completion
+ * and schedule.
  *
- * Persistent, warp-specialised, TMA with multicast, wgmma from a ring of stages, registers handed over.
- * D[m][n] = A[m][k] B[n][k]^T, f16 with f32 sums. Two CTAs of a cluster share a tile of B, of which each loads one half.
+ * Persistent, warp-specialised, TMA with multicast, wgmma from a ring of stages, registers handed over. D[m][n] =
+ * A[m][k] B[n][k]^T, f16 with f32 sums. Two CTAs of a cluster share a tile of B, of which each loads one half.
  */
 #include "unit_emulator_async.h"
 

@@ -346,8 +346,8 @@ static void cluster_loads_what_one_wrote(void)
 }
 
 /*
- * So many CTAs read a word that what the next reader knows of them is not looked at to the end. It knows of all but, planted, the
- * first, and tells who writes.
+ * So many CTAs read a word that what the next reader knows of them is not looked at to the end. It knows of all but,
+ * planted, the first, and tells who writes.
  */
 enum { READERS = 80 };
 

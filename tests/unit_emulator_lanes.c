@@ -1,4 +1,7 @@
-/* unit_emulator_lanes.c - the checker: the arrival of a lane passes on what that lane did, and what the warp did before it met. */
+/*
+ * unit_emulator_lanes.c - the checker: the arrival of a lane passes on what that lane did, and what the warp did before
+ * it met.
+ */
 #define BLAMED_FILE "unit_emulator_lanes.c"
 #include "unit_emulator_faults.h"
 

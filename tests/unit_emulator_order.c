@@ -587,7 +587,7 @@ static void test_warps_of_a_deadlock(void **state)
     b.gpu->ops->close(b.gpu);
 }
 
-/* CTAs that run one after another in the same memory. The last one reads its copy, or overwrites what is stored, too early. */
+/* CTAs that run one after another in the same memory. The last one reads its copy, or overwrites it, too early. */
 enum { CTAS = 3 };
 
 static void begin_unless_last(void)

@@ -1,4 +1,4 @@
-/* unit_emulator_short.h - short names of small numbers, and the settings that faults and asynchronous work are tried under. */
+/* unit_emulator_short.h - short names of small numbers, and the settings under which faults are tried. */
 #pragma once
 
 #include "unit_emulator.h"

@@ -1,4 +1,4 @@
-/* unit_epilogue.c - a custom epilogue of gemm, the one of docs/operators.md, in kernels of every kind; sums of 8-bit floats. */
+/* unit_epilogue.c - a custom epilogue of gemm, that of docs/operators.md, in kernels of every kind; sums of e4m3. */
 #include "unit_emulator.h"
 
 #include <math.h>
@@ -115,7 +115,7 @@ static void test_mistake(void **state)
     assert_non_null(strstr(ckl_error(), "f32"));
 }
 
-/* 448*448 + 1 + 1 ...: the ones are lost beside the first product, but for those of later parts of K that are summed alone. */
+/* 448*448 + 1 + 1 ...: the ones are lost beside the first product, but not those of later parts of K, summed alone. */
 static double sum_of_ones(ckl_gemm_accumulation accumulation)
 {
     static const char one_cta[] =

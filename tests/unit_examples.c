@@ -13,8 +13,8 @@
 static ckl_device *gpu;
 
 /*
- * The mistake that a kernel makes for once, so that a test sees what is said of it. The names below do the same as in kernel.h
- * but for their mistake.
+ * The mistake that a kernel makes for once, so that a test sees what is said of it. The names below do the same as in
+ * kernel.h but for their mistake.
  */
 enum {
     NONE,

@@ -1,9 +1,10 @@
 /*
- * unit_faults.c - faults below the library: memory of the host that runs out at each allocation in turn, and a driver each of
- * whose calls fails in turn. Every failure is a status with a sentence, leaks nothing, and the next attempt works.
+ * unit_faults.c - faults below the library: memory of the host that runs out at each allocation in turn, and a driver
+ * each of whose calls fails in turn. Every failure is a status with a sentence, leaks nothing, and the next attempt
+ * works.
  *
- * The program is linked with its own malloc(), calloc(), realloc(), aligned_alloc(), strdup() and free() around those of the
- * system, for the library's calls and its own; those of other libraries are not seen.
+ * The program is linked with its own malloc(), calloc(), realloc(), aligned_alloc(), strdup() and free() around those
+ * of the system, for the library's calls and its own; those of other libraries are not seen.
  */
 #define _GNU_SOURCE // nftw, for temporary_folder.h
 

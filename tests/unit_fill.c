@@ -1,4 +1,4 @@
-/* unit_fill.c - what inputs are filled with: streams of random numbers, hard values in every lane, ranges and orders. */
+/* unit_fill.c - what inputs are filled with: streams of random numbers, hard values in every lane, ranges, orders. */
 #include <float.h>
 #include <math.h>
 
@@ -96,8 +96,8 @@ static float element_of(const float *memory, bool across, int line, int at)
 }
 
 /*
- * Each class is alone on some lines, at every place modulo a warp, in every quarter, at the last place and at the first few; no
- * line has two numbers that are not finite, and most lines have none.
+ * Each class is alone on some lines, at every place modulo a warp, in every quarter, at the last place and at the first
+ * few; no line has two numbers that are not finite, and most lines have none.
  */
 static void check_lines(const float *memory, bool across)
 {

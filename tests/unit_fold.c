@@ -1,6 +1,6 @@
 /*
- * unit_fold.c - integer arithmetic is the same however it is computed: by C, folded from two constants, by the emulator's
- * instruction on two registers, and with a constant on either side, which becomes other instructions.
+ * unit_fold.c - integer arithmetic is the same however it is computed: by C, folded from two constants, by the
+ * emulator's instruction on two registers, and with a constant on either side, which becomes other instructions.
  */
 #include "unit_emulator.h"
 #include "emulated_device.h"
@@ -123,7 +123,7 @@ static void store_result(val to, int64_t offset, val x)
     test_store_value(IR_GLOBAL, type, to, offset, ir_is_constant(x) ? ir_int(type, x.i) : x);
 }
 
-/* Thread t has the sample t first; for each second: both in registers, the second constant, and the first one constant. */
+/* Thread t has sample t first; for each second: both in registers, the second constant, and the first one constant. */
 static void describe(void)
 {
     int bytes = ir_type_bytes(type);

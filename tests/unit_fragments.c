@@ -1,4 +1,4 @@
-/* unit_fragments.c - where the tensor core's operands lie: elements in the registers of lanes, tiles in shared memory. */
+/* unit_fragments.c - where the tensor core's operands lie: elements in lanes' registers, tiles in shared memory. */
 #include "unit.h"
 #include "base/math.h"
 #include "device/emulator/matrix.h"

@@ -1,4 +1,4 @@
-/* unit_fuzz.c - random programs: complete, repeatable, the same under all schedules; a planted fault is found and made short. */
+/* unit_fuzz.c - random programs: complete, repeatable, alike in every order; a planted fault is found and cut short. */
 #include "unit_emulator.h"
 
 #include "cli/fuzz_workers.h"
@@ -363,7 +363,7 @@ static void test_workers_check_every_program_once(void **unused)
     assert_non_null(strstr(ckl_error(), "emulator:none is not known"));
 }
 
-/* On a driver whose kernels do nothing every program differs; where each launch costs the device, every program fails. */
+/* On a driver whose kernels do nothing every program differs; where each launch costs the device, each one fails. */
 static void test_every_program_is_reported_once(void **unused)
 {
     const fake_cuda *fake = fake_cuda_load();

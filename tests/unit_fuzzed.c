@@ -1,7 +1,7 @@
 /*
- * unit_fuzzed.c - what random programs leave in memory on the emulated H200, as digests: its arithmetic, conversions, shuffles,
- * tensor cores and copies. A GPU leaves the same, bit for bit (docs/status.md). After a change of what the programs are,
- * `build/unit_fuzzed --update` writes tests/data/fuzzed.txt anew, and `ckl fuzz` goes to the GPU again.
+ * unit_fuzzed.c - what random programs leave in memory on the emulated H200, as digests: its arithmetic, conversions,
+ * shuffles, tensor cores and copies. A GPU leaves the same, bit for bit (docs/status.md). After a change of what the
+ * programs are, `build/unit_fuzzed --update` writes tests/data/fuzzed.txt anew, and `ckl fuzz` goes to the GPU again.
  */
 #include "unit_emulator.h"
 

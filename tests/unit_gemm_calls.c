@@ -1,6 +1,6 @@
 /*
- * unit_gemm_calls.c - calls of gemm: what is missing or wrong is a sentence and launches nothing; D by columns; offsets of the host
- * and the gradient of a bias beside workspaces of the caller's.
+ * unit_gemm_calls.c - calls of gemm: what is missing or wrong is a sentence and launches nothing; D by columns; offsets
+ * of the host and the gradient of a bias beside workspaces of the caller's.
  */
 #include <math.h>
 
@@ -151,8 +151,8 @@ static float *repeated_B(void)
 }
 
 /*
- * Of a plan whose kernels have workspace, and steps before and behind them: copies, offsets and sums lie apart, in the plan's own
- * and in the caller's, twice in each.
+ * Of a plan whose kernels have workspace, and steps before and behind them: copies, offsets and sums lie apart, in the
+ * plan's own and in the caller's, twice in each.
  */
 static void test_workspace(void **state)
 {

@@ -1,6 +1,7 @@
 /*
- * unit_gpu.c - streams and graphs on a GPU: every problem of the smoke suite planned while its stream is being captured and
- * run by graph, on two streams at once from one plan, on the default stream, and on two GPUs. Skipped where there are none.
+ * unit_gpu.c - streams and graphs on a GPU: every problem of the smoke suite planned while its stream is being captured
+ * and run by graph, on two streams at once from one plan, on the default stream, and on two GPUs. Skipped where there
+ * are none.
  */
 #include "unit.h"
 #include "device/cuda_driver.h"
@@ -52,7 +53,7 @@ static ckl_status capture(check *k, void **graph)
     return status;
 }
 
-/* Planned from nothing inside of the capture, in the mode that forbids most, on a stream that waits for the default one. */
+/* Planned from nothing inside of the capture, in the mode that forbids most, on a stream that waits for the default. */
 static ckl_status by_graph(check *k)
 {
     void *graph = NULL;

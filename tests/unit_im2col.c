@@ -1,4 +1,4 @@
-/* unit_im2col.c - TMA's im2col mode: every small tensor against a plain enumeration, multicast, planted faults, limits. */
+/* unit_im2col.c - TMA's im2col mode: small tensors against a plain enumeration, multicast, planted faults, limits. */
 #include "unit_emulator_async.h"
 
 enum { RANK_MAX = TENSOR_MAP_RANK_MAX, CHANNELS = 16, PIXELS = 5, MEMORY = 1 << 16 };
@@ -106,7 +106,7 @@ static int power(int base, int exponent)
     return exponent ? base * power(base, exponent - 1) : 1;
 }
 
-/* Sizes of 1 to 3, corners of -2 to 1, steps of 1 and 2, offsets of 0 to 2: all of rank 3, and of 4 and 5 every so many. */
+/* Sizes of 1 to 3, corners of -2 to 1, steps of 1 and 2, offsets of 0 to 2: all of rank 3, of 4 and 5 one in many. */
 static void test_walk(void)
 {
     int64_t checked = 0;

@@ -1,6 +1,6 @@
 /*
- * unit_invariant.c - gemm with batch_invariant=1: a row of D has the same bits whatever m is. A program's argument names another
- * device than the emulated H200: "cuda".
+ * unit_invariant.c - gemm with batch_invariant=1: a row of D has the same bits whatever m is. A program's argument
+ * names another device than the emulated H200: "cuda".
  */
 #include "unit.h"
 #include "base/math.h"

@@ -1,6 +1,6 @@
 /*
- * unit_language.c - the language of kernel files catches its own misuse: every mistake is a sentence with its line, nothing
- * crashes or hangs after it. unit_lines.c looks at the lines of right calls.
+ * unit_language.c - the language of kernel files catches its own misuse: every mistake is a sentence with its line,
+ * nothing crashes or hangs after it. unit_lines.c looks at the lines of right calls.
  */
 #include "unit_emulator.h"
 

@@ -142,6 +142,8 @@ static void test_expressions(void **state)
         { "recast((4,8):(8,2), 16, 16)", "(4,8):(8,2)" },
         { "tile_to_shape(Sw<3,4,3>o(8,64):(64,1), (16,128))", "Sw<3,4,3>o((8,2),(64,2)):((64,512),(1,1024))" },
         { "max_common_layout((8,4):(1,8), (16,2):(1,100))", "16:1" },
+        { "max_common_layout(4:1, 6:1)", "4:1" },
+        { "max_common_layout((8,2):(2,1), (8,8):(10,1))", "1:0" },
         { "complement((2,2):(1,6), 24)", "(3,2):(2,12)" },
     };
     for (int i = 0; i < COUNT_OF(rows); i++) {

@@ -1,4 +1,4 @@
-/* unit_layout_text.c - layouts as text: what is read and printed again, and which position a wrong one is blamed for. */
+/* unit_layout_text.c - layouts as text: what is read and printed again, and which position a wrong one is told. */
 #include "unit.h"
 #include "cute/layout.h"
 #include "ir/build.h"

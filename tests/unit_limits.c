@@ -1,4 +1,4 @@
-/* unit_limits.c - limits of the hardware from both sides: the last value that is taken, and the next one, which is refused. */
+/* unit_limits.c - limits of the hardware from both sides: the last value that is taken, and the next, refused. */
 #include "unit.h"
 #include "device/device.h"
 #include "ir/build.h"

@@ -1,4 +1,4 @@
-/* unit_map.c - element-wise kernels as their authors write them: shapes simplified, and a function of the author's own. */
+/* unit_map.c - element-wise kernels as their authors write them: shapes made simpler, a function of one's own. */
 #include "unit_emulator.h"
 
 #include "skeletons/map.h"

@@ -126,7 +126,7 @@ static float slow_step(const tensor_core *core, matrix_types types, const unsign
     return round_down(sum, common - kept, is_f8(types.a) ? kept : 23);
 }
 
-/* 0.5 with random signs, fractions and some bits of the exponent, and zeros; of tf32 the bits below count for nothing. */
+/* 0.5 with random signs, fractions and some bits of the exponent, and zeros; of tf32 the bits below do not count. */
 static void fill_operand(ckl_dtype type, unsigned char *raw, int count, uint32_t exponent_mask)
 {
     static const uint32_t halves[] = {
@@ -419,7 +419,7 @@ static void test_zero_products(void **state)
         assert_true(d[i * FINITE] == others[i] * 0x1.8p-49f);
 }
 
-/* Sums of bf16 that end subnormal, and what an H200 makes of them: terms are cut 25 bits below 2^-133, not below the largest. */
+/* Sums of bf16 that end subnormal, as on an H200: terms are cut 25 bits below 2^-133, not below the largest. */
 static const struct {
     uint16_t a[16], b[16];
     uint32_t expected;

@@ -1,6 +1,7 @@
 /*
- * unit_misaligned.c - operands that begin at any element. The small cases of every operator, all with CKL_TEST_FULL, are run
- * displaced: a case is right, or it is refused before anything reads; no kernel meets an address that it does not take.
+ * unit_misaligned.c - operands that begin at any element. The small cases of every operator, all with CKL_TEST_FULL,
+ * are run displaced, in a quick run each in one of two ways: a case is right, or it is refused before anything reads;
+ * no kernel meets an address that it does not take.
  */
 #include "unit.h"
 #include "base/text.h"
@@ -41,10 +42,13 @@ static void test_displaced(void **state)
         text whole = { 0 };
         text_printf(&whole, "%s %s", test->op->name, *line);
         assert_int_equal(case_parse(text_data(&whole), &c), CKL_OK);
-        const bool displaced = c.keys.misalign || c.keys.stagger;
-        if (!displaced && (getenv("CKL_TEST_FULL") || adapter_flops(c.test, c.problem) <= FLOPS_MOST)) {
-            run_displaced(&c, text_data(&whole), 3, 0, &found);
-            run_displaced(&c, text_data(&whole), 0, 1, &found);
+        const bool displaced = c.keys.misalign || c.keys.stagger, full = getenv("CKL_TEST_FULL") != NULL;
+        if (!displaced && (full || adapter_flops(c.test, c.problem) <= FLOPS_MOST)) {
+            const bool odd = (line - test->cases) % 2;
+            if (full || !odd)
+                run_displaced(&c, text_data(&whole), 3, 0, &found);
+            if (full || odd)
+                run_displaced(&c, text_data(&whole), 0, 1, &found);
         }
         case_clear(&c);
         text_free(&whole);

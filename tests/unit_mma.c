@@ -1,6 +1,6 @@
 /*
- * unit_mma.c - two products in a row, O = (Q * K^T) * V, as attention computes them: the first one's accumulators are the
- * second one's A, and V is MN-major. Sums of small integers, equal to the host's.
+ * unit_mma.c - two products in a row, O = (Q * K^T) * V, as attention computes them: the first one's accumulators are
+ * the second one's A, and V is MN-major. Sums of small integers, equal to the host's.
  */
 #include "unit_emulator.h"
 

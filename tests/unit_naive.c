@@ -1,6 +1,7 @@
 /*
- * unit_naive.c - gemm's kernel for learners, a thread an element, is not what large problems get: random descs of all types,
- * layouts, epilogues, batches, groups and lists, as far as they are legal, on the tables of Hopper and of an older GPU.
+ * unit_naive.c - gemm's kernel for learners, a thread an element, is not what large problems get: random descs of all
+ * types, layouts, epilogues, batches, groups and lists, as far as they are legal, on the tables of Hopper and of an
+ * older GPU.
  */
 #include "unit.h"
 #include "base/math.h"

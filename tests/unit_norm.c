@@ -1,6 +1,6 @@
 /*
- * unit_norm.c - layer norm and RMS norm of the row lengths of models and a longer one, forward and backward, against double
- * precision: with and without weights, and where the mean is a thousand times the deviation.
+ * unit_norm.c - layer norm and RMS norm of the row lengths of models and a longer one, forward and backward, against
+ * double precision: with and without weights, and where the mean is a thousand times the deviation.
  */
 #include "accuracy.h"
 #include "cutekernellib/operators/groupnorm.h"
@@ -234,7 +234,7 @@ static ckl_status run_groupnorm(int64_t rows, int64_t cols, const ckl_norm_args 
     return ckl_groupnorm(device, &d, &args, stream);
 }
 
-/* Both statistics of such a row are NaN in every norm and kernel, but rstd of infinities is 0 where there is no mean. */
+/* Both statistics of such a row are NaN in every norm and kernel, but rstd of infinities is 0 where no mean is. */
 static void check_special(int64_t cols, int shift,
                           ckl_status (*run_norm)(int64_t rows, int64_t cols, const ckl_norm_args *a))
 {
@@ -265,7 +265,7 @@ static void test_statistics_of_specials(void **state)
     }
 }
 
-/* One element far from all others, among the first of its row: the mean stays exact to a few units of the mean distance from it. */
+/* One element far from all others, early in its row: the mean stays exact to a few units of the mean distance to it. */
 static void test_outliers(void **state)
 {
     enum { OUTLIERS = 8, COLS = 250000, PEAK = 1 << 30 };
@@ -293,7 +293,10 @@ static void test_outliers(void **state)
         free_tensor(all[i]);
 }
 
-/* Rows of x are cut out of a ring of bulk copies, which begin at boundaries: a residual that alone lies otherwise goes another way. */
+/*
+ * Rows of x are cut out of a ring of bulk copies, which begin at boundaries: a residual that alone lies otherwise goes
+ * another way.
+ */
 static void test_residual_out_of_phase(void **state)
 {
     enum { LONG = 20000, PITCH = LONG + 3, ALL = ROWS * PITCH };

@@ -1,6 +1,6 @@
 /*
- * unit_null.c - every public function refuses NULL with a sentence. The table must name each function of the public headers: a
- * new one without its row fails.
+ * unit_null.c - every public function refuses NULL with a sentence. The table must name each function of the public
+ * headers: a new one without its row fails.
  */
 #include <ctype.h>
 #include <glob.h>

@@ -1,7 +1,8 @@
 /*
- * unit_order.c - what orders a kernel's accesses is needed, and is seen to be missing. In kernels of the library each barrier,
- * arrival, wait and fence is left out in turn, each acquire and release made relaxed, each wait for groups made to leave one more
- * pending. Every time the verifier refuses the kernel, or its launch ends with a report; what passes stands here with its reason.
+ * unit_order.c - what orders a kernel's accesses is needed, and is seen to be missing. In kernels of the library each
+ * barrier, arrival, wait and fence is left out in turn, each acquire and release made relaxed, each wait for groups
+ * made to leave one more pending. Every time the verifier refuses the kernel, or its launch ends with a report; what
+ * passes stands here with its reason.
  *
  * The GPU is an H200 of few SMs, on which two clusters run at once: they take many tiles each, and their rings wrap.
  * `build/unit_order 'LINE'` shows what becomes of each change of a problem's kernels.
@@ -70,7 +71,7 @@ static const problem problems[] = {
               "high=8 stages=2 ctas=1'" },
     { .line = "conv n=1 c=64 h=16 w=16 k=64 r=3 s=3 pad=1 dtype=bf16 direction=weight", .full = true },
     { .line =
-          "attention heads=2 q=200 kv=200 d=64 causal=1 impl=sm90 config='consumers=1 tile_n=64 slots=4 turns=0 old=0'",
+          "attention heads=2 q=200 kv=200 d=64 causal=1 impl=sm90 config='consumers=1 tile_n=64 slots=4 old=0'",
       .full = true,
       .spared = { { "attention_sm90.c", IR_WGMMA_FENCE, "no register is used between it and the fence before" } } },
     { .line = "attention heads=2 q=200 kv=150 d=64 direction=backward impl=sm90_backward",

@@ -1,4 +1,4 @@
-/* unit_permute.c - every bit of every element arrives, whatever the bits mean; more elements than one launch numbers. */
+/* unit_permute.c - every bit of every element arrives, whatever it means; more elements than one launch numbers. */
 #include "unit.h"
 #include "cutekernellib/cutekernellib.h"
 #include "operators/operators.h"

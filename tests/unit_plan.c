@@ -229,7 +229,7 @@ static void test_overlap(void **state)
             rows[i].overlap);
 }
 
-/* An output may be in place of an input of the same strides; where a mode has one element its stride does not matter. */
+/* An output may be in place of an input of the same strides; a mode of one element may have any stride. */
 static void test_in_place(void **state)
 {
     static const struct {

@@ -1,4 +1,7 @@
-/* unit_plan_cache.c - what plans share and what is kept: kernels by config, plans by the fields of the desc, each up to a limit. */
+/*
+ * unit_plan_cache.c - what plans share and what is kept: kernels by config, plans by the fields of the desc, each up to
+ * a limit.
+ */
 #include <time.h>
 
 #include "unit.h"
@@ -223,8 +226,8 @@ static void test_padding_is_no_key(void **state)
 #endif
 
 /*
- * The keys of all operators hold all bytes of their descs but the padding. Of elementwise all up to its last member, another
- * of the struct that an array before it is made of: gcc 12 takes its padding for values.
+ * The keys of all operators hold all bytes of their descs but the padding. Of elementwise all up to its last member,
+ * another of the struct that an array before it is made of: gcc 12 takes its padding for values.
  */
 static void test_key_is_whole(void **state)
 {

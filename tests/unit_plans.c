@@ -1,11 +1,12 @@
 /*
- * unit_plans.c - what the problems of tests/data/plans.txt get on the devices of the tables: which kernel with which config, its
- * launches, and what its kernels are made of. It pins the choices that make kernels fast, which no wrong result betrays.
+ * unit_plans.c - what the problems of tests/data/plans.txt get on the devices of the tables: which kernel with which
+ * config, its launches, and what its kernels are made of. It pins the choices that make kernels fast, which no wrong
+ * result betrays.
  *
- * The file has a problem a line, indented below it what was planned on the H200, and on the L4 if that differs. Two digests
- * stand there: of a kernel's PTX without its comments, and of the values that a launch passes. After an intended change, or
- * with a new problem line in the file, `build/unit_plans --update` writes it anew: the diff shows what changed. Of the operators'
- * cases tests/data/cases.txt has digests of the same.
+ * The file has a problem a line, indented below it what was planned on the H200, and on the L4 if that differs. Two
+ * digests stand there: of a kernel's PTX without its comments, and of the values that a launch passes. After an
+ * intended change, or with a new problem line in the file, `build/unit_plans --update` writes it anew: the diff shows
+ * what changed. Of the operators' cases tests/data/cases.txt has digests of the same.
  */
 #include "unit.h"
 #include "base/math.h"

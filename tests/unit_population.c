@@ -96,7 +96,7 @@ static int64_t drawn_size(const char *pattern, int64_t number)
     return size;
 }
 
-/* 20 % and more of all sizes are multiples of 1024, 15 % and more odd; half of them are less than the root of the range. */
+/* 20 % and more of all sizes are multiples of 1024, 15 % and more odd; half are less than the root of the range. */
 static void test_shares(void **state)
 {
     int of_1024 = 0, odd = 0, small = 0;

@@ -1,6 +1,6 @@
 /*
- * unit_profile.c - ckl profile: what the emulator counts, against numbers by hand; what ncu prints, read and put into words; and the
- * command over a driver without a GPU and an ncu that prints a file.
+ * unit_profile.c - ckl profile: what the emulator counts, against numbers by hand; what ncu prints, read and put into
+ * words; and the command over a driver without a GPU and an ncu that prints a file.
  */
 #define _GNU_SOURCE // nftw, for temporary_folder.h
 
@@ -138,7 +138,7 @@ static void test_conflicts(void **state)
     assert_int_equal(p.kernels[0].count[COUNT_SHARED_WAVEFRONTS], 64 * 64 / 32);
 }
 
-/* Two kernels on equal grids: one splits A and B, the other one multiplies three times. Without elements there is none. */
+/* Two kernels on equal grids: one splits A and B, the other multiplies three times. Without elements there is none. */
 static void test_kernels(void **state)
 {
     profile p = counted("gemm m=100 n=100 k=128 a=f32 math=f32x3");
@@ -294,7 +294,7 @@ static void test_ncu_words(void **state)
 
 #define COLUMNS "\"ID\",\"Kernel Name\",\"Metric Name\",\"Metric Value\",\"Rule Name\",\"Rule Description\"\n"
 
-/* Quotes and ends of lines inside of fields, rows that are cut short, what else is printed among them, launches of one kernel. */
+/* Quotes and ends of lines inside fields, rows that are cut short, what is printed between, launches of one kernel. */
 static void test_csv(void **state)
 {
     ncu_report r;

@@ -1,6 +1,6 @@
 /*
- * unit_ragged.c - loads and stores of rows that start anywhere: every phase of source and destination, lengths from one element
- * on. Bytes between the rows of the source were never written, so that a load of one of them is a fault.
+ * unit_ragged.c - loads and stores of rows that start anywhere: every phase of source and destination, lengths from one
+ * element on. Bytes between the rows of the source were never written, so that a load of one of them is a fault.
  */
 #include "unit_emulator.h"
 

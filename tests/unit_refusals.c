@@ -1,6 +1,7 @@
 /*
- * unit_refusals.c - what describing a kernel refuses, each beside the nearest that it takes: a row describes the same thing twice,
- * first with the number that is still right, then with the one that no longer is, which must give the sentence.
+ * unit_refusals.c - what describing a kernel refuses, each beside the nearest that it takes: a row describes the same
+ * thing twice, first with the number that is still right, then with the one that no longer is, which must give the
+ * sentence.
  */
 #include "unit.h"
 #include "base/math.h"

@@ -1,6 +1,7 @@
 /*
- * unit_rejects.c - what every operator must refuse, whatever it computes: outputs that overlap other tensors partly, pointers
- * that are not aligned to their elements, and tensors that the problem does not have. Nothing is launched then.
+ * unit_rejects.c - what every operator must refuse, whatever it computes: outputs that overlap other tensors partly,
+ * pointers that are not aligned to their elements, and tensors that the problem does not have. Nothing is launched
+ * then.
  */
 #include <math.h>
 

@@ -1,4 +1,4 @@
-/* unit_report.c - what results come to in a report, what stands apart, and that no words of a file become part of the page. */
+/* unit_report.c - what results come to in a report, what stands apart, and that no words of a file become HTML. */
 #define _GNU_SOURCE // nftw, for temporary_folder.h
 #include <fcntl.h>
 #include <math.h>

@@ -1,7 +1,7 @@
 /*
- * unit_rules.c - what the verifier takes of every instruction: types, numbers, modes, spaces, scopes, offsets, targets, and the
- * threads that must execute it together. Each is tried by a kernel with that one instruction, and the answers stand in
- * tests/data/rules.txt, which `build/unit_rules --update` writes anew: its diff is what changed.
+ * unit_rules.c - what the verifier takes of every instruction: types, numbers, modes, spaces, scopes, offsets, targets,
+ * and the threads that must execute it together. Each is tried by a kernel with that one instruction, and the answers
+ * stand in tests/data/rules.txt, which `build/unit_rules --update` writes anew: its diff is what changed.
  */
 #include "unit.h"
 #include "golden.h"

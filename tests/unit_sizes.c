@@ -1,6 +1,6 @@
 /*
- * unit_sizes.c - sizes at the edge of every operator: problems without elements do nothing and at once; problem lines of
- * random, mostly absurd values end in a sentence or a result, never in a crash, a hang or an internal fault.
+ * unit_sizes.c - sizes at the edge of every operator: problems without elements do nothing and at once; problem lines
+ * of random, mostly absurd values end in a sentence or a result, never in a crash, a hang or an internal fault.
  */
 #include <signal.h>
 #include <unistd.h>
@@ -227,8 +227,8 @@ static void expect(const char *line, ckl_status wanted, const char *words)
 }
 
 /*
- * Limits that docs/operators.md states, each with the last size that is taken, and problems beyond what used to be one; no memory
- * is wanted for a choice.
+ * Limits that docs/operators.md states, each with the last size that is taken, and problems beyond what used to be one;
+ * no memory is wanted for a choice.
  */
 static void test_limits(void **state)
 {

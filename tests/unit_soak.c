@@ -1,4 +1,4 @@
-/* unit_soak.c - the soak notices wrong bits, growing memory, a lost device and one that hangs; its problems repeat by seed. */
+/* unit_soak.c - the soak notices wrong bits, growing memory, a device lost or hung; its problems repeat by seed. */
 #include <unistd.h>
 
 #include "unit.h"
@@ -208,7 +208,7 @@ static void test_slow_runs(void **state)
     assert_true(sums.run_seconds_max >= 0.26 && *sums.slowest);
 }
 
-/* An enqueued run that failed may have left others under way: nothing of theirs is freed before the stream is waited for. */
+/* An enqueued run that failed may have left others under way: nothing of theirs is freed before the stream waits. */
 static bool waited;
 static int released_early;
 

@@ -198,7 +198,7 @@ static void test_shift(void **state)
                 check_shift(desc_of(s, (form)f, CKL_F32, false), 7);
 }
 
-/* Rows of nothing but -inf are zeros, of log-softmax -inf; -inf beside numbers has probability 0; NaN spoils its row. */
+/* Rows of nothing but -inf are zeros, of log-softmax -inf; -inf beside numbers weighs 0; NaN spoils its row. */
 static void check_infinite(ckl_softmax_desc d)
 {
     tensor_of_test x = make_random(d.dtype, count_of(&d), 11, 0, 2);
@@ -279,7 +279,7 @@ static void test_lowest(void **state)
     check_lowest((ckl_softmax_desc){ .dtype = CKL_F32, .outer = 3, .n = 20000, .inner = 1 });
 }
 
-/* The row pipeline's dynamic scheduler has its counter in the workspace, here the caller's. Each run leaves it ready. */
+/* The row pipeline's dynamic scheduler counts in the workspace, here the caller's. Each run leaves it ready. */
 static void test_workspace_of_the_caller(void **state)
 {
     const ckl_softmax_desc d = { .dtype = CKL_F32, .outer = 40, .n = 40000, .inner = 1 };

@@ -1,7 +1,7 @@
 /*
- * unit_threads.c - eight threads on one device, the emulator and a driver without a GPU: plans of the same and of other descs,
- * one plan run by all, the one-call form, failures; and on two GPUs of such a driver in turn. `make test-full` runs it under
- * ThreadSanitizer.
+ * unit_threads.c - eight threads on one device, the emulator and a driver without a GPU: plans of the same and of other
+ * descs, one plan run by all, the one-call form, failures; and on two GPUs of such a driver in turn. `make test-full`
+ * runs it under ThreadSanitizer.
  */
 #include <pthread.h>
 
@@ -196,7 +196,7 @@ static void share_device(const char *id, bool computes)
     leave(&all);
 }
 
-/* Each thread with a device of its own: caches are the process's, and closing one device must not touch another's plans. */
+/* Each thread with a device of its own: caches are the process's, and closing one device leaves another's plans. */
 static void *work_alone(void *argument)
 {
     member *m = argument;

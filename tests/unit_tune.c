@@ -1,6 +1,6 @@
 /*
- * unit_tune.c - the tuner on a device whose clock is counted, with an operator whose configs fail in every way: each failure ends
- * as what it is, in time, without a time of its own, and the search goes on.
+ * unit_tune.c - the tuner on a device whose clock is counted, with an operator whose configs fail in every way: each
+ * failure ends as what it is, in time, without a time of its own, and the search goes on.
  */
 #include <math.h>
 #include <signal.h>
@@ -331,7 +331,7 @@ static void test_search(void **state)
     assert_true(r.count[TUNE_DUPLICATE] > 0);
 }
 
-/* The same seed draws the same candidates; the evidence of a search that was cut off spares them, its last line torn. */
+/* The same seed draws the same candidates; the evidence of a search that was cut off spares them, its end torn. */
 static void test_resume(void **state)
 {
     tune_result first, second;
@@ -379,8 +379,8 @@ static void test_old_evidence(void **state)
 }
 
 /*
- * Every way to fail, in one search: each ends as what it is, and the good config behind them is found and timed (replays 7, 8).
- * They differ in shared memory: the same kernels would be told apart by nothing.
+ * Every way to fail, in one search: each ends as what it is, and the good config behind them is found and timed
+ * (replays 7, 8). They differ in shared memory: the same kernels would be told apart by nothing.
  */
 static void test_troubles(void **state)
 {

@@ -36,7 +36,7 @@ static void test_rules(void **state)
     ckl_device_close(emulator);
 }
 
-/* What the model says, up to 10 % more or less by the config; the plan's choice, which comes last, is slower than that. */
+/* What the model says, up to 10 % more or less by the config; the plan's choice, which comes last, is slower. */
 static ckl_status measure_by_model(const rotation *memory, ckl_stream stream, const measure_limits *limits,
                                    contestant *contestants, int count, conditions *out)
 {

@@ -1,4 +1,4 @@
-/* unit_tuned.c - the tuned store: which lines are believed, which entry a plan takes, and what is said of the others. */
+/* unit_tuned.c - the tuned store: which lines are believed, which entry a plan takes, what is said of the others. */
 #include <math.h>
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -183,7 +183,7 @@ static const char *group_between(const char *own, const int64_t *sizes, int coun
     return taken;
 }
 
-/* Of several near entries the nearest, and the first of those; none that the model finds a twelfth dearer than its own. */
+/* Of several near entries the nearest, and the first of those; none that the model finds a twelfth dearer. */
 static void test_nearest(void **state)
 {
     text origin = { 0 };

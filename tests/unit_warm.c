@@ -1,6 +1,6 @@
 /*
- * unit_warm.c - kernels prepared by ckl_warm(): which are there afterwards, what is said of lines that fail, and by how many
- * threads. A driver without a GPU compiles them. `make test-full` runs it under ThreadSanitizer.
+ * unit_warm.c - kernels prepared by ckl_warm(): which are there afterwards, what is said of lines that fail, and by how
+ * many threads. A driver without a GPU compiles them. `make test-full` runs it under ThreadSanitizer.
  */
 #define _GNU_SOURCE // nftw, for temporary_folder.h
 

@@ -5,9 +5,9 @@
  * they are raced on inputs without any.
  */
 #include <dlfcn.h>
-#include <stdlib.h>
 #include <string.h>
 
+#include "base/heap.h"
 #include "bench/peers/peers.h"
 #include "operators/reduce/reduce_config.h"
 
@@ -70,9 +70,7 @@ static ckl_status prepare(const test_case *c, ckl_device *device, void *const *p
         FAIL(CKL_UNSUPPORTED, "cub: it is asked for sum, max and min only");
     if (d->output != d->dtype || !is_dense(&v) || v.rows == 0 || v.count == 0)
         FAIL(CKL_UNSUPPORTED, "cub: it reduces whole tensors and dense rows to their own type");
-    peer_problem *p = calloc(1, sizeof *p);
-    if (!p)
-        abort();
+    peer_problem *p = heap_alloc(1, sizeof *p);
     *p = (peer_problem){ .device = device,
                          .op = op_numbers[d->op] - 1,
                          .dtype = dtype_numbers[d->dtype],
@@ -83,7 +81,7 @@ static ckl_status prepare(const test_case *c, ckl_device *device, void *const *p
     if (status == CKL_OK)
         *out = p;
     else
-        free(p);
+        heap_free(p);
     if (error)
         FAIL(CKL_DEVICE_FAULT, "cub: asking for its workspace: CUDA error %d", error);
     return status;
@@ -92,7 +90,7 @@ static ckl_status prepare(const test_case *c, ckl_device *device, void *const *p
 static void release(peer_problem *p)
 {
     ckl_free(p->device, p->workspace);
-    free(p);
+    heap_free(p);
 }
 
 static int variants(const peer_problem *p)

@@ -7,8 +7,8 @@
  * columns.
  */
 #include <pthread.h>
-#include <stdlib.h>
 
+#include "base/heap.h"
 #include "base/math.h"
 #include "bench/peers/cublaslt_library.h"
 #include "bench/peers/peers.h"
@@ -236,7 +236,7 @@ static void release(peer_problem *p)
     if (p->desc)
         (void)lt.cublasLtMatmulDescDestroy(p->desc);
     ckl_free(p->device, p->workspace);
-    free(p);
+    heap_free(p);
 }
 
 static ckl_status prepare(const test_case *c, ckl_device *device, void *const *pointers, peer_problem **out)
@@ -253,9 +253,7 @@ static ckl_status prepare(const test_case *c, ckl_device *device, void *const *p
         d->device_scalars || d->preactivation || d->gated || d->weighted || d->amax || gemm_epilogue_find(d->epilogue))
         FAIL(CKL_UNSUPPORTED, "cublaslt: this epilogue is not asked of it");
     TRY(check_types(&g->desc));
-    peer_problem *p = calloc(1, sizeof *p);
-    if (!p)
-        abort();
+    peer_problem *p = heap_alloc(1, sizeof *p);
     p->gemm = g;
     p->device = device;
     ckl_status status = make_ready(p, pointers);

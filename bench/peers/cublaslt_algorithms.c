@@ -1,9 +1,8 @@
 /* cublaslt_algorithms.c - all algorithms of cuBLASLt that take a product: its heuristic names few of them. */
-#include <stdlib.h>
-
+#include "base/heap.h"
 #include "base/math.h"
-#include "bench/peers/cublaslt_library.h"
 #include "base/random.h"
+#include "bench/peers/cublaslt_library.h"
 
 enum { IDS_MAX = 256, CHECKS_MAX = 6000, CLUSTERS = 1 + LT_CLUSTER_2X2 - LT_CLUSTER_1X1 + 1 };
 
@@ -19,9 +18,7 @@ static uint32_t *read_list(const lt_algo *algo, int capability, int *count)
 {
     size_t bytes = 0, written;
     (void)lt.cublasLtMatmulAlgoCapGetAttribute(algo, capability, NULL, 0, &bytes);
-    uint32_t *list = calloc(bytes / sizeof *list + 1, sizeof *list);
-    if (!list)
-        abort(); // of the laboratory, not of the library
+    uint32_t *list = heap_alloc(bytes / sizeof *list + 1, sizeof *list);
     if (bytes && lt.cublasLtMatmulAlgoCapGetAttribute(algo, capability, list, bytes, &written) != 0)
         bytes = 0;
     *count = (int)max_i64(1, (int64_t)(bytes / sizeof *list));
@@ -128,19 +125,17 @@ int lt_enumerate(const lt_product *p, lt_heuristic *found, int max)
 {
     static family families[IDS_MAX];
     int kept = 0, count = read_families(p, families);
-    candidate *drawn = calloc(CHECKS_MAX, sizeof *drawn);
-    lt_heuristic *valid = calloc(CHECKS_MAX, sizeof *valid);
-    if (!drawn || !valid)
-        abort();
+    candidate *drawn = heap_alloc(CHECKS_MAX, sizeof *drawn);
+    lt_heuristic *valid = heap_alloc(CHECKS_MAX, sizeof *valid);
     int valid_count = check_candidates(p, drawn, draw_candidates(families, count, drawn), valid);
     for (int i = 0; i < valid_count && kept < max; i++)
         if (is_drawn(i, valid_count, max))
             found[kept++] = valid[i];
-    free(valid);
-    free(drawn);
+    heap_free(valid);
+    heap_free(drawn);
     for (int i = 0; i < count; i++) {
-        free(families[i].tiles);
-        free(families[i].stages);
+        heap_free(families[i].tiles);
+        heap_free(families[i].stages);
     }
     return kept;
 }

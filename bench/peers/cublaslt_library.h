@@ -138,7 +138,7 @@ typedef struct lt_product {
 } lt_product;
 
 /*
- * Algorithms beyond those that the heuristic names: every one that takes the product, with its tiles, stages and clusters.
- * Where there are more than `max`, some of all. Returns how many.
+ * Algorithms beyond those that the heuristic names: every one that takes the product, with its tiles, stages and
+ * clusters. Where there are more than `max`, some of all. Returns how many.
  */
 int lt_enumerate(const lt_product *p, lt_heuristic *found, int max);

@@ -1,10 +1,11 @@
 /*
- * cudnn.c - conv by NVIDIA's cuDNN through its own graph API: graphs of one convolution, with every configuration that its
- * heuristics name, and every engine that they do not. Fused epilogues are left to torch, which asks cuDNN for them, too.
+ * cudnn.c - conv by NVIDIA's cuDNN through its own graph API: graphs of one convolution, with every configuration that
+ * its heuristics name, and every engine that they do not. Fused epilogues are left to torch, which asks cuDNN for them,
+ * too.
  */
-#include <stdlib.h>
 #include <string.h>
 
+#include "base/heap.h"
 #include "base/math.h"
 #include "bench/peers/cudnn_library.h"
 #include "bench/peers/peers.h"
@@ -281,7 +282,7 @@ static void release(peer_problem *p)
     for (int i = 0; i < p->count; i++)
         text_free(&p->all[i].name);
     ckl_free(p->device, p->workspace);
-    free(p);
+    heap_free(p);
 }
 
 static ckl_status check_problem(const ckl_conv_desc *d)
@@ -297,9 +298,7 @@ static ckl_status prepare(const test_case *c, ckl_device *device, void *const *p
 {
     const conv_problem *problem = c->problem;
     TRY(check_problem(&problem->desc));
-    peer_problem *p = calloc(1, sizeof *p);
-    if (!p)
-        abort();
+    peer_problem *p = heap_alloc(1, sizeof *p);
     p->conv = &problem->desc;
     p->device = device;
     ckl_status status = make_graph(p, pointers);

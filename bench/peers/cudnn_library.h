@@ -1,6 +1,6 @@
 /*
- * cudnn_library.h - the part of cuDNN 9's graph API that we call, declared here so that building needs no CUDA headers. Names
- * and values are those of cudnn_graph.h; the library is opened at run time.
+ * cudnn_library.h - the part of cuDNN 9's graph API that we call, declared here so that building needs no CUDA headers.
+ * Names and values are those of cudnn_graph.h; the library is opened at run time.
  */
 #pragma once
 

@@ -12,7 +12,7 @@ typedef struct peer {
     const char *name; // "cublaslt"
     const char *op;   // whose problems it computes
 
-    /* Finds the library: CKL_UNSUPPORTED says how to get it. The first time takes seconds. cuBLASLt's and torch's: any thread. */
+    /* Finds the library: CKL_UNSUPPORTED says how to get it. Seconds at first. cuBLASLt's and torch's: any thread. */
     ckl_status (*find)(void);
 
     /* Makes ready for a problem; CKL_UNSUPPORTED if the peer does not compute it. The pointers tell the alignment. */
@@ -26,7 +26,7 @@ typedef struct peer {
     /* Enqueues one run on the memory of a set, in the order of operator_test.operands. */
     ckl_status (*run)(const peer_problem *p, int variant, void *const *pointers, ckl_stream stream);
 
-    /* After a run that leaves its results elsewhere: enqueues copies of all of them to the operands. NULL: not needed. */
+    /* After a run that leaves its results elsewhere: enqueues copies of them all to the operands. NULL: not needed. */
     ckl_status (*finish)(const peer_problem *p, int variant, void *const *pointers, ckl_stream stream);
 } peer;
 
@@ -50,8 +50,8 @@ bool peer_competes(const peer *p, const char *op, const peer *only);
 const peer *peer_of(const char *op, const peer *only);
 
 /*
- * The path of a peer's file: the one that an environment variable names, else the first of the places that can be read; NULL
- * ends them, and @ stands for the program's folder. False: there is none.
+ * The path of a peer's file: the one that an environment variable names, else the first of the places that can be read;
+ * NULL ends them, and @ stands for the program's folder. False: there is none.
  */
 bool peer_find_file(const char *variable, const char *const *places, char path[PEER_PATH_BYTES]);
 

@@ -1,12 +1,12 @@
-/* python.h - Python inside of this process: its library is opened at run time, and building needs none of its headers. */
+/* python.h - Python inside this process: its library is opened at run time, and building needs none of its headers. */
 #pragma once
 
 #include "base/status.h"
 #include "base/text.h"
 
 /*
- * Starts Python, once: the python3 of the PATH with its packages, or the one that CKL_PYTHON names; CKL_UNSUPPORTED says what is
- * missing. The thread that calls it is Python's main thread. Any thread may use Python afterwards.
+ * Starts Python, once: the python3 of the PATH with its packages, or the one that CKL_PYTHON names; CKL_UNSUPPORTED
+ * says what is missing. The thread that calls it is Python's main thread. Any thread may use Python afterwards.
  */
 ckl_status python_start(void);
 
@@ -14,7 +14,7 @@ ckl_status python_start(void);
 ckl_status python_load(const char *script);
 
 /*
- * Calls a function of the script that returns text. The format is Py_BuildValue()'s of a tuple: "(siK)" are a string, an int
- * and an unsigned long long. An exception is CKL_UNSUPPORTED; Python has told about it on stderr.
+ * Calls a function of the script that returns text. The format is Py_BuildValue()'s of a tuple: "(siK)" are a string,
+ * an int and an unsigned long long. An exception is CKL_UNSUPPORTED; Python has told about it on stderr.
  */
 ckl_status python_call(text *result, const char *function, const char *format, ...);

@@ -1,15 +1,16 @@
 /*
- * torch.c - PyTorch as a peer: Python runs inside of this process (python.c), so that torch works on the same memory, in the
- * same context and on the same stream as we do.
+ * torch.c - PyTorch as a peer: Python runs inside of this process (python.c), so that torch works on the same memory,
+ * in the same context and on the same stream as we do.
  *
- * torch_operators.py knows how to say each operator in torch, torch_peer.py has the functions that are called here. It is looked
- * for beside the program and in the source tree, or named by CKL_TORCH_PEER. torch.compile takes part, which takes seconds a problem,
- * unless CKL_TORCH_COMPILE=0; torch_peer.py has its other values.
+ * torch_operators.py knows how to say each operator in torch, torch_peer.py has the functions that are called here. It
+ * is looked for beside the program and in the source tree, or named by CKL_TORCH_PEER. torch.compile takes part, which
+ * takes seconds a problem, unless CKL_TORCH_COMPILE=0; torch_peer.py has its other values.
  */
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/heap.h"
 #include "bench/peers/peers.h"
 #include "bench/peers/python.h"
 
@@ -88,7 +89,7 @@ static void release(peer_problem *p)
     (void)python_call(&unused, "release", "(i)", p->number);
     text_free(&unused);
     json_decref(p->variants);
-    free(p);
+    heap_free(p);
 }
 
 /* {"number": 3, "variants": ["torch 2.11.0 eager"]}, or {"unsupported": "why"} */
@@ -104,9 +105,7 @@ static ckl_status read_answer(const char *answer, peer_problem **out)
     else if (json_array_size(variants) == 0)
         status = status_fail(CKL_UNSUPPORTED, "torch: no answer to a problem: %s", answer);
     if (status == CKL_OK) {
-        *out = calloc(1, sizeof **out);
-        if (!*out)
-            abort();
+        *out = heap_alloc(1, sizeof **out);
         (*out)->number = (int)json_integer_value(json_object_get(document, "number"));
         (*out)->variants = json_incref(variants);
     }

@@ -1,10 +1,11 @@
 /*
  * base.h - status codes, error sentences and the version of the library.
  *
- * How structs grow: a caller zero-initialises them ({ 0 } or designated initialisers). Fields are only appended, and 0 in a
- * new one means what the library did before, so a source that compiles today compiles with every later version. The size of a
- * struct is part of the binary interface: while the major version is 0 the library's SONAME carries major.minor, afterwards
- * major, and structs change only where it does. So a program never meets a library whose structs differ.
+ * How structs grow: a caller zero-initialises them ({ 0 } or designated initialisers). Fields are only appended, and 0
+ * in a new one means what the library did before, so a source that compiles today compiles with every later version.
+ * The size of a struct is part of the binary interface: while the major version is 0 the library's SONAME carries
+ * major.minor, afterwards major, and structs change only where it does. So a program never meets a library whose
+ * structs differ.
  */
 #ifndef CUTEKERNELLIB_BASE_H
 #define CUTEKERNELLIB_BASE_H

@@ -9,8 +9,8 @@ extern "C" {
 #endif
 
 /*
- * A device. Functions that take one may be called from any thread. NULL in place of a device or of memory that is needed is
- * CKL_INVALID; functions without a status then do nothing and leave the sentence in ckl_error().
+ * A device. Functions that take one may be called from any thread. NULL in place of a device or of memory that is
+ * needed is CKL_INVALID; functions without a status then do nothing and leave the sentence in ckl_error().
  */
 typedef struct ckl_device ckl_device;
 
@@ -36,9 +36,9 @@ typedef struct ckl_device_info {
 } ckl_device_info;
 
 /*
- * Opens a device: "cuda", "cuda:1", "emulator", "emulator:h200" (or h100, b200, a100, l4); NULL takes the best present, which
- * is "cuda:0" if the driver finds a GPU of sm_80 or later and else "emulator:h200". A CUDA device uses the primary
- * context, so its pointers and streams are those of the CUDA runtime and of the frameworks in this process.
+ * Opens a device: "cuda", "cuda:1", "emulator", "emulator:h200" (or h100, b200, a100, l4); NULL takes the best present,
+ * which is "cuda:0" if the driver finds a GPU of sm_80 or later and else "emulator:h200". A CUDA device uses the
+ * primary context, so its pointers and streams are those of the CUDA runtime and of the frameworks in this process.
  */
 CKL_MUST_USE CKL_API ckl_status ckl_device_open(const char *id, ckl_device **device);
 
@@ -53,8 +53,8 @@ CKL_MUST_USE CKL_API ckl_status ckl_malloc(ckl_device *device, size_t bytes, voi
 CKL_API void ckl_free(ckl_device *device, void *memory);
 
 /*
- * Copies between host and device memory, in the order of the stream; return when the host memory may be reused. A stream that is
- * being captured is CKL_INVALID, and its capture goes on.
+ * Copies between host and device memory, in the order of the stream; return when the host memory may be reused. A
+ * stream that is being captured is CKL_INVALID, and its capture goes on.
  */
 CKL_MUST_USE CKL_API ckl_status ckl_copy_in(ckl_device *device, void *to_device, const void *from_host, size_t bytes,
                                             ckl_stream stream);
@@ -66,8 +66,8 @@ CKL_MUST_USE CKL_API ckl_status ckl_stream_create(ckl_device *device, ckl_stream
 CKL_API void ckl_stream_destroy(ckl_device *device, ckl_stream stream);
 
 /*
- * Waits for all work of the stream. Faults of kernels launched on it are reported here at the latest. A stream that is being
- * captured is CKL_INVALID.
+ * Waits for all work of the stream. Faults of kernels launched on it are reported here at the latest. A stream that is
+ * being captured is CKL_INVALID.
  */
 CKL_MUST_USE CKL_API ckl_status ckl_stream_synchronize(ckl_device *device, ckl_stream stream);
 

@@ -1,10 +1,11 @@
 /*
  * values.h - values of a kernel that is being described: what a custom score is written in.
  *
- * A function on values does not compute: it writes down, in the kernel, that each thread is to. So C's if and for run while the
- * kernel is described, once, and a choice between values is ckl_val_select(). Types are f32, i32 and predicates; both operands have
- * the same one, but for constants, which take the other's. Only functions that the library calls while it describes a kernel use
- * these. A mistake, such as a sum of f32 and i32, makes planning fail with CKL_INTERNAL and a sentence.
+ * A function on values does not compute: it writes down, in the kernel, that each thread is to. So C's if and for run
+ * while the kernel is described, once, and a choice between values is ckl_val_select(). Types are f32, i32 and
+ * predicates; both operands have the same one, but for constants, which take the other's. Only functions that the
+ * library calls while it describes a kernel use these. A mistake, such as a sum of f32 and i32, makes planning fail
+ * with CKL_INTERNAL and a sentence.
  */
 #ifndef CUTEKERNELLIB_VALUES_H
 #define CUTEKERNELLIB_VALUES_H

@@ -1,17 +1,17 @@
 /*
- * arithmetic.c - values of programs, and instructions that compute without memory or other lanes, taken from the rules of
- * the IR: every op, every type.
+ * arithmetic.c - values of programs, and instructions that compute without memory or other lanes, taken from the rules
+ * of the IR: every op, every type.
  *
  * Results must not depend on what nobody promises:
- *   NaN       A NaN that arithmetic makes has fixed bits; those that are moved or whose sign is changed, and all of f64,
- *             keep what the hardware likes. So floats that come from bits, NEG, ABS, f64 arithmetic and conversions to f32
- *             and f64 have their NaNs replaced by 1 before anything else sees them (number_of).
+ *   NaN       A NaN that arithmetic makes has fixed bits; those that are moved or whose sign is changed, and all of
+ *             f64, keep what the hardware likes. So floats that come from bits, NEG, ABS, f64 arithmetic and
+ *             conversions to f32 and f64 have their NaNs replaced by 1 before anything else sees them (number_of).
  *   DIV, REM  divisors of integers are made odd: 0 is a fault.
- *   i16       what NEG, ABS, DIV and REM take is odd, so not -32768: the assembler keeps its negative, 32768, in 32 bits.
+ *   i16       what NEG, ABS, DIV and REM take is odd, so not -32768: the assembler keeps its negative in 32 bits.
  *   ABS       of any signed type takes odd numbers, too: the assembler takes its result for one that is not negative.
- *   shifts    of 16 bits are by less than 2^16, others by less than 2^31: ptxas 13.0 keeps the low 16 bits of an amount that
- *             it knows, so that shl.b16 by 65536 shifts by nothing.
- *             SHL of an i64 takes odd numbers: of a u32 that was converted just before, ptxas 13.0 shifts the sign instead.
+ *   shifts    of 16 bits are by less than 2^16, others by less than 2^31: ptxas 13.0 keeps the low 16 bits of an amount
+ *             that it knows, so that shl.b16 by 65536 shifts by nothing.
+ *             SHL of an i64 takes odd numbers: ptxas 13.0 shifts the sign of a u32 that was just converted.
  *   PACK      of no constants: ptxas 13.0 makes a half that is a known negative number positive, with a sign in the
  *             instruction that uses it, and loses that in fma(v, v, v).
  *   inexact   RSQRT, RCP_APPROX, EX2, LG2, TANH, SIN, COS are absent: each GPU has its own last bits.

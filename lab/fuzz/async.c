@@ -1,6 +1,6 @@
 /*
- * async.c - copies by others than the thread: cp.async, bulk copies, TMA, clusters. Each statement has mbarriers of its own,
- * which complete one phase, or two where it says so.
+ * async.c - copies by others than the thread: cp.async, bulk copies, TMA, clusters. Each statement has mbarriers of its
+ * own, which complete one phase, or two where it says so.
  */
 #include "lab/fuzz/program.h"
 

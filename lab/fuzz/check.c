@@ -111,7 +111,7 @@ static bool is_written_before(const ir_kernel *kernel, int index, int reg)
     return false;
 }
 
-/* A predicate may keep a wgmma from reading its accumulators, so ir_verify() lets them be; here they must be something. */
+/* A predicate may keep a wgmma from reading its accumulators, so ir_verify() lets them be; here they need values. */
 static bool has_accumulators(const ir_kernel *kernel)
 {
     for (int i = 0; i < kernel->inst_count; i++) {

@@ -1,6 +1,6 @@
 /*
- * control.c - branches and loops. Values made inside end with the block; what leaves it is assigned to variables that exist
- * before. A loop ends after at most LOOP_MAX rounds, each thread by itself where the count differs.
+ * control.c - branches and loops. Values made inside end with the block; what leaves it is assigned to variables that
+ * exist before. A loop ends after at most LOOP_MAX rounds, each thread by itself where the count differs.
  */
 #include "lab/fuzz/program.h"
 

@@ -1,11 +1,11 @@
 /*
  * fuzz.h - random kernels, executed on several devices whose memory must be the same bit for bit.
  *
- * Program I of a seed is always the same. FUZZ_BATCH programs in a row share one kernel, one for each cluster of the grid,
- * because compiling is what costs time on a GPU; ptxas takes more for each program if there are more than that. A program
- * ends by storing every value that it has; all it reads and writes lies in a slice of the batch's memory. Where slices
- * differ, or a batch fails, its programs are run one by one, and what still differs is made as short as it can be
- * (fuzz_minimise).
+ * Program I of a seed is always the same. FUZZ_BATCH programs in a row share one kernel, one for each cluster of the
+ * grid, because compiling is what costs time on a GPU; ptxas takes more for each program if there are more than that. A
+ * program ends by storing every value that it has; all it reads and writes lies in a slice of the batch's memory. Where
+ * slices differ, or a batch fails, its programs are run one by one, and what still differs is made as short as it can
+ * be (fuzz_minimise).
  *
  * What no program contains is listed in fuzz_absent, and the results that are made comparable in arithmetic.c.
  */
@@ -47,7 +47,7 @@ typedef struct fuzz_batch {
 fuzz_kind fuzz_kind_of(fuzz_set set, int64_t number);
 ir_target fuzz_target_of(fuzz_set set, int64_t number);
 
-/* Describes and verifies the kernel of `count` programs from `first` on, which are of one batch. Free it in any case. */
+/* Describes and verifies the kernel of `count` programs from `first` on, all of one batch. Free it in any case. */
 ckl_status fuzz_describe(fuzz_set set, int64_t first, int count, fuzz_batch *batch);
 void fuzz_batch_free(fuzz_batch *batch);
 
@@ -60,7 +60,7 @@ ckl_status fuzz_execute(ckl_device *device, const fuzz_batch *batch, const ir_ke
 /* Can the device execute kernels for the target? */
 bool fuzz_takes(const ckl_device *device, ir_target target);
 
-/* The devices to compare; the first is the reference, and must be an emulator: it says which shorter programs are sound. */
+/* The devices to compare; the first is the reference, an emulator: it says which shorter programs are sound. */
 typedef struct fuzz_devices {
     ckl_device *const *all;
     int count;

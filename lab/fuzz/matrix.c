@@ -1,11 +1,12 @@
 /*
- * matrix.c - tensor cores and the instructions that feed them. 16-bit operands are +-0.5 to 1.75 in steps of an eighth or a
- * quarter, others +-0.5 to 2 or any bytes, and accumulators begin as small whole numbers: sums of 16-bit operands are exact, so
- * their rounding, which differs between GPUs, is not asked. Programs for sm_90a run on Hopper alone: there some operands and
- * accumulators are of any size, zeros, subnormals, infinities and NaNs among them, and every bit of the sum counts.
+ * matrix.c - tensor cores and the instructions that feed them. 16-bit operands are +-0.5 to 1.75 in steps of an eighth
+ * or a quarter, others +-0.5 to 2 or any bytes, and accumulators begin as small whole numbers: sums of 16-bit operands
+ * are exact, so their rounding, which differs between GPUs, is not asked. Programs for sm_90a run on Hopper alone:
+ * there some operands and accumulators are of any size, zeros, subnormals, infinities and NaNs among them, and every
+ * bit of the sum counts.
  *
- * A wgmma takes A from registers that were loaded for it alone. ptxas (13.0) writes a register that holds a constant only
- * just before the wgmma, even if a store or an mma uses the same register earlier.
+ * A wgmma takes A from registers that were loaded for it alone. ptxas (13.0) writes a register that holds a constant
+ * only just before the wgmma, even if a store or an mma uses the same register earlier.
  */
 #include "lab/fuzz/program.h"
 
@@ -85,8 +86,8 @@ static void load_a(program *p, ir_type type, val a[4])
 }
 
 /*
- * New registers with one of two numbers, or 0; sums of integers begin anywhere. The numbers are used for nothing else: of a
- * value that is used again ptxas 13.0 may make the accumulator itself.
+ * New registers with one of two numbers, or 0; sums of integers begin anywhere. The numbers are used for nothing else:
+ * of a value that is used again ptxas 13.0 may make the accumulator itself.
  */
 static void accumulators(program *p, ir_type from, int count, val *d)
 {
@@ -183,7 +184,7 @@ static int extent_of(placement x, int rows, bool major)
     return rows / 8 * x.stride + atom;
 }
 
-/* Offsets are multiples of what the swizzle repeats after; closer together, or with a smaller swizzle, if they do not fit. */
+/* Offsets are multiples of what the swizzle repeats after; closer, or with a smaller swizzle, if they do not fit. */
 static placement choose_placement(program *p, int rows, bool major)
 {
     static const int spans[] = { 0, 128, 64, 32 };

@@ -2,8 +2,8 @@
  * memory.c - accesses of every width to global and shared memory, atomics, barriers.
  *
  * Every result is the same in any order of the threads: a thread has 16 bytes of its own; elsewhere atomics of one
- * statement are of one kind that commutes, on words of their own, and their old values are not looked at. Floats that are
- * added are small whole numbers.
+ * statement are of one kind that commutes, on words of their own, and their old values are not looked at. Floats that
+ * are added are small whole numbers.
  */
 #include "lab/fuzz/program.h"
 

@@ -1,8 +1,8 @@
 /*
- * minimise.c - the shortest kernel that still shows a symptom. What is tried: without a run of instructions, halves first;
- * without an IF or LOOP around what it holds; with results that are constants; with smaller constants. The symptom says
- * whether what is left is sound: the emulator finds missing barriers and unwritten registers. What ends a loop stays in it, for
- * an endless one would run to its budget, again and again.
+ * minimise.c - the shortest kernel that still shows a symptom. What is tried: without a run of instructions, halves
+ * first; without an IF or LOOP around what it holds; with results that are constants; with smaller constants. The
+ * symptom says whether what is left is sound: the emulator finds missing barriers and unwritten registers. What ends a
+ * loop stays in it, for an endless one would run to its budget, again and again.
  */
 #include <string.h>
 
@@ -252,8 +252,8 @@ static int place_operands(const ir_inst *inst)
 }
 
 /*
- * Marks the registers that addresses are made of. They stay as they are: if threads that stored side by side came to store
- * to one place, which of them is last would be a difference of its own.
+ * Marks the registers that addresses are made of. They stay as they are: if threads that stored side by side came to
+ * store to one place, which of them is last would be a difference of its own.
  */
 static bool *find_places(const ir_kernel *k)
 {

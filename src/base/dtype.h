@@ -42,7 +42,7 @@ static inline float f32_from_bf16(uint16_t bits)
     return float_of_bits((uint32_t)bits << 16);
 }
 
-/* Without branches, so that loops become vectors. The product moves the exponent and makes subnormals normal, exactly. */
+/* Without branches, so that loops become vectors. The product moves the exponent, makes subnormals normal: exact. */
 static inline float f32_from_f16(uint16_t bits)
 {
     const uint32_t magnitude = bits & 0x7fff, wide = bits_of_float(float_of_bits(magnitude << 13) * 0x1p112F);

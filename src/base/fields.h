@@ -69,8 +69,8 @@ void fields_default(field_table table, void *object);
  *     ""         numbers: not negative, or finite floats; types: any of elements
  *     "1..2^16"  from 1 to 65536; a bound may be left out
  *     "f32 f16"  one of these types or, of an int, numbers
- * After a ? the field may be 0, and then gets its default. CKL_INVALID: "rope: theta=0.5 is not in 1..2^60". Text whose range is a ?
- * is not printed where it is the default.
+ * After a ? the field may be 0, and then gets its default. CKL_INVALID: "rope: theta=0.5 is not in 1..2^60". Text whose
+ * range is a ? is not printed where it is the default.
  */
 ckl_status fields_check(field_table table, const char *what, void *object);
 

@@ -7,8 +7,8 @@
 
 /*
  * The path of `name`, "" or with a slash before it, in the library's folder of this user's cache:
- * $XDG_CACHE_HOME/cutekernellib, or $HOME/.cache/cutekernellib. Returns its length, as snprintf() does; -1 where neither
- * variable holds an absolute path.
+ * $XDG_CACHE_HOME/cutekernellib, or $HOME/.cache/cutekernellib. Returns its length, as snprintf() does; -1 where
+ * neither variable holds an absolute path.
  */
 int folder_cache_path(const char *name, char *path, size_t bytes);
 

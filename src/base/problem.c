@@ -7,7 +7,8 @@
 enum { PAIRS_MAX = 64 };
 
 /*
- * The end of the word that starts at `at`: the first space or # outside of quotes and parentheses. NULL: one is not closed.
+ * The end of the word that starts at `at`: the first space or # outside of quotes and parentheses. NULL: one is not
+ * closed.
  */
 static const char *word_end(const char *at)
 {

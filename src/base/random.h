@@ -3,7 +3,7 @@
 
 #include <stdint.h>
 
-/* SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014). The state is the seed at first. */
+/* SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014). *state begins as the seed. */
 static inline uint64_t random_next(uint64_t *state)
 {
     uint64_t x = *state += 0x9e3779b97f4a7c15;

@@ -22,7 +22,7 @@
 /* Writes the sentence of ckl_error() and returns status. The arguments may include ckl_error() itself. */
 ckl_status status_fail(ckl_status status, const char *format, ...) CKL_PRINTF(2, 3);
 
-/* Until it is told otherwise, this thread writes no sentences: a ranking of configs is refused a hundred times and tells one reason. */
+/* Until told otherwise, this thread writes no sentences: a ranking of configs is refused often and tells one reason. */
 void status_mute(bool mute);
 
 /* Forgets this thread's sentence. */

@@ -11,7 +11,10 @@
 
 /* MMA atoms */
 
-/* What atoms that differ in n and in the types of A and B have in common; M, threads and where A and B lie follow from the op. */
+/*
+ * What atoms that differ in n and in the types of A and B have in common; M, threads and where A and B lie follow from
+ * the op.
+ */
 typedef struct mma_form {
     ir_op op;
     int k;

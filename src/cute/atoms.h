@@ -1,8 +1,8 @@
 /*
  * atoms.h - the instructions of CuTe as data: one row each, under CuTe's names.
  *
- * A thread-value layout maps (thread,value) to an index of the tile that the instruction sees: MMA tiles are column-major,
- * (M,K), (N,K) and (M,N); copies count bits. The rows are those of CuTe's MMA_Traits and Copy_Traits.
+ * A thread-value layout maps (thread,value) to an index of the tile that the instruction sees: MMA tiles are
+ * column-major, (M,K), (N,K) and (M,N); copies count bits. The rows are those of CuTe's MMA_Traits and Copy_Traits.
  */
 #pragma once
 

@@ -1,4 +1,4 @@
-/* cluster_allreduce.c - word i * senders + s of a buffer is value i of warp s: neighbouring lanes read neighbouring words. */
+/* cluster_allreduce.c - word i * senders + s of a buffer is value i of warp s: neighbouring lanes read neighbours. */
 #include "cute/cluster_allreduce.h"
 
 #include "cute/tensor.h"
@@ -32,8 +32,8 @@ cluster_allreduce make_cluster_allreduce(const char *name, int threads, int clus
 }
 
 /*
- * A phase of a barrier completes when one thread has announced the bytes of all senders and these bytes have arrived; in a
- * single CTA, when all warps have arrived.
+ * A phase of a barrier completes when one thread has announced the bytes of all senders and these bytes have arrived;
+ * in a single CTA, when all warps have arrived.
  */
 void cluster_allreduce_init(const cluster_allreduce *m)
 {

@@ -29,8 +29,8 @@ cute_loop cute_loop_begin(val start, val count, val step);
 void cute_loop_end(cute_loop *loop);
 
 /*
- * Cleanups of the C variables that hold a block open: one that is still open when its variable goes was left by C's break,
- * return or goto. The body's instructions would then stand in a block without end, so this is an error.
+ * Cleanups of the C variables that hold a block open: one that is still open when its variable goes was left by C's
+ * break, return or goto. The body's instructions would then stand in a block without end, so this is an error.
  */
 void cute_block_left(const bool *open);
 void cute_loop_left(cute_loop *loop);

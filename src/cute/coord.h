@@ -1,4 +1,7 @@
-/* coord.h - coordinates and shapes written as plain lists: coord(m, _, 3) mixes C integers, IR values, tuples and wildcards. */
+/*
+ * coord.h - coordinates and shapes written as plain lists: coord(m, _, 3) mixes C integers, IR values, tuples and
+ * wildcards.
+ */
 #pragma once
 
 #include "cute/layout.h"

@@ -24,7 +24,7 @@ static bool is_contiguous(layout memory, vectors v)
     return true;
 }
 
-/* The order that begins with what lies side by side in memory; false if vectors of that length do not cover the tensor. */
+/* The order that begins with what lies side by side in memory; false if vectors of that length miss some elements. */
 static bool common_order(layout memory, int64_t length, vectors *v)
 {
     layout side_by_side = max_common_layout(memory, memory), vector, rest[2], all = compact(leaf(static_size(memory)));

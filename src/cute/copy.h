@@ -4,16 +4,16 @@
 #include "cute/tensor.h"
 
 /*
- * Copies of tensors of equal size between registers and memory, element i to element i, converting the type on the way, in the
- * widest vectors (up to 16 bytes) that the memory's layout and the alignment allow. Elements may be visited in another order
- * for that, one that both layouts share (max_common_layout): registers ordered by columns take rows of memory as vectors. align
- * is what the caller promises for the memory's address in bytes; vectors never exceed it.
+ * Copies of tensors of equal size between registers and memory, element i to element i, converting the type on the way,
+ * in the widest vectors (up to 16 bytes) that the memory's layout and the alignment allow. Elements may be visited in
+ * another order for that, one that both layouts share (max_common_layout): registers ordered by columns take rows of
+ * memory as vectors. align is what the caller promises for the memory's address in bytes; vectors never exceed it.
  */
 void tensor_copy(tensor from, tensor to, int align);
 
 /*
- * Bulk copies by one thread, of contiguous tensors whose bytes and addresses are multiples of 16; sizes may be dynamic. A load
- * completes on the mbarrier, a store belongs to the thread's bulk group: tma_store_commit(), tma_store_wait().
+ * Bulk copies by one thread, of contiguous tensors whose bytes and addresses are multiples of 16; sizes may be dynamic.
+ * A load completes on the mbarrier, a store belongs to the thread's bulk group: tma_store_commit(), tma_store_wait().
  */
 void bulk_load(tensor gX, tensor sX, val barrier);
 void bulk_store(tensor sX, tensor gX);

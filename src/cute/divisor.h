@@ -1,6 +1,7 @@
 /*
- * divisor.h - division of numbers below 2^31 by sizes that are known at the launch: a product and a shift instead of some twenty
- * instructions. n / d == (n * factor / 2^32 + n) >> shift; after Granlund and Montgomery, "Division by invariant integers", 1994.
+ * divisor.h - division of numbers below 2^31 by sizes that are known at the launch: a product and a shift instead of
+ * some twenty instructions. n / d == (n * factor / 2^32 + n) >> shift; after Granlund and Montgomery, "Division by
+ * invariant integers", 1994.
  */
 #pragma once
 

@@ -20,8 +20,8 @@ typedef struct dynamic_scheduler {
 } dynamic_scheduler;
 
 /*
- * Allocates slots and barriers. Fetch number n writes slot n % slots: before it, all threads of the cluster must have read
- * what fetch n - slots brought.
+ * Allocates slots and barriers. Fetch number n writes slot n % slots: before it, all threads of the cluster must have
+ * read what fetch n - slots brought.
  */
 dynamic_scheduler make_dynamic_scheduler(const char *name, val counter, val count, val clusters, int cluster,
                                          int slots);
@@ -30,7 +30,7 @@ int64_t scheduler_bytes(int slots);
 /* By one thread; fence_mbarrier_init() and a barrier of the CTA or cluster must follow. */
 void scheduler_init(const dynamic_scheduler *t);
 
-/* Fetches item number `fetch` of this cluster: 0, 1, ... up to the first that is `count` or more. By one thread of each CTA. */
+/* Fetches item number `fetch` of this cluster: 0, 1, ... to the first of `count` or more. By one thread of each CTA. */
 void scheduler_fetch(const dynamic_scheduler *t, val fetch);
 
 /* The item that a fetch brought, u32, for any thread; waits for it. `count` or more: there are no more items. */

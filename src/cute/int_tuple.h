@@ -1,9 +1,9 @@
 /*
  * int_tuple.h - integer tuples, nested: the shapes, strides and coordinates of CuTe.
  *
- * A tuple is an immutable tree in the memory of the description under way (ir_alloc), so it is passed by pointer and never
- * freed. Leaves are IR values: constants are static integers and fold; registers are dynamic ones, and arithmetic on them
- * appends instructions to the current kernel.
+ * A tuple is an immutable tree in the memory of the description under way (ir_alloc), so it is passed by pointer and
+ * never freed. Leaves are IR values: constants are static integers and fold; registers are dynamic ones, and arithmetic
+ * on them appends instructions to the current kernel.
  */
 #pragma once
 
@@ -43,8 +43,9 @@ int_tuple append_mode(int_tuple t, int_tuple mode); // a leaf first becomes a tu
 int_tuple take_modes(int_tuple t, int begin, int end);
 
 /*
- * Arithmetic on leaves. Static operands fold, and a result beyond 64 bits is ir_fail()'s. Dynamic ones are emitted in the
- * wider type of the two. Division and remainder are of x >= 0 by y > 0; by a power of two they are a shift and a mask.
+ * Arithmetic on leaves. Static operands fold, and a result beyond 64 bits is ir_fail()'s. Dynamic ones are emitted in
+ * the wider type of the two. Division and remainder are of x >= 0 by y > 0; by a power of two they are a shift and a
+ * mask.
  */
 val int_add(val x, val y);
 val int_mul(val x, val y);

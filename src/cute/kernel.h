@@ -1,10 +1,10 @@
 /*
- * kernel.h - the language of kernel files: short names for what src/ir and src/cute build. Only kernel files, and skeletons
- * that are most of a kernel, include it.
+ * kernel.h - the language of kernel files: short names for what src/ir and src/cute build. Only kernel files, and
+ * skeletons that are most of a kernel, include it.
  *
- * C's own for and if run while the kernel is described; LOOP, IF and FOREVER are control flow of the kernel. A value that
- * changes inside them is a variable(), set with assign(). Every name here records the line of the kernel file that uses it,
- * for the emulator's reports, the debugger and the profiler.
+ * C's own for and if run while the kernel is described; LOOP, IF and FOREVER are control flow of the kernel. A value
+ * that changes inside them is a variable(), set with assign(). Every name here records the line of the kernel file that
+ * uses it, for the emulator's reports, the debugger and the profiler.
  */
 #pragma once
 
@@ -53,14 +53,15 @@
 #define cta_z()        (HERE, ir_sreg(IR_CTA_Z))
 #define grid_x()       (HERE, ir_sreg(IR_GRID_X))
 #define cluster_rank() (HERE, ir_sreg(IR_CLUSTER_RANK))
+#define cycles()       (HERE, ir_sreg(IR_CLOCK)) // of the SM, low 32 bits
 
 /* The same in warpgroups of 128 threads; the number is uniform in the warp, and known to be. */
 #define warpgroup()        div(warp(), imm(4))
 #define warpgroup_thread() rem(thread(), imm(128))
 
 /*
- * Where one of them is in an arrangement: thread_at(thread(), 1, lanes, rows) is the row of thread 0, lanes, 2 * lanes, ...
- * The first size runs fastest.
+ * Where one of them is in an arrangement: thread_at(thread(), 1, lanes, rows) is the row of thread 0, lanes, 2 * lanes,
+ * ... The first size runs fastest.
  */
 #define thread_at(i, mode, ...) AT_HERE(tensor_thread_at(i, shape(__VA_ARGS__), mode))
 
@@ -123,7 +124,7 @@
 #define describing()                (!ir_failed())
 #define describe_fail(...)          (HERE, ir_fail(__VA_ARGS__))
 #define describe_alloc(count, size) ir_alloc(count, size)
-#define scalar_param(type, name)    (HERE, ir_scalar_param(type, name)) // one that params_of() has declared, by its name
+#define scalar_param(type, name)    (HERE, ir_scalar_param(type, name)) // that params_of() has declared
 #define share_begin()               ir_share_begin()                    // equal arithmetic is emitted once, until
 #define share_end()                 ir_share_end()                      // ... here: ir/build.h
 
@@ -200,11 +201,12 @@
 #define mbarrier_init(barrier, arrivals)      (HERE, ir_mbarrier_init(barrier, 0, arrivals))
 #define mbarrier_expect(barrier, bytes)       (HERE, ir_mbarrier_expect(barrier, 0, bytes))
 #define mbarrier_wait(barrier, parity)        (HERE, ir_mbarrier_wait(barrier, 0, parity))
-#define mbarrier_arrive_at(peer)              (HERE, ir_mbarrier_arrive(IR_SHARED_CLUSTER, peer, 0)) // of another CTA: mapa()
+#define mbarrier_arrive_at(peer)              (HERE, ir_mbarrier_arrive(IR_SHARED_CLUSTER, peer, 0)) // peer: mapa()
 #define store_async(peer, offset, barrier, x) (HERE, ir_store_async(peer, offset, barrier, x))
-#define atomic_add(address, x)                (HERE, ir_atomic(IR_GLOBAL, IR_SCOPE_GPU, IR_RED_ADD, address, 0, x, (val){ 0 }))
+#define atomic_add(address, x)                atomic_of(IR_RED_ADD, address, x)
 #define red_max(address, x)                   (HERE, ir_reduce(IR_GLOBAL, IR_SCOPE_GPU, IR_RED_MAX, address, 0, x))
-#define atomic_exchange(address, x)           (HERE, ir_atomic(IR_GLOBAL, IR_SCOPE_GPU, IR_RED_EXCH, address, 0, x, (val){ 0 }))
+#define atomic_exchange(address, x)           atomic_of(IR_RED_EXCH, address, x)
+#define atomic_of(op, address, x)             (HERE, ir_atomic(IR_GLOBAL, IR_SCOPE_GPU, op, address, 0, x, (val){ 0 }))
 
 /*
  * Accesses to global memory by which CTAs wait for each other, all at gpu scope: who acquires what another released

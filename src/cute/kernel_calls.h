@@ -1,7 +1,7 @@
 /*
- * kernel_calls.h - the end of kernel.h, which alone includes it: functions of src/cute under their own names, called at the
- * line of the kernel file. A macro does not expand within itself, so that the name inside is the function. Functions of layouts
- * are not listed: they make no instructions.
+ * kernel_calls.h - the end of kernel.h, which alone includes it: functions of src/cute under their own names, called at
+ * the line of the kernel file. A macro does not expand within itself, so that the name inside is the function.
+ * Functions of layouts are not listed: they make no instructions.
  */
 #pragma once
 

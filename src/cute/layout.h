@@ -1,9 +1,9 @@
 /*
  * layout.h - CuTe's layout algebra: functions from coordinates to indices, by shape and stride.
  *
- * The algebra is that of NVIDIA's CuTe (CUTLASS, "02_layout_algebra"): the same names, the same results as functions of the
- * index. Coordinates run with the first mode fastest. Operations that CuTe leaves undefined end in ir_fail() with a sentence
- * that names the operation and the layouts; the result is then some harmless layout.
+ * The algebra is that of NVIDIA's CuTe (CUTLASS, "02_layout_algebra"): the same names, the same results as functions of
+ * the index. Coordinates run with the first mode fastest. Operations that CuTe leaves undefined end in ir_fail() with a
+ * sentence that names the operation and the layouts; the result is then some harmless layout.
  *
  * Integers may be dynamic where nothing is said. "Static" operations end in ir_fail() for a dynamic layout.
  */
@@ -12,8 +12,8 @@
 #include "cute/int_tuple.h"
 
 /*
- * Sw<B,M,S>: xors B bits of an index, from bit M+S up, into the bits from M up; with S < 0 the bits from M up into those
- * from M-S up. B == 0 is the identity. 0 <= B <= |S|, 0 <= M.
+ * Sw<B,M,S>: xors B bits of an index, from bit M+S up, into the bits from M up; with S < 0 the bits from M up into
+ * those from M-S up. B == 0 is the identity. 0 <= B <= |S|, 0 <= M.
  */
 typedef struct swizzle {
     int bits, base, shift;
@@ -66,9 +66,9 @@ val slice_offset(int_tuple coord, layout a);    // the index of the fixed ones, 
 layout coalesce(layout a);
 
 /*
- * a o b: the layout of b's shape with index a(b(coord)). b's indices must lie in a's domain, and each mode of b must step
- * evenly through the modes of a. Dynamic: a's modes that b reaches, but the last, must be static; b may be dynamic where a is
- * of a single mode. By mode: one layout per leading top mode of a; further modes of a stay as they are.
+ * a o b: the layout of b's shape with index a(b(coord)). b's indices must lie in a's domain, and each mode of b must
+ * step evenly through the modes of a. Dynamic: a's modes that b reaches, but the last, must be static; b may be dynamic
+ * where a is of a single mode. By mode: one layout per leading top mode of a; further modes of a stay as they are.
  */
 layout composition(layout a, layout b);
 layout composition_by_mode(layout a, int count, const layout *b);
@@ -81,7 +81,10 @@ layout complement_within(layout a, val cosize_of_hi); // the same, of a dynamic 
 layout right_inverse(layout a);
 layout left_inverse(layout a);
 
-/* The vector: longest run on which a and b agree; r with a(r(i)) == b(r(i)) == i up to a common offset. Static, may be 1:0. */
+/*
+ * The vector: longest run on which a and b agree; r with a(r(i)) == b(r(i)) == i up to a common offset. Static, may be
+ * 1:0.
+ */
 layout max_common_layout(layout a, layout b);
 
 /*
@@ -118,5 +121,5 @@ layout recast_layout(layout a, int old_bits, int new_bits);
 void layout_print(layout a, text *out);
 const char *layout_text(layout a); // the same, in the memory of the description
 
-/* Reads a layout without swizzle; a shape alone is compact. *end is where reading stopped. False: ir_fail() says why. */
+/* Reads a layout without swizzle; a shape alone is compact. *end is where it stopped. False: ir_fail() says why. */
 bool layout_parse(const char *string, const char **end, layout *out);

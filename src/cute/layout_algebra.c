@@ -110,8 +110,8 @@ static const char *add_steps(left_layout *a, int mode, val shape, val stride, fl
 }
 
 /*
- * One integer of b through the modes of a: each mode of a that b's steps reach gives a mode of the result, until b's extent
- * is used up. `stride` is b's step in units of the current mode of a.
+ * One integer of b through the modes of a: each mode of a that b's steps reach gives a mode of the result, until b's
+ * extent is used up. `stride` is b's step in units of the current mode of a.
  */
 static const char *compose_mode(left_layout *a, val shape, val stride, flat_layout *out)
 {

@@ -77,7 +77,9 @@ layout max_common_layout(layout a, layout b)
 {
     layout inverse = right_inverse(without_swizzle(b)), vector;
     int64_t run = unbroken(b, unbroken(a, common_run(without_swizzle(a), inverse)));
-    if (run < 2 || compose(inverse, compact(leaf(run)), &vector) != NULL)
+    const int64_t most = layout_is_static(a) ? static_size(a) : INT64_MAX; // b may have more
+    run = min_i64(run, most);
+    if (run < 2 || compose(inverse, compact(leaf(run)), &vector) != NULL || cosize(vector) > most)
         return make_layout(leaf(1), leaf(0));
     return vector;
 }

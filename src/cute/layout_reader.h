@@ -1,5 +1,6 @@
 /*
- * layout_reader.h - reads integers, tuples and layouts out of a longer text: the tables of atoms, the layout calculator.
+ * layout_reader.h - reads integers, tuples and layouts out of a longer text: the tables of atoms, the layout
+ * calculator.
  *
  * Every function skips spaces first. A failure is false, and ir_fail() gets the position, counted from 1.
  */

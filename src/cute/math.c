@@ -83,7 +83,7 @@ val log_f32(val x)
     return ir_select(ordinary, log, ir_unary(IR_LG2, x));
 }
 
-/* NOTE: lg2.approx is off by 2^-22 near 1 (PTX ISA), where the logarithm is smaller than that: four terms of its series there. */
+/* NOTE: lg2.approx is off by 2^-22 near 1 (PTX ISA), where the logarithm is smaller: four terms of its series there. */
 val log_half(val x)
 {
     static const double p[] = { -0.25, 1.0 / 3, -0.5, 1 };

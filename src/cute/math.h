@@ -30,8 +30,8 @@ val normal_cdf_f32(val x);
 val pow_f32(val x, val y);
 
 /*
- * Sine and cosine of |x| <= 2^22 within 2^-22, relative, near their zeros too; NaN for what is larger or infinite. Enough
- * for rotary embeddings, where x is a position times a frequency of at most 1.
+ * Sine and cosine of |x| <= 2^22 within 2^-22, relative, near their zeros too; NaN for what is larger or infinite.
+ * Enough for rotary embeddings, where x is a position times a frequency of at most 1.
  */
 void sincos_f32(val x, val *sine, val *cosine);
 

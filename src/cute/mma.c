@@ -25,8 +25,8 @@ const char *mma_sync_atom(ckl_dtype factors)
 /* Partitions */
 
 /*
- * ((THREAD,ATOMS_M,ATOMS_N), VALUE, REST_ROWS, REST_COLS) over a tile: CuTe's thrfrg. Every copy of the atom along N reads
- * the same A, and along M the same B.
+ * ((THREAD,ATOMS_M,ATOMS_N), VALUE, REST_ROWS, REST_COLS) over a tile: CuTe's thrfrg. Every copy of the atom along N
+ * reads the same A, and along M the same B.
  */
 static layout thread_fragments(const tiled_mma *mma, mma_operand operand, layout tile)
 {
@@ -123,8 +123,8 @@ static bool is_rounded_to(tensor acc, tensor rA)
 }
 
 /*
- * Eight neighbouring values of C, those of 16 columns, are the eight of A's step along K in the same order (atoms.c). The N
- * atoms of mma.sync are 8 columns each, those of wgmma all of them.
+ * Eight neighbouring values of C, those of 16 columns, are the eight of A's step along K in the same order (atoms.c).
+ * The N atoms of mma.sync are 8 columns each, those of wgmma all of them.
  */
 void accumulators_to_A(tensor acc, ckl_dtype dtype, tensor rA)
 {
@@ -286,7 +286,7 @@ static void packed_registers(tensor r, int64_t i, int64_t j, val *out)
             out[v / 2] = ir_bitcast(IR_U32, ir_pack(pair, elements[v], elements[v + 1]));
 }
 
-/* Does t have rows x cols operands of the atom, of `values` per thread each, or words of them? Descriptors have no values. */
+/* Does t have rows x cols operands of the atom, of `values` a thread each, or words of them? Descriptors have none. */
 static bool is_operand(tensor t, mma_source from, ckl_dtype dtype, int64_t values, int64_t rows, int64_t cols)
 {
     int first = t.memory == DMEM ? 0 : 1;

@@ -1,8 +1,8 @@
 /*
  * mma.h - tiled matrix multiply-accumulate: an atom (one instruction) repeated over the warps or warpgroups of a CTA.
  *
- * Partitions are computed from the atom's thread-value layouts (atoms.h) by layout algebra, as CuTe's TiledMMA does. `tid` is
- * the thread's index among those of the tiled MMA. A is (M,K), B is (N,K), C is (M,N).
+ * Partitions are computed from the atom's thread-value layouts (atoms.h) by layout algebra, as CuTe's TiledMMA does.
+ * `tid` is the thread's index among those of the tiled MMA. A is (M,K), B is (N,K), C is (M,N).
  */
 #pragma once
 
@@ -55,9 +55,9 @@ tensor descriptors_B(const tiled_mma *mma, tensor sB);
 
 /*
  * acc += A * B over all of MMA_K; where accumulate (a predicate) is false, acc = A * B.
- * wgmma takes descriptors, its RS atoms A as a fragment, and is asynchronous, between mma_fence() and mma_wait(): fragments of
- * A must stay as they are until then. mma.sync takes fragments, and so does UniversalFMA, by which each thread multiplies alone.
- * mma.sync and UniversalFMA always accumulate.
+ * wgmma takes descriptors, its RS atoms A as a fragment, and is asynchronous, between mma_fence() and mma_wait():
+ * fragments of A must stay as they are until then. mma.sync takes fragments, and so does UniversalFMA, by which each
+ * thread multiplies alone. mma.sync and UniversalFMA always accumulate.
  */
 void gemm(const tiled_mma *mma, tensor tCrA, tensor tCrB, tensor acc, val accumulate);
 void mma_fence(void);
@@ -65,8 +65,8 @@ void mma_commit(void);
 void mma_wait(int pending);
 
 /*
- * Tiles between shared memory and fragments, 8x8 matrices of 16 bits at a time, or as many bytes of wider and narrower elements
- * (ldmatrix, K-major). Fragments of f32 are converted. C, of 16-bit elements, may also lie by columns.
+ * Tiles between shared memory and fragments, 8x8 matrices of 16 bits at a time, or as many bytes of wider and narrower
+ * elements (ldmatrix, K-major). Fragments of f32 are converted. C, of 16-bit elements, may also lie by columns.
  */
 void ldmatrix_A(const tiled_mma *mma, tensor sA, val tid, tensor rA);
 void ldmatrix_B(const tiled_mma *mma, tensor sB, val tid, tensor rB);

@@ -1,9 +1,9 @@
 /*
  * pipeline.h - a ring of stages in shared memory between a producer (TMA) and consumers, guarded by pairs of mbarriers.
  *
- * full[s] completes when the producer's bytes of stage s have arrived, empty[s] when every consumer has released it. Phases:
- * a barrier's k-th completion has parity (k-1)&1. A consumer starts at parity 0; a producer at parity 1, which a fresh
- * barrier counts as completed already: every stage starts empty.
+ * full[s] completes when the producer's bytes of stage s have arrived, empty[s] when every consumer has released it.
+ * Phases: a barrier's k-th completion has parity (k-1)&1. A consumer starts at parity 0; a producer at parity 1, which
+ * a fresh barrier counts as completed already: every stage starts empty.
  */
 #pragma once
 

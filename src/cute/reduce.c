@@ -113,8 +113,8 @@ int64_t cta_reduce_bytes(int threads)
     return (int64_t)SLOT_BYTES * max_i64(threads / 32, 16); // a cluster has at most 16 CTAs
 }
 
-/* Every warp reduces its lanes, and tells all the others. False: there are no others, or the call is wrong. */
-static bool share_warps(const reduction *r, int threads, int64_t scratch, val *values)
+/* Every warp reduces its lanes, and tells all others at a barrier. False: there are no others, or the call is wrong. */
+static bool share_warps(const reduction *r, int threads, val barrier, int64_t scratch, val *values)
 {
     int warps = threads / 32;
     if (threads % 32 || r->count > REDUCE_VALUES_MAX)
@@ -127,41 +127,57 @@ static bool share_warps(const reduction *r, int threads, int64_t scratch, val *v
     ir_if(ir_compare(IR_EQ, ir_sreg(IR_LANE), ir_u32(0)));
     write_slot(r, IR_SHARED, slot_address(scratch, ir_sreg(IR_WARP)), values);
     ir_end_if();
-    ir_bar_sync(ir_u32(0), threads);
+    ir_bar_sync(barrier, threads);
     return true;
 }
 
-/* As many lanes as the largest power of two read a warp's values each; some combine them with those of one of the others. */
-static void reduce_warps(const reduction *r, int warps, int64_t scratch, val *values)
+/*
+ * As many lanes as the largest power of two read one warp's values each, from slot `first` on; some combine them with
+ * those of another.
+ */
+static void reduce_warps(const reduction *r, int warps, val first, int64_t scratch, val *values)
 {
     const int width = (int)power_of_two_floor(warps);
     val reader = ir_binary(IR_REM, ir_sreg(IR_LANE), ir_u32(width)), other[REDUCE_VALUES_MAX];
-    read_slot(r, slot_address(scratch, reader), values);
+    val slot = ir_binary(IR_ADD, reader, first);
+    read_slot(r, slot_address(scratch, slot), values);
     if (width < warps) {
         ir_if(ir_compare(IR_LT, reader, ir_u32(warps - width)));
         for (int i = 0; i < r->count; i++)
             other[i] = ir_reg(values[i].type);
-        read_slot(r, slot_address(scratch, ir_binary(IR_ADD, reader, ir_u32(width))), other);
+        read_slot(r, slot_address(scratch, ir_binary(IR_ADD, slot, ir_u32(width))), other);
         r->combine(values, other, r->user);
         ir_end_if();
     }
     warp_reduce(r, width, values);
 }
 
+/* first: the slot of the first of these warps. */
+static void reduce_at(const reduction *r, int threads, val barrier, val first, int64_t scratch, val *values)
+{
+    if (!share_warps(r, threads, barrier, scratch, values))
+        return;
+    reduce_warps(r, threads / 32, first, scratch, values);
+    ir_bar_sync(barrier, threads); // the slots may be written again
+}
+
 void cta_reduce(const reduction *r, int threads, int64_t scratch, val *values)
 {
-    if (!share_warps(r, threads, scratch, values))
-        return;
-    reduce_warps(r, threads / 32, scratch, values);
-    ir_bar_sync(ir_u32(0), threads); // the slots may be written again
+    reduce_at(r, threads, ir_u32(0), ir_u32(0), scratch, values);
+}
+
+void cta_reduce_groups(const reduction *r, int threads, int barrier, int64_t scratch, val *values)
+{
+    val warps = ir_u32(threads / 32), group = ir_binary(IR_DIV, ir_sreg(IR_WARP), warps);
+    reduce_at(r, threads, ir_binary(IR_ADD, group, ir_u32(barrier)), ir_binary(IR_MUL, group, warps), scratch, values);
 }
 
 void cta_reduce_to_warp(const reduction *r, int threads, int64_t scratch, val *values)
 {
-    if (!share_warps(r, threads, scratch, values))
+    if (!share_warps(r, threads, ir_u32(0), scratch, values))
         return;
     ir_if(ir_compare(IR_EQ, ir_sreg(IR_WARP), ir_u32(0)));
-    reduce_warps(r, threads / 32, scratch, values);
+    reduce_warps(r, threads / 32, ir_u32(0), scratch, values);
     ir_end_if();
 }
 

@@ -16,8 +16,8 @@ enum { REDUCE_VALUES_MAX = 8 };
 typedef void reduce_combine(val *into, const val *other, void *user);
 
 /*
- * Combines the values of all lanes whose numbers differ in bits from `low` to below `high`, both powers of two; all of them hold the
- * result.
+ * Combines the values of all lanes whose numbers differ in bits from `low` to below `high`, both powers of two; all of
+ * them hold the result.
  */
 typedef void reduce_lanes(val *values, int low, int high, void *user);
 
@@ -28,7 +28,7 @@ typedef struct reduction {
     reduce_lanes *over_lanes; // cheaper than combine() for one bit after the other; NULL: there is nothing
 } reduction;
 
-/* Over a thread's own registers, in f32: of the elements, of their products. Pairwise: the error grows with log2 of the size. */
+/* Over a thread's own registers, in f32: of elements, or of products. Pairwise: the error grows with log2 of them. */
 val fragment_sum(tensor rX);
 val fragment_dot(tensor rX, tensor rY);
 
@@ -48,13 +48,19 @@ val warp_scan(val x);
 int64_t cta_reduce_bytes(int threads);
 void cta_reduce(const reduction *r, int threads, int64_t scratch, val *values);
 
-/* The same, where only the first warp needs the result. It may be called once with a scratch. */
+/*
+ * Over each group of `threads` neighbouring threads of the CTA, a multiple of 32. Group g meets at named barrier
+ * `barrier` + g. scratch: for all threads of the CTA.
+ */
+void cta_reduce_groups(const reduction *r, int threads, int barrier, int64_t scratch, val *values);
+
+/* The same as cta_reduce(), where only the first warp needs the result. It may be called once with a scratch. */
 void cta_reduce_to_warp(const reduction *r, int threads, int64_t scratch, val *values);
 
 /* Call before a reduction over the CTAs of a cluster: all have started, so that their shared memory may be written. */
 void cluster_meet(int cluster);
 
-/* Over a cluster of `cluster` CTAs whose threads already agree (after cta_reduce()); same scratch size, other memory. */
+/* Over a cluster of `cluster` CTAs whose threads already agree (after cta_reduce()); as much scratch, but another. */
 void cluster_reduce(const reduction *r, int cluster, int64_t scratch, val *values);
 
 /*

@@ -1,4 +1,4 @@
-/* staging.c - the order of a staged store: write, fence, barrier, store by one thread, wait before the buffer is reused. */
+/* staging.c - the order of a staged store: write, fence, barrier, store by one thread, wait before the next use. */
 #include "cute/staging.h"
 
 #include "cute/tma.h"

@@ -21,9 +21,9 @@ typedef struct staged_store {
 /* Before writing: waits until at most `pending` stores still read their buffers. */
 void staging_wait(const staged_store *s, int pending);
 
-/* The body of STAGED_STORE: what all have written is visible to the async proxy. Its end closes a bulk group, maybe empty. */
+/* The body of STAGED_STORE: what all have written is visible to the async proxy. It closes a group, maybe empty. */
 void staging_begin(const staged_store *s);
 void staging_end(void);
 
-/* The same for the last store of a CTA: its end also waits until the buffer has been read, because a CTA's memory ends with it. */
+/* The same for the last store of a CTA: its end also waits until the buffer is read, as a CTA's memory ends with it. */
 void staging_end_last(void);

@@ -60,21 +60,21 @@ tensor tensor_slice(tensor t, int_tuple coordinate); // WILDCARD modes stay
 tensor tensor_local_tile(tensor t, int_tuple tiler,
                          int_tuple coordinate); // the tile at a coordinate; WILDCARD: (TILE...,REST)
 /*
- * The elements of t at the coordinates of cT, which has as many modes. One partition of coordinates then serves all tensors
- * of a shape, and the element that a predicate tests is the one that is accessed.
+ * The elements of t at the coordinates of cT, which has as many modes. One partition of coordinates then serves all
+ * tensors of a shape, and the element that a predicate tests is the one that is accessed.
  */
 tensor tensor_at_coordinates(tensor t, tensor cT);
 
 /*
- * Thread tid's elements of a tensor that is tiled by the layout of threads: (REST...). Mode i of threads runs along mode i
- * of t.
+ * Thread tid's elements of a tensor that is tiled by the layout of threads: (REST...). Mode i of threads runs along
+ * mode i of t.
  */
 tensor tensor_local_partition(tensor t, layout threads, val tid);
 tensor tensor_with_layout(tensor t, layout a); // the same elements by another layout
 
 /*
- * Where number i is in an arrangement of so many by so many (static): get<mode>(idx2crd(i, shape)) of CuTe. For threads, lanes
- * and warps that stand in rows; the last mode has what is left.
+ * Where number i is in an arrangement of so many by so many (static): get<mode>(idx2crd(i, shape)) of CuTe. For
+ * threads, lanes and warps that stand in rows; the last mode has what is left.
  */
 val tensor_thread_at(val i, int_tuple shape, int mode);
 
@@ -84,7 +84,7 @@ void tensor_set(tensor t, int_tuple coordinate, val x);
 
 void tensor_fill(tensor rT, val x);
 
-/* The byte address of an element; of element i of a static tensor as an address that many elements share and a distance. */
+/* The byte address of an element; of element i of a static tensor as an address that many share and a distance. */
 val tensor_address(tensor t, int_tuple coordinate);
 val tensor_address_near(tensor t, int64_t i, int64_t *offset);
 

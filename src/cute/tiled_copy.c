@@ -225,8 +225,8 @@ static bool begins_with_vectors(layout a, int64_t values)
 }
 
 /*
- * Do the values of each instruction lie side by side in memory, at multiples of their number? Where strides are dynamic, the
- * caller promises the multiples.
+ * Do the values of each instruction lie side by side in memory, at multiples of their number? Where strides are
+ * dynamic, the caller promises the multiples.
  */
 static void check_vectors(const execution *x, tensor t, int64_t values)
 {
@@ -366,7 +366,7 @@ static void run_plain(const execution *x)
     (x->to.memory == RMEM ? run_load : run_store)(x);
 }
 
-/* Between which memories an atom copies, in any order. A plain one may also go the other way, and from or to global memory. */
+/* Between which memories an atom copies, in any order. A plain one may also go the other way, and to or from global. */
 static const struct way {
     ir_op op;
     tensor_memory from, to;

@@ -17,16 +17,16 @@ typedef struct tiled_copy {
 } tiled_copy;
 
 /*
- * Every thread of `threads`, a layout from coordinates to thread numbers, moves a block of `values`, a layout from coordinates
- * to value numbers. As in CuTe, the tile has the blocks side by side: threads (8,4):(4,1) and values (1,8):(8,1) make 8 x 32.
- * An unknown atom, or one that does not divide threads and values: ir_fail().
+ * Every thread of `threads`, a layout from coordinates to thread numbers, moves a block of `values`, a layout from
+ * coordinates to value numbers. As in CuTe, the tile has the blocks side by side: threads (8,4):(4,1) and values
+ * (1,8):(8,1) make 8 x 32. An unknown atom, or one that does not divide threads and values: ir_fail().
  */
 tiled_copy make_tiled_copy(const char *atom, ckl_dtype dtype, layout threads, layout values);
 
 /* "UniversalCopy<128>": the plain atom of so many elements, at most 16 bytes. */
 const char *universal_copy(ckl_dtype dtype, int elements);
 
-/* The operands of an MMA, m x k, n x k and m x n in all: values are in the order of its fragments, which need no retile(). */
+/* The operands of an MMA, m x k, n x k and m x n: values are in the order of its fragments, which need no retile(). */
 tiled_copy make_tiled_copy_A(const char *atom, ckl_dtype dtype, const tiled_mma *mma, int m, int k);
 tiled_copy make_tiled_copy_B(const char *atom, ckl_dtype dtype, const tiled_mma *mma, int n, int k);
 tiled_copy make_tiled_copy_C(const char *atom, ckl_dtype dtype, const tiled_mma *mma, int m, int n);
@@ -39,11 +39,11 @@ tensor partition_S(const tiled_copy *c, tensor t, val tid); // ((ATOM,REST),REST
 tensor partition_D(const tiled_copy *c, tensor t, val tid); // ((ATOM,REST),REST_M,REST_N...)
 
 /*
- * Runs the atom on partitions of equal size: value i of the source to value i of the destination, converted where one of them
- * is in registers. Plain atoms go between registers and memory, in either direction, cp.async from global to shared memory,
- * ldmatrix and stmatrix between shared memory and registers; ldmatrix leaves elements packed in registers of u32. Everything
- * is loaded before anything is converted. Layouts are static; memory of plain atoms may have one dynamic distance, between
- * its vectors.
+ * Runs the atom on partitions of equal size: value i of the source to value i of the destination, converted where one
+ * of them is in registers. Plain atoms go between registers and memory, in either direction, cp.async from global to
+ * shared memory, ldmatrix and stmatrix between shared memory and registers; ldmatrix leaves elements packed in
+ * registers of u32. Everything is loaded before anything is converted. Layouts are static; memory of plain atoms may
+ * have one dynamic distance, between its vectors.
  */
 void copy_tiled(const tiled_copy *c, tensor from, tensor to);
 

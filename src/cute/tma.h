@@ -33,20 +33,21 @@ tma_copy make_tma(val map, ckl_dtype dtype, int rank, int rows, int cols, int sw
 tma_copy make_tma_box(val map, ckl_dtype dtype, int rank, const int *box, const int *step, int swizzle_bytes);
 
 /*
- * In im2col mode, of a tensor of channels, columns, rows (, slices) and images: a tile is some pixels, its rows, by some channels.
- * The launch gives the corners of the places (param_tensor); step: from one place to the next along each mode.
+ * In im2col mode, of a tensor of channels, columns, rows (, slices) and images: a tile is some pixels, its rows, by
+ * some channels. The launch gives the corners of the places (param_tensor); step: from one place to the next along each
+ * mode.
  */
 tma_copy make_tma_im2col(val map, ckl_dtype dtype, int rank, int pixels, int channels, const int *step,
                          int swizzle_bytes);
 
-/* place: the first pixel's column, row (, slice) and image; offsets: what is added to all, of a tap, without the image's. */
+/* place: the first pixel's column, row (, slice) and image; offsets: what a tap adds to all of them but the image. */
 void tma_load_im2col(const tma_copy *tma, tensor sTile, val channel, const val *place, const val *offsets, val barrier,
                      val multicast_mask);
 
-/* Issued by one thread. row and col are element coordinates in the global tensor; mask: 0, or the CTAs that get the box. */
+/* Issued by one thread. row and col are of elements of the global tensor; mask: 0, or the CTAs that get the box. */
 void tma_load(const tma_copy *tma, tensor sTile, val row, val col, val barrier, val multicast_mask);
 void tma_store(const tma_copy *tma, tensor sTile, val row, val col);
-/* The same in one of the matrices of a global tensor of more modes, given by `count` further coordinates, nearest first. */
+/* The same in one of the matrices of a global tensor of more modes, at `count` further coordinates, nearest first. */
 void tma_load_of(const tma_copy *tma, tensor sTile, val row, val col, int count, const val *outer, val barrier,
                  val multicast_mask);
 void tma_store_of(const tma_copy *tma, tensor sTile, val row, val col, int count, const val *outer);

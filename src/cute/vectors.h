@@ -1,11 +1,11 @@
-/* vectors.h - guarded accesses of whole vectors of global or shared memory: packed, and all loads issued before the first use. */
+/* vectors.h - guarded accesses of whole vectors of global or shared memory: packed, all loads before the first use. */
 #pragma once
 
 #include "cute/tensor.h"
 
 /*
- * The registers of one access: n of `type`, each of `per` elements. 16-bit floats travel in pairs, smaller elements in words
- * of 32 bits, all others alone.
+ * The registers of one access: n of `type`, each of `per` elements. 16-bit floats travel in pairs, smaller elements in
+ * words of 32 bits, all others alone.
  */
 typedef struct words {
     ir_type type;
@@ -21,8 +21,9 @@ val words_filled(words w, ckl_dtype dtype, double value); // a word of elements 
 void words_pack(words w, ckl_dtype dtype, const val *elements, val *stored); // elements of dtype, or f32 for floats
 
 /*
- * A vector of up to four words that begins `bytes` (u32) after the start of twice as many, and before their middle: selects
- * shift by whole words, a permute of two neighbours by bytes. Elements of so many bytes begin at multiples of their size.
+ * A vector of up to four words that begins `bytes` (u32) after the start of twice as many, and before their middle:
+ * selects shift by whole words, a permute of two neighbours by bytes. Elements of so many bytes begin at multiples of
+ * their size.
  */
 typedef struct words_cut {
     val shifted[8], selector;
@@ -40,8 +41,8 @@ typedef struct vector_at {
 } vector_at;
 
 /*
- * Loads `count` vectors of `vec` elements (up to 16 bytes) of the memory's dtype and cache into count * vec registers of
- * that type or another. Vectors whose guard is false become `fill`.
+ * Loads `count` vectors of `vec` elements (up to 16 bytes) of the memory's dtype and cache into count * vec registers
+ * of that type or another. Vectors whose guard is false become `fill`.
  */
 void vectors_load(const vector_at *at, int count, int vec, tensor memory, const val *out, double fill);
 

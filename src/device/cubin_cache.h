@@ -28,10 +28,11 @@ typedef struct cubin_cache_sums {
 #define CUBIN_CACHE_BYTES_MAX (INT64_C(256) << 20)
 
 /*
- * Opens the folder that CKL_CACHE names, or $XDG_CACHE_HOME/cutekernellib, or $HOME/.cache/cutekernellib, and makes it where it
- * is absent. At most bytes_max stay in it. CKL_UNSUPPORTED with a sentence: CKL_CACHE=off, there is no such folder, or it may
- * not be trusted. It must be this user's, and nobody else may write to it; the folders above it are this user's or root's, no
- * symbolic links, and nobody else may write to them either, unless they are sticky as /tmp is.
+ * Opens the folder that CKL_CACHE names, or $XDG_CACHE_HOME/cutekernellib, or $HOME/.cache/cutekernellib, and makes it
+ * where it is absent. At most bytes_max stay in it. CKL_UNSUPPORTED with a sentence: CKL_CACHE=off, there is no such
+ * folder, or it may not be trusted. It must be this user's, and nobody else may write to it; the folders above it are
+ * this user's or root's, no symbolic links, and nobody else may write to them either, unless they are sticky as /tmp
+ * is.
  */
 ckl_status cubin_cache_open(int64_t bytes_max, cubin_cache **cache);
 

@@ -149,7 +149,7 @@ static void cuda_unload(ckl_device *d, device_kernel *kernel)
     heap_free(kernel);
 }
 
-/* What is kept on disk goes by its text, of which what the first line tells people is no part: many configs have the same kernels. */
+/* What is kept on disk goes by its text but the first line, which is for people: many configs have the same kernels. */
 static const char *code_of(const text *ptx)
 {
     return strchr(text_data(ptx), '\n') + 1;

@@ -47,8 +47,8 @@ static ckl_status find_functions(void *library, cuda_driver *found)
 }
 
 /*
- * The version is the API's. The name behind the symbolic link libcuda.so.1 has that of the driver, whose compiler may be another
- * one; where there is no such link, the date of the file tells drivers apart.
+ * The version is the API's. The name behind the symbolic link libcuda.so.1 has that of the driver, whose compiler may
+ * be another one; where there is no such link, the date of the file tells drivers apart.
  */
 static void name_driver(const cuda_driver *found, char text[CUDA_DRIVER_TEXT_BYTES])
 {

@@ -1,4 +1,4 @@
-/* cuda_module.c - PTX becomes a module: a cubin of the cache, one that the driver links and the cache keeps, or neither. */
+/* cuda_module.c - PTX becomes a module: a cubin of the cache, or one that the driver links and the cache may keep. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,8 +10,9 @@
 enum { JIT_LOG_BYTES = 4096, MADE_BY_BYTES = CUDA_DRIVER_TEXT_BYTES + 32 };
 
 /*
- * Compiles PTX; on failure the sentence carries the compiler's own words. NOTE: modules are compiled one at a time, libraries by as many
- * threads as ask: on an H200 of 16 cores (driver 580) 45 kernels of gemm took 6.3 s as modules, 0.49 s as libraries.
+ * Compiles PTX; on failure the sentence carries the compiler's own words. NOTE: modules are compiled one at a time,
+ * libraries by as many threads as ask: on an H200 of 16 cores (driver 580) 45 kernels of gemm took 6.3 s as modules,
+ * 0.49 s as libraries.
  */
 static ckl_status compile(ckl_device *d, const char *name, const char *ptx, cuda_code *code)
 {
@@ -40,7 +41,7 @@ static cubin_key key_of(const ckl_device *d, const char *ptx)
     return cubin_cache_key(made_by, ptx);
 }
 
-/* A module of the cubin that is kept; false: there is none that the driver takes. One that it refuses is replaced by linking. */
+/* A module of the cubin that is kept; false: there is none that the driver takes. A refused one is linked anew. */
 static bool load_kept(ckl_device *d, const char *name, const cubin_key *key, cuda_code *code)
 {
     size_t bytes;

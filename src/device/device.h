@@ -27,9 +27,9 @@ typedef enum tensor_map_swizzle {
 enum { TENSOR_MAP_PIXEL_MODES = TENSOR_MAP_RANK_MAX - 2 };
 
 /*
- * In im2col mode modes are channels, columns, rows, slices and images, as many as rank says, and box is { channels, pixels, 1, .. }:
- * pixels whose places go, by `step`, from lower[] to size - 1 + upper[] along each mode, over the ends of rows, slices and images;
- * a load adds an offset to all of them. What is then outside of the tensor is zeros.
+ * In im2col mode modes are channels, columns, rows, slices and images, as many as rank says, and box is { channels,
+ * pixels, 1, .. }: pixels whose places go, by `step`, from lower[] to size - 1 + upper[] along each mode, over the ends
+ * of rows, slices and images; a load adds an offset to all of them. What is then outside of the tensor is zeros.
  */
 typedef struct tensor_map_desc {
     void *address;                       // multiple of 16
@@ -50,7 +50,7 @@ static inline int tensor_map_step(const tensor_map_desc *desc, int mode)
     return desc->step[mode] ? desc->step[mode] : 1;
 }
 
-/* One launch. Threads, cluster and shared memory come from the kernel; so does overlap with the previous one (GRID_WAIT). */
+/* One launch. Threads, cluster and shared memory are the kernel's; so is overlap with the launch before (GRID_WAIT). */
 typedef struct device_launch {
     int64_t grid[3];     // CTAs
     void *const *params; // one pointer per ir_param, to its value

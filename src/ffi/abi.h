@@ -1,6 +1,7 @@
 /*
- * abi.h - what the exported functions need of the TVM FFI C ABI (apache-tvm-ffi 0.1) and of DLPack: nothing is linked, who
- * loads the library brings the functions. Names and numbers are those of tvm/ffi/c_api.h and dlpack.h, both Apache License 2.0.
+ * abi.h - what the exported functions need of the TVM FFI C ABI (apache-tvm-ffi 0.1) and of DLPack: nothing is linked,
+ * who loads the library brings the functions. Names and numbers are those of tvm/ffi/c_api.h and dlpack.h, both Apache
+ * License 2.0.
  */
 #pragma once
 

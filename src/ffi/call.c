@@ -1,6 +1,6 @@
 /*
- * call.c - every operator as a function of the TVM FFI, __tvm_ffi_ckl_softmax(problem, x, mask, y, dy, dx), and several in
- * one call.
+ * call.c - every operator as a function of the TVM FFI, __tvm_ffi_ckl_softmax(problem, x, mask, y, dy, dx), and several
+ * in one call.
  *
  * The problem is a line or the bytes of a desc (problem.h). Then comes what the operator's args hold, in their order:
  * tensors of DLPack, None where the problem has none, and numbers; a workspace is the plan's own. A tensor needs the
@@ -78,7 +78,10 @@ static bool has_gaps(const DLTensor *tensor, int64_t span, const plan_tensor *t)
     return given == wanted && product_i64(wanted, tensor->dtype.bits / 8) == bytes;
 }
 
-/* Do the same modes lie otherwise? Modes are told apart by their sizes: where two are equal, or in another order, nothing is known. */
+/*
+ * Do the same modes lie otherwise? Modes are told apart by their sizes: where two are equal, or in another order,
+ * nothing is known.
+ */
 static bool has_other_strides(const DLTensor *tensor, const plan_tensor *t)
 {
     bool other = false;

@@ -1,17 +1,17 @@
 /*
- * describe.c - what a binding asks once: operators, problems and their tensors, plans, devices. Functions of the TVM FFI whose
- * results are strings of JSON or text, so that a binding needs none of the library's structs.
+ * describe.c - what a binding asks once: operators, problems and their tensors, plans, devices. Functions of the TVM
+ * FFI whose results are strings of JSON or text, so that a binding needs none of the library's structs.
  *
  *     ckl_version()                         as ckl_version()
  *     ckl_operators()                       [{"name", "summary", "fields": [...], "tensors": [...], "numbers": [...]}]
  *     ckl_problem(operator, line)           the bytes of the desc of a problem line without the operator's name
  *     ckl_tensors(operator, problem)        [{"name", "dtype", "shape", "stride", "output", "optional", "absent"}]
  *     ckl_plan(operator, problem, device type, device id)       the text of its plan
- *     ckl_explain(operator, problem, device type, device id)    a line for each implementation: its config, or why it declines
+ *     ckl_explain(operator, problem, device type, device id)    a line for each implementation: its config, or why not
  *     ckl_device(device type, device id)    {"id", "name", "compute_capability", "sm_count", "memory_bytes"}
  *     ckl_synchronize(device type, device id)                   waits for the default stream
  *     ckl_prepare(device type, device id, lines)                ckl_warm() of problem lines, a line each
- *     ckl_leave()                           before the caller's interpreter goes: calls of other threads do not return any more
+ *     ckl_leave()                           before the caller's interpreter goes: calls of other threads never return
  */
 #include <string.h>
 

@@ -5,7 +5,7 @@
 
 enum { ALIGNMENT = 256 }; // of what a device gives; a block keeps its place modulo this
 
-/* Memory of the host that one or more tensors of a call have, and its copy. The parts of a joint projection share a block. */
+/* Memory of the host that one or more tensors of a call have, and its copy. Parts of a joint projection share one. */
 typedef struct block {
     unsigned char *begin, *end;
     void *device;

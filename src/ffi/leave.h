@@ -1,4 +1,4 @@
-/* leave.h - threads that are at work when their interpreter leaves. They could not return into it, so they stay in the library. */
+/* leave.h - threads that are at work when their interpreter leaves: they cannot return into it, so they stay. */
 #pragma once
 
 /* From now on calls of other threads do not return; they end with the process. The calling thread's do. */

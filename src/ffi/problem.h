@@ -1,4 +1,4 @@
-/* problem.h - a problem as a caller through the FFI gives it: its line, or the bytes of the desc that was made of one. */
+/* problem.h - a problem as a caller through the FFI gives it: its line, or the bytes of the desc that it became. */
 #pragma once
 
 #include "ffi/value.h"
@@ -11,7 +11,7 @@ typedef union ffi_desc {
 } ffi_desc;
 
 /*
- * Bytes: op->desc_bytes of them. Text: a problem line without the operator's name, "outer=4 n=128"; then the desc is checked, and
- * impl= and config= are CKL_INVALID.
+ * Bytes: op->desc_bytes of them. Text: a problem line without the operator's name, "outer=4 n=128"; then the desc is
+ * checked, and impl= and config= are CKL_INVALID.
  */
 CKL_MUST_USE ckl_status ffi_problem(const operator_info *op, const TVMFFIAny *value, ffi_desc *desc);

@@ -82,7 +82,7 @@ val ir_tensor_map_param(const char *name);
 /* Sets the box that a tensor map parameter moves; again only to the same box. */
 void ir_tensor_map_set(val map, ir_tensor_map wanted);
 
-/* Shared memory: returns the byte offset of a new allocation; ir_smem_address() is base + offset. align is a power of two. */
+/* Shared memory: the byte offset of a new allocation; ir_smem_address() is base + offset. align is a power of two. */
 int64_t ir_smem_alloc(const char *name, int64_t bytes, int64_t align);
 val ir_smem_address(int64_t offset);
 

@@ -2,8 +2,8 @@
  * ir.h - the kernel IR: typed registers, instructions close to PTX's, structured control flow.
  *
  * A kernel is one flat list of instructions executed by every thread of every CTA. IF, ELSE, END_IF and LOOP, BREAK,
- * END_LOOP nest properly, so lanes of a warp that diverge at an IF reconverge at its END_IF. Registers are unlimited and
- * mutable: an instruction may write a register that another has written before.
+ * END_LOOP nest properly, so lanes of a warp that diverge at an IF reconverge at its END_IF. Registers are unlimited
+ * and mutable: an instruction may write a register that another has written before.
  */
 #pragma once
 
@@ -92,10 +92,12 @@ typedef enum ir_sreg_kind {
 } ir_sreg_kind;
 
 /*
- * The instructions. Columns: name, text, class. Operands are listed as out <- in; attributes in [brackets] are fields of
- * ir_inst. "Converged" instructions want every lane of the warp (warpgroup, CTA, cluster: as stated) to arrive together.
+ * The instructions. Columns: name, text, class. Operands are listed as out <- in; attributes in [brackets] are fields
+ * of ir_inst. "Converged" instructions want every lane of the warp (warpgroup, CTA, cluster: as stated) to arrive
+ * together.
  *
- * Arithmetic, `type` of operands and result unless stated. f16, bf16 and pairs have ADD, SUB, MUL, FMA, NEG, ABS, MIN, MAX.
+ * Arithmetic, `type` of operands and result unless stated. f16, bf16 and pairs have ADD, SUB, MUL, FMA, NEG, ABS, MIN,
+ * MAX.
  *   MOV            d <- s
  *   ADD SUB MUL    d <- x, y             integers wrap; floats round to nearest
  *   FMA            d <- x, y, z          x*y+z; floats fused, integers mad.lo
@@ -106,17 +108,17 @@ typedef enum ir_sreg_kind {
  *   AND OR XOR     d <- x, y             integers and predicates
  *   AND_OR         d <- x, y, z          (x & y) | z of 32 bits, by one instruction; y and z are constants
  *   SHL SHR        d <- x, n             n is u32/i32; SHR of signed types is arithmetic; n >= width gives 0 (or sign)
- *   PRMT           d <- x, y, s          byte permute of 32-bit words: byte i of d is byte (s >> 4i & 7) of x (0..3) and y (4..7),
- *                                        or its sign in all bits where s >> 4i & 8
+ *   PRMT           d <- x, y, s          byte permute of 32-bit words: byte i of d is byte (s >> 4i & 7) of x (0..3)
+ *                                        and y (4..7), or its sign in all bits where s >> 4i & 8
  *   COMPARE        p <- x, y             [mode] ir_compare_kind; `type` is that of the operands
  *   SELECT         d <- p, x, y          p ? x : y
- *   CONVERT        d <- x                [from] source type, `type` result. float->int truncates and saturates, int->float
- *                                        and narrowing float round to nearest even, int->int wraps or extends by source
- *                                        sign. 8-bit floats convert as one element: e4m3/e5m2 in the low byte of U16,
- *                                        or to F16X2 as two
+ *   CONVERT        d <- x                [from] source type, `type` result. float->int truncates and saturates,
+ *                                        int->float and narrowing float round to nearest even, int->int wraps or
+ *                                        extends by source sign. 8-bit floats convert as one element: e4m3/e5m2 in the
+ *                                        low byte of U16, or to F16X2 as two
  *   BITCAST        d <- x                same bits, same width, other type
- *   PACK           d <- lo, hi           pair from two 16-bit floats, or from two f32 (rounded, one cvt); u64 from two u32;
- *                                        [from] the type of lo and hi
+ *   PACK           d <- lo, hi           pair from two 16-bit floats, or from two f32 (rounded, one cvt); u64 from two
+ *                                        u32; [from] the type of lo and hi
  *   UNPACK         lo, hi <- x           [from] the type of x: pairs and u64; `type` of the results
  *   SQRT RCP       d <- x                f32, correctly rounded
  *   Approximate, f32 (errors of the hardware stated by the PTX ISA; the emulator rounds correctly):
@@ -125,44 +127,45 @@ typedef enum ir_sreg_kind {
  *   SREG           d <- ()               [mode] ir_sreg_kind; u32
  *   PARAM          d <- ()               [n] index of a scalar parameter; of a tensor map: its u64 generic address
  *
- * Memory. Addresses: u64 global, u32 shared, plus [offset] bytes. [n] elements (1, 2, 4; n * size <= 16 bytes) of `type`,
- * aligned to their whole size.
+ * Memory. Addresses: u64 global, u32 shared, plus [offset] bytes. [n] elements (1, 2, 4; n * size <= 16 bytes) of
+ * `type`, aligned to their whole size.
  *   LD             d0..dn-1 <- address   [space] [cache]; or [order] relaxed or acquire at [scope]
  *   ST             () <- address, s0..sn-1   [space] [cache]; or [order] relaxed or release at [scope]
  *   ATOM           d <- address, x (, y)     [space] [mode] ir_reduction [order] [scope]; CAS: x compare, y new
  *   RED            () <- address, x          as ATOM without a result; relaxed or release
- *   ST_ASYNC       () <- address, mbarrier, x    one 32- or 64-bit value to shared memory of a CTA of the cluster, both addresses
- *                                        made by MAPA for that CTA; its bytes complete on the mbarrier, and whoever waits
- *                                        for them sees what this thread did before
- *   CP_ASYNC       () <- shared, global, bytes   copies [n] = 4, 8 or 16 bytes; only `bytes` of them are read, the rest is 0;
- *                                        of 16 bytes L2 is filled with the 256 around them, at [mode] 1 with no more
+ *   ST_ASYNC       () <- address, mbarrier, x    one 32- or 64-bit value to shared memory of a CTA of the cluster,
+ *                                        both addresses made by MAPA for that CTA; its bytes complete on the mbarrier,
+ *                                        and whoever waits for them sees what this thread did before
+ *   CP_ASYNC       () <- shared, global, bytes   copies [n] = 4, 8 or 16 bytes; only `bytes` of them are read, the rest
+ *                                        is 0; of 16 bytes L2 is filled with the 256 around them, [mode] 1: no more
  *   CP_ASYNC_COMMIT, CP_ASYNC_WAIT [n]           groups of this thread; waits until at most n are pending
  *   FENCE          memory fence at [scope], acquire-release
- *   FENCE_PROXY_ASYNC   makes what this thread's ordinary accesses did, and what it knows of others', visible to TMA and
- *                                        wgmma: [mode] 0 in shared memory, 1 in global memory
+ *   FENCE_PROXY_ASYNC   makes what this thread's ordinary accesses did, and what it knows of others', visible to TMA
+ *                                        and wgmma: [mode] 0 in shared memory, 1 in global memory
  *   FENCE_MBARRIER_INIT makes this thread's MBARRIER_INITs visible to the cluster and to the async proxy
  *
- * Bulk copies and TMA (async proxy). The tensor map is a u64 address from PARAM. Coordinates are i32, innermost first, [n]
- * of them. The shared address is 128-byte aligned (1024 for the 128-byte swizzle).
+ * Bulk copies and TMA (async proxy). The tensor map is a u64 address from PARAM. Coordinates are i32, innermost first,
+ * [n] of them. The shared address is 128-byte aligned (1024 for the 128-byte swizzle).
  *   BULK_LOAD      () <- shared, global, bytes, mbarrier   1-D copy; all 16-byte multiples; completes on the mbarrier
  *   BULK_STORE     () <- global, shared, bytes             1-D copy of the thread's bulk group
- *   TMA_LOAD       () <- shared, map, mbarrier, mask, c0..cn-1    completes box bytes on the mbarrier; mask is a u32 (constant
- *                                        0: no multicast), else bit r gives the box to CTA r, at the same CTA-relative
- *                                        shared address and mbarrier; [cache] is a hint, too; [mode] 1: through a map of
- *                                        im2col mode, [n]-2 u32 offsets stand before c0
+ *   TMA_LOAD       () <- shared, map, mbarrier, mask, c0..cn-1    completes box bytes on the mbarrier; mask is a u32
+ *                                        (constant 0: no multicast), else bit r gives the box to CTA r, at the same
+ *                                        CTA-relative shared address and mbarrier; [cache] is a hint, too; [mode] 1:
+ *                                        through a map of im2col mode, [n]-2 u32 offsets stand before c0
  *   TMA_STORE      () <- map, shared, c0..cn-1   part of the thread's bulk group; reads through the async proxy;
  *                                        [mode] 1 adds to memory instead of storing
  *   BULK_COMMIT    closes the thread's bulk group
  *   BULK_WAIT      [n] pending groups allowed; [mode] 1: until the sources were read, 0: until complete
  *   TMA_PREFETCH   () <- map             prefetches the descriptor
  *   PREFETCH       () <- global          brings the line there to L2, as BULK_PREFETCH does
- *   BULK_PREFETCH  () <- global, bytes   brings them to L2, both multiples of 16; no access: may stand before GRID_WAIT,
- *                                        because what a kernel before still writes goes through L2 too. sm_80: nothing
+ *   BULK_PREFETCH  () <- global, bytes   brings them to L2, both multiples of 16; no access: may stand before
+ *                                        GRID_WAIT, because what a kernel before still writes goes through L2 too.
+ *                                        sm_80: nothing
  *
  * mbarriers: 8 bytes of shared memory, u32 address + [offset]. Barriers in the CTA unless said.
  *   MBARRIER_INIT     () <- bar, count
- *   MBARRIER_ARRIVE   () <- bar          [space] IR_SHARED, or IR_SHARED_CLUSTER for a peer's; one arrival; release at cta scope
- *                                        (own) or cluster scope (peer)
+ *   MBARRIER_ARRIVE   () <- bar          [space] IR_SHARED, or IR_SHARED_CLUSTER for a peer's; one arrival; release at
+ *                                        cta scope (own) or cluster scope (peer)
  *   MBARRIER_EXPECT   () <- bar, bytes   arrive and expect `bytes` more of the current phase
  *   MBARRIER_WAIT     () <- bar, parity  until the phase of that parity has completed; acquires (see [scope])
  *   MBARRIER_TEST     p <- bar, parity   one try_wait; may fail spuriously
@@ -174,22 +177,22 @@ typedef enum ir_sreg_kind {
  *   CLUSTER_ARRIVE (release), CLUSTER_WAIT (acquire)   all threads of the cluster
  *   MAPA           d <- shared address, rank     the address in CTA `rank` of the cluster, for IR_SHARED_CLUSTER
  *   WARP_SYNC      all lanes
- *   SHUFFLE        d <- x, lane          [mode] ir_shuffle_kind; 32-bit x; [n] width (power of two, normally 32); converged warp
+ *   SHUFFLE        d <- x, lane          [mode] ir_shuffle_kind; 32-bit x; [n] width (power of two); converged
  *   VOTE           d <- p                [mode] ir_vote_kind; predicate, or u32 for BALLOT; converged warp
  *   REDUX          d <- x                [mode] ir_reduction ADD, MIN, MAX, AND, OR of i32/u32 over the warp; converged
  *   ELECT          p <- ()               true in one lane (the lowest); converged warp
  *
  * Matrix
- *   LDMATRIX       d0..dn-1 <- address   [n] = 1, 2, 4 matrices of 8x8 16-bit; lane 8i+r gives the address of row r of matrix
- *                                        i; [mode] 1 transposes; results u32
+ *   LDMATRIX       d0..dn-1 <- address   [n] = 1, 2, 4 matrices of 8x8 16-bit; lane 8i+r gives the address of row r of
+ *                                        matrix i; [mode] 1 transposes; results u32
  *   STMATRIX       () <- address, s0..sn-1   the inverse
- * Of one instruction A's rows and B's columns are 32 bytes of K, whatever their types: [from] of A and [from_b] of B. These
- * are the same type, or both 8-bit floats. f32 counts as tf32: its low 13 bits are ignored. Sums of i8 and u8 are i32 and
- * wrap, all others f32.
+ * Of one instruction A's rows and B's columns are 32 bytes of K, whatever their types: [from] of A and [from_b] of B.
+ * These are the same type, or both 8-bit floats. f32 counts as tf32: its low 13 bits are ignored. Sums of i8 and u8 are
+ * i32 and wrap, all others f32.
  *   MMA            d0..d3 <- a0..a3, b0, b1, c0..c3   m16 x n8; operands as u32; not of 8-bit floats
  *   WGMMA_FENCE    orders register accesses before the next WGMMA; converged warpgroup, as the next three
- *   WGMMA          d0..dk-1 <- a, b, scale_d, d0..dk-1   m64 x [n], k = n/2; a, b u64 descriptors; scale_d predicate (or
- *                                        constant): false ignores old d; [mode] bit 0: A is M-major, bit 1: B is
+ *   WGMMA          d0..dk-1 <- a, b, scale_d, d0..dk-1   m64 x [n], k = n/2; a, b u64 descriptors; scale_d predicate
+ *                                        (or constant): false ignores old d; [mode] bit 0: A is M-major, bit 1: B is
  *                                        N-major, 16-bit types alone; asynchronous
  *   WGMMA_RS       d.. <- a0..a3, b, scale_d, d..     A in registers, as u32
  *   WGMMA_COMMIT, WGMMA_WAIT [n]         groups of the warpgroup; waits until at most n are pending
@@ -200,7 +203,7 @@ typedef enum ir_sreg_kind {
  *                                        lane by lane; [match] links the partners
  *   EXIT           ends the active lanes
  *   TRAP           a fault of the kernel
- *   GRID_WAIT      waits for the kernel before (programmatic dependent launch); LAUNCH_DEPENDENTS lets the next one start
+ *   GRID_WAIT      waits for the kernel before (programmatic dependent launch); LAUNCH_DEPENDENTS lets the next start
  */
 #define IR_OPS(X)                                       \
     X(MOV, "mov", ALU)                                  \

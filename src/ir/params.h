@@ -20,7 +20,7 @@
 
 #include "ir/ir.h"
 
-/* A tensor in global memory as TMA sees it: modes innermost first; the first one is contiguous, its stride is not read. */
+/* A tensor in global memory as TMA sees it: modes innermost first; the first is contiguous, its stride is not read. */
 typedef struct param_tensor {
     const void *pointer;                       // NULL: not part of this launch
     int64_t size[IR_TENSOR_MAP_RANK_MAX];      // elements

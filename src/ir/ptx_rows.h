@@ -28,7 +28,8 @@
  *   h            the clamp operand of a shuffle
  *   j            a label of this instruction's own
  *
- * %o are the offsets of $O. Registers named %tp %th %tr %tf %tg (predicate, 16, 32, f32, f64) with 0 or 1 are scratch of one template.
+ * %o are the offsets of $O. Registers named %tp %th %tr %tf %tg (predicate, 16, 32, f32, f64) with 0 or 1 are scratch
+ * of one template.
  */
 #pragma once
 

@@ -23,8 +23,8 @@ enum { WARP_LANES = 32, GROUP_WARPS = 4 };
 typedef enum agreement { UNIFORM, UNSURE, DIVERGENT } agreement;
 
 /*
- * What is known of a value. A unit says that it numbers threads or warps: the value, or its low bits, grow by `unit` from
- * one warp to the next (32: tid, 1: the warp).
+ * What is known of a value. A unit says that it numbers threads or warps: the value, or its low bits, grow by `unit`
+ * from one warp to the next (32: tid, 1: the warp).
  */
 typedef struct spread {
     bool known;
@@ -220,8 +220,8 @@ static spread compute(const analysis *a, const ir_inst *inst)
 }
 
 /*
- * A register with one writer holds the value of that instruction. A register with several also tells which of them ran, so
- * it depends on the predicates around them. If their values are of different kinds, nothing sure is left.
+ * A register with one writer holds the value of that instruction. A register with several also tells which of them ran,
+ * so it depends on the predicates around them. If their values are of different kinds, nothing sure is left.
  */
 static void assign(analysis *a, int reg, spread value)
 {

@@ -330,7 +330,7 @@ static ckl_status check_bitcast(const ir_kernel *kernel, const ir_inst *inst)
     return CKL_OK;
 }
 
-/* PACK joins two values of half the width, or rounds two f32 into a pair; UNPACK splits, or widens a pair into two f32. */
+/* PACK joins two values of half the width, or rounds two f32 to a pair; UNPACK splits, or widens a pair to two f32. */
 static ckl_status check_halves(const ir_kernel *kernel, const ir_inst *inst)
 {
     bool packs = inst->op == IR_PACK;

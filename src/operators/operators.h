@@ -25,9 +25,10 @@ OPERATORS(X)
 #undef X
 
 /*
- * Defines an operator's table and its three public functions: OPERATOR(add, add, "y = alpha*a + beta*b") for ckl_add_plan(),
- * ckl_add_run() and ckl_add() of ckl_add_desc and ckl_add_args. The file has defined desc_fields, check(), tensors()
- * and implementations; for OPERATOR_OF_VIEW() also view(), which fills a view_type from a desc. More follows as .name = value.
+ * Defines an operator's table and its three public functions: OPERATOR(add, add, "y = alpha*a + beta*b") for
+ * ckl_add_plan(), ckl_add_run() and ckl_add() of ckl_add_desc and ckl_add_args. The file has defined desc_fields,
+ * check(), tensors() and implementations; for OPERATOR_OF_VIEW() also view(), which fills a view_type from a desc. More
+ * follows as .name = value.
  */
 #define OPERATOR(op, types, ...) OPERATOR_WITH(op, types, OPERATOR_PARTS, .summary = __VA_ARGS__)
 #define OPERATOR_OF_VIEW(op, types, view_type, ...) \
@@ -155,10 +156,11 @@ static inline operand operand_range(operand o, double low, double high)
 typedef enum operand_fill { FILL_INTEGERS, FILL_UNIFORM, FILL_NORMAL, FILL_HARD } operand_fill;
 
 /*
- * What the reference computes and where it writes: value[i] and the sum of the absolute values of the terms that made it, for
- * the bound. Of integer outputs the value is not yet truncated, and the magnitude is 0 where no float was rounded on the way.
- * A value of NaN with the magnitude REFERENCE_OPEN: the definition leaves the element open, and anything is right.
- * Elements first .. first+count-1 of a row of the output, where the operator leaves its slices to the default.
+ * What the reference computes and where it writes: value[i] and the sum of the absolute values of the terms that made
+ * it, for the bound. Of integer outputs the value is not yet truncated, and the magnitude is 0 where no float was
+ * rounded on the way. A value of NaN with the magnitude REFERENCE_OPEN: the definition leaves the element open, and
+ * anything is right. Elements first .. first+count-1 of a row of the output, where the operator leaves its slices to
+ * the default.
  */
 #define REFERENCE_OPEN (-INFINITY) // no sum of absolute values: a NaN of infinities that meet must be one
 typedef struct reference_slice {
@@ -176,8 +178,8 @@ typedef struct test_reject {
 } test_reject;
 
 /*
- * What a problem line fills, "gemm m=4096 n=4096 k=4096 a=f16": a struct that begins with the desc. Then come lists of which
- * prepare() makes the desc, and what is the laboratory's: numbers of a call, ranges of inputs.
+ * What a problem line fills, "gemm m=4096 n=4096 k=4096 a=f16": a struct that begins with the desc. Then come lists of
+ * which prepare() makes the desc, and what is the laboratory's: numbers of a call, ranges of inputs.
  */
 typedef struct operator_line {
     const operator_info *op;
@@ -186,7 +188,10 @@ typedef struct operator_line {
     ckl_status (*prepare)(void *problem); // makes the desc; it is checked then. NULL: it is made
 } operator_line;
 
-/* Defines an operator's line: OPERATOR_LINE(permute, permute_problem, prepare). The file has defined fields, or those named. */
+/*
+ * Defines an operator's line: OPERATOR_LINE(permute, permute_problem, prepare). The file has defined fields, or those
+ * named.
+ */
 #define OPERATOR_LINE(name, type, make) OPERATOR_LINE_WITH(name, type, fields, make)
 #define OPERATOR_LINE_WITH(name, type, rows, make) \
     const operator_line name##_problem_line = {    \
@@ -205,7 +210,8 @@ ckl_status operator_read(const operator_line *of, const problem_line *line, aren
                          const char **force);
 
 /*
- * The laboratory's side of an operator. `problem` is the struct that a problem line fills. Outputs are numbered in the order of the operands, absent ones included. What is NULL or 0 has the default stated.
+ * The laboratory's side of an operator. `problem` is the struct that a problem line fills. Outputs are numbered in the
+ * order of the operands, absent ones included. What is NULL or 0 has the default stated.
  */
 typedef struct operator_test {
     const operator_info *op;
@@ -214,15 +220,15 @@ typedef struct operator_test {
     ckl_status (*prepare)(void *problem); // fills in what the reference wants beside a checked desc. NULL: nothing
 
     /*
-     * Changes the operands, which are the operator's tensors, or lists others and returns their count. NULL: as they are. A
-     * call's args are the operands' pointers in their order.
+     * Changes the operands, which are the operator's tensors, or lists others and returns their count. NULL: as they
+     * are. A call's args are the operands' pointers in their order.
      */
     int (*operands)(const void *problem, operand *out);
 
     /*
      * Slices: parts of an output that can be computed alone; large problems check a sample. NULL: rows of the output's
-     * innermost mode, or of mode `slice_mode` if not 0, and parts of them where `elements_alone` says that an element does
-     * not need its row.
+     * innermost mode, or of mode `slice_mode` if not 0, and parts of them where `elements_alone` says that an element
+     * does not need its row.
      */
     int slice_mode;
     bool elements_alone;
@@ -251,8 +257,8 @@ typedef struct operator_test {
 } operator_test;
 
 /*
- * Defines an operator's test: OPERATOR_TEST(add, .operands = operands, .reference = reference). The file has defined cases,
- * rejects and population.
+ * Defines an operator's test: OPERATOR_TEST(add, .operands = operands, .reference = reference). The file has defined
+ * cases, rejects and population.
  */
 #define OPERATOR_TEST(name, ...) \
     OPERATOR_TEST_WITH(name, .cases = cases, .rejects = rejects, .population = population, __VA_ARGS__)

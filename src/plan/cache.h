@@ -7,8 +7,8 @@
 typedef struct plan_use plan_use;
 
 /*
- * Finds the plan of a desc among those that this process keeps, or makes it: plan_build(). It stays kept until it is returned. A
- * plan with workspace is kept per stream, so that calls on several streams never share it.
+ * Finds the plan of a desc among those that this process keeps, or makes it: plan_build(). It stays kept until it is
+ * returned. A plan with workspace is kept per stream, so that calls on several streams never share it.
  */
 ckl_status plan_borrow(ckl_device *device, const operator_info *op, const void *desc, ckl_stream stream,
                        plan_use **use);

@@ -242,6 +242,13 @@ ckl_status plan_check_workspace(const char *op, const void *workspace)
     return CKL_OK;
 }
 
+ckl_status plan_check_threads(const char *what, int threads, const ckl_device_info *device)
+{
+    if (threads < 32 || threads % 32 || threads > device->threads_per_cta_max)
+        FAIL(CKL_INVALID, "%s: threads=%d is no multiple of 32 up to %d", what, threads, device->threads_per_cta_max);
+    return CKL_OK;
+}
+
 bool plan_aligned(int64_t bytes, const void *const *pointers, int count)
 {
     uintptr_t all = 0;

@@ -1,10 +1,11 @@
 /*
- * check.h - the tensors of a problem, and the checks that all operators make of a desc and of the memory of a call. Sentences
- * name operator, field, value and limit: "gemm: lda=7 is smaller than k=8".
+ * check.h - the tensors of a problem, and the checks that all operators make of a desc and of the memory of a call.
+ * Sentences name operator, field, value and limit: "gemm: lda=7 is smaller than k=8".
  */
 #pragma once
 
 #include "base/status.h"
+#include "cutekernellib/device.h"
 #include "cutekernellib/tensor.h"
 
 /* Descs */
@@ -75,6 +76,9 @@ ckl_status plan_check_pointers(const char *op, const plan_tensor *tensors, int c
 /* The caller's workspace must be aligned; NULL is allowed. */
 enum { PLAN_WORKSPACE_ALIGNMENT = 256 };
 ckl_status plan_check_workspace(const char *op, const void *workspace);
+
+/* Of a config: are the threads of a CTA whole warps, and no more than the device has? what: "gemm naive". */
+ckl_status plan_check_threads(const char *what, int threads, const ckl_device_info *device);
 
 /* Are all pointers multiples of so many bytes? NULL is: PLAN_ALIGNED(16, args->x, args->y). */
 #define PLAN_ALIGNED(bytes, ...)                              \

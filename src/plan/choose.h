@@ -1,4 +1,4 @@
-/* choose.h - from a desc to an implementation and its config: the tuned store, models and rules, what a caller forces. */
+/* choose.h - from a desc to an implementation and its config: the tuned store, models, rules, and what is forced. */
 #pragma once
 
 #include "plan/tuned.h"

@@ -12,7 +12,7 @@
 void plan_desc_print(const operator_info *op, const void *desc, text *out);
 
 /*
- * The largest ratio of two sizes, 64-bit members, as a power of 2: 0 for equal descs, 1 if a size is twice the other's. INFINITY
- * if something else differs, or a size is 0 in one of them.
+ * The largest ratio of two sizes, 64-bit members, as a power of 2: 0 for equal descs, 1 if a size is twice the other's.
+ * INFINITY if something else differs, or a size is 0 in one of them.
  */
 double plan_desc_distance(const operator_info *op, const void *a, const void *b);

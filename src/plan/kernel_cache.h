@@ -6,8 +6,8 @@
 typedef struct kernel_set kernel_set;
 
 /*
- * Gets the kernels of a config, loading them on first use; `key` is the text of operator, implementation and config. Any
- * number of threads: one builds and the others wait for it, or get NULL if they do not wait. Give the set back with
+ * Gets the kernels of a config, loading them on first use; `key` is the text of operator, implementation and config.
+ * Any number of threads: one builds and the others wait for it, or get NULL if they do not wait. Give the set back with
  * kernel_cache_release(); one that is not given back stays until the device is closed.
  */
 ckl_status kernel_cache_get(ckl_device *device, const operator_info *op, const implementation *impl, const void *config,

@@ -1,8 +1,8 @@
 /*
  * named.h - what a process makes known by a name, such as functions that its kernels call.
  *
- * Kernels, plans and problem lines have the name alone, so it stands for one thing as long as the process lives. Any thread may ask
- * and add.
+ * Kernels, plans and problem lines have the name alone, so it stands for one thing as long as the process lives. Any
+ * thread may ask and add.
  */
 #pragma once
 

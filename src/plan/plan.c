@@ -88,8 +88,8 @@ ckl_status plan_describe(const operator_info *op, const implementation *impl, co
 }
 
 /*
- * Waits for the end: the first run may come on any stream. The stream is one of its own, because the default one must not be
- * used while another is being captured.
+ * Waits for the end: the first run may come on any stream. The stream is one of its own, because the default one must
+ * not be used while another is being captured.
  */
 static ckl_status clear_workspace(ckl_plan *plan)
 {

@@ -30,26 +30,26 @@ typedef struct implementation {
     ckl_status (*choose)(const void *desc, const ckl_device_info *device, void *config);
 
     /*
-     * What a config costs, and config number i (already at its defaults) of those to consider; false after the last one. Without
-     * choose the cheapest that admit() takes is chosen, the first among equals; beside it both are for `ckl explain` and for
-     * `ckl tune`, and candidate may be NULL. All are pure.
+     * What a config costs, and config number i (already at its defaults) of those to consider; false after the last
+     * one. Without choose the cheapest that admit() takes is chosen, the first among equals; beside it both are for
+     * `ckl explain` and for `ckl tune`, and candidate may be NULL. All are pure.
      */
     bool (*candidate)(const void *desc, const ckl_device_info *device, int i, void *config);
     plan_cost (*cost)(const void *desc, const ckl_device_info *device, const void *config);
 
     /*
-     * Beside choose and candidate: is this config among those that the cost was measured with? The cheapest such candidate is
-     * taken instead of what choose() found, if it promises clearly less time. Pure; NULL: never.
+     * Beside choose and candidate: is this config among those that the cost was measured with? The cheapest such
+     * candidate is taken instead of what choose() found, if it promises clearly less time. Pure; NULL: never.
      */
     bool (*is_trusted)(const void *config);
 
-    /* Implementations further down the list, with a cost too: where the choice of one costs no more, this one declines unless forced. */
+    /* Implementations further down, with a cost: where one's choice costs no more, this declines unless forced. */
     const struct implementation *rivals[10]; // up to NULL
 
     /* May this config, chosen or forced by a user or tuner, compute this desc here? The reason if not. Pure. */
     ckl_status (*admit)(const void *desc, const ckl_device_info *device, const void *config);
 
-    /* Describes kernel number `kernel` of this config: 0 unless kernels > 1. It is printed for the device's own target. */
+    /* Describes kernel number `kernel` of this config: 0 unless kernels > 1. It is printed for the device's target. */
     void (*describe)(const void *config, int kernel); // NULL: there is no kernel
     int kernels;                                      // of one plan; 0 means 1
     const char *first;            // the implementation whose kernel number 0 is: code of one text is compiled once
@@ -90,13 +90,13 @@ typedef struct plan_step {
     /* Its workspace lies after the implementation's, under the same rules. */
     int64_t (*workspace_bytes)(const ckl_plan *plan);
 
-    /* Enqueues it as kernel number `kernel`. args are a copy: what comes first may change them for those that follow. */
+    /* Enqueues it as kernel number `kernel`. args are a copy: what comes first may change them for the others. */
     ckl_status (*launch)(const ckl_plan *plan, int kernel, void *workspace, void *args, ckl_stream stream);
 } plan_step;
 
 /*
- * A member of a desc that is no field of its table, as an array is: DESC_MEMBER(ckl_permute_desc, int64_t, shape). Its kind is
- * that of its elements, of characters `quoted`.
+ * A member of a desc that is no field of its table, as an array is: DESC_MEMBER(ckl_permute_desc, int64_t, shape). Its
+ * kind is that of its elements, of characters `quoted`.
  */
 typedef struct desc_member {
     const char *name;
@@ -118,12 +118,12 @@ typedef struct operator_info {
     field_table desc;           // its fields with their limits, which are checked first
     const desc_member *members; // its other members, { 0 } at the end; NULL: there are none
 
-    /* Fills in defaults that follow from other fields, and checks relations between them, in place. NULL: there are none. */
+    /* Fills in defaults that follow from other fields, and checks relations between fields, in place. NULL: none. */
     ckl_status (*check)(void *desc);
 
     /*
-     * Lists the tensors of a checked desc; returns their count. Their extents are checked with the desc, their pointers with
-     * the args, which begin with these in this order. The laboratory makes its operands of them.
+     * Lists the tensors of a checked desc; returns their count. Their extents are checked with the desc, their pointers
+     * with the args, which begin with these in this order. The laboratory makes its operands of them.
      */
     int (*tensors)(const void *desc, plan_tensor *list);
     size_t workspace; // offset of the caller's workspace in the args; 0: none
@@ -131,15 +131,15 @@ typedef struct operator_info {
         *numbers; // names of the host floats whose pointers follow the tensors in the args: "alpha beta"; NULL: none
 
     /*
-     * What check_args and the implementations get in place of a checked desc, as choose(), admit() and plan->desc: the problem
-     * in other terms, which several operators may share. NULL: the desc itself. CKL_INVALID with a sentence.
+     * What check_args and the implementations get in place of a checked desc, as choose(), admit() and plan->desc: the
+     * problem in other terms, which several operators may share. NULL: the desc itself. CKL_INVALID with a sentence.
      */
     ckl_status (*view)(const void *desc, void *view);
     size_t view_bytes;
 
     /*
-     * Reads a problem line into a desc, which is checked, and the text that its impl= and config= force, NULL without these.
-     * CKL_INVALID with a sentence. NULL: there are no such lines.
+     * Reads a problem line into a desc, which is checked, and the text that its impl= and config= force, NULL without
+     * these. CKL_INVALID with a sentence. NULL: there are no such lines.
      */
     ckl_status (*read)(const problem_line *line, arena *memory, void *desc, const char **force);
 
@@ -188,16 +188,16 @@ struct ckl_plan {
 };
 
 /*
- * Makes a plan. A problem whose outputs have no elements gets one without a kernel. force is NULL, or an implementation and
- * some fields of its config, numbers of which are at most 2^20: "sm90", "sm90 tile_m=128 stages=3". When every implementation
- * declines, the sentence lists each of them and its reason.
+ * Makes a plan. A problem whose outputs have no elements gets one without a kernel. force is NULL, or an implementation
+ * and some fields of its config, numbers of which are at most 2^20: "sm90", "sm90 tile_m=128 stages=3". When every
+ * implementation declines, the sentence lists each of them and its reason.
  */
 ckl_status plan_build(ckl_device *device, const operator_info *op, const void *desc, const char *force,
                       ckl_plan **plan);
 
 /*
- * Loads the kernels that plan_build() would, and keeps them until the device is closed. Where another thread is loading the same
- * ones and this one does not wait, *busy is true: it can do something else, and ask again.
+ * Loads the kernels that plan_build() would, and keeps them until the device is closed. Where another thread is loading
+ * the same ones and this one does not wait, *busy is true: it can do something else, and ask again.
  */
 ckl_status plan_warm(ckl_device *device, const operator_info *op, const void *desc, const char *force, bool wait,
                      bool *busy);
@@ -215,7 +215,7 @@ ckl_status plan_once(ckl_device *device, const operator_info *op, const void *de
 /* Checks a desc and fills in its defaults, in place: fields, relations, extents. CKL_INVALID with a sentence. */
 ckl_status plan_check_desc(const operator_info *op, void *desc);
 
-/* A checked copy of a desc, defaults filled in, or the operator's view of it: what implementations take. In the arena. */
+/* A checked copy of a desc, defaults filled in, or the operator's view of it: what implementations get. In memory. */
 ckl_status plan_desc(const operator_info *op, const void *desc, arena *memory, const void **checked);
 
 /* A candidate that may compute a desc, and what it would cost. */
@@ -225,8 +225,8 @@ typedef struct plan_candidate {
 } plan_candidate;
 
 /*
- * The cheapest candidates of an implementation that has some, in order, `most` of them or fewer; returns how many. `config`
- * is room for one. If none may compute the desc, the thread's sentence says why the last one may not.
+ * The cheapest candidates of an implementation that has some, in order, `most` of them or fewer; returns how many.
+ * `config` is room for one. If none may compute the desc, the thread's sentence says why the last one may not.
  */
 int plan_rank(const ckl_device_info *device, const implementation *impl, const void *desc, void *config, int most,
               plan_candidate *out);
@@ -243,8 +243,8 @@ ckl_status plan_describe(const operator_info *op, const implementation *impl, co
                          ir_target target, ir_kernel **kernel);
 
 /*
- * Finds the parameters of a described kernel in its implementation's list. CKL_INTERNAL: one is missing there, or has another
- * type, or is a tensor map of which the kernel has not said the box.
+ * Finds the parameters of a described kernel in its implementation's list. CKL_INTERNAL: one is missing there, or has
+ * another type, or is a tensor map of which the kernel has not said the box.
  */
 ckl_status plan_bind_params(const ir_kernel *kernel, const param_list *list, plan_kernel *bound);
 
@@ -253,7 +253,7 @@ typedef struct plan_grid {
     int64_t x, y, z;
 } plan_grid;
 
-/* Enqueues kernel number `which`, unless the grid has no CTA; params: the struct that KERNEL_PARAMS() made of its list. */
+/* Enqueues kernel number `which`, unless the grid has no CTA; params: the struct that KERNEL_PARAMS() made. */
 ckl_status plan_launch(const ckl_plan *plan, int which, plan_grid grid, const void *params, ckl_stream stream);
 
 /* The workspace of a run: the caller's if there is one, else the plan's own. */
@@ -266,7 +266,7 @@ static inline void *plan_workspace(const ckl_plan *plan, void *workspace)
 ckl_status plan_choose(const ckl_device_info *device, const operator_info *op, const void *desc, const char *force,
                        arena *memory, const implementation **impl, void **config);
 
-/* Appends where the tuned entry stands whose config plan_choose() takes without force (tuned.h): nothing if it takes none. */
+/* Appends where the tuned entry stands that plan_choose() takes without force (tuned.h): nothing if it takes none. */
 ckl_status plan_origin(const ckl_device_info *device, const operator_info *op, const void *desc, arena *memory,
                        text *out);
 

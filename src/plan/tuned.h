@@ -58,5 +58,5 @@ void tuned_forget(void);
 /* The lines that are built in, NULL at the end; of tuned_shipped.c. */
 extern const char *const tuned_shipped[];
 
-/* A file that may be missing, then *content is empty; the caller frees it. `ours`: nobody else may be able to write to it. */
+/* A file that may be missing, then *content is empty; the caller frees it. `ours`: nobody else may write to it. */
 ckl_status tuned_read_file(const char *path, bool ours, text *content);

@@ -1,6 +1,6 @@
 /*
- * tuned_shipped.c - the lines of the tuned store that are built in; scripts/ship_tuned.sh writes this file from those that
- * `ckl tune` has written.
+ * tuned_shipped.c - the lines of the tuned store that are built in; scripts/ship_tuned.sh writes this file from those
+ * that `ckl tune` has written.
  */
 #include "plan/tuned.h"
 

@@ -74,8 +74,8 @@ ckl_status column_split_admit(const char *what, const column_split *s, ckl_dtype
     if (!is_power_of_two(s->threads) || s->threads < 32 || s->threads > device->threads_per_cta_max)
         FAIL(CKL_INVALID, "%s: threads=%d is no power of two from 32 to %d", what, s->threads,
              device->threads_per_cta_max);
-    if (!is_power_of_two(s->lanes) || s->lanes > 32)
-        FAIL(CKL_INVALID, "%s: lanes=%d is no power of two up to 32", what, s->lanes);
+    if (!is_power_of_two(s->lanes) || s->lanes > s->threads)
+        FAIL(CKL_INVALID, "%s: lanes=%d is no power of two up to threads=%d", what, s->lanes, s->threads);
     if (!is_power_of_two(s->cluster) || s->cluster > 16 || s->cluster > s->threads / 32)
         FAIL(CKL_INVALID, "%s: cluster=%d is no power of two up to 16 and to the warps of threads=%d", what, s->cluster,
              s->threads);
@@ -340,16 +340,21 @@ static void combine_partials(const column_split *s, const reduction *r, const sl
     }
 }
 
-/* Partial results of a column in a CTA: one of each warp; of ragged lines one of each group of lanes, as they begin differently. */
+/* Partial results of a column in a CTA: one of each warp; one of each group of lanes where those fill warps, or begin differently. */
+static bool has_partials_of_groups(const column_split *s)
+{
+    return s->ragged || s->lanes > 32;
+}
+
 static int partials_of(const column_split *s)
 {
-    return s->ragged ? groups_of(s) : s->threads / 32;
+    return has_partials_of_groups(s) ? groups_of(s) : s->threads / 32;
 }
 
 static void write_partials(const column_split *s, const column_place *p, const reduction *r, const slots *m,
                            val *values)
 {
-    if (s->ragged) {
+    if (has_partials_of_groups(s)) {
         const val group = thread_at(thread(), 1, s->lanes, groups_of(s));
         for (int e = 0; e < s->vec; e++)
             write_slot(m, IR_SHARED, slot_at(m, group, column_number(s, p, e)), values + e * r->count);

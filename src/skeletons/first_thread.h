@@ -31,7 +31,10 @@ static inline val from_first_thread(const char *name, val known)
     return all;
 }
 
-/* Of `count` CTAs, u32, after all threads have stored: is this the last one? Then what the others stored can be read. Leaves 0. */
+/*
+ * Of `count` CTAs, u32, after all threads have stored: is this the last one? Then what the others stored can be read.
+ * Leaves 0.
+ */
 static inline val is_last_cta(val counter, val count)
 {
     const val before = variable(U32, imm_as(U32, 0)), others = sub(count, imm_as(U32, 1));

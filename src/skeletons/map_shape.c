@@ -1,6 +1,7 @@
 /* map_shape.c - the host's side of element-wise kernels: fewer dimensions, vectors, parameters. */
 #include <string.h>
 
+#include "plan/check.h"
 #include "skeletons/map_rows.h"
 
 enum { VECTOR_BYTES = 16, THREADS_MIN = 128, STEPS_MAX = 16, STEPS_CHOSEN_MAX = 8, THREADS_RESIDENT_MAX = 1536 };
@@ -417,9 +418,7 @@ ckl_status map_admit(const char *what, map_kernel k, map_shape s, const ckl_devi
         TRY(map_rows_admit(what, &k, &s, device));
     if (!c->row_threads && !suits(&s, c, c->vec))
         FAIL(CKL_UNSUPPORTED, "%s: vec=%d does not divide the rows and the distances between them", what, c->vec);
-    if (c->threads < 32 || c->threads % 32 || c->threads > device->threads_per_cta_max)
-        FAIL(CKL_INVALID, "%s: threads=%d must be a multiple of 32 up to %d", what, c->threads,
-             device->threads_per_cta_max);
+    TRY(plan_check_threads(what, c->threads, device));
     if (c->steps < 1 || c->steps > STEPS_MAX)
         FAIL(CKL_INVALID, "%s: steps=%d is not in 1..%d", what, c->steps, STEPS_MAX);
     if (c->ctas_per_sm < 0 || (int64_t)c->ctas_per_sm * c->threads > THREADS_RESIDENT_MAX)

@@ -1,6 +1,6 @@
 /*
- * memory_cost.h - what a kernel that streams costs: the bytes it moves, how many of them are on their way at a time, and the
- * instructions that move them.
+ * memory_cost.h - what a kernel that streams costs: the bytes it moves, how many of them are on their way at a time,
+ * and the instructions that move them.
  */
 #pragma once
 

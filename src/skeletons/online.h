@@ -1,9 +1,9 @@
 /*
  * online.h - the maximum of a row and the sum of its exponentials, found together in one pass and one reduction.
  *
- * After Milakov and Gimelshein, "Online normalizer calculation for softmax" (2018): a thread or a group of threads keeps the
- * pair (max, sum of exp(x - max)) of its elements, and two pairs combine into one. -inf adds nothing; a row of -inf alone has
- * sum 0. NaN or +inf anywhere makes the sum NaN.
+ * After Milakov and Gimelshein, "Online normalizer calculation for softmax" (2018): a thread or a group of threads
+ * keeps the pair (max, sum of exp(x - max)) of its elements, and two pairs combine into one. -inf adds nothing; a row
+ * of -inf alone has sum 0. NaN or +inf anywhere makes the sum NaN.
  */
 #pragma once
 
@@ -23,18 +23,20 @@ void online_clear(const val pair[ONLINE_VALUES]); // the same in the variables t
 void online_add(val pair[ONLINE_VALUES], tensor rX);
 
 /*
- * The same for a thread that holds all its elements of a row: it also stores their exponentials, relative to its own maximum,
- * in rE (f32, not rX) and returns that maximum. Once the pair is that of the row, online_factor() turns them into probabilities.
+ * The same for a thread that holds all its elements of a row: it also stores their exponentials, relative to its own
+ * maximum, in rE (f32, not rX) and returns that maximum. Once the pair is that of the row, online_factor() turns them
+ * into probabilities.
  */
 val online_add_keeping(val pair[ONLINE_VALUES], tensor rX, tensor rE);
 val online_factor(const val pair[ONLINE_VALUES], val own_max);
 
 /*
- * exp(x - max) of an f32: the relative error is 2^-22 + 2^-23 |x - max|, and results under 2^-126 are 0. The difference comes
- * before the product with log2(e): an FMA of x and a rounded max * log2(e) is far from 0 at the maximum of large scores.
+ * exp(x - max) of an f32: the relative error is 2^-22 + 2^-23 |x - max|, and results under 2^-126 are 0. The difference
+ * comes before the product with log2(e): an FMA of x and a rounded max * log2(e) is far from 0 at the maximum of large
+ * scores.
  */
 val online_exp(val x, val max);
 
-/* 1 / sum, which turns exponentials into probabilities, and log(sum), to subtract from x - max: both 0 if the sum is 0. */
+/* 1 / sum, which turns exponentials into probabilities, and log(sum), to subtract from x - max: both 0 if sum is 0. */
 val online_scale(const val pair[ONLINE_VALUES]);
 val online_log_sum(const val pair[ONLINE_VALUES]);

@@ -1,4 +1,4 @@
-/* product_cost.h - what a kernel costs whose CTAs multiply tiles in steps, without wgmma: the steps of an SM, or its memory. */
+/* product_cost.h - the cost of a kernel whose CTAs multiply tiles in steps, without wgmma: an SM's steps, or memory. */
 #pragma once
 
 #include "plan/plan.h"

@@ -1,10 +1,10 @@
-/* residency.h - how many CTAs an SM is to hold, and a cluster may have; the compiler bounds the registers of a thread accordingly. */
+/* residency.h - how many CTAs an SM is to hold, and a cluster may have, by which the compiler bounds registers. */
 #pragma once
 
 #include "base/math.h"
 #include "cutekernellib/device.h"
 
-/* CTAs for which an SM has shared memory, and 56 registers for each of their threads: with fewer, kernels spill. At least 1. */
+/* CTAs for which an SM has shared memory, and 56 registers a thread: with fewer, kernels spill. At least 1. */
 static inline int residency_ctas_per_sm(const ckl_device_info *device, int threads, int64_t smem_bytes)
 {
     enum { RESERVED_BYTES = 1 << 10, REGISTERS_MIN = 56 }; // RESERVED_BYTES of shared memory for each CTA

@@ -2,6 +2,7 @@
 #include "skeletons/row.h"
 
 #include "cute/kernel.h"
+#include "plan/check.h"
 
 enum {
     CTA_THREADS = 64,      // of CTAs that hold several rows: small ones fill SMs evenly
@@ -9,7 +10,9 @@ enum {
     REGISTERS_FACTOR = 2,  // times the registers wanted, at which a row is too long
     REGISTERS_MAX = 128,   // of a thread for one tensor
     ACCESS_BYTES = 16,
-    LINE_BYTES = 128
+    LINE_BYTES = 128,
+    ROW_BARRIER = 2,                     // of a CTA's first row by several warps; the next one is its second row's
+    ROWS_BY_WARPS_MAX = 16 - ROW_BARRIER // of a CTA
 };
 
 /* On the host */
@@ -125,12 +128,14 @@ ckl_status row_split_admit(const char *what, const row_split *s, int64_t cols, c
                            const ckl_device_info *device)
 {
     int64_t bytes = s->vec * dtype_bytes(dtype);
-    if (s->threads % 32 || s->threads < 32 || s->threads > device->threads_per_cta_max)
-        FAIL(CKL_INVALID, "%s: threads=%d is no multiple of 32 up to %d", what, s->threads,
-             device->threads_per_cta_max);
-    if (s->row_threads != s->threads && (!is_power_of_two(s->row_threads) || s->row_threads > 32))
-        FAIL(CKL_INVALID, "%s: row_threads=%d is neither a power of two up to 32 nor threads=%d", what, s->row_threads,
-             s->threads);
+    TRY(plan_check_threads(what, s->threads, device));
+    const bool lanes = is_power_of_two(s->row_threads) && s->row_threads <= 32;
+    const bool warps = s->row_threads > 0 && s->row_threads % 32 == 0 && s->threads % s->row_threads == 0 &&
+                       s->threads / s->row_threads <= ROWS_BY_WARPS_MAX;
+    if (s->row_threads != s->threads && !lanes && !warps)
+        FAIL(CKL_INVALID,
+             "%s: row_threads=%d is no power of two up to 32, nor a multiple of 32, %d at most of which are threads=%d",
+             what, s->row_threads, ROWS_BY_WARPS_MAX, s->threads);
     if (s->cluster < 1 || s->cluster > 16 || (s->cluster > 1 && s->row_threads != s->threads))
         FAIL(CKL_INVALID, "%s: cluster=%d is not in 1..16, or shares rows of row_threads=%d of threads=%d", what,
              s->cluster, s->row_threads, s->threads);
@@ -191,11 +196,6 @@ bool row_in_phase(ckl_dtype dtype, int64_t rows, int64_t ld, int64_t other_ld)
 
 /* In the kernel */
 
-static bool shared_by_lanes(const row_split *s)
-{
-    return s->row_threads <= 32 && s->row_threads < s->threads;
-}
-
 /* Neighbouring threads take neighbouring vectors. */
 static tiled_copy vectors_of(const row_split *s, ckl_dtype dtype)
 {
@@ -243,7 +243,7 @@ row_place row_here(const row_split *s, val rows, val cols)
     val tid = thread(), cta = convert(I64, cta_x());
     launch_bounds(s->threads, 0);
     cluster_size(s->cluster);
-    if (!shared_by_lanes(s)) {
+    if (row_split_rows(s) == 1) {
         if (s->cluster > 1)
             tid = add(tid, mul(cluster_rank(), imm(s->threads)));
         return row_place_of(s, rows, cols, div(cta, imm(s->cluster)), tid);
@@ -340,6 +340,9 @@ void row_reduce(const row_split *s, const reduction *r, val *values)
 {
     if (s->row_threads <= 32 && s->cluster == 1) {
         warp_reduce(r, s->row_threads, values);
+    } else if (row_split_rows(s) > 1) {
+        cta_reduce_groups(r, s->row_threads, ROW_BARRIER, smem_alloc("row_reduce", cta_reduce_bytes(s->threads), 16),
+                          values);
     } else {
         int64_t bytes = cta_reduce_bytes(s->threads);
         cta_reduce(r, s->threads, smem_alloc("row_reduce", bytes, 16), values);

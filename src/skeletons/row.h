@@ -22,8 +22,8 @@
 
 /*
  * How a row is split over threads. A kernel's config has row_split split, and ROW_SPLIT(FIELD_NESTED, (config, split))
- * among its fields. threads: a multiple of 32. row_threads: a power of two up to 32, or all threads; only
- * then may a cluster share a row. exact: no access of an existing row needs a predicate. ragged: see row_spans.
+ * among its fields. threads: a multiple of 32. row_threads: a power of two up to 32, or a multiple of 32 that divides
+ * threads; only if it is all of them may a cluster share a row. exact: no access of an existing row needs a predicate. ragged: see row_spans.
  */
 #define ROW_SPLIT(X, owner)                                                                                      \
     X(owner, int, threads, "128", "128 256 512 1024", "threads of a CTA")                                        \

@@ -47,7 +47,9 @@ static row_span ends_of(const row_split *s, const row_place *p, const row_bounds
 val row_may_have_ends(const row_split *s)
 {
     const int warps = (int)ceil_div(2 * (s->vec - 1), 32);
-    return s->row_threads > 32 * warps ? lt(warp(), imm(warps)) : yes();
+    if (s->row_threads <= 32 * warps)
+        return yes();
+    return lt(row_split_rows(s) > 1 ? rem(warp(), imm(s->row_threads / 32)) : warp(), imm(warps));
 }
 
 row_spans row_spans_of(const row_split *s, const row_place *p, val pointer, ckl_dtype dtype, val ld)

@@ -1,4 +1,4 @@
-/* stage_loop.h - the mainloop of kernels that copy tiles by cp.async into a ring of stages, ahead of what multiplies them. */
+/* stage_loop.h - the mainloop of kernels that copy tiles by cp.async into a ring of stages, ahead of their products. */
 #pragma once
 
 #include "ir/build.h"

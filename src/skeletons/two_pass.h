@@ -28,7 +28,7 @@
 #include "cute/tensor.h"
 
 typedef struct two_pass {
-    val counters; // address of a u32 for the items that were drawn and one for each strip: 0 before the kernel, and after it
+    val counters; // address of a u32 for the items drawn and one for each strip: 0 before the kernel and after it
     val strips, chunks, lag; // u32; chunks: of a strip
     val abreast; // u32: strips that share lines of memory, whose chunks stand side by side in the order; divides strips
 } two_pass;

@@ -1,4 +1,7 @@
-/* fuzz_elementwise.c - any text as an element-wise expression: a tree whose arguments stand before their function, or a sentence. */
+/*
+ * fuzz_elementwise.c - any text as an element-wise expression: a tree whose arguments stand before their function, or a
+ * sentence.
+ */
 #include "base/math.h"
 #include "fuzz_text.h"
 #include "operators/elementwise/elementwise_expr.h"

@@ -1,9 +1,9 @@
 /*
- * fuzz_ir.c - any text as a kernel: each line is an instruction, "op type from attributes operands". It is refused with a
- * sentence, or it prints, as IR and as PTX, and runs on the emulator to its end or to a report.
+ * fuzz_ir.c - any text as a kernel: each line is an instruction, "op type from attributes operands". It is refused with
+ * a sentence, or it prints, as IR and as PTX, and runs on the emulator to its end or to a report.
  *
- * A letter before a number is an attribute: n, mode (m), offset (o), space (s), cache (c), order (r), scope (p). Numbers alone are
- * operands in order: constants, or with % the last register but so many of the type that is wanted.
+ * A letter before a number is an attribute: n, mode (m), offset (o), space (s), cache (c), order (r), scope (p).
+ * Numbers alone are operands in order: constants, or with % the last register but so many of the type that is wanted.
  */
 #include <ctype.h>
 
@@ -183,7 +183,10 @@ static void emit_line(const words *w)
         emit(w);
 }
 
-/* Some registers to begin with. The first line may say how many warps (w), CTAs of a cluster (k), and that the target is sm_80 (x). */
+/*
+ * Some registers to begin with. The first line may say how many warps (w), CTAs of a cluster (k), and that the target
+ * is sm_80 (x).
+ */
 static void describe(const char *text)
 {
     words frame = read_line(text, strcspn(text, "\n;"));

@@ -1,6 +1,6 @@
 /*
- * fuzz_problem_line.c - any text as a problem line: it is refused with a sentence, or it is a problem that prints as a line
- * of the same meaning and that every implementation takes or declines.
+ * fuzz_problem_line.c - any text as a problem line: it is refused with a sentence, or it is a problem that prints as a
+ * line of the same meaning and that every implementation takes or declines.
  */
 #include "fuzz_device.h"
 #include "fuzz_text.h"

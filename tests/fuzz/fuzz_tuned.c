@@ -1,6 +1,6 @@
 /*
- * fuzz_tuned.c - any text as a line of the tuned store: it is refused with a sentence, or it is an entry whose config the H200 takes
- * or declines.
+ * fuzz_tuned.c - any text as a line of the tuned store: it is refused with a sentence, or it is an entry whose config
+ * the H200 takes or declines.
  */
 #include "fuzz_device.h"
 #include "fuzz_text.h"

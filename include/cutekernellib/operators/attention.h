@@ -1,14 +1,15 @@
 /*
  * attention.h - o[b,h,i] = sum over j of softmax_j(scale * q[b,h,i] . k[b,g,j]) * v[b,g,j], for the kv head g of head h
  *
- * Scores, maxima and sums are f32. The probabilities are rounded to the type of v before they meet it, O once, at the end.
+ * Scores, maxima and sums are f32. The probabilities are rounded to the type of v before they meet it, O once, at the
+ * end.
  *
  * Backward, with the scores s before the softmax, p[i,j] = exp(s[i,j] - lse[i]), and the gradient dout of o:
  *     ds[i,j] = p[i,j] * (dout[i] . v[j] - dout[i] . o[i])
  *     dq[i] = scale * sum over j of ds[i,j] * k[j]     dk[j] = scale * sum over i of ds[i,j] * q[i]
- *     dv[j] = sum over i of p[i,j] * dout[i]                 dsinks = - sum over i of exp(sink - lse[i]) * dout[i] . o[i]
- * where a soft cap makes ds (1 - tanh^2) times as large, and sums over i are over the heads of a group, too. p and ds are rounded
- * to the type before they meet the others. The order of all sums is fixed: the same bits every time.
+ *     dv[j] = sum over i of p[i,j] * dout[i]          dsinks = - sum over i of exp(sink - lse[i]) * dout[i] . o[i]
+ * where a soft cap makes ds (1 - tanh^2) times as large, and sums over i are over the heads of a group, too. p and ds
+ * are rounded to the type before they meet the others. The order of all sums is fixed: the same bits every time.
  */
 #ifndef CUTEKERNELLIB_ATTENTION_H
 #define CUTEKERNELLIB_ATTENTION_H
@@ -34,18 +35,18 @@ typedef enum ckl_attention_mask {
 } ckl_attention_mask;
 
 /*
- * Token i of head h in batch b of a tensor starts b * ld_batch + h * ld_head + i * ld elements after its pointer. So BHSD, BSHD
- * and parts of a joint projection of q, k and v are a matter of strides.
+ * Token i of head h in batch b of a tensor starts b * ld_batch + h * ld_head + i * ld elements after its pointer. So
+ * BHSD, BSHD and parts of a joint projection of q, k and v are a matter of strides.
  *
- * The own key of query i is i + kv - q: causal queries see the keys up to that one, so that the last query sees all. A query
- * that sees no key, or whose scores are all -inf, gives zeros, and as log-sum-exp the head's sink, or -inf without sinks. A score of NaN or +inf makes its row
- * NaN. Scores are f32: those beyond 2^100 count as infinite, and where scale times the largest one is beyond 2^24, weights are
- * no longer told apart. What v holds at keys without weight should be finite: 0 times infinity is NaN,
- * and which of these products a kernel computes is left open.
+ * The own key of query i is i + kv - q: causal queries see the keys up to that one, so that the last query sees all. A
+ * query that sees no key, or whose scores are all -inf, gives zeros, and as log-sum-exp the head's sink, or -inf
+ * without sinks. A score of NaN or +inf makes its row NaN. Scores are f32: those beyond 2^100 count as infinite, and
+ * where scale times the largest one is beyond 2^24, weights are no longer told apart. What v holds at keys without
+ * weight should be finite: 0 times infinity is NaN, and which of these products a kernel computes is left open.
  *
- * Ragged: tensors are [heads, total, d] or [total, heads, d], and token i of sequence b is number starts[b] + i; the sequence
- * ends at starts[b + 1]. Starts do not fall, no sequence is longer than q and kv, and the last start is at most the total: all
- * three are the caller's duty. A sequence may be empty. Without mask. Gradients of tokens in no
+ * Ragged: tensors are [heads, total, d] or [total, heads, d], and token i of sequence b is number starts[b] + i; the
+ * sequence ends at starts[b + 1]. Starts do not fall, no sequence is longer than q and kv, and the last start is at
+ * most the total: all three are the caller's duty. A sequence may be empty. Without mask. Gradients of tokens in no
  * sequence are not written.
  */
 typedef struct ckl_attention_desc {
@@ -75,13 +76,12 @@ typedef struct ckl_attention_desc {
         ldmask_batch; // of the mask [batch, heads, q, kv]; 0: all queries, heads, batches share it
     int64_t ldq_head, ldk_head, ldv_head, ldo_head;
     int64_t ldq_batch, ldk_batch, ldv_batch, ldo_batch;
-    bool
-        dmask; // backward with an added mask: there is its gradient for every batch, head, query and key, to be summed where it is shared
+    bool dmask; // backward, added mask: its gradient for every batch, head, query and key, to be summed where shared
 } ckl_attention_desc;
 
 /*
- * The memory of one call: device pointers. Outputs overlap nothing. Where d, dv and all strides are multiples of 8, pointers are
- * aligned to 16 bytes, else to the element.
+ * The memory of one call: device pointers. Outputs overlap nothing. Where d, dv and all strides are multiples of 8,
+ * pointers are aligned to 16 bytes, else to the element.
  */
 typedef struct ckl_attention_args {
     const void *q, *k, *v;

@@ -2,7 +2,8 @@
  * attention_decode.h - attention of a few new tokens against a cache of keys and values, contiguous or in pages:
  * o[b,h,i] = sum over j of softmax_j(scale * q[b,h,i] . k[b,g,j]) * v[b,g,j], for the kv head g of head h
  *
- * Scores, maxima and sums are f32. The probabilities are rounded to the type of v before they meet it, O once, at the end.
+ * Scores, maxima and sums are f32. The probabilities are rounded to the type of v before they meet it, O once, at the
+ * end.
  */
 #ifndef CUTEKERNELLIB_ATTENTION_DECODE_H
 #define CUTEKERNELLIB_ATTENTION_DECODE_H
@@ -14,25 +15,26 @@ extern "C" {
 #endif
 
 /*
- * The cache is [batch, kv_heads, kv, d] or, in pages, [pages, kv_heads, page, d]: key j of sequence b is key j % page of page
- * table[b, j / page]. Token i of head h in batch (or page) b of a tensor starts b * ld_batch + h * ld_head + i * ld elements
- * after its pointer.
+ * The cache is [batch, kv_heads, kv, d] or, in pages, [pages, kv_heads, page, d]: key j of sequence b is key j % page
+ * of page table[b, j / page]. Token i of head h in batch (or page) b of a tensor starts b * ld_batch + h * ld_head + i
+ * * ld elements after its pointer.
  *
- * Sequence b has lengths[b] keys, the new tokens' own ones included, which are the last of them: token i sees the keys up to
- * number lengths[b] - q + i. One that sees no key gives zeros, and as log-sum-exp the head's sink, or -inf without sinks. More
- * than kv keys count as kv, less than 0 as 0. Table entries of keys past the length are read but not used; page numbers outside of the
- * cache are the caller's fault (the emulator reports them).
+ * Sequence b has lengths[b] keys, the new tokens' own ones included, which are the last of them: token i sees the keys
+ * up to number lengths[b] - q + i. One that sees no key gives zeros, and as log-sum-exp the head's sink, or -inf
+ * without sinks. More than kv keys count as kv, less than 0 as 0. Table entries of keys past the length are read but
+ * not used; page numbers outside of the cache are the caller's fault (the emulator reports them).
  *
- * A cache of CKL_E4M3 has a scale for each of its heads: a key is scale_k[g] * k, a value scale_v[g] * v. Its NaNs count as
- * NaN or, in kernels that widen by integer arithmetic (all before sm_90, and naive), as 480.
+ * A cache of CKL_E4M3 has a scale for each of its heads: a key is scale_k[g] * k, a value scale_v[g] * v. Its NaNs
+ * count as NaN or, in kernels that widen by integer arithmetic (all before sm_90, and naive), as 480.
  * Heads are multiples of 16 then, strides of k and v too, for the fast kernel.
  *
- * With `append` the new tokens' keys and values come as k_new and v_new, [batch, kv_heads, q, d] of dtype: the cache need not
- * have them, and they are stored where it will, at k_into and v_into, which have its strides and pages and mostly are k and v.
- * For a cache of CKL_E4M3 they are divided by the scales and rounded, and what is beyond its largest number becomes that.
+ * With `append` the new tokens' keys and values come as k_new and v_new, [batch, kv_heads, q, d] of dtype: the cache
+ * need not have them, and they are stored where it will, at k_into and v_into, which have its strides and pages and
+ * mostly are k and v. For a cache of CKL_E4M3 they are divided by the scales and rounded, and what is beyond its
+ * largest number becomes that.
  *
- * A `latent` cache (multi-head latent attention) has no values of its own: a value is the first dv elements of its key, and dv is
- * at most d. New ones come as k_new alone; without append where the cache is CKL_E4M3.
+ * A `latent` cache (multi-head latent attention) has no values of its own: a value is the first dv elements of its key,
+ * and dv is at most d. New ones come as k_new alone; without append where the cache is CKL_E4M3.
  *
  * A sequence's result does not depend on the batch: keys are split at multiples of a length that follows from the
  * device and all fields but batch, pages and strides, and parts are added in their order.
@@ -66,8 +68,8 @@ typedef struct ckl_attention_decode_desc {
 } ckl_attention_decode_desc;
 
 /*
- * The memory of one call: device pointers. Outputs overlap nothing. Where d, dv and all strides are multiples of 8, pointers are
- * aligned to 16 bytes, else to the element.
+ * The memory of one call: device pointers. Outputs overlap nothing. Where d, dv and all strides are multiples of 8,
+ * pointers are aligned to 16 bytes, else to the element.
  */
 typedef struct ckl_attention_decode_args {
     const void *q, *k, *v;  // v: NULL where the cache is latent

@@ -1,20 +1,24 @@
 /*
- * attention_score.h - scores of attention by a function of one's own, in C: biases by distance, documents, prefixes, anything.
+ * attention_score.h - scores of attention by a function of one's own, in C: biases by distance, documents, prefixes,
+ * anything.
  *
- * Kernels are described while a plan is made, and there the library calls these functions, with values of the kernel (values.h): no
- * compiler is asked, a plan takes milliseconds as any other. A score has a name, by which descs, problem lines and plans know it.
+ * Kernels are described while a plan is made, and there the library calls these functions, with values of the kernel
+ * (values.h): no compiler is asked, a plan takes milliseconds as any other. A score has a name, by which descs, problem
+ * lines and plans know it.
  *
  *     static ckl_val shifted(ckl_val s, ckl_val batch, ckl_val head, ckl_val i, ckl_val j, void *user)
  *     {
  *         return ckl_val_sub(s, ckl_val_mul(ckl_val_to_f32(ckl_val_sub(i, j)), ckl_val_f32(*(float *)user)));
  *     }
  *     static float slope = 0.1f;
- *     ckl_attention_score score = { .name = "shifted", .score = shifted, .slope = ckl_attention_slope_one, .user = &slope };
+ *     ckl_attention_score score = {
+ *         .name = "shifted", .score = shifted, .slope = ckl_attention_slope_one, .user = &slope
+ *     };
  *     ckl_attention_score_add(&score);
  *     ckl_attention_desc desc = { ..., .score = "shifted" };
  *
- * The library has three by itself: "alibi", "documents" and "prefix", written with this header alone in attention_examples.c, and
- * documented at its end.
+ * The library has three by itself: "alibi", "documents" and "prefix", written with this header alone in
+ * attention_examples.c, and documented at its end.
  */
 #ifndef CUTEKERNELLIB_ATTENTION_SCORE_H
 #define CUTEKERNELLIB_ATTENTION_SCORE_H
@@ -28,9 +32,9 @@ extern "C" {
 enum { CKL_ATTENTION_INPUTS = 2 };
 
 /*
- * What becomes of the score s of query i and key j, f32: scale * q . k, after a soft cap and a mask. -inf hides the key. batch, head,
- * i and j are i32; tokens count from the start of their sequence. Called for tokens past the last ones, too: what it gives there is
- * not used.
+ * What becomes of the score s of query i and key j, f32: scale * q . k, after a soft cap and a mask. -inf hides the
+ * key. batch, head, i and j are i32; tokens count from the start of their sequence. Called for tokens past the last
+ * ones, too: what it gives there is not used.
  */
 typedef ckl_val (*ckl_attention_function)(ckl_val s, ckl_val batch, ckl_val head, ckl_val i, ckl_val j, void *user);
 
@@ -62,8 +66,9 @@ typedef struct ckl_attention_score {
 } ckl_attention_score;
 
 /*
- * Makes a score known to the process. What it points to must stay, and stay as it is, as long as plans are made: kernels are kept by
- * the name. The same again is CKL_OK; another one of a known name is CKL_INVALID. Any thread may call it.
+ * Makes a score known to the process. What it points to must stay, and stay as it is, as long as plans are made:
+ * kernels are kept by the name. The same again is CKL_OK; another one of a known name is CKL_INVALID. Any thread may
+ * call it.
  */
 CKL_MUST_USE CKL_API ckl_status ckl_attention_score_add(const ckl_attention_score *score);
 
@@ -71,8 +76,8 @@ CKL_MUST_USE CKL_API ckl_status ckl_attention_score_add(const ckl_attention_scor
 CKL_API ckl_val ckl_attention_slope_one(ckl_val s, ckl_val batch, ckl_val head, ckl_val i, ckl_val j, void *user);
 
 /*
- * For score, slope and block: the number of input `which` of a batch in a column; columns past the last one are that. Ragged problems
- * have no inputs of queries or keys.
+ * For score, slope and block: the number of input `which` of a batch in a column; columns past the last one are that.
+ * Ragged problems have no inputs of queries or keys.
  */
 CKL_API ckl_val ckl_attention_read(int which, ckl_val batch, ckl_val column);
 
@@ -82,9 +87,9 @@ CKL_API ckl_val ckl_attention_heads(void);
 /*
  * The library's own:
  *     alibi      s + slope * (j - i) with the slope 2^(-8 (h+1) / heads) of head h: Press et al., arXiv:2108.12409
- *     documents  keys of other documents are hidden: inputs[0] has the document of every query, inputs[1] of every key, i32, not
- *                falling; blocks of several documents without a common one are skipped
- *     prefix     all queries see the first inputs[0] keys of their batch, i32, and of the others those up to their own, j <= i
+ *     documents  keys of other documents are hidden: inputs[0] has the document of every query, inputs[1] of every key,
+ *                i32, not falling; blocks of several documents without a common one are skipped
+ *     prefix     all queries see the first inputs[0] keys of their batch, i32, and of the others those up to j <= i
  */
 
 #ifdef __cplusplus

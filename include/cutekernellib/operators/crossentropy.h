@@ -12,9 +12,9 @@
  *     loss[r] = (1-s) * w[t] * (lse[r] - x[r,t]) + s/cols * sum over c of w[c] * (lse[r] - x[r,c])
  * and count is the sum of w[t]. Without weights all of w are 1.
  *
- * A row of nothing but -inf has lse -inf, loss +inf and probabilities 0. NaN or +inf in a row makes its lse and loss NaN, and
- * so does a target that is neither ignore_index nor in 0..cols-1 with loss and gradient: nothing is read outside. The mean of
- * no rows is NaN. Sums have a fixed order: every run on a device gives the same bits.
+ * A row of nothing but -inf has lse -inf, loss +inf and probabilities 0. NaN or +inf in a row makes its lse and loss
+ * NaN, and so does a target that is neither ignore_index nor in 0..cols-1 with loss and gradient: nothing is read
+ * outside. The mean of no rows is NaN. Sums have a fixed order: every run on a device gives the same bits.
  */
 #ifndef CUTEKERNELLIB_CROSSENTROPY_H
 #define CUTEKERNELLIB_CROSSENTROPY_H
@@ -42,8 +42,8 @@ typedef struct ckl_crossentropy_desc {
 } ckl_crossentropy_desc;
 
 /*
- * The memory of one call: device pointers, aligned to the element. dx may be x if ldx and lddx are equal; no other overlap of an
- * output is allowed. What is not part of a problem must be NULL.
+ * The memory of one call: device pointers, aligned to the element. dx may be x if ldx and lddx are equal; no other
+ * overlap of an output is allowed. What is not part of a problem must be NULL.
  */
 typedef struct ckl_crossentropy_args {
     const void *x;      // (rows,cols)
@@ -63,8 +63,8 @@ CKL_MUST_USE CKL_API ckl_status ckl_crossentropy_plan(ckl_device *device, const 
                                                       ckl_plan **plan);
 
 /*
- * Enqueues it on stream. Never allocates, compiles or waits; plans may be shared between threads. Runs of one plan that may overlap
- * on the device pass a workspace each if ckl_plan_workspace_bytes() is not 0: that of a mean is not.
+ * Enqueues it on stream. Never allocates, compiles or waits; plans may be shared between threads. Runs of one plan that
+ * may overlap on the device pass a workspace each if ckl_plan_workspace_bytes() is not 0: that of a mean is not.
  */
 CKL_MUST_USE CKL_API ckl_status ckl_crossentropy_run(const ckl_plan *plan, const ckl_crossentropy_args *args,
                                                      ckl_stream stream);

@@ -29,8 +29,8 @@ typedef enum ckl_gemm_math {
     CKL_GEMM_F32,  // the operands as they are
     CKL_GEMM_TF32, // the operands without the low 13 bits of their fractions: tensor cores
     /*
-     * Three products of tf32: an operand is the nearest tf32 and a rest, and only the rests' own product is left out. Within
-     * 2^-20 of each product; where there are infinities the result may be NaN.
+     * Three products of tf32: an operand is the nearest tf32 and a rest, and only the rests' own product is left out.
+     * Within 2^-20 of each product; where there are infinities the result may be NaN.
      */
     CKL_GEMM_F32X3,
 } ckl_gemm_math;
@@ -48,8 +48,8 @@ typedef enum ckl_gemm_scale {
     CKL_GEMM_SCALE_ROW,    // one for each row of A, or column of B: [M] or [N]
 
     /*
-     * Of 8-bit floats, for every 128 of K, of which there are KB = ceil(k/128); both operands have such, and sums are accurate. Of
-     * weights, for every block_k of K:
+     * Of 8-bit floats, for every 128 of K, of which there are KB = ceil(k/128); both operands have such, and sums are
+     * accurate. Of weights, for every block_k of K:
      */
     CKL_GEMM_SCALE_BLOCK,  // one for each row of A, or column of B: [KB,M] or [KB,N]
     CKL_GEMM_SCALE_SQUARE, // one for each 128 columns of B: [ceil(n/128),KB]
@@ -63,7 +63,7 @@ typedef enum ckl_gemm_side {
 /* What offsets in device memory deal out to groups. */
 typedef enum ckl_gemm_deal {
     CKL_GEMM_GROUPS_OF_M, // rows of A, C, D and X, to several B
-    CKL_GEMM_GROUPS_OF_K, // terms of the sums, to several D: D of group g is the product of columns and rows of K that are its own
+    CKL_GEMM_GROUPS_OF_K, // terms of the sums, to several D: each is the product of columns and rows of K of its own
 } ckl_gemm_deal;
 
 /* Which sums come out beside D: the gradient of a bias, of D's type, or BF16 of 8 bits. */
@@ -75,7 +75,10 @@ typedef enum ckl_gemm_sums {
     CKL_GEMM_SUMS_OF_B,       // over K: [N]; not of gated pairs
 } ckl_gemm_sums;
 
-/* How A and B lie, by rows: the first letter is A's, n for [M,K] and t for [K,M]; the second is B's, n for [K,N] and t for [N,K]. */
+/*
+ * How A and B lie, by rows: the first letter is A's, n for [M,K] and t for [K,M]; the second is B's, n for [K,N] and t
+ * for [N,K].
+ */
 typedef enum ckl_gemm_layout {
     CKL_GEMM_NT, // both K-major: K is contiguous
     CKL_GEMM_NN, // A K-major, B N-major
@@ -94,14 +97,18 @@ typedef struct ckl_gemm_desc {
     ckl_dtype a;     // CKL_F16, BF16, F32, E4M3, E5M2 or I8
 
     /*
-     * 0 means a. E4M3 and E5M2 go together; beside an A of 16 bits B may be E4M3, or integers, CKL_I8, or CKL_U8, which are two of 4 bits
-     * a byte, the first in its low bits, each raised by 8. Then a row has k/2 bytes, and scales of blocks are of A's type.
+     * 0 means a. E4M3 and E5M2 go together; beside an A of 16 bits B may be E4M3, or integers, CKL_I8, or CKL_U8, which
+     * are two of 4 bits a byte, the first in its low bits, each raised by 8. Then a row has k/2 bytes, and scales of
+     * blocks are of A's type.
      */
     ckl_dtype b;
     ckl_dtype c; // 0: there is no C and beta is not used; else the type of D
-    ckl_dtype
-        d; // the type of a, or CKL_F32; of 8-bit types CKL_F16, BF16 or F32; of 8-bit floats also E4M3 and E5M2, of I8 I32. 0
-    // means a, BF16 of 8 bits
+
+    /*
+     * The type of a, or CKL_F32; of 8-bit types CKL_F16, BF16 or F32; of 8-bit floats also E4M3 and E5M2, of I8 I32. 0
+     * means a, BF16 of 8 bits.
+     */
+    ckl_dtype d;
     ckl_gemm_math math;                 // of an f32 A and B; 0 means f32
     ckl_gemm_accumulation accumulation; // of 8-bit floats; 0 means fast
     ckl_gemm_layout layout;             // 0 means nt
@@ -121,16 +128,18 @@ typedef struct ckl_gemm_desc {
     int64_t stride_a, stride_b, stride_c, stride_d, stride_x; // 0 means one matrix after the other: rows * ld
 
     /*
-     * Not 0: so many matrices B, stride_b apart, and the rows of A, C, D and X are dealt out to them by offsets in device memory,
-     * as the tokens of a mixture of experts are. Biases along n and scales of columns are [groups,N]. There is no batch.
+     * Not 0: so many matrices B, stride_b apart, and the rows of A, C, D and X are dealt out to them by offsets in
+     * device memory, as the tokens of a mixture of experts are. Biases along n and scales of columns are [groups,N].
+     * There is no batch.
      */
     int64_t groups;
 
     bool batch_invariant; // rows of D have the same bits whatever m is, and whatever else is in A: K is never split
 
     /*
-     * What is dealt out, 0: rows. With CKL_GEMM_GROUPS_OF_K there are so many matrices C, D and X, stride_c, stride_d and stride_x
-     * apart, and one A and one B; group g has the numbers offsets[g] to offsets[g+1] - 1 of K. One without any has no products.
+     * What is dealt out, 0: rows. With CKL_GEMM_GROUPS_OF_K there are so many matrices C, D and X, stride_c, stride_d
+     * and stride_x apart, and one A and one B; group g has the numbers offsets[g] to offsets[g+1] - 1 of K. One without
+     * any has no products.
      */
     ckl_gemm_deal groups_of;
 
@@ -139,16 +148,17 @@ typedef struct ckl_gemm_desc {
     bool weighted;   // row i of D is multiplied by row_weights[i], last of all
 
     /*
-     * a, b, c, d and x are arrays in device memory of the addresses of the batch's matrices, multiples of 16 each. Nothing checks
-     * them, nor that the matrices of D are apart. There are no strides, groups and lists.
+     * a, b, c, d and x are arrays in device memory of the addresses of the batch's matrices, multiples of 16 each.
+     * Nothing checks them, nor that the matrices of D are apart. There are no strides, groups and lists.
      */
     bool pointers;
 
     bool host_offsets; // args.offsets lie on the host, read during the call, or its capture: at most 1024 groups
 
     /*
-     * A kernel that runs behind the product adds them in f32, always in the same order. There is no X that is written, no D of 8-bit
-     * floats, no pointers and lists; with sums over K no batch and groups, and operands of 16 bits or f32.
+     * A kernel that runs behind the product adds them in f32, always in the same order. There is no X that is written,
+     * no D of 8-bit floats, no pointers and lists; with sums over K no batch and groups, and operands of 16 bits or
+     * f32.
      */
     ckl_gemm_sums bias_gradient; // 0 means none
 
@@ -157,13 +167,16 @@ typedef struct ckl_gemm_desc {
     bool amax; // of a D of 8-bit floats: args.amax becomes the largest |D| before scale_d and weights, if that is more
 
     /*
-     * A custom epilogue by its name (gemm_epilogue.h), last of all; NULL or "none": there is none. The text stays as it is while plans
-     * are made of it. m and n are less than 2^31, and D is of floats.
+     * A custom epilogue by its name (gemm_epilogue.h), last of all; NULL or "none": there is none. The text stays as it
+     * is while plans are made of it. m and n are less than 2^31, and D is of floats.
      */
     const char *epilogue;
 } ckl_gemm_desc;
 
-/* The memory of one call: device pointers, or arrays of such in device memory. d may be c if their pitches and strides are the same. */
+/*
+ * The memory of one call: device pointers, or arrays of such in device memory. d may be c if their pitches and strides
+ * are the same.
+ */
 typedef struct ckl_gemm_args {
     const void *a, *b, *c, *bias; // c and bias: NULL where the desc has none
     void *d;
@@ -190,10 +203,10 @@ typedef struct ckl_gemm_args {
 CKL_MUST_USE CKL_API ckl_status ckl_gemm_plan(ckl_device *device, const ckl_gemm_desc *desc, ckl_plan **plan);
 
 /*
- * Enqueues it on stream. Never allocates, compiles or waits; plans may be shared between threads. Runs of one plan that may
- * overlap on the device pass a workspace each if ckl_plan_workspace_bytes() is not 0: that of large A and B in rows that are no
- * multiple of 16 bytes is not, nor that of 8-bit types and tf32 that are not K-major, of few rows and columns and a large k, of f32x3,
- * and of large f32.
+ * Enqueues it on stream. Never allocates, compiles or waits; plans may be shared between threads. Runs of one plan that
+ * may overlap on the device pass a workspace each if ckl_plan_workspace_bytes() is not 0: that of large A and B in rows
+ * that are no multiple of 16 bytes is not, nor that of 8-bit types and tf32 that are not K-major, of few rows and
+ * columns and a large k, of f32x3, and of large f32.
  */
 CKL_MUST_USE CKL_API ckl_status ckl_gemm_run(const ckl_plan *plan, const ckl_gemm_args *args, ckl_stream stream);
 

@@ -38,8 +38,8 @@ typedef struct ckl_groupnorm_desc {
 
 /*
  * The memory of one call: device pointers, aligned to the element. y may be x, and dx may be x or dy; no other overlap
- * is allowed. Pointers that the problem does not have must be NULL: those of the other direction, and gamma, beta and their
- * gradients without affine.
+ * is allowed. Pointers that the problem does not have must be NULL: those of the other direction, and gamma, beta and
+ * their gradients without affine.
  */
 typedef struct ckl_groupnorm_args {
     const void *x, *dy;       // images; dy: backward
@@ -55,8 +55,8 @@ typedef struct ckl_groupnorm_args {
 CKL_MUST_USE CKL_API ckl_status ckl_groupnorm_plan(ckl_device *device, const ckl_groupnorm_desc *desc, ckl_plan **plan);
 
 /*
- * Enqueues it on stream. Never allocates, compiles or waits; plans may be shared between threads. Runs of a plan that may
- * overlap on the device pass a workspace each if ckl_plan_workspace_bytes() is not 0.
+ * Enqueues it on stream. Never allocates, compiles or waits; plans may be shared between threads. Runs of a plan that
+ * may overlap on the device pass a workspace each if ckl_plan_workspace_bytes() is not 0.
  */
 CKL_MUST_USE CKL_API ckl_status ckl_groupnorm_run(const ckl_plan *plan, const ckl_groupnorm_args *args,
                                                   ckl_stream stream);

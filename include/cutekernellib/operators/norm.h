@@ -11,17 +11,17 @@
  *     dgamma[c] = sum over r of dy[r,c] * n,  dbeta[c] = sum over r of dy[r,c]
  * rmsnorm has no mean and no beta: their terms are absent. dx is the gradient of x and of residual alike.
  *
- * A row with an infinity or a NaN has a mean and rstd of NaN, of rmsnorm an rstd of 0 or NaN: in every kernel, and as group
- * norm's groups do.
+ * A row with an infinity or a NaN has a mean and rstd of NaN, of rmsnorm an rstd of 0 or NaN: in every kernel, and as
+ * group norm's groups do.
  *
- * Statistics and sums are f32. The variance is that of the differences from the mean, corrected for the mean's
- * rounding (the corrected two-pass algorithm; Chan, Golub, LeVeque: Algorithms for computing the sample variance,
- * 1983), so that a large mean costs no digits. Layer norm of rows of more than 16384 elements (32 KiB with a residual), which
- * it reads once, takes the mean p of a row's first 32 elements in place of the mean: the relative error of the variance then
- * grows with 1 + (p - mean)^2 / variance, at most 1 + cols / 32, which needs outliers among these 32. Where such rows are
- * no whole vectors of 16 bytes, each thread takes its own first element in place of the mean and moves its sums to the mean
- * afterwards: at most as many times the error as a thread has elements. Sums have a fixed order: every run on a device gives
- * the same bits.
+ * Statistics and sums are f32. The variance is that of the differences from the mean, corrected for the mean's rounding
+ * (the corrected two-pass algorithm; Chan, Golub, LeVeque: Algorithms for computing the sample variance, 1983), so that
+ * a large mean costs no digits. Layer norm of rows of more than 16384 elements (32 KiB with a residual), which it reads
+ * once, takes the mean p of a row's first 32 elements in place of the mean: the relative error of the variance then
+ * grows with 1 + (p - mean)^2 / variance, at most 1 + cols / 32, which needs outliers among these 32. Where such rows
+ * are no whole vectors of 16 bytes, each thread takes its own first element in place of the mean and moves its sums to
+ * the mean afterwards: at most as many times the error as a thread has elements. Sums have a fixed order: every run on
+ * a device gives the same bits.
  */
 #ifndef CUTEKERNELLIB_NORM_H
 #define CUTEKERNELLIB_NORM_H
@@ -47,8 +47,9 @@ typedef struct ckl_norm_desc {
 
 /*
  * The memory of one call: device pointers, aligned to the element. Pointers that the problem does not have must be
- * NULL: those of the other direction, gamma, beta and their gradients without affine, residual, sum and dsum without residual, and beta, dbeta
- * and mean of rmsnorm. An output may be one of the row inputs if ldx is ldy; no other overlap is allowed.
+ * NULL: those of the other direction, gamma, beta and their gradients without affine, residual, sum and dsum without
+ * residual, and beta, dbeta and mean of rmsnorm. An output may be one of the row inputs if ldx is ldy; no other overlap
+ * is allowed.
  */
 typedef struct ckl_norm_args {
     const void *x;         // (rows,cols)

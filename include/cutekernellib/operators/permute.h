@@ -1,4 +1,4 @@
-/* permute.h - y[c[order[0]], c[order[1]], ...] = x[c[0], c[1], ...], bit for bit; with order 0,1,.. a copy of any strides */
+/* permute.h - y[c[order[0]], c[order[1]], ...] = x[c[0], c[1], ...], bit for bit; order 0,1,.. copies any strides */
 #ifndef CUTEKERNELLIB_PERMUTE_H
 #define CUTEKERNELLIB_PERMUTE_H
 
@@ -12,8 +12,9 @@ extern "C" {
 enum { CKL_PERMUTE_RANK_MAX = 5 };
 
 /*
- * Modes are listed outermost first. NCHW to NHWC is order 0,2,3,1. Elements are moved as they are, NaN payloads included.
- * A stride of 0 in x repeats it along that mode; no two elements of y may share memory. Entries from `rank` on must be 0.
+ * Modes are listed outermost first. NCHW to NHWC is order 0,2,3,1. Elements are moved as they are, NaN payloads
+ * included. A stride of 0 in x repeats it along that mode; no two elements of y may share memory. Entries from `rank`
+ * on must be 0.
  */
 typedef struct ckl_permute_desc {
     ckl_dtype dtype;                        // any: 1, 2, 4 or 8 bytes

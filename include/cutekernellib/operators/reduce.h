@@ -39,9 +39,9 @@ enum { CKL_REDUCE_RANK_MAX = 5 };
  * Every order of additions is fixed, so that results are the same bit for bit in every run on the same device. A thread
  * adds its elements pairwise in blocks of b and the s blocks in turn (or, from 64 blocks on, compensated: then s counts
  * as 2); threads are added pairwise. So |error of a sum| <= (log2 b + s + log2(n / (b s)) + 1) * 2^-24 * sum of |x|, to
- * first order. Variance: Welford's update, a block of elements at a time, threads merged by Chan's formula (Chan, Golub,
- * LeVeque: Updating formulae and a pairwise algorithm for computing sample variances, 1979), all on x minus the row's
- * first element; relative error at most about (s + 2 log2 n + 4 b) * 2^-24, whatever the mean.
+ * first order. Variance: Welford's update, a block of elements at a time, threads merged by Chan's formula (Chan,
+ * Golub, LeVeque: Updating formulae and a pairwise algorithm for computing sample variances, 1979), all on x minus the
+ * row's first element; relative error at most about (s + 2 log2 n + 4 b) * 2^-24, whatever the mean.
  */
 typedef struct ckl_reduce_desc {
     ckl_reduce_op op;

@@ -18,9 +18,9 @@ typedef enum ckl_rope_style {
 /*
  * For every token t and head, pair (a, b) number i becomes (a cos - b sin, b cos + a sin) of the angle
  *     position[t] * scale * theta^(-2i / rotary_dim)
- * and elements from rotary_dim on are copied. Values are f32, rounded once. The angle is computed in double-f32 and reduced
- * before it is rounded: sine and cosine are within 2^-20 of those of the exact angle. Positions must be less than 2^24 away
- * from 0; others make NaN of what they rotate.
+ * and elements from rotary_dim on are copied. Values are f32, rounded once. The angle is computed in double-f32 and
+ * reduced before it is rounded: sine and cosine are within 2^-20 of those of the exact angle. Positions must be less
+ * than 2^24 away from 0; others make NaN of what they rotate.
  *
  * Head h of token t of a tensor starts t * ld + h * ld_head elements after its pointer.
  */
@@ -41,8 +41,8 @@ typedef struct ckl_rope_desc {
 } ckl_rope_desc;
 
 /*
- * The memory of one call: device pointers, aligned to the element. yq may be q and yk may be k if their distances are equal.
- * Tensors of one token distance may lie side by side within it, as q and k do in a joint projection.
+ * The memory of one call: device pointers, aligned to the element. yq may be q and yk may be k if their distances are
+ * equal. Tensors of one token distance may lie side by side within it, as q and k do in a joint projection.
  */
 typedef struct ckl_rope_args {
     const void *q, *k;     // k and yk: NULL where the desc has no k

@@ -9,8 +9,8 @@
  *     softmax      dx[i] = scale * y[i] * (dy[i] - sum over k of y[k] * dy[k])
  *     log-softmax  dx[i] = scale * (dy[i] - exp(y[i]) * sum over k of dy[k])
  *
- * A row whose t are all -inf gives zeros (log-softmax: -inf everywhere). NaN or +inf among the t of a row makes the whole
- * row NaN. |t| beyond FLT_MAX counts as infinite. Maximum and sum come from one pass
+ * A row whose t are all -inf gives zeros (log-softmax: -inf everywhere). NaN or +inf among the t of a row makes the
+ * whole row NaN. |t| beyond FLT_MAX counts as infinite. Maximum and sum come from one pass
  * (Milakov, Gimelshein: Online normalizer calculation for softmax, 2018). Everything between memory and memory is f32;
  * results under 2^-126 may be 0. Sums have a fixed order: every run on a device gives the same bits.
  */
@@ -31,11 +31,13 @@ typedef enum ckl_softmax_mask {
 } ckl_softmax_mask;
 
 /*
- * Tensors are [outer, n, inner], the axis in the middle: any axis of a dense tensor is of this kind. Memory is a sequence of
- * lines, of n elements if inner is 1 and else of inner elements; ldx and ldy are the elements from a line to the next.
+ * Tensors are [outer, n, inner], the axis in the middle: any axis of a dense tensor is of this kind. Memory is a
+ * sequence of lines, of n elements if inner is 1 and else of inner elements; ldx and ldy are the elements from a line
+ * to the next.
+ * A problem line of `ckl` has shape and axis instead: shape=8x21x32x32 axis=1 is outer=8, n=21, inner=1024.
  *
- * Masks (inner = 1 only) are dense [mask_rows, n]. Row r uses row (r / mask_repeat) % mask_rows: [S,S] for scores [B,H,S,S]
- * has mask_rows = S; [B,1,1,S] has mask_rows = B and mask_repeat = H*S.
+ * Masks (inner = 1 only) are dense [mask_rows, n]. Row r uses row (r / mask_repeat) % mask_rows: [S,S] for scores
+ * [B,H,S,S] has mask_rows = S; [B,1,1,S] has mask_rows = B and mask_repeat = H*S.
  */
 typedef struct ckl_softmax_desc {
     ckl_direction direction;
@@ -50,8 +52,8 @@ typedef struct ckl_softmax_desc {
 } ckl_softmax_desc;
 
 /*
- * The memory of one call: device pointers, aligned to the element. y may be x, and dx may be y or dy, if their ld are equal;
- * no other overlap of an output is allowed. What is not part of a problem must be NULL.
+ * The memory of one call: device pointers, aligned to the element. y may be x, and dx may be y or dy, if their ld are
+ * equal; no other overlap of an output is allowed. What is not part of a problem must be NULL.
  */
 typedef struct ckl_softmax_args {
     const void *x;    // forward
@@ -66,8 +68,8 @@ typedef struct ckl_softmax_args {
 CKL_MUST_USE CKL_API ckl_status ckl_softmax_plan(ckl_device *device, const ckl_softmax_desc *desc, ckl_plan **plan);
 
 /*
- * Enqueues it on stream. Never allocates, compiles or waits; plans may be shared between threads. Runs of a plan that may
- * overlap on the device pass a workspace each if ckl_plan_workspace_bytes() is not 0: that of long rows is not.
+ * Enqueues it on stream. Never allocates, compiles or waits; plans may be shared between threads. Runs of a plan that
+ * may overlap on the device pass a workspace each if ckl_plan_workspace_bytes() is not 0: that of long rows is not.
  */
 CKL_MUST_USE CKL_API ckl_status ckl_softmax_run(const ckl_plan *plan, const ckl_softmax_args *args, ckl_stream stream);
 

@@ -194,7 +194,10 @@ outcome run_store_global(warp *w, const step *s)
 
 /* Shared memory */
 
-/* Offsets of the lanes in the CTA's own memory; false if one lies outside or is not aligned. Inactive lanes have that of an active one. */
+/*
+ * Offsets of the lanes in the CTA's own memory; false if one lies outside or is not aligned. Inactive lanes have that
+ * of an active one.
+ */
 WIDE static bool own_offsets(const lane_u32 *base, uint32_t beyond, uint32_t bytes, uint32_t size, lane_mask active,
                              uint32_t *offset)
 {

@@ -200,8 +200,8 @@ LANEWISE(rcp_f64, lane_f64, lane_f64, 1 / x)
 COMPARISONS(f64, lane_f64)
 
 /*
- * 16-bit floats. f32 holds enough bits that rounding a sum twice is harmless; products and fused sums go through double, rounded
- * to odd.
+ * 16-bit floats. f32 holds enough bits that rounding a sum twice is harmless; products and fused sums go through
+ * double, rounded to odd.
  */
 #define HALVES(t)                                                                                                      \
     LANEWISE(add_##t, lane_u16, lane_u16, t##_narrow(t##_widen(x) + t##_widen(y)))                                     \

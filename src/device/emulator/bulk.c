@@ -173,7 +173,7 @@ static bool begins_with_chunk(const transfer *t)
                  BULK_ALIGNMENT);
 }
 
-/* im2col: the offsets, which the hardware has 16, 8 or 5 bits for (PTX ISA, tensor copies), and a first place that is one. */
+/* im2col: the offsets, for which the hardware has 16, 8 or 5 bits (PTX ISA, tensor copies), and the first place. */
 static bool read_offsets(transfer *t, const operand *in)
 {
     const int rank = t->map->rank, most = 1 << (rank == 3 ? 16 : rank == 4 ? 8 : 5);
@@ -220,8 +220,9 @@ static bool is_beyond(const transfer *t)
 }
 
 /*
- * NOTE: by maps of all memory, which begin at address 16, an H200 loads boxes that reach beyond rows and columns, and ends with an illegal
- * address where a box lies beyond them wholly; by other maps such a box is zeros. So it may touch the tensor's own address.
+ * NOTE: by maps of all memory, which begin at address 16, an H200 loads boxes that reach beyond rows and columns, and
+ * ends with an illegal address where a box lies beyond them wholly; by other maps such a box is zeros. So it may touch
+ * the tensor's own address.
  */
 static bool may_be_beyond(const transfer *t)
 {

@@ -393,8 +393,8 @@ static void complete_early(cluster *c)
 }
 
 /*
- * A warp has read bytes that nobody had written. The others run on for a while: if one of them writes these bytes, it is
- * their order that is wrong, and the report says so.
+ * A warp has read bytes that nobody had written. The others run on for a while: if one of them writes these bytes, it
+ * is their order that is wrong, and the report says so.
  */
 static void look_for_writer(cluster *c)
 {

@@ -13,8 +13,8 @@ static int end_of(const warp *w, const ir_inst *begin)
 }
 
 /*
- * Goes on after lanes have left. If some are still active, at the next instruction; else at the end of the innermost block
- * that has lanes; if no block has any, the warp is done.
+ * Goes on after lanes have left. If some are still active, at the next instruction; else at the end of the innermost
+ * block that has lanes; if no block has any, the warp is done.
  */
 static outcome proceed(warp *w)
 {
@@ -86,7 +86,7 @@ outcome run_end_loop(warp *w, const step *s)
     return JUMPED;
 }
 
-/* Takes lanes out of every block inside the loop they leave; they stay in the loop's own frame and rejoin at its end. */
+/* Takes lanes out of every block inside the loop they leave; they stay in the loop's frame and rejoin at its end. */
 outcome run_break(warp *w, const step *s)
 {
     lane_mask leave = mask_of(lanes_of(w, s->in[0])) & w->active;

@@ -5,8 +5,9 @@
 #include "device/emulator/machine.h"
 
 /*
- * Rows that begin anywhere are copied in aligned vectors, which may hold other bytes, too, that nobody has written: those are
- * undefined in shared memory, and no fault unless they are read there. A vector of nothing else is a fault at once.
+ * Rows that begin anywhere are copied in aligned vectors, which may hold other bytes, too, that nobody has written:
+ * those are undefined in shared memory, and no fault unless they are read there. A vector of nothing else is a fault at
+ * once.
  */
 static bool check_source(warp *w, const step *s, int lane, uintptr_t global, uint32_t bytes, uint32_t *undefined)
 {

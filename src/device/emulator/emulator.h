@@ -1,8 +1,8 @@
 /*
  * emulator.h - the emulated GPU as a device: settings, memory, counters and loaded kernels.
  *
- * Settings come from the environment when the device is opened: CKL_EMULATOR="seed=7 schedule=random". docs/emulator.md says what they
- * mean, what the emulator models, and under "Limits" what it does not.
+ * Settings come from the environment when the device is opened: CKL_EMULATOR="seed=7 schedule=random". docs/emulator.md
+ * says what they mean, what the emulator models, and under "Limits" what it does not.
  */
 #pragma once
 
@@ -32,8 +32,8 @@ ckl_status emulator_options_parse(const char *line, emulator_options *options);
 ckl_status emulator_open_with(const char *which, const emulator_options *options, ckl_device **device);
 
 /*
- * Global memory (memory.c). Device addresses are host addresses. Beside every allocation lies its shadow, one byte per byte:
- * 1 once written. Both are reserved sparsely, so an allocation costs what is touched of it.
+ * Global memory (memory.c). Device addresses are host addresses. Beside every allocation lies its shadow, one byte per
+ * byte: 1 once written. Both are reserved sparsely, so an allocation costs what is touched of it.
  */
 enum { MEMORY_NAME_BYTES = 40 };
 
@@ -79,8 +79,8 @@ void memory_mark(allocation *a, uintptr_t address, size_t bytes);
 bool memory_is_written(const allocation *a, uintptr_t address, size_t bytes);
 
 /*
- * Why an address is in no allocation: "1024 bytes past the end of the allocation of 4096 bytes at 0x...". Returns the nearest
- * one, or NULL.
+ * Why an address is in no allocation: "1024 bytes past the end of the allocation of 4096 bytes at 0x...". Returns the
+ * nearest one, or NULL.
  */
 const allocation *memory_explain(const memory_space *m, uintptr_t address, size_t bytes, char *why, size_t why_bytes);
 

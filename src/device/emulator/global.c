@@ -1,10 +1,10 @@
 /*
  * global.c - global memory's shadow: who wrote and who read each word last, and the races between CTAs.
  *
- * A cell remembers an epoch, a number. In a launch without strong accesses nothing can order its clusters, so an epoch is a
- * cluster, and two of them that share a byte which one writes are a race. In an ordered launch an epoch is an agent of a
- * cluster at one of its clocks, and the accessing warp must know that clock. Numbers grow from launch to launch: what is below
- * those of this launch happened before it, so nothing is cleared.
+ * A cell remembers an epoch, a number. In a launch without strong accesses nothing can order its clusters, so an epoch
+ * is a cluster, and two of them that share a byte which one writes are a race. In an ordered launch an epoch is an
+ * agent of a cluster at one of its clocks, and the accessing warp must know that clock. Numbers grow from launch to
+ * launch: what is below those of this launch happened before it, so nothing is cleared.
  */
 #include <sched.h>
 #include <stdio.h>
@@ -288,7 +288,7 @@ static bool overlap_race(const access *a, uintptr_t address, const char *what)
     return false;
 }
 
-/* Readers: one epoch, or a set of them as a list that begins with the last one. Sets are shared: equal steps give equal sets. */
+/* Readers: one epoch, or a set as a list that begins with the last. Sets are shared: equal steps give equal sets. */
 
 static uint32_t *slot_of(launch_state *l, uint32_t newest, uint32_t others)
 {
@@ -507,8 +507,8 @@ static bool touch_range(const access *a, uint32_t own, const global_shadow *x, s
 }
 
 /*
- * The words that 32 lanes read, all remembered? Reads that are scattered are many, and most bring nothing new. A write forgets
- * the readers, so none has come since.
+ * The words that 32 lanes read, all remembered? Reads that are scattered are many, and most bring nothing new. A write
+ * forgets the readers, so none has come since.
  */
 WIDE static bool all_remember(const allocation *m, const cells *k, const uintptr_t *address, size_t words,
                               const uint32_t known[2])

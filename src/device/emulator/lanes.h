@@ -14,7 +14,7 @@ enum { LANES = 32, LANE_BYTES_MAX = 8, LANES_BYTES_MAX = LANES * LANE_BYTES_MAX 
 typedef uint32_t lane_mask; // bit i is lane i
 #define ALL_LANES UINT32_MAX
 
-/* Functions made of these loops are WIDE (base/wide.h). Lanes are independent: outputs equal inputs or do not overlap them. */
+/* Functions made of these loops are WIDE (base/wide.h). Lanes are independent: outputs are inputs or overlap none. */
 #define EACH_LANE(i) EACH_OF(i, LANES)
 
 /* Registers are bytes that are read as any type. */

@@ -11,8 +11,8 @@ const char *agent_name(const ir_kernel *ir, const agent *a, char *room, size_t b
 #define AGENT_TEXT_BYTES 192
 
 /*
- * names.c - what an address is called: "B+128", "ring.empty[0]", "x+4096"; of a global one that no parameter points near,
- * the number. room holds PLACE_BYTES; the allocation is the one that the address lies in or nearest to.
+ * names.c - what an address is called: "B+128", "ring.empty[0]", "x+4096"; of a global one that no parameter points
+ * near, the number. room holds PLACE_BYTES; the allocation is the one that the address lies in or nearest to.
  */
 enum { PLACE_BYTES = 128 };
 const char *shared_text(const ir_kernel *ir, uint32_t offset, char *room);
@@ -52,7 +52,7 @@ void shared_mark_mbarrier(cta *c, uint32_t offset); // from now on ordinary acce
 /* exchange.c - false and a fault if lanes that have not left the kernel are missing. */
 bool warp_converges(warp *w, const step *s);
 
-/* shared.c - the CTA and offset that an address means; NULL after a fault. A CTA of the cluster that has left is a fault. */
+/* shared.c - the CTA and offset that an address means; NULL after a fault, as of a CTA of the cluster that has left. */
 cta *shared_find(warp *w, const step *s, int lane, ir_space space, uint32_t address, uint32_t bytes, uint32_t align,
                  uint32_t *offset);
 
@@ -61,7 +61,7 @@ bool global_touch(access *a, allocation *memory, uintptr_t address, size_t bytes
 bool global_is_repeated(access *a, allocation *memory, const uintptr_t *address, size_t bytes); // reads of 32 lanes
 void epochs_clear(launch_state *l);
 
-/* overlap.c - launches that may still run when the next one of their stream begins, to which the epoch of an access may belong. */
+/* overlap.c - launches that may still run when the next of their stream begins: an access's epoch may be theirs. */
 void overlap_begin(launch_state *l, ckl_stream s);
 void overlap_end(const launch_state *l, ckl_stream s);
 void overlap_none(emulator *e); // all have ended: the host, a copy or another stream has waited
@@ -119,7 +119,7 @@ void transfers_drop(cluster *c);                                                
 /* wgmma.c */
 handler run_guarded; // steps that share registers with a WGMMA
 
-/* cluster.c - runs all CTAs of a cluster until they have ended, one has a fault (c->fault), or all wait for other clusters. */
+/* cluster.c - runs the CTAs of a cluster until all have ended, one has a fault (c->fault), or all wait for others. */
 typedef enum cluster_state { CLUSTER_ENDED, CLUSTER_FAULTED, CLUSTER_WAITS } cluster_state;
 cluster *cluster_new(launch_state *launch);
 size_t cluster_shared_bytes(const cluster *c); // of a CTA, up to a whole cell

@@ -44,7 +44,7 @@ typedef struct float_form {
     bool infinite;      // field_max is that of infinities and NaN; else one NaN has all bits set
 } float_form;
 
-/* The operands of one sum in a row: significand * 2^exponent, |significand| < 2. Infinities and NaNs read as zero here. */
+/* The operands of one sum in a row: significand * 2^exponent, |significand| < 2. Infinities and NaNs are zero here. */
 typedef struct operand_row {
     const unsigned char *raw;
     float significand[TERMS_MAX], value[TERMS_MAX]; // value: of what is moderate
@@ -179,8 +179,8 @@ static void decode_block(const sum_form *form, const unsigned char *raw, int cou
 
 /*
  * Towards zero, but to infinity from 2^128 on, and never to -0. C rounds to nearest; one step back in magnitude mends
- * that. The conditions are joined by & because a branch would keep the caller's loop from being vectorised. `kept` masks
- * the bits of the fraction that stay.
+ * that. The conditions are joined by & because a branch would keep the caller's loop from being vectorised. `kept`
+ * masks the bits of the fraction that stay.
  */
 static inline float truncate_to_f32(double x, uint32_t kept)
 {
@@ -229,9 +229,9 @@ static INLINE void add_any(const sum_form *form, const operand_row *a, const ope
 }
 
 /*
- * d[n] += sum over k of a[k] * b[k][n] for finite operands. Terms are multiples of 2^(common - fraction_bits): below 2^27
- * each, and 16 products of two 11-bit significands still sum to less than 2^31, as 32 of 8-bit floats do, of which fewer bits
- * are kept. All float operations here are exact, or their result is below 1 and cut to zero.
+ * d[n] += sum over k of a[k] * b[k][n] for finite operands. Terms are multiples of 2^(common - fraction_bits): below
+ * 2^27 each, and 16 products of two 11-bit significands still sum to less than 2^31, as 32 of 8-bit floats do, of which
+ * fewer bits are kept. All float operations here are exact, or their result is below 1 and cut to zero.
  */
 WIDE static void multiply_finite(const sum_form *form, const operand_row *a, const operand_block *b, float *d)
 {

@@ -28,12 +28,13 @@ int matrix_k(matrix_types types);
  * d[m][n] (+)= a[m][k] x b[n][k]^T, all dense and row-major; a and b are raw, d is f32, or i32 for integers. Without
  * `accumulate` the old d is taken as zero. k elements are whole rows of MATRIX_BYTES, of which each is one instruction.
  *
- * Integers wrap. The arithmetic of floats in mma.sync and wgmma is after the model of MMA-Sim (arXiv 2511.10909, validated
- * there against Ampere, Ada and Hopper; here against an H200 alone). tf32 is f32 without its low 13 bits. The products of
- * core->bytes of a row and the accumulator are added in fixed point, and that sum is the accumulator of what follows:
+ * Integers wrap. The arithmetic of floats in mma.sync and wgmma is after the model of MMA-Sim (arXiv 2511.10909,
+ * validated there against Ampere, Ada and Hopper; here against an H200 alone). tf32 is f32 without its low 13 bits. The
+ * products of core->bytes of a row and the accumulator are added in fixed point, and that sum is the accumulator of
+ * what follows:
  *   exponent of a product   the sum of its operands' exponents, not normalised: 1.5 x 1.5 = 2.25 has exponent 0.
  *                           Subnormal operands count with the smallest exponent of their type
- *   common exponent         the largest of all terms that are not zero, the accumulator's among them, but at least -133.
+ *   common exponent         the largest of all terms that are not zero, the accumulator's too, but at least -133.
  *                           NOTE: seen on an H200: of 524288 bf16 sums, 41 that end subnormal tell a floor of -133 from
  *                           none, and it gives all of them; -132 or -134 does not. 0 times 2^127 beside products of
  *                           2^-132 cuts nothing
@@ -49,15 +50,16 @@ void matrix_multiply(const tensor_core *core, matrix_types types, int m, int n, 
 typedef void matrix_touch(void *user, uint32_t address, uint32_t bytes);
 
 /*
- * Reads one operand of a wgmma, out[rows][MATRIX_HALVES], through its shared-memory descriptor. rows (m or n) is a multiple
- * of 8. `shared` is byte 0 of the CTA's window, which covers shared addresses base .. base + bytes. touch may be NULL.
- * False and a sentence in `why` if the descriptor is malformed or leads out of the window; out is then undefined.
+ * Reads one operand of a wgmma, out[rows][MATRIX_HALVES], through its shared-memory descriptor. rows (m or n) is a
+ * multiple of 8. `shared` is byte 0 of the CTA's window, which covers shared addresses base .. base + bytes. touch may
+ * be NULL. False and a sentence in `why` if the descriptor is malformed or leads out of the window; out is then
+ * undefined.
  *
  * The descriptor (PTX ISA, "Matrix Descriptor Format"), offsets and addresses in units of 16 bytes:
  *   bits 0-13 start address, 16-29 leading byte offset (LBO), 32-45 stride byte offset (SBO), 49-51 base offset,
  *   62-63 swizzle: 0 none, 1 128 bytes, 2 64 bytes, 3 32 bytes
- * The layouts that it stands for (CUTLASS, mma_traits_sm90_gmma.hpp), in bytes, S the span of the swizzle, k < 16 counting
- * halves; wider and narrower types lie as the halves of the same bytes do, and are K-major:
+ * The layouts that it stands for (CUTLASS, mma_traits_sm90_gmma.hpp), in bytes, S the span of the swizzle, k < 16
+ * counting halves; wider and narrower types lie as the halves of the same bytes do, and are K-major:
  *   K-major,  none   (row % 8) * 16 + (row / 8) * SBO + (k / 8) * LBO + (k % 8) * 2
  *   K-major,  S      (row % 8) * S  + (row / 8) * SBO + k * 2                                      LBO is not read
  *   MN-major, none   (row % 8) * 2 + (row / 8) * SBO + (k % 8) * 16 + (k / 8) * LBO
@@ -68,9 +70,9 @@ bool matrix_gather(uint64_t descriptor, bool mn_major, int rows, const unsigned 
                    uint32_t bytes, uint16_t *out, matrix_touch *touch, void *user, char why[128]);
 
 /*
- * Fragment layouts (PTX ISA, figures of wgmma m64nNk16 and mma m16n8k16): where half i of a thread lies in the raw operand,
- * and number i in the results. Halves are counted in register order, the lower one of a register first. Wider and narrower
- * types lie as the halves of the same bytes do.
+ * Fragment layouts (PTX ISA, figures of wgmma m64nNk16 and mma m16n8k16): where half i of a thread lies in the raw
+ * operand, and number i in the results. Halves are counted in register order, the lower one of a register first. Wider
+ * and narrower types lie as the halves of the same bytes do.
  */
 void matrix_wgmma_d(int thread, int i, int *row, int *column); // thread 0..127, i < n/2: 32 bits of the 64 x n tile
 void matrix_wgmma_a(int thread, int i, int *row, int *column); // thread 0..127, i < 8: of 64 rows

@@ -176,7 +176,7 @@ void warp_acquire(warp *w, const knowledge *from)
     knowledge_join(w->cluster, &w->knows, from);
 }
 
-/* A shuffle orders no memory, but a lane takes part in it when its loads have come: nobody overwrites what they read. */
+/* A shuffle orders no memory, but a lane takes part once its loads have come: nobody overwrites what they read. */
 void warp_lanes_exchange(warp *w)
 {
     if (!w->has_read)

@@ -1,8 +1,9 @@
 /*
  * overlap.c - launches that overlap: a kernel with GRID_WAIT begins while those before it in its stream may still run.
  *
- * Here they run one after another. So an access looks whether the bytes are those of a launch that could still run: before the
- * GRID_WAIT any from `running` on, after it those up to `unawaited`, which the launch before did not wait for.
+ * Here they run one after another. So an access looks whether the bytes are those of a launch that could still run:
+ * before the GRID_WAIT any from `running` on, after it those up to `unawaited`, which the launch before did not wait
+ * for.
  */
 #include "device/emulator/machine.h"
 

@@ -1,8 +1,8 @@
 /*
  * past.c - what a cluster knows of other clusters: the clocks that they had when they released.
  *
- * Both structs are shared and counted; one with several users is never changed. Only ordered launches have any, and those run
- * in one host thread.
+ * Both structs are shared and counted; one with several users is never changed. Only ordered launches have any, and
+ * those run in one host thread.
  */
 #include <string.h>
 

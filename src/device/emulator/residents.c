@@ -1,10 +1,10 @@
 /*
  * residents.c - an ordered launch: clusters that may wait for each other, as many at once as the device holds.
  *
- * A cluster runs until it has ended or all its warps wait. Then the one that has waited longest goes on if global memory has
- * changed since, else the next one starts. So a launch in which nobody waits holds one cluster at a time, and one in which all
- * wait for the last holds them all. When as many wait as the device holds, or all that are left, it is a deadlock. Other
- * kernels may leave less room: with the option `resident` so many clusters run at once.
+ * A cluster runs until it has ended or all its warps wait. Then the one that has waited longest goes on if global
+ * memory has changed since, else the next one starts. So a launch in which nobody waits holds one cluster at a time,
+ * and one in which all wait for the last holds them all. When as many wait as the device holds, or all that are left,
+ * it is a deadlock. Other kernels may leave less room: with the option `resident` so many clusters run at once.
  */
 #include <limits.h>
 
@@ -116,8 +116,8 @@ static void finish(residents *r, cluster *c)
 }
 
 /*
- * A fault ends the launch. After an endless loop the others go on all the same: it may be a poll by ordinary loads, and then the
- * race with what it polls says more.
+ * A fault ends the launch. After an endless loop the others go on all the same: it may be a poll by ordinary loads, and
+ * then the race with what it polls says more.
  */
 static bool goes_on(residents *r, cluster *c)
 {

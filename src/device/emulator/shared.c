@@ -414,7 +414,7 @@ static cell *byte_cell(cta *c, uint32_t offset)
     return &c->cells[TIER_BYTE][offset];
 }
 
-/* Bytes from .. to, of which this tier has whole cells or parts. After a write of all parts of a cell it is one again. */
+/* Bytes from .. to, of which this tier has whole cells or parts. After a write of all its parts a cell is one again. */
 static bool touch_tier(cta *c, const access *a, int tier, uint32_t from, uint32_t to)
 {
     const uint32_t span = TIER_SPAN[tier];

@@ -142,9 +142,9 @@ typedef struct launch_state {
 } launch_state;
 
 /*
- * What an agent or a barrier knows: per agent the latest clock seen, and the latest that the async proxy sees too in shared
- * and in global memory; per warp the clocks up to which all its lanes are known, and have read, and the lanes that are known
- * beyond; and the past of other clusters.
+ * What an agent or a barrier knows: per agent the latest clock seen, and the latest that the async proxy sees too in
+ * shared and in global memory; per warp the clocks up to which all its lanes are known, and have read, and the lanes
+ * that are known beyond; and the past of other clusters.
  */
 typedef struct knowledge {
     uint32_t *seen, *visible, *global;
@@ -178,8 +178,8 @@ typedef struct named_barrier {
 } named_barrier;
 
 /*
- * Shadow of shared memory: of 16 bytes that are used as one, else of their words, else of bytes. Cells of the first tier are
- * cleared when a CTA starts; those of the next have meaning below a cell that is CELL_SPLIT.
+ * Shadow of shared memory: of 16 bytes that are used as one, else of their words, else of bytes. Cells of the first
+ * tier are cleared when a CTA starts; those of the next have meaning below a cell that is CELL_SPLIT.
  */
 enum { TIERS = 3, TIER_CHUNK = 0, TIER_BYTE = TIERS - 1 };
 static const uint32_t TIER_SPAN[TIERS] = { 16, 4, 1 };
@@ -263,7 +263,7 @@ struct warp {
     bool has_read; // shared memory, since its lanes exchanged values last
     int registers; // setmaxnreg
 
-    /* Strong accesses: what fences have covered, and what was read and not acquired yet, by scope up to that of the GPU. */
+    /* Strong accesses: what fences have covered, and what was read and not acquired yet, by scope up to the GPU's. */
     past *fenced[IR_SCOPE_GPU + 1], *observed[IR_SCOPE_GPU + 1];
     uint64_t *polled; // per strong read: a hash of what it brought last
     uintptr_t poll_at;

@@ -1,9 +1,9 @@
 /*
  * strong.c - strong accesses to global memory, by which CTAs wait for each other: what they release, acquire and poll.
  *
- * PTX's memory model: a release, or a fence and a strong store or atomic after it, publishes at its address all that the warp
- * knows. An acquire, or a strong load or atomic and a fence after it, takes over what was published there, if the scopes of
- * both include each other. An atomic passes on what it finds; a store replaces it.
+ * PTX's memory model: a release, or a fence and a strong store or atomic after it, publishes at its address all that
+ * the warp knows. An acquire, or a strong load or atomic and a fence after it, takes over what was published there, if
+ * the scopes of both include each other. An atomic passes on what it finds; a store replaces it.
  */
 #include <string.h>
 
@@ -90,7 +90,7 @@ static bool includes(ir_scope scope, const warp *w, int64_t index, int rank)
     return scope == IR_SCOPE_GPU || (w->cluster->index == index && (scope == IR_SCOPE_CLUSTER || w->cta->rank == rank));
 }
 
-/* What a strong write publishes: all that the warp knows if it releases, else what its fences covered; NULL: nothing. */
+/* What a strong write publishes: all the warp knows if it releases, else what its fences covered; NULL: nothing. */
 static past *published(warp *w, const ir_inst *inst, ir_scope *scope)
 {
     past *p = NULL;

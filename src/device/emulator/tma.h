@@ -27,13 +27,14 @@ bool tma_is_place(const tensor_map_desc *desc, const int32_t *coordinates);
 /*
  * Hands the box at coordinates (elements, innermost first; may be negative or past the end) to `run`, row by row in
  * order of shared memory; a row that crosses a bound of dimension 0 is split there. shared_offset counts bytes from the
- * start of the box before swizzling: rows are dense, or a whole swizzle span apart. In im2col mode coordinates are the first place,
- * and behind them the offsets.
+ * start of the box before swizzling: rows are dense, or a whole swizzle span apart. In im2col mode coordinates are the
+ * first place, and behind them the offsets.
  */
 void tma_walk(const tensor_map_desc *desc, const int32_t *coordinates, tma_run *run, void *user);
 
 /*
- * The map as a store sees it: TMA writes whole 16-byte chunks, so a row whose length is not a multiple of 16 bytes is written
- * up to 15 bytes past its end. NOTE: seen on an H200 (driver 580): f16 rows of 1, 2, 3, 9, 10, 17, 31 and 33 elements.
+ * The map as a store sees it: TMA writes whole 16-byte chunks, so a row whose length is not a multiple of 16 bytes is
+ * written up to 15 bytes past its end. NOTE: seen on an H200 (driver 580): f16 rows of 1, 2, 3, 9, 10, 17, 31 and 33
+ * elements.
  */
 tensor_map_desc tma_as_stored(const tensor_map_desc *desc);

@@ -104,7 +104,7 @@ static bool walk_transfer(walk *x, tma_run *run)
     return x->ok;
 }
 
-/* Where a box comes to: noted as written, and poisoned until it is there. What rows leave of their swizzle's span keeps its value. */
+/* Where a box comes to: noted as written, and poisoned until it is there. The rest of the swizzle's span keeps its. */
 static void poison_run(void *user, uint32_t offset, unsigned char *global, uint32_t bytes)
 {
     (void)global;
@@ -234,7 +234,7 @@ static void enqueue(cluster *c, transfer t)
     c->queue[c->queue_first + c->queue_count++] = t;
 }
 
-/* Takes a transfer out of the queue, in whose order the others stay. Nothing moves for the oldest one: thousands may wait. */
+/* Takes a transfer out of the queue, the others stay in order. Nothing moves for the oldest one: thousands may wait. */
 static transfer take(cluster *c, int i)
 {
     transfer *at = c->queue + c->queue_first + i, t = *at;

@@ -75,8 +75,7 @@ static const test_reject rejects[] = {
     { "n=8 alpha=", CKL_INVALID, "add: alpha= is not a number" },
     { "n=8 alpha=1e400", CKL_INVALID, "add: alpha=1e400 is not a number" },
     { "n=99999999999999999999", CKL_INVALID, "add: n=99999999999999999999 is not an integer" },
-    { "n=8 dtype=f32 impl=vector config='threads=100'", CKL_INVALID,
-      "add vector: threads=100 must be a multiple of 32" },
+    { "n=8 dtype=f32 impl=vector config='threads=100'", CKL_INVALID, "add vector: threads=100 is no multiple of 32" },
     { NULL, CKL_OK, NULL },
 };
 

@@ -24,7 +24,7 @@ static ckl_status admit_naive_backward(const void *desc, const ckl_device_info *
 {
     const attention_naive_config *c = config;
     TRY(attention_check_form("naive_backward", CKL_DIRECTION_BACKWARD, desc, &c->form));
-    TRY(attention_check_threads("attention", "naive_backward", device, c->threads));
+    TRY(plan_check_threads("attention naive_backward", c->threads, device));
     if (max_i64(naive_rows(desc, 0), naive_rows(desc, 1)) > (int64_t)INT32_MAX * c->threads)
         FAIL(CKL_UNSUPPORTED, "attention naive_backward: more rows than one launch has threads");
     return CKL_OK;

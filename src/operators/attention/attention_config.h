@@ -207,16 +207,14 @@ void attention_sm80(const void *config, int kernel);
 
 /* sm90 */
 
-#define ATTENTION_SM90_CONFIG(X, owner)                                                           \
-    X(owner, int, consumers, "2", "1 2 3", "warpgroups of 64 queries each")                       \
-    X(owner, int, tile_n, "128", "64 80 96 112 128 160 176", "keys of a block")                   \
-    X(owner, int, slots, "5", "3 4 5 6", "blocks of K or V in shared memory")                     \
-    X(owner, bool, turns, "1", "0 1", "consumers issue products in turns")                        \
-    X(owner, int, ctas, "1", "1 2 3", "of an SM, with one consumer each where they are several")  \
-    X(owner, bool, draw, "0", "0 1", "tiles are drawn from a counter, not shared out")            \
-    X(owner, bool, old, "0", "0 1", "weights by the maxima of blocks before, as far as they do")  \
-    X(owner, bool, single, "0", "0 1", "all keys are in one block: there is no loop over blocks") \
-    X(owner, bool, lazy, "0", "0 1", "O is rescaled only where a weight would exceed 2^8")
+#define ATTENTION_SM90_CONFIG(X, owner)                                                          \
+    X(owner, int, consumers, "2", "1 2 3", "warpgroups of 64 queries each")                      \
+    X(owner, int, tile_n, "128", "64 80 96 112 128 160 176", "keys of a block")                  \
+    X(owner, int, slots, "5", "3 4 5 6", "blocks of K or V in shared memory")                    \
+    X(owner, int, ctas, "1", "1 2 3", "of an SM, with one consumer each where they are several") \
+    X(owner, bool, draw, "0", "0 1", "tiles are drawn from a counter, not shared out")           \
+    X(owner, bool, old, "0", "0 1", "weights by the maxima of blocks before, as far as they do") \
+    X(owner, bool, single, "0", "0 1", "all keys are in one block: there is no loop over blocks")
 
 typedef struct attention_sm90_config {
     attention_form form;
@@ -278,7 +276,6 @@ attention_form attention_form_of(const ckl_attention_desc *desc);
 ckl_status attention_check_form(const char *who, ckl_direction direction, const ckl_attention_desc *desc,
                                 const attention_form *form);
 ckl_status attention_check_heads(const char *who, const ckl_attention_desc *desc);
-ckl_status attention_check_threads(const char *op, const char *who, const ckl_device_info *device, int threads);
 ckl_status attention_check_smem(const char *op, const char *who, const ckl_device_info *device, int64_t bytes);
 
 /* Refuses a ragged problem whose tokens lie too far apart for maps of windows (attention_make_tma()). */

@@ -76,7 +76,6 @@ attention_strides attention_decode_strides_of(const ckl_attention_decode_desc *d
     X(owner, f32, factor)   /* softcap: scores become tanh(factor * score) first */  \
     X(owner, f32, exponent) /* weights are 2^(exponent * score) */                   \
     X(owner, u32, splits)   /* of a sequence of kv keys */                           \
-    X(owner, u32, units)    /* splits of all rows and sequences */                   \
     X(owner, pointer, counters)                                                      \
     X(owner, pointer, states) /* maximum and sum of each row of a split */           \
     X(owner, pointer, parts)  /* its sum of weighted values */
@@ -165,8 +164,9 @@ void attention_decode_sm80(const void *config, int kernel);
 
 /* latent */
 
-#define ATTENTION_DECODE_LATENT_CONFIG(X, owner) \
-    X(owner, int, split, "1024", "512 1024 2048 4096", "keys after which the sum is put away")
+#define ATTENTION_DECODE_LATENT_CONFIG(X, owner)                                     \
+    X(owner, int, split, "2048", "512 1024 2048 4096", "keys that are summed apart") \
+    X(owner, int, run, "0", "0 1 2 4 8 16", "splits of a CTA; 0: as few as CTAs that run at once need")
 
 enum {
     ATTENTION_DECODE_LATENT_KEYS = 64,  // of a block

@@ -7,8 +7,8 @@
  *                    from block to block, back and forth, and each one's softmax runs under the other's products
  *   warps 8-11       producer: one thread brings blocks of keys by TMA, in three sections: the columns of either half of O, and the rest
  *
- * Shared memory holds a block of each consumer. The last reader of a section releases it. Persistent: a CTA
- * takes one split after the other, and stores the partial of one from registers while the blocks of the next arrive.
+ * Shared memory holds a block of each consumer. The last reader of a section releases it. Persistent: a CTA takes splits
+ * that follow each other, and adds its own (attention_decode_latent_store.c) while the blocks of the next arrive.
  */
 #include "cute/kernel.h"
 #include "operators/attention/attention_decode_latent.h"
@@ -128,9 +128,11 @@ static void load_block(const latent_kernel *k, const block_at *at)
     }
 }
 
-static void load_split(void *of)
+static void load_split(void *of, val before, val after)
 {
     latent_kernel *k = of;
+    (void)before;
+    (void)after;
     k->pairs = pairs_of(&k->place);
     IF(elect())
         LOOP(pair, k->pairs)
@@ -147,7 +149,7 @@ static void producer(latent_kernel *k)
     warpgroup_reg_dealloc(PRODUCER_REGISTERS);
     k->done = variable(U32, imm(0));
     IF(eq(warp(), imm(CONSUMERS * WARPGROUP / LANES)))
-        attention_decode_for_splits(&k->place, k->cfg->split, load_split, k);
+        attention_decode_for_share(&k->place, k->cfg->split, load_split, k);
 }
 
 /* Consumers */
@@ -376,11 +378,13 @@ static void share_sums(const latent_kernel *k, consumer_role *c, val index)
 }
 
 /* NOTE: bar_sync is aligned: all who wait at a barrier do so by one instruction, so what both wait for is outside of their roles. */
-static void attend(const latent_kernel *k, const decode_sums *sums)
+static void attend(const latent_kernel *k, val before, val after)
 {
+    const decode_sums sums = { .place = &k->place, .threads = CONSUMERS * WARPGROUP, .barrier = BARRIER_BOTH };
     const val index = warpgroup();
     consumer_role both = describe_consumers(k);
-    load_queries(k);
+    IF(logical_or(eq(before, imm(0)), eq(k->place.split, imm(0)))) // else the queries are there
+        load_queries(k);
     IF(eq(index, imm(0))) {
         take_pairs(k, &both, 0);
     }
@@ -391,15 +395,15 @@ static void attend(const latent_kernel *k, const decode_sums *sums)
     share_sums(k, &both, index);
     const latent_part half = { &k->place, &both.own, ROWS,       k->half.used,    index,
                                both.tid,  both.out,  &both.rows, IR_CACHE_DEFAULT };
-    attention_decode_latent_climb(&half, sums, NULL);
+    const latent_held held = { .before = before, .after = after };
+    attention_decode_latent_climb(&half, &sums, &held);
 }
 
-static void use_split(void *of)
+static void use_split(void *of, val before, val after)
 {
     latent_kernel *k = of;
-    const decode_sums sums = { .place = &k->place, .threads = CONSUMERS * WARPGROUP, .barrier = BARRIER_BOTH };
     k->pairs = pairs_of(&k->place);
-    attend(k, &sums);
+    attend(k, before, after);
     assign(k->done, add(k->done, k->pairs));
 }
 
@@ -407,7 +411,7 @@ static void consumers(latent_kernel *k)
 {
     warpgroup_reg_alloc(CONSUMER_REGISTERS);
     k->done = variable(U32, imm(0));
-    attention_decode_for_splits(&k->place, k->cfg->split, use_split, k);
+    attention_decode_for_share(&k->place, k->cfg->split, use_split, k);
 }
 
 void attention_decode_latent(const void *config, int kernel)

@@ -68,8 +68,8 @@ typedef struct latent_part {
 val attention_decode_latent_row(const latent_part *part, int r);
 
 /*
- * Sums of splits that a CTA holds in shared memory, in the lowest levels of the tree: (QUAD,THREADS,QUADS,LEVELS). Its splits before this one,
- * and from this one on.
+ * What a CTA has of the tree: its splits before this one, and from this one on. Sums that it will add itself are held in shared memory in the
+ * lowest levels, (QUAD,THREADS,QUADS,LEVELS), else in the workspace.
  */
 typedef struct latent_held {
     tensor sums;
@@ -80,6 +80,6 @@ typedef struct latent_held {
 /*
  * The end of a split, for all threads that have parts: up the binary tree whose leaves are the sequence's splits. Who comes second to a
  * node, which may be the same CTA, adds the other one's sum and goes on; who has added all stores the result. So each CTA adds few sums,
- * and none is far behind. Without `held` a CTA holds none.
+ * and none is far behind.
  */
 void attention_decode_latent_climb(const latent_part *part, const decode_sums *sums, const latent_held *held);

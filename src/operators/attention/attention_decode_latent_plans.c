@@ -10,52 +10,47 @@ enum {
     CHUNK = ATTENTION_DECODE_LATENT_CHUNK,
     ROWS = ATTENTION_ROWS,
     PAGE_MIN = ATTENTION_DECODE_LATENT_PAGE,
-    SPLIT_MIN = 512,   // keys: a split's start and end take as long as 20 blocks (bench/notes/attention.md)
-    SPLIT_MAX = 4096,  // keys: by 2048 128 sequences of 128 heads take 335 us for 262, but 16 of them 87 for 132
-    SPLITS_MAX = 1024, // of a sequence, which one CTA combines
+    SPLITS_MAX = 1024, // of a sequence
     SLOTS_MAX = 8,
-    BYTES_A_BYTE = 64, // of keys for each byte that a CTA leaves in the workspace
 };
 
-/* Tiles of a head of the cache. */
-static int64_t tiles_of(const ckl_attention_decode_desc *d)
+/* Splits of a CTA, or as few as `resident` CTAs that run at once need, of tiles of so many rows; CTAs for them. */
+static int64_t run_of(const ckl_attention_decode_desc *d, int rows, int split, int run, int64_t resident)
 {
-    return ceil_div(attention_decode_rows_of(d), ROWS);
+    const int64_t tiles = ceil_div(attention_decode_rows_of(d), rows),
+                  splits = attention_decode_ctas(d, rows, split) / max_i64(tiles, 1);
+    return max_i64(run ? run : ceil_div(splits, max_i64(resident / max_i64(tiles, 1), 1)), 1);
 }
 
-/* Keys of a CTA: in proportion to its partial, and so that CTAs of one sequence fill the device. */
-static int split_of(const ckl_attention_decode_desc *d, const ckl_device_info *device)
+static int64_t ctas_of(const ckl_attention_decode_desc *d, int rows, int split, int64_t run)
 {
-    const int64_t rows = min_i64(attention_decode_rows_of(d), ROWS);
-    const int64_t tiles = product_i64(d->kv_heads, tiles_of(d));
-    int64_t split = SPLIT_MIN;
-    while (split < SPLIT_MAX && (split * d->d * 2 < rows * d->dv * 4 * BYTES_A_BYTE ||
-                                 product_i64(ceil_div(d->kv, split), tiles) > device->sm_count))
-        split *= 2;
-    while (ceil_div(d->kv, split) > SPLITS_MAX)
-        split *= 2;
-    return (int)split;
+    const int64_t tiles = ceil_div(attention_decode_rows_of(d), rows);
+    return tiles ? tiles * ceil_div(attention_decode_ctas(d, rows, split) / tiles, run) : 0;
 }
 
 static ckl_status choose_latent(const void *desc, const ckl_device_info *device, void *config)
 {
+    const ckl_attention_decode_desc *d = desc;
     attention_decode_latent_config *c = config;
-    c->form = attention_decode_form_of(desc);
-    c->split = split_of(desc, device);
+    (void)device;
+    c->form = attention_decode_form_of(d);
+    while (ceil_div(d->kv, c->split) > SPLITS_MAX)
+        c->split *= 2;
     return CKL_OK;
 }
 
-/* Blocks of keys, then the end of a split: as fitted to eight rows of a race (bench/notes/attention.md). */
+/* Blocks of keys, and the starts and ends of splits, as fitted to rows of races (bench/notes/attention.md). */
 static plan_cost cost_latent(const void *desc, const ckl_device_info *device, const void *config)
 {
     const ckl_attention_decode_desc *d = desc;
     const attention_decode_latent_config *c = config;
-    return product_cost(&(product_work){ .tiles = (double)attention_decode_ctas(d, ROWS, c->split),
+    const int64_t run = run_of(d, ROWS, c->split, c->run, device->sm_count);
+    return product_cost(&(product_work){ .tiles = (double)ctas_of(d, ROWS, c->split, run),
                                          .ctas = 1,
-                                         .steps = (double)ceil_div(min_i64(d->kv, c->split), KEYS),
+                                         .steps = (double)(run * ceil_div(min_i64(d->kv, c->split), KEYS)),
                                          .multiply_adds = (double)(ROWS * KEYS * (d->d + d->dv)),
-                                         .rate = 1725,
-                                         .tile_cycles = 53000,
+                                         .rate = 1360,
+                                         .tile_cycles = 12500 + 6000 * (double)(run - 1),
                                          .us = 3 },
                         device);
 }
@@ -74,8 +69,10 @@ static ckl_status check_cache(const char *who, const ckl_attention_decode_desc *
 
 /* Splits in whole blocks, and memory for them. */
 static ckl_status check_splits(const char *who, const ckl_attention_decode_desc *d, const ckl_device_info *device,
-                               int rows, int split, int64_t smem)
+                               int rows, int split, int run, int64_t smem)
 {
+    if (run < 0)
+        FAIL(CKL_INVALID, "attention_decode %s: run=%d is negative", who, run);
     if (split < KEYS || split % KEYS)
         FAIL(CKL_INVALID, "attention_decode %s: split=%d is not a multiple of %d", who, split, KEYS);
     const int64_t ctas = attention_decode_ctas(d, rows, split);
@@ -96,7 +93,14 @@ static ckl_status admit_latent(const void *desc, const ckl_device_info *device, 
              "attention_decode latent: dv=%" PRId64 " is not a multiple of %d, or d=%" PRId64
              " not one of 8 from dv+8 up to %d",
              d->dv, 2 * CHUNK, d->d, ATTENTION_DECODE_LATENT_MAX);
-    return check_splits("latent", d, device, ROWS, c->split, attention_decode_latent_smem(c));
+    return check_splits("latent", d, device, ROWS, c->split, c->run, attention_decode_latent_smem(c));
+}
+
+static ckl_status launch_share(const ckl_plan *plan, const void *args, int rows, int split, int run, ckl_stream stream)
+{
+    const ckl_attention_decode_desc *d = plan->desc;
+    const int64_t of_cta = run_of(d, rows, split, run, plan->kernels[0].clusters_resident);
+    return attention_decode_launch(plan, args, rows, split, ctas_of(d, rows, split, of_cta), stream);
 }
 
 static int64_t workspace_latent(const ckl_plan *plan)
@@ -108,8 +112,7 @@ static int64_t workspace_latent(const ckl_plan *plan)
 static ckl_status launch_latent(const ckl_plan *plan, const void *args, ckl_stream stream)
 {
     const attention_decode_latent_config *c = plan->config;
-    const int64_t grid = min_i64(attention_decode_ctas(plan->desc, ROWS, c->split), plan->kernels[0].clusters_resident);
-    return attention_decode_launch(plan, args, ROWS, c->split, grid, stream);
+    return launch_share(plan, args, ROWS, c->split, c->run, stream);
 }
 
 static const field latent_fields[] = { ATTENTION_DECODE_FORM(FIELD_NESTED, (attention_decode_latent_config, form)) //
@@ -126,12 +129,6 @@ const implementation attention_decode_latent_implementation = {
 
 /* latent_few */
 
-/* Splits of a CTA where `resident` run at once. */
-static int64_t run_of(const ckl_attention_decode_desc *d, const attention_decode_latent_few_config *c, int64_t resident)
-{
-    return c->run ? c->run : ceil_div(attention_decode_ctas(d, ATTENTION_DECODE_FEW_ROWS, c->split), resident);
-}
-
 static ckl_status choose_latent_few(const void *desc, const ckl_device_info *device, void *config)
 {
     attention_decode_latent_few_config *c = config;
@@ -144,20 +141,14 @@ static ckl_status choose_latent_few(const void *desc, const ckl_device_info *dev
     return CKL_OK;
 }
 
-static int64_t ctas_of_few(const ckl_attention_decode_desc *d, const attention_decode_latent_few_config *c,
-                           int64_t resident)
-{
-    const int64_t splits = attention_decode_ctas(d, ATTENTION_DECODE_FEW_ROWS, c->split);
-    return ceil_div(splits, max_i64(run_of(d, c, resident), 1));
-}
-
 /* Memory brings the blocks; a CTA's sum is stored and read again. */
 static plan_cost cost_latent_few(const void *desc, const ckl_device_info *device, const void *config)
 {
     const ckl_attention_decode_desc *d = desc;
     const attention_decode_latent_few_config *c = config;
-    const int64_t ctas = ctas_of_few(d, c, device->sm_count);
-    const double run = (double)run_of(d, c, device->sm_count), sum = 8 * (double)(attention_decode_rows_of(d) * d->dv);
+    const int64_t run = run_of(d, ATTENTION_DECODE_FEW_ROWS, c->split, c->run, device->sm_count),
+                  ctas = ctas_of(d, ATTENTION_DECODE_FEW_ROWS, c->split, run);
+    const double sum = 8 * (double)(attention_decode_rows_of(d) * d->dv);
     const double key = (double)(d->batch * d->kv_heads) * 2 * (double)d->d;
     const memory_work work = { .of = { .us = 3.5 },
                                .bytes = key * (double)d->kv + (double)ctas * sum,
@@ -166,7 +157,7 @@ static plan_cost cost_latent_few(const void *desc, const ckl_device_info *device
                                .registers = 168,
                                .ctas_per_sm = 1,
                                .smem_bytes = attention_decode_latent_few_smem(c),
-                               .wait_cycles = 1200 * run * ceil(fmin((double)d->kv, c->split) / KEYS) };
+                               .wait_cycles = 1200 * (double)run * ceil(fmin((double)d->kv, c->split) / KEYS) };
     return memory_cost(&work, device);
 }
 
@@ -186,9 +177,7 @@ static ckl_status admit_latent_few(const void *desc, const ckl_device_info *devi
              d->dv, d->d, ATTENTION_DECODE_LATENT_MAX);
     if (c->slots < 2 || c->slots > SLOTS_MAX)
         FAIL(CKL_INVALID, "attention_decode latent_few: slots=%d is not in 2..%d", c->slots, SLOTS_MAX);
-    if (c->run < 0)
-        FAIL(CKL_INVALID, "attention_decode latent_few: run=%d is negative", c->run);
-    return check_splits("latent_few", d, device, ATTENTION_DECODE_FEW_ROWS, c->split,
+    return check_splits("latent_few", d, device, ATTENTION_DECODE_FEW_ROWS, c->split, c->run,
                         attention_decode_latent_few_smem(c));
 }
 
@@ -201,8 +190,7 @@ static int64_t workspace_latent_few(const ckl_plan *plan)
 static ckl_status launch_latent_few(const ckl_plan *plan, const void *args, ckl_stream stream)
 {
     const attention_decode_latent_few_config *c = plan->config;
-    const int64_t grid = ctas_of_few(plan->desc, c, plan->kernels[0].clusters_resident);
-    return attention_decode_launch(plan, args, ATTENTION_DECODE_FEW_ROWS, c->split, grid, stream);
+    return launch_share(plan, args, ATTENTION_DECODE_FEW_ROWS, c->split, c->run, stream);
 }
 
 static const field latent_few_fields[] = {

@@ -125,6 +125,8 @@ typedef struct climber {
     const decode_sums *sums;
     const latent_held *held;
     val first, width; // variables
+    val is_own;       // of a node: has this CTA both halves?
+    val other;        // the first split of the half whose sum is added
 } climber;
 
 /* The columns of a split's partial. */
@@ -135,9 +137,8 @@ static quads columns_of(const climber *x, const decode_partial *partial)
                     x->sums->threads * QUAD_BYTES };
 }
 
-static void leave_partial(void *of)
+static void leave_partial(const climber *x)
 {
-    const climber *x = of;
     const online_rows *rows = x->part->online;
     const decode_partial partial = attention_decode_partial_of(x->sums, x->first);
     const quads to = columns_of(x, &partial);
@@ -150,9 +151,9 @@ static void leave_partial(void *of)
         }
 }
 
-static void add_partial(const climber *x, val split)
+static void add_partial(const climber *x)
 {
-    const decode_partial partial = attention_decode_partial_of(x->sums, split);
+    const decode_partial partial = attention_decode_partial_of(x->sums, x->other);
     const quads from = columns_of(x, &partial);
     val top[ROWS], sum[ROWS];
     for (int r = 0; r < ROWS; r++) {
@@ -186,56 +187,94 @@ static void add_held(const climber *x)
     add_columns(x->part, &from, 1, states, states + ROWS);
 }
 
-/* Does this CTA hold sums of the node that begins at split `left`, as it has all of the node's splits? */
-static val is_held(const climber *x, val left)
+/* Has this CTA all splits of the node that begins at split `left`? */
+static val is_own(const climber *x, val left)
 {
     const latent_held *held = x->held;
     const val split = x->part->place->split, begin = sub(split, min(split, held->before)),
               end = add(split, held->after), next = add(left, add(x->width, x->width));
-    return logical_and(lt(x->width, imm(1 << held->levels)),
-                       logical_and(le(begin, left), le(min(next, x->part->place->splits), end)));
+    return logical_and(le(begin, left), le(min(next, x->part->place->splits), end));
 }
 
-/* At the node between splits `left` and `right`: who comes second adds the other one's partial. */
-static void meet(climber *x, val left, val right, val goes_on)
+/* Calls either: by whether sums of this node's level are in shared memory. */
+static void by_level(const climber *x, void (*in_smem)(const climber *x), void (*in_workspace)(const climber *x))
 {
-    IF(attention_decode_is_second(x->sums, right, leave_partial, x)) {
-        add_partial(x, select(eq(x->first, left), right, left));
+    if (!x->held->levels) {
+        in_workspace(x);
+        return;
+    }
+    IF(logical_and(x->is_own, lt(x->width, imm(1 << x->held->levels)))) {
+        in_smem(x);
     }
     ELSE
     {
-        assign(goes_on, imm(0));
+        in_workspace(x);
     }
 }
 
-/* The same where a CTA may have both: it holds the left half's sum until it has the right one. */
-static void meet_or_hold(climber *x, val left, val right, val goes_on)
+static void sync_all(const climber *x)
 {
-    IF(is_held(x, left)) {
+    named_sync(imm(x->sums->barrier), x->sums->threads);
+}
+
+/* Is this CTA the second one at the node whose right half begins at split `right`, and counts there? Else it leaves its sum. */
+static val is_second(const climber *x, val right)
+{
+    const val counter = attention_decode_counter(x->sums, add(x->part->place->p.splits, imm(1)), right);
+    tensor sLast = smem_tensor("last", I32, compact(leaf(1)), 4); // (1)
+    sync_all(x);                                                  // all know the last answer
+    IF(eq(thread(), imm(0)))
+        set(sLast, 0, load_acquire(I32, counter));
+    sync_all(x); // the answer is there
+    val before = variable(I32, at(sLast, 0));
+    IF(eq(before, imm(0))) {
+        leave_partial(x);
+        sync_all(x); // the partial is stored
+        IF(eq(thread(), imm(0)))
+            set(sLast, 0, atomic_add_acq_rel(counter, imm_as(I32, 1)));
+        sync_all(x); // the answer is there
+        assign(before, at(sLast, 0));
+    }
+    IF(logical_and(ne(before, imm(0)), eq(thread(), imm(0))))
+        store_relaxed(I32, counter, imm(0));
+    return before;
+}
+
+/* At the node between splits `left` and `right`: who comes first leaves its sum, who comes second adds it. True for the latter. */
+static val meet(climber *x, val left, val right)
+{
+    const val comes_second = variable(I32, imm(1));
+    x->is_own = is_own(x, left);
+    x->other = select(eq(x->first, left), right, left);
+    IF(x->is_own) {
         IF(eq(x->first, left)) {
-            hold(x);
-            assign(goes_on, imm(0));
-        }
-        ELSE
-        {
-            add_held(x);
+            sync_all(x); // all know the maxima that may be there
+            by_level(x, hold, leave_partial);
+            assign(comes_second, imm(0));
         }
     }
     ELSE
     {
-        meet(x, left, right, goes_on);
+        assign(comes_second, is_second(x, right));
     }
+    IF(ne(comes_second, imm(0)))
+        by_level(x, add_held, add_partial);
+    return comes_second;
 }
 
 void attention_decode_latent_climb(const latent_part *part, const decode_sums *sums, const latent_held *held)
 {
-    const val splits = part->place->splits, goes_on = variable(U32, imm(1));
-    climber x = { part, sums, held, variable(U32, part->place->split), variable(U32, imm(1)) };
+    const val splits = part->place->splits, goes_on = variable(I32, imm(1));
+    climber x = { .part = part,
+                  .sums = sums,
+                  .held = held,
+                  .first = variable(U32, part->place->split),
+                  .width = variable(U32, imm(1)) };
     FOREVER {
         BREAK_IF(logical_or(eq(goes_on, imm(0)), ge(x.width, splits)));
         const val left = sub(x.first, bit_and(x.first, x.width)), right = add(left, x.width);
         IF(lt(right, splits))
-            (held ? meet_or_hold : meet)(&x, left, right, goes_on);
+            assign(goes_on, meet(&x, left, right));
         assign(x.first, left);
         assign(x.width, add(x.width, x.width));
     }

@@ -257,11 +257,16 @@ static void store(const decode_sums *m, const row_quads *x, const state *sum)
             attention_decode_store_logarithm(m->place, x->in_group, e.top, e.sum);
 }
 
+val attention_decode_counter(const decode_sums *m, val of_rows, val number)
+{
+    const val index = add(mul(shared_rows(m), of_rows), number);
+    return add(m->place->p.counters, mul(convert(U64, index), imm_as(U64, 4)));
+}
+
 /* Is this the last of `count` partials that counter `number` of these rows counts? It is left at 0. */
 static val is_last(const decode_sums *m, val number, val count)
 {
-    val index = add(mul(shared_rows(m), add(groups_of(m->place->p.splits), imm(1))), number);
-    val counter = add(m->place->p.counters, mul(convert(U64, index), imm_as(U64, 4)));
+    const val counter = attention_decode_counter(m, add(groups_of(m->place->p.splits), imm(1)), number);
     tensor sLast = smem_tensor("last", I32, compact(leaf(1)), 4); // (1)
     named_sync(imm(m->barrier), m->threads);                      // all partials are stored
     IF(eq(thread(), imm(0))) {
@@ -273,30 +278,6 @@ static val is_last(const decode_sums *m, val number, val count)
     }
     named_sync(imm(m->barrier), m->threads); // the answer is there
     return ne(at(sLast, 0), imm(0));
-}
-
-val attention_decode_is_second(const decode_sums *m, val node, void (*leave)(void *of), void *of)
-{
-    const val index = add(mul(shared_rows(m), add(m->place->p.splits, imm(1))), node);
-    const val counter = add(m->place->p.counters, mul(convert(U64, index), imm_as(U64, 4)));
-    tensor sLast = smem_tensor("last", I32, compact(leaf(1)), 4); // (1)
-    named_sync(imm(m->barrier), m->threads);                      // all know the last answer
-    IF(eq(thread(), imm(0)))
-        set(sLast, 0, load_acquire(I32, counter));
-    named_sync(imm(m->barrier), m->threads); // the answer is there
-    val before = variable(I32, at(sLast, 0));
-    IF(eq(before, imm(0))) {
-        leave(of);
-        named_sync(imm(m->barrier), m->threads); // the partial is stored
-        IF(eq(thread(), imm(0)))
-            set(sLast, 0, atomic_add_acq_rel(counter, imm_as(I32, 1)));
-        named_sync(imm(m->barrier), m->threads); // the answer is there
-        assign(before, at(sLast, 0));
-    }
-    const val is_second = ne(before, imm(0));
-    IF(logical_and(is_second, eq(thread(), imm(0))))
-        store_relaxed(I32, counter, imm(0));
-    return is_second;
 }
 
 /* The most rows that a tile may have; quads of each. */

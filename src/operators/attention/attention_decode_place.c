@@ -63,16 +63,6 @@ void attention_decode_find_cta(decode_place *at, val number)
     at->batch = number;
 }
 
-void attention_decode_for_splits(decode_place *place, int split, void (*each)(void *of), void *of)
-{
-    LOOP_FROM(number, cta_x(), place->p.units, grid_x()) {
-        attention_decode_find_cta(place, number);
-        attention_decode_find_keys(place, split);
-        IF(lt(place->split, place->splits))
-            each(of);
-    }
-}
-
 /* Splits of sequence `batch`, of all heads; 0 where there is none. */
 static val splits_of(decode_place at, int split, val batch)
 {
@@ -120,10 +110,12 @@ void attention_decode_for_share(decode_place *at, int split, void (*each)(void *
     const val own = variable(U32, imm_as(U32, 0));
     LOOP_FROM(first, imm_as(U32, 0), at->p.batch, imm(LANES))
         assign(own, add(own, splits_of(*at, split, add(first, lane()))));
-    const val all = sum_of_lanes(own), share = div(add(all, sub(grid_x(), imm(1))), grid_x()),
-              begin = min(mul(cta_x(), share), all), end = min(add(begin, share), all);
     find_tiles(at);
-    at->tile = imm_as(U32, 0);
+    val group = cta_x(); // of CTAs of all tiles
+    at->tile = split_off(&group, imm(at->tiles));
+    const val all = sum_of_lanes(own), shares = div(grid_x(), imm(at->tiles)),
+              share = div(add(all, sub(shares, imm(1))), shares), begin = min(mul(group, share), all),
+              end = min(add(begin, share), all);
     find_split(at, split, begin);
     LOOP_FROM(number, begin, end, imm(1)) {
         attention_decode_find_keys(at, split);

@@ -31,14 +31,9 @@ void attention_decode_find_cta(decode_place *place, val number);
 void attention_decode_find_keys(decode_place *place, int split);
 
 /*
- * Calls each() for every split that this CTA takes, with `place` set: first all CTAs' first ones, then their second
- * ones.
- */
-void attention_decode_for_splits(decode_place *place, int split, void (*each)(void *of), void *of);
-
-/*
- * The same where all rows are one tile, with splits of a sequence that follow each other: those that exist are shared out
- * evenly. before: how many of them this CTA has had; after: how many it will have, with this one.
+ * Calls each() for every split that this CTA takes, with `place` set: splits that follow each other, of which those that exist are shared
+ * out evenly. CTAs of all tiles of some rows are neighbours, and take the same. before: how many splits this CTA has had; after: how many
+ * it will have, with this one.
  */
 void attention_decode_for_share(decode_place *place, int split, void (*each)(void *of, val before, val after),
                                 void *of);
@@ -99,11 +94,8 @@ void attention_decode_add_up(const decode_sums *sums);
 /* The same by all CTAs of a cluster together, from their shared memory. */
 void attention_decode_add_up_cluster(const decode_sums *sums);
 
-/*
- * The splits of a sequence as the leaves of a binary tree. True in the CTA that comes second to a node: the other one has
- * left its partial in the workspace, by leave(). Nodes have the number of the first split of their right half.
- */
-val attention_decode_is_second(const decode_sums *sums, val node, void (*leave)(void *of), void *of);
+/* Counter `number` of those of a sequence, head and tile, of which each has `of_rows`: its address. All are 0 between launches. */
+val attention_decode_counter(const decode_sums *sums, val of_rows, val number);
 
 /* The logarithm of the sum of a row's weights, row `row` of the group. */
 void attention_decode_store_logarithm(const decode_place *place, val row, val top, val sum);

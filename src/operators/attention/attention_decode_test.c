@@ -1,8 +1,8 @@
 /* attention_decode_test.c - the definition by attention's, a sequence at a time; operands, cases, population and rejects. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/dtype.h"
+#include "base/heap.h"
 #include "operators/attention/attention_config.h"
 #include "operators/attention/attention_decode_config.h"
 #include "operators/attention/attention_lab.h"
@@ -113,10 +113,8 @@ static void *gather(const ckl_attention_decode_desc *d, int which, void *const *
     const int64_t old = d->append ? length - d->q : length;
     const void *const cache = host[d->latent ? K : which];
     const size_t element = ckl_dtype_bytes(d->dtype);
-    void *to = malloc((size_t)(length * s.d) * element + 1);
-    double *row = malloc((size_t)s.d * sizeof *row);
-    if (!to || !row)
-        abort();
+    void *to = heap_alloc((size_t)(length * s.d) + 1, element);
+    double *row = heap_alloc((size_t)s.d, sizeof *row);
     for (int64_t j = 0; j < length; j++) {
         const int64_t from = j < old ? key_index(d, &s, host, batch, kv_head, j) : 0;
         if (j < old && d->cache == d->dtype) {
@@ -130,7 +128,7 @@ static void *gather(const ckl_attention_decode_desc *d, int which, void *const *
             dtype_write(d->dtype, to, j * s.d + l,
                         j < old ? row[l] : new_element(d, which, host, (int64_t[]){ batch, kv_head, j - old, l }));
     }
-    free(row);
+    heap_free(row);
     return to;
 }
 
@@ -208,8 +206,8 @@ static void reference(const void *problem, void *const *host, reference_slice ou
         out.value[i] *= scale;
         out.magnitude[i] *= out.magnitude[i] == REFERENCE_OPEN ? 1 : fabs(scale);
     }
-    free(s.k);
-    free(s.v);
+    heap_free(s.k);
+    heap_free(s.v);
 }
 
 static const char *const cases[] = {
@@ -328,6 +326,10 @@ static const char *const cases[] = {
     "config='split=64' # two tiles of rows",
     "latent=1 heads=40 kv_heads=1 kv=700 d=576 dv=512 batch=2 shortest=1 page=16 dtype=bf16 lse=1 impl=latent "
     "config='split=256'",
+    "latent=1 heads=70 kv_heads=1 kv=700 d=192 dv=128 batch=3 shortest=0 page=16 lse=1 impl=latent config='split=64 "
+    "run=5' # two tiles of rows, CTAs of several splits",
+    "latent=1 heads=40 kv_heads=1 kv=700 d=576 dv=512 batch=2 shortest=1 page=16 append=1 dtype=bf16 impl=latent "
+    "config='split=64 run=4'",
     "latent=1 heads=12 kv_heads=1 q=3 kv=330 d=192 dv=128 batch=3 shortest=2 append=1 left=150 sinks=1 impl=latent "
     "config='split=64'",
     "latent=1 heads=40 kv_heads=1 kv=700 d=576 dv=512 batch=2 shortest=1 page=16 dtype=bf16 impl=latent "
@@ -414,7 +416,7 @@ static const test_reject rejects[] = {
     { "impl=sm80 config='keys=8'", CKL_INVALID, "attention_decode sm80: keys=8 is neither 16 nor 32" },
     { "d=256 impl=sm80 config='warps=4 stages=8'", CKL_UNSUPPORTED,
       "attention_decode sm80: the config needs 524324 bytes" },
-    { "impl=naive config='threads=33'", CKL_INVALID, "attention_decode naive: threads=33 must be a multiple of 32" },
+    { "impl=naive config='threads=33'", CKL_INVALID, "attention_decode naive: threads=33 is no multiple of 32" },
     { "impl=naive config='d=32'", CKL_INVALID, "of the config are not the problem's" },
     { NULL, CKL_OK, NULL },
 };

@@ -53,14 +53,6 @@ ckl_status attention_check_form(const char *who, ckl_direction direction, const 
     return CKL_OK;
 }
 
-ckl_status attention_check_threads(const char *op, const char *who, const ckl_device_info *device, int threads)
-{
-    if (threads < 32 || threads % 32 || threads > device->threads_per_cta_max)
-        FAIL(CKL_INVALID, "%s %s: threads=%d must be a multiple of 32 up to %d", op, who, threads,
-             device->threads_per_cta_max);
-    return CKL_OK;
-}
-
 ckl_status attention_check_smem(const char *op, const char *who, const ckl_device_info *device, int64_t bytes)
 {
     if (bytes > device->smem_per_cta_bytes)
@@ -171,7 +163,7 @@ static ckl_status admit_naive(const void *desc, const ckl_device_info *device, c
     const ckl_attention_desc *d = desc;
     const attention_naive_config *c = config;
     TRY(attention_check_form("naive", CKL_DIRECTION_FORWARD, d, &c->form));
-    TRY(attention_check_threads("attention", "naive", device, c->threads));
+    TRY(plan_check_threads("attention naive", c->threads, device));
     int64_t rows = tiles_of(d, 1);
     if (rows > (int64_t)INT32_MAX * c->threads)
         FAIL(CKL_UNSUPPORTED, "attention naive: %" PRId64 " rows are more than one launch has threads", rows);
@@ -360,21 +352,41 @@ const implementation attention_tensor_implementation = {
 
 /* sm90 */
 
+/* Has an SM room for c->ctas CTAs? */
+static bool fits_sm(const ckl_device_info *device, attention_sm90_config c)
+{
+    c.slots = SLOTS_MIN;
+    return attention_sm90_fits_registers(&c, device->registers_per_sm) &&
+           attention_sm90_smem(&c) <= device->smem_per_cta_bytes / c.ctas;
+}
+
 /*
- * Short causal problems of small heads: three CTAs of one consumer, whose starts and ends overlap the others' products, and
- * blocks of 64 keys, of which the mask leaves more. 320 heads of 512 queries 46.7 -> 44.6 us, of 640 78.9 -> 62.6, of 768 79.8 -> 74.9,
- * 192 of 128 6.5 -> 5.1.
+ * CTAs of one consumer, whose starts and ends overlap the others' products. They win where tiles of one consumer exceed the SMs
+ * and those of two do not (40 heads of 256 queries, d=128, 10.0 -> 7.8 us), and for causal problems of small heads, whose mask leaves more
+ * of blocks of 64 keys, where these are short (320 heads of 640 queries 78.9 -> 62.6, 192 of 128 6.5 -> 5.1), or SMs have few
+ * tiles, which smaller ones even out (40 heads of 1152 24.4 -> 22.4; ten tiles an SM 3 % slower).
  */
 static void share_sm(const ckl_attention_desc *d, const ckl_device_info *device, attention_sm90_config *c)
 {
-    enum { KEYS_MIN = 128, KEYS_MAX = 768, CTAS = 3, TILE_N = 64 };
-    if (c->form.right && d->kv >= KEYS_MIN && d->kv <= KEYS_MAX && d->d <= 64 && d->dv <= 64 && !d->mask && !d->score &&
-        d->softcap == 0 && tiles_of(d, ATTENTION_ROWS) > (CTAS - 1) * device->sm_count) {
-        c->consumers = 1;
-        c->ctas = CTAS;
-        c->tile_n = TILE_N;
-        c->turns = c->old = c->single = false;
+    enum { KEYS_MIN = 128, KEYS_SHORT = 768, KEYS_MAX = 2048, TURNS_MAX = 3, CTAS = 3, TILE_N = 64 };
+    const bool is_small = d->d <= 64 && d->dv <= 64, is_plain = !d->mask && !d->score && d->softcap == 0,
+               is_few = tiles_of(d, 2 * ATTENTION_ROWS) <= TURNS_MAX * device->sm_count,
+               is_short = c->form.right && is_small && d->kv >= KEYS_MIN && d->kv <= (is_few ? KEYS_MAX : KEYS_SHORT);
+    const int64_t tiles = tiles_of(d, ATTENTION_ROWS);
+    if (!is_plain || (c->consumers > 1 && !is_short) || tiles <= device->sm_count)
+        return;
+    attention_sm90_config tried = *c;
+    tried.consumers = 1;
+    tried.old = false;
+    if (is_short || (!c->single && !is_small)) {
+        tried.tile_n = TILE_N;
+        tried.single = false;
     }
+    tried.ctas = (int)min_i64(CTAS, ceil_div(tiles, device->sm_count));
+    while (tried.ctas > 1 && !fits_sm(device, tried))
+        tried.ctas--;
+    if (tried.ctas > 1)
+        *c = tried;
 }
 
 /* Rows that tiles of so many consumers have. A third one gains a fifth, so of these more must not be beyond the last query. */
@@ -404,16 +416,15 @@ static ckl_status choose_sm90(const void *desc, const ckl_device_info *device, v
         rows_of_tiles(d, 3) <= 1.2 * rows_of_tiles(d, 2) &&
         tiles_of(d, 3 * ATTENTION_ROWS) > (c->form.right ? TURNS_ENOUGH : EVEN_TURNS_ENOUGH) * device->sm_count)
         c->consumers = 3;
-    while (c->consumers > 1 && tiles_of(d, c->consumers * ATTENTION_ROWS) < device->sm_count)
+    while (c->consumers > 1 && (tiles_of(d, c->consumers * ATTENTION_ROWS) < device->sm_count ||
+                                d->q <= (c->consumers - 1) * ATTENTION_ROWS))
         c->consumers--;
-    c->turns = c->consumers > 1 && !c->single;
     // with the code for lost maxima a kernel takes 2 us longer to begin: 64 causal heads of 1024 take 30.0 us with it, 28.5 without
     const int64_t turns = ceil_div(tiles_of(d, c->consumers * ATTENTION_ROWS), device->sm_count);
     const bool is_brief = turns * ceil_div(d->kv, c->tile_n) <= FEW_BLOCKS && d->softcap == 0 && !d->score;
     c->old =
         c->consumers < 3 && d->d <= 128 && d->dv <= 128 && !d->mask && !c->single && !is_brief; // three would spill
     share_sm(d, device, c);
-    c->lazy = d->dv > 128 && !c->single; // O has more columns than a block has keys: of 256 elements 822 -> 776 us
     c->draw = c->form.right && tiles_of(d, c->consumers * ATTENTION_ROWS) > c->ctas * device->sm_count;
     for (c->slots = SLOTS_MAX; c->slots > SLOTS_MIN && attention_sm90_smem(c) > device->smem_per_cta_bytes / c->ctas;)
         c->slots--;
@@ -429,11 +440,10 @@ static ckl_status admit_sm90(const void *desc, const ckl_device_info *device, co
     TRY(attention_check_form("sm90", CKL_DIRECTION_FORWARD, d, &c->form));
     TRY(attention_check_heads("sm90", d));
     TRY(attention_check_windows("sm90", d));
-    if (c->old && (c->form.mask || c->lazy))
-        FAIL(CKL_INVALID, "attention sm90: old=1 is for scores without mask, and not beside lazy=1");
-    if (c->consumers < 1 || c->consumers > 3 || (c->turns && c->consumers == 1))
-        FAIL(CKL_INVALID, "attention sm90: consumers=%d is not in 1..3, or turns=%d is not of them", c->consumers,
-             c->turns);
+    if (c->old && (c->form.mask || c->form.dv > 128))
+        FAIL(CKL_INVALID, "attention sm90: old=1 is for scores without mask, and for dv up to 128");
+    if (c->consumers < 1 || c->consumers > 3)
+        FAIL(CKL_INVALID, "attention sm90: consumers=%d is not in 1..3", c->consumers);
     if (c->ctas < 1 || c->ctas > 3 || (c->ctas > 1 && c->consumers > 1))
         FAIL(CKL_INVALID, "attention sm90: ctas=%d is not in 1..3, or more than 1 with consumers=%d", c->ctas,
              c->consumers);

@@ -1,9 +1,9 @@
 /* attention_ref.c - the definition of attention in double, a row at a time, with error bounds. */
 #include <float.h>
 #include <math.h>
-#include <stdlib.h>
 
 #include "base/dtype.h"
+#include "base/heap.h"
 #include "operators/attention/attention_config.h"
 #include "operators/attention/attention_lab.h"
 
@@ -46,9 +46,7 @@ static row row_of(const ckl_attention_desc *d, ckl_dtype weights, void *const *h
     r.q_first = batch * d->ldq_batch + head * d->ldq_head + i * d->ldq;
     r.k_first = batch * d->ldk_batch + kv_head * d->ldk_head;
     r.v_first = batch * d->ldv_batch + kv_head * d->ldv_head;
-    r.weight = malloc(((size_t)d->kv * 2 + 1) * sizeof *r.weight);
-    if (!r.weight)
-        abort();
+    r.weight = heap_alloc((size_t)d->kv * 2 + 1, sizeof *r.weight);
     r.error = r.weight + d->kv;
     return r;
 }
@@ -179,7 +177,7 @@ static void one_row(const ckl_attention_desc *d, ckl_dtype weights, void *const 
         column(&r, i, &out.value[i], &out.magnitude[i]);
     if (out.output == 1)
         logarithm(&r, out.value, out.magnitude);
-    free(r.weight);
+    heap_free(r.weight);
 }
 
 bool attention_sequence_at(const ckl_attention_desc *d, void *const *host, bool of_keys, int64_t token,

@@ -41,6 +41,17 @@ bool attention_sm90_fits_registers(const attention_sm90_config *c, int registers
            scores + scores / 2 + (is_plain ? 0 : scores / 4) + out + REST + MORE <= own;
 }
 
+static bool has_turns(const attention_sm90_config *c)
+{
+    return c->consumers > 1 && !c->single;
+}
+
+/* Is O, of more columns than a block has keys, rescaled only where a weight would exceed 2^SLACK? Of 256 elements 822 -> 776 us. */
+static bool is_lazy(const attention_sm90_config *c)
+{
+    return c->form.dv > 128 && !c->single;
+}
+
 /* O as it is stored: two chunks at a time. */
 static columns staged_columns(columns dv)
 {
@@ -153,7 +164,7 @@ static consumer_role describe_consumer(const sm90_kernel *k)
     c.weights = fragment_A_words(&c.pv, ROWS, bn);
     c.sO = slice(k->sO, _, _, _, c.index);
     c.rows = attention_online_rows_begin(attention_online_row_count(c.scores), k->p.exponent);
-    c.rows.slack = cfg->lazy ? SLACK : 0;
+    c.rows.slack = is_lazy(cfg) ? SLACK : 0;
     if (cfg->old) {
         c.lost = variable(U32, imm(0));
         c.lowered = variable(U32, imm(0));
@@ -167,13 +178,13 @@ static consumer_role describe_consumer(const sm90_kernel *k)
 
 static void begin_turn(const sm90_kernel *k, const consumer_role *c)
 {
-    if (k->cfg->turns)
+    if (has_turns(k->cfg))
         named_sync(add(c->index, imm(BARRIER_TURN)), 2 * WARPGROUP);
 }
 
 static void end_turn(const sm90_kernel *k, const consumer_role *c)
 {
-    if (!k->cfg->turns)
+    if (!has_turns(k->cfg))
         return;
     val next = select(eq(c->index, imm(k->cfg->consumers - 1)), imm(0), add(c->index, imm(1)));
     named_arrive(add(next, imm(BARRIER_TURN)), 2 * WARPGROUP);
@@ -388,7 +399,7 @@ static void step(const sm90_kernel *k, consumer_role *c, const tile *t, const ke
     if (k->cfg->old)
         IF(ne(c->lowered, imm(0)))
             attention_scale_rows(c->out, c->rows.factor);
-    if (k->cfg->lazy)
+    if (is_lazy(k->cfg))
         attention_rescale_rows(c->out, c->rows.factor, c->rows.count);
     else if (!k->cfg->old)
         attention_scale_rows(c->out, c->rows.factor);
@@ -535,7 +546,7 @@ static void consumer(const sm90_kernel *k)
         warpgroup_reg_alloc(registers);
     consumer_role c = describe_consumer(k);
     walk w = attention_sm90_walk();
-    if (k->cfg->turns)
+    if (has_turns(k->cfg))
         IF(eq(c.index, imm(k->cfg->consumers - 1)))
             end_turn(k, &c); // consumer 0 begins
     attention_sm90_next_tile(k, &w, false);

@@ -137,24 +137,23 @@ static const char *const cases[] = {
     "q=20 kv=30 batch=2 heads=3 d=40 ldq=48 ldk=41 ldv=56 ldo=50 ldo_head=1000 ldo_batch=4000 # gaps",
     "q=3 kv=5 batch=2 heads=2 d=8 ldo=32 ldo_head=16 ldo_batch=8 # neighbours are of one token",
     "q=20 kv=0 heads=2 lse=1                       # no keys: zeros",
-    "q=130 kv=300 d=128 causal=1 dtype=bf16 lse=1 impl=sm90 config='consumers=2 turns=1 draw=1 old=1 slots=5' # the "
+    "q=130 kv=300 d=128 causal=1 dtype=bf16 lse=1 impl=sm90 config='consumers=2 draw=1 old=1 slots=5' # the "
     "ring goes round",
     "q=130 kv=600 heads=2 d=128 scale=4 lse=1 impl=sm80 config='warp_rows=32 tile_n=32' # maxima that grow",
-    "q=200 kv=264 impl=sm90 config='consumers=3 turns=1'",
-    "q=200 kv=600 heads=2 scale=6 lse=1 impl=sm90 config='consumers=3 turns=1 lazy=1' # rescaled at times",
-    "q=200 kv=600 causal=1 dtype=bf16 lse=1 impl=sm90 config='consumers=2 turns=1 old=0 lazy=1'",
-    "q=140 kv=400 d=128 softcap=50 causal=1 impl=sm90 config='consumers=2 turns=1 slots=5 old=0 lazy=1'",
-    "q=400 kv=77 heads=70 d=80 lse=1 impl=sm90 config='consumers=3 turns=1 tile_n=80 slots=6' # all keys in one "
+    "q=200 kv=264 impl=sm90 config='consumers=3'",
+    "q=200 kv=600 heads=2 scale=6 lse=1 impl=sm90 config='consumers=3' # rescaled at times",
+    "q=200 kv=600 causal=1 dtype=bf16 lse=1 impl=sm90 config='consumers=2 old=0'",
+    "q=140 kv=400 d=128 softcap=50 causal=1 impl=sm90 config='consumers=2 slots=5 old=0'",
+    "q=400 kv=77 heads=70 d=80 lse=1 impl=sm90 config='consumers=3 tile_n=80 slots=6' # all keys in one "
     "block, CTAs of several tiles",
-    "q=66 kv=68 heads=70 d=32 causal=1 dtype=bf16 impl=sm90 config='single=0 consumers=1 turns=0 draw=1 tile_n=64' # "
-    "tiles in "
-    "turn",
-    "q=70 kv=40 heads=70 d=40 causal=1 lse=1 impl=sm90 config='single=0 consumers=1 turns=0 draw=0 tile_n=16'",
-    "q=200 kv=210 heads=40 batch=4 d=64 causal=1 lse=1 impl=sm90 config='consumers=1 ctas=3 turns=0 draw=1 tile_n=64 "
+    "q=66 kv=68 heads=70 d=32 causal=1 dtype=bf16 impl=sm90 config='single=0 consumers=1 ctas=1 draw=1 "
+    "tile_n=64' # tiles in turn",
+    "q=70 kv=40 heads=70 d=40 causal=1 lse=1 impl=sm90 config='single=0 consumers=1 ctas=1 draw=0 tile_n=16'",
+    "q=200 kv=210 heads=40 batch=4 d=64 causal=1 lse=1 impl=sm90 config='consumers=1 ctas=3 draw=1 tile_n=64 "
     "slots=5' # several CTAs an SM",
-    "q=150 kv=260 heads=3 d=96 dtype=bf16 impl=sm90 config='consumers=1 ctas=2 turns=0 draw=0 old=1 tile_n=80 slots=3'",
-    "q=130 kv=150 d=192 dv=128 impl=sm90 config='consumers=2 turns=1 tile_n=112 slots=3'",
-    "q=130 kv=150 d=256 dtype=bf16 impl=sm90 config='consumers=2 turns=1 tile_n=80 slots=3'",
+    "q=150 kv=260 heads=3 d=96 dtype=bf16 impl=sm90 config='consumers=1 ctas=2 draw=0 old=1 tile_n=80 slots=3'",
+    "q=130 kv=150 d=192 dv=128 impl=sm90 config='consumers=2 tile_n=112 slots=3'",
+    "q=130 kv=150 d=256 dtype=bf16 impl=sm90 config='consumers=2 tile_n=80 slots=3'",
     "q=70 kv=70 d=40 dv=256",
     "q=300 kv=300 d=32 left=64 causal=1 lse=1            # a window",
     "q=200 kv=520 heads=2 left=100 right=30 dtype=bf16 lse=1",
@@ -164,15 +163,15 @@ static const char *const cases[] = {
     "q=70 kv=80 heads=2 kv_heads=1 sinks=1 causal=1 lse=1",
     "q=100 kv=40 heads=2 sinks=1 causal=1 lse=1 softcap=2 left=7 dtype=bf16 # rows that have a sink alone",
     "q=10 kv=0 heads=2 sinks=1 lse=1",
-    "q=140 kv=400 d=128 left=130 right=64 lse=1 sinks=1 impl=sm90 config='consumers=2 turns=1 draw=1 old=1 slots=5'",
+    "q=140 kv=400 d=128 left=130 right=64 lse=1 sinks=1 impl=sm90 config='consumers=2 draw=1 old=1 slots=5'",
     "q=70 kv=100 heads=2 mask=add ldmask=100 lse=1 # a bias that heads share",
     "q=90 kv=100 batch=2 heads=2 d=128 mask=bool ldmask=101 ldmask_batch=9090 causal=1 dtype=bf16 lse=1",
     "q=40 kv=200 heads=4 kv_heads=2 d=80 mask=add ldmask_head=200 softcap=3 dtype=bf16 # a row for each head",
     "q=50 kv=60 heads=2 mask=bool sinks=1 left=20           # a row for all",
     "q=20 kv=127 d=32                                       # one key less than whole blocks",
     "q=70 kv=54 d=26 causal=1 left=2 mask=bool fill=hard    # rows whose keys the mask hides",
-    "q=20 kv=16 heads=134 d=32 dv=160 impl=sm90 config='consumers=1 turns=0 tile_n=16 slots=32 draw=0' # an odd number "
-    "of chunks of O, and CTAs of two tiles",
+    "q=20 kv=16 heads=134 d=32 dv=160 impl=sm90 config='consumers=1 ctas=1 tile_n=16 slots=32 draw=0' # an odd "
+    "number of chunks of O, and CTAs of two tiles",
     "q=130 kv=100 heads=2 causal=1 lse=1 impl=sm80 config='warps=4 warp_rows=32 tile_n=32 stages=2' # four rows a "
     "thread",
     "direction=backward q=7 kv=9 d=32",
@@ -223,14 +222,14 @@ static const char *const cases[] = {
     "direction=backward q=3 kv=0",
     "ragged=1 batch=5 q=70 q_total=175 kv=90 heads=2 d=40 lse=1                   # lengths differ",
     "ragged=1 batch=3 q=200 q_total=300 kv=150 heads=2 kv_heads=1 causal=1 layout=bshd dtype=bf16 lse=1",
-    "ragged=1 batch=4 q=150 q_total=300 kv=170 d=32 left=40 right=10 sinks=1 impl=sm90 config='consumers=2 turns=1 "
+    "ragged=1 batch=4 q=150 q_total=300 kv=170 d=32 left=40 right=10 sinks=1 impl=sm90 config='consumers=2 "
     "old=1 draw=1 tile_n=64'",
     "batch=4 q=114 kv=95 d=32 left=40 right=3 ragged=1 q_total=300 sinks=1 fill=hard seed=485946 # NaN in the next one",
     "ragged=1 q=70 kv=60                                                          # all of the largest length",
     "ragged=1 batch=3 q=100 q_total=2 kv_total=5 lse=1                            # hardly any tokens",
     "ragged=1 batch=2 q=70 kv=60 d=128 softcap=3 q_total=70 kv_total=119 causal=1",
     "q=70 kv=900 d=64 q_factor=10 lse=1 impl=sm90 config='old=1 tile_n=64' # weights that are lowered",
-    "q=100 kv=900 d=72 q_factor=100 dtype=bf16 lse=1 impl=sm90 config='consumers=2 turns=1 old=1 tile_n=64 slots=3' # "
+    "q=100 kv=900 d=72 q_factor=100 dtype=bf16 lse=1 impl=sm90 config='consumers=2 old=1 tile_n=64 slots=3' # "
     "and scores that are made again",
     "q=70 kv=900 d=64 heads=2 q_factor=200 score=alibi lse=1 impl=sm90 config='old=1 tile_n=64' # scores that are made "
     "again",
@@ -249,16 +248,16 @@ static const char *const cases[] = {
     "many bits",
     "q=100 kv=900 d=32 batch=2 score=documents q_factor=100 lse=1 impl=sm90 config='old=1 tile_n=64' # blocks of all "
     "kinds",
-    "q=130 kv=300 heads=2 d=128 causal=1 left=70 lse=1 sinks=1 impl=sm90 config='consumers=2 turns=1 draw=1 old=1 "
+    "q=130 kv=300 heads=2 d=128 causal=1 left=70 lse=1 sinks=1 impl=sm90 config='consumers=2 draw=1 old=1 "
     "slots=5'",
     "q=70 kv=150 heads=3 d=32 score=alibi causal=1 lse=1",
     "q=200 kv=300 heads=2 kv_heads=1 d=128 score=alibi softcap=3 left=90 dtype=bf16 lse=1 impl=sm90 "
-    "config='consumers=2 turns=1 draw=1 slots=5'",
+    "config='consumers=2 draw=1 slots=5'",
     "q=130 kv=400 d=64 heads=2 score=alibi causal=1 lse=1 impl=sm90 config='old=1 tile_n=64' # blocks that no mask "
     "cuts",
     "q=130 kv=140 heads=3 d=64 score=alibi impl=sm80 config='stages=1' lse=1",
     "q=300 kv=300 batch=2 d=32 score=documents lse=1 impl=sm90 config='tile_n=64' # skipped and plain blocks",
-    "q=260 kv=900 batch=2 d=32 score=documents causal=1 left=20 lse=1 dtype=bf16 impl=sm90 config='consumers=2 turns=1 "
+    "q=260 kv=900 batch=2 d=32 score=documents causal=1 left=20 lse=1 dtype=bf16 impl=sm90 config='consumers=2 "
     "tile_n=64 slots=3 draw=1' # tiles of skipped blocks alone",
     "q=260 kv=400 d=40 score=documents mask=add ldmask=400 lse=1 impl=sm80 config='tile_n=32'",
     "q=300 kv=300 batch=2 d=32 score=prefix lse=1 impl=sm90 config='tile_n=64 draw=0'",
@@ -348,25 +347,23 @@ static const test_reject rejects[] = {
     { "kv=0 impl=sm90", CKL_UNSUPPORTED, "attention sm90: kv=0 leaves no keys" },
     { "score=alibii", CKL_INVALID, "attention: score=alibii is not known" },
     { "score=documents ragged=1", CKL_INVALID, "attention: score=documents has inputs of queries or keys" },
-    { "impl=sm90 config='old=1 lazy=1'", CKL_INVALID,
-      "attention sm90: old=1 is for scores without mask, and not beside lazy=1" },
     { "impl=sm90 config='tile_n=100'", CKL_INVALID, "attention sm90: tile_n=100 is not a multiple of 16 up to 256" },
-    { "impl=sm90 config='consumers=1 turns=1'", CKL_INVALID, "or turns=1 is not of them" },
+    { "impl=sm90 config='consumers=4'", CKL_INVALID, "attention sm90: consumers=4 is not in 1..3" },
     { "mask=bool ldmask=128 impl=sm90 config='old=1'", CKL_INVALID,
-      "attention sm90: old=1 is for scores without mask, and not beside lazy=1" },
+      "attention sm90: old=1 is for scores without mask, and for dv up to 128" },
     { "impl=sm90 config='ctas=2 consumers=2'", CKL_INVALID,
       "attention sm90: ctas=2 is not in 1..3, or more than 1 with consumers=2" },
-    { "d=32 impl=sm90 config='consumers=1 ctas=3 turns=0 tile_n=128'", CKL_UNSUPPORTED,
+    { "d=32 impl=sm90 config='consumers=1 ctas=3 tile_n=128'", CKL_UNSUPPORTED,
       "attention sm90: registers do not hold tile_n=128 and dv=32 with consumers=1 and ctas=3" },
-    { "d=80 impl=sm90 config='consumers=3 turns=0 tile_n=128'", CKL_UNSUPPORTED,
+    { "d=80 impl=sm90 config='consumers=3 tile_n=128'", CKL_UNSUPPORTED,
       "registers do not hold tile_n=128 and dv=80 with consumers=3 and ctas=1" },
-    { "q=300 kv=300 d=64 softcap=9 impl=sm90 config='consumers=3 turns=1 tile_n=128'",
+    { "q=300 kv=300 d=64 softcap=9 impl=sm90 config='consumers=3 tile_n=128'",
       CKL_UNSUPPORTED, // a plain one fits
       "registers do not hold tile_n=128 and dv=64 with consumers=3 and ctas=1" },
     { "impl=sm90 config='slots=2'", CKL_INVALID, "attention sm90: slots=2 is less than 3" },
     { "d=128 impl=sm90 config='slots=9'", CKL_UNSUPPORTED,
       "attention sm90: the config needs 327840 bytes of shared memory" },
-    { "impl=naive config='threads=33'", CKL_INVALID, "attention naive: threads=33 must be a multiple of 32" },
+    { "impl=naive config='threads=33'", CKL_INVALID, "attention naive: threads=33 is no multiple of 32" },
     { "impl=naive config='d=32'", CKL_INVALID, "of the config are not the problem's" },
     { NULL, CKL_OK, NULL },
 };

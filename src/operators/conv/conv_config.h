@@ -270,6 +270,9 @@ typedef struct conv_depthwise_config {
     CONV_DEPTHWISE_CONFIG(FIELD_MEMBER, )
 } conv_depthwise_config;
 
+/* One filter of NHWC as a filter of planes: the modes of columns and channels are one; else the problem as it is. */
+ckl_conv_desc conv_depthwise_plane(const ckl_conv_desc *desc);
+
 /* depthwise_rows */
 
 #define CONV_DEPTHWISE_ROWS_CONFIG(X, owner)                                     \

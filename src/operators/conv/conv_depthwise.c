@@ -6,6 +6,8 @@
  *           accesses are whole sectors. The filters of the CTA's channels lie in shared memory, channels fastest, as f32
  *   NCHW    a thread has some columns of one channel; the x below them is loaded in aligned vectors of a row
  *
+ * One filter of several channels of NHWC is the same as a plane: a row of pixels is one of elements, and a step along it is a pixel.
+ *
  * Along a row of the filter every column of x is read once and added to all columns of y that see it; what rows share
  * comes from the caches. Small problems wait for memory alone: there x under all rows of the filter is under way at
  * once, and the filters with it.
@@ -13,6 +15,7 @@
 #include "base/math.h"
 #include "cute/kernel.h"
 #include "operators/conv/conv_epilogue.h"
+#include "operators/conv/conv_prepared.h"
 
 enum {
     THREADS = 128,
@@ -347,6 +350,22 @@ void conv_depthwise(const void *config, int kernel)
 
 /* The host side */
 
+ckl_conv_desc conv_depthwise_plane(const ckl_conv_desc *d)
+{
+    const bool one = d->layout == CKL_IMAGE_NHWC && d->direction == CKL_CONV_FORWARD && d->k == 1 && d->c > 1 &&
+                     (d->s == 1 || d->dilation_w == 1);
+    ckl_conv_desc plane = *d;
+    if (!one || product_i64(d->w, d->c) > INT32_MAX || product_i64(d->s, d->c) > TAPS_MAX)
+        return plane;
+    plane.c = plane.dilation_w = 1;
+    plane.w *= d->c;
+    plane.s *= d->c;
+    plane.stride_w = product_i64(d->stride_w, d->c);
+    plane.pad_left = product_i64(d->pad_left, d->c);
+    plane.pad_right = product_i64(d->pad_right, d->c);
+    return plane;
+}
+
 static int64_t threads_of(const ckl_conv_desc *d, const conv_depthwise_config *c)
 {
     const conv_tensor y = conv_tensor_of(d, conv_written(d));
@@ -438,7 +457,7 @@ static void choose_ahead(const ckl_conv_desc *d, const ckl_device_info *device, 
 
 static ckl_status choose_depthwise(const void *desc, const ckl_device_info *device, void *config)
 {
-    const ckl_conv_desc *d = desc;
+    const ckl_conv_desc plane = conv_depthwise_plane(desc), *d = &plane;
     conv_depthwise_config *c = config;
     TRY(takes(d));
     const conv_tensor from = conv_tensor_of(d, conv_read(d)), to = conv_tensor_of(d, conv_written(d));
@@ -450,7 +469,9 @@ static ckl_status choose_depthwise(const void *desc, const ckl_device_info *devi
     c->step = (int)d->stride_w;
     c->dilation = (int)d->dilation_w;
     c->pad = (int)pad_of(d);
-    c->cols = to.shape[3] > COLS / 2 ? COLS : COLS / 2;
+    c->cols = COLS;
+    if (to.shape[3] <= COLS / 2 || span_of(c) > WINDOW_MAX / 2)
+        c->cols = COLS / 2;
     c->even = is_even(d, c);
     c->run = (int)min_i64(c->cols, power_of_two_in(to.shape[3]));
     c->vec = (int)min_i64(16 / bytes, power_of_two_in(c->nhwc ? d->k : from.shape[3]));
@@ -467,11 +488,11 @@ static ckl_status choose_depthwise(const void *desc, const ckl_device_info *devi
 
 static ckl_status admit_depthwise(const void *desc, const ckl_device_info *device, const void *config)
 {
-    const ckl_conv_desc *d = desc;
+    const ckl_conv_desc plane = conv_depthwise_plane(desc), *d = &plane;
     const conv_depthwise_config *c = config;
     conv_depthwise_config own = { 0 };
-    TRY(conv_check_form("depthwise", d, &c->form));
-    TRY(conv_check_dense("depthwise", d));
+    TRY(conv_check_form("depthwise", desc, &c->form));
+    TRY(conv_check_dense("depthwise", desc));
     TRY(choose_depthwise(d, device, &own));
     if (c->nhwc != own.nhwc || c->filter != own.filter || c->taps != own.taps || c->step != own.step ||
         c->dilation != own.dilation || c->pad != own.pad)
@@ -497,7 +518,7 @@ static ckl_status admit_depthwise(const void *desc, const ckl_device_info *devic
 
 static ckl_status launch_depthwise(const ckl_plan *plan, const void *args, ckl_stream stream)
 {
-    const ckl_conv_desc *d = plan->desc, forward = conv_turned(d);
+    const ckl_conv_desc plane = conv_depthwise_plane(plan->desc), *d = &plane, forward = conv_turned(d);
     const ckl_conv_args a = conv_turned_args(d, args);
     const conv_depthwise_config *all = plan->config;
     const int64_t out = (int64_t)ckl_dtype_bytes(d->out) * (all->nhwc ? all->vec : all->run);
@@ -517,6 +538,7 @@ static const field depthwise_fields[] = { CONV_FORM(FIELD_NESTED, (conv_depthwis
 const implementation conv_depthwise_implementation = {
     IMPLEMENTATION_PARTS(conv, depthwise),
     .cost = conv_cost_depthwise,
+    .rivals = { &conv_kn2row_implementation, &conv_narrow_implementation, &conv_stem_implementation }, // of one filter
     .summary = "a filter a channel: vectors of channels or columns, a window that slides along a row",
     .kernels = 2,
     .params = &conv_param_list,

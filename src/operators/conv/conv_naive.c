@@ -186,9 +186,7 @@ static ckl_status admit_naive(const void *desc, const ckl_device_info *device, c
     const ckl_conv_desc *d = desc;
     const conv_naive_config *c = config;
     TRY(conv_check_form("naive", d, &c->form));
-    if (c->threads < 32 || c->threads % 32 || c->threads > device->threads_per_cta_max)
-        FAIL(CKL_INVALID, "conv naive: threads=%d must be a multiple of 32 up to %d", c->threads,
-             device->threads_per_cta_max);
+    TRY(plan_check_threads("conv naive", c->threads, device));
     if (threads_needed(d) > (int64_t)INT32_MAX * c->threads)
         FAIL(CKL_UNSUPPORTED, "conv naive: %" PRId64 " outputs are more than one launch has threads",
              threads_needed(d));

@@ -101,14 +101,24 @@ static double tiles_of(const ckl_conv_desc *d)
     return (double)d->n * (double)ceil_div(m[1].y, CONV_NARROW_H) * (double)ceil_div(m[2].y, CONV_NARROW_W);
 }
 
+/* Bytes of sectors that a pixel's chunks touch, some of them twice: 80 channels by 40 are six sectors, by 32 five. */
+static double bytes_of_pixel(const conv_narrow_config *c)
+{
+    enum { SECTOR = 32 };
+    int64_t sectors = 0;
+    for (int64_t from = 0; from < c->channels; from += c->chunk)
+        sectors += ceil_div(2 * min_i64(from + c->chunk, c->channels), SECTOR) - 2 * from / SECTOR;
+    return (double)(SECTOR * sectors);
+}
+
 /*
  * Cycles of a stage: its copies and all warps' reads of shared memory, which the CTAs of an SM share. 32 to 32 channels of 16 images
- * of 80x80 take 13.1 us, of which it says 9.5 without WIDE.
+ * of 80x80 take 13.1 us, of which it says 9.5 without WIDE. 5 to 31 of 128 of 17x17 take 21.5, 10.8 without single stores.
  */
 static plan_cost cost_narrow(const void *desc, const ckl_device_info *device, const void *config)
 {
     const double COPY = 0.5, READ = 4, WAIT = 1500, FILTERS = 0.1, START = 2.5, PRODUCTS = 1200, HERTZ = 1.7e9,
-                 BYTES = 4e6, LAUNCH = 3, COPIED = 1.25e6, WIDE = 1.5;
+                 BYTES = 4e6, LAUNCH = 3, COPIED = 1.25e6, WIDE = 1.5, SINGLE = 0.57;
     const conv_narrow_config *c = config;
     const ckl_conv_desc inner = conv_turned(desc), *d = &inner;
     const conv_narrow_shape s = conv_narrow_shape_of(c);
@@ -118,12 +128,14 @@ static plan_cost cost_narrow(const void *desc, const ckl_device_info *device, co
                  products = steps * CONV_NARROW_M * c->tile_n * 16 * 16 / PRODUCTS;
     const double turns = ceil(tiles_of(d) / device->sm_count); // of the SM that has most
     const double tile = s.chunks * fmax(copies * COPY + fmax(reads, products), WAIT / c->ctas);
+    const double single = c->pairs ? 0 : SINGLE * CONV_NARROW_W * CONV_NARROW_H * (double)d->k;
     const double once = WAIT * (s.chunks + 1) + FILTERS * (double)s.filters;
     const conv_tensor from = conv_tensor_of(d, CONV_X), to = conv_tensor_of(d, CONV_Y);
+    const double fetched = c->chunk < c->channels ? bytes_of_pixel(c) / (2.0 * c->channels) : 1;
     const double bytes =
-        2 * (double)from.shape[0] * (double)from.stride[0] + 2 * (double)to.shape[0] * (double)to.stride[0];
+        2 * fetched * (double)from.shape[0] * (double)from.stride[0] + 2 * (double)to.shape[0] * (double)to.stride[0];
     const double slow = c->tile_n > 16 && c->rows * c->columns > 1 ? WIDE : 1;
-    const double us = fmax(turns * tile * slow / HERTZ * 1e6, bytes / BYTES);
+    const double us = fmax(turns * (tile * slow + single) / HERTZ * 1e6, bytes / BYTES);
     const double copy = c->copied ? LAUNCH + 2 * (double)rows_of_copy(d) * (double)row_of_copy(d) / COPIED : 0;
     return (plan_cost){ START + once / HERTZ * 1e6 + us + copy, "shared memory" };
 }

@@ -1,9 +1,9 @@
 /* conv_ref.c - the definition of convolution and its gradients in double. */
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/dtype.h"
+#include "base/heap.h"
 #include "operators/conv/conv_lab.h"
 
 enum { OF_Y, OF_DX, OF_DW, OF_DBIAS }; // outputs
@@ -249,9 +249,7 @@ static void filters_of_pixel(sum_of_products *s, const int64_t *pixel, reference
     int64_t at[CONV_RANK] = { pixel[0], pixel[1], pixel[2], pixel[3], 0 };
     const int64_t filters = s->d->k / s->d->groups, taps = s->w.shape[1] * s->w.shape[2] * s->w.shape[3];
     const int64_t count = taps * s->w.shape[4];
-    patch p = { .pixels = calloc((size_t)(2 * count + 1), sizeof(double)), .inside = calloc((size_t)taps, 1) };
-    if (!p.pixels || !p.inside)
-        abort();
+    patch p = { .pixels = heap_alloc((size_t)(2 * count + 1), sizeof(double)), .inside = heap_alloc((size_t)taps, 1) };
     p.filter = p.pixels + count;
     for (int64_t j = 0; j < out.count; j++) {
         at[4] = out.first + j;
@@ -263,8 +261,8 @@ static void filters_of_pixel(sum_of_products *s, const int64_t *pixel, reference
         finish(s, at);
         put(s, out, j);
     }
-    free(p.pixels);
-    free(p.inside);
+    heap_free(p.pixels);
+    heap_free(p.inside);
 }
 
 /* The coordinates of element `number` of a tensor, counted in the order of memory. */
@@ -291,10 +289,8 @@ static void settle(reference_slice out, const bool *open)
 static void channels_of_pixel(sum_of_products *s, const int64_t *at, reference_slice out)
 {
     const int64_t filter[] = { s->modes[0].filter, s->modes[1].filter, s->modes[2].filter };
-    double *w = calloc((size_t)out.count, sizeof *w);
-    bool *open = calloc((size_t)out.count, 1);
-    if (!w || !open)
-        abort();
+    double *w = heap_alloc((size_t)out.count, sizeof *w);
+    bool *open = heap_alloc((size_t)out.count, 1);
     EACH(tap, filter)
     {
         int64_t y[CONV_RANK] = { at[0] };
@@ -313,8 +309,8 @@ static void channels_of_pixel(sum_of_products *s, const int64_t *at, reference_s
         }
     }
     settle(out, open);
-    free(w);
-    free(open);
+    heap_free(w);
+    heap_free(open);
 }
 
 /* The channels of x under a tap of a filter: each dy of the filter times a run of them. */
@@ -357,15 +353,13 @@ static void meet_channels(sum_of_products *s, int64_t first, int64_t count, doub
 /* The gradient of all channels of a tap, NHWC. */
 static void channels_of_tap(sum_of_products *s, const int64_t *at, reference_slice out)
 {
-    double *x = calloc((size_t)out.count, sizeof *x);
-    bool *open = calloc((size_t)out.count, 1);
-    if (!x || !open)
-        abort();
+    double *x = heap_alloc((size_t)out.count, sizeof *x);
+    bool *open = heap_alloc((size_t)out.count, 1);
     add_places(s, at, out, x, open);
     meet_channels(s, at[0] / (s->d->k / s->d->groups) * (s->d->c / s->d->groups) + out.first, out.count, x, open);
     settle(out, open);
-    free(x);
-    free(open);
+    heap_free(x);
+    heap_free(open);
 }
 
 void conv_reference(const void *problem, void *const *host, reference_slice out)

@@ -19,7 +19,7 @@ enum {
     CTAS_OF_SM = 2, // which limits registers
     LANES = 32,
     FEW_MAX = 16,
-    RUNS_MAX = 8,
+    RUNS_MAX = 16,
     KEPT_MAX = 64, // filters or sums of a thread
     AHEAD_MAX = 8,
     LOADS_MAX = AHEAD_MAX * FEW_MAX,
@@ -31,6 +31,7 @@ enum {
     X(owner, bool, wide_x, "1", "0 1", "x or dx is the wide side, else y or dy")         \
     X(owner, int, vec, "8", "1 2 4 8", "wide channels of a load")                        \
     X(owner, int, vec_few, "1", "1 2 4 8", "few channels of a load")                     \
+    X(owner, int, vec_w, "1", "1 2 4 8", "few filters, of neighbours, of a load")        \
     X(owner, int, runs, "1", "1 2 4 8", "vectors of a thread")                           \
     X(owner, int, lanes, "8", "", "threads beside each other, which share a pixel")      \
     X(owner, int, ahead, "4", "1 2 4 8", "pixels of a thread whose loads are under way") \
@@ -62,6 +63,12 @@ static bool sums_wide(const conv_skinny_config *c)
 static int groups_of(const conv_skinny_config *c)
 {
     return sums_wide(c) ? THREADS / LANES * (LANES / c->lanes) : THREADS / c->lanes;
+}
+
+/* Elements of filters of a load. */
+static int filter_vector(const conv_skinny_config *c)
+{
+    return c->wide_x ? c->vec : c->vec_w;
 }
 
 /* Wide channels of a CTA. */
@@ -123,22 +130,25 @@ static void find_place(skinny *k)
     k->pixels = convert(U32, mul(mul(k->p.n, k->p.x_size[0]), mul(k->p.x_size[1], k->p.x_size[2])));
 }
 
-/* The thread's filters, in vectors of wide channels where x is the wide side, else of the few. */
+/*
+ * The thread's filters, in vectors of wide channels where x is the wide side. Else neighbours have all their few channels side by side, and
+ * vectors may go beyond a filter.
+ */
 static void load_filters(skinny *k)
 {
     const conv_skinny_config *c = k->cfg;
     const ckl_dtype type = c->form.dtype;
-    const int vec = c->wide_x ? c->vec : c->vec_few, each = c->wide_x ? c->few : c->few / vec,
-              lines = c->wide_x ? 1 : c->vec;
+    const int vec = filter_vector(c), each = c->vec * c->few / vec; // vectors of a run
     vector_at at[KEPT_MAX];
     tensor rW = fragment(F32, compact(leaf(c->vec * c->few * c->runs))); // as they were loaded
-    UNROLL(i, lines * each * c->runs) {
-        const int q = i / (lines * each), line = i / each % lines, v = i % each;
-        val channel = convert(I64, add(k->channel, imm(q * c->lanes * c->vec + line)));
-        val first = c->wide_x ? add(mul(k->p.w[0], imm64(v)), channel) : add(mul(channel, k->p.w[0]), imm64(v * vec));
-        at[i] = (vector_at){ gmem_address(k->p.from[CONV_W], type, first), 0, k->inside[q] };
+    UNROLL(i, each * c->runs) {
+        const int q = i / each, first = i % each * vec;
+        val channel = convert(I64, add(k->channel, imm(q * c->lanes * c->vec)));
+        val from = c->wide_x ? add(mul(k->p.w[0], imm64(first / c->vec)), channel)
+                             : add(mul(add(channel, imm64(first / c->few)), k->p.w[0]), imm64(first % c->few));
+        at[i] = (vector_at){ gmem_address(k->p.from[CONV_W], type, from), 0, k->inside[q] };
     }
-    vectors_load(at, lines * each * c->runs, vec, memory_of(k, CONV_W), rW.regs, 0);
+    vectors_load(at, each * c->runs, vec, memory_of(k, CONV_W), rW.regs, 0);
     UNROLL(i, c->vec * c->few * c->runs) {
         const int q = i / (c->vec * c->few), rest = i % (c->vec * c->few);
         const int e = c->wide_x ? rest % c->vec : rest / c->few, j = c->wide_x ? rest / c->vec : rest % c->few;
@@ -392,8 +402,15 @@ static bool wide_begins(const skinny_sizes *s, const conv_skinny_config *c)
 
 static bool few_begin(const skinny_sizes *s, const conv_skinny_config *c)
 {
-    return s->few % c->vec_few == 0 && s->few_pitch % c->vec_few == 0 &&
-           (s->wide_x || s->filter_pitch % c->vec_few == 0);
+    return s->few % c->vec_few == 0 && s->few_pitch % c->vec_few == 0;
+}
+
+/* The longest vectors of neighbours' few filters, which lie apart where taps see nothing. */
+static int few_filters(const skinny_sizes *s, const conv_skinny_config *c)
+{
+    const int64_t most = 16 / (int64_t)ckl_dtype_bytes(c->form.dtype), vector = power_of_two_in(c->vec * s->few);
+    const bool side_by_side = s->filter_pitch == s->few;
+    return s->wide_x ? 1 : (int)min_i64(most, side_by_side ? vector : power_of_two_in(s->few | s->filter_pitch));
 }
 
 /* CTAs beside each other, for all wide channels; tiles of pixels that they take in turn. */
@@ -460,7 +477,7 @@ static int slices_of(const skinny_sizes *s, const conv_skinny_config *c, const c
 
 static bool candidate_skinny(const void *desc, const ckl_device_info *device, int i, void *config)
 {
-    enum { VECTOR_BYTES = 16, BYTES_AHEAD = 64, VALUES = 32, NARROW = 8 };
+    enum { VECTOR_BYTES = 16, WORD = 4, BYTES_AHEAD = 64, VALUES = 32, NARROW = 8 };
     const ckl_conv_desc *d = desc;
     const skinny_sizes s = sizes_of(desc);
     const int bytes = (int)ckl_dtype_bytes(d->dtype);
@@ -477,10 +494,15 @@ static bool candidate_skinny(const void *desc, const ckl_device_info *device, in
         c->vec /= 2;
     while (c->vec_few > 1 && !few_begin(&s, c))
         c->vec_few /= 2;
+    c->vec_w = 1;
     c->ahead = 1;
     (i == 0 ? share_channels : share_with_few)(&s, c);
     if (c->lanes == 0)
         return true;
+    while (d->direction != CKL_CONV_WEIGHT && !sums_wide(c) && c->vec * bytes > WORD &&
+           tiles_of(&s, c) * blocks_of(&s, c) < device->sm_count)
+        c->vec /= 2; // 5 to 16 of 16 images of 8x8: 1.75 us by 16 bytes, 1.52 by four
+    c->vec_w = few_filters(&s, c);
     while (!sums_wide(c) && c->lanes > NARROW && tiles_of(&s, c) * blocks_of(&s, c) < device->sm_count)
         c->lanes = (int)ceil_div(c->lanes, 2);
     while (2 * c->ahead * c->vec * c->runs * bytes <= BYTES_AHEAD && 2 * c->ahead * c->few <= VALUES &&
@@ -501,6 +523,8 @@ static ckl_status check_config(const ckl_conv_desc *d, const conv_skinny_config 
         c->vec_few > most || !few_begin(&s, c))
         FAIL(CKL_INVALID, "conv skinny: vec=%d or vec_few=%d does not divide 16 bytes, the channels or a pitch", c->vec,
              c->vec_few);
+    if (!is_power_of_two(c->vec_w) || c->vec_w > few_filters(&s, c))
+        FAIL(CKL_INVALID, "conv skinny: vec_w=%d does not divide the few filters of %d neighbours", c->vec_w, c->vec);
     if (c->runs < 1 || c->runs > RUNS_MAX || c->vec * c->runs * c->few > KEPT_MAX || c->ahead < 1 ||
         c->ahead > AHEAD_MAX)
         FAIL(CKL_INVALID, "conv skinny: runs=%d vectors of vec=%d by few=%d, or ahead=%d, are more than registers hold",
@@ -571,10 +595,10 @@ static ckl_status launch_skinny(const ckl_plan *plan, const void *args, ckl_stre
     const void *wide = p.from[wide_side(c)], *few = p.from[few_side(c)];
     const bool spread = !of_weights && !sums_wide(c);
     if (!PLAN_ALIGNED(c->vec * (spread ? min_i64(out, 16 / c->vec) : bytes), wide, spread ? a->residual : NULL) ||
-        (!of_weights && !PLAN_ALIGNED((c->wide_x ? c->vec : c->vec_few) * bytes, a->w)) ||
+        (!of_weights && !PLAN_ALIGNED(filter_vector(c) * bytes, a->w)) ||
         (!sums_wide(c) && !PLAN_ALIGNED(c->vec_few * bytes, few)))
         FAIL(CKL_INVALID,
-             "conv skinny: a pointer is not aligned to vec=%d elements; config='vec=1 vec_few=1' takes any", c->vec);
+             "conv skinny: a pointer is not aligned to vec=%d elements; config='vec=1 vec_few=1 vec_w=1' takes any", c->vec);
     const plan_grid grid = { of_weights ? c->slices : min_i64(tiles_of(&s, c), resident), blocks, 1 };
     TRY(plan_launch(plan, 0, grid, &p, stream));
     return c->slices == 1
@@ -588,7 +612,7 @@ static ckl_status launch_skinny(const ckl_plan *plan, const void *args, ckl_stre
  */
 static plan_cost cost_skinny(const void *desc, const ckl_device_info *device, const void *config)
 {
-    const double LOAD = 4, LANE = 3, WAIT = 900, START = 0.5, SUMS = 1.6;
+    const double LOAD = 4, LANE = 3, WAIT = 900, START = 0.1, SUMS = 1.6;
     const ckl_conv_desc *d = desc;
     const conv_skinny_config *c = config;
     const skinny_sizes s = sizes_of(desc);

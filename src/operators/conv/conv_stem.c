@@ -421,7 +421,6 @@ static void loop_tiles(const stem_kernel *k)
 {
     const bool async = k->size.async;
     val buffer = variable(U32, imm(0));
-    conv_stem_load_tile(k, cta_x(), buffer);
     LOOP_FROM(tile, cta_x(), k->count, grid_x()) {
         val next = add(tile, grid_x()), other = sub(imm(1), buffer);
         if (async)
@@ -452,12 +451,15 @@ void conv_stem(const void *config, int kernel)
     k.p = params_of(conv);
     describe_memory(&k);
     describe_threads(&k);
-    fill(k.acc, immf(0)); // once: the first wgmma of a tile ignores them
+    if (!cfg->direct)
+        IF(eq(thread(), imm(0)))
+            tma_prefetch(&k.tmaY);
     conv_stem_clear(&k);
     cta_sync();
     grid_wait();
     launch_dependents();
-    conv_stem_load_filters(&k);
+    conv_stem_load_first(&k);
     load_vectors(&k);
+    fill(k.acc, immf(0)); // once: the first wgmma of a tile ignores them
     loop_tiles(&k);
 }

@@ -112,7 +112,7 @@ static void copy_filters(const stem_kernel *k)
     fence_proxy_async();
 }
 
-void conv_stem_load_filters(const stem_kernel *k)
+static void load_filters(const stem_kernel *k)
 {
     if (k->size.async && k->cfg->form.direction == CKL_CONV_FORWARD) {
         copy_filters(k);
@@ -231,32 +231,52 @@ static tensor image_at(const stem_kernel *k, val n)
     return conv_elements_from(gmem_address(k->p.from[CONV_X], dtype, mul(convert(I64, n), k->p.x[0])), dtype);
 }
 
-/* `count` lines of a warp, from `first` on: all loads of a thread come before the first use. */
-static void load_lines(const stem_kernel *k, const stem_place *place, val first, int count, val buffer)
-{
-    const int vectors = k->size.halo_w * vectors_of_pixel(k), lines = lines_of(k);
-    const halo_line line = halo_line_at(k, place);
-    tensor gX = image_at(k, place->n);
+/* Lines of a warp, from `first` on, in registers. */
+typedef struct loaded_lines {
+    val first;
+    int count;
+    halo_line line;
     line_place at[LINES_MAX];
     tensor x[LINES_MAX][ELEMENTS_MAX]; // (WORD)
+} loaded_lines;
+
+static int vectors_of_line(const stem_kernel *k)
+{
+    return k->size.halo_w * vectors_of_pixel(k);
+}
+
+/* Begins to load `count` lines: nothing uses them yet. */
+static void load_lines(const stem_kernel *k, const stem_place *place, val first, int count, loaded_lines *to)
+{
+    tensor gX = image_at(k, place->n);
+    to->first = first;
+    to->count = count;
+    to->line = halo_line_at(k, place);
     UNROLL(l, count) {
-        at[l] = line_place_of(k, place, min(add(first, imm(l * WARPS)), imm(lines - 1)));
-        for (int i = 0; i * 32 < vectors && describing(); i++)
-            x[l][i] = load_vector(k, gX, add(at[l].offset, line.offset[i]));
+        to->at[l] = line_place_of(k, place, min(add(first, imm(l * WARPS)), imm(lines_of(k) - 1)));
+        for (int i = 0; i * 32 < vectors_of_line(k) && describing(); i++)
+            to->x[l][i] = load_vector(k, gX, add(to->at[l].offset, to->line.offset[i]));
     }
-    UNROLL(l, count)
+}
+
+static void store_lines(const stem_kernel *k, const loaded_lines *from, val buffer)
+{
+    const int vectors = vectors_of_line(k);
+    UNROLL(l, from->count)
         for (int i = 0; i * 32 < vectors && describing(); i++) {
-            val there =
-                logical_and(lt(add(first, imm(l * WARPS)), imm(lines)), lt(add(k->lane, imm(i * 32)), imm(vectors)));
+            const line_place *at = &from->at[l];
+            val there = logical_and(lt(add(from->first, imm(l * WARPS)), imm(lines_of(k))),
+                                    lt(add(k->lane, imm(i * 32)), imm(vectors)));
             IF(there)
-                store_vector(k, x[l][i], logical_and(at[l].inside, line.inside[i]), at[l].place, line.place[i], buffer);
+                store_vector(k, from->x[l][i], logical_and(at->inside, from->line.inside[i]), at->place,
+                             from->line.place[i], buffer);
         }
 }
 
 /* The same for vectors of 16 bytes, which need no registers: cp.async. */
 static void copy_lines(const stem_kernel *k, const stem_place *place, val buffer)
 {
-    const int vectors = k->size.halo_w * vectors_of_pixel(k), lines = lines_of(k);
+    const int vectors = vectors_of_line(k), lines = lines_of(k);
     const halo_line line = halo_line_at(k, place);
     tensor gX = image_at(k, place->n);
     LOOP_FROM(number, k->warp_row, imm(lines), imm(WARPS)) {
@@ -270,17 +290,33 @@ static void copy_lines(const stem_kernel *k, const stem_place *place, val buffer
     }
 }
 
+/* Lines of a warp below a tile. */
+static int lines_of_warp(const stem_kernel *k)
+{
+    return (lines_of(k) + WARPS - 1) / WARPS;
+}
+
+/* Are they few enough to be in registers together? */
+static bool loads_at_once(const stem_kernel *k)
+{
+    return !k->size.async && lines_of_warp(k) <= k->size.lines_at_once;
+}
+
 static void load_halo(const stem_kernel *k, val tile, val buffer)
 {
     const stem_place place = conv_stem_place(k, tile);
-    const int lines = (lines_of(k) + WARPS - 1) / WARPS; // of a warp
-    if (k->size.async)
+    loaded_lines lines;
+    if (k->size.async) {
         copy_lines(k, &place, buffer);
-    else if (lines <= k->size.lines_at_once)
-        load_lines(k, &place, k->warp_row, lines, buffer);
-    else
-        LOOP_FROM(first, k->warp_row, imm(lines_of(k)), imm(WARPS * k->size.lines_at_once))
-            load_lines(k, &place, first, k->size.lines_at_once, buffer);
+    } else if (loads_at_once(k)) {
+        load_lines(k, &place, k->warp_row, lines_of_warp(k), &lines);
+        store_lines(k, &lines, buffer);
+    } else {
+        LOOP_FROM(first, k->warp_row, imm(lines_of(k)), imm(WARPS * k->size.lines_at_once)) {
+            load_lines(k, &place, first, k->size.lines_at_once, &lines);
+            store_lines(k, &lines, buffer);
+        }
+    }
 }
 
 /* If there is such a tile. */
@@ -290,4 +326,17 @@ void conv_stem_load_tile(const stem_kernel *k, val tile, val buffer)
         load_halo(k, tile, buffer);
     if (k->size.async)
         cp_async_commit();
+}
+
+void conv_stem_load_first(const stem_kernel *k)
+{
+    const stem_place place = conv_stem_place(k, cta_x());
+    loaded_lines lines;
+    if (loads_at_once(k))
+        load_lines(k, &place, k->warp_row, lines_of_warp(k), &lines);
+    else
+        conv_stem_load_tile(k, cta_x(), imm(0));
+    load_filters(k);
+    if (loads_at_once(k))
+        store_lines(k, &lines, imm(0));
 }

@@ -156,13 +156,16 @@ static double bytes_of_x(const ckl_conv_desc *d)
 }
 
 /*
- * Cycles of storing a tile. Filters of NHWC that are stored element by element cost 20 to 88 in ten runs. In NCHW it was
- * 41 to 85 for odd planes, but what others take there was not timed, so the choice is as if these cost nothing.
+ * Cycles of storing a tile. Filters of NHWC that are no whole 16 bytes go through shared memory: 5 to 31 of 128 of 17x17 take 11.1 us, 3 to 1 of
+ * 96x96 63; where CTAs share them, or of more than 8 channels, 20 to 88 a filter. In NCHW it was 41 to 85 for odd planes, but what others take there was not timed,
+ * so the choice is as if these cost nothing.
  */
 static double store_cycles(const conv_stem_config *c, int64_t filters, double column)
 {
-    const double ELEMENTS = 45;
-    return c->direct && !c->nchw ? ELEMENTS * (double)min_i64(filters, c->tile_n) : column * c->tile_n;
+    const double RUN = 500, ELEMENT = 8, SHARED = 45;
+    if (!c->direct || c->nchw)
+        return column * c->tile_n;
+    return c->several || is_wide(c) ? SHARED * (double)min_i64(filters, c->tile_n) : RUN + ELEMENT * (double)filters;
 }
 
 /*

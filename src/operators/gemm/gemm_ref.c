@@ -2,10 +2,10 @@
 #include "operators/gemm/gemm_ref.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/dtype.h"
+#include "base/heap.h"
 #include "base/math.h"
 #include "base/wide.h"
 #include "operators/gemm/gemm_config.h"
@@ -350,14 +350,6 @@ static bool may_meet_rest(const ckl_gemm_desc *d, const bounded sums[2])
     return in_parts && (isinf(sums[0].value) || (d->gated && isinf(sums[1].value)));
 }
 
-static double *zeros(int64_t count)
-{
-    double *x = calloc((size_t)count, sizeof *x);
-    if (!x)
-        abort();
-    return x;
-}
-
 /* Some elements of a row of D, or of X. */
 static void reference_of(const gemm_problem *p, void *const *host, reference_slice out)
 {
@@ -371,7 +363,7 @@ static void reference_of(const gemm_problem *p, void *const *host, reference_sli
         return;
     }
     at.group = gemm_groups_of_m(d) ? group_of(d, host[OFFSETS], at.row) : 0;
-    double *a = zeros(2 * (d->k + LANES)), *b = a + d->k + LANES;
+    double *a = heap_alloc(2 * (size_t)(d->k + LANES), sizeof *a), *b = a + d->k + LANES;
     read_factors(d, 'a', host[A], at.product, d->gather ? ((const int32_t *)host[ROWS_A])[at.row] : at.row, a);
     keep_group(d, host[OFFSETS], at.product, a);
     for (at.col = out.first; at.col < out.first + out.count; at.col++) {
@@ -392,7 +384,7 @@ static void reference_of(const gemm_problem *p, void *const *host, reference_sli
         out.value[at.col] = result.value;
         out.magnitude[at.col] = result.magnitude;
     }
-    free(a);
+    heap_free(a);
 }
 
 /* The largest |D| before its scale, and the number that was there. */
@@ -400,7 +392,7 @@ static void reference_amax(const gemm_problem *p, void *const *host, reference_s
 {
     gemm_problem plain = *p;
     ckl_gemm_desc *d = &plain.desc;
-    double *values = zeros(2 * d->n);
+    double *values = heap_alloc(2 * (size_t)d->n, sizeof *values);
     d->scale_d = d->weighted = d->amax = false;
     out.value[0] = dtype_read(CKL_F32, host[AMAX], 0);
     out.magnitude[0] = 0;
@@ -417,7 +409,7 @@ static void reference_amax(const gemm_problem *p, void *const *host, reference_s
             out.magnitude[0] = fmax(out.magnitude[0], values[d->n + j]);
         }
     }
-    free(values);
+    heap_free(values);
 }
 
 /* Adds a stored number, rounded to the type of D, A or B, with the error of its rounding beside its own magnitude. */
@@ -438,7 +430,7 @@ static bounded plus_D(const gemm_problem *p, void *const *host, const int64_t ro
                       bounded sum)
 {
     gemm_problem plain = *p;
-    double *values = zeros(2 * p->desc.n);
+    double *values = heap_alloc(2 * (size_t)p->desc.n, sizeof *values);
     plain.desc.bias_gradient = CKL_GEMM_SUMS_NONE;
     for (int64_t row = rows[0]; row < rows[1]; row++) {
         const reference_slice line = {
@@ -448,7 +440,7 @@ static bounded plus_D(const gemm_problem *p, void *const *host, const int64_t ro
         for (int64_t j = cols[0]; j < cols[1]; j++)
             sum = plus_stored(p, sum, (bounded){ values[j], line.magnitude[j] });
     }
-    free(values);
+    heap_free(values);
     return sum;
 }
 
@@ -456,13 +448,13 @@ static bounded plus_D(const gemm_problem *p, void *const *host, const int64_t ro
 static bounded sum_of_factors(const ckl_gemm_desc *d, char matrix, const void *array, int64_t i)
 {
     bounded sum = { 0, 0 };
-    double *factors = zeros(d->k + 1);
+    double *factors = heap_alloc((size_t)d->k + 1, sizeof *factors);
     read_factors(d, matrix, array, 0, i, factors);
     for (int64_t l = 0; l < d->k; l++) {
         sum.value += factors[l];
         sum.magnitude += fabs(factors[l]);
     }
-    free(factors);
+    heap_free(factors);
     return sum;
 }
 

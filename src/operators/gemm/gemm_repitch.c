@@ -1,5 +1,5 @@
 /*
- * gemm_repitch.c - copies matrices that sm90 cannot take as they lie to rows that start at multiples of 16 bytes, or
+ * gemm_repitch.c - copies matrices that sm90 cannot take as they lie to rows of whole 128 bytes, of which the last ends in zeros, or
  * transposes them.
  *
  * A thread makes 16 bytes of a few rows, each from the two aligned vectors that hold them: selects shift by whole
@@ -28,12 +28,13 @@ typedef struct repitch {
     ckl_dtype type;
     int vector; // elements
     val from_ld, from_stride, to, to_ld, rows, length;
-    val cta;       // among this copy's
-    val matrix;    // of the batch
-    val from, end; // its addresses
-    val first;     // element of the row that this thread's vector begins with
-    bool pointers; // `from` is an array of the addresses of the batch
-    bool gather;   // rows of the source are those of a list, of the first copy
+    val cta;         // among this copy's
+    val matrix;      // of the batch
+    val from, end;   // its addresses
+    val first;       // element of the row that this thread's vector begins with
+    val mask[WORDS]; // the bits of its words within the row
+    bool pointers;   // `from` is an array of the addresses of the batch
+    bool gather;     // rows of the source are those of a list, of the first copy
     val list, listed, list_rows;
 } repitch;
 
@@ -55,16 +56,27 @@ static val source_row(const repitch *k, val row)
 static window load_window(const repitch *k, val row, val source, val start)
 {
     window w = { .row = source, .inside = lt(row, k->rows), .rWords = fragment(I32, compact(leaf(2 * WORDS))) };
-    val aligned = bit_and(start, imm_as(U64, -16));
+    val aligned = bit_and(start, imm_as(U64, -16)), beyond = ge(k->first, k->length);
+    val held = logical_and(ge(aligned, k->from), le(add(aligned, imm(2 * BYTES)), k->end));
     w.phase = convert(U32, sub(start, aligned));
-    w.whole = logical_and(w.inside, logical_and(ge(aligned, k->from), le(add(aligned, imm(2 * BYTES)), k->end)));
+    w.whole = logical_and(w.inside, logical_or(held, beyond));
     fill(w.rWords, imm_as(I32, 0));
-    IF(w.whole)
+    IF(logical_and(w.whole, logical_not(beyond)))
         copy(gmem_tensor(aligned, I32, compact(leaf(2 * WORDS))), w.rWords, 16);
     return w;
 }
 
-/* The vector's words. */
+static void mask_words(repitch *k)
+{
+    enum { BYTE_BITS = 8 };
+    val bytes = mul(sub(k->length, k->first), imm((int)ckl_dtype_bytes(k->type)));
+    for (int i = 0; i < WORDS; i++) {
+        val there = convert(U32, min(max(sub(bytes, imm(4 * i)), imm64(0)), imm64(4)));
+        k->mask[i] = convert(U32, sub(shift_left(imm_as(U64, 1), mul(there, imm(BYTE_BITS))), imm(1)));
+    }
+}
+
+/* The vector's words, with zeros beyond the end of the row. */
 static tensor shifted(const repitch *k, const window *w)
 {
     val pair[2 * WORDS];
@@ -73,7 +85,7 @@ static tensor shifted(const repitch *k, const window *w)
     const words_cut cut = words_cut_from(pair, WORDS, w->phase, (int)ckl_dtype_bytes(k->type));
     tensor rOut = fragment(I32, compact(leaf(WORDS))); // (WORDS)
     for (int i = 0; i < WORDS; i++)
-        set(rOut, i, bitcast(I32, words_cut_word(&cut, i)));
+        set(rOut, i, bitcast(I32, bit_and(words_cut_word(&cut, i), k->mask[i])));
     return rOut;
 }
 
@@ -90,14 +102,10 @@ static void store_elements(const repitch *k, const window *w, val to)
 
 static void store_window(const repitch *k, const window *w, val to)
 {
-    IF(w->whole) {
+    IF(w->inside)
         copy(shifted(k, w), gmem_tensor(to, I32, compact(leaf(WORDS))), 16);
-    }
-    ELSE
-    {
-        IF(w->inside)
-            store_elements(k, w, to);
-    }
+    IF(logical_and(w->inside, logical_not(w->whole)))
+        store_elements(k, w, to);
 }
 
 /* Copies a vector of each row from `row` on. */
@@ -131,15 +139,16 @@ static val matrix_address(const repitch *k)
     return add(k->from, bytes_of(k, mul(k->matrix, k->from_stride)));
 }
 
-/* Copies this thread's vector of a few rows. Short rows share a CTA. */
+/* Copies this thread's vector of a few rows, zeros beyond their ends. Short rows share a CTA. */
 static void copy_straight(repitch k)
 {
-    val vectors = convert(U32, div_up(k.length, k.vector)); // NOTE: 2^32 vectors of some rows are beyond any memory
+    val vectors = convert(U32, div(k.to_ld, imm(k.vector))); // NOTE: 2^32 vectors of some rows are beyond any memory
     val count = mul(vectors, convert(U32, div_up(k.rows, ROWS)));
     val ctas = div_up(count, GEMM_REPITCH_THREADS); // of a matrix
     val i = add(mul(rem(k.cta, ctas), imm(GEMM_REPITCH_THREADS)), thread());
     k.matrix = convert(I64, div(k.cta, ctas));
     k.first = convert(I64, mul(rem(i, vectors), imm(k.vector)));
+    mask_words(&k);
     k.from = matrix_address(&k);
     val source_rows = k.gather ? select(k.listed, k.list_rows, k.rows) : k.rows;
     k.end = add(k.from, bytes_of(&k, add(mul(sub(source_rows, imm(1)), k.from_ld), k.length)));

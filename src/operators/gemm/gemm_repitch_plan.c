@@ -61,7 +61,7 @@ static int64_t ctas_of_copy(const gemm_copies *copies, char matrix, const gemm_r
     if (p->turned[i])
         return x.count * ceil_div(x.rows, GEMM_TURN_TILE) * ceil_div(x.cols, GEMM_TURN_TILE);
     return x.count *
-           ceil_div(ceil_div(p->copy_rows[i], GEMM_REPITCH_ROWS) * ceil_div(x.cols, vector), GEMM_REPITCH_THREADS);
+           ceil_div(ceil_div(p->copy_rows[i], GEMM_REPITCH_ROWS) * (p->to_ld[i] / vector), GEMM_REPITCH_THREADS);
 }
 
 ckl_status gemm_launch_copies(const ckl_plan *plan, const gemm_copies *copies, const ckl_gemm_args *from,

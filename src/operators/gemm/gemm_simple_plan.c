@@ -34,9 +34,7 @@ static ckl_status admit_naive(const void *desc, const ckl_device_info *device, c
     TRY(gemm_check_grouped("naive", d, c->grouped));
     if (gemm_is_f8(d->d) && !device->has_tma)
         FAIL(CKL_UNSUPPORTED, "gemm naive: kernels for %s do not round to d=%s", device->id, ckl_dtype_name(d->d));
-    if (c->threads < 32 || c->threads % 32 || c->threads > device->threads_per_cta_max)
-        FAIL(CKL_INVALID, "gemm naive: threads=%d must be a multiple of 32 up to %d", c->threads,
-             device->threads_per_cta_max);
+    TRY(plan_check_threads("gemm naive", c->threads, device));
     if (d->n && d->m * gemm_products(d) > (int64_t)INT32_MAX * c->threads / d->n)
         FAIL(CKL_UNSUPPORTED, "gemm naive: m*n=%g elements are more than one launch has threads",
              (double)gemm_products(d) * (double)d->m * (double)d->n);

@@ -3,7 +3,7 @@
  *
  * Every term of the model has a meaning: K steps bound by the tensor cores, or by the bandwidth into an SM or out of
  * L2; epilogues, which ping-pong hides; waves of tiles; memory and power of the device. Coefficients and tiles are
- * fitted to sweeps: scripts/fit_gemm.py writes gemm_sm90_fit.h.
+ * fitted to what was measured: gemm_sm90_fit.h.
  */
 #include <math.h>
 
@@ -17,7 +17,6 @@ enum {
     STAGES_MAX = 12, // small tiles need many against latency: 256x2048x7168 in 64x64 takes 16.8 us, with 8 stages 19.4
     STAGES_ENOUGH = 4,
     STEPS_FEWEST = 2,
-    TILES_MANY = 16,     // for each SM
     STEPS_FEW = 8,       // along K, of small products: their epilogues are as long as their main loops
     STEPS_MANY = 32,     // of a tile that is worth a CTA of its own
     SWAP_COLUMNS = 256,  // of a tile of D^T at most
@@ -46,9 +45,9 @@ typedef struct ring_limits {
 static ring_limits limits_of(const gemm_sm90_config *c, int64_t k_steps)
 {
     const bool few = k_steps <= STEPS_FEW, reads = gemm_reads_matrix(&c->epilogue);
-    if (few && reads)
-        return (ring_limits){ 8, k_steps <= STAGES_ENOUGH ? STAGES_ENOUGH : STEPS_FEW }; // few kernels
-    if (reads && c->epilogue.d == CKL_F32) // 6144x6080x640: 119.8 us, with 2 buffers 152.3
+    if (reads && k_steps <= STAGES_ENOUGH)
+        return (ring_limits){ 8, STAGES_ENOUGH };
+    if (reads && (few || c->epilogue.d == CKL_F32)) // 6144x6080x640: 119.8 us, with 2 buffers 152.3
         return (ring_limits){ 4, STAGES_MAX };
     if (k_steps <= STEPS_FEWEST && !c->batched && c->pingpong && c->tile_m == 128 && c->cluster_n == 2)
         return (ring_limits){ 4, STAGES_ENOUGH }; // D is most of what moves
@@ -140,30 +139,11 @@ static void share_SMs(const ckl_gemm_desc *d, gemm_sm90_config *c, const ckl_dev
 {
     const int64_t tiles = narrow_tiles(d, c), steps = gemm_k_tiles(d);
     const bool turns = tiles > device->sm_count, two = turns && tiles <= 2 * device->sm_count;
-    if (tiles >= TILES_MANY * device->sm_count && steps <= STEPS_FEWEST && c->tile_n == ATOM_COLUMNS && c->swap) {
-        c->tile_m = 192; // 8x192000x88 in f32 takes 18.2 us, 29.9 in persistent tiles of 64 rows
-        c->ctas = 3;
-        c->persistent = false;
-    }
     const bool few = turns && steps < STEPS_MANY;
     if (tiles == 0 || (c->tile_n > ATOM_COLUMNS && ((turns && !two && !few) || 2 * tiles <= device->sm_count)))
         return; // only measured so
     c->ctas = two || few ? 3 : 2;
     c->persistent = !turns;
-}
-
-/*
- * One product in one wave of tiles of D^T, of 64 rows and all columns, of a deep K: all CTAs read the same operand at the same time,
- * faster than L2 serves it. Four share it: 128x7168x16384 takes 64.1 us instead of 71.9.
- */
-static bool four_share(const ckl_gemm_desc *d, const gemm_sm90_config *c, int64_t sm_count)
-{
-    enum { ROWS = 64, COLUMNS_FEWEST = 65, SHARERS = 4 };
-    const int64_t tiles = ceil_div(d->n, ROWS);
-    const bool one_wave =
-        tiles <= clusters_of(sm_count, SHARERS) * SHARERS && 2 * tiles > sm_count && tiles % SHARERS == 0;
-    return c->swap && c->tile_m == ROWS && one_wave && d->m >= COLUMNS_FEWEST && d->m <= c->tile_n &&
-           c->tile_n % (8 * SHARERS) == 0;
 }
 
 /*
@@ -174,9 +154,8 @@ static void share_operands(const ckl_gemm_desc *d, gemm_sm90_config *c, const ck
 {
     const int64_t down = ceil_div(c->swap ? d->n : d->m, c->tile_m);
     const int64_t across = ceil_div(c->swap ? d->m : d->n, max_i64(c->tile_n, 1));
-    const bool four = four_share(d, c, device->sm_count);
-    const int m = four ? 4 : down % 2 || gemm_rows_aligned(d, c->swap ? 'a' : 'b', LINE_BYTES) ? 1 : 2;
-    const int n = four || across % 2 || gemm_rows_aligned(d, c->swap ? 'b' : 'a', LINE_BYTES) ? 1 : 2;
+    const int m = down % 2 || gemm_rows_aligned(d, c->swap ? 'a' : 'b', LINE_BYTES) ? 1 : 2;
+    const int n = across % 2 || gemm_rows_aligned(d, c->swap ? 'b' : 'a', LINE_BYTES) ? 1 : 2;
     const bool one_wave = down * across <= clusters_of(device->sm_count, m * n) * m * n;
     const bool deep = !d->groups && !d->gated && d->batch == 1 && gemm_k_tiles(d) >= STEPS_MANY;
     if (deep && one_wave && c->cluster_m <= m && c->cluster_n <= n && c->split == 1) {
@@ -192,18 +171,27 @@ static bool is_plain(const ckl_gemm_desc *d)
            !gemm_has_x(d) && !d->pointers && !d->gather && !d->scatter && gemm_operands_aligned(d) && ragged_of(d) == 0;
 }
 
+/* Columns of tiles that let all of a matrix go to so many CTAs at once; 0: it has more rows of tiles. */
+static int64_t columns_for(int64_t rows, int64_t columns, int tile_m, int64_t ctas)
+{
+    const int64_t across = ctas / ceil_div(max_i64(rows, 1), tile_m);
+    return across ? ceil_div(max_i64(columns, 1), across) : 0;
+}
+
+static const fitted_tile turn_tile = { .tile_m = 64, .consumers = 1, .cluster_m = 1, .cluster_n = 1, .split = 1 };
+
 /*
  * Columns of tiles of 64 rows of the shorter side of D that go in one turn, or 0. Of more rows than columns they are of D^T, if that
  * has fewer columns a tile than D: 4512x128x4416 takes 16.2 us in 64x80 of D^T, 18.8 in slices.
  */
 static int columns_of_turn(const ckl_gemm_desc *d, const ckl_device_info *device)
 {
-    enum { ROWS = 64, MOST_ROWS = 256, LEAST = 64, MOST = 256 };
-    const int64_t shorter = max_i64(min_i64(d->m, d->n), 1), longer = max_i64(d->m, d->n);
-    const int64_t across = device->sm_count / ceil_div(shorter, ROWS);
-    if (shorter > MOST_ROWS || across == 0 || gemm_k_tiles(d) < STEPS_MANY || !is_plain(d))
+    enum { MOST_ROWS = 256, LEAST = 64, MOST = 256 };
+    const int64_t shorter = min_i64(d->m, d->n), longer = max_i64(d->m, d->n);
+    if (shorter > MOST_ROWS || gemm_k_tiles(d) < STEPS_MANY || !is_plain(d))
         return 0;
-    const int64_t columns = round_up(ceil_div(longer, across), ATOM_COLUMNS);
+    const int64_t need = columns_for(shorter, longer, turn_tile.tile_m, device->sm_count);
+    const int64_t columns = round_up(need, ATOM_COLUMNS);
     return columns >= LEAST && columns <= MOST && (d->n >= d->m || columns < d->n) ? (int)columns : 0;
 }
 
@@ -240,21 +228,33 @@ static bool suits_D(const ckl_gemm_desc *d, const fitted_tile *t)
 }
 
 /*
- * Columns of tiles of 256 rows, by two consumers, that go in one turn, or 0: they ask less of L2 than two turns of smaller ones.
- * 1024x5632x2048 takes 33.2 us in 256x176, 38.4 in 128x176; 1168x4096x34688 531, 573 in slices.
+ * Tiles of two consumers as wide as lets all of D go in so many turns: 1024x5632x2048 takes 33.2 us in one of 256x176, which asks less
+ * of L2 than 38.4 in two of 128x176; 253x12288x1792 with GELU 23.8 in one of 128x192, 28.9 in 64x128; 2448x3072x7168 169 in two of
+ * 128x240, 176 in 256x128.
  */
-static int columns_of_large(const ckl_gemm_desc *d, const ckl_device_info *device)
-{
-    enum { ROWS = 256, LEAST = 144, MOST = 192 };
-    const int64_t across = device->sm_count / max_i64(ceil_div(d->m, ROWS), 1);
-    const int64_t columns = across ? round_up(ceil_div(max_i64(d->n, 1), across), ATOM_COLUMNS) : 0;
-    const bool fits = columns >= LEAST && columns <= MOST && gemm_k_tiles(d) >= STEPS_MANY;
-    return is_plain(d) && !d->c && ckl_dtype_bytes(d->d) == 2 && fits ? (int)columns : 0;
-}
+typedef struct even_tile {
+    fitted_tile tile; // of so many columns at most
+    int turns, least;
+} even_tile;
 
-/* The candidates before the fitted ones. */
-static const fitted_tile large_tile = { .tile_m = 256, .consumers = 2, .cluster_m = 1, .cluster_n = 1, .split = 1 };
-static const fitted_tile turn_tile = { .tile_m = 64, .consumers = 1, .cluster_m = 1, .cluster_n = 1, .split = 1 };
+static const even_tile even_tiles[] = { { { 256, 192, 2, 0, 1, 1, 1, 0 }, 1, 160 },
+                                        { { 128, 240, 2, 0, 1, 1, 1, 0 }, 1, 96 },
+                                        { { 128, 240, 2, 0, 1, 1, 1, 0 }, 2, 160 } };
+
+/*
+ * Few widths, so that kernels are few; 0: it has none. Not where rows begin inside lines: 1904x1904x1904 takes 27.6 us in 192x192, 28.7
+ * in pairs of 128x240.
+ */
+static int columns_of_even(const ckl_gemm_desc *d, const even_tile *t, const ckl_device_info *device)
+{
+    enum { SQUARE = 128, STEP = 32, STEPS_LEAST = 24 };
+    const int64_t need = columns_for(d->m, d->n, t->tile.tile_m, t->turns * device->sm_count);
+    const int64_t columns = min_i64(round_up(need, STEP), t->tile.tile_n);
+    const bool fits = columns >= max_i64(need, t->least) && columns != SQUARE && gemm_k_tiles(d) >= STEPS_LEAST;
+    return fits && is_plain(d) && gemm_rows_aligned(d, 'a', LINE_BYTES) && !d->c && ckl_dtype_bytes(d->d) == 2
+               ? (int)columns
+               : 0;
+}
 
 /*
  * Is a tile as narrow as D? Pairs of 128x64 that share B are for 33 to 64 columns of one product whose rows begin inside lines of
@@ -295,17 +295,16 @@ static bool is_considered(const ckl_gemm_desc *d, const fitted_tile *t, const ck
         return t == &turn_tile;
     if (is_mostly_D(d, device))
         return suits_D(d, t);
-    const bool shares_in_turn = t->pingpong && t->tile_m == 128 && t->cluster_n > 1;
-    return is_narrow_enough(d, t) && may_split(d, t) &&
-           (!shares_in_turn || d->batch > 1); // of other products it was not measured
+    return is_narrow_enough(d, t) && may_split(d, t);
 }
 
-static int columns_of(const ckl_gemm_desc *d, const fitted_tile *t, const ckl_device_info *device)
+static int columns_of(const ckl_gemm_desc *d, const fitted_tile *t, const even_tile *even,
+                      const ckl_device_info *device)
 {
     if (!is_considered(d, t, device))
         return 0; // which is refused
-    if (t == &large_tile)
-        return columns_of_large(d, device);
+    if (even)
+        return columns_of_even(d, even, device);
     if (t == &turn_tile)
         return columns_of_turn(d, device);
     return t->swap ? gemm_sm90_swapped_columns(gemm_rows_of_group(d), t->tile_m > 64) : t->tile_n;
@@ -323,14 +322,15 @@ bool gemm_sm90_candidate(const void *desc, const ckl_device_info *device, int i,
 {
     const ckl_gemm_desc *d = desc;
     gemm_sm90_config *c = config;
-    static const fitted_tile *const first[] = { &large_tile, &turn_tile };
-    if (i >= COUNT_OF(first) + COUNT_OF(fitted_tiles))
+    enum { EVEN = COUNT_OF(even_tiles), FIRST = EVEN + 1 }; // those before the fitted ones
+    if (i >= FIRST + COUNT_OF(fitted_tiles))
         return false;
-    const fitted_tile *t = i < COUNT_OF(first) ? first[i] : &fitted_tiles[i - COUNT_OF(first)];
+    const even_tile *even = i < EVEN ? &even_tiles[i] : NULL;
+    const fitted_tile *t = even ? &even->tile : i == EVEN ? &turn_tile : &fitted_tiles[i - FIRST];
     c->epilogue = gemm_epilogue_of(d);
     c->ragged = d->pointers && !gemm_by_pointers(d, 'a') ? GEMM_ALL_RAGGED : ragged_of(d);
     c->tile_m = t->tile_m;
-    c->tile_n = columns_of(d, t, device);
+    c->tile_n = columns_of(d, t, even, device);
     c->consumers = t->consumers;
     c->pingpong = t->pingpong && d->accumulation == CKL_GEMM_FAST && // one adds while the other's tensor cores work
                   !gemm_groups_of_k(d);                              // whose lengths differ
@@ -386,6 +386,7 @@ typedef struct tiled_problem {
     int64_t turns;
     int64_t absent;                // rows and columns of the last clusters' CTAs beyond all tiles
     double crossing_m, crossing_n; // shares of rows of both operands
+    bool ends_short;               // does K end inside a box?
 } tiled_problem;
 
 static tiled_problem problem_of(const ckl_gemm_desc *d, const gemm_sm90_config *c, int64_t sm_count)
@@ -395,6 +396,7 @@ static tiled_problem problem_of(const ckl_gemm_desc *d, const gemm_sm90_config *
                                 : d->gated ? 2 * d->n
                                            : d->n,
                         .steps = ceil_div(gemm_k_tiles(d), c->split) };
+    p.ends_short = d->k % gemm_tile_k(d->a) != 0;
     p.crossing_m = crossing_of(d, c->swap ? 'b' : 'a', p.rows, c->tile_m);
     p.crossing_n = crossing_of(d, c->swap ? 'a' : 'b', p.cols, c->tile_n);
     int cluster = c->cluster_m * c->cluster_n * c->split;
@@ -416,6 +418,12 @@ typedef struct step_cycles {
     double tensor_cores, sm, latency;
 } step_cycles;
 
+/* Rows of the last tile beyond a matrix, as far as both SMs of a pair have such a tile: there TMA fills them slower than it loads. */
+static double absent_of(int64_t rows, int tile)
+{
+    return (double)(round_up(rows, tile) - rows) * fmin(1, 2.0 / (double)ceil_div(rows, tile));
+}
+
 /* Of a problem whose operands memory has for all SMs after `operands_us`: the busier it is, the later a stage arrives. */
 static step_cycles step_of(const tiled_problem *p, const gemm_sm90_config *c, const gemm_sm90_shape *size,
                            int64_t sm_count, double operands_us)
@@ -424,18 +432,17 @@ static step_cycles step_of(const tiled_problem *p, const gemm_sm90_config *c, co
     double n = c->tile_n, loaded_m = c->stays ? 0 : c->tile_m, loaded_n = size->loaded_n;
     double instruction = fmax(n / 2, (16 + n / 4) * f->operands);
     double crossing = p->crossing_m * loaded_m / c->cluster_n + p->crossing_n * loaded_n / c->cluster_m;
-    double absent = c->swap ? (double)(round_up(p->cols, c->tile_n) - p->cols)
-                            : (double)(round_up(p->rows, c->tile_m) - p->rows) / c->cluster_n;
-    if (!c->swap && p->cols > c->tile_n && 2 * p->ctas > sm_count) // of the last column of tiles
-        absent += f->absent_B * (double)(round_up(p->cols, c->tile_n) - p->cols) / (c->cluster_m * (double)p->turns);
+    double absent = absent_of(p->rows, c->tile_m) / c->cluster_n + absent_of(p->cols, c->tile_n) / c->cluster_m;
     double working = (double)p->ctas / (double)sm_count;
     double rate = (c->consumers == 1 ? f->sm_bytes_one : f->sm_bytes) * pow(working, -f->spread);
     double loads = (loaded_m + loaded_n) * ROW_BYTES / rate;
+    double short_rows =
+        p->ends_short ? (loaded_m / c->cluster_n + loaded_n / c->cluster_m) * working / (double)p->steps : 0;
     step_cycles s = {
         .tensor_cores = fmax(c->groups ? 0 : f->step_least / c->ctas, c->tile_m / 64.0 * 4 * instruction *
                                                                           (f->tensor_cores - f->idle * (1 - working)) *
                                                                           (c->consumers == 3 ? f->three_consumers : 1)),
-        .sm = loads + f->crossing_row * crossing +
+        .sm = loads + f->crossing_row * crossing + f->short_row * short_rows +
               f->absent_row * (absent + (double)p->absent / (double)max_i64(2 * p->turns, 1)),
     };
     double loop_us = (double)(p->turns * p->steps) * fmax(s.tensor_cores, loads) / f->cycles_per_us;
@@ -477,7 +484,10 @@ static int partials_of_step(const gemm_sm90_config *c, const gemm_sm90_shape *si
     return exposed ? size->consumer_rows / gemm_sm90_partial_rows(c) : 0;
 }
 
-/* Cycles of storing a tile, more for narrower boxes of TMA stores; and before it of adding the partials of a split. */
+/*
+ * Cycles of storing a tile, more for narrower boxes of TMA stores; and before it of adding the partials of a split. A box of C takes
+ * a trip to memory, of which there are as many under way as staging buffers: 30011x2560x384 takes 175 us with 4, 230 with 2.
+ */
 static double epilogue_of_tile(const gemm_sm90_config *c, const gemm_sm90_shape *size)
 {
     const int columns = size->columns;
@@ -485,8 +495,11 @@ static double epilogue_of_tile(const gemm_sm90_config *c, const gemm_sm90_shape 
     double activation = c->epilogue.activation == CKL_ACTIVATION_GELU ? fit.gelu : 1;
     double bytes = 4.0 * c->tile_m * columns * (c->split - 1);
     double exchange = c->split == 1 ? 0 : fit.exchange + bytes / fit.exchange_bytes;
+    const bool reads = gemm_reads_matrix(&c->epilogue);
+    const double boxes = (double)size->consumer_rows * columns / (size->d_rows * size->d_cols);
+    const double waits = reads ? fit.trip * boxes / c->buffers : 0;
     return (double)c->tile_m * columns * fit.epilogue * narrow * activation / (c->pingpong ? 1 : c->consumers) +
-           exchange;
+           exchange + waits + fit.tile;
 }
 
 static int64_t groups_with_rows(const ckl_gemm_desc *d)
@@ -528,20 +541,6 @@ static double turns_that_count(const ckl_gemm_desc *d, const tiled_problem *p, c
     return (double)p->turns / c->ctas * fmin(WIDEST, (double)round_up(p->cols, columns) / (double)p->cols);
 }
 
-/*
- * The factor of large tiles of D in 32 bits, by few steps along K and in few turns, whose stores find few staging buffers: 5633x1408x384
- * takes 18.2 us in 192x192, 14.8 in 128x128; else it would be 14.1 and 14.3. And of two or three turns that read C: 7296x128x672
- * takes 9.2 us in two of 64x64, 7.7 in one of 64x128.
- */
-static double storing_of(const ckl_gemm_desc *d, const gemm_sm90_config *c, int64_t turns)
-{
-    enum { LARGEST = 128 * 128, TURNS = 3 };
-    const bool whole = c->epilogue.d == CKL_F32 && c->batched != GEMM_SLICES_OF_K && c->ragged != GEMM_ALL_RAGGED;
-    const bool large = gemm_k_tiles(d) <= STEPS_FEW && !c->swap && c->tile_m * c->tile_n > LARGEST;
-    const bool again = gemm_k_tiles(d) < STEPS_MANY && c->epilogue.c && turns > 1;
-    return whole && turns <= TURNS && (large || again) ? 1.1 : 1;
-}
-
 plan_cost gemm_sm90_cost(const void *desc, const ckl_device_info *device, const void *config)
 {
     const ckl_gemm_desc each = as_batch(desc), *d = &each;
@@ -558,7 +557,7 @@ plan_cost gemm_sm90_cost(const void *desc, const ckl_device_info *device, const 
     double step = overlapped(s.tensor_cores, s.sm, s.latency) * sharing_of(&p, c) + fit.step +
                   fit.column_scale * column_scales_of(&size) * c->consumers + fit.partial * partials_of_step(c, &size);
     double tile = step * (double)p.steps, epilogue = epilogue_of_tile(c, &size), all = tile + epilogue;
-    double turn = c->pingpong ? fmax(tile, all / 2) : all;
+    double turn = c->pingpong ? fmax(tile, all / 2) : tile + epilogue / c->ctas;
     double flops = 2.0 * (double)(p.tiles * c->tile_m * c->tile_n * p.steps) * STEP_HALVES;
     double sums = c->batched == GEMM_SLICES_OF_K ? fit.slice * c->tile_m * c->tile_n * (double)(p.turns - 1) : 0;
     double tiles_us = fit.launch_us + ((double)p.turns * turn + all - turn + sums) / fit.cycles_per_us;
@@ -572,8 +571,7 @@ plan_cost gemm_sm90_cost(const void *desc, const ckl_device_info *device, const 
     if (fmax(power_us, memory_us) > tiles_us)
         bound = power_us > memory_us ? "power" : "memory";
     const double STAYS = 0.92; // where A is loaded once for a row of tiles: 0.91 of 7168x7040x120
-    const double factor = storing_of(d, c, p.turns) * (c->stays ? STAYS : 1);
-    return (plan_cost){ overlapped(tiles_us, power_us, memory_us) * factor, bound };
+    return (plan_cost){ overlapped(tiles_us, power_us, memory_us) * (c->stays ? STAYS : 1), bound };
 }
 
 double gemm_sm90_sum_us(double bytes)

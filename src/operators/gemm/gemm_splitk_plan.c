@@ -11,8 +11,8 @@ typedef struct sliced_tile {
 
 static const sliced_tile tiles[] = { { 64, 128, 1, 1, 1 },  { 64, 192, 1, 1, 1 },  { 64, 96, 1, 1, 1 },
                                      { 64, 0, 1, 1, 1 },    { 128, 192, 2, 2, 1 }, { 128, 256, 2, 2, 1 },
-                                     { 192, 192, 3, 1, 1 }, { 128, 128, 2, 2, 1 }, { 128, 128, 2, 1, 2 },
-                                     { 128, 128, 2, 1, 1 }, { 192, 128, 3, 1, 2 }, { 128, 0, 2, 1, 1 } };
+                                     { 192, 192, 3, 1, 1 }, { 128, 128, 2, 2, 1 }, { 128, 128, 2, 1, 1 },
+                                     { 192, 128, 3, 1, 2 } };
 
 enum { EVEN_TILES = 8, PAIRED_TILES = 4, DEEP_STEPS = 256 }; // along K, of each SM
 
@@ -59,23 +59,13 @@ static int vector_of(const ckl_gemm_desc *d)
 /* Squares of 128 want few slices: 512x512x16384 takes 19.9 us in them, 17.2 in 64x128; 640x640x10240 18.2 and 18.7. */
 enum { SQUARES_FEWEST = 24 };
 
-/* Tiles of D^T of 128 rows were measured with one along the columns alone. */
-static bool is_worth(const sliced_tile *t, const ckl_gemm_desc *d)
-{
-    enum { COLUMNS_MOST = 256 };
-    if (t->tile_m != 128)
-        return true;
-    return t->tile_n == 0    ? d->m <= COLUMNS_MOST
-           : t->tile_n > 128 ? true
-                             : ceil_div(d->m, 128) * ceil_div(d->n, 128) >= SQUARES_FEWEST;
-}
-
 /* A tile of the table; 0 columns are refused. */
 static void set_tile(const sliced_tile *t, const ckl_gemm_desc *d, gemm_sm90_config *c)
 {
     c->tile_m = t->tile_m;
     c->swap = t->tile_n == 0;
-    c->tile_n = !is_worth(t, d) ? 0 : c->swap ? gemm_sm90_swapped_columns(d->m, true) : t->tile_n;
+    const bool few = t->tile_m == 128 && t->tile_n == 128 && gemm_tiles(d, 128, 128) < SQUARES_FEWEST;
+    c->tile_n = few ? 0 : c->swap ? gemm_sm90_swapped_columns(d->m, true) : t->tile_n;
     c->consumers = t->consumers;
     c->cluster_m = t->cluster_m;
     c->cluster_n = t->cluster_n;

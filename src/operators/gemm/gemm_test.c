@@ -299,6 +299,10 @@ static const char *const cases[] = {
     "m=220 n=230 k=210 layout=tt a=f32 math=tf32 impl=pitched  # words",
     "m=220 n=230 k=231 a=i8 d=i32 impl=pitched                 # single bytes",
     "m=221 n=223 k=225 layout=tn impl=pitched                  # odd rows along M and N",
+    "m=420 n=230 k=21 fill=hard impl=pitched                   # copies end in zeros, to the end of a box",
+    "m=340 n=172 k=37 gather=390 impl=pitched                  # of rows that a list takes, too",
+    "m=300 n=472 k=264 bias=1 activation=relu impl=sm90 config='tile_m=128 tile_n=240 stages=4 consumers=2 pingpong=0 "
+    "cluster_m=1 cluster_n=2' # boxes of 16 columns, an odd number of them",
     "batch=3 m=70 n=72 k=136",
     "batch=2 m=70 n=76 k=80 stride_a=5608 stride_b=6200 c=1 beta=1 bias=1 activation=relu # gaps between matrices",
     "batch=4 m=64 n=32 k=64 lda=256 stride_a=64 ldb=256 stride_b=64 ldd=128 stride_d=32 # side by side, as heads are",

@@ -12,6 +12,8 @@ static ckl_status check(void *desc)
     ckl_groupnorm_desc *d = desc;
     if (d->c % d->groups)
         FAIL(CKL_INVALID, "groupnorm: groups=%" PRId64 " does not divide c=%" PRId64, d->groups, d->c);
+    if (d->c == 1)
+        d->layout = CKL_IMAGE_NCHW; // the same, where a plane may begin anywhere
     return norm_check_eps("groupnorm", d->direction, &d->eps);
 }
 
@@ -110,7 +112,7 @@ static groupnorm_params params_for(const ckl_plan *plan, const ckl_groupnorm_arg
     const workspace_parts w = workspace_of(plan, slicing);
     return (groupnorm_params){ .channels = d->c,
                                .pixels = d->h * d->w,
-                               .bundles = ceil_div(d->groups, c->bundle),
+                               .bundles = (int32_t)ceil_div(d->groups, c->bundle),
                                .slices = (int32_t)groupnorm_slices(d, c, slicing),
                                .ranges = (int32_t)ranges,
                                .range = (int32_t)ceil_div(units, ranges),

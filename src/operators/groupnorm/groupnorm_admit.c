@@ -22,9 +22,7 @@ bool groupnorm_may_be_ragged(const ckl_groupnorm_desc *d, const groupnorm_config
 static ckl_status admit_threads(const char *what, const ckl_device_info *device, groupnorm_slicing slicing,
                                 const groupnorm_config *c)
 {
-    if (c->threads % 32 || c->threads < 32 || c->threads > device->threads_per_cta_max)
-        FAIL(CKL_INVALID, "%s: threads=%d is no multiple of 32 from 32 to %d", what, c->threads,
-             device->threads_per_cta_max);
+    TRY(plan_check_threads(what, c->threads, device));
     if (!is_power_of_two(c->vec) || c->vec * dtype_bytes(c->dtype) > GROUPNORM_VECTOR_BYTES)
         FAIL(CKL_INVALID, "%s: vec=%d is no power of two of at most %d bytes", what, c->vec, GROUPNORM_VECTOR_BYTES);
     if (!is_power_of_two(c->cluster) || c->cluster > 16 || (slicing != GROUPNORM_CLUSTER && c->cluster > 1))

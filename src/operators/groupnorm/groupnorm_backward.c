@@ -18,12 +18,10 @@ typedef struct backward {
     groupnorm_kernel g;
     val staged_x, staged_dy; // u32, the slices in shared memory
     tensor sSums;            // (CHANNELS,ROWS,KINDS): of each thread of a column, of nhwc lines of each pixel of a fold
-    tensor sScales;          // (SCALES,CHANNELS), where vectors have several groups
     tensor rGamma;           // (1) or (VEC) of a thread that has one column
     val weight, rstd;        // gamma, and rstd, of the channel whose sums the thread stores, if it is one at most
     tensor rMean, rRstd;     // (1) or (VEC) of the thread's columns
     tensor rA, rB;           // (VEC) sums of the column on its way
-    tensor rScale, rLinear, rConstant; // (1) or (VEC)
 } backward;
 
 static bool is_nchw(const backward *k)
@@ -57,7 +55,7 @@ static void load_statistics(backward *k)
 static void load_gamma(backward *k, val column)
 {
     if (k->g.s.cfg->affine)
-        k->rGamma = groupnorm_weights(&k->g.s, &k->g.w, k->g.s.a.gamma, groupnorm_existing(&k->g.s, &k->g.w, column));
+        k->rGamma = groupnorm_weights(&k->g.s, &k->g.w, k->g.s.a.gamma, column);
 }
 
 static void load_vector(void *kernel, groupnorm_vector *v)
@@ -246,65 +244,34 @@ static void write_vector(void *kernel, groupnorm_vector *v)
     for (int i = 0; i < v->vec; i++) {
         int group = mixes(k) ? i : 0, weight = is_nchw(k) ? 0 : i;
         val d = sub(at(rX, i), at(k->rMean, group));
-        val rest = fma(d, at(k->rLinear, group), at(k->rConstant, group));
-        set(rDx, i, fma(at(rDy, i), at(k->rScale, k->g.s.cfg->affine ? weight : group), rest));
+        val rest = fma(d, at(k->g.rScales[LINEAR], group), at(k->g.rScales[CONSTANT], group));
+        set(rDx, i, fma(at(rDy, i), at(k->g.rScales[SCALE], k->g.s.cfg->affine ? weight : group), rest));
     }
     groupnorm_store(&k->g.s, v, rDx);
 }
 
-/* Of the channels of a bundle whose vectors have several groups. */
-static void find_scales(backward *k)
+static void find_scales(void *kernel, val channel, val group)
 {
-    const groupnorm_config *cfg = k->g.s.cfg;
-    LOOP_FROM(channel, convert(I32, thread()), k->g.s.channels, imm(cfg->threads)) {
-        const val group = div(channel, imm(cfg->channels)), rstd = rstd_of(k, channel), minus = neg(rstd);
-        set(k->sScales, coord(SCALE, channel), cfg->affine ? mul(rstd, weight_of(k, channel)) : rstd);
-        set(k->sScales, coord(LINEAR, channel), mul(mul(minus, rstd), at(k->g.sGroups, KIND_A, group)));
-        set(k->sScales, coord(CONSTANT, channel), mul(minus, at(k->g.sGroups, KIND_B, group)));
-    }
-    cta_sync();
+    const backward *k = kernel;
+    const val rstd = rstd_of(k, channel), minus = neg(rstd);
+    set(k->g.sScales, coord(SCALE, channel), k->g.s.cfg->affine ? mul(rstd, weight_of(k, channel)) : rstd);
+    set(k->g.sScales, coord(LINEAR, channel), mul(mul(minus, rstd), at(k->g.sGroups, KIND_A, group)));
+    set(k->g.sScales, coord(CONSTANT, channel), mul(minus, at(k->g.sGroups, KIND_B, group)));
 }
 
-static void load_scales(backward *k)
+static void begin_column(void *kernel, val column)
 {
-    tensor *const scales[SCALES] = { [SCALE] = &k->rScale, [LINEAR] = &k->rLinear, [CONSTANT] = &k->rConstant };
-    for (int i = 0; i < SCALES; i++)
-        *scales[i] = groupnorm_of_channels(&k->g.s, &k->g.w, k->sScales, i);
-}
-
-static void begin_column(backward *k, const groupnorm_column *c)
-{
+    backward *k = kernel;
     const int weights = !k->g.s.cfg->affine || is_nchw(k) ? 1 : k->g.w.grid.vec;
     if (!groupnorm_has_column(&k->g))
-        load_gamma(k, c->number);
-    k->rScale = fragment(F32, compact(leaf(weights))); // (1) or (VEC)
-    k->rLinear = fragment(F32, compact(leaf(1)));      // (1)
-    k->rConstant = fragment(F32, compact(leaf(1)));    // (1)
-    const val group = groupnorm_group(&k->g.s, &k->g.w, groupnorm_existing(&k->g.s, &k->g.w, c->number), 0);
-    const val rstd = at(k->rRstd, 0), minus = neg(rstd);
-    set(k->rLinear, 0, mul(mul(minus, rstd), at(k->g.sGroups, KIND_A, group)));
-    set(k->rConstant, 0, mul(minus, at(k->g.sGroups, KIND_B, group)));
+        load_gamma(k, column);
+    for (int i = 0; i < SCALES; i++)
+        k->g.rScales[i] = fragment(F32, compact(leaf(i == SCALE ? weights : 1))); // (1) or (VEC)
+    const val group = groupnorm_group(&k->g.s, &k->g.w, column, 0), rstd = at(k->rRstd, 0), minus = neg(rstd);
+    set(k->g.rScales[LINEAR], 0, mul(mul(minus, rstd), at(k->g.sGroups, KIND_A, group)));
+    set(k->g.rScales[CONSTANT], 0, mul(minus, at(k->g.sGroups, KIND_B, group)));
     for (int i = 0; i < weights; i++)
-        set(k->rScale, i, k->g.s.cfg->affine ? mul(rstd, at_f32(k->rGamma, i)) : rstd);
-}
-
-static void write_column(void *kernel, const groupnorm_column *c)
-{
-    backward *k = kernel;
-    if (mixes(k))
-        load_scales(k);
-    else
-        begin_column(k, c);
-    groupnorm_over_vectors(&k->g.s, &k->g.w, c, load_vector, write_vector, k);
-}
-
-/* When the sums of all groups are known. */
-static void write_slice(void *kernel)
-{
-    backward *k = kernel;
-    if (mixes(k))
-        find_scales(k);
-    groupnorm_over_columns(&k->g.s, &k->g.w, write_column, k);
+        set(k->g.rScales[SCALE], i, k->g.s.cfg->affine ? mul(rstd, at_f32(k->rGamma, i)) : rstd);
 }
 
 /* dgamma and dbeta */
@@ -348,12 +315,11 @@ static void begin(void *kernel)
     backward *k = kernel;
     const groupnorm_config *cfg = k->g.s.cfg;
     const int channels = groupnorm_slice_channels(cfg);
-    k->g.w.streams = !k->g.in_smem && !is_nchw(k);
     if (k->g.in_smem && mixes(k))
         k->g.w.at_once = GROUPNORM_UNROLLED / 2;
     k->sSums = smem_tensor("sums", F32, compact(shape(channels, groupnorm_sum_rows(cfg), KINDS)), 16);
     if (mixes(k))
-        k->sScales = smem_tensor("scales", F32, compact(shape(SCALES, channels)), 16);
+        k->g.sScales = smem_tensor("scales", F32, compact(shape(SCALES, channels)), 16);
     if (!k->g.in_smem)
         return;
     const int64_t bytes = groupnorm_slice_bytes(cfg);
@@ -380,15 +346,7 @@ static void load_weights(void *kernel)
                 groupnorm_read(k->g.s.a.rstd, add(k->g.s.group, convert(I64, div(channel, imm(k->g.s.cfg->channels)))));
     }
     if (groupnorm_has_column(&k->g))
-        load_gamma(k, k->g.w.column);
-}
-
-/* As many vectors as there are registers for. */
-static void load_ahead(void *kernel)
-{
-    backward *k = kernel;
-    if (!is_nchw(k) && !groupnorm_by_elements(&k->g.s))
-        groupnorm_load_ahead(&k->g.s, &k->g.w, GROUPNORM_UNROLLED / (mixes(k) ? 2 : 1), load_vector, k);
+        load_gamma(k, groupnorm_existing(&k->g.s, &k->g.w, k->g.w.column));
 }
 
 static void add_up(void *kernel)
@@ -407,12 +365,14 @@ void groupnorm_backward(const groupnorm_config *cfg, groupnorm_slicing slicing, 
                                                    .begin = begin,
                                                    .stage = stage,
                                                    .load_weights = load_weights,
-                                                   .load_ahead = load_ahead,
                                                    .add_up = add_up,
                                                    .found = add_group,
                                                    .merge = merge,
                                                    .publish = publish,
-                                                   .write = write_slice };
+                                                   .find_scales = find_scales,
+                                                   .begin_column = begin_column,
+                                                   .load_vector = load_vector,
+                                                   .write_vector = write_vector };
     backward k = { .g = { .does = &direction, .in_smem = slicing != GROUPNORM_SPLIT } };
     groupnorm_describe(&k.g, cfg, slicing, vectors);
 }

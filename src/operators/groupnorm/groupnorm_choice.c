@@ -12,8 +12,7 @@ enum {
     PIXEL_BYTES_WHOLE = 1024,  // of slices that are read again: one stretch of memory
     PIXEL_BYTES_MIN = 32,      // a sector
     BUNDLE_MAX = 64,
-    BUNDLE_MAX_WHOLE = 288, // threads that three CTAs have registers for
-    NARROW_BYTES = 4,
+    BUNDLE_MAX_WHOLE = 288,  // threads that three CTAs have registers for
     PLANES_BYTES = 12 << 10, // of nchw that are worth a CTA
     PLANES_OF_WARP = 8,
     CLUSTER_MAX = 8,
@@ -30,7 +29,7 @@ enum {
     AGAIN_BYTES = 75 << 10,     // of a slice that is read again: few CTAs, each of which begins, is counted and waits
     AGAIN_BYTES_MIN = 20 << 10, // where that would leave SMs without one
     RAGGED_BYTES = 4,           // wider vectors are taken whole
-    RAGGED_VECTORS = 8,         // of a channel that are worth its ends
+    RAGGED_VECTORS = 6,         // of a channel that are worth its ends
     COLUMN_BYTES = 64           // of nchw that neighbouring threads read side by side
 };
 
@@ -173,8 +172,8 @@ static bool share_out(const search *s, int64_t units, int64_t budget, groupnorm_
             if (nchw && c->bundle > 1 && c->threads != column_threads * groupnorm_grid_of(c).columns)
                 continue;
             c->column_threads = nchw ? column_threads : groupnorm_grid_of(c).column_threads;
-            if (c->column_threads == 0)
-                continue;
+            if (c->column_threads == 0 || (s->slicing == GROUPNORM_HELD && groupnorm_grid_of(c).slots > 1))
+                continue; // what belongs to the next column would be loaded while all that are held wait
             c->steps = (int)max_i64(1, ceil_div(units, c->column_threads));
             const bool exact = !forward || !groupnorm_adds_too_many(c, slices);
             double cost = cost_of(c, units, wanted, streams);
@@ -191,22 +190,16 @@ static bool share_out(const search *s, int64_t units, int64_t budget, groupnorm_
     return least < INFINITY;
 }
 
-/* Among how many channels of nchw `slices` may be shared out: as many as divide those of a group, for a third more slices at most. */
+/* Among how many channels of nchw `slices` may be shared out: as many as divide those of a group, for an eighth more slices at most. */
 static int parts_of(const search *s, int64_t slices, const groupnorm_config *c)
 {
     const int channels = c->channels / c->fold;
     int most = 1;
     for (int parts = 1; s->d->layout == CKL_IMAGE_NCHW && c->bundle == 1 && parts <= channels;
          parts = next_divisor(channels, parts))
-        if (parts * ceil_div(slices, parts) <= slices + max_i64(1, slices / 3))
+        if (parts * ceil_div(slices, parts) <= slices + max_i64(1, slices / 8))
             most = parts;
     return most;
-}
-
-/* Has a thread one column, where more would be waited for? What belongs to the next one would be loaded while all that are held wait. */
-static bool takes_columns(const search *s, const groupnorm_config *c)
-{
-    return s->slicing != GROUPNORM_HELD || groupnorm_grid_of(c).slots == 1;
 }
 
 /*
@@ -218,11 +211,11 @@ static bool share_slices(const search *s, int64_t slices, int parts, int64_t bud
     enum { LINE_BYTES = 128 };
     const int64_t units = groupnorm_units(s->d, c);
     c->parts = 1;
-    const bool found = share_out(s, ceil_div(units, slices), budget, c) && takes_columns(s, c);
+    const bool found = share_out(s, ceil_div(units, slices), budget, c);
     groupnorm_config other = *c;
     other.parts = parts;
     if ((found && c->column_threads * c->vec * element_bytes(s->d) >= LINE_BYTES) || parts == 1 ||
-        !share_out(s, ceil_div(units * parts, slices), budget, &other) || !takes_columns(s, &other))
+        !share_out(s, ceil_div(units, ceil_div(slices, parts)), budget, &other))
         return found;
     *c = other;
     return true;
@@ -340,9 +333,7 @@ static bool fold_pixels(const search *s, groupnorm_config *c)
 {
     const ckl_groupnorm_desc *d = s->d;
     const int whole = (int)min_i64(power_of_two_in(d->c), GROUPNORM_VECTOR_BYTES);
-    const bool narrow = whole * element_bytes(d) <= NARROW_BYTES;
-    const int bundle_max = narrow ? BUNDLE_MAX_WHOLE : BUNDLE_MAX;
-    if (d->layout == CKL_IMAGE_NCHW || d->groups > bundle_max)
+    if (d->layout == CKL_IMAGE_NCHW || d->groups > BUNDLE_MAX_WHOLE)
         return false;
     groupnorm_config folded = *c;
     folded.bundle = (int)d->groups;
@@ -391,8 +382,9 @@ static bool choose_slices(search *s, groupnorm_config *c)
  * Narrower bundles where the slices of wide ones leave an SM to one CTA, or SMs idle; a CTA alone where all slices do. Folded pixels
  * are all of an image: where that leaves SMs idle they are rather split.
  */
-static bool fit_bundles(const search *s, bool folded, groupnorm_config *c)
+static bool choose_bundles(const search *s, groupnorm_config *c)
 {
+    const bool folded = fold_pixels(s, c);
     const int64_t most = s->device->smem_per_cta_bytes, budgets[] = { min_i64(SLICE_BYTES, most), most };
     const bool forward = s->d->direction == CKL_DIRECTION_FORWARD;
     const int64_t widest = folded ? PIXEL_BYTES_MIN : forward ? PIXEL_BYTES : PIXEL_BYTES_BACKWARD;
@@ -410,13 +402,6 @@ static bool fit_bundles(const search *s, bool folded, groupnorm_config *c)
     return false;
 }
 
-/* Where folded pixels are too many for a cluster, they are rather split. */
-static bool choose_bundles(const search *s, groupnorm_config *c)
-{
-    const bool folded = fold_pixels(s, c);
-    return fit_bundles(s, folded, c);
-}
-
 /* Bundles of nhwc that read lines: all groups of pixels of less than two. Groups of no whole vectors are taken together, too. */
 static void take_lines(const search *s, groupnorm_config *c)
 {
@@ -431,12 +416,6 @@ static int64_t held_bytes(const search *s)
     return s->device->smem_per_sm_bytes / HELD_CTAS - RESERVED_BYTES;
 }
 
-/* Shares a bundle out among so many slices. */
-static bool share_held(const search *s, int64_t slices, groupnorm_config *c)
-{
-    return share_slices(s, slices, parts_of(s, slices, c), held_bytes(s), c);
-}
-
 /* As few slices of a bundle as there may be, but all CTAs that run. True: there are no others, or those of two bundles run at once. */
 static bool fit_held(const search *s, groupnorm_config *c)
 {
@@ -445,7 +424,7 @@ static bool fit_held(const search *s, groupnorm_config *c)
     int64_t slices = max_i64(ceil_div(bundle_bytes(s->d, c), held_bytes(s)), resident / bundles);
     bool found = false;
     for (int i = 0; i < TRIES && !found; i++, slices += max_i64(1, slices / 16))
-        found = share_held(s, slices, c);
+        found = share_slices(s, slices, parts_of(s, slices, c), held_bytes(s), c);
     if (!found)
         return false;
     slices = groupnorm_slices(s->d, c, GROUPNORM_HELD);
@@ -501,8 +480,7 @@ static bool choose_held(search *s, groupnorm_config *c)
     if (!folded)
         take_lines(s, c);
     const int64_t pixel = c->bundle * pixel_bytes(d), bundle = bundle_bytes(d, c);
-    const bool lines =
-        folded || pixel >= PIXEL_BYTES || (c->bundle == d->groups && (forward || bundle > CLUSTER_MAX * SLICE_BYTES));
+    const bool lines = pixel >= PIXEL_BYTES || c->bundle == d->groups;
     if (c->vec * element_bytes(d) < GROUPNORM_VECTOR_BYTES || (nhwc && !lines))
         return false;
     s->threads_max = (int)max_i64(THREADS, threads_min_for(s, c));

@@ -39,13 +39,14 @@
     X(owner, int, steps, "4", "", "vectors of a column for which each of its threads has room")                \
     X(owner, int, ctas_per_sm, "0", "0 1 2 3 4 6 8", "CTAs for which an SM has registers; 0: no matter")       \
     X(owner, int, loading, "0", "0 132 264", "held: CTAs that load at once; 0: all")                           \
+    X(owner, int, rest, "0", "0 15 30", "held: cycles between looks, for each CTA that is waited for: to be measured") \
     X(owner, int, early, "0", "", "slices side by side whose entries become one before all meet; 0: none")     \
     X(owner, int, gradient_ctas, "1", "1 2 4 8", "backward: CTAs that add up sums of the same channels")
 
 #define GROUPNORM_PARAMS(X, owner) \
     X(owner, i64, channels)        \
     X(owner, i64, pixels)          \
-    X(owner, i64, bundles)         \
+    X(owner, i32, bundles)         \
     X(owner, i32, slices)          \
     X(owner, i32, ranges)          \
     X(owner, i32, range)           \
@@ -135,6 +136,27 @@ static inline groupnorm_grid groupnorm_grid_of(const groupnorm_config *c)
 static inline bool groupnorm_mixes(const groupnorm_config *c)
 {
     return c->layout == CKL_IMAGE_NHWC && c->bundle > 1 && (c->fold > 1 || c->channels % c->vec);
+}
+
+/* Have vectors of a column of nchw several channels, one after the other, each with its weights? */
+static inline bool groupnorm_joins_channels(const groupnorm_config *c)
+{
+    return c->layout == CKL_IMAGE_NCHW && c->fold > 1 && c->affine;
+}
+
+/* Are scales of each channel of a slice in shared memory, as vectors have several? */
+static inline bool groupnorm_has_scales(const groupnorm_config *c)
+{
+    return groupnorm_mixes(c) || groupnorm_joins_channels(c);
+}
+
+/* Places for moments, forward: of threads, or of channels; where those find scales, too. */
+static inline int groupnorm_places(const groupnorm_config *c)
+{
+    const int channels = groupnorm_slice_channels(c);
+    if (groupnorm_mixes(c))
+        return channels;
+    return groupnorm_joins_channels(c) ? (int)max_i64(c->threads, round_up(channels, 4)) : c->threads;
 }
 
 /*

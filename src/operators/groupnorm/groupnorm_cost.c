@@ -38,10 +38,10 @@ int64_t groupnorm_shared_bytes(const ckl_groupnorm_desc *d, groupnorm_slicing sl
     const int64_t left = slicing == GROUPNORM_HELD ? 16 : 0;
     const int64_t channels = groupnorm_slice_channels(c);
     if (forward && groupnorm_mixes(c)) // moments of channels, sums of lines
-        return slice + 16 * ceil_div(4 * GROUPNORM_ENTRY * channels, 16) + groups + peers + left +
+        return slice + 16 * ceil_div(4 * GROUPNORM_ENTRY * groupnorm_places(c), 16) + groups + peers + left +
                4 * (int64_t)groupnorm_lines(c, 1) * g.columns * c->vec;
     if (forward)
-        return slice + 4 * (words + 1) * (int64_t)c->threads + groups + peers + left;
+        return slice + 4 * (words * (int64_t)groupnorm_places(c) + c->threads) + groups + peers + left;
     const int64_t sums = 4 * GROUPNORM_KINDS * (int64_t)groupnorm_sum_rows(c) * channels;
     const int64_t scales = groupnorm_mixes(c) ? 4 * GROUPNORM_SCALES * channels + 16 : 0;
     return 2 * slice + sums + scales + groups + peers + 16 + left;

@@ -17,7 +17,7 @@ enum { SUMS = GROUPNORM_SUMS }; // of values, and of squares, side by side
 
 /* Of a channel, where vectors have several groups; and when all is known. */
 enum { CHANNEL_SUM, CHANNEL_SQUARES, CHANNEL_SUMS };
-enum { CHANNEL_MEAN, CHANNEL_SCALE, CHANNEL_SHIFT };
+enum { MEAN, SCALE, SHIFT }; // scales: y = (x - mean) * scale + shift
 
 /* What is known of a group when all is. */
 enum { GROUP_MEAN, GROUP_REST, GROUP_RSTD, GROUP_WORDS };
@@ -30,11 +30,10 @@ typedef struct forward {
     int turn;                            // of the sums; vectors of one value use them all, too
     val count;                           // i32, of ragged columns: elements of this thread
     tensor rPivots, rSums[CHANNEL_SUMS]; // (VEC) where a vector has several groups
-    tensor sMoments, sCounts;     // (GROUPNORM_ENTRY,THREADS), (THREADS); or of channels, which have all the same count
-    tensor rGamma, rBeta;         // (1) or (VEC) of a thread that has one column
-    val gamma, beta;              // of the channel whose scale and shift the thread finds, if it is one at most
-    tensor rMean, rScale, rShift; // (1) or (VEC) of the column being written: y = (x - mean) * scale + shift
-    val written, rest, rstd;      // the same column, and what its group has
+    tensor sMoments, sCounts; // (GROUPNORM_ENTRY,THREADS), (THREADS); or of channels, which have all the same count
+    tensor rGamma, rBeta;     // (1) or (VEC) of a thread that has one column
+    val gamma, beta;          // of the channel whose scale and shift the thread finds, if it is one at most
+    val written;              // the column that is written
 } forward;
 
 /* Weights */
@@ -45,22 +44,16 @@ static void load_weights(forward *k, val column)
     k->rBeta = groupnorm_weights(&k->g.s, &k->g.w, k->g.s.a.beta, column);
 }
 
-/* Does a column have several channels, one after the other, each with its weights? */
-static bool has_folded_channels(const forward *k)
-{
-    return groupnorm_is_nchw(&k->g.s) && k->g.s.cfg->fold > 1 && k->g.s.cfg->affine;
-}
-
 static bool has_column_weights(const forward *k)
 {
-    return k->g.s.cfg->affine && groupnorm_has_column(&k->g) && !has_folded_channels(k);
+    return k->g.s.cfg->affine && groupnorm_has_column(&k->g) && !groupnorm_joins_channels(k->g.s.cfg);
 }
 
-/* Has a thread one channel at most, of vectors of several groups? */
+/* Are there scales of channels, and does a thread find one at most? */
 static bool has_channel_weights(const forward *k)
 {
     const groupnorm_config *cfg = k->g.s.cfg;
-    return cfg->affine && groupnorm_mixes(cfg) && groupnorm_slice_channels(cfg) <= cfg->threads;
+    return cfg->affine && groupnorm_has_scales(cfg) && groupnorm_slice_channels(cfg) <= cfg->threads;
 }
 
 static void load_channel_weights(forward *k, val channel)
@@ -335,46 +328,32 @@ static val shift_of(val scale, val rest, val beta)
     return select(lt(abs(scale), immf(INFINITY)), fma(neg(rest), scale, beta), beta);
 }
 
-static void set_scale(forward *k, int i, val rest, val rstd)
+/* Where moments were. */
+static void find_scales(void *kernel, val channel, val group)
 {
+    forward *k = kernel;
     const bool affine = k->g.s.cfg->affine;
-    val scale = affine ? mul(rstd, at_f32(k->rGamma, i)) : rstd;
-    set(k->rScale, i, scale);
-    set(k->rShift, i, shift_of(scale, rest, affine ? at_f32(k->rBeta, i) : immf(0)));
-}
-
-/* Of the channels of a bundle whose vectors have several groups, in place of their moments. */
-static void find_scales(forward *k)
-{
-    const groupnorm_config *cfg = k->g.s.cfg;
-    LOOP_FROM(channel, convert(I32, thread()), k->g.s.channels, imm(cfg->threads)) {
-        const val group = div(channel, imm(cfg->channels));
-        if (cfg->affine && !has_channel_weights(k))
-            load_channel_weights(k, channel);
-        const val rstd = at(k->g.sGroups, GROUP_RSTD, group), scale = cfg->affine ? mul(rstd, k->gamma) : rstd;
-        const val rest = at(k->g.sGroups, GROUP_REST, group);
-        set(k->sMoments, coord(CHANNEL_MEAN, channel), at(k->g.sGroups, GROUP_MEAN, group));
-        set(k->sMoments, coord(CHANNEL_SCALE, channel), scale);
-        set(k->sMoments, coord(CHANNEL_SHIFT, channel), shift_of(scale, rest, cfg->affine ? k->beta : immf(0)));
-    }
-    cta_sync();
+    if (affine && !has_channel_weights(k))
+        load_channel_weights(k, channel);
+    const val rstd = at(k->g.sGroups, GROUP_RSTD, group), scale = affine ? mul(rstd, k->gamma) : rstd;
+    const val rest = at(k->g.sGroups, GROUP_REST, group);
+    set(k->g.sScales, coord(MEAN, channel), at(k->g.sGroups, GROUP_MEAN, group));
+    set(k->g.sScales, coord(SCALE, channel), scale);
+    set(k->g.sScales, coord(SHIFT, channel), shift_of(scale, rest, affine ? k->beta : immf(0)));
 }
 
 /* Of a vector that begins in one channel of its column and may end in the next: those of both. How many elements the first has, u32. */
 static val set_scales_of_channels(forward *k, val global)
 {
     const groupnorm_slice *s = &k->g.s;
-    val first = add(s->channel, mul(convert(I64, k->written), imm64(s->cfg->fold))), pixels = convert(U32, s->a.pixels);
-    val start = mul(add(mul(s->image, s->a.channels), first), s->a.pixels), place = convert(U32, sub(global, start));
-    val channel = div(place, pixels);
-    k->rGamma = fragment(s->cfg->dtype, compact(leaf(2))); // (CHANNELS)
-    k->rBeta = fragment(s->cfg->dtype, compact(leaf(2)));  // (CHANNELS)
+    val first = mul(k->written, imm(s->cfg->fold)), pixels = convert(U32, s->a.pixels);
+    val start = mul(add(add(mul(s->image, s->a.channels), s->channel), convert(I64, first)), s->a.pixels);
+    val place = convert(U32, sub(global, start)), channel = div(place, pixels);
     for (int i = 0; i < 2; i++) {
         val inner = min(add(channel, imm_as(U32, i)), imm_as(U32, s->cfg->fold - 1));
-        val number = add(first, convert(I64, inner));
-        set(k->rGamma, i, at(groupnorm_global(s, s->a.gamma, number, 1), 0));
-        set(k->rBeta, i, at(groupnorm_global(s, s->a.beta, number, 1), 0));
-        set_scale(k, i, k->rest, k->rstd);
+        val number = add(first, convert(I32, inner));
+        for (int word = SCALE; word <= SHIFT; word++)
+            set(k->g.rScales[word], i, at(k->g.sScales, word, number));
     }
     return sub(mul(add(channel, imm_as(U32, 1)), pixels), place);
 }
@@ -388,61 +367,36 @@ static val scale_of(tensor rScales, const val *in_first, int i)
 static void write_vector(void *kernel, groupnorm_vector *v)
 {
     forward *k = kernel;
-    const bool one_group = !groupnorm_mixes(k->g.s.cfg), folded = has_folded_channels(k);
+    const bool one_group = !groupnorm_mixes(k->g.s.cfg), folded = groupnorm_joins_channels(k->g.s.cfg);
     tensor rX = unpacked(v->x, F32), rY = fragment_like(rX, F32); // (VEC)
     val first = folded ? set_scales_of_channels(k, v->global) : imm_as(U32, 0);
     for (int i = 0; i < v->vec; i++) {
         val in_first = folded ? lt(imm_as(U32, i), first) : yes(), *which = folded ? &in_first : NULL;
-        val d = sub(at(rX, i), at(k->rMean, one_group ? 0 : i));
-        set(rY, i, fma(d, scale_of(k->rScale, which, i), scale_of(k->rShift, which, i)));
+        val d = sub(at(rX, i), at(k->g.rScales[MEAN], one_group ? 0 : i));
+        set(rY, i, fma(d, scale_of(k->g.rScales[SCALE], which, i), scale_of(k->g.rScales[SHIFT], which, i)));
     }
     groupnorm_store(&k->g.s, v, rY);
 }
 
-/* What find_scales() found for the elements of a thread's vectors. */
-static void load_scales(forward *k)
-{
-    tensor *const words[] = { [CHANNEL_MEAN] = &k->rMean, [CHANNEL_SCALE] = &k->rScale, [CHANNEL_SHIFT] = &k->rShift };
-    for (int i = 0; i < COUNT_OF(words); i++)
-        *words[i] = groupnorm_of_channels(&k->g.s, &k->g.w, k->sMoments, i);
-}
-
 /* The statistics of a column's group, and its weights. */
-static void begin_column(forward *k, const groupnorm_column *c)
+static void begin_column(void *kernel, val column)
 {
-    const bool affine = k->g.s.cfg->affine, folded = has_folded_channels(k);
+    forward *k = kernel;
+    const bool affine = k->g.s.cfg->affine, folded = groupnorm_joins_channels(k->g.s.cfg);
     const int scales = !affine ? 1 : folded ? 2 : groupnorm_is_nchw(&k->g.s) ? 1 : k->g.w.grid.vec;
-    val column = groupnorm_existing(&k->g.s, &k->g.w, c->number), group = groupnorm_group(&k->g.s, &k->g.w, column, 0);
+    val group = groupnorm_group(&k->g.s, &k->g.w, column, 0);
     if (affine && !folded && !has_column_weights(k))
         load_weights(k, column);
-    k->rMean = fragment(F32, compact(leaf(1)));       // (1)
-    k->rScale = fragment(F32, compact(leaf(scales))); // (1) or (VEC)
-    k->rShift = fragment(F32, compact(leaf(scales))); // (1) or (VEC)
+    for (int word = MEAN; word <= SHIFT; word++)
+        k->g.rScales[word] = fragment(F32, compact(leaf(word == MEAN ? 1 : scales))); // (1) or (VEC)
     k->written = column;
-    set(k->rMean, 0, at(k->g.sGroups, GROUP_MEAN, group));
-    k->rest = at(k->g.sGroups, GROUP_REST, group);
-    k->rstd = at(k->g.sGroups, GROUP_RSTD, group);
-    for (int i = 0; i < scales && !folded; i++)
-        set_scale(k, i, k->rest, k->rstd);
-}
-
-static void write_column(void *kernel, const groupnorm_column *c)
-{
-    forward *k = kernel;
-    if (groupnorm_mixes(k->g.s.cfg))
-        load_scales(k);
-    else
-        begin_column(k, c);
-    groupnorm_over_vectors(&k->g.s, &k->g.w, c, load_vector, write_vector, k);
-}
-
-/* When statistics are known. */
-static void write_slice(void *kernel)
-{
-    forward *k = kernel;
-    if (groupnorm_mixes(k->g.s.cfg))
-        find_scales(k);
-    groupnorm_over_columns(&k->g.s, &k->g.w, write_column, k);
+    set(k->g.rScales[MEAN], 0, at(k->g.sGroups, GROUP_MEAN, group));
+    const val rest = at(k->g.sGroups, GROUP_REST, group), rstd = at(k->g.sGroups, GROUP_RSTD, group);
+    for (int i = 0; i < scales && !folded; i++) {
+        val scale = affine ? mul(rstd, at_f32(k->rGamma, i)) : rstd;
+        set(k->g.rScales[SCALE], i, scale);
+        set(k->g.rScales[SHIFT], i, shift_of(scale, rest, affine ? at_f32(k->rBeta, i) : immf(0)));
+    }
 }
 
 /* Slices */
@@ -451,8 +405,8 @@ static void begin(void *kernel)
 {
     forward *k = kernel;
     const groupnorm_config *cfg = k->g.s.cfg;
-    const int places = groupnorm_mixes(cfg) ? groupnorm_slice_channels(cfg) : cfg->threads;
-    k->sMoments = smem_tensor("moments", F32, compact(shape(GROUPNORM_ENTRY, places)), 16);
+    k->sMoments = smem_tensor("moments", F32, compact(shape(GROUPNORM_ENTRY, groupnorm_places(cfg))), 16);
+    k->g.sScales = k->sMoments;
     k->staged = smem_address(smem_alloc("slice", groupnorm_slice_bytes(cfg), 16));
 }
 
@@ -486,7 +440,10 @@ void groupnorm_forward(const groupnorm_config *cfg, groupnorm_slicing slicing, b
                                                    .merge = moments_merge,
                                                    .publish = publish,
                                                    .save = save,
-                                                   .write = write_slice };
+                                                   .find_scales = find_scales,
+                                                   .begin_column = begin_column,
+                                                   .load_vector = load_vector,
+                                                   .write_vector = write_vector };
     forward k = { .g = { .does = &direction, .in_smem = true } };
     groupnorm_describe(&k.g, cfg, slicing, vectors);
 }

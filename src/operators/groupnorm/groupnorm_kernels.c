@@ -30,13 +30,11 @@ static void stage(groupnorm_kernel *k)
         k->does->stage(k);
 }
 
-/* Between the halves of a slice: waits for the other one, which may be loaded in turn. */
+/* Between the halves of a slice. */
 static void wait_for_other(void *kernel)
 {
-    const groupnorm_kernel *k = kernel;
+    (void)kernel;
     cp_async_wait(0);
-    if (k->s.cfg->loading && k->meeting)
-        one_pass_loaded(k->meeting);
 }
 
 static void add_up(groupnorm_kernel *k)
@@ -47,9 +45,35 @@ static void add_up(groupnorm_kernel *k)
     k->does->load_weights(k);
     if (k->in_smem)
         groupnorm_staged(halves ? 1 : 0);
+    if (k->meeting && k->s.cfg->loading)
+        one_pass_loaded(k->meeting); // half of it: what the next one asks for comes with the rest
     k->w.between = halves ? wait_for_other : NULL;
     k->does->add_up(k);
     k->w.between = NULL;
+}
+
+/* Outputs, when all is known of groups */
+
+static void write_column(void *kernel, const groupnorm_column *c)
+{
+    groupnorm_kernel *k = kernel;
+    if (groupnorm_mixes(k->s.cfg))
+        for (int i = 0; i < GROUPNORM_SCALES; i++)
+            k->rScales[i] = groupnorm_of_channels(&k->s, &k->w, k->sScales, i);
+    else
+        k->does->begin_column(k, groupnorm_existing(&k->s, &k->w, c->number));
+    groupnorm_over_vectors(&k->s, &k->w, c, k->does->load_vector, k->does->write_vector, k);
+}
+
+static void write_slice(groupnorm_kernel *k)
+{
+    const groupnorm_config *cfg = k->s.cfg;
+    if (groupnorm_has_scales(cfg)) {
+        LOOP_FROM(channel, convert(I32, thread()), k->s.channels, imm(cfg->threads))
+            k->does->find_scales(k, channel, div(channel, imm(cfg->channels)));
+        cta_sync();
+    }
+    groupnorm_over_columns(&k->s, &k->w, write_column, k);
 }
 
 static void publish(const groupnorm_kernel *k, groupnorm_state all, val saves)
@@ -138,7 +162,7 @@ static void describe_cluster(groupnorm_kernel *k, const groupnorm_config *cfg, b
         publish(k, all, eq(k->s.rank, imm(0)));
     }
     cta_sync();
-    k->does->write(k);
+    write_slice(k);
 }
 
 /* Entries */
@@ -297,18 +321,14 @@ static void store_merged(const groupnorm_kernel *k)
 
 static void write_again(groupnorm_kernel *k, const two_pass *order, two_pass_item *item)
 {
-    const groupnorm_view w = k->w;
     k->does->load_weights(k);
-    if (!k->in_smem && k->does->load_ahead)
-        k->does->load_ahead(k);
     two_pass_wait(order, item);
     load_merged(&k->s, k->does->group_words, k->sGroups);
     if (k->in_smem)
         groupnorm_staged(0);
     cta_sync();
-    k->does->write(k);
+    write_slice(k);
     two_pass_end(order, item);
-    k->w = w;
 }
 
 static void describe_split(groupnorm_kernel *k, const groupnorm_config *cfg, bool vectors)
@@ -335,31 +355,6 @@ static void describe_split(groupnorm_kernel *k, const groupnorm_config *cfg, boo
 
 /* Slices that are held */
 
-/* Where all CTAs that run may be of one bundle, the last ones begin when those of the bundle before end. */
-static one_pass meeting_of(groupnorm_slice *s)
-{
-    enum { PATIENCE = 64 };
-    one_pass meeting = one_pass_of_cta(s->a.counters, s->a.strips, convert(U32, s->a.slices));
-    if (!s->cfg->loading)
-        meeting.patience = PATIENCE;
-    groupnorm_slice_at(s, convert(I32, meeting.strip), convert(I32, meeting.chunk));
-    return meeting;
-}
-
-static void load_in_turn(const groupnorm_slice *s, const one_pass *meeting)
-{
-    if (s->cfg->loading)
-        one_pass_load_in_turn(meeting, imm_as(U32, s->cfg->loading));
-}
-
-static void loaded(const groupnorm_slice *s, const one_pass *meeting)
-{
-    if (!s->cfg->loading || s->halves)
-        return;
-    groupnorm_staged(0);
-    one_pass_loaded(meeting);
-}
-
 /* Every CTA merges the entries of its bundle for itself. All that are held want registers meanwhile; but few lanes have many entries each. */
 static void write_held(void *kernel)
 {
@@ -369,7 +364,7 @@ static void write_held(void *kernel)
     IF(groupnorm_merges(&k->s))
         publish(k, merge_all(k, few ? k->does->at_once : AT_ONCE), eq(k->s.rank, imm(0)));
     cta_sync();
-    k->does->write(k);
+    write_slice(k);
 }
 
 static void write_other(void *kernel, val slice)
@@ -385,20 +380,26 @@ static void write_other(void *kernel, val slice)
         k->does->load_weights(k); // of other channels
     k->does->stage(k);
     groupnorm_staged(0);
-    k->does->write(k);
+    write_slice(k);
 }
 
 static void describe_held(groupnorm_kernel *k, const groupnorm_config *cfg, bool vectors)
 {
+    enum { PATIENCE = 64 };
     k->s = groupnorm_slice_begin(cfg, vectors);
-    const one_pass meeting = meeting_of(&k->s);
+    one_pass meeting = one_pass_of_cta(k->s.a.counters, k->s.a.strips, convert(U32, k->s.a.slices));
+    if (!cfg->loading)
+        meeting.patience =
+            PATIENCE; // all CTAs that run may be of one bundle: the last begin when those of the one before end
+    meeting.rest = cfg->rest;
     k->meeting = &meeting;
+    groupnorm_slice_at(&k->s, convert(I32, meeting.strip), convert(I32, meeting.chunk));
     k->s.halves = groupnorm_first_steps(cfg) > 0;
     groupnorm_wait();
     begin(k);
-    load_in_turn(&k->s, &meeting);
+    if (cfg->loading)
+        one_pass_load_in_turn(&meeting, imm_as(U32, cfg->loading));
     stage(k);
-    loaded(&k->s, &meeting);
     store_entry(k);
     one_pass_meet(&meeting, write_held, write_other, k);
 }

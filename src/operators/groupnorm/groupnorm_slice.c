@@ -62,8 +62,8 @@ void groupnorm_slice_at(groupnorm_slice *s, val bundle, val rank)
     s->rank = rank;
     s->range = groupnorm_range_of(s, rank);
     s->bundle = convert(I64, bundle);
-    s->image = div(s->bundle, s->a.bundles);
-    s->channel = mul(rem(s->bundle, s->a.bundles), imm64(cfg->channels * cfg->bundle));
+    s->image = convert(I64, div(bundle, s->a.bundles));
+    s->channel = mul(convert(I64, rem(bundle, s->a.bundles)), imm64(cfg->channels * cfg->bundle));
     s->channels = imm(groupnorm_slice_channels(cfg));
     s->group = mul(s->bundle, imm64(cfg->bundle));
     if (cfg->cut_short) {
@@ -209,48 +209,6 @@ static val vector_stride(const groupnorm_slice *s, const groupnorm_grid *g)
                                 : mul(unit_stride(s), imm64(g->column_threads));
 }
 
-/* Loads the first n of `count` vectors, all at once, from `global` on. In place of one that does not exist comes the last. */
-static void load_at_once(const groupnorm_grid *g, val count, val global, val stride, int n, groupnorm_vector *v,
-                         groupnorm_vector_pass *load, void *kernel)
-{
-    for (int u = 0; u < n; u++) {
-        v[u] = (groupnorm_vector){ .vec = g->vec, .global = global };
-        if (u > 0)
-            v[u].global = select(lt(imm(u), count), add(v[u - 1].global, stride), v[u - 1].global);
-        load(kernel, &v[u]);
-    }
-}
-
-static void use_some(val count, int n, const groupnorm_vector *v, groupnorm_vector_pass *use, void *kernel)
-{
-    for (int u = 0; u < n; u++) {
-        groupnorm_vector one = v[u];
-        IF(lt(imm(u), count))
-            use(kernel, &one);
-    }
-}
-
-void groupnorm_load_ahead(const groupnorm_slice *s, groupnorm_view *w, int n, groupnorm_vector_pass *load, void *kernel)
-{
-    if (w->grid.slots > 1)
-        return;
-    groupnorm_column c = groupnorm_column_at(s, w, imm_as(I32, 0));
-    val global = select(lt(imm(0), c.vectors), c.global, s->base); // of a thread without vectors: one that exists
-    w->ahead_count = n;
-    load_at_once(&w->grid, c.vectors, global, vector_stride(s, &w->grid), n, w->ahead, load, kernel);
-}
-
-/* The last vectors of a column, `count` of them, fewer than UNROLLED: all are loaded at once. */
-static void over_rest(const groupnorm_grid *g, val count, val global, val stride, groupnorm_vector_pass *load,
-                      groupnorm_vector_pass *use, void *kernel)
-{
-    groupnorm_vector v[UNROLLED - 1];
-    IF(lt(imm(0), count)) {
-        load_at_once(g, count, global, stride, UNROLLED - 1, v, load, kernel);
-        use_some(count, UNROLLED - 1, v, use, kernel);
-    }
-}
-
 /* How far a pass over the vectors of a column has come. */
 typedef struct cursor {
     val stride, done, shared, global;
@@ -261,9 +219,8 @@ static void over_some(const groupnorm_slice *s, const groupnorm_view *w, cursor 
                       groupnorm_vector_pass *load, groupnorm_vector_pass *use, void *kernel)
 {
     const groupnorm_grid *g = &w->grid;
-    const int least = w->streams ? w->at_once : 1;
     const int64_t shared_stride = (int64_t)g->abreast * g->column_threads * g->vec * element_bytes(s);
-    for (int at_once = w->at_once; at_once >= least; at_once = at_once > 1 ? 1 : 0)
+    for (int at_once = w->at_once; at_once >= 1; at_once = at_once > 1 ? 1 : 0)
         LOOP_FROM(i, at->done, sub(end, imm(at_once - 1)), imm(at_once)) {
             groupnorm_vector v[UNROLLED];
             for (int u = 0; u < at_once; u++) {
@@ -284,23 +241,15 @@ static void over_some(const groupnorm_slice *s, const groupnorm_view *w, cursor 
 void groupnorm_over_vectors(const groupnorm_slice *s, const groupnorm_view *w, const groupnorm_column *c,
                             groupnorm_vector_pass *load, groupnorm_vector_pass *use, void *kernel)
 {
-    const groupnorm_grid *g = &w->grid;
-    cursor at = { .stride = vector_stride(s, g) };
+    cursor at = { .stride = vector_stride(s, &w->grid) };
     at.done = variable(I32, imm(0));
     at.shared = variable(U32, c->shared);
     at.global = variable(I64, c->global);
-    if (w->ahead_count > 0) {
-        use_some(c->vectors, w->ahead_count, w->ahead, use, kernel);
-        assign(at.done, imm(w->ahead_count));
-        assign(at.global, add(at.global, mul(at.stride, imm64(w->ahead_count))));
-    }
     if (w->between) {
         over_some(s, w, &at, min(w->first, c->vectors), load, use, kernel);
         w->between(kernel);
     }
     over_some(s, w, &at, c->vectors, load, use, kernel);
-    if (w->streams)
-        over_rest(g, sub(c->vectors, at.done), at.global, at.stride, load, use, kernel);
     over_ends(s, w, c, load, use, kernel);
 }
 

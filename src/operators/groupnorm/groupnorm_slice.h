@@ -37,14 +37,11 @@ enum { GROUPNORM_UNROLLED = 4 }; // vectors of a thread whose loads are in fligh
 typedef struct groupnorm_view {
     groupnorm_grid grid;
     void (*between)(void *kernel); // if not NULL: what a pass does between the halves of a slice
-    bool streams;                  // vectors come from memory when they are used: the last ones of a thread together
     int at_once;                   // vectors whose loads are in flight together: fewer where registers are few
-    int ahead_count;               // but for the first ones, which are here
-    groupnorm_vector ahead[GROUPNORM_UNROLLED];
-    val column, column_thread; // i32: the first of the thread; its number among those of the column
-    val count;                 // i32, units of a column, or elements
-    val vectors;               // i32, of the thread in each of its columns, but for ragged ones
-    val first;                 // i32, those in the first half of the slice
+    val column, column_thread;     // i32: the first of the thread; its number among those of the column
+    val count;                     // i32, units of a column, or elements
+    val vectors;                   // i32, of the thread in each of its columns, but for ragged ones
+    val first;                     // i32, those in the first half of the slice
 } groupnorm_view;
 
 /* One column of a thread. */
@@ -97,10 +94,6 @@ groupnorm_vector groupnorm_end(const groupnorm_slice *s, const groupnorm_view *w
 typedef void groupnorm_vector_pass(void *kernel, groupnorm_vector *v);
 void groupnorm_over_vectors(const groupnorm_slice *s, const groupnorm_view *w, const groupnorm_column *c,
                             groupnorm_vector_pass *load, groupnorm_vector_pass *use, void *kernel);
-
-/* Of a thread that has one column: loads its first n vectors now, for the next pass over it. */
-void groupnorm_load_ahead(const groupnorm_slice *s, groupnorm_view *w, int n, groupnorm_vector_pass *load,
-                          void *kernel);
 
 /* Of a column that may not exist: the last one that does. */
 val groupnorm_existing(const groupnorm_slice *s, const groupnorm_view *w, val column);

@@ -3,7 +3,7 @@
  *
  * Kernels 0 and 1 are persistent: each CTA (or cluster) takes rows at equal distances, writes their dx, keeps the sums
  * of their columns, and stores those in the workspace. Kernel 2 adds them in order. A row is in registers, a short one in
- * those of some lanes of a warp, or flows through shared memory. One that registers do not hold and bulk copies cannot
+ * those of some lanes or warps of a CTA, or flows through shared memory. One that registers do not hold and bulk copies cannot
  * read is read tile by tile in each pass. Where registers do not hold sums of columns, kernel 2 reads x and dy once more.
  *
  * Vectors of ragged rows (row.h) are those of x. The rows of a CTA are so far apart that all lie alike to 16-byte
@@ -186,7 +186,7 @@ static void backward_of_tiles(row *r)
 
 /* All rows of this CTA or cluster */
 
-/* A CTA takes several rows at once where each has some lanes of a warp: those from `first` on, then those `stride` further. */
+/* A CTA takes several rows at once where each has some of its threads: those from `first` on, then those `stride` further. */
 typedef struct turns {
     val first, stride, offset; // i64; offset: of this thread's row
 } turns;

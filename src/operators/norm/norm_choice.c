@@ -7,7 +7,8 @@
 enum {
     FORWARD_REGISTERS = 32, // of a row in a thread: few threads with many loads beat many with few, bench/notes/norm.md
     LONG_COLS = 2048,       // longer rows of 16 bits take as many registers as f32 ones
-    LONG_COLS_RESIDUAL = 8192,
+    SINGLE_COLS = 4096,     // as do rows of f32 by single elements: 5915 columns by 512 threads 291 us, by 256 198
+    SINGLE_COLS_RESIDUAL = 8192,
     REDUCTION_BYTES = 4 << 10,  // of shared memory: more than the reductions of a row in registers take
     RAGGED_VECTORS_MIN = 16,    // of a ragged row with gamma
     FORWARD_THREADS = 1024,     // of an SM, for f32 rows: 64 registers each
@@ -115,33 +116,23 @@ static int64_t forward_bytes_max(const ckl_norm_desc *d)
  */
 static bool prefers_elements(const ckl_norm_desc *d)
 {
-    enum { COLS_MAX_RESIDUAL = 8192 };
-    return d->dtype == CKL_F32 && d->cols <= (d->residual ? COLS_MAX_RESIDUAL : FORWARD_ROW_COLS_MAX) &&
+    return d->dtype == CKL_F32 && d->cols <= (d->residual ? SINGLE_COLS_RESIDUAL : FORWARD_ROW_COLS_MAX) &&
            !norm_in_phase(d);
 }
 
 /*
- * Have they one CTA's threads with so many elements each? 5915 columns by 256 threads take 198 us, by 512 with half of
- * them 291 (16384 rows on an H200).
+ * Registers of a thread for a row. A residual takes as many again: by 64 elements of 16 bits of each one CTA fits an SM, 45.4 us; by 32 two
+ * do, 40.9 (RMS norm 1240x14760).
  */
-enum { MANY_ELEMENTS = 24 };
-static bool holds_many_elements(const ckl_norm_desc *d)
-{
-    enum { THREADS = 256 };
-    return prefers_elements(d) && !d->residual && d->cols > THREADS * FORWARD_REGISTERS / 2 &&
-           d->cols <= THREADS * MANY_ELEMENTS;
-}
-
-/* Registers of a thread for a row. A residual takes as many again, and 64 elements of 16 bits of each would spill. */
 static int forward_registers(const ckl_norm_desc *d)
 {
     if (d->dtype == CKL_F32)
-        return holds_many_elements(d)                                                    ? MANY_ELEMENTS
-               : prefers_elements(d) && d->cols <= TILED_THREADS * FORWARD_REGISTERS / 2 ? FORWARD_REGISTERS / 2
-                                                                                         : FORWARD_REGISTERS;
+        return prefers_elements(d) && d->cols <= (d->residual ? SINGLE_COLS_RESIDUAL : SINGLE_COLS)
+                   ? FORWARD_REGISTERS / 2
+                   : FORWARD_REGISTERS;
     if (d->residual && d->cols * dtype_bytes(d->dtype) > forward_bytes_max(d))
         return FORWARD_REGISTERS * 3 / 4;
-    const bool many = d->cols > (d->residual && !norm_is_ragged(d) ? LONG_COLS_RESIDUAL : LONG_COLS);
+    const bool many = d->cols > LONG_COLS && (!d->residual || norm_is_ragged(d));
     return many ? FORWARD_REGISTERS : FORWARD_REGISTERS / 2;
 }
 
@@ -162,12 +153,11 @@ static int forward_threads(const ckl_norm_desc *d, const row_split *s, bool cent
     if (row_split_registers(s, d->dtype) > FORWARD_REGISTERS)
         return 0;
     if (d->dtype == CKL_F32)
-        return d->residual              ? 0
-               : s->ragged && centred   ? FORWARD_THREADS_BETA
-               : holds_many_elements(d) ? FORWARD_THREADS * 3 / 4
-                                        : FORWARD_THREADS;
+        return d->residual ? 0 : s->ragged && centred ? FORWARD_THREADS_BETA : FORWARD_THREADS;
     if (keeps_residual(d))
         return THREADS_RESIDUAL;
+    if (d->residual && s->row_threads == TILED_THREADS && row_split_registers(s, d->dtype) <= FORWARD_REGISTERS / 2)
+        return FORWARD_THREADS; // else ptxas takes registers for one CTA an SM
     const bool gains = s->row_threads > WARP && (!s->exact || s->threads > THREADS_FILLED);
     return centred && gains && !d->residual && !s->ragged ? THREADS_CENTRED : 0;
 }
@@ -278,29 +268,26 @@ static bool choose_cut(const ckl_norm_desc *d, const ckl_device_info *device, bo
     return true;
 }
 
-/* Rows flow by this split, as many CTAs an SM as have room. */
-static void take_flow(const ckl_norm_desc *d, const ckl_device_info *device, const row_pipeline_split *s,
-                      norm_config *c)
-{
-    row_pipeline_config(s, &c->split, &c->flow);
-    c->ctas_per_sm = row_pipeline_ctas_per_sm(s, d->dtype, 1 + d->residual, NORM_FLOW_VALUES, device);
-}
-
 /*
- * Rows out of phase with y, which is aligned, that flow and are cut out of the ring. In registers, by clusters of two, they reached 28 to
- * 70 % of the limit. Cutting keeps threads busy: where a ring of four chunks has two rows of 16 bits, three CTAs an SM are
- * faster than two with six, 54.5 us for 57.6 (layer norm 3072x13312).
+ * Rows that flow, as many CTAs an SM as have room. Those out of phase with y, which is aligned, are cut out of the ring: in registers, by
+ * clusters of two, they reached 28 to 70 % of the limit. Cutting keeps threads busy: where a ring of four chunks has two rows of 16 bits,
+ * three CTAs an SM are faster than two with six, 54.5 us for 57.6 (layer norm 3072x13312). False: others.
  */
-static bool choose_cut_flow(const ckl_norm_desc *d, const ckl_device_info *device, bool centred, norm_config *c)
+static bool choose_flow(const ckl_norm_desc *d, const ckl_device_info *device, bool centred, bool ragged,
+                        norm_config *c)
 {
     enum { CHUNKS = 2, STAGES = 4 };
     row_pipeline_split s;
-    if (!flows_cut(d, device) || !row_pipeline_choose(d->rows, d->cols, false, d->dtype, 1 + d->residual, device, &s))
+    const int inputs = 1 + d->residual;
+    const bool cut = flows_cut(d, device);
+    if ((!cut && !norm_may_flow(d, device, forward_bytes_max(d))) ||
+        !row_pipeline_choose(d->rows, d->cols, ragged && !cut, d->dtype, inputs, device, &s))
         return false;
-    s.cut = true;
-    if (centred && d->dtype != CKL_F32 && !d->residual && row_pipeline_chunks(&s, d->cols) <= CHUNKS)
+    s.cut = cut;
+    if (cut && centred && d->dtype != CKL_F32 && !d->residual && row_pipeline_chunks(&s, d->cols) <= CHUNKS)
         s.stages = STAGES;
-    take_flow(d, device, &s, c);
+    row_pipeline_config(&s, &c->split, &c->flow);
+    c->ctas_per_sm = row_pipeline_ctas_per_sm(&s, d->dtype, inputs, NORM_FLOW_VALUES, device);
     return true;
 }
 
@@ -332,15 +319,9 @@ ckl_status norm_choose_forward(const void *desc, const ckl_device_info *device, 
     if (d->direction != CKL_DIRECTION_FORWARD)
         FAIL(CKL_UNSUPPORTED, "norm forward: direction is backward");
     norm_take_problem(d, c);
-    if (choose_cut(d, device, centred, c) || choose_cut_flow(d, device, centred, c) ||
-        choose_held_flow(d, device, centred, c))
-        return CKL_OK;
     const bool ragged = norm_is_ragged(d) && !prefers_elements(d);
-    row_pipeline_split s;
-    if (norm_may_flow(d, device, forward_bytes_max(d)) &&
-        row_pipeline_choose(d->rows, d->cols, ragged, d->dtype, 1 + d->residual, device, &s))
-        take_flow(d, device, &s, c);
-    else
+    if (!choose_cut(d, device, centred, c) && !choose_held_flow(d, device, centred, c) &&
+        !choose_flow(d, device, centred, ragged, c))
         choose_forward_rows(d, device, centred, ragged, c);
     return CKL_OK;
 }

@@ -10,10 +10,8 @@ enum {
     BACKWARD_BYTES = 32, // of a thread and tensor of rows: each element needs two sums in f32 beside
     BACKWARD_ELEMENTS_MAX = 16,
     BACKWARD_THREADS_MAX = 512,
-    BACKWARD_THREADS_MIN = 128,    // where rows flow
-    BACKWARD_THREADS_RAGGED = 512, // of an SM, where rows flow: their ends take registers
-    BACKWARD_ROW_COLS_MAX = 512,
-    NARROW_THREADS = 768,            // of an SM: 80 registers each
+    BACKWARD_THREADS_MIN = 128,      // where rows flow
+    BACKWARD_THREADS_RAGGED = 512,   // of an SM, where rows flow: their ends take registers
     BACKWARD_RING_BYTES = 216 << 10, // of an SM
     WARP = 32,
     COLUMN_LANES_MIN = 8,
@@ -27,28 +25,49 @@ static void choose_column_lanes(const ckl_norm_desc *d, const ckl_device_info *d
         c->column_lanes /= 2;
 }
 
-/* Lanes of a row of so many vectors with `steps` for each. */
+/* Threads of a row of so many vectors with `steps` for each: some lanes of a warp, or whole warps. */
 static int lanes_for(int64_t vectors, int steps)
 {
-    return (int)power_of_two_ceil(ceil_div(vectors, steps));
+    const int64_t lanes = ceil_div(vectors, steps);
+    return (int)(lanes > WARP ? round_up(lanes, WARP) : power_of_two_ceil(lanes));
+}
+
+/* Threads for which an SM has registers: two sums of each element, x, dy, gamma and the residual. */
+static int packed_threads(const ckl_norm_desc *d, const row_split *s)
+{
+    enum {
+        WIDE_F32 = 768
+    }; // rows of f32 by single elements of several warps, where 92 registers left room for one CTA
+    static const struct {
+        int registers_max, threads;
+    } shares[] = { { 32, 768 }, { 70, 640 }, { 90, 512 }, { INT32_MAX, 384 } };
+    const int64_t registers = 2 * (int64_t)s->vec * s->steps + (3 + d->residual) * row_split_registers(s, d->dtype);
+    int i = 0;
+    while (registers > shares[i].registers_max)
+        i++;
+    const bool wide = d->dtype == CKL_F32 && s->vec < row_vec_full(CKL_F32) && s->row_threads > WARP;
+    return wide ? WIDE_F32 : shares[i].threads;
 }
 
 /*
- * Short rows: some lanes of a warp for each, several warps a CTA. A warp for each row of 112 columns of 16 bits left 18 lanes idle, and
- * each CTA leaves partial sums of all columns: 35.7 and 23.0 us (99205 rows on an H200). Elements are 32 bytes of a thread, if no
- * other number leaves fewer lanes idle; narrower vectors than 16 bytes are few, so that accesses are long: 23.5 and 21.0 us by 8 and 32
- * lanes (65536x128 f16, ldx=129). Vectors between the boundaries of ragged rows are slower: 32.2 and 22.4 us (79872x113 bf16). False: too
- * long.
+ * Short rows: some lanes of a warp for each, or some warps, and several rows a CTA. A warp for each row of 112 columns of 16 bits left 18
+ * lanes idle: 35.7 and 23.0 us (99205 rows on an H200). Elements are 32 bytes of a thread, if no other number leaves fewer lanes idle;
+ * narrower vectors than 16 bytes are few, so that accesses are long: 23.5 and 21.0 us by 8 and 32 lanes (65536x128 f16, ldx=129). Vectors
+ * between the boundaries of ragged rows are slower: 32.2 and 22.4 us (79872x113 bf16), 106.2 and 88.8 (53520x841). Of f32 12 single
+ * elements are a thread's: by 512 threads with 6 one CTA fits an SM, 28.1 and 21.9 us (1920x3072, ldx=3073); layer norm has registers for
+ * 11 that need predicates. Each CTA leaves partial sums of all columns, so an SM has two large ones. False: too long.
  */
-static bool choose_packed_split(const ckl_norm_desc *d, const ckl_device_info *device, row_split *s)
+static bool choose_packed_split(const ckl_norm_desc *d, const ckl_device_info *device, bool centred, row_split *s)
 {
-    enum { BYTES = 32, ELEMENTS_MAX = 16, ELEMENTS_MAX_VECTORS = 24, THREADS = 128, CTAS_AN_SM = 2 };
+    enum { BYTES = 32, ELEMENTS_MAX = 16, ELEMENTS_MAX_VECTORS = 24, CTAS = 2 };
+    enum { BY_WARPS = 14, WARPS = 3, BY_WARPS_F32 = 12, WARPS_F32 = 12 }; // elements of a thread, warps of a row
     const int vec = norm_widest_vector(d), bytes = vec * dtype_bytes(d->dtype);
-    const bool full = vec == row_vec_full(d->dtype);
-    const int most = (full && d->dtype != CKL_F32 ? ELEMENTS_MAX_VECTORS : ELEMENTS_MAX) / vec;
-    const int lanes_max = full ? 2 * WARP : WARP;
+    const bool full = vec == row_vec_full(d->dtype), f32 = d->dtype == CKL_F32;
+    const int most = (full && !f32 ? ELEMENTS_MAX_VECTORS : ELEMENTS_MAX) / vec;
+    const int by_warps = f32 ? BY_WARPS_F32 - (centred && d->cols % (BY_WARPS_F32 * WARP)) : BY_WARPS;
     const int64_t vectors = max_i64(1, ceil_div(d->cols, vec));
-    if (vectors > lanes_max * most)
+    const int lanes_max = full ? 2 * WARP : vectors <= WARP * most ? WARP : lanes_for(vectors, by_warps / vec);
+    if (vectors > lanes_max * most || lanes_max > WARP * (f32 ? WARPS_F32 : WARPS))
         return false;
     int best = full ? (int)min_i64(most, BYTES / bytes) : (int)ceil_div(vectors, lanes_max);
     for (int steps = 1; steps <= most && full; steps++) {
@@ -56,60 +75,25 @@ static bool choose_packed_split(const ckl_norm_desc *d, const ckl_device_info *d
         if (lanes <= lanes_max && (lanes * steps < room || room > lanes_max * best))
             best = steps;
     }
-    const int lanes = lanes_for(vectors, best);
-    *s = (row_split){
-        .threads = lanes > WARP ? lanes : WARP, .row_threads = lanes, .cluster = 1, .vec = vec, .steps = best
-    };
-    while (lanes <= WARP && s->threads < THREADS &&
-           row_split_ctas(s, d->rows) >= CTAS_AN_SM * (int64_t)device->sm_count)
-        s->threads *= 2;
-    s->exact = row_split_cols(s) == d->cols;
-    return true;
-}
-
-/* CTAs that an SM has registers for, by those of a thread: two sums of each element, x, dy, gamma and the residual. */
-static int packed_ctas(const ckl_norm_desc *d, const row_split *s)
-{
-    static const struct {
-        int registers_max, threads; // of an SM
-    } shares[] = { { 32, 768 }, { 64, 640 }, { 90, 512 }, { INT32_MAX, 384 } };
-    const int64_t registers = 2 * (int64_t)s->vec * s->steps + (3 + d->residual) * row_split_registers(s, d->dtype);
-    int i = 0;
-    while (registers > shares[i].registers_max)
-        i++;
-    return shares[i].threads / s->threads;
-}
-
-/*
- * Rows of f32 without whole vectors: 12 elements a thread, and registers for 24 warps of an SM. By 512 threads with 6 elements and those
- * of the next row one CTA fits an SM: 28.1 and 21.9 us (1920x3072, ldx=3073). Layer norm has registers for 11 that need predicates.
- * False: other rows, or too long.
- */
-static bool choose_narrow_split(const ckl_norm_desc *d, bool centred, row_split *s)
-{
-    enum { ELEMENTS = 12, THREADS_MAX = 384 };
-    const int vec = norm_widest_vector(d), elements = ELEMENTS - (centred && d->cols % (ELEMENTS * WARP));
-    const int threads = (int)min_i64(THREADS_MAX, round_up(ceil_div(d->cols, elements), WARP));
-    if (d->dtype != CKL_F32 || vec == row_vec_full(CKL_F32) || d->cols > elements * threads)
-        return false;
-    *s = (row_split){ .threads = threads, .row_threads = threads, .cluster = 1, .vec = vec };
-    s->steps = (int)ceil_div(d->cols, vec * threads);
+    const int lanes = lanes_for(vectors, best), unit = lanes > WARP ? lanes : WARP; // the fewest threads of a CTA
+    *s = (row_split){ .threads = unit, .row_threads = lanes, .cluster = 1, .vec = vec, .steps = best };
+    const int64_t units = row_split_ctas(s, d->rows) / (CTAS * (int64_t)device->sm_count);
+    s->threads = unit * (int)max_i64(1, min_i64(units, packed_threads(d, s) / CTAS / unit));
     s->exact = row_split_cols(s) == d->cols;
     return true;
 }
 
 /*
- * All threads of a CTA, even of one warp, share a row, so a thread's sums of columns are those of its CTA. False: too
- * long.
+ * All threads of a CTA, even of one warp, share a row, so a thread's sums of columns are those of its CTA: as many threads as have up to
+ * `elements` each. False: too long.
  */
 static bool choose_backward_split(int64_t cols, int vec, int elements, int cluster_max, row_split *s)
 {
     const int64_t vectors = max_i64(1, ceil_div(cols, vec)), steps = max_i64(1, elements / vec);
-    *s = (row_split){ .threads = 32, .cluster = 1, .vec = vec };
-    while (s->threads < BACKWARD_THREADS_MAX && s->threads * steps < vectors)
-        s->threads *= 2;
-    while (s->cluster < cluster_max && s->threads * s->cluster * steps < vectors)
+    *s = (row_split){ .cluster = 1, .vec = vec };
+    while (s->cluster < cluster_max && BACKWARD_THREADS_MAX * s->cluster * steps < vectors)
         s->cluster *= 2;
+    s->threads = (int)min_i64(BACKWARD_THREADS_MAX, round_up(ceil_div(vectors, s->cluster * steps), WARP));
     s->row_threads = s->threads;
     s->steps = (int)ceil_div(vectors, (int64_t)s->threads * s->cluster);
     s->exact = row_split_cols(s) == cols;
@@ -131,12 +115,11 @@ typedef struct backward_flow {
 } backward_flow;
 
 static const backward_flow backward_flows[] = {
-    { 2, 1024, 64, 16, 2, 4, ROW_IN_REGISTERS, false, false }, { 2, 2048, 128, 16, 1, 3, ROW_IN_RING, false, false },
-    { 2, 4096, 256, 16, 1, 3, ROW_IN_RING, true, false },      { 2, 8192, 256, 16, 1, 3, ROW_IN_RING, true, false },
-    { 2, 131072, 256, 32, 2, 1, ROW_IN_RING, true, false },    { 2, 262144, 512, 32, 1, 1, ROW_IN_RING, true, true },
-    { 4, 1024, 128, 8, 2, 4, ROW_IN_RING, false, false },      { 4, 4096, 512, 8, 2, 1, ROW_IN_RING, false, false },
-    { 4, 16384, 256, 8, 2, 2, ROW_IN_RING, true, false },      { 4, 65536, 256, 16, 1, 1, ROW_IN_RING, true, false },
-    { 4, 131072, 256, 32, 4, 1, ROW_IN_RING, false, false },   { 4, 262144, 512, 32, 2, 1, ROW_IN_RING, false, true },
+    { 2, 2048, 128, 16, 1, 3, ROW_IN_RING, false, false },  { 2, 16384, 256, 16, 1, 3, ROW_IN_RING, true, false },
+    { 2, 131072, 256, 32, 2, 1, ROW_IN_RING, true, false }, { 2, 262144, 512, 32, 1, 1, ROW_IN_RING, true, true },
+    { 4, 4096, 512, 8, 2, 1, ROW_IN_RING, false, false },   { 4, 16384, 256, 8, 2, 2, ROW_IN_RING, true, false },
+    { 4, 65536, 256, 16, 1, 1, ROW_IN_RING, true, false },  { 4, 131072, 256, 32, 4, 1, ROW_IN_RING, false, false },
+    { 4, 262144, 512, 32, 2, 1, ROW_IN_RING, false, true },
 };
 
 /* The first that is long enough; short rows take twice as many CTAs of half the threads. False: none is. */
@@ -163,7 +146,6 @@ static bool find_backward_flow(const ckl_norm_desc *d, const ckl_device_info *de
 static row_pipeline_split split_of_flow(const backward_flow *f, const ckl_norm_desc *d)
 {
     // deeper rings are slower: 1024x17792 f16 49.1 us by 13 stages, 47.4 by 8; 2048x11776 bf16, cut, 60.0 by 17, 57.0 by 9
-    enum { STAGES_MIN = 4 };
     const int vec = row_vec_full(d->dtype), inputs = 2 + d->residual;
     const bool ragged = norm_is_ragged(d) && !norm_is_cut(d);
     row_pipeline_split s = { .chunk = { f->threads, f->threads, 1, vec, f->steps, .ragged = ragged },
@@ -176,7 +158,7 @@ static row_pipeline_split split_of_flow(const backward_flow *f, const ckl_norm_d
     s.stages = (int)((BACKWARD_RING_BYTES / f->ctas_per_sm - sums) /
                      ((row_split_cols(&s.chunk) + (s.cut ? vec : 0)) * inputs * f->bytes));
     if (f->bytes == 2 || (norm_is_ragged(d) && f->residence == ROW_IN_REGISTERS))
-        s.stages = (int)min_i64(s.stages, max_i64(STAGES_MIN, ROWS_IN_RING * (int64_t)s.chunks));
+        s.stages = (int)min_i64(s.stages, ROWS_IN_RING * (int64_t)s.chunks);
     s.lookahead = f->lookahead && s.stages >= 2 * s.chunks;
     return s;
 }
@@ -193,36 +175,42 @@ static backward_flow chunks_in_ring(const ckl_norm_desc *d, int threads, int chu
                             .lookahead = lookahead };
 }
 
+/* CTAs of a row; elements for which these have threads. */
+static int cluster_of(const ckl_norm_desc *d, const backward_flow *f)
+{
+    return split_of_flow(f, d).cluster;
+}
+
+static int64_t room_of(const ckl_norm_desc *d, const backward_flow *f)
+{
+    return (int64_t)f->threads * f->elements * cluster_of(d, f);
+}
+
 /*
  * Three chunks a row, where a quarter of the elements that threads have room for would be idle. Ragged rows of f32, and
  * rows of more than four CTAs, were not measured.
  */
-static void fit_backward_flow(const ckl_norm_desc *d, const ckl_device_info *device, backward_flow *f,
-                              row_pipeline_split *s)
+static void fit_backward_flow(const ckl_norm_desc *d, const ckl_device_info *device, backward_flow *f)
 {
     enum { CHUNKS = 3 };
     static const struct {
-        bool ragged, cut; // cut rows are ragged, too
+        bool ragged;
         int threads, ctas_per_sm, cluster_max;
         bool lookahead;
-    } shapes[] = { { false, false, 64, 4, 1, false },
-                   { false, false, 128, 3, 1, false },
-                   { false, false, 256, 2, 16, true },
-                   { true, false, 128, 3, 4, true },
-                   { true, true, 128, 3, 4, true } };
-    if (f->dgamma_in_smem || 4 * d->cols > 3 * (int64_t)f->threads * f->elements * s->cluster ||
-        (norm_is_ragged(d) && f->bytes == 4))
+    } shapes[] = {
+        { false, 64, 4, 1, false }, { false, 128, 3, 1, false }, { false, 256, 2, 16, true }, { true, 128, 3, 4, true }
+    };
+    if (f->dgamma_in_smem || 4 * d->cols > 3 * room_of(d, f) || (norm_is_ragged(d) && f->bytes == 4))
         return;
     for (int i = 0; i < COUNT_OF(shapes); i++) {
         const backward_flow fit =
             chunks_in_ring(d, shapes[i].threads, CHUNKS, shapes[i].ctas_per_sm, shapes[i].lookahead);
         const row_pipeline_split split = split_of_flow(&fit, d);
         const bool narrow = !i && f->bytes == 2 && d->residual; // 96 threads: 221.6 -> 192.5 us
-        if (shapes[i].ragged != norm_is_ragged(d) || shapes[i].cut != norm_is_cut(d) || narrow ||
-            split.chunks != CHUNKS || split.cluster > min_i64(shapes[i].cluster_max, row_pipeline_cluster_max(device)))
+        if (shapes[i].ragged != norm_is_ragged(d) || narrow || split.chunks != CHUNKS ||
+            split.cluster > min_i64(shapes[i].cluster_max, row_pipeline_cluster_max(device)))
             continue;
         *f = fit;
-        *s = split;
         return;
     }
 }
@@ -231,34 +219,26 @@ static void fit_backward_flow(const ckl_norm_desc *d, const ckl_device_info *dev
 typedef struct warps_shape {
     int bytes; // of an element
     bool cut;
-    int chunks, threads_max, warps, warps_centred;
+    int chunks, threads_min, threads_max, warps, warps_centred;
 } warps_shape;
 
 /* The first of them, in the smallest cluster, that has room for no more than so many elements. */
 static bool take_warps(const ckl_norm_desc *d, const ckl_device_info *device, bool centred, const warps_shape *shapes,
-                       int count, int64_t room_max, backward_flow *f, row_pipeline_split *s)
+                       int count, int64_t room_max, backward_flow *f)
 {
-    enum { THREADS_MIN = 96 };
     for (int cluster = 1; cluster <= row_pipeline_cluster_max(device); cluster *= 2)
         for (int i = 0; i < count; i++) {
             const int elements = shapes[i].chunks * row_vec_full(d->dtype);
             const int64_t threads = round_up(ceil_div(d->cols, (int64_t)elements * cluster), WARP);
-            if (shapes[i].bytes != f->bytes || shapes[i].cut != norm_is_ragged(d) || threads < THREADS_MIN ||
+            if (shapes[i].bytes != f->bytes || shapes[i].cut != norm_is_ragged(d) || threads < shapes[i].threads_min ||
                 threads > shapes[i].threads_max || threads * elements * cluster > room_max)
                 continue;
             const int warps =
                 centred && !d->residual ? shapes[i].warps_centred : shapes[i].warps; // others: not measured
             *f = chunks_in_ring(d, (int)threads, shapes[i].chunks, warps / ((int)threads / WARP + 1), true);
-            *s = split_of_flow(f, d);
             return true;
         }
     return false;
-}
-
-/* Elements of a row for which there are threads. */
-static int64_t room_of(const row_pipeline_split *s)
-{
-    return row_split_cols(&s->chunk) * s->cluster * s->chunks;
 }
 
 /*
@@ -269,29 +249,27 @@ static int64_t room_of(const row_pipeline_split *s)
  * 640x25088 f16). In half the cluster, where that leaves no more idle and enough rows for its partial sums: 58.3 and 52.1 (layer norm
  * 2048x13312 bf16).
  */
-static void fit_warps(const ckl_norm_desc *d, const ckl_device_info *device, bool centred, backward_flow *f,
-                      row_pipeline_split *s)
+static void fit_warps(const ckl_norm_desc *d, const ckl_device_info *device, bool centred, backward_flow *f)
 {
     enum { ROWS_EACH = 8 }; // of a cluster
-    static const warps_shape full[] = { { 2, false, 2, 192, 24, 24 },
-                                        { 2, false, 2, 288, 24, 20 },
-                                        { 2, false, 3, 256, 20, 20 },
-                                        { 4, true, 4, 256, 20, 20 } },
-                             pairs[] = { { 2, false, 2, 416, 28, 28 }, { 4, false, 4, 224, 16, 16 } };
-    const int64_t room = room_of(s);
-    const bool cut = norm_is_cut(d), alone = f->ctas_per_sm == 1 && s->cluster > 1;
-    if (norm_is_ragged(d) != cut || f->dgamma_in_smem || 10 * d->cols >= 9 * room)
+    static const warps_shape full[] = { { 2, false, 2, 96, 192, 24, 24 },
+                                        { 2, false, 2, 96, 288, 24, 20 },
+                                        { 2, false, 3, 224, 256, 20,
+                                          20 }, // of 160 three CTAs fit, by too few registers
+                                        { 4, true, 4, 96, 256, 20, 20 } },
+                             pairs[] = { { 2, false, 2, 96, 416, 28, 28 }, { 4, false, 4, 96, 224, 16, 16 } };
+    const int64_t room = room_of(d, f);
+    const bool alone = f->ctas_per_sm == 1 && cluster_of(d, f) > 1;
+    if (norm_is_ragged(d) != norm_is_cut(d) || f->dgamma_in_smem || 10 * d->cols >= 9 * room)
         return;
-    if (!take_warps(d, device, centred, full, COUNT_OF(full), 10 * d->cols / 9, f, s) && alone)
-        take_warps(d, device, centred, pairs, COUNT_OF(pairs), 9 * room / 10, f, s);
+    if (!take_warps(d, device, centred, full, COUNT_OF(full), 10 * d->cols / 9, f) && alone)
+        take_warps(d, device, centred, pairs, COUNT_OF(pairs), 9 * room / 10, f);
     backward_flow wide = *f;
-    row_pipeline_split half = *s;
-    if (s->cluster > 1 && take_warps(d, device, centred, pairs, 1, room_of(s), &wide, &half) &&
-        half.cluster < s->cluster &&
-        d->rows * half.cluster >= ROWS_EACH * (int64_t)wide.ctas_per_sm * device->sm_count) {
+    const int cluster = cluster_of(d, f);
+    if (cluster > 1 && take_warps(d, device, centred, pairs, 1, room_of(d, f), &wide) &&
+        cluster_of(d, &wide) < cluster &&
+        d->rows * cluster_of(d, &wide) >= ROWS_EACH * (int64_t)wide.ctas_per_sm * device->sm_count)
         *f = wide;
-        *s = half;
-    }
 }
 
 /*
@@ -302,8 +280,7 @@ static void fit_warps(const ckl_norm_desc *d, const ckl_device_info *device, boo
  * (1024x20001); that of 16 bits whose rows fill their threads anyway, too: 51.1 and 52.8 (4096x4095 bf16). Rows for sixteen CTAs have half of
  * them, which look ahead: RMS norm 136.2 and 111.9 (1024x53781 bf16), layer norm of eight CTAs a twelfth less (877x28961 f16).
  */
-static void fit_odd_rows(const ckl_norm_desc *d, const ckl_device_info *device, bool centred, backward_flow *f,
-                         row_pipeline_split *s)
+static void fit_odd_rows(const ckl_norm_desc *d, const ckl_device_info *device, bool centred, backward_flow *f)
 {
     enum { THREADS_MIN = 64, THREADS_MAX = 288, CLUSTER_CUT = 4, CLUSTER_AHEAD = 8 };
     static const double ROW_CUT = 120, ROW_RAGGED = 250, CLUSTER = 125, ELEMENT = 14; // instructions of a thread
@@ -317,7 +294,6 @@ static void fit_odd_rows(const ckl_norm_desc *d, const ckl_device_info *device, 
                    { 4, 4, 20, 18, 2.1, true } };
     const int vec = row_vec_full(d->dtype);
     const backward_flow before = *f;
-    const row_pipeline_split split_before = *s;
     const bool cut = norm_is_cut(d), most = centred || (f->bytes == 4 && d->residual);
     const int spilling = centred && cut && d->residual ? 4 : 0; // warps: 20 would spill 72 bytes (bf16, 96 threads)
     const double row = cut ? ROW_CUT : ROW_RAGGED;
@@ -338,24 +314,24 @@ static void fit_odd_rows(const ckl_norm_desc *d, const ckl_device_info *device, 
             const double of_thread = row + (cluster > 1 ? CLUSTER : 0) + ELEMENT * elements;
             const double cost = shapes[i].spread * of_thread * threads * cluster / sqrt(ctas_per_sm * threads);
             backward_flow fit = chunks_in_ring(d, threads, shapes[i].chunks, ctas_per_sm, shapes[i].in_ring);
-            fit.residence = shapes[i].in_ring ? ROW_IN_RING : ROW_IN_REGISTERS;
+            if (!shapes[i].in_ring) {
+                fit.residence = ROW_IN_REGISTERS;
+                fit.steps = shapes[i].chunks; // in one chunk
+            }
             const row_pipeline_split split = split_of_flow(&fit, d);
-            if (cost >= best || split.chunks != shapes[i].chunks || split.cluster != cluster)
+            if (cost >= best || split.chunks * fit.steps != shapes[i].chunks || split.cluster != cluster)
                 continue;
             best = cost;
             *f = fit;
-            *s = split;
         }
     if (centred && f->bytes == 2 && before.lookahead && (cut || before.ctas_per_sm > 1) &&
-        20 * room_of(s) > 19 * room_of(&split_before)) {
+        20 * room_of(d, f) > 19 * room_of(d, &before))
         *f = before;
-        *s = split_before;
-    }
 }
 
 /* Whole rows of f32 by two CTAs of an SM with 16 elements a thread, instead of one with 8: 31.0 and 29.9 us (2048x4096), 34.5 and 33.4
  * (3072x3000). */
-static void fit_long_threads(const ckl_norm_desc *d, backward_flow *f, row_pipeline_split *s)
+static void fit_long_threads(const ckl_norm_desc *d, backward_flow *f)
 {
     enum { COLS_MIN = 2049, COLS_MAX = 4096, ELEMENTS = 16, STEPS = 4, CTAS = 2 };
     if (f->bytes != 4 || norm_is_ragged(d) || d->residual || d->cols < COLS_MIN || d->cols > COLS_MAX)
@@ -364,7 +340,6 @@ static void fit_long_threads(const ckl_norm_desc *d, backward_flow *f, row_pipel
     f->elements = ELEMENTS;
     f->steps = STEPS;
     f->ctas_per_sm = CTAS;
-    *s = split_of_flow(f, d);
 }
 
 /* False: no room for sums of columns, or for the row itself. */
@@ -373,14 +348,13 @@ static bool choose_sums(const ckl_norm_desc *d, const ckl_device_info *device, b
 {
     if (!find_backward_flow(d, device, f))
         return false;
+    fit_backward_flow(d, device, f);
+    fit_warps(d, device, centred, f);
+    fit_odd_rows(d, device, centred, f);
+    fit_long_threads(d, f);
     *s = split_of_flow(f, d);
-    fit_backward_flow(d, device, f, s);
-    fit_warps(d, device, centred, f, s);
-    fit_odd_rows(d, device, centred, f, s);
-    fit_long_threads(d, f, s);
-    bool guards =
-        d->affine && f->dgamma_in_smem && f->bytes == 4 && !s->chunk.exact; // no registers are left for guards
-    return s->stages >= s->chunks && !guards;
+    const bool guards = d->affine && f->dgamma_in_smem && f->bytes == 4 && !s->chunk.exact;
+    return s->stages >= s->chunks && !guards; // for guards no registers are left
 }
 
 /*
@@ -390,10 +364,12 @@ static bool choose_sums(const ckl_norm_desc *d, const ckl_device_info *device, b
 static bool is_short(const ckl_norm_desc *d, bool centred)
 {
     enum { BYTES_MAX = 3072 }; // of whole vectors: 47.7 and 36.1 us (25600x768 bf16), 42.8 and 39.9 (15488x1280)
-    enum { COLS_MAX_RESIDUAL = 1382 }; // nine tenths of 96 threads' 16 elements
-    const bool whole = !norm_is_ragged(d);
-    const bool flows = centred && d->residual && dtype_bytes(d->dtype) == 2 && d->cols > COLS_MAX_RESIDUAL;
-    return d->cols <= BACKWARD_ROW_COLS_MAX || (whole && !flows && d->cols * dtype_bytes(d->dtype) <= BYTES_MAX);
+    enum { COLS_MAX = 512, COLS_MAX_SINGLE = 1024, COLS_MAX_RESIDUAL = 1382 }; // nine tenths of 96 threads' 16 elements
+    const bool halves = dtype_bytes(d->dtype) == 2;
+    if (norm_is_ragged(d))
+        return d->cols <= (halves && !norm_is_cut(d) ? COLS_MAX_SINGLE : COLS_MAX);
+    const bool flows = centred && d->residual && halves && d->cols > COLS_MAX_RESIDUAL;
+    return d->cols <= COLS_MAX || (!flows && d->cols * dtype_bytes(d->dtype) <= BYTES_MAX);
 }
 
 /* False: they do not flow. */
@@ -412,19 +388,17 @@ static bool choose_backward_flow(const ckl_norm_desc *d, const ckl_device_info *
 /* Rows in registers, or tile by tile. */
 static void choose_backward_rows(const ckl_norm_desc *d, const ckl_device_info *device, bool centred, norm_config *c)
 {
-    row_split s;
     const int vec = norm_widest_vector(d), cluster_max = residency_cluster_max(device);
     const int elements = BACKWARD_BYTES / dtype_bytes(d->dtype);
-    const bool packed = choose_packed_split(d, device, &s), narrow = !packed && choose_narrow_split(d, centred, &s);
-    c->tiled = !packed && !narrow && !choose_backward_split(d->cols, vec, elements, cluster_max, &s) &&
-               !choose_backward_split(d->cols, vec, BACKWARD_ELEMENTS_MAX, cluster_max, &s);
+    row_split *s = &c->split;
+    if (choose_packed_split(d, device, centred, s)) {
+        c->ctas_per_sm = packed_threads(d, s) / s->threads;
+        return;
+    }
+    c->tiled = !choose_backward_split(d->cols, vec, elements, cluster_max, s) &&
+               !choose_backward_split(d->cols, vec, BACKWARD_ELEMENTS_MAX, cluster_max, s);
     if (c->tiled)
-        s = norm_tiled_split(d, device, false);
-    else if (packed)
-        c->ctas_per_sm = packed_ctas(d, &s);
-    else if (narrow)
-        c->ctas_per_sm = NARROW_THREADS / s.threads;
-    c->split = s;
+        *s = norm_tiled_split(d, device, false);
 }
 
 ckl_status norm_choose_backward(const void *desc, const ckl_device_info *device, bool centred, void *config)

@@ -11,25 +11,27 @@ typedef struct cta_sums {
     const row_split *split;
     const norm_backward_values *o;
     int kinds;
-    tensor sSums; // (LANES,VEC,KINDS,WARPS)
+    int groups;   // of threads that have the same columns: warps, or rows of several warps
+    tensor sSums; // (LANES,VEC,KINDS,GROUPS)
 } cta_sums;
 
 enum { WARP = 32, PAD = 4 };
 
 /* The lanes of a warp that have the same columns, of several rows, agree. */
-static void write_warp_sums(const cta_sums *c, const tensor *rSums, int step)
+static void write_group_sums(const cta_sums *c, const tensor *rSums, int step)
 {
     const row_split *s = c->split;
     const reduction sums = reduce_sums(c->kinds);
-    val place = thread_at(lane(), 0, s->row_threads, WARP / s->row_threads);
+    const int threads = s->threads / c->groups, lanes = (int)min_i64(s->row_threads, WARP);
+    val place = rem(thread(), imm(s->row_threads)), group = div(thread(), imm(threads));
     for (int v = 0; v < s->vec; v++) {
         val both[2];
         for (int kind = 0; kind < c->kinds; kind++)
             both[kind] = at(rSums[kind], step * s->vec + v);
-        warp_reduce_across(&sums, s->row_threads, both);
-        IF(lt(lane(), imm(s->row_threads)))
+        warp_reduce_across(&sums, lanes, both);
+        IF(lt(lane(), imm(lanes)))
             for (int kind = 0; kind < c->kinds; kind++)
-                set(c->sSums, coord(place, v, kind, warp()), both[kind]);
+                set(c->sSums, coord(place, v, kind, group), both[kind]);
     }
 }
 
@@ -46,8 +48,8 @@ static void store_columns(const cta_sums *c, int step)
         IF(logical_and(lt(here, imm(columns)), lt(column, cols)))
             for (int kind = 0; kind < c->kinds; kind++) {
                 val total = at(c->sSums, place, v, kind, 0);
-                for (int w = 1; w < s->threads / WARP; w++)
-                    total = add(total, at(c->sSums, place, v, kind, w));
+                for (int group = 1; group < c->groups; group++)
+                    total = add(total, at(c->sSums, place, v, kind, group));
                 set(gPartial, coord(column, add(line, imm(kind))), total);
             }
     }
@@ -55,14 +57,14 @@ static void store_columns(const cta_sums *c, int step)
 
 void norm_store_cta_sums(const row_split *s, const norm_backward_values *o, const tensor *rSums, int kinds)
 {
-    const int pitch = s->row_threads + PAD;
-    layout by_warps = make_layout(shape(s->row_threads, s->vec, kinds, s->threads / WARP),
-                                  stride(1, pitch, s->vec * pitch, kinds * s->vec * pitch));
-    const cta_sums c = { s, o, kinds, smem_tensor("sums", F32, by_warps, 16) };
+    const int pitch = s->row_threads + PAD, groups = s->threads / (int)max_i64(s->row_threads, WARP);
+    layout by_groups = make_layout(shape(s->row_threads, s->vec, kinds, groups),
+                                   stride(1, pitch, s->vec * pitch, kinds * s->vec * pitch));
+    const cta_sums c = { s, o, kinds, groups, smem_tensor("sums", F32, by_groups, 16) };
     for (int step = 0; step < s->steps; step++) {
         if (step > 0)
             cta_sync(); // the sums of the step before have been read
-        write_warp_sums(&c, rSums, step);
+        write_group_sums(&c, rSums, step);
         cta_sync();
         store_columns(&c, step);
     }
@@ -74,12 +76,11 @@ typedef struct columns {
     const norm_config *cfg;
     norm_backward_values o;
     int kinds, vec;   // 2: of dgamma and dbeta; columns of a lane
-    bool aligned;     // rows of x and dy to `vec` elements
     val first;        // column
     column_sums sums; // [kind][column]
 } columns;
 
-/* This thread's vector in line `line` of a matrix. */
+/* This thread's vector in line `line` of a matrix, at once if lines are aligned to it. */
 static tensor load_vector(const columns *c, val pointer, ckl_dtype dtype, val lines, val ld, val line, bool aligned)
 {
     tensor gX = gmem_tensor(pointer, dtype, make_layout(shape(c->o.cols, lines), coord(1, ld))); // (COLS,LINES)
@@ -98,8 +99,8 @@ static void add_row(void *user, val number)
 {
     columns *c = user;
     const bool centred = c->kinds == 2;
-    tensor rX = load_vector(c, c->o.x, c->cfg->dtype, c->o.rows, c->o.ldx, number, c->aligned);   // (VEC)
-    tensor rDy = load_vector(c, c->o.dy, c->cfg->dtype, c->o.rows, c->o.ldx, number, c->aligned); // (VEC)
+    tensor rX = load_vector(c, c->o.x, c->cfg->dtype, c->o.rows, c->o.ldx, number, false);   // (VEC)
+    tensor rDy = load_vector(c, c->o.dy, c->cfg->dtype, c->o.rows, c->o.ldx, number, false); // (VEC)
     val rstd = statistic(c, c->o.rstd, number), mean = centred ? statistic(c, c->o.mean, number) : immf(0);
     for (int v = 0; v < c->vec; v++) {
         val x = at_f32(rX, v), dy = at_f32(rDy, v);
@@ -121,23 +122,6 @@ static void add_partial(void *user, val group)
     }
 }
 
-/* The products of all rows, by vectors where all rows of x and dy are aligned to them. */
-static void add_all_rows(columns *c)
-{
-    const int element = dtype_bytes(c->cfg->dtype);
-    val pitch = convert(U64, mul(c->o.ldx, imm64(element)));
-    val odd = bit_and(bit_or(bit_or(c->o.x, c->o.dy), pitch), imm_as(U64, c->vec * element - 1));
-    IF(eq(odd, imm(0))) {
-        c->aligned = true;
-        column_sums_over(&c->sums, c->o.rows, add_row, c);
-    }
-    ELSE
-    {
-        c->aligned = false;
-        column_sums_over(&c->sums, c->o.rows, add_row, c);
-    }
-}
-
 static void store_column(void *user, int i, val total)
 {
     const columns *c = user;
@@ -154,7 +138,7 @@ void norm_backward_columns(const norm_config *cfg, bool centred)
     grid_wait(); // for the partial sums; the start of this kernel overlaps the end of the one that stores them
     IF(lt(c.first, c.o.cols)) {
         IF(eq(c.o.partial, imm(0))) {
-            add_all_rows(&c);
+            column_sums_over(&c.sums, c.o.rows, add_row, &c);
         }
         ELSE
         {

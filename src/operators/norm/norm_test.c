@@ -77,6 +77,7 @@ static const char *const cases[] = {
     "rows=5 cols=20000 dtype=bf16                  # rows that flow: in a loop, the last chunk cut short",
     "rows=7 cols=23032 dtype=bf16 residual=1       # hard: a row of one value, which the residual rounds",
     "rows=3 cols=12000 residual=1                  # with the residual's row beside",
+    "rows=5 cols=12296 dtype=f16 residual=1 offset=10 # by 512 threads, some of which have one vector less",
     "rows=4 cols=20000 dtype=f16 misalign=1        # not for bulk copies",
     "rows=9 cols=2048 dtype=bf16 residual=1 impl=forward config='threads=64 row_threads=64 cluster=2 vec=8 steps=1 "
     "stages=3 residence=registers chunks=2 exact=1'",
@@ -152,6 +153,8 @@ static const char *const cases[] = {
     "rows=150 cols=1003 dtype=f16 residual=1 stagger=1 impl=forward config='shared_weights=1 persistent_ctas=1'",
     "rows=150 cols=4095 impl=forward config='shared_weights=1 persistent_ctas=1' # of f32",
     "rows=2500 cols=77 impl=forward config='shared_weights=1 persistent_ctas=1' # several rows a CTA",
+    "rows=70 cols=1001 dtype=bf16 fill=hard impl=forward config='threads=192 row_threads=64 steps=2 ragged=1 exact=0 "
+    "shared_weights=1 ctas_per_sm=2 persistent_ctas=1' # of two warps each, and ends",
     "rows=2500 cols=79 dtype=bf16 misalign=1 ldx=80 ldy=83 impl=forward config='threads=64 row_threads=16 vec=8 "
     "steps=1 ragged=1 shared_weights=1 persistent_ctas=1'",
     "rows=1200 cols=128 dtype=f16 impl=forward config='shared_weights=1 persistent_ctas=1' # whole vectors",
@@ -200,6 +203,11 @@ static const char *const cases[] = {
     "rows=4 cols=4096 direction=backward impl=backward config='threads=256 row_threads=256 cluster=4 steps=1 "
     "exact=1 stages=0 residence=ring chunks=0 ctas_per_sm=0'",
     "rows=60 cols=1272 direction=backward dtype=bf16  # three chunks of few threads; some have none of the last",
+    "rows=701 cols=1024 direction=backward dtype=bf16 impl=backward config='threads=192 row_threads=64 ctas_per_sm=2 "
+    "persistent_ctas=1' # three rows of two warps a CTA, the last one has one",
+    "rows=900 cols=841 direction=backward dtype=bf16 fill=uniform # single elements of two warps, two rows a CTA",
+    "rows=300 cols=1021 direction=backward dtype=f16 residual=1 ldx=1022 ldy=1023 fill=hard # of three warps",
+    "rows=40 cols=1283 direction=backward dtype=f16 residual=1 fill=hard # vectors in one chunk, and ends",
     "rows=40 cols=2136 direction=backward dtype=f16 residual=1",
     "rows=40 cols=1400 direction=backward dtype=f16 residual=1 fill=uniform # flows by 96 threads",
     "rows=9 cols=3536 direction=backward dtype=bf16 fill=uniform # and 224",

@@ -332,9 +332,7 @@ static ckl_status admit(const void *desc, const ckl_device_info *device, const v
         (d->rotary_dim / 2 | d->head_dim) % c->vec)
         FAIL(CKL_INVALID,
              "rope tiles: vec=%d is no power of two of at most 16 bytes that divides heads and their halves", c->vec);
-    if (c->threads < 32 || c->threads % 32 || c->threads > device->threads_per_cta_max)
-        FAIL(CKL_INVALID, "rope tiles: threads=%d is no multiple of 32 up to %d", c->threads,
-             device->threads_per_cta_max);
+    TRY(plan_check_threads("rope tiles", c->threads, device));
     if (!is_power_of_two(c->abreast) || !is_power_of_two(c->k_abreast) ||
         max_i64(c->abreast, c->k_abreast) * lanes_of(c) > c->threads)
         FAIL(CKL_INVALID,

@@ -212,7 +212,8 @@ static softmax_params params_for_chunks(const ckl_plan *plan, const ckl_softmax_
 
 static int64_t held_workspace(const ckl_plan *plan)
 {
-    return view_of(plan).bytes;
+    const softmax_column_config *c = plan->config;
+    return c->loading ? view_of(plan).bytes : 0;
 }
 
 static ckl_status launch_held(const ckl_plan *plan, const void *args, ckl_stream stream)
@@ -288,9 +289,10 @@ typedef struct softmax_problem {
 } softmax_problem;
 
 static const field fields[] = {
-    FIELD_ROW(softmax_problem, quoted, shape, "256x1024", "", "sizes, outermost first")                  //
-    FIELD_ROW(softmax_problem, int64_t, axis, "-1", "", "along which sums run; negative: from the last") //
-    SOFTMAX_DESC(FIELD_NESTED, (softmax_problem, desc))                                                  //
+    FIELD_ROW(softmax_problem, quoted, shape, "256x1024", "", "sizes, outermost first") //
+    FIELD_ROW(softmax_problem, int64_t, axis, "-1", "",
+              "of the sums, -1 the last: the desc's outer, n, inner are before, along, behind") //
+    SOFTMAX_DESC(FIELD_NESTED, (softmax_problem, desc))                                         //
 };
 
 static ckl_status prepare(void *problem)

@@ -22,7 +22,9 @@ enum {
     COPY_BYTES_MIN = 4, // of cp.async
     TILES_MAX = 64,     // of a config
     LINE_BYTES = 128,   // of memory
-    HELD_CTAS = 3       // of an SM
+    HELD_CTAS = 3,      // of an SM
+    SHORT_LINES = 24,   // of columns that are a thread's each
+    WARP = 32,
 };
 
 static ckl_status check_other_axis(const char *what, const ckl_softmax_desc *d)
@@ -95,6 +97,42 @@ static bool wants_two_ctas(const ckl_softmax_desc *d, const ckl_device_info *dev
 }
 
 /*
+ * Columns of few lines: each is in the registers of one thread, as wide as leaves a thread BYTES, and no thread waits for another. Warps
+ * still read whole lines of memory. 16 bits are bound to 80 registers, gradients to 128, below which they spill; without a bound addresses
+ * take twice as many.
+ */
+static bool choose_short(const ckl_softmax_desc *d, softmax_column_config *c)
+{
+    enum { BYTES = 96, LANES_MIN = 32, LANES_MAX = 128, THREADS = 768, THREADS_BACKWARD = 512 };
+    column_split *s = &c->split;
+    if (d->n < 1 || d->n > SHORT_LINES)
+        return false;
+    *s = (column_split){ .cluster = 1, .vec = softmax_vec_of(d), .steps = (int)d->n, .lanes = LANES_MIN };
+    while (s->vec > 1 && s->vec * d->n * dtype_bytes(d->dtype) > BYTES)
+        s->vec /= 2;
+    if (d->inner < column_split_columns(s))
+        return false;
+    while (s->lanes < LANES_MAX && column_split_columns(s) < d->inner)
+        s->lanes *= 2;
+    s->threads = s->lanes;
+    s->exact = d->inner % column_split_columns(s) == 0;
+    if (dtype_bytes(d->dtype) == 2 && s->vec > 1)
+        c->form.ctas_per_sm = (d->direction == CKL_DIRECTION_FORWARD ? THREADS : THREADS_BACKWARD) / s->threads;
+    return true;
+}
+
+/* CTAs that hold a column in registers: one, a cluster, or 0. */
+static int ctas_that_hold(const ckl_softmax_desc *d, const ckl_device_info *device, column_split *held)
+{
+    const int elements = d->direction == CKL_DIRECTION_FORWARD ? COLUMN_FORWARD : COLUMN_BACKWARD;
+    if (column_split_choose(d->n, d->inner, softmax_vec_of(d), d->dtype, elements, 1, held))
+        return 1;
+    const int cluster = residency_cluster_max(device);
+    return column_split_choose(d->n, d->inner, softmax_vec_of(d), d->dtype, elements, cluster, held) ? held->cluster
+                                                                                                     : 0;
+}
+
+/*
  * A cluster only where the registers of one CTA do not hold the columns. A cluster of eight with single elements of 16
  * bits took 179.8 us where reading twice takes 126.7 (2960x15001 bf16).
  */
@@ -102,17 +140,17 @@ ckl_status softmax_choose_column(const void *desc, const ckl_device_info *device
 {
     const ckl_softmax_desc *d = desc;
     softmax_column_config *c = config;
-    const bool is_forward = d->direction == CKL_DIRECTION_FORWARD;
-    const int elements = is_forward ? COLUMN_FORWARD : COLUMN_BACKWARD, vec = softmax_vec_of(d);
-    const int cluster = residency_cluster_max(device);
     TRY(check_other_axis("softmax column", d));
-    if (!column_split_choose(d->n, d->inner, vec, d->dtype, elements, 1, &c->split) &&
-        !column_split_choose(d->n, d->inner, vec, d->dtype, elements, cluster, &c->split))
-        FAIL(CKL_UNSUPPORTED, "softmax column: columns of n=%" PRId64 " do not fit the registers of %d CTA%s", d->n,
-             cluster, cluster > 1 ? "s" : "");
-    if (is_forward && vec == 1 && c->split.cluster > 1 && c->split.cluster == cluster && dtype_bytes(d->dtype) == 2)
-        FAIL(CKL_UNSUPPORTED, "softmax column: single elements of n=%" PRId64 " are faster read twice", d->n);
     c->form = softmax_form_of(d);
+    if (choose_short(d, c))
+        return CKL_OK;
+    const int ctas = ctas_that_hold(d, device, &c->split), most = residency_cluster_max(device);
+    if (!ctas)
+        FAIL(CKL_UNSUPPORTED, "softmax column: columns of n=%" PRId64 " do not fit the registers of %d CTA%s", d->n,
+             most, most > 1 ? "s" : "");
+    if (d->direction == CKL_DIRECTION_FORWARD && dtype_bytes(d->dtype) == 2 && c->split.vec == 1 && ctas > 1 &&
+        ctas == most)
+        FAIL(CKL_UNSUPPORTED, "softmax column: single elements of n=%" PRId64 " are faster read twice", d->n);
     if (wants_halves(d, &c->split))
         halve_columns(d, c);
     if (wants_two_ctas(d, device, &c->split))
@@ -178,17 +216,6 @@ static int64_t kept_bytes(const softmax_column_config *c)
 {
     return c->tiles * column_slots_bytes(&c->split, c->form.dtype) * softmax_pipeline_inputs(&c->form) +
            column_reduce_bytes(&c->split, SOFTMAX_PIPELINE_VALUES);
-}
-
-/* CTAs that hold a column in registers: one, a cluster, or 0. */
-static int ctas_that_hold(const ckl_softmax_desc *d, const ckl_device_info *device, column_split *held)
-{
-    const int elements = d->direction == CKL_DIRECTION_FORWARD ? COLUMN_FORWARD : COLUMN_BACKWARD;
-    if (column_split_choose(d->n, d->inner, softmax_vec_of(d), d->dtype, elements, 1, held))
-        return 1;
-    const int cluster = residency_cluster_max(device);
-    return column_split_choose(d->n, d->inner, softmax_vec_of(d), d->dtype, elements, cluster, held) ? held->cluster
-                                                                                                     : 0;
 }
 
 /* Of work of which CTAs and shared memory are said. again: what reading the inputs once more costs of reading them. */
@@ -278,22 +305,27 @@ ckl_status softmax_admit_column(const void *desc, const ckl_device_info *device,
 }
 
 /*
- * Chunks of 64 KB by so many lanes a line. Those of gradients have 40 KB more in registers, where few threads have many, as time goes with
- * what an SM holds: 51.7 and 45.8 us (24725x512 f32), 185.0 and 170.7 (14336x7168 bf16). Returns how many a strip has.
+ * Chunks of the shared memory of so many CTAs an SM, by so many lanes a line. Those of gradients have 40 KB more in registers, where few threads have many, as time goes with
+ * what an SM holds: 51.7 and 45.8 us (24725x512 f32), 185.0 and 170.7 (14336x7168 bf16). Returns how many a strip has; where it is one of
+ * few lines, CTAs are as many times more as they are smaller.
  */
-static int64_t split_held(const ckl_softmax_desc *d, int lanes, bool keeps, softmax_column_config *c)
+static int64_t split_held(const ckl_softmax_desc *d, int ctas, int lanes, bool keeps, softmax_column_config *c)
 {
-    enum { CHUNK_BYTES = 64 << 10, TILE_BYTES = 64, STEPS_RAGGED = 4, STEPS_RAGGED_GRADIENTS = 2 }; // of a thread
+    enum { SM_BYTES = 192 << 10, TILE_BYTES = 64, STEPS_RAGGED = 4, STEPS_RAGGED_GRADIENTS = 2 }; // of a thread
     enum { THREADS = 256, THREADS_KEEPING = 128, KEPT = 5 };
     column_split *s = &c->split;
-    *s = (column_split){ .threads = keeps ? THREADS_KEEPING : THREADS, .lanes = lanes, .cluster = 1 };
+    const int threads = keeps ? THREADS_KEEPING : THREADS;
+    *s = (column_split){ .threads = threads, .lanes = lanes, .cluster = 1 };
     s->ragged = is_ragged(d);
     s->vec = s->ragged ? ragged_vec(d) : softmax_vec_of(d);
     const int bytes = s->vec * dtype_bytes(d->dtype) * softmax_pipeline_inputs(&c->form);
     s->steps = !s->ragged                              ? TILE_BYTES / bytes
                : d->direction == CKL_DIRECTION_FORWARD ? STEPS_RAGGED
                                                        : STEPS_RAGGED_GRADIENTS;
-    const int64_t room = CHUNK_BYTES / (s->steps * bytes) / s->threads;
+    const int64_t room = SM_BYTES / ctas / (s->steps * bytes) / s->threads;
+    while (!s->ragged && s->threads > WARP && room * column_split_lines(s) / 2 >= d->n)
+        s->threads /= 2;
+    c->form.ctas_per_sm = ctas * threads / s->threads;
     c->tiles = (int)room;
     c->kept = keeps ? KEPT : 0;
     const int64_t chunks = held_chunks(d, c), tiles = ceil_div(d->n, chunks * column_split_lines(s));
@@ -307,15 +339,30 @@ static int64_t choose_held(const ckl_softmax_desc *d, const ckl_device_info *dev
                            softmax_column_config *c)
 {
     const bool keeps = d->direction == CKL_DIRECTION_BACKWARD && !is_ragged(d); // whose ends take registers
-    const int64_t chunks = split_held(d, lanes, keeps, c);
+    const int64_t chunks = split_held(d, HELD_CTAS, lanes, keeps, c);
     const int64_t ctas = d->outer * chunks * column_split_strips(&c->split, d->inner);
-    return keeps && 2 * ctas < 3 * HELD_CTAS * (int64_t)device->sm_count ? split_held(d, lanes, false, c) : chunks;
+    return keeps && 2 * ctas < 3 * HELD_CTAS * (int64_t)device->sm_count ? split_held(d, HELD_CTAS, lanes, false, c)
+                                                                         : chunks;
 }
 
 /*
- * Are columns more than a cluster's registers hold, or more than a CTA's where tensors are more than caches and strips three quarters of
- * their lines? 16 bits: or are lines of that CTA half as long, 8x600x4096 f16 42.4 us in registers, 31.9 in chunks; not whole ones,
- * gradients of 48x256x2176 bf16 47.8 and 54.2. f32 forward has two CTAs an SM up to 1024 lines.
+ * Do CTAs hold whole strips? By lines of 128 bytes: 24x512x299x64 bf16 235.3 us, in registers 252.9, gradients of 48x256x2176 bf16 40.0 and
+ * 47.9. Forward of 16 bits by lines of 64, too: 40x864x11x64 bf16 30.7 us, in chunks 35.2, by two CTAs an SM 64x1176x128x8 f16 88.4 and
+ * 103.7; others are slower, 112x1280x96 f32 37.0 and 33.6, gradients of 16x640x9216 f16 166 and 140.5.
+ */
+static bool fits_whole(const ckl_softmax_desc *d, int lanes, softmax_column_config *c)
+{
+    enum { FEWER_CTAS = 2 };
+    if (split_held(d, HELD_CTAS, lanes, false, c) == 1)
+        return true;
+    if (is_ragged(d) || d->dtype == CKL_F32 || d->direction == CKL_DIRECTION_BACKWARD)
+        return false;
+    return split_held(d, HELD_CTAS, lanes / 2, false, c) == 1 || split_held(d, FEWER_CTAS, lanes / 2, false, c) == 1;
+}
+
+/*
+ * Are columns more than a cluster's registers hold, or, where tensors are more than caches and strips three quarters of their lines, of 16
+ * bits, or more than a CTA's registers hold? f32 forward has two CTAs an SM up to 1024 lines.
  */
 static bool wants_held(const ckl_softmax_desc *d, const ckl_device_info *device)
 {
@@ -327,11 +374,9 @@ static bool wants_held(const ckl_softmax_desc *d, const ckl_device_info *device)
     const int ctas = ctas_that_hold(d, device, &held);
     if (!device->has_tma || (!is_ragged(d) && softmax_vec_of(d) < row_vec_full(d->dtype) / (is_forward ? 2 : 1)))
         return false;
-    if (ctas && (tensor_bytes(d) < bytes_min || filled > 4 * d->inner))
+    if (ctas && (tensor_bytes(d) < bytes_min || filled > 4 * d->inner || d->n <= SHORT_LINES))
         return false;
-    const bool full = half ? held.threads == COLUMN_THREADS_FULL && !has_lines(&held, d->dtype)
-                           : is_forward && d->n >= LINES_MIN_FORWARD;
-    return is_ragged(d) || ctas != 1 || full;
+    return is_ragged(d) || ctas != 1 || half || (is_forward && d->n >= LINES_MIN_FORWARD);
 }
 
 /*
@@ -362,11 +407,12 @@ ckl_status softmax_choose_column_held(const void *desc, const ckl_device_info *d
         FAIL(CKL_UNSUPPORTED,
              "%s: chosen on Hopper, where it was measured: large tensors, long columns, lines of whole vectors", what);
     c->form = softmax_form_of(d);
-    c->form.ctas_per_sm = HELD_CTAS;
-    c->loading = device->sm_count;
     const int strips_at_once = d->direction == CKL_DIRECTION_BACKWARD ? 2 : 3;
     const int64_t most = HELD_CTAS * (int64_t)device->sm_count / strips_at_once;
     const int lanes = is_ragged(d) ? ragged_lanes(d) : LINE_BYTES / (softmax_vec_of(d) * dtype_bytes(d->dtype));
+    c->loading = fits_whole(d, lanes, c) ? 0 : device->sm_count;
+    if (!c->loading)
+        return CKL_OK;
     if (choose_held(d, device, lanes, c) > most && choose_held(d, device, lanes / 2, c) > most)
         FAIL(CKL_UNSUPPORTED, "%s: columns of n=%" PRId64 " are more than the CTAs that run hold", what, d->n);
     if (wants_wide_lines(d, c))
@@ -384,6 +430,8 @@ ckl_status softmax_admit_column_held(const void *desc, const ckl_device_info *de
     if (c->kept < 0 || c->kept > SOFTMAX_KEPT_MAX)
         FAIL(CKL_INVALID, "%s: kept=%d is not in 0..%d", what, c->kept, SOFTMAX_KEPT_MAX);
     TRY(admit_columns(what, false, d, device, c));
+    if (!c->loading && d->n > softmax_held_lines(c))
+        FAIL(CKL_INVALID, "%s: loading=0 wants chunks of all n=%" PRId64 " lines", what, d->n);
     if (c->split.cluster != 1)
         FAIL(CKL_INVALID, "%s: cluster=%d, the CTAs of a strip meet in memory", what, c->split.cluster);
     if (c->split.vec * dtype_bytes(d->dtype) < COPY_BYTES_MIN)

@@ -28,8 +28,11 @@ static column_split split_for_merging(const columns *c)
 
 static strip_states states_begin(const columns *c)
 {
-    const int64_t bytes = column_reduce_each_bytes(&c->split, softmax_state_values(c->form));
-    return (strip_states){ .c = c, .scratch = smem_alloc("column_warps", bytes, 16), .merging = split_for_merging(c) };
+    const column_split merging = split_for_merging(c);
+    const int count = softmax_state_values(c->form);
+    const int64_t bytes =
+        max_i64(column_reduce_each_bytes(&c->split, count), column_reduce_each_bytes(&merging, count));
+    return (strip_states){ .c = c, .scratch = smem_alloc("column_warps", bytes, 16), .merging = merging };
 }
 
 static val states_at(const strip_states *s, val chunk, val column)
@@ -193,8 +196,8 @@ static void stage_chunk(column_held *k, val chunk)
     }
 }
 
-/* While the first parts are added up, the others arrive. */
-static void sum_chunk(column_held *k)
+/* While the first parts are added up, the others arrive. The states are those of this thread. */
+static column_states sum_chunk(const column_held *k)
 {
     column_states found;
     begin_states(&k->c, k->c.split.vec, found.of);
@@ -204,7 +207,7 @@ static void sum_chunk(column_held *k)
             visit_staged(k, tile, sum_visit(&k->c), &found);
     }
     visit_kept(k, sum_visit(&k->c), &found);
-    leave_states(&k->states, &k->c.place, found.of);
+    return found;
 }
 
 static void tell_strip(void *user, val column, const val *values)
@@ -228,13 +231,17 @@ static column_states merge_strip(column_held *k)
     return found;
 }
 
-static void write_chunk(void *user)
+/* Outputs of the chunk, by the states of its strip. */
+static void write_outputs_of(const column_held *k, column_states found)
 {
-    column_held *k = user;
-    column_states found = merge_strip(k);
     visit_kept(k, write_visit(&k->c), &found);
     LOOP(tile, imm(k->tiles))
         visit_staged(k, tile, write_visit(&k->c), &found);
+}
+
+static void write_chunk(void *user)
+{
+    write_outputs_of(user, merge_strip(user));
 }
 
 static void write_other(void *user, val chunk)
@@ -243,6 +250,37 @@ static void write_other(void *user, val chunk)
     stage_chunk(&other, chunk);
     cp_async_wait(0);
     write_chunk(&other);
+}
+
+/* Where a strip is one chunk, its sums are found as those of columns in registers. */
+static void take_strip(column_held *k)
+{
+    const columns *c = &k->c;
+    k->states.strip = cta_x();
+    stage_chunk(k, imm_as(U32, 0));
+    column_states found = sum_chunk(k);
+    column_reduce(&c->split, &c->place, softmax_reduction(c->form), found.of);
+    find_factors(c, &found);
+    write_outputs_of(k, found);
+}
+
+/* The first chunks of a strip may wait until those of the strips before have been written and the last ones begin. */
+static void take_chunk(column_held *k, int loading)
+{
+    enum { PATIENCE = 64 };
+    const columns *c = &k->c;
+    const val strips = mul(convert(U32, c->p.outer), c->p.strips);
+    one_pass t = one_pass_of_cta(c->p.counter, strips, c->p.chunks);
+    t.patience = PATIENCE;
+    k->states.strip = t.strip;
+    k->states.chunk = t.chunk;
+    one_pass_load_in_turn(&t, imm_as(U32, loading));
+    stage_chunk(k, t.chunk);
+    cp_async_wait(PARTS / 2);
+    one_pass_loaded(&t);
+    column_states found = sum_chunk(k);
+    leave_states(&k->states, &c->place, found.of);
+    one_pass_meet(&t, write_chunk, write_other, k);
 }
 
 void softmax_column_held(const void *config, int kernel)
@@ -257,23 +295,16 @@ void softmax_column_held(const void *config, int kernel)
                       .kept = cfg->kept };
     const columns *c = &k.c;
     launch_bounds(c->split.threads, cfg->form.ctas_per_sm);
-    k.states = states_begin(c);
+    if (cfg->loading)
+        k.states = states_begin(c);
     k.slots = smem_address(smem_alloc("chunk", k.tiles * tile_bytes(&k), 16));
-    k.sStrip =
-        smem_tensor("strip", F32, compact(shape(softmax_state_values(c->form), column_split_room(&c->split))), 16);
+    if (cfg->loading)
+        k.sStrip =
+            smem_tensor("strip", F32, compact(shape(softmax_state_values(c->form), column_split_room(&c->split))), 16);
     launch_dependents();
     grid_wait();
-    const val strips = mul(convert(U32, c->p.outer), c->p.strips);
-    const one_pass t = one_pass_of_cta(c->p.counter, strips, c->p.chunks);
-    k.states.strip = t.strip;
-    k.states.chunk = t.chunk;
     if (cfg->loading)
-        one_pass_load_in_turn(&t, imm_as(U32, cfg->loading));
-    stage_chunk(&k, t.chunk);
-    if (cfg->loading) {
-        cp_async_wait(PARTS / 2);
-        one_pass_loaded(&t);
-    }
-    sum_chunk(&k);
-    one_pass_meet(&t, write_chunk, write_other, &k);
+        take_chunk(&k, cfg->loading);
+    else
+        take_strip(&k);
 }

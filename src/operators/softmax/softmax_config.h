@@ -50,7 +50,7 @@ typedef struct softmax_row_config {
 #define SOFTMAX_COLUMN_HELD(X, owner)                                                                  \
     X(owner, int, tiles, "1", "1 2 3 4 6 8", "tiles of a chunk in shared memory, one after the other") \
     X(owner, int, kept, "0", "0 2 4", "further ones in registers")                                     \
-    X(owner, int, loading, "0", "0 132 264", "CTAs that load at once; 0: all")
+    X(owner, int, loading, "132", "0 132 264", "CTAs that load at once; 0: a chunk is a strip, whose CTA meets nobody")
 enum { SOFTMAX_KEPT_MAX = 8 };
 
 /* Kernels whose rows lie across memory. */

@@ -202,6 +202,21 @@ static const char *const cases[] = {
     "shape=130x321 axis=0 fill=hard impl=column_held config='threads=256 lanes=16 vec=4 steps=3 tiles=1 ragged=1'",
     "shape=130x321 axis=0 fill=hard dtype=bf16 impl=column_held config='dtype=bf16 threads=128 lanes=16 vec=8 steps=2 "
     "tiles=2 ragged=1'",
+    "shape=5x400x136 axis=1 dtype=bf16 fill=hard impl=column_held config='dtype=bf16 threads=128 lanes=4 vec=8 steps=4 "
+    "tiles=4 loading=0'                              # whole strips, in the shared memory of a CTA",
+    "shape=5x400x136 axis=1 impl=column_held config='threads=128 lanes=4 vec=4 steps=4 tiles=2 kept=2 loading=0'",
+    "shape=3x300x136 axis=1 dtype=f16 log=1 direction=backward impl=column_held config='dtype=f16 log=1 "
+    "direction=backward threads=64 lanes=8 vec=8 steps=2 tiles=20 loading=0'",
+    "shape=3x301x77 axis=1 dtype=f16 impl=column_held config='dtype=f16 threads=128 lanes=16 vec=4 steps=4 tiles=11 "
+    "ragged=1 loading=0'",
+    "shape=5x48x136 axis=1 dtype=f16 fill=hard impl=column_held config='dtype=f16 ctas_per_sm=24 threads=32 lanes=8 "
+    "vec=8 "
+    "steps=4 tiles=3 loading=0'                    # of a warp",
+    "shape=3x300x1200 axis=1 dtype=f16 impl=column_held config='dtype=f16 threads=256 lanes=64 vec=2 steps=8 tiles=3' "
+    "# lanes of two warps",
+    "shape=3x48x1200 axis=1 dtype=f16 log=1 impl=column config='dtype=f16 log=1 threads=256 lanes=64 vec=2 steps=12'",
+    "shape=7x24x132 axis=1 dtype=f16 fill=hard      # short columns, each in a thread",
+    "shape=7x5x300 axis=1 direction=backward misalign=1",
     "shape=300x24 axis=0 dtype=f16 misalign=1      # pointers aligned to the element only",
     "shape=300x24 axis=0 misalign=1 direction=backward",
     "shape=64x40 axis=0 dtype=f16 ldx=48 ldy=56 scale=2 # strided lines",
@@ -287,6 +302,8 @@ static const test_reject rejects[] = {
       CKL_UNSUPPORTED, "softmax column_held: vec=1 is less than 4 bytes" },
     { "shape=8192x64 axis=0 impl=column_held config='threads=1024 lanes=2 vec=4 steps=4 tiles=4'", CKL_INVALID,
       "softmax column_held: tiles=4 take" },
+    { "shape=64x8 axis=0 impl=column_held config='threads=32 lanes=2 vec=4 steps=3 loading=0'", CKL_INVALID,
+      "softmax column_held: loading=0 wants chunks of all n=64 lines" },
     { "shape=64x8 axis=0 impl=column_held config='kept=9'", CKL_INVALID, "softmax column_held: kept=9 is not in 0..8" },
     { "shape=4x4096 impl=pipeline config='cluster=8'", CKL_INVALID, "cluster=8, but rows have only 1 chunks" },
     { "shape=4x64 impl=row config='row_threads=4 vec=4 steps=8 ragged=1'", CKL_INVALID, "softmax row: ragged=1 wants" },
