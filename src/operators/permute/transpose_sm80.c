@@ -307,15 +307,14 @@ static ckl_status choose_sm80(const void *problem, const ckl_device_info *device
     return CKL_OK;
 }
 
-/* That tile, and on Hopper, where their cost was measured, those of fewer columns; of the fewest by half as many threads, too. */
+/* That tile, and on Hopper, where their cost was measured, those of fewer columns. */
 static bool candidate_sm80(const void *problem, const ckl_device_info *device, int i, void *config)
 {
-    enum { CANDIDATES = 4, COLUMNS_MIN = 32 };
+    enum { CANDIDATES = 3, COLUMNS_MIN = 32 };
     transpose_sm80_config *c = config;
     if (i >= CANDIDATES || (i > 0 && !device->has_tma) || choose_sm80(problem, device, config) != CKL_OK)
         return false;
     c->tile_c = (int)max_i64(COLUMNS_MIN, c->tile_c >> i);
-    c->threads >>= i == CANDIDATES - 1;
     c->across = transpose_goes_across(problem, c->tile_c, device);
     c->prefetch = transpose_pays_prefetch(problem, c->tile_r, c->tile_c, c->threads, device);
     return true;
