@@ -357,7 +357,6 @@ static ckl_status admit_narrow(const void *problem, const ckl_device_info *devic
     const transpose_narrow_config *c = config;
     const permute_matrix *m = &p->matrix;
     TRY(transpose_check_tiles(p, "narrow", c->bytes, c->outer, c->tile_r, c->tile_c));
-    TRY(transpose_check_contiguous(p, "narrow"));
     TRY(check_short_side(p));
     if (c->short_x ? !has_short_x(m) || m->cols > c->tile_c : !has_short_y(m) || m->rows > c->tile_r)
         FAIL(CKL_INVALID, "%s narrow: short_x=%d tile %dx%d do not fit the short side of %" PRId64 "x%" PRId64, p->op,
@@ -366,7 +365,7 @@ static ckl_status admit_narrow(const void *problem, const ckl_device_info *devic
                               32 / p->bytes, ALONG_MAX));
     TRY(transpose_check_power(p, "narrow", "threads", c->threads, ROWS_MAX,
                               device->threads_per_cta_max)); // a word for each of short rows
-    return transpose_check_smem(p, "narrow", smem_bytes_of(c), device);
+    return transpose_check_memory(p, "narrow", smem_bytes_of(c), device);
 }
 
 /* Accesses to shared memory for the words that a warp stores: of neighbouring rows, or of a few runs of x. */

@@ -65,7 +65,7 @@ ckl_status transpose_launch(const ckl_plan *plan, int kernel, const permute_poin
 
 /* Limits */
 
-ckl_status transpose_check_matrix(const permutation *p, const char *who)
+static ckl_status check_matrix(const permutation *p, const char *who)
 {
     if (!p->has_matrix)
         FAIL(CKL_UNSUPPORTED, "%s %s: there are not two modes, one contiguous in x and the other in y", p->op, who);
@@ -74,6 +74,7 @@ ckl_status transpose_check_matrix(const permutation *p, const char *who)
 
 ckl_status transpose_check_sides(const permutation *p, const char *who, int side_bytes_min)
 {
+    TRY(check_matrix(p, who));
     if (min_i64(p->matrix.rows, p->matrix.cols) * p->bytes < side_bytes_min)
         FAIL(CKL_UNSUPPORTED, "%s %s: matrices of %" PRId64 "x%" PRId64 " would leave most of a tile empty", p->op, who,
              p->matrix.rows, p->matrix.cols);
@@ -85,7 +86,7 @@ enum { TILE_ELEMENTS_MAX = 1 << 20 }; // whose bytes are numbers of 32 bits
 ckl_status transpose_check_tiles(const permutation *p, const char *who, int bytes, int outer, int tile_r, int tile_c)
 {
     const permute_matrix *m = &p->matrix;
-    TRY(transpose_check_matrix(p, who));
+    TRY(check_matrix(p, who));
     if (bytes != p->bytes || outer != m->outer_count)
         FAIL(CKL_INVALID, "%s %s: bytes=%d outer=%d are not the problem's %d and %d", p->op, who, bytes, outer,
              p->bytes, m->outer_count);
@@ -99,19 +100,14 @@ ckl_status transpose_check_tiles(const permutation *p, const char *who, int byte
     return CKL_OK;
 }
 
-ckl_status transpose_check_contiguous(const permutation *p, const char *who)
+ckl_status transpose_check_memory(const permutation *p, const char *who, int64_t smem, const ckl_device_info *device)
 {
     if (p->matrix.incx != 1 || p->matrix.incy != 1)
         FAIL(CKL_UNSUPPORTED, "%s %s: incx=%" PRId64 " incy=%" PRId64 " are not both 1", p->op, who, p->matrix.incx,
              p->matrix.incy);
-    return CKL_OK;
-}
-
-ckl_status transpose_check_smem(const permutation *p, const char *who, int64_t need, const ckl_device_info *device)
-{
-    if (need > device->smem_per_cta_bytes)
+    if (smem > device->smem_per_cta_bytes)
         FAIL(CKL_UNSUPPORTED, "%s %s: the tile needs %" PRId64 " bytes of shared memory, %s has %" PRId64, p->op, who,
-             need, device->id, device->smem_per_cta_bytes);
+             smem, device->id, device->smem_per_cta_bytes);
     return CKL_OK;
 }
 

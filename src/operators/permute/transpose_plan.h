@@ -12,20 +12,16 @@ ckl_status transpose_launch(const ckl_plan *plan, int kernel, const permute_poin
 
 /* Limits. `who` is the implementation. */
 
-/* Is there a matrix? */
-ckl_status transpose_check_matrix(const permutation *p, const char *who);
-
-/* Would tiles be well filled? Both sides of a matrix should have so many bytes. */
+/* Is there a matrix, and would tiles be well filled? Both sides should have so many bytes. */
 enum { TRANSPOSE_SIDE_BYTES_MIN = 32 };
 ckl_status transpose_check_sides(const permutation *p, const char *who, int side_bytes_min);
 
 /* Is there a matrix, as the config says, of numbers that fit? */
 ckl_status transpose_check_tiles(const permutation *p, const char *who, int bytes, int outer, int tile_r, int tile_c);
 
-/* Are x and y contiguous along the matrix's columns and rows? */
-ckl_status transpose_check_contiguous(const permutation *p, const char *who);
+/* Are x and y contiguous along the matrix's columns and rows, and do so many bytes fit shared memory? */
+ckl_status transpose_check_memory(const permutation *p, const char *who, int64_t smem, const ckl_device_info *device);
 
-ckl_status transpose_check_smem(const permutation *p, const char *who, int64_t need, const ckl_device_info *device);
 ckl_status transpose_check_power(const permutation *p, const char *who, const char *name, int value, int low, int high);
 
 /* Choices */

@@ -294,7 +294,6 @@ static ckl_status choose_sm80(const void *problem, const ckl_device_info *device
 {
     const permutation *p = problem;
     transpose_sm80_config *c = config;
-    TRY(transpose_check_matrix(p, "sm80"));
     TRY(transpose_check_sides(p, "sm80", TRANSPOSE_SIDE_BYTES_MIN));
     c->bytes = p->bytes;
     c->outer = p->matrix.outer_count;
@@ -308,15 +307,14 @@ static ckl_status choose_sm80(const void *problem, const ckl_device_info *device
     return CKL_OK;
 }
 
-/* That tile, and on Hopper, where their cost was measured, those of fewer columns; of the fewest by half as many threads, too. */
+/* That tile, and on Hopper, where their cost was measured, those of fewer columns. */
 static bool candidate_sm80(const void *problem, const ckl_device_info *device, int i, void *config)
 {
-    enum { CANDIDATES = 4, COLUMNS_MIN = 32 };
+    enum { CANDIDATES = 3, COLUMNS_MIN = 32 };
     transpose_sm80_config *c = config;
     if (i >= CANDIDATES || (i > 0 && !device->has_tma) || choose_sm80(problem, device, config) != CKL_OK)
         return false;
     c->tile_c = (int)max_i64(COLUMNS_MIN, c->tile_c >> i);
-    c->threads >>= i == CANDIDATES - 1;
     c->across = transpose_goes_across(problem, c->tile_c, device);
     c->prefetch = transpose_pays_prefetch(problem, c->tile_r, c->tile_c, c->threads, device);
     return true;
@@ -339,9 +337,8 @@ static ckl_status admit_sm80(const void *problem, const ckl_device_info *device,
              c->lanes);
     if (smem_tile_of(c).chunks > c->threads)
         FAIL(CKL_INVALID, "%s sm80: threads=%d do not cover the chunks of a row", p->op, c->threads);
-    TRY(transpose_check_smem(p, "sm80", smem_bytes_of(c), device));
     TRY(transpose_check_tiles(p, "sm80", c->bytes, c->outer, c->tile_r, c->tile_c));
-    return transpose_check_contiguous(p, "sm80");
+    return transpose_check_memory(p, "sm80", smem_bytes_of(c), device);
 }
 
 static plan_cost cost_sm80(const void *problem, const ckl_device_info *device, const void *config)

@@ -273,7 +273,6 @@ static ckl_status choose_sm90(const void *problem, const ckl_device_info *device
     enum { TILES_OF_SM = 16 };
     const permutation *p = problem;
     transpose_sm90_config *c = config;
-    TRY(transpose_check_matrix(p, "sm90"));
     TRY(transpose_check_sides(p, "sm90", p->bytes < WORD_BYTES ? SHORT_ELEMENTS_SIDE_MIN : TRANSPOSE_SIDE_BYTES_MIN));
     c->bytes = p->bytes;
     c->outer = p->matrix.outer_count;
@@ -325,10 +324,9 @@ static ckl_status admit_sm90(const void *problem, const ckl_device_info *device,
     const permutation *p = problem;
     const transpose_sm90_config *c = config;
     TRY(transpose_check_tiles(p, "sm90", c->bytes, c->outer, c->tile_r, c->tile_c));
-    TRY(transpose_check_contiguous(p, "sm90"));
     TRY(permutation_check_threads(p, "sm90", c->threads, 32, device));
     TRY(check_boxes(p, c));
-    TRY(transpose_check_smem(p, "sm90", smem_bytes_of(c), device));
+    TRY(transpose_check_memory(p, "sm90", smem_bytes_of(c), device));
     return check_distances(p);
 }
 
