@@ -360,14 +360,6 @@ const implementation attention_tensor_implementation = {
 
 /* sm90 */
 
-/* Has an SM room for c->ctas CTAs? */
-static bool fits_sm(const ckl_device_info *device, attention_sm90_config c)
-{
-    c.slots = SLOTS_MIN;
-    return attention_sm90_fits_registers(&c, device->registers_per_sm) &&
-           attention_sm90_smem(&c) <= device->smem_per_cta_bytes / c.ctas;
-}
-
 /*
  * CTAs of one consumer, whose starts and ends overlap the others' products. They win where tiles of one consumer exceed the SMs
  * and those of two do not (40 heads of 256 queries, d=128, 10.0 -> 7.8 us), and for causal problems of small heads, whose mask leaves more
@@ -391,7 +383,9 @@ static void share_sm(const ckl_attention_desc *d, const ckl_device_info *device,
         tried.single = false;
     }
     tried.ctas = (int)min_i64(CTAS, ceil_div(tiles, device->sm_count));
-    while (tried.ctas > 1 && !fits_sm(device, tried))
+    tried.slots = SLOTS_MIN;
+    while (tried.ctas > 1 && (!attention_sm90_fits_registers(&tried, device->registers_per_sm) ||
+                              attention_sm90_smem(&tried) > device->smem_per_cta_bytes / tried.ctas))
         tried.ctas--;
     if (tried.ctas > 1)
         *c = tried;
