@@ -39,7 +39,7 @@ static ckl_status choose_latent(const void *desc, const ckl_device_info *device,
     return CKL_OK;
 }
 
-/* Blocks of keys, and the starts and ends of splits, as fitted to rows of races (bench/notes/attention.md). */
+/* Blocks of keys, starts and ends of splits, and nodes where CTAs meet, as fitted to rows of races (bench/notes/attention.md). */
 static plan_cost cost_latent(const void *desc, const ckl_device_info *device, const void *config)
 {
     const ckl_attention_decode_desc *d = desc;
@@ -50,8 +50,8 @@ static plan_cost cost_latent(const void *desc, const ckl_device_info *device, co
                                          .steps = (double)(run * ceil_div(min_i64(d->kv, c->split), KEYS)),
                                          .multiply_adds = (double)(ROWS * KEYS * (d->d + d->dv)),
                                          .rate = 1360,
-                                         .tile_cycles = 12500 + 6000 * (double)(run - 1),
-                                         .us = 3 },
+                                         .tile_cycles = 12500 * (double)run,
+                                         .us = 3 + 7 * log2((double)ceil_div(ceil_div(d->kv, c->split), run)) },
                         device);
 }
 

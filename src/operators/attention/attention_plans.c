@@ -352,23 +352,15 @@ const implementation attention_tensor_implementation = {
 
 /* sm90 */
 
-/* Has an SM room for c->ctas CTAs? */
-static bool fits_sm(const ckl_device_info *device, attention_sm90_config c)
-{
-    c.slots = SLOTS_MIN;
-    return attention_sm90_fits_registers(&c, device->registers_per_sm) &&
-           attention_sm90_smem(&c) <= device->smem_per_cta_bytes / c.ctas;
-}
-
 /*
  * CTAs of one consumer, whose starts and ends overlap the others' products. They win where tiles of one consumer exceed the SMs
  * and those of two do not (40 heads of 256 queries, d=128, 10.0 -> 7.8 us), and for causal problems of small heads, whose mask leaves more
  * of blocks of 64 keys, where these are short (320 heads of 640 queries 78.9 -> 62.6, 192 of 128 6.5 -> 5.1), or SMs have few
- * tiles, which smaller ones even out (40 heads of 1152 24.4 -> 22.4; ten tiles an SM 3 % slower).
+ * tiles, which smaller ones even out (40 heads of 1152 24.4 -> 22.4; of 16 heads of 2048, 25.2, one CTA would have long ones alone: 31.9).
  */
 static void share_sm(const ckl_attention_desc *d, const ckl_device_info *device, attention_sm90_config *c)
 {
-    enum { KEYS_MIN = 128, KEYS_SHORT = 768, KEYS_MAX = 2048, TURNS_MAX = 3, CTAS = 3, TILE_N = 64 };
+    enum { KEYS_MIN = 128, KEYS_SHORT = 768, KEYS_MAX = 1152, TURNS_MAX = 3, CTAS = 3, TILE_N = 64 };
     const bool is_small = d->d <= 64 && d->dv <= 64, is_plain = !d->mask && !d->score && d->softcap == 0,
                is_few = tiles_of(d, 2 * ATTENTION_ROWS) <= TURNS_MAX * device->sm_count,
                is_short = c->form.right && is_small && d->kv >= KEYS_MIN && d->kv <= (is_few ? KEYS_MAX : KEYS_SHORT);
@@ -383,7 +375,9 @@ static void share_sm(const ckl_attention_desc *d, const ckl_device_info *device,
         tried.single = false;
     }
     tried.ctas = (int)min_i64(CTAS, ceil_div(tiles, device->sm_count));
-    while (tried.ctas > 1 && !fits_sm(device, tried))
+    tried.slots = SLOTS_MIN;
+    while (tried.ctas > 1 && (!attention_sm90_fits_registers(&tried, device->registers_per_sm) ||
+                              attention_sm90_smem(&tried) > device->smem_per_cta_bytes / tried.ctas))
         tried.ctas--;
     if (tried.ctas > 1)
         *c = tried;
