@@ -405,7 +405,7 @@ const implementation conv_kn2row_implementation = {
     CONV_RANKED(kn2row, conv_kn2row_config),
     .summary = "few filters of many channels: a product of all pixels and taps by gemm sm90, then sums; Hopper",
     .rivals = { &conv_narrow_implementation, &conv_sliced_implementation, &conv_sm90_implementation,
-                &conv_packed_implementation, &conv_nchw_sm90_implementation },
+                &conv_packed_implementation, &conv_nchw_sm90_implementation, &conv_stem_implementation },
     .describe = describe_kn2row,
     .kernels = KERNELS,
     .params = &gemm_pitched_param_list,

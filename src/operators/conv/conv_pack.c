@@ -125,27 +125,6 @@ void conv_pack(ckl_dtype dtype, bool across, bool fold, bool back)
         copy(rX, gPacked, 16);
 }
 
-void conv_pad(ckl_dtype dtype)
-{
-    const int vector = 16 / (int)ckl_dtype_bytes(dtype);
-    launch_bounds(CONV_PACK_THREADS, 0);
-    conv_values p = params_of(conv);
-    grid_wait();
-    launch_dependents();
-    const vector_place v = place_along(&p, vector);
-    const vector_elements e = channels_of(&p, &v, 1);
-    val bytes = imm((int)ckl_dtype_bytes(dtype)), from = add(v.plain, wide(e.offset[0]));
-    tensor rX = fragment(dtype, compact(leaf(vector)));
-    fill(rX, convert(dtype, immf(0)));
-    IF(e.inside[0])
-        copy(gmem_tensor(add(p.from[CONV_X], convert(U64, mul(from, wide(bytes)))), dtype, compact(leaf(vector))), rX,
-             16);
-    IF(v.inside)
-        copy(rX,
-             gmem_tensor(add(p.from[CONV_Y], convert(U64, mul(v.packed, wide(bytes)))), dtype, compact(leaf(vector))),
-             16);
-}
-
 /* Neighbouring channels of a place a thread: in NCHW neighbouring threads have neighbouring places, else neighbouring channels. */
 void conv_add_packed(const conv_form *form, int slices, bool nchw)
 {

@@ -9,7 +9,7 @@
 
 static conv_packed_way way_of(const conv_packed_config *c)
 {
-    return c->fold ? CONV_FOLDED : c->padded ? CONV_PADDED : CONV_PLAIN;
+    return c->fold ? CONV_FOLDED : CONV_PLAIN;
 }
 
 static const conv_packed_problem *problem_of(const void *desc, const conv_packed_config *c)
@@ -49,16 +49,14 @@ static bool candidate_whole(const conv_prepared *p, const ckl_device_info *devic
     enum { UNIT = 8 };
     const ckl_conv_desc *d = &p->desc;
     const int64_t channels = round_up(d->c, UNIT); // 13 to 64 of 56x56 take 9.0 us folded, 6.6 by stem
-    const bool whole = channels > UNIT && is_power_of_two(channels), can_pad = p->can[CONV_PADDED],
+    const bool whole = channels > UNIT && is_power_of_two(channels),
                can_fold = p->can[CONV_FOLDED] && d->direction == CKL_CONV_FORWARD && !whole;
     c->conv.slices = 1;
     c->nchw = d->layout == CKL_IMAGE_NCHW;
-    c->fold = c->padded = false;
     const int of_way = CONV_SM90_CANDIDATES * (p->plain.may_be_tall ? 2 : 1);
     const int plain = lies_plain(d) ? 1 : of_way; // one says why not
-    c->padded = i >= plain && can_pad && i - plain < of_way;
-    c->fold = i >= plain && !c->padded;
-    i -= i < plain ? 0 : c->fold && can_pad ? plain + of_way : plain;
+    c->fold = i >= plain;
+    i -= c->fold ? plain : 0;
     if (i >= of_way || (c->fold && !can_fold))
         return false;
     candidate_of_way(&p->packed[way_of(c)].inner, device, i, &c->conv);
@@ -114,8 +112,6 @@ static ckl_status admit_packed(const void *desc, const ckl_device_info *device, 
     if (c->fold && (d->direction != CKL_CONV_FORWARD || !prepared->can[CONV_FOLDED]))
         FAIL(CKL_UNSUPPORTED, "conv packed: fold=1 takes up to %d channels and neighbouring columns, and no gradient",
              CONV_FOLDED_MAX);
-    if (c->padded && (c->fold || !prepared->can[CONV_PADDED]))
-        FAIL(CKL_UNSUPPORTED, "conv packed: padded=1 moves columns of whole 16 bytes apart, of NHWC without groups");
     const conv_packed_problem *p = problem_of(desc, c);
     const conv_sm90_config products = products_of(c);
     TRY(conv_sm90_admit(&p->inner, device, &products));
@@ -147,8 +143,6 @@ void conv_packed(const void *config, int kernel)
         conv_sm90(&products, 0);
     else if (kernel == CONV_PACKED_OUT && c->conv.slices > 1)
         conv_add_packed(form, c->conv.slices, c->nchw);
-    else if (kernel == CONV_PACKED_IN && c->padded)
-        conv_pad(form->dtype);
     else if (kernel == CONV_PACKED_IN && c->nchw)
         conv_packed_turning(form->dtype, c->fold);
     else if (kernel == CONV_PACKED_IN)
@@ -174,8 +168,6 @@ static ckl_status launch_packed(const ckl_plan *plan, const void *args, ckl_stre
     const int in = conv_read(d), out = conv_written(d);
     ckl_conv_args a = *(const ckl_conv_args *)args;
     char *workspace = plan_workspace(plan, a.workspace);
-    if (c->padded) // columns are copied by 16 bytes, too
-        TRY(check_aligned(&(ckl_conv_args){ .x = a.x, .w = a.w, .dy = a.dy }));
     TRY(conv_packed_copy_both(plan, p, (const int[]){ in, CONV_W }, (const void **const[]){ data ? &a.dy : &a.x, &a.w },
                               &workspace, stream));
     if (c->conv.slices > 1)
@@ -209,7 +201,7 @@ const implementation conv_packed_implementation = {
 
 static conv_packed_way way_of_weight(const conv_packed_weight_config *c)
 {
-    return c->patches ? CONV_PADDED + (conv_packed_way)c->patches : c->fold ? CONV_FOLDED : CONV_PLAIN;
+    return c->patches ? CONV_FOLDED + (conv_packed_way)c->patches : c->fold ? CONV_FOLDED : CONV_PLAIN;
 }
 
 static const conv_packed_problem *packed_weight_of(const void *desc, const conv_packed_weight_config *c)
@@ -234,7 +226,7 @@ static bool candidate_packed_weight(const void *desc, const ckl_device_info *dev
         if (!p->can[ways[way]] || i / WIDTHS > before++)
             continue;
         c->fold = ways[way] == CONV_FOLDED;
-        c->patches = ways[way] > CONV_PADDED ? (choice)(ways[way] - CONV_PADDED) : 0;
+        c->patches = ways[way] > CONV_FOLDED ? (choice)(ways[way] - CONV_FOLDED) : 0;
         return conv_weight_candidate(&p->packed[ways[way]].inner, device, i % WIDTHS,
                                      stores_products(&p->desc, c) ? 1 : 2, &c->conv);
     }

@@ -3,10 +3,9 @@
 
 #include "operators/conv/conv_sm90.h"
 
-#define CONV_PACKED_CONFIG(X, owner)                                              \
-    X(owner, bool, nchw, "0", "0 1", "channels lie apart")                        \
-    X(owner, bool, fold, "0", "0 1", "the columns of a filter count as channels") \
-    X(owner, bool, padded, "0", "0 1", "columns that lie at whole 16 bytes are moved to whole 128")
+#define CONV_PACKED_CONFIG(X, owner)                       \
+    X(owner, bool, nchw, "0", "0 1", "channels lie apart") \
+    X(owner, bool, fold, "0", "0 1", "the columns of a filter count as channels")
 
 typedef struct conv_packed_config {
     conv_sm90_config conv;
@@ -35,23 +34,13 @@ enum { CONV_PACKED_ADD = CONV_PACKED_OUT, CONV_PACKED_PATCHES, CONV_PACKED_WEIGH
  */
 void conv_pack(ckl_dtype dtype, bool across, bool fold, bool back);
 
-/* The same for NHWC whose channels are whole 16 bytes on both sides. */
-void conv_pad(ckl_dtype dtype);
-
 /* Describes the kernel that adds slices of f32 sums, places with packed_channels each, and writes the output as it lies. */
 void conv_add_packed(const conv_form *form, int slices, bool nchw);
 
 enum { CONV_FOLDED_MAX = 128 }; // channels whose filters' columns may be folded into them
 
 /* How channels are taken: see the configs. Of weights patches are their choices from 1 on. */
-typedef enum conv_packed_way {
-    CONV_PLAIN,
-    CONV_FOLDED,
-    CONV_PADDED,
-    CONV_PATCHES_X,
-    CONV_PATCHES_Y,
-    CONV_WAYS
-} conv_packed_way;
+typedef enum conv_packed_way { CONV_PLAIN, CONV_FOLDED, CONV_PATCHES_X, CONV_PATCHES_Y, CONV_WAYS } conv_packed_way;
 
 /* The problem as the Hopper kernel gets it, and where its tensors lie. */
 typedef struct conv_packed_problem {

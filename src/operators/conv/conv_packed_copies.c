@@ -65,15 +65,15 @@ static bool is_filled(const ckl_conv_desc *d, int which)
 }
 
 /*
- * Channels from column to column, zeros among them: whole 16 bytes. Forward, where asked for or where it adds little,
+ * Channels from column to column, zeros among them: whole 16 bytes. Forward, where it adds little,
  * whole 128: other rows of a box cost more.
  */
-static int64_t pitch_of(const ckl_conv_desc *d, conv_packed_way way, int which, int64_t channels)
+static int64_t pitch_of(const ckl_conv_desc *d, int which, int64_t channels)
 {
     const int64_t unit = 16 / (int64_t)ckl_dtype_bytes(type_of(d, which)), lines = round_up(channels, 8 * unit);
     const bool data = d->direction == CKL_CONV_DATA, copied = channels % unit != 0 || d->layout == CKL_IMAGE_NCHW;
     const bool fill = data ? copied : lines - channels <= channels / (copied ? 2 : 4);
-    return is_filled(d, which) && (way == CONV_PADDED || fill) ? lines : round_up(channels, unit);
+    return is_filled(d, which) && fill ? lines : round_up(channels, unit);
 }
 
 /* A product that may be rounded up and counted in bytes: what is copied is refused long before. */
@@ -90,7 +90,7 @@ static void place_tensor(const ckl_conv_desc *d, conv_packed_way way, const ckl_
     const int64_t unit = 16 / (int64_t)ckl_dtype_bytes(type_of(d, which)), columns_of_x = inner->w - 1;
     const bool folded = way == CONV_FOLDED && which != CONV_Y;
     conv_tensor *t = &p->at[which];
-    p->channels[which] = folded ? folded_channels(d) : pitch_of(d, way, which, plain.shape[4]);
+    p->channels[which] = folded ? folded_channels(d) : pitch_of(d, which, plain.shape[4]);
     p->copied[which] = folded && !lies_folded(d, which, p);
     const int64_t columns =
         folded && which == CONV_X && p->copied[which] ? columns_of_x * d->stride_w + d->s : plain.shape[3];
@@ -119,14 +119,6 @@ static void place_tensor(const ckl_conv_desc *d, conv_packed_way way, const ckl_
         t->shape[2] = inner->h;
         t->stride[2] = product(d->stride_h, p->row[which]);
     }
-}
-
-/* May columns that lie at whole 16 bytes be moved to whole 128? For the gradient of data those of filters. */
-static bool can_pad(const ckl_conv_desc *d)
-{
-    const int64_t unit = 16 / (int64_t)ckl_dtype_bytes(d->dtype);
-    return d->direction != CKL_CONV_WEIGHT && d->layout == CKL_IMAGE_NHWC && d->groups == 1 && d->c % unit == 0 &&
-           d->k % unit == 0 && d->c % (8 * unit) != 0;
 }
 
 /* The problem that copies have: NHWC, perhaps with the columns of filters as channels. */
@@ -174,7 +166,7 @@ static double copies_us(const ckl_conv_desc *d, const conv_packed_problem *p, co
 {
     const double LAUNCH = 1.5, BYTES = 1.25e6, ACROSS = 0.4e6, BACK = 1.5e6, WHOLE = 2e6; // us; bytes written in one
     const bool turned = turns_planes(d, way == CONV_FOLDED);
-    const double rate = way == CONV_PADDED || turned ? WHOLE : d->layout == CKL_IMAGE_NHWC ? BYTES : ACROSS;
+    const double rate = turned ? WHOLE : d->layout == CKL_IMAGE_NHWC ? BYTES : ACROSS;
     const int written = conv_written(d);
     const bool back = p->copied[written] && d->direction != CKL_CONV_WEIGHT;
     double launches = d->residual && p->copied[CONV_Y];
@@ -189,7 +181,7 @@ bool conv_can_pack(const ckl_conv_desc *d, conv_packed_way way)
 {
     if (conv_has_patches(way))
         return conv_can_patch(d, way);
-    return way == CONV_PLAIN || (way == CONV_FOLDED ? can_fold(d) : can_pad(d));
+    return way == CONV_PLAIN || can_fold(d);
 }
 
 conv_packed_problem conv_packed_of(const ckl_conv_desc *d, conv_packed_way way, bool back)

@@ -98,7 +98,7 @@ conv_pointwise_problem conv_pointwise_of(const ckl_conv_desc *d)
 {
     conv_pointwise_problem p = { .in_runs = in_one_run(d, CONV_X) && in_one_run(d, CONV_Y) };
     conv_product_rows rows = { conv_pixel_count(d, CONV_X), d->c, conv_tensor_of(d, CONV_X).stride[CONV_MODES],
-                             conv_tensor_of(d, CONV_Y).stride[CONV_MODES], d->c };
+                               conv_tensor_of(d, CONV_Y).stride[CONV_MODES], d->c };
     p.of_images = rows_are_images(d, &rows, &p.skipped);
     p.product = conv_product_of(d, &rows);
     return p;
@@ -194,8 +194,8 @@ void conv_pointwise_few_columns(const ckl_gemm_desc *product, const ckl_device_i
     const bool one_turn =
         ceil_div(product->m, SHORT) > device->sm_count && ceil_div(product->m, TALL) <= device->sm_count;
     const bool tall = across ? one_turn : product->n > 16 || is_stream(product, device);
-    const bool shared = !across && product->k <= 2 * gemm_tile_k(product->a) &&
-                        product->m > (int64_t)2 * TALL * device->sm_count;
+    const bool shared =
+        !across && product->k <= 2 * gemm_tile_k(product->a) && product->m > (int64_t)2 * TALL * device->sm_count;
     take_tiles(product, device, tall ? TALL : SHORT, across ? 64 : product->n <= 16 ? 16 : 32, 2, shared ? 2 : 1, c);
     if (!across && 2 * product->n <= c->tile_n)
         c->ragged = GEMM_ALL_RAGGED;

@@ -598,7 +598,8 @@ static ckl_status launch_skinny(const ckl_plan *plan, const void *args, ckl_stre
         (!of_weights && !PLAN_ALIGNED(filter_vector(c) * bytes, a->w)) ||
         (!sums_wide(c) && !PLAN_ALIGNED(c->vec_few * bytes, few)))
         FAIL(CKL_INVALID,
-             "conv skinny: a pointer is not aligned to vec=%d elements; config='vec=1 vec_few=1 vec_w=1' takes any", c->vec);
+             "conv skinny: a pointer is not aligned to vec=%d elements; config='vec=1 vec_few=1 vec_w=1' takes any",
+             c->vec);
     const plan_grid grid = { of_weights ? c->slices : min_i64(tiles_of(&s, c), resident), blocks, 1 };
     TRY(plan_launch(plan, 0, grid, &p, stream));
     return c->slices == 1

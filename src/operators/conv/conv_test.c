@@ -162,8 +162,8 @@ static const char *const cases[] = {
     "n=2 c=3 h=32 w=32 k=16 r=16 s=16 stride=16 dtype=bf16 impl=packed config='fold=1 step_w=1 step_h=1 slices=1' # "
     "patches, as they lie",
     "n=2 c=5 h=9 w=13 k=11 r=3 s=5 pad_left=3 pad_top=1 stride_w=3 dilation_h=2 layout=nchw impl=packed config='fold=1 "
-    "padded=0 step_w=1 slices=1'",
-    "n=2 c=16 h=9 w=13 k=64 pad=1 impl=packed config='fold=1 padded=0'",
+    "step_w=1 slices=1'",
+    "n=2 c=16 h=9 w=13 k=64 pad=1 impl=packed config='fold=1'",
     "n=4 c=11 h=9 w=7 k=21 pad=1 direction=weight bias=1 impl=packed_weight",
     "n=4 c=19 h=9 w=7 k=24 pad=1 stride=2 direction=weight layout=nchw dtype=bf16 out=f32 impl=packed_weight",
     "n=8 c=3 h=19 w=17 k=16 r=7 s=7 pad=3 stride=2 direction=weight bias=1 impl=packed_weight config='fold=1 "
@@ -296,7 +296,7 @@ static const char *const cases[] = {
     "n=2 c=21 h=9 w=8 k=77 pad=1 layout=nchw direction=data impl=packed config='slices=3 im2col=0 consumers=1 "
     "box_w=4 box_h=8 box_n=2'",
     "n=3 c=5 h=8 w=8 k=296 pad=1 direction=data dtype=bf16 impl=packed config='slices=5'",
-    "n=2 c=24 h=9 w=9 k=24 pad=1 impl=packed config='fold=1 padded=0 slices=2 tall=0'",
+    "n=2 c=24 h=9 w=9 k=24 pad=1 impl=packed config='fold=1 slices=2 tall=0'",
     "n=2 c=72 h=5 w=5 k=41 layout=nchw pad=1 bias=1 residual=1 activation=relu dtype=bf16 impl=patches",
     "n=3 c=24 h=9 w=7 k=133 layout=nchw r=5 s=3 stride_w=2 dilation_h=2 pad_left=3 pad_top=1 scale=1 out=f32 "
     "impl=patches",
@@ -518,10 +518,6 @@ static const char *const cases[] = {
     "n=1 c=40 h=9 w=11 k=32 pad=1 dtype=i8 impl=sm80 # vectors of 8",
     "n=2 c=6 d=5 h=6 w=7 k=8 t=3 pad=1 dtype=i8 impl=naive",
     "n=2 c=16 h=9 w=11 k=24 pad=1 dtype=i8 out=f16 scale=1 impl=im2col",
-    "n=2 c=56 h=9 w=11 k=48 pad=1 bias=1 residual=1 impl=packed config='padded=1 fold=0'",
-    "n=1 c=8 h=3 w=4 k=8 pad=1 impl=packed config='padded=1 fold=0'",
-    "n=1 c=200 h=9 w=11 k=24 pad=1 stride=2 dtype=bf16 impl=packed config='padded=1 fold=0'",
-    "n=2 c=36 h=9 w=11 k=72 pad=1 dtype=f32 math=tf32 impl=packed config='padded=1 fold=0'",
     "n=2 c=112 h=9 w=11 k=48 groups=2 pad=1 layout=nchw impl=packed # groups lie beside each other, nothing is filled "
     "up",
     "n=1 c=123 h=5 w=6 k=29 pad=1 layout=nchw impl=packed # 128 channels, zeros among them",
@@ -610,13 +606,13 @@ static const char *const cases[] = {
     "images=1 high=16 stages=2 ctas=1'",
     "n=2 c=24 h=19 w=20 k=24 groups=24 r=4 s=9 pad=4 stride_h=2 impl=halo config='bands=1 lanes=4 cols=8 wide=4 "
     "images=1 high=6 stages=2 ctas=1'",
-    "n=2 c=13 h=13 w=21 k=21 pad=1 bias=1 impl=packed config='fold=0 padded=0 tall=1 held=0 im2col=0 slices=1 "
+    "n=2 c=13 h=13 w=21 k=21 pad=1 bias=1 impl=packed config='fold=0 tall=1 held=0 im2col=0 slices=1 "
     "box_w=8 box_h=16 box_n=1 consumers=2 tile_n=32 tile_k=16 stages=3'",
     "n=2 c=13 h=13 w=21 k=21 pad=1 dtype=bf16 impl=packed config='fold=1 tall=1 held=0 im2col=0 slices=1 box_w=8 "
     "box_h=8 box_n=2 consumers=2 tile_n=32 tile_k=48 stages=3'",
     "n=2 c=24 h=13 w=21 k=40 pad=1 layout=nchw impl=packed config='fold=0 tall=1 held=0 im2col=0 slices=1 box_w=16 "
     "box_h=8 box_n=1 consumers=2 tile_n=48 tile_k=32 stages=3'",
-    "n=2 c=21 h=13 w=21 k=13 pad=1 direction=data impl=packed config='padded=0 tall=1 held=0 im2col=0 slices=1 "
+    "n=2 c=21 h=13 w=21 k=13 pad=1 direction=data impl=packed config='tall=1 held=0 im2col=0 slices=1 "
     "box_w=8 box_h=16 box_n=1 consumers=2 tile_n=64 tile_k=16 stages=3'",
     "n=3 c=64 h=13 w=21 k=64 pad=1 bias=1 residual=1 activation=relu impl=sm90 config='tall=1 held=3 im2col=0 "
     "box_w=8 box_h=8 box_n=2 consumers=2 tile_n=64 tile_k=64 stages=3'",
