@@ -305,9 +305,9 @@ ckl_status softmax_admit_column(const void *desc, const ckl_device_info *device,
 }
 
 /*
- * Chunks of the shared memory of so many CTAs an SM, by so many lanes a line. Those of gradients have 40 KB more in registers, where few threads have many, as time goes with
- * what an SM holds: 51.7 and 45.8 us (24725x512 f32), 185.0 and 170.7 (14336x7168 bf16). Returns how many a strip has; where it is one of
- * few lines, CTAs are as many times more as they are smaller.
+ * Chunks of the shared memory of so many CTAs an SM, by so many lanes a line. Those of gradients have 40 KB more in registers, where few
+ * threads have many, as time goes with what an SM holds: 51.7 and 45.8 us (24725x512 f32), 185.0 and 170.7 (14336x7168 bf16). Returns how
+ * many a strip has. Where it is one of few lines, CTAs are smaller and as many times more.
  */
 static int64_t split_held(const ckl_softmax_desc *d, int ctas, int lanes, bool keeps, softmax_column_config *c)
 {
