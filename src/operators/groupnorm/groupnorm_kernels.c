@@ -391,7 +391,6 @@ static void describe_held(groupnorm_kernel *k, const groupnorm_config *cfg, bool
     if (!cfg->loading)
         meeting.patience =
             PATIENCE; // all CTAs that run may be of one bundle: the last begin when those of the one before end
-    meeting.rest = cfg->rest;
     k->meeting = &meeting;
     groupnorm_slice_at(&k->s, convert(I32, meeting.strip), convert(I32, meeting.chunk));
     k->s.halves = groupnorm_first_steps(cfg) > 0;
