@@ -39,16 +39,6 @@ static val loads_of(const one_pass *t)
     return counter_at(t->counters, add(t->strips, mul(t->strips, t->chunks)));
 }
 
-/* Others load the counters' lines, too, and what lies beside them: a CTA that waits looks again when it may be worth it. */
-static void rest(const one_pass *t, val missing)
-{
-    if (!t->rest)
-        return;
-    const val start = cycles(), enough = mul(missing, imm_as(U32, t->rest));
-    FOREVER
-        BREAK_IF(ge(sub(cycles(), start), enough));
-}
-
 void one_pass_load_in_turn(const one_pass *t, val ahead)
 {
     const val loaded = variable(U32, imm_as(U32, 0)), looks = variable(U32, imm_as(U32, LOOKS));
@@ -58,7 +48,6 @@ void one_pass_load_in_turn(const one_pass *t, val ahead)
             assign(loaded, load_acquire(U32, loads_of(t)));
             assign(looks, sub(looks, imm_as(U32, 1)));
             BREAK_IF(logical_or(ge(loaded, wanted), eq(looks, imm_as(U32, 0))));
-            rest(t, sub(wanted, loaded));
         }
     }
     cta_sync();
@@ -100,7 +89,6 @@ static val wait(const one_pass *t)
             assign(all, load_acquire(U32, counter_of(t)));
             assign(looks, sub(looks, imm_as(U32, 1)));
             BREAK_IF(logical_or(ge(came_and_went(all), t->chunks), eq(looks, imm_as(U32, 0))));
-            rest(t, sub(t->chunks, came_and_went(all)));
         }
         IF(lt(came_and_went(all), t->chunks)) {
             assign(all, atomic_add_acq_rel(counter_of(t), imm_as(U32, GAVE_UP)));

@@ -19,7 +19,6 @@ typedef struct one_pass {
     val counters; // address of a u32 for each strip, then of one for each chunk: 0 before the kernel, and after it
     val strips, chunks; // u32; chunks: of a strip
     val strip, chunk;   // u32, of this CTA
-    int rest;           // cycles between looks at a counter, for each CTA that is still waited for
     int patience;       // how long a CTA waits before it gives up: 1, some 15 us; more where others may take longer
 } one_pass;
 

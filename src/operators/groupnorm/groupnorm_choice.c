@@ -476,7 +476,7 @@ static bool choose_held(search *s, groupnorm_config *c)
     const int cluster = bytes >= BYTES_LARGE ? cluster_large : CLUSTER_MAX;
     if (!s->device->has_tma || bytes < (nhwc && forward ? BYTES_MIN_LINES : BYTES_MIN) || fits_cluster(s, cluster, c))
         return false;
-    const bool folded = forward && fold_pixels(s, c);
+    const bool folded = (forward || d->groups == 1) && fold_pixels(s, c); // sums of several groups take too much room
     if (!folded)
         take_lines(s, c);
     const int64_t pixel = c->bundle * pixel_bytes(d), bundle = bundle_bytes(d, c);

@@ -141,6 +141,8 @@ static const char *const cases[] = {
     "n=2 c=24 h=3 w=3 groups=2 dtype=bf16 affine=0 fill=uniform",
     "n=1 c=160 h=5 w=5 groups=1 fill=hard impl=forward config='fold=4 vec=4 channels=160 threads=64 column_threads=1 "
     "steps=25' # more of these channels than threads",
+    "n=2 c=5 h=32 w=32 groups=1 layout=nhwc direction=backward fill=uniform impl=backward_held config='layout=nhwc "
+    "channels=5 fold=4 vec=4 threads=64 column_threads=12 steps=4' # gradients of folded pixels of one group",
     "n=3 c=1 h=43 w=51 groups=1 layout=nhwc dtype=bf16 fill=hard",
     "n=3 c=1 h=43 w=51 groups=1 layout=nhwc dtype=bf16 direction=backward",
     "n=1 c=12 h=11 w=9 groups=2 impl=forward_split fill=hard",
