@@ -319,8 +319,8 @@ static void read_slot(const slots *m, val address, val *values)
 }
 
 /*
- * Combines the partial results of every column: `partials` neighbouring lanes read a slot each and reduce. Slot `to_partial` of
- * `to` gets the result, in every CTA of the cluster if `ctas` is more than 1.
+ * Combines the partial results of every column: `partials` neighbouring lanes read a slot each and reduce. Slot
+ * `to_partial` of `to` gets the result, in every CTA of the cluster if `ctas` is more than 1.
  */
 static void combine_partials(const column_split *s, const reduction *r, const slots *from, int partials,
                              const slots *to, val to_partial, int ctas)
@@ -340,7 +340,10 @@ static void combine_partials(const column_split *s, const reduction *r, const sl
     }
 }
 
-/* Partial results of a column in a CTA: one of each warp; one of each group of lanes where those fill warps, or begin differently. */
+/*
+ * Partial results of a column in a CTA: one of each warp; one of each group of lanes where those fill warps, or begin
+ * differently.
+ */
 static bool has_partials_of_groups(const column_split *s)
 {
     return s->ragged || s->lanes > 32;

@@ -1,9 +1,10 @@
 /*
  * column.h - columns of matrices split over threads: reductions across lines of memory.
  *
- * A tensor is [outer, n, inner] with lines of `inner` elements, ld apart; a column is what has the same outer and inner index.
- * `lanes` neighbouring threads take neighbouring vectors of a line, so that each line gives whole sectors; groups of lanes,
- * in one CTA or a cluster, take different lines. A thread holds the elements of `vec` columns in `steps` lines: (VEC,STEPS).
+ * A tensor is [outer, n, inner] with lines of `inner` elements, ld apart; a column is what has the same outer and inner
+ * index. `lanes` neighbouring threads take neighbouring vectors of a line, so that each line gives whole sectors;
+ * groups of lanes, in one CTA or a cluster, take different lines. A thread holds the elements of `vec` columns in
+ * `steps` lines: (VEC,STEPS).
  */
 #pragma once
 
@@ -16,8 +17,9 @@
 /*
  * How columns are split over threads. A kernel's config has column_split split, and COLUMN_SPLIT(FIELD_NESTED, (config,
  * split)) among its fields. threads: a power of two, 32 or more, with as many warps as the cluster has CTAs. lanes: a
- * power of two up to 32. exact: no access needs a predicate. ragged: lines of a thread are a multiple of `vec` apart, so they
- * begin alike; its vectors are those between boundaries of memory, and the last vector of a strip is the first of the next one, too.
+ * power of two up to 32. exact: no access needs a predicate. ragged: lines of a thread are a multiple of `vec` apart,
+ * so they begin alike; its vectors are those between boundaries of memory, and the last vector of a strip is the first
+ * of the next one, too.
  */
 #define COLUMN_SPLIT(X, owner)                                                     \
     X(owner, int, threads, "256", "128 256 512 1024", "threads of a CTA")          \
@@ -33,8 +35,8 @@ typedef struct column_split {
 } column_split;
 
 /*
- * Columns of a strip, which one CTA or cluster takes, and for which it has room; strips side by side; lines that its threads hold; CTAs
- * for a tensor.
+ * Columns of a strip, which one CTA or cluster takes, and for which it has room; strips side by side; lines that its
+ * threads hold; CTAs for a tensor.
  */
 int64_t column_split_columns(const column_split *s);
 int64_t column_split_room(const column_split *s);
@@ -75,18 +77,24 @@ column_place column_here(const column_split *s, val n, val inner, val strips);
 /* The same in another strip; strips are numbered (u32) side by side first, then by outer. */
 column_place column_in_strip(const column_split *s, val n, val inner, val strips, val strip);
 
-/* The place with the vectors of a ragged split, where tensors begin at one of them; ld: of any of the tensors. Else as it is. */
+/*
+ * The place with the vectors of a ragged split, where tensors begin at one of them; ld: of any of the tensors. Else as
+ * it is.
+ */
 column_place column_shifted(const column_split *s, const column_place *p, val n, val inner, val ld);
 
-/* The place of value e of this thread among the columns for which its strip has room: u32. Values past the strip fill the rest. */
+/*
+ * The place of value e of this thread among the columns for which its strip has room: u32. Values past the strip fill
+ * the rest.
+ */
 val column_number(const column_split *s, const column_place *p, int e);
 
 /* The same thread in the tile of its columns that begins at line `start`. */
 column_place column_from(const column_place *p, val start);
 
 /*
- * Between a tensor in memory and registers (VEC,STEPS) of its type or f32; outside: `fill`, and nothing is stored. Ragged lines are not
- * loaded so, but staged.
+ * Between a tensor in memory and registers (VEC,STEPS) of its type or f32; outside: `fill`, and nothing is stored.
+ * Ragged lines are not loaded so, but staged.
  */
 void column_load(const column_split *s, const column_place *p, val pointer, ckl_dtype dtype, val ld, val n, tensor to,
                  double fill);
@@ -94,8 +102,9 @@ void column_store(const column_split *s, const column_place *p, tensor from, val
                   val n);
 
 /*
- * A thread's slots in shared memory for one tile, from `address` of its CTA on: nobody else reads or writes them. Staging is a
- * cp.async of whole vectors, of 4 bytes at least, zeros outside; what has arrived is loaded into registers, with `fill` outside.
+ * A thread's slots in shared memory for one tile, from `address` of its CTA on: nobody else reads or writes them.
+ * Staging is a cp.async of whole vectors, of 4 bytes at least, zeros outside; what has arrived is loaded into
+ * registers, with `fill` outside.
  */
 int64_t column_slots_bytes(const column_split *s, ckl_dtype dtype); // of a CTA: from a tile's slots to the next one's
 void column_stage(const column_split *s, const column_place *p, val pointer, ckl_dtype dtype, val ld, val n,
@@ -112,8 +121,8 @@ int64_t column_reduce_bytes(const column_split *s, int count); // of shared memo
 void column_reduce(const column_split *s, const column_place *p, const reduction *r, val *values);
 
 /*
- * The same over a CTA, each result in one thread: store() of the column's number, and its values. scratch: shared memory of
- * column_reduce_each_bytes(), aligned to 16; a barrier must come before it is used again.
+ * The same over a CTA, each result in one thread: store() of the column's number, and its values. scratch: shared
+ * memory of column_reduce_each_bytes(), aligned to 16; a barrier must come before it is used again.
  */
 int64_t column_reduce_each_bytes(const column_split *s, int count);
 void column_reduce_each(const column_split *s, const column_place *p, const reduction *r, int64_t scratch, val *values,

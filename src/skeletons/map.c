@@ -80,8 +80,9 @@ val map_address_of(const map *m, int i, const val *at)
 /*
  * The operand's vector at these coordinates.
  *
- * NOTE: loads carry no hint. With L1::no_allocate an add of 2^28 f32 takes 797 us instead of 737 on an H200 as soon as the
- * L2 cache holds lines of other kernels: their lines stay, and what streams through is left with a small part of it.
+ * NOTE: loads carry no hint. With L1::no_allocate an add of 2^28 f32 takes 797 us instead of 737 on an H200 as soon as
+ * the L2 cache holds lines of other kernels: their lines stay, and what streams through is left with a small part of
+ * it.
  */
 tensor map_vector_of(const map *m, int i, const val *at, int width)
 {
@@ -209,7 +210,10 @@ void map_finish_unit(const map *m, const map_unit *u, int width)
     copy(rY, u->gY, map_align_of(m, k->inputs, width));
 }
 
-/* The numbers of this thread's elements of a tile, in vectors of that width: (WIDTH,STEPS), neighbouring threads side by side. */
+/*
+ * The numbers of this thread's elements of a tile, in vectors of that width: (WIDTH,STEPS), neighbouring threads side
+ * by side.
+ */
 static tensor thread_numbers(const map *m, val tile, int width)
 {
     tiled_copy each = make_tiled_copy(universal_copy(CKL_U8, width), CKL_U8, compact(leaf(m->k->config.threads)),
@@ -307,8 +311,8 @@ val map_asks(int together, int bytes)
 }
 
 /*
- * Is what the operand has there new, of the last `reach` elements or a vector? One thread of all asks for a row that comes again: its few
- * lines are the same ones of L2. relu(x*b) of 6144x384 f16 took 17.5 us when all did.
+ * Is what the operand has there new, of the last `reach` elements or a vector? One thread of all asks for a row that
+ * comes again: its few lines are the same ones of L2. relu(x*b) of 6144x384 f16 took 17.5 us when all did.
  */
 static val is_first(const map *m, int i, const val *at, int64_t reach)
 {
@@ -338,9 +342,9 @@ int map_widest_input(const map *m)
 }
 
 /*
- * Prefetches to L2. They are no accesses: the kernel before may still be writing the inputs. Of a full tile, what lies between an
- * operand's first vector and its last one, by a bulk copy if that is hardly more than the tile; of what is constant in the
- * row that the tile ends in, if it begins there, the line.
+ * Prefetches to L2. They are no accesses: the kernel before may still be writing the inputs. Of a full tile, what lies
+ * between an operand's first vector and its last one, by a bulk copy if that is hardly more than the tile; of what is
+ * constant in the row that the tile ends in, if it begins there, the line.
  */
 static void prefetch_stretch(const map *m, int i, val tile, const val *first, const val *last)
 {

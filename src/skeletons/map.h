@@ -7,8 +7,8 @@
  *
  * Where rows end inside a vector, but the output and the large inputs have no gaps, vectors run on across the ends of
  * rows (`flat`); the other inputs are loaded element by element. Inputs contiguous along another dimension than the
- * output (`crossed`: map_crossed.c) are loaded along that one into a tile in shared memory and read along the output's. Rows of 16-bit
- * elements that start anywhere are taken one by one (`row_threads`: map_rows.c).
+ * output (`crossed`: map_crossed.c) are loaded along that one into a tile in shared memory and read along the output's.
+ * Rows of 16-bit elements that start anywhere are taken one by one (`row_threads`: map_rows.c).
  */
 #pragma once
 
@@ -93,12 +93,12 @@ map_config map_choose(map_kernel k, map_shape s, const ckl_device_info *device);
 /* Whether k's config computes that shape; `what` opens the sentence: "add vector". */
 ckl_status map_admit(const char *what, map_kernel k, map_shape s, const ckl_device_info *device);
 
-/* Elements of a tile: what one CTA computes. Of crossed operands a tile is `cross_rows` rows of MAP_CROSS_TILE elements. */
+/* Elements of a tile: what one CTA computes. Of crossed operands it is `cross_rows` rows of MAP_CROSS_TILE elements. */
 enum { MAP_CROSS_TILE = 64, MAP_PAIR_BYTES = 4 };
 int64_t map_tile(const map_kernel *k);
 int64_t map_ctas(const map_kernel *k, const map_shape *s);
 
-/* Columns of crossed tiles before those of the output where its rows begin anywhere: what a sector or a vector of it has. */
+/* Columns of crossed tiles before those of the output where rows begin anywhere: what a sector or a vector has. */
 int map_margin(const map_kernel *k);
 
 /* Is this crossed input loaded by pairs of elements? */
@@ -119,7 +119,10 @@ bool map_aligned(const map_kernel *k, const void *const *pointers);
 
 KERNEL_PARAMS(map, MAP_PARAMS);
 
-/* The coordinates of number `n` along dimensions 0 to `last`, the last one fastest. u32, if they are below 2^31; i64 each. */
+/*
+ * The coordinates of number `n` along dimensions 0 to `last`, the last one fastest. u32, if they are below 2^31; i64
+ * each.
+ */
 void map_coordinates(const map_values *p, int last, val n, val *at);
 
 /*
@@ -132,7 +135,7 @@ map_params map_params_of(const map_kernel *k, const map_shape *s, const void *co
 typedef val map_function(const val *inputs, void *user);
 
 /*
- * Describes kernel 0, by vectors, or kernel 1: by vectors between the boundaries of operands that lie in phase, in one stretch of
- * memory, else by single elements.
+ * Describes kernel 0, by vectors, or kernel 1: by vectors between the boundaries of operands that lie in phase, in one
+ * stretch of memory, else by single elements.
  */
 void map_describe(map_kernel k, int kernel, map_function *f, void *user);

@@ -1,6 +1,7 @@
 /*
- * map_crossed.c - inputs that are contiguous along another dimension than the output: a CTA takes MAP_CROSS_TILE elements of the
- * innermost dimension and cross_rows of theirs, loads them along that one into shared memory, and reads them along the output's.
+ * map_crossed.c - inputs that are contiguous along another dimension than the output: a CTA takes MAP_CROSS_TILE
+ * elements of the innermost dimension and cross_rows of theirs, loads them along that one into shared memory, and reads
+ * them along the output's.
  */
 #include "skeletons/map_unit.h"
 
@@ -123,7 +124,7 @@ static tile_place crossed_place(const map *m, val row, val column, int height)
     return place_at(m, row, column, min(row, sub(m->tile.rows, imm(height))), min(from, sub(m->tile.columns, imm(1))));
 }
 
-/* By how many elements a row of the output begins behind the last boundary of a sector, or of a vector if that is longer. */
+/* By how many elements a row of the output begins behind the last boundary of a sector, or of a longer vector. */
 static val phase_of(const map *m, val row)
 {
     val phase = add(m->tile.phase, mul(convert(U32, row), m->tile.pitch));
@@ -131,8 +132,8 @@ static val phase_of(const map *m, val row)
 }
 
 /*
- * Vector number `number` of a row of the tile. Where rows begin anywhere, all begin at boundaries, and nothing stands for those that do
- * not exist: it would be another CTA's, which may write it.
+ * Vector number `number` of a row of the tile. Where rows begin anywhere, all begin at boundaries, and nothing stands
+ * for those that do not exist: it would be another CTA's, which may write it.
  */
 static tile_place vector_place(const map *m, val row, val number, int width)
 {
@@ -147,7 +148,10 @@ static tile_place vector_place(const map *m, val row, val number, int width)
     return p;
 }
 
-/* What a thread loads of a crossed operand, as rows of `height`: neighbouring threads neighbouring rows, where it is contiguous. */
+/*
+ * What a thread loads of a crossed operand, as rows of `height`: neighbouring threads neighbouring rows, where it is
+ * contiguous.
+ */
 typedef struct crossed_share {
     int count;
     tile_place *p;
@@ -167,7 +171,7 @@ static crossed_share share_of(const map *m, int i, int height)
     return s;
 }
 
-/* Of pairs two rows by two columns at a time: a thread loads two words along the columns and stores two along the rows. */
+/* Of pairs two rows by two columns at a time: a thread loads two words along columns and stores two along rows. */
 static void load_crossed(const map *m, int i, int height)
 {
     enum { LOW_HALVES = 0x5410, HIGH_HALVES = 0x7632 };
@@ -236,7 +240,7 @@ static void finish_batch(const map *m, const tile_batch *b, int width)
             map_finish_unit(m, &b->all[n], width);
 }
 
-/* The elements before a row's first boundary of vectors and behind the last one, those that lie in this tile: one by one. */
+/* The elements before a row's first boundary of vectors and behind the last, those that lie in this tile: singly. */
 static void finish_edges(const map *m)
 {
     const map_config *c = &m->k->config;

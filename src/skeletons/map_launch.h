@@ -5,8 +5,8 @@
 #include "skeletons/map.h"
 
 /*
- * A problem as the skeleton sees it, the operator's view of its desc: the simplified shape; inputs, types, scalars and expr of the
- * kernel, whose other choices are open.
+ * A problem as the skeleton sees it, the operator's view of its desc: the simplified shape; inputs, types, scalars and
+ * expr of the kernel, whose other choices are open.
  */
 typedef struct map_problem {
     const char *op; // the operator's name, for sentences
@@ -24,8 +24,8 @@ ckl_status map_admit_config(const void *problem, const ckl_device_info *device, 
 ckl_status map_launch(const ckl_plan *plan, const void *const *pointers, ckl_stream stream);
 
 /*
- * Defines `implementations` of an operator, whose kernels describe_kernel(config, kernel) describes. The file has defined
- * pointers_of(args, pointers), which lists those of the inputs, then the output.
+ * Defines `implementations` of an operator, whose kernels describe_kernel(config, kernel) describes. The file has
+ * defined pointers_of(args, pointers), which lists those of the inputs, then the output.
  */
 #define MAP_IMPLEMENTATIONS(describe_kernel)                                                                           \
     static ckl_status launch(const ckl_plan *plan, const void *args, ckl_stream stream)                                \

@@ -1,6 +1,6 @@
 /*
- * map_rows.c - element-wise kernels over rows that start anywhere (row.h): vectors lie between the 16-byte boundaries of the
- * output's rows; those of inputs that lie out of phase with them are cut out of two.
+ * map_rows.c - element-wise kernels over rows that start anywhere (row.h): vectors lie between the 16-byte boundaries
+ * of the output's rows; those of inputs that lie out of phase with them are cut out of two.
  */
 #include "skeletons/map_rows.h"
 
@@ -50,9 +50,9 @@ static int out_of_phase(const map_kernel *k, const map_shape *s, int vec)
 }
 
 /*
- * The threads and steps that cost a row least: places for its vectors, those that stay idle too, and the start of each CTA,
- * as much as some hundred vectors of three operands. 11384 rows of 3456 bf16 in 7 CTAs of 64 threads each take 97 us,
- * in one of 256 55 us. Rows of a warp's length share a CTA. Each SM should have two CTAs.
+ * The threads and steps that cost a row least: places for its vectors, those that stay idle too, and the start of each
+ * CTA, as much as some hundred vectors of three operands. 11384 rows of 3456 bf16 in 7 CTAs of 64 threads each take 97
+ * us, in one of 256 55 us. Rows of a warp's length share a CTA. Each SM should have two CTAs.
  */
 static void share_out(map_config *c, int64_t vectors, int64_t rows, const ckl_device_info *device)
 {
@@ -92,7 +92,8 @@ static int ragged_operands(const map_kernel *k, const map_shape *s, int vec)
 
 /*
  * f32 elements one by one are lines of a warp already. Vectors pay where two operands or more are ragged: x+y of
- * 2976x1328 with both inputs odd takes 14.6 us by elements and 12.8 by vectors, 1024x14336 with one of them 41.6 and 43.5.
+ * 2976x1328 with both inputs odd takes 14.6 us by elements and 12.8 by vectors, 1024x14336 with one of them 41.6 and
+ * 43.5.
  */
 static bool pays(const map_kernel *k, const map_shape *s, int vec)
 {

@@ -122,7 +122,10 @@ static bool lies_side_by_side(const map_shape *s, int operand, int vec)
     return true;
 }
 
-/* Of crossed problems: do rows of the others, longer than two vectors, all begin where the output's do between two boundaries? */
+/*
+ * Of crossed problems: do rows of the others, longer than two vectors, all begin where the output's do between two
+ * boundaries?
+ */
 static bool begins_alike(const map_shape *s, const map_config *c, int vec)
 {
     enum { WORD_BYTES = 4 }; // which a vector of any type fills
@@ -252,8 +255,8 @@ static int64_t widest_bytes(const map_kernel *k)
 enum { BOUNDED_INPUTS_MAX = 2, BOUNDED_STEPS_MAX = 2, THREADS_PER_SM = 1024, THREADS_PER_SM_MAX = 2048 };
 
 /*
- * Inputs to prefetch to L2: what memory brings while a launch begins. Of more, most CTAs come when the kernel before has ended, and ask for
- * what they load at once: gelu(x)*y of 104x51072 f16, 20 MB, takes 10.0 us with and 8.8 without.
+ * Inputs to prefetch to L2: what memory brings while a launch begins. Of more, most CTAs come when the kernel before
+ * has ended, and ask for what they load at once: gelu(x)*y of 104x51072 f16, 20 MB, takes 10.0 us with and 8.8 without.
  */
 enum { PREFETCHED_BYTES = 12 << 20 };
 
@@ -291,9 +294,9 @@ static bool has_short_vectors(const map_kernel *k)
 
 /*
  * Vectors of a thread. One is fastest for one input, while CTAs need not start faster than about one a nanosecond: relu
- * of 2^28 bf16 takes 255 us, with two or four vectors 261. Where types differ, a vector of one is half of the other's: a cast of
- * 2^28 f32 to bf16 takes 375.0 us with one, 369.3 with two. Several inputs take two if CTAs come in waves (2975088 bf16 added take 6.36 us
- * with two, 5.25 with one), and so do elements of what is constant along rows
+ * of 2^28 bf16 takes 255 us, with two or four vectors 261. Where types differ, a vector of one is half of the other's:
+ * a cast of 2^28 f32 to bf16 takes 375.0 us with one, 369.3 with two. Several inputs take two if CTAs come in waves
+ * (2975088 bf16 added take 6.36 us with two, 5.25 with one), and so do elements of what is constant along rows
  * that vectors cross: x*s+b of 128x109x25x25 f32, s and b of the channels, 19.2 us with one and 18.4 with two.
  */
 static int steps_for(const map_kernel *k)
@@ -323,7 +326,10 @@ static bool has_repeated_row(const map_kernel *k, const map_shape *s)
     return repeated;
 }
 
-/* The longest vectors that lie in rows, or cross their ends, or begin at boundaries of crossed rows. `few`: each CTA has a tile at once. */
+/*
+ * The longest vectors that lie in rows, or cross their ends, or begin at boundaries of crossed rows. `few`: each CTA
+ * has a tile at once.
+ */
 static void choose_vectors(map_kernel *k, const map_shape *s, bool few)
 {
     map_config *c = &k->config;
@@ -356,7 +362,10 @@ static void choose_tile(map_kernel *k, const map_shape *s, bool few, const ckl_d
         c->threads = (int)min_i64(c->threads, crossed_threads_max(c));
 }
 
-/* By bulk copies, or by each thread where there are none: gelu(x+b) of 104x3584 f32, a row that comes again, 1.86 and 1.74 us. */
+/*
+ * By bulk copies, or by each thread where there are none: gelu(x+b) of 104x3584 f32, a row that comes again, 1.86 and
+ * 1.74 us.
+ */
 static int prefetch_for(const map_kernel *k, const map_shape *s, bool few)
 {
     const map_config *c = &k->config;

@@ -1,4 +1,4 @@
-/* map_unit.h - what the files of element-wise kernels share while a kernel is described: operands, addresses, vectors. */
+/* map_unit.h - what the files of element-wise kernels share while they describe: operands, addresses, vectors. */
 #pragma once
 
 #include "cute/kernel.h"
@@ -49,8 +49,8 @@ tensor map_vector_of(const map *m, int operand, const val *at, int width);
 int map_align_of(const map *m, int operand, int width);
 
 /*
- * The vector from element `number` on, which is at these coordinates; of crossed ones whose rows begin anywhere, if it exists.
- * Crossed operands are read from the tile when it is finished: f is computed and stored.
+ * The vector from element `number` on, which is at these coordinates; of crossed ones whose rows begin anywhere, if it
+ * exists. Crossed operands are read from the tile when it is finished: f is computed and stored.
  */
 map_unit map_load_unit(const map *m, val number, const val *at, val exists, int width);
 void map_finish_unit(const map *m, const map_unit *u, int width);
@@ -58,7 +58,10 @@ void map_finish_unit(const map *m, const map_unit *u, int width);
 /* Asks L2 for what map_load_unit() loads; crossed operands come by tiles. */
 void map_prefetch_unit(const map *m, val number, const val *at);
 
-/* Does this thread ask for a line of memory? Of `together` neighbours, whose elements of so many bytes may share one, the first does. */
+/*
+ * Does this thread ask for a line of memory? Of `together` neighbours, whose elements of so many bytes may share one,
+ * the first does.
+ */
 val map_asks(int together, int bytes);
 
 /* map_crossed.c: the tile of a CTA; elements of a row of it, from `column` on. */

@@ -1,9 +1,10 @@
 /*
- * row.h - rows of a matrix split over lanes, warps, CTAs and clusters: the skeleton of softmax, cross-entropy and the norms.
+ * row.h - rows of a matrix split over lanes, warps, CTAs and clusters: the skeleton of softmax, cross-entropy and the
+ * norms.
  *
  * A row lives in the registers of the threads that share it: neighbouring threads take neighbouring vectors, and each
- * thread takes as many as its split says. Short rows get a few lanes (several rows a warp), longer ones a CTA, the longest
- * a cluster. The kernel then reads like this:
+ * thread takes as many as its split says. Short rows get a few lanes (several rows a warp), longer ones a CTA, the
+ * longest a cluster. The kernel then reads like this:
  *
  *     row_place p = row_here(&split, rows, cols);
  *     tensor tXgX = row_of_matrix(&split, &p, x, dtype, ldx), tYgY = ...;   // (VEC,STEPS)
@@ -23,7 +24,8 @@
 /*
  * How a row is split over threads. A kernel's config has row_split split, and ROW_SPLIT(FIELD_NESTED, (config, split))
  * among its fields. threads: a multiple of 32. row_threads: a power of two up to 32, or a multiple of 32 that divides
- * threads; only if it is all of them may a cluster share a row. exact: no access of an existing row needs a predicate. ragged: see row_spans.
+ * threads; only if it is all of them may a cluster share a row. exact: no access of an existing row needs a predicate.
+ * ragged: see row_spans.
  */
 #define ROW_SPLIT(X, owner)                                                                                      \
     X(owner, int, threads, "128", "128 256 512 1024", "threads of a CTA")                                        \
@@ -49,31 +51,34 @@ int64_t row_split_registers(const row_split *s, ckl_dtype dtype);
 /* Elements of 16 bytes: the vector of a ragged row. */
 int row_vec_full(ckl_dtype dtype);
 
-/* The widest vector in elements, up to 16 bytes, that divides rows of `cols` elements and, of several, their pitches. */
+/* The widest vector in elements, up to 16 bytes, that divides rows of `cols` elements and, if several, pitches. */
 int row_vec(ckl_dtype dtype, int64_t rows, int64_t cols, int64_t ldx, int64_t ldy);
 
 /*
- * A split for rows of `cols` elements in vectors of `vec`: the fewest threads whose fragments take `registers` registers per
- * tensor or less; if even cluster_max CTAs of 512 threads do not reach that, up to 2 * registers. Of f32 more, if none of them is idle, until
- * an access is a line of memory: softmax of 117760x64 20.7 us by two lanes, 16.4 by four, 15.7 by eight. False: too long.
+ * A split for rows of `cols` elements in vectors of `vec`: the fewest threads whose fragments take `registers`
+ * registers per tensor or less; if even cluster_max CTAs of 512 threads do not reach that, up to 2 * registers. Of f32
+ * more, if none of them is idle, until an access is a line of memory: softmax of 117760x64 20.7 us by two lanes, 16.4
+ * by four, 15.7 by eight. False: too long.
  */
 bool row_split_choose(int64_t cols, int vec, ckl_dtype dtype, int registers, int cluster_max, row_split *s);
 
 /*
- * The same lanes in larger CTAs, where many short rows of so many tensors would spend their time on starting CTAs: 1.2 ns each on an
- * H200. Cross-entropy of 60032x520 f32, which only reads, 36.8 us by 64 threads, 30.3 by 256; softmax of 28672x5 f32 2.5 and 1.5.
+ * The same lanes in larger CTAs, where many short rows of so many tensors would spend their time on starting CTAs: 1.2
+ * ns each on an H200. Cross-entropy of 60032x520 f32, which only reads, 36.8 us by 64 threads, 30.3 by 256; softmax of
+ * 28672x5 f32 2.5 and 1.5.
  */
 void row_split_widen(row_split *s, int64_t rows, int64_t cols, ckl_dtype dtype, int tensors,
                      const ckl_device_info *device);
 
 /*
- * Half the threads of a CTA that has one row, down to threads_min, with more vectors each, where that leaves fewer idle in the last step:
- * 4992 elements of 16 bits are 2.4 steps of 256 threads and 4.9 of 128, layer norm of 8576 rows takes 57.4 and 51.8 us on an H200.
- * Likewise of 512 threads, of which one or two CTAs fit an SM: layer norm of 2048x12288 35.4 and 32.9, softmax of 4096x11008 50.3 and 44.3.
+ * Half the threads of a CTA that has one row, down to threads_min, with more vectors each, where that leaves fewer idle
+ * in the last step: 4992 elements of 16 bits are 2.4 steps of 256 threads and 4.9 of 128, layer norm of 8576 rows takes
+ * 57.4 and 51.8 us on an H200. Likewise of 512 threads, of which one or two CTAs fit an SM: layer norm of 2048x12288
+ * 35.4 and 32.9, softmax of 4096x11008 50.3 and 44.3.
  */
 void row_split_halve(int64_t cols, int threads_min, row_split *s);
 
-/* May a kernel have this split for rows of `cols` elements? The sentence opens with `what`: "softmax row: threads=33 ...". */
+/* May a kernel have this split for rows of `cols` elements? Sentences open with `what`: "softmax row: threads=33". */
 ckl_status row_split_admit(const char *what, const row_split *s, int64_t cols, ckl_dtype dtype,
                            const ckl_device_info *device);
 
@@ -86,7 +91,10 @@ bool row_split_choose_ragged(int64_t cols, ckl_dtype dtype, int registers, int c
 /* The same split by single elements: for pointers that are not aligned to a vector. */
 row_split row_split_scalar(const row_split *s);
 
-/* The same threads for rows that start anywhere: ragged if the split has vectors of 16 bytes and threads enough, else scalar. */
+/*
+ * The same threads for rows that start anywhere: ragged if the split has vectors of 16 bytes and threads enough, else
+ * scalar.
+ */
 row_split row_split_anywhere(const row_split *s, ckl_dtype dtype);
 
 /*
@@ -121,7 +129,7 @@ row_place row_place_in(const row_place *p, val row);
 /* The same thread in another row, which may not exist. */
 row_place row_place_at(const row_place *p, val row);
 
-/* The same thread in the tile of the row that begins at element `start`: rows longer than a split are taken tile by tile. */
+/* The same thread in the tile of the row that begins at element `start`: longer rows than a split are tiled. */
 row_place row_from(const row_place *p, val start);
 
 /* The same thread with `steps` of its vectors, from number `begin` on; for a split of so many steps. */
@@ -160,16 +168,19 @@ row_spans row_spans_of(const row_split *s, const row_place *p, val pointer, ckl_
 /* May this warp have elements of a ragged row's ends? Others skip the instructions. */
 val row_may_have_ends(const row_split *s);
 
-/* This thread's partition of row p->row of a matrix whose rows start ld elements apart, or of a vector that all rows use. */
+/* This thread's partition of row p->row of a matrix whose rows begin ld elements apart, or of a vector of all rows. */
 tensor row_of_matrix(const row_split *s, const row_place *p, val pointer, ckl_dtype dtype, val ld); // (VEC,STEPS)
 tensor row_vector(const row_split *s, const row_place *p, val pointer, ckl_dtype dtype);            // (VEC,STEPS)
 
-/* Between memory and registers (of the memory's type or f32); past the end of the row: `fill`, and nothing is stored. */
+/* Between memory and registers (of the memory's type or f32); past the row's end: `fill`, and nothing is stored. */
 void row_load(const row_split *s, const row_place *p, tensor from, tensor to, double fill);
 tensor row_fetch(const row_split *s, const row_place *p, tensor from, double fill); // into registers of the same type
 void row_load_anywhere(const row_split *s, const row_place *p, tensor from, tensor to, double fill);
 
-/* The thread's part of a vector that all rows use, in registers of its type, filled with 0: ragged rows lie out of phase with it. */
+/*
+ * The thread's part of a vector that all rows use, in registers of its type, filled with 0: ragged rows lie out of
+ * phase with it.
+ */
 tensor row_fetch_vector(const row_split *s, const row_place *p, val pointer, ckl_dtype dtype); // (VEC,STEPS)
 
 /*
@@ -186,8 +197,8 @@ row_cut *row_issue_cut(const row_split *s, const row_place *p, val is_outer, ten
 void row_finish_cut(const row_cut *r, tensor to);
 
 /*
- * The same vectors of several rows in shared memory, from[i] the address of this thread's first one in row i less `past`
- * bytes, a multiple of 16. past is the same for all rows and threads.
+ * The same vectors of several rows in shared memory, from[i] the address of this thread's first one in row i less
+ * `past` bytes, a multiple of 16. past is the same for all rows and threads.
  */
 void row_load_cut_shared(const row_split *s, const row_place *p, const val *from, int count, val past, tensor *to,
                          double fill);

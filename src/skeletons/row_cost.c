@@ -34,10 +34,10 @@ bool row_split_candidate(int64_t cols, ckl_dtype dtype, int vec, int i, row_spli
 }
 
 /*
- * On an H200, where a candidate promised a tenth less time than the rules' choice: of 75 problems 67 are within these bounds
- * but the first; 64 of them were faster, three up to 4 % slower; of the other eight seven were slower, by up to 1.47.
- * Single elements: 119552x3 in bf16 by four threads a row took 1.9 of the time of one (bench/notes/measuring.md). Long rows by those
- * of 16 bits: RMS norm of 512x22709 f16 27.1 us, 18.1 by vectors.
+ * On an H200, where a candidate promised a tenth less time than the rules' choice: of 75 problems 67 are within these
+ * bounds but the first; 64 of them were faster, three up to 4 % slower; of the other eight seven were slower, by up to
+ * 1.47. Single elements: 119552x3 in bf16 by four threads a row took 1.9 of the time of one (bench/notes/measuring.md).
+ * Long rows by those of 16 bits: RMS norm of 512x22709 f16 27.1 us, 18.1 by vectors.
  */
 bool row_split_is_trusted(const row_split *s, ckl_dtype dtype)
 {
@@ -49,9 +49,9 @@ bool row_split_is_trusted(const row_split *s, ckl_dtype dtype)
 }
 
 /*
- * Sectors that are moved, of those that rows have. Where f32 rows begin within a sector, short runs of lanes share their ends with the
- * next ones, which come some accesses later: 65536x60 takes 15.8, 11.1 and 8.8 us by runs of 32, 64 and 128 bytes. Rows of few
- * accesses do not show it, nor do those of 16 bits.
+ * Sectors that are moved, of those that rows have. Where f32 rows begin within a sector, short runs of lanes share
+ * their ends with the next ones, which come some accesses later: 65536x60 takes 15.8, 11.1 and 8.8 us by runs of 32, 64
+ * and 128 bytes. Rows of few accesses do not show it, nor do those of 16 bits.
  */
 static double sectors(const row_work *w, const row_split *s)
 {

@@ -143,8 +143,8 @@ static val drawn_row(const row_pipeline *s, val fetch)
 }
 
 /*
- * A cluster's first row is its own. A ring that holds a row has room for it: it is loaded before the first number is fetched, a round
- * trip to L2.
+ * A cluster's first row is its own. A ring that holds a row has room for it: it is loaded before the first number is
+ * fetched, a round trip to L2.
  */
 static void produce_dynamic(const row_pipeline *s, pipeline_state *at)
 {
@@ -278,8 +278,8 @@ static void free_stage(const row_pipeline *s, const pipeline_state *at)
 }
 
 /*
- * This thread's partitions of all inputs in the stage, each vector cut out of two. The address is computed by hand: a vector
- * begins anywhere, so no layout of elements has it, only one of the aligned 16 bytes that the two halves lie in.
+ * This thread's partitions of all inputs in the stage, each vector cut out of two. The address is computed by hand: a
+ * vector begins anywhere, so no layout of elements has it, only one of the aligned 16 bytes that the two halves lie in.
  */
 static void load_cut_inputs(const pass *v, const row_place *p, tensor *rX)
 {

@@ -1,11 +1,11 @@
 /*
  * row_pipeline.h - rows that flow through shared memory: the skeleton of kernels whose rows are too long for registers.
  *
- * A CTA, or a cluster of CTAs, stays on its SM and takes rows one after another. One warp, the producer, copies chunks of the
- * rows into a ring of stages by bulk copies. It runs ahead until the ring is full, past the end of a row, so that the memory
- * is busy while the other threads, the consumers, reduce and store. The consumers pass over a row twice, chunk by chunk: the
- * first pass finds its sums, the second one computes its result. Between the passes the row stays in the ring or in
- * registers. docs/row-pipeline.md has a drawing. A kernel reads like this:
+ * A CTA, or a cluster of CTAs, stays on its SM and takes rows one after another. One warp, the producer, copies chunks
+ * of the rows into a ring of stages by bulk copies. It runs ahead until the ring is full, past the end of a row, so
+ * that the memory is busy while the other threads, the consumers, reduce and store. The consumers pass over a row
+ * twice, chunk by chunk: the first pass finds its sums, the second one computes its result. Between the passes the row
+ * stays in the ring or in registers. docs/row-pipeline.md has a drawing. A kernel reads like this:
  *
  *     static void first(row_pipeline *s, val row, void *user) {
  *         row_pipeline_first_pass(s, row, add_up, user);       // calls add_up(&span, chunk, rX, user) for each chunk
@@ -19,8 +19,9 @@
  *     row_pipeline_run(&s, &(row_passes){ first, carry, second }, &state);
  *     row_pipeline_end(&s);
  *
- * A ring with room for two rows allows `lookahead`: the first pass over the next row comes before the second pass over this
- * one. The reduction of a row then travels through the cluster while another row is at work, and no thread waits for it.
+ * A ring with room for two rows allows `lookahead`: the first pass over the next row comes before the second pass over
+ * this one. The reduction of a row then travels through the cluster while another row is at work, and no thread waits
+ * for it.
  */
 #pragma once
 
@@ -58,8 +59,9 @@ typedef struct row_flow {
 } row_flow;
 
 /*
- * How a row is split over CTAs, stages and threads. residence: of row_residence. lookahead needs ROW_IN_RING and room for two rows.
- * chunks: a kernel may keep registers for each. cut: a chunk comes from the 16-byte boundary before its first column.
+ * How a row is split over CTAs, stages and threads. residence: of row_residence. lookahead needs ROW_IN_RING and room
+ * for two rows. chunks: a kernel may keep registers for each. cut: a chunk comes from the 16-byte boundary before its
+ * first column.
  */
 typedef struct row_pipeline_split {
     row_split chunk; // over the consumers of one CTA: row_threads is threads, cluster is 1
@@ -71,16 +73,16 @@ typedef struct row_pipeline_split {
 row_pipeline_split row_pipeline_split_of(const row_split *split, const row_flow *flow);
 void row_pipeline_config(const row_pipeline_split *s, row_split *split, row_flow *flow);
 
-/* A chunk of one input: its elements, its bytes, its room in a stage. Vectors that are cut begin and end inside of others. */
+/* A chunk of one input: elements, bytes, room in a stage. Vectors that are cut begin and end inside of others. */
 int64_t row_pipeline_chunk_cols(const row_pipeline_split *s);
 int64_t row_pipeline_chunk_bytes(const row_pipeline_split *s, ckl_dtype dtype);
 int64_t row_pipeline_slot_bytes(const row_pipeline_split *s, ckl_dtype dtype);
 
 /*
  * Slots of the scheduler: rows that are fetched and not yet done. Each row in the ring has a stage at least; the
- * producer holds one more, waiting for room, and has fetched the next. A row of one chunk that is in registers has left the
- * ring. While the oldest is at work, every CTA of the cluster has sent the sums of the row before it, and so has read that
- * row's slot.
+ * producer holds one more, waiting for room, and has fetched the next. A row of one chunk that is in registers has left
+ * the ring. While the oldest is at work, every CTA of the cluster has sent the sums of the row before it, and so has
+ * read that row's slot.
  */
 int row_pipeline_fetched_max(const row_pipeline_split *s);
 
@@ -96,11 +98,12 @@ int64_t row_pipeline_chunks(const row_pipeline_split *s, int64_t cols);
 
 /*
  * A split for `rows` rows of `cols` elements; ragged: they start anywhere. A chunk is 16 KiB of all inputs. The cluster
- * grows until a CTA has at most four chunks of a row; the ring holds half as many again. Sums of four CTAs or more travel
- * long: then rows look ahead if the ring holds two, as of twice four CTAs it does; or the cluster has half as many, or smaller chunks, if
- * that leaves the busiest CTA less; of two CTAs smaller chunks, if much less, and other threads likewise. Few rows have larger clusters
- * that look ahead; sixteen CTAs leave SMs of a GPC without one (1024x200064 in bf16 253 us, 223 by eight that do not look ahead).
- * bench/notes/norm.md has the figures. False: rows fit no ring.
+ * grows until a CTA has at most four chunks of a row; the ring holds half as many again. Sums of four CTAs or more
+ * travel long: then rows look ahead if the ring holds two, as of twice four CTAs it does; or the cluster has half as
+ * many, or smaller chunks, if that leaves the busiest CTA less; of two CTAs smaller chunks, if much less, and other
+ * threads likewise. Few rows have larger clusters that look ahead; sixteen CTAs leave SMs of a GPC without one
+ * (1024x200064 in bf16 253 us, 223 by eight that do not look ahead). bench/notes/norm.md has the figures. False: rows
+ * fit no ring.
  */
 bool row_pipeline_choose(int64_t rows, int64_t cols, bool ragged, ckl_dtype dtype, int inputs,
                          const ckl_device_info *device, row_pipeline_split *split);
@@ -109,8 +112,8 @@ bool row_pipeline_choose(int64_t rows, int64_t cols, bool ragged, ckl_dtype dtyp
 int row_pipeline_cluster_max(const ckl_device_info *device);
 
 /*
- * May a kernel have this split for rows of `cols` elements? Unless the split is ragged they must be multiples of 16 bytes long
- * and, unless it is cut, start at them. The first row does.
+ * May a kernel have this split for rows of `cols` elements? Unless the split is ragged they must be multiples of 16
+ * bytes long and, unless it is cut, start at them. The first row does.
  */
 ckl_status row_pipeline_admit(const char *what, const row_pipeline_split *s, int64_t cols, ckl_dtype dtype, int inputs,
                               int values, const ckl_device_info *device);
@@ -150,8 +153,8 @@ typedef struct row_pipeline {
 
 /*
  * Describes set-up and producer. What follows, up to row_pipeline_end(), runs on the consumers. values: of the largest
- * reduction. counter: the address of the scheduler's counter (dynamic_scheduler.h), for at most 2^31 rows and no more clusters than
- * rows; the constant 0 for a static schedule, which gives a cluster the same rows in every run.
+ * reduction. counter: the address of the scheduler's counter (dynamic_scheduler.h), for at most 2^31 rows and no more
+ * clusters than rows; the constant 0 for a static schedule, which gives a cluster the same rows in every run.
  */
 row_pipeline row_pipeline_begin(const row_pipeline_split *split, ckl_dtype dtype, const row_pipeline_input *inputs,
                                 int input_count, int values, val rows, val cols, val counter);
@@ -168,8 +171,9 @@ row_span row_pipeline_columns(const row_pipeline *s, int chunk);
 
 /*
  * What a kernel does with each row. first() ends with row_pipeline_reduce_begin(), second() begins with
- * row_pipeline_reduce_end(). With lookahead, first() of the next row runs before second() of this row, so that what first()
- * leaves for second() needs two places: carry() copies it from the one to the other, after second() of the row before.
+ * row_pipeline_reduce_end(). With lookahead, first() of the next row runs before second() of this row, so that what
+ * first() leaves for second() needs two places: carry() copies it from the one to the other, after second() of the row
+ * before.
  */
 typedef struct row_passes {
     void (*first)(row_pipeline *s, val row, void *user); // s->row is `row`, s->next the one after it
@@ -181,11 +185,11 @@ typedef struct row_passes {
 void row_pipeline_run(row_pipeline *s, const row_passes *passes, void *user);
 
 /*
- * One pass over the chunks that this CTA has of a row. rX[i], (VEC,STEPS) registers of the dtype, is this thread's partition of
- * the chunk of input i, with `fill` past the end of the row. span is this thread's, for row_of_matrix(), row_load() and row_store().
- * chunk is its number if passes are unrolled, else 0. Unrolled passes visit chunks past the end of a row too, unless
- * split.chunk.exact says that there are none. The elements at the ends of a ragged row come last, as chunk split.chunks; they
- * are loaded from global memory, in each pass.
+ * One pass over the chunks that this CTA has of a row. rX[i], (VEC,STEPS) registers of the dtype, is this thread's
+ * partition of the chunk of input i, with `fill` past the end of the row. span is this thread's, for row_of_matrix(),
+ * row_load() and row_store(). chunk is its number if passes are unrolled, else 0. Unrolled passes visit chunks past the
+ * end of a row too, unless split.chunk.exact says that there are none. The elements at the ends of a ragged row come
+ * last, as chunk split.chunks; they are loaded from global memory, in each pass.
  */
 typedef void row_visit(const row_span *span, int chunk, const tensor *rX, void *user);
 void row_pipeline_first_pass(row_pipeline *s, val row, row_visit *visit, void *user);

@@ -82,7 +82,10 @@ static bool fits_ring(const row_pipeline_split *s, int64_t cols, ckl_dtype dtype
     return (s->lookahead ? 2 : 1) * row <= RING_BYTES;
 }
 
-/* Are rows fewer than two for each cluster, if an SM holds two CTAs? Then nothing overlaps a cluster's loads and stores. */
+/*
+ * Are rows fewer than two for each cluster, if an SM holds two CTAs? Then nothing overlaps a cluster's loads and
+ * stores.
+ */
 static bool are_few(int64_t rows, int cluster, const ckl_device_info *device)
 {
     enum { ROWS = 2, RESIDENT = 2 };
@@ -109,8 +112,8 @@ static row_pipeline_split balanced_much(row_pipeline_split s, int64_t cols, ckl_
 }
 
 /*
- * Other threads, where that saves a tenth of the work: layer norm 197x41424 f32 25.6 us by 2.5 chunks of 256 threads a CTA, 23.6 by three of
- * 288. Chunks of one CTA do not become smaller. Each CTA must have one.
+ * Other threads, where that saves a tenth of the work: layer norm 197x41424 f32 25.6 us by 2.5 chunks of 256 threads a
+ * CTA, 23.6 by three of 288. Chunks of one CTA do not become smaller. Each CTA must have one.
  */
 static row_pipeline_split with_fitting_threads(row_pipeline_split s, int64_t cols, ckl_dtype dtype, int inputs)
 {

@@ -98,8 +98,9 @@ val attention_backward_is_over(const backward_kernel *k, const backward_walk *w)
 void attention_backward_advance(const backward_kernel *k, backward_walk *w);
 
 /*
- * The stats of a query: -lse in units of log2, -inf where it has no weights, and delta = dout * o. Of the stats_rows rows,
- * i64, those past the last query have no weights. Of all heads, (ROWS,STATS,HEADS), or of a head of Q, (ROWS,STATS).
+ * The stats of a query: -lse in units of log2, -inf where it has no weights, and delta = dout * o. Of the stats_rows
+ * rows, i64, those past the last query have no weights. Of all heads, (ROWS,STATS,HEADS), or of a head of Q,
+ * (ROWS,STATS).
  */
 tensor attention_backward_all_stats(const attention_values *p, val stats_rows);
 tensor attention_backward_stats_of(const backward_kernel *k, val head);

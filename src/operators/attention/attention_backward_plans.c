@@ -73,8 +73,8 @@ enum {
 static const int64_t SECTION_BYTES = 32 << 20;
 
 /*
- * Tokens of a block whose scores, slopes and rounded copies fit the registers beside sums of so many columns. Of keys the copies
- * of the block before are there, too.
+ * Tokens of a block whose scores, slopes and rounded copies fit the registers beside sums of so many columns. Of keys
+ * the copies of the block before are there, too.
  */
 static int block_for(const ckl_attention_desc *d, int64_t columns, bool of_keys)
 {

@@ -1,6 +1,6 @@
 /*
- * attention_chunks.h - heads as chunks of columns: in shared memory, as boxes of TMA, as operands and results of products
- * on tensor cores.
+ * attention_chunks.h - heads as chunks of columns: in shared memory, as boxes of TMA, as operands and results of
+ * products on tensor cores.
  */
 #pragma once
 
@@ -18,7 +18,10 @@ typedef struct columns {
 columns attention_columns_of(int d);
 int64_t attention_columns_bytes(columns c, int rows);
 
-/* COUNT tiles, one behind the other or `next` elements apart, each chunk as TMA writes and wgmma reads it: (ROWS,CHUNK,CHUNKS,COUNT) */
+/*
+ * COUNT tiles, one behind the other or `next` elements apart, each chunk as TMA writes and wgmma reads it:
+ * (ROWS,CHUNK,CHUNKS,COUNT)
+ */
 layout attention_chunks_layout(ckl_dtype dtype, columns c, int rows, int count);
 layout attention_chunks_apart(ckl_dtype dtype, columns c, int rows, int count, int64_t next);
 tensor attention_chunks(const char *name, ckl_dtype dtype, columns c, int rows, int count); // in memory of their own
@@ -27,10 +30,10 @@ tensor attention_chunks(const char *name, ckl_dtype dtype, columns c, int rows, 
 tensor attention_transposed_chunks(tensor sV, columns c);
 
 /*
- * A TMA copy of boxes of `rows` tokens of one head. Of a ragged problem its map is (D,WINDOW,HEADS,TOKENS+1,WINDOW+1) in
- * place of (D,TOKENS,HEADS,BATCH). With coordinates (d, i, h, end, WINDOW) it is at token end + i - WINDOW, so that a
- * box ends where a sequence does: past it reads are zeros and nothing is stored. The last mode takes WINDOW rows off, by
- * a stride that makes addresses wrap, as Triton's ragged descriptors do (triton/tools/ragged_tma.py).
+ * A TMA copy of boxes of `rows` tokens of one head. Of a ragged problem its map is (D,WINDOW,HEADS,TOKENS+1,WINDOW+1)
+ * in place of (D,TOKENS,HEADS,BATCH). With coordinates (d, i, h, end, WINDOW) it is at token end + i - WINDOW, so that
+ * a box ends where a sequence does: past it reads are zeros and nothing is stored. The last mode takes WINDOW rows off,
+ * by a stride that makes addresses wrap, as Triton's ragged descriptors do (triton/tools/ragged_tma.py).
  */
 tma_copy attention_make_tma(val map, const attention_form *form, columns c, int rows);
 
@@ -51,7 +54,7 @@ tile_box attention_box_of(bool ragged, val begin, val tokens, val row, const til
 /* For one thread: loads a tile (ROWS,CHUNK,CHUNKS) from there, chunk by chunk. */
 void attention_load_chunks(const tma_copy *tma, tensor sTile, const tile_box *at, val barrier);
 
-/* One warpgroup's wgmma over 64 x n; sources: SS, or RS for A in registers. And mma.sync of warps that share the rows. */
+/* One warpgroup's wgmma over 64 x n; sources: SS, or RS for A in registers. And mma.sync of warps that share rows. */
 tiled_mma attention_warpgroup_mma(ckl_dtype dtype, int n, const char *sources);
 tiled_mma attention_warps_mma(ckl_dtype dtype, int warps);
 
@@ -72,5 +75,5 @@ void attention_issue_scores(const tiled_mma *mma, const score_operands *of, val 
 /* For a warpgroup: rounds accumulators, from column `first` on, into a tile (ROWS,CHUNK,CHUNKS). */
 void attention_store_chunks(tensor acc, int first, tensor sTile, columns n);
 
-/* out += weights * V by mma.sync of a CTA or of each warp, 16 keys and a subtile of the columns at a time. sVt: (DV,BN) */
+/* out += weights * V by mma.sync of a CTA or of each warp, 16 keys and a subtile of columns at a time. sVt: (DV,BN) */
 void attention_multiply_values(const tiled_mma *mma, tensor weights, tensor sVt, columns dv, bool by_warp, tensor out);

@@ -1,4 +1,4 @@
-/* attention_config.h - the fields of a problem, the compile-time choices of attention's kernels, and their parameters. */
+/* attention_config.h - the fields of a problem, the compile-time choices of attention's kernels, their parameters. */
 #pragma once
 
 #include "base/fields.h"
@@ -254,7 +254,10 @@ typedef struct attention_sm90_backward_config {
     ATTENTION_BACKWARD_CONFIG(FIELD_MEMBER, )
 } attention_sm90_backward_config;
 
-/* The kernels, in the order of their launches: stats of queries, tiles of keys, of queries, sinks, tiles of keys for dV alone. */
+/*
+ * The kernels, in the order of their launches: stats of queries, tiles of keys, of queries, sinks, tiles of keys for dV
+ * alone.
+ */
 enum { BACKWARD_STATS, BACKWARD_KEYS, BACKWARD_QUERIES, BACKWARD_SINKS, BACKWARD_VALUES, BACKWARD_KERNELS };
 
 enum { ATTENTION_STATS_QUERIES = 16 }; // of a CTA that makes stats: every block has a multiple of them

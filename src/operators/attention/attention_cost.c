@@ -1,7 +1,7 @@
 /*
- * attention_cost.c - predicted times. Of the Hopper kernels: products and exponentials of the blocks that their tiles see.
- * Rates are those that long problems reached on an H200 (bench/notes/attention.md), so the waits within a block are in
- * them.
+ * attention_cost.c - predicted times. Of the Hopper kernels: products and exponentials of the blocks that their tiles
+ * see. Rates are those that long problems reached on an H200 (bench/notes/attention.md), so the waits within a block
+ * are in them.
  */
 #include <math.h>
 

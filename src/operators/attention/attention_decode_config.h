@@ -112,7 +112,10 @@ typedef struct attention_decode_naive_config {
 
 void attention_decode_naive(const void *config, int kernel);
 
-/* e4m3 from and to f32 by integer arithmetic (attention_decode_e4m3.c). A NaN gives 480; f32 is rounded to nearest even up to 448. */
+/*
+ * e4m3 from and to f32 by integer arithmetic (attention_decode_e4m3.c). A NaN gives 480; f32 is rounded to nearest even
+ * up to 448.
+ */
 val attention_f32_of_e4m3(val byte);
 val attention_e4m3_of_f32(val x);
 
@@ -157,7 +160,7 @@ static inline int attention_decode_rings(const attention_decode_sm80_config *c)
 
 int64_t attention_decode_sm80_smem(const attention_decode_sm80_config *config);
 
-/* Quads of columns of O, of one row, that a thread adds if the threads take all of them at once; 0: there are too many. */
+/* Quads of columns of O, of one row, that a thread adds if the threads take all at once; 0: there are too many. */
 int attention_decode_quads(const attention_decode_form *form, int rows, int threads);
 
 void attention_decode_sm80(const void *config, int kernel);

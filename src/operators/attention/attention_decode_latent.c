@@ -2,13 +2,16 @@
  * attention_decode_latent.c - attention of a few rows against a latent cache, for Hopper: values are the first columns
  * of the keys, so one copy of a block in shared memory serves both products.
  *
- *   warps 0-3, 4-7   consumers: each has half of the columns of O, and scores every other block of keys. Weights of its own block are in
- *                    registers; the other one gets them through shared memory, in place of the keys' last columns. So maxima go
- *                    from block to block, back and forth, and each one's softmax runs under the other's products
- *   warps 8-11       producer: one thread brings blocks of keys by TMA, in three sections: the columns of either half of O, and the rest
+ *   warps 0-3, 4-7   consumers: each has half of the columns of O, and scores every other block of keys. Weights of its
+ *                    own block are in registers; the other one gets them through shared memory, in place of the keys'
+ *                    last columns. So maxima go from block to block, back and forth, and each one's softmax runs under
+ *                    the other's products
+ *   warps 8-11       producer: one thread brings blocks of keys by TMA, in three sections: the columns of either half
+ *                    of O, and the rest
  *
- * Shared memory holds a block of each consumer. The last reader of a section releases it. Persistent: a CTA takes splits
- * that follow each other, and adds its own (attention_decode_latent_store.c) while the blocks of the next arrive.
+ * Shared memory holds a block of each consumer. The last reader of a section releases it. Persistent: a CTA takes
+ * splits that follow each other, and adds its own (attention_decode_latent_store.c) while the blocks of the next
+ * arrive.
  */
 #include "cute/kernel.h"
 #include "operators/attention/attention_decode_latent.h"
@@ -294,8 +297,8 @@ static void hear(const latent_kernel *k, consumer_role *c)
 }
 
 /*
- * O += the other's weights * V. This comes before a consumer waits for its own next keys: so the other's next ones are on their way
- * meanwhile.
+ * O += the other's weights * V. This comes before a consumer waits for its own next keys: so the other's next ones are
+ * on their way meanwhile.
  */
 static void take_told(const latent_kernel *k, consumer_role *c, val pair)
 {
@@ -377,7 +380,10 @@ static void share_sums(const latent_kernel *k, consumer_role *c, val index)
         c->rows.sum[r] = add(at(k->sSum, row_number(c, r), 0), at(k->sSum, row_number(c, r), 1));
 }
 
-/* NOTE: bar_sync is aligned: all who wait at a barrier do so by one instruction, so what both wait for is outside of their roles. */
+/*
+ * NOTE: bar_sync is aligned: all who wait at a barrier do so by one instruction, so what both wait for is outside of
+ * their roles.
+ */
 static void attend(const latent_kernel *k, val before, val after)
 {
     const decode_sums sums = { .place = &k->place, .threads = CONSUMERS * WARPGROUP, .barrier = BARRIER_BOTH };

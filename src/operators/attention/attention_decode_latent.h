@@ -47,7 +47,7 @@ typedef struct latent_keys {
     int threads;
 } latent_keys;
 
-/* Puts those that are new in their place, once the others are there. The CTA of the first tile stores them in the cache. */
+/* Puts those that are new in place, once the others are there. The CTA of the first tile stores them in the cache. */
 void attention_decode_latent_append(const decode_place *place, const latent_keys *keys);
 
 /* Those that do not exist become 0 in the columns of values: the memory may hold NaN. */
@@ -68,8 +68,8 @@ typedef struct latent_part {
 val attention_decode_latent_row(const latent_part *part, int r);
 
 /*
- * What a CTA has of the tree: its splits before this one, and from this one on. Sums that it will add itself are held in shared memory in the
- * lowest levels, (QUAD,THREADS,QUADS,LEVELS), else in the workspace.
+ * What a CTA has of the tree: its splits before this one, and from this one on. Sums that it will add itself are held
+ * in shared memory in the lowest levels, (QUAD,THREADS,QUADS,LEVELS), else in the workspace.
  */
 typedef struct latent_held {
     tensor sums;
@@ -78,8 +78,8 @@ typedef struct latent_held {
 } latent_held;
 
 /*
- * The end of a split, for all threads that have parts: up the binary tree whose leaves are the sequence's splits. Who comes second to a
- * node, which may be the same CTA, adds the other one's sum and goes on; who has added all stores the result. So each CTA adds few sums,
- * and none is far behind.
+ * The end of a split, for all threads that have parts: up the binary tree whose leaves are the sequence's splits. Who
+ * comes second to a node, which may be the same CTA, adds the other one's sum and goes on; who has added all stores the
+ * result. So each CTA adds few sums, and none is far behind.
  */
 void attention_decode_latent_climb(const latent_part *part, const decode_sums *sums, const latent_held *held);

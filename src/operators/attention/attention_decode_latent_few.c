@@ -2,14 +2,14 @@
  * attention_decode_latent_few.c - attention of up to 16 rows against a latent cache, for Hopper: bound by loading keys,
  * which are the values, too.
  *
- *   warps 0-7    consumers: each scores 8 keys of a block of 64, and multiplies all 64 weights by an eighth of the columns
- *                of values, by mma.sync, which has 16 rows. Weights go round through shared memory
+ *   warps 0-7    consumers: each scores 8 keys of a block of 64, and multiplies all 64 weights by an eighth of the
+ *                columns of values, by mma.sync, which has 16 rows. Weights go round through shared memory
  *   warps 8-11   producer: one thread brings blocks by TMA into a ring that has all the memory left
  *
- * The rows keep a maximum as long as no weight exceeds 2^HIGH. So a block has one barrier, and each warp may be a block ahead
- * of the others. Persistent: a CTA takes splits that follow each other, and the ring goes on from one to the next. They are the
- * leaves of a binary tree: a CTA adds those of its own, and meets others at the nodes above. So results do not depend on
- * who takes what.
+ * The rows keep a maximum as long as no weight exceeds 2^HIGH. So a block has one barrier, and each warp may be a block
+ * ahead of the others. Persistent: a CTA takes splits that follow each other, and the ring goes on from one to the
+ * next. They are the leaves of a binary tree: a CTA adds those of its own, and meets others at the nodes above. So
+ * results do not depend on who takes what.
  */
 #include "cute/kernel.h"
 #include "operators/attention/attention_decode_latent.h"
@@ -152,8 +152,8 @@ static void sync_all(void)
 }
 
 /*
- * Q in the registers of every warp, through the memory of the weights, two chunks at a time: lanes would load words that lie
- * 16 bytes apart, eight rows at once. Rows past the last one and columns from d on are zeros.
+ * Q in the registers of every warp, through the memory of the weights, two chunks at a time: lanes would load words
+ * that lie 16 bytes apart, eight rows at once. Rows past the last one and columns from d on are zeros.
  */
 static void load_queries(const few_kernel *k, const consumer_role *c)
 {

@@ -1,4 +1,7 @@
-/* attention_decode_latent_load.c - how kernels of latent caches begin, where the keys are, their copies by TMA, and new ones. */
+/*
+ * attention_decode_latent_load.c - how kernels of latent caches begin, where the keys are, their copies by TMA, and new
+ * ones.
+ */
 #include "cute/kernel.h"
 #include "operators/attention/attention_decode_latent.h"
 

@@ -39,7 +39,10 @@ static ckl_status choose_latent(const void *desc, const ckl_device_info *device,
     return CKL_OK;
 }
 
-/* Blocks of keys, starts and ends of splits, and nodes where CTAs meet, as fitted to rows of races (bench/notes/attention.md). */
+/*
+ * Blocks of keys, starts and ends of splits, and nodes where CTAs meet, as fitted to rows of races
+ * (bench/notes/attention.md).
+ */
 static plan_cost cost_latent(const void *desc, const ckl_device_info *device, const void *config)
 {
     const ckl_attention_decode_desc *d = desc;

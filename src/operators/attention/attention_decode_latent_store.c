@@ -1,6 +1,6 @@
 /*
- * attention_decode_latent_store.c - the end of a split of a latent cache: its sum, which is in registers, meets those of other splits, and
- * becomes the result.
+ * attention_decode_latent_store.c - the end of a split of a latent cache: its sum, which is in registers, meets those
+ * of other splits, and becomes the result.
  */
 #include "cute/kernel.h"
 #include "operators/attention/attention_decode_latent.h"
@@ -96,8 +96,8 @@ static void store_columns(const latent_part *part, const quads *to, int64_t firs
 }
 
 /*
- * Adds another sum of the rows. Both orders give the same bits. NOTE: what is added goes through a shuffle, as ptxas else keeps it beside O
- * until the sums are used, and spills 424 bytes.
+ * Adds another sum of the rows. Both orders give the same bits. NOTE: what is added goes through a shuffle, as ptxas
+ * else keeps it beside O until the sums are used, and spills 424 bytes.
  */
 static void add_columns(const latent_part *part, const quads *from, int64_t first, const val *top, const val *sum)
 {
@@ -217,7 +217,10 @@ static void sync_all(const climber *x)
     named_sync(imm(x->sums->barrier), x->sums->threads);
 }
 
-/* Is this CTA the second one at the node whose right half begins at split `right`, and counts there? Else it leaves its sum. */
+/*
+ * Is this CTA the second one at the node whose right half begins at split `right`, and counts there? Else it leaves its
+ * sum.
+ */
 static val is_second(const climber *x, val right)
 {
     const val counter = attention_decode_counter(x->sums, add(x->part->place->p.splits, imm(1)), right);
@@ -240,7 +243,10 @@ static val is_second(const climber *x, val right)
     return before;
 }
 
-/* At the node between splits `left` and `right`: who comes first leaves its sum, who comes second adds it. True for the latter. */
+/*
+ * At the node between splits `left` and `right`: who comes first leaves its sum, who comes second adds it. True for the
+ * latter.
+ */
 static val meet(climber *x, val left, val right)
 {
     const val comes_second = variable(I32, imm(1));

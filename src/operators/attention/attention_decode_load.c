@@ -132,8 +132,8 @@ static void load_rows(const decode_kernel *k, int which, const block_place *to)
 }
 
 /*
- * New rows: lanes take items of them, a few words of the cache each. Where each lane has one item of K and of V, it loads
- * them at the start and keeps them.
+ * New rows: lanes take items of them, a few words of the cache each. Where each lane has one item of K and of V, it
+ * loads them at the start and keeps them.
  */
 typedef struct new_item {
     val token, group, key; // group: of words of the row; key: a large number where it would be before the first one

@@ -1,7 +1,7 @@
 /*
  * attention_decode_merge.c - the end of attention_decode's kernels: adds the partials of a CTA's warps, then of the
- * CTAs that share a sequence and head. Splits are added as the leaves of a binary tree, which a CTA of several begins with;
- * first groups of splits, then the groups' sums, so that no CTA adds many.
+ * CTAs that share a sequence and head. Splits are added as the leaves of a binary tree, which a CTA of several begins
+ * with; first groups of splits, then the groups' sums, so that no CTA adds many.
  */
 #include <float.h>
 
@@ -344,8 +344,8 @@ static void add_range(const decode_sums *m, const step_up *up)
 }
 
 /*
- * Splits whose sums one CTA adds: those of 16 CTAs, or, where a thread has few columns, of 32, as another round of loads ends sooner
- * than another CTA.
+ * Splits whose sums one CTA adds: those of 16 CTAs, or, where a thread has few columns, of 32, as another round of
+ * loads ends sooner than another CTA.
  */
 static val at_once(const decode_sums *m)
 {
@@ -409,9 +409,9 @@ void attention_decode_finish_split(const decode_sums *m)
 }
 
 /*
- * Adds the sum of split `number` of a run: held[i] has the sum of 2^i splits that are neighbours, until the next 2^i have
- * been added, too. So it is part of the sum of all splits, whose bits do not depend on how many of them a CTA adds.
- * The sum of a whole run is the last one, and takes the first one's place.
+ * Adds the sum of split `number` of a run: held[i] has the sum of 2^i splits that are neighbours, until the next 2^i
+ * have been added, too. So it is part of the sum of all splits, whose bits do not depend on how many of them a CTA
+ * adds. The sum of a whole run is the last one, and takes the first one's place.
  */
 static void hold(state *held, int level, int levels, const state *sum, val number)
 {

@@ -1,4 +1,7 @@
-/* attention_decode_place.c - the rows and keys of a CTA of attention_decode's kernels on tensor cores, and what the rows see. */
+/*
+ * attention_decode_place.c - the rows and keys of a CTA of attention_decode's kernels on tensor cores, and what the
+ * rows see.
+ */
 #include "operators/attention/attention_decode_place.h"
 
 #include "cute/kernel.h"

@@ -1,6 +1,6 @@
 /*
- * attention_decode_place.h - what attention_decode's kernels on tensor cores share: the rows and keys of a CTA, what the
- * rows see, and the sums of what warps and CTAs have of them (attention_decode_merge.c).
+ * attention_decode_place.h - what attention_decode's kernels on tensor cores share: the rows and keys of a CTA, what
+ * the rows see, and the sums of what warps and CTAs have of them (attention_decode_merge.c).
  */
 #pragma once
 
@@ -24,16 +24,16 @@ typedef struct decode_place {
 } decode_place;
 
 /*
- * Sets what follows from form, p, rows and run for CTA `number`: the rows and the first split; a launch of fewer CTAs takes several.
- * CTAs that share a stretch of keys are neighbours. Then the keys, which the sequence's length decides.
+ * Sets what follows from form, p, rows and run for CTA `number`: the rows and the first split; a launch of fewer CTAs
+ * takes several. CTAs that share a stretch of keys are neighbours. Then the keys, which the sequence's length decides.
  */
 void attention_decode_find_cta(decode_place *place, val number);
 void attention_decode_find_keys(decode_place *place, int split);
 
 /*
- * Calls each() for every split that this CTA takes, with `place` set: splits that follow each other, of which those that exist are shared
- * out evenly. CTAs of all tiles of some rows are neighbours, and take the same. before: how many splits this CTA has had; after: how many
- * it will have, with this one.
+ * Calls each() for every split that this CTA takes, with `place` set: splits that follow each other, of which those
+ * that exist are shared out evenly. CTAs of all tiles of some rows are neighbours, and take the same. before: how many
+ * splits this CTA has had; after: how many it will have, with this one.
  */
 void attention_decode_for_share(decode_place *place, int split, void (*each)(void *of, val before, val after),
                                 void *of);
@@ -67,8 +67,8 @@ void attention_decode_mask(const decode_place *place, val start, decode_rows row
                            tensor scores);
 
 /*
- * The partials of warps, or of groups of warps: columns of O that count 2^top, and sums of weights. Those of split CTAs meet in
- * the workspace.
+ * The partials of warps, or of groups of warps: columns of O that count 2^top, and sums of weights. Those of split CTAs
+ * meet in the workspace.
  */
 typedef struct decode_sums {
     const decode_place *place;
@@ -88,13 +88,19 @@ typedef struct decode_partial {
 
 decode_partial attention_decode_partial_of(const decode_sums *sums, val split);
 
-/* Where this CTA's partials are the last to come: adds those of all splits, in the order of the keys, and stores the result. */
+/*
+ * Where this CTA's partials are the last to come: adds those of all splits, in the order of the keys, and stores the
+ * result.
+ */
 void attention_decode_add_up(const decode_sums *sums);
 
 /* The same by all CTAs of a cluster together, from their shared memory. */
 void attention_decode_add_up_cluster(const decode_sums *sums);
 
-/* Counter `number` of those of a sequence, head and tile, of which each has `of_rows`: its address. All are 0 between launches. */
+/*
+ * Counter `number` of those of a sequence, head and tile, of which each has `of_rows`: its address. All are 0 between
+ * launches.
+ */
 val attention_decode_counter(const decode_sums *sums, val of_rows, val number);
 
 /* The logarithm of the sum of a row's weights, row `row` of the group. */

@@ -235,9 +235,9 @@ static int64_t power_near(int64_t number, int64_t unit)
 }
 
 /*
- * Keys below which splits of a sequence of so many do not pay. One sequence waits for its longest split, and adds by a cluster
- * soon; many pay for each one's end. Of 128 elements and 16 bits one of 512 keys takes 4.6 us in four splits and 6.2 in one,
- * 64 take 35.9 in two and 35.3 in one. Of fewer bytes the ends cost more.
+ * Keys below which splits of a sequence of so many do not pay. One sequence waits for its longest split, and adds by a
+ * cluster soon; many pay for each one's end. Of 128 elements and 16 bits one of 512 keys takes 4.6 us in four splits
+ * and 6.2 in one, 64 take 35.9 in two and 35.3 in one. Of fewer bytes the ends cost more.
  */
 static int64_t split_least(const ckl_attention_decode_desc *d, const ckl_device_info *device)
 {
@@ -249,10 +249,10 @@ static int64_t split_least(const ckl_attention_decode_desc *d, const ckl_device_
 }
 
 /*
- * Keys that are summed apart: equal parts of a sequence, at most 16 and as many as there is room for at once, or about as many as
- * SMs for each head; of 8 bits twice as many, as one CTA does not compute as fast as an SM reads. The batch does not count, so
- * that results do not depend on it. They are a power of two, for CTAs to share a sequence evenly; half of that, where rounding
- * would leave a sixth of the last ones without keys.
+ * Keys that are summed apart: equal parts of a sequence, at most 16 and as many as there is room for at once, or about
+ * as many as SMs for each head; of 8 bits twice as many, as one CTA does not compute as fast as an SM reads. The batch
+ * does not count, so that results do not depend on it. They are a power of two, for CTAs to share a sequence evenly;
+ * half of that, where rounding would leave a sixth of the last ones without keys.
  */
 static int split_of(const ckl_attention_decode_desc *d, const ckl_device_info *device)
 {
@@ -328,11 +328,11 @@ static int64_t resident(const ckl_device_info *device, const attention_decode_sm
 }
 
 /*
- * Where each CTA has an SM, those of a sequence add up as a cluster, which ends sooner than by a workspace. A GPC has room for
- * whole clusters only, so where an SM has no room for two some must be free: 4 sequences of 2048 keys in clusters of eight, 128 CTAs,
- * 11.3 -> 10.3 us. Several CTAs an SM wait for each other: 8 sequences of 4096 keys take 44.4 us in
- * clusters of four and 36.8 without. But pairs end sooner there, too: 8 of 16 heads and 2048 keys 19.4 and 22.6 us, 8 of 512 keys
- * 9.2 and 10.9, 16 of 4160 keys of 8 bits 40.0 and 41.9.
+ * Where each CTA has an SM, those of a sequence add up as a cluster, which ends sooner than by a workspace. A GPC has
+ * room for whole clusters only, so where an SM has no room for two some must be free: 4 sequences of 2048 keys in
+ * clusters of eight, 128 CTAs, 11.3 -> 10.3 us. Several CTAs an SM wait for each other: 8 sequences of 4096 keys take
+ * 44.4 us in clusters of four and 36.8 without. But pairs end sooner there, too: 8 of 16 heads and 2048 keys 19.4 and
+ * 22.6 us, 8 of 512 keys 9.2 and 10.9, 16 of 4160 keys of 8 bits 40.0 and 41.9.
  */
 static void choose_cluster(const ckl_attention_decode_desc *d, const ckl_device_info *device,
                            attention_decode_sm80_config *c)
@@ -364,8 +364,8 @@ static double waited_for(const attention_decode_sm80_config *c, double ctas, dou
 }
 
 /*
- * What an SM reads, turn by turn of CTAs, and what it could have read meanwhile at a CTA's start, at the end of a split,
- * when a sum is stored and when the sums of CTAs are added (bench/notes/attention.md).
+ * What an SM reads, turn by turn of CTAs, and what it could have read meanwhile at a CTA's start, at the end of a
+ * split, when a sum is stored and when the sums of CTAs are added (bench/notes/attention.md).
  */
 static double bytes_of_sm(const ckl_attention_decode_desc *d, const ckl_device_info *device,
                           const attention_decode_sm80_config *c)
@@ -440,9 +440,10 @@ static void share_sms(const ckl_attention_decode_desc *d, const ckl_device_info 
 }
 
 /*
- * Of few keys each warp has at most one block. Where not all CTAs have room beside those of the next launch, warps without one go: sums
- * are the same without theirs. 512 CTAs of one key take 5.9 us with four warps and 3.2 with one, 256 of 24 keys 5.45 and 4.86 with two, 4
- * of three keys 3.4 and 3.5. So small CTAs come early, and have their keys asked for: of the 256 4.49.
+ * Of few keys each warp has at most one block. Where not all CTAs have room beside those of the next launch, warps
+ * without one go: sums are the same without theirs. 512 CTAs of one key take 5.9 us with four warps and 3.2 with one,
+ * 256 of 24 keys 5.45 and 4.86 with two, 4 of three keys 3.4 and 3.5. So small CTAs come early, and have their keys
+ * asked for: of the 256 4.49.
  */
 static void share_few_keys(const ckl_attention_decode_desc *d, const ckl_device_info *device,
                            attention_decode_sm80_config *c)
@@ -461,10 +462,11 @@ static bool has_all_keys(const ckl_attention_decode_desc *d, const attention_dec
 }
 
 /*
- * CTAs of a sequence that leave sums: the next launch may begin at once, and asks L2 for its first keys while others add up. Its CTAs
- * are not to gather on SMs that have less than others: they fit beside those of this launch as clusters (2048 keys, eight CTAs for each of eight heads
- * 6.34 -> 5.87 us), or with more stages no SM has room for more than its share (one sequence of 32768 keys 38.2 -> 35.5, of 32 heads of
- * 8192 keys, d=64 21.4 -> 20.2), as where each has an SM in a pair. 64 CTAs alone lose 3 %, and a CTA with all keys gains nothing.
+ * CTAs of a sequence that leave sums: the next launch may begin at once, and asks L2 for its first keys while others
+ * add up. Its CTAs are not to gather on SMs that have less than others: they fit beside those of this launch as
+ * clusters (2048 keys, eight CTAs for each of eight heads 6.34 -> 5.87 us), or with more stages no SM has room for more
+ * than its share (one sequence of 32768 keys 38.2 -> 35.5, of 32 heads of 8192 keys, d=64 21.4 -> 20.2), as where each
+ * has an SM in a pair. 64 CTAs alone lose 3 %, and a CTA with all keys gains nothing.
  */
 static void begin_early(const ckl_attention_decode_desc *d, const ckl_device_info *device,
                         attention_decode_sm80_config *c)
@@ -524,8 +526,8 @@ static ckl_status choose_sm80(const void *desc, const ckl_device_info *device, v
 }
 
 /*
- * Where O, queries, scores and sums of splits leave less than 31 of a thread's registers, ptxas spills: by 230 kernels of 64 to 256
- * elements.
+ * Where O, queries, scores and sums of splits leave less than 31 of a thread's registers, ptxas spills: by 230 kernels
+ * of 64 to 256 elements.
  */
 static bool fits_registers(const ckl_device_info *device, const attention_decode_sm80_config *c)
 {

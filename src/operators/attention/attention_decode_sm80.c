@@ -5,8 +5,8 @@
  * The rows of a CTA are the heads that share a head of the cache, times the new tokens: no more than an MMA has anyway.
  * A CTA takes `split` keys, and its warps take blocks of `keys` of them in turn. Each warp has its own ring of blocks,
  * which its lanes fill by cp.async, so warps do not wait for each other until their partials are added at the end. More
- * rows than an MMA has are shared by two warps, which share a ring, too: one fills it with keys, the other with values. The
- * CTAs of a sequence leave theirs in the workspace, and the last one adds them in the order of the keys.
+ * rows than an MMA has are shared by two warps, which share a ring, too: one fills it with keys, the other with values.
+ * The CTAs of a sequence leave theirs in the workspace, and the last one adds them in the order of the keys.
  */
 #include "cute/kernel.h"
 #include "operators/attention/attention_decode_sm80.h"
@@ -30,7 +30,7 @@ static int64_t ring_bytes(const attention_decode_sm80_config *c, int d)
            attention_columns_bytes(attention_columns_of(d / packed_in(&c->form)), c->keys);
 }
 
-/* Rows of a warp's accumulators: of an atom the first eight, where there are no others. Then those of a CTA's partials. */
+/* Rows of a warp's accumulators: of an atom the first eight, if there are no others. Then those of a CTA's partials. */
 static int used_rows(const attention_decode_sm80_config *c)
 {
     return c->row_warps > 1 || c->form.tokens * c->form.group > 8 ? ROWS : 8;
@@ -126,8 +126,8 @@ static void describe_memory(decode_kernel *k)
 }
 
 /*
- * e4m3 widened to f16 without an instruction for it is too small by 2^8 (attention_decode_narrow.c). The sign of K's scale goes to Q:
- * maxima are those of unscaled products.
+ * e4m3 widened to f16 without an instruction for it is too small by 2^8 (attention_decode_narrow.c). The sign of K's
+ * scale goes to Q: maxima are those of unscaled products.
  */
 static void describe_scales(decode_kernel *k)
 {
@@ -402,7 +402,7 @@ static void share_row(const decode_kernel *k, int m)
         }
 }
 
-/* Stores the warps' partials in shared memory, after all are done with what was there, but for rows that no tile has. */
+/* Stores the warps' partials in shared memory, after all are done with what was there, but rows that no tile has. */
 static void share_states(decode_kernel *k)
 {
     tensor cS = partition_C(&k->mma, identity_tensor(shape(ROWS, k->cfg->keys)), lane());

@@ -37,7 +37,10 @@ typedef struct block_rows {
     val count;     // i32; none: 0 or less
 } block_rows;
 
-/* The first key of block `number` of this warp. All warps that share one: its copies have arrived, and it may be overwritten. */
+/*
+ * The first key of block `number` of this warp. All warps that share one: its copies have arrived, and it may be
+ * overwritten.
+ */
 val attention_decode_block_start(const decode_kernel *k, val number);
 void attention_decode_block_sync(const decode_kernel *k);
 
@@ -52,8 +55,8 @@ void attention_decode_prefetch(const decode_kernel *k);
 void attention_decode_load_block(const decode_kernel *k, const block_rows *rows, val slot);
 
 /*
- * New rows: loads those that are kept in registers; writes these to the cache; puts those of the block that begins at key
- * `start` into its slot, once its copies are there.
+ * New rows: loads those that are kept in registers; writes these to the cache; puts those of the block that begins at
+ * key `start` into its slot, once its copies are there.
  */
 void attention_decode_load_new(decode_kernel *k);
 void attention_decode_store_new(decode_kernel *k);

@@ -1,4 +1,7 @@
-/* attention_decode_test.c - the definition by attention's, a sequence at a time; operands, cases, population and rejects. */
+/*
+ * attention_decode_test.c - the definition by attention's, a sequence at a time; operands, cases, population and
+ * rejects.
+ */
 #include <string.h>
 
 #include "base/dtype.h"

@@ -1,4 +1,4 @@
-/* attention_examples.c - three scores as a user writes them, with the public header alone: ALiBi, documents, prefixes. */
+/* attention_examples.c - three scores as a user writes them, with the public header alone: ALiBi, documents, prefix. */
 #include "operators/attention/attention_scores.h"
 
 #include <math.h>

@@ -29,8 +29,8 @@ double attention_score_reference(const ckl_attention_desc *d, void *const *host,
 enum { ATTENTION_SCORE_INPUTS = 14, ATTENTION_OPERANDS = ATTENTION_SCORE_INPUTS + 2 };
 
 /*
- * The sequence of a ragged problem that has a token of the packed tensors, as a problem of its own with ATTENTION_OPERANDS
- * operands, and the token's number in it. False: none has it.
+ * The sequence of a ragged problem that has a token of the packed tensors, as a problem of its own with
+ * ATTENTION_OPERANDS operands, and the token's number in it. False: none has it.
  */
 bool attention_sequence_at(const ckl_attention_desc *d, void *const *host, bool of_keys, int64_t token,
                            ckl_attention_desc *own, void **own_host, int64_t *number);

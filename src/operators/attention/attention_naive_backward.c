@@ -1,6 +1,6 @@
 /*
- * attention_naive_backward.c - the gradients by their definition, for any sizes and strides: a thread computes a row of dQ; by the
- * second kernel a row of dK and dV; by the third the gradient of a head's sink.
+ * attention_naive_backward.c - the gradients by their definition, for any sizes and strides: a thread computes a row of
+ * dQ; by the second kernel a row of dK and dV; by the third the gradient of a head's sink.
  */
 #include "cute/kernel.h"
 #include "operators/attention/attention_score.h"

@@ -242,7 +242,8 @@ static ckl_status choose_sm80(const void *desc, const ckl_device_info *device, v
     c->warp_rows = d->d <= 128 && d->dv <= 128 ? 32 : 16;
     while (c->warp_rows > 16 && tiles_of(d, c->warps * c->warp_rows) < 2 * device->sm_count)
         c->warp_rows /= 2;
-    // 255 registers; blocks of a score take some, and so do windows with a cap; an A100 has memory for one CTA instead of two
+    // 255 registers; blocks of a score take some, and so do windows with a cap; an A100 has memory for one CTA instead
+    // of two
     if (c->warp_rows == 32 && d->dv > 96 &&
         (attention_score_has_blocks(d->score) || (d->left && d->softcap > 0) ||
          2 * attention_sm80_smem(c) > device->smem_per_sm_bytes))
@@ -353,10 +354,11 @@ const implementation attention_tensor_implementation = {
 /* sm90 */
 
 /*
- * CTAs of one consumer, whose starts and ends overlap the others' products. They win where tiles of one consumer exceed the SMs
- * and those of two do not (40 heads of 256 queries, d=128, 10.0 -> 7.8 us), and for causal problems of small heads, whose mask leaves more
- * of blocks of 64 keys, where these are short (320 heads of 640 queries 78.9 -> 62.6, 192 of 128 6.5 -> 5.1), or SMs have few
- * tiles, which smaller ones even out (40 heads of 1152 24.4 -> 22.4; of 16 heads of 2048, 25.2, one CTA would have long ones alone: 31.9).
+ * CTAs of one consumer, whose starts and ends overlap the others' products. They win where tiles of one consumer exceed
+ * the SMs and those of two do not (40 heads of 256 queries, d=128, 10.0 -> 7.8 us), and for causal problems of small
+ * heads, whose mask leaves more of blocks of 64 keys, where these are short (320 heads of 640 queries 78.9 -> 62.6, 192
+ * of 128 6.5 -> 5.1), or SMs have few tiles, which smaller ones even out (40 heads of 1152 24.4 -> 22.4; of 16 heads of
+ * 2048, 25.2, one CTA would have long ones alone: 31.9).
  */
 static void share_sm(const ckl_attention_desc *d, const ckl_device_info *device, attention_sm90_config *c)
 {
@@ -383,7 +385,7 @@ static void share_sm(const ckl_attention_desc *d, const ckl_device_info *device,
         *c = tried;
 }
 
-/* Rows that tiles of so many consumers have. A third one gains a fifth, so of these more must not be beyond the last query. */
+/* Rows that tiles of so many consumers have. A third gains a fifth: no more of these may be beyond the last query. */
 static double rows_of_tiles(const ckl_attention_desc *d, int consumers)
 {
     return (double)consumers * (double)tiles_of(d, consumers * ATTENTION_ROWS);
@@ -413,7 +415,8 @@ static ckl_status choose_sm90(const void *desc, const ckl_device_info *device, v
     while (c->consumers > 1 && (tiles_of(d, c->consumers * ATTENTION_ROWS) < device->sm_count ||
                                 d->q <= (c->consumers - 1) * ATTENTION_ROWS))
         c->consumers--;
-    // with the code for lost maxima a kernel takes 2 us longer to begin: 64 causal heads of 1024 take 30.0 us with it, 28.5 without
+    // with the code for lost maxima a kernel takes 2 us longer to begin: 64 causal heads of 1024 take 30.0 us with it,
+    // 28.5 without
     const int64_t turns = ceil_div(tiles_of(d, c->consumers * ATTENTION_ROWS), device->sm_count);
     const bool is_brief = turns * ceil_div(d->kv, c->tile_n) <= FEW_BLOCKS && d->softcap == 0 && !d->score;
     c->old =

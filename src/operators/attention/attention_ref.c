@@ -135,7 +135,7 @@ static bool is_open(const row *r, int64_t j, double v, double smallest)
     return !isfinite(v) && (!seen || r->weight[j] / (1 + r->error[j]) < smallest);
 }
 
-/* NOTE: a tensor core aligns products by the exponents of their factors, and that of a weight of 0 is the smallest one. */
+/* NOTE: a tensor core aligns products by the exponents of their factors, and that of a weight of 0 is the smallest. */
 static const double CUT = 0x1p-24;
 
 /*

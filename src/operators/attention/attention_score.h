@@ -67,8 +67,8 @@ void attention_block_window_look(const block_window *w, bool together, val (*kin
 val attention_block_window_take(const block_window *w, val *kind);
 
 /*
- * A tile's way through its blocks of keys, from the last to the first, past those that a custom score skips. Where it skips all of
- * them the tile has one block, of kind CKL_ATTENTION_SKIP, whose scores are -inf.
+ * A tile's way through its blocks of keys, from the last to the first, past those that a custom score skips. Where it
+ * skips all of them the tile has one block, of kind CKL_ATTENTION_SKIP, whose scores are -inf.
  */
 typedef struct key_walk {
     const custom_score *custom;

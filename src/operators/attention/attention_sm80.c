@@ -91,7 +91,7 @@ static tensor head_of(const sm80_kernel *k, int which, const tile *t)
     return slice(gX, _, _, at.head, at.batch);
 }
 
-/* Starts the copies of rows of a head, from block * rows on, into chunks (ROWS,CHUNK,CHUNKS). What lies outside is 0. */
+/* Starts the copies of rows of a head, from block * rows on, into chunks (ROWS,CHUNK,CHUNKS). Outside of it is 0. */
 static void load_rows(const sm80_kernel *k, tensor gX, tensor sX, columns c, val block)
 {
     int rows = (int)static_size(layout_mode(sX.layout, 0)), across = threads_across(c);

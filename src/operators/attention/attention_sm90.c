@@ -1,10 +1,10 @@
 /*
  * attention_sm90.c - attention forward for Hopper, after FlashAttention-3 (Shah et al., arXiv:2407.08608).
  *
- *   warpgroup 0       producer: one thread brings Q of a tile and its blocks of K and V by TMA, these through one ring in the
- *                     order in which they are used: K0 K1 V0 K2 V1 ...
- *   warpgroups 1..    consumers: 64 queries each. The scores of the next block and the product of this block's weights with V
- *                     are under way together; the softmax of the next block runs under the latter
+ *   warpgroup 0       producer: one thread brings Q of a tile and its blocks of K and V by TMA, these through one ring
+ *                     in the order in which they are used: K0 K1 V0 K2 V1 ...
+ *   warpgroups 1..    consumers: 64 queries each. The scores of the next block and the product of this block's weights
+ *                     with V are under way together; the softmax of the next block runs under the latter
  *
  * Persistent. Blocks of keys are taken from the last to the first, so that those with a mask come first. The consumers
  * take turns to issue products, so that one's softmax runs under the other's products.
@@ -26,9 +26,10 @@ enum {
 static const int CONSUMER_REGISTERS[][4] = { [1] = { [2] = 232, [3] = 136 }, [2] = { [1] = 240 }, [3] = { [1] = 160 } };
 
 /*
- * ptxas refuses an MMA whose operands exceed the registers of the launch, whatever setmaxnreg adds, and serialises all of them
- * where the scores of two blocks, one as weights, and O exceed a consumer's. By all sizes from 64 to 256 it wants 26 to 30 beside these.
- * Of caps, masks, custom scores and old maxima it spills where a quarter of the scores has no room beside all that.
+ * ptxas refuses an MMA whose operands exceed the registers of the launch, whatever setmaxnreg adds, and serialises all
+ * of them where the scores of two blocks, one as weights, and O exceed a consumer's. By all sizes from 64 to 256 it
+ * wants 26 to 30 beside these. Of caps, masks, custom scores and old maxima it spills where a quarter of the scores has
+ * no room beside all that.
  */
 bool attention_sm90_fits_registers(const attention_sm90_config *c, int registers_per_sm)
 {
@@ -46,7 +47,10 @@ static bool has_turns(const attention_sm90_config *c)
     return c->consumers > 1 && !c->single;
 }
 
-/* Is O, of more columns than a block has keys, rescaled only where a weight would exceed 2^SLACK? Of 256 elements 822 -> 776 us. */
+/*
+ * Is O, of more columns than a block has keys, rescaled only where a weight would exceed 2^SLACK? Of 256 elements 822
+ * -> 776 us.
+ */
 static bool is_lazy(const attention_sm90_config *c)
 {
     return c->form.dv > 128 && !c->single;
@@ -228,8 +232,8 @@ static void make_scores(const sm90_kernel *k, consumer_role *c, const tile *t, c
 }
 
 /*
- * Do products become scores only where weights are made by the old maxima? So they do where all blocks have a cap, or a custom
- * score, and not both.
+ * Do products become scores only where weights are made by the old maxima? So they do where all blocks have a cap, or a
+ * custom score, and not both.
  */
 static bool scores_late(const sm90_kernel *k, const consumer_role *c)
 {
@@ -408,7 +412,8 @@ static void step(const sm90_kernel *k, consumer_role *c, const tile *t, const ke
 
 /*
  * out = the sum of a tile's weighted values, except the last block's. The first scores are already issued. Where there
- * is one block the queries are released as soon as its scores are complete, so those of the next tile come under the softmax.
+ * is one block the queries are released as soon as its scores are complete, so those of the next tile come under the
+ * softmax.
  */
 static void attend(const sm90_kernel *k, consumer_role *c, const tile *t, val keys)
 {

@@ -220,8 +220,9 @@ static void release(const backward_kernel *k, val stage)
 }
 
 /*
- * One block. mma_wait(n) leaves n groups in flight: those are the sums of the block before, these scores and slopes, the
- * sum of weighted values. The keys' kernel does not leave the first in flight: larger blocks gain more, 7 % at d128 and d64.
+ * One block. mma_wait(n) leaves n groups in flight: those are the sums of the block before, these scores and slopes,
+ * the sum of weighted values. The keys' kernel does not leave the first in flight: larger blocks gain more, 7 % at d128
+ * and d64.
  */
 static void step(const backward_kernel *k, backward_consumer *c, const backward_walk *w, val before)
 {

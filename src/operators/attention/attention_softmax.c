@@ -98,15 +98,15 @@ static void find_maxima(const online_rows *rows, tensor scores, const val *cap, 
 }
 
 /*
- * tanh(x) / x by powers of x^2, the highest first: within 2^-20 of it for |x| up to 1/2. The short one is within 2^-16 for
- * tanh up to TANH_SHORT_END; beyond, x times it exceeds tanh and increases for ever.
+ * tanh(x) / x by powers of x^2, the highest first: within 2^-20 of it for |x| up to 1/2. The short one is within 2^-16
+ * for tanh up to TANH_SHORT_END; beyond, x times it exceeds tanh and increases for ever.
  */
 static const double TANH_OF_HALF[] = { -4.440222541e-02, 1.319029672e-01, -3.332631797e-01, 9.999994558e-01 };
 static const double TANH_SHORT[] = { 1.183534471e-01, -3.322270464e-01, 9.999876601e-01 }, TANH_SHORT_END = 0.4218990;
 
 /*
- * What TANH_SHORT makes of exponents, x * (((scale * x)^2 + shift)^2 + rest): each step has one number that is the same for all,
- * which comes from constant memory, as registers' ports are what tensor cores want meanwhile.
+ * What TANH_SHORT makes of exponents, x * (((scale * x)^2 + shift)^2 + rest): each step has one number that is the same
+ * for all, which comes from constant memory, as registers' ports are what tensor cores want meanwhile.
  */
 enum { CAP_FACTOR, CAP_SCALE, CAP_SHIFT, CAP_REST };
 
@@ -187,9 +187,9 @@ static void weigh_rows(const online_rows *rows, tensor scores, raw_scores raw, v
 }
 
 /*
- * TANH_SHORT serves rows whose maximum lies in a window, all in bits of weights; `end` is that of its range, or of END_MAX,
- * up to which scores are within 2^-11. Weights at the other end are too small by at most 2^-(10 + end + max) for caps from
- * 17 on, which is to be less than 2^-25; smaller caps have no window.
+ * TANH_SHORT serves rows whose maximum lies in a window, all in bits of weights; `end` is that of its range, or of
+ * END_MAX, up to which scores are within 2^-11. Weights at the other end are too small by at most 2^-(10 + end + max)
+ * for caps from 17 on, which is to be less than 2^-25; smaller caps have no window.
  */
 static const double DEPTH_MIN = 25 - 10, END_MAX = 36, WINDOW_MIN = 6;
 

@@ -31,7 +31,7 @@ void attention_online_rows_reset(online_rows *rows);
 /* Raises the maxima to these, found in other blocks in between. */
 void attention_online_rows_raise(online_rows *rows, const val *max);
 
-/* On the host: the numbers of a soft cap of which scores become tanh(factor * score), and weights 2^(exponent * that). */
+/* On the host: the numbers of a soft cap by which scores are tanh(factor * score), and weights 2^(exponent * that). */
 enum { ATTENTION_CAP_NUMBERS = 4 };
 void attention_cap_numbers(double factor, double exponent, float *cap);
 
@@ -63,7 +63,9 @@ val attention_cap_is_short(const online_rows *rows);
  */
 void attention_online_softmax_by_old(online_rows *rows, tensor scores, const raw_scores *raw, val lost, val lowered);
 
-/* The end of a row: its maximum in bits and the sum of its weights, the factor for O, which is 0 where there are none. */
+/*
+ * The end of a row: its maximum in bits and the sum of its weights, the factor for O, which is 0 where there are none.
+ */
 typedef struct row_end {
     val top, sum, factor;
 } row_end;

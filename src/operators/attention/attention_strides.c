@@ -1,4 +1,6 @@
-/* attention_strides.c - strides of tensors with heads and tokens: defaults by layout, overlap, alignment, maps for TMA. */
+/*
+ * attention_strides.c - strides of tensors with heads and tokens: defaults by layout, overlap, alignment, maps for TMA.
+ */
 #include "operators/attention/attention_config.h"
 
 attention_strides attention_strides_from(const attention_fields *f)

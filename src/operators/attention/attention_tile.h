@@ -1,4 +1,7 @@
-/* attention_tile.h - which queries a CTA of attention takes, which keys they see, masks, and the row-wise ends of a tile. */
+/*
+ * attention_tile.h - which queries a CTA of attention takes, which keys they see, masks, and the row-wise ends of a
+ * tile.
+ */
 #pragma once
 
 #include "operators/attention/attention_chunks.h"

@@ -1,4 +1,7 @@
-/* conv_boxes.c - boxes of pixels that the Hopper kernels load by TMA: which box fits a problem, their stages, and the tensor maps. */
+/*
+ * conv_boxes.c - boxes of pixels that the Hopper kernels load by TMA: which box fits a problem, their stages, and the
+ * tensor maps.
+ */
 #include <math.h>
 
 #include "base/math.h"

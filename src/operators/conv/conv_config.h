@@ -62,8 +62,8 @@ typedef struct conv_mode {
 void conv_modes(const ckl_conv_desc *desc, conv_mode modes[CONV_MODES]);
 
 /*
- * The gradient of data at strides of 1 is the forward convolution of dy, by filters turned round: those of the desc from the last tap to
- * the first, and with channels and filters exchanged. Other problems are returned as they are.
+ * The gradient of data at strides of 1 is the forward convolution of dy, by filters turned round: those of the desc
+ * from the last tap to the first, and with channels and filters exchanged. Other problems are returned as they are.
  */
 bool conv_turns(const ckl_conv_desc *desc);
 ckl_conv_desc conv_turned(const ckl_conv_desc *desc);
@@ -147,8 +147,8 @@ static inline int conv_config_number(int64_t x)
 ckl_status conv_check_half(const char *who, const ckl_conv_desc *desc);
 
 /*
- * Members of an implementation that go by its name, as IMPLEMENTATION_PARTS() has them, where configs are ranked: for `halo`
- * halo_fields, candidate_halo() and so on.
+ * Members of an implementation that go by its name, as IMPLEMENTATION_PARTS() has them, where configs are ranked: for
+ * `halo` halo_fields, candidate_halo() and so on.
  */
 #define CONV_RANKED(called, config_type)                                                          \
     .name = #called, .config_bytes = sizeof(config_type), .config = FIELD_TABLE(called##_fields), \
@@ -208,10 +208,16 @@ KERNEL_PARAMS(conv, CONV_PARAMS);
 
 conv_params conv_params_of(const ckl_conv_desc *desc, const ckl_conv_args *args);
 
-/* Those of conv_turned(), where channels are all in one group or each has a filter: filters are read from their last tap on, by negative strides. */
+/*
+ * Those of conv_turned(), where channels are all in one group or each has a filter: filters are read from their last
+ * tap on, by negative strides.
+ */
 conv_params conv_turned_params(const ckl_conv_desc *desc, const ckl_conv_args *args);
 
-/* Enqueues kernel number `kernel`, whose clusters take tiles in turn: as many as the device holds, but no more than tiles. */
+/*
+ * Enqueues kernel number `kernel`, whose clusters take tiles in turn: as many as the device holds, but no more than
+ * tiles.
+ */
 ckl_status conv_launch_tiles(const ckl_plan *plan, int kernel, int64_t tiles, const conv_params *params,
                              ckl_stream stream);
 
@@ -295,7 +301,10 @@ void conv_depthwise_rows(const void *config, int kernel);
 void conv_depthwise_weight(const void *config, int kernel);
 void conv_halo_weight(const void *config, int kernel);
 
-/* The last kernel of both: adds the sums (CHANNEL,TAP,ROW,SLICE) of filters of so many columns, a thread of a CTA of 128 each. */
+/*
+ * The last kernel of both: adds the sums (CHANNEL,TAP,ROW,SLICE) of filters of so many columns, a thread of a CTA of
+ * 128 each.
+ */
 enum { CONV_ADD_THREADS = 128 };
 
 void conv_add_depthwise(const conv_form *form, int columns, int slices);

@@ -1,7 +1,7 @@
 /*
- * conv_cost.c - what convolutions cost whose kernels address memory themselves: gathers by cp.async, filters of a channel
- * each. Rates are what few problems reached on an H200 (bench/notes/conv.md), so they are good for orders of magnitude
- * where channels are odd.
+ * conv_cost.c - what convolutions cost whose kernels address memory themselves: gathers by cp.async, filters of a
+ * channel each. Rates are what few problems reached on an H200 (bench/notes/conv.md), so they are good for orders of
+ * magnitude where channels are odd.
  */
 #include <math.h>
 
@@ -114,9 +114,10 @@ static plan_cost of_outputs(const ckl_conv_desc *d, const ckl_device_info *devic
 }
 
 /*
- * Single channels are loaded and converted one by one, 101 of 32 images of 56x56 by stride 2 in 22.9 us; short runs of lanes touch many sectors. 3 channels of 535x535 take 6.5 us, 15
- * of 44 images of 112x112 under 7x7 69.9, 36 of 32 of 56x56 by two lanes 17.2, 100 by four 42.8, 30 by 16 8.4, 96 of f32 27.7. One filter
- * of 16 channels, 8 images of 72x72, takes 5.4 us, 576 products of a thread one after the other.
+ * Single channels are loaded and converted one by one, 101 of 32 images of 56x56 by stride 2 in 22.9 us; short runs of
+ * lanes touch many sectors. 3 channels of 535x535 take 6.5 us, 15 of 44 images of 112x112 under 7x7 69.9, 36 of 32 of
+ * 56x56 by two lanes 17.2, 100 by four 42.8, 30 by 16 8.4, 96 of f32 27.7. One filter of 16 channels, 8 images of
+ * 72x72, takes 5.4 us, 576 products of a thread one after the other.
  */
 plan_cost conv_cost_depthwise(const void *desc, const ckl_device_info *device, const void *config)
 {

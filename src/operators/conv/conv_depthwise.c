@@ -2,11 +2,13 @@
  * conv_depthwise.c - a filter for each channel: forward, and the gradient of data where strides are 1, which is the
  * forward problem of dy with the filters turned round.
  *
- *   NHWC    a thread has a vector of channels of some columns of a row of y. Neighbours have the next channels, so that all
- *           accesses are whole sectors. The filters of the CTA's channels lie in shared memory, channels fastest, as f32
+ *   NHWC    a thread has a vector of channels of some columns of a row of y. Neighbours have the next channels, so that
+ *           all accesses are whole sectors. The filters of the CTA's channels lie in shared memory, channels fastest,
+ *           as f32
  *   NCHW    a thread has some columns of one channel; the x below them is loaded in aligned vectors of a row
  *
- * One filter of several channels of NHWC is the same as a plane: a row of pixels is one of elements, and a step along it is a pixel.
+ * One filter of several channels of NHWC is the same as a plane: a row of pixels is one of elements, and a step along
+ * it is a pixel.
  *
  * Along a row of the filter every column of x is read once and added to all columns of y that see it; what rows share
  * comes from the caches. Small problems wait for memory alone: there x under all rows of the filter is under way at
@@ -47,7 +49,7 @@ static int span_of(const conv_depthwise_config *c)
     return (c->cols - 1) * c->step + (c->filter - 1) * c->dilation + 1;
 }
 
-/* NHWC: the filters of the CTA's channels in shared memory, where channels that lie apart meet few of the same banks. */
+/* NHWC: the filters of the CTA's channels in shared memory, where channels that lie apart meet few of one bank. */
 static void describe_filters(depthwise *k)
 {
     const int channels = k->cfg->lanes * k->cfg->vec, row = channels + PADDING;
@@ -107,7 +109,10 @@ static val under(const depthwise *k, int m, val tap, val *inside)
     return row;
 }
 
-/* A row of the filters of a thread's channels: (CHANNEL,TAP); row: the number of its first tap. Those of the gradient are turned round. */
+/*
+ * A row of the filters of a thread's channels: (CHANNEL,TAP); row: the number of its first tap. Those of the gradient
+ * are turned round.
+ */
 static tensor load_taps(const depthwise *k, val row)
 {
     const conv_depthwise_config *cfg = k->cfg;

@@ -1,10 +1,10 @@
 /*
- * conv_depthwise_rows.c - a filter for each channel, of NHWC whose channels are odd or few: forward, and the gradient of data
- * where strides are 1, which is the forward problem of dy with the filters turned round.
+ * conv_depthwise_rows.c - a filter for each channel, of NHWC whose channels are odd or few: forward, and the gradient
+ * of data where strides are 1, which is the forward problem of dy with the filters turned round.
  *
- * A row of y is one line of elements, whatever channels they are of, and what a tap sees of x lies a fixed way off. So a warp
- * takes neighbours, its accesses are whole, and down the rows a thread keeps its channel, its filter and its columns. It has
- * some rows of y, and loads every row under them once, for each column of the filter.
+ * A row of y is one line of elements, whatever channels they are of, and what a tap sees of x lies a fixed way off. So
+ * a warp takes neighbours, its accesses are whole, and down the rows a thread keeps its channel, its filter and its
+ * columns. It has some rows of y, and loads every row under them once, for each column of the filter.
  */
 #include <math.h>
 
@@ -169,8 +169,8 @@ static void add_vector(depthwise_rows *k, tensor rX, int i, int j)
 }
 
 /*
- * Adds columns `first` to `last` of row i of x to all rows of y that see it. at_inside: its first element under the thread, where
- * all is inside.
+ * Adds columns `first` to `last` of row i of x to all rows of y that see it. at_inside: its first element under the
+ * thread, where all is inside.
  */
 static void add_row(depthwise_rows *k, int i, int first, int last, const val *at_inside)
 {
@@ -226,8 +226,8 @@ static void add_columns(depthwise_rows *k, bool all_inside)
 }
 
 /*
- * The filters of a CTA's channels: all there are, or those from its first element on, behind the last of which the first
- * follows. They lie in shared memory, channels fastest, where neighbours store to different banks.
+ * The filters of a CTA's channels: all there are, or those from its first element on, behind the last of which the
+ * first follows. They lie in shared memory, channels fastest, where neighbours store to different banks.
  */
 typedef struct shared_filters {
     tensor sW;          // (CHANNEL,TAP)
@@ -311,7 +311,10 @@ static int loads_of(const rows_config *c)
     return seen_of(down(c)) * seen_of(along(c));
 }
 
-/* Registers that the loads of a turn fill, and how many ptxas takes without spills: fewer in a loop, or where rows share less. */
+/*
+ * Registers that the loads of a turn fill, and how many ptxas takes without spills: fewer in a loop, or where rows
+ * share less.
+ */
 static int words_of(const rows_config *c)
 {
     return (by_columns(c) ? 2 * seen_of(down(c)) : loads_of(c)) *
@@ -400,8 +403,8 @@ static int64_t threads_of(const ckl_conv_desc *d, const rows_config *c)
 }
 
 /*
- * Many rows of y a thread, and fewer; whole vectors of channels, and shorter ones. Columns side by side share loads, too, but a
- * warp's accesses lie apart then: where a pixel has whole lines of memory.
+ * Many rows of y a thread, and fewer; whole vectors of channels, and shorter ones. Columns side by side share loads,
+ * too, but a warp's accesses lie apart then: where a pixel has whole lines of memory.
  */
 static bool candidate_depthwise_rows(const void *desc, const ckl_device_info *device, int i, void *config)
 {
@@ -489,9 +492,9 @@ static double l2_bytes(const ckl_conv_desc *d, const rows_config *c)
 }
 
 /*
- * Instructions of a thread, each warp of which begins WARP a cycle, an SM no more than RATE; no turn is shorter than the latencies
- * of the filters and of x. 3 channels of 535x535 take 4.4 us by 16 rows, 4.0 by 8; 2789 of 4 images of 32x32 37.5, by L2; 64 planes
- * of 256x256 17.6 by single elements, 10.6 by vectors of depthwise.
+ * Instructions of a thread, each warp of which begins WARP a cycle, an SM no more than RATE; no turn is shorter than
+ * the latencies of the filters and of x. 3 channels of 535x535 take 4.4 us by 16 rows, 4.0 by 8; 2789 of 4 images of
+ * 32x32 37.5, by L2; 64 planes of 256x256 17.6 by single elements, 10.6 by vectors of depthwise.
  */
 static plan_cost cost_depthwise_rows(const void *desc, const ckl_device_info *device, const void *config)
 {

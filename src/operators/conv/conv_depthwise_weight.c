@@ -1,9 +1,10 @@
 /*
  * conv_depthwise_weight.c - the gradient of weights where each channel has a filter of its own, NHWC.
  *
- * A CTA has some channels of dy, a row of their filters and a slice of the rows of dy; its threads have a vector of channels each,
- * and rows of dy in turn, along which they multiply dy with the columns of x under the taps. The sums of threads meet in shared memory,
- * those of slices in a second kernel, always in the same order. The gradient of the bias is a further tap under which x is one.
+ * A CTA has some channels of dy, a row of their filters and a slice of the rows of dy; its threads have a vector of
+ * channels each, and rows of dy in turn, along which they multiply dy with the columns of x under the taps. The sums of
+ * threads meet in shared memory, those of slices in a second kernel, always in the same order. The gradient of the bias
+ * is a further tap under which x is one.
  */
 #include "base/math.h"
 #include "cute/kernel.h"

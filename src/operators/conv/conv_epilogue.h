@@ -44,8 +44,8 @@ typedef struct conv_channels {
 conv_channels conv_load_channels(const conv_form *form, const conv_values *params, val channel, int count);
 
 /*
- * Those of the channels along a mode of a thread's coordinates, each at its distance from the thread's first, from `first` on.
- * last: the last channel of y; channel: of coordinate 0.
+ * Those of the channels along a mode of a thread's coordinates, each at its distance from the thread's first, from
+ * `first` on. last: the last channel of y; channel: of coordinate 0.
  */
 enum { CONV_VECTORS_MAX = 256 };
 
@@ -57,8 +57,8 @@ void conv_load_vectors(const conv_form *form, const conv_values *params, val las
                        val channel, int first, conv_vectors *vectors);
 
 /*
- * Finishes neighbours of y, number `index` the first, and stores them at once. Each is of the next channel, or all are of the
- * one that was loaded. rSum: (COUNT); channel: the first. Or only finishes them: (COUNT) of the output's type.
+ * Finishes neighbours of y, number `index` the first, and stores them at once. Each is of the next channel, or all are
+ * of the one that was loaded. rSum: (COUNT); channel: the first. Or only finishes them: (COUNT) of the output's type.
  */
 tensor conv_finish_run(const conv_form *form, const conv_values *params, const conv_channels *channels, val index,
                        val channel, tensor rSum);

@@ -35,7 +35,10 @@ static inline int conv_halo_band_columns(const conv_halo_config *c)
     return (CONV_HALO_WINDOW - c->columns) / c->step_w + 1;
 }
 
-/* Zeros before a row of a filter: as far as its band moves along the 16 columns; and its elements with zeros on both sides. */
+/*
+ * Zeros before a row of a filter: as far as its band moves along the 16 columns; and its elements with zeros on both
+ * sides.
+ */
 static inline int conv_halo_band_before(const conv_halo_config *c)
 {
     return c->step_w == 1 ? 8 : 14;

@@ -1,12 +1,13 @@
 /*
  * conv_halo_bands.c - depthwise convolution by tensor cores: a row of a filter as a band of a matrix.
  *
- * Of one channel, 16 columns of y are a matrix times 16 columns of x, whose row w has the filter's row from column w on, or from every
- * second one: as many columns of y as the filter finds places in 16 of x come out whole. Eight rows of x from different places of a tile, with 16 columns
- * each, are B of one mma.sync. A warp does that for 8 channels, which a pixel has side by side.
+ * Of one channel, 16 columns of y are a matrix times 16 columns of x, whose row w has the filter's row from column w
+ * on, or from every second one: as many columns of y as the filter finds places in 16 of x come out whole. Eight rows
+ * of x from different places of a tile, with 16 columns each, are B of one mma.sync. A warp does that for 8 channels,
+ * which a pixel has side by side.
  *
- * The zeros beside the filter make NaN of an infinity that y does not see. So where a sum is no finite number a warp computes its
- * tile by the definition.
+ * The zeros beside the filter make NaN of an infinity that y does not see. So where a sum is no finite number a warp
+ * computes its tile by the definition.
  */
 #include "cute/kernel.h"
 #include "operators/conv/conv_halo_kernel.h"
@@ -82,7 +83,10 @@ static void fill_bands(const halo_kernel *k)
     }
 }
 
-/* Of row `number` of a matrix. Those of a thread are four blocks apart, so that pixels which are stored together are in different banks. */
+/*
+ * Of row `number` of a matrix. Those of a thread are four blocks apart, so that pixels which are stored together are in
+ * different banks.
+ */
 static block_place place_of_block(const halo_kernel *k, val number)
 {
     const int wide = k->cfg->wide, blocks = conv_halo_blocks(k->cfg);
@@ -99,7 +103,10 @@ static val pixel_of(const halo_kernel *k, const block_place *b, val column)
     return add(mul(row, imm(k->size.box_w)), add(mul(b->window, imm(k->cfg->cols * k->cfg->step_w)), column));
 }
 
-/* A lane's words of x: those of odd rows have the second of two pixels first, so that rows side by side meet other banks. */
+/*
+ * A lane's words of x: those of odd rows have the second of two pixels first, so that rows side by side meet other
+ * banks.
+ */
 static void place_words(const halo_kernel *k, val channel, band_role *w)
 {
     enum { EVEN = 0x5410, ODD = 0x7632, EVEN_TURNED = 0x1054, ODD_TURNED = 0x3276 };
@@ -113,8 +120,8 @@ static void place_words(const halo_kernel *k, val channel, band_role *w)
 }
 
 /*
- * The band of channel 0 and row 0: elements k - m * step of the filter at row m = `row` of the matrix and columns k = 2 * pair and the
- * next. Rows beyond the columns of y, whose bands would begin before the zeros, have the last one's.
+ * The band of channel 0 and row 0: elements k - m * step of the filter at row m = `row` of the matrix and columns k = 2
+ * * pair and the next. Rows beyond the columns of y, whose bands would begin before the zeros, have the last one's.
  */
 static band_role describe_role(const halo_kernel *k)
 {
@@ -170,7 +177,10 @@ static void take_channel(const band_role *w, int channel)
                           channel % 2 ? w->odd : w->even));
 }
 
-/* A of a band: what is left of it is zeros, and both halves of the diagonal are alike; by steps of 2 it ends with the first half. */
+/*
+ * A of a band: what is left of it is zeros, and both halves of the diagonal are alike; by steps of 2 it ends with the
+ * first half.
+ */
 static void take_band(const halo_kernel *k, const band_role *w, int channel, int row)
 {
     tensor rBand = slice(w->rBands, _, channel, row);

@@ -34,7 +34,10 @@ typedef struct tiles_ahead {
     val tile;
 } tiles_ahead;
 
-/* Loads the box of x below the next tile, if there is one, to a stage that all have left; and the thread that does: the first of the last warp. */
+/*
+ * Loads the box of x below the next tile, if there is one, to a stage that all have left; and the thread that does: the
+ * first of the last warp.
+ */
 void conv_halo_load_ahead(const halo_kernel *k, tiles_ahead *ahead);
 val conv_halo_loads(const halo_kernel *k);
 

@@ -1,4 +1,4 @@
-/* conv_halo_plan.c - the host side of the Hopper kernel of a filter a channel: which problems, what they cost, launches. */
+/* conv_halo_plan.c - the host side of the Hopper kernel of a filter a channel: its problems, their cost, launches. */
 #include <math.h>
 
 #include "base/math.h"
@@ -94,7 +94,7 @@ static int band_sums(const conv_halo_config *c)
     return (c->cols > CONV_HALO_WINDOW / 2 ? 4 : 2) * VECTOR;
 }
 
-/* As many stages as help, of as many CTAs of an SM as registers and shared memory have room for, with two stages each. */
+/* As many stages as help, of as many CTAs an SM as registers and shared memory have room for, with two stages each. */
 static void fill_sm(const ckl_device_info *device, int registers, int most, conv_halo_config *c)
 {
     const conv_halo_shape s = conv_halo_shape_of(c);
@@ -106,7 +106,7 @@ static void fill_sm(const ckl_device_info *device, int registers, int most, conv
     c->stages = (int)min_i64(4, 1 + (device->smem_per_sm_bytes / c->ctas - 1024 - s.smem_bytes) / more);
 }
 
-/* One or two rows of y of a block, any number of windows side by side: three, in two CTAs an SM, take 3 to 5 % longer. */
+/* One or two rows of y of a block, any number of windows side by side: three, in two CTAs an SM, take 3 to 5 % more. */
 static void candidate_bands(const ckl_conv_desc *d, const ckl_device_info *device, int i, conv_halo_config *c)
 {
     enum { ROWS = 16, REST = 66, EPILOGUE = 16 }; // registers: bands of a row in use, the rest, what else is held
@@ -136,8 +136,8 @@ static void take_images(const ckl_conv_desc *d, conv_halo_config *c)
 }
 
 /*
- * Lanes of a tile: 4, or 8, or by strides, where y is the smaller part of the bytes, all of a pixel, whose rows lie side by side in
- * memory: 96 channels of 112x112 by stride 2 take 29.1 us, 33.3 in pieces of 32.
+ * Lanes of a tile: 4, or 8, or by strides, where y is the smaller part of the bytes, all of a pixel, whose rows lie
+ * side by side in memory: 96 channels of 112x112 by stride 2 take 29.1 us, 33.3 in pieces of 32.
  */
 static int lanes_of(const ckl_conv_desc *d, bool half)
 {
@@ -145,7 +145,9 @@ static int lanes_of(const ckl_conv_desc *d, bool half)
     return half ? LANES / 2 : d->stride_w > 1 && all > LANES && all <= LANES_MAX ? (int)all : LANES;
 }
 
-/* Small problems have the same once more with a quarter of the lanes, and threads along a row share the columns of one. */
+/*
+ * Small problems have the same once more with a quarter of the lanes, and threads along a row share the columns of one.
+ */
 static bool candidate_halo(const void *desc, const ckl_device_info *device, int i, void *config)
 {
     enum { BANDS = 4 * BAND_ROWS, REST = 56 }; // REST: registers beside sums and taps of a row
@@ -203,7 +205,10 @@ static double smooth_of(const conv_halo_config *c)
     return c->form.activation > CKL_ACTIVATION_RELU ? SMOOTH : 0;
 }
 
-/* Instructions of a warp for a tile: loads, permutes and bands of each row of x, products, sums that are looked at and stored. */
+/*
+ * Instructions of a warp for a tile: loads, permutes and bands of each row of x, products, sums that are looked at and
+ * stored.
+ */
 static double band_instructions(const conv_halo_config *c)
 {
     enum { ROW = 44, STORE = 3, TILE = 150 };
@@ -223,7 +228,8 @@ static double row_instructions(const conv_halo_config *c)
 
 /*
  * Cycles of a tile: the longer of its instructions, 0.3 a cycle for each warp at work (7x7: 62.8 us with four, 49.3
- * with six), of bands 0.25 and 1.8 of an SM, and of its box, each row of which takes some cycles, as do its bytes from L2.
+ * with six), of bands 0.25 and 1.8 of an SM, and of its box, each row of which takes some cycles, as do its bytes from
+ * L2.
  */
 static plan_cost cost_halo(const void *desc, const ckl_device_info *device, const void *config)
 {

@@ -1,10 +1,12 @@
 /*
- * conv_halo_weight.c - the gradient of weights of a filter a channel, NHWC on Hopper, by tensor cores of whose products a diagonal counts.
+ * conv_halo_weight.c - the gradient of weights of a filter a channel, NHWC on Hopper, by tensor cores of whose products
+ * a diagonal counts.
  *
- * A CTA has 32 channels and a slice of the tiles of dy, whose pixels and those of x under them TMA brings to shared memory. A warp has
- * 8 channels: mma.sync multiplies 16 columns of a row of dy by those of x under two taps, 16 rows of A by 8 columns of B, for all pairs
- * of channels. Of these the diagonals are the gradients; the others are the price for 2048 products in one instruction. A row of x is
- * loaded once for all rows of the filter. Sums stay in registers to the end of the slice.
+ * A CTA has 32 channels and a slice of the tiles of dy, whose pixels and those of x under them TMA brings to shared
+ * memory. A warp has 8 channels: mma.sync multiplies 16 columns of a row of dy by those of x under two taps, 16 rows of
+ * A by 8 columns of B, for all pairs of channels. Of these the diagonals are the gradients; the others are the price
+ * for 2048 products in one instruction. A row of x is loaded once for all rows of the filter. Sums stay in registers to
+ * the end of the slice.
  */
 #include "base/math.h"
 #include "cute/kernel.h"
@@ -122,7 +124,10 @@ typedef struct worker_role {
     tensor acc;    // (MMA,PAIR,ROW of the filter)
 } worker_role;
 
-/* A's matrices: 8 columns of x under a tap, under the next one, and the next 8 columns under both; B's: two times 8 columns. */
+/*
+ * A's matrices: 8 columns of x under a tap, under the next one, and the next 8 columns under both; B's: two times 8
+ * columns.
+ */
 static worker_role describe_worker(const halo_kernel *k)
 {
     const conv_halo_weight_config *c = k->cfg;
@@ -178,7 +183,10 @@ static void multiply_chunk(const halo_kernel *k, const worker_role *w, val stage
     }
 }
 
-/* The diagonals: channel i is in row i, and row 8 + i, and in column i of a fragment, whose columns 2j and 2j + 1 lane j of four has. */
+/*
+ * The diagonals: channel i is in row i, and row 8 + i, and in column i of a fragment, whose columns 2j and 2j + 1 lane
+ * j of four has.
+ */
 static void store_diagonals(const halo_kernel *k, const worker_role *w)
 {
     const conv_halo_weight_config *c = k->cfg;

@@ -1,12 +1,14 @@
 /*
- * conv_kn2row.c - few filters of many channels as a filter of one pixel for each tap: every pixel of x times the filters of all taps, by
- * GEMM's Hopper kernel, then sums of what a filter's taps gave at the pixels under them. In NHWC the product is [pixels, K * taps], of
- * filters as they lie. In NCHW it is [K * taps, pixels] of each image, of planes as they lie and of a copy of the filters for each image:
- * [K * taps, C]. Pixels or planes that begin anywhere are copied first, as gemm does. The gradient of data at strides of 1, of NHWC, is
- * the same of dy with filters turned round, which lie as [K,taps * C].
+ * conv_kn2row.c - few filters of many channels as a filter of one pixel for each tap: every pixel of x times the
+ * filters of all taps, by GEMM's Hopper kernel, then sums of what a filter's taps gave at the pixels under them. In
+ * NHWC the product is [pixels, K * taps], of filters as they lie. In NCHW it is [K * taps, pixels] of each image, of
+ * planes as they lie and of a copy of the filters for each image: [K * taps, C]. Pixels or planes that begin anywhere
+ * are copied first, as gemm does. The gradient of data at strides of 1, of NHWC, is the same of dy with filters turned
+ * round, which lie as [K,taps * C].
  *
- * x is read once, where implicit products read it for each tap. The workspace has K * taps f32 for each pixel of x: little beside C
- * channels (Vasudevan, Anderson, Gregg: Parallel multi channel convolution using general matrix multiplication, 2017).
+ * x is read once, where implicit products read it for each tap. The workspace has K * taps f32 for each pixel of x:
+ * little beside C channels (Vasudevan, Anderson, Gregg: Parallel multi channel convolution using general matrix
+ * multiplication, 2017).
  */
 #include "base/math.h"
 #include "cute/kernel.h"

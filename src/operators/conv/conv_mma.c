@@ -13,7 +13,10 @@ static bool is_true_f32(const conv_form *form)
     return form->dtype == CKL_F32 && form->math == CKL_GEMM_F32;
 }
 
-/* Swizzled for ldmatrix; of true f32 rows are a quad longer, so that 8 threads with a quad of a row each meet no bank twice. */
+/*
+ * Swizzled for ldmatrix; of true f32 rows are a quad longer, so that 8 threads with a quad of a row each meet no bank
+ * twice.
+ */
 tensor conv_operand_tiles(const conv_form *form, const char *name, int rows, int bytes, int stages)
 {
     const int depth = bytes / (int)ckl_dtype_bytes(form->dtype), pitch = depth + (is_true_f32(form) ? QUAD : 0);

@@ -112,8 +112,9 @@ static double bytes_of_pixel(const conv_narrow_config *c)
 }
 
 /*
- * Cycles of a stage: its copies and all warps' reads of shared memory, which the CTAs of an SM share. 32 to 32 channels of 16 images
- * of 80x80 take 13.1 us, of which it says 9.5 without WIDE. 5 to 31 of 128 of 17x17 take 21.5, 10.8 without single stores.
+ * Cycles of a stage: its copies and all warps' reads of shared memory, which the CTAs of an SM share. 32 to 32 channels
+ * of 16 images of 80x80 take 13.1 us, of which it says 9.5 without WIDE. 5 to 31 of 128 of 17x17 take 21.5, 10.8
+ * without single stores.
  */
 static plan_cost cost_narrow(const void *desc, const ckl_device_info *device, const void *config)
 {

@@ -2,12 +2,12 @@
  * conv_nchw.c - a persistent, warp-specialised convolution for Hopper that writes NCHW: y^T = W * x^T.
  *
  * A tile is some filters, the rows of W, times some runs of 64 pixels of planes of y, so sums are stored as they lie.
- * Strides are 1. With one tap x is loaded from its planes, N-major. With more it is loaded from a copy in NHWC, as TMA takes
- * no run of a plane that begins inside 16 bytes: its im2col mode follows the pixels under a tap over the ends of rows, with
- * zeros outside.
+ * Strides are 1. With one tap x is loaded from its planes, N-major. With more it is loaded from a copy in NHWC, as TMA
+ * takes no run of a plane that begins inside 16 bytes: its im2col mode follows the pixels under a tap over the ends of
+ * rows, with zeros outside.
  *
- *   warpgroup 0       producer: for every tap and some channels TMA loads the runs under it, zeros before and after the plane, and
- *                     the filters' elements
+ *   warpgroup 0       producer: for every tap and some channels TMA loads the runs under it, zeros before and after the
+ *                     plane, and the filters' elements
  *   warpgroups 1..    consumers: 64 filters each; y goes through staging buffers, so its planes begin at whole 16 bytes
  *
  * For the gradient of data read dy, dx and channels in place of x, y and filters; W is M-major then, as it lies in
@@ -37,7 +37,7 @@ typedef struct nchw_kernel {
     tma_copy tmaX, tmaW, tmaY;
     tensor sX, sW; // (BN,BK,STAGES), (BM,BK,STAGES)
     tensor sSpansX,
-        sSpansW; // (BK,SPAN,SPANS,STAGES): the same as TMA writes them; of W where it is M-major, (SPAN,BK,...) of a copy
+        sSpansW; // (BK,SPAN,SPANS,STAGES): the same as TMA writes them; W that is M-major, (SPAN,BK,...) of a copy
     tensor sY;   // (ROWS,COLS,BUFFERS,CONSUMERS)
     pipeline ring;
     val width, pixels;  // of a row, of a plane of y

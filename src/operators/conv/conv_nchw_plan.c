@@ -1,4 +1,4 @@
-/* conv_nchw_plan.c - the host side of the Hopper kernel of NCHW: which problems, what they cost, copies and tensor maps. */
+/* conv_nchw_plan.c - the host side of the Hopper kernel of NCHW: its problems, their cost, copies and tensor maps. */
 #include <math.h>
 
 #include "base/math.h"

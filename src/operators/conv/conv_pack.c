@@ -125,7 +125,10 @@ void conv_pack(ckl_dtype dtype, bool across, bool fold, bool back)
         copy(rX, gPacked, 16);
 }
 
-/* Neighbouring channels of a place a thread: in NCHW neighbouring threads have neighbouring places, else neighbouring channels. */
+/*
+ * Neighbouring channels of a place a thread: in NCHW neighbouring threads have neighbouring places, else neighbouring
+ * channels.
+ */
 void conv_add_packed(const conv_form *form, int slices, bool nchw)
 {
     launch_bounds(CONV_PACK_THREADS, 0);

@@ -1,6 +1,7 @@
 /*
  * conv_packed.c - the Hopper kernels for channels that lie apart (NCHW) or do not fill 16 bytes, by copies in a
- * workspace. Where little is written, taps and channels are in slices, whose sums another kernel adds and writes as y lies.
+ * workspace. Where little is written, taps and channels are in slices, whose sums another kernel adds and writes as y
+ * lies.
  */
 #include <math.h>
 
@@ -242,7 +243,10 @@ static double bytes_read(const conv_packed_problem *p)
     return bytes;
 }
 
-/* Zeros of few filters and folded columns cost less in tiles of 128: 5x5 of 16 channels of 16 images of 56x56 take 19.9 us, by 256 columns 23.8. */
+/*
+ * Zeros of few filters and folded columns cost less in tiles of 128: 5x5 of 16 channels of 16 images of 56x56 take 19.9
+ * us, by 256 columns 23.8.
+ */
 static plan_cost cost_packed_weight(const void *desc, const ckl_device_info *device, const void *config)
 {
     const double MEMORY = 4e6, BESIDE = 0.2, ALONE = 1; // bytes a us; what neither hides of the other; us of one slice

@@ -1,4 +1,4 @@
-/* conv_packed.h - problems that the Hopper kernels take once their tensors are copied to NHWC rows of whole 16 bytes. */
+/* conv_packed.h - problems that the Hopper kernels take once their tensors are copied to NHWC in whole 16 bytes. */
 #pragma once
 
 #include "operators/conv/conv_sm90.h"
@@ -29,12 +29,12 @@ enum { CONV_PACKED_MAIN, CONV_PACKED_IN, CONV_PACKED_OUT, CONV_PACKED_RESIDUAL, 
 enum { CONV_PACKED_ADD = CONV_PACKED_OUT, CONV_PACKED_PATCHES, CONV_PACKED_WEIGHT_KERNELS };
 
 /*
- * Describes the copy of a tensor of that type, or the copy back; across: neighbouring threads have neighbouring pixels of a plane;
- * fold: a vector may have channels of several columns.
+ * Describes the copy of a tensor of that type, or the copy back; across: neighbouring threads have neighbouring pixels
+ * of a plane; fold: a vector may have channels of several columns.
  */
 void conv_pack(ckl_dtype dtype, bool across, bool fold, bool back);
 
-/* Describes the kernel that adds slices of f32 sums, places with packed_channels each, and writes the output as it lies. */
+/* Describes the kernel that adds slices of f32 sums, places of packed_channels each, and writes the output as it is. */
 void conv_add_packed(const conv_form *form, int slices, bool nchw);
 
 enum { CONV_FOLDED_MAX = 128 }; // channels whose filters' columns may be folded into them
@@ -53,7 +53,10 @@ typedef struct conv_packed_problem {
     double copies_us;                                  // predicted
 } conv_packed_problem;
 
-/* The problem taken so, if it may be. back: a copy of what is written is copied back, else a kernel that adds slices writes it. */
+/*
+ * The problem taken so, if it may be. back: a copy of what is written is copied back, else a kernel that adds slices
+ * writes it.
+ */
 bool conv_can_pack(const ckl_conv_desc *desc, conv_packed_way way);
 conv_packed_problem conv_packed_of(const ckl_conv_desc *desc, conv_packed_way way, bool back);
 
@@ -62,8 +65,8 @@ int64_t conv_packed_bytes(const ckl_conv_desc *desc, const conv_packed_problem *
 ckl_status conv_packed_check(const ckl_conv_desc *desc, const conv_packed_problem *problem, bool any);
 
 /*
- * Launches: of kernel number `kernel`, which moves a tensor into its copy, or back; of one that is read, which *operand is then the copy
- * of; of both that are read. *workspace moves on.
+ * Launches: of kernel number `kernel`, which moves a tensor into its copy, or back; of one that is read, which *operand
+ * is then the copy of; of both that are read. *workspace moves on.
  */
 ckl_status conv_packed_copy(const ckl_plan *plan, int kernel, const conv_packed_problem *problem, int which,
                             const void *plain, const void *copy, ckl_stream stream);
@@ -73,8 +76,8 @@ ckl_status conv_packed_copy_both(const ckl_plan *plan, const conv_packed_problem
                                  const void **const operands[2], char **workspace, ckl_stream stream);
 
 /*
- * The gradient of weights by patches (conv_weight_patches.c): may an operand be written out so? The problem that this makes of a plain one.
- * The kernel; its launch, behind which *operand is what it wrote, and *workspace has moved on.
+ * The gradient of weights by patches (conv_weight_patches.c): may an operand be written out so? The problem that this
+ * makes of a plain one. The kernel; its launch, behind which *operand is what it wrote, and *workspace has moved on.
  */
 static inline bool conv_has_patches(conv_packed_way way)
 {
@@ -87,8 +90,9 @@ ckl_status conv_patches_launch(const ckl_plan *plan, conv_packed_way way, const 
                                const void **operand, char **workspace, ckl_stream stream);
 
 /*
- * Describes the kernel that writes patches of images `x` of `c` channels, a row of packed_row elements for each pixel of y_size, to `y`:
- * [TAPS,packed_channels], or [CHANNELS,TAPS]. backwards: of what reaches the pixel by each tap, at strides of 1. And its launch.
+ * Describes the kernel that writes patches of images `x` of `c` channels, a row of packed_row elements for each pixel
+ * of y_size, to `y`: [TAPS,packed_channels], or [CHANNELS,TAPS]. backwards: of what reaches the pixel by each tap, at
+ * strides of 1. And its launch.
  */
 void conv_write_patches(ckl_dtype dtype, bool taps_fastest, bool backwards);
 ckl_status conv_write_patches_launch(const ckl_plan *plan, int kernel, const conv_params *params, ckl_stream stream);

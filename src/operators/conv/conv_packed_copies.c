@@ -1,6 +1,6 @@
 /*
- * conv_packed_copies.c - NHWC rows of whole 16 bytes in a workspace: which tensors are copied, where the copies lie, what they cost, and
- * their launches.
+ * conv_packed_copies.c - NHWC rows of whole 16 bytes in a workspace: which tensors are copied, where the copies lie,
+ * what they cost, and their launches.
  *
  * Where channels are few, a filter's columns may be folded into them: the pixels below a row of the filter are
  * contiguous, and a tensor map whose columns overlap gives each place of y its own. Then zeros are written for padded
@@ -208,8 +208,8 @@ static bool goes_across(const ckl_conv_desc *d, const conv_packed_problem *p, in
 }
 
 /*
- * Moves a tensor into its copy, or back. Dense modes that lie alike on both sides are one: slices, rows and, in NHWC, images; all of
- * a plane where it goes across.
+ * Moves a tensor into its copy, or back. Dense modes that lie alike on both sides are one: slices, rows and, in NHWC,
+ * images; all of a plane where it goes across.
  */
 ckl_status conv_packed_copy(const ckl_plan *plan, int kernel, const conv_packed_problem *p, int which,
                             const void *plain, const void *copy, ckl_stream stream)

@@ -1,8 +1,10 @@
 /*
- * conv_patches.c - deep filters of planes at few pixels: patches of x are written to the workspace, [PIXELS,C*TAPS], multiplied by the
- * filters as they lie, [K,C*TAPS], in slices of K by GEMM's Hopper kernel, and a third kernel adds the slices to planes of y.
+ * conv_patches.c - deep filters of planes at few pixels: patches of x are written to the workspace, [PIXELS,C*TAPS],
+ * multiplied by the filters as they lie, [K,C*TAPS], in slices of K by GEMM's Hopper kernel, and a third kernel adds
+ * the slices to planes of y.
  *
- * Other kernels copy the filters to NHWC first: 29 MB each way for 640 filters of 2560 channels, where 50 pixels have patches of 2.3.
+ * Other kernels copy the filters to NHWC first: 29 MB each way for 640 filters of 2560 channels, where 50 pixels have
+ * patches of 2.3.
  */
 #include "base/math.h"
 #include "cute/kernel.h"

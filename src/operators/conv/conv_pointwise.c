@@ -60,7 +60,10 @@ static bool sees_one(const conv_mode m[CONV_MODES], int64_t *tap)
     return true;
 }
 
-/* An image is a row where it has one pixel, or a filter of its size: of both layouts if all taps see something, or the only channel. */
+/*
+ * An image is a row where it has one pixel, or a filter of its size: of both layouts if all taps see something, or the
+ * only channel.
+ */
 static bool rows_are_images(const ckl_conv_desc *d, conv_product_rows *rows, int64_t *tap)
 {
     const int64_t taps = d->t * d->r * d->s;
@@ -182,10 +185,12 @@ static bool is_stream(const ckl_gemm_desc *product, const ckl_device_info *devic
 }
 
 /*
- * 128 to 16 channels of 384x384 take 65.3 us by tiles of 64x64, 12.7 of an image by 256x32, 12.6 by 128x16; 256 to 4 of 16
- * images of 56x56 9.5, 9.0 and 8.5. 96 to 16 of 640x640 take 29.2 by 128x16, 25.7 by 256x16. The gradient of data of 335 to 16 of 3 images of 112x112 takes 29.6 in 64x64, 24.9 in 128x64;
- * of 96 to 16 of 167x167 5.7 in two turns of 128x64, 4.9 in one of 256x64. Rows of up to half a tile go to y from registers: 96 to 8
- * of 384x384 take 13.4 by TMA, 11.9 so. Filters of one or two stages are shared by two CTAs: 11.3; 80 to 8 of 56 of 256x256 176 by 256x16, 190 alone.
+ * 128 to 16 channels of 384x384 take 65.3 us by tiles of 64x64, 12.7 of an image by 256x32, 12.6 by 128x16; 256 to 4 of
+ * 16 images of 56x56 9.5, 9.0 and 8.5. 96 to 16 of 640x640 take 29.2 by 128x16, 25.7 by 256x16. The gradient of data of
+ * 335 to 16 of 3 images of 112x112 takes 29.6 in 64x64, 24.9 in 128x64; of 96 to 16 of 167x167 5.7 in two turns of
+ * 128x64, 4.9 in one of 256x64. Rows of up to half a tile go to y from registers: 96 to 8 of 384x384 take 13.4 by TMA,
+ * 11.9 so. Filters of one or two stages are shared by two CTAs: 11.3; 80 to 8 of 56 of 256x256 176 by 256x16, 190
+ * alone.
  */
 void conv_pointwise_few_columns(const ckl_gemm_desc *product, const ckl_device_info *device, gemm_sm90_config *c)
 {
@@ -242,8 +247,8 @@ static double absent_us(const ckl_gemm_desc *d, const ckl_device_info *device, c
 }
 
 /*
- * How much longer short tiles take than by gemm's model. Where all read the same columns L2 does not serve them as fast: 1408
- * to 56 channels of 8 images of 24x24 take 10.1 us in 64x64, 8.4 in 128x64.
+ * How much longer short tiles take than by gemm's model. Where all read the same columns L2 does not serve them as
+ * fast: 1408 to 56 channels of 8 images of 24x24 take 10.1 us in 64x64, 8.4 in 128x64.
  */
 static double short_tiles(const ckl_gemm_desc *product, const ckl_device_info *device, const gemm_sm90_config *c)
 {

@@ -31,12 +31,15 @@ static inline ckl_plan conv_plan_of(const ckl_plan *plan, const ckl_gemm_desc *p
 conv_pointwise_problem conv_pointwise_of(const ckl_conv_desc *desc);
 
 /*
- * Of a prepared desc without groups and residual: is it NHWC without strides and padding, whose pixels are equally far apart; or
- * is y one pixel that sees all of x, or x and y one?
+ * Of a prepared desc without groups and residual: is it NHWC without strides and padding, whose pixels are equally far
+ * apart; or is y one pixel that sees all of x, or x and y one?
  */
 ckl_status conv_pointwise_check(const void *desc);
 
-/* Is a prepared desc's filter one pixel, and are pixels of NHWC, without strides and padding, equally far apart; or are images rows? */
+/*
+ * Is a prepared desc's filter one pixel, and are pixels of NHWC, without strides and padding, equally far apart; or are
+ * images rows?
+ */
 ckl_status conv_pointwise_check_pixels(const void *desc);
 
 /* The product of such a problem, and its matrices. */

@@ -1,4 +1,7 @@
-/* conv_prepared.h - a checked desc as implementations get it, with what a choice would ask anew for each of a hundred configs. */
+/*
+ * conv_prepared.h - a checked desc as implementations get it, with what a choice would ask anew for each of a hundred
+ * configs.
+ */
 #pragma once
 
 #include "operators/conv/conv_halo.h"

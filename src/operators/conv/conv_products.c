@@ -29,7 +29,10 @@ static ckl_status launch(const ckl_plan *plan, const implementation *gemm, const
 BY_GEMM(unaligned)
 BY_GEMM(pitched)
 
-/* Few filters of many channels: CTAs of 16 filters and 32 pixels. 151 to 3 channels of 128 images of 8x8: 4.7 us, packed 8.7. */
+/*
+ * Few filters of many channels: CTAs of 16 filters and 32 pixels. 151 to 3 channels of 128 images of 8x8: 4.7 us,
+ * packed 8.7.
+ */
 static bool has_few_filters(const ckl_gemm_desc *product, const ckl_device_info *device)
 {
     enum { FILTERS = 16, PIXELS = 32, DEEP = 32, TURNS = 2, WHOLE = 8 };
@@ -64,7 +67,7 @@ static plan_cost cost_unaligned(const void *desc, const ckl_device_info *device,
     return cost;
 }
 
-/* Of data with few channels on a side: 7 to 755 of 16 images of 24x24 take 17.1 us, 41 to 3 of 3 images of 512x512 100. */
+/* Of data with few channels on a side: 7 to 755 of 16 images of 24x24 take 17.1 us, 41 to 3 of 3 of 512x512 100. */
 static plan_cost cost_pitched(const void *desc, const ckl_device_info *device, const void *config)
 {
     const int64_t FEW = 8;

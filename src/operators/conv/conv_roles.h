@@ -1,4 +1,7 @@
-/* conv_roles.h - the frame of the Hopper kernels of convolution: barriers, a producer's warpgroup, consumers and their mainloop. */
+/*
+ * conv_roles.h - the frame of the Hopper kernels of convolution: barriers, a producer's warpgroup, consumers and their
+ * mainloop.
+ */
 #pragma once
 
 #include "cute/pipeline.h"
@@ -30,8 +33,8 @@ typedef struct conv_products {
 } conv_products;
 
 /*
- * Goes through the stages of a tile; each is released once the wgmmas of the next are issued. Those of the last one, which it gives,
- * are under way: what comes before conv_mainloop_end() is done meanwhile.
+ * Goes through the stages of a tile; each is released once the wgmmas of the next are issued. Those of the last one,
+ * which it gives, are under way: what comes before conv_mainloop_end() is done meanwhile.
  */
 val conv_mainloop_begin(const conv_products *products, val k_tiles, pipeline_state *stage);
 void conv_mainloop_end(const conv_products *products, val last);

@@ -1,9 +1,11 @@
 /*
- * conv_skinny.c - filters of one pixel where one side has a few channels: a tall and skinny product, NHWC, by memory's speed.
+ * conv_skinny.c - filters of one pixel where one side has a few channels: a tall and skinny product, NHWC, by memory's
+ * speed.
  *
- * A thread has some of the wide side's channels in registers, and rows of pixels in turn. Forward and of data it keeps the filters:
- * wide rows are multiplied and added over lanes, or few channels make a wide row. Of weights it keeps sums, of which threads add
- * theirs in shared memory, and a second kernel those of slices of pixels, always in the same order.
+ * A thread has some of the wide side's channels in registers, and rows of pixels in turn. Forward and of data it keeps
+ * the filters: wide rows are multiplied and added over lanes, or few channels make a wide row. Of weights it keeps
+ * sums, of which threads add theirs in shared memory, and a second kernel those of slices of pixels, always in the same
+ * order.
  */
 #include <math.h>
 
@@ -131,8 +133,8 @@ static void find_place(skinny *k)
 }
 
 /*
- * The thread's filters, in vectors of wide channels where x is the wide side. Else neighbours have all their few channels side by side, and
- * vectors may go beyond a filter.
+ * The thread's filters, in vectors of wide channels where x is the wide side. Else neighbours have all their few
+ * channels side by side, and vectors may go beyond a filter.
  */
 static void load_filters(skinny *k)
 {
@@ -369,7 +371,10 @@ static void conv_skinny(const void *config, int kernel)
 
 /* The host side */
 
-/* The problem as a product of pixels, or of images that are rows of one, and a few channels on a side: elements from row to row. */
+/*
+ * The problem as a product of pixels, or of images that are rows of one, and a few channels on a side: elements from
+ * row to row.
+ */
 typedef struct skinny_sizes {
     int64_t few, wide, pixels, few_pitch, wide_pitch, filter_pitch;
     bool wide_x;
@@ -455,8 +460,8 @@ static void share_channels(const skinny_sizes *s, conv_skinny_config *c)
 }
 
 /*
- * Lanes that add up in three steps, of whole rows: of odd channels each has more of them, and a warp more pixels. 41 to 3 of data of
- * 512x512 take 29.6 us by seven lanes, 44.8 by 14. lanes=0: it has no registers for that.
+ * Lanes that add up in three steps, of whole rows: of odd channels each has more of them, and a warp more pixels. 41 to
+ * 3 of data of 512x512 take 29.6 us by seven lanes, 44.8 by 14. lanes=0: it has no registers for that.
  */
 static void share_with_few(const skinny_sizes *s, conv_skinny_config *c)
 {
@@ -608,8 +613,8 @@ static ckl_status launch_skinny(const ckl_plan *plan, const void *args, ckl_stre
 }
 
 /*
- * Instructions of a thread for a pixel: RATE a cycle and SM. A warp's store of elements of 2 bytes takes some 5 cycles more. 4 to 1280 of
- * 64 images of 25x25 take 28.0 us, 3 to 151 of 32x32 14.0.
+ * Instructions of a thread for a pixel: RATE a cycle and SM. A warp's store of elements of 2 bytes takes some 5 cycles
+ * more. 4 to 1280 of 64 images of 25x25 take 28.0 us, 3 to 151 of 32x32 14.0.
  */
 static plan_cost cost_skinny(const void *desc, const ckl_device_info *device, const void *config)
 {

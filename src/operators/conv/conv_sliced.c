@@ -1,6 +1,6 @@
 /*
- * conv_sliced.c - the Hopper kernel where tiles are few: taps and channels in slices, whose f32 sums a second kernel adds, always
- * in the same order, with bias, residual and activation.
+ * conv_sliced.c - the Hopper kernel where tiles are few: taps and channels in slices, whose f32 sums a second kernel
+ * adds, always in the same order, with bias, residual and activation.
  */
 #include <math.h>
 

@@ -6,9 +6,11 @@
  * see the same taps, backwards; W is N-major, as it lies in memory.
  *
  *   a tile            a box of pixels of y, columns by rows by images, times some filters
- *   warpgroup 0       producer: for every tap and some channels TMA loads the box of x that lies under the tap, shifted, with the
- *                     filters' strides, and with zeros for what is outside; and the filters' elements of that tap
- *   warpgroups 1..    consumers: 64 pixels each, wgmma into registers; y goes through staging buffers, a box of TMA at a time
+ *   warpgroup 0       producer: for every tap and some channels TMA loads the box of x that lies under the tap,
+ *                     shifted, with the filters' strides, and with zeros for what is outside; and the filters' elements
+ *                     of that tap
+ *   warpgroups 1..    consumers: 64 pixels each, wgmma into registers; y goes through staging buffers, a box of TMA at
+ *                     a time
  */
 #include "cute/kernel.h"
 #include "operators/conv/conv_epilogue.h"
@@ -131,7 +133,9 @@ static void describe_schedule(conv_kernel *k)
     k->count = mul(k->count, k->filters);
 }
 
-/* Finds a tile's slice, the slowest mode, and its K tiles, about as many as all have; returns the rest of the number. */
+/*
+ * Finds a tile's slice, the slowest mode, and its K tiles, about as many as all have; returns the rest of the number.
+ */
 static val find_slice(const conv_kernel *k, tile_place *place, val number)
 {
     const val slices = imm(k->cfg->slices);
@@ -158,7 +162,7 @@ static tile_place place_of(const conv_kernel *k, val tile)
     return place;
 }
 
-/* What the mainloop wants of a tile: the rest is found under its last products, for the divisions take some 400 cycles. */
+/* What the mainloop wants of a tile: the rest is found under its last products, as the divisions take 400 cycles. */
 static tile_place place_of_filters(const conv_kernel *k, val tile)
 {
     return (tile_place){ .at = { imm(0), imm(0), imm(0) },
@@ -304,8 +308,8 @@ static void load_tiles(const void *of)
 /* The consumers */
 
 /*
- * A tall stage's pixels as wgmma reads them for each tap: 64 from every row of every box on, (ROWS,DEPTH,BOX_ROWS*STAGES). A row
- * is 8 pixels and more, which a swizzle repeats after.
+ * A tall stage's pixels as wgmma reads them for each tap: 64 from every row of every box on,
+ * (ROWS,DEPTH,BOX_ROWS*STAGES). A row is 8 pixels and more, which a swizzle repeats after.
  */
 static tensor rows_of_boxes(const conv_kernel *k)
 {
@@ -422,7 +426,9 @@ static tensor coordinates_of(const conv_kernel *k, const consumer_role *c)
     return partition_C(&mma, identity_tensor(shape(CONV_SM90_ROWS, k->size.y_cols)), c->tid);
 }
 
-/* Loads bias and scale of a staging buffer's columns, from `first` of the tile on; channel: among those of all groups. */
+/*
+ * Loads bias and scale of a staging buffer's columns, from `first` of the tile on; channel: among those of all groups.
+ */
 static void load_vectors(const conv_kernel *k, const consumer_role *c, val channel, int first, conv_vectors *v)
 {
     const val all = k->cfg->grouped ? mul(k->p.k, k->p.groups) : k->p.k, last = sub(conv_number(all), imm(1));

@@ -84,8 +84,8 @@ tiled_mma conv_mma_of(ckl_dtype dtype, int n);
 val conv_tiles_along(val size, int box);
 
 /*
- * A ring of boxes of `rows` by some spans of columns of 16-bit elements: as wgmma reads them, (COLUMNS,ROWS,STAGES), and in
- * *sSpans as TMA writes them, (ROWS,SPAN,SPANS,STAGES).
+ * A ring of boxes of `rows` by some spans of columns of 16-bit elements: as wgmma reads them, (COLUMNS,ROWS,STAGES),
+ * and in *sSpans as TMA writes them, (ROWS,SPAN,SPANS,STAGES).
  */
 tensor conv_spans(const char *name, ckl_dtype dtype, int rows, int spans, int stages, tensor *sSpans);
 
@@ -155,7 +155,10 @@ typedef struct conv_box {
 /* The box of `pixels` pixels of which the fewest cover all places of all images. */
 conv_box conv_fit_box(const int64_t places[CONV_MODES], int64_t images, int pixels);
 
-/* The box of whole rows of 8 pixels that has the fewest of them with what they see, where a consumer's pixels are of one image. */
+/*
+ * The box of whole rows of 8 pixels that has the fewest of them with what they see, where a consumer's pixels are of
+ * one image.
+ */
 conv_box conv_fit_tall_box(const int64_t places[CONV_MODES], int64_t images, int consumers);
 
 /* The boxes that cover all places. */
@@ -164,26 +167,31 @@ double conv_boxes(const int64_t places[CONV_MODES], int64_t images, conv_box box
 /* May TMA load this box with these strides, and has it `pixels` pixels? */
 ckl_status conv_check_box(const char *who, conv_box box, int pixels, int step_w, int step_h);
 
-/* Stages that shared memory has room for, as many as help, where one and all else take `first` bytes; are they two or more that fit? */
+/*
+ * Stages that shared memory has room for, as many as help, where one and all else take `first` bytes; are they two or
+ * more that fit?
+ */
 int conv_stages_of(const ckl_device_info *device, int64_t first, int64_t each);
 ckl_status conv_check_stages(const char *who, const ckl_device_info *device, int stages, int64_t smem_bytes);
 
 /*
- * The corners of im2col mode: the first pixel that a tap sees from place 0, and from the last pixel to where the last place sees
- * it. Do they and the taps fit its numbers?
+ * The corners of im2col mode: the first pixel that a tap sees from place 0, and from the last pixel to where the last
+ * place sees it. Do they and the taps fit its numbers?
  */
 bool conv_find_corners(const conv_mode *mode, bool data, int64_t *lower, int64_t *upper);
 
 /*
- * For TMA: channels, columns, rows, slices, images. row_bytes: that a box has of a pixel; L2 fetches no more at a time, for what lies behind
- * them is asked for by boxes of its own (96 channels of 112x112 depthwise, 64 bytes of each: 88 % of L2's rate by fetches of 256).
+ * For TMA: channels, columns, rows, slices, images. row_bytes: that a box has of a pixel; L2 fetches no more at a time,
+ * for what lies behind them is asked for by boxes of its own (96 channels of 112x112 depthwise, 64 bytes of each: 88 %
+ * of L2's rate by fetches of 256).
  */
 param_tensor conv_pixels(const void *pointer, const conv_tensor *at, int64_t row_bytes);
 
 enum { CONV_SM90_BOXES = 2 }; // consumers whose pixels are boxes
 
 /*
- * A problem in NHWC whose rows of channels begin at whole 16 bytes, and what all its configs share: a choice asks a hundred of them.
+ * A problem in NHWC whose rows of channels begin at whole 16 bytes, and what all its configs share: a choice asks a
+ * hundred of them.
  */
 typedef struct conv_sm90_problem {
     ckl_conv_desc desc;
@@ -231,14 +239,17 @@ plan_cost conv_sm90_cost_of(const conv_sm90_work *work, const ckl_device_info *d
 int64_t conv_sm90_sum_images(const ckl_conv_desc *desc, const conv_sm90_config *config);
 double conv_sliced_sums(const conv_sm90_problem *problem, const conv_sliced_config *config);
 
-/* As conv_sm90_cost_of(), and the way of `sums` for each slice to memory (mostly L2) and back; and the slices that cost least. */
+/*
+ * As conv_sm90_cost_of(), and the way of `sums` for each slice to memory (mostly L2) and back; and the slices that cost
+ * least.
+ */
 plan_cost conv_sliced_cost_of(const conv_sm90_work *work, const ckl_device_info *device,
                               const conv_sliced_config *config, double sums);
 void conv_sliced_choose(const conv_sm90_problem *problem, const ckl_device_info *device, conv_sliced_config *config);
 
 /*
- * Enqueues the products of a plan in slices, to `sums`, and kernel number `add`, which adds them and writes the output; operands lie as `at`
- * says, of which the output's is that of the sums.
+ * Enqueues the products of a plan in slices, to `sums`, and kernel number `add`, which adds them and writes the output;
+ * operands lie as `at` says, of which the output's is that of the sums.
  */
 ckl_status conv_sliced_launch(const ckl_plan *plan, const conv_sm90_config *config, const ckl_conv_desc *products,
                               const ckl_conv_args *args, const conv_tensor at[CONV_TENSORS], void *sums, int add,
@@ -251,7 +262,10 @@ ckl_status conv_sliced_check(const conv_sm90_problem *problem, const conv_sliced
 ckl_status conv_sm90_launch(const ckl_plan *plan, const conv_sm90_config *config, const ckl_conv_desc *desc,
                             const ckl_conv_args *args, const conv_tensor at[CONV_TENSORS], ckl_stream stream);
 
-/* Filters of one pixel see all pixels as one row, whose boxes waste nothing and are contiguous. Other problems are returned as they are. */
+/*
+ * Filters of one pixel see all pixels as one row, whose boxes waste nothing and are contiguous. Other problems are
+ * returned as they are.
+ */
 ckl_conv_desc conv_in_one_row(const ckl_conv_desc *desc);
 
 /* The same of the gradient of weights; slices: no fewer than `least`. */
@@ -264,8 +278,8 @@ ckl_status conv_weight_admit(const conv_sm90_problem *problem, const ckl_device_
 int64_t conv_weight_workspace(const ckl_conv_desc *desc, const conv_sm90_weight_config *config);
 
 /*
- * Kernel 0, and kernel `add` of a plan, which writes dw of the plan's own problem; columns: channels of a column of x, where
- * `desc` has the columns of a filter folded into them. args->workspace is there.
+ * Kernel 0, and kernel `add` of a plan, which writes dw of the plan's own problem; columns: channels of a column of x,
+ * where `desc` has the columns of a filter folded into them. args->workspace is there.
  */
 ckl_status conv_weight_launch(const ckl_plan *plan, const conv_sm90_weight_config *config, const ckl_conv_desc *desc,
                               const ckl_conv_args *args, const conv_tensor at[CONV_TENSORS], int add, int64_t columns,

@@ -1,4 +1,7 @@
-/* conv_sm90_launch.c - launches of the Hopper kernel: what a problem has of them, tensor maps, pixels and taps of each of the gradient. */
+/*
+ * conv_sm90_launch.c - launches of the Hopper kernel: what a problem has of them, tensor maps, pixels and taps of each
+ * of the gradient.
+ */
 #include "base/math.h"
 #include "operators/conv/conv_sm90.h"
 
@@ -255,9 +258,9 @@ static ckl_status launch_data(const ckl_plan *plan, const conv_sm90_config *c, c
 }
 
 /*
- * All launches, from the end that has more taps: each begins on the SMs that the last tiles of the one before leave, as none waits
- * for another. The first has pixels, so that one waits for the kernel before. With zeros=1 it also writes the pixels that no tap sees,
- * whose launches are left out.
+ * All launches, from the end that has more taps: each begins on the SMs that the last tiles of the one before leave, as
+ * none waits for another. The first has pixels, so that one waits for the kernel before. With zeros=1 it also writes
+ * the pixels that no tap sees, whose launches are left out.
  */
 static ckl_status launch_all_data(const ckl_plan *plan, const conv_sm90_config *c, const ckl_conv_desc *d,
                                   const conv_tensor *dx, conv_params p, ckl_stream stream)

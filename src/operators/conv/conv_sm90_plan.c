@@ -202,8 +202,8 @@ static bool may_hold(const conv_sm90_problem *p, const conv_sm90_config *c)
 }
 
 /*
- * held: the filters stay; where they may not, or are many, the candidate is none. 63 KB of 56 to 48 channels gain; with 72 KB 64 of 56x56
- * take 16.3 us, 14.5 if they come anew.
+ * held: the filters stay; where they may not, or are many, the candidate is none. 63 KB of 56 to 48 channels gain; with
+ * 72 KB 64 of 56x56 take 16.3 us, 14.5 if they come anew.
  */
 static void load_tall(const conv_sm90_problem *p, conv_sm90_config *c, bool held)
 {
@@ -222,8 +222,8 @@ void conv_sm90_load_tall(const conv_sm90_problem *p, const ckl_device_info *devi
 }
 
 /*
- * One for groups that share tiles; then each for boxes and for pixels that follow each other, there also with three consumers; and for
- * boxes of all rows of a filter, with and without these.
+ * One for groups that share tiles; then each for boxes and for pixels that follow each other, there also with three
+ * consumers; and for boxes of all rows of a filter, with and without these.
  */
 static bool candidate_sm90(const void *desc, const ckl_device_info *device, int i, void *config)
 {
@@ -269,8 +269,9 @@ static double larger(double x, double y)
 /*
  * What a row of a box costs beside one of 128 bytes: TMA takes it by powers of two. 3x3 filters on 56x56: 48 channels
  * in boxes of 96 bytes take 26.4 us, 64 channels 18.5, and 56 cost 2.5 times as much a row, wherever they lie. 248
- * channels take 1.8 times as long as 256; 80 in two halves 37.4 us, padded to 128 32.6 (bench/notes/conv.md). Gradients of
- * data, whose filters are N-major: 96 of 32 images of 56x56 take 50.8 us, 24 to 96 of 8 of 80x80 15.8, 24 to 256 of 7 of 56x56 9.96.
+ * channels take 1.8 times as long as 256; 80 in two halves 37.4 us, padded to 128 32.6 (bench/notes/conv.md). Gradients
+ * of data, whose filters are N-major: 96 of 32 images of 56x56 take 50.8 us, 24 to 96 of 8 of 80x80 15.8, 24 to 256 of
+ * 7 of 56x56 9.96.
  */
 static double row_cost(const conv_sm90_config *c, int64_t bytes)
 {
@@ -281,9 +282,9 @@ static double row_cost(const conv_sm90_config *c, int64_t bytes)
 }
 
 /*
- * Three consumers: 128 channels of 28x28 take 15.5 us, one turn of tiles, and 17.1 in two turns of two consumers'; of tall stages
- * they cost what they should. 256 of 64x64 take 53.5 us by these and 256 filters, 59.3 without; 512 of 7x7 17.9 by one consumer and 128
- * filters, 14.4 by two and 64.
+ * Three consumers: 128 channels of 28x28 take 15.5 us, one turn of tiles, and 17.1 in two turns of two consumers'; of
+ * tall stages they cost what they should. 256 of 64x64 take 53.5 us by these and 256 filters, 59.3 without; 512 of 7x7
+ * 17.9 by one consumer and 128 filters, 14.4 by two and 64.
  */
 static double unsure(const conv_sm90_config *c)
 {
@@ -306,7 +307,7 @@ static double box_cost(const conv_sm90_config *c, const conv_sm90_shape *s)
     return BOX * ((double)c->tile_n / s->y_cols - wide);
 }
 
-/* What shared memory takes for a stage, 128 bytes a cycle: a write of everything, and a read by each consumer for each tap. */
+/* What shared memory takes for a stage, 128 bytes a cycle: a write of all, and a read by each consumer for each tap. */
 static double shared_cycles(const conv_sm90_config *c, const conv_sm90_shape *s)
 {
     const double bytes = (double)c->tile_k * (double)ckl_dtype_bytes(c->form.dtype);
@@ -316,8 +317,9 @@ static double shared_cycles(const conv_sm90_config *c, const conv_sm90_shape *s)
 }
 
 /*
- * What does not depend on slices. Each row of a box takes some cycles however short it is, and zeros for absent channels more,
- * but not where filters that are N-major end within their rows: 96 of 128 columns cost nothing. Rates: bench/notes/conv.md.
+ * What does not depend on slices. Each row of a box takes some cycles however short it is, and zeros for absent
+ * channels more, but not where filters that are N-major end within their rows: 96 of 128 columns cost nothing. Rates:
+ * bench/notes/conv.md.
  */
 conv_sm90_work conv_sm90_work_of(const conv_sm90_problem *p, const conv_sm90_config *c)
 {
@@ -347,10 +349,11 @@ conv_sm90_work conv_sm90_work_of(const conv_sm90_problem *p, const conv_sm90_con
 }
 
 /*
- * A stage takes the longest of its products on the tensor cores, of its bytes (72 a cycle from L2 to an SM, 7200 to all SMs),
- * and of its rows. The epilogue takes some cycles for each accumulator of a thread, which nothing overlaps, least of all where K
- * could be one stage (32 to 16 channels of 112x112, one pixel: 26.3 us). A launch of the gradient begins
- * where the last turn of the one before leaves SMs; small ones gained nothing by that (512 channels of 14x14, stride 2: 23.5 us).
+ * A stage takes the longest of its products on the tensor cores, of its bytes (72 a cycle from L2 to an SM, 7200 to all
+ * SMs), and of its rows. The epilogue takes some cycles for each accumulator of a thread, which nothing overlaps, least
+ * of all where K could be one stage (32 to 16 channels of 112x112, one pixel: 26.3 us). A launch of the gradient begins
+ * where the last turn of the one before leaves SMs; small ones gained nothing by that (512 channels of 14x14, stride 2:
+ * 23.5 us).
  */
 plan_cost conv_sm90_cost_of(const conv_sm90_work *w, const ckl_device_info *device, const conv_sm90_config *c)
 {

@@ -3,8 +3,10 @@
  * tap,c].
  *
  *   a tile            some filters times some columns; a column is a channel under a tap, in spans of 64 channels
- *   warpgroup 0       producer: a stage is a box of 64 pixels: TMA loads dy's filters there, and for each span x under its tap
- *   warpgroups 1..    consumers: 64 filters each; both operands lie pixel by pixel, so wgmma reads them M-major and N-major
+ *   warpgroup 0       producer: a stage is a box of 64 pixels: TMA loads dy's filters there, and for each span x under
+ *                     its tap
+ *   warpgroups 1..    consumers: 64 filters each; both operands lie pixel by pixel, so wgmma reads them M-major and
+ *                     N-major
  *
  * Pixels may be cut into slices: kernel 0 writes the f32 sums of each, kernel 1 adds them in a fixed order. The
  * gradient of the bias is one more column of x, all ones.
@@ -295,7 +297,7 @@ static void describe_product(const conv_sm90_weight_config *cfg)
                                   .of = &k });
 }
 
-/* Kernel 1: the slices' sums, 4 channels of a filter's tap a thread; behind these threads one for each filter's bias. */
+/* Kernel 1: the slices' sums, 4 channels of a filter's tap a thread; behind these one thread for each filter's bias. */
 
 /* To dw, as it lies; folded: `c` counts through columns of the filter as well. */
 static void store_filter(const conv_values *p, tensor rSum, val k, val tap, val c, ckl_dtype out, bool fold)

@@ -1,4 +1,4 @@
-/* conv_sm90_weight_plan.c - the host side of the gradient of weights on Hopper: tiles, slices of the pixels, two launches. */
+/* conv_sm90_weight_plan.c - the host side of the gradient of weights on Hopper: tiles, slices of pixels, launches. */
 #include <math.h>
 
 #include "base/math.h"

@@ -1,14 +1,17 @@
 /*
- * conv_stem.c - up to 64 channels, as first layers have, on Hopper, and up to 128 filters at once; K is all channels at all taps.
+ * conv_stem.c - up to 64 channels, as first layers have, on Hopper, and up to 128 filters at once; K is all channels at
+ * all taps.
  *
- * A CTA keeps the filters in shared memory. A tile is 16 columns by 8 rows of y, of planes with an odd number of columns up to 128
- * pixels that follow each other. All threads load the pixels of x below it into one of two buffers, 4, 8, 16 ... channels each (zeros
- * for absent ones), while the tile before is multiplied. A warp has 16 pixels of y; it gathers what they see into registers, wgmma's A,
- * word by word: two channels of a pixel. The offsets of a tap's words are constants, but where lanes have one of two taps. More than 8
- * channels are gathered by ldmatrix, 8 of them at a time.
+ * A CTA keeps the filters in shared memory. A tile is 16 columns by 8 rows of y, of planes with an odd number of
+ * columns up to 128 pixels that follow each other. All threads load the pixels of x below it into one of two buffers,
+ * 4, 8, 16 ... channels each (zeros for absent ones), while the tile before is multiplied. A warp has 16 pixels of y;
+ * it gathers what they see into registers, wgmma's A, word by word: two channels of a pixel. The offsets of a tap's
+ * words are constants, but where lanes have one of two taps. More than 8 channels are gathered by ldmatrix, 8 of them
+ * at a time.
  *
- * NHWC is stored through staging buffers by TMA, if filters are whole 16 bytes. In NCHW a thread stores pairs of columns. What
- * begins anywhere, other filters and rows of planes, goes through shared memory, and from there by vectors but for its ends.
+ * NHWC is stored through staging buffers by TMA, if filters are whole 16 bytes. In NCHW a thread stores pairs of
+ * columns. What begins anywhere, other filters and rows of planes, goes through shared memory, and from there by
+ * vectors but for its ends.
  */
 #include <stdio.h>
 
@@ -121,8 +124,8 @@ static void gather_step(const stem_kernel *k, val pixel, val second, int step)
 }
 
 /*
- * Some steps, whose words are in registers together; more would leave an SM fewer CTAs, and to gather the next ones while these are
- * multiplied was slower (bench/notes/conv.md). The last wgmmas are not waited for.
+ * Some steps, whose words are in registers together; more would leave an SM fewer CTAs, and to gather the next ones
+ * while these are multiplied was slower (bench/notes/conv.md). The last wgmmas are not waited for.
  */
 static void multiply_steps(const stem_kernel *k, const lane_pixels *pixels, val second, int first)
 {
@@ -295,8 +298,8 @@ static int lanes_of_run(const stem_kernel *k)
 }
 
 /*
- * A run by so many lanes, from shared memory, where it is as far from whole 16 bytes as in y: vectors of 16 bytes, and single elements
- * before the first and behind the last of them.
+ * A run by so many lanes, from shared memory, where it is as far from whole 16 bytes as in y: vectors of 16 bytes, and
+ * single elements before the first and behind the last of them.
  */
 static void store_run(const stem_kernel *k, const y_runs *runs, int lanes, val from, val number)
 {
@@ -362,7 +365,10 @@ static void store_planes(const stem_kernel *k, const stem_place *place)
     }
 }
 
-/* Accumulators to a warp's pixels in shared memory, which are runs of their own or, `apart` elements from each other, all of one. */
+/*
+ * Accumulators to a warp's pixels in shared memory, which are runs of their own or, `apart` elements from each other,
+ * all of one.
+ */
 static void gather_pixels(const stem_kernel *k, const y_runs *runs, val filters, val apart)
 {
     const ckl_dtype out = k->cfg->form.out;
@@ -385,7 +391,10 @@ static void gather_pixels(const stem_kernel *k, const y_runs *runs, val filters,
     }
 }
 
-/* NHWC where filters are not whole 16 bytes: what a warp's row has of each pixel, or of all of them if that is side by side in y. */
+/*
+ * NHWC where filters are not whole 16 bytes: what a warp's row has of each pixel, or of all of them if that is side by
+ * side in y.
+ */
 static void store_pixels(const stem_kernel *k, const stem_place *place)
 {
     const ckl_dtype out = k->cfg->form.out;

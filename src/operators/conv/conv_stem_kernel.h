@@ -31,8 +31,8 @@ typedef struct stem_kernel {
 stem_place conv_stem_place(const stem_kernel *k, val tile);
 
 /*
- * For all threads: zeros where x has no channels; the CTA's filters, and beside them the pixels below its first tile; those below
- * a tile, if there is one, to a buffer.
+ * For all threads: zeros where x has no channels; the CTA's filters, and beside them the pixels below its first tile;
+ * those below a tile, if there is one, to a buffer.
  */
 void conv_stem_clear(const stem_kernel *k);
 void conv_stem_load_first(const stem_kernel *k);

@@ -1,4 +1,4 @@
-/* conv_stem_load.c - the kernel of first layers: loads of filters, and of the pixels below a tile, into shared memory. */
+/* conv_stem_load.c - the kernel of first layers: loads of filters, and of pixels below a tile, into shared memory. */
 #include "base/math.h"
 #include "cute/kernel.h"
 #include "operators/conv/conv_stem_kernel.h"
@@ -67,8 +67,8 @@ static void load_share(const stem_kernel *k, val of_k, val share, int each)
 }
 
 /*
- * Filters that lie across, as those of the gradient of data: lanes are eight neighbours of them and four elements of K, so that a
- * thread's share, every eighth, is an equal step apart on both sides.
+ * Filters that lie across, as those of the gradient of data: lanes are eight neighbours of them and four elements of K,
+ * so that a thread's share, every eighth, is an equal step apart on both sides.
  */
 static void load_across(const stem_kernel *k, val of_k, val near)
 {

@@ -50,7 +50,7 @@ static int loads_of(const conv_stem_config *c)
     return (int)(ceil_div(lines, THREADS / 32) * ceil_div(vectors, 32));
 }
 
-/* CTAs whose registers and shared memory an SM holds; 7x7 filters of 64 on 224x224: one 80.7 us, two 54.2, three 44.1. */
+/* CTAs whose registers and shared memory an SM holds; 7x7 filters of 64 on 224x224: one 80.7 us, two 54.2, 3 44.1. */
 static int ctas_of(const conv_stem_config *c, const ckl_device_info *device)
 {
     const conv_stem_shape s = conv_stem_shape_of(c);
@@ -156,9 +156,9 @@ static double bytes_of_x(const ckl_conv_desc *d)
 }
 
 /*
- * Cycles of storing a tile. Filters of NHWC that are no whole 16 bytes go through shared memory: 5 to 31 of 128 of 17x17 take 11.1 us, 3 to 1 of
- * 96x96 63; where CTAs share them, or of more than 8 channels, 20 to 88 a filter. In NCHW it was 41 to 85 for odd planes, but what others take there was not timed,
- * so the choice is as if these cost nothing.
+ * Cycles of storing a tile. Filters of NHWC that are no whole 16 bytes go through shared memory: 5 to 31 of 128 of
+ * 17x17 take 11.1 us, 3 to 1 of 96x96 63; where CTAs share them, or of more than 8 channels, 20 to 88 a filter. In NCHW
+ * it was 41 to 85 for odd planes, but what others take there was not timed, so the choice is as if these cost nothing.
  */
 static double store_cycles(const conv_stem_config *c, int64_t filters, double column)
 {
@@ -169,8 +169,8 @@ static double store_cycles(const conv_stem_config *c, int64_t filters, double co
 }
 
 /*
- * Cycles of a tile: gathering and products, the pixels below it, its epilogue. More than 4 channels cost more: 8 to 768 of
- * 120x120 took 2200.
+ * Cycles of a tile: gathering and products, the pixels below it, its epilogue. More than 4 channels cost more: 8 to 768
+ * of 120x120 took 2200.
  */
 static double cycles_of(const conv_stem_config *c, const conv_stem_shape *s, int64_t filters)
 {
@@ -180,8 +180,9 @@ static double cycles_of(const conv_stem_config *c, const conv_stem_shape *s, int
 }
 
 /*
- * What steps and loads of a tile take longer where CTAs share the filters of NHWC, for two on an SM hide less: 4 to 1280 of 64 images of
- * 25x25 take 38.2 us, 3 to 3072 of 11 of 112x112 by stride 2 127, 3 to 664 of 88 of 3x3 7.05. An SM's first tile is not longer.
+ * What steps and loads of a tile take longer where CTAs share the filters of NHWC, for two on an SM hide less: 4 to
+ * 1280 of 64 images of 25x25 take 38.2 us, 3 to 3072 of 11 of 112x112 by stride 2 127, 3 to 664 of 88 of 3x3 7.05. An
+ * SM's first tile is not longer.
  */
 static double shared_cycles(const conv_stem_config *c, const conv_stem_shape *s)
 {
@@ -197,8 +198,8 @@ static double wide_cycles(const conv_stem_config *c, const conv_stem_shape *s, i
 }
 
 /*
- * Filters that come one element after the other: of more than 8 channels, and those of data, in rounds of 32 elements of K. 24 to 96
- * channels of data of 8 and 64 images of 80x80 take 18.4 and 50.5 us by 96 filters, 13.5 and 57.5 by 48.
+ * Filters that come one element after the other: of more than 8 channels, and those of data, in rounds of 32 elements
+ * of K. 24 to 96 channels of data of 8 and 64 images of 80x80 take 18.4 and 50.5 us by 96 filters, 13.5 and 57.5 by 48.
  */
 static double filter_cycles(const conv_stem_config *c, const conv_stem_shape *s)
 {
@@ -211,8 +212,8 @@ static double filter_cycles(const conv_stem_config *c, const conv_stem_shape *s)
 }
 
 /*
- * Tiles that an SM takes, as many as whole turns of its CTAs where more than 8 channels of data are read: 24 to 96 of 8 images of
- * 80x80 take 18.4 us, 1.5 turns.
+ * Tiles that an SM takes, as many as whole turns of its CTAs where more than 8 channels of data are read: 24 to 96 of 8
+ * images of 80x80 take 18.4 us, 1.5 turns.
  */
 static double turns_of(const ckl_conv_desc *d, const ckl_device_info *device, const conv_stem_config *c)
 {

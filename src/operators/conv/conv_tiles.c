@@ -1,4 +1,4 @@
-/* conv_tiles.c - what the Hopper kernels of convolution describe alike: tiles of shared memory, wgmma, counts of tiles. */
+/* conv_tiles.c - what the Hopper kernels of convolution describe alike: tiles of shared memory, wgmma, tile counts. */
 #include <stdio.h>
 
 #include "cute/kernel.h"

@@ -1,6 +1,7 @@
 /*
- * conv_weight_patches.c - gradients of weights where filters or channels are few: one operand is written out for all taps, as patches in
- * a workspace, and the gradient is that of filters of one pixel, which reads the other operand once.
+ * conv_weight_patches.c - gradients of weights where filters or channels are few: one operand is written out for all
+ * taps, as patches in a workspace, and the gradient is that of filters of one pixel, which reads the other operand
+ * once.
  *
  *   of x     a row for each pixel of y, [TAPS,C]: dw [K,TAPS * C]
  *   of dy    a row for each pixel of x, [K,TAPS], of what reaches it by each tap: dw [K * TAPS,C]. Strides are 1
@@ -21,7 +22,10 @@ typedef struct patch_column {
     val channel, row, column;
 } patch_column;
 
-/* How a row of patches lies, and which place a tap joins with its pixel: p * stride + t * dilation - pad, or backwards p - t * dilation + pad. */
+/*
+ * How a row of patches lies, and which place a tap joins with its pixel: p * stride + t * dilation - pad, or backwards
+ * p - t * dilation + pad.
+ */
 typedef struct patch_order {
     bool taps_fastest, backwards;
 } patch_order;

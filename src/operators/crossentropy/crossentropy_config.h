@@ -59,8 +59,8 @@ typedef struct crossentropy_config {
     X(owner, pointer, counts)
 
 /*
- * keep: the target's share of a row's loss; spread: that of one class. losses: of the rows, forward; counts: what each adds to the count of
- * a mean, its weight or 1, and 0 if it is ignored.
+ * keep: the target's share of a row's loss; spread: that of one class. losses: of the rows, forward; counts: what each
+ * adds to the count of a mean, its weight or 1, and 0 if it is ignored.
  */
 KERNEL_PARAMS(crossentropy, CROSSENTROPY_PARAMS);
 

@@ -1,7 +1,7 @@
 /*
- * crossentropy_kernel.c - forward: the logits of a row are read once, tile by tile, by some lanes, a CTA or a cluster. Backward:
- * a CTA takes one tile of a row, or of several; nothing is reduced. The mean: one CTA adds the losses in a fixed order. Rows that
- * start anywhere are ragged (row.h): vectors are those of x forward, of dx backward.
+ * crossentropy_kernel.c - forward: the logits of a row are read once, tile by tile, by some lanes, a CTA or a cluster.
+ * Backward: a CTA takes one tile of a row, or of several; nothing is reduced. The mean: one CTA adds the losses in a
+ * fixed order. Rows that start anywhere are ragged (row.h): vectors are those of x forward, of dx backward.
  */
 #include "cute/kernel.h"
 #include "operators/crossentropy/crossentropy_config.h"
@@ -82,8 +82,8 @@ static val load_weight(const problem *k, label t)
 }
 
 /*
- * lse - x[t]; +inf where every logit is -inf, and 0 for a class to ignore. With weights and smoothing that times the share of the class,
- * and what all classes add.
+ * lse - x[t]; +inf where every logit is -inf, and 0 for a class to ignore. With weights and smoothing that times the
+ * share of the class, and what all classes add.
  */
 static val loss_of(const problem *k, val lse, val logit, label t, val weight, val smooth)
 {

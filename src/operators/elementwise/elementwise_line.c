@@ -1,4 +1,4 @@
-/* elementwise_line.c - the problem lines of elementwise: lists of types, shapes and strides in the order of the names. */
+/* elementwise_line.c - the problem lines of elementwise: types, shapes and strides in the order of the names. */
 #include <string.h>
 
 #include "base/dtype.h"

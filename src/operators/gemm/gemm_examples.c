@@ -1,4 +1,4 @@
-/* gemm_examples.c - two epilogues as a user writes them, with the public header alone: squared ReLU, a lower triangle. */
+/* gemm_examples.c - two epilogues as a user writes them, with the public header alone: squared ReLU, a triangle. */
 #include "operators/gemm/gemm_epilogues.h"
 
 static ckl_val relu2(ckl_val x, ckl_val row, ckl_val col, void *user)

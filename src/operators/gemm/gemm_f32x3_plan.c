@@ -1,4 +1,7 @@
-/* gemm_f32x3_plan.c - the host side of three products of tf32: operands are split into a workspace, then the Hopper kernel runs. */
+/*
+ * gemm_f32x3_plan.c - the host side of three products of tf32: operands are split into a workspace, then the Hopper
+ * kernel runs.
+ */
 #include "operators/gemm/gemm_f32x3.h"
 #include "operators/gemm/gemm_plan.h"
 

@@ -1,6 +1,6 @@
 /*
- * gemm_few_k_plan.c - the host side of products of few K, of 16-bit floats, mostly in rows that begin anywhere: `outer`, and
- * `shallow` by tensor cores. Writing D is most of their work.
+ * gemm_few_k_plan.c - the host side of products of few K, of 16-bit floats, mostly in rows that begin anywhere:
+ * `outer`, and `shallow` by tensor cores. Writing D is most of their work.
  */
 #include <math.h>
 
@@ -70,7 +70,7 @@ static int lane_vector_of(const ckl_gemm_desc *d)
     return vec;
 }
 
-/* Elements of K of an access to A and B: those of 16 bytes at most where rows are whole 16 bytes, as callers align these. */
+/* Elements of K of an access to A and B: those of 16 bytes at most where rows are whole 16 bytes, aligned as such. */
 static int k_vector_of(const ckl_gemm_desc *d)
 {
     int vec = gemm_operands_aligned(d) ? TMA_ALIGNMENT / (int)ckl_dtype_bytes(d->a) : 1;
@@ -99,9 +99,10 @@ static plan_cost cost_outer(const void *desc, const ckl_device_info *device, con
 }
 
 /*
- * A thread has 8 rows and at least 4 columns of them, fewer where SMs or warps would be left without work, or where C fills the
- * registers. 5120x1024x7 in f32 takes 7.6 us, 12.8 by shallow, 5120x879x8 7.9, 13.5 by sm90. Of aligned rows and D in 16 bits only
- * a narrow one is its: 65536x64x8 takes 7.5, 20.6 by sm90, 128x65536x8 9.5, 11.0; but 8192x1024x8 9.6, 9.2.
+ * A thread has 8 rows and at least 4 columns of them, fewer where SMs or warps would be left without work, or where C
+ * fills the registers. 5120x1024x7 in f32 takes 7.6 us, 12.8 by shallow, 5120x879x8 7.9, 13.5 by sm90. Of aligned rows
+ * and D in 16 bits only a narrow one is its: 65536x64x8 takes 7.5, 20.6 by sm90, 128x65536x8 9.5, 11.0; but 8192x1024x8
+ * 9.6, 9.2.
  */
 static ckl_status choose_outer(const void *desc, const ckl_device_info *device, void *config)
 {
@@ -171,7 +172,10 @@ const implementation gemm_outer_implementation = {
 
 /* shallow */
 
-/* Fitted to the tiles that are chosen here, of 31 problems on an H200: 17 % off in the mean square (bench/notes/gemm.md). */
+/*
+ * Fitted to the tiles that are chosen here, of 31 problems on an H200: 17 % off in the mean square
+ * (bench/notes/gemm.md).
+ */
 static const struct {
     double launch_us; // before the first CTA and behind the last
     double step;      // instructions of a warp for 8 rows of A or B, of each 16 of K
@@ -230,8 +234,8 @@ static void choose_tile(const ckl_gemm_desc *d, int64_t sm_count, gemm_shallow_c
 }
 
 /*
- * Of aligned rows it is for few K of a large D in 32 bits, of which sm90's boxes take longer than their bytes: 3584x1664x24 takes
- * 9.6 us, 12.4 by sm90; but 16640x384x32 with C 19.0, 16.2, 8192x128x16 4.0, 3.7.
+ * Of aligned rows it is for few K of a large D in 32 bits, of which sm90's boxes take longer than their bytes:
+ * 3584x1664x24 takes 9.6 us, 12.4 by sm90; but 16640x384x32 with C 19.0, 16.2, 8192x128x16 4.0, 3.7.
  */
 static bool suits_aligned(const ckl_gemm_desc *d)
 {

@@ -56,7 +56,7 @@ static val place_n(const gemm_fma_config *cfg)
     return add(mul(div(warp(), imm(threads_m(cfg) / LANES_M)), imm(LANES_N)), thread_at(lane(), 0, LANES_N, LANES_M));
 }
 
-/* Row r of a tile among those of its half, if gated; then among the matrix's, whose last one stands for those beyond. */
+/* Row r of a tile among those of its half, if gated; then among the matrix's, whose last one stands for later ones. */
 static val row_of_half(const tile_rows *t, val r)
 {
     val row = t->half ? select(ge(r, imm(t->half)), sub(r, imm(t->half)), r) : r;

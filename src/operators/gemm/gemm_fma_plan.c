@@ -151,7 +151,7 @@ const implementation gemm_fma_implementation = {
     .params = &gemm_param_list,
 };
 
-/* turned: the same on M- and N-major operands, with four rows a copy; K-major ones are transposed first, of a whole batch */
+/* turned: the same on M- and N-major operands, with four rows a copy; K-major ones are transposed first, in batches */
 
 #define GEMM_TURNED_PARAMS(X, owner) GEMM_REPITCH_PARAMS(X, owner) GEMM_PARAMS(X, owner)
 

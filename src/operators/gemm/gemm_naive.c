@@ -1,4 +1,4 @@
-/* gemm_naive.c - one thread computes one element of D: the first rung of the ladder, for any type, size and alignment. */
+/* gemm_naive.c - one thread computes one element of D: the first rung of the ladder, for any type, size, alignment. */
 #include "cute/kernel.h"
 #include "operators/gemm/gemm_epilogue.h"
 

@@ -88,7 +88,10 @@ static inline float gemm_factor(const float *given)
     .scale_b = (x)->scale_b, .scale_d = (x)->scale_d, .x = (x)->x, .ldx = (desc)->ldx, .x_batch = (desc)->stride_x, \
     .rows_a = (x)->rows_a, .rows_d = (x)->rows_d, .row_weights = (x)->row_weights, .amax = (x)->amax
 
-/* Parameters of the kernels that address memory themselves; the launch of one, and of one that loads A and B by TMA, if aligned. */
+/*
+ * Parameters of the kernels that address memory themselves; the launch of one, and of one that loads A and B by TMA, if
+ * aligned.
+ */
 gemm_params gemm_params_of(const ckl_gemm_desc *d, const ckl_gemm_args *x);
 ckl_status gemm_launch(const ckl_plan *plan, int64_t ctas, const void *args, ckl_stream stream);
 ckl_status gemm_launch_tma(const ckl_plan *plan, int64_t ctas, const void *args, ckl_stream stream);

@@ -1,4 +1,4 @@
-/* gemm_ref.h - the operands of gemm, as its definition (gemm_ref.c) and what makes them (gemm_operands_ref.c) know them. */
+/* gemm_ref.h - the operands of gemm, as its definition (gemm_ref.c) and their maker (gemm_operands_ref.c) know them. */
 #pragma once
 
 #include "operators/gemm/gemm_config.h"

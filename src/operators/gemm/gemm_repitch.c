@@ -1,6 +1,6 @@
 /*
- * gemm_repitch.c - copies matrices that sm90 cannot take as they lie to rows of whole 128 bytes, of which the last ends in zeros, or
- * transposes them.
+ * gemm_repitch.c - copies matrices that sm90 cannot take as they lie to rows of whole 128 bytes, of which the last ends
+ * in zeros, or transposes them.
  *
  * A thread makes 16 bytes of a few rows, each from the two aligned vectors that hold them: selects shift by whole
  * words, permutes by bytes. Neighbours read the same vectors again, from L1. Where the two would reach beyond the

@@ -1,4 +1,4 @@
-/* gemm_repitch_plan.c - the host side of copies of A and B: how they lie in the workspace, and the launch that makes them. */
+/* gemm_repitch_plan.c - the host side of copies of A and B: how they lie in the workspace, and their launch. */
 #include "operators/gemm/gemm_plan.h"
 
 void gemm_place_copies(gemm_copies *copies)

@@ -4,7 +4,8 @@
  *
  * A CTA copies all of K of its rows of A and B at once, as the aligned 16-byte chunks that hold them; zeros arrive
  * beyond the end of K. A lane makes each word of a row from the two that hold it. Rows of B are dealt out to the
- * columns of mma.sync so that a lane gets neighbouring columns of D, a vector: it goes from registers to memory as it is.
+ * columns of mma.sync so that a lane gets neighbouring columns of D, a vector: it goes from registers to memory as it
+ * is.
  */
 #include "cute/kernel.h"
 #include "cute/vectors.h"

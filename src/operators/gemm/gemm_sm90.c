@@ -2,7 +2,8 @@
  * gemm_sm90.c - a persistent, warp-specialised GEMM for Hopper.
  *
  *   warpgroup 0       producer: one thread keeps a ring of (A,B) tiles full by TMA
- *   warpgroups 1..    consumers: wgmma from shared memory into registers; the epilogue goes through staging buffers and TMA stores
+ *   warpgroups 1..    consumers: wgmma from shared memory into registers; the epilogue goes through staging buffers and
+ *                     TMA stores
  *   a cluster         CTAs share operand tiles, or split K of a tile
  *
  * Consumers either split each tile along M (cooperative) or take tiles in turn (ping-pong: one's epilogue overlaps the

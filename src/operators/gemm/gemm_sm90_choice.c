@@ -80,7 +80,10 @@ static int ragged_of(const ckl_gemm_desc *d)
     return d->n * (int64_t)ckl_dtype_bytes(d->d) % TMA_ALIGNMENT != 0;
 }
 
-/* Do so many tiles of D^T leave a 32nd less empty than 128 rows of D would? Then 824x8192x10752 takes 192 us in them, else 226. */
+/*
+ * Do so many tiles of D^T leave a 32nd less empty than 128 rows of D would? Then 824x8192x10752 takes 192 us in them,
+ * else 226.
+ */
 static bool end_better(int64_t rows, int64_t tiles, int64_t columns)
 {
     enum { PART = 32 };
@@ -107,9 +110,9 @@ static int room_for(int64_t groups)
 }
 
 /*
- * The clusters that a device holds at once, a CTA an SM; each lies within a GPC of 16 SMs or a few more. NOTE: an H200 of 132 SMs
- * has room for 66 of 2 CTAs, 30 of 4, 15 of 8. Odd ones seem to take whole pairs of SMs: 40 of 3 (128x1280x8192) take 15.9 us, as
- * long as two turns, 20 of 6 14.5; 16 of 6 with as much work each 9.1.
+ * The clusters that a device holds at once, a CTA an SM; each lies within a GPC of 16 SMs or a few more. NOTE: an H200
+ * of 132 SMs has room for 66 of 2 CTAs, 30 of 4, 15 of 8. Odd ones seem to take whole pairs of SMs: 40 of 3
+ * (128x1280x8192) take 15.9 us, as long as two turns, 20 of 6 14.5; 16 of 6 with as much work each 9.1.
  */
 static int64_t clusters_of(int64_t sm_count, int cluster)
 {
@@ -130,10 +133,11 @@ static int64_t narrow_tiles(const ckl_gemm_desc *d, const gemm_sm90_config *c)
 
 /*
  * Few rows, or columns: two CTAs an SM. In one wave of tiles the next launch's CTAs begin beside the last of this one:
- * 16x7168x16384 takes 56.7 us instead of 61.9. In several waves every tile has its own CTA, so that SMs with faster memory take
- * more tiles: 8x28672x8192 takes 114.0 us, 118.1 in persistent ones. Below two tiles an SM three shorter rings, so that SMs with
- * two tiles do not end last: 192 tiles of 3x12288x15360 take 90.5 us, 109.0 with longer rings. And by few steps, so that the
- * epilogue of one hides behind the others: 8x9216x512 takes 4.3 us, 5.2 in persistent tiles, 32x44160x112 with GELU 7.5 and 9.4.
+ * 16x7168x16384 takes 56.7 us instead of 61.9. In several waves every tile has its own CTA, so that SMs with faster
+ * memory take more tiles: 8x28672x8192 takes 114.0 us, 118.1 in persistent ones. Below two tiles an SM three shorter
+ * rings, so that SMs with two tiles do not end last: 192 tiles of 3x12288x15360 take 90.5 us, 109.0 with longer rings.
+ * And by few steps, so that the epilogue of one hides behind the others: 8x9216x512 takes 4.3 us, 5.2 in persistent
+ * tiles, 32x44160x112 with GELU 7.5 and 9.4.
  */
 static void share_SMs(const ckl_gemm_desc *d, gemm_sm90_config *c, const ckl_device_info *device)
 {
@@ -147,8 +151,9 @@ static void share_SMs(const ckl_gemm_desc *d, gemm_sm90_config *c, const ckl_dev
 }
 
 /*
- * And those of one wave whose operands begin inside lines of memory share them by two, where tiles are even: 241x9512x31952 takes
- * 237 us in 128x160 that share both, 248 in pairs that share B, 277 alone; 8192x128x6768 39.5 in pairs, 45.2 alone.
+ * And those of one wave whose operands begin inside lines of memory share them by two, where tiles are even:
+ * 241x9512x31952 takes 237 us in 128x160 that share both, 248 in pairs that share B, 277 alone; 8192x128x6768 39.5 in
+ * pairs, 45.2 alone.
  */
 static void share_operands(const ckl_gemm_desc *d, gemm_sm90_config *c, const ckl_device_info *device)
 {
@@ -181,8 +186,8 @@ static int64_t columns_for(int64_t rows, int64_t columns, int tile_m, int64_t ct
 static const fitted_tile turn_tile = { .tile_m = 64, .consumers = 1, .cluster_m = 1, .cluster_n = 1, .split = 1 };
 
 /*
- * Columns of tiles of 64 rows of the shorter side of D that go in one turn, or 0. Of more rows than columns they are of D^T, if that
- * has fewer columns a tile than D: 4512x128x4416 takes 16.2 us in 64x80 of D^T, 18.8 in slices.
+ * Columns of tiles of 64 rows of the shorter side of D that go in one turn, or 0. Of more rows than columns they are of
+ * D^T, if that has fewer columns a tile than D: 4512x128x4416 takes 16.2 us in 64x80 of D^T, 18.8 in slices.
  */
 static int columns_of_turn(const ckl_gemm_desc *d, const ckl_device_info *device)
 {
@@ -196,8 +201,8 @@ static int columns_of_turn(const ckl_gemm_desc *d, const ckl_device_info *device
 }
 
 /*
- * Are those tiles the only ones? To the model all of few rows are bound by memory, but 64x28672x8192 takes 113.9 us in 64x224, 124.8
- * in 64x128; 48x20480x8192 82.6 in 64x160, 87.6 as D^T.
+ * Are those tiles the only ones? To the model all of few rows are bound by memory, but 64x28672x8192 takes 113.9 us in
+ * 64x224, 124.8 in 64x128; 48x20480x8192 82.6 in 64x160, 87.6 as D^T.
  */
 static bool is_one_turn(const ckl_gemm_desc *d, const ckl_device_info *device)
 {
@@ -208,7 +213,10 @@ static bool is_one_turn(const ckl_gemm_desc *d, const ckl_device_info *device)
            10 * ceil_div(d->n, columns) >= 9 * device->sm_count;
 }
 
-/* Is D most of what moves? Then the rows that TMA loads for each byte of D decide, at 4 to 8 cycles each; the model does not see them. */
+/*
+ * Is D most of what moves? Then the rows that TMA loads for each byte of D decide, at 4 to 8 cycles each; the model
+ * does not see them.
+ */
 static bool is_mostly_D(const ckl_gemm_desc *d, const ckl_device_info *device)
 {
     enum { LEAST = 256 };
@@ -218,7 +226,10 @@ static bool is_mostly_D(const ckl_gemm_desc *d, const ckl_device_info *device)
            gemm_k_tiles(d) <= STEPS_FEWEST && tiles >= (wide ? 1 : 2) * device->sm_count;
 }
 
-/* Its tiles: 4096x5504x128 in f32 takes 26.3 us in 64x128, 31.0 in 64x64; 1024x58808x48 in f16 59.7 in pairs, 68.2 in 64x128. */
+/*
+ * Its tiles: 4096x5504x128 in f32 takes 26.3 us in 64x128, 31.0 in 64x64; 1024x58808x48 in f16 59.7 in pairs, 68.2 in
+ * 64x128.
+ */
 static bool suits_D(const ckl_gemm_desc *d, const fitted_tile *t)
 {
     if (d->d == CKL_F32)
@@ -228,9 +239,9 @@ static bool suits_D(const ckl_gemm_desc *d, const fitted_tile *t)
 }
 
 /*
- * Tiles of two consumers as wide as lets all of D go in so many turns: 1024x5632x2048 takes 33.2 us in one of 256x176, which asks less
- * of L2 than 38.4 in two of 128x176; 253x12288x1792 with GELU 23.8 in one of 128x192, 28.9 in 64x128; 2448x3072x7168 169 in two of
- * 128x240, 176 in 256x128.
+ * Tiles of two consumers as wide as lets all of D go in so many turns: 1024x5632x2048 takes 33.2 us in one of 256x176,
+ * which asks less of L2 than 38.4 in two of 128x176; 253x12288x1792 with GELU 23.8 in one of 128x192, 28.9 in 64x128;
+ * 2448x3072x7168 169 in two of 128x240, 176 in 256x128.
  */
 typedef struct even_tile {
     fitted_tile tile; // of so many columns at most
@@ -242,8 +253,8 @@ static const even_tile even_tiles[] = { { { 256, 192, 2, 0, 1, 1, 1, 0 }, 1, 160
                                         { { 128, 240, 2, 0, 1, 1, 1, 0 }, 2, 160 } };
 
 /*
- * Few widths, so that kernels are few; 0: it has none. Not where rows begin inside lines: 1904x1904x1904 takes 27.6 us in 192x192, 28.7
- * in pairs of 128x240.
+ * Few widths, so that kernels are few; 0: it has none. Not where rows begin inside lines: 1904x1904x1904 takes 27.6 us
+ * in 192x192, 28.7 in pairs of 128x240.
  */
 static int columns_of_even(const ckl_gemm_desc *d, const even_tile *t, const ckl_device_info *device)
 {
@@ -257,8 +268,9 @@ static int columns_of_even(const ckl_gemm_desc *d, const even_tile *t, const ckl
 }
 
 /*
- * Is a tile as narrow as D? Pairs of 128x64 that share B are for 33 to 64 columns of one product whose rows begin inside lines of
- * memory: 107904x64x776 takes 49.0 us in them, 56.2 in pairs of 128x96; of a K of 768 44.7, 44.0 in 64x64 in turn.
+ * Is a tile as narrow as D? Pairs of 128x64 that share B are for 33 to 64 columns of one product whose rows begin
+ * inside lines of memory: 107904x64x776 takes 49.0 us in them, 56.2 in pairs of 128x96; of a K of 768 44.7, 44.0 in
+ * 64x64 in turn.
  */
 static bool is_narrow_enough(const ckl_gemm_desc *d, const fitted_tile *t)
 {
@@ -269,11 +281,11 @@ static bool is_narrow_enough(const ckl_gemm_desc *d, const fitted_tile *t)
 }
 
 /*
- * Is a split worth a thought? Not of few steps along K. And CTAs at different parts of K read nothing together, so D in two is for a
- * thin D, which shares little anyway (4096x128x8192 takes 22.0 us in 64x128 in two, 26.2 in 64x64), for pairs that share B
- * (256x2048x7168 takes 19.5 us in 64x128 in two, 16.8 in slices), and by squares for a deep K (1024x1024x8192 takes 29.2 us in 128x128
- * in two, 32.2 in 64x128). In eight few rows are D^T, as 16x256x7168 takes 4.4 us and 4.8 as D, and others are not: 64x512x32768
- * takes 17.6, 15.5 as D.
+ * Is a split worth a thought? Not of few steps along K. And CTAs at different parts of K read nothing together, so D in
+ * two is for a thin D, which shares little anyway (4096x128x8192 takes 22.0 us in 64x128 in two, 26.2 in 64x64), for
+ * pairs that share B (256x2048x7168 takes 19.5 us in 64x128 in two, 16.8 in slices), and by squares for a deep K
+ * (1024x1024x8192 takes 29.2 us in 128x128 in two, 32.2 in 64x128). In eight few rows are D^T, as 16x256x7168 takes 4.4
+ * us and 4.8 as D, and others are not: 64x512x32768 takes 17.6, 15.5 as D.
  */
 static bool may_split(const ckl_gemm_desc *d, const fitted_tile *t)
 {
@@ -363,9 +375,10 @@ static double overlapped(double x, double y, double z)
 }
 
 /*
- * Of an operand's rows in a stage, what share lies in two lines of memory, as L2 serves them by turns: of boxes that begin a pitch, or
- * a tile's columns of an operand that is not K-major, from each other. 768x768x3072 nn takes 9.9 us in 72 tiles of 64x128, 15.1 in 96
- * of 64x96, every other one of which begins inside lines; tt, whose B is K-major, takes 9.5 in those.
+ * Of an operand's rows in a stage, what share lies in two lines of memory, as L2 serves them by turns: of boxes that
+ * begin a pitch, or a tile's columns of an operand that is not K-major, from each other. 768x768x3072 nn takes 9.9 us
+ * in 72 tiles of 64x128, 15.1 in 96 of 64x96, every other one of which begins inside lines; tt, whose B is K-major,
+ * takes 9.5 in those.
  */
 static double crossing_of(const ckl_gemm_desc *d, char matrix, int64_t rows, int64_t of_tile)
 {
@@ -418,13 +431,16 @@ typedef struct step_cycles {
     double tensor_cores, sm, latency;
 } step_cycles;
 
-/* Rows of the last tile beyond a matrix, as far as both SMs of a pair have such a tile: there TMA fills them slower than it loads. */
+/*
+ * Rows of the last tile beyond a matrix, as far as both SMs of a pair have such a tile: there TMA fills them slower
+ * than it loads.
+ */
 static double absent_of(int64_t rows, int tile)
 {
     return (double)(round_up(rows, tile) - rows) * fmin(1, 2.0 / (double)ceil_div(rows, tile));
 }
 
-/* Of a problem whose operands memory has for all SMs after `operands_us`: the busier it is, the later a stage arrives. */
+/* Of a problem whose operands memory has for all SMs after `operands_us`: the busier it is, the later a stage comes. */
 static step_cycles step_of(const tiled_problem *p, const gemm_sm90_config *c, const gemm_sm90_shape *size,
                            int64_t sm_count, double operands_us)
 {
@@ -453,8 +469,8 @@ static step_cycles step_of(const tiled_problem *p, const gemm_sm90_config *c, co
 
 /*
  * The factor of a cluster on a step's cycles. Pairs of 128x128 in batches are faster than single CTAs, and so are pairs
- * of 128 rows with scales of blocks, or where A stays. Rows that lie in two lines make clusters no slower; slices are sometimes slower,
- * sometimes faster.
+ * of 128 rows with scales of blocks, or where A stays. Rows that lie in two lines make clusters no slower; slices are
+ * sometimes slower, sometimes faster.
  */
 static double sharing_of(const tiled_problem *p, const gemm_sm90_config *c)
 {
@@ -485,9 +501,10 @@ static int partials_of_step(const gemm_sm90_config *c, const gemm_sm90_shape *si
 }
 
 /*
- * Cycles of storing a tile, more for narrower boxes of TMA stores; and before it of adding the partials of a split. A box of C in
- * f32 takes a trip to memory, of which there are as many under way as staging buffers: 30011x2560x384 takes 175 us with 4, 230 with 2;
- * in 16 bits few buffers lose nothing: 6272x1024x256 takes 13.7 us with 8, 12.8 with 2 and larger tiles.
+ * Cycles of storing a tile, more for narrower boxes of TMA stores; and before it of adding the partials of a split. A
+ * box of C in f32 takes a trip to memory, of which there are as many under way as staging buffers: 30011x2560x384 takes
+ * 175 us with 4, 230 with 2; in 16 bits few buffers lose nothing: 6272x1024x256 takes 13.7 us with 8, 12.8 with 2 and
+ * larger tiles.
  */
 static double epilogue_of_tile(const gemm_sm90_config *c, const gemm_sm90_shape *size)
 {
@@ -529,9 +546,10 @@ static ckl_gemm_desc as_batch(const ckl_gemm_desc *d)
 }
 
 /*
- * How often a turn of tiles counts: as wide as its tiles are beside D. 100352x64x64 takes 10.1 us in 128x96 with 6 turns, 8.35 in
- * 64x64 with 12. Not of groups, whose products have many turns (128 experts of few rows take 131 us by 128x128, 115 by 64x16), of a
- * long K, during which memory is busy (1x8192x8192 takes 33.4 us in D^T of 64x16, 47.2 in 64x64), and where A stays.
+ * How often a turn of tiles counts: as wide as its tiles are beside D. 100352x64x64 takes 10.1 us in 128x96 with 6
+ * turns, 8.35 in 64x64 with 12. Not of groups, whose products have many turns (128 experts of few rows take 131 us by
+ * 128x128, 115 by 64x16), of a long K, during which memory is busy (1x8192x8192 takes 33.4 us in D^T of 64x16, 47.2 in
+ * 64x64), and where A stays.
  */
 static double turns_that_count(const ckl_gemm_desc *d, const tiled_problem *p, const gemm_sm90_config *c)
 {

@@ -75,7 +75,7 @@ typedef struct gemm_sm90_shape {
     int consumer_rows;      // of a tile of one consumer
     int tile_n;             // columns of D that a tile has: half of B's if they are gated
     int columns, finishers; // of a tile that a CTA finishes; CTAs of a split that finish any
-    int loaded_n;           // rows of B in a stage: whole spans if it is not K-major, of which the last may be used in part
+    int loaded_n;           // rows of B in a stage: whole spans if it is not K-major, the last perhaps used in part
     int box_a, box_b;       // rows of A and B that one CTA loads of a tile
     int cluster, sharers;   // CTAs; those that share operands
     int threads;
@@ -103,8 +103,8 @@ int64_t gemm_sm90_shared_memory(const gemm_sm90_config *config, const ckl_device
 void gemm_sm90_fit_memory(gemm_sm90_config *config, int64_t k_steps, const ckl_device_info *device);
 
 /*
- * Columns of a tile of D^T: all rows of D, or half of them, of a wide tile also a smaller part. 0, which is refused, where they
- * are too many, or too few for a wide tile.
+ * Columns of a tile of D^T: all rows of D, or half of them, of a wide tile also a smaller part. 0, which is refused,
+ * where they are too many, or too few for a wide tile.
  */
 int gemm_sm90_swapped_columns(int64_t rows, bool wide);
 

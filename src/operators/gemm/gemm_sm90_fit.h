@@ -1,6 +1,7 @@
 /*
- * gemm_sm90_fit.h - coefficients and tiles: by hand, or from where a fit to bench/sweeps left them. A change must leave the choice closer
- * to the fastest of all problems that were timed in several configs: scripts/judge_costs.py --picks --across.
+ * gemm_sm90_fit.h - coefficients and tiles: by hand, or from where a fit to bench/sweeps left them. A change must leave
+ * the choice closer to the fastest of all problems that were timed in several configs: scripts/judge_costs.py --picks
+ * --across.
  */
 #pragma once
 

@@ -92,7 +92,8 @@ static ckl_status admit_sm90_layout(const gemm_sm90_config *c)
     const bool k_major[] = { gemm_k_major(layout, c->swap ? 'b' : 'a'), gemm_k_major(layout, c->swap ? 'a' : 'b') };
     const int rows[] = { c->tile_m / c->cluster_n, gemm_sm90_shape_of(c).loaded_n / c->cluster_m };
     enum { SPAN = GEMM_TILE_BYTES / 2 };
-    // NOTE: on an H200 TMA ends with an illegal instruction where a box begins inside 16 bytes of a row: groups at row 70, not at 72.
+    // NOTE: on an H200 TMA ends with an illegal instruction where a box begins inside 16 bytes of a row: groups at row
+    // 70, not at 72.
     if (c->groups && !gemm_k_major(layout, 'a'))
         FAIL(CKL_UNSUPPORTED, "gemm sm90: rows of groups start anywhere, which TMA takes of a K-major A alone");
     for (int i = 0; i < 2; i++) {
@@ -232,10 +233,10 @@ ckl_status gemm_sm90_admit(const void *desc, const ckl_device_info *device, cons
 }
 
 /*
- * A row-major matrix for TMA, one of a batch. A single row may have any pitch. NOTE: where rows start inside a 32-byte sector,
- * TMA asks L2 for a sector or two at a time; fetching 128 bytes instead of 256 is then 10 % faster (3000^3), elsewhere slower
- * (8192^3). So it is where memory binds, because HBM reads less at a time: 2 to 3 % for up to 16 rows, here of a group, too; 2 %
- * slower for 64.
+ * A row-major matrix for TMA, one of a batch. A single row may have any pitch. NOTE: where rows start inside a 32-byte
+ * sector, TMA asks L2 for a sector or two at a time; fetching 128 bytes instead of 256 is then 10 % faster (3000^3),
+ * elsewhere slower (8192^3). So it is where memory binds, because HBM reads less at a time: 2 to 3 % for up to 16 rows,
+ * here of a group, too; 2 % slower for 64.
  */
 param_tensor gemm_tensor_of(const ckl_gemm_desc *d, char name, const void *pointer)
 {
@@ -325,11 +326,12 @@ static ckl_status admit_sm90(const void *desc, const ckl_device_info *device, co
 }
 
 /*
- * The next launch's CTAs take places as these come free. If a second launch does not fit beside the first, and the first leaves
- * many places free, SMs get unequal shares of the second: 224 tiles of 7x14336x7168, three an SM, take 71.4 us begun early and 50.1
- * alone, 82 of 5248x64x16384 59.3 and 46.7, 128 of 128x6144x8064, one an SM, 35.2 and 29.4. Where two launches fit, or nearly, they
- * are at 97 % of copying begun early. A short product would gain less than the 1 to 2 us of a launch, but for tiles of one consumer by
- * many steps: 768x768x3072 takes 8.9 us alone, 9.5 begun early, 512x2688x3920 19.5 and 23.8.
+ * The next launch's CTAs take places as these come free. If a second launch does not fit beside the first, and the
+ * first leaves many places free, SMs get unequal shares of the second: 224 tiles of 7x14336x7168, three an SM, take
+ * 71.4 us begun early and 50.1 alone, 82 of 5248x64x16384 59.3 and 46.7, 128 of 128x6144x8064, one an SM, 35.2 and
+ * 29.4. Where two launches fit, or nearly, they are at 97 % of copying begun early. A short product would gain less
+ * than the 1 to 2 us of a launch, but for tiles of one consumer by many steps: 768x768x3072 takes 8.9 us alone, 9.5
+ * begun early, 512x2688x3920 19.5 and 23.8.
  */
 static bool is_better_alone(const ckl_gemm_desc *d, const ckl_device_info *device, const gemm_sm90_config *c)
 {
@@ -347,9 +349,9 @@ static bool is_better_alone(const ckl_gemm_desc *d, const ckl_device_info *devic
 }
 
 /*
- * Of few K tiles and a large D in 16 bits L2 gives more for loads than it takes for D, unless A stays, of which a CTA has a long
- * share of a row of tiles. Pairs then share B, if all rows of tiles have a partner: 8192x14336x384 takes 137.6 us, alone 146.7, 155.6
- * where A does not stay. D in 32 bits is slower so: 26400x896x32 31.7 and 30.0.
+ * Of few K tiles and a large D in 16 bits L2 gives more for loads than it takes for D, unless A stays, of which a CTA
+ * has a long share of a row of tiles. Pairs then share B, if all rows of tiles have a partner: 8192x14336x384 takes
+ * 137.6 us, alone 146.7, 155.6 where A does not stay. D in 32 bits is slower so: 26400x896x32 31.7 and 30.0.
  */
 static void let_A_stay(const ckl_gemm_desc *d, const ckl_device_info *device, gemm_sm90_config *c)
 {

@@ -1,6 +1,6 @@
 /*
- * gemm_sm90_producer.c - one thread of warpgroup 0 keeps the ring of (A,B) tiles full by TMA. CTAs of a cluster that share an
- * operand's tile load some rows each and multicast them.
+ * gemm_sm90_producer.c - one thread of warpgroup 0 keeps the ring of (A,B) tiles full by TMA. CTAs of a cluster that
+ * share an operand's tile load some rows each and multicast them.
  */
 #include "operators/gemm/gemm_sm90.h"
 

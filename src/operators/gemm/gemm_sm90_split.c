@@ -3,11 +3,12 @@
  *
  * The columns of a tile are cut into slices, one for each CTA that finishes some. A thread sends its partials of a
  * slice to the same thread of the CTA that finishes it, by asynchronous stores that complete on a barrier there. That
- * thread adds them to its own, those of the next rank first, so every run gives the same bits. Each consumer has its own
- * memory and barriers.
+ * thread adds them to its own, those of the next rank first, so every run gives the same bits. Each consumer has its
+ * own memory and barriers.
  *
  *   partials arrived   1 arrival, and the bytes of all other CTAs; its consumer waits
- *   partials free      an arrival of each CTA that finishes, when it has read what came: then the next tile's may be sent
+ *   partials free      an arrival of each CTA that finishes, when it has read what came: then the next tile's may be
+ *                      sent
  */
 #include "operators/gemm/gemm_sm90.h"
 
@@ -36,7 +37,9 @@ void gemm_sm90_parts_init(const sm90_kernel *k)
     }
 }
 
-/* Sends the partials of slice s to the CTA that finishes it, where they lie by how many ranks this CTA comes behind it. */
+/*
+ * Sends the partials of slice s to the CTA that finishes it, where they lie by how many ranks this CTA comes behind it.
+ */
 static void send_slice(const sm90_kernel *k, const consumer_role *c, int s)
 {
     const int split = k->cfg->split;

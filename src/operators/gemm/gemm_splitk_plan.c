@@ -72,14 +72,14 @@ static void set_tile(const sliced_tile *t, const ckl_gemm_desc *d, gemm_sm90_con
 }
 
 /*
- * Tiles of 128 rows that end with the columns of D, or of D^T: as few as there can be along them, or some more. 1792x408x16384
- * takes 49.9 us in 128x144, 58.3 in 128x128; 783x1024x28672 77.9 as D^T of 128x160, 89.7 in 128x128. More tiles than SMs are faster
- * in one product: 904x10240x16384 takes 485 us in slices, 427 without.
+ * Tiles of 128 rows that end with the columns of D, or of D^T: as few as there can be along them, or some more.
+ * 1792x408x16384 takes 49.9 us in 128x144, 58.3 in 128x128; 783x1024x28672 77.9 as D^T of 128x160, 89.7 in 128x128.
+ * More tiles than SMs are faster in one product: 904x10240x16384 takes 485 us in slices, 427 without.
  *
- * Where rows begin inside lines, which costs L2 two for one, and K is deep, tiles of D^T, of 128 or 256 rows, in pairs that share the
- * rows of B, of an even number along them: 291x1408x127280 takes 186 us in 128x160, 216 alone; 1579x8448x37048 1531 in 256x160, 1704
- * in pairs of 128x256 of D. Or tiles of 128 rows with all of few rows of D, which pairs share: 133x5120x27432 takes 96.8 us in 128x144,
- * 109 in 192x128 of D.
+ * Where rows begin inside lines, which costs L2 two for one, and K is deep, tiles of D^T, of 128 or 256 rows, in pairs
+ * that share the rows of B, of an even number along them: 291x1408x127280 takes 186 us in 128x160, 216 alone;
+ * 1579x8448x37048 1531 in 256x160, 1704 in pairs of 128x256 of D. Or tiles of 128 rows with all of few rows of D, which
+ * pairs share: 133x5120x27432 takes 96.8 us in 128x144, 109 in 192x128 of D.
  */
 static void set_even_tile(int i, bool paired, const ckl_gemm_desc *d, int64_t sm_count, gemm_sm90_config *c)
 {

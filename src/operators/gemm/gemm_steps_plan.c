@@ -1,4 +1,7 @@
-/* gemm_steps_plan.c - the host side of what runs before and after a product: offsets of the host, and the gradient of a bias. */
+/*
+ * gemm_steps_plan.c - the host side of what runs before and after a product: offsets of the host, and the gradient of a
+ * bias.
+ */
 #include "base/math.h"
 #include "operators/gemm/gemm_plan.h"
 #include "operators/gemm/gemm_steps.h"

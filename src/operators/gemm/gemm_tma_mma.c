@@ -32,7 +32,7 @@ static void describe_ring(tma_mma_kernel *k)
     k->k_tiles = convert(U32, div_up(k->p.k, k->depth));
 }
 
-/* One thread: a K tile on its way to the next stage, if there is one. What lies past the ends of A and B arrives as zeros. */
+/* One thread: a K tile on its way to the next stage, if there is one. Beyond the ends of A and B there are zeros. */
 static void load_stage(const tma_mma_kernel *k, pipeline_state *at, val k_tile)
 {
     const int modes = k->cfg->batched; // beyond rows and columns
@@ -85,8 +85,8 @@ static void store_tile(const tma_mma_kernel *k, const tiled_mma *mma, tensor acc
 }
 
 /*
- * All K tiles. Operands of a step are loaded under the products of the step before, over the ends of stages too; a stage is filled again
- * as soon as its last operands are in registers.
+ * All K tiles. Operands of a step are loaded under the products of the step before, over the ends of stages too; a
+ * stage is filled again as soon as its last operands are in registers.
  */
 static void multiply(const tma_mma_kernel *k, const tiled_mma *mma, tensor acc)
 {

@@ -77,7 +77,7 @@ static val place_in_A(const weights_kernel *k, val row, val vector)
     return add(add(mul(row, imm(ROW_A)), mul(turned, imm(SLOT))), imm(gemm_weights_bytes_B(k->cfg)));
 }
 
-/* What cp_async() copies of a slot, by elements of a type, `valid` bytes of them; other lanes wait for a stage's copies. */
+/* What cp_async() copies of a slot, by elements of a type, `valid` bytes of them; other lanes wait for its copies. */
 static void copy_narrow(val to, val from, ckl_dtype type, val valid)
 {
     const int bytes = (int)ckl_dtype_bytes(type), count = SLOT / bytes;
@@ -312,7 +312,8 @@ static val sum_at(const weights_kernel *k, const weights_sums *sums, int i, int 
 }
 
 /*
- * acc += sums of an atom, scaled by rows of B: an atom's first two accumulators are of one row, the others of the row 8 further on.
+ * acc += sums of an atom, scaled by rows of B: an atom's first two accumulators are of one row, the others of the row 8
+ * further on.
  */
 static void add_scaled(const weights_kernel *k, const weights_sums *sums, int m, tensor rScales, tensor acc)
 {
@@ -322,7 +323,7 @@ static void add_scaled(const weights_kernel *k, const weights_sums *sums, int m,
                 fma(sum_at(k, sums, i, m, n), at(rScales, 2 * m + i / 2), at(acc, coord(i, m, n))));
 }
 
-/* A block of scales, or a K tile without: sums of scaled blocks begin with those of the offset, and are added to acc. */
+/* A block of scales, or a K tile without: sums of scaled blocks begin with the offset's, and are added to acc. */
 static void multiply_block(const weights_kernel *k, val tile, val stage, val at, int block, tensor tB[STEPS],
                            const weights_sums *sums, tensor acc)
 {

@@ -1,6 +1,7 @@
 /*
- * gemm_weights_boxes.c - weights, A and scales by TMA: one lane asks for a K tile of its warp, where cp.async takes each lane an address
- * for every 16 bytes. The boxes lie as the lanes copy them otherwise, but for A, which is swizzled.
+ * gemm_weights_boxes.c - weights, A and scales by TMA: one lane asks for a K tile of its warp, where cp.async takes
+ * each lane an address for every 16 bytes. The boxes lie as the lanes copy them otherwise, but for A, which is
+ * swizzled.
  */
 #include "operators/gemm/gemm_weights.h"
 

@@ -43,8 +43,8 @@ static int64_t resident(const ckl_gemm_desc *d, const ckl_device_info *device, c
 }
 
 /*
- * Where there is room some SM gets as many CTAs as it holds, though others have fewer, for launches overlap: 256 CTAs of
- * 1x28672x8192 take 31.3 us where an SM holds two, 40.4 where it holds three.
+ * Where there is room some SM gets as many CTAs as it holds, though others have fewer, for launches overlap: 256 CTAs
+ * of 1x28672x8192 take 31.3 us where an SM holds two, 40.4 where it holds three.
  */
 static double time_us(const ckl_gemm_desc *d, const ckl_device_info *device, const gemm_weights_config *c)
 {

@@ -1,4 +1,7 @@
-/* gemm_weights_convert.c - weights of 8 and 4 bits as pairs of f16 or bf16, exactly, by integer instructions on whole words. */
+/*
+ * gemm_weights_convert.c - weights of 8 and 4 bits as pairs of f16 or bf16, exactly, by integer instructions on whole
+ * words.
+ */
 #include "operators/gemm/gemm_weights.h"
 
 static val pair_of(const weights_kernel *k, val bits)

@@ -22,7 +22,7 @@ static int64_t elements_of(const ckl_groupnorm_desc *d)
     return product_i64(product_i64(d->n, d->c), product_i64(d->h, d->w));
 }
 
-/* An image tensor: pixels of a channel side by side, or channels of a pixel. Channels are (GROUPS,CHANNELS of a group). */
+/* An image tensor: pixels of a channel side by side, or channels of a pixel. Channels are (GROUPS,CHANNELS each). */
 static plan_tensor image(const ckl_groupnorm_desc *d, const char *name)
 {
     const int64_t of_group = d->c / d->groups, pixels = product_i64(d->h, d->w), all = product_i64(d->c, pixels);

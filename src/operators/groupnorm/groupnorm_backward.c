@@ -1,8 +1,8 @@
 /*
  * groupnorm_backward.c - gradients: sums over the pixels of each channel, from those the two of a group, then dx.
  *
- * With d = x - mean, per channel of an image: a = rstd * sum of dy * d, b = sum of dy. A group needs A = sum of gamma * a
- * and B = sum of gamma * b over its channels:
+ * With d = x - mean, per channel of an image: a = rstd * sum of dy * d, b = sum of dy. A group needs A = sum of gamma *
+ * a and B = sum of gamma * b over its channels:
  *     dx = dy * gamma * rstd - d * rstd^2 * A / count - rstd * B / count
  * dgamma and dbeta are the sums of a and b over the images; each slice stores its own in the workspace, where the last
  * kernel adds them up, in order.

@@ -51,7 +51,10 @@ static int64_t bundle_bytes(const ckl_groupnorm_desc *d, const groupnorm_config 
     return (1 + (d->direction == CKL_DIRECTION_BACKWARD)) * c->bundle * pixel_bytes(d) * d->h * d->w;
 }
 
-/* Of nhwc, the fewest neighbouring groups whose pixels fill so many bytes; the most there may be, where that is too few. */
+/*
+ * Of nhwc, the fewest neighbouring groups whose pixels fill so many bytes; the most there may be, where that is too
+ * few.
+ */
 static int bundle_for(const ckl_groupnorm_desc *d, int64_t bundle_max, int64_t wanted)
 {
     int best = 1;
@@ -62,7 +65,10 @@ static int bundle_for(const ckl_groupnorm_desc *d, int64_t bundle_max, int64_t w
     return best;
 }
 
-/* The same by whole vectors; where those are fewer, or narrower, bundles of which the last one of an image may have fewer groups. */
+/*
+ * The same by whole vectors; where those are fewer, or narrower, bundles of which the last one of an image may have
+ * fewer groups.
+ */
 static int cut_bundle_for(const ckl_groupnorm_desc *d, int64_t wanted)
 {
     const int even = bundle_for(d, BUNDLE_MAX, wanted);
@@ -85,8 +91,8 @@ static bool vector_fits(const ckl_groupnorm_desc *d, const groupnorm_config *c)
 }
 
 /*
- * What a split over threads costs: the vectors for which there is room; more if it is far from the threads wanted, or for columns that
- * follow each other: what streams waits at the start of each.
+ * What a split over threads costs: the vectors for which there is room; more if it is far from the threads wanted, or
+ * for columns that follow each other: what streams waits at the start of each.
  */
 static double cost_of(const groupnorm_config *c, int64_t units, int64_t wanted, bool streams)
 {
@@ -115,7 +121,7 @@ static int threads_min_for(const search *s, const groupnorm_config *c)
     return (int)max_i64(THREADS_MIN, 32 * max_i64(ceil_div(c->bundle, groups), ceil_div(columns, 32)));
 }
 
-/* Threads of a column of nchw, if it has vectors for them; of short ones by single elements, each a wait for memory, any. */
+/* Threads of a column of nchw, if it has vectors for them; of short ones by elements, each a wait for memory, any. */
 static int side_by_side(const search *s, const groupnorm_config *c)
 {
     enum { SHORT_PLANE = 128 };
@@ -124,7 +130,10 @@ static int side_by_side(const search *s, const groupnorm_config *c)
     return is_short && bytes < GROUPNORM_COPIED_BYTES ? 1 : COLUMN_BYTES / bytes;
 }
 
-/* The smallest divisor of n beyond d, which is one; n + 1 after the last. Those beyond the root are n over those before it. */
+/*
+ * The smallest divisor of n beyond d, which is one; n + 1 after the last. Those beyond the root are n over those before
+ * it.
+ */
 static int next_divisor(int n, int d)
 {
     if (d == n)
@@ -190,7 +199,10 @@ static bool share_out(const search *s, int64_t units, int64_t budget, groupnorm_
     return least < INFINITY;
 }
 
-/* Among how many channels of nchw `slices` may be shared out: as many as divide those of a group, for an eighth more slices at most. */
+/*
+ * Among how many channels of nchw `slices` may be shared out: as many as divide those of a group, for an eighth more
+ * slices at most.
+ */
 static int parts_of(const search *s, int64_t slices, const groupnorm_config *c)
 {
     const int channels = c->channels / c->fold;
@@ -203,8 +215,8 @@ static int parts_of(const search *s, int64_t slices, const groupnorm_config *c)
 }
 
 /*
- * Shares `slices` out among pixels, or among `parts` of the channels where threads side by side would read less than a line of L2, or
- * have too many columns.
+ * Shares `slices` out among pixels, or among `parts` of the channels where threads side by side would read less than a
+ * line of L2, or have too many columns.
  */
 static bool share_slices(const search *s, int64_t slices, int parts, int64_t budget, groupnorm_config *c)
 {
@@ -284,7 +296,7 @@ static int ctas_per_sm(const search *s, const groupnorm_config *c)
     return (int)max_i64(1, min_i64(room, ceil_div(ctas, s->device->sm_count)));
 }
 
-/* The widest vector. Channels are folded for 16 bytes alone: two of 95x95 pixels for 4 bytes took 118 us, single ones 83. */
+/* The widest vector. Channels are folded for 16 bytes alone: two of 95x95 pixels for 4 bytes took 118 us, one 83. */
 static void fit_vector(const search *s, groupnorm_config *c)
 {
     const ckl_groupnorm_desc *d = s->d;
@@ -326,8 +338,8 @@ static void join_planes(const search *s, groupnorm_config *c)
 }
 
 /*
- * Of nhwc with channels that are no whole vectors, the fewest pixels that are: the bundle is all groups. False: there are no such
- * vectors, or the columns of all groups are too many for a CTA.
+ * Of nhwc with channels that are no whole vectors, the fewest pixels that are: the bundle is all groups. False: there
+ * are no such vectors, or the columns of all groups are too many for a CTA.
  */
 static bool fold_pixels(const search *s, groupnorm_config *c)
 {
@@ -349,7 +361,10 @@ static bool fold_pixels(const search *s, groupnorm_config *c)
     return false;
 }
 
-/* Where entries of slices are more than the lanes of a group have at once: how many become one early, so that about as many are left. */
+/*
+ * Where entries of slices are more than the lanes of a group have at once: how many become one early, so that about as
+ * many are left.
+ */
 static int early_slices(const search *s, const groupnorm_config *c)
 {
     enum { ENTRIES_OF_LANE = 4, ALONE = 8 };
@@ -361,8 +376,8 @@ static int early_slices(const search *s, const groupnorm_config *c)
 }
 
 /*
- * Bundles of nhwc are pixels, so that L2 looks up lines, not sectors: gradients of 8x64x415x415 f16 332 us by 32 bytes of a pixel, 240 by 64,
- * 223 by all 128.
+ * Bundles of nhwc are pixels, so that L2 looks up lines, not sectors: gradients of 8x64x415x415 f16 332 us by 32 bytes
+ * of a pixel, 240 by 64, 223 by all 128.
  */
 static bool choose_slices(search *s, groupnorm_config *c)
 {
@@ -379,8 +394,8 @@ static bool choose_slices(search *s, groupnorm_config *c)
 }
 
 /*
- * Narrower bundles where the slices of wide ones leave an SM to one CTA, or SMs idle; a CTA alone where all slices do. Folded pixels
- * are all of an image: where that leaves SMs idle they are rather split.
+ * Narrower bundles where the slices of wide ones leave an SM to one CTA, or SMs idle; a CTA alone where all slices do.
+ * Folded pixels are all of an image: where that leaves SMs idle they are rather split.
  */
 static bool choose_bundles(const search *s, groupnorm_config *c)
 {
@@ -402,7 +417,10 @@ static bool choose_bundles(const search *s, groupnorm_config *c)
     return false;
 }
 
-/* Bundles of nhwc that read lines: all groups of pixels of less than two. Groups of no whole vectors are taken together, too. */
+/*
+ * Bundles of nhwc that read lines: all groups of pixels of less than two. Groups of no whole vectors are taken
+ * together, too.
+ */
 static void take_lines(const search *s, groupnorm_config *c)
 {
     const bool whole = s->d->layout == CKL_IMAGE_NHWC && s->d->c * element_bytes(s->d) < 2 * PIXEL_BYTES;
@@ -416,7 +434,10 @@ static int64_t held_bytes(const search *s)
     return s->device->smem_per_sm_bytes / HELD_CTAS - RESERVED_BYTES;
 }
 
-/* As few slices of a bundle as there may be, but all CTAs that run. True: there are no others, or those of two bundles run at once. */
+/*
+ * As few slices of a bundle as there may be, but all CTAs that run. True: there are no others, or those of two bundles
+ * run at once.
+ */
 static bool fit_held(const search *s, groupnorm_config *c)
 {
     enum { TRIES = 16 };
@@ -433,8 +454,8 @@ static bool fit_held(const search *s, groupnorm_config *c)
 }
 
 /*
- * Half as many bytes of a pixel: twice as many bundles run at once, so that some load while others meet, and CTAs merge half as many groups.
- * Sectors and vectors stay whole.
+ * Half as many bytes of a pixel: twice as many bundles run at once, so that some load while others meet, and CTAs merge
+ * half as many groups. Sectors and vectors stay whole.
  */
 static bool fit_halves(search *s, groupnorm_config *c)
 {
@@ -444,7 +465,10 @@ static bool fit_halves(search *s, groupnorm_config *c)
     return whole && groupnorm_mixes(c) && fit_held(s, c);
 }
 
-/* Has a CTA entries to merge that are more than half of its slice? Rather one CTA of the bundle merges them, and slices are read again. */
+/*
+ * Has a CTA entries to merge that are more than half of its slice? Rather one CTA of the bundle merges them, and slices
+ * are read again.
+ */
 static bool merges_much(const search *s, const groupnorm_config *c)
 {
     const int64_t slices = groupnorm_slices(s->d, c, s->slicing);
@@ -461,9 +485,10 @@ static bool fits_cluster(const search *s, int cluster, const groupnorm_config *c
 }
 
 /*
- * Tensors of which all bundles are in shared memory at once, or two. They would be split otherwise, or want clusters
- * of 8; large ones of nhwc any clusters, of nchw forward those of 4. Bundles are of whole lines or whole images. Where there are more
- * CTAs than run at once they load in turn, three for four SMs. bench/notes/groupnorm.md has the measurements.
+ * Tensors of which all bundles are in shared memory at once, or two. They would be split otherwise, or want clusters of
+ * 8; large ones of nhwc any clusters, of nchw forward those of 4. Bundles are of whole lines or whole images. Where
+ * there are more CTAs than run at once they load in turn, three for four SMs. bench/notes/groupnorm.md has the
+ * measurements.
  */
 static bool choose_held(search *s, groupnorm_config *c)
 {

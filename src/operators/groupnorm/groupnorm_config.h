@@ -80,7 +80,8 @@
  *     reciprocal                 of the elements of a group
  *     y                          or dx
  *     mean, rstd                 (GROUPS,IMAGES)
- *     entries, early, merged     workspace: (LANES,BUNDLE,GROUPNORM_ENTRY,BLOCKS,BUNDLES), the same of early ones, (GROUPNORM_ENTRY,GROUPS)
+ *     entries, early, merged     workspace: (LANES,BUNDLE,GROUPNORM_ENTRY,BLOCKS,BUNDLES), the same of early ones,
+ *                                (GROUPNORM_ENTRY,GROUPS)
  *     partial                    workspace: (C,KINDS,RANGES,IMAGES)
  *     counters, strips, lag      of split slices (two_pass.h): strips are the bundles of all images, chunks are slices
  *     arrived                    slices of each early entry that have been stored
@@ -94,16 +95,16 @@ typedef struct groupnorm_config {
 
 /*
  * How the threads of a CTA share out its slice: some pixels of all channels of a bundle, or of some channels of a group
- * (nchw, whose planes are long; `parts`). A column is what runs along the pixels: a channel (nchw), or a vector of neighbouring channels (nhwc). The
- * `column_threads` threads of a column share out its vectors cyclically; the CTA takes `abreast` columns at once, a thread
- * `slots` of them one after the other.
+ * (nchw, whose planes are long; `parts`). A column is what runs along the pixels: a channel (nchw), or a vector of
+ * neighbouring channels (nhwc). The `column_threads` threads of a column share out its vectors cyclically; the CTA
+ * takes `abreast` columns at once, a thread `slots` of them one after the other.
  *
- * Pixels of nhwc whose channels are no whole vectors are folded: `fold` of them are one with `fold` times the channels, where a
- * bundle is all groups. Its columns are those of the long pixel, and their channels are counted modulo those of the image. Forward,
- * channels of nchw whose pixels are no whole vectors are folded, too: a column is `fold` of them.
+ * Pixels of nhwc whose channels are no whole vectors are folded: `fold` of them are one with `fold` times the channels,
+ * where a bundle is all groups. Its columns are those of the long pixel, and their channels are counted modulo those of
+ * the image. Forward, channels of nchw whose pixels are no whole vectors are folded, too: a column is `fold` of them.
  *
- * A ragged column is aligned vectors and the elements before and behind them, its ends. Thread n of the column takes the ends n,
- * n + column_threads, ...
+ * A ragged column is aligned vectors and the elements before and behind them, its ends. Thread n of the column takes
+ * the ends n, n + column_threads, ...
  */
 typedef struct groupnorm_grid {
     int vec, columns, abreast, column_threads, slots;
@@ -165,8 +166,8 @@ static inline int groupnorm_places(const groupnorm_config *c)
 enum { GROUPNORM_ENTRY = 3, GROUPNORM_KINDS = 2, GROUPNORM_SCALES = 3 };
 
 /*
- * Of nhwc, where each element of a thread's vectors has sums: threads of a column that store `sums` of them at once, in lines of shared
- * memory. What all threads have would take much of a slice's room, 64 bytes each.
+ * Of nhwc, where each element of a thread's vectors has sums: threads of a column that store `sums` of them at once, in
+ * lines of shared memory. What all threads have would take much of a slice's room, 64 bytes each.
  */
 static inline int groupnorm_lines(const groupnorm_config *c, int sums)
 {
@@ -176,7 +177,7 @@ static inline int groupnorm_lines(const groupnorm_config *c, int sums)
 
 enum { GROUPNORM_VECTOR_BYTES = 16, GROUPNORM_COPIED_BYTES = 4 }; // of an access at most; by cp.async at least
 
-/* Steps of the first half of a slice that is added up while the other one comes: whole rounds of a loop. 0: it is not. */
+/* Steps of the first half of a slice that is added up while the other comes: whole rounds of a loop. 0: none. */
 static inline int groupnorm_first_steps(const groupnorm_config *c)
 {
     enum { AT_ONCE = 4 };
@@ -197,8 +198,8 @@ static inline int64_t groupnorm_slice_units(const groupnorm_config *c)
 }
 
 /*
- * Has a sum more values of a group, forward, than the bound of the reference allows: 64, or what 4096 sums of the group leave each? Of
- * a bundle in so many slices. A thread has GROUPNORM_SUMS, or one for each element of a vector.
+ * Has a sum more values of a group, forward, than the bound of the reference allows: 64, or what 4096 sums of the group
+ * leave each? Of a bundle in so many slices. A thread has GROUPNORM_SUMS, or one for each element of a vector.
  */
 enum { GROUPNORM_SUMS = 4 };
 
@@ -225,8 +226,9 @@ static inline int groupnorm_lanes_of_group(const groupnorm_config *c)
 }
 
 /*
- * What slices tell of their groups lies in blocks, each of as many slices as a group has lanes: so the lanes that merge a word of theirs
- * read side by side. Words of a block, of each kind; words of all blocks of a bundle with so many slices.
+ * What slices tell of their groups lies in blocks, each of as many slices as a group has lanes: so the lanes that merge
+ * a word of theirs read side by side. Words of a block, of each kind; words of all blocks of a bundle with so many
+ * slices.
  */
 static inline int groupnorm_block_words(const groupnorm_config *c)
 {
@@ -265,7 +267,7 @@ static inline int64_t groupnorm_slice_bytes(const groupnorm_config *c)
 /* Where the slices of a bundle meet: in a cluster; or in memory, where those that are not held are read again. */
 typedef enum groupnorm_slicing { GROUPNORM_CLUSTER, GROUPNORM_SPLIT, GROUPNORM_HELD } groupnorm_slicing;
 
-/* By where slices meet (groupnorm_cost.c): units of a column, slices of it, slices of a bundle, bundles of all images. */
+/* By where slices meet (groupnorm_cost.c): units of a column, slices of it, slices of a bundle, bundles of images. */
 int64_t groupnorm_units(const ckl_groupnorm_desc *d, const groupnorm_config *c);
 int64_t groupnorm_ranges(const ckl_groupnorm_desc *d, const groupnorm_config *c, groupnorm_slicing slicing);
 int64_t groupnorm_slices(const ckl_groupnorm_desc *d, const groupnorm_config *c, groupnorm_slicing slicing);

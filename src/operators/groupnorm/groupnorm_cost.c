@@ -1,4 +1,4 @@
-/* groupnorm_cost.c - how many slices a config has, what a CTA of them keeps in shared memory, and how long they take. */
+/* groupnorm_cost.c - how many slices a config has, what a CTA keeps of them in shared memory, how long they take. */
 #include "base/math.h"
 #include "operators/groupnorm/groupnorm_config.h"
 #include "skeletons/memory_cost.h"
@@ -25,8 +25,8 @@ int64_t groupnorm_bundles(const ckl_groupnorm_desc *d, const groupnorm_config *c
 }
 
 /*
- * Shared memory of a CTA: slices of x and, backward, dy, if they are kept there; what threads tell of their sums; what groups and CTAs
- * tell.
+ * Shared memory of a CTA: slices of x and, backward, dy, if they are kept there; what threads tell of their sums; what
+ * groups and CTAs tell.
  */
 int64_t groupnorm_shared_bytes(const ckl_groupnorm_desc *d, groupnorm_slicing slicing, const groupnorm_config *c)
 {

@@ -1,13 +1,14 @@
 /*
  * groupnorm_forward.c - a bundle in the shared memory of a CTA or a cluster; or, split, statistics first and then y.
  *
- * Each thread adds up its values and their squares, counted from a pivot of its own: the median of its first three. No single
- * value that is far away from all others is one, which would cost the squares a factor of their number in precision (Chan,
- * Golub, LeVeque: Algorithms for computing the sample variance, 1983). Means and squares are then merged by Chan's rule, over
- * the threads of a group, then over its CTAs. A mean stays apart from its pivot, so that a large one costs no digits.
+ * Each thread adds up its values and their squares, counted from a pivot of its own: the median of its first three. No
+ * single value that is far away from all others is one, which would cost the squares a factor of their number in
+ * precision (Chan, Golub, LeVeque: Algorithms for computing the sample variance, 1983). Means and squares are then
+ * merged by Chan's rule, over the threads of a group, then over its CTAs. A mean stays apart from its pivot, so that a
+ * large one costs no digits.
  *
- * Where a vector has elements of several groups, each of them has sums of its own, and pivots are those of channels: sums of all threads
- * of a channel can then be added as they are.
+ * Where a vector has elements of several groups, each of them has sums of its own, and pivots are those of channels:
+ * sums of all threads of a channel can then be added as they are.
  */
 #include "cute/kernel.h"
 #include "operators/groupnorm/groupnorm_kernels.h"
@@ -111,7 +112,7 @@ static void add_column(void *kernel, const groupnorm_column *c)
                            k);
 }
 
-/* Of the thread's first values; where it has fewer, the last vector counts again. A thread of ends alone takes its first. */
+/* Of the thread's first values; where it has fewer, the last vector counts again. One of ends alone takes its first. */
 static void find_pivot(forward *k)
 {
     const groupnorm_grid *g = &k->g.w.grid;
@@ -342,7 +343,10 @@ static void find_scales(void *kernel, val channel, val group)
     set(k->g.sScales, coord(SHIFT, channel), shift_of(scale, rest, affine ? k->beta : immf(0)));
 }
 
-/* Of a vector that begins in one channel of its column and may end in the next: those of both. How many elements the first has, u32. */
+/*
+ * Of a vector that begins in one channel of its column and may end in the next: those of both. How many elements the
+ * first has, u32.
+ */
 static val set_scales_of_channels(forward *k, val global)
 {
     const groupnorm_slice *s = &k->g.s;

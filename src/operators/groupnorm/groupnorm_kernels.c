@@ -1,6 +1,6 @@
 /*
- * groupnorm_kernels.c - slices meet in the shared memory of a cluster; in memory, where their CTAs hold them meanwhile; or in memory
- * where others read them again.
+ * groupnorm_kernels.c - slices meet in the shared memory of a cluster; in memory, where their CTAs hold them meanwhile;
+ * or in memory where others read them again.
  */
 #include "operators/groupnorm/groupnorm_kernels.h"
 
@@ -224,7 +224,10 @@ static void store_words(const groupnorm_slice *s, const entries *e, val number, 
     }
 }
 
-/* Entries first..end-1 of the lane's group, whole blocks, some for each lane at once; its first one also has what is merged already. */
+/*
+ * Entries first..end-1 of the lane's group, whole blocks, some for each lane at once; its first one also has what is
+ * merged already.
+ */
 static groupnorm_state merge_entries(const groupnorm_kernel *k, const entries *e, val first, val end, int at_once)
 {
     const int lanes = groupnorm_lanes_of_group(k->s.cfg), words = k->does->words;
@@ -355,7 +358,10 @@ static void describe_split(groupnorm_kernel *k, const groupnorm_config *cfg, boo
 
 /* Slices that are held */
 
-/* Every CTA merges the entries of its bundle for itself. All that are held want registers meanwhile; but few lanes have many entries each. */
+/*
+ * Every CTA merges the entries of its bundle for itself. All that are held want registers meanwhile; but few lanes have
+ * many entries each.
+ */
 static void write_held(void *kernel)
 {
     enum { FEW_LANES = 2, AT_ONCE = 4 };

@@ -1,4 +1,7 @@
-/* groupnorm_kernels.h - the kernels of group norm, of both directions: when a slice is loaded, added up, merged with others, and written. */
+/*
+ * groupnorm_kernels.h - the kernels of group norm, of both directions: when a slice is loaded, added up, merged with
+ * others, and written.
+ */
 #pragma once
 
 #include "operators/groupnorm/groupnorm_slice.h"
@@ -32,7 +35,10 @@ typedef struct groupnorm_direction {
     groupnorm_vector_pass *load_vector, *write_vector;
 } groupnorm_direction;
 
-/* Has every thread one column at most, of one group? Its weights are loaded before the passes, unless merging wants the registers. */
+/*
+ * Has every thread one column at most, of one group? Its weights are loaded before the passes, unless merging wants the
+ * registers.
+ */
 bool groupnorm_has_column(const groupnorm_kernel *k);
 
 void groupnorm_describe(groupnorm_kernel *k, const groupnorm_config *cfg, groupnorm_slicing slicing, bool vectors);

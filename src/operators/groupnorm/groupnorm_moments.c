@@ -1,4 +1,7 @@
-/* groupnorm_moments.c - what some values of a group are known by, merged by Chan's rule: of threads, of CTAs, of entries of slices. */
+/*
+ * groupnorm_moments.c - what some values of a group are known by, merged by Chan's rule: of threads, of CTAs, of
+ * entries of slices.
+ */
 #include "cute/kernel.h"
 #include "operators/groupnorm/groupnorm_moments.h"
 
@@ -11,7 +14,10 @@ groupnorm_state moments_of_sums(val count, val pivot, val sum, val squares)
     return (groupnorm_state){ count, { [PIVOT] = pivot, [MEAN] = mean, [SQUARES] = around } };
 }
 
-/* The median of three of the group's pivots, of its lanes and then of what they have next: a lane of few values may have one far away. */
+/*
+ * The median of three of the group's pivots, of its lanes and then of what they have next: a lane of few values may
+ * have one far away.
+ */
 static val common_pivot(const groupnorm_slice *s, const groupnorm_state *m, int n)
 {
     const int lanes = groupnorm_lanes_of_group(s->cfg);

@@ -3,7 +3,10 @@
 
 #include "operators/groupnorm/groupnorm_slice.h"
 
-/* So many values, and as an entry: a pivot, their mean above it, the sum of the squares of their differences from the mean. */
+/*
+ * So many values, and as an entry: a pivot, their mean above it, the sum of the squares of their differences from the
+ * mean.
+ */
 enum { MOMENTS_PIVOT, MOMENTS_MEAN, MOMENTS_SQUARES };
 
 enum {

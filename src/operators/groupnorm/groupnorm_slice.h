@@ -1,6 +1,7 @@
 /*
- * groupnorm_slice.h - what the kernels of group norm share: a slice and the passes of its threads over it (groupnorm_slice.c), what channels
- * and lanes tell each other of their groups (groupnorm_groups.c). How slices meet is in groupnorm_kernels.c.
+ * groupnorm_slice.h - what the kernels of group norm share: a slice and the passes of its threads over it
+ * (groupnorm_slice.c), what channels and lanes tell each other of their groups (groupnorm_groups.c). How slices meet is
+ * in groupnorm_kernels.c.
  */
 #pragma once
 
@@ -88,8 +89,8 @@ groupnorm_vector groupnorm_end(const groupnorm_slice *s, const groupnorm_view *w
                                val *exists);
 
 /*
- * One pass over the vectors of a column, a few at once, then over its ends: `load` of all of them, unless NULL, goes before
- * `use` of one.
+ * One pass over the vectors of a column, a few at once, then over its ends: `load` of all of them, unless NULL, goes
+ * before `use` of one.
  */
 typedef void groupnorm_vector_pass(void *kernel, groupnorm_vector *v);
 void groupnorm_over_vectors(const groupnorm_slice *s, const groupnorm_view *w, const groupnorm_column *c,
@@ -106,7 +107,10 @@ tensor groupnorm_global(const groupnorm_slice *s, val pointer, val element, int 
 packed groupnorm_load(const groupnorm_slice *s, val pointer, val element, int vec);
 packed groupnorm_load_shared(const groupnorm_slice *s, val address, int vec);
 
-/* Starts the copies of the slice of one or two tensors to shared memory, where each thread finds its vectors after groupnorm_staged(). */
+/*
+ * Starts the copies of the slice of one or two tensors to shared memory, where each thread finds its vectors after
+ * groupnorm_staged().
+ */
 typedef struct groupnorm_staging {
     int count;
     val from[2], to[2]; // pointers, and u32 addresses
@@ -124,7 +128,7 @@ void groupnorm_store(const groupnorm_slice *s, const groupnorm_vector *v, tensor
 val groupnorm_read(val pointer, val index);
 void groupnorm_write(val pointer, val index, val x);
 
-/* The number in the bundle of the lane's group, and that of the lane in it: i32. Groups from cfg->bundle on do not exist. */
+/* The number in the bundle of the lane's group, and of the lane in it: i32. Groups from cfg->bundle on do not exist. */
 val groupnorm_group_of_lane(const groupnorm_slice *s);
 val groupnorm_lane_of_group(const groupnorm_slice *s);
 
@@ -149,13 +153,14 @@ tensor groupnorm_weights(const groupnorm_slice *s, const groupnorm_view *w, val 
 /* The channel in the bundle of element e of a column's vectors (nhwc); its group. */
 val groupnorm_channel(const groupnorm_slice *s, const groupnorm_view *w, val column, int e);
 
-/* One of the words that are known of each channel, sWords (WORDS,CHANNELS): of the elements of a thread's vectors (VEC). */
+/* One of the words that are known of each channel, sWords (WORDS,CHANNELS): of a thread's vectors' elements (VEC). */
 tensor groupnorm_of_channels(const groupnorm_slice *s, const groupnorm_view *w, tensor sWords, int word);
 val groupnorm_group(const groupnorm_slice *s, const groupnorm_view *w, val column, int e);
 
 /*
- * Adds up what the threads of a column have of its elements, `count` sums of each (VEC), line by line: sLines is (ELEMENTS of a pixel and
- * its fold,LINES,COUNT). All threads come to it. The last lines are there after another cta_sync().
+ * Adds up what the threads of a column have of its elements, `count` sums of each (VEC), line by line: sLines is
+ * (ELEMENTS of a pixel and its fold,LINES,COUNT). All threads come to it. The last lines are there after another
+ * cta_sync().
  */
 void groupnorm_add_lines(const groupnorm_slice *s, const groupnorm_view *w, val column, int count, const tensor *rSums,
                          tensor sLines);

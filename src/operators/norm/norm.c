@@ -214,8 +214,8 @@ static const field config_fields[] = { NORM_CONFIG(FIELD_ROW, norm_config)      
                                                          __VA_ARGS__ };
 
 /*
- * Not for long rows of f32, which the rules let flow: on an H200 577x28672 41.3 us in registers, 37.5; 75x59264 18.2, 13.7. Nor, with a
- * residual, for others that flow: 4096x11269 f32 232.5, 192.1; 4096x20001 bf16 244.6, 181.5.
+ * Not for long rows of f32, which the rules let flow: on an H200 577x28672 41.3 us in registers, 37.5; 75x59264 18.2,
+ * 13.7. Nor, with a residual, for others that flow: 4096x11269 f32 232.5, 192.1; 4096x20001 bf16 244.6, 181.5.
  */
 static bool rmsnorm_is_trusted(const void *config)
 {

@@ -2,9 +2,10 @@
  * norm_backward.c - gradients of the norms.
  *
  * Kernels 0 and 1 are persistent: each CTA (or cluster) takes rows at equal distances, writes their dx, keeps the sums
- * of their columns, and stores those in the workspace. Kernel 2 adds them in order. A row is in registers, a short one in
- * those of some lanes or warps of a CTA, or flows through shared memory. One that registers do not hold and bulk copies cannot
- * read is read tile by tile in each pass. Where registers do not hold sums of columns, kernel 2 reads x and dy once more.
+ * of their columns, and stores those in the workspace. Kernel 2 adds them in order. A row is in registers, a short one
+ * in those of some lanes or warps of a CTA, or flows through shared memory. One that registers do not hold and bulk
+ * copies cannot read is read tile by tile in each pass. Where registers do not hold sums of columns, kernel 2 reads x
+ * and dy once more.
  *
  * Vectors of ragged rows (row.h) are those of x. The rows of a CTA are so far apart that all lie alike to 16-byte
  * boundaries: a thread has the same columns in each, so it can keep their sums.
@@ -13,7 +14,7 @@
 #include "cute/vectors.h"
 #include "operators/norm/norm_config.h"
 
-/* A span of a row of x and dy: n = (x - mean) * rstd, g = dy * gamma. The variables are the same for all spans of a row. */
+/* A span of a row of x and dy: n = (x - mean) * rstd, g = dy * gamma. The variables are the same for all spans. */
 typedef struct row {
     const norm_config *cfg;
     row_split split;
@@ -186,7 +187,10 @@ static void backward_of_tiles(row *r)
 
 /* All rows of this CTA or cluster */
 
-/* A CTA takes several rows at once where each has some of its threads: those from `first` on, then those `stride` further. */
+/*
+ * A CTA takes several rows at once where each has some of its threads: those from `first` on, then those `stride`
+ * further.
+ */
 typedef struct turns {
     val first, stride, offset; // i64; offset: of this thread's row
 } turns;
@@ -294,8 +298,8 @@ typedef struct flow {
 enum { SUM_VEC = 4, SUM_BYTES = 4 * SUM_VEC };
 
 /*
- * This thread's sums of dgamma of a chunk in shared memory. NOTE: all are at offsets from one address. As slices of a tensor,
- * with an address for each chunk, they cost 6 % of the gradients of 262144 columns.
+ * This thread's sums of dgamma of a chunk in shared memory. NOTE: all are at offsets from one address. As slices of a
+ * tensor, with an address for each chunk, they cost 6 % of the gradients of 262144 columns.
  */
 static tensor smem_vectors(void)
 {

@@ -53,9 +53,9 @@ static bool are_whole(const ckl_norm_desc *d, int64_t ld)
 }
 
 /*
- * Do rows that are read start off 16-byte boundaries, and those that are written at them, in whole vectors? If they flow,
- * the former are cut out of the ring. Short gradients are faster by single elements: 640 columns of 16 bits by a fifth,
- * 1280 of f32 by a sixth.
+ * Do rows that are read start off 16-byte boundaries, and those that are written at them, in whole vectors? If they
+ * flow, the former are cut out of the ring. Short gradients are faster by single elements: 640 columns of 16 bits by a
+ * fifth, 1280 of f32 by a sixth.
  */
 bool norm_is_cut(const ckl_norm_desc *d)
 {
@@ -112,7 +112,8 @@ static int64_t forward_bytes_max(const ckl_norm_desc *d)
 
 /*
  * Are single elements of rows out of phase faster than cut vectors? In f32 those of a warp are whole lines: 31.7 us
- * instead of 35.0 (16384x768), 9.5 instead of 11.9 (1024x2880), 58.4 instead of 66.1 (2048x13312). A residual beside them wants clusters.
+ * instead of 35.0 (16384x768), 9.5 instead of 11.9 (1024x2880), 58.4 instead of 66.1 (2048x13312). A residual beside
+ * them wants clusters.
  */
 static bool prefers_elements(const ckl_norm_desc *d)
 {
@@ -121,8 +122,8 @@ static bool prefers_elements(const ckl_norm_desc *d)
 }
 
 /*
- * Registers of a thread for a row. A residual takes as many again: by 64 elements of 16 bits of each one CTA fits an SM, 45.4 us; by 32 two
- * do, 40.9 (RMS norm 1240x14760).
+ * Registers of a thread for a row. A residual takes as many again: by 64 elements of 16 bits of each one CTA fits an
+ * SM, 45.4 us; by 32 two do, 40.9 (RMS norm 1240x14760).
  */
 static int forward_registers(const ckl_norm_desc *d)
 {
@@ -143,9 +144,9 @@ static bool keeps_residual(const ckl_norm_desc *d)
 }
 
 /*
- * Threads for which an SM shall have registers; 0: no matter. Layer norm of 16 bits gets 80 registers, where ptxas would take 120 for the
- * loads of a row: 12288x7424 111.9 and 96.4 us, 4096x14336 64.4 and 60.1. Rows that fill 128 threads do not gain, and RMS norm
- * needs fewer and loses 2 %.
+ * Threads for which an SM shall have registers; 0: no matter. Layer norm of 16 bits gets 80 registers, where ptxas
+ * would take 120 for the loads of a row: 12288x7424 111.9 and 96.4 us, 4096x14336 64.4 and 60.1. Rows that fill 128
+ * threads do not gain, and RMS norm needs fewer and loses 2 %.
  */
 static int forward_threads(const ckl_norm_desc *d, const row_split *s, bool centred)
 {
@@ -183,7 +184,7 @@ static void choose_shared_weights(const ckl_norm_desc *d, const ckl_device_info 
     c->shared_weights = true;
 }
 
-/* Ragged rows that go from a ring to registers at once. f32 has 12 elements of a thread or, beyond clusters of 8, 24. */
+/* Ragged rows that go from a ring to registers at once. f32 has 12 elements a thread or, beyond clusters of 8, 24. */
 typedef struct held_flow {
     int bytes; // of an element
     int64_t cols_min, cols_max;
@@ -202,9 +203,9 @@ static const held_flow *find_held_flow(const ckl_norm_desc *d)
 }
 
 /*
- * The next row arrives while one is reduced and written: 80.8 us by the ring alone, 61.8 (896x25953 f32), 49.7 by registers alone, 44.3
- * (2048x15965 f16). Threads fit the columns. RMS norm was measured at 25001 columns of 16 bits. False: other rows, or not
- * two for each CTA: one in registers takes 10.4 us for 768x4803 bf16, by the ring 15.5.
+ * The next row arrives while one is reduced and written: 80.8 us by the ring alone, 61.8 (896x25953 f32), 49.7 by
+ * registers alone, 44.3 (2048x15965 f16). Threads fit the columns. RMS norm was measured at 25001 columns of 16 bits.
+ * False: other rows, or not two for each CTA: one in registers takes 10.4 us for 768x4803 bf16, by the ring 15.5.
  */
 static bool choose_held_flow(const ckl_norm_desc *d, const ckl_device_info *device, bool centred, norm_config *c)
 {
@@ -237,8 +238,8 @@ static bool choose_held_flow(const ckl_norm_desc *d, const ckl_device_info *devi
 }
 
 /*
- * Do rows that are cut flow? Of 16 bits they do where a CTA's registers want 512 threads: 6784x16944 222 us in registers,
- * 151 in the ring.
+ * Do rows that are cut flow? Of 16 bits they do where a CTA's registers want 512 threads: 6784x16944 222 us in
+ * registers, 151 in the ring.
  */
 static bool flows_cut(const ckl_norm_desc *d, const ckl_device_info *device)
 {
@@ -249,8 +250,8 @@ static bool flows_cut(const ckl_norm_desc *d, const ckl_device_info *device)
 
 /*
  * Rows of 16 bits in the registers of a CTA, where y is aligned and x is not: vectors are those of y, gamma and beta;
- * each of x is cut out of two. False: other rows. Layer norm by two warps gets 80 registers: 32768x2480 f16 105.4 us by 128 threads, 93.5
- * by 64, 90.4 with 80 registers; RMS norm does not gain.
+ * each of x is cut out of two. False: other rows. Layer norm by two warps gets 80 registers: 32768x2480 f16 105.4 us by
+ * 128 threads, 93.5 by 64, 90.4 with 80 registers; RMS norm does not gain.
  */
 static bool choose_cut(const ckl_norm_desc *d, const ckl_device_info *device, bool centred, norm_config *c)
 {
@@ -269,9 +270,10 @@ static bool choose_cut(const ckl_norm_desc *d, const ckl_device_info *device, bo
 }
 
 /*
- * Rows that flow, as many CTAs an SM as have room. Those out of phase with y, which is aligned, are cut out of the ring: in registers, by
- * clusters of two, they reached 28 to 70 % of the limit. Cutting keeps threads busy: where a ring of four chunks has two rows of 16 bits,
- * three CTAs an SM are faster than two with six, 54.5 us for 57.6 (layer norm 3072x13312). False: others.
+ * Rows that flow, as many CTAs an SM as have room. Those out of phase with y, which is aligned, are cut out of the
+ * ring: in registers, by clusters of two, they reached 28 to 70 % of the limit. Cutting keeps threads busy: where a
+ * ring of four chunks has two rows of 16 bits, three CTAs an SM are faster than two with six, 54.5 us for 57.6 (layer
+ * norm 3072x13312). False: others.
  */
 static bool choose_flow(const ckl_norm_desc *d, const ckl_device_info *device, bool centred, bool ragged,
                         norm_config *c)

@@ -50,13 +50,14 @@ static int packed_threads(const ckl_norm_desc *d, const row_split *s)
 }
 
 /*
- * Short rows: some lanes of a warp for each, or some warps, and several rows a CTA. A warp for each row of 112 columns of 16 bits left 18
- * lanes idle: 35.7 and 23.0 us (99205 rows on an H200). Elements are 32 bytes of a thread, if no other number leaves fewer lanes idle;
- * narrower vectors than 16 bytes are few, so that accesses are long: 23.5 and 21.0 us by 8 and 32 lanes (65536x128 f16, ldx=129). Vectors
- * between the boundaries of ragged rows are slower: 32.2 and 22.4 us (79872x113 bf16), 106.2 and 88.8 (53520x841). Of f32 12 single
- * elements are a thread's: by 512 threads with 6 one CTA fits an SM, 28.1 and 21.9 us (1920x3072, ldx=3073); layer norm has registers for
- * 11 that need predicates. Each CTA leaves partial sums of all columns, so an SM has two large ones;
- * of two rows alone it does not pay for their barriers: 56.6 and 52.8 (8192x2048 f32, ldx=2049). False: too long.
+ * Short rows: some lanes of a warp for each, or some warps, and several rows a CTA. A warp for each row of 112 columns
+ * of 16 bits left 18 lanes idle: 35.7 and 23.0 us (99205 rows on an H200). Elements are 32 bytes of a thread, if no
+ * other number leaves fewer lanes idle; narrower vectors than 16 bytes are few, so that accesses are long: 23.5 and
+ * 21.0 us by 8 and 32 lanes (65536x128 f16, ldx=129). Vectors between the boundaries of ragged rows are slower: 32.2
+ * and 22.4 us (79872x113 bf16), 106.2 and 88.8 (53520x841). Of f32 12 single elements are a thread's: by 512 threads
+ * with 6 one CTA fits an SM, 28.1 and 21.9 us (1920x3072, ldx=3073); layer norm has registers for 11 that need
+ * predicates. Each CTA leaves partial sums of all columns, so an SM has two large ones; of two rows alone it does not
+ * pay for their barriers: 56.6 and 52.8 (8192x2048 f32, ldx=2049). False: too long.
  */
 static bool choose_packed_split(const ckl_norm_desc *d, const ckl_device_info *device, bool centred, row_split *s)
 {
@@ -86,8 +87,8 @@ static bool choose_packed_split(const ckl_norm_desc *d, const ckl_device_info *d
 }
 
 /*
- * All threads of a CTA, even of one warp, share a row, so a thread's sums of columns are those of its CTA: as many threads as have up to
- * `elements` each. False: too long.
+ * All threads of a CTA, even of one warp, share a row, so a thread's sums of columns are those of its CTA: as many
+ * threads as have up to `elements` each. False: too long.
  */
 static bool choose_backward_split(int64_t cols, int vec, int elements, int cluster_max, row_split *s)
 {
@@ -147,7 +148,8 @@ static bool find_backward_flow(const ckl_norm_desc *d, const ckl_device_info *de
 
 static row_pipeline_split split_of_flow(const backward_flow *f, const ckl_norm_desc *d)
 {
-    // deeper rings are slower: 1024x17792 f16 49.1 us by 13 stages, 47.4 by 8; 2048x11776 bf16, cut, 60.0 by 17, 57.0 by 9
+    // deeper rings are slower: 1024x17792 f16 49.1 us by 13 stages, 47.4 by 8; 2048x11776 bf16, cut, 60.0 by 17, 57.0
+    // by 9
     const int vec = row_vec_full(d->dtype), inputs = 2 + d->residual;
     const bool ragged = norm_is_ragged(d) && !norm_is_cut(d);
     row_pipeline_split s = { .chunk = { f->threads, f->threads, 1, vec, f->steps, .ragged = ragged },
@@ -246,10 +248,10 @@ static bool take_warps(const ckl_norm_desc *d, const ckl_device_info *device, bo
 /*
  * As many warps as a row has work for, where a tenth of them or more would be idle: gradients of 16 bits with whole
  * vectors, and those of f32 that are cut. 1024x17792 f16 46.7 us by 256 threads with 24 elements in clusters of 4, 42.2
- * by 288 with 16; 768x20480 f32, cut, 80.5 and 63.5. Layer norm by two CTAs of 224 threads instead of three: 74.8 and 71.9 us
- * (12288x3584 f16). Where one CTA had an SM, two that are a tenth smaller: 121.8 and 93.0 (577x51200 f32), 37.1 and 34.7 (RMS norm
- * 640x25088 f16). In half the cluster, where that leaves no more idle and enough rows for its partial sums: 58.3 and 52.1 (layer norm
- * 2048x13312 bf16).
+ * by 288 with 16; 768x20480 f32, cut, 80.5 and 63.5. Layer norm by two CTAs of 224 threads instead of three: 74.8 and
+ * 71.9 us (12288x3584 f16). Where one CTA had an SM, two that are a tenth smaller: 121.8 and 93.0 (577x51200 f32), 37.1
+ * and 34.7 (RMS norm 640x25088 f16). In half the cluster, where that leaves no more idle and enough rows for its
+ * partial sums: 58.3 and 52.1 (layer norm 2048x13312 bf16).
  */
 static void fit_warps(const ckl_norm_desc *d, const ckl_device_info *device, bool centred, backward_flow *f)
 {
@@ -275,12 +277,13 @@ static void fit_warps(const ckl_norm_desc *d, const ckl_device_info *device, boo
 }
 
 /*
- * Ragged rows, and cut ones of 16 bits, stay in registers between the passes, which halves the loads, cuts and bounds of a row. What bounds
- * them is instructions of few warps: the time is about that of a row's instructions, by the root of the warps for which an SM has registers.
- * 111.1 us by 128 threads with room for 2048 elements, 92.3 by 96 with 1536 (layer norm, 32768x1283 f16); 112.7 by 18 warps with room for
- * 16384, 76.2 by 21 with 9216 (RMS norm, 2560x8679 f32). Layer norm of long f32 rows looks ahead in the ring: 121.6 and 74.5
- * (1024x20001); that of 16 bits whose rows fill their threads anyway, too: 51.1 and 52.8 (4096x4095 bf16). Rows for sixteen CTAs have half of
- * them, which look ahead: RMS norm 136.2 and 111.9 (1024x53781 bf16), layer norm of eight CTAs a twelfth less (877x28961 f16).
+ * Ragged rows, and cut ones of 16 bits, stay in registers between the passes, which halves the loads, cuts and bounds
+ * of a row. What bounds them is instructions of few warps: the time is about that of a row's instructions, by the root
+ * of the warps for which an SM has registers. 111.1 us by 128 threads with room for 2048 elements, 92.3 by 96 with 1536
+ * (layer norm, 32768x1283 f16); 112.7 by 18 warps with room for 16384, 76.2 by 21 with 9216 (RMS norm, 2560x8679 f32).
+ * Layer norm of long f32 rows looks ahead in the ring: 121.6 and 74.5 (1024x20001); that of 16 bits whose rows fill
+ * their threads anyway, too: 51.1 and 52.8 (4096x4095 bf16). Rows for sixteen CTAs have half of them, which look ahead:
+ * RMS norm 136.2 and 111.9 (1024x53781 bf16), layer norm of eight CTAs a twelfth less (877x28961 f16).
  */
 static void fit_odd_rows(const ckl_norm_desc *d, const ckl_device_info *device, bool centred, backward_flow *f)
 {
@@ -331,8 +334,10 @@ static void fit_odd_rows(const ckl_norm_desc *d, const ckl_device_info *device, 
         *f = before;
 }
 
-/* Whole rows of f32 by two CTAs of an SM with 16 elements a thread, instead of one with 8: 31.0 and 29.9 us (2048x4096), 34.5 and 33.4
- * (3072x3000). */
+/*
+ * Whole rows of f32 by two CTAs of an SM with 16 elements a thread, instead of one with 8: 31.0 and 29.9 us
+ * (2048x4096), 34.5 and 33.4 (3072x3000).
+ */
 static void fit_long_threads(const ckl_norm_desc *d, backward_flow *f)
 {
     enum { COLS_MIN = 2049, COLS_MAX = 4096, ELEMENTS = 16, STEPS = 4, CTAS = 2 };
@@ -360,8 +365,8 @@ static bool choose_sums(const ckl_norm_desc *d, const ckl_device_info *device, b
 }
 
 /*
- * Are rows shorter than those that flow? Layer norm with a residual flows where rows fill 96 threads twice (fit_warps()): 249.5 and
- * 192.5 us (65536x1536 f16).
+ * Are rows shorter than those that flow? Layer norm with a residual flows where rows fill 96 threads twice
+ * (fit_warps()): 249.5 and 192.5 us (65536x1536 f16).
  */
 static bool is_short(const ckl_norm_desc *d, bool centred)
 {

@@ -1,12 +1,12 @@
 /*
- * norm_columns.c - gradients of gamma and beta: what a CTA of several rows leaves, and the kernel that adds up what all CTAs left or, where
- * they left nothing, the products of all rows.
+ * norm_columns.c - gradients of gamma and beta: what a CTA of several rows leaves, and the kernel that adds up what all
+ * CTAs left or, where they left nothing, the products of all rows.
  */
 #include "cute/kernel.h"
 #include "operators/norm/norm_config.h"
 #include "skeletons/column.h"
 
-/* The sums of a CTA's threads: lanes store neighbouring words, and PAD keeps the banks of neighbouring columns apart. */
+/* The sums of a CTA's threads: lanes store neighbouring words, and PAD keeps neighbouring columns' banks apart. */
 typedef struct cta_sums {
     const row_split *split;
     const norm_backward_values *o;

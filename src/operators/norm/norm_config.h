@@ -78,7 +78,7 @@ KERNEL_PARAMS(norm_forward, NORM_FORWARD_PARAMS);
     X(owner, pointer, dgamma)          \
     X(owner, pointer, dbeta)
 
-/* partial: (COLS,KINDS,GROUPS) f32, sums of columns over the rows of one CTA or cluster, a group; kinds: dgamma, dbeta. */
+/* partial: (COLS,KINDS,GROUPS) f32, sums of columns over the rows of a CTA or cluster, a group; dgamma, then dbeta. */
 KERNEL_PARAMS(norm_backward, NORM_BACKWARD_PARAMS);
 
 /* 32-bit values of the largest reduction over a row that flows. */
@@ -153,7 +153,10 @@ void norm_forward(const norm_config *cfg, int kernel, bool centred);
 void norm_backward(const norm_config *cfg, int kernel, bool centred);
 void norm_backward_columns(const norm_config *cfg, bool centred); // kernel 2
 
-/* Stores the sums of a CTA with several rows at once as its partial sums; rSums: (VEC,STEPS) of dgamma and, of 2 kinds, dbeta. */
+/*
+ * Stores the sums of a CTA with several rows at once as its partial sums; rSums: (VEC,STEPS) of dgamma and, of 2 kinds,
+ * dbeta.
+ */
 void norm_store_cta_sums(const row_split *s, const norm_backward_values *o, const tensor *rSums, int kinds);
 
 /*

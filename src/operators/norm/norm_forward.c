@@ -1,6 +1,6 @@
 /*
- * norm_forward.c - the threads of a row hold it in registers; longer rows flow through shared memory, or are read tile by
- * tile in each pass. Rows that start anywhere are ragged (row.h): vectors are those of y.
+ * norm_forward.c - the threads of a row hold it in registers; longer rows flow through shared memory, or are read tile
+ * by tile in each pass. Rows that start anywhere are ragged (row.h): vectors are those of y.
  */
 #include "cute/kernel.h"
 #include "operators/norm/norm_config.h"
@@ -30,8 +30,8 @@ static int elements(tensor rX)
 }
 
 /*
- * Have rows in registers one pass less, by reading their first elements in all warps? Not where sum, which is stored at once, may
- * overwrite these. More elements, or gamma and beta in shared memory beside, spill.
+ * Have rows in registers one pass less, by reading their first elements in all warps? Not where sum, which is stored at
+ * once, may overwrite these. More elements, or gamma and beta in shared memory beside, spill.
  */
 static bool takes_samples(const row *r)
 {
@@ -127,7 +127,10 @@ static void add_values(row *r, tensor rH, const row_span *at)
         assign(r->sum[i % 2], add(r->sum[i % 2], at_f32(rH, i)));
 }
 
-/* Does a branch skip vectors past the end? Else their differences are cleared: rows whose registers just suffice would spill. */
+/*
+ * Does a branch skip vectors past the end? Else their differences are cleared: rows whose registers just suffice would
+ * spill.
+ */
 static bool skips_vectors(const row *r)
 {
     return takes_samples(r) || r->cfg->flow.residence == ROW_IN_REGISTERS;
@@ -263,8 +266,9 @@ static void find_deviation(row *r)
 }
 
 /*
- * Element `col` of a row, of x and of the residual: (INPUTS) in registers of their type. Addresses of single elements are computed by
- * hand, here and in save(): as elements of tensors they took 16 more instructions, 3 % of a kernel of short rows.
+ * Element `col` of a row, of x and of the residual: (INPUTS) in registers of their type. Addresses of single elements
+ * are computed by hand, here and in save(): as elements of tensors they took 16 more instructions, 3 % of a kernel of
+ * short rows.
  */
 static void load_element(const row *r, val number, val col, tensor rInputs)
 {
@@ -316,9 +320,9 @@ static void save_statistics(const row *r)
 }
 
 /*
- * A number near a row's first 32 elements, of which a lane has one: each is replaced by the median of itself and two others,
- * and the number is their mean. So a single element that is far from all others is not in it, whose share would cancel from
- * every deviation.
+ * A number near a row's first 32 elements, of which a lane has one: each is replaced by the median of itself and two
+ * others, and the number is their mean. So a single element that is far from all others is not in it, whose share would
+ * cancel from every deviation.
  */
 static void find_near_mean(row *r, val own)
 {
@@ -374,8 +378,8 @@ typedef struct flow {
 } flow;
 
 /*
- * Loads samples of a row, if it exists. NOTE: they are converted by the next first pass. A conversion here, or a 0 for rows that do
- * not exist, waits for memory before this row's first pass (SASS).
+ * Loads samples of a row, if it exists. NOTE: they are converted by the next first pass. A conversion here, or a 0 for
+ * rows that do not exist, waits for memory before this row's first pass (SASS).
  */
 static void load_samples(const flow *f, val number)
 {

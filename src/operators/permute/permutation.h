@@ -18,7 +18,10 @@ typedef struct permute_mode {
     int64_t size, x, y;
 } permute_mode;
 
-/* Transposes of matrices: element (r,c) is at r * ldx + c * incx in x and at c * ldy + r * incy in y, once per outer mode. */
+/*
+ * Transposes of matrices: element (r,c) is at r * ldx + c * incx in x and at c * ldy + r * incy in y, once per outer
+ * mode.
+ */
 typedef struct permute_matrix {
     int64_t rows, cols;
     int64_t ldx, incx, ldy, incy;
@@ -41,25 +44,30 @@ typedef struct permutation {
 ckl_status permutation_simplify(permutation *p, int rank, const permute_mode *modes);
 
 /*
- * Finds the mode that is contiguous in x and the one that is contiguous in y, if these are two. Fills has_matrix and matrix, with those outer
- * modes first that go on where rows end: what CTAs have in flight are long runs of memory. Where rows go on in x and in y, the shorter
- * ones decide.
+ * Finds the mode that is contiguous in x and the one that is contiguous in y, if these are two. Fills has_matrix and
+ * matrix, with those outer modes first that go on where rows end: what CTAs have in flight are long runs of memory.
+ * Where rows go on in x and in y, the shorter ones decide.
  */
 void permutation_find_matrix(permutation *p);
 
-/* Makes elements `factor` times as long, a power of two; false, and p is of no use, where the innermost mode is not runs of these on both sides. */
+/*
+ * Makes elements `factor` times as long, a power of two; false, and p is of no use, where the innermost mode is not
+ * runs of these on both sides.
+ */
 bool permutation_widen(permutation *p, int factor);
 
 /*
- * The same permutation in squares of side x side elements of the modes that are contiguous in x and in y: each is `side` words
- * of memory, on both sides. p becomes that of the squares, in words; words->x and words->y are the words between two of a
- * square. False, and p is of no use, where there are no two such modes, or where not all words are whole.
+ * The same permutation in squares of side x side elements of the modes that are contiguous in x and in y: each is
+ * `side` words of memory, on both sides. p becomes that of the squares, in words; words->x and words->y are the words
+ * between two of a square. False, and p is of no use, where there are no two such modes, or where not all words are
+ * whole.
  */
 bool permutation_in_squares(permutation *p, int side, permute_mode *words);
 
 /*
- * Splits the modes that are contiguous in x and in y, which there must be, of *width and *height elements: innermost come squares of
- * `block` by `block` of them, first along x, round them the numbers of squares. The last squares may reach beyond the modes.
+ * Splits the modes that are contiguous in x and in y, which there must be, of *width and *height elements: innermost
+ * come squares of `block` by `block` of them, first along x, round them the numbers of squares. The last squares may
+ * reach beyond the modes.
  */
 void permutation_block(permutation *p, int block, int64_t *width, int64_t *height);
 

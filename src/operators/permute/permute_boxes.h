@@ -19,7 +19,10 @@
 
 FIELD_STRUCT(permute_boxes_config, PERMUTE_BOXES_CONFIG);
 
-/* Modes in the order of the config. Strides are bytes; factor and shift divide by a box's size, and by the chunks of a run of x. */
+/*
+ * Modes in the order of the config. Strides are bytes; factor and shift divide by a box's size, and by the chunks of a
+ * run of x.
+ */
 #define PERMUTE_BOXES_PARAMS(X, owner)                                      \
     X(owner, pointer, x)                                                    \
     X(owner, pointer, y)                                                    \

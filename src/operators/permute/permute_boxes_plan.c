@@ -37,7 +37,7 @@ static int mode_at(const permutation *p, bool in_x, int64_t stride)
     return -1;
 }
 
-/* Makes a run of up to `want` elements: whole modes as long as they fit, then an even share of one, in whole sectors. */
+/* Makes a run of up to `want` elements: whole modes as long as they fit, then an equal share of one, whole sectors. */
 static void grow(const permutation *p, bool in_x, int64_t want, int64_t *size)
 {
     int64_t stride = 1;
@@ -235,7 +235,8 @@ static int turns_of_warp(const box *b, int lanes, int bytes)
 /* Sectors of runs on both sides, and a thread's work, as elements of a kernel that streams. */
 static plan_cost cost_boxes(const void *problem, const ckl_device_info *device, const void *config)
 {
-    // instructions of a warp as the emulator counts them, within a tenth; of a chunk and of a word for each mode that their loops go along
+    // instructions of a warp as the emulator counts them, within a tenth; of a chunk and of a word for each mode that
+    // their loops go along
     enum { OF_BOX = 114, OF_CHUNK = 13, OF_WORD = 14, OF_ELEMENT = 5, OF_ODD = 5, OF_ODD_MODES = 9 };
     enum { SMEM_MAX = 48 << 10, READ = 2, WRITTEN = 3, LINE_BYTES = 128, REGISTERS = 20 };
     // a turn is a cycle, some two thirds of a line; bytes as dear as of kernels that stream

@@ -4,8 +4,8 @@
  * Where the innermost mode is contiguous in x and in y, an element is a vector of up to 16 bytes of it.
  *
  * Elements that lie side by side in one mode of x and in another of y may be moved in squares: a thread loads as many
- * vectors of x as a word has elements, turns them in registers, and stores words. Neighbouring threads take blocks of squares, so that
- * both sides are accessed in runs.
+ * vectors of x as a word has elements, turns them in registers, and stores words. Neighbouring threads take blocks of
+ * squares, so that both sides are accessed in runs.
  */
 #include "base/math.h"
 #include "operators/permute/transpose_tile.h"
@@ -44,8 +44,9 @@ KERNEL_PARAMS(permute_gather, PERMUTE_GATHER_PARAMS);
 /* The kernel */
 
 /*
- * Addresses of access number `index` in x and in y; whether it exists, as blocks may reach beyond. Coordinates are computed by hand: a
- * layout's would be divisions by sizes that are known at run time alone, and the kernel 40 % more instructions.
+ * Addresses of access number `index` in x and in y; whether it exists, as blocks may reach beyond. Coordinates are
+ * computed by hand: a layout's would be divisions by sizes that are known at run time alone, and the kernel 40 % more
+ * instructions.
  */
 static val find_access(const permute_gather_values *p, int rank, int block, val index, val *x, val *y)
 {
@@ -192,7 +193,10 @@ static int rank_of(const accesses *a)
     return (int)max_i64(a->of.rank, 1);
 }
 
-/* NOTE: of 16 bytes on an H200: 32x769x40x24 bf16, 0,2,1,3, takes 28.3 us by four a thread and 26.6 by two, 3x4096x48x96 58.8 and 57.9. */
+/*
+ * NOTE: of 16 bytes on an H200: 32x769x40x24 bf16, 0,2,1,3, takes 28.3 us by four a thread and 26.6 by two,
+ * 3x4096x48x96 58.8 and 57.9.
+ */
 enum { WIDEST_BYTES = 16, WIDEST_STEPS = 2, WIDEST_RANK_MIN = 4 };
 
 /* The widest vectors that both sides have. */
@@ -206,7 +210,7 @@ static void choose_vectors(const permutation *p, permute_gather_config *c)
         c->steps = (int)min_i64(c->steps, WIDEST_STEPS);
 }
 
-/* Elements of 1 and 2 bytes in squares: vectors of x of 16, 8 and 4 bytes, in blocks and in none. False after the last. */
+/* Elements of 1 and 2 bytes in squares: vectors of x of 16, 8 and 4 bytes, in blocks and in none. False: no more. */
 static bool choose_squares(const permutation *p, int i, permute_gather_config *c)
 {
     enum { VECTORS = 3, IN_FLIGHT = 64 }; // bytes of a thread
@@ -281,13 +285,14 @@ static double sectors_for_full(const accesses *a, int words)
 }
 
 /*
- * y is written in runs. Of x a warp reads sectors that another one will find in L2, or a CTA its block in L1. The SM that has a CTA more than others touches most lines: 1280x163 f64 took 4.7 us in 204 CTAs.
+ * y is written in runs. Of x a warp reads sectors that another one will find in L2, or a CTA its block in L1. The SM
+ * that has a CTA more than others touches most lines: 1280x163 f64 took 4.7 us in 204 CTAs.
  */
 static plan_cost cost_gather(const void *problem, const ckl_device_info *device, const void *config)
 {
     enum { OF_ACCESS = 16, OF_MODE = 9, OF_WORD = 6, REGISTERS = 20 };
-    // CTAs of the next launch come to the SMs whose own end first. One an SM gains by it: 3x5120 f16 takes 1.11 us. More of them crowd there,
-    // where elements of less than a word are read from a sector each
+    // CTAs of the next launch come to the SMs whose own end first. One an SM gains by it: 3x5120 f16 takes 1.11 us.
+    // More of them crowd there, where elements of less than a word are read from a sector each
     const double CROWD_US = 0.65, EARLY_US = 0.4;
     const double AGAIN = 0.1; // of a byte from device memory, one from L2
     const double PARTLY =

@@ -28,8 +28,8 @@ static inline int permute_word_bytes(int bytes)
 }
 
 /*
- * Do so many CTAs come while those of a kernel like this one still run? They ask L2 for x then. 1x32x235x112 f32, 2,0,3,1: 3.43 us, so 2.85;
- * 128x31x24x24 f32 to NHWC, of which a third would come later, 7.50 and 7.68.
+ * Do so many CTAs come while those of a kernel like this one still run? They ask L2 for x then. 1x32x235x112 f32,
+ * 2,0,3,1: 3.43 us, so 2.85; 128x31x24x24 f32 to NHWC, of which a third would come later, 7.50 and 7.68.
  */
 static inline bool permute_pays_prefetch(int64_t ctas, int threads, const ckl_device_info *device)
 {

@@ -1,6 +1,7 @@
 /*
- * permute_windows.c - runs that start anywhere on either side: y is written in aligned vectors, the windows of its runs. Each is
- * cut out of the two aligned vectors of x that hold its bytes; neighbours read the same ones again, from L1.
+ * permute_windows.c - runs that start anywhere on either side: y is written in aligned vectors, the windows of its
+ * runs. Each is cut out of the two aligned vectors of x that hold its bytes; neighbours read the same ones again, from
+ * L1.
  *
  * A run has as many windows as it may touch. The first and the last hold other runs' bytes, too, and store their own
  * elements one by one. So do windows at the ends of x, which load them one by one as well.

@@ -66,7 +66,10 @@ static val phase_of(const narrow *k, val run)
     return bit_and(address, imm(CHUNK_BYTES - 1));
 }
 
-/* All threads share the chunks of all runs: each copies its own, or asks L2 for the lines that begin with them. What is outside x becomes 0. */
+/*
+ * All threads share the chunks of all runs: each copies its own, or asks L2 for the lines that begin with them. What is
+ * outside x becomes 0.
+ */
 static void load_runs(const narrow *k, bool ask)
 {
     enum { LINE_BYTES = 128 };
@@ -132,8 +135,8 @@ static void store(const narrow *k, const run *y, val i, ckl_dtype type, val x)
 }
 
 /*
- * Stores the words of all runs along the long side, from the first sector of each on. Threads share a run, and a thread's words lie equally
- * far apart, so that their places cost an addition each.
+ * Stores the words of all runs along the long side, from the first sector of each on. Threads share a run, and a
+ * thread's words lie equally far apart, so that their places cost an addition each.
  */
 static void store_long_runs(const narrow *k)
 {
@@ -157,8 +160,8 @@ static void store_long_runs(const narrow *k)
 }
 
 /*
- * Stores the words of the one run of short rows of y. So many threads take part that a thread's next word has elements of the same rows
- * of x, a distance further: their places are found once.
+ * Stores the words of the one run of short rows of y. So many threads take part that a thread's next word has elements
+ * of the same rows of x, a distance further: their places are found once.
  */
 static void store_short_rows(const narrow *k)
 {
@@ -290,8 +293,9 @@ static ckl_status check_short_side(const permutation *p)
 }
 
 /*
- * Each thread of a CTA has 32 bytes or more of a run that is the tile of short rows of x: fewer threads do less beside their words. 256x360x405x5
- * f16, 1,3,0,2, 4 KB a matrix, takes 1250 instructions of a warp by 64 threads, 2700 by 256. Few CTAs want more.
+ * Each thread of a CTA has 32 bytes or more of a run that is the tile of short rows of x: fewer threads do less beside
+ * their words. 256x360x405x5 f16, 1,3,0,2, 4 KB a matrix, takes 1250 instructions of a warp by 64 threads, 2700 by 256.
+ * Few CTAs want more.
  */
 static int threads_for(const permutation *p, const transpose_narrow_config *c, const ckl_device_info *device)
 {

@@ -146,8 +146,9 @@ bool transpose_pays_prefetch(const permutation *p, int tile_r, int tile_c, int t
 enum { SECTOR_BYTES = 32, LINE_BYTES = 128, REGISTERS = 20 };
 
 /*
- * Bytes of the sectors that the rows of x or y touch, each in so many parts. Rows that begin inside a sector share their first and last
- * one, unless they have no gaps, and parts do. What is written is read, too, and more dearly where other CTAs write the rest much later.
+ * Bytes of the sectors that the rows of x or y touch, each in so many parts. Rows that begin inside a sector share
+ * their first and last one, unless they have no gaps, and parts do. What is written is read, too, and more dearly where
+ * other CTAs write the rest much later.
  */
 static double sector_bytes(const permutation *p, bool in_x, int64_t parts)
 {

@@ -6,7 +6,7 @@
 /* Tiles of all matrices, one a CTA. */
 int64_t transpose_tiles(const permutation *p, int tile_r, int tile_c);
 
-/* Launches a CTA for each tile. Distances are in bytes, of naive and tiled in elements: units of 1/unit of an element. */
+/* Launches a CTA for each tile. Distances are bytes, of naive and tiled elements: units of 1/unit of an element. */
 ckl_status transpose_launch(const ckl_plan *plan, int kernel, const permute_pointers *a, int unit, int tile_r,
                             int tile_c, ckl_stream stream);
 
@@ -31,8 +31,9 @@ bool transpose_trusts_cost(const void *config);
 
 /*
  * Should neighbouring CTAs go along the rows of x? Where a row is a few tiles, the tiles in flight have whole rows of
- * x, and long runs of y as well. Where L2 fetches bytes of x for two columns of tiles (it fetches 256 at a time), but has lost
- * them when CTAs come back from the end of the first column, they must: 1024x256x536 f16, 2,0,1, read x 2.5 times.
+ * x, and long runs of y as well. Where L2 fetches bytes of x for two columns of tiles (it fetches 256 at a time), but
+ * has lost them when CTAs come back from the end of the first column, they must: 1024x256x536 f16, 2,0,1, read x 2.5
+ * times.
  */
 bool transpose_goes_across(const permutation *p, int tile_c, const ckl_device_info *device);
 

@@ -11,8 +11,9 @@
  * the 32 lanes of a warp read every E-th row of x. They meet 32 banks where the phases of these differ, that is where
  * every E-th row of x is an odd number of words from the next.
  *
- * Where all rows of x have the same phase, every word of a column is in one of eight banks. There eight lanes go along a row of y, the
- * other groups of eight take columns a word further each (`lanes`), and a group has the rows of x of one element of words.
+ * Where all rows of x have the same phase, every word of a column is in one of eight banks. There eight lanes go along
+ * a row of y, the other groups of eight take columns a word further each (`lanes`), and a group has the rows of x of
+ * one element of words.
  *
  * Lanes and addresses are computed by hand: the phase of a row and the window of a row of y depend on the row's
  * address, so no layout gives the distance from one row to the next.
@@ -271,8 +272,8 @@ void transpose_sm80(const void *config, int kernel)
 /* Choice, limits and launch */
 
 /*
- * Tiles of 32 KB, wide on the side of x; no larger than the matrix. Smaller where tiles would be few: those that are all there at once load
- * before the first stores. 8x3009x9x32 f16 to NCHW takes 12.3 us by 128 columns, 10.3 by 64.
+ * Tiles of 32 KB, wide on the side of x; no larger than the matrix. Smaller where tiles would be few: those that are
+ * all there at once load before the first stores. 8x3009x9x32 f16 to NCHW takes 12.3 us by 128 columns, 10.3 by 64.
  */
 static void choose_tile(const permutation *p, const ckl_device_info *device, transpose_sm80_config *c)
 {
@@ -343,7 +344,8 @@ static ckl_status admit_sm80(const void *problem, const ckl_device_info *device,
 
 static plan_cost cost_sm80(const void *problem, const ckl_device_info *device, const void *config)
 {
-    // Instructions of a warp as the emulator counts them, within a tenth: 160 and 47 for each class of rows of y, of 16 bytes 162 to 48.
+    // Instructions of a warp as the emulator counts them, within a tenth: 160 and 47 for each class of rows of y, of 16
+    // bytes 162 to 48.
     static const double of_bytes[] = { [1] = 123, [2] = 72, [4] = 57, [8] = 36 }, OF_TILE = 120, OF_CLASS = 36;
     const double NO_REDUCTION = 2000;
     const transpose_sm80_config *c = config;

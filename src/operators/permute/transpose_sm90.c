@@ -1,14 +1,14 @@
 /*
- * transpose_sm90.c - one CTA a tile: TMA brings it into swizzled shared memory as boxes of 128-byte rows, the warps write its
- * transpose into a second set of boxes, TMA stores these. Nothing meets a bank conflict, and global memory sees whole lines
- * on both sides. Several CTAs an SM keep loads in flight.
+ * transpose_sm90.c - one CTA a tile: TMA brings it into swizzled shared memory as boxes of 128-byte rows, the warps
+ * write its transpose into a second set of boxes, TMA stores these. Nothing meets a bank conflict, and global memory
+ * sees whole lines on both sides. Several CTAs an SM keep loads in flight.
  *
  *   2 bytes      ldmatrix transposes 8x8 elements on the way to registers, stmatrix writes them as rows of y
  *   1 byte       the same with 8x8 pairs of elements; byte permutes weave the pairs of two matrices
  *   4, 8 bytes   a lane reads along a diagonal of its row, so that 32 lanes meet 32 banks when reading and when writing
  *
- * Lanes are computed by hand: diagonals and woven rows are an exclusive or of two coordinates, which no layout has, and the
- * values of a lane that ldmatrix loads lie 8 rows apart, which no product of threads and values gives.
+ * Lanes are computed by hand: diagonals and woven rows are an exclusive or of two coordinates, which no layout has, and
+ * the values of a lane that ldmatrix loads lie 8 rows apart, which no product of threads and values gives.
  */
 #include "operators/permute/transpose_sm80.h"
 #include "operators/permute/transpose_plan.h"
@@ -102,10 +102,10 @@ static void store_pairs(const sm90 *k, const block *p)
 }
 
 /*
- * 1 byte: matrix 2g+h holds the pairs of columns of 8 of the rows 16g..16g+15. After the transposing load, lane 4p+q has in
- * matrices 2g and 2g+1 the columns 2p and 2p+1 of rows 16g+4q .. 16g+4q+3, that is two words of y. NOTE: which of the two
- * matrices has the upper rows changes at q = 2, and which word comes first in y at p = 4, because rows whose numbers agree
- * mod 8 share their banks.
+ * 1 byte: matrix 2g+h holds the pairs of columns of 8 of the rows 16g..16g+15. After the transposing load, lane 4p+q
+ * has in matrices 2g and 2g+1 the columns 2p and 2p+1 of rows 16g+4q .. 16g+4q+3, that is two words of y. NOTE: which
+ * of the two matrices has the upper rows changes at q = 2, and which word comes first in y at p = 4, because rows whose
+ * numbers agree mod 8 share their banks.
  */
 static void load_bytes(const sm90 *k, block *p)
 {
@@ -133,8 +133,8 @@ static void store_bytes(const sm90 *k, const block *p)
 
 /*
  * 4 and 8 bytes: lane l owns row r+l and takes the columns of the chunk in the order i ^ (l / 8). The swizzle keeps 8
- * neighbouring lanes apart, this order the groups of 8. Changing bits of a column changes bits of an address, so that the
- * other elements follow from the first by an exclusive or.
+ * neighbouring lanes apart, this order the groups of 8. Changing bits of a column changes bits of an address, so that
+ * the other elements follow from the first by an exclusive or.
  */
 static val first_column(const sm90 *k, const block *p)
 {
@@ -251,8 +251,9 @@ static int choose_box(const permutation *p, const ckl_device_info *device)
 }
 
 /*
- * Rows of a tile: more where rows of y begin inside a sector, so that fewer of their cuts are inside one, up to 32 KB, of which three CTAs
- * fit an SM. 5144x12288 bf16 takes 77.6 us by 64 rows, 71.9 by 128, 66.8 by 256. Not where much of a taller tile is empty, or tiles are few.
+ * Rows of a tile: more where rows of y begin inside a sector, so that fewer of their cuts are inside one, up to 32 KB,
+ * of which three CTAs fit an SM. 5144x12288 bf16 takes 77.6 us by 64 rows, 71.9 by 128, 66.8 by 256. Not where much of
+ * a taller tile is empty, or tiles are few.
  */
 static int choose_height(const permutation *p, const ckl_device_info *device, int tile)
 {
@@ -269,7 +270,8 @@ static int choose_height(const permutation *p, const ckl_device_info *device, in
 static ckl_status choose_sm90(const void *problem, const ckl_device_info *device, void *config)
 {
     enum { SHORT_ELEMENTS_SIDE_MIN = 64 }; // bytes of a side: gather turns squares of short elements
-    // two turns of CTAs, of which the first loads while nobody stores: 864x4736 f32 takes 10.3 us by 64 columns, 9.3 by 32
+    // two turns of CTAs, of which the first loads while nobody stores: 864x4736 f32 takes 10.3 us by 64 columns, 9.3 by
+    // 32
     enum { TILES_OF_SM = 16 };
     const permutation *p = problem;
     transpose_sm90_config *c = config;
@@ -305,7 +307,9 @@ static ckl_status check_distance(const permutation *p, const char *name, int64_t
     return CKL_OK;
 }
 
-/* Tensor maps want every distance in multiples of 16 bytes, and TMA stores write whole chunks of 16 bytes of rows of y. */
+/*
+ * Tensor maps want every distance in multiples of 16 bytes, and TMA stores write whole chunks of 16 bytes of rows of y.
+ */
 static ckl_status check_distances(const permutation *p)
 {
     const permute_matrix *m = &p->matrix;

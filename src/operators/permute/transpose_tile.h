@@ -19,8 +19,8 @@
     X(owner, bool, prefetch, "0", "0 1", "prefetch x to L2 while the kernel before may still run")
 
 /*
- * Of every kernel that transposes matrices. Distances are bytes, of naive and tiled elements; sizes and strides of outer modes
- * are the fastest's first.
+ * Of every kernel that transposes matrices. Distances are bytes, of naive and tiled elements; sizes and strides of
+ * outer modes are the fastest's first.
  */
 #define TRANSPOSE_PARAMS(X, owner)                \
     X(owner, tensor, tX)                          \
@@ -51,8 +51,9 @@ typedef struct transpose_tile {
 } transpose_tile;
 
 /*
- * Finds the tile by its coordinates. Neighbouring CTAs go down the rows of x, that is along the rows of y: what is in flight is
- * one run of y, which is 5 % faster than bands of tiles (bench/notes); or `across`, along the rows of x, where these are short.
+ * Finds the tile by its coordinates. Neighbouring CTAs go down the rows of x, that is along the rows of y: what is in
+ * flight is one run of y, which is 5 % faster than bands of tiles (bench/notes); or `across`, along the rows of x,
+ * where these are short.
  */
 transpose_tile transpose_tile_by_coordinates(const transpose_values *p, int outer, int tile_r, int tile_c, bool across);
 

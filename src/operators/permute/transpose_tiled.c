@@ -68,8 +68,9 @@ static void transpose_naive(const void *config, int kernel)
 }
 
 /*
- * Elements between rows of the tile: an odd number of words, so that the threads that read a column find it in different banks.
- * With tiles of 16 a warp writes two rows, which meet in one bank: one reason why 32 is the better size.
+ * Elements between rows of the tile: an odd number of words, so that the threads that read a column find it in
+ * different banks. With tiles of 16 a warp writes two rows, which meet in one bank: one reason why 32 is the better
+ * size.
  */
 static int padded(const transpose_tiled_config *cfg)
 {

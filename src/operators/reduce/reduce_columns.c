@@ -111,7 +111,10 @@ static void find_place(columns_kernel *k)
     k->start = element_address(k, k->column);
 }
 
-/* Which of this thread's columns exist: those from `first` to before `end`. Of ragged ones some may lie before the stretch. */
+/*
+ * Which of this thread's columns exist: those from `first` to before `end`. Of ragged ones some may lie before the
+ * stretch.
+ */
 static void find_existing(columns_kernel *k)
 {
     const val vec = imm64(k->cfg->vec), none = imm64(0);
@@ -199,7 +202,10 @@ static void load_pivots(columns_kernel *k)
         k->pivot[c] = at(rPivot, c);
 }
 
-/* Accumulates `count` vectors, of which the first is number `step` of the tile; index is that of vector 0 in its column. */
+/*
+ * Accumulates `count` vectors, of which the first is number `step` of the tile; index is that of vector 0 in its
+ * column.
+ */
 static void accumulate_steps(columns_kernel *k, val index, int step, int count, const tensor *rX)
 {
     const reduce_columns_config *cfg = k->cfg;
@@ -227,8 +233,9 @@ static packed load_inside(const columns_kernel *k, val address, val inside)
 }
 
 /*
- * Where the columns end within a tile: all vectors are loaded before the first is used, if four CTAs an SM have the registers for
- * that and for what guards them; else one after the other. 16 single elements at once spill 450 to 620 bytes, 8 up to 360.
+ * Where the columns end within a tile: all vectors are loaded before the first is used, if four CTAs an SM have the
+ * registers for that and for what guards them; else one after the other. 16 single elements at once spill 450 to 620
+ * bytes, 8 up to 360.
  */
 static void edge_tile(columns_kernel *k, val index, const val *address)
 {
@@ -267,8 +274,8 @@ static val address_of_line(const columns_kernel *k, val index)
 }
 
 /*
- * Lines at both ends of ragged columns that are not loaded by whole vectors, as those of this thread may reach out of x there: as many as
- * lines may be one element apart.
+ * Lines at both ends of ragged columns that are not loaded by whole vectors, as those of this thread may reach out of x
+ * there: as many as lines may be one element apart.
  */
 static val guarded_lines(const columns_kernel *k)
 {
@@ -283,7 +290,10 @@ static val guarded_lines(const columns_kernel *k)
     return select(reaches_out, lines, imm64(0));
 }
 
-/* Prefetches the first tile of a CTA to L2 while the kernel before may still run: a line for each thread; only of whole vectors. */
+/*
+ * Prefetches the first tile of a CTA to L2 while the kernel before may still run: a line for each thread; only of whole
+ * vectors.
+ */
 static void prefetch(const columns_kernel *k)
 {
     const reduce_columns_config *cfg = k->cfg;
@@ -309,8 +319,8 @@ static val go_to_tile(columns_kernel *k, val first)
 }
 
 /*
- * Full tiles, then the others line by line: the last one, or any where lines are guarded. These have a loop of their own: registers do
- * not hold what both need.
+ * Full tiles, then the others line by line: the last one, or any where lines are guarded. These have a loop of their
+ * own: registers do not hold what both need.
  */
 static void accumulate_ragged(columns_kernel *k)
 {

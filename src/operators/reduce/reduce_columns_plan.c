@@ -56,9 +56,10 @@ static bool columns_may_be_ragged(const reduce_view *v, int vec)
 }
 
 /*
- * Short columns that start anywhere: shifting and merging them would cost more than loads of single elements, where there are many; of
- * states of several words, which take registers from loads in flight, where there are few lines. Where a thread has all of its lines on
- * their way at once columns may be few: mean of 5x3643 bf16 3.6 us by ragged vectors, 1.3.
+ * Short columns that start anywhere: shifting and merging them would cost more than loads of single elements, where
+ * there are many; of states of several words, which take registers from loads in flight, where there are few lines.
+ * Where a thread has all of its lines on their way at once columns may be few: mean of 5x3643 bf16 3.6 us by ragged
+ * vectors, 1.3.
  */
 static bool suits_a_thread_each(const reduce_view *v, const ckl_device_info *device, const reduce_columns_config *c)
 {
@@ -71,7 +72,7 @@ static bool suits_a_thread_each(const reduce_view *v, const ckl_device_info *dev
            columns_of(v) >= (int64_t)TILES_MIN * c->threads;
 }
 
-/* A column for each thread: nothing to merge. Steps that leave the fewest elements over, which are loaded one by one. */
+/* A column for each thread: nothing to merge. Steps that leave the fewest elements over, to be loaded one by one. */
 static void give_each_a_column(const reduce_view *v, reduce_columns_config *c)
 {
     enum { MOST = 16 };
@@ -105,9 +106,9 @@ static int least_idle_lanes(const reduce_view *v, const reduce_columns_config *c
 }
 
 /*
- * Single elements of 4 bytes or more fill lines as well as vectors do, and need no shifts: max of 127x256x805 f32 28.3 us, of 16x3072x199
- * 13.5, by ragged vectors 31.3 and 16.1. Not where a CTA has all columns: mean of 424960x111 f32 87.6, by vectors 51.6; nor of 2 bytes:
- * mean of 5x60659x73 bf16 48.4, by vectors 23.6.
+ * Single elements of 4 bytes or more fill lines as well as vectors do, and need no shifts: max of 127x256x805 f32 28.3
+ * us, of 16x3072x199 13.5, by ragged vectors 31.3 and 16.1. Not where a CTA has all columns: mean of 424960x111 f32
+ * 87.6, by vectors 51.6; nor of 2 bytes: mean of 5x60659x73 bf16 48.4, by vectors 23.6.
  */
 static bool suits_elements(const reduce_view *v, const reduce_columns_config *c)
 {
@@ -164,9 +165,10 @@ static bool fit_at_once(const reduce_view *v, const ckl_device_info *device, boo
 }
 
 /*
- * Do the CTAs of split columns leave no place to early ones of the next launch? Then these come one for one: max of 6144x6144 bf16
- * 21.0 us, 19.3 with early CTAs that prefetch; mean of 8x5512x768 f16 19.4 and 17.6. Words with states of one word have the registers for that
- * with eight vectors in flight: max of 16x1024x1024 f32 17.8 and 16.4. With four and 46 registers a fifth CTA fits: sum of 131072x256 f32 33.5 and 37.5.
+ * Do the CTAs of split columns leave no place to early ones of the next launch? Then these come one for one: max of
+ * 6144x6144 bf16 21.0 us, 19.3 with early CTAs that prefetch; mean of 8x5512x768 f16 19.4 and 17.6. Words with states
+ * of one word have the registers for that with eight vectors in flight: max of 16x1024x1024 f32 17.8 and 16.4. With
+ * four and 46 registers a fifth CTA fits: sum of 131072x256 f32 33.5 and 37.5.
  */
 static bool leaves_no_place(const reduce_view *v, const ckl_device_info *device, const reduce_columns_config *c)
 {
@@ -177,9 +179,9 @@ static bool leaves_no_place(const reduce_view *v, const ckl_device_info *device,
 }
 
 /*
- * How many CTAs share a strip, so that the last turn of CTAs is full, too: `split`, which is 1 or the most that one turn holds, or more where
- * a quarter of all turns would be idle. Where one turn holds all strips, three are enough: 203 strips of 6000x50257 bf16, where 396 fit, take
- * 179 us with a CTA each, 164 with 5, 167 with 9.
+ * How many CTAs share a strip, so that the last turn of CTAs is full, too: `split`, which is 1 or the most that one
+ * turn holds, or more where a quarter of all turns would be idle. Where one turn holds all strips, three are enough:
+ * 203 strips of 6000x50257 bf16, where 396 fit, take 179 us with a CTA each, 164 with 5, 167 with 9.
  */
 static int split_of_turns(const reduce_view *v, int64_t strips, int64_t fit, int split)
 {
@@ -199,7 +201,7 @@ static int split_of_turns(const reduce_view *v, int64_t strips, int64_t fit, int
     return best;
 }
 
-/* Along an axis of one element: what would be layers without a line are lanes, where that leaves columns for all SMs. */
+/* Along an axis of one element: what would be layers without a line are lanes, if that leaves all SMs columns. */
 static void widen_one_line(const reduce_view *v, const ckl_device_info *device, reduce_columns_config *c)
 {
     enum { CTAS_OF_SM = 4 };
@@ -233,7 +235,10 @@ static void share_among(const reduce_view *v, const ckl_device_info *device, boo
     c->compensated = reduce_compensates(&v->kind, v->count / (layers * c->steps * c->split));
 }
 
-/* The same where lanes and vectors are chosen; how CTAs send their states; whether those of the next kernel may come early. */
+/*
+ * The same where lanes and vectors are chosen; how CTAs send their states; whether those of the next kernel may come
+ * early.
+ */
 static void share_columns(const reduce_view *v, const ckl_device_info *device, bool ragged, int64_t split_max,
                           reduce_columns_config *c)
 {
@@ -296,8 +301,8 @@ static bool may_be_alone(const reduce_view *v, const ckl_device_info *device, co
 }
 
 /*
- * Strips from one line of memory to a warp wide, whose columns CTAs share or not; of half vectors where whole ones do not
- * divide the columns. On Hopper, where their cost was measured.
+ * Strips from one line of memory to a warp wide, whose columns CTAs share or not; of half vectors where whole ones do
+ * not divide the columns. On Hopper, where their cost was measured.
  */
 static bool candidate_columns(const void *desc, const ckl_device_info *device, int i, void *config)
 {

@@ -97,8 +97,8 @@ typedef struct reduce_columns_config {
 } reduce_columns_config;
 
 /*
- * The kernels with the built-in operations. Where an implementation has two, kernel 0 wants rows that begin and end with a
- * vector, kernel 1 takes any alignment.
+ * The kernels with the built-in operations. Where an implementation has two, kernel 0 wants rows that begin and end
+ * with a vector, kernel 1 takes any alignment.
  */
 void reduce_naive(const void *config, int kernel);
 void reduce_improved(const void *config, int kernel);
@@ -108,8 +108,8 @@ void reduce_rows(const void *config, int kernel);
 void reduce_columns(const void *config, int kernel);
 
 /*
- * Whether kernel 1 of `columns` loads whole vectors of columns that start anywhere, and not single elements: where it knows that
- * all vectors of a thread begin at the same place between two boundaries.
+ * Whether kernel 1 of `columns` loads whole vectors of columns that start anywhere, and not single elements: where it
+ * knows that all vectors of a thread begin at the same place between two boundaries.
  */
 bool reduce_columns_ragged(const reduce_columns_config *config);
 
@@ -121,8 +121,9 @@ enum { REDUCE_COLUMNS_CTAS_OF_SM = 4 };
 int reduce_columns_ctas_per_sm(const reduce_columns_config *config, bool ragged);
 
 /*
- * Do states of CTAs travel with marks, and not between fences? Where the last one receives them in one round. With more, fences are faster: 22 and 66 CTAs, eleven rounds and
- * three, lose 6 and 1.4 us by marks, and one round gains 0.2 to 0.6 (bench/notes/reduce.md).
+ * Do states of CTAs travel with marks, and not between fences? Where the last one receives them in one round. With
+ * more, fences are faster: 22 and 66 CTAs, eleven rounds and three, lose 6 and 1.4 us by marks, and one round gains 0.2
+ * to 0.6 (bench/notes/reduce.md).
  */
 bool reduce_columns_marked(const reduce_columns_config *config);
 
@@ -184,8 +185,8 @@ bool reduce_compensates(const reduce_kind *k, int64_t blocks_in_turn);
 int64_t reduce_workspace_for(int64_t groups, int64_t split, int64_t bytes);
 
 /*
- * What a kernel costs, of which `work` says all but bytes, lines and elements: each thread loads so many vectors of `vec`
- * elements, a warp those of `lanes` neighbours side by side; merging states takes as long as `merging` elements.
+ * What a kernel costs, of which `work` says all but bytes, lines and elements: each thread loads so many vectors of
+ * `vec` elements, a warp those of `lanes` neighbours side by side; merging states takes as long as `merging` elements.
  */
 plan_cost reduce_cost(const reduce_view *v, const ckl_device_info *device, memory_work work, double loads, int vec,
                       int lanes, bool compensated, double merging);

@@ -14,7 +14,9 @@ layout reduce_modes(int count, const val *extent, const val *stride)
     return make_layout(tuple_of(count, shape_of), tuple_of(count, stride_of));
 }
 
-/* NOTE: by gmem_address(), whose product is signed. With the unsigned one of a slice ptxas takes 2 to 4 registers more. */
+/*
+ * NOTE: by gmem_address(), whose product is signed. With the unsigned one of a slice ptxas takes 2 to 4 registers more.
+ */
 tensor reduce_row(const reduce_kind *kind, const reduce_values *p, val row)
 {
     val first = crd2idx(dynamic(row), reduce_modes(kind->kept, p->kept_extent, p->kept_stride));

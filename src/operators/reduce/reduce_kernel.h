@@ -132,8 +132,8 @@ val reduce_broadcast(val known);
 void reduce_send(const reduce_slots *s, val rank, const val *state);
 
 /*
- * In the last CTA to have started: waits for the states of `count` CTAs and clears their slots. A CTA that does not exist
- * gives the state of no elements.
+ * In the last CTA to have started: waits for the states of `count` CTAs and clears their slots. A CTA that does not
+ * exist gives the state of no elements.
  */
 void reduce_receive(const reduce_slots *s, const val *ranks, int count, val states[][REDUCE_VALUES_MAX]);
 

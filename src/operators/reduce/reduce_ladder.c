@@ -1,5 +1,6 @@
 /*
- * reduce_ladder.c - the same reduction four times, each step faster than the one before; docs/reduce-ladder.md tells why.
+ * reduce_ladder.c - the same reduction four times, each step faster than the one before; docs/reduce-ladder.md tells
+ * why.
  *
  *     naive       one thread a row
  *     improved    one CTA a row, neighbouring threads load neighbouring elements; a tree in shared memory

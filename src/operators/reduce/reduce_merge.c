@@ -11,8 +11,8 @@
  *
  * A CTA of columns has hundreds of states. Those that wait for them since the start ask again and again. So CTAs of
  * columns count when they have read their elements, and merge the states of their own threads while the count is on its
- * way. Where the states of many CTAs are received in several rounds (reduce_columns_marked()), plain stores, two fences and a count
- * at the end are faster (bench/notes/reduce.md).
+ * way. Where the states of many CTAs are received in several rounds (reduce_columns_marked()), plain stores, two fences
+ * and a count at the end are faster (bench/notes/reduce.md).
  */
 enum { SLOT_BYTES = 8, WORDS_MAX = 2 * REDUCE_VALUES_MAX };
 
@@ -352,7 +352,7 @@ static void merge_received(columns_kernel *k)
     }
 }
 
-/* The slots of this thread's lane, for its columns of all CTAs: lanes side by side, then columns of a lane, then CTAs. */
+/* The slots of this thread's lane, for its columns of all CTAs: lanes side by side, then its columns, then CTAs. */
 static reduce_slots lane_slots(const columns_kernel *k)
 {
     const reduce_columns_config *cfg = k->cfg;

@@ -68,11 +68,11 @@ static val sum_of_squares(const val *x, int count)
 }
 
 /*
- * Welford's update of several elements at once: with distances d from the mean of those before, S their sum and Q that of
- * their squares, the mean moves by S / n and the sum of squares grows by Q - S^2 / n, where n counts all. No digits
+ * Welford's update of several elements at once: with distances d from the mean of those before, S their sum and Q that
+ * of their squares, the mean moves by S / n and the sum of squares grows by Q - S^2 / n, where n counts all. No digits
  * cancel: S^2 / n is at most half of Q once there were as many elements before. The first batch takes its first element
- * for the mean. The pivot is an element too, so that numbers near each other and far from 0 lose nothing. 16-bit elements need none:
- * next to the distance between two of them the mean's rounding to f32 is nothing.
+ * for the mean. The pivot is an element too, so that numbers near each other and far from 0 lose nothing. 16-bit
+ * elements need none: next to the distance between two of them the mean's rounding to f32 is nothing.
  */
 static void variance_accumulate(const reducer *r, const reduce_batch *batch, val pivot, val *state)
 {

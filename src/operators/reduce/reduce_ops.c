@@ -247,8 +247,8 @@ static val place_in_batch(const reduce_batch *batch, val best, bool of_nan)
 }
 
 /*
- * A thread accumulates its batches in the order of the row, so most of many change nothing, and their places are not looked
- * at. Of few most do: NaN has a branch of its own, or each element would be compared twice.
+ * A thread accumulates its batches in the order of the row, so most of many change nothing, and their places are not
+ * looked at. Of few most do: NaN has a branch of its own, or each element would be compared twice.
  */
 static void position_accumulate(const reducer *r, const reduce_batch *batch, val pivot, val *state)
 {

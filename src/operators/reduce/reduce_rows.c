@@ -124,8 +124,8 @@ static segment find_segment(const rows_kernel *k, val index)
 }
 
 /*
- * Elements of a segment from number `first` on: by address, because a segment of a ragged row starts at a boundary that no
- * coordinate of x names.
+ * Elements of a segment from number `first` on: by address, because a segment of a ragged row starts at a boundary that
+ * no coordinate of x names.
  */
 static tensor elements_at(const rows_kernel *k, const segment *s, val first, layout a)
 {
@@ -307,7 +307,7 @@ static row_tiles count_tiles(const rows_kernel *k)
     return n;
 }
 
-/* Goes to the segment of tile number t of a row of several, whose ends come with its first tile: the tile's number in it. */
+/* Goes to the segment of tile number t of a row of several, whose ends come with its first tile: its number in it. */
 static val go_to_segment(const rows_kernel *k, const row_tiles *n, val t, segment *s, row_ends *ends)
 {
     const reduce_rows_config *cfg = k->cfg;
@@ -404,8 +404,8 @@ static val merge_row(const rows_kernel *k)
 }
 
 /*
- * Prefetches the first tiles of a CTA to L2 while the kernel before may still run; only of vectors in one stretch, and whole chunks
- * of them.
+ * Prefetches the first tiles of a CTA to L2 while the kernel before may still run; only of vectors in one stretch, and
+ * whole chunks of them.
  */
 static void prefetch(const rows_kernel *k)
 {

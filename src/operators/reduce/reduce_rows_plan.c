@@ -78,9 +78,10 @@ static int64_t whole_vectors(const reduce_view *v, const reduce_rows_config *c)
 }
 
 /*
- * Threads such that each has about 4 vectors of a row, 8 of longer rows, 9 if those are all, in flight at once. Where each element of 16
- * bits has an exponential and there are rows for all warps, one that is less than a tile of 8 has 2: 32 registers for 71, so twice as many
- * warps. logsumexp of 98304x1368 bf16 takes 81.9 us with 6, 70.3 with 2, but of 65536x2048 f16 60.1 with 8, 60.9 with 2.
+ * Threads such that each has about 4 vectors of a row, 8 of longer rows, 9 if those are all, in flight at once. Where
+ * each element of 16 bits has an exponential and there are rows for all warps, one that is less than a tile of 8 has 2:
+ * 32 registers for 71, so twice as many warps. logsumexp of 98304x1368 bf16 takes 81.9 us with 6, 70.3 with 2, but of
+ * 65536x2048 f16 60.1 with 8, 60.9 with 2.
  */
 static void choose_short(const reduce_view *v, const ckl_device_info *device, reduce_rows_config *c)
 {
@@ -99,8 +100,9 @@ static void choose_short(const reduce_view *v, const ckl_device_info *device, re
 }
 
 /*
- * Short segments: as many side by side as leave each a thread for its vectors; more of those whose start is expensive, and where
- * a twentieth fewer threads are idle: 144 vectors are 16 lanes with nine, or 64 with three, a fourth of which is for nothing.
+ * Short segments: as many side by side as leave each a thread for its vectors; more of those whose start is expensive,
+ * and where a twentieth fewer threads are idle: 144 vectors are 16 lanes with nine, or 64 with three, a fourth of which
+ * is for nothing.
  */
 static void choose_segments(const reduce_view *v, reduce_rows_config *c)
 {
@@ -152,10 +154,11 @@ static double unevenness(int64_t ctas, const ckl_device_info *device, int thread
 }
 
 /*
- * A CTA for each row: the number of threads that leaves the fewest idle, for rows of one tile the vectors of each, too; not so few
- * that an SM has too little in flight: logsumexp of 512x51200 f16 by 128 threads 17.2 us, by 256 15.3. States that are expensive to merge
- * are few: logsumexp of 8192x6104 f16, one tile, by 256 threads with three vectors 29.9, by 128 with six 26.6, by a warp 28.0.
- * For few long rows of 16 bits whose states are expensive, 512: argmax of 640x200064 f16 75.5 -> 64.2 us.
+ * A CTA for each row: the number of threads that leaves the fewest idle, for rows of one tile the vectors of each, too;
+ * not so few that an SM has too little in flight: logsumexp of 512x51200 f16 by 128 threads 17.2 us, by 256 15.3.
+ * States that are expensive to merge are few: logsumexp of 8192x6104 f16, one tile, by 256 threads with three vectors
+ * 29.9, by 128 with six 26.6, by a warp 28.0. For few long rows of 16 bits whose states are expensive, 512: argmax of
+ * 640x200064 f16 75.5 -> 64.2 us.
  */
 static void choose_cta(const reduce_view *v, const ckl_device_info *device, reduce_rows_config *c)
 {
@@ -209,9 +212,10 @@ static int64_t most_ctas(int64_t tiles, int64_t most)
 }
 
 /*
- * Vectors of a thread such that all CTAs of a row have the same number of tiles: 19157845 f32 by 264 CTAs are 4.4 tiles of eight,
- * which take as long as five, or 5.9 of six. Not so few that a thread has 40 registers: then a third CTA fits an SM, and early ones of the next
- * launch gather. 45609416 f32 by five, 38 registers, take 57.2 us, 70 % of the limit; integers have as many with six, 16 bits with seven.
+ * Vectors of a thread such that all CTAs of a row have the same number of tiles: 19157845 f32 by 264 CTAs are 4.4 tiles
+ * of eight, which take as long as five, or 5.9 of six. Not so few that a thread has 40 registers: then a third CTA fits
+ * an SM, and early ones of the next launch gather. 45609416 f32 by five, 38 registers, take 57.2 us, 70 % of the limit;
+ * integers have as many with six, 16 bits with seven.
  */
 static void even_steps(const reduce_view *v, int64_t split, reduce_rows_config *c)
 {
@@ -232,8 +236,8 @@ static void even_steps(const reduce_view *v, int64_t split, reduce_rows_config *
 /*
  * CTAs of 512 threads, as many for each row as fit at once: no third fits an SM, so the next launch's do not gather
  * where the first of this one end. Fewer, or smaller ones, where that balances SMs and CTAs much better and keeps
- * enough bytes in flight; and for short segments, between which nothing is in flight: there registers are not bounded, since
- * ptxas then takes 40 of 53, and loads one after the other. Segments of 1800 vectors of bf16: 141.7 -> 108.8 us.
+ * enough bytes in flight; and for short segments, between which nothing is in flight: there registers are not bounded,
+ * since ptxas then takes 40 of 53, and loads one after the other. Segments of 1800 vectors of bf16: 141.7 -> 108.8 us.
  */
 static void share_large(const reduce_view *v, const ckl_device_info *device, bool bounded, reduce_rows_config *c)
 {

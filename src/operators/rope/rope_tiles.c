@@ -1,7 +1,7 @@
 /*
- * rope_tiles.c - heads that lie side by side without gaps: the tokens of a tile are one run of memory, which bulk copies
- * bring to shared memory and back, whatever the length of a head. Its pairs rotate there; what does not rotate is
- * nobody's work. Tiles of q come first, then those of k.
+ * rope_tiles.c - heads that lie side by side without gaps: the tokens of a tile are one run of memory, which bulk
+ * copies bring to shared memory and back, whatever the length of a head. Its pairs rotate there; what does not rotate
+ * is nobody's work. Tiles of q come first, then those of k.
  */
 #include "operators/rope/rope_angles.h"
 
@@ -260,8 +260,8 @@ static int abreast_for(const rope_tiles_config *c, int tokens, int64_t heads)
 }
 
 /*
- * NOTE: small tiles of short tokens are faster on an H200: 46848 tokens of one head of 488 bf16 27.4 us in tiles of 24 KB by 256
- * threads, 25.0 in 12 KB by 128; 32768 of two heads of 384 27.5 and 26.2, 56976 of ten of 64 37.5 and 36.9.
+ * NOTE: small tiles of short tokens are faster on an H200: 46848 tokens of one head of 488 bf16 27.4 us in tiles of 24
+ * KB by 256 threads, 25.0 in 12 KB by 128; 32768 of two heads of 384 27.5 and 26.2, 56976 of ten of 64 37.5 and 36.9.
  */
 enum { PREFETCHED_BYTES = 24 << 20 }; // less than half of an H200's L2
 enum { TILE_BYTES = 24 << 10, SMALL_TILE_BYTES = 12 << 10, SMALL_TILE_THREADS = 128, SHORT_TOKENS = 7 };

@@ -162,7 +162,10 @@ static ckl_status launch_rows(const ckl_plan *plan, const void *args, ckl_stream
     return plan_launch(plan, kernel, grid, &params, stream);
 }
 
-/* Vectors of ragged lines reach into columns of other CTAs, which may be written already where outputs take the place of inputs. */
+/*
+ * Vectors of ragged lines reach into columns of other CTAs, which may be written already where outputs take the place
+ * of inputs.
+ */
 static int kernel_for_columns(const ckl_softmax_desc *d, const ckl_softmax_args *a, const column_split *s)
 {
     const bool is_forward = d->direction == CKL_DIRECTION_FORWARD;

@@ -1,6 +1,7 @@
 /*
  * softmax_column.c - rows that lie across memory, side by side: columns. `column`: a strip of them is read once and
- * stays in the registers of a CTA or a cluster. `column_long`: strips of any length are read twice by one CTA or cluster.
+ * stays in the registers of a CTA or a cluster. `column_long`: strips of any length are read twice by one CTA or
+ * cluster.
  */
 #include "operators/softmax/softmax_column.h"
 

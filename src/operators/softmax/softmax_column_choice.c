@@ -75,9 +75,9 @@ static bool wants_halves(const ckl_softmax_desc *d, const column_split *s)
 }
 
 /*
- * Are two CTAs of 512 threads an SM, by 64 registers, faster than one? 341.9 and 217.3 us (768 lines of 30199 bf16, gradients), 135.5
- * and 92.7 (32x512x3549 f16), 92.7 and 71.2 (32x411x2600 f32). Not where they spill; nor for more single elements of f32, which
- * keep L2 busy (99.2 and 114.9 by 26); nor where each CTA has an SM to itself.
+ * Are two CTAs of 512 threads an SM, by 64 registers, faster than one? 341.9 and 217.3 us (768 lines of 30199 bf16,
+ * gradients), 135.5 and 92.7 (32x512x3549 f16), 92.7 and 71.2 (32x411x2600 f32). Not where they spill; nor for more
+ * single elements of f32, which keep L2 busy (99.2 and 114.9 by 26); nor where each CTA has an SM to itself.
  */
 static bool wants_two_ctas(const ckl_softmax_desc *d, const ckl_device_info *device, const column_split *s)
 {
@@ -97,9 +97,9 @@ static bool wants_two_ctas(const ckl_softmax_desc *d, const ckl_device_info *dev
 }
 
 /*
- * Columns of few lines: each is in the registers of one thread, as wide as leaves a thread BYTES, and no thread waits for another. Warps
- * still read whole lines of memory. 16 bits are bound to 80 registers, gradients to 128, below which they spill; without a bound addresses
- * take twice as many.
+ * Columns of few lines: each is in the registers of one thread, as wide as leaves a thread BYTES, and no thread waits
+ * for another. Warps still read whole lines of memory. 16 bits are bound to 80 registers, gradients to 128, below which
+ * they spill; without a bound addresses take twice as many.
  */
 static bool choose_short(const ckl_softmax_desc *d, softmax_column_config *c)
 {
@@ -178,9 +178,9 @@ ckl_status softmax_choose_column_long(const void *desc, const ckl_device_info *d
 }
 
 /*
- * Lines that begin anywhere, by vectors between boundaries of memory: gradients of 56x768x399 f16 55.1 us by single elements, 45.3 so, of
- * 32x2249x513 f32 199 and 150. Not where registers of a CTA hold them: 98 and 118 (88x320x2093 f16). Forward, whole lines of halves of
- * vectors of 16 bits are copied as such.
+ * Lines that begin anywhere, by vectors between boundaries of memory: gradients of 56x768x399 f16 55.1 us by single
+ * elements, 45.3 so, of 32x2249x513 f32 199 and 150. Not where registers of a CTA hold them: 98 and 118 (88x320x2093
+ * f16). Forward, whole lines of halves of vectors of 16 bits are copied as such.
  */
 static bool is_ragged(const ckl_softmax_desc *d)
 {
@@ -305,9 +305,10 @@ ckl_status softmax_admit_column(const void *desc, const ckl_device_info *device,
 }
 
 /*
- * Chunks of the shared memory of so many CTAs an SM, by so many lanes a line. Those of gradients have 40 KB more in registers, where few
- * threads have many, as time goes with what an SM holds: 51.7 and 45.8 us (24725x512 f32), 185.0 and 170.7 (14336x7168 bf16). Returns how
- * many a strip has. Where it is one of few lines, CTAs are smaller and as many times more.
+ * Chunks of the shared memory of so many CTAs an SM, by so many lanes a line. Those of gradients have 40 KB more in
+ * registers, where few threads have many, as time goes with what an SM holds: 51.7 and 45.8 us (24725x512 f32), 185.0
+ * and 170.7 (14336x7168 bf16). Returns how many a strip has. Where it is one of few lines, CTAs are smaller and as many
+ * times more.
  */
 static int64_t split_held(const ckl_softmax_desc *d, int ctas, int lanes, bool keeps, softmax_column_config *c)
 {
@@ -334,7 +335,10 @@ static int64_t split_held(const ckl_softmax_desc *d, int ctas, int lanes, bool k
     return chunks;
 }
 
-/* The same; nothing is kept where all CTAs are little more than run at once: 26.6 us, 25.0 (gradients of 16384x384 f32). */
+/*
+ * The same; nothing is kept where all CTAs are little more than run at once: 26.6 us, 25.0 (gradients of 16384x384
+ * f32).
+ */
 static int64_t choose_held(const ckl_softmax_desc *d, const ckl_device_info *device, int lanes,
                            softmax_column_config *c)
 {
@@ -346,9 +350,10 @@ static int64_t choose_held(const ckl_softmax_desc *d, const ckl_device_info *dev
 }
 
 /*
- * Do CTAs hold whole strips? By lines of 128 bytes: 24x512x299x64 bf16 235.3 us, in registers 252.9, gradients of 48x256x2176 bf16 40.0 and
- * 47.9. Forward of 16 bits by lines of 64, too: 40x864x11x64 bf16 30.7 us, in chunks 35.2, by two CTAs an SM 64x1176x128x8 f16 88.4 and
- * 103.7; others are slower, 112x1280x96 f32 37.0 and 33.6, gradients of 16x640x9216 f16 166 and 140.5.
+ * Do CTAs hold whole strips? By lines of 128 bytes: 24x512x299x64 bf16 235.3 us, in registers 252.9, gradients of
+ * 48x256x2176 bf16 40.0 and 47.9. Forward of 16 bits by lines of 64, too: 40x864x11x64 bf16 30.7 us, in chunks 35.2, by
+ * two CTAs an SM 64x1176x128x8 f16 88.4 and 103.7; others are slower, 112x1280x96 f32 37.0 and 33.6, gradients of
+ * 16x640x9216 f16 166 and 140.5.
  */
 static bool fits_whole(const ckl_softmax_desc *d, int lanes, softmax_column_config *c)
 {
@@ -361,8 +366,8 @@ static bool fits_whole(const ckl_softmax_desc *d, int lanes, softmax_column_conf
 }
 
 /*
- * Are columns more than a cluster's registers hold, or, where tensors are more than caches and strips three quarters of their lines, of 16
- * bits, or more than a CTA's registers hold? f32 forward has two CTAs an SM up to 1024 lines.
+ * Are columns more than a cluster's registers hold, or, where tensors are more than caches and strips three quarters of
+ * their lines, of 16 bits, or more than a CTA's registers hold? f32 forward has two CTAs an SM up to 1024 lines.
  */
 static bool wants_held(const ckl_softmax_desc *d, const ckl_device_info *device)
 {
@@ -380,9 +385,10 @@ static bool wants_held(const ckl_softmax_desc *d, const ckl_device_info *device)
 }
 
 /*
- * Are lines of 256 bytes better? Of a pitch that is no whole number of sectors each line of 128 touches a fifth one, and two lines of
- * memory: gradients of 3512x28856 bf16 take 208.3 us by lines of 128 bytes, 184.9 of 256, 195.1 of 512. Not for long columns, as each CTA
- * reads the sums of all columns of all chunks: 36864x488 bf16, 144 chunks, 39 and 104.
+ * Are lines of 256 bytes better? Of a pitch that is no whole number of sectors each line of 128 touches a fifth one,
+ * and two lines of memory: gradients of 3512x28856 bf16 take 208.3 us by lines of 128 bytes, 184.9 of 256, 195.1 of
+ * 512. Not for long columns, as each CTA reads the sums of all columns of all chunks: 36864x488 bf16, 144 chunks, 39
+ * and 104.
  */
 static bool wants_wide_lines(const ckl_softmax_desc *d, const softmax_column_config *c)
 {
@@ -394,8 +400,9 @@ static bool wants_wide_lines(const ckl_softmax_desc *d, const softmax_column_con
 }
 
 /*
- * Lines of 128 bytes; of 64 where a strip of chunks is more than half of all CTAs that run: gradients of 65536x768 f32, 161 chunks of 396,
- * take 198 us by lines of 128 bytes and 261 by 64. Forward more than a third: a CTA reads two sums of each column and chunk.
+ * Lines of 128 bytes; of 64 where a strip of chunks is more than half of all CTAs that run: gradients of 65536x768 f32,
+ * 161 chunks of 396, take 198 us by lines of 128 bytes and 261 by 64. Forward more than a third: a CTA reads two sums
+ * of each column and chunk.
  */
 ckl_status softmax_choose_column_held(const void *desc, const ckl_device_info *device, void *config)
 {

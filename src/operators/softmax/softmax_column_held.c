@@ -1,6 +1,6 @@
 /*
- * softmax_column_held.c - strips of columns in chunks, of which each has a CTA that keeps it in shared memory and registers until the sums
- * of the strip are known.
+ * softmax_column_held.c - strips of columns in chunks, of which each has a CTA that keeps it in shared memory and
+ * registers until the sums of the strip are known.
  */
 #include "operators/softmax/softmax_column.h"
 #include "skeletons/one_pass.h"
@@ -112,8 +112,8 @@ static void leave_states(strip_states *s, const column_place *place, val *values
 /* Chunks that stay in shared memory, and their last tiles in registers */
 
 /*
- * A thread copies its elements of a chunk to slots of its own and reads them from there twice, so threads wait for each other only to
- * reduce. The place of c is that of the chunk.
+ * A thread copies its elements of a chunk to slots of its own and reads them from there twice, so threads wait for each
+ * other only to reduce. The place of c is that of the chunk.
  */
 typedef struct column_held {
     columns c;

@@ -1,4 +1,4 @@
-/* softmax_config.h - the compile-time choices of softmax's kernels, their parameters, and the formula that they share. */
+/* softmax_config.h - the compile-time choices of softmax's kernels, their parameters, and the formula they share. */
 #pragma once
 
 #include "cutekernellib/operators/softmax.h"
@@ -88,8 +88,8 @@ static inline int64_t softmax_held_lines(const softmax_column_config *c)
 KERNEL_PARAMS(softmax, SOFTMAX_PARAMS);
 
 /*
- * Of every implementation the kernels, 0 for lines aligned to whole vectors and 1 for lines aligned to the element only, and
- * its choose, cost and admit: plan/plan.h.
+ * Of every implementation the kernels, 0 for lines aligned to whole vectors and 1 for lines aligned to the element
+ * only, and its choose, cost and admit: plan/plan.h.
  */
 #define SOFTMAX_IMPLEMENTATION(name)                                                                    \
     void softmax_##name(const void *config, int kernel);                                                \

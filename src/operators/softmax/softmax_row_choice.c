@@ -1,4 +1,4 @@
-/* softmax_row_choice.c - the configs that rows along memory get and may have; bench/notes/norm.md has the measurements. */
+/* softmax_row_choice.c - the configs that rows along memory get and may have; measured in bench/notes/norm.md. */
 #include "base/math.h"
 #include "base/status.h"
 #include "operators/softmax/softmax_config.h"
