@@ -134,8 +134,9 @@ ckl_status row_split_admit(const char *what, const row_split *s, int64_t cols, c
                        s->threads / s->row_threads <= ROWS_BY_WARPS_MAX;
     if (s->row_threads != s->threads && !lanes && !warps)
         FAIL(CKL_INVALID,
-             "%s: row_threads=%d is no power of two up to 32, nor a multiple of 32, %d at most of which are threads=%d",
-             what, s->row_threads, ROWS_BY_WARPS_MAX, s->threads);
+             "%s: row_threads=%d is neither a power of two up to 32 nor a multiple of 32 that divides threads=%d by %d at "
+             "most",
+             what, s->row_threads, s->threads, ROWS_BY_WARPS_MAX);
     if (s->cluster < 1 || s->cluster > 16 || (s->cluster > 1 && s->row_threads != s->threads))
         FAIL(CKL_INVALID, "%s: cluster=%d is not in 1..16, or shares rows of row_threads=%d of threads=%d", what,
              s->cluster, s->row_threads, s->threads);

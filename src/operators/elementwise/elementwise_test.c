@@ -222,7 +222,7 @@ static const test_reject rejects[] = {
     { "expr=x-y shape=300 dtype=f16 impl=vector config='row_threads=32'", CKL_UNSUPPORTED,
       "elementwise vector: row_threads=32 wants rows without gaps" },
     { "expr=x-y shape=5x300 strides=301x1 dtype=f16 impl=vector config='row_threads=33'", CKL_INVALID,
-      "elementwise vector: row_threads=33 is neither a power of two up to 32 nor threads=" },
+      "elementwise vector: row_threads=33 is neither a power of two up to 32 nor a multiple of 32" },
     { "expr=x impl=vector config='expr=y'", CKL_INVALID, "expr and types of the config are not those of the problem" },
     { NULL, CKL_OK, NULL },
 };
