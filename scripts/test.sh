@@ -136,7 +136,7 @@ script_examples() {
 listed_mutants() { # an entry of tests/mutants.txt whose line is gone excuses nothing any more
     local place before status=0
     while read -r place && read -r before && read -r && read -r; do
-        sed 's/^ *//' "${place%% *}" | grep -qxF -- "${before#- }" || { echo "${place%% *} has no line '${before#- }'"; status=1; }
+        grep -qxF -- "${before#- }" <(sed 's/^ *//' "${place%% *}") || { echo "${place%% *} has no line '${before#- }'"; status=1; }
         read -r
     done < <(grep -v '^#' tests/mutants.txt | sed '/./,$!d')
     return $status

@@ -46,7 +46,7 @@ static void order_by_output(map_shape *s)
 static bool is_mergeable(const map_shape *s, int d)
 {
     for (int k = 0; k < s->operands; k++)
-        if (s->stride[k][d] != s->stride[k][d + 1] * s->size[d + 1])
+        if (s->stride[k][d] != product_i64(s->stride[k][d + 1], s->size[d + 1]))
             return false;
     return true;
 }
@@ -56,7 +56,7 @@ static void merge_neighbours(map_shape *s)
     for (int d = s->rank - 2; d >= 0; d--) {
         if (!is_mergeable(s, d))
             continue;
-        int64_t size = s->size[d] * s->size[d + 1];
+        int64_t size = product_i64(s->size[d], s->size[d + 1]);
         for (int e = d; e + 1 < s->rank; e++)
             move_dimension(s, e, e + 1);
         s->size[d] = size;
@@ -68,7 +68,7 @@ void map_simplify(map_shape *s)
 {
     s->count = 1;
     for (int d = 0; d < s->rank; d++)
-        s->count *= s->size[d];
+        s->count = product_i64(s->count, s->size[d]);
     drop_single_elements(s);
     order_by_output(s);
     merge_neighbours(s);

@@ -152,9 +152,12 @@ bool permutation_in_squares(permutation *p, int side, permute_mode *words)
     return divides;
 }
 
-void permutation_block(permutation *p, int block, int64_t *width, int64_t *height)
+bool permutation_block(permutation *p, int block, int64_t *width, int64_t *height)
 {
-    const permute_mode x = p->modes[contiguous_mode(p, true)], y = p->modes[contiguous_mode(p, false)];
+    const int in_x = contiguous_mode(p, true), in_y = contiguous_mode(p, false);
+    if (in_x < 0 || in_y < 0)
+        return false;
+    const permute_mode x = p->modes[in_x], y = p->modes[in_y];
     int kept = 0;
     *width = x.size;
     *height = y.size;
@@ -166,6 +169,7 @@ void permutation_block(permutation *p, int block, int64_t *width, int64_t *heigh
     p->modes[kept++] = (permute_mode){ block, 1, x.y };
     p->modes[kept++] = (permute_mode){ block, y.x, 1 };
     p->rank = kept;
+    return true;
 }
 
 int64_t permutation_elements(const permutation *p)

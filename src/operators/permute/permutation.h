@@ -65,11 +65,11 @@ bool permutation_widen(permutation *p, int factor);
 bool permutation_in_squares(permutation *p, int side, permute_mode *words);
 
 /*
- * Splits the modes that are contiguous in x and in y, which there must be, of *width and *height elements: innermost
- * come squares of `block` by `block` of them, first along x, round them the numbers of squares. The last squares may
- * reach beyond the modes.
+ * Splits the modes that are contiguous in x and in y, of *width and *height elements: innermost come squares of
+ * `block` by `block` of them, first along x, round them the numbers of squares. The last squares may reach beyond the
+ * modes. False: there are no such modes.
  */
-void permutation_block(permutation *p, int block, int64_t *width, int64_t *height);
+bool permutation_block(permutation *p, int block, int64_t *width, int64_t *height);
 
 /* Elements in all; 0 if empty. */
 int64_t permutation_elements(const permutation *p);
