@@ -69,7 +69,7 @@ static bool choose_packed_split(const ckl_norm_desc *d, const ckl_device_info *d
     const int by_warps = f32 ? BY_WARPS_F32 - (centred && d->cols % (BY_WARPS_F32 * WARP)) : BY_WARPS;
     const int64_t vectors = max_i64(1, ceil_div(d->cols, vec));
     const int lanes_max = full ? 2 * WARP : vectors <= WARP * most ? WARP : lanes_for(vectors, by_warps / vec);
-    if (vectors > lanes_max * most || lanes_max > WARP * (f32 ? WARPS_F32 : WARPS))
+    if (lanes_max > WARP * (f32 ? WARPS_F32 : WARPS) || vectors > lanes_max * most)
         return false;
     int best = full ? (int)min_i64(most, BYTES / bytes) : (int)ceil_div(vectors, lanes_max);
     for (int steps = 1; steps <= most && full; steps++) {

@@ -176,7 +176,7 @@ static bool find_accesses(const permutation *p, const permute_gather_config *c, 
     if (c->turned <= 1 || c->turned != WORD_BYTES / p->bytes || c->bytes < WORD_BYTES ||
         !permutation_in_squares(&a->of, c->turned, &a->words) || !widen_x(a, c->bytes / WORD_BYTES))
         return false;
-    return c->block == 1 || permutation_block(&a->of, c->block, &a->width, &a->height);
+    return c->block <= 1 || permutation_block(&a->of, c->block, &a->width, &a->height);
 }
 
 static accesses accesses_of(const permutation *p, const permute_gather_config *c)
