@@ -28,8 +28,8 @@ static gemm_copies copies_of(const ckl_gemm_desc *d)
     if (x.turned[0] || x.turned[1])
         x.to.layout = CKL_GEMM_NT;
     else if (x.copied[0] && x.copied[1] && d->layout == CKL_GEMM_NT && !gemm_groups_of_k(d))
-        x.to.k = round_up(
-            d->k, gemm_tile_k(d->a)); // zeros: TMA loads them faster than it makes them (62464x128x21 10.9 us, 13.1)
+        // zeros, which TMA loads faster than it makes them: 62464x128x21 takes 10.9 us, else 13.1
+        x.to.k = round_up(d->k, gemm_tile_k(d->a));
     gemm_place_copies(&x);
     return x;
 }

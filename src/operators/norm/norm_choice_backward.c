@@ -35,9 +35,8 @@ static int lanes_for(int64_t vectors, int steps)
 /* Threads for which an SM has registers: two sums of each element, x, dy, gamma and the residual. */
 static int packed_threads(const ckl_norm_desc *d, const row_split *s)
 {
-    enum {
-        WIDE_F32 = 768
-    }; // rows of f32 by single elements of several warps, where 92 registers left room for one CTA
+    // rows of f32 by single elements of several warps, where 92 registers left room for one CTA
+    enum { WIDE_F32 = 768 };
     static const struct {
         int registers_max, threads;
     } shares[] = { { 32, 768 }, { 70, 640 }, { 90, 512 }, { INT32_MAX, 384 } };
@@ -256,10 +255,10 @@ static bool take_warps(const ckl_norm_desc *d, const ckl_device_info *device, bo
 static void fit_warps(const ckl_norm_desc *d, const ckl_device_info *device, bool centred, backward_flow *f)
 {
     enum { ROWS_EACH = 8 }; // of a cluster
+    // three chunks by 224 threads or more: of 160 three CTAs fit, by too few registers
     static const warps_shape full[] = { { 2, false, 2, 96, 192, 24, 24 },
                                         { 2, false, 2, 96, 288, 24, 20 },
-                                        { 2, false, 3, 224, 256, 20,
-                                          20 }, // of 160 three CTAs fit, by too few registers
+                                        { 2, false, 3, 224, 256, 20, 20 },
                                         { 4, true, 4, 96, 256, 20, 20 } },
                              pairs[] = { { 2, false, 2, 96, 416, 28, 28 }, { 4, false, 4, 96, 224, 16, 16 } };
     const int64_t room = room_of(d, f);

@@ -205,8 +205,8 @@ static const char *const cases[] = {
     "rows=60 cols=1272 direction=backward dtype=bf16  # three chunks of few threads; some have none of the last",
     "rows=701 cols=1024 direction=backward dtype=bf16 impl=backward config='threads=192 row_threads=64 ctas_per_sm=2 "
     "persistent_ctas=1' # three rows of two warps a CTA, the last one has one",
-    "rows=900 cols=841 direction=backward dtype=bf16 fill=uniform # single elements of two warps, two rows a CTA",
-    "rows=300 cols=1021 direction=backward dtype=f16 residual=1 ldx=1022 ldy=1023 fill=hard # of three warps",
+    "rows=900 cols=841 direction=backward dtype=bf16 fill=uniform # single elements of two warps, three rows a CTA",
+    "rows=300 cols=1021 direction=backward dtype=f16 residual=1 ldx=1022 ldy=1023 fill=hard # a row a CTA",
     "rows=40 cols=1283 direction=backward dtype=f16 residual=1 fill=hard # vectors in one chunk, and ends",
     "rows=40 cols=2136 direction=backward dtype=f16 residual=1",
     "rows=40 cols=1400 direction=backward dtype=f16 residual=1 fill=uniform # flows by 96 threads",
