@@ -1,14 +1,15 @@
 /*
  * gemm_gemv.c - a few rows of A or B times all rows of the other: memory speed without tensor cores, from sm_80 on.
  *
- * A CTA has some rows of the long operand. Its warps take K in turn, a vector of 16 bytes a lane; sums are f32.
+ * Threads of a CTA stand in groups. A group has some rows of the long operand and takes K in turn, a vector of 16 bytes
+ * a thread; sums are f32.
  */
 #include "cute/kernel.h"
 #include "operators/gemm/gemm_epilogue.h"
 
 enum { VECTOR_BYTES = 16, ROWS_MAX = 8 };
 
-/* Rows of an operand from `first` on; past the end the last one is read again. */
+/* Rows of an operand: `first` and every `step` from there; past the end the last one is read again. */
 typedef struct gemv_rows {
     int count;
     val address[ROWS_MAX];
@@ -17,16 +18,17 @@ typedef struct gemv_rows {
 typedef struct gemv_kernel {
     const gemm_gemv_config *cfg;
     gemm_values p;
-    val first; // of the long operand's rows
+    int groups, parts; // of threads; of the sums of a group, one of each warp
+    val first;         // of the long operand's rows
     gemv_rows many, few;
 } gemv_kernel;
 
-static gemv_rows rows_of(const gemv_kernel *k, char matrix, int count, val first)
+static gemv_rows rows_of(const gemv_kernel *k, char matrix, int count, val first, int step)
 {
     const bool is_a = matrix == 'a';
     gemv_rows r = { .count = count };
     for (int i = 0; i < count; i++) {
-        val row = min(add(first, imm(i)), sub(is_a ? k->p.m : k->p.n, imm64(1)));
+        val row = min(add(first, imm(i * step)), sub(is_a ? k->p.m : k->p.n, imm64(1)));
         val element = mul(row, is_a ? k->p.lda : k->p.ldb);
         r.address[i] = gmem_address(is_a ? k->p.a : k->p.b, k->cfg->epilogue.ab, element);
     }
@@ -49,7 +51,7 @@ static void multiply(const gemv_kernel *k, tensor sums)
 {
     const int bytes = (int)ckl_dtype_bytes(k->cfg->epilogue.ab);
     val vectors = convert(U32, div(k->p.k, imm(VECTOR_BYTES / bytes)));
-    LOOP_FROM(vector, thread(), vectors, imm(k->cfg->warps * LANES)) {
+    LOOP_FROM(vector, thread_at(thread(), 0, k->cfg->width, k->groups), vectors, imm(k->cfg->width)) {
         tensor rMany[ROWS_MAX], rFew[ROWS_MAX];
         val offset = convert(U64, mul(convert(I64, vector), imm(VECTOR_BYTES)));
         load_rows(k, &k->many, offset, rMany);
@@ -61,37 +63,46 @@ static void multiply(const gemv_kernel *k, tensor sums)
     }
 }
 
-/* Adds over the lanes of each warp; shares the results in shared memory, to be added in the order of warps. */
+/* Elements of D that a CTA has, along the long operand first. */
+static int elements_of(const gemv_kernel *k)
+{
+    return k->groups * k->many.count * k->few.count;
+}
+
+/* Adds over the lanes of a group in each warp; shares the results in shared memory, to be added in the order of warps. */
 static tensor share_sums(const gemv_kernel *k, tensor sums)
 {
-    const int count = k->many.count * k->few.count;
-    tensor sSums = smem_tensor("sums", F32, compact(shape(count, k->cfg->warps)), 16); // (COUNT,WARPS)
+    const int count = k->many.count * k->few.count, lanes = k->cfg->width / k->parts;
+    tensor sSums = smem_tensor("sums", F32, compact(shape(elements_of(k), k->parts)), 16); // (ELEMENTS,PARTS)
+    val part = thread_at(thread(), 1, lanes, k->parts, k->groups),
+        group = thread_at(thread(), 2, lanes, k->parts, k->groups);
     for (int first = 0; first < count; first += REDUCE_VALUES_MAX) {
         const int some = count - first < REDUCE_VALUES_MAX ? count - first : REDUCE_VALUES_MAX;
         const reduction r = reduce_sums(some);
         val values[REDUCE_VALUES_MAX];
         for (int i = 0; i < some; i++)
             values[i] = variable(F32, at(sums, first + i));
-        warp_reduce(&r, LANES, values);
-        IF(eq(lane(), imm(0)))
+        warp_reduce(&r, lanes, values);
+        IF(eq(thread_at(thread(), 0, lanes, k->parts, k->groups), imm(0)))
             for (int i = 0; i < some; i++)
-                set(sSums, coord(first + i, warp()), values[i]);
+                set(sSums, coord(add(group, imm(k->groups * (first + i))), part), values[i]);
     }
     cta_sync();
     return sSums;
 }
 
-/* Each of the first threads has one element of D. */
+/* Threads take elements of D in turn. */
 static void finish(const gemv_kernel *k, tensor sSums)
 {
     const gemm_epilogue e = k->cfg->epilogue;
     const gemm_scalars scalars = gemm_load_scalars(e, GEMM_SCALAR_SOURCES(&k->p));
-    IF(lt(thread(), imm(k->many.count * k->few.count))) {
-        val sum = at(sSums, thread(), 0);
-        for (int w = 1; w < k->cfg->warps; w++)
-            sum = add(sum, at(sSums, thread(), w));
-        val many = add(k->first, convert(I64, thread_at(thread(), 0, k->many.count, k->few.count)));
-        val few = convert(I64, thread_at(thread(), 1, k->many.count, k->few.count));
+    const int rows = k->groups * k->many.count;
+    LOOP_FROM(element, thread(), imm(elements_of(k)), imm(k->cfg->warps * LANES)) {
+        val sum = at(sSums, element, 0);
+        for (int part = 1; part < k->parts; part++)
+            sum = add(sum, at(sSums, element, part));
+        val many = add(k->first, convert(I64, thread_at(element, 0, rows, k->few.count)));
+        val few = convert(I64, thread_at(element, 1, rows, k->few.count));
         val i = k->cfg->many_a ? many : few, j = k->cfg->many_a ? few : many;
         IF(logical_and(lt(i, k->p.m), lt(j, k->p.n)))
             gemm_store(e, scalars, &k->p, i, j, sum, (val){ 0 });
@@ -104,9 +115,12 @@ void gemm_gemv(const void *config, int kernel)
     (void)kernel;
     launch_bounds(cfg->warps * LANES, 0);
     gemv_kernel k = { .cfg = cfg, .p = params_of(gemm) };
-    k.first = mul(convert(I64, cta_x()), imm(cfg->rows));
-    k.many = rows_of(&k, cfg->many_a ? 'a' : 'b', cfg->rows, k.first);
-    k.few = rows_of(&k, cfg->many_a ? 'b' : 'a', cfg->few, imm64(0));
+    k.groups = cfg->warps * LANES / cfg->width;
+    k.parts = cfg->width > LANES ? cfg->width / LANES : 1;
+    k.first = mul(convert(I64, cta_x()), imm(cfg->rows * k.groups));
+    val group = convert(I64, thread_at(thread(), 1, cfg->width, k.groups));
+    k.many = rows_of(&k, cfg->many_a ? 'a' : 'b', cfg->rows, add(k.first, group), k.groups);
+    k.few = rows_of(&k, cfg->many_a ? 'b' : 'a', cfg->few, imm64(0), 1);
     tensor sums = fragment(F32, compact(shape(cfg->rows, cfg->few))); // (MANY,FEW)
     fill(sums, immf(0));
     grid_wait();

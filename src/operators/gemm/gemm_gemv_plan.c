@@ -1,38 +1,57 @@
 /* gemm_gemv_plan.c - the host side of products of few rows without tensor cores. */
 #include "operators/gemm/gemm_plan.h"
 
-enum { FEW_MAX = 4, ROWS_MAX = 8, CTAS_OF_SM = 2 };
+enum { WARP = 32, FEW_MAX = 8, ROWS_MAX = 8, SUMS_MAX = 32, VECTOR_BYTES = 16 };
 
-static int64_t rows_of(const ckl_gemm_desc *d, const gemm_gemv_config *c)
+static int64_t length_of(const ckl_gemm_desc *d, const gemm_gemv_config *c)
 {
     return c->many_a ? d->m : d->n;
 }
 
-/* As many rows for each CTA as leave every SM some CTAs. */
+static int threads_of(const gemm_gemv_config *c)
+{
+    return c->warps * WARP;
+}
+
+/* Rows of the long operand of a CTA. */
+static int64_t rows_of(const gemm_gemv_config *c)
+{
+    return (int64_t)c->rows * threads_of(c) / c->width;
+}
+
+/*
+ * Threads that keep memory busy, by groups as narrow as that allows, since sums over a group cost instructions; by fewer
+ * rows a group where even those that take K in one step are too few.
+ */
 static ckl_status choose_gemv(const void *desc, const ckl_device_info *device, void *config)
 {
+    enum { BUSY = 1024, ROWS_LEAST = 2, WIDTH_LEAST = 8 }; // threads of an SM
     const ckl_gemm_desc *d = desc;
     gemm_gemv_config *c = config;
     c->epilogue = gemm_epilogue_of(d);
     c->many_a = d->n < d->m;
     c->few = (int)max_i64(min_i64(min_i64(d->m, d->n), FEW_MAX), 1);
+    const int64_t vectors = ceil_div(d->k * (int64_t)ckl_dtype_bytes(d->a), VECTOR_BYTES);
+    const int64_t most = min_i64(power_of_two_ceil(vectors), threads_of(c)), busy = BUSY * device->sm_count;
     c->rows = ROWS_MAX;
-    while (c->rows > 2 && rows_of(d, c) < (int64_t)c->rows * CTAS_OF_SM * device->sm_count)
+    while (c->rows > ROWS_LEAST && (c->rows * c->few > SUMS_MAX || length_of(d, c) * most < c->rows * busy))
         c->rows /= 2;
+    c->width = (int)min_i64(WIDTH_LEAST, most);
+    while (c->width < most && length_of(d, c) * c->width < c->rows * busy)
+        c->width *= 2;
     return CKL_OK;
 }
 
 static plan_cost cost_gemv(const void *desc, const ckl_device_info *device, const void *config)
 {
-    enum { LANES = 32, VECTOR_BYTES = 16 };
     const ckl_gemm_desc *d = desc;
     const gemm_gemv_config *c = config;
-    const int64_t depth = c->warps * LANES * VECTOR_BYTES / (int64_t)ckl_dtype_bytes(d->a);
+    const int64_t depth = c->width * VECTOR_BYTES / (int64_t)ckl_dtype_bytes(d->a);
     return gemm_product_cost(d, device,
-                             (product_work){ .tiles = (double)(ceil_div(rows_of(d, c), c->rows) * d->batch),
-                                             .ctas = 2048 / (c->warps * LANES),
+                             (product_work){ .tiles = (double)ceil_div(length_of(d, c), rows_of(c)),
+                                             .ctas = 2048 / threads_of(c),
                                              .steps = (double)ceil_div(d->k, depth),
-                                             .multiply_adds = (double)(c->rows * c->few * depth),
+                                             .multiply_adds = (double)(rows_of(c) * c->few * depth),
                                              .rate = 100,
                                              .step_cycles = 600,
                                              .tile_cycles = 1000 });
@@ -48,8 +67,8 @@ static ckl_status admit_gemv(const void *desc, const ckl_device_info *device, co
     if (few > FEW_MAX)
         FAIL(CKL_UNSUPPORTED, "gemm gemv: %" PRId64 " rows are more than the %d that are multiplied at once", few,
              FEW_MAX);
-    if (d->a != CKL_F32 || d->math != CKL_GEMM_F32)
-        FAIL(CKL_UNSUPPORTED, "gemm gemv: a=f32 with math=f32 alone is better off without tensor cores");
+    if (ckl_dtype_bytes(d->a) < 2 || (d->a == CKL_F32 && d->math != CKL_GEMM_F32))
+        FAIL(CKL_UNSUPPORTED, "gemm gemv: operands are floats of 16 bits, or of 32 with math=f32");
     if (d->batch_invariant)
         FAIL(CKL_UNSUPPORTED, "gemm gemv: sums of few rows are not those of batch_invariant=1");
     if (d->batch > 1 || d->groups || d->gated)
@@ -60,9 +79,12 @@ static ckl_status admit_gemv(const void *desc, const ckl_device_info *device, co
     if (c->few < few || c->few > FEW_MAX || c->rows < 1 || c->rows > ROWS_MAX)
         FAIL(CKL_INVALID, "gemm gemv: few=%d is not in %" PRId64 "..%d, or rows=%d not in 1..%d", c->few, few, FEW_MAX,
              c->rows, ROWS_MAX);
-    if (c->warps < 1 || c->warps > 32 || c->rows * c->few > 32 * c->warps)
+    if (c->warps < 1 || c->warps > 32)
         FAIL(CKL_INVALID, "gemm gemv: warps=%d is not in 1..32", c->warps);
-    if (ceil_div(rows_of(d, c), c->rows) > INT32_MAX || d->k > INT32_MAX)
+    if (!is_power_of_two(c->width) || threads_of(c) % c->width)
+        FAIL(CKL_INVALID, "gemm gemv: width=%d is no power of two that %d threads are a multiple of", c->width,
+             threads_of(c));
+    if (ceil_div(length_of(d, c), rows_of(c)) > INT32_MAX || d->k > INT32_MAX)
         FAIL(CKL_UNSUPPORTED, "gemm gemv: a size is beyond 32 bits");
     return CKL_OK;
 }
@@ -74,7 +96,7 @@ static ckl_status launch_gemv(const ckl_plan *plan, const void *args, ckl_stream
     if (!PLAN_ALIGNED(TMA_ALIGNMENT, x->a, x->b))
         FAIL(CKL_INVALID, "gemm gemv: a=%p or b=%p is not aligned to 16 bytes; impl=fma takes any alignment", x->a,
              x->b);
-    return gemm_launch(plan, ceil_div(rows_of(plan->desc, c), c->rows), args, stream);
+    return gemm_launch(plan, ceil_div(length_of(plan->desc, c), rows_of(c)), args, stream);
 }
 
 static const field gemv_fields[] = GEMM_FIELDS(gemm_gemv_config, GEMM_GEMV_CONFIG);
@@ -82,6 +104,6 @@ static const field gemv_fields[] = GEMM_FIELDS(gemm_gemv_config, GEMM_GEMV_CONFI
 const implementation gemm_gemv_implementation = {
     IMPLEMENTATION_PARTS(gemm, gemv),
     .cost = cost_gemv,
-    .summary = "few rows of A or of B in f32, by vectors without tensor cores; from sm_80 on",
+    .summary = "few rows of A or of B, by vectors without tensor cores; from sm_80 on",
     .params = &gemm_param_list,
 };
