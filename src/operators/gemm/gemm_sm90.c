@@ -44,7 +44,7 @@ static void initialise(const sm90_kernel *k)
     }
     cluster_sync();
     grid_wait(); // what is above overlaps the end of the kernel before
-    if (!k->cfg->alone)
+    IF(eq(k->p.alone, imm(0)))
         launch_dependents();
 }
 

@@ -157,7 +157,8 @@ int gemm_sm90_parts(const gemm_sm90_config *config);
     X(owner, i64, d_batch)         \
     X(owner, u32, batch)           \
     X(owner, pointer, offsets)     \
-    X(owner, u32, groups)
+    X(owner, u32, groups)          \
+    X(owner, u32, alone)
 
 KERNEL_PARAMS(gemm_sm90, GEMM_SM90_PARAMS);
 

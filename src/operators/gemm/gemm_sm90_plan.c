@@ -299,6 +299,7 @@ ckl_status gemm_sm90_launch(const ckl_plan *plan, const gemm_sm90_config *c, con
         .lda = swap ? d->ldb : d->lda,
         .b = swap ? x->a : x->b,
         .batch = (uint32_t)gemm_products(d),
+        .alone = c->alone,
     };
     const int64_t tiles = tiles_of(d, c);
     const int64_t clusters = c->persistent ? min_i64(tiles, plan->kernels[0].clusters_resident) : tiles;
