@@ -21,11 +21,11 @@ static const conv_packed_problem *problem_of(const void *desc, const conv_packed
 
 /* y, and the gradient of data */
 
-/* Nothing to copy, unless columns are folded. */
+/* Nothing to copy, unless columns are folded. Rows of the gradient of data's filters have whole 128 bytes. */
 static bool lies_plain(const ckl_conv_desc *d)
 {
-    const int64_t unit = 16 / (int64_t)ckl_dtype_bytes(d->dtype);
-    return d->layout == CKL_IMAGE_NHWC && d->c % unit == 0 && d->k % unit == 0;
+    const int64_t unit = 16 / (int64_t)ckl_dtype_bytes(d->dtype), row = d->direction == CKL_CONV_DATA ? 8 * unit : unit;
+    return d->layout == CKL_IMAGE_NHWC && d->c % row == 0 && d->k % unit == 0;
 }
 
 /* Too little is written for tiles of all SMs, and one launch makes it: may slices of taps and channels help? */

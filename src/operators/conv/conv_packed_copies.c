@@ -65,14 +65,14 @@ static bool is_filled(const ckl_conv_desc *d, int which)
 }
 
 /*
- * Channels from column to column, zeros among them: whole 16 bytes. Forward, where it adds little,
- * whole 128: other rows of a box cost more.
+ * Channels from column to column, zeros among them: whole 16 bytes. Those of the gradient of data's filters, and
+ * forward where it adds little, whole 128: other rows of a box cost more.
  */
 static int64_t pitch_of(const ckl_conv_desc *d, int which, int64_t channels)
 {
     const int64_t unit = 16 / (int64_t)ckl_dtype_bytes(type_of(d, which)), lines = round_up(channels, 8 * unit);
-    const bool data = d->direction == CKL_CONV_DATA, copied = channels % unit != 0 || d->layout == CKL_IMAGE_NCHW;
-    const bool fill = data ? copied : lines - channels <= channels / (copied ? 2 : 4);
+    const bool copied = channels % unit != 0 || d->layout == CKL_IMAGE_NCHW;
+    const bool fill = d->direction == CKL_CONV_DATA || lines - channels <= channels / (copied ? 2 : 4);
     return is_filled(d, which) && fill ? lines : round_up(channels, unit);
 }
 
