@@ -241,7 +241,7 @@ static ckl_status launch_held(const ckl_plan *plan, const void *args, ckl_stream
     if (kernel_for_columns(d, args, &c->split) != 0)
         return launch_twice(plan, args, true, 1, stream);
     const softmax_params params = params_for_chunks(plan, args, &v);
-    return plan_launch(plan, 0, (plan_grid){ .x = d->outer * v.strips * v.chunks }, &params, stream);
+    return plan_launch(plan, 0, (plan_grid){ .x = d->outer * v.strips * v.chunks * c->split.cluster }, &params, stream);
 }
 
 static ckl_status launch_long(const ckl_plan *plan, const void *args, ckl_stream stream)

@@ -428,43 +428,48 @@ ckl_status softmax_choose_column_held(const void *desc, const ckl_device_info *d
     return CKL_OK;
 }
 
-/* Half a line at least, and no more than the strips of other lanes have. */
-static int long_lanes(const ckl_softmax_desc *d, int vec)
+/* The most chunks whose states, which a CTA reads of its whole strip, are an eighth of its own chunk. */
+static int64_t long_chunks_max(const ckl_softmax_desc *d, const softmax_column_config *c)
 {
-    int64_t lanes = min_i64(WARP, LINE_BYTES / (vec * dtype_bytes(d->dtype)));
+    enum { SHARE = 8 };
+    const int bytes = dtype_bytes(d->dtype) * softmax_pipeline_inputs(&c->form);
+    const int states = SHARE * softmax_state_values(&c->form) * (int)sizeof(float);
+    return max_i64(1, (int64_t)pow((double)d->n * bytes / states, 0.5));
+}
+
+/*
+ * As wide as a warp, but a line, unless so few strips had too few chunks for two turns of all CTAs; half a line where
+ * there is less than one. No wider than d.
+ */
+static int long_lanes(const ckl_softmax_desc *d, int64_t turn, const softmax_column_config *c)
+{
+    const int64_t vec = c->split.vec, bytes = vec * dtype_bytes(d->dtype), most = d->outer * long_chunks_max(d, c);
+    int64_t lanes = WARP;
+    while (lanes * bytes > LINE_BYTES && ceil_div(d->inner, lanes * vec) * most < 2 * turn)
+        lanes /= 2;
+    if (lanes > 1 && ceil_div(d->inner, lanes * vec) * most < turn)
+        lanes /= 2;
     while (lanes > 1 && lanes * vec / 2 >= d->inner)
         lanes /= 2;
     return (int)lanes;
 }
 
-/*
- * As many chunks as give all CTAs two turns, unless the states that a CTA reads, of all chunks, were more than an
- * eighth of its own chunk.
- */
 ckl_status softmax_choose_column_long(const void *desc, const ckl_device_info *device, void *config)
 {
-    enum { TURNS = 2, SHARE = 8 };
     const ckl_softmax_desc *d = desc;
     softmax_column_config *c = config;
+    column_split *s = &c->split;
+    const int64_t turn = HELD_CTAS * (int64_t)device->sm_count;
     TRY(check_other_axis("softmax column_long", d));
     c->form = softmax_form_of(d);
-    column_split *s = &c->split;
-    const bool ragged = is_ragged(d);
-    const int vec = ragged ? ragged_vec(d) : softmax_vec_of(d);
-    *s = (column_split){ .threads = THREADS_HELD,
-                         .lanes = ragged ? ragged_lanes(d) : long_lanes(d, vec),
-                         .cluster = 1,
-                         .vec = vec,
-                         .ragged = ragged };
+    *s = (column_split){ .threads = THREADS_HELD, .cluster = 1, .ragged = is_ragged(d) };
+    s->vec = s->ragged ? ragged_vec(d) : softmax_vec_of(d);
+    s->lanes = s->ragged ? ragged_lanes(d) : long_lanes(d, turn, c);
     s->steps = held_steps(d, c);
-    while (!ragged && s->threads > WARP && column_split_lines(s) / 2 >= d->n)
+    while (!s->ragged && s->threads > WARP && column_split_lines(s) / 2 >= d->n)
         s->threads /= 2;
     c->form.ctas_per_sm = HELD_CTAS * THREADS_HELD / s->threads;
-    const int64_t states = SHARE * softmax_state_values(&c->form) * (int64_t)sizeof(float);
-    const int64_t bytes = dtype_bytes(d->dtype) * softmax_pipeline_inputs(&c->form);
-    const int64_t most = (int64_t)pow((double)d->n * (double)bytes / (double)states, 0.5);
-    const int64_t ctas = TURNS * HELD_CTAS * (int64_t)device->sm_count, strips = max_i64(1, ctas_of(d, c));
-    const int64_t chunks = max_i64(1, min_i64(most, ceil_div(ctas, strips)));
+    const int64_t chunks = min_i64(long_chunks_max(d, c), ceil_div(2 * turn, max_i64(1, ctas_of(d, c))));
     c->tiles = (int)max_i64(1, ceil_div(d->n, chunks * column_split_lines(s)));
     return CKL_OK;
 }
@@ -475,8 +480,6 @@ static ckl_status admit_chunks(const char *what, const ckl_softmax_desc *d, cons
 {
     const int64_t chunks = chunks_of(d, c);
     const column_split scalar = column_split_scalar(&c->split);
-    if (c->split.cluster != 1)
-        FAIL(CKL_INVALID, "%s: cluster=%d, the CTAs of a strip meet in memory", what, c->split.cluster);
     if (chunks > ONE_PASS_CHUNKS_MAX || d->outer > CTAS_MAX / chunks / column_split_strips(&scalar, d->inner))
         FAIL(CKL_UNSUPPORTED, "%s: %" PRId64 " chunks of a strip are more than %d, or more than %d CTAs", what, chunks,
              ONE_PASS_CHUNKS_MAX, CTAS_MAX);
@@ -495,6 +498,8 @@ ckl_status softmax_admit_column_held(const void *desc, const ckl_device_info *de
     if (c->kept < 0 || c->kept > SOFTMAX_KEPT_MAX)
         FAIL(CKL_INVALID, "%s: kept=%d is not in 0..%d", what, c->kept, SOFTMAX_KEPT_MAX);
     TRY(admit_columns(what, false, d, device, c));
+    if (c->split.cluster != 1 && c->loading)
+        FAIL(CKL_INVALID, "%s: cluster=%d, the CTAs of chunks meet in memory", what, c->split.cluster);
     if (!c->loading && d->n > softmax_chunk_lines(c))
         FAIL(CKL_INVALID, "%s: loading=0 wants chunks of all n=%" PRId64 " lines", what, d->n);
     if (c->split.vec * dtype_bytes(d->dtype) < SOFTMAX_COPY_BYTES_MIN)
@@ -509,6 +514,8 @@ ckl_status softmax_admit_column_long(const void *desc, const ckl_device_info *de
     const softmax_column_config *c = config;
     if (c->tiles < 1 || c->tiles > FLOW_MAX)
         FAIL(CKL_INVALID, "%s: tiles=%d is not in 1..%d", what, c->tiles, FLOW_MAX);
+    if (c->split.cluster != 1)
+        FAIL(CKL_INVALID, "%s: cluster=%d, a chunk is a CTA's", what, c->split.cluster);
     TRY(admit_columns(what, false, d, device, c));
     return admit_chunks(what, d, device, c, flow_bytes(c));
 }

@@ -47,7 +47,8 @@ static void stage(const columns *c, val slots, val tile)
     stage_tile(c, &at, slots_of_stage(c, slots, tile));
 }
 
-static void over_staged_tiles(const columns *c, int tiles, tile_visit *visit, void *user)
+/* Starts the copies of the first tiles. */
+static val stage_first(const columns *c, int tiles)
 {
     const val slots = smem_address(smem_alloc("tiles", SOFTMAX_LONG_STAGES * tile_slots_bytes(c), 16));
     for (int i = 0; i < SOFTMAX_LONG_STAGES - 1; i++) {
@@ -55,6 +56,11 @@ static void over_staged_tiles(const columns *c, int tiles, tile_visit *visit, vo
             stage(c, slots, imm(i));
         cp_async_commit();
     }
+    return slots;
+}
+
+static void over_staged_tiles(const columns *c, val slots, int tiles, tile_visit *visit, void *user)
+{
     LOOP(tile, imm(tiles)) {
         const column_place at = place_of_tile(c, tile);
         const val later = add(tile, imm(SOFTMAX_LONG_STAGES - 1));
@@ -66,33 +72,31 @@ static void over_staged_tiles(const columns *c, int tiles, tile_visit *visit, vo
     }
 }
 
-static void over_chunk(const columns *c, int tiles, tile_visit *visit, void *user)
-{
-    if (c->split.vec * dtype_bytes(c->form->dtype) < SOFTMAX_COPY_BYTES_MIN)
-        over_tiles(c, tiles, visit, user);
-    else
-        over_staged_tiles(c, tiles, visit, user);
-}
-
 void softmax_column_long(const void *config, int kernel)
 {
     const softmax_column_config *cfg = config;
-    const int tiles = cfg->tiles + cfg->kept;
-    const bool writes = kernel % SOFTMAX_LONG_SCALAR == SOFTMAX_LONG_WRITES;
+    const int tiles = (cfg->tiles + cfg->kept) * cfg->split.cluster; // of a CTA, which has no cluster here
+    const bool writes = kernel % SOFTMAX_LONG_SCALAR == SOFTMAX_LONG_WRITES, scalar = kernel >= SOFTMAX_LONG_SCALAR;
     columns c = { .form = &cfg->form,
-                  .split = kernel >= SOFTMAX_LONG_SCALAR ? column_split_scalar(&cfg->split) : cfg->split,
+                  .split = scalar ? column_split_scalar(&cfg->split) : cfg->split,
                   .p = params_of(softmax) };
-    launch_bounds(c.split.threads, cfg->form.ctas_per_sm);
+    const bool staged = c.split.vec * dtype_bytes(c.form->dtype) >= SOFTMAX_COPY_BYTES_MIN;
+    c.split.cluster = 1;
+    launch_bounds(c.split.threads, scalar ? 0 : cfg->form.ctas_per_sm); // single elements take more registers
     launch_dependents();
     grid_wait();
     strip_states states = take_chunk(&c, tiles, writes);
+    const val slots = staged ? stage_first(&c, tiles) : imm(0);
     column_states found;
-    if (writes) {
+    if (writes)
         found = strip_states_merge(&states, &c.place);
-        over_chunk(&c, tiles, write_visit(&c), &found);
-        return;
-    }
-    begin_states(&c, c.split.vec, found.of);
-    over_chunk(&c, tiles, sum_visit(&c), &found);
-    strip_states_store(&states, &c.place, &found);
+    else
+        begin_states(&c, c.split.vec, found.of);
+    tile_visit *const visit = writes ? write_visit(&c) : sum_visit(&c);
+    if (staged)
+        over_staged_tiles(&c, slots, tiles, visit, &found);
+    else
+        over_tiles(&c, tiles, visit, &found);
+    if (!writes)
+        strip_states_store(&states, &c.place, &found);
 }
