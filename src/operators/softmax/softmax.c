@@ -228,6 +228,7 @@ static ckl_status launch_twice(const ckl_plan *plan, const ckl_softmax_args *a, 
     const chunks_view v = view_of(plan);
     softmax_params params = params_for_chunks(plan, a, &v);
     params.strips = (uint32_t)column_split_strips(&split, d->inner);
+    params.tiles = (uint32_t)((c->tiles + c->kept) * c->split.cluster); // a CTA takes what a cluster holds
     const plan_grid grid = { .x = d->outer * params.strips * v.chunks };
     TRY(plan_launch(plan, first, grid, &params, stream));
     return plan_launch(plan, first + 1, grid, &params, stream);

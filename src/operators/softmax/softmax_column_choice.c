@@ -497,9 +497,9 @@ ckl_status softmax_admit_column_held(const void *desc, const ckl_device_info *de
         FAIL(CKL_INVALID, "%s: tiles=%d is not in 1..%d", what, c->tiles, TILES_MAX);
     if (c->kept < 0 || c->kept > SOFTMAX_KEPT_MAX)
         FAIL(CKL_INVALID, "%s: kept=%d is not in 0..%d", what, c->kept, SOFTMAX_KEPT_MAX);
-    TRY(admit_columns(what, false, d, device, c));
     if (c->split.cluster != 1 && c->loading)
         FAIL(CKL_INVALID, "%s: cluster=%d, the CTAs of chunks meet in memory", what, c->split.cluster);
+    TRY(admit_columns(what, false, d, device, c));
     if (!c->loading && d->n > softmax_chunk_lines(c))
         FAIL(CKL_INVALID, "%s: loading=0 wants chunks of all n=%" PRId64 " lines", what, d->n);
     if (c->split.vec * dtype_bytes(d->dtype) < SOFTMAX_COPY_BYTES_MIN)

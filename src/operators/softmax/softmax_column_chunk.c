@@ -42,9 +42,7 @@ static column_split split_for_merging(const columns *c)
     const int count = (int)column_split_room(&c->split);
     const int64_t wanted = max_i64(FLOATS / softmax_state_values(c->form), count / LANES_MAX);
     const int vec = (int)min_i64(min_i64(count, wanted), VEC_MAX);
-    return (column_split){
-        .threads = c->split.threads, .lanes = count / vec, .cluster = 1, .vec = vec, .steps = 1
-    };
+    return (column_split){ .threads = c->split.threads, .lanes = count / vec, .cluster = 1, .vec = vec, .steps = 1 };
 }
 
 strip_states strip_states_begin(const columns *c)

@@ -8,7 +8,7 @@
  * The chunk of this CTA, for neighbouring CTAs neighbouring strips, so that whole lines of memory are read. What the
  * first kernel has read last may still be in L2: the second one begins there.
  */
-static strip_states take_chunk(columns *c, int tiles, bool from_the_end)
+static strip_states take_chunk(columns *c, bool from_the_end)
 {
     const val strips = c->p.strips, chunks = c->p.chunks, all = mul(mul(convert(U32, c->p.outer), strips), chunks);
     const val number = from_the_end ? sub(sub(all, imm_as(U32, 1)), cta_x()) : cta_x();
@@ -16,7 +16,7 @@ static strip_states take_chunk(columns *c, int tiles, bool from_the_end)
     s.chunk = rem(div(number, strips), chunks);
     s.strip = add(mul(div(number, mul(strips, chunks)), strips), rem(number, strips));
     const column_place strip = place_in(c, s.strip);
-    c->place = column_from(&strip, mul(s.chunk, imm_as(U32, tiles * column_split_lines(&c->split))));
+    c->place = column_from(&strip, mul(mul(s.chunk, c->p.tiles), imm_as(U32, column_split_lines(&c->split))));
     return s;
 }
 
@@ -26,9 +26,9 @@ static column_place place_of_tile(const columns *c, val tile)
 }
 
 /* Vectors, or elements, that cp.async cannot copy are loaded into registers. */
-static void over_tiles(const columns *c, int tiles, tile_visit *visit, void *user)
+static void over_tiles(const columns *c, tile_visit *visit, void *user)
 {
-    LOOP(tile, imm(tiles)) {
+    LOOP(tile, c->p.tiles) {
         const column_place at = place_of_tile(c, tile);
         tensor rX[INPUTS_MAX]; // (VEC,STEPS)
         load_inputs(c, &at, rX);
@@ -48,23 +48,23 @@ static void stage(const columns *c, val slots, val tile)
 }
 
 /* Starts the copies of the first tiles. */
-static val stage_first(const columns *c, int tiles)
+static val stage_first(const columns *c)
 {
     const val slots = smem_address(smem_alloc("tiles", SOFTMAX_LONG_STAGES * tile_slots_bytes(c), 16));
     for (int i = 0; i < SOFTMAX_LONG_STAGES - 1; i++) {
-        if (i < tiles)
+        IF(lt(imm_as(U32, i), c->p.tiles))
             stage(c, slots, imm(i));
         cp_async_commit();
     }
     return slots;
 }
 
-static void over_staged_tiles(const columns *c, val slots, int tiles, tile_visit *visit, void *user)
+static void over_staged_tiles(const columns *c, val slots, tile_visit *visit, void *user)
 {
-    LOOP(tile, imm(tiles)) {
+    LOOP(tile, c->p.tiles) {
         const column_place at = place_of_tile(c, tile);
         const val later = add(tile, imm(SOFTMAX_LONG_STAGES - 1));
-        IF(lt(later, imm(tiles)))
+        IF(lt(later, c->p.tiles))
             stage(c, slots, later);
         cp_async_commit();
         cp_async_wait(SOFTMAX_LONG_STAGES - 1);
@@ -75,7 +75,6 @@ static void over_staged_tiles(const columns *c, val slots, int tiles, tile_visit
 void softmax_column_long(const void *config, int kernel)
 {
     const softmax_column_config *cfg = config;
-    const int tiles = (cfg->tiles + cfg->kept) * cfg->split.cluster; // of a CTA, which has no cluster here
     const bool writes = kernel % SOFTMAX_LONG_SCALAR == SOFTMAX_LONG_WRITES, scalar = kernel >= SOFTMAX_LONG_SCALAR;
     columns c = { .form = &cfg->form,
                   .split = scalar ? column_split_scalar(&cfg->split) : cfg->split,
@@ -85,8 +84,8 @@ void softmax_column_long(const void *config, int kernel)
     launch_bounds(c.split.threads, scalar ? 0 : cfg->form.ctas_per_sm); // single elements take more registers
     launch_dependents();
     grid_wait();
-    strip_states states = take_chunk(&c, tiles, writes);
-    const val slots = staged ? stage_first(&c, tiles) : imm(0);
+    strip_states states = take_chunk(&c, writes);
+    const val slots = staged ? stage_first(&c) : imm(0);
     column_states found;
     if (writes)
         found = strip_states_merge(&states, &c.place);
@@ -94,9 +93,9 @@ void softmax_column_long(const void *config, int kernel)
         begin_states(&c, c.split.vec, found.of);
     tile_visit *const visit = writes ? write_visit(&c) : sum_visit(&c);
     if (staged)
-        over_staged_tiles(&c, slots, tiles, visit, &found);
+        over_staged_tiles(&c, slots, visit, &found);
     else
-        over_tiles(&c, tiles, visit, &found);
+        over_tiles(&c, visit, &found);
     if (!writes)
         strip_states_store(&states, &c.place, &found);
 }

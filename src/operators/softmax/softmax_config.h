@@ -87,7 +87,8 @@ static inline int64_t softmax_chunk_lines(const softmax_column_config *c)
     X(owner, i64, mask_repeat)                                                 \
     X(owner, pointer, counter) /* of rows or items taken, and of each strip */ \
     X(owner, pointer, states)  /* of chunks of columns */                      \
-    X(owner, u32, chunks)      /* of a strip */
+    X(owner, u32, chunks)      /* of a strip */                                \
+    X(owner, u32, tiles)       /* of a chunk that is read twice */
 
 KERNEL_PARAMS(softmax, SOFTMAX_PARAMS);
 

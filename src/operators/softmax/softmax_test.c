@@ -222,7 +222,7 @@ static const char *const cases[] = {
     "lanes=8 cluster=2 vec=4 steps=2 tiles=13 kept=2 loading=0'",
     "shape=2x403x135 axis=1 dtype=f16 impl=column_held config='dtype=f16 threads=128 lanes=8 cluster=4 vec=4 steps=4 "
     "tiles=2 ragged=1 loading=0'",
-    "shape=2x403x136 axis=1 misalign=1 impl=column_held config='threads=128 lanes=8 cluster=4 vec=4 steps=4 tiles=2 "
+    "shape=2x403x136 axis=1 misalign=1 impl=column_held config='threads=128 lanes=8 cluster=4 vec=4 steps=4 tiles=1 "
     "kept=1 loading=0'                             # by single elements in chunks",
     "shape=1000x248 axis=0 dtype=bf16 direction=backward impl=column_long config='dtype=bf16 direction=backward "
     "threads=64 lanes=32 vec=8 steps=2 tiles=9'    # read twice: more tiles than are on their way",
