@@ -185,7 +185,7 @@ static ckl_status launch_columns(const ckl_plan *plan, const void *args, ckl_str
     return plan_launch(plan, kernel, (plan_grid){ .x = d->outer * strips * split.cluster }, &params, stream);
 }
 
-/* Strips and chunks of columns whose CTAs meet in memory. The workspace: counters, then the states of all chunks. */
+/* Strips of columns in chunks. The workspace: counters of CTAs that meet, then the states of all chunks. */
 typedef struct chunks_view {
     int64_t strips, chunks, counters_bytes, bytes;
 } chunks_view;
@@ -195,7 +195,7 @@ static chunks_view view_of(const ckl_plan *plan)
     const ckl_softmax_desc *d = plan->desc;
     const softmax_column_config *c = plan->config;
     chunks_view v = { .strips = column_split_strips(&c->split, d->inner),
-                      .chunks = ceil_div(d->n, softmax_held_lines(c)) };
+                      .chunks = ceil_div(d->n, softmax_chunk_lines(c)) };
     const int64_t all = d->outer * v.strips, values = column_split_room(&c->split) * softmax_state_values(&c->form);
     v.counters_bytes = round_up(one_pass_counter_bytes(all, v.chunks), PLAN_WORKSPACE_ALIGNMENT);
     v.bytes = v.counters_bytes + all * v.chunks * values * (int64_t)sizeof(float);
@@ -213,20 +213,43 @@ static softmax_params params_for_chunks(const ckl_plan *plan, const ckl_softmax_
     return params;
 }
 
-static int64_t held_workspace(const ckl_plan *plan)
+static int64_t chunks_workspace(const ckl_plan *plan)
 {
+    return view_of(plan).bytes;
+}
+
+/* Kernel number `first` and the next one: states of all chunks, then outputs. */
+static ckl_status launch_twice(const ckl_plan *plan, const ckl_softmax_args *a, bool scalar, int first,
+                               ckl_stream stream)
+{
+    const ckl_softmax_desc *d = plan->desc;
     const softmax_column_config *c = plan->config;
-    return c->loading ? view_of(plan).bytes : 0;
+    const column_split split = scalar ? column_split_scalar(&c->split) : c->split;
+    const chunks_view v = view_of(plan);
+    softmax_params params = params_for_chunks(plan, a, &v);
+    params.strips = (uint32_t)column_split_strips(&split, d->inner);
+    params.tiles = (uint32_t)((c->tiles + c->kept) * c->split.cluster); // a CTA takes what a cluster holds
+    const plan_grid grid = { .x = d->outer * params.strips * v.chunks };
+    TRY(plan_launch(plan, first, grid, &params, stream));
+    return plan_launch(plan, first + 1, grid, &params, stream);
 }
 
 static ckl_status launch_held(const ckl_plan *plan, const void *args, ckl_stream stream)
 {
     const ckl_softmax_desc *d = plan->desc;
     const chunks_view v = view_of(plan);
-    if (kernel_for_columns(d, args, &((const softmax_column_config *)plan->config)->split) != 0)
-        return launch_columns(plan, args, stream);
+    const softmax_column_config *c = plan->config;
+    if (kernel_for_columns(d, args, &c->split) != 0)
+        return launch_twice(plan, args, true, 1, stream);
     const softmax_params params = params_for_chunks(plan, args, &v);
-    return plan_launch(plan, 0, (plan_grid){ .x = d->outer * v.strips * v.chunks }, &params, stream);
+    return plan_launch(plan, 0, (plan_grid){ .x = d->outer * v.strips * v.chunks * c->split.cluster }, &params, stream);
+}
+
+static ckl_status launch_long(const ckl_plan *plan, const void *args, ckl_stream stream)
+{
+    const softmax_column_config *c = plan->config;
+    const bool scalar = kernel_for_columns(plan->desc, args, &c->split) != 0;
+    return launch_twice(plan, args, scalar, scalar ? SOFTMAX_LONG_SCALAR : SOFTMAX_LONG_STATES, stream);
 }
 
 static const field desc_fields[] = { SOFTMAX_SIZES(FIELD_ROW, ckl_softmax_desc) //
@@ -242,11 +265,16 @@ static const field pipeline_fields[] = { SOFTMAX_FORM(FIELD_NESTED, (softmax_row
 static const field column_fields[] = { SOFTMAX_FORM(FIELD_NESTED, (softmax_column_config, form)) //
                                        COLUMN_SPLIT(FIELD_NESTED, (softmax_column_config, split)) };
 
+static const field column_long_fields[] = { SOFTMAX_FORM(FIELD_NESTED, (softmax_column_config, form))  //
+                                            COLUMN_SPLIT(FIELD_NESTED, (softmax_column_config, split)) //
+                                            SOFTMAX_COLUMN_CHUNK(FIELD_ROW, softmax_column_config) };
+
 static const field column_held_fields[] = { SOFTMAX_FORM(FIELD_NESTED, (softmax_column_config, form))  //
                                             COLUMN_SPLIT(FIELD_NESTED, (softmax_column_config, split)) //
+                                            SOFTMAX_COLUMN_CHUNK(FIELD_ROW, softmax_column_config)     //
                                             SOFTMAX_COLUMN_HELD(FIELD_ROW, softmax_column_config) };
 
-#define IMPLEMENTATION(symbol, about, family, fields, ...)                                                     \
+#define IMPLEMENTATION(symbol, about, family, fields, count, ...)                                              \
     static const implementation symbol##_implementation = { .name = #symbol,                                   \
                                                             .summary = about,                                  \
                                                             .config_bytes = sizeof(softmax_##family##_config), \
@@ -255,22 +283,22 @@ static const field column_held_fields[] = { SOFTMAX_FORM(FIELD_NESTED, (softmax_
                                                             .cost = softmax_cost_##symbol,                     \
                                                             .admit = softmax_admit_##symbol,                   \
                                                             .describe = softmax_##symbol,                      \
-                                                            .kernels = 2,                                      \
+                                                            .kernels = count,                                  \
                                                             .params = &softmax_param_list,                     \
                                                             .launch = __VA_ARGS__ }
 
-IMPLEMENTATION(row, "a row in the registers of some lanes, a warp or a CTA; read once", row, row_fields, launch_rows,
+IMPLEMENTATION(row, "a row in the registers of some lanes, a warp or a CTA; read once", row, row_fields, 2, launch_rows,
                .candidate = softmax_candidate_row, .is_trusted = softmax_is_trusted_row);
 IMPLEMENTATION(pipeline, "rows flow through shared memory ahead of the threads; CTAs or clusters take them one by one",
-               row, pipeline_fields, launch_rows, .target = IR_SM90A, .workspace_bytes = pipeline_workspace);
-IMPLEMENTATION(long, "a row of any length by a CTA or a cluster; read twice, tile by tile", row, row_fields,
+               row, pipeline_fields, 2, launch_rows, .target = IR_SM90A, .workspace_bytes = pipeline_workspace);
+IMPLEMENTATION(long, "a row of any length by a CTA or a cluster; read twice, tile by tile", row, row_fields, 2,
                launch_rows);
 IMPLEMENTATION(column_held, "strips in chunks, each in the shared memory of a CTA until the sums of all are known",
-               column, column_held_fields, launch_held, .workspace_bytes = held_workspace);
-IMPLEMENTATION(column, "a strip of columns in the registers of a CTA or a cluster; read once", column, column_fields,
+               column, column_held_fields, 3, launch_held, .workspace_bytes = chunks_workspace);
+IMPLEMENTATION(column, "a strip of columns in the registers of a CTA or a cluster; read once", column, column_fields, 2,
                launch_columns);
-IMPLEMENTATION(column_long, "a strip of any length by a CTA or a cluster; read twice, tile by tile", column,
-               column_fields, launch_columns);
+IMPLEMENTATION(column_long, "strips of any length in chunks; read twice, by a kernel for sums and one for outputs",
+               column, column_long_fields, SOFTMAX_LONG_KERNELS, launch_long, .workspace_bytes = chunks_workspace);
 
 static const implementation *const implementations[] = { &row_implementation,
                                                          &pipeline_implementation,

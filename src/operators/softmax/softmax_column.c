@@ -1,7 +1,6 @@
 /*
- * softmax_column.c - rows that lie across memory, side by side: columns. `column`: a strip of them is read once and
- * stays in the registers of a CTA or a cluster. `column_long`: strips of any length are read twice by one CTA or
- * cluster.
+ * softmax_column.c - rows that lie across memory, side by side: columns. A strip of them is read once and stays in the
+ * registers of a CTA or a cluster.
  */
 #include "operators/softmax/softmax_column.h"
 
@@ -21,8 +20,6 @@ static tensor load_scores(const columns *c, const column_place *place)
     column_load(&c->split, place, c->p.x, c->form->dtype, c->p.ldx, c->p.n, rX, -INFINITY);
     return scores_of(c, rX);
 }
-
-/* Columns in registers */
 
 /*
  * Adds column e to its pair. f32 scores are replaced by their exponentials, relative to the maximum that is returned.
@@ -78,29 +75,4 @@ void softmax_column(const void *config, int kernel)
         forward(&c);
     else
         backward(&c);
-}
-
-/* Columns that are read twice */
-
-static void over_tiles(const columns *c, tile_visit *visit, void *user)
-{
-    LOOP_FROM(start, imm(0), convert(U32, c->p.n), imm((int)column_split_lines(&c->split))) {
-        const column_place here = column_from(&c->place, start);
-        tensor rX[INPUTS_MAX]; // (VEC,STEPS)
-        load_inputs(c, &here, rX);
-        visit(c, &here, rX, user);
-    }
-}
-
-void softmax_column_long(const void *config, int kernel)
-{
-    columns c = begin(config, kernel);
-    column_states found;
-    grid_wait(); // no launch_dependents(): early CTAs of the next kernel would crowd some SMs
-    cluster_meet(c.split.cluster);
-    begin_states(&c, c.split.vec, found.of);
-    over_tiles(&c, sum_visit(&c), &found);
-    column_reduce(&c.split, &c.place, softmax_reduction(c.form), found.of);
-    find_factors(&c, &found);
-    over_tiles(&c, write_visit(&c), &found);
 }

@@ -159,3 +159,32 @@ static inline column_place place_in(const columns *c, val strip)
     const column_place place = column_in_strip(&c->split, c->p.n, c->p.inner, c->p.strips, strip);
     return column_shifted(&c->split, &place, c->p.n, c->p.inner, c->p.ldx);
 }
+
+/* In softmax_column_chunk.c */
+
+/*
+ * Tiles by way of shared memory: a thread copies its elements, of 4 bytes at least side by side, to slots of its own,
+ * and reads them from there. slots: u32, the address of a tile's, tile_slots_bytes() of the CTA.
+ */
+int64_t tile_slots_bytes(const columns *c);
+void stage_tile(const columns *c, const column_place *tile, val slots); // starts the copies
+void visit_staged(const columns *c, const column_place *tile, val slots, tile_visit *visit, void *user);
+
+/*
+ * The states of a strip's chunks in global memory, (COUNT,COLUMNS) each. A state is what softmax_state_values() says.
+ */
+typedef struct strip_states {
+    const columns *c;
+    val strip, chunk;     // u32, of this CTA
+    column_split merging; // of the same columns over threads that merge
+    int64_t scratch;      // shared memory of reductions
+    tensor sStrip;        // (COUNT,COLUMNS): states of the strip
+} strip_states;
+
+strip_states strip_states_begin(const columns *c);
+
+/* Stores what the threads have found in the chunk; place: of c in it. */
+void strip_states_store(strip_states *s, const column_place *place, column_states *found);
+
+/* The states of the whole strip, after those of all its chunks are stored. */
+column_states strip_states_merge(strip_states *s, const column_place *place);

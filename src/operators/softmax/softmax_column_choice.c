@@ -15,12 +15,10 @@ enum {
     CTAS_MAX = INT32_MAX,
     COLUMN_FORWARD = 32,  // elements of a thread: each takes an f32 register
     COLUMN_BACKWARD = 16, // of y and as many of dy
-    TILE_FORWARD = 8,     // of a tile, where addresses take registers too; up to twice as many
-    TILE_BACKWARD = 4,
     COLUMN_THREADS_FULL = 512,
-    LONG_LINES = 2048,  // that are work enough for a CTA of column_long
-    COPY_BYTES_MIN = 4, // of cp.async
-    TILES_MAX = 64,     // of a config
+    TILES_MAX = 64,     // of a chunk in shared memory
+    FLOW_MAX = 1 << 20, // of one that flows
+    THREADS_HELD = 256, // of a CTA that takes a chunk
     LINE_BYTES = 128,   // of memory
     HELD_CTAS = 3,      // of an SM
     SHORT_LINES = 24,   // of columns that are a thread's each
@@ -158,25 +156,6 @@ ckl_status softmax_choose_column(const void *desc, const ckl_device_info *device
     return CKL_OK;
 }
 
-/* Tiles of as many lines as registers hold, and as many CTAs as get LONG_LINES each. */
-ckl_status softmax_choose_column_long(const void *desc, const ckl_device_info *device, void *config)
-{
-    const ckl_softmax_desc *d = desc;
-    softmax_column_config *c = config;
-    column_split *split = &c->split;
-    const int elements = d->direction == CKL_DIRECTION_FORWARD ? TILE_FORWARD : TILE_BACKWARD;
-    int64_t lines = min_i64(d->n, LONG_LINES);
-    TRY(check_other_axis("softmax column_long", d));
-    while (!column_split_choose(lines, d->inner, softmax_vec_of(d), d->dtype, elements, 1, split))
-        lines /= 2;
-    const int64_t cluster_max = min_i64(residency_cluster_max(device), split->threads / 32);
-    while (2 * split->cluster <= cluster_max && d->n > (int64_t)LONG_LINES * split->cluster)
-        split->cluster *= 2;
-    split->exact = false;
-    c->form = softmax_form_of(d);
-    return CKL_OK;
-}
-
 /*
  * Lines that begin anywhere, by vectors between boundaries of memory: gradients of 56x768x399 f16 55.1 us by single
  * elements, 45.3 so, of 32x2249x513 f32 199 and 150. Not where registers of a CTA hold them: 98 and 118 (88x320x2093
@@ -218,6 +197,13 @@ static int64_t kept_bytes(const softmax_column_config *c)
            column_reduce_bytes(&c->split, SOFTMAX_PIPELINE_VALUES);
 }
 
+/* Of a CTA whose chunk flows through it. */
+static int64_t flow_bytes(const softmax_column_config *c)
+{
+    return SOFTMAX_LONG_STAGES * column_slots_bytes(&c->split, c->form.dtype) * softmax_pipeline_inputs(&c->form) +
+           column_reduce_bytes(&c->split, SOFTMAX_PIPELINE_VALUES);
+}
+
 /* Of work of which CTAs and shared memory are said. again: what reading the inputs once more costs of reading them. */
 static plan_cost cost_of(const ckl_softmax_desc *d, const ckl_device_info *device, const softmax_column_config *c,
                          memory_work work, double again)
@@ -251,28 +237,37 @@ plan_cost softmax_cost_column(const void *desc, const ckl_device_info *device, c
     return cost_of(desc, device, config, work, 0);
 }
 
-plan_cost softmax_cost_column_long(const void *desc, const ckl_device_info *device, const void *config)
+static int64_t chunks_of(const ckl_softmax_desc *d, const softmax_column_config *c)
 {
-    const memory_work work = { .of = { .us = -0.8, .bytes = 1.65, .lines = 2.6 }, .ctas = ctas_of(desc, config) };
-    return cost_of(desc, device, config, work, 0.6);
-}
-
-static int64_t held_chunks(const ckl_softmax_desc *d, const softmax_column_config *c)
-{
-    return ceil_div(d->n, softmax_held_lines(c));
+    return ceil_div(d->n, softmax_chunk_lines(c));
 }
 
 /* Chunks cost what columns of their own would. */
-plan_cost softmax_cost_column_held(const void *desc, const ckl_device_info *device, const void *config)
+static plan_cost cost_of_chunks(const ckl_softmax_desc *d, const ckl_device_info *device,
+                                const softmax_column_config *c, memory_work work, double again)
 {
-    const int64_t chunks = held_chunks(desc, config);
-    ckl_softmax_desc part = *(const ckl_softmax_desc *)desc;
+    const int64_t chunks = chunks_of(d, c);
+    ckl_softmax_desc part = *d;
     part.outer *= chunks;
     part.n = ceil_div(part.n, chunks);
-    const memory_work work = { .of = { .us = 1.2, .bytes = 1.2, .lines = 2.3 },
-                               .ctas = chunks * ctas_of(desc, config),
-                               .smem_bytes = kept_bytes(config) };
-    return cost_of(&part, device, config, work, 0);
+    work.ctas = chunks * ctas_of(d, c);
+    return cost_of(&part, device, c, work, again);
+}
+
+plan_cost softmax_cost_column_held(const void *desc, const ckl_device_info *device, const void *config)
+{
+    const memory_work work = { .of = { .us = 1.2, .bytes = 1.2, .lines = 2.3 }, .smem_bytes = kept_bytes(config) };
+    return cost_of_chunks(desc, device, config, work, 0);
+}
+
+/* What L2 may still hold of the inputs is not read again. */
+plan_cost softmax_cost_column_long(const void *desc, const ckl_device_info *device, const void *config)
+{
+    const softmax_column_config *c = config;
+    const double bytes = (double)tensor_bytes(desc) * softmax_pipeline_inputs(&c->form);
+    const double again = bytes > 0 ? fmax(0, 1 - (double)device->l2_bytes / 2 / bytes) : 0;
+    const memory_work work = { .of = { .us = 2, .bytes = 1.1 }, .smem_bytes = flow_bytes(c) };
+    return cost_of_chunks(desc, device, c, work, again);
 }
 
 /* held: a CTA or cluster holds its columns whole. */
@@ -304,6 +299,15 @@ ckl_status softmax_admit_column(const void *desc, const ckl_device_info *device,
     return admit_columns("softmax column", true, desc, device, config);
 }
 
+/* Lines of a thread in a tile of a chunk. */
+static int held_steps(const ckl_softmax_desc *d, const softmax_column_config *c)
+{
+    enum { TILE_BYTES = 64, STEPS_RAGGED = 4, STEPS_RAGGED_GRADIENTS = 2 };
+    if (c->split.ragged)
+        return d->direction == CKL_DIRECTION_FORWARD ? STEPS_RAGGED : STEPS_RAGGED_GRADIENTS;
+    return TILE_BYTES / (c->split.vec * dtype_bytes(d->dtype) * softmax_pipeline_inputs(&c->form));
+}
+
 /*
  * Chunks of the shared memory of so many CTAs an SM, by so many lanes a line. Those of gradients have 40 KB more in
  * registers, where few threads have many, as time goes with what an SM holds: 51.7 and 45.8 us (24725x512 f32), 185.0
@@ -312,24 +316,21 @@ ckl_status softmax_admit_column(const void *desc, const ckl_device_info *device,
  */
 static int64_t split_held(const ckl_softmax_desc *d, int ctas, int lanes, bool keeps, softmax_column_config *c)
 {
-    enum { SM_BYTES = 192 << 10, TILE_BYTES = 64, STEPS_RAGGED = 4, STEPS_RAGGED_GRADIENTS = 2 }; // of a thread
-    enum { THREADS = 256, THREADS_KEEPING = 128, KEPT = 5 };
+    enum { SM_BYTES = 192 << 10, THREADS_KEEPING = 128, KEPT = 5 };
     column_split *s = &c->split;
-    const int threads = keeps ? THREADS_KEEPING : THREADS;
+    const int threads = keeps ? THREADS_KEEPING : THREADS_HELD;
     *s = (column_split){ .threads = threads, .lanes = lanes, .cluster = 1 };
     s->ragged = is_ragged(d);
     s->vec = s->ragged ? ragged_vec(d) : softmax_vec_of(d);
-    const int bytes = s->vec * dtype_bytes(d->dtype) * softmax_pipeline_inputs(&c->form);
-    s->steps = !s->ragged                              ? TILE_BYTES / bytes
-               : d->direction == CKL_DIRECTION_FORWARD ? STEPS_RAGGED
-                                                       : STEPS_RAGGED_GRADIENTS;
-    const int64_t room = SM_BYTES / ctas / (s->steps * bytes) / s->threads;
+    s->steps = held_steps(d, c);
+    const int64_t tile_bytes = column_slots_bytes(s, d->dtype) * softmax_pipeline_inputs(&c->form);
+    const int64_t room = SM_BYTES / ctas / tile_bytes;
     while (!s->ragged && s->threads > WARP && room * column_split_lines(s) / 2 >= d->n)
         s->threads /= 2;
     c->form.ctas_per_sm = ctas * threads / s->threads;
     c->tiles = (int)room;
     c->kept = keeps ? KEPT : 0;
-    const int64_t chunks = held_chunks(d, c), tiles = ceil_div(d->n, chunks * column_split_lines(s));
+    const int64_t chunks = chunks_of(d, c), tiles = ceil_div(d->n, chunks * column_split_lines(s));
     c->tiles = (int)min_i64(tiles, room);
     c->kept = (int)tiles - c->tiles;
     return chunks;
@@ -396,7 +397,7 @@ static bool wants_wide_lines(const ckl_softmax_desc *d, const softmax_column_con
     const int64_t bytes = dtype_bytes(d->dtype), values = softmax_state_values(&c->form);
     const bool odd = d->ldx * bytes % SECTOR || d->ldy * bytes % SECTOR;
     return odd && d->direction == CKL_DIRECTION_BACKWARD && !is_ragged(d) &&
-           held_chunks(d, c) * column_split_room(&c->split) * values * (int64_t)sizeof(float) <= STATES_MAX;
+           chunks_of(d, c) * column_split_room(&c->split) * values * (int64_t)sizeof(float) <= STATES_MAX;
 }
 
 /*
@@ -427,6 +428,66 @@ ckl_status softmax_choose_column_held(const void *desc, const ckl_device_info *d
     return CKL_OK;
 }
 
+/* The most chunks whose states, which a CTA reads of its whole strip, are an eighth of its own chunk. */
+static int64_t long_chunks_max(const ckl_softmax_desc *d, const softmax_column_config *c)
+{
+    enum { SHARE = 8 };
+    const int bytes = dtype_bytes(d->dtype) * softmax_pipeline_inputs(&c->form);
+    const int states = SHARE * softmax_state_values(&c->form) * (int)sizeof(float);
+    return max_i64(1, (int64_t)pow((double)d->n * bytes / states, 0.5));
+}
+
+/*
+ * As wide as a warp, but a line, unless so few strips had too few chunks for two turns of all CTAs; half a line where
+ * there is less than one. No wider than d.
+ */
+static int long_lanes(const ckl_softmax_desc *d, int64_t turn, const softmax_column_config *c)
+{
+    const int64_t vec = c->split.vec, bytes = vec * dtype_bytes(d->dtype), most = d->outer * long_chunks_max(d, c);
+    int64_t lanes = WARP;
+    while (lanes * bytes > LINE_BYTES && ceil_div(d->inner, lanes * vec) * most < 2 * turn)
+        lanes /= 2;
+    if (lanes > 1 && ceil_div(d->inner, lanes * vec) * most < turn)
+        lanes /= 2;
+    while (lanes > 1 && lanes * vec / 2 >= d->inner)
+        lanes /= 2;
+    return (int)lanes;
+}
+
+ckl_status softmax_choose_column_long(const void *desc, const ckl_device_info *device, void *config)
+{
+    const ckl_softmax_desc *d = desc;
+    softmax_column_config *c = config;
+    column_split *s = &c->split;
+    const int64_t turn = HELD_CTAS * (int64_t)device->sm_count;
+    TRY(check_other_axis("softmax column_long", d));
+    c->form = softmax_form_of(d);
+    *s = (column_split){ .threads = THREADS_HELD, .cluster = 1, .ragged = is_ragged(d) };
+    s->vec = s->ragged ? ragged_vec(d) : softmax_vec_of(d);
+    s->lanes = s->ragged ? ragged_lanes(d) : long_lanes(d, turn, c);
+    s->steps = held_steps(d, c);
+    while (!s->ragged && s->threads > WARP && column_split_lines(s) / 2 >= d->n)
+        s->threads /= 2;
+    c->form.ctas_per_sm = HELD_CTAS * THREADS_HELD / s->threads;
+    const int64_t chunks = min_i64(long_chunks_max(d, c), ceil_div(2 * turn, max_i64(1, ctas_of(d, c))));
+    c->tiles = (int)max_i64(1, ceil_div(d->n, chunks * column_split_lines(s)));
+    return CKL_OK;
+}
+
+/* Of chunks: their number, and their shared memory. */
+static ckl_status admit_chunks(const char *what, const ckl_softmax_desc *d, const ckl_device_info *device,
+                               const softmax_column_config *c, int64_t smem_bytes)
+{
+    const int64_t chunks = chunks_of(d, c);
+    const column_split scalar = column_split_scalar(&c->split);
+    if (chunks > ONE_PASS_CHUNKS_MAX || d->outer > CTAS_MAX / chunks / column_split_strips(&scalar, d->inner))
+        FAIL(CKL_UNSUPPORTED, "%s: %" PRId64 " chunks of a strip are more than %d, or more than %d CTAs", what, chunks,
+             ONE_PASS_CHUNKS_MAX, CTAS_MAX);
+    if (smem_bytes > device->smem_per_cta_bytes)
+        FAIL(CKL_INVALID, "%s: tiles=%d take %" PRId64 " bytes of shared memory", what, c->tiles, smem_bytes);
+    return CKL_OK;
+}
+
 ckl_status softmax_admit_column_held(const void *desc, const ckl_device_info *device, const void *config)
 {
     static const char what[] = "softmax column_held";
@@ -436,23 +497,25 @@ ckl_status softmax_admit_column_held(const void *desc, const ckl_device_info *de
         FAIL(CKL_INVALID, "%s: tiles=%d is not in 1..%d", what, c->tiles, TILES_MAX);
     if (c->kept < 0 || c->kept > SOFTMAX_KEPT_MAX)
         FAIL(CKL_INVALID, "%s: kept=%d is not in 0..%d", what, c->kept, SOFTMAX_KEPT_MAX);
+    if (c->split.cluster != 1 && c->loading)
+        FAIL(CKL_INVALID, "%s: cluster=%d, the CTAs of chunks meet in memory", what, c->split.cluster);
     TRY(admit_columns(what, false, d, device, c));
-    if (!c->loading && d->n > softmax_held_lines(c))
+    if (!c->loading && d->n > softmax_chunk_lines(c))
         FAIL(CKL_INVALID, "%s: loading=0 wants chunks of all n=%" PRId64 " lines", what, d->n);
-    if (c->split.cluster != 1)
-        FAIL(CKL_INVALID, "%s: cluster=%d, the CTAs of a strip meet in memory", what, c->split.cluster);
-    if (c->split.vec * dtype_bytes(d->dtype) < COPY_BYTES_MIN)
-        FAIL(CKL_UNSUPPORTED, "%s: vec=%d is less than %d bytes", what, c->split.vec, COPY_BYTES_MIN);
-    const int64_t chunks = held_chunks(d, c);
-    if (chunks > ONE_PASS_CHUNKS_MAX || d->outer > CTAS_MAX / chunks / column_split_strips(&c->split, d->inner))
-        FAIL(CKL_UNSUPPORTED, "%s: %" PRId64 " chunks of a strip are more than %d, or more than %d CTAs", what, chunks,
-             ONE_PASS_CHUNKS_MAX, CTAS_MAX);
-    if (kept_bytes(c) > device->smem_per_cta_bytes)
-        FAIL(CKL_INVALID, "%s: tiles=%d take %" PRId64 " bytes of shared memory", what, c->tiles, kept_bytes(c));
-    return CKL_OK;
+    if (c->split.vec * dtype_bytes(d->dtype) < SOFTMAX_COPY_BYTES_MIN)
+        FAIL(CKL_UNSUPPORTED, "%s: vec=%d is less than %d bytes", what, c->split.vec, SOFTMAX_COPY_BYTES_MIN);
+    return admit_chunks(what, d, device, c, kept_bytes(c));
 }
 
 ckl_status softmax_admit_column_long(const void *desc, const ckl_device_info *device, const void *config)
 {
-    return admit_columns("softmax column_long", false, desc, device, config);
+    static const char what[] = "softmax column_long";
+    const ckl_softmax_desc *d = desc;
+    const softmax_column_config *c = config;
+    if (c->tiles < 1 || c->tiles > FLOW_MAX)
+        FAIL(CKL_INVALID, "%s: tiles=%d is not in 1..%d", what, c->tiles, FLOW_MAX);
+    if (c->split.cluster != 1)
+        FAIL(CKL_INVALID, "%s: cluster=%d, a chunk is a CTA's", what, c->split.cluster);
+    TRY(admit_columns(what, false, d, device, c));
+    return admit_chunks(what, d, device, c, flow_bytes(c));
 }

@@ -46,22 +46,26 @@ typedef struct softmax_row_config {
     row_flow flow;
 } softmax_row_config;
 
-/* Fields of column_held alone: 0 in the configs of others. */
-#define SOFTMAX_COLUMN_HELD(X, owner)                                                                  \
-    X(owner, int, tiles, "1", "1 2 3 4 6 8", "tiles of a chunk in shared memory, one after the other") \
-    X(owner, int, kept, "0", "0 2 4", "further ones in registers")                                     \
+/* Fields of kernels that take strips in chunks: 0 in the configs of others. */
+#define SOFTMAX_COLUMN_CHUNK(X, owner) \
+    X(owner, int, tiles, "1", "1 2 3 4 6 8", "tiles of a chunk, one after the other in shared memory")
+
+/* And of column_held alone. */
+#define SOFTMAX_COLUMN_HELD(X, owner)                              \
+    X(owner, int, kept, "0", "0 2 4", "further ones in registers") \
     X(owner, int, loading, "132", "0 132 264", "CTAs that load at once; 0: a chunk is a strip, whose CTA meets nobody")
-enum { SOFTMAX_KEPT_MAX = 8 };
+enum { SOFTMAX_KEPT_MAX = 8, SOFTMAX_COPY_BYTES_MIN = 4 }; // of cp.async
 
 /* Kernels whose rows lie across memory. */
 typedef struct softmax_column_config {
     softmax_form form;
     column_split split;
+    SOFTMAX_COLUMN_CHUNK(FIELD_MEMBER, )
     SOFTMAX_COLUMN_HELD(FIELD_MEMBER, )
 } softmax_column_config;
 
-/* Lines of a chunk of column_held. */
-static inline int64_t softmax_held_lines(const softmax_column_config *c)
+/* Lines of a chunk. */
+static inline int64_t softmax_chunk_lines(const softmax_column_config *c)
 {
     return (c->tiles + c->kept) * column_split_lines(&c->split);
 }
@@ -83,7 +87,8 @@ static inline int64_t softmax_held_lines(const softmax_column_config *c)
     X(owner, i64, mask_repeat)                                                 \
     X(owner, pointer, counter) /* of rows or items taken, and of each strip */ \
     X(owner, pointer, states)  /* of chunks of columns */                      \
-    X(owner, u32, chunks)      /* of a strip */
+    X(owner, u32, chunks)      /* of a strip */                                \
+    X(owner, u32, tiles)       /* of a chunk that is read twice */
 
 KERNEL_PARAMS(softmax, SOFTMAX_PARAMS);
 
@@ -103,6 +108,13 @@ SOFTMAX_IMPLEMENTATION(long);
 SOFTMAX_IMPLEMENTATION(column);
 SOFTMAX_IMPLEMENTATION(column_held);
 SOFTMAX_IMPLEMENTATION(column_long);
+
+/*
+ * The kernels of column_long: states of chunks, then outputs, by vectors and by single elements. column_held has one of
+ * its own, and the latter two.
+ */
+enum { SOFTMAX_LONG_STATES, SOFTMAX_LONG_WRITES, SOFTMAX_LONG_SCALAR, SOFTMAX_LONG_KERNELS = 4 };
+enum { SOFTMAX_LONG_STAGES = 4 }; // tiles of it on their way, a power of two
 
 /* Other splits of rows: as its candidate and is_trusted. */
 bool softmax_candidate_row(const void *desc, const ckl_device_info *device, int i, void *config);

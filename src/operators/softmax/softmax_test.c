@@ -214,6 +214,24 @@ static const char *const cases[] = {
     "steps=4 tiles=3 loading=0'                    # of a warp",
     "shape=3x300x1200 axis=1 dtype=f16 impl=column_held config='dtype=f16 threads=256 lanes=64 vec=2 steps=8 tiles=3' "
     "# lanes of two warps",
+    "shape=300x600 axis=0 dtype=bf16 impl=column_held config='dtype=bf16 threads=256 lanes=64 vec=8 steps=2 tiles=2' "
+    "# and of vectors of theirs",
+    "shape=5x400x136 axis=1 dtype=bf16 fill=hard impl=column_held config='dtype=bf16 threads=128 lanes=4 cluster=2 "
+    "vec=8 steps=4 tiles=2 loading=0'               # strips in a cluster",
+    "shape=3x403x136 axis=1 direction=backward log=1 impl=column_held config='direction=backward log=1 threads=64 "
+    "lanes=8 cluster=2 vec=4 steps=2 tiles=13 kept=2 loading=0'",
+    "shape=2x403x135 axis=1 dtype=f16 impl=column_held config='dtype=f16 threads=128 lanes=8 cluster=4 vec=4 steps=4 "
+    "tiles=2 ragged=1 loading=0'",
+    "shape=2x403x136 axis=1 misalign=1 impl=column_held config='threads=128 lanes=8 cluster=4 vec=4 steps=4 tiles=1 "
+    "kept=1 loading=0'                             # by single elements in chunks",
+    "shape=1000x248 axis=0 dtype=bf16 direction=backward impl=column_long config='dtype=bf16 direction=backward "
+    "threads=64 lanes=32 vec=8 steps=2 tiles=9'    # read twice: more tiles than are on their way",
+    "shape=3x900x77 axis=1 dtype=f16 fill=hard impl=column_long config='dtype=f16 threads=128 lanes=16 vec=4 steps=4 "
+    "tiles=3 ragged=1'                             # fewer; lines that begin anywhere",
+    "shape=2x300x37 axis=1 dtype=f16 log=1 impl=column_long config='dtype=f16 log=1 threads=64 lanes=16 vec=1 steps=4 "
+    "tiles=3'                                      # too small for cp.async",
+    "shape=300x40 axis=0 misalign=1 scale=0.5 impl=column_long config='scaled=1 threads=64 lanes=8 vec=4 steps=2 "
+    "tiles=2'",
     "shape=3x48x1200 axis=1 dtype=f16 log=1 impl=column config='dtype=f16 log=1 threads=256 lanes=64 vec=2 steps=12'",
     "shape=7x24x132 axis=1 dtype=f16 fill=hard      # short columns, each in a thread",
     "shape=7x5x300 axis=1 direction=backward misalign=1",
@@ -304,6 +322,12 @@ static const test_reject rejects[] = {
       "softmax column_held: tiles=4 take" },
     { "shape=64x8 axis=0 impl=column_held config='threads=32 lanes=2 vec=4 steps=3 loading=0'", CKL_INVALID,
       "softmax column_held: loading=0 wants chunks of all n=64 lines" },
+    { "shape=64x8 axis=0 impl=column_held config='threads=64 lanes=2 cluster=2 vec=4'", CKL_INVALID,
+      "softmax column_held: cluster=2, the CTAs of chunks meet in memory" },
+    { "shape=64x8 axis=0 impl=column_long config='threads=64 lanes=2 cluster=2 vec=4'", CKL_INVALID,
+      "softmax column_long: cluster=2, a chunk is a CTA's" },
+    { "shape=64x8 axis=0 impl=column_long config='tiles=0'", CKL_INVALID,
+      "softmax column_long: tiles=0 is not in 1.." },
     { "shape=64x8 axis=0 impl=column_held config='kept=9'", CKL_INVALID, "softmax column_held: kept=9 is not in 0..8" },
     { "shape=4x4096 impl=pipeline config='cluster=8'", CKL_INVALID, "cluster=8, but rows have only 1 chunks" },
     { "shape=4x64 impl=row config='row_threads=4 vec=4 steps=8 ragged=1'", CKL_INVALID, "softmax row: ragged=1 wants" },

@@ -1,0 +1,152 @@
+/* softmax_column_chunk.c - tiles of a chunk through shared memory, and the states of a strip's chunks. */
+#include "operators/softmax/softmax_column.h"
+
+/* Tiles */
+
+int64_t tile_slots_bytes(const columns *c)
+{
+    return column_slots_bytes(&c->split, c->form->dtype) * softmax_pipeline_inputs(c->form);
+}
+
+static val slots_of_input(const columns *c, val slots, int input)
+{
+    return add(slots, imm_as(U32, input * column_slots_bytes(&c->split, c->form->dtype)));
+}
+
+void stage_tile(const columns *c, const column_place *tile, val slots)
+{
+    const bool is_forward = softmax_is_forward(c->form);
+    column_stage(&c->split, tile, is_forward ? c->p.x : c->p.y, c->form->dtype, is_forward ? c->p.ldx : c->p.ldy,
+                 c->p.n, slots_of_input(c, slots, 0));
+    if (!is_forward)
+        column_stage(&c->split, tile, c->p.dy, c->form->dtype, c->p.ldy, c->p.n, slots_of_input(c, slots, 1));
+}
+
+void visit_staged(const columns *c, const column_place *tile, val slots, tile_visit *visit, void *user)
+{
+    tensor rX[INPUTS_MAX]; // (VEC,STEPS)
+    for (int i = 0; i < softmax_pipeline_inputs(c->form); i++) {
+        rX[i] = registers(c, c->form->dtype);
+        column_load_staged(&c->split, tile, c->form->dtype, slots_of_input(c, slots, i), rX[i],
+                           softmax_is_forward(c->form) ? -INFINITY : 0);
+    }
+    visit(c, tile, rX, user);
+}
+
+/* States */
+
+/* Neighbouring lanes load neighbouring 16 bytes of states, so that each access fills its sectors. */
+static column_split split_for_merging(const columns *c)
+{
+    enum { LANES_MAX = 32, FLOATS = 4 };
+    const int count = (int)column_split_room(&c->split);
+    const int64_t wanted = max_i64(FLOATS / softmax_state_values(c->form), count / LANES_MAX);
+    const int vec = (int)min_i64(min_i64(count, wanted), VEC_MAX);
+    return (column_split){ .threads = c->split.threads, .lanes = count / vec, .cluster = 1, .vec = vec, .steps = 1 };
+}
+
+strip_states strip_states_begin(const columns *c)
+{
+    const column_split merging = split_for_merging(c);
+    const int count = softmax_state_values(c->form);
+    const int64_t bytes =
+        max_i64(column_reduce_each_bytes(&c->split, count), column_reduce_each_bytes(&merging, count));
+    return (strip_states){ .c = c,
+                           .merging = merging,
+                           .scratch = smem_alloc("column_warps", bytes, 16),
+                           .sStrip =
+                               smem_tensor("strip", F32, compact(shape(count, column_split_room(&c->split))), 16) };
+}
+
+static val states_at(const strip_states *s, val chunk, val column)
+{
+    const columns *c = s->c;
+    const int count = softmax_state_values(c->form);
+    const val number = add(mul(s->strip, c->p.chunks), chunk);
+    const val index = add(mul(convert(U64, number), imm_as(U64, column_split_room(&c->split))), convert(U64, column));
+    return add(c->p.states, mul(index, imm_as(U64, count * 4)));
+}
+
+/* The first column of this thread in its strip. */
+static val first_column(const column_split *split)
+{
+    const val lane = thread_at(convert(U32, thread()), 0, split->lanes, split->threads / split->lanes);
+    return mul(lane, imm_as(U32, split->vec));
+}
+
+/* Those of the columns that merging gives this thread: (COUNT*VEC). */
+static void load_states(const strip_states *s, val chunk, tensor rS)
+{
+    const int values = softmax_state_values(s->c->form) * s->merging.vec;
+    copy(gmem_tensor(states_at(s, chunk, first_column(&s->merging)), F32, compact(leaf(values))), rS,
+         (int)min_i64(16, values * 4));
+}
+
+static void store_states(void *user, val column, const val *values)
+{
+    const strip_states *s = user;
+    const int count = softmax_state_values(s->c->form);
+    tensor gS = gmem_tensor(states_at(s, s->chunk, column), F32, compact(leaf(count))); // (COUNT)
+    for (int v = 0; v < count; v++)
+        set(gS, v, values[v]);
+}
+
+/*
+ * Every group of lanes merges the states of some chunks, several loaded before the first is used; then the groups are
+ * merged: store() of each column.
+ */
+static void merge_chunks(const strip_states *s, void (*store)(void *user, val column, const val *values), void *user)
+{
+    enum { AT_ONCE_MAX = 8, FLOATS_AT_ONCE = 32 };
+    const column_split *split = &s->merging;
+    const int count = softmax_state_values(s->c->form), floats = count * split->vec;
+    const int at_once = (int)max_i64(1, min_i64(AT_ONCE_MAX, FLOATS_AT_ONCE / floats));
+    const int groups = split->threads / split->lanes;
+    const reduction *r = softmax_reduction(s->c->form);
+    val states[VEC_MAX * ONLINE_VALUES], none[VEC_MAX * ONLINE_VALUES];
+    begin_states(s->c, split->vec, states);
+    begin_states(s->c, split->vec, none);
+    LOOP_FROM(first, thread_at(convert(U32, thread()), 1, split->lanes, groups), s->c->p.chunks,
+              imm_as(U32, groups * at_once)) {
+        tensor rS[AT_ONCE_MAX]; // (COUNT*VEC) each
+        for (int i = 0; i < at_once; i++) {
+            const val chunk = add(first, imm_as(U32, i * groups));
+            rS[i] = fragment(F32, compact(leaf(floats)));
+            for (int v = 0; v < floats; v++)
+                set(rS[i], v, none[v]);
+            IF(lt(chunk, s->c->p.chunks))
+                load_states(s, chunk, rS[i]);
+        }
+        for (int i = 0; i < at_once; i++)
+            for (int e = 0; e < split->vec; e++) {
+                const val other[] = { at(rS[i], e * count), at(rS[i], e * count + count - 1) };
+                r->combine(states + e * count, other, r->user);
+            }
+    }
+    column_reduce_each(split, NULL, r, s->scratch, states, store, user);
+}
+
+void strip_states_store(strip_states *s, const column_place *place, column_states *found)
+{
+    column_reduce_each(&s->c->split, place, softmax_reduction(s->c->form), s->scratch, found->of, store_states, s);
+}
+
+static void keep_total(void *user, val column, const val *values)
+{
+    const strip_states *s = user;
+    for (int v = 0; v < softmax_state_values(s->c->form); v++)
+        set(s->sStrip, coord(v, column), values[v]);
+}
+
+column_states strip_states_merge(strip_states *s, const column_place *place)
+{
+    const columns *c = s->c;
+    const int count = softmax_state_values(c->form);
+    column_states found;
+    merge_chunks(s, keep_total, s);
+    cta_sync();
+    for (int i = 0; i < count * c->split.vec; i++)
+        found.of[i] = at(s->sStrip, imm(i % count), column_number(&c->split, place, i / count));
+    find_factors(c, &found);
+    return found;
+}
