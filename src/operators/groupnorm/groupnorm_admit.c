@@ -92,10 +92,6 @@ ckl_status groupnorm_admit(const char *what, const ckl_groupnorm_desc *d, const 
 {
     if (c->cluster > 1 && !device->has_tma)
         FAIL(CKL_UNSUPPORTED, "%s: cluster=%d on a device without clusters", what, c->cluster);
-    if (!is_power_of_two(c->gradient_ctas) || c->gradient_ctas > 16 ||
-        (c->gradient_ctas > 1 && (!device->has_tma || d->direction == CKL_DIRECTION_FORWARD)))
-        FAIL(CKL_INVALID, "%s: gradient_ctas=%d is no power of two up to 16 of gradients, where there are clusters",
-             what, c->gradient_ctas);
     if (c->dtype != d->dtype || c->layout != (choice)d->layout || c->affine != d->affine ||
         c->channels != max_i64(1, d->c / d->groups))
         FAIL(CKL_INVALID, "%s: dtype, layout, affine and channels must be those of the problem", what);

@@ -238,20 +238,16 @@ static void begin_column(void *kernel, val column)
 
 /* dgamma and dbeta */
 
-/* Adds up the lines of sums of the slices. */
+/* Adds up the lines of sums of the slices: narrow columns, so that there are CTAs for most SMs. */
 void groupnorm_gradients(const groupnorm_config *cfg)
 {
-    enum { THREADS = 1024 };
-    const column_split split = { .threads = THREADS,
-                                 .lanes = GROUPNORM_GRADIENT_COLUMNS,
-                                 .cluster = cfg->gradient_ctas,
-                                 .vec = 1,
-                                 .steps = GROUPNORM_GRADIENT_LINES * GROUPNORM_GRADIENT_COLUMNS / THREADS };
+    const column_split split = {
+        .threads = 512, .lanes = GROUPNORM_GRADIENT_COLUMNS, .cluster = 1, .vec = 1, .steps = 16
+    };
     const reduction sum = reduce_sums(1);
     groupnorm_values a = params_of(groupnorm);
     val columns = mul(a.channels, imm(GROUPNORM_KINDS)), lines = convert(U32, a.lines);
-    column_place p = column_here(&split, lines, columns, div(grid_x(), imm(split.cluster)));
-    cluster_meet(split.cluster);
+    column_place p = column_here(&split, lines, columns, grid_x());
     groupnorm_wait();
     tensor rSums = fragment(F32, compact(shape(1, split.steps))); // (VEC,STEPS)
     val total = variable(F32, immf(0));
