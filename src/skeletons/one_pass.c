@@ -23,13 +23,15 @@ static val word_of(const one_pass *t, val chunk)
     return counter_at(t->counters, add(t->strips, add(mul(t->strip, t->chunks), chunk)));
 }
 
-one_pass one_pass_of_cta(val counters, val strips, val chunks)
+one_pass one_pass_at(val counters, val strips, val chunks, val number)
 {
     return (one_pass){ .counters = counters,
                        .strips = strips,
                        .chunks = chunks,
-                       .strip = div(cta_x(), chunks),
-                       .chunk = rem(cta_x(), chunks),
+                       .strip = div(number, chunks),
+                       .chunk = rem(number, chunks),
+                       .first = eq(number, cta_x()),
+                       .loads = imm_as(U32, 0),
                        .patience = 1 };
 }
 
@@ -53,15 +55,19 @@ void one_pass_load_in_turn(const one_pass *t, val ahead)
     cta_sync();
 }
 
-/* The last one clears the counter: nobody waits any more. */
-void one_pass_loaded(const one_pass *t)
+void one_pass_loaded(one_pass *t)
 {
-    const val before = variable(U32, imm_as(U32, 0)), all = mul(t->strips, t->chunks);
-    IF(is_first_thread()) {
+    const val before = variable(U32, imm_as(U32, 0));
+    IF(logical_and(is_first_thread(), t->first))
         assign(before, atomic_add(loads_of(t), imm_as(U32, 1)));
-        IF(eq(before, sub(all, imm_as(U32, 1))))
-            clear_counter(loads_of(t));
-    }
+    t->loads = before;
+}
+
+/* The last one clears the counter: nobody waits any more. Not when it counts: the answer takes its time. */
+static void clear_loads(const one_pass *t)
+{
+    IF(logical_and(is_first_thread(), eq(t->loads, sub(grid_x(), imm_as(U32, 1)))))
+        clear_counter(loads_of(t));
 }
 
 /* In a value of the counter. */
@@ -144,6 +150,7 @@ static void take_others(const one_pass *t, val count, void (*write_other)(void *
 
 void one_pass_meet(const one_pass *t, void (*write)(void *user), void (*write_other)(void *user, val chunk), void *user)
 {
+    clear_loads(t);
     const val before = arrive(t), last = eq(came_and_went(before), sub(t->chunks, imm_as(U32, 1)));
     const val writes = variable(IR_PRED, yes());
     IF(logical_not(last))

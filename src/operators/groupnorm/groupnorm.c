@@ -158,12 +158,13 @@ static ckl_status launch(const ckl_plan *plan, groupnorm_slicing slicing, const 
         p.lag = two_pass_lag(strips, abreast, p.slices, plan->kernels[kernel].clusters_resident);
         ctas = two_pass_ctas(strips, p.slices);
     }
+    if (((const groupnorm_config *)plan->config)->stays)
+        ctas = min_i64(ctas, plan->kernels[kernel].clusters_resident);
     if (elements_of(d) > 0)
         TRY(plan_launch(plan, kernel, (plan_grid){ .x = ctas }, &p, stream));
     if (d->direction == CKL_DIRECTION_FORWARD || !d->affine || d->c == 0)
         return CKL_OK;
-    strips = ceil_div(GROUPNORM_KINDS * d->c, GROUPNORM_GRADIENT_COLUMNS);
-    const plan_grid grid = { .x = strips * ((const groupnorm_config *)plan->config)->gradient_ctas };
+    const plan_grid grid = { .x = ceil_div(GROUPNORM_KINDS * d->c, GROUPNORM_GRADIENT_COLUMNS) };
     return plan_launch(plan, GROUPNORM_GRADIENTS, grid, &p, stream);
 }
 

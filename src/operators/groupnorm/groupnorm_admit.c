@@ -32,6 +32,8 @@ static ckl_status admit_threads(const char *what, const ckl_device_info *device,
         FAIL(CKL_INVALID, "%s: steps=%d is less than 1", what, c->steps);
     if (c->loading < 0 || (c->loading && slicing != GROUPNORM_HELD))
         FAIL(CKL_INVALID, "%s: loading=%d is for slices that are held", what, c->loading);
+    if (c->stays && slicing != GROUPNORM_HELD)
+        FAIL(CKL_INVALID, "%s: stays=1 is for slices that are held", what);
     if (c->early && (slicing == GROUPNORM_CLUSTER || c->parts > 1 || c->ragged))
         FAIL(CKL_INVALID, "%s: early=%d is for slices of whole vectors of all channels that meet in memory", what,
              c->early);
@@ -90,10 +92,6 @@ ckl_status groupnorm_admit(const char *what, const ckl_groupnorm_desc *d, const 
 {
     if (c->cluster > 1 && !device->has_tma)
         FAIL(CKL_UNSUPPORTED, "%s: cluster=%d on a device without clusters", what, c->cluster);
-    if (!is_power_of_two(c->gradient_ctas) || c->gradient_ctas > 16 ||
-        (c->gradient_ctas > 1 && (!device->has_tma || d->direction == CKL_DIRECTION_FORWARD)))
-        FAIL(CKL_INVALID, "%s: gradient_ctas=%d is no power of two up to 16 of gradients, where there are clusters",
-             what, c->gradient_ctas);
     if (c->dtype != d->dtype || c->layout != (choice)d->layout || c->affine != d->affine ||
         c->channels != max_i64(1, d->c / d->groups))
         FAIL(CKL_INVALID, "%s: dtype, layout, affine and channels must be those of the problem", what);

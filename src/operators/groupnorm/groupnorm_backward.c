@@ -119,19 +119,6 @@ static void add_column(void *kernel, const groupnorm_column *c)
         store_channels(k, c);
 }
 
-/* The sums of a channel's rows begin, begin + step, ... below `rows`; begin is less than step. */
-static void add_rows(const backward *k, val channel, val begin, int step, int rows, val total[KINDS])
-{
-    for (int kind = 0; kind < KINDS; kind++)
-        total[kind] = variable(F32, immf(0));
-    for (int first = 0; first < rows; first += step) {
-        val row = add(begin, imm(first)), inside = first + step <= rows ? yes() : lt(row, imm(rows));
-        row = select(inside, row, begin); // its own, that nobody else writes
-        for (int kind = 0; kind < KINDS; kind++)
-            assign(total[kind], add(total[kind], select(inside, at(k->sSums, channel, row, kind), immf(0))));
-    }
-}
-
 /* Is each channel of a slice stored by a thread of its own? Then gamma is here before its sums are. */
 static bool has_channel(const backward *k)
 {
@@ -152,8 +139,9 @@ static val weight_of(const backward *k, val channel)
 }
 
 /* Stores a channel's sums of this slice for dgamma and dbeta, and weighted by gamma for the group. */
-static void store_totals(const backward *k, val channel, const val total[KINDS])
+static void store_totals(void *kernel, val channel, const val *total)
 {
+    const backward *k = kernel;
     const groupnorm_slice *s = &k->g.s;
     if (mixes(k))
         assign(total[KIND_A], mul(total[KIND_A], rstd_of(k, channel)));
@@ -168,32 +156,6 @@ static void store_totals(const backward *k, val channel, const val total[KINDS])
     }
     for (int kind = 0; kind < KINDS; kind++)
         set(k->sSums, coord(channel, 0, kind), mul(total[kind], weight));
-}
-
-/* In two steps of about equal length: several threads add up rows of a channel, then one thread adds up their sums. */
-static void add_channels(const backward *k, int rows)
-{
-    const int channels = groupnorm_slice_channels(k->g.s.cfg), threads = k->g.s.cfg->threads;
-    int abreast = 1; // threads of a channel
-    val total[KINDS];
-    while (abreast * abreast < rows && (abreast + 1) * channels <= threads)
-        abreast++;
-    cta_sync();
-    if (abreast > 1) {
-        IF(lt(thread(), imm(channels * abreast))) {
-            val tid = convert(I32, thread()), channel = rem(tid, imm(channels)), row = div(tid, imm(channels));
-            add_rows(k, channel, row, abreast, rows, total);
-            for (int kind = 0; kind < KINDS; kind++)
-                set(k->sSums, coord(channel, row, kind), total[kind]);
-        }
-        cta_sync();
-        rows = abreast;
-    }
-    LOOP_FROM(channel, convert(I32, thread()), k->g.s.channels, imm(threads)) {
-        add_rows(k, channel, imm_as(I32, 0), 1, rows, total);
-        store_totals(k, channel, total);
-    }
-    cta_sync();
 }
 
 /* A and B of the lane's group in this slice. */
@@ -276,20 +238,16 @@ static void begin_column(void *kernel, val column)
 
 /* dgamma and dbeta */
 
-/* Adds up the lines of sums of the slices. */
+/* Adds up the lines of sums of the slices: narrow columns, so that there are CTAs for most SMs. */
 void groupnorm_gradients(const groupnorm_config *cfg)
 {
-    enum { THREADS = 1024 };
-    const column_split split = { .threads = THREADS,
-                                 .lanes = GROUPNORM_GRADIENT_COLUMNS,
-                                 .cluster = cfg->gradient_ctas,
-                                 .vec = 1,
-                                 .steps = GROUPNORM_GRADIENT_LINES * GROUPNORM_GRADIENT_COLUMNS / THREADS };
+    const column_split split = {
+        .threads = 512, .lanes = GROUPNORM_GRADIENT_COLUMNS, .cluster = 1, .vec = 1, .steps = 16
+    };
     const reduction sum = reduce_sums(1);
     groupnorm_values a = params_of(groupnorm);
     val columns = mul(a.channels, imm(GROUPNORM_KINDS)), lines = convert(U32, a.lines);
-    column_place p = column_here(&split, lines, columns, div(grid_x(), imm(split.cluster)));
-    cluster_meet(split.cluster);
+    column_place p = column_here(&split, lines, columns, grid_x());
     groupnorm_wait();
     tensor rSums = fragment(F32, compact(shape(1, split.steps))); // (VEC,STEPS)
     val total = variable(F32, immf(0));
@@ -353,7 +311,8 @@ static void add_up(void *kernel)
 {
     backward *k = kernel;
     groupnorm_over_columns(&k->g.s, &k->g.w, add_column, k);
-    add_channels(k, groupnorm_sum_rows(k->g.s.cfg));
+    groupnorm_add_rows(&k->g.s, k->g.s.channels, KINDS, k->sSums, store_totals, k);
+    cta_sync();
 }
 
 void groupnorm_backward(const groupnorm_config *cfg, groupnorm_slicing slicing, bool vectors)

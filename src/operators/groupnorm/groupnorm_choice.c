@@ -520,19 +520,6 @@ static bool choose_held(search *s, groupnorm_config *c)
     return !merges_much(s, c);
 }
 
-/* Clusters where a CTA alone would wait for memory more than twice, as long as all run at once. */
-static int gradient_ctas(const search *s, const groupnorm_config *c)
-{
-    enum { TIMES = 2, CTAS_OF_SM = 2 };
-    const int64_t lines = s->d->n * groupnorm_ranges(s->d, c, s->slicing);
-    const int64_t strips = ceil_div(GROUPNORM_KINDS * s->d->c, GROUPNORM_GRADIENT_COLUMNS);
-    int ctas = 1;
-    while (s->d->direction == CKL_DIRECTION_BACKWARD && s->device->has_tma && ctas < CLUSTER_MAX &&
-           lines > TIMES * GROUPNORM_GRADIENT_LINES * ctas && 2 * ctas * strips <= CTAS_OF_SM * s->device->sm_count)
-        ctas *= 2;
-    return ctas;
-}
-
 ckl_status groupnorm_choose(const char *what, const ckl_groupnorm_desc *d, const ckl_device_info *device,
                             groupnorm_slicing slicing, groupnorm_config *c)
 {
@@ -556,6 +543,5 @@ ckl_status groupnorm_choose(const char *what, const ckl_groupnorm_desc *d, const
              slicing != GROUPNORM_CLUSTER ? "slice of a bundle"
                                           : "bundle, shared by as many as there may be in a cluster");
     c->ctas_per_sm = ctas_per_sm(&s, c);
-    c->gradient_ctas = gradient_ctas(&s, c);
     return CKL_OK;
 }

@@ -39,8 +39,8 @@
     X(owner, int, steps, "4", "", "vectors of a column for which each of its threads has room")                \
     X(owner, int, ctas_per_sm, "0", "0 1 2 3 4 6 8", "CTAs for which an SM has registers; 0: no matter")       \
     X(owner, int, loading, "0", "0 132 264", "held: CTAs that load at once; 0: all")                           \
-    X(owner, int, early, "0", "", "slices side by side whose entries become one before all meet; 0: none")     \
-    X(owner, int, gradient_ctas, "1", "1 2 4 8", "backward: CTAs that add up sums of the same channels")
+    X(owner, bool, stays, "0", "0 1", "held: CTAs take one slice after the other")                             \
+    X(owner, int, early, "0", "", "slices side by side whose entries become one before all meet; 0: none")
 
 #define GROUPNORM_PARAMS(X, owner) \
     X(owner, i64, channels)        \
@@ -295,5 +295,4 @@ void groupnorm_forward(const groupnorm_config *cfg, groupnorm_slicing slicing, b
 void groupnorm_backward(const groupnorm_config *cfg, groupnorm_slicing slicing, bool vectors);
 void groupnorm_gradients(const groupnorm_config *cfg);
 
-/* What a CTA of the kernel that adds up takes at once. */
-enum { GROUPNORM_GRADIENT_COLUMNS = 32, GROUPNORM_GRADIENT_LINES = 256 };
+enum { GROUPNORM_GRADIENT_COLUMNS = 8 }; // that a CTA of the kernel that adds up takes: a sector of each line

@@ -216,17 +216,19 @@ static void find_channel_pivots(forward *k)
     }
 }
 
-/* A channel's sum in all lines, and in all pixels of a fold. */
-static val total_of_lines(const forward *k, tensor sLines, val channel)
+/* Until its squares are known, in the place of the mean. */
+static void set_sum(void *kernel, val channel, const val *total)
 {
-    const groupnorm_config *cfg = k->g.s.cfg;
-    val total = variable(F32, immf(0));
-    for (int line = 0; line < groupnorm_lines(cfg, 1); line++)
-        for (int pixel = 0; pixel < cfg->fold; pixel++) {
-            const val element = add(channel, imm(pixel * groupnorm_slice_channels(cfg)));
-            assign(total, add(total, at(sLines, element, line, 0)));
-        }
-    return total;
+    const forward *k = kernel;
+    set(k->sMoments, coord(MOMENTS_MEAN, channel), *total);
+}
+
+static void set_moments(void *kernel, val channel, const val *total)
+{
+    const forward *k = kernel;
+    const val pivot = at(k->sMoments, MOMENTS_PIVOT, channel), sum = at(k->sMoments, MOMENTS_MEAN, channel);
+    const groupnorm_state all = moments_of_sums(convert(F32, pixels_of_slice(k)), pivot, sum, *total);
+    moments_set(k->sMoments, channel, &all);
 }
 
 /* Merging */
@@ -246,23 +248,14 @@ static void find_moments_of_threads(forward *k)
 static void find_moments_of_channels(forward *k)
 {
     const groupnorm_config *cfg = k->g.s.cfg;
-    const int channels = groupnorm_slice_channels(cfg), elements = k->g.w.grid.columns * cfg->vec;
-    tensor sLines = smem_tensor("lines", F32, compact(shape(elements, groupnorm_lines(cfg, 1), 1)), 16);
+    const int channels = groupnorm_slice_channels(cfg), lines = groupnorm_lines(cfg, 1), rows = lines * cfg->fold;
+    tensor sLines = smem_tensor("lines", F32, compact(shape(channels * cfg->fold, lines, 1)), 16);
     find_channel_pivots(k);
     groupnorm_over_columns(&k->g.s, &k->g.w, add_column, k);
     for (int i = 0; i < CHANNEL_SUMS; i++) {
         groupnorm_add_lines(&k->g.s, &k->g.w, k->g.w.column, 1, &k->rSums[i], sLines);
-        cta_sync();
-        LOOP_FROM(channel, convert(I32, thread()), imm(channels), imm(cfg->threads)) {
-            const val total = total_of_lines(k, sLines, channel), pivot = at(k->sMoments, MOMENTS_PIVOT, channel);
-            if (i == CHANNEL_SUM)
-                set(k->sMoments, coord(MOMENTS_MEAN, channel), total); // until its squares are known
-            else {
-                const val sum = at(k->sMoments, MOMENTS_MEAN, channel), count = convert(F32, pixels_of_slice(k));
-                const groupnorm_state all = moments_of_sums(count, pivot, sum, total);
-                moments_set(k->sMoments, channel, &all);
-            }
-        }
+        groupnorm_add_rows(&k->g.s, imm(channels), 1, tensor_with_layout(sLines, compact(shape(channels, rows, 1))),
+                           i == CHANNEL_SUM ? set_sum : set_moments, k);
         cta_sync();
     }
 }

@@ -136,6 +136,45 @@ void groupnorm_add_lines(const groupnorm_slice *s, const groupnorm_view *w, val 
     }
 }
 
+/* Of a channel, the rows begin, begin + step, ... below `rows`; begin is less than step. */
+static void add_some_rows(tensor sRows, val channel, val begin, int step, int rows, int kinds, val *total)
+{
+    for (int kind = 0; kind < kinds; kind++)
+        total[kind] = variable(F32, immf(0));
+    for (int first = 0; first < rows; first += step) {
+        val row = add(begin, imm(first)), inside = first + step <= rows ? yes() : lt(row, imm(rows));
+        row = select(inside, row, begin); // its own, that nobody else writes
+        for (int kind = 0; kind < kinds; kind++)
+            assign(total[kind], add(total[kind], select(inside, at(sRows, channel, row, kind), immf(0))));
+    }
+}
+
+/* In two steps of about equal length: several threads add up rows of a channel, then one thread adds up their sums. */
+void groupnorm_add_rows(const groupnorm_slice *s, val channels, int kinds, tensor sRows,
+                        void (*use)(void *kernel, val channel, const val *total), void *kernel)
+{
+    const int most = groupnorm_slice_channels(s->cfg), threads = s->cfg->threads;
+    int abreast = 1, rows = (int)static_size(sRows.layout) / (most * kinds); // abreast: threads of a channel
+    val total[GROUPNORM_KINDS];
+    while (abreast * abreast < rows && (abreast + 1) * most <= threads)
+        abreast++;
+    cta_sync();
+    if (abreast > 1) {
+        IF(lt(thread(), imm(most * abreast))) {
+            val tid = convert(I32, thread()), channel = rem(tid, imm(most)), row = div(tid, imm(most));
+            add_some_rows(sRows, channel, row, abreast, rows, kinds, total);
+            for (int kind = 0; kind < kinds; kind++)
+                set(sRows, coord(channel, row, kind), total[kind]);
+        }
+        cta_sync();
+        rows = abreast;
+    }
+    LOOP_FROM(channel, convert(I32, thread()), channels, imm(threads)) {
+        add_some_rows(sRows, channel, imm_as(I32, 0), 1, rows, kinds, total);
+        use(kernel, channel, total);
+    }
+}
+
 void groupnorm_sum_of_lanes(const groupnorm_slice *s, int count, val *values)
 {
     const reduction sums = reduce_sums(count);

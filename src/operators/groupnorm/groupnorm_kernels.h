@@ -12,7 +12,7 @@ typedef struct groupnorm_kernel {
     groupnorm_view w;
     const struct groupnorm_direction *does;
     bool in_smem;                     // the slices; else they are read again when outputs are written
-    const one_pass *meeting;          // of slices that are held until all of their bundle are known; else NULL
+    one_pass *meeting;                // of slices that are held until all of their bundle are known; else NULL
     tensor sGroups;                   // (WORDS,BUNDLE): what is known of a group when all is
     tensor sScales;                   // (GROUPNORM_SCALES,CHANNELS) of the slice, where vectors have several
     tensor rScales[GROUPNORM_SCALES]; // (1) or (VEC) of the column that is written

@@ -165,5 +165,12 @@ val groupnorm_group(const groupnorm_slice *s, const groupnorm_view *w, val colum
 void groupnorm_add_lines(const groupnorm_slice *s, const groupnorm_view *w, val column, int count, const tensor *rSums,
                          tensor sLines);
 
+/*
+ * Adds up the rows of each of `channels` channels, i32, sRows (CHANNELS,ROWS,KINDS): what a thread is told may be the
+ * total of any. All threads come to it, after they have stored.
+ */
+void groupnorm_add_rows(const groupnorm_slice *s, val channels, int kinds, tensor sRows,
+                        void (*use)(void *kernel, val channel, const val *total), void *kernel);
+
 /* The sum over the lanes of a group of each of `count` values. */
 void groupnorm_sum_of_lanes(const groupnorm_slice *s, int count, val *values);

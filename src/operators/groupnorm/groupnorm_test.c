@@ -200,6 +200,12 @@ static const char *const cases[] = {
     "column_threads=32 channels=4 steps=1' # the last threads have no vector, and none lies ahead",
     "n=2 c=32 h=16 w=16 groups=8 impl=forward_held config='channels=4 threads=64 column_threads=16 steps=1' # slices "
     "that are held",
+    "n=3 c=4 h=225 w=225 groups=1 fill=hard impl=forward_held config='channels=4 fold=2 vec=2 threads=1024 "
+    "column_threads=512 steps=1 loading=99 stays=1' # CTAs that take two slices",
+    "n=1 c=4 h=256 w=301 groups=1 impl=forward_held config='channels=4 threads=1024 column_threads=256 steps=1 "
+    "loading=99 stays=1' # a bundle of more slices than run at once: some give up, and take their next one",
+    "n=3 c=8 h=128 w=98 groups=2 layout=nhwc direction=backward fill=uniform impl=backward_held config='layout=nhwc "
+    "channels=4 bundle=2 threads=1024 column_threads=128 steps=1 stays=1'",
     "n=2 c=64 h=32 w=33 groups=8 layout=nhwc dtype=bf16 impl=forward_held config='dtype=bf16 layout=nhwc channels=8 "
     "bundle=8 threads=64 column_threads=8 vec=8 steps=8'    # the last slice is cut short",
     "n=1 c=2 h=37 w=29 groups=2 fill=hard impl=forward_held config='ragged=1 vec=4 threads=64 column_threads=64 "
@@ -296,7 +302,7 @@ static const char *const cases[] = {
     "n=2 c=75 h=16 w=16 groups=1 dtype=f16 direction=backward fill=uniform impl=backward_held config='dtype=f16 "
     "channels=75 parts=75 vec=8 threads=64 column_threads=32 steps=1'",
     "n=9 c=40 h=32 w=33 groups=8 layout=nhwc direction=backward fill=uniform impl=backward_split config='layout=nhwc "
-    "channels=5 bundle=4 vec=4 threads=160 column_threads=32 steps=1 gradient_ctas=2' # clusters add up 297 lines",
+    "channels=5 bundle=4 vec=4 threads=160 column_threads=32 steps=1' # 297 lines of sums",
     "n=2 c=64 h=48 w=33 groups=64 layout=nhwc dtype=f16 fill=hard impl=forward_held config='dtype=f16 layout=nhwc "
     "channels=1 bundle=64 vec=8 threads=64 column_threads=8 steps=9 loading=3' # half a slice is added up "
     "early",
@@ -360,10 +366,8 @@ static const test_reject rejects[] = {
     { "impl=forward config='cluster=2 parts=3'", CKL_INVALID, "parts=3 do not divide the channels" },
     { "layout=nhwc impl=forward config='cluster=2 parts=2 bundle=1'", CKL_INVALID, "of a group of nchw" },
     { "impl=forward config='cluster=2 parts=4'", CKL_INVALID, "or the cluster" },
+    { "impl=forward config='stays=1'", CKL_INVALID, "stays=1 is for slices that are held" },
     { "impl=forward config='loading=132'", CKL_INVALID, "loading=132 is for slices that are held" },
-    { "impl=forward config='gradient_ctas=2'", CKL_INVALID,
-      "gradient_ctas=2 is no power of two up to 16 of gradients" },
-    { "direction=backward impl=backward config='gradient_ctas=3'", CKL_INVALID, "gradient_ctas=3 is no power of two" },
     { "impl=forward_split config='channels=4 early=33'", CKL_INVALID, "early=33 is no multiple of 32" },
     { "impl=forward_held config='channels=4 threads=64 column_threads=16 parts=2 early=2'", CKL_INVALID,
       "early=2 is for slices of whole vectors" },
