@@ -413,10 +413,12 @@ static int chunks_and_ends(const norm_config *cfg)
 /* Single elements have a register each, where they are as well f32. */
 static tensor hold_gamma(const row *r, const row_place *p)
 {
-    tensor rGamma = load_gamma(r, p);                                               // (VEC,STEPS)
-    tensor rHeld = fragment_like(rGamma, r->split.vec > 1 ? r->cfg->dtype : F32); // (VEC,STEPS)
+    tensor rGamma = load_gamma(r, p); // (VEC,STEPS)
+    if (r->split.vec > 1)
+        return rGamma;
+    tensor rHeld = fragment_like(rGamma, F32); // (VEC,STEPS)
     for (int i = 0; i < elements(r); i++)
-        set(rHeld, i, convert(rHeld.dtype, at(rGamma, i)));
+        set(rHeld, i, at_f32(rGamma, i));
     return rHeld;
 }
 
