@@ -153,7 +153,7 @@ static const char *const cases[] = {
     "rows=9 cols=998 direction=backward ldx=1006 ldy=1002 dtype=f16 residual=1 fill=hard impl=backward "
     "config='threads=32 row_threads=32 cluster=2 vec=2 steps=8 ragged=0 exact=0 stages=2 residence=registers "
     "lookahead=0 chunks=1 cut=1' # pairs, held",
-    "rows=9 cols=1002 direction=backward ldy=1003 stagger=1 impl=backward config='threads=64 row_threads=64 "
+    "rows=9 cols=1002 direction=backward ldy=1003 dtype=f16 stagger=1 impl=backward config='threads=64 row_threads=64 "
     "cluster=2 vec=1 steps=4 ragged=0 exact=0 stages=4 residence=ring lookahead=0 chunks=2 cut=1'",
     "rows=9 cols=1003 ldy=1005 offset=100 impl=forward config='threads=64 row_threads=64 cluster=2 vec=1 steps=4 "
     "ragged=0 exact=0 stages=3 residence=registers chunks=2 cut=1 shared_weights=1'",
