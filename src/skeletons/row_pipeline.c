@@ -91,9 +91,10 @@ static val bytes_past(const row_pipeline *s, val row)
 /* The last elements of a matrix, which fill no 16 bytes, one by one; behind them zeros. */
 static void load_tail(const row_pipeline *s, val from, val stage, val elements)
 {
-    tensor gX = gmem_tensor(from, s->dtype, compact(leaf(s->split.chunk.vec)));
-    tensor sX = smem_view(stage, s->dtype, compact(leaf(s->split.chunk.vec)));
-    LOOP(e, imm(s->split.chunk.vec)) {
+    const int vec = row_vec_full(s->dtype);
+    tensor gX = gmem_tensor(from, s->dtype, compact(leaf(vec)));
+    tensor sX = smem_view(stage, s->dtype, compact(leaf(vec)));
+    LOOP(e, imm(vec)) {
         IF(lt(e, elements))
             set(sX, e, at(gX, e));
         ELSE set(sX, e, convert(s->dtype, immf(0)));
@@ -281,7 +282,7 @@ static void free_stage(const row_pipeline *s, const pipeline_state *at)
  * This thread's partitions of all inputs in the stage, each vector cut out of two. The address is computed by hand: a
  * vector begins anywhere, so no layout of elements has it, only one of the aligned 16 bytes that the two halves lie in.
  */
-static void load_cut_inputs(const pass *v, const row_place *p, tensor *rX)
+static void load_cut_inputs(const pass *v, const row_span *here, tensor *rX)
 {
     const row_pipeline *s = v->s;
     val stage = add(stage_address(s, v->at), mul(thread(), imm(ROW_PIPELINE_BULK_BYTES))),
@@ -290,16 +291,18 @@ static void load_cut_inputs(const pass *v, const row_place *p, tensor *rX)
         from[i] = add(stage, imm(i * row_pipeline_slot_bytes(&s->split, s->dtype)));
         rX[i] = fragment(s->dtype, compact(shape(s->split.chunk.vec, s->split.chunk.steps))); // (VEC,STEPS)
     }
-    row_load_cut_shared(&s->split.chunk, p, from, s->input_count, v->past, rX, s->fill);
+    row_load_cut_shared(&here->split, &here->place, from, s->input_count, v->past, rX, s->fill);
 }
 
-/* This thread's partition of input i in the stage. */
-static tensor load_input(const row_pipeline *s, const pipeline_state *at, const row_place *p, int i)
+/* This thread's partition of input i in the stage; a row that starts anywhere starts `past` bytes behind. */
+static tensor load_input(const pass *v, const row_span *here, int i)
 {
-    const row_split *chunk = &s->split.chunk;
-    val first = add(stage_address(s, at), imm(i * row_pipeline_chunk_bytes(&s->split, s->dtype)));
+    const row_pipeline *s = v->s;
+    const row_split *chunk = &here->split;
+    val stage = s->split.cut ? add(stage_address(s, v->at), v->past) : stage_address(s, v->at);
+    val first = add(stage, imm(i * row_pipeline_slot_bytes(&s->split, s->dtype)));
     tensor sX = smem_view(first, s->dtype, compact(leaf(row_pipeline_chunk_cols(&s->split)))); // (COLS)
-    return row_fetch(chunk, p, row_partition(chunk, sX, thread()), s->fill);
+    return row_fetch(chunk, &here->place, row_partition(chunk, sX, thread()), s->fill);
 }
 
 static void leave_stage(const pass *v)
@@ -310,7 +313,7 @@ static void leave_stage(const pass *v)
 }
 
 /* Loads a chunk from its stage into registers, if it exists. */
-static void take_chunk(const pass *v, const row_place *p, val exists, tensor *rX)
+static void take_chunk(const pass *v, const row_span *here, val exists, tensor *rX)
 {
     const bool always = is_imm(exists, 1);
     const row_pipeline *s = v->s;
@@ -320,11 +323,11 @@ static void take_chunk(const pass *v, const row_place *p, val exists, tensor *rX
         else IF(exists)
             pipeline_wait_full(&s->ring, v->at);
     }
-    if (s->split.cut)
-        load_cut_inputs(v, p, rX);
+    if (s->split.cut && s->split.chunk.vec == row_vec_full(s->dtype))
+        load_cut_inputs(v, here, rX);
     else
         for (int i = 0; i < s->input_count; i++)
-            rX[i] = load_input(s, v->at, p, i);
+            rX[i] = load_input(v, here, i);
     if (always)
         leave_stage(v);
     else IF(exists)
@@ -347,9 +350,15 @@ static void pass_of_loop(const pass *v, const row_spans *all)
     LOOP_FROM(start, begin_of(s, &all->bounds), all->bounds.end, start_step(s)) {
         const row_span *first = &all->of[0];
         row_span here = { first->split, row_from(&first->place, sub(start, begin_of(s, &all->bounds))) };
-        take_chunk(v, &here.place, yes(), rX);
+        take_chunk(v, &here, yes(), rX);
         visit_chunk(v, &here, 0, rX);
     }
+}
+
+/* Has a chunk an element for each thread and step? All but the last of columns do. */
+static bool is_whole(const row_pipeline *s, int chunk)
+{
+    return s->split.chunk.exact || (!s->split.chunk.ragged && chunk + 1 < s->split.chunks);
 }
 
 static void pass_unrolled(const pass *v, const row_spans *all)
@@ -358,9 +367,10 @@ static void pass_unrolled(const pass *v, const row_spans *all)
     for (int chunk = 0; chunk < s->split.chunks; chunk++) {
         val start = chunk_start(s, chunk);
         row_span here = { all->of[0].split, row_from(&all->of[0].place, start) };
-        val exists = s->split.chunk.exact ? yes() : lt(add(begin_of(s, &all->bounds), start), all->bounds.end);
+        here.split.exact = is_whole(s, chunk);
+        val exists = here.split.exact ? yes() : lt(add(begin_of(s, &all->bounds), start), all->bounds.end);
         if (takes_stages(v))
-            take_chunk(v, &here.place, exists, s->rHeld[chunk]);
+            take_chunk(v, &here, exists, s->rHeld[chunk]);
         visit_chunk(v, &here, chunk, s->rHeld[chunk]);
     }
 }

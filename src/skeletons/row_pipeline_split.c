@@ -176,7 +176,7 @@ ckl_status row_pipeline_admit(const char *what, const row_pipeline_split *s, int
     if (s->chunk.row_threads != s->chunk.threads ||
         s->chunk.threads + ROW_PIPELINE_PRODUCER_THREADS > device->threads_per_cta_max)
         FAIL(CKL_INVALID, "%s: threads=%d must share a row and leave room for a warp", what, s->chunk.threads);
-    if (s->chunk.vec * dtype_bytes(dtype) != ROW_PIPELINE_BULK_BYTES)
+    if (!s->cut && s->chunk.vec * dtype_bytes(dtype) != ROW_PIPELINE_BULK_BYTES)
         FAIL(CKL_UNSUPPORTED, "%s: vec=%d is not %d bytes", what, s->chunk.vec, ROW_PIPELINE_BULK_BYTES);
     if (s->cluster < 1 || s->cluster > 16 || !is_power_of_two(s->cluster))
         FAIL(CKL_INVALID, "%s: cluster=%d is no power of two up to 16", what, s->cluster);
@@ -199,7 +199,7 @@ ckl_status row_pipeline_admit(const char *what, const row_pipeline_split *s, int
              s->lookahead, 1 + s->lookahead, row_pipeline_chunks(s, cols), s->stages);
     if (s->cut && s->chunk.ragged)
         FAIL(CKL_INVALID, "%s: cut=1 ragged=1, but vectors are those of columns or of memory", what);
-    if (!s->chunk.ragged && cols * dtype_bytes(dtype) % ROW_PIPELINE_BULK_BYTES)
+    if (!s->chunk.ragged && !s->cut && cols * dtype_bytes(dtype) % ROW_PIPELINE_BULK_BYTES)
         FAIL(CKL_UNSUPPORTED, "%s: rows of %" PRId64 " elements are no multiple of %d bytes", what, cols,
              ROW_PIPELINE_BULK_BYTES);
     return CKL_OK;

@@ -84,7 +84,8 @@ static int kernel_for(const ckl_norm_desc *d, const norm_config *c, const ckl_no
     if (c->split.ragged)
         return in_phase(d, a) ? NORM_VECTORS : NORM_ELEMENTS;
     const bool cut = norm_cuts_memory(c);
-    const bool aligned = PLAN_ALIGNED(c->split.vec * dtype_bytes(d->dtype), cut ? NULL : a->x, cut ? NULL : a->residual,
+    const int vec = c->flow.stages ? row_vec_full(d->dtype) : c->split.vec; // what bulk copies or threads move
+    const bool aligned = PLAN_ALIGNED(vec * dtype_bytes(d->dtype), cut ? NULL : a->x, cut ? NULL : a->residual,
                                       a->gamma, a->beta, a->dy, a->dsum, a->y, a->sum, a->dx, a->dgamma, a->dbeta);
     return aligned ? NORM_VECTORS : NORM_ELEMENTS;
 }

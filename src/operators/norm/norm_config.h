@@ -120,7 +120,7 @@ static inline norm_config norm_tiled(const norm_config *c)
 /* Columns of a lane in the kernel that sums them: rows that flow are whole vectors, if not ragged. */
 static inline int norm_column_vec(const norm_config *c)
 {
-    return c->flow.stages && !c->split.ragged ? 4 : 1;
+    return c->flow.stages && !c->split.ragged ? (int)min_i64(c->split.vec, 4) : 1;
 }
 
 /* Threads of a CTA that adds up columns; clusters leave few partial sums. */
