@@ -373,33 +373,19 @@ static void attend_together(decode_kernel *k, ring_place *r, val from, val to)
 /* The end of a split */
 
 /*
- * (BM,DV,WARPS) with the columns in the order of `out`: of 8-bit values the even ones of 16 come before the odd ones.
+ * Stores this warp's columns of row m of a thread. Two of an atom lie side by side; of 8-bit values those of two atoms,
+ * which have the even and the odd columns of 16.
  */
-static tensor in_order_of_atoms(const decode_kernel *k)
+static void share_row(const decode_kernel *k, int m, val row)
 {
-    if (k->packed == 1)
-        return k->sO;
-    const int width = width_of(k), pitch = width + DECODE_PAD, rows = shared_rows(k->cfg);
-    int_tuple sizes = shape(rows, shape(8, 2, width / 16), attention_decode_rings(k->cfg));
-    return tensor_with_layout(k->sO, make_layout(sizes, stride(pitch, stride(2, 1, 16), rows * pitch)));
-}
-
-/* Stores this warp's columns of row m of a thread, pair by pair. */
-static void share_row(const decode_kernel *k, int m)
-{
-    const int width = width_of(k), pair = k->packed == 1 ? 2 : 1;
-    tensor cO = partition_C(&k->mma, identity_tensor(shape(ROWS, width)), lane());
-    tensor sO = in_order_of_atoms(k);
-    for (int n = 0; n < width / 8; n++)
-        for (int i = 0; i < 2; i += pair) {
-            int_tuple from = coord(m * 2 + i, 0, n);
-            tensor rO = fragment(F32, compact(leaf(pair)));
-            for (int j = 0; j < pair; j++)
-                set(rO, j, at(k->out, coord(m * 2 + i + j, 0, n)));
-            val to =
-                tensor_address(sO, coord(row_in_tile(k, coordinate(cO, 0, from)), coordinate(cO, 1, from), ring_of(k)));
-            copy(rO, smem_view(to, F32, compact(leaf(pair))), 4 * pair);
-        }
+    const int atoms = k->packed, count = 2 * atoms, width = 8 * atoms;
+    val to = tensor_address(k->sO, coord(row, mul(thread_at(lane(), 0, 4, 8), imm(count)), ring_of(k)));
+    for (int n = 0; n < width_of(k) / width; n++) {
+        tensor rO = fragment(F32, compact(leaf(count)));
+        for (int i = 0; i < count; i++)
+            set(rO, i, at(k->out, coord(m * 2 + i / atoms, 0, n * atoms + i % atoms)));
+        copy(rO, smem_view(add(to, imm(4 * width * n)), F32, compact(leaf(count))), 4 * count);
+    }
 }
 
 /* Stores the warps' partials in shared memory, after all are done with what was there, but rows that no tile has. */
@@ -411,7 +397,7 @@ static void share_states(decode_kernel *k)
     for (int m = 0; m < used_rows(k->cfg) / 8; m++) { // rows of a thread
         val row = row_in_tile(k, coordinate(cS, 0, attention_online_row_value(k->scores, m)));
         IF(lt(row, imm(shared_rows(k->cfg)))) {
-            share_row(k, m);
+            share_row(k, m, row);
             IF(eq(thread_at(lane(), 0, 4, 8), imm(0))) {
                 set(k->sTop, coord(row, ring_of(k)), k->online.max[m]);
                 set(k->sSum, coord(row, ring_of(k)), k->online.sum[m]);
