@@ -177,19 +177,6 @@ static void describe_registers(decode_kernel *k)
 
 /* Loads */
 
-/* Neighbours e0 e1, e2 e3 of a row become e0 e2, e1 e3: the order in which words of 8-bit keys are widened. */
-static void interleave(const decode_kernel *k, int row, int steps)
-{
-    for (int step = 0; step < steps; step++) {
-        int_tuple at_first = coord(row, 0, step), at_second = coord(row + 2, 0, step);
-        val first = at(k->rQ, at_first), second = at(k->rQ, at_second);
-        val even = permute_bytes(first, second, imm_as(U32, 0x5410)),
-            odd = permute_bytes(first, second, imm_as(U32, 0x7632));
-        set(k->rQ, at_first, even);
-        set(k->rQ, at_second, odd);
-    }
-}
-
 /*
  * With sums of splits in registers, wide queries do not fit beside them. So every block loads them again, from L1;
  * rows past the last one are as the last one.
@@ -245,8 +232,6 @@ static void load_queries(const decode_kernel *k)
                 val word = bitcast(U32, at(gPairs, pair));
                 set(k->rQ, coord(m + 2 * (half % 2), 0, half / 2), k->packed == 1 ? word : bit_xor(word, k->signs));
             }
-            if (k->packed > 1 && !k->cfg->convert)
-                interleave(k, m, steps);
         }
     }
 }
