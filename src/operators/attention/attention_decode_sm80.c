@@ -178,8 +178,7 @@ static void describe_registers(decode_kernel *k)
 /* Loads */
 
 /*
- * With sums of splits in registers, wide queries do not fit beside them. So every block loads them again, from L1;
- * rows past the last one are as the last one.
+ * With sums of splits in registers, wide queries do not fit beside them. So every block loads them again, from L1.
  */
 static bool keeps_queries(const decode_kernel *k)
 {
@@ -187,18 +186,13 @@ static bool keeps_queries(const decode_kernel *k)
     return k->cfg->run == 1 || d <= 128 || d % STEP || k->packed > 1;
 }
 
-/* Row 8m + this lane's of the warp: its first pair of numbers. */
-static val query_at(const decode_kernel *k, int m)
+/* This lane's pairs of row 8m + its own of the warp, from its first one on; rows past the last one are as that. (D/2) */
+static tensor query_of(const decode_kernel *k, int m)
 {
     val row = add(first_row(k), add(thread_at(lane(), 1, 4, 8), imm(8 * m)));
     tensor gRow = attention_decode_row_of(&k->place, ATTENTION_Q, min(row, imm(k->place.rows_all - 1)));
-    return tensor_address(gRow, coord(mul(thread_at(lane(), 0, 4, 8), imm(2))));
-}
-
-static void find_queries(decode_kernel *k)
-{
-    for (int m = 0; m < used_rows(k->cfg) / 8; m++)
-        k->query[m] = query_at(k, m);
+    val first = tensor_address(gRow, coord(mul(thread_at(lane(), 0, 4, 8), imm(2 * k->packed))));
+    return gmem_tensor(first, I32, make_layout(leaf(k->place.form.d / 2), leaf(1)));
 }
 
 /* A step of Q: (PAIRS,MMA_M,1) */
@@ -208,32 +202,23 @@ static tensor queries_of(const decode_kernel *k, int step)
         return local_tile(k->rQ, shape(4, 1, 1), coord(0, 0, step));
     tensor rQ = fragment_A_words(&k->mma, ROWS, STEP);
     fill(rQ, imm_as(U32, 0));
-    for (int m = 0; m < used_rows(k->cfg) / 8; m++) {
-        tensor gPairs = gmem_tensor(k->query[m], I32, make_layout(leaf(k->place.form.d / 2), leaf(1)));
+    for (int m = 0; m < used_rows(k->cfg) / 8; m++)
         for (int half = 0; half < 2; half++)
-            set(rQ, coord(m + 2 * half, 0, 0), bitcast(U32, at(gPairs, 8 * step + 4 * half)));
-    }
+            set(rQ, coord(m + 2 * half, 0, 0), bitcast(U32, at(k->gQ[m], 8 * step + 4 * half)));
     return rQ;
 }
 
-/* Loads Q into the registers of every warp, pair by pair. Rows and columns past the last ones are 0. */
+/* Loads Q into the registers of every warp, pair by pair. Columns past the last ones are 0. */
 static void load_queries(const decode_kernel *k)
 {
     const int steps = (int)static_size(layout_mode(k->rQ.layout, 2));
     fill(k->rQ, imm_as(U32, 0));
-    for (int m = 0; m < ROWS / 8; m++) { // rows of a thread
-        val row = add(first_row(k), add(thread_at(lane(), 1, 4, 8), imm(8 * m)));
-        IF(lt(row, imm(k->place.rows_all))) {
-            tensor gRow = attention_decode_row_of(&k->place, ATTENTION_Q, row);
-            val first = tensor_address(gRow, coord(mul(thread_at(lane(), 0, 4, 8), imm(2 * k->packed))));
-            tensor gPairs = gmem_tensor(first, I32, make_layout(leaf(k->place.form.d / 2), leaf(1)));
-            for (int half = 0; half < 2 * steps && 8 * half < k->place.form.d; half++) {
-                const int pair = k->packed == 1 ? 4 * half : half / 2 * 8 + half % 2; // in the order of the keys' words
-                val word = bitcast(U32, at(gPairs, pair));
-                set(k->rQ, coord(m + 2 * (half % 2), 0, half / 2), k->packed == 1 ? word : bit_xor(word, k->signs));
-            }
+    for (int m = 0; m < used_rows(k->cfg) / 8; m++)
+        for (int half = 0; half < 2 * steps && 8 * half < k->place.form.d; half++) {
+            const int pair = k->packed == 1 ? 4 * half : half / 2 * 8 + half % 2; // in the order of the keys' words
+            const val word = bitcast(U32, at(k->gQ[m], pair));
+            set(k->rQ, coord(m + 2 * (half % 2), 0, half / 2), k->packed == 1 ? word : bit_xor(word, k->signs));
         }
-    }
 }
 
 /* Products */
@@ -305,7 +290,10 @@ static ring_place begin_ring(decode_kernel *k)
         attention_decode_load_block(k, &rows[s], add(r.first, imm(s)));
     if (k->place.form.append)
         attention_decode_load_new(k);
-    keeps_queries(k) ? load_queries(k) : find_queries(k); // overlaps the first copies
+    for (int m = 0; m < used_rows(k->cfg) / 8; m++)
+        k->gQ[m] = query_of(k, m);
+    if (keeps_queries(k))
+        load_queries(k); // overlaps the first copies
     if (k->factors != k->place.form.dtype)
         attention_decode_queries_to_f16(k);
     if (k->place.form.append)
