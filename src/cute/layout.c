@@ -265,6 +265,11 @@ static uint64_t static_swizzle(swizzle sw, uint64_t index)
     return sw.shift >= 0 ? index ^ ((index >> sw.shift) & mask) : index ^ ((index & mask) << -sw.shift);
 }
 
+int64_t swizzle_period(swizzle sw)
+{
+    return INT64_C(1) << (sw.base + sw.bits + (sw.shift < 0 ? -sw.shift : sw.shift));
+}
+
 val swizzle_apply(swizzle sw, val index)
 {
     if (!sw.bits)

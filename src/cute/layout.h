@@ -57,6 +57,7 @@ int64_t static_crd2idx(int_tuple coord, layout a);
 int64_t index_at(layout a, int64_t i); // static layout at linear coordinate i, swizzle applied
 int_tuple idx2crd(val i, layout a);    // coordinate of linear index i in the shape
 val swizzle_apply(swizzle sw, val index);
+int64_t swizzle_period(swizzle sw); // a multiple of it may be added before or after the swizzle
 
 /* Slicing: coord has WILDCARD leaves where a mode stays. */
 layout slice_layout(int_tuple coord, layout a); // the modes that stay, one mode each; 1:0 if none does

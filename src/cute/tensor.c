@@ -316,7 +316,9 @@ static val address_at(tensor t, val index, int64_t *offset)
 {
     *offset = 0;
     if (t.layout.sw.bits) {
-        val origin = displaced_origin(t, index).origin;
+        const int64_t far = ir_is_constant(index) ? index.i - index.i % swizzle_period(t.layout.sw) : 0;
+        val origin = displaced_origin(t, int_add(index, ir_int(CKL_I64, -far))).origin;
+        *offset = far * address_unit(t);
         return displaced(t, swizzle_apply(t.layout.sw, origin)).address;
     }
     if (!ir_is_constant(index))

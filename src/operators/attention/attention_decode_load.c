@@ -119,7 +119,7 @@ static void load_rows(const decode_kernel *k, int which, const block_place *to)
     val at = vectors_before(k, which, rows->key, rows->page);
     val base = add(head_of(k, which, k->place.p.x[which]), convert(U64, mul(column, imm(2))));
     for (int i = 0; i < k->cfg->keys / down; i++) {
-        val this = add(row, imm(i * down)), first = mul(convert(U64, shuffle(at, this)), imm_as(U64, 16));
+        val this = add(row, imm(i * down)), first = shift_left(convert(U64, shuffle(at, this)), imm(4));
         val exists = lt(convert(I32, this), rows->count);
         for (int j = 0; j < c.chunks; j++) {
             tensor tXsX = partition_D(&each, slice(sX, _, _, j), lane()); // (VECTOR,BN/DOWN,1)

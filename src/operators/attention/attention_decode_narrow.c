@@ -2,10 +2,10 @@
  * attention_decode_narrow.c - products of attention_decode's sm80 with 8-bit keys and values, widened in registers.
  *
  * ldmatrix loads words of two elements, as if they were one of 16 bits. In a register of K all four bytes are
- * neighbours along the sum: elements 4t, 4t+2, 4t+1, 4t+3 of 16 stand where lane t's A has columns 2t, 2t+1, 2t+8,
- * 2t+9, so Q is permuted to match. Words of V are transposed, so a register has the same word of two keys: its low
- * bytes are of one column, its high bytes of the next, and two atoms take the even and the odd ones of 16 columns.
- * With `convert` an instruction makes two f16 of neighbouring bytes: Q is left as it is, and bytes of V change places.
+ * neighbours along the sum: elements 4t to 4t+3 of 16 stand where lane t's A has columns 2t, 2t+1, 2t+8, 2t+9, so Q is
+ * loaded in that order. Words of V are transposed, so a register has the same word of two keys: its low bytes are of
+ * one column, its high bytes of the next. They change places, and two atoms take the even and the odd ones of 16
+ * columns.
  *
  * Products are in f16, to which e4m3 converts cheaply, for bf16 too: rows of Q are scaled by powers of 2 into the range
  * of f16, and scores by the inverse. That loses less than 2^-38 of a row's largest number.
@@ -21,20 +21,19 @@ enum { STEP = 16 }; // of K of an atom, in words
 enum { FRACTION_BITS = 7, F32_EXPONENT_AT = 23, BIAS = 127, EXPONENT_F16 = 14, EXPONENT_MIN = 15 };
 
 /* Bytes of a word (0 .. 3) that become the high bytes of two 16-bit numbers; 4: zeros of the other operand. */
-enum { BYTES_0_2 = 0x2404, BYTES_1_3 = 0x3414, BYTES_0_2_1_3 = 0x3120 };
+enum { BYTES_0_1 = 0x1404, BYTES_2_3 = 0x3424, BYTES_0_2_1_3 = 0x3120 };
 
 /*
  * Two e4m3 as f16: exponent and fraction move to f16's places, which is right for subnormal numbers, too. The biases
- * differ, so the results are too small by 2^8, which the scales make up for. The low bytes are masked out, so bytes 1
- * and 3 need not move.
+ * differ, so the results are too small by 2^8, which the scales make up for.
  */
 static val widen(val word, int bytes)
 {
-    val x = bytes == BYTES_1_3 ? word : permute_bytes(word, imm_as(U32, 0), imm_as(U32, bytes));
+    val x = permute_bytes(word, imm_as(U32, 0), imm_as(U32, bytes));
     return bit_or(bit_and(shift_right(x, imm(1)), imm_as(U32, 0x3f803f80)), bit_and(x, imm_as(U32, 0x80008000)));
 }
 
-/* The four numbers of a word: bytes 0 and 2, 1 and 3; where an instruction converts them, 0 and 1, 2 and 3. */
+/* The four numbers of a word: bytes 0 and 1, 2 and 3. */
 typedef struct widened {
     val pair[2];
 } widened;
@@ -42,7 +41,7 @@ typedef struct widened {
 static widened widen_word(const decode_kernel *k, val word)
 {
     if (!k->cfg->convert)
-        return (widened){ { widen(word, BYTES_0_2), widen(word, BYTES_1_3) } };
+        return (widened){ { widen(word, BYTES_0_1), widen(word, BYTES_2_3) } };
     val low, high;
     unpack(word, IR_U16, &low, &high);
     return (widened){ { bitcast(U32, f16x2_of(CKL_E4M3, low)), bitcast(U32, f16x2_of(CKL_E4M3, high)) } };
@@ -77,7 +76,7 @@ void attention_decode_multiply_narrow_keys(const decode_kernel *k, val slot)
 /* A word of two keys: those of one column, then of the next. */
 static widened widen_columns(const decode_kernel *k, val word)
 {
-    return widen_word(k, k->cfg->convert ? permute_bytes(word, imm_as(U32, 0), imm_as(U32, BYTES_0_2_1_3)) : word);
+    return widen_word(k, permute_bytes(word, imm_as(U32, 0), imm_as(U32, BYTES_0_2_1_3)));
 }
 
 /* Subtile i of the columns by 16 keys, the j-th: of each word the even columns, then the odd ones. */

@@ -177,22 +177,8 @@ static void describe_registers(decode_kernel *k)
 
 /* Loads */
 
-/* Neighbours e0 e1, e2 e3 of a row become e0 e2, e1 e3: the order in which words of 8-bit keys are widened. */
-static void interleave(const decode_kernel *k, int row, int steps)
-{
-    for (int step = 0; step < steps; step++) {
-        int_tuple at_first = coord(row, 0, step), at_second = coord(row + 2, 0, step);
-        val first = at(k->rQ, at_first), second = at(k->rQ, at_second);
-        val even = permute_bytes(first, second, imm_as(U32, 0x5410)),
-            odd = permute_bytes(first, second, imm_as(U32, 0x7632));
-        set(k->rQ, at_first, even);
-        set(k->rQ, at_second, odd);
-    }
-}
-
 /*
- * With sums of splits in registers, wide queries do not fit beside them. So every block loads them again, from L1;
- * rows past the last one are as the last one.
+ * With sums of splits in registers, wide queries do not fit beside them. So every block loads them again, from L1.
  */
 static bool keeps_queries(const decode_kernel *k)
 {
@@ -200,18 +186,13 @@ static bool keeps_queries(const decode_kernel *k)
     return k->cfg->run == 1 || d <= 128 || d % STEP || k->packed > 1;
 }
 
-/* Row 8m + this lane's of the warp: its first pair of numbers. */
-static val query_at(const decode_kernel *k, int m)
+/* This lane's pairs of row 8m + its own of the warp, from its first one on; rows past the last one are as that. (D/2) */
+static tensor query_of(const decode_kernel *k, int m)
 {
     val row = add(first_row(k), add(thread_at(lane(), 1, 4, 8), imm(8 * m)));
     tensor gRow = attention_decode_row_of(&k->place, ATTENTION_Q, min(row, imm(k->place.rows_all - 1)));
-    return tensor_address(gRow, coord(mul(thread_at(lane(), 0, 4, 8), imm(2))));
-}
-
-static void find_queries(decode_kernel *k)
-{
-    for (int m = 0; m < used_rows(k->cfg) / 8; m++)
-        k->query[m] = query_at(k, m);
+    val first = tensor_address(gRow, coord(mul(thread_at(lane(), 0, 4, 8), imm(2 * k->packed))));
+    return gmem_tensor(first, I32, make_layout(leaf(k->place.form.d / 2), leaf(1)));
 }
 
 /* A step of Q: (PAIRS,MMA_M,1) */
@@ -221,34 +202,23 @@ static tensor queries_of(const decode_kernel *k, int step)
         return local_tile(k->rQ, shape(4, 1, 1), coord(0, 0, step));
     tensor rQ = fragment_A_words(&k->mma, ROWS, STEP);
     fill(rQ, imm_as(U32, 0));
-    for (int m = 0; m < used_rows(k->cfg) / 8; m++) {
-        tensor gPairs = gmem_tensor(k->query[m], I32, make_layout(leaf(k->place.form.d / 2), leaf(1)));
+    for (int m = 0; m < used_rows(k->cfg) / 8; m++)
         for (int half = 0; half < 2; half++)
-            set(rQ, coord(m + 2 * half, 0, 0), bitcast(U32, at(gPairs, 8 * step + 4 * half)));
-    }
+            set(rQ, coord(m + 2 * half, 0, 0), bitcast(U32, at(k->gQ[m], 8 * step + 4 * half)));
     return rQ;
 }
 
-/* Loads Q into the registers of every warp, pair by pair. Rows and columns past the last ones are 0. */
+/* Loads Q into the registers of every warp, pair by pair. Columns past the last ones are 0. */
 static void load_queries(const decode_kernel *k)
 {
     const int steps = (int)static_size(layout_mode(k->rQ.layout, 2));
     fill(k->rQ, imm_as(U32, 0));
-    for (int m = 0; m < ROWS / 8; m++) { // rows of a thread
-        val row = add(first_row(k), add(thread_at(lane(), 1, 4, 8), imm(8 * m)));
-        IF(lt(row, imm(k->place.rows_all))) {
-            tensor gRow = attention_decode_row_of(&k->place, ATTENTION_Q, row);
-            val first = tensor_address(gRow, coord(mul(thread_at(lane(), 0, 4, 8), imm(2 * k->packed))));
-            tensor gPairs = gmem_tensor(first, I32, make_layout(leaf(k->place.form.d / 2), leaf(1)));
-            for (int half = 0; half < 2 * steps && 8 * half < k->place.form.d; half++) {
-                const int pair = k->packed == 1 ? 4 * half : half / 2 * 8 + half % 2; // in the order of the keys' words
-                val word = bitcast(U32, at(gPairs, pair));
-                set(k->rQ, coord(m + 2 * (half % 2), 0, half / 2), k->packed == 1 ? word : bit_xor(word, k->signs));
-            }
-            if (k->packed > 1 && !k->cfg->convert)
-                interleave(k, m, steps);
+    for (int m = 0; m < used_rows(k->cfg) / 8; m++)
+        for (int half = 0; half < 2 * steps && 8 * half < k->place.form.d; half++) {
+            const int pair = k->packed == 1 ? 4 * half : half / 2 * 8 + half % 2; // in the order of the keys' words
+            const val word = bitcast(U32, at(k->gQ[m], pair));
+            set(k->rQ, coord(m + 2 * (half % 2), 0, half / 2), k->packed == 1 ? word : bit_xor(word, k->signs));
         }
-    }
 }
 
 /* Products */
@@ -320,7 +290,10 @@ static ring_place begin_ring(decode_kernel *k)
         attention_decode_load_block(k, &rows[s], add(r.first, imm(s)));
     if (k->place.form.append)
         attention_decode_load_new(k);
-    keeps_queries(k) ? load_queries(k) : find_queries(k); // overlaps the first copies
+    for (int m = 0; m < used_rows(k->cfg) / 8; m++)
+        k->gQ[m] = query_of(k, m);
+    if (keeps_queries(k))
+        load_queries(k); // overlaps the first copies
     if (k->factors != k->place.form.dtype)
         attention_decode_queries_to_f16(k);
     if (k->place.form.append)
@@ -373,33 +346,19 @@ static void attend_together(decode_kernel *k, ring_place *r, val from, val to)
 /* The end of a split */
 
 /*
- * (BM,DV,WARPS) with the columns in the order of `out`: of 8-bit values the even ones of 16 come before the odd ones.
+ * Stores this warp's columns of row m of a thread. Two of an atom lie side by side; of 8-bit values those of two atoms,
+ * which have the even and the odd columns of 16.
  */
-static tensor in_order_of_atoms(const decode_kernel *k)
+static void share_row(const decode_kernel *k, int m, val row)
 {
-    if (k->packed == 1)
-        return k->sO;
-    const int width = width_of(k), pitch = width + DECODE_PAD, rows = shared_rows(k->cfg);
-    int_tuple sizes = shape(rows, shape(8, 2, width / 16), attention_decode_rings(k->cfg));
-    return tensor_with_layout(k->sO, make_layout(sizes, stride(pitch, stride(2, 1, 16), rows * pitch)));
-}
-
-/* Stores this warp's columns of row m of a thread, pair by pair. */
-static void share_row(const decode_kernel *k, int m)
-{
-    const int width = width_of(k), pair = k->packed == 1 ? 2 : 1;
-    tensor cO = partition_C(&k->mma, identity_tensor(shape(ROWS, width)), lane());
-    tensor sO = in_order_of_atoms(k);
-    for (int n = 0; n < width / 8; n++)
-        for (int i = 0; i < 2; i += pair) {
-            int_tuple from = coord(m * 2 + i, 0, n);
-            tensor rO = fragment(F32, compact(leaf(pair)));
-            for (int j = 0; j < pair; j++)
-                set(rO, j, at(k->out, coord(m * 2 + i + j, 0, n)));
-            val to =
-                tensor_address(sO, coord(row_in_tile(k, coordinate(cO, 0, from)), coordinate(cO, 1, from), ring_of(k)));
-            copy(rO, smem_view(to, F32, compact(leaf(pair))), 4 * pair);
-        }
+    const int atoms = k->packed, count = 2 * atoms, width = 8 * atoms;
+    val to = tensor_address(k->sO, coord(row, mul(thread_at(lane(), 0, 4, 8), imm(count)), ring_of(k)));
+    for (int n = 0; n < width_of(k) / width; n++) {
+        tensor rO = fragment(F32, compact(leaf(count)));
+        for (int i = 0; i < count; i++)
+            set(rO, i, at(k->out, coord(m * 2 + i / atoms, 0, n * atoms + i % atoms)));
+        copy(rO, smem_view(add(to, imm(4 * width * n)), F32, compact(leaf(count))), 4 * count);
+    }
 }
 
 /* Stores the warps' partials in shared memory, after all are done with what was there, but rows that no tile has. */
@@ -411,7 +370,7 @@ static void share_states(decode_kernel *k)
     for (int m = 0; m < used_rows(k->cfg) / 8; m++) { // rows of a thread
         val row = row_in_tile(k, coordinate(cS, 0, attention_online_row_value(k->scores, m)));
         IF(lt(row, imm(shared_rows(k->cfg)))) {
-            share_row(k, m);
+            share_row(k, m, row);
             IF(eq(thread_at(lane(), 0, 4, 8), imm(0))) {
                 set(k->sTop, coord(row, ring_of(k)), k->online.max[m]);
                 set(k->sSum, coord(row, ring_of(k)), k->online.sum[m]);

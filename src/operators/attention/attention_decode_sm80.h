@@ -18,7 +18,7 @@ typedef struct decode_kernel {
     ckl_dtype factors;             // what is multiplied: dtype, or f16 where the cache is of 8 bits
     tiled_mma mma;                 // of a warp
     tensor rQ;                     // (PAIRS,MMA_M,MMA_K)
-    val query[ONLINE_ROWS_MAX];    // addresses of this lane's, where they do not stay in registers
+    tensor gQ[ONLINE_ROWS_MAX];    // this lane's queries, where they do not stay in registers: (D/2), pairs
     tensor scores, out;            // (MMA,MMA_M,MMA_N)
     tensor used_scores, used_out;  // the same without rows that no tile has
     tensor weights;                // (PAIRS,MMA_M,MMA_K)

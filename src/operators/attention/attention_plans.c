@@ -472,7 +472,10 @@ static ckl_status launch_sm90(const ckl_plan *plan, const void *args, ckl_stream
     TRY(check_pointer_alignment("sm90", x));
     attention_params params = attention_params_of(d, x, c->consumers * ATTENTION_ROWS);
     params.counter = plan_workspace(plan, x->workspace);
-    const plan_grid grid = { .x = min_i64(params.tiles, plan->kernels[0].clusters_resident) };
+    const int64_t layers = (int64_t)c->ctas * ckl_device_properties(plan->device)->sm_count;
+    const plan_grid grid = { .x = attention_sm90_has_layers(c)
+                                      ? layers
+                                      : min_i64(params.tiles, plan->kernels[0].clusters_resident) };
     return plan_launch(plan, 0, grid, &params, stream);
 }
 
