@@ -70,7 +70,8 @@ static const char *const cases[] = {
     "rows=130 cols=258 dtype=f16 impl=sm80 config='tile_r=128 tile_c=128 threads=512'",
     "rows=131 cols=70 dtype=u8 impl=sm80 config='tile_r=64 align=16'",
     "rows=131 cols=70 dtype=f32 impl=sm80 config='tile_r=32 tile_c=32 align=128'",
-    "rows=77 cols=1 dtype=u8 batch=5 stride_x=83 stride_y=90 impl=windows # a copy of columns that start anywhere",
+    "rows=77 cols=1 dtype=u8 batch=5 stride_x=83 stride_y=90 impl=gather config='cut=1 bytes=16 steps=1' # a copy of "
+    "columns that start anywhere",
     "rows=300 cols=140 dtype=u8 batch=2 impl=sm80 config='lanes=8 align=32' # groups of eight lanes",
     "rows=150 cols=90 dtype=f16 misalign=1 impl=sm80 config='lanes=8 tile_c=32 align=32'",
     "rows=100 cols=66 dtype=f32 impl=sm80 config='lanes=8 tile_r=32 tile_c=64 align=32 threads=128'",
