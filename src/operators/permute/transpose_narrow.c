@@ -281,10 +281,8 @@ enum {
     ROWS_MAX = 64,    // of x where rows of y are short: that kernel would write them a few words at a time
     LONG_MIN = 256,   // of the long side: below, CTAs would have little to do
     ALONG_MAX = 4096, // of a tile
-    WORDS_MAX = 4,    // of the short side: of more, boxes are twice as fast (bench/notes/permute.md)
     TILE_BYTES = 16384,
-    TILES_OF_SM = 64, // many: 55296 matrices of 3x512 f16 took 247.9 us, by boxes 92.4
-    ALONG_MIN = 64,   // of a tile of a small matrix, which is spread over the SMs
+    ALONG_MIN = 64, // of a tile of a small matrix, which is spread over the SMs
 };
 
 /* Is this the short side, without gaps on its own side of memory? */
@@ -351,8 +349,6 @@ static ckl_status choose_narrow(const void *problem, const ckl_device_info *devi
     transpose_narrow_config *c = config;
     const permute_matrix *m = &p->matrix;
     TRY(check_short_side(p));
-    if (p->bytes >= WORD_BYTES && min_i64(m->rows, m->cols) > WORDS_MAX)
-        FAIL(CKL_UNSUPPORTED, "%s narrow: a short side of more than %d words is left to boxes", p->op, WORDS_MAX);
     if (!device->has_tma)
         FAIL(CKL_UNSUPPORTED, "%s narrow: it is chosen on Hopper alone, where it was measured", p->op);
     c->bytes = p->bytes;
@@ -361,11 +357,6 @@ static ckl_status choose_narrow(const void *problem, const ckl_device_info *devi
     int side = 4, along = ALONG_MIN;
     while (side < (c->short_x ? m->cols : m->rows) && side < ROWS_MAX)
         side *= 2;
-    const int64_t length = c->short_x ? m->rows : m->cols;
-    if (length * side * p->bytes <= TILE_BYTES / 4 &&
-        transpose_tiles(p, c->short_x ? (int)length : side, c->short_x ? side : (int)length) >=
-            TILES_OF_SM * device->sm_count)
-        FAIL(CKL_UNSUPPORTED, "%s narrow: many matrices of a fourth of a tile are left to boxes", p->op);
     while (along * side * p->bytes < TILE_BYTES)
         along *= 2;
     while (along > ALONG_MIN &&
@@ -444,6 +435,6 @@ const implementation transpose_narrow_implementation = {
     .candidate = candidate_narrow,
     .is_trusted = transpose_trusts_cost,
     .cost = cost_narrow,
-    .rivals = { &permute_gather_implementation },
+    .rivals = { &permute_boxes_implementation, &permute_gather_implementation },
     .params = &transpose_param_list,
 };

@@ -133,7 +133,7 @@ static const test_reject rejects[] = {
     { "rows=64 cols=64 impl=gather config='element=2'", CKL_INVALID,
       "transpose gather: element=2 is not the problem's 4" },
     { "rows=700 cols=5 impl=narrow config='tile_c=2^20'", CKL_UNSUPPORTED,
-      "transpose narrow: a tile of 1024x1048576 is beyond any shared memory" },
+      "transpose narrow: a tile of 64x1048576 is beyond any shared memory" },
     { "rows=700 cols=5 impl=narrow config='tile_c=1048577'", CKL_INVALID,
       "transpose narrow: tile_c=1048577 is more than 1048576, as no config has it" },
     { "rows=5 cols=700 dtype=f16 impl=narrow config='padded=1'", CKL_INVALID,
