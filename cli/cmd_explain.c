@@ -10,10 +10,12 @@
 
 enum { CANDIDATES_SHOWN = 5 };
 
-static const char *device_id, *suite, *want_costs, *want_ptx, *want_ir;
+static const char *device_id, *suite, *want_choice, *want_costs, *want_ptx, *want_ir;
 static const cli_option options[] = {
     { "--device", "D", &device_id, "the device to choose for; the best present if not given" },
     { "--suite", "FILE", &suite, "problem lines to explain, instead of LINE; - reads them from standard input" },
+    { "--choice", NULL, &want_choice,
+      "print the implementation and config taken, or why there is none, and nothing else" },
     { "--costs", NULL, &want_costs,
       "print the time that the config taken is predicted, or why there is none, and nothing else" },
     { "--ptx", NULL, &want_ptx, "print the PTX of each kernel and nothing else" },
@@ -132,14 +134,12 @@ static ckl_status print_kernel(const chosen *taken, int which, ir_target target)
     ir_kernel *kernel;
     TRY(plan_describe(taken->op, taken->impl, taken->config, which, target, &kernel));
     double described = milliseconds_since(begin);
-    begin = clock_seconds();
-    ckl_status status = ir_verify(kernel);
-    double verified = milliseconds_since(begin);
+    ckl_status status = CKL_OK;
     text listing = { 0 };
     begin = clock_seconds();
     if (want_ir)
         ir_print(kernel, &listing);
-    else if (status == CKL_OK)
+    else
         status = ir_print_ptx(kernel, &listing);
     double printed = milliseconds_since(begin);
     if (status == CKL_OK && (want_ir || want_ptx))
@@ -147,8 +147,8 @@ static ckl_status print_kernel(const chosen *taken, int which, ir_target target)
     else if (status == CKL_OK) {
         print_launch(kernel);
         print_registers(kernel);
-        printf("  described in %.2f ms, verified in %.2f ms, printed as %zu bytes of PTX in %.2f ms\n",
-               described - verified, verified, listing.length, printed);
+        printf("  described and verified in %.2f ms, printed as %zu bytes of PTX in %.2f ms\n", described,
+               listing.length, printed);
     }
     text_free(&listing);
     ir_kernel_free(kernel);
@@ -177,8 +177,8 @@ static ckl_status explain(const test_case *c, const ckl_device_info *info, arena
     return CKL_OK;
 }
 
-/* One line: microseconds, and what bounds them. */
-static ckl_status print_cost(const test_case *c, const ckl_device_info *info, arena *memory)
+/* One line: what is taken, or microseconds and what bounds them. */
+static ckl_status print_taken(const test_case *c, const ckl_device_info *info, arena *memory)
 {
     const operator_info *op = c->test->op;
     void *config;
@@ -186,6 +186,13 @@ static ckl_status print_cost(const test_case *c, const ckl_device_info *info, ar
     const implementation *impl;
     TRY(plan_desc(op, case_desc(c, memory), memory, &checked));
     TRY(case_choose(c, info, memory, &impl, &config));
+    if (want_choice) {
+        text brief = { 0 };
+        fields_print_brief(impl->config, config, &brief);
+        printf("%s %s\n", impl->name, text_data(&brief));
+        text_free(&brief);
+        return CKL_OK;
+    }
     if (!impl->cost)
         FAIL(CKL_UNSUPPORTED, "%s %s says no costs", op->name, impl->name);
     const plan_cost cost = impl->cost(checked, info, config);
@@ -199,14 +206,14 @@ static ckl_status explain_line(const char *line, void *info)
     arena memory = { 0 };
     ckl_status status = case_parse(line, &c);
     if (status == CKL_OK)
-        status = want_costs ? print_cost(&c, info, &memory) : explain(&c, info, &memory);
+        status = want_choice || want_costs ? print_taken(&c, info, &memory) : explain(&c, info, &memory);
     arena_clear(&memory);
     case_clear(&c);
     return status;
 }
 
-/* Costs are asked of many configs, old ones among them: one that is refused does not end the list. */
-static ckl_status cost_or_reason(const char *line, void *info)
+/* Choices and costs are asked of many lines, old configs among them: one that is refused does not end the list. */
+static ckl_status taken_or_reason(const char *line, void *info)
 {
     if (explain_line(line, info) != CKL_OK)
         printf("none: %.*s\n", (int)strcspn(ckl_error(), "\n"), ckl_error());
@@ -228,9 +235,9 @@ static int command(int argc, char **argv)
     if (status == CKL_OK) {
         ckl_device_info info = *ckl_device_properties(device);
         status = cli_lines(argc, argv, suite,
-                           !suite       ? explain_line
-                           : want_costs ? cost_or_reason
-                                        : explain_titled,
+                           !suite                      ? explain_line
+                           : want_choice || want_costs ? taken_or_reason
+                                                       : explain_titled,
                            &info);
     }
     ckl_device_close(device);

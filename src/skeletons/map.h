@@ -8,7 +8,7 @@
  * Where rows end inside a vector, but the output and the large inputs have no gaps, vectors run on across the ends of
  * rows (`flat`); the other inputs are loaded element by element. Inputs contiguous along another dimension than the
  * output (`crossed`: map_crossed.c) are loaded along that one into a tile in shared memory and read along the output's.
- * Rows of 16-bit elements that start anywhere are taken one by one (`row_threads`: map_rows.c).
+ * Rows of floats that start anywhere are taken one by one (`row_threads`: map_rows.c).
  */
 #pragma once
 

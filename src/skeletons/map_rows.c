@@ -68,7 +68,7 @@ static void share_out(map_config *c, int64_t vectors, int64_t rows, const ckl_de
             const double ctas = (double)tiles * row_threads / threads; // of a row
             const double cost = (double)(tiles * tile) + START_VECTORS * ctas;
             const bool few = row_threads == threads && steps > 1 && tiles * rows < CTAS_PER_SM * device->sm_count;
-            if (cost >= least || few || row_threads < 2 * c->vec || (row_threads <= 32 && tiles > 1))
+            if (cost >= least || few || (row_threads <= 32 && tiles > 1))
                 continue;
             least = cost;
             c->threads = threads;

@@ -262,10 +262,9 @@ enum { PREFETCHED_BYTES = 12 << 20 };
 
 /*
  * NOTE: of a few tiles of crossed operands. x+y of 197x69 f32 takes 5.8, 4.0 and 3.2 us by 128, 256 and 512 threads on
- * an H200, 49x155 f16 5.3, 3.8 and 3.1; 1024 are as fast as 512. Of tiles that are mostly empty more are few: 24x16384
- * f32 takes 5.3 us by 256 threads and 4.3 by 512.
+ * an H200, 49x155 f16 5.3, 3.8 and 3.1; 1024 are as fast as 512.
  */
-enum { CROSSED_FEW_THREADS = 512, CROSSED_FEW_EMPTY = 3 };
+enum { CROSSED_FEW_THREADS = 512 };
 
 /* Threads that share out a tile of crossed operands: a vector each, and of pairs two rows by two columns. */
 static int crossed_threads_max(const map_config *c)
@@ -277,9 +276,7 @@ static int crossed_threads_max(const map_config *c)
 /* Does each CTA have a tile of crossed operands at once, so that its threads share it out? */
 static bool has_few_tiles(const map_kernel *k, const map_shape *s, const ckl_device_info *device)
 {
-    const int64_t tiles = map_ctas(k, s);
-    const bool empty = 2 * s->count < tiles * k->config.cross_rows * MAP_CROSS_TILE;
-    return k->config.crossed && tiles <= (int64_t)device->sm_count * (empty ? CROSSED_FEW_EMPTY : 1);
+    return k->config.crossed && map_ctas(k, s) <= device->sm_count;
 }
 
 /* Are the vectors of an operand shorter than others'? Constants aside. */

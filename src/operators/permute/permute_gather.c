@@ -6,18 +6,26 @@
  * Elements that lie side by side in one mode of x and in another of y may be moved in squares: a thread loads as many
  * vectors of x as a word has elements, turns them in registers, and stores words. Neighbouring threads take blocks of
  * squares, so that both sides are accessed in runs.
+ *
+ * Runs that start anywhere on either side are written in aligned vectors of y, windows. Each is cut out of the two
+ * aligned vectors of x that hold its bytes; neighbours read the same ones again, from L1. A run has as many windows as
+ * it may touch. The first and the last hold other runs' bytes, too, and store their own elements one by one. So do
+ * windows at the ends of x, which load them one by one as well.
  */
 #include "base/math.h"
+#include "cute/vectors.h"
 #include "operators/permute/transpose_tile.h"
 #include "skeletons/memory_cost.h"
 
 enum { STEPS_MAX = 16, SIDE_MAX = 4, WORD_BYTES = 4, SECTOR_BYTES = 32, LINE_BYTES = 128 };
+enum { WIDEST_BYTES = 16, WINDOW_WORDS = WIDEST_BYTES / WORD_BYTES };
 
 #define GATHER_CONFIG(X, owner)                                                                                 \
     X(owner, int, element, "4", "1 2 4 8", "bytes of an element, what pointers are aligned to")                 \
     X(owner, int, bytes, "4", "1 2 4 8 16", "bytes of one memory access; of x, if elements are turned")         \
     X(owner, int, turned, "0", "0 2 4", "elements of a word, of squares that are turned in registers; 0: none") \
     X(owner, int, block, "1", "1 4 8 16", "squares of a block along x and along y; 1: they go along y")         \
+    X(owner, bool, cut, "0", "0 1", "runs start anywhere: aligned vectors of y are cut out of two of x")        \
     X(owner, int, rank, "1", "1 2 3 4 5 6 7", "modes")                                                          \
     X(owner, int, threads, "256", "128 256 512", "threads of a CTA")                                            \
     X(owner, int, steps, "4", "1 2 4 8", "accesses of a thread in flight")
@@ -33,6 +41,8 @@ FIELD_STRUCT(permute_gather_config, GATHER_CONFIG);
     X(owner, i64, turned_y)                                \
     X(owner, u32, width) /* accesses along x, of blocks */ \
     X(owner, u32, height)                                  \
+    X(owner, pointer, end) /* of x */                      \
+    X(owner, u32, run)     /* bytes, of windows */         \
     X(owner, u32, size, [PERMUTE_SPLIT_MAX])               \
     X(owner, u32, factor, [PERMUTE_SPLIT_MAX])             \
     X(owner, u32, shift, [PERMUTE_SPLIT_MAX])              \
@@ -74,28 +84,119 @@ static val moved(val address, int steps, val stride)
 /* What an access loads: an element, or words to be turned; an element of 16 bytes is four words. */
 static tensor access_at(val address, int bytes, bool turned)
 {
-    const int words = turned || bytes == 16 ? bytes / WORD_BYTES : 1;
-    return gmem_tensor(address, transpose_type(bytes / words), compact(leaf(words))); // (WORDS)
+    const int count = turned || bytes == 16 ? bytes / WORD_BYTES : 1;
+    return gmem_tensor(address, transpose_type(bytes / count), compact(leaf(count))); // (WORDS)
 }
 
 /* Turns `side` vectors of x, and stores the words of y that they make. */
 static void store_turned(const permute_gather_values *p, int side, int bytes, const tensor *rX, val y)
 {
     for (int v = 0; v < bytes / WORD_BYTES; v++) {
-        val words[SIDE_MAX];
+        val rows[SIDE_MAX];
         for (int e = 0; e < side; e++)
-            words[e] = bitcast(U32, at(rX[e], v));
-        transpose_square(side, words);
+            rows[e] = bitcast(U32, at(rX[e], v));
+        transpose_square(side, rows);
         for (int e = 0; e < side; e++)
-            store_global(U32, moved(y, v * side + e, p->turned_y), 0, words[e]);
+            store_global(U32, moved(y, v * side + e, p->turned_y), 0, rows[e]);
     }
+}
+
+/* Windows */
+
+typedef struct window {
+    const permute_gather_values *p;
+    int bytes; // of an element
+    ckl_dtype type;
+    val first; // i32: the byte of its run that it begins with; negative where the run begins inside
+    val x, y;  // addresses of that byte
+} window;
+
+static window find_window(const permute_gather_config *cfg, const permute_gather_values *p, val index)
+{
+    const int inner = cfg->rank - 1;
+    window w = { .p = p, .bytes = cfg->element, .type = transpose_type(cfg->element) };
+    val run = index, number = divisor_coordinate(&run, p->size[inner], p->factor[inner], p->shift[inner]);
+    find_access(p, inner, 1, run, &w.x, &w.y);
+    val phase = bit_and(convert(U32, w.y), imm(WIDEST_BYTES - 1));
+    w.first = convert(I32, sub(mul(number, imm(WIDEST_BYTES)), phase));
+    val offset = convert(U64, convert(I64, w.first));
+    w.x = add(w.x, offset);
+    w.y = add(w.y, offset);
+    return w;
+}
+
+/* Is element e of the window one of its run? */
+static val has_element(const window *w, int e)
+{
+    return lt(convert(U32, add(w->first, imm(e * w->bytes))), w->p->run);
+}
+
+static tensor element_of(const window *w, val address, int e)
+{
+    return gmem_tensor(add(address, imm(e * w->bytes)), w->type, compact(leaf(1)));
+}
+
+/* Stores the elements of a window that are the run's. */
+static void store_elements(const window *w, const val *cut)
+{
+    const int count = WIDEST_BYTES / w->bytes;
+    const words of = words_of(w->type, count);
+    val typed[WINDOW_WORDS], element[WIDEST_BYTES];
+    for (int i = 0; i < WINDOW_WORDS; i++)
+        typed[i] = bitcast(of.type, cut[i]);
+    for (int e = 0; e < count; e++)
+        element[e] = unwritten(element_register(w->type));
+    words_unpack(of, typed, w->type, element);
+    for (int e = 0; e < count; e++)
+        IF(has_element(w, e))
+            set(element_of(w, w->y, e), 0, element[e]);
+}
+
+/* Cuts a window out of the aligned vectors of x from `low` on. */
+static void cut_window(const window *w, val low)
+{
+    val pair[2 * WINDOW_WORDS], taken[WINDOW_WORDS], run = convert(I32, w->p->run);
+    tensor rY = fragment(U32, compact(leaf(WINDOW_WORDS))); // (WORDS)
+    for (int i = 0; i < 2 * WINDOW_WORDS; i++)
+        pair[i] = unwritten(U32);
+    for (int i = 0; i < 2 * WINDOW_WORDS; i += WINDOW_WORDS)
+        load_at(IR_GLOBAL, IR_CACHE_DEFAULT, U32, WINDOW_WORDS, low, (int64_t)WORD_BYTES * i, pair + i);
+    const words_cut cut =
+        words_cut_from(pair, WINDOW_WORDS, convert(U32, bit_and(w->x, imm_as(U64, WIDEST_BYTES - 1))), w->bytes);
+    for (int i = 0; i < WINDOW_WORDS; i++)
+        set(rY, i, taken[i] = words_cut_word(&cut, i));
+    IF(logical_and(ge(w->first, imm(0)), ge(sub(run, w->first), imm(WIDEST_BYTES))))
+        copy(rY, gmem_tensor(w->y, U32, compact(leaf(WINDOW_WORDS))), WIDEST_BYTES);
+    ELSE store_elements(w, taken);
+}
+
+static void gather_windows(const permute_gather_config *cfg, const permute_gather_values *p)
+{
+    val index = add(mul(cta_x(), imm(cfg->threads)), thread());
+    const window w = find_window(cfg, p, index);
+    val exists = logical_and(lt(index, p->count), lt(w.first, convert(I32, p->run)));
+    val low = bit_and(w.x, imm_as(U64, -WIDEST_BYTES));
+    val in_x = logical_and(ge(low, p->x), le(add(low, imm(2 * WIDEST_BYTES)), p->end));
+    launch_dependents();
+    grid_wait(); // what is above overlaps the end of the kernel before
+    IF(logical_and(exists, logical_not(in_x)))
+        for (int e = 0; e < WIDEST_BYTES / cfg->element; e++)
+            IF(has_element(&w, e))
+                set(element_of(&w, w.y, e), 0, at(element_of(&w, w.x, e), 0));
+    IF(logical_and(exists, in_x))
+        cut_window(&w, low);
 }
 
 static void permute_gather(const void *config, int kernel)
 {
+    enum { THREADS_OF_SM = 2048 }; // that windows shall fit: bounds registers to 32
     const permute_gather_config *cfg = config;
-    launch_bounds(cfg->threads, 0);
+    launch_bounds(cfg->threads, cfg->cut ? THREADS_OF_SM / cfg->threads : 0);
     permute_gather_values p = params_of(permute_gather);
+    if (cfg->cut && kernel == 0) {
+        gather_windows(cfg, &p);
+        return;
+    }
     const int bytes = kernel == 0 ? cfg->bytes : cfg->element, turned = kernel == 0 ? cfg->turned : 0;
     const int vectors = turned ? turned : 1;
     tensor cY = coordinates_from(identity_tensor(leaf(cfg->threads * cfg->steps)), 0,
@@ -164,10 +265,42 @@ static bool widen_x(accesses *a, int factor)
     return divides;
 }
 
+/* Windows that a run may touch, wherever it starts. */
+static int64_t windows_of_run(const permutation *p)
+{
+    return ceil_div((p->modes[p->rank - 1].size - 1) * p->bytes, WIDEST_BYTES) + 1;
+}
+
+/* Are there runs, in x and in y, which vectors do not divide? */
+static ckl_status check_runs(const permutation *p)
+{
+    enum { RUN_BYTES_MIN = 64 };
+    const permute_mode *inner = &p->modes[max_i64(p->rank, 1) - 1];
+    if (p->empty || p->rank == 0 || inner->x != 1 || inner->y != 1 || inner->size * p->bytes < RUN_BYTES_MIN)
+        FAIL(CKL_UNSUPPORTED, "%s gather: cut=1: no mode is a run of %d bytes or more in x and in y", p->op,
+             RUN_BYTES_MIN);
+    bool divides = inner->size * p->bytes % WIDEST_BYTES == 0;
+    for (int i = 0; i < p->rank - 1; i++)
+        divides &= p->modes[i].x * p->bytes % WIDEST_BYTES == 0 && p->modes[i].y * p->bytes % WIDEST_BYTES == 0;
+    if (divides || p->bytes > WORD_BYTES)
+        FAIL(CKL_UNSUPPORTED, "%s gather: cut=1: whole vectors divide all runs, or elements are longer than a word",
+             p->op);
+    const int64_t runs = permutation_elements(p) / inner->size;
+    if (inner->size * p->bytes > INT32_MAX - WIDEST_BYTES || runs > GATHER_COUNT_MAX / windows_of_run(p))
+        FAIL(CKL_UNSUPPORTED, "%s gather: cut=1: %" PRId64 " runs have too many windows for 32-bit numbers", p->op,
+             runs);
+    return CKL_OK;
+}
+
 /* Accesses as the config has them. False: the problem does not have such. */
 static bool find_accesses(const permutation *p, const permute_gather_config *c, accesses *a)
 {
     *a = of_elements(p);
+    if (c->cut) {
+        const int64_t step = WIDEST_BYTES / p->bytes;
+        a->of.modes[p->rank - 1] = (permute_mode){ windows_of_run(p), step, step };
+        return true;
+    }
     if (c->turned == 0) {
         a->unit_x = a->unit_y = c->bytes;
         return permutation_widen(&a->of, c->bytes / p->bytes);
@@ -195,7 +328,7 @@ static int rank_of(const accesses *a)
  * NOTE: of 16 bytes on an H200: 32x769x40x24 bf16, 0,2,1,3, takes 28.3 us by four a thread and 26.6 by two,
  * 3x4096x48x96 58.8 and 57.9.
  */
-enum { WIDEST_BYTES = 16, WIDEST_STEPS = 2, WIDEST_RANK_MIN = 4 };
+enum { WIDEST_STEPS = 2, WIDEST_RANK_MIN = 4 };
 
 /* The widest vectors that both sides have. */
 static void choose_vectors(const permutation *p, permute_gather_config *c)
@@ -222,15 +355,20 @@ static bool choose_squares(const permutation *p, int i, permute_gather_config *c
     return true;
 }
 
-/* Vectors first; then squares, on Hopper, where they were measured. */
+/* Vectors, windows where runs start anywhere, and squares, on Hopper, where they were measured. */
 static bool candidate_gather(const void *problem, const ckl_device_info *device, int i, void *config)
 {
     const permutation *p = problem;
     permute_gather_config *c = config;
     c->element = p->bytes;
+    const bool runs = check_runs(p) == CKL_OK;
     if (i == 0)
         choose_vectors(p, c);
-    else if (!device->has_tma || !choose_squares(p, i - 1, c))
+    else if (i == 1 && runs) {
+        c->cut = true;
+        c->bytes = WIDEST_BYTES;
+        c->steps = 1;
+    } else if (!device->has_tma || !choose_squares(p, i - 1 - runs, c))
         return false;
     const accesses a = accesses_of(p, c);
     c->rank = rank_of(&a);
@@ -274,12 +412,31 @@ static touched touched_by_warp(const accesses *a, bool in_x, int64_t first)
 }
 
 /* Sectors of y that the warp touches for those that its words fill: rows may start anywhere in a sector. */
-static double sectors_for_full(const accesses *a, int words)
+static double sectors_for_full(const accesses *a, int stores)
 {
     int sectors = 0;
-    for (int i = 0; i < words; i++)
+    for (int i = 0; i < stores; i++)
         sectors += touched_by_warp(a, false, i * a->words.y * a->unit_y).sectors;
-    return sectors * SECTOR_BYTES / (double)(words * PERMUTE_WARP * WORD_BYTES);
+    return sectors * SECTOR_BYTES / (double)(stores * PERMUTE_WARP * WORD_BYTES);
+}
+
+/* Each run shares its first and its last sector, with neighbours that are moved at the same time. */
+static plan_cost cost_windows(const permutation *p, const permute_gather_config *c, int64_t windows,
+                              const ckl_device_info *device)
+{
+    enum { OF_WINDOW = 60, OF_MODE = 9, OF_ELEMENT = 3, REGISTERS = 32, THREADS_OF_SM = 2048 };
+    const double runs = (double)windows / (double)windows_of_run(p);
+    const memory_work work = {
+        .of = PERMUTE_KERNEL,
+        .bytes = 2 * runs * ((double)(p->modes[p->rank - 1].size * p->bytes) + SECTOR_BYTES / 2),
+        .ctas = ceil_div(windows, c->threads),
+        .threads = c->threads,
+        .registers = REGISTERS,
+        .ctas_per_sm = THREADS_OF_SM / c->threads,
+        .lines = 3.0 * PERMUTE_WARP * WIDEST_BYTES / LINE_BYTES,
+        .elements = OF_WINDOW + OF_MODE * c->rank + OF_ELEMENT * WIDEST_BYTES / c->element,
+    };
+    return memory_cost(&work, device);
 }
 
 /*
@@ -300,14 +457,16 @@ static plan_cost cost_gather(const void *problem, const ckl_device_info *device,
     const permute_gather_config *c = config;
     const double bytes = (double)permutation_elements(p) * p->bytes;
     const accesses a = accesses_of(p, c);
+    if (c->cut)
+        return cost_windows(p, c, permutation_elements(&a.of), device);
     const touched x = touched_by_warp(&a, true, 0), y = touched_by_warp(&a, false, 0);
     const double warp_bytes = (double)PERMUTE_WARP * c->bytes;
     const int64_t ctas = ceil_div(permutation_elements(&a.of), (int64_t)c->threads * c->steps);
     const double fullest = (double)round_up(ctas, device->sm_count) / (double)max_i64(ctas, 1);
     const bool turned = c->turned > 0;
     const double again = c->block > 1 ? 0 : fmax(0, x.sectors * SECTOR_BYTES / warp_bytes - 1);
-    const int words = turned ? c->bytes / c->element : 0; // of an access that are stored one by one
-    const double partly = turned ? sectors_for_full(&a, words) - 1 : 0;
+    const int stores = turned ? c->bytes / c->element : 0; // of an access that are stored one by one
+    const double partly = turned ? sectors_for_full(&a, stores) - 1 : 0;
     const memory_work work = {
         .of = { .us = PERMUTE_KERNEL.us + (ctas <= device->sm_count ? -EARLY_US
                                            : c->bytes < WORD_BYTES  ? CROWD_US
@@ -318,8 +477,8 @@ static plan_cost cost_gather(const void *problem, const ckl_device_info *device,
         .threads = c->threads,
         .registers = REGISTERS + c->steps * c->turned * c->bytes / WORD_BYTES,
         .lines = fmin(fullest, FULLEST_MAX) * c->steps *
-                 (turned ? c->turned * x.lines + words * y.lines : x.lines + warp_bytes / LINE_BYTES),
-        .elements = c->steps * (OF_ACCESS + OF_MODE * c->rank + OF_WORD * words),
+                 (turned ? c->turned * x.lines + stores * y.lines : x.lines + warp_bytes / LINE_BYTES),
+        .elements = c->steps * (OF_ACCESS + OF_MODE * c->rank + OF_WORD * stores),
     };
     return memory_cost(&work, device);
 }
@@ -331,6 +490,10 @@ static ckl_status admit_gather(const void *problem, const ckl_device_info *devic
     if (c->element != p->bytes)
         FAIL(CKL_INVALID, "%s gather: element=%d is not the problem's %d", p->op, c->element, p->bytes);
     accesses a;
+    if (c->cut)
+        TRY(check_runs(p));
+    if (c->cut && (c->bytes != WIDEST_BYTES || c->turned || c->steps != 1))
+        FAIL(CKL_INVALID, "%s gather: cut=1 is for bytes=%d turned=0 steps=1", p->op, WIDEST_BYTES);
     if (c->bytes < c->element || c->bytes > 16 || !is_power_of_two(c->bytes) || !find_accesses(p, c, &a))
         FAIL(CKL_INVALID, "%s gather: bytes=%d turned=%d cannot be moved at once", p->op, c->bytes, c->turned);
     if (c->block < 1 || c->block > BLOCK_MAX || (c->block > 1 && !c->turned) || c->rank != rank_of(&a))
@@ -338,6 +501,16 @@ static ckl_status admit_gather(const void *problem, const ckl_device_info *devic
     if (c->steps < 1 || c->steps > 16)
         FAIL(CKL_INVALID, "%s gather: steps=%d is not in 1..16", p->op, c->steps);
     return permutation_check_threads(p, "gather", c->threads, 32, device);
+}
+
+/* Of windows: bytes of a run, and where x ends. */
+static void find_end(const permutation *p, permute_gather_params *params)
+{
+    int64_t last = 0;
+    for (int i = 0; i < p->rank; i++)
+        last += (p->modes[i].size - 1) * p->modes[i].x;
+    params->run = (uint32_t)(p->modes[p->rank - 1].size * p->bytes);
+    params->end = (const char *)params->x + (last + 1) * p->bytes;
 }
 
 /* One launch. */
@@ -353,6 +526,8 @@ static ckl_status launch_all(const ckl_plan *plan, int kernel, const accesses *a
                                      .turned_y = a->words.y * a->unit_y,
                                      .width = (uint32_t)a->width,
                                      .height = (uint32_t)a->height };
+    if (c->cut)
+        find_end(plan->desc, &params);
     for (int i = 0; i < a->of.rank; i++) {
         permute_mode m = a->of.modes[i];
         divisor d = divisor_of(m.size);
@@ -395,7 +570,7 @@ static ckl_status launch_gather(const ckl_plan *plan, const void *args, ckl_stre
     const permutation *p = plan->desc;
     const permute_gather_config *c = plan->config;
     const permute_pointers *a = args;
-    const bool aligned = PLAN_ALIGNED(c->bytes, a->x, a->y);
+    const bool aligned = c->cut || PLAN_ALIGNED(c->bytes, a->x, a->y);
     const accesses each = aligned ? accesses_of(p, c) : of_elements(p);
     return launch_halves(plan, aligned ? 0 : 1, &each, a->x, a->y, stream);
 }
@@ -404,7 +579,8 @@ static const field gather_fields[] = { GATHER_CONFIG(FIELD_ROW, permute_gather_c
 
 const implementation permute_gather_implementation = {
     IMPLEMENTATION_OF_CANDIDATES(permute, gather),
-    .summary = "any strides: each thread finds its elements; copies in vectors",
+    .summary =
+        "any strides: each thread finds its elements; copies in vectors, cut out of two where runs start anywhere",
     .candidate = candidate_gather,
     .cost = cost_gather,
     .kernels = 2,

@@ -12,17 +12,18 @@
  */
 #include "operators/permute/transpose_plan.h"
 
-#define NARROW_CONFIG(X, owner)                                                     \
-    TRANSPOSE_FIELDS(X, owner)                                                      \
-    X(owner, bool, short_x, "1", "0 1", "1: rows of x are short; 0: rows of y are") \
-    X(owner, int, tile_r, "1024", "4 16 64 256 1024", "rows of x of a CTA")         \
-    X(owner, int, tile_c, "4", "4 16 64 256 1024", "columns of x of a CTA")         \
-    X(owner, int, threads, "256", "64 128 256", "threads of a CTA")                 \
+#define NARROW_CONFIG(X, owner)                                                                     \
+    TRANSPOSE_FIELDS(X, owner)                                                                      \
+    X(owner, bool, short_x, "1", "0 1", "1: rows of x are short; 0: rows of y are")                 \
+    X(owner, int, tile_r, "1024", "4 16 64 256 1024", "rows of x of a CTA")                         \
+    X(owner, int, tile_c, "4", "4 16 64 256 1024", "columns of x of a CTA")                         \
+    X(owner, int, threads, "256", "64 128 256", "threads of a CTA")                                 \
+    X(owner, bool, padded, "0", "0 1", "a chunk of padding after each line of a run of short rows") \
     X(owner, bool, prefetch, "0", "0 1", "prefetch x to L2 while the kernel before may still run")
 
 FIELD_STRUCT(transpose_narrow_config, NARROW_CONFIG);
 
-enum { CHUNK_BYTES = PERMUTE_CHUNK_BYTES, SECTOR_BYTES = 32, WORD_BYTES = 4 };
+enum { CHUNK_BYTES = PERMUTE_CHUNK_BYTES, SECTOR_BYTES = 32, LINE_BYTES = 128, WORD_BYTES = 4 };
 
 typedef struct narrow {
     const transpose_narrow_config *cfg;
@@ -44,6 +45,20 @@ static int margin_of(const transpose_narrow_config *cfg)
     return SECTOR_BYTES / cfg->bytes;
 }
 
+/*
+ * Where byte number `offset` of the run of short rows of x lies: 8 or 16 elements of 2 bytes in rows of powers of two
+ * would meet in a few banks without padding.
+ */
+static int64_t padded_offset(const transpose_narrow_config *cfg, int64_t offset)
+{
+    return cfg->padded ? offset + offset / LINE_BYTES * CHUNK_BYTES : offset;
+}
+
+static val padded(const narrow *k, val offset)
+{
+    return k->cfg->padded ? add(offset, mul(div(offset, imm(LINE_BYTES)), imm(CHUNK_BYTES))) : offset;
+}
+
 /* Bytes of one run of x, with its phase. */
 static int run_bytes_of(const transpose_narrow_config *cfg)
 {
@@ -54,7 +69,7 @@ static int run_bytes_of(const transpose_narrow_config *cfg)
 
 static int64_t smem_bytes_of(const transpose_narrow_config *cfg)
 {
-    return (int64_t)run_bytes_of(cfg) * (cfg->short_x ? 1 : cfg->tile_r);
+    return padded_offset(cfg, (int64_t)run_bytes_of(cfg) * (cfg->short_x ? 1 : cfg->tile_r));
 }
 
 /* Bytes by which a run of x exceeds a multiple of a chunk. */
@@ -72,7 +87,6 @@ static val phase_of(const narrow *k, val run)
  */
 static void load_runs(const narrow *k, bool ask)
 {
-    enum { LINE_BYTES = 128 };
     const int chunks = k->run_bytes / CHUNK_BYTES;
     const bool one = k->cfg->short_x;
     val one_end = div(add(add(phase_of(k, imm(0)), k->length), imm(CHUNK_BYTES - 1)), imm(CHUNK_BYTES));
@@ -86,7 +100,7 @@ static void load_runs(const narrow *k, bool ask)
                 prefetch_L2(add(from, convert(U64, phase))); // not for what is before x
         } else {
             IF(exists)
-                cp_async(add(k->smem, mul(n, imm(CHUNK_BYTES))), from, CHUNK_BYTES,
+                cp_async(add(k->smem, padded(k, mul(n, imm(CHUNK_BYTES)))), from, CHUNK_BYTES,
                          min(sub(end, offset), imm(CHUNK_BYTES)));
         }
     }
@@ -112,13 +126,18 @@ static run run_at(const narrow *k, val number)
     return y;
 }
 
+/* Where element i of a run of y lies in the run of short rows of x, with its phase: bytes without padding. */
+static val offset_of(const narrow *k, const run *y, val i)
+{
+    val offset = add(mul(i, convert(U32, k->tile.ldx)), mul(y->number, imm(k->cfg->bytes)));
+    return add(phase_of(k, imm(0)), offset);
+}
+
 /* The shared address of element i of a run of y. */
 static val element_address(const narrow *k, const run *y, val i)
 {
-    if (k->cfg->short_x) {
-        val offset = add(mul(i, convert(U32, k->tile.ldx)), mul(y->number, imm(k->cfg->bytes)));
-        return add(add(k->smem, phase_of(k, imm(0))), offset);
-    }
+    if (k->cfg->short_x)
+        return add(k->smem, padded(k, offset_of(k, y, i)));
     val c = divisor_quotient(i, k->factor, k->shift), r = sub(i, mul(c, k->size));
     return add(add(add(k->smem, mul(r, imm(k->run_bytes))), phase_of(k, r)), mul(c, imm(k->cfg->bytes)));
 }
@@ -144,15 +163,17 @@ static void store_long_runs(const narrow *k)
     const int elements = k->word_elements, words = cfg->tile_r / elements;
     const int along = (int)min_i64(words, cfg->threads), at_once = cfg->threads / along;
     val row = convert(U32, k->tile.ldx), mine = mul(thread_at(thread(), 0, along, at_once), imm(elements));
+    val apart = padded(k, mul(row, imm(along * elements))); // whole lines, where there are several words
     LOOP_FROM(n, thread_at(thread(), 1, along, at_once), k->size, imm(at_once)) {
         run y = run_at(k, n);
-        val first = add(y.head, mine), from = element_address(k, &y, first);
+        val first = add(y.head, mine), offset = offset_of(k, &y, first), from[4], x[4];
         val to = add(y.address, convert(U64, mul(first, imm(cfg->bytes))));
-        for (int i = 0; i < words; i += along, from = add(from, mul(row, imm(along * elements))))
+        for (int e = 0; e < elements; e++)
+            from[e] = add(k->smem, padded(k, add(offset, mul(row, imm(e)))));
+        for (int i = 0; i < words; i += along)
             IF(ge(y.count, add(first, imm((i + 1) * elements)))) {
-                val x[4];
                 for (int e = 0; e < elements; e++)
-                    x[e] = at(smem_view(add(from, mul(row, imm(e))), k->type, compact(leaf(1))), 0);
+                    x[e] = at(smem_view(add(from[e], mul(apart, imm(i / along))), k->type, compact(leaf(1))), 0);
                 store_global(k->word_type, to, (int64_t)i * elements * cfg->bytes,
                              bitcast(k->word_type, transpose_word(elements, x)));
             }
@@ -260,10 +281,8 @@ enum {
     ROWS_MAX = 64,    // of x where rows of y are short: that kernel would write them a few words at a time
     LONG_MIN = 256,   // of the long side: below, CTAs would have little to do
     ALONG_MAX = 4096, // of a tile
-    WORDS_MAX = 4,    // of the short side: of more, boxes are twice as fast (bench/notes/permute.md)
     TILE_BYTES = 16384,
-    TILES_OF_SM = 64, // many: 55296 matrices of 3x512 f16 took 247.9 us, by boxes 92.4
-    ALONG_MIN = 64,   // of a tile of a small matrix, which is spread over the SMs
+    ALONG_MIN = 64, // of a tile of a small matrix, which is spread over the SMs
 };
 
 /* Is this the short side, without gaps on its own side of memory? */
@@ -310,14 +329,26 @@ static int threads_for(const permutation *p, const transpose_narrow_config *c, c
     return threads;
 }
 
+/* Accesses to shared memory for the words that a warp stores: of neighbouring rows, or of a few runs of x. */
+static int narrow_turns(const permutation *p, const transpose_narrow_config *c)
+{
+    const int elements = permute_word_bytes(c->bytes) / c->bytes;
+    const int64_t run_bytes = smem_bytes_of(c) / c->tile_r; // of short rows of y
+    int64_t places[PERMUTE_WARP];
+    for (int lane = 0; lane < PERMUTE_WARP; lane++) {
+        const int64_t i = (int64_t)lane * elements;
+        places[lane] = c->short_x ? padded_offset(c, i * p->matrix.cols * c->bytes)
+                                  : i % p->matrix.rows * run_bytes + i / p->matrix.rows * c->bytes;
+    }
+    return elements * permutation_bank_turns(places);
+}
+
 static ckl_status choose_narrow(const void *problem, const ckl_device_info *device, void *config)
 {
     const permutation *p = problem;
     transpose_narrow_config *c = config;
     const permute_matrix *m = &p->matrix;
     TRY(check_short_side(p));
-    if (p->bytes >= WORD_BYTES && min_i64(m->rows, m->cols) > WORDS_MAX)
-        FAIL(CKL_UNSUPPORTED, "%s narrow: a short side of more than %d words is left to boxes", p->op, WORDS_MAX);
     if (!device->has_tma)
         FAIL(CKL_UNSUPPORTED, "%s narrow: it is chosen on Hopper alone, where it was measured", p->op);
     c->bytes = p->bytes;
@@ -326,11 +357,6 @@ static ckl_status choose_narrow(const void *problem, const ckl_device_info *devi
     int side = 4, along = ALONG_MIN;
     while (side < (c->short_x ? m->cols : m->rows) && side < ROWS_MAX)
         side *= 2;
-    const int64_t length = c->short_x ? m->rows : m->cols;
-    if (length * side * p->bytes <= TILE_BYTES / 4 &&
-        transpose_tiles(p, c->short_x ? (int)length : side, c->short_x ? side : (int)length) >=
-            TILES_OF_SM * device->sm_count)
-        FAIL(CKL_UNSUPPORTED, "%s narrow: many matrices of a fourth of a tile are left to boxes", p->op);
     while (along * side * p->bytes < TILE_BYTES)
         along *= 2;
     while (along > ALONG_MIN &&
@@ -339,6 +365,9 @@ static ckl_status choose_narrow(const void *problem, const ckl_device_info *devi
     c->tile_r = c->short_x ? along : side;
     c->tile_c = c->short_x ? side : along;
     c->threads = threads_for(p, c, device);
+    const int turns = narrow_turns(p, c);
+    c->padded = c->short_x;
+    c->padded = c->short_x && narrow_turns(p, c) < turns;
     c->prefetch = transpose_pays_prefetch(p, c->tile_r, c->tile_c, c->threads, device);
     return CKL_OK;
 }
@@ -367,23 +396,11 @@ static ckl_status admit_narrow(const void *problem, const ckl_device_info *devic
              c->short_x, c->tile_r, c->tile_c, m->rows, m->cols);
     TRY(transpose_check_power(p, "narrow", c->short_x ? "tile_r" : "tile_c", c->short_x ? c->tile_r : c->tile_c,
                               32 / p->bytes, ALONG_MAX));
+    if (c->padded && !c->short_x)
+        FAIL(CKL_INVALID, "%s narrow: padded=1 is for short rows of x", p->op);
     TRY(transpose_check_power(p, "narrow", "threads", c->threads, ROWS_MAX,
                               device->threads_per_cta_max)); // a word for each of short rows
     return transpose_check_memory(p, "narrow", smem_bytes_of(c), device);
-}
-
-/* Accesses to shared memory for the words that a warp stores: of neighbouring rows, or of a few runs of x. */
-static int narrow_turns(const permutation *p, const transpose_narrow_config *c)
-{
-    const int elements = permute_word_bytes(c->bytes) / c->bytes;
-    const int64_t run_bytes = smem_bytes_of(c) / c->tile_r; // of short rows of y
-    int64_t places[PERMUTE_WARP];
-    for (int lane = 0; lane < PERMUTE_WARP; lane++) {
-        const int64_t i = (int64_t)lane * elements;
-        places[lane] =
-            c->short_x ? i * p->matrix.cols * c->bytes : i % p->matrix.rows * run_bytes + i / p->matrix.rows * c->bytes;
-    }
-    return elements * permutation_bank_turns(places);
 }
 
 static plan_cost cost_narrow(const void *problem, const ckl_device_info *device, const void *config)
@@ -418,6 +435,6 @@ const implementation transpose_narrow_implementation = {
     .candidate = candidate_narrow,
     .is_trusted = transpose_trusts_cost,
     .cost = cost_narrow,
-    .rivals = { &permute_gather_implementation },
+    .rivals = { &permute_boxes_implementation, &permute_gather_implementation },
     .params = &transpose_param_list,
 };
