@@ -6,9 +6,10 @@
  * share of FMAs among the instructions, and on conflicts of register banks: bench/notes/gemm.md counts both.
  */
 #include "cute/kernel.h"
+#include "cute/vectors.h"
 #include "operators/gemm/gemm_epilogue.h"
 
-enum { QUAD = GEMM_FMA_QUAD, LANES_M = GEMM_FMA_LANES_M, LANES_N = GEMM_FMA_LANES_N, BYTES = 4 };
+enum { QUAD = GEMM_FMA_QUAD, BYTES = 4 };
 
 /*
  * The rows of a matrix that a tile has, of `count` in all; of a gated B the tile's upper half is of the last columns.
@@ -45,15 +46,17 @@ int gemm_fma_threads(const gemm_fma_config *cfg)
     return threads_m(cfg) * (cfg->tile_n / cfg->block_n);
 }
 
-/* This thread's place among those of the tile. A warp is 4 x 8 threads. */
+/* This thread's place among those of the tile. */
 static val place_m(const gemm_fma_config *cfg)
 {
-    return add(mul(rem(warp(), imm(threads_m(cfg) / LANES_M)), imm(LANES_M)), thread_at(lane(), 1, LANES_N, LANES_M));
+    const int lanes = cfg->lanes_m, warps = threads_m(cfg) / lanes;
+    return add(mul(rem(warp(), imm(warps)), imm(lanes)), thread_at(lane(), 1, LANES / lanes, lanes));
 }
 
 static val place_n(const gemm_fma_config *cfg)
 {
-    return add(mul(div(warp(), imm(threads_m(cfg) / LANES_M)), imm(LANES_N)), thread_at(lane(), 0, LANES_N, LANES_M));
+    const int lanes = LANES / cfg->lanes_m, warps = threads_m(cfg) / cfg->lanes_m;
+    return add(mul(div(warp(), imm(warps)), imm(lanes)), thread_at(lane(), 0, lanes, cfg->lanes_m));
 }
 
 /* Row r of a tile among those of its half, if gated; then among the matrix's, whose last one stands for later ones. */
@@ -233,16 +236,15 @@ static val load_vector(val address, val i)
     return at(gmem_tensor(add(address, bytes_of(i)), F32, compact(leaf(1))), 0);
 }
 
-/* Where rows of D are whole quads: finishes and stores one, of a gated product with that of the last columns. */
+/*
+ * Where rows of D are whole quads: finishes and stores one, of a gated product with that of the last columns. rC: the
+ * quad of C.
+ */
 static void store_quad(gemm_epilogue e, gemm_scalars s, const gemm_values *p, val row, val col, const val *products,
-                       const val *ups)
+                       const val *ups, tensor rC)
 {
-    tensor rC = fragment(F32, compact(leaf(QUAD))), rX = fragment_like(rC, F32), rD = fragment_like(rC, F32);
+    tensor rX = fragment(F32, compact(leaf(QUAD))), rD = fragment_like(rX, F32);
     const val row_D = gemm_row_of_D(e, p, row);
-    fill(rC, immf(0));
-    if (e.c)
-        IF(ne(s.beta, immf(0)))
-            copy(quad_at(p->c, p->ldc, row_D, col), rC, QUAD * BYTES);
     if (gemm_is_backward(e.activation))
         copy(quad_at(p->x, p->ldx, row_D, col), rX, QUAD * BYTES);
     for (int i = 0; i < QUAD; i++) {
@@ -269,31 +271,77 @@ static void store_quad(gemm_epilogue e, gemm_scalars s, const gemm_values *p, va
     copy(rD, quad_at(p->d, p->ldd, row_D, col), QUAD * BYTES);
 }
 
+/* Where a thread's block of D lies: its first row and column, and how far apart its quads are. */
+typedef struct block_place {
+    val row, col; // i64
+    int span_m, span_n, columns;
+} block_place;
+
+static block_place place_of(const gemm_fma_config *cfg, val row, val col)
+{
+    return (block_place){ .row = add(row, convert(I64, mul(place_m(cfg), imm(QUAD)))),
+                          .col = add(col, convert(I64, mul(place_n(cfg), imm(QUAD)))),
+                          .span_m = QUAD * threads_m(cfg),
+                          .span_n = QUAD * (cfg->tile_n / cfg->block_n),
+                          .columns = cfg->epilogue.gated ? cfg->block_n / 2 : cfg->block_n };
+}
+
+static val row_at(const block_place *b, int i)
+{
+    return add(b->row, imm64(i / QUAD * b->span_m + i % QUAD));
+}
+
+static val column_at(const block_place *b, int j)
+{
+    return add(b->col, imm64(j / QUAD * b->span_n + j % QUAD));
+}
+
+/* The quads of C of four rows from row i of a block on, all on their way at once: (QUAD,QUADS,ROWS); 0 without C. */
+static tensor load_C(const gemm_fma_config *cfg, const gemm_values *p, val beta, const block_place *b, int i)
+{
+    enum { QUADS_MAX = 4 };
+    const int quads = b->columns / QUAD;
+    tensor rC = fragment(F32, compact(shape(QUAD, quads, QUAD)));
+    vector_at at[QUADS_MAX * QUAD];
+    fill(rC, immf(0));
+    if (!cfg->epilogue.c)
+        return rC;
+    for (int v = 0; v < quads * QUAD; v++) {
+        val row = row_at(b, i + v / quads), col = column_at(b, v % quads * QUAD);
+        val row_D = gemm_row_of_D(cfg->epilogue, p, min(row, sub(p->m, imm64(1))));
+        at[v] = (vector_at){ .address = add(p->c, bytes_of(add(mul(row_D, p->ldc), col))),
+                             .guard = logical_and(logical_and(lt(row, p->m), lt(col, p->n)), ne(beta, immf(0))) };
+    }
+    vectors_load(at, quads * QUAD, QUAD, gmem_tensor(p->c, F32, compact(leaf(1))), rC.regs, 0);
+    return rC;
+}
+
 /* This thread's block of D, from registers. Of a gated product the last quads are of the last columns. */
 static void store_block(const gemm_fma_config *cfg, const gemm_values *p, val row, val col, tensor acc)
 {
     const gemm_epilogue e = cfg->epilogue;
-    const int columns = e.gated ? cfg->block_n / 2 : cfg->block_n, span_n = QUAD * (cfg->tile_n / cfg->block_n),
-              span_m = QUAD * threads_m(cfg);
+    const block_place b = place_of(cfg, row, col);
     gemm_scalars scalars = gemm_load_scalars(e, GEMM_SCALAR_SOURCES(p));
-    row = add(row, convert(I64, mul(place_m(cfg), imm(QUAD))));
-    col = add(col, convert(I64, mul(place_n(cfg), imm(QUAD))));
-    for (int i = 0; i < cfg->block_m; i++)
-        for (int j = 0; j < columns && describing(); j += QUAD) {
-            val at_row = add(row, imm64(i / QUAD * span_m + i % QUAD)), at_col = add(col, imm64(j / QUAD * span_n));
+    tensor rC = { 0 };
+    for (int i = 0; i < cfg->block_m; i++) {
+        if (cfg->whole && i % QUAD == 0)
+            rC = load_C(cfg, p, scalars.beta, &b, i);
+        for (int j = 0; j < b.columns && describing(); j += QUAD) {
+            val at_row = row_at(&b, i), at_col = column_at(&b, j);
             val products[QUAD], ups[QUAD] = { 0 };
             for (int q = 0; q < QUAD; q++) {
                 products[q] = at(acc, i, j + q);
                 if (e.gated)
-                    ups[q] = at(acc, i, j + q + columns);
+                    ups[q] = at(acc, i, j + q + b.columns);
             }
             if (cfg->whole)
                 IF(logical_and(lt(at_row, p->m), lt(at_col, p->n)))
-                    store_quad(e, scalars, p, at_row, at_col, products, ups);
+                    store_quad(e, scalars, p, at_row, at_col, products, ups, slice(rC, _, j / QUAD, i % QUAD));
             for (int q = 0; q < QUAD && !cfg->whole; q++)
                 IF(logical_and(lt(at_row, p->m), lt(add(at_col, imm64(q)), p->n)))
                     gemm_store(e, scalars, p, at_row, add(at_col, imm64(q)), products[q], ups[q]);
         }
+    }
 }
 
 /* Columns of D of a tile. */
@@ -302,8 +350,79 @@ static int columns_of(const gemm_fma_config *cfg)
     return cfg->epilogue.gated ? cfg->tile_n / 2 : cfg->tile_n;
 }
 
-/* One tile of D. */
-static void compute_tile(const gemm_fma_config *cfg, const gemm_values *p, val tile_row, val tile_col)
+/* A slice of the K of a tile; unset: it is not shared. */
+typedef struct tile_slice {
+    val tile, slice; // u32: number among those that are shared
+    val shared;      // predicate: is this one of them?
+} tile_slice;
+
+/* This thread's sums of a slice of a tile in the workspace: (QUAD,QUADS). */
+static tensor parts_of(const gemm_fma_config *cfg, const gemm_values *p, const tile_slice *t, val slice)
+{
+    const int threads = gemm_fma_threads(cfg), quads = cfg->block_m * cfg->block_n / QUAD;
+    val number = add(mul(convert(U64, t->tile), convert(U64, p->slices)), convert(U64, slice));
+    val at = add(mul(number, imm64((int64_t)BYTES * cfg->tile_m * cfg->tile_n)),
+                 convert(U64, mul(thread(), imm(BYTES * QUAD))));
+    return gmem_tensor(add(p->parts, at), F32, make_layout(shape(QUAD, quads), stride(1, QUAD * threads)));
+}
+
+/* Is this CTA the last of the slices of its tile? It leaves their counter at 0. */
+static val is_last(const gemm_values *p, const tile_slice *t)
+{
+    tensor sLast = smem_tensor("last", I32, compact(leaf(1)), 4); // (1)
+    cta_sync();                                                   // its sums are stored
+    IF(eq(thread(), imm(0))) {
+        val counter = add(p->counters, mul(convert(U64, t->tile), imm64(BYTES)));
+        val last = eq(convert(U32, atomic_add_acq_rel(counter, imm(1))), sub(p->slices, imm(1)));
+        IF(last)
+            store_relaxed(I32, counter, imm(0));
+        set(sLast, 0, select(last, imm(1), imm(0)));
+    }
+    cta_sync(); // all threads can read the answer
+    return at(sLast, 0);
+}
+
+/* acc = the sums of all slices, added in their order: eight quads of two slices are on their way at once. */
+static void add_slices(const gemm_fma_config *cfg, const gemm_values *p, const tile_slice *t, tensor acc)
+{
+    enum { QUADS_AT_ONCE = 8, SLICES_AT_ONCE = 2 };
+    const int quads = cfg->block_m * cfg->block_n / QUAD;
+    fill(acc, immf(0));
+    for (int first = 0; first < quads && describing(); first += QUADS_AT_ONCE)
+        LOOP_FROM(s, imm(0), p->slices, imm(SLICES_AT_ONCE)) {
+            tensor rPart[SLICES_AT_ONCE];
+            const int some = quads - first < QUADS_AT_ONCE ? quads - first : QUADS_AT_ONCE;
+            for (int i = 0; i < SLICES_AT_ONCE; i++) {
+                tensor gParts = parts_of(cfg, p, t, add(s, imm(i)));
+                rPart[i] = fragment(F32, compact(shape(QUAD, some))); // (QUAD,QUADS)
+                fill(rPart[i], immf(0));
+                IF(lt(add(s, imm(i)), p->slices))
+                    for (int q = 0; q < some; q++)
+                        copy(slice(gParts, _, first + q), slice(rPart[i], _, q), QUAD * BYTES);
+            }
+            for (int e = 0; e < QUAD * some; e++)
+                for (int i = 0; i < SLICES_AT_ONCE; i++)
+                    set(acc, QUAD * first + e, add(at(acc, QUAD * first + e), at(rPart[i], e)));
+        }
+}
+
+/* The sums of all slices of a tile in the CTA that comes last, which alone goes on: predicate. */
+static val merge_slices(const gemm_fma_config *cfg, const gemm_values *p, const tile_slice *t, tensor acc)
+{
+    val goes_on = variable(I32, imm(1));
+    IF(t->shared) {
+        tensor gParts = parts_of(cfg, p, t, t->slice);
+        copy(tensor_with_layout(acc, compact(shape(QUAD, cfg->block_m * cfg->block_n / QUAD))), gParts, QUAD * BYTES);
+        assign(goes_on, is_last(p, t));
+        IF(ne(goes_on, imm(0)))
+            add_slices(cfg, p, t, acc);
+    }
+    return ne(goes_on, imm(0));
+}
+
+/* One tile of D, or a slice of it. */
+static void compute_tile(const gemm_fma_config *cfg, const gemm_values *p, val tile_row, val tile_col,
+                         const tile_slice *slice)
 {
     const int columns = columns_of(cfg);
     val row = mul(convert(I64, tile_row), imm64(cfg->tile_m)), col = mul(convert(I64, tile_col), imm64(columns));
@@ -312,7 +431,12 @@ static void compute_tile(const gemm_fma_config *cfg, const gemm_values *p, val t
     tensor acc = fragment(F32, compact(shape(cfg->block_m, cfg->block_n))); // (BLOCK_M,BLOCK_N)
     fill(acc, immf(0));
     mainloop(cfg, &A, &B, p->k, acc);
-    store_block(cfg, p, row, col, acc);
+    if (!cfg->sliced) {
+        store_block(cfg, p, row, col, acc);
+        return;
+    }
+    IF(merge_slices(cfg, p, slice, acc))
+        store_block(cfg, p, row, col, acc);
 }
 
 /* The same where rows are in groups; there may be fewer tiles than CTAs. */
@@ -321,8 +445,29 @@ static void compute_tile_of_group(const gemm_fma_config *cfg, const gemm_values 
     val group = gemm_find_group(all, gemm_fma_threads(cfg), cfg->tile_m, &tile);
     IF(lt(group, all->groups)) {
         const gemm_values p = gemm_group_of(cfg->epilogue, all, group);
-        compute_tile(cfg, &p, tile, col);
+        compute_tile(cfg, &p, tile, col, NULL);
     }
+}
+
+/* Which tile, and which slice of it; *p becomes the product of that slice of K. */
+static val take_slice(const gemm_values *all, tile_slice *t)
+{
+    val beyond = sub(cta_x(), all->whole);
+    t->shared = ge(cta_x(), all->whole);
+    t->tile = select(t->shared, div(beyond, all->slices), imm(0));
+    t->slice = select(t->shared, rem(beyond, all->slices), imm(0));
+    return select(t->shared, add(all->whole, t->tile), cta_x());
+}
+
+/* The part of K of a slice; the others' addresses and lengths stay. */
+static void cut_K(const gemm_fma_config *cfg, const tile_slice *t, gemm_values *p)
+{
+    const ckl_gemm_layout lies = cfg->epilogue.layout;
+    val first = mul(convert(I64, t->slice), p->slice_k);
+    val apart_a = gemm_k_major(lies, 'a') ? imm64(1) : p->lda, apart_b = gemm_k_major(lies, 'b') ? imm64(1) : p->ldb;
+    p->a = add(p->a, bytes_of(mul(first, apart_a)));
+    p->b = add(p->b, bytes_of(mul(first, apart_b)));
+    p->k = select(t->shared, min(p->slice_k, sub(p->k, first)), p->k);
 }
 
 void gemm_fma(const void *config, int kernel)
@@ -337,8 +482,11 @@ void gemm_fma(const void *config, int kernel)
         compute_tile_of_group(cfg, &all, div(cta_x(), tiles.tiles_n), rem(cta_x(), tiles.tiles_n));
         return;
     }
-    const gemm_values p = gemm_product_of(cfg->epilogue, cfg->grouped, &all, div(cta_x(), tiles.count));
-    val row, col;
-    tile_at(&tiles, rem(cta_x(), tiles.count), &row, &col);
-    compute_tile(cfg, &p, row, col);
+    tile_slice slice;
+    val tile = cfg->sliced ? take_slice(&all, &slice) : cta_x(), row, col;
+    gemm_values p = gemm_product_of(cfg->epilogue, cfg->grouped, &all, div(tile, tiles.count));
+    if (cfg->sliced)
+        cut_K(cfg, &slice, &p);
+    tile_at(&tiles, rem(tile, tiles.count), &row, &col);
+    compute_tile(cfg, &p, row, col, &slice);
 }

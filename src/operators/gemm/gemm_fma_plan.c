@@ -1,9 +1,10 @@
 /* gemm_fma_plan.c - the host side of the kernel that multiplies f32 without tensor cores. */
+#include <math.h>
 #include <string.h>
 
 #include "operators/gemm/gemm_plan.h"
 
-enum { THREADS_PER_SM = 1024 }; // with fewer than 64 registers a thread, a block does not fit
+enum { WARP = 32, THREADS_PER_SM = 1024 }; // with fewer than 64 registers a thread, a block does not fit
 
 static int64_t tiles_of(const ckl_gemm_desc *d, const gemm_fma_config *c)
 {
@@ -27,41 +28,70 @@ static bool is_whole(const ckl_gemm_desc *d)
     return d->n % GEMM_FMA_QUAD == 0 && gemm_results_aligned(d, TMA_ALIGNMENT);
 }
 
-static ckl_status choose_fma(const void *desc, const ckl_device_info *device, void *config)
+/* Tiles in their order: those that a CTA computes alone, which are whole turns of the SMs, and those of `slices` CTAs. */
+typedef struct tile_turns {
+    int64_t whole, shared;
+    int slices;
+    int64_t slice_k; // elements of K of a slice but for the last
+} tile_turns;
+
+/* Of an SM: for a step of a CTA, FMAs beside copies and loads from shared memory, of which each hides most of the other. */
+static double step_cycles(const gemm_fma_config *c)
 {
-    const ckl_gemm_desc *d = desc;
-    gemm_fma_config *c = config;
-    c->epilogue = gemm_epilogue_of(d);
-    c->vec = vector_of(d);
-    c->whole = is_whole(d);
-    c->grouped = gemm_grouped_of(d);
-    if (d->layout == CKL_GEMM_TN) { // 2581 us at 4096^3, 16 x 8 2640; of K-major operands 16 x 8 is faster
-        c->block_m = 8;
-        c->block_n = 16;
+    const double FMAS = 128, SEEN = 0.28, LOAD = 2, LEAST = 200; // in a cycle; of the shorter part; cycles of a warp
+    const double ELEMENT = 8, VECTOR = 2;                        // cycles for 32 elements that a warp copies
+    const int warps = gemm_fma_threads(c) / WARP;
+    double loads = warps * LOAD * (c->block_m + c->block_n) / GEMM_FMA_QUAD;
+    for (const char *x = "ab"; *x; x++) {
+        const double rows = *x == 'a' ? c->tile_m : c->tile_n;
+        loads += rows / WARP * (gemm_k_major(c->epilogue.layout, *x) || c->vec == 1 ? ELEMENT : VECTOR);
     }
-    if (tiles_of(d, c) < device->sm_count) {
-        c->tile_m = c->tile_n = 64;
-        c->block_m = c->block_n = 8;
-        c->ctas = 4;
-    }
-    if (c->tile_n == 64 && tiles_of(d, c) <= device->sm_count && !d->gated)
-        c->block_n = 4; // for more warps: 112x3704x3328 takes 116 us, 163 with blocks of 8 x 8
-    return CKL_OK;
+    const double fmas = c->tile_m * c->tile_n / FMAS;
+    return fmax(LEAST, c->depth * fmax(fmas + SEEN * loads, loads + SEEN * fmas));
 }
 
-/* Operands that are turned on their way slow the loop. */
-static plan_cost cost_fma(const void *desc, const ckl_device_info *device, const void *config)
+static double turns_us(const ckl_gemm_desc *d, const ckl_device_info *device, const gemm_fma_config *c,
+                       const tile_turns *t)
 {
-    const ckl_gemm_desc *d = desc;
-    const gemm_fma_config *c = config;
-    return gemm_product_cost(d, device,
-                             (product_work){ .tiles = (double)tiles_of(d, c),
-                                             .ctas = c->ctas,
-                                             .steps = (double)ceil_div(d->k, c->depth),
-                                             .multiply_adds = c->tile_m * c->tile_n * c->depth,
-                                             .rate = d->layout == CKL_GEMM_TN ? 118 : 101,
-                                             .step_cycles = 400,
-                                             .tile_cycles = 2500 });
+    const double CLOCK = 0.9, TILE = 2500, MERGE = 3000, MERGE_BYTES = 40; // cycles, and bytes in one
+    const int64_t steps = ceil_div(d->k, c->depth), of_slice = ceil_div(steps, t->slices);
+    const double whole = (double)ceil_div(t->whole, device->sm_count),
+                 slices = (double)ceil_div(t->shared * t->slices, device->sm_count);
+    const double at_once = fmin(c->ctas, whole + slices);
+    double cycles = (whole * (double)steps + slices * (double)of_slice) * step_cycles(c);
+    cycles += TILE * ceil((whole + slices) / at_once);
+    if (t->slices > 1 && t->whole == 0) // else the others multiply meanwhile
+        cycles += MERGE + 4.0 * t->slices * c->tile_m * c->tile_n / MERGE_BYTES;
+    return cycles / (CLOCK * device->clock_mhz);
+}
+
+/* Tiles of which those beyond whole turns are cut into so many slices, or fewer where steps do not divide. */
+static tile_turns cut_turns(const ckl_gemm_desc *d, const ckl_device_info *device, const gemm_fma_config *c,
+                            int64_t slices)
+{
+    tile_turns t = { .whole = tiles_of(d, c) };
+    t.shared = c->sliced ? t.whole % device->sm_count : 0;
+    t.whole -= t.shared;
+    t.slice_k = max_i64(round_up(ceil_div(d->k, slices), c->depth), c->depth);
+    t.slices = (int)max_i64(ceil_div(d->k, t.slice_k), 1);
+    return t;
+}
+
+/* Into as many as take the least time. */
+static tile_turns turns_of(const ckl_gemm_desc *d, const ckl_device_info *device, const gemm_fma_config *c)
+{
+    enum { SLICES_MOST = 64, K_LEAST = 32 };
+    tile_turns best = cut_turns(d, device, c, 1);
+    double least = turns_us(d, device, c, &best);
+    for (int slices = 2; slices <= SLICES_MOST && best.shared && d->k >= (int64_t)K_LEAST * slices; slices++) {
+        const tile_turns t = cut_turns(d, device, c, slices);
+        const double us = turns_us(d, device, c, &t);
+        if (us < least) {
+            least = us;
+            best = t;
+        }
+    }
+    return best;
 }
 
 /* Does each thread get whole copies of an operand's tile, and not too many? */
@@ -74,6 +104,51 @@ static bool divides(const ckl_gemm_desc *d, const gemm_fma_config *c, char name)
     return rows % c->vec == 0 && threads % (rows / c->vec) == 0 && c->depth % (threads / (rows / c->vec)) == 0;
 }
 
+/* Tiles whose threads share out copies evenly; the first is 8 x 16 where A and B are M- and N-major. */
+static const struct {
+    int tile_m, tile_n, block_m, block_n, lanes_m, depth, ctas;
+} tiles[] = { { 128, 128, 16, 8, 4, 8, 2 }, { 128, 64, 8, 8, 4, 8, 4 },  { 64, 64, 8, 8, 4, 8, 4 },
+              { 64, 64, 8, 4, 4, 8, 4 },    { 32, 128, 8, 4, 4, 8, 4 },  { 128, 32, 8, 4, 4, 8, 4 },
+              { 32, 32, 4, 4, 4, 8, 8 },    { 16, 256, 4, 8, 4, 8, 4 },  { 16, 128, 4, 4, 4, 8, 6 },
+              { 128, 16, 4, 4, 8, 8, 6 },   { 8, 256, 4, 4, 2, 16, 3 },  { 256, 8, 4, 4, 16, 16, 3 } };
+
+static bool candidate_fma(const void *desc, const ckl_device_info *device, int i, void *config)
+{
+    const ckl_gemm_desc *d = desc;
+    gemm_fma_config *c = config;
+    (void)device;
+    if (i >= 2 * COUNT_OF(tiles))
+        return false;
+    c->epilogue = gemm_epilogue_of(d);
+    c->whole = is_whole(d);
+    c->grouped = gemm_grouped_of(d);
+    c->tile_m = tiles[i / 2].tile_m;
+    c->tile_n = tiles[i / 2].tile_n;
+    c->block_m = tiles[i / 2].block_m;
+    c->block_n = tiles[i / 2].block_n;
+    c->lanes_m = tiles[i / 2].lanes_m;
+    c->depth = tiles[i / 2].depth;
+    c->ctas = tiles[i / 2].ctas;
+    c->sliced = i % 2;
+    if (d->layout == CKL_GEMM_TN && c->block_m == 16) { // 2581 us at 4096^3, 16 x 8 2640
+        c->block_m = 8;
+        c->block_n = 16;
+    }
+    for (c->vec = vector_of(d); c->vec > 1 && (!divides(d, c, 'a') || !divides(d, c, 'b')); c->vec /= 2)
+        ;
+    return true;
+}
+
+static plan_cost cost_fma(const void *desc, const ckl_device_info *device, const void *config)
+{
+    const double LAUNCH = 1.2, BYTES = 4.2e6, COUNTED = 0.1; // us; bytes a us; us of slices' places
+    const ckl_gemm_desc *d = desc;
+    const gemm_fma_config *c = config;
+    const tile_turns t = turns_of(d, device, c);
+    const double us = turns_us(d, device, c, &t), memory = gemm_least_bytes(d) / BYTES;
+    return (plan_cost){ LAUNCH + (c->sliced ? COUNTED : 0) + fmax(us, memory), us > memory ? "multiply-adds" : "memory" };
+}
+
 static ckl_status admit_tile(const gemm_fma_config *c)
 {
     enum { TILE_MAX = 1 << 17 }; // blocks of 128 for 1024 threads
@@ -82,10 +157,12 @@ static ckl_status admit_tile(const gemm_fma_config *c)
         (int64_t)c->block_m * c->block_n > 128 || (c->epilogue.gated && c->block_n % (2 * quad)))
         FAIL(CKL_INVALID, "gemm fma: block %dx%d must be multiples of %d, at most 128 elements%s", c->block_m,
              c->block_n, quad, c->epilogue.gated ? ", and even of gated products" : "");
-    if (c->tile_m < 1 || c->tile_n < 1 || c->tile_m % (c->block_m * GEMM_FMA_LANES_M) ||
-        c->tile_n % (c->block_n * GEMM_FMA_LANES_N))
+    if (c->lanes_m < 2 || c->lanes_m > WARP / 2 || c->lanes_m & (c->lanes_m - 1))
+        FAIL(CKL_INVALID, "gemm fma: lanes_m=%d is no power of two in 2..%d", c->lanes_m, WARP / 2);
+    if (c->tile_m < 1 || c->tile_n < 1 || c->tile_m % (c->block_m * c->lanes_m) ||
+        c->tile_n % (c->block_n * (WARP / c->lanes_m)))
         FAIL(CKL_INVALID, "gemm fma: tile %dx%d is not whole warps of %dx%d blocks of %dx%d", c->tile_m, c->tile_n,
-             GEMM_FMA_LANES_M, GEMM_FMA_LANES_N, c->block_m, c->block_n);
+             c->lanes_m, WARP / c->lanes_m, c->block_m, c->block_n);
     if ((int64_t)c->tile_m * c->tile_n > TILE_MAX)
         FAIL(CKL_INVALID, "gemm fma: tile %dx%d has more than %d elements", c->tile_m, c->tile_n, TILE_MAX);
     if (c->stages < 2 || c->stages > 8 || c->depth < 2 || c->depth > 32 || c->depth % 2)
@@ -120,6 +197,8 @@ static ckl_status admit_fma(const void *desc, const ckl_device_info *device, con
         FAIL(CKL_UNSUPPORTED, "gemm fma: rows of C, D or X are not whole vectors of 16 bytes: whole=0 stores elements");
     const int64_t need = (int64_t)c->stages * c->depth * (c->tile_m + c->tile_n + 2 * GEMM_FMA_QUAD) * 4;
     TRY(gemm_check_smem("fma", device, c->stages, need));
+    if (c->sliced && (d->groups || d->batch_invariant))
+        FAIL(CKL_UNSUPPORTED, "gemm fma: sliced=1 is not of groups, and its sums not those of batch_invariant=1");
     if (d->m > INT32_MAX || d->n > INT32_MAX / 2 || d->k > INT32_MAX || tiles_of(d, c) > INT32_MAX)
         FAIL(CKL_UNSUPPORTED, "gemm fma: a size, or their tiles, are beyond 32 bits");
     return CKL_OK;
@@ -136,19 +215,62 @@ static ckl_status check_alignment(const char *who, const ckl_gemm_desc *d, const
     return CKL_OK;
 }
 
+/* In the workspace: a counter for each shared tile; behind them the sums of its slices. */
+static int64_t counters_bytes(const tile_turns *t)
+{
+    return round_up(4 * t->shared, TMA_ALIGNMENT);
+}
+
+static int64_t slice_bytes(const tile_turns *t, const gemm_fma_config *c)
+{
+    return 4 * t->shared * c->tile_m * c->tile_n;
+}
+
+static int64_t slices_bytes(const ckl_gemm_desc *d, const ckl_device_info *device, const gemm_fma_config *c)
+{
+    const tile_turns t = turns_of(d, device, c);
+    return t.shared ? counters_bytes(&t) + t.slices * slice_bytes(&t, c) : 0;
+}
+
+static int64_t workspace_fma(const ckl_plan *plan)
+{
+    return slices_bytes(plan->desc, &plan->device->info, plan->config);
+}
+
+/* Fills in where slices are: in `bytes` of a workspace, from which their number follows. Returns the CTAs. */
+static int64_t place_slices(const ckl_gemm_desc *d, const ckl_device_info *device, const gemm_fma_config *c,
+                            char *workspace, int64_t bytes, gemm_params *p)
+{
+    tile_turns t = cut_turns(d, device, c, 1);
+    if (t.shared)
+        t = cut_turns(d, device, c, (bytes - counters_bytes(&t)) / slice_bytes(&t, c));
+    p->whole = (uint32_t)t.whole;
+    p->slices = (uint32_t)t.slices;
+    p->slice_k = t.slice_k;
+    p->counters = workspace;
+    p->parts = t.shared ? workspace + counters_bytes(&t) : NULL;
+    return t.whole + t.shared * t.slices;
+}
+
 static ckl_status launch_fma(const ckl_plan *plan, const void *args, ckl_stream stream)
 {
-    TRY(check_alignment("fma", plan->desc, plan->config, args));
-    return gemm_launch(plan, tiles_of(plan->desc, plan->config), args, stream);
+    const ckl_gemm_args *x = args;
+    gemm_params params = gemm_params_of(plan->desc, x);
+    TRY(check_alignment("fma", plan->desc, plan->config, x));
+    const int64_t ctas = place_slices(plan->desc, &plan->device->info, plan->config, plan_workspace(plan, x->workspace),
+                                      plan->own_workspace_bytes, &params);
+    return plan_launch(plan, 0, (plan_grid){ .x = ctas }, &params, stream);
 }
 
 static const field fma_fields[] = GEMM_FIELDS(gemm_fma_config, GEMM_FMA_CONFIG);
 
 const implementation gemm_fma_implementation = {
-    IMPLEMENTATION_PARTS(gemm, fma),
+    IMPLEMENTATION_OF_CANDIDATES(gemm, fma),
+    .candidate = candidate_fma,
     .cost = cost_fma,
     .summary = "f32 as it is: tiles by cp.async, blocks of D in registers; rows of any pitch; from sm_80 on",
     .params = &gemm_param_list,
+    .workspace_bytes = workspace_fma,
 };
 
 /* turned: the same on M- and N-major operands, with four rows a copy; K-major ones are transposed first, in batches */
@@ -157,8 +279,6 @@ const implementation gemm_fma_implementation = {
 
 KERNEL_PARAMS(gemm_turned, GEMM_TURNED_PARAMS);
 _Static_assert(sizeof(gemm_turned_params) - offsetof(gemm_turned_params, A) == sizeof(gemm_params), "ends with them");
-
-static const double FLOPS_LEAST = 8e9; // smaller problems lose more by copies than they gain
 
 static gemm_copies copies_of(const ckl_gemm_desc *d)
 {
@@ -187,15 +307,12 @@ static plan_cost cost_turned(const void *desc, const ckl_device_info *device, co
     return cost;
 }
 
-static ckl_status choose_turned(const void *desc, const ckl_device_info *device, void *config)
+static bool candidate_turned(const void *desc, const ckl_device_info *device, int i, void *config)
 {
     const gemm_copies x = copies_of(desc);
-    if (2 * gemm_multiply_adds(desc) < FLOPS_LEAST)
-        FAIL(CKL_UNSUPPORTED, "gemm turned: copies cost more than they save in a problem of %g products",
-             gemm_multiply_adds(desc));
-    TRY(choose_fma(&x.to, device, config));
+    const bool more = candidate_fma(&x.to, device, i, config);
     ((gemm_fma_config *)config)->epilogue = gemm_epilogue_of(desc);
-    return CKL_OK;
+    return more;
 }
 
 static ckl_status admit_turned(const void *desc, const ckl_device_info *device, const void *config)
@@ -215,20 +332,25 @@ static ckl_status admit_turned(const void *desc, const ckl_device_info *device, 
 static int64_t workspace_turned(const ckl_plan *plan)
 {
     const gemm_copies x = copies_of(plan->desc);
-    return gemm_copies_bytes(&x);
+    const gemm_fma_config products = products_of(plan->config);
+    return gemm_copies_bytes(&x) + slices_bytes(&x.to, &plan->device->info, &products);
 }
 
 static ckl_status launch_turned(const ckl_plan *plan, const void *args, ckl_stream stream)
 {
-    const gemm_fma_config *c = plan->config;
+    const gemm_fma_config products_config = products_of(plan->config), *c = &products_config;
     const gemm_copies x = copies_of(plan->desc);
     const ckl_gemm_args copied = gemm_copied_args(plan, &x, args);
     TRY(check_alignment("turned", &x.to, c, &copied));
     TRY(gemm_launch_copies(plan, &x, args, &copied, stream));
-    const gemm_params products = gemm_params_of(&x.to, &copied);
+    gemm_params products = gemm_params_of(&x.to, &copied);
+    const int64_t copies = gemm_copies_bytes(&x);
+    char *const slices = (char *)plan_workspace(plan, ((const ckl_gemm_args *)args)->workspace) + copies;
+    const int64_t ctas =
+        place_slices(&x.to, &plan->device->info, c, slices, plan->own_workspace_bytes - copies, &products);
     gemm_turned_params p = { 0 };
     memcpy(&p.A, &products, sizeof products); // the list ends with these
-    return plan_launch(plan, 0, (plan_grid){ .x = tiles_of(&x.to, c) }, &p, stream);
+    return plan_launch(plan, 0, (plan_grid){ .x = ctas }, &p, stream);
 }
 
 static void describe_turned(const void *config, int kernel)
@@ -242,10 +364,11 @@ static void describe_turned(const void *config, int kernel)
 
 const implementation gemm_turned_implementation = {
     .name = "turned",
+    .rivals = { &gemm_fma_implementation },
     .summary = "fma behind a kernel that transposes K-major A and B; Hopper",
     .config_bytes = sizeof(gemm_fma_config),
     .config = FIELD_TABLE(fma_fields),
-    .choose = choose_turned,
+    .candidate = candidate_turned,
     .cost = cost_turned,
     .admit = admit_turned,
     .describe = describe_turned,

@@ -1,7 +1,7 @@
 /* gemm_gemv_plan.c - the host side of products of few rows without tensor cores. */
 #include "operators/gemm/gemm_plan.h"
 
-enum { FEW_MAX = 4, ROWS_MAX = 8, CTAS_OF_SM = 2 };
+enum { FEW_MAX = 8, ROWS_MAX = 8, CTAS_OF_SM = 2 };
 
 static int64_t rows_of(const ckl_gemm_desc *d, const gemm_gemv_config *c)
 {
@@ -82,6 +82,7 @@ static const field gemv_fields[] = GEMM_FIELDS(gemm_gemv_config, GEMM_GEMV_CONFI
 const implementation gemm_gemv_implementation = {
     IMPLEMENTATION_PARTS(gemm, gemv),
     .cost = cost_gemv,
+    .rivals = { &gemm_fma_implementation },
     .summary = "few rows of A or of B in f32, by vectors without tensor cores; from sm_80 on",
     .params = &gemm_param_list,
 };
