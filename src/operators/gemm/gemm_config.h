@@ -326,6 +326,7 @@ void gemm_tiled(const void *config, int kernel);
     X(owner, int, depth, "8", "4 8 16", "elements of K in a stage")                            \
     X(owner, int, stages, "4", "3 4 5 6", "K tiles in shared memory")                          \
     X(owner, int, vec, "1", "1 2 4", "elements of a copy of an operand that is not K-major")   \
+    X(owner, int, vec_k, "1", "1 4", "the same of one that is: by cp.async, or 4 by registers") \
     X(owner, bool, whole, "0", "0 1", "rows of C, D and X are whole 16 bytes long, and apart") \
     X(owner, bool, sliced, "0", "0 1", "tiles beyond whole turns of the SMs share out K")      \
     X(owner, int, grouped, "0", "0 1 2", GEMM_GROUPED_HELP)                                    \

@@ -2,7 +2,8 @@
  * gemm_fma.c - f32 products without tensor cores: tiles by cp.async, a block of D in each thread's registers.
  *
  * For each element of K the rows of A and of B^T are contiguous in shared memory, so a thread loads four at once and
- * multiplies each by each. A K-major operand is transposed by its copies, an element each. The speed depends on the
+ * multiplies each by each. A K-major operand is transposed by its copies, an element each; or, where its rows are whole
+ * vectors, through registers, which takes a quarter of the instructions. The speed depends on the
  * share of FMAs among the instructions, and on conflicts of register banks: bench/notes/gemm.md counts both.
  */
 #include "cute/kernel.h"
@@ -30,10 +31,12 @@ typedef struct operand {
     val k;                     // i32: of the first copy, in its tile
     val from[GEMM_FMA_COPIES]; // u64: bytes from `at`
     val to, stage_bytes;       // in shared memory: the first copy of stage 0
-    int to_step;               // bytes between copies there
+    int to_step, k_pitch;      // bytes between copies there, and between elements of K
     val valid;                 // u32: bytes of a copy that lie in the matrix
     val at;                    // u64 variable: the K tile that is loaded next
     val advance;               // u64: bytes to the one after
+    tensor rX;                 // (QUAD,COPIES): through registers, the tile before on its way to shared memory
+    val mine;                  // predicate: this thread has copies
 } operand;
 
 static int threads_m(const gemm_fma_config *cfg)
@@ -97,6 +100,25 @@ static void divide_k_major(const gemm_fma_config *cfg, operand *x, const tile_ro
     x->advance = imm_as(U64, BYTES * cfg->depth);
 }
 
+/* The same through registers, four elements of K at once. Fewer vectors than threads leave the last ones idle. */
+static void divide_k_vectors(const gemm_fma_config *cfg, operand *x, const tile_rows *t, int rows, val ld)
+{
+    const int across = cfg->depth / QUAD, at_once = gemm_fma_threads(cfg) / across;
+    val k = mul(thread_at(thread(), 0, across, at_once), imm(QUAD)), row = thread_at(thread(), 1, across, at_once);
+    x->vec = QUAD;
+    x->copies = rows > at_once ? rows / at_once : 1;
+    x->mine = rows < at_once ? lt(row, imm(rows)) : yes();
+    x->k = convert(I32, k);
+    x->rX = fragment(F32, compact(shape(QUAD, x->copies)));
+    for (int i = 0; i < x->copies; i++) {
+        val start = mul(matrix_row(t, add(row, imm(i * at_once))), ld);
+        x->from[i] = bytes_of(add(start, convert(I64, k)));
+    }
+    x->to = tensor_address(x->sX, coord(row, k, 0));
+    x->to_step = BYTES * at_once;
+    x->advance = imm_as(U64, BYTES * cfg->depth);
+}
+
 /* M- or N-major: neighbours copy neighbouring vectors of rows. */
 static void divide_m_major(const gemm_fma_config *cfg, operand *x, const tile_rows *t, int rows, val ld)
 {
@@ -129,15 +151,45 @@ static operand describe_operand(const gemm_fma_config *cfg, char name, const gem
                                                   stride(stride(1, QUAD * threads), pitch, pitch * cfg->depth)));
     x.tCsX.address = tensor_address(x.sX, coord(mul(is_a ? place_m(cfg) : place_n(cfg), imm(QUAD)), 0, 0));
     x.stage_bytes = imm(BYTES * pitch * cfg->depth);
-    (gemm_k_major(cfg->epilogue.layout, name) ? divide_k_major : divide_m_major)(cfg, &x, &t, rows,
-                                                                                 is_a ? p->lda : p->ldb);
+    x.k_pitch = BYTES * pitch;
+    (!gemm_k_major(cfg->epilogue.layout, name) ? divide_m_major
+     : cfg->vec_k > 1                          ? divide_k_vectors
+                                               : divide_k_major)(cfg, &x, &t, rows, is_a ? p->lda : p->ldb);
     x.at = variable(U64, is_a ? p->a : p->b);
     return x;
 }
 
-/* Starts the copies of the next K tile; `left` elements of K are left, and those beyond are 0. */
-static void load_tile(operand *x, val left, val stage)
+/* Stores what the registers hold as the tile of a stage; loads the next one. */
+static void store_registers(const operand *x, val stage)
 {
+    val to = add(x->to, mul(stage, x->stage_bytes));
+    IF(x->mine)
+        for (int i = 0; i < x->copies * QUAD; i++)
+            store_at(IR_SHARED, IR_CACHE_DEFAULT, F32, 1, to, i / QUAD * x->to_step + i % QUAD * x->k_pitch,
+                     (val[]){ at(x->rX, i) });
+}
+
+static void load_registers(const operand *x, val left)
+{
+    vector_at from[GEMM_FMA_COPIES];
+    for (int i = 0; i < x->copies; i++)
+        from[i] = (vector_at){ .address = add(x->at, x->from[i]), .guard = logical_and(x->mine, lt(x->k, left)) };
+    vectors_load(from, x->copies, QUAD, gmem_tensor(x->at, F32, compact(leaf(1))), x->rX.regs, 0);
+}
+
+/*
+ * Starts the copies of the next K tile; `left` elements of K are left, and those beyond are 0. Through registers a tile
+ * is loaded, and the one before it stored in `before`; the first has none.
+ */
+static void load_tile(operand *x, val left, val stage, const val *before)
+{
+    if (x->rX.regs) {
+        if (before)
+            store_registers(x, *before);
+        load_registers(x, left);
+        assign(x->at, add(x->at, x->advance));
+        return;
+    }
     val to = add(x->to, mul(stage, x->stage_bytes)), valid = imm_as(U32, 0);
     UNROLL(i, x->copies) {
         if (i == 0 || x->k_step)
@@ -184,6 +236,11 @@ static val stage_after(const gemm_fma_config *cfg, val stage)
     return select(eq(stage, imm(cfg->stages - 1)), imm(0), add(stage, imm(1)));
 }
 
+static val stage_before(const gemm_fma_config *cfg, val stage)
+{
+    return select(eq(stage, imm(0)), imm(cfg->stages - 1), sub(stage, imm(1)));
+}
+
 /*
  * acc = A tile * B tile over all of K. The first factors of a K tile are loaded while the last ones of the tile before
  * are multiplied, after a wait for its copies; by then no warp reads the tile before.
@@ -195,8 +252,9 @@ static void mainloop(const gemm_fma_config *cfg, operand *A, operand *B, val k, 
     val ready = variable(U32, imm(0)), free = variable(U32, imm(cfg->stages - 1)); // stages
     const fragments f[2] = { describe_fragments(cfg), describe_fragments(cfg) };
     for (int s = 0; s < cfg->stages - 1; s++) {
-        load_tile(A, left, imm(s));
-        load_tile(B, left, imm(s));
+        const val before = imm(s - 1);
+        load_tile(A, left, imm(s), s ? &before : NULL);
+        load_tile(B, left, imm(s), s ? &before : NULL);
         cp_async_commit();
         assign(left, sub(left, depth));
     }
@@ -204,6 +262,7 @@ static void mainloop(const gemm_fma_config *cfg, operand *A, operand *B, val k, 
     cta_sync(); // tile 0 has arrived
     load_fragments(&f[0], A, B, 0, ready);
     LOOP(kt, k_tiles) {
+        val before = free;
         for (int e = 0; e < cfg->depth; e++) {
             if (e == cfg->depth - 1) {
                 cp_async_wait(cfg->stages - 2);
@@ -212,10 +271,12 @@ static void mainloop(const gemm_fma_config *cfg, operand *A, operand *B, val k, 
                 assign(ready, stage_after(cfg, ready));
             }
             load_fragments(&f[(e + 1) % 2], A, B, (e + 1) % cfg->depth, ready);
-            if (e == 0)
-                load_tile(A, left, free);
+            if (e == 0) {
+                before = stage_before(cfg, free);
+                load_tile(A, left, free, &before);
+            }
             if (e == 1) {
-                load_tile(B, left, free);
+                load_tile(B, left, free, &before);
                 cp_async_commit();
                 assign(left, sub(left, depth));
             }

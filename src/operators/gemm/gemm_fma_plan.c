@@ -22,6 +22,16 @@ static int vector_of(const ckl_gemm_desc *d)
     return vec;
 }
 
+/* The same of K-major operands: their rows are whole quads. */
+static int k_vector_of(const ckl_gemm_desc *d)
+{
+    int vec = GEMM_FMA_QUAD;
+    for (const char *x = "ab"; *x; x++)
+        if (gemm_is_k_major(d, *x) && (d->k % GEMM_FMA_QUAD || !gemm_rows_aligned(d, *x, TMA_ALIGNMENT)))
+            vec = 1;
+    return vec;
+}
+
 /* Are rows of the epilogue's matrices whole quads? */
 static bool is_whole(const ckl_gemm_desc *d)
 {
@@ -44,7 +54,8 @@ static double step_cycles(const gemm_fma_config *c)
     double loads = warps * LOAD * (c->block_m + c->block_n) / GEMM_FMA_QUAD;
     for (const char *x = "ab"; *x; x++) {
         const double rows = *x == 'a' ? c->tile_m : c->tile_n;
-        loads += rows / WARP * (gemm_k_major(c->epilogue.layout, *x) || c->vec == 1 ? ELEMENT : VECTOR);
+        const int vec = gemm_k_major(c->epilogue.layout, *x) ? c->vec_k : c->vec;
+        loads += rows / WARP * (vec == 1 ? ELEMENT : VECTOR);
     }
     const double fmas = c->tile_m * c->tile_n / FMAS;
     return fmax(LEAST, c->depth * fmax(fmas + SEEN * loads, loads + SEEN * fmas));
@@ -98,6 +109,11 @@ static tile_turns turns_of(const ckl_gemm_desc *d, const ckl_device_info *device
 static bool divides(const ckl_gemm_desc *d, const gemm_fma_config *c, char name)
 {
     const int rows = name == 'a' ? c->tile_m : c->tile_n, threads = gemm_fma_threads(c);
+    if (gemm_is_k_major(d, name) && c->vec_k > 1) {
+        const int across = c->depth / c->vec_k, at_once = across ? threads / across : 0;
+        return across && c->depth % c->vec_k == 0 && threads % across == 0 && (rows < at_once || rows % at_once == 0) &&
+               rows / at_once <= GEMM_FMA_COPIES;
+    }
     if (gemm_is_k_major(d, name))
         return threads % c->depth == 0 && rows % (threads / c->depth) == 0 &&
                rows * c->depth / threads <= GEMM_FMA_COPIES;
@@ -134,6 +150,7 @@ static bool candidate_fma(const void *desc, const ckl_device_info *device, int i
         c->block_m = 8;
         c->block_n = 16;
     }
+    c->vec_k = k_vector_of(d);
     for (c->vec = vector_of(d); c->vec > 1 && (!divides(d, c, 'a') || !divides(d, c, 'b')); c->vec /= 2)
         ;
     return true;
@@ -182,6 +199,9 @@ static ckl_status admit_fma(const void *desc, const ckl_device_info *device, con
         FAIL(CKL_UNSUPPORTED, "gemm fma: a=f32 with math=f32 alone is multiplied without tensor cores");
     TRY(gemm_check_grouped("fma", d, c->grouped));
     TRY(admit_tile(c));
+    if ((c->vec_k != 1 && c->vec_k != GEMM_FMA_QUAD) || c->vec_k > k_vector_of(d) || (c->vec_k > 1 && c->stages < 3))
+        FAIL(CKL_UNSUPPORTED, "gemm fma: vec_k=%d is not 1, or rows along K are not whole quads, or stages=%d below 3",
+             c->vec_k, c->stages);
     const int threads = gemm_fma_threads(c);
     if (c->ctas < 1 || threads > device->threads_per_cta_max || c->ctas * threads > THREADS_PER_SM)
         FAIL(CKL_INVALID, "gemm fma: ctas=%d of %d threads are not in 1..%d threads of an SM", c->ctas, threads,
@@ -208,6 +228,7 @@ static ckl_status check_alignment(const char *who, const ckl_gemm_desc *d, const
                                   const ckl_gemm_args *x)
 {
     TRY(gemm_check_operand_vectors(who, d, x, false, 4 * c->vec));
+    TRY(gemm_check_operand_vectors(who, d, x, true, 4 * c->vec_k));
     if (c->whole && !d->pointers && !PLAN_ALIGNED(TMA_ALIGNMENT, x->c, x->d, x->x))
         FAIL(CKL_INVALID,
              "gemm %s: c=%p, d=%p or x=%p is not aligned to 16 bytes; config='whole=0' takes any alignment", who, x->c,

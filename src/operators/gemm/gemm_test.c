@@ -202,7 +202,7 @@ static const char *const cases[] = {
     "there is nothing",
     "m=9 n=64 k=1 misalign=1 d=f32 impl=unaligned fill=hard",
     "m=70 n=384 k=1 d=f32 beta=1 impl=outer fill=hard          # whole vectors",
-    "m=33 n=35 k=40 a=f32 misalign=1 impl=fma # what is contiguous along K is loaded by elements",
+    "m=33 n=35 k=40 a=f32 misalign=1 impl=fma config='vec_k=1' # along K by elements",
     "m=66 n=259 k=4 lda=13 ldb=7 ldd=261 ldc=265 beta=-1 impl=outer misalign=1 fill=hard # accesses to D of an element",
     "m=30 n=52 k=3 a=bf16 d=f32 beta=0.5 bias=1 activation=gelu impl=outer",
     "m=37 n=272 k=3 a=bf16 bias=1 bias_along=m scale_a=row scale_b=row impl=outer",
