@@ -377,31 +377,67 @@ static tensor load_C(const gemm_fma_config *cfg, const gemm_values *p, val beta,
     return rC;
 }
 
+/* A row of a block of quads, in D whole or element by element. */
+static void store_quads(const gemm_fma_config *cfg, const gemm_values *p, gemm_scalars s, const block_place *b, int i,
+                        tensor acc, tensor rC)
+{
+    const gemm_epilogue e = cfg->epilogue;
+    for (int j = 0; j < b->columns && describing(); j += QUAD) {
+        val at_row = row_at(b, i), at_col = column_at(b, j), products[QUAD], ups[QUAD] = { 0 };
+        for (int q = 0; q < QUAD; q++) {
+            products[q] = at(acc, i, j + q);
+            if (e.gated)
+                ups[q] = at(acc, i, j + q + b->columns);
+        }
+        IF(logical_and(lt(at_row, p->m), lt(at_col, p->n)))
+            store_quad(e, s, p, at_row, at_col, products, ups, slice(rC, _, j / QUAD, i % QUAD));
+    }
+}
+
+/*
+ * Where rows of D are no whole quads: the lanes of a warp hand their quads of a row around in shared memory, so that
+ * neighbours store neighbouring columns.
+ */
+static void store_elements(const gemm_fma_config *cfg, const gemm_values *p, gemm_scalars s, const block_place *b, int i,
+                           tensor acc)
+{
+    const gemm_epilogue e = cfg->epilogue;
+    const int quads = cfg->block_n / QUAD, lanes_n = LANES / cfg->lanes_m, warps = gemm_fma_threads(cfg) / LANES;
+    tensor sQuads = smem_tensor("quads", F32, compact(shape(QUAD, lanes_n, cfg->lanes_m, quads, warps)), 16);
+    val lane_n = thread_at(lane(), 0, lanes_n, cfg->lanes_m), lane_m = thread_at(lane(), 1, lanes_n, cfg->lanes_m);
+    warp_sync();
+    for (int j = 0; j < quads; j++) {
+        tensor rQuad = fragment(F32, compact(leaf(QUAD)));
+        for (int q = 0; q < QUAD; q++)
+            set(rQuad, q, at(acc, i, QUAD * j + q));
+        copy(rQuad, slice(sQuads, _, lane_n, lane_m, j, warp()), QUAD * BYTES);
+    }
+    warp_sync();
+    for (int j = 0; j < b->columns && describing(); j++) {
+        const int quad = j / QUAD, ahead = j % QUAD * lanes_n; // of the warp's columns of the quad
+        val place = add(imm(ahead), lane_n), at_row = row_at(b, i);
+        val product = at(sQuads, rem(place, imm(QUAD)), div(place, imm(QUAD)), lane_m, quad, warp()), up = { 0 };
+        if (e.gated)
+            up = at(sQuads, rem(place, imm(QUAD)), div(place, imm(QUAD)), lane_m, quad + b->columns / QUAD, warp());
+        val at_col = add(sub(column_at(b, quad * QUAD), convert(I64, mul(lane_n, imm(QUAD)))), convert(I64, place));
+        IF(logical_and(lt(at_row, p->m), lt(at_col, p->n)))
+            gemm_store(e, s, p, at_row, at_col, product, up);
+    }
+}
+
 /* This thread's block of D, from registers. Of a gated product the last quads are of the last columns. */
 static void store_block(const gemm_fma_config *cfg, const gemm_values *p, val row, val col, tensor acc)
 {
-    const gemm_epilogue e = cfg->epilogue;
     const block_place b = place_of(cfg, row, col);
-    gemm_scalars scalars = gemm_load_scalars(e, GEMM_SCALAR_SOURCES(p));
+    const gemm_scalars scalars = gemm_load_scalars(cfg->epilogue, GEMM_SCALAR_SOURCES(p));
     tensor rC = { 0 };
     for (int i = 0; i < cfg->block_m; i++) {
         if (cfg->whole && i % QUAD == 0)
             rC = load_C(cfg, p, scalars.beta, &b, i);
-        for (int j = 0; j < b.columns && describing(); j += QUAD) {
-            val at_row = row_at(&b, i), at_col = column_at(&b, j);
-            val products[QUAD], ups[QUAD] = { 0 };
-            for (int q = 0; q < QUAD; q++) {
-                products[q] = at(acc, i, j + q);
-                if (e.gated)
-                    ups[q] = at(acc, i, j + q + b.columns);
-            }
-            if (cfg->whole)
-                IF(logical_and(lt(at_row, p->m), lt(at_col, p->n)))
-                    store_quad(e, scalars, p, at_row, at_col, products, ups, slice(rC, _, j / QUAD, i % QUAD));
-            for (int q = 0; q < QUAD && !cfg->whole; q++)
-                IF(logical_and(lt(at_row, p->m), lt(add(at_col, imm64(q)), p->n)))
-                    gemm_store(e, scalars, p, at_row, add(at_col, imm64(q)), products[q], ups[q]);
-        }
+        if (cfg->whole)
+            store_quads(cfg, p, scalars, &b, i, acc, rC);
+        else
+            store_elements(cfg, p, scalars, &b, i, acc);
     }
 }
 

@@ -76,12 +76,17 @@ static double turns_us(const ckl_gemm_desc *d, const ckl_device_info *device, co
     return cycles / (CLOCK * device->clock_mhz);
 }
 
-/* Tiles of which those beyond whole turns are cut into so many slices, or fewer where steps do not divide. */
+/*
+ * Tiles of which those beyond whole turns are cut into so many slices, or fewer where steps do not divide. Whole turns
+ * that leave an SM few warps when the slices have ended are none.
+ */
 static tile_turns cut_turns(const ckl_gemm_desc *d, const ckl_device_info *device, const gemm_fma_config *c,
                             int64_t slices)
 {
+    enum { WARPS_LEAST = 8 };
     tile_turns t = { .whole = tiles_of(d, c) };
-    t.shared = c->sliced ? t.whole % device->sm_count : 0;
+    const bool few = t.whole / device->sm_count * gemm_fma_threads(c) < WARPS_LEAST * WARP;
+    t.shared = !c->sliced ? 0 : few ? t.whole : t.whole % device->sm_count;
     t.whole -= t.shared;
     t.slice_k = max_i64(round_up(ceil_div(d->k, slices), c->depth), c->depth);
     t.slices = (int)max_i64(ceil_div(d->k, t.slice_k), 1);
@@ -123,7 +128,7 @@ static bool divides(const ckl_gemm_desc *d, const gemm_fma_config *c, char name)
 /* Tiles whose threads share out copies evenly; the first is 8 x 16 where A and B are M- and N-major. */
 static const struct {
     int tile_m, tile_n, block_m, block_n, lanes_m, depth, ctas;
-} tiles[] = { { 128, 128, 16, 8, 4, 8, 2 }, { 128, 64, 8, 8, 4, 8, 4 },  { 64, 64, 8, 8, 4, 8, 4 },
+} tiles[] = { { 128, 128, 16, 8, 4, 8, 2 }, { 128, 64, 8, 8, 4, 8, 3 },  { 64, 64, 8, 8, 4, 8, 4 },
               { 64, 64, 8, 4, 4, 8, 4 },    { 32, 128, 8, 4, 4, 8, 4 },  { 128, 32, 8, 4, 4, 8, 4 },
               { 32, 32, 4, 4, 4, 8, 8 },    { 16, 256, 4, 8, 4, 8, 4 },  { 16, 128, 4, 4, 4, 8, 6 },
               { 128, 16, 4, 4, 8, 8, 6 },   { 8, 256, 4, 4, 2, 16, 3 },  { 256, 8, 4, 4, 16, 16, 3 } };
@@ -215,7 +220,8 @@ static ckl_status admit_fma(const void *desc, const ckl_device_info *device, con
              vector_of(d), c->vec);
     if (c->whole && !is_whole(d))
         FAIL(CKL_UNSUPPORTED, "gemm fma: rows of C, D or X are not whole vectors of 16 bytes: whole=0 stores elements");
-    const int64_t need = (int64_t)c->stages * c->depth * (c->tile_m + c->tile_n + 2 * GEMM_FMA_QUAD) * 4;
+    const int64_t handed = c->whole ? 0 : 4 * threads * c->block_n + TMA_ALIGNMENT; // quads, behind the ring
+    const int64_t need = (int64_t)c->stages * c->depth * (c->tile_m + c->tile_n + 2 * GEMM_FMA_QUAD) * 4 + handed;
     TRY(gemm_check_smem("fma", device, c->stages, need));
     if (c->sliced && (d->groups || d->batch_invariant))
         FAIL(CKL_UNSUPPORTED, "gemm fma: sliced=1 is not of groups, and its sums not those of batch_invariant=1");
