@@ -403,7 +403,11 @@ static void store_elements(const gemm_fma_config *cfg, const gemm_values *p, gem
 {
     const gemm_epilogue e = cfg->epilogue;
     const int quads = cfg->block_n / QUAD, lanes_n = LANES / cfg->lanes_m, warps = gemm_fma_threads(cfg) / LANES;
-    tensor sQuads = smem_tensor("quads", F32, compact(shape(QUAD, lanes_n, cfg->lanes_m, quads, warps)), 16);
+    const int row = QUAD * lanes_n + (lanes_n > QUAD ? lanes_n : QUAD); // lanes of other rows read from other banks
+    tensor sQuads = smem_tensor("quads", F32,
+                                make_layout(shape(QUAD, lanes_n, cfg->lanes_m, quads, warps),
+                                            stride(1, QUAD, row, row * cfg->lanes_m, row * cfg->lanes_m * quads)),
+                                16); // (QUAD,LANES_N,LANES_M,QUADS,WARPS)
     val lane_n = thread_at(lane(), 0, lanes_n, cfg->lanes_m), lane_m = thread_at(lane(), 1, lanes_n, cfg->lanes_m);
     warp_sync();
     for (int j = 0; j < quads; j++) {

@@ -220,7 +220,7 @@ static ckl_status admit_fma(const void *desc, const ckl_device_info *device, con
              vector_of(d), c->vec);
     if (c->whole && !is_whole(d))
         FAIL(CKL_UNSUPPORTED, "gemm fma: rows of C, D or X are not whole vectors of 16 bytes: whole=0 stores elements");
-    const int64_t handed = c->whole ? 0 : 4 * threads * c->block_n + TMA_ALIGNMENT; // quads, behind the ring
+    const int64_t handed = c->whole ? 0 : 2 * 4 * threads * c->block_n; // quads, with their padding, behind the ring
     const int64_t need = (int64_t)c->stages * c->depth * (c->tile_m + c->tile_n + 2 * GEMM_FMA_QUAD) * 4 + handed;
     TRY(gemm_check_smem("fma", device, c->stages, need));
     if (c->sliced && (d->groups || d->batch_invariant))
