@@ -45,34 +45,50 @@ typedef struct tile_turns {
     int64_t slice_k; // elements of K of a slice but for the last
 } tile_turns;
 
-/* Of an SM: for a step of a CTA, FMAs beside copies and loads from shared memory, of which each hides most of the other. */
+/* Fitted to 243 runs of 33 problems on an H200, 20 % off in the mean square (bench/notes/gemm.md): cycles but for us. */
+static const struct {
+    double launch_us;
+    double fma, load;       // of 128 multiply-adds; of a warp's load from shared memory
+    double element, vector; // of 32 elements copied, singly or in vectors
+    double hidden;          // the part of the shorter of both, multiply-adds and accesses, that is seen
+    double step;            // beside these, of each step
+    double alone, block;    // a step of one CTA takes at least, and for 64 multiply-adds of a thread more
+    double tile, stored;    // before and behind the steps of a tile; for 128 elements of D more
+    double merge, merged;   // of a shared tile; bytes of slices in a cycle
+} fit = { 1.4, 1.13, 2.1, 12, 6, 0.21, 8, 770, 26, 2570, 36, 4640, 22 };
+
+/* Of an SM, for a step of each CTA: multiply-adds beside accesses to shared memory. */
 static double step_cycles(const gemm_fma_config *c)
 {
-    const double FMAS = 128, SEEN = 0.28, LOAD = 2, LEAST = 200; // in a cycle; of the shorter part; cycles of a warp
-    const double ELEMENT = 8, VECTOR = 2;                        // cycles for 32 elements that a warp copies
-    const int warps = gemm_fma_threads(c) / WARP;
-    double loads = warps * LOAD * (c->block_m + c->block_n) / GEMM_FMA_QUAD;
+    const double warps = gemm_fma_threads(c) / WARP;
+    double accesses = warps * fit.load * (c->block_m + c->block_n) / GEMM_FMA_QUAD;
     for (const char *x = "ab"; *x; x++) {
-        const double rows = *x == 'a' ? c->tile_m : c->tile_n;
         const int vec = gemm_k_major(c->epilogue.layout, *x) ? c->vec_k : c->vec;
-        loads += rows / WARP * (vec == 1 ? ELEMENT : VECTOR);
+        accesses += (double)(*x == 'a' ? c->tile_m : c->tile_n) / WARP * (vec == 1 ? fit.element : fit.vector);
     }
-    const double fmas = c->tile_m * c->tile_n / FMAS;
-    return fmax(LEAST, c->depth * fmax(fmas + SEEN * loads, loads + SEEN * fmas));
+    const double fmas = fit.fma * c->tile_m * c->tile_n / 128;
+    return c->depth * fmax(fmas + fit.hidden * accesses, accesses + fit.hidden * fmas) + fit.step;
+}
+
+/* Of so many CTAs of an SM, each of so many steps. */
+static double steps_cycles(const gemm_fma_config *c, double ctas, int64_t steps)
+{
+    const double alone = fit.alone + fit.block * c->depth * c->block_m * c->block_n / 64;
+    return ctas * (double)steps * fmax(step_cycles(c), alone / fmax(1, fmin(c->ctas, ctas)));
 }
 
 static double turns_us(const ckl_gemm_desc *d, const ckl_device_info *device, const gemm_fma_config *c,
                        const tile_turns *t)
 {
-    const double CLOCK = 0.9, TILE = 2500, MERGE = 3000, MERGE_BYTES = 40; // cycles, and bytes in one
-    const int64_t steps = ceil_div(d->k, c->depth), of_slice = ceil_div(steps, t->slices);
+    const double CLOCK = 0.9; // of the highest, under load
     const double whole = (double)ceil_div(t->whole, device->sm_count),
                  slices = (double)ceil_div(t->shared * t->slices, device->sm_count);
-    const double at_once = fmin(c->ctas, whole + slices);
-    double cycles = (whole * (double)steps + slices * (double)of_slice) * step_cycles(c);
-    cycles += TILE * ceil((whole + slices) / at_once);
+    double cycles = steps_cycles(c, whole, ceil_div(d->k, c->depth)) +
+                    steps_cycles(c, slices, ceil_div(t->slice_k, c->depth)) +
+                    fit.tile * ceil((whole + slices) / fmin(c->ctas, whole + slices)) +
+                    fit.stored * (whole + slices / t->slices) * c->tile_m * c->tile_n / 128;
     if (t->slices > 1 && t->whole == 0) // else the others multiply meanwhile
-        cycles += MERGE + 4.0 * t->slices * c->tile_m * c->tile_n / MERGE_BYTES;
+        cycles += fit.merge + 4.0 * t->slices * c->tile_m * c->tile_n / fit.merged;
     return cycles / (CLOCK * device->clock_mhz);
 }
 
@@ -96,10 +112,12 @@ static tile_turns cut_turns(const ckl_gemm_desc *d, const ckl_device_info *devic
 /* Into as many as take the least time. */
 static tile_turns turns_of(const ckl_gemm_desc *d, const ckl_device_info *device, const gemm_fma_config *c)
 {
-    enum { SLICES_MOST = 64, K_LEAST = 32 };
+    enum { SLICES_MOST = 64, K_LEAST = 32, TURNS_MOST = 4 };
     tile_turns best = cut_turns(d, device, c, 1);
+    const int64_t ctas = TURNS_MOST * device->sm_count * c->ctas;
+    const int64_t most = best.shared ? min_i64(min_i64(SLICES_MOST, d->k / K_LEAST), ctas / best.shared) : 1;
     double least = turns_us(d, device, c, &best);
-    for (int slices = 2; slices <= SLICES_MOST && best.shared && d->k >= (int64_t)K_LEAST * slices; slices++) {
+    for (int64_t slices = 2; slices <= most; slices++) {
         const tile_turns t = cut_turns(d, device, c, slices);
         const double us = turns_us(d, device, c, &t);
         if (us < least) {
@@ -125,19 +143,21 @@ static bool divides(const ckl_gemm_desc *d, const gemm_fma_config *c, char name)
     return rows % c->vec == 0 && threads % (rows / c->vec) == 0 && c->depth % (threads / (rows / c->vec)) == 0;
 }
 
-/* Tiles whose threads share out copies evenly; the first is 8 x 16 where A and B are M- and N-major. */
+/* Tiles whose threads share out copies evenly. The first is for M- and N-major operands alone. */
 static const struct {
-    int tile_m, tile_n, block_m, block_n, lanes_m, depth, ctas;
-} tiles[] = { { 128, 128, 16, 8, 4, 8, 2 }, { 128, 64, 8, 8, 4, 8, 3 },  { 64, 64, 8, 8, 4, 8, 4 },
-              { 64, 64, 8, 4, 4, 8, 4 },    { 32, 128, 8, 4, 4, 8, 4 },  { 128, 32, 8, 4, 4, 8, 4 },
-              { 32, 32, 4, 4, 4, 8, 8 },    { 16, 256, 4, 8, 4, 8, 4 },  { 16, 128, 4, 4, 4, 8, 6 },
-              { 128, 16, 4, 4, 8, 8, 6 },   { 8, 256, 4, 4, 2, 16, 3 },  { 256, 8, 4, 4, 16, 16, 3 } };
+    int tile_m, tile_n, block_m, block_n, lanes_m, depth, stages, ctas;
+} tiles[] = { { 128, 128, 8, 16, 4, 8, 4, 2 }, { 128, 64, 8, 8, 4, 16, 3, 3 }, { 64, 128, 8, 8, 4, 16, 3, 3 },
+              { 64, 64, 8, 4, 4, 16, 3, 4 },   { 32, 128, 8, 4, 4, 16, 3, 4 }, { 128, 32, 8, 4, 4, 16, 3, 4 },
+              { 16, 128, 4, 4, 4, 32, 3, 3 },  { 128, 16, 4, 4, 8, 32, 3, 3 }, { 8, 256, 4, 4, 2, 16, 3, 3 },
+              { 256, 8, 4, 4, 16, 16, 3, 3 } };
 
 static bool candidate_fma(const void *desc, const ckl_device_info *device, int i, void *config)
 {
+    enum { DEPTH_LEAST = 8 };
     const ckl_gemm_desc *d = desc;
     gemm_fma_config *c = config;
     (void)device;
+    i += d->layout == CKL_GEMM_TN ? 0 : 2;
     if (i >= 2 * COUNT_OF(tiles))
         return false;
     c->epilogue = gemm_epilogue_of(d);
@@ -149,13 +169,14 @@ static bool candidate_fma(const void *desc, const ckl_device_info *device, int i
     c->block_n = tiles[i / 2].block_n;
     c->lanes_m = tiles[i / 2].lanes_m;
     c->depth = tiles[i / 2].depth;
+    c->stages = tiles[i / 2].stages;
     c->ctas = tiles[i / 2].ctas;
     c->sliced = i % 2;
-    if (d->layout == CKL_GEMM_TN && c->block_m == 16) { // 2581 us at 4096^3, 16 x 8 2640
-        c->block_m = 8;
-        c->block_n = 16;
-    }
     c->vec_k = k_vector_of(d);
+    if (c->vec_k == 1 && c->depth > DEPTH_LEAST) { // single elements are many copies, whose addresses are registers
+        c->depth /= 2;
+        c->stages++;
+    }
     for (c->vec = vector_of(d); c->vec > 1 && (!divides(d, c, 'a') || !divides(d, c, 'b')); c->vec /= 2)
         ;
     return true;
@@ -163,12 +184,15 @@ static bool candidate_fma(const void *desc, const ckl_device_info *device, int i
 
 static plan_cost cost_fma(const void *desc, const ckl_device_info *device, const void *config)
 {
-    const double LAUNCH = 1.2, BYTES = 4.2e6, COUNTED = 0.1; // us; bytes a us; us of slices' places
+    enum { NARROW = 32 };
+    const double BYTES = 4e6, NARROW_BYTES = 1.9e6, SLICED = 0.1; // bytes a us; us
     const ckl_gemm_desc *d = desc;
     const gemm_fma_config *c = config;
     const tile_turns t = turns_of(d, device, c);
-    const double us = turns_us(d, device, c, &t), memory = gemm_least_bytes(d) / BYTES;
-    return (plan_cost){ LAUNCH + (c->sliced ? COUNTED : 0) + fmax(us, memory), us > memory ? "multiply-adds" : "memory" };
+    const bool narrow = c->tile_m < NARROW || c->tile_n < NARROW;
+    const double us = turns_us(d, device, c, &t), memory = gemm_least_bytes(d) / (narrow ? NARROW_BYTES : BYTES);
+    return (plan_cost){ fit.launch_us + (c->sliced ? SLICED : 0) + fmax(us, memory),
+                        us > memory ? "multiply-adds" : "memory" };
 }
 
 static ckl_status admit_tile(const gemm_fma_config *c)

@@ -35,7 +35,7 @@ static plan_cost cost_gemv(const void *desc, const ckl_device_info *device, cons
                                              .multiply_adds = (double)(c->rows * c->few * depth),
                                              .rate = 100,
                                              .step_cycles = 600,
-                                             .tile_cycles = 1000 });
+                                             .tile_cycles = 1000 + 40 * c->rows * c->few });
 }
 
 static ckl_status admit_gemv(const void *desc, const ckl_device_info *device, const void *config)
