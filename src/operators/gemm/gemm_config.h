@@ -241,6 +241,14 @@ static inline int gemm_grouped_bytes(int grouped, int warps)
     X(owner, pointer, row_weights)     \
     X(owner, pointer, amax)
 
+/* Tiles that slices of K share, of `fma`. */
+#define GEMM_SLICES_PARAMS(X, owner)                                         \
+    X(owner, u32, whole)     /* tiles before them, of a CTA each */          \
+    X(owner, u32, slices)    /* of each tile */                              \
+    X(owner, i64, slice_k)   /* elements of K of a slice but for the last */ \
+    X(owner, pointer, parts) /* sums of the slices, a block of D each */     \
+    X(owner, pointer, counters)
+
 /* Parameters of the kernels that address memory themselves, and A and B of those that load these by TMA. */
 #define GEMM_PARAMS(X, owner)  \
     X(owner, tensor, A)        \
@@ -263,6 +271,7 @@ static inline int gemm_grouped_bytes(int grouped, int warps)
     X(owner, i64, batch)       \
     X(owner, pointer, offsets) \
     X(owner, u32, groups)      \
+    GEMM_SLICES_PARAMS(X, owner) \
     GEMM_EPILOGUE_PARAMS(X, owner)
 
 KERNEL_PARAMS(gemm, GEMM_PARAMS);
@@ -309,14 +318,17 @@ void gemm_tiled(const void *config, int kernel);
 /* fma */
 
 #define GEMM_FMA_CONFIG(X, owner)                                                              \
-    X(owner, int, tile_m, "128", "32 64 128 256", "rows of D of a CTA")                        \
-    X(owner, int, tile_n, "128", "32 64 128 256", "columns of D of a CTA")                     \
+    X(owner, int, tile_m, "128", "8 16 32 64 128 256", "rows of D of a CTA")                   \
+    X(owner, int, tile_n, "128", "8 16 32 64 128 256", "columns of D of a CTA")                \
     X(owner, int, block_m, "16", "4 8 16", "rows of D of a thread")                            \
     X(owner, int, block_n, "8", "4 8 16", "columns of D of a thread")                          \
+    X(owner, int, lanes_m, "4", "2 4 8 16", "threads of a warp along M")                       \
     X(owner, int, depth, "8", "4 8 16", "elements of K in a stage")                            \
     X(owner, int, stages, "4", "3 4 5 6", "K tiles in shared memory")                          \
     X(owner, int, vec, "1", "1 2 4", "elements of a copy of an operand that is not K-major")   \
+    X(owner, int, vec_k, "1", "1 4", "the same of one that is: by cp.async, or 4 by registers") \
     X(owner, bool, whole, "0", "0 1", "rows of C, D and X are whole 16 bytes long, and apart") \
+    X(owner, bool, sliced, "0", "0 1", "tiles beyond whole turns of the SMs share out K")      \
     X(owner, int, grouped, "0", "0 1 2", GEMM_GROUPED_HELP)                                    \
     X(owner, int, ctas, "2", "1 2 3 4 6 8", "CTAs that an SM holds at once, which limits registers")
 
@@ -327,8 +339,6 @@ int gemm_fma_threads(const gemm_fma_config *config);
 
 enum {
     GEMM_FMA_QUAD = 4,    // elements of a load from shared memory, and the padding of rows there
-    GEMM_FMA_LANES_M = 4, // threads of a warp along M
-    GEMM_FMA_LANES_N = 8,
     GEMM_FMA_COPIES = 32, // of an operand, by a thread, a stage: their addresses stay in registers
 };
 

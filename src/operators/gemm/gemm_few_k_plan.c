@@ -25,8 +25,8 @@ static int vector_of(const ckl_gemm_desc *d)
 static ckl_status check_types(const char *who, const ckl_gemm_desc *d, const gemm_epilogue *have)
 {
     TRY(gemm_check_plain(who, d, have));
-    if ((d->a != CKL_F16 && d->a != CKL_BF16) || (d->d != CKL_F32 && ckl_dtype_bytes(d->d) != 2))
-        FAIL(CKL_UNSUPPORTED, "gemm %s: a=%s is not f16 or bf16, or d=%s none of these and f32", who,
+    if ((d->a != CKL_F16 && d->a != CKL_BF16 && d->a != CKL_F32) || (d->d != CKL_F32 && ckl_dtype_bytes(d->d) != 2))
+        FAIL(CKL_UNSUPPORTED, "gemm %s: a=%s is not f16, bf16 or f32, or d=%s none of these", who,
              ckl_dtype_name(d->a), ckl_dtype_name(d->d));
     return CKL_OK;
 }
@@ -132,6 +132,8 @@ static ckl_status admit_outer(const void *desc, const ckl_device_info *device, c
     const ckl_gemm_desc *d = desc;
     const gemm_outer_config *c = config;
     TRY(check_types("outer", d, &c->epilogue));
+    if (d->math == CKL_GEMM_F32X3)
+        FAIL(CKL_UNSUPPORTED, "gemm outer: products of math=f32x3 are three of tf32");
     if (d->k < 1 || d->k > GEMM_OUTER_DEPTH_MAX)
         FAIL(CKL_UNSUPPORTED, "gemm outer: k=%" PRId64 " is not in 1..%d", d->k, GEMM_OUTER_DEPTH_MAX);
     TRY(check_form("outer", d));
@@ -308,6 +310,8 @@ static ckl_status admit_shallow(const void *desc, const ckl_device_info *device,
     const ckl_gemm_desc *d = desc;
     const gemm_shallow_config *c = config;
     TRY(check_types("shallow", d, &c->epilogue));
+    if (d->a == CKL_F32)
+        FAIL(CKL_UNSUPPORTED, "gemm shallow: tensor cores round f32");
     if (d->k == 0)
         FAIL(CKL_UNSUPPORTED, "gemm shallow: k=0 leaves nothing to multiply");
     TRY(check_form("shallow", d));

@@ -2,13 +2,15 @@
  * gemm_fma.c - f32 products without tensor cores: tiles by cp.async, a block of D in each thread's registers.
  *
  * For each element of K the rows of A and of B^T are contiguous in shared memory, so a thread loads four at once and
- * multiplies each by each. A K-major operand is transposed by its copies, an element each. The speed depends on the
+ * multiplies each by each. A K-major operand is transposed by its copies, an element each; or, where its rows are whole
+ * vectors, through registers, which takes a quarter of the instructions. The speed depends on the
  * share of FMAs among the instructions, and on conflicts of register banks: bench/notes/gemm.md counts both.
  */
 #include "cute/kernel.h"
+#include "cute/vectors.h"
 #include "operators/gemm/gemm_epilogue.h"
 
-enum { QUAD = GEMM_FMA_QUAD, LANES_M = GEMM_FMA_LANES_M, LANES_N = GEMM_FMA_LANES_N, BYTES = 4 };
+enum { QUAD = GEMM_FMA_QUAD, BYTES = 4 };
 
 /*
  * The rows of a matrix that a tile has, of `count` in all; of a gated B the tile's upper half is of the last columns.
@@ -29,10 +31,12 @@ typedef struct operand {
     val k;                     // i32: of the first copy, in its tile
     val from[GEMM_FMA_COPIES]; // u64: bytes from `at`
     val to, stage_bytes;       // in shared memory: the first copy of stage 0
-    int to_step;               // bytes between copies there
+    int to_step, k_pitch;      // bytes between copies there, and between elements of K
     val valid;                 // u32: bytes of a copy that lie in the matrix
     val at;                    // u64 variable: the K tile that is loaded next
     val advance;               // u64: bytes to the one after
+    tensor rX;                 // (QUAD,COPIES): through registers, the tile before on its way to shared memory
+    val mine;                  // predicate: this thread has copies
 } operand;
 
 static int threads_m(const gemm_fma_config *cfg)
@@ -45,15 +49,17 @@ int gemm_fma_threads(const gemm_fma_config *cfg)
     return threads_m(cfg) * (cfg->tile_n / cfg->block_n);
 }
 
-/* This thread's place among those of the tile. A warp is 4 x 8 threads. */
+/* This thread's place among those of the tile. */
 static val place_m(const gemm_fma_config *cfg)
 {
-    return add(mul(rem(warp(), imm(threads_m(cfg) / LANES_M)), imm(LANES_M)), thread_at(lane(), 1, LANES_N, LANES_M));
+    const int lanes = cfg->lanes_m, warps = threads_m(cfg) / lanes;
+    return add(mul(rem(warp(), imm(warps)), imm(lanes)), thread_at(lane(), 1, LANES / lanes, lanes));
 }
 
 static val place_n(const gemm_fma_config *cfg)
 {
-    return add(mul(div(warp(), imm(threads_m(cfg) / LANES_M)), imm(LANES_N)), thread_at(lane(), 0, LANES_N, LANES_M));
+    const int lanes = LANES / cfg->lanes_m, warps = threads_m(cfg) / cfg->lanes_m;
+    return add(mul(div(warp(), imm(warps)), imm(lanes)), thread_at(lane(), 0, lanes, cfg->lanes_m));
 }
 
 /* Row r of a tile among those of its half, if gated; then among the matrix's, whose last one stands for later ones. */
@@ -94,6 +100,25 @@ static void divide_k_major(const gemm_fma_config *cfg, operand *x, const tile_ro
     x->advance = imm_as(U64, BYTES * cfg->depth);
 }
 
+/* The same through registers, four elements of K at once. Fewer vectors than threads leave the last ones idle. */
+static void divide_k_vectors(const gemm_fma_config *cfg, operand *x, const tile_rows *t, int rows, val ld)
+{
+    const int across = cfg->depth / QUAD, at_once = gemm_fma_threads(cfg) / across;
+    val k = mul(thread_at(thread(), 0, across, at_once), imm(QUAD)), row = thread_at(thread(), 1, across, at_once);
+    x->vec = QUAD;
+    x->copies = rows > at_once ? rows / at_once : 1;
+    x->mine = rows < at_once ? lt(row, imm(rows)) : yes();
+    x->k = convert(I32, k);
+    x->rX = fragment(F32, compact(shape(QUAD, x->copies)));
+    for (int i = 0; i < x->copies; i++) {
+        val start = mul(matrix_row(t, add(row, imm(i * at_once))), ld);
+        x->from[i] = bytes_of(add(start, convert(I64, k)));
+    }
+    x->to = tensor_address(x->sX, coord(row, k, 0));
+    x->to_step = BYTES * at_once;
+    x->advance = imm_as(U64, BYTES * cfg->depth);
+}
+
 /* M- or N-major: neighbours copy neighbouring vectors of rows. */
 static void divide_m_major(const gemm_fma_config *cfg, operand *x, const tile_rows *t, int rows, val ld)
 {
@@ -126,15 +151,45 @@ static operand describe_operand(const gemm_fma_config *cfg, char name, const gem
                                                   stride(stride(1, QUAD * threads), pitch, pitch * cfg->depth)));
     x.tCsX.address = tensor_address(x.sX, coord(mul(is_a ? place_m(cfg) : place_n(cfg), imm(QUAD)), 0, 0));
     x.stage_bytes = imm(BYTES * pitch * cfg->depth);
-    (gemm_k_major(cfg->epilogue.layout, name) ? divide_k_major : divide_m_major)(cfg, &x, &t, rows,
-                                                                                 is_a ? p->lda : p->ldb);
+    x.k_pitch = BYTES * pitch;
+    (!gemm_k_major(cfg->epilogue.layout, name) ? divide_m_major
+     : cfg->vec_k > 1                          ? divide_k_vectors
+                                               : divide_k_major)(cfg, &x, &t, rows, is_a ? p->lda : p->ldb);
     x.at = variable(U64, is_a ? p->a : p->b);
     return x;
 }
 
-/* Starts the copies of the next K tile; `left` elements of K are left, and those beyond are 0. */
-static void load_tile(operand *x, val left, val stage)
+/* Stores what the registers hold as the tile of a stage; loads the next one. */
+static void store_registers(const operand *x, val stage)
 {
+    val to = add(x->to, mul(stage, x->stage_bytes));
+    IF(x->mine)
+        for (int i = 0; i < x->copies * QUAD; i++)
+            store_at(IR_SHARED, IR_CACHE_DEFAULT, F32, 1, to, i / QUAD * x->to_step + i % QUAD * x->k_pitch,
+                     (val[]){ at(x->rX, i) });
+}
+
+static void load_registers(const operand *x, val left)
+{
+    vector_at from[GEMM_FMA_COPIES];
+    for (int i = 0; i < x->copies; i++)
+        from[i] = (vector_at){ .address = add(x->at, x->from[i]), .guard = logical_and(x->mine, lt(x->k, left)) };
+    vectors_load(from, x->copies, QUAD, gmem_tensor(x->at, F32, compact(leaf(1))), x->rX.regs, 0);
+}
+
+/*
+ * Starts the copies of the next K tile; `left` elements of K are left, and those beyond are 0. Through registers a tile
+ * is loaded, and the one before it stored in `before`; the first has none.
+ */
+static void load_tile(operand *x, val left, val stage, const val *before)
+{
+    if (x->rX.regs) {
+        if (before)
+            store_registers(x, *before);
+        load_registers(x, left);
+        assign(x->at, add(x->at, x->advance));
+        return;
+    }
     val to = add(x->to, mul(stage, x->stage_bytes)), valid = imm_as(U32, 0);
     UNROLL(i, x->copies) {
         if (i == 0 || x->k_step)
@@ -181,6 +236,11 @@ static val stage_after(const gemm_fma_config *cfg, val stage)
     return select(eq(stage, imm(cfg->stages - 1)), imm(0), add(stage, imm(1)));
 }
 
+static val stage_before(const gemm_fma_config *cfg, val stage)
+{
+    return select(eq(stage, imm(0)), imm(cfg->stages - 1), sub(stage, imm(1)));
+}
+
 /*
  * acc = A tile * B tile over all of K. The first factors of a K tile are loaded while the last ones of the tile before
  * are multiplied, after a wait for its copies; by then no warp reads the tile before.
@@ -192,8 +252,9 @@ static void mainloop(const gemm_fma_config *cfg, operand *A, operand *B, val k, 
     val ready = variable(U32, imm(0)), free = variable(U32, imm(cfg->stages - 1)); // stages
     const fragments f[2] = { describe_fragments(cfg), describe_fragments(cfg) };
     for (int s = 0; s < cfg->stages - 1; s++) {
-        load_tile(A, left, imm(s));
-        load_tile(B, left, imm(s));
+        const val before = imm(s - 1);
+        load_tile(A, left, imm(s), s ? &before : NULL);
+        load_tile(B, left, imm(s), s ? &before : NULL);
         cp_async_commit();
         assign(left, sub(left, depth));
     }
@@ -201,6 +262,7 @@ static void mainloop(const gemm_fma_config *cfg, operand *A, operand *B, val k, 
     cta_sync(); // tile 0 has arrived
     load_fragments(&f[0], A, B, 0, ready);
     LOOP(kt, k_tiles) {
+        val before = free;
         for (int e = 0; e < cfg->depth; e++) {
             if (e == cfg->depth - 1) {
                 cp_async_wait(cfg->stages - 2);
@@ -209,10 +271,12 @@ static void mainloop(const gemm_fma_config *cfg, operand *A, operand *B, val k, 
                 assign(ready, stage_after(cfg, ready));
             }
             load_fragments(&f[(e + 1) % 2], A, B, (e + 1) % cfg->depth, ready);
-            if (e == 0)
-                load_tile(A, left, free);
+            if (e == 0) {
+                before = stage_before(cfg, free);
+                load_tile(A, left, free, &before);
+            }
             if (e == 1) {
-                load_tile(B, left, free);
+                load_tile(B, left, free, &before);
                 cp_async_commit();
                 assign(left, sub(left, depth));
             }
@@ -233,16 +297,15 @@ static val load_vector(val address, val i)
     return at(gmem_tensor(add(address, bytes_of(i)), F32, compact(leaf(1))), 0);
 }
 
-/* Where rows of D are whole quads: finishes and stores one, of a gated product with that of the last columns. */
+/*
+ * Where rows of D are whole quads: finishes and stores one, of a gated product with that of the last columns. rC: the
+ * quad of C.
+ */
 static void store_quad(gemm_epilogue e, gemm_scalars s, const gemm_values *p, val row, val col, const val *products,
-                       const val *ups)
+                       const val *ups, tensor rC)
 {
-    tensor rC = fragment(F32, compact(leaf(QUAD))), rX = fragment_like(rC, F32), rD = fragment_like(rC, F32);
+    tensor rX = fragment(F32, compact(leaf(QUAD))), rD = fragment_like(rX, F32);
     const val row_D = gemm_row_of_D(e, p, row);
-    fill(rC, immf(0));
-    if (e.c)
-        IF(ne(s.beta, immf(0)))
-            copy(quad_at(p->c, p->ldc, row_D, col), rC, QUAD * BYTES);
     if (gemm_is_backward(e.activation))
         copy(quad_at(p->x, p->ldx, row_D, col), rX, QUAD * BYTES);
     for (int i = 0; i < QUAD; i++) {
@@ -269,31 +332,117 @@ static void store_quad(gemm_epilogue e, gemm_scalars s, const gemm_values *p, va
     copy(rD, quad_at(p->d, p->ldd, row_D, col), QUAD * BYTES);
 }
 
+/* Where a thread's block of D lies: its first row and column, and how far apart its quads are. */
+typedef struct block_place {
+    val row, col; // i64
+    int span_m, span_n, columns;
+} block_place;
+
+static block_place place_of(const gemm_fma_config *cfg, val row, val col)
+{
+    return (block_place){ .row = add(row, convert(I64, mul(place_m(cfg), imm(QUAD)))),
+                          .col = add(col, convert(I64, mul(place_n(cfg), imm(QUAD)))),
+                          .span_m = QUAD * threads_m(cfg),
+                          .span_n = QUAD * (cfg->tile_n / cfg->block_n),
+                          .columns = cfg->epilogue.gated ? cfg->block_n / 2 : cfg->block_n };
+}
+
+static val row_at(const block_place *b, int i)
+{
+    return add(b->row, imm64(i / QUAD * b->span_m + i % QUAD));
+}
+
+static val column_at(const block_place *b, int j)
+{
+    return add(b->col, imm64(j / QUAD * b->span_n + j % QUAD));
+}
+
+/* The quads of C of four rows from row i of a block on, all on their way at once: (QUAD,QUADS,ROWS); 0 without C. */
+static tensor load_C(const gemm_fma_config *cfg, const gemm_values *p, val beta, const block_place *b, int i)
+{
+    enum { QUADS_MAX = 4 };
+    const int quads = b->columns / QUAD;
+    tensor rC = fragment(F32, compact(shape(QUAD, quads, QUAD)));
+    vector_at at[QUADS_MAX * QUAD];
+    fill(rC, immf(0));
+    if (!cfg->epilogue.c)
+        return rC;
+    for (int v = 0; v < quads * QUAD; v++) {
+        val row = row_at(b, i + v / quads), col = column_at(b, v % quads * QUAD);
+        val row_D = gemm_row_of_D(cfg->epilogue, p, min(row, sub(p->m, imm64(1))));
+        at[v] = (vector_at){ .address = add(p->c, bytes_of(add(mul(row_D, p->ldc), col))),
+                             .guard = logical_and(logical_and(lt(row, p->m), lt(col, p->n)), ne(beta, immf(0))) };
+    }
+    vectors_load(at, quads * QUAD, QUAD, gmem_tensor(p->c, F32, compact(leaf(1))), rC.regs, 0);
+    return rC;
+}
+
+/* A row of a block of quads, in D whole or element by element. */
+static void store_quads(const gemm_fma_config *cfg, const gemm_values *p, gemm_scalars s, const block_place *b, int i,
+                        tensor acc, tensor rC)
+{
+    const gemm_epilogue e = cfg->epilogue;
+    for (int j = 0; j < b->columns && describing(); j += QUAD) {
+        val at_row = row_at(b, i), at_col = column_at(b, j), products[QUAD], ups[QUAD] = { 0 };
+        for (int q = 0; q < QUAD; q++) {
+            products[q] = at(acc, i, j + q);
+            if (e.gated)
+                ups[q] = at(acc, i, j + q + b->columns);
+        }
+        IF(logical_and(lt(at_row, p->m), lt(at_col, p->n)))
+            store_quad(e, s, p, at_row, at_col, products, ups, slice(rC, _, j / QUAD, i % QUAD));
+    }
+}
+
+/*
+ * Where rows of D are no whole quads: the lanes of a warp hand their quads of a row around in shared memory, so that
+ * neighbours store neighbouring columns.
+ */
+static void store_elements(const gemm_fma_config *cfg, const gemm_values *p, gemm_scalars s, const block_place *b, int i,
+                           tensor acc)
+{
+    const gemm_epilogue e = cfg->epilogue;
+    const int quads = cfg->block_n / QUAD, lanes_n = LANES / cfg->lanes_m, warps = gemm_fma_threads(cfg) / LANES;
+    const int row = QUAD * lanes_n + (lanes_n > QUAD ? lanes_n : QUAD); // lanes of other rows read from other banks
+    tensor sQuads = smem_tensor("quads", F32,
+                                make_layout(shape(QUAD, lanes_n, cfg->lanes_m, quads, warps),
+                                            stride(1, QUAD, row, row * cfg->lanes_m, row * cfg->lanes_m * quads)),
+                                16); // (QUAD,LANES_N,LANES_M,QUADS,WARPS)
+    val lane_n = thread_at(lane(), 0, lanes_n, cfg->lanes_m), lane_m = thread_at(lane(), 1, lanes_n, cfg->lanes_m);
+    warp_sync();
+    for (int j = 0; j < quads; j++) {
+        tensor rQuad = fragment(F32, compact(leaf(QUAD)));
+        for (int q = 0; q < QUAD; q++)
+            set(rQuad, q, at(acc, i, QUAD * j + q));
+        copy(rQuad, slice(sQuads, _, lane_n, lane_m, j, warp()), QUAD * BYTES);
+    }
+    warp_sync();
+    for (int j = 0; j < b->columns && describing(); j++) {
+        const int quad = j / QUAD, ahead = j % QUAD * lanes_n; // of the warp's columns of the quad
+        val place = add(imm(ahead), lane_n), at_row = row_at(b, i);
+        val product = at(sQuads, rem(place, imm(QUAD)), div(place, imm(QUAD)), lane_m, quad, warp()), up = { 0 };
+        if (e.gated)
+            up = at(sQuads, rem(place, imm(QUAD)), div(place, imm(QUAD)), lane_m, quad + b->columns / QUAD, warp());
+        val at_col = add(sub(column_at(b, quad * QUAD), convert(I64, mul(lane_n, imm(QUAD)))), convert(I64, place));
+        IF(logical_and(lt(at_row, p->m), lt(at_col, p->n)))
+            gemm_store(e, s, p, at_row, at_col, product, up);
+    }
+}
+
 /* This thread's block of D, from registers. Of a gated product the last quads are of the last columns. */
 static void store_block(const gemm_fma_config *cfg, const gemm_values *p, val row, val col, tensor acc)
 {
-    const gemm_epilogue e = cfg->epilogue;
-    const int columns = e.gated ? cfg->block_n / 2 : cfg->block_n, span_n = QUAD * (cfg->tile_n / cfg->block_n),
-              span_m = QUAD * threads_m(cfg);
-    gemm_scalars scalars = gemm_load_scalars(e, GEMM_SCALAR_SOURCES(p));
-    row = add(row, convert(I64, mul(place_m(cfg), imm(QUAD))));
-    col = add(col, convert(I64, mul(place_n(cfg), imm(QUAD))));
-    for (int i = 0; i < cfg->block_m; i++)
-        for (int j = 0; j < columns && describing(); j += QUAD) {
-            val at_row = add(row, imm64(i / QUAD * span_m + i % QUAD)), at_col = add(col, imm64(j / QUAD * span_n));
-            val products[QUAD], ups[QUAD] = { 0 };
-            for (int q = 0; q < QUAD; q++) {
-                products[q] = at(acc, i, j + q);
-                if (e.gated)
-                    ups[q] = at(acc, i, j + q + columns);
-            }
-            if (cfg->whole)
-                IF(logical_and(lt(at_row, p->m), lt(at_col, p->n)))
-                    store_quad(e, scalars, p, at_row, at_col, products, ups);
-            for (int q = 0; q < QUAD && !cfg->whole; q++)
-                IF(logical_and(lt(at_row, p->m), lt(add(at_col, imm64(q)), p->n)))
-                    gemm_store(e, scalars, p, at_row, add(at_col, imm64(q)), products[q], ups[q]);
-        }
+    const block_place b = place_of(cfg, row, col);
+    const gemm_scalars scalars = gemm_load_scalars(cfg->epilogue, GEMM_SCALAR_SOURCES(p));
+    tensor rC = { 0 };
+    for (int i = 0; i < cfg->block_m; i++) {
+        if (cfg->whole && i % QUAD == 0)
+            rC = load_C(cfg, p, scalars.beta, &b, i);
+        if (cfg->whole)
+            store_quads(cfg, p, scalars, &b, i, acc, rC);
+        else
+            store_elements(cfg, p, scalars, &b, i, acc);
+    }
 }
 
 /* Columns of D of a tile. */
@@ -302,8 +451,79 @@ static int columns_of(const gemm_fma_config *cfg)
     return cfg->epilogue.gated ? cfg->tile_n / 2 : cfg->tile_n;
 }
 
-/* One tile of D. */
-static void compute_tile(const gemm_fma_config *cfg, const gemm_values *p, val tile_row, val tile_col)
+/* A slice of the K of a tile; unset: it is not shared. */
+typedef struct tile_slice {
+    val tile, slice; // u32: number among those that are shared
+    val shared;      // predicate: is this one of them?
+} tile_slice;
+
+/* This thread's sums of a slice of a tile in the workspace: (QUAD,QUADS). */
+static tensor parts_of(const gemm_fma_config *cfg, const gemm_values *p, const tile_slice *t, val slice)
+{
+    const int threads = gemm_fma_threads(cfg), quads = cfg->block_m * cfg->block_n / QUAD;
+    val number = add(mul(convert(U64, t->tile), convert(U64, p->slices)), convert(U64, slice));
+    val at = add(mul(number, imm64((int64_t)BYTES * cfg->tile_m * cfg->tile_n)),
+                 convert(U64, mul(thread(), imm(BYTES * QUAD))));
+    return gmem_tensor(add(p->parts, at), F32, make_layout(shape(QUAD, quads), stride(1, QUAD * threads)));
+}
+
+/* Is this CTA the last of the slices of its tile? It leaves their counter at 0. */
+static val is_last(const gemm_values *p, const tile_slice *t)
+{
+    tensor sLast = smem_tensor("last", I32, compact(leaf(1)), 4); // (1)
+    cta_sync();                                                   // its sums are stored
+    IF(eq(thread(), imm(0))) {
+        val counter = add(p->counters, mul(convert(U64, t->tile), imm64(BYTES)));
+        val last = eq(convert(U32, atomic_add_acq_rel(counter, imm(1))), sub(p->slices, imm(1)));
+        IF(last)
+            store_relaxed(I32, counter, imm(0));
+        set(sLast, 0, select(last, imm(1), imm(0)));
+    }
+    cta_sync(); // all threads can read the answer
+    return at(sLast, 0);
+}
+
+/* acc = the sums of all slices, added in their order: eight quads of two slices are on their way at once. */
+static void add_slices(const gemm_fma_config *cfg, const gemm_values *p, const tile_slice *t, tensor acc)
+{
+    enum { QUADS_AT_ONCE = 8, SLICES_AT_ONCE = 2 };
+    const int quads = cfg->block_m * cfg->block_n / QUAD;
+    fill(acc, immf(0));
+    for (int first = 0; first < quads && describing(); first += QUADS_AT_ONCE)
+        LOOP_FROM(s, imm(0), p->slices, imm(SLICES_AT_ONCE)) {
+            tensor rPart[SLICES_AT_ONCE];
+            const int some = quads - first < QUADS_AT_ONCE ? quads - first : QUADS_AT_ONCE;
+            for (int i = 0; i < SLICES_AT_ONCE; i++) {
+                tensor gParts = parts_of(cfg, p, t, add(s, imm(i)));
+                rPart[i] = fragment(F32, compact(shape(QUAD, some))); // (QUAD,QUADS)
+                fill(rPart[i], immf(0));
+                IF(lt(add(s, imm(i)), p->slices))
+                    for (int q = 0; q < some; q++)
+                        copy(slice(gParts, _, first + q), slice(rPart[i], _, q), QUAD * BYTES);
+            }
+            for (int e = 0; e < QUAD * some; e++)
+                for (int i = 0; i < SLICES_AT_ONCE; i++)
+                    set(acc, QUAD * first + e, add(at(acc, QUAD * first + e), at(rPart[i], e)));
+        }
+}
+
+/* The sums of all slices of a tile in the CTA that comes last, which alone goes on: predicate. */
+static val merge_slices(const gemm_fma_config *cfg, const gemm_values *p, const tile_slice *t, tensor acc)
+{
+    val goes_on = variable(I32, imm(1));
+    IF(t->shared) {
+        tensor gParts = parts_of(cfg, p, t, t->slice);
+        copy(tensor_with_layout(acc, compact(shape(QUAD, cfg->block_m * cfg->block_n / QUAD))), gParts, QUAD * BYTES);
+        assign(goes_on, is_last(p, t));
+        IF(ne(goes_on, imm(0)))
+            add_slices(cfg, p, t, acc);
+    }
+    return ne(goes_on, imm(0));
+}
+
+/* One tile of D, or a slice of it. */
+static void compute_tile(const gemm_fma_config *cfg, const gemm_values *p, val tile_row, val tile_col,
+                         const tile_slice *slice)
 {
     const int columns = columns_of(cfg);
     val row = mul(convert(I64, tile_row), imm64(cfg->tile_m)), col = mul(convert(I64, tile_col), imm64(columns));
@@ -312,7 +532,12 @@ static void compute_tile(const gemm_fma_config *cfg, const gemm_values *p, val t
     tensor acc = fragment(F32, compact(shape(cfg->block_m, cfg->block_n))); // (BLOCK_M,BLOCK_N)
     fill(acc, immf(0));
     mainloop(cfg, &A, &B, p->k, acc);
-    store_block(cfg, p, row, col, acc);
+    if (!cfg->sliced) {
+        store_block(cfg, p, row, col, acc);
+        return;
+    }
+    IF(merge_slices(cfg, p, slice, acc))
+        store_block(cfg, p, row, col, acc);
 }
 
 /* The same where rows are in groups; there may be fewer tiles than CTAs. */
@@ -321,8 +546,29 @@ static void compute_tile_of_group(const gemm_fma_config *cfg, const gemm_values 
     val group = gemm_find_group(all, gemm_fma_threads(cfg), cfg->tile_m, &tile);
     IF(lt(group, all->groups)) {
         const gemm_values p = gemm_group_of(cfg->epilogue, all, group);
-        compute_tile(cfg, &p, tile, col);
+        compute_tile(cfg, &p, tile, col, NULL);
     }
+}
+
+/* Which tile, and which slice of it; *p becomes the product of that slice of K. */
+static val take_slice(const gemm_values *all, tile_slice *t)
+{
+    val beyond = sub(cta_x(), all->whole);
+    t->shared = ge(cta_x(), all->whole);
+    t->tile = select(t->shared, div(beyond, all->slices), imm(0));
+    t->slice = select(t->shared, rem(beyond, all->slices), imm(0));
+    return select(t->shared, add(all->whole, t->tile), cta_x());
+}
+
+/* The part of K of a slice; the others' addresses and lengths stay. */
+static void cut_K(const gemm_fma_config *cfg, const tile_slice *t, gemm_values *p)
+{
+    const ckl_gemm_layout lies = cfg->epilogue.layout;
+    val first = mul(convert(I64, t->slice), p->slice_k);
+    val apart_a = gemm_k_major(lies, 'a') ? imm64(1) : p->lda, apart_b = gemm_k_major(lies, 'b') ? imm64(1) : p->ldb;
+    p->a = add(p->a, bytes_of(mul(first, apart_a)));
+    p->b = add(p->b, bytes_of(mul(first, apart_b)));
+    p->k = select(t->shared, min(p->slice_k, sub(p->k, first)), p->k);
 }
 
 void gemm_fma(const void *config, int kernel)
@@ -337,8 +583,11 @@ void gemm_fma(const void *config, int kernel)
         compute_tile_of_group(cfg, &all, div(cta_x(), tiles.tiles_n), rem(cta_x(), tiles.tiles_n));
         return;
     }
-    const gemm_values p = gemm_product_of(cfg->epilogue, cfg->grouped, &all, div(cta_x(), tiles.count));
-    val row, col;
-    tile_at(&tiles, rem(cta_x(), tiles.count), &row, &col);
-    compute_tile(cfg, &p, row, col);
+    tile_slice slice;
+    val tile = cfg->sliced ? take_slice(&all, &slice) : cta_x(), row, col;
+    gemm_values p = gemm_product_of(cfg->epilogue, cfg->grouped, &all, div(tile, tiles.count));
+    if (cfg->sliced)
+        cut_K(cfg, &slice, &p);
+    tile_at(&tiles, rem(tile, tiles.count), &row, &col);
+    compute_tile(cfg, &p, row, col, &slice);
 }

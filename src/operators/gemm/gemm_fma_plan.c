@@ -1,9 +1,10 @@
 /* gemm_fma_plan.c - the host side of the kernel that multiplies f32 without tensor cores. */
+#include <math.h>
 #include <string.h>
 
 #include "operators/gemm/gemm_plan.h"
 
-enum { THREADS_PER_SM = 1024 }; // with fewer than 64 registers a thread, a block does not fit
+enum { WARP = 32, THREADS_PER_SM = 1024 }; // with fewer than 64 registers a thread, a block does not fit
 
 static int64_t tiles_of(const ckl_gemm_desc *d, const gemm_fma_config *c)
 {
@@ -21,57 +22,177 @@ static int vector_of(const ckl_gemm_desc *d)
     return vec;
 }
 
+/* The same of K-major operands: their rows are whole quads. */
+static int k_vector_of(const ckl_gemm_desc *d)
+{
+    int vec = GEMM_FMA_QUAD;
+    for (const char *x = "ab"; *x; x++)
+        if (gemm_is_k_major(d, *x) && (d->k % GEMM_FMA_QUAD || !gemm_rows_aligned(d, *x, TMA_ALIGNMENT)))
+            vec = 1;
+    return vec;
+}
+
 /* Are rows of the epilogue's matrices whole quads? */
 static bool is_whole(const ckl_gemm_desc *d)
 {
     return d->n % GEMM_FMA_QUAD == 0 && gemm_results_aligned(d, TMA_ALIGNMENT);
 }
 
-static ckl_status choose_fma(const void *desc, const ckl_device_info *device, void *config)
+/* Tiles in their order: those that a CTA computes alone, which are whole turns of the SMs, and those of `slices` CTAs. */
+typedef struct tile_turns {
+    int64_t whole, shared;
+    int slices;
+    int64_t slice_k; // elements of K of a slice but for the last
+} tile_turns;
+
+/* Fitted to 243 runs of 33 problems on an H200, 20 % off in the mean square (bench/notes/gemm.md): cycles but for us. */
+static const struct {
+    double launch_us;
+    double fma, load;       // of 128 multiply-adds; of a warp's load from shared memory
+    double element, vector; // of 32 elements copied, singly or in vectors
+    double hidden;          // the part of the shorter of both, multiply-adds and accesses, that is seen
+    double step;            // beside these, of each step
+    double alone, block;    // a step of one CTA takes at least, and for 64 multiply-adds of a thread more
+    double tile, stored;    // before and behind the steps of a tile; for 128 elements of D more
+    double merge, merged;   // of a shared tile; bytes of slices in a cycle
+} fit = { 1.4, 1.13, 2.1, 12, 6, 0.21, 8, 770, 26, 2570, 36, 4640, 22 };
+
+/* Of an SM, for a step of each CTA: multiply-adds beside accesses to shared memory. */
+static double step_cycles(const gemm_fma_config *c)
 {
-    const ckl_gemm_desc *d = desc;
-    gemm_fma_config *c = config;
-    c->epilogue = gemm_epilogue_of(d);
-    c->vec = vector_of(d);
-    c->whole = is_whole(d);
-    c->grouped = gemm_grouped_of(d);
-    if (d->layout == CKL_GEMM_TN) { // 2581 us at 4096^3, 16 x 8 2640; of K-major operands 16 x 8 is faster
-        c->block_m = 8;
-        c->block_n = 16;
+    const double warps = gemm_fma_threads(c) / WARP;
+    double accesses = warps * fit.load * (c->block_m + c->block_n) / GEMM_FMA_QUAD;
+    for (const char *x = "ab"; *x; x++) {
+        const int vec = gemm_k_major(c->epilogue.layout, *x) ? c->vec_k : c->vec;
+        accesses += (double)(*x == 'a' ? c->tile_m : c->tile_n) / WARP * (vec == 1 ? fit.element : fit.vector);
     }
-    if (tiles_of(d, c) < device->sm_count) {
-        c->tile_m = c->tile_n = 64;
-        c->block_m = c->block_n = 8;
-        c->ctas = 4;
-    }
-    if (c->tile_n == 64 && tiles_of(d, c) <= device->sm_count && !d->gated)
-        c->block_n = 4; // for more warps: 112x3704x3328 takes 116 us, 163 with blocks of 8 x 8
-    return CKL_OK;
+    const double fmas = fit.fma * c->tile_m * c->tile_n / 128;
+    return c->depth * fmax(fmas + fit.hidden * accesses, accesses + fit.hidden * fmas) + fit.step;
 }
 
-/* Operands that are turned on their way slow the loop. */
-static plan_cost cost_fma(const void *desc, const ckl_device_info *device, const void *config)
+/* Of so many CTAs of an SM, each of so many steps. */
+static double steps_cycles(const gemm_fma_config *c, double ctas, int64_t steps)
 {
-    const ckl_gemm_desc *d = desc;
-    const gemm_fma_config *c = config;
-    return gemm_product_cost(d, device,
-                             (product_work){ .tiles = (double)tiles_of(d, c),
-                                             .ctas = c->ctas,
-                                             .steps = (double)ceil_div(d->k, c->depth),
-                                             .multiply_adds = c->tile_m * c->tile_n * c->depth,
-                                             .rate = d->layout == CKL_GEMM_TN ? 118 : 101,
-                                             .step_cycles = 400,
-                                             .tile_cycles = 2500 });
+    const double alone = fit.alone + fit.block * c->depth * c->block_m * c->block_n / 64;
+    return ctas * (double)steps * fmax(step_cycles(c), alone / fmax(1, fmin(c->ctas, ctas)));
+}
+
+static double turns_us(const ckl_gemm_desc *d, const ckl_device_info *device, const gemm_fma_config *c,
+                       const tile_turns *t)
+{
+    const double CLOCK = 0.9; // of the highest, under load
+    const double whole = (double)ceil_div(t->whole, device->sm_count),
+                 slices = (double)ceil_div(t->shared * t->slices, device->sm_count);
+    double cycles = steps_cycles(c, whole, ceil_div(d->k, c->depth)) +
+                    steps_cycles(c, slices, ceil_div(t->slice_k, c->depth)) +
+                    fit.tile * ceil((whole + slices) / fmin(c->ctas, whole + slices)) +
+                    fit.stored * (whole + slices / t->slices) * c->tile_m * c->tile_n / 128;
+    if (t->slices > 1 && t->whole == 0) // else the others multiply meanwhile
+        cycles += fit.merge + 4.0 * t->slices * c->tile_m * c->tile_n / fit.merged;
+    return cycles / (CLOCK * device->clock_mhz);
+}
+
+/*
+ * Tiles of which those beyond whole turns are cut into so many slices, or fewer where steps do not divide. Whole turns
+ * that leave an SM few warps when the slices have ended are none.
+ */
+static tile_turns cut_turns(const ckl_gemm_desc *d, const ckl_device_info *device, const gemm_fma_config *c,
+                            int64_t slices)
+{
+    enum { WARPS_LEAST = 8 };
+    tile_turns t = { .whole = tiles_of(d, c) };
+    const bool few = t.whole / device->sm_count * gemm_fma_threads(c) < WARPS_LEAST * WARP;
+    t.shared = !c->sliced ? 0 : few ? t.whole : t.whole % device->sm_count;
+    t.whole -= t.shared;
+    t.slice_k = max_i64(round_up(ceil_div(d->k, slices), c->depth), c->depth);
+    t.slices = (int)max_i64(ceil_div(d->k, t.slice_k), 1);
+    return t;
+}
+
+/* Into as many as take the least time. */
+static tile_turns turns_of(const ckl_gemm_desc *d, const ckl_device_info *device, const gemm_fma_config *c)
+{
+    enum { SLICES_MOST = 64, K_LEAST = 32, TURNS_MOST = 4 };
+    tile_turns best = cut_turns(d, device, c, 1);
+    const int64_t ctas = TURNS_MOST * device->sm_count * c->ctas;
+    const int64_t most = best.shared ? min_i64(min_i64(SLICES_MOST, d->k / K_LEAST), ctas / best.shared) : 1;
+    double least = turns_us(d, device, c, &best);
+    for (int64_t slices = 2; slices <= most; slices++) {
+        const tile_turns t = cut_turns(d, device, c, slices);
+        const double us = turns_us(d, device, c, &t);
+        if (us < least) {
+            least = us;
+            best = t;
+        }
+    }
+    return best;
 }
 
 /* Does each thread get whole copies of an operand's tile, and not too many? */
 static bool divides(const ckl_gemm_desc *d, const gemm_fma_config *c, char name)
 {
     const int rows = name == 'a' ? c->tile_m : c->tile_n, threads = gemm_fma_threads(c);
+    if (gemm_is_k_major(d, name) && c->vec_k > 1) {
+        const int across = c->depth / c->vec_k, at_once = across ? threads / across : 0;
+        return across && c->depth % c->vec_k == 0 && threads % across == 0 && (rows < at_once || rows % at_once == 0) &&
+               rows / at_once <= GEMM_FMA_COPIES;
+    }
     if (gemm_is_k_major(d, name))
         return threads % c->depth == 0 && rows % (threads / c->depth) == 0 &&
                rows * c->depth / threads <= GEMM_FMA_COPIES;
     return rows % c->vec == 0 && threads % (rows / c->vec) == 0 && c->depth % (threads / (rows / c->vec)) == 0;
+}
+
+/* Tiles whose threads share out copies evenly. The first is for M- and N-major operands alone. */
+static const struct {
+    int tile_m, tile_n, block_m, block_n, lanes_m, depth, stages, ctas;
+} tiles[] = { { 128, 128, 8, 16, 4, 8, 4, 2 }, { 128, 64, 8, 8, 4, 16, 3, 3 }, { 64, 128, 8, 8, 4, 16, 3, 3 },
+              { 64, 64, 8, 4, 4, 16, 3, 4 },   { 32, 128, 8, 4, 4, 16, 3, 4 }, { 128, 32, 8, 4, 4, 16, 3, 4 },
+              { 16, 128, 4, 4, 4, 32, 3, 3 },  { 128, 16, 4, 4, 8, 32, 3, 3 }, { 8, 256, 4, 4, 2, 16, 3, 3 },
+              { 256, 8, 4, 4, 16, 16, 3, 3 } };
+
+static bool candidate_fma(const void *desc, const ckl_device_info *device, int i, void *config)
+{
+    enum { DEPTH_LEAST = 8 };
+    const ckl_gemm_desc *d = desc;
+    gemm_fma_config *c = config;
+    (void)device;
+    i += d->layout == CKL_GEMM_TN ? 0 : 2;
+    if (i >= 2 * COUNT_OF(tiles))
+        return false;
+    c->epilogue = gemm_epilogue_of(d);
+    c->whole = is_whole(d);
+    c->grouped = gemm_grouped_of(d);
+    c->tile_m = tiles[i / 2].tile_m;
+    c->tile_n = tiles[i / 2].tile_n;
+    c->block_m = tiles[i / 2].block_m;
+    c->block_n = tiles[i / 2].block_n;
+    c->lanes_m = tiles[i / 2].lanes_m;
+    c->depth = tiles[i / 2].depth;
+    c->stages = tiles[i / 2].stages;
+    c->ctas = tiles[i / 2].ctas;
+    c->sliced = i % 2;
+    c->vec_k = k_vector_of(d);
+    if (c->vec_k == 1 && c->depth > DEPTH_LEAST) { // single elements are many copies, whose addresses are registers
+        c->depth /= 2;
+        c->stages++;
+    }
+    for (c->vec = vector_of(d); c->vec > 1 && (!divides(d, c, 'a') || !divides(d, c, 'b')); c->vec /= 2)
+        ;
+    return true;
+}
+
+static plan_cost cost_fma(const void *desc, const ckl_device_info *device, const void *config)
+{
+    enum { NARROW = 32 };
+    const double BYTES = 4e6, NARROW_BYTES = 1.9e6, SLICED = 0.1; // bytes a us; us
+    const ckl_gemm_desc *d = desc;
+    const gemm_fma_config *c = config;
+    const tile_turns t = turns_of(d, device, c);
+    const bool narrow = c->tile_m < NARROW || c->tile_n < NARROW;
+    const double us = turns_us(d, device, c, &t), memory = gemm_least_bytes(d) / (narrow ? NARROW_BYTES : BYTES);
+    return (plan_cost){ fit.launch_us + (c->sliced ? SLICED : 0) + fmax(us, memory),
+                        us > memory ? "multiply-adds" : "memory" };
 }
 
 static ckl_status admit_tile(const gemm_fma_config *c)
@@ -82,10 +203,12 @@ static ckl_status admit_tile(const gemm_fma_config *c)
         (int64_t)c->block_m * c->block_n > 128 || (c->epilogue.gated && c->block_n % (2 * quad)))
         FAIL(CKL_INVALID, "gemm fma: block %dx%d must be multiples of %d, at most 128 elements%s", c->block_m,
              c->block_n, quad, c->epilogue.gated ? ", and even of gated products" : "");
-    if (c->tile_m < 1 || c->tile_n < 1 || c->tile_m % (c->block_m * GEMM_FMA_LANES_M) ||
-        c->tile_n % (c->block_n * GEMM_FMA_LANES_N))
+    if (c->lanes_m < 2 || c->lanes_m > WARP / 2 || c->lanes_m & (c->lanes_m - 1))
+        FAIL(CKL_INVALID, "gemm fma: lanes_m=%d is no power of two in 2..%d", c->lanes_m, WARP / 2);
+    if (c->tile_m < 1 || c->tile_n < 1 || c->tile_m % (c->block_m * c->lanes_m) ||
+        c->tile_n % (c->block_n * (WARP / c->lanes_m)))
         FAIL(CKL_INVALID, "gemm fma: tile %dx%d is not whole warps of %dx%d blocks of %dx%d", c->tile_m, c->tile_n,
-             GEMM_FMA_LANES_M, GEMM_FMA_LANES_N, c->block_m, c->block_n);
+             c->lanes_m, WARP / c->lanes_m, c->block_m, c->block_n);
     if ((int64_t)c->tile_m * c->tile_n > TILE_MAX)
         FAIL(CKL_INVALID, "gemm fma: tile %dx%d has more than %d elements", c->tile_m, c->tile_n, TILE_MAX);
     if (c->stages < 2 || c->stages > 8 || c->depth < 2 || c->depth > 32 || c->depth % 2)
@@ -105,6 +228,9 @@ static ckl_status admit_fma(const void *desc, const ckl_device_info *device, con
         FAIL(CKL_UNSUPPORTED, "gemm fma: a=f32 with math=f32 alone is multiplied without tensor cores");
     TRY(gemm_check_grouped("fma", d, c->grouped));
     TRY(admit_tile(c));
+    if ((c->vec_k != 1 && c->vec_k != GEMM_FMA_QUAD) || c->vec_k > k_vector_of(d) || (c->vec_k > 1 && c->stages < 3))
+        FAIL(CKL_UNSUPPORTED, "gemm fma: vec_k=%d is not 1, or rows along K are not whole quads, or stages=%d below 3",
+             c->vec_k, c->stages);
     const int threads = gemm_fma_threads(c);
     if (c->ctas < 1 || threads > device->threads_per_cta_max || c->ctas * threads > THREADS_PER_SM)
         FAIL(CKL_INVALID, "gemm fma: ctas=%d of %d threads are not in 1..%d threads of an SM", c->ctas, threads,
@@ -118,8 +244,11 @@ static ckl_status admit_fma(const void *desc, const ckl_device_info *device, con
              vector_of(d), c->vec);
     if (c->whole && !is_whole(d))
         FAIL(CKL_UNSUPPORTED, "gemm fma: rows of C, D or X are not whole vectors of 16 bytes: whole=0 stores elements");
-    const int64_t need = (int64_t)c->stages * c->depth * (c->tile_m + c->tile_n + 2 * GEMM_FMA_QUAD) * 4;
+    const int64_t handed = c->whole ? 0 : 2 * 4 * threads * c->block_n; // quads, with their padding, behind the ring
+    const int64_t need = (int64_t)c->stages * c->depth * (c->tile_m + c->tile_n + 2 * GEMM_FMA_QUAD) * 4 + handed;
     TRY(gemm_check_smem("fma", device, c->stages, need));
+    if (c->sliced && (d->groups || d->batch_invariant))
+        FAIL(CKL_UNSUPPORTED, "gemm fma: sliced=1 is not of groups, and its sums not those of batch_invariant=1");
     if (d->m > INT32_MAX || d->n > INT32_MAX / 2 || d->k > INT32_MAX || tiles_of(d, c) > INT32_MAX)
         FAIL(CKL_UNSUPPORTED, "gemm fma: a size, or their tiles, are beyond 32 bits");
     return CKL_OK;
@@ -129,6 +258,7 @@ static ckl_status check_alignment(const char *who, const ckl_gemm_desc *d, const
                                   const ckl_gemm_args *x)
 {
     TRY(gemm_check_operand_vectors(who, d, x, false, 4 * c->vec));
+    TRY(gemm_check_operand_vectors(who, d, x, true, 4 * c->vec_k));
     if (c->whole && !d->pointers && !PLAN_ALIGNED(TMA_ALIGNMENT, x->c, x->d, x->x))
         FAIL(CKL_INVALID,
              "gemm %s: c=%p, d=%p or x=%p is not aligned to 16 bytes; config='whole=0' takes any alignment", who, x->c,
@@ -136,19 +266,62 @@ static ckl_status check_alignment(const char *who, const ckl_gemm_desc *d, const
     return CKL_OK;
 }
 
+/* In the workspace: a counter for each shared tile; behind them the sums of its slices. */
+static int64_t counters_bytes(const tile_turns *t)
+{
+    return round_up(4 * t->shared, TMA_ALIGNMENT);
+}
+
+static int64_t slice_bytes(const tile_turns *t, const gemm_fma_config *c)
+{
+    return 4 * t->shared * c->tile_m * c->tile_n;
+}
+
+static int64_t slices_bytes(const ckl_gemm_desc *d, const ckl_device_info *device, const gemm_fma_config *c)
+{
+    const tile_turns t = turns_of(d, device, c);
+    return t.shared ? counters_bytes(&t) + t.slices * slice_bytes(&t, c) : 0;
+}
+
+static int64_t workspace_fma(const ckl_plan *plan)
+{
+    return slices_bytes(plan->desc, &plan->device->info, plan->config);
+}
+
+/* Fills in where slices are: in `bytes` of a workspace, from which their number follows. Returns the CTAs. */
+static int64_t place_slices(const ckl_gemm_desc *d, const ckl_device_info *device, const gemm_fma_config *c,
+                            char *workspace, int64_t bytes, gemm_params *p)
+{
+    tile_turns t = cut_turns(d, device, c, 1);
+    if (t.shared)
+        t = cut_turns(d, device, c, (bytes - counters_bytes(&t)) / slice_bytes(&t, c));
+    p->whole = (uint32_t)t.whole;
+    p->slices = (uint32_t)t.slices;
+    p->slice_k = t.slice_k;
+    p->counters = workspace;
+    p->parts = t.shared ? workspace + counters_bytes(&t) : NULL;
+    return t.whole + t.shared * t.slices;
+}
+
 static ckl_status launch_fma(const ckl_plan *plan, const void *args, ckl_stream stream)
 {
-    TRY(check_alignment("fma", plan->desc, plan->config, args));
-    return gemm_launch(plan, tiles_of(plan->desc, plan->config), args, stream);
+    const ckl_gemm_args *x = args;
+    gemm_params params = gemm_params_of(plan->desc, x);
+    TRY(check_alignment("fma", plan->desc, plan->config, x));
+    const int64_t ctas = place_slices(plan->desc, &plan->device->info, plan->config, plan_workspace(plan, x->workspace),
+                                      plan->own_workspace_bytes, &params);
+    return plan_launch(plan, 0, (plan_grid){ .x = ctas }, &params, stream);
 }
 
 static const field fma_fields[] = GEMM_FIELDS(gemm_fma_config, GEMM_FMA_CONFIG);
 
 const implementation gemm_fma_implementation = {
-    IMPLEMENTATION_PARTS(gemm, fma),
+    IMPLEMENTATION_OF_CANDIDATES(gemm, fma),
+    .candidate = candidate_fma,
     .cost = cost_fma,
     .summary = "f32 as it is: tiles by cp.async, blocks of D in registers; rows of any pitch; from sm_80 on",
     .params = &gemm_param_list,
+    .workspace_bytes = workspace_fma,
 };
 
 /* turned: the same on M- and N-major operands, with four rows a copy; K-major ones are transposed first, in batches */
@@ -157,8 +330,6 @@ const implementation gemm_fma_implementation = {
 
 KERNEL_PARAMS(gemm_turned, GEMM_TURNED_PARAMS);
 _Static_assert(sizeof(gemm_turned_params) - offsetof(gemm_turned_params, A) == sizeof(gemm_params), "ends with them");
-
-static const double FLOPS_LEAST = 8e9; // smaller problems lose more by copies than they gain
 
 static gemm_copies copies_of(const ckl_gemm_desc *d)
 {
@@ -187,15 +358,12 @@ static plan_cost cost_turned(const void *desc, const ckl_device_info *device, co
     return cost;
 }
 
-static ckl_status choose_turned(const void *desc, const ckl_device_info *device, void *config)
+static bool candidate_turned(const void *desc, const ckl_device_info *device, int i, void *config)
 {
     const gemm_copies x = copies_of(desc);
-    if (2 * gemm_multiply_adds(desc) < FLOPS_LEAST)
-        FAIL(CKL_UNSUPPORTED, "gemm turned: copies cost more than they save in a problem of %g products",
-             gemm_multiply_adds(desc));
-    TRY(choose_fma(&x.to, device, config));
+    const bool more = candidate_fma(&x.to, device, i, config);
     ((gemm_fma_config *)config)->epilogue = gemm_epilogue_of(desc);
-    return CKL_OK;
+    return more;
 }
 
 static ckl_status admit_turned(const void *desc, const ckl_device_info *device, const void *config)
@@ -215,20 +383,25 @@ static ckl_status admit_turned(const void *desc, const ckl_device_info *device, 
 static int64_t workspace_turned(const ckl_plan *plan)
 {
     const gemm_copies x = copies_of(plan->desc);
-    return gemm_copies_bytes(&x);
+    const gemm_fma_config products = products_of(plan->config);
+    return gemm_copies_bytes(&x) + slices_bytes(&x.to, &plan->device->info, &products);
 }
 
 static ckl_status launch_turned(const ckl_plan *plan, const void *args, ckl_stream stream)
 {
-    const gemm_fma_config *c = plan->config;
+    const gemm_fma_config products_config = products_of(plan->config), *c = &products_config;
     const gemm_copies x = copies_of(plan->desc);
     const ckl_gemm_args copied = gemm_copied_args(plan, &x, args);
     TRY(check_alignment("turned", &x.to, c, &copied));
     TRY(gemm_launch_copies(plan, &x, args, &copied, stream));
-    const gemm_params products = gemm_params_of(&x.to, &copied);
+    gemm_params products = gemm_params_of(&x.to, &copied);
+    const int64_t copies = gemm_copies_bytes(&x);
+    char *const slices = (char *)plan_workspace(plan, ((const ckl_gemm_args *)args)->workspace) + copies;
+    const int64_t ctas =
+        place_slices(&x.to, &plan->device->info, c, slices, plan->own_workspace_bytes - copies, &products);
     gemm_turned_params p = { 0 };
     memcpy(&p.A, &products, sizeof products); // the list ends with these
-    return plan_launch(plan, 0, (plan_grid){ .x = tiles_of(&x.to, c) }, &p, stream);
+    return plan_launch(plan, 0, (plan_grid){ .x = ctas }, &p, stream);
 }
 
 static void describe_turned(const void *config, int kernel)
@@ -242,10 +415,11 @@ static void describe_turned(const void *config, int kernel)
 
 const implementation gemm_turned_implementation = {
     .name = "turned",
+    .rivals = { &gemm_fma_implementation },
     .summary = "fma behind a kernel that transposes K-major A and B; Hopper",
     .config_bytes = sizeof(gemm_fma_config),
     .config = FIELD_TABLE(fma_fields),
-    .choose = choose_turned,
+    .candidate = candidate_turned,
     .cost = cost_turned,
     .admit = admit_turned,
     .describe = describe_turned,

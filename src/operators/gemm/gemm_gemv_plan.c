@@ -54,7 +54,7 @@ static plan_cost cost_gemv(const void *desc, const ckl_device_info *device, cons
                                              .multiply_adds = (double)(rows_of(c) * c->few * depth),
                                              .rate = 100,
                                              .step_cycles = 600,
-                                             .tile_cycles = 1000 });
+                                             .tile_cycles = 1000 + 40 * c->rows * c->few });
 }
 
 static ckl_status admit_gemv(const void *desc, const ckl_device_info *device, const void *config)
@@ -104,6 +104,7 @@ static const field gemv_fields[] = GEMM_FIELDS(gemm_gemv_config, GEMM_GEMV_CONFI
 const implementation gemm_gemv_implementation = {
     IMPLEMENTATION_PARTS(gemm, gemv),
     .cost = cost_gemv,
+    .rivals = { &gemm_fma_implementation },
     .summary = "few rows of A or of B, by vectors without tensor cores; from sm_80 on",
     .params = &gemm_param_list,
 };

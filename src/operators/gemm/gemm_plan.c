@@ -138,9 +138,14 @@ static double bytes_of(const ckl_gemm_desc *d, char name)
     return (double)x.count * (double)x.rows * (double)x.cols * (double)ckl_dtype_bytes(x.type);
 }
 
+double gemm_least_bytes(const ckl_gemm_desc *d)
+{
+    return bytes_of(d, 'a') + bytes_of(d, 'b') + (d->c ? 2 : 1) * bytes_of(d, 'd');
+}
+
 plan_cost gemm_product_cost(const ckl_gemm_desc *d, const ckl_device_info *device, product_work work)
 {
-    work.bytes = bytes_of(d, 'a') + bytes_of(d, 'b') + (d->c ? 2 : 1) * bytes_of(d, 'd');
+    work.bytes = gemm_least_bytes(d);
     return product_cost(&work, device);
 }
 

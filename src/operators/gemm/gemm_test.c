@@ -1,6 +1,8 @@
 /* gemm_test.c - cases and population of gemm. */
 #include "operators/gemm/gemm_lab.h"
 
+#define F32_SQUARE "tile_m=128 tile_n=128 block_m=8 block_n=16 lanes_m=4 depth=8 stages=4 ctas=2 " // of fma and turned
+
 static const char *const cases[] = {
     "m=128 n=256 k=64                                          # one tile of the default config",
     "m=128 n=256 k=64 a=bf16",
@@ -58,25 +60,40 @@ static const char *const cases[] = {
     "m=301 n=3 k=72 a=bf16 ldb=80 activation=relu impl=gemv config='rows=3 few=4 warps=3 width=2'",
     "m=1 n=259 k=8 impl=gemv config='rows=8 width=1'               # a thread alone",
     "batch=3 m=20 n=33 k=21 a=f32 impl=fma",
-    "m=140 n=150 k=41 a=f32 impl=fma config='tile_m=128 tile_n=128 block_m=16 block_n=8 ctas=2' # tiles of four",
-    "m=140 n=150 k=41 a=f32 impl=turned config='ab=f32 b=f32 d=f32 block_m=8 block_n=16 vec=1'",
-    "batch=2 m=100 n=150 k=41 a=f32 layout=nn impl=turned config='ab=f32 b=f32 d=f32 layout=nn vec=2 block_m=8 "
-    "block_n=16'",
-    "m=70 n=96 k=40 a=f32 layout=tt impl=turned config='ab=f32 b=f32 d=f32 layout=tt vec=2 whole=1 tile_m=64 tile_n=64 "
-    "block_m=8 block_n=8'",
-    "m=70 n=64 k=40 gated=1 a=f32 impl=turned config='ab=f32 b=f32 d=f32 gated=1 vec=4 block_m=8 block_n=16 whole=1'",
+    "m=140 n=150 k=41 a=f32 impl=fma config='tile_m=128 tile_n=128 block_m=16 block_n=8 depth=8 stages=4 ctas=2' # tiles of four",
+    "m=140 n=150 k=41 a=f32 impl=turned config='" F32_SQUARE "vec=1'",
+    "batch=2 m=100 n=150 k=41 a=f32 layout=nn impl=turned config='" F32_SQUARE "vec=2'",
+    "m=70 n=96 k=40 a=f32 layout=tt impl=turned config='vec=2 tile_m=64 tile_n=64 block_m=8 block_n=8 depth=8'",
+    "m=70 n=64 k=40 gated=1 a=f32 impl=turned config='" F32_SQUARE "vec=4'",
+    "m=140 n=150 k=500 a=f32 impl=turned config='" F32_SQUARE "vec=4 sliced=1' # slices behind the copies",
+    "m=29 n=33 k=701 a=f32 beta=1                              # slices of K, by elements",
+    "m=130 n=72 k=1000 a=f32 beta=1 bias=1 activation=gelu fill=hard # by vectors, the last one shorter",
+    "batch=3 m=40 n=52 k=333 a=f32 layout=tn alpha=-1 impl=fma config='sliced=1'",
+    "m=70 n=36 k=410 gated=1 activation=gelu a=f32 layout=tt impl=fma config='sliced=1'",
+    "m=1450 n=1440 k=100 a=f32 impl=fma config='tile_m=128 tile_n=128 block_m=8 block_n=8 depth=8 ctas=1 sliced=1' "
+    "# whole turns before",
+    "m=7 n=300 k=129 a=f32 impl=fma config='tile_m=8 tile_n=256 block_m=4 block_n=4 lanes_m=2 depth=16 vec_k=1 ctas=3'",
+    "m=300 n=7 k=132 a=f32 beta=1 impl=fma config='tile_m=256 tile_n=8 block_m=4 block_n=4 lanes_m=16 depth=16 ctas=3'",
+    "m=140 n=20 k=132 a=f32 impl=fma config='tile_m=128 tile_n=16 block_m=4 block_n=4 lanes_m=8 depth=32 ctas=3'",
+    "m=40 n=140 k=20 a=f32 impl=fma config='tile_m=16 tile_n=128 block_m=4 block_n=4 depth=32 vec_k=4 ctas=3' "
+    "# more threads than vectors of A",
+    "m=8 n=72 k=256 a=f32 impl=gemv                            # as many rows as there may be",
+    "m=30 n=33 k=5 a=f32 beta=1 bias=1                         # few K",
+    "batch=2 m=70 n=264 k=8 a=f32 activation=gelu fill=hard    # by vectors",
+    "m=30 n=33 k=7 a=f32 math=tf32 d=f32 impl=outer",
     "m=140 n=148 k=19 layout=tn a=f32 impl=fma                 # four rows a copy",
-    "m=300 n=146 k=50 layout=tn a=f32 impl=fma config='tile_m=128 tile_n=128 block_m=8 block_n=16 ctas=2 depth=16 "
-    "stages=3' # two",
+    "m=300 n=146 k=50 layout=tn a=f32 impl=fma config='tile_m=128 tile_n=128 block_m=8 block_n=16 depth=16 stages=3 ctas=2' "
+    "# two",
     "m=140 n=146 k=19 layout=tt a=f32 impl=fma fill=hard",
-    "m=140 n=146 k=41 a=f32 beta=1 impl=fma config='block_n=8'",
+    "m=140 n=146 k=41 a=f32 beta=1 impl=fma config='" F32_SQUARE "'",
     "batch=3 m=20 n=33 k=21 layout=nn a=f32 impl=fma",
     "m=6 n=5 k=0 a=f32 beta=1 layout=tt impl=fma",
     "m=70 n=33 k=40 gated=1 activation=gelu a=f32 scale_d=1 scale_a=row impl=fma",
     "m=70 n=36 k=41 gated=1 activation=gelu a=f32 layout=tn impl=fma",
     "m=281 n=33 k=918 a=f32 layout=tt activation=gelu gated=1 bias_along=n scale_a=row scale_d=1 impl=fma fill=hard "
     "seed=136449 # a U that is 0 in f32 beside an infinity",
-    "m=140 n=260 k=44 a=f32 impl=fma config='tile_m=128 tile_n=128 block_m=16 block_n=8 ctas=2' # vectors of K",
+    "m=140 n=260 k=44 a=f32 impl=fma config='tile_m=128 tile_n=128 block_m=16 block_n=8 depth=8 stages=4 ctas=2' "
+    "# vectors of K",
     "m=70 n=100 k=44 layout=nn a=f32 impl=fma",
     "m=70 n=35 k=41 gated=1 a=f32 layout=nn impl=fma",
     "m=70 n=36 k=22 activation=dgelu_erf a=f32 beta=1 bias=1 scale_a=row scale_b=row impl=fma",
@@ -207,7 +224,7 @@ static const char *const cases[] = {
     "there is nothing",
     "m=9 n=64 k=1 misalign=1 d=f32 impl=unaligned fill=hard",
     "m=70 n=384 k=1 d=f32 beta=1 impl=outer fill=hard          # whole vectors",
-    "m=33 n=35 k=40 a=f32 misalign=1 impl=fma # what is contiguous along K is loaded by elements",
+    "m=33 n=35 k=40 a=f32 misalign=1 impl=fma config='vec_k=1' # along K by elements",
     "m=66 n=259 k=4 lda=13 ldb=7 ldd=261 ldc=265 beta=-1 impl=outer misalign=1 fill=hard # accesses to D of an element",
     "m=30 n=52 k=3 a=bf16 d=f32 beta=0.5 bias=1 activation=gelu impl=outer",
     "m=37 n=272 k=3 a=bf16 bias=1 bias_along=m scale_a=row scale_b=row impl=outer",
@@ -536,8 +553,7 @@ static const char *const cases[] = {
     "m=221 n=223 k=225 epilogue=tril impl=pitched",
     "m=220 n=210 k=260 epilogue=tril a=f32 math=f32x3 impl=f32x3",
     "m=3 n=70 k=516 epilogue=tril a=f32 impl=gemv",
-    "m=140 n=150 k=41 epilogue=tril a=f32 impl=turned config='ab=f32 b=f32 d=f32 epilogue=tril block_m=8 block_n=16 "
-    "vec=1'",
+    "m=140 n=150 k=41 epilogue=tril a=f32 impl=turned config='" F32_SQUARE "vec=1'",
     "m=140 n=148 k=19 epilogue=tril a=f32 layout=tn impl=fma   # four columns at once",
     "m=7 n=70 k=672 epilogue=tril a=bf16 b=i8 impl=weights",
     "m=70 n=33 k=40 epilogue=tril gated=1 activation=gelu a=f32 math=tf32 impl=tiled",
