@@ -8,6 +8,12 @@ static int64_t length_of(const ckl_gemm_desc *d, const gemm_gemv_config *c)
     return c->many_a ? d->m : d->n;
 }
 
+/* Rows of the other one. */
+static int64_t few_of(const ckl_gemm_desc *d, const gemm_gemv_config *c)
+{
+    return c->many_a ? d->n : d->m;
+}
+
 static int threads_of(const gemm_gemv_config *c)
 {
     return c->warps * WARP;
@@ -19,18 +25,26 @@ static int64_t rows_of(const gemm_gemv_config *c)
     return (int64_t)c->rows * threads_of(c) / c->width;
 }
 
+static int64_t ctas_of(const ckl_gemm_desc *d, const gemm_gemv_config *c)
+{
+    return product_i64(ceil_div(length_of(d, c), rows_of(c)), ceil_div(few_of(d, c), c->few));
+}
+
 /*
- * Threads that keep memory busy, by groups as narrow as that allows, since sums over a group cost instructions; by fewer
- * rows a group where even those that take K in one step are too few.
+ * Threads that keep memory busy, by groups as narrow as that allows, since sums over a group cost instructions; by
+ * fewer rows a group where even those that take K in one step are too few.
  */
 static ckl_status choose_gemv(const void *desc, const ckl_device_info *device, void *config)
 {
-    enum { BUSY = 1024, ROWS_LEAST = 2, WIDTH_LEAST = 8 }; // threads of an SM
+    enum { BUSY = 1024, ROWS_LEAST = 2, WIDTH_LEAST = 8, FEW_MOST = 64 }; // threads of an SM
     const ckl_gemm_desc *d = desc;
     gemm_gemv_config *c = config;
     c->epilogue = gemm_epilogue_of(d);
     c->many_a = d->n < d->m;
-    c->few = (int)max_i64(min_i64(min_i64(d->m, d->n), FEW_MAX), 1);
+    const int64_t few = max_i64(few_of(d, c), 1);
+    if (few > FEW_MOST)
+        FAIL(CKL_UNSUPPORTED, "gemm gemv: %" PRId64 " rows are more than %d, and so faster by tiles", few, FEW_MOST);
+    c->few = (int)ceil_div(few, ceil_div(few, FEW_MAX));
     const int64_t vectors = ceil_div(d->k * (int64_t)ckl_dtype_bytes(d->a), VECTOR_BYTES);
     const int64_t most = min_i64(power_of_two_ceil(vectors), threads_of(c)), busy = BUSY * device->sm_count;
     c->rows = ROWS_MAX;
@@ -48,11 +62,11 @@ static plan_cost cost_gemv(const void *desc, const ckl_device_info *device, cons
     const gemm_gemv_config *c = config;
     const int64_t depth = c->width * VECTOR_BYTES / (int64_t)ckl_dtype_bytes(d->a);
     return gemm_product_cost(d, device,
-                             (product_work){ .tiles = (double)ceil_div(length_of(d, c), rows_of(c)),
+                             (product_work){ .tiles = (double)ctas_of(d, c),
                                              .ctas = 2048 / threads_of(c),
                                              .steps = (double)ceil_div(d->k, depth),
                                              .multiply_adds = (double)(rows_of(c) * c->few * depth),
-                                             .rate = 100,
+                                             .rate = 70,
                                              .step_cycles = 600,
                                              .tile_cycles = 1000 });
 }
@@ -62,11 +76,7 @@ static ckl_status admit_gemv(const void *desc, const ckl_device_info *device, co
     (void)device;
     const ckl_gemm_desc *d = desc;
     const gemm_gemv_config *c = config;
-    const int64_t few = c->many_a ? d->n : d->m;
     TRY(gemm_check_plain("gemv", d, &c->epilogue));
-    if (few > FEW_MAX)
-        FAIL(CKL_UNSUPPORTED, "gemm gemv: %" PRId64 " rows are more than the %d that are multiplied at once", few,
-             FEW_MAX);
     if (ckl_dtype_bytes(d->a) < 2 || (d->a == CKL_F32 && d->math != CKL_GEMM_F32))
         FAIL(CKL_UNSUPPORTED, "gemm gemv: operands are floats of 16 bits, or of 32 with math=f32");
     if (d->batch_invariant)
@@ -76,15 +86,15 @@ static ckl_status admit_gemv(const void *desc, const ckl_device_info *device, co
     if (!gemm_is_k_major(d, 'a') || !gemm_is_k_major(d, 'b') || !gemm_operands_aligned(d) ||
         d->k * (int64_t)ckl_dtype_bytes(d->a) % TMA_ALIGNMENT)
         FAIL(CKL_UNSUPPORTED, "gemm gemv: rows of A and B along k=%" PRId64 " are not whole vectors of 16 bytes", d->k);
-    if (c->few < few || c->few > FEW_MAX || c->rows < 1 || c->rows > ROWS_MAX)
-        FAIL(CKL_INVALID, "gemm gemv: few=%d is not in %" PRId64 "..%d, or rows=%d not in 1..%d", c->few, few, FEW_MAX,
-             c->rows, ROWS_MAX);
+    if (c->few < 1 || c->few > FEW_MAX || c->rows < 1 || c->rows > ROWS_MAX)
+        FAIL(CKL_INVALID, "gemm gemv: few=%d is not in 1..%d, or rows=%d not in 1..%d", c->few, FEW_MAX, c->rows,
+             ROWS_MAX);
     if (c->warps < 1 || c->warps > 32)
         FAIL(CKL_INVALID, "gemm gemv: warps=%d is not in 1..32", c->warps);
     if (!is_power_of_two(c->width) || threads_of(c) % c->width)
         FAIL(CKL_INVALID, "gemm gemv: width=%d is no power of two that %d threads are a multiple of", c->width,
              threads_of(c));
-    if (ceil_div(length_of(d, c), rows_of(c)) > INT32_MAX || d->k > INT32_MAX)
+    if (ctas_of(d, c) > INT32_MAX || d->k > INT32_MAX)
         FAIL(CKL_UNSUPPORTED, "gemm gemv: a size is beyond 32 bits");
     return CKL_OK;
 }
@@ -96,7 +106,7 @@ static ckl_status launch_gemv(const ckl_plan *plan, const void *args, ckl_stream
     if (!PLAN_ALIGNED(TMA_ALIGNMENT, x->a, x->b))
         FAIL(CKL_INVALID, "gemm gemv: a=%p or b=%p is not aligned to 16 bytes; impl=fma takes any alignment", x->a,
              x->b);
-    return gemm_launch(plan, ceil_div(length_of(plan->desc, c), rows_of(c)), args, stream);
+    return gemm_launch(plan, ctas_of(plan->desc, c), args, stream);
 }
 
 static const field gemv_fields[] = GEMM_FIELDS(gemm_gemv_config, GEMM_GEMV_CONFIG);
@@ -104,6 +114,7 @@ static const field gemv_fields[] = GEMM_FIELDS(gemm_gemv_config, GEMM_GEMV_CONFI
 const implementation gemm_gemv_implementation = {
     IMPLEMENTATION_PARTS(gemm, gemv),
     .cost = cost_gemv,
+    .rivals = { &gemm_fma_implementation },
     .summary = "few rows of A or of B, by vectors without tensor cores; from sm_80 on",
     .params = &gemm_param_list,
 };
