@@ -97,7 +97,7 @@ static void finish(const gemv_kernel *k, tensor sSums)
     const gemm_epilogue e = k->cfg->epilogue;
     const gemm_scalars scalars = gemm_load_scalars(e, GEMM_SCALAR_SOURCES(&k->p));
     const int rows = k->groups * k->many.count;
-    LOOP_FROM(element, thread(), imm(elements_of(k)), imm(k->cfg->warps * LANES)) {
+    LOOP_FROM(element, thread(), imm(elements_of(k)), imm(GEMM_GEMV_THREADS)) {
         val sum = at(sSums, element, 0);
         for (int part = 1; part < k->parts; part++)
             sum = add(sum, at(sSums, element, part));
@@ -113,9 +113,9 @@ void gemm_gemv(const void *config, int kernel)
 {
     const gemm_gemv_config *cfg = config;
     (void)kernel;
-    launch_bounds(cfg->warps * LANES, 0);
+    launch_bounds(GEMM_GEMV_THREADS, 0);
     gemv_kernel k = { .cfg = cfg, .p = params_of(gemm) };
-    k.groups = cfg->warps * LANES / cfg->width;
+    k.groups = GEMM_GEMV_THREADS / cfg->width;
     k.parts = cfg->width > LANES ? cfg->width / LANES : 1;
     val blocks = convert(U32, div(add(cfg->many_a ? k.p.n : k.p.m, imm64(cfg->few - 1)), imm64(cfg->few)));
     k.first = mul(convert(I64, div(cta_x(), blocks)), imm(cfg->rows * k.groups));

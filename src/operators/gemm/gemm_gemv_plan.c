@@ -1,7 +1,7 @@
 /* gemm_gemv_plan.c - the host side of products of few rows without tensor cores. */
 #include "operators/gemm/gemm_plan.h"
 
-enum { WARP = 32, FEW_MAX = 8, ROWS_MAX = 8, SUMS_MAX = 32, VECTOR_BYTES = 16 };
+enum { FEW_MAX = 8, ROWS_MAX = 8, SUMS_MAX = 32, VECTOR_BYTES = 16 };
 
 static int64_t length_of(const ckl_gemm_desc *d, const gemm_gemv_config *c)
 {
@@ -14,15 +14,10 @@ static int64_t few_of(const ckl_gemm_desc *d, const gemm_gemv_config *c)
     return c->many_a ? d->n : d->m;
 }
 
-static int threads_of(const gemm_gemv_config *c)
-{
-    return c->warps * WARP;
-}
-
 /* Rows of the long operand of a CTA. */
 static int64_t rows_of(const gemm_gemv_config *c)
 {
-    return (int64_t)c->rows * threads_of(c) / c->width;
+    return (int64_t)c->rows * GEMM_GEMV_THREADS / c->width;
 }
 
 static int64_t ctas_of(const ckl_gemm_desc *d, const gemm_gemv_config *c)
@@ -46,7 +41,7 @@ static ckl_status choose_gemv(const void *desc, const ckl_device_info *device, v
         FAIL(CKL_UNSUPPORTED, "gemm gemv: %" PRId64 " rows are more than %d, and so faster by tiles", few, FEW_MOST);
     c->few = (int)ceil_div(few, ceil_div(few, FEW_MAX));
     const int64_t vectors = ceil_div(d->k * (int64_t)ckl_dtype_bytes(d->a), VECTOR_BYTES);
-    const int64_t most = min_i64(power_of_two_ceil(vectors), threads_of(c)), busy = BUSY * device->sm_count;
+    const int64_t most = min_i64(power_of_two_ceil(vectors), GEMM_GEMV_THREADS), busy = BUSY * device->sm_count;
     c->rows = ROWS_MAX;
     while (c->rows > ROWS_LEAST && (c->rows * c->few > SUMS_MAX || length_of(d, c) * most < c->rows * busy))
         c->rows /= 2;
@@ -63,7 +58,7 @@ static plan_cost cost_gemv(const void *desc, const ckl_device_info *device, cons
     const int64_t depth = c->width * VECTOR_BYTES / (int64_t)ckl_dtype_bytes(d->a);
     return gemm_product_cost(d, device,
                              (product_work){ .tiles = (double)ctas_of(d, c),
-                                             .ctas = 2048 / threads_of(c),
+                                             .ctas = 2048 / GEMM_GEMV_THREADS,
                                              .steps = (double)ceil_div(d->k, depth),
                                              .multiply_adds = (double)(rows_of(c) * c->few * depth),
                                              .rate = 70,
@@ -89,11 +84,8 @@ static ckl_status admit_gemv(const void *desc, const ckl_device_info *device, co
     if (c->few < 1 || c->few > FEW_MAX || c->rows < 1 || c->rows > ROWS_MAX)
         FAIL(CKL_INVALID, "gemm gemv: few=%d is not in 1..%d, or rows=%d not in 1..%d", c->few, FEW_MAX, c->rows,
              ROWS_MAX);
-    if (c->warps < 1 || c->warps > 32)
-        FAIL(CKL_INVALID, "gemm gemv: warps=%d is not in 1..32", c->warps);
-    if (!is_power_of_two(c->width) || threads_of(c) % c->width)
-        FAIL(CKL_INVALID, "gemm gemv: width=%d is no power of two that %d threads are a multiple of", c->width,
-             threads_of(c));
+    if (!is_power_of_two(c->width) || c->width > GEMM_GEMV_THREADS)
+        FAIL(CKL_INVALID, "gemm gemv: width=%d is no power of two up to %d", c->width, GEMM_GEMV_THREADS);
     if (ctas_of(d, c) > INT32_MAX || d->k > INT32_MAX)
         FAIL(CKL_UNSUPPORTED, "gemm gemv: a size is beyond 32 bits");
     return CKL_OK;

@@ -76,7 +76,6 @@ const test_reject gemm_rejects[] = {
     { "m=1 a=f32 batch=2 impl=gemv", CKL_UNSUPPORTED, "gemm gemv: it is one product" },
     { "m=1 a=f32 k=63 impl=gemv", CKL_UNSUPPORTED, "gemm gemv: rows of A and B along k=63 are not whole vectors" },
     { "m=3 a=f32 impl=gemv config='few=9'", CKL_INVALID, "gemm gemv: few=9 is not in 1..8, or rows=2 not in 1..8" },
-    { "m=1 a=f32 impl=gemv config='warps=0'", CKL_INVALID, "gemm gemv: warps=0 is not in 1..32" },
     { "m=1 a=f32 impl=gemv config='width=24'", CKL_INVALID, "gemm gemv: width=24 is no power of two" },
     { "impl=fma", CKL_UNSUPPORTED, "gemm fma: a=f32 with math=f32 alone" },
     { "a=f32 impl=fma config='block_m=6 block_n=8'", CKL_INVALID, "gemm fma: block 6x8 must be multiples of 4" },
