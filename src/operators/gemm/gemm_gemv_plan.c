@@ -32,7 +32,7 @@ static int64_t ctas_of(const ckl_gemm_desc *d, const gemm_gemv_config *c)
  */
 static ckl_status choose_gemv(const void *desc, const ckl_device_info *device, void *config)
 {
-    enum { BUSY = 1024, ROWS_LEAST = 2, WIDTH_LEAST = 8, STEPS = 4, FEW_MOST = 64 }; // BUSY: threads of an SM
+    enum { BUSY = 1024, ROWS_LEAST = 2, WIDTH_LEAST = 8, STEPS = 4, FEW_MOST = 16 }; // BUSY: threads of an SM
     const ckl_gemm_desc *d = desc;
     gemm_gemv_config *c = config;
     const int bytes = (int)ckl_dtype_bytes(d->a);
@@ -54,8 +54,8 @@ static ckl_status choose_gemv(const void *desc, const ckl_device_info *device, v
 }
 
 /*
- * Elements of 16 bits are converted first: their rate is of 3x30720x2880 and 4x8192x8192. Memory's is of one row by
- * 28672x8192, which is mostly read.
+ * The rates are of 4x8192x8192 in 16 bits, which are converted first, and of 8x8192x8192 in f32; memory's of one row by
+ * 28672x8192.
  */
 static plan_cost cost_gemv(const void *desc, const ckl_device_info *device, const void *config)
 {
@@ -67,7 +67,7 @@ static plan_cost cost_gemv(const void *desc, const ckl_device_info *device, cons
                                              .ctas = 2048 / GEMM_GEMV_THREADS,
                                              .steps = (double)ceil_div(d->k, depth),
                                              .multiply_adds = (double)(rows_of(c) * c->few * depth),
-                                             .rate = bytes == 2 ? 27 : 70,
+                                             .rate = bytes == 2 ? 27 : 32,
                                              .step_cycles = 600,
                                              .tile_cycles = 800,
                                              .bytes_per_us = 4.55e6 });

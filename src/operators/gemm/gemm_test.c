@@ -56,7 +56,7 @@ static const char *const cases[] = {
     "m=203 n=1 k=80 impl=gemv                                      # of 16 bits: a step of ten vectors in 16 lanes",
     "m=8 n=67 k=1096 a=bf16 d=f32 beta=1 alpha=0.5 impl=gemv       # a group of several warps",
     "m=301 n=3 k=72 a=bf16 ldb=80 activation=relu impl=gemv config='rows=3 few=4 width=2'",
-    "m=19 n=261 k=92 a=f32 impl=gemv                               # three blocks of few rows",
+    "m=13 n=261 k=92 a=f32                                         # two blocks of few rows",
     "m=210 n=9 k=48 beta=1 impl=gemv config='rows=2 few=2 width=4' # columns in five blocks",
     "m=1 n=259 k=8 impl=gemv config='rows=8 width=1'               # a thread alone",
     "batch=3 m=20 n=33 k=21 a=f32 impl=fma",
