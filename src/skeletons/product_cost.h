@@ -12,7 +12,8 @@ typedef struct product_work {
     double rate;          // of multiply-adds of an SM in a cycle, at best
     double step_cycles;   // that no step is shorter than
     double tile_cycles;   // before the first step of a tile and behind the last
-    double bytes;         // of device memory
+    double bytes;         // of device memory,
+    double bytes_per_us;  // and its rate; 0: as of a copy
     double us;            // beside a launch: further kernels
 } product_work;
 

@@ -227,9 +227,9 @@ static void choose_tile(const ckl_gemm_desc *d, int64_t sm_count, gemm_shallow_c
         c->tile_n = HALF;
     } else if (ceil_div(d->m, HALF) * ceil_div(d->n, WIDE) * d->batch < sm_count) {
         c->tile_n = HALF;
-    } else if (d->d != CKL_F32 || (!d->c && gemm_operands_aligned(d))) {
+    } else if (d->m > HALF && (d->d != CKL_F32 || (!d->c && gemm_operands_aligned(d)))) {
         c->tile_m = WIDE;
-    } else if (d->m <= WIDE) {
+    } else if (d->m <= WIDE && d->d == CKL_F32) {
         c->warps_n = 2;
         c->tile_m = HALF / 2;
     }

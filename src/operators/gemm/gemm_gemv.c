@@ -19,7 +19,7 @@ typedef struct gemv_kernel {
     const gemm_gemv_config *cfg;
     gemm_values p;
     int groups, parts; // of threads; of the sums of a group, one of each warp
-    val first;         // of the long operand's rows
+    val first, column; // of the long operand's rows, and of the other's
     gemv_rows many, few;
 } gemv_kernel;
 
@@ -69,7 +69,7 @@ static int elements_of(const gemv_kernel *k)
     return k->groups * k->many.count * k->few.count;
 }
 
-/* Adds over the lanes of a group in each warp; shares the results in shared memory, to be added in the order of warps. */
+/* Adds over the lanes of a group in each warp, and shares the results, which are added in the order of warps. */
 static tensor share_sums(const gemv_kernel *k, tensor sums)
 {
     const int count = k->many.count * k->few.count, lanes = k->cfg->width / k->parts;
@@ -97,12 +97,12 @@ static void finish(const gemv_kernel *k, tensor sSums)
     const gemm_epilogue e = k->cfg->epilogue;
     const gemm_scalars scalars = gemm_load_scalars(e, GEMM_SCALAR_SOURCES(&k->p));
     const int rows = k->groups * k->many.count;
-    LOOP_FROM(element, thread(), imm(elements_of(k)), imm(k->cfg->warps * LANES)) {
+    LOOP_FROM(element, thread(), imm(elements_of(k)), imm(GEMM_GEMV_THREADS)) {
         val sum = at(sSums, element, 0);
         for (int part = 1; part < k->parts; part++)
             sum = add(sum, at(sSums, element, part));
         val many = add(k->first, convert(I64, thread_at(element, 0, rows, k->few.count)));
-        val few = convert(I64, thread_at(element, 1, rows, k->few.count));
+        val few = add(k->column, convert(I64, thread_at(element, 1, rows, k->few.count)));
         val i = k->cfg->many_a ? many : few, j = k->cfg->many_a ? few : many;
         IF(logical_and(lt(i, k->p.m), lt(j, k->p.n)))
             gemm_store(e, scalars, &k->p, i, j, sum, (val){ 0 });
@@ -113,14 +113,17 @@ void gemm_gemv(const void *config, int kernel)
 {
     const gemm_gemv_config *cfg = config;
     (void)kernel;
-    launch_bounds(cfg->warps * LANES, 0);
+    launch_bounds(GEMM_GEMV_THREADS, 0);
     gemv_kernel k = { .cfg = cfg, .p = params_of(gemm) };
-    k.groups = cfg->warps * LANES / cfg->width;
+    k.groups = GEMM_GEMV_THREADS / cfg->width;
     k.parts = cfg->width > LANES ? cfg->width / LANES : 1;
-    k.first = mul(convert(I64, cta_x()), imm(cfg->rows * k.groups));
+    val blocks = convert(U32, div(add(cfg->many_a ? k.p.n : k.p.m, imm64(cfg->few - 1)), imm64(cfg->few)));
+    k.first = mul(convert(I64, div(cta_x(), blocks)), imm(cfg->rows * k.groups));
+    k.column =
+        mul(convert(I64, rem(cta_x(), blocks)), imm(cfg->few)); // neighbours read the same rows of the long operand
     val group = convert(I64, thread_at(thread(), 1, cfg->width, k.groups));
     k.many = rows_of(&k, cfg->many_a ? 'a' : 'b', cfg->rows, add(k.first, group), k.groups);
-    k.few = rows_of(&k, cfg->many_a ? 'b' : 'a', cfg->few, imm64(0), 1);
+    k.few = rows_of(&k, cfg->many_a ? 'b' : 'a', cfg->few, k.column, 1);
     tensor sums = fragment(F32, compact(shape(cfg->rows, cfg->few))); // (MANY,FEW)
     fill(sums, immf(0));
     grid_wait();

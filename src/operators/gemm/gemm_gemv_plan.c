@@ -1,60 +1,76 @@
 /* gemm_gemv_plan.c - the host side of products of few rows without tensor cores. */
 #include "operators/gemm/gemm_plan.h"
 
-enum { WARP = 32, FEW_MAX = 8, ROWS_MAX = 8, SUMS_MAX = 32, VECTOR_BYTES = 16 };
+enum { FEW_MAX = 8, ROWS_MAX = 8, SUMS_MAX = 32 /* of f32 */, VECTOR_BYTES = 16 };
 
 static int64_t length_of(const ckl_gemm_desc *d, const gemm_gemv_config *c)
 {
     return c->many_a ? d->m : d->n;
 }
 
-static int threads_of(const gemm_gemv_config *c)
+/* Rows of the other one. */
+static int64_t few_of(const ckl_gemm_desc *d, const gemm_gemv_config *c)
 {
-    return c->warps * WARP;
+    return c->many_a ? d->n : d->m;
 }
 
 /* Rows of the long operand of a CTA. */
 static int64_t rows_of(const gemm_gemv_config *c)
 {
-    return (int64_t)c->rows * threads_of(c) / c->width;
+    return (int64_t)c->rows * GEMM_GEMV_THREADS / c->width;
+}
+
+static int64_t ctas_of(const ckl_gemm_desc *d, const gemm_gemv_config *c)
+{
+    return product_i64(ceil_div(length_of(d, c), rows_of(c)), ceil_div(few_of(d, c), c->few));
 }
 
 /*
- * Threads that keep memory busy, by groups as narrow as that allows, since sums over a group cost instructions; by fewer
- * rows a group where even those that take K in one step are too few.
+ * Threads that keep memory busy, by groups as narrow as that allows, since sums over a group cost instructions, but no
+ * narrower than takes K in four steps: 1x28672x8192 takes 102.9 us by 256 threads, 107.6 by 64. By fewer rows a group
+ * where even those that take K in one step are too few.
  */
 static ckl_status choose_gemv(const void *desc, const ckl_device_info *device, void *config)
 {
-    enum { BUSY = 1024, ROWS_LEAST = 2, WIDTH_LEAST = 8 }; // threads of an SM
+    enum { BUSY = 1024, ROWS_LEAST = 2, WIDTH_LEAST = 8, STEPS = 4, FEW_MOST = 16 }; // BUSY: threads of an SM
     const ckl_gemm_desc *d = desc;
     gemm_gemv_config *c = config;
+    const int bytes = (int)ckl_dtype_bytes(d->a);
     c->epilogue = gemm_epilogue_of(d);
     c->many_a = d->n < d->m;
-    c->few = (int)max_i64(min_i64(min_i64(d->m, d->n), FEW_MAX), 1);
-    const int64_t vectors = ceil_div(d->k * (int64_t)ckl_dtype_bytes(d->a), VECTOR_BYTES);
-    const int64_t most = min_i64(power_of_two_ceil(vectors), threads_of(c)), busy = BUSY * device->sm_count;
+    const int64_t few = max_i64(few_of(d, c), 1);
+    if (few > FEW_MOST)
+        FAIL(CKL_UNSUPPORTED, "gemm gemv: %" PRId64 " rows are more than %d, and so faster by tiles", few, FEW_MOST);
+    c->few = (int)ceil_div(few, ceil_div(few, FEW_MAX));
+    const int64_t vectors = ceil_div(d->k * bytes, VECTOR_BYTES), busy = BUSY * device->sm_count;
+    const int64_t most = min_i64(power_of_two_ceil(vectors), GEMM_GEMV_THREADS);
     c->rows = ROWS_MAX;
-    while (c->rows > ROWS_LEAST && (c->rows * c->few > SUMS_MAX || length_of(d, c) * most < c->rows * busy))
+    while (c->rows > ROWS_LEAST && (c->rows * c->few > SUMS_MAX * bytes / 4 || length_of(d, c) * most < c->rows * busy))
         c->rows /= 2;
-    c->width = (int)min_i64(WIDTH_LEAST, most);
+    c->width = (int)min_i64(max_i64(WIDTH_LEAST, power_of_two_ceil(ceil_div(vectors, STEPS))), most);
     while (c->width < most && length_of(d, c) * c->width < c->rows * busy)
         c->width *= 2;
     return CKL_OK;
 }
 
+/*
+ * The rates are of 4x8192x8192 in 16 bits, which are converted first, and of 8x8192x8192 in f32; memory's of one row by
+ * 28672x8192.
+ */
 static plan_cost cost_gemv(const void *desc, const ckl_device_info *device, const void *config)
 {
     const ckl_gemm_desc *d = desc;
     const gemm_gemv_config *c = config;
-    const int64_t depth = c->width * VECTOR_BYTES / (int64_t)ckl_dtype_bytes(d->a);
+    const int64_t bytes = (int64_t)ckl_dtype_bytes(d->a), depth = c->width * VECTOR_BYTES / bytes;
     return gemm_product_cost(d, device,
-                             (product_work){ .tiles = (double)ceil_div(length_of(d, c), rows_of(c)),
-                                             .ctas = 2048 / threads_of(c),
+                             (product_work){ .tiles = (double)ctas_of(d, c),
+                                             .ctas = 2048 / GEMM_GEMV_THREADS,
                                              .steps = (double)ceil_div(d->k, depth),
                                              .multiply_adds = (double)(rows_of(c) * c->few * depth),
-                                             .rate = 100,
+                                             .rate = bytes == 2 ? 27 : 32,
                                              .step_cycles = 600,
-                                             .tile_cycles = 1000 + 40 * c->rows * c->few });
+                                             .tile_cycles = 800,
+                                             .bytes_per_us = 4.55e6 });
 }
 
 static ckl_status admit_gemv(const void *desc, const ckl_device_info *device, const void *config)
@@ -62,11 +78,7 @@ static ckl_status admit_gemv(const void *desc, const ckl_device_info *device, co
     (void)device;
     const ckl_gemm_desc *d = desc;
     const gemm_gemv_config *c = config;
-    const int64_t few = c->many_a ? d->n : d->m;
     TRY(gemm_check_plain("gemv", d, &c->epilogue));
-    if (few > FEW_MAX)
-        FAIL(CKL_UNSUPPORTED, "gemm gemv: %" PRId64 " rows are more than the %d that are multiplied at once", few,
-             FEW_MAX);
     if (ckl_dtype_bytes(d->a) < 2 || (d->a == CKL_F32 && d->math != CKL_GEMM_F32))
         FAIL(CKL_UNSUPPORTED, "gemm gemv: operands are floats of 16 bits, or of 32 with math=f32");
     if (d->batch_invariant)
@@ -76,15 +88,12 @@ static ckl_status admit_gemv(const void *desc, const ckl_device_info *device, co
     if (!gemm_is_k_major(d, 'a') || !gemm_is_k_major(d, 'b') || !gemm_operands_aligned(d) ||
         d->k * (int64_t)ckl_dtype_bytes(d->a) % TMA_ALIGNMENT)
         FAIL(CKL_UNSUPPORTED, "gemm gemv: rows of A and B along k=%" PRId64 " are not whole vectors of 16 bytes", d->k);
-    if (c->few < few || c->few > FEW_MAX || c->rows < 1 || c->rows > ROWS_MAX)
-        FAIL(CKL_INVALID, "gemm gemv: few=%d is not in %" PRId64 "..%d, or rows=%d not in 1..%d", c->few, few, FEW_MAX,
-             c->rows, ROWS_MAX);
-    if (c->warps < 1 || c->warps > 32)
-        FAIL(CKL_INVALID, "gemm gemv: warps=%d is not in 1..32", c->warps);
-    if (!is_power_of_two(c->width) || threads_of(c) % c->width)
-        FAIL(CKL_INVALID, "gemm gemv: width=%d is no power of two that %d threads are a multiple of", c->width,
-             threads_of(c));
-    if (ceil_div(length_of(d, c), rows_of(c)) > INT32_MAX || d->k > INT32_MAX)
+    if (c->few < 1 || c->few > FEW_MAX || c->rows < 1 || c->rows > ROWS_MAX)
+        FAIL(CKL_INVALID, "gemm gemv: few=%d is not in 1..%d, or rows=%d not in 1..%d", c->few, FEW_MAX, c->rows,
+             ROWS_MAX);
+    if (!is_power_of_two(c->width) || c->width > GEMM_GEMV_THREADS)
+        FAIL(CKL_INVALID, "gemm gemv: width=%d is no power of two up to %d", c->width, GEMM_GEMV_THREADS);
+    if (ctas_of(d, c) > INT32_MAX || d->k > INT32_MAX)
         FAIL(CKL_UNSUPPORTED, "gemm gemv: a size is beyond 32 bits");
     return CKL_OK;
 }
@@ -96,7 +105,7 @@ static ckl_status launch_gemv(const ckl_plan *plan, const void *args, ckl_stream
     if (!PLAN_ALIGNED(TMA_ALIGNMENT, x->a, x->b))
         FAIL(CKL_INVALID, "gemm gemv: a=%p or b=%p is not aligned to 16 bytes; impl=fma takes any alignment", x->a,
              x->b);
-    return gemm_launch(plan, ceil_div(length_of(plan->desc, c), rows_of(c)), args, stream);
+    return gemm_launch(plan, ctas_of(plan->desc, c), args, stream);
 }
 
 static const field gemv_fields[] = GEMM_FIELDS(gemm_gemv_config, GEMM_GEMV_CONFIG);
@@ -104,7 +113,7 @@ static const field gemv_fields[] = GEMM_FIELDS(gemm_gemv_config, GEMM_GEMV_CONFI
 const implementation gemm_gemv_implementation = {
     IMPLEMENTATION_PARTS(gemm, gemv),
     .cost = cost_gemv,
-    .rivals = { &gemm_fma_implementation },
+    .rivals = { &gemm_sm90_implementation, &gemm_fma_implementation },
     .summary = "few rows of A or of B, by vectors without tensor cores; from sm_80 on",
     .params = &gemm_param_list,
 };
