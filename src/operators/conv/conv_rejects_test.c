@@ -26,8 +26,6 @@ const test_reject conv_rejects[] = {
     { "k=3 d=3 t=3 impl=kn2row", CKL_UNSUPPORTED, "conv kn2row: volumes are convolved by other kernels" },
     { "k=33 impl=kn2row", CKL_UNSUPPORTED, "k=33 filters of 3x3 are none, of one pixel or more than 256 sums" },
     { "k=3 r=1 s=1 impl=kn2row", CKL_UNSUPPORTED, "k=3 filters of 1x1 are none, of one pixel" },
-    { "r=1 s=1 pad_left=1 layout=nchw impl=kn2row", CKL_UNSUPPORTED, "k=64 filters of 1x1 are none, of one pixel" },
-    { "r=1 s=1 stride_h=2 layout=nchw impl=kn2row", CKL_UNSUPPORTED, "k=64 filters of 1x1 are none, of one pixel" },
     { "k=3 w=70 r=1 s=65 impl=kn2row", CKL_UNSUPPORTED, "k=3 filters of 1x65 are none" },
     { "k=3 h=70 r=65 s=1 impl=kn2row", CKL_UNSUPPORTED, "k=3 filters of 65x1 are none" },
     { "k=3 c=7 impl=kn2row", CKL_UNSUPPORTED, "gemm pitched: copies cost more" },
