@@ -300,7 +300,7 @@ void conv_packed_weight(const void *config, int kernel)
     else if (kernel == CONV_PACKED_IN)
         conv_pack(c->conv.form.dtype, false, c->fold, false);
     else if (kernel == CONV_PACKED_PATCHES)
-        conv_write_patches(c->conv.form.dtype, way == CONV_PATCHES_Y, way == CONV_PATCHES_Y);
+        conv_write_patches(c->conv.form.dtype, way == CONV_PATCHES_Y);
     else
         conv_weight_add(&c->conv, way == CONV_FOLDED || way == CONV_PATCHES_X);
 }

@@ -297,10 +297,6 @@ static const char *const cases[] = {
     "box_w=4 box_h=8 box_n=2'",
     "n=3 c=5 h=8 w=8 k=296 pad=1 direction=data dtype=bf16 impl=packed config='slices=5'",
     "n=2 c=24 h=9 w=9 k=24 pad=1 impl=packed config='fold=1 slices=2 tall=0'",
-    "n=2 c=72 h=5 w=5 k=41 layout=nchw pad=1 bias=1 residual=1 activation=relu dtype=bf16 impl=patches",
-    "n=3 c=24 h=9 w=7 k=133 layout=nchw r=5 s=3 stride_w=2 dilation_h=2 pad_left=3 pad_top=1 scale=1 out=f32 "
-    "impl=patches",
-    "n=3 c=8 h=6 w=7 k=16 stride=2 pad=1 layout=nchw impl=patches config='slices=2'",
     "n=2 c=16 h=9 w=11 k=3 pad=1 impl=kn2row",
     "n=2 c=16 h=8 w=10 k=3 pad=1 layout=nchw impl=kn2row",
     "n=2 c=8 h=9 w=10 k=40 pad=1 direction=data impl=kn2row      # filters as they lie",
@@ -663,7 +659,6 @@ static const char *const cases[] = {
     "n=2 c=72 h=5 w=6 k=72 pad=1 epilogue=tril bias=1 impl=sliced",
     "n=2 c=13 h=5 w=6 k=72 pad=1 epilogue=tril layout=nchw impl=packed",
     "n=2 c=72 h=5 w=6 k=71 pad=1 epilogue=tril impl=packed config='slices=2'",
-    "n=2 c=72 h=5 w=6 k=72 pad=1 epilogue=tril layout=nchw residual=1 impl=patches",
     "n=2 c=16 h=5 w=8 k=72 pad=1 epilogue=tril layout=nchw impl=nchw_sm90",
     "n=2 c=3 h=9 w=9 k=72 pad=1 stride=2 epilogue=tril impl=stem",
     "n=2 c=8 h=3 w=4 k=30 pad=1 epilogue=tril dtype=bf16 impl=narrow",
