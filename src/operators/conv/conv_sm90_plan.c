@@ -345,7 +345,8 @@ conv_sm90_work conv_sm90_work_of(const conv_sm90_problem *p, const conv_sm90_con
                              .bytes = (double)(s.x_bytes + (c->held ? 0 : s.w_bytes)),
                              .absent = absent / ZEROS,
                              .epilogue = EPILOGUE * c->tile_n / 2 + box_cost(c, &s),
-                             .shallow = taps * (double)in * bytes <= 2 * CONV_SM90_K };
+                             .shallow = taps * (double)in * bytes <= 2 * CONV_SM90_K,
+                             .sums = (double)conv_sm90_sum_images(&p->desc, c) * (double)p->image };
 }
 
 /*
@@ -353,17 +354,19 @@ conv_sm90_work conv_sm90_work_of(const conv_sm90_problem *p, const conv_sm90_con
  * SMs), and of its rows. The epilogue takes some cycles for each accumulator of a thread, which nothing overlaps, least
  * of all where K could be one stage (32 to 16 channels of 112x112, one pixel: 26.3 us). A launch of the gradient begins
  * where the last turn of the one before leaves SMs; small ones gained nothing by that (512 channels of 14x14, stride 2:
- * 23.5 us).
+ * 23.5 us). The sums of slices go to memory, mostly L2, and back.
  */
 plan_cost conv_sm90_cost_of(const conv_sm90_work *w, const ckl_device_info *device, const conv_sm90_config *c)
 {
-    const double BYTES = 72, ALL_BYTES = 7200, STAGE = 40, START = 2000, SINGLE = 900, RING = 600, HERTZ = 1.7e9;
+    const double BYTES = 72, ALL_BYTES = 7200, STAGE = 40, START = 2000, SINGLE = 900, RING = 600, HERTZ = 1.7e9,
+                 SUMS = 2, SUM_BYTES = 3e6; // us; a us
     const double tiles = w->tiles * c->slices, at_once = device->sm_count, active = smaller(tiles, at_once);
     const double load = larger(w->bytes / smaller(BYTES, ALL_BYTES / active), w->rows);
     const double stage = larger(w->multiply, load) * unsure(c) + w->absent + STAGE + (c->stages < 3 ? RING : 0);
     const double tile = ceil(w->stages / c->slices) * stage + w->epilogue + (w->shallow ? SINGLE : 0);
     const double waves = larger(1, ceil(w->launches * tiles / at_once) / w->launches), traffic = tiles / at_once / 64;
-    return (plan_cost){ w->launches * ((waves + traffic) * tile + START) / HERTZ * 1e6,
+    const double sums = c->slices > 1 ? SUMS + 2 * 4 * c->slices * w->sums / SUM_BYTES : 0;
+    return (plan_cost){ w->launches * ((waves + traffic) * tile + START) / HERTZ * 1e6 + sums,
                         w->multiply > load ? "tensor cores" : "loads" };
 }
 
@@ -499,9 +502,10 @@ static ckl_status check_tile(const conv_sm90_problem *p, const ckl_device_info *
     return CKL_OK;
 }
 
-ckl_status conv_sm90_admit(const conv_sm90_problem *p, const ckl_device_info *device, const conv_sm90_config *c)
+ckl_status conv_sm90_admit(const conv_sm90_problem *p, const ckl_device_info *device, const conv_sm90_config *config)
 {
     const ckl_conv_desc *d = &p->desc;
+    const conv_sm90_config products = conv_sm90_products(config), *c = &products;
     TRY(check_together(d, c));
     TRY(check_problem(p, device, c));
     TRY(check_tall(p, c));
@@ -512,7 +516,7 @@ ckl_status conv_sm90_admit(const conv_sm90_problem *p, const ckl_device_info *de
         FAIL(CKL_UNSUPPORTED, "conv sm90: the taps of a filter are beyond 32-bit numbers");
     if (tiles_of(p, c) > INT32_MAX || d->n > INT32_MAX / 2 || d->h > INT32_MAX / 4 || d->w > INT32_MAX / 4)
         FAIL(CKL_UNSUPPORTED, "conv sm90: %g tiles, or a size, are beyond 32-bit numbers", tiles_of(p, c));
-    return CKL_OK;
+    return c->slices == 1 ? CKL_OK : conv_sliced_check(p, c);
 }
 
 static ckl_status admit_sm90(const void *desc, const ckl_device_info *device, const void *config)
