@@ -163,11 +163,15 @@ static void take_tiles(const ckl_gemm_desc *product, const ckl_device_info *devi
     gemm_sm90_fit_memory(c, ceil_div(product->k, gemm_tile_k(product->a)), device);
 }
 
-/* For channels that do not fill a stage: tiles of all filters, whose loads two CTAs share, and many pixels. */
+/*
+ * For channels that do not fill a stage: tiles of all filters, or of equal shares of more than 192, whose loads two
+ * CTAs share, and many pixels.
+ */
 static void few_channels(const ckl_gemm_desc *product, const ckl_device_info *device, gemm_sm90_config *c)
 {
     enum { ROWS = 192, UNIT = 32 };
-    take_tiles(product, device, ROWS, round_up(min_i64(product->n, ROWS), UNIT), 3, 2, c);
+    const int64_t shares = max_i64(1, ceil_div(product->n, ROWS));
+    take_tiles(product, device, ROWS, round_up(ceil_div(product->n, shares), UNIT), 3, 2, c);
 }
 
 bool conv_pointwise_shares_columns(const ckl_gemm_desc *product, const ckl_device_info *device)

@@ -2,6 +2,8 @@
  * conv_products.c - filters of one pixel whose channels are no whole 16 bytes: the matrix product by those of gemm's
  * kernels that take rows which begin anywhere.
  */
+#include <math.h>
+
 #include "base/math.h"
 #include "operators/conv/conv_prepared.h"
 
@@ -67,14 +69,21 @@ static plan_cost cost_unaligned(const void *desc, const ckl_device_info *device,
     return cost;
 }
 
-/* Of data with few channels on a side: 7 to 755 of 16 images of 24x24 take 17.1 us, 41 to 3 of 3 of 512x512 100. */
+/*
+ * Longer than by gemm's model: data with few channels on a side (7 to 755 of 16 images of 24x24 take 17.1 us, 41 to 3
+ * of 3 of 512x512 100), and rows of y that begin anywhere, where one step along K hides nothing of their stores: 1 to 949
+ * channels of 48 of 96x96 818, 3 to 677 of 24 of 64x64 120.
+ */
 static plan_cost cost_pitched(const void *desc, const ckl_device_info *device, const void *config)
 {
     const int64_t FEW = 8;
-    const double LONGER = 1.5; // than by gemm's model
+    const double LONGER = 1.5, STORED = 1.05e6; // bytes a us
     const ckl_gemm_desc *product = conv_pointwise_product(desc);
+    const double results = (double)product->m * (double)product->n * (double)ckl_dtype_bytes(product->d);
     plan_cost cost = gemm_pitched_implementation.cost(product, device, config);
     cost.us *= product->layout == CKL_GEMM_NN && min_i64(product->n, product->k) <= FEW ? LONGER : 1;
+    if (product->k <= gemm_tile_k(product->a) && !gemm_rows_aligned(product, 'd', TMA_ALIGNMENT))
+        cost.us = fmax(cost.us, results / STORED);
     return cost;
 }
 

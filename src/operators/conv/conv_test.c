@@ -157,6 +157,10 @@ static const char *const cases[] = {
     "n=1 c=3 d=4 h=6 w=7 k=9 t=3 pad=1 layout=nchw impl=packed",
     "n=2 c=21 h=9 w=8 k=19 pad=1 stride=2 layout=nchw direction=data impl=packed",
     "n=2 c=12 h=9 w=8 k=20 pad=1 direction=data dtype=bf16 impl=packed",
+    "n=3 c=40 h=9 w=11 k=72 pad=1 direction=data dtype=bf16 impl=packed config='slices=1' # the filters alone are "
+    "copied",
+    "n=3 c=24 h=5 w=6 k=136 pad=1 direction=data impl=packed config='tall=0 im2col=0 slices=3'",
+    "n=2 c=72 h=9 w=8 k=24 pad=1 stride=2 direction=data out=f32 impl=packed",
     "n=3 c=3 h=19 w=17 k=16 r=7 s=7 pad=3 stride=2 impl=packed config='fold=1 step_w=1 slices=1'   # a first layer",
     "n=3 c=3 h=12 w=16 k=24 r=4 s=4 stride=4 layout=nchw bias=1 impl=packed config='fold=1 step_w=1 slices=1'",
     "n=2 c=3 h=32 w=32 k=16 r=16 s=16 stride=16 dtype=bf16 impl=packed config='fold=1 step_w=1 step_h=1 slices=1' # "
