@@ -31,32 +31,10 @@ static ckl_status launch(const ckl_plan *plan, const implementation *gemm, const
 BY_GEMM(unaligned)
 BY_GEMM(pitched)
 
-/*
- * Few filters of many channels: CTAs of 16 filters and 32 pixels. 151 to 3 channels of 128 images of 8x8: 4.7 us,
- * packed 8.7.
- */
-static bool has_few_filters(const ckl_gemm_desc *product, const ckl_device_info *device)
-{
-    enum { FILTERS = 16, PIXELS = 32, DEEP = 32, TURNS = 2, WHOLE = 8 };
-    return product->n <= FILTERS && product->k >= DEEP && product->k % WHOLE != 0 &&
-           ceil_div(product->m, PIXELS) <= (int64_t)TURNS * device->sm_count;
-}
-
 static ckl_status choose_unaligned(const void *desc, const ckl_device_info *device, void *config)
 {
-    enum { ROWS = 16, COLUMNS = 32, WARPS = 4, SLICE = 64, STAGES = 2 };
-    gemm_unaligned_config *c = config;
     TRY(conv_pointwise_check(desc));
-    const ckl_gemm_desc *product = conv_pointwise_product(desc);
-    const ckl_status status = gemm_unaligned_implementation.choose(product, device, config);
-    if (status != CKL_UNSUPPORTED || !has_few_filters(product, device))
-        return status;
-    *c = (gemm_unaligned_config){
-        .epilogue = gemm_epilogue_of(product), .rows = ROWS, .columns = COLUMNS, .warps = 1, .stages = STAGES
-    };
-    while (c->warps < WARPS && c->warps * SLICE < product->k)
-        c->warps *= 2;
-    return CKL_OK;
+    return gemm_unaligned_implementation.choose(conv_pointwise_product(desc), device, config);
 }
 
 static plan_cost cost_unaligned(const void *desc, const ckl_device_info *device, const void *config)
@@ -87,17 +65,12 @@ static plan_cost cost_pitched(const void *desc, const ckl_device_info *device, c
     return cost;
 }
 
-/* One for few columns, then gemm's. */
 static bool candidate_pitched(const void *desc, const ckl_device_info *device, int i, void *config)
 {
     const ckl_gemm_desc *product = conv_pointwise_product(desc);
-    const bool taken = conv_pointwise_check(desc) == CKL_OK;
-    if (product->m == 0 || (!taken && i > 0) ||
-        !gemm_pitched_implementation.candidate(product, device, i ? i - 1 : 0, config))
+    if (product->m == 0 || (i > 0 && conv_pointwise_check(desc) != CKL_OK)) // the first one says why not
         return false;
-    if (i == 0 && conv_pointwise_shares_columns(product, device))
-        conv_pointwise_few_columns(product, device, config);
-    return true;
+    return gemm_pitched_implementation.candidate(product, device, i, config);
 }
 
 static void describe_pitched(const void *config, int kernel)

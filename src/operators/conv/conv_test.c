@@ -636,13 +636,6 @@ static const char *const cases[] = {
     "high=8 stages=2 ctas=2'",
     "n=40 c=40 h=18 w=45 k=40 groups=40 pad=1 dtype=bf16 impl=halo config='bands=1 lanes=4 cols=14 wide=2 images=1 "
     "high=8 stages=2 ctas=3'",
-    "n=2 c=20 h=19 w=13 k=20 groups=20 r=7 s=7 pad=3 bias=1 impl=depthwise_rows config='vec=4 cols=1 high=8 turns=1'",
-    "n=2 c=6 h=9 w=15 k=6 groups=6 r=7 s=5 pad=2 dilation_w=2 stride_w=2 dtype=bf16 impl=depthwise_rows config='vec=2 "
-    "cols=1 high=3 turns=1'",
-    "n=2 c=12 h=19 w=13 k=12 groups=12 r=5 s=5 pad=2 direction=data impl=depthwise_rows config='vec=4 cols=1 high=4 "
-    "turns=1'",
-    "n=2 c=12 h=19 w=13 k=12 groups=12 r=5 s=5 pad=2 misalign=1 impl=depthwise_rows config='vec=4 cols=1 high=4 "
-    "turns=1'",
     "n=9 c=16 h=6 w=5 k=16 groups=16 pad=1 epilogue=tril bias=1 impl=halo config='bands=1 lanes=4 cols=14 wide=1 "
     "images=4 high=6 stages=2 ctas=2'",
     "n=40 c=72 h=20 w=45 k=72 groups=72 pad=1 dtype=bf16 impl=halo config='bands=1 lanes=4 cols=14 wide=8 images=1 "
