@@ -74,8 +74,6 @@ static void test_kernels(void **state)
         { "sliced slices=2", 72, 24, 1, 11, CKL_IMAGE_NHWC },
         { "packed", 11, 24, 1, 11, CKL_IMAGE_NCHW },
         { "packed", 11, 24, 1, 12, CKL_IMAGE_NCHW },
-        { "patches", 16, 24, 1, 11, CKL_IMAGE_NCHW },
-        { "patches", 16, 24, 1, 12, CKL_IMAGE_NCHW },
         { "im2col", 16, 24, 1, 11, CKL_IMAGE_NHWC },
         { "stem", 3, 16, 1, 11, CKL_IMAGE_NHWC },
         { "stem", 3, 16, 1, 11, CKL_IMAGE_NCHW },

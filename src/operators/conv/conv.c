@@ -414,7 +414,6 @@ static const implementation *const implementations[] = {
     &conv_pointwise_implementation,
     &conv_sliced_implementation,
     &conv_sm90_implementation,
-    &conv_patches_implementation,
     &conv_nchw_sm90_implementation,
     &conv_packed_implementation,
     &conv_sm90_weight_implementation,

@@ -314,7 +314,7 @@ extern const implementation conv_depthwise_implementation, conv_depthwise_rows_i
 extern const implementation conv_sm90_implementation, conv_sm90_weight_implementation;
 extern const implementation conv_halo_implementation, conv_stem_implementation, conv_pointwise_implementation,
     conv_nchw_sm90_implementation, conv_narrow_implementation, conv_sliced_implementation, conv_packed_implementation,
-    conv_packed_weight_implementation, conv_kn2row_implementation, conv_patches_implementation;
+    conv_packed_weight_implementation, conv_kn2row_implementation;
 extern const implementation conv_skinny_implementation, conv_pointwise_unaligned_implementation,
     conv_pointwise_pitched_implementation;
 extern const implementation conv_sm80_implementation, conv_sm80_weight_implementation, conv_im2col_implementation,

@@ -48,12 +48,6 @@ static int taps_of(const rows_config *c)
     return c->rows * c->columns;
 }
 
-/* Are filters more than registers hold? Then x comes column by column, and with each its column of the filters. */
-static bool by_columns(const rows_config *c)
-{
-    return c->vec * taps_of(c) > TAPS_MAX;
-}
-
 /* Along a mode: places of y of a thread, taps of the filter, and how far apart in x each of both are. */
 typedef struct reach {
     int places, taps, step, dilation;
@@ -168,18 +162,15 @@ static void add_vector(depthwise_rows *k, tensor rX, int i, int j)
         }
 }
 
-/*
- * Adds columns `first` to `last` of row i of x to all rows of y that see it. at_inside: its first element under the
- * thread, where all is inside.
- */
-static void add_row(depthwise_rows *k, int i, int first, int last, const val *at_inside)
+/* Adds row i of x to all rows of y that see it. at_inside: its first element under the thread, where all is inside. */
+static void add_row(depthwise_rows *k, int i, const val *at_inside)
 {
     const rows_config *cfg = k->cfg;
     const ckl_dtype dtype = cfg->form.dtype;
     val inside = yes(), start = { 0 };
     if (!at_inside)
         start = row_address(k, nearest(k, 1, add(first_under(k, 1, k->row), imm(i)), &inside));
-    for (int j = first; j <= last && describing(); j++) {
+    UNROLL(j, span_of(along(cfg))) {
         if (!is_seen(along(cfg), j))
             continue;
         val address = at_inside ? gmem_address(*at_inside, dtype, mul(k->groups, imm(j)))
@@ -192,14 +183,14 @@ static void add_row(depthwise_rows *k, int i, int first, int last, const val *at
 }
 
 /* From row to row addresses are added up: as products ptxas would keep them all in registers. */
-static void add_rows(depthwise_rows *k, int first, int last, bool all_inside)
+static void add_rows(depthwise_rows *k, bool all_inside)
 {
     val at_inside = { 0 };
     if (all_inside)
         at_inside = gmem_address(row_address(k, first_under(k, 1, k->row)), k->cfg->form.dtype, k->offset[0]);
     UNROLL(i, span_of(down(k->cfg))) {
         if (is_seen(down(k->cfg), i))
-            add_row(k, i, first, last, all_inside ? &at_inside : NULL);
+            add_row(k, i, all_inside ? &at_inside : NULL);
         if (all_inside)
             at_inside = gmem_address(at_inside, k->cfg->form.dtype, k->p.x[2]);
     }
@@ -211,18 +202,6 @@ static void take_tap(depthwise_rows *k, int t)
     const rows_config *cfg = k->cfg;
     const int tap = cfg->form.direction == CKL_CONV_DATA ? taps_of(cfg) - 1 - t : t;
     copy(local_tile(k->sW, shape(cfg->vec, 1), coord(k->vector, tap)), slice(k->rW, _, t), 4 * cfg->vec);
-}
-
-static void add_columns(depthwise_rows *k, bool all_inside)
-{
-    const rows_config *cfg = k->cfg;
-    UNROLL(j, span_of(along(cfg))) {
-        const int column = tap_of(along(cfg), j, 0);
-        for (int r = 0; r < cfg->rows && column >= 0; r++)
-            take_tap(k, r * cfg->columns + column);
-        if (column >= 0)
-            add_rows(k, j, j, all_inside);
-    }
 }
 
 /*
@@ -254,7 +233,7 @@ static void load_filters(const depthwise_rows *k, shared_filters *to)
     }
 }
 
-/* Shares them, and takes those of the thread, if registers hold them. */
+/* Shares them, and takes those of the thread. */
 static void share_filters(depthwise_rows *k, const shared_filters *from)
 {
     const rows_config *cfg = k->cfg;
@@ -268,9 +247,8 @@ static void share_filters(depthwise_rows *k, const shared_filters *from)
     k->vector = has_all(cfg) ? div(k->channel, imm(cfg->vec)) : thread();
     k->sW = from->sW;
     k->rW = fragment(F32, compact(shape(cfg->vec, taps)));
-    if (!by_columns(cfg))
-        UNROLL(t, taps)
-            take_tap(k, t);
+    UNROLL(t, taps)
+        take_tap(k, t);
 }
 
 /* all_inside: and so are all rows of y. */
@@ -298,10 +276,7 @@ static void store_rows(const depthwise_rows *k, const conv_channels *channels, b
 static void compute_rows(depthwise_rows *k, const conv_channels *channels, bool all_inside)
 {
     fill(k->rSum, immf(0));
-    if (by_columns(k->cfg))
-        add_columns(k, all_inside);
-    else
-        add_rows(k, 0, span_of(along(k->cfg)) - 1, all_inside);
+    add_rows(k, all_inside);
     IF(k->there)
         store_rows(k, channels, all_inside);
 }
@@ -317,8 +292,7 @@ static int loads_of(const rows_config *c)
  */
 static int words_of(const rows_config *c)
 {
-    return (by_columns(c) ? 2 * seen_of(down(c)) : loads_of(c)) *
-           (int)ceil_div(c->vec * (int64_t)ckl_dtype_bytes(c->form.dtype), 4);
+    return loads_of(c) * (int)ceil_div(c->vec * (int64_t)ckl_dtype_bytes(c->form.dtype), 4);
 }
 
 static int words_max(const rows_config *c)
@@ -330,11 +304,10 @@ static int words_max(const rows_config *c)
 /* CTAs of an SM, whose number limits registers: ptxas would begin all loads at once, and leave room for two. */
 static int ctas_of(const rows_config *c)
 {
-    enum { REGISTERS = 65536 / THREADS, REST = 34, TURNS = 18, APART = 30, COLUMN = 6, MOST = 8, MOST_BY_COLUMNS = 3 };
+    enum { REGISTERS = 65536 / THREADS, REST = 34, TURNS = 18, APART = 30, COLUMN = 6, MOST = 8 };
     const int rest = REST + (c->turns > 1 ? TURNS : 0) + (c->step_h > 1 || c->dilation_h > 1 ? APART : 0);
     const int sums = c->vec * c->cols * c->high, columns = COLUMN * seen_of(along(c));
-    const int taps = by_columns(c) ? 2 * c->rows : taps_of(c), most = by_columns(c) ? MOST_BY_COLUMNS : MOST;
-    return (int)max_i64(1, min_i64(most, REGISTERS / round_up(c->vec * taps + sums + columns + rest, 8)));
+    return (int)max_i64(1, min_i64(MOST, REGISTERS / round_up(c->vec * taps_of(c) + sums + columns + rest, 8)));
 }
 
 /* Kernel 1 takes single elements, for pointers that are aligned to no more. */
@@ -412,10 +385,10 @@ static bool candidate_depthwise_rows(const void *desc, const ckl_device_info *de
     static const struct {
         int cols, high, turns;
     } sizes[] = { { 1, 16, 4 }, { 1, 8, 4 }, { 1, 16, 1 }, { 1, 8, 1 }, { 1, 4, 1 },
-                  { 1, 2, 1 },  { 1, 1, 1 }, { 4, 8, 1 },  { 4, 4, 1 }, { 2, 8, 1 } };
+                  { 1, 2, 1 },  { 1, 1, 1 }, { 4, 8, 1 },  { 4, 4, 1 } };
     const ckl_conv_desc *d = desc;
     rows_config *c = config;
-    const int bytes = (int)ckl_dtype_bytes(d->dtype), count = COUNT_OF(sizes) - (d->k * bytes < LINE ? 3 : 0);
+    const int bytes = (int)ckl_dtype_bytes(d->dtype), count = COUNT_OF(sizes) - (d->k * bytes < LINE ? 2 : 0);
     int vec = (int)min_i64(16 / bytes, power_of_two_in(d->k));
     (void)device;
     while (vec > 1 && vec * d->r > TAPS_MAX / 4)
@@ -451,13 +424,9 @@ static ckl_status admit_depthwise_rows(const void *desc, const ckl_device_info *
              "conv depthwise_rows: vec=%d does not divide k=%" PRId64
              " or 16 bytes, cols=%d, high=%d or turns=%d are not in 1..%d, or channels=%d are not the CTA's",
              c->vec, d->k, c->cols, c->high, c->turns, HIGH_MAX, c->channels);
-    if (by_columns(c) && (c->cols > 1 || c->turns > 1 || c->high > 8 || c->vec * c->rows > TAPS_MAX / 2))
-        FAIL(CKL_UNSUPPORTED,
-             "conv depthwise_rows: vec=%d channels of %d taps come by columns, of up to 8 rows, and not by cols=%d, "
-             "high=%d, turns=%d",
-             c->vec, taps_of(c), c->cols, c->high, c->turns);
-    if (c->vec * c->cols * c->high > TAPS_MAX || span_of(along(c)) > SPAN_MAX || span_of(down(c)) > SPAN_MAX ||
-        words_of(c) > words_max(c) || 4 * (c->channels + 2 * c->vec) * taps_of(c) > FILTERS_BYTES_MAX)
+    if (c->vec * taps_of(c) > TAPS_MAX || c->vec * c->cols * c->high > TAPS_MAX || span_of(along(c)) > SPAN_MAX ||
+        span_of(down(c)) > SPAN_MAX || words_of(c) > words_max(c) ||
+        4 * (c->channels + 2 * c->vec) * taps_of(c) > FILTERS_BYTES_MAX)
         FAIL(CKL_UNSUPPORTED,
              "conv depthwise_rows: vec=%d channels of %d taps, cols=%d and high=%d rows are more than a thread's "
              "registers, or places far apart",

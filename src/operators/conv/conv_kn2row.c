@@ -6,9 +6,6 @@
  * are copied first, as gemm does. The gradient of data at strides of 1, of NHWC, is the same of dy with filters turned
  * round, which lie as [K,taps * C].
  *
- * Of one tap the product is y itself, with its epilogue: filters of one pixel in NCHW, of any number, and their
- * gradient of data, dx [C, pixels] = w^T [C,K] * dy.
- *
  * x is read once, where implicit products read it for each tap. The workspace has K * taps f32 for each pixel of x:
  * little beside C channels (Vasudevan, Anderson, Gregg: Parallel multi channel convolution using general matrix
  * multiplication, 2017).
@@ -22,8 +19,8 @@
 enum { THREADS = 256, FILTERS_MAX = 32, TAPS_MAX = 64, SUMS_MAX = 256, QUAD = 4, OCTET = 8 };
 
 /*
- * Of a plan, the first two as in gemm's `pitched`: COPIES runs where pixels do not begin at whole 16 bytes, SUMS where
- * there are several taps, FILTERS in NCHW and for such rows of data.
+ * Of a plan, the first two as in gemm's `pitched`: COPIES runs where pixels do not begin at whole 16 bytes, FILTERS in
+ * NCHW and for such rows of data.
  */
 enum { PRODUCT, COPIES, SUMS, FILTERS, KERNELS };
 
@@ -38,12 +35,6 @@ typedef struct conv_kn2row_config {
     CONV_KN2ROW_CONFIG(FIELD_MEMBER, )
 } conv_kn2row_config;
 
-/* Is the product y? */
-static bool is_y(const conv_kn2row_config *c)
-{
-    return c->rows * c->columns == 1;
-}
-
 /* Is the product of planes of channels? */
 static bool of_planes(const conv_kn2row_config *c)
 {
@@ -55,12 +46,11 @@ static bool of_planes(const conv_kn2row_config *c)
 static conv_form form_of(const conv_kn2row_config *c)
 {
     const gemm_epilogue *e = &c->product.epilogue;
-    const choice scale = is_y(c) ? e->scale_a : e->scale_b; // of rows of the product, its channels
     return (conv_form){ .direction = c->data ? CKL_CONV_DATA : CKL_CONV_FORWARD,
                         .dtype = e->ab,
                         .out = e->d,
                         .bias = e->bias,
-                        .scale = scale == CKL_GEMM_SCALE_ROW,
+                        .scale = e->scale_b == CKL_GEMM_SCALE_ROW,
                         .residual = e->c,
                         .activation = e->activation };
 }
@@ -130,7 +120,7 @@ static void add_taps(const conv_kn2row_config *c)
 
 /* The filters' copies */
 
-/* [K,C,TAPS] as [IMAGE,K,TAPS,C], or of data [IMAGE,K,TAPS * C], rows at whole 16 bytes; an element a thread. */
+/* [K,C,TAPS] as [IMAGE,K,TAPS,C], or rows [K,TAPS * C] at whole 16 bytes; an element a thread. */
 static void copy_filters(const conv_kn2row_config *c)
 {
     const ckl_dtype dtype = c->product.epilogue.ab;
@@ -140,8 +130,8 @@ static void copy_filters(const conv_kn2row_config *c)
     val channels = c->data ? mul(conv_number(p.k), imm(c->rows * c->columns)) : conv_number(p.c);
     val e = add(mul(cta_x(), imm(THREADS)), thread()), rest = e;
     val channel = conv_next_digit(&rest, p.packed_channels), tap = conv_next_digit(&rest, imm_as(U32, taps)),
-        filter = conv_next_digit(&rest, conv_number(c->data ? p.c : p.k));
-    val there = lt(rest, conv_number(p.n)); // the image
+        filter = c->data ? rest : conv_next_digit(&rest, conv_number(p.k));
+    val there = lt(rest, conv_number(c->data ? p.c : p.n)); // the filter of data, else the image
     val row = add(mul(filter, channels), min(channel, sub(channels, imm_as(U32, 1))));
     val from = add(mul(convert(I64, row), imm64(taps)), convert(I64, tap));
     grid_wait();
@@ -150,12 +140,10 @@ static void copy_filters(const conv_kn2row_config *c)
         set(conv_run_at(p.copies[1], dtype, convert(I64, e), 1), 0, at(conv_run_at(p.from[CONV_W], dtype, from, 1), 0));
 }
 
-/* The product's config: f32 as they are summed, or y. */
+/* The product's config: f32 as they are summed. */
 static gemm_sm90_config product_config(const conv_kn2row_config *c)
 {
     gemm_sm90_config product = c->product;
-    if (is_y(c))
-        return product;
     product.epilogue.d = F32;
     product.epilogue.c = product.epilogue.bias = false;
     product.epilogue.scale_b = CKL_GEMM_SCALE_NONE;
@@ -188,11 +176,6 @@ static bool has_planes(const ckl_conv_desc *d)
     return d->layout == CKL_IMAGE_NCHW;
 }
 
-static bool has_one_tap(const ckl_conv_desc *d)
-{
-    return d->r * d->s == 1;
-}
-
 static int64_t pixels_of(const ckl_conv_desc *d)
 {
     return product_i64(d->h, d->w);
@@ -221,13 +204,13 @@ static int64_t copied_row(const ckl_conv_desc *d, bool data)
     return round_up(data ? columns_of(d) : d->c, OCTET);
 }
 
-/* Elements of a copy for each image; one that lies well is none, forward in NHWC there is none either. */
+/* Elements of a copy for each image; of data in NHWC of one where rows are no whole 16 bytes, forward of none. */
 static int64_t copied_filters(const ckl_conv_desc *d, bool data)
 {
-    const int64_t row = copied_row(d, data), rows = data ? d->c : columns_of(d),
-                  images = has_planes(d) ? d->n : data ? 1 : 0;
-    const bool whole = row == (data ? columns_of(d) : d->c) && (data || has_one_tap(d));
-    return images == 1 && whole ? 0 : product_i64(images, product_i64(rows, row));
+    const int64_t row = copied_row(d, data);
+    if (data)
+        return row == columns_of(d) ? 0 : product_i64(d->c, row);
+    return has_planes(d) ? product_i64(d->n, product_i64(columns_of(d), row)) : 0;
 }
 
 static ckl_gemm_desc product_of(const ckl_conv_desc *d, bool data)
@@ -251,25 +234,13 @@ static ckl_gemm_desc product_of(const ckl_conv_desc *d, bool data)
     if (has_planes(d)) {
         product.m = columns_of(d);
         product.n = pixels_of(d);
-        product.layout = data ? CKL_GEMM_TN : CKL_GEMM_NN;
-        product.lda = copied_row(d, data);
+        product.layout = CKL_GEMM_NN;
+        product.lda = copied_row(d, false);
         product.ldb = pixels_of(d);
         product.batch = d->n;
-        product.stride_a = product_i64(data ? product.k : product.m, product.lda);
+        product.stride_a = product_i64(product.m, product.lda);
         product.stride_b = product_i64(product.k, product.ldb);
         product.stride_d = product_i64(product.m, product.ldd);
-    }
-    if (has_one_tap(d)) {
-        product.d = d->out;
-        product.ldd = pixels_of(d);
-        product.c = d->residual ? d->out : CKL_DTYPE_DEFAULT;
-        product.ldc = d->residual ? product.ldd : 0;
-        product.stride_d = product_i64(product.m, product.ldd);
-        product.stride_c = d->residual ? product.stride_d : 0;
-        product.bias = d->bias;
-        product.bias_along = d->bias ? CKL_GEMM_ALONG_M : CKL_GEMM_ALONG_N;
-        product.scale_a = d->scale ? CKL_GEMM_SCALE_ROW : CKL_GEMM_SCALE_NONE;
-        product.activation = d->activation;
     }
     return product;
 }
@@ -297,22 +268,6 @@ static bool is_copied(const ckl_gemm_desc *product)
     return product->lda % OCTET || product->ldb % OCTET;
 }
 
-/* Filters of one pixel in NCHW whose y has the pixels of x; or a few of several taps. */
-static ckl_status check_filters(const ckl_conv_desc *d)
-{
-    const conv_tensor x = conv_tensor_of(d, CONV_X), y = conv_tensor_of(d, CONV_Y);
-    const bool alike = x.shape[2] == y.shape[2] && x.shape[3] == y.shape[3], pads = d->pad_top || d->pad_left;
-    if (has_one_tap(d) && d->k > 0 && has_planes(d) && alike && !pads && d->stride_h == 1 && d->stride_w == 1)
-        return CKL_OK;
-    if (d->k < 1 || d->k > FILTERS_MAX || d->r > TAPS_MAX || d->s > TAPS_MAX || has_one_tap(d) ||
-        d->r * d->s > TAPS_MAX || d->k * d->r * d->s > SUMS_MAX)
-        FAIL(CKL_UNSUPPORTED,
-             "conv kn2row: k=%" PRId64 " filters of %" PRId64 "x%" PRId64
-             " are none, of one pixel or more than %d sums",
-             d->k, d->r, d->s, SUMS_MAX);
-    return CKL_OK;
-}
-
 static ckl_status check_problem(const void *desc)
 {
     const ckl_conv_desc *of_plan = desc;
@@ -320,17 +275,21 @@ static ckl_status check_problem(const void *desc)
     const ckl_conv_desc *d = &p->forward;
     TRY(conv_check_dense("kn2row", of_plan));
     TRY(conv_check_half("kn2row", of_plan));
-    if (of_plan->direction != CKL_CONV_FORWARD &&
-        (!conv_turns(of_plan) || (has_planes(of_plan) && !has_one_tap(of_plan))))
-        FAIL(CKL_UNSUPPORTED, "conv kn2row: it computes no gradient of weights, nor of data at strides above 1 or of "
-                              "planes under several taps");
+    if (of_plan->direction != CKL_CONV_FORWARD && (!conv_turns(of_plan) || has_planes(of_plan)))
+        FAIL(CKL_UNSUPPORTED,
+             "conv kn2row: it computes no gradient of weights, nor of data at strides above 1 or of planes");
     if (of_plan->epilogue)
         FAIL(CKL_UNSUPPORTED, "conv kn2row: epilogue=%s, but its sums do not know their pixels", of_plan->epilogue);
     if (of_plan->groups > 1)
         FAIL(CKL_UNSUPPORTED, "conv kn2row: it takes no groups");
     if (conv_is_volume(d))
         FAIL(CKL_UNSUPPORTED, "conv kn2row: volumes are convolved by other kernels");
-    TRY(check_filters(d));
+    if (d->k < 1 || d->k > FILTERS_MAX || d->r > TAPS_MAX || d->s > TAPS_MAX || d->r * d->s < 2 ||
+        d->r * d->s > TAPS_MAX || d->k * d->r * d->s > SUMS_MAX)
+        FAIL(CKL_UNSUPPORTED,
+             "conv kn2row: k=%" PRId64 " filters of %" PRId64 "x%" PRId64
+             " are none, of one pixel or more than %d sums",
+             d->k, d->r, d->s, SUMS_MAX);
     if (rows_of(d) == 0 || rows_of(d) > INT32_MAX || pixels_of(d) > INT32_MAX || p->filters > INT32_MAX ||
         p->outputs > INT32_MAX || d->h > INT32_MAX / 4 || d->w > INT32_MAX / 4)
         FAIL(CKL_UNSUPPORTED, "conv kn2row: there are no pixels, or they are beyond 32-bit numbers");
@@ -348,16 +307,14 @@ static bool candidate_kn2row(const void *desc, const ckl_device_info *device, in
         !(is_copied(&p->product) ? gemm_pitched_implementation.candidate(&p->product, device, i, &c->product)
                                  : gemm_sm90_candidate(&p->product, device, i, &c->product)))
         return false;
-    c->rows = (int)min_i64(d->r, TAPS_MAX);
-    c->columns = (int)min_i64(d->s, TAPS_MAX);
-    c->data = p->data;
-    if (is_y(c))
-        return true;
     c->product.epilogue.d = d->out;
     c->product.epilogue.c = d->residual;
     c->product.epilogue.bias = d->bias;
     c->product.epilogue.scale_b = d->scale ? CKL_GEMM_SCALE_ROW : CKL_GEMM_SCALE_NONE;
     c->product.epilogue.activation = (choice)d->activation;
+    c->rows = (int)min_i64(d->r, TAPS_MAX);
+    c->columns = (int)min_i64(d->s, TAPS_MAX);
+    c->data = p->data;
     return true;
 }
 
@@ -370,9 +327,8 @@ static plan_cost cost_kn2row(const void *desc, const ckl_device_info *device, co
     const gemm_sm90_config c = product_config(config);
     plan_cost cost = is_copied(&p->product) ? gemm_pitched_implementation.cost(&p->product, device, &c)
                                             : gemm_sm90_cost(&p->product, device, &c);
-    const double sums = SUMS_LAUNCH + 4 * (double)p->outputs * (double)(d->r * d->s) / ADDED +
-                        4 * (double)rows_of(d) * (double)row_of(d) / WRITTEN;
-    cost.us += has_one_tap(d) ? 0 : sums;
+    cost.us += SUMS_LAUNCH + 4 * (double)p->outputs * (double)(d->r * d->s) / ADDED +
+               4 * (double)rows_of(d) * (double)row_of(d) / WRITTEN;
     cost.us += is_copied(&p->product) ? 4 * (double)d->n * (double)pixels_of(d) * (double)d->c / PIXELS_COPIED : 0;
     cost.us += p->filters ? LAUNCH + 2 * (double)p->filters / COPIED : 0;
     return cost;
@@ -396,7 +352,7 @@ static ckl_status admit_kn2row(const void *desc, const ckl_device_info *device, 
 /* Of products, before the filters' copies. */
 static int64_t products_bytes(const ckl_conv_desc *d)
 {
-    return has_one_tap(d) ? 0 : round_up(product_i64(rows_of(d), row_of(d)) * (int64_t)sizeof(float), 128);
+    return round_up(product_i64(rows_of(d), row_of(d)) * (int64_t)sizeof(float), 128);
 }
 
 /* Before the copies that gemm makes. */
@@ -428,27 +384,18 @@ static ckl_status launch_kn2row(const ckl_plan *plan, const void *args, ckl_stre
     p.packed_channels = (uint32_t)copied_row(d, problem->data);
     if ((!is_copied(product) && !PLAN_ALIGNED(16, a.x)) || (!copied && !PLAN_ALIGNED(16, a.w)))
         FAIL(CKL_INVALID, "conv kn2row: x or w is not aligned to 16 bytes; impl=sm80 takes any");
-    if (has_one_tap(d) && !PLAN_ALIGNED(16, a.y, a.residual))
-        FAIL(CKL_INVALID, "conv kn2row: y is not aligned to 16 bytes; impl=sm80 takes any");
-    conv_params of_filters = p;
-    of_filters.n = has_planes(d) ? d->n : 1;
     if (copied)
-        TRY(plan_launch(plan, FILTERS, (plan_grid){ .x = ceil_div(copied, THREADS) }, &of_filters, stream));
+        TRY(plan_launch(plan, FILTERS, (plan_grid){ .x = ceil_div(copied, THREADS) }, &p, stream));
     const void *filters = copied ? p.copies[1] : a.w;
     const ckl_gemm_args x = { .a = has_planes(d) ? filters : a.x,
                               .b = has_planes(d) ? a.x : filters,
-                              .c = a.residual,
-                              .bias = a.bias,
-                              .scale_a = a.scale,
-                              .d = has_one_tap(d) ? a.y : products,
+                              .d = products,
                               .workspace = products + own_bytes(problem) };
     const ckl_plan of = conv_plan_of(plan, product, &c);
     if (is_copied(product))
         TRY(gemm_pitched_implementation.launch(&of, &x, stream));
     else
         TRY(gemm_sm90_launch(plan, &c, product, product->k, &x, stream));
-    if (has_one_tap(d))
-        return CKL_OK;
     return plan_launch(plan, SUMS, (plan_grid){ .x = ceil_div(problem->outputs, THREADS) }, &p, stream);
 }
 

@@ -86,18 +86,10 @@ static plan_cost cost_packed(const void *desc, const ckl_device_info *device, co
     if (inner.desc.direction == CKL_CONV_DATA)
         inner.out = p->at[CONV_W].shape[4] / inner.desc.groups; // which no box reaches beyond
     const conv_sm90_work work = conv_sm90_work_of(&inner, &c->conv);
-    plan_cost cost = c->conv.slices > 1
-                         ? conv_sliced_cost_of(&work, device, &c->conv, conv_sliced_sums(&p->inner, &c->conv))
-                         : conv_sm90_cost_of(&work, device, &c->conv);
+    plan_cost cost = conv_sm90_cost_of(&work, device, &c->conv);
     cost.us += p->copies_us;
     cost.us *= c->conv.slices > 1 ? UNSURE : 1;
     return cost;
-}
-
-/* What kernel MAIN computes. */
-static conv_sm90_config products_of(const conv_packed_config *c)
-{
-    return c->conv.slices > 1 ? conv_sliced_products(&c->conv) : c->conv;
 }
 
 static ckl_status admit_packed(const void *desc, const ckl_device_info *device, const void *config)
@@ -114,10 +106,7 @@ static ckl_status admit_packed(const void *desc, const ckl_device_info *device, 
         FAIL(CKL_UNSUPPORTED, "conv packed: fold=1 takes up to %d channels and neighbouring columns, and no gradient",
              CONV_FOLDED_MAX);
     const conv_packed_problem *p = problem_of(desc, c);
-    const conv_sm90_config products = products_of(c);
-    TRY(conv_sm90_admit(&p->inner, device, &products));
-    if (c->conv.slices != 1)
-        TRY(conv_sliced_check(&p->inner, &c->conv));
+    TRY(conv_sm90_admit(&p->inner, device, &c->conv));
     return conv_packed_check(d, p, c->fold || (c->conv.slices > 1 && !lies_plain(d)));
 }
 
@@ -139,9 +128,8 @@ void conv_packed(const void *config, int kernel)
 {
     const conv_packed_config *c = config;
     const conv_form *form = &c->conv.form;
-    const conv_sm90_config products = products_of(c);
     if (kernel == CONV_PACKED_MAIN)
-        conv_sm90(&products, 0);
+        conv_sm90(&c->conv, 0);
     else if (kernel == CONV_PACKED_OUT && c->conv.slices > 1)
         conv_add_packed(form, c->conv.slices, c->nchw);
     else if (kernel == CONV_PACKED_IN && c->nchw)
@@ -300,7 +288,7 @@ void conv_packed_weight(const void *config, int kernel)
     else if (kernel == CONV_PACKED_IN)
         conv_pack(c->conv.form.dtype, false, c->fold, false);
     else if (kernel == CONV_PACKED_PATCHES)
-        conv_write_patches(c->conv.form.dtype, way == CONV_PATCHES_Y, way == CONV_PATCHES_Y);
+        conv_write_patches(c->conv.form.dtype, way == CONV_PATCHES_Y);
     else
         conv_weight_add(&c->conv, way == CONV_FOLDED || way == CONV_PATCHES_X);
 }

@@ -91,11 +91,10 @@ ckl_status conv_patches_launch(const ckl_plan *plan, conv_packed_way way, const 
 
 /*
  * Describes the kernel that writes patches of images `x` of `c` channels, a row of packed_row elements for each pixel
- * of y_size, to `y`: [TAPS,packed_channels], or [CHANNELS,TAPS]. backwards: of what reaches the pixel by each tap, at
- * strides of 1. And its launch.
+ * of y_size, to `y`: [TAPS,packed_channels], or of_dy [CHANNELS,TAPS], of what reaches the pixel by each tap at strides
+ * of 1.
  */
-void conv_write_patches(ckl_dtype dtype, bool taps_fastest, bool backwards);
-ckl_status conv_write_patches_launch(const ckl_plan *plan, int kernel, const conv_params *params, ckl_stream stream);
+void conv_write_patches(ckl_dtype dtype, bool of_dy);
 
 /* Describes the copy of what is read of NCHW. */
 void conv_packed_turning(ckl_dtype dtype, bool fold);

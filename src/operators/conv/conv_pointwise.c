@@ -163,14 +163,19 @@ static void take_tiles(const ckl_gemm_desc *product, const ckl_device_info *devi
     gemm_sm90_fit_memory(c, ceil_div(product->k, gemm_tile_k(product->a)), device);
 }
 
-/* For channels that do not fill a stage: tiles of all filters, whose loads two CTAs share, and many pixels. */
+/*
+ * For channels that do not fill a stage: tiles of all filters, or of equal shares of more than 192, whose loads two
+ * CTAs share, and many pixels.
+ */
 static void few_channels(const ckl_gemm_desc *product, const ckl_device_info *device, gemm_sm90_config *c)
 {
     enum { ROWS = 192, UNIT = 32 };
-    take_tiles(product, device, ROWS, round_up(min_i64(product->n, ROWS), UNIT), 3, 2, c);
+    const int64_t shares = max_i64(1, ceil_div(product->n, ROWS));
+    take_tiles(product, device, ROWS, round_up(ceil_div(product->n, shares), UNIT), 3, 2, c);
 }
 
-bool conv_pointwise_shares_columns(const ckl_gemm_desc *product, const ckl_device_info *device)
+/* Is it a gradient of data to few channels? B is not K-major then, and many tiles read its columns at once. */
+static bool shares_columns(const ckl_gemm_desc *product, const ckl_device_info *device)
 {
     enum { COLUMNS = 64, ROWS = 64 };
     return product->layout == CKL_GEMM_NN && product->n <= COLUMNS && 2 * ceil_div(product->m, ROWS) > device->sm_count;
@@ -185,14 +190,14 @@ static bool is_stream(const ckl_gemm_desc *product, const ckl_device_info *devic
 }
 
 /*
- * 128 to 16 channels of 384x384 take 65.3 us by tiles of 64x64, 12.7 of an image by 256x32, 12.6 by 128x16; 256 to 4 of
+ * Tiles of many pixels, for few filters or such gradients. 128 to 16 channels of 384x384 take 65.3 us by tiles of 64x64, 12.7 of an image by 256x32, 12.6 by 128x16; 256 to 4 of
  * 16 images of 56x56 9.5, 9.0 and 8.5. 96 to 16 of 640x640 take 29.2 by 128x16, 25.7 by 256x16. The gradient of data of
  * 335 to 16 of 3 images of 112x112 takes 29.6 in 64x64, 24.9 in 128x64; of 96 to 16 of 167x167 5.7 in two turns of
  * 128x64, 4.9 in one of 256x64. Rows of up to half a tile go to y from registers: 96 to 8 of 384x384 take 13.4 by TMA,
  * 11.9 so. Filters of one or two stages are shared by two CTAs: 11.3; 80 to 8 of 56 of 256x256 176 by 256x16, 190
  * alone.
  */
-void conv_pointwise_few_columns(const ckl_gemm_desc *product, const ckl_device_info *device, gemm_sm90_config *c)
+static void few_columns(const ckl_gemm_desc *product, const ckl_device_info *device, gemm_sm90_config *c)
 {
     enum { SHORT = 128, TALL = 256 };
     const bool across = product->layout == CKL_GEMM_NN;
@@ -206,17 +211,10 @@ void conv_pointwise_few_columns(const ckl_gemm_desc *product, const ckl_device_i
         c->ragged = GEMM_ALL_RAGGED;
 }
 
-/* Tiles of all of up to 64 filters, which two CTAs share: 144 to 40 channels of 28x28 take 6.2 us, 7.2 alone. */
-static void share_filters(const ckl_gemm_desc *product, const ckl_device_info *device, gemm_sm90_config *c)
-{
-    enum { ROWS = 64, UNIT = 16 };
-    take_tiles(product, device, ROWS, round_up(product->n, UNIT), 1, 2, c);
-}
-
 /* One for few channels or filters, then gemm's. */
 static bool candidate_pointwise(const void *desc, const ckl_device_info *device, int i, void *config)
 {
-    enum { FEW = 32, SOME = 64 };
+    enum { FEW = 32 };
     const ckl_gemm_desc *product = conv_pointwise_product(desc);
     const int count = conv_pointwise_check(desc) == CKL_OK ? INT_MAX : 1; // which says why not
     if (product->m == 0 || i >= count || !gemm_sm90_candidate(product, device, i ? i - 1 : 0, config))
@@ -224,10 +222,8 @@ static bool candidate_pointwise(const void *desc, const ckl_device_info *device,
     const bool forward = product->layout == CKL_GEMM_NT;
     if (i == 0 && product->k < gemm_tile_k(product->a) && ((const ckl_conv_desc *)desc)->direction != CKL_CONV_WEIGHT)
         few_channels(product, device, config);
-    else if (i == 0 && (conv_pointwise_shares_columns(product, device) || (product->n <= FEW && forward)))
-        conv_pointwise_few_columns(product, device, config);
-    else if (i == 0 && product->n <= SOME && forward)
-        share_filters(product, device, config);
+    else if (i == 0 && (shares_columns(product, device) || (product->n <= FEW && forward)))
+        few_columns(product, device, config);
     return true;
 }
 
@@ -253,7 +249,7 @@ static double absent_us(const ckl_gemm_desc *d, const ckl_device_info *device, c
 static double short_tiles(const ckl_gemm_desc *product, const ckl_device_info *device, const gemm_sm90_config *c)
 {
     const double FEW = 1.1, SHARED = 1.25;
-    if (conv_pointwise_shares_columns(product, device))
+    if (shares_columns(product, device))
         return c->tile_m < 128 || c->tile_n > 64 ? SHARED : 1;
     return product->n <= 32 && c->tile_m < 128 ? FEW : 1;
 }

@@ -45,9 +45,3 @@ ckl_status conv_pointwise_check_pixels(const void *desc);
 /* The product of such a problem, and its matrices. */
 const ckl_gemm_desc *conv_pointwise_product(const void *desc);
 ckl_gemm_args conv_pointwise_matrices(const ckl_conv_desc *desc, const ckl_conv_args *args);
-
-/* Is it a gradient of data to few channels? B is not K-major then, and many tiles read its columns at once. */
-bool conv_pointwise_shares_columns(const ckl_gemm_desc *product, const ckl_device_info *device);
-
-/* Tiles of many pixels, for few filters or such gradients. */
-void conv_pointwise_few_columns(const ckl_gemm_desc *product, const ckl_device_info *device, gemm_sm90_config *config);

@@ -2,6 +2,8 @@
  * conv_products.c - filters of one pixel whose channels are no whole 16 bytes: the matrix product by those of gemm's
  * kernels that take rows which begin anywhere.
  */
+#include <math.h>
+
 #include "base/math.h"
 #include "operators/conv/conv_prepared.h"
 
@@ -29,32 +31,10 @@ static ckl_status launch(const ckl_plan *plan, const implementation *gemm, const
 BY_GEMM(unaligned)
 BY_GEMM(pitched)
 
-/*
- * Few filters of many channels: CTAs of 16 filters and 32 pixels. 151 to 3 channels of 128 images of 8x8: 4.7 us,
- * packed 8.7.
- */
-static bool has_few_filters(const ckl_gemm_desc *product, const ckl_device_info *device)
-{
-    enum { FILTERS = 16, PIXELS = 32, DEEP = 32, TURNS = 2, WHOLE = 8 };
-    return product->n <= FILTERS && product->k >= DEEP && product->k % WHOLE != 0 &&
-           ceil_div(product->m, PIXELS) <= (int64_t)TURNS * device->sm_count;
-}
-
 static ckl_status choose_unaligned(const void *desc, const ckl_device_info *device, void *config)
 {
-    enum { ROWS = 16, COLUMNS = 32, WARPS = 4, SLICE = 64, STAGES = 2 };
-    gemm_unaligned_config *c = config;
     TRY(conv_pointwise_check(desc));
-    const ckl_gemm_desc *product = conv_pointwise_product(desc);
-    const ckl_status status = gemm_unaligned_implementation.choose(product, device, config);
-    if (status != CKL_UNSUPPORTED || !has_few_filters(product, device))
-        return status;
-    *c = (gemm_unaligned_config){
-        .epilogue = gemm_epilogue_of(product), .rows = ROWS, .columns = COLUMNS, .warps = 1, .stages = STAGES
-    };
-    while (c->warps < WARPS && c->warps * SLICE < product->k)
-        c->warps *= 2;
-    return CKL_OK;
+    return gemm_unaligned_implementation.choose(conv_pointwise_product(desc), device, config);
 }
 
 static plan_cost cost_unaligned(const void *desc, const ckl_device_info *device, const void *config)
@@ -67,28 +47,30 @@ static plan_cost cost_unaligned(const void *desc, const ckl_device_info *device,
     return cost;
 }
 
-/* Of data with few channels on a side: 7 to 755 of 16 images of 24x24 take 17.1 us, 41 to 3 of 3 of 512x512 100. */
+/*
+ * Longer than by gemm's model: data with few channels on a side (7 to 755 of 16 images of 24x24 take 17.1 us, 41 to 3
+ * of 3 of 512x512 100), and rows of y that begin anywhere, where one step along K hides nothing of their stores: 1 to 949
+ * channels of 48 of 96x96 818, 3 to 677 of 24 of 64x64 120.
+ */
 static plan_cost cost_pitched(const void *desc, const ckl_device_info *device, const void *config)
 {
     const int64_t FEW = 8;
-    const double LONGER = 1.5; // than by gemm's model
+    const double LONGER = 1.5, STORED = 1.05e6; // bytes a us
     const ckl_gemm_desc *product = conv_pointwise_product(desc);
+    const double results = (double)product->m * (double)product->n * (double)ckl_dtype_bytes(product->d);
     plan_cost cost = gemm_pitched_implementation.cost(product, device, config);
     cost.us *= product->layout == CKL_GEMM_NN && min_i64(product->n, product->k) <= FEW ? LONGER : 1;
+    if (product->k <= gemm_tile_k(product->a) && !gemm_rows_aligned(product, 'd', TMA_ALIGNMENT))
+        cost.us = fmax(cost.us, results / STORED);
     return cost;
 }
 
-/* One for few columns, then gemm's. */
 static bool candidate_pitched(const void *desc, const ckl_device_info *device, int i, void *config)
 {
     const ckl_gemm_desc *product = conv_pointwise_product(desc);
-    const bool taken = conv_pointwise_check(desc) == CKL_OK;
-    if (product->m == 0 || (!taken && i > 0) ||
-        !gemm_pitched_implementation.candidate(product, device, i ? i - 1 : 0, config))
+    if (product->m == 0 || (i > 0 && conv_pointwise_check(desc) != CKL_OK)) // the first one says why not
         return false;
-    if (i == 0 && conv_pointwise_shares_columns(product, device))
-        conv_pointwise_few_columns(product, device, config);
-    return true;
+    return gemm_pitched_implementation.candidate(product, device, i, config);
 }
 
 static void describe_pitched(const void *config, int kernel)

@@ -33,9 +33,11 @@ tensor conv_add_slices(int slices, val address, val apart, int count)
     return rSum;
 }
 
-conv_sm90_config conv_sliced_products(const conv_sm90_config *c)
+conv_sm90_config conv_sm90_products(const conv_sm90_config *c)
 {
     conv_sm90_config products = *c;
+    if (c->slices <= 1)
+        return products;
     products.form =
         (conv_form){ .direction = c->form.direction, .dtype = c->form.dtype, .out = CKL_F32, .math = c->form.math };
     return products;
@@ -43,9 +45,9 @@ conv_sm90_config conv_sliced_products(const conv_sm90_config *c)
 
 void conv_sliced(const void *config, int kernel)
 {
-    const conv_sm90_config *c = config, products = conv_sliced_products(c);
+    const conv_sm90_config *c = config;
     if (kernel == 0)
-        conv_sm90(&products, 0);
+        conv_sm90(c, 0);
     else
         conv_add_packed(&c->form, c->slices, false);
 }
@@ -57,25 +59,10 @@ static const conv_sm90_problem *problem_of(const void *desc)
     return &((const conv_prepared *)desc)->plain;
 }
 
-double conv_sliced_sums(const conv_sm90_problem *p, const conv_sm90_config *c)
-{
-    return (double)conv_sm90_sum_images(&p->desc, c) * (double)p->image;
-}
-
-plan_cost conv_sliced_cost_of(const conv_sm90_work *w, const ckl_device_info *device, const conv_sm90_config *c,
-                              double sums)
-{
-    const double SUM_BYTES = 3e6, SUM_US = 2;
-    plan_cost cost = conv_sm90_cost_of(w, device, c);
-    cost.us += SUM_US + 2 * 4 * c->slices * sums / SUM_BYTES;
-    return cost;
-}
-
 static plan_cost cost_sliced(const void *desc, const ckl_device_info *device, const void *config)
 {
-    const conv_sm90_problem *p = problem_of(desc);
-    const conv_sm90_work work = conv_sm90_work_of(p, config);
-    return conv_sliced_cost_of(&work, device, config, conv_sliced_sums(p, config));
+    const conv_sm90_work work = conv_sm90_work_of(problem_of(desc), config);
+    return conv_sm90_cost_of(&work, device, config);
 }
 
 /* Stages of a tile over all slices. */
@@ -92,10 +79,10 @@ void conv_sliced_choose(const conv_sm90_problem *p, const ckl_device_info *devic
     if (c->tile_n == 0) // no config
         return;
     const conv_sm90_work work = conv_sm90_work_of(p, c);
-    const double sums = conv_sliced_sums(p, c), stages = k_tiles(p, c);
+    const double stages = k_tiles(p, c);
     for (int slice = 0; slice < COUNT_OF(counts) && (slice == 0 || counts[slice] <= stages); slice++) {
         tried.slices = counts[slice];
-        const double us = conv_sliced_cost_of(&work, device, &tried, sums).us;
+        const double us = conv_sm90_cost_of(&work, device, &tried).us;
         c->slices = us < least ? tried.slices : c->slices;
         least = fmin(us, least);
     }
@@ -142,12 +129,13 @@ ckl_conv_desc conv_sliced_desc(const ckl_conv_desc *d)
 static ckl_status admit_sliced(const void *desc, const ckl_device_info *device, const void *config)
 {
     const conv_sm90_problem *p = problem_of(desc);
-    const conv_sm90_config *c = config, products = conv_sliced_products(c);
+    const conv_sm90_config *c = config;
     TRY(check_problem(p));
     TRY(conv_check_form("sliced", desc, &c->form));
     TRY(conv_check_dense("sliced", desc));
-    TRY(conv_sm90_admit(&((const conv_prepared *)desc)->sliced, device, &products));
-    return conv_sliced_check(p, c);
+    if (c->slices == 1)
+        FAIL(CKL_UNSUPPORTED, "conv sliced: slices=1 are not 2..%d", SLICES_MAX);
+    return conv_sm90_admit(&((const conv_prepared *)desc)->sliced, device, c);
 }
 
 ckl_status conv_sliced_check(const conv_sm90_problem *p, const conv_sm90_config *c)
@@ -159,8 +147,9 @@ ckl_status conv_sliced_check(const conv_sm90_problem *p, const conv_sm90_config 
     if (c->slices < 2 || c->slices > SLICES_MAX || c->slices > stages)
         FAIL(CKL_UNSUPPORTED, "conv sliced: slices=%d are not 2..%d, or more than %g stages", c->slices, SLICES_MAX,
              stages);
-    if (conv_sliced_sums(p, c) / (CONV_PACK_THREADS * CONV_PACK_QUAD) > INT32_MAX || stages * c->slices > INT32_MAX)
-        FAIL(CKL_UNSUPPORTED, "conv sliced: %g sums are more than one launch adds", conv_sliced_sums(p, c));
+    const double sums = conv_sm90_work_of(p, c).sums;
+    if (sums / (CONV_PACK_THREADS * CONV_PACK_QUAD) > INT32_MAX || stages * c->slices > INT32_MAX)
+        FAIL(CKL_UNSUPPORTED, "conv sliced: %g sums are more than one launch adds", sums);
     return CKL_OK;
 }
 

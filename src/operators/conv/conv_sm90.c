@@ -589,7 +589,7 @@ static void zero_unseen(const void *of)
 
 void conv_sm90(const void *config, int kernel)
 {
-    const conv_sm90_config *cfg = config;
+    const conv_sm90_config products = conv_sm90_products(config), *cfg = &products;
     (void)kernel;
     conv_kernel k = { .cfg = cfg, .size = conv_sm90_shape_of(cfg) };
     launch_bounds(WARPGROUP * (1 + cfg->consumers), 1);

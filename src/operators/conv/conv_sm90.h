@@ -96,12 +96,10 @@ void conv_zero_unseen(const conv_values *params, ckl_dtype out, val warp, int wa
 
 /* sliced: the sums of slices of taps and channels, which a second kernel adds; the form is that of the problem */
 
-typedef conv_sm90_config conv_sliced_config;
-
 void conv_sliced(const void *config, int kernel);
 
-/* The products alone, as config and as desc: f32 without epilogue. */
-conv_sm90_config conv_sliced_products(const conv_sliced_config *config);
+/* The products alone where there are slices, as config and as desc: f32 without epilogue. */
+conv_sm90_config conv_sm90_products(const conv_sm90_config *config);
 ckl_conv_desc conv_sliced_desc(const ckl_conv_desc *desc);
 
 /* sm90_weight */
@@ -211,7 +209,7 @@ typedef struct conv_sm90_problem {
 
 conv_sm90_problem conv_sm90_problem_of(const ckl_conv_desc *desc);
 
-/* May this config compute it? Pure. */
+/* May this config compute it? Of slices it is the problem of their f32 sums. Pure. */
 ckl_status conv_sm90_admit(const conv_sm90_problem *problem, const ckl_device_info *device,
                            const conv_sm90_config *config);
 
@@ -222,7 +220,7 @@ bool conv_sm90_candidate(const conv_sm90_problem *problem, const ckl_device_info
 /* The same config with boxes for all three rows of a filter, of a problem that may be tall. */
 void conv_sm90_load_tall(const conv_sm90_problem *problem, const ckl_device_info *device, conv_sm90_config *config);
 
-/* What a config's cost is made of but for the slices, of which a choice tries many: cycles, counts. */
+/* What a config's cost is made of but for the number of slices, of which a choice tries many: cycles, counts. */
 typedef struct conv_sm90_work {
     double launches, tiles;       // tiles of a launch and slice
     double stages;                // of a tile, in all slices
@@ -230,22 +228,17 @@ typedef struct conv_sm90_work {
     double absent;                // of a stage: zeros for channels that are not there
     double epilogue;              // of a tile
     bool shallow;                 // could K be one stage?
+    double sums;                  // of a slice
 } conv_sm90_work;
 
 conv_sm90_work conv_sm90_work_of(const conv_sm90_problem *problem, const conv_sm90_config *config);
 plan_cost conv_sm90_cost_of(const conv_sm90_work *work, const ckl_device_info *device, const conv_sm90_config *config);
 
-/* Sums of a slice, whose images are rounded up to whole boxes. */
+/* Images of a slice's sums: rounded up to whole boxes. */
 int64_t conv_sm90_sum_images(const ckl_conv_desc *desc, const conv_sm90_config *config);
-double conv_sliced_sums(const conv_sm90_problem *problem, const conv_sliced_config *config);
 
-/*
- * As conv_sm90_cost_of(), and the way of `sums` for each slice to memory (mostly L2) and back; and the slices that cost
- * least.
- */
-plan_cost conv_sliced_cost_of(const conv_sm90_work *work, const ckl_device_info *device,
-                              const conv_sliced_config *config, double sums);
-void conv_sliced_choose(const conv_sm90_problem *problem, const ckl_device_info *device, conv_sliced_config *config);
+/* Takes the slices that cost least. */
+void conv_sliced_choose(const conv_sm90_problem *problem, const ckl_device_info *device, conv_sm90_config *config);
 
 /*
  * Enqueues the products of a plan in slices, to `sums`, and kernel number `add`, which adds them and writes the output;
@@ -256,7 +249,7 @@ ckl_status conv_sliced_launch(const ckl_plan *plan, const conv_sm90_config *conf
                               ckl_stream stream);
 
 /* Has this config slices, no more than it has stages or than one launch adds? */
-ckl_status conv_sliced_check(const conv_sm90_problem *problem, const conv_sliced_config *config);
+ckl_status conv_sliced_check(const conv_sm90_problem *problem, const conv_sm90_config *config);
 
 /* Enqueues kernel 0 of a plan; the tensors lie as `at` says, the residual as y. */
 ckl_status conv_sm90_launch(const ckl_plan *plan, const conv_sm90_config *config, const ckl_conv_desc *desc,

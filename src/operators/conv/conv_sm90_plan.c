@@ -4,6 +4,7 @@
 #include "base/math.h"
 #include "operators/conv/conv_prepared.h"
 
+enum { SECTOR = 32 };                          // bytes
 enum { THREE_LEAST = 16 };                     // stages of a tile of three consumers, which were measured at 18
 enum { HELD_MAX = 32, HELD_BYTES = 64 << 10 }; // stages; of filters
 
@@ -318,12 +319,13 @@ static double shared_cycles(const conv_sm90_config *c, const conv_sm90_shape *s)
 
 /*
  * What does not depend on slices. Each row of a box takes some cycles however short it is, and zeros for absent
- * channels more, but not where filters that are N-major end within their rows: 96 of 128 columns cost nothing. Rates:
- * bench/notes/conv.md.
+ * channels more, but not where filters that are N-major end within their rows: 96 of 128 columns cost nothing. But where
+ * these rows begin inside of sectors they cost several times as much: 128 to 40 channels of data of 3 images of 96x96
+ * take 20.9 us, by filters copied to whole rows 12.5; 256 to 24 of 7 of 56x56 45.8 and 14.6. Rates: bench/notes/conv.md.
  */
 conv_sm90_work conv_sm90_work_of(const conv_sm90_problem *p, const conv_sm90_config *c)
 {
-    const double PRODUCTS = 2048, PIXEL = 3.2, FILTER = 1.4, ZEROS = 11, EPILOGUE = 10;
+    const double PRODUCTS = 2048, PIXEL = 3.2, FILTER = 1.4, ZEROS = 11, EPILOGUE = 10, CUT = 10;
     const conv_sm90_shape s = memory_of(c);
     const int64_t in = p->in * c->together; // of groups that share a tile, as if they were one
     const int64_t chunks = ceil_div(in, c->tile_k), element = (int64_t)ckl_dtype_bytes(c->form.dtype);
@@ -334,18 +336,19 @@ conv_sm90_work conv_sm90_work_of(const conv_sm90_problem *p, const conv_sm90_con
                  a_row = full + (larger(full, row_cost(c, last)) - full) / (double)chunks;
     const int filters = s.taps * c->tile_n;
     const double absent = (double)(chunks * c->tile_k - in) / (double)chunks * bytes * (s.x_rows + filters);
-    const double of_filters =
-        conv_sm90_n_major(c) ? (double)c->tile_k * filters / CONV_SM90_SPAN : a_row * filters; // rows of their boxes
+    const bool across = conv_sm90_n_major(c), cut = across && p->out * element % SECTOR != 0;
+    const double of_filters = across ? (double)c->tile_k * filters / CONV_SM90_SPAN : a_row * filters; // rows of boxes
     const double products = (double)s.tile_m * filters * c->tile_k * bytes / 2 / PRODUCTS;
     return (conv_sm90_work){ .launches = launches,
                              .tiles = tiles_of(p, c),
                              .stages = taps / s.taps * (double)chunks,
                              .multiply = c->tall ? larger(products, shared_cycles(c, &s)) : products,
-                             .rows = a_row * PIXEL * s.x_rows + (c->held ? 0 : FILTER * of_filters),
+                             .rows = a_row * PIXEL * s.x_rows + (c->held ? 0 : (cut ? CUT : FILTER) * of_filters),
                              .bytes = (double)(s.x_bytes + (c->held ? 0 : s.w_bytes)),
                              .absent = absent / ZEROS,
                              .epilogue = EPILOGUE * c->tile_n / 2 + box_cost(c, &s),
-                             .shallow = taps * (double)in * bytes <= 2 * CONV_SM90_K };
+                             .shallow = taps * (double)in * bytes <= 2 * CONV_SM90_K,
+                             .sums = (double)conv_sm90_sum_images(&p->desc, c) * (double)p->image };
 }
 
 /*
@@ -353,17 +356,19 @@ conv_sm90_work conv_sm90_work_of(const conv_sm90_problem *p, const conv_sm90_con
  * SMs), and of its rows. The epilogue takes some cycles for each accumulator of a thread, which nothing overlaps, least
  * of all where K could be one stage (32 to 16 channels of 112x112, one pixel: 26.3 us). A launch of the gradient begins
  * where the last turn of the one before leaves SMs; small ones gained nothing by that (512 channels of 14x14, stride 2:
- * 23.5 us).
+ * 23.5 us). The sums of slices go to memory, mostly L2, and back.
  */
 plan_cost conv_sm90_cost_of(const conv_sm90_work *w, const ckl_device_info *device, const conv_sm90_config *c)
 {
-    const double BYTES = 72, ALL_BYTES = 7200, STAGE = 40, START = 2000, SINGLE = 900, RING = 600, HERTZ = 1.7e9;
+    const double BYTES = 72, ALL_BYTES = 7200, STAGE = 40, START = 2000, SINGLE = 900, RING = 600, HERTZ = 1.7e9,
+                 SUMS = 2, SUM_BYTES = 3e6; // us; a us
     const double tiles = w->tiles * c->slices, at_once = device->sm_count, active = smaller(tiles, at_once);
     const double load = larger(w->bytes / smaller(BYTES, ALL_BYTES / active), w->rows);
     const double stage = larger(w->multiply, load) * unsure(c) + w->absent + STAGE + (c->stages < 3 ? RING : 0);
     const double tile = ceil(w->stages / c->slices) * stage + w->epilogue + (w->shallow ? SINGLE : 0);
     const double waves = larger(1, ceil(w->launches * tiles / at_once) / w->launches), traffic = tiles / at_once / 64;
-    return (plan_cost){ w->launches * ((waves + traffic) * tile + START) / HERTZ * 1e6,
+    const double sums = c->slices > 1 ? SUMS + 2 * 4 * c->slices * w->sums / SUM_BYTES : 0;
+    return (plan_cost){ w->launches * ((waves + traffic) * tile + START) / HERTZ * 1e6 + sums,
                         w->multiply > load ? "tensor cores" : "loads" };
 }
 
@@ -499,9 +504,10 @@ static ckl_status check_tile(const conv_sm90_problem *p, const ckl_device_info *
     return CKL_OK;
 }
 
-ckl_status conv_sm90_admit(const conv_sm90_problem *p, const ckl_device_info *device, const conv_sm90_config *c)
+ckl_status conv_sm90_admit(const conv_sm90_problem *p, const ckl_device_info *device, const conv_sm90_config *config)
 {
     const ckl_conv_desc *d = &p->desc;
+    const conv_sm90_config products = conv_sm90_products(config), *c = &products;
     TRY(check_together(d, c));
     TRY(check_problem(p, device, c));
     TRY(check_tall(p, c));
@@ -512,7 +518,7 @@ ckl_status conv_sm90_admit(const conv_sm90_problem *p, const ckl_device_info *de
         FAIL(CKL_UNSUPPORTED, "conv sm90: the taps of a filter are beyond 32-bit numbers");
     if (tiles_of(p, c) > INT32_MAX || d->n > INT32_MAX / 2 || d->h > INT32_MAX / 4 || d->w > INT32_MAX / 4)
         FAIL(CKL_UNSUPPORTED, "conv sm90: %g tiles, or a size, are beyond 32-bit numbers", tiles_of(p, c));
-    return CKL_OK;
+    return c->slices == 1 ? CKL_OK : conv_sliced_check(p, c);
 }
 
 static ckl_status admit_sm90(const void *desc, const ckl_device_info *device, const void *config)

@@ -157,6 +157,10 @@ static const char *const cases[] = {
     "n=1 c=3 d=4 h=6 w=7 k=9 t=3 pad=1 layout=nchw impl=packed",
     "n=2 c=21 h=9 w=8 k=19 pad=1 stride=2 layout=nchw direction=data impl=packed",
     "n=2 c=12 h=9 w=8 k=20 pad=1 direction=data dtype=bf16 impl=packed",
+    "n=3 c=40 h=9 w=11 k=72 pad=1 direction=data dtype=bf16 impl=packed config='slices=1' # the filters alone are "
+    "copied",
+    "n=3 c=24 h=5 w=6 k=136 pad=1 direction=data impl=packed config='tall=0 im2col=0 slices=3'",
+    "n=2 c=72 h=9 w=8 k=24 pad=1 stride=2 direction=data out=f32 impl=packed",
     "n=3 c=3 h=19 w=17 k=16 r=7 s=7 pad=3 stride=2 impl=packed config='fold=1 step_w=1 slices=1'   # a first layer",
     "n=3 c=3 h=12 w=16 k=24 r=4 s=4 stride=4 layout=nchw bias=1 impl=packed config='fold=1 step_w=1 slices=1'",
     "n=2 c=3 h=32 w=32 k=16 r=16 s=16 stride=16 dtype=bf16 impl=packed config='fold=1 step_w=1 step_h=1 slices=1' # "
@@ -297,10 +301,6 @@ static const char *const cases[] = {
     "box_w=4 box_h=8 box_n=2'",
     "n=3 c=5 h=8 w=8 k=296 pad=1 direction=data dtype=bf16 impl=packed config='slices=5'",
     "n=2 c=24 h=9 w=9 k=24 pad=1 impl=packed config='fold=1 slices=2 tall=0'",
-    "n=2 c=72 h=5 w=5 k=41 layout=nchw pad=1 bias=1 residual=1 activation=relu dtype=bf16 impl=patches",
-    "n=3 c=24 h=9 w=7 k=133 layout=nchw r=5 s=3 stride_w=2 dilation_h=2 pad_left=3 pad_top=1 scale=1 out=f32 "
-    "impl=patches",
-    "n=3 c=8 h=6 w=7 k=16 stride=2 pad=1 layout=nchw impl=patches config='slices=2'",
     "n=2 c=16 h=9 w=11 k=3 pad=1 impl=kn2row",
     "n=2 c=16 h=8 w=10 k=3 pad=1 layout=nchw impl=kn2row",
     "n=2 c=8 h=9 w=10 k=40 pad=1 direction=data impl=kn2row      # filters as they lie",
@@ -315,11 +315,6 @@ static const char *const cases[] = {
     "n=1 c=24 h=1 w=1 k=7 pad=1 bias=1 activation=silu impl=kn2row   # one tap sees a pixel",
     "n=2 c=16 h=3 w=70 k=4 r=1 s=64 pad_left=2 impl=kn2row           # the longest filters",
     "n=2 c=16 h=70 w=3 k=4 r=64 s=1 pad_bottom=2 impl=kn2row",
-    "n=3 c=72 h=8 w=9 k=40 r=1 s=1 scale=1 bias=1 residual=1 activation=silu out=f32 layout=nchw impl=kn2row # y itself",
-    "n=3 c=121 h=19 w=17 k=119 r=1 s=1 scale=1 bias=1 residual=1 activation=relu layout=nchw impl=kn2row # odd planes",
-    "n=1 c=24 h=9 w=8 k=200 r=1 s=1 dtype=bf16 layout=nchw impl=kn2row      # filters of one image as they lie",
-    "n=2 c=72 h=8 w=8 k=44 r=1 s=1 direction=data layout=nchw impl=kn2row",
-    "n=5 c=37 h=19 w=19 k=67 r=1 s=1 direction=data dtype=bf16 out=f32 layout=nchw impl=kn2row",
     "n=2 c=16 h=9 w=11 k=24 pad=1 scale=1 bias=1 residual=1 activation=relu impl=sm80",
     "n=2 c=16 h=9 w=11 k=24 pad=1 scale=1 bias=1 residual=1 activation=relu impl=sm90",
     "n=2 c=16 h=9 w=11 k=24 pad=1 scale=1 bias=1 out=f32 impl=sm90 config='im2col=0 tile_n=256 tall=0 held=0'",
@@ -641,13 +636,6 @@ static const char *const cases[] = {
     "high=8 stages=2 ctas=2'",
     "n=40 c=40 h=18 w=45 k=40 groups=40 pad=1 dtype=bf16 impl=halo config='bands=1 lanes=4 cols=14 wide=2 images=1 "
     "high=8 stages=2 ctas=3'",
-    "n=2 c=20 h=19 w=13 k=20 groups=20 r=7 s=7 pad=3 bias=1 impl=depthwise_rows config='vec=4 cols=1 high=8 turns=1'",
-    "n=2 c=6 h=9 w=15 k=6 groups=6 r=7 s=5 pad=2 dilation_w=2 stride_w=2 dtype=bf16 impl=depthwise_rows config='vec=2 "
-    "cols=1 high=3 turns=1'",
-    "n=2 c=12 h=19 w=13 k=12 groups=12 r=5 s=5 pad=2 direction=data impl=depthwise_rows config='vec=4 cols=1 high=4 "
-    "turns=1'",
-    "n=2 c=12 h=19 w=13 k=12 groups=12 r=5 s=5 pad=2 misalign=1 impl=depthwise_rows config='vec=4 cols=1 high=4 "
-    "turns=1'",
     "n=9 c=16 h=6 w=5 k=16 groups=16 pad=1 epilogue=tril bias=1 impl=halo config='bands=1 lanes=4 cols=14 wide=1 "
     "images=4 high=6 stages=2 ctas=2'",
     "n=40 c=72 h=20 w=45 k=72 groups=72 pad=1 dtype=bf16 impl=halo config='bands=1 lanes=4 cols=14 wide=8 images=1 "
@@ -668,7 +656,6 @@ static const char *const cases[] = {
     "n=2 c=72 h=5 w=6 k=72 pad=1 epilogue=tril bias=1 impl=sliced",
     "n=2 c=13 h=5 w=6 k=72 pad=1 epilogue=tril layout=nchw impl=packed",
     "n=2 c=72 h=5 w=6 k=71 pad=1 epilogue=tril impl=packed config='slices=2'",
-    "n=2 c=72 h=5 w=6 k=72 pad=1 epilogue=tril layout=nchw residual=1 impl=patches",
     "n=2 c=16 h=5 w=8 k=72 pad=1 epilogue=tril layout=nchw impl=nchw_sm90",
     "n=2 c=3 h=9 w=9 k=72 pad=1 stride=2 epilogue=tril impl=stem",
     "n=2 c=8 h=3 w=4 k=30 pad=1 epilogue=tril dtype=bf16 impl=narrow",

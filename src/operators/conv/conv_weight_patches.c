@@ -22,14 +22,6 @@ typedef struct patch_column {
     val channel, row, column;
 } patch_column;
 
-/*
- * How a row of patches lies, and which place a tap joins with its pixel: p * stride + t * dilation - pad, or backwards
- * p - t * dilation + pad.
- */
-typedef struct patch_order {
-    bool taps_fastest, backwards;
-} patch_order;
-
 /* What a thread reads for one of its columns: the offset of its image's row, and the column of its first pixel. */
 typedef struct patch_source {
     val there, offset, column;
@@ -40,14 +32,14 @@ static val number(val x)
     return convert(I32, x);
 }
 
-static patch_column column_at(const conv_values *p, patch_order order, val at)
+static patch_column column_at(const conv_values *p, bool of_dy, val at)
 {
     patch_column c;
-    if (!order.taps_fastest)
+    if (!of_dy)
         c.channel = conv_next_digit(&at, p->packed_channels);
     c.column = conv_next_digit(&at, conv_number(p->filter[2]));
-    c.row = order.taps_fastest ? conv_next_digit(&at, conv_number(p->filter[1])) : at;
-    c.channel = order.taps_fastest ? at : c.channel;
+    c.row = of_dy ? conv_next_digit(&at, conv_number(p->filter[1])) : at;
+    c.channel = of_dy ? at : c.channel;
     return c;
 }
 
@@ -59,13 +51,13 @@ static void count_on(val *digit, val size, val *carry)
     *digit = select(*carry, imm_as(U32, 0), next);
 }
 
-static void next_column(const conv_values *p, patch_order order, patch_column *c)
+static void next_column(const conv_values *p, bool of_dy, patch_column *c)
 {
     val carry = yes(), one = imm_as(U32, 1), none = imm_as(U32, 0);
-    if (!order.taps_fastest)
+    if (!of_dy)
         count_on(&c->channel, p->packed_channels, &carry);
     count_on(&c->column, conv_number(p->filter[2]), &carry);
-    if (!order.taps_fastest) {
+    if (!of_dy) {
         c->row = add(c->row, select(carry, one, none));
         return;
     }
@@ -73,26 +65,28 @@ static void next_column(const conv_values *p, patch_order order, patch_column *c
     c->channel = add(c->channel, select(carry, one, none));
 }
 
-/* The place of the operand along a mode that a tap joins with a pixel. */
-static val joined(const conv_values *p, patch_order order, int mode, val pixel, val tap)
+/*
+ * The place of the operand along a mode that a tap joins with pixel p: p * stride + t * dilation - pad in x, in dy
+ * p - t * dilation + pad.
+ */
+static val joined(const conv_values *p, bool of_dy, int mode, val pixel, val tap)
 {
     val far = sub(mul(number(tap), number(p->dilation[mode])), number(p->pad[mode]));
-    return order.backwards ? sub(number(pixel), far) : add(mul(number(pixel), number(p->step[mode])), far);
+    return of_dy ? sub(number(pixel), far) : add(mul(number(pixel), number(p->step[mode])), far);
 }
 
-static patch_source source_of(const conv_values *p, patch_order order, val h, val w, const patch_column *c)
+static patch_source source_of(const conv_values *p, bool of_dy, val h, val w, const patch_column *c)
 {
-    val row = joined(p, order, 1, h, c->row), there = lt(convert(U32, row), conv_number(p->x_size[1]));
+    val row = joined(p, of_dy, 1, h, c->row), there = lt(convert(U32, row), conv_number(p->x_size[1]));
     there = logical_and(there, lt(c->channel, conv_number(p->c)));
     there = logical_and(there, lt(c->row, conv_number(p->filter[1])));
     val offset = add(mul(row, number(p->x[2])), mul(number(c->channel), number(p->x[4])));
-    return (patch_source){ there, offset, joined(p, order, 2, w, c->column) };
+    return (patch_source){ there, offset, joined(p, of_dy, 2, w, c->column) };
 }
 
 /* The operand is `x` of the parameters, of c channels; the matrix is `y`, of rows for the pixels of y_size. */
-void conv_write_patches(ckl_dtype dtype, bool taps_fastest, bool backwards)
+void conv_write_patches(ckl_dtype dtype, bool of_dy)
 {
-    const patch_order order = { taps_fastest, backwards };
     launch_bounds(CONV_PACK_THREADS, 0);
     conv_values p = params_of(conv);
     val rest = add(mul(cta_x(), imm(CONV_PACK_THREADS)), thread()), vectors = div(p.packed_row, imm(VECTOR));
@@ -101,18 +95,18 @@ void conv_write_patches(ckl_dtype dtype, bool taps_fastest, bool backwards)
     val h = conv_next_digit(&rest, conv_number(p.y_size[1])), n = min(rest, sub(conv_number(p.n), imm(1)));
     val image = add(p.from[CONV_X], convert(U64, mul(mul(convert(I64, n), p.x[0]), imm64(2))));
     tensor gX = gmem_tensor(image, dtype, make_layout(dynamic(imm64(1)), leaf(1)));
-    patch_column column = column_at(&p, order, first);
+    patch_column column = column_at(&p, of_dy, first);
     patch_source from[VECTOR];
     for (int e = 0; e < VECTOR; e++) {
-        from[e] = source_of(&p, order, h, w, &column);
-        next_column(&p, order, &column);
+        from[e] = source_of(&p, of_dy, h, w, &column);
+        next_column(&p, of_dy, &column);
     }
     grid_wait();
     launch_dependents();
     tensor rX = fragment(dtype, compact(shape(VECTOR, PIXELS)));
     UNROLL(i, PIXELS)
         for (int e = 0; e < VECTOR; e++) {
-            val at = add(from[e].column, backwards ? imm(i) : mul(imm(i), number(p.step[2])));
+            val at = add(from[e].column, of_dy ? imm(i) : mul(imm(i), number(p.step[2])));
             val x = variable(dtype, conv_zero(dtype));
             IF(logical_and(from[e].there, lt(convert(U32, at), conv_number(p.x_size[2]))))
                 assign(x, at(gX, add(from[e].offset, mul(at, number(p.x[3])))));
@@ -128,13 +122,6 @@ void conv_write_patches(ckl_dtype dtype, bool taps_fastest, bool backwards)
 }
 
 /* The host side */
-
-ckl_status conv_write_patches_launch(const ckl_plan *plan, int kernel, const conv_params *p, ckl_stream stream)
-{
-    const int64_t lines = p->n * p->y_size[1] * ceil_div(p->y_size[2], PIXELS);
-    return plan_launch(plan, kernel, (plan_grid){ .x = ceil_div(lines * (p->packed_row / VECTOR), CONV_PACK_THREADS) },
-                       p, stream);
-}
 
 /* The operand that is written out. */
 static int operand_of(conv_packed_way way)
@@ -224,5 +211,8 @@ ckl_status conv_patches_launch(const ckl_plan *plan, conv_packed_way way, const 
     }
     *operand = *workspace;
     *workspace += round_up(p->bytes[which], 256);
-    return conv_write_patches_launch(plan, CONV_PACKED_PATCHES, &params, stream);
+    const int64_t vectors =
+        params.n * params.y_size[1] * ceil_div(params.y_size[2], PIXELS) * (params.packed_row / VECTOR);
+    return plan_launch(plan, CONV_PACKED_PATCHES, (plan_grid){ .x = ceil_div(vectors, CONV_PACK_THREADS) }, &params,
+                       stream);
 }
