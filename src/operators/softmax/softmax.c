@@ -228,7 +228,7 @@ static ckl_status launch_twice(const ckl_plan *plan, const ckl_softmax_args *a, 
     const chunks_view v = view_of(plan);
     softmax_params params = params_for_chunks(plan, a, &v);
     params.strips = (uint32_t)column_split_strips(&split, d->inner);
-    params.tiles = (uint32_t)((c->tiles + c->kept) * c->split.cluster); // a CTA takes what a cluster holds
+    params.tiles = (uint32_t)(c->tiles + c->kept);
     const plan_grid grid = { .x = d->outer * params.strips * v.chunks };
     TRY(plan_launch(plan, first, grid, &params, stream));
     return plan_launch(plan, first + 1, grid, &params, stream);
@@ -242,7 +242,7 @@ static ckl_status launch_held(const ckl_plan *plan, const void *args, ckl_stream
     if (kernel_for_columns(d, args, &c->split) != 0)
         return launch_twice(plan, args, true, 1, stream);
     const softmax_params params = params_for_chunks(plan, args, &v);
-    return plan_launch(plan, 0, (plan_grid){ .x = d->outer * v.strips * v.chunks * c->split.cluster }, &params, stream);
+    return plan_launch(plan, 0, (plan_grid){ .x = d->outer * v.strips * v.chunks }, &params, stream);
 }
 
 static ckl_status launch_long(const ckl_plan *plan, const void *args, ckl_stream stream)

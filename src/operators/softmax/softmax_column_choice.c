@@ -46,40 +46,13 @@ static bool has_lines(const column_split *s, ckl_dtype dtype)
 }
 
 /*
- * For 16 bits: half the columns in CTAs of half the threads. Three of 256 threads fit an SM, or four with few elements
- * each, so that one loads while another waits.
- */
-static void halve_columns(const ckl_softmax_desc *d, softmax_column_config *c)
-{
-    enum { THREADS_OF_SM = 1024, ELEMENTS = 40 }; // that 64 registers hold
-    column_split *s = &c->split;
-    if (s->vec <= 2 || s->threads / 64 < s->cluster)
-        return;
-    s->vec /= 2;
-    s->threads /= 2;
-    s->steps *= 2;
-    s->exact = column_split_lines(s) == d->n && d->inner % column_split_columns(s) == 0;
-    const int threads = s->vec * s->steps <= ELEMENTS ? THREADS_OF_SM : THREADS_OF_SM * 3 / 4;
-    c->form.ctas_per_sm = threads / s->threads;
-}
-
-/* Do registers let only two CTAs of 256 threads into an SM, or one of 512, where threads have whole vectors? */
-static bool wants_halves(const ckl_softmax_desc *d, const column_split *s)
-{
-    if (d->direction == CKL_DIRECTION_BACKWARD || d->dtype == CKL_F32)
-        return false;
-    return s->cluster > 1 ? s->threads == COLUMN_THREADS_FULL
-                          : 2 * s->threads >= COLUMN_THREADS_FULL && has_lines(s, d->dtype);
-}
-
-/*
  * Are two CTAs of 512 threads an SM, by 64 registers, faster than one? 341.9 and 217.3 us (768 lines of 30199 bf16,
- * gradients), 135.5 and 92.7 (32x512x3549 f16), 92.7 and 71.2 (32x411x2600 f32). Not where they spill; nor for more
- * single elements of f32, which keep L2 busy (99.2 and 114.9 by 26); nor where each CTA has an SM to itself.
+ * gradients), 135.5 and 92.7 (32x512x3549 f16), 92.7 and 71.2 (32x411x2600 f32). Not where they spill, nor
+ * where each CTA has an SM to itself.
  */
 static bool wants_two_ctas(const ckl_softmax_desc *d, const ckl_device_info *device, const column_split *s)
 {
-    enum { VECTORS = 8, SINGLES = 19, SINGLES_HALF = 40, GRADIENTS = 13, GRADIENTS_HALF = 12 };
+    enum { VECTORS = 8, SINGLES_HALF = 40, GRADIENTS = 13, GRADIENTS_HALF = 12 };
     const bool half = dtype_bytes(d->dtype) == 2, single = s->vec == 1;
     const bool many = column_split_ctas(s, d->outer, d->inner) > device->sm_count;
     if (s->threads != COLUMN_THREADS_FULL)
@@ -88,10 +61,7 @@ static bool wants_two_ctas(const ckl_softmax_desc *d, const ckl_device_info *dev
         return single && s->steps <= (half ? GRADIENTS_HALF : GRADIENTS);
     if (half)
         return single && s->cluster == 1 && s->steps <= SINGLES_HALF;
-    if (s->exact && s->steps <= VECTORS)
-        return true;
-    return many && s->cluster == 1 &&
-           (single ? s->steps <= SINGLES : s->vec == row_vec_full(CKL_F32) && s->steps <= VECTORS);
+    return (s->exact || (many && s->cluster == 1)) && s->vec == row_vec_full(CKL_F32) && s->steps <= VECTORS;
 }
 
 /*
@@ -149,8 +119,6 @@ ckl_status softmax_choose_column(const void *desc, const ckl_device_info *device
     if (d->direction == CKL_DIRECTION_FORWARD && dtype_bytes(d->dtype) == 2 && c->split.vec == 1 && ctas > 1 &&
         ctas == most)
         FAIL(CKL_UNSUPPORTED, "softmax column: single elements of n=%" PRId64 " are faster read twice", d->n);
-    if (wants_halves(d, &c->split))
-        halve_columns(d, c);
     if (wants_two_ctas(d, device, &c->split))
         c->form.ctas_per_sm = 2;
     return CKL_OK;
@@ -163,11 +131,11 @@ ckl_status softmax_choose_column(const void *desc, const ckl_device_info *device
  */
 static bool is_ragged(const ckl_softmax_desc *d)
 {
-    enum { LINES_MIN = 512 };
+    const int lines_min = d->dtype == CKL_F32 ? 256 : 512;
     const int full = row_vec_full(d->dtype),
               halves = d->direction == CKL_DIRECTION_FORWARD && dtype_bytes(d->dtype) == 2;
     const bool in_phase = (d->ldx - d->ldy) % full == 0;
-    return softmax_vec_of(d) < (halves ? full / 2 : full) && in_phase && d->n >= LINES_MIN;
+    return softmax_vec_of(d) < (halves ? full / 2 : full) && in_phase && d->n >= lines_min;
 }
 
 /* Forward, columns of 16 bits are halves of vectors in twice the lines: a tile rescales the sum of a column once. */
@@ -270,33 +238,37 @@ plan_cost softmax_cost_column_long(const void *desc, const ckl_device_info *devi
     return cost_of_chunks(desc, device, c, work, again);
 }
 
-/* held: a CTA or cluster holds its columns whole. */
-static ckl_status admit_columns(const char *what, bool held, const ckl_softmax_desc *d, const ckl_device_info *device,
-                                const softmax_column_config *c)
+/* chunks: of a strip, a CTA's or cluster's each. */
+static ckl_status admit_columns(const char *what, const ckl_softmax_desc *d, const ckl_device_info *device,
+                                const softmax_column_config *c, int64_t chunks)
 {
+    const column_split scalar = column_split_scalar(&c->split); // the smaller strips
     TRY(check_other_axis(what, d));
     TRY(column_split_admit(what, &c->split, c->form.dtype, device));
     TRY(softmax_admit_form(what, d, &c->form, c->split.vec, c->split.ragged));
     if (c->split.ragged && (!c->tiles || c->kept))
-        FAIL(CKL_INVALID, "%s: ragged=1 is for column_held with kept=0, which copies lines to shared memory", what);
+        FAIL(CKL_INVALID, "%s: ragged=1 is for chunks with kept=0, which copy lines to shared memory", what);
     if (c->split.ragged && (d->ldx - d->ldy) % c->split.vec)
         FAIL(CKL_UNSUPPORTED, "%s: ragged=1, but lines of ldx=%" PRId64 " and ldy=%" PRId64 " begin differently", what,
              d->ldx, d->ldy);
-    int64_t lines = column_split_lines(&c->split), columns = column_split_columns(&c->split);
-    if (held && d->n > lines)
-        FAIL(CKL_INVALID, "%s: columns of %" PRId64 " elements, room for %" PRId64, what, d->n, lines);
-    if (c->split.exact && (!held || d->n != lines || d->inner % columns))
-        FAIL(CKL_INVALID, "%s: exact=1 wants columns of %" PRId64 " elements and lines of whole %" PRId64, what, lines,
-             columns);
-    column_split scalar = column_split_scalar(&c->split); // the smaller strips
-    if (d->outer > CTAS_MAX / column_split_ctas(&scalar, 1, d->inner))
+    if (d->outer > CTAS_MAX / chunks / column_split_ctas(&scalar, 1, d->inner))
         FAIL(CKL_UNSUPPORTED, "%s: the problem takes more than %d CTAs", what, CTAS_MAX);
     return CKL_OK;
 }
 
 ckl_status softmax_admit_column(const void *desc, const ckl_device_info *device, const void *config)
 {
-    return admit_columns("softmax column", true, desc, device, config);
+    static const char what[] = "softmax column";
+    const ckl_softmax_desc *d = desc;
+    const softmax_column_config *c = config;
+    TRY(admit_columns(what, d, device, c, 1));
+    const int64_t lines = column_split_lines(&c->split), columns = column_split_columns(&c->split);
+    if (d->n > lines)
+        FAIL(CKL_INVALID, "%s: columns of %" PRId64 " elements, room for %" PRId64, what, d->n, lines);
+    if (c->split.exact && (d->n != lines || d->inner % columns))
+        FAIL(CKL_INVALID, "%s: exact=1 wants columns of %" PRId64 " elements and lines of whole %" PRId64, what, lines,
+             columns);
+    return CKL_OK;
 }
 
 /* Lines of a thread in a tile of a chunk. */
@@ -368,11 +340,12 @@ static bool fits_whole(const ckl_softmax_desc *d, int lanes, softmax_column_conf
 
 /*
  * Are columns more than a cluster's registers hold, or, where tensors are more than caches and strips three quarters of
- * their lines, of 16 bits, or more than a CTA's registers hold? f32 forward has two CTAs an SM up to 1024 lines.
+ * their lines, of 16 bits, or more than a CTA's registers hold by whole lines? By half lines gradients of 1024x41984
+ * f32 take 148.7 us, in chunks 136.2.
  */
 static bool wants_held(const ckl_softmax_desc *d, const ckl_device_info *device)
 {
-    enum { BYTES_MIN_HALF = 16 << 20, BYTES_MIN = 45 << 20, BYTES_MIN_GRADIENTS = 20 << 20, LINES_MIN_FORWARD = 1025 };
+    enum { BYTES_MIN_HALF = 16 << 20, BYTES_MIN = 45 << 20, BYTES_MIN_GRADIENTS = 20 << 20 };
     const bool half = dtype_bytes(d->dtype) == 2, is_forward = d->direction == CKL_DIRECTION_FORWARD;
     const int64_t bytes_min = half ? BYTES_MIN_HALF : is_forward ? BYTES_MIN : BYTES_MIN_GRADIENTS;
     const int64_t filled = 3 * round_up(d->inner, LINE_BYTES / dtype_bytes(d->dtype));
@@ -382,7 +355,7 @@ static bool wants_held(const ckl_softmax_desc *d, const ckl_device_info *device)
         return false;
     if (ctas && (tensor_bytes(d) < bytes_min || filled > 4 * d->inner || d->n <= SHORT_LINES))
         return false;
-    return is_ragged(d) || ctas != 1 || half || (is_forward && d->n >= LINES_MIN_FORWARD);
+    return is_ragged(d) || ctas != 1 || half || !has_lines(&held, d->dtype);
 }
 
 /*
@@ -401,9 +374,10 @@ static bool wants_wide_lines(const ckl_softmax_desc *d, const softmax_column_con
 }
 
 /*
- * Lines of 128 bytes; of 64 where a strip of chunks is more than half of all CTAs that run: gradients of 65536x768 f32,
- * 161 chunks of 396, take 198 us by lines of 128 bytes and 261 by 64. Forward more than a third: a CTA reads two sums
- * of each column and chunk.
+ * By lines of 128 bytes. Columns are read twice where a strip's chunks are more than half of all CTAs that run, which
+ * then wait for each other: gradients of 65536x768 f32, 161 of 396, take 198 us so, of 114688x1280 bf16, 276, 434 us in
+ * chunks of 64 bytes a line and 356 read twice. Forward more than a third: a CTA reads two sums of each column and
+ * chunk. And where chunks are fewer than SMs: 16384x256 bf16, 14.4 and 11.7 us.
  */
 ckl_status softmax_choose_column_held(const void *desc, const ckl_device_info *device, void *config)
 {
@@ -421,8 +395,10 @@ ckl_status softmax_choose_column_held(const void *desc, const ckl_device_info *d
     c->loading = fits_whole(d, lanes, c) ? 0 : device->sm_count;
     if (!c->loading)
         return CKL_OK;
-    if (choose_held(d, device, lanes, c) > most && choose_held(d, device, lanes / 2, c) > most)
-        FAIL(CKL_UNSUPPORTED, "%s: columns of n=%" PRId64 " are more than the CTAs that run hold", what, d->n);
+    const int64_t chunks = choose_held(d, device, lanes, c);
+    if (chunks > most || chunks * ctas_of(d, c) < device->sm_count)
+        FAIL(CKL_UNSUPPORTED, "%s: %" PRId64 " chunks of columns of n=%" PRId64 " are faster read twice", what, chunks,
+             d->n);
     if (wants_wide_lines(d, c))
         choose_held(d, device, 2 * lanes, c);
     return CKL_OK;
@@ -474,15 +450,19 @@ ckl_status softmax_choose_column_long(const void *desc, const ckl_device_info *d
     return CKL_OK;
 }
 
-/* Of chunks: their number, and their shared memory. */
 static ckl_status admit_chunks(const char *what, const ckl_softmax_desc *d, const ckl_device_info *device,
-                               const softmax_column_config *c, int64_t smem_bytes)
+                               const softmax_column_config *c, int tiles_max, int64_t smem_bytes)
 {
+    if (c->tiles < 1 || c->tiles > tiles_max)
+        FAIL(CKL_INVALID, "%s: tiles=%d is not in 1..%d", what, c->tiles, tiles_max);
+    if (c->split.cluster != 1 || c->split.exact)
+        FAIL(CKL_INVALID, "%s: cluster=%d exact=%d, a chunk is a CTA's, and asks where its strip ends", what,
+             c->split.cluster, c->split.exact);
+    TRY(admit_columns(what, d, device, c, 1)); // chunks want a split that is admitted
     const int64_t chunks = chunks_of(d, c);
-    const column_split scalar = column_split_scalar(&c->split);
-    if (chunks > ONE_PASS_CHUNKS_MAX || d->outer > CTAS_MAX / chunks / column_split_strips(&scalar, d->inner))
-        FAIL(CKL_UNSUPPORTED, "%s: %" PRId64 " chunks of a strip are more than %d, or more than %d CTAs", what, chunks,
-             ONE_PASS_CHUNKS_MAX, CTAS_MAX);
+    TRY(admit_columns(what, d, device, c, max_i64(1, chunks)));
+    if (chunks > ONE_PASS_CHUNKS_MAX)
+        FAIL(CKL_UNSUPPORTED, "%s: %" PRId64 " chunks of a strip are more than %d", what, chunks, ONE_PASS_CHUNKS_MAX);
     if (smem_bytes > device->smem_per_cta_bytes)
         FAIL(CKL_INVALID, "%s: tiles=%d take %" PRId64 " bytes of shared memory", what, c->tiles, smem_bytes);
     return CKL_OK;
@@ -493,29 +473,18 @@ ckl_status softmax_admit_column_held(const void *desc, const ckl_device_info *de
     static const char what[] = "softmax column_held";
     const ckl_softmax_desc *d = desc;
     const softmax_column_config *c = config;
-    if (c->tiles < 1 || c->tiles > TILES_MAX)
-        FAIL(CKL_INVALID, "%s: tiles=%d is not in 1..%d", what, c->tiles, TILES_MAX);
     if (c->kept < 0 || c->kept > SOFTMAX_KEPT_MAX)
         FAIL(CKL_INVALID, "%s: kept=%d is not in 0..%d", what, c->kept, SOFTMAX_KEPT_MAX);
-    if (c->split.cluster != 1 && c->loading)
-        FAIL(CKL_INVALID, "%s: cluster=%d, the CTAs of chunks meet in memory", what, c->split.cluster);
-    TRY(admit_columns(what, false, d, device, c));
+    TRY(admit_chunks(what, d, device, c, TILES_MAX, kept_bytes(c)));
     if (!c->loading && d->n > softmax_chunk_lines(c))
         FAIL(CKL_INVALID, "%s: loading=0 wants chunks of all n=%" PRId64 " lines", what, d->n);
     if (c->split.vec * dtype_bytes(d->dtype) < SOFTMAX_COPY_BYTES_MIN)
         FAIL(CKL_UNSUPPORTED, "%s: vec=%d is less than %d bytes", what, c->split.vec, SOFTMAX_COPY_BYTES_MIN);
-    return admit_chunks(what, d, device, c, kept_bytes(c));
+    return CKL_OK;
 }
 
 ckl_status softmax_admit_column_long(const void *desc, const ckl_device_info *device, const void *config)
 {
-    static const char what[] = "softmax column_long";
-    const ckl_softmax_desc *d = desc;
     const softmax_column_config *c = config;
-    if (c->tiles < 1 || c->tiles > FLOW_MAX)
-        FAIL(CKL_INVALID, "%s: tiles=%d is not in 1..%d", what, c->tiles, FLOW_MAX);
-    if (c->split.cluster != 1)
-        FAIL(CKL_INVALID, "%s: cluster=%d, a chunk is a CTA's", what, c->split.cluster);
-    TRY(admit_columns(what, false, d, device, c));
-    return admit_chunks(what, d, device, c, flow_bytes(c));
+    return admit_chunks("softmax column_long", desc, device, c, FLOW_MAX, flow_bytes(c));
 }

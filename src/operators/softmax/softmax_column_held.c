@@ -105,13 +105,12 @@ static void write_other(void *user, val chunk)
     write_chunk(&other);
 }
 
-/* Where a CTA or cluster holds a strip, its sums are found as those of columns in registers. */
+/* Where a strip is one chunk, its sums are found as those of columns in registers. */
 static void take_strip(column_held *k)
 {
     const columns *c = &k->c;
-    k->states.strip = div(cta_x(), imm(c->split.cluster));
+    k->states.strip = cta_x();
     stage_chunk(k, imm_as(U32, 0));
-    cluster_meet(c->split.cluster);
     column_states found = sum_chunk(k);
     column_reduce(&c->split, &c->place, softmax_reduction(c->form), found.of);
     find_factors(c, &found);
@@ -149,7 +148,6 @@ void softmax_column_held(const void *config, int kernel)
                       .kept = cfg->kept };
     const columns *c = &k.c;
     launch_bounds(c->split.threads, cfg->form.ctas_per_sm);
-    cluster_size(c->split.cluster);
     if (cfg->loading)
         k.states = strip_states_begin(c);
     k.slots = smem_address(smem_alloc("chunk", k.tiles * tile_slots_bytes(c), 16));

@@ -80,7 +80,6 @@ void softmax_column_long(const void *config, int kernel)
                   .split = scalar ? column_split_scalar(&cfg->split) : cfg->split,
                   .p = params_of(softmax) };
     const bool staged = c.split.vec * dtype_bytes(c.form->dtype) >= SOFTMAX_COPY_BYTES_MIN;
-    c.split.cluster = 1;
     launch_bounds(c.split.threads, scalar ? 0 : cfg->form.ctas_per_sm); // single elements take more registers
     launch_dependents();
     grid_wait();

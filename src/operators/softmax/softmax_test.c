@@ -216,14 +216,8 @@ static const char *const cases[] = {
     "# lanes of two warps",
     "shape=300x600 axis=0 dtype=bf16 impl=column_held config='dtype=bf16 threads=256 lanes=64 vec=8 steps=2 tiles=2' "
     "# and of vectors of theirs",
-    "shape=5x400x136 axis=1 dtype=bf16 fill=hard impl=column_held config='dtype=bf16 threads=128 lanes=4 cluster=2 "
-    "vec=8 steps=4 tiles=2 loading=0'               # strips in a cluster",
-    "shape=3x403x136 axis=1 direction=backward log=1 impl=column_held config='direction=backward log=1 threads=64 "
-    "lanes=8 cluster=2 vec=4 steps=2 tiles=13 kept=2 loading=0'",
-    "shape=2x403x135 axis=1 dtype=f16 impl=column_held config='dtype=f16 threads=128 lanes=8 cluster=4 vec=4 steps=4 "
-    "tiles=2 ragged=1 loading=0'",
-    "shape=2x403x136 axis=1 misalign=1 impl=column_held config='threads=128 lanes=8 cluster=4 vec=4 steps=4 tiles=1 "
-    "kept=1 loading=0'                             # by single elements in chunks",
+    "shape=3x300x136 axis=1 misalign=1 impl=column_held config='threads=64 lanes=8 vec=4 steps=4 tiles=1 kept=1' # by "
+    "single elements, of all tiles",
     "shape=1000x248 axis=0 dtype=bf16 direction=backward impl=column_long config='dtype=bf16 direction=backward "
     "threads=64 lanes=32 vec=8 steps=2 tiles=9'    # read twice: more tiles than are on their way",
     "shape=3x900x77 axis=1 dtype=f16 fill=hard impl=column_long config='dtype=f16 threads=128 lanes=16 vec=4 steps=4 "
@@ -310,7 +304,7 @@ static const test_reject rejects[] = {
     { "shape=300x77 axis=0 ldx=79 impl=column_held config='threads=256 lanes=16 vec=4 steps=4 tiles=2 ragged=1'",
       CKL_UNSUPPORTED, "ragged=1, but lines of ldx=79 and ldy=77 begin differently" },
     { "shape=300x77 axis=0 impl=column config='threads=256 lanes=16 vec=4 steps=19 ragged=1'", CKL_INVALID,
-      "softmax column: ragged=1 is for column_held with kept=0" },
+      "softmax column: ragged=1 is for chunks with kept=0" },
     { "shape=8x8 axis=0 impl=column config='lanes=3'", CKL_INVALID, "softmax column: lanes=3 is no power of two" },
     { "shape=64x8 axis=0 impl=column_held config='tiles=65'", CKL_INVALID,
       "softmax column_held: tiles=65 is not in 1..64" },
@@ -323,9 +317,7 @@ static const test_reject rejects[] = {
     { "shape=64x8 axis=0 impl=column_held config='threads=32 lanes=2 vec=4 steps=3 loading=0'", CKL_INVALID,
       "softmax column_held: loading=0 wants chunks of all n=64 lines" },
     { "shape=64x8 axis=0 impl=column_held config='threads=64 lanes=2 cluster=2 vec=4'", CKL_INVALID,
-      "softmax column_held: cluster=2, the CTAs of chunks meet in memory" },
-    { "shape=64x8 axis=0 impl=column_long config='threads=64 lanes=2 cluster=2 vec=4'", CKL_INVALID,
-      "softmax column_long: cluster=2, a chunk is a CTA's" },
+      "softmax column_held: cluster=2 exact=0, a chunk is a CTA's" },
     { "shape=64x8 axis=0 impl=column_long config='tiles=0'", CKL_INVALID,
       "softmax column_long: tiles=0 is not in 1.." },
     { "shape=64x8 axis=0 impl=column_held config='kept=9'", CKL_INVALID, "softmax column_held: kept=9 is not in 0..8" },
