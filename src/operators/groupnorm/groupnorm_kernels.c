@@ -24,10 +24,10 @@ static void begin(groupnorm_kernel *k)
     k->does->begin(k);
 }
 
-static void stage(groupnorm_kernel *k)
+static void stage(const groupnorm_kernel *k)
 {
-    if (k->in_smem)
-        k->does->stage(k);
+    if (k->slices.count > 0)
+        groupnorm_stage(&k->s, &k->w, &k->slices);
 }
 
 /* Between the halves of a slice. */
@@ -43,7 +43,7 @@ static void add_up(groupnorm_kernel *k)
     if (k->s.cfg->cluster > 1)
         cluster_arrive(); // this CTA has started: peers may write to its shared memory
     k->does->load_weights(k);
-    if (k->in_smem)
+    if (k->slices.count > 0)
         groupnorm_staged(halves ? 1 : 0);
     if (k->meeting && k->s.cfg->loading)
         one_pass_loaded(k->meeting); // half of it: what the next one asks for comes with the rest
@@ -327,7 +327,7 @@ static void write_again(groupnorm_kernel *k, const two_pass *order, two_pass_ite
     k->does->load_weights(k);
     two_pass_wait(order, item);
     load_merged(&k->s, k->does->group_words, k->sGroups);
-    if (k->in_smem)
+    if (k->slices.count > 0)
         groupnorm_staged(0);
     cta_sync();
     write_slice(k);
@@ -384,7 +384,7 @@ static void write_other(void *kernel, val slice)
     k->w.at_once = w.at_once;
     if (k->s.cfg->parts > 1)
         k->does->load_weights(k); // of other channels
-    k->does->stage(k);
+    stage(k);
     groupnorm_staged(0);
     write_slice(k);
 }
