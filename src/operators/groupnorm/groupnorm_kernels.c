@@ -389,34 +389,23 @@ static void write_other(void *kernel, val slice)
     write_slice(k);
 }
 
-/*
- * Where CTAs stay, each takes one slice after the other. A thread loads what it adds up and writes, so its next slice is
- * under way while others still write.
- */
 static void describe_held(groupnorm_kernel *k, const groupnorm_config *cfg, bool vectors)
 {
     enum { PATIENCE = 64 };
     k->s = groupnorm_slice_begin(cfg, vectors);
+    one_pass meeting = one_pass_of_cta(k->s.a.counters, k->s.a.strips, convert(U32, k->s.a.slices));
+    if (!cfg->loading) // all CTAs that run may be of one bundle: the last ones begin when those of the one before end
+        meeting.patience = PATIENCE;
+    k->meeting = &meeting;
+    groupnorm_slice_at(&k->s, convert(I32, meeting.strip), convert(I32, meeting.chunk));
     k->s.halves = groupnorm_first_steps(cfg) > 0;
     groupnorm_wait();
-    const val number = variable(U32, cta_x()), slices = convert(U32, k->s.a.slices);
-    FOREVER {
-        one_pass meeting = one_pass_at(k->s.a.counters, k->s.a.strips, slices, number);
-        if (!cfg->loading) // all CTAs that run may be of one bundle: its last ones begin when those before it end
-            meeting.patience = PATIENCE;
-        k->meeting = &meeting;
-        groupnorm_slice_at(&k->s, convert(I32, meeting.strip), convert(I32, meeting.chunk));
-        begin(k);
-        if (cfg->loading)
-            IF(meeting.first)
-                one_pass_load_in_turn(&meeting, imm_as(U32, cfg->loading));
-        stage(k);
-        cta_sync(); // nobody writes the slice before any more
-        store_entry(k);
-        one_pass_meet(&meeting, write_held, write_other, k);
-        assign(number, add(number, grid_x()));
-        BREAK_IF(ge(number, mul(k->s.a.strips, slices)));
-    }
+    begin(k);
+    if (cfg->loading)
+        one_pass_load_in_turn(&meeting, imm_as(U32, cfg->loading));
+    stage(k);
+    store_entry(k);
+    one_pass_meet(&meeting, write_held, write_other, k);
 }
 
 void groupnorm_describe(groupnorm_kernel *k, const groupnorm_config *cfg, groupnorm_slicing slicing, bool vectors)
