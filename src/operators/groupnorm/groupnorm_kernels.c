@@ -40,9 +40,6 @@ static void wait_for_other(void *kernel)
 static void add_up(groupnorm_kernel *k)
 {
     const bool halves = k->s.halves;
-    if (k->s.cfg->cluster > 1)
-        cluster_arrive(); // this CTA has started: peers may write to its shared memory
-    k->does->load_weights(k);
     if (k->slices.count > 0)
         groupnorm_staged(halves ? 1 : 0);
     if (k->meeting && k->s.cfg->loading)
@@ -149,6 +146,9 @@ static void describe_cluster(groupnorm_kernel *k, const groupnorm_config *cfg, b
     k->s.halves = groupnorm_first_steps(cfg) > 0;
     begin(k);
     stage(k);
+    if (cfg->cluster > 1)
+        cluster_arrive(); // this CTA has started: peers may write to its shared memory
+    k->does->load_weights(k);
     add_up(k);
     if (cfg->cluster > 1) {
         sPeers = peers_of(cfg, words);
@@ -348,6 +348,7 @@ static void describe_split(groupnorm_kernel *k, const groupnorm_config *cfg, boo
     }
     ELSE
     {
+        k->does->load_weights(k);
         store_entry(k);
         IF(two_pass_leave(&order, &item)) {
             store_merged(k);
@@ -401,6 +402,7 @@ static void describe_held(groupnorm_kernel *k, const groupnorm_config *cfg, bool
     k->s.halves = groupnorm_first_steps(cfg) > 0;
     groupnorm_wait();
     begin(k);
+    k->does->load_weights(k); // before the slice, behind whose loads they would wait
     if (cfg->loading)
         one_pass_load_in_turn(&meeting, imm_as(U32, cfg->loading));
     stage(k);
