@@ -23,14 +23,13 @@ static val word_of(const one_pass *t, val chunk)
     return counter_at(t->counters, add(t->strips, add(mul(t->strip, t->chunks), chunk)));
 }
 
-one_pass one_pass_at(val counters, val strips, val chunks, val number)
+one_pass one_pass_of_cta(val counters, val strips, val chunks)
 {
     return (one_pass){ .counters = counters,
                        .strips = strips,
                        .chunks = chunks,
-                       .strip = div(number, chunks),
-                       .chunk = rem(number, chunks),
-                       .first = eq(number, cta_x()),
+                       .strip = div(cta_x(), chunks),
+                       .chunk = rem(cta_x(), chunks),
                        .loads = imm_as(U32, 0),
                        .patience = 1 };
 }
@@ -58,7 +57,7 @@ void one_pass_load_in_turn(const one_pass *t, val ahead)
 void one_pass_loaded(one_pass *t)
 {
     const val before = variable(U32, imm_as(U32, 0));
-    IF(logical_and(is_first_thread(), t->first))
+    IF(is_first_thread())
         assign(before, atomic_add(loads_of(t), imm_as(U32, 1)));
     t->loads = before;
 }

@@ -7,7 +7,7 @@
  * on it. A CTA that has waited for long gives up, and the last one that arrives takes its chunk. A kernel reads like
  * this:
  *
- *     const one_pass t = one_pass_at(...);
+ *     const one_pass t = one_pass_of_cta(...);
  *     ... load the chunk, store its sums ...
  *     one_pass_meet(&t, write, write_other, &kernel);
  */
@@ -19,23 +19,19 @@ typedef struct one_pass {
     val counters; // address of a u32 for each strip, then of one for each chunk: 0 before the kernel, and after it
     val strips, chunks; // u32; chunks: of a strip
     val strip, chunk;   // u32, of this CTA
-    val first;          // predicate: the first chunk that it has
     val loads;          // u32, in thread 0: CTAs that had loaded before this one
     int patience;       // how long a CTA waits before it gives up: 1, some 15 us; more where others may take longer
 } one_pass;
 
 enum { ONE_PASS_CHUNKS_MAX = 1 << 14 }; // of a strip
 
-/*
- * Chunk `number` of all, strip by strip: that of the CTA's own number in the grid; where there are fewer CTAs than
- * chunks, then every grid_x()-th.
- */
-one_pass one_pass_at(val counters, val strips, val chunks, val number);
+/* Of the CTA whose number in the grid is that of its chunk, strip by strip. */
+one_pass one_pass_of_cta(val counters, val strips, val chunks);
 
 /*
  * CTAs load in turn, not all at once: before loads, until all but `ahead` CTAs before this one have loaded, or for a
  * while; and after them. So the first have their chunks early, and some load while others add up, meet and write. A
- * kernel calls both or neither, before it meets. Another u32 counts the loads of first chunks, behind the counters.
+ * kernel calls both or neither, before it meets. Another u32 counts the loads, behind the counters.
  */
 void one_pass_load_in_turn(const one_pass *t, val ahead);
 void one_pass_loaded(one_pass *t);

@@ -158,8 +158,6 @@ static ckl_status launch(const ckl_plan *plan, groupnorm_slicing slicing, const 
         p.lag = two_pass_lag(strips, abreast, p.slices, plan->kernels[kernel].clusters_resident);
         ctas = two_pass_ctas(strips, p.slices);
     }
-    if (((const groupnorm_config *)plan->config)->stays)
-        ctas = min_i64(ctas, plan->kernels[kernel].clusters_resident);
     if (elements_of(d) > 0)
         TRY(plan_launch(plan, kernel, (plan_grid){ .x = ctas }, &p, stream));
     if (d->direction == CKL_DIRECTION_FORWARD || !d->affine || d->c == 0)

@@ -32,8 +32,6 @@ static ckl_status admit_threads(const char *what, const ckl_device_info *device,
         FAIL(CKL_INVALID, "%s: steps=%d is less than 1", what, c->steps);
     if (c->loading < 0 || (c->loading && slicing != GROUPNORM_HELD))
         FAIL(CKL_INVALID, "%s: loading=%d is for slices that are held", what, c->loading);
-    if (c->stays && slicing != GROUPNORM_HELD)
-        FAIL(CKL_INVALID, "%s: stays=1 is for slices that are held", what);
     if (c->early && (slicing == GROUPNORM_CLUSTER || c->parts > 1 || c->ragged))
         FAIL(CKL_INVALID, "%s: early=%d is for slices of whole vectors of all channels that meet in memory", what,
              c->early);

@@ -16,12 +16,12 @@ enum { SCALE, LINEAR, CONSTANT, SCALES = GROUPNORM_SCALES }; // dx = dy * scale 
 
 typedef struct backward {
     groupnorm_kernel g;
-    val staged_x, staged_dy; // u32, the slices in shared memory
-    tensor sSums;            // (CHANNELS,ROWS,KINDS): of each thread of a column, of nhwc lines of each pixel of a fold
-    tensor rGamma;           // (1) or (VEC) of a thread that has one column
-    val weight, rstd;        // gamma, and rstd, of the channel whose sums the thread stores, if it is one at most
-    tensor rMean, rRstd;     // (1) or (VEC) of the thread's columns
-    tensor rA, rB;           // (VEC) sums of the column on its way
+    bool in_smem;        // the slices
+    tensor sSums;        // (CHANNELS,ROWS,KINDS): of each thread of a column, of nhwc lines of each pixel of a fold
+    tensor rGamma;       // (1) or (VEC) of a thread that has one column
+    val weight, rstd;    // gamma, and rstd, of the channel whose sums the thread stores, if it is one at most
+    tensor rMean, rRstd; // (1) or (VEC) of the thread's columns
+    tensor rA, rB;       // (VEC) sums of the column on its way
 } backward;
 
 static bool is_nchw(const backward *k)
@@ -62,10 +62,10 @@ static void load_vector(void *kernel, groupnorm_vector *v)
 {
     backward *k = kernel;
     const groupnorm_slice *s = &k->g.s;
-    v->x = k->g.in_smem ? groupnorm_load_shared(s, add(k->staged_x, v->shared), v->vec)
-                        : groupnorm_load(s, s->a.x, v->global, v->vec);
-    v->dy = k->g.in_smem ? groupnorm_load_shared(s, add(k->staged_dy, v->shared), v->vec)
-                         : groupnorm_load(s, s->a.dy, v->global, v->vec);
+    v->x = k->in_smem ? groupnorm_load_shared(s, add(k->g.slices.to[0], v->shared), v->vec)
+                      : groupnorm_load(s, s->a.x, v->global, v->vec);
+    v->dy = k->in_smem ? groupnorm_load_shared(s, add(k->g.slices.to[1], v->shared), v->vec)
+                       : groupnorm_load(s, s->a.dy, v->global, v->vec);
 }
 
 /* Sums of channels */
@@ -273,23 +273,16 @@ static void begin(void *kernel)
     backward *k = kernel;
     const groupnorm_config *cfg = k->g.s.cfg;
     const int channels = groupnorm_slice_channels(cfg);
-    if (k->g.in_smem && mixes(k))
+    if (k->in_smem && mixes(k))
         k->g.w.at_once = GROUPNORM_UNROLLED / 2;
     k->sSums = smem_tensor("sums", F32, compact(shape(channels, groupnorm_sum_rows(cfg), KINDS)), 16);
     if (mixes(k))
         k->g.sScales = smem_tensor("scales", F32, compact(shape(SCALES, channels)), 16);
-    if (!k->g.in_smem)
+    if (!k->in_smem)
         return;
     const int64_t bytes = groupnorm_slice_bytes(cfg);
-    k->staged_x = smem_address(smem_alloc("x, dy", 2 * bytes, 16));
-    k->staged_dy = add(k->staged_x, imm_as(U32, bytes));
-}
-
-static void stage(void *kernel)
-{
-    const backward *k = kernel;
-    const groupnorm_staging both = { 2, { k->g.s.a.x, k->g.s.a.dy }, { k->staged_x, k->staged_dy } };
-    groupnorm_stage(&k->g.s, &k->g.w, &both);
+    const val x = smem_address(smem_alloc("x, dy", 2 * bytes, 16)), dy = add(x, imm_as(U32, bytes));
+    k->g.slices = (groupnorm_staging){ 2, { k->g.s.a.x, k->g.s.a.dy }, { x, dy } };
 }
 
 static void load_weights(void *kernel)
@@ -322,7 +315,6 @@ void groupnorm_backward(const groupnorm_config *cfg, groupnorm_slicing slicing, 
                                                    .group_words = KINDS,
                                                    .at_once = AT_ONCE,
                                                    .begin = begin,
-                                                   .stage = stage,
                                                    .load_weights = load_weights,
                                                    .add_up = add_up,
                                                    .found = add_group,
@@ -332,6 +324,6 @@ void groupnorm_backward(const groupnorm_config *cfg, groupnorm_slicing slicing, 
                                                    .begin_column = begin_column,
                                                    .load_vector = load_vector,
                                                    .write_vector = write_vector };
-    backward k = { .g = { .does = &direction, .in_smem = slicing != GROUPNORM_SPLIT } };
+    backward k = { .g = { .does = &direction }, .in_smem = slicing != GROUPNORM_SPLIT };
     groupnorm_describe(&k.g, cfg, slicing, vectors);
 }

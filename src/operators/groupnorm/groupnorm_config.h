@@ -39,7 +39,6 @@
     X(owner, int, steps, "4", "", "vectors of a column for which each of its threads has room")                \
     X(owner, int, ctas_per_sm, "0", "0 1 2 3 4 6 8", "CTAs for which an SM has registers; 0: no matter")       \
     X(owner, int, loading, "0", "0 132 264", "held: CTAs that load at once; 0: all")                           \
-    X(owner, bool, stays, "0", "0 1", "held: CTAs take one slice after the other")                             \
     X(owner, int, early, "0", "", "slices side by side whose entries become one before all meet; 0: none")
 
 #define GROUPNORM_PARAMS(X, owner) \

@@ -25,8 +25,7 @@ enum { GROUP_MEAN, GROUP_REST, GROUP_RSTD, GROUP_WORDS };
 
 typedef struct forward {
     groupnorm_kernel g;
-    val staged; // u32, the slice in shared memory
-    val pivot;  // of this thread
+    val pivot; // of this thread
     val sums[SUMS], squares[SUMS];
     int turn;                            // of the sums; vectors of one value use them all, too
     val count;                           // i32, of ragged columns: elements of this thread
@@ -77,7 +76,7 @@ static void load_early_weights(void *kernel)
 static void load_vector(void *kernel, groupnorm_vector *v)
 {
     forward *k = kernel;
-    v->x = groupnorm_load_shared(&k->g.s, add(k->staged, v->shared), v->vec);
+    v->x = groupnorm_load_shared(&k->g.s, add(k->g.slices.to[0], v->shared), v->vec);
 }
 
 static void add_values(void *kernel, groupnorm_vector *v)
@@ -130,7 +129,8 @@ static void find_pivot(forward *k)
         }
     }
     IF(logical_and(lt(k->g.w.column, imm(g->columns)), lt(imm(0), vectors))) {
-        val first = add(k->staged, mul(thread(), imm(bytes))), last = sub(vectors, imm(1)), x[MOMENTS_PIVOT_VALUES];
+        val first = add(k->g.slices.to[0], mul(thread(), imm(bytes))), last = sub(vectors, imm(1)),
+            x[MOMENTS_PIVOT_VALUES];
         for (int i = 0; i < MOMENTS_PIVOT_VALUES; i += g->vec) {
             val address = first;
             if (i > 0)
@@ -186,7 +186,7 @@ static val value_at(const forward *k, val pixel, val channel)
     const groupnorm_config *cfg = k->g.s.cfg;
     const int bytes = dtype_bytes(cfg->dtype);
     val element = add(mul(pixel, imm(k->g.w.grid.columns * cfg->vec / cfg->fold)), channel);
-    val address = add(k->staged, mul(convert(U32, element), imm(bytes)));
+    val address = add(k->g.slices.to[0], mul(convert(U32, element), imm(bytes)));
     return at_f32(smem_view(address, cfg->dtype, compact(leaf(1))), 0);
 }
 
@@ -404,14 +404,8 @@ static void begin(void *kernel)
     const groupnorm_config *cfg = k->g.s.cfg;
     k->sMoments = smem_tensor("moments", F32, compact(shape(GROUPNORM_ENTRY, groupnorm_places(cfg))), 16);
     k->g.sScales = k->sMoments;
-    k->staged = smem_address(smem_alloc("slice", groupnorm_slice_bytes(cfg), 16));
-}
-
-static void stage(void *kernel)
-{
-    const forward *k = kernel;
-    const groupnorm_staging x = { 1, { k->g.s.a.x }, { k->staged } };
-    groupnorm_stage(&k->g.s, &k->g.w, &x);
+    const val slice = smem_address(smem_alloc("slice", groupnorm_slice_bytes(cfg), 16));
+    k->g.slices = (groupnorm_staging){ 1, { k->g.s.a.x }, { slice } };
 }
 
 static void add_up(void *kernel)
@@ -430,7 +424,6 @@ void groupnorm_forward(const groupnorm_config *cfg, groupnorm_slicing slicing, b
                                                    .group_words = GROUP_WORDS,
                                                    .at_once = AT_ONCE,
                                                    .begin = begin,
-                                                   .stage = stage,
                                                    .load_weights = load_early_weights,
                                                    .add_up = add_up,
                                                    .found = merge_threads,
@@ -441,6 +434,6 @@ void groupnorm_forward(const groupnorm_config *cfg, groupnorm_slicing slicing, b
                                                    .begin_column = begin_column,
                                                    .load_vector = load_vector,
                                                    .write_vector = write_vector };
-    forward k = { .g = { .does = &direction, .in_smem = true } };
+    forward k = { .g = { .does = &direction } };
     groupnorm_describe(&k.g, cfg, slicing, vectors);
 }

@@ -24,10 +24,10 @@ static void begin(groupnorm_kernel *k)
     k->does->begin(k);
 }
 
-static void stage(groupnorm_kernel *k)
+static void stage(const groupnorm_kernel *k)
 {
-    if (k->in_smem)
-        k->does->stage(k);
+    if (k->slices.count > 0)
+        groupnorm_stage(&k->s, &k->w, &k->slices);
 }
 
 /* Between the halves of a slice. */
@@ -40,10 +40,7 @@ static void wait_for_other(void *kernel)
 static void add_up(groupnorm_kernel *k)
 {
     const bool halves = k->s.halves;
-    if (k->s.cfg->cluster > 1)
-        cluster_arrive(); // this CTA has started: peers may write to its shared memory
-    k->does->load_weights(k);
-    if (k->in_smem)
+    if (k->slices.count > 0)
         groupnorm_staged(halves ? 1 : 0);
     if (k->meeting && k->s.cfg->loading)
         one_pass_loaded(k->meeting); // half of it: what the next one asks for comes with the rest
@@ -149,6 +146,9 @@ static void describe_cluster(groupnorm_kernel *k, const groupnorm_config *cfg, b
     k->s.halves = groupnorm_first_steps(cfg) > 0;
     begin(k);
     stage(k);
+    if (cfg->cluster > 1)
+        cluster_arrive(); // this CTA has started: peers may write to its shared memory
+    k->does->load_weights(k);
     add_up(k);
     if (cfg->cluster > 1) {
         sPeers = peers_of(cfg, words);
@@ -327,7 +327,7 @@ static void write_again(groupnorm_kernel *k, const two_pass *order, two_pass_ite
     k->does->load_weights(k);
     two_pass_wait(order, item);
     load_merged(&k->s, k->does->group_words, k->sGroups);
-    if (k->in_smem)
+    if (k->slices.count > 0)
         groupnorm_staged(0);
     cta_sync();
     write_slice(k);
@@ -348,6 +348,7 @@ static void describe_split(groupnorm_kernel *k, const groupnorm_config *cfg, boo
     }
     ELSE
     {
+        k->does->load_weights(k);
         store_entry(k);
         IF(two_pass_leave(&order, &item)) {
             store_merged(k);
@@ -384,39 +385,29 @@ static void write_other(void *kernel, val slice)
     k->w.at_once = w.at_once;
     if (k->s.cfg->parts > 1)
         k->does->load_weights(k); // of other channels
-    k->does->stage(k);
+    stage(k);
     groupnorm_staged(0);
     write_slice(k);
 }
 
-/*
- * Where CTAs stay, each takes one slice after the other. A thread loads what it adds up and writes, so its next slice is
- * under way while others still write.
- */
 static void describe_held(groupnorm_kernel *k, const groupnorm_config *cfg, bool vectors)
 {
     enum { PATIENCE = 64 };
     k->s = groupnorm_slice_begin(cfg, vectors);
+    one_pass meeting = one_pass_of_cta(k->s.a.counters, k->s.a.strips, convert(U32, k->s.a.slices));
+    if (!cfg->loading) // all CTAs that run may be of one bundle: the last ones begin when those of the one before end
+        meeting.patience = PATIENCE;
+    k->meeting = &meeting;
+    groupnorm_slice_at(&k->s, convert(I32, meeting.strip), convert(I32, meeting.chunk));
     k->s.halves = groupnorm_first_steps(cfg) > 0;
     groupnorm_wait();
-    const val number = variable(U32, cta_x()), slices = convert(U32, k->s.a.slices);
-    FOREVER {
-        one_pass meeting = one_pass_at(k->s.a.counters, k->s.a.strips, slices, number);
-        if (!cfg->loading) // all CTAs that run may be of one bundle: its last ones begin when those before it end
-            meeting.patience = PATIENCE;
-        k->meeting = &meeting;
-        groupnorm_slice_at(&k->s, convert(I32, meeting.strip), convert(I32, meeting.chunk));
-        begin(k);
-        if (cfg->loading)
-            IF(meeting.first)
-                one_pass_load_in_turn(&meeting, imm_as(U32, cfg->loading));
-        stage(k);
-        cta_sync(); // nobody writes the slice before any more
-        store_entry(k);
-        one_pass_meet(&meeting, write_held, write_other, k);
-        assign(number, add(number, grid_x()));
-        BREAK_IF(ge(number, mul(k->s.a.strips, slices)));
-    }
+    begin(k);
+    k->does->load_weights(k); // before the slice, behind whose loads they would wait
+    if (cfg->loading)
+        one_pass_load_in_turn(&meeting, imm_as(U32, cfg->loading));
+    stage(k);
+    store_entry(k);
+    one_pass_meet(&meeting, write_held, write_other, k);
 }
 
 void groupnorm_describe(groupnorm_kernel *k, const groupnorm_config *cfg, groupnorm_slicing slicing, bool vectors)

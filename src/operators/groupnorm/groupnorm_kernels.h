@@ -11,7 +11,7 @@ typedef struct groupnorm_kernel {
     groupnorm_slice s;
     groupnorm_view w;
     const struct groupnorm_direction *does;
-    bool in_smem;                     // the slices; else they are read again when outputs are written
+    groupnorm_staging slices;         // in shared memory; of none, where they are read again when outputs are written
     one_pass *meeting;                // of slices that are held until all of their bundle are known; else NULL
     tensor sGroups;                   // (WORDS,BUNDLE): what is known of a group when all is
     tensor sScales;                   // (GROUPNORM_SCALES,CHANNELS) of the slice, where vectors have several
@@ -23,7 +23,6 @@ typedef struct groupnorm_direction {
     int words, group_words;             // of an entry; known of a group in the end
     int at_once;                        // entries that a lane loads at once
     void (*begin)(void *kernel);        // reserves shared memory
-    void (*stage)(void *kernel);        // starts to load the slice
     void (*load_weights)(void *kernel); // before it is there
     void (*add_up)(void *kernel);
     groupnorm_state (*found)(const void *kernel); // what the lane's group has in the slice

@@ -200,12 +200,6 @@ static const char *const cases[] = {
     "column_threads=32 channels=4 steps=1' # the last threads have no vector, and none lies ahead",
     "n=2 c=32 h=16 w=16 groups=8 impl=forward_held config='channels=4 threads=64 column_threads=16 steps=1' # slices "
     "that are held",
-    "n=3 c=4 h=225 w=225 groups=1 fill=hard impl=forward_held config='channels=4 fold=2 vec=2 threads=1024 "
-    "column_threads=512 steps=1 loading=99 stays=1' # CTAs that take two slices",
-    "n=1 c=4 h=256 w=301 groups=1 impl=forward_held config='channels=4 threads=1024 column_threads=256 steps=1 "
-    "loading=99 stays=1' # a bundle of more slices than run at once: some give up, and take their next one",
-    "n=3 c=8 h=128 w=98 groups=2 layout=nhwc direction=backward fill=uniform impl=backward_held config='layout=nhwc "
-    "channels=4 bundle=2 threads=1024 column_threads=128 steps=1 stays=1'",
     "n=2 c=64 h=32 w=33 groups=8 layout=nhwc dtype=bf16 impl=forward_held config='dtype=bf16 layout=nhwc channels=8 "
     "bundle=8 threads=64 column_threads=8 vec=8 steps=8'    # the last slice is cut short",
     "n=1 c=2 h=37 w=29 groups=2 fill=hard impl=forward_held config='ragged=1 vec=4 threads=64 column_threads=64 "
@@ -366,7 +360,6 @@ static const test_reject rejects[] = {
     { "impl=forward config='cluster=2 parts=3'", CKL_INVALID, "parts=3 do not divide the channels" },
     { "layout=nhwc impl=forward config='cluster=2 parts=2 bundle=1'", CKL_INVALID, "of a group of nchw" },
     { "impl=forward config='cluster=2 parts=4'", CKL_INVALID, "or the cluster" },
-    { "impl=forward config='stays=1'", CKL_INVALID, "stays=1 is for slices that are held" },
     { "impl=forward config='loading=132'", CKL_INVALID, "loading=132 is for slices that are held" },
     { "impl=forward_split config='channels=4 early=33'", CKL_INVALID, "early=33 is no multiple of 32" },
     { "impl=forward_held config='channels=4 threads=64 column_threads=16 parts=2 early=2'", CKL_INVALID,
