@@ -466,14 +466,20 @@ static void choose_backward_rows(const ckl_norm_desc *d, const ckl_device_info *
 }
 
 /*
- * One CTA an SM where each of more would take less than two rows: its partial sums are as many bytes as two or three of
- * them. Layer norm of bf16, 577x4096: 13.8 us by 289 CTAs, 12.3 by 116; 224x2560: 7.3 by 224, 6.7 by 112.
+ * One CTA an SM for few rows, where what that saves of partial sums, written and read, takes longer than the further
+ * turns: layer norm of bf16, 577x4096, 13.8 us by 289 CTAs, 12.3 by 116; 224x2560 7.3 by 224, 6.7 by 112.
  */
-static void choose_workers(const ckl_norm_desc *d, const ckl_device_info *device, norm_config *c)
+static void choose_workers(const ckl_norm_desc *d, const ckl_device_info *device, bool centred, norm_config *c)
 {
-    enum { ROWS_MIN = 2 };
-    if (c->flow.stages && d->affine &&
-        d->rows * c->split.cluster < (int64_t)ROWS_MIN * c->ctas_per_sm * device->sm_count)
+    enum { ROWS_FEW = 2 }; // of a CTA or cluster
+    static const double TURN_US = 0.5, BYTES_OF_US = 4e6;
+    const int64_t one = max_i64(1, device->sm_count / c->split.cluster), all = one * c->ctas_per_sm;
+    if (!c->flow.stages || !d->affine || d->rows >= ROWS_FEW * all)
+        return;
+    const int64_t turns = ceil_div(d->rows, one) - ceil_div(d->rows, all),
+                  saved = even_workers(d->rows, all) - even_workers(d->rows, one);
+    const double bytes = (double)saved * (1 + centred) * 4 * (double)d->cols;
+    if (2 * bytes / BYTES_OF_US > TURN_US * (double)turns)
         c->persistent_ctas = 1;
 }
 
@@ -486,7 +492,7 @@ ckl_status norm_choose_backward(const void *desc, const ckl_device_info *device,
     norm_take_problem(d, c);
     if (!choose_backward_flow(d, device, centred, c))
         choose_backward_rows(d, device, centred, c);
-    choose_workers(d, device, c);
+    choose_workers(d, device, centred, c);
     choose_column_lanes(d, device, c);
     return CKL_OK;
 }
