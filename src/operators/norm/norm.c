@@ -69,25 +69,27 @@ static int tensors(const ckl_norm_desc *d, bool centred, plan_tensor *t)
 
 /* Launch */
 
-/* Do ragged rows lie in phase? What a direction does not have is NULL. */
-static bool in_phase(const ckl_norm_desc *d, const ckl_norm_args *a)
+/* Do tensors lie alike to 16-byte boundaries? What a direction does not have is NULL. */
+static bool in_phase(const void *first, const void *const others[3])
 {
-    const void *of_rows[] = { a->x, a->residual, a->dy, a->dsum, a->sum }, *with = a->y ? a->y : a->dx;
-    for (int i = 0; i < COUNT_OF(of_rows); i++)
-        if (of_rows[i] && !row_starts_in_phase(of_rows[i], with))
+    for (int i = 0; i < 3; i++)
+        if (others[i] && !row_starts_in_phase(others[i], first))
             return false;
-    return row_in_phase(d->dtype, d->rows, d->ldx, d->ldy);
+    return true;
 }
 
 static int kernel_for(const ckl_norm_desc *d, const norm_config *c, const ckl_norm_args *a)
 {
+    const int bytes = c->split.vec * dtype_bytes(d->dtype);
+    const bool alike = in_phase(a->x, (const void *[]){ a->residual, a->dy, a->dsum });
     if (c->split.ragged)
-        return in_phase(d, a) ? NORM_VECTORS : NORM_ELEMENTS;
-    const bool cut = norm_cuts_memory(c);
-    const int vec = c->flow.stages ? row_vec_full(d->dtype) : c->split.vec; // what bulk copies or threads move
-    const bool aligned = PLAN_ALIGNED(vec * dtype_bytes(d->dtype), cut ? NULL : a->x, cut ? NULL : a->residual,
-                                      a->gamma, a->beta, a->dy, a->dsum, a->y, a->sum, a->dx, a->dgamma, a->dbeta);
-    return aligned ? NORM_VECTORS : NORM_ELEMENTS;
+        return alike && in_phase(a->x, (const void *[]){ a->y, a->sum, a->dx }) &&
+                       row_in_phase(d->dtype, d->rows, d->ldx, d->ldy)
+                   ? NORM_VECTORS
+                   : NORM_ELEMENTS;
+    const bool written = PLAN_ALIGNED(bytes, a->gamma, a->beta, a->y, a->sum, a->dx, a->dgamma, a->dbeta),
+               read = norm_cuts_vectors(c) || PLAN_ALIGNED(bytes, a->x, a->residual, a->dy, a->dsum);
+    return written && read && (alike || !c->flow.stages) ? NORM_VECTORS : NORM_ELEMENTS;
 }
 
 /*

@@ -33,8 +33,7 @@ static bool divides_rows(const ckl_norm_desc *d, int vec, int64_t ldx, int64_t l
 /* Does a config take the rows? Of rows that are cut only those that are written count. */
 static bool accepts_rows(const ckl_norm_desc *d, const norm_config *c)
 {
-    const bool cuts = c->flow.cut && c->split.vec == row_vec_full(d->dtype);
-    return c->split.ragged || divides_rows(d, c->split.vec, cuts ? d->ldy : d->ldx, d->ldy);
+    return c->split.ragged || divides_rows(d, c->split.vec, norm_cuts_vectors(c) ? d->ldy : d->ldx, d->ldy);
 }
 
 int norm_widest_vector(const ckl_norm_desc *d)
@@ -66,7 +65,7 @@ bool norm_is_cut(const ckl_norm_desc *d)
 
 bool norm_is_ragged(const ckl_norm_desc *d)
 {
-    return !are_whole(d, d->ldx) || (d->direction == CKL_DIRECTION_FORWARD && !are_whole(d, d->ldy));
+    return !are_whole(d, d->ldx) || !are_whole(d, d->ldy);
 }
 
 /* Rows too long for registers: all threads of a CTA, and as many CTAs a row as keep the device busy. */
@@ -92,11 +91,10 @@ void norm_take_problem(const ckl_norm_desc *d, norm_config *c)
     c->residual = d->residual;
 }
 
-/* May rows flow? They must be long, and lie in phase or be cut. */
-bool norm_may_flow(const ckl_norm_desc *d, const ckl_device_info *device, int64_t bytes_min)
+/* May rows flow that are not cut? They must be long, and lie in phase. */
+static bool may_flow(const ckl_norm_desc *d, const ckl_device_info *device, int64_t bytes_min)
 {
-    const bool fits = norm_in_phase(d) || (d->direction == CKL_DIRECTION_BACKWARD && norm_is_cut(d));
-    return device->has_tma && fits && d->cols * dtype_bytes(d->dtype) > bytes_min;
+    return device->has_tma && norm_in_phase(d) && d->cols * dtype_bytes(d->dtype) > bytes_min;
 }
 
 /* Do ragged rows pay? Short ones have few vectors beside their ends: single elements cost less. */
@@ -213,7 +211,7 @@ static bool choose_held_flow(const ckl_norm_desc *d, const ckl_device_info *devi
     enum { WARP = 32, CHUNKS_MAX = 4, TURNS = 2 };
     const held_flow *f = find_held_flow(d);
     const bool known = centred || (d->dtype != CKL_F32 && d->cols > FORWARD_ROW_COLS_MAX);
-    if (!f || !known || !d->affine || d->residual || !norm_is_ragged(d) || !norm_may_flow(d, device, 0))
+    if (!f || !known || !d->affine || d->residual || !norm_is_ragged(d) || !may_flow(d, device, 0))
         return false;
     const int vec = row_vec_full(d->dtype), chunks_max = d->dtype == CKL_F32 ? CHUNKS_MAX : f->chunks;
     int64_t room = (int64_t)f->threads_max * f->steps * f->chunks * vec; // of a CTA
@@ -283,7 +281,7 @@ static bool choose_flow(const ckl_norm_desc *d, const ckl_device_info *device, b
     row_pipeline_split s;
     const int inputs = 1 + d->residual;
     const bool cut = flows_cut(d, device);
-    if ((!cut && !norm_may_flow(d, device, forward_bytes_max(d))) ||
+    if ((!cut && !may_flow(d, device, forward_bytes_max(d))) ||
         !row_pipeline_choose(d->rows, d->cols, ragged && !cut, d->dtype, inputs, device, &s))
         return false;
     s.cut = cut;

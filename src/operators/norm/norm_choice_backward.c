@@ -160,7 +160,7 @@ static row_pipeline_split split_of_flow(const backward_flow *f, const ckl_norm_d
     int64_t sums = f->dgamma_in_smem ? 4LL * f->threads * f->elements : 0;
     s.stages = (int)((BACKWARD_RING_BYTES / f->ctas_per_sm - sums) /
                      ((row_split_cols(&s.chunk) + (s.cut ? vec : 0)) * inputs * f->bytes));
-    if (f->bytes == 2 || (norm_is_ragged(d) && f->residence == ROW_IN_REGISTERS))
+    if (f->bytes == 2)
         s.stages = (int)min_i64(s.stages, ROWS_IN_RING * (int64_t)s.chunks);
     s.lookahead = f->lookahead && s.stages >= 2 * s.chunks;
     return s;
@@ -203,7 +203,7 @@ static void fit_backward_flow(const ckl_norm_desc *d, const ckl_device_info *dev
     } shapes[] = {
         { false, 64, 4, 1, false }, { false, 128, 3, 1, false }, { false, 256, 2, 16, true }, { true, 128, 3, 4, true }
     };
-    if (f->dgamma_in_smem || 4 * d->cols > 3 * room_of(d, f) || (norm_is_ragged(d) && f->bytes == 4))
+    if (f->dgamma_in_smem || 4 * d->cols > 3 * room_of(d, f) || (norm_is_cut(d) && f->bytes == 4))
         return;
     for (int i = 0; i < COUNT_OF(shapes); i++) {
         const backward_flow fit =
@@ -276,47 +276,60 @@ static void fit_warps(const ckl_norm_desc *d, const ckl_device_info *device, boo
 }
 
 /*
- * Ragged rows, and cut ones of 16 bits, stay in registers between the passes, which halves the loads, cuts and bounds
- * of a row. What bounds them is instructions of few warps: the time is about that of a row's instructions, by the root
- * of the warps for which an SM has registers. 111.1 us by 128 threads with room for 2048 elements, 92.3 by 96 with 1536
- * (layer norm, 32768x1283 f16); 112.7 by 18 warps with room for 16384, 76.2 by 21 with 9216 (RMS norm, 2560x8679 f32).
- * Layer norm of long f32 rows looks ahead in the ring: 121.6 and 74.5 (1024x20001); that of 16 bits whose rows fill
- * their threads anyway, too: 51.1 and 52.8 (4096x4095 bf16). Rows for sixteen CTAs have half of them, which look ahead:
- * RMS norm 136.2 and 111.9 (1024x53781 bf16), layer norm of eight CTAs a twelfth less (877x28961 f16).
+ * What an odd row costs. What bounds it is instructions of few warps: the time is about that of a row's instructions,
+ * by the root of the warps for which an SM has registers.
+ */
+static double odd_row_cost(double of_row, int elements, int threads, int cluster, int ctas_per_sm)
+{
+    static const double CLUSTER = 125, ELEMENT = 14; // instructions of a thread
+    const double of_thread = of_row + (cluster > 1 ? CLUSTER : 0) + ELEMENT * elements;
+    return of_thread * threads * cluster / sqrt(ctas_per_sm * threads);
+}
+
+static int odd_row_threads(const ckl_norm_desc *d, int elements)
+{
+    enum { THREADS_MIN = 64 };
+    return (int)max_i64(THREADS_MIN, round_up(ceil_div(d->cols, elements), WARP));
+}
+
+/*
+ * Ragged and cut rows of 16 bits stay in registers between the passes, which halves the loads, cuts and bounds of a
+ * row: 111.1 us by 128 threads with room for 2048 elements, 92.3 by 96 with 1536 (layer norm, 32768x1283 f16). Layer
+ * norm whose rows fill their threads anyway looks ahead in the ring: 51.1 and 52.8 (4096x4095 bf16). Rows for sixteen
+ * CTAs have half of them, which look ahead: RMS norm 136.2 and 111.9 (1024x53781 bf16), layer norm of eight CTAs a
+ * twelfth less (877x28961 f16).
  */
 static void fit_odd_rows(const ckl_norm_desc *d, const ckl_device_info *device, bool centred, backward_flow *f)
 {
-    enum { THREADS_MIN = 64, THREADS_MAX = 288, CLUSTER_CUT = 4, CLUSTER_AHEAD = 8 };
-    static const double ROW_CUT = 120, ROW_RAGGED = 250, CLUSTER = 125, ELEMENT = 14; // instructions of a thread
+    enum { THREADS_MAX = 288, CLUSTER_CUT = 4, CLUSTER_AHEAD = 8 };
+    static const double ROW_CUT = 120, ROW_RAGGED = 250;
     static const struct {
-        int bytes, chunks;
-        int warps, warps_most; // of an SM, producers too, that do not spill; most: layer norm or, of f32, a residual
-        double spread;         // what waits for registers
+        int chunks;
+        int warps, warps_centred; // of an SM, producers too, that do not spill
+        double spread;            // what waits for registers
         bool in_ring;
-    } shapes[] = { { 2, 2, 24, 20, 1, false },  { 2, 3, 15, 15, 1.1, false }, { 2, 1, 30, 30, 1, false },
-                   { 2, 4, 16, 16, 1.1, true }, { 4, 3, 24, 0, 1, false },    { 4, 2, 24, 24, 1, false },
-                   { 4, 4, 20, 18, 2.1, true } };
+    } shapes[] = {
+        { 2, 24, 20, 1, false }, { 3, 15, 15, 1.1, false }, { 1, 30, 30, 1, false }, { 4, 16, 16, 1.1, true }
+    };
     const int vec = row_vec_full(d->dtype);
     const backward_flow before = *f;
-    const bool cut = norm_is_cut(d), most = centred || (f->bytes == 4 && d->residual);
+    const bool cut = norm_is_cut(d);
     const int spilling = centred && cut && d->residual ? 4 : 0; // warps: 20 would spill 72 bytes (bf16, 96 threads)
-    const double row = cut ? ROW_CUT : ROW_RAGGED;
     double best = INFINITY;
-    if (!norm_is_ragged(d) || (cut && f->bytes == 4)) // f32 that is cut: fit_warps()
+    if (!norm_is_ragged(d) || f->bytes == 4) // f32 that is cut: fit_warps()
         return;
     for (int cluster = 1; cluster <= row_pipeline_cluster_max(device); cluster *= 2)
         for (int i = 0; i < COUNT_OF(shapes); i++) {
             const int elements = shapes[i].chunks * vec;
-            const int64_t each = ceil_div(d->cols, (int64_t)elements * cluster);
-            const int threads = (int)max_i64(THREADS_MIN, round_up(each, WARP));
-            const int warps = (most ? shapes[i].warps_most : shapes[i].warps) - spilling;
+            const int threads = odd_row_threads(d, elements * cluster);
+            const int warps = (centred ? shapes[i].warps_centred : shapes[i].warps) - spilling;
             const int ctas_per_sm = warps / (threads / WARP + 1);
-            if (shapes[i].bytes != f->bytes || threads > THREADS_MAX || ctas_per_sm < 1 ||
+            if (threads > THREADS_MAX || ctas_per_sm < 1 ||
                 (cut && (shapes[i].in_ring || cluster > CLUSTER_CUT * ctas_per_sm)) ||
-                (shapes[i].in_ring && f->bytes == 2 && centred && cluster < CLUSTER_AHEAD)) // slower, or not measured
+                (shapes[i].in_ring && centred && cluster < CLUSTER_AHEAD)) // slower, or not measured
                 continue;
-            const double of_thread = row + (cluster > 1 ? CLUSTER : 0) + ELEMENT * elements;
-            const double cost = shapes[i].spread * of_thread * threads * cluster / sqrt(ctas_per_sm * threads);
+            const double cost =
+                shapes[i].spread * odd_row_cost(cut ? ROW_CUT : ROW_RAGGED, elements, threads, cluster, ctas_per_sm);
             backward_flow fit = chunks_in_ring(d, threads, shapes[i].chunks, ctas_per_sm, shapes[i].in_ring);
             if (!shapes[i].in_ring) {
                 fit.residence = ROW_IN_REGISTERS;
@@ -328,8 +341,7 @@ static void fit_odd_rows(const ckl_norm_desc *d, const ckl_device_info *device, 
             best = cost;
             *f = fit;
         }
-    if (centred && f->bytes == 2 && before.lookahead && (cut || before.ctas_per_sm > 1) &&
-        20 * room_of(d, f) > 19 * room_of(d, &before))
+    if (centred && before.lookahead && (cut || before.ctas_per_sm > 1) && 20 * room_of(d, f) > 19 * room_of(d, &before))
         *f = before;
 }
 
@@ -364,6 +376,49 @@ static bool choose_sums(const ckl_norm_desc *d, const ckl_device_info *device, b
 }
 
 /*
+ * Do odd rows go by single elements, or pairs, from a ring to registers? Threads have the same columns in each row,
+ * wherever x and dx start. Of 16 bits two-byte stores cost more than ends: RMS norm 2048x23269 bf16 96.3 us, 111.8.
+ */
+static bool goes_by_elements(const ckl_norm_desc *d)
+{
+    return norm_is_ragged(d) && !norm_is_cut(d) && (d->dtype == CKL_F32 || !norm_in_phase(d));
+}
+
+/*
+ * RMS norm 2048x8335 f32, ldx=8336, by single elements from memory 96.6 us; from the ring by 224 threads with 10
+ * elements in clusters of four 60.7, by 384 with 11 in clusters of two 61.5, twice as many in the ring 63.4.
+ */
+static bool choose_elements(const ckl_norm_desc *d, const ckl_device_info *device, bool centred, row_pipeline_split *s,
+                            int *ctas_per_sm)
+{
+    enum { THREADS_MAX = 384, CTAS_MIN = 2, REGISTERS = 24, REGISTERS_MAX = 128, OF_LANE = 512, PARTITIONS = 4 };
+    static const double ROW = 120;
+    const int vec = norm_widest_vector(d), inputs = 2 + d->residual;
+    const int held = (int)row_split_registers(&(row_split){ .vec = vec, .steps = 1 }, d->dtype);
+    const int of_vector = (1 + centred) * vec + (1 + inputs) * held; // sums of columns, gamma, the row
+    double best = INFINITY;
+    for (int cluster = 1; cluster <= row_pipeline_cluster_max(device); cluster *= 2)
+        for (int steps = 1; of_vector * steps + REGISTERS <= REGISTERS_MAX; steps++) {
+            const int threads = odd_row_threads(d, steps * vec * cluster),
+                      warps = PARTITIONS * (OF_LANE / (int)round_up(of_vector * steps + REGISTERS, 8));
+            const int64_t bytes = (int64_t)threads * steps * vec * dtype_bytes(d->dtype) * inputs;
+            const int ctas = (int)min_i64(warps / (threads / WARP + 1), BACKWARD_RING_BYTES / (ROWS_IN_RING * bytes));
+            const double cost = odd_row_cost(ROW, steps * vec, threads, cluster, ctas);
+            if (threads > THREADS_MAX || ctas < CTAS_MIN || cost >= best)
+                continue;
+            best = cost;
+            *ctas_per_sm = ctas;
+            *s = (row_pipeline_split){ .chunk = { threads, threads, 1, vec, steps },
+                                       .cluster = cluster,
+                                       .residence = ROW_IN_REGISTERS,
+                                       .stages = ROWS_IN_RING,
+                                       .chunks = 1,
+                                       .cut = true };
+        }
+    return best < INFINITY;
+}
+
+/*
  * Are rows shorter than those that flow? Layer norm with a residual flows where rows fill 96 threads twice
  * (fit_warps()): 249.5 and 192.5 us (65536x1536 f16).
  */
@@ -381,9 +436,12 @@ static bool is_short(const ckl_norm_desc *d, bool centred)
 /* False: they do not flow. */
 static bool choose_backward_flow(const ckl_norm_desc *d, const ckl_device_info *device, bool centred, norm_config *c)
 {
-    backward_flow f;
+    backward_flow f = { .ctas_per_sm = 0 };
     row_pipeline_split s;
-    if (is_short(d, centred) || !norm_may_flow(d, device, 0) || !choose_sums(d, device, centred, &f, &s))
+    if (is_short(d, centred) || !device->has_tma)
+        return false;
+    if (goes_by_elements(d) ? !choose_elements(d, device, centred, &s, &f.ctas_per_sm)
+                            : !choose_sums(d, device, centred, &f, &s))
         return false;
     row_pipeline_config(&s, &c->split, &c->flow);
     c->dgamma_in_smem = f.dgamma_in_smem;
@@ -407,6 +465,24 @@ static void choose_backward_rows(const ckl_norm_desc *d, const ckl_device_info *
         *s = norm_tiled_split(d, device, false);
 }
 
+/*
+ * One CTA an SM for few rows, where what that saves of partial sums, written and read, takes longer than the further
+ * turns: layer norm of bf16, 577x4096, 13.8 us by 289 CTAs, 12.3 by 116; 224x2560 7.3 by 224, 6.7 by 112.
+ */
+static void choose_workers(const ckl_norm_desc *d, const ckl_device_info *device, bool centred, norm_config *c)
+{
+    enum { ROWS_FEW = 2 }; // of a CTA or cluster
+    static const double TURN_US = 0.5, BYTES_OF_US = 4e6;
+    const int64_t one = max_i64(1, device->sm_count / c->split.cluster), all = one * c->ctas_per_sm;
+    if (!c->flow.stages || !d->affine || d->rows >= ROWS_FEW * all)
+        return;
+    const int64_t turns = ceil_div(d->rows, one) - ceil_div(d->rows, all),
+                  saved = even_workers(d->rows, all) - even_workers(d->rows, one);
+    const double bytes = (double)saved * (1 + centred) * 4 * (double)d->cols;
+    if (2 * bytes / BYTES_OF_US > TURN_US * (double)turns)
+        c->persistent_ctas = 1;
+}
+
 ckl_status norm_choose_backward(const void *desc, const ckl_device_info *device, bool centred, void *config)
 {
     const ckl_norm_desc *d = desc;
@@ -416,6 +492,7 @@ ckl_status norm_choose_backward(const void *desc, const ckl_device_info *device,
     norm_take_problem(d, c);
     if (!choose_backward_flow(d, device, centred, c))
         choose_backward_rows(d, device, centred, c);
+    choose_workers(d, device, centred, c);
     choose_column_lanes(d, device, c);
     return CKL_OK;
 }

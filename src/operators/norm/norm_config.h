@@ -102,6 +102,12 @@ static inline int64_t norm_weights_bytes(const row_split *s, ckl_dtype dtype, in
     return chunks * (cols + cols / vec) * 2 * dtype_bytes(dtype);
 }
 
+/* Are vectors of rows that are read cut out of others, so that these rows may start at any element? */
+static inline bool norm_cuts_vectors(const norm_config *c)
+{
+    return c->flow.cut && c->split.vec == row_vec_full(c->dtype);
+}
+
 /* Are rows of x in registers, where only y is aligned, and vectors of x are cut out of those of memory? */
 static inline bool norm_cuts_memory(const norm_config *c)
 {
@@ -134,7 +140,6 @@ int norm_widest_vector(const ckl_norm_desc *d); // elements, that divides all ro
 bool norm_in_phase(const ckl_norm_desc *d);     // do rows of ldx and ldy lie alike?
 bool norm_is_cut(const ckl_norm_desc *d);
 bool norm_is_ragged(const ckl_norm_desc *d);
-bool norm_may_flow(const ckl_norm_desc *d, const ckl_device_info *device, int64_t bytes_min);
 row_split norm_tiled_split(const ckl_norm_desc *d, const ckl_device_info *device, bool ragged);
 void norm_take_problem(const ckl_norm_desc *d, norm_config *c);
 
