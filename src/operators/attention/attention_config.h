@@ -227,7 +227,6 @@ enum {
 };
 
 int64_t attention_sm90_smem(const attention_sm90_config *config);
-bool attention_sm90_has_layers(const attention_sm90_config *config); // all tiles, of different lengths, run at once
 bool attention_sm90_fits_registers(const attention_sm90_config *config, int registers_per_sm);
 
 void attention_sm90(const void *config, int kernel);

@@ -250,16 +250,17 @@ static int64_t split_least(const ckl_attention_decode_desc *d, const ckl_device_
 
 /*
  * Keys that are summed apart: equal parts of a sequence, at most 16 and as many as there is room for at once, or about
- * as many as SMs for each head; of 8 bits twice as many, as one CTA does not compute as fast as an SM reads. The batch
- * does not count, so that results do not depend on it. They are a power of two, for CTAs to share a sequence evenly;
- * half of that, where rounding would leave a sixth of the last ones without keys.
+ * as many as SMs for each head; of 8 bits as many as there is room for, as one CTA does not compute as fast as an SM
+ * reads. The batch does not count, so that results do not depend on it. They are a power of two, for CTAs to share a
+ * sequence evenly; half of that, where rounding would leave a sixth of the last ones without keys.
  */
 static int split_of(const ckl_attention_decode_desc *d, const ckl_device_info *device)
 {
     const bool narrow = d->cache == CKL_E4M3;
     const int64_t tiles = product_i64(d->kv_heads, ceil_div(attention_decode_rows_of(d), ROWS_MAX));
     const int64_t of_head = power_of_two_floor(max_i64(device->sm_count / max_i64(tiles, 1), 1));
-    const int64_t most = max_i64(min_i64(ATTENTION_DECODE_GROUP, CTAS * of_head), narrow ? CTAS * of_head : of_head),
+    const int64_t room = attention_decode_rows_of(d) > 16 ? of_head : CTAS * of_head,
+                  most = max_i64(min_i64(ATTENTION_DECODE_GROUP, room), narrow ? room : of_head),
                   least = split_least(d, device), unit = narrow ? 2 * SPLIT_UNIT : SPLIT_UNIT;
     int64_t split = max_i64(least, min_i64(round_up(ceil_div(d->kv, most), SPLIT_UNIT), SPLIT_MAX));
     if (d->kv > least) {

@@ -354,11 +354,11 @@ const implementation attention_tensor_implementation = {
 /* sm90 */
 
 /*
- * CTAs of one consumer, whose starts and ends overlap the others' products. They win where tiles of one consumer exceed
- * the SMs and those of two do not (40 heads of 256 queries, d=128, 10.0 -> 7.8 us), and for causal problems of small
- * heads, whose mask leaves more of blocks of 64 keys, where these are short (320 heads of 640 queries 78.9 -> 62.6, 192
- * of 128 6.5 -> 5.1), or SMs have few tiles, which smaller ones even out (40 heads of 1152 24.4 -> 22.4; of 16 heads of
- * 2048, 25.2, one CTA would have long ones alone: 31.9).
+ * CTAs of one consumer, whose starts and ends overlap the others' products. They win where a head has no queries for
+ * two (160 heads of three queries 5.7 -> 4.0 us), and for causal problems of small heads, whose mask leaves more of
+ * blocks of 64 keys, where these are short (320 heads of 640 queries 78.9 -> 62.6, 192 of 128 6.5 -> 5.1), or SMs have
+ * few tiles, which smaller ones even out (40 heads of 1152 24.4 -> 22.4; of 16 heads of 2048, 25.2, one CTA would have
+ * long ones alone: 31.9). Without a mask 320 heads of 512 take 64.2 and 72.0.
  */
 static void share_sm(const ckl_attention_desc *d, const ckl_device_info *device, attention_sm90_config *c)
 {
@@ -412,7 +412,8 @@ static ckl_status choose_sm90(const void *desc, const ckl_device_info *device, v
         rows_of_tiles(d, 3) <= 1.2 * rows_of_tiles(d, 2) &&
         tiles_of(d, 3 * ATTENTION_ROWS) > (c->form.right ? TURNS_ENOUGH : EVEN_TURNS_ENOUGH) * device->sm_count)
         c->consumers = 3;
-    while (c->consumers > 1 && (tiles_of(d, c->consumers * ATTENTION_ROWS) < device->sm_count ||
+    // 16 causal heads of 1024 take 19.8 us by 128 tiles of two, 21.8 to 23.2 by twice as many, two CTAs an SM
+    while (c->consumers > 1 && (tiles_of(d, (c->consumers - 1) * ATTENTION_ROWS) <= device->sm_count ||
                                 d->q <= (c->consumers - 1) * ATTENTION_ROWS))
         c->consumers--;
     // with the code for lost maxima a kernel takes 2 us longer to begin: 64 causal heads of 1024 take 30.0 us with it,
@@ -472,10 +473,7 @@ static ckl_status launch_sm90(const ckl_plan *plan, const void *args, ckl_stream
     TRY(check_pointer_alignment("sm90", x));
     attention_params params = attention_params_of(d, x, c->consumers * ATTENTION_ROWS);
     params.counter = plan_workspace(plan, x->workspace);
-    const int64_t layers = (int64_t)c->ctas * ckl_device_properties(plan->device)->sm_count;
-    const plan_grid grid = { .x = attention_sm90_has_layers(c)
-                                      ? layers
-                                      : min_i64(params.tiles, plan->kernels[0].clusters_resident) };
+    const plan_grid grid = { .x = min_i64(params.tiles, plan->kernels[0].clusters_resident) };
     return plan_launch(plan, 0, grid, &params, stream);
 }
 

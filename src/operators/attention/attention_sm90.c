@@ -42,11 +42,6 @@ bool attention_sm90_fits_registers(const attention_sm90_config *c, int registers
            scores + scores / 2 + (is_plain ? 0 : scores / 4) + out + REST + MORE <= own;
 }
 
-bool attention_sm90_has_layers(const attention_sm90_config *c)
-{
-    return c->ctas > 1 && c->form.right && !c->draw;
-}
-
 static bool has_turns(const attention_sm90_config *c)
 {
     return c->consumers > 1 && !c->single;

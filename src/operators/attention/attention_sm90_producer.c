@@ -10,16 +10,6 @@ walk attention_sm90_walk(void)
     return (walk){ turn, variable(U32, cta_x()) };
 }
 
-/*
- * CTAs come to SMs layer by layer, so with several on an SM all layers but the first take the shortest tiles first: the
- * longest has the shortest beside it.
- */
-static val in_layers(const sm90_kernel *k, val number)
-{
-    const val sms = div(grid_x(), imm(k->cfg->ctas)), mirrored = sub(add(k->p.tiles, sub(sms, imm(1))), number);
-    return select(logical_and(le(sms, number), lt(number, k->p.tiles)), mirrored, number);
-}
-
 /* NOTE: ptxas serialises wgmma in loops that it cannot prove uniform. */
 void attention_sm90_next_tile(const sm90_kernel *k, walk *w, bool fetches)
 {
@@ -28,10 +18,8 @@ void attention_sm90_next_tile(const sm90_kernel *k, walk *w, bool fetches)
             scheduler_fetch(&k->scheduler, w->turn);
         val number = scheduler_next(&k->scheduler, w->turn);
         assign(w->number, fetches ? number : shuffle(number, imm(0)));
-    } else {
-        const val number = add(cta_x(), mul(w->turn, grid_x()));
-        assign(w->number, attention_sm90_has_layers(k->cfg) ? in_layers(k, number) : number);
-    }
+    } else
+        assign(w->number, add(cta_x(), mul(w->turn, grid_x())));
     assign(w->turn, add(w->turn, imm(1)));
 }
 

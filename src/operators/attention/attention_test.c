@@ -151,8 +151,6 @@ static const char *const cases[] = {
     "q=70 kv=40 heads=70 d=40 causal=1 lse=1 impl=sm90 config='single=0 consumers=1 ctas=1 draw=0 tile_n=16'",
     "q=200 kv=210 heads=40 batch=4 d=64 causal=1 lse=1 impl=sm90 config='consumers=1 ctas=3 draw=1 tile_n=64 "
     "slots=5' # several CTAs an SM",
-    "q=70 kv=90 heads=90 d=32 causal=1 dtype=bf16 impl=sm90 config='single=0 consumers=1 ctas=2 draw=0 tile_n=16' "
-    "# layers",
     "q=130 kv=130 heads=150 d=32 causal=1 lse=1 impl=sm90 config='consumers=1 ctas=3 draw=0 tile_n=32 old=0' # more "
     "tiles than run at once",
     "q=150 kv=260 heads=3 d=96 dtype=bf16 impl=sm90 config='consumers=1 ctas=2 draw=0 old=1 tile_n=80 slots=3'",
