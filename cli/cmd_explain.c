@@ -34,6 +34,14 @@ static double milliseconds_since(double begin)
     return (clock_seconds() - begin) * 1e3;
 }
 
+static void print_config(const implementation *impl, const void *config)
+{
+    text brief = { 0 };
+    fields_print_brief(impl->config, config, &brief);
+    printf("%s\n", text_data(&brief));
+    text_free(&brief);
+}
+
 /* One line per implementation: its config, or why it declines. */
 static void print_choices(const ckl_device_info *info, const operator_info *op, const void *desc, arena *memory)
 {
@@ -41,15 +49,15 @@ static void print_choices(const ckl_device_info *info, const operator_info *op, 
     for (const implementation *const *each = op->implementations; *each; each++) {
         const implementation *impl;
         void *config;
-        text taken = { 0 };
         ckl_status status = plan_choose(info, op, desc, (*each)->name, memory, &impl, &config);
-        if (status == CKL_OK && plan_kernels(op, impl, config) == 0)
-            text_printf(&taken, "%s", impl->summary);
-        else if (status == CKL_OK)
-            fields_print_brief(impl->config, config, &taken);
-        printf("  %-15s %s\n  %-15s   %s %s\n", (*each)->name, (*each)->summary, "",
-               status == CKL_OK ? "takes it:" : "declines:", status == CKL_OK ? text_data(&taken) : ckl_error());
-        text_free(&taken);
+        printf("  %-15s %s\n  %-15s   %s ", (*each)->name, (*each)->summary, "",
+               status == CKL_OK ? "takes it:" : "declines:");
+        if (status != CKL_OK)
+            printf("%s\n", ckl_error());
+        else if (plan_kernels(op, impl, config) == 0)
+            printf("%s\n", impl->summary);
+        else
+            print_config(impl, config);
     }
 }
 
@@ -78,11 +86,9 @@ static ckl_status print_costs(const chosen *taken, const ckl_device_info *info, 
     if (count)
         printf("predicted, the cheapest of %s\n", taken->impl->name);
     for (int i = 0; i < count; i++) {
-        text line = { 0 };
         plan_candidate_config(info, taken->impl, desc, best[i].number, config);
-        fields_print_brief(taken->impl->config, config, &line);
-        printf("  %9.2f us, bound by %-13s %s\n", best[i].cost.us, best[i].cost.bound, text_data(&line));
-        text_free(&line);
+        printf("  %9.2f us, bound by %-13s ", best[i].cost.us, best[i].cost.bound);
+        print_config(taken->impl, config);
     }
     return CKL_OK;
 }
@@ -164,10 +170,8 @@ static ckl_status explain(const test_case *c, const ckl_device_info *info, arena
         print_choices(info, taken.op, desc, memory);
     TRY(plan_choose(info, taken.op, desc, case_force(c, memory), memory, &taken.impl, &taken.config));
     if (!listing) {
-        text config = { 0 };
-        fields_print_brief(taken.impl->config, taken.config, &config);
-        printf("taken: %s %s\n", taken.impl->name, text_data(&config));
-        text_free(&config);
+        printf("taken: %s ", taken.impl->name);
+        print_config(taken.impl, taken.config);
         if (!case_force(c, memory))
             TRY(print_origin(&taken, info, desc, memory));
         TRY(print_costs(&taken, info, desc, memory));
@@ -187,10 +191,8 @@ static ckl_status print_taken(const test_case *c, const ckl_device_info *info, a
     TRY(plan_desc(op, case_desc(c, memory), memory, &checked));
     TRY(case_choose(c, info, memory, &impl, &config));
     if (want_choice) {
-        text brief = { 0 };
-        fields_print_brief(impl->config, config, &brief);
-        printf("%s %s\n", impl->name, text_data(&brief));
-        text_free(&brief);
+        printf("%s ", impl->name);
+        print_config(impl, config);
         return CKL_OK;
     }
     if (!impl->cost)

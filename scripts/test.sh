@@ -209,6 +209,8 @@ crash_is_said() { # by ckl, which has handlers from its start; unit_crash looks 
 sampled() { # lines of a sample are a suite, on standard input too; each comes once
     [[ $("$build/ckl" sample softmax --count 300 | sort -u | wc -l) -eq 300 ]] || return 1
     "$build/ckl" sample add reduce --count 1 | "$build/ckl" explain --suite - --device emulator:h200 >/dev/null || return 1
+    [[ $("$build/ckl" sample add reduce --count 2 | "$build/ckl" explain --choice --suite - --device emulator:h200 |
+        grep -cE '^(vector|rows|columns) ') -eq 4 ]] || return 1
     "$build/ckl" sample add gemm rope --count 1 --bytes 2^14 | "$build/ckl" verify --suite - --device emulator:h200
 }
 

@@ -140,7 +140,8 @@ int64_t map_rows_ctas(const map_kernel *k, const map_shape *s)
 int64_t map_rows_tiles(const map_kernel *k, const map_shape *s)
 {
     const row_split split = split_of_rows(&k->config);
-    return ceil_div(cols_of(s), row_split_cols(&split));
+    const int64_t whole = cols_of(s) / split.vec * split.vec; // of vectors; a row's ends are of its first tile
+    return ceil_div(max_i64(whole, 1), row_split_cols(&split));
 }
 
 bool map_rows_in_phase(const map_kernel *k, const void *const *pointers)

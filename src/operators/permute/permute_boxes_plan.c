@@ -248,17 +248,20 @@ static plan_cost cost_boxes(const void *problem, const ckl_device_info *device, 
     if (!find_box(p, c, &b) || b.smem_bytes > SMEM_MAX)
         return (plan_cost){ INFINITY, "shared memory" };
     const double x = sectors_of(b.run_x * p->bytes, starts_anywhere(p, &b, true), READ) * (double)b.runs_x;
-    const double price = goes_on(&b) ? 1 : WRITTEN;
+    const double price = goes_on(&b) ? 0 : WRITTEN;
     const double y = sectors_of(b.run_y * p->bytes, starts_anywhere(p, &b, false), price) * (double)b.runs_y;
     const double filled = (double)permutation_elements(p) / ((double)b.count * (double)(b.run_y * b.runs_y));
     const int64_t chunks = ceil_div(b.runs_x * (b.run_x * p->bytes / CHUNK + 1), c->threads);
-    const int64_t words = ceil_div(b.runs_y, c->threads / c->lanes), word = permute_word_bytes(p->bytes);
-    const int elements = word_elements(p->bytes), modes_y = b.across + b.more;
+    const int elements = word_elements(p->bytes), modes_y = b.across + b.more, word = permute_word_bytes(p->bytes);
+    // of the warps along a run some may have none of its words
+    const int64_t warps = ceil_div(ceil_div(b.run_y, elements), PERMUTE_WARP);
+    const double words =
+        (double)ceil_div(b.runs_y, c->threads / c->lanes) * (double)warps / (double)ceil_div(c->lanes, PERMUTE_WARP);
     const int modes_x = b.run + b.more - __builtin_popcount((unsigned)c->shared);
     const bool even = runs_are_even(&b, p->bytes);
     const int each = OF_ELEMENT + (even ? 0 : b.run == 1 ? OF_ODD : OF_ODD_MODES);
     // 1024x320x105 u8 takes 36.3 us, which instructions do not tell; of runs that begin anywhere they do
-    const double of_bytes = p->bytes == 1 && even ? 1.3 : 1;
+    const double of_bytes = p->bytes == 1 && even ? 1.7 : 1;
     const int turns = elements * turns_of_warp(&b, c->lanes, p->bytes);
     const memory_work work = {
         .of = PERMUTE_KERNEL,
@@ -267,10 +270,9 @@ static plan_cost cost_boxes(const void *problem, const ckl_device_info *device, 
         .threads = c->threads,
         .registers = REGISTERS,
         .smem_bytes = b.smem_bytes,
-        .lines =
-            (double)(chunks * CHUNK + words * word) * PERMUTE_WARP / LINE_BYTES + of_turn * (double)(words * turns),
+        .lines = ((double)(chunks * CHUNK) + words * word) * PERMUTE_WARP / LINE_BYTES + of_turn * words * turns,
         .elements =
-            of_bytes * (OF_BOX + (double)(OF_CHUNK * chunks * modes_x + words * (OF_WORD * modes_y + each * elements))),
+            of_bytes * (OF_BOX + (double)(OF_CHUNK * chunks * modes_x) + words * (OF_WORD * modes_y + each * elements)),
         .meets = true,
     };
     return memory_cost(&work, device);

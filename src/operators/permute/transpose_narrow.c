@@ -412,7 +412,7 @@ static plan_cost cost_narrow(const void *problem, const ckl_device_info *device,
                                  .cols = c->tile_c,
                                  .threads = c->threads,
                                  .smem_bytes = smem_bytes_of(c),
-                                 .rate = 0.93,
+                                 .rate = 1.01,
                                  .wait = TRANSPOSE_TILE_WAIT * c->tile_r * c->tile_c * c->bytes - NO_REDUCTION -
                                          (c->prefetch ? TRANSPOSE_EARLIER : 0),
                                  .of_bytes = of_bytes[c->bytes],

@@ -58,7 +58,8 @@ static const field fields[] = {
     FIELD_ROW(rope_problem, float, position_min, "0", "", "the least position")      //
     FIELD_ROW(rope_problem, float, position_max, "4096", "", "the largest position") //
 };
-static const implementation *const implementations[] = { &rope_tiles, &rope_vector, NULL };
+static const implementation *const implementations[] = { &rope_tiles_implementation, &rope_vector_implementation,
+                                                         NULL };
 
 OPERATOR(rope, rope, "rotary position embedding of q and k");
 OPERATOR_LINE(rope, rope_problem, NULL);

@@ -49,4 +49,4 @@ static inline rope_head rope_head_of(const ckl_rope_desc *d)
     return (rope_head){ d->dtype, d->positions, (choice)d->style, (int)d->head_dim, (int)d->rotary_dim };
 }
 
-extern const implementation rope_vector, rope_tiles;
+extern const implementation rope_vector_implementation, rope_tiles_implementation;

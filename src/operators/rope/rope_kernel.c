@@ -19,7 +19,7 @@
     X(owner, int, abreast, "1", "1 2 4 8 16", "heads side by side in a CTA, times those of a thread: a group") \
     X(owner, int, threads, "256", "128 256 512", "threads of a CTA, or a few less")
 
-FIELD_STRUCT(rope_config, ROPE_CONFIG);
+FIELD_STRUCT(rope_vector_config, ROPE_CONFIG);
 
 /* How a CTA covers (SLOT,HEAD,TOKEN): lanes, heads and tokens side by side. */
 typedef struct rope_tile {
@@ -28,7 +28,7 @@ typedef struct rope_tile {
 } rope_tile;
 
 /* Of kernel 0, for pointers aligned to vectors, or 1, for pointers aligned to the element only. */
-static rope_tile tile_of(const rope_config *c, int kernel)
+static rope_tile tile_of(const rope_vector_config *c, int kernel)
 {
     const int vec = kernel == 0 ? c->vec : 1, pair_slots = c->rotary_dim / 2 / vec;
     rope_tile t = { .vec = vec, .pair_slots = pair_slots };
@@ -68,7 +68,7 @@ static side side_of(const rope_values *p, int of_group, val group)
 
 /* A thread's place in its group. */
 typedef struct place {
-    const rope_config *cfg;
+    const rope_vector_config *cfg;
     rope_tile t;
     const rope_values *p;
     val lane, rest;                               // u32; rest: number of its head and token in the CTA
@@ -77,12 +77,12 @@ typedef struct place {
     val sine[ROPE_VEC_MAX], cosine[ROPE_VEC_MAX]; // of its token and these pairs
 } place;
 
-static bool has_rest(const rope_config *cfg)
+static bool has_rest(const rope_vector_config *cfg)
 {
     return cfg->head_dim > cfg->rotary_dim;
 }
 
-static bool is_half(const rope_config *cfg)
+static bool is_half(const rope_vector_config *cfg)
 {
     return cfg->style == CKL_ROPE_HALF;
 }
@@ -97,7 +97,7 @@ typedef struct slot {
 /* In place the elements that do not rotate are where they should be. */
 static slot slot_of(const place *at, const side *s, val number, val rotates)
 {
-    const rope_config *cfg = at->cfg;
+    const rope_vector_config *cfg = at->cfg;
     const rope_tile t = at->t;
     const int side_by_side = 2 * t.vec;
     slot k = { .each = make_tiled_copy(universal_copy(cfg->dtype, t.vec), cfg->dtype,
@@ -179,7 +179,7 @@ static void copy_group(const place *at, const side *s)
     }
 }
 
-static void rope(const rope_config *cfg, rope_tile t, const rope_values *p)
+static void rope(const rope_vector_config *cfg, rope_tile t, const rope_values *p)
 {
     const int others = t.abreast * t.tokens;
     place at = { .cfg = cfg,
@@ -203,9 +203,9 @@ static void rope(const rope_config *cfg, rope_tile t, const rope_values *p)
         copy_group(&at, &s);
 }
 
-static void describe(const void *config, int kernel)
+static void rope_vector(const void *config, int kernel)
 {
-    const rope_config *cfg = config;
+    const rope_vector_config *cfg = config;
     rope_tile t = tile_of(cfg, kernel);
     int busy = t.lanes * t.abreast * t.tokens, threads = (busy + 31) / 32 * 32;
     launch_bounds(threads, 0);
@@ -226,7 +226,7 @@ static int64_t lengths_of(const ckl_rope_desc *d)
 }
 
 /* Groups of heads in kernel 0 or 1. */
-static int64_t groups_of(const ckl_rope_desc *d, const rope_config *c, int kernel)
+static int64_t groups_of(const ckl_rope_desc *d, const rope_vector_config *c, int kernel)
 {
     const int heads = c->heads * tile_of(c, kernel).abreast;
     return ceil_div(d->heads, heads) + ceil_div(d->k_heads, heads);
@@ -237,10 +237,10 @@ static int64_t groups_of(const ckl_rope_desc *d, const rope_config *c, int kerne
  * least, in whole groups, where each run counts as some more bytes. Heads of whole lines gain nothing
  * (bench/notes/rope.md).
  */
-static int abreast_for(const ckl_rope_desc *d, const rope_config *config)
+static int abreast_for(const ckl_rope_desc *d, const rope_vector_config *config)
 {
     enum { LANES = 32, RUN_EXTRA_BYTES = 64, LINE_BYTES = 128 };
-    rope_config c = *config;
+    rope_vector_config c = *config;
     double least = INFINITY;
     int best = 1;
     if (d->head_dim * (int64_t)ckl_dtype_bytes(d->dtype) >= LINE_BYTES)
@@ -257,11 +257,11 @@ static int abreast_for(const ckl_rope_desc *d, const rope_config *config)
     return best;
 }
 
-static ckl_status choose(const void *desc, const ckl_device_info *device, void *config)
+static ckl_status choose_vector(const void *desc, const ckl_device_info *device, void *config)
 {
     const ckl_rope_desc *d = desc;
     const rope_head head = rope_head_of(d);
-    rope_config *c = config;
+    rope_vector_config *c = config;
     (void)device;
     memcpy(config, &head, sizeof head);
     c->vec = (int)min_i64(16 / (int64_t)ckl_dtype_bytes(d->dtype), power_of_two_in(lengths_of(d)));
@@ -272,12 +272,12 @@ static ckl_status choose(const void *desc, const ckl_device_info *device, void *
 }
 
 /* Sine and cosine of a pair, and each element of the heads that share them. */
-static plan_cost cost(const void *desc, const ckl_device_info *device, const void *config)
+static plan_cost cost_vector(const void *desc, const ckl_device_info *device, const void *config)
 {
     enum { ANGLE = 20 };
     const double US = 0.8, REST_US = 0.7; // what does not rotate parts the lanes of a warp
     const ckl_rope_desc *d = desc;
-    const rope_config *c = config;
+    const rope_vector_config *c = config;
     const rope_tile t = tile_of(c, 0);
     const int64_t heads = d->heads + d->k_heads, bytes = (int64_t)ckl_dtype_bytes(d->dtype);
     const double held = 2.0 * t.vec * c->heads, slots = ceil((double)t.slots / t.lanes);
@@ -291,10 +291,10 @@ static plan_cost cost(const void *desc, const ckl_device_info *device, const voi
     return memory_cost(&work, device);
 }
 
-static ckl_status admit(const void *desc, const ckl_device_info *device, const void *config)
+static ckl_status admit_vector(const void *desc, const ckl_device_info *device, const void *config)
 {
     const ckl_rope_desc *d = desc;
-    const rope_config *c = config;
+    const rope_vector_config *c = config;
     const rope_head head = rope_head_of(d);
     if (memcmp(&head, c, sizeof head) != 0)
         FAIL(CKL_INVALID, "rope vector: types, style or sizes of a head in the config are not the problem's");
@@ -314,11 +314,11 @@ static ckl_status admit(const void *desc, const ckl_device_info *device, const v
 
 /* Launch */
 
-static ckl_status launch(const ckl_plan *plan, const void *args, ckl_stream stream)
+static ckl_status launch_vector(const ckl_plan *plan, const void *args, ckl_stream stream)
 {
     const ckl_rope_desc *d = plan->desc;
     const ckl_rope_args *x = args;
-    const rope_config *c = plan->config;
+    const rope_vector_config *c = plan->config;
     int kernel = PLAN_ALIGNED(c->vec * (int64_t)ckl_dtype_bytes(d->dtype), x->q, x->k, x->yq, x->yk) ? 0 : 1;
     rope_tile tile = tile_of(c, kernel);
     const rope_params params = rope_params_of(d, x, tile.vec);
@@ -326,18 +326,12 @@ static ckl_status launch(const ckl_plan *plan, const void *args, ckl_stream stre
     return plan_launch(plan, kernel, grid, &params, stream);
 }
 
-static const field config_fields[] = { ROPE_CONFIG(FIELD_ROW, rope_config) };
+static const field vector_fields[] = { ROPE_CONFIG(FIELD_ROW, rope_vector_config) };
 
-const implementation rope_vector = {
-    .name = "vector",
+const implementation rope_vector_implementation = {
+    IMPLEMENTATION_PARTS(rope, vector),
     .summary = "vectors of pairs, several heads a thread that share sine and cosine",
-    .config_bytes = sizeof(rope_config),
-    .config = FIELD_TABLE(config_fields),
-    .choose = choose,
-    .cost = cost,
-    .admit = admit,
-    .describe = describe,
+    .cost = cost_vector,
     .kernels = 2,
     .params = &rope_param_list,
-    .launch = launch,
 };

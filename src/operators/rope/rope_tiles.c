@@ -190,7 +190,7 @@ static void rotate_tile(const tile *t)
     }
 }
 
-static void describe(const void *config, int kernel)
+static void rope_tiles(const void *config, int kernel)
 {
     const rope_tiles_config *cfg = config;
     const int busy = cfg->threads / lanes_of(cfg) * lanes_of(cfg);
@@ -266,7 +266,7 @@ static int abreast_for(const rope_tiles_config *c, int tokens, int64_t heads)
 enum { PREFETCHED_BYTES = 24 << 20 }; // less than half of an H200's L2
 enum { TILE_BYTES = 24 << 10, SMALL_TILE_BYTES = 12 << 10, SMALL_TILE_THREADS = 128, SHORT_TOKENS = 7 };
 
-static ckl_status choose(const void *desc, const ckl_device_info *device, void *config)
+static ckl_status choose_tiles(const void *desc, const ckl_device_info *device, void *config)
 {
     const ckl_rope_desc *d = desc;
     const rope_head head = rope_head_of(d);
@@ -300,7 +300,7 @@ static int64_t tiles_of(const ckl_rope_desc *d, const rope_tiles_config *c)
 }
 
 /* Sine and cosine of a pair, and each element of the heads that share them. */
-static plan_cost cost(const void *desc, const ckl_device_info *device, const void *config)
+static plan_cost cost_tiles(const void *desc, const ckl_device_info *device, const void *config)
 {
     enum { ANGLE = 20, BYTES_A_CYCLE = 10 };
     const ckl_rope_desc *d = desc;
@@ -319,7 +319,7 @@ static plan_cost cost(const void *desc, const ckl_device_info *device, const voi
     return memory_cost(&work, device);
 }
 
-static ckl_status admit(const void *desc, const ckl_device_info *device, const void *config)
+static ckl_status admit_tiles(const void *desc, const ckl_device_info *device, const void *config)
 {
     const ckl_rope_desc *d = desc;
     const rope_tiles_config *c = config;
@@ -349,7 +349,7 @@ static ckl_status admit(const void *desc, const ckl_device_info *device, const v
 
 /* Launch */
 
-static ckl_status launch(const ckl_plan *plan, const void *args, ckl_stream stream)
+static ckl_status launch_tiles(const ckl_plan *plan, const void *args, ckl_stream stream)
 {
     const ckl_rope_desc *d = plan->desc;
     const ckl_rope_args *x = args;
@@ -360,20 +360,14 @@ static ckl_status launch(const ckl_plan *plan, const void *args, ckl_stream stre
     return plan_launch(plan, kernel, grid, &params, stream);
 }
 
-static const field config_fields[] = { ROPE_TILES_CONFIG(FIELD_ROW, rope_tiles_config) };
+static const field tiles_fields[] = { ROPE_TILES_CONFIG(FIELD_ROW, rope_tiles_config) };
 
-const implementation rope_tiles = {
-    .name = "tiles",
+const implementation rope_tiles_implementation = {
+    IMPLEMENTATION_PARTS(rope, tiles),
     .summary = "heads without gaps: tokens go through shared memory by bulk copies, any length of a head",
-    .config_bytes = sizeof(rope_tiles_config),
-    .config = FIELD_TABLE(config_fields),
-    .choose = choose,
-    .cost = cost,
-    .rivals = { &rope_vector },
-    .admit = admit,
-    .describe = describe,
+    .cost = cost_tiles,
+    .rivals = { &rope_vector_implementation },
     .kernels = 2,
     .params = &rope_param_list,
-    .launch = launch,
     .target = IR_SM90,
 };
