@@ -6,7 +6,7 @@
 
 #include "lab/case.h"
 
-/* One row: "  layout=nt      which operands are contiguous along K: nt nn tn"; without fields that are known already. */
+/* One row: "  layout=nt      which operands are contiguous along K: nt nn tn"; not those that are known already. */
 static void print_fields(field_table table, field_table known, int indent)
 {
     for (int i = 0; i < table.count; i++) {

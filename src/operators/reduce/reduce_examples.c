@@ -1,4 +1,4 @@
-/* reduce_examples.c - two folds as a user writes them, with the public header alone: largest magnitude, quadratic mean. */
+/* reduce_examples.c - two folds as a user writes them, with the public header alone: largest |x|, quadratic mean. */
 #include "operators/reduce/reduce_folds.h"
 
 static ckl_val magnitude(ckl_val x, void *user)
