@@ -56,8 +56,8 @@ static ckl_status show_device(const char *id)
 
 static void show_devices(void)
 {
-    static const char *const emulated[] = { "emulator:h200", "emulator:h100", "emulator:b200", "emulator:a100",
-                                            "emulator:l4" };
+    static const char *const emulated[] = { "emulator:h200", "emulator:h100", "emulator:b200",
+                                            "emulator:a100", "emulator:a10",  "emulator:l4" };
     printf("devices\n");
     char id[32];
     for (int i = 0; i < 64; i++) {

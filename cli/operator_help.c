@@ -6,11 +6,14 @@
 
 #include "lab/case.h"
 
-/* One row: "  layout=nt      which operands are contiguous along K: nt nn tn". */
-static void print_fields(field_table table, int indent)
+/* One row: "  layout=nt      which operands are contiguous along K: nt nn tn"; not those that are known already. */
+static void print_fields(field_table table, field_table known, int indent)
 {
     for (int i = 0; i < table.count; i++) {
         const field *f = &table.rows[i];
+        const field *same = fields_find(known, f->name);
+        if (same && same->kind == f->kind)
+            continue;
         text left = { 0 }, choices = { 0 };
         text_printf(&left, "%s=%s", f->name, f->value);
         field_choices(f, &choices);
@@ -26,13 +29,13 @@ static void print_fields(field_table table, int indent)
     }
 }
 
-static void print_implementation(const implementation *impl)
+static void print_implementation(const implementation *impl, field_table problem)
 {
     printf("\n  %-13s %s%s\n", impl->name, impl->summary,
            impl->target == IR_SM90A  ? " (needs sm_90a)"
            : impl->target == IR_SM90 ? " (needs sm_90)"
                                      : "");
-    print_fields(impl->config, 4);
+    print_fields(impl->config, problem, 4);
 }
 
 bool operator_help(const char *name)
@@ -44,12 +47,12 @@ bool operator_help(const char *name)
     if (!test)
         return false;
     printf("usage: ckl run %s KEY=VALUE ...\n\n%s\n\nKeys and their defaults\n", name, test->op->summary);
-    print_fields(test->line->problem, 2);
+    print_fields(test->line->problem, (field_table){ 0 }, 2);
     printf("\nKeys of every operator\n");
-    print_fields(line_key_table, 2);
-    printf("\nImplementations in order of preference, and the fields of their configs: `ckl explain` says what is "
-           "chosen\n");
+    print_fields(line_key_table, (field_table){ 0 }, 2);
+    printf("\nImplementations in order of preference, and the fields of their configs beside the problem's own: `ckl "
+           "explain`\nsays what is chosen\n");
     for (const implementation *const *impl = test->op->implementations; *impl; impl++)
-        print_implementation(*impl);
+        print_implementation(*impl, test->line->problem);
     return true;
 }

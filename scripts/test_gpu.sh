@@ -3,6 +3,7 @@
 #
 # Steps, all if none is named:
 #   verify    every case of every operator, every implementation
+#   seeds     the first acceptance case of attention, 100 seeds
 #   streams   graphs, planning in a capture, side streams, the default stream
 #   large     over 2^31 elements through every operator (80 GB on the GPU, 64 GB on the host): the lines of the file LARGE
 #             (tests/data/large.txt)
@@ -14,7 +15,7 @@ cd "$(dirname "$0")/.." || exit
 build=${1:-build}
 shift
 steps=("$@")
-[[ ${#steps[@]} -gt 0 ]] || steps=(verify streams large sanitize python soak)
+[[ ${#steps[@]} -gt 0 ]] || steps=(verify seeds streams large sanitize python soak)
 ckl=$build/ckl
 passed=0
 failed=0
@@ -30,6 +31,10 @@ count() { # count NAME STATUS: adds the "N passed, N failed" of $log
 
 verify() {
     "$ckl" verify --device cuda
+}
+
+seeds() {
+    echo 'attention heads=8 q=512 kv=512 d=64' | "$ckl" verify --suite - --seeds 100 --device cuda
 }
 
 streams() {

@@ -327,10 +327,30 @@ static void test_gradients(void **state)
     check_gradients(NULL);
 }
 
+/* The mask comes between a soft cap and a score: its gradient wants the slope of the score alone. */
+static void check_mask_under_cap(void)
+{
+    const ckl_attention_desc desc = { .direction = CKL_DIRECTION_BACKWARD,
+                                      .dtype = CKL_F16,
+                                      .batch = 1,
+                                      .heads = 1,
+                                      .q = QUERIES,
+                                      .kv = KEYS,
+                                      .d = HEAD,
+                                      .softcap = 2,
+                                      .mask = CKL_ATTENTION_MASK_ADD,
+                                      .dmask = true,
+                                      .score = "capped" };
+    ckl_plan *plan = NULL;
+    assert_int_equal(plan_build(device, &attention_operator, &desc, "sm90_backward", &plan), CKL_UNSUPPORTED);
+    assert_non_null(strstr(ckl_error(), "dmask=1 and softcap=2 go without score=capped, whose slope is not 1"));
+}
+
 static void test_custom_score(void **state)
 {
     assert_int_equal(ckl_attention_score_add(&capped_score), CKL_OK);
     check_gradients("capped");
+    check_mask_under_cap();
 }
 
 /* Lines along the keys whose slopes differ: those of odd keys rise. */

@@ -1,7 +1,7 @@
 /*
  * unit_configs.c - absurd configs: every number of every implementation's config as 0, -1, 2^20 and 2^31-1, alone and
  * with another one, for some of the operator's cases that the implementation takes. Each is planned or refused with a
- * sentence, at once.
+ * sentence, at once. Implementations that say so have instructions of tensor cores.
  *
  * `build/unit_configs OPERATOR` prints each line before it is planned, so that the last one is the one that crashed.
  */
@@ -16,12 +16,27 @@ static ckl_device *device;
 static bool loud;
 static int planned, refused;
 
-static bool is_taken(const test_case *c)
+/* The tensor cores' instructions of all launches: number IR_TENSOR of those by class behind "code". */
+static int tensor_instructions(const char *launches)
+{
+    int all = 0, here = 0;
+    while ((launches = strstr(launches, ", code "))) {
+        launches += strlen(", code ");
+        if (sscanf(launches, "%*d %*d %*d %*d %*d %d", &here) == 1)
+            all += here;
+    }
+    return all;
+}
+
+/* *tensor grows by the problem's instructions of tensor cores. */
+static bool is_taken(const test_case *c, int *tensor)
 {
     ckl_plan *plan = NULL;
     text launches = { 0 };
     ckl_status status = planned_launches(device, c, &plan, &launches);
     bool taken = status == CKL_OK && launches.length > 0;
+    if (taken)
+        *tensor += tensor_instructions(text_data(&launches));
     ckl_plan_free(plan);
     text_free(&launches);
     return taken;
@@ -32,7 +47,7 @@ static bool is_taken(const test_case *c)
  * take it.
  */
 static bool open_case(const operator_test *test, const char *line, const implementation *impl, test_case *out,
-                      text *config)
+                      text *config, int *tensor)
 {
     text whole = { 0 };
     test_case forced = { 0 };
@@ -41,7 +56,7 @@ static bool open_case(const operator_test *test, const char *line, const impleme
     bool taken = case_parse(text_data(&whole), out) == CKL_OK;
     if (taken && strcmp(out->keys.impl, impl->name) == 0)
         text_printf(config, " %s", out->keys.config);
-    taken = taken && case_copy(out, text_data(config), &forced) == CKL_OK && is_taken(&forced);
+    taken = taken && case_copy(out, text_data(config), &forced) == CKL_OK && is_taken(&forced, tensor);
     text_free(&whole);
     case_clear(&forced);
     if (!taken) {
@@ -110,15 +125,25 @@ static void try_pairs(const test_case *c, const implementation *impl, const char
         }
 }
 
+/* What a summary says of tensor cores is so in the code: a name alone has been taken for them before. */
+static void check_tensor_cores(const operator_test *test, const implementation *impl, int instructions)
+{
+    const char *says = impl->summary;
+    if (strstr(says, "mma") && instructions == 0)
+        fail_msg("%s %s: '%s', but its kernels have no instruction of tensor cores", test->op->name, impl->name, says);
+    if ((strstr(says, "no tensor cores") || strstr(says, "without tensor cores")) && instructions > 0)
+        fail_msg("%s %s: '%s', but its kernels use them", test->op->name, impl->name, says);
+}
+
 static void try_implementation(const operator_test *test, const implementation *impl)
 {
-    int count = 0, tried = 0;
+    int count = 0, tried = 0, tensor = 0;
     while (test->cases[count])
         count++;
     for (int i = 0, step = 1 + count / PROBLEMS; i < count && tried < PROBLEMS; i += tried ? step : 1) {
         test_case c;
         text config = { 0 };
-        while (i < count && !open_case(test, test->cases[i], impl, &c, &config))
+        while (i < count && !open_case(test, test->cases[i], impl, &c, &config, &tensor))
             i++;
         if (i < count) {
             try_fields(&c, impl, text_data(&config));
@@ -131,6 +156,7 @@ static void try_implementation(const operator_test *test, const implementation *
     }
     if (tried == 0)
         fail_msg("%s %s takes no case", test->op->name, impl->name);
+    check_tensor_cores(test, impl, tensor);
 }
 
 static void test_operator(void **state)

@@ -22,6 +22,7 @@ static void test_names(void **state)
         { "emulator", "emulator:h200" },      { "emulator:", "emulator:h200" },
         { "emulator:h100", "emulator:h100" }, { "emulator:a100", "emulator:a100" },
         { "emulator:b200", "emulator:b200" }, { "emulator:l4", "emulator:l4" },
+        { "emulator:a10", "emulator:a10" },
     };
     for (int i = 0; i < COUNT_OF(ids); i++) {
         ckl_device *d = NULL;
@@ -62,6 +63,10 @@ static void test_data_sheets(void **state)
             166912, false, false },
           32,
           2048 },
+        { { "emulator:a10", "emulated NVIDIA A10", true, 86, 72, 1695, 1024, 65536, 24 * gib, 6 * mib, 102400, 101376,
+            false, false },
+          16,
+          1536 },
         { { "emulator:l4", "emulated NVIDIA L4", true, 89, 58, 2040, 1024, 65536, 24 * gib, 48 * mib, 102400, 101376,
             false, false },
           24,

@@ -399,7 +399,7 @@ static void test_models(void **state)
     assert_non_null(strstr(ckl_error(), "wgmma"));
     l4->ops->close(l4);
     assert_int_equal(emulator_open("h900", &l4), CKL_INVALID);
-    assert_string_equal(ckl_error(), "emulator:h900 is not known; there are h200, h100, b200, a100, l4");
+    assert_string_equal(ckl_error(), "emulator:h900 is not known; there are h200, h100, b200, a100, a10, l4");
     emulator_options options = emulator_options_default();
     assert_int_equal(emulator_options_parse("seed=7 completion=eager schedule=random budget=10 threads=2", &options),
                      CKL_OK);

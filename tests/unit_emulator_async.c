@@ -367,7 +367,7 @@ static void test_tensor_cores(void)
     static const struct {
         const char *device;
         float sum;
-    } devices[] = { { "h200", 1 + 0x1p-21F }, { "h100", 1 + 0x1p-21F }, { "a100", 1 }, { "l4", 1 } };
+    } devices[] = { { "h200", 1 + 0x1p-21F }, { "h100", 1 + 0x1p-21F }, { "a100", 1 }, { "a10", 1 }, { "l4", 1 } };
     uint16_t host[32][12];
     float d[32][4];
     ckl_device *before = gpu;

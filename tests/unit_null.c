@@ -139,6 +139,11 @@ static void epilogue_add(void)
     REFUSED(ckl_gemm_epilogue_add(NULL), "gemm_epilogue_add: an epilogue wants a name and a function");
 }
 
+static void fold_add(void)
+{
+    REFUSED(ckl_reduce_fold_add(NULL), "reduce_fold_add: a fold wants a name and a function that combines");
+}
+
 /* Functions that take no pointer, or one that is the caller's own. */
 static void takes_none(void)
 {
@@ -192,6 +197,7 @@ static const row rows[] = { { "ckl_status_name", takes_none },
                             { "ckl_warm", warm },
                             { "ckl_attention_score_add", score_add },
                             { "ckl_gemm_epilogue_add", epilogue_add },
+                            { "ckl_reduce_fold_add", fold_add },
                             { "ckl_attention_slope_one", takes_none },
                             { "ckl_attention_read", takes_none },
                             { "ckl_attention_heads", takes_none },

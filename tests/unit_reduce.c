@@ -1,68 +1,57 @@
 /*
- * unit_reduce.c - reductions of a kernel author's own, the caller's workspace, runs on several streams at once, equal
+ * unit_reduce.c - folds of a user's own, the caller's workspace, runs on several streams at once, equal
  * bits in every run, and variances that simpler formulas get wrong.
  */
 #include <math.h>
 
 #include "unit.h"
+#include "cutekernellib/operators/reduce.h"
 #include "operators/operators.h"
-#include "operators/reduce/reduce_kernel.h"
 #include "emulated_device.h"
 
 enum { N_MAX = 20000 };
 
 static float host[N_MAX], got[N_MAX];
 
-/* A custom operation: the sum of cubes, halved at the end */
+/* Folds of a user's */
 
-static val cube(val x, void *user)
+static ckl_val cube(ckl_val x, void *user)
 {
-    return mul(x, mul(x, x));
+    return ckl_val_mul(x, ckl_val_mul(x, x));
 }
 
-static val plus(val a, val b, void *user)
+static ckl_val plus(ckl_val a, ckl_val b, void *user)
 {
-    return add(a, b);
+    return ckl_val_add(a, b);
 }
 
-static val scaled(val total, val count, void *user)
+static ckl_val scaled(ckl_val all, ckl_val n, void *user)
 {
-    return mul(total, immf(*(const float *)user));
+    return ckl_val_mul(all, ckl_val_f32(*(const float *)user));
 }
 
 static float half = 0.5f;
-static const reduce_fold cubes = {
-    .input = F32, .total = F32, .map = cube, .combine = plus, .finish = scaled, .user = &half
+static const ckl_reduce_fold cubes = { .name = "cubes", .map = cube, .combine = plus, .finish = scaled, .user = &half };
+
+/* The least x + 1, which shows an element that is not there, and the count. */
+static ckl_val one_more(ckl_val x, void *user)
+{
+    return ckl_val_add(x, ckl_val_f32(1));
+}
+
+static ckl_val less(ckl_val a, ckl_val b, void *user)
+{
+    return ckl_val_min(a, b);
+}
+
+static ckl_val and_count(ckl_val all, ckl_val n, void *user)
+{
+    return ckl_val_fma(n, ckl_val_f32(16), all);
+}
+
+static const ckl_reduce_fold least = {
+    .name = "least", .map = one_more, .combine = less, .finish = and_count, .identity = INFINITY
 };
-
-static void describe_rows(const void *config, int kernel)
-{
-    reducer r = reducer_of_fold(&cubes);
-    reduce_rows_with(config, &r, kernel);
-}
-
-static void describe_columns(const void *config, int kernel)
-{
-    reducer r = reducer_of_fold(&cubes);
-    reduce_columns_with(config, &r, kernel);
-}
-
-static void describe_naive(const void *config, int kernel)
-{
-    reducer r = reducer_of_fold(&cubes);
-    reduce_naive_with(config, &r);
-}
-
-/* The implementation of that name with another description. */
-static implementation remade(const char *name, void (*describe)(const void *config, int kernel))
-{
-    const implementation *const *impl = reduce_operator.implementations;
-    while (strcmp((*impl)->name, name) != 0)
-        impl++;
-    implementation own = **impl;
-    own.describe = describe;
-    return own;
-}
 
 static void fill_host(int64_t n)
 {
@@ -78,47 +67,100 @@ static void *copied(const void *from, size_t bytes)
     return memory;
 }
 
-/* Over rows or columns of a matrix, by one kernel. */
-static void check_cubes(const char *name, void (*describe)(const void *, int), int64_t rows, int64_t columns, int axis)
+static float cubes_of(const float *x, int64_t count, int64_t step)
 {
-    implementation own = remade(name, describe);
-    const implementation *const list[] = { &own, NULL };
-    operator_info op = reduce_operator;
-    op.name = "cubes";
-    op.implementations = list;
+    float all = 0;
+    for (int64_t i = 0; i < count; i++)
+        all += x[i * step] * x[i * step] * x[i * step];
+    return all * half;
+}
+
+static float least_of(const float *x, int64_t count, int64_t step)
+{
+    float all = INFINITY;
+    for (int64_t i = 0; i < count; i++)
+        all = fminf(all, x[i * step] + 1);
+    return all + 16 * (float)count;
+}
+
+/* Over rows or columns of a matrix, by one kernel. */
+static void check_fold(const ckl_reduce_fold *fold, float (*expected)(const float *, int64_t, int64_t),
+                       const char *force, int64_t rows, int64_t columns, int axis)
+{
     ckl_reduce_desc desc = {
-        .op = CKL_REDUCE_SUM, .dtype = CKL_F32, .rank = 2, .shape = { rows, columns }, .axes = 1u << axis
+        .dtype = CKL_F32, .rank = 2, .shape = { rows, columns }, .axes = 1u << axis, .fold = fold->name
     };
     int64_t results = axis ? rows : columns, count = axis ? columns : rows;
-    fill_host(rows * columns);
     void *x = copied(host, (size_t)(rows * columns) * 4), *y = copied(host, (size_t)results * 4);
     ckl_plan *plan;
-    assert_int_equal(plan_build(device, &op, &desc, NULL, &plan), CKL_OK);
-    assert_int_equal(plan_run(plan, &op, &(ckl_reduce_args){ .x = x, .y = y }, NULL), CKL_OK);
+    assert_int_equal(plan_build(device, &reduce_operator, &desc, force, &plan), CKL_OK);
+    assert_int_equal(ckl_reduce_run(plan, &(ckl_reduce_args){ .x = x, .y = y }, NULL), CKL_OK);
     assert_int_equal(ckl_copy_out(device, got, y, (size_t)results * 4, NULL), CKL_OK);
     for (int64_t r = 0; r < results; r++) {
-        float expected = 0;
-        for (int64_t i = 0; i < count; i++) {
-            float e = host[axis ? r * columns + i : i * columns + r];
-            expected += e * e * e;
-        }
-        assert_true(got[r] == expected * half);
+        float want = expected(host + (axis ? r * columns : r), count, axis ? 1 : columns);
+        if (got[r] != want)
+            fail_msg("%s by %s, %d: %g, not %g", fold->name, force, (int)r, (double)got[r], (double)want);
     }
     ckl_plan_free(plan);
-    plan_forget_device(device); // its kernels name an implementation of this function
     ckl_free(device, x);
     ckl_free(device, y);
 }
 
-static void test_custom(void **state)
+/* Whole tiles and their ends, one CTA a row and several, every kernel. */
+static void check_folds(const ckl_reduce_fold *fold, float (*expected)(const float *, int64_t, int64_t))
 {
-    check_cubes("rows", describe_rows, 3, 70, 1);
-    check_cubes("rows", describe_rows, 2, 9000, 1);
     const int64_t lengths[] = { 1, 31, 33, 1000, N_MAX };
     for (int i = 0; i < 5; i++)
-        check_cubes("rows", describe_rows, 1, lengths[i], 1);
-    check_cubes("columns", describe_columns, 40, 24, 0);
-    check_cubes("naive", describe_naive, 5, 7, 1);
+        check_fold(fold, expected, "rows", 1, lengths[i], 1);
+    check_fold(fold, expected, "rows", 3, 70, 1);
+    check_fold(fold, expected, "rows split=3", 2, 9001, 1);
+    check_fold(fold, expected, "columns", 40, 24, 0);
+    check_fold(fold, expected, "columns split=2", 301, 59, 0);
+    check_fold(fold, expected, "vectorized", 3, 1001, 1);
+    check_fold(fold, expected, "shuffle", 3, 1001, 1);
+    check_fold(fold, expected, "improved", 3, 1001, 1);
+    check_fold(fold, expected, "naive", 5, 7, 1);
+}
+
+static void test_folds(void **state)
+{
+    assert_int_equal(ckl_reduce_fold_add(&cubes), CKL_OK);
+    assert_int_equal(ckl_reduce_fold_add(&least), CKL_OK);
+    fill_host(N_MAX);
+    check_folds(&cubes, cubes_of);
+    for (int i = 0; i < N_MAX; i++)
+        host[i] += 5; // above 0, so that a 0 from nowhere is the least
+    check_folds(&least, least_of);
+}
+
+static void check_refused(ckl_status status, const char *sentence)
+{
+    assert_int_equal(status, CKL_INVALID);
+    if (!strstr(ckl_error(), sentence))
+        fail_msg("'%s' does not say '%s'", ckl_error(), sentence);
+}
+
+static ckl_val mistaken(ckl_val a, ckl_val b, void *user)
+{
+    return ckl_val_add(a, ckl_val_to_i32(b));
+}
+
+/* What a fold wants, names that stand for one fold, and a mistake in a function, which is a sentence of the plan. */
+static void test_refused_folds(void **state)
+{
+    ckl_reduce_fold fold = { .name = "wrong", .combine = mistaken };
+    const ckl_reduce_desc desc = { .dtype = CKL_F32, .rank = 1, .shape = { 8 }, .fold = "wrong" };
+    ckl_plan *plan = NULL;
+    assert_int_equal(ckl_reduce_fold_add(&fold), CKL_OK);
+    assert_int_equal(ckl_reduce_fold_add(&fold), CKL_OK);
+    assert_int_equal(ckl_reduce_plan(device, &desc, &plan), CKL_INTERNAL);
+    assert_non_null(strstr(ckl_error(), "f32"));
+    fold.combine = plus;
+    check_refused(ckl_reduce_fold_add(&fold), "reduce_fold_add: there is another fold 'wrong'");
+    fold.name = "rms";
+    check_refused(ckl_reduce_fold_add(&fold), "reduce_fold_add: there is another fold 'rms'");
+    fold.combine = NULL;
+    check_refused(ckl_reduce_fold_add(&fold), "reduce_fold_add: a fold wants a name and a function that combines");
 }
 
 /* Workspace */
@@ -177,13 +219,6 @@ static void test_streams(void **state)
 }
 
 /* What is refused: descs and pointers that no problem line can give */
-
-static void check_refused(ckl_status status, const char *sentence)
-{
-    assert_int_equal(status, CKL_INVALID);
-    if (!strstr(ckl_error(), sentence))
-        fail_msg("'%s' does not say '%s'", ckl_error(), sentence);
-}
 
 static void test_refused(void **state)
 {
@@ -386,7 +421,8 @@ static void test_variance(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_custom),
+        cmocka_unit_test(test_folds),
+        cmocka_unit_test(test_refused_folds),
         cmocka_unit_test(test_workspace_of_the_caller),
         cmocka_unit_test(test_streams),
         cmocka_unit_test(test_refused),

@@ -20,6 +20,7 @@
 #include "operators/norm.h"
 #include "operators/permute.h"
 #include "operators/reduce.h"
+#include "operators/reduce_fold.h"
 #include "operators/rope.h"
 #include "operators/softmax.h"
 #include "operators/transpose.h"

@@ -36,9 +36,9 @@ typedef struct ckl_device_info {
 } ckl_device_info;
 
 /*
- * Opens a device: "cuda", "cuda:1", "emulator", "emulator:h200" (or h100, b200, a100, l4); NULL takes the best present,
- * which is "cuda:0" if the driver finds a GPU of sm_80 or later and else "emulator:h200". A CUDA device uses the
- * primary context, so its pointers and streams are those of the CUDA runtime and of the frameworks in this process.
+ * Opens a device: "cuda", "cuda:1", "emulator", "emulator:h200" (or h100, b200, a100, a10, l4); NULL takes the best
+ * present, which is "cuda:0" if the driver finds a GPU of sm_80 or later and else "emulator:h200". A CUDA device uses
+ * the primary context, so its pointers and streams are those of the CUDA runtime and of the frameworks in this process.
  */
 CKL_MUST_USE CKL_API ckl_status ckl_device_open(const char *id, ckl_device **device);
 

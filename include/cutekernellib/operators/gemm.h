@@ -114,7 +114,8 @@ typedef struct ckl_gemm_desc {
     ckl_gemm_layout layout;             // 0 means nt
     int64_t lda, ldb, ldc, ldd;         // 0 means dense: k or m, k or n, n, n; without C ldc is 0
     ckl_activation activation;          // 0 means none
-    bool gated; // B has 2n columns, U is A times the last n of them: D = scale_d * activation(G) * U, scaled as G is
+    bool gated; // B has 2n columns, U is A times the last n of them: D = scale_d * activation(G) * U. G and U have
+                // scales and biases alike: those of columns are [2N]
     bool bias;  // adds a number of D's type, BF16 of 8 bits, to every element of a column of D, or a row:
     ckl_gemm_side bias_along;        // 0 means along n
     ckl_gemm_scale scale_a, scale_b; // 0 means none

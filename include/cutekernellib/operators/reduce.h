@@ -4,6 +4,7 @@
 
 #include "../plan.h"
 #include "../tensor.h"
+#include "reduce_fold.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -44,12 +45,13 @@ enum { CKL_REDUCE_RANK_MAX = 5 };
  * row's first element; relative error at most about (s + 2 log2 n + 4 b) * 2^-24, whatever the mean.
  */
 typedef struct ckl_reduce_desc {
-    ckl_reduce_op op;
-    ckl_dtype dtype; // of x: CKL_F32, CKL_F16, CKL_BF16, CKL_I32 or CKL_I64
+    ckl_reduce_op op; // 0 where there is a fold
+    ckl_dtype dtype;  // of x: CKL_F32, CKL_F16, CKL_BF16, CKL_I32 or CKL_I64
 
     /*
      * Of y. ANY, ALL: CKL_BOOL. ARGMAX, ARGMIN: CKL_I64. Float x: the type of x, or CKL_F32. Integer x: MAX and MIN the
-     * type of x; SUM and PROD CKL_I64, or the type of x; the others CKL_F32. 0 is the first of those.
+     * type of x; SUM and PROD CKL_I64, or the type of x; the others CKL_F32. Folds: of float x its type, or CKL_F32;
+     * else CKL_F32. 0 is the first of those.
      */
     ckl_dtype output;
 
@@ -58,6 +60,12 @@ typedef struct ckl_reduce_desc {
     int64_t stride[CKL_REDUCE_RANK_MAX]; // of x in elements, not negative; all 0: dense, the last axis contiguous
     uint32_t axes;                       // bit a: axis a is reduced; 0 means all of them
     int correction;                      // of VAR and STD: 0 population, 1 sample (Bessel)
+
+    /*
+     * A fold by its name (reduce_fold.h) in the place of op; NULL or "none": there is none. The text stays as it is
+     * while plans are made of it.
+     */
+    const char *fold;
 } ckl_reduce_desc;
 
 /* The memory of one call: device pointers aligned to their element. y is dense: the kept axes in their order. */

@@ -157,8 +157,9 @@ static ckl_status admit(const char *who, const void *desc, const ckl_device_info
         FAIL(CKL_UNSUPPORTED, "attention %s: %s has no wgmma", who, device->id);
     TRY(attention_check_heads(who, d));
     TRY(attention_check_windows(who, d));
-    if (d->dmask && d->softcap > 0)
-        FAIL(CKL_UNSUPPORTED, "attention %s: dmask=1 is for scores without soft cap", who);
+    if (d->dmask && d->softcap > 0 && attention_score_bends(d->score))
+        FAIL(CKL_UNSUPPORTED, "attention %s: dmask=1 and softcap=%g go without score=%s, whose slope is not 1", who,
+             (double)d->softcap, d->score);
     if (d->q == 0 || (!c->apart && d->d + d->dv > HEADS_MAX))
         FAIL(CKL_UNSUPPORTED, "attention %s: no queries, or d=%" PRId64 " and dv=%" PRId64 ", more than %d together",
              who, d->d, d->dv, HEADS_MAX);

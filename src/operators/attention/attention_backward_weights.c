@@ -224,14 +224,17 @@ void attention_backward_differentiate(backward_consumer *c, const backward_stats
 }
 
 void attention_backward_store_mask_gradient(const backward_kernel *k, const backward_consumer *c,
-                                            const backward_walk *w)
+                                            const backward_walk *w, const backward_stats *delta)
 {
     const pairs all = pairs_of(k, c, w);
     tensor gDmask = attention_mask_gradient_of(&k->form, &k->p, add(mul(k->batch, k->p.heads), k->head)); // (Q,KV)
     UNROLL(i, static_size(c->slopes.layout)) {
         val query, key;
         pair_at(&all, i, &query, &key);
+        val x = at(c->slopes, i);
+        if (k->form.softcap)
+            x = mul(at(c->scores, i), sub(x, stat_of(delta, c, i)));
         IF(logical_and(lt(query, k->p.q), lt(key, k->p.kv)))
-            set(gDmask, coord(query, key), convert(k->form.dtype, at(c->slopes, i)));
+            set(gDmask, coord(query, key), convert(k->form.dtype, x));
     }
 }

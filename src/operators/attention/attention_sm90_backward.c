@@ -245,9 +245,12 @@ static void step(const backward_kernel *k, backward_consumer *c, const backward_
     if (k->with_d1) {
         const backward_stats delta = attention_backward_find_stats(k, c, stage, 1);
         mma_wait(k->with_d2 ? 1 : 0);
+        const bool stores = k->form.dmask && !k->of_keys;
+        if (stores && k->form.softcap)
+            attention_backward_store_mask_gradient(k, c, w, &delta);
         attention_backward_differentiate(c, &delta);
-        if (k->form.dmask && !k->of_keys)
-            attention_backward_store_mask_gradient(k, c, w);
+        if (stores && !k->form.softcap)
+            attention_backward_store_mask_gradient(k, c, w, &delta);
         add_gradients(k, c, stage);
     }
     if (!k->of_keys)

@@ -195,6 +195,8 @@ static const char *const cases[] = {
     "heads and batches",
     "direction=backward q=70 kv=300 d=128 heads=2 mask=add ldmask_head=300 left=90 right=20 dmask=1 dtype=bf16 sinks=1",
     "direction=backward q=30 kv=50 d=72 heads=2 mask=add ldmask=50 softcap=2 dmask=1 causal=1",
+    "direction=backward q=150 kv=131 d=128 heads=4 kv_heads=2 mask=add ldmask=131 ldmask_head=19650 softcap=1 dmask=1 "
+    "score=alibi dtype=bf16 impl=sm90_backward # the cap comes before the mask",
     "direction=backward q=150 kv=130 d=32 batch=2 heads=4 kv_heads=2 mask=bool ldmask=130 ldmask_batch=19500 causal=1",
     "direction=backward q=70 kv=130 d=128 heads=2 mask=add ldmask_head=130 softcap=4 dtype=bf16 # a row for each head",
     "direction=backward q=300 kv=200 d=128 causal=1 impl=sm90_backward config='consumers=2 block=64 stages=2'",
@@ -316,8 +318,6 @@ static const test_reject rejects[] = {
     { "mask=add dmask=1", CKL_INVALID, "attention: dmask=1 is for backward problems with mask=add" },
     { "direction=backward mask=bool dmask=1", CKL_INVALID,
       "attention: dmask=1 is for backward problems with mask=add" },
-    { "direction=backward mask=add dmask=1 softcap=2 impl=sm90_backward", CKL_UNSUPPORTED,
-      "attention sm90_backward: dmask=1 is for scores without soft cap" },
     { "left=-1", CKL_INVALID, "attention: left=-1 is negative" },
     { "softcap=-1", CKL_INVALID, "attention: softcap=-1 is negative" },
     { "ldk=63", CKL_INVALID, "attention: ldk=63 is smaller than d=64" },

@@ -7,11 +7,6 @@
 #include "operators/gemm/gemm_steps.h"
 #include "operators/operators.h"
 
-static int64_t columns_of_B(const ckl_gemm_desc *d)
-{
-    return d->gated ? 2 * d->n : d->n;
-}
-
 /* Rows of a matrix; where a list takes m of them, `listed`. */
 static int64_t rows_of(int64_t listed, int64_t m)
 {
@@ -28,12 +23,10 @@ gemm_matrix gemm_matrix_of(const ckl_gemm_desc *d, char name)
         };
     case 'b': {
         const int64_t k = d->b == CKL_U8 ? d->k / 2 : d->k; // in bytes
-        return (gemm_matrix){ d->b,
-                              k_major ? columns_of_B(d) : k,
-                              k_major ? k : columns_of_B(d),
-                              d->ldb,
-                              d->stride_b,
-                              gemm_groups_of_m(d) ? d->groups : d->batch };
+        return (gemm_matrix){
+            d->b,        k_major ? gemm_columns_of_B(d) : k,        k_major ? k : gemm_columns_of_B(d), d->ldb,
+            d->stride_b, gemm_groups_of_m(d) ? d->groups : d->batch
+        };
     }
     case 'c':
         return (gemm_matrix){ d->d, rows_of(d->scatter, d->m), d->n, d->ldc, d->stride_c, gemm_products(d) };
@@ -284,8 +277,8 @@ static ckl_status check(void *desc)
     TRY(check_pitches(d));
     if (d->preactivation && gemm_is_backward((choice)d->activation))
         FAIL(CKL_INVALID, "gemm: preactivation=1 writes X, which a backward activation reads");
-    if (d->gated && (d->c || d->bias || d->scale_b == CKL_GEMM_SCALE_ROW || gemm_has_x(d)))
-        FAIL(CKL_INVALID, "gemm: gated=1 goes without C, bias, a scale for each column and X");
+    if (d->gated && (d->c || (d->bias && d->bias_along) || gemm_has_x(d)))
+        FAIL(CKL_INVALID, "gemm: gated=1 goes without C, bias_along=m and X");
     if (!d->bias && d->bias_along)
         FAIL(CKL_INVALID, "gemm: bias_along=m is not part of a problem without bias");
     return check_batch(d);
@@ -349,7 +342,7 @@ static plan_tensor bias(const ckl_gemm_desc *d)
 {
     const ckl_dtype type = gemm_bias_type(d->d);
     return d->bias_along == CKL_GEMM_ALONG_M ? plan_vector("bias", type, d->m)
-                                             : of_groups(d, plan_vector("bias", type, d->n));
+                                             : of_groups(d, plan_vector("bias", type, gemm_columns_of_B(d)));
 }
 
 static plan_tensor bias_gradient(const ckl_gemm_desc *d)
@@ -371,7 +364,7 @@ static int tensors(const void *desc, plan_tensor *t)
     t[3] = plan_absent(bias(d), d->bias ? NULL : "a problem without bias");
     t[4] = written(d, matrices(d, "d"));
     t[5] = plan_absent(plan_apart(scale(d, "scale_a", d->scale_a, d->m)), unless(d->scale_a));
-    t[6] = plan_apart(scale(d, "scale_b", d->scale_b, d->n));
+    t[6] = plan_apart(scale(d, "scale_b", d->scale_b, gemm_columns_of_B(d)));
     t[6] = plan_absent(d->scale_b == CKL_GEMM_SCALE_TENSOR ? t[6] : of_groups(d, t[6]), unless(d->scale_b));
     t[7] = plan_absent(plan_vector("scale_d", CKL_F32, 1), unless(d->scale_d));
     t[8] = plan_absent(plan_vector("device_alpha", CKL_F32, 1), no_device);

@@ -205,6 +205,12 @@ static inline bool gemm_groups_of_k(const ckl_gemm_desc *d)
     return d->groups && d->groups_of == CKL_GEMM_GROUPS_OF_K;
 }
 
+/* Each may have a bias and a scale. Gated, the last n multiply the others. */
+static inline int64_t gemm_columns_of_B(const ckl_gemm_desc *d)
+{
+    return d->gated ? 2 * d->n : d->n;
+}
+
 /* Products, each with a D: of a batch, or of groups of K. */
 static inline int64_t gemm_products(const ckl_gemm_desc *d)
 {

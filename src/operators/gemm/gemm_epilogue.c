@@ -70,21 +70,23 @@ static val customised(gemm_epilogue e, const gemm_element *in, val d)
     return custom ? coerce(F32, custom->apply(d, convert(I32, in->row), convert(I32, in->col), custom->user)) : d;
 }
 
+static val scaled(gemm_epilogue e, gemm_scalars s, val product, val scale_a, val scale_b, val bias)
+{
+    if (e.scale_a == CKL_GEMM_SCALE_ROW)
+        product = mul(product, scale_a);
+    if (e.scale_b == CKL_GEMM_SCALE_ROW)
+        product = mul(product, scale_b);
+    return e.bias ? fma(product, s.alpha, bias) : mul(product, s.alpha);
+}
+
 gemm_finished gemm_finish(gemm_epilogue e, gemm_scalars s, gemm_element in)
 {
-    val product = in.product;
-    if (e.scale_a == CKL_GEMM_SCALE_ROW)
-        product = mul(product, in.scale_a);
-    if (e.scale_b == CKL_GEMM_SCALE_ROW)
-        product = mul(product, in.scale_b);
-    val x = e.bias ? fma(product, s.alpha, in.bias) : mul(product, s.alpha);
+    val x = scaled(e, s, in.product, in.scale_a, in.scale_b, in.bias);
     if (e.c)
         x = fma(s.beta, in.c, x);
     val d = gemm_is_backward(e.activation) ? mul(x, derivative(e.activation, in.x)) : activation_f32(e.activation, x);
-    if (e.gated) {
-        val up = mul(in.up, s.alpha);
-        d = mul(d, e.scale_a == CKL_GEMM_SCALE_ROW ? mul(up, in.scale_a) : up);
-    }
+    if (e.gated)
+        d = mul(d, scaled(e, s, in.up, in.scale_a, in.scale_up, in.bias_up));
     if (e.amax) {
         val bits = bit_and(bitcast(U32, d), imm_as(U32, 0x7fffffff));
         assign(s.amax, max(s.amax, select(in.inside, bits, imm_as(U32, 0))));
@@ -176,12 +178,18 @@ val gemm_first_row(const gemm_values *all, val group)
     return convert(I64, at(gOffsets, group));
 }
 
+/* Columns of B, each with its bias and scale. */
+static val columns_of_B(gemm_epilogue e, const gemm_values *p)
+{
+    return e.gated ? add(p->n, p->n) : p->n;
+}
+
 /* Scales of B that a group has. */
 static val scales_of_B(gemm_epilogue e, const gemm_values *all)
 {
     val blocks = div_up(all->k, gemm_block_k(&e));
     val squares = div_up(all->n, GEMM_BLOCK);
-    return e.scale_b == CKL_GEMM_SCALE_ROW     ? all->n
+    return e.scale_b == CKL_GEMM_SCALE_ROW     ? columns_of_B(e, all)
            : e.scale_b == CKL_GEMM_SCALE_BLOCK ? mul(all->n, blocks)
                                                : mul(squares, blocks);
 }
@@ -190,7 +198,8 @@ gemm_values gemm_group_of(gemm_epilogue e, const gemm_values *all, val group)
 {
     gemm_values p = *all;
     const bool x = gemm_uses_x(&e);
-    const val first = gemm_first_row(all, group), of_group = convert(I64, group), columns = mul(of_group, all->n);
+    const val first = gemm_first_row(all, group), of_group = convert(I64, group);
+    const val columns = mul(of_group, columns_of_B(e, all));
     const val row_of_A = gemm_k_major(e.layout, 'a') ? all->lda : imm64(1);
     const struct {
         val *address, elements;
@@ -246,6 +255,10 @@ gemm_finished gemm_finish_at(gemm_epilogue e, gemm_scalars s, const gemm_values 
         in.scale_a = load_of_row(p->scale_a, F32, p->m, i);
     if (e.scale_b == CKL_GEMM_SCALE_ROW)
         in.scale_b = load_of_row(p->scale_b, F32, p->n, j);
+    if (e.gated && e.bias)
+        in.bias_up = load_of_row(p->bias, gemm_bias_type(e.d), columns_of_B(e, p), add(j, p->n));
+    if (e.gated && e.scale_b == CKL_GEMM_SCALE_ROW)
+        in.scale_up = load_of_row(p->scale_b, F32, columns_of_B(e, p), add(j, p->n));
     if (e.weighted)
         in.weight = load_of_row(p->row_weights, F32, p->m, i);
     return gemm_finish(e, s, in);

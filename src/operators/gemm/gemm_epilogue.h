@@ -30,11 +30,11 @@ gemm_scalars gemm_load_scalars(gemm_epilogue e, gemm_scalar_sources from);
 /* An element of A*B and what the epilogue applies to it, all f32; unset where the epilogue has none. */
 typedef struct gemm_element {
     val product, c, bias, x;
-    val up;               // of gated products: the element of the last columns
-    val scale_a, scale_b; // of its row, of its column
-    val weight;           // of its row
-    val inside;           // predicate: it is in D, for amax
-    val row, col;         // where it lies in D: for a custom epilogue
+    val scale_a, scale_b;      // of its row, of its column
+    val up, bias_up, scale_up; // of gated products: the same of the last columns
+    val weight;                // of its row
+    val inside;                // predicate: it is in D, for amax
+    val row, col;              // where it lies in D: for a custom epilogue
 } gemm_element;
 
 /* The results: X, and D before it is rounded. */

@@ -318,6 +318,10 @@ static void store_quad(gemm_epilogue e, gemm_scalars s, const gemm_values *p, va
         gemm_element in = { .product = products[i], .c = at(rC, i), .row = row, .col = at_col };
         if (e.gated)
             in.up = ups[i];
+        if (e.gated && e.bias)
+            in.bias_up = load_vector(p->bias, add(at_col, p->n));
+        if (e.gated && e.scale_b == CKL_GEMM_SCALE_ROW)
+            in.scale_up = load_vector(p->scale_b, add(at_col, p->n));
         if (e.bias)
             in.bias = load_vector(p->bias, e.bias_along == CKL_GEMM_ALONG_M ? row : at_col);
         if (e.scale_a == CKL_GEMM_SCALE_ROW)

@@ -62,7 +62,7 @@ int gemm_operands(const void *problem, operand *all)
 {
     const gemm_problem *p = problem;
     all[A].hard_max = all[B].hard_max = p->desc.gated ? 0x1p25 : 0x1p50; // G * U as well
-    all[C].hard_max = all[BIAS].hard_max = 0x1p120;
+    all[C].hard_max = all[BIAS].hard_max = p->desc.gated ? 0x1p50 : 0x1p120;
     for (int i = SCALE_A; i <= DEVICE_BETA; i++)
         all[i].hard_max = 4;
     const int64_t dealt = gemm_groups_of_k(&p->desc) ? p->desc.k : p->desc.m;

@@ -124,7 +124,7 @@ int64_t gemm_tiles(const ckl_gemm_desc *d, int64_t rows, int64_t cols)
 {
     const int64_t along_m =
         gemm_groups_of_m(d) ? d->m / rows + min_i64(d->m, d->groups) : gemm_products(d) * ceil_div(d->m, rows);
-    return along_m * ceil_div(d->gated ? 2 * d->n : d->n, cols);
+    return along_m * ceil_div(gemm_columns_of_B(d), cols);
 }
 
 double gemm_multiply_adds(const ckl_gemm_desc *d)

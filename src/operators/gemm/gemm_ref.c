@@ -113,6 +113,7 @@ static bool is_open(bounded x)
 typedef struct element {
     int64_t product, row, col; // of the batch; in it
     int64_t group;             // of the row
+    int64_t half;              // 1: in the last columns of a gated product
     int64_t row_D;             // row, unless a list names another one
 } element;
 
@@ -266,7 +267,7 @@ static bounded finish(const gemm_problem *p, void *const *host, const element *a
 {
     const ckl_gemm_desc *d = &p->desc;
     const bool device = d->device_scalars;
-    const int64_t in_group = at->group * d->n + at->col;
+    const int64_t in_group = at->group * gemm_columns_of_B(d) + at->half * d->n + at->col;
     double alpha = device ? dtype_read(CKL_F32, host[DEVICE_ALPHA], 0) : p->alpha;
     double beta = !p->c ? 0 : device ? dtype_read(CKL_F32, host[DEVICE_BETA], 0) : p->beta;
     const double factors[] = { alpha, scalar(d->scale_a, host[SCALE_A], at->row),
@@ -368,13 +369,13 @@ static void reference_of(const gemm_problem *p, void *const *host, reference_sli
     keep_group(d, host[OFFSETS], at.product, a);
     for (at.col = out.first; at.col < out.first + out.count; at.col++) {
         bounded sums[2] = { 0 }; // gated: that of column j + n as well
-        for (int half = 0; half < (d->gated ? 2 : 1); half++) {
-            read_factors(d, 'b', host[B], gemm_groups_of_m(d) ? at.group : at.product, at.col + half * d->n, b);
+        for (at.half = 0; at.half < (d->gated ? 2 : 1); at.half++) {
+            read_factors(d, 'b', host[B], gemm_groups_of_m(d) ? at.group : at.product, at.col + at.half * d->n, b);
             keep_group(d, host[OFFSETS], at.product, b);
             const bounded sum = gemm_has_block_scales((choice)d->scale_b)
                                     ? scaled_products(p, host, a, b, alignment_of(d), &at)
                                     : products(a, b, d->k, alignment_of(d));
-            sums[half] = finish(p, host, &at, sum);
+            sums[at.half] = finish(p, host, &at, sum);
         }
         bounded result = { sums[0].value, sums[0].magnitude + rests };
         if (out.output != OUTPUT_X)

@@ -267,7 +267,9 @@ const test_reject gemm_rejects[] = {
       "gemm sm90: k=128 has fewer tiles of 64 than split=4" },
     { "impl=sm90 config='ragged=3'", CKL_INVALID, "gemm sm90: ragged=3 is not in 0..2" },
     { "bias_along=m", CKL_INVALID, "gemm: bias_along=m is not part of a problem without bias" },
-    { "gated=1 bias=1", CKL_INVALID, "gemm: gated=1 goes without C, bias, a scale for each column and X" },
+    { "gated=1 bias=1 bias_along=m", CKL_INVALID, "gemm: gated=1 goes without C, bias_along=m and X" },
+    { "gated=1 c=1", CKL_INVALID, "gemm: gated=1 goes without C, bias_along=m and X" },
+    { "gated=1 preactivation=1", CKL_INVALID, "gemm: gated=1 goes without C, bias_along=m and X" },
     { "gated=1 layout=nn impl=sm90 config='layout=nn gated=1 tile_m=64 tile_n=64 consumers=1 pingpong=0 cluster_m=1 "
       "cluster_n=1 split=1 swap=0 stages=4'",
       CKL_UNSUPPORTED, "gemm sm90: gated products want a K-major B" },

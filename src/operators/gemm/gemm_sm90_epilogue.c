@@ -35,6 +35,19 @@ static ckl_dtype vector_type(const sm90_kernel *k, int v)
 }
 
 /*
+ * Where element `index` of a consumer's vector lies in memory, from `start` on; beyond the `count` there are, the last
+ * one, which nothing uses. Gated columns have two such stretches, `halves` elements each.
+ */
+static val place_in_vector(val start, val index, val count, int halves)
+{
+    const val upper = halves ? ge(index, imm(halves)) : no();
+    if (halves)
+        index = select(upper, sub(index, imm(halves)), index);
+    const val j = add(start, index), inside = min(j, sub(count, imm(1)));
+    return halves ? select(upper, add(inside, count), inside) : inside;
+}
+
+/*
  * This thread's elements of the vectors; nothing waits for these loads before the epilogue. NOTE: nothing is computed
  * under a condition: ptxas makes selects of those, whose values stay in registers from tile to tile (14 here, and
  * 128x192 with a bias spilled).
@@ -47,6 +60,8 @@ epilogue_vectors gemm_sm90_load_vectors(const sm90_kernel *k, const consumer_rol
                               [GEMM_WEIGHT_OF_ROW] = k->p.row_weights };
     epilogue_vectors all;
     val elements = k->cfg->groups ? mul(convert(I64, at->batch), convert(I64, cols_of_D(k))) : imm64(0);
+    if (k->epilogue.gated)
+        elements = add(elements, elements);
     for (int v = 0; v < GEMM_VECTORS; v++) {
         const bool along_rows = gemm_sm90_along_rows(k->cfg, v);
         const ckl_dtype type = vector_type(k, v);
@@ -54,11 +69,10 @@ epilogue_vectors gemm_sm90_load_vectors(const sm90_kernel *k, const consumer_rol
         val address = addresses[v];
         if (k->size.vectors[v] && k->cfg->groups && along_rows == k->cfg->swap) // a vector of each group
             address = gmem_address(address, type, elements);
-        tensor gV = gmem_vector(address, type, count); // (M) or (N)
-        for (int i = 0; i * WARPGROUP < k->size.vectors[v]; i++) {
-            val j = add(start, add(c->tid, imm(i * WARPGROUP))); // beyond the end the last one, which nothing uses
-            all.loaded[v][i] = at(gV, min(j, sub(count, imm(1))));
-        }
+        tensor gV = gmem_vector(address, type, count); // (M) or (N), gated (2N)
+        for (int i = 0; i * WARPGROUP < k->size.vectors[v]; i++)
+            all.loaded[v][i] = at(gV, place_in_vector(start, add(c->tid, imm(i * WARPGROUP)), count,
+                                                      k->epilogue.gated && !along_rows ? k->size.columns : 0));
     }
     return all;
 }
@@ -216,14 +230,15 @@ static tensor coordinates_of_subtile(const sm90_kernel *k, const consumer_role *
 
 /*
  * This thread's elements of a vector in a subtile: for its two rows, 8 apart, or for a pair of columns in every group
- * of 8.
+ * of 8. Of gated columns `up` are the last ones.
  */
-static tensor read_vector(const sm90_kernel *k, const consumer_role *c, const subtile *h, int v)
+static tensor read_vector(const sm90_kernel *k, const consumer_role *c, const subtile *h, int v, bool up)
 {
     const bool along_rows = gemm_sm90_along_rows(k->cfg, v);
     tensor cD = coordinates_of_subtile(k, c, h);
     int count = along_rows ? 1 : k->size.subtile / 8;
-    val first = add(coordinate(cD, along_rows ? 0 : 1, 0), imm(along_rows ? h->rows : h->cols));
+    const int before = along_rows ? h->rows : h->cols + (up ? k->size.columns : 0);
+    val first = add(coordinate(cD, along_rows ? 0 : 1, 0), imm(before));
     tensor mine = slice(c->sVectors[v], first);
     mine.layout = make_layout(shape(2, count), along_rows ? stride(8, 1) : stride(1, 8));
     tensor rV = fragment(F32, compact(shape(2, count))); // (2,COLS/8)
@@ -233,8 +248,8 @@ static tensor read_vector(const sm90_kernel *k, const consumer_role *c, const su
 
 /* The vectors of a subtile, by accumulators. */
 typedef struct subtile_vectors {
-    tensor rV[GEMM_VECTORS];
-    layout along[GEMM_VECTORS]; // distance of accumulator i from the thread's first, along the vector
+    tensor rV[GEMM_VECTORS], rUp[GEMM_VECTORS]; // up: of the last columns of gated products
+    layout along[GEMM_VECTORS];                 // distance of accumulator i from the thread's first, along the vector
     bool along_rows[GEMM_VECTORS];
 } subtile_vectors;
 
@@ -246,17 +261,19 @@ static subtile_vectors read_vectors(const sm90_kernel *k, const consumer_role *c
         if (k->size.vectors[v]) {
             all.along_rows[v] = gemm_sm90_along_rows(k->cfg, v);
             all.along[v] = coordinate_distances(cD, all.along_rows[v] ? 0 : 1);
-            all.rV[v] = read_vector(k, c, h, v);
+            all.rV[v] = read_vector(k, c, h, v, false);
+            if (k->epilogue.gated && !all.along_rows[v])
+                all.rUp[v] = read_vector(k, c, h, v, true);
         }
     return all;
 }
 
-static val vector_at_element(const sm90_kernel *k, const subtile_vectors *all, int v, int i)
+static val vector_at_element(const sm90_kernel *k, const subtile_vectors *all, int v, int i, bool up)
 {
     if (!k->size.vectors[v])
         return immf(0);
     int64_t j = index_at(all->along[v], i);
-    return at(all->rV[v], all->along_rows[v] ? coord(j / 8, 0) : coord(j % 8, j / 8));
+    return at(up ? all->rUp[v] : all->rV[v], all->along_rows[v] ? coord(j / 8, 0) : coord(j % 8, j / 8));
 }
 
 /* The elements of X and D of a subtile, in the order of its accumulators. */
@@ -284,11 +301,15 @@ static subtile_results finish_subtile(const sm90_kernel *k, const consumer_role 
                             .col = placed ? add(h->at.col, coordinate(cD, swap ? 0 : 1, i)) : imm(0),
                             .up = k->epilogue.gated ? at_f32(h->up, i) : immf(0),
                             .c = k->epilogue.c ? at(rC, i) : immf(0),
-                            .bias = vector_at_element(k, &vectors, GEMM_BIAS, i),
+                            .bias = vector_at_element(k, &vectors, GEMM_BIAS, i, false),
                             .x = backward ? at(rX, i) : immf(0),
-                            .scale_a = vector_at_element(k, &vectors, GEMM_SCALE_OF_A, i),
-                            .scale_b = vector_at_element(k, &vectors, GEMM_SCALE_OF_B, i),
-                            .weight = vector_at_element(k, &vectors, GEMM_WEIGHT_OF_ROW, i) };
+                            .scale_a = vector_at_element(k, &vectors, GEMM_SCALE_OF_A, i, false),
+                            .scale_b = vector_at_element(k, &vectors, GEMM_SCALE_OF_B, i, false),
+                            .weight = vector_at_element(k, &vectors, GEMM_WEIGHT_OF_ROW, i, false) };
+        if (k->epilogue.gated) {
+            in.bias_up = vector_at_element(k, &vectors, GEMM_BIAS, i, true);
+            in.scale_up = vector_at_element(k, &vectors, GEMM_SCALE_OF_B, i, true);
+        }
         in.inside = k->epilogue.amax ? logical_and(lt(in.row, last_row(k, h)), lt(in.col, cols_of_D(k))) : yes();
         in.row = sub(in.row, first);
         const gemm_finished done = gemm_finish(k->epilogue, c->scalars, in);

@@ -288,6 +288,20 @@ static const char *const cases[] = {
     "m=6 n=5 k=0 a=e4m3 bias=1 activation=silu layout=tn",
     "m=6 n=5 k=0 a=f32 beta=1 layout=tt",
     "m=40 n=48 k=40 gated=1 activation=silu impl=naive",
+    "m=40 n=48 k=40 gated=1 activation=silu bias=1 scale_b=row impl=naive # of both halves of the columns",
+    "m=70 n=33 k=40 gated=1 activation=gelu a=f32 math=tf32 scale_a=row scale_b=row bias=1 impl=tiled",
+    "m=70 n=36 k=41 gated=1 activation=gelu a=f32 scale_b=row bias=1 impl=fma",
+    "m=70 n=33 k=41 gated=1 activation=gelu a=f32 scale_b=row bias=1 impl=fma",
+    "m=140 n=133 k=72 gated=1 activation=gelu_erf bias=1 d=f32 impl=sm90",
+    "m=140 n=200 k=136 gated=1 activation=silu bias=1 impl=sm90 config='tile_m=128 tile_n=160 consumers=2 cluster_m=1 "
+    "stages=3' # halves that end inside a thread's vector",
+    "m=140 n=200 k=136 gated=1 activation=silu bias=1 scale_b=row impl=sm90 config='tile_m=64 tile_n=256 consumers=2 "
+    "pingpong=1 cluster_m=1 cluster_n=1 stages=3'",
+    "batch=2 m=72 n=80 k=80 gated=1 activation=gelu a=e4m3 scale_a=tensor scale_b=row bias=1",
+    "m=140 n=136 k=80 sizes=33,0,1,106 a=e4m3 gated=1 activation=silu scale_a=row scale_b=row bias=1 d=e4m3 scale_d=1 "
+    "amax=1",
+    "m=140 n=136 k=72 sizes=33,0,1,106 gated=1 activation=silu scale_b=row bias=1 impl=tiled",
+    "m=140 n=136 k=80 a=i8 gated=1 activation=silu scale_a=row scale_b=row bias=1",
     "m=70 n=72 k=41 gated=1 activation=silu layout=nn impl=tiled",
     "m=70 n=33 k=40 gated=1 activation=gelu a=f32 math=tf32 scale_d=1 scale_a=row impl=tiled",
     "m=140 n=136 k=136 gated=1 activation=silu scale_a=row impl=sm90 config='tile_m=128 tile_n=128 consumers=2 "

@@ -4,6 +4,7 @@
 #include "base/shape.h"
 #include "operators/operators.h"
 #include "operators/reduce/reduce_config.h"
+#include "operators/reduce/reduce_folds.h"
 
 /* A set of element types. */
 #define SET(dtype) (1u << (dtype))
@@ -41,15 +42,27 @@ static uint32_t outputs_of(int op, ckl_dtype dtype, ckl_dtype *first)
     return SET(*first) | (is_in(INTEGER_SUMS, op) ? SET(dtype) : 0);
 }
 
+/* A fold becomes its own text, which stays. */
+static ckl_status check_fold(ckl_reduce_desc *d)
+{
+    const ckl_reduce_fold *fold = reduce_fold_find(d->fold);
+    if (!fold && d->fold && *d->fold && strcmp(d->fold, "none") != 0)
+        FAIL(CKL_INVALID, "reduce: fold=%s is not known; ckl_reduce_fold_add() makes it so", d->fold);
+    d->fold = fold ? fold->name : NULL;
+    if (fold && d->op)
+        FAIL(CKL_INVALID, "reduce: fold=%s goes in the place of op=%s", d->fold, op_names[d->op]);
+    return CKL_OK;
+}
+
 static ckl_status check_types(ckl_reduce_desc *d)
 {
     ckl_dtype first;
-    uint32_t allowed = outputs_of((int)d->op, d->dtype, &first);
+    uint32_t allowed = outputs_of(d->fold ? CKL_REDUCE_MEAN : (int)d->op, d->dtype, &first);
     if (d->output == CKL_DTYPE_DEFAULT)
         d->output = first;
     if (!is_in(allowed, (int)d->output))
         FAIL(CKL_INVALID, "reduce: output=%s does not take the %s of %s; %s does", ckl_dtype_name(d->output),
-             op_names[d->op], ckl_dtype_name(d->dtype), ckl_dtype_name(first));
+             d->fold ? d->fold : op_names[d->op], ckl_dtype_name(d->dtype), ckl_dtype_name(first));
     if (d->correction > 0 && !is_in(SPREADS, (int)d->op))
         FAIL(CKL_INVALID, "reduce: correction=%d is for var and std", d->correction);
     return CKL_OK;
@@ -58,6 +71,7 @@ static ckl_status check_types(ckl_reduce_desc *d)
 static ckl_status check(void *desc)
 {
     ckl_reduce_desc *d = desc;
+    TRY(check_fold(d));
     TRY(check_types(d));
     if (d->rank < 1 || d->rank > CKL_REDUCE_RANK_MAX)
         FAIL(CKL_INVALID, "reduce: rank=%d is not in 1..%d", d->rank, CKL_REDUCE_RANK_MAX);
@@ -99,7 +113,10 @@ static void sort_by_stride(reduce_mode *modes, int count)
 
 reduce_view reduce_view_of(const ckl_reduce_desc *d)
 {
-    reduce_view v = { .kind = { (int)d->op, d->dtype, d->output }, .rows = 1, .count = 1, .correction = d->correction };
+    reduce_view v = { .kind = { .op = (int)d->op, .dtype = d->dtype, .output = d->output, .fold = d->fold },
+                      .rows = 1,
+                      .count = 1,
+                      .correction = d->correction };
     reduce_mode reduced[CKL_REDUCE_RANK_MAX];
     int reduced_axes = 0;
     for (int a = 0; a < d->rank; a++) {
@@ -154,7 +171,8 @@ static const implementation *const implementations[] = { &reduce_columns_plans,
                                                          &reduce_naive_plans,
                                                          NULL };
 
-OPERATOR_OF_VIEW(reduce, reduce, reduce_view, "sum, maximum, mean, variance, position of an extreme ... over any axes",
+OPERATOR_OF_VIEW(reduce, reduce, reduce_view,
+                 "sum, maximum, mean, variance, position of an extreme, a fold of your own ... over any axes",
                  .members = members, .workspace = offsetof(ckl_reduce_args, workspace));
 
 /* Problem lines: sizes, axes and strides */

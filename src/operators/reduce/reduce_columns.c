@@ -407,9 +407,11 @@ static val has_columns(const columns_kernel *k)
     return k->kernel == 0 ? all_exist(k) : lt(k->column, k->limit);
 }
 
-void reduce_columns_with(const reduce_columns_config *cfg, const reducer *r, int kernel)
+void reduce_columns(const void *config, int kernel)
 {
-    columns_kernel k = { .cfg = cfg, .r = r, .kernel = kernel };
+    const reduce_columns_config *cfg = config;
+    const reducer r = reducer_of(&cfg->kind, cfg->compensated);
+    columns_kernel k = { .cfg = cfg, .r = &r, .kernel = kernel };
     k.ragged = kernel == 1 && reduce_columns_ragged(cfg);
     launch_bounds(cfg->threads, kernel == 0 || k.ragged ? reduce_columns_ctas_per_sm(cfg, k.ragged)
                                                         : 0); // single elements take more registers
@@ -432,11 +434,4 @@ void reduce_columns_with(const reduce_columns_config *cfg, const reducer *r, int
     val has_total = reduce_columns_merge(&k);
     IF(has_total)
         store_columns(&k);
-}
-
-void reduce_columns(const void *config, int kernel)
-{
-    const reduce_columns_config *cfg = config;
-    reducer r = reducer_of(&cfg->kind, cfg->compensated);
-    reduce_columns_with(cfg, &r, kernel);
 }

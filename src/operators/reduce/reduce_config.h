@@ -26,12 +26,16 @@ KERNEL_PARAMS(reduce, REDUCE_PARAMS);
 
 #define REDUCE_OPS "sum max min prod mean var std argmax argmin any all norm1 norm2 logsumexp"
 
-/* The fields of a problem beside its modes. */
+/* The fields of a problem beside its modes. A fold is that of reduce_folds.h by its own text, or NULL. */
 #define REDUCE_OP(X, owner) X(owner, choice, op, "sum", REDUCE_OPS, "what is made of a row")
+#define REDUCE_FOLD(X, owner)           \
+    X(owner, quoted, fold, "none", "?", \
+      "in the place of op, a custom one by its name: maxabs, rms, or one that was added")
 #define REDUCE_DESC(X, owner)                                                                      \
     X(owner, ckl_dtype, dtype, "f32", "f32 f16 bf16 i32 i64", "type of x")                         \
     X(owner, ckl_dtype, output, "", "f32 f16 bf16 i32 i64 bool", "type of y; the operation's own") \
-    X(owner, int, correction, "0", "", "of var and std: 1 for a sample")
+    X(owner, int, correction, "0", "", "of var and std: 1 for a sample")                           \
+    REDUCE_FOLD(X, owner)
 
 /* What a problem line says. */
 typedef struct reduce_problem {
@@ -41,12 +45,13 @@ typedef struct reduce_problem {
 } reduce_problem;
 
 /* What every kernel is made for. */
-#define REDUCE_KIND(X, owner)                                                    \
-    X(owner, choice, op, "sum", REDUCE_OPS, "what is made of a row")             \
-    X(owner, ckl_dtype, dtype, "f32", "f32 f16 bf16 i32 i64", "type of x")       \
-    X(owner, ckl_dtype, output, "f32", "f32 f16 bf16 i32 i64 bool", "type of y") \
-    X(owner, int, kept, "1", "", "modes of x that are kept, after merging")      \
-    X(owner, int, reduced, "1", "", "modes of x that are reduced, after merging")
+#define REDUCE_KIND(X, owner)                                                     \
+    X(owner, choice, op, "sum", REDUCE_OPS, "what is made of a row")              \
+    X(owner, ckl_dtype, dtype, "f32", "f32 f16 bf16 i32 i64", "type of x")        \
+    X(owner, ckl_dtype, output, "f32", "f32 f16 bf16 i32 i64 bool", "type of y")  \
+    X(owner, int, kept, "1", "", "modes of x that are kept, after merging")       \
+    X(owner, int, reduced, "1", "", "modes of x that are reduced, after merging") \
+    REDUCE_FOLD(X, owner)
 
 typedef struct reduce_kind {
     REDUCE_KIND(FIELD_MEMBER, )

@@ -1,11 +1,9 @@
 /*
- * reduce_kernel.h - for authors of kernels: reductions of your own, given as functions on IR values, in reduce's
- * kernels.
+ * reduce_kernel.h - what is made of a row, as functions on IR values, and what reduce's kernels share.
  *
- * Most are a fold: one value, an associative and commutative combination, perhaps something done to each element before
- * and to the result after. Others (a variance, a position) carry several values and are a reducer. Either can be
- * described by any of the kernels below in place of a built-in operation: an implementation whose describe() calls
- * reduce_rows_with().
+ * Most operations are a fold: one value, an associative and commutative combination, perhaps something done to each
+ * element before and to the result after; those of users (reduce_fold.h) are, too. Others (a variance, a position)
+ * carry several values and are a reducer.
  */
 #pragma once
 
@@ -55,20 +53,13 @@ typedef struct reducer {
     reduce_fold fold; // of a reducer made from one
 } reducer;
 
-reducer reducer_of_fold(const reduce_fold *fold);
-
-/* The built-in operation; compensated where it is a sum in f32. */
+/* The operation, or the fold in its place; compensated where it is a sum in f32. */
 reducer reducer_of(const reduce_kind *kind, bool compensated);
 
 /* The built-in operations of several values (reduce_moments.c). */
 reducer reduce_variance_of(ir_type input, bool near, bool root); // near: 16-bit floats, whose differences f32 holds
 void reduce_add_squares(const reducer *r, const reduce_batch *batch, val pivot, val *state); // an accumulate()
 extern const reducer reduce_norm, reduce_logsumexp;
-
-/* reduce's kernels with a reducer in place of the config's operation. */
-void reduce_naive_with(const reduce_ladder_config *config, const reducer *r);
-void reduce_rows_with(const reduce_rows_config *config, const reducer *r, int kernel);
-void reduce_columns_with(const reduce_columns_config *config, const reducer *r, int kernel);
 
 /* What the kernels share */
 

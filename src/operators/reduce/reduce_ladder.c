@@ -19,10 +19,10 @@ typedef struct ladder_kernel {
     val state[REDUCE_VALUES_MAX];
 } ladder_kernel;
 
-static ladder_kernel begin(const reduce_ladder_config *cfg, const reducer *r)
+static ladder_kernel begin(const reduce_ladder_config *cfg)
 {
     launch_bounds(cfg->threads, 0);
-    return (ladder_kernel){ .cfg = cfg, .r = *r, .p = params_of(reduce) };
+    return (ladder_kernel){ .cfg = cfg, .r = reducer_of(&cfg->kind, false), .p = params_of(reduce) };
 }
 
 static void begin_row(ladder_kernel *k, val row)
@@ -35,8 +35,7 @@ static void begin_row(ladder_kernel *k, val row)
 
 static ladder_kernel begin_cta(const reduce_ladder_config *cfg)
 {
-    reducer r = reducer_of(&cfg->kind, false);
-    ladder_kernel k = begin(cfg, &r);
+    ladder_kernel k = begin(cfg);
     begin_row(&k, convert(I64, cta_x()));
     return k;
 }
@@ -108,24 +107,18 @@ static val accumulate_vectors(ladder_kernel *k)
     return mul(vectors, imm(vec));
 }
 
-void reduce_naive_with(const reduce_ladder_config *cfg, const reducer *r)
+void reduce_naive(const void *config, int kernel)
 {
-    ladder_kernel k = begin(cfg, r);
+    (void)kernel;
+    const reduce_ladder_config *cfg = config;
+    ladder_kernel k = begin(cfg);
     val row = add(mul(convert(I64, cta_x()), imm(cfg->threads)), convert(I64, thread()));
     IF(lt(row, k.p.rows)) {
         begin_row(&k, row);
         LOOP_FROM(i, imm64(0), k.p.count, imm(1))
             accumulate_one(&k, i);
-        reduce_store(r, &k.p, cfg->kind.output, row, k.state);
+        reduce_store(&k.r, &k.p, cfg->kind.output, row, k.state);
     }
-}
-
-void reduce_naive(const void *config, int kernel)
-{
-    (void)kernel;
-    const reduce_ladder_config *cfg = config;
-    reducer r = reducer_of(&cfg->kind, false);
-    reduce_naive_with(cfg, &r);
 }
 
 void reduce_improved(const void *config, int kernel)

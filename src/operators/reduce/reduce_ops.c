@@ -1,4 +1,5 @@
 /* reduce_ops.c - the built-in operations: folds, sums that carry their rounding errors along, positions of extremes. */
+#include "operators/reduce/reduce_folds.h"
 #include "operators/reduce/reduce_kernel.h"
 
 /* The ends of a type's range; infinities of f32. */
@@ -108,7 +109,7 @@ static reduce_combine *known_of(const reduce_fold *fold)
     return fold->combine == larger ? combine_max : fold->combine == smaller ? combine_min : NULL;
 }
 
-reducer reducer_of_fold(const reduce_fold *fold)
+static reducer reducer_of_fold(const reduce_fold *fold)
 {
     return (reducer){ .input = fold->input,
                       .count = 1,
@@ -119,6 +120,26 @@ reducer reducer_of_fold(const reduce_fold *fold)
                       .known = known_of(fold),
                       .finish = fold_finish,
                       .fold = *fold };
+}
+
+/* A user's, whose values are all f32 */
+
+static val custom_finish(const reducer *r, const val *state, const reduce_values *p)
+{
+    return r->fold.finish ? r->fold.finish(state[0], convert(F32, p->count), r->fold.user) : state[0];
+}
+
+static reducer custom_of(const ckl_reduce_fold *fold)
+{
+    reducer r = reducer_of_fold(&(reduce_fold){ .input = F32,
+                                                .total = F32,
+                                                .map = fold->map,
+                                                .combine = fold->combine,
+                                                .finish = fold->finish,
+                                                .identity = fold->identity,
+                                                .user = fold->user });
+    r.finish = custom_finish;
+    return r;
 }
 
 /* Compensated sums: (sum, error), the true sum is nearer to sum + error */
@@ -333,6 +354,9 @@ static ir_type input_of(const reduce_kind *k)
 
 reducer reducer_of(const reduce_kind *kind, bool compensated)
 {
+    const ckl_reduce_fold *custom = reduce_fold_find(kind->fold);
+    if (custom)
+        return custom_of(custom);
     ir_type input = input_of(kind);
     int op = kind->op;
     reduce_fold fold;

@@ -27,9 +27,8 @@ bool reduce_strides_divide(const reduce_mode *modes, int count, int vec)
 
 ckl_status reduce_check_kind(const char *who, const reduce_view *v, const reduce_kind *have)
 {
-    const reduce_kind *want = &v->kind;
-    if (have->op != want->op || have->dtype != want->dtype || have->output != want->output ||
-        have->kept != want->kept || have->reduced != want->reduced)
+    static const field fields[] = { REDUCE_KIND(FIELD_ROW, reduce_kind) };
+    if (fields_difference((field_table)FIELD_TABLE(fields), have, &v->kind))
         FAIL(CKL_INVALID, "reduce %s: the config's operation, types or modes are not the problem's", who);
     return CKL_OK;
 }
@@ -55,7 +54,7 @@ ckl_status reduce_check_vectors(const char *who, int vec, int steps, ckl_dtype d
 bool reduce_compensates(const reduce_kind *k, int64_t blocks_in_turn)
 {
     bool sums = k->op == CKL_REDUCE_SUM || k->op == CKL_REDUCE_MEAN || k->op == CKL_REDUCE_NORM1;
-    return sums && dtype_is_float(k->dtype) && blocks_in_turn > BLOCKS_IN_TURN_MAX;
+    return sums && !k->fold && dtype_is_float(k->dtype) && blocks_in_turn > BLOCKS_IN_TURN_MAX;
 }
 
 int64_t reduce_workspace_for(int64_t groups, int64_t split, int64_t bytes)

@@ -425,11 +425,13 @@ static void prefetch(const rows_kernel *k)
     }
 }
 
-void reduce_rows_with(const reduce_rows_config *cfg, const reducer *r, int kernel)
+void reduce_rows(const void *config, int kernel)
 {
+    const reduce_rows_config *cfg = config;
+    const reducer r = reducer_of(&cfg->kind, cfg->compensated);
     val state[REDUCE_VALUES_MAX];
     launch_bounds(cfg->threads, cfg->ctas_per_sm);
-    rows_kernel k = { .cfg = cfg, .r = r, .kernel = kernel, .state = state };
+    rows_kernel k = { .cfg = cfg, .r = &r, .kernel = kernel, .state = state };
     k.p = params_of(reduce);
     k.here = in_segments(cfg, find_place(cfg, k.p.rows));
     k.gRow = reduce_row(&cfg->kind, &k.p, k.here.row);
@@ -441,17 +443,10 @@ void reduce_rows_with(const reduce_rows_config *cfg, const reducer *r, int kerne
         k.counter = add(k.p.counters, convert(U64, mul(k.here.row, imm(4))));
         k.arrival = reduce_arrive(k.counter);
     }
-    reduce_begin(r, state);
-    k.pivot = reduce_load_pivot(r, &k.p, k.gRow);
+    reduce_begin(&r, state);
+    k.pivot = reduce_load_pivot(&r, &k.p, k.gRow);
     accumulate_row(&k);
     val has_total = merge_row(&k);
     IF(has_total)
-        reduce_store(r, &k.p, cfg->kind.output, k.here.row, state);
-}
-
-void reduce_rows(const void *config, int kernel)
-{
-    const reduce_rows_config *cfg = config;
-    reducer r = reducer_of(&cfg->kind, cfg->compensated);
-    reduce_rows_with(cfg, &r, kernel);
+        reduce_store(&r, &k.p, cfg->kind.output, k.here.row, state);
 }

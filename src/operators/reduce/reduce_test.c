@@ -162,6 +162,24 @@ static double logsumexp(const row *r, double *magnitude)
     return result;
 }
 
+/* The library's folds. Integers are rounded to f32 first. */
+static double maxabs(const row *r, double *magnitude)
+{
+    double most = 0;
+    for (int64_t i = 0; i < r->count; i++)
+        most = isnan(most) || isnan(element(r, i)) ? NAN : fmax(most, fabs(element(r, i)));
+    *magnitude = dtype_is_float(r->d->dtype) ? 0 : most;
+    return most;
+}
+
+/* Squares below the smallest subnormal are lost: 2^-50 * 2^-23 is more than the root of 2^-149. */
+static double rms(const row *r, double *magnitude)
+{
+    double mean_root = norm2(r, magnitude) / sqrt((double)r->count);
+    *magnitude = mean_root + 0x1p-50;
+    return mean_root;
+}
+
 typedef double (*definition)(const row *r, double *magnitude);
 
 static const definition definitions[] = {
@@ -174,12 +192,19 @@ static const definition definitions[] = {
     [CKL_REDUCE_NORM2] = norm2,     [CKL_REDUCE_LOGSUMEXP] = logsumexp,
 };
 
+static definition definition_of(const ckl_reduce_desc *d)
+{
+    if (!d->fold)
+        return definitions[d->op];
+    return strcmp(d->fold, "rms") == 0 ? rms : maxabs;
+}
+
 /* A slice is an element of y. */
 static void reference(const void *problem, void *const *host, reference_slice out)
 {
     const ckl_reduce_desc *d = problem;
     row r = { d, host[0], index_of(d, ~d->axes, out.slice), reduce_view_of(d).count };
-    out.value[0] = definitions[d->op](&r, &out.magnitude[0]);
+    out.value[0] = definition_of(d)(&r, &out.magnitude[0]);
     if (!dtype_is_float(d->output)) // sums of integers are exact
         out.magnitude[0] = 0;
 }
@@ -193,7 +218,7 @@ static int operands(const void *problem, operand *all)
 {
     const reduce_problem *p = problem;
     all[0] = operand_along(all[0], p->desc.axes);
-    if (is_spread(p->desc.op) || p->desc.op == CKL_REDUCE_NORM2)
+    if (is_spread(p->desc.op) || p->desc.op == CKL_REDUCE_NORM2 || p->desc.fold)
         all[0].hard_max = 0x1p60; // squares stay in f32
     if (p->offset != 0)
         all[0] = operand_range(all[0], p->offset - 1, p->offset + 1);
@@ -217,7 +242,7 @@ static double approximation(const void *problem)
         return 0x1p-20;
     if (is_spread(d->op))
         return 4e-6;
-    return d->op == CKL_REDUCE_MEAN || d->op == CKL_REDUCE_NORM2 ? 0x1p-23 : 0;
+    return d->op == CKL_REDUCE_MEAN || d->op == CKL_REDUCE_NORM2 || d->fold ? 0x1p-23 : 0;
 }
 
 static const char *const cases[] = {
@@ -236,6 +261,14 @@ static const char *const cases[] = {
     "op=norm1 shape=3x130 axes=1 impl=rows",
     "op=norm2 shape=3x130 axes=1 impl=rows",
     "op=logsumexp shape=3x130 axes=1",
+    "fold=maxabs shape=3x130 axes=1 dtype=bf16 output=f32    # folds by functions of a user's",
+    "fold=rms shape=3x130 axes=1",
+    "fold=maxabs shape=5x8195 axes=1 dtype=f16 fill=hard impl=rows",
+    "fold=rms shape=3x9000 axes=1 dtype=i32 impl=rows config='split=3'",
+    "fold=maxabs shape=301x123 axes=0 impl=columns config='split=2' fill=hard",
+    "fold=rms shape=2x70x24 axes=1 dtype=bf16 impl=columns",
+    "fold=maxabs shape=6x0 axes=1 fill=integers",
+    "fold=rms shape=6x0 axes=1 fill=integers",
     "op=sum shape=70x24 axes=0 fill=integers                                 # and over columns",
     "op=max shape=70x24 axes=0 dtype=bf16 impl=columns",
     "op=var shape=70x24 axes=0 impl=columns",
@@ -411,6 +444,11 @@ static const test_reject rejects[] = {
     { "shape=8x8 stride=-8x1", CKL_INVALID, "reduce: stride[0]=-8 is negative" },
     { "op=argmax shape=8 output=f32", CKL_INVALID, "reduce: output=f32 does not take the argmax of f32; i64 does" },
     { "op=sum shape=8 dtype=f16 output=bf16", CKL_INVALID, "reduce: output=bf16 does not take the sum of f16" },
+    { "fold=cubes shape=8", CKL_INVALID, "reduce: fold=cubes is not known; ckl_reduce_fold_add() makes it so" },
+    { "fold=rms op=max shape=8", CKL_INVALID, "reduce: fold=rms goes in the place of op=max" },
+    { "fold=rms shape=8 dtype=i32 output=i32", CKL_INVALID,
+      "reduce: output=i32 does not take the rms of i32; f32 does" },
+    { "fold=rms shape=8 correction=1", CKL_INVALID, "reduce: correction=1 is for var and std" },
     { "op=sum shape=8 correction=1", CKL_INVALID, "reduce: correction=1 is for var and std" },
     { "op=var shape=8 correction=-1", CKL_INVALID, "reduce: correction=-1 is negative" },
     { "shape=2^40x2^40", CKL_INVALID, "reduce: x of 1099511627776x1099511627776 elements, strides" },
