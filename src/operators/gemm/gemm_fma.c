@@ -100,16 +100,11 @@ static void divide_k_major(const gemm_fma_config *cfg, operand *x, const tile_ro
     x->advance = imm_as(U64, BYTES * cfg->depth);
 }
 
-/*
- * The same through registers, four elements of K at once: lanes have 16 rows of two vectors, whole sectors of memory,
- * which they store in banks of their own. Fewer vectors than threads leave the last ones idle.
- */
+/* The same through registers, four elements of K at once. Fewer vectors than threads leave the last ones idle. */
 static void divide_k_vectors(const gemm_fma_config *cfg, operand *x, const tile_rows *t, int rows, val ld)
 {
-    enum { PAIR = 2 };
-    const int at_once = gemm_fma_threads(cfg) / (cfg->depth / QUAD);
-    val pair = div(thread(), imm(PAIR)), row = rem(pair, imm(at_once));
-    val k = mul(add(mul(div(pair, imm(at_once)), imm(PAIR)), rem(thread(), imm(PAIR))), imm(QUAD));
+    const int across = cfg->depth / QUAD, at_once = gemm_fma_threads(cfg) / across;
+    val k = mul(thread_at(thread(), 0, across, at_once), imm(QUAD)), row = thread_at(thread(), 1, across, at_once);
     x->vec = QUAD;
     x->copies = rows > at_once ? rows / at_once : 1;
     x->mine = rows < at_once ? lt(row, imm(rows)) : yes();

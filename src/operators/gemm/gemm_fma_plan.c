@@ -45,17 +45,16 @@ typedef struct tile_turns {
     int64_t slice_k; // elements of K of a slice but for the last
 } tile_turns;
 
-/* Fitted to 414 runs of 230 problems on an H200, 20 % off in the mean square (bench/notes/gemm.md): cycles but for us. */
+/* Fitted to 414 runs of 230 problems on an H200 (bench/notes/gemm.md): cycles, but for the launch. */
 static const struct {
     double launch_us;
-    double fma, load;       // of 128 multiply-adds; of a warp's load from shared memory
-    double element, vector; // of 32 elements copied, singly or in vectors
-    double hidden;          // the part of the shorter of both, multiply-adds and accesses, that is seen
-    double step;            // beside these, of each step
-    double alone, block;    // a step of one CTA takes at least, and for 64 multiply-adds of a thread more
-    double tile, stored;    // before and behind the steps of a tile; for 128 elements of D more
-    double merge, merged;   // of a shared tile; bytes of slices in a cycle
-} fit = { 1.66, 1.38, 1.68, 10.5, 7.9, 0.06, 1.4, 150, 100, 1760, 43, 4190, 26 };
+    double fma, load;                  // of 128 multiply-adds; of a warp's load from shared memory
+    double element, registers, vector; // of 32 elements copied: singly, along K through registers, in vectors
+    double hidden;                     // the part of the shorter of both, multiply-adds and accesses, that is seen
+    double alone, latency, block;      // a lone CTA: a step, and each element of K, and that by blocks of 8 x 8
+    double tile, stored;               // before and behind the steps of a tile; for 128 elements of D more
+    double merge, merged;              // of a shared tile; bytes of slices in a cycle
+} fit = { 1.66, 1.06, 1.68, 10.5, 7.9, 6, 0.28, 165, 10, 100, 1950, 48, 4650, 24 };
 
 /* Of an SM, for a step of each CTA: multiply-adds beside accesses to shared memory. */
 static double step_cycles(const gemm_fma_config *c)
@@ -63,46 +62,47 @@ static double step_cycles(const gemm_fma_config *c)
     const double warps = gemm_fma_threads(c) / WARP;
     double accesses = warps * fit.load * (c->block_m + c->block_n) / GEMM_FMA_QUAD;
     for (const char *x = "ab"; *x; x++) {
-        const int vec = gemm_k_major(c->epilogue.layout, *x) ? c->vec_k : c->vec;
-        accesses += (double)(*x == 'a' ? c->tile_m : c->tile_n) / WARP * (vec == 1 ? fit.element : fit.vector);
+        const bool k_major = gemm_k_major(c->epilogue.layout, *x), single = (k_major ? c->vec_k : c->vec) == 1;
+        const double copy = single ? fit.element : k_major ? fit.registers : fit.vector;
+        accesses += (double)(*x == 'a' ? c->tile_m : c->tile_n) / WARP * copy;
     }
     const double fmas = fit.fma * c->tile_m * c->tile_n / 128;
-    return c->depth * fmax(fmas + fit.hidden * accesses, accesses + fit.hidden * fmas) + fit.step;
+    return c->depth * fmax(fmas + fit.hidden * accesses, accesses + fit.hidden * fmas);
 }
 
-/* Of so many CTAs of an SM, each of so many steps. */
-static double steps_cycles(const gemm_fma_config *c, double ctas, int64_t steps)
+/*
+ * Of an SM with whole tiles of so many steps, and slices of so many: first as many whole tiles at once as there is room
+ * for, then those that are left beside the slices. None is faster than alone.
+ */
+static double steps_cycles(const gemm_fma_config *c, int64_t whole, int64_t steps, int64_t slices, int64_t of_slice)
 {
-    const double alone = fit.alone + fit.block * c->depth * c->block_m * c->block_n / 64;
-    return ctas * (double)steps * fmax(step_cycles(c), alone / fmax(1, fmin(c->ctas, ctas)));
+    const double step = step_cycles(c);
+    const double alone = fit.alone + c->depth * (fit.latency + fit.block * pow(c->block_m * c->block_n / 64.0, 1.5));
+    const int64_t left = whole % c->ctas, longest = left ? steps : ceil_div(slices, c->ctas) * of_slice;
+    return (double)(whole / c->ctas * steps) * fmax(alone, c->ctas * step) +
+           fmax((double)(left * steps + slices * of_slice) * step, (double)longest * alone);
 }
 
 static double turns_us(const ckl_gemm_desc *d, const ckl_device_info *device, const gemm_fma_config *c,
                        const tile_turns *t)
 {
-    const double CLOCK = 0.9; // of the highest, under load
-    const double whole = (double)ceil_div(t->whole, device->sm_count),
-                 slices = (double)ceil_div(t->shared * t->slices, device->sm_count);
-    double cycles = steps_cycles(c, whole, ceil_div(d->k, c->depth)) +
-                    steps_cycles(c, slices, ceil_div(t->slice_k, c->depth)) +
-                    fit.tile * ceil((whole + slices) / fmin(c->ctas, whole + slices)) +
-                    fit.stored * (whole + slices / t->slices) * c->tile_m * c->tile_n / 128;
-    if (t->slices > 1 && t->whole == 0) // else the others multiply meanwhile
-        cycles += fit.merge + 4.0 * t->slices * c->tile_m * c->tile_n / fit.merged;
-    return cycles / (CLOCK * device->clock_mhz);
+    const int64_t whole = ceil_div(t->whole, device->sm_count);
+    const int64_t merged = ceil_div(t->shared, device->sm_count), slices = ceil_div(t->shared * t->slices, device->sm_count);
+    const int64_t ctas = whole + slices, of_slice = slices ? ceil_div(t->slice_k, c->depth) : 0;
+    double cycles = steps_cycles(c, whole, ceil_div(d->k, c->depth), slices, of_slice) +
+                    fit.tile * ceil((double)ctas / (double)min_i64(c->ctas, max_i64(ctas, 1))) +
+                    fit.stored * (double)ctas * c->tile_m * c->tile_n / 128;
+    if (t->slices > 1 && whole == 0) // else the others multiply meanwhile
+        cycles += fit.merge + (double)merged * 4 * t->slices * c->tile_m * c->tile_n / fit.merged;
+    return cycles / device->clock_mhz;
 }
 
-/*
- * Tiles of which those beyond whole turns are cut into so many slices, or fewer where steps do not divide. Whole turns
- * that leave an SM few warps when the slices have ended are none.
- */
+/* Tiles of which those beyond whole turns are cut into so many slices, or fewer where steps do not divide. */
 static tile_turns cut_turns(const ckl_gemm_desc *d, const ckl_device_info *device, const gemm_fma_config *c,
                             int64_t slices)
 {
-    enum { WARPS_LEAST = 8 };
     tile_turns t = { .whole = tiles_of(d, c) };
-    const bool few = t.whole / device->sm_count * gemm_fma_threads(c) < WARPS_LEAST * WARP;
-    t.shared = !c->sliced ? 0 : few ? t.whole : t.whole % device->sm_count;
+    t.shared = c->sliced ? t.whole % device->sm_count : 0;
     t.whole -= t.shared;
     t.slice_k = max_i64(round_up(ceil_div(d->k, slices), c->depth), c->depth);
     t.slices = (int)max_i64(ceil_div(d->k, t.slice_k), 1);
@@ -134,7 +134,7 @@ static bool divides(const ckl_gemm_desc *d, const gemm_fma_config *c, char name)
     const int rows = name == 'a' ? c->tile_m : c->tile_n, threads = gemm_fma_threads(c);
     if (gemm_is_k_major(d, name) && c->vec_k > 1) {
         const int across = c->depth / c->vec_k, at_once = across ? threads / across : 0;
-        return across && c->depth % (2 * c->vec_k) == 0 && threads % across == 0 && (rows < at_once || rows % at_once == 0) &&
+        return across && c->depth % c->vec_k == 0 && threads % across == 0 && (rows < at_once || rows % at_once == 0) &&
                rows / at_once <= GEMM_FMA_COPIES;
     }
     if (gemm_is_k_major(d, name))
