@@ -129,7 +129,7 @@ static void try_pairs(const test_case *c, const implementation *impl, const char
 static void check_tensor_cores(const operator_test *test, const implementation *impl, int instructions)
 {
     const char *says = impl->summary;
-    if (strstr(says, "mma") && instructions == 0)
+    if ((strstr(says, "wgmma") || strstr(says, "mma.sync")) && instructions == 0)
         fail_msg("%s %s: '%s', but its kernels have no instruction of tensor cores", test->op->name, impl->name, says);
     if ((strstr(says, "no tensor cores") || strstr(says, "without tensor cores")) && instructions > 0)
         fail_msg("%s %s: '%s', but its kernels use them", test->op->name, impl->name, says);

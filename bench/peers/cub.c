@@ -66,7 +66,7 @@ static ckl_status prepare(const test_case *c, ckl_device *device, void *const *p
     const ckl_reduce_desc *d = c->problem;
     reduce_view v = reduce_view_of(d);
     (void)pointers;
-    if ((int)d->op >= (int)(sizeof op_numbers / sizeof op_numbers[0]) || op_numbers[d->op] == 0)
+    if (d->fold || (int)d->op >= (int)(sizeof op_numbers / sizeof op_numbers[0]) || op_numbers[d->op] == 0)
         FAIL(CKL_UNSUPPORTED, "cub: it is asked for sum, max and min only");
     if (d->output != d->dtype || !is_dense(&v) || v.rows == 0 || v.count == 0)
         FAIL(CKL_UNSUPPORTED, "cub: it reduces whole tensors and dense rows to their own type");

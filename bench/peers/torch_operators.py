@@ -199,7 +199,7 @@ def sizes(text):
 
 
 def reduce(p, names):
-    op, correction = p["op"], int(p["correction"])
+    op, correction = p["op"] if p["fold"] in ("", "none") else p["fold"], int(p["correction"])
     rank = len(sizes(p["shape"]))
     axes = [int(a) for a in p["axes"].split(",")] if p["axes"] else list(range(rank))
     whole = len(axes) == rank
@@ -213,7 +213,8 @@ def reduce(p, names):
         "norm1": lambda x: torch.linalg.vector_norm(x, 1, axes), "norm2": lambda x: torch.linalg.vector_norm(x, 2, axes),
         "prod": lambda x: x.prod() if whole else x.prod(one), "any": lambda x: x.any() if whole else x.any(one),
         "all": lambda x: x.all() if whole else x.all(one), "argmax": lambda x: x.argmax(one),
-        "argmin": lambda x: x.argmin(one),
+        "argmin": lambda x: x.argmin(one), "maxabs": lambda x: torch.linalg.vector_norm(x, torch.inf, axes),
+        "rms": lambda x: x.square().mean(axes).sqrt(),
     }
     if op not in table:
         raise Unsupported(f"reduce op={op}")
@@ -349,6 +350,8 @@ def conv(p, names):
     pads = [[int(p["pad_" + side]) for side in ends[m]] for m in modes]
     if any(first != last for first, last in pads):
         raise Unsupported("padding that differs between two sides")
+    if p["epilogue"] not in ("", "none"):
+        raise Unsupported("a custom epilogue")
     cudnn, aten = torch.backends.cudnn, torch.ops.aten
     cudnn.benchmark, cudnn.benchmark_limit, cudnn.allow_tf32 = True, int(os.environ.get("CKL_CUDNN_ENGINES", "0")), False
     nhwc, groups, rank = p["layout"] == "nhwc", int(p["groups"]), len(modes)
