@@ -4,9 +4,9 @@
 #include "base/math.h"
 #include "operators/conv/conv_prepared.h"
 
-enum { SECTOR = 32 };                          // bytes
 enum { THREE_LEAST = 16 };                     // stages of a tile of three consumers, which were measured at 18
 enum { HELD_MAX = 32, HELD_BYTES = 64 << 10 }; // stages; of filters
+enum { SECTOR = 32 };                          // bytes
 
 /* Columns of a staging buffer: the widest rows of 128, 64 or 32 bytes that divide the filters of a CTA. */
 static int y_cols_of(int filters, int out)
@@ -319,9 +319,10 @@ static double shared_cycles(const conv_sm90_config *c, const conv_sm90_shape *s)
 
 /*
  * What does not depend on slices. Each row of a box takes some cycles however short it is, and zeros for absent
- * channels more, but not where filters that are N-major end within their rows: 96 of 128 columns cost nothing. But where
- * these rows begin inside of sectors they cost several times as much: 128 to 40 channels of data of 3 images of 96x96
- * take 20.9 us, by filters copied to whole rows 12.5; 256 to 24 of 7 of 56x56 45.8 and 14.6. Rates: bench/notes/conv.md.
+ * channels more, but not where filters that are N-major end within their rows: 96 of 128 columns cost nothing. But
+ * where these rows begin inside of sectors they cost several times as much: 128 to 40 channels of data of 3 images of
+ * 96x96 take 20.9 us, by filters copied to whole rows 12.5; 256 to 24 of 7 of 56x56 45.8 and 14.6. Rates:
+ * bench/notes/conv.md.
  */
 conv_sm90_work conv_sm90_work_of(const conv_sm90_problem *p, const conv_sm90_config *c)
 {
