@@ -190,12 +190,12 @@ static bool is_stream(const ckl_gemm_desc *product, const ckl_device_info *devic
 }
 
 /*
- * Tiles of many pixels, for few filters or such gradients. 128 to 16 channels of 384x384 take 65.3 us by tiles of 64x64, 12.7 of an image by 256x32, 12.6 by 128x16; 256 to 4 of
- * 16 images of 56x56 9.5, 9.0 and 8.5. 96 to 16 of 640x640 take 29.2 by 128x16, 25.7 by 256x16. The gradient of data of
- * 335 to 16 of 3 images of 112x112 takes 29.6 in 64x64, 24.9 in 128x64; of 96 to 16 of 167x167 5.7 in two turns of
- * 128x64, 4.9 in one of 256x64. Rows of up to half a tile go to y from registers: 96 to 8 of 384x384 take 13.4 by TMA,
- * 11.9 so. Filters of one or two stages are shared by two CTAs: 11.3; 80 to 8 of 56 of 256x256 176 by 256x16, 190
- * alone.
+ * Tiles of many pixels, for few filters or such gradients. 128 to 16 channels of 384x384 take 65.3 us by tiles of
+ * 64x64, 12.7 of an image by 256x32, 12.6 by 128x16; 256 to 4 of 16 images of 56x56 9.5, 9.0 and 8.5. 96 to 16 of
+ * 640x640 take 29.2 by 128x16, 25.7 by 256x16. The gradient of data of 335 to 16 of 3 images of 112x112 takes 29.6 in
+ * 64x64, 24.9 in 128x64; of 96 to 16 of 167x167 5.7 in two turns of 128x64, 4.9 in one of 256x64. Rows of up to half a
+ * tile go to y from registers: 96 to 8 of 384x384 take 13.4 by TMA, 11.9 so. Filters of one or two stages are shared by
+ * two CTAs: 11.3; 80 to 8 of 56 of 256x256 176 by 256x16, 190 alone.
  */
 static void few_columns(const ckl_gemm_desc *product, const ckl_device_info *device, gemm_sm90_config *c)
 {
@@ -254,13 +254,23 @@ static double short_tiles(const ckl_gemm_desc *product, const ckl_device_info *d
     return product->n <= 32 && c->tile_m < 128 ? FEW : 1;
 }
 
+/*
+ * One step along K hides nothing of the other consumer's stores: 16 to 256 channels of 8 images of 384x384 take 245 us
+ * in ping-pong, 221 by 192x128.
+ */
+static double pingpong_alone(const ckl_gemm_desc *product, const gemm_sm90_config *c)
+{
+    const double ALONE = 1.06;
+    return c->pingpong && product->k < gemm_tile_k(product->a) ? ALONE : 1;
+}
+
 static plan_cost cost_pointwise(const void *desc, const ckl_device_info *device, const void *config)
 {
     const ckl_gemm_desc *product = conv_pointwise_product(desc);
     plan_cost cost = gemm_sm90_cost(product, device, config);
     if (product->layout != CKL_GEMM_TN && !is_stream(product, device)) // K of TN runs down the boxes
         cost.us += absent_us(product, device, config);
-    cost.us *= short_tiles(product, device, config);
+    cost.us *= short_tiles(product, device, config) * pingpong_alone(product, config);
     return cost;
 }
 

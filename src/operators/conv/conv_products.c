@@ -49,8 +49,8 @@ static plan_cost cost_unaligned(const void *desc, const ckl_device_info *device,
 
 /*
  * Longer than by gemm's model: data with few channels on a side (7 to 755 of 16 images of 24x24 take 17.1 us, 41 to 3
- * of 3 of 512x512 100), and rows of y that begin anywhere, where one step along K hides nothing of their stores: 1 to 949
- * channels of 48 of 96x96 818, 3 to 677 of 24 of 64x64 120.
+ * of 3 of 512x512 100), and rows of y that begin anywhere, where one step along K hides nothing of their stores: 1 to
+ * 949 channels of 48 of 96x96 818, 3 to 677 of 24 of 64x64 120.
  */
 static plan_cost cost_pitched(const void *desc, const ckl_device_info *device, const void *config)
 {

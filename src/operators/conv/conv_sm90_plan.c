@@ -4,9 +4,9 @@
 #include "base/math.h"
 #include "operators/conv/conv_prepared.h"
 
-enum { SECTOR = 32 };                          // bytes
 enum { THREE_LEAST = 16 };                     // stages of a tile of three consumers, which were measured at 18
 enum { HELD_MAX = 32, HELD_BYTES = 64 << 10 }; // stages; of filters
+enum { SECTOR = 32 };                          // bytes
 
 /* Columns of a staging buffer: the widest rows of 128, 64 or 32 bytes that divide the filters of a CTA. */
 static int y_cols_of(int filters, int out)
@@ -317,15 +317,31 @@ static double shared_cycles(const conv_sm90_config *c, const conv_sm90_shape *s)
     return (written + read) * bytes / 128;
 }
 
+/* Cycles of a row of a box of filters. */
+static const double FILTER = 1.4;
+
+/*
+ * The same of filters that are N-major, on the average: where these begin inside of sectors the last box of a row,
+ * which has less than a span, costs more than the others. 128 to 40 channels of data of 3 images of 96x96 take 20.9 us,
+ * by filters copied to whole rows 12.5; 256 to 24 of 7 of 56x56 45.8 and 14.6; 128 to 72 of the former 20.9 and 17.5,
+ * but 640 to 3896 of 3 of 3x3 in slices 17.1 and 44.7.
+ */
+static double filter_row(const conv_sm90_problem *p, int64_t element)
+{
+    const double LAST = 10, OTHERS = 4;
+    if (p->out * element % SECTOR == 0)
+        return FILTER;
+    return OTHERS + (LAST - OTHERS) / (double)ceil_div(p->out, CONV_SM90_SPAN);
+}
+
 /*
  * What does not depend on slices. Each row of a box takes some cycles however short it is, and zeros for absent
- * channels more, but not where filters that are N-major end within their rows: 96 of 128 columns cost nothing. But where
- * these rows begin inside of sectors they cost several times as much: 128 to 40 channels of data of 3 images of 96x96
- * take 20.9 us, by filters copied to whole rows 12.5; 256 to 24 of 7 of 56x56 45.8 and 14.6. Rates: bench/notes/conv.md.
+ * channels more, but not where filters that are N-major end within their rows: 96 of 128 columns cost nothing. Rates:
+ * bench/notes/conv.md.
  */
 conv_sm90_work conv_sm90_work_of(const conv_sm90_problem *p, const conv_sm90_config *c)
 {
-    const double PRODUCTS = 2048, PIXEL = 3.2, FILTER = 1.4, ZEROS = 11, EPILOGUE = 10, CUT = 10;
+    const double PRODUCTS = 2048, PIXEL = 3.2, ZEROS = 11, EPILOGUE = 10;
     const conv_sm90_shape s = memory_of(c);
     const int64_t in = p->in * c->together; // of groups that share a tile, as if they were one
     const int64_t chunks = ceil_div(in, c->tile_k), element = (int64_t)ckl_dtype_bytes(c->form.dtype);
@@ -336,14 +352,15 @@ conv_sm90_work conv_sm90_work_of(const conv_sm90_problem *p, const conv_sm90_con
                  a_row = full + (larger(full, row_cost(c, last)) - full) / (double)chunks;
     const int filters = s.taps * c->tile_n;
     const double absent = (double)(chunks * c->tile_k - in) / (double)chunks * bytes * (s.x_rows + filters);
-    const bool across = conv_sm90_n_major(c), cut = across && p->out * element % SECTOR != 0;
+    const bool across = conv_sm90_n_major(c);
     const double of_filters = across ? (double)c->tile_k * filters / CONV_SM90_SPAN : a_row * filters; // rows of boxes
     const double products = (double)s.tile_m * filters * c->tile_k * bytes / 2 / PRODUCTS;
     return (conv_sm90_work){ .launches = launches,
                              .tiles = tiles_of(p, c),
                              .stages = taps / s.taps * (double)chunks,
                              .multiply = c->tall ? larger(products, shared_cycles(c, &s)) : products,
-                             .rows = a_row * PIXEL * s.x_rows + (c->held ? 0 : (cut ? CUT : FILTER) * of_filters),
+                             .rows = a_row * PIXEL * s.x_rows +
+                                     (c->held ? 0 : (across ? filter_row(p, element) : FILTER) * of_filters),
                              .bytes = (double)(s.x_bytes + (c->held ? 0 : s.w_bytes)),
                              .absent = absent / ZEROS,
                              .epilogue = EPILOGUE * c->tile_n / 2 + box_cost(c, &s),
