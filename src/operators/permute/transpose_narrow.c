@@ -368,7 +368,7 @@ static ckl_status choose_narrow(const void *problem, const ckl_device_info *devi
     const int turns = narrow_turns(p, c);
     c->padded = c->short_x;
     c->padded = c->short_x && narrow_turns(p, c) < turns;
-    c->prefetch = transpose_pays_prefetch(p, c->tile_r, c->tile_c, c->threads, device);
+    c->prefetch = permute_pays_prefetch(transpose_tiles(p, c->tile_r, c->tile_c), c->threads, device);
     return CKL_OK;
 }
 
@@ -380,7 +380,7 @@ static bool candidate_narrow(const void *problem, const ckl_device_info *device,
         return false;
     int *along = c->short_x ? &c->tile_r : &c->tile_c;
     *along >>= i;
-    c->prefetch = transpose_pays_prefetch(problem, c->tile_r, c->tile_c, c->threads, device);
+    c->prefetch = permute_pays_prefetch(transpose_tiles(problem, c->tile_r, c->tile_c), c->threads, device);
     return *along >= ALONG_MIN;
 }
 
@@ -433,7 +433,7 @@ const implementation transpose_narrow_implementation = {
     IMPLEMENTATION_PARTS(transpose, narrow),
     .summary = "matrices with a short side without gaps: whole runs of memory on both sides",
     .candidate = candidate_narrow,
-    .is_trusted = transpose_trusts_cost,
+    .is_trusted = plan_trusts_all,
     .cost = cost_narrow,
     .rivals = { &permute_boxes_implementation, &permute_gather_implementation },
     .params = &transpose_param_list,
