@@ -380,7 +380,9 @@ static bool candidate_narrow(const void *problem, const ckl_device_info *device,
         return false;
     int *along = c->short_x ? &c->tile_r : &c->tile_c;
     *along >>= i;
-    c->prefetch = permute_pays_prefetch(transpose_tiles(problem, c->tile_r, c->tile_c), c->threads, device);
+    // shorter tiles are more CTAs: those of two kernels are to fit
+    c->prefetch =
+        permute_pays_prefetch((i ? 2 : 1) * transpose_tiles(problem, c->tile_r, c->tile_c), c->threads, device);
     return *along >= ALONG_MIN;
 }
 
@@ -408,11 +410,12 @@ static plan_cost cost_narrow(const void *problem, const ckl_device_info *device,
     const double NO_REDUCTION = 1250;
     static const double of_bytes[] = { [1] = 90, [2] = 70, [4] = 60, [8] = 30 };
     const transpose_narrow_config *c = config;
+    const bool by_parts = !c->short_x && c->bytes < WORD_BYTES; // whole words of y are made of several runs of x
     const transpose_tiling t = { .rows = c->tile_r,
                                  .cols = c->tile_c,
                                  .threads = c->threads,
                                  .smem_bytes = smem_bytes_of(c),
-                                 .rate = 1.01,
+                                 .rate = by_parts ? 0.95 : 1.01,
                                  .wait = TRANSPOSE_TILE_WAIT * c->tile_r * c->tile_c * c->bytes - NO_REDUCTION -
                                          (c->prefetch ? TRANSPOSE_EARLIER : 0),
                                  .of_bytes = of_bytes[c->bytes],
