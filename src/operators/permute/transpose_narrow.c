@@ -368,7 +368,7 @@ static ckl_status choose_narrow(const void *problem, const ckl_device_info *devi
     const int turns = narrow_turns(p, c);
     c->padded = c->short_x;
     c->padded = c->short_x && narrow_turns(p, c) < turns;
-    c->prefetch = transpose_pays_prefetch(p, c->tile_r, c->tile_c, c->threads, device);
+    c->prefetch = permute_pays_prefetch(transpose_tiles(p, c->tile_r, c->tile_c), c->threads, device);
     return CKL_OK;
 }
 
@@ -380,7 +380,9 @@ static bool candidate_narrow(const void *problem, const ckl_device_info *device,
         return false;
     int *along = c->short_x ? &c->tile_r : &c->tile_c;
     *along >>= i;
-    c->prefetch = transpose_pays_prefetch(problem, c->tile_r, c->tile_c, c->threads, device);
+    // shorter tiles are more CTAs: those of two kernels are to fit
+    c->prefetch =
+        permute_pays_prefetch((i ? 2 : 1) * transpose_tiles(problem, c->tile_r, c->tile_c), c->threads, device);
     return *along >= ALONG_MIN;
 }
 
@@ -408,11 +410,12 @@ static plan_cost cost_narrow(const void *problem, const ckl_device_info *device,
     const double NO_REDUCTION = 1250;
     static const double of_bytes[] = { [1] = 90, [2] = 70, [4] = 60, [8] = 30 };
     const transpose_narrow_config *c = config;
+    const bool by_parts = !c->short_x && c->bytes < WORD_BYTES; // whole words of y are made of several runs of x
     const transpose_tiling t = { .rows = c->tile_r,
                                  .cols = c->tile_c,
                                  .threads = c->threads,
                                  .smem_bytes = smem_bytes_of(c),
-                                 .rate = 1.01,
+                                 .rate = by_parts ? 0.95 : 1.01,
                                  .wait = TRANSPOSE_TILE_WAIT * c->tile_r * c->tile_c * c->bytes - NO_REDUCTION -
                                          (c->prefetch ? TRANSPOSE_EARLIER : 0),
                                  .of_bytes = of_bytes[c->bytes],
@@ -433,7 +436,7 @@ const implementation transpose_narrow_implementation = {
     IMPLEMENTATION_PARTS(transpose, narrow),
     .summary = "matrices with a short side without gaps: whole runs of memory on both sides",
     .candidate = candidate_narrow,
-    .is_trusted = transpose_trusts_cost,
+    .is_trusted = plan_trusts_all,
     .cost = cost_narrow,
     .rivals = { &permute_boxes_implementation, &permute_gather_implementation },
     .params = &transpose_param_list,

@@ -120,12 +120,6 @@ ckl_status transpose_check_power(const permutation *p, const char *who, const ch
 
 /* Choices */
 
-bool transpose_trusts_cost(const void *config)
-{
-    (void)config;
-    return true;
-}
-
 bool transpose_goes_across(const permutation *p, int tile_c, const ckl_device_info *device)
 {
     enum { TILES_MAX = 8, FETCH_BYTES = 256 }; // 16 lose 6 % (bench/notes/permute.md)
@@ -134,11 +128,6 @@ bool transpose_goes_across(const permutation *p, int tile_c, const ckl_device_in
     const bool few = m->cols <= (int64_t)TILES_MAX * tile_c && m->rows > m->cols;
     const bool fetched_twice = wide % FETCH_BYTES != 0 || m->ldx * p->bytes % FETCH_BYTES != 0;
     return few || (fetched_twice && product_i64(m->rows, 2 * wide) > device->l2_bytes);
-}
-
-bool transpose_pays_prefetch(const permutation *p, int tile_r, int tile_c, int threads, const ckl_device_info *device)
-{
-    return permute_pays_prefetch(transpose_tiles(p, tile_r, tile_c), threads, device);
 }
 
 /* Costs */

@@ -26,9 +26,6 @@ ckl_status transpose_check_power(const permutation *p, const char *who, const ch
 
 /* Choices */
 
-/* implementation.is_trusted: candidates are taken where their cost is less. */
-bool transpose_trusts_cost(const void *config);
-
 /*
  * Should neighbouring CTAs go along the rows of x? Where a row is a few tiles, the tiles in flight have whole rows of
  * x, and long runs of y as well. Where L2 fetches bytes of x for two columns of tiles (it fetches 256 at a time), but
@@ -36,9 +33,6 @@ bool transpose_trusts_cost(const void *config);
  * times.
  */
 bool transpose_goes_across(const permutation *p, int tile_c, const ckl_device_info *device);
-
-/* Should x be prefetched, in such tiles? */
-bool transpose_pays_prefetch(const permutation *p, int tile_r, int tile_c, int threads, const ckl_device_info *device);
 
 /* Tiles as CTAs take them, and what they cost. */
 enum { TRANSPOSE_EARLIER = 1000 };             // cycles that a tile which was prefetched comes earlier

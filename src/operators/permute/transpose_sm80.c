@@ -304,7 +304,7 @@ static ckl_status choose_sm80(const void *problem, const ckl_device_info *device
     c->lanes = p->bytes == 1 && p->matrix.ldx % 2 == 0 && c->align == 32 ? 8 : 32;
     c->across = transpose_goes_across(p, c->tile_c, device);
     c->ctas_per_sm = p->bytes == 1 ? 4 : 0; // else 70 registers let three in
-    c->prefetch = transpose_pays_prefetch(p, c->tile_r, c->tile_c, c->threads, device);
+    c->prefetch = permute_pays_prefetch(transpose_tiles(p, c->tile_r, c->tile_c), c->threads, device);
     return CKL_OK;
 }
 
@@ -317,7 +317,7 @@ static bool candidate_sm80(const void *problem, const ckl_device_info *device, i
         return false;
     c->tile_c = (int)max_i64(COLUMNS_MIN, c->tile_c >> i);
     c->across = transpose_goes_across(problem, c->tile_c, device);
-    c->prefetch = transpose_pays_prefetch(problem, c->tile_r, c->tile_c, c->threads, device);
+    c->prefetch = permute_pays_prefetch(transpose_tiles(problem, c->tile_r, c->tile_c), c->threads, device);
     return true;
 }
 
@@ -376,7 +376,7 @@ const implementation transpose_sm80_implementation = {
     IMPLEMENTATION_PARTS(transpose, sm80),
     .summary = "tiles in shared memory by cp.async, whole words on both sides at any alignment",
     .candidate = candidate_sm80,
-    .is_trusted = transpose_trusts_cost,
+    .is_trusted = plan_trusts_all,
     .cost = cost_sm80,
     .rivals = { &permute_boxes_implementation, &permute_gather_implementation },
     .params = &transpose_param_list,

@@ -283,7 +283,7 @@ static ckl_status choose_sm90(const void *problem, const ckl_device_info *device
     const bool few = transpose_tiles(p, c->tile_r, tile) < TILES_OF_SM * (int64_t)device->sm_count;
     c->tile_c = few || p->matrix.cols <= least ? least : tile;
     c->across = transpose_goes_across(p, c->tile_c, device);
-    c->prefetch = transpose_pays_prefetch(p, c->tile_r, c->tile_c, c->threads, device);
+    c->prefetch = permute_pays_prefetch(transpose_tiles(p, c->tile_r, c->tile_c), c->threads, device);
     return CKL_OK;
 }
 

@@ -322,12 +322,6 @@ static bool candidate_columns(const void *desc, const ckl_device_info *device, i
     return true;
 }
 
-static bool is_trusted_columns(const void *config)
-{
-    (void)config;
-    return true;
-}
-
 static plan_cost cost_columns(const void *desc, const ckl_device_info *device, const void *config)
 {
     enum { TURN = 1200, NO_SHIFTS = 3000, OF_MERGE = 50 };
@@ -401,7 +395,7 @@ const implementation reduce_columns_plans = {
     IMPLEMENTATION_PARTS(reduce, columns),
     .summary = "neighbouring threads take neighbouring results; layers of threads and CTAs share long columns",
     .candidate = candidate_columns,
-    .is_trusted = is_trusted_columns,
+    .is_trusted = plan_trusts_all,
     .cost = cost_columns,
     .kernels = 2,
     .params = &reduce_param_list,
