@@ -136,9 +136,7 @@ static bool find_backward_flow(const ckl_norm_desc *d, const ckl_device_info *de
             f->threads /= 2;
         if (!norm_is_ragged(d))
             return true;
-        const int most = BACKWARD_THREADS_RAGGED / f->threads;
-        const bool four = f->bytes == 2 && f->threads == 128 && !norm_is_cut(d); // 208.7 -> 171.0 us (52736x1333 f16)
-        f->ctas_per_sm = four ? most : (int)min_i64(f->ctas_per_sm, most);
+        f->ctas_per_sm = (int)min_i64(f->ctas_per_sm, BACKWARD_THREADS_RAGGED / f->threads);
         f->lookahead |= f->bytes == 2 && f->residence == ROW_IN_RING; // hides the loads of the ends
         return true;
     }
@@ -438,7 +436,9 @@ static bool choose_backward_flow(const ckl_norm_desc *d, const ckl_device_info *
 {
     backward_flow f = { .ctas_per_sm = 0 };
     row_pipeline_split s;
-    if (is_short(d, centred) || !device->has_tma)
+    const bool packed = is_short(d, centred) ||
+                        (!norm_in_phase(d) && !norm_is_cut(d) && choose_packed_split(d, device, centred, &c->split));
+    if (packed || !device->has_tma)
         return false;
     if (goes_by_elements(d) ? !choose_elements(d, device, centred, &s, &f.ctas_per_sm)
                             : !choose_sums(d, device, centred, &f, &s))
