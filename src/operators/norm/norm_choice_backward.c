@@ -389,16 +389,17 @@ static bool goes_by_elements(const ckl_norm_desc *d)
 static bool choose_elements(const ckl_norm_desc *d, const ckl_device_info *device, bool centred, row_pipeline_split *s,
                             int *ctas_per_sm)
 {
-    enum { THREADS_MAX = 384, CTAS_MIN = 2, REGISTERS = 24, REGISTERS_MAX = 128, OF_LANE = 512, PARTITIONS = 4 };
+    enum { THREADS_MAX = 384, CTAS_MIN = 2, REGISTERS_MAX = 120, OF_LANE = 512, PARTITIONS = 4 };
     static const double ROW = 120;
     const int vec = norm_widest_vector(d), inputs = 2 + d->residual;
     const int held = (int)row_split_registers(&(row_split){ .vec = vec, .steps = 1 }, d->dtype);
-    const int of_vector = (1 + centred) * vec + (1 + inputs) * held; // sums of columns, gamma, the row
+    const int of_vector = (1 + centred) * vec + (1 + inputs) * held, // sums of columns, gamma, the row
+        others = centred ? 28 : 24;
     double best = INFINITY;
     for (int cluster = 1; cluster <= row_pipeline_cluster_max(device); cluster *= 2)
-        for (int steps = 1; of_vector * steps + REGISTERS <= REGISTERS_MAX; steps++) {
+        for (int steps = 1; of_vector * steps + others <= REGISTERS_MAX; steps++) {
             const int threads = odd_row_threads(d, steps * vec * cluster),
-                      warps = PARTITIONS * (OF_LANE / (int)round_up(of_vector * steps + REGISTERS, 8));
+                      warps = PARTITIONS * (OF_LANE / (int)round_up(of_vector * steps + others, 8));
             const int64_t bytes = (int64_t)threads * steps * vec * dtype_bytes(d->dtype) * inputs;
             const int ctas = (int)min_i64(warps / (threads / WARP + 1), BACKWARD_RING_BYTES / (ROWS_IN_RING * bytes));
             const double cost = odd_row_cost(ROW, steps * vec, threads, cluster, ctas);
