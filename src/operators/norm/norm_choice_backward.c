@@ -437,12 +437,11 @@ static bool choose_backward_flow(const ckl_norm_desc *d, const ckl_device_info *
 {
     backward_flow f = { .ctas_per_sm = 0 };
     row_pipeline_split s;
-    const bool packed = is_short(d, centred) ||
-                        (!norm_in_phase(d) && !norm_is_cut(d) && choose_packed_split(d, device, centred, &c->split));
-    if (packed || !device->has_tma)
+    const bool apart = !norm_in_phase(d) && !norm_is_cut(d); // x and dx
+    if (!device->has_tma || is_short(d, centred) || (apart && choose_packed_split(d, device, centred, &c->split)))
         return false;
-    if (goes_by_elements(d) ? !choose_elements(d, device, centred, &s, &f.ctas_per_sm)
-                            : !choose_sums(d, device, centred, &f, &s))
+    const bool elements = goes_by_elements(d) && choose_elements(d, device, centred, &s, &f.ctas_per_sm);
+    if (!elements && (apart || !choose_sums(d, device, centred, &f, &s)))
         return false;
     row_pipeline_config(&s, &c->split, &c->flow);
     c->dgamma_in_smem = f.dgamma_in_smem;
