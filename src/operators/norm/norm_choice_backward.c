@@ -293,11 +293,11 @@ static int odd_row_threads(const ckl_norm_desc *d, int elements)
 
 /*
  * Ragged rows, and cut ones of 16 bits, stay in registers between the passes, which halves the loads, cuts and bounds
- * of a row: 111.1 us by 128 threads with room for 2048 elements, 92.3 by 96 with 1536
- * (layer norm, 32768x1283 f16); 112.7 by 18 warps with room for 16384, 76.2 by 21 with 9216 (RMS norm, 2560x8679 f32).
- * Layer norm of long f32 rows looks ahead in the ring: 121.6 and 74.5 (1024x20001); that of 16 bits whose rows fill
- * their threads anyway, too: 51.1 and 52.8 (4096x4095 bf16). Rows for sixteen CTAs have half of them, which look ahead:
- * RMS norm 136.2 and 111.9 (1024x53781 bf16), layer norm of eight CTAs a twelfth less (877x28961 f16).
+ * of a row: 111.1 us by 128 threads with room for 2048 elements, 92.3 by 96 with 1536 (layer norm, 32768x1283 f16);
+ * 112.7 by 18 warps with room for 16384, 76.2 by 21 with 9216 (RMS norm, 2560x8679 f32). Layer norm of long f32 rows
+ * looks ahead in the ring: 121.6 and 74.5 (1024x20001); that of 16 bits whose rows fill their threads anyway, too: 51.1
+ * and 52.8 (4096x4095 bf16). Rows for sixteen CTAs have half of them, which look ahead: RMS norm 136.2 and 111.9
+ * (1024x53781 bf16), layer norm of eight CTAs a twelfth less (877x28961 f16).
  */
 static void fit_odd_rows(const ckl_norm_desc *d, const ckl_device_info *device, bool centred, backward_flow *f)
 {
