@@ -88,7 +88,7 @@ static int kernel_for(const ckl_norm_desc *d, const norm_config *c, const ckl_no
                    ? NORM_VECTORS
                    : NORM_ELEMENTS;
     const bool written = PLAN_ALIGNED(bytes, a->gamma, a->beta, a->y, a->sum, a->dx, a->dgamma, a->dbeta),
-               read = norm_cuts_vectors(c) || PLAN_ALIGNED(bytes, a->x, a->residual, a->dy, a->dsum);
+               read = norm_cuts_memory(c) || PLAN_ALIGNED(bytes, a->x, a->residual, a->dy, a->dsum);
     return written && read && (alike || !c->flow.stages) ? NORM_VECTORS : NORM_ELEMENTS;
 }
 

@@ -33,7 +33,8 @@ static bool divides_rows(const ckl_norm_desc *d, int vec, int64_t ldx, int64_t l
 /* Does a config take the rows? Of rows that are cut only those that are written count. */
 static bool accepts_rows(const ckl_norm_desc *d, const norm_config *c)
 {
-    return c->split.ragged || divides_rows(d, c->split.vec, norm_cuts_vectors(c) ? d->ldy : d->ldx, d->ldy);
+    const bool cuts = c->flow.cut && c->split.vec == row_vec_full(d->dtype);
+    return c->split.ragged || divides_rows(d, c->split.vec, cuts ? d->ldy : d->ldx, d->ldy);
 }
 
 int norm_widest_vector(const ckl_norm_desc *d)

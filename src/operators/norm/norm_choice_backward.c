@@ -56,7 +56,8 @@ static int packed_threads(const ckl_norm_desc *d, const row_split *s)
  * and 22.4 us (79872x113 bf16), 106.2 and 88.8 (53520x841). Of f32 12 single elements are a thread's: by 512 threads
  * with 6 one CTA fits an SM, 28.1 and 21.9 us (1920x3072, ldx=3073); layer norm has registers for 11 that need
  * predicates. Each CTA leaves partial sums of all columns, so an SM has two large ones; of two rows alone it does not
- * pay for their barriers: 56.6 and 52.8 (8192x2048 f32, ldx=2049). False: too long.
+ * pay for their barriers: 56.6 and 52.8 (8192x2048 f32, ldx=2049). Ragged rows of f32, too: 38.8 us by vectors, 35.5
+ * (8192x1283). False: too long.
  */
 static bool choose_packed_split(const ckl_norm_desc *d, const ckl_device_info *device, bool centred, row_split *s)
 {
@@ -136,9 +137,7 @@ static bool find_backward_flow(const ckl_norm_desc *d, const ckl_device_info *de
             f->threads /= 2;
         if (!norm_is_ragged(d))
             return true;
-        const int most = BACKWARD_THREADS_RAGGED / f->threads;
-        const bool four = f->bytes == 2 && f->threads == 128 && !norm_is_cut(d); // 208.7 -> 171.0 us (52736x1333 f16)
-        f->ctas_per_sm = four ? most : (int)min_i64(f->ctas_per_sm, most);
+        f->ctas_per_sm = (int)min_i64(f->ctas_per_sm, BACKWARD_THREADS_RAGGED / f->threads);
         f->lookahead |= f->bytes == 2 && f->residence == ROW_IN_RING; // hides the loads of the ends
         return true;
     }
@@ -160,7 +159,7 @@ static row_pipeline_split split_of_flow(const backward_flow *f, const ckl_norm_d
     int64_t sums = f->dgamma_in_smem ? 4LL * f->threads * f->elements : 0;
     s.stages = (int)((BACKWARD_RING_BYTES / f->ctas_per_sm - sums) /
                      ((row_split_cols(&s.chunk) + (s.cut ? vec : 0)) * inputs * f->bytes));
-    if (f->bytes == 2)
+    if (f->bytes == 2 || (norm_is_ragged(d) && f->residence == ROW_IN_REGISTERS))
         s.stages = (int)min_i64(s.stages, ROWS_IN_RING * (int64_t)s.chunks);
     s.lookahead = f->lookahead && s.stages >= 2 * s.chunks;
     return s;
@@ -203,7 +202,7 @@ static void fit_backward_flow(const ckl_norm_desc *d, const ckl_device_info *dev
     } shapes[] = {
         { false, 64, 4, 1, false }, { false, 128, 3, 1, false }, { false, 256, 2, 16, true }, { true, 128, 3, 4, true }
     };
-    if (f->dgamma_in_smem || 4 * d->cols > 3 * room_of(d, f) || (norm_is_cut(d) && f->bytes == 4))
+    if (f->dgamma_in_smem || 4 * d->cols > 3 * room_of(d, f) || (norm_is_ragged(d) && f->bytes == 4))
         return;
     for (int i = 0; i < COUNT_OF(shapes); i++) {
         const backward_flow fit =
@@ -293,43 +292,44 @@ static int odd_row_threads(const ckl_norm_desc *d, int elements)
 }
 
 /*
- * Ragged and cut rows of 16 bits stay in registers between the passes, which halves the loads, cuts and bounds of a
- * row: 111.1 us by 128 threads with room for 2048 elements, 92.3 by 96 with 1536 (layer norm, 32768x1283 f16). Layer
- * norm whose rows fill their threads anyway looks ahead in the ring: 51.1 and 52.8 (4096x4095 bf16). Rows for sixteen
- * CTAs have half of them, which look ahead: RMS norm 136.2 and 111.9 (1024x53781 bf16), layer norm of eight CTAs a
- * twelfth less (877x28961 f16).
+ * Ragged rows, and cut ones of 16 bits, stay in registers between the passes, which halves the loads, cuts and bounds
+ * of a row: 111.1 us by 128 threads with room for 2048 elements, 92.3 by 96 with 1536 (layer norm, 32768x1283 f16);
+ * 112.7 by 18 warps with room for 16384, 76.2 by 21 with 9216 (RMS norm, 2560x8679 f32). Layer norm of long f32 rows
+ * looks ahead in the ring: 121.6 and 74.5 (1024x20001); that of 16 bits whose rows fill their threads anyway, too: 51.1
+ * and 52.8 (4096x4095 bf16). Rows for sixteen CTAs have half of them, which look ahead: RMS norm 136.2 and 111.9
+ * (1024x53781 bf16), layer norm of eight CTAs a twelfth less (877x28961 f16).
  */
 static void fit_odd_rows(const ckl_norm_desc *d, const ckl_device_info *device, bool centred, backward_flow *f)
 {
     enum { THREADS_MAX = 288, CLUSTER_CUT = 4, CLUSTER_AHEAD = 8 };
     static const double ROW_CUT = 120, ROW_RAGGED = 250;
     static const struct {
-        int chunks;
-        int warps, warps_centred; // of an SM, producers too, that do not spill
-        double spread;            // what waits for registers
+        int bytes, chunks;
+        int warps, warps_most; // of an SM, producers too, that do not spill; most: layer norm or, of f32, a residual
+        double spread;         // what waits for registers
         bool in_ring;
-    } shapes[] = {
-        { 2, 24, 20, 1, false }, { 3, 15, 15, 1.1, false }, { 1, 30, 30, 1, false }, { 4, 16, 16, 1.1, true }
-    };
+    } shapes[] = { { 2, 2, 24, 20, 1, false },  { 2, 3, 15, 15, 1.1, false }, { 2, 1, 30, 30, 1, false },
+                   { 2, 4, 16, 16, 1.1, true }, { 4, 3, 24, 0, 1, false },    { 4, 2, 24, 24, 1, false },
+                   { 4, 4, 20, 18, 2.1, true } };
     const int vec = row_vec_full(d->dtype);
     const backward_flow before = *f;
-    const bool cut = norm_is_cut(d);
+    const bool cut = norm_is_cut(d), most = centred || (f->bytes == 4 && d->residual);
     const int spilling = centred && cut && d->residual ? 4 : 0; // warps: 20 would spill 72 bytes (bf16, 96 threads)
+    const double row = cut ? ROW_CUT : ROW_RAGGED;
     double best = INFINITY;
-    if (!norm_is_ragged(d) || f->bytes == 4) // f32 that is cut: fit_warps()
+    if (!norm_is_ragged(d) || (cut && f->bytes == 4)) // f32 that is cut: fit_warps()
         return;
     for (int cluster = 1; cluster <= row_pipeline_cluster_max(device); cluster *= 2)
         for (int i = 0; i < COUNT_OF(shapes); i++) {
             const int elements = shapes[i].chunks * vec;
             const int threads = odd_row_threads(d, elements * cluster);
-            const int warps = (centred ? shapes[i].warps_centred : shapes[i].warps) - spilling;
+            const int warps = (most ? shapes[i].warps_most : shapes[i].warps) - spilling;
             const int ctas_per_sm = warps / (threads / WARP + 1);
-            if (threads > THREADS_MAX || ctas_per_sm < 1 ||
+            if (shapes[i].bytes != f->bytes || threads > THREADS_MAX || ctas_per_sm < 1 ||
                 (cut && (shapes[i].in_ring || cluster > CLUSTER_CUT * ctas_per_sm)) ||
-                (shapes[i].in_ring && centred && cluster < CLUSTER_AHEAD)) // slower, or not measured
+                (shapes[i].in_ring && f->bytes == 2 && centred && cluster < CLUSTER_AHEAD)) // slower, or not measured
                 continue;
-            const double cost =
-                shapes[i].spread * odd_row_cost(cut ? ROW_CUT : ROW_RAGGED, elements, threads, cluster, ctas_per_sm);
+            const double cost = shapes[i].spread * odd_row_cost(row, elements, threads, cluster, ctas_per_sm);
             backward_flow fit = chunks_in_ring(d, threads, shapes[i].chunks, ctas_per_sm, shapes[i].in_ring);
             if (!shapes[i].in_ring) {
                 fit.residence = ROW_IN_REGISTERS;
@@ -341,7 +341,8 @@ static void fit_odd_rows(const ckl_norm_desc *d, const ckl_device_info *device, 
             best = cost;
             *f = fit;
         }
-    if (centred && before.lookahead && (cut || before.ctas_per_sm > 1) && 20 * room_of(d, f) > 19 * room_of(d, &before))
+    if (centred && f->bytes == 2 && before.lookahead && (cut || before.ctas_per_sm > 1) &&
+        20 * room_of(d, f) > 19 * room_of(d, &before))
         *f = before;
 }
 
@@ -376,31 +377,26 @@ static bool choose_sums(const ckl_norm_desc *d, const ckl_device_info *device, b
 }
 
 /*
- * Do odd rows go by single elements, or pairs, from a ring to registers? Threads have the same columns in each row,
- * wherever x and dx start. Of 16 bits two-byte stores cost more than ends: RMS norm 2048x23269 bf16 96.3 us, 111.8.
- */
-static bool goes_by_elements(const ckl_norm_desc *d)
-{
-    return norm_is_ragged(d) && !norm_is_cut(d) && (d->dtype == CKL_F32 || !norm_in_phase(d));
-}
-
-/*
- * RMS norm 2048x8335 f32, ldx=8336, by single elements from memory 96.6 us; from the ring by 224 threads with 10
- * elements in clusters of four 60.7, by 384 with 11 in clusters of two 61.5, twice as many in the ring 63.4.
+ * Rows of x and dx that start anywhere, each differently: by single elements, or pairs, from a ring to registers, so
+ * that threads have the same columns in each row. From memory RMS norm 2048x8335 f32, ldx=8336, took 96.6 us, by 224
+ * threads with 10 elements in clusters of four 60.7, with 19 in clusters of two 61.2; 4096x3523 bf16, ldx=3524, 57.0
+ * and 35.1. Vectors between the ends of rows in phase are faster: 96.3 and 111.8 (2048x23269 bf16), 74.5 and 82.0
+ * (layer norm 1024x20001 f32). False: no room for two CTAs.
  */
 static bool choose_elements(const ckl_norm_desc *d, const ckl_device_info *device, bool centred, row_pipeline_split *s,
                             int *ctas_per_sm)
 {
-    enum { THREADS_MAX = 384, CTAS_MIN = 2, REGISTERS = 24, REGISTERS_MAX = 128, OF_LANE = 512, PARTITIONS = 4 };
+    enum { THREADS_MAX = 384, CTAS_MIN = 2, REGISTERS_MAX = 120, OF_LANE = 512, PARTITIONS = 4 };
     static const double ROW = 120;
     const int vec = norm_widest_vector(d), inputs = 2 + d->residual;
     const int held = (int)row_split_registers(&(row_split){ .vec = vec, .steps = 1 }, d->dtype);
-    const int of_vector = (1 + centred) * vec + (1 + inputs) * held; // sums of columns, gamma, the row
+    const int of_vector = (1 + centred) * vec + (1 + inputs) * held, // sums of columns, gamma, the row
+        others = centred ? 28 : 24;
     double best = INFINITY;
     for (int cluster = 1; cluster <= row_pipeline_cluster_max(device); cluster *= 2)
-        for (int steps = 1; of_vector * steps + REGISTERS <= REGISTERS_MAX; steps++) {
+        for (int steps = 1; of_vector * steps + others <= REGISTERS_MAX; steps++) {
             const int threads = odd_row_threads(d, steps * vec * cluster),
-                      warps = PARTITIONS * (OF_LANE / (int)round_up(of_vector * steps + REGISTERS, 8));
+                      warps = PARTITIONS * (OF_LANE / (int)round_up(of_vector * steps + others, 8));
             const int64_t bytes = (int64_t)threads * steps * vec * dtype_bytes(d->dtype) * inputs;
             const int ctas = (int)min_i64(warps / (threads / WARP + 1), BACKWARD_RING_BYTES / (ROWS_IN_RING * bytes));
             const double cost = odd_row_cost(ROW, steps * vec, threads, cluster, ctas);
@@ -438,10 +434,11 @@ static bool choose_backward_flow(const ckl_norm_desc *d, const ckl_device_info *
 {
     backward_flow f = { .ctas_per_sm = 0 };
     row_pipeline_split s;
-    if (is_short(d, centred) || !device->has_tma)
+    const bool odd = norm_is_ragged(d) && !norm_is_cut(d), apart = odd && !norm_in_phase(d), f32 = d->dtype == CKL_F32;
+    if (!device->has_tma || is_short(d, centred) ||
+        (odd && (f32 || apart) && choose_packed_split(d, device, centred, &c->split)))
         return false;
-    if (goes_by_elements(d) ? !choose_elements(d, device, centred, &s, &f.ctas_per_sm)
-                            : !choose_sums(d, device, centred, &f, &s))
+    if (apart ? !choose_elements(d, device, centred, &s, &f.ctas_per_sm) : !choose_sums(d, device, centred, &f, &s))
         return false;
     row_pipeline_config(&s, &c->split, &c->flow);
     c->dgamma_in_smem = f.dgamma_in_smem;
@@ -467,12 +464,13 @@ static void choose_backward_rows(const ckl_norm_desc *d, const ckl_device_info *
 
 /*
  * One CTA an SM for few rows, where what that saves of partial sums, written and read, takes longer than the further
- * turns: layer norm of bf16, 577x4096, 13.8 us by 289 CTAs, 12.3 by 116; 224x2560 7.3 by 224, 6.7 by 112.
+ * turns: layer norm of bf16, 577x4096, 13.8 us by 289 CTAs, 12.3 by 116; 224x2560 7.3 by 224, 6.7 by 112;
+ * 300x8192 15.5 by 150 clusters of two, 13.2 by 60; RMS norm 1000x4096 14.3 by 334, 13.9 by 125.
  */
 static void choose_workers(const ckl_norm_desc *d, const ckl_device_info *device, bool centred, norm_config *c)
 {
-    enum { ROWS_FEW = 2 }; // of a CTA or cluster
-    static const double TURN_US = 0.5, BYTES_OF_US = 4e6;
+    enum { ROWS_FEW = 3 }; // of a CTA or cluster
+    static const double TURN_US = 0.3, BYTES_OF_US = 4e6;
     const int64_t one = max_i64(1, device->sm_count / c->split.cluster), all = one * c->ctas_per_sm;
     if (!c->flow.stages || !d->affine || d->rows >= ROWS_FEW * all)
         return;

@@ -102,12 +102,6 @@ static inline int64_t norm_weights_bytes(const row_split *s, ckl_dtype dtype, in
     return chunks * (cols + cols / vec) * 2 * dtype_bytes(dtype);
 }
 
-/* Are vectors of rows that are read cut out of others, so that these rows may start at any element? */
-static inline bool norm_cuts_vectors(const norm_config *c)
-{
-    return c->flow.cut && c->split.vec == row_vec_full(c->dtype);
-}
-
 /* Are rows of x in registers, where only y is aligned, and vectors of x are cut out of those of memory? */
 static inline bool norm_cuts_memory(const norm_config *c)
 {
