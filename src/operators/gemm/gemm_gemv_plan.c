@@ -1,7 +1,7 @@
 /* gemm_gemv_plan.c - the host side of products of few rows without tensor cores. */
 #include "operators/gemm/gemm_plan.h"
 
-enum { FEW_MAX = 8, ROWS_MAX = 8, SUMS_MAX = 32 /* of f32 */, VECTOR_BYTES = 16 };
+enum { FEW_MAX = 8, ROWS_MAX = 8, SUMS_MAX = 32 /* of f32, of a thread */, VECTOR_BYTES = 16 };
 
 static int64_t length_of(const ckl_gemm_desc *d, const gemm_gemv_config *c)
 {
@@ -55,8 +55,8 @@ static ckl_status choose_gemv(const void *desc, const ckl_device_info *device, v
 }
 
 /*
- * The rates are of 2x7168x16384 in 16 bits, which are converted first, and of 8x8192x8192 in f32; memory's of one row by
- * 28672x8192.
+ * The rates are of 2x7168x16384 in 16 bits, which are converted first, and of 8x8192x8192 in f32; memory's of one row
+ * by 28672x8192.
  */
 static plan_cost cost_gemv(const void *desc, const ckl_device_info *device, const void *config)
 {
