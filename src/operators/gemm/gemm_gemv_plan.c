@@ -33,15 +33,16 @@ static int64_t ctas_of(const ckl_gemm_desc *d, const gemm_gemv_config *c)
  */
 static ckl_status choose_gemv(const void *desc, const ckl_device_info *device, void *config)
 {
-    enum { BUSY = 1024, ROWS_LEAST = 2, WIDTH_LEAST = 8, ELEMENTS = 32, FEW_MOST = 16 }; // BUSY: threads of an SM
+    enum { BUSY = 1024, ROWS_LEAST = 2, WIDTH_LEAST = 8, ELEMENTS = 32 }; // BUSY: threads of an SM
     const ckl_gemm_desc *d = desc;
     gemm_gemv_config *c = config;
     const int bytes = (int)ckl_dtype_bytes(d->a);
     c->epilogue = gemm_epilogue_of(d);
     c->many_a = d->n < d->m;
     const int64_t few = max_i64(few_of(d, c), 1);
-    if (few > FEW_MOST)
-        FAIL(CKL_UNSUPPORTED, "gemm gemv: %" PRId64 " rows are more than %d, and so faster by tiles", few, FEW_MOST);
+    const int most_few = bytes == 2 ? 4 : 16;
+    if (few > most_few)
+        FAIL(CKL_UNSUPPORTED, "gemm gemv: %" PRId64 " rows are more than %d, and so faster by tiles", few, most_few);
     c->few = (int)ceil_div(few, ceil_div(few, FEW_MAX));
     const int64_t vectors = ceil_div(d->k * bytes, VECTOR_BYTES), busy = BUSY * device->sm_count;
     const int64_t most = min_i64(power_of_two_ceil(vectors), GEMM_GEMV_THREADS);

@@ -345,7 +345,7 @@ static bool is_better_alone(const ckl_gemm_desc *d, const ckl_device_info *devic
         return false;
     const int64_t cluster = c->cluster_m * c->cluster_n * c->split, ctas = product_i64(tiles_of(d, c), cluster);
     const int64_t places = device->sm_count * c->ctas,
-                  most = cluster <= PAIR && c->ctas == 1 ? places - 1 : places * 2 / 3;
+                  most = cluster <= PAIR && c->split == 1 && c->ctas == 1 ? places - 1 : places * 2 / 3;
     return ctas > places / 2 && ctas <= most;
 }
 
