@@ -1,7 +1,7 @@
 /* gemm_gemv_plan.c - the host side of products of few rows without tensor cores. */
 #include "operators/gemm/gemm_plan.h"
 
-enum { FEW_MAX = 8, ROWS_MAX = 8, SUMS_MAX = 32 /* of f32 */, VECTOR_BYTES = 16 };
+enum { FEW_MAX = 8, ROWS_MAX = 8, SUMS_MAX = 32 /* of f32, of a thread */, VECTOR_BYTES = 16 };
 
 static int64_t length_of(const ckl_gemm_desc *d, const gemm_gemv_config *c)
 {
@@ -26,36 +26,38 @@ static int64_t ctas_of(const ckl_gemm_desc *d, const gemm_gemv_config *c)
 }
 
 /*
- * Threads that keep memory busy, by groups as narrow as that allows, since sums over a group cost instructions, but no
- * narrower than takes K in four steps: 1x28672x8192 takes 102.9 us by 256 threads, 107.6 by 64. By fewer rows a group
- * where even those that take K in one step are too few.
+ * Threads that keep memory busy, by groups as narrow as that allows, since sums over a group cost instructions, and no
+ * narrower than leaves a thread 32 elements of a row: 1x28672x8192 takes 102.9 us by 256 threads, 107.6 by 64, but
+ * 7x66560x392 in f32 35.9 by 16 and 45.2 by 32. By fewer rows a group where even those that take K in one step are too
+ * few.
  */
 static ckl_status choose_gemv(const void *desc, const ckl_device_info *device, void *config)
 {
-    enum { BUSY = 1024, ROWS_LEAST = 2, WIDTH_LEAST = 8, STEPS = 4, FEW_MOST = 16 }; // BUSY: threads of an SM
+    enum { BUSY = 1024, ROWS_LEAST = 2, WIDTH_LEAST = 8, ELEMENTS = 32 }; // BUSY: threads of an SM
     const ckl_gemm_desc *d = desc;
     gemm_gemv_config *c = config;
     const int bytes = (int)ckl_dtype_bytes(d->a);
     c->epilogue = gemm_epilogue_of(d);
     c->many_a = d->n < d->m;
     const int64_t few = max_i64(few_of(d, c), 1);
-    if (few > FEW_MOST)
-        FAIL(CKL_UNSUPPORTED, "gemm gemv: %" PRId64 " rows are more than %d, and so faster by tiles", few, FEW_MOST);
+    const int most_few = bytes == 2 ? 4 : 8;
+    if (few > most_few)
+        FAIL(CKL_UNSUPPORTED, "gemm gemv: %" PRId64 " rows are more than %d, and so faster by tiles", few, most_few);
     c->few = (int)ceil_div(few, ceil_div(few, FEW_MAX));
     const int64_t vectors = ceil_div(d->k * bytes, VECTOR_BYTES), busy = BUSY * device->sm_count;
     const int64_t most = min_i64(power_of_two_ceil(vectors), GEMM_GEMV_THREADS);
     c->rows = ROWS_MAX;
     while (c->rows > ROWS_LEAST && (c->rows * c->few > SUMS_MAX * bytes / 4 || length_of(d, c) * most < c->rows * busy))
         c->rows /= 2;
-    c->width = (int)min_i64(max_i64(WIDTH_LEAST, power_of_two_ceil(ceil_div(vectors, STEPS))), most);
+    c->width = (int)min_i64(max_i64(WIDTH_LEAST, power_of_two_ceil(ceil_div(d->k, ELEMENTS))), most);
     while (c->width < most && length_of(d, c) * c->width < c->rows * busy)
         c->width *= 2;
     return CKL_OK;
 }
 
 /*
- * The rates are of 4x8192x8192 in 16 bits, which are converted first, and of 8x8192x8192 in f32; memory's of one row by
- * 28672x8192.
+ * The rates are of 2x7168x16384 in 16 bits, which are converted first, and of 8x8192x8192 in f32; memory's of one row
+ * by 28672x8192.
  */
 static plan_cost cost_gemv(const void *desc, const ckl_device_info *device, const void *config)
 {
@@ -67,7 +69,7 @@ static plan_cost cost_gemv(const void *desc, const ckl_device_info *device, cons
                                              .ctas = 2048 / GEMM_GEMV_THREADS,
                                              .steps = (double)ceil_div(d->k, depth),
                                              .multiply_adds = (double)(rows_of(c) * c->few * depth),
-                                             .rate = bytes == 2 ? 27 : 32,
+                                             .rate = bytes == 2 ? 17 : 32,
                                              .step_cycles = 600,
                                              .tile_cycles = 800,
                                              .bytes_per_us = 4.55e6 });

@@ -330,13 +330,13 @@ static ckl_status admit_sm90(const void *desc, const ckl_device_info *device, co
  * The next launch's CTAs take places as these come free. If a second launch does not fit beside the first, and the
  * first leaves many places free, SMs get unequal shares of the second: 224 tiles of 7x14336x7168, three an SM, take
  * 71.4 us begun early and 50.1 alone, 82 of 5248x64x16384 59.3 and 46.7, 128 of 128x6144x8064, one an SM, 35.2 and
- * 29.4. Where two launches fit, or nearly, they are at 97 % of copying begun early. A short product would gain less
- * than the 1 to 2 us of a launch, but for tiles of one consumer by many steps: 768x768x3072 takes 8.9 us alone, 9.5
- * begun early, 512x2688x3920 19.5 and 23.8.
+ * 29.4, 104 of 109x13312x7168 58.1 and 50.9. Where two launches fit, or nearly, they are at 97 % of copying begun
+ * early. A short product would gain less than the 1 to 2 us of a launch, but for tiles of one consumer by many steps:
+ * 768x768x3072 takes 8.9 us alone, 9.5 begun early, 512x2688x3920 19.5 and 23.8.
  */
 static bool is_better_alone(const ckl_gemm_desc *d, const ckl_device_info *device, const gemm_sm90_config *c)
 {
-    enum { STEPS_LEAST = 48 };
+    enum { STEPS_LEAST = 48, PAIR = 2 };
     const double BYTES_LEAST = 64e6;
     const bool many = c->consumers == 1 && c->split == 1 && d->batch == 1 && gemm_k_tiles(d) >= STEPS_LEAST;
     const double bytes =
@@ -345,20 +345,21 @@ static bool is_better_alone(const ckl_gemm_desc *d, const ckl_device_info *devic
         return false;
     const int64_t cluster = c->cluster_m * c->cluster_n * c->split, ctas = product_i64(tiles_of(d, c), cluster);
     const int64_t places = device->sm_count * c->ctas,
-                  most = cluster == 1 && c->ctas == 1 ? places - 1 : places * 2 / 3;
+                  most = cluster <= PAIR && c->split == 1 && c->ctas == 1 ? places - 1 : places * 2 / 3;
     return ctas > places / 2 && ctas <= most;
 }
 
 /*
  * Of few K tiles and a large D in 16 bits L2 gives more for loads than it takes for D, unless A stays, of which a CTA
  * has a long share of a row of tiles. Pairs then share B, if all rows of tiles have a partner: 8192x14336x384 takes
- * 137.6 us, alone 146.7, 155.6 where A does not stay. D in 32 bits is slower so: 26400x896x32 31.7 and 30.0.
+ * 137.6 us, alone 146.7, 155.6 where A does not stay. Not if most of a tile is empty. D in 32 bits is slower so:
+ * 26400x896x32 31.7 and 30.0.
  */
 static void let_A_stay(const ckl_gemm_desc *d, const ckl_device_info *device, gemm_sm90_config *c)
 {
     enum { ROWS = 128, PAIR = 2, SHARE = 8 };
     const int64_t steps = gemm_k_tiles(d), squares = gemm_tiles(d, ROWS, ROWS);
-    const bool plain = !c->batched && !d->groups && !d->gated && !d->c && d->layout == CKL_GEMM_NT;
+    const bool plain = !c->batched && !d->groups && !d->gated && !d->c && d->layout == CKL_GEMM_NT && 2 * d->m > ROWS;
     const bool many = d->n >= SHARE * (int64_t)c->tile_n && squares >= SHARE * (int64_t)device->sm_count;
     const bool pairs = ceil_div(d->m, ROWS) % PAIR == 0;
     c->stays = plain && many && ckl_dtype_bytes(d->d) == 2 && c->pingpong && c->tile_m == ROWS &&
