@@ -158,17 +158,10 @@ static int ragged_lanes(const ckl_softmax_desc *d)
     return best;
 }
 
-/* Shared memory of a CTA that keeps a chunk there. */
-static int64_t kept_bytes(const softmax_column_config *c)
+/* Shared memory of a CTA with so many tiles. */
+static int64_t smem_bytes(const softmax_column_config *c, int tiles)
 {
-    return c->tiles * column_slots_bytes(&c->split, c->form.dtype) * softmax_pipeline_inputs(&c->form) +
-           column_reduce_bytes(&c->split, SOFTMAX_PIPELINE_VALUES);
-}
-
-/* Of a CTA whose chunk flows through it. */
-static int64_t flow_bytes(const softmax_column_config *c)
-{
-    return SOFTMAX_LONG_STAGES * column_slots_bytes(&c->split, c->form.dtype) * softmax_pipeline_inputs(&c->form) +
+    return tiles * column_slots_bytes(&c->split, c->form.dtype) * softmax_pipeline_inputs(&c->form) +
            column_reduce_bytes(&c->split, SOFTMAX_PIPELINE_VALUES);
 }
 
@@ -224,8 +217,9 @@ static plan_cost cost_of_chunks(const ckl_softmax_desc *d, const ckl_device_info
 
 plan_cost softmax_cost_column_held(const void *desc, const ckl_device_info *device, const void *config)
 {
-    const memory_work work = { .of = { .us = 1.2, .bytes = 1.2, .lines = 2.3 }, .smem_bytes = kept_bytes(config) };
-    return cost_of_chunks(desc, device, config, work, 0);
+    const softmax_column_config *c = config;
+    const memory_work work = { .of = { .us = 1.2, .bytes = 1.2, .lines = 2.3 }, .smem_bytes = smem_bytes(c, c->tiles) };
+    return cost_of_chunks(desc, device, c, work, 0);
 }
 
 /* What L2 may still hold of the inputs is not read again. */
@@ -234,15 +228,13 @@ plan_cost softmax_cost_column_long(const void *desc, const ckl_device_info *devi
     const softmax_column_config *c = config;
     const double bytes = (double)tensor_bytes(desc) * softmax_pipeline_inputs(&c->form);
     const double again = bytes > 0 ? fmax(0, 1 - (double)device->l2_bytes / 2 / bytes) : 0;
-    const memory_work work = { .of = { .us = 2, .bytes = 1.1 }, .smem_bytes = flow_bytes(c) };
+    const memory_work work = { .of = { .us = 2, .bytes = 1.1 }, .smem_bytes = smem_bytes(c, SOFTMAX_LONG_STAGES) };
     return cost_of_chunks(desc, device, c, work, again);
 }
 
-/* chunks: of a strip, a CTA's or cluster's each. */
 static ckl_status admit_columns(const char *what, const ckl_softmax_desc *d, const ckl_device_info *device,
-                                const softmax_column_config *c, int64_t chunks)
+                                const softmax_column_config *c)
 {
-    const column_split scalar = column_split_scalar(&c->split); // the smaller strips
     TRY(check_other_axis(what, d));
     TRY(column_split_admit(what, &c->split, c->form.dtype, device));
     TRY(softmax_admit_form(what, d, &c->form, c->split.vec, c->split.ragged));
@@ -251,7 +243,9 @@ static ckl_status admit_columns(const char *what, const ckl_softmax_desc *d, con
     if (c->split.ragged && (d->ldx - d->ldy) % c->split.vec)
         FAIL(CKL_UNSUPPORTED, "%s: ragged=1, but lines of ldx=%" PRId64 " and ldy=%" PRId64 " begin differently", what,
              d->ldx, d->ldy);
-    if (d->outer > CTAS_MAX / chunks / column_split_ctas(&scalar, 1, d->inner))
+    const column_split scalar = column_split_scalar(&c->split); // the smaller strips
+    const int64_t chunks = c->tiles ? chunks_of(d, c) : 1;
+    if (d->outer > CTAS_MAX / max_i64(1, chunks) / column_split_ctas(&scalar, 1, d->inner))
         FAIL(CKL_UNSUPPORTED, "%s: the problem takes more than %d CTAs", what, CTAS_MAX);
     return CKL_OK;
 }
@@ -261,7 +255,7 @@ ckl_status softmax_admit_column(const void *desc, const ckl_device_info *device,
     static const char what[] = "softmax column";
     const ckl_softmax_desc *d = desc;
     const softmax_column_config *c = config;
-    TRY(admit_columns(what, d, device, c, 1));
+    TRY(admit_columns(what, d, device, c));
     const int64_t lines = column_split_lines(&c->split), columns = column_split_columns(&c->split);
     if (d->n > lines)
         FAIL(CKL_INVALID, "%s: columns of %" PRId64 " elements, room for %" PRId64, what, d->n, lines);
@@ -450,21 +444,21 @@ ckl_status softmax_choose_column_long(const void *desc, const ckl_device_info *d
     return CKL_OK;
 }
 
+/* slots: tiles in shared memory. */
 static ckl_status admit_chunks(const char *what, const ckl_softmax_desc *d, const ckl_device_info *device,
-                               const softmax_column_config *c, int tiles_max, int64_t smem_bytes)
+                               const softmax_column_config *c, int tiles_max, int slots)
 {
     if (c->tiles < 1 || c->tiles > tiles_max)
         FAIL(CKL_INVALID, "%s: tiles=%d is not in 1..%d", what, c->tiles, tiles_max);
     if (c->split.cluster != 1 || c->split.exact)
         FAIL(CKL_INVALID, "%s: cluster=%d exact=%d, a chunk is a CTA's, and asks where its strip ends", what,
              c->split.cluster, c->split.exact);
-    TRY(admit_columns(what, d, device, c, 1)); // chunks want a split that is admitted
-    const int64_t chunks = chunks_of(d, c);
-    TRY(admit_columns(what, d, device, c, max_i64(1, chunks)));
-    if (chunks > ONE_PASS_CHUNKS_MAX)
-        FAIL(CKL_UNSUPPORTED, "%s: %" PRId64 " chunks of a strip are more than %d", what, chunks, ONE_PASS_CHUNKS_MAX);
-    if (smem_bytes > device->smem_per_cta_bytes)
-        FAIL(CKL_INVALID, "%s: tiles=%d take %" PRId64 " bytes of shared memory", what, c->tiles, smem_bytes);
+    TRY(admit_columns(what, d, device, c));
+    if (chunks_of(d, c) > ONE_PASS_CHUNKS_MAX)
+        FAIL(CKL_UNSUPPORTED, "%s: %" PRId64 " chunks of a strip are more than %d", what, chunks_of(d, c),
+             ONE_PASS_CHUNKS_MAX);
+    if (smem_bytes(c, slots) > device->smem_per_cta_bytes)
+        FAIL(CKL_INVALID, "%s: tiles=%d take %" PRId64 " bytes of shared memory", what, c->tiles, smem_bytes(c, slots));
     return CKL_OK;
 }
 
@@ -475,7 +469,7 @@ ckl_status softmax_admit_column_held(const void *desc, const ckl_device_info *de
     const softmax_column_config *c = config;
     if (c->kept < 0 || c->kept > SOFTMAX_KEPT_MAX)
         FAIL(CKL_INVALID, "%s: kept=%d is not in 0..%d", what, c->kept, SOFTMAX_KEPT_MAX);
-    TRY(admit_chunks(what, d, device, c, TILES_MAX, kept_bytes(c)));
+    TRY(admit_chunks(what, d, device, c, TILES_MAX, c->tiles));
     if (!c->loading && d->n > softmax_chunk_lines(c))
         FAIL(CKL_INVALID, "%s: loading=0 wants chunks of all n=%" PRId64 " lines", what, d->n);
     if (c->split.vec * dtype_bytes(d->dtype) < SOFTMAX_COPY_BYTES_MIN)
@@ -486,5 +480,5 @@ ckl_status softmax_admit_column_held(const void *desc, const ckl_device_info *de
 ckl_status softmax_admit_column_long(const void *desc, const ckl_device_info *device, const void *config)
 {
     const softmax_column_config *c = config;
-    return admit_chunks("softmax column_long", desc, device, c, FLOW_MAX, flow_bytes(c));
+    return admit_chunks("softmax column_long", desc, device, c, FLOW_MAX, SOFTMAX_LONG_STAGES);
 }
