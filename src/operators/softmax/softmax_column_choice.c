@@ -46,6 +46,34 @@ static bool has_lines(const column_split *s, ckl_dtype dtype)
 }
 
 /*
+ * For 16 bits: half the columns in CTAs of half the threads. Three of 256 threads fit an SM, or four with few elements
+ * each, so that one loads while another waits. Clusters of eight of 512 threads: 4096x1024 bf16 10.9 us so, 17.3 whole,
+ * 2048x1536 7.9 and 13.6.
+ */
+static void halve_columns(const ckl_softmax_desc *d, softmax_column_config *c)
+{
+    enum { THREADS_OF_SM = 1024, ELEMENTS = 40 }; // that 64 registers hold
+    column_split *s = &c->split;
+    if (s->vec <= 2 || s->threads / 64 < s->cluster)
+        return;
+    s->vec /= 2;
+    s->threads /= 2;
+    s->steps *= 2;
+    s->exact = column_split_lines(s) == d->n && d->inner % column_split_columns(s) == 0;
+    const int threads = s->vec * s->steps <= ELEMENTS ? THREADS_OF_SM : THREADS_OF_SM * 3 / 4;
+    c->form.ctas_per_sm = threads / s->threads;
+}
+
+/* Do registers let only two CTAs of 256 threads into an SM, or one of 512, where threads have whole vectors? */
+static bool wants_halves(const ckl_softmax_desc *d, const column_split *s)
+{
+    if (d->direction == CKL_DIRECTION_BACKWARD || d->dtype == CKL_F32)
+        return false;
+    return s->cluster > 1 ? s->threads == COLUMN_THREADS_FULL
+                          : 2 * s->threads >= COLUMN_THREADS_FULL && has_lines(s, d->dtype);
+}
+
+/*
  * Are two CTAs of 512 threads an SM, by 64 registers, faster than one? 341.9 and 217.3 us (768 lines of 30199 bf16,
  * gradients), 135.5 and 92.7 (32x512x3549 f16), 92.7 and 71.2 (32x411x2600 f32). Not where they spill, nor
  * where each CTA has an SM to itself.
@@ -119,6 +147,8 @@ ckl_status softmax_choose_column(const void *desc, const ckl_device_info *device
     if (d->direction == CKL_DIRECTION_FORWARD && dtype_bytes(d->dtype) == 2 && c->split.vec == 1 && ctas > 1 &&
         ctas == most)
         FAIL(CKL_UNSUPPORTED, "softmax column: single elements of n=%" PRId64 " are faster read twice", d->n);
+    if (wants_halves(d, &c->split))
+        halve_columns(d, c);
     if (wants_two_ctas(d, device, &c->split))
         c->form.ctas_per_sm = 2;
     return CKL_OK;
@@ -158,17 +188,10 @@ static int ragged_lanes(const ckl_softmax_desc *d)
     return best;
 }
 
-/* Shared memory of a CTA that keeps a chunk there. */
-static int64_t kept_bytes(const softmax_column_config *c)
+/* Shared memory of a CTA with so many tiles. */
+static int64_t smem_bytes(const softmax_column_config *c, int tiles)
 {
-    return c->tiles * column_slots_bytes(&c->split, c->form.dtype) * softmax_pipeline_inputs(&c->form) +
-           column_reduce_bytes(&c->split, SOFTMAX_PIPELINE_VALUES);
-}
-
-/* Of a CTA whose chunk flows through it. */
-static int64_t flow_bytes(const softmax_column_config *c)
-{
-    return SOFTMAX_LONG_STAGES * column_slots_bytes(&c->split, c->form.dtype) * softmax_pipeline_inputs(&c->form) +
+    return tiles * column_slots_bytes(&c->split, c->form.dtype) * softmax_pipeline_inputs(&c->form) +
            column_reduce_bytes(&c->split, SOFTMAX_PIPELINE_VALUES);
 }
 
@@ -224,8 +247,9 @@ static plan_cost cost_of_chunks(const ckl_softmax_desc *d, const ckl_device_info
 
 plan_cost softmax_cost_column_held(const void *desc, const ckl_device_info *device, const void *config)
 {
-    const memory_work work = { .of = { .us = 1.2, .bytes = 1.2, .lines = 2.3 }, .smem_bytes = kept_bytes(config) };
-    return cost_of_chunks(desc, device, config, work, 0);
+    const softmax_column_config *c = config;
+    const memory_work work = { .of = { .us = 1.2, .bytes = 1.2, .lines = 2.3 }, .smem_bytes = smem_bytes(c, c->tiles) };
+    return cost_of_chunks(desc, device, c, work, 0);
 }
 
 /* What L2 may still hold of the inputs is not read again. */
@@ -234,15 +258,13 @@ plan_cost softmax_cost_column_long(const void *desc, const ckl_device_info *devi
     const softmax_column_config *c = config;
     const double bytes = (double)tensor_bytes(desc) * softmax_pipeline_inputs(&c->form);
     const double again = bytes > 0 ? fmax(0, 1 - (double)device->l2_bytes / 2 / bytes) : 0;
-    const memory_work work = { .of = { .us = 2, .bytes = 1.1 }, .smem_bytes = flow_bytes(c) };
+    const memory_work work = { .of = { .us = 2, .bytes = 1.1 }, .smem_bytes = smem_bytes(c, SOFTMAX_LONG_STAGES) };
     return cost_of_chunks(desc, device, c, work, again);
 }
 
-/* chunks: of a strip, a CTA's or cluster's each. */
 static ckl_status admit_columns(const char *what, const ckl_softmax_desc *d, const ckl_device_info *device,
-                                const softmax_column_config *c, int64_t chunks)
+                                const softmax_column_config *c)
 {
-    const column_split scalar = column_split_scalar(&c->split); // the smaller strips
     TRY(check_other_axis(what, d));
     TRY(column_split_admit(what, &c->split, c->form.dtype, device));
     TRY(softmax_admit_form(what, d, &c->form, c->split.vec, c->split.ragged));
@@ -251,7 +273,9 @@ static ckl_status admit_columns(const char *what, const ckl_softmax_desc *d, con
     if (c->split.ragged && (d->ldx - d->ldy) % c->split.vec)
         FAIL(CKL_UNSUPPORTED, "%s: ragged=1, but lines of ldx=%" PRId64 " and ldy=%" PRId64 " begin differently", what,
              d->ldx, d->ldy);
-    if (d->outer > CTAS_MAX / chunks / column_split_ctas(&scalar, 1, d->inner))
+    const column_split scalar = column_split_scalar(&c->split); // the smaller strips
+    const int64_t chunks = c->tiles ? chunks_of(d, c) : 1;
+    if (d->outer > CTAS_MAX / max_i64(1, chunks) / column_split_ctas(&scalar, 1, d->inner))
         FAIL(CKL_UNSUPPORTED, "%s: the problem takes more than %d CTAs", what, CTAS_MAX);
     return CKL_OK;
 }
@@ -261,7 +285,7 @@ ckl_status softmax_admit_column(const void *desc, const ckl_device_info *device,
     static const char what[] = "softmax column";
     const ckl_softmax_desc *d = desc;
     const softmax_column_config *c = config;
-    TRY(admit_columns(what, d, device, c, 1));
+    TRY(admit_columns(what, d, device, c));
     const int64_t lines = column_split_lines(&c->split), columns = column_split_columns(&c->split);
     if (d->n > lines)
         FAIL(CKL_INVALID, "%s: columns of %" PRId64 " elements, room for %" PRId64, what, d->n, lines);
@@ -358,6 +382,13 @@ static bool wants_held(const ckl_softmax_desc *d, const ckl_device_info *device)
     return is_ragged(d) || ctas != 1 || half || !has_lines(&held, d->dtype);
 }
 
+/* Do lines begin within sectors of memory? */
+static bool begins_in_sectors(const ckl_softmax_desc *d)
+{
+    enum { SECTOR = 32 };
+    return d->ldx * dtype_bytes(d->dtype) % SECTOR || d->ldy * dtype_bytes(d->dtype) % SECTOR;
+}
+
 /*
  * Are lines of 256 bytes better? Of a pitch that is no whole number of sectors each line of 128 touches a fifth one,
  * and two lines of memory: gradients of 3512x28856 bf16 take 208.3 us by lines of 128 bytes, 184.9 of 256, 195.1 of
@@ -366,18 +397,18 @@ static bool wants_held(const ckl_softmax_desc *d, const ckl_device_info *device)
  */
 static bool wants_wide_lines(const ckl_softmax_desc *d, const softmax_column_config *c)
 {
-    enum { SECTOR = 32, STATES_MAX = 8 << 10 }; // bytes, of lines of 128
-    const int64_t bytes = dtype_bytes(d->dtype), values = softmax_state_values(&c->form);
-    const bool odd = d->ldx * bytes % SECTOR || d->ldy * bytes % SECTOR;
-    return odd && d->direction == CKL_DIRECTION_BACKWARD && !is_ragged(d) &&
+    enum { STATES_MAX = 8 << 10 }; // bytes, of lines of 128
+    const int64_t values = softmax_state_values(&c->form);
+    return begins_in_sectors(d) && d->direction == CKL_DIRECTION_BACKWARD && !is_ragged(d) &&
            chunks_of(d, c) * column_split_room(&c->split) * values * (int64_t)sizeof(float) <= STATES_MAX;
 }
 
 /*
  * By lines of 128 bytes. Columns are read twice where a strip's chunks are more than half of all CTAs that run, which
- * then wait for each other: gradients of 65536x768 f32, 161 of 396, take 198 us so, of 114688x1280 bf16, 276, 434 us in
- * chunks of 64 bytes a line and 356 read twice. Forward more than a third: a CTA reads two sums of each column and
- * chunk. And where chunks are fewer than SMs: 16384x256 bf16, 14.4 and 11.7 us.
+ * then wait for each other: gradients of 65536x768 f32, 161 of 396, take 198 us so, of 114688x1280 bf16, 276, 434 us by
+ * lines of 64 bytes and 356 read twice. Forward more than a third: a CTA reads two sums of each column and chunk. And
+ * where all chunks are fewer than SMs, forward than CTAs that run: 16384x512 bf16, 256 of them, 18.3 and 16.7 us, but
+ * gradients of 16384x256 bf16 11.6 and 13.2.
  */
 ckl_status softmax_choose_column_held(const void *desc, const ckl_device_info *device, void *config)
 {
@@ -389,14 +420,14 @@ ckl_status softmax_choose_column_held(const void *desc, const ckl_device_info *d
         FAIL(CKL_UNSUPPORTED,
              "%s: chosen on Hopper, where it was measured: large tensors, long columns, lines of whole vectors", what);
     c->form = softmax_form_of(d);
-    const int strips_at_once = d->direction == CKL_DIRECTION_BACKWARD ? 2 : 3;
-    const int64_t most = HELD_CTAS * (int64_t)device->sm_count / strips_at_once;
+    const bool is_forward = d->direction == CKL_DIRECTION_FORWARD;
+    const int64_t turn = HELD_CTAS * (int64_t)device->sm_count, least = is_forward ? turn : device->sm_count;
     const int lanes = is_ragged(d) ? ragged_lanes(d) : LINE_BYTES / (softmax_vec_of(d) * dtype_bytes(d->dtype));
     c->loading = fits_whole(d, lanes, c) ? 0 : device->sm_count;
     if (!c->loading)
         return CKL_OK;
     const int64_t chunks = choose_held(d, device, lanes, c);
-    if (chunks > most || chunks * ctas_of(d, c) < device->sm_count)
+    if (chunks > turn / (is_forward ? 3 : 2) || (!is_ragged(d) && chunks * ctas_of(d, c) < least))
         FAIL(CKL_UNSUPPORTED, "%s: %" PRId64 " chunks of columns of n=%" PRId64 " are faster read twice", what, chunks,
              d->n);
     if (wants_wide_lines(d, c))
@@ -404,26 +435,24 @@ ckl_status softmax_choose_column_held(const void *desc, const ckl_device_info *d
     return CKL_OK;
 }
 
-/* The most chunks whose states, which a CTA reads of its whole strip, are an eighth of its own chunk. */
+/* The most chunks whose states, which a CTA reads of its whole strip, are half as many bytes as its own chunk. */
 static int64_t long_chunks_max(const ckl_softmax_desc *d, const softmax_column_config *c)
 {
-    enum { SHARE = 8 };
+    enum { SHARE = 2 };
     const int bytes = dtype_bytes(d->dtype) * softmax_pipeline_inputs(&c->form);
     const int states = SHARE * softmax_state_values(&c->form) * (int)sizeof(float);
     return max_i64(1, (int64_t)pow((double)d->n * bytes / states, 0.5));
 }
 
 /*
- * As wide as a warp, but a line, unless so few strips had too few chunks for two turns of all CTAs; half a line where
- * there is less than one. No wider than d.
+ * Lines of 256 bytes; of 128 where all chunks were fewer than CTAs that run, unless lines begin within sectors:
+ * 100096x248 bf16 61.0 us, by 64 bytes 66.0. No wider than d.
  */
 static int long_lanes(const ckl_softmax_desc *d, int64_t turn, const softmax_column_config *c)
 {
-    const int64_t vec = c->split.vec, bytes = vec * dtype_bytes(d->dtype), most = d->outer * long_chunks_max(d, c);
-    int64_t lanes = WARP;
-    while (lanes * bytes > LINE_BYTES && ceil_div(d->inner, lanes * vec) * most < 2 * turn)
-        lanes /= 2;
-    if (lanes > 1 && ceil_div(d->inner, lanes * vec) * most < turn)
+    const int64_t vec = c->split.vec;
+    int64_t lanes = min_i64(WARP, 2 * LINE_BYTES / (vec * dtype_bytes(d->dtype)));
+    if (!begins_in_sectors(d) && d->outer * ceil_div(d->inner, lanes * vec) * long_chunks_max(d, c) < turn)
         lanes /= 2;
     while (lanes > 1 && lanes * vec / 2 >= d->inner)
         lanes /= 2;
@@ -450,21 +479,21 @@ ckl_status softmax_choose_column_long(const void *desc, const ckl_device_info *d
     return CKL_OK;
 }
 
+/* slots: tiles in shared memory. */
 static ckl_status admit_chunks(const char *what, const ckl_softmax_desc *d, const ckl_device_info *device,
-                               const softmax_column_config *c, int tiles_max, int64_t smem_bytes)
+                               const softmax_column_config *c, int tiles_max, int slots)
 {
     if (c->tiles < 1 || c->tiles > tiles_max)
         FAIL(CKL_INVALID, "%s: tiles=%d is not in 1..%d", what, c->tiles, tiles_max);
     if (c->split.cluster != 1 || c->split.exact)
         FAIL(CKL_INVALID, "%s: cluster=%d exact=%d, a chunk is a CTA's, and asks where its strip ends", what,
              c->split.cluster, c->split.exact);
-    TRY(admit_columns(what, d, device, c, 1)); // chunks want a split that is admitted
-    const int64_t chunks = chunks_of(d, c);
-    TRY(admit_columns(what, d, device, c, max_i64(1, chunks)));
-    if (chunks > ONE_PASS_CHUNKS_MAX)
-        FAIL(CKL_UNSUPPORTED, "%s: %" PRId64 " chunks of a strip are more than %d", what, chunks, ONE_PASS_CHUNKS_MAX);
-    if (smem_bytes > device->smem_per_cta_bytes)
-        FAIL(CKL_INVALID, "%s: tiles=%d take %" PRId64 " bytes of shared memory", what, c->tiles, smem_bytes);
+    TRY(admit_columns(what, d, device, c));
+    if (chunks_of(d, c) > ONE_PASS_CHUNKS_MAX)
+        FAIL(CKL_UNSUPPORTED, "%s: %" PRId64 " chunks of a strip are more than %d", what, chunks_of(d, c),
+             ONE_PASS_CHUNKS_MAX);
+    if (smem_bytes(c, slots) > device->smem_per_cta_bytes)
+        FAIL(CKL_INVALID, "%s: tiles=%d take %" PRId64 " bytes of shared memory", what, c->tiles, smem_bytes(c, slots));
     return CKL_OK;
 }
 
@@ -475,7 +504,7 @@ ckl_status softmax_admit_column_held(const void *desc, const ckl_device_info *de
     const softmax_column_config *c = config;
     if (c->kept < 0 || c->kept > SOFTMAX_KEPT_MAX)
         FAIL(CKL_INVALID, "%s: kept=%d is not in 0..%d", what, c->kept, SOFTMAX_KEPT_MAX);
-    TRY(admit_chunks(what, d, device, c, TILES_MAX, kept_bytes(c)));
+    TRY(admit_chunks(what, d, device, c, TILES_MAX, c->tiles));
     if (!c->loading && d->n > softmax_chunk_lines(c))
         FAIL(CKL_INVALID, "%s: loading=0 wants chunks of all n=%" PRId64 " lines", what, d->n);
     if (c->split.vec * dtype_bytes(d->dtype) < SOFTMAX_COPY_BYTES_MIN)
@@ -486,5 +515,5 @@ ckl_status softmax_admit_column_held(const void *desc, const ckl_device_info *de
 ckl_status softmax_admit_column_long(const void *desc, const ckl_device_info *device, const void *config)
 {
     const softmax_column_config *c = config;
-    return admit_chunks("softmax column_long", desc, device, c, FLOW_MAX, flow_bytes(c));
+    return admit_chunks("softmax column_long", desc, device, c, FLOW_MAX, SOFTMAX_LONG_STAGES);
 }

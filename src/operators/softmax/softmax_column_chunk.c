@@ -91,11 +91,18 @@ static void store_states(void *user, val column, const val *values)
         set(gS, v, values[v]);
 }
 
+static void keep_total(void *user, val column, const val *values)
+{
+    const strip_states *s = user;
+    for (int v = 0; v < softmax_state_values(s->c->form); v++)
+        set(s->sStrip, coord(v, column), values[v]);
+}
+
 /*
  * Every group of lanes merges the states of some chunks, several loaded before the first is used; then the groups are
- * merged: store() of each column.
+ * merged: the states of the strip.
  */
-static void merge_chunks(const strip_states *s, void (*store)(void *user, val column, const val *values), void *user)
+static void merge_chunks(strip_states *s)
 {
     enum { AT_ONCE_MAX = 8, FLOATS_AT_ONCE = 32 };
     const column_split *split = &s->merging;
@@ -123,7 +130,7 @@ static void merge_chunks(const strip_states *s, void (*store)(void *user, val co
                 r->combine(states + e * count, other, r->user);
             }
     }
-    column_reduce_each(split, NULL, r, s->scratch, states, store, user);
+    column_reduce_each(split, NULL, r, s->scratch, states, keep_total, s);
 }
 
 void strip_states_store(strip_states *s, const column_place *place, column_states *found)
@@ -131,19 +138,12 @@ void strip_states_store(strip_states *s, const column_place *place, column_state
     column_reduce_each(&s->c->split, place, softmax_reduction(s->c->form), s->scratch, found->of, store_states, s);
 }
 
-static void keep_total(void *user, val column, const val *values)
-{
-    const strip_states *s = user;
-    for (int v = 0; v < softmax_state_values(s->c->form); v++)
-        set(s->sStrip, coord(v, column), values[v]);
-}
-
 column_states strip_states_merge(strip_states *s, const column_place *place)
 {
     const columns *c = s->c;
     const int count = softmax_state_values(c->form);
     column_states found;
-    merge_chunks(s, keep_total, s);
+    merge_chunks(s);
     cta_sync();
     for (int i = 0; i < count * c->split.vec; i++)
         found.of[i] = at(s->sStrip, imm(i % count), column_number(&c->split, place, i / count));
