@@ -398,20 +398,26 @@ static void store_quads(const gemm_fma_config *cfg, const gemm_values *p, gemm_s
     }
 }
 
+/* The quads of a row of the lanes' blocks, by which they change hands: (QUAD,LANES_N,LANES_M,QUADS,WARPS). */
+static tensor handed_quads(const gemm_fma_config *cfg)
+{
+    const int quads = cfg->block_n / QUAD, lanes_n = LANES / cfg->lanes_m, warps = gemm_fma_threads(cfg) / LANES;
+    const int row = QUAD * lanes_n + (lanes_n > QUAD ? lanes_n : QUAD); // lanes of other rows read from other banks
+    return smem_tensor("quads", F32,
+                       make_layout(shape(QUAD, lanes_n, cfg->lanes_m, quads, warps),
+                                   stride(1, QUAD, row, row * cfg->lanes_m, row * cfg->lanes_m * quads)),
+                       16);
+}
+
 /*
  * Where rows of D are no whole quads: the lanes of a warp hand their quads of a row around in shared memory, so that
  * neighbours store neighbouring columns.
  */
 static void store_elements(const gemm_fma_config *cfg, const gemm_values *p, gemm_scalars s, const block_place *b, int i,
-                           tensor acc)
+                           tensor acc, tensor sQuads)
 {
     const gemm_epilogue e = cfg->epilogue;
-    const int quads = cfg->block_n / QUAD, lanes_n = LANES / cfg->lanes_m, warps = gemm_fma_threads(cfg) / LANES;
-    const int row = QUAD * lanes_n + (lanes_n > QUAD ? lanes_n : QUAD); // lanes of other rows read from other banks
-    tensor sQuads = smem_tensor("quads", F32,
-                                make_layout(shape(QUAD, lanes_n, cfg->lanes_m, quads, warps),
-                                            stride(1, QUAD, row, row * cfg->lanes_m, row * cfg->lanes_m * quads)),
-                                16); // (QUAD,LANES_N,LANES_M,QUADS,WARPS)
+    const int quads = cfg->block_n / QUAD, lanes_n = LANES / cfg->lanes_m;
     val lane_n = thread_at(lane(), 0, lanes_n, cfg->lanes_m), lane_m = thread_at(lane(), 1, lanes_n, cfg->lanes_m);
     warp_sync();
     for (int j = 0; j < quads; j++) {
@@ -438,14 +444,14 @@ static void store_block(const gemm_fma_config *cfg, const gemm_values *p, val ro
 {
     const block_place b = place_of(cfg, row, col);
     const gemm_scalars scalars = gemm_load_scalars(cfg->epilogue, GEMM_SCALAR_SOURCES(p));
-    tensor rC = { 0 };
+    tensor rC = { 0 }, sQuads = cfg->whole ? (tensor){ 0 } : handed_quads(cfg);
     for (int i = 0; i < cfg->block_m; i++) {
         if (cfg->whole && i % QUAD == 0)
             rC = load_C(cfg, p, scalars.beta, &b, i);
         if (cfg->whole)
             store_quads(cfg, p, scalars, &b, i, acc, rC);
         else
-            store_elements(cfg, p, scalars, &b, i, acc);
+            store_elements(cfg, p, scalars, &b, i, acc, sQuads);
     }
 }
 
