@@ -186,7 +186,9 @@ static bool keeps_queries(const decode_kernel *k)
     return k->cfg->run == 1 || d <= 128 || d % STEP || k->packed > 1;
 }
 
-/* This lane's pairs of row 8m + its own of the warp, from its first one on; rows past the last one are as that. (D/2) */
+/*
+ * This lane's pairs of row 8m + its own of the warp, from its first one on; rows past the last one are as that. (D/2)
+ */
 static tensor query_of(const decode_kernel *k, int m)
 {
     val row = add(first_row(k), add(thread_at(lane(), 1, 4, 8), imm(8 * m)));

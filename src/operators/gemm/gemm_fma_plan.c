@@ -38,7 +38,9 @@ static bool is_whole(const ckl_gemm_desc *d)
     return d->n % GEMM_FMA_QUAD == 0 && gemm_results_aligned(d, TMA_ALIGNMENT);
 }
 
-/* Tiles in their order: those that a CTA computes alone, which are whole turns of the SMs, and those of `slices` CTAs. */
+/*
+ * Tiles in their order: those that a CTA computes alone, which are whole turns of the SMs, and those of `slices` CTAs.
+ */
 typedef struct tile_turns {
     int64_t whole, shared;
     int slices;

@@ -166,8 +166,8 @@ void groupnorm_add_lines(const groupnorm_slice *s, const groupnorm_view *w, val 
                          tensor sLines);
 
 /*
- * The totals of the rows of each of `channels` channels (i32), sRows (CHANNELS,ROWS,KINDS): use() in one thread for each
- * channel. All threads come to it, after they have stored.
+ * The totals of the rows of each of `channels` channels (i32), sRows (CHANNELS,ROWS,KINDS): use() in one thread for
+ * each channel. All threads come to it, after they have stored.
  */
 void groupnorm_add_rows(const groupnorm_slice *s, val channels, int kinds, tensor sRows,
                         void (*use)(void *kernel, val channel, const val *total), void *kernel);
