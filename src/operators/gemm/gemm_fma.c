@@ -398,14 +398,17 @@ static void store_quads(const gemm_fma_config *cfg, const gemm_values *p, gemm_s
     }
 }
 
-/* The quads of a row of the lanes' blocks, by which they change hands: (QUAD,LANES_N,LANES_M,QUADS,WARPS). */
+/*
+ * The quads of a row of the lanes' blocks, by which they change hands: (QUAD,LANES_N,LANES_M,QUADS,WARPS). Lanes store,
+ * and load what is neighbouring in D, from banks of their own.
+ */
 static tensor handed_quads(const gemm_fma_config *cfg)
 {
     const int quads = cfg->block_n / QUAD, lanes_n = LANES / cfg->lanes_m, warps = gemm_fma_threads(cfg) / LANES;
-    const int row = QUAD * lanes_n + (lanes_n > QUAD ? lanes_n : QUAD); // lanes of other rows read from other banks
+    const int pitch = LANES + (lanes_n > QUAD ? lanes_n / QUAD : 1);
     return smem_tensor("quads", F32,
                        make_layout(shape(QUAD, lanes_n, cfg->lanes_m, quads, warps),
-                                   stride(1, QUAD, row, row * cfg->lanes_m, row * cfg->lanes_m * quads)),
+                                   stride(pitch, 1, lanes_n, QUAD * pitch, QUAD * pitch * quads)),
                        16);
 }
 
@@ -420,12 +423,8 @@ static void store_elements(const gemm_fma_config *cfg, const gemm_values *p, gem
     const int quads = cfg->block_n / QUAD, lanes_n = LANES / cfg->lanes_m;
     val lane_n = thread_at(lane(), 0, lanes_n, cfg->lanes_m), lane_m = thread_at(lane(), 1, lanes_n, cfg->lanes_m);
     warp_sync();
-    for (int j = 0; j < quads; j++) {
-        tensor rQuad = fragment(F32, compact(leaf(QUAD)));
-        for (int q = 0; q < QUAD; q++)
-            set(rQuad, q, at(acc, i, QUAD * j + q));
-        copy(rQuad, slice(sQuads, _, lane_n, lane_m, j, warp()), QUAD * BYTES);
-    }
+    for (int j = 0; j < quads * QUAD; j++)
+        set(sQuads, coord(j % QUAD, lane_n, lane_m, j / QUAD, warp()), at(acc, i, j));
     warp_sync();
     for (int j = 0; j < b->columns && describing(); j++) {
         const int quad = j / QUAD, ahead = j % QUAD * lanes_n; // of the warp's columns of the quad
@@ -467,14 +466,17 @@ typedef struct tile_slice {
     val shared;      // predicate: is this one of them?
 } tile_slice;
 
-/* This thread's sums of a slice of a tile in the workspace: (QUAD,QUADS). */
+/*
+ * This thread's sums of a slice of a tile in the workspace: (BLOCK). They are stored one by one, since a vector's would
+ * have neighbouring registers, whose banks meet those of the factors in nearly half of the FMAs.
+ */
 static tensor parts_of(const gemm_fma_config *cfg, const gemm_values *p, const tile_slice *t, val slice)
 {
-    const int threads = gemm_fma_threads(cfg), quads = cfg->block_m * cfg->block_n / QUAD;
     val number = add(mul(convert(U64, t->tile), convert(U64, p->slices)), convert(U64, slice));
     val at = add(mul(number, imm64((int64_t)BYTES * cfg->tile_m * cfg->tile_n)),
-                 convert(U64, mul(thread(), imm(BYTES * QUAD))));
-    return gmem_tensor(add(p->parts, at), F32, make_layout(shape(QUAD, quads), stride(1, QUAD * threads)));
+                 convert(U64, mul(thread(), imm(BYTES))));
+    return gmem_tensor(add(p->parts, at), F32,
+                       make_layout(leaf(cfg->block_m * cfg->block_n), leaf(gemm_fma_threads(cfg))));
 }
 
 /* Is this CTA the last of the slices of its tile? It leaves their counter at 0. */
@@ -493,27 +495,27 @@ static val is_last(const gemm_values *p, const tile_slice *t)
     return at(sLast, 0);
 }
 
-/* acc = the sums of all slices, added in their order: eight quads of two slices are on their way at once. */
+/* acc = the sums of all slices, added in their order: 32 elements of two slices are on their way at once. */
 static void add_slices(const gemm_fma_config *cfg, const gemm_values *p, const tile_slice *t, tensor acc)
 {
-    enum { QUADS_AT_ONCE = 8, SLICES_AT_ONCE = 2 };
-    const int quads = cfg->block_m * cfg->block_n / QUAD;
+    enum { AT_ONCE = 32, SLICES_AT_ONCE = 2 };
+    const int block = cfg->block_m * cfg->block_n;
     fill(acc, immf(0));
-    for (int first = 0; first < quads && describing(); first += QUADS_AT_ONCE)
+    for (int first = 0; first < block && describing(); first += AT_ONCE)
         LOOP_FROM(s, imm(0), p->slices, imm(SLICES_AT_ONCE)) {
             tensor rPart[SLICES_AT_ONCE];
-            const int some = quads - first < QUADS_AT_ONCE ? quads - first : QUADS_AT_ONCE;
+            const int some = block - first < AT_ONCE ? block - first : AT_ONCE;
             for (int i = 0; i < SLICES_AT_ONCE; i++) {
                 tensor gParts = parts_of(cfg, p, t, add(s, imm(i)));
-                rPart[i] = fragment(F32, compact(shape(QUAD, some))); // (QUAD,QUADS)
+                rPart[i] = fragment(F32, compact(leaf(some)));
                 fill(rPart[i], immf(0));
                 IF(lt(add(s, imm(i)), p->slices))
-                    for (int q = 0; q < some; q++)
-                        copy(slice(gParts, _, first + q), slice(rPart[i], _, q), QUAD * BYTES);
+                    for (int e = 0; e < some; e++)
+                        set(rPart[i], e, at(gParts, first + e));
             }
-            for (int e = 0; e < QUAD * some; e++)
+            for (int e = 0; e < some; e++)
                 for (int i = 0; i < SLICES_AT_ONCE; i++)
-                    set(acc, QUAD * first + e, add(at(acc, QUAD * first + e), at(rPart[i], e)));
+                    set(acc, first + e, add(at(acc, first + e), at(rPart[i], e)));
         }
 }
 
@@ -523,7 +525,8 @@ static val merge_slices(const gemm_fma_config *cfg, const gemm_values *p, const 
     val goes_on = variable(I32, imm(1));
     IF(t->shared) {
         tensor gParts = parts_of(cfg, p, t, t->slice);
-        copy(tensor_with_layout(acc, compact(shape(QUAD, cfg->block_m * cfg->block_n / QUAD))), gParts, QUAD * BYTES);
+        for (int e = 0; e < cfg->block_m * cfg->block_n; e++)
+            set(gParts, e, at(acc, e));
         assign(goes_on, is_last(p, t));
         IF(ne(goes_on, imm(0)))
             add_slices(cfg, p, t, acc);
