@@ -273,7 +273,13 @@ static void add_pixels(const skinny *k, val first)
                     fma(at(rWide, i % c->vec, i / c->vec, u), at(rFew, j, u), at(k->rKept, i % c->vec, i / c->vec, j)));
 }
 
-/* Adds the sums of the CTA's groups, and stores them as filters or as those of a slice: (SLICE,FILTER). */
+/* Elements of the filters. */
+static val filters_of(const conv_values *p)
+{
+    return mul(convert(I64, p->c), convert(I64, p->k));
+}
+
+/* Adds the sums of the CTA's groups, and stores them as filters or as those of a slice: (FILTER,SLICE). */
 static void store_sums(const skinny *k)
 {
     const conv_skinny_config *c = k->cfg;
@@ -299,7 +305,7 @@ static void store_sums(const skinny *k)
                 set(conv_elements_from(k->p.from[CONV_W], c->form.out), convert(I64, filter), sum);
             else
                 set(conv_elements_from(k->p.sums, F32),
-                    add(mul(convert(I64, filter), imm64(c->slices)), convert(I64, cta_x())), sum);
+                    add(mul(convert(I64, cta_x()), filters_of(&k->p)), convert(I64, filter)), sum);
         }
     }
 }
@@ -336,28 +342,31 @@ static void multiply(const conv_skinny_config *c)
         store_sums(&k);
 }
 
-/* Kernel 1: a warp adds a filter's slices. */
+/* Kernel 1: each lane has a filter, each warp some of its slices, whose sums are added in the order of the warps. */
 static void add_slices(const conv_skinny_config *c)
 {
+    enum { WARPS = THREADS / LANES };
     launch_bounds(THREADS, 0);
     const conv_values p = params_of(conv);
-    val filter = add(mul(cta_x(), imm(THREADS / LANES)), warp()), sum = immf(0);
+    tensor sSum = smem_tensor("sums", F32, compact(shape(LANES, WARPS)), 16); // (FILTER,WARP)
+    val filters = filters_of(&p), filter = convert(I64, add(mul(cta_x(), imm(LANES)), lane()));
+    val own = min(filter, sub(filters, imm64(1))), sum = immf(0), slices[SLICES_MAX / WARPS];
     grid_wait();
     launch_dependents();
-    IF(lt(filter, convert(U32, mul(p.c, p.k)))) {
-        tensor gSum = conv_elements_from(p.sums, F32);
-        val slices[SLICES_MAX / LANES];
-        UNROLL(i, ceil_div(c->slices, LANES)) {
-            val slice = add(lane(), imm(i * LANES)), last = imm(c->slices - 1);
-            val x = at(gSum, add(mul(convert(I64, filter), imm64(c->slices)), convert(I64, min(slice, last))));
-            slices[i] = select(le(slice, last), x, immf(0));
-        }
-        UNROLL(i, ceil_div(c->slices, LANES))
-            sum = add(sum, slices[i]);
-        for (int far = LANES / 2; far > 0; far /= 2)
-            sum = add(sum, shuffle_xor(sum, imm(far)));
-        IF(eq(lane(), imm(0)))
-            set(conv_elements_from(p.from[CONV_W], c->form.out), convert(I64, filter), sum);
+    UNROLL(i, ceil_div(c->slices, WARPS)) {
+        val slice = add(warp(), imm(i * WARPS)), last = imm(c->slices - 1);
+        val x = at(conv_elements_from(p.sums, F32), add(mul(convert(I64, min(slice, last)), filters), own));
+        slices[i] = select(le(slice, last), x, immf(0));
+    }
+    UNROLL(i, ceil_div(c->slices, WARPS))
+        sum = add(sum, slices[i]);
+    set(sSum, coord(lane(), warp()), sum);
+    cta_sync();
+    IF(logical_and(eq(warp(), imm(0)), lt(filter, filters))) {
+        val total = immf(0);
+        UNROLL(w, WARPS)
+            total = add(total, at(sSum, lane(), imm(w)));
+        set(conv_elements_from(p.from[CONV_W], c->form.out), filter, total);
     }
 }
 
@@ -609,7 +618,7 @@ static ckl_status launch_skinny(const ckl_plan *plan, const void *args, ckl_stre
     TRY(plan_launch(plan, 0, grid, &p, stream));
     return c->slices == 1
                ? CKL_OK
-               : plan_launch(plan, 1, (plan_grid){ .x = ceil_div(s.few * s.wide, THREADS / LANES) }, &p, stream);
+               : plan_launch(plan, 1, (plan_grid){ .x = ceil_div(s.few * s.wide, LANES) }, &p, stream);
 }
 
 /*
@@ -618,7 +627,7 @@ static ckl_status launch_skinny(const ckl_plan *plan, const void *args, ckl_stre
  */
 static plan_cost cost_skinny(const void *desc, const ckl_device_info *device, const void *config)
 {
-    const double LOAD = 4, LANE = 3, WAIT = 900, START = 0.1, SUMS = 1.6;
+    const double LOAD = 4, LANE = 3, WAIT = 900, START = 0.1, SUMS = 1.6, SUM_BYTES = 5e6; // of slices, a us
     const ckl_conv_desc *d = desc;
     const conv_skinny_config *c = config;
     const skinny_sizes s = sizes_of(desc);
@@ -629,6 +638,7 @@ static plan_cost cost_skinny(const void *desc, const ckl_device_info *device, co
                                      : of_weights ? c->runs * LOAD + narrow
                                                   : c->runs * STORE + narrow);
     const double elements = (double)s.pixels * (double)(s.wide + s.few);
+    const double sums = 2.0 * 4 * c->slices * (double)s.few * (double)s.wide; // bytes, there and back
     return product_cost(&(product_work){ .tiles = (double)(tiles_of(&s, c) * blocks_of(&s, c)),
                                          .ctas = CTAS_OF_SM,
                                          .steps = 1,
@@ -636,7 +646,7 @@ static plan_cost cost_skinny(const void *desc, const ckl_device_info *device, co
                                          .rate = RATE,
                                          .step_cycles = WAIT,
                                          .bytes = elements * (double)ckl_dtype_bytes(d->dtype),
-                                         .us = START + (c->slices > 1 ? SUMS : 0) },
+                                         .us = START + (c->slices > 1 ? SUMS + sums / SUM_BYTES : 0) },
                         device);
 }
 
