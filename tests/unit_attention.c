@@ -447,8 +447,7 @@ static plan_cost cost_of(const ckl_attention_desc *desc)
     void *config;
     assert_int_equal(plan_desc(&attention_operator, desc, &memory, &checked), CKL_OK);
     assert_int_equal(
-        plan_choose(ckl_device_properties(device), &attention_operator, desc, NULL, &memory, &impl, &config),
-        CKL_OK);
+        plan_choose(ckl_device_properties(device), &attention_operator, desc, NULL, &memory, &impl, &config), CKL_OK);
     plan_cost cost = impl->cost(checked, ckl_device_properties(device), config);
     arena_clear(&memory);
     return cost;

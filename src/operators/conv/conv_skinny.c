@@ -616,9 +616,8 @@ static ckl_status launch_skinny(const ckl_plan *plan, const void *args, ckl_stre
              c->vec);
     const plan_grid grid = { of_weights ? c->slices : min_i64(tiles_of(&s, c), resident), blocks, 1 };
     TRY(plan_launch(plan, 0, grid, &p, stream));
-    return c->slices == 1
-               ? CKL_OK
-               : plan_launch(plan, 1, (plan_grid){ .x = ceil_div(s.few * s.wide, LANES) }, &p, stream);
+    return c->slices == 1 ? CKL_OK
+                          : plan_launch(plan, 1, (plan_grid){ .x = ceil_div(s.few * s.wide, LANES) }, &p, stream);
 }
 
 /*

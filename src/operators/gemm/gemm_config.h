@@ -256,27 +256,27 @@ static inline int gemm_grouped_bytes(int grouped, int warps)
     X(owner, pointer, counters)
 
 /* Parameters of the kernels that address memory themselves, and A and B of those that load these by TMA. */
-#define GEMM_PARAMS(X, owner)  \
-    X(owner, tensor, A)        \
-    X(owner, tensor, B)        \
-    X(owner, i64, m)           \
-    X(owner, i64, n)           \
-    X(owner, i64, k)           \
-    X(owner, pointer, a)       \
-    X(owner, i64, lda)         \
-    X(owner, i64, a_batch)     \
-    X(owner, pointer, b)       \
-    X(owner, i64, ldb)         \
-    X(owner, i64, b_batch)     \
-    X(owner, pointer, c)       \
-    X(owner, i64, ldc)         \
-    X(owner, i64, c_batch)     \
-    X(owner, pointer, d)       \
-    X(owner, i64, ldd)         \
-    X(owner, i64, d_batch)     \
-    X(owner, i64, batch)       \
-    X(owner, pointer, offsets) \
-    X(owner, u32, groups)      \
+#define GEMM_PARAMS(X, owner)    \
+    X(owner, tensor, A)          \
+    X(owner, tensor, B)          \
+    X(owner, i64, m)             \
+    X(owner, i64, n)             \
+    X(owner, i64, k)             \
+    X(owner, pointer, a)         \
+    X(owner, i64, lda)           \
+    X(owner, i64, a_batch)       \
+    X(owner, pointer, b)         \
+    X(owner, i64, ldb)           \
+    X(owner, i64, b_batch)       \
+    X(owner, pointer, c)         \
+    X(owner, i64, ldc)           \
+    X(owner, i64, c_batch)       \
+    X(owner, pointer, d)         \
+    X(owner, i64, ldd)           \
+    X(owner, i64, d_batch)       \
+    X(owner, i64, batch)         \
+    X(owner, pointer, offsets)   \
+    X(owner, u32, groups)        \
     GEMM_SLICES_PARAMS(X, owner) \
     GEMM_EPILOGUE_PARAMS(X, owner)
 
@@ -323,19 +323,19 @@ void gemm_tiled(const void *config, int kernel);
 
 /* fma */
 
-#define GEMM_FMA_CONFIG(X, owner)                                                              \
-    X(owner, int, tile_m, "128", "8 16 32 64 128 256", "rows of D of a CTA")                   \
-    X(owner, int, tile_n, "128", "8 16 32 64 128 256", "columns of D of a CTA")                \
-    X(owner, int, block_m, "16", "4 8 16", "rows of D of a thread")                            \
-    X(owner, int, block_n, "8", "4 8 16", "columns of D of a thread")                          \
-    X(owner, int, lanes_m, "4", "2 4 8 16", "threads of a warp along M")                       \
-    X(owner, int, depth, "8", "4 8 16", "elements of K in a stage")                            \
-    X(owner, int, stages, "4", "3 4 5 6", "K tiles in shared memory")                          \
-    X(owner, int, vec, "1", "1 2 4", "elements of a copy of an operand that is not K-major")   \
+#define GEMM_FMA_CONFIG(X, owner)                                                               \
+    X(owner, int, tile_m, "128", "8 16 32 64 128 256", "rows of D of a CTA")                    \
+    X(owner, int, tile_n, "128", "8 16 32 64 128 256", "columns of D of a CTA")                 \
+    X(owner, int, block_m, "16", "4 8 16", "rows of D of a thread")                             \
+    X(owner, int, block_n, "8", "4 8 16", "columns of D of a thread")                           \
+    X(owner, int, lanes_m, "4", "2 4 8 16", "threads of a warp along M")                        \
+    X(owner, int, depth, "8", "8 16 32", "elements of K in a stage")                            \
+    X(owner, int, stages, "4", "3 4 5", "K tiles in shared memory")                             \
+    X(owner, int, vec, "1", "1 2 4", "elements of a copy of an operand that is not K-major")    \
     X(owner, int, vec_k, "1", "1 4", "the same of one that is: by cp.async, or 4 by registers") \
-    X(owner, bool, whole, "0", "0 1", "rows of C, D and X are whole 16 bytes long, and apart") \
-    X(owner, bool, sliced, "0", "0 1", "tiles beyond whole turns of the SMs share out K")      \
-    X(owner, int, grouped, "0", "0 1 2", GEMM_GROUPED_HELP)                                    \
+    X(owner, bool, whole, "0", "0 1", "rows of C, D and X are whole 16 bytes long, and apart")  \
+    X(owner, bool, sliced, "0", "0 1", "tiles beyond whole turns of the SMs share out K")       \
+    X(owner, int, grouped, "0", "0 1 2", GEMM_GROUPED_HELP)                                     \
     X(owner, int, ctas, "2", "1 2 3 4 6 8", "CTAs that an SM holds at once, which limits registers")
 
 GEMM_CONFIG(gemm_fma_config, GEMM_FMA_CONFIG);

@@ -1,6 +1,6 @@
 /*
- * gemm_few_k_plan.c - the host side of products of few K, of 16-bit floats, mostly in rows that begin anywhere:
- * `outer`, and `shallow` by tensor cores. Writing D is most of their work.
+ * gemm_few_k_plan.c - the host side of products of few K, mostly in rows that begin anywhere: `outer` of 16 and 32 bits, and
+ * `shallow` of 16 by tensor cores. Writing D is most of their work.
  */
 #include <math.h>
 
@@ -26,8 +26,8 @@ static ckl_status check_types(const char *who, const ckl_gemm_desc *d, const gem
 {
     TRY(gemm_check_plain(who, d, have));
     if ((d->a != CKL_F16 && d->a != CKL_BF16 && d->a != CKL_F32) || (d->d != CKL_F32 && ckl_dtype_bytes(d->d) != 2))
-        FAIL(CKL_UNSUPPORTED, "gemm %s: a=%s is not f16, bf16 or f32, or d=%s none of these", who,
-             ckl_dtype_name(d->a), ckl_dtype_name(d->d));
+        FAIL(CKL_UNSUPPORTED, "gemm %s: a=%s is not f16, bf16 or f32, or d=%s none of these", who, ckl_dtype_name(d->a),
+             ckl_dtype_name(d->d));
     return CKL_OK;
 }
 
@@ -167,7 +167,7 @@ static const field outer_fields[] = GEMM_FIELDS(gemm_outer_config, GEMM_OUTER_CO
 
 const implementation gemm_outer_implementation = {
     IMPLEMENTATION_PARTS(gemm, outer),
-    .summary = "up to eight outer products of 16 bits: rows of D at memory speed; from sm_80 on",
+    .summary = "up to eight outer products of 16 or 32 bits: rows of D at memory speed; from sm_80 on",
     .cost = cost_outer,
     .params = &gemm_param_list,
 };

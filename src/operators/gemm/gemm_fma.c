@@ -416,8 +416,8 @@ static tensor handed_quads(const gemm_fma_config *cfg)
  * Where rows of D are no whole quads: the lanes of a warp hand their quads of a row around in shared memory, so that
  * neighbours store neighbouring columns.
  */
-static void store_elements(const gemm_fma_config *cfg, const gemm_values *p, gemm_scalars s, const block_place *b, int i,
-                           tensor acc, tensor sQuads)
+static void store_elements(const gemm_fma_config *cfg, const gemm_values *p, gemm_scalars s, const block_place *b,
+                           int i, tensor acc, tensor sQuads)
 {
     const gemm_epilogue e = cfg->epilogue;
     const int quads = cfg->block_n / QUAD, lanes_n = LANES / cfg->lanes_m;
@@ -473,8 +473,8 @@ typedef struct tile_slice {
 static tensor parts_of(const gemm_fma_config *cfg, const gemm_values *p, const tile_slice *t, val slice)
 {
     val number = add(mul(convert(U64, t->tile), convert(U64, p->slices)), convert(U64, slice));
-    val at = add(mul(number, imm64((int64_t)BYTES * cfg->tile_m * cfg->tile_n)),
-                 convert(U64, mul(thread(), imm(BYTES))));
+    val at =
+        add(mul(number, imm64((int64_t)BYTES * cfg->tile_m * cfg->tile_n)), convert(U64, mul(thread(), imm(BYTES))));
     return gmem_tensor(add(p->parts, at), F32,
                        make_layout(leaf(cfg->block_m * cfg->block_n), leaf(gemm_fma_threads(cfg))));
 }

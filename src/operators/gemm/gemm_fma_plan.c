@@ -89,7 +89,8 @@ static double turns_us(const ckl_gemm_desc *d, const ckl_device_info *device, co
                        const tile_turns *t)
 {
     const int64_t whole = ceil_div(t->whole, device->sm_count);
-    const int64_t merged = ceil_div(t->shared, device->sm_count), slices = ceil_div(t->shared * t->slices, device->sm_count);
+    const int64_t merged = ceil_div(t->shared, device->sm_count),
+                  slices = ceil_div(t->shared * t->slices, device->sm_count);
     const int64_t ctas = whole + slices, of_slice = slices ? ceil_div(t->slice_k, c->depth) : 0;
     double cycles = steps_cycles(c, whole, ceil_div(d->k, c->depth), slices, of_slice) +
                     fit.tile * ceil((double)ctas / (double)min_i64(c->ctas, max_i64(ctas, 1))) +

@@ -1,5 +1,5 @@
 /*
- * gemm_outer.c - outer products, and sums of up to eight of them, of 16-bit floats: writing D is all of the work. For
+ * gemm_outer.c - outer products, and sums of up to eight of them: writing D is all of the work. For
  * every GPU from sm_80 on.
  *
  * A warp has some rows of D, each lane some vectors of their columns, so that its accesses to C and D are contiguous.

@@ -62,7 +62,8 @@ static const char *const cases[] = {
     "m=210 n=7 k=48 a=f32 beta=1 impl=gemv config='rows=2 few=2 width=4' # columns in four blocks",
     "m=1 n=259 k=8 impl=gemv config='rows=8 width=1'               # a thread alone",
     "batch=3 m=20 n=33 k=21 a=f32 impl=fma",
-    "m=140 n=150 k=41 a=f32 impl=fma config='tile_m=128 tile_n=128 block_m=16 block_n=8 depth=8 stages=4 ctas=2' # tiles of four",
+    "m=140 n=150 k=41 a=f32 impl=fma config='tile_m=128 tile_n=128 block_m=16 block_n=8 depth=8 stages=4 ctas=2' # "
+    "tiles of four",
     "m=140 n=150 k=41 a=f32 impl=turned config='" F32_SQUARE "vec=1'",
     "batch=2 m=100 n=150 k=41 a=f32 layout=nn impl=turned config='" F32_SQUARE "vec=2'",
     "m=70 n=96 k=40 a=f32 layout=tt impl=turned config='vec=2 tile_m=64 tile_n=64 block_m=8 block_n=8 depth=8'",
@@ -84,7 +85,8 @@ static const char *const cases[] = {
     "batch=2 m=70 n=264 k=8 a=f32 activation=gelu fill=hard    # by vectors",
     "m=30 n=33 k=7 a=f32 math=tf32 d=f32 impl=outer",
     "m=140 n=148 k=19 layout=tn a=f32 impl=fma                 # four rows a copy",
-    "m=300 n=146 k=50 layout=tn a=f32 impl=fma config='tile_m=128 tile_n=128 block_m=8 block_n=16 depth=16 stages=3 ctas=2' "
+    "m=300 n=146 k=50 layout=tn a=f32 impl=fma config='tile_m=128 tile_n=128 block_m=8 block_n=16 depth=16 stages=3 "
+    "ctas=2' "
     "# two",
     "m=140 n=146 k=19 layout=tt a=f32 impl=fma fill=hard",
     "m=140 n=146 k=41 a=f32 beta=1 impl=fma config='" F32_SQUARE "'",

@@ -149,7 +149,8 @@ static const char *const cases[] = {
     "rows=9 cols=20001 direction=backward fill=hard",
     "rows=21 cols=5120 dtype=f16 direction=backward ldx=5121 ldy=5120 # cut and held",
     "rows=9 cols=997 direction=backward dtype=bf16 misalign=3 impl=backward config='threads=96 row_threads=96 "
-    "cluster=1 vec=1 steps=4 ragged=0 exact=0 stages=6 residence=ring lookahead=1 chunks=3 cut=1' # single elements out of the ring",
+    "cluster=1 vec=1 steps=4 ragged=0 exact=0 stages=6 residence=ring lookahead=1 chunks=3 cut=1' # single elements "
+    "out of the ring",
     "rows=9 cols=998 direction=backward ldx=1006 ldy=1002 dtype=f16 residual=1 fill=hard impl=backward "
     "config='threads=32 row_threads=32 cluster=2 vec=2 steps=8 ragged=0 exact=0 stages=2 residence=registers "
     "lookahead=0 chunks=1 cut=1' # pairs, held",
