@@ -6,10 +6,10 @@
  * are f32, and their order follows from the launch alone.
  */
 #include "cute/kernel.h"
+#include "operators/gemm/gemm_epilogue.h"
 #include "operators/gemm/gemm_steps.h"
 
 enum {
-    LANES = 32,
     WARPS = GEMM_SUMS_THREADS / LANES,
     VEC_MAX = GEMM_SUMS_VECTOR_BYTES / 2,
     UNROLLED = 4 // lines of a warp whose loads are in flight together
@@ -101,22 +101,6 @@ static void sum_lines(const sums_kernel *k, tensor sSums)
         set(sSums, coord(place_of(k, i), warp()), k->sums[i]);
 }
 
-/* Is this CTA the last of the slices of its columns? It leaves their counter at 0. */
-static val is_last(const sums_kernel *k, val columns)
-{
-    val counter = add(k->p.counters, convert(U64, mul(columns, imm(4))));
-    tensor sLast = smem_tensor("last", I32, compact(leaf(1)), 4); // (1)
-    cta_sync();                                                   // its sums are stored
-    IF(eq(thread(), imm(0))) {
-        val last = eq(convert(U32, atomic_add_acq_rel(counter, imm(1))), sub(k->p.slices, imm(1)));
-        IF(last)
-            store_relaxed(I32, counter, imm(0));
-        set(sLast, 0, select(last, imm(1), imm(0)));
-    }
-    cta_sync(); // all threads can read the answer
-    return ne(at(sLast, 0), imm(0));
-}
-
 static val sum_of_warps(tensor sSums, val column)
 {
     val total = at(sSums, column, 0);
@@ -142,7 +126,9 @@ static void store_columns(const sums_kernel *k, tensor sSums)
     {
         IF(mine)
             set(gParts, coord(out, cta_y()), sum_of_warps(sSums, thread()));
-        IF(logical_and(is_last(k, add(mul(cta_z(), grid_x()), cta_x())), mine)) {
+        val number = add(mul(cta_z(), grid_x()), cta_x()),
+            counter = add(k->p.counters, convert(U64, mul(number, imm(4))));
+        IF(logical_and(gemm_last_to_come(counter, k->p.slices), mine)) {
             val total = variable(F32, immf(0));
             LOOP(s, k->p.slices)
                 assign(total, add(total, at(gParts, coord(out, s))));

@@ -239,6 +239,20 @@ val gemm_row_of_A(gemm_epilogue e, const gemm_values *p, val i)
     return e.gather ? row_of_list(p->rows_a, p, i) : i;
 }
 
+val gemm_last_to_come(val counter, val count)
+{
+    tensor sLast = smem_tensor("last", I32, compact(leaf(1)), 4); // (1)
+    cta_sync();                                                   // its sums are stored
+    IF(eq(thread(), imm(0))) {
+        val last = eq(convert(U32, atomic_add_acq_rel(counter, imm(1))), sub(count, imm(1)));
+        IF(last)
+            store_relaxed(I32, counter, imm(0));
+        set(sLast, 0, select(last, imm(1), imm(0)));
+    }
+    cta_sync(); // all threads can read the answer
+    return ne(at(sLast, 0), imm(0));
+}
+
 val gemm_row_of_D(gemm_epilogue e, const gemm_values *p, val i)
 {
     return e.scatter ? row_of_list(p->rows_d, p, i) : i;

@@ -69,6 +69,11 @@ val gemm_first_row(const gemm_values *all, val group);
  */
 val gemm_find_group(const gemm_values *all, int threads, int rows_of_tile, val *tile);
 
+/*
+ * For all threads of a CTA: is it the last to come of `count`, whose sums it may then read? It leaves the counter at 0.
+ */
+val gemm_last_to_come(val counter, val count);
+
 /* The row of A, and of D, that is row i of the product: i, or that of a list. */
 val gemm_row_of_A(gemm_epilogue e, const gemm_values *p, val i);
 val gemm_row_of_D(gemm_epilogue e, const gemm_values *p, val i);

@@ -1,6 +1,6 @@
 /*
- * gemm_few_k_plan.c - the host side of products of few K, mostly in rows that begin anywhere: `outer` of 16 and 32 bits, and
- * `shallow` of 16 by tensor cores. Writing D is most of their work.
+ * gemm_few_k_plan.c - the host side of products of few K, mostly in rows that begin anywhere: `outer` of 16 and 32
+ * bits, and `shallow` of 16 by tensor cores. Writing D is most of their work.
  */
 #include <math.h>
 

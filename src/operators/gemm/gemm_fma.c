@@ -479,22 +479,6 @@ static tensor parts_of(const gemm_fma_config *cfg, const gemm_values *p, const t
                        make_layout(leaf(cfg->block_m * cfg->block_n), leaf(gemm_fma_threads(cfg))));
 }
 
-/* Is this CTA the last of the slices of its tile? It leaves their counter at 0. */
-static val is_last(const gemm_values *p, const tile_slice *t)
-{
-    tensor sLast = smem_tensor("last", I32, compact(leaf(1)), 4); // (1)
-    cta_sync();                                                   // its sums are stored
-    IF(eq(thread(), imm(0))) {
-        val counter = add(p->counters, mul(convert(U64, t->tile), imm64(BYTES)));
-        val last = eq(convert(U32, atomic_add_acq_rel(counter, imm(1))), sub(p->slices, imm(1)));
-        IF(last)
-            store_relaxed(I32, counter, imm(0));
-        set(sLast, 0, select(last, imm(1), imm(0)));
-    }
-    cta_sync(); // all threads can read the answer
-    return at(sLast, 0);
-}
-
 /* acc = the sums of all slices, added in their order: 32 elements of two slices are on their way at once. */
 static void add_slices(const gemm_fma_config *cfg, const gemm_values *p, const tile_slice *t, tensor acc)
 {
@@ -527,8 +511,9 @@ static val merge_slices(const gemm_fma_config *cfg, const gemm_values *p, const 
         tensor gParts = parts_of(cfg, p, t, t->slice);
         for (int e = 0; e < cfg->block_m * cfg->block_n; e++)
             set(gParts, e, at(acc, e));
-        assign(goes_on, is_last(p, t));
-        IF(ne(goes_on, imm(0)))
+        val last = gemm_last_to_come(add(p->counters, mul(convert(U64, t->tile), imm64(BYTES))), p->slices);
+        assign(goes_on, select(last, imm(1), imm(0)));
+        IF(last)
             add_slices(cfg, p, t, acc);
     }
     return ne(goes_on, imm(0));
