@@ -47,7 +47,7 @@ typedef struct tile_turns {
     int64_t slice_k; // elements of K of a slice but for the last
 } tile_turns;
 
-/* Fitted to 414 runs of 230 problems on an H200 (bench/notes/gemm.md): cycles, but for the launch. */
+/* From 414 runs of 230 problems on an H200, a lone CTA by hand (bench/notes/gemm.md): cycles, but for the launch. */
 static const struct {
     double launch_us;
     double fma, load;                  // of 128 multiply-adds; of a warp's load from shared memory
