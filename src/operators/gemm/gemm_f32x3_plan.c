@@ -106,7 +106,7 @@ static ckl_status launch_f32x3(const ckl_plan *plan, const void *args, ckl_strea
     const gemm_sm90_config products = products_of(c);
     const gemm_copies split = split_of(plan->desc);
     const ckl_gemm_args x = gemm_copied_args(plan, &split, args);
-    TRY(gemm_check_operand_vectors("f32x3", &split.from, args, true, 4 * c->vec));
+    TRY(gemm_check_operand_vectors("f32x3", &split.from, args, true, "vec", 4 * c->vec));
     TRY(launch_splitting(plan, &split, args, &x, stream));
     return gemm_sm90_launch(plan, &products, &split.to, split.to.k, &x, stream);
 }

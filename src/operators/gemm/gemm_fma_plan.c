@@ -260,8 +260,8 @@ static ckl_status admit_fma(const void *desc, const ckl_device_info *device, con
 static ckl_status check_alignment(const char *who, const ckl_gemm_desc *d, const gemm_fma_config *c,
                                   const ckl_gemm_args *x)
 {
-    TRY(gemm_check_operand_vectors(who, d, x, false, 4 * c->vec));
-    TRY(gemm_check_operand_vectors(who, d, x, true, 4 * c->vec_k));
+    TRY(gemm_check_operand_vectors(who, d, x, false, "vec", 4 * c->vec));
+    TRY(gemm_check_operand_vectors(who, d, x, true, "vec_k", 4 * c->vec_k));
     if (c->whole && !d->pointers && !PLAN_ALIGNED(TMA_ALIGNMENT, x->c, x->d, x->x))
         FAIL(CKL_INVALID,
              "gemm %s: c=%p, d=%p or x=%p is not aligned to 16 bytes; config='whole=0' takes any alignment", who, x->c,

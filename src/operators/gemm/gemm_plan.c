@@ -152,13 +152,13 @@ plan_cost gemm_product_cost(const ckl_gemm_desc *d, const ckl_device_info *devic
 /* Launches */
 
 ckl_status gemm_check_operand_vectors(const char *who, const ckl_gemm_desc *d, const ckl_gemm_args *x, bool k_major,
-                                      int bytes)
+                                      const char *vector, int bytes)
 {
     const void *a = gemm_is_k_major(d, 'a') == k_major ? x->a : NULL;
     const void *b = gemm_is_k_major(d, 'b') == k_major ? x->b : NULL;
     if (!d->pointers && !PLAN_ALIGNED(bytes, a, b)) // those of pointers are aligned by contract
-        FAIL(CKL_INVALID, "gemm %s: a=%p or b=%p is not aligned to %d bytes; config='vec=1' takes any alignment", who,
-             x->a, x->b, bytes);
+        FAIL(CKL_INVALID, "gemm %s: a=%p or b=%p is not aligned to %d bytes; config='%s=1' takes any alignment", who,
+             x->a, x->b, bytes, vector);
     return CKL_OK;
 }
 

@@ -70,10 +70,10 @@ plan_cost gemm_product_cost(const ckl_gemm_desc *d, const ckl_device_info *devic
 
 /*
  * Checks of a call's pointers, for kernels that read vectors of so many bytes: of A and B where they are K-major, or
- * where they are not; of C and D.
+ * where they are not, as a field of the config says; of C and D.
  */
 ckl_status gemm_check_operand_vectors(const char *who, const ckl_gemm_desc *d, const ckl_gemm_args *x, bool k_major,
-                                      int bytes);
+                                      const char *vector, int bytes);
 ckl_status gemm_check_result_vectors(const char *who, const ckl_gemm_args *x, int bytes);
 
 /* alpha or beta of a call. */

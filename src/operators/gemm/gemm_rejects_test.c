@@ -80,7 +80,7 @@ const test_reject gemm_rejects[] = {
     { "a=f32 impl=fma config='lanes_m=3'", CKL_INVALID, "gemm fma: lanes_m=3 is no power of two in 2..16" },
     { "a=f32 k=255 impl=fma config='vec_k=4'", CKL_UNSUPPORTED, "gemm fma: vec_k=4 is not 1, or rows along K are not" },
     { "a=f32 batch_invariant=1 impl=fma config='sliced=1'", CKL_UNSUPPORTED, "gemm fma: sliced=1 is not of groups" },
-    { "a=f32 misalign=1 impl=fma", CKL_INVALID, "config='vec=1' takes any alignment" },
+    { "a=f32 misalign=1 impl=fma", CKL_INVALID, "config='vec_k=1' takes any alignment" },
     { "m=30 n=33 k=7 a=f32 math=f32x3 impl=outer", CKL_UNSUPPORTED, "gemm outer: products of math=f32x3" },
     { "a=f32 impl=fma config='block_m=6 block_n=8'", CKL_INVALID, "gemm fma: block 6x8 must be multiples of 4" },
     { "a=f32 impl=fma config='tile_m=40'", CKL_INVALID, "gemm fma: tile 40x128 is not whole warps of 4x8 blocks" },

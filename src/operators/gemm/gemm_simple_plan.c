@@ -136,7 +136,7 @@ static ckl_status launch_tiled(const ckl_plan *plan, const void *args, ckl_strea
 {
     const ckl_gemm_desc *d = plan->desc;
     const gemm_tiled_config *c = plan->config;
-    TRY(gemm_check_operand_vectors("tiled", d, args, true, c->vec * (int)ckl_dtype_bytes(d->a)));
+    TRY(gemm_check_operand_vectors("tiled", d, args, true, "vec", c->vec * (int)ckl_dtype_bytes(d->a)));
     return gemm_launch(plan, gemm_tiles(d, c->tile_m, c->tile_n), args, stream);
 }
 
