@@ -344,8 +344,9 @@ GEMM_CONFIG(gemm_fma_config, GEMM_FMA_CONFIG);
 int gemm_fma_threads(const gemm_fma_config *config);
 
 enum {
-    GEMM_FMA_QUAD = 4,    // elements of a load from shared memory, and the padding of rows there
-    GEMM_FMA_COPIES = 32, // of an operand, by a thread, a stage: their addresses stay in registers
+    GEMM_FMA_QUAD = 4,        // elements of a load from shared memory, and the padding of rows there
+    GEMM_FMA_COPIES = 32,     // of an operand, by a thread, a stage: their addresses stay in registers
+    GEMM_FMA_BLOCK_MAX = 128, // elements of D of a thread, which stay there, too
 };
 
 void gemm_fma(const void *config, int kernel);

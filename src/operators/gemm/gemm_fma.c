@@ -3,8 +3,8 @@
  *
  * For each element of K the rows of A and of B^T are contiguous in shared memory, so a thread loads four at once and
  * multiplies each by each. A K-major operand is transposed by its copies, an element each; or, where its rows are whole
- * vectors, through registers, which takes a quarter of the instructions. The speed depends on the
- * share of FMAs among the instructions, and on conflicts of register banks: bench/notes/gemm.md counts both.
+ * vectors, through registers, which takes a quarter of the instructions. The speed depends on the share of FMAs among
+ * the instructions, and on conflicts of register banks: bench/notes/gemm.md counts both.
  */
 #include "cute/kernel.h"
 #include "cute/vectors.h"
@@ -177,15 +177,25 @@ static void load_registers(const operand *x, val left)
     vectors_load(from, x->copies, QUAD, gmem_tensor(x->at, F32, compact(leaf(1))), x->rX.regs, 0);
 }
 
+static val stage_after(const gemm_fma_config *cfg, val stage)
+{
+    return select(eq(stage, imm(cfg->stages - 1)), imm(0), add(stage, imm(1)));
+}
+
+static val stage_before(const gemm_fma_config *cfg, val stage)
+{
+    return select(eq(stage, imm(0)), imm(cfg->stages - 1), sub(stage, imm(1)));
+}
+
 /*
- * Starts the copies of the next K tile; `left` elements of K are left, and those beyond are 0. Through registers a tile
- * is loaded, and the one before it stored in `before`; the first has none.
+ * Starts the copies of the next K tile; `left` elements of K are left, and those beyond are 0. Through registers it is
+ * loaded alone, and the tile before, unless it is the first, stored.
  */
-static void load_tile(operand *x, val left, val stage, const val *before)
+static void load_tile(const gemm_fma_config *cfg, operand *x, val left, val stage, bool first)
 {
     if (x->rX.regs) {
-        if (before)
-            store_registers(x, *before);
+        if (!first)
+            store_registers(x, stage_before(cfg, stage));
         load_registers(x, left);
         assign(x->at, add(x->at, x->advance));
         return;
@@ -231,16 +241,6 @@ static void multiply(const gemm_fma_config *cfg, const fragments *f, tensor acc)
         }
 }
 
-static val stage_after(const gemm_fma_config *cfg, val stage)
-{
-    return select(eq(stage, imm(cfg->stages - 1)), imm(0), add(stage, imm(1)));
-}
-
-static val stage_before(const gemm_fma_config *cfg, val stage)
-{
-    return select(eq(stage, imm(0)), imm(cfg->stages - 1), sub(stage, imm(1)));
-}
-
 /*
  * acc = A tile * B tile over all of K. The first factors of a K tile are loaded while the last ones of the tile before
  * are multiplied, after a wait for its copies; by then no warp reads the tile before.
@@ -252,9 +252,8 @@ static void mainloop(const gemm_fma_config *cfg, operand *A, operand *B, val k, 
     val ready = variable(U32, imm(0)), free = variable(U32, imm(cfg->stages - 1)); // stages
     const fragments f[2] = { describe_fragments(cfg), describe_fragments(cfg) };
     for (int s = 0; s < cfg->stages - 1; s++) {
-        const val before = imm(s - 1);
-        load_tile(A, left, imm(s), s ? &before : NULL);
-        load_tile(B, left, imm(s), s ? &before : NULL);
+        load_tile(cfg, A, left, imm(s), s == 0);
+        load_tile(cfg, B, left, imm(s), s == 0);
         cp_async_commit();
         assign(left, sub(left, depth));
     }
@@ -262,7 +261,6 @@ static void mainloop(const gemm_fma_config *cfg, operand *A, operand *B, val k, 
     cta_sync(); // tile 0 has arrived
     load_fragments(&f[0], A, B, 0, ready);
     LOOP(kt, k_tiles) {
-        val before = free;
         for (int e = 0; e < cfg->depth; e++) {
             if (e == cfg->depth - 1) {
                 cp_async_wait(cfg->stages - 2);
@@ -271,12 +269,10 @@ static void mainloop(const gemm_fma_config *cfg, operand *A, operand *B, val k, 
                 assign(ready, stage_after(cfg, ready));
             }
             load_fragments(&f[(e + 1) % 2], A, B, (e + 1) % cfg->depth, ready);
-            if (e == 0) {
-                before = stage_before(cfg, free);
-                load_tile(A, left, free, &before);
-            }
+            if (e == 0)
+                load_tile(cfg, A, left, free, false);
             if (e == 1) {
-                load_tile(B, left, free, &before);
+                load_tile(cfg, B, left, free, false);
                 cp_async_commit();
                 assign(left, sub(left, depth));
             }
@@ -364,7 +360,7 @@ static val column_at(const block_place *b, int j)
 /* The quads of C of four rows from row i of a block on, all on their way at once: (QUAD,QUADS,ROWS); 0 without C. */
 static tensor load_C(const gemm_fma_config *cfg, const gemm_values *p, val beta, const block_place *b, int i)
 {
-    enum { QUADS_MAX = 4 };
+    enum { QUADS_MAX = GEMM_FMA_BLOCK_MAX / QUAD / QUAD };
     const int quads = b->columns / QUAD;
     tensor rC = fragment(F32, compact(shape(QUAD, quads, QUAD)));
     vector_at at[QUADS_MAX * QUAD];

@@ -203,7 +203,7 @@ static ckl_status admit_tile(const gemm_fma_config *c)
     enum { TILE_MAX = 1 << 17 }; // blocks of 128 for 1024 threads
     const int quad = GEMM_FMA_QUAD;
     if (c->block_m < quad || c->block_m % quad || c->block_n < quad || c->block_n % quad ||
-        (int64_t)c->block_m * c->block_n > 128 || (c->epilogue.gated && c->block_n % (2 * quad)))
+        (int64_t)c->block_m * c->block_n > GEMM_FMA_BLOCK_MAX || (c->epilogue.gated && c->block_n % (2 * quad)))
         FAIL(CKL_INVALID, "gemm fma: block %dx%d must be multiples of %d, at most 128 elements%s", c->block_m,
              c->block_n, quad, c->epilogue.gated ? ", and even of gated products" : "");
     if (c->lanes_m < 2 || c->lanes_m > WARP / 2 || c->lanes_m & (c->lanes_m - 1))

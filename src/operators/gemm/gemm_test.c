@@ -72,6 +72,9 @@ static const char *const cases[] = {
     "m=29 n=33 k=701 a=f32 beta=1                              # slices of K, by elements",
     "m=130 n=72 k=1000 a=f32 beta=1 bias=1 activation=gelu fill=hard # by vectors, the last one shorter",
     "m=40 n=52 k=24 a=f32 c=1 beta=0 fill=hard impl=fma        # C is not read",
+    "m=40 n=300 k=24 a=f32 beta=1 impl=fma config='tile_m=32 tile_n=256 block_m=4 block_n=32 lanes_m=4 depth=8 "
+    "stages=3 "
+    "ctas=2' # the widest block",
     "batch=3 m=40 n=52 k=333 a=f32 layout=tn alpha=-1 impl=fma config='sliced=1'",
     "m=70 n=36 k=410 gated=1 activation=gelu a=f32 layout=tt impl=fma config='sliced=1'",
     "m=1450 n=1440 k=100 a=f32 impl=fma config='tile_m=128 tile_n=128 block_m=8 block_n=8 depth=8 ctas=1 sliced=1' "
