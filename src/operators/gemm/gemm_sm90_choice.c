@@ -172,7 +172,7 @@ static void share_operands(const ckl_gemm_desc *d, gemm_sm90_config *c, const ck
 /* One product of 16 bits that TMA takes as it lies, D too: problems like these were timed with tiles of their own. */
 static bool is_plain(const ckl_gemm_desc *d)
 {
-    return ckl_dtype_bytes(d->a) == 2 && d->b == d->a && d->k > 0 && d->batch == 1 && !d->groups && !d->gated &&
+    return ckl_dtype_bytes(d->a) <= 2 && d->b == d->a && d->k > 0 && d->batch == 1 && !d->groups && !d->gated &&
            !gemm_has_x(d) && !d->pointers && !d->gather && !d->scatter && gemm_operands_aligned(d) && ragged_of(d) == 0;
 }
 
@@ -245,12 +245,12 @@ static bool suits_D(const ckl_gemm_desc *d, const fitted_tile *t)
  */
 typedef struct even_tile {
     fitted_tile tile; // of so many columns at most
-    int turns, least;
+    int turns, least, step;
 } even_tile;
 
-static const even_tile even_tiles[] = { { { 256, 192, 2, 0, 1, 1, 1, 0 }, 1, 160 },
-                                        { { 128, 240, 2, 0, 1, 1, 1, 0 }, 1, 96 },
-                                        { { 128, 240, 2, 0, 1, 1, 1, 0 }, 2, 160 } };
+static const even_tile even_tiles[] = { { { 256, 192, 2, 0, 1, 1, 1, 0 }, 1, 160, 16 },
+                                        { { 128, 240, 2, 0, 1, 1, 1, 0 }, 1, 96, 32 },
+                                        { { 128, 240, 2, 0, 1, 1, 1, 0 }, 2, 160, 32 } };
 
 /*
  * Few widths, so that kernels are few; 0: it has none. Not where rows begin inside lines: 1904x1904x1904 takes 27.6 us
@@ -258,9 +258,9 @@ static const even_tile even_tiles[] = { { { 256, 192, 2, 0, 1, 1, 1, 0 }, 1, 160
  */
 static int columns_of_even(const ckl_gemm_desc *d, const even_tile *t, const ckl_device_info *device)
 {
-    enum { SQUARE = 128, STEP = 32, STEPS_LEAST = 24 };
+    enum { SQUARE = 128, STEPS_LEAST = 24 };
     const int64_t need = columns_for(d->m, d->n, t->tile.tile_m, t->turns * device->sm_count);
-    const int64_t columns = min_i64(round_up(need, STEP), t->tile.tile_n);
+    const int64_t columns = min_i64(round_up(need, t->step), t->tile.tile_n);
     const bool fits = columns >= max_i64(need, t->least) && columns != SQUARE && gemm_k_tiles(d) >= STEPS_LEAST;
     return fits && is_plain(d) && gemm_rows_aligned(d, 'a', LINE_BYTES) && !d->c && ckl_dtype_bytes(d->d) == 2
                ? (int)columns
