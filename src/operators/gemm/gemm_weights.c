@@ -384,9 +384,12 @@ static void mainloop(const weights_kernel *k, const weights_sums *sums, tensor a
     LOOP_FROM(tiles_of_team, first, tiles, imm(teams)) {
         wait_stage(k, ready, parity);
         load_tile(k, add(tiles_of_team, imm((stages - 1) * teams)), free);
-        val tile = add(mul(tiles_of_team, imm(team)), k->team_warp);
-        IF(lt(tile, k->tiles)) // the last one may be half a team's
+        val tile = team == 1 ? tiles_of_team : add(mul(tiles_of_team, imm(team)), k->team_warp);
+        if (team == 1)
             multiply_tile(k, tile, ready, sums, acc);
+        else
+            IF(lt(tile, k->tiles)) // the last tiles may be those of one warp
+                multiply_tile(k, tile, ready, sums, acc);
         val last = eq(ready, imm(stages - 1));
         assign(free, ready);
         assign(parity, select(last, bit_xor(parity, imm(1)), parity));
