@@ -65,8 +65,8 @@ static int bytes_of_stage(const gemm_weights_config *c)
 
 int64_t gemm_weights_smem(const gemm_weights_config *c)
 {
-    return (int64_t)c->stages * c->warps / gemm_weights_team(c) * bytes_of_stage(c) + (c->box ? gemm_weights_boxes_bytes(c) : 0) +
-           gemm_grouped_bytes(c->grouped, c->warps);
+    return (int64_t)c->stages * c->warps / gemm_weights_team(c) * bytes_of_stage(c) +
+           (c->box ? gemm_weights_boxes_bytes(c) : 0) + gemm_grouped_bytes(c->grouped, c->warps);
 }
 
 /* Loads */
@@ -225,7 +225,8 @@ static tensor words_of_B(const weights_kernel *k, val at, int line)
 {
     tensor rWords = fragment(I32, compact(shape(SLOT / 4, k->slots_B)));
     const bool box = k->cfg->box, halves = takes_halves(k);
-    val lane_first = add(mul(k->lane_line, imm(box ? LINE : COPY)), mul(k->lane_quarter, imm(halves ? SLOT / 2 : SLOT)));
+    val lane_first =
+        add(mul(k->lane_line, imm(box ? LINE : COPY)), mul(k->lane_quarter, imm(halves ? SLOT / 2 : SLOT)));
     val first = add(at, add(lane_first, imm(line * 8 * (box ? LINE : COPY * k->slots_B))));
     if (box && k->team > 1)
         first = add(first, mul(k->team_warp, imm(COPY)));
@@ -363,20 +364,12 @@ static void wait_stage(const weights_kernel *k, val stage, val parity)
     warp_sync();
 }
 
-/* A K tile. */
-static void multiply_tile(const weights_kernel *k, val tile, val stage, const weights_sums *sums, tensor acc)
-{
-    tensor tB[STEPS];
-    val at = gemm_weights_stage(k, stage);
-    read_A(k, at, tB);
-    for (int block = 0; block < (k->scaled ? gemm_weights_blocks(k->cfg) : 1); block++)
-        multiply_block(k, tile, stage, at, block, tB, sums, acc);
-}
-
 /* The K tiles of this warp: scaled sums are added to acc; without scales all are summed in `sums`. */
 static void mainloop(const weights_kernel *k, const weights_sums *sums, tensor acc)
 {
-    const int stages = k->cfg->stages, team = k->team, teams = k->cfg->warps / team;
+    const int stages = k->cfg->stages, blocks = k->scaled ? gemm_weights_blocks(k->cfg) : 1;
+    const int team = k->team, teams = k->cfg->warps / team;
+    tensor tB[STEPS];
     val first = div(warp(), imm(team)), tiles = div(add(k->tiles, imm(team - 1)), imm(team)); // of teams
     for (int s = 0; s < stages - 1; s++)
         load_tile(k, add(first, imm(s * teams)), imm(s));
@@ -385,11 +378,10 @@ static void mainloop(const weights_kernel *k, const weights_sums *sums, tensor a
         wait_stage(k, ready, parity);
         load_tile(k, add(tiles_of_team, imm((stages - 1) * teams)), free);
         val tile = team == 1 ? tiles_of_team : add(mul(tiles_of_team, imm(team)), k->team_warp);
-        if (team == 1)
-            multiply_tile(k, tile, ready, sums, acc);
-        else
-            IF(lt(tile, k->tiles)) // the last tiles may be those of one warp
-                multiply_tile(k, tile, ready, sums, acc);
+        val at = gemm_weights_stage(k, ready);
+        read_A(k, at, tB);
+        for (int block = 0; block < blocks; block++) // of zeros where the last tile is another warp's
+            multiply_block(k, tile, ready, at, block, tB, sums, acc);
         val last = eq(ready, imm(stages - 1));
         assign(free, ready);
         assign(parity, select(last, bit_xor(parity, imm(1)), parity));
@@ -489,7 +481,11 @@ static void place_lane(weights_kernel *k)
 static void compute_tile(const gemm_weights_config *cfg, const gemm_values *p, val block, val tile)
 {
     const int team = gemm_weights_team(cfg), team_bytes = cfg->stages * bytes_of_stage(cfg);
-    weights_kernel k = { .team = team, .team_warp = team > 1 ? rem(warp(), imm(team)) : imm_as(U32, 0), .cfg = cfg, .p = *p, .nibbles = cfg->epilogue.b == CKL_U8 };
+    weights_kernel k = { .team = team,
+                         .team_warp = team > 1 ? rem(warp(), imm(team)) : imm_as(U32, 0),
+                         .cfg = cfg,
+                         .p = *p,
+                         .nibbles = cfg->epilogue.b == CKL_U8 };
     k.scaled = cfg->epilogue.scale_b == CKL_GEMM_SCALE_BLOCK;
     k.subnormal = k.nibbles && cfg->epilogue.ab == F16;
     k.lines_B = cfg->rows / 8;
