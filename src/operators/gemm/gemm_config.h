@@ -343,6 +343,9 @@ GEMM_CONFIG(gemm_fma_config, GEMM_FMA_CONFIG);
 /* Threads of a CTA, a block of D each. */
 int gemm_fma_threads(const gemm_fma_config *config);
 
+/* Elements of shared memory for a stage of so many rows of A or B. */
+int gemm_fma_stage(const gemm_fma_config *config, int rows);
+
 enum {
     GEMM_FMA_QUAD = 4,        // elements of a load from shared memory, and the padding of rows there
     GEMM_FMA_COPIES = 32,     // of an operand, by a thread, a stage: their addresses stay in registers

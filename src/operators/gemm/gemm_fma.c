@@ -49,17 +49,39 @@ int gemm_fma_threads(const gemm_fma_config *cfg)
     return threads_m(cfg) * (cfg->tile_n / cfg->block_n);
 }
 
+int gemm_fma_stage(const gemm_fma_config *cfg, int rows)
+{
+    enum { GAPS = LANES / 2 };
+    return cfg->depth * (rows + QUAD) + GAPS;
+}
+
+/*
+ * The lanes of a warp along M and N. Pairs along N stand in turn with pairs along M: then of four neighbours two load
+ * the same factors of A, and two the same of B, and shared memory serves twice as many lanes at once.
+ */
+static val lane_m(const gemm_fma_config *cfg)
+{
+    const int m = cfg->lanes_m / 2, n = LANES / cfg->lanes_m / 2;
+    return add(mul(thread_at(lane(), 3, 2, 2, n, m), imm(2)), thread_at(lane(), 1, 2, 2, n, m));
+}
+
+static val lane_n(const gemm_fma_config *cfg)
+{
+    const int m = cfg->lanes_m / 2, n = LANES / cfg->lanes_m / 2;
+    return add(mul(thread_at(lane(), 2, 2, 2, n, m), imm(2)), thread_at(lane(), 0, 2, 2, n, m));
+}
+
 /* This thread's place among those of the tile. */
 static val place_m(const gemm_fma_config *cfg)
 {
     const int lanes = cfg->lanes_m, warps = threads_m(cfg) / lanes;
-    return add(mul(rem(warp(), imm(warps)), imm(lanes)), thread_at(lane(), 1, LANES / lanes, lanes));
+    return add(mul(rem(warp(), imm(warps)), imm(lanes)), lane_m(cfg));
 }
 
 static val place_n(const gemm_fma_config *cfg)
 {
     const int lanes = LANES / cfg->lanes_m, warps = threads_m(cfg) / cfg->lanes_m;
-    return add(mul(div(warp(), imm(warps)), imm(lanes)), thread_at(lane(), 0, lanes, cfg->lanes_m));
+    return add(mul(div(warp(), imm(warps)), imm(lanes)), lane_n(cfg));
 }
 
 /* Row r of a tile among those of its half, if gated; then among the matrix's, whose last one stands for later ones. */
@@ -138,22 +160,40 @@ static void divide_m_major(const gemm_fma_config *cfg, operand *x, const tile_ro
     x->advance = bytes_of(mul(ld, imm64(cfg->depth)));
 }
 
-/* Rows in shared memory have a quad of padding, so that transposing copies have no bank conflicts. */
+/* Are the copies of an operand vectors along K, which registers transpose? */
+static bool by_registers(const gemm_fma_config *cfg, char name)
+{
+    return gemm_k_major(cfg->epilogue.layout, name) && cfg->vec_k > 1;
+}
+
+/*
+ * The elements of K in a stage, in rows with a quad of padding: lanes that store elements along K do so in banks of
+ * their own. Lanes that store vectors are four elements apart, so every eight elements have a gap as well, of as many
+ * banks as the warp has rows.
+ */
+static layout elements_of_k(const gemm_fma_config *cfg, char name, int pitch)
+{
+    enum { APART = 8 };
+    const int depth = cfg->depth, run = by_registers(cfg, name) && depth > APART ? APART : depth;
+    return make_layout(shape(run, depth / run), stride(pitch, run * pitch + LANES * QUAD / depth));
+}
+
 static operand describe_operand(const gemm_fma_config *cfg, char name, const gemm_values *p, tile_rows t)
 {
     const bool is_a = name == 'a';
     const int rows = is_a ? cfg->tile_m : cfg->tile_n, pitch = rows + QUAD,
               threads = is_a ? threads_m(cfg) : cfg->tile_n / cfg->block_n, block = is_a ? cfg->block_m : cfg->block_n;
     operand x = { .vec = cfg->vec };
-    layout ring = make_layout(shape(rows, cfg->depth, cfg->stages), stride(1, pitch, pitch * cfg->depth));
-    x.sX = smem_tensor(is_a ? "A" : "B", F32, ring, 16);
-    x.tCsX = tensor_with_layout(x.sX, make_layout(shape(shape(QUAD, block / QUAD), cfg->depth, cfg->stages),
-                                                  stride(stride(1, QUAD * threads), pitch, pitch * cfg->depth)));
+    const int stage = gemm_fma_stage(cfg, rows);
+    const layout k = elements_of_k(cfg, name, pitch), stages = make_layout(leaf(cfg->stages), leaf(stage));
+    const layout mine = make_layout(shape(QUAD, block / QUAD), stride(1, QUAD * threads));
+    x.sX = smem_tensor(is_a ? "A" : "B", F32, layouts_of(3, (layout[]){ compact(leaf(rows)), k, stages }), 16);
+    x.tCsX = tensor_with_layout(x.sX, layouts_of(3, (layout[]){ mine, k, stages }));
     x.tCsX.address = tensor_address(x.sX, coord(mul(is_a ? place_m(cfg) : place_n(cfg), imm(QUAD)), 0, 0));
-    x.stage_bytes = imm(BYTES * pitch * cfg->depth);
+    x.stage_bytes = imm(BYTES * stage);
     x.k_pitch = BYTES * pitch;
     (!gemm_k_major(cfg->epilogue.layout, name) ? divide_m_major
-     : cfg->vec_k > 1                          ? divide_k_vectors
+     : by_registers(cfg, name)                 ? divide_k_vectors
                                                : divide_k_major)(cfg, &x, &t, rows, is_a ? p->lda : p->ldb);
     x.at = variable(U64, is_a ? p->a : p->b);
     return x;
@@ -417,18 +457,18 @@ static void store_elements(const gemm_fma_config *cfg, const gemm_values *p, gem
 {
     const gemm_epilogue e = cfg->epilogue;
     const int quads = cfg->block_n / QUAD, lanes_n = LANES / cfg->lanes_m;
-    val lane_n = thread_at(lane(), 0, lanes_n, cfg->lanes_m), lane_m = thread_at(lane(), 1, lanes_n, cfg->lanes_m);
+    val of_n = lane_n(cfg), of_m = lane_m(cfg);
     warp_sync();
     for (int j = 0; j < quads * QUAD; j++)
-        set(sQuads, coord(j % QUAD, lane_n, lane_m, j / QUAD, warp()), at(acc, i, j));
+        set(sQuads, coord(j % QUAD, of_n, of_m, j / QUAD, warp()), at(acc, i, j));
     warp_sync();
     for (int j = 0; j < b->columns && describing(); j++) {
         const int quad = j / QUAD, ahead = j % QUAD * lanes_n; // of the warp's columns of the quad
-        val place = add(imm(ahead), lane_n), at_row = row_at(b, i);
-        val product = at(sQuads, rem(place, imm(QUAD)), div(place, imm(QUAD)), lane_m, quad, warp()), up = { 0 };
+        val place = add(imm(ahead), of_n), at_row = row_at(b, i);
+        val product = at(sQuads, rem(place, imm(QUAD)), div(place, imm(QUAD)), of_m, quad, warp()), up = { 0 };
         if (e.gated)
-            up = at(sQuads, rem(place, imm(QUAD)), div(place, imm(QUAD)), lane_m, quad + b->columns / QUAD, warp());
-        val at_col = add(sub(column_at(b, quad * QUAD), convert(I64, mul(lane_n, imm(QUAD)))), convert(I64, place));
+            up = at(sQuads, rem(place, imm(QUAD)), div(place, imm(QUAD)), of_m, quad + b->columns / QUAD, warp());
+        val at_col = add(sub(column_at(b, quad * QUAD), convert(I64, mul(of_n, imm(QUAD)))), convert(I64, place));
         IF(logical_and(lt(at_row, p->m), lt(at_col, p->n)))
             gemm_store(e, s, p, at_row, at_col, product, up);
     }

@@ -248,7 +248,7 @@ static ckl_status admit_fma(const void *desc, const ckl_device_info *device, con
     if (c->whole && !is_whole(d))
         FAIL(CKL_UNSUPPORTED, "gemm fma: rows of C, D or X are not whole vectors of 16 bytes: whole=0 stores elements");
     const int64_t handed = c->whole ? 0 : 2 * 4 * threads * c->block_n; // quads, with their padding, behind the ring
-    const int64_t need = (int64_t)c->stages * c->depth * (c->tile_m + c->tile_n + 2 * GEMM_FMA_QUAD) * 4 + handed;
+    const int64_t need = 4 * (int64_t)c->stages * (gemm_fma_stage(c, c->tile_m) + gemm_fma_stage(c, c->tile_n)) + handed;
     TRY(gemm_check_smem("fma", device, c->stages, need));
     if (c->sliced && (d->groups || d->batch_invariant))
         FAIL(CKL_UNSUPPORTED, "gemm fma: sliced=1 is not of groups, and its sums not those of batch_invariant=1");
