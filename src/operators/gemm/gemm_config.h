@@ -252,8 +252,7 @@ static inline int gemm_grouped_bytes(int grouped, int warps)
     X(owner, u32, whole)     /* tiles before them, of a CTA each */          \
     X(owner, u32, slices)    /* of each tile */                              \
     X(owner, i64, slice_k)   /* elements of K of a slice but for the last */ \
-    X(owner, pointer, parts) /* sums of the slices, a block of D each */     \
-    X(owner, pointer, counters)
+    X(owner, pointer, parts) /* sums of the slices, a block of D each */
 
 /* Parameters of the kernels that address memory themselves, and A and B of those that load these by TMA. */
 #define GEMM_PARAMS(X, owner)    \
@@ -334,7 +333,7 @@ void gemm_tiled(const void *config, int kernel);
     X(owner, int, vec, "1", "1 2 4", "elements of a copy of an operand that is not K-major")    \
     X(owner, int, vec_k, "1", "1 4", "the same of one that is: by cp.async, or 4 by registers") \
     X(owner, bool, whole, "0", "0 1", "rows of C, D and X are whole 16 bytes long, and apart")  \
-    X(owner, bool, sliced, "0", "0 1", "tiles beyond whole turns of the SMs share out K")       \
+    X(owner, int, sliced, "0", "0 1 2", "last turns of tiles of the SMs that share out K")      \
     X(owner, int, grouped, "0", "0 1 2", GEMM_GROUPED_HELP)                                     \
     X(owner, int, ctas, "2", "1 2 3 4 6 8", "CTAs that an SM holds at once, which limits registers")
 
