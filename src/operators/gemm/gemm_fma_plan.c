@@ -54,10 +54,10 @@ static const struct {
     double fma, load;                  // of 128 multiply-adds; of a warp's load from shared memory
     double element, registers, vector; // of 32 elements copied: singly, along K through registers, in vectors
     double hidden;                     // the part of the shorter of both, multiply-adds and accesses, that is seen
-    double alone, latency, block;      // a lone CTA: a step, and each element of K, and that by blocks of 8 x 8
+    double alone, latency;             // a lone CTA: of a step, and of each row or column of a block, but multiply-adds
     double tile, stored;               // before and behind the steps of a tile; for 128 elements of D more
     double merge, merged;              // of the second kernel; bytes of slices in a cycle
-} fit = { 1.66, 1.06, 1.3, 10.5, 6.9, 6, 0.28, 165, 10, 100, 1950, 48, 2500, 24 };
+} fit = { 1.66, 1.06, 1.3, 10.5, 6.9, 6, 0.28, 340, 2.2, 1950, 48, 2500, 24 };
 
 /* Of an SM, for a step of each CTA: multiply-adds beside accesses to shared memory. */
 static double step_cycles(const gemm_fma_config *c)
@@ -81,7 +81,8 @@ static double step_cycles(const gemm_fma_config *c)
 static double steps_cycles(const gemm_fma_config *c, int64_t whole, int64_t steps, int64_t slices, int64_t of_slice)
 {
     const double step = step_cycles(c);
-    const double alone = fit.alone + c->depth * (fit.latency + fit.block * pow(c->block_m * c->block_n / 64.0, 1.5));
+    const double alone =
+        fit.alone + c->depth * (fit.fma * c->tile_m * c->tile_n / 128 + fit.latency * (c->block_m + c->block_n));
     const int64_t left = whole % c->ctas, longest = left ? steps : ceil_div(slices, c->ctas) * of_slice;
     const int64_t two = left == 1 && slices && c->ctas > 1 ? 2 * steps : 0;
     return (double)(whole / c->ctas * steps) * fmax(alone, c->ctas * step) +
