@@ -241,8 +241,9 @@ static ckl_status admit_fma(const void *desc, const ckl_device_info *device, con
     const gemm_fma_config *c = config;
     TRY(gemm_check_epilogue("fma", d, &c->epilogue));
     TRY(gemm_check_same_types("fma", d));
-    if (d->a != CKL_F32 || d->math != CKL_GEMM_F32)
-        FAIL(CKL_UNSUPPORTED, "gemm fma: a=f32 with math=f32 alone is multiplied without tensor cores");
+    if (d->a != CKL_F32 || d->math == CKL_GEMM_F32X3 || (d->math == CKL_GEMM_TF32 && d->batch_invariant))
+        FAIL(CKL_UNSUPPORTED, "gemm fma: a=f32 alone is multiplied without tensor cores, with math=f32, or tf32 "
+                              "without batch_invariant=1");
     TRY(gemm_check_grouped("fma", d, c->grouped));
     TRY(admit_tile(c));
     if ((c->vec_k != 1 && c->vec_k != GEMM_FMA_QUAD) || c->vec_k > k_vector_of(d) || (c->vec_k > 1 && c->stages < 3))
@@ -345,6 +346,7 @@ const implementation gemm_fma_implementation = {
     IMPLEMENTATION_OF_CANDIDATES(gemm, fma),
     .candidate = candidate_fma,
     .cost = cost_fma,
+    .rivals = { &gemm_tiled_implementation },
     .summary = "f32 as it is: tiles by cp.async, blocks of D in registers; rows of any pitch; from sm_80 on",
     .kernels = 2,
     .kernels_of = kernels_fma,
