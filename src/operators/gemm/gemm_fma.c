@@ -594,7 +594,7 @@ void gemm_fma(const void *config, int kernel)
         return;
     }
     if (cfg->grouped == GEMM_GROUPED_M) {
-        val across = div_up(all.n, columns_of(cfg));
+        val across = convert(U32, div_up(all.n, columns_of(cfg)));
         compute_tile_of_group(cfg, &all, div(cta_x(), across), rem(cta_x(), across));
         return;
     }
