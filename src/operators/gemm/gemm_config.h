@@ -333,7 +333,7 @@ void gemm_tiled(const void *config, int kernel);
     X(owner, int, vec, "1", "1 2 4", "elements of a copy of an operand that is not K-major")    \
     X(owner, int, vec_k, "1", "1 4", "the same of one that is: by cp.async, or 4 by registers") \
     X(owner, bool, whole, "0", "0 1", "rows of C, D and X are whole 16 bytes long, and apart")  \
-    X(owner, int, sliced, "0", "0 1 2", "last turns of tiles of the SMs that share out K")      \
+    X(owner, int, sliced, "0", "0 1 2 3", "last turns of tiles of the SMs that share out K")    \
     X(owner, int, grouped, "0", "0 1 2", GEMM_GROUPED_HELP)                                     \
     X(owner, int, ctas, "2", "1 2 3 4 6 8", "CTAs that an SM holds at once, which limits registers")
 
@@ -349,6 +349,7 @@ enum {
     GEMM_FMA_QUAD = 4,        // elements of a load from shared memory, and the padding of rows there
     GEMM_FMA_COPIES = 32,     // of an operand, by a thread, a stage: their addresses stay in registers
     GEMM_FMA_BLOCK_MAX = 128, // elements of D of a thread, which stay there, too
+    GEMM_FMA_SLICED_MAX = 3,  // turns of tiles
 };
 
 void gemm_fma(const void *config, int kernel);

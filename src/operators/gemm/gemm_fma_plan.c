@@ -169,7 +169,7 @@ static const struct {
 
 static bool candidate_fma(const void *desc, const ckl_device_info *device, int i, void *config)
 {
-    enum { DEPTH_LEAST = 8, SLICED = 3 };
+    enum { DEPTH_LEAST = 8, SLICED = GEMM_FMA_SLICED_MAX + 1 };
     const ckl_gemm_desc *d = desc;
     gemm_fma_config *c = config;
     (void)device;

@@ -79,7 +79,7 @@ const test_reject gemm_rejects[] = {
     { "m=1 a=f32 impl=gemv config='width=24'", CKL_INVALID, "gemm gemv: width=24 is no power of two" },
     { "impl=fma", CKL_UNSUPPORTED, "gemm fma: a=f32 alone is multiplied without tensor cores" },
     { "a=f32 math=tf32 batch_invariant=1 impl=fma", CKL_UNSUPPORTED, "gemm fma: a=f32 alone is multiplied without" },
-    { "a=f32 impl=fma config='sliced=2'", CKL_UNSUPPORTED, "gemm fma: sliced=2 is not in 0..2, or there is no more than" },
+    { "a=f32 impl=fma config='sliced=2'", CKL_UNSUPPORTED, "gemm fma: sliced=2 is not in 0..3, or there are fewer turns" },
     { "a=f32 impl=fma config='lanes_m=3'", CKL_INVALID, "gemm fma: lanes_m=3 is no power of two in 2..16" },
     { "a=f32 k=255 impl=fma config='vec_k=4'", CKL_UNSUPPORTED, "gemm fma: vec_k=4 is not 1, or rows along K are not" },
     { "a=f32 batch_invariant=1 impl=fma config='sliced=1'", CKL_UNSUPPORTED, "gemm fma: sliced=1 is not of groups" },
