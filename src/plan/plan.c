@@ -33,24 +33,26 @@ ir_target plan_target(const ckl_device_info *device)
     return device->has_wgmma ? IR_SM90A : device->has_tma ? IR_SM90 : IR_SM80;
 }
 
-static int own_kernels(const implementation *impl)
+static int own_kernels(const implementation *impl, const void *config)
 {
+    if (impl->kernels_of)
+        return impl->kernels_of(config);
     return !impl->describe ? 0 : impl->kernels ? impl->kernels : 1;
 }
 
 static bool wants(const plan_step *step, const implementation *impl, const void *config)
 {
-    return step && own_kernels(impl) > 0 && step->wanted(config);
+    return step && own_kernels(impl, config) > 0 && step->wanted(config);
 }
 
 int plan_kernels(const operator_info *op, const implementation *impl, const void *config)
 {
-    return own_kernels(impl) + wants(op->before, impl, config) + wants(op->after, impl, config);
+    return own_kernels(impl, config) + wants(op->before, impl, config) + wants(op->after, impl, config);
 }
 
 const plan_step *plan_step_at(const operator_info *op, const implementation *impl, const void *config, int which)
 {
-    const int number = which - own_kernels(impl);
+    const int number = which - own_kernels(impl, config);
     return number < 0 ? NULL : number == 0 && wants(op->before, impl, config) ? op->before : op->after;
 }
 
@@ -113,7 +115,7 @@ static ckl_status allocate_workspace(ckl_plan *plan)
     const device_ops *ops = plan->device->ops;
     plan->own_workspace_bytes = plan->impl->workspace_bytes ? plan->impl->workspace_bytes(plan) : 0;
     plan->workspace_bytes = plan->own_workspace_bytes;
-    for (int i = own_kernels(plan->impl); i < plan_kernels(plan->op, plan->impl, plan->config); i++)
+    for (int i = own_kernels(plan->impl, plan->config); i < plan_kernels(plan->op, plan->impl, plan->config); i++)
         plan->workspace_bytes =
             round_up(plan->workspace_bytes, PLAN_WORKSPACE_ALIGNMENT) + step_of(plan, i)->workspace_bytes(plan);
     if (plan->workspace_bytes == 0)
@@ -233,7 +235,7 @@ static ckl_status check_args(const ckl_plan *plan, const void *args)
 static ckl_status launch_all(const ckl_plan *plan, const void *args, ckl_stream stream)
 {
     const operator_info *op = plan->op;
-    const int own = own_kernels(plan->impl), count = plan_kernels(op, plan->impl, plan->config);
+    const int own = own_kernels(plan->impl, plan->config), count = plan_kernels(op, plan->impl, plan->config);
     if (count == own)
         return plan->impl->launch(plan, args, stream);
     union {

@@ -53,6 +53,7 @@ typedef struct implementation {
     /* Describes kernel number `kernel` of this config: 0 unless kernels > 1. It is printed for the device's target. */
     void (*describe)(const void *config, int kernel); // NULL: there is no kernel
     int kernels;                                      // of one plan; 0 means 1
+    int (*kernels_of)(const void *config);            // of a config, where they differ; NULL: all have as many
     const char *first;            // the implementation whose kernel number 0 is: code of one text is compiled once
     const param_list *params;     // of all its kernels; each is launched with those that it uses
     const param_list *own_params; // of its kernels from number `own_from` on, where those before are another operator's

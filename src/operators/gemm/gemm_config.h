@@ -252,8 +252,7 @@ static inline int gemm_grouped_bytes(int grouped, int warps)
     X(owner, u32, whole)     /* tiles before them, of a CTA each */          \
     X(owner, u32, slices)    /* of each tile */                              \
     X(owner, i64, slice_k)   /* elements of K of a slice but for the last */ \
-    X(owner, pointer, parts) /* sums of the slices, a block of D each */     \
-    X(owner, pointer, counters)
+    X(owner, pointer, parts) /* sums of the slices, a block of D each */
 
 /* Parameters of the kernels that address memory themselves, and A and B of those that load these by TMA. */
 #define GEMM_PARAMS(X, owner)    \
@@ -334,7 +333,7 @@ void gemm_tiled(const void *config, int kernel);
     X(owner, int, vec, "1", "1 2 4", "elements of a copy of an operand that is not K-major")    \
     X(owner, int, vec_k, "1", "1 4", "the same of one that is: by cp.async, or 4 by registers") \
     X(owner, bool, whole, "0", "0 1", "rows of C, D and X are whole 16 bytes long, and apart")  \
-    X(owner, bool, sliced, "0", "0 1", "tiles beyond whole turns of the SMs share out K")       \
+    X(owner, int, sliced, "0", "0 1 2 3", "last turns of tiles of the SMs that share out K")    \
     X(owner, int, grouped, "0", "0 1 2", GEMM_GROUPED_HELP)                                     \
     X(owner, int, ctas, "2", "1 2 3 4 6 8", "CTAs that an SM holds at once, which limits registers")
 
@@ -343,10 +342,14 @@ GEMM_CONFIG(gemm_fma_config, GEMM_FMA_CONFIG);
 /* Threads of a CTA, a block of D each. */
 int gemm_fma_threads(const gemm_fma_config *config);
 
+/* Elements of shared memory for a stage of so many rows of A or B. */
+int gemm_fma_stage(const gemm_fma_config *config, int rows);
+
 enum {
     GEMM_FMA_QUAD = 4,        // elements of a load from shared memory, and the padding of rows there
     GEMM_FMA_COPIES = 32,     // of an operand, by a thread, a stage: their addresses stay in registers
     GEMM_FMA_BLOCK_MAX = 128, // elements of D of a thread, which stay there, too
+    GEMM_FMA_SLICED_MAX = 3,  // turns of tiles
 };
 
 void gemm_fma(const void *config, int kernel);
@@ -382,11 +385,18 @@ void gemm_tma(const void *config, int kernel);
     X(owner, int, rows, "8", "2 4 8", "rows of the long operand of a group of threads")        \
     X(owner, int, few, "1", "1 2 3 4 6 8", "rows of the other one of a CTA")                   \
     X(owner, int, width, "256", "8 16 32 64 128 256", "threads of a group, which share out K") \
+    X(owner, int, vec, "4", "1 2 4 8", "elements of an access to A and B: rows are whole vectors") \
     X(owner, bool, many_a, "0", "0 1", "the long operand is A: D has few columns")
 
 GEMM_CONFIG(gemm_gemv_config, GEMM_GEMV_CONFIG);
 
 enum { GEMM_GEMV_THREADS = 256 }; // of a CTA
+
+/* Bytes of an access to A or B. */
+static inline int gemm_gemv_bytes(const gemm_gemv_config *c)
+{
+    return c->vec * (int)ckl_dtype_bytes(c->epilogue.ab);
+}
 
 void gemm_gemv(const void *config, int kernel);
 

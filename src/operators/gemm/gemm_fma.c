@@ -49,17 +49,39 @@ int gemm_fma_threads(const gemm_fma_config *cfg)
     return threads_m(cfg) * (cfg->tile_n / cfg->block_n);
 }
 
+int gemm_fma_stage(const gemm_fma_config *cfg, int rows)
+{
+    enum { GAPS = LANES / 2 };
+    return cfg->depth * (rows + QUAD) + GAPS;
+}
+
+/*
+ * The lanes of a warp along M and N. Pairs along N stand in turn with pairs along M: then of four neighbours two load
+ * the same factors of A, and two the same of B, and shared memory serves twice as many lanes at once.
+ */
+static val lane_m(const gemm_fma_config *cfg)
+{
+    const int m = cfg->lanes_m / 2, n = LANES / cfg->lanes_m / 2;
+    return add(mul(thread_at(lane(), 3, 2, 2, n, m), imm(2)), thread_at(lane(), 1, 2, 2, n, m));
+}
+
+static val lane_n(const gemm_fma_config *cfg)
+{
+    const int m = cfg->lanes_m / 2, n = LANES / cfg->lanes_m / 2;
+    return add(mul(thread_at(lane(), 2, 2, 2, n, m), imm(2)), thread_at(lane(), 0, 2, 2, n, m));
+}
+
 /* This thread's place among those of the tile. */
 static val place_m(const gemm_fma_config *cfg)
 {
     const int lanes = cfg->lanes_m, warps = threads_m(cfg) / lanes;
-    return add(mul(rem(warp(), imm(warps)), imm(lanes)), thread_at(lane(), 1, LANES / lanes, lanes));
+    return add(mul(rem(warp(), imm(warps)), imm(lanes)), lane_m(cfg));
 }
 
 static val place_n(const gemm_fma_config *cfg)
 {
     const int lanes = LANES / cfg->lanes_m, warps = threads_m(cfg) / cfg->lanes_m;
-    return add(mul(div(warp(), imm(warps)), imm(lanes)), thread_at(lane(), 0, lanes, cfg->lanes_m));
+    return add(mul(div(warp(), imm(warps)), imm(lanes)), lane_n(cfg));
 }
 
 /* Row r of a tile among those of its half, if gated; then among the matrix's, whose last one stands for later ones. */
@@ -138,22 +160,40 @@ static void divide_m_major(const gemm_fma_config *cfg, operand *x, const tile_ro
     x->advance = bytes_of(mul(ld, imm64(cfg->depth)));
 }
 
-/* Rows in shared memory have a quad of padding, so that transposing copies have no bank conflicts. */
+/* Are the copies of an operand vectors along K, which registers transpose? */
+static bool by_registers(const gemm_fma_config *cfg, char name)
+{
+    return gemm_k_major(cfg->epilogue.layout, name) && cfg->vec_k > 1;
+}
+
+/*
+ * The elements of K in a stage, in rows with a quad of padding: lanes that store elements along K do so in banks of
+ * their own. Lanes that store vectors are four elements apart, so every eight elements have a gap as well, of as many
+ * banks as the warp has rows.
+ */
+static layout elements_of_k(const gemm_fma_config *cfg, char name, int pitch)
+{
+    enum { APART = 8 };
+    const int depth = cfg->depth, run = by_registers(cfg, name) && depth > APART ? APART : depth;
+    return make_layout(shape(run, depth / run), stride(pitch, run * pitch + LANES * QUAD / depth));
+}
+
 static operand describe_operand(const gemm_fma_config *cfg, char name, const gemm_values *p, tile_rows t)
 {
     const bool is_a = name == 'a';
     const int rows = is_a ? cfg->tile_m : cfg->tile_n, pitch = rows + QUAD,
               threads = is_a ? threads_m(cfg) : cfg->tile_n / cfg->block_n, block = is_a ? cfg->block_m : cfg->block_n;
     operand x = { .vec = cfg->vec };
-    layout ring = make_layout(shape(rows, cfg->depth, cfg->stages), stride(1, pitch, pitch * cfg->depth));
-    x.sX = smem_tensor(is_a ? "A" : "B", F32, ring, 16);
-    x.tCsX = tensor_with_layout(x.sX, make_layout(shape(shape(QUAD, block / QUAD), cfg->depth, cfg->stages),
-                                                  stride(stride(1, QUAD * threads), pitch, pitch * cfg->depth)));
+    const int stage = gemm_fma_stage(cfg, rows);
+    const layout k = elements_of_k(cfg, name, pitch), stages = make_layout(leaf(cfg->stages), leaf(stage));
+    const layout mine = make_layout(shape(QUAD, block / QUAD), stride(1, QUAD * threads));
+    x.sX = smem_tensor(is_a ? "A" : "B", F32, layouts_of(3, (layout[]){ compact(leaf(rows)), k, stages }), 16);
+    x.tCsX = tensor_with_layout(x.sX, layouts_of(3, (layout[]){ mine, k, stages }));
     x.tCsX.address = tensor_address(x.sX, coord(mul(is_a ? place_m(cfg) : place_n(cfg), imm(QUAD)), 0, 0));
-    x.stage_bytes = imm(BYTES * pitch * cfg->depth);
+    x.stage_bytes = imm(BYTES * stage);
     x.k_pitch = BYTES * pitch;
     (!gemm_k_major(cfg->epilogue.layout, name) ? divide_m_major
-     : cfg->vec_k > 1                          ? divide_k_vectors
+     : by_registers(cfg, name)                 ? divide_k_vectors
                                                : divide_k_major)(cfg, &x, &t, rows, is_a ? p->lda : p->ldb);
     x.at = variable(U64, is_a ? p->a : p->b);
     return x;
@@ -282,122 +322,66 @@ static void mainloop(const gemm_fma_config *cfg, operand *A, operand *B, val k, 
     cp_async_wait(0);
 }
 
-/* Four columns of a row of C, D or X. */
-static tensor quad_at(val address, val ld, val row, val col)
-{
-    return gmem_tensor(add(address, bytes_of(add(mul(row, ld), col))), F32, compact(leaf(QUAD)));
-}
-
-static val load_vector(val address, val i)
-{
-    return at(gmem_tensor(add(address, bytes_of(i)), F32, compact(leaf(1))), 0);
-}
-
 /*
- * Where rows of D are whole quads: finishes and stores one, of a gated product with that of the last columns. rC: the
- * quad of C.
+ * Where this thread's elements of its block's rows lie in D: quads of its own, where rows of D are whole quads; else
+ * elements that neighbours follow, since the lanes of a warp hand their quads around.
  */
-static void store_quad(gemm_epilogue e, gemm_scalars s, const gemm_values *p, val row, val col, const val *products,
-                       const val *ups, tensor rC)
-{
-    tensor rX = fragment(F32, compact(leaf(QUAD))), rD = fragment_like(rX, F32);
-    const val row_D = gemm_row_of_D(e, p, row);
-    if (gemm_is_backward(e.activation))
-        copy(quad_at(p->x, p->ldx, row_D, col), rX, QUAD * BYTES);
-    for (int i = 0; i < QUAD; i++) {
-        val at_col = add(col, imm64(i));
-        gemm_element in = { .product = products[i], .c = at(rC, i), .row = row, .col = at_col };
-        if (e.gated)
-            in.up = ups[i];
-        if (e.gated && e.bias)
-            in.bias_up = load_vector(p->bias, add(at_col, p->n));
-        if (e.gated && e.scale_b == CKL_GEMM_SCALE_ROW)
-            in.scale_up = load_vector(p->scale_b, add(at_col, p->n));
-        if (e.bias)
-            in.bias = load_vector(p->bias, e.bias_along == CKL_GEMM_ALONG_M ? row : at_col);
-        if (e.scale_a == CKL_GEMM_SCALE_ROW)
-            in.scale_a = load_vector(p->scale_a, row);
-        if (e.scale_b == CKL_GEMM_SCALE_ROW)
-            in.scale_b = load_vector(p->scale_b, at_col);
-        if (e.weighted)
-            in.weight = load_vector(p->row_weights, row);
-        if (gemm_is_backward(e.activation))
-            in.x = at(rX, i);
-        const gemm_finished out = gemm_finish(e, s, in);
-        set(rX, i, out.x);
-        set(rD, i, out.d);
-    }
-    if (e.preactivation)
-        copy(rX, quad_at(p->x, p->ldx, row_D, col), QUAD * BYTES);
-    copy(rD, quad_at(p->d, p->ldd, row_D, col), QUAD * BYTES);
-}
-
-/* Where a thread's block of D lies: its first row and column, and how far apart its quads are. */
 typedef struct block_place {
-    val row, col; // i64
-    int span_m, span_n, columns;
+    val row, col, left; // the first row and column, i64; columns of the matrix from there on, i32
+    int span_m, span_n; // rows and columns between quads
+    int apart;          // columns between elements of a quad
+    int columns;        // in D
 } block_place;
 
-static block_place place_of(const gemm_fma_config *cfg, val row, val col)
+static block_place place_of(const gemm_fma_config *cfg, const gemm_values *p, val row, val col)
 {
-    return (block_place){ .row = add(row, convert(I64, mul(place_m(cfg), imm(QUAD)))),
-                          .col = add(col, convert(I64, mul(place_n(cfg), imm(QUAD)))),
-                          .span_m = QUAD * threads_m(cfg),
-                          .span_n = QUAD * (cfg->tile_n / cfg->block_n),
-                          .columns = cfg->epilogue.gated ? cfg->block_n / 2 : cfg->block_n };
+    enum { MOST = 1 << 20 };
+    const int lanes_n = LANES / cfg->lanes_m;
+    val first = mul(place_n(cfg), imm(QUAD));
+    if (!cfg->whole)
+        first = sub(first, mul(lane_n(cfg), imm(QUAD - 1)));
+    block_place b = { .row = add(row, convert(I64, mul(place_m(cfg), imm(QUAD)))),
+                      .col = add(col, convert(I64, first)),
+                      .span_m = QUAD * threads_m(cfg),
+                      .span_n = QUAD * (cfg->tile_n / cfg->block_n),
+                      .apart = cfg->whole ? 1 : lanes_n,
+                      .columns = cfg->epilogue.gated ? cfg->block_n / 2 : cfg->block_n };
+    b.left = convert(I32, min(sub(p->n, b.col), imm64(MOST)));
+    return b;
 }
 
-static val row_at(const block_place *b, int i)
+/* Columns from the thread's first to its element j. */
+static int distance_of(const block_place *b, int j)
 {
-    return add(b->row, imm64(i / QUAD * b->span_m + i % QUAD));
+    return j / QUAD * b->span_n + j % QUAD * b->apart;
 }
 
-static val column_at(const block_place *b, int j)
-{
-    return add(b->col, imm64(j / QUAD * b->span_n + j % QUAD));
-}
+/* The rows of D that a thread finishes at once: the first of them, and how many. */
+typedef struct some_rows {
+    val first; // i64
+    int count;
+} some_rows;
 
-/* The quads of C of four rows from row i of a block on, all on their way at once: (QUAD,QUADS,ROWS); 0 without C. */
-static tensor load_C(const gemm_fma_config *cfg, const gemm_values *p, val beta, const block_place *b, int i)
+/* Those of C or X, all on their way at once: (VEC,VECTORS,ROWS); 0 beyond the matrix, or where none are wanted. */
+static tensor load_rows(const gemm_fma_config *cfg, const gemm_values *p, val address, val ld, val wanted,
+                        const block_place *b, some_rows rows)
 {
-    enum { QUADS_MAX = GEMM_FMA_BLOCK_MAX / QUAD / QUAD };
-    const int quads = b->columns / QUAD;
-    tensor rC = fragment(F32, compact(shape(QUAD, quads, QUAD)));
-    vector_at at[QUADS_MAX * QUAD];
-    fill(rC, immf(0));
-    if (!cfg->epilogue.c)
-        return rC;
-    for (int v = 0; v < quads * QUAD; v++) {
-        val row = row_at(b, i + v / quads), col = column_at(b, v % quads * QUAD);
+    const int vec = cfg->whole ? QUAD : 1, vectors = b->columns / vec;
+    tensor rX = fragment(F32, compact(shape(vec, vectors, rows.count)));
+    vector_at at[GEMM_FMA_BLOCK_MAX];
+    for (int v = 0; v < vectors * rows.count; v++) {
+        const int distance = distance_of(b, v % vectors * vec);
+        val row = add(rows.first, imm64(v / vectors));
         val row_D = gemm_row_of_D(cfg->epilogue, p, min(row, sub(p->m, imm64(1))));
-        at[v] = (vector_at){ .address = add(p->c, bytes_of(add(mul(row_D, p->ldc), col))),
-                             .guard = logical_and(logical_and(lt(row, p->m), lt(col, p->n)), ne(beta, immf(0))) };
+        at[v] = (vector_at){ .address = gmem_address(address, F32, add(mul(row_D, ld), b->col)),
+                             .offset = BYTES * distance,
+                             .guard = logical_and(logical_and(lt(row, p->m), gt(b->left, imm(distance))), wanted) };
     }
-    vectors_load(at, quads * QUAD, QUAD, gmem_tensor(p->c, F32, compact(leaf(1))), rC.regs, 0);
-    return rC;
+    vectors_load(at, vectors * rows.count, vec, gmem_tensor(address, F32, compact(leaf(1))), rX.regs, 0);
+    return rX;
 }
 
-/* A row of a block of quads, in D whole or element by element. */
-static void store_quads(const gemm_fma_config *cfg, const gemm_values *p, gemm_scalars s, const block_place *b, int i,
-                        tensor acc, tensor rC)
-{
-    const gemm_epilogue e = cfg->epilogue;
-    for (int j = 0; j < b->columns && describing(); j += QUAD) {
-        val at_row = row_at(b, i), at_col = column_at(b, j), products[QUAD], ups[QUAD] = { 0 };
-        for (int q = 0; q < QUAD; q++) {
-            products[q] = at(acc, i, j + q);
-            if (e.gated)
-                ups[q] = at(acc, i, j + q + b->columns);
-        }
-        IF(logical_and(lt(at_row, p->m), lt(at_col, p->n)))
-            store_quad(e, s, p, at_row, at_col, products, ups, slice(rC, _, j / QUAD, i % QUAD));
-    }
-}
-
-/*
- * The quads of a row of the lanes' blocks, by which they change hands: (QUAD,LANES_N,LANES_M,QUADS,WARPS). Lanes store,
- * and load what is neighbouring in D, from banks of their own.
- */
+/* The quads of a row of the lanes' blocks, by which they change hands, in banks of their own both ways. */
 static tensor handed_quads(const gemm_fma_config *cfg)
 {
     const int quads = cfg->block_n / QUAD, lanes_n = LANES / cfg->lanes_m, warps = gemm_fma_threads(cfg) / LANES;
@@ -405,49 +389,80 @@ static tensor handed_quads(const gemm_fma_config *cfg)
     return smem_tensor("quads", F32,
                        make_layout(shape(QUAD, lanes_n, cfg->lanes_m, quads, warps),
                                    stride(pitch, 1, lanes_n, QUAD * pitch, QUAD * pitch * quads)),
-                       16);
+                       16); // (QUAD,LANES_N,LANES_M,QUADS,WARPS)
 }
 
-/*
- * Where rows of D are no whole quads: the lanes of a warp hand their quads of a row around in shared memory, so that
- * neighbours store neighbouring columns.
- */
-static void store_elements(const gemm_fma_config *cfg, const gemm_values *p, gemm_scalars s, const block_place *b,
-                           int i, tensor acc, tensor sQuads)
+/* The sums of row i of a block that this thread finishes. Those of the gated columns come last. */
+static void take_sums(const gemm_fma_config *cfg, tensor acc, int i, val sums[])
+{
+    const int lanes_n = LANES / cfg->lanes_m;
+    if (cfg->whole) {
+        for (int j = 0; j < cfg->block_n; j++)
+            sums[j] = at(acc, i, j);
+        return;
+    }
+    tensor sQuads = handed_quads(cfg);
+    val n = lane_n(cfg), m = lane_m(cfg);
+    warp_sync();
+    for (int j = 0; j < cfg->block_n; j++)
+        set(sQuads, coord(j % QUAD, n, m, j / QUAD, warp()), at(acc, i, j));
+    warp_sync();
+    for (int j = 0; j < cfg->block_n; j++) {
+        val column = add(imm(j % QUAD * lanes_n), n); // of the warp's, of this quad
+        sums[j] = at(sQuads, rem(column, imm(QUAD)), div(column, imm(QUAD)), m, j / QUAD, warp());
+    }
+}
+
+static void store_vector(val address, val ld, val row, val col, int vec, const val elements[])
+{
+    const vector_at at = { .address = gmem_address(address, F32, add(mul(row, ld), col)), .guard = yes() };
+    vector_store(&at, vec, elements, gmem_tensor(address, F32, compact(leaf(1))));
+}
+
+/* Finishes some rows of this thread's block, from row i on, and stores them. */
+static void store_rows(const gemm_fma_config *cfg, const gemm_values *p, gemm_scalars s, const block_place *b,
+                       some_rows rows, tensor acc, int i)
 {
     const gemm_epilogue e = cfg->epilogue;
-    const int quads = cfg->block_n / QUAD, lanes_n = LANES / cfg->lanes_m;
-    val lane_n = thread_at(lane(), 0, lanes_n, cfg->lanes_m), lane_m = thread_at(lane(), 1, lanes_n, cfg->lanes_m);
-    warp_sync();
-    for (int j = 0; j < quads * QUAD; j++)
-        set(sQuads, coord(j % QUAD, lane_n, lane_m, j / QUAD, warp()), at(acc, i, j));
-    warp_sync();
-    for (int j = 0; j < b->columns && describing(); j++) {
-        const int quad = j / QUAD, ahead = j % QUAD * lanes_n; // of the warp's columns of the quad
-        val place = add(imm(ahead), lane_n), at_row = row_at(b, i);
-        val product = at(sQuads, rem(place, imm(QUAD)), div(place, imm(QUAD)), lane_m, quad, warp()), up = { 0 };
-        if (e.gated)
-            up = at(sQuads, rem(place, imm(QUAD)), div(place, imm(QUAD)), lane_m, quad + b->columns / QUAD, warp());
-        val at_col = add(sub(column_at(b, quad * QUAD), convert(I64, mul(lane_n, imm(QUAD)))), convert(I64, place));
-        IF(logical_and(lt(at_row, p->m), lt(at_col, p->n)))
-            gemm_store(e, s, p, at_row, at_col, product, up);
+    const int vec = cfg->whole ? QUAD : 1;
+    const bool backward = gemm_is_backward(e.activation);
+    tensor rC = { 0 }, rX = { 0 };
+    if (e.c)
+        rC = load_rows(cfg, p, p->c, p->ldc, ne(s.beta, immf(0)), b, rows);
+    if (backward)
+        rX = load_rows(cfg, p, p->x, p->ldx, yes(), b, rows);
+    for (int r = 0; r < rows.count && describing(); r++) {
+        val row = add(rows.first, imm64(r)), sums[GEMM_FMA_BLOCK_MAX / QUAD], d[QUAD], x[QUAD];
+        take_sums(cfg, acc, i + r, sums);
+        for (int j = 0; j < b->columns; j += vec)
+            IF(logical_and(lt(row, p->m), gt(b->left, imm(distance_of(b, j))))) {
+                val col = add(b->col, imm64(distance_of(b, j))), row_D = gemm_row_of_D(e, p, row);
+                for (int q = 0; q < vec; q++) {
+                    gemm_element in = { .product = sums[j + q], .inside = yes() };
+                    if (e.c)
+                        in.c = at(rC, q, j / vec, r);
+                    if (backward)
+                        in.x = at(rX, q, j / vec, r);
+                    if (e.gated)
+                        in.up = sums[j + q + b->columns];
+                    const gemm_finished out = gemm_finish_at(e, s, p, row, add(col, imm64(q)), in);
+                    d[q] = out.d;
+                    x[q] = out.x;
+                }
+                if (e.preactivation)
+                    store_vector(p->x, p->ldx, row_D, col, vec, x);
+                store_vector(p->d, p->ldd, row_D, col, vec, d);
+            }
     }
 }
 
-/* This thread's block of D, from registers. Of a gated product the last quads are of the last columns. */
+/* This thread's block of D, from registers, four rows at a time. */
 static void store_block(const gemm_fma_config *cfg, const gemm_values *p, val row, val col, tensor acc)
 {
-    const block_place b = place_of(cfg, row, col);
     const gemm_scalars scalars = gemm_load_scalars(cfg->epilogue, GEMM_SCALAR_SOURCES(p));
-    tensor rC = { 0 }, sQuads = cfg->whole ? (tensor){ 0 } : handed_quads(cfg);
-    for (int i = 0; i < cfg->block_m; i++) {
-        if (cfg->whole && i % QUAD == 0)
-            rC = load_C(cfg, p, scalars.beta, &b, i);
-        if (cfg->whole)
-            store_quads(cfg, p, scalars, &b, i, acc, rC);
-        else
-            store_elements(cfg, p, scalars, &b, i, acc, sQuads);
-    }
+    const block_place b = place_of(cfg, p, row, col);
+    for (int i = 0; i < cfg->block_m; i += QUAD)
+        store_rows(cfg, p, scalars, &b, (some_rows){ add(b.row, imm64(i / QUAD * b.span_m)), QUAD }, acc, i);
 }
 
 /* Columns of D of a tile. */
@@ -463,59 +478,19 @@ typedef struct tile_slice {
 } tile_slice;
 
 /*
- * This thread's sums of a slice of a tile in the workspace: (BLOCK). They are stored one by one, since a vector's would
- * have neighbouring registers, whose banks meet those of the factors in nearly half of the FMAs.
+ * This thread's sums of a slice of a tile in the workspace: (BLOCK_M,BLOCK_N). They are stored one by one, since a
+ * vector's would have neighbouring registers, whose banks meet those of the factors in nearly half of the FMAs.
  */
-static tensor parts_of(const gemm_fma_config *cfg, const gemm_values *p, const tile_slice *t, val slice)
+static tensor parts_of(const gemm_fma_config *cfg, const gemm_values *p, val tile, val slice)
 {
-    val number = add(mul(convert(U64, t->tile), convert(U64, p->slices)), convert(U64, slice));
-    val at =
-        add(mul(number, imm64((int64_t)BYTES * cfg->tile_m * cfg->tile_n)), convert(U64, mul(thread(), imm(BYTES))));
-    return gmem_tensor(add(p->parts, at), F32,
-                       make_layout(leaf(cfg->block_m * cfg->block_n), leaf(gemm_fma_threads(cfg))));
+    const int threads = gemm_fma_threads(cfg);
+    val number = add(mul(convert(U64, tile), convert(U64, p->slices)), convert(U64, slice));
+    val of_tile = mul(number, imm64((int64_t)BYTES * cfg->tile_m * cfg->tile_n));
+    return gmem_tensor(add(p->parts, add(of_tile, convert(U64, mul(thread(), imm(BYTES))))), F32,
+                       make_layout(shape(cfg->block_m, cfg->block_n), stride(threads, threads * cfg->block_m)));
 }
 
-/* acc = the sums of all slices, added in their order: 32 elements of two slices are on their way at once. */
-static void add_slices(const gemm_fma_config *cfg, const gemm_values *p, const tile_slice *t, tensor acc)
-{
-    enum { AT_ONCE = 32, SLICES_AT_ONCE = 2 };
-    const int block = cfg->block_m * cfg->block_n;
-    fill(acc, immf(0));
-    for (int first = 0; first < block && describing(); first += AT_ONCE)
-        LOOP_FROM(s, imm(0), p->slices, imm(SLICES_AT_ONCE)) {
-            tensor rPart[SLICES_AT_ONCE];
-            const int some = block - first < AT_ONCE ? block - first : AT_ONCE;
-            for (int i = 0; i < SLICES_AT_ONCE; i++) {
-                tensor gParts = parts_of(cfg, p, t, add(s, imm(i)));
-                rPart[i] = fragment(F32, compact(leaf(some)));
-                fill(rPart[i], immf(0));
-                IF(lt(add(s, imm(i)), p->slices))
-                    for (int e = 0; e < some; e++)
-                        set(rPart[i], e, at(gParts, first + e));
-            }
-            for (int e = 0; e < some; e++)
-                for (int i = 0; i < SLICES_AT_ONCE; i++)
-                    set(acc, first + e, add(at(acc, first + e), at(rPart[i], e)));
-        }
-}
-
-/* The sums of all slices of a tile in the CTA that comes last, which alone goes on: predicate. */
-static val merge_slices(const gemm_fma_config *cfg, const gemm_values *p, const tile_slice *t, tensor acc)
-{
-    val goes_on = variable(I32, imm(1));
-    IF(t->shared) {
-        tensor gParts = parts_of(cfg, p, t, t->slice);
-        for (int e = 0; e < cfg->block_m * cfg->block_n; e++)
-            set(gParts, e, at(acc, e));
-        val last = gemm_last_to_come(add(p->counters, mul(convert(U64, t->tile), imm64(BYTES))), p->slices);
-        assign(goes_on, select(last, imm(1), imm(0)));
-        IF(last)
-            add_slices(cfg, p, t, acc);
-    }
-    return ne(goes_on, imm(0));
-}
-
-/* One tile of D, or a slice of it. */
+/* One tile of D, or the sums of a slice of it. */
 static void compute_tile(const gemm_fma_config *cfg, const gemm_values *p, val tile_row, val tile_col,
                          const tile_slice *slice)
 {
@@ -530,8 +505,13 @@ static void compute_tile(const gemm_fma_config *cfg, const gemm_values *p, val t
         store_block(cfg, p, row, col, acc);
         return;
     }
-    IF(merge_slices(cfg, p, slice, acc))
+    IF(slice->shared) {
+        copy(acc, parts_of(cfg, p, slice->tile, slice->slice), BYTES);
+    }
+    ELSE
+    {
         store_block(cfg, p, row, col, acc);
+    }
 }
 
 /* The same where rows are in groups; there may be fewer tiles than CTAs. */
@@ -544,7 +524,7 @@ static void compute_tile_of_group(const gemm_fma_config *cfg, const gemm_values 
     }
 }
 
-/* Which tile, and which slice of it; *p becomes the product of that slice of K. */
+/* Which tile, and which slice of it. */
 static val take_slice(const gemm_values *all, tile_slice *t)
 {
     val beyond = sub(cta_x(), all->whole);
@@ -565,23 +545,63 @@ static void cut_K(const gemm_fma_config *cfg, const tile_slice *t, gemm_values *
     p->k = select(t->shared, min(p->slice_k, sub(p->k, first)), p->k);
 }
 
+/* The product that a tile is of, and where it lies there. */
+static gemm_values find_tile(const gemm_fma_config *cfg, const gemm_values *all, val tile, val *row, val *col)
+{
+    enum { GROUP = 8 };
+    const tile_schedule tiles = make_tile_schedule(all->m, all->n, cfg->tile_m, columns_of(cfg), GROUP);
+    tile_at(&tiles, rem(tile, tiles.count), row, col);
+    return gemm_product_of(cfg->epilogue, cfg->grouped, all, div(tile, tiles.count));
+}
+
+/* A CTA for each row of the blocks of a shared tile: adds the sums of all slices in their order, finishes and stores. */
+static void add_slices(const gemm_fma_config *cfg, const gemm_values *all)
+{
+    enum { AT_ONCE = 32 }; // elements on their way
+    const int n = cfg->block_n, at_once = AT_ONCE / n;
+    val tile = div(cta_x(), imm(cfg->block_m)), i = rem(cta_x(), imm(cfg->block_m)), tile_row, tile_col;
+    tensor acc = fragment(F32, compact(shape(1, n))); // (1,BLOCK_N)
+    fill(acc, immf(0));
+    LOOP_FROM(s, imm(0), all->slices, imm(at_once)) {
+        tensor rPart[AT_ONCE / QUAD];
+        for (int k = 0; k < at_once; k++) {
+            rPart[k] = fragment_like(acc, F32);
+            fill(rPart[k], immf(0));
+            IF(lt(add(s, imm(k)), all->slices))
+                copy(slice(parts_of(cfg, all, tile, add(s, imm(k))), i, _), rPart[k], BYTES);
+        }
+        for (int j = 0; j < n; j++)
+            for (int k = 0; k < at_once; k++)
+                set(acc, j, add(at(acc, j), at(rPart[k], j)));
+    }
+    const gemm_values p = find_tile(cfg, all, add(all->whole, tile), &tile_row, &tile_col);
+    const gemm_scalars scalars = gemm_load_scalars(cfg->epilogue, GEMM_SCALAR_SOURCES(&p));
+    const block_place b = place_of(cfg, &p, mul(convert(I64, tile_row), imm64(cfg->tile_m)),
+                                   mul(convert(I64, tile_col), imm64(columns_of(cfg))));
+    val row = add(b.row, convert(I64, add(mul(div(i, imm(QUAD)), imm(b.span_m)), rem(i, imm(QUAD)))));
+    store_rows(cfg, &p, scalars, &b, (some_rows){ row, 1 }, acc, 0);
+}
+
 void gemm_fma(const void *config, int kernel)
 {
     const gemm_fma_config *cfg = config;
-    (void)kernel;
-    enum { GROUP = 8 };
-    launch_bounds(gemm_fma_threads(cfg), cfg->ctas);
+    launch_bounds(gemm_fma_threads(cfg), kernel == 0 ? cfg->ctas : 0);
     gemm_values all = params_of(gemm);
-    tile_schedule tiles = make_tile_schedule(all.m, all.n, cfg->tile_m, columns_of(cfg), GROUP);
+    grid_wait();
+    launch_dependents();
+    if (kernel == 1) {
+        add_slices(cfg, &all);
+        return;
+    }
     if (cfg->grouped == GEMM_GROUPED_M) {
-        compute_tile_of_group(cfg, &all, div(cta_x(), tiles.tiles_n), rem(cta_x(), tiles.tiles_n));
+        val across = convert(U32, div_up(all.n, columns_of(cfg)));
+        compute_tile_of_group(cfg, &all, div(cta_x(), across), rem(cta_x(), across));
         return;
     }
     tile_slice slice;
     val tile = cfg->sliced ? take_slice(&all, &slice) : cta_x(), row, col;
-    gemm_values p = gemm_product_of(cfg->epilogue, cfg->grouped, &all, div(tile, tiles.count));
+    gemm_values p = find_tile(cfg, &all, tile, &row, &col);
     if (cfg->sliced)
         cut_K(cfg, &slice, &p);
-    tile_at(&tiles, rem(tile, tiles.count), &row, &col);
     compute_tile(cfg, &p, row, col, &slice);
 }

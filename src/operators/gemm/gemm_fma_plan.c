@@ -39,7 +39,8 @@ static bool is_whole(const ckl_gemm_desc *d)
 }
 
 /*
- * Tiles in their order: those that a CTA computes alone, which are whole turns of the SMs, and those of `slices` CTAs.
+ * Tiles in their order: those that a CTA computes alone, which are whole turns of the SMs, and those of `slices` CTAs,
+ * whose sums a second kernel adds.
  */
 typedef struct tile_turns {
     int64_t whole, shared;
@@ -53,10 +54,10 @@ static const struct {
     double fma, load;                  // of 128 multiply-adds; of a warp's load from shared memory
     double element, registers, vector; // of 32 elements copied: singly, along K through registers, in vectors
     double hidden;                     // the part of the shorter of both, multiply-adds and accesses, that is seen
-    double alone, latency, block;      // a lone CTA: a step, and each element of K, and that by blocks of 8 x 8
+    double alone, latency;             // a lone CTA: of a step, and of each row or column of a block, but multiply-adds
     double tile, stored;               // before and behind the steps of a tile; for 128 elements of D more
-    double merge, merged;              // of a shared tile; bytes of slices in a cycle
-} fit = { 1.66, 1.06, 1.68, 10.5, 7.9, 6, 0.28, 165, 10, 100, 1950, 48, 4650, 24 };
+    double merge, merged;              // of the second kernel; bytes of slices in a cycle
+} fit = { 1.66, 1.06, 1.3, 10.5, 6.9, 6, 0.28, 340, 2.2, 1950, 48, 2500, 24 };
 
 /* Of an SM, for a step of each CTA: multiply-adds beside accesses to shared memory. */
 static double step_cycles(const gemm_fma_config *c)
@@ -74,41 +75,52 @@ static double step_cycles(const gemm_fma_config *c)
 
 /*
  * Of an SM with whole tiles of so many steps, and slices of so many: first as many whole tiles at once as there is room
- * for, then those that are left beside the slices. None is faster than alone.
+ * for, then those that are left beside the slices. None is faster than alone, and of a single turn of tiles with slices
+ * behind them some SMs get two (1280x1280x1280 takes 135 us, 784x784x784 49).
  */
 static double steps_cycles(const gemm_fma_config *c, int64_t whole, int64_t steps, int64_t slices, int64_t of_slice)
 {
     const double step = step_cycles(c);
-    const double alone = fit.alone + c->depth * (fit.latency + fit.block * pow(c->block_m * c->block_n / 64.0, 1.5));
+    const double alone =
+        fit.alone + c->depth * (fit.fma * c->tile_m * c->tile_n / 128 + fit.latency * (c->block_m + c->block_n));
     const int64_t left = whole % c->ctas, longest = left ? steps : ceil_div(slices, c->ctas) * of_slice;
+    const int64_t two = left == 1 && slices && c->ctas > 1 ? 2 * steps : 0;
     return (double)(whole / c->ctas * steps) * fmax(alone, c->ctas * step) +
-           fmax((double)(left * steps + slices * of_slice) * step, (double)longest * alone);
+           fmax((double)max_i64(left * steps + slices * of_slice, two) * step, (double)longest * alone);
 }
 
 static double turns_us(const ckl_gemm_desc *d, const ckl_device_info *device, const gemm_fma_config *c,
                        const tile_turns *t)
 {
     const int64_t whole = ceil_div(t->whole, device->sm_count);
-    const int64_t merged = ceil_div(t->shared, device->sm_count),
-                  slices = ceil_div(t->shared * t->slices, device->sm_count);
+    const int64_t slices = ceil_div(t->shared * t->slices, device->sm_count);
     const int64_t ctas = whole + slices, of_slice = slices ? ceil_div(t->slice_k, c->depth) : 0;
     double cycles = steps_cycles(c, whole, ceil_div(d->k, c->depth), slices, of_slice) +
                     fit.tile * ceil((double)ctas / (double)min_i64(c->ctas, max_i64(ctas, 1))) +
                     fit.stored * (double)ctas * c->tile_m * c->tile_n / 128;
-    if (t->slices > 1 && whole == 0) // else the others multiply meanwhile
-        cycles += fit.merge + (double)merged * 4 * t->slices * c->tile_m * c->tile_n / fit.merged;
+    if (t->shared) {
+        const double bytes = 4.0 * t->slices * c->tile_m * c->tile_n / c->block_m; // of a CTA that adds
+        cycles += fit.merge + (double)ceil_div(t->shared * c->block_m, device->sm_count) * bytes / fit.merged;
+    }
     return cycles / device->clock_mhz;
 }
 
-/* Tiles of which those beyond whole turns are cut into so many slices, or fewer where steps do not divide. */
+/* Tiles that share out K: of the last turns of all tiles, the first of which is not complete. */
+static int64_t shared_tiles(const ckl_gemm_desc *d, const ckl_device_info *device, const gemm_fma_config *c)
+{
+    const int64_t count = tiles_of(d, c), sms = device->sm_count;
+    return c->sliced ? min_i64(count, count % sms + (c->sliced - 1) * sms) : 0;
+}
+
+/* Tiles of which some are cut into so many slices, or fewer where steps do not divide. */
 static tile_turns cut_turns(const ckl_gemm_desc *d, const ckl_device_info *device, const gemm_fma_config *c,
                             int64_t slices)
 {
     tile_turns t = { .whole = tiles_of(d, c) };
-    t.shared = c->sliced ? t.whole % device->sm_count : 0;
-    t.whole -= t.shared;
     t.slice_k = max_i64(round_up(ceil_div(d->k, slices), c->depth), c->depth);
     t.slices = (int)max_i64(ceil_div(d->k, t.slice_k), 1);
+    t.shared = t.slices > 1 ? shared_tiles(d, device, c) : 0;
+    t.whole -= t.shared;
     return t;
 }
 
@@ -118,7 +130,8 @@ static tile_turns turns_of(const ckl_gemm_desc *d, const ckl_device_info *device
     enum { SLICES_MOST = 64, K_LEAST = 32, TURNS_MOST = 4 };
     tile_turns best = cut_turns(d, device, c, 1);
     const int64_t ctas = TURNS_MOST * device->sm_count * c->ctas;
-    const int64_t most = best.shared ? min_i64(min_i64(SLICES_MOST, d->k / K_LEAST), ctas / best.shared) : 1;
+    const int64_t shared = shared_tiles(d, device, c);
+    const int64_t most = shared ? min_i64(min_i64(SLICES_MOST, d->k / K_LEAST), ctas / shared) : 1;
     double least = turns_us(d, device, c, &best);
     for (int64_t slices = 2; slices <= most; slices++) {
         const tile_turns t = cut_turns(d, device, c, slices);
@@ -156,25 +169,26 @@ static const struct {
 
 static bool candidate_fma(const void *desc, const ckl_device_info *device, int i, void *config)
 {
-    enum { DEPTH_LEAST = 8 };
+    enum { DEPTH_LEAST = 8, SLICED = GEMM_FMA_SLICED_MAX + 1 };
     const ckl_gemm_desc *d = desc;
     gemm_fma_config *c = config;
     (void)device;
-    i += d->layout == CKL_GEMM_TN ? 0 : 2;
-    if (i >= 2 * COUNT_OF(tiles))
+    i += d->layout == CKL_GEMM_TN ? 0 : SLICED;
+    const int tile = i / SLICED;
+    if (tile >= COUNT_OF(tiles))
         return false;
     c->epilogue = gemm_epilogue_of(d);
     c->whole = is_whole(d);
     c->grouped = gemm_grouped_of(d);
-    c->tile_m = tiles[i / 2].tile_m;
-    c->tile_n = tiles[i / 2].tile_n;
-    c->block_m = tiles[i / 2].block_m;
-    c->block_n = tiles[i / 2].block_n;
-    c->lanes_m = tiles[i / 2].lanes_m;
-    c->depth = tiles[i / 2].depth;
-    c->stages = tiles[i / 2].stages;
-    c->ctas = tiles[i / 2].ctas;
-    c->sliced = i % 2;
+    c->tile_m = tiles[tile].tile_m;
+    c->tile_n = tiles[tile].tile_n;
+    c->block_m = tiles[tile].block_m;
+    c->block_n = tiles[tile].block_n;
+    c->lanes_m = tiles[tile].lanes_m;
+    c->depth = tiles[tile].depth;
+    c->stages = tiles[tile].stages;
+    c->ctas = tiles[tile].ctas;
+    c->sliced = SLICED - 1 - i % SLICED; // what all can do comes last, for its reason where none computes
     c->vec_k = k_vector_of(d);
     if (c->vec_k == 1 && c->depth > DEPTH_LEAST) { // single elements are many copies, whose addresses are registers
         c->depth /= 2;
@@ -227,8 +241,9 @@ static ckl_status admit_fma(const void *desc, const ckl_device_info *device, con
     const gemm_fma_config *c = config;
     TRY(gemm_check_epilogue("fma", d, &c->epilogue));
     TRY(gemm_check_same_types("fma", d));
-    if (d->a != CKL_F32 || d->math != CKL_GEMM_F32)
-        FAIL(CKL_UNSUPPORTED, "gemm fma: a=f32 with math=f32 alone is multiplied without tensor cores");
+    if (d->a != CKL_F32 || d->math == CKL_GEMM_F32X3 || (d->math == CKL_GEMM_TF32 && d->batch_invariant))
+        FAIL(CKL_UNSUPPORTED, "gemm fma: a=f32 alone is multiplied without tensor cores, with math=f32, or tf32 "
+                              "without batch_invariant=1");
     TRY(gemm_check_grouped("fma", d, c->grouped));
     TRY(admit_tile(c));
     if ((c->vec_k != 1 && c->vec_k != GEMM_FMA_QUAD) || c->vec_k > k_vector_of(d) || (c->vec_k > 1 && c->stages < 3))
@@ -248,8 +263,12 @@ static ckl_status admit_fma(const void *desc, const ckl_device_info *device, con
     if (c->whole && !is_whole(d))
         FAIL(CKL_UNSUPPORTED, "gemm fma: rows of C, D or X are not whole vectors of 16 bytes: whole=0 stores elements");
     const int64_t handed = c->whole ? 0 : 2 * 4 * threads * c->block_n; // quads, with their padding, behind the ring
-    const int64_t need = (int64_t)c->stages * c->depth * (c->tile_m + c->tile_n + 2 * GEMM_FMA_QUAD) * 4 + handed;
+    const int64_t need =
+        4 * (int64_t)c->stages * (gemm_fma_stage(c, c->tile_m) + gemm_fma_stage(c, c->tile_n)) + handed;
     TRY(gemm_check_smem("fma", device, c->stages, need));
+    if (c->sliced < 0 || c->sliced > 2 || (c->sliced == 2 && tiles_of(d, c) <= device->sm_count))
+        FAIL(CKL_UNSUPPORTED, "gemm fma: sliced=%d is not in 0..2, or there is no more than one turn of tiles",
+             c->sliced);
     if (c->sliced && (d->groups || d->batch_invariant))
         FAIL(CKL_UNSUPPORTED, "gemm fma: sliced=1 is not of groups, and its sums not those of batch_invariant=1");
     if (d->m > INT32_MAX || d->n > INT32_MAX / 2 || d->k > INT32_MAX || tiles_of(d, c) > INT32_MAX)
@@ -269,21 +288,16 @@ static ckl_status check_alignment(const char *who, const ckl_gemm_desc *d, const
     return CKL_OK;
 }
 
-/* In the workspace: a counter for each shared tile; behind them the sums of its slices. */
-static int64_t counters_bytes(const tile_turns *t)
+/* Bytes of the sums of a slice of each shared tile, which are all that the workspace has. */
+static int64_t slice_bytes(int64_t shared, const gemm_fma_config *c)
 {
-    return round_up(4 * t->shared, TMA_ALIGNMENT);
-}
-
-static int64_t slice_bytes(const tile_turns *t, const gemm_fma_config *c)
-{
-    return 4 * t->shared * c->tile_m * c->tile_n;
+    return 4 * shared * c->tile_m * c->tile_n;
 }
 
 static int64_t slices_bytes(const ckl_gemm_desc *d, const ckl_device_info *device, const gemm_fma_config *c)
 {
     const tile_turns t = turns_of(d, device, c);
-    return t.shared ? counters_bytes(&t) + t.slices * slice_bytes(&t, c) : 0;
+    return t.slices * slice_bytes(t.shared, c);
 }
 
 static int64_t workspace_fma(const ckl_plan *plan)
@@ -291,29 +305,39 @@ static int64_t workspace_fma(const ckl_plan *plan)
     return slices_bytes(plan->desc, &plan->device->info, plan->config);
 }
 
-/* Fills in where slices are: in `bytes` of a workspace, from which their number follows. Returns the CTAs. */
-static int64_t place_slices(const ckl_gemm_desc *d, const ckl_device_info *device, const gemm_fma_config *c,
-                            char *workspace, int64_t bytes, gemm_params *p)
+/* Parameters of both implementations; the copies are of `turned`. */
+#define GEMM_TURNED_PARAMS(X, owner) GEMM_REPITCH_PARAMS(X, owner) GEMM_PARAMS(X, owner)
+
+KERNEL_PARAMS(gemm_turned, GEMM_TURNED_PARAMS);
+_Static_assert(sizeof(gemm_turned_params) - offsetof(gemm_turned_params, A) == sizeof(gemm_params), "ends with them");
+
+/* Enqueues products, and what adds their slices. These lie behind `copies` bytes of the workspace, which tell their number. */
+static ckl_status launch_products(const ckl_plan *plan, const ckl_gemm_desc *d, const gemm_fma_config *c,
+                                  const ckl_gemm_args *x, int64_t copies, ckl_stream stream)
 {
-    tile_turns t = cut_turns(d, device, c, 1);
-    if (t.shared)
-        t = cut_turns(d, device, c, (bytes - counters_bytes(&t)) / slice_bytes(&t, c));
-    p->whole = (uint32_t)t.whole;
-    p->slices = (uint32_t)t.slices;
-    p->slice_k = t.slice_k;
-    p->counters = workspace;
-    p->parts = t.shared ? workspace + counters_bytes(&t) : NULL;
-    return t.whole + t.shared * t.slices;
+    const int64_t bytes = plan->own_workspace_bytes - copies, shared = shared_tiles(d, &plan->device->info, c);
+    const tile_turns t = cut_turns(d, &plan->device->info, c, bytes ? bytes / slice_bytes(shared, c) : 1);
+    gemm_params products = gemm_params_of(d, x);
+    products.whole = (uint32_t)t.whole;
+    products.slices = (uint32_t)t.slices;
+    products.slice_k = t.slice_k;
+    products.parts = (char *)plan_workspace(plan, x->workspace) + copies;
+    gemm_turned_params p = { 0 };
+    memcpy(&p.A, &products, sizeof products);
+    TRY(plan_launch(plan, 0, (plan_grid){ .x = t.whole + t.shared * t.slices }, &p, stream));
+    const int adds = plan->impl->kernels_of(plan->config) - 1;
+    return t.shared ? plan_launch(plan, adds, (plan_grid){ .x = t.shared * c->block_m }, &p, stream) : CKL_OK;
 }
 
 static ckl_status launch_fma(const ckl_plan *plan, const void *args, ckl_stream stream)
 {
-    const ckl_gemm_args *x = args;
-    gemm_params params = gemm_params_of(plan->desc, x);
-    TRY(check_alignment("fma", plan->desc, plan->config, x));
-    const int64_t ctas = place_slices(plan->desc, &plan->device->info, plan->config, plan_workspace(plan, x->workspace),
-                                      plan->own_workspace_bytes, &params);
-    return plan_launch(plan, 0, (plan_grid){ .x = ctas }, &params, stream);
+    TRY(check_alignment("fma", plan->desc, plan->config, args));
+    return launch_products(plan, plan->desc, plan->config, args, 0, stream);
+}
+
+static int kernels_fma(const void *config)
+{
+    return ((const gemm_fma_config *)config)->sliced ? 2 : 1;
 }
 
 static const field fma_fields[] = GEMM_FIELDS(gemm_fma_config, GEMM_FMA_CONFIG);
@@ -322,17 +346,15 @@ const implementation gemm_fma_implementation = {
     IMPLEMENTATION_OF_CANDIDATES(gemm, fma),
     .candidate = candidate_fma,
     .cost = cost_fma,
+    .rivals = { &gemm_tiled_implementation },
     .summary = "f32 as it is: tiles by cp.async, blocks of D in registers; rows of any pitch; from sm_80 on",
-    .params = &gemm_param_list,
+    .kernels = 2,
+    .kernels_of = kernels_fma,
+    .params = &gemm_turned_param_list,
     .workspace_bytes = workspace_fma,
 };
 
 /* turned: the same on M- and N-major operands, with four rows a copy; K-major ones are transposed first, in batches */
-
-#define GEMM_TURNED_PARAMS(X, owner) GEMM_REPITCH_PARAMS(X, owner) GEMM_PARAMS(X, owner)
-
-KERNEL_PARAMS(gemm_turned, GEMM_TURNED_PARAMS);
-_Static_assert(sizeof(gemm_turned_params) - offsetof(gemm_turned_params, A) == sizeof(gemm_params), "ends with them");
 
 static gemm_copies copies_of(const ckl_gemm_desc *d)
 {
@@ -392,28 +414,26 @@ static int64_t workspace_turned(const ckl_plan *plan)
 
 static ckl_status launch_turned(const ckl_plan *plan, const void *args, ckl_stream stream)
 {
-    const gemm_fma_config products_config = products_of(plan->config), *c = &products_config;
+    const gemm_fma_config products = products_of(plan->config), *c = &products;
     const gemm_copies x = copies_of(plan->desc);
     const ckl_gemm_args copied = gemm_copied_args(plan, &x, args);
     TRY(check_alignment("turned", &x.to, c, &copied));
     TRY(gemm_launch_copies(plan, &x, args, &copied, stream));
-    gemm_params products = gemm_params_of(&x.to, &copied);
-    const int64_t copies = gemm_copies_bytes(&x);
-    char *const slices = (char *)plan_workspace(plan, ((const ckl_gemm_args *)args)->workspace) + copies;
-    const int64_t ctas =
-        place_slices(&x.to, &plan->device->info, c, slices, plan->own_workspace_bytes - copies, &products);
-    gemm_turned_params p = { 0 };
-    memcpy(&p.A, &products, sizeof products); // the list ends with these
-    return plan_launch(plan, 0, (plan_grid){ .x = ctas }, &p, stream);
+    return launch_products(plan, &x.to, c, &copied, gemm_copies_bytes(&x), stream);
+}
+
+static int kernels_turned(const void *config)
+{
+    return 1 + kernels_fma(config);
 }
 
 static void describe_turned(const void *config, int kernel)
 {
     const gemm_fma_config products = products_of(config);
-    if (kernel == 0)
-        gemm_fma(&products, 0);
-    else
+    if (kernel == 1)
         gemm_repitch(&products.epilogue);
+    else
+        gemm_fma(&products, kernel / 2);
 }
 
 const implementation gemm_turned_implementation = {
@@ -426,7 +446,8 @@ const implementation gemm_turned_implementation = {
     .cost = cost_turned,
     .admit = admit_turned,
     .describe = describe_turned,
-    .kernels = 2,
+    .kernels = 3,
+    .kernels_of = kernels_turned,
     .params = &gemm_turned_param_list,
     .target = IR_SM90A,
     .workspace_bytes = workspace_turned,

@@ -1,13 +1,13 @@
 /*
  * gemm_gemv.c - a few rows of A or B times all rows of the other: memory speed without tensor cores, from sm_80 on.
  *
- * Threads of a CTA stand in groups. A group has some rows of the long operand and takes K in turn, a vector of 16 bytes
+ * Threads of a CTA stand in groups. A group has some rows of the long operand and takes K in turn, a vector
  * a thread; sums are f32.
  */
 #include "cute/kernel.h"
 #include "operators/gemm/gemm_epilogue.h"
 
-enum { VECTOR_BYTES = 16, ROWS_MAX = 8 };
+enum { ROWS_MAX = 8 };
 
 /* Rows of an operand: `first` and every `step` from there; past the end the last one is read again. */
 typedef struct gemv_rows {
@@ -39,26 +39,25 @@ static gemv_rows rows_of(const gemv_kernel *k, char matrix, int count, val first
 static void load_rows(const gemv_kernel *k, const gemv_rows *rows, val offset, tensor to[])
 {
     const ckl_dtype type = k->cfg->epilogue.ab;
-    const layout vector = compact(leaf(VECTOR_BYTES / (int)ckl_dtype_bytes(type)));
+    const layout vector = compact(leaf(k->cfg->vec));
     for (int i = 0; i < rows->count; i++) {
         to[i] = fragment(type, vector);
-        copy(gmem_tensor(add(rows->address[i], offset), type, vector), to[i], VECTOR_BYTES);
+        copy(gmem_tensor(add(rows->address[i], offset), type, vector), to[i], gemm_gemv_bytes(k->cfg));
     }
 }
 
 /* sums += the products of this thread's elements of K: (MANY,FEW). */
 static void multiply(const gemv_kernel *k, tensor sums)
 {
-    const int bytes = (int)ckl_dtype_bytes(k->cfg->epilogue.ab);
-    val vectors = convert(U32, div(k->p.k, imm(VECTOR_BYTES / bytes)));
+    val vectors = convert(U32, div(k->p.k, imm(k->cfg->vec)));
     LOOP_FROM(vector, thread_at(thread(), 0, k->cfg->width, k->groups), vectors, imm(k->cfg->width)) {
         tensor rMany[ROWS_MAX], rFew[ROWS_MAX];
-        val offset = convert(U64, mul(convert(I64, vector), imm(VECTOR_BYTES)));
+        val offset = convert(U64, mul(convert(I64, vector), imm(gemm_gemv_bytes(k->cfg))));
         load_rows(k, &k->many, offset, rMany);
         load_rows(k, &k->few, offset, rFew);
         for (int j = 0; j < k->few.count; j++)
             for (int i = 0; i < k->many.count; i++)
-                for (int e = 0; e < VECTOR_BYTES / bytes; e++)
+                for (int e = 0; e < k->cfg->vec; e++)
                     set(sums, coord(i, j), fma(at_f32(rMany[i], e), at_f32(rFew[j], e), at(sums, i, j)));
     }
 }

@@ -1,7 +1,7 @@
 /* gemm_gemv_plan.c - the host side of products of few rows without tensor cores. */
 #include "operators/gemm/gemm_plan.h"
 
-enum { FEW_MAX = 8, ROWS_MAX = 8, SUMS_MAX = 32 /* of f32, of a thread */, VECTOR_BYTES = 16 };
+enum { FEW_MAX = 8, ROWS_MAX = 8, SUMS_MAX = 32 /* of f32, of a thread */ };
 
 static int64_t length_of(const ckl_gemm_desc *d, const gemm_gemv_config *c)
 {
@@ -25,6 +25,16 @@ static int64_t ctas_of(const ckl_gemm_desc *d, const gemm_gemv_config *c)
     return product_i64(ceil_div(length_of(d, c), rows_of(c)), ceil_div(few_of(d, c), c->few));
 }
 
+/* Elements of an access: of f32 rows may begin anywhere. */
+static int vector_of(const ckl_gemm_desc *d)
+{
+    int vec = TMA_ALIGNMENT / (int)ckl_dtype_bytes(d->a);
+    while (d->a == CKL_F32 && vec > 1 &&
+           (d->k % vec || !gemm_rows_aligned(d, 'a', 4 * vec) || !gemm_rows_aligned(d, 'b', 4 * vec)))
+        vec /= 2;
+    return vec;
+}
+
 /*
  * Threads that keep memory busy, by groups as narrow as that allows, since sums over a group cost instructions, and no
  * narrower than leaves a thread 32 elements of a row: 1x28672x8192 takes 102.9 us by 256 threads, 107.6 by 64, but
@@ -33,7 +43,7 @@ static int64_t ctas_of(const ckl_gemm_desc *d, const gemm_gemv_config *c)
  */
 static ckl_status choose_gemv(const void *desc, const ckl_device_info *device, void *config)
 {
-    enum { BUSY = 1024, ROWS_LEAST = 2, WIDTH_LEAST = 8, ELEMENTS = 32 }; // BUSY: threads of an SM
+    enum { BUSY = 1024, ROWS_LEAST = 2, LINE_BYTES = 128, ELEMENTS = 32 }; // BUSY: threads of an SM
     const ckl_gemm_desc *d = desc;
     gemm_gemv_config *c = config;
     const int bytes = (int)ckl_dtype_bytes(d->a);
@@ -44,12 +54,14 @@ static ckl_status choose_gemv(const void *desc, const ckl_device_info *device, v
     if (few > most_few)
         FAIL(CKL_UNSUPPORTED, "gemm gemv: %" PRId64 " rows are more than %d, and so faster by tiles", few, most_few);
     c->few = (int)ceil_div(few, ceil_div(few, FEW_MAX));
-    const int64_t vectors = ceil_div(d->k * bytes, VECTOR_BYTES), busy = BUSY * device->sm_count;
+    c->vec = vector_of(d);
+    const int64_t vectors = ceil_div(d->k, c->vec), busy = BUSY * device->sm_count;
     const int64_t most = min_i64(power_of_two_ceil(vectors), GEMM_GEMV_THREADS);
     c->rows = ROWS_MAX;
     while (c->rows > ROWS_LEAST && (c->rows * c->few > SUMS_MAX * bytes / 4 || length_of(d, c) * most < c->rows * busy))
         c->rows /= 2;
-    c->width = (int)min_i64(max_i64(WIDTH_LEAST, power_of_two_ceil(ceil_div(d->k, ELEMENTS))), most);
+    const int64_t line = LINE_BYTES / gemm_gemv_bytes(c); // threads that read a line of a row
+    c->width = (int)min_i64(max_i64(line, power_of_two_ceil(ceil_div(d->k, ELEMENTS))), most);
     while (c->width < most && length_of(d, c) * c->width < c->rows * busy)
         c->width *= 2;
     return CKL_OK;
@@ -63,7 +75,7 @@ static plan_cost cost_gemv(const void *desc, const ckl_device_info *device, cons
 {
     const ckl_gemm_desc *d = desc;
     const gemm_gemv_config *c = config;
-    const int64_t bytes = (int64_t)ckl_dtype_bytes(d->a), depth = c->width * VECTOR_BYTES / bytes;
+    const int64_t bytes = (int64_t)ckl_dtype_bytes(d->a), depth = c->width * c->vec;
     return gemm_product_cost(d, device,
                              (product_work){ .tiles = (double)ctas_of(d, c),
                                              .ctas = 2048 / GEMM_GEMV_THREADS,
@@ -81,15 +93,17 @@ static ckl_status admit_gemv(const void *desc, const ckl_device_info *device, co
     const ckl_gemm_desc *d = desc;
     const gemm_gemv_config *c = config;
     TRY(gemm_check_plain("gemv", d, &c->epilogue));
-    if (ckl_dtype_bytes(d->a) < 2 || (d->a == CKL_F32 && d->math != CKL_GEMM_F32))
-        FAIL(CKL_UNSUPPORTED, "gemm gemv: operands are floats of 16 bits, or of 32 with math=f32");
+    if (ckl_dtype_bytes(d->a) < 2 || (d->a == CKL_F32 && d->math == CKL_GEMM_F32X3))
+        FAIL(CKL_UNSUPPORTED, "gemm gemv: operands are floats of 16 bits, or of 32 with math=f32 or tf32");
     if (d->batch_invariant)
         FAIL(CKL_UNSUPPORTED, "gemm gemv: sums of few rows are not those of batch_invariant=1");
     if (d->batch > 1 || d->groups || d->gated)
         FAIL(CKL_UNSUPPORTED, "gemm gemv: it is one product, without batch, groups and gated");
-    if (!gemm_is_k_major(d, 'a') || !gemm_is_k_major(d, 'b') || !gemm_operands_aligned(d) ||
-        d->k * (int64_t)ckl_dtype_bytes(d->a) % TMA_ALIGNMENT)
-        FAIL(CKL_UNSUPPORTED, "gemm gemv: rows of A and B along k=%" PRId64 " are not whole vectors of 16 bytes", d->k);
+    const int bytes = gemm_gemv_bytes(c);
+    if (!gemm_is_k_major(d, 'a') || !gemm_is_k_major(d, 'b') || !is_power_of_two(c->vec) || c->vec > vector_of(d) ||
+        d->k % c->vec || !gemm_rows_aligned(d, 'a', bytes) || !gemm_rows_aligned(d, 'b', bytes))
+        FAIL(CKL_UNSUPPORTED, "gemm gemv: rows of A and B along k=%" PRId64 " are not whole vectors of vec=%d", d->k,
+             c->vec);
     if (c->few < 1 || c->few > FEW_MAX || c->rows < 1 || c->rows > ROWS_MAX)
         FAIL(CKL_INVALID, "gemm gemv: few=%d is not in 1..%d, or rows=%d not in 1..%d", c->few, FEW_MAX, c->rows,
              ROWS_MAX);
@@ -104,9 +118,7 @@ static ckl_status launch_gemv(const ckl_plan *plan, const void *args, ckl_stream
 {
     const ckl_gemm_args *x = args;
     const gemm_gemv_config *c = plan->config;
-    if (!PLAN_ALIGNED(TMA_ALIGNMENT, x->a, x->b))
-        FAIL(CKL_INVALID, "gemm gemv: a=%p or b=%p is not aligned to 16 bytes; impl=fma takes any alignment", x->a,
-             x->b);
+    TRY(gemm_check_operand_vectors("gemv", plan->desc, x, true, "vec", gemm_gemv_bytes(c)));
     return gemm_launch(plan, ctas_of(plan->desc, c), args, stream);
 }
 
@@ -115,7 +127,8 @@ static const field gemv_fields[] = GEMM_FIELDS(gemm_gemv_config, GEMM_GEMV_CONFI
 const implementation gemm_gemv_implementation = {
     IMPLEMENTATION_PARTS(gemm, gemv),
     .cost = cost_gemv,
-    .rivals = { &gemm_sm90_implementation, &gemm_fma_implementation },
+    .rivals = { &gemm_splitk_implementation, &gemm_sm90_implementation, &gemm_pitched_implementation,
+                &gemm_fma_implementation },
     .summary = "few rows of A or of B, by vectors without tensor cores; from sm_80 on",
     .params = &gemm_param_list,
 };

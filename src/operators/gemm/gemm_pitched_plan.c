@@ -109,6 +109,7 @@ const implementation gemm_pitched_implementation = {
     .config = FIELD_TABLE(pitched_fields),
     .candidate = candidate_pitched,
     .cost = cost_pitched,
+    .rivals = { &gemm_fma_implementation },
     .admit = admit_pitched,
     .describe = describe_pitched,
     .kernels = 2,

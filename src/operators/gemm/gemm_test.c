@@ -61,6 +61,9 @@ static const char *const cases[] = {
     "m=13 n=261 k=92 a=f32                                         # two blocks of few rows",
     "m=210 n=7 k=48 a=f32 beta=1 impl=gemv config='rows=2 few=2 width=4' # columns in four blocks",
     "m=1 n=259 k=8 impl=gemv config='rows=8 width=1'               # a thread alone",
+    "m=3 n=70 k=505 a=f32 ldb=507 beta=1 fill=hard impl=gemv       # rows that begin anywhere",
+    "m=70 n=2 k=506 a=f32 math=tf32 bias=1 impl=gemv               # two elements an access",
+    "m=2 n=35 k=70 impl=gemv config='vec=2'",
     "batch=3 m=20 n=33 k=21 a=f32 impl=fma",
     "m=140 n=150 k=41 a=f32 impl=fma config='tile_m=128 tile_n=128 block_m=16 block_n=8 depth=8 stages=4 ctas=2' # "
     "tiles of four",
@@ -76,6 +79,10 @@ static const char *const cases[] = {
     "stages=3 "
     "ctas=2' # the widest block",
     "batch=3 m=40 n=52 k=333 a=f32 layout=tn alpha=-1 impl=fma config='sliced=1'",
+    "batch=2 m=1100 n=1030 k=97 a=f32 beta=1 impl=fma config='tile_m=128 tile_n=128 block_m=8 block_n=16 depth=8 "
+    "stages=4 ctas=2 vec_k=1 vec=1 sliced=2' # two turns of tiles, in slices",
+    "m=130 n=77 k=700 a=f32 layout=nn bias=1 bias_along=m activation=dgelu beta=1 impl=fma config='sliced=1'",
+    "m=45 n=141 k=300 a=f32 math=tf32 impl=fma                  # more exact than it must be",
     "m=70 n=36 k=410 gated=1 activation=gelu a=f32 layout=tt impl=fma config='sliced=1'",
     "m=1450 n=1440 k=100 a=f32 impl=fma config='tile_m=128 tile_n=128 block_m=8 block_n=8 depth=8 ctas=1 sliced=1' "
     "# whole turns before",
