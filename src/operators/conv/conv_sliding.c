@@ -21,6 +21,7 @@ enum {
     SPAN_MAX = 64, // columns of x under a thread
     TAPS_MAX = 72, // of a thread's channels in all, in registers
     AHEAD_MAX = 4, // rows
+    CTAS_MAX = 8,  // of an SM
     REGISTERS_MAX = 224,
     FILTERS_BYTES_MAX = 40 << 10
 };
@@ -32,14 +33,14 @@ typedef struct sliding {
     const sliding_config *cfg;
     conv_values p;
     val n, row, column, channel; // its first element of y
-    val count;                   // rows of y
+    val count, stored;           // rows of y; columns that are the thread's before it
     val h, last;                 // i32: the row of x to load next; the last one it needs
-    val x, under;                // the address of row 0 of x; bytes from a row's to the first column under the thread
-    val offset[SPAN_MAX];        // the same to each column that may be outside, or the nearest inside
+    val at;                      // the address of the first column inside under the thread, in the row to load next
+    val offset[SPAN_MAX];        // bytes from there to each column that may be outside, or the nearest inside
     val inside[SPAN_MAX];        // is it?
-    packed ahead[AHEAD_MAX][SPAN_MAX]; // rows of x that are under way
-    tensor rW;                         // (TAP,VEC)
-    tensor rSum;                       // (VEC,COLS,WINDOW)
+    tensor ahead[AHEAD_MAX];     // rows of x that are under way: (WORD,COLUMN)
+    tensor rW;                   // (TAP,VEC)
+    tensor rSum;                 // (VEC,COLS,WINDOW)
     conv_channels channels;
 } sliding;
 
@@ -72,15 +73,6 @@ static int vectors_of(const sliding_config *c)
     return (int)min_i64(THREADS, c->channels / c->vec);
 }
 
-/* Does a tap of some column of y see column j of x? */
-static bool is_seen(const sliding_config *c, int j)
-{
-    bool seen = false;
-    for (int p = 0; p < c->cols; p++)
-        seen |= conv_tap_of(j, p, c->columns, c->step_w, c->dilation_w) >= 0;
-    return seen;
-}
-
 /* May column j lie outside of x? */
 static bool may_be_outside(const sliding_config *c, int j)
 {
@@ -89,14 +81,16 @@ static bool may_be_outside(const sliding_config *c, int j)
 
 /*
  * Threads follow each other along the channels, then along a row of y, down strips of rows, over images. The last
- * columns of a row begin early enough to be whole.
+ * columns of a row begin early enough to be whole, and those that have been stored are left out.
  */
 static void find_place(sliding *k)
 {
     const sliding_config *cfg = k->cfg;
     val rest = add(mul(cta_x(), imm(THREADS)), thread());
     k->channel = mul(conv_next_digit(&rest, imm_as(U32, cfg->channels / cfg->vec)), imm(cfg->vec));
-    k->column = mul(conv_next_digit(&rest, div_up(conv_number(k->p.y_size[2]), cfg->cols)), imm(cfg->cols));
+    val column = mul(conv_next_digit(&rest, div_up(conv_number(k->p.y_size[2]), cfg->cols)), imm(cfg->cols));
+    k->column = cfg->even ? column : min(column, sub(conv_number(k->p.y_size[2]), imm(cfg->cols)));
+    k->stored = sub(column, k->column);
     k->row = mul(conv_next_digit(&rest, div_up(conv_number(k->p.y_size[1]), cfg->high)), imm(cfg->high));
     k->n = min(rest, conv_number(sub(k->p.n, imm64(1))));
     val count = min(imm_as(U32, cfg->high), sub(conv_number(k->p.y_size[1]), k->row));
@@ -109,6 +103,12 @@ static val first_under(const sliding *k, int m, val at)
     return sub(mul(convert(I32, at), convert(I32, k->p.step[m])), convert(I32, k->p.pad[m]));
 }
 
+/* The row to load next, or the nearest that the thread needs. */
+static val nearest_row(const sliding *k)
+{
+    return max(imm(0), min(k->h, k->last));
+}
+
 static void find_x(sliding *k)
 {
     const sliding_config *cfg = k->cfg;
@@ -118,47 +118,49 @@ static void find_x(sliding *k)
     k->last = max(imm(0), min(sub(convert(I32, k->p.x_size[1]), imm(1)), add(k->h, far)));
     val first = first_under(k, 2, k->column), end = sub(convert(I32, k->p.x_size[2]), imm(1));
     UNROLL(j, span_w(cfg)) {
-        val at = add(first, imm(j));
+        val at = add(first, imm(j)), nearest = max(imm(0), min(at, end));
         k->inside[j] = logical_and(ge(at, imm(0)), le(at, end));
-        k->offset[j] = convert(U64, mul(max(imm(0), min(at, end)), imm(pixel)));
+        k->offset[j] = convert(U64, convert(I64, mul(sub(nearest, add(first, imm(cfg->left))), imm(pixel))));
     }
-    k->under = convert(U64, convert(I64, mul(first, imm(pixel))));
-    val start = add(mul(convert(I64, k->n), k->p.x[0]), convert(I64, k->channel));
-    k->x = gmem_address(k->p.from[CONV_X], cfg->form.dtype, start);
+    val index = add(mul(convert(I64, k->n), k->p.x[0]), mul(convert(I64, nearest_row(k)), k->p.x[2]));
+    index =
+        add(index, add(mul(convert(I64, add(first, imm(cfg->left))), imm64(cfg->channels)), convert(I64, k->channel)));
+    k->at = variable(U64, gmem_address(k->p.from[CONV_X], cfg->form.dtype, index));
 }
 
-/* Begins to load the next row of x, or the nearest there is. */
-static void load_row(sliding *k, packed rRow[SPAN_MAX])
+/* Registers of a row: (WORD,COLUMN). */
+static tensor fragment_of_row(const sliding_config *c)
+{
+    const tensor rWords = packed_registers(c->form.dtype, c->vec).rWords;
+    return fragment(rWords.dtype, compact(shape((int)static_size(rWords.layout), span_w(c))));
+}
+
+/* Begins to load the next row of x, or the nearest there is. Columns inside lie at known distances from each other. */
+static void load_row(sliding *k, tensor rRow)
 {
     const sliding_config *cfg = k->cfg;
-    const int bytes = cfg->vec * (int)ckl_dtype_bytes(cfg->form.dtype);
-    val h = max(imm(0), min(k->h, k->last));
-    val row = gmem_address(k->x, cfg->form.dtype, mul(convert(I64, h), k->p.x[2])), first = add(row, k->under);
-    tensor gX =
-        gmem_tensor(first, cfg->form.dtype, make_layout(shape(cfg->vec, span_w(cfg)), stride(1, cfg->channels)));
-    UNROLL(j, span_w(cfg)) {
-        if (!is_seen(cfg, j))
-            continue;
-        tensor gColumn = slice(gX, _, j); // (VEC)
+    const int bytes = cfg->vec * (int)ckl_dtype_bytes(cfg->form.dtype), sure = span_w(cfg) - cfg->left - cfg->right;
+    const int words = (int)static_size(slice(rRow, _, 0).layout), pixel = cfg->channels / cfg->vec * words;
+    if (sure > 0)
+        copy(gmem_tensor(k->at, rRow.dtype, make_layout(shape(words, sure), stride(1, pixel))),
+             tensor_with_layout(slice(rRow, _, cfg->left), compact(shape(words, sure))), bytes);
+    UNROLL(j, span_w(cfg))
         if (may_be_outside(cfg, j))
-            gColumn = gmem_tensor(add(row, k->offset[j]), cfg->form.dtype, compact(leaf(cfg->vec)));
-        packed_load(gColumn, bytes, rRow[j]);
-    }
+            copy(gmem_tensor(add(k->at, k->offset[j]), rRow.dtype, compact(leaf(words))), slice(rRow, _, j), bytes);
+    val moves = logical_and(ge(k->h, imm(0)), lt(k->h, k->last));
+    val pitch = mul(convert(U64, k->p.x[2]), imm_as(U64, (int)ckl_dtype_bytes(cfg->form.dtype)));
+    assign(k->at, select(moves, add(k->at, pitch), k->at)); // as products ptxas would keep all columns in registers
     assign(k->h, add(k->h, imm(1)));
 }
 
 /* The row that was loaded first; the others move up. */
-static void take_row(sliding *k, packed rX[SPAN_MAX])
+static tensor take_row(sliding *k)
 {
-    const sliding_config *cfg = k->cfg;
-    UNROLL(j, span_w(cfg)) {
-        if (!is_seen(cfg, j))
-            continue;
-        rX[j] = packed_registers(cfg->form.dtype, cfg->vec);
-        copy(k->ahead[0][j].rWords, rX[j].rWords, 16);
-        for (int a = 0; a + 1 < cfg->ahead; a++)
-            copy(k->ahead[a + 1][j].rWords, k->ahead[a][j].rWords, 16);
-    }
+    tensor rRow = fragment_like(k->ahead[0], k->ahead[0].dtype);
+    copy(k->ahead[0], rRow, 16);
+    UNROLL(a, k->cfg->ahead - 1)
+        copy(k->ahead[a + 1], k->ahead[a], 16);
+    return rRow;
 }
 
 /* The number of a tap in memory; the gradient's filters are turned round. */
@@ -169,20 +171,19 @@ static int tap_at(const sliding_config *c, int row, int column)
 }
 
 /* Adds what the thread sees of row i of x to the rows of y that see it; i: counted from the first under the thread. */
-static void add_products(sliding *k, packed rX[SPAN_MAX], int i)
+static void add_products(sliding *k, tensor rRow, int i)
 {
     const sliding_config *cfg = k->cfg;
     UNROLL(j, span_w(cfg)) {
-        if (!is_seen(cfg, j))
-            continue;
-        tensor rColumn = unpacked(may_be_outside(cfg, j) ? conv_or_zeros(rX[j], k->inside[j]) : rX[j], F32); // (VEC)
+        packed column = { slice(rRow, _, j), cfg->form.dtype, cfg->vec };
+        tensor rColumn = unpacked(may_be_outside(cfg, j) ? conv_or_zeros(column, k->inside[j]) : column, F32); // (VEC)
         for (int q = 0; q * cfg->step_h <= i; q++)
             for (int p = 0; p < cfg->cols; p++) {
                 const int row = conv_tap_of(i, q, cfg->rows, cfg->step_h, cfg->dilation_h),
-                          column = conv_tap_of(j, p, cfg->columns, cfg->step_w, cfg->dilation_w);
-                if (row < 0 || column < 0)
+                          along = conv_tap_of(j, p, cfg->columns, cfg->step_w, cfg->dilation_w);
+                if (row < 0 || along < 0)
                     continue;
-                const int tap = tap_at(cfg, row, column), window = q % window_of(cfg);
+                const int tap = tap_at(cfg, row, along), window = q % window_of(cfg);
                 for (int c = 0; c < cfg->vec; c++)
                     set(k->rSum, coord(c, p, window),
                         fma(at(rColumn, c), at(k->rW, tap, c), at(k->rSum, c, p, window)));
@@ -194,14 +195,20 @@ static void add_products(sliding *k, packed rX[SPAN_MAX], int i)
 static void add_row(sliding *k, int i)
 {
     const sliding_config *cfg = k->cfg;
-    packed rX[SPAN_MAX];
     val h = convert(U32, sub(k->h, imm(cfg->ahead)));
-    take_row(k, rX);
+    tensor rRow = take_row(k);
     load_row(k, k->ahead[cfg->ahead - 1]);
     if (i % cfg->step_h == 0) // the first row that row i / step of y sees
         fill(slice(k->rSum, _, _, i / cfg->step_h % window_of(cfg)), immf(0));
     IF(lt(h, conv_number(k->p.x_size[1])))
-        add_products(k, rX, i);
+        add_products(k, rRow, i);
+}
+
+/* Column p of a window's row, finished, to registers or memory; index: in y. */
+static void finish_column(const sliding *k, val index, int p, int window, tensor to, int align)
+{
+    copy(conv_finish_run(&k->cfg->form, &k->p, &k->channels, index, k->channel, slice(k->rSum, _, p, window)), to,
+         align);
 }
 
 /* Stores row q of the thread's, if it has so many. */
@@ -212,16 +219,20 @@ static void store_row(sliding *k, val q, int window)
     const int bytes = (int)min_i64(16, cfg->vec * (int)ckl_dtype_bytes(form->out));
     val index = add(mul(convert(I64, k->n), k->p.y[0]), mul(convert(I64, add(k->row, q)), k->p.y[2]));
     index = add(index, add(mul(convert(I64, k->column), k->p.y[3]), convert(I64, k->channel)));
-    tensor gY = gmem_tensor(gmem_address(k->p.from[CONV_Y], form->out, index), form->out,
-                            make_layout(shape(cfg->vec, cfg->cols), stride(1, cfg->channels)));
-    IF(lt(q, k->count))
+    val address = gmem_address(k->p.from[CONV_Y], form->out, index);
+    layout pixels = make_layout(shape(cfg->vec, cfg->cols), stride(1, cfg->channels));
+    tensor gY = gmem_tensor(address, form->out, pixels), rY = fragment(form->out, compact(shape(cfg->vec, cfg->cols)));
+    IF(lt(q, k->count)) {
         UNROLL(p, cfg->cols) {
-            val there = cfg->even ? yes() : lt(add(k->column, imm(p)), conv_number(k->p.y_size[2]));
-            IF(there)
-                copy(conv_finish_run(form, &k->p, &k->channels, add(index, imm64((int64_t)p * cfg->channels)),
-                                     k->channel, slice(k->rSum, _, p, window)),
-                     slice(gY, _, p), bytes);
+            const val at = add(index, imm64((int64_t)p * cfg->channels));
+            if (cfg->even)
+                finish_column(k, at, p, window, slice(rY, _, p), 16);
+            else IF(ge(imm_as(U32, p), k->stored))
+                finish_column(k, at, p, window, slice(gY, _, p), bytes);
         }
+        if (cfg->even) // at known distances from each other
+            copy(rY, gY, bytes);
+    }
 }
 
 /* The first rows of x, which complete no row of y; then as many rows of y at a time as the window has. */
@@ -284,20 +295,23 @@ static void share_filters(sliding *k, const shared_filters *from)
     k->rW = (tensor){ .memory = RMEM, .dtype = F32, .regs = rW.regs, .layout = compact(shape(taps, cfg->vec)) };
 }
 
-/* Registers of a thread: its filters, sums, rows of x, and what finds places. */
+/*
+ * Registers of a thread: its filters, sums, rows of x, and what else ptxas wants to go without spills, more where a
+ * window's rows are many.
+ */
 static int registers_of(const sliding_config *c)
 {
-    enum { REST = 36 };
-    const int words = (int)ceil_div(c->vec * (int64_t)ckl_dtype_bytes(c->form.dtype), 4), row = span_w(c) * words;
-    return c->vec * (taps_of(c) + c->cols * window_of(c)) + (c->ahead + 1) * row + 2 * c->vec + REST +
-           2 * (c->left + c->right);
+    enum { REST = 32, MANY = 20, SINGLE = 4 };
+    const int words = (int)ceil_div(c->vec * (int64_t)ckl_dtype_bytes(c->form.dtype), 4),
+              rows = window_of(c) * c->step_h;
+    return c->vec * (taps_of(c) + c->cols * window_of(c)) + (c->ahead + 1) * span_w(c) * words + REST +
+           (rows > 3 ? MANY : 0) + (c->vec == 1 ? SINGLE : 0);
 }
 
-/* CTAs of an SM. */
+/* CTAs of an SM that have so many. */
 static int ctas_of(const sliding_config *c)
 {
-    enum { MOST = 8 };
-    return (int)max_i64(1, min_i64(MOST, 65536 / THREADS / round_up(registers_of(c), 8)));
+    return (int)max_i64(1, min_i64(CTAS_MAX, 65536 / THREADS / round_up(registers_of(c), 8)));
 }
 
 /* Kernel 1 takes single elements, for pointers that are aligned to no more. */
@@ -312,7 +326,7 @@ static sliding_config config_of(const void *config, int kernel)
 void conv_sliding(const void *config, int kernel)
 {
     const sliding_config of_kernel = config_of(config, kernel), *cfg = &of_kernel;
-    launch_bounds(THREADS, ctas_of(cfg));
+    launch_bounds(THREADS, cfg->ctas);
     sliding k = { .cfg = cfg, .p = params_of(conv) };
     shared_filters filters;
     k.rSum = fragment(F32, compact(shape(cfg->vec, cfg->cols, window_of(cfg))));
@@ -323,11 +337,9 @@ void conv_sliding(const void *config, int kernel)
     find_x(&k);
     load_filters(&k, &filters);
     UNROLL(a, cfg->ahead) {
-        UNROLL(j, span_w(cfg))
-            k.ahead[a][j] = packed_registers(cfg->form.dtype, cfg->vec);
-    }
-    UNROLL(a, cfg->ahead)
+        k.ahead[a] = fragment_of_row(cfg);
         load_row(&k, k.ahead[a]);
+    }
     share_filters(&k, &filters);
     k.channels = conv_load_channels(&cfg->form, &k.p, k.channel, cfg->vec);
     slide(&k);
@@ -365,8 +377,7 @@ static int outside_left(const ckl_conv_desc *forward, int span)
 
 static int outside_right(const ckl_conv_desc *forward, const sliding_config *c, int64_t columns)
 {
-    const int64_t first = round_up(columns, c->cols) - c->cols,
-                  last = product_i64(first, c->step_w) - forward->pad_left + span_w(c) - 1;
+    const int64_t last = product_i64(columns - c->cols, c->step_w) - forward->pad_left + span_w(c) - 1;
     return (int)max_i64(0, min_i64(span_w(c), last - (forward->w - 1)));
 }
 
@@ -412,6 +423,7 @@ static bool candidate_sliding(const void *desc, const ckl_device_info *device, i
     const int window = window_of(c);
     const int64_t strips = 1LL << (i % HIGHS);
     c->high = (int)min_i64(INT32_MAX / 8, round_up(ceil_div(y.shape[2], strips), window));
+    c->ctas = ctas_of(c);
     derive(d, c);
     return true;
 }
@@ -420,18 +432,19 @@ static ckl_status admit_sliding(const void *desc, const ckl_device_info *device,
 {
     const ckl_conv_desc *d = desc;
     const sliding_config *c = config;
+    const int64_t cols_max = min_i64(COLS_MAX, conv_tensor_of(d, conv_written(d)).shape[3]);
     (void)device;
     TRY(takes(d));
     TRY(conv_check_form("sliding", d, &c->form));
     if (c->rows != d->r || c->columns != d->s || c->channels != d->k || !CONV_STEPS_FIT(c, d))
         FAIL(CKL_INVALID, "conv sliding: the config's filter, channels, stride or dilation are not the problem's");
     if (!is_power_of_two(c->vec) || c->vec > 16 / (int)ckl_dtype_bytes(d->dtype) || d->k % c->vec || c->high < 1 ||
-        c->high > INT32_MAX / 8 || c->cols < 1 || c->cols > COLS_MAX || c->ahead < 1 || c->ahead > AHEAD_MAX)
+        c->high > INT32_MAX / 8 || c->cols < 1 || c->cols > cols_max || c->ahead < 1 || c->ahead > AHEAD_MAX ||
+        c->ctas < 1 || c->ctas > CTAS_MAX)
         FAIL(CKL_INVALID,
              "conv sliding: vec=%d does not divide k=%" PRId64
-             " or 16 bytes, or cols=%d, high=%d or ahead=%d are not in "
-             "1..%d, 1.., 1..%d",
-             c->vec, d->k, c->cols, c->high, c->ahead, COLS_MAX, AHEAD_MAX);
+             " or 16 bytes, or cols=%d, high=%d, ahead=%d or ctas=%d are not in 1..%" PRId64 ", 1.., 1..%d, 1..%d",
+             c->vec, d->k, c->cols, c->high, c->ahead, c->ctas, cols_max, AHEAD_MAX, CTAS_MAX);
     if (c->vec * taps_of(c) > TAPS_MAX || span_w(c) > SPAN_MAX || registers_of(c) > REGISTERS_MAX ||
         (int64_t)vectors_of(c) * c->vec * taps_of(c) * (int64_t)ckl_dtype_bytes(d->dtype) > FILTERS_BYTES_MAX)
         FAIL(CKL_UNSUPPORTED,
@@ -479,11 +492,11 @@ static plan_cost cost_sliding(const void *desc, const ckl_device_info *device, c
     const double rows = (double)round_up(min_i64(c->high, y.shape[2]), window_of(c));
     const double instructions =
         START + taps_of(c) * (c->vec + 4.0) + rows * (of_y + c->step_h * of_x) + span_h(c) * (of_y / 2 + of_x);
-    const double at_once = fmin(ctas_of(c), ceil(tiles / device->sm_count));
+    const double at_once = fmin(c->ctas, ceil(tiles / device->sm_count));
     const double wait = (rows * c->step_h + span_h(c)) * LATENCY / (c->ahead + 1);
     const double bytes = (double)d->n * (double)(x.stride[0] + y.stride[0]) * bytes_of;
     return product_cost(&(product_work){ .tiles = tiles,
-                                         .ctas = ctas_of(c),
+                                         .ctas = c->ctas,
                                          .steps = 1,
                                          .multiply_adds = instructions * warps,
                                          .rate = fmin(RATE, WARP * warps * at_once),
