@@ -11,6 +11,7 @@
 
 #include "base/math.h"
 #include "cute/kernel.h"
+#include "cute/vectors.h"
 #include "operators/conv/conv_epilogue.h"
 #include "skeletons/product_cost.h"
 
@@ -140,13 +141,13 @@ static void load_row(sliding *k, tensor rRow)
 {
     const sliding_config *cfg = k->cfg;
     const int bytes = cfg->vec * (int)ckl_dtype_bytes(cfg->form.dtype), sure = span_w(cfg) - cfg->left - cfg->right;
-    const int words = (int)static_size(slice(rRow, _, 0).layout), pixel = cfg->channels / cfg->vec * words;
+    const int of_vector = (int)static_size(slice(rRow, _, 0).layout), pixel = cfg->channels / cfg->vec * of_vector;
     if (sure > 0)
-        copy(gmem_tensor(k->at, rRow.dtype, make_layout(shape(words, sure), stride(1, pixel))),
-             tensor_with_layout(slice(rRow, _, cfg->left), compact(shape(words, sure))), bytes);
+        copy(gmem_tensor(k->at, rRow.dtype, make_layout(shape(of_vector, sure), stride(1, pixel))),
+             tensor_with_layout(slice(rRow, _, cfg->left), compact(shape(of_vector, sure))), bytes);
     UNROLL(j, span_w(cfg))
         if (may_be_outside(cfg, j))
-            copy(gmem_tensor(add(k->at, k->offset[j]), rRow.dtype, compact(leaf(words))), slice(rRow, _, j), bytes);
+            copy(gmem_tensor(add(k->at, k->offset[j]), rRow.dtype, compact(leaf(of_vector))), slice(rRow, _, j), bytes);
     val moves = logical_and(ge(k->h, imm(0)), lt(k->h, k->last));
     val pitch = mul(convert(U64, k->p.x[2]), imm_as(U64, (int)ckl_dtype_bytes(cfg->form.dtype)));
     assign(k->at, select(moves, add(k->at, pitch), k->at)); // as products ptxas would keep all columns in registers
@@ -204,35 +205,26 @@ static void add_row(sliding *k, int i)
         add_products(k, rRow, i);
 }
 
-/* Column p of a window's row, finished, to registers or memory; index: in y. */
-static void finish_column(const sliding *k, val index, int p, int window, tensor to, int align)
-{
-    copy(conv_finish_run(&k->cfg->form, &k->p, &k->channels, index, k->channel, slice(k->rSum, _, p, window)), to,
-         align);
-}
-
-/* Stores row q of the thread's, if it has so many. */
+/* Stores row q of the thread's, if it has so many, in columns at known distances from each other. */
 static void store_row(sliding *k, val q, int window)
 {
     const sliding_config *cfg = k->cfg;
     const conv_form *form = &cfg->form;
-    const int bytes = (int)min_i64(16, cfg->vec * (int)ckl_dtype_bytes(form->out));
+    const int bytes = (int)ckl_dtype_bytes(form->out), run = (int)min_i64(cfg->vec, 16 / bytes);
     val index = add(mul(convert(I64, k->n), k->p.y[0]), mul(convert(I64, add(k->row, q)), k->p.y[2]));
     index = add(index, add(mul(convert(I64, k->column), k->p.y[3]), convert(I64, k->channel)));
-    val address = gmem_address(k->p.from[CONV_Y], form->out, index);
-    layout pixels = make_layout(shape(cfg->vec, cfg->cols), stride(1, cfg->channels));
-    tensor gY = gmem_tensor(address, form->out, pixels), rY = fragment(form->out, compact(shape(cfg->vec, cfg->cols)));
-    IF(lt(q, k->count)) {
+    vector_at to = { .address = gmem_address(k->p.from[CONV_Y], form->out, index) };
+    IF(lt(q, k->count))
         UNROLL(p, cfg->cols) {
-            const val at = add(index, imm64((int64_t)p * cfg->channels));
-            if (cfg->even)
-                finish_column(k, at, p, window, slice(rY, _, p), 16);
-            else IF(ge(imm_as(U32, p), k->stored))
-                finish_column(k, at, p, window, slice(gY, _, p), bytes);
+            const int64_t column = (int64_t)p * cfg->channels;
+            tensor rY = conv_finish_run(form, &k->p, &k->channels, add(index, imm64(column)), k->channel,
+                                        slice(k->rSum, _, p, window));
+            to.guard = cfg->even ? yes() : ge(imm_as(U32, p), k->stored);
+            for (int i = 0; i < cfg->vec; i += run) {
+                to.offset = (column + i) * bytes;
+                vector_store(&to, run, rY.regs + i, gmem_tensor(to.address, form->out, compact(leaf(run))));
+            }
         }
-        if (cfg->even) // at known distances from each other
-            copy(rY, gY, bytes);
-    }
 }
 
 /* The first rows of x, which complete no row of y; then as many rows of y at a time as the window has. */
@@ -302,9 +294,9 @@ static void share_filters(sliding *k, const shared_filters *from)
 static int registers_of(const sliding_config *c)
 {
     enum { REST = 32, MANY = 20, SINGLE = 4 };
-    const int words = (int)ceil_div(c->vec * (int64_t)ckl_dtype_bytes(c->form.dtype), 4),
+    const int of_vector = (int)ceil_div(c->vec * (int64_t)ckl_dtype_bytes(c->form.dtype), 4),
               rows = window_of(c) * c->step_h;
-    return c->vec * (taps_of(c) + c->cols * window_of(c)) + (c->ahead + 1) * span_w(c) * words + REST +
+    return c->vec * (taps_of(c) + c->cols * window_of(c)) + (c->ahead + 1) * span_w(c) * of_vector + REST +
            (rows > 3 ? MANY : 0) + (c->vec == 1 ? SINGLE : 0);
 }
 
@@ -513,6 +505,7 @@ static const field sliding_fields[] = { CONV_FORM(FIELD_NESTED, (conv_sliding_co
 const implementation conv_sliding_implementation = {
     CONV_RANKED(sliding, conv_sliding_config),
     .summary = "a filter a channel of NHWC: down the rows of x, a window of sums that slides",
+    .rivals = { &conv_depthwise_rows_implementation, &conv_depthwise_implementation },
     .describe = conv_sliding,
     .kernels = 2,
     .params = &conv_param_list,
