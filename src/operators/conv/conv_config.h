@@ -303,11 +303,12 @@ typedef struct conv_depthwise_rows_config {
     X(owner, int, cols, "8", "1 4 7 8", "columns of y of a thread")                          \
     X(owner, int, high, "14", "", "rows of y of a thread")                                   \
     X(owner, int, ahead, "2", "1 2 3", "rows of x that are under way")                       \
-    X(owner, int, ctas, "4", "1 2 3 4 5 6", "that must fit an SM, which limits registers") \
+    X(owner, int, ctas, "4", "1 2 3 4 5 6", "that must fit an SM, which limits registers")   \
     X(owner, bool, even, "1", "", "threads have whole columns of y")                         \
     X(owner, int, left, "1", "", "of the columns of x under a thread, may lie before a row") \
     X(owner, int, right, "1", "", "and behind it")                                           \
-    X(owner, int, channels, "64", "", "in all")                                              \
+    X(owner, int, channels, "64", "", "of y in all")                                         \
+    X(owner, int, filters, "1", "", "of a channel of x")                                     \
     X(owner, int, rows, "3", "", "of a filter")                                              \
     X(owner, int, columns, "3", "", "of a filter")                                           \
     CONV_STEPS_CONFIG(X, owner)

@@ -68,6 +68,12 @@ static int taps_of(const sliding_config *c)
     return c->rows * c->columns;
 }
 
+/* Elements from column to column of x. */
+static int pixel_of(const sliding_config *c)
+{
+    return c->channels / c->filters;
+}
+
 /* Vectors of channels of a CTA. */
 static int vectors_of(const sliding_config *c)
 {
@@ -113,7 +119,7 @@ static val nearest_row(const sliding *k)
 static void find_x(sliding *k)
 {
     const sliding_config *cfg = k->cfg;
-    const int pixel = cfg->channels * (int)ckl_dtype_bytes(cfg->form.dtype);
+    const int pixel = pixel_of(cfg) * (int)ckl_dtype_bytes(cfg->form.dtype);
     val far = add(mul(sub(convert(I32, k->count), imm(1)), imm(cfg->step_h)), imm(span_h(cfg) - 1));
     k->h = variable(I32, first_under(k, 1, k->row));
     k->last = max(imm(0), min(sub(convert(I32, k->p.x_size[1]), imm(1)), add(k->h, far)));
@@ -124,8 +130,8 @@ static void find_x(sliding *k)
         k->offset[j] = convert(U64, convert(I64, mul(sub(nearest, add(first, imm(cfg->left))), imm(pixel))));
     }
     val index = add(mul(convert(I64, k->n), k->p.x[0]), mul(convert(I64, nearest_row(k)), k->p.x[2]));
-    index =
-        add(index, add(mul(convert(I64, add(first, imm(cfg->left))), imm64(cfg->channels)), convert(I64, k->channel)));
+    index = add(index, add(mul(convert(I64, add(first, imm(cfg->left))), imm64(pixel_of(cfg))),
+                           convert(I64, div(k->channel, imm(cfg->filters)))));
     k->at = variable(U64, gmem_address(k->p.from[CONV_X], cfg->form.dtype, index));
 }
 
@@ -141,7 +147,7 @@ static void load_row(sliding *k, tensor rRow)
 {
     const sliding_config *cfg = k->cfg;
     const int bytes = cfg->vec * (int)ckl_dtype_bytes(cfg->form.dtype), sure = span_w(cfg) - cfg->left - cfg->right;
-    const int of_vector = (int)static_size(slice(rRow, _, 0).layout), pixel = cfg->channels / cfg->vec * of_vector;
+    const int of_vector = (int)static_size(slice(rRow, _, 0).layout), pixel = pixel_of(cfg) / cfg->vec * of_vector;
     if (sure > 0)
         copy(gmem_tensor(k->at, rRow.dtype, make_layout(shape(of_vector, sure), stride(1, pixel))),
              tensor_with_layout(slice(rRow, _, cfg->left), compact(shape(of_vector, sure))), bytes);
@@ -342,12 +348,12 @@ void conv_sliding(const void *config, int kernel)
 /* The forward problem, which the gradient of data is one of dy. */
 static ckl_status takes(const ckl_conv_desc *d)
 {
-    if (d->groups != d->c || d->groups != d->k || (d->layout != CKL_IMAGE_NHWC && d->k > 1))
-        FAIL(CKL_UNSUPPORTED, "conv sliding: it takes a filter for each channel of NHWC");
+    if (d->groups != d->c || d->k % d->groups || (d->layout != CKL_IMAGE_NHWC && d->k > 1))
+        FAIL(CKL_UNSUPPORTED, "conv sliding: it takes filters of one channel each, of NHWC");
     if (d->dtype == CKL_I8)
         FAIL(CKL_UNSUPPORTED, "conv sliding: dtype=i8 is none of f32, f16, bf16");
-    if (d->direction != CKL_CONV_FORWARD && !conv_turns(d))
-        FAIL(CKL_UNSUPPORTED, "conv sliding: of gradients it computes that of data of stride 1");
+    if (d->direction != CKL_CONV_FORWARD && (!conv_turns(d) || d->groups != d->k))
+        FAIL(CKL_UNSUPPORTED, "conv sliding: of gradients it computes that of data of stride 1, of a filter a channel");
     if (conv_is_volume(d))
         FAIL(CKL_UNSUPPORTED, "conv sliding: volumes are convolved by other kernels");
     if (d->r > TAPS_MAX || d->s > TAPS_MAX || d->r * d->s > TAPS_MAX)
@@ -404,14 +410,14 @@ static bool candidate_sliding(const void *desc, const ckl_device_info *device, i
         return false;
     const conv_tensor y = conv_tensor_of(d, conv_written(d));
     *c = (sliding_config){ .form = conv_form_of(d),
-                           .vec = (int)min_i64(vec, power_of_two_in(d->k)),
+                           .vec = d->groups < d->k ? 1 : (int)min_i64(vec, power_of_two_in(d->k)),
                            .cols = (int)ceil_div(y.shape[3], ceil_div(y.shape[3], most)),
                            .ahead = 2,
-                           .channels = conv_config_number(d->k),
+                           .channels = (int)min_i64(d->k, INT32_MAX / 256),
+                           .filters = (int)min_i64(d->k / max_i64(1, d->groups), INT32_MAX / 256),
                            .rows = conv_config_number(d->r),
                            .columns = conv_config_number(d->s),
                            CONV_STEPS_OF(d) };
-    c->channels = (int)min_i64(d->k, INT32_MAX / 256);
     const int window = window_of(c);
     const int64_t strips = 1LL << (i % HIGHS);
     c->high = (int)min_i64(INT32_MAX / 8, round_up(ceil_div(y.shape[2], strips), window));
@@ -428,11 +434,12 @@ static ckl_status admit_sliding(const void *desc, const ckl_device_info *device,
     (void)device;
     TRY(takes(d));
     TRY(conv_check_form("sliding", d, &c->form));
-    if (c->rows != d->r || c->columns != d->s || c->channels != d->k || !CONV_STEPS_FIT(c, d))
+    if (c->rows != d->r || c->columns != d->s || c->channels != d->k || c->filters != d->k / d->groups ||
+        !CONV_STEPS_FIT(c, d))
         FAIL(CKL_INVALID, "conv sliding: the config's filter, channels, stride or dilation are not the problem's");
-    if (!is_power_of_two(c->vec) || c->vec > 16 / (int)ckl_dtype_bytes(d->dtype) || d->k % c->vec || c->high < 1 ||
-        c->high > INT32_MAX / 8 || c->cols < 1 || c->cols > cols_max || c->ahead < 1 || c->ahead > AHEAD_MAX ||
-        c->ctas < 1 || c->ctas > CTAS_MAX)
+    if (!is_power_of_two(c->vec) || c->vec > 16 / (int)ckl_dtype_bytes(d->dtype) || d->k % c->vec ||
+        (c->filters > 1 && c->vec > 1) || c->high < 1 || c->high > INT32_MAX / 8 || c->cols < 1 || c->cols > cols_max ||
+        c->ahead < 1 || c->ahead > AHEAD_MAX || c->ctas < 1 || c->ctas > CTAS_MAX)
         FAIL(CKL_INVALID,
              "conv sliding: vec=%d does not divide k=%" PRId64
              " or 16 bytes, or cols=%d, high=%d, ahead=%d or ctas=%d are not in 1..%" PRId64 ", 1.., 1..%d, 1..%d",
@@ -505,7 +512,8 @@ static const field sliding_fields[] = { CONV_FORM(FIELD_NESTED, (conv_sliding_co
 const implementation conv_sliding_implementation = {
     CONV_RANKED(sliding, conv_sliding_config),
     .summary = "a filter a channel of NHWC: down the rows of x, a window of sums that slides",
-    .rivals = { &conv_depthwise_rows_implementation, &conv_depthwise_implementation },
+    .rivals = { &conv_depthwise_rows_implementation, &conv_depthwise_implementation, &conv_stem_implementation,
+                &conv_narrow_implementation },
     .describe = conv_sliding,
     .kernels = 2,
     .params = &conv_param_list,

@@ -559,6 +559,28 @@ static const char *const cases[] = {
     "n=1 c=1030 h=4 w=3 k=1030 groups=1030 pad=1 misalign=1 impl=depthwise_rows config='vec=2 channels=256'",
     "n=2 c=1 h=9 w=33 k=1 r=7 s=7 pad=3 dtype=bf16 impl=depthwise_rows config='high=2'",
     "n=2 c=5 h=29 w=33 k=5 groups=5 pad=1 bias=1 impl=depthwise_rows config='high=3 turns=4'",
+    "n=3 c=3 h=19 w=21 k=3 groups=3 pad=1 bias=1 scale=1 residual=1 activation=relu impl=sliding config='cols=3 high=4 "
+    "ahead=3'",
+    "n=2 c=201 h=9 w=5 k=201 groups=201 pad=1 bias=1 impl=sliding config='high=5' # the first channels follow the last",
+    "n=2 c=30 h=9 w=11 k=30 groups=30 pad_left=2 pad_top=1 r=2 s=4 stride_h=2 stride_w=3 scale=1 impl=sliding",
+    "n=2 c=12 h=17 w=9 k=12 groups=12 pad=2 dilation=3 dtype=f32 out=f32 impl=sliding",
+    "n=2 c=20 h=13 w=9 k=20 groups=20 pad=1 stride=4 out=f32 residual=1 impl=sliding # rows that no tap sees",
+    "n=2 c=11 h=9 w=10 k=11 groups=11 r=4 s=3 pad=1 direction=data dtype=bf16 impl=sliding # turned round",
+    "n=2 c=6 h=9 w=16 k=6 groups=6 r=3 s=5 pad=3 dilation_h=2 direction=data out=f32 impl=sliding",
+    "n=1 c=1032 h=5 w=3 k=1032 groups=1032 pad=1 impl=sliding config='vec=4 cols=3 high=2'",
+    "n=2 c=28 h=9 w=7 k=28 groups=28 pad=1 bias=1 residual=1 misalign=1 impl=sliding",
+    "n=1 c=1030 h=4 w=3 k=1030 groups=1030 pad=1 misalign=1 fill=hard impl=sliding config='vec=2'",
+    "n=2 c=1 h=9 w=33 k=1 r=7 s=7 pad=3 dtype=bf16 impl=sliding # a plane",
+    "n=3 c=144 h=29 w=21 k=144 groups=144 pad=1 dtype=bf16 residual=1 impl=sliding config='vec=2 cols=8 high=6 even=0' "
+    "# the last columns again",
+    "n=2 c=72 h=13 w=28 k=72 groups=72 r=5 s=5 pad=2 bias=1 activation=silu impl=sliding config='vec=2 cols=7 high=5 "
+    "ctas=2'",
+    "n=2 c=8 h=1 w=1 k=8 groups=8 pad_left=5 pad_top=5 stride=8 impl=sliding # nothing but padding",
+    "n=2 c=64 h=2 w=40 k=64 groups=64 r=7 s=3 pad_top=5 pad_bottom=2 pad_left=1 impl=sliding",
+    "n=2 c=5 h=9 w=11 k=15 groups=5 pad=1 bias=1 residual=1 impl=sliding # three filters a channel",
+    "n=2 c=140 h=5 w=6 k=280 groups=140 r=2 s=3 stride=2 scale=1 activation=relu fill=hard impl=sliding",
+    "n=3 c=1 h=13 w=17 k=3 pad=1 dtype=bf16 misalign=1 impl=sliding",
+    "n=1 c=31 h=5 w=3 k=31 groups=31 pad=1 epilogue=tril impl=sliding",
     "n=40 c=48 h=30 w=35 k=48 groups=48 pad=1 bias=1 impl=halo # six lanes",
     "n=2 c=96 h=17 w=19 k=96 groups=96 pad=1 stride=2 bias=1 scale=1 activation=relu impl=halo config='bands=0 "
     "lanes=12 "
