@@ -299,7 +299,9 @@ typedef struct conv_depthwise_rows_config {
 /* sliding */
 
 #define CONV_SLIDING_CONFIG(X, owner)                                                        \
+    X(owner, bool, planes, "0", "", "columns side by side in memory")                        \
     X(owner, int, vec, "2", "1 2 4", "channels of a thread, those of a load")                \
+    X(owner, int, run, "1", "1 2 4 8", "planes: columns of an access")                       \
     X(owner, int, cols, "8", "1 4 7 8", "columns of y of a thread")                          \
     X(owner, int, high, "14", "", "rows of y of a thread")                                   \
     X(owner, int, ahead, "2", "1 2 3", "rows of x that are under way")                       \

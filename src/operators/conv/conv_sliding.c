@@ -71,7 +71,7 @@ static int taps_of(const sliding_config *c)
 /* Elements from column to column of x. */
 static int pixel_of(const sliding_config *c)
 {
-    return c->channels / c->filters;
+    return c->planes ? 1 : c->channels / c->filters;
 }
 
 /* Vectors of channels of a CTA. */
@@ -87,21 +87,27 @@ static bool may_be_outside(const sliding_config *c, int j)
 }
 
 /*
- * Threads follow each other along the channels, then along a row of y, down strips of rows, over images. The last
- * columns of a row begin early enough to be whole, and those that have been stored are left out.
+ * Threads follow each other along the channels, then along a row of y, down strips of rows, over images; of planes
+ * channels come behind the strips. The last columns of a row begin early enough to be whole, and those that have been
+ * stored are left out.
  */
 static void find_place(sliding *k)
 {
     const sliding_config *cfg = k->cfg;
-    val rest = add(mul(cta_x(), imm(THREADS)), thread());
-    k->channel = mul(conv_next_digit(&rest, imm_as(U32, cfg->channels / cfg->vec)), imm(cfg->vec));
-    val column = mul(conv_next_digit(&rest, div_up(conv_number(k->p.y_size[2]), cfg->cols)), imm(cfg->cols));
-    k->column = cfg->even ? column : min(column, sub(conv_number(k->p.y_size[2]), imm(cfg->cols)));
+    const val columns = conv_number(k->p.y_size[2]), rows = conv_number(k->p.y_size[1]);
+    const val vectors = imm_as(U32, cfg->channels / cfg->vec);
+    val rest = add(mul(cta_x(), imm(THREADS)), thread()), vector = { 0 };
+    if (!cfg->planes)
+        vector = conv_next_digit(&rest, vectors);
+    val column = mul(conv_next_digit(&rest, div_up(columns, cfg->cols)), imm(cfg->cols));
+    k->column = cfg->even ? column : min(column, sub(columns, imm(cfg->cols)));
     k->stored = sub(column, k->column);
-    k->row = mul(conv_next_digit(&rest, div_up(conv_number(k->p.y_size[1]), cfg->high)), imm(cfg->high));
+    k->row = mul(conv_next_digit(&rest, div_up(rows, cfg->high)), imm(cfg->high));
+    if (cfg->planes)
+        vector = conv_next_digit(&rest, vectors);
+    k->channel = mul(vector, imm(cfg->vec));
     k->n = min(rest, conv_number(sub(k->p.n, imm64(1))));
-    val count = min(imm_as(U32, cfg->high), sub(conv_number(k->p.y_size[1]), k->row));
-    k->count = select(lt(rest, conv_number(k->p.n)), count, imm_as(U32, 0));
+    k->count = select(lt(rest, conv_number(k->p.n)), min(imm_as(U32, cfg->high), sub(rows, k->row)), imm_as(U32, 0));
 }
 
 /* The first place of x under place `at` of y along mode m. */
@@ -130,9 +136,15 @@ static void find_x(sliding *k)
         k->offset[j] = convert(U64, convert(I64, mul(sub(nearest, add(first, imm(cfg->left))), imm(pixel))));
     }
     val index = add(mul(convert(I64, k->n), k->p.x[0]), mul(convert(I64, nearest_row(k)), k->p.x[2]));
-    index = add(index, add(mul(convert(I64, add(first, imm(cfg->left))), imm64(pixel_of(cfg))),
-                           convert(I64, div(k->channel, imm(cfg->filters)))));
+    index = add(index, mul(convert(I64, div(k->channel, imm(cfg->filters))), k->p.x[4]));
+    index = add(index, mul(convert(I64, add(first, imm(cfg->left))), imm64(pixel_of(cfg))));
     k->at = variable(U64, gmem_address(k->p.from[CONV_X], cfg->form.dtype, index));
+}
+
+/* Those that lie inside, whatever the thread. */
+static int sure_of(const sliding_config *c)
+{
+    return span_w(c) - c->left - c->right;
 }
 
 /* Registers of a row: (WORD,COLUMN). */
@@ -146,11 +158,11 @@ static tensor fragment_of_row(const sliding_config *c)
 static void load_row(sliding *k, tensor rRow)
 {
     const sliding_config *cfg = k->cfg;
-    const int bytes = cfg->vec * (int)ckl_dtype_bytes(cfg->form.dtype), sure = span_w(cfg) - cfg->left - cfg->right;
+    const int bytes = cfg->vec * (int)ckl_dtype_bytes(cfg->form.dtype), sure = sure_of(cfg);
     const int of_vector = (int)static_size(slice(rRow, _, 0).layout), pixel = pixel_of(cfg) / cfg->vec * of_vector;
     if (sure > 0)
         copy(gmem_tensor(k->at, rRow.dtype, make_layout(shape(of_vector, sure), stride(1, pixel))),
-             tensor_with_layout(slice(rRow, _, cfg->left), compact(shape(of_vector, sure))), bytes);
+             tensor_with_layout(slice(rRow, _, cfg->left), compact(shape(of_vector, sure))), cfg->run * bytes);
     UNROLL(j, span_w(cfg))
         if (may_be_outside(cfg, j))
             copy(gmem_tensor(add(k->at, k->offset[j]), rRow.dtype, compact(leaf(of_vector))), slice(rRow, _, j), bytes);
@@ -211,24 +223,26 @@ static void add_row(sliding *k, int i)
         add_products(k, rRow, i);
 }
 
-/* Stores row q of the thread's, if it has so many, in columns at known distances from each other. */
+/* Stores row q of the thread's, if it has so many, in vectors at known distances from each other. */
 static void store_row(sliding *k, val q, int window)
 {
     const sliding_config *cfg = k->cfg;
     const conv_form *form = &cfg->form;
-    const int bytes = (int)ckl_dtype_bytes(form->out), run = (int)min_i64(cfg->vec, 16 / bytes);
+    const int bytes = (int)ckl_dtype_bytes(form->out), count = cfg->vec * cfg->run,
+              unit = (int)min_i64(count, 16 / bytes);
     val index = add(mul(convert(I64, k->n), k->p.y[0]), mul(convert(I64, add(k->row, q)), k->p.y[2]));
-    index = add(index, add(mul(convert(I64, k->column), k->p.y[3]), convert(I64, k->channel)));
+    index = add(index, mul(convert(I64, k->channel), k->p.y[4]));
+    index = add(index, mul(convert(I64, k->column), k->p.y[3]));
     vector_at to = { .address = gmem_address(k->p.from[CONV_Y], form->out, index) };
     IF(lt(q, k->count))
-        UNROLL(p, cfg->cols) {
-            const int64_t column = (int64_t)p * cfg->channels;
-            tensor rY = conv_finish_run(form, &k->p, &k->channels, add(index, imm64(column)), k->channel,
-                                        slice(k->rSum, _, p, window));
+        for (int p = 0; p < cfg->cols && describing(); p += cfg->run) {
+            const int64_t first = cfg->planes ? p : (int64_t)p * cfg->channels;
+            tensor rSum = local_tile(k->rSum, shape(cfg->vec, cfg->run, 1), coord(0, p / cfg->run, window));
+            tensor rY = conv_finish_run(form, &k->p, &k->channels, add(index, imm64(first)), k->channel, rSum);
             to.guard = cfg->even ? yes() : ge(imm_as(U32, p), k->stored);
-            for (int i = 0; i < cfg->vec; i += run) {
-                to.offset = (column + i) * bytes;
-                vector_store(&to, run, rY.regs + i, gmem_tensor(to.address, form->out, compact(leaf(run))));
+            for (int i = 0; i < count; i += unit) {
+                to.offset = (first + i) * bytes;
+                vector_store(&to, unit, rY.regs + i, gmem_tensor(to.address, form->out, compact(leaf(unit))));
             }
         }
 }
@@ -275,6 +289,14 @@ static void load_filters(const sliding *k, shared_filters *to)
     }
 }
 
+/* A thread's, from where they lie: (TAP*VEC). */
+static void take_filters(sliding *k, tensor filters)
+{
+    const sliding_config *cfg = k->cfg;
+    tensor rW = unpacked(load_packed(filters, cfg->vec * (int)ckl_dtype_bytes(cfg->form.dtype)), F32);
+    k->rW = tensor_with_layout(rW, compact(shape(taps_of(cfg), cfg->vec)));
+}
+
 static void share_filters(sliding *k, const shared_filters *from)
 {
     const sliding_config *cfg = k->cfg;
@@ -289,8 +311,7 @@ static void share_filters(sliding *k, const shared_filters *from)
     }
     cta_sync();
     val vector = cfg->channels / cfg->vec > vectors ? thread() : div(k->channel, imm(cfg->vec));
-    tensor rW = unpacked(load_packed(slice(from->sW, _, vector), bytes), F32);
-    k->rW = (tensor){ .memory = RMEM, .dtype = F32, .regs = rW.regs, .layout = compact(shape(taps, cfg->vec)) };
+    take_filters(k, slice(from->sW, _, vector));
 }
 
 /*
@@ -317,7 +338,7 @@ static sliding_config config_of(const void *config, int kernel)
 {
     sliding_config c = *(const sliding_config *)config;
     if (kernel == 1)
-        c.vec = 1;
+        c.vec = c.run = 1;
     return c;
 }
 
@@ -333,12 +354,17 @@ void conv_sliding(const void *config, int kernel)
     launch_dependents();
     find_place(&k);
     find_x(&k);
-    load_filters(&k, &filters);
+    if (cfg->planes) // many of a CTA's threads have the same
+        take_filters(&k, conv_run_at(k.p.from[CONV_W], cfg->form.dtype,
+                                     mul(convert(I64, k.channel), imm64(taps_of(cfg))), taps_of(cfg)));
+    else
+        load_filters(&k, &filters);
     UNROLL(a, cfg->ahead) {
         k.ahead[a] = fragment_of_row(cfg);
         load_row(&k, k.ahead[a]);
     }
-    share_filters(&k, &filters);
+    if (!cfg->planes)
+        share_filters(&k, &filters);
     k.channels = conv_load_channels(&cfg->form, &k.p, k.channel, cfg->vec);
     slide(&k);
 }
@@ -348,8 +374,8 @@ void conv_sliding(const void *config, int kernel)
 /* The forward problem, which the gradient of data is one of dy. */
 static ckl_status takes(const ckl_conv_desc *d)
 {
-    if (d->groups != d->c || d->k % d->groups || (d->layout != CKL_IMAGE_NHWC && d->k > 1))
-        FAIL(CKL_UNSUPPORTED, "conv sliding: it takes filters of one channel each, of NHWC");
+    if (d->groups != d->c || d->k % d->groups)
+        FAIL(CKL_UNSUPPORTED, "conv sliding: it takes filters of one channel each");
     if (d->dtype == CKL_I8)
         FAIL(CKL_UNSUPPORTED, "conv sliding: dtype=i8 is none of f32, f16, bf16");
     if (d->direction != CKL_CONV_FORWARD && (!conv_turns(d) || d->groups != d->k))
@@ -386,7 +412,16 @@ static int64_t threads_of(const ckl_conv_desc *d, const sliding_config *c)
                        ceil_div(y.shape[3], c->cols) * (d->k / c->vec));
 }
 
-/* What follows from the problem and the config's other numbers. */
+/* Are the columns of a row side by side? A single channel lies as a plane does. */
+static bool is_planes(const ckl_conv_desc *d)
+{
+    return d->layout == CKL_IMAGE_NCHW || (d->k == 1 && d->c == 1);
+}
+
+/*
+ * What follows from the problem and the config's other numbers. Planes: the first column inside, and all columns where
+ * threads begin, are at multiples of the columns of an access.
+ */
 static void derive(const ckl_conv_desc *d, sliding_config *c)
 {
     const ckl_conv_desc forward = conv_turned(d);
@@ -394,6 +429,12 @@ static void derive(const ckl_conv_desc *d, sliding_config *c)
     c->left = outside_left(&forward, span_w(c));
     c->right = outside_right(&forward, c, y.shape[3]);
     c->even = y.shape[3] % c->cols == 0;
+    c->planes = is_planes(d);
+    c->run = c->planes ? 16 / (int)ckl_dtype_bytes(d->dtype) : 1;
+    const int64_t multiples[] = { c->cols, y.shape[3], forward.w, c->left - forward.pad_left };
+    for (int i = 0; i < COUNT_OF(multiples); i++)
+        while (multiples[i] % c->run)
+            c->run /= 2;
 }
 
 /* Vectors of 2 channels first, strips of all rows, of halves, ... of them; columns that divide a row's. */
@@ -406,12 +447,14 @@ static bool candidate_sliding(const void *desc, const ckl_device_info *device, i
     (void)device;
     const int vec = vectors[i / HIGHS / COUNT_OF(columns) % COUNT_OF(vectors)],
               most = columns[i / HIGHS % COUNT_OF(columns)];
-    if (i >= HIGHS * COUNT_OF(columns) * COUNT_OF(vectors))
+    const bool single = is_planes(d) || d->groups < d->k;
+    if (i >= HIGHS * COUNT_OF(columns) * (single ? 1 : COUNT_OF(vectors)))
         return false;
     const conv_tensor y = conv_tensor_of(d, conv_written(d));
     *c = (sliding_config){ .form = conv_form_of(d),
-                           .vec = d->groups < d->k ? 1 : (int)min_i64(vec, power_of_two_in(d->k)),
-                           .cols = (int)ceil_div(y.shape[3], ceil_div(y.shape[3], most)),
+                           .vec = single ? 1 : (int)min_i64(vec, power_of_two_in(d->k)),
+                           .cols = (int)(is_planes(d) ? min_i64(most, y.shape[3])
+                                                      : ceil_div(y.shape[3], ceil_div(y.shape[3], most))),
                            .ahead = 2,
                            .channels = (int)min_i64(d->k, INT32_MAX / 256),
                            .filters = (int)min_i64(d->k / max_i64(1, d->groups), INT32_MAX / 256),
@@ -438,8 +481,8 @@ static ckl_status admit_sliding(const void *desc, const ckl_device_info *device,
         !CONV_STEPS_FIT(c, d))
         FAIL(CKL_INVALID, "conv sliding: the config's filter, channels, stride or dilation are not the problem's");
     if (!is_power_of_two(c->vec) || c->vec > 16 / (int)ckl_dtype_bytes(d->dtype) || d->k % c->vec ||
-        (c->filters > 1 && c->vec > 1) || c->high < 1 || c->high > INT32_MAX / 8 || c->cols < 1 || c->cols > cols_max ||
-        c->ahead < 1 || c->ahead > AHEAD_MAX || c->ctas < 1 || c->ctas > CTAS_MAX)
+        ((c->filters > 1 || c->planes) && c->vec > 1) || c->high < 1 || c->high > INT32_MAX / 8 || c->cols < 1 ||
+        c->cols > cols_max || c->ahead < 1 || c->ahead > AHEAD_MAX || c->ctas < 1 || c->ctas > CTAS_MAX)
         FAIL(CKL_INVALID,
              "conv sliding: vec=%d does not divide k=%" PRId64
              " or 16 bytes, or cols=%d, high=%d, ahead=%d or ctas=%d are not in 1..%" PRId64 ", 1.., 1..%d, 1..%d",
@@ -452,9 +495,12 @@ static ckl_status admit_sliding(const void *desc, const ckl_device_info *device,
              c->vec, taps_of(c), c->cols);
     sliding_config own = *c;
     derive(d, &own);
-    if (own.left != c->left || own.right != c->right || own.even != c->even)
-        FAIL(CKL_INVALID, "conv sliding: left=%d, right=%d or even=%d are not those of the problem, %d, %d and %d",
-             c->left, c->right, c->even, own.left, own.right, own.even);
+    if (own.left != c->left || own.right != c->right || own.even != c->even || own.planes != c->planes || c->run < 1 ||
+        own.run % c->run)
+        FAIL(CKL_INVALID,
+             "conv sliding: left=%d, right=%d, even=%d, planes=%d or run=%d are not those of the problem, %d, %d, %d, "
+             "%d and %d",
+             c->left, c->right, c->even, c->planes, c->run, own.left, own.right, own.even, own.planes, own.run);
     if (product_i64(threads_of(d, c), c->vec) > INT32_MAX)
         FAIL(CKL_UNSUPPORTED, "conv sliding: %" PRId64 " threads are beyond 32-bit numbers", threads_of(d, c));
     return CKL_OK;
@@ -465,8 +511,10 @@ static ckl_status launch_sliding(const ckl_plan *plan, const void *args, ckl_str
     const ckl_conv_desc *d = plan->desc, forward = conv_turned(d);
     const sliding_config *all = plan->config;
     const ckl_conv_args a = conv_turned_args(d, args);
-    const int64_t in = all->vec * (int64_t)ckl_dtype_bytes(d->dtype), out = all->vec * (int64_t)ckl_dtype_bytes(d->out);
-    const bool aligned = PLAN_ALIGNED(in, a.x, a.w) && PLAN_ALIGNED(min_i64(16, out), a.y, a.residual);
+    const int64_t count = all->vec * all->run, in = count * (int64_t)ckl_dtype_bytes(d->dtype),
+                  out = count * (int64_t)ckl_dtype_bytes(d->out);
+    const bool aligned = PLAN_ALIGNED(in, a.x) && PLAN_ALIGNED(all->vec * (int64_t)ckl_dtype_bytes(d->dtype), a.w) &&
+                         PLAN_ALIGNED(min_i64(16, out), a.y, a.residual);
     const sliding_config c = config_of(all, !aligned);
     const conv_params params = conv_params_of(&forward, &a);
     return plan_launch(plan, !aligned, (plan_grid){ .x = ceil_div(threads_of(d, &c), THREADS), .y = 1, .z = 1 },
@@ -486,8 +534,10 @@ static plan_cost cost_sliding(const void *desc, const ckl_device_info *device, c
     const conv_tensor x = conv_tensor_of(d, conv_read(d)), y = conv_tensor_of(d, conv_written(d));
     const double tiles = (double)threads_of(d, c) / THREADS, warps = THREADS / 32,
                  bytes_of = (double)ckl_dtype_bytes(d->dtype);
-    const double outputs = (double)c->cols * c->vec, of_y = outputs * (taps_of(c) + STORE / 2) + c->cols * STORE;
-    const double of_x = ROW + span_w(c) * (LOAD + c->vec) + (c->left + c->right) * OUTSIDE;
+    const double outputs = (double)c->cols * c->vec,
+                 of_y = outputs * (taps_of(c) + STORE / 2) + c->cols / c->run * STORE;
+    const double of_x =
+        ROW + fmax(0, sure_of(c)) * (LOAD / c->run + c->vec) + (c->left + c->right) * (LOAD + c->vec + OUTSIDE);
     const double rows = (double)round_up(min_i64(c->high, y.shape[2]), window_of(c));
     const double instructions =
         START + taps_of(c) * (c->vec + 4.0) + rows * (of_y + c->step_h * of_x) + span_h(c) * (of_y / 2 + of_x);
