@@ -133,7 +133,7 @@ static void find_x(sliding *k)
     UNROLL(j, span_w(cfg)) {
         val at = add(first, imm(j)), nearest = max(imm(0), min(at, end));
         k->inside[j] = logical_and(ge(at, imm(0)), le(at, end));
-        k->offset[j] = convert(U64, convert(I64, mul(sub(nearest, add(first, imm(cfg->left))), imm(pixel))));
+        k->offset[j] = convert(U64, mul(convert(I64, sub(nearest, add(first, imm(cfg->left)))), imm64(pixel)));
     }
     val index = add(mul(convert(I64, k->n), k->p.x[0]), mul(convert(I64, nearest_row(k)), k->p.x[2]));
     index = add(index, mul(convert(I64, div(k->channel, imm(cfg->filters))), k->p.x[4]));
