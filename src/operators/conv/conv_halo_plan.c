@@ -355,6 +355,7 @@ const implementation conv_halo_implementation = {
     CONV_RANKED(halo, conv_halo_config),
     .summary = "a filter a channel: tiles of x with their halo in shared memory, by TMA; NHWC, from sm_90 on",
     .describe = conv_halo,
+    .rivals = { &conv_sliding_implementation },
     .params = &conv_param_list,
     .target = IR_SM90,
 };

@@ -1,0 +1,570 @@
+/*
+ * conv_sliding.c - a filter for each channel of NHWC: forward, and the gradient of data where strides are 1, which is
+ * the forward problem of dy with the filters turned round.
+ *
+ * A thread has a vector of channels of some columns of y and goes down their rows. It loads each row of x once, some
+ * rows ahead of the one it multiplies, and adds that to the sums of all rows of y that see it: a window of sums that
+ * slides. Neighbours have the next channels, then the next columns, so that accesses are whole lines whatever the
+ * channels are.
+ */
+#include <math.h>
+
+#include "base/math.h"
+#include "cute/kernel.h"
+#include "cute/vectors.h"
+#include "operators/conv/conv_epilogue.h"
+#include "skeletons/product_cost.h"
+
+enum {
+    THREADS = 128,
+    VEC_MAX = 8,
+    COLS_MAX = 16,
+    SPAN_MAX = 64, // columns of x under a thread
+    TAPS_MAX = 72, // of a thread's channels in all, in registers
+    AHEAD_MAX = 4, // rows
+    CTAS_MAX = 8,  // of an SM
+    REGISTERS_MAX = 224,
+    FILTERS_BYTES_MAX = 40 << 10
+};
+
+typedef conv_sliding_config sliding_config;
+
+/* Everything a thread knows. */
+typedef struct sliding {
+    const sliding_config *cfg;
+    conv_values p;
+    val n, row, column, channel; // its first element of y
+    val count, stored;           // rows of y; columns that are the thread's before it
+    val h, last;                 // i32: the row of x to load next; the last one it needs
+    val at;                      // the address of the first column inside under the thread, in the row to load next
+    val offset[SPAN_MAX];        // bytes from there to each column that may be outside, or the nearest inside
+    val inside[SPAN_MAX];        // is it?
+    tensor ahead[AHEAD_MAX];     // rows of x that are under way: (WORD,COLUMN)
+    tensor rW;                   // (TAP,VEC)
+    tensor rSum;                 // (VEC,COLS,WINDOW)
+    conv_channels channels;
+} sliding;
+
+/* The kernel */
+
+static int span_w(const sliding_config *c)
+{
+    return (c->cols - 1) * c->step_w + (c->columns - 1) * c->dilation_w + 1;
+}
+
+/* Rows of x under one of y, and rows of y that see a row of x. */
+static int span_h(const sliding_config *c)
+{
+    return (c->rows - 1) * c->dilation_h + 1;
+}
+
+static int window_of(const sliding_config *c)
+{
+    return (int)ceil_div(span_h(c), c->step_h);
+}
+
+static int taps_of(const sliding_config *c)
+{
+    return c->rows * c->columns;
+}
+
+/* Elements from column to column of x. */
+static int pixel_of(const sliding_config *c)
+{
+    return c->planes ? 1 : c->channels / c->filters;
+}
+
+/* Vectors of channels of a CTA. */
+static int vectors_of(const sliding_config *c)
+{
+    return (int)min_i64(THREADS, c->channels / c->vec);
+}
+
+/* May column j lie outside of x? */
+static bool may_be_outside(const sliding_config *c, int j)
+{
+    return j < c->left || j >= span_w(c) - c->right;
+}
+
+/*
+ * Threads follow each other along the channels, then along a row of y, down strips of rows, over images; of planes
+ * channels come behind the strips. The last columns of a row begin early enough to be whole, and those that have been
+ * stored are left out.
+ */
+static void find_place(sliding *k)
+{
+    const sliding_config *cfg = k->cfg;
+    const val columns = conv_number(k->p.y_size[2]), rows = conv_number(k->p.y_size[1]);
+    const val vectors = imm_as(U32, cfg->channels / cfg->vec);
+    val rest = add(mul(cta_x(), imm(THREADS)), thread()), vector = { 0 };
+    if (!cfg->planes)
+        vector = conv_next_digit(&rest, vectors);
+    val column = mul(conv_next_digit(&rest, div_up(columns, cfg->cols)), imm(cfg->cols));
+    k->column = cfg->even ? column : min(column, sub(columns, imm(cfg->cols)));
+    k->stored = sub(column, k->column);
+    k->row = mul(conv_next_digit(&rest, div_up(rows, cfg->high)), imm(cfg->high));
+    if (cfg->planes)
+        vector = conv_next_digit(&rest, vectors);
+    k->channel = mul(vector, imm(cfg->vec));
+    k->n = min(rest, conv_number(sub(k->p.n, imm64(1))));
+    k->count = select(lt(rest, conv_number(k->p.n)), min(imm_as(U32, cfg->high), sub(rows, k->row)), imm_as(U32, 0));
+}
+
+/* The first place of x under place `at` of y along mode m. */
+static val first_under(const sliding *k, int m, val at)
+{
+    return sub(mul(convert(I32, at), convert(I32, k->p.step[m])), convert(I32, k->p.pad[m]));
+}
+
+/* The row to load next, or the nearest that the thread needs. */
+static val nearest_row(const sliding *k)
+{
+    return max(imm(0), min(k->h, k->last));
+}
+
+static void find_x(sliding *k)
+{
+    const sliding_config *cfg = k->cfg;
+    const int pixel = pixel_of(cfg) * (int)ckl_dtype_bytes(cfg->form.dtype);
+    val far = add(mul(sub(convert(I32, k->count), imm(1)), imm(cfg->step_h)), imm(span_h(cfg) - 1));
+    k->h = variable(I32, first_under(k, 1, k->row));
+    k->last = max(imm(0), min(sub(convert(I32, k->p.x_size[1]), imm(1)), add(k->h, far)));
+    val first = first_under(k, 2, k->column), end = sub(convert(I32, k->p.x_size[2]), imm(1));
+    UNROLL(j, span_w(cfg)) {
+        val at = add(first, imm(j)), nearest = max(imm(0), min(at, end));
+        k->inside[j] = logical_and(ge(at, imm(0)), le(at, end));
+        k->offset[j] = convert(U64, mul(convert(I64, sub(nearest, add(first, imm(cfg->left)))), imm64(pixel)));
+    }
+    val index = add(mul(convert(I64, k->n), k->p.x[0]), mul(convert(I64, nearest_row(k)), k->p.x[2]));
+    index = add(index, mul(convert(I64, div(k->channel, imm(cfg->filters))), k->p.x[4]));
+    index = add(index, mul(convert(I64, add(first, imm(cfg->left))), imm64(pixel_of(cfg))));
+    k->at = variable(U64, gmem_address(k->p.from[CONV_X], cfg->form.dtype, index));
+}
+
+/* Those that lie inside, whatever the thread. */
+static int sure_of(const sliding_config *c)
+{
+    return span_w(c) - c->left - c->right;
+}
+
+/* Registers of a row: (WORD,COLUMN). */
+static tensor fragment_of_row(const sliding_config *c)
+{
+    const tensor rWords = packed_registers(c->form.dtype, c->vec).rWords;
+    return fragment(rWords.dtype, compact(shape((int)static_size(rWords.layout), span_w(c))));
+}
+
+/* Begins to load the next row of x, or the nearest there is. Columns inside lie at known distances from each other. */
+static void load_row(sliding *k, tensor rRow)
+{
+    const sliding_config *cfg = k->cfg;
+    const int bytes = cfg->vec * (int)ckl_dtype_bytes(cfg->form.dtype), sure = sure_of(cfg);
+    const int of_vector = (int)static_size(slice(rRow, _, 0).layout), pixel = pixel_of(cfg) / cfg->vec * of_vector;
+    if (sure > 0)
+        copy(gmem_tensor(k->at, rRow.dtype, make_layout(shape(of_vector, sure), stride(1, pixel))),
+             tensor_with_layout(slice(rRow, _, cfg->left), compact(shape(of_vector, sure))), cfg->run * bytes);
+    UNROLL(j, span_w(cfg))
+        if (may_be_outside(cfg, j))
+            copy(gmem_tensor(add(k->at, k->offset[j]), rRow.dtype, compact(leaf(of_vector))), slice(rRow, _, j), bytes);
+    val moves = logical_and(ge(k->h, imm(0)), lt(k->h, k->last));
+    val pitch = mul(convert(U64, k->p.x[2]), imm_as(U64, (int)ckl_dtype_bytes(cfg->form.dtype)));
+    assign(k->at, select(moves, add(k->at, pitch), k->at)); // as products ptxas would keep all columns in registers
+    assign(k->h, add(k->h, imm(1)));
+}
+
+/* The row that was loaded first; the others move up. */
+static tensor take_row(sliding *k)
+{
+    tensor rRow = fragment_like(k->ahead[0], k->ahead[0].dtype);
+    copy(k->ahead[0], rRow, 16);
+    UNROLL(a, k->cfg->ahead - 1)
+        copy(k->ahead[a + 1], k->ahead[a], 16);
+    return rRow;
+}
+
+/* The number of a tap in memory; the gradient's filters are turned round. */
+static int tap_at(const sliding_config *c, int row, int column)
+{
+    const int tap = row * c->columns + column;
+    return c->form.direction == CKL_CONV_DATA ? taps_of(c) - 1 - tap : tap;
+}
+
+/* Adds what the thread sees of row i of x to the rows of y that see it; i: counted from the first under the thread. */
+static void add_products(sliding *k, tensor rRow, int i)
+{
+    const sliding_config *cfg = k->cfg;
+    UNROLL(j, span_w(cfg)) {
+        packed column = { slice(rRow, _, j), cfg->form.dtype, cfg->vec };
+        tensor rColumn = unpacked(may_be_outside(cfg, j) ? conv_or_zeros(column, k->inside[j]) : column, F32); // (VEC)
+        for (int q = 0; q * cfg->step_h <= i; q++)
+            for (int p = 0; p < cfg->cols; p++) {
+                const int row = conv_tap_of(i, q, cfg->rows, cfg->step_h, cfg->dilation_h),
+                          along = conv_tap_of(j, p, cfg->columns, cfg->step_w, cfg->dilation_w);
+                if (row < 0 || along < 0)
+                    continue;
+                const int tap = tap_at(cfg, row, along), window = q % window_of(cfg);
+                for (int c = 0; c < cfg->vec; c++)
+                    set(k->rSum, coord(c, p, window),
+                        fma(at(rColumn, c), at(k->rW, tap, c), at(k->rSum, c, p, window)));
+            }
+    }
+}
+
+/* Row i of x, while the row `ahead` further on comes. Rows outside of x add nothing. */
+static void add_row(sliding *k, int i)
+{
+    const sliding_config *cfg = k->cfg;
+    val h = convert(U32, sub(k->h, imm(cfg->ahead)));
+    tensor rRow = take_row(k);
+    load_row(k, k->ahead[cfg->ahead - 1]);
+    if (i % cfg->step_h == 0) // the first row that row i / step of y sees
+        fill(slice(k->rSum, _, _, i / cfg->step_h % window_of(cfg)), immf(0));
+    IF(lt(h, conv_number(k->p.x_size[1])))
+        add_products(k, rRow, i);
+}
+
+/* Stores row q of the thread's, if it has so many, in vectors at known distances from each other. */
+static void store_row(sliding *k, val q, int window)
+{
+    const sliding_config *cfg = k->cfg;
+    const conv_form *form = &cfg->form;
+    const int bytes = (int)ckl_dtype_bytes(form->out), count = cfg->vec * cfg->run,
+              unit = (int)min_i64(count, 16 / bytes);
+    val index = add(mul(convert(I64, k->n), k->p.y[0]), mul(convert(I64, add(k->row, q)), k->p.y[2]));
+    index = add(index, mul(convert(I64, k->channel), k->p.y[4]));
+    index = add(index, mul(convert(I64, k->column), k->p.y[3]));
+    vector_at to = { .address = gmem_address(k->p.from[CONV_Y], form->out, index) };
+    IF(lt(q, k->count))
+        for (int p = 0; p < cfg->cols && describing(); p += cfg->run) {
+            const int64_t first = cfg->planes ? p : (int64_t)p * cfg->channels;
+            tensor rSum = local_tile(k->rSum, shape(cfg->vec, cfg->run, 1), coord(0, p / cfg->run, window));
+            tensor rY = conv_finish_run(form, &k->p, &k->channels, add(index, imm64(first)), k->channel, rSum);
+            to.guard = cfg->even ? yes() : ge(imm_as(U32, p), k->stored);
+            for (int i = 0; i < count; i += unit) {
+                to.offset = (first + i) * bytes;
+                vector_store(&to, unit, rY.regs + i, gmem_tensor(to.address, form->out, compact(leaf(unit))));
+            }
+        }
+}
+
+/* The first rows of x, which complete no row of y; then as many rows of y at a time as the window has. */
+static void slide(sliding *k)
+{
+    const sliding_config *cfg = k->cfg;
+    const int window = window_of(cfg), under = span_h(cfg), first = under > cfg->step_h ? under - cfg->step_h : 0;
+    UNROLL(i, first)
+        add_row(k, i);
+    LOOP_FROM(q, imm_as(U32, 0), k->count, imm(window))
+        UNROLL(u, window * cfg->step_h) {
+            const int i = first + u, last = i - (under - 1);
+            add_row(k, i);
+            if (last >= 0 && last % cfg->step_h == 0)
+                store_row(k, add(q, imm(last / cfg->step_h)), last / cfg->step_h);
+        }
+}
+
+/*
+ * The filters of a CTA's channels, a vector of channels behind the other as they lie: all there are, or those from its
+ * first channel on, behind the last of which the first follows. Loads of neighbours, and words of shared memory that a
+ * thread's filters are read from, lie side by side.
+ */
+typedef struct shared_filters {
+    tensor sW;               // (TAP*VEC,VECTOR)
+    packed rUnits[TAPS_MAX]; // of `vec` elements, that the thread has loaded
+} shared_filters;
+
+static void load_filters(const sliding *k, shared_filters *to)
+{
+    const sliding_config *cfg = k->cfg;
+    const ckl_dtype dtype = cfg->form.dtype;
+    const int vectors = vectors_of(cfg), taps = taps_of(cfg), bytes = cfg->vec * (int)ckl_dtype_bytes(dtype);
+    to->sW = smem_tensor("filters", dtype, compact(shape(taps * cfg->vec, vectors)), 16);
+    const int all = cfg->channels / cfg->vec;
+    val first = all > vectors ? rem(mul(cta_x(), imm(THREADS)), imm(all)) : imm_as(U32, 0);
+    UNROLL(i, ceil_div((int64_t)vectors * taps, THREADS)) {
+        val e = add(mul(first, imm(taps)), min(add(thread(), imm(i * THREADS)), imm(vectors * taps - 1)));
+        e = all > vectors ? select(lt(e, imm(all * taps)), e, sub(e, imm(all * taps))) : e;
+        val address = gmem_address(k->p.from[CONV_W], dtype, mul(convert(I64, e), imm64(cfg->vec)));
+        to->rUnits[i] = load_packed(gmem_tensor(address, dtype, compact(leaf(cfg->vec))), bytes);
+    }
+}
+
+/* A thread's, from where they lie: (TAP*VEC). */
+static void take_filters(sliding *k, tensor filters)
+{
+    const sliding_config *cfg = k->cfg;
+    tensor rW = unpacked(load_packed(filters, cfg->vec * (int)ckl_dtype_bytes(cfg->form.dtype)), F32);
+    k->rW = tensor_with_layout(rW, compact(shape(taps_of(cfg), cfg->vec)));
+}
+
+static void share_filters(sliding *k, const shared_filters *from)
+{
+    const sliding_config *cfg = k->cfg;
+    const ckl_dtype dtype = cfg->form.dtype;
+    const int vectors = vectors_of(cfg), taps = taps_of(cfg), bytes = cfg->vec * (int)ckl_dtype_bytes(dtype);
+    UNROLL(i, ceil_div((int64_t)vectors * taps, THREADS)) {
+        val unit = add(thread(), imm(i * THREADS));
+        val address = add(from->sW.address, mul(unit, imm(bytes)));
+        IF(lt(unit, imm(vectors * taps)))
+            copy(from->rUnits[i].rWords,
+                 smem_view(address, from->rUnits[i].rWords.dtype, from->rUnits[i].rWords.layout), bytes);
+    }
+    cta_sync();
+    val vector = cfg->channels / cfg->vec > vectors ? thread() : div(k->channel, imm(cfg->vec));
+    take_filters(k, slice(from->sW, _, vector));
+}
+
+/*
+ * Registers of a thread: its filters, sums, rows of x, and what else ptxas wants to go without spills, more where a
+ * window's rows are many.
+ */
+static int registers_of(const sliding_config *c)
+{
+    enum { REST = 32, MANY = 20, SINGLE = 4 };
+    const int of_vector = (int)ceil_div(c->vec * (int64_t)ckl_dtype_bytes(c->form.dtype), 4),
+              rows = window_of(c) * c->step_h;
+    return c->vec * (taps_of(c) + c->cols * window_of(c)) + (c->ahead + 1) * span_w(c) * of_vector + REST +
+           (rows > 3 ? MANY : 0) + (c->vec == 1 ? SINGLE : 0);
+}
+
+/* CTAs of an SM that have so many. */
+static int ctas_of(const sliding_config *c)
+{
+    return (int)max_i64(1, min_i64(CTAS_MAX, 65536 / THREADS / round_up(registers_of(c), 8)));
+}
+
+/* Kernel 1 takes single elements, for pointers that are aligned to no more. */
+static sliding_config config_of(const void *config, int kernel)
+{
+    sliding_config c = *(const sliding_config *)config;
+    if (kernel == 1)
+        c.vec = c.run = 1;
+    return c;
+}
+
+void conv_sliding(const void *config, int kernel)
+{
+    const sliding_config of_kernel = config_of(config, kernel), *cfg = &of_kernel;
+    launch_bounds(THREADS, cfg->ctas);
+    sliding k = { .cfg = cfg, .p = params_of(conv) };
+    shared_filters filters;
+    k.rSum = fragment(F32, compact(shape(cfg->vec, cfg->cols, window_of(cfg))));
+    fill(k.rSum, immf(0));
+    grid_wait();
+    launch_dependents();
+    find_place(&k);
+    find_x(&k);
+    if (cfg->planes) // many of a CTA's threads have the same
+        take_filters(&k, conv_run_at(k.p.from[CONV_W], cfg->form.dtype,
+                                     mul(convert(I64, k.channel), imm64(taps_of(cfg))), taps_of(cfg)));
+    else
+        load_filters(&k, &filters);
+    UNROLL(a, cfg->ahead) {
+        k.ahead[a] = fragment_of_row(cfg);
+        load_row(&k, k.ahead[a]);
+    }
+    if (!cfg->planes)
+        share_filters(&k, &filters);
+    k.channels = conv_load_channels(&cfg->form, &k.p, k.channel, cfg->vec);
+    slide(&k);
+}
+
+/* The host side */
+
+/* The forward problem, which the gradient of data is one of dy. */
+static ckl_status takes(const ckl_conv_desc *d)
+{
+    if (d->groups != d->c || d->k % d->groups)
+        FAIL(CKL_UNSUPPORTED, "conv sliding: it takes filters of one channel each");
+    if (d->dtype == CKL_I8)
+        FAIL(CKL_UNSUPPORTED, "conv sliding: dtype=i8 is none of f32, f16, bf16");
+    if (d->direction != CKL_CONV_FORWARD && (!conv_turns(d) || d->groups != d->k))
+        FAIL(CKL_UNSUPPORTED, "conv sliding: of gradients it computes that of data of stride 1, of a filter a channel");
+    if (conv_is_volume(d))
+        FAIL(CKL_UNSUPPORTED, "conv sliding: volumes are convolved by other kernels");
+    if (d->r > TAPS_MAX || d->s > TAPS_MAX || d->r * d->s > TAPS_MAX)
+        FAIL(CKL_UNSUPPORTED, "conv sliding: a filter of %" PRId64 "x%" PRId64 " is more than %d taps", d->r, d->s,
+             TAPS_MAX);
+    const conv_tensor x = conv_tensor_of(d, CONV_X), y = conv_tensor_of(d, CONV_Y);
+    const int64_t most = INT32_MAX / 256;
+    if (max_i64(x.stride[2], y.stride[2]) > most || max_i64(d->h, d->n) > INT32_MAX / 8 ||
+        product_i64(d->k, d->r * d->s) > INT32_MAX / 8)
+        FAIL(CKL_UNSUPPORTED, "conv sliding: a size is beyond 32-bit numbers");
+    return conv_check_dense("sliding", d);
+}
+
+/* Columns of x, of those under a thread, before the first of a row, and behind the last. */
+static int outside_left(const ckl_conv_desc *forward, int span)
+{
+    return (int)max_i64(0, min_i64(span, forward->pad_left));
+}
+
+static int outside_right(const ckl_conv_desc *forward, const sliding_config *c, int64_t columns)
+{
+    const int64_t last = product_i64(columns - c->cols, c->step_w) - forward->pad_left + span_w(c) - 1;
+    return (int)max_i64(0, min_i64(span_w(c), last - (forward->w - 1)));
+}
+
+static int64_t threads_of(const ckl_conv_desc *d, const sliding_config *c)
+{
+    const conv_tensor y = conv_tensor_of(d, conv_written(d));
+    return product_i64(product_i64(d->n, ceil_div(y.shape[2], c->high)),
+                       ceil_div(y.shape[3], c->cols) * (d->k / c->vec));
+}
+
+/* Are the columns of a row side by side? A single channel lies as a plane does. */
+static bool is_planes(const ckl_conv_desc *d)
+{
+    return d->layout == CKL_IMAGE_NCHW || (d->k == 1 && d->c == 1);
+}
+
+/*
+ * What follows from the problem and the config's other numbers. Planes: the first column inside, and all columns where
+ * threads begin, are at multiples of the columns of an access.
+ */
+static void derive(const ckl_conv_desc *d, sliding_config *c)
+{
+    const ckl_conv_desc forward = conv_turned(d);
+    const conv_tensor y = conv_tensor_of(d, conv_written(d));
+    c->left = outside_left(&forward, span_w(c));
+    c->right = outside_right(&forward, c, y.shape[3]);
+    c->even = y.shape[3] % c->cols == 0;
+    c->planes = is_planes(d);
+    c->run = c->planes ? 16 / (int)ckl_dtype_bytes(d->dtype) : 1;
+    const int64_t multiples[] = { c->cols, y.shape[3], forward.w, c->left - forward.pad_left };
+    for (int i = 0; i < COUNT_OF(multiples); i++)
+        while (multiples[i] % c->run)
+            c->run /= 2;
+}
+
+/* Vectors of 2 channels first, strips of all rows, of halves, ... of them; columns that divide a row's. */
+static bool candidate_sliding(const void *desc, const ckl_device_info *device, int i, void *config)
+{
+    enum { COLUMNS = 8, HIGHS = 7 };
+    static const int vectors[] = { 2, 1, 4 }, columns[] = { COLUMNS, COLUMNS / 2, 1 };
+    const ckl_conv_desc *d = desc;
+    sliding_config *c = config;
+    (void)device;
+    const int vec = vectors[i / HIGHS / COUNT_OF(columns) % COUNT_OF(vectors)],
+              most = columns[i / HIGHS % COUNT_OF(columns)];
+    const bool single = is_planes(d) || d->groups < d->k;
+    if (i >= HIGHS * COUNT_OF(columns) * (single ? 1 : COUNT_OF(vectors)))
+        return false;
+    const conv_tensor y = conv_tensor_of(d, conv_written(d));
+    *c = (sliding_config){ .form = conv_form_of(d),
+                           .vec = single ? 1 : (int)min_i64(vec, power_of_two_in(d->k)),
+                           .cols = (int)(is_planes(d) ? min_i64(most, y.shape[3])
+                                                      : ceil_div(y.shape[3], ceil_div(y.shape[3], most))),
+                           .ahead = 2,
+                           .channels = (int)min_i64(d->k, INT32_MAX / 256),
+                           .filters = (int)min_i64(d->k / max_i64(1, d->groups), INT32_MAX / 256),
+                           .rows = conv_config_number(d->r),
+                           .columns = conv_config_number(d->s),
+                           CONV_STEPS_OF(d) };
+    const int window = window_of(c);
+    const int64_t strips = 1LL << (i % HIGHS);
+    c->high = (int)min_i64(INT32_MAX / 8, round_up(ceil_div(y.shape[2], strips), window));
+    c->ctas = ctas_of(c);
+    derive(d, c);
+    return true;
+}
+
+static ckl_status admit_sliding(const void *desc, const ckl_device_info *device, const void *config)
+{
+    const ckl_conv_desc *d = desc;
+    const sliding_config *c = config;
+    const int64_t cols_max = min_i64(COLS_MAX, conv_tensor_of(d, conv_written(d)).shape[3]);
+    (void)device;
+    TRY(takes(d));
+    TRY(conv_check_form("sliding", d, &c->form));
+    if (c->rows != d->r || c->columns != d->s || c->channels != d->k || c->filters != d->k / d->groups ||
+        !CONV_STEPS_FIT(c, d))
+        FAIL(CKL_INVALID, "conv sliding: the config's filter, channels, stride or dilation are not the problem's");
+    if (!is_power_of_two(c->vec) || c->vec > 16 / (int)ckl_dtype_bytes(d->dtype) || d->k % c->vec ||
+        ((c->filters > 1 || c->planes) && c->vec > 1) || c->high < 1 || c->high > INT32_MAX / 8 || c->cols < 1 ||
+        c->cols > cols_max || c->ahead < 1 || c->ahead > AHEAD_MAX || c->ctas < 1 || c->ctas > CTAS_MAX)
+        FAIL(CKL_INVALID,
+             "conv sliding: vec=%d does not divide k=%" PRId64
+             " or 16 bytes, or cols=%d, high=%d, ahead=%d or ctas=%d are not in 1..%" PRId64 ", 1.., 1..%d, 1..%d",
+             c->vec, d->k, c->cols, c->high, c->ahead, c->ctas, cols_max, AHEAD_MAX, CTAS_MAX);
+    if (c->vec * taps_of(c) > TAPS_MAX || span_w(c) > SPAN_MAX || registers_of(c) > REGISTERS_MAX ||
+        (int64_t)vectors_of(c) * c->vec * taps_of(c) * (int64_t)ckl_dtype_bytes(d->dtype) > FILTERS_BYTES_MAX)
+        FAIL(CKL_UNSUPPORTED,
+             "conv sliding: vec=%d channels of %d taps and cols=%d are more than a thread's registers, or places far "
+             "apart",
+             c->vec, taps_of(c), c->cols);
+    sliding_config own = *c;
+    derive(d, &own);
+    if (own.left != c->left || own.right != c->right || own.even != c->even || own.planes != c->planes || c->run < 1 ||
+        own.run % c->run)
+        FAIL(CKL_INVALID,
+             "conv sliding: left=%d, right=%d, even=%d, planes=%d or run=%d are not those of the problem, %d, %d, %d, "
+             "%d and %d",
+             c->left, c->right, c->even, c->planes, c->run, own.left, own.right, own.even, own.planes, own.run);
+    if (product_i64(threads_of(d, c), c->vec) > INT32_MAX)
+        FAIL(CKL_UNSUPPORTED, "conv sliding: %" PRId64 " threads are beyond 32-bit numbers", threads_of(d, c));
+    return CKL_OK;
+}
+
+static ckl_status launch_sliding(const ckl_plan *plan, const void *args, ckl_stream stream)
+{
+    const ckl_conv_desc *d = plan->desc, forward = conv_turned(d);
+    const sliding_config *all = plan->config;
+    const ckl_conv_args a = conv_turned_args(d, args);
+    const int64_t count = all->vec * all->run, in = count * (int64_t)ckl_dtype_bytes(d->dtype),
+                  out = count * (int64_t)ckl_dtype_bytes(d->out);
+    const bool aligned = PLAN_ALIGNED(in, a.x) && PLAN_ALIGNED(all->vec * (int64_t)ckl_dtype_bytes(d->dtype), a.w) &&
+                         PLAN_ALIGNED(min_i64(16, out), a.y, a.residual);
+    const sliding_config c = config_of(all, !aligned);
+    const conv_params params = conv_params_of(&forward, &a);
+    return plan_launch(plan, !aligned, (plan_grid){ .x = ceil_div(threads_of(d, &c), THREADS), .y = 1, .z = 1 },
+                       &params, stream);
+}
+
+/*
+ * Instructions of a thread, of which a warp begins WARP a cycle and an SM no more than RATE; no row is shorter than
+ * what of a load's latency the rows under way leave.
+ */
+static plan_cost cost_sliding(const void *desc, const ckl_device_info *device, const void *config)
+{
+    const double LOAD = 2, OUTSIDE = 3, STORE = 4, ROW = 30, START = 300, WARP = 0.25, RATE = 2.8, LATENCY = 900;
+    const double MEMORY = 3.9e6; // bytes a us
+    const ckl_conv_desc *d = desc;
+    const sliding_config *c = config;
+    const conv_tensor x = conv_tensor_of(d, conv_read(d)), y = conv_tensor_of(d, conv_written(d));
+    const double tiles = (double)threads_of(d, c) / THREADS, warps = THREADS / 32,
+                 bytes_of = (double)ckl_dtype_bytes(d->dtype);
+    const double outputs = (double)c->cols * c->vec,
+                 of_y = outputs * (taps_of(c) + STORE / 2) + c->cols / c->run * STORE;
+    const double of_x =
+        ROW + fmax(0, sure_of(c)) * (LOAD / c->run + c->vec) + (c->left + c->right) * (LOAD + c->vec + OUTSIDE);
+    const double rows = (double)round_up(min_i64(c->high, y.shape[2]), window_of(c));
+    const double instructions =
+        START + taps_of(c) * (c->vec + 4.0) + rows * (of_y + c->step_h * of_x) + span_h(c) * (of_y / 2 + of_x);
+    const double at_once = fmin(c->ctas, ceil(tiles / device->sm_count));
+    const double wait = (rows * c->step_h + span_h(c)) * LATENCY / (c->ahead + 1);
+    const double bytes = (double)d->n * (double)(x.stride[0] + y.stride[0]) * bytes_of;
+    return product_cost(&(product_work){ .tiles = tiles,
+                                         .ctas = c->ctas,
+                                         .steps = 1,
+                                         .multiply_adds = instructions * warps,
+                                         .rate = fmin(RATE, WARP * warps * at_once),
+                                         .step_cycles = 2 * LATENCY + wait,
+                                         .bytes = bytes,
+                                         .bytes_per_us = MEMORY,
+                                         .us = 1 },
+                        device);
+}
+
+static const field sliding_fields[] = { CONV_FORM(FIELD_NESTED, (conv_sliding_config, form)) //
+                                        CONV_SLIDING_CONFIG(FIELD_ROW, conv_sliding_config) };
+
+const implementation conv_sliding_implementation = {
+    CONV_RANKED(sliding, conv_sliding_config),
+    .summary = "a filter a channel of NHWC: down the rows of x, a window of sums that slides",
+    .rivals = { &conv_depthwise_rows_implementation, &conv_depthwise_implementation, &conv_stem_implementation,
+                &conv_narrow_implementation },
+    .describe = conv_sliding,
+    .kernels = 2,
+    .params = &conv_param_list,
+};
