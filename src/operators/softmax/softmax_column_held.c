@@ -118,13 +118,15 @@ static void take_strip(column_held *k)
 }
 
 /* The first chunks of a strip may wait until those of the strips before have been written and the last ones begin. */
-static void take_chunk(column_held *k, int loading)
+static void take_chunk(column_held *k, int loading, int turns)
 {
     enum { PATIENCE = 64 };
     const columns *c = &k->c;
     const val strips = mul(convert(U32, c->p.outer), c->p.strips);
     one_pass t = one_pass_of_cta(c->p.counter, strips, c->p.chunks);
     t.patience = PATIENCE;
+    if (turns)
+        t.turns = imm_as(U32, turns);
     k->states.strip = t.strip;
     k->states.chunk = t.chunk;
     one_pass_load_in_turn(&t, imm_as(U32, loading));
@@ -154,7 +156,7 @@ void softmax_column_held(const void *config, int kernel)
     launch_dependents();
     grid_wait();
     if (cfg->loading)
-        take_chunk(&k, cfg->loading);
+        take_chunk(&k, cfg->loading, cfg->turns);
     else
         take_strip(&k);
 }
