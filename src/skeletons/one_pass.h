@@ -44,6 +44,31 @@ void one_pass_loaded(one_pass *t);
 void one_pass_meet(const one_pass *t, void (*write)(void *user), void (*write_other)(void *user, val chunk),
                    void *user);
 
+/*
+ * Values by which CTAs meet without a counter: a word of 32 bits each, 0 before the kernel and after it. What is stored
+ * is never 0: the complement of the bits, so that a reader sees of the word itself that it is there.
+ */
+void one_pass_publish(val address, val x); // f32
+val one_pass_value(val word);              // f32
+val one_pass_word(val x);
+
+/* How often a CTA looks for others' values before it gives up. */
+val one_pass_looks(const one_pass *t);
+
+/*
+ * The same by values, which all threads have published. read: of all chunks of the strip; false if it gave up, for all
+ * threads alike. write: outputs of this CTA's chunk. write_other: reads, and writes another chunk. clear: makes the
+ * strip's words 0 again.
+ */
+typedef struct one_pass_visits {
+    val (*read)(void *user);
+    void (*write)(void *user);
+    void (*write_other)(void *user, val chunk);
+    void (*clear)(void *user);
+} one_pass_visits;
+
+void one_pass_meet_by_values(const one_pass *t, const one_pass_visits *v, void *user);
+
 /* On the host: bytes of all counters, of strips of so many chunks. */
 static inline int64_t one_pass_counter_bytes(int64_t strips, int64_t chunks)
 {

@@ -1,5 +1,8 @@
 /* softmax_column_chunk.c - tiles of a chunk through shared memory, and the states of a strip's chunks. */
 #include "operators/softmax/softmax_column.h"
+#include "skeletons/one_pass.h"
+
+enum { CHUNKS_AT_ONCE_MAX = 8 }; // whose states are loaded
 
 /* Tiles */
 
@@ -45,17 +48,19 @@ static column_split split_for_merging(const columns *c)
     return (column_split){ .threads = c->split.threads, .lanes = count / vec, .cluster = 1, .vec = vec, .steps = 1 };
 }
 
-strip_states strip_states_begin(const columns *c)
+strip_states strip_states_begin(const columns *c, bool meets)
 {
     const column_split merging = split_for_merging(c);
     const int count = softmax_state_values(c->form);
     const int64_t bytes =
         max_i64(column_reduce_each_bytes(&c->split, count), column_reduce_each_bytes(&merging, count));
     return (strip_states){ .c = c,
+                           .meets = meets,
                            .merging = merging,
                            .scratch = smem_alloc("column_warps", bytes, 16),
                            .sStrip =
-                               smem_tensor("strip", F32, compact(shape(count, column_split_room(&c->split))), 16) };
+                               smem_tensor("strip", F32, compact(shape(count, column_split_room(&c->split))), 16),
+                           .sGaveUp = smem_tensor("gave_up", U32, compact(leaf(c->split.threads / 32)), 4) };
 }
 
 static val states_at(const strip_states *s, val chunk, val column)
@@ -74,21 +79,56 @@ static val first_column(const column_split *split)
     return mul(lane, imm_as(U32, split->vec));
 }
 
-/* Those of the columns that merging gives this thread: (COUNT*VEC). */
-static void load_states(const strip_states *s, val chunk, tensor rS)
+/* Words of the columns that merging gives this thread: (COUNT*VEC). */
+static void load_words(const strip_states *s, val chunk, tensor rW)
 {
-    const int values = softmax_state_values(s->c->form) * s->merging.vec;
-    copy(gmem_tensor(states_at(s, chunk, first_column(&s->merging)), F32, compact(leaf(values))), rS,
-         (int)min_i64(16, values * 4));
+    const int count = (int)static_size(rW.layout);
+    const val address = states_at(s, chunk, first_column(&s->merging));
+    if (!s->meets)
+        copy(gmem_tensor(address, U32, compact(leaf(count))), rW, (int)min_i64(16, count * 4));
+    for (int i = 0; i < count && s->meets; i++)
+        set(rW, i, load_relaxed(U32, add(address, imm_as(U64, i * 4))));
+}
+
+/*
+ * Words of some chunks, `groups` apart, all loaded before the first is used; those of CTAs that run at the same time
+ * again, until they are there.
+ */
+static void find_words(const strip_states *s, val first, int groups, int at_once, const tensor *rW)
+{
+    const val one = imm_as(U32, 1);
+    val lacks[CHUNKS_AT_ONCE_MAX];
+    for (int i = 0; i < at_once; i++) {
+        lacks[i] = variable(IR_PRED, lt(add(first, imm_as(U32, i * groups)), s->c->p.chunks));
+        IF(lacks[i])
+            load_words(s, add(first, imm_as(U32, i * groups)), rW[i]);
+    }
+    if (!s->meets)
+        return;
+    FOREVER {
+        val any = no();
+        for (int i = 0; i < at_once; i++) {
+            val least = at(rW[i], 0);
+            for (int v = 1; v < static_size(rW[i].layout); v++)
+                least = min(least, at(rW[i], v));
+            assign(lacks[i], eq(least, imm_as(U32, 0)));
+            any = logical_or(any, lacks[i]);
+        }
+        assign(s->looks, select(any, sub(max(s->looks, one), one), s->looks));
+        BREAK_IF(logical_or(logical_not(any), eq(s->looks, imm_as(U32, 0))));
+        for (int i = 0; i < at_once; i++)
+            IF(lacks[i])
+                load_words(s, add(first, imm_as(U32, i * groups)), rW[i]);
+    }
 }
 
 static void store_states(void *user, val column, const val *values)
 {
     const strip_states *s = user;
     const int count = softmax_state_values(s->c->form);
-    tensor gS = gmem_tensor(states_at(s, s->chunk, column), F32, compact(leaf(count))); // (COUNT)
+    const val address = states_at(s, s->chunk, column);
     for (int v = 0; v < count; v++)
-        set(gS, v, values[v]);
+        one_pass_publish(add(address, imm_as(U64, v * 4)), values[v]);
 }
 
 static void keep_total(void *user, val column, const val *values)
@@ -104,10 +144,10 @@ static void keep_total(void *user, val column, const val *values)
  */
 static void merge_chunks(strip_states *s)
 {
-    enum { AT_ONCE_MAX = 8, FLOATS_AT_ONCE = 32 };
+    enum { FLOATS_AT_ONCE = 32 };
     const column_split *split = &s->merging;
     const int count = softmax_state_values(s->c->form), floats = count * split->vec;
-    const int at_once = (int)max_i64(1, min_i64(AT_ONCE_MAX, FLOATS_AT_ONCE / floats));
+    const int at_once = (int)max_i64(1, min_i64(CHUNKS_AT_ONCE_MAX, FLOATS_AT_ONCE / floats));
     const int groups = split->threads / split->lanes;
     const reduction *r = softmax_reduction(s->c->form);
     val states[VEC_MAX * ONLINE_VALUES], none[VEC_MAX * ONLINE_VALUES];
@@ -115,20 +155,24 @@ static void merge_chunks(strip_states *s)
     begin_states(s->c, split->vec, none);
     LOOP_FROM(first, thread_at(convert(U32, thread()), 1, split->lanes, groups), s->c->p.chunks,
               imm_as(U32, groups * at_once)) {
-        tensor rS[AT_ONCE_MAX]; // (COUNT*VEC) each
+        tensor rW[CHUNKS_AT_ONCE_MAX]; // (COUNT*VEC) each
         for (int i = 0; i < at_once; i++) {
-            const val chunk = add(first, imm_as(U32, i * groups));
-            rS[i] = fragment(F32, compact(leaf(floats)));
+            rW[i] = fragment(U32, compact(leaf(floats)));
             for (int v = 0; v < floats; v++)
-                set(rS[i], v, none[v]);
-            IF(lt(chunk, s->c->p.chunks))
-                load_states(s, chunk, rS[i]);
+                set(rW[i], v, one_pass_word(none[v]));
         }
+        find_words(s, first, groups, at_once, rW);
         for (int i = 0; i < at_once; i++)
             for (int e = 0; e < split->vec; e++) {
-                const val other[] = { at(rS[i], e * count), at(rS[i], e * count + count - 1) };
+                const val other[] = { one_pass_value(at(rW[i], e * count)),
+                                      one_pass_value(at(rW[i], e * count + count - 1)) };
                 r->combine(states + e * count, other, r->user);
             }
+    }
+    if (s->meets) {
+        const val gave_up = vote_any(eq(s->looks, imm_as(U32, 0)));
+        IF(eq(lane(), imm(0)))
+            set(s->sGaveUp, warp(), select(gave_up, imm_as(U32, 1), imm_as(U32, 0)));
     }
     column_reduce_each(split, NULL, r, s->scratch, states, keep_total, s);
 }
@@ -138,15 +182,27 @@ void strip_states_store(strip_states *s, const column_place *place, column_state
     column_reduce_each(&s->c->split, place, softmax_reduction(s->c->form), s->scratch, found->of, store_states, s);
 }
 
-column_states strip_states_merge(strip_states *s, const column_place *place)
+val strip_states_merge(strip_states *s, const column_place *place, column_states *found)
 {
     const columns *c = s->c;
     const int count = softmax_state_values(c->form);
-    column_states found;
+    cta_sync(); // what was stored before used the scratch, too
     merge_chunks(s);
     cta_sync();
     for (int i = 0; i < count * c->split.vec; i++)
-        found.of[i] = at(s->sStrip, imm(i % count), column_number(&c->split, place, i / count));
-    find_factors(c, &found);
-    return found;
+        found->of[i] = at(s->sStrip, imm(i % count), column_number(&c->split, place, i / count));
+    find_factors(c, found);
+    val gave_up = imm_as(U32, 0);
+    for (int w = 0; w < c->split.threads / 32 && s->meets; w++)
+        gave_up = bit_or(gave_up, at(s->sGaveUp, w));
+    return eq(gave_up, imm_as(U32, 0));
+}
+
+void strip_states_clear(const strip_states *s)
+{
+    const columns *c = s->c;
+    const val words = mul(c->p.chunks, imm_as(U32, column_split_room(&c->split) * softmax_state_values(c->form)));
+    LOOP_FROM(i, convert(U32, thread()), words, imm_as(U32, c->split.threads))
+        store_relaxed(U32, add(states_at(s, imm_as(U32, 0), imm_as(U32, 0)), mul(convert(U64, i), imm_as(U64, 4))),
+                      imm_as(U32, 0));
 }
