@@ -426,6 +426,7 @@ ckl_status softmax_choose_column_held(const void *desc, const ckl_device_info *d
     c->loading = fits_whole(d, lanes, c) ? 0 : device->sm_count;
     if (!c->loading)
         return CKL_OK;
+    c->turns = (int)turn;
     const int64_t chunks = choose_held(d, device, lanes, c);
     if (chunks > turn / (is_forward ? 3 : 2) || (!is_ragged(d) && chunks * ctas_of(d, c) < least))
         FAIL(CKL_UNSUPPORTED, "%s: %" PRId64 " chunks of columns of n=%" PRId64 " are faster read twice", what, chunks,
