@@ -494,7 +494,8 @@ static ckl_status admit_chunks(const char *what, const ckl_softmax_desc *d, cons
         FAIL(CKL_UNSUPPORTED, "%s: %" PRId64 " chunks of a strip are more than %d", what, chunks_of(d, c),
              ONE_PASS_CHUNKS_MAX);
     if (smem_bytes(c, slots) > device->smem_per_cta_bytes)
-        FAIL(CKL_INVALID, "%s: tiles=%d take %" PRId64 " bytes of shared memory", what, c->tiles, smem_bytes(c, slots));
+        FAIL(CKL_UNSUPPORTED, "%s: tiles=%d take %" PRId64 " bytes of shared memory of %" PRId64, what, c->tiles,
+             smem_bytes(c, slots), device->smem_per_cta_bytes);
     return CKL_OK;
 }
 
