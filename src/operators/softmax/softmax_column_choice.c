@@ -188,11 +188,11 @@ static int ragged_lanes(const ckl_softmax_desc *d)
     return best;
 }
 
-/* Shared memory of a CTA with so many tiles. */
+/* Shared memory of a CTA with so many tiles: slots, sums, a word of each warp and two of the CTA. */
 static int64_t smem_bytes(const softmax_column_config *c, int tiles)
 {
     return tiles * column_slots_bytes(&c->split, c->form.dtype) * softmax_pipeline_inputs(&c->form) +
-           column_reduce_bytes(&c->split, SOFTMAX_PIPELINE_VALUES);
+           column_reduce_bytes(&c->split, SOFTMAX_PIPELINE_VALUES) + (c->split.threads / WARP + 2) * 4;
 }
 
 /* Of work of which CTAs and shared memory are said. again: what reading the inputs once more costs of reading them. */
