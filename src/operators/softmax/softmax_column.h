@@ -177,7 +177,7 @@ void visit_staged(const columns *c, const column_place *tile, val slots, tile_vi
 typedef struct strip_states {
     const columns *c;
     bool meets;
-    val strip, chunk;     // u32, of this CTA
+    val strip, chunk; // u32, of this CTA
     val looks;
     column_split merging; // of the same columns over threads that merge
     int64_t scratch;      // shared memory of reductions

@@ -2,7 +2,7 @@
 #include "operators/softmax/softmax_column.h"
 #include "skeletons/one_pass.h"
 
-enum { CHUNKS_AT_ONCE_MAX = 8 }; // whose states are loaded
+enum { CHUNKS_AT_ONCE_MAX = 16 }; // whose states are loaded
 
 /* Tiles */
 
@@ -38,14 +38,12 @@ void visit_staged(const columns *c, const column_place *tile, val slots, tile_vi
 
 /* States */
 
-/* Neighbouring lanes load neighbouring 16 bytes of states, so that each access fills its sectors. */
+/* A column a lane, or more where there are fewer threads: neighbouring lanes load neighbouring states. */
 static column_split split_for_merging(const columns *c)
 {
-    enum { LANES_MAX = 32, FLOATS = 4 };
-    const int count = (int)column_split_room(&c->split);
-    const int64_t wanted = max_i64(FLOATS / softmax_state_values(c->form), count / LANES_MAX);
-    const int vec = (int)min_i64(min_i64(count, wanted), VEC_MAX);
-    return (column_split){ .threads = c->split.threads, .lanes = count / vec, .cluster = 1, .vec = vec, .steps = 1 };
+    const int count = (int)column_split_room(&c->split), lanes = (int)min_i64(count, c->split.threads);
+    return (
+        column_split){ .threads = c->split.threads, .lanes = lanes, .cluster = 1, .vec = count / lanes, .steps = 1 };
 }
 
 strip_states strip_states_begin(const columns *c, bool meets)
@@ -58,8 +56,7 @@ strip_states strip_states_begin(const columns *c, bool meets)
                            .meets = meets,
                            .merging = merging,
                            .scratch = smem_alloc("column_warps", bytes, 16),
-                           .sStrip =
-                               smem_tensor("strip", F32, compact(shape(count, column_split_room(&c->split))), 16),
+                           .sStrip = smem_tensor("strip", F32, compact(shape(count, column_split_room(&c->split))), 16),
                            .sGaveUp = smem_tensor("gave_up", U32, compact(leaf(c->split.threads / 32)), 4) };
 }
 
@@ -79,46 +76,72 @@ static val first_column(const column_split *split)
     return mul(lane, imm_as(U32, split->vec));
 }
 
-/* Words of the columns that merging gives this thread: (COUNT*VEC). */
-static void load_words(const strip_states *s, val chunk, tensor rW)
+/* The words of a column of a chunk, in one load. */
+static void load_state(const strip_states *s, val chunk, val column, tensor rW)
 {
-    const int count = (int)static_size(rW.layout);
-    const val address = states_at(s, chunk, first_column(&s->merging));
-    if (!s->meets)
-        copy(gmem_tensor(address, U32, compact(leaf(count))), rW, (int)min_i64(16, count * 4));
-    for (int i = 0; i < count && s->meets; i++)
-        set(rW, i, load_relaxed(U32, add(address, imm_as(U64, i * 4))));
+    const val address = states_at(s, chunk, column);
+    const ckl_dtype type = static_size(rW.layout) == ONLINE_VALUES ? U64 : U32;
+    const val words = s->meets ? load_relaxed(type, address) : at(gmem_tensor(address, type, compact(leaf(1))), 0);
+    set(rW, 0, convert(U32, words));
+    if (type == U64)
+        set(rW, 1, convert(U32, shift_right(words, imm(32))));
+}
+
+/* Words of the columns that merging gives this thread, of some chunks, `groups` apart. */
+typedef struct some_chunks {
+    int count, groups;
+    val first;
+    tensor rW[CHUNKS_AT_ONCE_MAX]; // (COUNT,VEC) each
+} some_chunks;
+
+static val number_of(const some_chunks *some, int i)
+{
+    return add(some->first, imm_as(U32, i * some->groups));
+}
+
+static void load_lacking(const strip_states *s, const some_chunks *some, const val *lacks)
+{
+    for (int i = 0; i < some->count; i++)
+        IF(lacks[i])
+            for (int e = 0; e < s->merging.vec; e++)
+                load_state(s, number_of(some, i), add(first_column(&s->merging), imm_as(U32, e)),
+                           slice(some->rW[i], _, e));
+}
+
+/* Is a word still 0? */
+static val lacks_word(tensor rW)
+{
+    val least = at(rW, 0);
+    for (int v = 1; v < static_size(rW.layout); v++)
+        least = min(least, at(rW, v));
+    return eq(least, imm_as(U32, 0));
 }
 
 /*
- * Words of some chunks, `groups` apart, all loaded before the first is used; those of CTAs that run at the same time
- * again, until they are there.
+ * All are loaded before the first is used; those of CTAs that run at the same time again, until they are there. Of
+ * chunks that do not exist words are 1.
  */
-static void find_words(const strip_states *s, val first, int groups, int at_once, const tensor *rW)
+static void load_chunks(const strip_states *s, const some_chunks *some)
 {
-    const val one = imm_as(U32, 1);
+    const val zero = imm_as(U32, 0), one = imm_as(U32, 1);
     val lacks[CHUNKS_AT_ONCE_MAX];
-    for (int i = 0; i < at_once; i++) {
-        lacks[i] = variable(IR_PRED, lt(add(first, imm_as(U32, i * groups)), s->c->p.chunks));
-        IF(lacks[i])
-            load_words(s, add(first, imm_as(U32, i * groups)), rW[i]);
+    for (int i = 0; i < some->count; i++) {
+        lacks[i] = variable(IR_PRED, lt(number_of(some, i), s->c->p.chunks));
+        for (int v = 0; v < static_size(some->rW[i].layout); v++)
+            set(some->rW[i], v, one);
     }
+    load_lacking(s, some, lacks);
     if (!s->meets)
         return;
     FOREVER {
         val any = no();
-        for (int i = 0; i < at_once; i++) {
-            val least = at(rW[i], 0);
-            for (int v = 1; v < static_size(rW[i].layout); v++)
-                least = min(least, at(rW[i], v));
-            assign(lacks[i], eq(least, imm_as(U32, 0)));
+        for (int i = 0; i < some->count; i++) {
+            assign(lacks[i], lacks_word(some->rW[i]));
             any = logical_or(any, lacks[i]);
         }
         assign(s->looks, select(any, sub(max(s->looks, one), one), s->looks));
-        BREAK_IF(logical_or(logical_not(any), eq(s->looks, imm_as(U32, 0))));
-        for (int i = 0; i < at_once; i++)
-            IF(lacks[i])
-                load_words(s, add(first, imm_as(U32, i * groups)), rW[i]);
+        BREAK_IF(logical_or(logical_not(any), eq(s->looks, zero)));
+        load_lacking(s, some, lacks);
     }
 }
 
@@ -138,36 +161,30 @@ static void keep_total(void *user, val column, const val *values)
         set(s->sStrip, coord(v, column), values[v]);
 }
 
-/*
- * Every group of lanes merges the states of some chunks, several loaded before the first is used; then the groups are
- * merged: the states of the strip.
- */
+/* Every group of lanes merges the states of some chunks, then the groups are merged: the states of the strip. */
 static void merge_chunks(strip_states *s)
 {
-    enum { FLOATS_AT_ONCE = 32 };
+    enum { WORDS_AT_ONCE = 32 };
     const column_split *split = &s->merging;
-    const int count = softmax_state_values(s->c->form), floats = count * split->vec;
-    const int at_once = (int)max_i64(1, min_i64(CHUNKS_AT_ONCE_MAX, FLOATS_AT_ONCE / floats));
+    const int count = softmax_state_values(s->c->form), words = count * split->vec;
     const int groups = split->threads / split->lanes;
+    const int at_once = (int)max_i64(1, min_i64(CHUNKS_AT_ONCE_MAX, WORDS_AT_ONCE / words));
     const reduction *r = softmax_reduction(s->c->form);
-    val states[VEC_MAX * ONLINE_VALUES], none[VEC_MAX * ONLINE_VALUES];
+    val states[VEC_MAX * ONLINE_VALUES];
     begin_states(s->c, split->vec, states);
-    begin_states(s->c, split->vec, none);
     LOOP_FROM(first, thread_at(convert(U32, thread()), 1, split->lanes, groups), s->c->p.chunks,
               imm_as(U32, groups * at_once)) {
-        tensor rW[CHUNKS_AT_ONCE_MAX]; // (COUNT*VEC) each
-        for (int i = 0; i < at_once; i++) {
-            rW[i] = fragment(U32, compact(leaf(floats)));
-            for (int v = 0; v < floats; v++)
-                set(rW[i], v, one_pass_word(none[v]));
-        }
-        find_words(s, first, groups, at_once, rW);
+        some_chunks some = { .count = at_once, .groups = groups, .first = first };
         for (int i = 0; i < at_once; i++)
-            for (int e = 0; e < split->vec; e++) {
-                const val other[] = { one_pass_value(at(rW[i], e * count)),
-                                      one_pass_value(at(rW[i], e * count + count - 1)) };
-                r->combine(states + e * count, other, r->user);
-            }
+            some.rW[i] = fragment(U32, compact(shape(count, split->vec)));
+        load_chunks(s, &some);
+        for (int i = 0; i < at_once; i++)
+            IF(lt(number_of(&some, i), s->c->p.chunks))
+                for (int e = 0; e < split->vec; e++) {
+                    const val other[] = { one_pass_value(at(some.rW[i], 0, e)),
+                                          one_pass_value(at(some.rW[i], count - 1, e)) };
+                    r->combine(states + e * count, other, r->user);
+                }
     }
     if (s->meets) {
         const val gave_up = vote_any(eq(s->looks, imm_as(U32, 0)));

@@ -16,7 +16,7 @@ typedef struct column_held {
     int tiles, kept; // in shared memory, and in registers
     val slots;       // u32: their address
     strip_states states;
-    column_states found; // of the strip
+    column_states found;                        // of the strip
     tensor rKept[SOFTMAX_KEPT_MAX][INPUTS_MAX]; // (VEC,STEPS) each
 } column_held;
 
