@@ -191,6 +191,8 @@ static ckl_status admit(const void *desc, const ckl_device_info *device, const v
     if (!is_power_of_two(c->mean_ctas) || c->mean_ctas > residency_cluster_max(device))
         FAIL(CKL_INVALID, "%s: mean_ctas=%d is no power of two up to %d", what, c->mean_ctas,
              residency_cluster_max(device));
+    if (c->ctas_per_sm < 0 || c->ctas_per_sm > 32)
+        FAIL(CKL_INVALID, "%s: ctas_per_sm=%d is not in 0..32", what, c->ctas_per_sm);
     if (!split->ragged && vec_of(d) % split->vec)
         FAIL(CKL_UNSUPPORTED, "%s: vec=%d does not divide the rows or the distances between them", what, split->vec);
     if (split->exact)
