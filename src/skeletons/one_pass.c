@@ -30,7 +30,8 @@ one_pass one_pass_of_cta(val counters, val strips, val chunks)
                        .chunks = chunks,
                        .strip = div(cta_x(), chunks),
                        .chunk = rem(cta_x(), chunks),
-                       .loads = imm_as(U32, 0),
+                       .turns = imm_as(U32, UINT32_MAX),
+                       .loads = imm_as(U32, UINT32_MAX),
                        .patience = 1 };
 }
 
@@ -43,7 +44,7 @@ static val loads_of(const one_pass *t)
 void one_pass_load_in_turn(const one_pass *t, val ahead)
 {
     const val loaded = variable(U32, imm_as(U32, 0)), looks = variable(U32, imm_as(U32, LOOKS));
-    IF(logical_and(is_first_thread(), gt(cta_x(), ahead))) {
+    IF(logical_and(logical_and(is_first_thread(), gt(cta_x(), ahead)), lt(cta_x(), t->turns))) {
         const val wanted = sub(cta_x(), ahead);
         FOREVER {
             assign(loaded, load_acquire(U32, loads_of(t)));
@@ -56,8 +57,8 @@ void one_pass_load_in_turn(const one_pass *t, val ahead)
 
 void one_pass_loaded(one_pass *t)
 {
-    const val before = variable(U32, imm_as(U32, 0));
-    IF(is_first_thread())
+    const val before = variable(U32, t->loads);
+    IF(logical_and(is_first_thread(), lt(cta_x(), t->turns)))
         assign(before, atomic_add(loads_of(t), imm_as(U32, 1)));
     t->loads = before;
 }
@@ -65,7 +66,7 @@ void one_pass_loaded(one_pass *t)
 /* The last one clears the counter: nobody waits any more. Not when it counts: the answer takes its time. */
 static void clear_loads(const one_pass *t)
 {
-    IF(logical_and(is_first_thread(), eq(t->loads, sub(grid_x(), imm_as(U32, 1)))))
+    IF(logical_and(is_first_thread(), eq(t->loads, sub(min(grid_x(), t->turns), imm_as(U32, 1)))))
         clear_counter(loads_of(t));
 }
 
@@ -85,10 +86,15 @@ static val arrive(const one_pass *t)
     return from_first_thread("arrived", before);
 }
 
+val one_pass_looks(const one_pass *t)
+{
+    return imm_as(U32, (int64_t)LOOKS * t->patience);
+}
+
 /* Until all have arrived. False: this CTA has given up. */
 static val wait(const one_pass *t)
 {
-    const val all = variable(U32, imm_as(U32, 0)), looks = variable(U32, imm_as(U32, (int64_t)LOOKS * t->patience));
+    const val all = variable(U32, imm_as(U32, 0)), looks = variable(U32, one_pass_looks(t));
     IF(is_first_thread()) {
         FOREVER {
             assign(all, load_acquire(U32, counter_of(t)));
@@ -133,14 +139,17 @@ static val takes(const one_pass *t, val chunk)
     return ne(from_first_thread("word", word), imm_as(U32, 0));
 }
 
-static void take_others(const one_pass *t, val count, void (*write_other)(void *user, val chunk), void *user)
+/* leaves: others count them, too. */
+static void take_others(const one_pass *t, val count, bool leaves, void (*write_other)(void *user, val chunk),
+                        void *user)
 {
     const val left = variable(U32, count), chunk = variable(U32, imm_as(U32, 0)), one = imm_as(U32, 1);
     FOREVER {
         BREAK_IF(eq(left, imm_as(U32, 0)));
         IF(takes(t, chunk)) {
             write_other(user, chunk);
-            clear_after(t, leave(t));
+            if (leaves)
+                clear_after(t, leave(t));
             assign(left, sub(left, one));
         }
         assign(chunk, select(eq(add(chunk, one), t->chunks), imm_as(U32, 0), add(chunk, one)));
@@ -160,5 +169,45 @@ void one_pass_meet(const one_pass *t, void (*write)(void *user), void (*write_ot
         clear_after(t, left);
     }
     IF(last)
-        take_others(t, shift_right(before, imm_as(U32, 16)), write_other, user);
+        take_others(t, shift_right(before, imm_as(U32, 16)), true, write_other, user);
+}
+
+val one_pass_word(val x)
+{
+    return max(bit_not(bitcast(U32, x)), imm_as(U32, 1)); // of a NaN of ones another NaN
+}
+
+val one_pass_value(val word)
+{
+    return bitcast(F32, bit_not(word));
+}
+
+void one_pass_publish(val address, val x)
+{
+    store_relaxed(U32, address, one_pass_word(x));
+}
+
+/*
+ * A CTA counts when it has read, or has given up, so the last one knows that nobody reads any more, and who gave up:
+ * itself maybe, as chunks are then taken again from memory.
+ */
+void one_pass_meet_by_values(const one_pass *t, const one_pass_visits *v, void *user)
+{
+    const val one = imm_as(U32, 1), before = variable(U32, imm_as(U32, 0));
+    clear_loads(t);
+    const val found = v->read(user);
+    IF(is_first_thread()) {
+        assign(before, atomic_add_acq_rel(counter_of(t), select(found, one, imm_as(U32, 1 + GAVE_UP))));
+        IF(logical_not(found))
+            (void)atomic_add_release(word_of(t, t->chunk), one);
+    }
+    IF(found)
+        v->write(user);
+    const val came = add(from_first_thread("before", before), select(found, imm_as(U32, 0), imm_as(U32, GAVE_UP)));
+    IF(eq(came_and_went(came), sub(t->chunks, one))) {
+        take_others(t, shift_right(came, imm_as(U32, 16)), false, v->write_other, user);
+        v->clear(user);
+        IF(is_first_thread())
+            clear_counter(counter_of(t));
+    }
 }

@@ -191,6 +191,8 @@ static ckl_status admit(const void *desc, const ckl_device_info *device, const v
     if (!is_power_of_two(c->mean_ctas) || c->mean_ctas > residency_cluster_max(device))
         FAIL(CKL_INVALID, "%s: mean_ctas=%d is no power of two up to %d", what, c->mean_ctas,
              residency_cluster_max(device));
+    if (c->ctas_per_sm < 0 || c->ctas_per_sm > 32)
+        FAIL(CKL_INVALID, "%s: ctas_per_sm=%d is not in 0..32", what, c->ctas_per_sm);
     if (!split->ragged && vec_of(d) % split->vec)
         FAIL(CKL_UNSUPPORTED, "%s: vec=%d does not divide the rows or the distances between them", what, split->vec);
     if (split->exact)
@@ -219,12 +221,19 @@ static bool is_trusted(const void *config)
     return c->split.cluster == 1 && row_split_is_trusted(&c->split, c->dtype);
 }
 
+/* Tiles of a row that are CTAs, backward; the ends of a ragged row are none. */
+static int64_t tiles_of(const ckl_crossentropy_desc *d, const row_split *s)
+{
+    const int64_t cols = s->ragged ? d->cols - d->cols % s->vec : d->cols;
+    return d->direction == CKL_DIRECTION_FORWARD ? 1 : max_i64(1, ceil_div(cols, row_split_cols(s)));
+}
+
 static plan_cost cost(const void *desc, const ckl_device_info *device, const void *config)
 {
     const ckl_crossentropy_desc *d = desc;
     const crossentropy_config *c = config;
     const bool is_forward = d->direction == CKL_DIRECTION_FORWARD;
-    const int64_t tiles = is_forward ? 1 : ceil_div(d->cols, row_split_cols(&c->split)); // that are CTAs
+    const int64_t tiles = tiles_of(d, &c->split);
     const memory_kernel forward = { .us = 0.3, .wait_cycles = -700 - 1500 * (c->split.cluster - 1) },
                         backward = { .us = 0.5, .wait_cycles = -2000, .lines = 1.5 };
     const row_work work = { .of = is_forward ? forward : backward,
@@ -265,7 +274,6 @@ static ckl_status launch(const ckl_plan *plan, const void *args, ckl_stream stre
     const crossentropy_config *c = plan->config;
     const ckl_crossentropy_desc *d = plan->desc;
     const ckl_crossentropy_args *a = args;
-    const bool is_forward = d->direction == CKL_DIRECTION_FORWARD;
     const bool aligned = is_aligned(d, &c->split, a);
     float *workspace = plan_workspace(plan, a->workspace);
     const crossentropy_params params = {
@@ -288,8 +296,7 @@ static ckl_status launch(const ckl_plan *plan, const void *args, ckl_stream stre
         .losses = is_mean(d) ? workspace : a->loss,
         .counts = is_mean(d) ? workspace + d->rows : NULL,
     };
-    const plan_grid grid = { .x = row_split_ctas(&c->split, d->rows),
-                             .y = is_forward ? 1 : ceil_div(d->cols, row_split_cols(&c->split)) };
+    const plan_grid grid = { .x = row_split_ctas(&c->split, d->rows), .y = tiles_of(d, &c->split) };
     TRY(plan_launch(plan, aligned ? CROSSENTROPY_VECTORS : CROSSENTROPY_ELEMENTS, grid, &params, stream));
     if (!is_mean(d))
         return CKL_OK;

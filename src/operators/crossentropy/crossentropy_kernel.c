@@ -357,6 +357,8 @@ void crossentropy_describe(const void *config, int kernel)
 {
     const crossentropy_config *cfg = config;
     problem k = { .cfg = cfg, .split = cfg->split, .in_phase = true, .p = params_of(crossentropy) };
+    if (kernel == CROSSENTROPY_VECTORS)
+        min_ctas_per_sm(cfg->ctas_per_sm);
     if (kernel == CROSSENTROPY_ELEMENTS) {
         k.split = row_split_anywhere(&cfg->split, cfg->dtype);
         k.in_phase = false;

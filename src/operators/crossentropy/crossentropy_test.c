@@ -203,6 +203,10 @@ static const char *const cases[] = {
     "rows=5 cols=514 dtype=bf16 ldx=515 lddx=521 direction=backward",
     "rows=5 cols=1003 ldx=1005 lddx=1009 direction=backward # in phase, of other pitches",
     "rows=3 cols=50257 dtype=bf16 misalign=5        # and tiles",
+    "rows=3 cols=1027 direction=backward impl=row config='direction=backward threads=256 row_threads=256 vec=4 steps=1 "
+    "ragged=1'                                           # a tile and ends, which are none",
+    "rows=3 cols=1029 direction=backward impl=row config='direction=backward threads=256 row_threads=256 vec=4 steps=1 "
+    "ragged=1'                                           # a vector more",
     "rows=3 cols=50257 dtype=f16 direction=backward",
     "rows=320 cols=131 fill=hard",
     "rows=3 cols=1001 dtype=f16 ldx=1008            # vectors in the pitch, none in the length",

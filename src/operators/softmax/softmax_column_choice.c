@@ -188,11 +188,11 @@ static int ragged_lanes(const ckl_softmax_desc *d)
     return best;
 }
 
-/* Shared memory of a CTA with so many tiles. */
+/* Shared memory of a CTA with so many tiles: slots, sums, a word of each warp and two of the CTA. */
 static int64_t smem_bytes(const softmax_column_config *c, int tiles)
 {
     return tiles * column_slots_bytes(&c->split, c->form.dtype) * softmax_pipeline_inputs(&c->form) +
-           column_reduce_bytes(&c->split, SOFTMAX_PIPELINE_VALUES);
+           column_reduce_bytes(&c->split, SOFTMAX_PIPELINE_VALUES) + (c->split.threads / WARP + 2) * 4;
 }
 
 /* Of work of which CTAs and shared memory are said. again: what reading the inputs once more costs of reading them. */
@@ -426,6 +426,7 @@ ckl_status softmax_choose_column_held(const void *desc, const ckl_device_info *d
     c->loading = fits_whole(d, lanes, c) ? 0 : device->sm_count;
     if (!c->loading)
         return CKL_OK;
+    c->turns = (int)turn;
     const int64_t chunks = choose_held(d, device, lanes, c);
     if (chunks > turn / (is_forward ? 3 : 2) || (!is_ragged(d) && chunks * ctas_of(d, c) < least))
         FAIL(CKL_UNSUPPORTED, "%s: %" PRId64 " chunks of columns of n=%" PRId64 " are faster read twice", what, chunks,
@@ -493,7 +494,8 @@ static ckl_status admit_chunks(const char *what, const ckl_softmax_desc *d, cons
         FAIL(CKL_UNSUPPORTED, "%s: %" PRId64 " chunks of a strip are more than %d", what, chunks_of(d, c),
              ONE_PASS_CHUNKS_MAX);
     if (smem_bytes(c, slots) > device->smem_per_cta_bytes)
-        FAIL(CKL_INVALID, "%s: tiles=%d take %" PRId64 " bytes of shared memory", what, c->tiles, smem_bytes(c, slots));
+        FAIL(CKL_UNSUPPORTED, "%s: tiles=%d take %" PRId64 " bytes of shared memory of %" PRId64, what, c->tiles,
+             smem_bytes(c, slots), device->smem_per_cta_bytes);
     return CKL_OK;
 }
 
