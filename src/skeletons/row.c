@@ -214,6 +214,7 @@ row_place row_place_of(const row_split *s, val rows, val cols, val row, val tid)
 {
     row_place p = { .row = row, .rows = convert(I64, rows), .cols = convert(U32, cols) };
     p.exists = yes();
+    p.before = imm_as(U32, 0);
     p.limit = p.cols;
     tensor cRow = slice(identity_tensor(shape(rows, row_split_cols(s))), row, _); // (COLS)
     p.cX = row_partition(s, cRow, tid);
@@ -274,9 +275,17 @@ row_place row_steps(const row_place *p, int begin, int steps)
     return some;
 }
 
+/* Has a row vectors that may reach out of it? */
+static bool has_edges(const row_split *s, const row_place *p)
+{
+    return !is_imm(p->before, 0) && !s->exact;
+}
+
 /* The thread's partition of row p->row of a matrix, or of a vector: a matrix with a pitch of 0. */
 static tensor partition_of(const row_split *s, const row_place *p, val pointer, ckl_dtype dtype, int_tuple ld)
 {
+    if (!is_imm(p->before, 0))
+        pointer = sub(pointer, convert(U64, mul(p->before, imm(dtype_bytes(dtype)))));
     layout rows = make_layout(shape(p->rows, row_split_cols(s)), coord(ld, 1));
     val first[] = { p->row, p->first };
     tensor cX = p->cX;
@@ -328,13 +337,23 @@ static tensor step_of(tensor t, int step)
 void row_store_step(const row_split *s, const row_place *p, tensor from, tensor to, int step)
 {
     tiled_copy each = vectors_of(s, to.dtype);
-    copy_tiled_if(&each, step_of(p->cX, step), limits_of(s, p), step_of(from, step), step_of(to, step), 0);
+    if (has_edges(s, p)) {
+        row_split one = *s;
+        one.steps = 1;
+        const row_place here = row_steps(p, step, 1);
+        row_store(&one, &here, step_of(from, step), step_of(to, step));
+    } else
+        copy_tiled_if(&each, step_of(p->cX, step), limits_of(s, p), step_of(from, step), step_of(to, step), 0);
 }
 
 void row_store(const row_split *s, const row_place *p, tensor from, tensor to)
 {
     tiled_copy each = vectors_of(s, to.dtype);
-    copy_tiled_if(&each, p->cX, limits_of(s, p), from, to, 0);
+    if (has_edges(s, p)) {
+        row_store_whole(s, p, from, to);
+        row_store_edges(s, p, to);
+    } else
+        copy_tiled_if(&each, p->cX, limits_of(s, p), from, to, 0);
 }
 
 void row_reduce(const row_split *s, const reduction *r, val *values)

@@ -110,7 +110,9 @@ typedef struct row_place {
     val row;        // i64
     val exists;     // predicate: the last CTA may have room for more rows than there are
     val first;      // u32
-    val limit;      // u32, elements of the row; 0 if it does not exist
+    val before;     // u32, of a window: elements of its first vector before the row; else 0
+    int64_t edges_offset; // of a window: row_edges_alloc()
+    val limit;      // u32, elements of the row, and those before it; 0 if it does not exist
     val rows, cols; // i64, u32
     tensor cX;      // coordinates in (ROWS,COLS) of this thread's elements: (VEC,STEPS)
 } row_place;
@@ -164,6 +166,33 @@ row_bounds row_bounds_of(const row_split *s, val row, val cols, val pointer, ckl
 
 /* The spans of the thread's row; p: its start. */
 row_spans row_spans_of(const row_split *s, const row_place *p, val pointer, ckl_dtype dtype, val ld);
+
+/*
+ * The window of a ragged row: the vectors of memory that it touches, of which the first begins `before` elements before
+ * it. Vectors at an edge may reach out of the row; all others are loaded and stored whole. First elements and
+ * coordinates count from the window's start; row_of_matrix() and row_vector() know. The rows of a CTA that keeps a place
+ * have the same `before`.
+ */
+int64_t row_window_cols(const row_split *s, int64_t cols); // of the longest window of a row
+int64_t row_edges_alloc(const row_split *s);               // shared memory through which edges are stored
+row_place row_window(const row_place *p, val before, int64_t edges_offset);
+
+/* Has this thread a vector that reaches out of the row? How many elements outside have all such of it? */
+val row_has_edge(const row_split *s, const row_place *p);
+val row_outside(const row_split *s, const row_place *p); // f32
+
+/* In shared memory, elements of this thread's vectors outside of the row become outside[i]: tXsX[i] (VEC,STEPS). */
+void row_clear_outside(const row_split *s, const row_place *p, const tensor *tXsX, const val *outside, int count);
+
+/*
+ * row_store() of a window in two steps: the second one ends basic blocks, in front of which a fragment's elements of 16
+ * bits would take a register each.
+ */
+void row_store_whole(const row_split *s, const row_place *p, tensor from, tensor to);
+void row_store_edges(const row_split *s, const row_place *p, tensor to);
+
+/* The elements of a vector that are inside, one by one. */
+void row_store_apart(const row_split *s, const row_place *p, tensor from, tensor to, int step);
 
 /* May this warp have elements of a ragged row's ends? Others skip the instructions. */
 val row_may_have_ends(const row_split *s);

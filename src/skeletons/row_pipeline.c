@@ -26,18 +26,23 @@ static val stage_address(const row_pipeline *s, const pipeline_state *at)
     return add(smem_address(s->stage_offset), mul(at->stage, imm(stage_bytes(s))));
 }
 
+/* Bytes from a 16-byte boundary to the start of a row: the same for all inputs. */
+static val bytes_past(const row_pipeline *s, val row)
+{
+    const row_pipeline_input *x = &s->inputs[0];
+    val start = mul(mul(convert(U32, row), convert(U32, x->ld)), imm(dtype_bytes(s->dtype)));
+    return bit_and(add(convert(U32, x->pointer), start), imm(ROW_PIPELINE_BULK_BYTES - 1));
+}
+
 /* Places */
 
 row_place row_pipeline_place(const row_pipeline *s, val row)
 {
     row_place p = row_place_of(&s->split.chunk, s->rows, s->cols, row, thread());
-    return row_from(&p, first_start(s));
-}
-
-static row_spans spans_of(const row_pipeline *s, val row)
-{
-    const row_place start = row_pipeline_place(s, row);
-    return row_spans_of(&s->split.chunk, &start, s->inputs[0].pointer, s->dtype, s->inputs[0].ld);
+    p = row_from(&p, first_start(s));
+    if (s->split.chunk.ragged)
+        p = row_window(&p, div(bytes_past(s, row), imm(dtype_bytes(s->dtype))), s->edges_offset);
+    return p;
 }
 
 /* Ragged rows of a static schedule lie alike to 16-byte boundaries: their columns are found once. */
@@ -46,23 +51,12 @@ static bool has_columns(const row_pipeline *s)
     return s->split.chunk.ragged && !s->dynamic;
 }
 
-static row_spans spans_in(const row_pipeline *s, val row)
+static row_place place_in(const row_pipeline *s, val row)
 {
-    if (!has_columns(s))
-        return spans_of(s, row);
-    row_spans all = s->columns;
-    for (int i = 0; i < all.count; i++)
-        all.of[i].place = row_place_in(&all.of[i].place, row);
-    return all;
+    return has_columns(s) ? row_place_in(&s->columns, row) : row_pipeline_place(s, row);
 }
 
 /* The producer */
-
-/* The first column of this CTA's first chunk. */
-static val begin_of(const row_pipeline *s, const row_bounds *b)
-{
-    return s->split.chunk.ragged ? add(first_start(s), b->begin) : first_start(s);
-}
 
 /* The chunk from column `start` on of a row whose chunks end at column `end`. */
 static void load_chunk(const row_pipeline *s, pipeline_state *at, val row, val start, val end)
@@ -80,14 +74,6 @@ static void load_chunk(const row_pipeline *s, pipeline_state *at, val row, val s
     pipeline_advance(at);
 }
 
-/* Bytes from a 16-byte boundary to the start of a row: the same for all inputs. */
-static val bytes_past(const row_pipeline *s, val row)
-{
-    const row_pipeline_input *x = &s->inputs[0];
-    val start = mul(mul(convert(U32, row), convert(U32, x->ld)), imm(dtype_bytes(s->dtype)));
-    return bit_and(add(convert(U32, x->pointer), start), imm(ROW_PIPELINE_BULK_BYTES - 1));
-}
-
 /* The last elements of a matrix, which fill no 16 bytes, one by one; behind them zeros. */
 static void load_tail(const row_pipeline *s, val from, val stage, val elements)
 {
@@ -101,12 +87,15 @@ static void load_tail(const row_pipeline *s, val from, val stage, val elements)
     }
 }
 
-/* The same from the 16-byte boundary before the chunk to the one behind it, but never behind the matrix. */
-static void load_cut_chunk(const row_pipeline *s, pipeline_state *at, val row, val start, val end)
+/*
+ * The same of a window, or of a row that is cut: from the 16-byte boundary before the chunk to the one behind it, but
+ * never behind the matrix. Where it is cut, the chunk's columns begin so many bytes behind that boundary.
+ */
+static void load_aligned_chunk(const row_pipeline *s, pipeline_state *at, val row, val start, val end)
 {
     const int64_t size = dtype_bytes(s->dtype), slot = row_pipeline_slot_bytes(&s->split, s->dtype);
     val cols = min(sub(end, start), imm(row_pipeline_chunk_cols(&s->split))), past = bytes_past(s, row);
-    val needed = add(mul(cols, imm(size)), past), rest = bit_and(needed, imm(ROW_PIPELINE_BULK_BYTES - 1));
+    val needed = s->split.cut ? add(mul(cols, imm(size)), past) : mul(cols, imm(size)), rest = bit_and(needed, imm(ROW_PIPELINE_BULK_BYTES - 1));
     val whole = sub(needed, rest), is_last = eq(row, sub(s->rows, imm(1)));
     val is_tail = logical_and(ne(rest, imm(0)), logical_and(is_last, eq(add(start, cols), end)));
     val bytes = select(logical_or(is_tail, eq(rest, imm(0))), whole, add(whole, imm(ROW_PIPELINE_BULK_BYTES)));
@@ -130,11 +119,9 @@ static void load_cut_chunk(const row_pipeline *s, pipeline_state *at, val row, v
 
 static void load_row(const row_pipeline *s, pipeline_state *at, val row)
 {
-    const row_pipeline_input *x = &s->inputs[0];
-    const row_bounds b =
-        has_columns(s) ? s->columns.bounds : row_bounds_of(&s->split.chunk, row, s->cols, x->pointer, s->dtype, x->ld);
-    LOOP_FROM(start, begin_of(s, &b), b.end, start_step(s))
-        (s->split.cut ? load_cut_chunk : load_chunk)(s, at, row, start, b.end);
+    val end = s->split.chunk.ragged ? place_in(s, row).limit : s->cols;
+    LOOP_FROM(start, first_start(s), end, start_step(s))
+        (s->split.cut || s->split.chunk.ragged ? load_aligned_chunk : load_chunk)(s, at, row, start, end);
 }
 
 /* The rows behind the first ones of all clusters are drawn. */
@@ -214,8 +201,10 @@ row_pipeline row_pipeline_begin(const row_pipeline_split *split, ckl_dtype dtype
     if (s.dynamic)
         s.scheduler = make_dynamic_scheduler("scheduler", counter, convert(U32, sub(s.rows, s.row_step)),
                                              convert(U32, s.row_step), split->cluster, row_pipeline_fetched_max(split));
+    if (split->chunk.ragged)
+        s.edges_offset = row_edges_alloc(&split->chunk);
     if (has_columns(&s))
-        s.columns = spans_of(&s, s.first_row);
+        s.columns = row_pipeline_place(&s, s.first_row);
     initialise(&s);
     begin_if(eq(warp(), imm(threads / 32)));
     IF(elect())
@@ -246,10 +235,8 @@ static val chunk_start(const row_pipeline *s, int chunk)
 
 row_span row_pipeline_columns(const row_pipeline *s, int chunk)
 {
-    const row_spans first = has_columns(s) ? s->columns : spans_of(s, imm64(0));
-    if (chunk == s->split.chunks)
-        return first.of[1];
-    return (row_span){ first.of[0].split, row_from(&first.of[0].place, chunk_start(s, chunk)) };
+    const row_place first = has_columns(s) ? s->columns : row_pipeline_place(s, imm64(0));
+    return (row_span){ s->split.chunk, row_from(&first, chunk_start(s, chunk)) };
 }
 
 /* One pass over a row. */
@@ -295,14 +282,29 @@ static void load_cut_inputs(const pass *v, const row_span *here, tensor *rX)
 }
 
 /* This thread's partition of input i in the stage; a row that starts anywhere starts `past` bytes behind. */
-static tensor load_input(const pass *v, const row_span *here, int i)
+static tensor partition_of(const pass *v, int i)
 {
     const row_pipeline *s = v->s;
-    const row_split *chunk = &here->split;
+    const row_split *chunk = &s->split.chunk;
     val stage = s->split.cut ? add(stage_address(s, v->at), v->past) : stage_address(s, v->at);
     val first = add(stage, imm(i * row_pipeline_slot_bytes(&s->split, s->dtype)));
     tensor sX = smem_view(first, s->dtype, compact(leaf(row_pipeline_chunk_cols(&s->split)))); // (COLS)
-    return row_fetch(chunk, &here->place, row_partition(chunk, sX, thread()), s->fill);
+    return row_partition(chunk, sX, thread());                                                 // (VEC,STEPS)
+}
+
+static void load_inputs(const pass *v, const row_span *here, tensor *rX)
+{
+    const row_pipeline *s = v->s;
+    tensor tXsX[ROW_PIPELINE_INPUTS_MAX]; // (VEC,STEPS) each
+    val outside[ROW_PIPELINE_INPUTS_MAX];
+    for (int i = 0; i < s->input_count; i++) {
+        tXsX[i] = partition_of(v, i);
+        outside[i] = i == 0 && s->outside ? *s->outside : immf(s->fill);
+    }
+    if (here->split.ragged && v->is_first)
+        row_clear_outside(&here->split, &here->place, tXsX, outside, s->input_count);
+    for (int i = 0; i < s->input_count; i++)
+        rX[i] = row_fetch(&here->split, &here->place, tXsX[i], s->fill);
 }
 
 static void leave_stage(const pass *v)
@@ -326,8 +328,7 @@ static void take_chunk(const pass *v, const row_span *here, val exists, tensor *
     if (s->split.cut && s->split.chunk.vec == row_vec_full(s->dtype))
         load_cut_inputs(v, here, rX);
     else
-        for (int i = 0; i < s->input_count; i++)
-            rX[i] = load_input(v, here, i);
+        load_inputs(v, here, rX);
     if (always)
         leave_stage(v);
     else IF(exists)
@@ -343,13 +344,12 @@ static void visit_chunk(const pass *v, const row_span *here, int chunk, const te
         v->visit(here, chunk, rX, v->user);
 }
 
-static void pass_of_loop(const pass *v, const row_spans *all)
+static void pass_of_loop(const pass *v, const row_place *first)
 {
     const row_pipeline *s = v->s;
     tensor rX[ROW_PIPELINE_INPUTS_MAX];
-    LOOP_FROM(start, begin_of(s, &all->bounds), all->bounds.end, start_step(s)) {
-        const row_span *first = &all->of[0];
-        row_span here = { first->split, row_from(&first->place, sub(start, begin_of(s, &all->bounds))) };
+    LOOP_FROM(start, first_start(s), s->split.chunk.ragged ? first->limit : s->cols, start_step(s)) {
+        row_span here = { s->split.chunk, row_from(first, sub(start, first_start(s))) };
         take_chunk(v, &here, yes(), rX);
         visit_chunk(v, &here, 0, rX);
     }
@@ -361,45 +361,27 @@ static bool is_whole(const row_pipeline *s, int chunk)
     return s->split.chunk.exact || (!s->split.chunk.ragged && chunk + 1 < s->split.chunks);
 }
 
-static void pass_unrolled(const pass *v, const row_spans *all)
+static void pass_unrolled(const pass *v, const row_place *first)
 {
     row_pipeline *s = v->s;
     for (int chunk = 0; chunk < s->split.chunks; chunk++) {
         val start = chunk_start(s, chunk);
-        row_span here = { all->of[0].split, row_from(&all->of[0].place, start) };
+        row_span here = { s->split.chunk, row_from(first, start) };
         here.split.exact = is_whole(s, chunk);
-        val exists = here.split.exact ? yes() : lt(add(begin_of(s, &all->bounds), start), all->bounds.end);
+        val exists = here.split.exact ? yes() : lt(add(first_start(s), start), first->limit);
         if (takes_stages(v))
             take_chunk(v, &here, exists, s->rHeld[chunk]);
         visit_chunk(v, &here, chunk, s->rHeld[chunk]);
     }
 }
 
-static void load_ends(row_pipeline *s, const row_span *ends)
-{
-    for (int i = 0; i < s->input_count; i++) {
-        tensor gX = row_of_matrix(&ends->split, &ends->place, s->inputs[i].pointer, s->dtype, s->inputs[i].ld); // (1,1)
-        s->rEnds[i] = row_fetch(&ends->split, &ends->place, gX, s->fill);                                       // (1,1)
-    }
-}
-
-/* The ends are loaded while the chunks are visited. */
 static void go_over(pass *v, val row)
 {
     row_pipeline *s = v->s;
     if (s->split.cut)
         v->past = bytes_past(s, row);
-    const row_spans all = spans_in(s, row);
-    const row_span *ends = all.count > 1 ? &all.of[1] : NULL;
-    if (ends && takes_stages(v))
-        load_ends(s, ends);
-    if (s->split.chunks)
-        pass_unrolled(v, &all);
-    else
-        pass_of_loop(v, &all);
-    if (ends)
-        IF(row_may_have_ends(&s->split.chunk))
-            v->visit(ends, s->split.chunks, s->rEnds, v->user);
+    const row_place first = place_in(s, row);
+    (s->split.chunks ? pass_unrolled : pass_of_loop)(v, &first);
 }
 
 void row_pipeline_first_pass(row_pipeline *s, val row, row_visit *visit, void *user)

@@ -396,10 +396,24 @@ static tensor chunk_of(const row *r, const tensor *rInputs, bool second)
     return rInputs[0];
 }
 
+/* Elements outside of a window's row are the mean, rounded: takes their deviations out again, which are small. */
+static void leave_out_edges(row *r, const row_span *at)
+{
+    if (!r->centred || !at->split.ragged || r->cfg->dtype == CKL_F32) // of f32 these are 0
+        return;
+    IF(row_has_edge(&at->split, &at->place)) {
+        val x = sub(convert(F32, convert(r->cfg->dtype, r->mean)), r->mean),
+            all = mul(x, neg(row_outside(&at->split, &at->place)));
+        assign(r->sum[0], add(r->sum[0], all));
+        assign(r->sum[1], fma(all, x, r->sum[1]));
+    }
+}
+
 static void add_chunk(const row_span *at, int chunk, const tensor *rInputs, void *user)
 {
     flow *f = user;
     (void)chunk;
+    leave_out_edges(&f->reduced, at);
     add_squares(&f->reduced, chunk_of(&f->reduced, rInputs, false), at);
 }
 
@@ -408,8 +422,7 @@ static void write_chunk(const row_span *at, int chunk, const tensor *rInputs, vo
 {
     flow *f = user;
     tensor rH = chunk_of(&f->written, rInputs, true);                            // (VEC,STEPS)
-    const bool shared = f->weights.count && chunk < f->written.cfg->flow.chunks; // not for a row's ends
-    f->written.weights = shared ? norm_weights_chunk(&f->weights, chunk) : (norm_weights){ 0 };
+    f->written.weights = f->weights.count ? norm_weights_chunk(&f->weights, chunk) : (norm_weights){ 0 };
     if (f->written.cfg->residual)
         store_sum(&f->written, at, rH);
     write_result(&f->written, rH, at);
@@ -466,6 +479,7 @@ static void forward_flow(const norm_config *cfg, bool centred)
     make_variables(&f.written);
     make_variables(&f.reduced);
     if (centred) {
+        s.outside = &f.reduced.mean;
         f.rNext = element_registers(&r);
         load_samples(&f, s.row);
     }
