@@ -353,7 +353,8 @@ void groupnorm_stage(const groupnorm_slice *s, groupnorm_view *w, const groupnor
     staged_pass p = { s, *w, staging };
     p.w.between = s->halves ? commit_half : NULL;
     groupnorm_over_columns(s, &p.w, stage_column, &p);
-    load_kept(s, w, staging);
+    if (s->cfg->kept > 0)
+        load_kept(s, w, staging);
 }
 
 void groupnorm_store(const groupnorm_slice *s, const groupnorm_vector *v, tensor rY)
