@@ -163,8 +163,26 @@ packed packed_registers(ckl_dtype dtype, int count)
     return (packed){ fragment(word, compact(leaf(registers))), dtype, count };
 }
 
+/* Of elements that are narrower than their words, and promise no alignment of those: one by one. */
+static void load_elements(tensor gX, int align, packed to)
+{
+    tensor rX = fragment_like(gX, gX.dtype); // (VEC)
+    const int registers = (int)static_size(to.rWords.layout);
+    const words one = words_of(to.dtype, to.count / registers);
+    tensor_copy(gX, rX, align);
+    for (int i = 0; i < registers; i++) {
+        val word;
+        words_pack(one, to.dtype, rX.regs + i * one.per, &word);
+        ir_assign(to.rWords.regs[i], ir_bitcast(to.rWords.dtype, word));
+    }
+}
+
 void packed_load(tensor gX, int align, packed to)
 {
+    if (align < element_bytes(to.rWords.dtype)) {
+        load_elements(gX, align, to);
+        return;
+    }
     gX.dtype = to.rWords.dtype;
     gX.layout = to.rWords.layout; // (WORDS), or (VEC)
     tensor_copy(gX, to.rWords, align);

@@ -158,6 +158,26 @@ static bool keeps_others_out(const search *s, const groupnorm_config *c)
            groupnorm_bundles(s->d, c) * groupnorm_slices(s->d, c, s->slicing) > (int64_t)fits * s->device->sm_count;
 }
 
+/*
+ * The fewest vectors of a thread of a held slice that stay in registers, so that the others fit the budget: as many as
+ * there are registers for, beside 64 for sums and addresses, more where those are of each element.
+ */
+static int kept_vectors(const search *s, int64_t budget, const groupnorm_config *c)
+{
+    enum { PARTITIONS = 4, REGISTERS = 64, REGISTERS_MIXED = 8, MULTIPLE = 8, NOT_KEPT = 3 };
+    const int inputs = 1 + (s->d->direction == CKL_DIRECTION_BACKWARD), bytes = c->vec * (int)element_bytes(s->d);
+    const int warps = (int)ceil_div(HELD_CTAS * c->threads / 32, PARTITIONS); // of a partition of an SM
+    const int registers = s->device->registers_per_sm / PARTITIONS / (32 * warps) / MULTIPLE * MULTIPLE;
+    const int used = REGISTERS + (groupnorm_mixes(c) ? inputs * REGISTERS_MIXED : 0);
+    const int64_t most = min_i64(min_i64((registers - used) / (4 * inputs), c->steps - NOT_KEPT), GROUPNORM_KEPT_MAX);
+    groupnorm_config kept = *c;
+    if (s->slicing != GROUPNORM_HELD || bytes < GROUPNORM_VECTOR_BYTES)
+        return 0;
+    while (kept.kept < most && groupnorm_shared_bytes(s->d, s->slicing, &kept) > budget)
+        kept.kept++;
+    return kept.kept;
+}
+
 /* Shares slices of `units` out over threads: evenly, and about as many vectors for each as loads are worth. */
 static bool share_out(const search *s, int64_t units, int64_t budget, groupnorm_config *c)
 {
@@ -184,6 +204,8 @@ static bool share_out(const search *s, int64_t units, int64_t budget, groupnorm_
             if (c->column_threads == 0 || (s->slicing == GROUPNORM_HELD && groupnorm_grid_of(c).slots > 1))
                 continue; // what belongs to the next column would be loaded while all that are held wait
             c->steps = (int)max_i64(1, ceil_div(units, c->column_threads));
+            c->kept = 0;
+            c->kept = kept_vectors(s, budget, c);
             const bool exact = !forward || !groupnorm_adds_too_many(c, slices);
             double cost = cost_of(c, units, wanted, streams);
             if (cost >= least || !exact || groupnorm_shared_bytes(s->d, s->slicing, c) > budget)
@@ -445,9 +467,9 @@ static int64_t held_bytes(const search *s)
  */
 static bool fit_held(const search *s, groupnorm_config *c)
 {
-    enum { TRIES = 16 };
+    enum { TRIES = 24 };
     const int64_t resident = HELD_CTAS * s->device->sm_count, bundles = groupnorm_bundles(s->d, c);
-    int64_t slices = max_i64(ceil_div(bundle_bytes(s->d, c), held_bytes(s)), resident / bundles);
+    int64_t slices = max_i64(ceil_div(bundle_bytes(s->d, c), 3 * held_bytes(s) / 2), resident / bundles);
     bool found = false;
     for (int i = 0; i < TRIES && !found; i++, slices += max_i64(1, slices / 16))
         found = share_slices(s, slices, parts_of(s, slices, c), held_bytes(s), c);

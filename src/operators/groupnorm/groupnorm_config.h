@@ -37,6 +37,7 @@
     X(owner, int, parts, "1", "", "nchw: slices that share out the channels of a group, not their pixels")     \
     X(owner, int, vec, "1", "1 2 4 8", "elements of one memory access, at most 16 bytes")                      \
     X(owner, int, steps, "4", "", "vectors of a column for which each of its threads has room")                \
+    X(owner, int, kept, "0", "0 2 4 6", "held: those of them that stay in registers, the last ones")           \
     X(owner, int, ctas_per_sm, "0", "0 1 2 3 4 6 8", "CTAs for which an SM has registers; 0: no matter")       \
     X(owner, int, loading, "0", "0 132 264", "held: CTAs that load at once; 0: all")                           \
     X(owner, int, early, "0", "", "slices side by side whose entries become one before all meet; 0: none")
@@ -175,13 +176,14 @@ static inline int groupnorm_lines(const groupnorm_config *c, int sums)
 }
 
 enum { GROUPNORM_VECTOR_BYTES = 16, GROUPNORM_COPIED_BYTES = 4 }; // of an access at most; by cp.async at least
+enum { GROUPNORM_KEPT_MAX = 24 };                                 // vectors of a thread in registers
 
 /* Steps of the first half of a slice that is added up while the other comes: whole rounds of a loop. 0: none. */
 static inline int groupnorm_first_steps(const groupnorm_config *c)
 {
     enum { AT_ONCE = 4 };
     const bool comes = c->vec * dtype_bytes(c->dtype) >= GROUPNORM_COPIED_BYTES && !c->ragged;
-    return comes && groupnorm_grid_of(c).slots == 1 ? c->steps / 2 / AT_ONCE * AT_ONCE : 0;
+    return comes && groupnorm_grid_of(c).slots == 1 ? (c->steps - c->kept) / 2 / AT_ONCE * AT_ONCE : 0;
 }
 
 /* Of each channel of a slice, backward: rows of sums, of threads or of lines and pixels of a fold. */
@@ -249,7 +251,7 @@ static inline int64_t groupnorm_early_entries(const groupnorm_config *c, int64_t
 static inline int64_t groupnorm_vector_elements(const groupnorm_config *c)
 {
     groupnorm_grid g = groupnorm_grid_of(c);
-    return (int64_t)g.slots * c->steps * g.abreast * g.column_threads * c->vec;
+    return (int64_t)g.slots * (c->steps - c->kept) * g.abreast * g.column_threads * c->vec;
 }
 
 static inline int groupnorm_ends_max(const groupnorm_config *c)

@@ -24,7 +24,7 @@ static void begin(groupnorm_kernel *k)
     k->does->begin(k);
 }
 
-static void stage(const groupnorm_kernel *k)
+static void stage(groupnorm_kernel *k)
 {
     if (k->slices.count > 0)
         groupnorm_stage(&k->s, &k->w, &k->slices);

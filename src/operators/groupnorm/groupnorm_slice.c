@@ -245,11 +245,18 @@ void groupnorm_over_vectors(const groupnorm_slice *s, const groupnorm_view *w, c
     at.done = variable(I32, imm(0));
     at.shared = variable(U32, c->shared);
     at.global = variable(I64, c->global);
+    const int kept = s->cfg->kept, staged = s->cfg->steps - kept; // vectors of the thread
     if (w->between) {
         over_some(s, w, &at, min(w->first, c->vectors), load, use, kernel);
         w->between(kernel);
     }
-    over_some(s, w, &at, c->vectors, load, use, kernel);
+    over_some(s, w, &at, kept > 0 ? min(c->vectors, imm(staged)) : c->vectors, load, use, kernel);
+    for (int i = 0; load && i < kept; i++) {
+        groupnorm_vector v = w->kept[i];
+        v.global = add(at.global, mul(at.stride, imm64(i)));
+        IF(lt(imm(staged + i), c->vectors))
+            use(kernel, &v);
+    }
     over_ends(s, w, c, load, use, kernel);
 }
 
@@ -261,25 +268,31 @@ tensor groupnorm_global(const groupnorm_slice *s, val pointer, val element, int 
     return gmem_tensor(add(pointer, bytes), s->cfg->dtype, compact(leaf(count)));
 }
 
+/* What is promised for the address of so many elements in memory, bytes. */
+static int align_of(const groupnorm_slice *s, int vec)
+{
+    return (int)min_i64(s->align, vec * element_bytes(s));
+}
+
 packed groupnorm_load(const groupnorm_slice *s, val pointer, val element, int vec)
 {
-    tensor gX = groupnorm_global(s, pointer, element, vec); // (VEC)
-    if (!groupnorm_by_elements(s))
-        return load_packed(gX, vec * (int)element_bytes(s));
-    packed p = { fragment_like(gX, s->cfg->dtype), s->cfg->dtype, vec };
-    copy(gX, p.rWords, s->align);
+    return load_packed(groupnorm_global(s, pointer, element, vec), align_of(s, vec));
+}
+
+/* Zeros, where it does not exist. */
+static packed load_where(const groupnorm_slice *s, val exists, val pointer, val element)
+{
+    packed p = packed_registers(s->cfg->dtype, s->cfg->vec);
+    const ckl_dtype word = p.rWords.dtype;
+    fill(p.rWords, word == CKL_F32 ? immf(0) : imm_as(word, 0));
+    IF(exists)
+        packed_load(groupnorm_global(s, pointer, element, p.count), align_of(s, p.count), p);
     return p;
 }
 
 packed groupnorm_load_shared(const groupnorm_slice *s, val address, int vec)
 {
     return load_packed(smem_view(address, s->cfg->dtype, compact(leaf(vec))), vec * (int)element_bytes(s));
-}
-
-/* What is promised for the address of a vector in memory, bytes. */
-static int align_of(const groupnorm_slice *s, const groupnorm_vector *v)
-{
-    return (int)min_i64(s->align, v->vec * element_bytes(s));
 }
 
 /* A pass that stages. */
@@ -293,7 +306,7 @@ static void stage_vector(void *user, groupnorm_vector *v)
 {
     const staged_pass *p = user;
     const int bytes = v->vec * (int)element_bytes(p->s);
-    const bool copied = align_of(p->s, v) == bytes && bytes >= GROUPNORM_COPIED_BYTES;
+    const bool copied = align_of(p->s, v->vec) == bytes && bytes >= GROUPNORM_COPIED_BYTES;
     for (int i = 0; i < p->all->count; i++) {
         const val address = add(p->all->to[i], v->shared);
         tensor gX = groupnorm_global(p->s, p->all->from[i], v->global, v->vec); // (VEC)
@@ -302,7 +315,7 @@ static void stage_vector(void *user, groupnorm_vector *v)
             continue;
         }
         tensor rX = fragment_like(gX, p->s->cfg->dtype); // (VEC)
-        copy(gX, rX, align_of(p->s, v));
+        copy(gX, rX, align_of(p->s, v->vec));
         copy(rX, smem_view(address, p->s->cfg->dtype, compact(leaf(v->vec))), bytes);
     }
 }
@@ -319,16 +332,34 @@ static void commit_half(void *user)
     cp_async_commit();
 }
 
-void groupnorm_stage(const groupnorm_slice *s, const groupnorm_view *w, const groupnorm_staging *staging)
+/* The last vectors of the thread's one column. */
+static void load_kept(const groupnorm_slice *s, groupnorm_view *w, const groupnorm_staging *staging)
+{
+    const groupnorm_column c = groupnorm_column_at(s, w, imm_as(I32, 0));
+    for (int i = 0; i < s->cfg->kept; i++) {
+        const int step = s->cfg->steps - s->cfg->kept + i;
+        const val exists = lt(imm(step), c.vectors);
+        const val place = add(c.global, mul(vector_stride(s, &w->grid), imm64(step)));
+        groupnorm_vector *v = &w->kept[i];
+        v->vec = s->cfg->vec;
+        v->x = load_where(s, exists, staging->from[0], place);
+        if (staging->count > 1)
+            v->dy = load_where(s, exists, staging->from[1], place);
+    }
+}
+
+void groupnorm_stage(const groupnorm_slice *s, groupnorm_view *w, const groupnorm_staging *staging)
 {
     staged_pass p = { s, *w, staging };
     p.w.between = s->halves ? commit_half : NULL;
     groupnorm_over_columns(s, &p.w, stage_column, &p);
+    if (s->cfg->kept > 0)
+        load_kept(s, w, staging);
 }
 
 void groupnorm_store(const groupnorm_slice *s, const groupnorm_vector *v, tensor rY)
 {
-    copy(rY, groupnorm_global(s, s->a.y, v->global, v->vec), align_of(s, v));
+    copy(rY, groupnorm_global(s, s->a.y, v->global, v->vec), align_of(s, v->vec));
 }
 
 void groupnorm_staged(int halves_pending)

@@ -43,6 +43,7 @@ typedef struct groupnorm_view {
     val count;                     // i32, units of a column, or elements
     val vectors;                   // i32, of the thread in each of its columns, but for ragged ones
     val first;                     // i32, those in the first half of the slice
+    groupnorm_vector kept[GROUPNORM_KEPT_MAX]; // loaded by groupnorm_stage(): of the last steps
 } groupnorm_view;
 
 /* One column of a thread. */
@@ -108,15 +109,15 @@ packed groupnorm_load(const groupnorm_slice *s, val pointer, val element, int ve
 packed groupnorm_load_shared(const groupnorm_slice *s, val address, int vec);
 
 /*
- * Starts the copies of the slice of one or two tensors to shared memory, where each thread finds its vectors after
- * groupnorm_staged().
+ * Starts the copies of the slice of one or two tensors, x and dy, to shared memory, where each thread finds its vectors
+ * after groupnorm_staged(); those of the last steps go to registers, cfg->kept of them.
  */
 typedef struct groupnorm_staging {
     int count;
     val from[2], to[2]; // pointers, and u32 addresses
 } groupnorm_staging;
 
-void groupnorm_stage(const groupnorm_slice *s, const groupnorm_view *w, const groupnorm_staging *staging);
+void groupnorm_stage(const groupnorm_slice *s, groupnorm_view *w, const groupnorm_staging *staging);
 void groupnorm_staged(int halves_pending);
 
 /* Stores a vector of outputs. */

@@ -333,6 +333,23 @@ static const char *const population[] = {
     "direction={forward|backward}",
     "n={batch} c={c:channels} h={image} w={image} groups={c} layout={nchw|nhwc} dtype={f32|f16|bf16}",
     NULL,
+    "n=2 c=64 h=32 w=33 groups=8 layout=nhwc dtype=bf16 fill=hard impl=forward_held config='dtype=bf16 layout=nhwc "
+    "channels=8 bundle=8 vec=8 threads=64 column_threads=8 steps=10 kept=3 loading=3' # vectors in registers",
+    "n=2 c=64 h=64 w=33 groups=64 layout=nhwc dtype=bf16 fill=hard impl=forward_held config='dtype=bf16 layout=nhwc "
+    "channels=1 bundle=64 vec=8 threads=64 column_threads=8 steps=40 kept=16' # of several groups, and two slices' "
+    "rest",
+    "n=2 c=15 h=64 w=33 groups=5 layout=nhwc dtype=bf16 fill=hard impl=forward_held config='dtype=bf16 layout=nhwc "
+    "channels=3 bundle=5 fold=8 vec=8 threads=64 column_threads=4 steps=13 kept=7' # of folded pixels",
+    "n=2 c=24 h=17 w=13 groups=2 dtype=bf16 fill=hard impl=forward_held config='dtype=bf16 channels=12 parts=12 vec=8 "
+    "ragged=1 threads=64 column_threads=8 steps=5 kept=2' # of ragged columns",
+    "n=2 c=24 h=16 w=9 groups=2 fill=uniform impl=forward_held config='channels=12 parts=12 vec=4 threads=64 "
+    "column_threads=8 steps=5 kept=2'",
+    "n=2 c=40 h=32 w=33 groups=4 layout=nhwc dtype=bf16 fill=hard direction=backward impl=backward_held "
+    "config='dtype=bf16 layout=nhwc channels=10 bundle=4 vec=8 threads=64 column_threads=12 steps=10 kept=2'",
+    "n=2 c=64 h=32 w=33 groups=8 layout=nhwc dtype=f16 fill=uniform misalign=2 direction=backward impl=backward_held "
+    "config='dtype=f16 layout=nhwc channels=8 bundle=8 vec=8 threads=64 column_threads=8 steps=8 kept=5'",
+    "n=2 c=24 h=17 w=13 groups=2 dtype=bf16 fill=hard direction=backward impl=backward_held config='dtype=bf16 "
+    "channels=12 parts=6 vec=8 ragged=1 threads=64 column_threads=8 steps=5 kept=2 loading=3'",
 };
 
 static const test_reject rejects[] = {
@@ -364,6 +381,9 @@ static const test_reject rejects[] = {
     { "impl=forward_split config='channels=4 early=33'", CKL_INVALID, "early=33 is no multiple of 32" },
     { "impl=forward_held config='channels=4 threads=64 column_threads=16 parts=2 early=2'", CKL_INVALID,
       "early=2 is for slices of whole vectors" },
+    { "impl=forward config='threads=64 column_threads=16 steps=4 kept=1'", CKL_INVALID, "kept=1 is for held slices" },
+    { "impl=forward_held config='channels=4 threads=64 column_threads=16 vec=4 steps=4 kept=2'", CKL_INVALID,
+      "all but 3" },
     { "impl=forward config='steps=1000'", CKL_UNSUPPORTED, "bytes of shared memory" },
     { "c=16 h=64 w=112 groups=16 layout=nhwc dtype=f16 impl=forward config='dtype=f16 layout=nhwc channels=1 bundle=16 "
       "vec=8 threads=64 column_threads=32 steps=224'",

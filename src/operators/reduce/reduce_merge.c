@@ -173,7 +173,7 @@ val reduce_last_to_finish(val counter, int ctas)
 
 /* Columns */
 
-enum { WARP = 32, STATES_AT_ONCE = 32 }; // registers that states of other CTAs are read into
+enum { WARP = 32, STATES_AT_ONCE = 32, LOADS_AT_ONCE = 16 }; // registers that states of other CTAs are read into
 
 /* All states of a CTA come to its layer 0 */
 
@@ -333,7 +333,7 @@ static void merge_received(columns_kernel *k)
 {
     const reduce_columns_config *cfg = k->cfg;
     int layers = reduce_columns_layers(cfg), at_once = (int)max_i64(1, STATES_AT_ONCE / (cfg->vec * k->r->count));
-    at_once = (int)min_i64(at_once, ceil_div(cfg->split, layers));
+    at_once = (int)min_i64(min_i64(at_once, LOADS_AT_ONCE), ceil_div(cfg->split, layers)); // each has an address
     val identity[REDUCE_VALUES_MAX], other[REDUCE_VALUES_MAX];
     tensor rS[at_once][REDUCE_VALUES_MAX]; // (VEC)
     k->r->identity(k->r, identity);
