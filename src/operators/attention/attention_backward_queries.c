@@ -241,10 +241,9 @@ static dq_place place_of_dq(const attention_values *p, const attention_sm90_back
     val number = div(cta_x(), imm(cfg->consumers)), blocks = blocks_of(p, cfg->block), block = rem(number, blocks);
     val heads = div(number, blocks), zero = imm_as(U32, 0);
     const int queries = dq_columns_of(cfg).used;
-    tile_grid grid = attention_tile_grid_of(&cfg->form, p, 0, 0);
     dq_place x = { .index = rem(cta_x(), imm(cfg->consumers)), .head = rem(heads, p->heads), .column = zero };
     x.batch = div(heads, p->heads);
-    x.s = attention_sequence_of(&grid, x.batch);
+    x.s = attention_sequence_of(&cfg->form, p, x.batch);
     const backward_block of = { x.batch, x.head, x.s.q_at, block };
     x.token = mul(block, imm(cfg->block));
     x.exists = lt(x.token, x.s.q);
