@@ -203,7 +203,6 @@ static int tensors(const void *desc, plan_tensor *t)
 static const field desc_fields[] = { ATTENTION_DESC(FIELD_ROW, ckl_attention_desc) };
 static const implementation *const implementations[] = { &attention_sm90_backward_implementation,
                                                          &attention_naive_backward_implementation,
-                                                         &attention_sm90_backward_unordered_implementation,
                                                          &attention_short_implementation,
                                                          &attention_sm90_implementation,
                                                          &attention_sm80_implementation,
