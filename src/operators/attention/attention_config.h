@@ -85,7 +85,7 @@ typedef struct attention_strides {
 
 attention_strides attention_strides_of(const ckl_attention_desc *desc, int tensor);
 
-/* Sizes and strides of a tensor as fields of a desc (attention_strides.c). */
+/* Sizes and strides of a tensor as fields of a desc. */
 typedef struct attention_fields {
     const char *ld_name, *ld_head_name, *ld_batch_name;
     int64_t batch, heads, tokens, d;

@@ -113,7 +113,7 @@ typedef struct attention_decode_naive_config {
 void attention_decode_naive(const void *config, int kernel);
 
 /*
- * e4m3 from and to f32 by integer arithmetic (attention_decode_e4m3.c). A NaN gives 480; f32 is rounded to nearest even
+ * e4m3 from and to f32 by integer arithmetic (attention_decode_narrow.c). A NaN gives 480; f32 is rounded to nearest even
  * up to 448.
  */
 val attention_f32_of_e4m3(val byte);
