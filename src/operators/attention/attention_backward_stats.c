@@ -34,8 +34,7 @@ static stats_query query_of(const attention_form *form, const attention_values *
     x.block = (backward_block){ .batch = batch, .head = sub(head, mul(batch, p->heads)) };
     x.at = x.token = add(first, row);
     if (form->ragged) {
-        tile_grid grid = attention_tile_grid_of(form, p, 0, 0);
-        const sequence s = attention_sequence_of(&grid, batch);
+        const sequence s = attention_sequence_of(form, p, batch);
         x.exists = lt(x.token, s.q);
         x.block.q_at = s.q_at;
         x.at = add(x.token, s.q_at);
@@ -116,7 +115,7 @@ static void store_stats(const attention_values *p, const attention_sm90_backward
         tensor gStats = slice(attention_backward_all_stats(p, convert(I64, p->stats_rows)), x->token, _, x->head);
         set(gStats, 0, offset); // (STATS)
         set(gStats, 1, delta);
-        if (attention_backward_sums_queries(cfg) && cfg->ordered)
+        if (attention_backward_sums_queries(cfg))
             IF(x->exists)
                 clear_turn(p, cfg, x);
     }

@@ -38,8 +38,7 @@ static void find_blocks(backward_kernel *k)
 static void enter_sequence(backward_kernel *k)
 {
     attention_values *p = &k->p;
-    tile_grid grid = attention_tile_grid_of(&k->form, p, 0, 0);
-    const sequence s = attention_sequence_of(&grid, k->batch);
+    const sequence s = attention_sequence_of(&k->form, p, k->batch);
     p->q = s.q;
     p->kv = s.kv;
     p->first = s.first;

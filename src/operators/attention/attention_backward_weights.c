@@ -21,17 +21,12 @@ bool attention_backward_has_bends(const backward_kernel *k)
 
 /* Masks */
 
-static tile_rows rows_of(const backward_kernel *k, const backward_consumer *c, const tile_grid *grid)
-{
-    return (
-        tile_rows){ grid, &grid->longest, &c->scores_mma, attention_backward_row_of(k, c), warpgroup_thread(), ROWS };
-}
-
 /* Hides keys past the last one, and keys that a row does not see. */
 static void hide_keys(const backward_kernel *k, backward_consumer *c, val block)
 {
-    tile_grid grid = attention_tile_grid_of(&k->form, &k->p, ROWS, k->block);
-    tile_rows rows = rows_of(k, c, &grid);
+    const tile_grid grid = { &k->form, &k->p, ROWS, k->block };
+    const sequence own = { .q = k->p.q, .kv = k->p.kv, .first = k->p.first, .last = k->p.last };
+    const tile_rows rows = { &grid, &own, &c->scores_mma, attention_backward_row_of(k, c), warpgroup_thread(), ROWS };
     IF(attention_block_is_cut(&rows, block))
         attention_mask_block(&rows, block, c->scores);
 }
@@ -150,9 +145,8 @@ static void mask_pairs(const backward_kernel *k, backward_consumer *c, const bac
     const attention_values *p = &k->p;
     const pairs all = pairs_of(k, c, w);
     val head = k->of_keys ? attention_backward_head_of(k, w->head) : k->head, query, key;
-    tile_grid grid = attention_tile_grid_of(&k->form, p, 0, 0);
-    tile t = { .head = add(mul(k->batch, p->heads), head) };
-    const score_mask mask = attention_score_mask_of(&grid, &t, &k->form, p);
+    const tile_grid grid = { .form = &k->form, .p = p };
+    const score_mask mask = attention_score_mask_of(&grid, add(mul(k->batch, p->heads), head));
     UNROLL(i, static_size(c->scores.layout)) {
         pair_at(&all, i, &query, &key);
         val x = at(c->scores, i), by = at(mask.gM, min(query, sub(p->q, imm(1))), min(key, sub(p->kv, imm(1))));

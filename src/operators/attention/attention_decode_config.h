@@ -113,7 +113,7 @@ typedef struct attention_decode_naive_config {
 void attention_decode_naive(const void *config, int kernel);
 
 /*
- * e4m3 from and to f32 by integer arithmetic (attention_decode_e4m3.c). A NaN gives 480; f32 is rounded to nearest even
+ * e4m3 from and to f32 by integer arithmetic (attention_decode_narrow.c). A NaN gives 480; f32 is rounded to nearest even
  * up to 448.
  */
 val attention_f32_of_e4m3(val byte);
@@ -165,10 +165,10 @@ int attention_decode_quads(const attention_decode_form *form, int rows, int thre
 
 void attention_decode_sm80(const void *config, int kernel);
 
-/* latent */
+/* latent, and latent_few: the same for few rows */
 
-#define ATTENTION_DECODE_LATENT_CONFIG(X, owner)                                     \
-    X(owner, int, split, "2048", "512 1024 2048 4096", "keys that are summed apart") \
+#define ATTENTION_DECODE_LATENT_CONFIG(X, owner)                                         \
+    X(owner, int, split, "2048", "256 512 1024 2048 4096", "keys that are summed apart") \
     X(owner, int, run, "0", "0 1 2 4 8 16", "splits of a CTA; 0: as few as CTAs that run at once need")
 
 enum {
@@ -176,6 +176,7 @@ enum {
     ATTENTION_DECODE_LATENT_CHUNK = 64, // columns that lie together
     ATTENTION_DECODE_LATENT_PAGE = 16,  // keys at least: so all pages of a block fit the producer's registers
     ATTENTION_DECODE_LATENT_MAX = 576,  // elements of a key
+    ATTENTION_DECODE_FEW_ROWS = 16,     // of latent_few
 };
 
 typedef struct attention_decode_latent_config {
@@ -183,24 +184,8 @@ typedef struct attention_decode_latent_config {
     ATTENTION_DECODE_LATENT_CONFIG(FIELD_MEMBER, )
 } attention_decode_latent_config;
 
-int64_t attention_decode_latent_smem(const attention_decode_latent_config *config);
+int64_t attention_decode_latent_smem(const attention_decode_form *form);
+int64_t attention_decode_latent_few_smem(const attention_decode_form *form);
 
 void attention_decode_latent(const void *config, int kernel);
-
-/* latent_few */
-
-#define ATTENTION_DECODE_LATENT_FEW_CONFIG(X, owner)                               \
-    X(owner, int, slots, "3", "2 3 4 5 6 7 8", "blocks of keys in shared memory")  \
-    X(owner, int, split, "512", "256 512 1024 2048", "keys that are summed apart") \
-    X(owner, int, run, "0", "0 1 2 4 8 16", "splits of a CTA; 0: as few as CTAs that run at once need")
-
-enum { ATTENTION_DECODE_FEW_ROWS = 16 };
-
-typedef struct attention_decode_latent_few_config {
-    attention_decode_form form;
-    ATTENTION_DECODE_LATENT_FEW_CONFIG(FIELD_MEMBER, )
-} attention_decode_latent_few_config;
-
-int64_t attention_decode_latent_few_smem(const attention_decode_latent_few_config *config);
-
 void attention_decode_latent_few(const void *config, int kernel);

@@ -51,10 +51,10 @@ typedef struct latent_kernel {
     val done;             // of all splits before this one, a variable of each role
 } latent_kernel;
 
-int64_t attention_decode_latent_smem(const attention_decode_latent_config *c)
+int64_t attention_decode_latent_smem(const attention_decode_form *form)
 {
-    int64_t q = attention_columns_bytes(attention_columns_of(c->form.d), ROWS), states = 3 * CONSUMERS * ROWS * 4;
-    return q + CONSUMERS * (attention_decode_latent_block_bytes(&c->form) + 16 * SECTIONS) + states + 4;
+    int64_t q = attention_columns_bytes(attention_columns_of(form->d), ROWS), states = 3 * CONSUMERS * ROWS * 4;
+    return q + CONSUMERS * (attention_decode_latent_block_bytes(form) + 16 * SECTIONS) + states + 4;
 }
 
 static void describe_shared_memory(latent_kernel *k)

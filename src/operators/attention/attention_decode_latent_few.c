@@ -30,6 +30,8 @@ enum {
     ROW_HALVES = 2, // rows of a thread
     BARRIER = 1,    // of all consumers
     HELD = 2,       // levels of the tree
+    SLOTS_MAX = 8,
+    SMEM_MAX = 227 << 10, // bytes of a CTA, of Hopper and later
     QUAD = ATTENTION_DECODE_LATENT_QUAD,
     PRODUCER_REGISTERS = 40,
     CONSUMER_REGISTERS = 232,
@@ -45,9 +47,10 @@ typedef struct consumer_role {
 
 /* Everything the roles share. Letters: Q (BM,D), K (BN,D), P (BM,BN), O (BM,DV). */
 typedef struct few_kernel {
-    const attention_decode_latent_few_config *cfg;
+    const attention_decode_latent_config *cfg;
     decode_place place;
     columns d, dv;
+    int slots; // blocks of the ring
     tma_copy tmaK;
     tensor sK;     // (BN,CHUNK,CHUNKS,SLOTS)
     tensor sVt;    // (DV,BN,SLOTS), the same memory
@@ -66,47 +69,63 @@ static int64_t weights_bytes(void)
 }
 
 /* Columns of O of a warp; what a thread has of them and of its rows' maxima and sums. */
-static int width_of(const attention_decode_latent_few_config *c)
+static int width_of(const attention_decode_form *form)
 {
-    return attention_columns_of(c->form.dv).used / WARPS;
+    return attention_columns_of(form->dv).used / WARPS;
 }
 
-static int values_of(const attention_decode_latent_few_config *c)
+static int values_of(const attention_decode_form *form)
 {
-    return ROWS * width_of(c) / LANES + 2 * ROW_HALVES;
+    return ROWS * width_of(form) / LANES + 2 * ROW_HALVES;
 }
 
-int64_t attention_decode_latent_few_smem(const attention_decode_latent_few_config *c)
+/* With so many blocks in the ring. */
+static int64_t smem_of(const attention_decode_form *form, int slots)
 {
     const int64_t words = WARPS * BUFFERS + ROWS * WARPS + 1 // and whether this CTA is the last of a sequence's
-                          + HELD * values_of(c) * THREADS;
-    return c->slots * (attention_decode_latent_block_bytes(&c->form) + 16) + weights_bytes() + 4 * words;
+                          + HELD * values_of(form) * THREADS;
+    return slots * (attention_decode_latent_block_bytes(form) + 16) + weights_bytes() + 4 * words;
 }
 
-static few_kernel describe_kernel(const attention_decode_latent_few_config *cfg)
+/* As many as fit. */
+static int slots_of(const attention_decode_form *form)
+{
+    int slots = SLOTS_MAX;
+    while (slots > 2 && smem_of(form, slots) > SMEM_MAX)
+        slots--;
+    return slots;
+}
+
+int64_t attention_decode_latent_few_smem(const attention_decode_form *form)
+{
+    return smem_of(form, slots_of(form));
+}
+
+static few_kernel describe_kernel(const attention_decode_latent_config *cfg)
 {
     const attention_decode_form *form = &cfg->form;
     few_kernel k = { .cfg = cfg,
                      .place = { .form = *form, .rows = ROWS, .keys = KEYS, .run = 1 },
                      .d = attention_columns_of(form->d),
-                     .dv = attention_columns_of(form->dv) };
+                     .dv = attention_columns_of(form->dv),
+                     .slots = slots_of(form) };
     k.place.p = params_of(attention_decode);
     k.tmaK = attention_decode_latent_tma(&k.place);
-    const int64_t blocks = smem_alloc("blocks", cfg->slots * attention_decode_latent_block_bytes(&cfg->form), 1024);
-    k.sK = smem_view(smem_address(blocks), form->dtype, attention_chunks_layout(form->dtype, k.d, KEYS, cfg->slots));
+    const int64_t blocks = smem_alloc("blocks", k.slots * attention_decode_latent_block_bytes(&cfg->form), 1024);
+    k.sK = smem_view(smem_address(blocks), form->dtype, attention_chunks_layout(form->dtype, k.d, KEYS, k.slots));
     k.sVt = attention_transposed_chunks(k.sK, k.dv);
     k.sP = slice(attention_chunks("weights", form->dtype, attention_columns_of(KEYS), ROWS, BUFFERS), _, _, 0, _);
     k.sHigh = smem_tensor("high", I32, compact(shape(WARPS, BUFFERS)), 16);
     k.sOfRow = smem_tensor("maxima or sums", F32, compact_right(shape(ROWS, WARPS)), 16);
-    k.sHeld = smem_tensor("sums held", F32, compact(shape(QUAD, THREADS, values_of(cfg) / QUAD, HELD)), 16);
-    k.ring = make_pipeline("ring", cfg->slots, 1, WARPS);
+    k.sHeld = smem_tensor("sums held", F32, compact(shape(QUAD, THREADS, values_of(form) / QUAD, HELD)), 16);
+    k.ring = make_pipeline("ring", k.slots, 1, WARPS);
     return k;
 }
 
 /* Where the ring is at block `number` of this split; `first` of the role: 0, of the producer 1. */
 static pipeline_state state_at(const few_kernel *k, val number, int first)
 {
-    const int slots = k->cfg->slots;
+    const int slots = k->slots;
     const val all = add(k->done, number);
     return (pipeline_state){ rem(all, imm(slots)), bit_and(add(div(all, imm(slots)), imm(first)), imm(1)), slots };
 }
@@ -204,7 +223,7 @@ static void multiply_keys(const few_kernel *k, const consumer_role *c, val slot)
 /* What this warp has of O. Partials are to stay in L2: stores to memory cost reads far more than their bytes. */
 static latent_part own_part(const few_kernel *k, const consumer_role *c)
 {
-    return (latent_part){ &k->place, &c->mma, ROWS,     width_of(k->cfg),   warp(),
+    return (latent_part){ &k->place, &c->mma, ROWS,     width_of(&k->cfg->form), warp(),
                           lane(),    c->out,  &c->rows, IR_CACHE_EVICT_LAST };
 }
 
@@ -295,7 +314,7 @@ static void share_weights(const few_kernel *k, consumer_role *c, val buffer)
 /* O += weights of all keys * its own columns of values. */
 static void multiply_values(const few_kernel *k, const consumer_role *c, val buffer, val slot)
 {
-    columns own = attention_columns_of(width_of(k->cfg));
+    columns own = attention_columns_of(width_of(&k->cfg->form));
     own.subtile = own.subtile < 32 ? own.subtile : 32; // registers
     tensor rP = fragment_A_words(&c->mma, ROWS, KEYS);
     ldmatrix_A(&c->mma, slice(k->sP, _, _, buffer), lane(), rP);
@@ -356,7 +375,7 @@ static consumer_role describe_consumer(const few_kernel *k)
     consumer_role c = { .mma = attention_warps_mma(k->place.form.dtype, 1) };
     c.rQ = fragment_A_words(&c.mma, ROWS, k->d.chunks * CHUNK);
     c.scores = fragment_C(&c.mma, ROWS, OWN_KEYS);
-    c.out = fragment_C(&c.mma, ROWS, width_of(k->cfg));
+    c.out = fragment_C(&c.mma, ROWS, width_of(&k->cfg->form));
     c.rows = attention_online_rows_begin(ROW_HALVES, k->place.p.exponent);
     fill(c.rQ, imm_as(U32, 0));
     return c;
@@ -392,7 +411,7 @@ static void consumers(few_kernel *k)
 
 void attention_decode_latent_few(const void *config, int kernel)
 {
-    const attention_decode_latent_few_config *cfg = config;
+    const attention_decode_latent_config *cfg = config;
     (void)kernel;
     launch_bounds(THREADS + PRODUCERS, 1);
     few_kernel k = describe_kernel(cfg);

@@ -10,8 +10,8 @@ enum {
     CHUNK = ATTENTION_DECODE_LATENT_CHUNK,
     ROWS = ATTENTION_ROWS,
     PAGE_MIN = ATTENTION_DECODE_LATENT_PAGE,
+    FEW_ROWS = ATTENTION_DECODE_FEW_ROWS,
     SPLITS_MAX = 1024, // of a sequence
-    SLOTS_MAX = 8,
 };
 
 /* Splits of a CTA, or as few as `resident` CTAs that run at once need, of tiles of so many rows; CTAs for them. */
@@ -28,15 +28,24 @@ static int64_t ctas_of(const ckl_attention_decode_desc *d, int rows, int split, 
     return tiles ? tiles * ceil_div(attention_decode_ctas(d, rows, split) / tiles, run) : 0;
 }
 
-static ckl_status choose_latent(const void *desc, const ckl_device_info *device, void *config)
+static ckl_status choose(const ckl_attention_decode_desc *d, int split, attention_decode_latent_config *c)
 {
-    const ckl_attention_decode_desc *d = desc;
-    attention_decode_latent_config *c = config;
-    (void)device;
     c->form = attention_decode_form_of(d);
-    while (ceil_div(d->kv, c->split) > SPLITS_MAX)
+    for (c->split = split; ceil_div(d->kv, c->split) > SPLITS_MAX;)
         c->split *= 2;
     return CKL_OK;
+}
+
+static ckl_status choose_latent(const void *desc, const ckl_device_info *device, void *config)
+{
+    (void)device;
+    return choose(desc, 2048, config);
+}
+
+static ckl_status choose_latent_few(const void *desc, const ckl_device_info *device, void *config)
+{
+    (void)device;
+    return choose(desc, 512, config);
 }
 
 /*
@@ -58,99 +67,13 @@ static plan_cost cost_latent(const void *desc, const ckl_device_info *device, co
                         device);
 }
 
-/* What both want. */
-static ckl_status check_cache(const char *who, const ckl_attention_decode_desc *d)
-{
-    if (!d->latent || d->cache != d->dtype)
-        FAIL(CKL_UNSUPPORTED, "attention_decode %s: the cache is not latent, or of another type than q", who);
-    if (d->page % KEYS && (d->page < PAGE_MIN || KEYS % d->page))
-        FAIL(CKL_UNSUPPORTED,
-             "attention_decode %s: page=%" PRId64 " neither divides %d, from %d on, nor is a multiple of it", who,
-             d->page, KEYS, PAGE_MIN);
-    return attention_decode_check_strides(who, d);
-}
-
-/* Splits in whole blocks, and memory for them. */
-static ckl_status check_splits(const char *who, const ckl_attention_decode_desc *d, const ckl_device_info *device,
-                               int rows, int split, int run, int64_t smem)
-{
-    if (run < 0)
-        FAIL(CKL_INVALID, "attention_decode %s: run=%d is negative", who, run);
-    if (split < KEYS || split % KEYS)
-        FAIL(CKL_INVALID, "attention_decode %s: split=%d is not a multiple of %d", who, split, KEYS);
-    const int64_t ctas = attention_decode_ctas(d, rows, split);
-    TRY(attention_check_smem("attention_decode", who, device, smem));
-    if (ctas > INT32_MAX)
-        FAIL(CKL_UNSUPPORTED, "attention_decode %s: %" PRId64 " CTAs are more than 2^31-1", who, ctas);
-    return CKL_OK;
-}
-
-static ckl_status admit_latent(const void *desc, const ckl_device_info *device, const void *config)
-{
-    const ckl_attention_decode_desc *d = desc;
-    const attention_decode_latent_config *c = config;
-    TRY(attention_decode_check_form("latent", d, &c->form));
-    TRY(check_cache("latent", d));
-    if (d->dv % (2 * CHUNK) || d->d % 8 || d->d > ATTENTION_DECODE_LATENT_MAX || ceil_div(d->d, CHUNK) <= d->dv / CHUNK)
-        FAIL(CKL_UNSUPPORTED,
-             "attention_decode latent: dv=%" PRId64 " is not a multiple of %d, or d=%" PRId64
-             " not one of 8 from dv+8 up to %d",
-             d->dv, 2 * CHUNK, d->d, ATTENTION_DECODE_LATENT_MAX);
-    return check_splits("latent", d, device, ROWS, c->split, c->run, attention_decode_latent_smem(c));
-}
-
-static ckl_status launch_share(const ckl_plan *plan, const void *args, int rows, int split, int run, ckl_stream stream)
-{
-    const ckl_attention_decode_desc *d = plan->desc;
-    const int64_t of_cta = run_of(d, rows, split, run, plan->kernels[0].clusters_resident);
-    return attention_decode_launch(plan, args, rows, split, ctas_of(d, rows, split, of_cta), stream);
-}
-
-static int64_t workspace_latent(const ckl_plan *plan)
-{
-    const attention_decode_latent_config *c = plan->config;
-    return attention_decode_workspace(plan->desc, ROWS, c->split);
-}
-
-static ckl_status launch_latent(const ckl_plan *plan, const void *args, ckl_stream stream)
-{
-    const attention_decode_latent_config *c = plan->config;
-    return launch_share(plan, args, ROWS, c->split, c->run, stream);
-}
-
-static const field latent_fields[] = { ATTENTION_DECODE_FORM(FIELD_NESTED, (attention_decode_latent_config, form)) //
-                                       ATTENTION_DECODE_LATENT_CONFIG(FIELD_ROW, attention_decode_latent_config) };
-
-const implementation attention_decode_latent_implementation = {
-    IMPLEMENTATION_PARTS(attention_decode, latent),
-    .cost = cost_latent,
-    .summary = "values are columns of the keys: TMA, two consumer warpgroups with half of the columns each; wgmma",
-    .target = IR_SM90A,
-    .params = &attention_decode_param_list,
-    .workspace_bytes = workspace_latent,
-};
-
-/* latent_few */
-
-static ckl_status choose_latent_few(const void *desc, const ckl_device_info *device, void *config)
-{
-    attention_decode_latent_few_config *c = config;
-    const ckl_attention_decode_desc *d = desc;
-    c->form = attention_decode_form_of(d);
-    while (ceil_div(d->kv, c->split) > SPLITS_MAX)
-        c->split *= 2;
-    for (c->slots = SLOTS_MAX; c->slots > 2 && attention_decode_latent_few_smem(c) > device->smem_per_cta_bytes;)
-        c->slots--;
-    return CKL_OK;
-}
-
 /* Memory brings the blocks; a CTA's sum is stored and read again. */
 static plan_cost cost_latent_few(const void *desc, const ckl_device_info *device, const void *config)
 {
     const ckl_attention_decode_desc *d = desc;
-    const attention_decode_latent_few_config *c = config;
-    const int64_t run = run_of(d, ATTENTION_DECODE_FEW_ROWS, c->split, c->run, device->sm_count),
-                  ctas = ctas_of(d, ATTENTION_DECODE_FEW_ROWS, c->split, run);
+    const attention_decode_latent_config *c = config;
+    const int64_t run = run_of(d, FEW_ROWS, c->split, c->run, device->sm_count),
+                  ctas = ctas_of(d, FEW_ROWS, c->split, run);
     const double sum = 8 * (double)(attention_decode_rows_of(d) * d->dv);
     const double key = (double)(d->batch * d->kv_heads) * 2 * (double)d->d;
     const memory_work work = { .of = { .us = 3.5 },
@@ -159,53 +82,95 @@ static plan_cost cost_latent_few(const void *desc, const ckl_device_info *device
                                .threads = 384,
                                .registers = 168,
                                .ctas_per_sm = 1,
-                               .smem_bytes = attention_decode_latent_few_smem(c),
+                               .smem_bytes = attention_decode_latent_few_smem(&c->form),
                                .wait_cycles = 1200 * (double)run * ceil(fmin((double)d->kv, c->split) / KEYS) };
     return memory_cost(&work, device);
+}
+
+/* What both want: the form and the cache, splits in whole blocks. */
+static ckl_status admit(const char *who, const ckl_attention_decode_desc *d, int rows,
+                        const attention_decode_latent_config *c)
+{
+    TRY(attention_decode_check_form(who, d, &c->form));
+    if (!d->latent || d->cache != d->dtype)
+        FAIL(CKL_UNSUPPORTED, "attention_decode %s: the cache is not latent, or of another type than q", who);
+    if (d->page % KEYS && (d->page < PAGE_MIN || KEYS % d->page))
+        FAIL(CKL_UNSUPPORTED,
+             "attention_decode %s: page=%" PRId64 " neither divides %d, from %d on, nor is a multiple of it", who,
+             d->page, KEYS, PAGE_MIN);
+    if (c->run < 0)
+        FAIL(CKL_INVALID, "attention_decode %s: run=%d is negative", who, c->run);
+    if (c->split < KEYS || c->split % KEYS)
+        FAIL(CKL_INVALID, "attention_decode %s: split=%d is not a multiple of %d", who, c->split, KEYS);
+    const int64_t ctas = attention_decode_ctas(d, rows, c->split);
+    if (ctas > INT32_MAX)
+        FAIL(CKL_UNSUPPORTED, "attention_decode %s: %" PRId64 " CTAs are more than 2^31-1", who, ctas);
+    return attention_decode_check_strides(who, d);
+}
+
+static ckl_status admit_latent(const void *desc, const ckl_device_info *device, const void *config)
+{
+    const ckl_attention_decode_desc *d = desc;
+    const attention_decode_latent_config *c = config;
+    TRY(admit("latent", d, ROWS, c));
+    if (d->dv % (2 * CHUNK) || d->d % 8 || d->d > ATTENTION_DECODE_LATENT_MAX || ceil_div(d->d, CHUNK) <= d->dv / CHUNK)
+        FAIL(CKL_UNSUPPORTED,
+             "attention_decode latent: dv=%" PRId64 " is not a multiple of %d, or d=%" PRId64
+             " not one of 8 from dv+8 up to %d",
+             d->dv, 2 * CHUNK, d->d, ATTENTION_DECODE_LATENT_MAX);
+    return attention_check_smem("attention_decode", "latent", device, attention_decode_latent_smem(&c->form));
 }
 
 static ckl_status admit_latent_few(const void *desc, const ckl_device_info *device, const void *config)
 {
     const ckl_attention_decode_desc *d = desc;
-    const attention_decode_latent_few_config *c = config;
-    TRY(attention_decode_check_form("latent_few", d, &c->form));
-    TRY(check_cache("latent_few", d));
-    if (attention_decode_rows_of(d) > ATTENTION_DECODE_FEW_ROWS)
+    const attention_decode_latent_config *c = config;
+    TRY(admit("latent_few", d, FEW_ROWS, c));
+    if (attention_decode_rows_of(d) > FEW_ROWS)
         FAIL(CKL_UNSUPPORTED, "attention_decode latent_few: %" PRId64 " rows of a head are more than %d",
-             attention_decode_rows_of(d), ATTENTION_DECODE_FEW_ROWS);
+             attention_decode_rows_of(d), FEW_ROWS);
     if ((d->dv != 128 && d->dv != 256 && d->dv != 512) || d->d % 8 || d->d > ATTENTION_DECODE_LATENT_MAX)
         FAIL(CKL_UNSUPPORTED,
              "attention_decode latent_few: dv=%" PRId64 " is none of 128, 256, 512, or d=%" PRId64
              " is not a multiple of 8 up to %d",
              d->dv, d->d, ATTENTION_DECODE_LATENT_MAX);
-    if (c->slots < 2 || c->slots > SLOTS_MAX)
-        FAIL(CKL_INVALID, "attention_decode latent_few: slots=%d is not in 2..%d", c->slots, SLOTS_MAX);
-    return check_splits("latent_few", d, device, ATTENTION_DECODE_FEW_ROWS, c->split, c->run,
-                        attention_decode_latent_few_smem(c));
+    return attention_check_smem("attention_decode", "latent_few", device, attention_decode_latent_few_smem(&c->form));
 }
 
-static int64_t workspace_latent_few(const ckl_plan *plan)
+/* Rows of a CTA. */
+static int rows_of(const ckl_plan *plan)
 {
-    const attention_decode_latent_few_config *c = plan->config;
-    return attention_decode_workspace(plan->desc, ATTENTION_DECODE_FEW_ROWS, c->split);
+    return plan->impl == &attention_decode_latent_few_implementation ? FEW_ROWS : ROWS;
 }
 
-static ckl_status launch_latent_few(const ckl_plan *plan, const void *args, ckl_stream stream)
+static int64_t workspace(const ckl_plan *plan)
 {
-    const attention_decode_latent_few_config *c = plan->config;
-    return launch_share(plan, args, ATTENTION_DECODE_FEW_ROWS, c->split, c->run, stream);
+    const attention_decode_latent_config *c = plan->config;
+    return attention_decode_workspace(plan->desc, rows_of(plan), c->split);
 }
 
-static const field latent_few_fields[] = {
-    ATTENTION_DECODE_FORM(FIELD_NESTED, (attention_decode_latent_few_config, form)) //
-    ATTENTION_DECODE_LATENT_FEW_CONFIG(FIELD_ROW, attention_decode_latent_few_config)
+static ckl_status launch(const ckl_plan *plan, const void *args, ckl_stream stream)
+{
+    const attention_decode_latent_config *c = plan->config;
+    const int64_t run = run_of(plan->desc, rows_of(plan), c->split, c->run, plan->kernels[0].clusters_resident);
+    return attention_decode_launch(plan, args, rows_of(plan), c->split,
+                                   ctas_of(plan->desc, rows_of(plan), c->split, run), stream);
+}
+
+static const field latent_fields[] = { ATTENTION_DECODE_FORM(FIELD_NESTED, (attention_decode_latent_config, form)) //
+                                       ATTENTION_DECODE_LATENT_CONFIG(FIELD_ROW, attention_decode_latent_config) };
+
+#define LATENT_PARTS(called)                                                                                          \
+    .name = #called, .config_bytes = sizeof(attention_decode_latent_config), .config = FIELD_TABLE(latent_fields),    \
+    .choose = choose_##called, .cost = cost_##called, .admit = admit_##called, .describe = attention_decode_##called, \
+    .target = IR_SM90A, .params = &attention_decode_param_list, .workspace_bytes = workspace, .launch = launch
+
+const implementation attention_decode_latent_implementation = {
+    LATENT_PARTS(latent),
+    .summary = "values are columns of the keys: TMA, two consumer warpgroups with half of the columns each; wgmma",
 };
 
 const implementation attention_decode_latent_few_implementation = {
-    IMPLEMENTATION_PARTS(attention_decode, latent_few),
-    .cost = cost_latent_few,
+    LATENT_PARTS(latent_few),
     .summary = "the same for up to 16 rows: mma.sync, each warp scores a few keys and has a few columns; Hopper",
-    .target = IR_SM90A,
-    .params = &attention_decode_param_list,
-    .workspace_bytes = workspace_latent_few,
 };

@@ -313,9 +313,9 @@ static const char *const cases[] = {
     "latent=1 heads=16 kv_heads=1 q=5 kv=150 d=576 dv=512 batch=2 shortest=2 page=16 append=1 dtype=bf16 lse=1 # over "
     "blocks",
     "latent=1 heads=16 kv_heads=1 kv=3000 d=136 dv=128 batch=3 shortest=2000 page=16 lse=1 impl=latent_few "
-    "config='split=64 slots=3 run=8' # CTAs of several splits",
+    "config='split=64 run=11' # CTAs of several splits",
     "latent=1 heads=8 kv_heads=2 q=2 kv=900 d=192 dv=128 batch=4 shortest=0 sinks=1 lse=1 dtype=bf16 impl=latent_few "
-    "config='split=64 slots=4 run=11' # the same, of several heads and sequences",
+    "config='split=64 run=11' # the same, of several heads and sequences",
     "latent=1 heads=2 kv_heads=1 kv=130 d=136 dv=128 batch=70 shortest=0 page=16 impl=latent_few config='split=64 "
     "run=9' "
     "# more sequences than lanes",
@@ -394,8 +394,6 @@ static const test_reject rejects[] = {
       "attention_decode latent_few: 17 rows of a head are more than 16" },
     { "latent=1 d=576 dv=384 impl=latent_few", CKL_UNSUPPORTED,
       "attention_decode latent_few: dv=384 is none of 128, 256, 512" },
-    { "latent=1 d=576 dv=512 impl=latent_few config='slots=1'", CKL_INVALID,
-      "attention_decode latent_few: slots=1 is not in 2..8" },
     { "latent=1 d=576 dv=512 impl=latent_few config='run=-1'", CKL_INVALID,
       "attention_decode latent_few: run=-1 is negative" },
     { "heads=2 ldo_head=8", CKL_INVALID, "attention_decode: ldo_head=8 lets elements of o overlap, which span 64" },

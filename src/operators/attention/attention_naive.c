@@ -28,8 +28,7 @@ static row_of_o row_at(const attention_form *form, const attention_values *p, va
     val q = convert(I64, p->q), i = rem(row, q), every = div(row, q);
     val head = rem(every, convert(I64, p->heads)), batch = div(every, convert(I64, p->heads)), kv = convert(I64, p->kv);
     val kv_head = div(head, convert(I64, p->group)), from = imm64(0);
-    tile_grid grid = attention_tile_grid_of(form, p, 0, 0);
-    sequence s = attention_sequence_of(&grid, batch);
+    sequence s = attention_sequence_of(form, p, batch);
     val first = add(i, convert(I64, s.first)), last = add(i, convert(I64, s.last)), queries = q;
     tensor gK = slice(whole_tensor(form, p, ATTENTION_K), batch, kv_head, _, _);
     tensor gV = slice(whole_tensor(form, p, ATTENTION_V), batch, kv_head, _, _);

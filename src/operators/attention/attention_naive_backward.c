@@ -51,8 +51,7 @@ static tensor from_token(tensor g, val token, bool has_columns)
 static gradients of_sequence(const gradients *all, val number)
 {
     gradients g = *all;
-    tile_grid grid = attention_tile_grid_of(g.form, &g.p, 0, 0);
-    const struct sequence s = attention_sequence_of(&grid, number);
+    const struct sequence s = attention_sequence_of(g.form, &g.p, number);
     tensor *const of_queries[] = { &g.gQ, &g.gO, &g.gDout, &g.gDq }, *const of_keys[] = { &g.gK, &g.gV, &g.gDk,
                                                                                           &g.gDv };
     for (int i = 0; i < COUNT_OF(of_queries); i++) {

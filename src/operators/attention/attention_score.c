@@ -296,13 +296,13 @@ static void score_block(const key_walk *w, const tile_rows *r, tensor scores)
         attention_custom_leave(w->custom, scores);
 }
 
-void attention_make_scores(const key_walk *w, const tile_rows *r, const attention_form *form, const attention_values *p,
-                           tensor scores)
+void attention_make_scores(const key_walk *w, const tile_rows *r, tensor scores)
 {
+    const attention_form *form = w->grid->form;
     if (form->softcap)
-        attention_cap_scores(scores, p->factor);
+        attention_cap_scores(scores, w->grid->p->factor);
     if (form->mask) {
-        const score_mask mask = attention_score_mask_of(w->grid, w->t, form, p);
+        const score_mask mask = attention_score_mask_of(w->grid, w->t->head);
         attention_mask_scores_by(r, &mask, w->block, scores);
     }
     if (w->custom->how)

@@ -90,5 +90,4 @@ val attention_key_walk_next(const key_walk *w);
 void attention_key_walk_advance(const key_walk *w);
 
 /* Products of a tile's rows and the walk's block become scores: soft cap, mask, custom score. */
-void attention_make_scores(const key_walk *w, const tile_rows *r, const attention_form *form, const attention_values *p,
-                           tensor scores);
+void attention_make_scores(const key_walk *w, const tile_rows *r, tensor scores);

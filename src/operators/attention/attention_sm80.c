@@ -17,7 +17,6 @@ enum {
 /* Everything that the steps share. Letters: Q (BM,D), K (BN,D), V (BN,DV), O (BM,DV). */
 typedef struct sm80_kernel {
     const attention_sm80_config *cfg;
-    attention_form form;
     attention_values p;
     columns d, dv;
     int rows, threads;
@@ -54,14 +53,11 @@ int attention_sm80_rows_loaded(const attention_sm80_config *c)
 
 static sm80_kernel describe_kernel(const attention_sm80_config *cfg)
 {
-    sm80_kernel k = {
-        .cfg = cfg, .form = cfg->form, .d = attention_columns_of(cfg->form.d), .dv = attention_columns_of(cfg->form.dv)
-    };
-    ckl_dtype dtype = k.form.dtype;
+    sm80_kernel k = { .cfg = cfg, .d = attention_columns_of(cfg->form.d), .dv = attention_columns_of(cfg->form.dv) };
+    ckl_dtype dtype = cfg->form.dtype;
     k.rows = cfg->warps * cfg->warp_rows;
     k.threads = 32 * cfg->warps;
     k.p = params_of(attention);
-    k.grid = attention_tile_grid_of(&k.form, &k.p, k.rows, cfg->tile_n);
     k.sQ = slice(attention_chunks("Q", dtype, k.d, k.rows, 1), _, _, _, 0);
     k.sK = attention_chunks("K", dtype, k.d, cfg->tile_n, cfg->stages);
     k.sV = attention_chunks("V", dtype, k.dv, cfg->tile_n, cfg->stages);
@@ -81,12 +77,12 @@ static sm80_kernel describe_kernel(const attention_sm80_config *cfg)
 static tensor head_of(const sm80_kernel *k, int which, const tile *t)
 {
     const bool of_keys = which == ATTENTION_K || which == ATTENTION_V;
-    const tile_place at = of_keys ? k->keys : attention_place_of(&k->grid, t, false);
-    int d = which == ATTENTION_Q || which == ATTENTION_K ? k->form.d : k->form.dv;
+    const tile_place at = of_keys ? k->keys : attention_place_of(&k->grid, t->head, false);
+    int d = which == ATTENTION_Q || which == ATTENTION_K ? k->cfg->form.d : k->cfg->form.dv;
     layout heads = make_layout(shape(of_keys ? t->s.kv : t->s.q, d, k->p.all_heads, k->p.all_heads),
                                stride(k->p.ld[which], 1, k->p.ld_head[which], k->p.ld_batch[which]));
-    tensor gX = gmem_tensor(k->p.x[which], k->form.dtype, heads);
-    if (k->form.ragged)
+    tensor gX = gmem_tensor(k->p.x[which], k->cfg->form.dtype, heads);
+    if (k->cfg->form.ragged)
         gX.address = tensor_address(gX, coord(of_keys ? t->s.kv_at : t->s.q_at, 0, 0, 0));
     return slice(gX, _, _, at.head, at.batch);
 }
@@ -97,7 +93,7 @@ static void load_rows(const sm80_kernel *k, tensor gX, tensor sX, columns c, val
     int rows = (int)static_size(layout_mode(sX.layout, 0)), across = threads_across(c);
     layout threads = compact_right(shape(k->threads / across, across));
     tiled_copy each =
-        make_tiled_copy("SM80_CP_ASYNC_CACHEGLOBAL<128>", k->form.dtype, threads, compact(shape(1, VECTOR)));
+        make_tiled_copy("SM80_CP_ASYNC_CACHEGLOBAL<128>", k->cfg->form.dtype, threads, compact(shape(1, VECTOR)));
     int_tuple limits = gX.layout.shape;
     for (int i = 0; i < c.chunks; i++) {
         tensor cX = local_tile(identity_tensor(limits), shape(rows, c.chunk), coord(block, i)); // (ROWS,CHUNK)
@@ -142,11 +138,11 @@ static void use_block(sm80_kernel *k, const tile *t, const key_walk *w, val stag
     val block = w->block;
     tile_rows rows = rows_of(k, t);
     multiply_keys(k, stage);
-    attention_make_scores(w, &rows, &k->form, &k->p, k->scores);
+    attention_make_scores(w, &rows, k->scores);
     IF(attention_block_is_cut(&rows, block))
         attention_mask_block(&rows, block, k->scores);
     attention_online_softmax(&k->online, k->scores, NULL);
-    accumulators_to_A(k->scores, k->form.dtype, k->weights);
+    accumulators_to_A(k->scores, k->cfg->form.dtype, k->weights);
     if (k->online.slack)
         attention_rescale_rows(k->out, k->online.factor, k->online.count);
     else
@@ -160,10 +156,10 @@ static void use_block(sm80_kernel *k, const tile *t, const key_walk *w, val stag
  */
 static void attend(sm80_kernel *k, const tile *t)
 {
-    k->custom = attention_custom_score_of(&k->form, &k->p, t->head);
+    k->custom = attention_custom_score_of(&k->cfg->form, &k->p, t->head);
     key_walk w = attention_key_walk_begin(&k->custom, &k->grid, t, true);
     val stage = variable(U32, imm(0));
-    k->keys = attention_place_of(&k->grid, t, true);
+    k->keys = attention_place_of(&k->grid, t->head, true);
     load_rows(k, head_of(k, ATTENTION_Q, t), k->sQ, k->d, div(t->row, imm(k->rows)));
     load_block(k, t, w.block, stage);
     cp_async_commit();
@@ -195,7 +191,7 @@ static void store(const sm80_kernel *k, const tile *t)
     int subtile = k->dv.subtile, atoms_m = (int)static_size(layout_mode(k->out.layout, 1));
     tensor gO = head_of(k, ATTENTION_O, t); // (Q,DV)
     int_tuple limits = gO.layout.shape, tiler = shape(k->rows, subtile);
-    tiled_copy each = make_tiled_copy_C("UniversalCopy<32>", k->form.dtype, &k->mma, k->rows, subtile);
+    tiled_copy each = make_tiled_copy_C("UniversalCopy<32>", k->cfg->form.dtype, &k->mma, k->rows, subtile);
     val m = div(t->row, imm(k->rows));
     for (int i = 0; i < k->dv.used / subtile; i++) {
         tensor cO = partition_D(&each, local_tile(identity_tensor(limits), tiler, coord(m, i)), thread());
@@ -210,6 +206,7 @@ void attention_sm80(const void *config, int kernel)
     (void)kernel;
     launch_bounds(32 * cfg->warps, 0);
     sm80_kernel k = describe_kernel(cfg);
+    k.grid = (tile_grid){ &cfg->form, &k.p, k.rows, cfg->tile_n };
     grid_wait();
     launch_dependents();
     tile t = attention_tile_of(&k.grid, cta_x());
@@ -217,9 +214,9 @@ void attention_sm80(const void *config, int kernel)
     attention_online_rows_reset(&k.online);
     fill(k.out, immf(0));
     attend(&k, &t);
-    attention_online_rows_finish(&k.online, attention_sink_of(&k.grid, &t, &k.form, &k.p));
+    attention_online_rows_finish(&k.online, attention_sink_of(&k.grid, t.head));
     attention_scale_rows(k.out, k.online.factor);
-    if (k.form.lse)
-        attention_store_logarithms(&rows, &k.online, k.p.lse, t.head);
+    if (cfg->form.lse)
+        attention_store_logarithms(&rows, &k.online, t.head);
     store(&k, &t);
 }

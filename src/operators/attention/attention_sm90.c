@@ -81,7 +81,7 @@ int64_t attention_sm90_smem(const attention_sm90_config *c)
 static void describe_shared_memory(sm90_kernel *k)
 {
     const attention_sm90_config *cfg = k->cfg;
-    ckl_dtype dtype = k->form.dtype;
+    ckl_dtype dtype = k->form->dtype;
     int64_t slot = slot_bytes(cfg) / 2;
     k->sQ = attention_chunks("Q", dtype, k->d, ROWS, cfg->consumers);
     tensor sRing = smem_tensor("K and V", dtype, make_layout(shape(slot, cfg->slots), stride(1, slot)), 1024);
@@ -97,15 +97,15 @@ static void describe_shared_memory(sm90_kernel *k)
 
 static sm90_kernel describe_kernel(const attention_sm90_config *cfg)
 {
-    sm90_kernel k = {
-        .cfg = cfg, .form = cfg->form, .d = attention_columns_of(cfg->form.d), .dv = attention_columns_of(cfg->form.dv)
-    };
+    sm90_kernel k = { .cfg = cfg,
+                      .form = &cfg->form,
+                      .d = attention_columns_of(cfg->form.d),
+                      .dv = attention_columns_of(cfg->form.dv) };
     k.p = params_of(attention);
-    k.tmaQ = attention_make_tma(k.p.Q, &k.form, k.d, ROWS);
-    k.tmaK = attention_make_tma(k.p.K, &k.form, k.d, cfg->tile_n);
-    k.tmaV = attention_make_tma(k.p.V, &k.form, k.dv, cfg->tile_n);
-    k.tmaO = attention_make_tma(k.p.O, &k.form, k.dv, ROWS);
-    k.grid = attention_tile_grid_of(&k.form, &k.p, cfg->consumers * ROWS, cfg->tile_n);
+    k.tmaQ = attention_make_tma(k.p.Q, k.form, k.d, ROWS);
+    k.tmaK = attention_make_tma(k.p.K, k.form, k.d, cfg->tile_n);
+    k.tmaV = attention_make_tma(k.p.V, k.form, k.dv, cfg->tile_n);
+    k.tmaO = attention_make_tma(k.p.O, k.form, k.dv, ROWS);
     describe_shared_memory(&k);
     return k;
 }
@@ -155,7 +155,7 @@ static tile_rows rows_of(const sm90_kernel *k, const consumer_role *c, const til
 static consumer_role describe_consumer(const sm90_kernel *k)
 {
     const attention_sm90_config *cfg = k->cfg;
-    ckl_dtype dtype = k->form.dtype;
+    ckl_dtype dtype = k->form->dtype;
     int bn = cfg->tile_n;
     consumer_role c = { .qk = attention_warpgroup_mma(dtype, bn, "SS"),
                         .pv = attention_warpgroup_mma(dtype, k->dv.used, "RS") };
@@ -172,7 +172,7 @@ static consumer_role describe_consumer(const sm90_kernel *k)
     if (cfg->old) {
         c.lost = variable(U32, imm(0));
         c.lowered = variable(U32, imm(0));
-        if (k->form.softcap)
+        if (k->form->softcap)
             c.is_short = variable(U32, imm(0));
     }
     c.at = consumer_state(&k->ring);
@@ -228,7 +228,7 @@ static void issue_product(consumer_role *c, val slot)
 static void make_scores(const sm90_kernel *k, consumer_role *c, const tile *t, const key_walk *w)
 {
     tile_rows rows = rows_of(k, c, t);
-    attention_make_scores(w, &rows, &k->form, &k->p, c->scores);
+    attention_make_scores(w, &rows, c->scores);
 }
 
 /*
@@ -238,13 +238,13 @@ static void make_scores(const sm90_kernel *k, consumer_role *c, const tile *t, c
 static bool scores_late(const sm90_kernel *k, const consumer_role *c)
 {
     const ckl_attention_score *how = c->custom.how;
-    return k->cfg->old && (k->form.softcap ? !how : how && !how->block);
+    return k->cfg->old && (k->form->softcap ? !how : how && !how->block);
 }
 
 /* Is a cap part of the softmax where maxima are always found anew? So it is in blocks that no mask cuts. */
 static bool caps_late(const sm90_kernel *k, const consumer_role *c)
 {
-    return !k->cfg->old && k->form.softcap && !k->form.mask && !c->custom.how;
+    return !k->cfg->old && k->form->softcap && !k->form->mask && !c->custom.how;
 }
 
 /* Does a mask cut the walk's block, which is not the last one? */
@@ -259,7 +259,7 @@ static void ask_for_maxima(const sm90_kernel *k, consumer_role *c, const tile *t
 {
     tile_rows rows = rows_of(k, c, t);
     val exact = attention_online_rows_are_new(&c->rows);
-    if (k->form.right || k->form.left)
+    if (k->form->right || k->form->left)
         exact = logical_or(exact, attention_block_is_cut(&rows, w->block));
     assign(c->lost, select(exact, imm_as(U32, 1), imm_as(U32, 0)));
 }
@@ -268,7 +268,7 @@ static void ask_for_maxima(const sm90_kernel *k, consumer_role *c, const tile *t
 static void look_ahead(const sm90_kernel *k, consumer_role *c, const tile *t, const key_walk *w)
 {
     ask_for_maxima(k, c, t, w);
-    if (k->form.softcap)
+    if (k->form->softcap)
         assign(c->is_short, select(attention_cap_is_short(&c->rows), imm_as(U32, 1), imm_as(U32, 0)));
 }
 
@@ -281,14 +281,14 @@ static void shape_scores(const sm90_kernel *k, consumer_role *c, const tile *t, 
         IF(ne(c->lost, imm(0)))
             make_scores(k, c, t, w);
     } else if (caps_late(k, c) && !is_last) {
-        if (k->form.right || k->form.left)
+        if (k->form->right || k->form->left)
             IF(is_cut(k, c, t, w))
                 make_scores(k, c, t, w);
     } else
         make_scores(k, c, t, w);
     if (is_last)
         attention_mask_block(&rows, block, c->scores);
-    else if (k->form.right || k->form.left)
+    else if (k->form->right || k->form->left)
         IF(attention_block_is_cut(&rows, block))
             attention_mask_block(&rows, block, c->scores);
 }
@@ -321,7 +321,7 @@ static void score_again(const sm90_kernel *k, consumer_role *c, val slot)
 static void weigh_by_old(const sm90_kernel *k, consumer_role *c, const tile *t, const key_walk *w)
 {
     raw_scores raw = { .cap = NULL };
-    if (scores_late(k, c) && k->form.softcap)
+    if (scores_late(k, c) && k->form->softcap)
         raw = (raw_scores){ .cap = k->p.cap, .is_short = ne(c->is_short, imm(0)) };
     if (!scores_late(k, c) || raw.cap) {
         attention_online_softmax_by_old(&c->rows, c->scores, &raw, c->lost, c->lowered);
@@ -338,7 +338,7 @@ static void weigh_by_old(const sm90_kernel *k, consumer_role *c, const tile *t, 
 /* Scores become weights by maxima that are found anew. */
 static void soften_anew(const sm90_kernel *k, consumer_role *c, const tile *t, const key_walk *w)
 {
-    if (!caps_late(k, c) || !(k->form.right || k->form.left)) {
+    if (!caps_late(k, c) || !(k->form->right || k->form->left)) {
         attention_online_softmax(&c->rows, c->scores, caps_late(k, c) ? k->p.cap : NULL);
         return;
     }
@@ -399,7 +399,7 @@ static void step(const sm90_kernel *k, consumer_role *c, const tile *t, const ke
         release(k, c, keys);
     mma_wait(0);
     release(k, c, values);
-    accumulators_to_A(c->scores, k->form.dtype, c->weights);
+    accumulators_to_A(c->scores, k->form->dtype, c->weights);
     if (k->cfg->old)
         IF(ne(c->lowered, imm(0)))
             attention_scale_rows(c->out, c->rows.factor);
@@ -417,7 +417,7 @@ static void step(const sm90_kernel *k, consumer_role *c, const tile *t, const ke
  */
 static void attend(const sm90_kernel *k, consumer_role *c, const tile *t, val keys)
 {
-    c->custom = attention_custom_score_of(&k->form, &k->p, t->head);
+    c->custom = attention_custom_score_of(k->form, &k->p, t->head);
     mma_wait(0);
     release(k, c, keys);
     key_walk w = attention_key_walk_begin(&c->custom, &k->grid, t, true);
@@ -427,7 +427,7 @@ static void attend(const sm90_kernel *k, consumer_role *c, const tile *t, val ke
     attention_online_rows_reset(&c->rows);
     shape_scores(k, c, t, &w, true);
     attention_online_softmax(&c->rows, c->scores, NULL);
-    accumulators_to_A(c->scores, k->form.dtype, c->weights);
+    accumulators_to_A(c->scores, k->form->dtype, c->weights);
     pipeline_wait_full(&k->ring, &c->at);
     if (!k->cfg->single) {
         FOREVER {
@@ -445,7 +445,7 @@ static void attend(const sm90_kernel *k, consumer_role *c, const tile *t, val ke
 static void store(const sm90_kernel *k, consumer_role *c, const tile *t)
 {
     int subtile = k->dv.subtile, buffers = staged_columns(k->dv).chunks;
-    tiled_mma mma = attention_warpgroup_mma(k->form.dtype, subtile, "SS");
+    tiled_mma mma = attention_warpgroup_mma(k->form->dtype, subtile, "SS");
     staged_store staged = { add(c->index, imm(BARRIER_CONSUMER)), WARPGROUP, c->first_thread };
     for (int i = 0; i < k->dv.chunks; i++) {
         tensor sO = slice(c->sO, _, _, i % buffers); // (ROWS,CHUNK)
@@ -455,9 +455,9 @@ static void store(const sm90_kernel *k, consumer_role *c, const tile *t)
             stmatrix_C(&mma, acc, local_tile(sO, shape(ROWS, subtile), coord(0, j / subtile)), warpgroup_thread());
         }
         STAGED_STORE(&staged) {
-            const tile_place at = attention_place_of(&k->grid, t, false);
+            const tile_place at = attention_place_of(&k->grid, t->head, false);
             const val row = add(t->row, mul(c->index, imm(ROWS)));
-            const tile_box box = attention_box_of(k->form.ragged, t->s.q_at, t->s.q, row, &at);
+            const tile_box box = attention_box_of(k->form->ragged, t->s.q_at, t->s.q, row, &at);
             tma_store_of(&k->tmaO, sO, box.row, imm(i * k->dv.chunk), box.count, box.outer);
         }
     }
@@ -465,11 +465,11 @@ static void store(const sm90_kernel *k, consumer_role *c, const tile *t)
 
 static void finish(const sm90_kernel *k, consumer_role *c, const tile *t)
 {
-    attention_online_rows_finish(&c->rows, attention_sink_of(&k->grid, t, &k->form, &k->p));
+    attention_online_rows_finish(&c->rows, attention_sink_of(&k->grid, t->head));
     attention_scale_rows(c->out, c->rows.factor);
-    if (k->form.lse) {
+    if (k->form->lse) {
         tile_rows rows = rows_of(k, c, t);
-        attention_store_logarithms(&rows, &c->rows, k->p.lse, t->head);
+        attention_store_logarithms(&rows, &c->rows, t->head);
     }
     store(k, c, t);
 }
@@ -483,8 +483,8 @@ static int values_of(const sm90_kernel *k, tile *t, val **all)
     val *const values[TILE_VALUES] = { &t->row, &t->head,  &t->end,  &t->first, &s->q,
                                        &s->kv,  &s->first, &s->last, &s->q_at };
     int count = 0;
-    for (int i = 0; i < (k->form.ragged ? TILE_VALUES : 4); i++)
-        if (values[i] != &t->first || k->form.left)
+    for (int i = 0; i < (k->form->ragged ? TILE_VALUES : 4); i++)
+        if (values[i] != &t->first || k->form->left)
             all[count++] = values[i];
     return count;
 }
@@ -567,6 +567,7 @@ void attention_sm90(const void *config, int kernel)
     (void)kernel;
     launch_bounds(WARPGROUP * (1 + cfg->consumers), cfg->ctas); // also lets setmaxnreg move registers between the roles
     sm90_kernel k = describe_kernel(cfg);
+    k.grid = (tile_grid){ &cfg->form, &k.p, cfg->consumers * ROWS, cfg->tile_n };
     initialise(&k);
     IF(lt(warp(), imm(WARPGROUP / 32))) {
         attention_sm90_produce(&k);

@@ -12,7 +12,7 @@ enum {
 /* Everything the roles share. Letters: Q (BM,D), K (BN,D), V (BN,DV), O (BM,DV). */
 typedef struct sm90_kernel {
     const attention_sm90_config *cfg;
-    attention_form form;
+    const attention_form *form;
     attention_values p;
     columns d, dv;
     tma_copy tmaQ, tmaK, tmaV, tmaO;

@@ -35,7 +35,7 @@ static void load_block(const sm90_kernel *k, pipeline_state *ring, const tile_so
     const bool is_k = which == ATTENTION_K;
     const sequence *s = &from->t->s;
     const columns c = is_k ? k->d : k->dv;
-    const tile_box at = attention_box_of(k->form.ragged, s->kv_at, s->kv, mul(block, imm(k->cfg->tile_n)), &from->keys);
+    const tile_box at = attention_box_of(k->form->ragged, s->kv_at, s->kv, mul(block, imm(k->cfg->tile_n)), &from->keys);
     pipeline_wait_empty(&k->ring, ring);
     pipeline_expect(&k->ring, ring, imm((int)attention_columns_bytes(c, k->cfg->tile_n)));
     attention_load_chunks(is_k ? &k->tmaK : &k->tmaV, slice(is_k ? k->sK : k->sV, _, _, _, ring->stage), &at,
@@ -48,7 +48,7 @@ static void load_queries(const sm90_kernel *k, val parity, const tile_source *fr
     const sequence *s = &from->t->s;
     for (int w = 0; w < k->cfg->consumers; w++) {
         const val row = add(from->t->row, imm(w * ROWS));
-        const tile_box at = attention_box_of(k->form.ragged, s->q_at, s->q, row, &from->queries);
+        const tile_box at = attention_box_of(k->form->ragged, s->q_at, s->q, row, &from->queries);
         pipeline_state stage = { imm_as(U32, w), parity, k->cfg->consumers };
         pipeline_wait_empty(&k->q, &stage);
         pipeline_expect(&k->q, &stage, imm((int)attention_columns_bytes(k->d, ROWS)));
@@ -58,10 +58,10 @@ static void load_queries(const sm90_kernel *k, val parity, const tile_source *fr
 
 static void load_tile(const sm90_kernel *k, pipeline_state *ring, val q_parity, const tile *t)
 {
-    custom_score custom = attention_custom_score_of(&k->form, &k->p, t->head);
+    custom_score custom = attention_custom_score_of(k->form, &k->p, t->head);
     key_walk w = attention_key_walk_begin(&custom, &k->grid, t, false);
-    tile_source from = { .t = t, .queries = attention_place_of(&k->grid, t, false) };
-    from.keys = (tile_place){ div(from.queries.head, k->grid.group), from.queries.batch };
+    tile_source from = { .t = t, .queries = attention_place_of(&k->grid, t->head, false) };
+    from.keys = (tile_place){ div(from.queries.head, k->p.group), from.queries.batch };
     load_block(k, ring, &from, ATTENTION_K, w.block);
     load_queries(k, q_parity, &from);
     if (!k->cfg->single)

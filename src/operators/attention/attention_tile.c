@@ -3,80 +3,63 @@
 
 #include "cute/kernel.h"
 
-tile_grid attention_tile_grid_of(const attention_form *form, const attention_values *p, int rows, int keys)
+sequence attention_sequence_of(const attention_form *form, const attention_values *p, val batch)
 {
-    return (tile_grid){ .right = form->right,
-                        .left = form->left,
-                        .ragged = form->ragged,
-                        .rows = rows,
-                        .keys = keys,
-                        .longest = { .q = p->q, .kv = p->kv, .first = p->first, .last = p->last },
-                        .starts_q = p->starts_q,
-                        .starts_kv = p->starts_kv,
-                        .q_total = p->q_total,
-                        .heads = p->heads,
-                        .group = p->group,
-                        .all_heads = p->all_heads,
-                        .tiles_m = p->tiles_m,
-                        .section = p->section };
-}
-
-sequence attention_sequence_of(const tile_grid *g, val batch)
-{
-    if (!g->ragged)
-        return g->longest;
-    const tensor gStarts[] = { gmem_vector(g->starts_q, I32, g->all_heads),
-                               gmem_vector(g->starts_kv, I32, g->all_heads) }; // (BATCH+1)
+    if (!form->ragged)
+        return (sequence){ .q = p->q, .kv = p->kv, .first = p->first, .last = p->last };
+    const tensor gStarts[] = { gmem_vector(p->starts_q, I32, p->all_heads),
+                               gmem_vector(p->starts_kv, I32, p->all_heads) }; // (BATCH+1)
     val next = add(batch, imm(1)), begin[2], count[2];
     for (int i = 0; i < 2; i++) {
         begin[i] = at(gStarts[i], batch);
         count[i] = sub(at(gStarts[i], next), begin[i]);
     }
     // first and last count from sequences of the longest lengths, whose ends are aligned, too
-    val by = sub(sub(count[1], count[0]), sub(convert(I32, g->longest.kv), convert(I32, g->longest.q)));
+    val by = sub(sub(count[1], count[0]), sub(convert(I32, p->kv), convert(I32, p->q)));
     return (sequence){ .q = convert(U32, count[0]),
                        .kv = convert(U32, count[1]),
-                       .first = add(g->longest.first, by),
-                       .last = add(g->longest.last, by),
+                       .first = add(p->first, by),
+                       .last = add(p->last, by),
                        .q_at = convert(U32, begin[0]),
                        .kv_at = convert(U32, begin[1]) };
 }
 
 tile attention_tile_of(const tile_grid *g, val number)
 {
-    val of_section = mul(g->tiles_m, g->section);
-    const val section = div(number, of_section), first = mul(section, g->section),
+    const attention_form *form = g->form;
+    const attention_values *p = g->p;
+    val of_section = mul(p->tiles_m, p->section);
+    const val section = div(number, of_section), first = mul(section, p->section),
               r = sub(number, mul(section, of_section)); // a remainder by another division would take as long again
-    const val heads = min(g->section, sub(g->all_heads, first)), index = div(r, heads);
-    const val m = g->right ? sub(sub(g->tiles_m, imm(1)), index) : index;
-    tile t = { .row = mul(m, imm(g->rows)), .head = add(first, sub(r, mul(index, heads))), .s = g->longest };
-    if (g->ragged)
-        t.s = attention_sequence_of(g, div(t.head, g->heads));
+    const val heads = min(p->section, sub(p->all_heads, first)), index = div(r, heads);
+    const val m = form->right ? sub(sub(p->tiles_m, imm(1)), index) : index;
+    tile t = { .row = mul(m, imm(g->rows)), .head = add(first, sub(r, mul(index, heads))) };
+    t.s = attention_sequence_of(form, p, form->ragged ? div(t.head, p->heads) : imm_as(U32, 0));
     val end = convert(I32, t.s.kv), row = convert(I32, t.row);
-    if (g->right)
+    if (form->right)
         end = min(add(add(row, imm(g->rows)), t.s.last), end);
-    if (g->ragged) // nothing to do past the last query
+    if (form->ragged) // nothing to do past the last query
         end = select(lt(t.row, t.s.q), end, imm_as(I32, 0));
     end = max(end, imm(1));
     t.end = div(add(convert(U32, end), imm(g->keys - 1)), imm(g->keys));
     t.first = imm_as(U32, 0);
-    if (g->left)
+    if (form->left)
         t.first = min(div(convert(U32, max(add(row, t.s.first), imm(0))), imm(g->keys)), sub(t.end, imm(1)));
     return t;
 }
 
-tile_place attention_place_of(const tile_grid *g, const tile *t, bool of_keys)
+tile_place attention_place_of(const tile_grid *g, val head, bool of_keys)
 {
-    const val batch = div(t->head, g->heads), head = sub(t->head, mul(batch, g->heads));
-    return (tile_place){ of_keys ? div(head, g->group) : head, g->ragged ? imm_as(U32, 0) : batch };
+    const val batch = div(head, g->p->heads), in_batch = sub(head, mul(batch, g->p->heads));
+    return (tile_place){ of_keys ? div(in_batch, g->p->group) : in_batch, g->form->ragged ? imm_as(U32, 0) : batch };
 }
 
-val attention_sink_of(const tile_grid *g, const tile *t, const attention_form *form, const attention_values *p)
+val attention_sink_of(const tile_grid *g, val head)
 {
-    if (!form->sinks)
+    if (!g->form->sinks)
         return NO_SINK;
-    tensor gSinks = gmem_vector(p->sinks, F32, g->heads); // (HEADS)
-    return at(gSinks, attention_place_of(g, t, false).head);
+    tensor gSinks = gmem_vector(g->p->sinks, F32, g->p->heads); // (HEADS)
+    return at(gSinks, attention_place_of(g, head, false).head);
 }
 
 /* Key `by` + the number of a query, i32. */
@@ -90,9 +73,9 @@ val attention_block_is_cut(const tile_rows *r, val block)
     const tile_grid *g = r->grid;
     val begin = convert(I32, mul(block, imm(g->keys))), end = add(begin, imm(g->keys));
     val cut = lt(convert(I32, r->s->kv), end);
-    if (g->right)
+    if (g->form->right)
         cut = logical_or(cut, lt(key_of(r->row, r->s->last), sub(end, imm(1))));
-    if (g->left)
+    if (g->form->left)
         cut = logical_or(cut, lt(begin, key_of(add(r->row, imm(r->rows - 1)), r->s->first)));
     return cut;
 }
@@ -110,10 +93,10 @@ void attention_mask_block(const tile_rows *r, val block, tensor scores)
     val last = sub(sub(convert(I32, r->s->kv), imm(1)), first), begins[ONLINE_ROWS_MAX], ends[ONLINE_ROWS_MAX];
     for (int i = 0; i < attention_online_row_count(scores); i++) {
         val query = add(r->row, coordinate(cS, 0, attention_online_row_value(scores, i)));
-        ends[i] = g->right ? min(last, sub(key_of(query, r->s->last), first)) : last;
+        ends[i] = g->form->right ? min(last, sub(key_of(query, r->s->last), first)) : last;
         begins[i] = sub(key_of(query, r->s->first), first);
     }
-    attention_mask_scores(scores, coordinate_distances(cS, 1), g->left ? begins : NULL, ends);
+    attention_mask_scores(scores, coordinate_distances(cS, 1), g->form->left ? begins : NULL, ends);
 }
 
 tensor attention_tensor_of(const attention_form *form, const attention_values *p, int which, const val *pointers)
@@ -137,13 +120,13 @@ tensor attention_mask_of(const attention_form *form, const attention_values *p)
         make_layout(shape(p->all_heads, p->heads, p->q, p->kv), stride(p->ldmask_batch, p->ldmask_head, p->ldmask, 1)));
 }
 
-score_mask attention_score_mask_of(const tile_grid *g, const tile *t, const attention_form *form,
-                                   const attention_values *p)
+score_mask attention_score_mask_of(const tile_grid *g, val head)
 {
-    tile_place at = attention_place_of(g, t, false);
+    const attention_values *p = g->p;
+    tile_place at = attention_place_of(g, head, false);
     layout all = make_layout(shape(p->q, p->kv, p->heads, p->all_heads),
                              stride(p->ldmask, 1, p->ldmask_head, p->ldmask_batch)); // (Q,KV,HEADS,BATCH)
-    return (score_mask){ slice(gmem_tensor(p->mask, mask_type(form), all), _, _, at.head, at.batch), p->unit };
+    return (score_mask){ slice(gmem_tensor(p->mask, mask_type(g->form), all), _, _, at.head, at.batch), p->unit };
 }
 
 tensor attention_mask_gradient_of(const attention_form *form, const attention_values *p, val head)
@@ -176,18 +159,19 @@ void attention_mask_scores_by(const tile_rows *r, const score_mask *mask, val bl
     }
 }
 
-void attention_store_logarithms(const tile_rows *r, const online_rows *rows, val lse, val head)
+void attention_store_logarithms(const tile_rows *r, const online_rows *rows, val head)
 {
     tensor cS = attention_tile_coordinates(r);
-    const tile_grid *g = r->grid;
-    val queries = g->ragged ? g->q_total : r->s->q;
-    tensor gLse =
-        gmem_tensor(lse, F32, make_layout(shape(queries, g->all_heads), stride(1, convert(I64, queries)))); // (Q,HEADS)
-    if (g->ragged)
-        head = rem(head, g->heads);
+    const attention_values *p = r->grid->p;
+    const bool ragged = r->grid->form->ragged;
+    val queries = ragged ? p->q_total : r->s->q;
+    layout all = make_layout(shape(queries, p->all_heads), stride(1, convert(I64, queries)));
+    tensor gLse = gmem_tensor(p->lse, F32, all); // (Q,HEADS)
+    if (ragged)
+        head = rem(head, p->heads);
     for (int i = 0; i < rows->count; i++) {
         val row = add(r->row, coordinate(cS, 0, attention_online_row_value(cS, i)));
         IF(logical_and(eq(thread_at(lane(), 0, 4, 8), imm(0)), lt(row, r->s->q)))
-            set(gLse, coord(g->ragged ? add(row, r->s->q_at) : row, head), attention_online_logarithm(rows, i));
+            set(gLse, coord(ragged ? add(row, r->s->q_at) : row, head), attention_online_logarithm(rows, i));
     }
 }

@@ -14,18 +14,11 @@ typedef struct sequence {
     val q_at, kv_at; // where they begin
 } sequence;
 
-/* All tiles of a problem. Values are u32. */
+/* All tiles of a problem. */
 typedef struct tile_grid {
-    bool right, left; // keys on this side are hidden
-    bool ragged;
-    int rows, keys;          // of a tile; of a block
-    sequence longest;        // the longest possible; without q_at
-    val starts_q, starts_kv; // pointers, where ragged
-    val q_total;
-    val heads, group; // of q in a batch; that share one of k and v
-    val all_heads;    // of all batches
-    val tiles_m;      // of a head
-    val section;      // heads whose tiles run together
+    const attention_form *form;
+    const attention_values *p;
+    int rows, keys; // of a tile; of a block
 } tile_grid;
 
 /* The queries of a CTA, and the blocks of keys that they see. */
@@ -36,20 +29,17 @@ typedef struct tile {
     sequence s;
 } tile;
 
-/* p: the kernel's values; rows and keys are 0 where nobody asks for tiles and blocks. */
-tile_grid attention_tile_grid_of(const attention_form *form, const attention_values *p, int rows, int keys);
-
 /* The tokens of a batch. */
-sequence attention_sequence_of(const tile_grid *g, val batch);
+sequence attention_sequence_of(const attention_form *form, const attention_values *p, val batch);
 
 /* Heads in sections whose K and V fit L2; within one the longest tiles of all heads come first. */
 tile attention_tile_of(const tile_grid *g, val number);
 
-/* Of a tile's Q and O, or of its K and V. */
-tile_place attention_place_of(const tile_grid *g, const tile *t, bool of_keys);
+/* Of Q and O of a head, among those of all batches; or of its K and V. */
+tile_place attention_place_of(const tile_grid *g, val head, bool of_keys);
 
-/* The sink of a tile's head, f32; NO_SINK where the problem has none. */
-val attention_sink_of(const tile_grid *g, const tile *t, const attention_form *form, const attention_values *p);
+/* The sink of such a head, f32; NO_SINK where the problem has none. */
+val attention_sink_of(const tile_grid *g, val head);
 
 /* Some rows of a tile, from `row` on, whose scores with a block of keys an MMA tiles; tid is this thread's in it. */
 typedef struct tile_rows {
@@ -88,9 +78,8 @@ void attention_mask_scores_by(const tile_rows *r, const score_mask *mask, val bl
 /* The gradient of the mask in a head, among those of all batches. (Q,KV) */
 tensor attention_mask_gradient_of(const attention_form *form, const attention_values *p, val head);
 
-/* The mask of a problem at a tile's head. */
-score_mask attention_score_mask_of(const tile_grid *g, const tile *t, const attention_form *form,
-                                   const attention_values *p);
+/* The mask of a problem at a head, among those of all batches. */
+score_mask attention_score_mask_of(const tile_grid *g, val head);
 
 /* The logarithms of the rows' sums; one of the four lanes of a row writes them. */
-void attention_store_logarithms(const tile_rows *r, const online_rows *rows, val lse, val head);
+void attention_store_logarithms(const tile_rows *r, const online_rows *rows, val head);
