@@ -252,16 +252,17 @@ static int choose_box(const permutation *p, const ckl_device_info *device)
 
 /*
  * Rows of a tile: more where rows of y begin inside a sector, so that fewer of their cuts are inside one, up to 32 KB,
- * of which three CTAs fit an SM. 5144x12288 bf16 takes 77.6 us by 64 rows, 71.9 by 128, 66.8 by 256. Not where much of
- * a taller tile is empty, or tiles are few.
+ * of which three CTAs fit an SM. 5144x12288 bf16 takes 77.6 us by 64 rows, 71.9 by 128, 66.8 by 256. Not where tiles are
+ * few, or much of a taller one is empty that does not hold whole rows of y.
  */
 static int choose_height(const permutation *p, const ckl_device_info *device, int tile)
 {
     enum { SECTOR_BYTES = 32, TILE_BYTES = 32 << 10, ROWS_MAX = 256, TILES_OF_SM = 8, IDLE = 8 };
     const permute_matrix *m = &p->matrix;
     int rows = tile;
-    while (m->ldy * p->bytes % SECTOR_BYTES && 2 * rows <= ROWS_MAX && 2 * rows * tile * p->bytes <= TILE_BYTES &&
-           IDLE * round_up(m->rows, 2 * rows) <= (IDLE + 1) * m->rows &&
+    while (m->ldy * p->bytes % SECTOR_BYTES && rows < min_i64(m->rows, ROWS_MAX) &&
+           2 * rows * tile * p->bytes <= TILE_BYTES &&
+           (m->rows <= 2 * rows || IDLE * round_up(m->rows, 2 * rows) <= (IDLE + 1) * m->rows) &&
            transpose_tiles(p, 2 * rows, tile) >= TILES_OF_SM * (int64_t)device->sm_count)
         rows *= 2;
     return rows;
