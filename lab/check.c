@@ -175,6 +175,11 @@ static ckl_status poison_workspace(const check *k)
 ckl_status check_run_again(check *k, check_result *result)
 {
     TRY(poison_workspace(k));
+    if (k->plan->impl->order_dependent) {
+        TRY(run_over_poison(k, SECOND_POISON));
+        check_compare_outputs(k, result);
+        return CKL_OK;
+    }
     unsigned char *first[OPERANDS_MAX] = { 0 };
     for (int i = 0; i < k->images.count; i++) {
         operand_image *o = &k->images.each[i];

@@ -62,7 +62,7 @@ ckl_status check_run_plan(check *k, const ckl_plan *plan, check_result *result);
 
 /*
  * After check_run(): runs again over another poison, which is also in the plan's workspace wherever that is not zero.
- * The result must be the same bit for bit.
+ * The result must be the same bit for bit; of an order-dependent implementation it must be right again.
  */
 ckl_status check_run_again(check *k, check_result *result);
 

@@ -29,6 +29,7 @@ typedef enum fault {
     WRITES_PAST,
     WRITES_INPUT,
     NOT_REPEATABLE,
+    WRONG_LATER,
     LEAVES_COUNTER,
     OFF_BY_ONE_UNIT
 } fault;
@@ -65,6 +66,10 @@ static void commit_fault(const sum_problem *p, unsigned char *y, void *a, unsign
         break;
     case WRITES_INPUT:
         dtype_write(p->dtype, a, 0, 99);
+        break;
+    case WRONG_LATER:
+        if (runs % 2 == 0)
+            dtype_write(p->dtype, y, p->ld + 2, 77);
         break;
     case LEAVES_COUNTER:
         y[middle] ^= *counter > 1; // as right the second time as the first
@@ -105,6 +110,14 @@ static const implementation plain = { HOST_IMPLEMENTATION, .workspace_bytes = wo
 static const implementation *const implementations[] = { &plain, NULL };
 static const operator_info sum_info = HOST_OPERATOR("sum", sum_problem);
 
+/* The same, not expected to give the same bits in every run. */
+static const implementation loose = { HOST_IMPLEMENTATION, .workspace_bytes = workspace_bytes,
+                                      .order_dependent = true };
+static const implementation *const loose_implementations[] = { &loose, NULL };
+static const operator_info loose_info = { .name = "sum",
+                                          .desc_bytes = sizeof(sum_problem),
+                                          .implementations = loose_implementations };
+
 static int sum_operands(const void *problem, operand *out)
 {
     const sum_problem *p = problem;
@@ -131,6 +144,10 @@ static void sum_reference(const void *problem, void *const *memory, reference_sl
 static const operator_line sum_line = { .op = &sum_info, .problem_bytes = sizeof(sum_problem) };
 static const operator_test sum_test = {
     .op = &sum_info, .line = &sum_line, .operands = sum_operands, .reference = sum_reference, .terms = 2
+};
+
+static const operator_test loose_test = {
+    .op = &loose_info, .line = &sum_line, .operands = sum_operands, .reference = sum_reference, .terms = 2
 };
 
 static check_result run_case_of(const operator_test *test, sum_problem problem, operand_fill fill, fault which)
@@ -203,6 +220,13 @@ static void test_faults_are_found(void **state)
     magnitude_factor = 1;
     expect_fault(NOT_REPEATABLE, "y is not written, or not the same in a second run, at element 11");
     expect_fault(LEAVES_COUNTER, "y is not written, or not the same in a second run, at element 11");
+}
+
+/* Other bits within the bound are right the second time, too; other elements are not. */
+static void test_order_dependent(void **state)
+{
+    assert_true(run_case_of(&loose_test, padded, FILL_UNIFORM, NOT_REPEATABLE).passed);
+    assert_false(run_case_of(&loose_test, padded, FILL_UNIFORM, WRONG_LATER).passed);
 }
 
 static double twice_b2(const void *problem, void *const *host)
@@ -422,6 +446,7 @@ int main(void)
         cmocka_unit_test(test_sound),
         cmocka_unit_test(test_names),
         cmocka_unit_test(test_faults_are_found),
+        cmocka_unit_test(test_order_dependent),
         cmocka_unit_test(test_flops_of_data),
         cmocka_unit_test(test_faults_without_padding),
         cmocka_unit_test(test_replan),

@@ -23,7 +23,8 @@ typedef struct implementation {
     size_t config_bytes;
     field_table config;
 
-    bool by_name; // a step of a ladder: taken where it is forced alone
+    bool by_name;         // a step of a ladder: taken where it is forced alone
+    bool order_dependent; // sums come in the order of time: two runs differ in their last bits
 
     /* Fills a config (already at its defaults), or declines: CKL_UNSUPPORTED with the reason. Pure. */
     ckl_status (*choose)(const void *desc, const ckl_device_info *device, void *config);

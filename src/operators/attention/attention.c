@@ -275,12 +275,15 @@ static int tensors(const void *desc, plan_tensor *t)
 /* The operator */
 
 static const field desc_fields[] = { ATTENTION_DESC(FIELD_ROW, ckl_attention_desc) };
-static const implementation *const implementations[] = {
-    &attention_sm90_backward_implementation, &attention_naive_backward_implementation,
-    &attention_short_implementation,         &attention_sm90_implementation,
-    &attention_sm80_implementation,          &attention_tensor_implementation,
-    &attention_naive_implementation,         NULL
-};
+static const implementation *const implementations[] = { &attention_sm90_backward_implementation,
+                                                         &attention_naive_backward_implementation,
+                                                         &attention_sm90_backward_unordered_implementation,
+                                                         &attention_short_implementation,
+                                                         &attention_sm90_implementation,
+                                                         &attention_sm80_implementation,
+                                                         &attention_tensor_implementation,
+                                                         &attention_naive_implementation,
+                                                         NULL };
 
 OPERATOR(attention, attention, "O = softmax(scale*Q*K^T) * V", .workspace = offsetof(ckl_attention_args, workspace));
 

@@ -116,7 +116,7 @@ static ckl_status choose_sm90_backward(const void *desc, const ckl_device_info *
     c->form = attention_form_of(d);
     c->apart = d->d + d->dv > HEADS_MAX;
     int64_t rows = product_i64(product_i64(d->batch, d->kv_heads), d->kv);
-    if (rows <= product_i64(device->sm_count, ATTENTION_ROWS))
+    if (c->ordered && rows <= product_i64(device->sm_count, ATTENTION_ROWS))
         c->consumers = 1;
     c->products = has_sums(d) && c->consumers == 2 ? 5 : 7;
     c->block = block_for(d, c->apart ? max_i64(d->d, d->dv) : d->d + d->dv, false);
@@ -148,14 +148,13 @@ static int64_t sm90_backward_ctas(const ckl_attention_desc *d, const attention_s
     return ctas[kernel];
 }
 
-static ckl_status admit_sm90_backward(const void *desc, const ckl_device_info *device, const void *config)
+static ckl_status admit(const char *who, const void *desc, const ckl_device_info *device, const void *config)
 {
-    const char *const who = "sm90_backward";
     const ckl_attention_desc *d = desc;
     const attention_sm90_backward_config *c = config;
     TRY(attention_check_form(who, CKL_DIRECTION_BACKWARD, d, &c->form));
     if (!device->has_wgmma)
-        FAIL(CKL_UNSUPPORTED, "attention sm90_backward: %s has no wgmma", device->id);
+        FAIL(CKL_UNSUPPORTED, "attention %s: %s has no wgmma", who, device->id);
     TRY(attention_check_heads(who, d));
     TRY(attention_check_windows(who, d));
     if (d->dmask && d->softcap > 0 && attention_score_bends(d->score))
@@ -198,8 +197,16 @@ static workspace_layout workspace_of(const ckl_attention_desc *d, const attentio
         return w;
     w.sums = round_up(w.bytes, PLAN_WORKSPACE_ALIGNMENT);
     w.turns = sum_i64(w.sums, product_i64(blocks, attention_backward_sums_bytes(c)));
-    w.bytes = sum_i64(w.turns, product_i64(blocks, 4));
+    w.bytes = sum_i64(w.turns, c->ordered ? product_i64(blocks, 4) : 0);
     return w;
+}
+
+static ckl_status admit_sm90_backward(const void *desc, const ckl_device_info *device, const void *config)
+{
+    TRY(admit("sm90_backward", desc, device, config));
+    if (!((const attention_sm90_backward_config *)config)->ordered)
+        FAIL(CKL_INVALID, "attention sm90_backward: ordered=0 is what sm90_backward_unordered does");
+    return CKL_OK;
 }
 
 static int64_t workspace_sm90_backward(const ckl_plan *plan)
@@ -237,13 +244,41 @@ static ckl_status launch_sm90_backward(const ckl_plan *plan, const void *args, c
 static const field sm90_backward_fields[] = { ATTENTION_FORM(FIELD_NESTED, (attention_sm90_backward_config, form)) //
                                               ATTENTION_BACKWARD_CONFIG(FIELD_ROW, attention_sm90_backward_config) };
 
+/* An implementation by these kernels, with its own choose and admit. */
+#define SM90_BACKWARD_PARTS(called)                                                                               \
+    .name = #called, .config_bytes = sizeof(attention_sm90_backward_config),                                      \
+    .config = FIELD_TABLE(sm90_backward_fields), .choose = choose_##called, .cost = attention_sm90_backward_cost, \
+    .admit = admit_##called, .describe = attention_sm90_backward, .kernels = BACKWARD_KERNELS,                    \
+    .params = &attention_param_list, .target = IR_SM90A, .workspace_bytes = workspace_sm90_backward,              \
+    .launch = launch_sm90_backward
+
 const implementation attention_sm90_backward_implementation = {
-    IMPLEMENTATION_PARTS(attention, sm90_backward),
-    .cost = attention_sm90_backward_cost,
+    SM90_BACKWARD_PARTS(sm90_backward),
     .summary = "gradients of keys over blocks of queries by TMA and wgmma, those of queries as sums in memory or the "
                "other way round",
-    .kernels = BACKWARD_KERNELS,
-    .params = &attention_param_list,
-    .target = IR_SM90A,
-    .workspace_bytes = workspace_sm90_backward,
+};
+
+/* sm90_backward_unordered: by force alone, as results depend on the order in which CTAs come */
+
+static ckl_status choose_sm90_backward_unordered(const void *desc, const ckl_device_info *device, void *config)
+{
+    ((attention_sm90_backward_config *)config)->ordered = false;
+    return choose_sm90_backward(desc, device, config);
+}
+
+static ckl_status admit_sm90_backward_unordered(const void *desc, const ckl_device_info *device, const void *config)
+{
+    const char *const who = "sm90_backward_unordered";
+    const attention_sm90_backward_config *c = config;
+    TRY(admit(who, desc, device, config));
+    if (c->ordered || !attention_backward_sums_queries(c))
+        FAIL(CKL_UNSUPPORTED, "attention %s: ordered=%d is not 0, or products=%d not 5", who, c->ordered, c->products);
+    return CKL_OK;
+}
+
+const implementation attention_sm90_backward_unordered_implementation = {
+    SM90_BACKWARD_PARTS(sm90_backward_unordered),
+    .summary = "sm90_backward whose CTAs add to dQ as they come: not the same bits in every run",
+    .by_name = true,
+    .order_dependent = true,
 };

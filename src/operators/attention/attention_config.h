@@ -167,7 +167,8 @@ param_tensor attention_map_of(const void *pointer, const attention_strides *s);
 
 KERNEL_PARAMS(attention, ATTENTION_PARAMS);
 
-extern const implementation attention_sm90_backward_implementation, attention_naive_backward_implementation;
+extern const implementation attention_sm90_backward_implementation, attention_sm90_backward_unordered_implementation,
+    attention_naive_backward_implementation;
 extern const implementation attention_sm90_implementation, attention_sm80_implementation,
     attention_short_implementation, attention_tensor_implementation, attention_naive_implementation;
 
@@ -245,7 +246,8 @@ plan_cost attention_sm90_backward_cost(const void *desc, const ckl_device_info *
     X(owner, int, keys, "96", "32 48 64 80 96 112 128", "keys that the queries' kernel does")        \
     X(owner, int, stages, "2", "2 3 4", "blocks in shared memory")                                   \
     X(owner, bool, apart, "0", "0 1", "dV by a kernel of its own")                                   \
-    X(owner, int, products, "7", "5 7", "5: dQ in the keys' kernel, by sums in memory")
+    X(owner, int, products, "7", "5 7", "5: dQ in the keys' kernel, by sums in memory")              \
+    X(owner, bool, ordered, "1", "0 1", "these are in the order of the keys")
 
 typedef struct attention_sm90_backward_config {
     attention_form form;

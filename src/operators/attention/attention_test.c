@@ -211,13 +211,11 @@ static const char *const cases[] = {
     "keys",
     "direction=backward heads=2 q=100 kv=150 d=128 dv=72 softcap=3 score=alibi right=10 sinks=1 impl=sm90_backward "
     "config='consumers=2 products=5 block=48 stages=2'",
-    "direction=backward q=100 kv=200 heads=2 d=64 causal=1 impl=sm90_backward config='consumers=2 products=5 block=64 "
-    "stages=2'",
+    "direction=backward q=100 kv=200 heads=2 d=64 causal=1 impl=sm90_backward_unordered",
     "direction=backward q=190 kv=200 heads=4 kv_heads=2 d=96 causal=1 impl=sm90_backward config='consumers=2 "
     "products=5 block=80 stages=2' # dS in "
     "chunks of 32",
-    "direction=backward q=150 kv=200 d=96 dtype=bf16 impl=sm90_backward config='consumers=2 products=5 block=64 "
-    "stages=2' # a warp in two has no rows of dQ",
+    "direction=backward q=150 kv=200 d=96 dtype=bf16 impl=sm90_backward_unordered # a warp in two has no rows of dQ",
     "direction=backward q=150 kv=300 d=40 dv=72 causal=1 impl=sm90_backward config='consumers=2 products=5 block=64 "
     "stages=2'",
     "direction=backward ragged=1 batch=3 q=140 q_total=200 kv=150 kv_total=300 heads=2 d=80 causal=1 layout=bshd "
@@ -333,8 +331,9 @@ static const test_reject rejects[] = {
     { "ragged=1 mask=bool", CKL_INVALID, "attention: ragged=1 is for problems without mask" },
     { "ragged=1 batch=2^12 q=2^20", CKL_INVALID,
       "attention: q_total=4294967296 or kv_total=524288 is more than 32 bits" },
-    { "direction=backward d=32 kv=9000 impl=sm90_backward config='products=5'", CKL_UNSUPPORTED,
-      "products=5 is not 7, or 5 with" },
+    { "direction=backward d=128 impl=sm90_backward config='ordered=0'", CKL_INVALID,
+      "attention sm90_backward: ordered=0 is what sm90_backward_unordered does" },
+    { "direction=backward d=32 impl=sm90_backward_unordered", CKL_UNSUPPORTED, "or products=7 not 5" },
     { "direction=backward d=64 impl=sm90_backward config='consumers=2 products=5 block=48'", CKL_UNSUPPORTED,
       "block=48 a multiple of 32" },
     { "direction=backward lse=1", CKL_INVALID, "attention: lse=1 is not part of a backward problem" },
