@@ -142,6 +142,7 @@ const test_reject gemm_rejects[] = {
     { "k=0 lda=3 ldb=3 impl=shallow", CKL_UNSUPPORTED, "gemm shallow: k=0 leaves nothing to multiply" },
     { "k=128 impl=shallow", CKL_UNSUPPORTED, "gemm shallow: rows of A and B start at multiples of 16 bytes" },
     { "m=2048 n=2048 k=32 d=f32 impl=shallow", CKL_UNSUPPORTED, "gemm shallow: rows of A and B start at multiples" },
+    { "m=2048 n=2044 k=24 d=f32 impl=shallow", CKL_UNSUPPORTED, "gemm shallow: rows of A and B start at multiples" },
     { "k=129 impl=shallow", CKL_UNSUPPORTED, "gemm shallow: k=129 is more than steps=8 of 16" },
     { "k=41 impl=shallow config='steps=2'", CKL_UNSUPPORTED, "gemm shallow: k=41 is more than steps=2" },
     { "k=41 impl=shallow config='steps=9'", CKL_INVALID, "gemm shallow: steps=9 is not in 1..8" },
