@@ -224,11 +224,12 @@ static tensor words_of_B(const weights_kernel *k, val at, int line)
         copy(sHalves, tensor_with_layout(rWords, compact(shape(SLOT / 8, 2))), SLOT / 2);
         return rWords;
     }
-    const bool box = k->cfg->box; // whole rows, else those of each slot lie together
-    val row = add(mul(k->lane_line, imm(COPY * k->slots_B)), mul(k->lane_quarter, imm(SLOT)));
-    val first = add(add(at, box ? row : mul(lane(), imm(SLOT))), imm(line * k->slots_B * LANES * SLOT));
-    for (int s = 0; s < k->slots_B; s++)
-        read_slot(add(first, imm(s * (box ? COPY : LANES * SLOT))), rWords, s);
+    const int slots = k->slots_B, slot_bytes = LANES * SLOT;
+    const bool whole = k->cfg->box && slots > 1; // rows of boxes; else those of each slot lie together
+    val first = add(at, whole ? add(mul(k->lane_line, imm(COPY * slots)), mul(k->lane_quarter, imm(SLOT)))
+                              : mul(lane(), imm(SLOT)));
+    for (int s = 0; s < slots; s++)
+        read_slot(add(first, imm(line * slots * slot_bytes + s * (whole ? COPY : slot_bytes))), rWords, s);
     return rWords;
 }
 
