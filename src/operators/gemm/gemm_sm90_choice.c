@@ -151,19 +151,22 @@ static void share_SMs(const ckl_gemm_desc *d, gemm_sm90_config *c, const ckl_dev
 }
 
 /*
- * And those of one wave whose operands begin inside lines of memory share them by two, where tiles are even:
+ * And those of a deep K whose operands begin inside lines of memory share them by two, where tiles are even:
  * 241x9512x31952 takes 237 us in 128x160 that share both, 248 in pairs that share B, 277 alone; 8192x128x6768 39.5 in
- * pairs, 45.2 alone.
+ * pairs, 45.2 alone. In several waves tiles of both consumers share B alone: 1536x7168x26576 of e4m3 takes 474 us in
+ * 128x224, 588 alone.
  */
 static void share_operands(const ckl_gemm_desc *d, gemm_sm90_config *c, const ckl_device_info *device)
 {
     const int64_t down = ceil_div(c->swap ? d->n : d->m, c->tile_m);
     const int64_t across = ceil_div(c->swap ? d->m : d->n, max_i64(c->tile_n, 1));
     const int m = down % 2 || gemm_rows_aligned(d, c->swap ? 'a' : 'b', LINE_BYTES) ? 1 : 2;
-    const int n = across % 2 || gemm_rows_aligned(d, c->swap ? 'b' : 'a', LINE_BYTES) ? 1 : 2;
+    int n = across % 2 || gemm_rows_aligned(d, c->swap ? 'b' : 'a', LINE_BYTES) ? 1 : 2;
     const bool one_wave = down * across <= clusters_of(device->sm_count, m * n) * m * n;
     const bool deep = !d->groups && !d->gated && d->batch == 1 && gemm_k_tiles(d) >= STEPS_MANY;
-    if (deep && one_wave && c->cluster_m <= m && c->cluster_n <= n && c->split == 1) {
+    n = one_wave ? n : 1;
+    if (deep && (one_wave || (c->consumers == 2 && !c->pingpong)) && c->cluster_m <= m && c->cluster_n <= n &&
+        c->split == 1) {
         c->cluster_m = m;
         c->cluster_n = n;
     }
@@ -245,12 +248,12 @@ static bool suits_D(const ckl_gemm_desc *d, const fitted_tile *t)
  */
 typedef struct even_tile {
     fitted_tile tile; // of so many columns at most
-    int turns, least, step;
+    int turns, least;
 } even_tile;
 
-static const even_tile even_tiles[] = { { { 256, 192, 2, 0, 1, 1, 1, 0 }, 1, 160, 16 },
-                                        { { 128, 240, 2, 0, 1, 1, 1, 0 }, 1, 96, 32 },
-                                        { { 128, 240, 2, 0, 1, 1, 1, 0 }, 2, 160, 32 } };
+static const even_tile even_tiles[] = { { { 256, 192, 2, 0, 1, 1, 1, 0 }, 1, 160 },
+                                        { { 128, 240, 2, 0, 1, 1, 1, 0 }, 1, 96 },
+                                        { { 128, 240, 2, 0, 1, 1, 1, 0 }, 2, 160 } };
 
 /*
  * Few widths, so that kernels are few; 0: it has none. Not where rows begin inside lines: 1904x1904x1904 takes 27.6 us
@@ -258,9 +261,9 @@ static const even_tile even_tiles[] = { { { 256, 192, 2, 0, 1, 1, 1, 0 }, 1, 160
  */
 static int columns_of_even(const ckl_gemm_desc *d, const even_tile *t, const ckl_device_info *device)
 {
-    enum { SQUARE = 128, STEPS_LEAST = 24 };
+    enum { SQUARE = 128, STEP = 32, STEPS_LEAST = 24 };
     const int64_t need = columns_for(d->m, d->n, t->tile.tile_m, t->turns * device->sm_count);
-    const int64_t columns = min_i64(round_up(need, t->step), t->tile.tile_n);
+    const int64_t columns = min_i64(round_up(need, STEP), t->tile.tile_n);
     const bool fits = columns >= max_i64(need, t->least) && columns != SQUARE && gemm_k_tiles(d) >= STEPS_LEAST;
     return fits && is_plain(d) && gemm_rows_aligned(d, 'a', LINE_BYTES) && !d->c && ckl_dtype_bytes(d->d) == 2
                ? (int)columns

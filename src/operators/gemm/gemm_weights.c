@@ -28,16 +28,10 @@ static int slots_of_B(const gemm_weights_config *c)
     return c->epilogue.b == CKL_U8 ? 1 : 2;
 }
 
-/* A row of a box has two K tiles of 4 bits, each for a warp of its own. */
-int gemm_weights_team(const gemm_weights_config *c)
-{
-    return c->box ? 2 / slots_of_B(c) : 1;
-}
-
-/* Bytes of a stage: slots of B; rows of A; pairs of scales, the first of which may hold one scale. */
+/* Bytes of a warp's stage: slots of B; rows of A; pairs of scales, the first of which may hold one scale. */
 int gemm_weights_bytes_B(const gemm_weights_config *c)
 {
-    return gemm_weights_team(c) * c->rows / 8 * slots_of_B(c) * LANES * SLOT;
+    return c->rows / 8 * slots_of_B(c) * LANES * SLOT;
 }
 
 /* Scales that rows have in a K tile. */
@@ -60,13 +54,13 @@ static int bytes_of_scales(const gemm_weights_config *c)
 static int bytes_of_stage(const gemm_weights_config *c)
 {
     const int scales = c->box ? 0 : gemm_weights_blocks(c) * bytes_of_scales(c); // of boxes they lie behind all stages
-    return gemm_weights_bytes_B(c) + gemm_weights_team(c) * c->columns * ROW_A + scales;
+    return gemm_weights_bytes_B(c) + c->columns * ROW_A + scales;
 }
 
 int64_t gemm_weights_smem(const gemm_weights_config *c)
 {
-    return (int64_t)c->stages * c->warps / gemm_weights_team(c) * bytes_of_stage(c) +
-           (c->box ? gemm_weights_boxes_bytes(c) : 0) + gemm_grouped_bytes(c->grouped, c->warps);
+    return (int64_t)c->stages * c->warps * bytes_of_stage(c) + (c->box ? gemm_weights_boxes_bytes(c) : 0) +
+           gemm_grouped_bytes(c->grouped, c->warps);
 }
 
 /* Loads */
@@ -220,23 +214,22 @@ static bool takes_halves(const weights_kernel *k)
     return k->nibbles && gemm_weights_blocks(k->cfg) > 1;
 }
 
-/* The four lanes of a line read the same row: of a box whole ones, else those of each slot lie together. */
 static tensor words_of_B(const weights_kernel *k, val at, int line)
 {
     tensor rWords = fragment(I32, compact(shape(SLOT / 4, k->slots_B)));
-    const bool box = k->cfg->box, halves = takes_halves(k);
-    val lane_first =
-        add(mul(k->lane_line, imm(box ? LINE : COPY)), mul(k->lane_quarter, imm(halves ? SLOT / 2 : SLOT)));
-    val first = add(at, add(lane_first, imm(line * 8 * (box ? LINE : COPY * k->slots_B))));
-    if (box && k->team > 1)
-        first = add(first, mul(k->team_warp, imm(COPY)));
-    if (halves) {
+    if (takes_halves(k)) {
+        val first = add(add(at, imm(line * LANES * SLOT)),
+                        add(mul(k->lane_line, imm(COPY)), mul(k->lane_quarter, imm(SLOT / 2))));
         tensor sHalves = smem_view(first, I32, make_layout(shape(SLOT / 8, 2), stride(1, COPY / 8))); // (WORDS,HALVES)
         copy(sHalves, tensor_with_layout(rWords, compact(shape(SLOT / 8, 2))), SLOT / 2);
         return rWords;
     }
-    for (int s = 0; s < k->slots_B; s++)
-        read_slot(add(first, imm(s * (box ? COPY : LANES * SLOT))), rWords, s);
+    const int slots = k->slots_B, slot_bytes = LANES * SLOT;
+    const bool whole = k->cfg->box && slots > 1; // rows of boxes; else those of each slot lie together
+    val first = add(at, whole ? add(mul(k->lane_line, imm(COPY * slots)), mul(k->lane_quarter, imm(SLOT)))
+                              : mul(lane(), imm(SLOT)));
+    for (int s = 0; s < slots; s++)
+        read_slot(add(first, imm(line * slots * slot_bytes + s * (whole ? COPY : slot_bytes))), rWords, s);
     return rWords;
 }
 
@@ -353,7 +346,7 @@ static void multiply_block(const weights_kernel *k, val tile, val stage, val at,
     }
 }
 
-/* Waits for a stage's copies, and for all lanes of the team to be done with the stage before. */
+/* Waits for a stage's copies, and for all lanes to be done with the stage before. */
 static void wait_stage(const weights_kernel *k, val stage, val parity)
 {
     if (k->cfg->box) {
@@ -367,20 +360,17 @@ static void wait_stage(const weights_kernel *k, val stage, val parity)
 /* The K tiles of this warp: scaled sums are added to acc; without scales all are summed in `sums`. */
 static void mainloop(const weights_kernel *k, const weights_sums *sums, tensor acc)
 {
-    const int stages = k->cfg->stages, blocks = k->scaled ? gemm_weights_blocks(k->cfg) : 1;
-    const int team = k->team, teams = k->cfg->warps / team;
+    const int stages = k->cfg->stages, warps = k->cfg->warps, blocks = k->scaled ? gemm_weights_blocks(k->cfg) : 1;
     tensor tB[STEPS];
-    val first = div(warp(), imm(team)), tiles = div(add(k->tiles, imm(team - 1)), imm(team)); // of teams
     for (int s = 0; s < stages - 1; s++)
-        load_tile(k, add(first, imm(s * teams)), imm(s));
+        load_tile(k, add(warp(), imm(s * warps)), imm(s));
     val ready = variable(U32, imm(0)), free = variable(U32, imm(stages - 1)), parity = variable(U32, imm(0));
-    LOOP_FROM(tiles_of_team, first, tiles, imm(teams)) {
+    LOOP_FROM(tile, warp(), k->tiles, imm(warps)) {
         wait_stage(k, ready, parity);
-        load_tile(k, add(tiles_of_team, imm((stages - 1) * teams)), free);
-        val tile = team == 1 ? tiles_of_team : add(mul(tiles_of_team, imm(team)), k->team_warp);
+        load_tile(k, add(tile, imm((stages - 1) * warps)), free);
         val at = gemm_weights_stage(k, ready);
         read_A(k, at, tB);
-        for (int block = 0; block < blocks; block++) // of zeros where the last tile is another warp's
+        for (int block = 0; block < blocks; block++)
             multiply_block(k, tile, ready, at, block, tB, sums, acc);
         val last = eq(ready, imm(stages - 1));
         assign(free, ready);
@@ -418,10 +408,10 @@ static tensor multiply(const weights_kernel *k)
 static void finish(const weights_kernel *k, tensor acc)
 {
     const gemm_weights_config *cfg = k->cfg;
-    const int apart = cfg->stages * bytes_of_stage(cfg) / k->team / 4; // sums of warps: they take their rings' place
+    const int apart = cfg->stages * bytes_of_stage(cfg) / 4; // sums of warps: each takes its ring's place
     const gemm_warp_sums sums = { cfg->rows, cfg->columns, cfg->warps, k->rings, apart, k->block_A, k->block_B };
     tensor rC = gemm_load_block_C(cfg->epilogue, &k->p, &sums); // (ELEMENTS)
-    gemm_weights_sync_team(k);
+    warp_sync();
     gemm_add_warps(cfg->epilogue, &k->p, &k->mma, acc, rC, &sums);
 }
 
@@ -480,12 +470,8 @@ static void place_lane(weights_kernel *k)
 /* Block `block` of rows of B by tile `tile` of rows of A. */
 static void compute_tile(const gemm_weights_config *cfg, const gemm_values *p, val block, val tile)
 {
-    const int team = gemm_weights_team(cfg), team_bytes = cfg->stages * bytes_of_stage(cfg);
-    weights_kernel k = { .team = team,
-                         .team_warp = team > 1 ? rem(warp(), imm(team)) : imm_as(U32, 0),
-                         .cfg = cfg,
-                         .p = *p,
-                         .nibbles = cfg->epilogue.b == CKL_U8 };
+    const int warp_bytes = cfg->stages * bytes_of_stage(cfg);
+    weights_kernel k = { .cfg = cfg, .p = *p, .nibbles = cfg->epilogue.b == CKL_U8 };
     k.scaled = cfg->epilogue.scale_b == CKL_GEMM_SCALE_BLOCK;
     k.subnormal = k.nibbles && cfg->epilogue.ab == F16;
     k.lines_B = cfg->rows / 8;
@@ -498,8 +484,8 @@ static void compute_tile(const gemm_weights_config *cfg, const gemm_values *p, v
     if (cfg->epilogue.half_blocks)
         k.blocks = convert(U32, div_up(p->k, GEMM_BLOCK_LEAST));
     k.rings = smem_address(
-        smem_alloc("rings", (int64_t)cfg->warps / team * team_bytes, cfg->box ? 1024 : SLOT)); // 1024: of swizzles
-    k.ring = add(k.rings, mul(div(warp(), imm(team)), imm(team_bytes)));
+        smem_alloc("rings", (int64_t)cfg->warps * warp_bytes, cfg->box ? 1024 : SLOT)); // 1024: of swizzles
+    k.ring = add(k.rings, mul(warp(), imm(warp_bytes)));
     k.mma = make_tiled_mma(mma_sync_atom(cfg->epilogue.ab), 1, 1);
     k.lane_line = thread_at(lane(), 1, 4, 8);
     k.lane_quarter = thread_at(lane(), 0, 4, 8);

@@ -11,7 +11,6 @@ enum {
     SLOTS_A = 4,    // of a lane: a quarter of a row of a K tile
     ROW_A = GEMM_BLOCK * 2,
     COPY = SLOT * 4, // bytes of a row of B that the four lanes of a line copy at once
-    LINE = 2 * COPY, // those of a box of TMA: a row takes it as long however short it is
 };
 
 /* Stages that TMA fills. */
@@ -28,12 +27,10 @@ typedef struct weights_kernel {
     bool subnormal;       // weights are multiplied as subnormal numbers, q * 2^-24 or q * 2^-20
     int lines_B, lines_A; // of a lane, 8 apart
     int slots_B;          // of a line
-    int team;             // warps that take the K tiles of a stage
-    val team_warp;        // this one of them
     val lane_line, lane_quarter;
     val block_B, block_A; // the first rows of B and A of this CTA
     val tiles, blocks;    // along K; of scales
-    val rings, ring;      // of all warps; this team's first stage
+    val rings, ring;      // of all warps; this warp's first stage
     val from_B[8][2];     // where the rows of B begin that this lane copies, for each line and slot
     val to_B;             // and where to in a stage
     val from_A, to_A;     // what this lane copies of the first rows of A, and where to in a stage
@@ -44,12 +41,11 @@ typedef struct weights_kernel {
     tiled_mma mma;
 } weights_kernel;
 
-/* Warps of a team, bytes of B in a stage, and scales that rows have in a K tile. */
-int gemm_weights_team(const gemm_weights_config *config);
+/* Bytes of B in a stage, and scales that rows have in a K tile. */
 int gemm_weights_bytes_B(const gemm_weights_config *config);
 int gemm_weights_blocks(const gemm_weights_config *config);
 
-/* Where a stage of this team begins. */
+/* Where a stage of this warp begins. */
 val gemm_weights_stage(const weights_kernel *k, val stage);
 
 /* The vector of a row of A that a lane has in a slot. */
@@ -68,6 +64,5 @@ float gemm_weights_unit(const weights_kernel *k);
 int gemm_weights_boxes_bytes(const gemm_weights_config *config);
 void gemm_weights_prepare_boxes(weights_kernel *k);
 void gemm_weights_load_boxes(const weights_kernel *k, val tile, val stage);
-void gemm_weights_wait_boxes(const weights_kernel *k, val stage, val parity); // for all lanes of the team
-void gemm_weights_sync_team(const weights_kernel *k);
-val gemm_weights_boxed_scales(const weights_kernel *k, val stage, int block); // of this warp's K tile
+void gemm_weights_wait_boxes(const weights_kernel *k, val stage, val parity); // for all lanes
+val gemm_weights_boxed_scales(const weights_kernel *k, val stage, int block);

@@ -1,6 +1,6 @@
 /*
- * gemm_weights_boxes.c - weights, A and scales by TMA: one lane asks for the K tiles of its team, where cp.async takes
- * each lane an address for every 16 bytes. A is swizzled.
+ * gemm_weights_boxes.c - weights, A and scales by TMA: one lane asks for a K tile of its warp, where cp.async takes
+ * each lane an address for every 16 bytes. Rows of B lie whole, those of A in halves and swizzled.
  */
 #include "operators/gemm/gemm_weights.h"
 
@@ -10,12 +10,7 @@ enum {
     BARRIER = 8,
 };
 
-/* Scales that rows have in a stage; bytes of one block's, and of all. */
-static int blocks_of_stage(const gemm_weights_config *c)
-{
-    return gemm_weights_team(c) * gemm_weights_blocks(c);
-}
-
+/* Bytes of the scales of one block, and of a stage. */
 static int bytes_of_run(const gemm_weights_config *c)
 {
     return c->rows * 2;
@@ -23,12 +18,12 @@ static int bytes_of_run(const gemm_weights_config *c)
 
 static int bytes_of_scales(const gemm_weights_config *c)
 {
-    return blocks_of_stage(c) * bytes_of_run(c);
+    return gemm_weights_blocks(c) * bytes_of_run(c);
 }
 
 int gemm_weights_boxes_bytes(const gemm_weights_config *c)
 {
-    return c->stages * c->warps / gemm_weights_team(c) * (BARRIER + bytes_of_scales(c));
+    return c->stages * c->warps * (BARRIER + bytes_of_scales(c));
 }
 
 static val box_of_A(const weights_kernel *k, val at, int half)
@@ -38,9 +33,7 @@ static val box_of_A(const weights_kernel *k, val at, int half)
 
 val gemm_weights_boxed_scales(const weights_kernel *k, val stage, int block)
 {
-    const int tile_bytes = gemm_weights_blocks(k->cfg) * bytes_of_run(k->cfg);
-    val tile = add(mul(stage, imm(bytes_of_scales(k->cfg))), mul(k->team_warp, imm(tile_bytes)));
-    return add(k->boxes.scales, add(tile, imm(block * bytes_of_run(k->cfg))));
+    return add(k->boxes.scales, add(mul(stage, imm(bytes_of_scales(k->cfg))), imm(block * bytes_of_run(k->cfg))));
 }
 
 static val barrier_of(const weights_kernel *k, val stage)
@@ -48,65 +41,55 @@ static val barrier_of(const weights_kernel *k, val stage)
     return add(k->boxes.full, mul(stage, imm(BARRIER)));
 }
 
-/* Scales that a row has in the K tiles of a stage: fewer where K ends. */
-static val blocks_of_tiles(const weights_kernel *k, val tiles_of_team)
+/* Scales that a row has in this K tile: fewer where K ends. */
+static val blocks_of_tile(const weights_kernel *k, val tile)
 {
-    const int blocks = blocks_of_stage(k->cfg);
-    return blocks ? min(sub(k->blocks, mul(tiles_of_team, imm(blocks))), imm(blocks)) : imm(0);
+    const int blocks = gemm_weights_blocks(k->cfg);
+    return blocks ? min(sub(k->blocks, mul(tile, imm(blocks))), imm(blocks)) : imm(0);
 }
 
-/* The scales of those K tiles, of the rows that exist. */
-static void load_scales(const weights_kernel *k, val tiles_of_team, val stage, val rows)
+/* The scales of a K tile, of those rows that exist. */
+static void load_scales(const weights_kernel *k, val tile, val stage, val rows)
 {
     const ckl_dtype type = k->cfg->epilogue.ab;
     const layout run = make_layout(dynamic(rows), leaf(1));
-    val tile = mul(tiles_of_team, imm(k->team)); // the first one, which is that of the warp that loads
-    for (int block = 0; block < blocks_of_stage(k->cfg); block++) {
-        IF(lt(add(mul(tiles_of_team, imm(blocks_of_stage(k->cfg))), imm(block)), k->blocks))
+    for (int block = 0; block < gemm_weights_blocks(k->cfg); block++) {
+        IF(lt(add(mul(tile, imm(gemm_weights_blocks(k->cfg))), imm(block)), k->blocks))
             bulk_load(gmem_tensor(gemm_weights_scales(k, tile, block), type, run),
                       smem_view(gemm_weights_boxed_scales(k, stage, block), type, run), barrier_of(k, stage));
     }
 }
 
-/* By one thread, of a team's first warp. */
-static void load_boxes(const weights_kernel *k, val tiles_of_team, val stage)
+/* By one thread. */
+static void load_boxes(const weights_kernel *k, val tile, val stage)
 {
     const gemm_weights_config *c = k->cfg;
     const layout box_A = tma_tile_layout(c->epilogue.ab, c->box, HALF, SPAN),
-                 box_B = tma_tile_layout(c->epilogue.b, c->rows, LINE, 0);
+                 box_B = tma_tile_layout(c->epilogue.b, c->rows, COPY * k->slots_B, 0);
     val at = gemm_weights_stage(k, stage), full = barrier_of(k, stage);
     val rows = convert(U32, min(sub(k->p.n, k->block_B), imm64(c->rows))); // of B, that exist
-    const int bytes = (int)tma_bytes(&k->boxes.tmaB) + 2 * k->team * (int)tma_bytes(&k->boxes.tmaA);
-    mbarrier_expect(full, add(mul(rows, mul(blocks_of_tiles(k, tiles_of_team), imm(2))), imm(bytes)));
-    tma_load(&k->boxes.tmaB, smem_view(at, c->epilogue.b, box_B), k->block_B, mul(tiles_of_team, imm(LINE)), full,
+    const int bytes = (int)tma_bytes(&k->boxes.tmaB) + 2 * (int)tma_bytes(&k->boxes.tmaA);
+    mbarrier_expect(full, add(mul(rows, mul(blocks_of_tile(k, tile), imm(2))), imm(bytes)));
+    tma_load(&k->boxes.tmaB, smem_view(at, c->epilogue.b, box_B), k->block_B, mul(tile, imm(COPY * k->slots_B)), full,
              imm(0));
-    for (int half = 0; half < 2 * k->team; half++)
+    for (int half = 0; half < 2; half++)
         tma_load(&k->boxes.tmaA, smem_view(box_of_A(k, at, half), c->epilogue.ab, box_A), k->block_A,
-                 add(mul(tiles_of_team, imm(GEMM_BLOCK * k->team)), imm(half * HALF)), full, imm(0));
-    load_scales(k, tiles_of_team, stage, rows);
+                 add(mul(tile, imm(GEMM_BLOCK)), imm(half * HALF)), full, imm(0));
+    load_scales(k, tile, stage, rows);
 }
 
-void gemm_weights_load_boxes(const weights_kernel *k, val tiles_of_team, val stage)
+void gemm_weights_load_boxes(const weights_kernel *k, val tile, val stage)
 {
-    val exist = lt(mul(tiles_of_team, imm(k->team)), k->tiles);
-    IF(k->team > 1 ? logical_and(exist, eq(k->team_warp, imm(0))) : exist)
+    IF(lt(tile, k->tiles))
         IF(elect()) // of another thread ptxas does not know that it is alone: a loop over lanes around every copy
-            load_boxes(k, tiles_of_team, stage);
-}
-
-void gemm_weights_sync_team(const weights_kernel *k)
-{
-    if (k->team == 1)
-        warp_sync();
-    else
-        named_sync(add(div(warp(), imm(k->team)), imm(1)), k->team * LANES);
+            load_boxes(k, tile, stage);
 }
 
 void gemm_weights_wait_boxes(const weights_kernel *k, val stage, val parity)
 {
     mbarrier_wait(barrier_of(k, stage), parity);
     fence_proxy_async(); // TMA overwrites the stage before, which was read
-    gemm_weights_sync_team(k);
+    warp_sync();
 }
 
 /* Where this lane's slots of A lie: in the half of a row that its slots of B take, swizzled. */
@@ -115,18 +98,16 @@ static void place_lane(weights_kernel *k)
     for (int s = 0; s < SLOTS_A; s++) {
         val vector = gemm_weights_vector_of_A(k, s), box = div(vector, imm(8));
         val place = add(mul(k->lane_line, imm(SPAN)), mul(bit_xor(bit_and(vector, imm(7)), k->lane_line), imm(SLOT)));
-        box = add(box, mul(k->team_warp, imm(2)));
         k->lane_A[s] = add(place, add(mul(box, imm(k->cfg->columns * SPAN)), imm(gemm_weights_bytes_B(k->cfg))));
     }
 }
 
-/* All lanes of a team: zeros in shared memory. */
-static void clear_bytes(const weights_kernel *k, val from, int bytes)
+/* All lanes of a warp: zeros in shared memory. */
+static void clear_bytes(val from, int bytes)
 {
-    val lane_of_team = rem(thread(), imm(k->team * LANES));
     tensor rZeros = fragment(U32, compact(leaf(SLOT / 4)));
     fill(rZeros, imm_as(U32, 0));
-    LOOP_FROM(at, mul(lane_of_team, imm(SLOT)), imm(bytes), imm(k->team * LANES * SLOT))
+    LOOP_FROM(at, mul(lane(), imm(SLOT)), imm(bytes), imm(LANES * SLOT))
         copy(rZeros, smem_view(add(from, at), U32, compact(leaf(SLOT / 4))), SLOT);
 }
 
@@ -134,30 +115,29 @@ static void clear_bytes(const weights_kernel *k, val from, int bytes)
 static void clear_boxes(const weights_kernel *k)
 {
     const gemm_weights_config *c = k->cfg;
-    const int rest = (c->columns - c->box) * SPAN, scales = c->stages * bytes_of_scales(c), halves = 2 * k->team;
-    for (int i = 0; rest && i < halves * c->stages; i++)
-        clear_bytes(k, add(box_of_A(k, gemm_weights_stage(k, imm(i / halves)), i % halves), imm(c->box * SPAN)), rest);
+    const int rest = (c->columns - c->box) * SPAN, scales = c->stages * bytes_of_scales(c);
+    for (int i = 0; rest && i < 2 * c->stages; i++)
+        clear_bytes(add(box_of_A(k, gemm_weights_stage(k, imm(i / 2)), i % 2), imm(c->box * SPAN)), rest);
     if (scales)
-        clear_bytes(k, k->boxes.scales, scales);
+        clear_bytes(k->boxes.scales, scales);
     fence_proxy_async(); // TMA writes scales there
 }
 
 void gemm_weights_prepare_boxes(weights_kernel *k)
 {
     const gemm_weights_config *c = k->cfg;
-    const int scales = c->stages * bytes_of_scales(c), teams = c->warps / k->team;
-    val team = div(warp(), imm(k->team));
+    const int scales = c->stages * bytes_of_scales(c);
     k->boxes.tmaA = make_tma(k->p.A, c->epilogue.ab, 2, c->box, HALF, SPAN);
-    k->boxes.tmaB = make_tma(k->p.B, c->epilogue.b, 2, c->rows, LINE, 0);
-    val barriers = smem_address(smem_alloc("full", (int64_t)teams * c->stages * BARRIER, BARRIER));
-    k->boxes.full = add(barriers, mul(team, imm(BARRIER * c->stages)));
+    k->boxes.tmaB = make_tma(k->p.B, c->epilogue.b, 2, c->rows, COPY * k->slots_B, 0);
+    val barriers = smem_address(smem_alloc("full", (int64_t)c->warps * c->stages * BARRIER, BARRIER));
+    k->boxes.full = add(barriers, mul(warp(), imm(BARRIER * c->stages)));
     if (scales)
         k->boxes.scales =
-            add(smem_address(smem_alloc("scales", (int64_t)teams * scales, SLOT)), mul(team, imm(scales)));
+            add(smem_address(smem_alloc("scales", (int64_t)c->warps * scales, SLOT)), mul(warp(), imm(scales)));
     IF(eq(thread(), imm(0))) {
         tma_prefetch(&k->boxes.tmaA);
         tma_prefetch(&k->boxes.tmaB);
-        for (int i = 0; i < teams * c->stages; i++)
+        for (int i = 0; i < c->warps * c->stages; i++)
             mbarrier_init(add(barriers, imm(BARRIER * i)), 1);
         fence_mbarrier_init();
     }

@@ -146,8 +146,6 @@ static ckl_status admit_weights(const void *desc, const ckl_device_info *device,
         TRY(admit_boxes(d, device, c));
     if (c->warps < 1 || c->warps > 16 || c->stages < 2)
         FAIL(CKL_INVALID, "gemm weights: warps=%d is not in 1..16, or stages=%d less than 2", c->warps, c->stages);
-    if (c->box && c->epilogue.b == CKL_U8 && c->warps % 2)
-        FAIL(CKL_INVALID, "gemm weights: warps=%d share boxes of two K tiles of 4 bits by two", c->warps);
     TRY(gemm_check_smem("weights", device, c->stages, gemm_weights_smem(c)));
     return gemm_check_tiles("weights", ctas_of(d, c));
 }
