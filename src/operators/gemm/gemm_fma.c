@@ -322,6 +322,17 @@ static void mainloop(const gemm_fma_config *cfg, operand *A, operand *B, val k, 
     cp_async_wait(0);
 }
 
+/* The quads of a row of the lanes' blocks, by which they change hands, in banks of their own both ways. */
+static tensor handed_quads(const gemm_fma_config *cfg)
+{
+    const int quads = cfg->block_n / QUAD, lanes_n = LANES / cfg->lanes_m, warps = gemm_fma_threads(cfg) / LANES;
+    const int pitch = LANES + (lanes_n > QUAD ? lanes_n / QUAD : 1);
+    return smem_tensor("quads", F32,
+                       make_layout(shape(QUAD, lanes_n, cfg->lanes_m, quads, warps),
+                                   stride(pitch, 1, lanes_n, QUAD * pitch, QUAD * pitch * quads)),
+                       16); // (QUAD,LANES_N,LANES_M,QUADS,WARPS)
+}
+
 /*
  * Where this thread's elements of its block's rows lie in D: quads of its own, where rows of D are whole quads; else
  * elements that neighbours follow, since the lanes of a warp hand their quads around.
@@ -331,6 +342,7 @@ typedef struct block_place {
     int span_m, span_n; // rows and columns between quads
     int apart;          // columns between elements of a quad
     int columns;        // in D
+    tensor sQuads;      // for lanes that hand them around
 } block_place;
 
 static block_place place_of(const gemm_fma_config *cfg, const gemm_values *p, val row, val col)
@@ -346,6 +358,8 @@ static block_place place_of(const gemm_fma_config *cfg, const gemm_values *p, va
                       .span_n = QUAD * (cfg->tile_n / cfg->block_n),
                       .apart = cfg->whole ? 1 : lanes_n,
                       .columns = cfg->epilogue.gated ? cfg->block_n / 2 : cfg->block_n };
+    if (!cfg->whole)
+        b.sQuads = handed_quads(cfg);
     b.left = convert(I32, min(sub(p->n, b.col), imm64(MOST)));
     return b;
 }
@@ -381,19 +395,8 @@ static tensor load_rows(const gemm_fma_config *cfg, const gemm_values *p, val ad
     return rX;
 }
 
-/* The quads of a row of the lanes' blocks, by which they change hands, in banks of their own both ways. */
-static tensor handed_quads(const gemm_fma_config *cfg)
-{
-    const int quads = cfg->block_n / QUAD, lanes_n = LANES / cfg->lanes_m, warps = gemm_fma_threads(cfg) / LANES;
-    const int pitch = LANES + (lanes_n > QUAD ? lanes_n / QUAD : 1);
-    return smem_tensor("quads", F32,
-                       make_layout(shape(QUAD, lanes_n, cfg->lanes_m, quads, warps),
-                                   stride(pitch, 1, lanes_n, QUAD * pitch, QUAD * pitch * quads)),
-                       16); // (QUAD,LANES_N,LANES_M,QUADS,WARPS)
-}
-
 /* The sums of row i of a block that this thread finishes. Those of the gated columns come last. */
-static void take_sums(const gemm_fma_config *cfg, tensor acc, int i, val sums[])
+static void take_sums(const gemm_fma_config *cfg, tensor sQuads, tensor acc, int i, val sums[])
 {
     const int lanes_n = LANES / cfg->lanes_m;
     if (cfg->whole) {
@@ -401,7 +404,6 @@ static void take_sums(const gemm_fma_config *cfg, tensor acc, int i, val sums[])
             sums[j] = at(acc, i, j);
         return;
     }
-    tensor sQuads = handed_quads(cfg);
     val n = lane_n(cfg), m = lane_m(cfg);
     warp_sync();
     for (int j = 0; j < cfg->block_n; j++)
@@ -433,7 +435,7 @@ static void store_rows(const gemm_fma_config *cfg, const gemm_values *p, gemm_sc
         rX = load_rows(cfg, p, p->x, p->ldx, yes(), b, rows);
     for (int r = 0; r < rows.count && describing(); r++) {
         val row = add(rows.first, imm64(r)), sums[GEMM_FMA_BLOCK_MAX / QUAD], d[QUAD], x[QUAD];
-        take_sums(cfg, acc, i + r, sums);
+        take_sums(cfg, b->sQuads, acc, i + r, sums);
         for (int j = 0; j < b->columns; j += vec)
             IF(logical_and(lt(row, p->m), gt(b->left, imm(distance_of(b, j))))) {
                 val col = add(b->col, imm64(distance_of(b, j))), row_D = gemm_row_of_D(e, p, row);
