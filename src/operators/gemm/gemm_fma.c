@@ -104,14 +104,21 @@ static val bytes_of(val elements)
     return convert(U64, mul(elements, imm64(BYTES)));
 }
 
-/* K-major: neighbours copy neighbours along K, each thread the same element of every K tile. */
+/*
+ * K-major: neighbours copy neighbours along K, each thread the same place of every K tile; one element, or four through
+ * registers. Fewer copies than threads leave the last ones idle.
+ */
 static void divide_k_major(const gemm_fma_config *cfg, operand *x, const tile_rows *t, int rows, val ld)
 {
-    const int at_once = gemm_fma_threads(cfg) / cfg->depth;
-    val k = thread_at(thread(), 0, cfg->depth, at_once), row = thread_at(thread(), 1, cfg->depth, at_once);
-    x->vec = 1;
-    x->copies = rows / at_once;
+    const int across = cfg->depth / cfg->vec_k, at_once = gemm_fma_threads(cfg) / across;
+    val k = mul(thread_at(thread(), 0, across, at_once), imm(cfg->vec_k)),
+        row = thread_at(thread(), 1, across, at_once);
+    x->vec = cfg->vec_k;
+    x->copies = rows > at_once ? rows / at_once : 1;
+    x->mine = rows < at_once ? lt(row, imm(rows)) : yes();
     x->k = convert(I32, k);
+    if (x->vec > 1)
+        x->rX = fragment(F32, compact(shape(x->vec, x->copies)));
     for (int i = 0; i < x->copies; i++) {
         val start = mul(matrix_row(t, add(row, imm(i * at_once))), ld);
         x->from[i] = bytes_of(add(start, convert(I64, k)));
@@ -119,25 +126,6 @@ static void divide_k_major(const gemm_fma_config *cfg, operand *x, const tile_ro
     x->to = tensor_address(x->sX, coord(row, k, 0));
     x->to_step = BYTES * at_once;
     x->valid = imm_as(U32, BYTES);
-    x->advance = imm_as(U64, BYTES * cfg->depth);
-}
-
-/* The same through registers, four elements of K at once. Fewer vectors than threads leave the last ones idle. */
-static void divide_k_vectors(const gemm_fma_config *cfg, operand *x, const tile_rows *t, int rows, val ld)
-{
-    const int across = cfg->depth / QUAD, at_once = gemm_fma_threads(cfg) / across;
-    val k = mul(thread_at(thread(), 0, across, at_once), imm(QUAD)), row = thread_at(thread(), 1, across, at_once);
-    x->vec = QUAD;
-    x->copies = rows > at_once ? rows / at_once : 1;
-    x->mine = rows < at_once ? lt(row, imm(rows)) : yes();
-    x->k = convert(I32, k);
-    x->rX = fragment(F32, compact(shape(QUAD, x->copies)));
-    for (int i = 0; i < x->copies; i++) {
-        val start = mul(matrix_row(t, add(row, imm(i * at_once))), ld);
-        x->from[i] = bytes_of(add(start, convert(I64, k)));
-    }
-    x->to = tensor_address(x->sX, coord(row, k, 0));
-    x->to_step = BYTES * at_once;
     x->advance = imm_as(U64, BYTES * cfg->depth);
 }
 
@@ -192,9 +180,8 @@ static operand describe_operand(const gemm_fma_config *cfg, char name, const gem
     x.tCsX.address = tensor_address(x.sX, coord(mul(is_a ? place_m(cfg) : place_n(cfg), imm(QUAD)), 0, 0));
     x.stage_bytes = imm(BYTES * stage);
     x.k_pitch = BYTES * pitch;
-    (!gemm_k_major(cfg->epilogue.layout, name) ? divide_m_major
-     : by_registers(cfg, name)                 ? divide_k_vectors
-                                               : divide_k_major)(cfg, &x, &t, rows, is_a ? p->lda : p->ldb);
+    (gemm_k_major(cfg->epilogue.layout, name) ? divide_k_major : divide_m_major)(cfg, &x, &t, rows,
+                                                                                 is_a ? p->lda : p->ldb);
     x.at = variable(U64, is_a ? p->a : p->b);
     return x;
 }

@@ -148,14 +148,11 @@ static tile_turns turns_of(const ckl_gemm_desc *d, const ckl_device_info *device
 static bool divides(const ckl_gemm_desc *d, const gemm_fma_config *c, char name)
 {
     const int rows = name == 'a' ? c->tile_m : c->tile_n, threads = gemm_fma_threads(c);
-    if (gemm_is_k_major(d, name) && c->vec_k > 1) {
+    if (gemm_is_k_major(d, name)) {
         const int across = c->depth / c->vec_k, at_once = across ? threads / across : 0;
-        return across && c->depth % c->vec_k == 0 && threads % across == 0 && (rows < at_once || rows % at_once == 0) &&
-               rows / at_once <= GEMM_FMA_COPIES;
+        return across && c->depth % c->vec_k == 0 && threads % across == 0 && rows / at_once <= GEMM_FMA_COPIES &&
+               (rows % at_once == 0 || (c->vec_k > 1 && rows < at_once));
     }
-    if (gemm_is_k_major(d, name))
-        return threads % c->depth == 0 && rows % (threads / c->depth) == 0 &&
-               rows * c->depth / threads <= GEMM_FMA_COPIES;
     return rows % c->vec == 0 && threads % (rows / c->vec) == 0 && c->depth % (threads / (rows / c->vec)) == 0;
 }
 
@@ -266,9 +263,10 @@ static ckl_status admit_fma(const void *desc, const ckl_device_info *device, con
     const int64_t need =
         4 * (int64_t)c->stages * (gemm_fma_stage(c, c->tile_m) + gemm_fma_stage(c, c->tile_n)) + handed;
     TRY(gemm_check_smem("fma", device, c->stages, need));
-    if (c->sliced < 0 || c->sliced > 2 || (c->sliced == 2 && tiles_of(d, c) <= device->sm_count))
-        FAIL(CKL_UNSUPPORTED, "gemm fma: sliced=%d is not in 0..2, or there is no more than one turn of tiles",
-             c->sliced);
+    if (c->sliced < 0 || c->sliced > GEMM_FMA_SLICED_MAX ||
+        (c->sliced > 1 && tiles_of(d, c) <= (c->sliced - 1) * device->sm_count))
+        FAIL(CKL_UNSUPPORTED, "gemm fma: sliced=%d is not in 0..%d, or there are fewer turns of tiles", c->sliced,
+             GEMM_FMA_SLICED_MAX);
     if (c->sliced && (d->groups || d->batch_invariant))
         FAIL(CKL_UNSUPPORTED, "gemm fma: sliced=1 is not of groups, and its sums not those of batch_invariant=1");
     if (d->m > INT32_MAX || d->n > INT32_MAX / 2 || d->k > INT32_MAX || tiles_of(d, c) > INT32_MAX)
