@@ -600,11 +600,13 @@ void gemm_fma(const void *config, int kernel)
     launch_bounds(gemm_fma_threads(cfg), kernel == 0 ? cfg->ctas : 0);
     gemm_values all = params_of(gemm);
     grid_wait();
-    launch_dependents();
     if (kernel == 1) {
+        IF(eq(all.whole, imm(0))) // whole tiles want SMs that are empty, or some SMs get more than others
+            launch_dependents();
         add_slices(cfg, &all);
         return;
     }
+    launch_dependents();
     if (cfg->grouped == GEMM_GROUPED_M) {
         val across = convert(U32, div_up(all.n, columns_of(cfg)));
         compute_tile_of_group(cfg, &all, div(cta_x(), across), rem(cta_x(), across));
