@@ -172,12 +172,15 @@ static bool divides(const ckl_gemm_desc *d, const gemm_fma_config *c, char name)
 }
 
 /* Tiles whose threads share out copies evenly. The first is for M- and N-major operands alone. */
-static const struct {
-    int tile_m, tile_n, block_m, block_n, lanes_m, depth, stages, ctas;
-} tiles[] = { { 128, 128, 8, 16, 4, 8, 4, 2 }, { 128, 64, 8, 8, 4, 16, 3, 3 }, { 64, 128, 8, 8, 4, 16, 3, 3 },
-              { 64, 64, 8, 4, 4, 16, 3, 4 },   { 32, 128, 8, 4, 4, 16, 3, 4 }, { 128, 32, 8, 4, 4, 16, 3, 4 },
-              { 16, 128, 4, 4, 4, 32, 3, 3 },  { 128, 16, 4, 4, 8, 32, 3, 3 }, { 8, 256, 4, 4, 2, 16, 3, 3 },
-              { 256, 8, 4, 4, 16, 16, 3, 3 } };
+#define TILE(m, n, bm, bn, lanes, k, ring, room)                                                              \
+    {                                                                                                         \
+        .tile_m = m, .tile_n = n, .block_m = bm, .block_n = bn, .lanes_m = lanes, .depth = k, .stages = ring, \
+        .ctas = room                                                                                          \
+    }
+static const gemm_fma_config tiles[] = { TILE(128, 128, 8, 16, 4, 8, 4, 2), TILE(128, 64, 8, 8, 4, 16, 3, 3),
+                                         TILE(64, 128, 8, 8, 4, 16, 3, 3),  TILE(64, 64, 8, 4, 4, 16, 3, 4),
+                                         TILE(32, 128, 8, 4, 4, 16, 3, 4),  TILE(128, 32, 8, 4, 4, 16, 3, 4),
+                                         TILE(16, 128, 4, 4, 4, 32, 3, 3),  TILE(128, 16, 4, 4, 8, 32, 3, 3) };
 
 static bool candidate_fma(const void *desc, const ckl_device_info *device, int i, void *config)
 {
@@ -186,25 +189,18 @@ static bool candidate_fma(const void *desc, const ckl_device_info *device, int i
     gemm_fma_config *c = config;
     (void)device;
     i += d->layout == CKL_GEMM_TN ? 0 : SLICED;
-    const int tile = i / SLICED;
-    if (tile >= COUNT_OF(tiles))
+    if (i / SLICED >= COUNT_OF(tiles))
         return false;
+    *c = tiles[i / SLICED];
     c->epilogue = gemm_epilogue_of(d);
     c->whole = is_whole(d);
     c->grouped = gemm_grouped_of(d);
-    c->tile_m = tiles[tile].tile_m;
-    c->tile_n = tiles[tile].tile_n;
-    c->block_m = tiles[tile].block_m;
-    c->block_n = tiles[tile].block_n;
-    c->lanes_m = tiles[tile].lanes_m;
-    c->depth = tiles[tile].depth;
-    c->stages = tiles[tile].stages;
-    c->ctas = tiles[tile].ctas;
     c->sliced = SLICED - 1 - i % SLICED; // what all can do comes last, for its reason where none computes
     c->vec_k = k_vector_of(d);
-    if (c->vec_k == 1 && c->depth > DEPTH_LEAST) { // single elements are many copies, whose addresses are registers
+    const bool single = c->vec_k == 1; // elements are many copies, whose addresses are registers
+    if (c->depth > DEPTH_LEAST && (single || d->k <= c->depth / 2)) {
         c->depth /= 2;
-        c->stages++;
+        c->stages += single;
     }
     for (c->vec = vector_of(d); c->vec > 1 && (!divides(d, c, 'a') || !divides(d, c, 'b')); c->vec /= 2)
         ;
