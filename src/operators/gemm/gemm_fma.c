@@ -104,14 +104,21 @@ static val bytes_of(val elements)
     return convert(U64, mul(elements, imm64(BYTES)));
 }
 
-/* K-major: neighbours copy neighbours along K, each thread the same element of every K tile. */
+/*
+ * K-major: neighbours copy neighbours along K, each thread the same place of every K tile; one element, or four through
+ * registers. Fewer copies than threads leave the last ones idle.
+ */
 static void divide_k_major(const gemm_fma_config *cfg, operand *x, const tile_rows *t, int rows, val ld)
 {
-    const int at_once = gemm_fma_threads(cfg) / cfg->depth;
-    val k = thread_at(thread(), 0, cfg->depth, at_once), row = thread_at(thread(), 1, cfg->depth, at_once);
-    x->vec = 1;
-    x->copies = rows / at_once;
+    const int across = cfg->depth / cfg->vec_k, at_once = gemm_fma_threads(cfg) / across;
+    val k = mul(thread_at(thread(), 0, across, at_once), imm(cfg->vec_k)),
+        row = thread_at(thread(), 1, across, at_once);
+    x->vec = cfg->vec_k;
+    x->copies = rows > at_once ? rows / at_once : 1;
+    x->mine = rows < at_once ? lt(row, imm(rows)) : yes();
     x->k = convert(I32, k);
+    if (x->vec > 1)
+        x->rX = fragment(F32, compact(shape(x->vec, x->copies)));
     for (int i = 0; i < x->copies; i++) {
         val start = mul(matrix_row(t, add(row, imm(i * at_once))), ld);
         x->from[i] = bytes_of(add(start, convert(I64, k)));
@@ -119,25 +126,6 @@ static void divide_k_major(const gemm_fma_config *cfg, operand *x, const tile_ro
     x->to = tensor_address(x->sX, coord(row, k, 0));
     x->to_step = BYTES * at_once;
     x->valid = imm_as(U32, BYTES);
-    x->advance = imm_as(U64, BYTES * cfg->depth);
-}
-
-/* The same through registers, four elements of K at once. Fewer vectors than threads leave the last ones idle. */
-static void divide_k_vectors(const gemm_fma_config *cfg, operand *x, const tile_rows *t, int rows, val ld)
-{
-    const int across = cfg->depth / QUAD, at_once = gemm_fma_threads(cfg) / across;
-    val k = mul(thread_at(thread(), 0, across, at_once), imm(QUAD)), row = thread_at(thread(), 1, across, at_once);
-    x->vec = QUAD;
-    x->copies = rows > at_once ? rows / at_once : 1;
-    x->mine = rows < at_once ? lt(row, imm(rows)) : yes();
-    x->k = convert(I32, k);
-    x->rX = fragment(F32, compact(shape(QUAD, x->copies)));
-    for (int i = 0; i < x->copies; i++) {
-        val start = mul(matrix_row(t, add(row, imm(i * at_once))), ld);
-        x->from[i] = bytes_of(add(start, convert(I64, k)));
-    }
-    x->to = tensor_address(x->sX, coord(row, k, 0));
-    x->to_step = BYTES * at_once;
     x->advance = imm_as(U64, BYTES * cfg->depth);
 }
 
@@ -192,9 +180,8 @@ static operand describe_operand(const gemm_fma_config *cfg, char name, const gem
     x.tCsX.address = tensor_address(x.sX, coord(mul(is_a ? place_m(cfg) : place_n(cfg), imm(QUAD)), 0, 0));
     x.stage_bytes = imm(BYTES * stage);
     x.k_pitch = BYTES * pitch;
-    (!gemm_k_major(cfg->epilogue.layout, name) ? divide_m_major
-     : by_registers(cfg, name)                 ? divide_k_vectors
-                                               : divide_k_major)(cfg, &x, &t, rows, is_a ? p->lda : p->ldb);
+    (gemm_k_major(cfg->epilogue.layout, name) ? divide_k_major : divide_m_major)(cfg, &x, &t, rows,
+                                                                                 is_a ? p->lda : p->ldb);
     x.at = variable(U64, is_a ? p->a : p->b);
     return x;
 }
@@ -323,37 +310,73 @@ static void mainloop(const gemm_fma_config *cfg, operand *A, operand *B, val k, 
 }
 
 /*
- * Where this thread's elements of its block's rows lie in D: quads of its own, where rows of D are whole quads; else
- * elements that neighbours follow, since the lanes of a warp hand their quads around.
+ * The sums of a row of the lanes' blocks, by which they change hands where rows of D are no whole quads: then a warp
+ * stores 32 neighbours of a row at once. Lanes store and load in banks of their own.
+ */
+static tensor handed_sums(const gemm_fma_config *cfg)
+{
+    enum { PITCH = LANES + LANES / QUAD };
+    const int quads = cfg->block_n / QUAD, lanes_n = LANES / cfg->lanes_m, warps = gemm_fma_threads(cfg) / LANES;
+    return smem_tensor("sums", F32,
+                       make_layout(shape(QUAD, lanes_n, cfg->lanes_m, quads, warps),
+                                   stride(PITCH, 1, lanes_n, QUAD * PITCH, QUAD * PITCH * quads)),
+                       16); // (QUAD,LANES_N,LANES_M,QUADS,WARPS)
+}
+
+/* Of the four elements that a lane stores of a quad of all lanes, which are in rows of `across` columns: number q. */
+typedef struct handed_place {
+    val m, column;     // lane along M, and column among those of the quad
+    int rows, columns; // from the place of number 0: lanes along M, columns
+} handed_place;
+
+static handed_place handed_place_of(const gemm_fma_config *cfg, int q)
+{
+    const int across = QUAD * LANES / cfg->lanes_m; // columns
+    handed_place at = { .rows = q * LANES / across, .columns = q * LANES % across };
+    at.m = add(div(lane(), imm(across)), imm(at.rows));
+    at.column = add(rem(lane(), imm(across)), imm(at.columns));
+    return at;
+}
+
+/*
+ * Where this thread's elements of its block's rows lie in D: quads of its own, or, of rows that are no whole quads,
+ * those that lanes have handed around.
  */
 typedef struct block_place {
     val row, col, left; // the first row and column, i64; columns of the matrix from there on, i32
     int span_m, span_n; // rows and columns between quads
-    int apart;          // columns between elements of a quad
     int columns;        // in D
+    tensor sSums;       // for lanes that hand them around
 } block_place;
 
 static block_place place_of(const gemm_fma_config *cfg, const gemm_values *p, val row, val col)
 {
     enum { MOST = 1 << 20 };
-    const int lanes_n = LANES / cfg->lanes_m;
-    val first = mul(place_n(cfg), imm(QUAD));
-    if (!cfg->whole)
-        first = sub(first, mul(lane_n(cfg), imm(QUAD - 1)));
-    block_place b = { .row = add(row, convert(I64, mul(place_m(cfg), imm(QUAD)))),
-                      .col = add(col, convert(I64, first)),
-                      .span_m = QUAD * threads_m(cfg),
+    block_place b = { .span_m = QUAD * threads_m(cfg),
                       .span_n = QUAD * (cfg->tile_n / cfg->block_n),
-                      .apart = cfg->whole ? 1 : lanes_n,
                       .columns = cfg->epilogue.gated ? cfg->block_n / 2 : cfg->block_n };
+    val m = place_m(cfg), n = mul(place_n(cfg), imm(QUAD));
+    if (!cfg->whole) {
+        const handed_place first = handed_place_of(cfg, 0);
+        b.sSums = handed_sums(cfg);
+        m = add(sub(m, lane_m(cfg)), first.m);
+        n = add(sub(n, mul(lane_n(cfg), imm(QUAD))), first.column);
+    }
+    b.row = add(row, convert(I64, mul(m, imm(QUAD))));
+    b.col = add(col, convert(I64, n));
     b.left = convert(I32, min(sub(p->n, b.col), imm64(MOST)));
     return b;
 }
 
-/* Columns from the thread's first to its element j. */
-static int distance_of(const block_place *b, int j)
+/* Columns and rows from the thread's first to its element j of a row. */
+static int columns_to(const gemm_fma_config *cfg, const block_place *b, int j)
 {
-    return j / QUAD * b->span_n + j % QUAD * b->apart;
+    return j / QUAD * b->span_n + (cfg->whole ? j % QUAD : handed_place_of(cfg, j % QUAD).columns);
+}
+
+static int rows_to(const gemm_fma_config *cfg, int j)
+{
+    return cfg->whole ? 0 : QUAD * handed_place_of(cfg, j % QUAD).rows;
 }
 
 /* The rows of D that a thread finishes at once: the first of them, and how many. */
@@ -370,8 +393,8 @@ static tensor load_rows(const gemm_fma_config *cfg, const gemm_values *p, val ad
     tensor rX = fragment(F32, compact(shape(vec, vectors, rows.count)));
     vector_at at[GEMM_FMA_BLOCK_MAX];
     for (int v = 0; v < vectors * rows.count; v++) {
-        const int distance = distance_of(b, v % vectors * vec);
-        val row = add(rows.first, imm64(v / vectors));
+        const int distance = columns_to(cfg, b, v % vectors * vec);
+        val row = add(rows.first, imm64(v / vectors + rows_to(cfg, v % vectors * vec)));
         val row_D = gemm_row_of_D(cfg->epilogue, p, min(row, sub(p->m, imm64(1))));
         at[v] = (vector_at){ .address = gmem_address(address, F32, add(mul(row_D, ld), b->col)),
                              .offset = BYTES * distance,
@@ -381,35 +404,21 @@ static tensor load_rows(const gemm_fma_config *cfg, const gemm_values *p, val ad
     return rX;
 }
 
-/* The quads of a row of the lanes' blocks, by which they change hands, in banks of their own both ways. */
-static tensor handed_quads(const gemm_fma_config *cfg)
-{
-    const int quads = cfg->block_n / QUAD, lanes_n = LANES / cfg->lanes_m, warps = gemm_fma_threads(cfg) / LANES;
-    const int pitch = LANES + (lanes_n > QUAD ? lanes_n / QUAD : 1);
-    return smem_tensor("quads", F32,
-                       make_layout(shape(QUAD, lanes_n, cfg->lanes_m, quads, warps),
-                                   stride(pitch, 1, lanes_n, QUAD * pitch, QUAD * pitch * quads)),
-                       16); // (QUAD,LANES_N,LANES_M,QUADS,WARPS)
-}
-
 /* The sums of row i of a block that this thread finishes. Those of the gated columns come last. */
-static void take_sums(const gemm_fma_config *cfg, tensor acc, int i, val sums[])
+static void take_sums(const gemm_fma_config *cfg, tensor sSums, tensor acc, int i, val sums[])
 {
-    const int lanes_n = LANES / cfg->lanes_m;
-    if (cfg->whole) {
-        for (int j = 0; j < cfg->block_n; j++)
-            sums[j] = at(acc, i, j);
+    for (int j = 0; cfg->whole && j < cfg->block_n; j++)
+        sums[j] = at(acc, i, j);
+    if (cfg->whole)
         return;
-    }
-    tensor sQuads = handed_quads(cfg);
     val n = lane_n(cfg), m = lane_m(cfg);
     warp_sync();
     for (int j = 0; j < cfg->block_n; j++)
-        set(sQuads, coord(j % QUAD, n, m, j / QUAD, warp()), at(acc, i, j));
+        set(sSums, coord(j % QUAD, n, m, j / QUAD, warp()), at(acc, i, j));
     warp_sync();
     for (int j = 0; j < cfg->block_n; j++) {
-        val column = add(imm(j % QUAD * lanes_n), n); // of the warp's, of this quad
-        sums[j] = at(sQuads, rem(column, imm(QUAD)), div(column, imm(QUAD)), m, j / QUAD, warp());
+        const handed_place from = handed_place_of(cfg, j % QUAD);
+        sums[j] = at(sSums, rem(from.column, imm(QUAD)), div(from.column, imm(QUAD)), from.m, j / QUAD, warp());
     }
 }
 
@@ -432,11 +441,13 @@ static void store_rows(const gemm_fma_config *cfg, const gemm_values *p, gemm_sc
     if (backward)
         rX = load_rows(cfg, p, p->x, p->ldx, yes(), b, rows);
     for (int r = 0; r < rows.count && describing(); r++) {
-        val row = add(rows.first, imm64(r)), sums[GEMM_FMA_BLOCK_MAX / QUAD], d[QUAD], x[QUAD];
-        take_sums(cfg, acc, i + r, sums);
-        for (int j = 0; j < b->columns; j += vec)
-            IF(logical_and(lt(row, p->m), gt(b->left, imm(distance_of(b, j))))) {
-                val col = add(b->col, imm64(distance_of(b, j))), row_D = gemm_row_of_D(e, p, row);
+        val sums[GEMM_FMA_BLOCK_MAX / QUAD], d[QUAD], x[QUAD];
+        take_sums(cfg, b->sSums, acc, i + r, sums);
+        for (int j = 0; j < b->columns; j += vec) {
+            val row = add(rows.first, imm64(r + rows_to(cfg, j)));
+            const int distance = columns_to(cfg, b, j);
+            IF(logical_and(lt(row, p->m), gt(b->left, imm(distance)))) {
+                val col = add(b->col, imm64(distance)), row_D = gemm_row_of_D(e, p, row);
                 for (int q = 0; q < vec; q++) {
                     gemm_element in = { .product = sums[j + q], .inside = yes() };
                     if (e.c)
@@ -453,6 +464,7 @@ static void store_rows(const gemm_fma_config *cfg, const gemm_values *p, gemm_sc
                     store_vector(p->x, p->ldx, row_D, col, vec, x);
                 store_vector(p->d, p->ldd, row_D, col, vec, d);
             }
+        }
     }
 }
 
@@ -588,11 +600,13 @@ void gemm_fma(const void *config, int kernel)
     launch_bounds(gemm_fma_threads(cfg), kernel == 0 ? cfg->ctas : 0);
     gemm_values all = params_of(gemm);
     grid_wait();
-    launch_dependents();
     if (kernel == 1) {
+        IF(eq(all.whole, imm(0))) // whole tiles want SMs that are empty, or some SMs get more than others
+            launch_dependents();
         add_slices(cfg, &all);
         return;
     }
+    launch_dependents();
     if (cfg->grouped == GEMM_GROUPED_M) {
         val across = convert(U32, div_up(all.n, columns_of(cfg)));
         compute_tile_of_group(cfg, &all, div(cta_x(), across), rem(cta_x(), across));

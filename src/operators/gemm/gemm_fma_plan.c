@@ -48,7 +48,7 @@ typedef struct tile_turns {
     int64_t slice_k; // elements of K of a slice but for the last
 } tile_turns;
 
-/* From 414 runs of 230 problems on an H200, a lone CTA by hand (bench/notes/gemm.md): cycles, but for the launch. */
+/* From runs on an H200 (bench/notes/gemm.md): cycles, but for the launch. */
 static const struct {
     double launch_us;
     double fma, load;                  // of 128 multiply-adds; of a warp's load from shared memory
@@ -57,7 +57,7 @@ static const struct {
     double alone, latency;             // a lone CTA: of a step, and of each row or column of a block, but multiply-adds
     double tile, stored;               // before and behind the steps of a tile; for 128 elements of D more
     double merge, merged;              // of the second kernel; bytes of slices in a cycle
-} fit = { 1.66, 1.06, 1.3, 10.5, 6.9, 6, 0.28, 340, 2.2, 1950, 48, 2500, 24 };
+} fit = { 1.66, 1.06, 2, 10.5, 5, 6, 0.28, 340, 2.2, 1950, 48, 2500, 24 };
 
 /* Of an SM, for a step of each CTA: multiply-adds beside accesses to shared memory. */
 static double step_cycles(const gemm_fma_config *c)
@@ -75,8 +75,8 @@ static double step_cycles(const gemm_fma_config *c)
 
 /*
  * Of an SM with whole tiles of so many steps, and slices of so many: first as many whole tiles at once as there is room
- * for, then those that are left beside the slices. None is faster than alone, and of a single turn of tiles with slices
- * behind them some SMs get two (1280x1280x1280 takes 135 us, 784x784x784 49).
+ * for, then those that are left beside the slices. None is faster than alone; and where there is room some SMs get one
+ * more tile than others: 1280x1280x1280 takes 135 us with a turn of tiles beside slices, 104 with slices alone.
  */
 static double steps_cycles(const gemm_fma_config *c, int64_t whole, int64_t steps, int64_t slices, int64_t of_slice)
 {
@@ -84,13 +84,23 @@ static double steps_cycles(const gemm_fma_config *c, int64_t whole, int64_t step
     const double alone =
         fit.alone + c->depth * (fit.fma * c->tile_m * c->tile_n / 128 + fit.latency * (c->block_m + c->block_n));
     const int64_t left = whole % c->ctas, longest = left ? steps : ceil_div(slices, c->ctas) * of_slice;
-    const int64_t two = left == 1 && slices && c->ctas > 1 ? 2 * steps : 0;
+    const int64_t most = whole < c->ctas && slices ? min_i64(whole + 1, c->ctas) * steps : 0;
     return (double)(whole / c->ctas * steps) * fmax(alone, c->ctas * step) +
-           fmax((double)max_i64(left * steps + slices * of_slice, two) * step, (double)longest * alone);
+           fmax((double)max_i64(left * steps + slices * of_slice, whole ? most : 0) * step, (double)longest * alone);
 }
 
-static double turns_us(const ckl_gemm_desc *d, const ckl_device_info *device, const gemm_fma_config *c,
-                       const tile_turns *t)
+/* Memory's: of A and B, no more than what all CTAs have on its way arrives within its latency. */
+static double memory_us(const ckl_gemm_desc *d, const ckl_device_info *device, const gemm_fma_config *c, int64_t ctas)
+{
+    const double BYTES = 4e6, LATENCY = 1.15; // bytes a us; us
+    const double stage = 4.0 * (c->tile_m + c->tile_n) * c->depth;
+    const double here = (double)min_i64(ctas, c->ctas * device->sm_count);
+    const double operands = 4.0 * (double)(d->m + gemm_columns_of_B(d)) * (double)d->k * (double)gemm_products(d);
+    return fmax(gemm_least_bytes(d) / BYTES, operands / (here * stage) * LATENCY);
+}
+
+static plan_cost turns_cost(const ckl_gemm_desc *d, const ckl_device_info *device, const gemm_fma_config *c,
+                            const tile_turns *t)
 {
     const int64_t whole = ceil_div(t->whole, device->sm_count);
     const int64_t slices = ceil_div(t->shared * t->slices, device->sm_count);
@@ -98,11 +108,16 @@ static double turns_us(const ckl_gemm_desc *d, const ckl_device_info *device, co
     double cycles = steps_cycles(c, whole, ceil_div(d->k, c->depth), slices, of_slice) +
                     fit.tile * ceil((double)ctas / (double)min_i64(c->ctas, max_i64(ctas, 1))) +
                     fit.stored * (double)ctas * c->tile_m * c->tile_n / 128;
+    const double memory = memory_us(d, device, c, max_i64(t->whole + t->shared * t->slices, 1));
+    plan_cost cost = { fit.launch_us + fmax(cycles / device->clock_mhz, memory), "multiply-adds" };
+    if (cycles / device->clock_mhz < memory)
+        cost.bound = "memory";
     if (t->shared) {
         const double bytes = 4.0 * t->slices * c->tile_m * c->tile_n / c->block_m; // of a CTA that adds
-        cycles += fit.merge + (double)ceil_div(t->shared * c->block_m, device->sm_count) * bytes / fit.merged;
+        cost.us += (fit.merge + (double)ceil_div(t->shared * c->block_m, device->sm_count) * bytes / fit.merged) /
+                   device->clock_mhz;
     }
-    return cycles / device->clock_mhz;
+    return cost;
 }
 
 /* Tiles that share out K: of the last turns of all tiles, the first of which is not complete. */
@@ -132,10 +147,10 @@ static tile_turns turns_of(const ckl_gemm_desc *d, const ckl_device_info *device
     const int64_t ctas = TURNS_MOST * device->sm_count * c->ctas;
     const int64_t shared = shared_tiles(d, device, c);
     const int64_t most = shared ? min_i64(min_i64(SLICES_MOST, d->k / K_LEAST), ctas / shared) : 1;
-    double least = turns_us(d, device, c, &best);
+    double least = turns_cost(d, device, c, &best).us;
     for (int64_t slices = 2; slices <= most; slices++) {
         const tile_turns t = cut_turns(d, device, c, slices);
-        const double us = turns_us(d, device, c, &t);
+        const double us = turns_cost(d, device, c, &t).us;
         if (us < least) {
             least = us;
             best = t;
@@ -148,24 +163,24 @@ static tile_turns turns_of(const ckl_gemm_desc *d, const ckl_device_info *device
 static bool divides(const ckl_gemm_desc *d, const gemm_fma_config *c, char name)
 {
     const int rows = name == 'a' ? c->tile_m : c->tile_n, threads = gemm_fma_threads(c);
-    if (gemm_is_k_major(d, name) && c->vec_k > 1) {
+    if (gemm_is_k_major(d, name)) {
         const int across = c->depth / c->vec_k, at_once = across ? threads / across : 0;
-        return across && c->depth % c->vec_k == 0 && threads % across == 0 && (rows < at_once || rows % at_once == 0) &&
-               rows / at_once <= GEMM_FMA_COPIES;
+        return across && c->depth % c->vec_k == 0 && threads % across == 0 && rows / at_once <= GEMM_FMA_COPIES &&
+               (rows % at_once == 0 || (c->vec_k > 1 && rows < at_once));
     }
-    if (gemm_is_k_major(d, name))
-        return threads % c->depth == 0 && rows % (threads / c->depth) == 0 &&
-               rows * c->depth / threads <= GEMM_FMA_COPIES;
     return rows % c->vec == 0 && threads % (rows / c->vec) == 0 && c->depth % (threads / (rows / c->vec)) == 0;
 }
 
 /* Tiles whose threads share out copies evenly. The first is for M- and N-major operands alone. */
-static const struct {
-    int tile_m, tile_n, block_m, block_n, lanes_m, depth, stages, ctas;
-} tiles[] = { { 128, 128, 8, 16, 4, 8, 4, 2 }, { 128, 64, 8, 8, 4, 16, 3, 3 }, { 64, 128, 8, 8, 4, 16, 3, 3 },
-              { 64, 64, 8, 4, 4, 16, 3, 4 },   { 32, 128, 8, 4, 4, 16, 3, 4 }, { 128, 32, 8, 4, 4, 16, 3, 4 },
-              { 16, 128, 4, 4, 4, 32, 3, 3 },  { 128, 16, 4, 4, 8, 32, 3, 3 }, { 8, 256, 4, 4, 2, 16, 3, 3 },
-              { 256, 8, 4, 4, 16, 16, 3, 3 } };
+#define TILE(m, n, bm, bn, lanes, k, ring, room)                                                              \
+    {                                                                                                         \
+        .tile_m = m, .tile_n = n, .block_m = bm, .block_n = bn, .lanes_m = lanes, .depth = k, .stages = ring, \
+        .ctas = room                                                                                          \
+    }
+static const gemm_fma_config tiles[] = { TILE(128, 128, 8, 16, 4, 8, 4, 2), TILE(128, 64, 8, 8, 4, 16, 3, 3),
+                                         TILE(64, 128, 8, 8, 4, 16, 3, 3),  TILE(64, 64, 8, 4, 4, 16, 3, 4),
+                                         TILE(32, 128, 8, 4, 4, 16, 3, 4),  TILE(128, 32, 8, 4, 4, 16, 3, 4),
+                                         TILE(16, 128, 4, 4, 4, 32, 3, 3),  TILE(128, 16, 4, 4, 8, 32, 3, 3) };
 
 static bool candidate_fma(const void *desc, const ckl_device_info *device, int i, void *config)
 {
@@ -174,25 +189,18 @@ static bool candidate_fma(const void *desc, const ckl_device_info *device, int i
     gemm_fma_config *c = config;
     (void)device;
     i += d->layout == CKL_GEMM_TN ? 0 : SLICED;
-    const int tile = i / SLICED;
-    if (tile >= COUNT_OF(tiles))
+    if (i / SLICED >= COUNT_OF(tiles))
         return false;
+    *c = tiles[i / SLICED];
     c->epilogue = gemm_epilogue_of(d);
     c->whole = is_whole(d);
     c->grouped = gemm_grouped_of(d);
-    c->tile_m = tiles[tile].tile_m;
-    c->tile_n = tiles[tile].tile_n;
-    c->block_m = tiles[tile].block_m;
-    c->block_n = tiles[tile].block_n;
-    c->lanes_m = tiles[tile].lanes_m;
-    c->depth = tiles[tile].depth;
-    c->stages = tiles[tile].stages;
-    c->ctas = tiles[tile].ctas;
     c->sliced = SLICED - 1 - i % SLICED; // what all can do comes last, for its reason where none computes
     c->vec_k = k_vector_of(d);
-    if (c->vec_k == 1 && c->depth > DEPTH_LEAST) { // single elements are many copies, whose addresses are registers
+    const bool single = c->vec_k == 1; // elements are many copies, whose addresses are registers
+    if (c->depth > DEPTH_LEAST && (single || d->k <= c->depth / 2)) {
         c->depth /= 2;
-        c->stages++;
+        c->stages += single;
     }
     for (c->vec = vector_of(d); c->vec > 1 && (!divides(d, c, 'a') || !divides(d, c, 'b')); c->vec /= 2)
         ;
@@ -201,15 +209,13 @@ static bool candidate_fma(const void *desc, const ckl_device_info *device, int i
 
 static plan_cost cost_fma(const void *desc, const ckl_device_info *device, const void *config)
 {
-    enum { NARROW = 32 };
-    const double BYTES = 4e6, NARROW_BYTES = 1.67e6, SLICED = 0.1; // bytes a us; us
+    const double SLICED = 0.1; // us, of finding a slice
     const ckl_gemm_desc *d = desc;
     const gemm_fma_config *c = config;
     const tile_turns t = turns_of(d, device, c);
-    const bool narrow = c->tile_m < NARROW || c->tile_n < NARROW;
-    const double us = turns_us(d, device, c, &t), memory = gemm_least_bytes(d) / (narrow ? NARROW_BYTES : BYTES);
-    return (plan_cost){ fit.launch_us + (c->sliced ? SLICED : 0) + fmax(us, memory),
-                        us > memory ? "multiply-adds" : "memory" };
+    plan_cost cost = turns_cost(d, device, c, &t);
+    cost.us += c->sliced ? SLICED : 0;
+    return cost;
 }
 
 static ckl_status admit_tile(const gemm_fma_config *c)
@@ -266,9 +272,10 @@ static ckl_status admit_fma(const void *desc, const ckl_device_info *device, con
     const int64_t need =
         4 * (int64_t)c->stages * (gemm_fma_stage(c, c->tile_m) + gemm_fma_stage(c, c->tile_n)) + handed;
     TRY(gemm_check_smem("fma", device, c->stages, need));
-    if (c->sliced < 0 || c->sliced > 2 || (c->sliced == 2 && tiles_of(d, c) <= device->sm_count))
-        FAIL(CKL_UNSUPPORTED, "gemm fma: sliced=%d is not in 0..2, or there is no more than one turn of tiles",
-             c->sliced);
+    if (c->sliced < 0 || c->sliced > GEMM_FMA_SLICED_MAX ||
+        (c->sliced > 1 && tiles_of(d, c) <= (c->sliced - 1) * device->sm_count))
+        FAIL(CKL_UNSUPPORTED, "gemm fma: sliced=%d is not in 0..%d, or there are fewer turns of tiles", c->sliced,
+             GEMM_FMA_SLICED_MAX);
     if (c->sliced && (d->groups || d->batch_invariant))
         FAIL(CKL_UNSUPPORTED, "gemm fma: sliced=1 is not of groups, and its sums not those of batch_invariant=1");
     if (d->m > INT32_MAX || d->n > INT32_MAX / 2 || d->k > INT32_MAX || tiles_of(d, c) > INT32_MAX)

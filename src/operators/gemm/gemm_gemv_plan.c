@@ -84,7 +84,7 @@ static plan_cost cost_gemv(const void *desc, const ckl_device_info *device, cons
                                              .rate = bytes == 2 ? 17 : 32,
                                              .step_cycles = 600,
                                              .tile_cycles = 800,
-                                             .bytes_per_us = 4.55e6 });
+                                             .bytes_per_us = c->few > 2 && bytes == 4 ? 4.1e6 : 4.55e6 });
 }
 
 static ckl_status admit_gemv(const void *desc, const ckl_device_info *device, const void *config)
