@@ -562,8 +562,8 @@ static const field sliding_fields[] = { CONV_FORM(FIELD_NESTED, (conv_sliding_co
 const implementation conv_sliding_implementation = {
     CONV_RANKED(sliding, conv_sliding_config),
     .summary = "a filter a channel of NHWC: down the rows of x, a window of sums that slides",
-    .rivals = { &conv_depthwise_rows_implementation, &conv_depthwise_implementation, &conv_stem_implementation,
-                &conv_narrow_implementation },
+    .rivals = { &conv_depthwise_rows_implementation, &conv_depthwise_implementation, &conv_skinny_implementation,
+                &conv_stem_implementation, &conv_narrow_implementation, &conv_packed_implementation },
     .describe = conv_sliding,
     .kernels = 2,
     .params = &conv_param_list,
