@@ -40,6 +40,8 @@ typedef struct sliding {
     val offset[SPAN_MAX];        // bytes from there to each column that may be outside, or the nearest inside
     val inside[SPAN_MAX];        // is it?
     tensor ahead[AHEAD_MAX];     // rows of x that are under way: (WORD,COLUMN)
+    tensor sX;                   // or in shared memory, each thread's own: (VEC,THREAD,COLUMN,SLOT)
+    val to, from;                // bytes from the first slot to those of the row to load next and the one to multiply
     tensor rW;                   // (TAP,VEC)
     tensor rSum;                 // (VEC,COLS,WINDOW)
     conv_channels channels;
@@ -147,11 +149,64 @@ static int sure_of(const sliding_config *c)
     return span_w(c) - c->left - c->right;
 }
 
+/* Do rows come through shared memory? Asynchronous copies are of 4 bytes at least. */
+static bool is_async(const sliding_config *c)
+{
+    return !c->planes && c->vec * (int)ckl_dtype_bytes(c->form.dtype) >= 4;
+}
+
 /* Registers of a row: (WORD,COLUMN). */
 static tensor fragment_of_row(const sliding_config *c)
 {
     const tensor rWords = packed_registers(c->form.dtype, c->vec).rWords;
     return fragment(rWords.dtype, compact(shape((int)static_size(rWords.layout), span_w(c))));
+}
+
+static void advance_row(sliding *k)
+{
+    val moves = logical_and(ge(k->h, imm(0)), lt(k->h, k->last));
+    val pitch = mul(convert(U64, k->p.x[2]), imm_as(U64, (int)ckl_dtype_bytes(k->cfg->form.dtype)));
+    assign(k->at, select(moves, add(k->at, pitch), k->at)); // as products ptxas would keep all columns in registers
+    assign(k->h, add(k->h, imm(1)));
+}
+
+/* Slots of shared memory: of the rows under way, and the one that is multiplied. */
+static int slots_of(const sliding_config *c)
+{
+    return c->ahead + 1;
+}
+
+static int slot_bytes(const sliding_config *c)
+{
+    return span_w(c) * THREADS * c->vec * (int)ckl_dtype_bytes(c->form.dtype);
+}
+
+static void next_slot(const sliding *k, val slot)
+{
+    const int bytes = slot_bytes(k->cfg), last = (slots_of(k->cfg) - 1) * bytes;
+    assign(slot, select(eq(slot, imm(last)), imm_as(U32, 0), add(slot, imm(bytes))));
+}
+
+/* The address of the thread's column j in the first slot. */
+static val slot_address(const sliding *k, int j)
+{
+    return tensor_address(k->sX, coord(0, thread(), j, 0));
+}
+
+/* The same without registers, of which ptxas waits for all at once: as a group of asynchronous copies. */
+static void copy_row(sliding *k)
+{
+    const sliding_config *cfg = k->cfg;
+    const int element = (int)ckl_dtype_bytes(cfg->form.dtype), bytes = cfg->vec * element;
+    UNROLL(j, span_w(cfg)) {
+        const bool outside = may_be_outside(cfg, j);
+        val from = outside ? k->offset[j] : imm_as(U64, (int64_t)(j - cfg->left) * pixel_of(cfg) * element);
+        cp_async(add(slot_address(k, j), k->to), add(k->at, from), bytes,
+                 outside ? select(k->inside[j], imm_as(U32, bytes), imm_as(U32, 0)) : imm_as(U32, bytes));
+    }
+    cp_async_commit();
+    next_slot(k, k->to);
+    advance_row(k);
 }
 
 /* Begins to load the next row of x, or the nearest there is. Columns inside lie at known distances from each other. */
@@ -166,17 +221,19 @@ static void load_row(sliding *k, tensor rRow)
     UNROLL(j, span_w(cfg))
         if (may_be_outside(cfg, j))
             copy(gmem_tensor(add(k->at, k->offset[j]), rRow.dtype, compact(leaf(of_vector))), slice(rRow, _, j), bytes);
-    val moves = logical_and(ge(k->h, imm(0)), lt(k->h, k->last));
-    val pitch = mul(convert(U64, k->p.x[2]), imm_as(U64, (int)ckl_dtype_bytes(cfg->form.dtype)));
-    assign(k->at, select(moves, add(k->at, pitch), k->at)); // as products ptxas would keep all columns in registers
-    assign(k->h, add(k->h, imm(1)));
+    advance_row(k);
 }
 
 /* Column j of a row of x that has been loaded: (VEC) of f32. */
 static tensor column_at(const sliding *k, tensor rRow, int j)
 {
-    const packed column = { slice(rRow, _, j), k->cfg->form.dtype, k->cfg->vec };
-    return unpacked(may_be_outside(k->cfg, j) ? conv_or_zeros(column, k->inside[j]) : column, F32);
+    const sliding_config *cfg = k->cfg;
+    if (is_async(cfg)) {
+        tensor sColumn = smem_view(add(slot_address(k, j), k->from), cfg->form.dtype, compact(leaf(cfg->vec)));
+        return unpacked(load_packed(sColumn, cfg->vec * (int)ckl_dtype_bytes(cfg->form.dtype)), F32);
+    }
+    const packed column = { slice(rRow, _, j), cfg->form.dtype, cfg->vec };
+    return unpacked(may_be_outside(cfg, j) ? conv_or_zeros(column, k->inside[j]) : column, F32);
 }
 
 /* The number of a tap in memory; the gradient's filters are turned round. */
@@ -214,15 +271,20 @@ static void add_row(sliding *k, int i)
     const sliding_config *cfg = k->cfg;
     tensor rRow = k->ahead[i % cfg->ahead], rX[SPAN_MAX]; // (VEC) each
     val h = convert(U32, sub(k->h, imm(cfg->ahead)));
+    if (is_async(cfg))
+        cp_async_wait(cfg->ahead - 1);
     UNROLL(j, span_w(cfg))
         rX[j] = column_at(k, rRow, j);
-    if (cfg->ahead == 1)
+    if (is_async(cfg)) {
+        next_slot(k, k->from);
+        copy_row(k);
+    } else if (cfg->ahead == 1)
         load_row(k, rRow);
     if (i % cfg->step_h == 0) // the first row that row i / step of y sees
         fill(slice(k->rSum, _, _, i / cfg->step_h % window_of(cfg)), immf(0));
     IF(lt(h, conv_number(k->p.x_size[1])))
         add_products(k, rX, i);
-    if (cfg->ahead > 1)
+    if (!is_async(cfg) && cfg->ahead > 1)
         load_row(k, rRow);
 }
 
@@ -362,9 +424,17 @@ void conv_sliding(const void *config, int kernel)
                                      mul(convert(I64, k.channel), imm64(taps_of(cfg))), taps_of(cfg)));
     else
         load_filters(&k, &filters);
+    if (is_async(cfg)) {
+        k.sX = smem_tensor("X", cfg->form.dtype, compact(shape(cfg->vec, THREADS, span_w(cfg), slots_of(cfg))), 16);
+        k.to = variable(U32, imm(0));
+        k.from = variable(U32, imm(0));
+    }
     UNROLL(a, cfg->ahead) {
         k.ahead[a] = fragment_of_row(cfg);
-        load_row(&k, k.ahead[a]);
+        if (is_async(cfg))
+            copy_row(&k);
+        else
+            load_row(&k, k.ahead[a]);
     }
     if (!cfg->planes)
         share_filters(&k, &filters);
@@ -470,7 +540,7 @@ static bool candidate_sliding(const void *desc, const ckl_device_info *device, i
                            CONV_STEPS_OF(d) };
     const int window = window_of(c);
     c->high = (int)min_i64(INT32_MAX / 8, round_up(ceil_div(y.shape[2], strips), window));
-    while (window * c->step_h % c->ahead)
+    while (!is_async(c) && window * c->step_h % c->ahead)
         c->ahead--;
     c->ctas = ctas_of(c);
     derive(d, c);
@@ -495,7 +565,7 @@ static ckl_status admit_sliding(const void *desc, const ckl_device_info *device,
              "conv sliding: vec=%d does not divide k=%" PRId64
              " or 16 bytes, or cols=%d, high=%d, ahead=%d or ctas=%d are not in 1..%" PRId64 ", 1.., 1..%d, 1..%d",
              c->vec, d->k, c->cols, c->high, c->ahead, c->ctas, cols_max, AHEAD_MAX, CTAS_MAX);
-    if (window_of(c) * c->step_h % c->ahead)
+    if (!is_async(c) && window_of(c) * c->step_h % c->ahead)
         FAIL(CKL_INVALID, "conv sliding: ahead=%d does not divide the %d rows of a turn", c->ahead,
              window_of(c) * c->step_h);
     if (c->vec * taps_of(c) > TAPS_MAX || span_w(c) > SPAN_MAX || registers_of(c) > REGISTERS_MAX ||
