@@ -21,7 +21,7 @@ enum {
     COLS_MAX = 16,
     SPAN_MAX = 64, // columns of x under a thread
     TAPS_MAX = 72, // of a thread's channels in all, in registers
-    AHEAD_MAX = 4, // rows
+    AHEAD_MAX = 5, // rows
     CTAS_MAX = 8,  // of an SM
     REGISTERS_MAX = 224,
     FILTERS_BYTES_MAX = 40 << 10
@@ -40,6 +40,8 @@ typedef struct sliding {
     val offset[SPAN_MAX];        // bytes from there to each column that may be outside, or the nearest inside
     val inside[SPAN_MAX];        // is it?
     tensor ahead[AHEAD_MAX];     // rows of x that are under way: (WORD,COLUMN)
+    tensor sX;                   // or in shared memory, each thread's own: (VEC,THREAD,COLUMN,SLOT)
+    val to, from;                // bytes from the first slot to those of the row to load next and the one to multiply
     tensor rW;                   // (TAP,VEC)
     tensor rSum;                 // (VEC,COLS,WINDOW)
     conv_channels channels;
@@ -147,11 +149,64 @@ static int sure_of(const sliding_config *c)
     return span_w(c) - c->left - c->right;
 }
 
+/* Do rows come through shared memory? Asynchronous copies are of 4 bytes at least. */
+static bool is_async(const sliding_config *c)
+{
+    return !c->planes && c->vec * (int)ckl_dtype_bytes(c->form.dtype) >= 4;
+}
+
 /* Registers of a row: (WORD,COLUMN). */
 static tensor fragment_of_row(const sliding_config *c)
 {
     const tensor rWords = packed_registers(c->form.dtype, c->vec).rWords;
     return fragment(rWords.dtype, compact(shape((int)static_size(rWords.layout), span_w(c))));
+}
+
+static void advance_row(sliding *k)
+{
+    val moves = logical_and(ge(k->h, imm(0)), lt(k->h, k->last));
+    val pitch = mul(convert(U64, k->p.x[2]), imm_as(U64, (int)ckl_dtype_bytes(k->cfg->form.dtype)));
+    assign(k->at, select(moves, add(k->at, pitch), k->at)); // as products ptxas would keep all columns in registers
+    assign(k->h, add(k->h, imm(1)));
+}
+
+/* Slots of shared memory: of the rows under way, and the one that is multiplied. */
+static int slots_of(const sliding_config *c)
+{
+    return c->ahead + 1;
+}
+
+static int slot_bytes(const sliding_config *c)
+{
+    return span_w(c) * THREADS * c->vec * (int)ckl_dtype_bytes(c->form.dtype);
+}
+
+static void next_slot(const sliding *k, val slot)
+{
+    const int bytes = slot_bytes(k->cfg), last = (slots_of(k->cfg) - 1) * bytes;
+    assign(slot, select(eq(slot, imm(last)), imm_as(U32, 0), add(slot, imm(bytes))));
+}
+
+/* The address of the thread's column j in the first slot. */
+static val slot_address(const sliding *k, int j)
+{
+    return tensor_address(k->sX, coord(0, thread(), j, 0));
+}
+
+/* The same without registers, of which ptxas waits for all at once: as a group of asynchronous copies. */
+static void copy_row(sliding *k)
+{
+    const sliding_config *cfg = k->cfg;
+    const int element = (int)ckl_dtype_bytes(cfg->form.dtype), bytes = cfg->vec * element;
+    UNROLL(j, span_w(cfg)) {
+        const bool outside = may_be_outside(cfg, j);
+        val from = outside ? k->offset[j] : imm_as(U64, (int64_t)(j - cfg->left) * pixel_of(cfg) * element);
+        cp_async(add(slot_address(k, j), k->to), add(k->at, from), bytes,
+                 outside ? select(k->inside[j], imm_as(U32, bytes), imm_as(U32, 0)) : imm_as(U32, bytes));
+    }
+    cp_async_commit();
+    next_slot(k, k->to);
+    advance_row(k);
 }
 
 /* Begins to load the next row of x, or the nearest there is. Columns inside lie at known distances from each other. */
@@ -166,20 +221,19 @@ static void load_row(sliding *k, tensor rRow)
     UNROLL(j, span_w(cfg))
         if (may_be_outside(cfg, j))
             copy(gmem_tensor(add(k->at, k->offset[j]), rRow.dtype, compact(leaf(of_vector))), slice(rRow, _, j), bytes);
-    val moves = logical_and(ge(k->h, imm(0)), lt(k->h, k->last));
-    val pitch = mul(convert(U64, k->p.x[2]), imm_as(U64, (int)ckl_dtype_bytes(cfg->form.dtype)));
-    assign(k->at, select(moves, add(k->at, pitch), k->at)); // as products ptxas would keep all columns in registers
-    assign(k->h, add(k->h, imm(1)));
+    advance_row(k);
 }
 
-/* The row that was loaded first; the others move up. */
-static tensor take_row(sliding *k)
+/* Column j of a row of x that has been loaded: (VEC) of f32. */
+static tensor column_at(const sliding *k, tensor rRow, int j)
 {
-    tensor rRow = fragment_like(k->ahead[0], k->ahead[0].dtype);
-    copy(k->ahead[0], rRow, 16);
-    UNROLL(a, k->cfg->ahead - 1)
-        copy(k->ahead[a + 1], k->ahead[a], 16);
-    return rRow;
+    const sliding_config *cfg = k->cfg;
+    if (is_async(cfg)) {
+        tensor sColumn = smem_view(add(slot_address(k, j), k->from), cfg->form.dtype, compact(leaf(cfg->vec)));
+        return unpacked(load_packed(sColumn, cfg->vec * (int)ckl_dtype_bytes(cfg->form.dtype)), F32);
+    }
+    const packed column = { slice(rRow, _, j), cfg->form.dtype, cfg->vec };
+    return unpacked(may_be_outside(cfg, j) ? conv_or_zeros(column, k->inside[j]) : column, F32);
 }
 
 /* The number of a tap in memory; the gradient's filters are turned round. */
@@ -190,12 +244,10 @@ static int tap_at(const sliding_config *c, int row, int column)
 }
 
 /* Adds what the thread sees of row i of x to the rows of y that see it; i: counted from the first under the thread. */
-static void add_products(sliding *k, tensor rRow, int i)
+static void add_products(sliding *k, const tensor rX[SPAN_MAX], int i)
 {
     const sliding_config *cfg = k->cfg;
     UNROLL(j, span_w(cfg)) {
-        packed column = { slice(rRow, _, j), cfg->form.dtype, cfg->vec };
-        tensor rColumn = unpacked(may_be_outside(cfg, j) ? conv_or_zeros(column, k->inside[j]) : column, F32); // (VEC)
         for (int q = 0; q * cfg->step_h <= i; q++)
             for (int p = 0; p < cfg->cols; p++) {
                 const int row = conv_tap_of(i, q, cfg->rows, cfg->step_h, cfg->dilation_h),
@@ -204,23 +256,36 @@ static void add_products(sliding *k, tensor rRow, int i)
                     continue;
                 const int tap = tap_at(cfg, row, along), window = q % window_of(cfg);
                 for (int c = 0; c < cfg->vec; c++)
-                    set(k->rSum, coord(c, p, window),
-                        fma(at(rColumn, c), at(k->rW, tap, c), at(k->rSum, c, p, window)));
+                    set(k->rSum, coord(c, p, window), fma(at(rX[j], c), at(k->rW, tap, c), at(k->rSum, c, p, window)));
             }
     }
 }
 
-/* Row i of x, while the row `ahead` further on comes. Rows outside of x add nothing. */
+/*
+ * Row i of x, whose registers are loaded anew, with the row `ahead` further on: behind its products, or where that is
+ * the next, once they are f32. To move rows up in place of that would wait for those under way. Rows outside of x add
+ * nothing.
+ */
 static void add_row(sliding *k, int i)
 {
     const sliding_config *cfg = k->cfg;
+    tensor rRow = k->ahead[i % cfg->ahead], rX[SPAN_MAX]; // (VEC) each
     val h = convert(U32, sub(k->h, imm(cfg->ahead)));
-    tensor rRow = take_row(k);
-    load_row(k, k->ahead[cfg->ahead - 1]);
+    if (is_async(cfg))
+        cp_async_wait(cfg->ahead - 1);
+    UNROLL(j, span_w(cfg))
+        rX[j] = column_at(k, rRow, j);
+    if (is_async(cfg)) {
+        next_slot(k, k->from);
+        copy_row(k);
+    } else if (cfg->ahead == 1)
+        load_row(k, rRow);
     if (i % cfg->step_h == 0) // the first row that row i / step of y sees
         fill(slice(k->rSum, _, _, i / cfg->step_h % window_of(cfg)), immf(0));
     IF(lt(h, conv_number(k->p.x_size[1])))
-        add_products(k, rRow, i);
+        add_products(k, rX, i);
+    if (!is_async(cfg) && cfg->ahead > 1)
+        load_row(k, rRow);
 }
 
 /* Stores row q of the thread's, if it has so many, in vectors at known distances from each other. */
@@ -320,11 +385,11 @@ static void share_filters(sliding *k, const shared_filters *from)
  */
 static int registers_of(const sliding_config *c)
 {
-    enum { REST = 32, MANY = 20, SINGLE = 4 };
-    const int of_vector = (int)ceil_div(c->vec * (int64_t)ckl_dtype_bytes(c->form.dtype), 4),
-              rows = window_of(c) * c->step_h;
-    return c->vec * (taps_of(c) + c->cols * window_of(c)) + (c->ahead + 1) * span_w(c) * of_vector + REST +
-           (rows > 3 ? MANY : 0) + (c->vec == 1 ? SINGLE : 0);
+    enum { REST = 22, MANY = 20, SINGLE = 8 };
+    const int of_vector = (int)ceil_div(c->vec * (int64_t)ckl_dtype_bytes(c->form.dtype), 4);
+    const int rows = c->ahead * of_vector + c->vec; // under way, and one as f32
+    return c->vec * (taps_of(c) + c->cols * window_of(c)) + span_w(c) * rows + REST +
+           (window_of(c) * c->step_h > 3 ? MANY : 0) + (c->vec == 1 ? SINGLE : 0);
 }
 
 /* CTAs of an SM that have so many. */
@@ -359,9 +424,17 @@ void conv_sliding(const void *config, int kernel)
                                      mul(convert(I64, k.channel), imm64(taps_of(cfg))), taps_of(cfg)));
     else
         load_filters(&k, &filters);
+    if (is_async(cfg)) {
+        k.sX = smem_tensor("X", cfg->form.dtype, compact(shape(cfg->vec, THREADS, span_w(cfg), slots_of(cfg))), 16);
+        k.to = variable(U32, imm(0));
+        k.from = variable(U32, imm(0));
+    }
     UNROLL(a, cfg->ahead) {
         k.ahead[a] = fragment_of_row(cfg);
-        load_row(&k, k.ahead[a]);
+        if (is_async(cfg))
+            copy_row(&k);
+        else
+            load_row(&k, k.ahead[a]);
     }
     if (!cfg->planes)
         share_filters(&k, &filters);
@@ -440,30 +513,35 @@ static void derive(const ckl_conv_desc *d, sliding_config *c)
 /* Vectors of 2 channels first, strips of all rows, of halves, ... of them; columns that divide a row's. */
 static bool candidate_sliding(const void *desc, const ckl_device_info *device, int i, void *config)
 {
-    enum { COLUMNS = 8, HIGHS = 7 };
-    static const int vectors[] = { 2, 1, 4 }, columns[] = { COLUMNS, COLUMNS / 2, 1 };
+    enum { HIGHS = 7 };
+    static const int vectors[] = { 2, 1, 4 }, columns[] = { 8, 4, 1 }, aheads[] = { AHEAD_MAX, 2 };
     const ckl_conv_desc *d = desc;
     sliding_config *c = config;
     (void)device;
-    const int vec = vectors[i / HIGHS / COUNT_OF(columns) % COUNT_OF(vectors)],
-              most = columns[i / HIGHS % COUNT_OF(columns)];
     const bool single = is_planes(d) || d->groups < d->k;
-    if (i >= HIGHS * COUNT_OF(columns) * (single ? 1 : COUNT_OF(vectors)))
+    int rest = i;
+    const int64_t strips = 1LL << rest % HIGHS;
+    rest /= HIGHS;
+    const int most = columns[rest % COUNT_OF(columns)], ahead = aheads[rest / COUNT_OF(columns) % COUNT_OF(aheads)];
+    rest /= COUNT_OF(columns) * COUNT_OF(aheads);
+    if (rest >= (single ? 1 : COUNT_OF(vectors)))
         return false;
+    const int vec = vectors[rest];
     const conv_tensor y = conv_tensor_of(d, conv_written(d));
     *c = (sliding_config){ .form = conv_form_of(d),
                            .vec = single ? 1 : (int)min_i64(vec, power_of_two_in(d->k)),
                            .cols = (int)(is_planes(d) ? min_i64(most, y.shape[3])
                                                       : ceil_div(y.shape[3], ceil_div(y.shape[3], most))),
-                           .ahead = 2,
                            .channels = (int)min_i64(d->k, INT32_MAX / 256),
                            .filters = (int)min_i64(d->k / max_i64(1, d->groups), INT32_MAX / 256),
                            .rows = conv_config_number(d->r),
                            .columns = conv_config_number(d->s),
+                           .ahead = ahead,
                            CONV_STEPS_OF(d) };
     const int window = window_of(c);
-    const int64_t strips = 1LL << (i % HIGHS);
     c->high = (int)min_i64(INT32_MAX / 8, round_up(ceil_div(y.shape[2], strips), window));
+    while (!is_async(c) && window * c->step_h % c->ahead)
+        c->ahead--;
     c->ctas = ctas_of(c);
     derive(d, c);
     return true;
@@ -487,6 +565,9 @@ static ckl_status admit_sliding(const void *desc, const ckl_device_info *device,
              "conv sliding: vec=%d does not divide k=%" PRId64
              " or 16 bytes, or cols=%d, high=%d, ahead=%d or ctas=%d are not in 1..%" PRId64 ", 1.., 1..%d, 1..%d",
              c->vec, d->k, c->cols, c->high, c->ahead, c->ctas, cols_max, AHEAD_MAX, CTAS_MAX);
+    if (!is_async(c) && window_of(c) * c->step_h % c->ahead)
+        FAIL(CKL_INVALID, "conv sliding: ahead=%d does not divide the %d rows of a turn", c->ahead,
+             window_of(c) * c->step_h);
     if (c->vec * taps_of(c) > TAPS_MAX || span_w(c) > SPAN_MAX || registers_of(c) > REGISTERS_MAX ||
         (int64_t)vectors_of(c) * c->vec * taps_of(c) * (int64_t)ckl_dtype_bytes(d->dtype) > FILTERS_BYTES_MAX)
         FAIL(CKL_UNSUPPORTED,
@@ -527,7 +608,7 @@ static ckl_status launch_sliding(const ckl_plan *plan, const void *args, ckl_str
  */
 static plan_cost cost_sliding(const void *desc, const ckl_device_info *device, const void *config)
 {
-    const double LOAD = 2, OUTSIDE = 3, STORE = 4, ROW = 30, START = 300, WARP = 0.25, RATE = 2.8, LATENCY = 900;
+    const double LOAD = 2, OUTSIDE = 3, STORE = 4, ROW = 30, START = 300, WARP = 0.2, RATE = 1.45, LATENCY = 900;
     const double MEMORY = 3.9e6; // bytes a us
     const ckl_conv_desc *d = desc;
     const sliding_config *c = config;
@@ -542,7 +623,7 @@ static plan_cost cost_sliding(const void *desc, const ckl_device_info *device, c
     const double instructions =
         START + taps_of(c) * (c->vec + 4.0) + rows * (of_y + c->step_h * of_x) + span_h(c) * (of_y / 2 + of_x);
     const double at_once = fmin(c->ctas, ceil(tiles / device->sm_count));
-    const double wait = (rows * c->step_h + span_h(c)) * LATENCY / (c->ahead + 1);
+    const double wait = (rows * c->step_h + span_h(c)) * LATENCY / (c->ahead > 1 ? c->ahead : 2);
     const double bytes = (double)d->n * (double)(x.stride[0] + y.stride[0]) * bytes_of;
     return product_cost(&(product_work){ .tiles = tiles,
                                          .ctas = c->ctas,
@@ -552,7 +633,7 @@ static plan_cost cost_sliding(const void *desc, const ckl_device_info *device, c
                                          .step_cycles = 2 * LATENCY + wait,
                                          .bytes = bytes,
                                          .bytes_per_us = MEMORY,
-                                         .us = 1 },
+                                         .us = 0.3 },
                         device);
 }
 
@@ -562,8 +643,8 @@ static const field sliding_fields[] = { CONV_FORM(FIELD_NESTED, (conv_sliding_co
 const implementation conv_sliding_implementation = {
     CONV_RANKED(sliding, conv_sliding_config),
     .summary = "a filter a channel of NHWC: down the rows of x, a window of sums that slides",
-    .rivals = { &conv_depthwise_rows_implementation, &conv_depthwise_implementation, &conv_stem_implementation,
-                &conv_narrow_implementation },
+    .rivals = { &conv_depthwise_rows_implementation, &conv_depthwise_implementation, &conv_skinny_implementation,
+                &conv_stem_implementation, &conv_narrow_implementation, &conv_packed_implementation },
     .describe = conv_sliding,
     .kernels = 2,
     .params = &conv_param_list,

@@ -584,11 +584,11 @@ static const char *const cases[] = {
     "n=2 c=5 h=9 w=16 k=5 groups=5 pad=1 layout=nchw bias=1 residual=1 activation=relu impl=sliding # planes",
     "n=3 c=6 h=19 w=56 k=6 groups=6 pad=1 layout=nchw dtype=bf16 impl=sliding config='cols=8 high=6'",
     "n=2 c=6 h=14 w=28 k=6 groups=6 pad=2 r=5 s=5 layout=nchw scale=1 impl=sliding config='cols=8 run=4 even=0'",
-    "n=2 c=6 h=8 w=24 k=6 groups=6 pad=1 stride=2 layout=nchw dtype=bf16 out=f32 impl=sliding",
+    "n=2 c=6 h=8 w=32 k=6 groups=6 pad=1 stride=2 layout=nchw dtype=bf16 out=f32 impl=sliding config='cols=8 run=8'",
     "n=1 c=7 h=9 w=13 k=7 groups=7 pad=2 dilation=2 layout=nchw dtype=f32 impl=sliding",
     "n=2 c=3 h=9 w=16 k=3 groups=3 r=4 s=5 pad=1 dilation=2 direction=data layout=nchw out=f32 impl=sliding",
     "n=2 c=3 h=9 w=16 k=9 groups=3 pad=1 layout=nchw misalign=1 residual=1 impl=sliding",
-    "n=2 c=4 h=9 w=32 k=4 groups=4 direction=data pad=4 layout=nchw fill=hard impl=sliding # dy begins inside",
+    "n=2 c=4 h=9 w=28 k=4 groups=4 direction=data pad=3 layout=nchw fill=hard impl=sliding # dy begins inside",
     "n=2 c=5 h=1 w=3 k=5 groups=5 pad=1 epilogue=tril layout=nchw impl=sliding",
     "n=40 c=48 h=30 w=35 k=48 groups=48 pad=1 bias=1 impl=halo # six lanes",
     "n=2 c=96 h=17 w=19 k=96 groups=96 pad=1 stride=2 bias=1 scale=1 activation=relu impl=halo config='bands=0 "
