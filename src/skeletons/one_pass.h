@@ -19,8 +19,8 @@ typedef struct one_pass {
     val counters; // address of a u32 for each strip, then of one for each chunk: 0 before the kernel, and after it
     val strips, chunks; // u32; chunks: of a strip
     val strip, chunk;   // u32, of this CTA
-    val turns;          // u32: so many CTAs, the first ones, load in turn
     val loads;          // u32, in thread 0: CTAs that had loaded before this one
+    int turns;          // so many CTAs, the first ones, load in turn; 0: all
     int patience;       // how long a CTA waits before it gives up: 1, some 15 us; more where others may take longer
 } one_pass;
 
@@ -30,9 +30,9 @@ enum { ONE_PASS_CHUNKS_MAX = 1 << 14 }; // of a strip
 one_pass one_pass_of_cta(val counters, val strips, val chunks);
 
 /*
- * The first `turns` CTAs load in turn, not all at once: before loads, until all but `ahead` CTAs before this one have
- * loaded, or for a while; and after them. So the first have their chunks early, and some load while others add up, meet
- * and write. A kernel calls both or neither, before it meets. Another u32 counts the loads, behind the counters.
+ * CTAs, or the first of them, load in turn, not all at once: before loads, until all but `ahead` CTAs before this one
+ * have loaded, or for a while; and after them. So the first have their chunks early, and some load while others add up,
+ * meet and write. A kernel calls both or neither, before it meets. Another u32 counts the loads, behind the counters.
  */
 void one_pass_load_in_turn(const one_pass *t, val ahead);
 void one_pass_loaded(one_pass *t);
