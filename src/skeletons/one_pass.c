@@ -188,11 +188,6 @@ val one_pass_value(val word)
     return bitcast(F32, bit_not(word));
 }
 
-void one_pass_publish(val address, val x)
-{
-    store_relaxed(U32, address, one_pass_word(x));
-}
-
 /*
  * A CTA counts when it has read, or has given up, so the last one knows that nobody reads any more, and who gave up:
  * itself maybe, as chunks are then taken again from memory.

@@ -46,17 +46,17 @@ void one_pass_meet(const one_pass *t, void (*write)(void *user), void (*write_ot
 
 /*
  * Values by which CTAs meet without a counter: a word of 32 bits each, 0 before the kernel and after it. What is stored
- * is never 0: the complement of the bits, so that a reader sees of the word itself that it is there.
+ * is never 0, but the complement of the bits, so that a reader sees of the word itself that it is there. They are
+ * stored and loaded by relaxed accesses.
  */
-void one_pass_publish(val address, val x); // f32
-val one_pass_value(val word);              // f32
-val one_pass_word(val x);
+val one_pass_word(val x);     // of an f32
+val one_pass_value(val word); // f32
 
 /* How often a CTA looks for others' values before it gives up. */
 val one_pass_looks(const one_pass *t);
 
 /*
- * The same by values, which all threads have published. read: of all chunks of the strip; false if it gave up, for all
+ * The same by values, which all threads have stored. read: of all chunks of the strip; false if it gave up, for all
  * threads alike. write: outputs of this CTA's chunk. write_other: reads, and writes another chunk. clear: makes the
  * strip's words 0 again.
  */
