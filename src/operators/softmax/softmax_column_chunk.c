@@ -2,7 +2,7 @@
 #include "operators/softmax/softmax_column.h"
 #include "skeletons/one_pass.h"
 
-enum { CHUNKS_AT_ONCE_MAX = 16 }; // whose states are loaded
+enum { CHUNKS_AT_ONCE_MAX = 16, HELD_AT_ONCE_MAX = 8 }; // whose states are loaded; held chunks want registers, too
 
 /* Tiles */
 
@@ -170,11 +170,10 @@ static void keep_total(void *user, val column, const val *values)
 /* Every group of lanes merges the states of some chunks, then the groups are merged: the states of the strip. */
 static void merge_chunks(strip_states *s)
 {
-    enum { WORDS_AT_ONCE = 32 };
     const column_split *split = &s->merging;
-    const int count = softmax_state_values(s->c->form), words = count * split->vec;
+    const int count = softmax_state_values(s->c->form), most = s->meets ? HELD_AT_ONCE_MAX : CHUNKS_AT_ONCE_MAX;
     const int groups = split->threads / split->lanes;
-    const int at_once = (int)max_i64(1, min_i64(CHUNKS_AT_ONCE_MAX, WORDS_AT_ONCE / words));
+    const int at_once = (int)max_i64(1, most / split->vec);
     const reduction *r = softmax_reduction(s->c->form);
     val states[VEC_MAX * ONLINE_VALUES];
     begin_states(s->c, split->vec, states);
