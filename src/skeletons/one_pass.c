@@ -30,8 +30,7 @@ one_pass one_pass_of_cta(val counters, val strips, val chunks)
                        .chunks = chunks,
                        .strip = div(cta_x(), chunks),
                        .chunk = rem(cta_x(), chunks),
-                       .turns = imm_as(U32, UINT32_MAX),
-                       .loads = imm_as(U32, UINT32_MAX),
+                       .loads = imm_as(U32, 0),
                        .patience = 1 };
 }
 
@@ -41,10 +40,16 @@ static val loads_of(const one_pass *t)
     return counter_at(t->counters, add(t->strips, mul(t->strips, t->chunks)));
 }
 
+/* Of those that take turns. */
+static val takes_turn(const one_pass *t)
+{
+    return t->turns ? logical_and(is_first_thread(), lt(cta_x(), imm_as(U32, t->turns))) : is_first_thread();
+}
+
 void one_pass_load_in_turn(const one_pass *t, val ahead)
 {
     const val loaded = variable(U32, imm_as(U32, 0)), looks = variable(U32, imm_as(U32, LOOKS));
-    IF(logical_and(logical_and(is_first_thread(), gt(cta_x(), ahead)), lt(cta_x(), t->turns))) {
+    IF(logical_and(takes_turn(t), gt(cta_x(), ahead))) {
         const val wanted = sub(cta_x(), ahead);
         FOREVER {
             assign(loaded, load_acquire(U32, loads_of(t)));
@@ -57,8 +62,8 @@ void one_pass_load_in_turn(const one_pass *t, val ahead)
 
 void one_pass_loaded(one_pass *t)
 {
-    const val before = variable(U32, t->loads);
-    IF(logical_and(is_first_thread(), lt(cta_x(), t->turns)))
+    const val before = variable(U32, imm_as(U32, 0));
+    IF(takes_turn(t))
         assign(before, atomic_add(loads_of(t), imm_as(U32, 1)));
     t->loads = before;
 }
@@ -66,7 +71,8 @@ void one_pass_loaded(one_pass *t)
 /* The last one clears the counter: nobody waits any more. Not when it counts: the answer takes its time. */
 static void clear_loads(const one_pass *t)
 {
-    IF(logical_and(is_first_thread(), eq(t->loads, sub(min(grid_x(), t->turns), imm_as(U32, 1)))))
+    const val all = t->turns ? min(grid_x(), imm_as(U32, t->turns)) : grid_x();
+    IF(logical_and(takes_turn(t), eq(t->loads, sub(all, imm_as(U32, 1)))))
         clear_counter(loads_of(t));
 }
 
@@ -180,11 +186,6 @@ val one_pass_word(val x)
 val one_pass_value(val word)
 {
     return bitcast(F32, bit_not(word));
-}
-
-void one_pass_publish(val address, val x)
-{
-    store_relaxed(U32, address, one_pass_word(x));
 }
 
 /*

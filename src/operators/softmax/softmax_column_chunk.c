@@ -2,7 +2,7 @@
 #include "operators/softmax/softmax_column.h"
 #include "skeletons/one_pass.h"
 
-enum { CHUNKS_AT_ONCE_MAX = 16 }; // whose states are loaded
+enum { CHUNKS_AT_ONCE_MAX = 16, HELD_AT_ONCE_MAX = 8 }; // whose states are loaded; held chunks want registers, too
 
 /* Tiles */
 
@@ -76,15 +76,30 @@ static val first_column(const column_split *split)
     return mul(lane, imm_as(U32, split->vec));
 }
 
-/* The words of a column of a chunk, in one load. */
+/* The words of a column of a chunk go by one access. */
+static ckl_dtype words_type(const columns *c)
+{
+    return softmax_state_values(c->form) == ONLINE_VALUES ? U64 : U32;
+}
+
 static void load_state(const strip_states *s, val chunk, val column, tensor rW)
 {
     const val address = states_at(s, chunk, column);
-    const ckl_dtype type = static_size(rW.layout) == ONLINE_VALUES ? U64 : U32;
+    const ckl_dtype type = words_type(s->c);
     const val words = s->meets ? load_relaxed(type, address) : at(gmem_tensor(address, type, compact(leaf(1))), 0);
     set(rW, 0, convert(U32, words));
     if (type == U64)
         set(rW, 1, convert(U32, shift_right(words, imm(32))));
+}
+
+static void store_state(void *user, val column, const val *values)
+{
+    const strip_states *s = user;
+    const ckl_dtype type = words_type(s->c);
+    val words = convert(type, one_pass_word(values[0]));
+    if (type == U64)
+        words = bit_or(words, shift_left(convert(U64, one_pass_word(values[1])), imm(32)));
+    store_relaxed(type, states_at(s, s->chunk, column), words);
 }
 
 /* Words of the columns that merging gives this thread, of some chunks, `groups` apart. */
@@ -145,15 +160,6 @@ static void load_chunks(const strip_states *s, const some_chunks *some)
     }
 }
 
-static void store_states(void *user, val column, const val *values)
-{
-    const strip_states *s = user;
-    const int count = softmax_state_values(s->c->form);
-    const val address = states_at(s, s->chunk, column);
-    for (int v = 0; v < count; v++)
-        one_pass_publish(add(address, imm_as(U64, v * 4)), values[v]);
-}
-
 static void keep_total(void *user, val column, const val *values)
 {
     const strip_states *s = user;
@@ -164,11 +170,10 @@ static void keep_total(void *user, val column, const val *values)
 /* Every group of lanes merges the states of some chunks, then the groups are merged: the states of the strip. */
 static void merge_chunks(strip_states *s)
 {
-    enum { WORDS_AT_ONCE = 32 };
     const column_split *split = &s->merging;
-    const int count = softmax_state_values(s->c->form), words = count * split->vec;
+    const int count = softmax_state_values(s->c->form), most = s->meets ? HELD_AT_ONCE_MAX : CHUNKS_AT_ONCE_MAX;
     const int groups = split->threads / split->lanes;
-    const int at_once = (int)max_i64(1, min_i64(CHUNKS_AT_ONCE_MAX, WORDS_AT_ONCE / words));
+    const int at_once = (int)max_i64(1, most / split->vec);
     const reduction *r = softmax_reduction(s->c->form);
     val states[VEC_MAX * ONLINE_VALUES];
     begin_states(s->c, split->vec, states);
@@ -196,7 +201,7 @@ static void merge_chunks(strip_states *s)
 
 void strip_states_store(strip_states *s, const column_place *place, column_states *found)
 {
-    column_reduce_each(&s->c->split, place, softmax_reduction(s->c->form), s->scratch, found->of, store_states, s);
+    column_reduce_each(&s->c->split, place, softmax_reduction(s->c->form), s->scratch, found->of, store_state, s);
 }
 
 val strip_states_merge(strip_states *s, const column_place *place, column_states *found)

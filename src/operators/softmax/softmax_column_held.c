@@ -140,8 +140,7 @@ static void take_chunk(column_held *k, int loading, int turns)
     const val strips = mul(convert(U32, c->p.outer), c->p.strips);
     one_pass t = one_pass_of_cta(c->p.counter, strips, c->p.chunks);
     t.patience = PATIENCE;
-    if (turns)
-        t.turns = imm_as(U32, turns);
+    t.turns = turns;
     k->states.strip = t.strip;
     k->states.chunk = t.chunk;
     k->states.looks = variable(U32, one_pass_looks(&t));
