@@ -196,7 +196,7 @@ static norm_weights share_weights(const row *r, int chunks, val first, val step)
 /* The thread's vectors from number `begin` on: as many as gamma and beta have registers for. */
 static void write_vectors(const row *r, tensor rH, const row_span *at, int begin, int steps)
 {
-    row_span some = { at->split, row_steps(&at->place, begin, steps) };
+    row_span some = { at->split, row_steps(&at->split, &at->place, begin, steps) };
     some.split.steps = steps;
     const weights w = weights_of(r, at, begin, &some);
     tensor rY = fragment(F32, compact(shape(some.split.vec, steps))); // (VEC,STEPS)
