@@ -187,12 +187,13 @@ typedef struct row_part {
 
 row_part row_part_of(const row_split *s, const row_place *p, int step);
 
-/* Has this thread a vector that reaches out of the row? How many elements outside have all such of it? */
-val row_has_edge(const row_split *s, const row_place *p);
-val row_outside(const row_split *s, const row_place *p); // f32
+/* Has this thread a vector that reaches out of the row? How many elements of vector `step` lie before and behind it? */
+typedef struct row_outside {
+    val before, behind; // f32
+} row_outside;
 
-/* In shared memory, elements of this thread's vectors outside of the row become outside[i]: tXsX[i] (VEC,STEPS). */
-void row_clear_outside(const row_split *s, const row_place *p, const tensor *tXsX, const val *outside, int count);
+val row_has_edge(const row_split *s, const row_place *p);
+row_outside row_outside_of(const row_split *s, const row_place *p, int step);
 
 /* row_store() of a window; a vector's elements that are inside, one by one. */
 void row_store_window(const row_split *s, const row_place *p, tensor from, tensor to);

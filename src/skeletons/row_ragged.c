@@ -128,37 +128,12 @@ val row_has_edge(const row_split *s, const row_place *p)
     return any;
 }
 
-val row_outside(const row_split *s, const row_place *p)
+row_outside row_outside_of(const row_split *s, const row_place *p, int step)
 {
-    val count = imm_as(I32, 0), none = imm_as(I32, 0);
-    for (int step = 0; step < s->steps; step++) {
-        const row_part a = row_part_of(s, p, step);
-        val out = max(sub(imm_as(I32, a.past + s->vec), p->end), none);
-        if (a.past == 0)
-            out = add(out, max(p->begin, none));
-        count = add(count, select(is_edge(&a), out, none));
-    }
-    return convert(F32, count);
-}
-
-/* This thread's vector in shared memory. */
-static tensor smem_vector(tensor tXsX, const row_split *s, int step)
-{
-    int64_t offset;
-    val address = tensor_address_near(tXsX, (int64_t)step * s->vec, &offset);
-    return smem_view(add(address, imm(offset)), tXsX.dtype, compact(leaf(s->vec))); // (VEC)
-}
-
-void row_clear_outside(const row_split *s, const row_place *p, const tensor *tXsX, const val *outside, int count)
-{
-    IF(row_has_edge(s, p))
-        for (int step = 0; step < s->steps; step++) {
-            const row_part a = row_part_of(s, p, step);
-            LOOP(e, imm(s->vec))
-                IF(logical_not(has_element(p, &a, e)))
-                    for (int i = 0; i < count; i++)
-                        set(smem_vector(tXsX[i], s, step), e, convert(tXsX[i].dtype, outside[i]));
-        }
+    const row_part a = row_part_of(s, p, step);
+    const val none = imm_as(I32, 0), behind = max(sub(imm_as(I32, a.past + s->vec), p->end), none);
+    const val before = a.past == 0 ? max(p->begin, none) : none;
+    return (row_outside){ convert(F32, select(a.inside, before, none)), convert(F32, select(a.inside, behind, none)) };
 }
 
 /* The shared address through which a vector at an edge is stored. */
