@@ -2,6 +2,7 @@
 #include "skeletons/row.h"
 
 #include "cute/kernel.h"
+#include "cute/vectors.h"
 #include "plan/check.h"
 
 enum {
@@ -260,14 +261,21 @@ row_place row_here(const row_split *s, val rows, val cols)
 row_place row_from(const row_place *p, val start)
 {
     row_place later = *p;
+    if (!is_imm(p->before, 0) && is_constant(start)) {
+        later.past += start.i;
+    } else if (!is_imm(p->before, 0)) {
+        later.begin = sub(p->begin, convert(I32, start));
+        later.end = sub(p->end, convert(I32, start));
+    }
     later.cX = coordinates_from(p->cX, 1, convert(U32, start));
     later.first = coordinate(later.cX, 1, 0);
     return later;
 }
 
-row_place row_steps(const row_place *p, int begin, int steps)
+row_place row_steps(const row_split *s, const row_place *p, int begin, int steps)
 {
     row_place some = *p;
+    some.past += begin * row_split_cols(s) / s->steps;
     layout each = layout_mode(p->cX.layout, 0), apart = layout_mode(p->cX.layout, 1);
     some.cX = slice(p->cX, _, begin);
     some.cX.layout = layouts_of(2, (layout[]){ each, make_layout(leaf(steps), apart.stride) });
@@ -313,13 +321,24 @@ static int_tuple limits_of(const row_split *s, const row_place *p)
 
 val row_inside(const row_split *s, const row_place *p, int step)
 {
+    if (has_edges(s, p))
+        return row_part_of(s, p, step).inside;
     return inside_limits(p->cX, limits_of(s, p), (int64_t)step * s->vec);
 }
 
 void row_load(const row_split *s, const row_place *p, tensor from, tensor to, double fill)
 {
     tiled_copy each = vectors_of(s, from.dtype);
-    copy_tiled_if(&each, p->cX, limits_of(s, p), from, to, fill);
+    if (!has_edges(s, p)) {
+        copy_tiled_if(&each, p->cX, limits_of(s, p), from, to, fill);
+        return;
+    }
+    vector_at *at = describe_alloc((size_t)s->steps, sizeof *at);
+    for (int step = 0; step < s->steps; step++) {
+        at[step].guard = row_inside(s, p, step);
+        at[step].address = tensor_address_near(from, (int64_t)step * s->vec, &at[step].offset);
+    }
+    vectors_load(at, s->steps, s->vec, from, to.regs, fill);
 }
 
 tensor row_fetch(const row_split *s, const row_place *p, tensor from, double fill)
@@ -340,7 +359,7 @@ void row_store_step(const row_split *s, const row_place *p, tensor from, tensor 
     if (has_edges(s, p)) {
         row_split one = *s;
         one.steps = 1;
-        const row_place here = row_steps(p, step, 1);
+        const row_place here = row_steps(s, p, step, 1);
         row_store(&one, &here, step_of(from, step), step_of(to, step));
     } else
         copy_tiled_if(&each, step_of(p->cX, step), limits_of(s, p), step_of(from, step), step_of(to, step), 0);
@@ -349,10 +368,9 @@ void row_store_step(const row_split *s, const row_place *p, tensor from, tensor 
 void row_store(const row_split *s, const row_place *p, tensor from, tensor to)
 {
     tiled_copy each = vectors_of(s, to.dtype);
-    if (has_edges(s, p)) {
-        row_store_whole(s, p, from, to);
-        row_store_edges(s, p, to);
-    } else
+    if (has_edges(s, p))
+        row_store_window(s, p, from, to);
+    else
         copy_tiled_if(&each, p->cX, limits_of(s, p), from, to, 0);
 }
 

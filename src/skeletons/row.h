@@ -111,6 +111,8 @@ typedef struct row_place {
     val exists;     // predicate: the last CTA may have room for more rows than there are
     val first;      // u32
     val before;     // u32, of a window: elements of its first vector before the row; else 0
+    val begin, end; // i32, of a window: from the place that it was made for, the row's first element and its end
+    int64_t past;   // elements from there to this place
     int64_t edges_offset; // of a window: row_edges_alloc()
     val limit;      // u32, elements of the row, and those before it; 0 if it does not exist
     val rows, cols; // i64, u32
@@ -135,7 +137,7 @@ row_place row_place_at(const row_place *p, val row);
 row_place row_from(const row_place *p, val start);
 
 /* The same thread with `steps` of its vectors, from number `begin` on; for a split of so many steps. */
-row_place row_steps(const row_place *p, int begin, int steps);
+row_place row_steps(const row_split *s, const row_place *p, int begin, int steps);
 
 /*
  * The spans of a row, each accessed by a split of its own. An aligned row is one span. A ragged row is two: the whole
@@ -177,21 +179,24 @@ int64_t row_window_cols(const row_split *s, int64_t cols); // of the longest win
 int64_t row_edges_alloc(const row_split *s);               // shared memory through which edges are stored
 row_place row_window(const row_place *p, val before, int64_t edges_offset);
 
-/* Has this thread a vector that reaches out of the row? How many elements outside have all such of it? */
+/* Vector number `step` of a window: inside of the row in part or as a whole; elements from the window's place to it. */
+typedef struct row_part {
+    int64_t past;
+    val inside, whole;
+} row_part;
+
+row_part row_part_of(const row_split *s, const row_place *p, int step);
+
+/* Has this thread a vector that reaches out of the row? How many elements of vector `step` lie before and behind it? */
+typedef struct row_outside {
+    val before, behind; // f32
+} row_outside;
+
 val row_has_edge(const row_split *s, const row_place *p);
-val row_outside(const row_split *s, const row_place *p); // f32
+row_outside row_outside_of(const row_split *s, const row_place *p, int step);
 
-/* In shared memory, elements of this thread's vectors outside of the row become outside[i]: tXsX[i] (VEC,STEPS). */
-void row_clear_outside(const row_split *s, const row_place *p, const tensor *tXsX, const val *outside, int count);
-
-/*
- * row_store() of a window in two steps: the second one ends basic blocks, in front of which a fragment's elements of 16
- * bits would take a register each.
- */
-void row_store_whole(const row_split *s, const row_place *p, tensor from, tensor to);
-void row_store_edges(const row_split *s, const row_place *p, tensor to);
-
-/* The elements of a vector that are inside, one by one. */
+/* row_store() of a window; a vector's elements that are inside, one by one. */
+void row_store_window(const row_split *s, const row_place *p, tensor from, tensor to);
 void row_store_apart(const row_split *s, const row_place *p, tensor from, tensor to, int step);
 
 /* May this warp have elements of a ragged row's ends? Others skip the instructions. */

@@ -87,15 +87,12 @@ static void load_tail(const row_pipeline *s, val from, val stage, val elements)
     }
 }
 
-/*
- * The same of a window, or of a row that is cut: from the 16-byte boundary before the chunk to the one behind it, but
- * never behind the matrix. Where it is cut, the chunk's columns begin so many bytes behind that boundary.
- */
-static void load_aligned_chunk(const row_pipeline *s, pipeline_state *at, val row, val start, val end)
+/* The same from the 16-byte boundary before the chunk to the one behind it, but never behind the matrix. */
+static void load_cut_chunk(const row_pipeline *s, pipeline_state *at, val row, val start, val end)
 {
     const int64_t size = dtype_bytes(s->dtype), slot = row_pipeline_slot_bytes(&s->split, s->dtype);
     val cols = min(sub(end, start), imm(row_pipeline_chunk_cols(&s->split))), past = bytes_past(s, row);
-    val needed = s->split.cut ? add(mul(cols, imm(size)), past) : mul(cols, imm(size)), rest = bit_and(needed, imm(ROW_PIPELINE_BULK_BYTES - 1));
+    val needed = add(mul(cols, imm(size)), past), rest = bit_and(needed, imm(ROW_PIPELINE_BULK_BYTES - 1));
     val whole = sub(needed, rest), is_last = eq(row, sub(s->rows, imm(1)));
     val is_tail = logical_and(ne(rest, imm(0)), logical_and(is_last, eq(add(start, cols), end)));
     val bytes = select(logical_or(is_tail, eq(rest, imm(0))), whole, add(whole, imm(ROW_PIPELINE_BULK_BYTES)));
@@ -117,11 +114,88 @@ static void load_aligned_chunk(const row_pipeline *s, pipeline_state *at, val ro
     pipeline_advance(at);
 }
 
+/*
+ * What a lane loads of a window's two edges: an element of its first or its last vector, if that reaches out of the row.
+ * Elements outside become `fill` or, where edges repeat, what the row's nearest one is.
+ */
+typedef struct edge {
+    val place, exists; // in the window: u32; predicate
+    tensor rX;         // (INPUTS)
+} edge;
+
+static edge load_edge(const row_pipeline *s, const row_place *window, val row)
+{
+    const int vec = s->split.chunk.vec;
+    val whole = bit_and(window->limit, imm(-vec)), is_first = lt(lane(), imm(vec));
+    edge e = { .place = select(is_first, lane(), add(whole, sub(lane(), imm(vec)))),
+               .rX = fragment(s->dtype, compact(leaf(s->input_count))) }; // (INPUTS)
+    val reaches_out = select(is_first, window->before, sub(window->limit, whole));
+    e.exists = logical_and(lt(lane(), imm(2 * vec)), ne(reaches_out, imm(0)));
+    val column = sub(max(e.place, window->before), window->before),
+        inside = eq(column, min(sub(e.place, window->before), sub(s->cols, imm(1))));
+    column = min(column, sub(s->cols, imm(1)));
+    for (int i = 0; i < s->input_count; i++)
+        assign(e.rX.regs[i], ir_float(s->dtype, s->inputs[i].fill));
+    IF(s->inputs[0].repeats_edges ? e.exists : logical_and(e.exists, inside))
+        for (int i = 0; i < s->input_count; i++) {
+            val index = add(mul(row, convert(I64, s->inputs[i].ld)), convert(I64, column));
+            val from = add(s->inputs[i].pointer, mul(convert(U64, index), imm(dtype_bytes(s->dtype))));
+            set(e.rX, i, at(gmem_tensor(from, s->dtype, compact(leaf(1))), 0));
+        }
+    return e;
+}
+
+/* Whole vectors by bulk copies, the two edges by the lanes; nothing outside of the row is read. */
+static void load_window(const row_pipeline *s, pipeline_state *at, val row)
+{
+    const int64_t size = dtype_bytes(s->dtype), slot = row_pipeline_slot_bytes(&s->split, s->dtype);
+    const int vec = s->split.chunk.vec, cols = (int)row_pipeline_chunk_cols(&s->split);
+    const row_place window = place_in(s, row);
+    const edge e = load_edge(s, &window, row);
+    val begin = select(eq(window.before, imm(0)), imm_as(U32, 0), imm_as(U32, vec)),
+        end = bit_and(window.limit, imm(-vec));
+    LOOP_FROM(start, first_start(s), window.limit, start_step(s)) {
+        val first = max(start, begin), last = max(first, min(add(start, imm(cols)), end));
+        val bytes = mul(sub(last, first), imm(size)), barrier = pipeline_full_barrier(&s->ring, at);
+        val stage = stage_address(s, at), inside = sub(first, start);
+        pipeline_wait_empty(&s->ring, at);
+        IF(logical_and(e.exists, lt(sub(e.place, start), imm(cols))))
+            for (int i = 0; i < s->input_count; i++) {
+                val to = add(stage, add(mul(sub(e.place, start), imm(size)), imm(i * slot)));
+                set(smem_view(to, s->dtype, compact(leaf(1))), 0, e.rX.regs[i]);
+            }
+        warp_sync();
+        IF(eq(lane(), imm(0))) {
+            pipeline_expect(&s->ring, at, mul(bytes, imm(s->input_count)));
+            IF(ne(bytes, imm(0)))
+                for (int i = 0; i < s->input_count; i++) {
+                    val index = sub(add(mul(row, convert(I64, s->inputs[i].ld)), convert(I64, first)),
+                                    convert(I64, window.before));
+                    val from = add(s->inputs[i].pointer, mul(convert(U64, index), imm(size)));
+                    bulk_load_at(add(stage, mul(inside, imm(size))), i * slot, from, bytes, barrier);
+                }
+        }
+        pipeline_advance(at);
+    }
+}
+
 static void load_row(const row_pipeline *s, pipeline_state *at, val row)
 {
-    val end = s->split.chunk.ragged ? place_in(s, row).limit : s->cols;
-    LOOP_FROM(start, first_start(s), end, start_step(s))
-        (s->split.cut || s->split.chunk.ragged ? load_aligned_chunk : load_chunk)(s, at, row, start, end);
+    if (s->split.chunk.ragged) {
+        load_window(s, at, row);
+        return;
+    }
+    LOOP_FROM(start, first_start(s), s->cols, start_step(s))
+        (s->split.cut ? load_cut_chunk : load_chunk)(s, at, row, start, s->cols);
+}
+
+/* All lanes of the producer take part in windows; what one thread does its first lane does. */
+static void fetch_number(const row_pipeline *s, val fetch)
+{
+    if (!s->split.chunk.ragged)
+        scheduler_fetch(&s->scheduler, fetch);
+    else IF(eq(lane(), imm(0)))
+        scheduler_fetch(&s->scheduler, fetch);
 }
 
 /* The rows behind the first ones of all clusters are drawn. */
@@ -140,7 +214,7 @@ static void produce_dynamic(const row_pipeline *s, pipeline_state *at)
     val fetch = variable(U32, imm(0)), row = variable(I64, s->first_row);
     if (early)
         load_row(s, at, row);
-    scheduler_fetch(&s->scheduler, fetch);
+    fetch_number(s, fetch);
     if (!early)
         load_row(s, at, row);
     assign(row, drawn_row(s, fetch));
@@ -148,7 +222,7 @@ static void produce_dynamic(const row_pipeline *s, pipeline_state *at)
         BREAK_IF(ge(row, s->rows));
         assign(fetch, add(fetch, imm(1)));
         // first: loading this row may wait for consumers, which wait for the next row's number
-        scheduler_fetch(&s->scheduler, fetch);
+        fetch_number(s, fetch);
         load_row(s, at, row);
         assign(row, drawn_row(s, fetch));
     }
@@ -207,7 +281,9 @@ row_pipeline row_pipeline_begin(const row_pipeline_split *split, ckl_dtype dtype
         s.columns = row_pipeline_place(&s, s.first_row);
     initialise(&s);
     begin_if(eq(warp(), imm(threads / 32)));
-    IF(elect())
+    if (split->chunk.ragged)
+        produce(&s);
+    else IF(elect())
         produce(&s);
     begin_else(); // what follows, up to row_pipeline_end(), is the consumers' part
     s.first_state = consumer_state(&s.ring);
@@ -278,7 +354,7 @@ static void load_cut_inputs(const pass *v, const row_span *here, tensor *rX)
         from[i] = add(stage, imm(i * row_pipeline_slot_bytes(&s->split, s->dtype)));
         rX[i] = fragment(s->dtype, compact(shape(s->split.chunk.vec, s->split.chunk.steps))); // (VEC,STEPS)
     }
-    row_load_cut_shared(&here->split, &here->place, from, s->input_count, v->past, rX, s->fill);
+    row_load_cut_shared(&here->split, &here->place, from, s->input_count, v->past, rX, s->inputs[0].fill);
 }
 
 /* This thread's partition of input i in the stage; a row that starts anywhere starts `past` bytes behind. */
@@ -295,16 +371,8 @@ static tensor partition_of(const pass *v, int i)
 static void load_inputs(const pass *v, const row_span *here, tensor *rX)
 {
     const row_pipeline *s = v->s;
-    tensor tXsX[ROW_PIPELINE_INPUTS_MAX]; // (VEC,STEPS) each
-    val outside[ROW_PIPELINE_INPUTS_MAX];
-    for (int i = 0; i < s->input_count; i++) {
-        tXsX[i] = partition_of(v, i);
-        outside[i] = i == 0 && s->outside ? *s->outside : immf(s->fill);
-    }
-    if (here->split.ragged && v->is_first)
-        row_clear_outside(&here->split, &here->place, tXsX, outside, s->input_count);
     for (int i = 0; i < s->input_count; i++)
-        rX[i] = row_fetch(&here->split, &here->place, tXsX[i], s->fill);
+        rX[i] = row_fetch(&here->split, &here->place, partition_of(v, i), s->inputs[i].fill);
 }
 
 static void leave_stage(const pass *v)

@@ -127,6 +127,8 @@ ckl_status row_pipeline_dynamic_admit(const char *what, const row_pipeline_split
 /* A matrix whose rows start ld elements apart. Ragged rows of all inputs, and of the outputs, lie in phase (row.h). */
 typedef struct row_pipeline_input {
     val pointer, ld;
+    double fill;        // what consumers see outside of a row
+    bool repeats_edges; // but, in the same vector as elements of the row, the nearest one
 } row_pipeline_input;
 
 typedef struct row_pipeline {
@@ -147,8 +149,6 @@ typedef struct row_pipeline {
     tensor rHeld[ROW_PIPELINE_CHUNKS_MAX]
                 [ROW_PIPELINE_INPUTS_MAX]; // unrolled passes: chunks in registers, [chunk][input]
     cluster_allreduce allreduce;
-    double fill;        // what consumers see past the end of a row; 0 unless set after row_pipeline_begin()
-    const val *outside; // f32: what they see of input 0 at the edges of a window; NULL: fill
     bool long_visits; // set after row_pipeline_begin(): threads without an element of a chunk do not visit it
 } row_pipeline;
 
@@ -187,7 +187,7 @@ void row_pipeline_run(row_pipeline *s, const row_passes *passes, void *user);
 
 /*
  * One pass over the chunks that this CTA has of a row. rX[i], (VEC,STEPS) registers of the dtype, is this thread's
- * partition of the chunk of input i, with `fill` past the end of the row. span is this thread's, for row_of_matrix(),
+ * partition of the chunk of input i, with its fill past the end of the row. span is this thread's, for row_of_matrix(),
  * row_load() and row_store(). chunk is its number if passes are unrolled, else 0. Unrolled passes visit chunks past the
  * end of a row too, unless split.chunk.exact says that there are none. Ragged rows are windows (row.h).
  */

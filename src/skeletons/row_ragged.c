@@ -81,6 +81,8 @@ row_place row_window(const row_place *p, val before, int64_t edges_offset)
     window.before = before;
     window.edges_offset = edges_offset;
     window.limit = is_imm(p->exists, 1) ? add(before, p->cols) : select(p->exists, add(before, p->cols), imm(0));
+    window.begin = bitcast(I32, sub(before, p->first));
+    window.end = bitcast(I32, sub(window.limit, p->first));
     return window;
 }
 
@@ -94,80 +96,61 @@ static val first_column(const row_split *s, const row_place *p, int step)
     return coordinate(p->cX, 1, (int64_t)step * s->vec);
 }
 
-/* Elements `first` up to `end` of a vector are the row's; of one inside of the row more than it has. */
-typedef struct part {
-    val first, end; // i32
-    val at_edge;    // has it elements of the row, and others?
-    val whole;
-} part;
-
-static part part_of(const row_split *s, const row_place *p, int step)
+/* Only the first vector of all may begin before the row. */
+row_part row_part_of(const row_split *s, const row_place *p, int step)
 {
-    val column = first_column(s, p, step);
-    part a = { bitcast(I32, sub(p->before, column)), bitcast(I32, sub(p->limit, column)), no(), no() };
-    val reaches_out = logical_or(gt(a.first, imm(0)), lt(a.end, imm(s->vec)));
-    a.at_edge = logical_and(gt(a.end, imm(0)), reaches_out);
-    a.whole = logical_not(reaches_out);
+    row_part a = { .past = p->past + step * (row_split_cols(s) / s->steps) };
+    a.inside = gt(p->end, imm(a.past));
+    a.whole = ge(p->end, imm(a.past + s->vec));
+    if (a.past == 0)
+        a.whole = logical_and(a.whole, le(p->begin, imm(0)));
     return a;
 }
 
-static val has_element(const part *a, val e)
+static val is_edge(const row_part *a)
 {
-    return logical_and(le(a->first, e), gt(a->end, e));
+    return logical_and(a->inside, logical_not(a->whole));
+}
+
+static val has_element(const row_place *p, const row_part *a, val e)
+{
+    val inside = gt(p->end, add(convert(I32, e), imm(a->past)));
+    return a->past ? inside : logical_and(inside, le(p->begin, convert(I32, e)));
 }
 
 val row_has_edge(const row_split *s, const row_place *p)
 {
     val any = no();
-    for (int step = 0; step < s->steps; step++)
-        any = logical_or(any, part_of(s, p, step).at_edge);
+    for (int step = 0; step < s->steps; step++) {
+        const row_part a = row_part_of(s, p, step);
+        any = logical_or(any, is_edge(&a));
+    }
     return any;
 }
 
-val row_outside(const row_split *s, const row_place *p)
+row_outside row_outside_of(const row_split *s, const row_place *p, int step)
 {
-    val count = imm_as(I32, 0), none = imm_as(I32, 0);
-    for (int step = 0; step < s->steps; step++) {
-        const part a = part_of(s, p, step);
-        val out = add(max(a.first, none), max(sub(imm_as(I32, s->vec), a.end), none));
-        count = add(count, select(a.at_edge, out, none));
-    }
-    return convert(F32, count);
-}
-
-/* This thread's vector in shared memory. */
-static tensor smem_vector(tensor tXsX, const row_split *s, int step)
-{
-    int64_t offset;
-    val address = tensor_address_near(tXsX, (int64_t)step * s->vec, &offset);
-    return smem_view(add(address, imm(offset)), tXsX.dtype, compact(leaf(s->vec))); // (VEC)
-}
-
-void row_clear_outside(const row_split *s, const row_place *p, const tensor *tXsX, const val *outside, int count)
-{
-    IF(row_has_edge(s, p))
-        for (int step = 0; step < s->steps; step++) {
-            const part a = part_of(s, p, step);
-            LOOP(e, imm(s->vec))
-                IF(logical_not(has_element(&a, convert(I32, e))))
-                    for (int i = 0; i < count; i++)
-                        set(smem_vector(tXsX[i], s, step), e, convert(tXsX[i].dtype, outside[i]));
-        }
+    const row_part a = row_part_of(s, p, step);
+    const val none = imm_as(I32, 0), behind = max(sub(imm_as(I32, a.past + s->vec), p->end), none);
+    const val before = a.past == 0 ? max(p->begin, none) : none;
+    return (row_outside){ convert(F32, select(a.inside, before, none)), convert(F32, select(a.inside, behind, none)) };
 }
 
 /* The shared address through which a vector at an edge is stored. */
-static val edge_address(const row_place *p, const part *a)
+static val edge_address(const row_place *p, const row_part *a)
 {
     val warp_edges = add(smem_address(p->edges_offset), mul(warp(), imm(EDGES_BYTES)));
-    return add(warp_edges, select(gt(a->first, imm(0)), imm_as(U32, 0), imm_as(U32, BOUNDARY_BYTES)));
+    if (a->past)
+        return warp_edges;
+    return add(warp_edges, select(gt(p->begin, imm(0)), imm_as(U32, BOUNDARY_BYTES), imm_as(U32, 0)));
 }
 
-void row_store_whole(const row_split *s, const row_place *p, tensor from, tensor to)
+static void store_vectors(const row_split *s, const row_place *p, tensor from, tensor to)
 {
     tensor sEdge = smem_view(imm(0), to.dtype, compact(leaf(s->vec))); // (VEC)
     for (int step = 0; step < s->steps; step++) {
-        const part a = part_of(s, p, step);
-        vector_at whole = { .guard = a.whole }, edge = { edge_address(p, &a), 0, a.at_edge };
+        const row_part a = row_part_of(s, p, step);
+        vector_at whole = { .guard = a.whole }, edge = { edge_address(p, &a), 0, is_edge(&a) };
         whole.address = tensor_address_near(to, (int64_t)step * s->vec, &whole.offset);
         val x[BOUNDARY_BYTES];
         for (int e = 0; e < s->vec; e++)
@@ -177,21 +160,31 @@ void row_store_whole(const row_split *s, const row_place *p, tensor from, tensor
     }
 }
 
-void row_store_edges(const row_split *s, const row_place *p, tensor to)
+static void store_edges(const row_split *s, const row_place *p, tensor to)
 {
     const int64_t size = dtype_bytes(to.dtype);
     IF(row_has_edge(s, p))
         for (int step = 0; step < s->steps; step++) {
             int64_t offset;
-            const part a = part_of(s, p, step);
+            const row_part a = row_part_of(s, p, step);
             val address = tensor_address_near(to, (int64_t)step * s->vec, &offset);
             tensor sEdge = smem_view(edge_address(p, &a), to.dtype, compact(leaf(s->vec))); // (VEC)
             LOOP(e, imm(s->vec))
-                IF(logical_and(a.at_edge, has_element(&a, convert(I32, e)))) {
+                IF(logical_and(is_edge(&a), has_element(p, &a, e))) {
                     val x = at(sEdge, e);
                     store_at(IR_GLOBAL, to.cache, to.dtype, 1, add(address, convert(U64, mul(e, imm(size)))), offset, &x);
                 }
         }
+}
+
+/*
+ * Whole vectors at once, those at an edge to shared memory, and from there the elements that are inside. NOTE: by
+ * branches with single stores of registers in them, ptxas kept each element of 16 bits in a register, and spilled.
+ */
+void row_store_window(const row_split *s, const row_place *p, tensor from, tensor to)
+{
+    store_vectors(s, p, from, to);
+    store_edges(s, p, to);
 }
 
 static void store_element(tensor from, tensor to, int64_t i)
@@ -203,11 +196,11 @@ static void store_element(tensor from, tensor to, int64_t i)
 
 void row_store_apart(const row_split *s, const row_place *p, tensor from, tensor to, int step)
 {
-    const part a = part_of(s, p, step);
+    const row_part a = is_window(p) ? row_part_of(s, p, step) : (row_part){ 0 };
     for (int e = 0; e < s->vec; e++)
         if (!is_window(p))
             store_element(from, to, (int64_t)step * s->vec + e);
-        else IF(has_element(&a, imm_as(I32, e)))
+        else IF(has_element(p, &a, imm_as(I32, e)))
             store_element(from, to, (int64_t)step * s->vec + e);
 }
 
@@ -279,7 +272,10 @@ static val is_apart(const cut *c, const row_split *s, const row_place *p, int st
     val first = first_column(s, p, step), inside = lt(first, p->limit), shifted = ne(c->bytes, imm(0));
     val out = logical_or(lt(first, least_first(c, p)), reaches_out(c, s, p, step));
     val apart = logical_and(logical_and(inside, shifted), logical_and(c->is_outer, out));
-    return is_window(p) ? logical_or(apart, part_of(s, p, step).at_edge) : apart;
+    if (!is_window(p))
+        return apart;
+    const row_part a = row_part_of(s, p, step);
+    return logical_or(apart, is_edge(&a));
 }
 
 static void load_at_edge(const cut *c, const row_split *s, const row_place *p, tensor from, int step, val *word)
@@ -327,7 +323,7 @@ static void load_apart(const cut *c, const row_split *s, const row_place *p, ten
 {
     int64_t offset;
     const int64_t size = dtype_bytes(from.dtype), first = (int64_t)step * s->vec;
-    const part a = part_of(s, p, step);
+    const row_part a = is_window(p) ? row_part_of(s, p, step) : (row_part){ 0 };
     val address = tensor_address_near(from, first, &offset), x[BOUNDARY_BYTES], typed[WORDS_MAX];
     for (int e = 0; e < s->vec; e++) {
         x[e] = unwritten(element_register(from.dtype));
@@ -336,7 +332,7 @@ static void load_apart(const cut *c, const row_split *s, const row_place *p, ten
             continue;
         }
         assign(x[e], c->absent);
-        IF(has_element(&a, imm_as(I32, e)))
+        IF(has_element(p, &a, imm_as(I32, e)))
             load_at(IR_GLOBAL, from.cache, from.dtype, 1, address, offset + e * size, &x[e]);
     }
     words_pack(c->w, from.dtype, x, typed);
@@ -392,7 +388,7 @@ row_cut *row_issue_cut(const row_split *s, const row_place *p, val is_outer, ten
     val out = logical_or(lt(first_column(s, p, 0), least_first(c, p)), reaches_out(c, s, p, last));
     r->at_edge = logical_or(ge(first_column(s, p, last), p->limit), logical_and(is_outer, out));
     if (is_window(p))
-        r->at_edge = logical_or(r->at_edge, logical_or(part_of(s, p, 0).at_edge, part_of(s, p, last).at_edge));
+        r->at_edge = logical_or(r->at_edge, row_has_edge(s, p));
     IF(r->at_edge)
         for (int step = 0; step < s->steps; step++)
             load_at_edge(c, s, p, from, step, r->word[step]);

@@ -450,7 +450,9 @@ static void backward_flow(const norm_config *cfg, bool centred)
 {
     row_pipeline_split split = row_pipeline_split_of(&cfg->split, &cfg->flow);
     row r = { .cfg = cfg, .split = split.chunk, .centred = centred, .o = params_of(norm_backward) };
-    const row_pipeline_input inputs[] = { { r.o.x, r.o.ldx }, { r.o.dy, r.o.ldx }, { r.o.dsum, r.o.ldx } };
+    const row_pipeline_input inputs[] = { { .pointer = r.o.x, .ld = r.o.ldx },
+                                          { .pointer = r.o.dy, .ld = r.o.ldx },
+                                          { .pointer = r.o.dsum, .ld = r.o.ldx } };
     min_ctas_per_sm(cfg->ctas_per_sm);
     row_pipeline s =
         row_pipeline_begin(&split, cfg->dtype, inputs, 2 + cfg->residual, NORM_FLOW_VALUES, r.o.rows, r.o.cols, imm(0));

@@ -196,7 +196,7 @@ static norm_weights share_weights(const row *r, int chunks, val first, val step)
 /* The thread's vectors from number `begin` on: as many as gamma and beta have registers for. */
 static void write_vectors(const row *r, tensor rH, const row_span *at, int begin, int steps)
 {
-    row_span some = { at->split, row_steps(&at->place, begin, steps) };
+    row_span some = { at->split, row_steps(&at->split, &at->place, begin, steps) };
     some.split.steps = steps;
     const weights w = weights_of(r, at, begin, &some);
     tensor rY = fragment(F32, compact(shape(some.split.vec, steps))); // (VEC,STEPS)
@@ -396,25 +396,33 @@ static tensor chunk_of(const row *r, const tensor *rInputs, bool second)
     return rInputs[0];
 }
 
-/* Elements outside of a window's row are the mean, rounded: takes their deviations out again, which are small. */
-static void leave_out_edges(row *r, const row_span *at)
+static void leave_out(row *r, val h, val count)
 {
-    if (!r->centred || !at->split.ragged || r->cfg->dtype == CKL_F32) // of f32 these are 0
-        return;
-    IF(row_has_edge(&at->split, &at->place)) {
-        val x = sub(convert(F32, convert(r->cfg->dtype, r->mean)), r->mean),
-            all = mul(x, neg(row_outside(&at->split, &at->place)));
-        assign(r->sum[0], add(r->sum[0], all));
-        assign(r->sum[1], fma(all, x, r->sum[1]));
-    }
+    val x = r->centred ? sub(h, r->mean) : h, all = mul(x, neg(count));
+    assign(r->sum[0], add(r->sum[0], all));
+    assign(r->sum[1], fma(all, x, r->sum[1]));
+}
+
+/* Elements of a window outside of the row repeat its nearest ones, which are taken out of the sums again. */
+static void leave_out_edges(row *r, tensor rH, const row_span *at)
+{
+    const int vec = at->split.vec;
+    IF(row_has_edge(&at->split, &at->place))
+        for (int step = 0; step < at->split.steps; step++) {
+            const row_outside outside = row_outside_of(&at->split, &at->place, step);
+            leave_out(r, at_f32(rH, step * vec), outside.before);
+            leave_out(r, at_f32(rH, (step + 1) * vec - 1), outside.behind);
+        }
 }
 
 static void add_chunk(const row_span *at, int chunk, const tensor *rInputs, void *user)
 {
     flow *f = user;
     (void)chunk;
-    leave_out_edges(&f->reduced, at);
-    add_squares(&f->reduced, chunk_of(&f->reduced, rInputs, false), at);
+    tensor rH = chunk_of(&f->reduced, rInputs, false); // (VEC,STEPS)
+    add_squares(&f->reduced, rH, at);
+    if (f->reduced.centred && at->split.ragged)
+        leave_out_edges(&f->reduced, rH, at);
 }
 
 /* `sum` may overwrite x or residual: it is stored after all CTAs have read this row, and the samples of the next. */
@@ -465,7 +473,8 @@ static void forward_flow(const norm_config *cfg, bool centred)
 {
     row_pipeline_split split = row_pipeline_split_of(&cfg->split, &cfg->flow);
     row r = { .cfg = cfg, .split = split.chunk, .in_phase = true, .centred = centred, .o = params_of(norm_forward) };
-    const row_pipeline_input inputs[] = { { r.o.x, r.o.ldx }, { r.o.residual, r.o.ldx } };
+    const row_pipeline_input inputs[] = { { .pointer = r.o.x, .ld = r.o.ldx, .repeats_edges = centred },
+                                          { .pointer = r.o.residual, .ld = r.o.ldx, .repeats_edges = centred } };
     min_ctas_per_sm(cfg->ctas_per_sm);
     row_pipeline s = row_pipeline_begin(&split, cfg->dtype, inputs, 1 + cfg->residual, NORM_FLOW_VALUES, r.o.rows,
                                         r.o.cols, r.o.counter);
@@ -479,7 +488,6 @@ static void forward_flow(const norm_config *cfg, bool centred)
     make_variables(&f.written);
     make_variables(&f.reduced);
     if (centred) {
-        s.outside = &f.reduced.mean;
         f.rNext = element_registers(&r);
         load_samples(&f, s.row);
     }

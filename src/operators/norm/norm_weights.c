@@ -28,9 +28,9 @@ static int64_t slots_and_gaps(const norm_weights *w, int64_t count)
     return count + count / w->vec;
 }
 
-static val slot_address(const norm_weights *w, val slot)
+/* Of the slot with this number in its chunk. */
+static val slot_address(const norm_weights *w, val number)
 {
-    val number = sub(slot, w->column);
     return add(w->first, mul(add(number, div(number, imm(w->vec))), imm(slot_bytes(w))));
 }
 
@@ -41,7 +41,7 @@ static tensor slots(const norm_weights *w)
 
 static void store_slots(const norm_weights *w, val slot, const val *gamma, const val *beta)
 {
-    const vector_at first = { slot_address(w, slot), 0, yes() };
+    const vector_at first = { slot_address(w, sub(slot, w->column)), 0, yes() };
     for (int e = 0; e < w->vec; e++) {
         vector_at at = first;
         at.offset = e * slot_bytes(w);
@@ -92,25 +92,23 @@ norm_weights norm_weights_chunk(const norm_weights *w, int chunk)
     return some;
 }
 
-/*
- * The slot of a vector's element; steps are the same distance apart for all threads, unless shorter than a vector of
- * slots.
- */
-static vector_at slot_at(const norm_weights *w, const row_span *at, int step, int e)
+/* The number of the slot of a vector's first element; threads without one of a row's ends have the last one. */
+static val slot_of(const norm_weights *w, const row_span *at, int64_t i)
+{
+    val column = sub(add(coordinate(at->place.cX, 1, i), imm(w->vec)), at->place.before);
+    val number = sub(column, w->column);
+    return at->split.vec == 1 ? min(number, imm((int)w->cols - 1)) : number;
+}
+
+/* Steps are the same distance apart for all threads, unless shorter than a vector of slots. */
+void norm_weights_read(const norm_weights *w, const row_span *at, int step, tensor rGamma, tensor rBeta)
 {
     const int64_t columns = row_split_cols(&at->split) / at->split.steps * step;
     const bool near = columns % w->vec == 0;
-    val column = coordinate(at->place.cX, 1, near ? e : e + step * at->split.vec);
-    val slot = sub(add(column, imm(w->vec)), at->place.before);
-    if (at->split.vec == 1)
-        slot = min(slot, add(w->column, imm((int)w->cols - 1))); // threads without one of a row's ends
-    return (vector_at){ slot_address(w, slot), near ? slots_and_gaps(w, columns) * slot_bytes(w) : 0, yes() };
-}
-
-void norm_weights_read(const norm_weights *w, const row_span *at, int step, tensor rGamma, tensor rBeta)
-{
+    const int64_t offset = near ? slots_and_gaps(w, columns) * slot_bytes(w) : 0;
+    val first = slot_of(w, at, near ? 0 : (int64_t)step * at->split.vec);
     for (int e = 0; e < at->split.vec; e++) {
-        const vector_at slot = slot_at(w, at, step, e);
+        const vector_at slot = { slot_address(w, add(first, imm(e))), offset, yes() };
         const val out[] = { rGamma.regs[e], w->count > 1 ? rBeta.regs[e] : rGamma.regs[e] };
         vectors_load(&slot, 1, w->count, slots(w), out, 0);
     }
