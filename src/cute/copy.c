@@ -195,6 +195,16 @@ packed load_packed(tensor gX, int align)
     return p;
 }
 
+packed load_packed_if(val exists, tensor gX, int align)
+{
+    packed p = packed_registers(gX.dtype, (int)static_size(gX.layout));
+    tensor_fill(p.rWords, ir_convert(p.rWords.dtype, ir_int(CKL_I32, 0)));
+    ir_if(exists);
+    packed_load(gX, align, p);
+    ir_end_if();
+    return p;
+}
+
 tensor unpacked(packed p, ckl_dtype type)
 {
     tensor rX = fragment(type, compact(leaf(p.count))); // (VEC)

@@ -28,10 +28,14 @@ typedef struct packed {
     int count; // elements
 } packed;
 
-/* Registers for `count` contiguous elements, not yet written; loads them, align as for tensor_copy(); both at once. */
+/*
+ * Registers for `count` contiguous elements, not yet written; loads them, align as for tensor_copy(); both at once; the
+ * same where they exist, else zeros.
+ */
 packed packed_registers(ckl_dtype dtype, int count);
 void packed_load(tensor gX, int align, packed to);
 packed load_packed(tensor gX, int align);
+packed load_packed_if(val exists, tensor gX, int align);
 
 /* The elements as registers of type f32, i32 or i64: (VEC). */
 tensor unpacked(packed p, ckl_dtype type);

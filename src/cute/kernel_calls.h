@@ -79,6 +79,7 @@
 #define bulk_store(...)     CUTE_CALL(bulk_store(__VA_ARGS__))
 #define packed_load(...)    CUTE_CALL(packed_load(__VA_ARGS__))
 #define load_packed(...)    CUTE_CALL(load_packed(__VA_ARGS__))
+#define load_packed_if(...) CUTE_CALL(load_packed_if(__VA_ARGS__))
 #define unpacked(...)       CUTE_CALL(unpacked(__VA_ARGS__))
 
 /* reduce.h */

@@ -140,15 +140,6 @@ static tensor load_across(const map *m, int i, val number, const val *at, int wi
     return rX;
 }
 
-static packed load_if(val exists, tensor gX, int align)
-{
-    packed p = packed_registers(gX.dtype, (int)static_size(gX.layout));
-    fill(p.rWords, convert(p.rWords.dtype, imm(0)));
-    IF(exists)
-        packed_load(gX, align, p);
-    return p;
-}
-
 map_unit map_load_unit(const map *m, val number, const val *at, val exists, int width)
 {
     map_unit u = { 0 };
@@ -160,8 +151,9 @@ map_unit map_load_unit(const map *m, val number, const val *at, val exists, int 
         else if (a != SCALAR && a != CROSSED && across)
             u.rRows[i] = load_across(m, i, number, at, width);
         else if (a != SCALAR && a != CROSSED)
-            u.loaded[i] = m->tile.margin ? load_if(exists, map_vector_of(m, i, at, width), map_align_of(m, i, width))
-                                         : load_packed(map_vector_of(m, i, at, width), map_align_of(m, i, width));
+            u.loaded[i] = m->tile.margin
+                              ? load_packed_if(exists, map_vector_of(m, i, at, width), map_align_of(m, i, width))
+                              : load_packed(map_vector_of(m, i, at, width), map_align_of(m, i, width));
     }
     u.gY = map_access_of(m->k, m->k->inputs) == FLAT ? flat_vector(m, m->k->inputs, number, width)
                                                      : map_vector_of(m, m->k->inputs, at, width);

@@ -127,7 +127,9 @@ static int side_by_side(const search *s, const groupnorm_config *c)
     enum { SHORT_PLANE = 128 };
     const int bytes = c->vec * (int)element_bytes(s->d);
     const bool is_short = s->d->h * s->d->w * element_bytes(s->d) <= SHORT_PLANE;
-    return is_short && bytes < GROUPNORM_COPIED_BYTES ? 1 : COLUMN_BYTES / bytes;
+    if (is_short && bytes < GROUPNORM_COPIED_BYTES)
+        return 1;
+    return (s->slicing == GROUPNORM_HELD ? PIXEL_BYTES : COLUMN_BYTES) / bytes;
 }
 
 /*
@@ -166,7 +168,7 @@ static int kept_vectors(const search *s, int64_t budget, const groupnorm_config 
 {
     enum { PARTITIONS = 4, REGISTERS = 64, REGISTERS_MIXED = 8, MULTIPLE = 8, NOT_KEPT = 3 };
     const int inputs = 1 + (s->d->direction == CKL_DIRECTION_BACKWARD), bytes = c->vec * (int)element_bytes(s->d);
-    const int warps = (int)ceil_div(HELD_CTAS * c->threads / 32, PARTITIONS); // of a partition of an SM
+    const int warps = HELD_CTAS * (int)ceil_div(c->threads / 32, PARTITIONS); // of a partition of an SM
     const int registers = s->device->registers_per_sm / PARTITIONS / (32 * warps) / MULTIPLE * MULTIPLE;
     const int used = REGISTERS + (groupnorm_mixes(c) ? inputs * REGISTERS_MIXED : 0);
     const int64_t most = min_i64(min_i64((registers - used) / (4 * inputs), c->steps - NOT_KEPT), GROUPNORM_KEPT_MAX);
@@ -520,7 +522,7 @@ static bool fits_cluster(const search *s, int cluster, const groupnorm_config *c
 static bool choose_held(search *s, groupnorm_config *c)
 {
     enum { BYTES_MIN = 8 << 20, BYTES_MIN_LINES = 3 << 20, BYTES_LARGE = 24 << 20, CLUSTER_LARGE_PLANES = 4 };
-    enum { THREADS = 256, THREADS_LEAST = 192, AT_ONCE = 4 }; // whole images: rather parts of more than four than fewer
+    enum { THREADS = 256, THREADS_LEAST = 128, AT_ONCE = 4 }; // whole images: rather parts of more than four than fewer
     enum { ENTRIES_OF_LANE = 12 }; // as they are, 0.84 of the time of early ones where a lane has six, 1.13 where 25
     const ckl_groupnorm_desc *d = s->d;
     const bool nhwc = d->layout == CKL_IMAGE_NHWC, forward = d->direction == CKL_DIRECTION_FORWARD;

@@ -279,17 +279,6 @@ packed groupnorm_load(const groupnorm_slice *s, val pointer, val element, int ve
     return load_packed(groupnorm_global(s, pointer, element, vec), align_of(s, vec));
 }
 
-/* Zeros, where it does not exist. */
-static packed load_where(const groupnorm_slice *s, val exists, val pointer, val element)
-{
-    packed p = packed_registers(s->cfg->dtype, s->cfg->vec);
-    const ckl_dtype word = p.rWords.dtype;
-    fill(p.rWords, word == CKL_F32 ? immf(0) : imm_as(word, 0));
-    IF(exists)
-        packed_load(groupnorm_global(s, pointer, element, p.count), align_of(s, p.count), p);
-    return p;
-}
-
 packed groupnorm_load_shared(const groupnorm_slice *s, val address, int vec)
 {
     return load_packed(smem_view(address, s->cfg->dtype, compact(leaf(vec))), vec * (int)element_bytes(s));
@@ -342,9 +331,9 @@ static void load_kept(const groupnorm_slice *s, groupnorm_view *w, const groupno
         const val place = add(c.global, mul(vector_stride(s, &w->grid), imm64(step)));
         groupnorm_vector *v = &w->kept[i];
         v->vec = s->cfg->vec;
-        v->x = load_where(s, exists, staging->from[0], place);
+        v->x = load_packed_if(exists, groupnorm_global(s, staging->from[0], place, v->vec), align_of(s, v->vec));
         if (staging->count > 1)
-            v->dy = load_where(s, exists, staging->from[1], place);
+            v->dy = load_packed_if(exists, groupnorm_global(s, staging->from[1], place, v->vec), align_of(s, v->vec));
     }
 }
 

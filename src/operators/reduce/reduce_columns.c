@@ -140,9 +140,14 @@ static tensor vector_at_address(const columns_kernel *k, val address)
     return with_cache(gX, IR_CACHE_READONLY);
 }
 
+static int vector_bytes(const columns_kernel *k)
+{
+    return k->cfg->vec * dtype_bytes(k->cfg->kind.dtype);
+}
+
 static packed load_whole(const columns_kernel *k, val address)
 {
-    return load_packed(vector_at_address(k, address), k->cfg->vec * dtype_bytes(k->cfg->kind.dtype));
+    return load_packed(vector_at_address(k, address), vector_bytes(k));
 }
 
 /* Loads the elements of this thread's columns that exist, one by one. */
@@ -222,16 +227,6 @@ static void accumulate_steps(columns_kernel *k, val index, int step, int count, 
     }
 }
 
-/* Loads a vector where it exists. */
-static packed load_inside(const columns_kernel *k, val address, val inside)
-{
-    packed loaded = packed_registers(k->cfg->kind.dtype, k->cfg->vec);
-    fill(loaded.rWords, convert(loaded.rWords.dtype, imm(0)));
-    IF(inside)
-        packed_load(vector_at_address(k, address), k->cfg->vec * dtype_bytes(k->cfg->kind.dtype), loaded);
-    return loaded;
-}
-
 /*
  * Where the columns end within a tile: all vectors are loaded before the first is used, if four CTAs an SM have the
  * registers for that and for what guards them; else one after the other. 16 single elements at once spill 450 to 620
@@ -247,7 +242,7 @@ static void edge_tile(columns_kernel *k, val index, const val *address)
     for (int s = 0; s < steps; s++) {
         inside[s] = lt(add(index, imm(s * reduce_columns_layers(k->cfg))), k->p.count);
         if (at_once)
-            loaded[s] = load_inside(k, address[s], inside[s]);
+            loaded[s] = load_packed_if(inside[s], vector_at_address(k, address[s]), vector_bytes(k));
     }
     for (int s = 0; s < steps; s++)
         IF(inside[s]) {

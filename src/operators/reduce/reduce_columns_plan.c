@@ -249,7 +249,7 @@ static void share_columns(const reduce_view *v, const ckl_device_info *device, b
     const bool full = !ragged && leaves_no_place(v, device, c);
     if (full && bytes_of(v) > overlapping && dtype_bytes(c->kind.dtype) == WORD_BYTES &&
         reduce_state_words(&c->kind, c->compensated) == 1)
-        c->steps = (int)max_i64(c->steps, STEPS_MAX);
+        c->steps = STEPS_MAX;
     c->overlap = bytes_of(v) <= overlapping || full;
     c->prefetch = c->overlap && !ragged && fit_at_once(v, device, ragged, c) &&
                   c->vec * dtype_bytes(c->kind.dtype) == REDUCE_ACCESS_BYTES;

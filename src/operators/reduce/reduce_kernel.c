@@ -1,6 +1,8 @@
 /* reduce_kernel.c - what reduce's kernels share: the tensor x, single elements, results. */
 #include "operators/reduce/reduce_kernel.h"
 
+#include <stdio.h>
+
 /* CuTe's first mode runs fastest. */
 layout reduce_modes(int count, const val *extent, const val *stride)
 {
@@ -30,6 +32,28 @@ void reduce_begin(const reducer *r, val *state)
     r->identity(r, identity);
     for (int i = 0; i < r->count; i++)
         state[i] = variable(r->types[i], identity[i]);
+}
+
+void reduce_states(const reducer *r, const char *name, layout places, tensor *sS)
+{
+    enum { NAME = 16 };
+    for (int i = 0; i < r->count; i++) {
+        char *full = describe_alloc(NAME, 1);
+        snprintf(full, NAME, "%s%d", name, i);
+        sS[i] = smem_tensor(full, r->types[i], places, 16);
+    }
+}
+
+void reduce_set_state(const reducer *r, const tensor *sS, int_tuple place, const val *state)
+{
+    for (int i = 0; i < r->count; i++)
+        tensor_set(sS[i], place, state[i]);
+}
+
+void reduce_get_state(const reducer *r, const tensor *sS, int_tuple place, val *state)
+{
+    for (int i = 0; i < r->count; i++)
+        state[i] = tensor_at(sS[i], place);
 }
 
 reduction reduce_reduction(const reducer *r)

@@ -73,6 +73,11 @@ tensor reduce_row(const reduce_kind *kind, const reduce_values *p, val row); // 
 void reduce_begin(const reducer *r, val *state);
 reduction reduce_reduction(const reducer *r);
 
+/* Shared memory of states, a tensor for each value; the state at a place of it. */
+void reduce_states(const reducer *r, const char *name, layout places, tensor *sS);
+void reduce_set_state(const reducer *r, const tensor *sS, int_tuple place, const val *state);
+void reduce_get_state(const reducer *r, const tensor *sS, int_tuple place, val *state);
+
 /* Accumulates one element of memory; index is its place in the row. */
 void reduce_accumulate_one(const reducer *r, val x, val index, val pivot, val *state);
 

@@ -55,22 +55,16 @@ static void accumulate_elements(ladder_kernel *k, val first)
 /* In each round the lower half of the threads takes over what the upper half has: (THREADS) of every value. */
 static void merge_by_tree(ladder_kernel *k)
 {
-    static const char *const names[REDUCE_VALUES_MAX] = { "tree0", "tree1", "tree2", "tree3",
-                                                          "tree4", "tree5", "tree6", "tree7" };
     tensor sS[REDUCE_VALUES_MAX]; // (THREADS)
-    for (int i = 0; i < k->r.count; i++) {
-        sS[i] = smem_tensor(names[i], k->r.types[i], compact(leaf(k->cfg->threads)), 16);
-        tensor_set(sS[i], coord(thread()), k->state[i]);
-    }
+    reduce_states(&k->r, "tree", compact(leaf(k->cfg->threads)), sS);
+    reduce_set_state(&k->r, sS, coord(thread()), k->state);
     for (int half = k->cfg->threads / 2; half > 0; half /= 2) {
         cta_sync();
         IF(lt(thread(), imm(half))) {
             val other[REDUCE_VALUES_MAX];
-            for (int i = 0; i < k->r.count; i++)
-                other[i] = at(sS[i], add(thread(), imm(half)));
+            reduce_get_state(&k->r, sS, coord(add(thread(), imm(half))), other);
             k->r.merge(k->state, other, &k->r);
-            for (int i = 0; i < k->r.count; i++)
-                tensor_set(sS[i], coord(thread()), k->state[i]);
+            reduce_set_state(&k->r, sS, coord(thread()), k->state);
         }
     }
 }

@@ -187,14 +187,10 @@ static int receivers_of(const reduce_columns_config *cfg)
 /* A slot for every thread that gives its states away: in each round half of the groups, so one less than all. */
 static void make_slots(const columns_kernel *k, tensor *sS)
 {
-    static const char *const names[REDUCE_VALUES_MAX] = { "states0", "states1", "states2", "states3",
-                                                          "states4", "states5", "states6", "states7" };
     int slots = (reduce_columns_groups(k->cfg) - 1) * k->cfg->lanes;
     if (k->cfg->split > 1)
         slots = (int)max_i64(slots, (int64_t)receivers_of(k->cfg) * k->cfg->lanes);
-    for (int i = 0; i < k->r->count; i++)
-        sS[i] =
-            smem_tensor(names[i], k->r->types[i], compact(shape(max_i64(slots, 1), k->cfg->vec)), 16); // (SLOTS,VEC)
+    reduce_states(k->r, "states", compact(shape(max_i64(slots, 1), k->cfg->vec)), sS); // (SLOTS,VEC)
 }
 
 /* Merges the states of a warp's layers with the same columns. */
@@ -208,16 +204,11 @@ static void merge_in_warps(columns_kernel *k)
 /* Every group writes its states: the columns of a group, from its own first one on. */
 static void share_shifted(const columns_kernel *k, tensor *sG)
 {
-    static const char *const names[REDUCE_VALUES_MAX] = { "shifted0", "shifted1", "shifted2", "shifted3",
-                                                          "shifted4", "shifted5", "shifted6", "shifted7" };
     const reduce_columns_config *cfg = k->cfg;
-    const layout slots = compact(shape(cfg->lanes * cfg->vec, reduce_columns_groups(cfg)));
-    for (int i = 0; i < k->r->count; i++)
-        sG[i] = smem_tensor(names[i], k->r->types[i], slots, 16); // (COLUMNS,GROUPS)
+    reduce_states(k->r, "shifted", compact(shape(cfg->lanes * cfg->vec, reduce_columns_groups(cfg))), sG);
     IF(lt(lane(), imm(cfg->lanes)))
         for (int c = 0; c < cfg->vec; c++)
-            for (int i = 0; i < k->r->count; i++)
-                tensor_set(sG[i], coord(add(mul(k->lane, imm(cfg->vec)), imm(c)), warp()), k->state[c][i]);
+            reduce_set_state(k->r, sG, coord(add(mul(k->lane, imm(cfg->vec)), imm(c)), warp()), k->state[c]);
     cta_sync();
 }
 
@@ -236,13 +227,13 @@ static void merge_shifted(columns_kernel *k, const tensor *sS)
         val column = convert(I64, add(mul(k->lane, imm(cfg->vec)), warp()));
         for (int g = 0; g < reduce_columns_groups(cfg); g++) {
             val shifted = add(column, reduce_columns_shift(k, imm(g)));
-            for (int i = 0; i < k->r->count; i++)
-                other[i] = g ? at(sG[i], shifted, g) : (total[i] = variable(k->r->types[i], at(sG[i], shifted, g)));
+            reduce_get_state(k->r, sG, coord(shifted, g), other);
+            for (int i = 0; i < k->r->count && g == 0; i++)
+                total[i] = variable(k->r->types[i], other[i]);
             if (g)
                 k->r->merge(total, other, (void *)k->r);
         }
-        for (int i = 0; i < k->r->count; i++)
-            tensor_set(sS[i], coord(k->lane, warp()), total[i]);
+        reduce_set_state(k->r, sS, coord(k->lane, warp()), total);
     }
     cta_sync();
     IF(logical_and(owns, eq(k->layer, imm(0))))
@@ -263,14 +254,12 @@ static void merge_layers(columns_kernel *k, const tensor *sS)
         val gives = logical_and(ge(group, imm(half)), lt(group, imm(2 * half)));
         IF(logical_and(gives, is_first))
             for (int c = 0; c < cfg->vec; c++)
-                for (int i = 0; i < k->r->count; i++)
-                    tensor_set(sS[i], coord(slot, c), k->state[c][i]);
+                reduce_set_state(k->r, sS, coord(slot, c), k->state[c]);
         cta_sync();
         IF(lt(group, imm(half)))
             for (int c = 0; c < cfg->vec; c++) {
                 val other[REDUCE_VALUES_MAX];
-                for (int i = 0; i < k->r->count; i++)
-                    other[i] = at(sS[i], slot, c);
+                reduce_get_state(k->r, sS, coord(slot, c), other);
                 k->r->merge(k->state[c], other, (void *)k->r);
             }
     }
@@ -414,18 +403,15 @@ static void merge_marked(columns_kernel *k, const tensor *sS)
         for (int n = 0; n < ceil_div(cfg->vec, layers); n++) {
             val c = rem(add(k->layer, imm(n * layers)), imm(cfg->vec));
             receive_column(k, receiver, c, total);
-            for (int i = 0; i < k->r->count; i++)
-                tensor_set(sS[i], coord(add(mul(receiver, imm(cfg->lanes)), k->lane), c), total[i]);
+            reduce_set_state(k->r, sS, coord(add(mul(receiver, imm(cfg->lanes)), k->lane), c), total);
         }
     cta_sync();
     for (int c = 0; c < cfg->vec; c++)
         for (int g = 0; g < receivers; g++) {
             val other[REDUCE_VALUES_MAX];
-            for (int i = 0; i < k->r->count; i++) {
-                other[i] = at(sS[i], add(k->lane, imm(g * cfg->lanes)), c);
-                if (g == 0)
-                    assign(k->state[c][i], other[i]);
-            }
+            reduce_get_state(k->r, sS, coord(add(k->lane, imm(g * cfg->lanes)), c), other);
+            for (int i = 0; i < k->r->count && g == 0; i++)
+                assign(k->state[c][i], other[i]);
             if (g > 0)
                 k->r->merge(k->state[c], other, (void *)k->r);
         }
