@@ -474,53 +474,19 @@ static void finish(const sm90_kernel *k, consumer_role *c, const tile *t)
     store(k, c, t);
 }
 
-/* What differs from tile to tile. */
-enum { TILE_VALUES = 9 };
-
-static int values_of(const sm90_kernel *k, tile *t, val **all)
-{
-    sequence *s = &t->s;
-    val *const values[TILE_VALUES] = { &t->row, &t->head,  &t->end,  &t->first, &s->q,
-                                       &s->kv,  &s->first, &s->last, &s->q_at };
-    int count = 0;
-    for (int i = 0; i < (k->form->ragged ? TILE_VALUES : 4); i++)
-        if (values[i] != &t->first || k->form->left)
-            all[count++] = values[i];
-    return count;
-}
-
-/* A tile as consumers keep it, in variables. */
-static tile tile_variables(const sm90_kernel *k, const tile *first)
-{
-    tile t = *first;
-    val *own[TILE_VALUES];
-    for (int i = 0, count = values_of(k, &t, own); i < count; i++)
-        *own[i] = variable(own[i]->type, *own[i]);
-    return t;
-}
-
-static void set_tile(const sm90_kernel *k, tile *t, tile next)
-{
-    val *own[TILE_VALUES], *of_next[TILE_VALUES];
-    values_of(k, &next, of_next);
-    for (int i = 0, count = values_of(k, t, own); i < count; i++)
-        assign(*own[i], *of_next[i]);
-}
-
 /*
  * The first scores of the next tile are issued before this one's O is stored. After the last tile they are issued all
  * the same, on whatever shared memory holds: wgmma in a branch would be serialised.
  */
 static void consume_tiles(const sm90_kernel *k, consumer_role *c, walk *w)
 {
-    tile first = attention_tile_of(&k->grid, w->number);
-    tile t = tile_variables(k, &first);
     pipeline_wait_full(&k->q, &c->q);
     pipeline_wait_full(&k->ring, &c->at);
     val keys = variable(U32, take_slot(c));
     mma_fence();
     attention_issue_scores(&c->qk, &c->keys, keys, c->scores);
     FOREVER {
+        const tile t = attention_tile_of(&k->grid, w->number);
         attend(k, c, &t, keys);
         val values = take_slot(c);
         mma_fence();
@@ -539,7 +505,6 @@ static void consume_tiles(const sm90_kernel *k, consumer_role *c, walk *w)
         release(k, c, values);
         finish(k, c, &t);
         BREAK_IF(logical_not(more));
-        set_tile(k, &t, attention_tile_of(&k->grid, w->number));
     }
     mma_wait(0);
 }
