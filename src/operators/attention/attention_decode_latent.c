@@ -384,9 +384,11 @@ static void share_sums(const latent_kernel *k, consumer_role *c, val index)
  * NOTE: bar_sync is aligned: all who wait at a barrier do so by one instruction, so what both wait for is outside of
  * their roles.
  */
-static void attend(const latent_kernel *k, val before, val after)
+static void use_split(void *of, val before, val after)
 {
+    latent_kernel *k = of;
     const decode_sums sums = { .place = &k->place, .threads = CONSUMERS * WARPGROUP, .barrier = BARRIER_BOTH };
+    k->pairs = pairs_of(&k->place);
     const val index = warpgroup();
     consumer_role both = describe_consumers(k);
     IF(logical_or(eq(before, imm(0)), eq(k->place.split, imm(0)))) // else the queries are there
@@ -403,13 +405,6 @@ static void attend(const latent_kernel *k, val before, val after)
                                both.tid,  both.out,  &both.rows, IR_CACHE_DEFAULT };
     const latent_held held = { .before = before, .after = after };
     attention_decode_latent_climb(&half, &sums, &held);
-}
-
-static void use_split(void *of, val before, val after)
-{
-    latent_kernel *k = of;
-    k->pairs = pairs_of(&k->place);
-    attend(k, before, after);
     assign(k->done, add(k->done, k->pairs));
 }
 

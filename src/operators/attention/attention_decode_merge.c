@@ -324,20 +324,25 @@ static int quads_at_a_time(const decode_sums *m, int threads)
     return count;
 }
 
-static void add_range(const decode_sums *m, const step_up *up)
+/* By threads `first`, first + threads, and so on; in a cluster all sums are results. */
+static void add_range(const decode_sums *m, const step_up *up, val first, int threads)
 {
-    const int count = quads_at_a_time(m, m->threads);
-    LOOP_FROM(item, thread(), imm(rows_of(m) * across(m) / count), imm(m->threads)) {
+    const int count = quads_at_a_time(m, threads);
+    LOOP_FROM(item, first, imm(rows_of(m) * across(m) / count), imm(threads)) {
         row_quads x = row_quads_of(m, item, across(m) / count);
         IF(x.exists) {
             state sums = no_state(count);
             add_partials(m, &up->range, &x, &sums);
-            IF(ne(up->is_all, imm(0))) {
+            if (m->place->cluster > 1)
                 store(m, &x, &sums);
-            }
-            ELSE
-            {
-                store_partial(m, &x, &sums, add(m->place->p.splits, up->group));
+            else {
+                IF(ne(up->is_all, imm(0))) {
+                    store(m, &x, &sums);
+                }
+                ELSE
+                {
+                    store_partial(m, &x, &sums, add(m->place->p.splits, up->group));
+                }
             }
         }
     }
@@ -366,7 +371,7 @@ void attention_decode_add_up(const decode_sums *m)
                                 variable(U32, run) };
     FOREVER {
         BREAK_IF(logical_not(is_last(m, up.counter, up.range.count)));
-        add_range(m, &up);
+        add_range(m, &up, thread(), m->threads);
         BREAK_IF(ne(up.is_all, imm(0)));
         assign(up.counter, zero);
         assign(up.is_all, imm(1));
@@ -378,22 +383,14 @@ void attention_decode_add_up(const decode_sums *m)
 
 void attention_decode_add_up_cluster(const decode_sums *m)
 {
-    const int run = m->place->run, cluster = m->place->cluster, all = m->threads * cluster,
-              count = quads_at_a_time(m, all);
-    const partial_range range = { .first = imm_as(U32, 0),
-                                  .count = div(add(m->place->splits, imm(run - 1)), imm(run)),
-                                  .apart = imm_as(U32, 1) };
+    const int run = m->place->run;
+    const step_up up = { .range = { .first = imm_as(U32, 0),
+                                    .count = div(add(m->place->splits, imm(run - 1)), imm(run)),
+                                    .apart = imm_as(U32, 1) } };
     const val first = add(thread(), mul(cluster_rank(), imm(m->threads)));
     cluster_sync(); // all partials are there
     IF(gt(m->place->splits, imm(run)))
-        LOOP_FROM(item, first, imm(rows_of(m) * across(m) / count), imm(all)) {
-            row_quads x = row_quads_of(m, item, across(m) / count);
-            IF(x.exists) {
-                state sums = no_state(count);
-                add_partials(m, &range, &x, &sums);
-                store(m, &x, &sums);
-            }
-        }
+        add_range(m, &up, first, m->threads * m->place->cluster);
     cluster_sync(); // until then peers read them
 }
 

@@ -97,10 +97,9 @@ static void describe_shared_memory(sm90_kernel *k)
 
 static sm90_kernel describe_kernel(const attention_sm90_config *cfg)
 {
-    sm90_kernel k = { .cfg = cfg,
-                      .form = &cfg->form,
-                      .d = attention_columns_of(cfg->form.d),
-                      .dv = attention_columns_of(cfg->form.dv) };
+    sm90_kernel k = {
+        .cfg = cfg, .form = &cfg->form, .d = attention_columns_of(cfg->form.d), .dv = attention_columns_of(cfg->form.dv)
+    };
     k.p = params_of(attention);
     k.tmaQ = attention_make_tma(k.p.Q, k.form, k.d, ROWS);
     k.tmaK = attention_make_tma(k.p.K, k.form, k.d, cfg->tile_n);
@@ -140,7 +139,8 @@ typedef struct consumer_role {
     tensor weights;     // (PAIRS,1,MMA_K)
     tensor sO;          // (ROWS,CHUNK,BUFFERS)
     online_rows rows;
-    val lost, lowered;   // with old maxima: attention_online_softmax_by_old()
+    val lost;            // not 0: scores are made, and maxima found, before weights are; u32
+    val lowered;         // with old maxima: attention_online_softmax_by_old()
     val is_short;        // with a cap beside: attention_cap_is_short(), u32
     custom_score custom; // in the tile's head
     pipeline_state at, q;
@@ -169,12 +169,12 @@ static consumer_role describe_consumer(const sm90_kernel *k)
     c.sO = slice(k->sO, _, _, _, c.index);
     c.rows = attention_online_rows_begin(attention_online_row_count(c.scores), k->p.exponent);
     c.rows.slack = is_lazy(cfg) ? SLACK : 0;
-    if (cfg->old) {
+    if (cfg->old || k->form->softcap)
         c.lost = variable(U32, imm(0));
+    if (cfg->old)
         c.lowered = variable(U32, imm(0));
-        if (k->form->softcap)
-            c.is_short = variable(U32, imm(0));
-    }
+    if (cfg->old && k->form->softcap)
+        c.is_short = variable(U32, imm(0));
     c.at = consumer_state(&k->ring);
     c.q = (pipeline_state){ c.index, variable(U32, imm(0)), cfg->consumers };
     return c;
@@ -232,33 +232,20 @@ static void make_scores(const sm90_kernel *k, consumer_role *c, const tile *t, c
 }
 
 /*
- * Do products become scores only where weights are made by the old maxima? So they do where all blocks have a cap, or a
- * custom score, and not both.
+ * Do products become scores only in the softmax? So they do where all blocks have a cap and nothing else, or with old
+ * maxima a custom score.
  */
 static bool scores_late(const sm90_kernel *k, const consumer_role *c)
 {
     const ckl_attention_score *how = c->custom.how;
-    return k->cfg->old && (k->form->softcap ? !how : how && !how->block);
+    return k->form->softcap ? !how && !k->form->mask : k->cfg->old && how && !how->block;
 }
 
-/* Is a cap part of the softmax where maxima are always found anew? So it is in blocks that no mask cuts. */
-static bool caps_late(const sm90_kernel *k, const consumer_role *c)
-{
-    return !k->cfg->old && k->form->softcap && !k->form->mask && !c->custom.how;
-}
-
-/* Does a mask cut the walk's block, which is not the last one? */
-static val is_cut(const sm90_kernel *k, const consumer_role *c, const tile *t, const key_walk *w)
-{
-    tile_rows rows = rows_of(k, c, t);
-    return attention_block_is_cut(&rows, w->block);
-}
-
-/* Must maxima be found anew? Where rows are new, or a mask cuts the block. */
+/* Must the block be scored, and its maxima found, first? Where a mask cuts it, or, with old maxima, rows are new. */
 static void ask_for_maxima(const sm90_kernel *k, consumer_role *c, const tile *t, const key_walk *w)
 {
     tile_rows rows = rows_of(k, c, t);
-    val exact = attention_online_rows_are_new(&c->rows);
+    val exact = k->cfg->old ? attention_online_rows_are_new(&c->rows) : no();
     if (k->form->right || k->form->left)
         exact = logical_or(exact, attention_block_is_cut(&rows, w->block));
     assign(c->lost, select(exact, imm_as(U32, 1), imm_as(U32, 0)));
@@ -268,7 +255,7 @@ static void ask_for_maxima(const sm90_kernel *k, consumer_role *c, const tile *t
 static void look_ahead(const sm90_kernel *k, consumer_role *c, const tile *t, const key_walk *w)
 {
     ask_for_maxima(k, c, t, w);
-    if (k->form->softcap)
+    if (k->cfg->old && k->form->softcap)
         assign(c->is_short, select(attention_cap_is_short(&c->rows), imm_as(U32, 1), imm_as(U32, 0)));
 }
 
@@ -280,10 +267,6 @@ static void shape_scores(const sm90_kernel *k, consumer_role *c, const tile *t, 
     if (scores_late(k, c) && !is_last) {
         IF(ne(c->lost, imm(0)))
             make_scores(k, c, t, w);
-    } else if (caps_late(k, c) && !is_last) {
-        if (k->form->right || k->form->left)
-            IF(is_cut(k, c, t, w))
-                make_scores(k, c, t, w);
     } else
         make_scores(k, c, t, w);
     if (is_last)
@@ -318,58 +301,48 @@ static void score_again(const sm90_kernel *k, consumer_role *c, val slot)
     fence_proxy_async(); // before TMA overwrites the block
 }
 
-static void weigh_by_old(const sm90_kernel *k, consumer_role *c, const tile *t, const key_walk *w)
+/* Weights by old maxima; where these fail, scores are made again for new ones. */
+static void weigh_by_old(const sm90_kernel *k, consumer_role *c, const tile *t, const key_walk *w, val slot)
 {
     raw_scores raw = { .cap = NULL };
     if (scores_late(k, c) && k->form->softcap)
         raw = (raw_scores){ .cap = k->p.cap, .is_short = ne(c->is_short, imm(0)) };
-    if (!scores_late(k, c) || raw.cap) {
-        attention_online_softmax_by_old(&c->rows, c->scores, &raw, c->lost, c->lowered);
-        return;
+    const bool has_score = scores_late(k, c) && !raw.cap;
+    block_scores custom;
+    if (has_score) {
+        const tile_rows rows = rows_of(k, c, t);
+        custom = attention_block_scores_of(&c->custom, &rows, w->block, c->scores);
+        raw = (raw_scores){ .score = attention_block_score, .of = &custom };
+        attention_custom_share_begin();
     }
-    tile_rows rows = rows_of(k, c, t);
-    const block_scores custom = attention_block_scores_of(&c->custom, &rows, w->block, c->scores);
-    raw = (raw_scores){ .score = attention_block_score, .of = &custom };
-    attention_custom_share_begin();
     attention_online_softmax_by_old(&c->rows, c->scores, &raw, c->lost, c->lowered);
-    attention_custom_share_end();
-}
-
-/* Scores become weights by maxima that are found anew. */
-static void soften_anew(const sm90_kernel *k, consumer_role *c, const tile *t, const key_walk *w)
-{
-    if (!caps_late(k, c) || !(k->form->right || k->form->left)) {
-        attention_online_softmax(&c->rows, c->scores, caps_late(k, c) ? k->p.cap : NULL);
-        return;
-    }
-    IF(is_cut(k, c, t, w)) {
-        attention_online_softmax(&c->rows, c->scores, NULL);
-    }
-    ELSE
-    {
-        attention_online_softmax(&c->rows, c->scores, k->p.cap);
+    if (has_score)
+        attention_custom_share_end();
+    IF(ne(c->lost, imm(0))) {
+        score_again(k, c, slot);
+        make_scores(k, c, t, w);
     }
 }
 
-/* Scores become weights: by the old maxima, except where rows are new, a mask cuts the block, or the old ones fail. */
+/* Scores become weights: by their own maxima, or where it may be so by old ones, or with the cap in the exponents. */
 static void soften(const sm90_kernel *k, consumer_role *c, const tile *t, const key_walk *w, val slot)
 {
-    if (!k->cfg->old) {
-        soften_anew(k, c, t, w);
+    if (!k->cfg->old && !scores_late(k, c)) {
+        attention_online_softmax(&c->rows, c->scores, NULL);
         return;
     }
     if (!scores_late(k, c))
         ask_for_maxima(k, c, t, w);
     IF(eq(c->lost, imm(0))) {
-        weigh_by_old(k, c, t, w);
-        IF(ne(c->lost, imm(0))) {
-            score_again(k, c, slot);
-            make_scores(k, c, t, w);
-        }
+        if (k->cfg->old)
+            weigh_by_old(k, c, t, w, slot);
+        else
+            attention_online_softmax(&c->rows, c->scores, k->p.cap);
     }
     IF(ne(c->lost, imm(0))) {
         attention_online_softmax(&c->rows, c->scores, NULL);
-        assign(c->lowered, imm(1));
+        if (k->cfg->old)
+            assign(c->lowered, imm(1));
     }
 }
 
@@ -474,53 +447,19 @@ static void finish(const sm90_kernel *k, consumer_role *c, const tile *t)
     store(k, c, t);
 }
 
-/* What differs from tile to tile. */
-enum { TILE_VALUES = 9 };
-
-static int values_of(const sm90_kernel *k, tile *t, val **all)
-{
-    sequence *s = &t->s;
-    val *const values[TILE_VALUES] = { &t->row, &t->head,  &t->end,  &t->first, &s->q,
-                                       &s->kv,  &s->first, &s->last, &s->q_at };
-    int count = 0;
-    for (int i = 0; i < (k->form->ragged ? TILE_VALUES : 4); i++)
-        if (values[i] != &t->first || k->form->left)
-            all[count++] = values[i];
-    return count;
-}
-
-/* A tile as consumers keep it, in variables. */
-static tile tile_variables(const sm90_kernel *k, const tile *first)
-{
-    tile t = *first;
-    val *own[TILE_VALUES];
-    for (int i = 0, count = values_of(k, &t, own); i < count; i++)
-        *own[i] = variable(own[i]->type, *own[i]);
-    return t;
-}
-
-static void set_tile(const sm90_kernel *k, tile *t, tile next)
-{
-    val *own[TILE_VALUES], *of_next[TILE_VALUES];
-    values_of(k, &next, of_next);
-    for (int i = 0, count = values_of(k, t, own); i < count; i++)
-        assign(*own[i], *of_next[i]);
-}
-
 /*
  * The first scores of the next tile are issued before this one's O is stored. After the last tile they are issued all
  * the same, on whatever shared memory holds: wgmma in a branch would be serialised.
  */
 static void consume_tiles(const sm90_kernel *k, consumer_role *c, walk *w)
 {
-    tile first = attention_tile_of(&k->grid, w->number);
-    tile t = tile_variables(k, &first);
     pipeline_wait_full(&k->q, &c->q);
     pipeline_wait_full(&k->ring, &c->at);
     val keys = variable(U32, take_slot(c));
     mma_fence();
     attention_issue_scores(&c->qk, &c->keys, keys, c->scores);
     FOREVER {
+        const tile t = attention_tile_of(&k->grid, w->number);
         attend(k, c, &t, keys);
         val values = take_slot(c);
         mma_fence();
@@ -539,7 +478,6 @@ static void consume_tiles(const sm90_kernel *k, consumer_role *c, walk *w)
         release(k, c, values);
         finish(k, c, &t);
         BREAK_IF(logical_not(more));
-        set_tile(k, &t, attention_tile_of(&k->grid, w->number));
     }
     mma_wait(0);
 }
