@@ -15,7 +15,7 @@ static void describe_add(void)
     ir_end_if();
 }
 
-static void test_add(void **state)
+TEST(add)
 {
     uint32_t n = 1000003;
     float *host = malloc(n * sizeof *host);
@@ -101,7 +101,7 @@ static uint32_t collatz(uint32_t x)
     return steps;
 }
 
-static void test_collatz(void **state)
+TEST(collatz)
 {
     uint32_t out[128];
     run_into(describe_collatz, 128, 1, out, 128);
@@ -124,7 +124,7 @@ static void describe_exit(void)
     put(out, x);
 }
 
-static void test_exit(void **state)
+TEST(exit)
 {
     uint32_t out[64];
     run_into(describe_exit, 64, 1, out, 64);
@@ -150,7 +150,7 @@ static void describe_exchange(void)
     put(out, x);
 }
 
-static void test_exchange(void **state)
+TEST(exchange)
 {
     uint32_t out[32];
     run_into(describe_exchange, 32, 1, out, 32);
@@ -179,7 +179,7 @@ static void describe_exchange_of_some(void)
     put(out, x);
 }
 
-static void test_exchange_of_some(void **state)
+TEST(exchange_of_some)
 {
     uint32_t out[32];
     run_into(describe_exchange_of_some, 32, 1, out, 32);
@@ -204,7 +204,7 @@ static void describe_memory(void)
     ir_store(IR_GLOBAL, IR_CACHE_DEFAULT, IR_U32, 2, row, 8, v + 2);
 }
 
-static void test_memory(void **state)
+TEST(memory)
 {
     uint32_t out[32 * 4];
     run_into(describe_memory, 32, 1, out, 32 * 4);
@@ -236,7 +236,7 @@ static void describe_atomics(void)
     test_store_value(IR_GLOBAL, IR_U32, test_element(out, number, 4), 32, u32(1)); // each number once
 }
 
-static void test_atomics(void **state)
+TEST(atomics)
 {
     uint32_t out[8 + 512] = { 0, 0, 0, UINT32_MAX };
     void *memory = test_upload(device, out, sizeof out);
@@ -287,7 +287,7 @@ static int swapped_ctas(const char *settings)
     return swapped;
 }
 
-static void test_order_of_ctas(void **state)
+TEST(order_of_ctas)
 {
     enum { SEEDS = 8 };
     int swapped = 0;
@@ -327,7 +327,7 @@ static void describe_handover(void)
     put(out, sum);
 }
 
-static void test_handover(void **state)
+TEST(handover)
 {
     uint32_t out[64];
     run_into(describe_handover, 64, 1, out, 64);
@@ -350,7 +350,7 @@ static void describe_matrices(void)
     ir_store(IR_GLOBAL, IR_CACHE_DEFAULT, IR_U32, 4, test_element(out, lane, 16), 0, y);
 }
 
-static void test_matrices(void **state)
+TEST(matrices)
 {
     uint32_t out[32 * 4];
     run_into(describe_matrices, 32, 1, out, 32 * 4);
@@ -375,7 +375,7 @@ static void describe_some_matrices(void)
 }
 
 /* Only the lanes that point to a row count. */
-static void test_rows_of_matrices(void **state)
+TEST(rows_of_matrices)
 {
     uint32_t out[1];
     for (matrices = 1; matrices <= 4; matrices *= 2) {
@@ -388,7 +388,7 @@ static void test_rows_of_matrices(void **state)
 
 /* The device itself */
 
-static void test_models(void **state)
+TEST(models)
 {
     ckl_device *l4 = NULL;
     device_kernel *loaded = NULL;
@@ -419,7 +419,7 @@ static void describe_clustered(void)
     ir_smem_alloc("x", 200 * 1024, 128);
 }
 
-static void test_residency(void **state)
+TEST(residency)
 {
     device_kernel *loaded = NULL;
     int count = 0;
@@ -435,7 +435,7 @@ static void test_residency(void **state)
     device->ops->unload(device, loaded);
 }
 
-static void test_host_memory(void **state)
+TEST(host_memory)
 {
     unsigned char host[64] = { 0 };
     void *memory = test_upload(device, NULL, 64), *sparse = NULL;
@@ -452,7 +452,7 @@ static void test_host_memory(void **state)
     device->ops->release(device, memory);
 }
 
-static void test_counters(void **state)
+TEST(counters)
 {
     device->ops->counters_reset(device);
     float host[1024] = { 0 };
@@ -474,14 +474,4 @@ static void test_counters(void **state)
     device->ops->release(device, x);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_add),      cmocka_unit_test(test_collatz),          cmocka_unit_test(test_exit),
-        cmocka_unit_test(test_exchange), cmocka_unit_test(test_exchange_of_some), cmocka_unit_test(test_memory),
-        cmocka_unit_test(test_atomics),  cmocka_unit_test(test_handover),         cmocka_unit_test(test_matrices),
-        cmocka_unit_test(test_models),   cmocka_unit_test(test_residency),        cmocka_unit_test(test_host_memory),
-        cmocka_unit_test(test_counters), cmocka_unit_test(test_rows_of_matrices), cmocka_unit_test(test_order_of_ctas),
-    };
-    return cmocka_run_group_tests(tests, open_device, close_device);
-}
+RUN_TESTS(open_device, close_device)

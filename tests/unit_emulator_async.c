@@ -107,7 +107,7 @@ static void check_box(int span)
     gpu->ops->release(gpu, to);
 }
 
-static void test_boxes(void)
+TEST_EVERYWHERE(boxes)
 {
     check_box(0);
     check_box(128);
@@ -154,7 +154,7 @@ static void describe_cp_async(void)
     }
 }
 
-static void test_copies(void)
+TEST_EVERYWHERE(copies)
 {
     uint32_t host[256], out[256];
     for (uint32_t i = 0; i < 256; i++)
@@ -200,7 +200,7 @@ static void describe_copies_of_lanes(void)
     ir_end_if();
 }
 
-static void test_copies_of_lanes(void)
+TEST_EVERYWHERE(copies_of_lanes)
 {
     uint16_t host[HALF_BYTES], out[HALF_BYTES]; // of two bytes each: both halves
     for (int i = 0; i < COUNT_OF(host); i++)
@@ -242,7 +242,7 @@ static void describe_distributed(void)
     test_store_value(IR_GLOBAL, IR_U32, test_element(out, place, 4), 0, add(sum, neighbour));
 }
 
-static void test_distributed(void)
+TEST_EVERYWHERE(distributed)
 {
     uint32_t out[8 * 32];
     void *memory = test_upload(gpu, NULL, sizeof out);
@@ -310,7 +310,7 @@ static void expect_sums(int cluster, void (*describe)(void))
     gpu->ops->release(gpu, memory);
 }
 
-static void test_allreduce(void)
+TEST_EVERYWHERE(allreduce)
 {
     expect_sums(4, describe_allreduce);
     expect_sums(1, describe_allreduce_of_cta);
@@ -333,7 +333,7 @@ static void describe_mma(void)
     ir_store(IR_GLOBAL, IR_CACHE_DEFAULT, CKL_F32, 4, test_element(out, lane, 16), 0, d);
 }
 
-static void test_mma(void)
+TEST_EVERYWHERE(mma)
 {
     uint16_t host[32][12], a[16][16], b[8][16];
     float d[32][4];
@@ -362,7 +362,7 @@ static void test_mma(void)
 }
 
 /* 16 products of 2^-25 and 1: Hopper keeps the products, Ampere and Ada do not. */
-static void test_tensor_cores(void)
+TEST_EVERYWHERE(tensor_cores)
 {
     static const struct {
         const char *device;
@@ -428,7 +428,7 @@ static ckl_status load_box_anywhere(void *matrix, int row)
                     (void *[]){ &map, &near, &far });
 }
 
-static void test_boxes_of_all_memory(void)
+TEST_EVERYWHERE(boxes_of_all_memory)
 {
     static const uint16_t numbers[40 * 64];
     void *matrix = test_upload(gpu, numbers, sizeof numbers);
@@ -456,7 +456,7 @@ static void describe_some_lanes(void)
     ir_plain(IR_CP_ASYNC_WAIT, 0, 0);
 }
 
-static void test_counted_copies(void)
+TEST_EVERYWHERE(counted_copies)
 {
     static const unsigned char host[32 * 16];
     void *from = test_upload(gpu, host, sizeof host);
@@ -530,7 +530,7 @@ static void run_copies(void (*describe)(void), const char *completion, int seed,
 enum { SEEDS = 16 };
 
 /* Lazy copies arrive in their order, random ones in any. */
-static void test_order_of_copies(void **state)
+TEST(order_of_copies)
 {
     static const char *const orders[] = { "lazy", "random" };
     int swapped[COUNT_OF(orders)] = { 0 };
@@ -546,7 +546,7 @@ static void test_order_of_copies(void **state)
 }
 
 /* Eager copies have come at once, random ones sooner or later, though warps still have something to do. */
-static void test_time_of_copies(void **state)
+TEST(time_of_copies)
 {
     uint32_t numbers[3], least = UINT32_MAX, most = 0;
     run_copies(describe_tested_copy, "eager", 1, numbers);
@@ -585,7 +585,7 @@ static void describe_own_store(void)
 }
 
 /* Stores that come as late as they may: who waits for his own has not waited for another lane's. */
-static void test_stores_of_others(void **state)
+TEST(stores_of_others)
 {
     for (uint32_t waits = 0; waits < 2; waits++) {
         static const uint32_t zeros[12];
@@ -602,19 +602,4 @@ static void test_stores_of_others(void **state)
     }
 }
 
-int main(void)
-{
-    static void (*tests[])(void) = { test_boxes,         test_copies, test_copies_of_lanes, test_distributed,
-                                     test_allreduce,     test_mma,    test_tensor_cores,    test_boxes_of_all_memory,
-                                     test_counted_copies };
-    static const char *const names[] = {
-        "boxes", "copies",       "copies of lanes",     "distributed",   "cluster_allreduce",
-        "mma",   "tensor_cores", "boxes of all memory", "counted copies"
-    };
-    struct CMUnitTest list[COUNT_OF(tests) + 3] = { [COUNT_OF(tests)] = cmocka_unit_test(test_order_of_copies),
-                                                    cmocka_unit_test(test_time_of_copies),
-                                                    cmocka_unit_test(test_stores_of_others) };
-    for (int i = 0; i < COUNT_OF(tests); i++)
-        list[i] = (struct CMUnitTest){ names[i], test_everywhere, NULL, NULL, &tests[i] };
-    return cmocka_run_group_tests(list, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

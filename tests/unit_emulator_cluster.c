@@ -159,5 +159,5 @@ static const fault_case cases[] = {
 
 int main(void)
 {
-    return run_cases(cases, COUNT_OF(cases), NULL, 0);
+    return run_cases(cases, COUNT_OF(cases));
 }

@@ -303,7 +303,7 @@ static const fault_case cases[] = {
 };
 
 /* The device works on after a fault. */
-static void test_launch_after_fault(void **state)
+TEST(launch_after_fault)
 {
     bench b = bench_open("");
     assert_int_equal(bench_run(&b, &cases[0], true), CKL_DEVICE_FAULT);
@@ -329,7 +329,7 @@ static void conflicting_matrices(void)
     ir_stmatrix(4, false, add(x, mul(tid(), planted ? 128 : 16)), 0, zeros);
 }
 
-static void test_bank_conflicts(void **state)
+TEST(bank_conflicts)
 {
     static const fault_case all[] = { { conflicting_stores, 32, 1, { NULL }, 0 },
                                       { conflicting_matrices, 32, 1, { NULL }, 0 } };
@@ -427,7 +427,7 @@ static void wait_before_init(void)
     ir_end_if();
 }
 
-static void test_written_later(void **state)
+TEST(written_later)
 {
     static const struct {
         void (*describe)(void);
@@ -487,7 +487,7 @@ static void race_in_last(void)
 }
 
 /* A CTA finds nothing of the one before it: neither its shared memory nor what its warps knew of each other. */
-static void test_later_cta(void **state)
+TEST(later_cta)
 {
     const fault_case last[] = { { unwritten_in_last, 32, 1, { "x is read before it was written" }, 0 },
                                 { race_in_last, 64, 1, { "shared-memory race", "no barrier orders them" }, 0 } };
@@ -503,11 +503,5 @@ static void test_later_cta(void **state)
 
 int main(void)
 {
-    static const struct CMUnitTest more[] = {
-        cmocka_unit_test(test_launch_after_fault),
-        cmocka_unit_test(test_bank_conflicts),
-        cmocka_unit_test(test_written_later),
-        cmocka_unit_test(test_later_cta),
-    };
-    return run_cases(cases, COUNT_OF(cases), more, COUNT_OF(more));
+    return run_cases(cases, COUNT_OF(cases));
 }

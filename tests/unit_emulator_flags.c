@@ -180,7 +180,7 @@ static void found_by_a_reduction(void)
     ir_if(is_cta(0));
     wait_for(IR_ORDER_RELAXED, next, u32(1));
     if (planted)
-        ir_reduce_ordered(IR_ORDER_RELAXED, IR_SCOPE_GPU, IR_RED_ADD, flag, 0, u32(1));
+        ir_reduce(IR_GLOBAL, IR_SCOPE_GPU, IR_RED_ADD, flag, 0, u32(1));
     else
         ir_atomic(IR_GLOBAL, IR_SCOPE_GPU, IR_RED_ADD, flag, 0, u32(1), u32(0));
     ir_fence(IR_SCOPE_GPU);
@@ -219,5 +219,5 @@ static const global_case cases[] = {
 
 int main(void)
 {
-    return run_global("flags", cases, COUNT_OF(cases), NULL, 0);
+    return run_global(cases, COUNT_OF(cases));
 }

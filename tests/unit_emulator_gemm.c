@@ -264,7 +264,7 @@ static void check_gemm(int m, int n, int k, int64_t grid)
     free(d);
 }
 
-static void test_gemm(void)
+TEST_EVERYWHERE(gemm)
 {
     gemm_a_in_registers = false;
     check_gemm(256, 512, 320, 2); // two tiles on one cluster, 5 K tiles on 4 stages
@@ -275,8 +275,6 @@ static void test_gemm(void)
 /* With an argument "512" it is a benchmark: that GEMM, once, alone. */
 int main(int argc, char **argv)
 {
-    static void (*test)(void) = test_gemm;
-    const struct CMUnitTest tests[] = { { "gemm", test_everywhere, NULL, NULL, &test } };
     if (argc == 2) {
         int size = atoi(argv[1]);
         gpu = test_open("");
@@ -284,5 +282,5 @@ int main(int argc, char **argv)
         gpu->ops->close(gpu);
         return 0;
     }
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_enlisted(NULL, NULL);
 }

@@ -210,7 +210,7 @@ static void grid_barrier(void)
     val count = at_offset(p.memory, COUNTER);
     ir_smem_alloc("much", SMEM_OF_ONE_PER_SM, 128);
     ir_if(ir_elect());
-    ir_reduce_ordered(IR_ORDER_RELEASE, IR_SCOPE_GPU, IR_RED_ADD, count, 0, u32(1));
+    ir_atomic_ordered(IR_ORDER_RELEASE, IR_SCOPE_GPU, IR_RED_ADD, count, 0, u32(1), u32(0));
     BLAME;
     ir_loop();
     BLAME;
@@ -359,7 +359,7 @@ static void read_by_many(void)
     ir_if(ir_compare(IR_LT, cta(), u32(READERS)));
     load_flag(IR_ORDER_DEFAULT, p.memory);
     ir_if(ir_compare(IR_GE, cta(), u32(planted)));
-    ir_reduce_ordered(IR_ORDER_RELEASE, IR_SCOPE_GPU, IR_RED_ADD, count, 0, u32(1));
+    ir_atomic_ordered(IR_ORDER_RELEASE, IR_SCOPE_GPU, IR_RED_ADD, count, 0, u32(1), u32(0));
     ir_end_if();
     ir_end_if();
     ir_if(is_cta(READERS));
@@ -401,7 +401,7 @@ static const global_case cases[] = {
     { { lock, 32, 1, { "deadlock", "memory+8256 to change", "1 of 2 CTAs have ended" }, 0 }, 2, 0 },
 };
 
-static void test_turnstile(void **state)
+TEST(turnstile)
 {
     static const global_case c = { { turnstile, 32, 1, { NULL }, 0 }, 40, 0 };
     for (int i = 0; i < COUNT_OF(all_settings); i++) {
@@ -450,7 +450,7 @@ static void touched_by_two(void)
 }
 
 /* Whether words are remembered as one or in bytes, the report has both lines. */
-static void test_words_and_bytes(void **state)
+TEST(words_and_bytes)
 {
     for (int way = 0; way < 4; way++) {
         first_writes = way & 1, first_by_bytes = way & 2;
@@ -484,7 +484,7 @@ static void waits_for_the_next(void)
 }
 
 /* What waits for a CTA that begins later finds room on an empty device only. */
-static void test_one_resident(void **state)
+TEST(one_resident)
 {
     static const char *const settings[] = { "resident=1", "resident=1 schedule=random seed=4",
                                             "resident=2 schedule=random" };
@@ -515,7 +515,7 @@ static void wait_for_nobody(void)
 }
 
 /* Five clusters of two CTAs, two at a time. Those that wait are counted, too. */
-static void test_residents_of_a_deadlock(void **state)
+TEST(residents_of_a_deadlock)
 {
     static const global_case c = { { wait_for_nobody, 32, 2, { NULL }, 0 }, 10, 0 };
     bench b = bench_open("resident=2");
@@ -548,7 +548,7 @@ static void endless_and_faulty(void)
     }
 }
 
-static void test_several_faults(void **state)
+TEST(several_faults)
 {
     static const global_case c = { { endless_and_faulty, 32, 1, { NULL }, 0 }, 3, 0 };
     for (int plant = 0; plant < 2; plant++) {
@@ -561,7 +561,7 @@ static void test_several_faults(void **state)
     }
 }
 
-static void test_barriers_after_a_poll(void **state)
+TEST(barriers_after_a_poll)
 {
     static const global_case c = { { barriers_after_a_poll, 64, 1, { NULL }, 0 }, 1, 0 };
     for (int i = 0; i < COUNT_OF(all_settings); i++) {
@@ -572,7 +572,7 @@ static void test_barriers_after_a_poll(void **state)
     }
 }
 
-static void test_counter_not_reset(void **state)
+TEST(counter_not_reset)
 {
     static const global_case count = { { counts_to_last, 32, 1, { NULL }, 0 }, CTAS, 0 };
     static const global_case read = { { reads_fresh, 32, 1, { "read of uninitialised", "fresh+0" }, 0 }, 1, 0 };
@@ -590,7 +590,7 @@ static void test_counter_not_reset(void **state)
 }
 
 /* Launches are told apart by numbers of 32 bits, which begin anew before a launch would use them up. */
-static void test_last_numbers(void **state)
+TEST(last_numbers)
 {
     enum { LEFT_MAX = 6 };
     static const unsigned char zeros[MEMORY_BYTES - FLAG];
@@ -615,11 +615,5 @@ static void test_last_numbers(void **state)
 
 int main(void)
 {
-    static const struct CMUnitTest more[] = {
-        cmocka_unit_test(test_words_and_bytes),         cmocka_unit_test(test_turnstile),
-        cmocka_unit_test(test_counter_not_reset),       cmocka_unit_test(test_barriers_after_a_poll),
-        cmocka_unit_test(test_several_faults),          cmocka_unit_test(test_one_resident),
-        cmocka_unit_test(test_residents_of_a_deadlock), cmocka_unit_test(test_last_numbers),
-    };
-    return run_global("global", cases, COUNT_OF(cases), more, COUNT_OF(more));
+    return run_global(cases, COUNT_OF(cases));
 }

@@ -228,7 +228,7 @@ static void meet_but_in_last(void)
 KERNEL(all_write_in_last, all_write(meet_but_in_last))
 
 /* A CTA's warps do not know of each other's lanes what those of the CTA before it knew. */
-static void test_later_cta(void **state)
+TEST(later_cta)
 {
     static const fault_case c = {
         all_write_in_last, THREADS, 1, { "shared-memory race", "CTA (63,0,0)", "write by lane 1 of warp 0" }, 0
@@ -243,6 +243,5 @@ static void test_later_cta(void **state)
 
 int main(void)
 {
-    static const struct CMUnitTest more[] = { cmocka_unit_test(test_later_cta) };
-    return run_cases(cases, COUNT_OF(cases), more, COUNT_OF(more));
+    return run_cases(cases, COUNT_OF(cases));
 }

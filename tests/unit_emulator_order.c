@@ -562,7 +562,7 @@ static void waits_for_the_next_phase(void)
         ir_mbarrier_wait(l.bar, 0, u32(phase));
 }
 
-static void test_late_bytes(void **state)
+TEST(late_bytes)
 {
     static const fault_case c = { waits_for_the_next_phase, 32, 1, { NULL }, 0 };
     bench b = bench_open("completion=lazy");
@@ -573,7 +573,7 @@ static void test_late_bytes(void **state)
 }
 
 /* A report of many warps ends somewhere. */
-static void test_warps_of_a_deadlock(void **state)
+TEST(warps_of_a_deadlock)
 {
     static const fault_case c = { each_waits_alone, 32 * WAITING, 1, { NULL }, 0 };
     bench b = bench_open("");
@@ -630,7 +630,7 @@ static void last_writes_too_early(void)
 }
 
 /* What a CTA has waited for says nothing of the next one's. */
-static void test_later_cta(void **state)
+TEST(later_cta)
 {
     static const fault_case late[] = {
         { last_reads_too_early, 32, 1, { "read of a copy that has not arrived", "CTA (2,0,0)" }, 0 },
@@ -647,7 +647,5 @@ static void test_later_cta(void **state)
 
 int main(void)
 {
-    static const struct CMUnitTest more[] = { cmocka_unit_test(test_warps_of_a_deadlock),
-                                              cmocka_unit_test(test_late_bytes), cmocka_unit_test(test_later_cta) };
-    return run_cases(cases, COUNT_OF(cases), more, COUNT_OF(more));
+    return run_cases(cases, COUNT_OF(cases));
 }

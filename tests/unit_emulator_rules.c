@@ -367,7 +367,7 @@ static void load_byte(void)
     test_load_value(IR_GLOBAL, CKL_U8, pointer("bytes"), 0);
 }
 
-static void test_host_copies(void **state)
+TEST(host_copies)
 {
     ckl_device *gpu = test_open("budget=100000");
     unsigned char host[5] = { 0 }, *memory = test_upload(gpu, NULL, 64);
@@ -384,6 +384,5 @@ static void test_host_copies(void **state)
 
 int main(void)
 {
-    static const struct CMUnitTest more[] = { cmocka_unit_test(test_host_copies) };
-    return run_cases(cases, COUNT_OF(cases), more, COUNT_OF(more));
+    return run_cases(cases, COUNT_OF(cases));
 }

@@ -196,7 +196,7 @@ static void one_register_unfenced(void)
 }
 
 /* Each register counts alone. */
-static void test_unfenced_registers(void **state)
+TEST(unfenced_registers)
 {
     static const fault_case c = { one_register_unfenced, 128, 1, { "missing wgmma_fence" }, 0 };
     for (late = -1; late < A_WORDS + WGMMA_N / 2; late++) {
@@ -307,6 +307,5 @@ static const fault_case cases[] = {
 
 int main(void)
 {
-    static const struct CMUnitTest more[] = { cmocka_unit_test(test_unfenced_registers) };
-    return run_cases(cases, COUNT_OF(cases), more, COUNT_OF(more));
+    return run_cases(cases, COUNT_OF(cases));
 }

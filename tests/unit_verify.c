@@ -297,13 +297,9 @@ static const verify_case cases[] = {
     { WANTED(unpack_width), "unpack: two u32 are not one u32" },
 };
 
-static void test_every_rule(void **state)
+TEST(every_rule)
 {
     verify_all(cases, COUNT_OF(cases));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_every_rule) };
-    return cmocka_run_group_tests_name("verify", tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

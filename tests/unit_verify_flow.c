@@ -539,13 +539,9 @@ static const verify_case cases[] = {
     { WANTED(before_break), "wants a converged warp, but its lanes diverge at the loop of line 7" },
 };
 
-static void test_every_rule(void **state)
+TEST(every_rule)
 {
     verify_all(cases, COUNT_OF(cases));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_every_rule) };
-    return cmocka_run_group_tests_name("verify_flow", tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)
