@@ -159,7 +159,6 @@ static void check_scale(int m, int n)
 
 TEST(scale)
 {
-    (void)state;
     check_scale(1, 1);
     check_scale(64, 32);
     check_scale(65, 33);
@@ -212,7 +211,6 @@ static ckl_status run_transpose(int its_mistake)
 
 TEST(transpose)
 {
-    (void)state;
     assert_int_equal(run_transpose(NONE), CKL_OK);
     assert_int_equal(run_transpose(NO_SYNC), CKL_DEVICE_FAULT);
     assert_true(said("read of uninitialised shared memory in transpose, CTA (0,0,0), warp 0, lane 1, at "));
@@ -275,7 +273,6 @@ static void check_shares(int rows, int cols)
 
 TEST(shares)
 {
-    (void)state;
     check_shares(1, 1);
     check_shares(8, 128);
     check_shares(9, 33);
@@ -462,7 +459,6 @@ static ckl_status run_relu(relu_desc d, int shift, int its_mistake)
 
 TEST(relu)
 {
-    (void)state;
     static const relu_desc sizes[] = {
         { 1, 8, 8, 8 }, { 64, 64, 64, 64 }, { 200, 328, 336, 344 }, { 6001, 520, 520, 520 }
     };
@@ -474,7 +470,6 @@ TEST(relu)
 /* What docs/tma-kernel.md says of each mistake. */
 TEST(relu_mistakes)
 {
-    (void)state;
     static const relu_desc many = { 6001, 520, 520, 520 }; // tiles: the ring wraps
     static const struct {
         int mistake;

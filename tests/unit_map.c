@@ -32,7 +32,6 @@ TEST(simplify)
 /* Of multiples up to 2^31, and of the numbers before and behind them, in 32 bits as in a kernel. */
 TEST(divisor)
 {
-    (void)state;
     static const int64_t sizes[] = { 1, 2, 3, 5, 7, 12, 641, 65535, 65536, 6700417, INT32_MAX - 1, INT32_MAX };
     for (int i = 0; i < COUNT_OF(sizes); i++) {
         const int64_t size = sizes[i], last = INT32_MAX / size, step = 1 + last / 4099;
