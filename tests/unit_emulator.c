@@ -1,4 +1,5 @@
 /* unit_emulator.c - the emulated GPU: devices, control flow, memory, exchange between lanes, barriers. */
+#include "ir_blocks.h"
 #include "unit_emulator.h"
 #include "emulated_device.h"
 
@@ -8,11 +9,11 @@ static void describe_add(void)
     val x = ir_scalar_param(IR_U64, "x"), y = ir_scalar_param(IR_U64, "y"), z = ir_scalar_param(IR_U64, "z");
     val n = ir_scalar_param(IR_U32, "n");
     val i = ir_fma(ir_sreg(IR_CTA_X), ir_int(IR_U32, ir_current()->threads), ir_sreg(IR_TID_X));
-    ir_if(ir_compare(IR_LT, i, n));
-    val sum = ir_binary(IR_ADD, test_load_value(IR_GLOBAL, CKL_F32, test_element(x, i, 4), 0),
-                        test_load_value(IR_GLOBAL, CKL_F32, test_element(y, i, 4), 0));
-    test_store_value(IR_GLOBAL, CKL_F32, test_element(z, i, 4), 0, sum);
-    ir_end_if();
+    IF(ir_compare(IR_LT, i, n)) {
+        val sum = ir_binary(IR_ADD, test_load_value(IR_GLOBAL, CKL_F32, test_element(x, i, 4), 0),
+                            test_load_value(IR_GLOBAL, CKL_F32, test_element(y, i, 4), 0));
+        test_store_value(IR_GLOBAL, CKL_F32, test_element(z, i, 4), 0, sum);
+    }
 }
 
 TEST(add)
@@ -71,18 +72,18 @@ static void describe_collatz(void)
     val out = out_param(), x = ir_reg(IR_U32), steps = ir_reg(IR_U32);
     ir_assign(x, ir_binary(IR_ADD, ir_sreg(IR_TID_X), u32(1)));
     ir_assign(steps, u32(0));
-    ir_loop();
-    ir_break(ir_compare(IR_EQ, x, u32(1)));
-    ir_if(ir_compare(IR_EQ, ir_binary(IR_AND, x, u32(1)), u32(0)));
-    ir_assign(x, ir_binary(IR_SHR, x, u32(1)));
-    ir_else();
-    ir_assign(x, ir_fma(x, u32(3), u32(1)));
-    ir_if(ir_compare(IR_GT, steps, u32(20))); // a break inside two IFs
-    ir_break(ir_compare(IR_GT, x, u32(200)));
-    ir_end_if();
-    ir_end_if();
-    ir_assign(steps, ir_binary(IR_ADD, steps, u32(1)));
-    ir_end_loop();
+    FOREVER {
+        ir_break(ir_compare(IR_EQ, x, u32(1)));
+        IF(ir_compare(IR_EQ, ir_binary(IR_AND, x, u32(1)), u32(0)))
+            ir_assign(x, ir_binary(IR_SHR, x, u32(1)));
+        ELSE
+        {
+            ir_assign(x, ir_fma(x, u32(3), u32(1)));
+            IF(ir_compare(IR_GT, steps, u32(20))) // a break inside two IFs
+                ir_break(ir_compare(IR_GT, x, u32(200)));
+        }
+        ir_assign(steps, ir_binary(IR_ADD, steps, u32(1)));
+    }
     put(out, steps);
 }
 
@@ -114,12 +115,11 @@ static void describe_exit(void)
 {
     val out = out_param(), tid = ir_sreg(IR_TID_X), x = ir_reg(IR_U32);
     ir_assign(x, u32(5));
-    ir_if(ir_compare(IR_LT, tid, u32(40)));
-    ir_if(ir_compare(IR_LT, ir_sreg(IR_LANE), u32(7)));
-    ir_plain(IR_EXIT, 0, 0);
-    ir_end_if();
-    ir_assign(x, u32(6));
-    ir_end_if();
+    IF(ir_compare(IR_LT, tid, u32(40))) {
+        IF(ir_compare(IR_LT, ir_sreg(IR_LANE), u32(7)))
+            ir_plain(IR_EXIT, 0, 0);
+        ir_assign(x, u32(6));
+    }
     ir_bar_sync(u32(0), 64);
     put(out, x);
 }
@@ -166,9 +166,8 @@ static void describe_exchange_of_some(void)
 {
     val out = out_param(), lane = ir_sreg(IR_LANE);
     val late = ir_compare(IR_GE, lane, u32(20)), early = ir_compare(IR_LT, lane, u32(12));
-    ir_if(early);
-    ir_plain(IR_EXIT, 0, 0);
-    ir_end_if();
+    IF(early)
+        ir_plain(IR_EXIT, 0, 0);
     val x = ir_shuffle(IR_SHFL_IDX, lane, u32(30), 32);                                    // 30
     x = ir_fma(ir_redux(IR_RED_ADD, lane), u32(100), x);                                   // 12 + ... + 31 = 430
     x = ir_binary(IR_ADD, x, ir_select(ir_vote(IR_VOTE_ALL, late), u32(1000000), u32(0))); // no
@@ -230,9 +229,8 @@ static void describe_atomics(void)
     ir_reduce(IR_GLOBAL, IR_SCOPE_GPU, IR_RED_ADD, out, 8, pair);
     ir_reduce(IR_GLOBAL, IR_SCOPE_GPU, IR_RED_MIN, out, 12, ir_binary(IR_SUB, u32(1000), thread));
     val was = ir_atomic(IR_GLOBAL, IR_SCOPE_GPU, IR_RED_CAS, out, 16, u32(0), ir_binary(IR_ADD, number, u32(1)));
-    ir_if(ir_compare(IR_EQ, was, u32(0))); // one winner in the grid
-    ir_reduce(IR_GLOBAL, IR_SCOPE_GPU, IR_RED_ADD, out, 20, u32(1));
-    ir_end_if();
+    IF(ir_compare(IR_EQ, was, u32(0))) // one winner in the grid
+        ir_reduce(IR_GLOBAL, IR_SCOPE_GPU, IR_RED_ADD, out, 20, u32(1));
     test_store_value(IR_GLOBAL, IR_U32, test_element(out, number, 4), 32, u32(1)); // each number once
 }
 
@@ -260,10 +258,10 @@ TEST(atomics)
 static void describe_arrivals(void)
 {
     val out = out_param(), cta = ir_sreg(IR_CTA_X);
-    ir_if(ir_elect());
-    val number = ir_atomic(IR_GLOBAL, IR_SCOPE_GPU, IR_RED_ADD, out, 0, u32(1), u32(0));
-    test_store_value(IR_GLOBAL, IR_U32, test_element(out, cta, 4), 4, number);
-    ir_end_if();
+    IF(ir_elect()) {
+        val number = ir_atomic(IR_GLOBAL, IR_SCOPE_GPU, IR_RED_ADD, out, 0, u32(1), u32(0));
+        test_store_value(IR_GLOBAL, IR_U32, test_element(out, cta, 4), 4, number);
+    }
 }
 
 enum { ARRIVALS = 24 };
@@ -311,19 +309,21 @@ static void describe_handover(void)
     val sum = ir_reg(IR_U32);
     ir_assign(i, u32(0));
     ir_assign(sum, u32(0));
-    ir_loop();
-    ir_break(ir_compare(IR_EQ, i, u32(10)));
-    ir_if(ir_compare(IR_LT, tid, u32(32)));
-    test_store_value(IR_SHARED, IR_U32, cell, 0, ir_binary(IR_MUL, i, i));
-    ir_bar_arrive(u32(1), 64); // full
-    ir_bar_sync(u32(2), 64);   // empty
-    ir_else();
-    ir_bar_sync(u32(1), 64);
-    ir_assign(sum, ir_binary(IR_ADD, sum, test_load_value(IR_SHARED, IR_U32, cell, 0)));
-    ir_bar_arrive(u32(2), 64);
-    ir_end_if();
-    ir_assign(i, ir_binary(IR_ADD, i, u32(1)));
-    ir_end_loop();
+    FOREVER {
+        ir_break(ir_compare(IR_EQ, i, u32(10)));
+        IF(ir_compare(IR_LT, tid, u32(32))) {
+            test_store_value(IR_SHARED, IR_U32, cell, 0, ir_binary(IR_MUL, i, i));
+            ir_bar_arrive(u32(1), 64); // full
+            ir_bar_sync(u32(2), 64);   // empty
+        }
+        ELSE
+        {
+            ir_bar_sync(u32(1), 64);
+            ir_assign(sum, ir_binary(IR_ADD, sum, test_load_value(IR_SHARED, IR_U32, cell, 0)));
+            ir_bar_arrive(u32(2), 64);
+        }
+        ir_assign(i, ir_binary(IR_ADD, i, u32(1)));
+    }
     put(out, sum);
 }
 

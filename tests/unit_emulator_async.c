@@ -28,12 +28,12 @@ static void describe_boxes(int from_column, int to_column, int to_row)
     val origin[] = { ir_int(CKL_I32, from_column), ir_int(CKL_I32, AT_Y) },
         target[] = { ir_int(CKL_I32, to_column), ir_int(CKL_I32, to_row) };
     val tid = ir_sreg(IR_TID_X);
-    ir_if(ir_elect());
-    ir_mbarrier_init(bar, 0, 1);
-    ir_plain(IR_FENCE_MBARRIER_INIT, 0, 0);
-    ir_mbarrier_expect(bar, 0, u32(BOX_BYTES));
-    ir_tma_load(box, 0, from, bar, u32(0), 2, origin);
-    ir_end_if();
+    IF(ir_elect()) {
+        ir_mbarrier_init(bar, 0, 1);
+        ir_plain(IR_FENCE_MBARRIER_INIT, 0, 0);
+        ir_mbarrier_expect(bar, 0, u32(BOX_BYTES));
+        ir_tma_load(box, 0, from, bar, u32(0), 2, origin);
+    }
     ir_plain(IR_WARP_SYNC, 0, 0);
     val done = ir_reg(IR_PRED);
     ir_loop(); // a test that may fail for no reason
@@ -44,11 +44,11 @@ static void describe_boxes(int from_column, int to_column, int to_row)
         test_store_value(IR_GLOBAL, IR_U32, test_element(raw, tid, 4), at,
                          test_load_value(IR_SHARED, IR_U32, add(box, mul(tid, 4)), at));
     ir_plain(IR_WARP_SYNC, 0, 0);
-    ir_if(ir_elect());
-    ir_tma_store(to, box, 0, 2, target);
-    ir_plain(IR_BULK_COMMIT, 0, 0);
-    ir_plain(IR_BULK_WAIT, 0, 0);
-    ir_end_if();
+    IF(ir_elect()) {
+        ir_tma_store(to, box, 0, 2, target);
+        ir_plain(IR_BULK_COMMIT, 0, 0);
+        ir_plain(IR_BULK_WAIT, 0, 0);
+    }
 }
 
 static void describe_box(void)
@@ -120,19 +120,19 @@ static void describe_bulk(void)
     HERE;
     val from = ir_scalar_param(IR_U64, "from"), to = ir_scalar_param(IR_U64, "to");
     val x = ir_smem_address(ir_smem_alloc("x", 1024, 128)), bar = ir_smem_address(ir_smem_alloc("bar", 8, 8));
-    ir_if(ir_elect());
-    ir_mbarrier_init(bar, 0, 1);
-    ir_plain(IR_FENCE_MBARRIER_INIT, 0, 0);
-    ir_mbarrier_expect(bar, 0, u32(1024));
-    ir_bulk_prefetch(from, u32(1024));
-    ir_prefetch(add(from, ir_int(IR_U64, 1023)));
-    ir_bulk_load(x, 0, from, u32(512), bar);
-    ir_bulk_load(x, 512, add(from, ir_int(IR_U64, 512)), u32(512), bar);
-    ir_mbarrier_wait(bar, 0, u32(0));
-    ir_bulk_store(to, x, 0, u32(1024));
-    ir_plain(IR_BULK_COMMIT, 0, 0);
-    ir_plain(IR_BULK_WAIT, 0, 0);
-    ir_end_if();
+    IF(ir_elect()) {
+        ir_mbarrier_init(bar, 0, 1);
+        ir_plain(IR_FENCE_MBARRIER_INIT, 0, 0);
+        ir_mbarrier_expect(bar, 0, u32(1024));
+        ir_bulk_prefetch(from, u32(1024));
+        ir_prefetch(add(from, ir_int(IR_U64, 1023)));
+        ir_bulk_load(x, 0, from, u32(512), bar);
+        ir_bulk_load(x, 512, add(from, ir_int(IR_U64, 512)), u32(512), bar);
+        ir_mbarrier_wait(bar, 0, u32(0));
+        ir_bulk_store(to, x, 0, u32(1024));
+        ir_plain(IR_BULK_COMMIT, 0, 0);
+        ir_plain(IR_BULK_WAIT, 0, 0);
+    }
 }
 
 static void describe_cp_async(void)
@@ -183,21 +183,21 @@ static void describe_copies_of_lanes(void)
     val to = test_element(ir_scalar_param(IR_U64, "to"), lane, OWN_BYTES);
     val x = add(ir_smem_address(ir_smem_alloc("x", 2 * HALF_BYTES, 128)), mul(lane, OWN_BYTES));
     val bar = ir_smem_address(ir_smem_alloc("bar", 8, 8)), origin[] = { i32(u32(0)), i32(mul(lane, OWN_ROWS)) };
-    ir_if(ir_elect());
-    ir_mbarrier_init(bar, 0, COPIERS);
-    ir_plain(IR_FENCE_MBARRIER_INIT, 0, 0);
-    ir_end_if();
+    IF(ir_elect()) {
+        ir_mbarrier_init(bar, 0, COPIERS);
+        ir_plain(IR_FENCE_MBARRIER_INIT, 0, 0);
+    }
     ir_plain(IR_WARP_SYNC, 0, 0);
-    ir_if(ir_compare(IR_LT, lane, u32(COPIERS)));
-    ir_mbarrier_expect(bar, 0, u32(2 * OWN_BYTES));
-    ir_tma_load(x, 0, from_map, bar, u32(0), 2, origin);
-    ir_bulk_load(x, HALF_BYTES, add(from, ir_int(IR_U64, HALF_BYTES)), u32(OWN_BYTES), bar);
-    ir_mbarrier_wait(bar, 0, u32(0));
-    ir_tma_store(to_map, x, 0, 2, origin);
-    ir_bulk_store(add(to, ir_int(IR_U64, HALF_BYTES)), x, HALF_BYTES, u32(OWN_BYTES));
-    ir_plain(IR_BULK_COMMIT, 0, 0);
-    ir_plain(IR_BULK_WAIT, 0, 0);
-    ir_end_if();
+    IF(ir_compare(IR_LT, lane, u32(COPIERS))) {
+        ir_mbarrier_expect(bar, 0, u32(2 * OWN_BYTES));
+        ir_tma_load(x, 0, from_map, bar, u32(0), 2, origin);
+        ir_bulk_load(x, HALF_BYTES, add(from, ir_int(IR_U64, HALF_BYTES)), u32(OWN_BYTES), bar);
+        ir_mbarrier_wait(bar, 0, u32(0));
+        ir_tma_store(to_map, x, 0, 2, origin);
+        ir_bulk_store(add(to, ir_int(IR_U64, HALF_BYTES)), x, HALF_BYTES, u32(OWN_BYTES));
+        ir_plain(IR_BULK_COMMIT, 0, 0);
+        ir_plain(IR_BULK_WAIT, 0, 0);
+    }
 }
 
 TEST_EVERYWHERE(copies_of_lanes)
@@ -224,10 +224,10 @@ static void describe_distributed(void)
     HERE;
     val out = ir_scalar_param(IR_U64, "out"), rank = ir_sreg(IR_CLUSTER_RANK), tid = ir_sreg(IR_TID_X);
     val x = ir_smem_address(ir_smem_alloc("x", 8, 8));
-    ir_if(equals(tid, 0));
-    test_store_value(IR_SHARED, IR_U32, x, 0, mul(rank, 100));
-    test_store_value(IR_SHARED, IR_U32, x, 4, u32(0));
-    ir_end_if();
+    IF(equals(tid, 0)) {
+        test_store_value(IR_SHARED, IR_U32, x, 0, mul(rank, 100));
+        test_store_value(IR_SHARED, IR_U32, x, 4, u32(0));
+    }
     cluster_sync();
     ir_reduce(IR_SHARED_CLUSTER, IR_SCOPE_CLUSTER, IR_RED_ADD, ir_mapa(x, u32(0)), 4, add(rank, u32(1)));
     val next = ir_binary(IR_AND, add(rank, u32(1)), u32(3));
@@ -235,9 +235,8 @@ static void describe_distributed(void)
     cluster_sync();
     val sum = ir_reg(IR_U32);
     ir_assign(sum, u32(0));
-    ir_if(equals(rank, 0));
-    ir_assign(sum, test_load_value(IR_SHARED, IR_U32, x, 4));
-    ir_end_if();
+    IF(equals(rank, 0))
+        ir_assign(sum, test_load_value(IR_SHARED, IR_U32, x, 4));
     val place = ir_fma(ir_sreg(IR_CTA_X), u32(32), tid);
     test_store_value(IR_GLOBAL, IR_U32, test_element(out, place, 4), 0, add(sum, neighbour));
 }
@@ -269,26 +268,25 @@ static void describe_allreduce_of(int cluster)
     cluster_allreduce allreduce = make_cluster_allreduce("allreduce", SUM_THREADS, cluster, SUM_VALUES);
     val number =
         cluster == 1 ? ir_sreg(IR_TID_X) : ir_fma(ir_sreg(IR_CLUSTER_RANK), u32(SUM_THREADS), ir_sreg(IR_TID_X));
-    ir_if(equals(ir_sreg(IR_TID_X), 0));
-    cluster_allreduce_init(&allreduce);
-    ir_plain(IR_FENCE_MBARRIER_INIT, 0, 0);
-    ir_end_if();
+    IF(equals(ir_sreg(IR_TID_X), 0)) {
+        cluster_allreduce_init(&allreduce);
+        ir_plain(IR_FENCE_MBARRIER_INIT, 0, 0);
+    }
     if (cluster == 1)
         ir_bar_sync(u32(0), SUM_THREADS);
     else
         cluster_sync();
     cute_loop rounds = cute_loop_begin(u32(0), u32(SUM_ROUNDS + 1), u32(1));
     val sent[] = { cute_variable(IR_U32, ir_binary(IR_MUL, number, rounds.index)), cute_variable(IR_U32, number) };
-    ir_if(ir_compare(IR_LT, rounds.index, u32(SUM_ROUNDS)));
-    cluster_allreduce_begin(&allreduce, &sums, sent);
-    ir_end_if();
-    ir_if(ir_compare(IR_LT, u32(0), rounds.index));
-    val all[] = { cute_variable(IR_U32, u32(0)), cute_variable(IR_U32, u32(0)) };
-    cluster_allreduce_end(&allreduce, &sums, all);
-    val before = ir_binary(IR_SUB, rounds.index, u32(1));
-    val place = ir_fma(before, u32(SUM_THREADS * cluster), number);
-    test_store_value(IR_GLOBAL, IR_U32, test_element(out, place, 4), 0, add(all[0], all[1]));
-    ir_end_if();
+    IF(ir_compare(IR_LT, rounds.index, u32(SUM_ROUNDS)))
+        cluster_allreduce_begin(&allreduce, &sums, sent);
+    IF(ir_compare(IR_LT, u32(0), rounds.index)) {
+        val all[] = { cute_variable(IR_U32, u32(0)), cute_variable(IR_U32, u32(0)) };
+        cluster_allreduce_end(&allreduce, &sums, all);
+        val before = ir_binary(IR_SUB, rounds.index, u32(1));
+        val place = ir_fma(before, u32(SUM_THREADS * cluster), number);
+        test_store_value(IR_GLOBAL, IR_U32, test_element(out, place, 4), 0, add(all[0], all[1]));
+    }
     cute_loop_end(&rounds);
     if (cluster > 1)
         cluster_sync();
@@ -400,13 +398,13 @@ static void describe_box_anywhere(void)
     val map = ir_tensor_map_param("map"), near = ir_scalar_param(IR_U32, "near"), far = ir_scalar_param(IR_U32, "far");
     val box = ir_smem_address(ir_smem_alloc("box", 16 * 128, 1024)), bar = ir_smem_address(ir_smem_alloc("bar", 8, 8));
     const val origin[] = { ir_int(CKL_I32, 0), ir_int(CKL_I32, first_row), i32(near), i32(far) };
-    ir_if(ir_elect());
-    ir_mbarrier_init(bar, 0, 1);
-    ir_plain(IR_FENCE_MBARRIER_INIT, 0, 0);
-    ir_mbarrier_expect(bar, 0, u32(16 * 128));
-    ir_tma_load(box, 0, map, bar, u32(0), 4, origin);
-    ir_mbarrier_wait(bar, 0, u32(0));
-    ir_end_if();
+    IF(ir_elect()) {
+        ir_mbarrier_init(bar, 0, 1);
+        ir_plain(IR_FENCE_MBARRIER_INIT, 0, 0);
+        ir_mbarrier_expect(bar, 0, u32(16 * 128));
+        ir_tma_load(box, 0, map, bar, u32(0), 4, origin);
+        ir_mbarrier_wait(bar, 0, u32(0));
+    }
 }
 
 static ckl_status load_box_anywhere(void *matrix, int row)
@@ -445,13 +443,13 @@ static void describe_some_lanes(void)
     HERE;
     val from = ir_scalar_param(IR_U64, "from"), lane = ir_sreg(IR_LANE);
     val x = add(ir_smem_address(ir_smem_alloc("x", 1024, 128)), mul(lane, 16));
-    ir_if(ir_compare(IR_GE, lane, u32(12)));
-    ir_cp_async(x, 0, test_element(from, lane, 16), 16, u32(16));
-    ir_else();
-    ir_if(equals(ir_binary(IR_REM, lane, u32(3)), 0));
-    ir_cp_async(x, 0, test_element(from, lane, 16), 4, u32(4));
-    ir_end_if();
-    ir_end_if();
+    IF(ir_compare(IR_GE, lane, u32(12)))
+        ir_cp_async(x, 0, test_element(from, lane, 16), 16, u32(16));
+    ELSE
+    {
+        IF(equals(ir_binary(IR_REM, lane, u32(3)), 0))
+            ir_cp_async(x, 0, test_element(from, lane, 16), 4, u32(4));
+    }
     ir_plain(IR_CP_ASYNC_COMMIT, 0, 0);
     ir_plain(IR_CP_ASYNC_WAIT, 0, 0);
 }
@@ -475,22 +473,22 @@ static void describe_two_copies(void)
     val from = ir_scalar_param(IR_U64, "from"), out = ir_scalar_param(IR_U64, "out");
     val x = ir_smem_address(ir_smem_alloc("x", 32, 16)), bars = ir_smem_address(ir_smem_alloc("bars", 16, 8));
     val warp = ir_binary(IR_SHR, ir_sreg(IR_TID_X), u32(5));
-    ir_if(equals(ir_sreg(IR_TID_X), 0));
-    for (int i = 0; i < 2; i++)
-        ir_mbarrier_init(bars, 8 * i, 1);
-    ir_plain(IR_FENCE_MBARRIER_INIT, 0, 0);
-    for (int i = 0; i < 2; i++) {
-        val bar = add(bars, u32(8 * i));
-        ir_mbarrier_expect(bar, 0, u32(16));
-        ir_bulk_load(x, 16 * i, from, u32(16), bar);
+    IF(equals(ir_sreg(IR_TID_X), 0)) {
+        for (int i = 0; i < 2; i++)
+            ir_mbarrier_init(bars, 8 * i, 1);
+        ir_plain(IR_FENCE_MBARRIER_INIT, 0, 0);
+        for (int i = 0; i < 2; i++) {
+            val bar = add(bars, u32(8 * i));
+            ir_mbarrier_expect(bar, 0, u32(16));
+            ir_bulk_load(x, 16 * i, from, u32(16), bar);
+        }
     }
-    ir_end_if();
     ir_bar_sync(u32(0), 64);
-    ir_if(ir_elect());
-    ir_mbarrier_wait(add(bars, mul(warp, 8)), 0, u32(0));
-    val number = ir_atomic(IR_GLOBAL, IR_SCOPE_GPU, IR_RED_ADD, out, 8, u32(1), u32(0));
-    test_store_value(IR_GLOBAL, IR_U32, test_element(out, warp, 4), 0, number);
-    ir_end_if();
+    IF(ir_elect()) {
+        ir_mbarrier_wait(add(bars, mul(warp, 8)), 0, u32(0));
+        val number = ir_atomic(IR_GLOBAL, IR_SCOPE_GPU, IR_RED_ADD, out, 8, u32(1), u32(0));
+        test_store_value(IR_GLOBAL, IR_U32, test_element(out, warp, 4), 0, number);
+    }
 }
 
 /* How often a barrier is tested until the copy that it waits for has come. */
@@ -500,17 +498,17 @@ static void describe_tested_copy(void)
     val from = ir_scalar_param(IR_U64, "from"), out = ir_scalar_param(IR_U64, "out"), tests = ir_reg(IR_U32);
     val x = ir_smem_address(ir_smem_alloc("x", 16, 16)), bar = ir_smem_address(ir_smem_alloc("bar", 8, 8));
     ir_assign(tests, u32(0));
-    ir_if(equals(ir_sreg(IR_TID_X), 0));
-    ir_mbarrier_init(bar, 0, 1);
-    ir_plain(IR_FENCE_MBARRIER_INIT, 0, 0);
-    ir_mbarrier_expect(bar, 0, u32(16));
-    ir_bulk_load(x, 0, from, u32(16), bar);
-    ir_loop();
-    ir_assign(tests, add(tests, u32(1)));
-    ir_break(ir_mbarrier_test(bar, 0, u32(0)));
-    ir_end_loop();
-    test_store_value(IR_GLOBAL, IR_U32, out, 0, tests);
-    ir_end_if();
+    IF(equals(ir_sreg(IR_TID_X), 0)) {
+        ir_mbarrier_init(bar, 0, 1);
+        ir_plain(IR_FENCE_MBARRIER_INIT, 0, 0);
+        ir_mbarrier_expect(bar, 0, u32(16));
+        ir_bulk_load(x, 0, from, u32(16), bar);
+        FOREVER {
+            ir_assign(tests, add(tests, u32(1)));
+            ir_break(ir_mbarrier_test(bar, 0, u32(0)));
+        }
+        test_store_value(IR_GLOBAL, IR_U32, out, 0, tests);
+    }
 }
 
 /* What a kernel of two warps leaves in `out`, of three numbers that were 0. */
@@ -569,19 +567,18 @@ static void describe_own_store(void)
         test_store_value(IR_SHARED, IR_U32, x, 4 * i, u32(1));
     ir_plain(IR_FENCE_PROXY_ASYNC, 0, 0);
     ir_plain(IR_WARP_SYNC, 0, 0);
-    ir_if(ir_compare(IR_LT, lane, u32(2)));
-    ir_bulk_store(test_element(to, lane, 16), x, 0, u32(16));
-    ir_plain(IR_BULK_COMMIT, 0, 0);
-    ir_if(ir_compare(IR_EQ, lane, waits));
-    ir_plain(IR_BULK_WAIT, 0, 0);
-    for (int i = 0; i < 2; i++)
-        seen[i] = test_load_value(IR_GLOBAL, IR_U32, to, 16 * i);
-    for (int i = 0; i < 2; i++)
-        test_store_value(IR_GLOBAL, IR_U32, to, 32 + 4 * i, seen[i]);
-    ir_else();
-    ir_plain(IR_BULK_WAIT, 0, 0);
-    ir_end_if();
-    ir_end_if();
+    IF(ir_compare(IR_LT, lane, u32(2))) {
+        ir_bulk_store(test_element(to, lane, 16), x, 0, u32(16));
+        ir_plain(IR_BULK_COMMIT, 0, 0);
+        IF(ir_compare(IR_EQ, lane, waits)) {
+            ir_plain(IR_BULK_WAIT, 0, 0);
+            for (int i = 0; i < 2; i++)
+                seen[i] = test_load_value(IR_GLOBAL, IR_U32, to, 16 * i);
+            for (int i = 0; i < 2; i++)
+                test_store_value(IR_GLOBAL, IR_U32, to, 32 + 4 * i, seen[i]);
+        }
+        ELSE ir_plain(IR_BULK_WAIT, 0, 0);
+    }
 }
 
 /* Stores that come as late as they may: who waits for his own has not waited for another lane's. */

@@ -42,10 +42,10 @@ static inline void store_flag(ir_order order, val flag, val x)
 
 static inline void wait_for(ir_order order, val flag, val wanted)
 {
-    ir_loop();
-    HERE;
-    ir_break(ir_compare(IR_EQ, load_flag(order, flag), wanted));
-    ir_end_loop();
+    FOREVER {
+        HERE;
+        ir_break(ir_compare(IR_EQ, load_flag(order, flag), wanted));
+    }
 }
 
 typedef struct global_case {

@@ -127,9 +127,8 @@ static void fault_inside(void)
     declare();
     val one[] = { ir_compare(IR_EQ, ir_sreg(IR_CTA_X), u32(1)), ir_compare(IR_EQ, ir_sreg(IR_CTA_Y), u32(2)),
                   ir_compare(IR_EQ, ir_sreg(IR_CTA_Z), u32(3)) };
-    ir_if(ir_binary(IR_AND, one[0], ir_binary(IR_AND, one[1], one[2])));
-    test_load_value(IR_SHARED, IR_U32, tile("x", 128), 128);
-    ir_end_if();
+    IF(ir_binary(IR_AND, one[0], ir_binary(IR_AND, one[1], one[2])))
+        test_load_value(IR_SHARED, IR_U32, tile("x", 128), 128);
 }
 
 TEST(place_in_grid)

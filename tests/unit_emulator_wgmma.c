@@ -36,9 +36,8 @@ static void wgmma_without_fence(void)
     val a = tile("a", WGMMA_A_BYTES), b = tile("b", 1024), d[WGMMA_N / 2];
     accumulators(d);
     fill_tile(a, WGMMA_A_BYTES, 128);
-    ir_if(ir_compare(IR_LT, tid(), u32(32)));
-    fill_tile(b, WGMMA_B_BYTES, 32);
-    ir_end_if();
+    IF(ir_compare(IR_LT, tid(), u32(32)))
+        fill_tile(b, WGMMA_B_BYTES, 32);
     if (!planted)
         ir_plain(IR_FENCE_PROXY_ASYNC, 0, 0);
     ir_bar_sync(u32(0), 128);
@@ -55,9 +54,8 @@ static void prepare_operands(val *a, val *b)
     *a = tile("a", WGMMA_A_BYTES);
     *b = tile("b", 1024);
     fill_tile(*a, WGMMA_A_BYTES, 128);
-    ir_if(ir_compare(IR_LT, tid(), u32(32)));
-    fill_tile(*b, WGMMA_B_BYTES, 32);
-    ir_end_if();
+    IF(ir_compare(IR_LT, tid(), u32(32)))
+        fill_tile(*b, WGMMA_B_BYTES, 32);
     ir_plain(IR_FENCE_PROXY_ASYNC, 0, 0);
     ir_bar_sync(u32(0), 128);
 }
@@ -100,11 +98,11 @@ static void operands_of_one_warp(void)
     declare();
     val a = tile("a", WGMMA_A_BYTES), b = tile("b", 1024), d[WGMMA_N / 2];
     accumulators(d);
-    ir_if(is_warp(0));
-    fill_tile(a, WGMMA_A_BYTES, 32);
-    fill_tile(b, WGMMA_B_BYTES, 32);
-    ir_plain(IR_FENCE_PROXY_ASYNC, 0, 0);
-    ir_end_if();
+    IF(is_warp(0)) {
+        fill_tile(a, WGMMA_A_BYTES, 32);
+        fill_tile(b, WGMMA_B_BYTES, 32);
+        ir_plain(IR_FENCE_PROXY_ASYNC, 0, 0);
+    }
     if (!planted)
         ir_bar_sync(u32(0), 128);
     ir_plain(IR_WGMMA_FENCE, 0, 0);

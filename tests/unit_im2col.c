@@ -148,20 +148,20 @@ static void describe_load(void)
     val box = ir_smem_address(ir_smem_alloc("box", 1024, 1024)), bar = ir_smem_address(ir_smem_alloc("bar", 8, 8));
     val place[] = { ir_int(CKL_I32, 0), ir_int(CKL_I32, column), ir_int(CKL_I32, row), ir_int(CKL_I32, 0) };
     val rank = ir_sreg(IR_CLUSTER_RANK), offsets[] = { u32(offset_w), u32(2) };
-    ir_if(ir_elect());
-    ir_mbarrier_init(bar, 0, 1);
-    ir_plain(IR_FENCE_MBARRIER_INIT, 0, 0);
-    ir_mbarrier_expect(bar, 0, u32(expected_bytes));
-    ir_end_if();
+    IF(ir_elect()) {
+        ir_mbarrier_init(bar, 0, 1);
+        ir_plain(IR_FENCE_MBARRIER_INIT, 0, 0);
+        ir_mbarrier_expect(bar, 0, u32(expected_bytes));
+    }
     cluster_sync();
-    ir_if(equals(rank, 0));
-    ir_if(ir_elect());
-    if (boxes)
-        ir_tma_load(box, 0, map, bar, u32(3), 4, place);
-    else
-        ir_tma_load_im2col(box, 0, map, bar, u32(3), 4, place, offsets);
-    ir_end_if();
-    ir_end_if();
+    IF(equals(rank, 0)) {
+        IF(ir_elect()) {
+            if (boxes)
+                ir_tma_load(box, 0, map, bar, u32(3), 4, place);
+            else
+                ir_tma_load_im2col(box, 0, map, bar, u32(3), 4, place, offsets);
+        }
+    }
     ir_mbarrier_wait(bar, 0, u32(0));
     val lane = ir_sreg(IR_TID_X), to = ir_binary(IR_ADD, out, ir_convert(IR_U64, mul(rank, 1024)));
     to = ir_binary(IR_ADD, to, ir_convert(IR_U64, mul(lane, 4)));

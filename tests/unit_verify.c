@@ -15,15 +15,14 @@ SPOILED(smem_shrunk, ir_smem_alloc("a", 64, 16), k->smem[0].bytes = -16)
 
 static void open_if(void)
 {
-    ir_if(p_of(0));
-    ir_end_if();
+    IF(p_of(0)) {
+    }
 }
 
 static void open_loop(void)
 {
-    ir_loop();
-    ir_break(p_of(0));
-    ir_end_loop();
+    FOREVER
+        ir_break(p_of(0));
 }
 
 SPOILED(closes_other, open_if(), i->op = IR_END_LOOP)
