@@ -8,6 +8,7 @@
 #pragma once
 
 #include <dlfcn.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "device/cuda_driver.h"
@@ -47,5 +48,7 @@ static inline const fake_cuda *fake_cuda_load(void)
 {
     setenv("CKL_CACHE", "off", 0);
     void *library = dlopen(FAKE_CUDA, RTLD_NOW | RTLD_LOCAL);
+    if (!library)
+        fprintf(stderr, "the fake driver is not there: %s\n", FAKE_CUDA);
     return library ? dlsym(library, "fake_cuda_functions") : NULL;
 }

@@ -107,15 +107,13 @@ static inline bool golden_update(const char *path, void (*print)(text *out))
 }
 
 /* The main() of a program that has such a text and nothing else. */
-#define GOLDEN_MAIN(name, path, print)                                                                  \
-    static void test_text(void **state)                                                                 \
-    {                                                                                                   \
-        golden_check(path, print);                                                                      \
-    }                                                                                                   \
-                                                                                                        \
-    int main(int argc, char **argv)                                                                     \
-    {                                                                                                   \
-        const struct CMUnitTest tests[] = { cmocka_unit_test(test_text) };                              \
-        return golden_update_wanted(argc, argv) ? !golden_update(path, print)                           \
-                                                : cmocka_run_group_tests_name(name, tests, NULL, NULL); \
+#define GOLDEN_MAIN(path, print)                                                                          \
+    TEST(text)                                                                                            \
+    {                                                                                                     \
+        golden_check(path, print);                                                                        \
+    }                                                                                                     \
+                                                                                                          \
+    int main(int argc, char **argv)                                                                       \
+    {                                                                                                     \
+        return golden_update_wanted(argc, argv) ? !golden_update(path, print) : run_enlisted(NULL, NULL); \
     }

@@ -13,6 +13,7 @@
 static text golden;                // all lines, made by this run
 static text last_body;             // PTX of the last instruction for sm_90a
 static text modules[IR_SM90A + 1]; // the same of all instructions, by target
+static bool listed = true;         // else the next ones are for ptxas alone
 
 /* The rows that were printed, by op and place in its list. */
 enum { ROWS_MAX = 64 };
@@ -82,7 +83,7 @@ static void append_line(const ir_kernel *kernel)
     append_body(ptx.data, &body);
     if (inst->op != IR_PARAM) // which names a parameter of its own kernel
         text_printf(&modules[kernel->target], "{\n%s}\n", text_data(&body));
-    if (!sm80 || strcmp(text_data(&body), text_data(&last_body)) != 0) {
+    if (listed && (!sm80 || strcmp(text_data(&body), text_data(&last_body)) != 0)) {
         text_printf(&golden, "%s", sm80 ? "sm_80: " : "");
         append_last_line(ir.data, &golden);
         text_printf(&golden, "%s", text_data(&body));

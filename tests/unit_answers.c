@@ -263,7 +263,7 @@ static void answer_all(text *now)
     golden_answer(ANSWERS_FILE, answer_line, now);
 }
 
-static void test_answers(void **state)
+TEST(answers)
 {
     golden_check(ANSWERS_FILE, answer_all);
 }
@@ -280,9 +280,8 @@ static int show(const char *line)
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_answers) };
     if (argc < 2)
-        return cmocka_run_group_tests_name("answers", tests, open_devices, close_devices);
+        return run_enlisted(open_devices, close_devices);
     if (open_devices(NULL))
         return 1;
     int status = golden_update_wanted(argc, argv) ? !golden_update(ANSWERS_FILE, answer_all) : show(argv[1]);

@@ -115,4 +115,4 @@ static void print_all(text *out)
     assert_int_equal(ir_describe_end(NULL), CKL_OK);
 }
 
-GOLDEN_MAIN("atoms", ATOMS_FILE, print_all)
+GOLDEN_MAIN(ATOMS_FILE, print_all)

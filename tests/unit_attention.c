@@ -51,7 +51,7 @@ static void decode(int64_t batch, int first, const tensor_of_test *in, tensor_of
     read_tensor(o);
 }
 
-static void test_batch_invariance(void **state)
+TEST(batch_invariance)
 {
     const int64_t of_q = HEADS * D, of_cache = (int64_t)BATCH * PAGES * KV_HEADS * PAGE * D;
     tensor_of_test in[] = { make_random(CKL_BF16, BATCH * of_q, 1, 0, 1), make_random(CKL_BF16, of_cache, 2, 0, 1),
@@ -85,7 +85,7 @@ static uint64_t digest_of(const char *line)
 }
 
 /* How many splits a CTA takes, and whether CTAs add as a cluster, follows from the batch: no part in the result. */
-static void test_runs_of_splits(void **state)
+TEST(runs_of_splits)
 {
     static const char sm80[] = "attention_decode heads=6 kv_heads=2 kv=1450 d=64 batch=2 shortest=300 sinks=1 lse=1 "
                                "impl=sm80 config='split=64 ";
@@ -114,7 +114,7 @@ static void test_runs_of_splits(void **state)
 }
 
 /* The last query of attention is what decoding gives. */
-static void test_decode_is_attention(void **state)
+TEST(decode_is_attention)
 {
     const int64_t of_q = HEADS * D, of_cache = (int64_t)KV_HEADS * KV * D;
     tensor_of_test q = make_random(CKL_BF16, of_q, 1, 0, 1), k = make_random(CKL_BF16, of_cache, 2, 0, 1),
@@ -163,7 +163,7 @@ static double latent_length(int64_t b)
 }
 
 /* What lies behind a sequence's last key may be no number, and the batch has no part in a sequence's result. */
-static void test_latent_keys_past_the_last_one(void **state)
+TEST(latent_keys_past_the_last_one)
 {
     const int64_t kv = 700, d = 192, of_o = 4 * 128;
     tensor_of_test q = make_random(CKL_F16, 2 * 4 * d, 1, 0, 1), k = make_random(CKL_F16, 2 * kv * d, 2, 0, 1),
@@ -183,7 +183,7 @@ static void test_latent_keys_past_the_last_one(void **state)
 }
 
 /* What is appended to a cache in its own memory is there for the next call, and all else stays. */
-static void test_append_in_place(void **state)
+TEST(append_in_place)
 {
     const int64_t of_q = HEADS * D, of_new = KV_HEADS * D, of_cache = (int64_t)KV_HEADS * KV * D;
     tensor_of_test q = make_random(CKL_BF16, of_q, 1, 0, 1), k = make_random(CKL_BF16, of_cache, 2, 0, 1),
@@ -322,7 +322,7 @@ static void check_gradients(const char *score)
         free_tensor(all[i]);
 }
 
-static void test_gradients(void **state)
+TEST(gradients)
 {
     check_gradients(NULL);
 }
@@ -346,7 +346,7 @@ static void check_mask_under_cap(void)
     assert_non_null(strstr(ckl_error(), "dmask=1 and softcap=2 go without score=capped, whose slope is not 1"));
 }
 
-static void test_custom_score(void **state)
+TEST(custom_score)
 {
     assert_int_equal(ckl_attention_score_add(&capped_score), CKL_OK);
     check_gradients("capped");
@@ -361,7 +361,7 @@ static ckl_val two_slopes(ckl_val s, ckl_val batch, ckl_val head, ckl_val i, ckl
 }
 
 /* Queries are zeros, so the slopes alone weigh the values: of several blocks, whose maxima are those of the first. */
-static void test_lines_that_are_not_parallel(void **state)
+TEST(lines_that_are_not_parallel)
 {
     enum { MANY = 600 };
     const ckl_attention_score score = { .name = "two_slopes", .score = two_slopes };
@@ -385,7 +385,7 @@ static void test_lines_that_are_not_parallel(void **state)
 }
 
 /* Names are what kernels are kept by, so a name stands for one score. */
-static void test_names_of_scores(void **state)
+TEST(names_of_scores)
 {
     ckl_attention_score other = capped_score;
     other.name = "other";
@@ -415,7 +415,7 @@ static void test_names_of_scores(void **state)
 }
 
 /* Ragged sequences number no queries and keys: a score whose first or last input has a row for each is refused. */
-static void test_inputs_of_ragged_scores(void **state)
+TEST(inputs_of_ragged_scores)
 {
     static const char *const names[CKL_ATTENTION_INPUTS] = { "first_input", "last_input" };
     for (int i = 0; i < CKL_ATTENTION_INPUTS; i++) {
@@ -453,7 +453,7 @@ static plan_cost cost_of(const ckl_attention_desc *desc)
     return cost;
 }
 
-static void test_costs(void **state)
+TEST(costs)
 {
     ckl_attention_desc desc = { .dtype = CKL_F16, .batch = 4, .heads = 16, .q = 4096, .kv = 4096, .d = 128 };
     const plan_cost full = cost_of(&desc);
@@ -491,7 +491,7 @@ static tensor_of_test make_constant(int64_t count, double x)
  * Scores of -512: a key past the last one, whose score is 0, would have a weight beyond f32. It must not reach dQ,
  * which is 0 where all keys are the same. Some of the last tile's 128 keys are none.
  */
-static void test_keys_past_the_last_one(void **state)
+TEST(keys_past_the_last_one)
 {
     enum { TOKENS = 16, KEYS_OF_TWO_TILES = 130, WIDTH = 64 };
     const int64_t of_q = TOKENS * WIDTH, of_k = KEYS_OF_TWO_TILES * WIDTH;
@@ -526,7 +526,7 @@ static void test_keys_past_the_last_one(void **state)
 }
 
 /* Sums of dQ take as much room as there are tokens, and a block for each sequence, however long the longest is. */
-static void test_workspace_of_sequences(void **state)
+TEST(workspace_of_sequences)
 {
     enum { SEQUENCES = 16, LONGEST = 1024, ALL = 2048, HEADS_OF_Q = 2, WIDTH = 64, BLOCK = 96 };
     ckl_attention_desc desc = {
@@ -555,7 +555,7 @@ static double all_of(int64_t i)
 }
 
 /* CTAs count at the nodes of a tree of splits, and leave all counters at 0 for the next run. */
-static void test_counters_of_latent_splits(void **state)
+TEST(counters_of_latent_splits)
 {
     enum { ROWS = 4, WIDTH = 136, VALUES = 128, ALL = 680, SPLIT = 64, COUNTERS = ALL / SPLIT + 2 };
     ckl_attention_decode_desc desc = { .dtype = CKL_F16, .batch = 1, .heads = ROWS, .kv_heads = 1, .q = 1, .kv = ALL };
@@ -581,7 +581,7 @@ static void test_counters_of_latent_splits(void **state)
 }
 
 /* Sequences whose tokens lie 2^33 elements apart are too far for maps of windows, and others take them. */
-static void test_tokens_of_sequences_apart(void **state)
+TEST(tokens_of_sequences_apart)
 {
     static const int64_t ld[] = { ((int64_t)1 << 33) - 8, (int64_t)1 << 33 };
     for (int backward = 0; backward < 2; backward++)
@@ -608,7 +608,7 @@ static double flops_of(int64_t q, int64_t kv, int64_t heads, int64_t d)
 }
 
 /* Those of a ragged batch are counted by the lengths that it has, not as if all were the longest. */
-static void test_flops_of_sequences(void **state)
+TEST(flops_of_sequences)
 {
     enum { STARTS_Q = 5, STARTS_KV };
     test_case c;
@@ -627,23 +627,4 @@ static void test_flops_of_sequences(void **state)
     case_clear(&c);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_batch_invariance),
-                                        cmocka_unit_test(test_runs_of_splits),
-                                        cmocka_unit_test(test_decode_is_attention),
-                                        cmocka_unit_test(test_latent_keys_past_the_last_one),
-                                        cmocka_unit_test(test_append_in_place),
-                                        cmocka_unit_test(test_gradients),
-                                        cmocka_unit_test(test_custom_score),
-                                        cmocka_unit_test(test_lines_that_are_not_parallel),
-                                        cmocka_unit_test(test_names_of_scores),
-                                        cmocka_unit_test(test_inputs_of_ragged_scores),
-                                        cmocka_unit_test(test_costs),
-                                        cmocka_unit_test(test_keys_past_the_last_one),
-                                        cmocka_unit_test(test_workspace_of_sequences),
-                                        cmocka_unit_test(test_counters_of_latent_splits),
-                                        cmocka_unit_test(test_tokens_of_sequences_apart),
-                                        cmocka_unit_test(test_flops_of_sequences) };
-    return cmocka_run_group_tests_name("attention", tests, open_device, close_device);
-}
+RUN_TESTS(open_device, close_device)

@@ -36,7 +36,7 @@ static ckl_status refuse(const char *name)
     FAIL(CKL_INVALID, "%s: k=%d", name, 3);
 }
 
-static void test_status(void **state)
+TEST(status)
 {
     assert_int_equal(refuse("gemm"), CKL_INVALID);
     assert_string_equal(ckl_error(), "gemm: k=3");
@@ -49,7 +49,7 @@ static void test_status(void **state)
     assert_string_equal(ckl_error(), "");
 }
 
-static void test_even_workers(void **state)
+TEST(even_workers)
 {
     assert_int_equal(even_workers(1024, 92), 86); // 12 rounds of 86 instead of 11 of 92 and one of 12
     assert_int_equal(even_workers(1024, 128), 128);
@@ -58,7 +58,7 @@ static void test_even_workers(void **state)
 }
 
 /* A string at the end of its page, with nothing behind it. */
-static void test_text_is_copied_to_its_end(void **state)
+TEST(text_is_copied_to_its_end)
 {
     const size_t page = (size_t)sysconf(_SC_PAGESIZE);
     char *pages = mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -70,7 +70,7 @@ static void test_text_is_copied_to_its_end(void **state)
     munmap(pages, 2 * page);
 }
 
-static void test_text_and_arena(void **state)
+TEST(text_and_arena)
 {
     text t = { 0 };
     assert_string_equal(text_data(&t), "");
@@ -107,7 +107,7 @@ static void test_text_and_arena(void **state)
 }
 
 /* What JSON gives a meaning, and control characters; bytes of UTF-8 stay. */
-static void test_text_json(void **state)
+TEST(text_json)
 {
     text t = { 0 };
     text_json(&t, "");
@@ -117,7 +117,7 @@ static void test_text_json(void **state)
 }
 
 /* Every value of the 8- and 16-bit formats survives a round trip, and the midpoints go to the even neighbour. */
-static void test_dtype_round_trip(void **state)
+TEST(dtype_round_trip)
 {
     static const ckl_dtype dtypes[] = { CKL_F16, CKL_BF16, CKL_E4M3, CKL_E5M2 };
     for (int d = 0; d < COUNT_OF(dtypes); d++) {
@@ -135,7 +135,7 @@ static void test_dtype_round_trip(void **state)
     }
 }
 
-static void test_dtype_limits(void **state)
+TEST(dtype_limits)
 {
     assert_int_equal(f16_from_f32(65519.0F), 0x7bff);
     assert_int_equal(f16_from_f32(65520.0F), 0x7c00);
@@ -149,7 +149,7 @@ static void test_dtype_limits(void **state)
     assert_false(dtype_find("f17", &found));
 }
 
-static void test_fields(void **state)
+TEST(fields)
 {
     sample s;
     fields_default(table, &s);
@@ -175,7 +175,7 @@ static void test_fields(void **state)
 }
 
 /* A desc made in C has NULL where a text is not given. An optional one is left out of lines where it is the default. */
-static void test_text_left_out(void **state)
+TEST(text_left_out)
 {
     static const field rows[] = { { .name = "score", .kind = FIELD_quoted, .value = "none", .range = "" } },
                        optional[] = { { .name = "score", .kind = FIELD_quoted, .value = "none", .range = "?" } };
@@ -195,7 +195,7 @@ static void test_text_left_out(void **state)
 }
 
 /* Every field counts, what lies between them does not, nor where a text is. */
-static void test_fields_difference(void **state)
+TEST(fields_difference)
 {
     static const char *const changes[][2] = { { "m", "7" },    { "stages", "3" }, { "alpha", "2" },
                                               { "bias", "1" }, { "a", "f16" },    { "layout", "nn" } };
@@ -226,7 +226,7 @@ static void expect_refused(const char *name, const char *value, const char *sent
     assert_true(s.m == before.m && s.stages == before.stages && s.layout == before.layout && s.a == before.a);
 }
 
-static void test_fields_refuse(void **state)
+TEST(fields_refuse)
 {
     expect_refused("m", "abc", "gemm: m=abc is not an integer");
     expect_refused("m", "4x", "gemm: m=4x is not an integer");
@@ -244,7 +244,7 @@ static void test_fields_refuse(void **state)
     expect_refused("zzzzzz", "1", "gemm: unknown key 'zzzzzz'. Known keys: m stages alpha bias a layout");
 }
 
-static void test_problem(void **state)
+TEST(problem)
 {
     arena memory = { 0 };
     problem_line line;
@@ -263,7 +263,7 @@ static void test_problem(void **state)
     arena_clear(&memory);
 }
 
-static void test_problem_of_many_keys(void **state)
+TEST(problem_of_many_keys)
 {
     enum { MOST = 64 };
     arena memory = { 0 };
@@ -283,7 +283,7 @@ static void test_problem_of_many_keys(void **state)
 }
 
 /* What is printed without quotes is read as one word again. */
-static void test_words(void **state)
+TEST(words)
 {
     static const char *const words[] = { "", "x", "(4, 2)", "a=1" };
     static const char *const others[] = { "a b", "(4", "4)", "it's", "a#b", " x" };
@@ -294,7 +294,7 @@ static void test_words(void **state)
 }
 
 /* Topics are whole words. */
-static void test_log_topics(void **state)
+TEST(log_topics)
 {
     static const char *const wanted[] = { "plan", "tuned,plan", "plan tuned", "all", "tuned, all" };
     static const char *const others[] = { "", "pla", "planned", "tuned", "al", "alla", "nothing" };
@@ -315,7 +315,7 @@ static void test_log_topics(void **state)
     free(before);
 }
 
-static void test_problem_refuses(void **state)
+TEST(problem_refuses)
 {
     static const char *const wrong[][2] = {
         { "m=3", "problem line: 'm=3' does not start with an operator" },
@@ -335,7 +335,7 @@ static void test_problem_refuses(void **state)
     arena_clear(&memory);
 }
 
-static void test_nearest_word(void **state)
+TEST(nearest_word)
 {
     static const char *const words[] = { "verify", "run", "bench", "layout" };
     assert_string_equal(nearest_word("verfiy", words, 4), "verify");
@@ -351,7 +351,7 @@ static void test_nearest_word(void **state)
 }
 
 /* The published outputs of SplitMix64 for this seed. */
-static void test_random(void **state)
+TEST(random)
 {
     static const uint64_t known[] = { 6457827717110365317u, 3203168211198807973u, 9817491932198370423u,
                                       4593380528125082431u, 16408922859458223821u };
@@ -390,7 +390,7 @@ static ckl_status fail_inside(void *user)
     return status == CKL_NO_MEMORY ? CKL_OK : CKL_INTERNAL;
 }
 
-static void test_heap(void **state)
+TEST(heap)
 {
     char *kept[2] = { NULL, NULL };
     assert_int_equal(heap_guard("outer", take_two, kept), CKL_OK);
@@ -408,7 +408,7 @@ static void test_heap(void **state)
 }
 
 /* Where standard input is closed a folder may have its number: on a path of one depth, or of the next. */
-static void test_folder_of_any_number(void **state)
+TEST(folder_of_any_number)
 {
     temporary_folder folder;
     char paths[2][PATH_MAX + 8];
@@ -431,29 +431,4 @@ static void test_folder_of_any_number(void **state)
     assert_int_equal(temporary_folder_remove(&folder), 0);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_heap),
-        cmocka_unit_test(test_status),
-        cmocka_unit_test(test_text_is_copied_to_its_end),
-        cmocka_unit_test(test_text_and_arena),
-        cmocka_unit_test(test_text_json),
-        cmocka_unit_test(test_even_workers),
-        cmocka_unit_test(test_dtype_round_trip),
-        cmocka_unit_test(test_dtype_limits),
-        cmocka_unit_test(test_fields),
-        cmocka_unit_test(test_text_left_out),
-        cmocka_unit_test(test_fields_difference),
-        cmocka_unit_test(test_fields_refuse),
-        cmocka_unit_test(test_problem),
-        cmocka_unit_test(test_problem_refuses),
-        cmocka_unit_test(test_problem_of_many_keys),
-        cmocka_unit_test(test_words),
-        cmocka_unit_test(test_log_topics),
-        cmocka_unit_test(test_nearest_word),
-        cmocka_unit_test(test_random),
-        cmocka_unit_test(test_folder_of_any_number),
-    };
-    return cmocka_run_group_tests_name("base", tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

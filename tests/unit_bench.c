@@ -1,7 +1,7 @@
 /* unit_bench.c - whole races of an operator and a peer whose times are ordered. */
 #include "twice_operator.h"
 
-static void test_race_by_events(void **state)
+TEST_BETWEEN(race_by_events, open_race, NULL)
 {
     peer_slowness = 100;
     result_row row = race(5000, false);
@@ -18,7 +18,7 @@ static void test_race_by_events(void **state)
     assert_true(fabs(best->ratio - 0.8) < 1e-6 && fabs(first->ratio - 1.2) < 1e-6);
 }
 
-static void test_race_by_graphs(void **state)
+TEST_BETWEEN(race_by_graphs, open_race, NULL)
 {
     result_row row = race(3, true);
     assert_string_equal(row.method, "graphs");
@@ -31,7 +31,7 @@ static void test_race_by_graphs(void **state)
 }
 
 /* Long launches make shorter graphs, in which every set of memory takes part as often. */
-static void test_graphs_of_long_launches(void **state)
+TEST_BETWEEN(graphs_of_long_launches, open_race, NULL)
 {
     problem_size = 700;
     result_row row = race(400, false);
@@ -40,7 +40,7 @@ static void test_graphs_of_long_launches(void **state)
 }
 
 /* What was fast at a glance need not be: the ratio is to the fastest variant of the race itself. */
-static void test_best_is_the_fastest_measured(void **state)
+TEST_BETWEEN(best_is_the_fastest_measured, open_race, NULL)
 {
     quick_runs = 9; // two at a glance, a check, and the probes of a race
     result_row row = race(50, false);
@@ -54,7 +54,7 @@ static void test_best_is_the_fastest_measured(void **state)
 }
 
 /* A library may take long for each way of its own: no time is so short that only the first of a few is looked at. */
-static void test_first_variants_are_always_tried(void **state)
+TEST_BETWEEN(first_variants_are_always_tried, open_race, NULL)
 {
     sampling_seconds = 1e-9;
     result_row row = race(50, false);
@@ -64,7 +64,7 @@ static void test_first_variants_are_always_tried(void **state)
 }
 
 /* Of many variants, those that a brief race shows to be behind are not raced at length, but for the first. */
-static void test_variants_that_are_behind(void **state)
+TEST_BETWEEN(variants_that_are_behind, open_race, NULL)
 {
     variant_count = COUNT_OF(variant_us);
     result_row row = race(50, false);
@@ -75,7 +75,7 @@ static void test_variants_that_are_behind(void **state)
 }
 
 /* A variant that gives up leaves the race; one that users get without searching takes the peer with it. */
-static void test_peers_that_give_up(void **state)
+TEST_BETWEEN(peers_that_give_up, open_race, NULL)
 {
     uncapturable = 1;
     result_row row = race(50, false);
@@ -87,7 +87,7 @@ static void test_peers_that_give_up(void **state)
 }
 
 /* Between two uses of a set, others fill L2 twice; or it is overwritten. */
-static void test_rotation_is_cold(void **state)
+TEST_BETWEEN(rotation_is_cold, open_race, NULL)
 {
     for (int64_t n = 100; n < 4000; n += 77) {
         twice_problem problem = { n };
@@ -107,7 +107,7 @@ static void test_rotation_is_cold(void **state)
     }
 }
 
-static void test_wrong_results_are_not_timed(void **state)
+TEST_BETWEEN(wrong_results_are_not_timed, open_race, NULL)
 {
     peer_is_wrong = true;
     result_row row = race(50, false);
@@ -123,7 +123,7 @@ static void test_wrong_results_are_not_timed(void **state)
 }
 
 /* Whoever changed what the others read, nobody's time counts. */
-static void test_spoiled_inputs(void **state)
+TEST_BETWEEN(spoiled_inputs, open_race, NULL)
 {
     peer_spoils = true;
     result_row row = race(50, false);
@@ -136,19 +136,4 @@ static void test_spoiled_inputs(void **state)
     assert_true(row.median_us == 0 && row.peer_count == 0);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(test_race_by_events, open_race),
-        cmocka_unit_test_setup(test_race_by_graphs, open_race),
-        cmocka_unit_test_setup(test_graphs_of_long_launches, open_race),
-        cmocka_unit_test_setup(test_best_is_the_fastest_measured, open_race),
-        cmocka_unit_test_setup(test_first_variants_are_always_tried, open_race),
-        cmocka_unit_test_setup(test_variants_that_are_behind, open_race),
-        cmocka_unit_test_setup(test_peers_that_give_up, open_race),
-        cmocka_unit_test_setup(test_rotation_is_cold, open_race),
-        cmocka_unit_test_setup(test_wrong_results_are_not_timed, open_race),
-        cmocka_unit_test_setup(test_spoiled_inputs, open_race),
-    };
-    return cmocka_run_group_tests_name("bench", tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -47,7 +47,7 @@ static int64_t growing(int i)
 }
 
 /* In order, with everything that the host computes: racing a row needs no further reference. */
-static void test_rows_made_ahead(void **state)
+TEST_BETWEEN(rows_made_ahead, open_race, NULL)
 {
     row_list rows = rows_of(100, growing);
     ahead *a = walk_over(&rows, 1e9);
@@ -77,7 +77,7 @@ static int64_t even(int i)
 }
 
 /* As many rows wait as have room; one alone always has. A run that ends early leaves the others. */
-static void test_rows_ahead_are_bounded(void **state)
+TEST_BETWEEN(rows_ahead_are_bounded, open_race, NULL)
 {
     for (int most = 1; most < 4; most++) {
         row_list rows = rows_of(50, even);
@@ -102,7 +102,7 @@ static int64_t sometimes_huge(int i)
 }
 
 /* What cannot be made fails in its turn, with its sentence; so does what cannot be planned, or comes out wrong. */
-static void test_rows_ahead_that_fail(void **state)
+TEST_BETWEEN(rows_ahead_that_fail, open_race, NULL)
 {
     row_list rows = rows_of(9, sometimes_huge);
     ahead *a = walk_over(&rows, 0);
@@ -140,7 +140,7 @@ static void write_lines(const temporary_folder *folder, const char *name, const 
 }
 
 /* Several suites take turns, and each has a file of results. */
-static void test_suites_in_turn(void **state)
+TEST(suites_in_turn)
 {
     temporary_folder folder;
     char a[PATH_MAX], b[PATH_MAX], both[2 * PATH_MAX + 2];
@@ -201,7 +201,7 @@ static void sweep(const char *configs, char *said, size_t bytes)
 }
 
 /* A file's line is a config as plans print it, with or without the names before it. */
-static void test_configs_of_a_file(void **state)
+TEST_BETWEEN(configs_of_a_file, open_race, NULL)
 {
     char said[2048];
     own_us = 60;
@@ -213,7 +213,7 @@ static void test_configs_of_a_file(void **state)
                 strstr(last, "  twice plain late_us=40"));
 }
 
-static void test_missing_peer_is_said(void **state)
+TEST_BETWEEN(missing_peer_is_said, open_race, NULL)
 {
     peer_is_missing = true;
     result_row row = race(50, false);
@@ -257,7 +257,7 @@ static void write_script(const char *path)
     setenv("CKL_TORCH_PEER", path, 1);
 }
 
-static void test_peer_in_python(void **state)
+TEST_BETWEEN(peer_in_python, open_race, NULL)
 {
     static const char path[] = "/tmp/ckl-unit-bench-rows-peer.py";
     peer python = torch_add_peer;
@@ -280,7 +280,7 @@ static void test_peer_in_python(void **state)
     remove(path);
 }
 
-static void test_files_of_peers(void **state)
+TEST(files_of_peers)
 {
     static const char *const places[] = { "no/such/file", "@/unit_bench_rows", NULL }, *const nowhere[] = { "@/nothing",
                                                                                                             NULL };
@@ -296,17 +296,4 @@ static void test_files_of_peers(void **state)
     unsetenv("CKL_UNIT_FILE");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(test_rows_made_ahead, open_race),
-        cmocka_unit_test_setup(test_rows_ahead_are_bounded, open_race),
-        cmocka_unit_test_setup(test_rows_ahead_that_fail, open_race),
-        cmocka_unit_test(test_suites_in_turn),
-        cmocka_unit_test_setup(test_missing_peer_is_said, open_race),
-        cmocka_unit_test_setup(test_configs_of_a_file, open_race),
-        cmocka_unit_test_setup(test_peer_in_python, open_race),
-        cmocka_unit_test(test_files_of_peers),
-    };
-    return cmocka_run_group_tests_name("bench rows", tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

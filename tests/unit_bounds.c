@@ -54,8 +54,7 @@ static void print_bounds(const test_case *c, const void *given, const implementa
     const void *desc;
     void *config;
     if (impl->admit && plan_desc(op, given, &memory, &desc) == CKL_OK &&
-        plan_choose(ckl_device_properties(devices[0]), op, given, impl->name, &memory, &taken, &config) ==
-            CKL_OK &&
+        plan_choose(ckl_device_properties(devices[0]), op, given, impl->name, &memory, &taken, &config) == CKL_OK &&
         taken->describe) {
         text_printf(out, "  %s:", impl->name);
         for (const field *f = impl->config.rows; f < impl->config.rows + impl->config.count; f++)
@@ -83,7 +82,7 @@ static void answer_all(text *now)
     golden_answer(BOUNDS_FILE, answer_line, now);
 }
 
-static void test_bounds(void **state)
+TEST(bounds)
 {
     text now = { 0 };
     golden_asks_all = true; // in a fifth of a second
@@ -94,9 +93,8 @@ static void test_bounds(void **state)
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_bounds) };
     if (!golden_update_wanted(argc, argv))
-        return cmocka_run_group_tests_name("bounds", tests, open_devices, close_devices);
+        return run_enlisted(open_devices, close_devices);
     if (open_devices(NULL))
         return 1;
     int status = !golden_update(BOUNDS_FILE, answer_all);

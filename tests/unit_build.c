@@ -17,7 +17,7 @@ static val unknown(ir_type type)
     return ir_scalar_param(type, ir_type_text(type));
 }
 
-static void test_folding(void **unused)
+TEST(folding)
 {
     ir_describe_begin("folding", IR_SM80);
     assert_true(ir_is_int(ir_binary(IR_ADD, u32(0xffffffff), u32(2)), 1));
@@ -34,7 +34,7 @@ static void test_folding(void **unused)
 }
 
 /* An AND_OR has one register: of two that are equal, as x and max(x, x), ptxas 13.0 makes another function. */
-static void test_and_or(void **unused)
+TEST(and_or)
 {
     ir_describe_begin("and_or", IR_SM80);
     val x = unknown(IR_U32), y = ir_scalar_param(IR_U32, "y");
@@ -46,7 +46,7 @@ static void test_and_or(void **unused)
 }
 
 /* Equal arithmetic is written once, but not on registers that change, not after control flow, and only if asked for. */
-static void test_sharing(void **unused)
+TEST(sharing)
 {
     ir_describe_begin("sharing", IR_SM80);
     val x = unknown(IR_U32), variable = ir_reg(IR_U32);
@@ -68,7 +68,7 @@ static void test_sharing(void **unused)
 }
 
 /* Layouts are evaluated without a kernel: nothing is left for run time. */
-static void test_no_kernel(void **unused)
+TEST(no_kernel)
 {
     ir_describe_begin(NULL, IR_SM80);
     assert_true(ir_is_int(ir_binary(IR_ADD, u32(2), u32(3)), 5));
@@ -78,7 +78,7 @@ static void test_no_kernel(void **unused)
 }
 
 /* Far more than the table of known instructions has places: what meets another in its place is not taken for it. */
-static void test_sharing_of_many(void **unused)
+TEST(sharing_of_many)
 {
     static const ir_compare_kind kinds[] = { IR_EQ, IR_NE, IR_LT, IR_LE, IR_GT, IR_GE };
     static const ir_op ops[] = { IR_ADD, IR_SUB, IR_XOR, IR_DIV };
@@ -110,7 +110,7 @@ static void test_sharing_of_many(void **unused)
 }
 
 /* A loop of C without bound ends in a sentence, not in a kernel that nobody can assemble. */
-static void test_length(void **unused)
+TEST(length)
 {
     ir_kernel *kernel = NULL;
     ir_describe_begin("long", IR_SM80);
@@ -124,7 +124,7 @@ static void test_length(void **unused)
 }
 
 /* The innermost block that is open says so, at its line. */
-static void test_no_end(void **unused)
+TEST(no_end)
 {
     ir_kernel *kernel = NULL;
     ir_describe_begin("open", IR_SM80);
@@ -137,7 +137,7 @@ static void test_no_end(void **unused)
     ir_kernel_free(kernel);
 }
 
-static void test_names(void **unused)
+TEST(names)
 {
     assert_string_equal(ir_op_text(IR_WGMMA), "wgmma");
     assert_string_equal(ir_op_text(IR_OP_COUNT), "no op");
@@ -204,7 +204,7 @@ static void drop_locations(char *listing)
     *to = '\0';
 }
 
-static void test_print(void **unused)
+TEST(print)
 {
     static const char *const listing = "kernel printed for sm_90a: for people\n"
                                        "128 threads, clusters of 2, 96 bytes of shared memory\n"
@@ -237,12 +237,4 @@ static void test_print(void **unused)
     ir_kernel_free(kernel);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_folding), cmocka_unit_test(test_and_or),          cmocka_unit_test(test_no_kernel),
-        cmocka_unit_test(test_sharing), cmocka_unit_test(test_sharing_of_many), cmocka_unit_test(test_length),
-        cmocka_unit_test(test_names),   cmocka_unit_test(test_no_end),          cmocka_unit_test(test_print),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -69,7 +69,7 @@ static void check_nearer(check *k)
     }
 }
 
-static void test_side_by_side(void **state)
+TEST(side_by_side)
 {
     for (int i = 0; i < COUNT_OF(lines); i++) {
         test_case c;
@@ -90,7 +90,7 @@ static void test_side_by_side(void **state)
  * Gradients of the parts of a joint projection, [batch, tokens, 3, heads, d], in memory of the same order; then dk
  * nearer to dq.
  */
-static void test_joint_projection(void **state)
+TEST(joint_projection)
 {
     enum { HEADS = 2, TOKENS = 64, D = 64, PART = HEADS * D * 2 };
     test_case c;
@@ -175,7 +175,7 @@ static void free_matrices(matrices *m)
     ckl_free(device, m->d);
 }
 
-static void test_scalars_left_out(void **state)
+TEST(scalars_left_out)
 {
     const float two = 2, nothing = 0;
     matrices m = { ones(), ones(), filled(5), filled(0) };
@@ -190,7 +190,7 @@ static void test_scalars_left_out(void **state)
 }
 
 /* D may be C; neither a part of it nor rows of another pitch. */
-static void test_d_over_c(void **state)
+TEST(d_over_c)
 {
     matrices m = { ones(), ones(), filled(5), NULL };
     m.d = m.c;
@@ -207,13 +207,4 @@ static void test_d_over_c(void **state)
     free_matrices(&m);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_side_by_side),
-        cmocka_unit_test(test_joint_projection),
-        cmocka_unit_test(test_scalars_left_out),
-        cmocka_unit_test(test_d_over_c),
-    };
-    return cmocka_run_group_tests_name("calls", tests, open_device, close_device);
-}
+RUN_TESTS(open_device, close_device)

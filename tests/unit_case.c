@@ -63,7 +63,7 @@ static void check_round_trip(const char *line)
     case_clear(&c);
 }
 
-static void test_configs_go_round(void **state)
+TEST(configs_go_round)
 {
     for (const operator_test *const *test = operator_tests; *test; test++)
         for (const char *const *line = (*test)->cases; *line; line++) {
@@ -82,14 +82,14 @@ static void expect_refused(const char *line, const char *sentence)
     case_clear(&c);
 }
 
-static void test_configs_refused(void **state)
+TEST(configs_refused)
 {
     expect_refused("gemm config='tile_m=128'", "gemm: config='tile_m=128' needs an implementation before it, or impl=");
     expect_refused("gemm impl=tiled config='gemm sm90 tile_m=128'", "gemm: impl=tiled, but config= is one of sm90");
 }
 
 /* How far from its alignment a pointer may be, and one from the next. */
-static void test_offsets(void **state)
+TEST(offsets)
 {
     test_case c;
     assert_int_equal(case_parse("add misalign=4096 stagger=4096", &c), CKL_OK);
@@ -102,7 +102,7 @@ static void test_offsets(void **state)
     expect_refused("add stagger=-1", "add: stagger=-1 is not 0..4096");
 }
 
-static void test_operator_refused(void **state)
+TEST(operator_refused)
 {
     test_case c;
     assert_int_equal(case_parse("gemn m=8", &c), CKL_INVALID);
@@ -143,7 +143,7 @@ static int left_by(const verify_list *quick, const verify_list *full)
 }
 
 /* What is printed is read again as the same, whatever stands in it; what could not be is refused. */
-static void test_text_goes_round(void **state)
+TEST(text_goes_round)
 {
     static const char *const values[] = { "plain", "two words", "a\ttab", "f(x", "f(x, y)", ")(", "a#b" };
     for (int i = 0; i < COUNT_OF(values); i++) {
@@ -181,7 +181,7 @@ static void test_text_goes_round(void **state)
     case_clear(&c);
 }
 
-static void test_quick_list(void **state)
+TEST(quick_list)
 {
     verify_list quick, full;
     assert_int_equal(verify_list_create(&(verify_request){ .seeds = 0 }, &quick), CKL_OK);
@@ -215,7 +215,7 @@ static verify_sums verify_line(const char *line, const char *impl)
 }
 
 /* A large problem is for the first implementation that takes it, unless another one alone is asked for. */
-static void test_large_is_for_one(void **state)
+TEST(large_is_for_one)
 {
     enum { LEFT = 3 }; // of a large problem: the repeated, the hard and the random run
     verify_sums all = verify_line("gemm m=64 n=128 k=128", NULL), naive = verify_line("gemm m=64 n=128 k=128", "naive");
@@ -249,7 +249,7 @@ static bool is_covered(const operator_test *test, const field *f, const char *na
 }
 
 /* Every type, layout, operation, direction, ... that a line can name stands in a case. */
-static void test_every_choice_has_a_case(void **state)
+TEST(every_choice_has_a_case)
 {
     int missing = 0;
     for (const operator_test *const *test = operator_tests; *test; test++)
@@ -321,7 +321,7 @@ static void assemble_two_lines(void)
  * ptxas is asked about code that it has not accepted before: all at first, then none, what is not in the file, all by
  * another release.
  */
-static void test_accepted_code(void **state)
+TEST(accepted_code)
 {
     temporary_folder folder;
     char *here = getcwd(NULL, 0), *old = strdup(getenv("PATH"));
@@ -336,18 +336,4 @@ static void test_accepted_code(void **state)
     free(old);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_offsets),
-        cmocka_unit_test(test_accepted_code),
-        cmocka_unit_test(test_configs_go_round),
-        cmocka_unit_test(test_configs_refused),
-        cmocka_unit_test(test_operator_refused),
-        cmocka_unit_test(test_text_goes_round),
-        cmocka_unit_test(test_quick_list),
-        cmocka_unit_test(test_large_is_for_one),
-        cmocka_unit_test(test_every_choice_has_a_case),
-    };
-    return cmocka_run_group_tests_name("case", tests, open_device, close_device);
-}
+RUN_TESTS(open_device, close_device)

@@ -174,7 +174,7 @@ static check_result run_case(sum_problem problem, operand_fill fill, fault which
 
 static const sum_problem padded = { .rows = 5, .n = 7, .ld = 9, .dtype = CKL_F32 };
 
-static void test_sound(void **state)
+TEST(sound)
 {
     static const ckl_dtype dtypes[] = { CKL_F32, CKL_F16, CKL_BF16, CKL_I32, CKL_U8 };
     for (int d = 0; d < COUNT_OF(dtypes); d++)
@@ -190,7 +190,7 @@ static void test_sound(void **state)
 }
 
 /* An emulated device's reports speak of operands. */
-static void test_names(void **state)
+TEST(names)
 {
     *names = 0;
     run_case(padded, FILL_UNIFORM, SOUND);
@@ -205,7 +205,7 @@ static void expect_fault(fault which, const char *words)
         fail_msg("fault %d says: %s", which, r.fault);
 }
 
-static void test_faults_are_found(void **state)
+TEST(faults_are_found)
 {
     expect_fault(WRONG_ELEMENT, "y[slice 1, j 2] is 77, expected");
     expect_fault(LEFT_OUT, "1 of 35 elements of y were not written");
@@ -223,7 +223,7 @@ static void test_faults_are_found(void **state)
 }
 
 /* Other bits within the bound are right the second time, too; other elements are not. */
-static void test_order_dependent(void **state)
+TEST(order_dependent)
 {
     assert_true(run_case_of(&loose_test, padded, FILL_UNIFORM, NOT_REPEATABLE).passed);
     assert_false(run_case_of(&loose_test, padded, FILL_UNIFORM, WRONG_LATER).passed);
@@ -235,7 +235,7 @@ static double twice_b2(const void *problem, void *const *host)
 }
 
 /* Operations may depend on what the inputs hold. */
-static void test_flops_of_data(void **state)
+TEST(flops_of_data)
 {
     operator_test test = sum_test;
     sum_problem problem = padded;
@@ -250,7 +250,7 @@ static void test_flops_of_data(void **state)
 }
 
 /* What has no gaps is poisoned by the device, and only its ends are looked at. */
-static void test_faults_without_padding(void **state)
+TEST(faults_without_padding)
 {
     const sum_problem dense = { padded.rows, padded.n, padded.n, padded.dtype };
     assert_true(run_case(dense, FILL_UNIFORM, SOUND).passed);
@@ -269,7 +269,7 @@ static void test_faults_without_padding(void **state)
 }
 
 /* Another plan is judged by the same inputs and by the references that are there already: what is wrong is found. */
-static void test_replan(void **state)
+TEST(replan)
 {
     sum_problem problem = padded;
     test_case c = { .test = &sum_test, .problem = &problem, .fields = "" };
@@ -292,7 +292,7 @@ static void test_replan(void **state)
 }
 
 /* With little effort some slices of a large problem are compared, the first and the last among them. */
-static void test_effort(void **state)
+TEST(effort)
 {
     sum_problem problem = { 1000, 7, 7, CKL_F32 };
     test_case c = { .test = &sum_test, .problem = &problem, .fields = "" };
@@ -322,7 +322,7 @@ static void test_effort(void **state)
 }
 
 /* Whoever writes an input later is found by looking again. */
-static void test_untouched(void **state)
+TEST(untouched)
 {
     sum_problem problem = padded;
     test_case c = { .test = &sum_test, .problem = &problem, .fields = "" };
@@ -342,7 +342,7 @@ static void test_untouched(void **state)
 }
 
 /* A last bit is within the bound of random inputs, and wrong where exactness is demanded. */
-static void test_exactness(void **state)
+TEST(exactness)
 {
     check_result r = run_case(padded, FILL_INTEGERS, OFF_BY_ONE_UNIT);
     assert_true(!r.passed && r.exact && r.elements_bad == 1);
@@ -351,7 +351,7 @@ static void test_exactness(void **state)
     assert_false(run_case(p, FILL_INTEGERS, OFF_BY_ONE_UNIT).passed);
 }
 
-static void test_tolerance(void **state)
+TEST(tolerance)
 {
     const tolerance t = { .dtype = CKL_F16, .rounding = 0x1p-11, .relative = 0x1p-20, .subnormals = 0x1p-24 };
     double bound;
@@ -370,7 +370,7 @@ static void test_tolerance(void **state)
 }
 
 /* What is equal passes whatever the bound; nothing else does where the bound is no number from 0 to infinity. */
-static void test_bounds_of_the_reference(void **state)
+TEST(bounds_of_the_reference)
 {
     const tolerance t = { .dtype = CKL_F16, .rounding = 0x1p-11, .relative = 0x1p-20, .subnormals = 0x1p-24 };
     const double none[] = { (double)NAN, -1e9, (double)INFINITY };
@@ -385,7 +385,7 @@ static void test_bounds_of_the_reference(void **state)
 }
 
 /* A float becomes an integer by truncation; one near an integer may be either. */
-static void test_truncated(void **state)
+TEST(truncated)
 {
     const tolerance t = { .dtype = CKL_I32, .relative = 0x1p-20 };
     const struct {
@@ -419,7 +419,7 @@ static void test_truncated(void **state)
     assert_false(tolerance_admits(&truth, 1, 0, 0, &bound));
 }
 
-static void test_host_memory(void **state)
+TEST(host_memory)
 {
     const size_t bytes = 3 << 20, before = host_memory_kept();
     unsigned char *first = host_memory_take(bytes);
@@ -435,33 +435,16 @@ static void test_host_memory(void **state)
     host_memory_give(small, 0);
 }
 
-static void test_cores(void **state)
+TEST(cores)
 {
     assert_in_range(cores_available(), 1, sysconf(_SC_NPROCESSORS_ONLN));
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sound),
-        cmocka_unit_test(test_names),
-        cmocka_unit_test(test_faults_are_found),
-        cmocka_unit_test(test_order_dependent),
-        cmocka_unit_test(test_flops_of_data),
-        cmocka_unit_test(test_faults_without_padding),
-        cmocka_unit_test(test_replan),
-        cmocka_unit_test(test_effort),
-        cmocka_unit_test(test_untouched),
-        cmocka_unit_test(test_exactness),
-        cmocka_unit_test(test_tolerance),
-        cmocka_unit_test(test_bounds_of_the_reference),
-        cmocka_unit_test(test_truncated),
-        cmocka_unit_test(test_host_memory),
-        cmocka_unit_test(test_cores),
-    };
     magnitude_factor = 1;
     device_ops ops = virtual_ops;
     ops.name_memory = note_name;
     device.ops = &ops;
-    return cmocka_run_group_tests_name("check", tests, NULL, NULL);
+    return run_enlisted(NULL, NULL);
 }

@@ -68,13 +68,13 @@ static int candidates_of_rows(ckl_dtype dtype, int vec)
 }
 
 /* Rows that single elements reach alone have each candidate twice: also as a ragged row of full vectors. */
-static void test_candidates_of_rows(void **state)
+TEST(candidates_of_rows)
 {
     assert_int_equal(candidates_of_rows(CKL_F32, 1), 2 * candidates_of_rows(CKL_F32, row_vec_full(CKL_F32)));
     assert_true(candidates_of_rows(CKL_F32, row_vec_full(CKL_F32)) > 0);
 }
 
-static void test_time(void **state)
+TEST(time)
 {
     for (const operator_test *const *test = operator_tests; *test; test++) {
         double longest = 0;
@@ -117,7 +117,7 @@ static void check_costs(const char *line)
 }
 
 /* Every implementation says what its configs cost; infinity is for what it must not choose, or for no rows. */
-static void test_costs(void **state)
+TEST(costs)
 {
     for (const operator_test *const *test = operator_tests; *test; test++) {
         for (const implementation *const *each = (*test)->op->implementations; *each; each++)
@@ -202,7 +202,7 @@ static int count_kernels(const char *rest)
     return all.count;
 }
 
-static void test_kernels_of_many_shapes(void **state)
+TEST(kernels_of_many_shapes)
 {
     static const char *const rests[] = { "a=f16", "a=bf16 bias=1 activation=gelu", "a=f16 d=f32 beta=1" };
     for (int i = 0; i < COUNT_OF(rests); i++) {
@@ -222,7 +222,7 @@ static void print_code(const implementation *impl, const operator_info *op, cons
 }
 
 /* Behind copies of A and B runs the very kernel of aligned products: it is compiled once for both. */
-static void test_copied_products_have_the_same_kernel(void **state)
+TEST(copied_products_have_the_same_kernel)
 {
     arena memory = { 0 };
     test_case c;
@@ -244,12 +244,5 @@ static void test_copied_products_have_the_same_kernel(void **state)
 int main(void)
 {
     mallopt(M_TRIM_THRESHOLD, 1 << 24); // pages that malloc gives back and takes again are no part of a choice
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_candidates_of_rows),
-        cmocka_unit_test(test_time),
-        cmocka_unit_test(test_costs),
-        cmocka_unit_test(test_kernels_of_many_shapes),
-        cmocka_unit_test(test_copied_products_have_the_same_kernel),
-    };
-    return cmocka_run_group_tests_name("choice", tests, open_device, close_device);
+    return run_enlisted(open_device, close_device);
 }

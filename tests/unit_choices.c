@@ -273,4 +273,4 @@ static void print_all(text *out)
     golden_answer(CHOICES_FILE, print_answers, out);
 }
 
-GOLDEN_MAIN("choices", CHOICES_FILE, print_all)
+GOLDEN_MAIN(CHOICES_FILE, print_all)

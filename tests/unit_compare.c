@@ -44,7 +44,7 @@ static const struct {
     { 100, 0.04, VERDICT_AMBIGUOUS },
 };
 
-static void test_verdicts(void **state)
+TEST(verdicts)
 {
     for (int i = 0; i < COUNT_OF(changes); i++) {
         results old = { 0 }, new = { 0 };
@@ -64,7 +64,7 @@ static void test_verdicts(void **state)
     }
 }
 
-static void test_lists(void **state)
+TEST(lists)
 {
     results old = { 0 }, new = { 0 };
     comparison c;
@@ -128,7 +128,7 @@ static void other_l2(results *r)
     result_set(r->rows[0].l2, "hot");
 }
 
-static void test_refusals(void **state)
+TEST(refusals)
 {
     static const struct {
         edit *edit;
@@ -179,7 +179,7 @@ static void write_pair(double before, double after, bool gone)
     results_free(&new);
 }
 
-static void test_command(void **state)
+TEST(command)
 {
     close(mkstemp(old_path));
     close(mkstemp(new_path));
@@ -205,13 +205,4 @@ static void test_command(void **state)
     assert_int_equal(cli_run(&cmd_compare, 2, (char *[]){ (char[]){ "compare" }, old_path, NULL }), EXIT_USAGE);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_verdicts),
-        cmocka_unit_test(test_lists),
-        cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_command),
-    };
-    return cmocka_run_group_tests_name("compare", tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -168,19 +168,16 @@ static void test_operator(void **state)
 
 int main(int argc, char **argv)
 {
-    struct CMUnitTest tests[32];
-    int count = 0;
     ckl_device *emulator;
     setenv("CKL_TUNED", "off", 1);
     loud = argc > 1;
-    for (const operator_test *const *test = operator_tests; *test && count < COUNT_OF(tests); test++)
+    for (const operator_test *const *test = operator_tests; *test; test++)
         if (!loud || strcmp((*test)->op->name, argv[1]) == 0)
-            tests[count++] =
-                (struct CMUnitTest){ (*test)->op->name, test_operator, NULL, NULL, (void *)(uintptr_t)*test };
+            enlist((*test)->op->name, test_operator, NULL, NULL, *test);
     if (ckl_device_open("emulator:h200", &emulator) != CKL_OK ||
         planned_open(ckl_device_properties(emulator), &device) != CKL_OK)
         return 1;
-    int failed = _cmocka_run_group_tests("configs", tests, (size_t)count, NULL, NULL);
+    int failed = run_enlisted(NULL, NULL);
     print_message("%d planned, %d refused\n", planned, refused);
     planned_close(device);
     ckl_device_close(emulator);

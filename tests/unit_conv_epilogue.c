@@ -56,7 +56,7 @@ static void compare(const ckl_conv_desc *d, const char *force, const float *plai
     }
 }
 
-static void test_kernels(void **state)
+TEST(kernels)
 {
     static float plain[ELEMENTS_MAX], custom[ELEMENTS_MAX];
     static const struct {
@@ -108,8 +108,4 @@ static void test_kernels(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_kernels) };
-    return cmocka_run_group_tests(tests, open_device, close_device);
-}
+RUN_TESTS(open_device, close_device)

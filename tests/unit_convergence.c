@@ -101,13 +101,13 @@ static void check_bounds(ir_sreg_kind number, ir_op op, int operand, bool follow
                 check(&(predicate){ number, op, operand, (ir_compare_kind)how, bounds[i], first }, followed);
 }
 
-static void test_numbers(void **state)
+TEST(numbers)
 {
     check_bounds(IR_TID_X, IR_MOV, 0, true);
     check_bounds(IR_WARP, IR_MOV, 0, true);
 }
 
-static void test_quotients(void **state)
+TEST(quotients)
 {
     for (int shift = 0; shift < 10; shift++)
         check_bounds(IR_TID_X, IR_SHR, shift, shift == 5 || shift == 7);
@@ -121,7 +121,7 @@ static void test_quotients(void **state)
 }
 
 /* Bits of a number: within the mask they differ as the number does. */
-static void test_bits(void **state)
+TEST(bits)
 {
     static const int masks[] = { 1, 3, 31, 63, 127 };
     for (int i = 0; i < COUNT_OF(masks); i++)
@@ -135,7 +135,7 @@ static void test_bits(void **state)
     check_bounds(IR_TID_X, IR_REM, 3, false);
 }
 
-static void test_moved(void **state)
+TEST(moved)
 {
     check(&(predicate){ IR_TID_X, IR_ADD, 128, IR_LT, 256, false }, true);
     check(&(predicate){ IR_TID_X, IR_ADD, 128, IR_LT, 300, false }, true);
@@ -167,7 +167,7 @@ static bool variable_is_refused(int by)
 }
 
 /* It keeps its meaning where whole warpgroups assign it, or none; else the verifier leaves it alone. */
-static void test_assigned(void **state)
+TEST(assigned)
 {
     assert_true(variable_is_refused(GROUP_LANES));
     assert_true(variable_is_refused(2 * GROUP_LANES));
@@ -208,16 +208,10 @@ static bool chain_is_refused(bool of_threads)
 }
 
 /* However long it takes until what is known of one variable has come to another. */
-static void test_chain(void **state)
+TEST(chain)
 {
     assert_true(chain_is_refused(true));
     assert_false(chain_is_refused(false));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_numbers),  cmocka_unit_test(test_quotients),
-                                        cmocka_unit_test(test_bits),     cmocka_unit_test(test_moved),
-                                        cmocka_unit_test(test_assigned), cmocka_unit_test(test_chain) };
-    return cmocka_run_group_tests_name("convergence", tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -1,10 +1,9 @@
 /* unit_copy.c - identity tensors, every copy atom, predicated copies at odd edges, vectors in common orders. */
+#include "emulated_device.h"
 #include "unit_emulator.h"
 
 #undef HERE
 #include "cute/kernel.h"
-
-static ckl_device *gpu;
 
 /* Coordinates: an element of a tile or partition of an identity tensor is its place in that tensor. */
 
@@ -14,7 +13,7 @@ static void assert_at(tensor cX, int64_t i, int64_t row, int64_t col)
     assert_true(ir_is_int(tensor_coordinate(cX, leaf(i), 1), col));
 }
 
-static void test_identity(void **state)
+TEST(identity)
 {
     ir_describe_begin(NULL, IR_SM80);
     tensor cX = identity_tensor(shape(13, 40));
@@ -65,13 +64,13 @@ static void run_case(void (*describe)(void), int threads, int cluster, int64_t x
     for (int i = 0; i < x_bytes; i++)
         x[i] = (unsigned char)(i * 37 + i / 256 * 11);
     memset(y, 0xee, sizeof y);
-    void *from = test_upload(gpu, x, (size_t)x_bytes), *to = test_upload(gpu, y, (size_t)y_bytes);
+    void *from = test_upload(device, x, (size_t)x_bytes), *to = test_upload(device, y, (size_t)y_bytes);
     test_kernel k = { describe, IR_SM90A, .threads = threads, .cluster = cluster, .grid = cluster };
-    if (test_run(gpu, k, (void *[]){ &from, &to }) != CKL_OK)
+    if (test_run(device, k, (void *[]){ &from, &to }) != CKL_OK)
         fail_msg("%s: %s", now.atom, ckl_error());
-    assert_int_equal(gpu->ops->copy_out(gpu, y, to, (size_t)y_bytes, NULL), CKL_OK);
-    gpu->ops->release(gpu, from);
-    gpu->ops->release(gpu, to);
+    assert_int_equal(device->ops->copy_out(device, y, to, (size_t)y_bytes, NULL), CKL_OK);
+    device->ops->release(device, from);
+    device->ops->release(device, to);
 }
 
 static tensor matrix(const char *name, int rows, int cols)
@@ -132,7 +131,7 @@ static void check_within(const char *atom, ckl_dtype dtype, int row_limit, int c
     }
 }
 
-static void test_plain(void **state)
+TEST(plain)
 {
     check_within("UniversalCopy<8>", CKL_U8, 13, 77);
     check_within("UniversalCopy<16>", CKL_U8, 23, 78);
@@ -153,7 +152,7 @@ static void test_plain(void **state)
     check_within("UniversalCopy<64>", I64, 5, 15);
 }
 
-static void test_dynamic_pitch(void **state)
+TEST(dynamic_pitch)
 {
     now.dynamic = true;
     check_within("UniversalCopy<16>", F16, 17, 63);
@@ -180,7 +179,7 @@ static void describe_store_within(void)
             partition_D(&c, local_tile(gY, tile, origin), thread()), 0);
 }
 
-static void test_store_within(void **state)
+TEST(store_within)
 {
     now.atom = "UniversalCopy<32>", now.dtype = F32;
     now.rows = 16, now.cols = 32, now.row_limit = 11, now.col_limit = 29;
@@ -208,7 +207,7 @@ static void describe_cp_async(void)
     copy_tiled(&back, rX, partition_D(&back, matrix("y", now.rows, now.cols), thread()));
 }
 
-static void test_cp_async(void **state)
+TEST(cp_async)
 {
     static const char *const atoms[] = { "SM80_CP_ASYNC_CACHEALWAYS<32>", "SM80_CP_ASYNC_CACHEALWAYS<64>",
                                          "SM80_CP_ASYNC_CACHEALWAYS<128>", "SM80_CP_ASYNC_CACHEGLOBAL<128>" };
@@ -257,7 +256,7 @@ static void describe_matrices(void)
     copy_tiled(&plain, rY, partition_D(&plain, gY, thread()));
 }
 
-static void test_matrices(void **state)
+TEST(matrices)
 {
     static const struct {
         const char *atom;
@@ -304,24 +303,24 @@ static void describe_example(void)
     copy_if(&each, tXcX, shape(p.m, p.n), rX, tXgY, 0);
 }
 
-static void test_example(void **state)
+TEST(example)
 {
     static uint16_t in[EXAMPLE_ROWS][EXAMPLE_LDX], out[EXAMPLE_ROWS][EXAMPLE_COLS];
     for (int i = 0; i < EXAMPLE_ROWS * EXAMPLE_LDX; i++)
         in[i / EXAMPLE_LDX][i % EXAMPLE_LDX] = (uint16_t)(i + 0x400); // f16, no NaN
     size_t in_bytes = sizeof in - (EXAMPLE_LDX - EXAMPLE_COLS) * sizeof in[0][0];
-    void *from = test_upload(gpu, in, in_bytes), *to = test_upload(gpu, NULL, sizeof out);
+    void *from = test_upload(device, in, in_bytes), *to = test_upload(device, NULL, sizeof out);
     test_kernel k = { describe_example, IR_SM80, .threads = 256, .grid = 2 };
     example_params given = { from, to, EXAMPLE_ROWS, EXAMPLE_COLS, EXAMPLE_LDX, EXAMPLE_COLS, -1 };
     void *params[IR_PARAMS_MAX];
     test_params(&example_param_list, &given, params);
-    if (test_run(gpu, k, params) != CKL_OK)
+    if (test_run(device, k, params) != CKL_OK)
         fail_msg("%s", ckl_error());
-    assert_int_equal(gpu->ops->copy_out(gpu, out, to, sizeof out, NULL), CKL_OK);
+    assert_int_equal(device->ops->copy_out(device, out, to, sizeof out, NULL), CKL_OK);
     for (int i = 0; i < EXAMPLE_ROWS * EXAMPLE_COLS; i++)
         assert_int_equal(out[i / EXAMPLE_COLS][i % EXAMPLE_COLS], in[i / EXAMPLE_COLS][i % EXAMPLE_COLS] | 0x8000);
-    gpu->ops->release(gpu, from);
-    gpu->ops->release(gpu, to);
+    device->ops->release(device, from);
+    device->ops->release(device, to);
 }
 
 /* Bulk copies and staged stores */
@@ -347,7 +346,7 @@ static void describe_bulk(void)
         bulk_store(sY, gY);
 }
 
-static void test_bulk(void **state)
+TEST(bulk)
 {
     now.atom = "SM90_BULK_COPY";
     run_case(describe_bulk, 64, 1, 1024, 1024);
@@ -405,7 +404,7 @@ static tensor_map map_of(void *memory, int rows, int box_rows)
                              .stride = { 2, BOX_COLS * 2 },
                              .box = { BOX_COLS, (int16_t)box_rows },
                              .swizzle = SWIZZLE_128 };
-    assert_int_equal(gpu->ops->encode_tensor_map(gpu, &desc, &map), CKL_OK);
+    assert_int_equal(device->ops->encode_tensor_map(device, &desc, &map), CKL_OK);
     return map;
 }
 
@@ -413,20 +412,20 @@ static void check_tma(int ctas)
 {
     for (int i = 0; i < BOX_BYTES; i++)
         x[i] = (unsigned char)(i * 29 + i / 128);
-    void *from = test_upload(gpu, x, BOX_BYTES), *to = test_upload(gpu, NULL, (size_t)(ctas * BOX_BYTES));
+    void *from = test_upload(device, x, BOX_BYTES), *to = test_upload(device, NULL, (size_t)(ctas * BOX_BYTES));
     tensor_map map_x = map_of(from, BOX_ROWS, BOX_ROWS), map_y = map_of(to, ctas * BOX_ROWS, HALF);
     now.count = ctas;
     test_kernel k = { describe_multicast, IR_SM90A, .threads = 32, .cluster = ctas, .grid = ctas };
-    if (test_run(gpu, k, (void *[]){ &map_x, &map_y }) != CKL_OK)
+    if (test_run(device, k, (void *[]){ &map_x, &map_y }) != CKL_OK)
         fail_msg("%s", ckl_error());
-    assert_int_equal(gpu->ops->copy_out(gpu, y, to, (size_t)(ctas * BOX_BYTES), NULL), CKL_OK);
+    assert_int_equal(device->ops->copy_out(device, y, to, (size_t)(ctas * BOX_BYTES), NULL), CKL_OK);
     for (int i = 0; i < ctas; i++)
         assert_memory_equal(y + i * BOX_BYTES, x, BOX_BYTES);
-    gpu->ops->release(gpu, from);
-    gpu->ops->release(gpu, to);
+    device->ops->release(device, from);
+    device->ops->release(device, to);
 }
 
-static void test_tma(void **state)
+TEST(tma)
 {
     check_tma(1);
     check_tma(2);
@@ -474,7 +473,7 @@ static void check_order(const char *memory, const char *registers, int elements,
     assert_int_equal(stores, accesses);
 }
 
-static void test_order(void **state)
+TEST(order)
 {
     check_order("(8,16):(1,8)", "(8,16):(1,8)", 128, 16);
     check_order("(8,16):(16,1)", "(8,16):(16,1)", 128, 16);     // registers in the order of memory
@@ -502,7 +501,7 @@ static void check_gaps(const char *memory, int elements, int accesses)
     assert_int_equal(stores, accesses);
 }
 
-static void test_gaps(void **state)
+TEST(gaps)
 {
     check_gaps("(8,2):(1,8)", 16, 2);
     check_gaps("(16):(2)", 32, 16);             // aligned, and never side by side
@@ -530,23 +529,11 @@ static void describe_words(void)
     copy(rY, gY, 16);
 }
 
-static void test_words(void **state)
+TEST(words)
 {
     now.atom = "words";
     run_case(describe_words, 32, 1, 128, 128);
     assert_memory_equal(x, y, 128);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_identity), cmocka_unit_test(test_plain),         cmocka_unit_test(test_store_within),
-        cmocka_unit_test(test_cp_async), cmocka_unit_test(test_dynamic_pitch), cmocka_unit_test(test_matrices),
-        cmocka_unit_test(test_example),  cmocka_unit_test(test_bulk),          cmocka_unit_test(test_tma),
-        cmocka_unit_test(test_order),    cmocka_unit_test(test_gaps),          cmocka_unit_test(test_words),
-    };
-    gpu = test_open("");
-    int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    gpu->ops->close(gpu);
-    return failed;
-}
+RUN_TESTS(open_device, close_device)

@@ -62,7 +62,7 @@ static void no_coordinates(void)
     tensor_coordinate(gmem_tensor(pointer("x"), F32, compact(leaf(4))), leaf(0), 0);
 }
 
-static void test_misuse(void **state)
+TEST(misuse)
 {
     static const struct {
         void (*describe)(void);
@@ -88,10 +88,4 @@ static void test_misuse(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_misuse),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -83,14 +83,14 @@ static void expect_report(void (*crash)(void), int signal, const char *what)
     assert_memory_equal(words, wanted, strlen(wanted)); // then addresses, where there are any
 }
 
-static void test_kernel_is_named(void **state)
+TEST(kernel_is_named)
 {
     expect_report(segfault, SIGSEGV, "segmentation fault");
     expect_report(abort_in_kernel, SIGABRT, "abort");
     expect_report(overflow_stack, SIGSEGV, "segmentation fault");
 }
 
-static void test_outside_of_kernels(void **state)
+TEST(outside_of_kernels)
 {
     char words[4096];
     assert_int_equal(end_of(crash_elsewhere, words, sizeof words), SIGFPE);
@@ -98,11 +98,4 @@ static void test_outside_of_kernels(void **state)
     assert_memory_equal(words, wanted, sizeof wanted - 1);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_kernel_is_named),
-        cmocka_unit_test(test_outside_of_kernels),
-    };
-    return cmocka_run_group_tests_name("crash", tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -144,7 +144,7 @@ static void plan_kernel(void)
     plan_type(CKL_BF16);
 }
 
-static void test_found_again(void **state)
+TEST_BETWEEN(found_again, make_folder, remove_folder)
 {
     struct stat s;
     plan_kernel();
@@ -161,7 +161,7 @@ static void test_found_again(void **state)
 }
 
 /* What linking would make slow is not kept: kernels whose warpgroups exchange registers. */
-static void test_setmaxnreg_is_not_kept(void **state)
+TEST_BETWEEN(setmaxnreg_is_not_kept, make_folder, remove_folder)
 {
     ckl_device *device = NULL;
     ckl_gemm_desc desc = { .m = 4096, .n = 4096, .k = 4096, .a = CKL_F16 };
@@ -188,7 +188,7 @@ static void expect_recovery(const char *words)
     assert_int_equal(fake->compiles(), before + 1);
 }
 
-static void test_damage(void **state)
+TEST_BETWEEN(damage, make_folder, remove_folder)
 {
     static char good[1 << 20], bad[1 << 20];
     char path[2 * PATH_MAX];
@@ -213,7 +213,7 @@ static void test_damage(void **state)
 }
 
 /* Entries that somebody put there: of another kernel, a link, a pipe; and one that the driver refuses. */
-static void test_foreign(void **state)
+TEST_BETWEEN(foreign, make_folder, remove_folder)
 {
     static char other[1 << 20];
     char path[2 * PATH_MAX], elsewhere[2 * PATH_MAX];
@@ -255,7 +255,7 @@ static void test_foreign(void **state)
 }
 
 /* Where the driver cannot link, it compiles as it does without a cache. */
-static void test_linker_fails(void **state)
+TEST_BETWEEN(linker_fails, make_folder, remove_folder)
 {
     static const char *const functions[] = { "cuLinkCreate_v2", "cuLinkAddData_v2", "cuLinkComplete",
                                              "cuModuleLoadData" };
@@ -270,7 +270,7 @@ static void test_linker_fails(void **state)
 
 /* Made by others */
 
-static void test_keys(void **state)
+TEST(keys)
 {
     cubin_key a = cubin_cache_key("13000 libcuda.so.580 sm_90", "ptx"),
               b = cubin_cache_key("13000 libcuda.so.590 sm_90", "ptx"),
@@ -335,7 +335,7 @@ static void expect_child(pid_t child)
     assert_int_equal(status, 0);
 }
 
-static void test_many_writers(void **state)
+TEST_BETWEEN(many_writers, make_folder, remove_folder)
 {
     pid_t children[PROCESSES];
     for (int i = 0; i < PROCESSES; i++) {
@@ -385,7 +385,7 @@ static cubin_key key_number(int i)
     return cubin_cache_key("x", text);
 }
 
-static void test_bounded(void **state)
+TEST_BETWEEN(bounded, make_folder, remove_folder)
 {
     enum { ENTRIES = 40, BYTES = 1000, MAX = 10 * (BYTES + 80) };
     static const char zeros[BYTES];
@@ -435,7 +435,7 @@ static void expect_refused(const char *path, const char *words)
     assert_int_equal(fake->compiles(), 1);
 }
 
-static void test_folders(void **state)
+TEST_BETWEEN(folders, make_folder, remove_folder)
 {
     char inside[2 * PATH_MAX], deeper[2 * PATH_MAX + 16], link[PATH_MAX + 16];
     expect_refused("off", "off: CKL_CACHE names no folder");
@@ -468,7 +468,7 @@ static void test_folders(void **state)
     expect_refused(inside, "belongs to another user");
 }
 
-static void test_default_folder(void **state)
+TEST_BETWEEN(default_folder, make_folder, remove_folder)
 {
     char wanted[PATH_MAX + 64];
     cubin_cache *cache = NULL;
@@ -526,7 +526,7 @@ static void make_read_only(void)
     chmod(folder, 0500);
 }
 
-static void test_no_room(void **state)
+TEST_BETWEEN(no_room, make_folder, remove_folder)
 {
     in_child(fill_disk, "cannot take a kernel: File too large");
     assert_int_equal(rmdir(folder), 0); // what did not fit is gone
@@ -537,7 +537,7 @@ static void test_no_room(void **state)
 }
 
 /* Where a folder has the name of a kernel's file, nothing is left beside it. */
-static void test_no_place(void **state)
+TEST_BETWEEN(no_place, make_folder, remove_folder)
 {
     cubin_cache *cache;
     cubin_key key = cubin_cache_key("x", "y");
@@ -551,7 +551,7 @@ static void test_no_place(void **state)
     cubin_cache_close(cache);
 }
 
-static void test_sha256(void **state)
+TEST(sha256)
 {
     static const char *const texts[] = { "", "abc", "abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq" };
     static const unsigned char starts[][4] = { { 0xe3, 0xb0, 0xc4, 0x42 },
@@ -575,23 +575,8 @@ static void test_sha256(void **state)
     assert_memory_equal(digest, ((unsigned char[]){ 0xcd, 0xc7, 0x6e, 0x5c, 0x99, 0x14, 0xfb, 0x92 }), 8);
 }
 
-#define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, make_folder, remove_folder)
-
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sha256),  cmocka_unit_test(test_keys),
-        IN_FOLDER(test_found_again),    IN_FOLDER(test_setmaxnreg_is_not_kept),
-        IN_FOLDER(test_damage),         IN_FOLDER(test_foreign),
-        IN_FOLDER(test_linker_fails),   IN_FOLDER(test_many_writers),
-        IN_FOLDER(test_bounded),        IN_FOLDER(test_folders),
-        IN_FOLDER(test_no_room),        IN_FOLDER(test_no_place),
-        IN_FOLDER(test_default_folder),
-    };
     fake = fake_cuda_load();
-    if (!fake) {
-        fprintf(stderr, "the fake driver is not there: %s\n", FAKE_CUDA);
-        return 1;
-    }
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return fake ? run_enlisted(NULL, NULL) : 1;
 }

@@ -48,7 +48,7 @@ static void assert_described(const peer_problem *p, int variant, const char *exp
  * First the family that the heuristic named, which has no lists: six cluster shapes; then tile 1 in six, tile 2 in two,
  * tile 3 not at all. The one that asks for more alignment than the pointers have is left out.
  */
-static void test_all_algorithms(void **state)
+TEST(all_algorithms)
 {
     peer_problem *p = prepare(3);
     assert_int_equal(cublaslt_peer.variants(p), 2 + 6 + 2 + 6);
@@ -65,7 +65,7 @@ static void test_all_algorithms(void **state)
 }
 
 /* Of more than there is room for, some of all. */
-static void test_too_many(void **state)
+TEST(too_many)
 {
     peer_problem *p = prepare(4000);
     int count = cublaslt_peer.variants(p), late = 0;
@@ -82,7 +82,7 @@ static void test_too_many(void **state)
 }
 
 /* A type that the peer does not know must not be taken for another one: its elements may be larger. */
-static void test_types(void **state)
+TEST(types)
 {
     test_case of_integers, of_bytes;
     peer_problem *p = NULL;
@@ -96,9 +96,4 @@ static void test_types(void **state)
     case_clear(&of_bytes);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_all_algorithms), cmocka_unit_test(test_too_many),
-                                        cmocka_unit_test(test_types) };
-    return cmocka_run_group_tests_name("cublaslt", tests, open_problem, close_problem);
-}
+RUN_TESTS(open_problem, close_problem)

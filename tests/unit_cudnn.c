@@ -47,7 +47,7 @@ static ckl_status prepare(const char *line, test_case *c, peer_problem **p)
 }
 
 /* Those of the heuristics in their order, engine 0 of mode B no second time, then engine 1 without its knob. */
-static void test_every_configuration(void **state)
+TEST(every_configuration)
 {
     static const char *const expected[] = { "cudnn 9 by=a engine=1 knob2=7", "cudnn 9 by=a engine=0",
                                             "cudnn 9 by=fallback engine=2", "cudnn 9 by=engines engine=1" };
@@ -66,7 +66,7 @@ static void test_every_configuration(void **state)
     case_clear(&c);
 }
 
-static void test_directions(void **state)
+TEST(directions)
 {
     static const struct {
         const char *line;
@@ -91,7 +91,7 @@ static void test_directions(void **state)
     }
 }
 
-static void test_what_is_fused(void **state)
+TEST(what_is_fused)
 {
     test_case c;
     peer_problem *p = NULL;
@@ -100,9 +100,4 @@ static void test_what_is_fused(void **state)
     case_clear(&c);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_every_configuration), cmocka_unit_test(test_directions),
-                                        cmocka_unit_test(test_what_is_fused) };
-    return cmocka_run_group_tests_name("cudnn", tests, open_fake, close_fake);
-}
+RUN_TESTS(open_fake, close_fake)

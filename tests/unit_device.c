@@ -3,7 +3,7 @@
 
 #include "cutekernellib/device.h"
 
-static void test_best_device(void **state)
+TEST(best_device)
 {
     ckl_device *best = NULL, *gpu = NULL;
     bool has_gpu = ckl_device_open("cuda", &gpu) == CKL_OK;
@@ -16,7 +16,7 @@ static void test_best_device(void **state)
     ckl_device_close(NULL);
 }
 
-static void test_names(void **state)
+TEST(names)
 {
     static const char *const ids[][2] = {
         { "emulator", "emulator:h200" },      { "emulator:", "emulator:h200" },
@@ -40,7 +40,7 @@ static void test_names(void **state)
 }
 
 /* NVIDIA's data sheets: SMs, MHz, bytes; CTAs that an SM holds at once. */
-static void test_data_sheets(void **state)
+TEST(data_sheets)
 {
     const int64_t gib = 1 << 30, mib = 1 << 20;
     const struct {
@@ -110,7 +110,7 @@ static int resident(ckl_device *d, int threads, int cluster, int64_t smem)
     return count;
 }
 
-static void test_resident_clusters(void **state)
+TEST(resident_clusters)
 {
     ckl_device *h200 = NULL, *l4 = NULL;
     assert_int_equal(ckl_device_open("emulator:h200", &h200), CKL_OK);
@@ -128,7 +128,7 @@ static void test_resident_clusters(void **state)
     ckl_device_close(l4);
 }
 
-static void test_memory(void **state)
+TEST(memory)
 {
     ckl_device *d = NULL;
     ckl_stream stream = NULL;
@@ -157,7 +157,7 @@ static void test_memory(void **state)
 }
 
 /* More allocations than the list first has room for, released in another order; used is what is left. */
-static void test_many_allocations(void **state)
+TEST(many_allocations)
 {
     enum { COUNT = 200 };
     ckl_device *d = NULL;
@@ -192,7 +192,7 @@ static void test_many_allocations(void **state)
 }
 
 /* A memory of 1000 bytes, full and no fuller; where an address lies that is in none of it. */
-static void test_memory_space(void **state)
+TEST(memory_space)
 {
     memory_space m;
     void *first = NULL, *second = NULL, *third = &m;
@@ -220,7 +220,7 @@ static void test_memory_space(void **state)
 }
 
 /* What was written is known by bytes, and copied with them. */
-static void test_written(void **state)
+TEST(written)
 {
     ckl_device *d = NULL;
     unsigned char host[64] = { 0 }, *from = NULL, *to = NULL;
@@ -261,7 +261,7 @@ static ckl_status launched(ckl_device *d, int cluster, int64_t x, int64_t y, int
     return status;
 }
 
-static void test_grids(void **state)
+TEST(grids)
 {
     ckl_device *d = NULL;
     assert_int_equal(ckl_device_open("emulator", &d), CKL_OK);
@@ -282,7 +282,7 @@ static void test_grids(void **state)
 }
 
 /* Settings of the emulator: each key alone, and the words that are refused. */
-static void test_settings(void **state)
+TEST(settings)
 {
     emulator_options o = emulator_options_default();
     assert_true(o.seed == 1 && o.schedule == SCHEDULE_ROUNDS && o.completion == COMPLETION_LAZY &&
@@ -311,14 +311,4 @@ static void test_settings(void **state)
     assert_int_equal(emulator_options_parse(line, &o), CKL_INVALID);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_best_device),      cmocka_unit_test(test_names),
-        cmocka_unit_test(test_data_sheets),      cmocka_unit_test(test_resident_clusters),
-        cmocka_unit_test(test_memory),           cmocka_unit_test(test_settings),
-        cmocka_unit_test(test_many_allocations), cmocka_unit_test(test_memory_space),
-        cmocka_unit_test(test_written),          cmocka_unit_test(test_grids),
-    };
-    return cmocka_run_group_tests_name("device", tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -42,7 +42,7 @@ static double kept(ckl_dtype dtype, double value)
     return dtype_read(dtype, room, 1);
 }
 
-static void test_types(void **state)
+TEST(types)
 {
     for (int i = 0; i < COUNT_OF(facts); i++) {
         const dtype_facts *f = &facts[i];
@@ -63,7 +63,7 @@ static void test_types(void **state)
 }
 
 /* Beyond the largest number floats are infinite, but e4m3, which has no infinity; integers stay at their ends. */
-static void test_overflow(void **state)
+TEST(overflow)
 {
     for (int i = 0; i < COUNT_OF(facts); i++) {
         const dtype_facts *f = &facts[i];
@@ -87,7 +87,7 @@ static void test_overflow(void **state)
 }
 
 /* Every number between two neighbours goes to the nearer one, also beside the middle, where rounding twice fails. */
-static void test_rounding(void **state)
+TEST(rounding)
 {
     static const ckl_dtype types[] = { CKL_F32, CKL_F16, CKL_BF16, CKL_E4M3, CKL_E5M2 };
     for (int t = 0; t < COUNT_OF(types); t++)
@@ -108,7 +108,7 @@ static void test_rounding(void **state)
 }
 
 /* A NaN keeps its sign, and is one in every type whichever of its bits are set; of f16 always the same. */
-static void test_nan(void **state)
+TEST(nan)
 {
     static const uint32_t patterns[] = { 0x7f800001, 0x7fc00000, 0x7fffffff, 0xff800001, 0xffc12345 };
     for (int i = 0; i < COUNT_OF(patterns); i++) {
@@ -122,9 +122,4 @@ static void test_nan(void **state)
     assert_true(f32_from_f16(0x03ff) == 0x3ffp-24F && f32_from_f16(0x8400) == -0x1p-14F);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_types), cmocka_unit_test(test_overflow),
-                                        cmocka_unit_test(test_rounding), cmocka_unit_test(test_nan) };
-    return cmocka_run_group_tests_name("dtype", tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

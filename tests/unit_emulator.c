@@ -1,4 +1,5 @@
 /* unit_emulator.c - the emulated GPU: devices, control flow, memory, exchange between lanes, barriers. */
+#include "ir_blocks.h"
 #include "unit_emulator.h"
 #include "emulated_device.h"
 
@@ -8,14 +9,14 @@ static void describe_add(void)
     val x = ir_scalar_param(IR_U64, "x"), y = ir_scalar_param(IR_U64, "y"), z = ir_scalar_param(IR_U64, "z");
     val n = ir_scalar_param(IR_U32, "n");
     val i = ir_fma(ir_sreg(IR_CTA_X), ir_int(IR_U32, ir_current()->threads), ir_sreg(IR_TID_X));
-    ir_if(ir_compare(IR_LT, i, n));
-    val sum = ir_binary(IR_ADD, test_load_value(IR_GLOBAL, CKL_F32, test_element(x, i, 4), 0),
-                        test_load_value(IR_GLOBAL, CKL_F32, test_element(y, i, 4), 0));
-    test_store_value(IR_GLOBAL, CKL_F32, test_element(z, i, 4), 0, sum);
-    ir_end_if();
+    IF(ir_compare(IR_LT, i, n)) {
+        val sum = ir_binary(IR_ADD, test_load_value(IR_GLOBAL, CKL_F32, test_element(x, i, 4), 0),
+                            test_load_value(IR_GLOBAL, CKL_F32, test_element(y, i, 4), 0));
+        test_store_value(IR_GLOBAL, CKL_F32, test_element(z, i, 4), 0, sum);
+    }
 }
 
-static void test_add(void **state)
+TEST(add)
 {
     uint32_t n = 1000003;
     float *host = malloc(n * sizeof *host);
@@ -71,18 +72,18 @@ static void describe_collatz(void)
     val out = out_param(), x = ir_reg(IR_U32), steps = ir_reg(IR_U32);
     ir_assign(x, ir_binary(IR_ADD, ir_sreg(IR_TID_X), u32(1)));
     ir_assign(steps, u32(0));
-    ir_loop();
-    ir_break(ir_compare(IR_EQ, x, u32(1)));
-    ir_if(ir_compare(IR_EQ, ir_binary(IR_AND, x, u32(1)), u32(0)));
-    ir_assign(x, ir_binary(IR_SHR, x, u32(1)));
-    ir_else();
-    ir_assign(x, ir_fma(x, u32(3), u32(1)));
-    ir_if(ir_compare(IR_GT, steps, u32(20))); // a break inside two IFs
-    ir_break(ir_compare(IR_GT, x, u32(200)));
-    ir_end_if();
-    ir_end_if();
-    ir_assign(steps, ir_binary(IR_ADD, steps, u32(1)));
-    ir_end_loop();
+    FOREVER {
+        ir_break(ir_compare(IR_EQ, x, u32(1)));
+        IF(ir_compare(IR_EQ, ir_binary(IR_AND, x, u32(1)), u32(0)))
+            ir_assign(x, ir_binary(IR_SHR, x, u32(1)));
+        ELSE
+        {
+            ir_assign(x, ir_fma(x, u32(3), u32(1)));
+            IF(ir_compare(IR_GT, steps, u32(20))) // a break inside two IFs
+                ir_break(ir_compare(IR_GT, x, u32(200)));
+        }
+        ir_assign(steps, ir_binary(IR_ADD, steps, u32(1)));
+    }
     put(out, steps);
 }
 
@@ -101,7 +102,7 @@ static uint32_t collatz(uint32_t x)
     return steps;
 }
 
-static void test_collatz(void **state)
+TEST(collatz)
 {
     uint32_t out[128];
     run_into(describe_collatz, 128, 1, out, 128);
@@ -114,17 +115,16 @@ static void describe_exit(void)
 {
     val out = out_param(), tid = ir_sreg(IR_TID_X), x = ir_reg(IR_U32);
     ir_assign(x, u32(5));
-    ir_if(ir_compare(IR_LT, tid, u32(40)));
-    ir_if(ir_compare(IR_LT, ir_sreg(IR_LANE), u32(7)));
-    ir_plain(IR_EXIT, 0, 0);
-    ir_end_if();
-    ir_assign(x, u32(6));
-    ir_end_if();
+    IF(ir_compare(IR_LT, tid, u32(40))) {
+        IF(ir_compare(IR_LT, ir_sreg(IR_LANE), u32(7)))
+            ir_plain(IR_EXIT, 0, 0);
+        ir_assign(x, u32(6));
+    }
     ir_bar_sync(u32(0), 64);
     put(out, x);
 }
 
-static void test_exit(void **state)
+TEST(exit)
 {
     uint32_t out[64];
     run_into(describe_exit, 64, 1, out, 64);
@@ -150,7 +150,7 @@ static void describe_exchange(void)
     put(out, x);
 }
 
-static void test_exchange(void **state)
+TEST(exchange)
 {
     uint32_t out[32];
     run_into(describe_exchange, 32, 1, out, 32);
@@ -166,9 +166,8 @@ static void describe_exchange_of_some(void)
 {
     val out = out_param(), lane = ir_sreg(IR_LANE);
     val late = ir_compare(IR_GE, lane, u32(20)), early = ir_compare(IR_LT, lane, u32(12));
-    ir_if(early);
-    ir_plain(IR_EXIT, 0, 0);
-    ir_end_if();
+    IF(early)
+        ir_plain(IR_EXIT, 0, 0);
     val x = ir_shuffle(IR_SHFL_IDX, lane, u32(30), 32);                                    // 30
     x = ir_fma(ir_redux(IR_RED_ADD, lane), u32(100), x);                                   // 12 + ... + 31 = 430
     x = ir_binary(IR_ADD, x, ir_select(ir_vote(IR_VOTE_ALL, late), u32(1000000), u32(0))); // no
@@ -179,7 +178,7 @@ static void describe_exchange_of_some(void)
     put(out, x);
 }
 
-static void test_exchange_of_some(void **state)
+TEST(exchange_of_some)
 {
     uint32_t out[32];
     run_into(describe_exchange_of_some, 32, 1, out, 32);
@@ -204,7 +203,7 @@ static void describe_memory(void)
     ir_store(IR_GLOBAL, IR_CACHE_DEFAULT, IR_U32, 2, row, 8, v + 2);
 }
 
-static void test_memory(void **state)
+TEST(memory)
 {
     uint32_t out[32 * 4];
     run_into(describe_memory, 32, 1, out, 32 * 4);
@@ -230,13 +229,12 @@ static void describe_atomics(void)
     ir_reduce(IR_GLOBAL, IR_SCOPE_GPU, IR_RED_ADD, out, 8, pair);
     ir_reduce(IR_GLOBAL, IR_SCOPE_GPU, IR_RED_MIN, out, 12, ir_binary(IR_SUB, u32(1000), thread));
     val was = ir_atomic(IR_GLOBAL, IR_SCOPE_GPU, IR_RED_CAS, out, 16, u32(0), ir_binary(IR_ADD, number, u32(1)));
-    ir_if(ir_compare(IR_EQ, was, u32(0))); // one winner in the grid
-    ir_reduce(IR_GLOBAL, IR_SCOPE_GPU, IR_RED_ADD, out, 20, u32(1));
-    ir_end_if();
+    IF(ir_compare(IR_EQ, was, u32(0))) // one winner in the grid
+        ir_reduce(IR_GLOBAL, IR_SCOPE_GPU, IR_RED_ADD, out, 20, u32(1));
     test_store_value(IR_GLOBAL, IR_U32, test_element(out, number, 4), 32, u32(1)); // each number once
 }
 
-static void test_atomics(void **state)
+TEST(atomics)
 {
     uint32_t out[8 + 512] = { 0, 0, 0, UINT32_MAX };
     void *memory = test_upload(device, out, sizeof out);
@@ -260,10 +258,10 @@ static void test_atomics(void **state)
 static void describe_arrivals(void)
 {
     val out = out_param(), cta = ir_sreg(IR_CTA_X);
-    ir_if(ir_elect());
-    val number = ir_atomic(IR_GLOBAL, IR_SCOPE_GPU, IR_RED_ADD, out, 0, u32(1), u32(0));
-    test_store_value(IR_GLOBAL, IR_U32, test_element(out, cta, 4), 4, number);
-    ir_end_if();
+    IF(ir_elect()) {
+        val number = ir_atomic(IR_GLOBAL, IR_SCOPE_GPU, IR_RED_ADD, out, 0, u32(1), u32(0));
+        test_store_value(IR_GLOBAL, IR_U32, test_element(out, cta, 4), 4, number);
+    }
 }
 
 enum { ARRIVALS = 24 };
@@ -287,7 +285,7 @@ static int swapped_ctas(const char *settings)
     return swapped;
 }
 
-static void test_order_of_ctas(void **state)
+TEST(order_of_ctas)
 {
     enum { SEEDS = 8 };
     int swapped = 0;
@@ -311,23 +309,25 @@ static void describe_handover(void)
     val sum = ir_reg(IR_U32);
     ir_assign(i, u32(0));
     ir_assign(sum, u32(0));
-    ir_loop();
-    ir_break(ir_compare(IR_EQ, i, u32(10)));
-    ir_if(ir_compare(IR_LT, tid, u32(32)));
-    test_store_value(IR_SHARED, IR_U32, cell, 0, ir_binary(IR_MUL, i, i));
-    ir_bar_arrive(u32(1), 64); // full
-    ir_bar_sync(u32(2), 64);   // empty
-    ir_else();
-    ir_bar_sync(u32(1), 64);
-    ir_assign(sum, ir_binary(IR_ADD, sum, test_load_value(IR_SHARED, IR_U32, cell, 0)));
-    ir_bar_arrive(u32(2), 64);
-    ir_end_if();
-    ir_assign(i, ir_binary(IR_ADD, i, u32(1)));
-    ir_end_loop();
+    FOREVER {
+        ir_break(ir_compare(IR_EQ, i, u32(10)));
+        IF(ir_compare(IR_LT, tid, u32(32))) {
+            test_store_value(IR_SHARED, IR_U32, cell, 0, ir_binary(IR_MUL, i, i));
+            ir_bar_arrive(u32(1), 64); // full
+            ir_bar_sync(u32(2), 64);   // empty
+        }
+        ELSE
+        {
+            ir_bar_sync(u32(1), 64);
+            ir_assign(sum, ir_binary(IR_ADD, sum, test_load_value(IR_SHARED, IR_U32, cell, 0)));
+            ir_bar_arrive(u32(2), 64);
+        }
+        ir_assign(i, ir_binary(IR_ADD, i, u32(1)));
+    }
     put(out, sum);
 }
 
-static void test_handover(void **state)
+TEST(handover)
 {
     uint32_t out[64];
     run_into(describe_handover, 64, 1, out, 64);
@@ -350,7 +350,7 @@ static void describe_matrices(void)
     ir_store(IR_GLOBAL, IR_CACHE_DEFAULT, IR_U32, 4, test_element(out, lane, 16), 0, y);
 }
 
-static void test_matrices(void **state)
+TEST(matrices)
 {
     uint32_t out[32 * 4];
     run_into(describe_matrices, 32, 1, out, 32 * 4);
@@ -375,7 +375,7 @@ static void describe_some_matrices(void)
 }
 
 /* Only the lanes that point to a row count. */
-static void test_rows_of_matrices(void **state)
+TEST(rows_of_matrices)
 {
     uint32_t out[1];
     for (matrices = 1; matrices <= 4; matrices *= 2) {
@@ -388,7 +388,7 @@ static void test_rows_of_matrices(void **state)
 
 /* The device itself */
 
-static void test_models(void **state)
+TEST(models)
 {
     ckl_device *l4 = NULL;
     device_kernel *loaded = NULL;
@@ -419,7 +419,7 @@ static void describe_clustered(void)
     ir_smem_alloc("x", 200 * 1024, 128);
 }
 
-static void test_residency(void **state)
+TEST(residency)
 {
     device_kernel *loaded = NULL;
     int count = 0;
@@ -435,7 +435,7 @@ static void test_residency(void **state)
     device->ops->unload(device, loaded);
 }
 
-static void test_host_memory(void **state)
+TEST(host_memory)
 {
     unsigned char host[64] = { 0 };
     void *memory = test_upload(device, NULL, 64), *sparse = NULL;
@@ -452,7 +452,7 @@ static void test_host_memory(void **state)
     device->ops->release(device, memory);
 }
 
-static void test_counters(void **state)
+TEST(counters)
 {
     device->ops->counters_reset(device);
     float host[1024] = { 0 };
@@ -474,14 +474,4 @@ static void test_counters(void **state)
     device->ops->release(device, x);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_add),      cmocka_unit_test(test_collatz),          cmocka_unit_test(test_exit),
-        cmocka_unit_test(test_exchange), cmocka_unit_test(test_exchange_of_some), cmocka_unit_test(test_memory),
-        cmocka_unit_test(test_atomics),  cmocka_unit_test(test_handover),         cmocka_unit_test(test_matrices),
-        cmocka_unit_test(test_models),   cmocka_unit_test(test_residency),        cmocka_unit_test(test_host_memory),
-        cmocka_unit_test(test_counters), cmocka_unit_test(test_rows_of_matrices), cmocka_unit_test(test_order_of_ctas),
-    };
-    return cmocka_run_group_tests(tests, open_device, close_device);
-}
+RUN_TESTS(open_device, close_device)

@@ -159,7 +159,7 @@ static void check_arithmetic(void *out, int number, const arithmetic_case *c)
                  ir_type_text(c->type), ir_type_text(c->from), got, c->expected);
 }
 
-static void test_arithmetic(void **state)
+TEST(arithmetic)
 {
     void *out = test_upload(device, NULL, 8);
     for (int i = 0; i < COUNT_OF(arithmetic); i++)
@@ -207,7 +207,7 @@ static const struct {
     { IR_BF16X2, IR_RED_MAX, 0x3f80c000, 0x40003f80, 0, 0x40003f80 },
 };
 
-static void test_atomics(void **state)
+TEST(atomics)
 {
     for (int i = 0; i < COUNT_OF(atomics); i++) {
         const ir_inst inst = { .op = IR_ATOM, .type = atomics[i].type, .mode = (int)atomics[i].mode };
@@ -251,7 +251,7 @@ static uint64_t of_nan(ir_type to, ir_type from)
     return bytes == 8 || (bytes == 4 && from == CKL_F64) ? 1ULL << (8 * bytes - 1) : 0;
 }
 
-static void test_conversions_of_no_number(void **state)
+TEST(conversions_of_no_number)
 {
     void *out = test_upload(device, NULL, 8);
     for (int f = 0; f < COUNT_OF(floats); f++)
@@ -328,7 +328,7 @@ static void check_division(ir_type type, int64_t y, void *from, void *out)
     }
 }
 
-static void test_division(void **state)
+TEST(division)
 {
     static const ir_type types[] = { CKL_I64, IR_U64, CKL_I32, IR_U32 };
     void *from = test_upload(device, numbers, sizeof numbers), *out = test_upload(device, NULL, 4 * sizeof numbers);
@@ -340,13 +340,4 @@ static void test_division(void **state)
     device->ops->release(device, out);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_arithmetic),
-        cmocka_unit_test(test_atomics),
-        cmocka_unit_test(test_conversions_of_no_number),
-        cmocka_unit_test(test_division),
-    };
-    return cmocka_run_group_tests(tests, open_device, close_device);
-}
+RUN_TESTS(open_device, close_device)

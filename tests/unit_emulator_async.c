@@ -28,12 +28,12 @@ static void describe_boxes(int from_column, int to_column, int to_row)
     val origin[] = { ir_int(CKL_I32, from_column), ir_int(CKL_I32, AT_Y) },
         target[] = { ir_int(CKL_I32, to_column), ir_int(CKL_I32, to_row) };
     val tid = ir_sreg(IR_TID_X);
-    ir_if(ir_elect());
-    ir_mbarrier_init(bar, 0, 1);
-    ir_plain(IR_FENCE_MBARRIER_INIT, 0, 0);
-    ir_mbarrier_expect(bar, 0, u32(BOX_BYTES));
-    ir_tma_load(box, 0, from, bar, u32(0), 2, origin);
-    ir_end_if();
+    IF(ir_elect()) {
+        ir_mbarrier_init(bar, 0, 1);
+        ir_plain(IR_FENCE_MBARRIER_INIT, 0, 0);
+        ir_mbarrier_expect(bar, 0, u32(BOX_BYTES));
+        ir_tma_load(box, 0, from, bar, u32(0), 2, origin);
+    }
     ir_plain(IR_WARP_SYNC, 0, 0);
     val done = ir_reg(IR_PRED);
     ir_loop(); // a test that may fail for no reason
@@ -44,11 +44,11 @@ static void describe_boxes(int from_column, int to_column, int to_row)
         test_store_value(IR_GLOBAL, IR_U32, test_element(raw, tid, 4), at,
                          test_load_value(IR_SHARED, IR_U32, add(box, mul(tid, 4)), at));
     ir_plain(IR_WARP_SYNC, 0, 0);
-    ir_if(ir_elect());
-    ir_tma_store(to, box, 0, 2, target);
-    ir_plain(IR_BULK_COMMIT, 0, 0);
-    ir_plain(IR_BULK_WAIT, 0, 0);
-    ir_end_if();
+    IF(ir_elect()) {
+        ir_tma_store(to, box, 0, 2, target);
+        ir_plain(IR_BULK_COMMIT, 0, 0);
+        ir_plain(IR_BULK_WAIT, 0, 0);
+    }
 }
 
 static void describe_box(void)
@@ -107,7 +107,7 @@ static void check_box(int span)
     gpu->ops->release(gpu, to);
 }
 
-static void test_boxes(void)
+TEST_EVERYWHERE(boxes)
 {
     check_box(0);
     check_box(128);
@@ -120,19 +120,19 @@ static void describe_bulk(void)
     HERE;
     val from = ir_scalar_param(IR_U64, "from"), to = ir_scalar_param(IR_U64, "to");
     val x = ir_smem_address(ir_smem_alloc("x", 1024, 128)), bar = ir_smem_address(ir_smem_alloc("bar", 8, 8));
-    ir_if(ir_elect());
-    ir_mbarrier_init(bar, 0, 1);
-    ir_plain(IR_FENCE_MBARRIER_INIT, 0, 0);
-    ir_mbarrier_expect(bar, 0, u32(1024));
-    ir_bulk_prefetch(from, u32(1024));
-    ir_prefetch(add(from, ir_int(IR_U64, 1023)));
-    ir_bulk_load(x, 0, from, u32(512), bar);
-    ir_bulk_load(x, 512, add(from, ir_int(IR_U64, 512)), u32(512), bar);
-    ir_mbarrier_wait(bar, 0, u32(0));
-    ir_bulk_store(to, x, 0, u32(1024));
-    ir_plain(IR_BULK_COMMIT, 0, 0);
-    ir_plain(IR_BULK_WAIT, 0, 0);
-    ir_end_if();
+    IF(ir_elect()) {
+        ir_mbarrier_init(bar, 0, 1);
+        ir_plain(IR_FENCE_MBARRIER_INIT, 0, 0);
+        ir_mbarrier_expect(bar, 0, u32(1024));
+        ir_bulk_prefetch(from, u32(1024));
+        ir_prefetch(add(from, ir_int(IR_U64, 1023)));
+        ir_bulk_load(x, 0, from, u32(512), bar);
+        ir_bulk_load(x, 512, add(from, ir_int(IR_U64, 512)), u32(512), bar);
+        ir_mbarrier_wait(bar, 0, u32(0));
+        ir_bulk_store(to, x, 0, u32(1024));
+        ir_plain(IR_BULK_COMMIT, 0, 0);
+        ir_plain(IR_BULK_WAIT, 0, 0);
+    }
 }
 
 static void describe_cp_async(void)
@@ -154,7 +154,7 @@ static void describe_cp_async(void)
     }
 }
 
-static void test_copies(void)
+TEST_EVERYWHERE(copies)
 {
     uint32_t host[256], out[256];
     for (uint32_t i = 0; i < 256; i++)
@@ -183,24 +183,24 @@ static void describe_copies_of_lanes(void)
     val to = test_element(ir_scalar_param(IR_U64, "to"), lane, OWN_BYTES);
     val x = add(ir_smem_address(ir_smem_alloc("x", 2 * HALF_BYTES, 128)), mul(lane, OWN_BYTES));
     val bar = ir_smem_address(ir_smem_alloc("bar", 8, 8)), origin[] = { i32(u32(0)), i32(mul(lane, OWN_ROWS)) };
-    ir_if(ir_elect());
-    ir_mbarrier_init(bar, 0, COPIERS);
-    ir_plain(IR_FENCE_MBARRIER_INIT, 0, 0);
-    ir_end_if();
+    IF(ir_elect()) {
+        ir_mbarrier_init(bar, 0, COPIERS);
+        ir_plain(IR_FENCE_MBARRIER_INIT, 0, 0);
+    }
     ir_plain(IR_WARP_SYNC, 0, 0);
-    ir_if(ir_compare(IR_LT, lane, u32(COPIERS)));
-    ir_mbarrier_expect(bar, 0, u32(2 * OWN_BYTES));
-    ir_tma_load(x, 0, from_map, bar, u32(0), 2, origin);
-    ir_bulk_load(x, HALF_BYTES, add(from, ir_int(IR_U64, HALF_BYTES)), u32(OWN_BYTES), bar);
-    ir_mbarrier_wait(bar, 0, u32(0));
-    ir_tma_store(to_map, x, 0, 2, origin);
-    ir_bulk_store(add(to, ir_int(IR_U64, HALF_BYTES)), x, HALF_BYTES, u32(OWN_BYTES));
-    ir_plain(IR_BULK_COMMIT, 0, 0);
-    ir_plain(IR_BULK_WAIT, 0, 0);
-    ir_end_if();
+    IF(ir_compare(IR_LT, lane, u32(COPIERS))) {
+        ir_mbarrier_expect(bar, 0, u32(2 * OWN_BYTES));
+        ir_tma_load(x, 0, from_map, bar, u32(0), 2, origin);
+        ir_bulk_load(x, HALF_BYTES, add(from, ir_int(IR_U64, HALF_BYTES)), u32(OWN_BYTES), bar);
+        ir_mbarrier_wait(bar, 0, u32(0));
+        ir_tma_store(to_map, x, 0, 2, origin);
+        ir_bulk_store(add(to, ir_int(IR_U64, HALF_BYTES)), x, HALF_BYTES, u32(OWN_BYTES));
+        ir_plain(IR_BULK_COMMIT, 0, 0);
+        ir_plain(IR_BULK_WAIT, 0, 0);
+    }
 }
 
-static void test_copies_of_lanes(void)
+TEST_EVERYWHERE(copies_of_lanes)
 {
     uint16_t host[HALF_BYTES], out[HALF_BYTES]; // of two bytes each: both halves
     for (int i = 0; i < COUNT_OF(host); i++)
@@ -224,10 +224,10 @@ static void describe_distributed(void)
     HERE;
     val out = ir_scalar_param(IR_U64, "out"), rank = ir_sreg(IR_CLUSTER_RANK), tid = ir_sreg(IR_TID_X);
     val x = ir_smem_address(ir_smem_alloc("x", 8, 8));
-    ir_if(equals(tid, 0));
-    test_store_value(IR_SHARED, IR_U32, x, 0, mul(rank, 100));
-    test_store_value(IR_SHARED, IR_U32, x, 4, u32(0));
-    ir_end_if();
+    IF(equals(tid, 0)) {
+        test_store_value(IR_SHARED, IR_U32, x, 0, mul(rank, 100));
+        test_store_value(IR_SHARED, IR_U32, x, 4, u32(0));
+    }
     cluster_sync();
     ir_reduce(IR_SHARED_CLUSTER, IR_SCOPE_CLUSTER, IR_RED_ADD, ir_mapa(x, u32(0)), 4, add(rank, u32(1)));
     val next = ir_binary(IR_AND, add(rank, u32(1)), u32(3));
@@ -235,14 +235,13 @@ static void describe_distributed(void)
     cluster_sync();
     val sum = ir_reg(IR_U32);
     ir_assign(sum, u32(0));
-    ir_if(equals(rank, 0));
-    ir_assign(sum, test_load_value(IR_SHARED, IR_U32, x, 4));
-    ir_end_if();
+    IF(equals(rank, 0))
+        ir_assign(sum, test_load_value(IR_SHARED, IR_U32, x, 4));
     val place = ir_fma(ir_sreg(IR_CTA_X), u32(32), tid);
     test_store_value(IR_GLOBAL, IR_U32, test_element(out, place, 4), 0, add(sum, neighbour));
 }
 
-static void test_distributed(void)
+TEST_EVERYWHERE(distributed)
 {
     uint32_t out[8 * 32];
     void *memory = test_upload(gpu, NULL, sizeof out);
@@ -269,26 +268,25 @@ static void describe_allreduce_of(int cluster)
     cluster_allreduce allreduce = make_cluster_allreduce("allreduce", SUM_THREADS, cluster, SUM_VALUES);
     val number =
         cluster == 1 ? ir_sreg(IR_TID_X) : ir_fma(ir_sreg(IR_CLUSTER_RANK), u32(SUM_THREADS), ir_sreg(IR_TID_X));
-    ir_if(equals(ir_sreg(IR_TID_X), 0));
-    cluster_allreduce_init(&allreduce);
-    ir_plain(IR_FENCE_MBARRIER_INIT, 0, 0);
-    ir_end_if();
+    IF(equals(ir_sreg(IR_TID_X), 0)) {
+        cluster_allreduce_init(&allreduce);
+        ir_plain(IR_FENCE_MBARRIER_INIT, 0, 0);
+    }
     if (cluster == 1)
         ir_bar_sync(u32(0), SUM_THREADS);
     else
         cluster_sync();
     cute_loop rounds = cute_loop_begin(u32(0), u32(SUM_ROUNDS + 1), u32(1));
     val sent[] = { cute_variable(IR_U32, ir_binary(IR_MUL, number, rounds.index)), cute_variable(IR_U32, number) };
-    ir_if(ir_compare(IR_LT, rounds.index, u32(SUM_ROUNDS)));
-    cluster_allreduce_begin(&allreduce, &sums, sent);
-    ir_end_if();
-    ir_if(ir_compare(IR_LT, u32(0), rounds.index));
-    val all[] = { cute_variable(IR_U32, u32(0)), cute_variable(IR_U32, u32(0)) };
-    cluster_allreduce_end(&allreduce, &sums, all);
-    val before = ir_binary(IR_SUB, rounds.index, u32(1));
-    val place = ir_fma(before, u32(SUM_THREADS * cluster), number);
-    test_store_value(IR_GLOBAL, IR_U32, test_element(out, place, 4), 0, add(all[0], all[1]));
-    ir_end_if();
+    IF(ir_compare(IR_LT, rounds.index, u32(SUM_ROUNDS)))
+        cluster_allreduce_begin(&allreduce, &sums, sent);
+    IF(ir_compare(IR_LT, u32(0), rounds.index)) {
+        val all[] = { cute_variable(IR_U32, u32(0)), cute_variable(IR_U32, u32(0)) };
+        cluster_allreduce_end(&allreduce, &sums, all);
+        val before = ir_binary(IR_SUB, rounds.index, u32(1));
+        val place = ir_fma(before, u32(SUM_THREADS * cluster), number);
+        test_store_value(IR_GLOBAL, IR_U32, test_element(out, place, 4), 0, add(all[0], all[1]));
+    }
     cute_loop_end(&rounds);
     if (cluster > 1)
         cluster_sync();
@@ -310,7 +308,7 @@ static void expect_sums(int cluster, void (*describe)(void))
     gpu->ops->release(gpu, memory);
 }
 
-static void test_allreduce(void)
+TEST_EVERYWHERE(allreduce)
 {
     expect_sums(4, describe_allreduce);
     expect_sums(1, describe_allreduce_of_cta);
@@ -333,7 +331,7 @@ static void describe_mma(void)
     ir_store(IR_GLOBAL, IR_CACHE_DEFAULT, CKL_F32, 4, test_element(out, lane, 16), 0, d);
 }
 
-static void test_mma(void)
+TEST_EVERYWHERE(mma)
 {
     uint16_t host[32][12], a[16][16], b[8][16];
     float d[32][4];
@@ -362,7 +360,7 @@ static void test_mma(void)
 }
 
 /* 16 products of 2^-25 and 1: Hopper keeps the products, Ampere and Ada do not. */
-static void test_tensor_cores(void)
+TEST_EVERYWHERE(tensor_cores)
 {
     static const struct {
         const char *device;
@@ -400,13 +398,13 @@ static void describe_box_anywhere(void)
     val map = ir_tensor_map_param("map"), near = ir_scalar_param(IR_U32, "near"), far = ir_scalar_param(IR_U32, "far");
     val box = ir_smem_address(ir_smem_alloc("box", 16 * 128, 1024)), bar = ir_smem_address(ir_smem_alloc("bar", 8, 8));
     const val origin[] = { ir_int(CKL_I32, 0), ir_int(CKL_I32, first_row), i32(near), i32(far) };
-    ir_if(ir_elect());
-    ir_mbarrier_init(bar, 0, 1);
-    ir_plain(IR_FENCE_MBARRIER_INIT, 0, 0);
-    ir_mbarrier_expect(bar, 0, u32(16 * 128));
-    ir_tma_load(box, 0, map, bar, u32(0), 4, origin);
-    ir_mbarrier_wait(bar, 0, u32(0));
-    ir_end_if();
+    IF(ir_elect()) {
+        ir_mbarrier_init(bar, 0, 1);
+        ir_plain(IR_FENCE_MBARRIER_INIT, 0, 0);
+        ir_mbarrier_expect(bar, 0, u32(16 * 128));
+        ir_tma_load(box, 0, map, bar, u32(0), 4, origin);
+        ir_mbarrier_wait(bar, 0, u32(0));
+    }
 }
 
 static ckl_status load_box_anywhere(void *matrix, int row)
@@ -428,7 +426,7 @@ static ckl_status load_box_anywhere(void *matrix, int row)
                     (void *[]){ &map, &near, &far });
 }
 
-static void test_boxes_of_all_memory(void)
+TEST_EVERYWHERE(boxes_of_all_memory)
 {
     static const uint16_t numbers[40 * 64];
     void *matrix = test_upload(gpu, numbers, sizeof numbers);
@@ -445,18 +443,18 @@ static void describe_some_lanes(void)
     HERE;
     val from = ir_scalar_param(IR_U64, "from"), lane = ir_sreg(IR_LANE);
     val x = add(ir_smem_address(ir_smem_alloc("x", 1024, 128)), mul(lane, 16));
-    ir_if(ir_compare(IR_GE, lane, u32(12)));
-    ir_cp_async(x, 0, test_element(from, lane, 16), 16, u32(16));
-    ir_else();
-    ir_if(equals(ir_binary(IR_REM, lane, u32(3)), 0));
-    ir_cp_async(x, 0, test_element(from, lane, 16), 4, u32(4));
-    ir_end_if();
-    ir_end_if();
+    IF(ir_compare(IR_GE, lane, u32(12)))
+        ir_cp_async(x, 0, test_element(from, lane, 16), 16, u32(16));
+    ELSE
+    {
+        IF(equals(ir_binary(IR_REM, lane, u32(3)), 0))
+            ir_cp_async(x, 0, test_element(from, lane, 16), 4, u32(4));
+    }
     ir_plain(IR_CP_ASYNC_COMMIT, 0, 0);
     ir_plain(IR_CP_ASYNC_WAIT, 0, 0);
 }
 
-static void test_counted_copies(void)
+TEST_EVERYWHERE(counted_copies)
 {
     static const unsigned char host[32 * 16];
     void *from = test_upload(gpu, host, sizeof host);
@@ -475,22 +473,22 @@ static void describe_two_copies(void)
     val from = ir_scalar_param(IR_U64, "from"), out = ir_scalar_param(IR_U64, "out");
     val x = ir_smem_address(ir_smem_alloc("x", 32, 16)), bars = ir_smem_address(ir_smem_alloc("bars", 16, 8));
     val warp = ir_binary(IR_SHR, ir_sreg(IR_TID_X), u32(5));
-    ir_if(equals(ir_sreg(IR_TID_X), 0));
-    for (int i = 0; i < 2; i++)
-        ir_mbarrier_init(bars, 8 * i, 1);
-    ir_plain(IR_FENCE_MBARRIER_INIT, 0, 0);
-    for (int i = 0; i < 2; i++) {
-        val bar = add(bars, u32(8 * i));
-        ir_mbarrier_expect(bar, 0, u32(16));
-        ir_bulk_load(x, 16 * i, from, u32(16), bar);
+    IF(equals(ir_sreg(IR_TID_X), 0)) {
+        for (int i = 0; i < 2; i++)
+            ir_mbarrier_init(bars, 8 * i, 1);
+        ir_plain(IR_FENCE_MBARRIER_INIT, 0, 0);
+        for (int i = 0; i < 2; i++) {
+            val bar = add(bars, u32(8 * i));
+            ir_mbarrier_expect(bar, 0, u32(16));
+            ir_bulk_load(x, 16 * i, from, u32(16), bar);
+        }
     }
-    ir_end_if();
     ir_bar_sync(u32(0), 64);
-    ir_if(ir_elect());
-    ir_mbarrier_wait(add(bars, mul(warp, 8)), 0, u32(0));
-    val number = ir_atomic(IR_GLOBAL, IR_SCOPE_GPU, IR_RED_ADD, out, 8, u32(1), u32(0));
-    test_store_value(IR_GLOBAL, IR_U32, test_element(out, warp, 4), 0, number);
-    ir_end_if();
+    IF(ir_elect()) {
+        ir_mbarrier_wait(add(bars, mul(warp, 8)), 0, u32(0));
+        val number = ir_atomic(IR_GLOBAL, IR_SCOPE_GPU, IR_RED_ADD, out, 8, u32(1), u32(0));
+        test_store_value(IR_GLOBAL, IR_U32, test_element(out, warp, 4), 0, number);
+    }
 }
 
 /* How often a barrier is tested until the copy that it waits for has come. */
@@ -500,17 +498,17 @@ static void describe_tested_copy(void)
     val from = ir_scalar_param(IR_U64, "from"), out = ir_scalar_param(IR_U64, "out"), tests = ir_reg(IR_U32);
     val x = ir_smem_address(ir_smem_alloc("x", 16, 16)), bar = ir_smem_address(ir_smem_alloc("bar", 8, 8));
     ir_assign(tests, u32(0));
-    ir_if(equals(ir_sreg(IR_TID_X), 0));
-    ir_mbarrier_init(bar, 0, 1);
-    ir_plain(IR_FENCE_MBARRIER_INIT, 0, 0);
-    ir_mbarrier_expect(bar, 0, u32(16));
-    ir_bulk_load(x, 0, from, u32(16), bar);
-    ir_loop();
-    ir_assign(tests, add(tests, u32(1)));
-    ir_break(ir_mbarrier_test(bar, 0, u32(0)));
-    ir_end_loop();
-    test_store_value(IR_GLOBAL, IR_U32, out, 0, tests);
-    ir_end_if();
+    IF(equals(ir_sreg(IR_TID_X), 0)) {
+        ir_mbarrier_init(bar, 0, 1);
+        ir_plain(IR_FENCE_MBARRIER_INIT, 0, 0);
+        ir_mbarrier_expect(bar, 0, u32(16));
+        ir_bulk_load(x, 0, from, u32(16), bar);
+        FOREVER {
+            ir_assign(tests, add(tests, u32(1)));
+            ir_break(ir_mbarrier_test(bar, 0, u32(0)));
+        }
+        test_store_value(IR_GLOBAL, IR_U32, out, 0, tests);
+    }
 }
 
 /* What a kernel of two warps leaves in `out`, of three numbers that were 0. */
@@ -530,7 +528,7 @@ static void run_copies(void (*describe)(void), const char *completion, int seed,
 enum { SEEDS = 16 };
 
 /* Lazy copies arrive in their order, random ones in any. */
-static void test_order_of_copies(void **state)
+TEST(order_of_copies)
 {
     static const char *const orders[] = { "lazy", "random" };
     int swapped[COUNT_OF(orders)] = { 0 };
@@ -546,7 +544,7 @@ static void test_order_of_copies(void **state)
 }
 
 /* Eager copies have come at once, random ones sooner or later, though warps still have something to do. */
-static void test_time_of_copies(void **state)
+TEST(time_of_copies)
 {
     uint32_t numbers[3], least = UINT32_MAX, most = 0;
     run_copies(describe_tested_copy, "eager", 1, numbers);
@@ -569,23 +567,22 @@ static void describe_own_store(void)
         test_store_value(IR_SHARED, IR_U32, x, 4 * i, u32(1));
     ir_plain(IR_FENCE_PROXY_ASYNC, 0, 0);
     ir_plain(IR_WARP_SYNC, 0, 0);
-    ir_if(ir_compare(IR_LT, lane, u32(2)));
-    ir_bulk_store(test_element(to, lane, 16), x, 0, u32(16));
-    ir_plain(IR_BULK_COMMIT, 0, 0);
-    ir_if(ir_compare(IR_EQ, lane, waits));
-    ir_plain(IR_BULK_WAIT, 0, 0);
-    for (int i = 0; i < 2; i++)
-        seen[i] = test_load_value(IR_GLOBAL, IR_U32, to, 16 * i);
-    for (int i = 0; i < 2; i++)
-        test_store_value(IR_GLOBAL, IR_U32, to, 32 + 4 * i, seen[i]);
-    ir_else();
-    ir_plain(IR_BULK_WAIT, 0, 0);
-    ir_end_if();
-    ir_end_if();
+    IF(ir_compare(IR_LT, lane, u32(2))) {
+        ir_bulk_store(test_element(to, lane, 16), x, 0, u32(16));
+        ir_plain(IR_BULK_COMMIT, 0, 0);
+        IF(ir_compare(IR_EQ, lane, waits)) {
+            ir_plain(IR_BULK_WAIT, 0, 0);
+            for (int i = 0; i < 2; i++)
+                seen[i] = test_load_value(IR_GLOBAL, IR_U32, to, 16 * i);
+            for (int i = 0; i < 2; i++)
+                test_store_value(IR_GLOBAL, IR_U32, to, 32 + 4 * i, seen[i]);
+        }
+        ELSE ir_plain(IR_BULK_WAIT, 0, 0);
+    }
 }
 
 /* Stores that come as late as they may: who waits for his own has not waited for another lane's. */
-static void test_stores_of_others(void **state)
+TEST(stores_of_others)
 {
     for (uint32_t waits = 0; waits < 2; waits++) {
         static const uint32_t zeros[12];
@@ -602,19 +599,4 @@ static void test_stores_of_others(void **state)
     }
 }
 
-int main(void)
-{
-    static void (*tests[])(void) = { test_boxes,         test_copies, test_copies_of_lanes, test_distributed,
-                                     test_allreduce,     test_mma,    test_tensor_cores,    test_boxes_of_all_memory,
-                                     test_counted_copies };
-    static const char *const names[] = {
-        "boxes", "copies",       "copies of lanes",     "distributed",   "cluster_allreduce",
-        "mma",   "tensor_cores", "boxes of all memory", "counted copies"
-    };
-    struct CMUnitTest list[COUNT_OF(tests) + 3] = { [COUNT_OF(tests)] = cmocka_unit_test(test_order_of_copies),
-                                                    cmocka_unit_test(test_time_of_copies),
-                                                    cmocka_unit_test(test_stores_of_others) };
-    for (int i = 0; i < COUNT_OF(tests); i++)
-        list[i] = (struct CMUnitTest){ names[i], test_everywhere, NULL, NULL, &tests[i] };
-    return cmocka_run_group_tests(list, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -59,12 +59,20 @@ static inline float value_of(uint16_t half)
             return values[i];
 }
 
-static inline void test_everywhere(void **state)
+static inline void everywhere(void (*test)(void))
 {
-    void (**test)(void) = *state;
     for (int i = 0; i < COUNT_OF(all_settings); i++) {
         gpu = test_open(all_settings[i]);
-        (*test)();
+        test();
         gpu->ops->close(gpu);
     }
 }
+
+/* A test that runs under all settings. */
+#define TEST_EVERYWHERE(name)      \
+    static void name##_once(void); \
+    TEST(name)                     \
+    {                              \
+        everywhere(name##_once);   \
+    }                              \
+    static void name##_once(void)

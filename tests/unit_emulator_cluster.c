@@ -12,38 +12,40 @@ static void leaves_before_signal(void)
 {
     declare();
     val bar = ir_smem_address(ir_smem_alloc("bar", 8, 8)), rank = ir_sreg(IR_CLUSTER_RANK);
-    ir_if(ir_elect());
-    ir_mbarrier_init(bar, 0, 1);
-    ir_plain(IR_FENCE_MBARRIER_INIT, 0, 0);
-    ir_end_if();
+    IF(ir_elect()) {
+        ir_mbarrier_init(bar, 0, 1);
+        ir_plain(IR_FENCE_MBARRIER_INIT, 0, 0);
+    }
     cluster_sync();
-    ir_if(ir_compare(IR_EQ, rank, u32(1)));
-    ir_if(ir_elect());
-    BLAME;
-    ir_mbarrier_arrive(IR_SHARED_CLUSTER, ir_mapa(bar, u32(0)), 0);
-    HERE;
-    ir_end_if();
-    ir_else();
-    if (!planted)
-        ir_mbarrier_wait(bar, 0, u32(0));
-    ir_end_if();
+    IF(ir_compare(IR_EQ, rank, u32(1))) {
+        IF(ir_elect()) {
+            BLAME;
+            ir_mbarrier_arrive(IR_SHARED_CLUSTER, ir_mapa(bar, u32(0)), 0);
+            HERE;
+        }
+    }
+    ELSE
+    {
+        if (!planted)
+            ir_mbarrier_wait(bar, 0, u32(0));
+    }
 }
 
 static void signals_unfenced(void)
 {
     declare();
     val bar = ir_smem_address(ir_smem_alloc("bar", 8, 8)), peer = ir_binary(IR_XOR, ir_sreg(IR_CLUSTER_RANK), u32(1));
-    ir_if(ir_elect());
-    ir_mbarrier_init(bar, 0, 1);
-    if (!planted)
-        ir_plain(IR_FENCE_MBARRIER_INIT, 0, 0);
-    ir_end_if();
+    IF(ir_elect()) {
+        ir_mbarrier_init(bar, 0, 1);
+        if (!planted)
+            ir_plain(IR_FENCE_MBARRIER_INIT, 0, 0);
+    }
     cluster_sync();
-    ir_if(ir_elect());
-    BLAME;
-    ir_mbarrier_arrive(IR_SHARED_CLUSTER, ir_mapa(bar, peer), 0);
-    HERE;
-    ir_end_if();
+    IF(ir_elect()) {
+        BLAME;
+        ir_mbarrier_arrive(IR_SHARED_CLUSTER, ir_mapa(bar, peer), 0);
+        HERE;
+    }
     ir_mbarrier_wait(bar, 0, u32(0));
     cluster_sync();
 }
@@ -74,11 +76,11 @@ static void reads_exited(int reader)
     val x = tile("x", 128);
     test_store_value(IR_SHARED, IR_U32, add(x, mul(tid(), 4)), 0, tid());
     cluster_sync();
-    ir_if(ir_compare(IR_EQ, ir_sreg(IR_CLUSTER_RANK), u32(reader)));
-    BLAME;
-    test_load_value(IR_SHARED_CLUSTER, IR_U32, add(ir_mapa(x, u32(1 - reader)), mul(tid(), 4)), 0);
-    HERE;
-    ir_end_if();
+    IF(ir_compare(IR_EQ, ir_sreg(IR_CLUSTER_RANK), u32(reader))) {
+        BLAME;
+        test_load_value(IR_SHARED_CLUSTER, IR_U32, add(ir_mapa(x, u32(1 - reader)), mul(tid(), 4)), 0);
+        HERE;
+    }
     if (!planted)
         cluster_sync();
 }
@@ -106,15 +108,14 @@ static void value_read_before_arrival(void)
     declare();
     val bar = ir_smem_address(ir_smem_alloc("bar", 8, 8)), slot = tile("slot", 4);
     val peer = ir_binary(IR_XOR, ir_sreg(IR_CLUSTER_RANK), u32(1));
-    ir_if(ir_elect());
-    ir_mbarrier_init(bar, 0, 1);
-    ir_plain(IR_FENCE_MBARRIER_INIT, 0, 0);
-    ir_mbarrier_expect(bar, 0, u32(4));
-    ir_end_if();
+    IF(ir_elect()) {
+        ir_mbarrier_init(bar, 0, 1);
+        ir_plain(IR_FENCE_MBARRIER_INIT, 0, 0);
+        ir_mbarrier_expect(bar, 0, u32(4));
+    }
     cluster_sync();
-    ir_if(ir_elect());
-    ir_store_async(ir_mapa(slot, peer), 0, ir_mapa(bar, peer), u32(7));
-    ir_end_if();
+    IF(ir_elect())
+        ir_store_async(ir_mapa(slot, peer), 0, ir_mapa(bar, peer), u32(7));
     if (!planted)
         ir_mbarrier_wait(bar, 0, u32(0));
     BLAME;
@@ -130,17 +131,17 @@ static void value_guarded_elsewhere(void)
     declare();
     val bar = ir_smem_address(ir_smem_alloc("bar", 8, 8)), slot = tile("slot", 4);
     val rank = ir_sreg(IR_CLUSTER_RANK), peer = ir_binary(IR_XOR, rank, u32(1));
-    ir_if(ir_elect());
-    ir_mbarrier_init(bar, 0, 1);
-    ir_plain(IR_FENCE_MBARRIER_INIT, 0, 0);
-    ir_mbarrier_expect(bar, 0, u32(4));
-    ir_end_if();
+    IF(ir_elect()) {
+        ir_mbarrier_init(bar, 0, 1);
+        ir_plain(IR_FENCE_MBARRIER_INIT, 0, 0);
+        ir_mbarrier_expect(bar, 0, u32(4));
+    }
     cluster_sync();
-    ir_if(ir_elect());
-    BLAME;
-    ir_store_async(ir_mapa(slot, peer), 0, ir_mapa(bar, planted ? rank : peer), u32(7));
-    HERE;
-    ir_end_if();
+    IF(ir_elect()) {
+        BLAME;
+        ir_store_async(ir_mapa(slot, peer), 0, ir_mapa(bar, planted ? rank : peer), u32(7));
+        HERE;
+    }
     ir_mbarrier_wait(bar, 0, u32(0));
     cluster_sync();
 }
@@ -159,5 +160,5 @@ static const fault_case cases[] = {
 
 int main(void)
 {
-    return run_cases(cases, COUNT_OF(cases), NULL, 0);
+    return run_cases(cases, COUNT_OF(cases));
 }

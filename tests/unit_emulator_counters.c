@@ -84,7 +84,7 @@ static const struct {
 };
 
 /* Twice, with a reset between; then without one: they add up. */
-static void test_counters(void **state)
+TEST(counters)
 {
     static const uint32_t zeros[8 * THREADS];
     device_counter all[COUNT_OF(expected) + 1];
@@ -104,8 +104,4 @@ static void test_counters(void **state)
     gpu->ops->close(gpu);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_counters) };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

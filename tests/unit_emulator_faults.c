@@ -106,18 +106,16 @@ static void race_after_reads(void)
 {
     declare();
     val x = tile("x", 4);
-    ir_if(ir_compare(IR_EQ, tid(), u32(0)));
-    test_store_value(IR_SHARED, IR_U32, x, 0, u32(1));
-    ir_end_if();
+    IF(ir_compare(IR_EQ, tid(), u32(0)))
+        test_store_value(IR_SHARED, IR_U32, x, 0, u32(1));
     ir_bar_sync(u32(0), 128);
     BLAME;
     test_load_value(IR_SHARED, IR_U32, x, 0);
     HERE;
     if (!planted)
         ir_bar_sync(u32(0), 128);
-    ir_if(ir_compare(IR_EQ, tid(), u32(0)));
-    test_store_value(IR_SHARED, IR_U32, x, 0, u32(2));
-    ir_end_if();
+    IF(ir_compare(IR_EQ, tid(), u32(0)))
+        test_store_value(IR_SHARED, IR_U32, x, 0, u32(2));
 }
 
 /* Of two readers the writer has met only the later one. */
@@ -125,23 +123,21 @@ static void race_after_two_readers(void)
 {
     declare();
     val x = tile("x", 4);
-    ir_if(ir_compare(IR_EQ, tid(), u32(0)));
-    test_store_value(IR_SHARED, IR_U32, x, 0, u32(1));
-    ir_end_if();
+    IF(ir_compare(IR_EQ, tid(), u32(0)))
+        test_store_value(IR_SHARED, IR_U32, x, 0, u32(1));
     ir_bar_sync(u32(0), 96);
-    ir_if(ir_compare(IR_NE, ir_sreg(IR_WARP), u32(0)));
-    test_load_value(IR_SHARED, IR_U32, x, 0);
-    ir_end_if();
+    IF(ir_compare(IR_NE, ir_sreg(IR_WARP), u32(0)))
+        test_load_value(IR_SHARED, IR_U32, x, 0);
     if (planted)
         ir_if(ir_compare(IR_NE, ir_sreg(IR_WARP), u32(1)));
     ir_bar_sync(u32(1), planted ? 64 : 96);
     if (planted)
         ir_end_if();
-    ir_if(ir_compare(IR_EQ, tid(), u32(0)));
-    BLAME;
-    test_store_value(IR_SHARED, IR_U32, x, 0, u32(2));
-    HERE;
-    ir_end_if();
+    IF(ir_compare(IR_EQ, tid(), u32(0))) {
+        BLAME;
+        test_store_value(IR_SHARED, IR_U32, x, 0, u32(2));
+        HERE;
+    }
 }
 
 /* Neighbouring halves of words by different warps are no race; the same half is. */
@@ -159,37 +155,38 @@ static void race_of_halves(void)
 static void diverged_barrier(void)
 {
     declare();
-    ir_if(ir_compare(IR_LT, ir_sreg(IR_LANE), u32(planted ? 16 : 32)));
-    BLAME;
-    ir_bar_sync(u32(0), 64);
-    HERE;
-    ir_end_if();
+    IF(ir_compare(IR_LT, ir_sreg(IR_LANE), u32(planted ? 16 : 32))) {
+        BLAME;
+        ir_bar_sync(u32(0), 64);
+        HERE;
+    }
 }
 
 static void barrier_counts_differ(void)
 {
     declare();
-    ir_if(is_warp(0));
-    ir_bar_sync(u32(1), planted ? 96 : 64);
-    ir_else();
-    ir_if(is_warp(1));
-    ir_bar_arrive(u32(1), 64);
-    ir_end_if();
-    ir_end_if();
+    IF(is_warp(0))
+        ir_bar_sync(u32(1), planted ? 96 : 64);
+    ELSE
+    {
+        IF(is_warp(1))
+            ir_bar_arrive(u32(1), 64);
+    }
 }
 
 /* Two bar_sync that count alike, each of one warp. */
 static void barrier_at_two_places(void)
 {
     declare();
-    ir_if(is_warp(0));
-    ir_bar_sync(u32(1), 64);
-    ir_else();
-    if (planted)
+    IF(is_warp(0))
         ir_bar_sync(u32(1), 64);
-    else
-        ir_bar_arrive(u32(1), 64);
-    ir_end_if();
+    ELSE
+    {
+        if (planted)
+            ir_bar_sync(u32(1), 64);
+        else
+            ir_bar_arrive(u32(1), 64);
+    }
 }
 
 static void over_the_limit(void)
@@ -204,11 +201,11 @@ static void endless_loop(void)
     declare();
     val i = ir_reg(IR_U32);
     ir_assign(i, u32(0));
-    ir_loop();
-    BLAME;
-    ir_assign(i, add(i, u32(1)));
-    ir_break(ir_compare(planted ? IR_EQ : IR_NE, i, u32(0)));
-    ir_end_loop();
+    FOREVER {
+        BLAME;
+        ir_assign(i, add(i, u32(1)));
+        ir_break(ir_compare(planted ? IR_EQ : IR_NE, i, u32(0)));
+    }
 }
 
 /* A loop that gives up its turn each time it asks for memory that nothing changed. */
@@ -217,13 +214,13 @@ static void endless_polls(void)
     parameters p = declare();
     val at = test_element(p.memory, tid(), 4), i = ir_reg(IR_U32);
     ir_assign(i, u32(0));
-    ir_loop();
-    BLAME;
-    ir_reduce(IR_GLOBAL, IR_SCOPE_GPU, IR_RED_ADD, at, 0, u32(0));
-    ir_assign(i, add(i, u32(1)));
-    test_store_value(IR_GLOBAL, IR_U32, at, 128, i);
-    ir_break(ir_compare(planted ? IR_EQ : IR_NE, i, u32(0)));
-    ir_end_loop();
+    FOREVER {
+        BLAME;
+        ir_reduce(IR_GLOBAL, IR_SCOPE_GPU, IR_RED_ADD, at, 0, u32(0));
+        ir_assign(i, add(i, u32(1)));
+        test_store_value(IR_GLOBAL, IR_U32, at, 128, i);
+        ir_break(ir_compare(planted ? IR_EQ : IR_NE, i, u32(0)));
+    }
 }
 
 static void division_by_zero(void)
@@ -236,37 +233,40 @@ static void division_by_zero(void)
 static void trap(void)
 {
     declare();
-    ir_if(ir_compare(IR_GT, tid(), u32(planted ? 30 : 31)));
-    BLAME;
-    ir_plain(IR_TRAP, 0, 0);
-    HERE;
-    ir_end_if();
+    IF(ir_compare(IR_GT, tid(), u32(planted ? 30 : 31))) {
+        BLAME;
+        ir_plain(IR_TRAP, 0, 0);
+        HERE;
+    }
 }
 
 static void too_many_registers(void)
 {
     declare();
-    ir_if(ir_compare(IR_LT, ir_sreg(IR_WARP), u32(4)));
-    BLAME;
-    ir_plain(IR_SETMAXNREG, 232, 1); // the other 256 threads must give some of their 168
-    HERE;
-    ir_else();
-    if (!planted)
-        ir_plain(IR_SETMAXNREG, 40, 0);
-    ir_end_if();
+    IF(ir_compare(IR_LT, ir_sreg(IR_WARP), u32(4))) {
+        BLAME;
+        ir_plain(IR_SETMAXNREG, 232, 1); // the other 256 threads must give some of their 168
+        HERE;
+    }
+    ELSE
+    {
+        if (!planted)
+            ir_plain(IR_SETMAXNREG, 40, 0);
+    }
 }
 
 /* 384 threads of 168 registers leave 1024 of an SM, and those do not count: 32 + 2 * 240 are more than 3 * 168. */
 static void rest_of_registers(void)
 {
     declare();
-    ir_if(ir_compare(IR_LT, ir_sreg(IR_WARP), u32(4)));
-    ir_plain(IR_SETMAXNREG, planted ? 32 : 24, 0);
-    ir_else();
-    BLAME;
-    ir_plain(IR_SETMAXNREG, 240, 1);
-    HERE;
-    ir_end_if();
+    IF(ir_compare(IR_LT, ir_sreg(IR_WARP), u32(4)))
+        ir_plain(IR_SETMAXNREG, planted ? 32 : 24, 0);
+    ELSE
+    {
+        BLAME;
+        ir_plain(IR_SETMAXNREG, 240, 1);
+        HERE;
+    }
 }
 
 static const fault_case cases[] = {
@@ -303,7 +303,7 @@ static const fault_case cases[] = {
 };
 
 /* The device works on after a fault. */
-static void test_launch_after_fault(void **state)
+TEST(launch_after_fault)
 {
     bench b = bench_open("");
     assert_int_equal(bench_run(&b, &cases[0], true), CKL_DEVICE_FAULT);
@@ -329,7 +329,7 @@ static void conflicting_matrices(void)
     ir_stmatrix(4, false, add(x, mul(tid(), planted ? 128 : 16)), 0, zeros);
 }
 
-static void test_bank_conflicts(void **state)
+TEST(bank_conflicts)
 {
     static const fault_case all[] = { { conflicting_stores, 32, 1, { NULL }, 0 },
                                       { conflicting_matrices, 32, 1, { NULL }, 0 } };
@@ -356,13 +356,15 @@ static void read_before_store(void)
 {
     declare();
     val x = tile("x", 128), at = add(x, mul(ir_sreg(IR_LANE), 4));
-    ir_if(is_warp(0));
-    BLAME;
-    test_load_value(IR_SHARED, IR_U32, at, 0);
-    ir_else();
-    written_at = __LINE__ + 1;
-    HERE, test_store_value(IR_SHARED, IR_U32, at, 0, u32(1));
-    ir_end_if();
+    IF(is_warp(0)) {
+        BLAME;
+        test_load_value(IR_SHARED, IR_U32, at, 0);
+    }
+    ELSE
+    {
+        written_at = __LINE__ + 1;
+        HERE, test_store_value(IR_SHARED, IR_U32, at, 0, u32(1));
+    }
 }
 
 /* After some rounds in which every warp has its turn. */
@@ -370,64 +372,70 @@ static void read_long_before_store(void)
 {
     declare();
     val x = tile("x", 128), at = add(x, mul(ir_sreg(IR_LANE), 4));
-    ir_if(is_warp(0));
-    BLAME;
-    test_load_value(IR_SHARED, IR_U32, at, 0);
-    ir_else();
-    HERE;
-    val turn = ir_reg(IR_U32);
-    ir_assign(turn, u32(0));
-    ir_loop();
-    ir_break(ir_compare(IR_EQ, turn, u32(2000)));
-    ir_assign(turn, add(turn, u32(1)));
-    ir_end_loop();
-    written_at = __LINE__ + 1;
-    HERE, test_store_value(IR_SHARED, IR_U32, at, 0, u32(1));
-    ir_end_if();
+    IF(is_warp(0)) {
+        BLAME;
+        test_load_value(IR_SHARED, IR_U32, at, 0);
+    }
+    ELSE
+    {
+        HERE;
+        val turn = ir_reg(IR_U32);
+        ir_assign(turn, u32(0));
+        FOREVER {
+            ir_break(ir_compare(IR_EQ, turn, u32(2000)));
+            ir_assign(turn, add(turn, u32(1)));
+        }
+        written_at = __LINE__ + 1;
+        HERE, test_store_value(IR_SHARED, IR_U32, at, 0, u32(1));
+    }
 }
 
 static void begin_barrier(val bar)
 {
-    ir_if(ir_elect());
-    ir_mbarrier_init(bar, 0, 1);
-    ir_plain(IR_FENCE_MBARRIER_INIT, 0, 0);
-    ir_end_if();
+    IF(ir_elect()) {
+        ir_mbarrier_init(bar, 0, 1);
+        ir_plain(IR_FENCE_MBARRIER_INIT, 0, 0);
+    }
 }
 
 static void read_before_copy(void)
 {
     parameters p = declare();
     val x = tile("x", 128), bar = ir_smem_address(ir_smem_alloc("bar", 8, 8));
-    ir_if(is_warp(0));
-    BLAME;
-    test_load_value(IR_SHARED, IR_U32, add(x, mul(ir_sreg(IR_LANE), 4)), 0);
-    ir_else();
-    begin_barrier(bar);
-    ir_if(ir_elect());
-    ir_mbarrier_expect(bar, 0, u32(128));
-    written_at = __LINE__ + 1;
-    HERE, ir_bulk_load(x, 0, p.memory, u32(128), bar);
-    ir_end_if();
-    ir_mbarrier_wait(bar, 0, u32(0));
-    ir_end_if();
+    IF(is_warp(0)) {
+        BLAME;
+        test_load_value(IR_SHARED, IR_U32, add(x, mul(ir_sreg(IR_LANE), 4)), 0);
+    }
+    ELSE
+    {
+        begin_barrier(bar);
+        IF(ir_elect()) {
+            ir_mbarrier_expect(bar, 0, u32(128));
+            written_at = __LINE__ + 1;
+            HERE, ir_bulk_load(x, 0, p.memory, u32(128), bar);
+        }
+        ir_mbarrier_wait(bar, 0, u32(0));
+    }
 }
 
 static void wait_before_init(void)
 {
     declare();
     val bar = ir_smem_address(ir_smem_alloc("bar", 8, 8));
-    ir_if(is_warp(0));
-    BLAME;
-    ir_mbarrier_wait(bar, 0, u32(0));
-    ir_else();
-    ir_if(ir_elect());
-    written_at = __LINE__ + 1;
-    HERE, ir_mbarrier_init(bar, 0, 1);
-    ir_end_if();
-    ir_end_if();
+    IF(is_warp(0)) {
+        BLAME;
+        ir_mbarrier_wait(bar, 0, u32(0));
+    }
+    ELSE
+    {
+        IF(ir_elect()) {
+            written_at = __LINE__ + 1;
+            HERE, ir_mbarrier_init(bar, 0, 1);
+        }
+    }
 }
 
-static void test_written_later(void **state)
+TEST(written_later)
 {
     static const struct {
         void (*describe)(void);
@@ -464,10 +472,9 @@ static void unwritten_in_last(void)
 {
     declare();
     val at = add(tile("x", 4096), mul(tid(), 128));
-    ir_if(is_last_cta());
-    ir_else();
-    test_store_value(IR_SHARED, IR_U32, at, 0, u32(1));
-    ir_end_if();
+    IF(is_last_cta()) {
+    }
+    ELSE test_store_value(IR_SHARED, IR_U32, at, 0, u32(1));
     test_load_value(IR_SHARED, IR_U32, at, 0);
 }
 
@@ -479,15 +486,14 @@ static void race_in_last(void)
     test_store_value(IR_SHARED, IR_U32, add(x, mul(tid(), 4)), 0, tid());
     ir_bar_sync(u32(0), 64);
     test_store_value(IR_SHARED, IR_U32, add(x, mul(tid(), 4)), 0, u32(1));
-    ir_if(is_last_cta());
-    ir_else();
-    ir_bar_sync(u32(0), 64);
-    ir_end_if();
+    IF(is_last_cta()) {
+    }
+    ELSE ir_bar_sync(u32(0), 64);
     test_load_value(IR_SHARED, IR_U32, ir_binary(IR_SUB, add(x, u32(63 * 4)), mul(tid(), 4)), 0);
 }
 
 /* A CTA finds nothing of the one before it: neither its shared memory nor what its warps knew of each other. */
-static void test_later_cta(void **state)
+TEST(later_cta)
 {
     const fault_case last[] = { { unwritten_in_last, 32, 1, { "x is read before it was written" }, 0 },
                                 { race_in_last, 64, 1, { "shared-memory race", "no barrier orders them" }, 0 } };
@@ -503,11 +509,5 @@ static void test_later_cta(void **state)
 
 int main(void)
 {
-    static const struct CMUnitTest more[] = {
-        cmocka_unit_test(test_launch_after_fault),
-        cmocka_unit_test(test_bank_conflicts),
-        cmocka_unit_test(test_written_later),
-        cmocka_unit_test(test_later_cta),
-    };
-    return run_cases(cases, COUNT_OF(cases), more, COUNT_OF(more));
+    return run_cases(cases, COUNT_OF(cases));
 }

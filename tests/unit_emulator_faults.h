@@ -133,19 +133,13 @@ static inline void test_fault(void **state)
     check_case(*state);
 }
 
-/* Runs every case as a test of its own, then `more`. */
-static inline int run_cases(const fault_case *cases, int count, const struct CMUnitTest *more, int more_count)
+/* Runs the tests of the file, and every case as one of its own. */
+static inline int run_cases(const fault_case *cases, int count)
 {
-    char(*names)[48] = calloc((size_t)count, sizeof *names);
-    struct CMUnitTest *tests = calloc((size_t)(count + more_count), sizeof *tests);
     for (int i = 0; i < count; i++) {
-        snprintf(names[i], sizeof names[i], "fault %d: %s", i, cases[i].words[0]);
-        tests[i] = (struct CMUnitTest){ names[i], test_fault, NULL, NULL, (void *)(uintptr_t)&cases[i] };
+        char name[TEST_NAME_MAX];
+        snprintf(name, sizeof name, "fault %d: %s", i, cases[i].words[0]);
+        enlist(name, test_fault, NULL, NULL, &cases[i]);
     }
-    for (int i = 0; i < more_count; i++)
-        tests[count + i] = more[i];
-    int failed = _cmocka_run_group_tests("faults", tests, (size_t)(count + more_count), NULL, NULL);
-    free(names);
-    free(tests);
-    return failed;
+    return run_enlisted(NULL, NULL);
 }

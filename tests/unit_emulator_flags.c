@@ -14,23 +14,23 @@ static void pass_flag(passing by)
 {
     parameters p = declare();
     val flag = at_offset(p.memory, FLAG);
-    ir_if(ir_elect());
-    ir_if(is_cta(0));
-    wait_for(by.load, flag, u32(1));
-    BLAME;
-    test_load_value(IR_GLOBAL, IR_U32, p.memory, 0);
-    ir_end_if();
-    ir_if(is_cta(1));
-    HERE;
-    if (!by.late)
-        test_store_value(IR_GLOBAL, IR_U32, p.memory, 0, u32(7));
-    if (by.fenced)
-        ir_fence(by.fence);
-    store_flag(by.store, flag, u32(1));
-    if (by.late)
-        test_store_value(IR_GLOBAL, IR_U32, p.memory, 0, u32(7));
-    ir_end_if();
-    ir_end_if();
+    IF(ir_elect()) {
+        IF(is_cta(0)) {
+            wait_for(by.load, flag, u32(1));
+            BLAME;
+            test_load_value(IR_GLOBAL, IR_U32, p.memory, 0);
+        }
+        IF(is_cta(1)) {
+            HERE;
+            if (!by.late)
+                test_store_value(IR_GLOBAL, IR_U32, p.memory, 0, u32(7));
+            if (by.fenced)
+                ir_fence(by.fence);
+            store_flag(by.store, flag, u32(1));
+            if (by.late)
+                test_store_value(IR_GLOBAL, IR_U32, p.memory, 0, u32(7));
+        }
+    }
 }
 
 /* A release is of what came before it. Either access may be the later one. */
@@ -95,19 +95,21 @@ static void pass_in_scopes(ir_scope release, ir_scope acquire)
 {
     parameters p = declare();
     val flag = at_offset(p.memory, FLAG);
-    ir_if(ir_elect());
-    ir_if(is_cta(0));
-    test_store_value(IR_GLOBAL, IR_U32, p.memory, 0, u32(7));
-    ir_store_strong(IR_ORDER_RELEASE, release, IR_U32, flag, 0, u32(1));
-    ir_else();
-    HERE;
-    ir_loop();
-    val seen = ir_load_strong(IR_ORDER_ACQUIRE, acquire, IR_U32, flag, 0);
-    ir_break(ir_compare(IR_EQ, seen, u32(1)));
-    ir_end_loop();
-    test_load_value(IR_GLOBAL, IR_U32, p.memory, 0);
-    ir_end_if();
-    ir_end_if();
+    IF(ir_elect()) {
+        IF(is_cta(0)) {
+            test_store_value(IR_GLOBAL, IR_U32, p.memory, 0, u32(7));
+            ir_store_strong(IR_ORDER_RELEASE, release, IR_U32, flag, 0, u32(1));
+        }
+        ELSE
+        {
+            HERE;
+            FOREVER {
+                val seen = ir_load_strong(IR_ORDER_ACQUIRE, acquire, IR_U32, flag, 0);
+                ir_break(ir_compare(IR_EQ, seen, u32(1)));
+            }
+            test_load_value(IR_GLOBAL, IR_U32, p.memory, 0);
+        }
+    }
 }
 
 /* An acquire of CTA scope does not include the other CTA. */
@@ -127,21 +129,21 @@ static void passed_on(void)
 {
     parameters p = declare();
     val flag = at_offset(p.memory, FLAG), next = at_offset(p.memory, FLAG + 4);
-    ir_if(ir_elect());
-    ir_if(is_cta(0));
-    wait_for(IR_ORDER_ACQUIRE, next, u32(1));
-    BLAME;
-    test_load_value(IR_GLOBAL, IR_U32, p.memory, 0);
-    ir_end_if();
-    ir_if(is_cta(1));
-    wait_for(planted ? IR_ORDER_RELAXED : IR_ORDER_ACQUIRE, flag, u32(1));
-    store_flag(IR_ORDER_RELEASE, next, u32(1));
-    ir_end_if();
-    ir_if(is_cta(2));
-    test_store_value(IR_GLOBAL, IR_U32, p.memory, 0, u32(7));
-    store_flag(IR_ORDER_RELEASE, flag, u32(1));
-    ir_end_if();
-    ir_end_if();
+    IF(ir_elect()) {
+        IF(is_cta(0)) {
+            wait_for(IR_ORDER_ACQUIRE, next, u32(1));
+            BLAME;
+            test_load_value(IR_GLOBAL, IR_U32, p.memory, 0);
+        }
+        IF(is_cta(1)) {
+            wait_for(planted ? IR_ORDER_RELAXED : IR_ORDER_ACQUIRE, flag, u32(1));
+            store_flag(IR_ORDER_RELEASE, next, u32(1));
+        }
+        IF(is_cta(2)) {
+            test_store_value(IR_GLOBAL, IR_U32, p.memory, 0, u32(7));
+            store_flag(IR_ORDER_RELEASE, flag, u32(1));
+        }
+    }
 }
 
 /* A third CTA overwrites the flag before it is read: an atomic passes on what was published there, a store does not. */
@@ -149,26 +151,26 @@ static void overwritten(void)
 {
     parameters p = declare();
     val flag = at_offset(p.memory, FLAG), next = at_offset(p.memory, FLAG + 4);
-    ir_if(ir_elect());
-    ir_if(is_cta(0));
-    wait_for(IR_ORDER_RELAXED, next, u32(1));
-    load_flag(IR_ORDER_ACQUIRE, flag);
-    BLAME;
-    test_load_value(IR_GLOBAL, IR_U32, p.memory, 0);
-    ir_end_if();
-    ir_if(is_cta(1));
-    wait_for(IR_ORDER_RELAXED, flag, u32(1));
-    if (planted)
-        store_flag(IR_ORDER_RELAXED, flag, u32(2));
-    else
-        ir_atomic(IR_GLOBAL, IR_SCOPE_GPU, IR_RED_ADD, flag, 0, u32(1), u32(0));
-    store_flag(IR_ORDER_RELAXED, next, u32(1));
-    ir_end_if();
-    ir_if(is_cta(2));
-    test_store_value(IR_GLOBAL, IR_U32, p.memory, 0, u32(7));
-    store_flag(IR_ORDER_RELEASE, flag, u32(1));
-    ir_end_if();
-    ir_end_if();
+    IF(ir_elect()) {
+        IF(is_cta(0)) {
+            wait_for(IR_ORDER_RELAXED, next, u32(1));
+            load_flag(IR_ORDER_ACQUIRE, flag);
+            BLAME;
+            test_load_value(IR_GLOBAL, IR_U32, p.memory, 0);
+        }
+        IF(is_cta(1)) {
+            wait_for(IR_ORDER_RELAXED, flag, u32(1));
+            if (planted)
+                store_flag(IR_ORDER_RELAXED, flag, u32(2));
+            else
+                ir_atomic(IR_GLOBAL, IR_SCOPE_GPU, IR_RED_ADD, flag, 0, u32(1), u32(0));
+            store_flag(IR_ORDER_RELAXED, next, u32(1));
+        }
+        IF(is_cta(2)) {
+            test_store_value(IR_GLOBAL, IR_U32, p.memory, 0, u32(7));
+            store_flag(IR_ORDER_RELEASE, flag, u32(1));
+        }
+    }
 }
 
 /* A reduction tells nobody what it found: a fence behind it acquires nothing. */
@@ -176,24 +178,24 @@ static void found_by_a_reduction(void)
 {
     parameters p = declare();
     val flag = at_offset(p.memory, FLAG), next = at_offset(p.memory, COUNTER);
-    ir_if(ir_elect());
-    ir_if(is_cta(0));
-    wait_for(IR_ORDER_RELAXED, next, u32(1));
-    if (planted)
-        ir_reduce_ordered(IR_ORDER_RELAXED, IR_SCOPE_GPU, IR_RED_ADD, flag, 0, u32(1));
-    else
-        ir_atomic(IR_GLOBAL, IR_SCOPE_GPU, IR_RED_ADD, flag, 0, u32(1), u32(0));
-    ir_fence(IR_SCOPE_GPU);
-    BLAME;
-    test_load_value(IR_GLOBAL, IR_U32, p.memory, 0);
-    HERE;
-    ir_end_if();
-    ir_if(is_cta(1));
-    test_store_value(IR_GLOBAL, IR_U32, p.memory, 0, u32(7));
-    store_flag(IR_ORDER_RELEASE, flag, u32(1));
-    store_flag(IR_ORDER_RELAXED, next, u32(1));
-    ir_end_if();
-    ir_end_if();
+    IF(ir_elect()) {
+        IF(is_cta(0)) {
+            wait_for(IR_ORDER_RELAXED, next, u32(1));
+            if (planted)
+                ir_reduce(IR_GLOBAL, IR_SCOPE_GPU, IR_RED_ADD, flag, 0, u32(1));
+            else
+                ir_atomic(IR_GLOBAL, IR_SCOPE_GPU, IR_RED_ADD, flag, 0, u32(1), u32(0));
+            ir_fence(IR_SCOPE_GPU);
+            BLAME;
+            test_load_value(IR_GLOBAL, IR_U32, p.memory, 0);
+            HERE;
+        }
+        IF(is_cta(1)) {
+            test_store_value(IR_GLOBAL, IR_U32, p.memory, 0, u32(7));
+            store_flag(IR_ORDER_RELEASE, flag, u32(1));
+            store_flag(IR_ORDER_RELAXED, next, u32(1));
+        }
+    }
 }
 
 static const global_case cases[] = {
@@ -219,5 +221,5 @@ static const global_case cases[] = {
 
 int main(void)
 {
-    return run_global("flags", cases, COUNT_OF(cases), NULL, 0);
+    return run_global(cases, COUNT_OF(cases));
 }

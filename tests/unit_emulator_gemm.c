@@ -44,10 +44,10 @@ static ring ring_begin(int parity)
 static void ring_next(ring r)
 {
     ir_assign(r.stage, add(r.stage, u32(1)));
-    ir_if(equals(r.stage, STAGES));
-    ir_assign(r.stage, u32(0));
-    ir_assign(r.parity, ir_binary(IR_XOR, r.parity, u32(1)));
-    ir_end_if();
+    IF(equals(r.stage, STAGES)) {
+        ir_assign(r.stage, u32(0));
+        ir_assign(r.parity, ir_binary(IR_XOR, r.parity, u32(1)));
+    }
 }
 
 static val at_stage(val base, ring r, int bytes)
@@ -92,17 +92,17 @@ static void produce(gemm g)
     ring r = ring_begin(1);
     val tile = tile_begin(), k = variable(u32(0));
     val row = i32(tile_row(g, tile)), column = i32(add(tile_column(g, tile), mul(g.rank, BN / 2)));
-    ir_loop();
-    ir_break(equals(k, gemm_k));
-    val full = at_stage(g.full, r, 8);
-    ir_mbarrier_wait(at_stage(g.empty, r, 8), 0, r.parity);
-    ir_mbarrier_expect(full, 0, u32(A_BYTES + B_BYTES));
-    ir_tma_load(at_stage(g.a, r, A_BYTES), 0, g.map_a, full, u32(0), 2, (val[]){ i32(k), row });
-    val half = add(at_stage(g.b, r, B_BYTES), mul(g.rank, B_BYTES / 2));
-    ir_tma_load(half, 0, g.map_b, full, u32(3), 2, (val[]){ i32(k), column });
-    ring_next(r);
-    ir_assign(k, add(k, u32(BK)));
-    ir_end_loop();
+    FOREVER {
+        ir_break(equals(k, gemm_k));
+        val full = at_stage(g.full, r, 8);
+        ir_mbarrier_wait(at_stage(g.empty, r, 8), 0, r.parity);
+        ir_mbarrier_expect(full, 0, u32(A_BYTES + B_BYTES));
+        ir_tma_load(at_stage(g.a, r, A_BYTES), 0, g.map_a, full, u32(0), 2, (val[]){ i32(k), row });
+        val half = add(at_stage(g.b, r, B_BYTES), mul(g.rank, B_BYTES / 2));
+        ir_tma_load(half, 0, g.map_b, full, u32(3), 2, (val[]){ i32(k), column });
+        ring_next(r);
+        ir_assign(k, add(k, u32(BK)));
+    }
     tile_end(tile);
 }
 
@@ -116,10 +116,10 @@ static val descriptor(val address)
 /* One thread of the warpgroup frees a stage in both CTAs. */
 static void release(gemm g, val stage)
 {
-    ir_if(equals(ir_binary(IR_AND, ir_sreg(IR_TID_X), u32(WARPGROUP - 1)), 0));
-    for (int r = 0; r < 2; r++)
-        ir_mbarrier_arrive(IR_SHARED_CLUSTER, ir_mapa(add(g.empty, mul(stage, 8)), u32(r)), 0);
-    ir_end_if();
+    IF(equals(ir_binary(IR_AND, ir_sreg(IR_TID_X), u32(WARPGROUP - 1)), 0)) {
+        for (int r = 0; r < 2; r++)
+            ir_mbarrier_arrive(IR_SHARED_CLUSTER, ir_mapa(add(g.empty, mul(stage, 8)), u32(r)), 0);
+    }
 }
 
 /* A's fragment of k..k+15 by ldmatrix, through the swizzle. */
@@ -169,20 +169,20 @@ static void consume(gemm g)
     for (int i = 0; i < BN / 2; i++)
         d[i] = ir_reg(CKL_F32);
     val tile = tile_begin(), k = variable(u32(0)), before = variable(u32(0));
-    ir_loop();
-    ir_break(equals(k, gemm_k));
-    ir_mbarrier_wait(at_stage(g.full, r, 8), 0, r.parity);
-    multiply(g, r, group, equals(k, 0), d);
-    ir_if(ir_compare(IR_GT, k, u32(0)));
-    ir_plain(IR_WGMMA_WAIT, gemm_a_in_registers ? 0 : 1, 0);
-    release(g, before);
-    ir_end_if();
-    if (gemm_a_in_registers)
-        ir_plain(IR_WGMMA_WAIT, 0, 0);
-    ir_assign(before, r.stage);
-    ring_next(r);
-    ir_assign(k, add(k, u32(BK)));
-    ir_end_loop();
+    FOREVER {
+        ir_break(equals(k, gemm_k));
+        ir_mbarrier_wait(at_stage(g.full, r, 8), 0, r.parity);
+        multiply(g, r, group, equals(k, 0), d);
+        IF(ir_compare(IR_GT, k, u32(0))) {
+            ir_plain(IR_WGMMA_WAIT, gemm_a_in_registers ? 0 : 1, 0);
+            release(g, before);
+        }
+        if (gemm_a_in_registers)
+            ir_plain(IR_WGMMA_WAIT, 0, 0);
+        ir_assign(before, r.stage);
+        ring_next(r);
+        ir_assign(k, add(k, u32(BK)));
+    }
     ir_plain(IR_WGMMA_WAIT, 0, 0);
     release(g, before);
     store_tile(g, tile, group, d);
@@ -201,23 +201,24 @@ static void describe_gemm(void)
     g.empty = ir_smem_address(ir_smem_alloc("empty", 8 * STAGES, 8));
     g.rank = ir_sreg(IR_CLUSTER_RANK);
     g.tiles_m = u32(gemm_m / (2 * BM));
-    ir_if(equals(ir_sreg(IR_TID_X), 0));
-    for (int i = 0; i < STAGES; i++) {
-        ir_mbarrier_init(g.full, 8 * i, 1);
-        ir_mbarrier_init(g.empty, 8 * i, 4); // two consumers of two CTAs
+    IF(equals(ir_sreg(IR_TID_X), 0)) {
+        for (int i = 0; i < STAGES; i++) {
+            ir_mbarrier_init(g.full, 8 * i, 1);
+            ir_mbarrier_init(g.empty, 8 * i, 4); // two consumers of two CTAs
+        }
+        ir_plain(IR_FENCE_MBARRIER_INIT, 0, 0);
     }
-    ir_plain(IR_FENCE_MBARRIER_INIT, 0, 0);
-    ir_end_if();
     cluster_sync();
-    ir_if(ir_compare(IR_LT, ir_sreg(IR_WARP), u32(4)));
-    ir_plain(IR_SETMAXNREG, 40, 0);
-    ir_if(equals(ir_sreg(IR_TID_X), 0));
-    produce(g);
-    ir_end_if();
-    ir_else();
-    ir_plain(IR_SETMAXNREG, 232, 1);
-    consume(g);
-    ir_end_if();
+    IF(ir_compare(IR_LT, ir_sreg(IR_WARP), u32(4))) {
+        ir_plain(IR_SETMAXNREG, 40, 0);
+        IF(equals(ir_sreg(IR_TID_X), 0))
+            produce(g);
+    }
+    ELSE
+    {
+        ir_plain(IR_SETMAXNREG, 232, 1);
+        consume(g);
+    }
     cluster_sync();
 }
 
@@ -264,7 +265,7 @@ static void check_gemm(int m, int n, int k, int64_t grid)
     free(d);
 }
 
-static void test_gemm(void)
+TEST_EVERYWHERE(gemm)
 {
     gemm_a_in_registers = false;
     check_gemm(256, 512, 320, 2); // two tiles on one cluster, 5 K tiles on 4 stages
@@ -275,8 +276,6 @@ static void test_gemm(void)
 /* With an argument "512" it is a benchmark: that GEMM, once, alone. */
 int main(int argc, char **argv)
 {
-    static void (*test)(void) = test_gemm;
-    const struct CMUnitTest tests[] = { { "gemm", test_everywhere, NULL, NULL, &test } };
     if (argc == 2) {
         int size = atoi(argv[1]);
         gpu = test_open("");
@@ -284,5 +283,5 @@ int main(int argc, char **argv)
         gpu->ops->close(gpu);
         return 0;
     }
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_enlisted(NULL, NULL);
 }

@@ -17,12 +17,13 @@ static void halves_of_a_word(void)
     parameters p = declare();
     ir_type type = planted ? IR_U32 : IR_U16;
     only_thread(0);
-    ir_if(is_cta(0));
-    test_store_value(IR_GLOBAL, IR_U16, p.memory, 2, ir_int(IR_U16, 1));
-    ir_else();
-    BLAME; // or the other one's
-    test_store_value(IR_GLOBAL, type, p.memory, 0, ir_int(type, 1));
-    ir_end_if();
+    IF(is_cta(0))
+        test_store_value(IR_GLOBAL, IR_U16, p.memory, 2, ir_int(IR_U16, 1));
+    ELSE
+    {
+        BLAME; // or the other one's
+        test_store_value(IR_GLOBAL, type, p.memory, 0, ir_int(type, 1));
+    }
     blamed = 0;
     ir_end_if();
 }
@@ -32,12 +33,13 @@ static void half_written_by_another(void)
 {
     parameters p = declare();
     only_thread(0);
-    ir_if(is_cta(0));
-    test_store_value(IR_GLOBAL, IR_U16, p.fresh, 0, ir_int(IR_U16, 1));
-    ir_else();
-    BLAME;
-    test_load_value(IR_GLOBAL, IR_U32, planted ? p.fresh : p.memory, 0);
-    ir_end_if();
+    IF(is_cta(0))
+        test_store_value(IR_GLOBAL, IR_U16, p.fresh, 0, ir_int(IR_U16, 1));
+    ELSE
+    {
+        BLAME;
+        test_load_value(IR_GLOBAL, IR_U32, planted ? p.fresh : p.memory, 0);
+    }
     ir_end_if();
 }
 
@@ -46,9 +48,8 @@ static void read_of_other(void)
 {
     parameters p = declare();
     val x = test_load_value(IR_GLOBAL, IR_U32, p.memory, planted ? 0 : 1024);
-    ir_if(is_cta(CTAS - 1));
-    test_store_value(IR_GLOBAL, IR_U32, test_element(p.memory, tid(), 4), 0, x);
-    ir_end_if();
+    IF(is_cta(CTAS - 1))
+        test_store_value(IR_GLOBAL, IR_U32, test_element(p.memory, tid(), 4), 0, x);
 }
 
 /* One reads, the other one writes. */
@@ -56,11 +57,9 @@ static void read_of_one(void)
 {
     parameters p = declare();
     only_thread(0);
-    ir_if(is_cta(0));
-    test_load_value(IR_GLOBAL, IR_U32, p.memory, 0);
-    ir_else();
-    test_store_value(IR_GLOBAL, IR_U32, p.memory, planted ? 0 : 4, cta());
-    ir_end_if();
+    IF(is_cta(0))
+        test_load_value(IR_GLOBAL, IR_U32, p.memory, 0);
+    ELSE test_store_value(IR_GLOBAL, IR_U32, p.memory, planted ? 0 : 4, cta());
     ir_end_if();
 }
 
@@ -70,16 +69,15 @@ static void tma_load_of_written(void)
     parameters p = declare();
     val x = tile("x", TILE_BYTES), bar = ir_smem_address(ir_smem_alloc("bar", 8, 8)), zero = ir_int(CKL_I32, 0);
     const val origin[] = { zero, zero };
-    ir_if(ir_elect());
-    ir_mbarrier_init(bar, 0, 1);
-    ir_plain(IR_FENCE_MBARRIER_INIT, 0, 0);
-    ir_mbarrier_expect(bar, 0, u32(TILE_BYTES));
-    ir_tma_load(x, 0, p.map, bar, u32(0), 2, origin);
-    ir_mbarrier_wait(bar, 0, u32(0));
-    ir_if(is_cta(0));
-    test_store_value(IR_GLOBAL, IR_U32, p.memory, planted ? 512 : FLAG, u32(1));
-    ir_end_if();
-    ir_end_if();
+    IF(ir_elect()) {
+        ir_mbarrier_init(bar, 0, 1);
+        ir_plain(IR_FENCE_MBARRIER_INIT, 0, 0);
+        ir_mbarrier_expect(bar, 0, u32(TILE_BYTES));
+        ir_tma_load(x, 0, p.map, bar, u32(0), 2, origin);
+        ir_mbarrier_wait(bar, 0, u32(0));
+        IF(is_cta(0))
+            test_store_value(IR_GLOBAL, IR_U32, p.memory, planted ? 512 : FLAG, u32(1));
+    }
 }
 
 /* The last CTA gathers */
@@ -113,12 +111,12 @@ static void gather(mistake m)
     test_store_value(IR_SHARED, IR_U32, ir_smem_address(told), 0, last);
     ir_end_if();
     ir_bar_sync(u32(0), 64);
-    ir_if(ir_compare(IR_NE, test_load_value(IR_SHARED, IR_U32, ir_smem_address(told), 0), u32(0)));
-    ir_if(ir_compare(IR_LT, tid(), u32(2 * CTAS)));
-    BLAME;
-    test_load_value(IR_GLOBAL, IR_U32, test_element(p.memory, tid(), 4), 0);
-    ir_end_if();
-    ir_end_if();
+    IF(ir_compare(IR_NE, test_load_value(IR_SHARED, IR_U32, ir_smem_address(told), 0), u32(0))) {
+        IF(ir_compare(IR_LT, tid(), u32(2 * CTAS))) {
+            BLAME;
+            test_load_value(IR_GLOBAL, IR_U32, test_element(p.memory, tid(), 4), 0);
+        }
+    }
 }
 
 KERNEL(gather_no_fence_before, gather(NO_FENCE_BEFORE))
@@ -130,16 +128,16 @@ KERNEL(gather_narrow_fence, gather(NARROW_FENCE))
 static void gather_by_order(void)
 {
     parameters p = declare();
-    ir_if(ir_elect());
-    test_store_value(IR_GLOBAL, IR_U32, test_element(p.memory, cta(), 4), 0, cta());
-    ir_order order = planted ? IR_ORDER_ACQUIRE : IR_ORDER_ACQ_REL;
-    val before = ir_atomic_ordered(order, IR_SCOPE_GPU, IR_RED_ADD, p.memory, COUNTER, u32(1), u32(0));
-    ir_if(ir_compare(IR_EQ, before, u32(CTAS - 1)));
-    BLAME;
-    for (int i = 0; i < CTAS; i++)
-        test_load_value(IR_GLOBAL, IR_U32, p.memory, 4 * i);
-    ir_end_if();
-    ir_end_if();
+    IF(ir_elect()) {
+        test_store_value(IR_GLOBAL, IR_U32, test_element(p.memory, cta(), 4), 0, cta());
+        ir_order order = planted ? IR_ORDER_ACQUIRE : IR_ORDER_ACQ_REL;
+        val before = ir_atomic_ordered(order, IR_SCOPE_GPU, IR_RED_ADD, p.memory, COUNTER, u32(1), u32(0));
+        IF(ir_compare(IR_EQ, before, u32(CTAS - 1))) {
+            BLAME;
+            for (int i = 0; i < CTAS; i++)
+                test_load_value(IR_GLOBAL, IR_U32, p.memory, 4 * i);
+        }
+    }
 }
 
 /* The async proxy */
@@ -160,19 +158,21 @@ static void store_not_complete(void)
     val x = tile("x", TILE_BYTES), flag = at_offset(p.memory, FLAG), zero = ir_int(CKL_I32, 0);
     const val origin[] = { zero, zero };
     fill(x);
-    ir_if(ir_elect());
-    ir_if(is_cta(0));
-    wait_for(IR_ORDER_ACQUIRE, flag, u32(1));
-    BLAME;
-    test_load_value(IR_GLOBAL, IR_U32, p.memory, 256);
-    ir_else();
-    HERE;
-    ir_tma_store(p.map, x, 0, 2, origin);
-    ir_plain(IR_BULK_COMMIT, 0, 0);
-    ir_plain(IR_BULK_WAIT, 0, planted ? 1 : 0);
-    store_flag(IR_ORDER_RELEASE, flag, u32(1));
-    ir_end_if();
-    ir_end_if();
+    IF(ir_elect()) {
+        IF(is_cta(0)) {
+            wait_for(IR_ORDER_ACQUIRE, flag, u32(1));
+            BLAME;
+            test_load_value(IR_GLOBAL, IR_U32, p.memory, 256);
+        }
+        ELSE
+        {
+            HERE;
+            ir_tma_store(p.map, x, 0, 2, origin);
+            ir_plain(IR_BULK_COMMIT, 0, 0);
+            ir_plain(IR_BULK_WAIT, 0, planted ? 1 : 0);
+            store_flag(IR_ORDER_RELEASE, flag, u32(1));
+        }
+    }
 }
 
 /* What ordinary stores of another CTA wrote is loaded by TMA. */
@@ -182,23 +182,25 @@ static void load_without_proxy_fence(void)
     val x = tile("x", TILE_BYTES), bar = ir_smem_address(ir_smem_alloc("bar", 8, 8));
     val flag = at_offset(p.memory, FLAG), zero = ir_int(CKL_I32, 0);
     const val origin[] = { zero, zero };
-    ir_if(ir_elect());
-    ir_if(is_cta(0));
-    ir_mbarrier_init(bar, 0, 1);
-    ir_plain(IR_FENCE_MBARRIER_INIT, 0, 0);
-    wait_for(IR_ORDER_ACQUIRE, flag, u32(1));
-    if (!planted)
-        ir_plain(IR_FENCE_PROXY_ASYNC, 0, 1);
-    ir_mbarrier_expect(bar, 0, u32(TILE_BYTES));
-    BLAME;
-    ir_tma_load(x, 0, p.map, bar, u32(0), 2, origin);
-    HERE;
-    ir_mbarrier_wait(bar, 0, u32(0));
-    ir_else();
-    test_store_value(IR_GLOBAL, IR_U32, p.memory, 512, u32(7));
-    store_flag(IR_ORDER_RELEASE, flag, u32(1));
-    ir_end_if();
-    ir_end_if();
+    IF(ir_elect()) {
+        IF(is_cta(0)) {
+            ir_mbarrier_init(bar, 0, 1);
+            ir_plain(IR_FENCE_MBARRIER_INIT, 0, 0);
+            wait_for(IR_ORDER_ACQUIRE, flag, u32(1));
+            if (!planted)
+                ir_plain(IR_FENCE_PROXY_ASYNC, 0, 1);
+            ir_mbarrier_expect(bar, 0, u32(TILE_BYTES));
+            BLAME;
+            ir_tma_load(x, 0, p.map, bar, u32(0), 2, origin);
+            HERE;
+            ir_mbarrier_wait(bar, 0, u32(0));
+        }
+        ELSE
+        {
+            test_store_value(IR_GLOBAL, IR_U32, p.memory, 512, u32(7));
+            store_flag(IR_ORDER_RELEASE, flag, u32(1));
+        }
+    }
 }
 
 /* CTAs that are not there */
@@ -209,14 +211,15 @@ static void grid_barrier(void)
     parameters p = declare();
     val count = at_offset(p.memory, COUNTER);
     ir_smem_alloc("much", SMEM_OF_ONE_PER_SM, 128);
-    ir_if(ir_elect());
-    ir_reduce_ordered(IR_ORDER_RELEASE, IR_SCOPE_GPU, IR_RED_ADD, count, 0, u32(1));
-    BLAME;
-    ir_loop();
-    BLAME;
-    ir_break(ir_compare(IR_EQ, ir_load_strong(IR_ORDER_ACQUIRE, IR_SCOPE_GPU, IR_U32, count, 0), ir_sreg(IR_GRID_X)));
-    ir_end_loop();
-    ir_end_if();
+    IF(ir_elect()) {
+        ir_atomic_ordered(IR_ORDER_RELEASE, IR_SCOPE_GPU, IR_RED_ADD, count, 0, u32(1), u32(0));
+        BLAME;
+        FOREVER {
+            BLAME;
+            ir_break(ir_compare(IR_EQ, ir_load_strong(IR_ORDER_ACQUIRE, IR_SCOPE_GPU, IR_U32, count, 0),
+                                ir_sreg(IR_GRID_X)));
+        }
+    }
 }
 
 /* A lock by compare and swap; planted, whoever takes it keeps it. */
@@ -224,17 +227,17 @@ static void lock(void)
 {
     parameters p = declare();
     val held = at_offset(p.memory, COUNTER);
-    ir_if(ir_elect());
-    ir_loop();
-    HERE;
-    val before = ir_atomic_ordered(IR_ORDER_ACQ_REL, IR_SCOPE_GPU, IR_RED_CAS, held, 0, u32(0), u32(1));
-    BLAME;
-    ir_break(ir_compare(IR_EQ, before, u32(0)));
-    ir_end_loop();
-    test_store_value(IR_GLOBAL, IR_U32, p.memory, 0, cta());
-    if (!planted)
-        store_flag(IR_ORDER_RELEASE, held, u32(0));
-    ir_end_if();
+    IF(ir_elect()) {
+        FOREVER {
+            HERE;
+            val before = ir_atomic_ordered(IR_ORDER_ACQ_REL, IR_SCOPE_GPU, IR_RED_CAS, held, 0, u32(0), u32(1));
+            BLAME;
+            ir_break(ir_compare(IR_EQ, before, u32(0)));
+        }
+        test_store_value(IR_GLOBAL, IR_U32, p.memory, 0, cta());
+        if (!planted)
+            store_flag(IR_ORDER_RELEASE, held, u32(0));
+    }
 }
 
 /* Every CTA waits for the one before it: fine in any order that the device may choose, for all have room. */
@@ -242,28 +245,28 @@ static void turnstile(void)
 {
     parameters p = declare();
     val flag = at_offset(p.memory, FLAG), sum = ir_reg(IR_U32);
-    ir_if(ir_elect());
-    HERE;
-    wait_for(IR_ORDER_ACQUIRE, flag, cta());
-    ir_assign(sum, add(test_load_value(IR_GLOBAL, IR_U32, p.memory, 0), cta()));
-    test_store_value(IR_GLOBAL, IR_U32, p.memory, 0, sum);
-    store_flag(IR_ORDER_RELEASE, flag, add(cta(), u32(1)));
-    ir_end_if();
+    IF(ir_elect()) {
+        HERE;
+        wait_for(IR_ORDER_ACQUIRE, flag, cta());
+        ir_assign(sum, add(test_load_value(IR_GLOBAL, IR_U32, p.memory, 0), cta()));
+        test_store_value(IR_GLOBAL, IR_U32, p.memory, 0, sum);
+        store_flag(IR_ORDER_RELEASE, flag, add(cta(), u32(1)));
+    }
 }
 
 /* The last CTA says so; planted, it leaves the counter as it is, and the next launch has no last one. */
 static void counts_to_last(void)
 {
     parameters p = declare();
-    ir_if(ir_elect());
-    HERE;
-    val before = ir_atomic(IR_GLOBAL, IR_SCOPE_GPU, IR_RED_ADD, p.memory, COUNTER, u32(1), u32(0));
-    ir_if(ir_compare(IR_EQ, before, u32(CTAS - 1)));
-    if (!planted)
-        store_flag(IR_ORDER_RELAXED, at_offset(p.memory, COUNTER), u32(0));
-    test_store_value(IR_GLOBAL, IR_U32, p.fresh, 0, u32(1));
-    ir_end_if();
-    ir_end_if();
+    IF(ir_elect()) {
+        HERE;
+        val before = ir_atomic(IR_GLOBAL, IR_SCOPE_GPU, IR_RED_ADD, p.memory, COUNTER, u32(1), u32(0));
+        IF(ir_compare(IR_EQ, before, u32(CTAS - 1))) {
+            if (!planted)
+                store_flag(IR_ORDER_RELAXED, at_offset(p.memory, COUNTER), u32(0));
+            test_store_value(IR_GLOBAL, IR_U32, p.fresh, 0, u32(1));
+        }
+    }
 }
 
 /* What the launch before this one has stored in fresh memory, and nothing else has. */
@@ -281,11 +284,11 @@ static void barriers_after_a_poll(void)
     val round = ir_reg(IR_U32);
     HERE;
     ir_assign(round, u32(0));
-    ir_loop();
-    ir_load_strong(IR_ORDER_RELAXED, IR_SCOPE_GPU, IR_U32, p.memory, FLAG);
-    ir_break(ir_compare(IR_EQ, round, u32(1)));
-    ir_assign(round, add(round, u32(1)));
-    ir_end_loop();
+    FOREVER {
+        ir_load_strong(IR_ORDER_RELAXED, IR_SCOPE_GPU, IR_U32, p.memory, FLAG);
+        ir_break(ir_compare(IR_EQ, round, u32(1)));
+        ir_assign(round, add(round, u32(1)));
+    }
     for (int i = 0; i < 300; i++)
         ir_bar_sync(u32(i % 2), 64);
 }
@@ -295,15 +298,15 @@ static void barrier_of_others(void)
 {
     parameters p = declare();
     val x = add(tile("x", 128), mul(ir_sreg(IR_LANE), 4)), flag = at_offset(p.memory, FLAG);
-    ir_if(ir_compare(IR_LT, ir_sreg(IR_WARP), u32(2)));
-    ir_if(is_warp(1));
-    HERE;
-    test_store_value(IR_SHARED, IR_U32, x, 0, u32(1));
-    ir_end_if();
-    ir_bar_sync(u32(1), 64);
-    only_thread(32);
-    store_flag(planted ? IR_ORDER_RELAXED : IR_ORDER_RELEASE, flag, u32(1));
-    ir_end_if();
+    IF(ir_compare(IR_LT, ir_sreg(IR_WARP), u32(2))) {
+        IF(is_warp(1)) {
+            HERE;
+            test_store_value(IR_SHARED, IR_U32, x, 0, u32(1));
+        }
+        ir_bar_sync(u32(1), 64);
+        only_thread(32);
+        store_flag(planted ? IR_ORDER_RELAXED : IR_ORDER_RELEASE, flag, u32(1));
+    }
     ir_else();
     wait_for(planted ? IR_ORDER_RELAXED : IR_ORDER_ACQUIRE, flag, u32(1));
     ir_bar_sync(u32(1), 64);
@@ -325,23 +328,23 @@ static void cluster_loads_what_one_wrote(void)
     val x = tile("x", TILE_BYTES), bar = ir_smem_address(ir_smem_alloc("bar", 8, 8)), zero = ir_int(CKL_I32, 0);
     const val origin[] = { zero, zero };
     ir_load_strong(IR_ORDER_RELAXED, IR_SCOPE_GPU, IR_U32, p.memory, FLAG);
-    ir_if(is_cta(0));
-    test_store_value(IR_GLOBAL, IR_U32, test_element(p.memory, tid(), 4), 512, u32(7));
-    if (!planted)
-        ir_plain(IR_FENCE_PROXY_ASYNC, 0, 1);
-    ir_end_if();
+    IF(is_cta(0)) {
+        test_store_value(IR_GLOBAL, IR_U32, test_element(p.memory, tid(), 4), 512, u32(7));
+        if (!planted)
+            ir_plain(IR_FENCE_PROXY_ASYNC, 0, 1);
+    }
     cluster_meets();
-    ir_if(is_cta(1));
-    ir_if(ir_elect());
-    ir_mbarrier_init(bar, 0, 1);
-    ir_plain(IR_FENCE_MBARRIER_INIT, 0, 0);
-    ir_mbarrier_expect(bar, 0, u32(TILE_BYTES));
-    BLAME;
-    ir_tma_load(x, 0, p.map, bar, u32(0), 2, origin);
-    HERE;
-    ir_mbarrier_wait(bar, 0, u32(0));
-    ir_end_if();
-    ir_end_if();
+    IF(is_cta(1)) {
+        IF(ir_elect()) {
+            ir_mbarrier_init(bar, 0, 1);
+            ir_plain(IR_FENCE_MBARRIER_INIT, 0, 0);
+            ir_mbarrier_expect(bar, 0, u32(TILE_BYTES));
+            BLAME;
+            ir_tma_load(x, 0, p.map, bar, u32(0), 2, origin);
+            HERE;
+            ir_mbarrier_wait(bar, 0, u32(0));
+        }
+    }
     cluster_meets();
 }
 
@@ -355,25 +358,24 @@ static void read_by_many(void)
 {
     parameters p = declare();
     val count = at_offset(p.memory, COUNTER), flag = at_offset(p.memory, FLAG);
-    ir_if(ir_elect());
-    ir_if(ir_compare(IR_LT, cta(), u32(READERS)));
-    load_flag(IR_ORDER_DEFAULT, p.memory);
-    ir_if(ir_compare(IR_GE, cta(), u32(planted)));
-    ir_reduce_ordered(IR_ORDER_RELEASE, IR_SCOPE_GPU, IR_RED_ADD, count, 0, u32(1));
-    ir_end_if();
-    ir_end_if();
-    ir_if(is_cta(READERS));
-    wait_for(IR_ORDER_ACQUIRE, count, u32(READERS - planted));
-    load_flag(IR_ORDER_DEFAULT, p.memory);
-    store_flag(IR_ORDER_RELEASE, flag, u32(1));
-    ir_end_if();
-    ir_if(is_cta(READERS + 1));
-    wait_for(IR_ORDER_ACQUIRE, flag, u32(1));
-    BLAME;
-    store_flag(IR_ORDER_DEFAULT, p.memory, u32(1));
-    HERE;
-    ir_end_if();
-    ir_end_if();
+    IF(ir_elect()) {
+        IF(ir_compare(IR_LT, cta(), u32(READERS))) {
+            load_flag(IR_ORDER_DEFAULT, p.memory);
+            IF(ir_compare(IR_GE, cta(), u32(planted)))
+                ir_atomic_ordered(IR_ORDER_RELEASE, IR_SCOPE_GPU, IR_RED_ADD, count, 0, u32(1), u32(0));
+        }
+        IF(is_cta(READERS)) {
+            wait_for(IR_ORDER_ACQUIRE, count, u32(READERS - planted));
+            load_flag(IR_ORDER_DEFAULT, p.memory);
+            store_flag(IR_ORDER_RELEASE, flag, u32(1));
+        }
+        IF(is_cta(READERS + 1)) {
+            wait_for(IR_ORDER_ACQUIRE, flag, u32(1));
+            BLAME;
+            store_flag(IR_ORDER_DEFAULT, p.memory, u32(1));
+            HERE;
+        }
+    }
 }
 
 static const global_case cases[] = {
@@ -401,7 +403,7 @@ static const global_case cases[] = {
     { { lock, 32, 1, { "deadlock", "memory+8256 to change", "1 of 2 CTAs have ended" }, 0 }, 2, 0 },
 };
 
-static void test_turnstile(void **state)
+TEST(turnstile)
 {
     static const global_case c = { { turnstile, 32, 1, { NULL }, 0 }, 40, 0 };
     for (int i = 0; i < COUNT_OF(all_settings); i++) {
@@ -436,21 +438,23 @@ static void touched_by_two(void)
     parameters p = declare();
     val flag = at_offset(p.memory, FLAG);
     only_thread(0);
-    ir_if(is_cta(0));
-    first_at = __LINE__ + 1;
-    HERE, touch_word(p.memory, first_writes, first_by_bytes);
-    HERE;
-    store_flag(planted ? IR_ORDER_RELAXED : IR_ORDER_RELEASE, flag, u32(1));
-    ir_else();
-    wait_for(IR_ORDER_ACQUIRE, flag, u32(1));
-    BLAME;
-    touch_word(p.memory, !first_writes, !first_by_bytes);
-    ir_end_if();
+    IF(is_cta(0)) {
+        first_at = __LINE__ + 1;
+        HERE, touch_word(p.memory, first_writes, first_by_bytes);
+        HERE;
+        store_flag(planted ? IR_ORDER_RELAXED : IR_ORDER_RELEASE, flag, u32(1));
+    }
+    ELSE
+    {
+        wait_for(IR_ORDER_ACQUIRE, flag, u32(1));
+        BLAME;
+        touch_word(p.memory, !first_writes, !first_by_bytes);
+    }
     ir_end_if();
 }
 
 /* Whether words are remembered as one or in bytes, the report has both lines. */
-static void test_words_and_bytes(void **state)
+TEST(words_and_bytes)
 {
     for (int way = 0; way < 4; way++) {
         first_writes = way & 1, first_by_bytes = way & 2;
@@ -473,18 +477,16 @@ static void waits_for_the_next(void)
 {
     parameters p = declare();
     val flag = at_offset(p.memory, FLAG);
-    ir_if(ir_elect());
-    HERE;
-    ir_if(is_cta(0));
-    wait_for(IR_ORDER_ACQUIRE, flag, u32(1));
-    ir_else();
-    store_flag(IR_ORDER_RELEASE, flag, u32(1));
-    ir_end_if();
-    ir_end_if();
+    IF(ir_elect()) {
+        HERE;
+        IF(is_cta(0))
+            wait_for(IR_ORDER_ACQUIRE, flag, u32(1));
+        ELSE store_flag(IR_ORDER_RELEASE, flag, u32(1));
+    }
 }
 
 /* What waits for a CTA that begins later finds room on an empty device only. */
-static void test_one_resident(void **state)
+TEST(one_resident)
 {
     static const char *const settings[] = { "resident=1", "resident=1 schedule=random seed=4",
                                             "resident=2 schedule=random" };
@@ -509,13 +511,12 @@ static void test_one_resident(void **state)
 static void wait_for_nobody(void)
 {
     parameters p = declare();
-    ir_if(ir_compare(IR_GE, cta(), u32(2)));
-    wait_for(IR_ORDER_ACQUIRE, at_offset(p.memory, FLAG), u32(1));
-    ir_end_if();
+    IF(ir_compare(IR_GE, cta(), u32(2)))
+        wait_for(IR_ORDER_ACQUIRE, at_offset(p.memory, FLAG), u32(1));
 }
 
 /* Five clusters of two CTAs, two at a time. Those that wait are counted, too. */
-static void test_residents_of_a_deadlock(void **state)
+TEST(residents_of_a_deadlock)
 {
     static const global_case c = { { wait_for_nobody, 32, 2, { NULL }, 0 }, 10, 0 };
     bench b = bench_open("resident=2");
@@ -535,20 +536,18 @@ static void endless_and_faulty(void)
     parameters p = declare();
     val x = ir_reg(IR_U32);
     ir_assign(x, u32(0));
-    ir_if(ir_compare(IR_LT, cta(), u32(2)));
-    ir_loop();
-    ir_break(ir_compare(IR_NE, x, u32(0)));
-    ir_end_loop();
-    ir_end_if();
+    IF(ir_compare(IR_LT, cta(), u32(2))) {
+        FOREVER
+            ir_break(ir_compare(IR_NE, x, u32(0)));
+    }
     ir_load_strong(IR_ORDER_RELAXED, IR_SCOPE_GPU, IR_U32, at_offset(p.memory, FLAG), 0); // orders the launch
     if (planted) {
-        ir_if(is_cta(2));
-        test_load_value(IR_GLOBAL, IR_U32, p.fresh, 0);
-        ir_end_if();
+        IF(is_cta(2))
+            test_load_value(IR_GLOBAL, IR_U32, p.fresh, 0);
     }
 }
 
-static void test_several_faults(void **state)
+TEST(several_faults)
 {
     static const global_case c = { { endless_and_faulty, 32, 1, { NULL }, 0 }, 3, 0 };
     for (int plant = 0; plant < 2; plant++) {
@@ -561,7 +560,7 @@ static void test_several_faults(void **state)
     }
 }
 
-static void test_barriers_after_a_poll(void **state)
+TEST(barriers_after_a_poll)
 {
     static const global_case c = { { barriers_after_a_poll, 64, 1, { NULL }, 0 }, 1, 0 };
     for (int i = 0; i < COUNT_OF(all_settings); i++) {
@@ -572,7 +571,7 @@ static void test_barriers_after_a_poll(void **state)
     }
 }
 
-static void test_counter_not_reset(void **state)
+TEST(counter_not_reset)
 {
     static const global_case count = { { counts_to_last, 32, 1, { NULL }, 0 }, CTAS, 0 };
     static const global_case read = { { reads_fresh, 32, 1, { "read of uninitialised", "fresh+0" }, 0 }, 1, 0 };
@@ -590,7 +589,7 @@ static void test_counter_not_reset(void **state)
 }
 
 /* Launches are told apart by numbers of 32 bits, which begin anew before a launch would use them up. */
-static void test_last_numbers(void **state)
+TEST(last_numbers)
 {
     enum { LEFT_MAX = 6 };
     static const unsigned char zeros[MEMORY_BYTES - FLAG];
@@ -615,11 +614,5 @@ static void test_last_numbers(void **state)
 
 int main(void)
 {
-    static const struct CMUnitTest more[] = {
-        cmocka_unit_test(test_words_and_bytes),         cmocka_unit_test(test_turnstile),
-        cmocka_unit_test(test_counter_not_reset),       cmocka_unit_test(test_barriers_after_a_poll),
-        cmocka_unit_test(test_several_faults),          cmocka_unit_test(test_one_resident),
-        cmocka_unit_test(test_residents_of_a_deadlock), cmocka_unit_test(test_last_numbers),
-    };
-    return run_global("global", cases, COUNT_OF(cases), more, COUNT_OF(more));
+    return run_global(cases, COUNT_OF(cases));
 }

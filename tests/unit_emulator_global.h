@@ -42,10 +42,10 @@ static inline void store_flag(ir_order order, val flag, val x)
 
 static inline void wait_for(ir_order order, val flag, val wanted)
 {
-    ir_loop();
-    HERE;
-    ir_break(ir_compare(IR_EQ, load_flag(order, flag), wanted));
-    ir_end_loop();
+    FOREVER {
+        HERE;
+        ir_break(ir_compare(IR_EQ, load_flag(order, flag), wanted));
+    }
 }
 
 typedef struct global_case {
@@ -81,20 +81,13 @@ static inline void test_global(void **state)
     }
 }
 
-/* Runs every case as a test of its own, then `more`. */
-static inline int run_global(const char *name, const global_case *cases, int count, const struct CMUnitTest *more,
-                             int more_count)
+/* Runs the tests of the file, and every case as one of its own. */
+static inline int run_global(const global_case *cases, int count)
 {
-    char(*names)[32] = calloc((size_t)count, sizeof *names);
-    struct CMUnitTest *tests = calloc((size_t)(count + more_count), sizeof *tests);
     for (int i = 0; i < count; i++) {
-        snprintf(names[i], sizeof names[i], "case %d", i);
-        tests[i] = (struct CMUnitTest){ names[i], test_global, NULL, NULL, (void *)(uintptr_t)&cases[i] };
+        char name[TEST_NAME_MAX];
+        snprintf(name, sizeof name, "case %d", i);
+        enlist(name, test_global, NULL, NULL, &cases[i]);
     }
-    for (int i = 0; i < more_count; i++)
-        tests[count + i] = more[i];
-    int failed = _cmocka_run_group_tests(name, tests, (size_t)(count + more_count), NULL, NULL);
-    free(names);
-    free(tests);
-    return failed;
+    return run_enlisted(NULL, NULL);
 }

@@ -18,13 +18,12 @@ static shared_words prepare(int arrivals)
     const shared_words s = { .words = tile("words", 128),
                              .first = ir_smem_address(ir_smem_alloc("first", 8, 8)),
                              .second = ir_smem_address(ir_smem_alloc("second", 8, 8)) };
-    ir_if(ir_compare(IR_EQ, tid(), u32(0)));
-    ir_mbarrier_init(s.first, 0, arrivals);
-    ir_mbarrier_init(s.second, 0, 1);
-    ir_end_if();
-    ir_if(is_warp(0));
-    ir_store(IR_SHARED, IR_CACHE_DEFAULT, IR_U32, 1, add(s.words, mul(ir_sreg(IR_LANE), 4)), 0, (val[]){ u32(0) });
-    ir_end_if();
+    IF(ir_compare(IR_EQ, tid(), u32(0))) {
+        ir_mbarrier_init(s.first, 0, arrivals);
+        ir_mbarrier_init(s.second, 0, 1);
+    }
+    IF(is_warp(0))
+        ir_store(IR_SHARED, IR_CACHE_DEFAULT, IR_U32, 1, add(s.words, mul(ir_sreg(IR_LANE), 4)), 0, (val[]){ u32(0) });
     ir_bar_sync(u32(0), THREADS);
     return s;
 }
@@ -50,15 +49,15 @@ static void lane_arrives(int i, val barrier)
 static void other_warp(const shared_words *s, val barrier, bool writes)
 {
     ir_end_if();
-    ir_if(is_warp(1));
-    ir_mbarrier_wait(barrier, 0, u32(0));
-    BLAME;
-    if (writes)
-        test_store_value(IR_SHARED, IR_U32, own_word(s), 0, u32(2));
-    else
-        test_load_value(IR_SHARED, IR_U32, own_word(s), 0);
-    HERE;
-    ir_end_if();
+    IF(is_warp(1)) {
+        ir_mbarrier_wait(barrier, 0, u32(0));
+        BLAME;
+        if (writes)
+            test_store_value(IR_SHARED, IR_U32, own_word(s), 0, u32(2));
+        else
+            test_load_value(IR_SHARED, IR_U32, own_word(s), 0);
+        HERE;
+    }
 }
 
 /* Ways for the lanes of a warp to meet. */
@@ -129,9 +128,8 @@ static void each_arrives(void)
     const shared_words s = prepare(planted ? 31 : 32);
     ir_if(is_warp(0));
     test_store_value(IR_SHARED, IR_U32, own_word(&s), 0, u32(1));
-    ir_if(ir_compare(IR_LT, ir_sreg(IR_LANE), u32(planted ? 31 : 32)));
-    ir_mbarrier_arrive(IR_SHARED, s.first, 0);
-    ir_end_if();
+    IF(ir_compare(IR_LT, ir_sreg(IR_LANE), u32(planted ? 31 : 32)))
+        ir_mbarrier_arrive(IR_SHARED, s.first, 0);
     other_warp(&s, s.first, false);
 }
 
@@ -139,10 +137,10 @@ static void each_arrives(void)
 static void heard_of_a_lane(void)
 {
     const shared_words s = prepare(1);
-    ir_if(is_warp(0));
-    only_lane(5);
-    test_store_value(IR_SHARED, IR_U32, own_word(&s), 0, u32(1));
-    ir_end_if();
+    IF(is_warp(0)) {
+        only_lane(5);
+        test_store_value(IR_SHARED, IR_U32, own_word(&s), 0, u32(1));
+    }
     lane_arrives(5, s.first);
     only_lane(0);
     if (!planted)
@@ -156,13 +154,13 @@ static void heard_of_a_lane(void)
 static void heard_before_they_met(void)
 {
     const shared_words s = prepare(1);
-    ir_if(is_warp(0));
-    lane_arrives(5, s.first);
-    ir_mbarrier_wait(s.first, 0, u32(0));
-    meet_by_warp_sync();
-    only_lane(5);
-    test_store_value(IR_SHARED, IR_U32, own_word(&s), 0, u32(1));
-    ir_end_if();
+    IF(is_warp(0)) {
+        lane_arrives(5, s.first);
+        ir_mbarrier_wait(s.first, 0, u32(0));
+        meet_by_warp_sync();
+        only_lane(5);
+        test_store_value(IR_SHARED, IR_U32, own_word(&s), 0, u32(1));
+    }
     if (!planted)
         meet_by_warp_sync();
     lane_arrives(0, s.second);
@@ -182,13 +180,13 @@ static void hands_over_one(bool after_one)
     test_store_value(IR_SHARED, IR_U32, own_word(&s), 0, u32(1));
     lane_arrives(3, s.first);
     ir_end_if();
-    ir_if(is_warp(1));
-    only_lane(0);
-    ir_mbarrier_wait(s.first, 0, u32(0));
-    BLAME;
-    test_load_value(IR_SHARED, IR_U32, s.words, planted ? 0 : 12);
-    HERE;
-    ir_end_if();
+    IF(is_warp(1)) {
+        only_lane(0);
+        ir_mbarrier_wait(s.first, 0, u32(0));
+        BLAME;
+        test_load_value(IR_SHARED, IR_U32, s.words, planted ? 0 : 12);
+        HERE;
+    }
     ir_end_if();
 }
 
@@ -220,15 +218,14 @@ enum { CTAS = 64 }; // more than threads that run them: one comes after another 
 
 static void meet_but_in_last(void)
 {
-    ir_if(ir_compare(IR_NE, ir_sreg(IR_CTA_X), u32(CTAS - 1)));
-    meet_by_warp_sync();
-    ir_end_if();
+    IF(ir_compare(IR_NE, ir_sreg(IR_CTA_X), u32(CTAS - 1)))
+        meet_by_warp_sync();
 }
 
 KERNEL(all_write_in_last, all_write(meet_but_in_last))
 
 /* A CTA's warps do not know of each other's lanes what those of the CTA before it knew. */
-static void test_later_cta(void **state)
+TEST(later_cta)
 {
     static const fault_case c = {
         all_write_in_last, THREADS, 1, { "shared-memory race", "CTA (63,0,0)", "write by lane 1 of warp 0" }, 0
@@ -243,6 +240,5 @@ static void test_later_cta(void **state)
 
 int main(void)
 {
-    static const struct CMUnitTest more[] = { cmocka_unit_test(test_later_cta) };
-    return run_cases(cases, COUNT_OF(cases), more, COUNT_OF(more));
+    return run_cases(cases, COUNT_OF(cases));
 }

@@ -52,7 +52,7 @@ static void past_the_end(void)
 }
 
 /* The name of an address is that of what lies after it, and goes before the parameter's. */
-static void test_named_memory(void **state)
+TEST(named_memory)
 {
     bench b = bench_open("");
     const fault_case c = { past_the_end, 32, 1, { "4 bytes at operand y+16352: 4 bytes past the end" }, 0 };
@@ -79,7 +79,7 @@ static void store_askew(void)
 }
 
 /* Of two parameters that point into an allocation, the one before the address names it. */
-static void test_memory_of_two_names(void **state)
+TEST(memory_of_two_names)
 {
     bench b = bench_open("");
     void *late = (char *)b.memory + 64;
@@ -90,7 +90,7 @@ static void test_memory_of_two_names(void **state)
 }
 
 /* Memory that no parameter points into has no parameter's name. */
-static void test_unnamed_memory(void **state)
+TEST(unnamed_memory)
 {
     bench b = bench_open("");
     void *other = test_upload(b.gpu, NULL, 64);
@@ -111,7 +111,7 @@ static void store_nowhere(void)
 }
 
 /* A parameter that points to no memory names none. */
-static void test_no_memory(void **state)
+TEST(no_memory)
 {
     ckl_device *gpu = test_open("");
     uint64_t nowhere = 0x1000;
@@ -127,12 +127,11 @@ static void fault_inside(void)
     declare();
     val one[] = { ir_compare(IR_EQ, ir_sreg(IR_CTA_X), u32(1)), ir_compare(IR_EQ, ir_sreg(IR_CTA_Y), u32(2)),
                   ir_compare(IR_EQ, ir_sreg(IR_CTA_Z), u32(3)) };
-    ir_if(ir_binary(IR_AND, one[0], ir_binary(IR_AND, one[1], one[2])));
-    test_load_value(IR_SHARED, IR_U32, tile("x", 128), 128);
-    ir_end_if();
+    IF(ir_binary(IR_AND, one[0], ir_binary(IR_AND, one[1], one[2])))
+        test_load_value(IR_SHARED, IR_U32, tile("x", 128), 128);
 }
 
-static void test_place_in_grid(void **state)
+TEST(place_in_grid)
 {
     bench b = bench_open("");
     device_kernel *loaded = NULL;
@@ -146,10 +145,5 @@ static void test_place_in_grid(void **state)
 
 int main(void)
 {
-    static const struct CMUnitTest more[] = {
-        cmocka_unit_test(test_named_memory),   cmocka_unit_test(test_memory_of_two_names),
-        cmocka_unit_test(test_unnamed_memory), cmocka_unit_test(test_no_memory),
-        cmocka_unit_test(test_place_in_grid),
-    };
-    return run_cases(cases, COUNT_OF(cases), more, COUNT_OF(more));
+    return run_cases(cases, COUNT_OF(cases));
 }

@@ -10,14 +10,14 @@ static void store_without_fence(void)
     if (!planted)
         ir_plain(IR_FENCE_PROXY_ASYNC, 0, 0);
     ir_plain(IR_WARP_SYNC, 0, 0);
-    ir_if(ir_elect());
-    origin[0] = origin[1] = ir_int(CKL_I32, 0);
-    BLAME;
-    ir_tma_store(p.map, x, 0, 2, origin);
-    HERE;
-    ir_plain(IR_BULK_COMMIT, 0, 0);
-    ir_plain(IR_BULK_WAIT, 0, 1);
-    ir_end_if();
+    IF(ir_elect()) {
+        origin[0] = origin[1] = ir_int(CKL_I32, 0);
+        BLAME;
+        ir_tma_store(p.map, x, 0, 2, origin);
+        HERE;
+        ir_plain(IR_BULK_COMMIT, 0, 0);
+        ir_plain(IR_BULK_WAIT, 0, 1);
+    }
 }
 
 typedef struct loader {
@@ -29,20 +29,20 @@ static loader prepare_load(void)
 {
     loader l = { .x = tile("x", TILE_BYTES), .bar = ir_smem_address(ir_smem_alloc("bar", 8, 8)) };
     l.origin[0] = l.origin[1] = ir_int(CKL_I32, 0);
-    ir_if(ir_elect());
-    ir_mbarrier_init(l.bar, 0, 1);
-    ir_plain(IR_FENCE_MBARRIER_INIT, 0, 0);
-    ir_end_if();
+    IF(ir_elect()) {
+        ir_mbarrier_init(l.bar, 0, 1);
+        ir_plain(IR_FENCE_MBARRIER_INIT, 0, 0);
+    }
     ir_plain(IR_WARP_SYNC, 0, 0);
     return l;
 }
 
 static void issue_load(parameters p, loader l, int64_t expected)
 {
-    ir_if(ir_elect());
-    ir_mbarrier_expect(l.bar, 0, u32(expected));
-    ir_tma_load(l.x, 0, p.map, l.bar, u32(0), 2, l.origin);
-    ir_end_if();
+    IF(ir_elect()) {
+        ir_mbarrier_expect(l.bar, 0, u32(expected));
+        ir_tma_load(l.x, 0, p.map, l.bar, u32(0), 2, l.origin);
+    }
 }
 
 static void read_before_arrival(void)
@@ -69,12 +69,12 @@ static void too_few_bytes_expected(void)
 {
     parameters p = declare();
     loader l = prepare_load();
-    ir_if(ir_elect());
-    ir_mbarrier_expect(l.bar, 0, u32(planted ? TILE_BYTES - 16 : TILE_BYTES));
-    BLAME;
-    ir_tma_load(l.x, 0, p.map, l.bar, u32(0), 2, l.origin);
-    HERE;
-    ir_end_if();
+    IF(ir_elect()) {
+        ir_mbarrier_expect(l.bar, 0, u32(planted ? TILE_BYTES - 16 : TILE_BYTES));
+        BLAME;
+        ir_tma_load(l.x, 0, p.map, l.bar, u32(0), 2, l.origin);
+        HERE;
+    }
     ir_mbarrier_wait(l.bar, 0, u32(0));
 }
 
@@ -84,11 +84,11 @@ static void one_load_of_two_expected(void)
     parameters p = declare();
     loader l = prepare_load();
     val y = tile("y", TILE_BYTES);
-    ir_if(ir_elect());
-    ir_mbarrier_expect(l.bar, 0, u32(planted ? TILE_BYTES : 2 * TILE_BYTES));
-    ir_tma_load(l.x, 0, p.map, l.bar, u32(0), 2, l.origin);
-    ir_tma_load(y, 0, p.map, l.bar, u32(0), 2, l.origin);
-    ir_end_if();
+    IF(ir_elect()) {
+        ir_mbarrier_expect(l.bar, 0, u32(planted ? TILE_BYTES : 2 * TILE_BYTES));
+        ir_tma_load(l.x, 0, p.map, l.bar, u32(0), 2, l.origin);
+        ir_tma_load(y, 0, p.map, l.bar, u32(0), 2, l.origin);
+    }
     ir_mbarrier_wait(l.bar, 0, u32(0));
 }
 
@@ -96,14 +96,14 @@ static void over_arrival(void)
 {
     parameters p = declare();
     loader l = prepare_load();
-    ir_if(ir_elect());
-    ir_mbarrier_expect(l.bar, 0, u32(TILE_BYTES));
-    BLAME;
-    if (planted)
-        ir_mbarrier_arrive(IR_SHARED, l.bar, 0);
-    HERE;
-    ir_tma_load(l.x, 0, p.map, l.bar, u32(0), 2, l.origin);
-    ir_end_if();
+    IF(ir_elect()) {
+        ir_mbarrier_expect(l.bar, 0, u32(TILE_BYTES));
+        BLAME;
+        if (planted)
+            ir_mbarrier_arrive(IR_SHARED, l.bar, 0);
+        HERE;
+        ir_tma_load(l.x, 0, p.map, l.bar, u32(0), 2, l.origin);
+    }
     ir_mbarrier_wait(l.bar, 0, u32(0));
 }
 
@@ -148,9 +148,8 @@ static void tma_load_by_all(void)
 {
     parameters p = declare();
     loader l = prepare_load();
-    ir_if(ir_elect());
-    ir_mbarrier_expect(l.bar, 0, u32(TILE_BYTES));
-    ir_end_if();
+    IF(ir_elect())
+        ir_mbarrier_expect(l.bar, 0, u32(TILE_BYTES));
     begin_one_thread();
     BLAME;
     ir_tma_load(l.x, 0, p.map, l.bar, u32(0), 2, l.origin);
@@ -165,9 +164,8 @@ static void bulk_load_by_all(void)
     parameters p = declare();
     loader l = prepare_load();
     val row = planted ? u32(0) : mul(tid(), ROW_BYTES);
-    ir_if(ir_elect());
-    ir_mbarrier_expect(l.bar, 0, u32(32 * ROW_BYTES));
-    ir_end_if();
+    IF(ir_elect())
+        ir_mbarrier_expect(l.bar, 0, u32(32 * ROW_BYTES));
     BLAME;
     ir_bulk_load(add(l.x, row), 0, add(p.memory, ir_convert(IR_U64, row)), u32(ROW_BYTES), l.bar);
     HERE;
@@ -188,11 +186,10 @@ static void barrier_before_init(void)
 {
     declare();
     val bar = ir_smem_address(ir_smem_alloc("bar", 8, 8));
-    ir_if(is_warp(0));
-    ir_if(ir_elect());
-    ir_mbarrier_init(bar, 0, 64);
-    ir_end_if();
-    ir_end_if();
+    IF(is_warp(0)) {
+        IF(ir_elect())
+            ir_mbarrier_init(bar, 0, 64);
+    }
     if (!planted)
         ir_bar_sync(u32(0), 64);
     BLAME;
@@ -206,15 +203,15 @@ static void barrier_not_fenced(void)
     parameters p = declare();
     loader l = { .x = tile("x", TILE_BYTES), .bar = ir_smem_address(ir_smem_alloc("bar", 8, 8)) };
     l.origin[0] = l.origin[1] = ir_int(CKL_I32, 0);
-    ir_if(ir_elect());
-    ir_mbarrier_init(l.bar, 0, 1);
-    if (!planted)
-        ir_plain(IR_FENCE_MBARRIER_INIT, 0, 0);
-    ir_mbarrier_expect(l.bar, 0, u32(TILE_BYTES));
-    BLAME;
-    ir_tma_load(l.x, 0, p.map, l.bar, u32(0), 2, l.origin);
-    HERE;
-    ir_end_if();
+    IF(ir_elect()) {
+        ir_mbarrier_init(l.bar, 0, 1);
+        if (!planted)
+            ir_plain(IR_FENCE_MBARRIER_INIT, 0, 0);
+        ir_mbarrier_expect(l.bar, 0, u32(TILE_BYTES));
+        BLAME;
+        ir_tma_load(l.x, 0, p.map, l.bar, u32(0), 2, l.origin);
+        HERE;
+    }
     ir_plain(IR_WARP_SYNC, 0, 0);
     ir_mbarrier_wait(l.bar, 0, u32(0));
 }
@@ -246,13 +243,13 @@ static void leaves_with_store(void)
     fill_tile(x, TILE_BYTES, 32);
     ir_plain(IR_FENCE_PROXY_ASYNC, 0, 0);
     ir_plain(IR_WARP_SYNC, 0, 0);
-    ir_if(ir_elect());
-    ir_tma_store(p.map, x, 0, 2, origin);
-    ir_plain(IR_BULK_COMMIT, 0, 0);
-    if (!planted)
-        ir_plain(IR_BULK_WAIT, 0, 1);
-    BLAME;
-    ir_end_if();
+    IF(ir_elect()) {
+        ir_tma_store(p.map, x, 0, 2, origin);
+        ir_plain(IR_BULK_COMMIT, 0, 0);
+        if (!planted)
+            ir_plain(IR_BULK_WAIT, 0, 1);
+        BLAME;
+    }
 }
 
 /* Two buffers and three stores: the first buffer is free again when the third store has read it, not the second. */
@@ -263,13 +260,13 @@ static void buffer_filled_again(void)
     fill_tile(x, 2 * TILE_BYTES, 64);
     ir_plain(IR_FENCE_PROXY_ASYNC, 0, 0);
     ir_bar_sync(u32(1), 64);
-    ir_if(ir_compare(IR_EQ, tid(), u32(0)));
-    for (int i = 0; i < 3; i++) {
-        ir_tma_store(p.map, x, i % 2 * TILE_BYTES, 2, origin);
-        ir_plain(IR_BULK_COMMIT, 0, 0);
+    IF(ir_compare(IR_EQ, tid(), u32(0))) {
+        for (int i = 0; i < 3; i++) {
+            ir_tma_store(p.map, x, i % 2 * TILE_BYTES, 2, origin);
+            ir_plain(IR_BULK_COMMIT, 0, 0);
+        }
+        ir_plain(IR_BULK_WAIT, planted ? 1 : 0, 1);
     }
-    ir_plain(IR_BULK_WAIT, planted ? 1 : 0, 1);
-    ir_end_if();
     ir_bar_sync(u32(1), 64);
     BLAME;
     test_store_value(IR_SHARED, IR_U32, add(x, mul(tid(), 4)), 0, u32(7));
@@ -295,22 +292,20 @@ static void cp_async_too_early(void)
 {
     parameters p = declare();
     val x = tile("x", 512), mine = add(x, mul(ir_binary(IR_AND, tid(), u32(31)), 16));
-    ir_if(ir_compare(IR_LT, tid(), u32(32)));
-    test_store_value(IR_SHARED, IR_U32, mine, 0, u32(7));
-    ir_end_if();
+    IF(ir_compare(IR_LT, tid(), u32(32)))
+        test_store_value(IR_SHARED, IR_U32, mine, 0, u32(7));
     ir_bar_sync(u32(1), 64);
-    ir_if(ir_compare(IR_GE, tid(), u32(32)));
-    test_load_value(IR_SHARED, IR_U32, mine, 0);
-    ir_end_if();
+    IF(ir_compare(IR_GE, tid(), u32(32)))
+        test_load_value(IR_SHARED, IR_U32, mine, 0);
     if (!planted)
         ir_bar_sync(u32(1), 64);
-    ir_if(ir_compare(IR_LT, tid(), u32(32)));
-    BLAME;
-    ir_cp_async(mine, 0, test_element(p.memory, tid(), 16), 16, u32(16));
-    HERE;
-    ir_plain(IR_CP_ASYNC_COMMIT, 0, 0);
-    ir_plain(IR_CP_ASYNC_WAIT, 0, 0);
-    ir_end_if();
+    IF(ir_compare(IR_LT, tid(), u32(32))) {
+        BLAME;
+        ir_cp_async(mine, 0, test_element(p.memory, tid(), 16), 16, u32(16));
+        HERE;
+        ir_plain(IR_CP_ASYNC_COMMIT, 0, 0);
+        ir_plain(IR_CP_ASYNC_WAIT, 0, 0);
+    }
 }
 
 /* A tile is read by ordinary loads, then filled again. */
@@ -318,22 +313,22 @@ static void refill_without_fence(void)
 {
     parameters p = declare();
     val x = tile("x", TILE_BYTES), bar = ir_smem_address(ir_smem_alloc("bar", 8, 8)), zero = ir_int(CKL_I32, 0);
-    ir_if(ir_elect());
-    ir_mbarrier_init(bar, 0, 1);
-    ir_plain(IR_FENCE_MBARRIER_INIT, 0, 0);
-    for (int i = 0; i < 2; i++) {
-        const val origin[] = { zero, zero };
-        ir_mbarrier_expect(bar, 0, u32(TILE_BYTES));
-        if (i == 1)
-            BLAME;
-        ir_tma_load(x, 0, p.map, bar, u32(0), 2, origin);
-        HERE;
-        ir_mbarrier_wait(bar, 0, u32(i));
-        test_load_value(IR_SHARED, IR_U32, x, 0);
-        if (!planted)
-            ir_plain(IR_FENCE_PROXY_ASYNC, 0, 0);
+    IF(ir_elect()) {
+        ir_mbarrier_init(bar, 0, 1);
+        ir_plain(IR_FENCE_MBARRIER_INIT, 0, 0);
+        for (int i = 0; i < 2; i++) {
+            const val origin[] = { zero, zero };
+            ir_mbarrier_expect(bar, 0, u32(TILE_BYTES));
+            if (i == 1)
+                BLAME;
+            ir_tma_load(x, 0, p.map, bar, u32(0), 2, origin);
+            HERE;
+            ir_mbarrier_wait(bar, 0, u32(i));
+            test_load_value(IR_SHARED, IR_U32, x, 0);
+            if (!planted)
+                ir_plain(IR_FENCE_PROXY_ASYNC, 0, 0);
+        }
     }
-    ir_end_if();
 }
 
 /* An mbarrier counts 2^20 - 1 bytes. */
@@ -341,12 +336,12 @@ static void more_bytes_than_it_counts(void)
 {
     parameters p = declare();
     loader l = prepare_load();
-    ir_if(ir_elect());
-    BLAME;
-    ir_mbarrier_expect(l.bar, 0, u32(planted ? 1 << 20 : TILE_BYTES));
-    HERE;
-    ir_tma_load(l.x, 0, p.map, l.bar, u32(0), 2, l.origin);
-    ir_end_if();
+    IF(ir_elect()) {
+        BLAME;
+        ir_mbarrier_expect(l.bar, 0, u32(planted ? 1 << 20 : TILE_BYTES));
+        HERE;
+        ir_tma_load(l.x, 0, p.map, l.bar, u32(0), 2, l.origin);
+    }
     ir_mbarrier_wait(l.bar, 0, u32(0));
 }
 
@@ -355,11 +350,11 @@ static void more_arrivals_than_it_counts(void)
 {
     declare();
     val bar = ir_smem_address(ir_smem_alloc("bar", 8, 8));
-    ir_if(ir_elect());
-    BLAME;
-    ir_mbarrier_init(bar, 0, planted ? 1 << 20 : (1 << 20) - 1);
-    HERE;
-    ir_end_if();
+    IF(ir_elect()) {
+        BLAME;
+        ir_mbarrier_init(bar, 0, planted ? 1 << 20 : (1 << 20) - 1);
+        HERE;
+    }
 }
 
 /* Barriers that there are not: numbers are known at run time only. */
@@ -391,13 +386,13 @@ static void askew_bulk_load(int bytes, int from)
     parameters p = declare();
     const val zero = ir_sreg(IR_CTA_X);
     loader l = prepare_load();
-    ir_if(ir_elect());
-    ir_mbarrier_expect(l.bar, 0, u32(32));
-    BLAME;
-    ir_bulk_load(l.x, 0, test_element(p.memory, add(zero, u32(planted ? from : 16)), 1),
-                 add(zero, u32(planted ? bytes : 32)), l.bar);
-    HERE;
-    ir_end_if();
+    IF(ir_elect()) {
+        ir_mbarrier_expect(l.bar, 0, u32(32));
+        BLAME;
+        ir_bulk_load(l.x, 0, test_element(p.memory, add(zero, u32(planted ? from : 16)), 1),
+                     add(zero, u32(planted ? bytes : 32)), l.bar);
+        HERE;
+    }
     ir_mbarrier_wait(l.bar, 0, u32(0));
 }
 
@@ -412,14 +407,14 @@ static void askew_bulk_store(int bytes, int to)
     fill_tile(x, TILE_BYTES, 32);
     ir_plain(IR_FENCE_PROXY_ASYNC, 0, 0);
     ir_plain(IR_WARP_SYNC, 0, 0);
-    ir_if(ir_elect());
-    BLAME;
-    ir_bulk_store(test_element(p.memory, add(zero, u32(planted ? to : 16)), 1), x, 0,
-                  add(zero, u32(planted ? bytes : 32)));
-    HERE;
-    ir_plain(IR_BULK_COMMIT, 0, 0);
-    ir_plain(IR_BULK_WAIT, 0, 0);
-    ir_end_if();
+    IF(ir_elect()) {
+        BLAME;
+        ir_bulk_store(test_element(p.memory, add(zero, u32(planted ? to : 16)), 1), x, 0,
+                      add(zero, u32(planted ? bytes : 32)));
+        HERE;
+        ir_plain(IR_BULK_COMMIT, 0, 0);
+        ir_plain(IR_BULK_WAIT, 0, 0);
+    }
 }
 
 CASE(bulk_store_of_odd_bytes, askew_bulk_store(24, 16))
@@ -428,11 +423,11 @@ CASE(bulk_store_to_between, askew_bulk_store(32, 8))
 static void prefetch_of_odd_bytes(void)
 {
     parameters p = declare();
-    ir_if(ir_elect());
-    BLAME;
-    ir_bulk_prefetch(p.memory, add(ir_sreg(IR_CTA_X), u32(planted ? 24 : 32)));
-    HERE;
-    ir_end_if();
+    IF(ir_elect()) {
+        BLAME;
+        ir_bulk_prefetch(p.memory, add(ir_sreg(IR_CTA_X), u32(planted ? 24 : 32)));
+        HERE;
+    }
 }
 
 static void prefetch_of_no_memory(void)
@@ -449,12 +444,12 @@ static void load_of_other_box(int coordinates, int mask)
     parameters p = declare();
     loader l = prepare_load();
     const val zero = ir_int(CKL_I32, 0), origin[] = { zero, zero, zero };
-    ir_if(ir_elect());
-    ir_mbarrier_expect(l.bar, 0, u32(TILE_BYTES));
-    BLAME;
-    ir_tma_load(l.x, 0, p.map, l.bar, add(ir_sreg(IR_CTA_X), u32(mask)), coordinates, origin);
-    HERE;
-    ir_end_if();
+    IF(ir_elect()) {
+        ir_mbarrier_expect(l.bar, 0, u32(TILE_BYTES));
+        BLAME;
+        ir_tma_load(l.x, 0, p.map, l.bar, add(ir_sreg(IR_CTA_X), u32(mask)), coordinates, origin);
+        HERE;
+    }
     ir_mbarrier_wait(l.bar, 0, u32(0));
 }
 
@@ -466,14 +461,14 @@ static void initialised_twice(void)
 {
     declare();
     val bars = ir_smem_address(ir_smem_alloc("bars", 16, 8));
-    ir_if(ir_elect());
-    ir_mbarrier_init(bars, 0, 1);
-    BLAME;
-    ir_mbarrier_init(bars, 8, 1);
-    if (planted)
+    IF(ir_elect()) {
+        ir_mbarrier_init(bars, 0, 1);
+        BLAME;
         ir_mbarrier_init(bars, 8, 1);
-    HERE;
-    ir_end_if();
+        if (planted)
+            ir_mbarrier_init(bars, 8, 1);
+        HERE;
+    }
 }
 
 /* No arrivals to wait for, where there is no mbarrier yet. */
@@ -481,25 +476,24 @@ static void initialised_for_none(void)
 {
     declare();
     val bars = ir_smem_address(ir_smem_alloc("bars", 16, 8));
-    ir_if(ir_elect());
-    ir_mbarrier_init(bars, 0, 1);
-    BLAME;
-    ir_mbarrier_init(bars, 8, planted ? 0 : 1);
-    HERE;
-    ir_end_if();
+    IF(ir_elect()) {
+        ir_mbarrier_init(bars, 0, 1);
+        BLAME;
+        ir_mbarrier_init(bars, 8, planted ? 0 : 1);
+        HERE;
+    }
 }
 
 /* Two warps wait here and two there: each place is said once, with its warps. */
 static void waits_at_two_places(void)
 {
     declare();
-    ir_if(ir_compare(IR_LT, ir_sreg(IR_WARP), u32(2)));
-    BLAME;
-    ir_bar_sync(u32(1), planted ? 96 : 64);
-    HERE;
-    ir_else();
-    ir_bar_sync(u32(2), planted ? 96 : 64);
-    ir_end_if();
+    IF(ir_compare(IR_LT, ir_sreg(IR_WARP), u32(2))) {
+        BLAME;
+        ir_bar_sync(u32(1), planted ? 96 : 64);
+        HERE;
+    }
+    ELSE ir_bar_sync(u32(2), planted ? 96 : 64);
 }
 
 static const fault_case cases[] = {
@@ -555,14 +549,13 @@ static void waits_for_the_next_phase(void)
     parameters p = declare();
     loader l = prepare_load();
     issue_load(p, l, TILE_BYTES);
-    ir_if(ir_elect());
-    ir_tma_load(tile("y", TILE_BYTES), 0, p.map, l.bar, u32(0), 2, l.origin);
-    ir_end_if();
+    IF(ir_elect())
+        ir_tma_load(tile("y", TILE_BYTES), 0, p.map, l.bar, u32(0), 2, l.origin);
     for (int phase = 0; phase < 2; phase++)
         ir_mbarrier_wait(l.bar, 0, u32(phase));
 }
 
-static void test_late_bytes(void **state)
+TEST(late_bytes)
 {
     static const fault_case c = { waits_for_the_next_phase, 32, 1, { NULL }, 0 };
     bench b = bench_open("completion=lazy");
@@ -573,7 +566,7 @@ static void test_late_bytes(void **state)
 }
 
 /* A report of many warps ends somewhere. */
-static void test_warps_of_a_deadlock(void **state)
+TEST(warps_of_a_deadlock)
 {
     static const fault_case c = { each_waits_alone, 32 * WAITING, 1, { NULL }, 0 };
     bench b = bench_open("");
@@ -616,12 +609,12 @@ static void last_writes_too_early(void)
     fill_tile(x, 512, 32);
     ir_plain(IR_FENCE_PROXY_ASYNC, 0, 0);
     ir_plain(IR_WARP_SYNC, 0, 0);
-    ir_if(ir_elect());
-    ir_bulk_store(test_element(p.memory, ir_sreg(IR_CTA_X), 512), x, 0, u32(512));
-    ir_plain(IR_BULK_COMMIT, 0, 0);
-    begin_unless_last();
-    ir_plain(IR_BULK_WAIT, 0, 1);
-    ir_end_if();
+    IF(ir_elect()) {
+        ir_bulk_store(test_element(p.memory, ir_sreg(IR_CTA_X), 512), x, 0, u32(512));
+        ir_plain(IR_BULK_COMMIT, 0, 0);
+        begin_unless_last();
+        ir_plain(IR_BULK_WAIT, 0, 1);
+    }
     BLAME;
     test_store_value(IR_SHARED, IR_U32, x, 0, u32(8));
     HERE;
@@ -630,7 +623,7 @@ static void last_writes_too_early(void)
 }
 
 /* What a CTA has waited for says nothing of the next one's. */
-static void test_later_cta(void **state)
+TEST(later_cta)
 {
     static const fault_case late[] = {
         { last_reads_too_early, 32, 1, { "read of a copy that has not arrived", "CTA (2,0,0)" }, 0 },
@@ -647,7 +640,5 @@ static void test_later_cta(void **state)
 
 int main(void)
 {
-    static const struct CMUnitTest more[] = { cmocka_unit_test(test_warps_of_a_deadlock),
-                                              cmocka_unit_test(test_late_bytes), cmocka_unit_test(test_later_cta) };
-    return run_cases(cases, COUNT_OF(cases), more, COUNT_OF(more));
+    return run_cases(cases, COUNT_OF(cases));
 }

@@ -103,7 +103,7 @@ static ckl_status launch(ckl_device *gpu, const char *what, void *memory)
     return status;
 }
 
-static void test_launches(void **state)
+TEST(launches)
 {
     static const unsigned char zeros[BYTES];
     for (int i = 0; i < COUNT_OF(cases); i++) {
@@ -120,8 +120,4 @@ static void test_launches(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_launches) };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

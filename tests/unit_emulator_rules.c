@@ -14,9 +14,8 @@ static void one_lane_unwritten(ir_type type, int bytes)
 {
     parameters p = declare();
     val at = test_element(p.fresh, tid(), bytes);
-    ir_if(ir_compare(IR_LT, tid(), u32(planted ? 31 : 32)));
-    store_global(at, 0, type);
-    ir_end_if();
+    IF(ir_compare(IR_LT, tid(), u32(planted ? 31 : 32)))
+        store_global(at, 0, type);
     ir_plain(IR_WARP_SYNC, 0, 0);
     BLAME;
     test_load_value(IR_GLOBAL, type, at, 0);
@@ -86,18 +85,15 @@ static void atomic_after_store(void)
 {
     declare();
     val at = tile("x", 128);
-    ir_if(ir_compare(IR_EQ, tid(), u32(0)));
-    test_store_value(IR_SHARED, IR_U32, at, 0, u32(1));
-    ir_end_if();
+    IF(ir_compare(IR_EQ, tid(), u32(0)))
+        test_store_value(IR_SHARED, IR_U32, at, 0, u32(1));
     ir_bar_sync(u32(0), 64);
     if (planted) {
-        ir_if(ir_compare(IR_EQ, tid(), u32(0)));
-        test_store_value(IR_SHARED, IR_U32, at, 0, u32(2));
-        ir_end_if();
+        IF(ir_compare(IR_EQ, tid(), u32(0)))
+            test_store_value(IR_SHARED, IR_U32, at, 0, u32(2));
     }
-    ir_if(is_warp(1));
-    ir_reduce(IR_SHARED, IR_SCOPE_CTA, IR_RED_ADD, at, 0, u32(1));
-    ir_end_if();
+    IF(is_warp(1))
+        ir_reduce(IR_SHARED, IR_SCOPE_CTA, IR_RED_ADD, at, 0, u32(1));
 }
 
 /* A byte written apart leaves the others of its word as they were. */
@@ -117,21 +113,18 @@ static void third_reader(void)
 {
     declare();
     val at = add(tile("x", 128), mul(ir_sreg(IR_LANE), 4)), warp = ir_sreg(IR_WARP);
-    ir_if(is_warp(3));
-    test_store_value(IR_SHARED, IR_U32, at, 0, u32(1));
-    ir_end_if();
+    IF(is_warp(3))
+        test_store_value(IR_SHARED, IR_U32, at, 0, u32(1));
     ir_bar_sync(u32(0), 128);
-    ir_if(ir_compare(IR_NE, warp, u32(3)));
-    test_load_value(IR_SHARED, IR_U32, at, 0);
-    ir_end_if();
+    IF(ir_compare(IR_NE, warp, u32(3)))
+        test_load_value(IR_SHARED, IR_U32, at, 0);
     if (planted)
         ir_if(ir_compare(IR_NE, warp, u32(2)));
     ir_bar_sync(u32(1), planted ? 96 : 128);
     if (planted)
         ir_end_if();
-    ir_if(is_warp(3));
-    test_store_value(IR_SHARED, IR_U32, at, 0, u32(2));
-    ir_end_if();
+    IF(is_warp(3))
+        test_store_value(IR_SHARED, IR_U32, at, 0, u32(2));
 }
 
 static void misaligned_shared(void)
@@ -177,13 +170,13 @@ static void fence(void)
 
 static void bulk_store(parameters p, val x, int64_t bytes)
 {
-    ir_if(ir_elect());
-    BLAME;
-    ir_bulk_store(p.memory, x, 0, u32(bytes));
-    HERE;
-    ir_plain(IR_BULK_COMMIT, 0, 0);
-    ir_plain(IR_BULK_WAIT, 0, 0);
-    ir_end_if();
+    IF(ir_elect()) {
+        BLAME;
+        ir_bulk_store(p.memory, x, 0, u32(bytes));
+        HERE;
+        ir_plain(IR_BULK_COMMIT, 0, 0);
+        ir_plain(IR_BULK_WAIT, 0, 0);
+    }
 }
 
 /* What a bulk store has been waited for to read, a load may overwrite: no fence is needed between the two. */
@@ -194,19 +187,19 @@ static void load_over_store(void)
     fill_tile(x, 512, 32);
     fence();
     ir_plain(IR_WARP_SYNC, 0, 0);
-    ir_if(ir_elect());
-    ir_mbarrier_init(bar, 0, 1);
-    ir_plain(IR_FENCE_MBARRIER_INIT, 0, 0);
-    ir_bulk_store(p.memory, x, 0, u32(512));
-    ir_plain(IR_BULK_COMMIT, 0, 0);
-    ir_plain(IR_BULK_WAIT, planted ? 1 : 0, 1);
-    ir_mbarrier_expect(bar, 0, u32(512));
-    BLAME;
-    ir_bulk_load(x, 0, test_element(p.memory, u32(512), 1), u32(512), bar);
-    HERE;
-    ir_mbarrier_wait(bar, 0, u32(0));
-    ir_plain(IR_BULK_WAIT, 0, 0);
-    ir_end_if();
+    IF(ir_elect()) {
+        ir_mbarrier_init(bar, 0, 1);
+        ir_plain(IR_FENCE_MBARRIER_INIT, 0, 0);
+        ir_bulk_store(p.memory, x, 0, u32(512));
+        ir_plain(IR_BULK_COMMIT, 0, 0);
+        ir_plain(IR_BULK_WAIT, planted ? 1 : 0, 1);
+        ir_mbarrier_expect(bar, 0, u32(512));
+        BLAME;
+        ir_bulk_load(x, 0, test_element(p.memory, u32(512), 1), u32(512), bar);
+        HERE;
+        ir_mbarrier_wait(bar, 0, u32(0));
+        ir_plain(IR_BULK_WAIT, 0, 0);
+    }
 }
 
 /* A fence covers what came before it, and no store that follows. */
@@ -228,12 +221,12 @@ static void store_after_copy(void)
 {
     parameters p = declare();
     val x = tile("x", 512), bar = ir_smem_address(ir_smem_alloc("bar", 8, 8));
-    ir_if(ir_elect());
-    ir_mbarrier_init(bar, 0, 1);
-    ir_plain(IR_FENCE_MBARRIER_INIT, 0, 0);
-    ir_mbarrier_expect(bar, 0, u32(512));
-    ir_bulk_load(x, 0, p.memory, u32(512), bar);
-    ir_end_if();
+    IF(ir_elect()) {
+        ir_mbarrier_init(bar, 0, 1);
+        ir_plain(IR_FENCE_MBARRIER_INIT, 0, 0);
+        ir_mbarrier_expect(bar, 0, u32(512));
+        ir_bulk_load(x, 0, p.memory, u32(512), bar);
+    }
     ir_plain(IR_WARP_SYNC, 0, 0);
     ir_mbarrier_wait(bar, 0, u32(0));
     if (planted)
@@ -247,27 +240,25 @@ static void init_fenced_by_another(void)
 {
     parameters p = declare();
     val x = tile("x", 512), bar = ir_smem_address(ir_smem_alloc("bar", 8, 8));
-    ir_if(is_warp(0));
-    ir_if(ir_elect());
-    ir_mbarrier_init(bar, 0, 1);
-    ir_end_if();
-    ir_end_if();
+    IF(is_warp(0)) {
+        IF(ir_elect())
+            ir_mbarrier_init(bar, 0, 1);
+    }
     if (!planted)
         ir_bar_sync(u32(0), 64);
-    ir_if(is_warp(1));
-    ir_plain(IR_FENCE_MBARRIER_INIT, 0, 0);
-    ir_end_if();
+    IF(is_warp(1))
+        ir_plain(IR_FENCE_MBARRIER_INIT, 0, 0);
     ir_bar_sync(u32(0), 64);
-    ir_if(is_warp(0));
-    ir_if(ir_elect());
-    ir_mbarrier_expect(bar, 0, u32(512));
-    BLAME;
-    ir_bulk_load(x, 0, p.memory, u32(512), bar);
-    HERE;
-    ir_end_if();
-    ir_plain(IR_WARP_SYNC, 0, 0);
-    ir_mbarrier_wait(bar, 0, u32(0));
-    ir_end_if();
+    IF(is_warp(0)) {
+        IF(ir_elect()) {
+            ir_mbarrier_expect(bar, 0, u32(512));
+            BLAME;
+            ir_bulk_load(x, 0, p.memory, u32(512), bar);
+            HERE;
+        }
+        ir_plain(IR_WARP_SYNC, 0, 0);
+        ir_mbarrier_wait(bar, 0, u32(0));
+    }
 }
 
 /* K-major, no swizzle: 8x8 matrices beside and below each other. */
@@ -285,10 +276,10 @@ static void operands_fenced_by_one(void)
     val a = tile("a", A_BYTES), b = tile("b", 1024), d[N / 2];
     for (int i = 0; i < N / 2; i++)
         ir_assign(d[i] = ir_reg(CKL_F32), ir_float(CKL_F32, 0));
-    ir_if(is_warp(0));
-    fill_row(a, A_BYTES);
-    fill_row(b, B_BYTES);
-    ir_end_if();
+    IF(is_warp(0)) {
+        fill_row(a, A_BYTES);
+        fill_row(b, B_BYTES);
+    }
     ir_bar_sync(u32(0), 128);
     if (planted)
         ir_if(is_warp(0));
@@ -327,12 +318,12 @@ static void more_barriers_than_clocks(void)
     enum { FEW = 129, MANY = 130 };
     declare();
     const val bars = tile("bars", 8 * MANY);
-    ir_if(ir_elect());
-    BLAME;
-    for (int i = 0; i < (planted ? MANY : FEW); i++)
-        ir_mbarrier_init(bars, 8 * i, 1);
-    HERE;
-    ir_end_if();
+    IF(ir_elect()) {
+        BLAME;
+        for (int i = 0; i < (planted ? MANY : FEW); i++)
+            ir_mbarrier_init(bars, 8 * i, 1);
+        HERE;
+    }
 }
 
 static const fault_case cases[] = {
@@ -367,7 +358,7 @@ static void load_byte(void)
     test_load_value(IR_GLOBAL, CKL_U8, pointer("bytes"), 0);
 }
 
-static void test_host_copies(void **state)
+TEST(host_copies)
 {
     ckl_device *gpu = test_open("budget=100000");
     unsigned char host[5] = { 0 }, *memory = test_upload(gpu, NULL, 64);
@@ -384,6 +375,5 @@ static void test_host_copies(void **state)
 
 int main(void)
 {
-    static const struct CMUnitTest more[] = { cmocka_unit_test(test_host_copies) };
-    return run_cases(cases, COUNT_OF(cases), more, COUNT_OF(more));
+    return run_cases(cases, COUNT_OF(cases));
 }

@@ -1,6 +1,7 @@
 /* unit_emulator_short.h - short names of small numbers, and the settings under which faults are tried. */
 #pragma once
 
+#include "ir_blocks.h"
 #include "unit_emulator.h"
 
 static const char *const all_settings[] = {

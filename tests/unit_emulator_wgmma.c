@@ -36,9 +36,8 @@ static void wgmma_without_fence(void)
     val a = tile("a", WGMMA_A_BYTES), b = tile("b", 1024), d[WGMMA_N / 2];
     accumulators(d);
     fill_tile(a, WGMMA_A_BYTES, 128);
-    ir_if(ir_compare(IR_LT, tid(), u32(32)));
-    fill_tile(b, WGMMA_B_BYTES, 32);
-    ir_end_if();
+    IF(ir_compare(IR_LT, tid(), u32(32)))
+        fill_tile(b, WGMMA_B_BYTES, 32);
     if (!planted)
         ir_plain(IR_FENCE_PROXY_ASYNC, 0, 0);
     ir_bar_sync(u32(0), 128);
@@ -55,9 +54,8 @@ static void prepare_operands(val *a, val *b)
     *a = tile("a", WGMMA_A_BYTES);
     *b = tile("b", 1024);
     fill_tile(*a, WGMMA_A_BYTES, 128);
-    ir_if(ir_compare(IR_LT, tid(), u32(32)));
-    fill_tile(*b, WGMMA_B_BYTES, 32);
-    ir_end_if();
+    IF(ir_compare(IR_LT, tid(), u32(32)))
+        fill_tile(*b, WGMMA_B_BYTES, 32);
     ir_plain(IR_FENCE_PROXY_ASYNC, 0, 0);
     ir_bar_sync(u32(0), 128);
 }
@@ -100,11 +98,11 @@ static void operands_of_one_warp(void)
     declare();
     val a = tile("a", WGMMA_A_BYTES), b = tile("b", 1024), d[WGMMA_N / 2];
     accumulators(d);
-    ir_if(is_warp(0));
-    fill_tile(a, WGMMA_A_BYTES, 32);
-    fill_tile(b, WGMMA_B_BYTES, 32);
-    ir_plain(IR_FENCE_PROXY_ASYNC, 0, 0);
-    ir_end_if();
+    IF(is_warp(0)) {
+        fill_tile(a, WGMMA_A_BYTES, 32);
+        fill_tile(b, WGMMA_B_BYTES, 32);
+        ir_plain(IR_FENCE_PROXY_ASYNC, 0, 0);
+    }
     if (!planted)
         ir_bar_sync(u32(0), 128);
     ir_plain(IR_WGMMA_FENCE, 0, 0);
@@ -196,7 +194,7 @@ static void one_register_unfenced(void)
 }
 
 /* Each register counts alone. */
-static void test_unfenced_registers(void **state)
+TEST(unfenced_registers)
 {
     static const fault_case c = { one_register_unfenced, 128, 1, { "missing wgmma_fence" }, 0 };
     for (late = -1; late < A_WORDS + WGMMA_N / 2; late++) {
@@ -307,6 +305,5 @@ static const fault_case cases[] = {
 
 int main(void)
 {
-    static const struct CMUnitTest more[] = { cmocka_unit_test(test_unfenced_registers) };
-    return run_cases(cases, COUNT_OF(cases), more, COUNT_OF(more));
+    return run_cases(cases, COUNT_OF(cases));
 }

@@ -1,4 +1,5 @@
 /* unit_epilogue.c - a custom epilogue of gemm, that of docs/operators.md, in kernels of every kind; sums of e4m3. */
+#include "emulated_device.h"
 #include "unit_emulator.h"
 
 #include <math.h>
@@ -11,8 +12,6 @@
 #undef HERE
 #include "cute/kernel.h"
 #include "operators/gemm/gemm_sm90.h"
-
-static ckl_device *gpu;
 
 /* Scores of attention: a soft cap, and nothing right of the diagonal. */
 static ckl_val capped_and_causal(ckl_val x, ckl_val row, ckl_val col, void *user)
@@ -31,23 +30,23 @@ enum { M = 70, N = 72, K = 40 };
 static void run(const char *epilogue, const char *force, uint16_t *a, uint16_t *b, float *d)
 {
     const ckl_gemm_desc desc = { .m = M, .n = N, .k = K, .a = CKL_F16, .d = CKL_F32, .epilogue = epilogue };
-    void *in_a = test_upload(gpu, a, M * K * 2), *in_b = test_upload(gpu, b, N * K * 2),
-         *out = test_upload(gpu, NULL, M * N * 4);
+    void *in_a = test_upload(device, a, M * K * 2), *in_b = test_upload(device, b, N * K * 2),
+         *out = test_upload(device, NULL, M * N * 4);
     ckl_plan *plan = NULL;
-    ckl_status status = plan_build(gpu, &gemm_operator, &desc, force, &plan);
+    ckl_status status = plan_build(device, &gemm_operator, &desc, force, &plan);
     if (status == CKL_OK)
         status = ckl_gemm_run(plan, &(ckl_gemm_args){ .a = in_a, .b = in_b, .d = out }, NULL);
     if (status == CKL_OK)
-        status = gpu->ops->copy_out(gpu, d, out, M * N * 4, NULL);
+        status = device->ops->copy_out(device, d, out, M * N * 4, NULL);
     if (status != CKL_OK)
         fail_msg("%s", ckl_error());
     ckl_plan_free(plan);
-    gpu->ops->release(gpu, in_a);
-    gpu->ops->release(gpu, in_b);
-    gpu->ops->release(gpu, out);
+    device->ops->release(device, in_a);
+    device->ops->release(device, in_b);
+    device->ops->release(device, out);
 }
 
-static void test_custom_epilogue(void **state)
+TEST(custom_epilogue)
 {
     static const char *const kernels[] = {
         "tiled", "sm90", "sm90 tile_m=64 tile_n=80 swap=1 consumers=1 pingpong=0 cluster_m=1 cluster_n=1 split=1"
@@ -87,7 +86,7 @@ static void expect_refused(const ckl_gemm_epilogue *epilogue, const char *senten
 }
 
 /* Names are what kernels are kept by, so a name stands for one epilogue. */
-static void test_names_of_epilogues(void **state)
+TEST(names_of_epilogues)
 {
     ckl_gemm_epilogue e = { .name = "doubled", .apply = doubled };
     assert_int_equal(ckl_gemm_epilogue_add(&e), CKL_OK);
@@ -105,13 +104,13 @@ static void test_names_of_epilogues(void **state)
 }
 
 /* A mistake in the function is a sentence when a plan is made. */
-static void test_mistake(void **state)
+TEST(mistake)
 {
     const ckl_gemm_epilogue e = { .name = "mistaken", .apply = mistaken };
     const ckl_gemm_desc desc = { .m = 8, .n = 8, .k = 8, .a = CKL_F16, .epilogue = "mistaken" };
     ckl_plan *plan = NULL;
     assert_int_equal(ckl_gemm_epilogue_add(&e), CKL_OK);
-    assert_int_equal(ckl_gemm_plan(gpu, &desc, &plan), CKL_INTERNAL);
+    assert_int_equal(ckl_gemm_plan(device, &desc, &plan), CKL_INTERNAL);
     assert_non_null(strstr(ckl_error(), "f32"));
 }
 
@@ -128,34 +127,28 @@ static double sum_of_ones(ckl_gemm_accumulation accumulation)
     memset(row, E4M3_1, sizeof row);
     row[0] = E4M3_448;
     float sum = 0;
-    void *a = test_upload(gpu, row, sizeof row), *b = test_upload(gpu, row, sizeof row),
-         *d = test_upload(gpu, NULL, sizeof sum);
+    void *a = test_upload(device, row, sizeof row), *b = test_upload(device, row, sizeof row),
+         *d = test_upload(device, NULL, sizeof sum);
     ckl_plan *plan = NULL;
-    assert_int_equal(plan_build(gpu, &gemm_operator, &desc, one_cta, &plan), CKL_OK);
+    assert_int_equal(plan_build(device, &gemm_operator, &desc, one_cta, &plan), CKL_OK);
     assert_int_equal(plan_run(plan, &gemm_operator, &(ckl_gemm_args){ .a = a, .b = b, .d = d }, NULL), CKL_OK);
-    assert_int_equal(gpu->ops->copy_out(gpu, &sum, d, sizeof sum, NULL), CKL_OK);
+    assert_int_equal(device->ops->copy_out(device, &sum, d, sizeof sum, NULL), CKL_OK);
     ckl_plan_free(plan);
-    gpu->ops->release(gpu, a);
-    gpu->ops->release(gpu, b);
-    gpu->ops->release(gpu, d);
+    device->ops->release(device, a);
+    device->ops->release(device, b);
+    device->ops->release(device, d);
     return (double)sum;
 }
 
-static void test_accumulation(void **state)
+TEST(accumulation)
 {
     const double large = 448 * 448;
     assert_true(sum_of_ones(CKL_GEMM_FAST) == large);
     assert_true(sum_of_ones(CKL_GEMM_ACCURATE) == large + 1024 - 128);
 }
 
-static int open_device(void **state)
-{
-    gpu = test_open("");
-    return 0;
-}
-
 /* What is judged before a kernel is described is what it has then. */
-static void test_shared_memory(void **state)
+TEST(shared_memory)
 {
     static const char *const lines[] = {
         "gemm impl=sm90",
@@ -175,7 +168,7 @@ static void test_shared_memory(void **state)
         void *config;
         ir_kernel *kernel;
         assert_int_equal(case_parse(lines[i], &c), CKL_OK);
-        assert_int_equal(plan_choose(ckl_device_properties(gpu), c.test->op, c.problem, case_force(&c, &memory),
+        assert_int_equal(plan_choose(ckl_device_properties(device), c.test->op, c.problem, case_force(&c, &memory),
                                      &memory, &impl, &config),
                          CKL_OK);
         assert_int_equal(plan_describe(c.test->op, impl, config, 0, IR_SM90A, &kernel), CKL_OK);
@@ -188,16 +181,4 @@ static void test_shared_memory(void **state)
     }
 }
 
-static int close_device(void **state)
-{
-    gpu->ops->close(gpu);
-    return 0;
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_custom_epilogue),
-                                        cmocka_unit_test(test_names_of_epilogues), cmocka_unit_test(test_mistake),
-                                        cmocka_unit_test(test_accumulation), cmocka_unit_test(test_shared_memory) };
-    return cmocka_run_group_tests(tests, open_device, close_device);
-}
+RUN_TESTS(open_device, close_device)

@@ -157,9 +157,8 @@ static void check_scale(int m, int n)
     free(y);
 }
 
-static void test_scale(void **state)
+TEST(scale)
 {
-    (void)state;
     check_scale(1, 1);
     check_scale(64, 32);
     check_scale(65, 33);
@@ -210,9 +209,8 @@ static ckl_status run_transpose(int its_mistake)
     return status;
 }
 
-static void test_transpose(void **state)
+TEST(transpose)
 {
-    (void)state;
     assert_int_equal(run_transpose(NONE), CKL_OK);
     assert_int_equal(run_transpose(NO_SYNC), CKL_DEVICE_FAULT);
     assert_true(said("read of uninitialised shared memory in transpose, CTA (0,0,0), warp 0, lane 1, at "));
@@ -240,7 +238,7 @@ static void shares(void)
     row_place place = row_here(split, p.rows, p.cols);
     tensor tXgX = row_of_matrix(split, &place, p.x, F32, p.cols); // (VEC,STEPS)
     tensor tYgY = row_of_matrix(split, &place, p.y, F32, p.cols); // (VEC,STEPS)
-    tensor rX = fragment_like(tXgX, F32);                    // (VEC,STEPS)
+    tensor rX = fragment_like(tXgX, F32);                         // (VEC,STEPS)
 
     row_load(split, &place, tXgX, rX, 0); // past the end of the row: 0
     val total[] = { variable(F32, fragment_sum(rX)) };
@@ -273,9 +271,8 @@ static void check_shares(int rows, int cols)
     gpu->ops->release(gpu, to);
 }
 
-static void test_shares(void **state)
+TEST(shares)
 {
-    (void)state;
     check_shares(1, 1);
     check_shares(8, 128);
     check_shares(9, 33);
@@ -460,9 +457,8 @@ static ckl_status run_relu(relu_desc d, int shift, int its_mistake)
     return status;
 }
 
-static void test_relu(void **state)
+TEST(relu)
 {
-    (void)state;
     static const relu_desc sizes[] = {
         { 1, 8, 8, 8 }, { 64, 64, 64, 64 }, { 200, 328, 336, 344 }, { 6001, 520, 520, 520 }
     };
@@ -472,9 +468,8 @@ static void test_relu(void **state)
 }
 
 /* What docs/tma-kernel.md says of each mistake. */
-static void test_relu_mistakes(void **state)
+TEST(relu_mistakes)
 {
-    (void)state;
     static const relu_desc many = { 6001, 520, 520, 520 }; // tiles: the ring wraps
     static const struct {
         int mistake;
@@ -509,12 +504,8 @@ static void test_relu_mistakes(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_scale), cmocka_unit_test(test_shares),        cmocka_unit_test(test_transpose),
-        cmocka_unit_test(test_relu),  cmocka_unit_test(test_relu_mistakes),
-    };
     gpu = test_open("");
-    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    int failed = run_enlisted(NULL, NULL);
     gpu->ops->close(gpu);
     return failed;
 }

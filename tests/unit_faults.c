@@ -189,13 +189,47 @@ static void check_allocations(void)
     assert_int_equal(live_blocks, blocks);
 }
 
-static void test_allocations_cuda(void **state)
+/* A driver is loaded once in a process: each of these is tried in a child. */
+static int child_of(const char *function, const char *words)
+{
+    if (function)
+        fake->fail_named(function, 100);
+    ckl_device *device = NULL;
+    ckl_status status = ckl_device_open("cuda", &device);
+    bool refused = status == CKL_DEVICE_FAULT && strstr(ckl_error(), words) && !device;
+    status = ckl_device_open("cuda", &device); // and again, in the same words
+    refused &= status == CKL_DEVICE_FAULT && strstr(ckl_error(), words) && !device;
+    if (!refused)
+        fprintf(stderr, "status %d: %s\n", (int)status, ckl_error());
+    bool other = ckl_device_open(NULL, &device) == CKL_OK && ckl_device_properties(device)->emulated;
+    ckl_device_close(device);
+    return refused && other ? 0 : 1;
+}
+
+static void assert_refused(const char *function, const char *words)
+{
+    pid_t child = fork();
+    if (child == 0)
+        _exit(child_of(function, words));
+    int status = 1;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+}
+
+/* Runs first: the driver is not loaded yet. */
+TEST(driver_refuses)
+{
+    assert_refused("cuInit", "finds no usable GPU: cuInit: CUDA_ERROR_OF_SOME_KIND");
+    assert_refused("cuDeviceGetCount", "cuDeviceGetCount");
+}
+
+TEST(allocations_cuda)
 {
     device_id = "cuda";
     check_allocations();
 }
 
-static void test_allocations_emulator(void **state)
+TEST(allocations_emulator)
 {
     device_id = "emulator:h200";
     check_allocations();
@@ -227,13 +261,13 @@ static void check_calls(cu_result result, const char *words)
     }
 }
 
-static void test_calls_fail(void **state)
+TEST(calls_fail)
 {
     check_calls(500, "CUDA_ERROR_OF_SOME_KIND");
 }
 
 /* The same where cubins are kept: a failure costs at most the entry. */
-static void test_with_cache(void **state)
+TEST(with_cache)
 {
     temporary_folder folder;
     assert_int_equal(temporary_folder_make(&folder), 0);
@@ -245,17 +279,17 @@ static void test_with_cache(void **state)
     assert_int_equal(temporary_folder_remove(&folder), 0);
 }
 
-static void test_device_memory_runs_out(void **state)
+TEST(device_memory_runs_out)
 {
     check_calls(FAKE_OUT_OF_MEMORY, "");
 }
 
-static void test_context_lost(void **state)
+TEST(context_lost)
 {
     check_calls(FAKE_LAUNCH_FAILED, "");
 }
 
-static void test_launch_fails(void **state)
+TEST(launch_fails)
 {
     device_id = "cuda";
     fake->reset();
@@ -268,7 +302,7 @@ static void test_launch_fails(void **state)
 }
 
 /* What the driver's compiler refuses is our bug, and no fault of the GPU: a suite of `ckl bench` goes on behind it. */
-static void test_ptx_is_refused(void **state)
+TEST(ptx_is_refused)
 {
     device_id = "cuda";
     fake->reset();
@@ -279,42 +313,8 @@ static void test_ptx_is_refused(void **state)
     assert_works();
 }
 
-/* A driver is loaded once in a process: each of these is tried in a child. */
-static int child_of(const char *function, const char *words)
-{
-    if (function)
-        fake->fail_named(function, 100);
-    ckl_device *device = NULL;
-    ckl_status status = ckl_device_open("cuda", &device);
-    bool refused = status == CKL_DEVICE_FAULT && strstr(ckl_error(), words) && !device;
-    status = ckl_device_open("cuda", &device); // and again, in the same words
-    refused &= status == CKL_DEVICE_FAULT && strstr(ckl_error(), words) && !device;
-    if (!refused)
-        fprintf(stderr, "status %d: %s\n", (int)status, ckl_error());
-    bool other = ckl_device_open(NULL, &device) == CKL_OK && ckl_device_properties(device)->emulated;
-    ckl_device_close(device);
-    return refused && other ? 0 : 1;
-}
-
-static void assert_refused(const char *function, const char *words)
-{
-    pid_t child = fork();
-    if (child == 0)
-        _exit(child_of(function, words));
-    int status = 1;
-    assert_int_equal(waitpid(child, &status, 0), child);
-    assert_int_equal(status, 0);
-}
-
-/* Runs first: the driver is not loaded yet. */
-static void test_driver_refuses(void **state)
-{
-    assert_refused("cuInit", "finds no usable GPU: cuInit: CUDA_ERROR_OF_SOME_KIND");
-    assert_refused("cuDeviceGetCount", "cuDeviceGetCount");
-}
-
 /* Capture of a stream that waits for the default one, in the mode that forbids most: the driver's default. */
-static void test_planning_in_capture(void **state)
+TEST(planning_in_capture)
 {
     enum { GLOBAL = 0 };
     ckl_device *device = NULL;
@@ -356,7 +356,7 @@ static void test_planning_in_capture(void **state)
 }
 
 /* NVML tells the power of this moment beside that of the last second. */
-static void test_readings(void **state)
+TEST(readings)
 {
     nvml_reading now = { 0 };
     assert_non_null(dlopen(FAKE_NVML, RTLD_NOW | RTLD_LOCAL)); // what the library finds by that name from now on
@@ -368,7 +368,7 @@ static void test_readings(void **state)
 }
 
 /* Benches forbid the overlap of launches for a while. */
-static void test_overlap_is_allowed(void **state)
+TEST(overlap_is_allowed)
 {
     ckl_device *device = NULL;
     void *memory = NULL;
@@ -392,17 +392,5 @@ static void test_overlap_is_allowed(void **state)
 int main(void)
 {
     fake = fake_cuda_load();
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_driver_refuses),       cmocka_unit_test(test_allocations_cuda),
-        cmocka_unit_test(test_allocations_emulator), cmocka_unit_test(test_calls_fail),
-        cmocka_unit_test(test_with_cache),           cmocka_unit_test(test_device_memory_runs_out),
-        cmocka_unit_test(test_context_lost),         cmocka_unit_test(test_launch_fails),
-        cmocka_unit_test(test_ptx_is_refused),       cmocka_unit_test(test_planning_in_capture),
-        cmocka_unit_test(test_overlap_is_allowed),   cmocka_unit_test(test_readings),
-    };
-    if (!fake) {
-        fprintf(stderr, "the fake driver is not there: %s\n", FAKE_CUDA);
-        return 1;
-    }
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return fake ? run_enlisted(NULL, NULL) : 1;
 }

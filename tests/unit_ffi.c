@@ -114,7 +114,7 @@ static DLTensor matrix(float *data, int64_t *strides)
                        .strides = strides };
 }
 
-static void test_call(void **state)
+TEST(call)
 {
     float a[7] = { 0, 1, 2, 3, 4, 5, 6 }, b[6] = { 10, 20, 30, 40, 50, 60 }, y[6] = { 0 };
     DLTensor A = matrix(a, NULL), B = matrix(b, NULL), Y = matrix(y, NULL);
@@ -130,7 +130,7 @@ static void test_call(void **state)
 }
 
 /* A problem in each form that its runtime has for texts and bytes: a line, or a desc. */
-static void test_problems(void **state)
+TEST(problems)
 {
     typedef struct object {
         TVMFFIObject head;
@@ -159,7 +159,7 @@ static void test_problems(void **state)
 }
 
 /* A number in the place of an operand: one that is said to be a scalar, and no other. */
-static void test_scalars(void **state)
+TEST(scalars)
 {
     float x[6] = { 1, 2, 3, 4, 5, 6 }, y[6] = { 0 };
     DLTensor X = matrix(x, NULL), Y = matrix(y, NULL);
@@ -185,7 +185,7 @@ typedef struct add_step {
 } add_step;
 
 /* y = a + b into memory, y = 3 y + 1 b of what lies there, out of its order: two calls in one. */
-static void test_sequence(void **state)
+TEST(sequence)
 {
     enum { NOTHING, WHOLE, MEMORY, NUMBER };
     _Static_assert(sizeof(ckl_add_desc) % 8 == 0, "there is no padding behind it");
@@ -243,7 +243,7 @@ static void test_sequence(void **state)
 }
 
 /* What lies between rows of an output stays as it was. */
-static void test_strides(void **state)
+TEST(strides)
 {
     float a[6] = { 1, 2, 3, 4, 5, 6 }, y[8] = { 7, 7, 7, 7, 7, 7, 7, 7 };
     const float wanted[8] = { 2, 4, 6, 7, 8, 10, 12, 7 };
@@ -261,7 +261,7 @@ static void test_strides(void **state)
 }
 
 /* Inputs that share memory in turn: the third overlaps the second and the first. */
-static void test_overlapping_inputs(void **state)
+TEST(overlapping_inputs)
 {
     float memory[15], y[6];
     for (int i = 0; i < COUNT_OF(memory); i++)
@@ -276,7 +276,7 @@ static void test_overlapping_inputs(void **state)
 }
 
 /* Where one tensor ends another one begins. */
-static void test_neighbours(void **state)
+TEST(neighbours)
 {
     float memory[18] = { 1, 2, 3, 4, 5, 6, 10, 20, 30, 40, 50, 60 };
     DLTensor A = matrix(memory, NULL), B = matrix(memory + 6, NULL), Y = matrix(memory + 12, NULL);
@@ -286,7 +286,7 @@ static void test_neighbours(void **state)
 }
 
 /* The interface of others: its numbers are theirs. */
-static void test_numbers_of_the_interface(void **state)
+TEST(numbers_of_the_interface)
 {
     const int numbers[] = { kTVMFFINone,
                             kTVMFFIInt,
@@ -307,7 +307,7 @@ static void test_numbers_of_the_interface(void **state)
 }
 
 /* DLPack's codes and bits of every element type, as numbers. */
-static void test_types(void **state)
+TEST(types)
 {
     static const struct {
         DLDataType type;
@@ -330,7 +330,7 @@ static void test_types(void **state)
         assert_int_equal(value_dtype(rows[i].type), rows[i].wanted);
 }
 
-static void test_spans(void **state)
+TEST(spans)
 {
     int64_t sizes[] = { 2, 3, 4 }, strides[] = { 100, 7, 2 }, none[] = { 2, 0, 4 }, back[] = { 100, -7, 2 },
             again[] = { 100, 0, 2 };
@@ -349,7 +349,7 @@ static void test_spans(void **state)
 }
 
 /* Tensors on the host are copied, be they a single byte. */
-static void test_one_byte(void **state)
+TEST(one_byte)
 {
     int64_t one = 1;
     uint8_t x = 3, y = 0;
@@ -360,7 +360,7 @@ static void test_one_byte(void **state)
 }
 
 /* An output without modes is a tensor, and an input that the problem has not is refused with the reason. */
-static void test_no_modes(void **state)
+TEST(no_modes)
 {
     float x[6] = { 1, 2, 3, 4, 5, 6 }, y = 0;
     DLTensor X = matrix(x, NULL), Y = matrix(&y, NULL);
@@ -373,7 +373,7 @@ static void test_no_modes(void **state)
 }
 
 /* What a problem wants on the host lies where everything does. */
-static void test_host_tensor(void **state)
+TEST(host_tensor)
 {
     float a[6] = { 1, 2, 3, 4, 5, 6 }, b[8] = { 1, 0, 0, 1, 0, 1, 1, 0 }, d[6] = { 0 };
     const float wanted[6] = { 1, 2, 4, 3, 6, 5 };
@@ -390,7 +390,7 @@ static void test_host_tensor(void **state)
 }
 
 /* A refusal names the caller's memory, and not its copy. */
-static void test_misaligned(void **state)
+TEST(misaligned)
 {
     float a[7] = { 0 }, y[6];
     DLTensor A = matrix(a, NULL), Y = matrix(y, NULL);
@@ -400,7 +400,7 @@ static void test_misaligned(void **state)
     FAILS("ValueError", sentence, CALL(add, TEXT("n=6"), TENSOR(&A), TENSOR(&Y), TENSOR(&Y)));
 }
 
-static void test_refusals(void **state)
+TEST(refusals)
 {
     float a[6] = { 0 };
     DLTensor A = matrix(a, NULL), gpu = A, half = A, bytes = A, back = matrix(a, (int64_t[]){ -3, 1 });
@@ -440,7 +440,7 @@ static void test_refusals(void **state)
 }
 
 /* The args of every operator are its tensors, its numbers and a workspace, and it says their names. */
-static void test_operators(void **state)
+TEST(operators)
 {
     json_error_t error;
     assert_int_equal(__tvm_ffi_ckl_operators(NULL, NULL, 0, &result), 0);
@@ -462,7 +462,7 @@ static void test_operators(void **state)
     json_decref(list);
 }
 
-static void test_questions(void **state)
+TEST(questions)
 {
     assert_int_equal(CALL(problem, TEXT("gemm"), TEXT("m=8 n=8 k=8")), 0);
     assert_int_equal(given_bytes, gemm_operator.desc_bytes);
@@ -515,7 +515,7 @@ static void *call_on(void *user)
 }
 
 /* Calls of another thread do not return any more, those of this one do. The last test: the thread stays. */
-static void test_leave(void **state)
+TEST(leave)
 {
     static float x[6];
     float y[6];
@@ -536,18 +536,7 @@ static void test_leave(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_call),        cmocka_unit_test(test_problems),
-        cmocka_unit_test(test_scalars),     cmocka_unit_test(test_sequence),
-        cmocka_unit_test(test_strides),     cmocka_unit_test(test_overlapping_inputs),
-        cmocka_unit_test(test_neighbours),  cmocka_unit_test(test_misaligned),
-        cmocka_unit_test(test_refusals),    cmocka_unit_test(test_numbers_of_the_interface),
-        cmocka_unit_test(test_types),       cmocka_unit_test(test_spans),
-        cmocka_unit_test(test_no_modes),    cmocka_unit_test(test_one_byte),
-        cmocka_unit_test(test_operators),   cmocka_unit_test(test_questions),
-        cmocka_unit_test(test_host_tensor), cmocka_unit_test(test_leave),
-    };
-    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    int failed = run_enlisted(NULL, NULL);
     free(given);
     return failed;
 }

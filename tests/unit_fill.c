@@ -7,7 +7,7 @@
 #include "lab/fill.h"
 
 /* Different operands, seeds and elements get different numbers; the same ones get the same. */
-static void test_fill_streams(void **state)
+TEST(fill_streams)
 {
     float memory[3][64];
     operand_image o = { .info = operand_vector("x", OPERAND_IN, CKL_F32, 64), .rows = 1, .columns = 64 };
@@ -29,7 +29,7 @@ static void test_fill_streams(void **state)
 }
 
 /* A large operand has no period and hardly two rows alike, and is the same every time. */
-static void test_fill_windows(void **state)
+TEST(fill_windows)
 {
     enum { ROWS = 1100, COLS = 4099, LD = 4100 };
     operand_image o = { .info = operand_matrix("x", OPERAND_IN, CKL_F32, ROWS, COLS, LD),
@@ -60,7 +60,7 @@ static void test_fill_windows(void **state)
 }
 
 /* Sums run along rows, and of a single row nobody knows. */
-static void test_sums_run_along_rows(void **state)
+TEST(sums_run_along_rows)
 {
     const int64_t shape[] = { 2, 3, 4 }, stride[] = { 12, 4, 1 };
     assert_int_equal(operand_vector("x", OPERAND_IN, CKL_F32, 9).along, 0);
@@ -147,7 +147,7 @@ static void fill_hard(operand info, float *memory)
     fill_operand(&o, 0, FILL_HARD, 1, 1);
 }
 
-static void test_hard_lines(void **state)
+TEST(hard_lines)
 {
     static float memory[LINES * LENGTH];
     fill_hard(operand_matrix("x", OPERAND_IN, CKL_F32, LINES, LENGTH, LENGTH), memory);
@@ -158,7 +158,7 @@ static void test_hard_lines(void **state)
 }
 
 /* Elements that are alone: each class at every place modulo vectors of all threads of a CTA. */
-static void test_hard_elements(void **state)
+TEST(hard_elements)
 {
     enum { COUNT = 1 << 15, PLACES = 512 };
     static float memory[COUNT];
@@ -173,7 +173,7 @@ static void test_hard_elements(void **state)
 }
 
 /* Problems of a single line are of different kinds. */
-static void test_hard_single_lines(void **state)
+TEST(hard_single_lines)
 {
     static float memory[LENGTH];
     bool nan[LENGTH] = { 0 };
@@ -188,7 +188,7 @@ static void test_hard_single_lines(void **state)
 }
 
 /* A range is kept; integers have peaks; the largest number may be stated. */
-static void test_hard_ranges(void **state)
+TEST(hard_ranges)
 {
     static float memory[LINES * LENGTH];
     static int32_t integers[LINES];
@@ -211,7 +211,7 @@ static void test_hard_ranges(void **state)
 }
 
 /* Indices that differ are a permutation of their range; positions that rise do so by no more than they may. */
-static void test_orders(void **state)
+TEST(orders)
 {
     enum { COUNT = 48, STEP = 10 };
     static int32_t numbers[COUNT];
@@ -236,13 +236,4 @@ static void test_orders(void **state)
     assert_true(numbers[0] == 0 && numbers[COUNT - 1] == o.rising && none > 0 && whole > 0);
 }
 
-int main(void)
-{
-    static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_fill_streams),        cmocka_unit_test(test_fill_windows),
-        cmocka_unit_test(test_sums_run_along_rows), cmocka_unit_test(test_hard_lines),
-        cmocka_unit_test(test_hard_elements),       cmocka_unit_test(test_hard_single_lines),
-        cmocka_unit_test(test_hard_ranges),         cmocka_unit_test(test_orders)
-    };
-    return cmocka_run_group_tests_name("fill", tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

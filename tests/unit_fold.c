@@ -207,7 +207,7 @@ static void check(void)
     device->ops->release(device, to);
 }
 
-static void test_operations(void **state)
+TEST(operations)
 {
     static const ir_type types[] = { CKL_I32, IR_U32, CKL_I64, IR_U64 };
     for (int t = 0; t < COUNT_OF(types); t++) {
@@ -226,7 +226,7 @@ static void test_operations(void **state)
 }
 
 /* What else folds: one operand, conversions, a choice between two. Numbers wrap as C's do. */
-static void test_other_constants(void **state)
+TEST(other_constants)
 {
     static const ir_type types[] = { CKL_I16, IR_U16, CKL_I32, IR_U32, CKL_I64, IR_U64 };
     ir_describe_begin("constants", IR_SM80);
@@ -257,7 +257,7 @@ static void test_other_constants(void **state)
     assert_int_equal(ir_describe_end(NULL), CKL_OK);
 }
 
-static void test_refused(void **state)
+TEST(refused)
 {
     static const ir_op divisions[] = { IR_DIV, IR_REM };
     for (int i = 0; i < COUNT_OF(divisions); i++) {
@@ -269,7 +269,7 @@ static void test_refused(void **state)
 }
 
 /* The bounds of what a constant beside a register may be: either sign's. */
-static void test_constants_fit(void **state)
+TEST(constants_fit)
 {
     static const struct {
         ir_type type;
@@ -289,9 +289,4 @@ static void test_constants_fit(void **state)
         }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_operations), cmocka_unit_test(test_other_constants),
-                                        cmocka_unit_test(test_refused), cmocka_unit_test(test_constants_fit) };
-    return cmocka_run_group_tests_name("fold", tests, open_device, close_device);
-}
+RUN_TESTS(open_device, close_device)

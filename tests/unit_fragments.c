@@ -30,7 +30,7 @@ static void check_place(fragment *where, int thread, int i, int row, int column)
     assert_int_equal(found_column, column);
 }
 
-static void test_fragments(void **state)
+TEST(fragments)
 {
     for (int n = 8; n <= 256; n += 8)
         check_bijection(matrix_wgmma_d, 128, n / 2, 64, n);
@@ -151,7 +151,7 @@ static void check_gather(const gather_case *c)
     assert_int_equal(chunks, c->rows * 2);
 }
 
-static void test_gather(void **state)
+TEST(gather)
 {
     for (int i = 0; i < COUNT_OF(gather_cases); i++)
         check_gather(&gather_cases[i]);
@@ -166,7 +166,7 @@ static void check_gather_reject(uint64_t descriptor, int rows, const char *sente
     assert_string_equal(why, sentence);
 }
 
-static void test_gather_rejects(void **state)
+TEST(gather_rejects)
 {
     uint64_t descriptor = descriptor_of(1024, 16, 1024, 1);
     uint16_t out[64 * 16];
@@ -181,12 +181,4 @@ static void test_gather_rejects(void **state)
     check_gather_reject(descriptor_of(1008, 16, 1024, 0), 8,
                         "wgmma descriptor 0x000000400001003f: reads address 1008 of shared memory 1024..9216");
 }
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_fragments),
-        cmocka_unit_test(test_gather),
-        cmocka_unit_test(test_gather_rejects),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

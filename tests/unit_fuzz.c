@@ -9,7 +9,7 @@ enum { PROGRAMS = 8 * FUZZ_BATCH * FUZZ_KIND_COUNT }; // of each kind six batche
 
 static ckl_device *devices[3];
 
-static int open_devices(void **unused)
+static int open_devices(void **state)
 {
     devices[0] = test_open("threads=1 budget=100000");
     devices[1] = test_open("threads=1 budget=100000 schedule=random completion=random");
@@ -17,7 +17,7 @@ static int open_devices(void **unused)
     return 0;
 }
 
-static int close_devices(void **unused)
+static int close_devices(void **state)
 {
     for (int i = 0; i < COUNT_OF(devices); i++)
         devices[i]->ops->close(devices[i]);
@@ -58,7 +58,7 @@ static bool never(void *user)
     return false;
 }
 
-static void test_same_under_all_schedules(void **unused)
+TEST(same_under_all_schedules)
 {
     findings f = { 0 };
     fuzz_listener listener = { take, is_first, &f };
@@ -78,7 +78,7 @@ static unsigned char *memory_after(const fuzz_batch *batch)
 }
 
 /* A program of a batch leaves the same memory as alone: so what a batch shows can be repeated. */
-static void test_alone_as_in_its_batch(void **unused)
+TEST(alone_as_in_its_batch)
 {
     for (int first = 0; first < FUZZ_KIND_COUNT * FUZZ_BATCH; first += FUZZ_BATCH) {
         fuzz_batch batch, alone;
@@ -158,14 +158,14 @@ static bool is_absent(ir_op op)
     return false;
 }
 
-static void test_every_op_is_there(void **unused)
+TEST(every_op_is_there)
 {
     for (int op = 0; op < IR_OP_COUNT; op++)
         if (seen[op] == is_absent((ir_op)op))
             fail_msg("%s is %s", ir_op_text((ir_op)op), seen[op] ? "there, and said to be absent" : "in no program");
 }
 
-static void test_every_type_is_there(void **unused)
+TEST(every_type_is_there)
 {
     for (int op = IR_MOV; op <= IR_RCP; op++)
         for (int type = 0; type < IR_TYPE_COUNT; type++)
@@ -230,7 +230,7 @@ static findings find_planted(void (*fault)(ir_inst *inst), int kind, bool (*may_
     return f;
 }
 
-static void test_finds_a_wrong_instruction(void **unused)
+TEST(finds_a_wrong_instruction)
 {
     static void (*const faults[])(ir_inst *) = { round_up_bytes, swap_shifts };
     static const char *const words[] = { "prmt", "shr.i32" };
@@ -247,7 +247,7 @@ static void test_finds_a_wrong_instruction(void **unused)
     }
 }
 
-static void test_reports_a_device_that_fails(void **unused)
+TEST(reports_a_device_that_fails)
 {
     findings f = find_planted(drop_barriers, FUZZ_SHARED, is_first);
     assert_true(f.count > 0);
@@ -271,7 +271,7 @@ static int occurrences(const char *words, const char *word)
 }
 
 /* A short program has accumulators still, and whole descriptors; what was seen of the long one is seen of it. */
-static void test_keeps_what_a_wgmma_needs(void **unused)
+TEST(keeps_what_a_wgmma_needs)
 {
     findings f = find_planted(transpose_b, FUZZ_MATRIX, is_first);
     assert_true(f.count > 0);
@@ -292,7 +292,7 @@ static bool multiplies(void *tries, const ir_kernel *kernel)
     return found;
 }
 
-static void test_minimises_through_blocks(void **unused)
+TEST(minimises_through_blocks)
 {
     ir_kernel *kernel = NULL;
     int tries = 0;
@@ -333,7 +333,7 @@ static bool ends_at_all(void *user, const ir_kernel *kernel)
     return kernel->inst_count > 40;
 }
 
-static void test_shorter_programs_end(void **unused)
+TEST(shorter_programs_end)
 {
     for (int number = 0; number < 4; number++) {
         fuzz_batch batch;
@@ -345,7 +345,7 @@ static void test_shorter_programs_end(void **unused)
 
 /* The processes of the command share the programs and say what they cannot open. */
 
-static void test_workers_check_every_program_once(void **unused)
+TEST(workers_check_every_program_once)
 {
     fuzz_sums sums = { 0 };
     fuzz_request request = { .set = all_kinds(6), .count = 5 * FUZZ_BATCH - 3, .workers = 2 };
@@ -364,7 +364,7 @@ static void test_workers_check_every_program_once(void **unused)
 }
 
 /* On a driver whose kernels do nothing every program differs; where each launch costs the device, each one fails. */
-static void test_every_program_is_reported_once(void **unused)
+TEST(every_program_is_reported_once)
 {
     const fake_cuda *fake = fake_cuda_load();
     assert_non_null(fake);
@@ -384,18 +384,5 @@ int main(void)
 {
     see(all_kinds(1), PROGRAMS);
     see((fuzz_set){ 2, FUZZ_ARITHMETIC }, 10 * PROGRAMS);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_same_under_all_schedules),
-        cmocka_unit_test(test_alone_as_in_its_batch),
-        cmocka_unit_test(test_every_op_is_there),
-        cmocka_unit_test(test_every_type_is_there),
-        cmocka_unit_test(test_finds_a_wrong_instruction),
-        cmocka_unit_test(test_reports_a_device_that_fails),
-        cmocka_unit_test(test_keeps_what_a_wgmma_needs),
-        cmocka_unit_test(test_minimises_through_blocks),
-        cmocka_unit_test(test_shorter_programs_end),
-        cmocka_unit_test(test_workers_check_every_program_once),
-        cmocka_unit_test(test_every_program_is_reported_once),
-    };
-    return cmocka_run_group_tests(tests, open_devices, close_devices);
+    return run_enlisted(open_devices, close_devices);
 }

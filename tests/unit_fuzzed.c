@@ -42,4 +42,4 @@ static void print_all(text *out)
     device->ops->close(device);
 }
 
-GOLDEN_MAIN("fuzzed", FUZZED_FILE, print_all)
+GOLDEN_MAIN(FUZZED_FILE, print_all)

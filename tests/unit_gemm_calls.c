@@ -63,7 +63,7 @@ static void refuse(const ckl_gemm_desc *desc, const ckl_gemm_args *args, const v
     assert_true(read_back(d)[0] == UNTOUCHED);
 }
 
-static void test_missing(void **state)
+TEST(missing)
 {
     ckl_gemm_args good = new_args(), x = good;
     ckl_gemm_desc d = { .m = M, .n = N, .k = K, .a = CKL_F32 };
@@ -95,7 +95,7 @@ static void test_missing(void **state)
 }
 
 /* D by columns is D^T by rows: A and B change places, and so do M and N. */
-static void test_by_columns(void **state)
+TEST(by_columns)
 {
     ckl_gemm_args x = new_args();
     const void *a = x.a;
@@ -120,7 +120,7 @@ static void check_groups(const float *host)
 
 static const ckl_gemm_desc grouped = { .m = M, .n = N, .k = K, .a = CKL_F32, .groups = GROUPS, .host_offsets = true };
 
-static void test_offsets_of_the_host(void **state)
+TEST(offsets_of_the_host)
 {
     static const struct {
         int32_t offsets[GROUPS + 1];
@@ -154,7 +154,7 @@ static float *repeated_B(void)
  * Of a plan whose kernels have workspace, and steps before and behind them: copies, offsets and sums lie apart, in the
  * plan's own and in the caller's, twice in each.
  */
-static void test_workspace(void **state)
+TEST(workspace)
 {
     int32_t offsets[] = { 0, 20, 20, M };
     ckl_gemm_desc d = grouped;
@@ -193,7 +193,7 @@ static void test_workspace(void **state)
 }
 
 /* Scales of blocks need not begin at 16 bytes, as boxes of TMA do. */
-static void test_scales_anywhere(void **state)
+TEST(scales_anywhere)
 {
     enum { ROWS = 12, COLUMNS = 160, LENGTH = 304, BLOCK = 128, BLOCKS = 3, BEHIND = 3, ONE = 0x38 };
     static unsigned char ones[COLUMNS * LENGTH];
@@ -230,10 +230,4 @@ static void test_scales_anywhere(void **state)
         ckl_free(device, (void *)(uintptr_t)all[i]);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_missing), cmocka_unit_test(test_by_columns),
-                                        cmocka_unit_test(test_offsets_of_the_host), cmocka_unit_test(test_workspace),
-                                        cmocka_unit_test(test_scales_anywhere) };
-    return cmocka_run_group_tests(tests, open_device, close_device);
-}
+RUN_TESTS(open_device, close_device)

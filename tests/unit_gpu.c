@@ -161,35 +161,26 @@ static void try_suite(ckl_status (*attempt)(check *k))
         fail_msg("%s", ckl_error());
 }
 
-static void test_graphs(void **state)
+TEST(graphs)
 {
     try_suite(by_graph);
 }
 
-static void test_side_streams(void **state)
+TEST(side_streams)
 {
     try_suite(on_side_streams);
 }
 
-static void test_default_stream(void **state)
+TEST(default_stream)
 {
     try_suite(on_default_stream);
 }
 
-static void test_two_gpus(void **state)
+TEST(two_gpus)
 {
     if (!second)
         skip();
     try_suite(on_two_gpus);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_graphs),
-        cmocka_unit_test(test_side_streams),
-        cmocka_unit_test(test_default_stream),
-        cmocka_unit_test(test_two_gpus),
-    };
-    return cmocka_run_group_tests(tests, open_gpu, close_gpu);
-}
+RUN_TESTS(open_gpu, close_gpu)

@@ -107,7 +107,7 @@ static int power(int base, int exponent)
 }
 
 /* Sizes of 1 to 3, corners of -2 to 1, steps of 1 and 2, offsets of 0 to 2: all of rank 3, of 4 and 5 one in many. */
-static void test_walk(void)
+TEST(walk)
 {
     int64_t checked = 0;
     for (int i = 0; i < MEMORY; i++)
@@ -148,20 +148,20 @@ static void describe_load(void)
     val box = ir_smem_address(ir_smem_alloc("box", 1024, 1024)), bar = ir_smem_address(ir_smem_alloc("bar", 8, 8));
     val place[] = { ir_int(CKL_I32, 0), ir_int(CKL_I32, column), ir_int(CKL_I32, row), ir_int(CKL_I32, 0) };
     val rank = ir_sreg(IR_CLUSTER_RANK), offsets[] = { u32(offset_w), u32(2) };
-    ir_if(ir_elect());
-    ir_mbarrier_init(bar, 0, 1);
-    ir_plain(IR_FENCE_MBARRIER_INIT, 0, 0);
-    ir_mbarrier_expect(bar, 0, u32(expected_bytes));
-    ir_end_if();
+    IF(ir_elect()) {
+        ir_mbarrier_init(bar, 0, 1);
+        ir_plain(IR_FENCE_MBARRIER_INIT, 0, 0);
+        ir_mbarrier_expect(bar, 0, u32(expected_bytes));
+    }
     cluster_sync();
-    ir_if(equals(rank, 0));
-    ir_if(ir_elect());
-    if (boxes)
-        ir_tma_load(box, 0, map, bar, u32(3), 4, place);
-    else
-        ir_tma_load_im2col(box, 0, map, bar, u32(3), 4, place, offsets);
-    ir_end_if();
-    ir_end_if();
+    IF(equals(rank, 0)) {
+        IF(ir_elect()) {
+            if (boxes)
+                ir_tma_load(box, 0, map, bar, u32(3), 4, place);
+            else
+                ir_tma_load_im2col(box, 0, map, bar, u32(3), 4, place, offsets);
+        }
+    }
     ir_mbarrier_wait(bar, 0, u32(0));
     val lane = ir_sreg(IR_TID_X), to = ir_binary(IR_ADD, out, ir_convert(IR_U64, mul(rank, 1024)));
     to = ir_binary(IR_ADD, to, ir_convert(IR_U64, mul(lane, 4)));
@@ -197,7 +197,7 @@ static void set_load(int at_column, int at_row, int offset, int bytes, bool of_b
     boxes = of_boxes;
 }
 
-static void test_multicast(void)
+TEST_EVERYWHERE(multicast)
 {
     uint16_t out[2][512];
     tensor_map_desc d;
@@ -220,7 +220,7 @@ static void test_multicast(void)
 }
 
 /* Wrong corners, offsets, bytes and modes. */
-static void test_faults(void)
+TEST_EVERYWHERE(faults)
 {
     static const struct {
         int column, row, offset, bytes;
@@ -255,7 +255,7 @@ static void test_faults(void)
             fail_msg("%s", ckl_error());                     \
     } while (0)
 
-static void test_limits(void)
+TEST(limits)
 {
     const int size[] = { 9, 8, 2 }, lower[] = { -1, -1 }, upper[] = { -1, 0 }, step[] = { 1, 2 };
     const tensor_map_desc right = map_of(4, size, lower, upper, step);
@@ -269,20 +269,4 @@ static void test_limits(void)
     REFUSE("step[2]=9 is not in 1..8", d.step[2] = 9);
 }
 
-static void test_once(void **state)
-{
-    void (**test)(void) = *state;
-    (*test)();
-}
-
-int main(void)
-{
-    static void (*tests[])(void) = { test_walk, test_limits, test_multicast, test_faults };
-    const struct CMUnitTest list[] = {
-        { "walk", test_once, NULL, NULL, &tests[0] },
-        { "limits", test_once, NULL, NULL, &tests[1] },
-        { "multicast", test_everywhere, NULL, NULL, &tests[2] },
-        { "faults", test_everywhere, NULL, NULL, &tests[3] },
-    };
-    return cmocka_run_group_tests(list, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -63,7 +63,7 @@ static void run(const invariant_case *c, int64_t m, const void *a, const void *b
     ckl_free(device, out);
 }
 
-static void test_rows(void **state)
+TEST(rows)
 {
     static const int64_t rows[] = { 1, 2, 17, 64, 130 };
     static float all[M_MOST * 72], some[M_MOST * 72];
@@ -96,7 +96,6 @@ static int close_device(void **state)
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_rows) };
     name = argc > 1 ? argv[1] : name;
-    return cmocka_run_group_tests(tests, open_device, close_device);
+    return run_enlisted(open_device, close_device);
 }

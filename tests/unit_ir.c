@@ -1,7 +1,7 @@
 /* unit_ir.c - the verifier refuses each kind of wrong kernel, and takes its right twin; devices that are not there. */
 #include "unit.h"
 #include "device/device.h"
-#include "ir/build.h"
+#include "ir_blocks.h"
 #include "ir/ptx_rows.h"
 #include "ir/rules.h"
 
@@ -55,26 +55,24 @@ static void same_guard(bool right)
 {
     val x = ir_reg(IR_U32), p = ir_reg(IR_PRED);
     ir_assign(p, ir_compare(IR_EQ, unknown(IR_U32), u32(0)));
-    ir_if(p);
-    ir_assign(x, u32(1));
-    ir_end_if();
+    IF(p)
+        ir_assign(x, u32(1));
     if (!right)
         ir_assign(p, ir_unary(IR_NOT, p));
-    ir_if(p);
-    ir_binary(IR_ADD, x, x);
-    ir_end_if();
+    IF(p)
+        ir_binary(IR_ADD, x, x);
 }
 
 /* C's variable names another value inside the IF, and that value is not there after it. */
 static void value_of_block(bool right)
 {
     val x = unknown(IR_U32), y = ir_reg(IR_U32);
+    val sum;
     ir_assign(y, x);
-    ir_if(ir_compare(IR_EQ, x, u32(0)));
-    ir_at("kernel.c", 8);
-    val sum = ir_binary(IR_ADD, x, u32(3));
-    ir_assign(y, sum);
-    ir_end_if();
+    IF(ir_compare(IR_EQ, x, u32(0))) {
+        ir_at("kernel.c", 8);
+        ir_assign(y, sum = ir_binary(IR_ADD, x, u32(3)));
+    }
     ir_at("kernel.c", 9);
     ir_binary(IR_MUL, right ? y : sum, x);
 }
@@ -82,13 +80,13 @@ static void value_of_block(bool right)
 static void loop_exit(bool right)
 {
     val x = ir_reg(IR_U32), p = ir_compare(IR_EQ, unknown(IR_U32), u32(0));
-    ir_loop();
-    if (!right)
-        ir_break(p);
-    ir_assign(x, u32(1));
-    if (right)
-        ir_break(p);
-    ir_end_loop();
+    FOREVER {
+        if (!right)
+            ir_break(p);
+        ir_assign(x, u32(1));
+        if (right)
+            ir_break(p);
+    }
     ir_binary(IR_ADD, x, x);
 }
 
@@ -125,8 +123,8 @@ static void vector_length(bool right)
 
 static void link(bool right)
 {
-    ir_if(ir_compare(IR_EQ, unknown(IR_U32), u32(0)));
-    ir_end_if();
+    IF(ir_compare(IR_EQ, unknown(IR_U32), u32(0))) {
+    }
     if (!right)
         ir_current()->insts[ir_current()->inst_count - 2].match = 0;
 }
@@ -134,9 +132,8 @@ static void link(bool right)
 static void loose_break(bool right)
 {
     val p = ir_compare(IR_EQ, unknown(IR_U32), u32(0));
-    ir_loop();
-    ir_break(p);
-    ir_end_loop();
+    FOREVER
+        ir_break(p);
     ir_inst *insts = ir_current()->insts;
     int count = ir_current()->inst_count;
     if (!right) { // the loop is gone
@@ -206,9 +203,8 @@ static void reduction(bool right)
 
 static void shuffle_where(val p)
 {
-    ir_if(p);
-    ir_shuffle(IR_SHFL_XOR, unknown(IR_U32), u32(1), 32);
-    ir_end_if();
+    IF(p)
+        ir_shuffle(IR_SHFL_XOR, unknown(IR_U32), u32(1), 32);
 }
 
 static void lane_zero(bool right)
@@ -231,27 +227,25 @@ static void lane_loop(bool right)
 {
     val i = ir_reg(IR_U32);
     ir_assign(i, right ? ir_sreg(IR_WARP) : ir_sreg(IR_TID_X));
-    ir_loop();
-    ir_break(ir_compare(IR_GE, i, u32(right ? 3 : 100)));
-    ir_plain(IR_WARP_SYNC, 0, 0);
-    ir_assign(i, ir_binary(IR_ADD, i, u32(128)));
-    ir_end_loop();
+    FOREVER {
+        ir_break(ir_compare(IR_GE, i, u32(right ? 3 : 100)));
+        ir_plain(IR_WARP_SYNC, 0, 0);
+        ir_assign(i, ir_binary(IR_ADD, i, u32(128)));
+    }
 }
 
 static void warpgroup(bool right)
 {
     val warp = ir_sreg(IR_WARP);
-    ir_if(right ? ir_compare(IR_GE, warp, u32(4)) : ir_compare(IR_EQ, warp, u32(4)));
-    ir_plain(IR_SETMAXNREG, 40, 0);
-    ir_end_if();
+    IF(right ? ir_compare(IR_GE, warp, u32(4)) : ir_compare(IR_EQ, warp, u32(4)))
+        ir_plain(IR_SETMAXNREG, 40, 0);
 }
 
 static void warpgroup_number(bool right)
 {
     val thread = ir_sreg(IR_TID_X), group = ir_binary(IR_DIV, thread, u32(right ? 128 : 32));
-    ir_if(ir_compare(IR_EQ, group, u32(1)));
-    ir_plain(IR_SETMAXNREG, 40, 0);
-    ir_end_if();
+    IF(ir_compare(IR_EQ, group, u32(1)))
+        ir_plain(IR_SETMAXNREG, 40, 0);
 }
 
 /* WGMMA */
@@ -316,14 +310,14 @@ static void wgmma_loop(bool right)
 {
     val d[N / 2], copy = ir_reg(CKL_F32), p = ir_compare(IR_EQ, unknown(IR_U32), u32(0));
     accumulators(d);
-    ir_loop();
-    ir_assign(copy, d[0]);
-    ir_plain(IR_WGMMA_FENCE, 0, 0);
-    multiply(d, N);
-    ir_plain(IR_WGMMA_COMMIT, 0, 0);
-    ir_plain(IR_WGMMA_WAIT, right ? 0 : 1, 0);
-    ir_break(p);
-    ir_end_loop();
+    FOREVER {
+        ir_assign(copy, d[0]);
+        ir_plain(IR_WGMMA_FENCE, 0, 0);
+        multiply(d, N);
+        ir_plain(IR_WGMMA_COMMIT, 0, 0);
+        ir_plain(IR_WGMMA_WAIT, right ? 0 : 1, 0);
+        ir_break(p);
+    }
 }
 
 static void wgmma_a(bool right)
@@ -413,7 +407,7 @@ static ckl_status verify(const char *name, void (*describe)(bool right), bool ri
     return status;
 }
 
-static void test_verifier(void **unused)
+TEST(verifier)
 {
     for (int i = 0; i < COUNT_OF(cases); i++) {
         if (verify(cases[i].name, cases[i].describe, true) != CKL_OK)
@@ -426,11 +420,12 @@ static void test_verifier(void **unused)
 }
 
 /* A machine without a driver says so, and devices that do not exist are refused. */
-static void test_missing_devices(void **unused)
+TEST(missing_devices)
 {
     ckl_device *device = NULL;
     assert_int_equal(ckl_device_open("gpu", &device), CKL_INVALID);
-    assert_string_equal(ckl_error(), "device: gpu is none of cuda, cuda:NUMBER, emulator, emulator:NAME");
+    assert_string_equal(ckl_error(),
+                        "device: gpu is none of cuda, cuda:NUMBER, emulator, emulator:NAME such as emulator:h200");
     if (ckl_device_open("cuda", &device) == CKL_OK) {
         ckl_device_close(device);
         skip(); // a GPU is there
@@ -439,11 +434,4 @@ static void test_missing_devices(void **unused)
     assert_non_null(strstr(ckl_error(), "NVIDIA driver"));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_verifier),
-        cmocka_unit_test(test_missing_devices),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -318,7 +318,7 @@ static ckl_status describe(void (*kernel)(void), ir_kernel **described)
 }
 
 /* Whatever it is that was found, it is our bug and not the user's: one status. */
-static void test_mistakes(void **state)
+TEST(mistakes)
 {
     for (int i = 0; i < COUNT_OF(mistakes); i++) {
         ir_kernel *kernel = NULL;
@@ -335,7 +335,7 @@ static void test_mistakes(void **state)
 }
 
 /* The same calculations without a kernel are the user's: the layout calculator's. */
-static void test_calculation(void **state)
+TEST(calculation)
 {
     ir_describe_begin(NULL, IR_SM80);
     composition(compact(leaf(4)), make_layout(leaf(8), leaf(3)));
@@ -351,7 +351,7 @@ static void right_constants(void)
     convert(U32, imm64(0x123456789)); // cut on purpose
 }
 
-static void test_right_constants(void **state)
+TEST(right_constants)
 {
     ir_kernel *kernel = NULL;
     if (describe(right_constants, &kernel) != CKL_OK || ir_verify(kernel) != CKL_OK)
@@ -360,7 +360,7 @@ static void test_right_constants(void **state)
     ir_kernel_free(kernel);
 }
 
-static void test_depth(void **state)
+TEST(depth)
 {
     ir_kernel *kernel = NULL;
     if (describe(deepest_blocks, &kernel) != CKL_OK || ir_verify(kernel) != CKL_OK)
@@ -389,7 +389,7 @@ static void many_known_sums(void)
     ckl_val_sub(add(base, y), y);
 }
 
-static void test_known_sums(void **state)
+TEST(known_sums)
 {
     enum { BASE, Y, FIRST, SECOND, LESS_Y, PLUS_5, LESS_BASE, PLUS_7, LAST };
     ir_kernel *kernel = NULL;
@@ -412,7 +412,7 @@ static void bounds(void)
     cluster_size(4);
 }
 
-static void test_launch_bounds(void **state)
+TEST(launch_bounds)
 {
     ir_kernel *kernel = NULL;
     assert_int_equal(describe(bounds, &kernel), CKL_OK);
@@ -482,19 +482,11 @@ static void released_twice(void)
     }
 }
 
-static void test_rings(void **state)
+TEST(rings)
 {
     expect_report(nobody_fills, "deadlock", "for the mbarrier ring.full[0] to complete");
     expect_report(released_twice, "ring.empty[0] is released once more, but ring.full[0] has completed 1 phases",
                   "more releases than fillings");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_mistakes),   cmocka_unit_test(test_calculation),   cmocka_unit_test(test_right_constants),
-        cmocka_unit_test(test_known_sums), cmocka_unit_test(test_launch_bounds), cmocka_unit_test(test_rings),
-        cmocka_unit_test(test_depth),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -42,7 +42,7 @@ static bool is_unknown(const assembled *result)
     return strstr(result->complaint, "is not defined for option 'gpu-name'") != NULL;
 }
 
-static void test_architectures(void **state)
+TEST(architectures)
 {
     static const struct {
         const char *line, *implementation;
@@ -68,8 +68,4 @@ static void test_architectures(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_architectures) };
-    return cmocka_run_group_tests(tests, open_device, close_device);
-}
+RUN_TESTS(open_device, close_device)

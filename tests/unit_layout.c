@@ -92,7 +92,7 @@ static void run_case(char *line)
     assert_same_function(expression, expect, strstr(op, "divide") || strstr(op, "product"));
 }
 
-static void test_cases(void **state)
+TEST_BETWEEN(cases, begin, end)
 {
     FILE *file = fopen(TESTDATA "/layout_cases.jsonl", "r");
     assert_non_null(file);
@@ -106,7 +106,7 @@ static void test_cases(void **state)
 
 /* Expressions and the text they give */
 
-static void test_expressions(void **state)
+TEST_BETWEEN(expressions, begin, end)
 {
     static const char *const rows[][2] = {
         { "(4,(2,2)):(1,(4,8))", "(4,(2,2)):(1,(4,8))" },
@@ -158,7 +158,7 @@ static void test_expressions(void **state)
     }
 }
 
-static void test_rejects(void **state)
+TEST(rejects)
 {
     static const char *const rows[][2] = {
         { "", "position 1: an integer or ( is missing at the end" },
@@ -262,7 +262,7 @@ static int64_t run(val v, const int64_t *parameters)
     return operand(registers, v);
 }
 
-static void test_dynamic_coordinate(void **state)
+TEST_BETWEEN(dynamic_coordinate, begin_kernel, end)
 {
     int_tuple i = dynamic(ir_scalar_param(CKL_I32, "i"));
     static const char *const literals[] = { "(4,8):(8,1)",          "(3,(5,2)):(1,(6,3))",   "(4,8):(1,4)",
@@ -275,7 +275,7 @@ static void test_dynamic_coordinate(void **state)
     }
 }
 
-static void test_compact_needs_no_division(void **state)
+TEST_BETWEEN(compact_needs_no_division, begin_kernel, end)
 {
     val i = ir_scalar_param(CKL_I32, "i");
     val index = crd2idx(dynamic(i), parsed("(4,(5,2),1)"));
@@ -283,7 +283,7 @@ static void test_compact_needs_no_division(void **state)
     assert_int_equal(ir_current()->inst_count, 1);
 }
 
-static void test_dynamic_divide(void **state)
+TEST_BETWEEN(dynamic_divide, begin_kernel, end)
 {
     val m = ir_scalar_param(CKL_I32, "m"), ld = ir_scalar_param(CKL_I64, "ld"), cta = ir_scalar_param(IR_U32, "cta");
     layout a = make_layout(tuple(dynamic(m), leaf(64)), tuple(dynamic(ld), leaf(1)));
@@ -303,7 +303,7 @@ static void test_dynamic_divide(void **state)
     assert_int_equal(run(size(a), parameters), 6400);
 }
 
-static void test_dynamic_shape(void **state)
+TEST_BETWEEN(dynamic_shape, begin_kernel, end)
 {
     val m = ir_scalar_param(CKL_I32, "m"), n = ir_scalar_param(CKL_I32, "n"), i = ir_scalar_param(IR_U32, "i");
     layout a = compact(tuple(dynamic(m), dynamic(n), leaf(4)));
@@ -327,7 +327,7 @@ static void test_dynamic_shape(void **state)
     }
 }
 
-static void test_dynamic_rejects(void **state)
+TEST_BETWEEN(dynamic_rejects, begin_kernel, end)
 {
     val m = ir_scalar_param(CKL_I32, "m");
     layout a = make_layout(tuple(dynamic(m), leaf(4)), ints(4, 1));
@@ -343,7 +343,7 @@ static void test_dynamic_rejects(void **state)
 }
 
 /* Of two registers the wider type, and a signed one where they differ; constants as C has them. */
-static void test_integers(void **state)
+TEST_BETWEEN(integers, begin_kernel, end)
 {
     const val narrow = ir_scalar_param(IR_U32, "narrow"), number = ir_scalar_param(CKL_I32, "number");
     const val wide = ir_scalar_param(IR_U64, "wide"), least = ir_int(CKL_I64, INT64_MIN), minus = ir_int(CKL_I64, -1);
@@ -368,7 +368,7 @@ static void assert_covers(layout thread_value, int64_t tile)
     assert_int_equal(static_size(right_inverse(thread_value)), tile);
 }
 
-static void test_mma_atoms(void **state)
+TEST_BETWEEN(mma_atoms, begin, end)
 {
     mma_atom atom;
     for (int n = 8; n <= 256; n += 8) {
@@ -398,7 +398,7 @@ static void test_mma_atoms(void **state)
         assert_false(mma_atom_find(wrong[i], &atom));
 }
 
-static void test_copy_atoms(void **state)
+TEST_BETWEEN(copy_atoms, begin, end)
 {
     copy_atom atom;
     assert_true(copy_atom_find("UniversalCopy<128>", &atom));
@@ -415,7 +415,7 @@ static void test_copy_atoms(void **state)
 
 /* Structure */
 
-static void test_structure(void **state)
+TEST_BETWEEN(structure, begin, end)
 {
     text shown = { 0 };
     layout a = parsed("(2,(3,4),5)");
@@ -432,21 +432,4 @@ static void test_structure(void **state)
     text_free(&shown);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_cases, begin, end),
-        cmocka_unit_test_setup_teardown(test_expressions, begin, end),
-        cmocka_unit_test(test_rejects),
-        cmocka_unit_test_setup_teardown(test_dynamic_coordinate, begin_kernel, end),
-        cmocka_unit_test_setup_teardown(test_compact_needs_no_division, begin_kernel, end),
-        cmocka_unit_test_setup_teardown(test_dynamic_divide, begin_kernel, end),
-        cmocka_unit_test_setup_teardown(test_dynamic_shape, begin_kernel, end),
-        cmocka_unit_test_setup_teardown(test_dynamic_rejects, begin_kernel, end),
-        cmocka_unit_test_setup_teardown(test_integers, begin_kernel, end),
-        cmocka_unit_test_setup_teardown(test_mma_atoms, begin, end),
-        cmocka_unit_test_setup_teardown(test_copy_atoms, begin, end),
-        cmocka_unit_test_setup_teardown(test_structure, begin, end),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -221,7 +221,7 @@ static bool recasts_are_the_same_memory(void)
     return memcmp(in_a, in_b, sizeof in_a) == 0 && rank(a) == rank(b);
 }
 
-static void test_laws(void **state)
+TEST(laws)
 {
     repeat("coalesce_keeps_the_function", coalesce_keeps_the_function);
     repeat("composition_applies_one_after_the_other", composition_applies_one_after_the_other);
@@ -237,8 +237,4 @@ static void test_laws(void **state)
     repeat("recasts_are_the_same_memory", recasts_are_the_same_memory);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_laws) };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

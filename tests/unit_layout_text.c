@@ -31,7 +31,7 @@ static const char *const refused[][2] = {
     { "--4", "position 1: an integer or ( is missing before '--4'" },
 };
 
-static void test_taken(void **state)
+TEST(taken)
 {
     for (int i = 0; i < COUNT_OF(taken); i++) {
         text printed = { 0 };
@@ -58,7 +58,7 @@ static void expect_refused(const char *string, const char *sentence)
         fail_msg("%s: %s, %s", string, read ? "read" : "not read", ckl_error());
 }
 
-static void test_refused(void **state)
+TEST(refused)
 {
     for (int i = 0; i < COUNT_OF(refused); i++)
         expect_refused(refused[i][0], refused[i][1]);
@@ -84,7 +84,7 @@ static bool reads(int depth, int modes)
     return read;
 }
 
-static void test_limits(void **state)
+TEST(limits)
 {
     assert_true(reads(32, 1));
     assert_false(reads(33, 1));
@@ -94,9 +94,4 @@ static void test_limits(void **state)
     assert_non_null(strstr(ckl_error(), "a tuple has more than"));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_taken), cmocka_unit_test(test_refused),
-                                        cmocka_unit_test(test_limits) };
-    return cmocka_run_group_tests_name("layout text", tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

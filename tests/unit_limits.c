@@ -55,7 +55,7 @@ static ckl_status check_map(const bound *b, int64_t value)
     return tensor_map_check(&map);
 }
 
-static void test_maps(void **state)
+TEST(maps)
 {
     for (int i = 0; i < COUNT_OF(map_bounds); i++) {
         const bound *b = &map_bounds[i];
@@ -75,7 +75,7 @@ static void test_maps(void **state)
 }
 
 /* A map has one box, which the kernel may say as often as it likes. */
-static void test_boxes(void **state)
+TEST(boxes)
 {
     const ir_tensor_map box = { .dtype = CKL_F16, .rank = 2, .box = { 64, 8, 1, 1, 1 }, .swizzle_bytes = 128 };
     ir_tensor_map other = box;
@@ -117,7 +117,7 @@ static void expect_limit(ckl_device_info info, ir_kernel kernel, const char *sen
         fail_msg("status %d, %s", (int)status, ckl_error());
 }
 
-static void test_kernels(void **state)
+TEST(kernels)
 {
     ckl_device_info old = hopper;
     old.has_tma = old.has_wgmma = false;
@@ -132,7 +132,7 @@ static void test_kernels(void **state)
 }
 
 /* A tensor spans up to 2^56 bytes, and as many elements, whichever of its modes it is. */
-static void test_extents(void **state)
+TEST(extents)
 {
     const int64_t most = INT64_C(1) << 56;
     for (int mode = 0; mode < 3; mode++)
@@ -159,7 +159,7 @@ static void test_extents(void **state)
 }
 
 /* CTAs of an SM of 228 KiB: each takes 1 KiB more than it asks for, and 56 registers a thread. */
-static void test_residency(void **state)
+TEST(residency)
 {
     enum { KIB = 1 << 10 };
     const ckl_device_info sm = { .smem_per_sm_bytes = 228 * KIB, .registers_per_sm = 65536 };
@@ -174,7 +174,7 @@ static void test_residency(void **state)
 }
 
 /* The three largest allocations are named, the first of equal ones first. */
-static void test_shared_memory(void **state)
+TEST(shared_memory)
 {
     ir_smem smem[] = {
         { "small", 0, 10, 1 }, { "first", 10, 300, 1 }, { "large", 310, 400, 1 }, { "second", 710, 300, 1 }
@@ -192,10 +192,4 @@ static void test_shared_memory(void **state)
     assert_null(strstr(ckl_error(), "largest"));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_maps),      cmocka_unit_test(test_boxes),
-                                        cmocka_unit_test(test_kernels),   cmocka_unit_test(test_shared_memory),
-                                        cmocka_unit_test(test_residency), cmocka_unit_test(test_extents) };
-    return cmocka_run_group_tests_name("limits", tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

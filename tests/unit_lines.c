@@ -156,7 +156,7 @@ static void lines_of_functions(void)
     AT_LINE(warp_sync());
 }
 
-static void test_lines(void **state)
+TEST(lines)
 {
     void (*const families[])(void) = { lines_of_mma,        lines_of_copies,    lines_of_pipelines, lines_of_tma,
                                        lines_of_reductions, lines_of_schedules, lines_of_functions };
@@ -179,7 +179,7 @@ static void many_files(void)
     }
 }
 
-static void test_files(void **state)
+TEST(files)
 {
     ir_kernel *k;
     text ptx = { 0 };
@@ -196,11 +196,4 @@ static void test_files(void **state)
     ir_kernel_free(k);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_lines),
-        cmocka_unit_test(test_files),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

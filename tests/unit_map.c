@@ -10,7 +10,7 @@ static const map_shape padded_and_broadcast = { .rank = 3,
                                                 .size = { ROWS, 1, COLUMNS },
                                                 .stride = { { PITCH, 7, 1 }, { 0, 0, 1 }, { COLUMNS, 60, 1 } } };
 
-static void test_simplify(void **state)
+TEST(simplify)
 {
     map_shape s = {
         .rank = 4, .operands = 2, .size = { 3, 4, 1, 5 }, .stride = { { 1, 3, 0, 12 }, { 1, 3, 9, 12 } }
@@ -30,9 +30,8 @@ static void test_simplify(void **state)
 }
 
 /* Of multiples up to 2^31, and of the numbers before and behind them, in 32 bits as in a kernel. */
-static void test_divisor(void **state)
+TEST(divisor)
 {
-    (void)state;
     static const int64_t sizes[] = { 1, 2, 3, 5, 7, 12, 641, 65535, 65536, 6700417, INT32_MAX - 1, INT32_MAX };
     for (int i = 0; i < COUNT_OF(sizes); i++) {
         const int64_t size = sizes[i], last = INT32_MAX / size, step = 1 + last / 4099;
@@ -60,7 +59,7 @@ static void describe(void)
     map_describe(*kernel, 0, bounded, &limit);
 }
 
-static void test_callback(void **state)
+TEST(callback)
 {
     static float x[ROWS * PITCH], y[COLUMNS], z[ROWS * COLUMNS];
     for (int i = 0; i < ROWS * PITCH; i++)
@@ -104,7 +103,7 @@ static bool are_aligned(const map_kernel *k, uintptr_t x, uintptr_t y, uintptr_t
 }
 
 /* Vectors want whole vectors' addresses, pairs of a crossed input pairs', its elements none. */
-static void test_aligned(void **state)
+TEST(aligned)
 {
     map_kernel k = { .inputs = 2, .dtype = { CKL_BF16, CKL_BF16, CKL_BF16 }, .compute = CKL_F32 };
     k.config = (map_config){ .threads = 128, .vec = 8, .steps = 1, .crossed = 1, .pairs = true };
@@ -118,7 +117,7 @@ static void test_aligned(void **state)
 }
 
 /* Rows of ragged vectors: every input lies as the output does, or its mask says that it does not. */
-static void test_in_phase(void **state)
+TEST(in_phase)
 {
     map_kernel k = { .inputs = 2, .dtype = { CKL_BF16, CKL_BF16, CKL_BF16 }, .compute = CKL_F32 };
     k.config = (map_config){ .threads = 128, .vec = 8, .steps = 1, .row_threads = 32 };
@@ -132,10 +131,4 @@ static void test_in_phase(void **state)
     assert_true(are_aligned(&k, 4098, 8196, 12290));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_simplify), cmocka_unit_test(test_divisor),
-                                        cmocka_unit_test(test_callback), cmocka_unit_test(test_aligned),
-                                        cmocka_unit_test(test_in_phase) };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

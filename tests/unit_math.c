@@ -163,7 +163,7 @@ static bool same(double got, double expected, double bound)
     return fabs(got - expected) <= bound * fabs(expected) + 0x1p-119; // smaller results may be 0
 }
 
-static void test_functions(void **state)
+TEST(functions)
 {
     float *x = malloc(COUNT * sizeof *x), *y = calloc(COUNT, sizeof *y);
     for (uint32_t i = 0; i < COUNT; i++)
@@ -180,7 +180,7 @@ static void test_functions(void **state)
     free(y);
 }
 
-static void test_pow(void **state)
+TEST(pow)
 {
     enum { ALL = COUNT_OF(special) };
     float *x = malloc(COUNT * sizeof *x), *y = malloc(COUNT * sizeof *y), *exponent = malloc(COUNT * sizeof *y);
@@ -224,7 +224,7 @@ static float angle_number(uint32_t i)
     }
 }
 
-static void test_sincos(void **state)
+TEST(sincos)
 {
     float *x = malloc(COUNT * sizeof *x), *sine = malloc(COUNT * sizeof *x), *cosine = calloc(COUNT, sizeof *x);
     for (uint32_t i = 0; i < COUNT; i++)
@@ -243,9 +243,4 @@ static void test_sincos(void **state)
     free(cosine);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_functions), cmocka_unit_test(test_pow),
-                                        cmocka_unit_test(test_sincos) };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

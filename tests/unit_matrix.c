@@ -172,7 +172,7 @@ static void check_against_slow(ckl_dtype from, int m, int n, int k, uint32_t exp
 }
 
 /* Masks of the exponent's bits that are drawn at random round 0.5; infinities and NaNs stay out of reach. */
-static void test_random(void **state)
+TEST(random)
 {
     static const uint32_t f16_masks[] = { 0, 0x0400, 0x0c00, 0x1c00, 0x3c00 };
     static const uint32_t bf16_masks[] = { 0, 0x0080, 0x0380, 0x0780, 0x1f80, 0x3f80 };
@@ -185,7 +185,7 @@ static void test_random(void **state)
     check_against_slow(CKL_F16, 5, 1, 16, 0x0c00);
 }
 
-static void test_random_widths(void **state)
+TEST(random_widths)
 {
     static const uint32_t tf32_masks[] = { 0, 0x00800000, 0x07800000, 0x1f800000, 0x3f800000 };
     static const uint32_t f8_masks[] = { 0, 0x08, 0x18, 0x3c };
@@ -219,7 +219,7 @@ static void check_bytes(matrix_types types)
     assert_memory_equal(d, expected, sizeof d);
 }
 
-static void test_bytes(void **state)
+TEST(bytes)
 {
     static const ckl_dtype bytes[] = { CKL_I8, CKL_U8 };
     for (int pair = 0; pair < 4; pair++)
@@ -227,7 +227,7 @@ static void test_bytes(void **state)
 }
 
 /* NaN of either 8-bit type, and the infinity that e5m2 alone has; the largest e4m3 is a number. */
-static void test_special_bytes(void **state)
+TEST(special_bytes)
 {
     static const struct {
         ckl_dtype type;
@@ -266,7 +266,7 @@ static void check_integers(ckl_dtype from, bool accumulate)
         assert_true(d[i] == (float)expected[i]);
 }
 
-static void test_integers(void **state)
+TEST(integers)
 {
     check_integers(CKL_F16, false);
     check_integers(CKL_F16, true);
@@ -389,7 +389,7 @@ static void check_by_hand(const tensor_core *core, const hand_case *cases, int c
     }
 }
 
-static void test_hand_cases(void **state)
+TEST(hand_cases)
 {
     check_by_hand(&TENSOR_CORE_HOPPER, hand_cases, COUNT_OF(hand_cases));
     check_by_hand(&TENSOR_CORE_HOPPER, hopper_cases, COUNT_OF(hopper_cases));
@@ -398,7 +398,7 @@ static void test_hand_cases(void **state)
 }
 
 /* A zero times any finite number leaves a sum as it is without that product: next to small, middle and large others. */
-static void test_zero_products(void **state)
+TEST(zero_products)
 {
     enum { K = 16, OTHERS = 6, FINITE = 0x7f80 }; // bf16 from 0 on
     static const float others[OTHERS] = { 0x1p-99f, 0x1p-68f, 0x1p-52f, 1, 0x1.7p40f, 0x1p120f };
@@ -461,7 +461,7 @@ static const struct {
       0x00000f35 }, // a floor of 2^-132 would give 0xf36
 };
 
-static void test_tiny_sums(void **state)
+TEST(tiny_sums)
 {
     for (int i = 0; i < COUNT_OF(tiny_sums); i++) {
         float d = 0;
@@ -472,7 +472,7 @@ static void test_tiny_sums(void **state)
 }
 
 /* Infinities in one row or column leave the others as they were. */
-static void test_special_neighbours(void **state)
+TEST(special_neighbours)
 {
     enum { M = 4, N = 24, K = 32 };
     const matrix_types types = { CKL_F16, CKL_F16 };
@@ -492,18 +492,4 @@ static void test_special_neighbours(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_integers),
-        cmocka_unit_test(test_hand_cases),
-        cmocka_unit_test(test_random),
-        cmocka_unit_test(test_random_widths),
-        cmocka_unit_test(test_bytes),
-        cmocka_unit_test(test_special_bytes),
-        cmocka_unit_test(test_zero_products),
-        cmocka_unit_test(test_tiny_sums),
-        cmocka_unit_test(test_special_neighbours),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -59,10 +59,7 @@ static void test_displaced(void **state)
 
 int main(void)
 {
-    enum { TESTS_MAX = 64 };
-    struct CMUnitTest tests[TESTS_MAX];
-    int count = 0;
-    for (const operator_test *const *test = operator_tests; *test && count < TESTS_MAX; test++)
-        tests[count++] = (struct CMUnitTest){ (*test)->op->name, test_displaced, NULL, NULL, (void *)(uintptr_t)*test };
-    return _cmocka_run_group_tests("misaligned", tests, (size_t)count, open_device, close_device);
+    for (const operator_test *const *test = operator_tests; *test; test++)
+        enlist((*test)->op->name, test_displaced, NULL, NULL, *test);
+    return run_enlisted(open_device, close_device);
 }

@@ -2,6 +2,7 @@
  * unit_mma.c - two products in a row, O = (Q * K^T) * V, as attention computes them: the first one's accumulators are
  * the second one's A, and V is MN-major. Sums of small integers, equal to the host's.
  */
+#include "emulated_device.h"
 #include "unit_emulator.h"
 
 #undef HERE
@@ -9,8 +10,6 @@
 #include "cute/kernel.h"
 
 enum { THREADS = 128, ROWS = 64, D = 64, CHUNK = 64, KEYS_MAX = 128, DV_MAX = 128, SPAN = 128, HALVES_MAX = 1 << 15 };
-
-static ckl_device *gpu;
 
 static struct {
     ckl_dtype dtype;
@@ -121,11 +120,11 @@ static void check_products(bool wgmma, ckl_dtype dtype, int keys, int dv)
         whole[i] = (int)((uint32_t)i * 2654435761u >> 20) % 3 - 1;
         x[i] = dtype == CKL_F16 ? f16_from_f32((float)whole[i]) : bf16_from_f32((float)whole[i]);
     }
-    void *from = test_upload(gpu, x, sizeof x), *to = test_upload(gpu, NULL, sizeof o);
+    void *from = test_upload(device, x, sizeof x), *to = test_upload(device, NULL, sizeof o);
     test_kernel k = { describe_products, wgmma ? IR_SM90A : IR_SM80, .threads = THREADS };
-    if (test_run(gpu, k, (void *[]){ &from, &to }) != CKL_OK)
+    if (test_run(device, k, (void *[]){ &from, &to }) != CKL_OK)
         fail_msg("%s", ckl_error());
-    assert_int_equal(gpu->ops->copy_out(gpu, o, to, (size_t)(ROWS * dv) * 4, NULL), CKL_OK);
+    assert_int_equal(device->ops->copy_out(device, o, to, (size_t)(ROWS * dv) * 4, NULL), CKL_OK);
     for (int i = 0; i < ROWS; i++) {
         int score[KEYS_MAX] = { 0 };
         for (int j = 0; j < keys; j++)
@@ -139,11 +138,11 @@ static void check_products(bool wgmma, ckl_dtype dtype, int keys, int dv)
                 fail_msg("%s, %d keys, dv=%d: row %d, column %d", wgmma ? "wgmma" : "mma.sync", keys, dv, i, c);
         }
     }
-    gpu->ops->release(gpu, from);
-    gpu->ops->release(gpu, to);
+    device->ops->release(device, from);
+    device->ops->release(device, to);
 }
 
-static void test_products(void **state)
+TEST(products)
 {
     static const struct {
         int keys, dv;
@@ -206,7 +205,7 @@ static void descriptors_for_fragments(void)
     gemm(&mma, descriptors_A(&mma, s), descriptors_B(&mma, s), acc, yes());
 }
 
-static void test_misuse(void **state)
+TEST(misuse)
 {
     static const struct {
         void (*describe)(void);
@@ -232,11 +231,4 @@ static void test_misuse(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_products), cmocka_unit_test(test_misuse) };
-    gpu = test_open("");
-    int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    gpu->ops->close(gpu);
-    return failed;
-}
+RUN_TESTS(open_device, close_device)

@@ -110,18 +110,14 @@ static void look_on(const char *id)
         fail_msg("%s: naive took %d problems of more than %d outputs, others %d", id, naive, OUTPUTS_FEW, legal);
 }
 
-static void test_hopper(void **state)
+TEST(hopper)
 {
     look_on("emulator:h200");
 }
 
-static void test_older(void **state)
+TEST(older)
 {
     look_on("emulator:l4");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_hopper), cmocka_unit_test(test_older) };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -186,17 +186,17 @@ static void check_both(norm_case *c)
     check_backward(c);
 }
 
-static void test_layernorm(void **state)
+TEST(layernorm)
 {
     for_all(true, 0, check_both);
 }
 
-static void test_rmsnorm(void **state)
+TEST(rmsnorm)
 {
     for_all(false, 0, check_both);
 }
 
-static void test_large_mean(void **state)
+TEST(large_mean)
 {
     for_all(true, 1e3, check_both);
     for_all(false, 1e3, check_both);
@@ -255,7 +255,7 @@ static void check_special(int64_t cols, int shift,
         free_tensor(all[i]);
 }
 
-static void test_statistics_of_specials(void **state)
+TEST(statistics_of_specials)
 {
     static const int64_t lengths[] = { 3, 4096, 20000, 50001, 300000 }; // lanes, a CTA, rows that flow, tiles; split
     for (int i = 0; i < COUNT_OF(lengths); i++) {
@@ -266,7 +266,7 @@ static void test_statistics_of_specials(void **state)
 }
 
 /* One element far from all others, early in its row: the mean stays exact to a few units of the mean distance to it. */
-static void test_outliers(void **state)
+TEST(outliers)
 {
     enum { OUTLIERS = 8, COLS = 250000, PEAK = 1 << 30 };
     static const int places[OUTLIERS] = { 0, 1, 10, 11, 21, 22, 31, 32 };
@@ -297,7 +297,7 @@ static void test_outliers(void **state)
  * Rows of x are cut out of a ring of bulk copies, which begin at boundaries: a residual that alone lies otherwise goes
  * another way.
  */
-static void test_residual_out_of_phase(void **state)
+TEST(residual_out_of_phase)
 {
     enum { LONG = 20000, PITCH = LONG + 3, ALL = ROWS * PITCH };
     const ckl_norm_desc d = { .dtype = CKL_F16, .rows = ROWS, .cols = LONG, .residual = true, .ldx = PITCH };
@@ -320,7 +320,7 @@ static void test_residual_out_of_phase(void **state)
 }
 
 /* A workspace of the caller's is looked at before anything else. */
-static void test_workspace_alignment(void **state)
+TEST(workspace_alignment)
 {
     const ckl_norm_args odd = { .workspace = (void *)(uintptr_t)4 };
     for (int direction = CKL_DIRECTION_FORWARD; direction <= CKL_DIRECTION_BACKWARD; direction++) {
@@ -331,7 +331,7 @@ static void test_workspace_alignment(void **state)
 }
 
 /* Pointers that a problem does not have are refused, and so is eps of a backward problem. */
-static void test_absent(void **state)
+TEST(absent)
 {
     static char memory[64];
     static const struct {
@@ -358,7 +358,7 @@ static void test_absent(void **state)
     }
 }
 
-static void test_absent_groupnorm(void **state)
+TEST(absent_groupnorm)
 {
     static char memory[64];
     static const struct {
@@ -381,18 +381,4 @@ static void test_absent_groupnorm(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_statistics_of_specials),
-        cmocka_unit_test(test_outliers),
-        cmocka_unit_test(test_layernorm),
-        cmocka_unit_test(test_rmsnorm),
-        cmocka_unit_test(test_large_mean),
-        cmocka_unit_test(test_residual_out_of_phase),
-        cmocka_unit_test(test_workspace_alignment),
-        cmocka_unit_test(test_absent),
-        cmocka_unit_test(test_absent_groupnorm),
-    };
-    return cmocka_run_group_tests_name("norm", tests, open_device, close_device);
-}
+RUN_TESTS(open_device, close_device)

@@ -231,7 +231,7 @@ static const row rows[] = { { "ckl_status_name", takes_none },
                             OPERATORS(X) };
 #undef X
 
-static void test_every_row(void **state)
+TEST(every_row)
 {
     ckl_add_desc desc = { .dtype = CKL_F32, .n = 4 };
     assert_int_equal(ckl_add_plan(device, &desc, &plan), CKL_OK);
@@ -272,7 +272,7 @@ static int count_in(const char *path)
     return count;
 }
 
-static void test_every_function_has_a_row(void **state)
+TEST(every_function_has_a_row)
 {
     static const char *const folders[] = { TESTDATA "/../../include/cutekernellib/*.h",
                                            TESTDATA "/../../include/cutekernellib/operators/*.h" };
@@ -287,11 +287,4 @@ static void test_every_function_has_a_row(void **state)
     assert_int_equal(count, COUNT_OF(rows));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_function_has_a_row),
-        cmocka_unit_test(test_every_row),
-    };
-    return cmocka_run_group_tests_name("null", tests, open_device, close_device);
-}
+RUN_TESTS(open_device, close_device)

@@ -70,8 +70,7 @@ static const problem problems[] = {
               "lanes=4 cols=14 wide=2 images=1 "
               "high=8 stages=2 ctas=1'" },
     { .line = "conv n=1 c=64 h=16 w=16 k=64 r=3 s=3 pad=1 dtype=bf16 direction=weight", .full = true },
-    { .line =
-          "attention heads=2 q=200 kv=200 d=64 causal=1 impl=sm90 config='consumers=1 tile_n=64 slots=4 old=0'",
+    { .line = "attention heads=2 q=200 kv=200 d=64 causal=1 impl=sm90 config='consumers=1 tile_n=64 slots=4 old=0'",
       .full = true,
       .spared = { { "attention_sm90.c", IR_WGMMA_FENCE, "no register is used between it and the fence before" } } },
     { .line = "attention heads=2 q=200 kv=150 d=64 direction=backward impl=sm90_backward",
@@ -331,24 +330,19 @@ static void check_problem(const problem *p, bool show)
     case_clear(&c);
 }
 
-static void test_changes(void **state)
+static const char *shown; // the line of which all is shown, alone
+
+TEST(changes)
 {
-    for (const problem *p = problems; p < problems + COUNT_OF(problems); p++)
+    if (shown)
+        check_problem(&(problem){ .line = shown }, true);
+    for (const problem *p = problems; !shown && p < problems + COUNT_OF(problems); p++)
         if (!p->full || getenv("CKL_TEST_FULL"))
             check_problem(p, false);
 }
 
-static const char *shown;
-
-static void show_changes(void **state)
-{
-    check_problem(&(problem){ .line = shown }, true);
-}
-
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_changes) }, show[] = { cmocka_unit_test(show_changes) };
     shown = argc > 1 ? argv[1] : NULL;
-    return shown ? cmocka_run_group_tests(show, open_small_device, close_device)
-                 : cmocka_run_group_tests(tests, open_small_device, close_device);
+    return run_enlisted(open_small_device, close_device);
 }

@@ -39,7 +39,7 @@ static ckl_status run_transpose(ckl_device *gpu, const char *impl, ckl_dtype dty
     return CKL_OK;
 }
 
-static void test_bits(void **state)
+TEST(bits)
 {
     static const char *const impls[] = { "sm90", "sm80", "gather", "tiled", "naive" };
     static const ckl_dtype dtypes[] = { CKL_E4M3, CKL_F16, CKL_F32, CKL_F64 };
@@ -93,7 +93,7 @@ static ckl_status one_resident(ckl_device *d, const device_kernel *kernel, int *
 }
 
 /* 2^34 bytes in rows of odd pitches, so that each is an element: 16 launches. */
-static void test_many_elements(void **state)
+TEST(many_elements)
 {
     static const device_ops ops = {
         .load = note_load, .unload = note_unload, .launch = note_launch, .clusters_resident = one_resident
@@ -125,7 +125,7 @@ static void test_many_elements(void **state)
 }
 
 /* x may begin anywhere in an allocation of which nothing else was written: what vectors hold beside it is not used. */
-static void test_misaligned(void **state)
+TEST(misaligned)
 {
     static const struct {
         const char *impl;
@@ -166,7 +166,7 @@ static void expect_refused(ckl_permute_desc desc, const char *sentence)
 }
 
 /* What a desc has beyond its rank is a mistake of the caller's, and so is a rank that there is not. */
-static void test_modes_beyond_rank(void **state)
+TEST(modes_beyond_rank)
 {
     const ckl_permute_desc desc = { .dtype = CKL_F32, .rank = 2, .shape = { 4, 4 }, .order = { 1, 0 } };
     ckl_permute_desc shape = desc, order = desc, stride_x = desc, stride_y = desc, many = desc;
@@ -185,7 +185,7 @@ static void test_modes_beyond_rank(void **state)
 }
 
 /* Whether so many elements share memory is not found out. */
-static void test_strides_beyond_search(void **state)
+TEST(strides_beyond_search)
 {
     expect_refused(
         (ckl_permute_desc){ .dtype = CKL_U8,
@@ -197,7 +197,7 @@ static void test_strides_beyond_search(void **state)
 }
 
 /* Vectors want both pointers where they begin. */
-static void test_alignment(void **state)
+TEST(alignment)
 {
     static const struct {
         uintptr_t x, y;
@@ -209,15 +209,4 @@ static void test_alignment(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_bits),
-        cmocka_unit_test(test_many_elements),
-        cmocka_unit_test(test_misaligned),
-        cmocka_unit_test(test_alignment),
-        cmocka_unit_test(test_strides_beyond_search),
-        cmocka_unit_test(test_modes_beyond_rank),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

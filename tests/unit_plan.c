@@ -82,7 +82,7 @@ static void expect_vector(int64_t n, const char *force, const char *wanted)
     expect_vector_of(&ranked_op, n, force, wanted);
 }
 
-static void test_trusted_candidates(void **state)
+TEST(trusted_candidates)
 {
     expect_vector_of(&trusting_op, 1, NULL, "op trusting threads=128 vector=1");
     expect_vector_of(&trusting_op, 3, NULL, "op trusting threads=128 vector=2");  // 3 would cost nothing
@@ -111,7 +111,7 @@ static const operator_info rivals_op = {
     .name = "op", .desc_bytes = sizeof(op_desc), .members = members, .check = check, .implementations = modest_first
 };
 
-static void test_rivals(void **state)
+TEST(rivals)
 {
     expect_vector_of(&rivals_op, 4, NULL, "op ranked threads=128 vector=4");
     expect_vector_of(&rivals_op, 9, NULL, "op ranked threads=128 vector=4"); // it costs 5, too
@@ -120,7 +120,7 @@ static void test_rivals(void **state)
     expect_vector_of(&rivals_op, 4, "modest", "op modest threads=128 vector=1");
 }
 
-static void test_candidates(void **state)
+TEST(candidates)
 {
     expect_vector(1, NULL, "op ranked threads=128 vector=1");
     expect_vector(3, NULL, "op ranked threads=128 vector=3");
@@ -146,7 +146,7 @@ static void expect_text(int64_t n, const char *force, const char *wanted)
     ckl_plan_free(plan);
 }
 
-static void test_choice(void **state)
+TEST(choice)
 {
     expect_text(4, NULL, "op first threads=128 vector=2");
     expect_text(5, NULL, "op second threads=128 vector=1");
@@ -165,7 +165,7 @@ static void expect_failure(int64_t n, const char *force, ckl_status status, cons
     assert_ptr_equal(plan, &device);
 }
 
-static void test_failures(void **state)
+TEST(failures)
 {
     expect_failure(
         101, NULL, CKL_UNSUPPORTED,
@@ -197,7 +197,7 @@ static ckl_status check_four(const void *view, const void *args)
     return CKL_OK;
 }
 
-static void test_view(void **state)
+TEST(view)
 {
     operator_info viewed = op;
     viewed.view = view_tenth;
@@ -213,7 +213,7 @@ static void test_view(void **state)
     assert_string_equal(ckl_error(), "op: n=41 is no multiple of 10");
 }
 
-static void test_overlap(void **state)
+TEST(overlap)
 {
     static const struct {
         int64_t a, a_bytes, b, b_bytes;
@@ -230,7 +230,7 @@ static void test_overlap(void **state)
 }
 
 /* An output may be in place of an input of the same strides; a mode of one element may have any stride. */
-static void test_in_place(void **state)
+TEST(in_place)
 {
     static const struct {
         int64_t rows, ldx, ldy;
@@ -247,7 +247,7 @@ static void test_in_place(void **state)
     }
 }
 
-static void test_run_checks_operator(void **state)
+TEST(run_checks_operator)
 {
     operator_info other = op;
     other.name = "other";
@@ -281,7 +281,7 @@ static void wrong_threads(const void *config, int which)
     ir_current()->threads = 33;
 }
 
-static void test_faults_of_kernels(void **state)
+TEST(faults_of_kernels)
 {
     void (*const faults[])(const void *config, int which) = { wrong_layout, wrong_division, wrong_nesting,
                                                               wrong_threads };
@@ -343,7 +343,7 @@ static ckl_status bind_described(void (*body)(void), plan_kernel *bound)
     return bind_to(&bound_param_list, body, bound);
 }
 
-static void test_params(void **state)
+TEST(params)
 {
     plan_kernel bound = { 0 };
     assert_int_equal(bind_described(describe_bound, &bound), CKL_OK);
@@ -376,7 +376,7 @@ static void describe_maps(void)
     }
 }
 
-static void test_tensor_maps(void **state)
+TEST(tensor_maps)
 {
     plan_kernel bound = { 0 };
     map_count = 8;
@@ -389,21 +389,4 @@ static void test_tensor_maps(void **state)
     assert_non_null(strstr(ckl_error(), "bound: 9 tensor maps are more than 8"));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_choice),
-        cmocka_unit_test(test_candidates),
-        cmocka_unit_test(test_trusted_candidates),
-        cmocka_unit_test(test_rivals),
-        cmocka_unit_test(test_params),
-        cmocka_unit_test(test_tensor_maps),
-        cmocka_unit_test(test_failures),
-        cmocka_unit_test(test_view),
-        cmocka_unit_test(test_overlap),
-        cmocka_unit_test(test_in_place),
-        cmocka_unit_test(test_run_checks_operator),
-        cmocka_unit_test(test_faults_of_kernels),
-    };
-    return cmocka_run_group_tests_name("plan", tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -10,7 +10,7 @@
 #include "operators/operators.h"
 #include "plan/cache.h"
 
-static void test_sharing(void **state)
+TEST(sharing)
 {
     plan_forget_device(&device);
     loads = unloads = 0;
@@ -27,7 +27,7 @@ static void test_sharing(void **state)
 }
 
 /* A kernel whose cluster no part of the GPU can hold is refused, and not kept. */
-static void test_no_room(void **state)
+TEST(no_room)
 {
     loads = unloads = resident = 0;
     ckl_plan *plan = NULL;
@@ -41,7 +41,7 @@ static void test_no_room(void **state)
     assert_int_equal(loads, unloads);
 }
 
-static void test_once(void **state)
+TEST(once)
 {
     loads = launches = 0;
     for (int i = 0; i < 3; i++)
@@ -59,7 +59,7 @@ static void run_once(int64_t n)
 }
 
 /* 4096 plans of the one-call form are kept; one more takes the place of another. Twice: forgetting begins anew. */
-static void test_once_keeps(void **state)
+TEST(once_keeps)
 {
     enum { KEPT = 4096 };
     for (int round = 0; round < 2; round++) {
@@ -79,7 +79,7 @@ static void test_once_keeps(void **state)
 }
 
 /* Plans are told apart by device and operator too, and forgotten by device. */
-static void test_once_tells_apart(void **state)
+TEST(once_tells_apart)
 {
     ckl_device other_device = device;
     operator_info other_op = op;
@@ -137,7 +137,7 @@ static int64_t needed_bytes(const ckl_plan *plan)
 }
 
 /* A plan with a workspace serves one stream, any other plan all of them. */
-static void test_workspace_of_a_stream(void **state)
+TEST(workspace_of_a_stream)
 {
     device_ops ops = counting_ops;
     ops.alloc = hand_out;
@@ -170,7 +170,7 @@ static void use_config(int number)
 }
 
 /* A hundred configs in turn: of those without users 64 stay loaded, those that were used last. */
-static void test_idle_kernels(void **state)
+TEST(idle_kernels)
 {
     enum { CONFIGS = 100, IDLE = 64 };
     ckl_plan *used = plan_of(12, "first vector=6"), *also = plan_of(12, "first vector=6");
@@ -192,7 +192,7 @@ static void test_idle_kernels(void **state)
 }
 
 /* A set counts from when it is ready. */
-static void test_counted_sets(void **state)
+TEST(counted_sets)
 {
     const int before = kernel_cache_count(&device).sets;
     ckl_plan *plan = plan_of(12, "first threads=64 vector=3");
@@ -202,7 +202,7 @@ static void test_counted_sets(void **state)
 }
 
 /* Descs are equal if their fields are, whatever their padding holds. */
-static void test_padding_is_no_key(void **state)
+TEST(padding_is_no_key)
 {
     op_desc d;
     choices = 0;
@@ -229,7 +229,7 @@ static void test_padding_is_no_key(void **state)
  * The keys of all operators hold all bytes of their descs but the padding. Of elementwise all up to its last member,
  * another of the struct that an array before it is made of: gcc 12 takes its padding for values.
  */
-static void test_key_is_whole(void **state)
+TEST(key_is_whole)
 {
 #ifdef PADDING_IS_KNOWN
 #define CHECK_KEY(op, type, bytes)                                       \
@@ -262,7 +262,7 @@ static void test_key_is_whole(void **state)
 }
 
 /* A second plan of a desc must not describe or load again; 20 us is the promise, on one busy core allow more. */
-static void test_second_build_is_quick(void **state)
+TEST(second_build_is_quick)
 {
     enum { REPEATS = 1000 };
     ckl_plan_free(plan_of(4, NULL));
@@ -279,20 +279,4 @@ static void test_second_build_is_quick(void **state)
     plan_forget_device(&device);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sharing),
-        cmocka_unit_test(test_no_room),
-        cmocka_unit_test(test_once),
-        cmocka_unit_test(test_once_keeps),
-        cmocka_unit_test(test_once_tells_apart),
-        cmocka_unit_test(test_workspace_of_a_stream),
-        cmocka_unit_test(test_idle_kernels),
-        cmocka_unit_test(test_counted_sets),
-        cmocka_unit_test(test_padding_is_no_key),
-        cmocka_unit_test(test_key_is_whole),
-        cmocka_unit_test(test_second_build_is_quick),
-    };
-    return cmocka_run_group_tests_name("plan cache", tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -128,18 +128,18 @@ static void digest_cases(text *now)
     text_free(&file);
 }
 
-static void test_plans(void **state)
+TEST(plans)
 {
     golden_check(PLANS_FILE, plan_all);
 }
 
-static void test_cases(void **state)
+TEST(cases)
 {
     golden_check(CASES_FILE, digest_cases);
 }
 
 /* A config that an implementation has come to refuse tests nothing. */
-static void test_every_case_runs(void **state)
+TEST(every_case_runs)
 {
     text file = { 0 };
     golden_read(CASES_FILE, &file);
@@ -153,7 +153,7 @@ static void test_every_case_runs(void **state)
 }
 
 /* One that squares a pair of which one half is a constant is not loaded; all of plans.txt are. */
-static void test_no_kernel_computes_with_half_constants(void **state)
+TEST(no_kernel_computes_with_half_constants)
 {
     ir_kernel *kernel;
     device_kernel *loaded;
@@ -171,8 +171,5 @@ int main(int argc, char **argv)
     if (golden_update_wanted(argc, argv))
         return open_devices(NULL) || !golden_update(PLANS_FILE, plan_all) || !golden_update(CASES_FILE, digest_cases) ||
                close_devices(NULL);
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_plans), cmocka_unit_test(test_cases),
-                                        cmocka_unit_test(test_every_case_runs),
-                                        cmocka_unit_test(test_no_kernel_computes_with_half_constants) };
-    return cmocka_run_group_tests(tests, open_devices, close_devices);
+    return run_enlisted(open_devices, close_devices);
 }

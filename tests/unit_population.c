@@ -36,7 +36,7 @@ static void explain(const char *line, const ckl_device_info *device)
     case_clear(&c);
 }
 
-static void test_lines_are_problems(void **state)
+TEST(lines_are_problems)
 {
     ckl_device *device;
     const int lines = getenv("CKL_TEST_FULL") ? LINES : LINES / 4;
@@ -60,12 +60,12 @@ static void append_lines(text *out)
         }
 }
 
-static void test_lines_stay(void **state)
+TEST(lines_stay)
 {
     golden_check(path, append_lines);
 }
 
-static void test_seeds_differ(void **state)
+TEST(seeds_differ)
 {
     int same = 0;
     for (int i = 0; i < 100; i++) {
@@ -97,7 +97,7 @@ static int64_t drawn_size(const char *pattern, int64_t number)
 }
 
 /* 20 % and more of all sizes are multiples of 1024, 15 % and more odd; half are less than the root of the range. */
-static void test_shares(void **state)
+TEST(shares)
 {
     int of_1024 = 0, odd = 0, small = 0;
     for (int i = 0; i < LINES; i++) {
@@ -112,7 +112,7 @@ static void test_shares(void **state)
     assert_true(small > LINES * 15 / 100 && small < LINES * 70 / 100);
 }
 
-static void test_holes(void **state)
+TEST(holes)
 {
     text line = { 0 };
     int beta = 0;
@@ -132,7 +132,7 @@ static void test_holes(void **state)
 }
 
 /* Keys that are given take the place of drawn ones, and lines of those that are legal are drawn. */
-static void test_given(void **state)
+TEST(given)
 {
     for (const operator_test *const *test = operator_tests; *test; test++) {
         if (strcmp((*test)->op->name, "gemm") != 0)
@@ -150,15 +150,7 @@ static void test_given(void **state)
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_lines_are_problems),
-        cmocka_unit_test(test_lines_stay),
-        cmocka_unit_test(test_seeds_differ),
-        cmocka_unit_test(test_shares),
-        cmocka_unit_test(test_holes),
-        cmocka_unit_test(test_given),
-    };
     if (golden_update_wanted(argc, argv))
         return !golden_update(path, append_lines);
-    return cmocka_run_group_tests_name("population", tests, NULL, NULL);
+    return run_enlisted(NULL, NULL);
 }

@@ -69,7 +69,7 @@ static profile counted(const char *line)
 }
 
 /* 100 x 100 by four tiles of 64 x 64: all rows of A and of B are loaded twice, and whole tiles are multiplied. */
-static void test_gemm(void **state)
+TEST(gemm)
 {
     profile p = counted("gemm m=100 n=100 k=64 a=f16 impl=sm90 config='tile_m=64 tile_n=64'");
     const profiled_kernel *k = &p.kernels[0];
@@ -96,7 +96,7 @@ static void test_gemm(void **state)
 }
 
 /* Every number once, four a lane: 32 lanes take 16 sectors. */
-static void test_softmax(void **state)
+TEST(softmax)
 {
     profile p = counted("softmax shape=32x1024");
     const int64_t *count = p.kernels[0].count;
@@ -116,7 +116,7 @@ static void test_softmax(void **state)
 }
 
 /* Rows of a tile lie 36 words apart, so 32 lanes that go down a column meet in 8 banks: 4 wavefronts instead of one. */
-static void test_conflicts(void **state)
+TEST(conflicts)
 {
     profile p = counted("transpose rows=64 cols=64 dtype=f32 impl=sm80");
     const profiled_kernel *k = &p.kernels[0];
@@ -139,7 +139,7 @@ static void test_conflicts(void **state)
 }
 
 /* Two kernels on equal grids: one splits A and B, the other multiplies three times. Without elements there is none. */
-static void test_kernels(void **state)
+TEST(kernels)
 {
     profile p = counted("gemm m=100 n=100 k=128 a=f32 math=f32x3");
     text said = { 0 };
@@ -161,7 +161,7 @@ static void test_kernels(void **state)
 }
 
 /* Launches of one kernel are one entry. */
-static void test_launches(void **state)
+TEST(launches)
 {
     profile p = counted_of("transpose rows=64 cols=64 dtype=f32 impl=sm80", true);
     text said = { 0 };
@@ -176,7 +176,7 @@ static void test_launches(void **state)
 }
 
 /* Two kernels, made up: what is worth a sentence, and where it lies. */
-static void test_words(void **state)
+TEST(words)
 {
     profile p = { .sm_count = 4, .bytes_read = 3000, .bytes_written = 1000, .kernel_count = 2 };
     text said = { 0 };
@@ -238,7 +238,7 @@ static ncu_report report_with(const char *old, const char *new)
     return r;
 }
 
-static void test_ncu_read(void **state)
+TEST(ncu_read)
 {
     ncu_report r = report_with("", "");
     const ncu_kernel *k = &r.kernels[1];
@@ -270,7 +270,7 @@ static void expect_said(const ncu_report *r, const char *words)
     text_free(&said);
 }
 
-static void test_ncu_words(void **state)
+TEST(ncu_words)
 {
     ncu_report r = report_with("", "");
     expect_said(
@@ -295,7 +295,7 @@ static void test_ncu_words(void **state)
 #define COLUMNS "\"ID\",\"Kernel Name\",\"Metric Name\",\"Metric Value\",\"Rule Name\",\"Rule Description\"\n"
 
 /* Quotes and ends of lines inside fields, rows that are cut short, what is printed between, launches of one kernel. */
-static void test_csv(void **state)
+TEST(csv)
 {
     ncu_report r;
     text said = { 0 };
@@ -375,7 +375,7 @@ static int run_command(const char *line, const char *on, const char *option)
 }
 
 /* Two launches a run: two runs are skipped, and the third is measured. */
-static void test_measured(void **state)
+TEST_BETWEEN(measured, make_folder, remove_folder)
 {
     char option[PATH_MAX + 32];
     snprintf(option, sizeof option, "--json=%s", json_path);
@@ -413,7 +413,7 @@ static const struct {
     { "", EXIT_DEVICE, "ended with status 0" },
 };
 
-static void test_refusals(void **state)
+TEST_BETWEEN(refusals, make_folder, remove_folder)
 {
     setenv("FAKE_NCU_PRINTS", prints_path, 1);
     for (int i = 0; i < COUNT_OF(refusals); i++) {
@@ -436,7 +436,7 @@ static void test_refusals(void **state)
     assert_int_equal(access(said_path, F_OK), -1); // no kernel: ncu was not asked
 }
 
-static void test_counted(void **state)
+TEST_BETWEEN(counted, make_folder, remove_folder)
 {
     assert_int_equal(run_command("transpose rows=64 cols=64 dtype=f32", "emulator:h200", "--config=sm80 lanes=32"),
                      EXIT_PASSED);
@@ -451,7 +451,7 @@ static void test_counted(void **state)
 }
 
 /* A tool does not outlive who runs it: both hold the pipe open, and both are gone when it ends. */
-static void test_child_ends(void **state)
+TEST(child_ends)
 {
     int ends[2];
     char byte;
@@ -475,16 +475,4 @@ static void test_child_ends(void **state)
     close(ends[0]);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_child_ends), cmocka_unit_test(test_gemm),     cmocka_unit_test(test_softmax),
-        cmocka_unit_test(test_conflicts),  cmocka_unit_test(test_kernels),  cmocka_unit_test(test_launches),
-        cmocka_unit_test(test_words),      cmocka_unit_test(test_ncu_read), cmocka_unit_test(test_ncu_words),
-        cmocka_unit_test(test_csv),
-    };
-    const struct CMUnitTest commands[] = { cmocka_unit_test(test_measured), cmocka_unit_test(test_refusals),
-                                           cmocka_unit_test(test_counted) };
-    int failed = cmocka_run_group_tests_name("profile", tests, open_device, close_device);
-    return failed + cmocka_run_group_tests_name("profile, the command", commands, make_folder, remove_folder);
-}
+RUN_TESTS(open_device, close_device)

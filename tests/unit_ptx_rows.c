@@ -53,11 +53,15 @@ static ir_type letter_type(char letter, ir_type type, ir_type from)
 
 static val constant(ir_type type)
 {
+    if (type == IR_PRED)
+        return ir_int(IR_PRED, 1);
     return ir_type_is_float(type) && !ir_type_is_pair(type) ? ir_float(type, -1.5) : ir_int(type, 5);
 }
 
-/* Emits an op by its rule; the last source may be a constant, and those are that must be. */
-static void by_rule(ir_op op, ir_type type, ir_type from, int mode, bool with_constant)
+typedef enum sources { REGISTERS, LAST_CONSTANT, ALL_CONSTANTS } sources;
+
+/* Emits an op by its rule. What must be a constant is one always. */
+static void by_rule(ir_op op, ir_type type, ir_type from, int mode, sources of)
 {
     val out[2], in[3];
     int out_count = 0, in_count = 0;
@@ -66,7 +70,9 @@ static void by_rule(ir_op op, ir_type type, ir_type from, int mode, bool with_co
         out[out_count++] = reg(letter_type(*at, type, from));
     for (at++; *at; at++, in_count++) {
         ir_type t = letter_type(*at, type, from);
-        in[in_count] = *at == 'c' ? ir_int(t, 4 + in_count) : with_constant && !at[1] ? constant(t) : reg(t);
+        in[in_count] = *at == 'c'                                               ? ir_int(t, 4 + in_count)
+                       : of == ALL_CONSTANTS || (of == LAST_CONSTANT && !at[1]) ? constant(t)
+                                                                                : reg(t);
     }
     emit((ir_inst){ .op = op, .type = type, .from = from, .mode = mode }, out_count, out, in_count, in);
 }
@@ -81,10 +87,15 @@ static int modes_of(ir_op op, ir_type type)
 
 static void arithmetic_of(ir_op op, ir_type type, ir_type from)
 {
-    bool constants = (op == IR_MOV || op == IR_ADD || op == IR_SELECT) && type != IR_PRED;
-    for (int mode = 0; mode < modes_of(op, type); mode++)
-        for (int with = 0; with <= constants; with++)
-            LINE((by_rule(op, type, from, mode, with), 0));
+    bool shown = (op == IR_MOV || op == IR_ADD || op == IR_SELECT) && type != IR_PRED;
+    for (int mode = 0; mode < modes_of(op, type); mode++) {
+        LINE((by_rule(op, type, from, mode, REGISTERS), 0));
+        if (shown)
+            LINE((by_rule(op, type, from, mode, LAST_CONSTANT), 0));
+        listed = false;
+        LINE((by_rule(op, type, from, mode, ALL_CONSTANTS), 0));
+        listed = true;
+    }
 }
 
 static void arithmetic(void)
@@ -175,7 +186,7 @@ static void atomics(void)
     LINE((MAKE(IR_U32), ir_reduce(IR_SHARED_CLUSTER, IR_SCOPE_CLUSTER, IR_RED_ADD, a, 4, u32(1)), 0));
     LINE((MAKE(IR_U64, CKL_I64), ir_reduce(IR_GLOBAL, IR_SCOPE_GPU, IR_RED_MAX, a, -8, b), 0));
     LINE((MAKE(IR_U32, IR_U32, CKL_F32), ir_store_async(a, 4, b, c), 0));
-    LINE((MAKE(IR_U32, IR_U32, IR_U64), ir_store_async(a, 8, b, c), 0));
+    LINE((MAKE(IR_U32, IR_U32), ir_store_async(a, 8, b, ir_int(IR_U64, -7)), 0));
 }
 
 /* Accesses with an order, and what the system's scope adds to fences. */
@@ -189,7 +200,6 @@ static void strong(void)
         LINE((MAKE(IR_U64), ir_load_strong(IR_ORDER_ACQUIRE, at, CKL_F32, a, 8)));
         LINE((MAKE(IR_U64), ir_store_strong(IR_ORDER_RELAXED, at, IR_U32, a, -4, u32(1)), 0));
         LINE((MAKE(IR_U64, CKL_F16), ir_store_strong(IR_ORDER_RELEASE, at, CKL_F16, a, 0, b), 0));
-        LINE((MAKE(IR_U64, CKL_F32), ir_reduce_ordered(IR_ORDER_RELEASE, at, IR_RED_ADD, a, 0, b), 0));
     }
     LINE((MAKE(IR_U64, IR_U32), ir_atomic_ordered(IR_ORDER_ACQ_REL, IR_SCOPE_GPU, IR_RED_ADD, a, 0, b, b)));
     LINE((ir_fence(IR_SCOPE_SYS), 0));
@@ -354,6 +364,7 @@ static void mma(ir_type from, ir_type from_b)
     registers(4, sum_of(from), sum);
     registers(4, IR_U32, left);
     registers(2, IR_U32, right);
+    left[0] = right[1] = constant(IR_U32);
     ir_mma(from, from_b, sum, left, right);
 }
 
@@ -444,7 +455,7 @@ static void whole_kernel(ir_target target)
 
 /* The tests */
 
-static int make_golden(void **unused)
+static int make_golden(void **state)
 {
     static void (*const sections[])(void) = { arithmetic, special, memory,    atomics,     strong,
                                               fences,     copies,  mbarriers, cooperation, matrices };
@@ -455,7 +466,7 @@ static int make_golden(void **unused)
     return 0;
 }
 
-static int free_golden(void **unused)
+static int free_golden(void **state)
 {
     text_free(&golden);
     text_free(&last_body);
@@ -464,7 +475,7 @@ static int free_golden(void **unused)
     return 0;
 }
 
-static void test_every_line_is_as_committed(void **unused)
+TEST(every_line_is_as_committed)
 {
     golden_compare(golden_file, &golden);
 }
@@ -473,7 +484,7 @@ static void test_every_line_is_as_committed(void **unused)
 static void assemble(ir_target target)
 {
     static const char registers[] =
-        ".reg .pred %%p<16>, %%tp<2>; .reg .b16 %%h<16>, %%ch<4>, %%th<2>;\n"
+        ".reg .pred %%p<16>, %%cp<4>, %%tp<2>; .reg .b16 %%h<16>, %%ch<4>, %%th<2>;\n"
         ".reg .b32 %%r<16>, %%cr<4>, %%tr<2>; .reg .b64 %%d<16>, %%cd<4>;\n"
         ".reg .f32 %%f<16>, %%cf<4>, %%tf<2>; .reg .f64 %%g<16>, %%cg<4>, %%tg<2>;\n"
         ".reg .b32 %%uniform_warp; .reg .b64 %%evict_first, %%evict_last; .reg .b16 %%o<3>;\n";
@@ -494,7 +505,7 @@ static void assemble(ir_target target)
     assert_int_equal(status, 0);
 }
 
-static void test_every_line_assembles(void **unused)
+TEST(every_line_assembles)
 {
     if (!assemble_tool()) {
         print_message("skipped: nothing is assembled, ptxas is not installed\n");
@@ -504,7 +515,7 @@ static void test_every_line_assembles(void **unused)
     assemble(IR_SM90A);
 }
 
-static void test_every_row_was_printed(void **unused)
+TEST(every_row_was_printed)
 {
     for (int op = 0; op < IR_OP_COUNT; op++) {
         const ptx_row *rows = ptx_rows((ir_op)op);
@@ -514,14 +525,18 @@ static void test_every_row_was_printed(void **unused)
     }
 }
 
+/* A number that is no mode has no text. */
+TEST(no_mode)
+{
+    for (int op = 0; op < IR_OP_COUNT; op++) {
+        assert_string_equal(ptx_mode_text((ir_op)op, -1), "");
+        assert_string_equal(ptx_mode_text((ir_op)op, IR_SREG_COUNT), "");
+    }
+}
+
 int main(int argc, char **argv)
 {
     if (golden_update_wanted(argc, argv))
         return make_golden(NULL) || !golden_write(golden_file, &golden) || free_golden(NULL);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_line_is_as_committed),
-        cmocka_unit_test(test_every_row_was_printed),
-        cmocka_unit_test(test_every_line_assembles),
-    };
-    return cmocka_run_group_tests(tests, make_golden, free_golden);
+    return run_enlisted(make_golden, free_golden);
 }

@@ -2,6 +2,7 @@
  * unit_ragged.c - loads and stores of rows that start anywhere: every phase of source and destination, lengths from one
  * element on. Bytes between the rows of the source were never written, so that a load of one of them is a fault.
  */
+#include "emulated_device.h"
 #include "unit_emulator.h"
 
 #undef HERE
@@ -18,8 +19,6 @@ static struct {
     ckl_dtype dtype;
     copy_way way;
 } now; // what is being described
-
-static ckl_device *gpu;
 
 static void copy_span(const row_span *at, val x, val ldx, val y, val ldy)
 {
@@ -58,10 +57,11 @@ static void make(matrix *m, bool source, int64_t offset, int64_t cols, int64_t l
     assert_true(m->bytes <= BYTES_MAX);
     for (int64_t i = 0; i < m->bytes; i++)
         m->host[i] = (unsigned char)(source ? i * 37 + i / 256 * 11 : UNTOUCHED);
-    m->memory = test_upload(gpu, source ? NULL : m->host, (size_t)m->bytes);
+    m->memory = test_upload(device, source ? NULL : m->host, (size_t)m->bytes);
     for (int64_t r = 0; r < ROWS && source; r++) {
         const int64_t at = m->start + r * m->pitch;
-        assert_int_equal(gpu->ops->copy_in(gpu, m->memory + at, m->host + at, (size_t)(cols * size), NULL), CKL_OK);
+        assert_int_equal(device->ops->copy_in(device, m->memory + at, m->host + at, (size_t)(cols * size), NULL),
+                         CKL_OK);
     }
 }
 
@@ -75,19 +75,19 @@ static void check_copy(device_kernel *kernel, int64_t cols, int64_t offset_x, in
     void *from = x.memory + x.start, *to = y.memory + y.start;
     device_launch launch = { .grid = { row_split_ctas(&now.split, ROWS), 1, 1 },
                              .params = (void *[]){ &from, &to, &cols, &ldx, &ldy } };
-    if (gpu->ops->launch(gpu, kernel, &launch, NULL) != CKL_OK)
+    if (device->ops->launch(device, kernel, &launch, NULL) != CKL_OK)
         fail_msg("way %d, %s, cols %d, offsets %d %d: %s", now.way, ckl_dtype_name(now.dtype), (int)cols, (int)offset_x,
                  (int)offset_y, ckl_error());
     memcpy(want, y.host, (size_t)y.bytes);
     for (int64_t r = 0; r < ROWS; r++)
         memcpy(want + y.start + r * y.pitch, x.host + x.start + r * x.pitch,
                (size_t)(cols * (int64_t)ckl_dtype_bytes(now.dtype)));
-    assert_int_equal(gpu->ops->copy_out(gpu, y.host, y.memory, (size_t)y.bytes, NULL), CKL_OK);
+    assert_int_equal(device->ops->copy_out(device, y.host, y.memory, (size_t)y.bytes, NULL), CKL_OK);
     if (memcmp(want, y.host, (size_t)y.bytes) != 0)
         fail_msg("way %d, %s, cols %d, offsets %d %d: wrong bytes", now.way, ckl_dtype_name(now.dtype), (int)cols,
                  (int)offset_x, (int)offset_y);
-    gpu->ops->release(gpu, x.memory);
-    gpu->ops->release(gpu, y.memory);
+    device->ops->release(device, x.memory);
+    device->ops->release(device, y.memory);
 }
 
 static void check_way(copy_way way, ckl_dtype dtype, row_split split)
@@ -96,14 +96,14 @@ static void check_way(copy_way way, ckl_dtype dtype, row_split split)
     const int vec = split.vec;
     const int64_t most = row_split_cols(&split) + vec - 1, lengths[] = { 1, vec - 1, vec, 2 * vec + 1, most - 2, most };
     now.way = way, now.dtype = dtype, now.split = split;
-    assert_int_equal(test_load(gpu, (test_kernel){ describe, IR_SM90A, .threads = split.threads }, &kernel), CKL_OK);
+    assert_int_equal(test_load(device, (test_kernel){ describe, IR_SM90A, .threads = split.threads }, &kernel), CKL_OK);
     for (int offset_x = 0; offset_x < vec; offset_x++)
         for (int more = 0; more < (way == IN_PHASE ? COUNT_OF(lengths) : vec); more++) {
             const int offset_y = way == IN_PHASE ? offset_x : (offset_x + more) % vec;
             check_copy(kernel, lengths[(offset_x + more) % COUNT_OF(lengths)], offset_x, offset_y,
                        way == IN_PHASE ? vec : 2);
         }
-    gpu->ops->unload(gpu, kernel);
+    device->ops->unload(device, kernel);
 }
 
 static void check_all(copy_way way)
@@ -116,23 +116,23 @@ static void check_all(copy_way way)
     }
 }
 
-static void test_in_phase(void **state)
+TEST(in_phase)
 {
     check_all(IN_PHASE);
 }
 
-static void test_load_anywhere(void **state)
+TEST(load_anywhere)
 {
     check_all(LOAD_ANYWHERE);
 }
 
-static void test_store_anywhere(void **state)
+TEST(store_anywhere)
 {
     check_all(STORE_ANYWHERE);
 }
 
 /* The host's side: what is chosen, and which rows lie alike. */
-static void test_splits(void **state)
+TEST(splits)
 {
     row_split s;
     assert_true(row_split_choose_ragged(77, CKL_F32, 32, 1, &s));
@@ -154,16 +154,4 @@ static void test_splits(void **state)
     assert_false(row_starts_in_phase((char *)16 + 6, (char *)64 + 4));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_in_phase),
-        cmocka_unit_test(test_load_anywhere),
-        cmocka_unit_test(test_store_anywhere),
-        cmocka_unit_test(test_splits),
-    };
-    gpu = test_open("");
-    int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    gpu->ops->close(gpu);
-    return failed;
-}
+RUN_TESTS(open_device, close_device)

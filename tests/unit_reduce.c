@@ -122,7 +122,7 @@ static void check_folds(const ckl_reduce_fold *fold, float (*expected)(const flo
     check_fold(fold, expected, "naive", 5, 7, 1);
 }
 
-static void test_folds(void **state)
+TEST(folds)
 {
     assert_int_equal(ckl_reduce_fold_add(&cubes), CKL_OK);
     assert_int_equal(ckl_reduce_fold_add(&least), CKL_OK);
@@ -146,7 +146,7 @@ static ckl_val mistaken(ckl_val a, ckl_val b, void *user)
 }
 
 /* What a fold wants, names that stand for one fold, and a mistake in a function, which is a sentence of the plan. */
-static void test_refused_folds(void **state)
+TEST(refused_folds)
 {
     ckl_reduce_fold fold = { .name = "wrong", .combine = mistaken };
     const ckl_reduce_desc desc = { .dtype = CKL_F32, .rank = 1, .shape = { 8 }, .fold = "wrong" };
@@ -168,7 +168,7 @@ static void test_refused_folds(void **state)
 static const ckl_reduce_desc whole = { .op = CKL_REDUCE_SUM, .dtype = CKL_F32, .rank = 1, .shape = { N_MAX } };
 
 /* Two runs with the caller's memory: the first leaves it as the second wants it. */
-static void test_workspace_of_the_caller(void **state)
+TEST(workspace_of_the_caller)
 {
     ckl_plan *plan;
     assert_int_equal(plan_build(device, &reduce_operator, &whole, "rows split=7", &plan), CKL_OK);
@@ -198,7 +198,7 @@ static void test_workspace_of_the_caller(void **state)
 }
 
 /* The one-call form on two streams: a cached plan for each, so that neither waits for the other's workspace. */
-static void test_streams(void **state)
+TEST(streams)
 {
     ckl_stream streams[2];
     void *x = copied(host, sizeof host), *y[2];
@@ -220,7 +220,7 @@ static void test_streams(void **state)
 
 /* What is refused: descs and pointers that no problem line can give */
 
-static void test_refused(void **state)
+TEST(refused)
 {
     ckl_plan *plan = NULL;
     ckl_reduce_desc desc = whole;
@@ -276,7 +276,7 @@ static void reduce_host(ckl_device *on, ckl_reduce_op op, const char *force, int
 }
 
 /* Whichever CTA comes last, whichever warp goes first. */
-static void test_bits_do_not_depend_on_the_schedule(void **state)
+TEST(bits_do_not_depend_on_the_schedule)
 {
     static const struct {
         const char *force;
@@ -315,7 +315,7 @@ static float result_of(ckl_reduce_op op, int64_t n)
     return got[0];
 }
 
-static void test_not_finite(void **state)
+TEST(not_finite)
 {
     const int64_t lengths[] = { 1, 31, 33, 1000 };
     for (int l = 0; l < 4; l++)
@@ -390,7 +390,7 @@ static void check_variance(const char *fill, const char *force, double result, d
 }
 
 /* Mean of squares minus square of the mean is off by more than everything in most of these. */
-static void test_variance(void **state)
+TEST(variance)
 {
     static const struct {
         const char *name;
@@ -418,17 +418,4 @@ static void test_variance(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_folds),
-        cmocka_unit_test(test_refused_folds),
-        cmocka_unit_test(test_workspace_of_the_caller),
-        cmocka_unit_test(test_streams),
-        cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_bits_do_not_depend_on_the_schedule),
-        cmocka_unit_test(test_not_finite),
-        cmocka_unit_test(test_variance),
-    };
-    return cmocka_run_group_tests_name("reduce", tests, open_device, close_device);
-}
+RUN_TESTS(open_device, close_device)

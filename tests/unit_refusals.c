@@ -532,7 +532,7 @@ static ckl_status described(void (*describe)(int), int n)
     return ir_describe_end(NULL);
 }
 
-static void test_refusals(void **state)
+TEST(refusals)
 {
     int wrong = 0;
     for (int i = 0; i < COUNT_OF(refusals); i++) {
@@ -550,8 +550,4 @@ static void test_refusals(void **state)
     assert_int_equal(wrong, 0);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_refusals) };
-    return cmocka_run_group_tests_name("refusals", tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

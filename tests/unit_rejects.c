@@ -129,29 +129,29 @@ static void for_each(int count, const char *const *problems, void (*refuses)(che
     }
 }
 
-static void test_partial_overlap(void **state)
+TEST(partial_overlap)
 {
     for_each(COUNT_OF(lines), lines, check_overlaps);
 }
 
-static void test_misaligned(void **state)
+TEST(misaligned)
 {
     for_each(COUNT_OF(lines), lines, check_alignment);
 }
 
-static void test_absent(void **state)
+TEST(absent)
 {
     for_each(COUNT_OF(lines_without), lines_without, check_absent);
 }
 
-static void test_in_place(void **state)
+TEST(in_place)
 {
     static const char *const line[] = { "gemm m=64 n=64 k=64" };
     for_each(1, line, check_in_place_of_a);
 }
 
 /* Operands that an expression does not mention, in the desc and in a call; ranks that there are not. */
-static void test_unmentioned(void **state)
+TEST(unmentioned)
 {
     ckl_elementwise_desc desc = { .expr = "neg(x)", .rank = 1, .shape = { 4 }, .out = { .stride = { 1 } } };
     desc.in[0].stride[0] = desc.in[1].stride[0] = 1;
@@ -171,7 +171,7 @@ static void test_unmentioned(void **state)
 }
 
 /* q and k side by side in one buffer, in place; then overlapping by a head. */
-static void test_joint_projection(void **state)
+TEST(joint_projection)
 {
     enum { TOKENS = 8, DIM = 64, HEADS = 4, K_HEADS = 2, PITCH = (HEADS + K_HEADS) * DIM };
     void *joint, *positions;
@@ -192,7 +192,7 @@ static void test_joint_projection(void **state)
 }
 
 /* a, b and y as columns of one matrix; then y, and y and its pitch, one element too far. */
-static void test_side_by_side(void **state)
+TEST(side_by_side)
 {
     enum { ROWS = 3, N = 8, PITCH = 3 * N };
     float joint[(ROWS + 1) * PITCH];
@@ -213,7 +213,7 @@ static void test_side_by_side(void **state)
 }
 
 /* As many threads as a CTA may have, and a warp more. */
-static void test_threads(void **state)
+TEST(threads)
 {
     static const char *const crowded[] = {
         "add n=9999 impl=vector config='threads=%d'",
@@ -241,7 +241,7 @@ static void test_threads(void **state)
 }
 
 /* What a problem line cannot say: fields of a desc made in C. */
-static void test_fields(void **state)
+TEST(fields)
 {
     ckl_plan *plan = NULL;
     ckl_rope_desc desc = { .dtype = CKL_F32, .tokens = 1, .heads = 1, .head_dim = 64, .style = 7 };
@@ -262,14 +262,4 @@ static void test_fields(void **state)
     ckl_plan_free(plan);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_partial_overlap), cmocka_unit_test(test_misaligned),
-        cmocka_unit_test(test_absent),          cmocka_unit_test(test_in_place),
-        cmocka_unit_test(test_unmentioned),     cmocka_unit_test(test_joint_projection),
-        cmocka_unit_test(test_side_by_side),    cmocka_unit_test(test_fields),
-        cmocka_unit_test(test_threads),
-    };
-    return cmocka_run_group_tests_name("rejects", tests, open_device, close_device);
-}
+RUN_TESTS(open_device, close_device)

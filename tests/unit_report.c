@@ -112,7 +112,7 @@ static void write_suite(const char *name)
 
 /* What they come to */
 
-static void test_means(void **state)
+TEST(means)
 {
     report r;
     write_suite("gemm.json");
@@ -133,7 +133,7 @@ static void test_means(void **state)
     report_free(&r);
 }
 
-static void test_rows(void **state)
+TEST(rows)
 {
     static const char *const peers[] = { "torch 4.000, cublaslt 0.500, cublaslt first 0.750", "torch 2.000", "", "",
                                          "" };
@@ -158,7 +158,7 @@ static void test_rows(void **state)
 }
 
 /* Of many rows in any order, the five least. */
-static void test_worst(void **state)
+TEST(worst)
 {
     report r;
     results many = measured_on("GPU", "one process");
@@ -184,7 +184,7 @@ static void write_row(const char *gpu, const char *protocol, const char *name, d
     write_results(&r, name);
 }
 
-static void test_setups(void **state)
+TEST(setups)
 {
     report r;
     text out = { 0 };
@@ -216,7 +216,7 @@ static void test_setups(void **state)
 }
 
 /* A folder stands for its files; suites are named by what their paths do not share. */
-static void test_folders(void **state)
+TEST(folders)
 {
     report r;
     mkdir(path_of("all"), 0700);
@@ -277,7 +277,7 @@ static void assert_has(const text *page, const char *words)
         fail_msg("the page does not have %s", words);
 }
 
-static void test_page(void **state)
+TEST(page)
 {
     text page = { 0 };
     write_suite("gemm.json");
@@ -300,7 +300,7 @@ static void test_page(void **state)
 }
 
 /* 1.0 is where a dot's ratio is 1; both ends of the axis are powers of two. */
-static void test_chart(void **state)
+TEST(chart)
 {
     text page = { 0 };
     results r = measured_on("GPU", "one process");
@@ -320,7 +320,7 @@ static void test_chart(void **state)
     text_free(&page);
 }
 
-static void test_escapes(void **state)
+TEST(escapes)
 {
     static const char evil[] = "<script>alert('&\"|`')</script>\n\x01|`*_[a](b)";
     report r;
@@ -353,7 +353,7 @@ static void test_escapes(void **state)
 }
 
 /* Rows of every kind and none at all, limits that nobody measured. */
-static void test_empty(void **state)
+TEST(empty)
 {
     text page = { 0 };
     results none = { 0 };
@@ -384,7 +384,7 @@ static void test_empty(void **state)
 }
 
 /* A text that is cut stays UTF-8. */
-static void test_cut(void **state)
+TEST(cut)
 {
     text page = { 0 };
     char words[sizeof(result_text) + 8] = "";
@@ -399,7 +399,7 @@ static void test_cut(void **state)
     text_free(&page);
 }
 
-static void test_markdown(void **state)
+TEST(markdown)
 {
     report r;
     text out = { 0 };
@@ -436,7 +436,7 @@ static void write_text(const char *name, const char *words)
     fclose(file);
 }
 
-static void test_command(void **state)
+TEST(command)
 {
     char out[PATH_MAX + 64];
     snprintf(out, sizeof out, "--out=%s", path_of("page.html"));
@@ -448,7 +448,7 @@ static void test_command(void **state)
 }
 
 /* A sentence each, and nothing is written. */
-static void test_bad_files(void **state)
+TEST(bad_files)
 {
     static const struct {
         const char *name, *words, *why;
@@ -485,14 +485,4 @@ static void test_bad_files(void **state)
     assert_int_not_equal(access(path_of("page.html.new"), F_OK), 0);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_means),     cmocka_unit_test(test_rows),     cmocka_unit_test(test_worst),
-        cmocka_unit_test(test_setups),    cmocka_unit_test(test_folders),  cmocka_unit_test(test_page),
-        cmocka_unit_test(test_chart),     cmocka_unit_test(test_escapes),  cmocka_unit_test(test_empty),
-        cmocka_unit_test(test_cut),       cmocka_unit_test(test_markdown), cmocka_unit_test(test_command),
-        cmocka_unit_test(test_bad_files),
-    };
-    return cmocka_run_group_tests_name("report", tests, make_folder, remove_folder);
-}
+RUN_TESTS(make_folder, remove_folder)

@@ -14,7 +14,7 @@
 
 /* Statistics */
 
-static void test_summary(void **state)
+TEST(summary)
 {
     double few[] = { 3, 1, 2 };
     summary s = summarize(few, 3);
@@ -28,14 +28,14 @@ static void test_summary(void **state)
     assert_true(summarize(NULL, 0).n == 0);
 }
 
-static void test_geometric_mean(void **state)
+TEST(geometric_mean)
 {
     const double values[] = { 0.5, 2, 4 };
     assert_true(fabs(geometric_mean(values, 3) - cbrt(4)) < 1e-12);
     assert_true(geometric_mean(values, 0) == 0);
 }
 
-static void test_spread(void **state)
+TEST(spread)
 {
     double values[] = { 9, 4, 2, 0.5, 9 }; // of the three in the middle
     spread s = spread_of(values + 1, 3);
@@ -62,7 +62,7 @@ static void fabricate(results *r)
     row->peers[0].ratio = 2;
 }
 
-static void test_json(void **state)
+TEST(json)
 {
     char path[] = "/tmp/ckl_bench_XXXXXX";
     results made = { 0 }, read;
@@ -84,7 +84,7 @@ static void test_json(void **state)
     results_free(&made);
 }
 
-static void test_clock_reasons(void **state)
+TEST(clock_reasons)
 {
     assert_string_equal(nvml_clock_reason(2), "power cap");
     assert_string_equal(nvml_clock_reason(6), "hardware thermal slowdown");
@@ -107,7 +107,7 @@ static int bench(const char *a, const char *b, const char *c)
     return cli_run(&cmd_bench, argc, argv);
 }
 
-static void test_arguments(void **state)
+TEST(arguments)
 {
     assert_int_equal(bench("--rounds=x", "gemm", NULL), EXIT_USAGE);
     assert_non_null(strstr(ckl_error(), "--rounds=x"));
@@ -123,7 +123,7 @@ static void test_arguments(void **state)
 /* Limits */
 
 /* Others that come to the GPU while a row is measured. */
-static void test_shared_gpu(void **state)
+TEST(shared_gpu)
 {
     result_header header = { .copy_gbs = 4000, .processes = 2 };
     result_row row = { .bytes = 4e8, .median_us = 1250, .l2 = "cold", .processes = 2 };
@@ -137,7 +137,7 @@ static void test_shared_gpu(void **state)
     assert_false(row.shared);
 }
 
-static void test_matrix_limit(void **state)
+TEST(matrix_limit)
 {
     const result_header header = { .copy_gbs = 4000, .matrix_tflops = 800 };
     result_row row = { .flops = 8e11, .bytes = 4e8, .median_us = 1250, .l2 = "cold" };
@@ -150,7 +150,7 @@ static void test_matrix_limit(void **state)
 }
 
 /* Types of other rates than that which was measured in 16 bits. */
-static void test_matrix_rate(void **state)
+TEST(matrix_rate)
 {
     const result_header header = { .copy_gbs = 4000, .matrix_tflops = 700 };
     result_row row = { .flops = 7e10, .median_us = 50, .l2 = "cold" };
@@ -162,7 +162,7 @@ static void test_matrix_rate(void **state)
 }
 
 /* Operands of 8 bits have a limit of their own; where it is not known, memory is. */
-static void test_matrix_limit_of_8_bits(void **state)
+TEST(matrix_limit_of_8_bits)
 {
     result_header header = { .copy_gbs = 4000, .matrix_tflops = 800, .matrix8_tflops = 1600 };
     result_row row = { .input_bits = 8, .flops = 8e11, .bytes = 4e8, .median_us = 625, .l2 = "cold" };
@@ -174,7 +174,7 @@ static void test_matrix_limit_of_8_bits(void **state)
 }
 
 /* As many bytes as are written count at the rate of copying, the rest at that of reading or writing alone. */
-static void test_memory_limit(void **state)
+TEST(memory_limit)
 {
     const result_header header = { .copy_gbs = 4000, .read_gbs = 4400, .write_gbs = 4200 };
     static const struct {
@@ -190,7 +190,7 @@ static void test_memory_limit(void **state)
 }
 
 /* A row is believed down to all its reads and then all its writes. */
-static void test_beyond_limit(void **state)
+TEST(beyond_limit)
 {
     const result_header header = { .copy_gbs = 4000, .read_gbs = 4400, .write_gbs = 4200 };
     result_row row = { .bytes = 4e8, .bytes_written = 2e8, .median_us = 91, .l2 = "cold" };
@@ -205,7 +205,7 @@ static void test_beyond_limit(void **state)
 }
 
 /* 0.02 us is an empty graph; 95 us may be read and written apart. */
-static void test_idle_peer(void **state)
+TEST(idle_peer)
 {
     const result_header header = { .copy_gbs = 4000, .read_gbs = 4400, .write_gbs = 4200 };
     result_row row = { .bytes = 4e8, .bytes_written = 2e8, .median_us = 110, .l2 = "cold", .peer_count = 2 };
@@ -217,7 +217,7 @@ static void test_idle_peer(void **state)
     assert_null(result_find_peer(&row, "best"));
 }
 
-static void test_launch_limit(void **state)
+TEST(launch_limit)
 {
     const result_header header = { .copy_gbs = 4000, .launch_us = 1.5 };
     result_row row = { .bytes = 4e3, .median_us = 2, .l2 = "cold", .method = "graphs" };
@@ -240,7 +240,7 @@ static int64_t counted(ckl_device *device, const char *name)
 }
 
 /* The kernels behind the limits touch every byte of their memory once, and nothing else. */
-static void test_limit_kernels(void **state)
+TEST(limit_kernels)
 {
     enum { BYTES = 3 * LIMIT_READ_BYTES };
     static const struct {
@@ -276,24 +276,4 @@ static void test_limit_kernels(void **state)
     ckl_device_close(device);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_summary),
-        cmocka_unit_test(test_clock_reasons),
-        cmocka_unit_test(test_geometric_mean),
-        cmocka_unit_test(test_spread),
-        cmocka_unit_test(test_json),
-        cmocka_unit_test(test_shared_gpu),
-        cmocka_unit_test(test_matrix_limit),
-        cmocka_unit_test(test_memory_limit),
-        cmocka_unit_test(test_matrix_rate),
-        cmocka_unit_test(test_beyond_limit),
-        cmocka_unit_test(test_launch_limit),
-        cmocka_unit_test(test_idle_peer),
-        cmocka_unit_test(test_limit_kernels),
-        cmocka_unit_test(test_arguments),
-        cmocka_unit_test(test_matrix_limit_of_8_bits),
-    };
-    return cmocka_run_group_tests_name("results", tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

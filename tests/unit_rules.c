@@ -268,4 +268,4 @@ static void try_all(text *out)
     }
 }
 
-GOLDEN_MAIN("rules", RULES_FILE, try_all)
+GOLDEN_MAIN(RULES_FILE, try_all)

@@ -47,7 +47,7 @@ static const struct {
     { "gemm m=40 n=72 k=288 a=bf16 b=i8 groups=1024", of_weights, 0 },
 };
 
-static void test_reckoned(void **state)
+TEST(reckoned)
 {
     ckl_device *gpu;
     assert_int_equal(ckl_device_open("emulator:h200", &gpu), CKL_OK);
@@ -65,8 +65,4 @@ static void test_reckoned(void **state)
     ckl_device_close(gpu);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_reckoned) };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

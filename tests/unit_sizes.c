@@ -45,7 +45,7 @@ static const char *const empty_lines[] = {
     "transpose rows=2^62 cols=0 batch=2^62",
 };
 
-static void test_empty(void **state)
+TEST(empty)
 {
     for (int i = 0; i < COUNT_OF(empty_lines); i++) {
         test_case c;
@@ -230,7 +230,7 @@ static void expect(const char *line, ckl_status wanted, const char *words)
  * Limits that docs/operators.md states, each with the last size that is taken, and problems beyond what used to be one;
  * no memory is wanted for a choice.
  */
-static void test_limits(void **state)
+TEST(limits)
 {
     static const struct {
         const char *line;
@@ -295,7 +295,7 @@ static void test_limits(void **state)
 }
 
 /* The size that ends a line: the largest that the implementation takes, and the next. */
-static void test_limits_of_implementations(void **state)
+TEST(limits_of_implementations)
 {
     static const struct {
         const char *line;
@@ -334,7 +334,7 @@ static void test_limits_of_implementations(void **state)
 }
 
 /* Said before anything is allocated. */
-static void test_out_of_memory(void **state)
+TEST(out_of_memory)
 {
     test_case c;
     assert_int_equal(case_parse("add n=2^40", &c), CKL_OK);
@@ -351,7 +351,7 @@ static void too_long(int number)
     abort();
 }
 
-static void test_random_lines(void **state)
+TEST(random_lines)
 {
     const int lines = getenv("CKL_TEST_FULL") ? 5000 : 400;
     int counts[CKL_INTERNAL + 1] = { 0 }, runs = 0, operators_count = 0;
@@ -379,13 +379,6 @@ static void test_random_lines(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_empty),
-        cmocka_unit_test(test_limits),
-        cmocka_unit_test(test_limits_of_implementations),
-        cmocka_unit_test(test_out_of_memory),
-        cmocka_unit_test(test_random_lines),
-    };
     signal(SIGALRM, too_long);
-    return cmocka_run_group_tests_name("sizes", tests, open_device, close_device);
+    return run_enlisted(open_device, close_device);
 }

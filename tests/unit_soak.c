@@ -95,7 +95,7 @@ static soak_sums soak_for(double seconds, int64_t problems, double stuck_seconds
     return sums;
 }
 
-static void test_lines(void **state)
+TEST(lines)
 {
     char seen[64] = { 0 };
     for (uint64_t seed = 0; seed < 100; seed++) {
@@ -116,7 +116,7 @@ static void test_lines(void **state)
         assert_true(seen[i]);
 }
 
-static void test_good(void **state)
+TEST(good)
 {
     enum { IMAGE_BYTES = 4 << 20 };
     host_memory_give(host_memory_take(IMAGE_BYTES), IMAGE_BYTES);
@@ -138,7 +138,7 @@ static ckl_status spoil(ckl_device *d, void *to, const void *from, size_t bytes,
     return CKL_OK;
 }
 
-static void test_wrong_bits(void **state)
+TEST(wrong_bits)
 {
     ops.copy_out = spoil;
     soak_sums sums = soak_for(1e3, 20, 100);
@@ -155,7 +155,7 @@ static ckl_status grow(ckl_device *d, size_t *bytes)
     return CKL_OK;
 }
 
-static void test_growing_memory(void **state)
+TEST(growing_memory)
 {
     ops.memory_used = grow;
     soak_sums sums = soak_for(3, 0, 100); // long enough for two phases on a busy machine
@@ -175,7 +175,7 @@ static ckl_status lose(ckl_device *d, const device_kernel *kernel, const device_
     FAIL(CKL_DEVICE_FAULT, "the context is lost");
 }
 
-static void test_lost_device(void **state)
+TEST(lost_device)
 {
     double begin = clock_seconds();
     device->info.emulated = false;
@@ -197,7 +197,7 @@ static ckl_status take_long(ckl_device *d, ckl_stream s)
 }
 
 /* A round of many such runs would be taken for a kernel that never ends. */
-static void test_slow_runs(void **state)
+TEST(slow_runs)
 {
     ops.synchronize = take_long;
     soak_sums sums = soak_for(1e3, 2, 100);
@@ -230,7 +230,7 @@ static void release_idle(ckl_device *d, void *memory)
     original.release(d, memory);
 }
 
-static void test_freeing_after_fault(void **state)
+TEST(freeing_after_fault)
 {
     ops.launch = refuse;
     ops.synchronize = note_synchronized;
@@ -253,8 +253,13 @@ static ckl_status busy(ckl_device *d, ckl_stream s, bool *idle)
     return CKL_OK;
 }
 
+static int reopen_device(void **state)
+{
+    return close_device(state) || open_device(state);
+}
+
 /* The last test: its threads stay behind. */
-static void test_hanging_device(void **state)
+TEST_BETWEEN(hanging_device, reopen_device, NULL)
 {
     ops.synchronize = hang;
     ops.stream_idle = busy;
@@ -266,18 +271,7 @@ static void test_hanging_device(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_lines),
-        cmocka_unit_test(test_good),
-        cmocka_unit_test(test_wrong_bits),
-        cmocka_unit_test(test_lost_device),
-        cmocka_unit_test(test_growing_memory),
-        cmocka_unit_test(test_slow_runs),
-        cmocka_unit_test(test_freeing_after_fault),
-    };
-    const struct CMUnitTest last[] = { cmocka_unit_test(test_hanging_device) };
-    int failed = cmocka_run_group_tests(tests, open_device, close_device);
-    failed += cmocka_run_group_tests(last, open_device, NULL);
+    int failed = run_enlisted(open_device, NULL);
     fflush(NULL);
     _exit(failed);
 }

@@ -178,19 +178,19 @@ static void for_all(void (*check)(ckl_softmax_desc d, uint64_t seed), bool log)
             }
 }
 
-static void test_forward(void **state)
+TEST(forward)
 {
     for_all(check_forward, false);
     for_all(check_forward, true);
 }
 
-static void test_backward(void **state)
+TEST(backward)
 {
     for_all(check_backward, false);
     for_all(check_backward, true);
 }
 
-static void test_shift(void **state)
+TEST(shift)
 {
     for (int s = 0; s < COUNT_OF(shapes); s++)
         for (int f = 0; f < FORM_COUNT; f++)
@@ -221,7 +221,7 @@ static void check_infinite(ckl_softmax_desc d)
     free_tensor(&y);
 }
 
-static void test_infinite(void **state)
+TEST(infinite)
 {
     for (int s = 0; s < COUNT_OF(shapes); s++)
         for (int f = 0; f < FORM_COUNT; f++)
@@ -246,7 +246,7 @@ static void check_huge(ckl_softmax_desc d)
     free_tensor(&y);
 }
 
-static void test_huge(void **state)
+TEST(huge)
 {
     static const int64_t lengths[] = { 8, 100, 4096, 20000 }; // lanes, warps, a CTA, a row pipeline
     for (int t = 0; t < COUNT_OF(float_types); t++)
@@ -270,7 +270,7 @@ static void check_lowest(ckl_softmax_desc d)
     free_tensor(&y);
 }
 
-static void test_lowest(void **state)
+TEST(lowest)
 {
     for (int s = 0; s < COUNT_OF(shapes); s++)
         for (int f = 0; f < FORM_COUNT; f++)
@@ -280,7 +280,7 @@ static void test_lowest(void **state)
 }
 
 /* The row pipeline's dynamic scheduler counts in the workspace, here the caller's. Each run leaves it ready. */
-static void test_workspace_of_the_caller(void **state)
+TEST(workspace_of_the_caller)
 {
     const ckl_softmax_desc d = { .dtype = CKL_F32, .outer = 40, .n = 40000, .inner = 1 };
     uint32_t counter = 0;
@@ -347,7 +347,7 @@ static void check_words(const char *setting)
 }
 
 /* The words by which CTAs meet are 0 after each run: where all run at once, and where most give up. */
-static void test_words_of_held_chunks(void **state)
+TEST(words_of_held_chunks)
 {
     static const char *const settings[] = { "resident=0", "resident=1", "resident=2", "resident=5 schedule=random" };
     for (int i = 0; i <= COUNT_OF(settings); i++) {
@@ -360,7 +360,7 @@ static void test_words_of_held_chunks(void **state)
 }
 
 /* A softmax between two products, each rounded to f16: what attention is made of. */
-static void test_attention_is_products(void **state)
+TEST(attention_is_products)
 {
     enum { Q = 70, KEYS = 136, D = 64 };
     tensor_of_test q = make_random(CKL_F16, Q * D, 1, 0, 1), k = make_random(CKL_F16, KEYS * D, 2, 0, 1),
@@ -389,18 +389,4 @@ static void test_attention_is_products(void **state)
         free_tensor(all[i]);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_forward),
-        cmocka_unit_test(test_backward),
-        cmocka_unit_test(test_shift),
-        cmocka_unit_test(test_infinite),
-        cmocka_unit_test(test_huge),
-        cmocka_unit_test(test_lowest),
-        cmocka_unit_test(test_workspace_of_the_caller),
-        cmocka_unit_test(test_words_of_held_chunks),
-        cmocka_unit_test(test_attention_is_products),
-    };
-    return cmocka_run_group_tests_name("softmax", tests, open_device, close_device);
-}
+RUN_TESTS(open_device, close_device)

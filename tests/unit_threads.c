@@ -219,12 +219,12 @@ static void *work_alone(void *argument)
     return NULL;
 }
 
-static void test_emulator(void **state)
+TEST(emulator)
 {
     share_device("emulator:h200", true);
 }
 
-static void test_devices(void **state)
+TEST(devices)
 {
     gather(&(crowd){ .device = NULL }, work_alone);
 }
@@ -240,7 +240,7 @@ static void *open_cuda(void *argument)
     return NULL;
 }
 
-static void test_driver(void **state)
+TEST(driver)
 {
     const fake_cuda *fake = fake_cuda_load();
     assert_non_null(fake);
@@ -250,7 +250,7 @@ static void test_driver(void **state)
     assert_true(fake->launches() > THREADS * ROUNDS);
 }
 
-static void test_gpus(void **state)
+TEST(gpus)
 {
     const fake_cuda *fake = fake_cuda_load();
     assert_non_null(fake);
@@ -266,13 +266,4 @@ static void test_gpus(void **state)
     assert_int_equal(fake->live(), 0);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_emulator),
-        cmocka_unit_test(test_devices),
-        cmocka_unit_test(test_driver),
-        cmocka_unit_test(test_gpus),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

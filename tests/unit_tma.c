@@ -16,7 +16,7 @@ static const tensor_map_desc valid = {
     .swizzle = SWIZZLE_128,
 };
 
-static void test_swizzle(void **state)
+TEST(swizzle)
 {
     assert_int_equal(swizzle_address(0x12f5, 0), 0x12f5);
     assert_int_equal(swizzle_address(0x13f5, 128), 0x1385); // chunk 7 of row 7
@@ -31,7 +31,7 @@ static void test_swizzle(void **state)
     }
 }
 
-static void test_encoding(void **state)
+TEST(encoding)
 {
     tensor_map map;
     tensor_map_desc found;
@@ -152,7 +152,7 @@ static tensor_map_desc map_of(ckl_dtype dtype, int rank, const int64_t *size, co
     return d;
 }
 
-static void test_walk(void **state)
+TEST(walk)
 {
     for (int i = 0; i < MEMORY_MAX; i++)
         memory[i] = (unsigned char)(i % 251 + 1);
@@ -173,7 +173,7 @@ static void test_walk(void **state)
     check_corners(&d);
 }
 
-static void test_walk_rank_5(void **state)
+TEST(walk_rank_5)
 {
     const tensor_map_desc d = map_of(CKL_F64, 5, (int64_t[]){ 3, 2, 2, 1, 2 }, (int64_t[]){ 0, 32, 64, 128, 128 },
                                      (int[]){ 2, 1, 2, 2, 1 }, SWIZZLE_NONE);
@@ -199,7 +199,7 @@ static void check_reject(tensor_map_desc desc, const char *sentence)
         check_reject(d, sentence); \
     } while (0)
 
-static void test_rejects(void **state)
+TEST(rejects)
 {
     assert_int_equal(tensor_map_check(&valid), CKL_OK);
     REJECT("tensor map: dtype=default is not an element type", d.dtype = CKL_DTYPE_DEFAULT);
@@ -223,7 +223,7 @@ static void test_rejects(void **state)
     REJECT("tensor map: step[0]=2 is not in 1..1", d.step[0] = 2);
 }
 
-static void test_largest(void **state)
+TEST(largest)
 {
     tensor_map_desc d = valid;
     d.swizzle = SWIZZLE_NONE;
@@ -256,7 +256,7 @@ static void check_limit(const ckl_device_info *info, const ir_kernel *kernel, co
         assert_string_equal(ckl_error(), sentence);
 }
 
-static void test_limits(void **state)
+TEST(limits)
 {
     ir_kernel kernel = { .name = "gemm", .target = IR_SM80, .threads = 1024, .cluster = 1, .smem_bytes = 101376 };
     check_limit(&l4, &kernel, "");
@@ -276,7 +276,7 @@ static void test_limits(void **state)
     check_limit(&h200, &kernel, "gemm: needs clusters of 32 CTAs, emulator:h200 takes 16");
 }
 
-static void test_smem_limit(void **state)
+TEST(smem_limit)
 {
     ir_smem smem[] = {
         { "bars", 0, 64, 8 }, { "A", 1024, 65536, 1024 }, { "B", 66560, 131072, 1024 }, { "C", 197632, 65536, 1024 }
@@ -292,12 +292,4 @@ static void test_smem_limit(void **state)
                 "30720 bytes too many; the largest are B=131072, A=65536, C=65536");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_swizzle),     cmocka_unit_test(test_encoding),   cmocka_unit_test(test_walk),
-        cmocka_unit_test(test_walk_rank_5), cmocka_unit_test(test_rejects),    cmocka_unit_test(test_largest),
-        cmocka_unit_test(test_limits),      cmocka_unit_test(test_smem_limit),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

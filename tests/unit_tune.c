@@ -312,7 +312,7 @@ static void expect_winner(const tune_result *r)
 /* Tests */
 
 /* The fastest of all is found and its time is its own; the choice's is of the same race. */
-static void test_search(void **state)
+TEST(search)
 {
     tune_result r;
     new_evidence();
@@ -332,7 +332,7 @@ static void test_search(void **state)
 }
 
 /* The same seed draws the same candidates; the evidence of a search that was cut off spares them, its end torn. */
-static void test_resume(void **state)
+TEST(resume)
 {
     tune_result first, second;
     new_evidence();
@@ -355,7 +355,7 @@ static void test_resume(void **state)
 }
 
 /* An older time is not that of kernels which are made otherwise now, or not at all any more (replay 8). */
-static void test_old_evidence(void **state)
+TEST(old_evidence)
 {
     const char *given[] = { "plain barriers=3 trouble=compile_fails", NULL };
     tune_result r;
@@ -382,7 +382,7 @@ static void test_old_evidence(void **state)
  * Every way to fail, in one search: each ends as what it is, and the good config behind them is found and timed
  * (replays 7, 8). They differ in shared memory: the same kernels would be told apart by nothing.
  */
-static void test_troubles(void **state)
+TEST(troubles)
 {
     static const struct {
         const char *name;
@@ -432,7 +432,7 @@ static ckl_status measure_noisily(const rotation *memory, ckl_stream stream, con
 }
 
 /* The plan's choice stays where intervals overlap, or the gain is small. */
-static void test_no_winner(void **state)
+TEST(no_winner)
 {
     const char *faster[] = { "plain barriers=1", NULL }, *little[] = { "plain smem_kb=40", NULL };
     tune_result r;
@@ -450,7 +450,7 @@ static void test_no_winner(void **state)
 }
 
 /* When the time is over nothing more is begun, and nothing that did not happen is written. */
-static void test_late(void **state)
+TEST(late)
 {
     tune_result r;
     new_evidence();
@@ -469,7 +469,7 @@ static ckl_status open_slowly(const char *id, ckl_device **opened)
 }
 
 /* Opening the problem takes none of the time. */
-static void test_late_opening(void **state)
+TEST(late_opening)
 {
     tune_result r;
     new_evidence();
@@ -482,7 +482,7 @@ static void test_late_opening(void **state)
 }
 
 /* Replay 6: no kernel is described of what the implementation does not take. */
-static void test_illegal(void **state)
+TEST(illegal)
 {
     tune_result r = search_with("steps=1");
     expect_winner(&r);
@@ -491,7 +491,7 @@ static void test_illegal(void **state)
 }
 
 /* Replays 3 and 4: need and limit are said before anything is built; where there is room the same config runs. */
-static void test_shared_memory(void **state)
+TEST(shared_memory)
 {
     smem_max = 99 << 10;
     tune_result r = search_with("smem_kb=144");
@@ -504,7 +504,7 @@ static void test_shared_memory(void **state)
 }
 
 /* Replays 15 and 16: evidence that is none, is of another version or lacks a member, or was measured otherwise. */
-static void test_foreign_evidence(void **state)
+TEST(foreign_evidence)
 {
     static const struct {
         const char *from, *to, *sentence;
@@ -546,13 +546,5 @@ static int remove_evidence(void **state)
 int main(void)
 {
     setenv("CKL_TUNED", "off", 1);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_search),        cmocka_unit_test(test_resume),
-        cmocka_unit_test(test_old_evidence),  cmocka_unit_test(test_troubles),
-        cmocka_unit_test(test_illegal),       cmocka_unit_test(test_no_winner),
-        cmocka_unit_test(test_late),          cmocka_unit_test(test_late_opening),
-        cmocka_unit_test(test_shared_memory), cmocka_unit_test(test_foreign_evidence),
-
-    };
-    return cmocka_run_group_tests(tests, NULL, remove_evidence);
+    return run_enlisted(NULL, remove_evidence);
 }

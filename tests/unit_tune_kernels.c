@@ -8,7 +8,7 @@
 #include "lab/small_problem.h"
 
 /* Replay 18 and the like: the rules of real kernels, said before anything is described. */
-static void test_rules(void **state)
+TEST(rules)
 {
     static const char *const given[] = { "sm90 tile_m=128 consumers=3 pingpong=0", "sm90 stages=1",
                                          "sm90 tile_m=256 tile_n=256 stages=8 consumers=2 pingpong=0", NULL };
@@ -55,7 +55,7 @@ static ckl_status measure_by_model(const rotation *memory, ckl_stream stream, co
 }
 
 /* Real kernels on the emulated H200 with seeded times: through all gates. */
-static void test_gemm(void **state)
+TEST(gemm)
 {
     if (!getenv("CKL_TEST_FULL"))
         skip();
@@ -82,7 +82,7 @@ static void test_gemm(void **state)
 }
 
 /* Small problems keep what alignment and tails depend on. */
-static void test_small_problem(void **state)
+TEST(small_problem)
 {
     static const struct {
         const char *line, *config, *fields;
@@ -108,7 +108,5 @@ static void test_small_problem(void **state)
 int main(void)
 {
     setenv("CKL_TUNED", "off", 1);
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_rules), cmocka_unit_test(test_gemm),
-                                        cmocka_unit_test(test_small_problem) };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_enlisted(NULL, NULL);
 }

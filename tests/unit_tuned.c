@@ -97,7 +97,7 @@ static const char *said_of(const char *line)
     return words;
 }
 
-static void test_exact(void **state)
+TEST(exact)
 {
     use_lines(
         "# a comment\n"
@@ -118,7 +118,7 @@ static void test_exact(void **state)
 }
 
 /* An emulated device has the entries of the one that it emulates. */
-static void test_device_names(void **state)
+TEST(device_names)
 {
     assert_string_equal(tuned_device_name(ckl_device_properties(device)), "NVIDIA H200");
     assert_string_equal(tuned_device_name(&(ckl_device_info){ .name = "NVIDIA H200", .emulated = true }),
@@ -127,7 +127,7 @@ static void test_device_names(void **state)
 }
 
 /* What a caller forces is his. */
-static void test_forced(void **state)
+TEST(forced)
 {
     use_lines("gemm " H200
               "m=512 n=512 k=512 a=f16 config='sm90 tile_m=64 tile_n=176 consumers=1 pingpong=0 stages=4'\n");
@@ -141,7 +141,7 @@ static void test_forced(void **state)
 }
 
 /* Sizes nearly those of an entry: where the model finds its config as good as its own. */
-static void test_near(void **state)
+TEST(near)
 {
     text origin = { 0 };
     char lines[1024], own[512];
@@ -184,7 +184,7 @@ static const char *group_between(const char *own, const int64_t *sizes, int coun
 }
 
 /* Of several near entries the nearest, and the first of those; none that the model finds a twelfth dearer. */
-static void test_nearest(void **state)
+TEST(nearest)
 {
     text origin = { 0 };
     char own[512];
@@ -203,7 +203,7 @@ static void test_nearest(void **state)
 }
 
 /* Lines that are none: each is said with its place, and those behind it are read. */
-static void test_bad_lines(void **state)
+TEST(bad_lines)
 {
     static const char *const sentences[] = { ":1: gemm: unknown key 'tile_q'",
                                              ":2: gemm: the line has no device=",
@@ -244,7 +244,7 @@ static void test_bad_lines(void **state)
 }
 
 /* A plan says under CKL_LOG=plan what it takes and where that stands. */
-static void test_log(void **state)
+TEST(log)
 {
     use_lines("gemm " H200
               "m=512 n=512 k=512 a=f16 config='sm90 tile_m=64 tile_n=176 consumers=1 pingpong=0 stages=4'\n");
@@ -270,7 +270,7 @@ static void test_log(void **state)
 }
 
 /* The user's cache folder comes second, and only if nobody else can write to it. */
-static void test_user_file(void **state)
+TEST(user_file)
 {
     text origin = { 0 };
     char path[128];
@@ -329,7 +329,7 @@ static void test_user_file(void **state)
 }
 
 /* Files that are none, or too large, are left out; the plan is made. */
-static void test_bad_files(void **state)
+TEST(bad_files)
 {
     static const char *const sentences[] = { "is not a file; it is left out", "more than 4194304; it is left out" };
     for (int i = 0; i < 2; i++) {
@@ -350,7 +350,7 @@ static void test_bad_files(void **state)
 }
 
 /* Where standard input is closed the file has its number. */
-static void test_closes_its_file(void **state)
+TEST(closes_its_file)
 {
     text content = { 0 };
     const int kept = dup(STDIN_FILENO);
@@ -367,7 +367,7 @@ static void test_closes_its_file(void **state)
 }
 
 /* Every line that is built in is one, and its device takes it. */
-static void test_shipped(void **state)
+TEST(shipped)
 {
     for (int i = 0; tuned_shipped[i]; i++) {
         arena memory = { 0 };
@@ -380,8 +380,8 @@ static void test_shipped(void **state)
         assert_true(tuned_is_for(&entry, ckl_device_properties(device)));
         const implementation *impl;
         void *config;
-        ckl_status status = plan_choose(ckl_device_properties(device), test->op, entry.desc, entry.force, &memory,
-                                        &impl, &config);
+        ckl_status status =
+            plan_choose(ckl_device_properties(device), test->op, entry.desc, entry.force, &memory, &impl, &config);
         if (status != CKL_OK)
             print_error("%s: %s\n", tuned_shipped[i], ckl_error());
         assert_int_equal(status, CKL_OK);
@@ -390,7 +390,7 @@ static void test_shipped(void **state)
 }
 
 /* Descs for people: members as C names them, zeros left out. */
-static void test_desc_text(void **state)
+TEST(desc_text)
 {
     text out = { 0 };
     ckl_permute_desc p = {
@@ -415,7 +415,7 @@ static void cover(const operator_info *op, const char *name, size_t offset, size
 }
 
 /* Fields and members of every desc are all of it, each once: what lies between is padding. */
-static void test_members(void **state)
+TEST(members)
 {
     for (const operator_info *const *op = operators; *op; op++) {
         bool *covered = calloc((*op)->desc_bytes, sizeof *covered);
@@ -433,7 +433,7 @@ static void test_members(void **state)
 }
 
 /* How far sizes are apart; what is no size must be equal. */
-static void test_distance(void **state)
+TEST(distance)
 {
     const ckl_gemm_desc a = { .m = 1024, .n = 512, .k = 64, .a = CKL_F16 };
     ckl_gemm_desc b = a;
@@ -460,7 +460,7 @@ static void check_distance(const operator_info *op, const char *name, size_t off
     free(other);
 }
 
-static void test_distance_of_every_field(void **state)
+TEST(distance_of_every_field)
 {
     for (const operator_info *const *op = operators; *op; op++) {
         for (const field *f = (*op)->desc.rows; f < (*op)->desc.rows + (*op)->desc.count; f++)
@@ -471,7 +471,7 @@ static void test_distance_of_every_field(void **state)
 }
 
 /* Lines of shapes, axes and expressions, as `ckl bench --json` has them. */
-static void test_other_operators(void **state)
+TEST(other_operators)
 {
     use_lines("softmax " H200 "shape=256x1024 dtype=bf16 seed=3 config='row dtype=bf16 threads=256'\n"
               "elementwise " H200 "expr=gelu(a*x) shape=128x256 config='vector vec=2'\n");
@@ -481,7 +481,7 @@ static void test_other_operators(void **state)
 }
 
 /* The winner replaces the line of its problem on its device; what else the file holds stays. */
-static void test_keep(void **state)
+TEST(keep)
 {
     use_lines("# mine\n"
               "gemm " H200
@@ -549,26 +549,4 @@ static int close_folder(void **state)
     return close_device(state) || rmdir(folder);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_exact),
-        cmocka_unit_test(test_forced),
-        cmocka_unit_test(test_device_names),
-        cmocka_unit_test(test_near),
-        cmocka_unit_test(test_nearest),
-        cmocka_unit_test(test_bad_lines),
-        cmocka_unit_test(test_log),
-        cmocka_unit_test(test_user_file),
-        cmocka_unit_test(test_bad_files),
-        cmocka_unit_test(test_closes_its_file),
-        cmocka_unit_test(test_shipped),
-        cmocka_unit_test(test_desc_text),
-        cmocka_unit_test(test_distance),
-        cmocka_unit_test(test_distance_of_every_field),
-        cmocka_unit_test(test_other_operators),
-        cmocka_unit_test(test_members),
-        cmocka_unit_test(test_keep),
-    };
-    return cmocka_run_group_tests(tests, open_folder, close_folder);
-}
+RUN_TESTS(open_folder, close_folder)

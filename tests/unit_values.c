@@ -13,7 +13,7 @@
 
 /* Integers */
 
-static void test_integers(void **state)
+TEST(integers)
 {
     for (int64_t x = 0; x < 70; x++)
         for (int64_t y = 1; y < 20; y++) {
@@ -41,7 +41,7 @@ static void test_integers(void **state)
 }
 
 /* Numbers as lines write them, and where reading stops. */
-static void test_numbers(void **state)
+TEST(numbers)
 {
     static const struct {
         const char *text;
@@ -77,7 +77,7 @@ static void test_numbers(void **state)
     }
 }
 
-static void test_floats(void **state)
+TEST(floats)
 {
     static const struct {
         const char *text;
@@ -131,7 +131,7 @@ static void expect_printed(const char *name, const char *value, const char *want
     text_free(&t);
 }
 
-static void test_fields_taken(void **state)
+TEST(fields_taken)
 {
     static const char *const taken[][3] = {
         { "i", "2147483647", "i=2147483647" },
@@ -166,7 +166,7 @@ static void test_fields_taken(void **state)
     text_free(&t);
 }
 
-static void test_fields_refused(void **state)
+TEST(fields_refused)
 {
     static const char *const refused[][2] = {
         { "i", "2147483648" }, { "i", "-2147483649" }, { "i", "2^-1" },    { "i", "2^" },
@@ -188,7 +188,7 @@ static void test_fields_refused(void **state)
 }
 
 /* Slips of a hand: one in a word of up to three letters, two in a longer one; never all of its letters. */
-static void test_slips(void **state)
+TEST(slips)
 {
     static const char *const words[] = { "run", "verify", "layout" };
     static const char *const slips[][2] = {
@@ -216,7 +216,7 @@ static void test_slips(void **state)
 
 /* Shapes */
 
-static void test_sizes(void **state)
+TEST(sizes)
 {
     sizes s;
     assert_int_equal(shape_parse("op", "4096", &s), CKL_OK);
@@ -232,7 +232,7 @@ static void test_sizes(void **state)
     assert_string_equal(ckl_error(), "op: stride=1x2x3 is not up to 2 sizes like 4096x1024");
 }
 
-static void test_axes(void **state)
+TEST(axes)
 {
     const sizes s = { .rank = 3, .of = { 1, 2, 3 } };
     for (int axis = -5; axis < 6; axis++) {
@@ -249,7 +249,7 @@ static void test_axes(void **state)
 
 /* Texts, arenas, lines */
 
-static void test_long_texts(void **state)
+TEST(long_texts)
 {
     for (int length = 0; length < 1100; length += length < 250 || length > 260 ? 50 : 1) { // over the first capacities
         text t = { 0 };
@@ -270,7 +270,7 @@ static void test_long_texts(void **state)
     }
 }
 
-static void test_long_sentences(void **state)
+TEST(long_sentences)
 {
     char words[10000];
     memset(words, 'w', sizeof words);
@@ -290,7 +290,7 @@ static void test_long_sentences(void **state)
 }
 
 /* Memory of many blocks stays apart, aligned and zero. */
-static void test_arena(void **state)
+TEST(arena)
 {
     arena a = { 0 };
     unsigned char *pieces[4000];
@@ -325,7 +325,7 @@ static ckl_status split_keys(int count, problem_line *line, arena *memory)
     return status;
 }
 
-static void test_lines(void **state)
+TEST(lines)
 {
     arena memory = { 0 };
     problem_line line;
@@ -341,13 +341,4 @@ static void test_lines(void **state)
     arena_clear(&memory);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_integers),   cmocka_unit_test(test_fields_taken),   cmocka_unit_test(test_fields_refused),
-        cmocka_unit_test(test_slips),      cmocka_unit_test(test_sizes),          cmocka_unit_test(test_axes),
-        cmocka_unit_test(test_long_texts), cmocka_unit_test(test_long_sentences), cmocka_unit_test(test_arena),
-        cmocka_unit_test(test_lines),      cmocka_unit_test(test_numbers),        cmocka_unit_test(test_floats),
-    };
-    return cmocka_run_group_tests_name("values", tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -15,15 +15,14 @@ SPOILED(smem_shrunk, ir_smem_alloc("a", 64, 16), k->smem[0].bytes = -16)
 
 static void open_if(void)
 {
-    ir_if(p_of(0));
-    ir_end_if();
+    IF(p_of(0)) {
+    }
 }
 
 static void open_loop(void)
 {
-    ir_loop();
-    ir_break(p_of(0));
-    ir_end_loop();
+    FOREVER
+        ir_break(p_of(0));
 }
 
 SPOILED(closes_other, open_if(), i->op = IR_END_LOOP)
@@ -297,13 +296,9 @@ static const verify_case cases[] = {
     { WANTED(unpack_width), "unpack: two u32 are not one u32" },
 };
 
-static void test_every_rule(void **state)
+TEST(every_rule)
 {
     verify_all(cases, COUNT_OF(cases));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_every_rule) };
-    return cmocka_run_group_tests_name("verify", tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -3,7 +3,7 @@
 
 #include "unit.h"
 #include "base/math.h"
-#include "ir/build.h"
+#include "ir_blocks.h"
 
 static inline val u32(int64_t i)
 {

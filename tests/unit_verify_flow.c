@@ -12,18 +12,17 @@ static val x_of_guard(void)
 static void guards_of_two_ways(bool right)
 {
     val x = x_of_guard(), p = p_of(0), q = p_of(1);
-    ir_if(p_of(2));
-    ir_if(p);
-    ir_assign(x, u32(1));
-    ir_end_if();
-    ir_else();
-    ir_if(right ? p : q);
-    ir_assign(x, u32(2));
-    ir_end_if();
-    ir_end_if();
-    ir_if(p);
-    ir_binary(IR_ADD, x, x);
-    ir_end_if();
+    IF(p_of(2)) {
+        IF(p)
+            ir_assign(x, u32(1));
+    }
+    ELSE
+    {
+        IF(right ? p : q)
+            ir_assign(x, u32(2));
+    }
+    IF(p)
+        ir_binary(IR_ADD, x, x);
 }
 
 /* What the ELSE of p has written is not there in a later IF p. */
@@ -35,9 +34,8 @@ static void guard_of_else(bool right)
         ir_else();
     ir_assign(x, u32(1));
     ir_end_if();
-    ir_if(p);
-    ir_binary(IR_ADD, x, x);
-    ir_end_if();
+    IF(p)
+        ir_binary(IR_ADD, x, x);
 }
 
 /* The predicate changes at the end of a loop, and its beginning comes again. */
@@ -45,34 +43,29 @@ static void guard_in_loop(bool right)
 {
     val x = x_of_guard(), p = ir_reg(IR_PRED);
     ir_assign(p, p_of(0));
-    ir_if(p);
-    ir_assign(x, u32(1));
-    ir_end_if();
-    ir_loop();
-    ir_if(p);
-    ir_binary(IR_ADD, x, x);
-    ir_end_if();
-    if (!right)
-        ir_assign(p, ir_unary(IR_NOT, p));
-    ir_break(p_of(1));
-    ir_end_loop();
+    IF(p)
+        ir_assign(x, u32(1));
+    FOREVER {
+        IF(p)
+            ir_binary(IR_ADD, x, x);
+        if (!right)
+            ir_assign(p, ir_unary(IR_NOT, p));
+        ir_break(p_of(1));
+    }
 }
 
 /* A way that ends does not count, the first or the second one. */
 static void way_that_ends(bool right, ir_op end)
 {
     val x = ir_reg(IR_U32), y = ir_reg(IR_U32);
-    ir_if(p_of(0));
-    if (right)
-        ir_plain(end, 0, 0);
-    ir_else();
-    ir_assign(x, u32(1));
-    ir_end_if();
-    ir_if(p_of(0));
-    ir_assign(y, u32(1));
-    ir_else();
-    ir_plain(end, 0, 0);
-    ir_end_if();
+    IF(p_of(0)) {
+        if (right)
+            ir_plain(end, 0, 0);
+    }
+    ELSE ir_assign(x, u32(1));
+    IF(p_of(0))
+        ir_assign(y, u32(1));
+    ELSE ir_plain(end, 0, 0);
     ir_binary(IR_ADD, x, y);
 }
 
@@ -80,13 +73,12 @@ static void way_that_ends(bool right, ir_op end)
 static void loop_without_break(bool right)
 {
     val x = ir_reg(IR_U32);
-    ir_loop();
-    ir_if(p_of(0));
-    ir_plain(IR_EXIT, 0, 0);
-    ir_end_if();
-    if (!right)
-        ir_break(p_of(1));
-    ir_end_loop();
+    FOREVER {
+        IF(p_of(0))
+            ir_plain(IR_EXIT, 0, 0);
+        if (!right)
+            ir_break(p_of(1));
+    }
     ir_binary(IR_ADD, x, x);
 }
 
@@ -104,13 +96,13 @@ static void way_that_traps(bool right)
 static void two_breaks(bool right)
 {
     val x = ir_reg(IR_U32);
-    ir_loop();
-    if (right)
+    FOREVER {
+        if (right)
+            ir_assign(x, u32(1));
+        ir_break(p_of(0));
         ir_assign(x, u32(1));
-    ir_break(p_of(0));
-    ir_assign(x, u32(1));
-    ir_break(p_of(1));
-    ir_end_loop();
+        ir_break(p_of(1));
+    }
     ir_binary(IR_ADD, x, x);
 }
 
@@ -223,15 +215,15 @@ static void touched_in_loop(bool right)
     val d[N / 2];
     accumulators(d);
     fence();
-    ir_loop();
-    if (right)
-        fence();
-    multiply(d);
-    commit();
-    wait_for(0);
-    ir_assign(d[0], ir_float(CKL_F32, 1));
-    ir_break(p_of(0));
-    ir_end_loop();
+    FOREVER {
+        if (right)
+            fence();
+        multiply(d);
+        commit();
+        wait_for(0);
+        ir_assign(d[0], ir_float(CKL_F32, 1));
+        ir_break(p_of(0));
+    }
 }
 
 /* On one way a product is in flight. */
@@ -350,16 +342,14 @@ static void shuffle(void)
 
 static void shuffle_where(val p)
 {
-    ir_if(p);
-    shuffle();
-    ir_end_if();
+    IF(p)
+        shuffle();
 }
 
 static void warpgroup_where(val p)
 {
-    ir_if(p);
-    fence();
-    ir_end_if();
+    IF(p)
+        fence();
 }
 
 static val tid(void)
@@ -439,13 +429,15 @@ static void converted(bool right)
 static void two_writers(bool right)
 {
     val x = ir_reg(IR_U32), y = ir_reg(IR_U32);
-    ir_if(p_of(0));
-    ir_assign(x, u32(0));
-    ir_assign(y, ir_sreg(IR_LANE));
-    ir_else();
-    ir_assign(x, ir_sreg(IR_LANE));
-    ir_assign(y, right ? u32(0) : ir_sreg(IR_LANE));
-    ir_end_if();
+    IF(p_of(0)) {
+        ir_assign(x, u32(0));
+        ir_assign(y, ir_sreg(IR_LANE));
+    }
+    ELSE
+    {
+        ir_assign(x, ir_sreg(IR_LANE));
+        ir_assign(y, right ? u32(0) : ir_sreg(IR_LANE));
+    }
     shuffle_where(is_zero(x));
     shuffle_where(is_zero(y));
 }
@@ -456,39 +448,37 @@ static void written_under(bool right)
     val lane = ir_sreg(IR_LANE), x = ir_reg(IR_U32);
     val whole_groups = ir_compare(IR_EQ, ir_binary(IR_DIV, tid(), u32(128)), u32(1));
     ir_assign(x, lane);
-    ir_if(right ? ir_vote(IR_VOTE_ANY, is_zero(tid())) : whole_groups);
-    ir_assign(x, lane);
-    ir_end_if();
+    IF(right ? ir_vote(IR_VOTE_ANY, is_zero(tid())) : whole_groups)
+        ir_assign(x, lane);
     shuffle_where(is_zero(x));
 }
 
 /* An inner IF does not make a warp whole again, its end does. */
 static void after_if(bool right)
 {
-    ir_if(is_zero(ir_sreg(IR_LANE)));
-    ir_if(p_of(0));
-    if (!right)
-        shuffle();
-    ir_end_if();
-    ir_end_if();
+    IF(is_zero(ir_sreg(IR_LANE))) {
+        IF(p_of(0)) {
+            if (!right)
+                shuffle();
+        }
+    }
     shuffle();
 }
 
 static void on_else(bool right)
 {
-    ir_if(is_zero(ir_sreg(right ? IR_WARP : IR_LANE)));
-    ir_else();
-    shuffle();
-    ir_end_if();
+    IF(is_zero(ir_sreg(right ? IR_WARP : IR_LANE))) {
+    }
+    ELSE shuffle();
 }
 
 /* The break stands behind, but the second turn is divergent. */
 static void before_break(bool right)
 {
-    ir_loop();
-    shuffle();
-    ir_break(is_zero(ir_sreg(right ? IR_WARP : IR_LANE)));
-    ir_end_loop();
+    FOREVER {
+        shuffle();
+        ir_break(is_zero(ir_sreg(right ? IR_WARP : IR_LANE)));
+    }
     shuffle();
 }
 
@@ -539,13 +529,9 @@ static const verify_case cases[] = {
     { WANTED(before_break), "wants a converged warp, but its lanes diverge at the loop of line 7" },
 };
 
-static void test_every_rule(void **state)
+TEST(every_rule)
 {
     verify_all(cases, COUNT_OF(cases));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_every_rule) };
-    return cmocka_run_group_tests_name("verify_flow", tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

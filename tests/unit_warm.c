@@ -45,7 +45,7 @@ static void expect_warm(int threads)
 }
 
 /* A plan of a warmed problem compiles nothing. */
-static void test_plans_are_ready(void **state)
+TEST_BETWEEN(plans_are_ready, open_device, close_device)
 {
     ckl_plan *plan = NULL;
     ckl_gemm_desc desc = { .m = 1024, .n = 1024, .k = 512, .a = CKL_BF16, .bias = true };
@@ -59,7 +59,7 @@ static void test_plans_are_ready(void **state)
 }
 
 /* Every kernel that was compiled is counted, with the time that it took; warming again adds nothing. */
-static void test_kernels_are_counted(void **state)
+TEST_BETWEEN(kernels_are_counted, open_device, close_device)
 {
     expect_warm(1);
     const kernel_cache_sums made = kernel_cache_count(device);
@@ -71,7 +71,7 @@ static void test_kernels_are_counted(void **state)
 }
 
 /* As many as one thread compiles, each once. */
-static void test_threads_share_the_work(void **state)
+TEST_BETWEEN(threads_share_the_work, open_device, close_device)
 {
     const int counts[] = { 1, 2, 8, 0 };
     int compiles = 0;
@@ -85,7 +85,7 @@ static void test_threads_share_the_work(void **state)
 }
 
 /* While a thread compiles the kernel of a line, the others go on to lines with other kernels. */
-static void test_threads_do_not_wait(void **state)
+TEST_BETWEEN(threads_do_not_wait, open_device, close_device)
 {
     static const char *const order[] = { "gemm a=f16",          "gemm a=f16 beta=2", "gemm a=f16 alpha=3",
                                          "gemm a=f16 seed=4",   "gemm a=bf16",       "gemm a=bf16 alpha=2",
@@ -103,7 +103,7 @@ static void test_threads_do_not_wait(void **state)
 }
 
 /* More kernels than unused ones are kept of: none leaves. */
-static void test_many_stay(void **state)
+TEST_BETWEEN(many_stay, open_device, close_device)
 {
     enum { MANY = 100 };
     char texts[MANY][64];
@@ -124,7 +124,7 @@ static void note(int line, ckl_status status, const char *sentence, void *user)
     text_printf(user, "%d %s: %.60s\n", line, ckl_status_name(status), sentence);
 }
 
-static void test_failures(void **state)
+TEST_BETWEEN(failures, open_device, close_device)
 {
     static const char *const bad[] = {
         "add n=64",
@@ -152,7 +152,7 @@ static void test_failures(void **state)
 }
 
 /* A driver that fails is said of every line, also of those that another thread's line shares its kernel with. */
-static void test_driver_fails(void **state)
+TEST_BETWEEN(driver_fails, open_device, close_device)
 {
     static const char *const same[] = { "add n=64", "add n=64", "add n=64", "add n=64" };
     text said = { 0 };
@@ -188,14 +188,14 @@ static int prepare(ckl_device *gpu)
     return status == CKL_OK ? 0 : failures;
 }
 
-static void test_example(void **state)
+TEST_BETWEEN(example, open_device, close_device)
 {
     assert_int_equal(prepare(device), 0);
     assert_true(fake->compiles() >= 3);
 }
 
 /* Another process finds what one has prepared, but for a gemm: linking would cost it its setmaxnreg. */
-static void test_kept_on_disk(void **state)
+TEST_BETWEEN(kept_on_disk, open_device, close_device)
 {
     temporary_folder folder;
     assert_int_equal(temporary_folder_make(&folder), 0);
@@ -210,25 +210,8 @@ static void test_kept_on_disk(void **state)
     assert_int_equal(temporary_folder_remove(&folder), 0);
 }
 
-#define ON_DEVICE(test) cmocka_unit_test_setup_teardown(test, open_device, close_device)
-
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        ON_DEVICE(test_plans_are_ready),
-        ON_DEVICE(test_kernels_are_counted),
-        ON_DEVICE(test_threads_share_the_work),
-        ON_DEVICE(test_many_stay),
-        ON_DEVICE(test_failures),
-        ON_DEVICE(test_driver_fails),
-        ON_DEVICE(test_threads_do_not_wait),
-        ON_DEVICE(test_kept_on_disk),
-        ON_DEVICE(test_example),
-    };
     fake = fake_cuda_load();
-    if (!fake) {
-        fprintf(stderr, "the fake driver is not there: %s\n", FAKE_CUDA);
-        return 1;
-    }
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return fake ? run_enlisted(NULL, NULL) : 1;
 }

@@ -36,7 +36,7 @@ ckl_status ckl_device_open(const char *id, ckl_device **device)
         if (id[length] == ':')
             return kinds[i].open(id + length + 1, device);
     }
-    FAIL(CKL_INVALID, "device: %s is none of cuda, cuda:NUMBER, emulator, emulator:NAME", id);
+    FAIL(CKL_INVALID, "device: %s is none of cuda, cuda:NUMBER, emulator, emulator:NAME such as emulator:h200", id);
 }
 
 void ckl_device_close(ckl_device *device)

@@ -101,7 +101,6 @@ void ir_reduce(ir_space space, ir_scope scope, ir_reduction op, val address, int
 val ir_load_strong(ir_order order, ir_scope scope, ir_type type, val address, int64_t offset);
 void ir_store_strong(ir_order order, ir_scope scope, ir_type type, val address, int64_t offset, val x);
 val ir_atomic_ordered(ir_order order, ir_scope scope, ir_reduction op, val address, int64_t offset, val x, val y);
-void ir_reduce_ordered(ir_order order, ir_scope scope, ir_reduction op, val address, int64_t offset, val x);
 void ir_fence(ir_scope scope);
 void ir_store_async(val address, int64_t offset, val mbarrier, val x);
 

@@ -47,14 +47,6 @@ static val atomic(ir_inst inst, val address, val x, val y)
     return build_value(inst, x.type, exchanges ? 3 : 2, in);
 }
 
-static void reduce(ir_inst inst, val address, val x)
-{
-    val in[] = { address_of(inst.space, address), x };
-    inst.op = IR_RED;
-    inst.type = x.type;
-    build_effect(inst, 2, in);
-}
-
 val ir_atomic(ir_space space, ir_scope scope, ir_reduction op, val address, int64_t offset, val x, val y)
 {
     return atomic((ir_inst){ .space = space, .scope = scope, .mode = (int)op, .offset = offset }, address, x, y);
@@ -62,17 +54,15 @@ val ir_atomic(ir_space space, ir_scope scope, ir_reduction op, val address, int6
 
 void ir_reduce(ir_space space, ir_scope scope, ir_reduction op, val address, int64_t offset, val x)
 {
-    reduce((ir_inst){ .space = space, .scope = scope, .mode = (int)op, .offset = offset }, address, x);
+    val in[] = { address_of(space, address), x };
+    build_effect(
+        (ir_inst){ .op = IR_RED, .type = x.type, .space = space, .scope = scope, .mode = (int)op, .offset = offset }, 2,
+        in);
 }
 
 val ir_atomic_ordered(ir_order order, ir_scope scope, ir_reduction op, val address, int64_t offset, val x, val y)
 {
     return atomic((ir_inst){ .order = order, .scope = scope, .mode = (int)op, .offset = offset }, address, x, y);
-}
-
-void ir_reduce_ordered(ir_order order, ir_scope scope, ir_reduction op, val address, int64_t offset, val x)
-{
-    reduce((ir_inst){ .order = order, .scope = scope, .mode = (int)op, .offset = offset }, address, x);
 }
 
 void ir_fence(ir_scope scope)

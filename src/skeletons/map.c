@@ -90,7 +90,8 @@ tensor map_vector_of(const map *m, int i, const val *at, int width)
     return gmem_tensor(map_address_of(m, i, at), m->k->dtype[i], compact(leaf(constant ? 1 : width))); // (VEC)
 }
 
-int map_align_of(const map *m, int i, int width)
+/* How far a vector is aligned. */
+static int align_of(const map *m, int i, int width)
 {
     return (int)min_i64(16, width * dtype_bytes(m->k->dtype[i]));
 }
@@ -147,13 +148,13 @@ map_unit map_load_unit(const map *m, val number, const val *at, val exists, int 
     for (int i = 0; i < m->k->inputs; i++) {
         const map_access a = map_access_of(m->k, i);
         if (a == FLAT)
-            u.loaded[i] = load_packed(flat_vector(m, i, number, width), map_align_of(m, i, width));
+            u.loaded[i] = load_packed(flat_vector(m, i, number, width), align_of(m, i, width));
         else if (a != SCALAR && a != CROSSED && across)
             u.rRows[i] = load_across(m, i, number, at, width);
         else if (a != SCALAR && a != CROSSED)
             u.loaded[i] = m->tile.margin
-                              ? load_packed_if(exists, map_vector_of(m, i, at, width), map_align_of(m, i, width))
-                              : load_packed(map_vector_of(m, i, at, width), map_align_of(m, i, width));
+                              ? load_packed_if(exists, map_vector_of(m, i, at, width), align_of(m, i, width))
+                              : load_packed(map_vector_of(m, i, at, width), align_of(m, i, width));
     }
     u.gY = map_access_of(m->k, m->k->inputs) == FLAT ? flat_vector(m, m->k->inputs, number, width)
                                                      : map_vector_of(m, m->k->inputs, at, width);
@@ -199,7 +200,7 @@ void map_finish_unit(const map *m, const map_unit *u, int width)
                                                  : at(rX[i], static_size(rX[i].layout) == 1 ? 0 : e);
         set(rY, e, stored(m, m->f(x, m->user)));
     }
-    copy(rY, u->gY, map_align_of(m, k->inputs, width));
+    copy(rY, u->gY, align_of(m, k->inputs, width));
 }
 
 /*
@@ -342,7 +343,7 @@ static void prefetch_stretch(const map *m, int i, val tile, const val *first, co
 {
     const map_kernel *k = m->k;
     const int tile_bytes = (int)map_tile(k) * map_element_bytes(m, i);
-    const bool whole = map_align_of(m, i, k->config.vec) == BULK_BYTES;
+    const bool whole = align_of(m, i, k->config.vec) == BULK_BYTES;
     if (whole && map_access_of(k, i) == FLAT)
         bulk_prefetch(flat_vector(m, i, tile, 1).address, imm(tile_bytes));
     else if (whole && map_access_of(k, i) == CONTIGUOUS && k->config.rank == 1)
@@ -401,7 +402,7 @@ static phase find_phase(const map *m)
     phase p = { .head = min(convert(m->index, div(before, imm(out))), m->count), .is_common = yes() };
     for (int i = 0; i <= k->inputs; i++)
         if (map_access_of(k, i) == FLAT || (map_access_of(k, i) == CONTIGUOUS && k->config.rank == 1)) {
-            val past = bit_and(flat_vector(m, i, p.head, 1).address, imm(map_align_of(m, i, vec) - 1));
+            val past = bit_and(flat_vector(m, i, p.head, 1).address, imm(align_of(m, i, vec) - 1));
             p.is_common = logical_and(p.is_common, eq(past, imm(0)));
         }
     return p;

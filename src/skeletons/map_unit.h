@@ -43,10 +43,9 @@ map_access map_access_of(const map_kernel *k, int operand);
 int map_element_bytes(const map *m, int operand);
 int map_widest_input(const map *m);
 
-/* The address of an operand's element at these coordinates, the vector from there on, and how far that is aligned. */
+/* The address of an operand's element at these coordinates, and the vector from there on. */
 val map_address_of(const map *m, int operand, const val *at);
 tensor map_vector_of(const map *m, int operand, const val *at, int width);
-int map_align_of(const map *m, int operand, int width);
 
 /*
  * The vector from element `number` on, which is at these coordinates; of crossed ones whose rows begin anywhere, if it

@@ -1,0 +1,14 @@
+/*
+ * ir_blocks.h - the control flow of a kernel in IR as blocks of C: IF(p) { ... } ELSE { ... } and FOREVER { ... }, as in
+ * cute/kernel.h, but for the lines that faults name.
+ */
+#pragma once
+
+#include "ir/build.h"
+
+#define BLOCK_NAME_(a, b)       a##b
+#define BLOCK_NAME(a, b)        BLOCK_NAME_(a, b)
+#define BLOCK(name, begin, end) for (bool name = (begin, true); name; name = (end, false))
+#define IF(p)                   BLOCK(BLOCK_NAME(if_, __COUNTER__), ir_if(p), ir_end_if())
+#define ELSE                    BLOCK(BLOCK_NAME(else_, __COUNTER__), ir_reopen_else(), ir_end_if())
+#define FOREVER                 BLOCK(BLOCK_NAME(loop_, __COUNTER__), ir_loop(), ir_end_loop())
