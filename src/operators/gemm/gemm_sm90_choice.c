@@ -153,8 +153,8 @@ static void share_SMs(const ckl_gemm_desc *d, gemm_sm90_config *c, const ckl_dev
 /*
  * And those of a deep K whose operands begin inside lines of memory share them by two, where tiles are even:
  * 241x9512x31952 takes 237 us in 128x160 that share both, 248 in pairs that share B, 277 alone; 8192x128x6768 39.5 in
- * pairs, 45.2 alone. In several waves tiles of both consumers share B alone: 1536x7168x26576 of e4m3 takes 474 us in
- * 128x224, 588 alone.
+ * pairs, 45.2 alone. In several waves tiles of both consumers share B or A: 1536x7168x26576 of e4m3 takes 474 us in pairs
+ * of 128x224, 588 alone, 512x14713x27032 623 and 725, 2568x2568x2568 70.2 and 75.2.
  */
 static void share_operands(const ckl_gemm_desc *d, gemm_sm90_config *c, const ckl_device_info *device)
 {
@@ -164,7 +164,7 @@ static void share_operands(const ckl_gemm_desc *d, gemm_sm90_config *c, const ck
     int n = across % 2 || gemm_rows_aligned(d, c->swap ? 'b' : 'a', LINE_BYTES) ? 1 : 2;
     const bool one_wave = down * across <= clusters_of(device->sm_count, m * n) * m * n;
     const bool deep = !d->groups && !d->gated && d->batch == 1 && gemm_k_tiles(d) >= STEPS_MANY;
-    n = one_wave ? n : 1;
+    n = one_wave || m == 1 ? n : 1;
     if (deep && (one_wave || (c->consumers == 2 && !c->pingpong)) && c->cluster_m <= m && c->cluster_n <= n &&
         c->split == 1) {
         c->cluster_m = m;
@@ -242,9 +242,10 @@ static bool suits_D(const ckl_gemm_desc *d, const fitted_tile *t)
 }
 
 /*
- * Tiles of two consumers as wide as lets all of D go in so many turns: 1024x5632x2048 takes 33.2 us in one of 256x176,
- * which asks less of L2 than 38.4 in two of 128x176; 253x12288x1792 with GELU 23.8 in one of 128x192, 28.9 in 64x128;
- * 2448x3072x7168 169 in two of 128x240, 176 in 256x128.
+ * Tiles as wide as lets all of D go in so many turns: 1024x5632x2048 takes 33.2 us in one of 256x176, which asks less
+ * of L2 than 38.4 in two of 128x176; 253x12288x1792 with GELU 23.8 in one of 128x192, 28.9 in 64x128; 2448x3072x7168
+ * 169 in two of 128x240, 176 in 256x128; 2073x1024x10112 69.6 in one of 64x256, 86.2 in two of 64x128; 768x2048x8192 of
+ * e4m3 with C in f32 26.7 in one of 128x96, 31.2 in 64x192.
  */
 typedef struct even_tile {
     fitted_tile tile; // of so many columns at most
@@ -253,7 +254,8 @@ typedef struct even_tile {
 
 static const even_tile even_tiles[] = { { { 256, 192, 2, 0, 1, 1, 1, 0 }, 1, 160 },
                                         { { 128, 240, 2, 0, 1, 1, 1, 0 }, 1, 96 },
-                                        { { 128, 240, 2, 0, 1, 1, 1, 0 }, 2, 160 } };
+                                        { { 128, 240, 2, 0, 1, 1, 1, 0 }, 2, 160 },
+                                        { { 64, 256, 1, 0, 1, 1, 1, 0 }, 1, 224 } };
 
 /*
  * Few widths, so that kernels are few; 0: it has none. Not where rows begin inside lines: 1904x1904x1904 takes 27.6 us
@@ -265,9 +267,7 @@ static int columns_of_even(const ckl_gemm_desc *d, const even_tile *t, const ckl
     const int64_t need = columns_for(d->m, d->n, t->tile.tile_m, t->turns * device->sm_count);
     const int64_t columns = min_i64(round_up(need, STEP), t->tile.tile_n);
     const bool fits = columns >= max_i64(need, t->least) && columns != SQUARE && gemm_k_tiles(d) >= STEPS_LEAST;
-    return fits && is_plain(d) && gemm_rows_aligned(d, 'a', LINE_BYTES) && !d->c && ckl_dtype_bytes(d->d) == 2
-               ? (int)columns
-               : 0;
+    return fits && is_plain(d) && gemm_rows_aligned(d, 'a', LINE_BYTES) ? (int)columns : 0;
 }
 
 /*
