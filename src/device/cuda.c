@@ -195,13 +195,14 @@ static ckl_status cuda_load(ckl_device *d, const ir_kernel *kernel, device_kerne
 }
 
 /* The launch attributes of a kernel; returns how many. */
-static unsigned launch_attributes(const ckl_device *d, const device_kernel *kernel, cu_launch_attribute attributes[2])
+static unsigned launch_attributes(const ckl_device *d, const device_kernel *kernel, bool alone,
+                                  cu_launch_attribute attributes[2])
 {
     unsigned count = 0;
     if (kernel->cluster > 1)
         attributes[count++] =
             (cu_launch_attribute){ .id = CU_LAUNCH_CLUSTER, .value.dims = { (unsigned)kernel->cluster, 1, 1 } };
-    if (kernel->may_overlap && !((const cuda_device *)d)->no_overlap)
+    if (kernel->may_overlap && !alone && !((const cuda_device *)d)->no_overlap)
         attributes[count++] = (cu_launch_attribute){ .id = CU_LAUNCH_OVERLAP_PROLOGUE, .value.flag = 1 };
     return count;
 }
@@ -221,9 +222,8 @@ static ckl_status cuda_clusters_resident(ckl_device *d, const device_kernel *ker
         .block = { (unsigned)kernel->threads, 1, 1 },
         .smem_bytes = kernel->smem_bytes,
         .attributes = attributes,
-        .attribute_count = 1, // the cluster alone: overlapping launches do not matter here
     };
-    launch_attributes(d, kernel, attributes);
+    config.attribute_count = launch_attributes(d, kernel, true, attributes);
     return PLAN_CALL(d, cuOccupancyMaxActiveClusters, count, kernel->function, &config);
 }
 
@@ -236,7 +236,7 @@ static ckl_status cuda_launch(ckl_device *d, const device_kernel *kernel, const 
         .smem_bytes = kernel->smem_bytes,
         .stream = s,
         .attributes = attributes,
-        .attribute_count = launch_attributes(d, kernel, attributes),
+        .attribute_count = launch_attributes(d, kernel, launch->alone, attributes),
     };
     void **params = (void **)(uintptr_t)launch->params;
     ckl_status status = CALL(d, cuLaunchKernelEx, &config, kernel->function, params, NULL);

@@ -2,9 +2,8 @@
  * gemm_fma.c - f32 products without tensor cores: tiles by cp.async, a block of D in each thread's registers.
  *
  * For each element of K the rows of A and of B^T are contiguous in shared memory, so a thread loads four at once and
- * multiplies each by each. A K-major operand is transposed by its copies, an element each; or, where its rows are whole
- * vectors, through registers, which takes a quarter of the instructions. The speed depends on the share of FMAs among
- * the instructions, and on conflicts of register banks: bench/notes/gemm.md counts both.
+ * multiplies each by each. A K-major operand is transposed on its way through registers. The speed depends on the share
+ * of FMAs among the instructions, and on conflicts of register banks: bench/notes/gemm.md counts both.
  */
 #include "cute/kernel.h"
 #include "cute/vectors.h"
@@ -27,7 +26,7 @@ typedef struct operand {
     tensor tCsX;               // ((QUAD,QUADS),BK,STAGES)
     int vec;                   // elements of a copy
     int copies;                // of a stage
-    int k_step;                // elements of K between them; 0: all are of the same
+    int k_step;                // elements of K between them, where K is not contiguous
     val k;                     // i32: of the first copy, in its tile
     val from[GEMM_FMA_COPIES]; // u64: bytes from `at`
     val to, stage_bytes;       // in shared memory: the first copy of stage 0
@@ -35,8 +34,8 @@ typedef struct operand {
     val valid;                 // u32: bytes of a copy that lie in the matrix
     val at;                    // u64 variable: the K tile that is loaded next
     val advance;               // u64: bytes to the one after
-    tensor rX;                 // (QUAD,COPIES): through registers, the tile before on its way to shared memory
-    val mine;                  // predicate: this thread has copies
+    tensor rX;                 // (VEC,COPIES): of a K-major one, the tile before on its way to shared memory
+    val mine;                  // predicate: this thread has some of it
 } operand;
 
 static int threads_m(const gemm_fma_config *cfg)
@@ -105,8 +104,8 @@ static val bytes_of(val elements)
 }
 
 /*
- * K-major: neighbours copy neighbours along K, each thread the same place of every K tile; one element, or four through
- * registers. Fewer copies than threads leave the last ones idle.
+ * K-major: neighbours load neighbours along K, each thread the same place of every K tile, one element or four. Fewer
+ * loads than threads leave the last ones idle.
  */
 static void divide_k_major(const gemm_fma_config *cfg, operand *x, const tile_rows *t, int rows, val ld)
 {
@@ -117,15 +116,13 @@ static void divide_k_major(const gemm_fma_config *cfg, operand *x, const tile_ro
     x->copies = rows > at_once ? rows / at_once : 1;
     x->mine = rows < at_once ? lt(row, imm(rows)) : yes();
     x->k = convert(I32, k);
-    if (x->vec > 1)
-        x->rX = fragment(F32, compact(shape(x->vec, x->copies)));
+    x->rX = fragment(F32, compact(shape(x->vec, x->copies)));
     for (int i = 0; i < x->copies; i++) {
         val start = mul(matrix_row(t, add(row, imm(i * at_once))), ld);
         x->from[i] = bytes_of(add(start, convert(I64, k)));
     }
     x->to = tensor_address(x->sX, coord(row, k, 0));
     x->to_step = BYTES * at_once;
-    x->valid = imm_as(U32, BYTES);
     x->advance = imm_as(U64, BYTES * cfg->depth);
 }
 
@@ -148,12 +145,6 @@ static void divide_m_major(const gemm_fma_config *cfg, operand *x, const tile_ro
     x->advance = bytes_of(mul(ld, imm64(cfg->depth)));
 }
 
-/* Are the copies of an operand vectors along K, which registers transpose? */
-static bool by_registers(const gemm_fma_config *cfg, char name)
-{
-    return gemm_k_major(cfg->epilogue.layout, name) && cfg->vec_k > 1;
-}
-
 /*
  * The elements of K in a stage, in rows with a quad of padding: lanes that store elements along K do so in banks of
  * their own. Lanes that store vectors are four elements apart, so every eight elements have a gap as well, of as many
@@ -162,7 +153,8 @@ static bool by_registers(const gemm_fma_config *cfg, char name)
 static layout elements_of_k(const gemm_fma_config *cfg, char name, int pitch)
 {
     enum { APART = 8 };
-    const int depth = cfg->depth, run = by_registers(cfg, name) && depth > APART ? APART : depth;
+    const bool gaps = gemm_k_major(cfg->epilogue.layout, name) && cfg->vec_k > 1 && cfg->depth > APART;
+    const int depth = cfg->depth, run = gaps ? APART : depth;
     return make_layout(shape(run, depth / run), stride(pitch, run * pitch + LANES * QUAD / depth));
 }
 
@@ -191,8 +183,8 @@ static void store_registers(const operand *x, val stage)
 {
     val to = add(x->to, mul(stage, x->stage_bytes));
     IF(x->mine)
-        for (int i = 0; i < x->copies * QUAD; i++)
-            store_at(IR_SHARED, IR_CACHE_DEFAULT, F32, 1, to, i / QUAD * x->to_step + i % QUAD * x->k_pitch,
+        for (int i = 0; i < x->copies * x->vec; i++)
+            store_at(IR_SHARED, IR_CACHE_DEFAULT, F32, 1, to, i / x->vec * x->to_step + i % x->vec * x->k_pitch,
                      (val[]){ at(x->rX, i) });
 }
 
@@ -201,7 +193,7 @@ static void load_registers(const operand *x, val left)
     vector_at from[GEMM_FMA_COPIES];
     for (int i = 0; i < x->copies; i++)
         from[i] = (vector_at){ .address = add(x->at, x->from[i]), .guard = logical_and(x->mine, lt(x->k, left)) };
-    vectors_load(from, x->copies, QUAD, gmem_tensor(x->at, F32, compact(leaf(1))), x->rX.regs, 0);
+    vectors_load(from, x->copies, x->vec, gmem_tensor(x->at, F32, compact(leaf(1))), x->rX.regs, 0);
 }
 
 static val stage_after(const gemm_fma_config *cfg, val stage)
@@ -227,10 +219,9 @@ static void load_tile(const gemm_fma_config *cfg, operand *x, val left, val stag
         assign(x->at, add(x->at, x->advance));
         return;
     }
-    val to = add(x->to, mul(stage, x->stage_bytes)), valid = imm_as(U32, 0);
+    val to = add(x->to, mul(stage, x->stage_bytes));
     UNROLL(i, x->copies) {
-        if (i == 0 || x->k_step)
-            valid = select(lt(add(x->k, imm_as(I32, i * x->k_step)), left), x->valid, imm_as(U32, 0));
+        val valid = select(lt(add(x->k, imm_as(I32, i * x->k_step)), left), x->valid, imm_as(U32, 0));
         cp_async(add(to, imm(i * x->to_step)), add(x->at, x->from[i]), BYTES * x->vec, valid);
     }
     assign(x->at, add(x->at, x->advance));
@@ -600,13 +591,11 @@ void gemm_fma(const void *config, int kernel)
     launch_bounds(gemm_fma_threads(cfg), kernel == 0 ? cfg->ctas : 0);
     gemm_values all = params_of(gemm);
     grid_wait();
+    launch_dependents();
     if (kernel == 1) {
-        IF(eq(all.whole, imm(0))) // whole tiles want SMs that are empty, or some SMs get more than others
-            launch_dependents();
         add_slices(cfg, &all);
         return;
     }
-    launch_dependents();
     if (cfg->grouped == GEMM_GROUPED_M) {
         val across = convert(U32, div_up(all.n, columns_of(cfg)));
         compute_tile_of_group(cfg, &all, div(cta_x(), across), rem(cta_x(), across));

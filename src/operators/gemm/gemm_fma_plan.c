@@ -51,13 +51,13 @@ typedef struct tile_turns {
 /* From runs on an H200 (bench/notes/gemm.md): cycles, but for the launch. */
 static const struct {
     double launch_us;
-    double fma, load;                  // of 128 multiply-adds; of a warp's load from shared memory
-    double element, registers, vector; // of 32 elements copied: singly, along K through registers, in vectors
-    double hidden;                     // the part of the shorter of both, multiply-adds and accesses, that is seen
-    double alone, latency;             // a lone CTA: of a step, and of each row or column of a block, but multiply-adds
-    double tile, stored;               // before and behind the steps of a tile; for 128 elements of D more
-    double merge, merged;              // of the second kernel; bytes of slices in a cycle
-} fit = { 1.66, 1.06, 2, 10.5, 5, 6, 0.28, 340, 2.2, 1950, 48, 2500, 24 };
+    double fma, load;           // of 128 multiply-adds; of a warp's load from shared memory
+    double along[2], across[2]; // of 32 elements copied: of K-major operands or not, singly or in vectors
+    double hidden;              // the part of the shorter of both, multiply-adds and accesses, that is seen
+    double alone, latency;      // a lone CTA: of a step, and of each row or column of a block, but multiply-adds
+    double tile, stored;        // before and behind the steps of a tile; for 128 elements of D more
+    double merge, merged;       // of the second kernel; bytes of slices in a cycle
+} fit = { 1.66, 1.06, 2, { 6.5, 5 }, { 10.5, 6 }, 0.28, 340, 2.2, 1950, 48, 2500, 24 };
 
 /* Of an SM, for a step of each CTA: multiply-adds beside accesses to shared memory. */
 static double step_cycles(const gemm_fma_config *c)
@@ -65,28 +65,37 @@ static double step_cycles(const gemm_fma_config *c)
     const double warps = gemm_fma_threads(c) / WARP;
     double accesses = warps * fit.load * (c->block_m + c->block_n) / GEMM_FMA_QUAD;
     for (const char *x = "ab"; *x; x++) {
-        const bool k_major = gemm_k_major(c->epilogue.layout, *x), single = (k_major ? c->vec_k : c->vec) == 1;
-        const double copy = single ? fit.element : k_major ? fit.registers : fit.vector;
+        const bool k_major = gemm_k_major(c->epilogue.layout, *x);
+        const double copy = k_major ? fit.along[c->vec_k > 1] : fit.across[c->vec > 1];
         accesses += (double)(*x == 'a' ? c->tile_m : c->tile_n) / WARP * copy;
     }
     const double fmas = fit.fma * c->tile_m * c->tile_n / 128;
     return c->depth * fmax(fmas + fit.hidden * accesses, accesses + fit.hidden * fmas);
 }
 
-/*
- * Of an SM with whole tiles of so many steps, and slices of so many: first as many whole tiles at once as there is room
- * for, then those that are left beside the slices. None is faster than alone; and where there is room some SMs get one
- * more tile than others: 1280x1280x1280 takes 135 us with a turn of tiles beside slices, 104 with slices alone.
- */
-static double steps_cycles(const gemm_fma_config *c, int64_t whole, int64_t steps, int64_t slices, int64_t of_slice)
+/* Of so many CTAs at once, on SMs that have `most` of them; none is faster than alone. */
+static double wave_cycles(const gemm_fma_config *c, int64_t most, int64_t steps)
 {
-    const double step = step_cycles(c);
     const double alone =
         fit.alone + c->depth * (fit.fma * c->tile_m * c->tile_n / 128 + fit.latency * (c->block_m + c->block_n));
-    const int64_t left = whole % c->ctas, longest = left ? steps : ceil_div(slices, c->ctas) * of_slice;
-    const int64_t most = whole < c->ctas && slices ? min_i64(whole + 1, c->ctas) * steps : 0;
-    return (double)(whole / c->ctas * steps) * fmax(alone, c->ctas * step) +
-           fmax((double)max_i64(left * steps + slices * of_slice, whole ? most : 0) * step, (double)longest * alone);
+    return (double)steps * fmax(alone, (double)most * step_cycles(c));
+}
+
+/*
+ * CTAs come in waves that fill all SMs, but for the last, which spreads over them: a lone CTA of it takes half as long as
+ * three. Whole tiles that leave room have an uneven share of the SMs beside slices.
+ */
+static double waves_cycles(const gemm_fma_config *c, const tile_turns *t, int64_t sms, int64_t steps, int64_t of_slice)
+{
+    const int64_t room = c->ctas * sms, slices = t->shared * t->slices, left = t->whole % room;
+    const double cycles = (double)(t->whole / room) * wave_cycles(c, c->ctas, steps);
+    if (left && slices) {
+        const double work = (double)(left * steps + slices * of_slice) / (double)sms;
+        return cycles + fmax(wave_cycles(c, min_i64(c->ctas, ceil_div(left, sms) + 1), steps), work * step_cycles(c));
+    }
+    const int64_t count = left + slices, of_each = slices ? of_slice : steps;
+    return cycles + (double)(count / room) * wave_cycles(c, c->ctas, of_each) +
+           wave_cycles(c, ceil_div(count % room, sms), count % room ? of_each : 0);
 }
 
 /* Memory's: of A and B, no more than what all CTAs have on its way arrives within its latency. */
@@ -102,13 +111,12 @@ static double memory_us(const ckl_gemm_desc *d, const ckl_device_info *device, c
 static plan_cost turns_cost(const ckl_gemm_desc *d, const ckl_device_info *device, const gemm_fma_config *c,
                             const tile_turns *t)
 {
-    const int64_t whole = ceil_div(t->whole, device->sm_count);
-    const int64_t slices = ceil_div(t->shared * t->slices, device->sm_count);
-    const int64_t ctas = whole + slices, of_slice = slices ? ceil_div(t->slice_k, c->depth) : 0;
-    double cycles = steps_cycles(c, whole, ceil_div(d->k, c->depth), slices, of_slice) +
-                    fit.tile * ceil((double)ctas / (double)min_i64(c->ctas, max_i64(ctas, 1))) +
-                    fit.stored * (double)ctas * c->tile_m * c->tile_n / 128;
-    const double memory = memory_us(d, device, c, max_i64(t->whole + t->shared * t->slices, 1));
+    const int64_t ctas = max_i64(t->whole + t->shared * t->slices, 1), room = c->ctas * device->sm_count;
+    const double cycles =
+        waves_cycles(c, t, device->sm_count, ceil_div(d->k, c->depth), ceil_div(t->slice_k, c->depth)) +
+        fit.tile * (double)ceil_div(ctas, room) +
+        fit.stored * (double)ceil_div(ctas, device->sm_count) * c->tile_m * c->tile_n / 128;
+    const double memory = memory_us(d, device, c, ctas);
     plan_cost cost = { fit.launch_us + fmax(cycles / device->clock_mhz, memory), "multiply-adds" };
     if (cycles / device->clock_mhz < memory)
         cost.bound = "memory";
@@ -166,7 +174,7 @@ static bool divides(const ckl_gemm_desc *d, const gemm_fma_config *c, char name)
     if (gemm_is_k_major(d, name)) {
         const int across = c->depth / c->vec_k, at_once = across ? threads / across : 0;
         return across && c->depth % c->vec_k == 0 && threads % across == 0 && rows / at_once <= GEMM_FMA_COPIES &&
-               (rows % at_once == 0 || (c->vec_k > 1 && rows < at_once));
+               (rows % at_once == 0 || rows < at_once);
     }
     return rows % c->vec == 0 && threads % (rows / c->vec) == 0 && c->depth % (threads / (rows / c->vec)) == 0;
 }
@@ -197,11 +205,8 @@ static bool candidate_fma(const void *desc, const ckl_device_info *device, int i
     c->grouped = gemm_grouped_of(d);
     c->sliced = SLICED - 1 - i % SLICED; // what all can do comes last, for its reason where none computes
     c->vec_k = k_vector_of(d);
-    const bool single = c->vec_k == 1; // elements are many copies, whose addresses are registers
-    if (c->depth > DEPTH_LEAST && (single || d->k <= c->depth / 2)) {
+    if (c->depth > DEPTH_LEAST && (c->vec_k == 1 || d->k <= c->depth / 2)) // addresses of elements fill registers
         c->depth /= 2;
-        c->stages += single;
-    }
     for (c->vec = vector_of(d); c->vec > 1 && (!divides(d, c, 'a') || !divides(d, c, 'b')); c->vec /= 2)
         ;
     return true;
@@ -252,7 +257,8 @@ static ckl_status admit_fma(const void *desc, const ckl_device_info *device, con
                               "without batch_invariant=1");
     TRY(gemm_check_grouped("fma", d, c->grouped));
     TRY(admit_tile(c));
-    if ((c->vec_k != 1 && c->vec_k != GEMM_FMA_QUAD) || c->vec_k > k_vector_of(d) || (c->vec_k > 1 && c->stages < 3))
+    if ((c->vec_k != 1 && c->vec_k != GEMM_FMA_QUAD) || c->vec_k > k_vector_of(d) ||
+        (d->layout != CKL_GEMM_TN && c->stages < 3))
         FAIL(CKL_UNSUPPORTED, "gemm fma: vec_k=%d is not 1, or rows along K are not whole quads, or stages=%d below 3",
              c->vec_k, c->stages);
     const int threads = gemm_fma_threads(c);
@@ -322,6 +328,7 @@ _Static_assert(sizeof(gemm_turned_params) - offsetof(gemm_turned_params, A) == s
 static ckl_status launch_products(const ckl_plan *plan, const ckl_gemm_desc *d, const gemm_fma_config *c,
                                   const ckl_gemm_args *x, int64_t copies, ckl_stream stream)
 {
+    enum { EARLY_K = 128 };
     const int64_t bytes = plan->own_workspace_bytes - copies, shared = shared_tiles(d, &plan->device->info, c);
     const tile_turns t = cut_turns(d, &plan->device->info, c, bytes ? bytes / slice_bytes(shared, c) : 1);
     gemm_params products = gemm_params_of(d, x);
@@ -331,7 +338,8 @@ static ckl_status launch_products(const ckl_plan *plan, const ckl_gemm_desc *d, 
     products.parts = (char *)plan_workspace(plan, x->workspace) + copies;
     gemm_turned_params p = { 0 };
     memcpy(&p.A, &products, sizeof products);
-    TRY(plan_launch(plan, 0, (plan_grid){ .x = t.whole + t.shared * t.slices }, &p, stream));
+    const bool alone = (t.whole ? d->k : t.slice_k) > EARLY_K; // else a launch is as long as what is uneven
+    TRY(plan_launch_as(plan, 0, (plan_grid){ .x = t.whole + t.shared * t.slices }, &p, alone, stream));
     const int adds = plan->impl->kernels_of(plan->config) - 1;
     return t.shared ? plan_launch(plan, adds, (plan_grid){ .x = t.shared * c->block_m }, &p, stream) : CKL_OK;
 }
