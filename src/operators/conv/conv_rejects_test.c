@@ -226,7 +226,7 @@ const test_reject conv_rejects[] = {
     { "c=8 k=8 groups=8 w=199 dilation_w=48 impl=sliding", CKL_UNSUPPORTED, "or places far apart" },
     { "c=8 k=8 groups=8 r=5 s=5 impl=sliding config='vec=4'", CKL_UNSUPPORTED, "vec=4 channels of 25 taps" },
     { "c=8 k=8 groups=8 impl=sliding config='cols=17'", CKL_INVALID, "cols=17, high=" },
-    { "c=8 k=8 groups=8 impl=sliding config='ahead=5'", CKL_INVALID, "ahead=5 does not divide the 3 rows" },
+    { "c=8 k=8 groups=8 impl=sliding config='ahead=6'", CKL_INVALID, "ahead=6 or ctas=" },
     { "c=9 k=9 groups=9 impl=sliding config='vec=2'", CKL_INVALID, "vec=2 does not divide k=9" },
     { "c=8 k=16 groups=8 impl=sliding config='vec=2'", CKL_INVALID, "vec=2 does not divide" },
     { "c=8 k=8 groups=8 pad=1 impl=sliding config='left=0'", CKL_INVALID, "left=0, right=" },
