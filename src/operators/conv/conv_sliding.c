@@ -36,6 +36,7 @@ typedef struct sliding {
     conv_values p;
     val n, row, column, channel; // its first element of y
     val count, stored;           // rows of y; columns that are the thread's before it
+    val y;                       // the number of the first element of the row to store next
     val h, last;                 // i32: the row of x to load next; the last one it needs
     val at;                      // the address of the first unit that lies inside, in the row to load next
     val offset[SPAN_MAX];        // bytes from there to each unit that may be outside, or the nearest inside
@@ -119,6 +120,9 @@ static void find_place(sliding *k)
     k->channel = mul(vector, imm(cfg->vec));
     k->n = min(rest, conv_number(sub(k->p.n, imm64(1))));
     k->count = select(lt(rest, conv_number(k->p.n)), min(imm_as(U32, cfg->high), sub(rows, k->row)), imm_as(U32, 0));
+    val first = add(mul(convert(I64, k->n), k->p.y[0]), mul(convert(I64, k->row), k->p.y[2]));
+    first = add(first, mul(convert(I64, k->column), k->p.y[3]));
+    k->y = variable(I64, add(first, mul(convert(I64, k->channel), k->p.y[4])));
 }
 
 /* The first place of x under place `at` of y along mode m. */
@@ -305,21 +309,19 @@ static void store_row(sliding *k, val q, int window)
     const conv_form *form = &cfg->form;
     const int bytes = (int)ckl_dtype_bytes(form->out), count = cfg->vec * cfg->run,
               unit = (int)min_i64(count, 16 / bytes);
-    val index = add(mul(convert(I64, k->n), k->p.y[0]), mul(convert(I64, add(k->row, q)), k->p.y[2]));
-    index = add(index, mul(convert(I64, k->channel), k->p.y[4]));
-    index = add(index, mul(convert(I64, k->column), k->p.y[3]));
-    vector_at to = { .address = gmem_address(k->p.from[CONV_Y], form->out, index) };
+    vector_at to = { .address = gmem_address(k->p.from[CONV_Y], form->out, k->y) };
     IF(lt(q, k->count))
         for (int p = 0; p < cfg->cols && describing(); p += cfg->run) {
             const int64_t first = cfg->planes ? p : (int64_t)p * cfg->channels;
             tensor rSum = local_tile(k->rSum, shape(cfg->vec, cfg->run, 1), coord(0, p / cfg->run, window));
-            tensor rY = conv_finish_run(form, &k->p, &k->channels, add(index, imm64(first)), k->channel, rSum);
+            tensor rY = conv_finish_run(form, &k->p, &k->channels, add(k->y, imm64(first)), k->channel, rSum);
             to.guard = cfg->even ? yes() : ge(imm_as(U32, p), k->stored);
             for (int i = 0; i < count; i += unit) {
                 to.offset = (first + i) * bytes;
                 vector_store(&to, unit, rY.regs + i, gmem_tensor(to.address, form->out, compact(leaf(unit))));
             }
         }
+    assign(k->y, add(k->y, k->p.y[2]));
 }
 
 /* The first rows of x, which complete no row of y; then as many rows of y at a time as the window has. */
