@@ -23,6 +23,7 @@ enum {
     TAPS_MAX = 72, // of a thread's channels in all, in registers
     AHEAD_MAX = 5, // rows
     COPY_MIN = 4,  // bytes of an asynchronous copy
+    COPY_MAX = 8,  // those of 16 pass L1, where the neighbours of a unit are met again
     CTAS_MAX = 8,  // of an SM
     REGISTERS_MAX = 224,
     FILTERS_BYTES_MAX = 40 << 10
@@ -307,19 +308,17 @@ static void store_row(sliding *k, val q, int window)
 {
     const sliding_config *cfg = k->cfg;
     const conv_form *form = &cfg->form;
-    const int bytes = (int)ckl_dtype_bytes(form->out), count = cfg->vec * cfg->run,
-              unit = (int)min_i64(count, 16 / bytes);
-    vector_at to = { .address = gmem_address(k->p.from[CONV_Y], form->out, k->y) };
+    const int count = cfg->vec * cfg->run;
+    const tensor gY = gmem_tensor(gmem_address(k->p.from[CONV_Y], form->out, k->y), form->out, compact(leaf(count)));
     IF(lt(q, k->count))
         for (int p = 0; p < cfg->cols && describing(); p += cfg->run) {
-            const int64_t first = cfg->planes ? p : (int64_t)p * cfg->channels;
+            const int64_t far = cfg->planes ? p : (int64_t)p * cfg->channels;
             tensor rSum = local_tile(k->rSum, shape(cfg->vec, cfg->run, 1), coord(0, p / cfg->run, window));
-            tensor rY = conv_finish_run(form, &k->p, &k->channels, add(k->y, imm64(first)), k->channel, rSum);
-            to.guard = cfg->even ? yes() : ge(imm_as(U32, p), k->stored);
-            for (int i = 0; i < count; i += unit) {
-                to.offset = (first + i) * bytes;
-                vector_store(&to, unit, rY.regs + i, gmem_tensor(to.address, form->out, compact(leaf(unit))));
-            }
+            tensor rY = conv_finish_run(form, &k->p, &k->channels, add(k->y, imm64(far)), k->channel, rSum);
+            const vector_at to = { .address = gY.address,
+                                   .offset = far * (int64_t)ckl_dtype_bytes(form->out),
+                                   .guard = cfg->even ? yes() : ge(imm_as(U32, p), k->stored) };
+            vector_store(&to, count, rY.regs, gY);
         }
     assign(k->y, add(k->y, k->p.y[2]));
 }
@@ -493,7 +492,7 @@ static void derive(const ckl_conv_desc *d, sliding_config *c)
                                   forward.w };
     c->planes = is_planes(d);
     c->even = columns % c->cols == 0;
-    c->run = c->planes ? 16 / element_of(c) : 1;
+    c->run = c->planes ? COPY_MAX / element_of(c) : 1;
     for (int i = 0; i < COUNT_OF(multiples); i++)
         while (multiples[i] % c->run)
             c->run /= 2;
