@@ -17,7 +17,6 @@
 
 enum {
     THREADS = 128,
-    VEC_MAX = 8,
     COLS_MAX = 16,
     SPAN_MAX = 64, // columns of x under a thread
     TAPS_MAX = 72, // of a thread's channels in all, in registers
@@ -369,8 +368,8 @@ static void load_filters(const sliding *k, shared_filters *to)
 static void take_filters(sliding *k, tensor filters)
 {
     const sliding_config *cfg = k->cfg;
-    tensor rW = unpacked(load_packed(filters, cfg->vec * (int)ckl_dtype_bytes(cfg->form.dtype)), F32);
-    k->rW = tensor_with_layout(rW, compact(shape(taps_of(cfg), cfg->vec)));
+    k->rW = fragment(F32, compact(shape(taps_of(cfg), cfg->vec)));
+    copy(filters, tensor_with_layout(k->rW, filters.layout), cfg->vec * element_of(cfg));
 }
 
 static void share_filters(sliding *k, const shared_filters *from)
@@ -409,7 +408,7 @@ static sliding_config config_of(const void *config, int kernel)
 {
     sliding_config c = *(const sliding_config *)config;
     if (kernel == 1) {
-        c.vec = c.run = 1;
+        c.vec = c.run = c.ctas = 1;
         c.skipped = 0;
         c.left = c.right = units_of(&c); // any may be outside
         c.ahead = element_of(&c) < COPY_MIN ? 0 : c.ahead;
@@ -464,7 +463,7 @@ static ckl_status takes(const ckl_conv_desc *d)
     if (max_i64(x.stride[2], y.stride[2]) > most || max_i64(d->h, d->n) > INT32_MAX / 8 ||
         product_i64(d->k, d->r * d->s) > INT32_MAX / 8)
         FAIL(CKL_UNSUPPORTED, "conv sliding: a size is beyond 32-bit numbers");
-    return conv_check_dense("sliding", d);
+    return CKL_OK;
 }
 
 static int64_t threads_of(const ckl_conv_desc *d, const sliding_config *c)
@@ -507,7 +506,7 @@ static bool candidate_sliding(const void *desc, const ckl_device_info *device, i
 {
     enum { HIGHS = 7 };
     static const int vectors[] = { 2, 1, 4 }, columns[] = { 8, 4, 1 }, aheads[] = { 3, 0 };
-    const ckl_conv_desc *d = desc;
+    const ckl_conv_desc plane = conv_depthwise_plane(desc), *d = &plane;
     sliding_config *c = config;
     (void)device;
     const bool single = is_planes(d) || d->groups < d->k;
@@ -539,12 +538,13 @@ static bool candidate_sliding(const void *desc, const ckl_device_info *device, i
 
 static ckl_status admit_sliding(const void *desc, const ckl_device_info *device, const void *config)
 {
-    const ckl_conv_desc *d = desc;
+    const ckl_conv_desc plane = conv_depthwise_plane(desc), *d = &plane;
     const sliding_config *c = config;
     const int64_t cols_max = min_i64(COLS_MAX, conv_tensor_of(d, conv_written(d)).shape[3]);
     (void)device;
     TRY(takes(d));
-    TRY(conv_check_form("sliding", d, &c->form));
+    TRY(conv_check_form("sliding", desc, &c->form));
+    TRY(conv_check_dense("sliding", desc));
     if (c->rows != d->r || c->columns != d->s || c->channels != d->k || c->filters != d->k / d->groups ||
         !CONV_STEPS_FIT(c, d))
         FAIL(CKL_INVALID, "conv sliding: the config's filter, channels, stride or dilation are not the problem's");
@@ -579,7 +579,7 @@ static ckl_status admit_sliding(const void *desc, const ckl_device_info *device,
 
 static ckl_status launch_sliding(const ckl_plan *plan, const void *args, ckl_stream stream)
 {
-    const ckl_conv_desc *d = plan->desc, forward = conv_turned(d);
+    const ckl_conv_desc plane = conv_depthwise_plane(plan->desc), *d = &plane, forward = conv_turned(d);
     const sliding_config *all = plan->config;
     const ckl_conv_args a = conv_turned_args(d, args);
     const int64_t count = all->vec * all->run, in = count * (int64_t)ckl_dtype_bytes(d->dtype),
@@ -600,7 +600,7 @@ static plan_cost cost_sliding(const void *desc, const ckl_device_info *device, c
 {
     const double LOAD = 2, OUTSIDE = 3, STORE = 4, ROW = 30, START = 300, WARP = 0.2, RATE = 1.45, LATENCY = 900;
     const double MEMORY = 3.9e6; // bytes a us
-    const ckl_conv_desc *d = desc;
+    const ckl_conv_desc plane = conv_depthwise_plane(desc), *d = &plane;
     const sliding_config *c = config;
     const conv_tensor x = conv_tensor_of(d, conv_read(d)), y = conv_tensor_of(d, conv_written(d));
     const double tiles = (double)threads_of(d, c) / THREADS, warps = THREADS / 32,
