@@ -279,23 +279,6 @@ typedef struct conv_depthwise_config {
 /* One filter of NHWC as a filter of planes: the modes of columns and channels are one; else the problem as it is. */
 ckl_conv_desc conv_depthwise_plane(const ckl_conv_desc *desc);
 
-/* depthwise_rows */
-
-#define CONV_DEPTHWISE_ROWS_CONFIG(X, owner)                                     \
-    X(owner, int, vec, "1", "1 2 4 8", "channels of a thread, those of a load")  \
-    X(owner, int, cols, "1", "", "columns of y of a thread")                     \
-    X(owner, int, high, "8", "", "rows of y of a thread at a time")              \
-    X(owner, int, turns, "1", "", "of a thread, one below the other")            \
-    X(owner, int, channels, "1", "", "whose filters a CTA has in shared memory") \
-    X(owner, int, rows, "3", "", "of a filter")                                  \
-    X(owner, int, columns, "3", "", "of a filter")                               \
-    CONV_STEPS_CONFIG(X, owner)
-
-typedef struct conv_depthwise_rows_config {
-    conv_form form;
-    CONV_DEPTHWISE_ROWS_CONFIG(FIELD_MEMBER, )
-} conv_depthwise_rows_config;
-
 /* sliding */
 
 #define CONV_SLIDING_CONFIG(X, owner)                                                                  \
@@ -323,7 +306,6 @@ typedef struct conv_sliding_config {
 
 void conv_sliding(const void *config, int kernel);
 void conv_depthwise(const void *config, int kernel);
-void conv_depthwise_rows(const void *config, int kernel);
 void conv_depthwise_weight(const void *config, int kernel);
 void conv_halo_weight(const void *config, int kernel);
 
@@ -336,7 +318,7 @@ enum { CONV_ADD_THREADS = 128 };
 void conv_add_depthwise(const conv_form *form, int columns, int slices);
 
 extern const implementation conv_sliding_implementation, conv_depthwise_implementation,
-    conv_depthwise_rows_implementation, conv_depthwise_weight_implementation, conv_halo_weight_implementation;
+    conv_depthwise_weight_implementation, conv_halo_weight_implementation;
 extern const implementation conv_sm90_implementation, conv_sm90_weight_implementation;
 extern const implementation conv_halo_implementation, conv_stem_implementation, conv_pointwise_implementation,
     conv_nchw_sm90_implementation, conv_narrow_implementation, conv_sliced_implementation, conv_packed_implementation,

@@ -505,7 +505,7 @@ static void derive(const ckl_conv_desc *d, sliding_config *c)
 static bool candidate_sliding(const void *desc, const ckl_device_info *device, int i, void *config)
 {
     enum { HIGHS = 7 };
-    static const int vectors[] = { 2, 1, 4 }, columns[] = { 8, 4, 1 }, aheads[] = { 3, 0 };
+    static const int vectors[] = { 4, 2, 1 }, columns[] = { 8, 4, 1 }, aheads[] = { 3, 0 };
     const ckl_conv_desc plane = conv_depthwise_plane(desc), *d = &plane;
     sliding_config *c = config;
     (void)device;
@@ -593,36 +593,36 @@ static ckl_status launch_sliding(const ckl_plan *plan, const void *args, ckl_str
 }
 
 /*
- * Instructions of a thread, of which a warp begins WARP a cycle and an SM no more than RATE; no row is shorter than
- * what of a load's latency the rows under way leave.
+ * Instructions of a thread, of which a warp begins WARP a cycle and an SM no more than RATE (5x5: 99 channels of 56x56
+ * in 26.4 us, 7 of 897x897 in 47.2; planes of 56x56 under 7x7 in 42.7), or copies, which take COPY cycles of an SM each
+ * whatever their bytes are (144 of 56x56 in 21.3 us, 96 of 112x112 by stride 2 in 44.8).
  */
 static plan_cost cost_sliding(const void *desc, const ckl_device_info *device, const void *config)
 {
-    const double LOAD = 2, OUTSIDE = 3, STORE = 4, ROW = 30, START = 300, WARP = 0.2, RATE = 1.45, LATENCY = 900;
-    const double MEMORY = 3.9e6; // bytes a us
+    const double LOAD = 2, OUTSIDE = 3, STORE = 4, ROW = 30, START = 300, WARP = 0.18, RATE = 2.2, COPY = 15,
+                 WAIT = 900;
+    const double MEMORY = 2.7e6; // bytes a us, where filters are 3x3
     const ckl_conv_desc plane = conv_depthwise_plane(desc), *d = &plane;
     const sliding_config *c = config;
     const conv_tensor x = conv_tensor_of(d, conv_read(d)), y = conv_tensor_of(d, conv_written(d));
-    const double tiles = (double)threads_of(d, c) / THREADS, warps = THREADS / 32,
-                 bytes_of = (double)ckl_dtype_bytes(d->dtype);
-    const double outputs = (double)c->cols * c->vec,
-                 of_y = outputs * (taps_of(c) + STORE / 2) + c->cols / c->run * STORE;
+    const double tiles = (double)threads_of(d, c) / THREADS, warps = THREADS / 32;
+    const double outputs = (double)c->cols * c->vec, of_y = outputs * (taps_of(c) + 1) + c->cols / c->run * STORE;
     const double of_x = ROW + units_of(c) * LOAD + span_w(c) * c->vec + (c->left + c->right) * OUTSIDE;
     const double rows = (double)round_up(min_i64(c->high, y.shape[2]), window_of(c));
+    const double rows_x = rows * c->step_h + span_h(c);
     const double instructions =
-        START + taps_of(c) * (c->vec + 4.0) + rows * (of_y + c->step_h * of_x) + span_h(c) * (of_y / 2 + of_x);
-    const double at_once = fmin(c->ctas, ceil(tiles / device->sm_count));
-    const double wait = (rows * c->step_h + span_h(c)) * LATENCY / (c->ahead > 1 ? c->ahead : 2);
-    const double bytes = (double)d->n * (double)(x.stride[0] + y.stride[0]) * bytes_of;
+        START + taps_of(c) * (c->vec + 4.0) + rows * of_y + rows_x * of_x + span_h(c) * of_y / 2;
+    const double at_once = fmin(c->ctas, ceil(tiles / device->sm_count)), rate = fmin(RATE, WARP * warps * at_once);
+    const double copies = c->ahead ? rows_x * units_of(c) * COPY * rate : 0;
     return product_cost(&(product_work){ .tiles = tiles,
                                          .ctas = c->ctas,
                                          .steps = 1,
-                                         .multiply_adds = instructions * warps,
-                                         .rate = fmin(RATE, WARP * warps * at_once),
-                                         .step_cycles = 2 * LATENCY + wait,
-                                         .bytes = bytes,
+                                         .multiply_adds = fmax(instructions, copies) * warps,
+                                         .rate = rate,
+                                         .step_cycles = (rows_x / fmax(1, c->ahead) + 1) * WAIT,
+                                         .bytes = (double)d->n * (double)(x.stride[0] + y.stride[0]) * element_of(c),
                                          .bytes_per_us = MEMORY,
-                                         .us = 0.3 },
+                                         .us = 0.5 },
                         device);
 }
 
@@ -632,8 +632,8 @@ static const field sliding_fields[] = { CONV_FORM(FIELD_NESTED, (conv_sliding_co
 const implementation conv_sliding_implementation = {
     CONV_RANKED(sliding, conv_sliding_config),
     .summary = "a filter a channel of NHWC: down the rows of x, a window of sums that slides",
-    .rivals = { &conv_depthwise_rows_implementation, &conv_depthwise_implementation, &conv_skinny_implementation,
-                &conv_stem_implementation, &conv_narrow_implementation, &conv_packed_implementation },
+    .rivals = { &conv_depthwise_implementation, &conv_skinny_implementation, &conv_stem_implementation,
+                &conv_narrow_implementation, &conv_packed_implementation },
     .describe = conv_sliding,
     .kernels = 2,
     .params = &conv_param_list,
