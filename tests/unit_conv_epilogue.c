@@ -81,7 +81,7 @@ TEST(kernels)
         { "halo", 24, 24, 24, 11, CKL_IMAGE_NHWC },
         { "depthwise", 16, 16, 16, 11, CKL_IMAGE_NHWC },
         { "depthwise", 5, 5, 5, 11, CKL_IMAGE_NCHW },
-        { "depthwise_rows", 6, 6, 6, 11, CKL_IMAGE_NHWC },
+        { "sliding", 6, 6, 6, 11, CKL_IMAGE_NHWC },
         { "nchw_sm90", 16, 24, 1, 12, CKL_IMAGE_NCHW },
     };
     assert_int_equal(ckl_gemm_epilogue_add(&marks), CKL_OK);

@@ -402,7 +402,6 @@ static const field desc_fields[] = { CONV_DESC(FIELD_ROW, ckl_conv_desc) };
 static const implementation *const implementations[] = {
     &conv_halo_implementation,
     &conv_sliding_implementation,
-    &conv_depthwise_rows_implementation,
     &conv_depthwise_implementation,
     &conv_halo_weight_implementation,
     &conv_depthwise_weight_implementation,

@@ -279,40 +279,24 @@ typedef struct conv_depthwise_config {
 /* One filter of NHWC as a filter of planes: the modes of columns and channels are one; else the problem as it is. */
 ckl_conv_desc conv_depthwise_plane(const ckl_conv_desc *desc);
 
-/* depthwise_rows */
-
-#define CONV_DEPTHWISE_ROWS_CONFIG(X, owner)                                     \
-    X(owner, int, vec, "1", "1 2 4 8", "channels of a thread, those of a load")  \
-    X(owner, int, cols, "1", "", "columns of y of a thread")                     \
-    X(owner, int, high, "8", "", "rows of y of a thread at a time")              \
-    X(owner, int, turns, "1", "", "of a thread, one below the other")            \
-    X(owner, int, channels, "1", "", "whose filters a CTA has in shared memory") \
-    X(owner, int, rows, "3", "", "of a filter")                                  \
-    X(owner, int, columns, "3", "", "of a filter")                               \
-    CONV_STEPS_CONFIG(X, owner)
-
-typedef struct conv_depthwise_rows_config {
-    conv_form form;
-    CONV_DEPTHWISE_ROWS_CONFIG(FIELD_MEMBER, )
-} conv_depthwise_rows_config;
-
 /* sliding */
 
-#define CONV_SLIDING_CONFIG(X, owner)                                                        \
-    X(owner, bool, planes, "0", "", "columns side by side in memory")                        \
-    X(owner, int, vec, "2", "1 2 4", "channels of a thread, those of a load")                \
-    X(owner, int, run, "1", "1 2 4 8", "planes: columns of an access")                       \
-    X(owner, int, cols, "8", "1 4 7 8", "columns of y of a thread")                          \
-    X(owner, int, high, "14", "", "rows of y of a thread")                                   \
-    X(owner, int, ahead, "2", "1 2 3", "rows of x that are under way")                       \
-    X(owner, int, ctas, "4", "1 2 3 4 5 6", "that must fit an SM, which limits registers")   \
-    X(owner, bool, even, "1", "", "threads have whole columns of y")                         \
-    X(owner, int, left, "1", "", "of the columns of x under a thread, may lie before a row") \
-    X(owner, int, right, "1", "", "and behind it")                                           \
-    X(owner, int, channels, "64", "", "of y in all")                                         \
-    X(owner, int, filters, "1", "", "of a channel of x")                                     \
-    X(owner, int, rows, "3", "", "of a filter")                                              \
-    X(owner, int, columns, "3", "", "of a filter")                                           \
+#define CONV_SLIDING_CONFIG(X, owner)                                                                  \
+    X(owner, int, vec, "2", "1 2 4", "channels of a thread")                                           \
+    X(owner, int, cols, "8", "1 4 7 8", "columns of y of a thread")                                    \
+    X(owner, int, high, "14", "", "rows of y of a thread")                                             \
+    X(owner, int, ahead, "3", "0 1 2 3", "rows of x under way in shared memory; 0: one, in registers") \
+    X(owner, int, ctas, "4", "1 2 3 4 5 6", "that must fit an SM, which limits registers")             \
+    X(owner, bool, even, "1", "", "threads have whole columns of y")                                   \
+    X(owner, bool, planes, "0", "", "columns side by side in memory")                                  \
+    X(owner, int, run, "1", "", "of a unit of x, which is loaded at once")                             \
+    X(owner, int, skipped, "0", "", "of the first unit, that no tap sees")                             \
+    X(owner, int, left, "1", "", "units that may lie before a row of x")                               \
+    X(owner, int, right, "1", "", "or behind it")                                                      \
+    X(owner, int, channels, "64", "", "of y")                                                          \
+    X(owner, int, filters, "1", "", "of a channel of x")                                               \
+    X(owner, int, rows, "3", "", "of a filter")                                                        \
+    X(owner, int, columns, "3", "", "of a filter")                                                     \
     CONV_STEPS_CONFIG(X, owner)
 
 typedef struct conv_sliding_config {
@@ -322,7 +306,6 @@ typedef struct conv_sliding_config {
 
 void conv_sliding(const void *config, int kernel);
 void conv_depthwise(const void *config, int kernel);
-void conv_depthwise_rows(const void *config, int kernel);
 void conv_depthwise_weight(const void *config, int kernel);
 void conv_halo_weight(const void *config, int kernel);
 
@@ -335,7 +318,7 @@ enum { CONV_ADD_THREADS = 128 };
 void conv_add_depthwise(const conv_form *form, int columns, int slices);
 
 extern const implementation conv_sliding_implementation, conv_depthwise_implementation,
-    conv_depthwise_rows_implementation, conv_depthwise_weight_implementation, conv_halo_weight_implementation;
+    conv_depthwise_weight_implementation, conv_halo_weight_implementation;
 extern const implementation conv_sm90_implementation, conv_sm90_weight_implementation;
 extern const implementation conv_halo_implementation, conv_stem_implementation, conv_pointwise_implementation,
     conv_nchw_sm90_implementation, conv_narrow_implementation, conv_sliced_implementation, conv_packed_implementation,

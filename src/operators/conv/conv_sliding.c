@@ -17,11 +17,12 @@
 
 enum {
     THREADS = 128,
-    VEC_MAX = 8,
     COLS_MAX = 16,
     SPAN_MAX = 64, // columns of x under a thread
     TAPS_MAX = 72, // of a thread's channels in all, in registers
     AHEAD_MAX = 5, // rows
+    COPY_MIN = 4,  // bytes of an asynchronous copy
+    COPY_MAX = 8,  // those of 16 pass L1, where the neighbours of a unit are met again
     CTAS_MAX = 8,  // of an SM
     REGISTERS_MAX = 224,
     FILTERS_BYTES_MAX = 40 << 10
@@ -35,12 +36,13 @@ typedef struct sliding {
     conv_values p;
     val n, row, column, channel; // its first element of y
     val count, stored;           // rows of y; columns that are the thread's before it
+    val y;                       // the number of the first element of the row to store next
     val h, last;                 // i32: the row of x to load next; the last one it needs
-    val at;                      // the address of the first column inside under the thread, in the row to load next
-    val offset[SPAN_MAX];        // bytes from there to each column that may be outside, or the nearest inside
+    val at;                      // the address of the first unit that lies inside, in the row to load next
+    val offset[SPAN_MAX];        // bytes from there to each unit that may be outside, or the nearest inside
     val inside[SPAN_MAX];        // is it?
-    tensor ahead[AHEAD_MAX];     // rows of x that are under way: (WORD,COLUMN)
-    tensor sX;                   // or in shared memory, each thread's own: (VEC,THREAD,COLUMN,SLOT)
+    tensor rRow;                 // the next row of x: (WORD,UNIT)
+    tensor sX;                   // or those under way, each thread's own: (VEC*RUN,THREAD,UNIT,SLOT)
     val to, from;                // bytes from the first slot to those of the row to load next and the one to multiply
     tensor rW;                   // (TAP,VEC)
     tensor rSum;                 // (VEC,COLS,WINDOW)
@@ -82,10 +84,18 @@ static int vectors_of(const sliding_config *c)
     return (int)min_i64(THREADS, c->channels / c->vec);
 }
 
-/* May column j lie outside of x? */
-static bool may_be_outside(const sliding_config *c, int j)
+/*
+ * A row of x under a thread is loaded in units of `run` columns. Some of the first one's may be seen by no tap, so that
+ * units of planes are whole vectors.
+ */
+static int units_of(const sliding_config *c)
 {
-    return j < c->left || j >= span_w(c) - c->right;
+    return (int)ceil_div(c->skipped + span_w(c), c->run);
+}
+
+static bool may_be_outside(const sliding_config *c, int unit)
+{
+    return unit < c->left || unit >= units_of(c) - c->right;
 }
 
 /*
@@ -110,6 +120,9 @@ static void find_place(sliding *k)
     k->channel = mul(vector, imm(cfg->vec));
     k->n = min(rest, conv_number(sub(k->p.n, imm64(1))));
     k->count = select(lt(rest, conv_number(k->p.n)), min(imm_as(U32, cfg->high), sub(rows, k->row)), imm_as(U32, 0));
+    val first = add(mul(convert(I64, k->n), k->p.y[0]), mul(convert(I64, k->row), k->p.y[2]));
+    first = add(first, mul(convert(I64, k->column), k->p.y[3]));
+    k->y = variable(I64, add(first, mul(convert(I64, k->channel), k->p.y[4])));
 }
 
 /* The first place of x under place `at` of y along mode m. */
@@ -124,116 +137,126 @@ static val nearest_row(const sliding *k)
     return max(imm(0), min(k->h, k->last));
 }
 
+static int element_of(const sliding_config *c)
+{
+    return (int)ckl_dtype_bytes(c->form.dtype);
+}
+
+static int unit_bytes(const sliding_config *c)
+{
+    return c->vec * c->run * element_of(c);
+}
+
 static void find_x(sliding *k)
 {
     const sliding_config *cfg = k->cfg;
-    const int pixel = pixel_of(cfg) * (int)ckl_dtype_bytes(cfg->form.dtype);
     val far = add(mul(sub(convert(I32, k->count), imm(1)), imm(cfg->step_h)), imm(span_h(cfg) - 1));
     k->h = variable(I32, first_under(k, 1, k->row));
     k->last = max(imm(0), min(sub(convert(I32, k->p.x_size[1]), imm(1)), add(k->h, far)));
-    val first = first_under(k, 2, k->column), end = sub(convert(I32, k->p.x_size[2]), imm(1));
-    UNROLL(j, span_w(cfg)) {
-        val at = add(first, imm(j)), nearest = max(imm(0), min(at, end));
-        k->inside[j] = logical_and(ge(at, imm(0)), le(at, end));
-        k->offset[j] = convert(U64, mul(convert(I64, sub(nearest, add(first, imm(cfg->left)))), imm64(pixel)));
+    const int sure = cfg->left * cfg->run; // columns from the first unit to the first inside
+    val first = sub(first_under(k, 2, k->column), imm(cfg->skipped));
+    val end = sub(convert(I32, k->p.x_size[2]), imm(cfg->run));
+    UNROLL(u, units_of(cfg)) {
+        val at = add(first, imm(u * cfg->run)), nearest = max(imm(0), min(at, end));
+        k->inside[u] = logical_and(ge(at, imm(0)), le(at, end));
+        k->offset[u] = convert(U64, mul(convert(I64, sub(nearest, add(first, imm(sure)))),
+                                        imm64((int64_t)pixel_of(cfg) * element_of(cfg))));
     }
     val index = add(mul(convert(I64, k->n), k->p.x[0]), mul(convert(I64, nearest_row(k)), k->p.x[2]));
     index = add(index, mul(convert(I64, div(k->channel, imm(cfg->filters))), k->p.x[4]));
-    index = add(index, mul(convert(I64, add(first, imm(cfg->left))), imm64(pixel_of(cfg))));
+    index = add(index, mul(convert(I64, add(first, imm(sure))), imm64(pixel_of(cfg))));
     k->at = variable(U64, gmem_address(k->p.from[CONV_X], cfg->form.dtype, index));
 }
 
-/* Those that lie inside, whatever the thread. */
-static int sure_of(const sliding_config *c)
-{
-    return span_w(c) - c->left - c->right;
-}
-
-/* Do rows come through shared memory? Asynchronous copies are of 4 bytes at least. */
-static bool is_async(const sliding_config *c)
-{
-    return !c->planes && c->vec * (int)ckl_dtype_bytes(c->form.dtype) >= 4;
-}
-
-/* Registers of a row: (WORD,COLUMN). */
-static tensor fragment_of_row(const sliding_config *c)
-{
-    const tensor rWords = packed_registers(c->form.dtype, c->vec).rWords;
-    return fragment(rWords.dtype, compact(shape((int)static_size(rWords.layout), span_w(c))));
-}
-
-static void advance_row(sliding *k)
-{
-    val moves = logical_and(ge(k->h, imm(0)), lt(k->h, k->last));
-    val pitch = mul(convert(U64, k->p.x[2]), imm_as(U64, (int)ckl_dtype_bytes(k->cfg->form.dtype)));
-    assign(k->at, select(moves, add(k->at, pitch), k->at)); // as products ptxas would keep all columns in registers
-    assign(k->h, add(k->h, imm(1)));
-}
-
-/* Slots of shared memory: of the rows under way, and the one that is multiplied. */
+/* Where rows of shared memory are under way: theirs, and the one that is multiplied. */
 static int slots_of(const sliding_config *c)
 {
     return c->ahead + 1;
 }
 
-static int slot_bytes(const sliding_config *c)
+static void describe_rows(sliding *k)
 {
-    return span_w(c) * THREADS * c->vec * (int)ckl_dtype_bytes(c->form.dtype);
+    const sliding_config *cfg = k->cfg;
+    const tensor rWords = packed_registers(cfg->form.dtype, cfg->vec * cfg->run).rWords;
+    k->rRow = fragment(rWords.dtype, compact(shape((int)static_size(rWords.layout), units_of(cfg))));
+    if (!cfg->ahead)
+        return;
+    k->sX = smem_tensor("X", cfg->form.dtype,
+                        compact(shape(cfg->vec * cfg->run, THREADS, units_of(cfg), slots_of(cfg))), 16);
+    k->to = variable(U32, imm(0));
+    k->from = variable(U32, imm(0));
 }
 
 static void next_slot(const sliding *k, val slot)
 {
-    const int bytes = slot_bytes(k->cfg), last = (slots_of(k->cfg) - 1) * bytes;
+    const int bytes = unit_bytes(k->cfg) * THREADS * units_of(k->cfg), last = (slots_of(k->cfg) - 1) * bytes;
     assign(slot, select(eq(slot, imm(last)), imm_as(U32, 0), add(slot, imm(bytes))));
 }
 
-/* The address of the thread's column j in the first slot. */
-static val slot_address(const sliding *k, int j)
+/* The address of the thread's unit, element i of it, in the slot that begins so many bytes after the first. */
+static val slot_address(const sliding *k, val slot, int unit, int i)
 {
-    return tensor_address(k->sX, coord(0, thread(), j, 0));
+    return add(tensor_address(k->sX, coord(i, thread(), unit, 0)), slot);
 }
 
-/* The same without registers, of which ptxas waits for all at once: as a group of asynchronous copies. */
-static void copy_row(sliding *k)
+/* As a copy of its own, or to registers. */
+static void load_unit(sliding *k, int unit)
 {
     const sliding_config *cfg = k->cfg;
-    const int element = (int)ckl_dtype_bytes(cfg->form.dtype), bytes = cfg->vec * element;
-    UNROLL(j, span_w(cfg)) {
-        const bool outside = may_be_outside(cfg, j);
-        val from = outside ? k->offset[j] : imm_as(U64, (int64_t)(j - cfg->left) * pixel_of(cfg) * element);
-        cp_async(add(slot_address(k, j), k->to), add(k->at, from), bytes,
-                 outside ? select(k->inside[j], imm_as(U32, bytes), imm_as(U32, 0)) : imm_as(U32, bytes));
+    const int bytes = unit_bytes(cfg), far = (unit - cfg->left) * cfg->run * pixel_of(cfg);
+    const bool outside = may_be_outside(cfg, unit);
+    val from = add(k->at, outside ? k->offset[unit] : imm_as(U64, (int64_t)far * element_of(cfg)));
+    if (cfg->ahead)
+        cp_async(slot_address(k, k->to, unit, 0), from, bytes,
+                 outside ? select(k->inside[unit], imm_as(U32, bytes), imm_as(U32, 0)) : imm_as(U32, bytes));
+    else
+        copy(gmem_tensor(from, k->rRow.dtype, slice(k->rRow, _, unit).layout), slice(k->rRow, _, unit), bytes);
+}
+
+/*
+ * Begins to load the next row of x, or the nearest there is. By copies of shared memory, which are waited for in turn;
+ * of loads to registers ptxas waits for all at once, so there is one row of these.
+ */
+static void load_row(sliding *k)
+{
+    const sliding_config *cfg = k->cfg;
+    UNROLL(u, units_of(cfg))
+        load_unit(k, u);
+    if (cfg->ahead) {
+        cp_async_commit();
+        next_slot(k, k->to);
     }
-    cp_async_commit();
-    next_slot(k, k->to);
-    advance_row(k);
+    val moves = logical_and(ge(k->h, imm(0)), lt(k->h, k->last));
+    val pitch = mul(convert(U64, k->p.x[2]), imm_as(U64, element_of(cfg)));
+    assign(k->at, select(moves, add(k->at, pitch), k->at)); // as products ptxas would keep all columns in registers
+    assign(k->h, add(k->h, imm(1)));
 }
 
-/* Begins to load the next row of x, or the nearest there is. Columns inside lie at known distances from each other. */
-static void load_row(sliding *k, tensor rRow)
+/* Elements of a unit that has been loaded, from i on: (COUNT) of f32. */
+static tensor take_elements(const sliding *k, int unit, int i, int count)
 {
     const sliding_config *cfg = k->cfg;
-    const int bytes = cfg->vec * (int)ckl_dtype_bytes(cfg->form.dtype), sure = sure_of(cfg);
-    const int of_vector = (int)static_size(slice(rRow, _, 0).layout), pixel = pixel_of(cfg) / cfg->vec * of_vector;
-    if (sure > 0)
-        copy(gmem_tensor(k->at, rRow.dtype, make_layout(shape(of_vector, sure), stride(1, pixel))),
-             tensor_with_layout(slice(rRow, _, cfg->left), compact(shape(of_vector, sure))), cfg->run * bytes);
-    UNROLL(j, span_w(cfg))
-        if (may_be_outside(cfg, j))
-            copy(gmem_tensor(add(k->at, k->offset[j]), rRow.dtype, compact(leaf(of_vector))), slice(rRow, _, j), bytes);
-    advance_row(k);
-}
-
-/* Column j of a row of x that has been loaded: (VEC) of f32. */
-static tensor column_at(const sliding *k, tensor rRow, int j)
-{
-    const sliding_config *cfg = k->cfg;
-    if (is_async(cfg)) {
-        tensor sColumn = smem_view(add(slot_address(k, j), k->from), cfg->form.dtype, compact(leaf(cfg->vec)));
-        return unpacked(load_packed(sColumn, cfg->vec * (int)ckl_dtype_bytes(cfg->form.dtype)), F32);
+    if (cfg->ahead) {
+        tensor sUnit = smem_view(slot_address(k, k->from, unit, i), cfg->form.dtype, compact(leaf(count)));
+        return unpacked(load_packed(sUnit, count * element_of(cfg)), F32);
     }
-    const packed column = { slice(rRow, _, j), cfg->form.dtype, cfg->vec };
-    return unpacked(may_be_outside(cfg, j) ? conv_or_zeros(column, k->inside[j]) : column, F32);
+    const packed all = { slice(k->rRow, _, unit), cfg->form.dtype, cfg->vec * cfg->run };
+    tensor rX = unpacked(may_be_outside(cfg, unit) ? conv_or_zeros(all, k->inside[unit]) : all, F32);
+    return local_tile(rX, shape(count), coord(i / count));
+}
+
+/* The columns under a thread, each (VEC) of f32: of whole units at once, of others one by one. */
+static void take_row(const sliding *k, tensor rX[SPAN_MAX])
+{
+    const sliding_config *cfg = k->cfg;
+    UNROLL(u, units_of(cfg)) {
+        const int first = u * cfg->run - cfg->skipped, end = first + cfg->run;
+        const bool whole = first >= 0 && end <= span_w(cfg);
+        tensor rUnit = whole ? take_elements(k, u, 0, cfg->vec * cfg->run) : (tensor){ 0 };
+        for (int j = first < 0 ? 0 : first; j < end && j < span_w(cfg) && describing(); j++)
+            rX[j] = whole ? local_tile(rUnit, shape(cfg->vec), coord(j - first))
+                          : take_elements(k, u, (j - first) * cfg->vec, cfg->vec);
+    }
 }
 
 /* The number of a tap in memory; the gradient's filters are turned round. */
@@ -261,31 +284,22 @@ static void add_products(sliding *k, const tensor rX[SPAN_MAX], int i)
     }
 }
 
-/*
- * Row i of x, whose registers are loaded anew, with the row `ahead` further on: behind its products, or where that is
- * the next, once they are f32. To move rows up in place of that would wait for those under way. Rows outside of x add
- * nothing.
- */
+/* Row i of x, while the row that follows those under way begins to be loaded. Rows outside of x add nothing. */
 static void add_row(sliding *k, int i)
 {
     const sliding_config *cfg = k->cfg;
-    tensor rRow = k->ahead[i % cfg->ahead], rX[SPAN_MAX]; // (VEC) each
-    val h = convert(U32, sub(k->h, imm(cfg->ahead)));
-    if (is_async(cfg))
+    tensor rX[SPAN_MAX];
+    val h = convert(U32, sub(k->h, imm(cfg->ahead ? cfg->ahead : 1)));
+    if (cfg->ahead)
         cp_async_wait(cfg->ahead - 1);
-    UNROLL(j, span_w(cfg))
-        rX[j] = column_at(k, rRow, j);
-    if (is_async(cfg)) {
+    take_row(k, rX);
+    if (cfg->ahead)
         next_slot(k, k->from);
-        copy_row(k);
-    } else if (cfg->ahead == 1)
-        load_row(k, rRow);
+    load_row(k);
     if (i % cfg->step_h == 0) // the first row that row i / step of y sees
         fill(slice(k->rSum, _, _, i / cfg->step_h % window_of(cfg)), immf(0));
     IF(lt(h, conv_number(k->p.x_size[1])))
         add_products(k, rX, i);
-    if (!is_async(cfg) && cfg->ahead > 1)
-        load_row(k, rRow);
 }
 
 /* Stores row q of the thread's, if it has so many, in vectors at known distances from each other. */
@@ -293,23 +307,19 @@ static void store_row(sliding *k, val q, int window)
 {
     const sliding_config *cfg = k->cfg;
     const conv_form *form = &cfg->form;
-    const int bytes = (int)ckl_dtype_bytes(form->out), count = cfg->vec * cfg->run,
-              unit = (int)min_i64(count, 16 / bytes);
-    val index = add(mul(convert(I64, k->n), k->p.y[0]), mul(convert(I64, add(k->row, q)), k->p.y[2]));
-    index = add(index, mul(convert(I64, k->channel), k->p.y[4]));
-    index = add(index, mul(convert(I64, k->column), k->p.y[3]));
-    vector_at to = { .address = gmem_address(k->p.from[CONV_Y], form->out, index) };
+    const int count = cfg->vec * cfg->run;
+    const tensor gY = gmem_tensor(gmem_address(k->p.from[CONV_Y], form->out, k->y), form->out, compact(leaf(count)));
     IF(lt(q, k->count))
         for (int p = 0; p < cfg->cols && describing(); p += cfg->run) {
-            const int64_t first = cfg->planes ? p : (int64_t)p * cfg->channels;
+            const int64_t far = cfg->planes ? p : (int64_t)p * cfg->channels;
             tensor rSum = local_tile(k->rSum, shape(cfg->vec, cfg->run, 1), coord(0, p / cfg->run, window));
-            tensor rY = conv_finish_run(form, &k->p, &k->channels, add(index, imm64(first)), k->channel, rSum);
-            to.guard = cfg->even ? yes() : ge(imm_as(U32, p), k->stored);
-            for (int i = 0; i < count; i += unit) {
-                to.offset = (first + i) * bytes;
-                vector_store(&to, unit, rY.regs + i, gmem_tensor(to.address, form->out, compact(leaf(unit))));
-            }
+            tensor rY = conv_finish_run(form, &k->p, &k->channels, add(k->y, imm64(far)), k->channel, rSum);
+            const vector_at to = { .address = gY.address,
+                                   .offset = far * (int64_t)ckl_dtype_bytes(form->out),
+                                   .guard = cfg->even ? yes() : ge(imm_as(U32, p), k->stored) };
+            vector_store(&to, count, rY.regs, gY);
         }
+    assign(k->y, add(k->y, k->p.y[2]));
 }
 
 /* The first rows of x, which complete no row of y; then as many rows of y at a time as the window has. */
@@ -358,8 +368,8 @@ static void load_filters(const sliding *k, shared_filters *to)
 static void take_filters(sliding *k, tensor filters)
 {
     const sliding_config *cfg = k->cfg;
-    tensor rW = unpacked(load_packed(filters, cfg->vec * (int)ckl_dtype_bytes(cfg->form.dtype)), F32);
-    k->rW = tensor_with_layout(rW, compact(shape(taps_of(cfg), cfg->vec)));
+    k->rW = fragment(F32, compact(shape(taps_of(cfg), cfg->vec)));
+    copy(filters, tensor_with_layout(k->rW, filters.layout), cfg->vec * element_of(cfg));
 }
 
 static void share_filters(sliding *k, const shared_filters *from)
@@ -379,17 +389,12 @@ static void share_filters(sliding *k, const shared_filters *from)
     take_filters(k, slice(from->sW, _, vector));
 }
 
-/*
- * Registers of a thread: its filters, sums, rows of x, and what else ptxas wants to go without spills, more where a
- * window's rows are many.
- */
+/* Registers of a thread: its filters, sums, a row of x, and what else ptxas wants to go without spills. */
 static int registers_of(const sliding_config *c)
 {
-    enum { REST = 22, MANY = 20, SINGLE = 8 };
-    const int of_vector = (int)ceil_div(c->vec * (int64_t)ckl_dtype_bytes(c->form.dtype), 4);
-    const int rows = c->ahead * of_vector + c->vec; // under way, and one as f32
-    return c->vec * (taps_of(c) + c->cols * window_of(c)) + span_w(c) * rows + REST +
-           (window_of(c) * c->step_h > 3 ? MANY : 0) + (c->vec == 1 ? SINGLE : 0);
+    enum { REST = 38, SINGLE = 4 };
+    const int row = c->ahead ? 0 : units_of(c) * (int)ceil_div(unit_bytes(c), 4);
+    return c->vec * (taps_of(c) + c->cols * window_of(c) + span_w(c)) + row + REST + (c->vec == 1 ? SINGLE : 0);
 }
 
 /* CTAs of an SM that have so many. */
@@ -402,8 +407,12 @@ static int ctas_of(const sliding_config *c)
 static sliding_config config_of(const void *config, int kernel)
 {
     sliding_config c = *(const sliding_config *)config;
-    if (kernel == 1)
-        c.vec = c.run = 1;
+    if (kernel == 1) {
+        c.vec = c.run = c.ctas = 1;
+        c.skipped = 0;
+        c.left = c.right = units_of(&c); // any may be outside
+        c.ahead = element_of(&c) < COPY_MIN ? 0 : c.ahead;
+    }
     return c;
 }
 
@@ -424,18 +433,9 @@ void conv_sliding(const void *config, int kernel)
                                      mul(convert(I64, k.channel), imm64(taps_of(cfg))), taps_of(cfg)));
     else
         load_filters(&k, &filters);
-    if (is_async(cfg)) {
-        k.sX = smem_tensor("X", cfg->form.dtype, compact(shape(cfg->vec, THREADS, span_w(cfg), slots_of(cfg))), 16);
-        k.to = variable(U32, imm(0));
-        k.from = variable(U32, imm(0));
-    }
-    UNROLL(a, cfg->ahead) {
-        k.ahead[a] = fragment_of_row(cfg);
-        if (is_async(cfg))
-            copy_row(&k);
-        else
-            load_row(&k, k.ahead[a]);
-    }
+    describe_rows(&k);
+    UNROLL(a, cfg->ahead ? cfg->ahead : 1)
+        load_row(&k);
     if (!cfg->planes)
         share_filters(&k, &filters);
     k.channels = conv_load_channels(&cfg->form, &k.p, k.channel, cfg->vec);
@@ -463,19 +463,7 @@ static ckl_status takes(const ckl_conv_desc *d)
     if (max_i64(x.stride[2], y.stride[2]) > most || max_i64(d->h, d->n) > INT32_MAX / 8 ||
         product_i64(d->k, d->r * d->s) > INT32_MAX / 8)
         FAIL(CKL_UNSUPPORTED, "conv sliding: a size is beyond 32-bit numbers");
-    return conv_check_dense("sliding", d);
-}
-
-/* Columns of x, of those under a thread, before the first of a row, and behind the last. */
-static int outside_left(const ckl_conv_desc *forward, int span)
-{
-    return (int)max_i64(0, min_i64(span, forward->pad_left));
-}
-
-static int outside_right(const ckl_conv_desc *forward, const sliding_config *c, int64_t columns)
-{
-    const int64_t last = product_i64(columns - c->cols, c->step_w) - forward->pad_left + span_w(c) - 1;
-    return (int)max_i64(0, min_i64(span_w(c), last - (forward->w - 1)));
+    return CKL_OK;
 }
 
 static int64_t threads_of(const ckl_conv_desc *d, const sliding_config *c)
@@ -492,30 +480,33 @@ static bool is_planes(const ckl_conv_desc *d)
 }
 
 /*
- * What follows from the problem and the config's other numbers. Planes: the first column inside, and all columns where
- * threads begin, are at multiples of the columns of an access.
+ * What follows from the problem and the config's other numbers. All columns where threads begin, and where rows do, are
+ * at multiples of a unit.
  */
 static void derive(const ckl_conv_desc *d, sliding_config *c)
 {
     const ckl_conv_desc forward = conv_turned(d);
-    const conv_tensor y = conv_tensor_of(d, conv_written(d));
-    c->left = outside_left(&forward, span_w(c));
-    c->right = outside_right(&forward, c, y.shape[3]);
-    c->even = y.shape[3] % c->cols == 0;
+    const int64_t columns = conv_tensor_of(d, conv_written(d)).shape[3], pad = forward.pad_left;
+    const int64_t multiples[] = { (int64_t)c->cols * c->step_w, (columns - c->cols) * c->step_w, c->cols, columns,
+                                  forward.w };
     c->planes = is_planes(d);
-    c->run = c->planes ? 16 / (int)ckl_dtype_bytes(d->dtype) : 1;
-    const int64_t multiples[] = { c->cols, y.shape[3], forward.w, c->left - forward.pad_left };
+    c->even = columns % c->cols == 0;
+    c->run = c->planes ? COPY_MAX / element_of(c) : 1;
     for (int i = 0; i < COUNT_OF(multiples); i++)
         while (multiples[i] % c->run)
             c->run /= 2;
+    c->skipped = conv_config_number(pad > 0 ? round_up(pad, c->run) - pad : -pad % c->run);
+    const int64_t units = units_of(c), first = product_i64(columns - c->cols, c->step_w) - pad - c->skipped;
+    c->left = (int)min_i64(units, ceil_div(max_i64(0, pad), c->run));
+    c->right = (int)max_i64(0, min_i64(units, units - (forward.w - first) / c->run));
 }
 
 /* Vectors of 2 channels first, strips of all rows, of halves, ... of them; columns that divide a row's. */
 static bool candidate_sliding(const void *desc, const ckl_device_info *device, int i, void *config)
 {
     enum { HIGHS = 7 };
-    static const int vectors[] = { 2, 1, 4 }, columns[] = { 8, 4, 1 }, aheads[] = { AHEAD_MAX, 2 };
-    const ckl_conv_desc *d = desc;
+    static const int vectors[] = { 4, 2, 1 }, columns[] = { 8, 4, 1 }, aheads[] = { 3, 0 };
+    const ckl_conv_desc plane = conv_depthwise_plane(desc), *d = &plane;
     sliding_config *c = config;
     (void)device;
     const bool single = is_planes(d) || d->groups < d->k;
@@ -536,39 +527,38 @@ static bool candidate_sliding(const void *desc, const ckl_device_info *device, i
                            .filters = (int)min_i64(d->k / max_i64(1, d->groups), INT32_MAX / 256),
                            .rows = conv_config_number(d->r),
                            .columns = conv_config_number(d->s),
-                           .ahead = ahead,
                            CONV_STEPS_OF(d) };
     const int window = window_of(c);
     c->high = (int)min_i64(INT32_MAX / 8, round_up(ceil_div(y.shape[2], strips), window));
-    while (!is_async(c) && window * c->step_h % c->ahead)
-        c->ahead--;
-    c->ctas = ctas_of(c);
     derive(d, c);
+    c->ahead = unit_bytes(c) < COPY_MIN ? 0 : ahead;
+    c->ctas = ctas_of(c);
     return true;
 }
 
 static ckl_status admit_sliding(const void *desc, const ckl_device_info *device, const void *config)
 {
-    const ckl_conv_desc *d = desc;
+    const ckl_conv_desc plane = conv_depthwise_plane(desc), *d = &plane;
     const sliding_config *c = config;
     const int64_t cols_max = min_i64(COLS_MAX, conv_tensor_of(d, conv_written(d)).shape[3]);
     (void)device;
     TRY(takes(d));
-    TRY(conv_check_form("sliding", d, &c->form));
+    TRY(conv_check_form("sliding", desc, &c->form));
+    TRY(conv_check_dense("sliding", desc));
     if (c->rows != d->r || c->columns != d->s || c->channels != d->k || c->filters != d->k / d->groups ||
         !CONV_STEPS_FIT(c, d))
         FAIL(CKL_INVALID, "conv sliding: the config's filter, channels, stride or dilation are not the problem's");
     if (!is_power_of_two(c->vec) || c->vec > 16 / (int)ckl_dtype_bytes(d->dtype) || d->k % c->vec ||
         ((c->filters > 1 || c->planes) && c->vec > 1) || c->high < 1 || c->high > INT32_MAX / 8 || c->cols < 1 ||
-        c->cols > cols_max || c->ahead < 1 || c->ahead > AHEAD_MAX || c->ctas < 1 || c->ctas > CTAS_MAX)
+        c->cols > cols_max || c->ahead < 0 || c->ahead > AHEAD_MAX || c->ctas < 1 || c->ctas > CTAS_MAX)
         FAIL(CKL_INVALID,
              "conv sliding: vec=%d does not divide k=%" PRId64
-             " or 16 bytes, or cols=%d, high=%d, ahead=%d or ctas=%d are not in 1..%" PRId64 ", 1.., 1..%d, 1..%d",
+             " or 16 bytes, or cols=%d, high=%d, ahead=%d or ctas=%d are not in 1..%" PRId64 ", 1.., 0..%d, 1..%d",
              c->vec, d->k, c->cols, c->high, c->ahead, c->ctas, cols_max, AHEAD_MAX, CTAS_MAX);
-    if (!is_async(c) && window_of(c) * c->step_h % c->ahead)
-        FAIL(CKL_INVALID, "conv sliding: ahead=%d does not divide the %d rows of a turn", c->ahead,
-             window_of(c) * c->step_h);
-    if (c->vec * taps_of(c) > TAPS_MAX || span_w(c) > SPAN_MAX || registers_of(c) > REGISTERS_MAX ||
+    if (c->ahead && unit_bytes(c) < COPY_MIN)
+        FAIL(CKL_UNSUPPORTED, "conv sliding: ahead=%d rows by copies of %d bytes, not of 4, 8 or 16", c->ahead,
+             unit_bytes(c));
+    if (c->vec * taps_of(c) > TAPS_MAX || c->skipped + span_w(c) > SPAN_MAX || registers_of(c) > REGISTERS_MAX ||
         (int64_t)vectors_of(c) * c->vec * taps_of(c) * (int64_t)ckl_dtype_bytes(d->dtype) > FILTERS_BYTES_MAX)
         FAIL(CKL_UNSUPPORTED,
              "conv sliding: vec=%d channels of %d taps and cols=%d are more than a thread's registers, or places far "
@@ -576,8 +566,8 @@ static ckl_status admit_sliding(const void *desc, const ckl_device_info *device,
              c->vec, taps_of(c), c->cols);
     sliding_config own = *c;
     derive(d, &own);
-    if (own.left != c->left || own.right != c->right || own.even != c->even || own.planes != c->planes || c->run < 1 ||
-        own.run % c->run)
+    if (own.left != c->left || own.right != c->right || own.even != c->even || own.skipped != c->skipped ||
+        own.planes != c->planes || own.run != c->run)
         FAIL(CKL_INVALID,
              "conv sliding: left=%d, right=%d, even=%d, planes=%d or run=%d are not those of the problem, %d, %d, %d, "
              "%d and %d",
@@ -589,7 +579,7 @@ static ckl_status admit_sliding(const void *desc, const ckl_device_info *device,
 
 static ckl_status launch_sliding(const ckl_plan *plan, const void *args, ckl_stream stream)
 {
-    const ckl_conv_desc *d = plan->desc, forward = conv_turned(d);
+    const ckl_conv_desc plane = conv_depthwise_plane(plan->desc), *d = &plane, forward = conv_turned(d);
     const sliding_config *all = plan->config;
     const ckl_conv_args a = conv_turned_args(d, args);
     const int64_t count = all->vec * all->run, in = count * (int64_t)ckl_dtype_bytes(d->dtype),
@@ -603,37 +593,36 @@ static ckl_status launch_sliding(const ckl_plan *plan, const void *args, ckl_str
 }
 
 /*
- * Instructions of a thread, of which a warp begins WARP a cycle and an SM no more than RATE; no row is shorter than
- * what of a load's latency the rows under way leave.
+ * Instructions of a thread, of which a warp begins WARP a cycle and an SM no more than RATE (5x5: 99 channels of 56x56
+ * in 26.4 us, 7 of 897x897 in 47.2; planes of 56x56 under 7x7 in 42.7), or copies, which take COPY cycles of an SM each
+ * whatever their bytes are (144 of 56x56 in 21.3 us, 96 of 112x112 by stride 2 in 44.8).
  */
 static plan_cost cost_sliding(const void *desc, const ckl_device_info *device, const void *config)
 {
-    const double LOAD = 2, OUTSIDE = 3, STORE = 4, ROW = 30, START = 300, WARP = 0.2, RATE = 1.45, LATENCY = 900;
-    const double MEMORY = 3.9e6; // bytes a us
-    const ckl_conv_desc *d = desc;
+    const double LOAD = 2, OUTSIDE = 3, STORE = 4, ROW = 30, START = 300, WARP = 0.18, RATE = 2.2, COPY = 15,
+                 WAIT = 900;
+    const double MEMORY = 2.7e6; // bytes a us, where filters are 3x3
+    const ckl_conv_desc plane = conv_depthwise_plane(desc), *d = &plane;
     const sliding_config *c = config;
     const conv_tensor x = conv_tensor_of(d, conv_read(d)), y = conv_tensor_of(d, conv_written(d));
-    const double tiles = (double)threads_of(d, c) / THREADS, warps = THREADS / 32,
-                 bytes_of = (double)ckl_dtype_bytes(d->dtype);
-    const double outputs = (double)c->cols * c->vec,
-                 of_y = outputs * (taps_of(c) + STORE / 2) + c->cols / c->run * STORE;
-    const double of_x =
-        ROW + fmax(0, sure_of(c)) * (LOAD / c->run + c->vec) + (c->left + c->right) * (LOAD + c->vec + OUTSIDE);
+    const double tiles = (double)threads_of(d, c) / THREADS, warps = THREADS / 32;
+    const double outputs = (double)c->cols * c->vec, of_y = outputs * (taps_of(c) + 1) + c->cols / c->run * STORE;
+    const double of_x = ROW + units_of(c) * LOAD + span_w(c) * c->vec + (c->left + c->right) * OUTSIDE;
     const double rows = (double)round_up(min_i64(c->high, y.shape[2]), window_of(c));
+    const double rows_x = rows * c->step_h + span_h(c);
     const double instructions =
-        START + taps_of(c) * (c->vec + 4.0) + rows * (of_y + c->step_h * of_x) + span_h(c) * (of_y / 2 + of_x);
-    const double at_once = fmin(c->ctas, ceil(tiles / device->sm_count));
-    const double wait = (rows * c->step_h + span_h(c)) * LATENCY / (c->ahead > 1 ? c->ahead : 2);
-    const double bytes = (double)d->n * (double)(x.stride[0] + y.stride[0]) * bytes_of;
+        START + taps_of(c) * (c->vec + 4.0) + rows * of_y + rows_x * of_x + span_h(c) * of_y / 2;
+    const double at_once = fmin(c->ctas, ceil(tiles / device->sm_count)), rate = fmin(RATE, WARP * warps * at_once);
+    const double copies = c->ahead ? rows_x * units_of(c) * COPY * rate : 0;
     return product_cost(&(product_work){ .tiles = tiles,
                                          .ctas = c->ctas,
                                          .steps = 1,
-                                         .multiply_adds = instructions * warps,
-                                         .rate = fmin(RATE, WARP * warps * at_once),
-                                         .step_cycles = 2 * LATENCY + wait,
-                                         .bytes = bytes,
+                                         .multiply_adds = fmax(instructions, copies) * warps,
+                                         .rate = rate,
+                                         .step_cycles = (rows_x / fmax(1, c->ahead) + 1) * WAIT,
+                                         .bytes = (double)d->n * (double)(x.stride[0] + y.stride[0]) * element_of(c),
                                          .bytes_per_us = MEMORY,
-                                         .us = 0.3 },
+                                         .us = 0.5 },
                         device);
 }
 
@@ -643,8 +632,8 @@ static const field sliding_fields[] = { CONV_FORM(FIELD_NESTED, (conv_sliding_co
 const implementation conv_sliding_implementation = {
     CONV_RANKED(sliding, conv_sliding_config),
     .summary = "a filter a channel of NHWC: down the rows of x, a window of sums that slides",
-    .rivals = { &conv_depthwise_rows_implementation, &conv_depthwise_implementation, &conv_skinny_implementation,
-                &conv_stem_implementation, &conv_narrow_implementation, &conv_packed_implementation },
+    .rivals = { &conv_depthwise_implementation, &conv_skinny_implementation, &conv_stem_implementation,
+                &conv_narrow_implementation, &conv_packed_implementation },
     .describe = conv_sliding,
     .kernels = 2,
     .params = &conv_param_list,

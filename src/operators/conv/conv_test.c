@@ -543,22 +543,7 @@ static const char *const cases[] = {
     "n=8 c=8 h=2 w=3 k=24 r=2 s=3 layout=nchw direction=weight impl=pointwise",
     "n=200 c=25 h=3 w=3 k=217 direction=weight impl=pointwise_pitched",
     "n=200 c=25 h=3 w=3 k=217 direction=data layout=nchw impl=pointwise_pitched",
-    "n=2 c=7 h=23 w=37 k=7 r=5 s=5 groups=7 pad=2 dtype=bf16                             # depthwise_rows",
-    "n=3 c=3 h=19 w=21 k=3 groups=3 pad=1 bias=1 scale=1 residual=1 activation=relu impl=depthwise_rows "
-    "config='high=4'",
-    "n=2 c=201 h=9 w=5 k=201 groups=201 pad=1 bias=1 impl=depthwise_rows config='high=3' # the first channels follow "
-    "the last",
-    "n=2 c=30 h=9 w=11 k=30 groups=30 pad_left=2 pad_top=1 r=2 s=4 stride_h=2 stride_w=3 scale=1 impl=depthwise_rows",
-    "n=2 c=12 h=17 w=9 k=12 groups=12 pad=2 dilation=3 dtype=f32 out=f32 impl=depthwise_rows",
-    "n=2 c=20 h=13 w=9 k=20 groups=20 pad=1 stride=4 out=f32 residual=1 impl=depthwise_rows # rows that no tap sees",
-    "n=2 c=11 h=9 w=10 k=11 groups=11 r=4 s=3 pad=1 direction=data dtype=bf16 impl=depthwise_rows # turned round",
-    "n=2 c=6 h=9 w=16 k=6 groups=6 r=3 s=5 pad=3 dilation_h=2 direction=data out=f32 impl=depthwise_rows",
-    "n=1 c=1032 h=5 w=3 k=1032 groups=1032 pad=1 impl=depthwise_rows config='vec=8 channels=1024 high=4'",
-    "n=2 c=28 h=9 w=7 k=28 groups=28 pad=1 bias=1 residual=1 misalign=1 impl=depthwise_rows",
-    "n=1 c=201 h=4 w=5 k=201 groups=201 pad=1 misalign=1 impl=depthwise_rows",
-    "n=1 c=1030 h=4 w=3 k=1030 groups=1030 pad=1 misalign=1 impl=depthwise_rows config='vec=2 channels=256'",
-    "n=2 c=1 h=9 w=33 k=1 r=7 s=7 pad=3 dtype=bf16 impl=depthwise_rows config='high=2'",
-    "n=2 c=5 h=29 w=33 k=5 groups=5 pad=1 bias=1 impl=depthwise_rows config='high=3 turns=4'",
+    "n=2 c=7 h=23 w=37 k=7 r=5 s=5 groups=7 pad=2 dtype=bf16                             # sliding",
     "n=3 c=3 h=19 w=21 k=3 groups=3 pad=1 bias=1 scale=1 residual=1 activation=relu impl=sliding config='cols=3 high=4 "
     "ahead=3'",
     "n=2 c=201 h=9 w=5 k=201 groups=201 pad=1 bias=1 impl=sliding config='high=5' # the first channels follow the last",
@@ -582,14 +567,26 @@ static const char *const cases[] = {
     "n=3 c=1 h=13 w=17 k=3 pad=1 dtype=bf16 misalign=1 impl=sliding",
     "n=1 c=31 h=5 w=3 k=31 groups=31 pad=1 epilogue=tril impl=sliding",
     "n=2 c=5 h=9 w=16 k=5 groups=5 pad=1 layout=nchw bias=1 residual=1 activation=relu impl=sliding # planes",
-    "n=3 c=6 h=19 w=56 k=6 groups=6 pad=1 layout=nchw dtype=bf16 impl=sliding config='cols=8 high=6'",
-    "n=2 c=6 h=14 w=28 k=6 groups=6 pad=2 r=5 s=5 layout=nchw scale=1 impl=sliding config='cols=8 run=4 even=0'",
-    "n=2 c=6 h=8 w=32 k=6 groups=6 pad=1 stride=2 layout=nchw dtype=bf16 out=f32 impl=sliding config='cols=8 run=8'",
+    "n=3 c=6 h=19 w=56 k=6 groups=6 pad=1 layout=nchw dtype=bf16 impl=sliding config='cols=8 high=6 run=4 "
+    "skipped=3'",
+    "n=2 c=6 h=14 w=28 k=6 groups=6 pad=2 r=5 s=5 layout=nchw scale=1 impl=sliding config='cols=8 run=4 even=0 "
+    "skipped=2 left=1 right=1'",
+    "n=2 c=6 h=8 w=32 k=6 groups=6 pad=1 stride=2 layout=nchw dtype=bf16 out=f32 impl=sliding config='cols=8 run=4 "
+    "skipped=3'",
     "n=1 c=7 h=9 w=13 k=7 groups=7 pad=2 dilation=2 layout=nchw dtype=f32 impl=sliding",
     "n=2 c=3 h=9 w=16 k=3 groups=3 r=4 s=5 pad=1 dilation=2 direction=data layout=nchw out=f32 impl=sliding",
     "n=2 c=3 h=9 w=16 k=9 groups=3 pad=1 layout=nchw misalign=1 residual=1 impl=sliding",
     "n=2 c=4 h=9 w=28 k=4 groups=4 direction=data pad=3 layout=nchw fill=hard impl=sliding # dy begins inside",
     "n=2 c=5 h=1 w=3 k=5 groups=5 pad=1 epilogue=tril layout=nchw impl=sliding",
+    "n=1 c=201 h=4 w=5 k=201 groups=201 pad=1 misalign=1 impl=sliding",
+    "n=2 c=5 h=9 w=19 k=5 groups=5 r=2 s=3 pad_left=2 pad_top=1 stride_w=3 dilation_w=2 residual=1 impl=sliding "
+    "config='cols=3 high=2'",
+    "n=2 c=24 h=9 w=10 k=24 groups=24 r=4 s=3 pad=1 direction=data dtype=bf16 impl=sliding config='vec=4 cols=2 "
+    "high=4'",
+    "n=2 c=3 h=31 w=60 k=3 groups=3 pad=1 stride=2 dtype=bf16 residual=1 impl=sliding config='high=4'",
+    "n=2 c=3 h=17 w=11 k=3 groups=3 pad=1 dtype=f32 bias=1 impl=sliding config='ahead=5'",
+    "n=3 c=3 h=29 w=24 k=1 pad=1 scale=1 bias=1 residual=1 activation=relu impl=sliding # one filter of three channels",
+    "n=2 c=7 h=20 w=25 k=1 r=5 s=2 stride=2 pad_left=2 dilation_h=2 misalign=1 impl=sliding",
     "n=40 c=48 h=30 w=35 k=48 groups=48 pad=1 bias=1 impl=halo # six lanes",
     "n=2 c=96 h=17 w=19 k=96 groups=96 pad=1 stride=2 bias=1 scale=1 activation=relu impl=halo config='bands=0 "
     "lanes=12 "
@@ -599,13 +596,6 @@ static const char *const cases[] = {
     "wide=1 high=4 images=1 stages=2 ctas=1'",
     "n=2 c=80 h=17 w=19 k=80 groups=80 pad=1 bias=1 impl=halo config='lanes=9 wide=1 cols=8 high=8 images=1 ctas=3 "
     "stages=3'",
-    "n=3 c=1 h=29 w=37 k=1 pad=1 scale=1 bias=1 residual=1 layout=nchw dtype=bf16 impl=depthwise_rows # a plane",
-    "n=2 c=72 h=13 w=22 k=72 groups=72 pad=1 bias=1 impl=depthwise_rows config='vec=2 channels=72 cols=4 high=4'",
-    "n=2 c=5 h=9 w=19 k=5 groups=5 r=2 s=3 pad_left=2 pad_top=1 stride_w=3 dilation_w=2 residual=1 impl=depthwise_rows "
-    "config='cols=3 high=2'",
-    "n=2 c=24 h=9 w=10 k=24 groups=24 r=4 s=3 pad=1 direction=data dtype=bf16 impl=depthwise_rows config='vec=4 "
-    "channels=24 cols=2 high=4'",
-    "n=2 c=3 h=31 w=60 k=3 groups=3 pad=1 stride=2 dtype=bf16 residual=1 impl=depthwise_rows config='high=2 turns=3'",
     "n=300 c=521 h=1 w=1 k=521 pad=1 direction=weight # of a tap that sees nothing it is 0",
     "n=2 c=72 h=13 w=21 k=72 pad=1 impl=sm90 config='tall=1 held=0 im2col=0 box_w=8 box_h=16 box_n=1 consumers=2 "
     "tile_n=64 stages=3'",
@@ -692,7 +682,6 @@ static const char *const cases[] = {
     "n=2 c=40 h=5 w=5 k=40 groups=40 pad=1 epilogue=tril bias=1 impl=halo",
     "n=1 c=40 h=5 w=5 k=40 groups=40 pad=1 epilogue=tril impl=depthwise",
     "n=2 c=5 h=1 w=3 k=5 groups=5 pad=1 epilogue=tril layout=nchw impl=depthwise",
-    "n=1 c=31 h=5 w=3 k=31 groups=31 pad=1 epilogue=tril impl=depthwise_rows",
     "n=2 c=24 h=5 w=5 k=136 r=1 s=1 epilogue=tril bias=1 impl=pointwise",
     "n=8 c=75 h=5 w=5 k=233 r=1 s=1 epilogue=tril impl=pointwise_pitched",
     "n=2 c=25 h=5 w=5 k=137 r=1 s=1 epilogue=tril impl=pointwise_unaligned",
