@@ -172,26 +172,19 @@ void visit_staged(const columns *c, const column_place *tile, val slots, tile_vi
 
 /*
  * The states of a strip's chunks in global memory, (COUNT,COLUMNS) each. A state is what softmax_state_values() says.
- * meets: those of CTAs that run at the same time, as one_pass.h has them. looks: u32, how often a thread looks for them.
  */
 typedef struct strip_states {
     const columns *c;
-    bool meets;
-    val strip, chunk; // u32, of this CTA
-    val looks;
+    val strip, chunk;     // u32, of this CTA
     column_split merging; // of the same columns over threads that merge
     int64_t scratch;      // shared memory of reductions
     tensor sStrip;        // (COUNT,COLUMNS): states of the strip
-    tensor sGaveUp;       // (WARPS), u32: has a thread not found all?
 } strip_states;
 
-strip_states strip_states_begin(const columns *c, bool meets);
+strip_states strip_states_begin(const columns *c);
 
 /* Stores what the threads have found in the chunk; place: of c in it. */
 void strip_states_store(strip_states *s, const column_place *place, column_states *found);
 
-/* Finds the states of the whole strip. False, in all threads, if there were too few looks. */
-val strip_states_merge(strip_states *s, const column_place *place, column_states *found);
-
-/* Nothing is stored in the strip any more. */
-void strip_states_clear(const strip_states *s);
+/* The states of the whole strip, after those of all its chunks are stored. */
+column_states strip_states_merge(strip_states *s, const column_place *place);

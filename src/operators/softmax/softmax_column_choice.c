@@ -188,11 +188,12 @@ static int ragged_lanes(const ckl_softmax_desc *d)
     return best;
 }
 
-/* Shared memory of a CTA with so many tiles: slots, sums, a word of each warp and two of the CTA. */
+/* Shared memory of a CTA with so many tiles: slots, sums, and words by which its threads tell each other. */
 static int64_t smem_bytes(const softmax_column_config *c, int tiles)
 {
+    enum { WORDS = 4 };
     return tiles * column_slots_bytes(&c->split, c->form.dtype) * softmax_pipeline_inputs(&c->form) +
-           column_reduce_bytes(&c->split, SOFTMAX_PIPELINE_VALUES) + (c->split.threads / WARP + 2) * 4;
+           column_reduce_bytes(&c->split, SOFTMAX_PIPELINE_VALUES) + WORDS * (int64_t)sizeof(uint32_t);
 }
 
 /* Of work of which CTAs and shared memory are said. again: what reading the inputs once more costs of reading them. */
@@ -426,7 +427,6 @@ ckl_status softmax_choose_column_held(const void *desc, const ckl_device_info *d
     c->loading = fits_whole(d, lanes, c) ? 0 : device->sm_count;
     if (!c->loading)
         return CKL_OK;
-    c->turns = (int)turn;
     const int64_t chunks = choose_held(d, device, lanes, c);
     if (chunks > turn / (is_forward ? 3 : 2) || (!is_ragged(d) && chunks * ctas_of(d, c) < least))
         FAIL(CKL_UNSUPPORTED, "%s: %" PRId64 " chunks of columns of n=%" PRId64 " are faster read twice", what, chunks,
@@ -506,8 +506,6 @@ ckl_status softmax_admit_column_held(const void *desc, const ckl_device_info *de
     const softmax_column_config *c = config;
     if (c->kept < 0 || c->kept > SOFTMAX_KEPT_MAX)
         FAIL(CKL_INVALID, "%s: kept=%d is not in 0..%d", what, c->kept, SOFTMAX_KEPT_MAX);
-    if (c->turns < 0)
-        FAIL(CKL_INVALID, "%s: turns=%d is negative", what, c->turns);
     TRY(admit_chunks(what, d, device, c, TILES_MAX, c->tiles));
     if (!c->loading && d->n > softmax_chunk_lines(c))
         FAIL(CKL_INVALID, "%s: loading=0 wants chunks of all n=%" PRId64 " lines", what, d->n);
