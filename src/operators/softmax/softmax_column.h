@@ -34,14 +34,14 @@ static inline tensor scores_of(const columns *c, tensor rX)
     return rT;
 }
 
-/* y of scores by log-softmax, of their exponentials by softmax; pairs and factors are those of the columns. */
-static inline void store_outputs(const columns *c, const column_place *place, tensor rT, const val *pairs,
-                                 const val *factors)
+/* Of scores or their exponentials; pairs and factors are those of the columns. */
+static inline void store_outputs(const columns *c, const column_place *place, softmax_output *output, tensor rT,
+                                 const val *pairs, const val *factors)
 {
     tensor rY = registers(c, F32); // (VEC,STEPS)
     for (int i = 0; i < static_size(rY.layout); i++) {
         const int e = i % c->split.vec;
-        set(rY, i, softmax_output(c->form, at(rT, i), pairs + e * ONLINE_VALUES, factors[e]));
+        set(rY, i, output(c->form, at(rT, i), pairs + e * ONLINE_VALUES, factors[e]));
     }
     column_store(&c->split, place, rY, c->p.y, c->form->dtype, c->p.ldy, c->p.n);
 }
@@ -67,17 +67,6 @@ static inline void store_gradients(const columns *c, const column_place *place, 
     for (int i = 0; i < static_size(rDx.layout); i++)
         set(rDx, i, softmax_gradient(c->form, at(rY, i), at(rDy, i), sums[i % c->split.vec], c->p.scale));
     column_store(&c->split, place, rDx, c->p.dx, c->form->dtype, c->p.ldx, c->p.n);
-}
-
-/* exp(t - max) of a tile. */
-static inline tensor exponentials(const columns *c, tensor rT, const val *pairs)
-{
-    tensor rE = registers(c, F32); // (VEC,STEPS)
-    for (int i = 0; i < static_size(rE.layout); i++) {
-        const val *pair = pairs + i % c->split.vec * ONLINE_VALUES;
-        set(rE, i, online_exp(at_f32(rT, i), pair[ONLINE_MAX]));
-    }
-    return rE;
 }
 
 /* Visits of tiles */
@@ -117,7 +106,7 @@ static inline void write_outputs(const columns *c, const column_place *at, const
 {
     const column_states *found = user;
     tensor rT = scores_of(c, rX[0]); // (VEC,STEPS)
-    store_outputs(c, at, c->form->log ? rT : exponentials(c, rT, found->of), found->of, found->factors);
+    store_outputs(c, at, softmax_of_score, rT, found->of, found->factors);
 }
 
 static inline void add_tile_dots(const columns *c, const column_place *at, const tensor *rX, void *user)
