@@ -306,16 +306,17 @@ static int held_steps(const ckl_softmax_desc *d, const softmax_column_config *c)
 }
 
 /*
- * Chunks of the shared memory of so many CTAs an SM, by so many lanes a line. Those of gradients have 40 KB more in
- * registers, where few threads have many, as time goes with what an SM holds: 51.7 and 45.8 us (24725x512 f32), 185.0
- * and 170.7 (14336x7168 bf16). Returns how many a strip has. Where it is one of few lines, CTAs are smaller and as many
- * times more.
+ * Chunks of the shared memory of so many CTAs an SM, by so many lanes a line. What registers hold beside it is more, as
+ * time goes with what an SM holds. Those of gradients have 40 KB, where few threads have many: 51.7 and 45.8 us
+ * (24725x512 f32), 185.0 and 170.7 (14336x7168 bf16); forward one tile of 16 KB: 159.8 and 153.1 (8192x15360 bf16).
+ * Returns how many a strip has. Where it is one of few lines, CTAs are smaller and as many times more.
  */
 static int64_t split_held(const ckl_softmax_desc *d, int ctas, int lanes, bool keeps, softmax_column_config *c)
 {
     enum { SM_BYTES = 192 << 10, THREADS_KEEPING = 128, KEPT = 5 };
+    const bool is_forward = d->direction == CKL_DIRECTION_FORWARD;
     column_split *s = &c->split;
-    const int threads = keeps ? THREADS_KEEPING : THREADS_HELD;
+    const int threads = keeps && !is_forward ? THREADS_KEEPING : THREADS_HELD;
     *s = (column_split){ .threads = threads, .lanes = lanes, .cluster = 1 };
     s->ragged = is_ragged(d);
     s->vec = s->ragged ? ragged_vec(d) : softmax_vec_of(d);
@@ -326,7 +327,7 @@ static int64_t split_held(const ckl_softmax_desc *d, int ctas, int lanes, bool k
         s->threads /= 2;
     c->form.ctas_per_sm = ctas * threads / s->threads;
     c->tiles = (int)room;
-    c->kept = keeps ? KEPT : 0;
+    c->kept = !keeps ? 0 : is_forward ? 1 : KEPT;
     const int64_t chunks = chunks_of(d, c), tiles = ceil_div(d->n, chunks * column_split_lines(s));
     c->tiles = (int)min_i64(tiles, room);
     c->kept = (int)tiles - c->tiles;
@@ -340,7 +341,7 @@ static int64_t split_held(const ckl_softmax_desc *d, int ctas, int lanes, bool k
 static int64_t choose_held(const ckl_softmax_desc *d, const ckl_device_info *device, int lanes,
                            softmax_column_config *c)
 {
-    const bool keeps = d->direction == CKL_DIRECTION_BACKWARD && !is_ragged(d); // whose ends take registers
+    const bool keeps = !is_ragged(d); // whose ends take registers
     const int64_t chunks = split_held(d, HELD_CTAS, lanes, keeps, c);
     const int64_t ctas = d->outer * chunks * column_split_strips(&c->split, d->inner);
     return keeps && 2 * ctas < 3 * HELD_CTAS * (int64_t)device->sm_count ? split_held(d, HELD_CTAS, lanes, false, c)
@@ -356,11 +357,12 @@ static int64_t choose_held(const ckl_softmax_desc *d, const ckl_device_info *dev
 static bool fits_whole(const ckl_softmax_desc *d, int lanes, softmax_column_config *c)
 {
     enum { FEWER_CTAS = 2 };
-    if (split_held(d, HELD_CTAS, lanes, false, c) == 1)
+    const bool keeps = d->direction == CKL_DIRECTION_FORWARD && !is_ragged(d);
+    if (split_held(d, HELD_CTAS, lanes, keeps, c) == 1)
         return true;
     if (is_ragged(d) || d->dtype == CKL_F32 || d->direction == CKL_DIRECTION_BACKWARD)
         return false;
-    return split_held(d, HELD_CTAS, lanes / 2, false, c) == 1 || split_held(d, FEWER_CTAS, lanes / 2, false, c) == 1;
+    return split_held(d, HELD_CTAS, lanes / 2, true, c) == 1 || split_held(d, FEWER_CTAS, lanes / 2, false, c) == 1;
 }
 
 /*

@@ -35,14 +35,12 @@ void visit_staged(const columns *c, const column_place *tile, val slots, tile_vi
 
 /* States */
 
-/* Neighbouring lanes load neighbouring 16 bytes of states, so that each access fills its sectors. */
+/* A column a lane, or more where there are fewer threads: neighbouring lanes load neighbouring states. */
 static column_split split_for_merging(const columns *c)
 {
-    enum { LANES_MAX = 32, FLOATS = 4 };
-    const int count = (int)column_split_room(&c->split);
-    const int64_t wanted = max_i64(FLOATS / softmax_state_values(c->form), count / LANES_MAX);
-    const int vec = (int)min_i64(min_i64(count, wanted), VEC_MAX);
-    return (column_split){ .threads = c->split.threads, .lanes = count / vec, .cluster = 1, .vec = vec, .steps = 1 };
+    const int count = (int)column_split_room(&c->split), lanes = (int)min_i64(count, c->split.threads);
+    const int threads = c->split.threads;
+    return (column_split){ .threads = threads, .lanes = lanes, .cluster = 1, .vec = count / lanes, .steps = 1 };
 }
 
 strip_states strip_states_begin(const columns *c)
@@ -110,25 +108,26 @@ static void merge_chunks(strip_states *s)
     const int at_once = (int)max_i64(1, min_i64(AT_ONCE_MAX, FLOATS_AT_ONCE / floats));
     const int groups = split->threads / split->lanes;
     const reduction *r = softmax_reduction(s->c->form);
-    val states[VEC_MAX * ONLINE_VALUES], none[VEC_MAX * ONLINE_VALUES];
+    val states[VEC_MAX * ONLINE_VALUES], exists[AT_ONCE_MAX];
     begin_states(s->c, split->vec, states);
-    begin_states(s->c, split->vec, none);
     LOOP_FROM(first, thread_at(convert(U32, thread()), 1, split->lanes, groups), s->c->p.chunks,
               imm_as(U32, groups * at_once)) {
         tensor rS[AT_ONCE_MAX]; // (COUNT*VEC) each
         for (int i = 0; i < at_once; i++) {
             const val chunk = add(first, imm_as(U32, i * groups));
+            exists[i] = lt(chunk, s->c->p.chunks);
             rS[i] = fragment(F32, compact(leaf(floats)));
             for (int v = 0; v < floats; v++)
-                set(rS[i], v, none[v]);
-            IF(lt(chunk, s->c->p.chunks))
+                set(rS[i], v, immf(0));
+            IF(exists[i])
                 load_states(s, chunk, rS[i]);
         }
         for (int i = 0; i < at_once; i++)
-            for (int e = 0; e < split->vec; e++) {
-                const val other[] = { at(rS[i], e * count), at(rS[i], e * count + count - 1) };
-                r->combine(states + e * count, other, r->user);
-            }
+            IF(exists[i])
+                for (int e = 0; e < split->vec; e++) {
+                    const val other[] = { at(rS[i], e * count), at(rS[i], e * count + count - 1) };
+                    r->combine(states + e * count, other, r->user);
+                }
     }
     column_reduce_each(split, NULL, r, s->scratch, states, keep_total, s);
 }
