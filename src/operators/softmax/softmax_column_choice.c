@@ -155,24 +155,24 @@ ckl_status softmax_choose_column(const void *desc, const ckl_device_info *device
 }
 
 /*
- * Lines that begin anywhere, by vectors between boundaries of memory: gradients of 56x768x399 f16 55.1 us by single
- * elements, 45.3 so, of 32x2249x513 f32 199 and 150. Not where registers of a CTA hold them: 98 and 118 (88x320x2093
- * f16). Forward, whole lines of halves of vectors of 16 bits are copied as such.
+ * Vectors of ragged lines. Forward, columns of 16 bits are halves of whole ones in twice the lines: a tile rescales the
+ * sum of a column once.
  */
-static bool is_ragged(const ckl_softmax_desc *d)
-{
-    const int lines_min = d->dtype == CKL_F32 ? 256 : 512;
-    const int full = row_vec_full(d->dtype),
-              halves = d->direction == CKL_DIRECTION_FORWARD && dtype_bytes(d->dtype) == 2;
-    const bool in_phase = (d->ldx - d->ldy) % full == 0;
-    return softmax_vec_of(d) < (halves ? full / 2 : full) && in_phase && d->n >= lines_min;
-}
-
-/* Forward, columns of 16 bits are halves of vectors in twice the lines: a tile rescales the sum of a column once. */
 static int ragged_vec(const ckl_softmax_desc *d)
 {
     const bool halves = d->direction == CKL_DIRECTION_FORWARD && dtype_bytes(d->dtype) == 2;
     return row_vec_full(d->dtype) / (halves ? 2 : 1);
+}
+
+/*
+ * Lines that begin anywhere, by vectors between boundaries of memory: gradients of 56x768x399 f16 55.1 us by single
+ * elements, 45.3 so, of 32x2249x513 f32 199 and 150. Not where registers of a CTA hold them: 98 and 118 (88x320x2093
+ * f16).
+ */
+static bool is_ragged(const ckl_softmax_desc *d)
+{
+    const int lines_min = d->dtype == CKL_F32 ? 256 : 512;
+    return softmax_vec_of(d) < ragged_vec(d) && (d->ldx - d->ldy) % row_vec_full(d->dtype) == 0 && d->n >= lines_min;
 }
 
 /* Of a ragged strip: those that leave the fewest idle. */
@@ -196,17 +196,32 @@ static int64_t smem_bytes(const softmax_column_config *c, int tiles)
            column_reduce_bytes(&c->split, SOFTMAX_PIPELINE_VALUES) + WORDS * (int64_t)sizeof(uint32_t);
 }
 
-/* Of work of which CTAs and shared memory are said. again: what reading the inputs once more costs of reading them. */
+static int64_t ctas_of(const ckl_softmax_desc *d, const softmax_column_config *c)
+{
+    return column_split_ctas(&c->split, d->outer, d->inner);
+}
+
+/* Of a strip. */
+static int64_t chunks_of(const ckl_softmax_desc *d, const softmax_column_config *c)
+{
+    return c->tiles ? ceil_div(d->n, softmax_chunk_lines(c)) : 1;
+}
+
+/*
+ * Of work of which shared memory is said. again: what reading the inputs once more costs of reading them. Chunks cost
+ * what columns of their own would.
+ */
 static plan_cost cost_of(const ckl_softmax_desc *d, const ckl_device_info *device, const softmax_column_config *c,
                          memory_work work, double again)
 {
     enum { TURN = 600, CLUSTER = 1300 };
     const column_split *s = &c->split;
+    const int64_t bytes = dtype_bytes(d->dtype), chunks = chunks_of(d, c), lines = ceil_div(d->n, max_i64(1, chunks));
     const int inputs = softmax_pipeline_inputs(&c->form), held = s->vec * s->steps;
-    const int64_t bytes = dtype_bytes(d->dtype);
     const double run = (double)(s->lanes * s->vec * bytes);
-    const double tiles = ceil((double)d->n * (again > 0 ? 1 + again : 1) / (double)column_split_lines(s));
-    work.bytes = (double)d->outer * (double)d->n * (double)(d->inner * bytes) * (inputs * (1 + again) + 1);
+    const double tiles = ceil((double)lines * (again > 0 ? 1 + again : 1) / (double)column_split_lines(s));
+    work.ctas = chunks * ctas_of(d, c);
+    work.bytes = (double)d->outer * (double)(chunks * lines) * (double)(d->inner * bytes) * (inputs * (1 + again) + 1);
     work.threads = s->threads;
     work.registers += held * inputs;
     work.ctas_per_sm = c->form.ctas_per_sm;
@@ -217,40 +232,17 @@ static plan_cost cost_of(const ckl_softmax_desc *d, const ckl_device_info *devic
     return memory_cost(&work, device);
 }
 
-static int64_t ctas_of(const ckl_softmax_desc *d, const softmax_column_config *c)
-{
-    return column_split_ctas(&c->split, d->outer, d->inner);
-}
-
 plan_cost softmax_cost_column(const void *desc, const ckl_device_info *device, const void *config)
 {
-    const memory_work work = { .of = { .wait_cycles = -900, .bytes = 1.08, .lines = 2.5 },
-                               .ctas = ctas_of(desc, config) };
+    const memory_work work = { .of = { .wait_cycles = -900, .bytes = 1.08, .lines = 2.5 } };
     return cost_of(desc, device, config, work, 0);
-}
-
-static int64_t chunks_of(const ckl_softmax_desc *d, const softmax_column_config *c)
-{
-    return ceil_div(d->n, softmax_chunk_lines(c));
-}
-
-/* Chunks cost what columns of their own would. */
-static plan_cost cost_of_chunks(const ckl_softmax_desc *d, const ckl_device_info *device,
-                                const softmax_column_config *c, memory_work work, double again)
-{
-    const int64_t chunks = chunks_of(d, c);
-    ckl_softmax_desc part = *d;
-    part.outer *= chunks;
-    part.n = ceil_div(part.n, chunks);
-    work.ctas = chunks * ctas_of(d, c);
-    return cost_of(&part, device, c, work, again);
 }
 
 plan_cost softmax_cost_column_held(const void *desc, const ckl_device_info *device, const void *config)
 {
     const softmax_column_config *c = config;
     const memory_work work = { .of = { .us = 1.2, .bytes = 1.2, .lines = 2.3 }, .smem_bytes = smem_bytes(c, c->tiles) };
-    return cost_of_chunks(desc, device, c, work, 0);
+    return cost_of(desc, device, c, work, 0);
 }
 
 /* What L2 may still hold of the inputs is not read again. */
@@ -260,7 +252,7 @@ plan_cost softmax_cost_column_long(const void *desc, const ckl_device_info *devi
     const double bytes = (double)tensor_bytes(desc) * softmax_pipeline_inputs(&c->form);
     const double again = bytes > 0 ? fmax(0, 1 - (double)device->l2_bytes / 2 / bytes) : 0;
     const memory_work work = { .of = { .us = 2, .bytes = 1.1 }, .smem_bytes = smem_bytes(c, SOFTMAX_LONG_STAGES) };
-    return cost_of_chunks(desc, device, c, work, again);
+    return cost_of(desc, device, c, work, again);
 }
 
 static ckl_status admit_columns(const char *what, const ckl_softmax_desc *d, const ckl_device_info *device,
@@ -275,8 +267,7 @@ static ckl_status admit_columns(const char *what, const ckl_softmax_desc *d, con
         FAIL(CKL_UNSUPPORTED, "%s: ragged=1, but lines of ldx=%" PRId64 " and ldy=%" PRId64 " begin differently", what,
              d->ldx, d->ldy);
     const column_split scalar = column_split_scalar(&c->split); // the smaller strips
-    const int64_t chunks = c->tiles ? chunks_of(d, c) : 1;
-    if (d->outer > CTAS_MAX / max_i64(1, chunks) / column_split_ctas(&scalar, 1, d->inner))
+    if (d->outer > CTAS_MAX / max_i64(1, chunks_of(d, c)) / column_split_ctas(&scalar, 1, d->inner))
         FAIL(CKL_UNSUPPORTED, "%s: the problem takes more than %d CTAs", what, CTAS_MAX);
     return CKL_OK;
 }
