@@ -39,6 +39,21 @@ static int64_t tensor_bytes(const ckl_softmax_desc *d)
     return product_i64(product_i64(d->outer, d->n), d->inner * dtype_bytes(d->dtype));
 }
 
+static bool is_half(const ckl_softmax_desc *d)
+{
+    return dtype_bytes(d->dtype) == 2;
+}
+
+static bool is_forward(const ckl_softmax_desc *d)
+{
+    return d->direction == CKL_DIRECTION_FORWARD;
+}
+
+static bool is_half_forward(const ckl_softmax_desc *d)
+{
+    return is_half(d) && is_forward(d);
+}
+
 /* Do strips have whole lines of memory, so that half of the columns are half a line? */
 static bool has_lines(const column_split *s, ckl_dtype dtype)
 {
@@ -46,15 +61,18 @@ static bool has_lines(const column_split *s, ckl_dtype dtype)
 }
 
 /*
- * For 16 bits: half the columns in CTAs of half the threads. Three of 256 threads fit an SM, or four with few elements
- * each, so that one loads while another waits. Clusters of eight of 512 threads: 4096x1024 bf16 10.9 us so, 17.3 whole,
- * 2048x1536 7.9 and 13.6.
+ * Forward, where registers let only two CTAs of 256 threads into an SM, or one of 512: half the columns of 16 bits in
+ * CTAs of half the threads. Three of 256 threads fit, or four with few elements each, so that one loads while another
+ * waits. Clusters of eight of 512 threads: 4096x1024 bf16 10.9 us so, 17.3 whole.
  */
 static void halve_columns(const ckl_softmax_desc *d, softmax_column_config *c)
 {
     enum { THREADS_OF_SM = 1024, ELEMENTS = 40 }; // that 64 registers hold
     column_split *s = &c->split;
-    if (s->vec <= 2 || s->threads / 64 < s->cluster)
+    const bool full = s->threads == COLUMN_THREADS_FULL;
+    if (!is_half_forward(d) || s->vec <= 2 || s->threads / 64 < s->cluster)
+        return;
+    if (s->cluster > 1 ? !full : 2 * s->threads < COLUMN_THREADS_FULL || !has_lines(s, d->dtype))
         return;
     s->vec /= 2;
     s->threads /= 2;
@@ -62,15 +80,6 @@ static void halve_columns(const ckl_softmax_desc *d, softmax_column_config *c)
     s->exact = column_split_lines(s) == d->n && d->inner % column_split_columns(s) == 0;
     const int threads = s->vec * s->steps <= ELEMENTS ? THREADS_OF_SM : THREADS_OF_SM * 3 / 4;
     c->form.ctas_per_sm = threads / s->threads;
-}
-
-/* Do registers let only two CTAs of 256 threads into an SM, or one of 512, where threads have whole vectors? */
-static bool wants_halves(const ckl_softmax_desc *d, const column_split *s)
-{
-    if (d->direction == CKL_DIRECTION_BACKWARD || d->dtype == CKL_F32)
-        return false;
-    return s->cluster > 1 ? s->threads == COLUMN_THREADS_FULL
-                          : 2 * s->threads >= COLUMN_THREADS_FULL && has_lines(s, d->dtype);
 }
 
 /*
@@ -81,13 +90,13 @@ static bool wants_halves(const ckl_softmax_desc *d, const column_split *s)
 static bool wants_two_ctas(const ckl_softmax_desc *d, const ckl_device_info *device, const column_split *s)
 {
     enum { VECTORS = 8, SINGLES_HALF = 40, GRADIENTS = 13, GRADIENTS_HALF = 12 };
-    const bool half = dtype_bytes(d->dtype) == 2, single = s->vec == 1;
+    const bool single = s->vec == 1;
     const bool many = column_split_ctas(s, d->outer, d->inner) > device->sm_count;
     if (s->threads != COLUMN_THREADS_FULL)
         return false;
-    if (d->direction == CKL_DIRECTION_BACKWARD)
-        return single && s->steps <= (half ? GRADIENTS_HALF : GRADIENTS);
-    if (half)
+    if (!is_forward(d))
+        return single && s->steps <= (is_half(d) ? GRADIENTS_HALF : GRADIENTS);
+    if (is_half(d))
         return single && s->cluster == 1 && s->steps <= SINGLES_HALF;
     return (s->exact || (many && s->cluster == 1)) && s->vec == row_vec_full(CKL_F32) && s->steps <= VECTORS;
 }
@@ -112,15 +121,15 @@ static bool choose_short(const ckl_softmax_desc *d, softmax_column_config *c)
         s->lanes *= 2;
     s->threads = s->lanes;
     s->exact = d->inner % column_split_columns(s) == 0;
-    if (dtype_bytes(d->dtype) == 2 && s->vec > 1)
-        c->form.ctas_per_sm = (d->direction == CKL_DIRECTION_FORWARD ? THREADS : THREADS_BACKWARD) / s->threads;
+    if (is_half(d) && s->vec > 1)
+        c->form.ctas_per_sm = (is_forward(d) ? THREADS : THREADS_BACKWARD) / s->threads;
     return true;
 }
 
 /* CTAs that hold a column in registers: one, a cluster, or 0. */
 static int ctas_that_hold(const ckl_softmax_desc *d, const ckl_device_info *device, column_split *held)
 {
-    const int elements = d->direction == CKL_DIRECTION_FORWARD ? COLUMN_FORWARD : COLUMN_BACKWARD;
+    const int elements = is_forward(d) ? COLUMN_FORWARD : COLUMN_BACKWARD;
     if (column_split_choose(d->n, d->inner, softmax_vec_of(d), d->dtype, elements, 1, held))
         return 1;
     const int cluster = residency_cluster_max(device);
@@ -144,11 +153,9 @@ ckl_status softmax_choose_column(const void *desc, const ckl_device_info *device
     if (!ctas)
         FAIL(CKL_UNSUPPORTED, "softmax column: columns of n=%" PRId64 " do not fit the registers of %d CTA%s", d->n,
              most, most > 1 ? "s" : "");
-    if (d->direction == CKL_DIRECTION_FORWARD && dtype_bytes(d->dtype) == 2 && c->split.vec == 1 && ctas > 1 &&
-        ctas == most)
+    if (is_half_forward(d) && c->split.vec == 1 && ctas > 1 && ctas == most)
         FAIL(CKL_UNSUPPORTED, "softmax column: single elements of n=%" PRId64 " are faster read twice", d->n);
-    if (wants_halves(d, &c->split))
-        halve_columns(d, c);
+    halve_columns(d, c);
     if (wants_two_ctas(d, device, &c->split))
         c->form.ctas_per_sm = 2;
     return CKL_OK;
@@ -160,8 +167,7 @@ ckl_status softmax_choose_column(const void *desc, const ckl_device_info *device
  */
 static int ragged_vec(const ckl_softmax_desc *d)
 {
-    const bool halves = d->direction == CKL_DIRECTION_FORWARD && dtype_bytes(d->dtype) == 2;
-    return row_vec_full(d->dtype) / (halves ? 2 : 1);
+    return row_vec_full(d->dtype) / (is_half_forward(d) ? 2 : 1);
 }
 
 /*
@@ -292,7 +298,7 @@ static int held_steps(const ckl_softmax_desc *d, const softmax_column_config *c)
 {
     enum { TILE_BYTES = 64, STEPS_RAGGED = 4, STEPS_RAGGED_GRADIENTS = 2 };
     if (c->split.ragged)
-        return d->direction == CKL_DIRECTION_FORWARD ? STEPS_RAGGED : STEPS_RAGGED_GRADIENTS;
+        return is_forward(d) ? STEPS_RAGGED : STEPS_RAGGED_GRADIENTS;
     return TILE_BYTES / (c->split.vec * dtype_bytes(d->dtype) * softmax_pipeline_inputs(&c->form));
 }
 
@@ -305,9 +311,8 @@ static int held_steps(const ckl_softmax_desc *d, const softmax_column_config *c)
 static int64_t split_held(const ckl_softmax_desc *d, int ctas, int lanes, bool keeps, softmax_column_config *c)
 {
     enum { SM_BYTES = 192 << 10, THREADS_KEEPING = 128, KEPT = 5 };
-    const bool is_forward = d->direction == CKL_DIRECTION_FORWARD;
     column_split *s = &c->split;
-    const int threads = keeps && !is_forward ? THREADS_KEEPING : THREADS_HELD;
+    const int threads = keeps && !is_forward(d) ? THREADS_KEEPING : THREADS_HELD;
     *s = (column_split){ .threads = threads, .lanes = lanes, .cluster = 1 };
     s->ragged = is_ragged(d);
     s->vec = s->ragged ? ragged_vec(d) : softmax_vec_of(d);
@@ -318,7 +323,7 @@ static int64_t split_held(const ckl_softmax_desc *d, int ctas, int lanes, bool k
         s->threads /= 2;
     c->form.ctas_per_sm = ctas * threads / s->threads;
     c->tiles = (int)room;
-    c->kept = !keeps ? 0 : is_forward ? 1 : KEPT;
+    c->kept = !keeps ? 0 : is_forward(d) ? 1 : KEPT;
     const int64_t chunks = chunks_of(d, c), tiles = ceil_div(d->n, chunks * column_split_lines(s));
     c->tiles = (int)min_i64(tiles, room);
     c->kept = (int)tiles - c->tiles;
@@ -348,10 +353,10 @@ static int64_t choose_held(const ckl_softmax_desc *d, const ckl_device_info *dev
 static bool fits_whole(const ckl_softmax_desc *d, int lanes, softmax_column_config *c)
 {
     enum { FEWER_CTAS = 2 };
-    const bool keeps = d->direction == CKL_DIRECTION_FORWARD && !is_ragged(d);
+    const bool keeps = is_forward(d) && !is_ragged(d);
     if (split_held(d, HELD_CTAS, lanes, keeps, c) == 1)
         return true;
-    if (is_ragged(d) || d->dtype == CKL_F32 || d->direction == CKL_DIRECTION_BACKWARD)
+    if (is_ragged(d) || !is_half_forward(d))
         return false;
     return split_held(d, HELD_CTAS, lanes / 2, true, c) == 1 || split_held(d, FEWER_CTAS, lanes / 2, false, c) == 1;
 }
@@ -364,16 +369,15 @@ static bool fits_whole(const ckl_softmax_desc *d, int lanes, softmax_column_conf
 static bool wants_held(const ckl_softmax_desc *d, const ckl_device_info *device)
 {
     enum { BYTES_MIN_HALF = 16 << 20, BYTES_MIN = 45 << 20, BYTES_MIN_GRADIENTS = 20 << 20 };
-    const bool half = dtype_bytes(d->dtype) == 2, is_forward = d->direction == CKL_DIRECTION_FORWARD;
-    const int64_t bytes_min = half ? BYTES_MIN_HALF : is_forward ? BYTES_MIN : BYTES_MIN_GRADIENTS;
+    const int64_t bytes_min = is_half(d) ? BYTES_MIN_HALF : is_forward(d) ? BYTES_MIN : BYTES_MIN_GRADIENTS;
     const int64_t filled = 3 * round_up(d->inner, LINE_BYTES / dtype_bytes(d->dtype));
     column_split held;
     const int ctas = ctas_that_hold(d, device, &held);
-    if (!device->has_tma || (!is_ragged(d) && softmax_vec_of(d) < row_vec_full(d->dtype) / (is_forward ? 2 : 1)))
+    if (!device->has_tma || (!is_ragged(d) && softmax_vec_of(d) < row_vec_full(d->dtype) / (is_forward(d) ? 2 : 1)))
         return false;
     if (ctas && (tensor_bytes(d) < bytes_min || filled > 4 * d->inner || d->n <= SHORT_LINES))
         return false;
-    return is_ragged(d) || ctas != 1 || half || !has_lines(&held, d->dtype);
+    return is_ragged(d) || ctas != 1 || is_half(d) || !has_lines(&held, d->dtype);
 }
 
 /* Do lines begin within sectors of memory? */
@@ -393,7 +397,7 @@ static bool wants_wide_lines(const ckl_softmax_desc *d, const softmax_column_con
 {
     enum { STATES_MAX = 8 << 10 }; // bytes, of lines of 128
     const int64_t values = softmax_state_values(&c->form);
-    return begins_in_sectors(d) && d->direction == CKL_DIRECTION_BACKWARD && !is_ragged(d) &&
+    return begins_in_sectors(d) && !is_forward(d) && !is_ragged(d) &&
            chunks_of(d, c) * column_split_room(&c->split) * values * (int64_t)sizeof(float) <= STATES_MAX;
 }
 
@@ -414,14 +418,13 @@ ckl_status softmax_choose_column_held(const void *desc, const ckl_device_info *d
         FAIL(CKL_UNSUPPORTED,
              "%s: chosen on Hopper, where it was measured: large tensors, long columns, lines of whole vectors", what);
     c->form = softmax_form_of(d);
-    const bool is_forward = d->direction == CKL_DIRECTION_FORWARD;
-    const int64_t turn = HELD_CTAS * (int64_t)device->sm_count, least = is_forward ? turn : device->sm_count;
+    const int64_t turn = HELD_CTAS * (int64_t)device->sm_count, least = is_forward(d) ? turn : device->sm_count;
     const int lanes = is_ragged(d) ? ragged_lanes(d) : LINE_BYTES / (softmax_vec_of(d) * dtype_bytes(d->dtype));
     c->loading = fits_whole(d, lanes, c) ? 0 : device->sm_count;
     if (!c->loading)
         return CKL_OK;
     const int64_t chunks = choose_held(d, device, lanes, c);
-    if (chunks > turn / (is_forward ? 3 : 2) || (!is_ragged(d) && chunks * ctas_of(d, c) < least))
+    if (chunks > turn / (is_forward(d) ? 3 : 2) || (!is_ragged(d) && chunks * ctas_of(d, c) < least))
         FAIL(CKL_UNSUPPORTED, "%s: %" PRId64 " chunks of columns of n=%" PRId64 " are faster read twice", what, chunks,
              d->n);
     if (wants_wide_lines(d, c))
