@@ -159,18 +159,6 @@ static void choose_mean(const ckl_crossentropy_desc *d, const ckl_device_info *d
         c->mean_ctas *= 2;
 }
 
-/*
- * Forward, tiles of 33 to 48 elements of 16 bits take 71 to 79 registers, and nothing spills if they have 64, which let
- * a third more CTAs into an SM: 17976x5504 f16 54.7 us, 50.7 so. Weights that are smoothed take more.
- */
-static int ctas_per_sm(const ckl_crossentropy_desc *d, const row_split *s)
-{
-    enum { THREADS_OF_SM = 1024, BOUNDED = 48 };
-    const int elements = s->vec * s->steps;
-    const bool fits = elements > ELEMENTS && elements <= BOUNDED && !(d->weighted && d->smoothing > 0);
-    return d->direction == CKL_DIRECTION_FORWARD && d->dtype != CKL_F32 && fits ? THREADS_OF_SM / s->threads : 0;
-}
-
 static ckl_status choose(const void *desc, const ckl_device_info *device, void *config)
 {
     const ckl_crossentropy_desc *d = desc;
@@ -178,7 +166,6 @@ static ckl_status choose(const void *desc, const ckl_device_info *device, void *
     if (!choose_few_threads(d, device, &c->split))
         choose_tiles(d, device, &c->split);
     c->split.exact = false;
-    c->ctas_per_sm = ctas_per_sm(d, &c->split);
     c->dtype = d->dtype;
     c->target = d->target;
     c->direction = (choice)d->direction;
@@ -205,8 +192,6 @@ static ckl_status admit(const void *desc, const ckl_device_info *device, const v
     if (!is_power_of_two(c->mean_ctas) || c->mean_ctas > residency_cluster_max(device))
         FAIL(CKL_INVALID, "%s: mean_ctas=%d is no power of two up to %d", what, c->mean_ctas,
              residency_cluster_max(device));
-    if (c->ctas_per_sm < 0 || c->ctas_per_sm > 32)
-        FAIL(CKL_INVALID, "%s: ctas_per_sm=%d is not in 0..32", what, c->ctas_per_sm);
     if (!split->ragged && vec_of(d) % split->vec)
         FAIL(CKL_UNSUPPORTED, "%s: vec=%d does not divide the rows or the distances between them", what, split->vec);
     if (split->exact)
@@ -225,7 +210,6 @@ static bool candidate(const void *desc, const ckl_device_info *device, int i, vo
     const bool listed =
         choose(desc, device, config) == CKL_OK && row_split_candidate(d->cols, d->dtype, vec_of(d), i, &c->split);
     c->split.exact = false;
-    c->ctas_per_sm = ctas_per_sm(d, &c->split);
     return listed;
 }
 
