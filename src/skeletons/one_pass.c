@@ -40,16 +40,10 @@ static val loads_of(const one_pass *t)
     return counter_at(t->counters, add(t->strips, mul(t->strips, t->chunks)));
 }
 
-/* Of those that take turns. */
-static val takes_turn(const one_pass *t)
-{
-    return t->turns ? logical_and(is_first_thread(), lt(cta_x(), imm_as(U32, t->turns))) : is_first_thread();
-}
-
 void one_pass_load_in_turn(const one_pass *t, val ahead)
 {
     const val loaded = variable(U32, imm_as(U32, 0)), looks = variable(U32, imm_as(U32, LOOKS));
-    IF(logical_and(takes_turn(t), gt(cta_x(), ahead))) {
+    IF(logical_and(is_first_thread(), gt(cta_x(), ahead))) {
         const val wanted = sub(cta_x(), ahead);
         FOREVER {
             assign(loaded, load_acquire(U32, loads_of(t)));
@@ -63,7 +57,7 @@ void one_pass_load_in_turn(const one_pass *t, val ahead)
 void one_pass_loaded(one_pass *t)
 {
     const val before = variable(U32, imm_as(U32, 0));
-    IF(takes_turn(t))
+    IF(is_first_thread())
         assign(before, atomic_add(loads_of(t), imm_as(U32, 1)));
     t->loads = before;
 }
@@ -71,8 +65,7 @@ void one_pass_loaded(one_pass *t)
 /* The last one clears the counter: nobody waits any more. Not when it counts: the answer takes its time. */
 static void clear_loads(const one_pass *t)
 {
-    const val all = t->turns ? min(grid_x(), imm_as(U32, t->turns)) : grid_x();
-    IF(logical_and(takes_turn(t), eq(t->loads, sub(all, imm_as(U32, 1)))))
+    IF(logical_and(is_first_thread(), eq(t->loads, sub(grid_x(), imm_as(U32, 1)))))
         clear_counter(loads_of(t));
 }
 
@@ -92,15 +85,10 @@ static val arrive(const one_pass *t)
     return from_first_thread("arrived", before);
 }
 
-val one_pass_looks(const one_pass *t)
-{
-    return imm_as(U32, (int64_t)LOOKS * t->patience);
-}
-
 /* Until all have arrived. False: this CTA has given up. */
 static val wait(const one_pass *t)
 {
-    const val all = variable(U32, imm_as(U32, 0)), looks = variable(U32, one_pass_looks(t));
+    const val all = variable(U32, imm_as(U32, 0)), looks = variable(U32, imm_as(U32, (int64_t)LOOKS * t->patience));
     IF(is_first_thread()) {
         FOREVER {
             assign(all, load_acquire(U32, counter_of(t)));
@@ -145,17 +133,14 @@ static val takes(const one_pass *t, val chunk)
     return ne(from_first_thread("word", word), imm_as(U32, 0));
 }
 
-/* leaves: others count them, too. */
-static void take_others(const one_pass *t, val count, bool leaves, void (*write_other)(void *user, val chunk),
-                        void *user)
+static void take_others(const one_pass *t, val count, void (*write_other)(void *user, val chunk), void *user)
 {
     const val left = variable(U32, count), chunk = variable(U32, imm_as(U32, 0)), one = imm_as(U32, 1);
     FOREVER {
         BREAK_IF(eq(left, imm_as(U32, 0)));
         IF(takes(t, chunk)) {
             write_other(user, chunk);
-            if (leaves)
-                clear_after(t, leave(t));
+            clear_after(t, leave(t));
             assign(left, sub(left, one));
         }
         assign(chunk, select(eq(add(chunk, one), t->chunks), imm_as(U32, 0), add(chunk, one)));
@@ -175,40 +160,5 @@ void one_pass_meet(const one_pass *t, void (*write)(void *user), void (*write_ot
         clear_after(t, left);
     }
     IF(last)
-        take_others(t, shift_right(before, imm_as(U32, 16)), true, write_other, user);
-}
-
-val one_pass_word(val x)
-{
-    return max(bit_not(bitcast(U32, x)), imm_as(U32, 1)); // of a NaN of ones another NaN
-}
-
-val one_pass_value(val word)
-{
-    return bitcast(F32, bit_not(word));
-}
-
-/*
- * A CTA counts when it has read, or has given up, so the last one knows that nobody reads any more, and who gave up:
- * itself maybe, as chunks are then taken again from memory.
- */
-void one_pass_meet_by_values(const one_pass *t, const one_pass_visits *v, void *user)
-{
-    const val one = imm_as(U32, 1), before = variable(U32, imm_as(U32, 0));
-    clear_loads(t);
-    const val found = v->read(user);
-    IF(is_first_thread()) {
-        assign(before, atomic_add_acq_rel(counter_of(t), select(found, one, imm_as(U32, 1 + GAVE_UP))));
-        IF(logical_not(found))
-            (void)atomic_add_release(word_of(t, t->chunk), one);
-    }
-    IF(found)
-        v->write(user);
-    const val came = add(from_first_thread("before", before), select(found, imm_as(U32, 0), imm_as(U32, GAVE_UP)));
-    IF(eq(came_and_went(came), sub(t->chunks, one))) {
-        take_others(t, shift_right(came, imm_as(U32, 16)), false, v->write_other, user);
-        v->clear(user);
-        IF(is_first_thread())
-            clear_counter(counter_of(t));
-    }
+        take_others(t, shift_right(before, imm_as(U32, 16)), write_other, user);
 }

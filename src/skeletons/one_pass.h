@@ -20,7 +20,6 @@ typedef struct one_pass {
     val strips, chunks; // u32; chunks: of a strip
     val strip, chunk;   // u32, of this CTA
     val loads;          // u32, in thread 0: CTAs that had loaded before this one
-    int turns;          // so many CTAs, the first ones, load in turn; 0: all
     int patience;       // how long a CTA waits before it gives up: 1, some 15 us; more where others may take longer
 } one_pass;
 
@@ -30,9 +29,9 @@ enum { ONE_PASS_CHUNKS_MAX = 1 << 14 }; // of a strip
 one_pass one_pass_of_cta(val counters, val strips, val chunks);
 
 /*
- * CTAs, or the first of them, load in turn, not all at once: before loads, until all but `ahead` CTAs before this one
- * have loaded, or for a while; and after them. So the first have their chunks early, and some load while others add up,
- * meet and write. A kernel calls both or neither, before it meets. Another u32 counts the loads, behind the counters.
+ * CTAs load in turn, not all at once: before loads, until all but `ahead` CTAs before this one have loaded, or for a
+ * while; and after them. So the first have their chunks early, and some load while others add up, meet and write. A
+ * kernel calls both or neither, before it meets. Another u32 counts the loads, behind the counters.
  */
 void one_pass_load_in_turn(const one_pass *t, val ahead);
 void one_pass_loaded(one_pass *t);
@@ -43,31 +42,6 @@ void one_pass_loaded(one_pass *t);
  */
 void one_pass_meet(const one_pass *t, void (*write)(void *user), void (*write_other)(void *user, val chunk),
                    void *user);
-
-/*
- * Values by which CTAs meet without a counter: a word of 32 bits each, 0 before the kernel and after it. What is stored
- * is never 0, but the complement of the bits, so that a reader sees of the word itself that it is there. They are
- * stored and loaded by relaxed accesses.
- */
-val one_pass_word(val x);     // of an f32
-val one_pass_value(val word); // f32
-
-/* How often a CTA looks for others' values before it gives up. */
-val one_pass_looks(const one_pass *t);
-
-/*
- * The same by values, which all threads have stored. read: of all chunks of the strip; false if it gave up, for all
- * threads alike. write: outputs of this CTA's chunk. write_other: reads, and writes another chunk. clear: makes the
- * strip's words 0 again.
- */
-typedef struct one_pass_visits {
-    val (*read)(void *user);
-    void (*write)(void *user);
-    void (*write_other)(void *user, val chunk);
-    void (*clear)(void *user);
-} one_pass_visits;
-
-void one_pass_meet_by_values(const one_pass *t, const one_pass_visits *v, void *user);
 
 /* On the host: bytes of all counters, of strips of so many chunks. */
 static inline int64_t one_pass_counter_bytes(int64_t strips, int64_t chunks)

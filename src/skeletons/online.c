@@ -14,6 +14,11 @@ val online_exp(val x, val max)
     return exp2_ftz(mul(sub(x, max), immf(LOG2E)));
 }
 
+val online_exp_times(val x, val max, val exponent)
+{
+    return exp2_ftz(fma(sub(x, max), immf(LOG2E), exponent));
+}
+
 /* Both sums relative to the larger maximum: one of the two factors is exactly 1. */
 static void combine(val *into, const val *other, void *user)
 {
@@ -102,6 +107,11 @@ static val is_empty(const val pair[ONLINE_VALUES])
 val online_scale(const val pair[ONLINE_VALUES])
 {
     return select(is_empty(pair), immf(0), rcp(pair[ONLINE_SUM]));
+}
+
+val online_scale_exponent(const val pair[ONLINE_VALUES])
+{
+    return select(is_empty(pair), immf(0), neg(ir_unary(IR_LG2, pair[ONLINE_SUM])));
 }
 
 val online_log_sum(const val pair[ONLINE_VALUES])

@@ -37,6 +37,15 @@ val online_factor(const val pair[ONLINE_VALUES], val own_max);
  */
 val online_exp(val x, val max);
 
+/*
+ * 2^exponent * exp(x - max), by one FMA instead of two products: for results of 16 bits, as the exponent's rounding is a
+ * relative error of some 2^-20.
+ */
+val online_exp_times(val x, val max, val exponent);
+
+/* log2(1 / sum), of no elements 0. */
+val online_scale_exponent(const val pair[ONLINE_VALUES]);
+
 /* 1 / sum, which turns exponentials into probabilities, and log(sum), to subtract from x - max: both 0 if sum is 0. */
 val online_scale(const val pair[ONLINE_VALUES]);
 val online_log_sum(const val pair[ONLINE_VALUES]);

@@ -31,8 +31,7 @@ typedef struct crossentropy_problem {
     X(owner, choice, reduction, "none", "none mean", "of the losses")                        \
     X(owner, bool, weighted, "0", "0 1", "classes have weights")                             \
     X(owner, bool, smooth, "0", "0 1", "a share of a row's loss is of all classes")          \
-    X(owner, int, mean_ctas, "1", "1 2 4 8", "CTAs of the cluster that adds up the losses")  \
-    X(owner, int, ctas_per_sm, "0", "0 8 12", "CTAs that shall fit an SM: bounds registers; 0: any")
+    X(owner, int, mean_ctas, "1", "1 2 4 8", "CTAs of the cluster that adds up the losses")
 
 typedef struct crossentropy_config {
     CROSSENTROPY_CONFIG(FIELD_MEMBER, )

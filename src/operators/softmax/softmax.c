@@ -187,7 +187,7 @@ static ckl_status launch_columns(const ckl_plan *plan, const void *args, ckl_str
 
 /* Strips of columns in chunks. The workspace: counters of CTAs that meet, then the states of all chunks. */
 typedef struct chunks_view {
-    int64_t strips, chunks, counters_bytes, states_bytes;
+    int64_t strips, chunks, counters_bytes, bytes;
 } chunks_view;
 
 static chunks_view view_of(const ckl_plan *plan)
@@ -198,7 +198,7 @@ static chunks_view view_of(const ckl_plan *plan)
                       .chunks = ceil_div(d->n, softmax_chunk_lines(c)) };
     const int64_t all = d->outer * v.strips, values = column_split_room(&c->split) * softmax_state_values(&c->form);
     v.counters_bytes = round_up(one_pass_counter_bytes(all, v.chunks), PLAN_WORKSPACE_ALIGNMENT);
-    v.states_bytes = all * v.chunks * values * (int64_t)sizeof(float);
+    v.bytes = v.counters_bytes + all * v.chunks * values * (int64_t)sizeof(float);
     return v;
 }
 
@@ -213,21 +213,14 @@ static softmax_params params_for_chunks(const ckl_plan *plan, const ckl_softmax_
     return params;
 }
 
-static int64_t long_workspace(const ckl_plan *plan)
+static int64_t chunks_workspace(const ckl_plan *plan)
 {
-    const chunks_view v = view_of(plan);
-    return v.counters_bytes + v.states_bytes;
-}
-
-/* Two kernels that take its place store states that are not cleared: behind those of CTAs that meet. */
-static int64_t held_workspace(const ckl_plan *plan)
-{
-    return long_workspace(plan) + view_of(plan).states_bytes;
+    return view_of(plan).bytes;
 }
 
 /* Kernel number `first` and the next one: states of all chunks, then outputs. */
 static ckl_status launch_twice(const ckl_plan *plan, const ckl_softmax_args *a, bool scalar, int first,
-                               int64_t states_at, ckl_stream stream)
+                               ckl_stream stream)
 {
     const ckl_softmax_desc *d = plan->desc;
     const softmax_column_config *c = plan->config;
@@ -236,7 +229,6 @@ static ckl_status launch_twice(const ckl_plan *plan, const ckl_softmax_args *a, 
     softmax_params params = params_for_chunks(plan, a, &v);
     params.strips = (uint32_t)column_split_strips(&split, d->inner);
     params.tiles = (uint32_t)(c->tiles + c->kept);
-    params.states = (char *)params.states + states_at;
     const plan_grid grid = { .x = d->outer * params.strips * v.chunks };
     TRY(plan_launch(plan, first, grid, &params, stream));
     return plan_launch(plan, first + 1, grid, &params, stream);
@@ -248,7 +240,7 @@ static ckl_status launch_held(const ckl_plan *plan, const void *args, ckl_stream
     const chunks_view v = view_of(plan);
     const softmax_column_config *c = plan->config;
     if (kernel_for_columns(d, args, &c->split) != 0)
-        return launch_twice(plan, args, true, 1, v.states_bytes, stream);
+        return launch_twice(plan, args, true, 1, stream);
     const softmax_params params = params_for_chunks(plan, args, &v);
     return plan_launch(plan, 0, (plan_grid){ .x = d->outer * v.strips * v.chunks }, &params, stream);
 }
@@ -257,7 +249,7 @@ static ckl_status launch_long(const ckl_plan *plan, const void *args, ckl_stream
 {
     const softmax_column_config *c = plan->config;
     const bool scalar = kernel_for_columns(plan->desc, args, &c->split) != 0;
-    return launch_twice(plan, args, scalar, scalar ? SOFTMAX_LONG_SCALAR : SOFTMAX_LONG_STATES, 0, stream);
+    return launch_twice(plan, args, scalar, scalar ? SOFTMAX_LONG_SCALAR : SOFTMAX_LONG_STATES, stream);
 }
 
 static const field desc_fields[] = { SOFTMAX_SIZES(FIELD_ROW, ckl_softmax_desc) //
@@ -302,11 +294,11 @@ IMPLEMENTATION(pipeline, "rows flow through shared memory ahead of the threads; 
 IMPLEMENTATION(long, "a row of any length by a CTA or a cluster; read twice, tile by tile", row, row_fields, 2,
                launch_rows);
 IMPLEMENTATION(column_held, "strips in chunks, each in the shared memory of a CTA until the sums of all are known",
-               column, column_held_fields, 3, launch_held, .workspace_bytes = held_workspace);
+               column, column_held_fields, 3, launch_held, .workspace_bytes = chunks_workspace);
 IMPLEMENTATION(column, "a strip of columns in the registers of a CTA or a cluster; read once", column, column_fields, 2,
                launch_columns);
 IMPLEMENTATION(column_long, "strips of any length in chunks; read twice, by a kernel for sums and one for outputs",
-               column, column_long_fields, SOFTMAX_LONG_KERNELS, launch_long, .workspace_bytes = long_workspace);
+               column, column_long_fields, SOFTMAX_LONG_KERNELS, launch_long, .workspace_bytes = chunks_workspace);
 
 static const implementation *const implementations[] = { &row_implementation,
                                                          &pipeline_implementation,

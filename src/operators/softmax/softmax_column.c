@@ -49,9 +49,10 @@ static void forward(const columns *c)
         const val *pair = pairs + e * ONLINE_VALUES;
         factors[e] = keeps ? online_factor(pair, own[e]) : softmax_factor(c->form, pair);
     }
-    if (!keeps)
-        rE = c->form->log ? rT : exponentials(c, rT, pairs);
-    store_outputs(c, &c->place, rE, pairs, factors);
+    if (keeps)
+        store_outputs(c, &c->place, softmax_of_exponential, rE, pairs, factors);
+    else
+        store_outputs(c, &c->place, softmax_of_score, rT, pairs, factors);
 }
 
 static void backward(const columns *c)

@@ -34,14 +34,14 @@ static inline tensor scores_of(const columns *c, tensor rX)
     return rT;
 }
 
-/* y of scores by log-softmax, of their exponentials by softmax; pairs and factors are those of the columns. */
-static inline void store_outputs(const columns *c, const column_place *place, tensor rT, const val *pairs,
-                                 const val *factors)
+/* Of scores or their exponentials; pairs and factors are those of the columns. */
+static inline void store_outputs(const columns *c, const column_place *place, softmax_output *output, tensor rT,
+                                 const val *pairs, const val *factors)
 {
     tensor rY = registers(c, F32); // (VEC,STEPS)
     for (int i = 0; i < static_size(rY.layout); i++) {
         const int e = i % c->split.vec;
-        set(rY, i, softmax_output(c->form, at(rT, i), pairs + e * ONLINE_VALUES, factors[e]));
+        set(rY, i, output(c->form, at(rT, i), pairs + e * ONLINE_VALUES, factors[e]));
     }
     column_store(&c->split, place, rY, c->p.y, c->form->dtype, c->p.ldy, c->p.n);
 }
@@ -67,17 +67,6 @@ static inline void store_gradients(const columns *c, const column_place *place, 
     for (int i = 0; i < static_size(rDx.layout); i++)
         set(rDx, i, softmax_gradient(c->form, at(rY, i), at(rDy, i), sums[i % c->split.vec], c->p.scale));
     column_store(&c->split, place, rDx, c->p.dx, c->form->dtype, c->p.ldx, c->p.n);
-}
-
-/* exp(t - max) of a tile. */
-static inline tensor exponentials(const columns *c, tensor rT, const val *pairs)
-{
-    tensor rE = registers(c, F32); // (VEC,STEPS)
-    for (int i = 0; i < static_size(rE.layout); i++) {
-        const val *pair = pairs + i % c->split.vec * ONLINE_VALUES;
-        set(rE, i, online_exp(at_f32(rT, i), pair[ONLINE_MAX]));
-    }
-    return rE;
 }
 
 /* Visits of tiles */
@@ -117,7 +106,7 @@ static inline void write_outputs(const columns *c, const column_place *at, const
 {
     const column_states *found = user;
     tensor rT = scores_of(c, rX[0]); // (VEC,STEPS)
-    store_outputs(c, at, c->form->log ? rT : exponentials(c, rT, found->of), found->of, found->factors);
+    store_outputs(c, at, softmax_of_score, rT, found->of, found->factors);
 }
 
 static inline void add_tile_dots(const columns *c, const column_place *at, const tensor *rX, void *user)
@@ -172,26 +161,19 @@ void visit_staged(const columns *c, const column_place *tile, val slots, tile_vi
 
 /*
  * The states of a strip's chunks in global memory, (COUNT,COLUMNS) each. A state is what softmax_state_values() says.
- * meets: those of CTAs that run at the same time, as one_pass.h has them. looks: u32, how often a thread looks for them.
  */
 typedef struct strip_states {
     const columns *c;
-    bool meets;
-    val strip, chunk; // u32, of this CTA
-    val looks;
+    val strip, chunk;     // u32, of this CTA
     column_split merging; // of the same columns over threads that merge
     int64_t scratch;      // shared memory of reductions
     tensor sStrip;        // (COUNT,COLUMNS): states of the strip
-    tensor sGaveUp;       // (WARPS), u32: has a thread not found all?
 } strip_states;
 
-strip_states strip_states_begin(const columns *c, bool meets);
+strip_states strip_states_begin(const columns *c);
 
 /* Stores what the threads have found in the chunk; place: of c in it. */
 void strip_states_store(strip_states *s, const column_place *place, column_states *found);
 
-/* Finds the states of the whole strip. False, in all threads, if there were too few looks. */
-val strip_states_merge(strip_states *s, const column_place *place, column_states *found);
-
-/* Nothing is stored in the strip any more. */
-void strip_states_clear(const strip_states *s);
+/* The states of the whole strip, after those of all its chunks are stored. */
+column_states strip_states_merge(strip_states *s, const column_place *place);

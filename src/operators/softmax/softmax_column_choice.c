@@ -39,6 +39,21 @@ static int64_t tensor_bytes(const ckl_softmax_desc *d)
     return product_i64(product_i64(d->outer, d->n), d->inner * dtype_bytes(d->dtype));
 }
 
+static bool is_half(const ckl_softmax_desc *d)
+{
+    return dtype_bytes(d->dtype) == 2;
+}
+
+static bool is_forward(const ckl_softmax_desc *d)
+{
+    return d->direction == CKL_DIRECTION_FORWARD;
+}
+
+static bool is_half_forward(const ckl_softmax_desc *d)
+{
+    return is_half(d) && is_forward(d);
+}
+
 /* Do strips have whole lines of memory, so that half of the columns are half a line? */
 static bool has_lines(const column_split *s, ckl_dtype dtype)
 {
@@ -46,15 +61,18 @@ static bool has_lines(const column_split *s, ckl_dtype dtype)
 }
 
 /*
- * For 16 bits: half the columns in CTAs of half the threads. Three of 256 threads fit an SM, or four with few elements
- * each, so that one loads while another waits. Clusters of eight of 512 threads: 4096x1024 bf16 10.9 us so, 17.3 whole,
- * 2048x1536 7.9 and 13.6.
+ * Forward, where registers let only two CTAs of 256 threads into an SM, or one of 512: half the columns of 16 bits in
+ * CTAs of half the threads. Three of 256 threads fit, or four with few elements each, so that one loads while another
+ * waits. Clusters of eight of 512 threads: 4096x1024 bf16 10.9 us so, 17.3 whole.
  */
 static void halve_columns(const ckl_softmax_desc *d, softmax_column_config *c)
 {
     enum { THREADS_OF_SM = 1024, ELEMENTS = 40 }; // that 64 registers hold
     column_split *s = &c->split;
-    if (s->vec <= 2 || s->threads / 64 < s->cluster)
+    const bool full = s->threads == COLUMN_THREADS_FULL;
+    if (!is_half_forward(d) || s->vec <= 2 || s->threads / 64 < s->cluster)
+        return;
+    if (s->cluster > 1 ? !full : 2 * s->threads < COLUMN_THREADS_FULL || !has_lines(s, d->dtype))
         return;
     s->vec /= 2;
     s->threads /= 2;
@@ -62,15 +80,6 @@ static void halve_columns(const ckl_softmax_desc *d, softmax_column_config *c)
     s->exact = column_split_lines(s) == d->n && d->inner % column_split_columns(s) == 0;
     const int threads = s->vec * s->steps <= ELEMENTS ? THREADS_OF_SM : THREADS_OF_SM * 3 / 4;
     c->form.ctas_per_sm = threads / s->threads;
-}
-
-/* Do registers let only two CTAs of 256 threads into an SM, or one of 512, where threads have whole vectors? */
-static bool wants_halves(const ckl_softmax_desc *d, const column_split *s)
-{
-    if (d->direction == CKL_DIRECTION_BACKWARD || d->dtype == CKL_F32)
-        return false;
-    return s->cluster > 1 ? s->threads == COLUMN_THREADS_FULL
-                          : 2 * s->threads >= COLUMN_THREADS_FULL && has_lines(s, d->dtype);
 }
 
 /*
@@ -81,13 +90,13 @@ static bool wants_halves(const ckl_softmax_desc *d, const column_split *s)
 static bool wants_two_ctas(const ckl_softmax_desc *d, const ckl_device_info *device, const column_split *s)
 {
     enum { VECTORS = 8, SINGLES_HALF = 40, GRADIENTS = 13, GRADIENTS_HALF = 12 };
-    const bool half = dtype_bytes(d->dtype) == 2, single = s->vec == 1;
+    const bool single = s->vec == 1;
     const bool many = column_split_ctas(s, d->outer, d->inner) > device->sm_count;
     if (s->threads != COLUMN_THREADS_FULL)
         return false;
-    if (d->direction == CKL_DIRECTION_BACKWARD)
-        return single && s->steps <= (half ? GRADIENTS_HALF : GRADIENTS);
-    if (half)
+    if (!is_forward(d))
+        return single && s->steps <= (is_half(d) ? GRADIENTS_HALF : GRADIENTS);
+    if (is_half(d))
         return single && s->cluster == 1 && s->steps <= SINGLES_HALF;
     return (s->exact || (many && s->cluster == 1)) && s->vec == row_vec_full(CKL_F32) && s->steps <= VECTORS;
 }
@@ -112,15 +121,15 @@ static bool choose_short(const ckl_softmax_desc *d, softmax_column_config *c)
         s->lanes *= 2;
     s->threads = s->lanes;
     s->exact = d->inner % column_split_columns(s) == 0;
-    if (dtype_bytes(d->dtype) == 2 && s->vec > 1)
-        c->form.ctas_per_sm = (d->direction == CKL_DIRECTION_FORWARD ? THREADS : THREADS_BACKWARD) / s->threads;
+    if (is_half(d) && s->vec > 1)
+        c->form.ctas_per_sm = (is_forward(d) ? THREADS : THREADS_BACKWARD) / s->threads;
     return true;
 }
 
 /* CTAs that hold a column in registers: one, a cluster, or 0. */
 static int ctas_that_hold(const ckl_softmax_desc *d, const ckl_device_info *device, column_split *held)
 {
-    const int elements = d->direction == CKL_DIRECTION_FORWARD ? COLUMN_FORWARD : COLUMN_BACKWARD;
+    const int elements = is_forward(d) ? COLUMN_FORWARD : COLUMN_BACKWARD;
     if (column_split_choose(d->n, d->inner, softmax_vec_of(d), d->dtype, elements, 1, held))
         return 1;
     const int cluster = residency_cluster_max(device);
@@ -144,35 +153,32 @@ ckl_status softmax_choose_column(const void *desc, const ckl_device_info *device
     if (!ctas)
         FAIL(CKL_UNSUPPORTED, "softmax column: columns of n=%" PRId64 " do not fit the registers of %d CTA%s", d->n,
              most, most > 1 ? "s" : "");
-    if (d->direction == CKL_DIRECTION_FORWARD && dtype_bytes(d->dtype) == 2 && c->split.vec == 1 && ctas > 1 &&
-        ctas == most)
+    if (is_half_forward(d) && c->split.vec == 1 && ctas > 1 && ctas == most)
         FAIL(CKL_UNSUPPORTED, "softmax column: single elements of n=%" PRId64 " are faster read twice", d->n);
-    if (wants_halves(d, &c->split))
-        halve_columns(d, c);
+    halve_columns(d, c);
     if (wants_two_ctas(d, device, &c->split))
         c->form.ctas_per_sm = 2;
     return CKL_OK;
 }
 
 /*
+ * Vectors of ragged lines. Forward, columns of 16 bits are halves of whole ones in twice the lines: a tile rescales the
+ * sum of a column once.
+ */
+static int ragged_vec(const ckl_softmax_desc *d)
+{
+    return row_vec_full(d->dtype) / (is_half_forward(d) ? 2 : 1);
+}
+
+/*
  * Lines that begin anywhere, by vectors between boundaries of memory: gradients of 56x768x399 f16 55.1 us by single
  * elements, 45.3 so, of 32x2249x513 f32 199 and 150. Not where registers of a CTA hold them: 98 and 118 (88x320x2093
- * f16). Forward, whole lines of halves of vectors of 16 bits are copied as such.
+ * f16).
  */
 static bool is_ragged(const ckl_softmax_desc *d)
 {
     const int lines_min = d->dtype == CKL_F32 ? 256 : 512;
-    const int full = row_vec_full(d->dtype),
-              halves = d->direction == CKL_DIRECTION_FORWARD && dtype_bytes(d->dtype) == 2;
-    const bool in_phase = (d->ldx - d->ldy) % full == 0;
-    return softmax_vec_of(d) < (halves ? full / 2 : full) && in_phase && d->n >= lines_min;
-}
-
-/* Forward, columns of 16 bits are halves of vectors in twice the lines: a tile rescales the sum of a column once. */
-static int ragged_vec(const ckl_softmax_desc *d)
-{
-    const bool halves = d->direction == CKL_DIRECTION_FORWARD && dtype_bytes(d->dtype) == 2;
-    return row_vec_full(d->dtype) / (halves ? 2 : 1);
+    return softmax_vec_of(d) < ragged_vec(d) && (d->ldx - d->ldy) % row_vec_full(d->dtype) == 0 && d->n >= lines_min;
 }
 
 /* Of a ragged strip: those that leave the fewest idle. */
@@ -188,24 +194,40 @@ static int ragged_lanes(const ckl_softmax_desc *d)
     return best;
 }
 
-/* Shared memory of a CTA with so many tiles: slots, sums, a word of each warp and two of the CTA. */
+/* Shared memory of a CTA with so many tiles: slots, sums, and words by which its threads tell each other. */
 static int64_t smem_bytes(const softmax_column_config *c, int tiles)
 {
+    enum { WORDS = 4 };
     return tiles * column_slots_bytes(&c->split, c->form.dtype) * softmax_pipeline_inputs(&c->form) +
-           column_reduce_bytes(&c->split, SOFTMAX_PIPELINE_VALUES) + (c->split.threads / WARP + 2) * 4;
+           column_reduce_bytes(&c->split, SOFTMAX_PIPELINE_VALUES) + WORDS * (int64_t)sizeof(uint32_t);
 }
 
-/* Of work of which CTAs and shared memory are said. again: what reading the inputs once more costs of reading them. */
+static int64_t ctas_of(const ckl_softmax_desc *d, const softmax_column_config *c)
+{
+    return column_split_ctas(&c->split, d->outer, d->inner);
+}
+
+/* Of a strip. */
+static int64_t chunks_of(const ckl_softmax_desc *d, const softmax_column_config *c)
+{
+    return c->tiles ? ceil_div(d->n, softmax_chunk_lines(c)) : 1;
+}
+
+/*
+ * Of work of which shared memory is said. again: what reading the inputs once more costs of reading them. Chunks cost
+ * what columns of their own would.
+ */
 static plan_cost cost_of(const ckl_softmax_desc *d, const ckl_device_info *device, const softmax_column_config *c,
                          memory_work work, double again)
 {
     enum { TURN = 600, CLUSTER = 1300 };
     const column_split *s = &c->split;
+    const int64_t bytes = dtype_bytes(d->dtype), chunks = chunks_of(d, c), lines = ceil_div(d->n, max_i64(1, chunks));
     const int inputs = softmax_pipeline_inputs(&c->form), held = s->vec * s->steps;
-    const int64_t bytes = dtype_bytes(d->dtype);
     const double run = (double)(s->lanes * s->vec * bytes);
-    const double tiles = ceil((double)d->n * (again > 0 ? 1 + again : 1) / (double)column_split_lines(s));
-    work.bytes = (double)d->outer * (double)d->n * (double)(d->inner * bytes) * (inputs * (1 + again) + 1);
+    const double tiles = ceil((double)lines * (again > 0 ? 1 + again : 1) / (double)column_split_lines(s));
+    work.ctas = chunks * ctas_of(d, c);
+    work.bytes = (double)d->outer * (double)(chunks * lines) * (double)(d->inner * bytes) * (inputs * (1 + again) + 1);
     work.threads = s->threads;
     work.registers += held * inputs;
     work.ctas_per_sm = c->form.ctas_per_sm;
@@ -216,40 +238,17 @@ static plan_cost cost_of(const ckl_softmax_desc *d, const ckl_device_info *devic
     return memory_cost(&work, device);
 }
 
-static int64_t ctas_of(const ckl_softmax_desc *d, const softmax_column_config *c)
-{
-    return column_split_ctas(&c->split, d->outer, d->inner);
-}
-
 plan_cost softmax_cost_column(const void *desc, const ckl_device_info *device, const void *config)
 {
-    const memory_work work = { .of = { .wait_cycles = -900, .bytes = 1.08, .lines = 2.5 },
-                               .ctas = ctas_of(desc, config) };
+    const memory_work work = { .of = { .wait_cycles = -900, .bytes = 1.08, .lines = 2.5 } };
     return cost_of(desc, device, config, work, 0);
-}
-
-static int64_t chunks_of(const ckl_softmax_desc *d, const softmax_column_config *c)
-{
-    return ceil_div(d->n, softmax_chunk_lines(c));
-}
-
-/* Chunks cost what columns of their own would. */
-static plan_cost cost_of_chunks(const ckl_softmax_desc *d, const ckl_device_info *device,
-                                const softmax_column_config *c, memory_work work, double again)
-{
-    const int64_t chunks = chunks_of(d, c);
-    ckl_softmax_desc part = *d;
-    part.outer *= chunks;
-    part.n = ceil_div(part.n, chunks);
-    work.ctas = chunks * ctas_of(d, c);
-    return cost_of(&part, device, c, work, again);
 }
 
 plan_cost softmax_cost_column_held(const void *desc, const ckl_device_info *device, const void *config)
 {
     const softmax_column_config *c = config;
     const memory_work work = { .of = { .us = 1.2, .bytes = 1.2, .lines = 2.3 }, .smem_bytes = smem_bytes(c, c->tiles) };
-    return cost_of_chunks(desc, device, c, work, 0);
+    return cost_of(desc, device, c, work, 0);
 }
 
 /* What L2 may still hold of the inputs is not read again. */
@@ -259,7 +258,7 @@ plan_cost softmax_cost_column_long(const void *desc, const ckl_device_info *devi
     const double bytes = (double)tensor_bytes(desc) * softmax_pipeline_inputs(&c->form);
     const double again = bytes > 0 ? fmax(0, 1 - (double)device->l2_bytes / 2 / bytes) : 0;
     const memory_work work = { .of = { .us = 2, .bytes = 1.1 }, .smem_bytes = smem_bytes(c, SOFTMAX_LONG_STAGES) };
-    return cost_of_chunks(desc, device, c, work, again);
+    return cost_of(desc, device, c, work, again);
 }
 
 static ckl_status admit_columns(const char *what, const ckl_softmax_desc *d, const ckl_device_info *device,
@@ -274,8 +273,7 @@ static ckl_status admit_columns(const char *what, const ckl_softmax_desc *d, con
         FAIL(CKL_UNSUPPORTED, "%s: ragged=1, but lines of ldx=%" PRId64 " and ldy=%" PRId64 " begin differently", what,
              d->ldx, d->ldy);
     const column_split scalar = column_split_scalar(&c->split); // the smaller strips
-    const int64_t chunks = c->tiles ? chunks_of(d, c) : 1;
-    if (d->outer > CTAS_MAX / max_i64(1, chunks) / column_split_ctas(&scalar, 1, d->inner))
+    if (d->outer > CTAS_MAX / max_i64(1, chunks_of(d, c)) / column_split_ctas(&scalar, 1, d->inner))
         FAIL(CKL_UNSUPPORTED, "%s: the problem takes more than %d CTAs", what, CTAS_MAX);
     return CKL_OK;
 }
@@ -300,21 +298,21 @@ static int held_steps(const ckl_softmax_desc *d, const softmax_column_config *c)
 {
     enum { TILE_BYTES = 64, STEPS_RAGGED = 4, STEPS_RAGGED_GRADIENTS = 2 };
     if (c->split.ragged)
-        return d->direction == CKL_DIRECTION_FORWARD ? STEPS_RAGGED : STEPS_RAGGED_GRADIENTS;
+        return is_forward(d) ? STEPS_RAGGED : STEPS_RAGGED_GRADIENTS;
     return TILE_BYTES / (c->split.vec * dtype_bytes(d->dtype) * softmax_pipeline_inputs(&c->form));
 }
 
 /*
- * Chunks of the shared memory of so many CTAs an SM, by so many lanes a line. Those of gradients have 40 KB more in
- * registers, where few threads have many, as time goes with what an SM holds: 51.7 and 45.8 us (24725x512 f32), 185.0
- * and 170.7 (14336x7168 bf16). Returns how many a strip has. Where it is one of few lines, CTAs are smaller and as many
- * times more.
+ * Chunks of the shared memory of so many CTAs an SM, by so many lanes a line. What registers hold beside it is more, as
+ * time goes with what an SM holds. Those of gradients have 40 KB, where few threads have many: 51.7 and 45.8 us
+ * (24725x512 f32), 185.0 and 170.7 (14336x7168 bf16); forward one tile of 16 KB: 159.8 and 153.1 (8192x15360 bf16).
+ * Returns how many a strip has. Where it is one of few lines, CTAs are smaller and as many times more.
  */
 static int64_t split_held(const ckl_softmax_desc *d, int ctas, int lanes, bool keeps, softmax_column_config *c)
 {
     enum { SM_BYTES = 192 << 10, THREADS_KEEPING = 128, KEPT = 5 };
     column_split *s = &c->split;
-    const int threads = keeps ? THREADS_KEEPING : THREADS_HELD;
+    const int threads = keeps && !is_forward(d) ? THREADS_KEEPING : THREADS_HELD;
     *s = (column_split){ .threads = threads, .lanes = lanes, .cluster = 1 };
     s->ragged = is_ragged(d);
     s->vec = s->ragged ? ragged_vec(d) : softmax_vec_of(d);
@@ -325,7 +323,7 @@ static int64_t split_held(const ckl_softmax_desc *d, int ctas, int lanes, bool k
         s->threads /= 2;
     c->form.ctas_per_sm = ctas * threads / s->threads;
     c->tiles = (int)room;
-    c->kept = keeps ? KEPT : 0;
+    c->kept = !keeps ? 0 : is_forward(d) ? 1 : KEPT;
     const int64_t chunks = chunks_of(d, c), tiles = ceil_div(d->n, chunks * column_split_lines(s));
     c->tiles = (int)min_i64(tiles, room);
     c->kept = (int)tiles - c->tiles;
@@ -339,7 +337,7 @@ static int64_t split_held(const ckl_softmax_desc *d, int ctas, int lanes, bool k
 static int64_t choose_held(const ckl_softmax_desc *d, const ckl_device_info *device, int lanes,
                            softmax_column_config *c)
 {
-    const bool keeps = d->direction == CKL_DIRECTION_BACKWARD && !is_ragged(d); // whose ends take registers
+    const bool keeps = !is_ragged(d); // whose ends take registers
     const int64_t chunks = split_held(d, HELD_CTAS, lanes, keeps, c);
     const int64_t ctas = d->outer * chunks * column_split_strips(&c->split, d->inner);
     return keeps && 2 * ctas < 3 * HELD_CTAS * (int64_t)device->sm_count ? split_held(d, HELD_CTAS, lanes, false, c)
@@ -355,11 +353,12 @@ static int64_t choose_held(const ckl_softmax_desc *d, const ckl_device_info *dev
 static bool fits_whole(const ckl_softmax_desc *d, int lanes, softmax_column_config *c)
 {
     enum { FEWER_CTAS = 2 };
-    if (split_held(d, HELD_CTAS, lanes, false, c) == 1)
+    const bool keeps = is_forward(d) && !is_ragged(d);
+    if (split_held(d, HELD_CTAS, lanes, keeps, c) == 1)
         return true;
-    if (is_ragged(d) || d->dtype == CKL_F32 || d->direction == CKL_DIRECTION_BACKWARD)
+    if (is_ragged(d) || !is_half_forward(d))
         return false;
-    return split_held(d, HELD_CTAS, lanes / 2, false, c) == 1 || split_held(d, FEWER_CTAS, lanes / 2, false, c) == 1;
+    return split_held(d, HELD_CTAS, lanes / 2, true, c) == 1 || split_held(d, FEWER_CTAS, lanes / 2, false, c) == 1;
 }
 
 /*
@@ -370,16 +369,15 @@ static bool fits_whole(const ckl_softmax_desc *d, int lanes, softmax_column_conf
 static bool wants_held(const ckl_softmax_desc *d, const ckl_device_info *device)
 {
     enum { BYTES_MIN_HALF = 16 << 20, BYTES_MIN = 45 << 20, BYTES_MIN_GRADIENTS = 20 << 20 };
-    const bool half = dtype_bytes(d->dtype) == 2, is_forward = d->direction == CKL_DIRECTION_FORWARD;
-    const int64_t bytes_min = half ? BYTES_MIN_HALF : is_forward ? BYTES_MIN : BYTES_MIN_GRADIENTS;
+    const int64_t bytes_min = is_half(d) ? BYTES_MIN_HALF : is_forward(d) ? BYTES_MIN : BYTES_MIN_GRADIENTS;
     const int64_t filled = 3 * round_up(d->inner, LINE_BYTES / dtype_bytes(d->dtype));
     column_split held;
     const int ctas = ctas_that_hold(d, device, &held);
-    if (!device->has_tma || (!is_ragged(d) && softmax_vec_of(d) < row_vec_full(d->dtype) / (is_forward ? 2 : 1)))
+    if (!device->has_tma || (!is_ragged(d) && softmax_vec_of(d) < row_vec_full(d->dtype) / (is_forward(d) ? 2 : 1)))
         return false;
     if (ctas && (tensor_bytes(d) < bytes_min || filled > 4 * d->inner || d->n <= SHORT_LINES))
         return false;
-    return is_ragged(d) || ctas != 1 || half || !has_lines(&held, d->dtype);
+    return is_ragged(d) || ctas != 1 || is_half(d) || !has_lines(&held, d->dtype);
 }
 
 /* Do lines begin within sectors of memory? */
@@ -399,7 +397,7 @@ static bool wants_wide_lines(const ckl_softmax_desc *d, const softmax_column_con
 {
     enum { STATES_MAX = 8 << 10 }; // bytes, of lines of 128
     const int64_t values = softmax_state_values(&c->form);
-    return begins_in_sectors(d) && d->direction == CKL_DIRECTION_BACKWARD && !is_ragged(d) &&
+    return begins_in_sectors(d) && !is_forward(d) && !is_ragged(d) &&
            chunks_of(d, c) * column_split_room(&c->split) * values * (int64_t)sizeof(float) <= STATES_MAX;
 }
 
@@ -420,15 +418,13 @@ ckl_status softmax_choose_column_held(const void *desc, const ckl_device_info *d
         FAIL(CKL_UNSUPPORTED,
              "%s: chosen on Hopper, where it was measured: large tensors, long columns, lines of whole vectors", what);
     c->form = softmax_form_of(d);
-    const bool is_forward = d->direction == CKL_DIRECTION_FORWARD;
-    const int64_t turn = HELD_CTAS * (int64_t)device->sm_count, least = is_forward ? turn : device->sm_count;
+    const int64_t turn = HELD_CTAS * (int64_t)device->sm_count, least = is_forward(d) ? turn : device->sm_count;
     const int lanes = is_ragged(d) ? ragged_lanes(d) : LINE_BYTES / (softmax_vec_of(d) * dtype_bytes(d->dtype));
     c->loading = fits_whole(d, lanes, c) ? 0 : device->sm_count;
     if (!c->loading)
         return CKL_OK;
-    c->turns = (int)turn;
     const int64_t chunks = choose_held(d, device, lanes, c);
-    if (chunks > turn / (is_forward ? 3 : 2) || (!is_ragged(d) && chunks * ctas_of(d, c) < least))
+    if (chunks > turn / (is_forward(d) ? 3 : 2) || (!is_ragged(d) && chunks * ctas_of(d, c) < least))
         FAIL(CKL_UNSUPPORTED, "%s: %" PRId64 " chunks of columns of n=%" PRId64 " are faster read twice", what, chunks,
              d->n);
     if (wants_wide_lines(d, c))
@@ -506,8 +502,6 @@ ckl_status softmax_admit_column_held(const void *desc, const ckl_device_info *de
     const softmax_column_config *c = config;
     if (c->kept < 0 || c->kept > SOFTMAX_KEPT_MAX)
         FAIL(CKL_INVALID, "%s: kept=%d is not in 0..%d", what, c->kept, SOFTMAX_KEPT_MAX);
-    if (c->turns < 0)
-        FAIL(CKL_INVALID, "%s: turns=%d is negative", what, c->turns);
     TRY(admit_chunks(what, d, device, c, TILES_MAX, c->tiles));
     if (!c->loading && d->n > softmax_chunk_lines(c))
         FAIL(CKL_INVALID, "%s: loading=0 wants chunks of all n=%" PRId64 " lines", what, d->n);

@@ -16,7 +16,6 @@ typedef struct column_held {
     int tiles, kept; // in shared memory, and in registers
     val slots;       // u32: their address
     strip_states states;
-    column_states found;                        // of the strip
     tensor rKept[SOFTMAX_KEPT_MAX][INPUTS_MAX]; // (VEC,STEPS) each
 } column_held;
 
@@ -92,16 +91,10 @@ static void write_outputs_of(const column_held *k, column_states found)
 }
 
 /* Every CTA merges the states of its strip for itself. */
-static val read_states(void *user)
-{
-    column_held *k = user;
-    return strip_states_merge(&k->states, &k->c.place, &k->found);
-}
-
 static void write_chunk(void *user)
 {
-    const column_held *k = user;
-    write_outputs_of(k, k->found);
+    column_held *k = user;
+    write_outputs_of(k, strip_states_merge(&k->states, &k->c.place));
 }
 
 static void write_other(void *user, val chunk)
@@ -109,14 +102,7 @@ static void write_other(void *user, val chunk)
     column_held other = *(const column_held *)user;
     stage_chunk(&other, chunk);
     cp_async_wait(0);
-    (void)read_states(&other);
     write_chunk(&other);
-}
-
-static void clear_states(void *user)
-{
-    const column_held *k = user;
-    strip_states_clear(&k->states);
 }
 
 /* Where a strip is one chunk, its sums are found as those of columns in registers. */
@@ -132,25 +118,22 @@ static void take_strip(column_held *k)
 }
 
 /* The first chunks of a strip may wait until those of the strips before have been written and the last ones begin. */
-static void take_chunk(column_held *k, int loading, int turns)
+static void take_chunk(column_held *k, int loading)
 {
-    enum { PATIENCE = 4 };
-    static const one_pass_visits visits = { read_states, write_chunk, write_other, clear_states };
+    enum { PATIENCE = 64 };
     const columns *c = &k->c;
     const val strips = mul(convert(U32, c->p.outer), c->p.strips);
     one_pass t = one_pass_of_cta(c->p.counter, strips, c->p.chunks);
     t.patience = PATIENCE;
-    t.turns = turns;
     k->states.strip = t.strip;
     k->states.chunk = t.chunk;
-    k->states.looks = variable(U32, one_pass_looks(&t));
     one_pass_load_in_turn(&t, imm_as(U32, loading));
     stage_chunk(k, t.chunk);
     cp_async_wait(PARTS / 2);
     one_pass_loaded(&t);
     column_states found = sum_chunk(k);
     strip_states_store(&k->states, &c->place, &found);
-    one_pass_meet_by_values(&t, &visits, k);
+    one_pass_meet(&t, write_chunk, write_other, k);
 }
 
 void softmax_column_held(const void *config, int kernel)
@@ -166,12 +149,12 @@ void softmax_column_held(const void *config, int kernel)
     const columns *c = &k.c;
     launch_bounds(c->split.threads, cfg->form.ctas_per_sm);
     if (cfg->loading)
-        k.states = strip_states_begin(c, true);
+        k.states = strip_states_begin(c);
     k.slots = smem_address(smem_alloc("chunk", k.tiles * tile_slots_bytes(c), 16));
     launch_dependents();
     grid_wait();
     if (cfg->loading)
-        take_chunk(&k, cfg->loading, cfg->turns);
+        take_chunk(&k, cfg->loading);
     else
         take_strip(&k);
 }

@@ -12,7 +12,7 @@ static strip_states take_chunk(columns *c, bool from_the_end)
 {
     const val strips = c->p.strips, chunks = c->p.chunks, all = mul(mul(convert(U32, c->p.outer), strips), chunks);
     const val number = from_the_end ? sub(sub(all, imm_as(U32, 1)), cta_x()) : cta_x();
-    strip_states s = strip_states_begin(c, false);
+    strip_states s = strip_states_begin(c);
     s.chunk = rem(div(number, strips), chunks);
     s.strip = add(mul(div(number, mul(strips, chunks)), strips), rem(number, strips));
     const column_place strip = place_in(c, s.strip);
@@ -87,7 +87,7 @@ void softmax_column_long(const void *config, int kernel)
     const val slots = staged ? stage_first(&c) : imm(0);
     column_states found;
     if (writes)
-        (void)strip_states_merge(&states, &c.place, &found);
+        found = strip_states_merge(&states, &c.place);
     else
         begin_states(&c, c.split.vec, found.of);
     tile_visit *const visit = writes ? write_visit(&c) : sum_visit(&c);

@@ -53,8 +53,7 @@ typedef struct softmax_row_config {
 /* And of column_held alone. */
 #define SOFTMAX_COLUMN_HELD(X, owner)                              \
     X(owner, int, kept, "0", "0 2 4", "further ones in registers") \
-    X(owner, int, loading, "132", "0 132 264", "CTAs that load at once; 0: a chunk is a strip, whose CTA meets nobody") \
-    X(owner, int, turns, "0", "0 396", "CTAs that take turns, the first ones; 0: all")
+    X(owner, int, loading, "132", "0 132 264", "CTAs that load at once; 0: a chunk is a strip, whose CTA meets nobody")
 enum { SOFTMAX_KEPT_MAX = 8, SOFTMAX_COPY_BYTES_MIN = 4 }; // of cp.async
 
 /* Kernels whose rows lie across memory. */
@@ -165,16 +164,33 @@ static inline void softmax_begin(const softmax_form *f, val *state)
         state[0] = variable(F32, immf(0));
 }
 
-/* y is t - max - factor for log-softmax, and factor times the exponential e of t - max for softmax. */
+/*
+ * y of scores t is t - max - factor for log-softmax, and factor times exp(t - max) for softmax; of 16 bits the factor is
+ * an exponent of 2.
+ */
 static inline val softmax_factor(const softmax_form *f, const val pair[ONLINE_VALUES])
 {
-    return f->log ? online_log_sum(pair) : online_scale(pair);
+    if (f->log)
+        return online_log_sum(pair);
+    return f->dtype == F32 ? online_scale(pair) : online_scale_exponent(pair);
 }
 
-static inline val softmax_output(const softmax_form *f, val t_or_e, const val pair[ONLINE_VALUES], val factor)
+typedef val softmax_output(const softmax_form *f, val t_or_e, const val pair[ONLINE_VALUES], val factor);
+
+static inline val softmax_of_score(const softmax_form *f, val t, const val pair[ONLINE_VALUES], val factor)
 {
-    val x = convert(F32, t_or_e);
-    return f->log ? sub(sub(x, pair[ONLINE_MAX]), factor) : mul(x, factor);
+    const val x = convert(F32, t);
+    if (f->log)
+        return sub(sub(x, pair[ONLINE_MAX]), factor);
+    return f->dtype == F32 ? mul(online_exp(x, pair[ONLINE_MAX]), factor)
+                           : online_exp_times(x, pair[ONLINE_MAX], factor);
+}
+
+/* Of exponentials that were kept, whose factor is online_factor(). */
+static inline val softmax_of_exponential(const softmax_form *f, val e, const val pair[ONLINE_VALUES], val factor)
+{
+    (void)f, (void)pair;
+    return mul(e, factor);
 }
 
 /* What a thread's elements add to the sum of the gradient: y * dy, or dy for log-softmax. */

@@ -90,14 +90,15 @@ static tensor load_scores(const rows *r, const row_span *span)
     return scores_of(r, rX, rM);
 }
 
-/* y of a tile of scores by log-softmax, of their exponentials by softmax; the pair is that of the row. */
-static void store_outputs(const rows *r, const row_span *span, tensor rT, const val *pair, val factor)
+/* Of a tile of scores or their exponentials; the pair is that of the row. */
+static void store_outputs(const rows *r, const row_span *span, softmax_output *output, tensor rT, const val *pair,
+                          val factor)
 {
     tensor tYgY = partition(r, span, r->p.y, r->p.ldy); // (VEC,STEPS)
     tensor rY = fragment_like(tYgY, F32);               // (VEC,STEPS)
     for (int step = 0, vec = span->split.vec; step < span->split.steps; step++) {
         for (int i = step * vec; i < (step + 1) * vec; i++)
-            set(rY, i, softmax_output(r->form, at(rT, i), pair, factor));
+            set(rY, i, output(r->form, at(rT, i), pair, factor));
         row_store_step(&span->split, &span->place, rY, tYgY, step);
     }
 }
@@ -145,9 +146,9 @@ static void forward(const rows *r)
     const val log_sum = r->form->log ? online_log_sum(pair) : immf(0);
     for (int i = 0; i < spans->count; i++)
         if (r->form->log)
-            store_outputs(r, &spans->of[i], rT[i], pair, log_sum);
+            store_outputs(r, &spans->of[i], softmax_of_score, rT[i], pair, log_sum);
         else
-            store_outputs(r, &spans->of[i], rE[i], pair, online_factor(pair, own[i]));
+            store_outputs(r, &spans->of[i], softmax_of_exponential, rE[i], pair, online_factor(pair, own[i]));
 }
 
 static void backward(const rows *r)
@@ -178,15 +179,6 @@ void softmax_row(const void *config, int kernel)
 
 /* Rows in two passes, tile by tile */
 
-/* exp(t - max) of a tile. */
-static tensor exponentials(tensor rT, const val *pair)
-{
-    tensor rE = fragment_like(rT, F32); // (VEC,STEPS)
-    for (int i = 0; i < static_size(rE.layout); i++)
-        set(rE, i, online_exp(at_f32(rT, i), pair[ONLINE_MAX]));
-    return rE;
-}
-
 /* What the first pass over a row finds and the second one needs. */
 typedef struct found {
     const rows *r;
@@ -211,7 +203,7 @@ static void write_outputs(const row_span *span, int chunk, const tensor *rX, voi
     found *f = user;
     (void)chunk;
     tensor rT = scores_of(f->r, rX[0], load_mask(f->r, span, rX[0])); // (VEC,STEPS)
-    store_outputs(f->r, span, f->r->form->log ? rT : exponentials(rT, f->pair), f->pair, f->factor);
+    store_outputs(f->r, span, softmax_of_score, rT, f->pair, f->factor);
 }
 
 static void add_products(const row_span *span, int chunk, const tensor *rX, void *user)

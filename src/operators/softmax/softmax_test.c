@@ -179,8 +179,6 @@ static const char *const cases[] = {
     "shape=2x300x136 axis=1 impl=column_held config='threads=64 lanes=16 vec=4 steps=1 tiles=5 loading=3' # parts of "
     "one "
     "tile and of two",
-    "shape=2x300x136 axis=1 impl=column_held config='threads=64 lanes=16 vec=4 steps=1 tiles=5 loading=2 turns=7' # the "
-    "first CTAs take turns",
     "shape=2x300x136 axis=1 fill=hard impl=column_held config='threads=64 lanes=16 vec=4 steps=1 tiles=5 kept=4 "
     "loading=3' # the last tiles in registers",
     "shape=600x72 axis=0 impl=column_held config='threads=32 lanes=16 vec=4 steps=1 tiles=1 kept=1' # and of chunks "
