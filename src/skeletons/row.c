@@ -135,7 +135,8 @@ ckl_status row_split_admit(const char *what, const row_split *s, int64_t cols, c
                        s->threads / s->row_threads <= ROWS_BY_WARPS_MAX;
     if (s->row_threads != s->threads && !lanes && !warps)
         FAIL(CKL_INVALID,
-             "%s: row_threads=%d is neither a power of two up to 32 nor a multiple of 32 that divides threads=%d by %d at "
+             "%s: row_threads=%d is neither a power of two up to 32 nor a multiple of 32 that divides threads=%d by %d "
+             "at "
              "most",
              what, s->row_threads, s->threads, ROWS_BY_WARPS_MAX);
     if (s->cluster < 1 || s->cluster > 16 || (s->cluster > 1 && s->row_threads != s->threads))

@@ -115,8 +115,8 @@ static void load_cut_chunk(const row_pipeline *s, pipeline_state *at, val row, v
 }
 
 /*
- * What a lane loads of a window's two edges: an element of its first or its last vector, if that reaches out of the row.
- * Elements outside become `fill` or, where edges repeat, what the row's nearest one is.
+ * What a lane of the producer loads of a window: an element of its first or its last vector, if that reaches out of the
+ * row. Elements outside are fill or, where edges repeat, what the row's nearest one is.
  */
 typedef struct edge {
     val place, exists; // in the window: u32; predicate
@@ -131,12 +131,10 @@ static edge load_edge(const row_pipeline *s, const row_place *window, val row)
                .rX = fragment(s->dtype, compact(leaf(s->input_count))) }; // (INPUTS)
     val reaches_out = select(is_first, window->before, sub(window->limit, whole));
     e.exists = logical_and(lt(lane(), imm(2 * vec)), ne(reaches_out, imm(0)));
-    val column = sub(max(e.place, window->before), window->before),
-        inside = eq(column, min(sub(e.place, window->before), sub(s->cols, imm(1))));
-    column = min(column, sub(s->cols, imm(1)));
+    val nearest = min(max(e.place, window->before), sub(window->limit, imm(1))), column = sub(nearest, window->before);
     for (int i = 0; i < s->input_count; i++)
         assign(e.rX.regs[i], ir_float(s->dtype, s->inputs[i].fill));
-    IF(s->inputs[0].repeats_edges ? e.exists : logical_and(e.exists, inside))
+    IF(s->inputs[0].repeats_edges ? e.exists : logical_and(e.exists, eq(e.place, nearest)))
         for (int i = 0; i < s->input_count; i++) {
             val index = add(mul(row, convert(I64, s->inputs[i].ld)), convert(I64, column));
             val from = add(s->inputs[i].pointer, mul(convert(U64, index), imm(dtype_bytes(s->dtype))));
@@ -145,7 +143,11 @@ static edge load_edge(const row_pipeline *s, const row_place *window, val row)
     return e;
 }
 
-/* Whole vectors by bulk copies, the two edges by the lanes; nothing outside of the row is read. */
+/*
+ * Whole vectors by bulk copies, the two edges by the lanes; nothing outside of the row is read, as another CTA may be
+ * writing it. Copies are under way while the lanes wait for their elements: a stage may have bytes before it expects
+ * them, as its phase also wants the arrival.
+ */
 static void load_window(const row_pipeline *s, pipeline_state *at, val row)
 {
     const int64_t size = dtype_bytes(s->dtype), slot = row_pipeline_slot_bytes(&s->split, s->dtype);
@@ -159,22 +161,21 @@ static void load_window(const row_pipeline *s, pipeline_state *at, val row)
         val bytes = mul(sub(last, first), imm(size)), barrier = pipeline_full_barrier(&s->ring, at);
         val stage = stage_address(s, at), inside = sub(first, start);
         pipeline_wait_empty(&s->ring, at);
+        IF(logical_and(eq(lane(), imm(0)), ne(bytes, imm(0))))
+            for (int i = 0; i < s->input_count; i++) {
+                val index =
+                    sub(add(mul(row, convert(I64, s->inputs[i].ld)), convert(I64, first)), convert(I64, window.before));
+                val from = add(s->inputs[i].pointer, mul(convert(U64, index), imm(size)));
+                bulk_load_at(add(stage, mul(inside, imm(size))), i * slot, from, bytes, barrier);
+            }
         IF(logical_and(e.exists, lt(sub(e.place, start), imm(cols))))
             for (int i = 0; i < s->input_count; i++) {
                 val to = add(stage, add(mul(sub(e.place, start), imm(size)), imm(i * slot)));
                 set(smem_view(to, s->dtype, compact(leaf(1))), 0, e.rX.regs[i]);
             }
         warp_sync();
-        IF(eq(lane(), imm(0))) {
+        IF(eq(lane(), imm(0)))
             pipeline_expect(&s->ring, at, mul(bytes, imm(s->input_count)));
-            IF(ne(bytes, imm(0)))
-                for (int i = 0; i < s->input_count; i++) {
-                    val index = sub(add(mul(row, convert(I64, s->inputs[i].ld)), convert(I64, first)),
-                                    convert(I64, window.before));
-                    val from = add(s->inputs[i].pointer, mul(convert(U64, index), imm(size)));
-                    bulk_load_at(add(stage, mul(inside, imm(size))), i * slot, from, bytes, barrier);
-                }
-        }
         pipeline_advance(at);
     }
 }
@@ -189,7 +190,7 @@ static void load_row(const row_pipeline *s, pipeline_state *at, val row)
         (s->split.cut ? load_cut_chunk : load_chunk)(s, at, row, start, s->cols);
 }
 
-/* All lanes of the producer take part in windows; what one thread does its first lane does. */
+/* All lanes of the producer take part in windows; its first one does what one thread does. */
 static void fetch_number(const row_pipeline *s, val fetch)
 {
     if (!s->split.chunk.ragged)
@@ -358,21 +359,14 @@ static void load_cut_inputs(const pass *v, const row_span *here, tensor *rX)
 }
 
 /* This thread's partition of input i in the stage; a row that starts anywhere starts `past` bytes behind. */
-static tensor partition_of(const pass *v, int i)
+static tensor load_input(const pass *v, const row_span *here, int i)
 {
     const row_pipeline *s = v->s;
-    const row_split *chunk = &s->split.chunk;
+    const row_split *chunk = &here->split;
     val stage = s->split.cut ? add(stage_address(s, v->at), v->past) : stage_address(s, v->at);
     val first = add(stage, imm(i * row_pipeline_slot_bytes(&s->split, s->dtype)));
     tensor sX = smem_view(first, s->dtype, compact(leaf(row_pipeline_chunk_cols(&s->split)))); // (COLS)
-    return row_partition(chunk, sX, thread());                                                 // (VEC,STEPS)
-}
-
-static void load_inputs(const pass *v, const row_span *here, tensor *rX)
-{
-    const row_pipeline *s = v->s;
-    for (int i = 0; i < s->input_count; i++)
-        rX[i] = row_fetch(&here->split, &here->place, partition_of(v, i), s->inputs[i].fill);
+    return row_fetch(chunk, &here->place, row_partition(chunk, sX, thread()), s->inputs[i].fill);
 }
 
 static void leave_stage(const pass *v)
@@ -396,7 +390,8 @@ static void take_chunk(const pass *v, const row_span *here, val exists, tensor *
     if (s->split.cut && s->split.chunk.vec == row_vec_full(s->dtype))
         load_cut_inputs(v, here, rX);
     else
-        load_inputs(v, here, rX);
+        for (int i = 0; i < s->input_count; i++)
+            rX[i] = load_input(v, here, i);
     if (always)
         leave_stage(v);
     else IF(exists)
@@ -416,7 +411,7 @@ static void pass_of_loop(const pass *v, const row_place *first)
 {
     const row_pipeline *s = v->s;
     tensor rX[ROW_PIPELINE_INPUTS_MAX];
-    LOOP_FROM(start, first_start(s), s->split.chunk.ragged ? first->limit : s->cols, start_step(s)) {
+    LOOP_FROM(start, first_start(s), first->limit, start_step(s)) {
         row_span here = { s->split.chunk, row_from(first, sub(start, first_start(s))) };
         take_chunk(v, &here, yes(), rX);
         visit_chunk(v, &here, 0, rX);

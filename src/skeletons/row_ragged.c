@@ -1,6 +1,7 @@
 /*
- * row_ragged.c - rows that start anywhere: aligned vectors between a row's 16-byte boundaries, single elements at its
- * ends, and loads that are cut out of two vectors where the memory's boundaries lie elsewhere.
+ * row_ragged.c - rows that start anywhere: aligned vectors between a row's 16-byte boundaries, and single elements at
+ * its ends; or windows of all vectors that it touches; and loads that are cut out of two vectors where the memory's
+ * boundaries lie elsewhere.
  */
 #include "cute/kernel.h"
 #include "cute/vectors.h"
@@ -13,14 +14,17 @@ typedef val vector_words[WORDS_MAX], vector_pair[2 * WORDS_MAX];
 
 /* Spans */
 
-row_bounds row_bounds_of(const row_split *s, val row, val cols, val pointer, ckl_dtype dtype, val ld)
+/* The columns of a row's whole vectors. */
+typedef struct bounds {
+    val begin, end; // u32
+} bounds;
+
+static bounds bounds_of(const row_split *s, val row, val cols, val pointer, ckl_dtype dtype, val ld)
 {
-    if (!s->ragged)
-        return (row_bounds){ imm(0), cols };
     const int bytes = dtype_bytes(dtype);
     val start = add(convert(U32, pointer), mul(mul(convert(U32, row), convert(U32, ld)), imm(bytes)));
     val head = div(bit_and(sub(imm(0), start), imm(BOUNDARY_BYTES - 1)), imm(bytes)), begin = min(head, cols);
-    return (row_bounds){ begin, add(begin, bit_and(sub(cols, begin), imm(-s->vec))) };
+    return (bounds){ begin, add(begin, bit_and(sub(cols, begin), imm(-s->vec))) };
 }
 
 /* The same thread at another column, with `limit` as the end of what may be accessed. */
@@ -32,7 +36,7 @@ static row_place moved(const row_place *p, val columns, val limit)
 }
 
 /* Thread n of the row takes element n of both ends together. */
-static row_span ends_of(const row_split *s, const row_place *p, const row_bounds *vectors)
+static row_span ends_of(const row_split *s, const row_place *p, const bounds *vectors)
 {
     row_span ends = { .split = *s };
     ends.split.vec = ends.split.steps = 1;
@@ -54,11 +58,11 @@ val row_may_have_ends(const row_split *s)
 
 row_spans row_spans_of(const row_split *s, const row_place *p, val pointer, ckl_dtype dtype, val ld)
 {
-    const row_bounds vectors = row_bounds_of(s, p->row, p->limit, pointer, dtype, ld);
     if (!s->ragged)
-        return (row_spans){ .of = { { *s, *p } }, .count = 1, .bounds = vectors };
+        return (row_spans){ .of = { { *s, *p } }, .count = 1 };
+    const bounds vectors = bounds_of(s, p->row, p->limit, pointer, dtype, ld);
     row_span body = { *s, moved(p, vectors.begin, vectors.end) };
-    return (row_spans){ .of = { body, ends_of(s, p, &vectors) }, .count = 2, .bounds = vectors };
+    return (row_spans){ .of = { body, ends_of(s, p, &vectors) }, .count = 2 };
 }
 
 /* Windows */
@@ -172,7 +176,8 @@ static void store_edges(const row_split *s, const row_place *p, tensor to)
             LOOP(e, imm(s->vec))
                 IF(logical_and(is_edge(&a), has_element(p, &a, e))) {
                     val x = at(sEdge, e);
-                    store_at(IR_GLOBAL, to.cache, to.dtype, 1, add(address, convert(U64, mul(e, imm(size)))), offset, &x);
+                    val here = add(address, convert(U64, mul(e, imm(size))));
+                    store_at(IR_GLOBAL, to.cache, to.dtype, 1, here, offset, &x);
                 }
         }
 }
@@ -239,7 +244,8 @@ static cut make_cut(const row_split *s, tensor from, double fill)
     set_cut(&c, convert(U32, past));
     c.elements = div(c.bytes, imm(size));
     c.outside = bitcast(U32, words_filled(c.w, from.dtype, fill));
-    c.absent = dtype_is_float(from.dtype) ? ir_float(from.dtype, fill) : ir_int(element_register(from.dtype), (int64_t)fill);
+    c.absent =
+        dtype_is_float(from.dtype) ? ir_float(from.dtype, fill) : ir_int(element_register(from.dtype), (int64_t)fill);
     return c;
 }
 

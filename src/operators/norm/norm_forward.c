@@ -429,7 +429,7 @@ static void add_chunk(const row_span *at, int chunk, const tensor *rInputs, void
 static void write_chunk(const row_span *at, int chunk, const tensor *rInputs, void *user)
 {
     flow *f = user;
-    tensor rH = chunk_of(&f->written, rInputs, true);                            // (VEC,STEPS)
+    tensor rH = chunk_of(&f->written, rInputs, true); // (VEC,STEPS)
     f->written.weights = f->weights.count ? norm_weights_chunk(&f->weights, chunk) : (norm_weights){ 0 };
     if (f->written.cfg->residual)
         store_sum(&f->written, at, rH);

@@ -297,6 +297,9 @@ static const char *const population[] = {
               "tiled=1, but with stages=" },                                                                 \
             { "cols=20000 direction=backward impl=backward config='ragged=1 cut=1 exact=0'", CKL_INVALID,    \
               "cut=1 ragged=1, but vectors are" },                                                           \
+            { "cols=7 dtype=f16 impl=forward config='threads=32 row_threads=32 vec=8 steps=1 stages=2 "      \
+              "ragged=1 exact=0'",                                                                           \
+              CKL_UNSUPPORTED, "may have both edges in one vector" },                                        \
             { "direction=backward eps=0.5", CKL_INVALID, op ": eps=0.5 is not part of a backward problem" }, \
             { "cols=20000 direction=backward impl=backward config='chunks=0'", CKL_INVALID,                  \
               "chunks=0, but sums of columns are in registers" },                                            \

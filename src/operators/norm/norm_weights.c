@@ -52,7 +52,8 @@ static void store_slots(const norm_weights *w, val slot, const val *gamma, const
 /* Fills the slots of a chunk: a window of all columns that begins a vector before them. */
 static void fill_slots(const norm_weights *w, const row_split *all, const norm_weight_sources *from)
 {
-    row_place row = row_place_of(all, imm64(1), from->cols, imm64(0), thread()), start = row_window(&row, imm(w->vec), 0);
+    row_place row = row_place_of(all, imm64(1), from->cols, imm64(0), thread());
+    row_place start = row_window(&row, imm(w->vec), 0);
     val end = add(w->column, imm((int)w->cols));
     LOOP_FROM(begin, w->column, end, imm((int)row_split_cols(all))) {
         row_place p = row_from(&start, begin);
