@@ -107,16 +107,12 @@ bool row_in_phase(ckl_dtype dtype, int64_t rows, int64_t ld, int64_t other_ld);
 
 /* Where this thread is: its row, and its first element in it. Sets the kernel's threads and cluster. */
 typedef struct row_place {
-    val row;              // i64
-    val exists;           // predicate: the last CTA may have room for more rows than there are
-    val first;            // u32
-    val before;           // u32, of a window: elements of its first vector before the row; else 0
-    val begin, end;       // i32, of a window: from the place that it was made for, the row's first element and its end
-    int64_t past;         // elements from there to this place
-    int64_t edges_offset; // of a window: row_edges_alloc()
-    val limit;            // u32, elements of the row, and those before it; 0 if it does not exist
-    val rows, cols;       // i64, u32
-    tensor cX;            // coordinates in (ROWS,COLS) of this thread's elements: (VEC,STEPS)
+    val row;        // i64
+    val exists;     // predicate: the last CTA may have room for more rows than there are
+    val first;      // u32
+    val limit;      // u32, elements of the row; 0 if it does not exist
+    val rows, cols; // i64, u32
+    tensor cX;      // coordinates in (ROWS,COLS) of this thread's elements: (VEC,STEPS)
 } row_place;
 
 row_place row_here(const row_split *s, val rows, val cols);
@@ -137,7 +133,7 @@ row_place row_place_at(const row_place *p, val row);
 row_place row_from(const row_place *p, val start);
 
 /* The same thread with `steps` of its vectors, from number `begin` on; for a split of so many steps. */
-row_place row_steps(const row_split *s, const row_place *p, int begin, int steps);
+row_place row_steps(const row_place *p, int begin, int steps);
 
 /*
  * The spans of a row, each accessed by a split of its own. An aligned row is one span. A ragged row is two: the whole
@@ -152,42 +148,22 @@ typedef struct row_span {
 
 enum { ROW_SPANS_MAX = 2 };
 
+/* The columns of a row's first span. */
+typedef struct row_bounds {
+    val begin, end; // u32
+} row_bounds;
+
 typedef struct row_spans {
     row_span of[ROW_SPANS_MAX];
     int count;
+    row_bounds bounds;
 } row_spans;
+
+/* The bounds of a row of `cols` elements, the same in all its threads. */
+row_bounds row_bounds_of(const row_split *s, val row, val cols, val pointer, ckl_dtype dtype, val ld);
 
 /* The spans of the thread's row; p: its start. */
 row_spans row_spans_of(const row_split *s, const row_place *p, val pointer, ckl_dtype dtype, val ld);
-
-/*
- * The window of a ragged row: all vectors of memory that it touches, of which the first begins `before` elements before
- * it. Its two edges may reach out of the row; vectors between them are whole. First elements and coordinates count from
- * the window's start; row_of_matrix() and row_vector() know. Where several rows have one place they have one `before`.
- * edges_offset: of row_edges_alloc(), for row_store().
- */
-row_place row_window(const row_place *p, val before, int64_t edges_offset);
-int64_t row_edges_alloc(const row_split *s);
-int64_t row_window_cols(const row_split *s, int64_t cols); // of the longest window of a row; unless ragged: cols
-
-/* Vector `step` of a window: inside of the row in part, or as a whole; elements from the window's place to it. */
-typedef struct row_part {
-    int64_t past;
-    val inside, whole;
-} row_part;
-
-/* Elements of a vector before the row and behind it. */
-typedef struct row_outside {
-    val before, behind; // f32
-} row_outside;
-
-row_part row_part_of(const row_split *s, const row_place *p, int step);
-row_outside row_outside_of(const row_split *s, const row_place *p, int step);
-val row_has_edge(const row_split *s, const row_place *p); // has this thread one?
-
-/* What row_store() does with a window; the elements of a vector that are inside, one by one. */
-void row_store_window(const row_split *s, const row_place *p, tensor from, tensor to);
-void row_store_apart(const row_split *s, const row_place *p, tensor from, tensor to, int step);
 
 /* May this warp have elements of a ragged row's ends? Others skip the instructions. */
 val row_may_have_ends(const row_split *s);

@@ -288,8 +288,7 @@ static double odd_row_cost(double of_row, int elements, int threads, int cluster
 static int odd_row_threads(const ckl_norm_desc *d, int elements)
 {
     enum { THREADS_MIN = 64 };
-    const row_split window = { .vec = row_vec_full(d->dtype), .ragged = norm_is_ragged(d) && !norm_is_cut(d) };
-    return (int)max_i64(THREADS_MIN, round_up(ceil_div(row_window_cols(&window, d->cols), elements), WARP));
+    return (int)max_i64(THREADS_MIN, round_up(ceil_div(d->cols, elements), WARP));
 }
 
 /*

@@ -90,6 +90,7 @@ static const char *const cases[] = {
     "rows=9 cols=77                                      # too short to be ragged with gamma",
     "rows=1200 cols=77 direction=backward dtype=bf16     # gradients, rows of a CTA in phase",
     "rows=9 cols=1001 direction=backward residual=1      # ragged rows that flow",
+    "rows=40 cols=1403 direction=backward dtype=bf16 affine=0 fill=uniform # what lies outside of them is not dy",
     "rows=150 cols=1003 direction=backward dtype=bf16 ldx=1006 ldy=1014 misalign=1",
     "rows=9 cols=1001 direction=backward ldx=1002 ldy=1003 dtype=f16 # out of phase: single elements",
     "rows=30 cols=3456 dtype=f16 ldx=3457                      # y is aligned, x is not: it is cut",
@@ -297,9 +298,6 @@ static const char *const population[] = {
               "tiled=1, but with stages=" },                                                                 \
             { "cols=20000 direction=backward impl=backward config='ragged=1 cut=1 exact=0'", CKL_INVALID,    \
               "cut=1 ragged=1, but vectors are" },                                                           \
-            { "cols=7 dtype=f16 impl=forward config='threads=32 row_threads=32 vec=8 steps=1 stages=2 "      \
-              "ragged=1 exact=0'",                                                                           \
-              CKL_UNSUPPORTED, "may have both edges in one vector" },                                        \
             { "direction=backward eps=0.5", CKL_INVALID, op ": eps=0.5 is not part of a backward problem" }, \
             { "cols=20000 direction=backward impl=backward config='chunks=0'", CKL_INVALID,                  \
               "chunks=0, but sums of columns are in registers" },                                            \
