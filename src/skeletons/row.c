@@ -2,7 +2,6 @@
 #include "skeletons/row.h"
 
 #include "cute/kernel.h"
-#include "cute/vectors.h"
 #include "plan/check.h"
 
 enum {
@@ -215,7 +214,6 @@ row_place row_place_of(const row_split *s, val rows, val cols, val row, val tid)
 {
     row_place p = { .row = row, .rows = convert(I64, rows), .cols = convert(U32, cols) };
     p.exists = yes();
-    p.before = imm_as(U32, 0);
     p.limit = p.cols;
     tensor cRow = slice(identity_tensor(shape(rows, row_split_cols(s))), row, _); // (COLS)
     p.cX = row_partition(s, cRow, tid);
@@ -261,21 +259,14 @@ row_place row_here(const row_split *s, val rows, val cols)
 row_place row_from(const row_place *p, val start)
 {
     row_place later = *p;
-    if (!is_imm(p->before, 0) && is_constant(start)) {
-        later.past += start.i;
-    } else if (!is_imm(p->before, 0)) {
-        later.begin = sub(p->begin, convert(I32, start));
-        later.end = sub(p->end, convert(I32, start));
-    }
     later.cX = coordinates_from(p->cX, 1, convert(U32, start));
     later.first = coordinate(later.cX, 1, 0);
     return later;
 }
 
-row_place row_steps(const row_split *s, const row_place *p, int begin, int steps)
+row_place row_steps(const row_place *p, int begin, int steps)
 {
     row_place some = *p;
-    some.past += begin * row_split_cols(s) / s->steps;
     layout each = layout_mode(p->cX.layout, 0), apart = layout_mode(p->cX.layout, 1);
     some.cX = slice(p->cX, _, begin);
     some.cX.layout = layouts_of(2, (layout[]){ each, make_layout(leaf(steps), apart.stride) });
@@ -283,17 +274,9 @@ row_place row_steps(const row_split *s, const row_place *p, int begin, int steps
     return some;
 }
 
-/* Has a row vectors that may reach out of it? */
-static bool has_edges(const row_split *s, const row_place *p)
-{
-    return !is_imm(p->before, 0) && !s->exact;
-}
-
 /* The thread's partition of row p->row of a matrix, or of a vector: a matrix with a pitch of 0. */
 static tensor partition_of(const row_split *s, const row_place *p, val pointer, ckl_dtype dtype, int_tuple ld)
 {
-    if (!is_imm(p->before, 0))
-        pointer = sub(pointer, convert(U64, mul(p->before, imm(dtype_bytes(dtype)))));
     layout rows = make_layout(shape(p->rows, row_split_cols(s)), coord(ld, 1));
     val first[] = { p->row, p->first };
     tensor cX = p->cX;
@@ -321,24 +304,13 @@ static int_tuple limits_of(const row_split *s, const row_place *p)
 
 val row_inside(const row_split *s, const row_place *p, int step)
 {
-    if (has_edges(s, p))
-        return row_part_of(s, p, step).inside;
     return inside_limits(p->cX, limits_of(s, p), (int64_t)step * s->vec);
 }
 
 void row_load(const row_split *s, const row_place *p, tensor from, tensor to, double fill)
 {
     tiled_copy each = vectors_of(s, from.dtype);
-    if (!has_edges(s, p)) {
-        copy_tiled_if(&each, p->cX, limits_of(s, p), from, to, fill);
-        return;
-    }
-    vector_at *at = describe_alloc((size_t)s->steps, sizeof *at);
-    for (int step = 0; step < s->steps; step++) {
-        at[step].guard = row_inside(s, p, step);
-        at[step].address = tensor_address_near(from, (int64_t)step * s->vec, &at[step].offset);
-    }
-    vectors_load(at, s->steps, s->vec, from, to.regs, fill);
+    copy_tiled_if(&each, p->cX, limits_of(s, p), from, to, fill);
 }
 
 tensor row_fetch(const row_split *s, const row_place *p, tensor from, double fill)
@@ -356,22 +328,13 @@ static tensor step_of(tensor t, int step)
 void row_store_step(const row_split *s, const row_place *p, tensor from, tensor to, int step)
 {
     tiled_copy each = vectors_of(s, to.dtype);
-    if (has_edges(s, p)) {
-        row_split one = *s;
-        one.steps = 1;
-        const row_place here = row_steps(s, p, step, 1);
-        row_store(&one, &here, step_of(from, step), step_of(to, step));
-    } else
-        copy_tiled_if(&each, step_of(p->cX, step), limits_of(s, p), step_of(from, step), step_of(to, step), 0);
+    copy_tiled_if(&each, step_of(p->cX, step), limits_of(s, p), step_of(from, step), step_of(to, step), 0);
 }
 
 void row_store(const row_split *s, const row_place *p, tensor from, tensor to)
 {
     tiled_copy each = vectors_of(s, to.dtype);
-    if (has_edges(s, p))
-        row_store_window(s, p, from, to);
-    else
-        copy_tiled_if(&each, p->cX, limits_of(s, p), from, to, 0);
+    copy_tiled_if(&each, p->cX, limits_of(s, p), from, to, 0);
 }
 
 void row_reduce(const row_split *s, const reduction *r, val *values)

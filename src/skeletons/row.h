@@ -110,11 +110,7 @@ typedef struct row_place {
     val row;        // i64
     val exists;     // predicate: the last CTA may have room for more rows than there are
     val first;      // u32
-    val before;     // u32, of a window: elements of its first vector before the row; else 0
-    val begin, end; // i32, of a window: from the place that it was made for, the row's first element and its end
-    int64_t past;   // elements from there to this place
-    int64_t edges_offset; // of a window: row_edges_alloc()
-    val limit;      // u32, elements of the row, and those before it; 0 if it does not exist
+    val limit;      // u32, elements of the row; 0 if it does not exist
     val rows, cols; // i64, u32
     tensor cX;      // coordinates in (ROWS,COLS) of this thread's elements: (VEC,STEPS)
 } row_place;
@@ -137,7 +133,7 @@ row_place row_place_at(const row_place *p, val row);
 row_place row_from(const row_place *p, val start);
 
 /* The same thread with `steps` of its vectors, from number `begin` on; for a split of so many steps. */
-row_place row_steps(const row_split *s, const row_place *p, int begin, int steps);
+row_place row_steps(const row_place *p, int begin, int steps);
 
 /*
  * The spans of a row, each accessed by a split of its own. An aligned row is one span. A ragged row is two: the whole
@@ -168,36 +164,6 @@ row_bounds row_bounds_of(const row_split *s, val row, val cols, val pointer, ckl
 
 /* The spans of the thread's row; p: its start. */
 row_spans row_spans_of(const row_split *s, const row_place *p, val pointer, ckl_dtype dtype, val ld);
-
-/*
- * The window of a ragged row: the vectors of memory that it touches, of which the first begins `before` elements before
- * it. Vectors at an edge may reach out of the row; all others are loaded and stored whole. First elements and
- * coordinates count from the window's start; row_of_matrix() and row_vector() know. The rows of a CTA that keeps a place
- * have the same `before`.
- */
-int64_t row_window_cols(const row_split *s, int64_t cols); // of the longest window of a row
-int64_t row_edges_alloc(const row_split *s);               // shared memory through which edges are stored
-row_place row_window(const row_place *p, val before, int64_t edges_offset);
-
-/* Vector number `step` of a window: inside of the row in part or as a whole; elements from the window's place to it. */
-typedef struct row_part {
-    int64_t past;
-    val inside, whole;
-} row_part;
-
-row_part row_part_of(const row_split *s, const row_place *p, int step);
-
-/* Has this thread a vector that reaches out of the row? How many elements of vector `step` lie before and behind it? */
-typedef struct row_outside {
-    val before, behind; // f32
-} row_outside;
-
-val row_has_edge(const row_split *s, const row_place *p);
-row_outside row_outside_of(const row_split *s, const row_place *p, int step);
-
-/* row_store() of a window; a vector's elements that are inside, one by one. */
-void row_store_window(const row_split *s, const row_place *p, tensor from, tensor to);
-void row_store_apart(const row_split *s, const row_place *p, tensor from, tensor to, int step);
 
 /* May this warp have elements of a ragged row's ends? Others skip the instructions. */
 val row_may_have_ends(const row_split *s);

@@ -26,23 +26,18 @@ static val stage_address(const row_pipeline *s, const pipeline_state *at)
     return add(smem_address(s->stage_offset), mul(at->stage, imm(stage_bytes(s))));
 }
 
-/* Bytes from a 16-byte boundary to the start of a row: the same for all inputs. */
-static val bytes_past(const row_pipeline *s, val row)
-{
-    const row_pipeline_input *x = &s->inputs[0];
-    val start = mul(mul(convert(U32, row), convert(U32, x->ld)), imm(dtype_bytes(s->dtype)));
-    return bit_and(add(convert(U32, x->pointer), start), imm(ROW_PIPELINE_BULK_BYTES - 1));
-}
-
 /* Places */
 
 row_place row_pipeline_place(const row_pipeline *s, val row)
 {
     row_place p = row_place_of(&s->split.chunk, s->rows, s->cols, row, thread());
-    p = row_from(&p, first_start(s));
-    if (s->split.chunk.ragged)
-        p = row_window(&p, div(bytes_past(s, row), imm(dtype_bytes(s->dtype))), s->edges_offset);
-    return p;
+    return row_from(&p, first_start(s));
+}
+
+static row_spans spans_of(const row_pipeline *s, val row)
+{
+    const row_place start = row_pipeline_place(s, row);
+    return row_spans_of(&s->split.chunk, &start, s->inputs[0].pointer, s->dtype, s->inputs[0].ld);
 }
 
 /* Ragged rows of a static schedule lie alike to 16-byte boundaries: their columns are found once. */
@@ -51,12 +46,23 @@ static bool has_columns(const row_pipeline *s)
     return s->split.chunk.ragged && !s->dynamic;
 }
 
-static row_place place_in(const row_pipeline *s, val row)
+static row_spans spans_in(const row_pipeline *s, val row)
 {
-    return has_columns(s) ? row_place_in(&s->columns, row) : row_pipeline_place(s, row);
+    if (!has_columns(s))
+        return spans_of(s, row);
+    row_spans all = s->columns;
+    for (int i = 0; i < all.count; i++)
+        all.of[i].place = row_place_in(&all.of[i].place, row);
+    return all;
 }
 
 /* The producer */
+
+/* The first column of this CTA's first chunk. */
+static val begin_of(const row_pipeline *s, const row_bounds *b)
+{
+    return s->split.chunk.ragged ? add(first_start(s), b->begin) : first_start(s);
+}
 
 /* The chunk from column `start` on of a row whose chunks end at column `end`. */
 static void load_chunk(const row_pipeline *s, pipeline_state *at, val row, val start, val end)
@@ -72,6 +78,14 @@ static void load_chunk(const row_pipeline *s, pipeline_state *at, val row, val s
         bulk_load_at(stage, i * full, from, bytes, barrier);
     }
     pipeline_advance(at);
+}
+
+/* Bytes from a 16-byte boundary to the start of a row: the same for all inputs. */
+static val bytes_past(const row_pipeline *s, val row)
+{
+    const row_pipeline_input *x = &s->inputs[0];
+    val start = mul(mul(convert(U32, row), convert(U32, x->ld)), imm(dtype_bytes(s->dtype)));
+    return bit_and(add(convert(U32, x->pointer), start), imm(ROW_PIPELINE_BULK_BYTES - 1));
 }
 
 /* The last elements of a matrix, which fill no 16 bytes, one by one; behind them zeros. */
@@ -114,88 +128,13 @@ static void load_cut_chunk(const row_pipeline *s, pipeline_state *at, val row, v
     pipeline_advance(at);
 }
 
-/*
- * What a lane loads of a window's two edges: an element of its first or its last vector, if that reaches out of the row.
- * Elements outside become `fill` or, where edges repeat, what the row's nearest one is.
- */
-typedef struct edge {
-    val place, exists; // in the window: u32; predicate
-    tensor rX;         // (INPUTS)
-} edge;
-
-static edge load_edge(const row_pipeline *s, const row_place *window, val row)
-{
-    const int vec = s->split.chunk.vec;
-    val whole = bit_and(window->limit, imm(-vec)), is_first = lt(lane(), imm(vec));
-    edge e = { .place = select(is_first, lane(), add(whole, sub(lane(), imm(vec)))),
-               .rX = fragment(s->dtype, compact(leaf(s->input_count))) }; // (INPUTS)
-    val reaches_out = select(is_first, window->before, sub(window->limit, whole));
-    e.exists = logical_and(lt(lane(), imm(2 * vec)), ne(reaches_out, imm(0)));
-    val column = sub(max(e.place, window->before), window->before),
-        inside = eq(column, min(sub(e.place, window->before), sub(s->cols, imm(1))));
-    column = min(column, sub(s->cols, imm(1)));
-    for (int i = 0; i < s->input_count; i++)
-        assign(e.rX.regs[i], ir_float(s->dtype, s->inputs[i].fill));
-    IF(s->inputs[0].repeats_edges ? e.exists : logical_and(e.exists, inside))
-        for (int i = 0; i < s->input_count; i++) {
-            val index = add(mul(row, convert(I64, s->inputs[i].ld)), convert(I64, column));
-            val from = add(s->inputs[i].pointer, mul(convert(U64, index), imm(dtype_bytes(s->dtype))));
-            set(e.rX, i, at(gmem_tensor(from, s->dtype, compact(leaf(1))), 0));
-        }
-    return e;
-}
-
-/* Whole vectors by bulk copies, the two edges by the lanes; nothing outside of the row is read. */
-static void load_window(const row_pipeline *s, pipeline_state *at, val row)
-{
-    const int64_t size = dtype_bytes(s->dtype), slot = row_pipeline_slot_bytes(&s->split, s->dtype);
-    const int vec = s->split.chunk.vec, cols = (int)row_pipeline_chunk_cols(&s->split);
-    const row_place window = place_in(s, row);
-    const edge e = load_edge(s, &window, row);
-    val begin = select(eq(window.before, imm(0)), imm_as(U32, 0), imm_as(U32, vec)),
-        end = bit_and(window.limit, imm(-vec));
-    LOOP_FROM(start, first_start(s), window.limit, start_step(s)) {
-        val first = max(start, begin), last = max(first, min(add(start, imm(cols)), end));
-        val bytes = mul(sub(last, first), imm(size)), barrier = pipeline_full_barrier(&s->ring, at);
-        val stage = stage_address(s, at), inside = sub(first, start);
-        pipeline_wait_empty(&s->ring, at);
-        IF(logical_and(e.exists, lt(sub(e.place, start), imm(cols))))
-            for (int i = 0; i < s->input_count; i++) {
-                val to = add(stage, add(mul(sub(e.place, start), imm(size)), imm(i * slot)));
-                set(smem_view(to, s->dtype, compact(leaf(1))), 0, e.rX.regs[i]);
-            }
-        warp_sync();
-        IF(eq(lane(), imm(0))) {
-            pipeline_expect(&s->ring, at, mul(bytes, imm(s->input_count)));
-            IF(ne(bytes, imm(0)))
-                for (int i = 0; i < s->input_count; i++) {
-                    val index = sub(add(mul(row, convert(I64, s->inputs[i].ld)), convert(I64, first)),
-                                    convert(I64, window.before));
-                    val from = add(s->inputs[i].pointer, mul(convert(U64, index), imm(size)));
-                    bulk_load_at(add(stage, mul(inside, imm(size))), i * slot, from, bytes, barrier);
-                }
-        }
-        pipeline_advance(at);
-    }
-}
-
 static void load_row(const row_pipeline *s, pipeline_state *at, val row)
 {
-    if (s->split.chunk.ragged) {
-        load_window(s, at, row);
-        return;
-    }
-    LOOP_FROM(start, first_start(s), s->cols, start_step(s))
-        (s->split.cut ? load_cut_chunk : load_chunk)(s, at, row, start, s->cols);
-}
-
-/* All lanes of the producer take part in windows; what one thread does its first lane does. */
-static void fetch_number(const row_pipeline *s, val fetch)
-{
-    if (!s->split.chunk.ragged)
-        scheduler_fetch(&s->scheduler, fetch);
-    else IF(eq(lane(), imm(0)))
-        scheduler_fetch(&s->scheduler, fetch);
+    const row_pipeline_input *x = &s->inputs[0];
+    const row_bounds b =
+        has_columns(s) ? s->columns.bounds : row_bounds_of(&s->split.chunk, row, s->cols, x->pointer, s->dtype, x->ld);
+    LOOP_FROM(start, begin_of(s, &b), b.end, start_step(s))
+        (s->split.cut ? load_cut_chunk : load_chunk)(s, at, row, start, b.end);
 }
 
 /* The rows behind the first ones of all clusters are drawn. */
@@ -214,7 +153,7 @@ static void produce_dynamic(const row_pipeline *s, pipeline_state *at)
     val fetch = variable(U32, imm(0)), row = variable(I64, s->first_row);
     if (early)
         load_row(s, at, row);
-    fetch_number(s, fetch);
+    scheduler_fetch(&s->scheduler, fetch);
     if (!early)
         load_row(s, at, row);
     assign(row, drawn_row(s, fetch));
@@ -222,7 +161,7 @@ static void produce_dynamic(const row_pipeline *s, pipeline_state *at)
         BREAK_IF(ge(row, s->rows));
         assign(fetch, add(fetch, imm(1)));
         // first: loading this row may wait for consumers, which wait for the next row's number
-        fetch_number(s, fetch);
+        scheduler_fetch(&s->scheduler, fetch);
         load_row(s, at, row);
         assign(row, drawn_row(s, fetch));
     }
@@ -275,15 +214,11 @@ row_pipeline row_pipeline_begin(const row_pipeline_split *split, ckl_dtype dtype
     if (s.dynamic)
         s.scheduler = make_dynamic_scheduler("scheduler", counter, convert(U32, sub(s.rows, s.row_step)),
                                              convert(U32, s.row_step), split->cluster, row_pipeline_fetched_max(split));
-    if (split->chunk.ragged)
-        s.edges_offset = row_edges_alloc(&split->chunk);
     if (has_columns(&s))
-        s.columns = row_pipeline_place(&s, s.first_row);
+        s.columns = spans_of(&s, s.first_row);
     initialise(&s);
     begin_if(eq(warp(), imm(threads / 32)));
-    if (split->chunk.ragged)
-        produce(&s);
-    else IF(elect())
+    IF(elect())
         produce(&s);
     begin_else(); // what follows, up to row_pipeline_end(), is the consumers' part
     s.first_state = consumer_state(&s.ring);
@@ -311,8 +246,10 @@ static val chunk_start(const row_pipeline *s, int chunk)
 
 row_span row_pipeline_columns(const row_pipeline *s, int chunk)
 {
-    const row_place first = has_columns(s) ? s->columns : row_pipeline_place(s, imm64(0));
-    return (row_span){ s->split.chunk, row_from(&first, chunk_start(s, chunk)) };
+    const row_spans first = has_columns(s) ? s->columns : spans_of(s, imm64(0));
+    if (chunk == s->split.chunks)
+        return first.of[1];
+    return (row_span){ first.of[0].split, row_from(&first.of[0].place, chunk_start(s, chunk)) };
 }
 
 /* One pass over a row. */
@@ -354,25 +291,18 @@ static void load_cut_inputs(const pass *v, const row_span *here, tensor *rX)
         from[i] = add(stage, imm(i * row_pipeline_slot_bytes(&s->split, s->dtype)));
         rX[i] = fragment(s->dtype, compact(shape(s->split.chunk.vec, s->split.chunk.steps))); // (VEC,STEPS)
     }
-    row_load_cut_shared(&here->split, &here->place, from, s->input_count, v->past, rX, s->inputs[0].fill);
+    row_load_cut_shared(&here->split, &here->place, from, s->input_count, v->past, rX, s->fill);
 }
 
 /* This thread's partition of input i in the stage; a row that starts anywhere starts `past` bytes behind. */
-static tensor partition_of(const pass *v, int i)
+static tensor load_input(const pass *v, const row_span *here, int i)
 {
     const row_pipeline *s = v->s;
-    const row_split *chunk = &s->split.chunk;
+    const row_split *chunk = &here->split;
     val stage = s->split.cut ? add(stage_address(s, v->at), v->past) : stage_address(s, v->at);
     val first = add(stage, imm(i * row_pipeline_slot_bytes(&s->split, s->dtype)));
     tensor sX = smem_view(first, s->dtype, compact(leaf(row_pipeline_chunk_cols(&s->split)))); // (COLS)
-    return row_partition(chunk, sX, thread());                                                 // (VEC,STEPS)
-}
-
-static void load_inputs(const pass *v, const row_span *here, tensor *rX)
-{
-    const row_pipeline *s = v->s;
-    for (int i = 0; i < s->input_count; i++)
-        rX[i] = row_fetch(&here->split, &here->place, partition_of(v, i), s->inputs[i].fill);
+    return row_fetch(chunk, &here->place, row_partition(chunk, sX, thread()), s->fill);
 }
 
 static void leave_stage(const pass *v)
@@ -396,7 +326,8 @@ static void take_chunk(const pass *v, const row_span *here, val exists, tensor *
     if (s->split.cut && s->split.chunk.vec == row_vec_full(s->dtype))
         load_cut_inputs(v, here, rX);
     else
-        load_inputs(v, here, rX);
+        for (int i = 0; i < s->input_count; i++)
+            rX[i] = load_input(v, here, i);
     if (always)
         leave_stage(v);
     else IF(exists)
@@ -412,12 +343,13 @@ static void visit_chunk(const pass *v, const row_span *here, int chunk, const te
         v->visit(here, chunk, rX, v->user);
 }
 
-static void pass_of_loop(const pass *v, const row_place *first)
+static void pass_of_loop(const pass *v, const row_spans *all)
 {
     const row_pipeline *s = v->s;
     tensor rX[ROW_PIPELINE_INPUTS_MAX];
-    LOOP_FROM(start, first_start(s), s->split.chunk.ragged ? first->limit : s->cols, start_step(s)) {
-        row_span here = { s->split.chunk, row_from(first, sub(start, first_start(s))) };
+    LOOP_FROM(start, begin_of(s, &all->bounds), all->bounds.end, start_step(s)) {
+        const row_span *first = &all->of[0];
+        row_span here = { first->split, row_from(&first->place, sub(start, begin_of(s, &all->bounds))) };
         take_chunk(v, &here, yes(), rX);
         visit_chunk(v, &here, 0, rX);
     }
@@ -429,27 +361,45 @@ static bool is_whole(const row_pipeline *s, int chunk)
     return s->split.chunk.exact || (!s->split.chunk.ragged && chunk + 1 < s->split.chunks);
 }
 
-static void pass_unrolled(const pass *v, const row_place *first)
+static void pass_unrolled(const pass *v, const row_spans *all)
 {
     row_pipeline *s = v->s;
     for (int chunk = 0; chunk < s->split.chunks; chunk++) {
         val start = chunk_start(s, chunk);
-        row_span here = { s->split.chunk, row_from(first, start) };
+        row_span here = { all->of[0].split, row_from(&all->of[0].place, start) };
         here.split.exact = is_whole(s, chunk);
-        val exists = here.split.exact ? yes() : lt(add(first_start(s), start), first->limit);
+        val exists = here.split.exact ? yes() : lt(add(begin_of(s, &all->bounds), start), all->bounds.end);
         if (takes_stages(v))
             take_chunk(v, &here, exists, s->rHeld[chunk]);
         visit_chunk(v, &here, chunk, s->rHeld[chunk]);
     }
 }
 
+static void load_ends(row_pipeline *s, const row_span *ends)
+{
+    for (int i = 0; i < s->input_count; i++) {
+        tensor gX = row_of_matrix(&ends->split, &ends->place, s->inputs[i].pointer, s->dtype, s->inputs[i].ld); // (1,1)
+        s->rEnds[i] = row_fetch(&ends->split, &ends->place, gX, s->fill);                                       // (1,1)
+    }
+}
+
+/* The ends are loaded while the chunks are visited. */
 static void go_over(pass *v, val row)
 {
     row_pipeline *s = v->s;
     if (s->split.cut)
         v->past = bytes_past(s, row);
-    const row_place first = place_in(s, row);
-    (s->split.chunks ? pass_unrolled : pass_of_loop)(v, &first);
+    const row_spans all = spans_in(s, row);
+    const row_span *ends = all.count > 1 ? &all.of[1] : NULL;
+    if (ends && takes_stages(v))
+        load_ends(s, ends);
+    if (s->split.chunks)
+        pass_unrolled(v, &all);
+    else
+        pass_of_loop(v, &all);
+    if (ends)
+        IF(row_may_have_ends(&s->split.chunk))
+            v->visit(ends, s->split.chunks, s->rEnds, v->user);
 }
 
 void row_pipeline_first_pass(row_pipeline *s, val row, row_visit *visit, void *user)

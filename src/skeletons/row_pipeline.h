@@ -127,8 +127,6 @@ ckl_status row_pipeline_dynamic_admit(const char *what, const row_pipeline_split
 /* A matrix whose rows start ld elements apart. Ragged rows of all inputs, and of the outputs, lie in phase (row.h). */
 typedef struct row_pipeline_input {
     val pointer, ld;
-    double fill;        // what consumers see outside of a row
-    bool repeats_edges; // but, in the same vector as elements of the row, the nearest one
 } row_pipeline_input;
 
 typedef struct row_pipeline {
@@ -140,15 +138,16 @@ typedef struct row_pipeline {
     val first_row, row_step;     // row first_row of this cluster, then, by a static schedule, every row_step-th
     bool dynamic;                // further rows come from the scheduler
     dynamic_scheduler scheduler; // if dynamic
-    row_place columns;           // static schedule of ragged rows: those of the first row, and so of all
+    row_spans columns;           // static schedule of ragged rows: those of the first row, and so of all
     val fetched, row, next;      // variables of consumers: numbers fetched so far, this row, the next one
     int64_t stage_offset;        // of the ring in shared memory
-    int64_t edges_offset;        // of ragged rows' edges: row_edges_alloc()
     pipeline ring;
     pipeline_state first_state, second_state; // consumers' stages of the two passes; the second only if ROW_IN_RING
     tensor rHeld[ROW_PIPELINE_CHUNKS_MAX]
                 [ROW_PIPELINE_INPUTS_MAX]; // unrolled passes: chunks in registers, [chunk][input]
+    tensor rEnds[ROW_PIPELINE_INPUTS_MAX]; // (1,1) each: this thread's element of the ends of a ragged row
     cluster_allreduce allreduce;
+    double fill;      // what consumers see past the end of a row; 0 unless set after row_pipeline_begin()
     bool long_visits; // set after row_pipeline_begin(): threads without an element of a chunk do not visit it
 } row_pipeline;
 
@@ -166,7 +165,7 @@ row_place row_pipeline_place(const row_pipeline *s, val row);
 
 /*
  * This thread's columns in a chunk of any row, for unrolled passes. The chunk may not exist. Of ragged rows: for those
- * that lie to 16-byte boundaries as this CTA's first one.
+ * that lie to 16-byte boundaries as this CTA's first one; chunk split.chunks is the ends.
  */
 row_span row_pipeline_columns(const row_pipeline *s, int chunk);
 
@@ -187,9 +186,10 @@ void row_pipeline_run(row_pipeline *s, const row_passes *passes, void *user);
 
 /*
  * One pass over the chunks that this CTA has of a row. rX[i], (VEC,STEPS) registers of the dtype, is this thread's
- * partition of the chunk of input i, with its fill past the end of the row. span is this thread's, for row_of_matrix(),
+ * partition of the chunk of input i, with `fill` past the end of the row. span is this thread's, for row_of_matrix(),
  * row_load() and row_store(). chunk is its number if passes are unrolled, else 0. Unrolled passes visit chunks past the
- * end of a row too, unless split.chunk.exact says that there are none. Ragged rows are windows (row.h).
+ * end of a row too, unless split.chunk.exact says that there are none. The elements at the ends of a ragged row come
+ * last, as chunk split.chunks; they are loaded from global memory, in each pass.
  */
 typedef void row_visit(const row_span *span, int chunk, const tensor *rX, void *user);
 void row_pipeline_first_pass(row_pipeline *s, val row, row_visit *visit, void *user);

@@ -57,7 +57,7 @@ int row_pipeline_ctas_per_sm(const row_pipeline_split *s, ckl_dtype dtype, int i
 
 int64_t row_pipeline_chunks(const row_pipeline_split *s, int64_t cols)
 {
-    return ceil_div(ceil_div(row_window_cols(&s->chunk, cols), row_pipeline_chunk_cols(s)), s->cluster);
+    return ceil_div(ceil_div(cols, row_pipeline_chunk_cols(s)), s->cluster);
 }
 
 int row_pipeline_cluster_max(const ckl_device_info *device)
@@ -125,7 +125,8 @@ static row_pipeline_split with_fitting_threads(row_pipeline_split s, int64_t col
         for (int steps = steps_min; steps <= steps_max; steps++) {
             s.chunk.threads = s.chunk.row_threads = threads;
             s.chunk.steps = steps;
-            const bool all = (s.cluster - 1) * row_pipeline_chunk_cols(&s) < cols;
+            const int64_t ends = s.chunk.ragged ? 2 * s.chunk.vec : 0;
+            const bool all = (s.cluster - 1) * row_pipeline_chunk_cols(&s) < cols - ends;
             if (all && fits_ring(&s, cols, dtype, inputs) && work_of(&s, cols) < work_of(&best, cols))
                 best = s;
         }
@@ -206,8 +207,10 @@ ckl_status row_pipeline_admit(const char *what, const row_pipeline_split *s, int
 
 ckl_status row_pipeline_dynamic_admit(const char *what, const row_pipeline_split *s, int64_t cols)
 {
-    if (s->cluster > 1 && cols <= (s->cluster - 1) * row_pipeline_chunk_cols(s))
+    const int64_t ends = s->chunk.ragged ? 2 * (s->chunk.vec - 1) : 0; // elements outside the chunks, at most
+    const bool may_lack = s->cluster > 1 || s->chunk.ragged;
+    if (may_lack && cols - ends <= (s->cluster - 1) * row_pipeline_chunk_cols(s))
         FAIL(CKL_INVALID, "%s: cluster=%d, but rows have only %" PRId64 " chunks", what, s->cluster,
-             ceil_div(cols, row_pipeline_chunk_cols(s)));
+             ceil_div(max_i64(0, cols - ends), row_pipeline_chunk_cols(s)));
     return CKL_OK;
 }

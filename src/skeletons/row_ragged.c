@@ -61,149 +61,6 @@ row_spans row_spans_of(const row_split *s, const row_place *p, val pointer, ckl_
     return (row_spans){ .of = { body, ends_of(s, p, &vectors) }, .count = 2, .bounds = vectors };
 }
 
-/* Windows */
-
-enum { EDGES_BYTES = 2 * BOUNDARY_BYTES }; // of a warp: a row's first vector and its last one
-
-int64_t row_window_cols(const row_split *s, int64_t cols)
-{
-    return s->ragged ? round_up(cols + s->vec - 1, s->vec) : cols;
-}
-
-int64_t row_edges_alloc(const row_split *s)
-{
-    return smem_alloc("edges", s->threads / 32 * EDGES_BYTES, BOUNDARY_BYTES);
-}
-
-row_place row_window(const row_place *p, val before, int64_t edges_offset)
-{
-    row_place window = *p;
-    window.before = before;
-    window.edges_offset = edges_offset;
-    window.limit = is_imm(p->exists, 1) ? add(before, p->cols) : select(p->exists, add(before, p->cols), imm(0));
-    window.begin = bitcast(I32, sub(before, p->first));
-    window.end = bitcast(I32, sub(window.limit, p->first));
-    return window;
-}
-
-static bool is_window(const row_place *p)
-{
-    return !is_imm(p->before, 0);
-}
-
-static val first_column(const row_split *s, const row_place *p, int step)
-{
-    return coordinate(p->cX, 1, (int64_t)step * s->vec);
-}
-
-/* Only the first vector of all may begin before the row. */
-row_part row_part_of(const row_split *s, const row_place *p, int step)
-{
-    row_part a = { .past = p->past + step * (row_split_cols(s) / s->steps) };
-    a.inside = gt(p->end, imm(a.past));
-    a.whole = ge(p->end, imm(a.past + s->vec));
-    if (a.past == 0)
-        a.whole = logical_and(a.whole, le(p->begin, imm(0)));
-    return a;
-}
-
-static val is_edge(const row_part *a)
-{
-    return logical_and(a->inside, logical_not(a->whole));
-}
-
-static val has_element(const row_place *p, const row_part *a, val e)
-{
-    val inside = gt(p->end, add(convert(I32, e), imm(a->past)));
-    return a->past ? inside : logical_and(inside, le(p->begin, convert(I32, e)));
-}
-
-val row_has_edge(const row_split *s, const row_place *p)
-{
-    val any = no();
-    for (int step = 0; step < s->steps; step++) {
-        const row_part a = row_part_of(s, p, step);
-        any = logical_or(any, is_edge(&a));
-    }
-    return any;
-}
-
-row_outside row_outside_of(const row_split *s, const row_place *p, int step)
-{
-    const row_part a = row_part_of(s, p, step);
-    const val none = imm_as(I32, 0), behind = max(sub(imm_as(I32, a.past + s->vec), p->end), none);
-    const val before = a.past == 0 ? max(p->begin, none) : none;
-    return (row_outside){ convert(F32, select(a.inside, before, none)), convert(F32, select(a.inside, behind, none)) };
-}
-
-/* The shared address through which a vector at an edge is stored. */
-static val edge_address(const row_place *p, const row_part *a)
-{
-    val warp_edges = add(smem_address(p->edges_offset), mul(warp(), imm(EDGES_BYTES)));
-    if (a->past)
-        return warp_edges;
-    return add(warp_edges, select(gt(p->begin, imm(0)), imm_as(U32, BOUNDARY_BYTES), imm_as(U32, 0)));
-}
-
-static void store_vectors(const row_split *s, const row_place *p, tensor from, tensor to)
-{
-    tensor sEdge = smem_view(imm(0), to.dtype, compact(leaf(s->vec))); // (VEC)
-    for (int step = 0; step < s->steps; step++) {
-        const row_part a = row_part_of(s, p, step);
-        vector_at whole = { .guard = a.whole }, edge = { edge_address(p, &a), 0, is_edge(&a) };
-        whole.address = tensor_address_near(to, (int64_t)step * s->vec, &whole.offset);
-        val x[BOUNDARY_BYTES];
-        for (int e = 0; e < s->vec; e++)
-            x[e] = from.regs[index_at(from.layout, (int64_t)step * s->vec + e)];
-        vector_store(&whole, s->vec, x, to);
-        vector_store(&edge, s->vec, x, sEdge);
-    }
-}
-
-static void store_edges(const row_split *s, const row_place *p, tensor to)
-{
-    const int64_t size = dtype_bytes(to.dtype);
-    IF(row_has_edge(s, p))
-        for (int step = 0; step < s->steps; step++) {
-            int64_t offset;
-            const row_part a = row_part_of(s, p, step);
-            val address = tensor_address_near(to, (int64_t)step * s->vec, &offset);
-            tensor sEdge = smem_view(edge_address(p, &a), to.dtype, compact(leaf(s->vec))); // (VEC)
-            LOOP(e, imm(s->vec))
-                IF(logical_and(is_edge(&a), has_element(p, &a, e))) {
-                    val x = at(sEdge, e);
-                    store_at(IR_GLOBAL, to.cache, to.dtype, 1, add(address, convert(U64, mul(e, imm(size)))), offset, &x);
-                }
-        }
-}
-
-/*
- * Whole vectors at once, those at an edge to shared memory, and from there the elements that are inside. NOTE: by
- * branches with single stores of registers in them, ptxas kept each element of 16 bits in a register, and spilled.
- */
-void row_store_window(const row_split *s, const row_place *p, tensor from, tensor to)
-{
-    store_vectors(s, p, from, to);
-    store_edges(s, p, to);
-}
-
-static void store_element(tensor from, tensor to, int64_t i)
-{
-    int64_t offset;
-    val address = tensor_address_near(to, i, &offset), x = convert(to.dtype, from.regs[index_at(from.layout, i)]);
-    store_at(IR_GLOBAL, to.cache, to.dtype, 1, address, offset, &x);
-}
-
-void row_store_apart(const row_split *s, const row_place *p, tensor from, tensor to, int step)
-{
-    const row_part a = is_window(p) ? row_part_of(s, p, step) : (row_part){ 0 };
-    for (int e = 0; e < s->vec; e++)
-        if (!is_window(p))
-            store_element(from, to, (int64_t)step * s->vec + e);
-        else IF(has_element(p, &a, imm_as(I32, e)))
-            store_element(from, to, (int64_t)step * s->vec + e);
-}
-
 /* Loads of vectors that start anywhere */
 
 /* A vector is cut out of the two aligned ones that it touches: it begins `bytes` after the start of the first. */
@@ -214,7 +71,6 @@ typedef struct cut {
     words w;      // of a vector's elements
     int count;    // 32-bit words of a vector
     val outside;  // a word of fill
-    val absent;   // an element of fill
     val moves[2]; // predicates: by one word, by two
     val selector; // of the bytes of two neighbouring words
     val is_outer; // predicate: the row has no other one before it or behind it in memory
@@ -239,20 +95,18 @@ static cut make_cut(const row_split *s, tensor from, double fill)
     set_cut(&c, convert(U32, past));
     c.elements = div(c.bytes, imm(size));
     c.outside = bitcast(U32, words_filled(c.w, from.dtype, fill));
-    c.absent = dtype_is_float(from.dtype) ? ir_float(from.dtype, fill) : ir_int(element_register(from.dtype), (int64_t)fill);
     return c;
 }
 
-/* The first vector that begins so far behind the row's start is cut from no other row's. */
-static val least_first(const cut *c, const row_place *p)
+static val first_column(const row_split *s, const row_place *p, int step)
 {
-    return is_window(p) ? add(c->elements, p->before) : c->elements;
+    return coordinate(p->cX, 1, (int64_t)step * s->vec);
 }
 
 /* Do the two vectors that vector `step` is cut from reach past the row? They must not begin before it. */
 static val reaches_out(const cut *c, const row_split *s, const row_place *p, int step)
 {
-    return gt(add(sub(first_column(s, p, step), least_first(c, p)), imm(2 * s->vec)), p->cols);
+    return gt(add(sub(first_column(s, p, step), c->elements), imm(2 * s->vec)), p->cols);
 }
 
 static void load_words(const cut *c, tensor from, const row_split *s, int step, bool upper, val *word)
@@ -263,19 +117,12 @@ static void load_words(const cut *c, tensor from, const row_split *s, int step, 
     load_at(IR_GLOBAL, c->cache, U32, c->count, c->low, offset + first * WORD_BYTES, word + first);
 }
 
-/*
- * Must a vector be loaded element by element, because it reaches out of the row, or one that it is cut from out of the
- * tensor?
- */
+/* Must a vector be loaded element by element, because one that it is cut from reaches out of the tensor? */
 static val is_apart(const cut *c, const row_split *s, const row_place *p, int step)
 {
     val first = first_column(s, p, step), inside = lt(first, p->limit), shifted = ne(c->bytes, imm(0));
-    val out = logical_or(lt(first, least_first(c, p)), reaches_out(c, s, p, step));
-    val apart = logical_and(logical_and(inside, shifted), logical_and(c->is_outer, out));
-    if (!is_window(p))
-        return apart;
-    const row_part a = row_part_of(s, p, step);
-    return logical_or(apart, is_edge(&a));
+    val out = logical_or(lt(first, c->elements), reaches_out(c, s, p, step));
+    return logical_and(logical_and(inside, shifted), logical_and(c->is_outer, out));
 }
 
 static void load_at_edge(const cut *c, const row_split *s, const row_place *p, tensor from, int step, val *word)
@@ -318,22 +165,15 @@ static void cut_out_all(const cut *c, int vectors, vector_pair *word, val (*cons
     take_words_from(c, vectors, 0, c->count / 2, word, out);
 }
 
-/* A vector's words from memory, element by element; outside of the row they are fill. */
-static void load_apart(const cut *c, const row_split *s, const row_place *p, tensor from, int step, val *own)
+/* A vector's words from memory, element by element. */
+static void load_apart(const cut *c, const row_split *s, tensor from, int step, val *own)
 {
     int64_t offset;
     const int64_t size = dtype_bytes(from.dtype), first = (int64_t)step * s->vec;
-    const row_part a = is_window(p) ? row_part_of(s, p, step) : (row_part){ 0 };
     val address = tensor_address_near(from, first, &offset), x[BOUNDARY_BYTES], typed[WORDS_MAX];
     for (int e = 0; e < s->vec; e++) {
         x[e] = unwritten(element_register(from.dtype));
-        if (!is_window(p)) {
-            load_at(IR_GLOBAL, from.cache, from.dtype, 1, address, offset + e * size, &x[e]);
-            continue;
-        }
-        assign(x[e], c->absent);
-        IF(has_element(p, &a, imm_as(I32, e)))
-            load_at(IR_GLOBAL, from.cache, from.dtype, 1, address, offset + e * size, &x[e]);
+        load_at(IR_GLOBAL, from.cache, from.dtype, 1, address, offset + e * size, &x[e]);
     }
     words_pack(c->w, from.dtype, x, typed);
     for (int i = 0; i < c->count; i++)
@@ -385,10 +225,8 @@ row_cut *row_issue_cut(const row_split *s, const row_place *p, val is_outer, ten
     c->is_outer = is_outer;
     r->word = unwritten_pairs(c, s->steps);
     const int last = s->steps - 1; // if it and what it is cut from are inside the row, all are
-    val out = logical_or(lt(first_column(s, p, 0), least_first(c, p)), reaches_out(c, s, p, last));
+    val out = logical_or(lt(first_column(s, p, 0), c->elements), reaches_out(c, s, p, last));
     r->at_edge = logical_or(ge(first_column(s, p, last), p->limit), logical_and(is_outer, out));
-    if (is_window(p))
-        r->at_edge = logical_or(r->at_edge, row_has_edge(s, p));
     IF(r->at_edge)
         for (int step = 0; step < s->steps; step++)
             load_at_edge(c, s, p, from, step, r->word[step]);
@@ -414,10 +252,10 @@ void row_finish_cut(const row_cut *r, tensor to)
         for (int i = 0; i < r->c.count; i++)
             own[step][i] = unwritten(U32);
     cut_out_all(&r->c, s->steps, r->word, own);
-    IF(is_window(&r->place) ? r->at_edge : logical_and(r->at_edge, r->c.is_outer))
+    IF(logical_and(r->at_edge, r->c.is_outer))
         for (int step = 0; step < s->steps; step++)
             IF(is_apart(&r->c, s, &r->place, step))
-                load_apart(&r->c, s, &r->place, r->from, step, own[step]);
+                load_apart(&r->c, s, r->from, step, own[step]);
     for (int step = 0; step < s->steps; step++)
         unpack_words(&r->c, s, own[step], r->from.dtype, to, step);
 }
@@ -495,6 +333,17 @@ void row_load_cut_shared(const row_split *s, const row_place *p, const val *from
         unpack_words(&c, s, out[v], dtype, to[v / s->steps], v % s->steps);
 }
 
+static void store_apart(const row_split *s, tensor from, tensor to, int step)
+{
+    int64_t offset;
+    const int64_t size = dtype_bytes(to.dtype), first = (int64_t)step * s->vec;
+    val address = tensor_address_near(to, first, &offset);
+    for (int e = 0; e < s->vec; e++) {
+        val x = convert(to.dtype, from.regs[index_at(from.layout, first + e)]);
+        store_at(IR_GLOBAL, to.cache, to.dtype, 1, address, offset + e * size, &x);
+    }
+}
+
 void row_store_anywhere(const row_split *s, const row_place *p, tensor from, tensor to)
 {
     if (!s->ragged) {
@@ -508,6 +357,6 @@ void row_store_anywhere(const row_split *s, const row_place *p, tensor from, ten
     {
         for (int step = 0; step < s->steps; step++)
             IF(row_inside(s, p, step))
-                row_store_apart(s, p, from, to, step);
+                store_apart(s, from, to, step);
     }
 }

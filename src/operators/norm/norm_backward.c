@@ -238,12 +238,8 @@ static void store_sums(const row *r, const row_place *p, val group)
         here.row = add(mul(group, imm(kinds)), imm(kind));
         tensor gSum = row_of_matrix(&r->split, &here, r->o.partial, F32, convert(I64, r->o.cols)); // (VEC,STEPS)
         for (int step = 0; step < r->split.steps; step++)
-            IF(row_inside(&r->split, &here, step)) {
-                if (r->split.ragged)
-                    row_store_apart(&r->split, &here, rSums[kind], gSum, step);
-                else
-                    copy(slice(rSums[kind], _, step), slice(gSum, _, step), 4 * r->split.vec);
-            }
+            IF(row_inside(&r->split, &here, step))
+                copy(slice(rSums[kind], _, step), slice(gSum, _, step), 4 * (r->split.ragged ? 1 : r->split.vec));
     }
 }
 
@@ -288,12 +284,14 @@ static void backward_rows(const norm_config *cfg, bool vectors, bool centred)
         store_sums(&r, &r.place, t.first);
 }
 
+enum { CHUNKS_AND_ENDS = ROW_PIPELINE_CHUNKS_MAX + 1 };
+
 /* Rows that flow through shared memory, and what a thread keeps for each of its chunks. */
 typedef struct flow {
     row reduced;              // the row of the first pass, with its own sums, mean and rstd
     row written;              // the row of the second pass
     val next_mean, next_rstd; // of the row after `reduced`: being loaded
-    tensor rGamma[ROW_PIPELINE_CHUNKS_MAX], rDgamma[ROW_PIPELINE_CHUNKS_MAX], rDbeta[ROW_PIPELINE_CHUNKS_MAX];
+    tensor rGamma[CHUNKS_AND_ENDS], rDgamma[CHUNKS_AND_ENDS], rDbeta[CHUNKS_AND_ENDS]; // (VEC,STEPS) each
     int64_t smem; // offset of the sums of dgamma, if they are there: (4,THREADS,VECTORS,CHUNKS)
 } flow;
 
@@ -315,12 +313,19 @@ static vector_at smem_sum(const flow *f, int chunk, int number)
     return (vector_at){ add(smem_address(f->smem), mul(thread(), imm(SUM_BYTES))), offset, yes() };
 }
 
+/* The ends of a ragged row keep their sums in registers. */
+static bool sums_in_smem(const flow *f, int chunk)
+{
+    const norm_config *cfg = f->written.cfg;
+    return cfg->dgamma_in_smem && chunk < cfg->flow.chunks;
+}
+
 /* The sums of a chunk, from where they are kept. */
 static void load_sums(const flow *f, int chunk, row *r)
 {
     r->rDgamma = f->rDgamma[chunk];
     r->rDbeta = f->rDbeta[chunk];
-    if (!r->cfg->dgamma_in_smem)
+    if (!sums_in_smem(f, chunk))
         return;
     vector_at at[elements(r) / SUM_VEC];
     for (int i = 0; i < COUNT_OF(at); i++)
@@ -333,7 +338,7 @@ static void keep_sums(flow *f, int chunk, const row *r)
 {
     f->rDgamma[chunk] = r->rDgamma;
     f->rDbeta[chunk] = r->rDbeta;
-    for (int i = 0; i < elements(r) / SUM_VEC && r->cfg->dgamma_in_smem; i++) {
+    for (int i = 0; i < elements(r) / SUM_VEC && sums_in_smem(f, chunk); i++) {
         vector_at at = smem_sum(f, chunk, i);
         vector_store(&at, SUM_VEC, r->rDgamma.regs + i * SUM_VEC, smem_vectors());
     }
@@ -399,10 +404,10 @@ static void second_pass(row_pipeline *s, val number, void *user)
     row_pipeline_second_pass(s, number, write_chunk, f);
 }
 
-/* Chunks for which a thread keeps sums. */
-static int summed_chunks(const norm_config *cfg)
+/* Chunks, and ends, for which a thread keeps sums. */
+static int chunks_and_ends(const norm_config *cfg)
 {
-    return cfg->affine ? cfg->flow.chunks : 0;
+    return cfg->affine ? cfg->flow.chunks + cfg->split.ragged : 0;
 }
 
 /* Single elements have a register each, where they are as well f32. */
@@ -422,7 +427,7 @@ static void flow_begin(flow *f)
     const norm_config *cfg = f->written.cfg;
     if (cfg->dgamma_in_smem)
         f->smem = smem_alloc("sums", norm_dgamma_bytes(cfg), SUM_BYTES);
-    for (int chunk = 0; chunk < summed_chunks(cfg); chunk++) {
+    for (int chunk = 0; chunk < chunks_and_ends(cfg); chunk++) {
         row r = f->written;
         row_span at = row_pipeline_columns(r.pipeline, chunk);
         r.split = at.split;
@@ -437,7 +442,7 @@ static void flow_begin(flow *f)
 static void flow_end(const flow *f)
 {
     const norm_config *cfg = f->written.cfg;
-    for (int chunk = 0; chunk < summed_chunks(cfg); chunk++) {
+    for (int chunk = 0; chunk < chunks_and_ends(cfg); chunk++) {
         row r = f->written;
         row_span at = row_pipeline_columns(r.pipeline, chunk);
         r.split = at.split;
@@ -450,9 +455,7 @@ static void backward_flow(const norm_config *cfg, bool centred)
 {
     row_pipeline_split split = row_pipeline_split_of(&cfg->split, &cfg->flow);
     row r = { .cfg = cfg, .split = split.chunk, .centred = centred, .o = params_of(norm_backward) };
-    const row_pipeline_input inputs[] = { { .pointer = r.o.x, .ld = r.o.ldx },
-                                          { .pointer = r.o.dy, .ld = r.o.ldx },
-                                          { .pointer = r.o.dsum, .ld = r.o.ldx } };
+    const row_pipeline_input inputs[] = { { r.o.x, r.o.ldx }, { r.o.dy, r.o.ldx }, { r.o.dsum, r.o.ldx } };
     min_ctas_per_sm(cfg->ctas_per_sm);
     row_pipeline s =
         row_pipeline_begin(&split, cfg->dtype, inputs, 2 + cfg->residual, NORM_FLOW_VALUES, r.o.rows, r.o.cols, imm(0));

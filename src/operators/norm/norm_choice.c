@@ -221,8 +221,7 @@ static bool choose_held_flow(const ckl_norm_desc *d, const ckl_device_info *devi
         cluster *= 2;
     while (chunks < chunks_max && d->cols > room / f->chunks * chunks * cluster)
         chunks++;
-    const int64_t cols = row_window_cols(&(row_split){ .vec = vec, .ragged = true }, d->cols),
-                  threads = round_up(ceil_div(cols, (int64_t)f->steps * chunks * vec * cluster), WARP);
+    const int64_t threads = round_up(ceil_div(d->cols, (int64_t)f->steps * chunks * vec * cluster), WARP);
     if (threads > f->threads_max)
         return false;
     row_pipeline_split s = { .chunk = { (int)threads, (int)threads, 1, vec, f->steps, .ragged = true },

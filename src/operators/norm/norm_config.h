@@ -90,13 +90,10 @@ static inline int64_t norm_dgamma_bytes(const norm_config *c)
     return c->dgamma_in_smem ? 4LL * c->split.threads * c->split.vec * c->split.steps * c->flow.chunks : 0;
 }
 
-/*
- * Columns of a chunk that have slots of gamma and beta in shared memory, from a vector before its first one to a vector
- * behind its last; the most bytes of all: norm_weights.c.
- */
+/* Columns of a chunk that have slots of gamma and beta in shared memory; the most bytes of all: norm_weights.c. */
 static inline int64_t norm_weights_cols(const row_split *s, ckl_dtype dtype)
 {
-    return round_up(row_split_cols(s), row_vec_full(dtype)) + 2 * row_vec_full(dtype);
+    return round_up(row_split_cols(s), row_vec_full(dtype)) + row_vec_full(dtype);
 }
 
 static inline int64_t norm_weights_bytes(const row_split *s, ckl_dtype dtype, int chunks)
@@ -162,17 +159,16 @@ void norm_backward_columns(const norm_config *cfg, bool centred); // kernel 2
 void norm_store_cta_sums(const row_split *s, const norm_backward_values *o, const tensor *rSums, int kinds);
 
 /*
- * Gamma and beta of all columns in shared memory, a slot a column (norm_weights.c), after one of nothing for each
- * element of a vector, as windows begin before their rows. Rows that start anywhere read theirs from any column on
- * without cutting vectors and without bank conflicts: one slot is left out after each vector of them, so the vectors of
- * neighbouring threads begin an odd number of slots apart.
+ * Gamma and beta of all columns in shared memory, a slot a column (norm_weights.c). Rows that start anywhere read
+ * theirs from any column on without cutting vectors and without bank conflicts: one slot is left out after each vector
+ * of them, so the vectors of neighbouring threads begin an odd number of slots apart.
  */
 typedef struct norm_weights {
     ckl_dtype dtype;   // of what a slot holds: gamma, or gamma and beta
     int count;         // of these
     int vec;           // slots without a gap
     int64_t cols;      // slots of a chunk
-    val first, column; // u32: the shared address of the first, and its number, a multiple of vec: a column plus vec
+    val first, column; // u32: the shared address of the first, and its column, a multiple of vec
     val step;          // u32: columns from one chunk to the next one
 } norm_weights;
 

@@ -196,7 +196,7 @@ static norm_weights share_weights(const row *r, int chunks, val first, val step)
 /* The thread's vectors from number `begin` on: as many as gamma and beta have registers for. */
 static void write_vectors(const row *r, tensor rH, const row_span *at, int begin, int steps)
 {
-    row_span some = { at->split, row_steps(&at->split, &at->place, begin, steps) };
+    row_span some = { at->split, row_steps(&at->place, begin, steps) };
     some.split.steps = steps;
     const weights w = weights_of(r, at, begin, &some);
     tensor rY = fragment(F32, compact(shape(some.split.vec, steps))); // (VEC,STEPS)
@@ -396,33 +396,11 @@ static tensor chunk_of(const row *r, const tensor *rInputs, bool second)
     return rInputs[0];
 }
 
-static void leave_out(row *r, val h, val count)
-{
-    val x = r->centred ? sub(h, r->mean) : h, all = mul(x, neg(count));
-    assign(r->sum[0], add(r->sum[0], all));
-    assign(r->sum[1], fma(all, x, r->sum[1]));
-}
-
-/* Elements of a window outside of the row repeat its nearest ones, which are taken out of the sums again. */
-static void leave_out_edges(row *r, tensor rH, const row_span *at)
-{
-    const int vec = at->split.vec;
-    IF(row_has_edge(&at->split, &at->place))
-        for (int step = 0; step < at->split.steps; step++) {
-            const row_outside outside = row_outside_of(&at->split, &at->place, step);
-            leave_out(r, at_f32(rH, step * vec), outside.before);
-            leave_out(r, at_f32(rH, (step + 1) * vec - 1), outside.behind);
-        }
-}
-
 static void add_chunk(const row_span *at, int chunk, const tensor *rInputs, void *user)
 {
     flow *f = user;
     (void)chunk;
-    tensor rH = chunk_of(&f->reduced, rInputs, false); // (VEC,STEPS)
-    add_squares(&f->reduced, rH, at);
-    if (f->reduced.centred && at->split.ragged)
-        leave_out_edges(&f->reduced, rH, at);
+    add_squares(&f->reduced, chunk_of(&f->reduced, rInputs, false), at);
 }
 
 /* `sum` may overwrite x or residual: it is stored after all CTAs have read this row, and the samples of the next. */
@@ -430,7 +408,8 @@ static void write_chunk(const row_span *at, int chunk, const tensor *rInputs, vo
 {
     flow *f = user;
     tensor rH = chunk_of(&f->written, rInputs, true);                            // (VEC,STEPS)
-    f->written.weights = f->weights.count ? norm_weights_chunk(&f->weights, chunk) : (norm_weights){ 0 };
+    const bool shared = f->weights.count && chunk < f->written.cfg->flow.chunks; // not for a row's ends
+    f->written.weights = shared ? norm_weights_chunk(&f->weights, chunk) : (norm_weights){ 0 };
     if (f->written.cfg->residual)
         store_sum(&f->written, at, rH);
     write_result(&f->written, rH, at);
@@ -473,8 +452,7 @@ static void forward_flow(const norm_config *cfg, bool centred)
 {
     row_pipeline_split split = row_pipeline_split_of(&cfg->split, &cfg->flow);
     row r = { .cfg = cfg, .split = split.chunk, .in_phase = true, .centred = centred, .o = params_of(norm_forward) };
-    const row_pipeline_input inputs[] = { { .pointer = r.o.x, .ld = r.o.ldx, .repeats_edges = centred },
-                                          { .pointer = r.o.residual, .ld = r.o.ldx, .repeats_edges = centred } };
+    const row_pipeline_input inputs[] = { { r.o.x, r.o.ldx }, { r.o.residual, r.o.ldx } };
     min_ctas_per_sm(cfg->ctas_per_sm);
     row_pipeline s = row_pipeline_begin(&split, cfg->dtype, inputs, 1 + cfg->residual, NORM_FLOW_VALUES, r.o.rows,
                                         r.o.cols, r.o.counter);

@@ -90,6 +90,7 @@ static const char *const cases[] = {
     "rows=9 cols=77                                      # too short to be ragged with gamma",
     "rows=1200 cols=77 direction=backward dtype=bf16     # gradients, rows of a CTA in phase",
     "rows=9 cols=1001 direction=backward residual=1      # ragged rows that flow",
+    "rows=40 cols=1403 direction=backward dtype=bf16 affine=0 fill=uniform # what lies outside of them is not dy",
     "rows=150 cols=1003 direction=backward dtype=bf16 ldx=1006 ldy=1014 misalign=1",
     "rows=9 cols=1001 direction=backward ldx=1002 ldy=1003 dtype=f16 # out of phase: single elements",
     "rows=30 cols=3456 dtype=f16 ldx=3457                      # y is aligned, x is not: it is cut",

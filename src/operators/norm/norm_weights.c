@@ -28,9 +28,9 @@ static int64_t slots_and_gaps(const norm_weights *w, int64_t count)
     return count + count / w->vec;
 }
 
-/* Of the slot with this number in its chunk. */
-static val slot_address(const norm_weights *w, val number)
+static val slot_address(const norm_weights *w, val column)
 {
+    val number = sub(column, w->column);
     return add(w->first, mul(add(number, div(number, imm(w->vec))), imm(slot_bytes(w))));
 }
 
@@ -39,9 +39,9 @@ static tensor slots(const norm_weights *w)
     return smem_view(imm(0), w->dtype, compact(leaf(w->count)));
 }
 
-static void store_slots(const norm_weights *w, val slot, const val *gamma, const val *beta)
+static void store_slots(const norm_weights *w, val column, const val *gamma, const val *beta)
 {
-    const vector_at first = { slot_address(w, sub(slot, w->column)), 0, yes() };
+    const vector_at first = { slot_address(w, column), 0, yes() };
     for (int e = 0; e < w->vec; e++) {
         vector_at at = first;
         at.offset = e * slot_bytes(w);
@@ -49,10 +49,19 @@ static void store_slots(const norm_weights *w, val slot, const val *gamma, const
     }
 }
 
-/* Fills the slots of a chunk: a window of all columns that begins a vector before them. */
-static void fill_slots(const norm_weights *w, const row_split *all, const norm_weight_sources *from)
+/* A column after the last whole vector; 0 past the end. */
+static val load_element(val pointer, ckl_dtype dtype, val cols, val column)
 {
-    row_place row = row_place_of(all, imm64(1), from->cols, imm64(0), thread()), start = row_window(&row, imm(w->vec), 0);
+    val x = variable(F32, immf(0));
+    IF(lt(column, cols))
+        assign(x, at_f32(gmem_tensor(pointer, dtype, compact(dynamic(cols))), column));
+    return x;
+}
+
+/* Fills the whole vectors of a chunk; the one at column `tail` is filled element by element. */
+static void fill_vectors(const norm_weights *w, const row_split *all, const norm_weight_sources *from, val tail)
+{
+    row_place start = row_place_of(all, imm64(1), tail, imm64(0), thread());
     val end = add(w->column, imm((int)w->cols));
     LOOP_FROM(begin, w->column, end, imm((int)row_split_cols(all))) {
         row_place p = row_from(&start, begin);
@@ -61,10 +70,22 @@ static void fill_slots(const norm_weights *w, const row_split *all, const norm_w
             rBeta = row_fetch_vector(all, &p, from->beta, from->dtype);
         for (int step = 0; step < all->steps; step++) {
             const int first = step * w->vec;
-            val slot = coordinate(p.cX, 1, first);
-            IF(lt(slot, end))
-                store_slots(w, slot, rGamma.regs + first, w->count > 1 ? rBeta.regs + first : NULL);
+            val column = coordinate(p.cX, 1, first);
+            IF(logical_and(lt(column, end), ne(column, tail)))
+                store_slots(w, column, rGamma.regs + first, w->count > 1 ? rBeta.regs + first : NULL);
         }
+    }
+}
+
+static void fill_tail(const norm_weights *w, const norm_weight_sources *from, val tail)
+{
+    val column = add(tail, thread()),
+        inside = lt(sub(tail, w->column), imm((int)w->cols)); // u32: no less than the first
+    IF(logical_and(lt(thread(), imm(w->vec)), inside)) {
+        const val gamma = load_element(from->gamma, from->dtype, from->cols, column);
+        const val beta = w->count > 1 ? load_element(from->beta, from->dtype, from->cols, column) : gamma;
+        const vector_at at = { slot_address(w, column), 0, yes() };
+        vector_store(&at, w->count, (val[]){ gamma, beta }, slots(w));
     }
 }
 
@@ -73,12 +94,14 @@ norm_weights norm_weights_load(const row_split *s, const norm_weight_sources *fr
     norm_weights w = slots_of(s, from->dtype, !is_imm(from->beta, 0));
     const int64_t steps = ceil_div(w.cols, (int64_t)s->threads * w.vec);
     const row_split all = { s->threads, s->threads, 1, w.vec, (int)min_i64(LOAD_STEPS_MAX, steps), .ragged = true };
+    val tail = bit_and(from->cols, imm(-w.vec));
     w.first = smem_address(smem_alloc("weights", norm_weights_bytes(s, from->dtype, chunks), 16));
     w.column = first;
     w.step = step;
     for (int chunk = 0; chunk < chunks; chunk++) {
         const norm_weights some = norm_weights_chunk(&w, chunk);
-        fill_slots(&some, &all, from);
+        fill_vectors(&some, &all, from, tail);
+        fill_tail(&some, from, tail);
     }
     named_sync(imm(BARRIER), s->threads);
     return w;
@@ -92,23 +115,24 @@ norm_weights norm_weights_chunk(const norm_weights *w, int chunk)
     return some;
 }
 
-/* The number of the slot of a vector's first element; threads without one of a row's ends have the last one. */
-static val slot_of(const norm_weights *w, const row_span *at, int64_t i)
-{
-    val column = sub(add(coordinate(at->place.cX, 1, i), imm(w->vec)), at->place.before);
-    val number = sub(column, w->column);
-    return at->split.vec == 1 ? min(number, imm((int)w->cols - 1)) : number;
-}
-
-/* Steps are the same distance apart for all threads, unless shorter than a vector of slots. */
-void norm_weights_read(const norm_weights *w, const row_span *at, int step, tensor rGamma, tensor rBeta)
+/*
+ * The slot of a vector's element; steps are the same distance apart for all threads, unless shorter than a vector of
+ * slots.
+ */
+static vector_at slot_at(const norm_weights *w, const row_span *at, int step, int e)
 {
     const int64_t columns = row_split_cols(&at->split) / at->split.steps * step;
     const bool near = columns % w->vec == 0;
-    const int64_t offset = near ? slots_and_gaps(w, columns) * slot_bytes(w) : 0;
-    val first = slot_of(w, at, near ? 0 : (int64_t)step * at->split.vec);
+    val column = coordinate(at->place.cX, 1, near ? e : e + step * at->split.vec);
+    if (at->split.vec == 1)
+        column = min(column, add(w->column, imm((int)w->cols - 1))); // threads without one of a row's ends
+    return (vector_at){ slot_address(w, column), near ? slots_and_gaps(w, columns) * slot_bytes(w) : 0, yes() };
+}
+
+void norm_weights_read(const norm_weights *w, const row_span *at, int step, tensor rGamma, tensor rBeta)
+{
     for (int e = 0; e < at->split.vec; e++) {
-        const vector_at slot = { slot_address(w, add(first, imm(e))), offset, yes() };
+        const vector_at slot = slot_at(w, at, step, e);
         const val out[] = { rGamma.regs[e], w->count > 1 ? rBeta.regs[e] : rGamma.regs[e] };
         vectors_load(&slot, 1, w->count, slots(w), out, 0);
     }

@@ -310,11 +310,11 @@ void softmax_pipeline(const void *config, int kernel)
     row_pipeline_split split = row_pipeline_split_of(&cfg->split, &cfg->flow);
     rows r = declare(cfg, split.chunk);
     const bool is_forward = softmax_is_forward(&cfg->form);
-    const row_pipeline_input x = { .pointer = r.p.x, .ld = r.p.ldx, .fill = -INFINITY },
-                             y = { .pointer = r.p.y, .ld = r.p.ldy }, dy = { .pointer = r.p.dy, .ld = r.p.ldy };
+    const row_pipeline_input x = { r.p.x, r.p.ldx }, y = { r.p.y, r.p.ldy }, dy = { r.p.dy, r.p.ldy };
     const row_pipeline_input inputs[] = { is_forward ? x : y, dy };
     row_pipeline s = row_pipeline_begin(&split, cfg->form.dtype, inputs, softmax_pipeline_inputs(&cfg->form),
                                         SOFTMAX_PIPELINE_VALUES, r.p.outer, r.cols, r.p.counter);
+    s.fill = is_forward ? -INFINITY : 0;
     found f = { .r = &r, .sum = variable(F32, immf(0)) };
     online_begin(f.pair);
     row_pipeline_run(&s, &(row_passes){ first_pass, NULL, second_pass }, &f);
