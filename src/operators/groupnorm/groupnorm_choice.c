@@ -162,18 +162,21 @@ static bool keeps_others_out(const search *s, const groupnorm_config *c)
 
 /*
  * The fewest vectors of a thread of a held slice that stay in registers, so that the others fit the budget: as many as
- * there are registers for, beside 64 for sums and addresses, more where those are of each element.
+ * there are registers for, beside 64 for sums and addresses, more where those are of each element. An SM has registers
+ * for four warps at a time.
  */
 static int kept_vectors(const search *s, int64_t budget, const groupnorm_config *c)
 {
-    enum { PARTITIONS = 4, REGISTERS = 64, REGISTERS_MIXED = 8, MULTIPLE = 8, NOT_KEPT = 3 };
-    const int inputs = 1 + (s->d->direction == CKL_DIRECTION_BACKWARD), bytes = c->vec * (int)element_bytes(s->d);
-    const int warps = HELD_CTAS * (int)ceil_div(c->threads / 32, PARTITIONS); // of a partition of an SM
-    const int registers = s->device->registers_per_sm / PARTITIONS / (32 * warps) / MULTIPLE * MULTIPLE;
+    enum { REGISTERS = 64, REGISTERS_MIXED = 8, MULTIPLE = 8, FOUR_WARPS = 128, WORDS = 4 };
+    const int inputs = 1 + (s->d->direction == CKL_DIRECTION_BACKWARD);
+    const int64_t threads = HELD_CTAS * round_up(c->threads, FOUR_WARPS);
+    const int64_t registers = s->device->registers_per_sm / threads / MULTIPLE * MULTIPLE;
     const int used = REGISTERS + (groupnorm_mixes(c) ? inputs * REGISTERS_MIXED : 0);
-    const int64_t most = min_i64(min_i64((registers - used) / (4 * inputs), c->steps - NOT_KEPT), GROUPNORM_KEPT_MAX);
+    const int64_t most =
+        min_i64(min_i64((registers - used) / (WORDS * inputs), GROUPNORM_KEPT_MAX), c->steps - GROUPNORM_STAGED_MIN);
     groupnorm_config kept = *c;
-    if (s->slicing != GROUPNORM_HELD || bytes < GROUPNORM_VECTOR_BYTES)
+    kept.kept = 0;
+    if (s->slicing != GROUPNORM_HELD || c->vec * element_bytes(s->d) < GROUPNORM_VECTOR_BYTES)
         return 0;
     while (kept.kept < most && groupnorm_shared_bytes(s->d, s->slicing, &kept) > budget)
         kept.kept++;
@@ -206,7 +209,6 @@ static bool share_out(const search *s, int64_t units, int64_t budget, groupnorm_
             if (c->column_threads == 0 || (s->slicing == GROUPNORM_HELD && groupnorm_grid_of(c).slots > 1))
                 continue; // what belongs to the next column would be loaded while all that are held wait
             c->steps = (int)max_i64(1, ceil_div(units, c->column_threads));
-            c->kept = 0;
             c->kept = kept_vectors(s, budget, c);
             const bool exact = !forward || !groupnorm_adds_too_many(c, slices);
             double cost = cost_of(c, units, wanted, streams);

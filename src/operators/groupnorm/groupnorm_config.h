@@ -176,7 +176,8 @@ static inline int groupnorm_lines(const groupnorm_config *c, int sums)
 }
 
 enum { GROUPNORM_VECTOR_BYTES = 16, GROUPNORM_COPIED_BYTES = 4 }; // of an access at most; by cp.async at least
-enum { GROUPNORM_KEPT_MAX = 24 };                                 // vectors of a thread in registers
+// vectors of a thread in registers at most, and in shared memory at least: pivots are of the first three pixels
+enum { GROUPNORM_KEPT_MAX = 24, GROUPNORM_STAGED_MIN = 3 };
 
 /* Steps of the first half of a slice that is added up while the other comes: whole rounds of a loop. 0: none. */
 static inline int groupnorm_first_steps(const groupnorm_config *c)
