@@ -84,6 +84,8 @@ static ckl_status admit_layout(const char *what, const ckl_groupnorm_desc *d, gr
     if (c->kept < 0 || c->kept > GROUPNORM_KEPT_MAX || (c->kept && !keeps))
         FAIL(CKL_INVALID, "%s: kept=%d is for held slices of whole vectors of 16 bytes, all but %d of a thread", what,
              c->kept, GROUPNORM_STAGED_MIN);
+    if (c->abreast < 1 || (c->abreast > 1 && slicing != GROUPNORM_HELD))
+        FAIL(CKL_INVALID, "%s: abreast=%d is for slices that are held", what, c->abreast);
     if (c->early < 0 || c->early % groupnorm_lanes_of_group(c))
         FAIL(CKL_INVALID, "%s: early=%d is no multiple of %d, the lanes of a group", what, c->early,
              groupnorm_lanes_of_group(c));

@@ -394,7 +394,7 @@ static void describe_held(groupnorm_kernel *k, const groupnorm_config *cfg, bool
 {
     enum { PATIENCE = 64 };
     k->s = groupnorm_slice_begin(cfg, vectors);
-    one_pass meeting = one_pass_of_cta(k->s.a.counters, k->s.a.strips, convert(U32, k->s.a.slices));
+    one_pass meeting = one_pass_of_cta(k->s.a.counters, k->s.a.strips, convert(U32, k->s.a.slices), cfg->abreast);
     if (!cfg->loading) // all CTAs that run may be of one bundle: the last ones begin when those of the one before end
         meeting.patience = PATIENCE;
     k->meeting = &meeting;
