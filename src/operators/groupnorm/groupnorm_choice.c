@@ -23,13 +23,12 @@ enum {
     THREADS_MAX = 512,
     SPLIT_THREADS = 1024, // of an SM, backward: 64 registers each; of 16 bits 80
     SPLIT_THREADS_HALF = 768,
-    VECTORS_OF_THREAD = 12,     // about 50 KiB for 256 threads: bench/notes/groupnorm.md
-    VECTORS_OF_FEW = 4,         // where CTAs leave SMs idle, a thread is what takes long
-    AGAIN_BYTES = 75 << 10,     // of a slice that is read again: few CTAs, each of which begins, is counted and waits
-    AGAIN_BYTES_MIN = 20 << 10, // where that would leave SMs without one
-    RAGGED_BYTES = 4,           // wider vectors are taken whole
-    RAGGED_VECTORS = 6,         // of a channel that are worth its ends
-    COLUMN_BYTES = 64           // of nchw that neighbouring threads read side by side
+    VECTORS_OF_THREAD = 12, // about 50 KiB for 256 threads: bench/notes/groupnorm.md
+    VECTORS_OF_FEW = 4,     // where CTAs leave SMs idle, a thread is what takes long
+    AGAIN_BYTES = 75 << 10, // of a slice that is read again: few CTAs, each of which begins, is counted and waits
+    RAGGED_BYTES = 4,       // wider vectors are taken whole
+    RAGGED_VECTORS = 6,     // of a channel that are worth its ends
+    COLUMN_BYTES = 64       // of nchw that neighbouring threads read side by side
 };
 
 static int64_t element_bytes(const ckl_groupnorm_desc *d)
@@ -272,24 +271,13 @@ static bool choose_cluster(const search *s, int64_t budget, groupnorm_config *c)
     return found;
 }
 
-/* Of a slice that is read again; of gradients, which want no shared memory for it, enough slices for a turn of CTAs. */
-static int64_t again_bytes(const search *s)
-{
-    enum { CTAS_OF_SM = 4 };
-    const ckl_groupnorm_desc *d = s->d;
-    const int64_t even = d->n * d->c * d->h * d->w * element_bytes(d) / (CTAS_OF_SM * s->device->sm_count);
-    if (d->direction == CKL_DIRECTION_FORWARD)
-        return min_i64(AGAIN_BYTES, s->device->smem_per_cta_bytes);
-    return max_i64(AGAIN_BYTES_MIN, min_i64(AGAIN_BYTES, even));
-}
-
 /* The largest slices: forward in shared memory, three CTAs an SM; backward they stream (bench/notes/groupnorm.md). */
 static bool choose_slice(search *s, groupnorm_config *c)
 {
     enum { THREADS = 256 };
     const bool forward = s->d->direction == CKL_DIRECTION_FORWARD;
     const int64_t units = max_i64(1, groupnorm_units(s->d, c)), most = s->device->smem_per_cta_bytes;
-    const int64_t wanted = again_bytes(s);
+    const int64_t wanted = min_i64(AGAIN_BYTES, s->device->smem_per_cta_bytes);
     const int64_t fewest = max_i64(1, c->bundle * pixel_bytes(s->d) * s->d->h * s->d->w / wanted);
     s->threads_max = (int)max_i64(THREADS, threads_min_for(s, c));
     for (int64_t slices = fewest; slices < 2 * units * c->channels; slices += max_i64(1, slices / 8)) {
