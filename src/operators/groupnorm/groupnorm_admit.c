@@ -4,7 +4,6 @@
 #include "operators/groupnorm/groupnorm_config.h"
 
 enum { SLICES_MAX = 1 << 20, CHANNELS_OF_LANE_MAX = 32 };
-enum { NOT_KEPT_MIN = 3 }; // pivots are of the first three pixels, in shared memory
 
 /* May so many channels of nchw be taken as one? Forward alone; a vector reaches into the next channel at most. */
 bool groupnorm_channels_fold(const ckl_groupnorm_desc *d, const groupnorm_config *c, int64_t fold)
@@ -80,11 +79,13 @@ static ckl_status admit_layout(const char *what, const ckl_groupnorm_desc *d, gr
     if (d->direction == CKL_DIRECTION_FORWARD && groupnorm_mixes(c) &&
         c->channels > CHANNELS_OF_LANE_MAX * groupnorm_lanes_of_group(c))
         FAIL(CKL_UNSUPPORTED, "%s: channels=%d of a group are more than its lanes merge", what, c->channels);
-    const bool keeps = slicing == GROUPNORM_HELD && g.slots == 1 && c->steps - c->kept >= NOT_KEPT_MIN &&
+    const bool keeps = slicing == GROUPNORM_HELD && g.slots == 1 && c->steps - c->kept >= GROUPNORM_STAGED_MIN &&
                        c->vec * dtype_bytes(c->dtype) == GROUPNORM_VECTOR_BYTES;
     if (c->kept < 0 || c->kept > GROUPNORM_KEPT_MAX || (c->kept && !keeps))
         FAIL(CKL_INVALID, "%s: kept=%d is for held slices of whole vectors of 16 bytes, all but %d of a thread", what,
-             c->kept, NOT_KEPT_MIN);
+             c->kept, GROUPNORM_STAGED_MIN);
+    if (c->abreast < 1 || (c->abreast > 1 && slicing != GROUPNORM_HELD))
+        FAIL(CKL_INVALID, "%s: abreast=%d is for slices that are held", what, c->abreast);
     if (c->early < 0 || c->early % groupnorm_lanes_of_group(c))
         FAIL(CKL_INVALID, "%s: early=%d is no multiple of %d, the lanes of a group", what, c->early,
              groupnorm_lanes_of_group(c));

@@ -25,12 +25,10 @@ enum {
     SPLIT_THREADS_HALF = 768,
     VECTORS_OF_THREAD = 12, // about 50 KiB for 256 threads: bench/notes/groupnorm.md
     VECTORS_OF_FEW = 4,     // where CTAs leave SMs idle, a thread is what takes long
-    VECTORS_STREAMED = 6,
-    AGAIN_BYTES = 75 << 10,     // of a slice that is read again: few CTAs, each of which begins, is counted and waits
-    AGAIN_BYTES_MIN = 20 << 10, // where that would leave SMs without one
-    RAGGED_BYTES = 4,           // wider vectors are taken whole
-    RAGGED_VECTORS = 6,         // of a channel that are worth its ends
-    COLUMN_BYTES = 64           // of nchw that neighbouring threads read side by side
+    AGAIN_BYTES = 75 << 10, // of a slice that is read again: few CTAs, each of which begins, is counted and waits
+    RAGGED_BYTES = 4,       // wider vectors are taken whole
+    RAGGED_VECTORS = 6,     // of a channel that are worth its ends
+    COLUMN_BYTES = 64       // of nchw that neighbouring threads read side by side
 };
 
 static int64_t element_bytes(const ckl_groupnorm_desc *d)
@@ -90,17 +88,12 @@ static bool vector_fits(const ckl_groupnorm_desc *d, const groupnorm_config *c)
     return d->c % c->vec == 0 && c->channels * c->bundle % c->vec == 0 && in_group;
 }
 
-/*
- * What a split over threads costs: the vectors for which there is room; more if it is far from the threads wanted, or
- * for columns that follow each other: what streams waits at the start of each.
- */
-static double cost_of(const groupnorm_config *c, int64_t units, int64_t wanted, bool streams)
+/* What a split over threads costs: the vectors for which there is room; more if it is far from the threads wanted. */
+static double cost_of(const groupnorm_config *c, int64_t units, int64_t wanted)
 {
-    static const double kept = 0.02, streamed = 0.2, too_few = 1.1,
-                        too_many = 1.6; // from there on evenness counts less
+    static const double of_column = 0.02, too_few = 1.1, too_many = 1.6; // from there on evenness counts less
     groupnorm_grid g = groupnorm_grid_of(c);
-    double column = streams ? streamed : kept;
-    double room = (double)(g.slots * ceil_div(units, g.column_threads)) * c->threads * (1 + column * g.slots);
+    double room = (double)(g.slots * ceil_div(units, g.column_threads)) * c->threads * (1 + of_column * g.slots);
     double ratio = (double)c->threads / (double)wanted;
     return room * fmax(1, fmax(ratio / too_many, 1 / ratio / too_few));
 }
@@ -162,18 +155,21 @@ static bool keeps_others_out(const search *s, const groupnorm_config *c)
 
 /*
  * The fewest vectors of a thread of a held slice that stay in registers, so that the others fit the budget: as many as
- * there are registers for, beside 64 for sums and addresses, more where those are of each element.
+ * there are registers for, beside 64 for sums and addresses, more where those are of each element. An SM has registers
+ * for four warps at a time.
  */
 static int kept_vectors(const search *s, int64_t budget, const groupnorm_config *c)
 {
-    enum { PARTITIONS = 4, REGISTERS = 64, REGISTERS_MIXED = 8, MULTIPLE = 8, NOT_KEPT = 3 };
-    const int inputs = 1 + (s->d->direction == CKL_DIRECTION_BACKWARD), bytes = c->vec * (int)element_bytes(s->d);
-    const int warps = HELD_CTAS * (int)ceil_div(c->threads / 32, PARTITIONS); // of a partition of an SM
-    const int registers = s->device->registers_per_sm / PARTITIONS / (32 * warps) / MULTIPLE * MULTIPLE;
+    enum { REGISTERS = 64, REGISTERS_MIXED = 8, MULTIPLE = 8, FOUR_WARPS = 128, WORDS = 4 };
+    const int inputs = 1 + (s->d->direction == CKL_DIRECTION_BACKWARD);
+    const int64_t threads = HELD_CTAS * round_up(c->threads, FOUR_WARPS);
+    const int64_t registers = s->device->registers_per_sm / threads / MULTIPLE * MULTIPLE;
     const int used = REGISTERS + (groupnorm_mixes(c) ? inputs * REGISTERS_MIXED : 0);
-    const int64_t most = min_i64(min_i64((registers - used) / (4 * inputs), c->steps - NOT_KEPT), GROUPNORM_KEPT_MAX);
+    const int64_t most =
+        min_i64(min_i64((registers - used) / (WORDS * inputs), GROUPNORM_KEPT_MAX), c->steps - GROUPNORM_STAGED_MIN);
     groupnorm_config kept = *c;
-    if (s->slicing != GROUPNORM_HELD || bytes < GROUPNORM_VECTOR_BYTES)
+    kept.kept = 0;
+    if (s->slicing != GROUPNORM_HELD || c->vec * element_bytes(s->d) < GROUPNORM_VECTOR_BYTES)
         return 0;
     while (kept.kept < most && groupnorm_shared_bytes(s->d, s->slicing, &kept) > budget)
         kept.kept++;
@@ -187,11 +183,10 @@ static bool share_out(const search *s, int64_t units, int64_t budget, groupnorm_
     const int threads_max = s->threads_max;
     const double KEPT_OUT = 1.15;
     const int64_t vectors = units * groupnorm_grid_of(c).columns;
-    const bool forward = s->d->direction == CKL_DIRECTION_FORWARD, streams = s->slicing == GROUPNORM_SPLIT && !forward;
+    const bool forward = s->d->direction == CKL_DIRECTION_FORWARD;
     const int64_t slices = c->parts * ceil_div(groupnorm_units(s->d, c), max_i64(units, 1));
     const bool few = s->slicing == GROUPNORM_CLUSTER && groupnorm_bundles(s->d, c) * c->cluster < s->device->sm_count;
-    const int64_t each = streams ? VECTORS_STREAMED : few ? VECTORS_OF_FEW : VECTORS_OF_THREAD;
-    const int64_t wanted = max_i64(1, min_i64(threads_max, vectors / each));
+    const int64_t wanted = max_i64(1, min_i64(threads_max, vectors / (few ? VECTORS_OF_FEW : VECTORS_OF_THREAD)));
     groupnorm_config best = *c;
     double least = INFINITY;
     const int threads_min = (int)max_i64(s->threads_min, threads_min_for(s, c));
@@ -206,13 +201,12 @@ static bool share_out(const search *s, int64_t units, int64_t budget, groupnorm_
             if (c->column_threads == 0 || (s->slicing == GROUPNORM_HELD && groupnorm_grid_of(c).slots > 1))
                 continue; // what belongs to the next column would be loaded while all that are held wait
             c->steps = (int)max_i64(1, ceil_div(units, c->column_threads));
-            c->kept = 0;
             c->kept = kept_vectors(s, budget, c);
             const bool exact = !forward || !groupnorm_adds_too_many(c, slices);
-            double cost = cost_of(c, units, wanted, streams);
+            double cost = cost_of(c, units, wanted);
             if (cost >= least || !exact || groupnorm_shared_bytes(s->d, s->slicing, c) > budget)
                 continue;
-            if (!streams && keeps_others_out(s, c))
+            if (keeps_others_out(s, c))
                 cost *= KEPT_OUT;
             if (cost < least) {
                 least = cost;
@@ -240,17 +234,17 @@ static int parts_of(const search *s, int64_t slices, const groupnorm_config *c)
 
 /*
  * Shares `slices` out among pixels, or among `parts` of the channels where threads side by side would read less than a
- * line of L2, or have too many columns.
+ * line of L2, or two where slices are held: gradients of 1x480x512x512 bf16 252 us by one, 231; or have too many columns.
  */
 static bool share_slices(const search *s, int64_t slices, int parts, int64_t budget, groupnorm_config *c)
 {
     enum { LINE_BYTES = 128 };
-    const int64_t units = groupnorm_units(s->d, c);
+    const int64_t wanted = (s->slicing == GROUPNORM_HELD ? 2 : 1) * LINE_BYTES, units = groupnorm_units(s->d, c);
     c->parts = 1;
     const bool found = share_out(s, ceil_div(units, slices), budget, c);
     groupnorm_config other = *c;
     other.parts = parts;
-    if ((found && c->column_threads * c->vec * element_bytes(s->d) >= LINE_BYTES) || parts == 1 ||
+    if ((found && c->column_threads * c->vec * element_bytes(s->d) >= wanted) || parts == 1 ||
         !share_out(s, ceil_div(units, ceil_div(slices, parts)), budget, &other))
         return found;
     *c = other;
@@ -277,24 +271,13 @@ static bool choose_cluster(const search *s, int64_t budget, groupnorm_config *c)
     return found;
 }
 
-/* Of a slice that is read again; of gradients, which want no shared memory for it, enough slices for a turn of CTAs. */
-static int64_t again_bytes(const search *s)
-{
-    enum { CTAS_OF_SM = 4 };
-    const ckl_groupnorm_desc *d = s->d;
-    const int64_t even = d->n * d->c * d->h * d->w * element_bytes(d) / (CTAS_OF_SM * s->device->sm_count);
-    if (d->direction == CKL_DIRECTION_FORWARD)
-        return min_i64(AGAIN_BYTES, s->device->smem_per_cta_bytes);
-    return max_i64(AGAIN_BYTES_MIN, min_i64(AGAIN_BYTES, even));
-}
-
 /* The largest slices: forward in shared memory, three CTAs an SM; backward they stream (bench/notes/groupnorm.md). */
 static bool choose_slice(search *s, groupnorm_config *c)
 {
     enum { THREADS = 256 };
     const bool forward = s->d->direction == CKL_DIRECTION_FORWARD;
     const int64_t units = max_i64(1, groupnorm_units(s->d, c)), most = s->device->smem_per_cta_bytes;
-    const int64_t wanted = again_bytes(s);
+    const int64_t wanted = min_i64(AGAIN_BYTES, s->device->smem_per_cta_bytes);
     const int64_t fewest = max_i64(1, c->bundle * pixel_bytes(s->d) * s->d->h * s->d->w / wanted);
     s->threads_max = (int)max_i64(THREADS, threads_min_for(s, c));
     for (int64_t slices = fewest; slices < 2 * units * c->channels; slices += max_i64(1, slices / 8)) {
@@ -464,12 +447,13 @@ static int64_t held_bytes(const search *s)
 }
 
 /*
- * As few slices of a bundle as there may be, but all CTAs that run. True: there are no others, or those of two bundles
- * run at once.
+ * As few slices of a bundle as there may be, but all CTAs that run. True: there are no others, or those of three bundles
+ * run at once; of gradients, which split would move five tensors for three, two.
  */
 static bool fit_held(const search *s, groupnorm_config *c)
 {
-    enum { TRIES = 24 };
+    enum { TRIES = 24, AT_ONCE = 3, AT_ONCE_BACKWARD = 2 };
+    const bool forward = s->d->direction == CKL_DIRECTION_FORWARD;
     const int64_t resident = HELD_CTAS * s->device->sm_count, bundles = groupnorm_bundles(s->d, c);
     int64_t slices = max_i64(ceil_div(bundle_bytes(s->d, c), 3 * held_bytes(s) / 2), resident / bundles);
     bool found = false;
@@ -479,7 +463,7 @@ static bool fit_held(const search *s, groupnorm_config *c)
         return false;
     slices = groupnorm_slices(s->d, c, GROUPNORM_HELD);
     c->loading = bundles * slices > resident ? s->device->sm_count * 3 / 4 : 0;
-    return bundles * slices <= resident || 2 * slices <= resident;
+    return bundles * slices <= resident || (forward ? AT_ONCE : AT_ONCE_BACKWARD) * slices <= resident;
 }
 
 /*

@@ -22,24 +22,26 @@
     X(owner, bool, affine, "1", "0 1", "with gamma and beta")                                   \
     X(owner, float, eps, "0", "0..", "forward: added to the variance; 0: 1e-5")
 
-#define GROUPNORM_CONFIG(X, owner)                                                                             \
-    X(owner, ckl_dtype, dtype, "f32", "f32 f16 bf16", "type of all tensors but the statistics")                \
-    X(owner, choice, layout, "nchw", "nchw nhwc", "order of the axes")                                         \
-    X(owner, bool, affine, "1", "0 1", "gamma and beta")                                                       \
-    X(owner, int, channels, "1", "", "of a group")                                                             \
-    X(owner, int, bundle, "1", "1 2 4 8 16 32 64", "neighbouring groups that a CTA takes together")            \
-    X(owner, bool, cut_short, "0", "0 1", "the last bundle of an image has fewer groups")                      \
-    X(owner, int, fold, "1", "1 2 4 8", "pixels (nhwc), channels (nchw) taken as one: whole vectors")          \
-    X(owner, bool, ragged, "0", "0 1", "nchw: channels begin and end anywhere in their first and last vector") \
-    X(owner, int, threads, "256", "64 128 256 512 1024", "threads of a CTA")                                   \
-    X(owner, int, column_threads, "1", "", "threads that share a column")                                      \
-    X(owner, int, cluster, "1", "1 2 4 8 16", "CTAs that share a bundle")                                      \
-    X(owner, int, parts, "1", "", "nchw: slices that share out the channels of a group, not their pixels")     \
-    X(owner, int, vec, "1", "1 2 4 8", "elements of one memory access, at most 16 bytes")                      \
-    X(owner, int, steps, "4", "", "vectors of a column for which each of its threads has room")                \
-    X(owner, int, kept, "0", "0 2 4 6", "held: those of them that stay in registers, the last ones")           \
-    X(owner, int, ctas_per_sm, "0", "0 1 2 3 4 6 8", "CTAs for which an SM has registers; 0: no matter")       \
-    X(owner, int, loading, "0", "0 132 264", "held: CTAs that load at once; 0: all")                           \
+#define GROUPNORM_CONFIG(X, owner)                                                                                   \
+    X(owner, ckl_dtype, dtype, "f32", "f32 f16 bf16", "type of all tensors but the statistics")                      \
+    X(owner, choice, layout, "nchw", "nchw nhwc", "order of the axes")                                               \
+    X(owner, bool, affine, "1", "0 1", "gamma and beta")                                                             \
+    X(owner, int, channels, "1", "", "of a group")                                                                   \
+    X(owner, int, bundle, "1", "1 2 4 8 16 32 64", "neighbouring groups that a CTA takes together")                  \
+    X(owner, bool, cut_short, "0", "0 1", "the last bundle of an image has fewer groups")                            \
+    X(owner, int, fold, "1", "1 2 4 8", "pixels (nhwc), channels (nchw) taken as one: whole vectors")                \
+    X(owner, bool, ragged, "0", "0 1", "nchw: channels begin and end anywhere in their first and last vector")       \
+    X(owner, int, threads, "256", "64 128 256 512 1024", "threads of a CTA")                                         \
+    X(owner, int, column_threads, "1", "", "threads that share a column")                                            \
+    X(owner, int, cluster, "1", "1 2 4 8 16", "CTAs that share a bundle")                                            \
+    X(owner, int, parts, "1", "", "nchw: slices that share out the channels of a group, not their pixels")           \
+    X(owner, int, vec, "1", "1 2 4 8", "elements of one memory access, at most 16 bytes")                            \
+    X(owner, int, steps, "4", "", "vectors of a column for which each of its threads has room")                      \
+    X(owner, int, kept, "0", "0 2 4 6", "held: those of them that stay in registers, the last ones")                 \
+    X(owner, int, ctas_per_sm, "0", "0 1 2 3 4 6 8", "CTAs for which an SM has registers; 0: no matter")             \
+    X(owner, int, loading, "0", "0 132 264", "held: CTAs that load at once; 0: all")                                 \
+    X(owner, int, abreast, "1", "1 2 4 8", "held: bundles side by side in the order of CTAs, as they are in memory") \
+    X(owner, bool, alone, "0", "0 1", "loads fill L2 with no more than they read")                                   \
     X(owner, int, early, "0", "", "slices side by side whose entries become one before all meet; 0: none")
 
 #define GROUPNORM_PARAMS(X, owner) \
@@ -176,7 +178,8 @@ static inline int groupnorm_lines(const groupnorm_config *c, int sums)
 }
 
 enum { GROUPNORM_VECTOR_BYTES = 16, GROUPNORM_COPIED_BYTES = 4 }; // of an access at most; by cp.async at least
-enum { GROUPNORM_KEPT_MAX = 24 };                                 // vectors of a thread in registers
+// vectors of a thread in registers at most, and in shared memory at least: pivots are of the first three pixels
+enum { GROUPNORM_KEPT_MAX = 24, GROUPNORM_STAGED_MIN = 3 };
 
 /* Steps of the first half of a slice that is added up while the other comes: whole rounds of a loop. 0: none. */
 static inline int groupnorm_first_steps(const groupnorm_config *c)

@@ -297,19 +297,17 @@ static val merged_word(const groupnorm_slice *s, val group, val word)
     return add(mul(add(s->group, convert(I64, group)), imm64(GROUPNORM_ENTRY)), convert(I64, word));
 }
 
-static void load_merged(const groupnorm_slice *s, int words, tensor sGroups)
+/* Loads, or stores, what is known of the groups of a bundle. */
+static void move_groups(const groupnorm_kernel *k, bool loads)
 {
+    const groupnorm_slice *s = &k->s;
+    const int words = k->does->group_words;
     LOOP_FROM(i, convert(I32, thread()), imm(words * s->cfg->bundle), imm(s->cfg->threads)) {
-        const val group = div(i, imm(words)), word = rem(i, imm(words));
-        set(sGroups, coord(word, group), groupnorm_read(s->a.merged, merged_word(s, group, word)));
-    }
-}
-
-static void store_groups(const groupnorm_slice *s, int words, tensor sGroups)
-{
-    LOOP_FROM(i, convert(I32, thread()), imm(words * s->cfg->bundle), imm(s->cfg->threads)) {
-        const val group = div(i, imm(words)), word = rem(i, imm(words));
-        groupnorm_write(s->a.merged, merged_word(s, group, word), at(sGroups, word, group));
+        const val group = div(i, imm(words)), word = rem(i, imm(words)), place = merged_word(s, group, word);
+        if (loads)
+            set(k->sGroups, coord(word, group), groupnorm_read(s->a.merged, place));
+        else
+            groupnorm_write(s->a.merged, place, at(k->sGroups, word, group));
     }
 }
 
@@ -319,14 +317,14 @@ static void store_merged(const groupnorm_kernel *k)
     IF(groupnorm_merges(&k->s))
         publish(k, merge_all(k, k->does->at_once), yes());
     cta_sync();
-    store_groups(&k->s, k->does->group_words, k->sGroups);
+    move_groups(k, false);
 }
 
 static void write_again(groupnorm_kernel *k, const two_pass *order, two_pass_item *item)
 {
     k->does->load_weights(k);
     two_pass_wait(order, item);
-    load_merged(&k->s, k->does->group_words, k->sGroups);
+    move_groups(k, true);
     if (k->slices.count > 0)
         groupnorm_staged(0);
     cta_sync();
@@ -394,7 +392,7 @@ static void describe_held(groupnorm_kernel *k, const groupnorm_config *cfg, bool
 {
     enum { PATIENCE = 64 };
     k->s = groupnorm_slice_begin(cfg, vectors);
-    one_pass meeting = one_pass_of_cta(k->s.a.counters, k->s.a.strips, convert(U32, k->s.a.slices));
+    one_pass meeting = one_pass_of_cta(k->s.a.counters, k->s.a.strips, convert(U32, k->s.a.slices), cfg->abreast);
     if (!cfg->loading) // all CTAs that run may be of one bundle: the last ones begin when those of the one before end
         meeting.patience = PATIENCE;
     k->meeting = &meeting;

@@ -300,7 +300,10 @@ static void stage_vector(void *user, groupnorm_vector *v)
         const val address = add(p->all->to[i], v->shared);
         tensor gX = groupnorm_global(p->s, p->all->from[i], v->global, v->vec); // (VEC)
         if (copied) {
-            cp_async(address, gX.address, bytes, imm_as(U32, bytes));
+            if (p->s->cfg->alone)
+                cp_async_alone(address, gX.address, bytes, imm_as(U32, bytes));
+            else
+                cp_async(address, gX.address, bytes, imm_as(U32, bytes));
             continue;
         }
         tensor rX = fragment_like(gX, p->s->cfg->dtype); // (VEC)

@@ -350,6 +350,11 @@ static const char *const population[] = {
     "config='dtype=f16 layout=nhwc channels=8 bundle=8 vec=8 threads=64 column_threads=8 steps=8 kept=5'",
     "n=2 c=24 h=17 w=13 groups=2 dtype=bf16 fill=hard direction=backward impl=backward_held config='dtype=bf16 "
     "channels=12 parts=6 vec=8 ragged=1 threads=64 column_threads=8 steps=5 kept=2 loading=3'",
+    "n=3 c=64 h=32 w=33 groups=8 layout=nhwc dtype=bf16 fill=hard impl=forward_held config='dtype=bf16 layout=nhwc "
+    "channels=8 bundle=2 vec=8 threads=64 column_threads=32 steps=10 abreast=5 alone=1 loading=3' # bundles side by "
+    "side",
+    "n=3 c=64 h=32 w=33 groups=8 layout=nhwc dtype=bf16 fill=hard direction=backward impl=backward_held "
+    "config='dtype=bf16 layout=nhwc channels=8 bundle=1 vec=8 threads=64 column_threads=64 steps=10 abreast=7'",
 };
 
 static const test_reject rejects[] = {
@@ -384,6 +389,8 @@ static const test_reject rejects[] = {
     { "impl=forward config='threads=64 column_threads=16 steps=4 kept=1'", CKL_INVALID, "kept=1 is for held slices" },
     { "impl=forward_held config='channels=4 threads=64 column_threads=16 vec=4 steps=4 kept=2'", CKL_INVALID,
       "all but 3" },
+    { "impl=forward config='channels=4 threads=64 column_threads=16 abreast=2'", CKL_INVALID,
+      "abreast=2 is for slices" },
     { "impl=forward config='steps=1000'", CKL_UNSUPPORTED, "bytes of shared memory" },
     { "c=16 h=64 w=112 groups=16 layout=nhwc dtype=f16 impl=forward config='dtype=f16 layout=nhwc channels=1 bundle=16 "
       "vec=8 threads=64 column_threads=32 steps=224'",

@@ -16,7 +16,6 @@ enum {
     CROWDED_BYTES = 8 << 20, // of an x that is read for longer than early CTAs of the next kernel save
     NARROW_TILES = 16,       // of a warp's width; with fewer, each is shared by many CTAs, whose states must be merged
     LINE_BYTES = 128,        // of memory
-    HALF_BYTES = 8,          // of a vector: narrower ones are not tried in place of ragged ones
     NARROW_LINES = 256,      // of a strip that has a CTA to itself
     STATES_OF_STRIP_MAX = 1 << 26,
 };
@@ -201,15 +200,6 @@ static int split_of_turns(const reduce_view *v, int64_t strips, int64_t fit, int
     return best;
 }
 
-/* Along an axis of one element: what would be layers without a line are lanes, if that leaves all SMs columns. */
-static void widen_one_line(const reduce_view *v, const ckl_device_info *device, reduce_columns_config *c)
-{
-    enum { CTAS_OF_SM = 4 };
-    while (v->count == 1 && c->lanes < c->threads &&
-           column_tiles(v, c, false) >= CTAS_OF_SM * (int64_t)device->sm_count)
-        c->lanes *= 2;
-}
-
 static int steps_in_flight(const reduce_columns_config *c)
 {
     return (int)min_i64(STEPS_MAX, BYTES_IN_FLIGHT / (c->vec * dtype_bytes(c->kind.dtype)));
@@ -219,8 +209,6 @@ static int steps_in_flight(const reduce_columns_config *c)
 static void share_among(const reduce_view *v, const ckl_device_info *device, bool ragged, int64_t split_max,
                         reduce_columns_config *c)
 {
-    if (!ragged)
-        widen_one_line(v, device, c);
     while (!ragged && c->threads > WARP && c->threads > c->lanes && c->threads / 2 >= v->count * c->lanes)
         c->threads /= 2; // layers without a line
     int64_t layers = c->threads / c->lanes, tiles = column_tiles(v, c, ragged);
@@ -301,8 +289,8 @@ static bool may_be_alone(const reduce_view *v, const ckl_device_info *device, co
 }
 
 /*
- * Strips from one line of memory to a warp wide, whose columns CTAs share or not; of half vectors where whole ones do
- * not divide the columns. On Hopper, where their cost was measured.
+ * Strips from one line of memory to a warp wide, whose columns CTAs share or not. On Hopper, where their cost was
+ * measured.
  */
 static bool candidate_columns(const void *desc, const ckl_device_info *device, int i, void *config)
 {
@@ -311,9 +299,6 @@ static bool candidate_columns(const void *desc, const ckl_device_info *device, i
     if (!device->has_tma || check_columns(v) != CKL_OK)
         return false;
     choose_vectors(v, c);
-    if (!columns_divide(v, c->vec) && c->vec * dtype_bytes(c->kind.dtype) > HALF_BYTES)
-        c->vec /= 2;
-    c->steps = steps_in_flight(c);
     const int64_t across = power_of_two_ceil(ceil_div(columns_of(v), c->vec)), lanes = narrow_lanes(c) << i / 2;
     if (!columns_divide(v, c->vec) || lanes > WARP)
         return false;
