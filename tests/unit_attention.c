@@ -564,7 +564,7 @@ TEST(counters_of_latent_splits)
     desc.latent = true;
     const operator_info *op = &attention_decode_operator;
     ckl_plan *plan;
-    assert_int_equal(plan_build(device, op, &desc, "latent_few slots=2 split=64", &plan), CKL_OK);
+    assert_int_equal(plan_build(device, op, &desc, "latent_few split=64", &plan), CKL_OK);
     tensor_of_test all[] = { make_random(CKL_F16, ROWS * WIDTH, 1, 0, 1), make_random(CKL_F16, ALL * WIDTH, 2, 0, 1),
                              make_integers(1, all_of), make_tensor(CKL_F16, ROWS * VALUES),
                              make_integers(ckl_plan_workspace_bytes(plan) / 4, zero_of) };

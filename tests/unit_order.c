@@ -90,7 +90,7 @@ static const problem problems[] = {
       .sms = 132,
       .spared = { { "attention_decode_sm80.c", IR_WARP_SYNC, "lanes of a warp share a clock" } } },
     { .line = "attention_decode latent=1 heads=6 kv_heads=2 kv=1000 d=136 dv=128 batch=3 shortest=300 lse=1 "
-              "impl=latent_few config='split=64 run=5 slots=2'",
+              "impl=latent_few config='split=64 run=16'",
       .full = true,
       .spared = { { "attention_decode_latent_few.c", IR_WARP_SYNC, "lanes of a warp share a clock" } } },
     { .line = "reduce op=sum shape=3000x300 axes=0 impl=columns config='threads=256 lanes=8 vec=4 split=24'",

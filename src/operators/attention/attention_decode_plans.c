@@ -14,6 +14,7 @@ enum {
     ROWS_MAX = 32,
     CTAS_MAX = 4,
     CTAS = 2,             // of three stages of 128 columns in 16 bits, that an SM has room for
+    E4M3_CTAS = 3,        // of blocks of 16 keys
     SPLIT_UNIT = 64,      // keys that four warps take at a time
     SMEM_RESERVED = 1024, // of each CTA
 };
@@ -408,7 +409,11 @@ static bool is_possible(const ckl_attention_decode_desc *d, const ckl_device_inf
 /* The same with more CTAs on an SM, for which registers are known to do; is there such a one? */
 static bool with_more_ctas(attention_decode_sm80_config *c)
 {
-    const int d = c->form.d == c->form.dv && c->row_warps == 1 && c->form.cache != CKL_E4M3 ? c->form.d : 0;
+    const int d = c->form.d == c->form.dv && c->row_warps == 1 ? c->form.d : 0;
+    if (c->form.cache == CKL_E4M3) {
+        c->ctas = CTAS_MAX;
+        return d == 128 && c->keys == 16 && !c->ahead; // beside what is asked for 128 registers would spill
+    }
     c->stages = 2;
     c->ctas = d == 64 ? CTAS_MAX : CTAS + 1;
     return d == 64 || d == 128;
@@ -436,15 +441,15 @@ static void share_sms(const ckl_attention_decode_desc *d, const ckl_device_info 
 }
 
 /*
- * Of few keys each warp has at most one block. Where not all CTAs have room beside those of the next launch, warps
- * without one go: sums are the same without theirs. 512 CTAs of one key take 5.9 us with four warps and 3.2 with one,
- * 256 of 24 keys 5.45 and 4.86 with two, 4 of three keys 3.4 and 3.5. So small CTAs come early, and have their keys
- * asked for: of the 256 4.49.
+ * Of few keys each warp has one block or two, for which two stages do. So CTAs are small, come early, and have their
+ * keys asked for: 256 CTAs of 24 keys 4.86 -> 4.49 us, of 77 keys 7.09 -> 6.73. Where not all have room beside those of
+ * the next launch, warps without a block go: sums are the same without theirs. 512 CTAs of one key take 5.9 us with
+ * four warps and 3.2 with one, 256 of 24 keys 5.45 and 4.86 with two, 4 of three keys 3.4 and 3.5.
  */
 static void share_few_keys(const ckl_attention_decode_desc *d, const ckl_device_info *device,
                            attention_decode_sm80_config *c)
 {
-    if (d->kv > c->warps * c->keys)
+    if (d->kv > 2 * c->warps * c->keys)
         return;
     c->stages = 2;
     c->ahead = device->has_tma;
@@ -488,17 +493,8 @@ static ckl_status choose_sm80(const void *desc, const ckl_device_info *device, v
     c->form = attention_decode_form_of(d);
     c->split = split_of(d, device);
     c->convert = d->cache == CKL_E4M3 && device->has_tma;
-    const bool narrow = d->cache == CKL_E4M3, is_wide = d->d > 128 || d->dv > 128,
-               shares = attention_decode_rows_of(d) > 16 && !is_wide; // O of two MMAs leaves no registers for sums
-    if (narrow && !is_wide && c->convert) {
-        c->keys = 32; // a block has the bytes of 16 keys of 16 bits
-        // warps with several: more CTAs, whose starts and ends overlap: 64 sequences of 1024 keys 42.1 -> 38.2 us
-        if (d->kv > c->warps * c->keys && d->kv <= 2 * SPLIT_MIN && !shares) {
-            c->warps = 2;
-            c->split = SPLIT_MIN / 4;
-        }
-    }
-    if (shares) {
+    const bool narrow = d->cache == CKL_E4M3;
+    if (attention_decode_rows_of(d) > 16 && d->d <= 128 && d->dv <= 128) { // O of two MMAs leaves no registers for sums
         c->row_warps = 2;
         c->warps *= 2;
         c->keys = 32; // what a block costs beside its products counts
@@ -506,7 +502,17 @@ static ckl_status choose_sm80(const void *desc, const ckl_device_info *device, v
             c->stages++; // one CTA an SM
     } else
         share_few_keys(d, device, c);
-    if (!narrow || (!is_wide && c->convert)) // else sums do not fit registers
+    const bool fits = !narrow || (d->d <= 128 && d->dv <= 128);
+    if (narrow && fits && c->convert && d->kv > SPLIT_MIN) {
+        c->keys = 32; // a block has the bytes of 16 keys of 16 bits
+        if (d->kv <= 2 * SPLIT_MIN &&
+            c->row_warps == 1) { // more CTAs, whose starts and ends overlap: 64 sequences 42.1 -> 38.2 us
+            c->warps = 2;
+            c->split = SPLIT_MIN / 4;
+        }
+    } else if (narrow && fits && c->row_warps == 1)
+        c->ctas = E4M3_CTAS;
+    if (fits && (!narrow || c->convert)) // else sums do not fit registers
         share_sms(d, device, c);
     if (c->row_warps > 1 && c->run == 1 && c->stages < ATTENTION_DECODE_STAGES_MAX)
         c->stages++; // partials take the place of the rings

@@ -298,9 +298,10 @@ static const char *const cases[] = {
     "impl=sm80 config='convert=1 keys=32 split=384 run=4'",
     "heads=8 kv_heads=2 kv=500 d=128 batch=2 shortest=1 cache=e4m3 dtype=bf16 append=1 impl=sm80 config='convert=1 "
     "keys=16 ctas=4 stages=3'",
-    "batch=64 heads=32 kv_heads=8 kv=41 d=128 shortest=1 page=64 layout=bshd cache=e4m3 dtype=bf16 append=1 # CTAs "
-    "with a "
-    "block for each warp, of which an SM has many",
+    "batch=64 heads=32 kv_heads=8 kv=41 d=128 shortest=1 page=64 layout=bshd cache=e4m3 dtype=bf16 append=1 # keys "
+    "asked "
+    "for early, beside which four CTAs an SM spill",
+    "batch=64 heads=32 kv_heads=8 kv=100 d=128 shortest=1 page=64 layout=bshd # two blocks a warp",
     "heads=2 kv_heads=1 q=2 kv=40 d=17 append=1 ldk_new=20 ldv_new_head=60",
     "latent=1 heads=16 kv_heads=1 kv=300 d=576 dv=512 batch=3 shortest=0 lse=1 # no keys, tails",
     "latent=1 heads=16 kv_heads=1 kv=400 d=576 dv=512 batch=2 shortest=220 page=64 dtype=bf16 layout=bshd lse=1 "
@@ -318,7 +319,7 @@ static const char *const cases[] = {
     "latent=1 heads=16 kv_heads=1 kv=3000 d=136 dv=128 batch=3 shortest=2000 page=16 lse=1 impl=latent_few "
     "config='split=64 run=11' # CTAs of several splits",
     "latent=1 heads=8 kv_heads=2 q=2 kv=900 d=192 dv=128 batch=4 shortest=0 sinks=1 lse=1 dtype=bf16 impl=latent_few "
-    "config='split=64 run=11' # the same, of several heads and sequences",
+    "config='split=64 run=20' # the same, of several heads and sequences",
     "latent=1 heads=2 kv_heads=1 kv=130 d=136 dv=128 batch=70 shortest=0 page=16 impl=latent_few config='split=64 "
     "run=9' "
     "# more sequences than lanes",
