@@ -222,7 +222,7 @@ TEST(threads)
         "attention_decode impl=naive config='threads=%d'",
         "conv impl=naive config='threads=%d'",
         "gemm impl=naive config='threads=%d'",
-        "permute shape=30x40x50 order=2,1,0 impl=gather config='threads=%d'",
+        "transpose rows=700 cols=5 impl=narrow config='threads=%d'",
         "rope impl=vector config='threads=%d'",
     };
     for (int i = 0; i < COUNT_OF(crowded); i++)

@@ -135,7 +135,7 @@ TEST_BETWEEN(failures, open_device, close_device)
         "add n=3",
         "gemm impl=no",
         "add n=(",
-        "transpose impl=sm80 config='threads=96'",
+        "transpose impl=sm80 config='tile_c=48'",
         "add n=5",
     };
     text said = { 0 };
@@ -147,7 +147,7 @@ TEST_BETWEEN(failures, open_device, close_device)
                                           "4 invalid: problem line: there is none; an example is 'gemm m=512 n=512\n"
                                           "6 invalid: gemm: no implementation 'no'. There are: weights outer split\n"
                                           "7 invalid: problem line: a quote or parenthesis is not closed in 'n=('\n"
-                                          "8 invalid: transpose sm80: threads=96 must be a multiple of 128 up to 1\n");
+                                          "8 invalid: transpose sm80: tile_c=48 is not a power of two from 8 to 51\n");
     text_free(&said);
 }
 

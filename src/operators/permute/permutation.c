@@ -180,15 +180,6 @@ int64_t permutation_elements(const permutation *p)
     return count;
 }
 
-ckl_status permutation_check_threads(const permutation *p, const char *who, int threads, int multiple,
-                                     const ckl_device_info *device)
-{
-    if (threads < multiple || threads % multiple || threads > device->threads_per_cta_max)
-        FAIL(CKL_INVALID, "%s %s: threads=%d must be a multiple of %d up to %d", p->op, who, threads, multiple,
-             device->threads_per_cta_max);
-    return CKL_OK;
-}
-
 int permutation_bank_turns(const int64_t places[PERMUTE_WARP])
 {
     enum { BANKS = 32 };

@@ -77,10 +77,6 @@ int64_t permutation_elements(const permutation *p);
 /* The pointers of a call of either operator: the structs have the same members. */
 typedef ckl_permute_args permute_pointers;
 
-/* Are the threads of a CTA a multiple, and no more than the device allows? `who` is the implementation. */
-ckl_status permutation_check_threads(const permutation *p, const char *who, int threads, int multiple,
-                                     const ckl_device_info *device);
-
 /* Accesses to shared memory that a warp needs for a word at each of these places (bytes), by their bank conflicts. */
 enum { PERMUTE_WARP = 32 };
 int permutation_bank_turns(const int64_t places[PERMUTE_WARP]);

@@ -93,7 +93,7 @@ static void load_box(const boxes *k, bool ask)
             modes[count++] = i;
             runs = mul(runs, k->p.box[i]);
         }
-    LOOP_FROM(n, thread(), mul(runs, k->p.chunks), imm(cfg->threads)) {
+    LOOP_FROM(n, thread(), mul(runs, k->p.chunks), imm(PERMUTE_THREADS)) {
         val run = divisor_quotient(n, k->p.chunks_factor, k->p.chunks_shift), at[PERMUTE_MODES_MAX];
         val offset = mul(sub(n, mul(run, k->p.chunks)), imm(CHUNK)), from = k->x, to = k->phase;
         for (int i = 0; i < count; i++) {
@@ -122,7 +122,7 @@ static void load_box(const boxes *k, bool ask)
 static void find_places(boxes *k)
 {
     const int elements = k->word_elements, ring = k->cfg->lanes * elements;
-    val word = thread_at(thread(), 0, k->cfg->lanes, k->cfg->threads / k->cfg->lanes);
+    val word = thread_at(thread(), 0, k->cfg->lanes, PERMUTE_THREADS / k->cfg->lanes);
     for (int e = k->even || k->cfg->run == 1 ? elements - 1 : 0; e < 2 * elements - 1; e++) {
         val n = bit_and(add(mul(word, imm(elements)), imm(e - (elements - 1))), imm(ring - 1));
         k->number[e] = n;
@@ -194,7 +194,7 @@ static void store_box(const boxes *k)
     val runs = imm_as(U32, 1);
     for (int i = cfg->run; i < end; i++)
         runs = mul(runs, k->p.box[i]);
-    const int at_once = cfg->threads / cfg->lanes;
+    const int at_once = PERMUTE_THREADS / cfg->lanes;
     LOOP_FROM(n, thread_at(thread(), 1, cfg->lanes, at_once), runs, imm(at_once)) {
         val run = n, to = k->y, shift = imm_as(U32, 0), exists = lt(n, runs);
         for (int i = cfg->run; i < end; i++) {
@@ -211,7 +211,7 @@ static void store_box(const boxes *k)
 void permute_boxes(const void *config, int kernel)
 {
     const permute_boxes_config *cfg = config;
-    launch_bounds(cfg->threads, 0);
+    launch_bounds(PERMUTE_THREADS, 0);
     const int word = permute_word_bytes(cfg->bytes);
     boxes k = { .cfg = cfg,
                 .even = kernel == 0,

@@ -14,7 +14,6 @@
     X(owner, int, run_y, "256", "64 128 256 512 1024", "bytes of a run of y, at most")                        \
     X(owner, int, lanes, "64", "1 2 4 8 16 32 64 128 256", "threads that share a run of y, one word each")    \
     X(owner, int, smem_kb, "16", "", "shared memory of a CTA")                                                \
-    X(owner, int, threads, "256", "128 256 512", "threads of a CTA")                                          \
     X(owner, bool, prefetch, "0", "0 1", "prefetch x to L2 while the kernel before may still run")
 
 FIELD_STRUCT(permute_boxes_config, PERMUTE_BOXES_CONFIG);

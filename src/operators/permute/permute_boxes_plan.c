@@ -170,7 +170,7 @@ static bool candidate_boxes(const void *problem, const ckl_device_info *device, 
     c->run_y = RUN_Y_MIN << i / RUNS_X;
     if (find_box(p, c, &b)) {
         describe(p, &b, c);
-        c->prefetch = permute_pays_prefetch(b.count, c->threads, device);
+        c->prefetch = permute_pays_prefetch(b.count, PERMUTE_THREADS, device);
     }
     return true;
 }
@@ -251,12 +251,12 @@ static plan_cost cost_boxes(const void *problem, const ckl_device_info *device, 
     const double price = goes_on(&b) ? 0 : WRITTEN;
     const double y = sectors_of(b.run_y * p->bytes, starts_anywhere(p, &b, false), price) * (double)b.runs_y;
     const double filled = (double)permutation_elements(p) / ((double)b.count * (double)(b.run_y * b.runs_y));
-    const int64_t chunks = ceil_div(b.runs_x * (b.run_x * p->bytes / CHUNK + 1), c->threads);
+    const int64_t chunks = ceil_div(b.runs_x * (b.run_x * p->bytes / CHUNK + 1), PERMUTE_THREADS);
     const int elements = word_elements(p->bytes), modes_y = b.across + b.more, word = permute_word_bytes(p->bytes);
     // of the warps along a run some may have none of its words
     const int64_t warps = ceil_div(ceil_div(b.run_y, elements), PERMUTE_WARP);
-    const double words =
-        (double)ceil_div(b.runs_y, c->threads / c->lanes) * (double)warps / (double)ceil_div(c->lanes, PERMUTE_WARP);
+    const double words = (double)ceil_div(b.runs_y, PERMUTE_THREADS / c->lanes) * (double)warps /
+                         (double)ceil_div(c->lanes, PERMUTE_WARP);
     const int modes_x = b.run + b.more - __builtin_popcount((unsigned)c->shared);
     const bool even = runs_are_even(&b, p->bytes);
     const int each = OF_ELEMENT + (even ? 0 : b.run == 1 ? OF_ODD : OF_ODD_MODES);
@@ -267,7 +267,7 @@ static plan_cost cost_boxes(const void *problem, const ckl_device_info *device, 
         .of = PERMUTE_KERNEL,
         .bytes = rate * (x + y) * SECTOR_BYTES * (double)b.count * filled,
         .ctas = b.count,
-        .threads = c->threads,
+        .threads = PERMUTE_THREADS,
         .registers = REGISTERS,
         .smem_bytes = b.smem_bytes,
         .lines = ((double)(chunks * CHUNK) + words * word) * PERMUTE_WARP / LINE_BYTES + of_turn * words * turns,
@@ -311,10 +311,8 @@ static ckl_status admit_boxes(const void *problem, const ckl_device_info *device
         FAIL(CKL_INVALID,
              "%s boxes: such a box has bytes=%d rank=%d run=%d across=%d more=%d shared=%d lanes=%d smem_kb=%d", p->op,
              want.bytes, want.rank, want.run, want.across, want.more, want.shared, want.lanes, want.smem_kb);
-    TRY(permutation_check_threads(p, "boxes", c->threads, 32, device));
-    if (!is_power_of_two(c->threads) || c->lanes > c->threads)
-        FAIL(CKL_INVALID, "%s boxes: threads=%d are no power of two, or less than lanes=%d", p->op, c->threads,
-             c->lanes);
+    if (c->lanes > PERMUTE_THREADS)
+        FAIL(CKL_INVALID, "%s boxes: lanes=%d are more than the %d threads", p->op, c->lanes, PERMUTE_THREADS);
     if ((int64_t)c->smem_kb * KB > device->smem_per_cta_bytes)
         FAIL(CKL_UNSUPPORTED, "%s boxes: the box needs %d KB of shared memory, %s has %" PRId64, p->op, c->smem_kb,
              device->id, device->smem_per_cta_bytes / KB);

@@ -27,7 +27,6 @@ enum { WIDEST_BYTES = 16, WINDOW_WORDS = WIDEST_BYTES / WORD_BYTES };
     X(owner, int, block, "1", "1 4 8 16", "squares of a block along x and along y; 1: they go along y")         \
     X(owner, bool, cut, "0", "0 1", "runs start anywhere: aligned vectors of y are cut out of two of x")        \
     X(owner, int, rank, "1", "1 2 3 4 5 6 7", "modes")                                                          \
-    X(owner, int, threads, "256", "128 256 512", "threads of a CTA")                                            \
     X(owner, int, steps, "4", "1 2 4 8", "accesses of a thread in flight")
 
 FIELD_STRUCT(permute_gather_config, GATHER_CONFIG);
@@ -172,7 +171,7 @@ static void cut_window(const window *w, val low)
 
 static void gather_windows(const permute_gather_config *cfg, const permute_gather_values *p)
 {
-    val index = add(mul(cta_x(), imm(cfg->threads)), thread());
+    val index = add(mul(cta_x(), imm(PERMUTE_THREADS)), thread());
     const window w = find_window(cfg, p, index);
     val exists = logical_and(lt(index, p->count), lt(w.first, convert(I32, p->run)));
     val low = bit_and(w.x, imm_as(U64, -WIDEST_BYTES));
@@ -191,7 +190,7 @@ static void permute_gather(const void *config, int kernel)
 {
     enum { THREADS_OF_SM = 2048 }; // that windows shall fit: bounds registers to 32
     const permute_gather_config *cfg = config;
-    launch_bounds(cfg->threads, cfg->cut ? THREADS_OF_SM / cfg->threads : 0);
+    launch_bounds(PERMUTE_THREADS, cfg->cut ? THREADS_OF_SM / PERMUTE_THREADS : 0);
     permute_gather_values p = params_of(permute_gather);
     if (cfg->cut && kernel == 0) {
         gather_windows(cfg, &p);
@@ -199,9 +198,9 @@ static void permute_gather(const void *config, int kernel)
     }
     const int bytes = kernel == 0 ? cfg->bytes : cfg->element, turned = kernel == 0 ? cfg->turned : 0;
     const int vectors = turned ? turned : 1;
-    tensor cY = coordinates_from(identity_tensor(leaf(cfg->threads * cfg->steps)), 0,
-                                 mul(cta_x(), imm(cfg->threads * cfg->steps)));
-    cY = local_partition(cY, compact(leaf(cfg->threads)), thread()); // (STEPS)
+    tensor cY = coordinates_from(identity_tensor(leaf(PERMUTE_THREADS * cfg->steps)), 0,
+                                 mul(cta_x(), imm(PERMUTE_THREADS * cfg->steps)));
+    cY = local_partition(cY, compact(leaf(PERMUTE_THREADS)), thread()); // (STEPS)
     val inside[STEPS_MAX], x[STEPS_MAX], y[STEPS_MAX];
     tensor rX[STEPS_MAX][SIDE_MAX]; // (WORDS)
     for (int s = 0; s < cfg->steps; s++) {
@@ -373,7 +372,7 @@ static bool candidate_gather(const void *problem, const ckl_device_info *device,
     const accesses a = accesses_of(p, c);
     c->rank = rank_of(&a);
     const int64_t count = permutation_elements(&a.of);
-    while (c->steps > 1 && count < (int64_t)c->threads * c->steps * device->sm_count)
+    while (c->steps > 1 && count < (int64_t)PERMUTE_THREADS * c->steps * device->sm_count)
         c->steps /= 2;
     return true;
 }
@@ -429,10 +428,10 @@ static plan_cost cost_windows(const permutation *p, const permute_gather_config 
     const memory_work work = {
         .of = PERMUTE_KERNEL,
         .bytes = 2 * runs * ((double)(p->modes[p->rank - 1].size * p->bytes) + SECTOR_BYTES / 2),
-        .ctas = ceil_div(windows, c->threads),
-        .threads = c->threads,
+        .ctas = ceil_div(windows, PERMUTE_THREADS),
+        .threads = PERMUTE_THREADS,
         .registers = REGISTERS,
-        .ctas_per_sm = THREADS_OF_SM / c->threads,
+        .ctas_per_sm = THREADS_OF_SM / PERMUTE_THREADS,
         .lines = 3.0 * PERMUTE_WARP * WIDEST_BYTES / LINE_BYTES,
         .elements = OF_WINDOW + OF_MODE * c->rank + OF_ELEMENT * WIDEST_BYTES / c->element,
     };
@@ -461,7 +460,7 @@ static plan_cost cost_gather(const void *problem, const ckl_device_info *device,
         return cost_windows(p, c, permutation_elements(&a.of), device);
     const touched x = touched_by_warp(&a, true, 0), y = touched_by_warp(&a, false, 0);
     const double warp_bytes = (double)PERMUTE_WARP * c->bytes;
-    const int64_t ctas = ceil_div(permutation_elements(&a.of), (int64_t)c->threads * c->steps);
+    const int64_t ctas = ceil_div(permutation_elements(&a.of), (int64_t)PERMUTE_THREADS * c->steps);
     const double fullest = (double)round_up(ctas, device->sm_count) / (double)max_i64(ctas, 1);
     const bool turned = c->turned > 0;
     const double again = c->block > 1 ? 0 : fmax(0, x.sectors * SECTOR_BYTES / warp_bytes - 1);
@@ -474,7 +473,7 @@ static plan_cost cost_gather(const void *problem, const ckl_device_info *device,
                 .lines = turned ? 1.2 : 1.5 },
         .bytes = bytes * (2 + AGAIN * again + PARTLY * partly),
         .ctas = ctas,
-        .threads = c->threads,
+        .threads = PERMUTE_THREADS,
         .registers = REGISTERS + c->steps * c->turned * c->bytes / WORD_BYTES,
         .lines = fmin(fullest, FULLEST_MAX) * c->steps *
                  (turned ? c->turned * x.lines + stores * y.lines : x.lines + warp_bytes / LINE_BYTES),
@@ -489,6 +488,7 @@ static ckl_status admit_gather(const void *problem, const ckl_device_info *devic
     const permute_gather_config *c = config;
     if (c->element != p->bytes)
         FAIL(CKL_INVALID, "%s gather: element=%d is not the problem's %d", p->op, c->element, p->bytes);
+    (void)device;
     accesses a;
     if (c->cut)
         TRY(check_runs(p));
@@ -500,7 +500,7 @@ static ckl_status admit_gather(const void *problem, const ckl_device_info *devic
         FAIL(CKL_INVALID, "%s gather: block=%d rank=%d do not fit the problem", p->op, c->block, c->rank);
     if (c->steps < 1 || c->steps > 16)
         FAIL(CKL_INVALID, "%s gather: steps=%d is not in 1..16", p->op, c->steps);
-    return permutation_check_threads(p, "gather", c->threads, 32, device);
+    return CKL_OK;
 }
 
 /* Of windows: bytes of a run, and where x ends. */
@@ -537,7 +537,7 @@ static ckl_status launch_all(const ckl_plan *plan, int kernel, const accesses *a
         params.stride_x[i] = m.x * a->unit_x;
         params.stride_y[i] = m.y * a->unit_y;
     }
-    return plan_launch(plan, kernel, (plan_grid){ .x = ceil_div(count, (int64_t)c->threads * c->steps) }, &params,
+    return plan_launch(plan, kernel, (plan_grid){ .x = ceil_div(count, (int64_t)PERMUTE_THREADS * c->steps) }, &params,
                        stream);
 }
 

@@ -19,7 +19,10 @@
 
 #define PERMUTE_DESC(X, owner) X(owner, ckl_dtype, dtype, "f32", "", "type of x and y, any")
 
-enum { PERMUTE_CHUNK_BYTES = 16 }; // of a copy of sm80, narrow and boxes to shared memory
+enum {
+    PERMUTE_CHUNK_BYTES = 16, // of a copy of sm80, narrow and boxes to shared memory
+    PERMUTE_THREADS = 256,    // of a CTA: 128 lost by up to a tenth wherever they were timed (bench/notes/permute.md)
+};
 
 /* Kernels that put elements together write words of 4 bytes, or single elements that are longer. */
 static inline int permute_word_bytes(int bytes)

@@ -85,7 +85,7 @@ static val phase_of(val address, val ld, val row, int unit)
 /* Groups of threads copy rows, a chunk each. What is outside x becomes 0. */
 static void load_rows(const sm80 *k)
 {
-    const int chunks = k->shape.chunks, at_once = k->cfg->threads / chunks;
+    const int chunks = k->shape.chunks, at_once = PERMUTE_THREADS / chunks;
     val first = thread_at(thread(), 1, chunks, at_once),
         offset = mul(thread_at(thread(), 0, chunks, at_once), imm(CHUNK));
     val from = variable(U64, transpose_address(k->x, first, k->tile.ldx, offset, imm(1)));
@@ -215,7 +215,7 @@ static void store_element(const sm80 *k, val c, val r, val wanted)
 /* Stores what windows leave of rows of y in the first tile: the elements before them. */
 static void store_heads(const sm80 *k)
 {
-    for (int i = 0; i < k->cfg->tile_c * k->classes; i += k->cfg->threads) {
+    for (int i = 0; i < k->cfg->tile_c * k->classes; i += PERMUTE_THREADS) {
         val number = add(thread(), imm(i)), c = div(number, imm(k->classes)), r = rem(number, imm(k->classes));
         store_element(k, c, r, lt(r, head_of(k, c)));
     }
@@ -224,7 +224,7 @@ static void store_heads(const sm80 *k)
 /* And in the last tile: the elements after the last whole word. */
 static void store_tails(const sm80 *k)
 {
-    for (int i = 0; i < k->cfg->tile_c * k->word_elements; i += k->cfg->threads) {
+    for (int i = 0; i < k->cfg->tile_c * k->word_elements; i += PERMUTE_THREADS) {
         val number = add(thread(), imm(i)), c = div(number, imm(k->word_elements)), head = head_of(k, c);
         val body = bit_and(sub(max(k->rows, head), head), imm(-k->word_elements)); // elements in whole words
         val r = add(add(head, body), rem(number, imm(k->word_elements)));
@@ -236,14 +236,14 @@ void transpose_sm80(const void *config, int kernel)
 {
     const transpose_sm80_config *cfg = config;
     (void)kernel;
-    launch_bounds(cfg->threads, cfg->ctas_per_sm);
+    launch_bounds(PERMUTE_THREADS, cfg->ctas_per_sm);
     transpose_values p = params_of(transpose);
     int word = permute_word_bytes(cfg->bytes);
     sm80 k = { .cfg = cfg, .type = transpose_type(cfg->bytes), .word_type = transpose_type(word), .word = word };
     k.word_elements = word / cfg->bytes;
     k.shape = smem_tile_of(cfg);
     k.classes = cfg->align / cfg->bytes;
-    k.warps = cfg->threads / 32;
+    k.warps = PERMUTE_THREADS / 32;
     k.smem = smem_address(smem_alloc("tile", smem_bytes_of(cfg), 16));
     k.tile = transpose_tile_by_address(&p, cfg->outer, cfg->tile_r, cfg->tile_c, cfg->across);
     k.x = transpose_address(k.tile.x, k.tile.row, k.tile.ldx, k.tile.col, imm(cfg->bytes));
@@ -253,7 +253,7 @@ void transpose_sm80(const void *config, int kernel)
     k.row_bytes = mul(k.cols, imm(cfg->bytes));
 
     if (cfg->prefetch)
-        transpose_prefetch(&k.tile, cfg->tile_r, cfg->tile_c, cfg->bytes, cfg->threads);
+        transpose_prefetch(&k.tile, cfg->tile_r, cfg->tile_c, cfg->bytes);
     grid_wait(); // what is above overlaps the end of the kernel before
     launch_dependents();
     load_rows(&k);
@@ -277,7 +277,7 @@ void transpose_sm80(const void *config, int kernel)
  */
 static void choose_tile(const permutation *p, const ckl_device_info *device, transpose_sm80_config *c)
 {
-    enum { COLUMNS = 64, TILES_OF_SM = 8 }; // of 256 threads each
+    enum { COLUMNS = 64, TILES_OF_SM = 8 };
     c->tile_r = p->bytes == 1 ? 256 : p->bytes == 2 ? 128 : 64;
     c->tile_c = p->bytes == 8 ? 64 : 128;
     while (c->tile_r > 32 && c->tile_r / 2 >= p->matrix.rows)
@@ -304,7 +304,7 @@ static ckl_status choose_sm80(const void *problem, const ckl_device_info *device
     c->lanes = p->bytes == 1 && p->matrix.ldx % 2 == 0 && c->align == 32 ? 8 : 32;
     c->across = transpose_goes_across(p, c->tile_c, device);
     c->ctas_per_sm = p->bytes == 1 ? 4 : 0; // else 70 registers let three in
-    c->prefetch = permute_pays_prefetch(transpose_tiles(p, c->tile_r, c->tile_c), c->threads, device);
+    c->prefetch = permute_pays_prefetch(transpose_tiles(p, c->tile_r, c->tile_c), PERMUTE_THREADS, device);
     return CKL_OK;
 }
 
@@ -317,7 +317,7 @@ static bool candidate_sm80(const void *problem, const ckl_device_info *device, i
         return false;
     c->tile_c = (int)max_i64(COLUMNS_MIN, c->tile_c >> i);
     c->across = transpose_goes_across(problem, c->tile_c, device);
-    c->prefetch = permute_pays_prefetch(transpose_tiles(problem, c->tile_r, c->tile_c), c->threads, device);
+    c->prefetch = permute_pays_prefetch(transpose_tiles(problem, c->tile_r, c->tile_c), PERMUTE_THREADS, device);
     return true;
 }
 
@@ -325,19 +325,18 @@ static ckl_status admit_sm80(const void *problem, const ckl_device_info *device,
 {
     const permutation *p = problem;
     const transpose_sm80_config *c = config;
-    TRY(permutation_check_threads(p, "sm80", c->threads, 128, device));
     TRY(transpose_check_power(p, "sm80", "bytes", c->bytes, 1, 8));
-    TRY(transpose_check_power(p, "sm80", "threads", c->threads, 128, device->threads_per_cta_max));
     int word = permute_word_bytes(c->bytes);
     TRY(transpose_check_power(p, "sm80", "align", c->align, word, 128));
     TRY(transpose_check_power(p, "sm80", "tile_r", c->tile_r, (int)max_i64(32, c->align / c->bytes), 512));
-    TRY(transpose_check_power(p, "sm80", "tile_c", c->tile_c, (int)max_i64(c->threads / 32, c->align / c->bytes), 512));
+    TRY(transpose_check_power(p, "sm80", "tile_c", c->tile_c, (int)max_i64(PERMUTE_THREADS / 32, c->align / c->bytes),
+                              512));
     TRY(transpose_check_power(p, "sm80", "lanes", c->lanes, 8, 32));
-    if (c->lanes < 32 && (c->bytes > 4 || c->tile_c < c->threads / c->lanes))
+    if (c->lanes < 32 && (c->bytes > 4 || c->tile_c < PERMUTE_THREADS / c->lanes))
         FAIL(CKL_INVALID, "%s sm80: lanes=%d are for words, and tiles of a column for each %d threads", p->op, c->lanes,
              c->lanes);
-    if (smem_tile_of(c).chunks > c->threads)
-        FAIL(CKL_INVALID, "%s sm80: threads=%d do not cover the chunks of a row", p->op, c->threads);
+    if (smem_tile_of(c).chunks > PERMUTE_THREADS)
+        FAIL(CKL_INVALID, "%s sm80: %d threads do not cover the chunks of a row", p->op, PERMUTE_THREADS);
     TRY(transpose_check_tiles(p, "sm80", c->bytes, c->outer, c->tile_r, c->tile_c));
     return transpose_check_memory(p, "sm80", smem_bytes_of(c), device);
 }
@@ -350,10 +349,10 @@ static plan_cost cost_sm80(const void *problem, const ckl_device_info *device, c
     const double NO_REDUCTION = 2000;
     const transpose_sm80_config *c = config;
     const double idle = fmax(1, PERMUTE_WARP * permute_word_bytes(c->bytes) / (double)(c->tile_r * c->bytes)); // lanes
-    const int64_t classes = ceil_div(c->align / c->bytes, c->threads / c->lanes); // of a warp
+    const int64_t classes = ceil_div(c->align / c->bytes, PERMUTE_THREADS / c->lanes); // of a warp
     const transpose_tiling t = { .rows = c->tile_r,
                                  .cols = c->tile_c,
-                                 .threads = c->threads,
+                                 .threads = PERMUTE_THREADS,
                                  .smem_bytes = smem_bytes_of(c),
                                  .rate = 1,
                                  .wait = TRANSPOSE_TILE_WAIT * c->tile_r * c->tile_c * c->bytes - NO_REDUCTION,

@@ -69,7 +69,7 @@ static void load_tile(const sm90 *k)
 static void store_tile(const sm90 *k)
 {
     const transpose_sm90_config *cfg = k->cfg;
-    staged_store staged = { imm(0), cfg->threads, eq(thread(), imm(0)) };
+    staged_store staged = { imm(0), PERMUTE_THREADS, eq(thread(), imm(0)) };
     LAST_STAGED_STORE(&staged)
         for (int b = 0; b < cfg->tile_r / k->span; b++)
             tma_store_of(&k->tmaY, slice(k->sY, _, _, b), k->tile.col, add(k->tile.row, imm(b * k->span)), cfg->outer,
@@ -172,7 +172,7 @@ static void transpose_blocks(const sm90 *k)
 {
     const transpose_sm90_config *cfg = k->cfg;
     int columns = CHUNK_BYTES / cfg->bytes, across = cfg->tile_c / columns;
-    int count = cfg->tile_r / WARP_ROWS * across, warps = cfg->threads / 32;
+    int count = cfg->tile_r / WARP_ROWS * across, warps = PERMUTE_THREADS / 32;
     for (int first = 0; first < count; first += warps * BLOCKS_AT_ONCE) {
         block blocks[BLOCKS_AT_ONCE];
         int here = (int)min_i64(BLOCKS_AT_ONCE, (count - first) / warps);
@@ -190,7 +190,7 @@ static void transpose_blocks(const sm90 *k)
 
 static void transpose_by_tma(const transpose_sm90_config *cfg)
 {
-    launch_bounds(cfg->threads, 0);
+    launch_bounds(PERMUTE_THREADS, 0);
     transpose_values p = params_of(transpose);
     sm90 k = { .cfg = cfg, .type = transpose_type(cfg->bytes), .span = BOX_BYTES / cfg->bytes };
     k.tmaX = make_tma(p.tX, k.type, 2 + cfg->outer, cfg->tile_r, k.span, BOX_BYTES);
@@ -202,7 +202,7 @@ static void transpose_by_tma(const transpose_sm90_config *cfg)
     k.arrival = make_pipeline("arrival", 1, 1, 1);
 
     if (cfg->prefetch)
-        transpose_prefetch(&k.tile, cfg->tile_r, cfg->tile_c, cfg->bytes, cfg->threads);
+        transpose_prefetch(&k.tile, cfg->tile_r, cfg->tile_c, cfg->bytes);
     load_tile(&k);
     cta_sync(); // the barrier is set up
     pipeline_state first = consumer_state(&k.arrival);
@@ -218,8 +218,7 @@ static transpose_sm80_config unaligned_config(const transpose_sm90_config *c)
                                     .tile_r = c->tile_r,
                                     .tile_c = c->tile_c,
                                     .align = 32,
-                                    .lanes = c->bytes == 1 ? 8 : 32,
-                                    .threads = 256 };
+                                    .lanes = c->bytes == 1 ? 8 : 32 };
 }
 
 static void transpose_sm90(const void *config, int kernel)
@@ -235,7 +234,7 @@ static void transpose_sm90(const void *config, int kernel)
 
 enum { TMA_ALIGNMENT = 16, WORD_BYTES = 4 };
 
-/* The least side of a tile: a box, and what a warp turns at once. */
+/* The least side of a tile: a box, and what a warp turns at once. So all warps have as many blocks of a tile. */
 static int side_min(int bytes)
 {
     return (int)max_i64(WARP_ROWS, BOX_BYTES / bytes);
@@ -285,19 +284,7 @@ static ckl_status choose_sm90(const void *problem, const ckl_device_info *device
     const bool few = transpose_tiles(p, c->tile_r, tile) < TILES_OF_SM * (int64_t)device->sm_count;
     c->tile_c = few || p->matrix.cols <= least ? least : tile;
     c->across = transpose_goes_across(p, c->tile_c, device);
-    c->prefetch = permute_pays_prefetch(transpose_tiles(p, c->tile_r, c->tile_c), c->threads, device);
-    return CKL_OK;
-}
-
-static ckl_status check_boxes(const permutation *p, const transpose_sm90_config *c)
-{
-    const int least = side_min(p->bytes);
-    TRY(transpose_check_power(p, "sm90", "tile_r", c->tile_r, least, 256));
-    TRY(transpose_check_power(p, "sm90", "tile_c", c->tile_c, least, 256));
-    int blocks = c->tile_r / 32 * (c->tile_c * c->bytes / 16), warps = c->threads / 32;
-    if (blocks % warps)
-        FAIL(CKL_INVALID, "%s sm90: %d warps do not share the %d blocks of a tile of %dx%d evenly", p->op, warps,
-             blocks, c->tile_r, c->tile_c);
+    c->prefetch = permute_pays_prefetch(transpose_tiles(p, c->tile_r, c->tile_c), PERMUTE_THREADS, device);
     return CKL_OK;
 }
 
@@ -330,8 +317,8 @@ static ckl_status admit_sm90(const void *problem, const ckl_device_info *device,
     const permutation *p = problem;
     const transpose_sm90_config *c = config;
     TRY(transpose_check_tiles(p, "sm90", c->bytes, c->outer, c->tile_r, c->tile_c));
-    TRY(permutation_check_threads(p, "sm90", c->threads, 32, device));
-    TRY(check_boxes(p, c));
+    TRY(transpose_check_power(p, "sm90", "tile_r", c->tile_r, side_min(p->bytes), 256));
+    TRY(transpose_check_power(p, "sm90", "tile_c", c->tile_c, side_min(p->bytes), 256));
     TRY(transpose_check_memory(p, "sm90", smem_bytes_of(c), device));
     return check_distances(p);
 }
@@ -343,7 +330,7 @@ static plan_cost cost_sm90(const void *problem, const ckl_device_info *device, c
     const transpose_sm90_config *c = config;
     const transpose_tiling t = { .rows = c->tile_r,
                                  .cols = c->tile_c,
-                                 .threads = c->threads,
+                                 .threads = PERMUTE_THREADS,
                                  .smem_bytes = smem_bytes_of(c),
                                  .rate = 0.94,
                                  .wait = (double)c->tile_r * c->tile_c * c->bytes / BYTES_A_CYCLE - NO_REDUCTION -

@@ -47,12 +47,12 @@ val transpose_address(val base, val row, val ld, val col, val inc)
     return add(base, convert(U64, offset));
 }
 
-void transpose_prefetch(const transpose_tile *t, int tile_r, int tile_c, int bytes, int threads)
+void transpose_prefetch(const transpose_tile *t, int tile_r, int tile_c, int bytes)
 {
     enum { LINE_BYTES = 128 };
     const int lines = (int)ceil_div((int64_t)tile_c * bytes, LINE_BYTES); // of a row
     val columns = sub(t->cols, t->col);
-    LOOP_FROM(n, thread(), imm(tile_r * lines), imm(threads)) {
+    LOOP_FROM(n, thread(), imm(tile_r * lines), imm(PERMUTE_THREADS)) {
         val row = add(t->row, div(n, imm(lines))), column = mul(rem(n, imm(lines)), imm(LINE_BYTES / bytes));
         IF(logical_and(lt(row, t->rows), lt(column, columns)))
             prefetch_L2(transpose_address(t->x, row, t->ldx, add(t->col, column), imm(bytes)));

@@ -14,7 +14,6 @@
     TRANSPOSE_FIELDS(X, owner)                                                                    \
     X(owner, int, tile_r, "64", "32 64 128 256", "rows of x of a CTA")                            \
     X(owner, int, tile_c, "64", "32 64 128 256", "columns of x of a CTA")                         \
-    X(owner, int, threads, "256", "128 256 512", "threads of a CTA")                              \
     X(owner, bool, across, "0", "0 1", "neighbouring CTAs go along the rows of x, not down them") \
     X(owner, bool, prefetch, "0", "0 1", "prefetch x to L2 while the kernel before may still run")
 
@@ -61,7 +60,7 @@ transpose_tile transpose_tile_by_coordinates(const transpose_values *p, int oute
 transpose_tile transpose_tile_by_address(const transpose_values *p, int outer, int tile_r, int tile_c, bool across);
 
 /* Asks L2 for a tile of rows of x without gaps. No access: it may stand before grid_wait(). */
-void transpose_prefetch(const transpose_tile *t, int tile_r, int tile_c, int bytes, int threads);
+void transpose_prefetch(const transpose_tile *t, int tile_r, int tile_c, int bytes);
 
 /* base + row * ld + col * inc: the address of an element; ld and inc are bytes. */
 val transpose_address(val base, val row, val ld, val col, val inc);

@@ -1,12 +1,7 @@
 /* transpose_tiled.c - the teaching kernels: naive, one element a thread, and tiled, through a tile in shared memory. */
 #include "operators/permute/transpose_plan.h"
 
-#define NAIVE_CONFIG(X, owner) \
-    TRANSPOSE_FIELDS(X, owner) \
-    X(owner, int, threads, "256", "128 256 512", "threads of a CTA, one element each")
-
-FIELD_STRUCT(transpose_config, TRANSPOSE_FIELDS); // what both configs begin with
-FIELD_STRUCT(transpose_naive_config, NAIVE_CONFIG);
+FIELD_STRUCT(transpose_naive_config, TRANSPOSE_FIELDS); // tiled's begins so, too
 
 #define TILED_CONFIG(X, owner) \
     TRANSPOSE_FIELDS(X, owner) \
@@ -16,7 +11,8 @@ FIELD_STRUCT(transpose_tiled_config, TILED_CONFIG);
 
 enum {
     NAIVE_COLS = 32, // columns of x of a CTA: a warp reads neighbours
-    TILED_ROWS = 8,  // rows of a tile that the threads of a CTA move at once
+    NAIVE_ROWS = PERMUTE_THREADS / NAIVE_COLS,
+    TILED_ROWS = 8, // rows of a tile that the threads of a CTA move at once
 };
 
 /* The matrix of this CTA in x or y, (R,C) by the coordinates of x. Strides are elements. */
@@ -56,11 +52,10 @@ static void transpose_naive(const void *config, int kernel)
 {
     const transpose_naive_config *cfg = config;
     const ckl_dtype type = transpose_type(cfg->bytes);
-    const int rows = cfg->threads / NAIVE_COLS;
     (void)kernel;
-    launch_bounds(cfg->threads, 0);
-    matrices m = describe_matrices(cfg->outer, type, rows, NAIVE_COLS);
-    layout threads = compact_right(shape(rows, NAIVE_COLS));
+    launch_bounds(PERMUTE_THREADS, 0);
+    matrices m = describe_matrices(cfg->outer, type, NAIVE_ROWS, NAIVE_COLS);
+    layout threads = compact_right(shape(NAIVE_ROWS, NAIVE_COLS));
     tiled_copy each = make_tiled_copy(universal_copy(type, 1), type, threads, compact(shape(1, 1)));
     tensor tXcX = partition_S(&each, m.cTile, thread()), rX = fragment_like(tXcX, type); // (1,1,1)
     copy_if(&each, tXcX, m.limits, tensor_at_coordinates(m.gX, tXcX), rX, 0);
@@ -107,36 +102,35 @@ static void transpose_tiled(const void *config, int kernel)
 static ckl_status choose(const void *problem, const ckl_device_info *device, void *config)
 {
     const permutation *p = problem;
-    transpose_config *c = config;
+    transpose_naive_config *c = config;
     (void)device;
-    *c = (transpose_config){ .bytes = p->bytes, .outer = p->matrix.outer_count };
+    *c = (transpose_naive_config){ .bytes = p->bytes, .outer = p->matrix.outer_count };
     return CKL_OK;
 }
 
 static ckl_status admit_naive(const void *problem, const ckl_device_info *device, const void *config)
 {
     const transpose_naive_config *c = config;
-    TRY(permutation_check_threads(problem, "naive", c->threads, 32, device));
-    return transpose_check_tiles(problem, "naive", c->bytes, c->outer, c->threads / NAIVE_COLS, NAIVE_COLS);
+    (void)device;
+    return transpose_check_tiles(problem, "naive", c->bytes, c->outer, NAIVE_ROWS, NAIVE_COLS);
 }
 
 /* Each thread of a warp writes a sector of its own. */
 static plan_cost cost_naive(const void *problem, const ckl_device_info *device, const void *config)
 {
-    const transpose_naive_config *c = config;
+    (void)config;
     const transpose_tiling t = {
-        .rows = c->threads / NAIVE_COLS, .cols = NAIVE_COLS, .threads = c->threads, .rate = 3.5, .of_bytes = 100
+        .rows = NAIVE_ROWS, .cols = NAIVE_COLS, .threads = PERMUTE_THREADS, .rate = 3.5, .of_bytes = 100
     };
     return transpose_tiling_cost(problem, &t, device);
 }
 
 static ckl_status launch_naive(const ckl_plan *plan, const void *args, ckl_stream stream)
 {
-    const transpose_naive_config *c = plan->config;
-    return transpose_launch(plan, 0, args, 1, c->threads / NAIVE_COLS, NAIVE_COLS, stream);
+    return transpose_launch(plan, 0, args, 1, NAIVE_ROWS, NAIVE_COLS, stream);
 }
 
-static const field naive_fields[] = { NAIVE_CONFIG(FIELD_ROW, transpose_naive_config) };
+static const field naive_fields[] = { TRANSPOSE_FIELDS(FIELD_ROW, transpose_naive_config) };
 
 const implementation transpose_naive_implementation = {
     IMPLEMENTATION_OF_CANDIDATES(transpose, naive),
