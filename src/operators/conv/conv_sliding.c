@@ -555,15 +555,6 @@ static ckl_status admit_sliding(const void *desc, const ckl_device_info *device,
              "conv sliding: vec=%d does not divide k=%" PRId64
              " or 16 bytes, or cols=%d, high=%d, ahead=%d or ctas=%d are not in 1..%" PRId64 ", 1.., 0..%d, 1..%d",
              c->vec, d->k, c->cols, c->high, c->ahead, c->ctas, cols_max, AHEAD_MAX, CTAS_MAX);
-    if (c->ahead && unit_bytes(c) < COPY_MIN)
-        FAIL(CKL_UNSUPPORTED, "conv sliding: ahead=%d rows by copies of %d bytes, not of 4, 8 or 16", c->ahead,
-             unit_bytes(c));
-    if (c->vec * taps_of(c) > TAPS_MAX || c->skipped + span_w(c) > SPAN_MAX || registers_of(c) > REGISTERS_MAX ||
-        (int64_t)vectors_of(c) * c->vec * taps_of(c) * (int64_t)ckl_dtype_bytes(d->dtype) > FILTERS_BYTES_MAX)
-        FAIL(CKL_UNSUPPORTED,
-             "conv sliding: vec=%d channels of %d taps and cols=%d are more than a thread's registers, or places far "
-             "apart",
-             c->vec, taps_of(c), c->cols);
     sliding_config own = *c;
     derive(d, &own);
     if (own.left != c->left || own.right != c->right || own.even != c->even || own.skipped != c->skipped ||
@@ -574,6 +565,15 @@ static ckl_status admit_sliding(const void *desc, const ckl_device_info *device,
              c->left, c->right, c->even, c->planes, c->run, own.left, own.right, own.even, own.planes, own.run);
     if (product_i64(threads_of(d, c), c->vec) > INT32_MAX)
         FAIL(CKL_UNSUPPORTED, "conv sliding: %" PRId64 " threads are beyond 32-bit numbers", threads_of(d, c));
+    if (c->ahead && unit_bytes(c) < COPY_MIN)
+        FAIL(CKL_UNSUPPORTED, "conv sliding: ahead=%d rows by copies of %d bytes, not of 4, 8 or 16", c->ahead,
+             unit_bytes(c));
+    if (c->vec * taps_of(c) > TAPS_MAX || c->skipped + span_w(c) > SPAN_MAX || registers_of(c) > REGISTERS_MAX ||
+        (int64_t)vectors_of(c) * c->vec * taps_of(c) * (int64_t)ckl_dtype_bytes(d->dtype) > FILTERS_BYTES_MAX)
+        FAIL(CKL_UNSUPPORTED,
+             "conv sliding: vec=%d channels of %d taps and cols=%d are more than a thread's registers, or places far "
+             "apart",
+             c->vec, taps_of(c), c->cols);
     return CKL_OK;
 }
 
