@@ -153,8 +153,8 @@ static void share_SMs(const ckl_gemm_desc *d, gemm_sm90_config *c, const ckl_dev
 /*
  * And those of a deep K whose operands begin inside lines of memory share them by two, where tiles are even:
  * 241x9512x31952 takes 237 us in 128x160 that share both, 248 in pairs that share B, 277 alone; 8192x128x6768 39.5 in
- * pairs, 45.2 alone. In several waves tiles of both consumers share B or A: 1536x7168x26576 of e4m3 takes 474 us in pairs
- * of 128x224, 588 alone, 512x14713x27032 623 and 725, 2568x2568x2568 70.2 and 75.2.
+ * pairs, 45.2 alone. In several waves tiles of both consumers share B or A: 1536x7168x26576 of e4m3 takes 474 us in
+ * pairs of 128x224, 588 alone, 512x14713x27032 623 and 725, 2568x2568x2568 70.2 and 75.2.
  */
 static void share_operands(const ckl_gemm_desc *d, gemm_sm90_config *c, const ckl_device_info *device)
 {
