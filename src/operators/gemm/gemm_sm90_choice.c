@@ -153,8 +153,8 @@ static void share_SMs(const ckl_gemm_desc *d, gemm_sm90_config *c, const ckl_dev
 /*
  * And those of a deep K whose operands begin inside lines of memory share them by two, where tiles are even:
  * 241x9512x31952 takes 237 us in 128x160 that share both, 248 in pairs that share B, 277 alone; 8192x128x6768 39.5 in
- * pairs, 45.2 alone. In several waves tiles of both consumers share B or A: 1536x7168x26576 of e4m3 takes 474 us in pairs
- * of 128x224, 588 alone, 512x14713x27032 623 and 725, 2568x2568x2568 70.2 and 75.2.
+ * pairs, 45.2 alone. In several waves tiles of both consumers share B or A: 1536x7168x26576 of e4m3 takes 474 us in
+ * pairs of 128x224, 588 alone, 512x14713x27032 623 and 725, 2568x2568x2568 70.2 and 75.2.
  */
 static void share_operands(const ckl_gemm_desc *d, gemm_sm90_config *c, const ckl_device_info *device)
 {
@@ -473,12 +473,14 @@ static step_cycles step_of(const tiled_problem *p, const gemm_sm90_config *c, co
 /*
  * The factor of a cluster on a step's cycles. Pairs of 128x128 in batches are faster than single CTAs, and so are pairs
  * of 128 rows with scales of blocks, or where A stays. Rows that lie in two lines make clusters no slower; slices are
- * sometimes slower, sometimes faster.
+ * sometimes slower, sometimes faster. Of a deep K, at the power limit, pairs of 256 rows gain what they do not ask of
+ * L2: 1024x8192x28672 takes 695 us in 256x128, 738 in 128x128 in turn at the same clock.
  */
 static double sharing_of(const tiled_problem *p, const gemm_sm90_config *c)
 {
+    enum { ROWS = 256, STEPS_DEEP = 3 * STEPS_MANY };
     const int ctas = c->cluster_m * c->cluster_n;
-    if (p->crossing_m + p->crossing_n > 0 || c->swap || c->stays ||
+    if (p->crossing_m + p->crossing_n > 0 || c->swap || c->stays || (c->tile_m == ROWS && p->steps >= STEPS_DEEP) ||
         (c->batched == GEMM_SLICES_OF_K && c->tile_n == 128 && c->consumers == 2))
         return 1;
     if (ctas == 2 && c->tile_m == 128 &&
