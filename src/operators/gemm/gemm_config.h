@@ -322,19 +322,19 @@ void gemm_tiled(const void *config, int kernel);
 
 /* fma */
 
-#define GEMM_FMA_CONFIG(X, owner)                                                               \
-    X(owner, int, tile_m, "128", "8 16 32 64 128 256", "rows of D of a CTA")                    \
-    X(owner, int, tile_n, "128", "8 16 32 64 128 256", "columns of D of a CTA")                 \
-    X(owner, int, block_m, "16", "4 8 16", "rows of D of a thread")                             \
-    X(owner, int, block_n, "8", "4 8 16", "columns of D of a thread")                           \
-    X(owner, int, lanes_m, "4", "2 4 8 16", "threads of a warp along M")                        \
-    X(owner, int, depth, "8", "8 16 32", "elements of K in a stage")                            \
-    X(owner, int, stages, "4", "3 4 5", "K tiles in shared memory")                             \
-    X(owner, int, vec, "1", "1 2 4", "elements of a copy of an operand that is not K-major")    \
-    X(owner, int, vec_k, "1", "1 4", "the same of one that is: by cp.async, or 4 by registers") \
-    X(owner, bool, whole, "0", "0 1", "rows of C, D and X are whole 16 bytes long, and apart")  \
-    X(owner, int, sliced, "0", "0 1 2 3", "last turns of tiles of the SMs that share out K")    \
-    X(owner, int, grouped, "0", "0 1 2", GEMM_GROUPED_HELP)                                     \
+#define GEMM_FMA_CONFIG(X, owner)                                                              \
+    X(owner, int, tile_m, "128", "8 16 32 64 128 256", "rows of D of a CTA")                   \
+    X(owner, int, tile_n, "128", "8 16 32 64 128 256", "columns of D of a CTA")                \
+    X(owner, int, block_m, "16", "4 8 16", "rows of D of a thread")                            \
+    X(owner, int, block_n, "8", "4 8 16", "columns of D of a thread")                          \
+    X(owner, int, lanes_m, "4", "2 4 8 16", "threads of a warp along M")                       \
+    X(owner, int, depth, "8", "8 16 32", "elements of K in a stage")                           \
+    X(owner, int, stages, "4", "3 4 5", "K tiles in shared memory")                            \
+    X(owner, int, vec, "1", "1 2 4", "elements of a copy of an operand that is not K-major")   \
+    X(owner, int, vec_k, "1", "1 4", "the same of one that is, which registers transpose")     \
+    X(owner, bool, whole, "0", "0 1", "rows of C, D and X are whole 16 bytes long, and apart") \
+    X(owner, bool, sliced, "0", "0 1", "tiles beyond waves that fill all SMs share out K")     \
+    X(owner, int, grouped, "0", "0 1 2", GEMM_GROUPED_HELP)                                    \
     X(owner, int, ctas, "2", "1 2 3 4 6 8", "CTAs that an SM holds at once, which limits registers")
 
 GEMM_CONFIG(gemm_fma_config, GEMM_FMA_CONFIG);
@@ -349,7 +349,6 @@ enum {
     GEMM_FMA_QUAD = 4,        // elements of a load from shared memory, and the padding of rows there
     GEMM_FMA_COPIES = 32,     // of an operand, by a thread, a stage: their addresses stay in registers
     GEMM_FMA_BLOCK_MAX = 128, // elements of D of a thread, which stay there, too
-    GEMM_FMA_SLICED_MAX = 3,  // turns of tiles
 };
 
 void gemm_fma(const void *config, int kernel);
@@ -381,10 +380,10 @@ void gemm_tma(const void *config, int kernel);
 
 /* gemv */
 
-#define GEMM_GEMV_CONFIG(X, owner)                                                             \
-    X(owner, int, rows, "8", "2 4 8", "rows of the long operand of a group of threads")        \
-    X(owner, int, few, "1", "1 2 3 4 6 8", "rows of the other one of a CTA")                   \
-    X(owner, int, width, "256", "8 16 32 64 128 256", "threads of a group, which share out K") \
+#define GEMM_GEMV_CONFIG(X, owner)                                                                 \
+    X(owner, int, rows, "8", "2 4 8", "rows of the long operand of a group of threads")            \
+    X(owner, int, few, "1", "1 2 3 4 6 8", "rows of the other one of a CTA")                       \
+    X(owner, int, width, "256", "8 16 32 64 128 256", "threads of a group, which share out K")     \
     X(owner, int, vec, "4", "1 2 4 8", "elements of an access to A and B: rows are whole vectors") \
     X(owner, bool, many_a, "0", "0 1", "the long operand is A: D has few columns")
 

@@ -39,8 +39,7 @@ static bool is_whole(const ckl_gemm_desc *d)
 }
 
 /*
- * Tiles in their order: those that a CTA computes alone, which are whole turns of the SMs, and those of `slices` CTAs,
- * whose sums a second kernel adds.
+ * Tiles in their order: those that a CTA computes alone, and those of `slices` CTAs, whose sums a second kernel adds.
  */
 typedef struct tile_turns {
     int64_t whole, shared;
@@ -83,18 +82,14 @@ static double wave_cycles(const gemm_fma_config *c, int64_t most, int64_t steps)
 
 /*
  * CTAs come in waves that fill all SMs, but for the last, which spreads over them: a lone CTA of it takes half as long as
- * three. Whole tiles that leave room have an uneven share of the SMs beside slices.
+ * three. Whole tiles come first, of one or the other kind of waves; slices only behind full ones.
  */
 static double waves_cycles(const gemm_fma_config *c, const tile_turns *t, int64_t sms, int64_t steps, int64_t of_slice)
 {
-    const int64_t room = c->ctas * sms, slices = t->shared * t->slices, left = t->whole % room;
-    const double cycles = (double)(t->whole / room) * wave_cycles(c, c->ctas, steps);
-    if (left && slices) {
-        const double work = (double)(left * steps + slices * of_slice) / (double)sms;
-        return cycles + fmax(wave_cycles(c, min_i64(c->ctas, ceil_div(left, sms) + 1), steps), work * step_cycles(c));
-    }
-    const int64_t count = left + slices, of_each = slices ? of_slice : steps;
-    return cycles + (double)(count / room) * wave_cycles(c, c->ctas, of_each) +
+    const int64_t room = c->ctas * sms, count = t->whole % room + t->shared * t->slices;
+    const int64_t of_each = t->shared ? of_slice : steps;
+    return (double)(t->whole / room) * wave_cycles(c, c->ctas, steps) +
+           (double)(count / room) * wave_cycles(c, c->ctas, of_each) +
            wave_cycles(c, ceil_div(count % room, sms), count % room ? of_each : 0);
 }
 
@@ -128,11 +123,10 @@ static plan_cost turns_cost(const ckl_gemm_desc *d, const ckl_device_info *devic
     return cost;
 }
 
-/* Tiles that share out K: of the last turns of all tiles, the first of which is not complete. */
+/* Tiles that share out K: those beyond waves of CTAs that fill all SMs. */
 static int64_t shared_tiles(const ckl_gemm_desc *d, const ckl_device_info *device, const gemm_fma_config *c)
 {
-    const int64_t count = tiles_of(d, c), sms = device->sm_count;
-    return c->sliced ? min_i64(count, count % sms + (c->sliced - 1) * sms) : 0;
+    return c->sliced ? tiles_of(d, c) % (c->ctas * device->sm_count) : 0;
 }
 
 /* Tiles of which some are cut into so many slices, or fewer where steps do not divide. */
@@ -192,7 +186,7 @@ static const gemm_fma_config tiles[] = { TILE(128, 128, 8, 16, 4, 8, 4, 2), TILE
 
 static bool candidate_fma(const void *desc, const ckl_device_info *device, int i, void *config)
 {
-    enum { DEPTH_LEAST = 8, SLICED = GEMM_FMA_SLICED_MAX + 1 };
+    enum { DEPTH_LEAST = 8, SLICED = 2 };
     const ckl_gemm_desc *d = desc;
     gemm_fma_config *c = config;
     (void)device;
@@ -203,7 +197,7 @@ static bool candidate_fma(const void *desc, const ckl_device_info *device, int i
     c->epilogue = gemm_epilogue_of(d);
     c->whole = is_whole(d);
     c->grouped = gemm_grouped_of(d);
-    c->sliced = SLICED - 1 - i % SLICED; // what all can do comes last, for its reason where none computes
+    c->sliced = i % SLICED == 0; // what all can do comes last, for its reason where none computes
     c->vec_k = k_vector_of(d);
     if (c->depth > DEPTH_LEAST && (c->vec_k == 1 || d->k <= c->depth / 2)) // addresses of elements fill registers
         c->depth /= 2;
@@ -278,10 +272,6 @@ static ckl_status admit_fma(const void *desc, const ckl_device_info *device, con
     const int64_t need =
         4 * (int64_t)c->stages * (gemm_fma_stage(c, c->tile_m) + gemm_fma_stage(c, c->tile_n)) + handed;
     TRY(gemm_check_smem("fma", device, c->stages, need));
-    if (c->sliced < 0 || c->sliced > GEMM_FMA_SLICED_MAX ||
-        (c->sliced > 1 && tiles_of(d, c) <= (c->sliced - 1) * device->sm_count))
-        FAIL(CKL_UNSUPPORTED, "gemm fma: sliced=%d is not in 0..%d, or there are fewer turns of tiles", c->sliced,
-             GEMM_FMA_SLICED_MAX);
     if (c->sliced && (d->groups || d->batch_invariant))
         FAIL(CKL_UNSUPPORTED, "gemm fma: sliced=1 is not of groups, and its sums not those of batch_invariant=1");
     if (d->m > INT32_MAX || d->n > INT32_MAX / 2 || d->k > INT32_MAX || tiles_of(d, c) > INT32_MAX)
@@ -289,14 +279,13 @@ static ckl_status admit_fma(const void *desc, const ckl_device_info *device, con
     return CKL_OK;
 }
 
-static ckl_status check_alignment(const char *who, const ckl_gemm_desc *d, const gemm_fma_config *c,
-                                  const ckl_gemm_args *x)
+static ckl_status check_alignment(const ckl_gemm_desc *d, const gemm_fma_config *c, const ckl_gemm_args *x)
 {
-    TRY(gemm_check_operand_vectors(who, d, x, false, "vec", 4 * c->vec));
-    TRY(gemm_check_operand_vectors(who, d, x, true, "vec_k", 4 * c->vec_k));
+    TRY(gemm_check_operand_vectors("fma", d, x, false, "vec", 4 * c->vec));
+    TRY(gemm_check_operand_vectors("fma", d, x, true, "vec_k", 4 * c->vec_k));
     if (c->whole && !d->pointers && !PLAN_ALIGNED(TMA_ALIGNMENT, x->c, x->d, x->x))
         FAIL(CKL_INVALID,
-             "gemm %s: c=%p, d=%p or x=%p is not aligned to 16 bytes; config='whole=0' takes any alignment", who, x->c,
+             "gemm fma: c=%p, d=%p or x=%p is not aligned to 16 bytes; config='whole=0' takes any alignment", x->c,
              x->d, x->x);
     return CKL_OK;
 }
@@ -307,47 +296,30 @@ static int64_t slice_bytes(int64_t shared, const gemm_fma_config *c)
     return 4 * shared * c->tile_m * c->tile_n;
 }
 
-static int64_t slices_bytes(const ckl_gemm_desc *d, const ckl_device_info *device, const gemm_fma_config *c)
-{
-    const tile_turns t = turns_of(d, device, c);
-    return t.slices * slice_bytes(t.shared, c);
-}
-
 static int64_t workspace_fma(const ckl_plan *plan)
 {
-    return slices_bytes(plan->desc, &plan->device->info, plan->config);
+    const tile_turns t = turns_of(plan->desc, &plan->device->info, plan->config);
+    return t.slices * slice_bytes(t.shared, plan->config);
 }
 
-/* Parameters of both implementations; the copies are of `turned`. */
-#define GEMM_TURNED_PARAMS(X, owner) GEMM_REPITCH_PARAMS(X, owner) GEMM_PARAMS(X, owner)
-
-KERNEL_PARAMS(gemm_turned, GEMM_TURNED_PARAMS);
-_Static_assert(sizeof(gemm_turned_params) - offsetof(gemm_turned_params, A) == sizeof(gemm_params), "ends with them");
-
-/* Enqueues products, and what adds their slices. These lie behind `copies` bytes of the workspace, which tell their number. */
-static ckl_status launch_products(const ckl_plan *plan, const ckl_gemm_desc *d, const gemm_fma_config *c,
-                                  const ckl_gemm_args *x, int64_t copies, ckl_stream stream)
-{
-    enum { EARLY_K = 128 };
-    const int64_t bytes = plan->own_workspace_bytes - copies, shared = shared_tiles(d, &plan->device->info, c);
-    const tile_turns t = cut_turns(d, &plan->device->info, c, bytes ? bytes / slice_bytes(shared, c) : 1);
-    gemm_params products = gemm_params_of(d, x);
-    products.whole = (uint32_t)t.whole;
-    products.slices = (uint32_t)t.slices;
-    products.slice_k = t.slice_k;
-    products.parts = (char *)plan_workspace(plan, x->workspace) + copies;
-    gemm_turned_params p = { 0 };
-    memcpy(&p.A, &products, sizeof products);
-    const bool alone = (t.whole ? d->k : t.slice_k) > EARLY_K; // else a launch is as long as what is uneven
-    TRY(plan_launch_as(plan, 0, (plan_grid){ .x = t.whole + t.shared * t.slices }, &p, alone, stream));
-    const int adds = plan->impl->kernels_of(plan->config) - 1;
-    return t.shared ? plan_launch(plan, adds, (plan_grid){ .x = t.shared * c->block_m }, &p, stream) : CKL_OK;
-}
-
+/* Enqueues products, and what adds their slices, whose number the workspace tells. */
 static ckl_status launch_fma(const ckl_plan *plan, const void *args, ckl_stream stream)
 {
-    TRY(check_alignment("fma", plan->desc, plan->config, args));
-    return launch_products(plan, plan->desc, plan->config, args, 0, stream);
+    enum { EARLY_K = 128 };
+    const ckl_gemm_desc *d = plan->desc;
+    const gemm_fma_config *c = plan->config;
+    const ckl_gemm_args *x = args;
+    const int64_t bytes = plan->own_workspace_bytes, shared = shared_tiles(d, &plan->device->info, c);
+    const tile_turns t = cut_turns(d, &plan->device->info, c, bytes ? bytes / slice_bytes(shared, c) : 1);
+    const bool alone = (t.whole ? d->k : t.slice_k) > EARLY_K; // else a launch is as long as what is uneven
+    gemm_params p = gemm_params_of(d, x);
+    TRY(check_alignment(d, c, x));
+    p.whole = (uint32_t)t.whole;
+    p.slices = (uint32_t)t.slices;
+    p.slice_k = t.slice_k;
+    p.parts = plan_workspace(plan, x->workspace);
+    TRY(plan_launch_as(plan, 0, (plan_grid){ .x = t.whole + t.shared * t.slices }, &p, alone, stream));
+    return t.shared ? plan_launch(plan, 1, (plan_grid){ .x = t.shared * c->block_m }, &p, stream) : CKL_OK;
 }
 
 static int kernels_fma(const void *config)
@@ -365,106 +337,6 @@ const implementation gemm_fma_implementation = {
     .summary = "f32 as it is: tiles by cp.async, blocks of D in registers; rows of any pitch; from sm_80 on",
     .kernels = 2,
     .kernels_of = kernels_fma,
-    .params = &gemm_turned_param_list,
+    .params = &gemm_param_list,
     .workspace_bytes = workspace_fma,
-};
-
-/* turned: the same on M- and N-major operands, with four rows a copy; K-major ones are transposed first, in batches */
-
-static gemm_copies copies_of(const ckl_gemm_desc *d)
-{
-    gemm_copies x = { .from = *d, .to = *d };
-    for (int i = 0; i < 2; i++)
-        x.copied[i] = x.turned[i] = gemm_is_k_major(d, "ab"[i]);
-    x.to.layout = CKL_GEMM_TN;
-    gemm_place_copies(&x);
-    return x;
-}
-
-static gemm_fma_config products_of(const gemm_fma_config *c)
-{
-    gemm_fma_config products = *c;
-    products.epilogue.layout = CKL_GEMM_TN;
-    return products;
-}
-
-static plan_cost cost_turned(const void *desc, const ckl_device_info *device, const void *config)
-{
-    const double LAUNCH = 2, COPIED = 2e6; // us; bytes a us
-    const gemm_copies x = copies_of(desc);
-    const gemm_fma_config products = products_of(config);
-    plan_cost cost = cost_fma(&x.to, device, &products);
-    cost.us += LAUNCH + (double)(gemm_copy_bytes(&x, 'a') + gemm_copy_bytes(&x, 'b')) / COPIED;
-    return cost;
-}
-
-static bool candidate_turned(const void *desc, const ckl_device_info *device, int i, void *config)
-{
-    const gemm_copies x = copies_of(desc);
-    const bool more = candidate_fma(&x.to, device, i, config);
-    ((gemm_fma_config *)config)->epilogue = gemm_epilogue_of(desc);
-    return more;
-}
-
-static ckl_status admit_turned(const void *desc, const ckl_device_info *device, const void *config)
-{
-    const ckl_gemm_desc *d = desc;
-    const gemm_copies x = copies_of(d);
-    const gemm_fma_config products = products_of(config);
-    TRY(gemm_check_epilogue("turned", d, &((const gemm_fma_config *)config)->epilogue));
-    if (d->layout == CKL_GEMM_TN)
-        FAIL(CKL_UNSUPPORTED, "gemm turned: A and B lie as fma likes them already");
-    TRY(gemm_check_in_order("turned", d));
-    if (d->groups)
-        FAIL(CKL_UNSUPPORTED, "gemm turned: groups=%" PRId64 " are multiplied by fma as they lie", d->groups);
-    return admit_fma(&x.to, device, &products);
-}
-
-static int64_t workspace_turned(const ckl_plan *plan)
-{
-    const gemm_copies x = copies_of(plan->desc);
-    const gemm_fma_config products = products_of(plan->config);
-    return gemm_copies_bytes(&x) + slices_bytes(&x.to, &plan->device->info, &products);
-}
-
-static ckl_status launch_turned(const ckl_plan *plan, const void *args, ckl_stream stream)
-{
-    const gemm_fma_config products = products_of(plan->config), *c = &products;
-    const gemm_copies x = copies_of(plan->desc);
-    const ckl_gemm_args copied = gemm_copied_args(plan, &x, args);
-    TRY(check_alignment("turned", &x.to, c, &copied));
-    TRY(gemm_launch_copies(plan, &x, args, &copied, stream));
-    return launch_products(plan, &x.to, c, &copied, gemm_copies_bytes(&x), stream);
-}
-
-static int kernels_turned(const void *config)
-{
-    return 1 + kernels_fma(config);
-}
-
-static void describe_turned(const void *config, int kernel)
-{
-    const gemm_fma_config products = products_of(config);
-    if (kernel == 1)
-        gemm_repitch(&products.epilogue);
-    else
-        gemm_fma(&products, kernel / 2);
-}
-
-const implementation gemm_turned_implementation = {
-    .name = "turned",
-    .rivals = { &gemm_fma_implementation },
-    .summary = "fma behind a kernel that transposes K-major A and B; Hopper",
-    .config_bytes = sizeof(gemm_fma_config),
-    .config = FIELD_TABLE(fma_fields),
-    .candidate = candidate_turned,
-    .cost = cost_turned,
-    .admit = admit_turned,
-    .describe = describe_turned,
-    .kernels = 3,
-    .kernels_of = kernels_turned,
-    .params = &gemm_turned_param_list,
-    .target = IR_SM90A,
-    .workspace_bytes = workspace_turned,
-    .launch = launch_turned,
 };
