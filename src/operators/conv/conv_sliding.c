@@ -505,7 +505,7 @@ static void derive(const ckl_conv_desc *d, sliding_config *c)
 static bool candidate_sliding(const void *desc, const ckl_device_info *device, int i, void *config)
 {
     enum { HIGHS = 7 };
-    static const int vectors[] = { 4, 2, 1 }, columns[] = { 8, 4, 1 }, aheads[] = { 3, 0 };
+    static const int vectors[] = { 4, 2, 1 }, columns[] = { 8, 4, 1 };
     const ckl_conv_desc plane = conv_depthwise_plane(desc), *d = &plane;
     sliding_config *c = config;
     (void)device;
@@ -513,14 +513,15 @@ static bool candidate_sliding(const void *desc, const ckl_device_info *device, i
     int rest = i;
     const int64_t strips = 1LL << rest % HIGHS;
     rest /= HIGHS;
-    const int most = columns[rest % COUNT_OF(columns)], ahead = aheads[rest / COUNT_OF(columns) % COUNT_OF(aheads)];
-    rest /= COUNT_OF(columns) * COUNT_OF(aheads);
+    const int most = columns[rest % COUNT_OF(columns)];
+    rest /= COUNT_OF(columns);
     if (rest >= (single ? 1 : COUNT_OF(vectors)))
         return false;
-    const int vec = vectors[rest];
+    const int most_vec = (int)power_of_two_in(d->k), bytes = (int)ckl_dtype_bytes(d->dtype);
+    const int vec = single ? 1 : vectors[rest] * bytes < COPY_MIN && most_vec > 1 ? 2 : vectors[rest];
     const conv_tensor y = conv_tensor_of(d, conv_written(d));
     *c = (sliding_config){ .form = conv_form_of(d),
-                           .vec = single ? 1 : (int)min_i64(vec, power_of_two_in(d->k)),
+                           .vec = vec < most_vec ? vec : most_vec,
                            .cols = (int)(is_planes(d) ? min_i64(most, y.shape[3])
                                                       : ceil_div(y.shape[3], ceil_div(y.shape[3], most))),
                            .channels = (int)min_i64(d->k, INT32_MAX / 256),
@@ -531,7 +532,7 @@ static bool candidate_sliding(const void *desc, const ckl_device_info *device, i
     const int window = window_of(c);
     c->high = (int)min_i64(INT32_MAX / 8, round_up(ceil_div(y.shape[2], strips), window));
     derive(d, c);
-    c->ahead = unit_bytes(c) < COPY_MIN ? 0 : ahead;
+    c->ahead = c->planes || unit_bytes(c) < COPY_MIN ? 0 : 3; // planes of three rows were not timed
     c->ctas = ctas_of(c);
     return true;
 }
@@ -594,26 +595,28 @@ static ckl_status launch_sliding(const ckl_plan *plan, const void *args, ckl_str
 
 /*
  * Instructions of a thread, of which a warp begins WARP a cycle and an SM no more than RATE (5x5: 99 channels of 56x56
- * in 26.4 us, 7 of 897x897 in 47.2; planes of 56x56 under 7x7 in 42.7), or copies, which take COPY cycles of an SM each
- * whatever their bytes are (144 of 56x56 in 21.3 us, 96 of 112x112 by stride 2 in 44.8).
+ * in 26.4 us, 7 of 897x897 in 47.2; planes of 56x56 under 7x7 in 42.7), or its copies (144 of 56x56 in 21.3 us, 96 of
+ * 112x112 by stride 2 in 44.8).
  */
 static plan_cost cost_sliding(const void *desc, const ckl_device_info *device, const void *config)
 {
-    const double LOAD = 2, OUTSIDE = 3, STORE = 4, ROW = 30, START = 300, WARP = 0.18, RATE = 2.2, COPY = 15,
-                 WAIT = 900;
+    const double LOAD = 2, OUTSIDE = 3, STORE = 4, ROW = 30, START = 150, WARP = 0.22, RATE = 2.9, COPY = 4, BYTES = 2,
+                 WAIT = 350;
     const double MEMORY = 2.7e6; // bytes a us, where filters are 3x3
     const ckl_conv_desc plane = conv_depthwise_plane(desc), *d = &plane;
     const sliding_config *c = config;
     const conv_tensor x = conv_tensor_of(d, conv_read(d)), y = conv_tensor_of(d, conv_written(d));
     const double tiles = (double)threads_of(d, c) / THREADS, warps = THREADS / 32;
-    const double outputs = (double)c->cols * c->vec, of_y = outputs * (taps_of(c) + 1) + c->cols / c->run * STORE;
+    const double smooth = c->form.activation > CKL_ACTIVATION_RELU ? 8 : 0;
+    const double outputs = (double)c->cols * c->vec,
+                 of_y = outputs * (taps_of(c) + 1 + smooth) + c->cols / c->run * STORE;
     const double of_x = ROW + units_of(c) * LOAD + span_w(c) * c->vec + (c->left + c->right) * OUTSIDE;
     const double rows = (double)round_up(min_i64(c->high, y.shape[2]), window_of(c));
     const double rows_x = rows * c->step_h + span_h(c);
     const double instructions =
         START + taps_of(c) * (c->vec + 4.0) + rows * of_y + rows_x * of_x + span_h(c) * of_y / 2;
     const double at_once = fmin(c->ctas, ceil(tiles / device->sm_count)), rate = fmin(RATE, WARP * warps * at_once);
-    const double copies = c->ahead ? rows_x * units_of(c) * COPY * rate : 0;
+    const double copies = c->ahead ? rows_x * units_of(c) * (COPY + BYTES * unit_bytes(c)) * rate : 0;
     return product_cost(&(product_work){ .tiles = tiles,
                                          .ctas = c->ctas,
                                          .steps = 1,
@@ -621,8 +624,7 @@ static plan_cost cost_sliding(const void *desc, const ckl_device_info *device, c
                                          .rate = rate,
                                          .step_cycles = (rows_x / fmax(1, c->ahead) + 1) * WAIT,
                                          .bytes = (double)d->n * (double)(x.stride[0] + y.stride[0]) * element_of(c),
-                                         .bytes_per_us = MEMORY,
-                                         .us = 0.5 },
+                                         .bytes_per_us = MEMORY },
                         device);
 }
 
