@@ -24,8 +24,7 @@ enum {
     COPY_MIN = 4,  // bytes of an asynchronous copy
     COPY_MAX = 8,  // those of 16 pass L1, where the neighbours of a unit are met again
     CTAS_MAX = 8,  // of an SM
-    REGISTERS_MAX = 224,
-    FILTERS_BYTES_MAX = 40 << 10
+    REGISTERS_MAX = 224
 };
 
 typedef conv_sliding_config sliding_config;
@@ -403,6 +402,13 @@ static int ctas_of(const sliding_config *c)
     return (int)max_i64(1, min_i64(CTAS_MAX, 65536 / THREADS / round_up(registers_of(c), 8)));
 }
 
+/* Filters, and rows under way. */
+static int64_t smem_bytes(const sliding_config *c)
+{
+    const int64_t filters = c->planes ? 0 : (int64_t)vectors_of(c) * c->vec * taps_of(c) * element_of(c);
+    return filters + (c->ahead ? (int64_t)slots_of(c) * units_of(c) * THREADS * unit_bytes(c) : 0);
+}
+
 /* Kernel 1 takes single elements, for pointers that are aligned to no more. */
 static sliding_config config_of(const void *config, int kernel)
 {
@@ -518,7 +524,9 @@ static bool candidate_sliding(const void *desc, const ckl_device_info *device, i
     if (rest >= (single ? 1 : COUNT_OF(vectors)))
         return false;
     const int most_vec = (int)power_of_two_in(d->k), bytes = (int)ckl_dtype_bytes(d->dtype);
-    const int vec = single ? 1 : vectors[rest] * bytes < COPY_MIN && most_vec > 1 ? 2 : vectors[rest];
+    int vec = single ? 1 : vectors[rest] * bytes < COPY_MIN && most_vec > 1 ? 2 : vectors[rest];
+    while (vec > 1 && vec * d->r * d->s > TAPS_MAX)
+        vec /= 2;
     const conv_tensor y = conv_tensor_of(d, conv_written(d));
     *c = (sliding_config){ .form = conv_form_of(d),
                            .vec = vec < most_vec ? vec : most_vec,
@@ -541,17 +549,17 @@ static ckl_status admit_sliding(const void *desc, const ckl_device_info *device,
 {
     const ckl_conv_desc plane = conv_depthwise_plane(desc), *d = &plane;
     const sliding_config *c = config;
+    const int64_t bytes = (int64_t)ckl_dtype_bytes(d->dtype);
     const int64_t cols_max = min_i64(COLS_MAX, conv_tensor_of(d, conv_written(d)).shape[3]);
-    (void)device;
     TRY(takes(d));
     TRY(conv_check_form("sliding", desc, &c->form));
     TRY(conv_check_dense("sliding", desc));
     if (c->rows != d->r || c->columns != d->s || c->channels != d->k || c->filters != d->k / d->groups ||
         !CONV_STEPS_FIT(c, d))
         FAIL(CKL_INVALID, "conv sliding: the config's filter, channels, stride or dilation are not the problem's");
-    if (!is_power_of_two(c->vec) || c->vec > 16 / (int)ckl_dtype_bytes(d->dtype) || d->k % c->vec ||
-        ((c->filters > 1 || c->planes) && c->vec > 1) || c->high < 1 || c->high > INT32_MAX / 8 || c->cols < 1 ||
-        c->cols > cols_max || c->ahead < 0 || c->ahead > AHEAD_MAX || c->ctas < 1 || c->ctas > CTAS_MAX)
+    if (!is_power_of_two(c->vec) || c->vec > 16 / (int)max_i64(bytes, (int64_t)ckl_dtype_bytes(d->out)) ||
+        d->k % c->vec || ((c->filters > 1 || c->planes) && c->vec > 1) || c->high < 1 || c->high > INT32_MAX / 8 ||
+        c->cols < 1 || c->cols > cols_max || c->ahead < 0 || c->ahead > AHEAD_MAX || c->ctas < 1 || c->ctas > CTAS_MAX)
         FAIL(CKL_INVALID,
              "conv sliding: vec=%d does not divide k=%" PRId64
              " or 16 bytes, or cols=%d, high=%d, ahead=%d or ctas=%d are not in 1..%" PRId64 ", 1.., 0..%d, 1..%d",
@@ -560,7 +568,7 @@ static ckl_status admit_sliding(const void *desc, const ckl_device_info *device,
         FAIL(CKL_UNSUPPORTED, "conv sliding: ahead=%d rows by copies of %d bytes, not of 4, 8 or 16", c->ahead,
              unit_bytes(c));
     if (c->vec * taps_of(c) > TAPS_MAX || c->skipped + span_w(c) > SPAN_MAX || registers_of(c) > REGISTERS_MAX ||
-        (int64_t)vectors_of(c) * c->vec * taps_of(c) * (int64_t)ckl_dtype_bytes(d->dtype) > FILTERS_BYTES_MAX)
+        smem_bytes(c) > device->smem_per_cta_bytes)
         FAIL(CKL_UNSUPPORTED,
              "conv sliding: vec=%d channels of %d taps and cols=%d are more than a thread's registers, or places far "
              "apart",
