@@ -391,9 +391,10 @@ static void share_filters(sliding *k, const shared_filters *from)
 /* Registers of a thread: its filters, sums, a row of x, and what else ptxas wants to go without spills. */
 static int registers_of(const sliding_config *c)
 {
-    enum { REST = 38, SINGLE = 4 };
-    const int row = c->ahead ? 0 : units_of(c) * (int)ceil_div(unit_bytes(c), 4);
-    return c->vec * (taps_of(c) + c->cols * window_of(c) + span_w(c)) + row + REST + (c->vec == 1 ? SINGLE : 0);
+    enum { REST = 38, SINGLE = 4, OUTSIDE = 5, FEW = 2 };
+    const int row = c->ahead ? 0 : units_of(c) * (int)ceil_div(unit_bytes(c), 4), outside = c->left + c->right - FEW;
+    return c->vec * (taps_of(c) + c->cols * window_of(c) + span_w(c)) + row + REST + (c->vec == 1 ? SINGLE : 0) +
+           (outside > 0 ? OUTSIDE * outside : 0);
 }
 
 /* CTAs of an SM that have so many. */
@@ -609,7 +610,7 @@ static ckl_status launch_sliding(const ckl_plan *plan, const void *args, ckl_str
 static plan_cost cost_sliding(const void *desc, const ckl_device_info *device, const void *config)
 {
     const double LOAD = 2, OUTSIDE = 3, STORE = 4, ROW = 30, START = 150, WARP = 0.22, RATE = 2.9, COPY = 4, BYTES = 2,
-                 WAIT = 350;
+                 RING = 1.8, WAIT = 350;
     const double MEMORY = 2.7e6; // bytes a us, where filters are 3x3
     const ckl_conv_desc plane = conv_depthwise_plane(desc), *d = &plane;
     const sliding_config *c = config;
@@ -632,7 +633,8 @@ static plan_cost cost_sliding(const void *desc, const ckl_device_info *device, c
                                          .rate = rate,
                                          .step_cycles = (rows_x / fmax(1, c->ahead) + 1) * WAIT,
                                          .bytes = (double)d->n * (double)(x.stride[0] + y.stride[0]) * element_of(c),
-                                         .bytes_per_us = MEMORY },
+                                         .bytes_per_us = MEMORY,
+                                         .us = c->ahead ? RING : 0 },
                         device);
 }
 
