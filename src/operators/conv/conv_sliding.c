@@ -585,12 +585,6 @@ static ckl_status admit_sliding(const void *desc, const ckl_device_info *device,
     if (c->ahead && (c->planes || unit_bytes(c) < COPY_MIN))
         FAIL(CKL_UNSUPPORTED, "conv sliding: ahead=%d rows of planes, or by copies of %d bytes, not of 4, 8 or 16",
              c->ahead, unit_bytes(c));
-    if (c->vec * taps_of(c) > TAPS_MAX || c->skipped + span_w(c) > SPAN_MAX || registers_of(c) > REGISTERS_MAX ||
-        smem_bytes(c) > device->smem_per_cta_bytes)
-        FAIL(CKL_UNSUPPORTED,
-             "conv sliding: vec=%d channels of %d taps and cols=%d are more than a thread's registers, or places far "
-             "apart",
-             c->vec, taps_of(c), c->cols);
     sliding_config own = *c;
     derive(d, &own);
     if (own.left != c->left || own.right != c->right || own.even != c->even || own.skipped != c->skipped ||
@@ -599,6 +593,12 @@ static ckl_status admit_sliding(const void *desc, const ckl_device_info *device,
              "conv sliding: left=%d, right=%d, even=%d, planes=%d or run=%d are not those of the problem, %d, %d, %d, "
              "%d and %d",
              c->left, c->right, c->even, c->planes, c->run, own.left, own.right, own.even, own.planes, own.run);
+    if (c->vec * taps_of(c) > TAPS_MAX || c->skipped + span_w(c) > SPAN_MAX || registers_of(c) > REGISTERS_MAX ||
+        smem_bytes(c) > device->smem_per_cta_bytes)
+        FAIL(CKL_UNSUPPORTED,
+             "conv sliding: vec=%d channels of %d taps and cols=%d are more than a thread's registers, or places far "
+             "apart",
+             c->vec, taps_of(c), c->cols);
     if (product_i64(threads_of(d, c), c->vec) > INT32_MAX)
         FAIL(CKL_UNSUPPORTED, "conv sliding: %" PRId64 " threads are beyond 32-bit numbers", threads_of(d, c));
     return CKL_OK;
