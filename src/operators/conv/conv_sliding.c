@@ -22,10 +22,8 @@ enum {
     TAPS_MAX = 72, // of a thread's channels in all, in registers
     AHEAD_MAX = 5, // rows
     COPY_MIN = 4,  // bytes of an asynchronous copy
-    COPY_MAX = 8,  // those of 16 pass L1, where the neighbours of a unit are met again
     CTAS_MAX = 8,  // of an SM
-    REGISTERS_MAX = 224,
-    FILTERS_BYTES_MAX = 40 << 10
+    REGISTERS_MAX = 224
 };
 
 typedef conv_sliding_config sliding_config;
@@ -41,8 +39,8 @@ typedef struct sliding {
     val at;                      // the address of the first unit that lies inside, in the row to load next
     val offset[SPAN_MAX];        // bytes from there to each unit that may be outside, or the nearest inside
     val inside[SPAN_MAX];        // is it?
-    tensor rRow;                 // the next row of x: (WORD,UNIT)
-    tensor sX;                   // or those under way, each thread's own: (VEC*RUN,THREAD,UNIT,SLOT)
+    tensor rRow, rEdge;          // the next row of x: (WORD,UNIT), and (COLUMN) of units that are seen in part
+    tensor sX;                   // or those under way, each thread's own: (VEC,THREAD,UNIT,SLOT)
     val to, from;                // bytes from the first slot to those of the row to load next and the one to multiply
     tensor rW;                   // (TAP,VEC)
     tensor rSum;                 // (VEC,COLS,WINDOW)
@@ -91,6 +89,17 @@ static int vectors_of(const sliding_config *c)
 static int units_of(const sliding_config *c)
 {
     return (int)ceil_div(c->skipped + span_w(c), c->run);
+}
+
+/* The first column under a thread that is of a unit, counted from the first that a tap sees; are all of its columns seen? */
+static int first_of(const sliding_config *c, int unit)
+{
+    return unit * c->run - c->skipped;
+}
+
+static bool is_whole(const sliding_config *c, int unit)
+{
+    return first_of(c, unit) >= 0 && first_of(c, unit) + c->run <= span_w(c);
 }
 
 static bool may_be_outside(const sliding_config *c, int unit)
@@ -179,10 +188,10 @@ static void describe_rows(sliding *k)
     const sliding_config *cfg = k->cfg;
     const tensor rWords = packed_registers(cfg->form.dtype, cfg->vec * cfg->run).rWords;
     k->rRow = fragment(rWords.dtype, compact(shape((int)static_size(rWords.layout), units_of(cfg))));
+    k->rEdge = fragment(cfg->form.dtype, compact(leaf(span_w(cfg))));
     if (!cfg->ahead)
         return;
-    k->sX = smem_tensor("X", cfg->form.dtype,
-                        compact(shape(cfg->vec * cfg->run, THREADS, units_of(cfg), slots_of(cfg))), 16);
+    k->sX = smem_tensor("X", cfg->form.dtype, compact(shape(cfg->vec, THREADS, units_of(cfg), slots_of(cfg))), 16);
     k->to = variable(U32, imm(0));
     k->from = variable(U32, imm(0));
 }
@@ -193,24 +202,28 @@ static void next_slot(const sliding *k, val slot)
     assign(slot, select(eq(slot, imm(last)), imm_as(U32, 0), add(slot, imm(bytes))));
 }
 
-/* The address of the thread's unit, element i of it, in the slot that begins so many bytes after the first. */
-static val slot_address(const sliding *k, val slot, int unit, int i)
+/* The address of the thread's unit in the slot that begins so many bytes after the first. */
+static val slot_address(const sliding *k, val slot, int unit)
 {
-    return add(tensor_address(k->sX, coord(i, thread(), unit, 0)), slot);
+    return add(tensor_address(k->sX, coord(0, thread(), unit, 0)), slot);
 }
 
-/* As a copy of its own, or to registers. */
+/* As a copy of its own, or to registers: of a unit that is seen in part the columns that are. */
 static void load_unit(sliding *k, int unit)
 {
     const sliding_config *cfg = k->cfg;
-    const int bytes = unit_bytes(cfg), far = (unit - cfg->left) * cfg->run * pixel_of(cfg);
+    const ckl_dtype dtype = cfg->form.dtype;
+    const int bytes = unit_bytes(cfg), far = (unit - cfg->left) * cfg->run * pixel_of(cfg), first = first_of(cfg, unit);
     const bool outside = may_be_outside(cfg, unit);
     val from = add(k->at, outside ? k->offset[unit] : imm_as(U64, (int64_t)far * element_of(cfg)));
     if (cfg->ahead)
-        cp_async(slot_address(k, k->to, unit, 0), from, bytes,
+        cp_async(slot_address(k, k->to, unit), from, bytes,
                  outside ? select(k->inside[unit], imm_as(U32, bytes), imm_as(U32, 0)) : imm_as(U32, bytes));
-    else
+    else if (is_whole(cfg, unit))
         copy(gmem_tensor(from, k->rRow.dtype, slice(k->rRow, _, unit).layout), slice(k->rRow, _, unit), bytes);
+    else
+        for (int j = first < 0 ? 0 : first; j < first + cfg->run && j < span_w(cfg); j++)
+            set(k->rEdge, j, at(gmem_tensor(from, dtype, compact(leaf(cfg->run))), j - first));
 }
 
 /*
@@ -232,30 +245,36 @@ static void load_row(sliding *k)
     assign(k->h, add(k->h, imm(1)));
 }
 
-/* Elements of a unit that has been loaded, from i on: (COUNT) of f32. */
-static tensor take_elements(const sliding *k, int unit, int i, int count)
+/* A unit that has been loaded: (VEC*RUN) of f32. */
+static tensor take_unit(const sliding *k, int unit)
 {
     const sliding_config *cfg = k->cfg;
     if (cfg->ahead) {
-        tensor sUnit = smem_view(slot_address(k, k->from, unit, i), cfg->form.dtype, compact(leaf(count)));
-        return unpacked(load_packed(sUnit, count * element_of(cfg)), F32);
+        tensor sUnit = smem_view(slot_address(k, k->from, unit), cfg->form.dtype, compact(leaf(cfg->vec)));
+        return unpacked(load_packed(sUnit, unit_bytes(cfg)), F32);
     }
     const packed all = { slice(k->rRow, _, unit), cfg->form.dtype, cfg->vec * cfg->run };
-    tensor rX = unpacked(may_be_outside(cfg, unit) ? conv_or_zeros(all, k->inside[unit]) : all, F32);
-    return local_tile(rX, shape(count), coord(i / count));
+    return unpacked(may_be_outside(cfg, unit) ? conv_or_zeros(all, k->inside[unit]) : all, F32);
 }
 
-/* The columns under a thread, each (VEC) of f32: of whole units at once, of others one by one. */
+/* Column j of one that is seen in part: (1). */
+static tensor take_edge(const sliding *k, int unit, int j)
+{
+    tensor rX = fragment(F32, compact(leaf(1)));
+    val x = at_f32(k->rEdge, j);
+    set(rX, 0, may_be_outside(k->cfg, unit) ? select(k->inside[unit], x, immf(0)) : x);
+    return rX;
+}
+
+/* The columns under a thread, each (VEC) of f32. */
 static void take_row(const sliding *k, tensor rX[SPAN_MAX])
 {
     const sliding_config *cfg = k->cfg;
     UNROLL(u, units_of(cfg)) {
-        const int first = u * cfg->run - cfg->skipped, end = first + cfg->run;
-        const bool whole = first >= 0 && end <= span_w(cfg);
-        tensor rUnit = whole ? take_elements(k, u, 0, cfg->vec * cfg->run) : (tensor){ 0 };
-        for (int j = first < 0 ? 0 : first; j < end && j < span_w(cfg) && describing(); j++)
-            rX[j] = whole ? local_tile(rUnit, shape(cfg->vec), coord(j - first))
-                          : take_elements(k, u, (j - first) * cfg->vec, cfg->vec);
+        const int first = first_of(cfg, u);
+        tensor rUnit = is_whole(cfg, u) ? take_unit(k, u) : (tensor){ 0 };
+        for (int j = first < 0 ? 0 : first; j < first + cfg->run && j < span_w(cfg) && describing(); j++)
+            rX[j] = is_whole(cfg, u) ? local_tile(rUnit, shape(cfg->vec), coord(j - first)) : take_edge(k, u, j);
     }
 }
 
@@ -307,17 +326,17 @@ static void store_row(sliding *k, val q, int window)
 {
     const sliding_config *cfg = k->cfg;
     const conv_form *form = &cfg->form;
-    const int count = cfg->vec * cfg->run;
-    const tensor gY = gmem_tensor(gmem_address(k->p.from[CONV_Y], form->out, k->y), form->out, compact(leaf(count)));
+    const int bytes = (int)ckl_dtype_bytes(form->out), count = cfg->vec * cfg->run;
+    const int unit = count * bytes > 16 ? 16 / bytes : count;
+    const tensor gY = gmem_tensor(gmem_address(k->p.from[CONV_Y], form->out, k->y), form->out, compact(leaf(unit)));
     IF(lt(q, k->count))
         for (int p = 0; p < cfg->cols && describing(); p += cfg->run) {
             const int64_t far = cfg->planes ? p : (int64_t)p * cfg->channels;
             tensor rSum = local_tile(k->rSum, shape(cfg->vec, cfg->run, 1), coord(0, p / cfg->run, window));
             tensor rY = conv_finish_run(form, &k->p, &k->channels, add(k->y, imm64(far)), k->channel, rSum);
-            const vector_at to = { .address = gY.address,
-                                   .offset = far * (int64_t)ckl_dtype_bytes(form->out),
-                                   .guard = cfg->even ? yes() : ge(imm_as(U32, p), k->stored) };
-            vector_store(&to, count, rY.regs, gY);
+            const val guard = cfg->even ? yes() : ge(imm_as(U32, p), k->stored);
+            for (int i = 0; i < count; i += unit)
+                vector_store(&(vector_at){ gY.address, (far + i) * bytes, guard }, unit, rY.regs + i, gY);
         }
     assign(k->y, add(k->y, k->p.y[2]));
 }
@@ -392,15 +411,23 @@ static void share_filters(sliding *k, const shared_filters *from)
 /* Registers of a thread: its filters, sums, a row of x, and what else ptxas wants to go without spills. */
 static int registers_of(const sliding_config *c)
 {
-    enum { REST = 38, SINGLE = 4 };
-    const int row = c->ahead ? 0 : units_of(c) * (int)ceil_div(unit_bytes(c), 4);
-    return c->vec * (taps_of(c) + c->cols * window_of(c) + span_w(c)) + row + REST + (c->vec == 1 ? SINGLE : 0);
+    enum { REST = 38, SINGLE = 4, OUTSIDE = 5, FEW = 2 };
+    const int row = c->ahead ? 0 : units_of(c) * (int)ceil_div(unit_bytes(c), 4), outside = c->left + c->right - FEW;
+    return c->vec * (taps_of(c) + c->cols * window_of(c) + span_w(c)) + row + REST + (c->vec == 1 ? SINGLE : 0) +
+           (outside > 0 ? OUTSIDE * outside : 0);
 }
 
 /* CTAs of an SM that have so many. */
 static int ctas_of(const sliding_config *c)
 {
     return (int)max_i64(1, min_i64(CTAS_MAX, 65536 / THREADS / round_up(registers_of(c), 8)));
+}
+
+/* Filters, and rows under way. */
+static int64_t smem_bytes(const sliding_config *c)
+{
+    const int64_t filters = c->planes ? 0 : (int64_t)vectors_of(c) * c->vec * taps_of(c) * element_of(c);
+    return filters + (c->ahead ? (int64_t)slots_of(c) * units_of(c) * THREADS * unit_bytes(c) : 0);
 }
 
 /* Kernel 1 takes single elements, for pointers that are aligned to no more. */
@@ -411,7 +438,7 @@ static sliding_config config_of(const void *config, int kernel)
         c.vec = c.run = c.ctas = 1;
         c.skipped = 0;
         c.left = c.right = units_of(&c); // any may be outside
-        c.ahead = element_of(&c) < COPY_MIN ? 0 : c.ahead;
+        c.ahead = 0;
     }
     return c;
 }
@@ -491,7 +518,7 @@ static void derive(const ckl_conv_desc *d, sliding_config *c)
                                   forward.w };
     c->planes = is_planes(d);
     c->even = columns % c->cols == 0;
-    c->run = c->planes ? COPY_MAX / element_of(c) : 1;
+    c->run = c->planes ? 16 / element_of(c) : 1;
     for (int i = 0; i < COUNT_OF(multiples); i++)
         while (multiples[i] % c->run)
             c->run /= 2;
@@ -504,23 +531,23 @@ static void derive(const ckl_conv_desc *d, sliding_config *c)
 /* Vectors of 2 channels first, strips of all rows, of halves, ... of them; columns that divide a row's. */
 static bool candidate_sliding(const void *desc, const ckl_device_info *device, int i, void *config)
 {
-    enum { HIGHS = 7 };
-    static const int vectors[] = { 4, 2, 1 }, columns[] = { 8, 4, 1 }, aheads[] = { 3, 0 };
+    static const int vectors[] = { 4, 2, 1 }, columns[] = { 8, 4, 1 }, strips[] = { 1, 2, 3, 4, 6, 8, 16, 32, 64 };
     const ckl_conv_desc plane = conv_depthwise_plane(desc), *d = &plane;
     sliding_config *c = config;
     (void)device;
     const bool single = is_planes(d) || d->groups < d->k;
-    int rest = i;
-    const int64_t strips = 1LL << rest % HIGHS;
-    rest /= HIGHS;
-    const int most = columns[rest % COUNT_OF(columns)], ahead = aheads[rest / COUNT_OF(columns) % COUNT_OF(aheads)];
-    rest /= COUNT_OF(columns) * COUNT_OF(aheads);
+    int rest = i / COUNT_OF(strips);
+    const int most = columns[rest % COUNT_OF(columns)];
+    rest /= COUNT_OF(columns);
     if (rest >= (single ? 1 : COUNT_OF(vectors)))
         return false;
-    const int vec = vectors[rest];
+    const int most_vec = (int)min_i64(16, power_of_two_in(d->k)), bytes = (int)ckl_dtype_bytes(d->dtype);
+    int vec = single ? 1 : vectors[rest] * bytes < COPY_MIN && most_vec > 1 ? 2 : vectors[rest];
+    while (vec > 1 && vec * d->r * d->s > TAPS_MAX)
+        vec /= 2;
     const conv_tensor y = conv_tensor_of(d, conv_written(d));
     *c = (sliding_config){ .form = conv_form_of(d),
-                           .vec = single ? 1 : (int)min_i64(vec, power_of_two_in(d->k)),
+                           .vec = vec < most_vec ? vec : most_vec,
                            .cols = (int)(is_planes(d) ? min_i64(most, y.shape[3])
                                                       : ceil_div(y.shape[3], ceil_div(y.shape[3], most))),
                            .channels = (int)min_i64(d->k, INT32_MAX / 256),
@@ -529,9 +556,9 @@ static bool candidate_sliding(const void *desc, const ckl_device_info *device, i
                            .columns = conv_config_number(d->s),
                            CONV_STEPS_OF(d) };
     const int window = window_of(c);
-    c->high = (int)min_i64(INT32_MAX / 8, round_up(ceil_div(y.shape[2], strips), window));
+    c->high = (int)min_i64(INT32_MAX / 8, round_up(ceil_div(y.shape[2], strips[i % COUNT_OF(strips)]), window));
     derive(d, c);
-    c->ahead = unit_bytes(c) < COPY_MIN ? 0 : ahead;
+    c->ahead = c->planes || unit_bytes(c) < COPY_MIN ? 0 : 3;
     c->ctas = ctas_of(c);
     return true;
 }
@@ -540,21 +567,24 @@ static ckl_status admit_sliding(const void *desc, const ckl_device_info *device,
 {
     const ckl_conv_desc plane = conv_depthwise_plane(desc), *d = &plane;
     const sliding_config *c = config;
+    const int64_t bytes = (int64_t)ckl_dtype_bytes(d->dtype);
     const int64_t cols_max = min_i64(COLS_MAX, conv_tensor_of(d, conv_written(d)).shape[3]);
-    (void)device;
     TRY(takes(d));
     TRY(conv_check_form("sliding", desc, &c->form));
     TRY(conv_check_dense("sliding", desc));
     if (c->rows != d->r || c->columns != d->s || c->channels != d->k || c->filters != d->k / d->groups ||
         !CONV_STEPS_FIT(c, d))
         FAIL(CKL_INVALID, "conv sliding: the config's filter, channels, stride or dilation are not the problem's");
-    if (!is_power_of_two(c->vec) || c->vec > 16 / (int)ckl_dtype_bytes(d->dtype) || d->k % c->vec ||
-        ((c->filters > 1 || c->planes) && c->vec > 1) || c->high < 1 || c->high > INT32_MAX / 8 || c->cols < 1 ||
-        c->cols > cols_max || c->ahead < 0 || c->ahead > AHEAD_MAX || c->ctas < 1 || c->ctas > CTAS_MAX)
+    if (!is_power_of_two(c->vec) || c->vec > 16 / (int)max_i64(bytes, (int64_t)ckl_dtype_bytes(d->out)) ||
+        d->k % c->vec || ((c->filters > 1 || c->planes) && c->vec > 1) || c->high < 1 || c->high > INT32_MAX / 8 ||
+        c->cols < 1 || c->cols > cols_max || c->ahead < 0 || c->ahead > AHEAD_MAX || c->ctas < 1 || c->ctas > CTAS_MAX)
         FAIL(CKL_INVALID,
              "conv sliding: vec=%d does not divide k=%" PRId64
              " or 16 bytes, or cols=%d, high=%d, ahead=%d or ctas=%d are not in 1..%" PRId64 ", 1.., 0..%d, 1..%d",
              c->vec, d->k, c->cols, c->high, c->ahead, c->ctas, cols_max, AHEAD_MAX, CTAS_MAX);
+    if (c->ahead && (c->planes || unit_bytes(c) < COPY_MIN))
+        FAIL(CKL_UNSUPPORTED, "conv sliding: ahead=%d rows of planes, or by copies of %d bytes, not of 4, 8 or 16",
+             c->ahead, unit_bytes(c));
     sliding_config own = *c;
     derive(d, &own);
     if (own.left != c->left || own.right != c->right || own.even != c->even || own.skipped != c->skipped ||
@@ -563,17 +593,14 @@ static ckl_status admit_sliding(const void *desc, const ckl_device_info *device,
              "conv sliding: left=%d, right=%d, even=%d, planes=%d or run=%d are not those of the problem, %d, %d, %d, "
              "%d and %d",
              c->left, c->right, c->even, c->planes, c->run, own.left, own.right, own.even, own.planes, own.run);
-    if (product_i64(threads_of(d, c), c->vec) > INT32_MAX)
-        FAIL(CKL_UNSUPPORTED, "conv sliding: %" PRId64 " threads are beyond 32-bit numbers", threads_of(d, c));
-    if (c->ahead && unit_bytes(c) < COPY_MIN)
-        FAIL(CKL_UNSUPPORTED, "conv sliding: ahead=%d rows by copies of %d bytes, not of 4, 8 or 16", c->ahead,
-             unit_bytes(c));
     if (c->vec * taps_of(c) > TAPS_MAX || c->skipped + span_w(c) > SPAN_MAX || registers_of(c) > REGISTERS_MAX ||
-        (int64_t)vectors_of(c) * c->vec * taps_of(c) * (int64_t)ckl_dtype_bytes(d->dtype) > FILTERS_BYTES_MAX)
+        smem_bytes(c) > device->smem_per_cta_bytes)
         FAIL(CKL_UNSUPPORTED,
              "conv sliding: vec=%d channels of %d taps and cols=%d are more than a thread's registers, or places far "
              "apart",
              c->vec, taps_of(c), c->cols);
+    if (product_i64(threads_of(d, c), c->vec) > INT32_MAX)
+        FAIL(CKL_UNSUPPORTED, "conv sliding: %" PRId64 " threads are beyond 32-bit numbers", threads_of(d, c));
     return CKL_OK;
 }
 
@@ -594,26 +621,28 @@ static ckl_status launch_sliding(const ckl_plan *plan, const void *args, ckl_str
 
 /*
  * Instructions of a thread, of which a warp begins WARP a cycle and an SM no more than RATE (5x5: 99 channels of 56x56
- * in 26.4 us, 7 of 897x897 in 47.2; planes of 56x56 under 7x7 in 42.7), or copies, which take COPY cycles of an SM each
- * whatever their bytes are (144 of 56x56 in 21.3 us, 96 of 112x112 by stride 2 in 44.8).
+ * in 26.4 us, 7 of 897x897 in 47.2; planes of 56x56 under 7x7 in 42.7), or its copies (144 of 56x56 in 21.3 us, 96 of
+ * 112x112 by stride 2 in 44.8).
  */
 static plan_cost cost_sliding(const void *desc, const ckl_device_info *device, const void *config)
 {
-    const double LOAD = 2, OUTSIDE = 3, STORE = 4, ROW = 30, START = 300, WARP = 0.18, RATE = 2.2, COPY = 15,
-                 WAIT = 900;
-    const double MEMORY = 2.7e6; // bytes a us, where filters are 3x3
+    const double LOAD = 2, OUTSIDE = 3, STORE = 4, ROW = 30, START = 150, WARP = 0.22, RATE = 2.9, COPY = 4, BYTES = 2,
+                 RING = 0.8, WAIT = 350;
+    const double RINGS = 3.2e6, REGISTERS = 2.8e6; // bytes of memory a us
     const ckl_conv_desc plane = conv_depthwise_plane(desc), *d = &plane;
     const sliding_config *c = config;
     const conv_tensor x = conv_tensor_of(d, conv_read(d)), y = conv_tensor_of(d, conv_written(d));
     const double tiles = (double)threads_of(d, c) / THREADS, warps = THREADS / 32;
-    const double outputs = (double)c->cols * c->vec, of_y = outputs * (taps_of(c) + 1) + c->cols / c->run * STORE;
+    const double smooth = c->form.activation > CKL_ACTIVATION_RELU ? 8 : 0;
+    const double outputs = (double)c->cols * c->vec,
+                 of_y = outputs * (taps_of(c) + 1 + smooth) + c->cols / c->run * STORE;
     const double of_x = ROW + units_of(c) * LOAD + span_w(c) * c->vec + (c->left + c->right) * OUTSIDE;
     const double rows = (double)round_up(min_i64(c->high, y.shape[2]), window_of(c));
     const double rows_x = rows * c->step_h + span_h(c);
     const double instructions =
         START + taps_of(c) * (c->vec + 4.0) + rows * of_y + rows_x * of_x + span_h(c) * of_y / 2;
     const double at_once = fmin(c->ctas, ceil(tiles / device->sm_count)), rate = fmin(RATE, WARP * warps * at_once);
-    const double copies = c->ahead ? rows_x * units_of(c) * COPY * rate : 0;
+    const double copies = c->ahead ? rows_x * units_of(c) * (COPY + BYTES * unit_bytes(c)) * rate : 0;
     return product_cost(&(product_work){ .tiles = tiles,
                                          .ctas = c->ctas,
                                          .steps = 1,
@@ -621,8 +650,8 @@ static plan_cost cost_sliding(const void *desc, const ckl_device_info *device, c
                                          .rate = rate,
                                          .step_cycles = (rows_x / fmax(1, c->ahead) + 1) * WAIT,
                                          .bytes = (double)d->n * (double)(x.stride[0] + y.stride[0]) * element_of(c),
-                                         .bytes_per_us = MEMORY,
-                                         .us = 0.5 },
+                                         .bytes_per_us = c->ahead ? RINGS : REGISTERS,
+                                         .us = c->ahead ? RING : 0 },
                         device);
 }
 

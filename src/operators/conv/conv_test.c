@@ -567,12 +567,12 @@ static const char *const cases[] = {
     "n=3 c=1 h=13 w=17 k=3 pad=1 dtype=bf16 misalign=1 impl=sliding",
     "n=1 c=31 h=5 w=3 k=31 groups=31 pad=1 epilogue=tril impl=sliding",
     "n=2 c=5 h=9 w=16 k=5 groups=5 pad=1 layout=nchw bias=1 residual=1 activation=relu impl=sliding # planes",
-    "n=3 c=6 h=19 w=56 k=6 groups=6 pad=1 layout=nchw dtype=bf16 impl=sliding config='cols=8 high=6 run=4 "
-    "skipped=3'",
+    "n=3 c=6 h=19 w=56 k=6 groups=6 pad=1 layout=nchw dtype=bf16 impl=sliding config='cols=8 high=6 run=8 "
+    "skipped=7'",
     "n=2 c=6 h=14 w=28 k=6 groups=6 pad=2 r=5 s=5 layout=nchw scale=1 impl=sliding config='cols=8 run=4 even=0 "
     "skipped=2 left=1 right=1'",
-    "n=2 c=6 h=8 w=32 k=6 groups=6 pad=1 stride=2 layout=nchw dtype=bf16 out=f32 impl=sliding config='cols=8 run=4 "
-    "skipped=3'",
+    "n=2 c=6 h=8 w=32 k=6 groups=6 pad=1 stride=2 layout=nchw dtype=bf16 out=f32 impl=sliding config='cols=8 run=8 "
+    "skipped=7'",
     "n=1 c=7 h=9 w=13 k=7 groups=7 pad=2 dilation=2 layout=nchw dtype=f32 impl=sliding",
     "n=2 c=3 h=9 w=16 k=3 groups=3 r=4 s=5 pad=1 dilation=2 direction=data layout=nchw out=f32 impl=sliding",
     "n=2 c=3 h=9 w=16 k=9 groups=3 pad=1 layout=nchw misalign=1 residual=1 impl=sliding",
