@@ -46,15 +46,6 @@ static inline void store_outputs(const columns *c, const column_place *place, so
     column_store(&c->split, place, rY, c->p.y, c->form->dtype, c->p.ldy, c->p.n);
 }
 
-/* y and dy; zeros outside. */
-static inline void load_gradients(const columns *c, const column_place *place, tensor *rY, tensor *rDy)
-{
-    *rY = registers(c, c->form->dtype);  // (VEC,STEPS)
-    *rDy = registers(c, c->form->dtype); // (VEC,STEPS)
-    column_load(&c->split, place, c->p.y, c->form->dtype, c->p.ldy, c->p.n, *rY, 0);
-    column_load(&c->split, place, c->p.dy, c->form->dtype, c->p.ldy, c->p.n, *rDy, 0);
-}
-
 static inline void add_dots(const columns *c, tensor rY, tensor rDy, const val *sums)
 {
     for (int e = 0; e < c->split.vec; e++)
@@ -133,14 +124,33 @@ static inline tile_visit *write_visit(const columns *c)
     return softmax_is_forward(c->form) ? write_outputs : write_gradients;
 }
 
+/* x, or y and dy; their pitch; what stands outside. */
+static inline val input_of(const columns *c, int i)
+{
+    return softmax_is_forward(c->form) ? c->p.x : i ? c->p.dy : c->p.y;
+}
+
+static inline val input_pitch(const columns *c)
+{
+    return softmax_is_forward(c->form) ? c->p.ldx : c->p.ldy;
+}
+
+static inline double outside(const columns *c)
+{
+    return softmax_is_forward(c->form) ? -INFINITY : 0;
+}
+
 static inline void load_inputs(const columns *c, const column_place *tile, tensor *rX)
 {
-    if (!softmax_is_forward(c->form)) {
-        load_gradients(c, tile, &rX[0], &rX[1]);
-        return;
+    for (int i = 0; i < softmax_pipeline_inputs(c->form); i++) {
+        rX[i] = registers(c, c->form->dtype); // (VEC,STEPS)
+        column_load(&c->split, tile, input_of(c, i), c->form->dtype, input_pitch(c), c->p.n, rX[i], outside(c));
     }
-    rX[0] = registers(c, c->form->dtype); // (VEC,STEPS)
-    column_load(&c->split, tile, c->p.x, c->form->dtype, c->p.ldx, c->p.n, rX[0], -INFINITY);
+}
+
+static inline column_place place_of_tile(const columns *c, val tile)
+{
+    return column_from(&c->place, mul(tile, imm((int)column_split_lines(&c->split))));
 }
 
 static inline column_place place_in(const columns *c, val strip)

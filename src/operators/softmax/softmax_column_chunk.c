@@ -15,11 +15,9 @@ static val slots_of_input(const columns *c, val slots, int input)
 
 void stage_tile(const columns *c, const column_place *tile, val slots)
 {
-    const bool is_forward = softmax_is_forward(c->form);
-    column_stage(&c->split, tile, is_forward ? c->p.x : c->p.y, c->form->dtype, is_forward ? c->p.ldx : c->p.ldy,
-                 c->p.n, slots_of_input(c, slots, 0));
-    if (!is_forward)
-        column_stage(&c->split, tile, c->p.dy, c->form->dtype, c->p.ldy, c->p.n, slots_of_input(c, slots, 1));
+    for (int i = 0; i < softmax_pipeline_inputs(c->form); i++)
+        column_stage(&c->split, tile, input_of(c, i), c->form->dtype, input_pitch(c), c->p.n,
+                     slots_of_input(c, slots, i));
 }
 
 void visit_staged(const columns *c, const column_place *tile, val slots, tile_visit *visit, void *user)
@@ -27,8 +25,7 @@ void visit_staged(const columns *c, const column_place *tile, val slots, tile_vi
     tensor rX[INPUTS_MAX]; // (VEC,STEPS)
     for (int i = 0; i < softmax_pipeline_inputs(c->form); i++) {
         rX[i] = registers(c, c->form->dtype);
-        column_load_staged(&c->split, tile, c->form->dtype, slots_of_input(c, slots, i), rX[i],
-                           softmax_is_forward(c->form) ? -INFINITY : 0);
+        column_load_staged(&c->split, tile, c->form->dtype, slots_of_input(c, slots, i), rX[i], outside(c));
     }
     visit(c, tile, rX, user);
 }

@@ -20,11 +20,6 @@ static strip_states take_chunk(columns *c, bool from_the_end)
     return s;
 }
 
-static column_place place_of_tile(const columns *c, val tile)
-{
-    return column_from(&c->place, mul(tile, imm((int)column_split_lines(&c->split))));
-}
-
 /* Vectors, or elements, that cp.async cannot copy are loaded into registers. */
 static void over_tiles(const columns *c, tile_visit *visit, void *user)
 {
