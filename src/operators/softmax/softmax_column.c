@@ -31,7 +31,7 @@ static void forward(const columns *c)
 {
     val pairs[VEC_MAX * ONLINE_VALUES], own[VEC_MAX], factors[VEC_MAX];
     const bool keeps = !c->form->log && c->form->dtype == F32;
-    tensor rX[INPUTS_MAX], rE = { 0 }; // (VEC,STEPS)
+    tensor rX[SOFTMAX_INPUTS_MAX], rE = { 0 }; // (VEC,STEPS)
     load_inputs(c, &c->place, rX);
     const tensor rT = scores_of(c, rX[0]); // (VEC,STEPS)
     if (keeps)
@@ -52,14 +52,14 @@ static void forward(const columns *c)
 
 static void backward(const columns *c)
 {
-    val sums[VEC_MAX];
-    tensor rX[INPUTS_MAX]; // (VEC,STEPS)
+    column_states sums;
+    tensor rX[SOFTMAX_INPUTS_MAX]; // (VEC,STEPS)
     load_inputs(c, &c->place, rX);
     cluster_meet(c->split.cluster);
-    begin_states(c, c->split.vec, sums);
-    add_dots(c, rX[0], rX[1], sums);
-    column_reduce(&c->split, &c->place, softmax_reduction(c->form), sums);
-    store_gradients(c, &c->place, rX[0], rX[1], sums);
+    begin_states(c, c->split.vec, sums.of);
+    add_dots(c, &c->place, rX, &sums);
+    column_reduce(&c->split, &c->place, softmax_reduction(c->form), sums.of);
+    write_gradients(c, &c->place, rX, &sums);
 }
 
 void softmax_column(const void *config, int kernel)

@@ -196,7 +196,7 @@ static int ragged_lanes(const ckl_softmax_desc *d)
 static int64_t smem_bytes(const softmax_column_config *c, int tiles)
 {
     enum { WORDS = 4 };
-    return tiles * column_slots_bytes(&c->split, c->form.dtype) * softmax_pipeline_inputs(&c->form) +
+    return tiles * column_slots_bytes(&c->split, c->form.dtype) * softmax_inputs(&c->form) +
            column_reduce_bytes(&c->split, SOFTMAX_PIPELINE_VALUES) + WORDS * (int64_t)sizeof(uint32_t);
 }
 
@@ -221,7 +221,7 @@ static plan_cost cost_of(const ckl_softmax_desc *d, const ckl_device_info *devic
     enum { TURN = 600, CLUSTER = 1300 };
     const column_split *s = &c->split;
     const int64_t bytes = dtype_bytes(d->dtype), chunks = chunks_of(d, c), lines = ceil_div(d->n, max_i64(1, chunks));
-    const int inputs = softmax_pipeline_inputs(&c->form), held = s->vec * s->steps;
+    const int inputs = softmax_inputs(&c->form), held = s->vec * s->steps;
     const double run = (double)(s->lanes * s->vec * bytes);
     const double tiles = ceil((double)lines * (again > 0 ? 1 + again : 1) / (double)column_split_lines(s));
     work.ctas = chunks * ctas_of(d, c);
@@ -253,7 +253,7 @@ plan_cost softmax_cost_column_held(const void *desc, const ckl_device_info *devi
 plan_cost softmax_cost_column_long(const void *desc, const ckl_device_info *device, const void *config)
 {
     const softmax_column_config *c = config;
-    const double bytes = (double)tensor_bytes(desc) * softmax_pipeline_inputs(&c->form);
+    const double bytes = (double)tensor_bytes(desc) * softmax_inputs(&c->form);
     const double again = bytes > 0 ? fmax(0, 1 - (double)device->l2_bytes / 2 / bytes) : 0;
     const memory_work work = { .of = { .us = 2, .bytes = 1.1 }, .smem_bytes = smem_bytes(c, SOFTMAX_LONG_STAGES) };
     return cost_of(desc, device, c, work, again);
@@ -297,7 +297,7 @@ static int held_steps(const ckl_softmax_desc *d, const softmax_column_config *c)
     enum { TILE_BYTES = 64, STEPS_RAGGED = 4, STEPS_RAGGED_GRADIENTS = 2 };
     if (c->split.ragged)
         return is_forward(d) ? STEPS_RAGGED : STEPS_RAGGED_GRADIENTS;
-    return TILE_BYTES / (c->split.vec * dtype_bytes(d->dtype) * softmax_pipeline_inputs(&c->form));
+    return TILE_BYTES / (c->split.vec * dtype_bytes(d->dtype) * softmax_inputs(&c->form));
 }
 
 /*
@@ -315,7 +315,7 @@ static int64_t split_held(const ckl_softmax_desc *d, int ctas, int lanes, bool k
     s->ragged = is_ragged(d);
     s->vec = s->ragged ? ragged_vec(d) : softmax_vec_of(d);
     s->steps = held_steps(d, c);
-    const int64_t tile_bytes = column_slots_bytes(s, d->dtype) * softmax_pipeline_inputs(&c->form);
+    const int64_t tile_bytes = column_slots_bytes(s, d->dtype) * softmax_inputs(&c->form);
     const int64_t room = SM_BYTES / ctas / tile_bytes;
     while (!s->ragged && s->threads > WARP && room * column_split_lines(s) / 2 >= d->n)
         s->threads /= 2;
@@ -426,7 +426,7 @@ ckl_status softmax_choose_column_held(const void *desc, const ckl_device_info *d
 static int64_t long_chunks_max(const ckl_softmax_desc *d, const softmax_column_config *c)
 {
     enum { SHARE = 2 };
-    const int bytes = dtype_bytes(d->dtype) * softmax_pipeline_inputs(&c->form);
+    const int bytes = dtype_bytes(d->dtype) * softmax_inputs(&c->form);
     const int states = SHARE * softmax_state_values(&c->form) * (int)sizeof(float);
     return max_i64(1, (int64_t)pow((double)d->n * bytes / states, 0.5));
 }

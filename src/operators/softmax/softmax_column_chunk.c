@@ -5,7 +5,7 @@
 
 int64_t tile_slots_bytes(const columns *c)
 {
-    return column_slots_bytes(&c->split, c->form->dtype) * softmax_pipeline_inputs(c->form);
+    return column_slots_bytes(&c->split, c->form->dtype) * softmax_inputs(c->form);
 }
 
 static val slots_of_input(const columns *c, val slots, int input)
@@ -15,17 +15,19 @@ static val slots_of_input(const columns *c, val slots, int input)
 
 void stage_tile(const columns *c, const column_place *tile, val slots)
 {
-    for (int i = 0; i < softmax_pipeline_inputs(c->form); i++)
-        column_stage(&c->split, tile, input_of(c, i), c->form->dtype, input_pitch(c), c->p.n,
+    const softmax_form *f = c->form;
+    for (int i = 0; i < softmax_inputs(f); i++)
+        column_stage(&c->split, tile, softmax_input(f, &c->p, i), f->dtype, softmax_input_pitch(f, &c->p), c->p.n,
                      slots_of_input(c, slots, i));
 }
 
 void visit_staged(const columns *c, const column_place *tile, val slots, tile_visit *visit, void *user)
 {
-    tensor rX[INPUTS_MAX]; // (VEC,STEPS)
-    for (int i = 0; i < softmax_pipeline_inputs(c->form); i++) {
+    tensor rX[SOFTMAX_INPUTS_MAX]; // (VEC,STEPS)
+    for (int i = 0; i < softmax_inputs(c->form); i++) {
         rX[i] = registers(c, c->form->dtype);
-        column_load_staged(&c->split, tile, c->form->dtype, slots_of_input(c, slots, i), rX[i], outside(c));
+        column_load_staged(&c->split, tile, c->form->dtype, slots_of_input(c, slots, i), rX[i],
+                           softmax_outside(c->form));
     }
     visit(c, tile, rX, user);
 }

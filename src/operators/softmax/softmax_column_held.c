@@ -16,7 +16,7 @@ typedef struct column_held {
     int tiles, kept; // in shared memory, and in registers
     val slots;       // u32: their address
     strip_states states;
-    tensor rKept[SOFTMAX_KEPT_MAX][INPUTS_MAX]; // (VEC,STEPS) each
+    tensor rKept[SOFTMAX_KEPT_MAX][SOFTMAX_INPUTS_MAX]; // (VEC,STEPS) each
 } column_held;
 
 enum { PARTS = 4 }; // of a chunk: a part is a group of copies

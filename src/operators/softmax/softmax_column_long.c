@@ -25,7 +25,7 @@ static void over_tiles(const columns *c, tile_visit *visit, void *user)
 {
     LOOP(tile, c->p.tiles) {
         const column_place at = place_of_tile(c, tile);
-        tensor rX[INPUTS_MAX]; // (VEC,STEPS)
+        tensor rX[SOFTMAX_INPUTS_MAX]; // (VEC,STEPS)
         load_inputs(c, &at, rX);
         visit(c, &at, rX, user);
     }
