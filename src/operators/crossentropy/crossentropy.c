@@ -93,9 +93,8 @@ static void fit_tiles(const ckl_crossentropy_desc *d, row_split *s)
 
 /*
  * CTAs of a row, forward: twice as many while each has a tile and that leaves a tenth fewer idle in the last turn of
- * all, if a quarter are. In us: 128x256000 bf16 20.6 by two, 27.0 by four, which are two turns; 577x232616 83.9 by one,
- * 75.5 by four; 577x151936 f32 91.5 by one, 83.7 by two; 169x151936 f32 30.5 and 32.4, as many of which are idle;
- * 635x32000 f32, where a fifth is, 23.4 and 28.3. But 384x152064 bf16 32.4 by one, 36.0 by two as chosen.
+ * all, if a quarter are. In us: 128x256000 bf16 20.6 by two, 27.0 by four, which are two turns; 577x151936 f32 91.5 by
+ * one, 83.7 by two; 635x32000 f32, where a fifth is idle, 23.4 and 28.3. But 384x152064 bf16 32.4, 36.0 as chosen.
  */
 static void share_rows(const ckl_crossentropy_desc *d, const ckl_device_info *device, row_split *s)
 {
@@ -141,8 +140,7 @@ static void choose_tiles(const ckl_crossentropy_desc *d, const ckl_device_info *
         return;
     const bool is_forward = d->direction == CKL_DIRECTION_FORWARD;
     const bool small = is_forward && d->dtype != CKL_F32 && 10 * d->rows >= 9 * CTAS_OF_SM * (int64_t)device->sm_count;
-    if (small) // whose exponentials overlap others' loads: 4096x31616 73.8 us by 512 threads, 63.4 by 256, 61.9 by 128,
-               // 1024x59392, of which all run at once, 34.2, 32.6, 31.3
+    if (small) // whose exponentials overlap others' loads: 1024x59392 34.2 us by 512 threads, 32.6 by 256, 31.3 by 128
         s->threads = s->row_threads = TILE_THREADS / 4;
     if (is_forward)
         share_rows(d, device, s);

@@ -14,13 +14,6 @@ static columns begin(const softmax_column_config *cfg, int kernel)
     return c;
 }
 
-static tensor load_scores(const columns *c, const column_place *place)
-{
-    tensor rX = registers(c, c->form->dtype); // (VEC,STEPS)
-    column_load(&c->split, place, c->p.x, c->form->dtype, c->p.ldx, c->p.n, rX, -INFINITY);
-    return scores_of(c, rX);
-}
-
 /*
  * Adds column e to its pair. f32 scores are replaced by their exponentials, relative to the maximum that is returned.
  * Packed scores take half the registers and stay; their exponentials are computed again at the end.
@@ -38,7 +31,9 @@ static void forward(const columns *c)
 {
     val pairs[VEC_MAX * ONLINE_VALUES], own[VEC_MAX], factors[VEC_MAX];
     const bool keeps = !c->form->log && c->form->dtype == F32;
-    tensor rT = load_scores(c, &c->place), rE = { 0 }; // (VEC,STEPS)
+    tensor rX[SOFTMAX_INPUTS_MAX], rE = { 0 }; // (VEC,STEPS)
+    load_inputs(c, &c->place, rX);
+    const tensor rT = scores_of(c, rX[0]); // (VEC,STEPS)
     if (keeps)
         rE = registers(c, F32);
     cluster_meet(c->split.cluster);
@@ -57,14 +52,14 @@ static void forward(const columns *c)
 
 static void backward(const columns *c)
 {
-    val sums[VEC_MAX];
-    tensor rY, rDy; // (VEC,STEPS)
-    load_gradients(c, &c->place, &rY, &rDy);
+    column_states sums;
+    tensor rX[SOFTMAX_INPUTS_MAX]; // (VEC,STEPS)
+    load_inputs(c, &c->place, rX);
     cluster_meet(c->split.cluster);
-    begin_states(c, c->split.vec, sums);
-    add_dots(c, rY, rDy, sums);
-    column_reduce(&c->split, &c->place, softmax_reduction(c->form), sums);
-    store_gradients(c, &c->place, rY, rDy, sums);
+    begin_states(c, c->split.vec, sums.of);
+    add_dots(c, &c->place, rX, &sums);
+    column_reduce(&c->split, &c->place, softmax_reduction(c->form), sums.of);
+    write_gradients(c, &c->place, rX, &sums);
 }
 
 void softmax_column(const void *config, int kernel)

@@ -3,7 +3,7 @@
 
 #include "operators/softmax/softmax_config.h"
 
-enum { VEC_MAX = 8, INPUTS_MAX = 2 };
+enum { VEC_MAX = 8 };
 
 typedef struct columns {
     const softmax_form *form;
@@ -46,29 +46,6 @@ static inline void store_outputs(const columns *c, const column_place *place, so
     column_store(&c->split, place, rY, c->p.y, c->form->dtype, c->p.ldy, c->p.n);
 }
 
-/* y and dy; zeros outside. */
-static inline void load_gradients(const columns *c, const column_place *place, tensor *rY, tensor *rDy)
-{
-    *rY = registers(c, c->form->dtype);  // (VEC,STEPS)
-    *rDy = registers(c, c->form->dtype); // (VEC,STEPS)
-    column_load(&c->split, place, c->p.y, c->form->dtype, c->p.ldy, c->p.n, *rY, 0);
-    column_load(&c->split, place, c->p.dy, c->form->dtype, c->p.ldy, c->p.n, *rDy, 0);
-}
-
-static inline void add_dots(const columns *c, tensor rY, tensor rDy, const val *sums)
-{
-    for (int e = 0; e < c->split.vec; e++)
-        assign(sums[e], add(sums[e], softmax_dot(c->form, column_of(rY, e), column_of(rDy, e))));
-}
-
-static inline void store_gradients(const columns *c, const column_place *place, tensor rY, tensor rDy, const val *sums)
-{
-    tensor rDx = registers(c, F32); // (VEC,STEPS)
-    for (int i = 0; i < static_size(rDx.layout); i++)
-        set(rDx, i, softmax_gradient(c->form, at(rY, i), at(rDy, i), sums[i % c->split.vec], c->p.scale));
-    column_store(&c->split, place, rDx, c->p.dx, c->form->dtype, c->p.ldx, c->p.n);
-}
-
 /* Visits of tiles */
 
 /* What a pass does with a tile: rX are its elements of x, or of y and dy, (VEC,STEPS) each. */
@@ -109,23 +86,27 @@ static inline void write_outputs(const columns *c, const column_place *at, const
     store_outputs(c, at, softmax_of_score, rT, found->of, found->factors);
 }
 
-static inline void add_tile_dots(const columns *c, const column_place *at, const tensor *rX, void *user)
+static inline void add_dots(const columns *c, const column_place *at, const tensor *rX, void *user)
 {
-    const column_states *found = user;
+    column_states *found = user;
     (void)at;
-    add_dots(c, rX[0], rX[1], found->of);
+    for (int e = 0; e < c->split.vec; e++)
+        assign(found->of[e], add(found->of[e], softmax_dot(c->form, column_of(rX[0], e), column_of(rX[1], e))));
 }
 
 static inline void write_gradients(const columns *c, const column_place *at, const tensor *rX, void *user)
 {
     const column_states *found = user;
-    store_gradients(c, at, rX[0], rX[1], found->of);
+    tensor rDx = registers(c, F32); // (VEC,STEPS)
+    for (int i = 0; i < static_size(rDx.layout); i++)
+        set(rDx, i, softmax_gradient(c->form, at(rX[0], i), at(rX[1], i), found->of[i % c->split.vec], c->p.scale));
+    column_store(&c->split, at, rDx, c->p.dx, c->form->dtype, c->p.ldx, c->p.n);
 }
 
 /* Both passes: user is the column_states. */
 static inline tile_visit *sum_visit(const columns *c)
 {
-    return softmax_is_forward(c->form) ? add_scores : add_tile_dots;
+    return softmax_is_forward(c->form) ? add_scores : add_dots;
 }
 
 static inline tile_visit *write_visit(const columns *c)
@@ -135,12 +116,17 @@ static inline tile_visit *write_visit(const columns *c)
 
 static inline void load_inputs(const columns *c, const column_place *tile, tensor *rX)
 {
-    if (!softmax_is_forward(c->form)) {
-        load_gradients(c, tile, &rX[0], &rX[1]);
-        return;
+    const softmax_form *f = c->form;
+    for (int i = 0; i < softmax_inputs(f); i++) {
+        rX[i] = registers(c, f->dtype); // (VEC,STEPS)
+        column_load(&c->split, tile, softmax_input(f, &c->p, i), f->dtype, softmax_input_pitch(f, &c->p), c->p.n, rX[i],
+                    softmax_outside(f));
     }
-    rX[0] = registers(c, c->form->dtype); // (VEC,STEPS)
-    column_load(&c->split, tile, c->p.x, c->form->dtype, c->p.ldx, c->p.n, rX[0], -INFINITY);
+}
+
+static inline column_place place_of_tile(const columns *c, val tile)
+{
+    return column_from(&c->place, mul(tile, imm((int)column_split_lines(&c->split))));
 }
 
 static inline column_place place_in(const columns *c, val strip)

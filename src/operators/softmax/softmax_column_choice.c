@@ -1,5 +1,5 @@
 /*
- * softmax_column_choice.c - the configs that rows across memory get and may have; bench/notes/norm.md has the
+ * softmax_column_choice.c - the configs that rows across memory get and may have; bench/notes/memory-bound.md has the
  * measurements.
  */
 #include <math.h>
@@ -83,9 +83,8 @@ static void halve_columns(const ckl_softmax_desc *d, softmax_column_config *c)
 }
 
 /*
- * Are two CTAs of 512 threads an SM, by 64 registers, faster than one? 341.9 and 217.3 us (768 lines of 30199 bf16,
- * gradients), 135.5 and 92.7 (32x512x3549 f16), 92.7 and 71.2 (32x411x2600 f32). Not where they spill, nor
- * where each CTA has an SM to itself.
+ * Are two CTAs of 512 threads an SM, by 64 registers, faster than one? 32x512x3549 f16 92.7 us, by one 135.5. Not where
+ * they spill, nor where each CTA has an SM to itself.
  */
 static bool wants_two_ctas(const ckl_softmax_desc *d, const ckl_device_info *device, const column_split *s)
 {
@@ -171,9 +170,8 @@ static int ragged_vec(const ckl_softmax_desc *d)
 }
 
 /*
- * Lines that begin anywhere, by vectors between boundaries of memory: gradients of 56x768x399 f16 55.1 us by single
- * elements, 45.3 so, of 32x2249x513 f32 199 and 150. Not where registers of a CTA hold them: 98 and 118 (88x320x2093
- * f16).
+ * Lines that begin anywhere, by vectors between boundaries of memory: gradients of 56x768x399 f16 45.3 us, by single
+ * elements 55.1. Not where registers of a CTA hold them: 88x320x2093 f16 118, 98.
  */
 static bool is_ragged(const ckl_softmax_desc *d)
 {
@@ -198,7 +196,7 @@ static int ragged_lanes(const ckl_softmax_desc *d)
 static int64_t smem_bytes(const softmax_column_config *c, int tiles)
 {
     enum { WORDS = 4 };
-    return tiles * column_slots_bytes(&c->split, c->form.dtype) * softmax_pipeline_inputs(&c->form) +
+    return tiles * column_slots_bytes(&c->split, c->form.dtype) * softmax_inputs(&c->form) +
            column_reduce_bytes(&c->split, SOFTMAX_PIPELINE_VALUES) + WORDS * (int64_t)sizeof(uint32_t);
 }
 
@@ -223,7 +221,7 @@ static plan_cost cost_of(const ckl_softmax_desc *d, const ckl_device_info *devic
     enum { TURN = 600, CLUSTER = 1300 };
     const column_split *s = &c->split;
     const int64_t bytes = dtype_bytes(d->dtype), chunks = chunks_of(d, c), lines = ceil_div(d->n, max_i64(1, chunks));
-    const int inputs = softmax_pipeline_inputs(&c->form), held = s->vec * s->steps;
+    const int inputs = softmax_inputs(&c->form), held = s->vec * s->steps;
     const double run = (double)(s->lanes * s->vec * bytes);
     const double tiles = ceil((double)lines * (again > 0 ? 1 + again : 1) / (double)column_split_lines(s));
     work.ctas = chunks * ctas_of(d, c);
@@ -255,7 +253,7 @@ plan_cost softmax_cost_column_held(const void *desc, const ckl_device_info *devi
 plan_cost softmax_cost_column_long(const void *desc, const ckl_device_info *device, const void *config)
 {
     const softmax_column_config *c = config;
-    const double bytes = (double)tensor_bytes(desc) * softmax_pipeline_inputs(&c->form);
+    const double bytes = (double)tensor_bytes(desc) * softmax_inputs(&c->form);
     const double again = bytes > 0 ? fmax(0, 1 - (double)device->l2_bytes / 2 / bytes) : 0;
     const memory_work work = { .of = { .us = 2, .bytes = 1.1 }, .smem_bytes = smem_bytes(c, SOFTMAX_LONG_STAGES) };
     return cost_of(desc, device, c, work, again);
@@ -299,14 +297,14 @@ static int held_steps(const ckl_softmax_desc *d, const softmax_column_config *c)
     enum { TILE_BYTES = 64, STEPS_RAGGED = 4, STEPS_RAGGED_GRADIENTS = 2 };
     if (c->split.ragged)
         return is_forward(d) ? STEPS_RAGGED : STEPS_RAGGED_GRADIENTS;
-    return TILE_BYTES / (c->split.vec * dtype_bytes(d->dtype) * softmax_pipeline_inputs(&c->form));
+    return TILE_BYTES / (c->split.vec * dtype_bytes(d->dtype) * softmax_inputs(&c->form));
 }
 
 /*
- * Chunks of the shared memory of so many CTAs an SM, by so many lanes a line. What registers hold beside it is more, as
- * time goes with what an SM holds. Those of gradients have 40 KB, where few threads have many: 51.7 and 45.8 us
- * (24725x512 f32), 185.0 and 170.7 (14336x7168 bf16); forward one tile of 16 KB: 159.8 and 153.1 (8192x15360 bf16).
- * Returns how many a strip has. Where it is one of few lines, CTAs are smaller and as many times more.
+ * Chunks of the shared memory of so many CTAs an SM, by so many lanes a line; returns how many a strip has. Registers
+ * keep what they can beside it, as time goes with what an SM holds: of gradients 40 KB, where few threads have many
+ * (14336x7168 bf16 170.7 us, without 185.0), forward a tile of 16 KB (8192x15360 bf16 153.1, without 159.8). Where a
+ * strip is one chunk of few lines, CTAs are smaller and as many times more.
  */
 static int64_t split_held(const ckl_softmax_desc *d, int ctas, int lanes, bool keeps, softmax_column_config *c)
 {
@@ -317,7 +315,7 @@ static int64_t split_held(const ckl_softmax_desc *d, int ctas, int lanes, bool k
     s->ragged = is_ragged(d);
     s->vec = s->ragged ? ragged_vec(d) : softmax_vec_of(d);
     s->steps = held_steps(d, c);
-    const int64_t tile_bytes = column_slots_bytes(s, d->dtype) * softmax_pipeline_inputs(&c->form);
+    const int64_t tile_bytes = column_slots_bytes(s, d->dtype) * softmax_inputs(&c->form);
     const int64_t room = SM_BYTES / ctas / tile_bytes;
     while (!s->ragged && s->threads > WARP && room * column_split_lines(s) / 2 >= d->n)
         s->threads /= 2;
@@ -330,10 +328,7 @@ static int64_t split_held(const ckl_softmax_desc *d, int ctas, int lanes, bool k
     return chunks;
 }
 
-/*
- * The same; nothing is kept where all CTAs are little more than run at once: 26.6 us, 25.0 (gradients of 16384x384
- * f32).
- */
+/* The same; nothing is kept where all CTAs are little more than run at once: gradients of 16384x384 f32 25.0, 26.6. */
 static int64_t choose_held(const ckl_softmax_desc *d, const ckl_device_info *device, int lanes,
                            softmax_column_config *c)
 {
@@ -345,10 +340,8 @@ static int64_t choose_held(const ckl_softmax_desc *d, const ckl_device_info *dev
 }
 
 /*
- * Do CTAs hold whole strips? By lines of 128 bytes: 24x512x299x64 bf16 235.3 us, in registers 252.9, gradients of
- * 48x256x2176 bf16 40.0 and 47.9. Forward of 16 bits by lines of 64, too: 40x864x11x64 bf16 30.7 us, in chunks 35.2, by
- * two CTAs an SM 64x1176x128x8 f16 88.4 and 103.7; others are slower, 112x1280x96 f32 37.0 and 33.6, gradients of
- * 16x640x9216 f16 166 and 140.5.
+ * Do CTAs hold whole strips? By lines of 128 bytes: gradients of 48x256x2176 bf16 40.0 us, in registers 47.9. Forward of
+ * 16 bits by lines of 64, too: 40x864x11x64 bf16 30.7, in chunks 35.2; others are slower, 112x1280x96 f32 37.0, 33.6.
  */
 static bool fits_whole(const ckl_softmax_desc *d, int lanes, softmax_column_config *c)
 {
@@ -388,10 +381,9 @@ static bool begins_in_sectors(const ckl_softmax_desc *d)
 }
 
 /*
- * Are lines of 256 bytes better? Of a pitch that is no whole number of sectors each line of 128 touches a fifth one,
- * and two lines of memory: gradients of 3512x28856 bf16 take 208.3 us by lines of 128 bytes, 184.9 of 256, 195.1 of
- * 512. Not for long columns, as each CTA reads the sums of all columns of all chunks: 36864x488 bf16, 144 chunks, 39
- * and 104.
+ * Are lines of 256 bytes better? Of a pitch that is no whole number of sectors each line of 128 touches a fifth one, and
+ * two lines of memory: gradients of 3512x28856 bf16 184.9 us, 208.3. Not for long columns, as each CTA reads the sums of
+ * all columns of all chunks.
  */
 static bool wants_wide_lines(const ckl_softmax_desc *d, const softmax_column_config *c)
 {
@@ -403,10 +395,8 @@ static bool wants_wide_lines(const ckl_softmax_desc *d, const softmax_column_con
 
 /*
  * By lines of 128 bytes. Columns are read twice where a strip's chunks are more than half of all CTAs that run, which
- * then wait for each other: gradients of 65536x768 f32, 161 of 396, take 198 us so, of 114688x1280 bf16, 276, 434 us by
- * lines of 64 bytes and 356 read twice. Forward more than a third: a CTA reads two sums of each column and chunk. And
- * where all chunks are fewer than SMs, forward than CTAs that run: 16384x512 bf16, 256 of them, 18.3 and 16.7 us, but
- * gradients of 16384x256 bf16 11.6 and 13.2.
+ * then wait for each other, forward more than a third: a CTA reads two sums of each column and chunk. And where all
+ * chunks are fewer than SMs, forward than CTAs that run: 16384x512 bf16, 256 of them, 18.3 us, read twice 16.7.
  */
 ckl_status softmax_choose_column_held(const void *desc, const ckl_device_info *device, void *config)
 {
@@ -436,7 +426,7 @@ ckl_status softmax_choose_column_held(const void *desc, const ckl_device_info *d
 static int64_t long_chunks_max(const ckl_softmax_desc *d, const softmax_column_config *c)
 {
     enum { SHARE = 2 };
-    const int bytes = dtype_bytes(d->dtype) * softmax_pipeline_inputs(&c->form);
+    const int bytes = dtype_bytes(d->dtype) * softmax_inputs(&c->form);
     const int states = SHARE * softmax_state_values(&c->form) * (int)sizeof(float);
     return max_i64(1, (int64_t)pow((double)d->n * bytes / states, 0.5));
 }

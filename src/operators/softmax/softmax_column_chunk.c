@@ -5,7 +5,7 @@
 
 int64_t tile_slots_bytes(const columns *c)
 {
-    return column_slots_bytes(&c->split, c->form->dtype) * softmax_pipeline_inputs(c->form);
+    return column_slots_bytes(&c->split, c->form->dtype) * softmax_inputs(c->form);
 }
 
 static val slots_of_input(const columns *c, val slots, int input)
@@ -15,20 +15,19 @@ static val slots_of_input(const columns *c, val slots, int input)
 
 void stage_tile(const columns *c, const column_place *tile, val slots)
 {
-    const bool is_forward = softmax_is_forward(c->form);
-    column_stage(&c->split, tile, is_forward ? c->p.x : c->p.y, c->form->dtype, is_forward ? c->p.ldx : c->p.ldy,
-                 c->p.n, slots_of_input(c, slots, 0));
-    if (!is_forward)
-        column_stage(&c->split, tile, c->p.dy, c->form->dtype, c->p.ldy, c->p.n, slots_of_input(c, slots, 1));
+    const softmax_form *f = c->form;
+    for (int i = 0; i < softmax_inputs(f); i++)
+        column_stage(&c->split, tile, softmax_input(f, &c->p, i), f->dtype, softmax_input_pitch(f, &c->p), c->p.n,
+                     slots_of_input(c, slots, i));
 }
 
 void visit_staged(const columns *c, const column_place *tile, val slots, tile_visit *visit, void *user)
 {
-    tensor rX[INPUTS_MAX]; // (VEC,STEPS)
-    for (int i = 0; i < softmax_pipeline_inputs(c->form); i++) {
+    tensor rX[SOFTMAX_INPUTS_MAX]; // (VEC,STEPS)
+    for (int i = 0; i < softmax_inputs(c->form); i++) {
         rX[i] = registers(c, c->form->dtype);
         column_load_staged(&c->split, tile, c->form->dtype, slots_of_input(c, slots, i), rX[i],
-                           softmax_is_forward(c->form) ? -INFINITY : 0);
+                           softmax_outside(c->form));
     }
     visit(c, tile, rX, user);
 }

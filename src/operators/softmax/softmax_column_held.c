@@ -16,7 +16,7 @@ typedef struct column_held {
     int tiles, kept; // in shared memory, and in registers
     val slots;       // u32: their address
     strip_states states;
-    tensor rKept[SOFTMAX_KEPT_MAX][INPUTS_MAX]; // (VEC,STEPS) each
+    tensor rKept[SOFTMAX_KEPT_MAX][SOFTMAX_INPUTS_MAX]; // (VEC,STEPS) each
 } column_held;
 
 enum { PARTS = 4 }; // of a chunk: a part is a group of copies
@@ -31,21 +31,16 @@ static val slots_of_tile(const column_held *k, val tile)
     return add(k->slots, mul(tile, imm_as(U32, tile_slots_bytes(&k->c))));
 }
 
-static column_place place_of_tile(const column_held *k, val tile)
-{
-    return column_from(&k->c.place, mul(tile, imm((int)column_split_lines(&k->c.split))));
-}
-
 static void visit_tile(const column_held *k, val tile, tile_visit *visit, void *user)
 {
-    const column_place at = place_of_tile(k, tile);
+    const column_place at = place_of_tile(&k->c, tile);
     visit_staged(&k->c, &at, slots_of_tile(k, tile), visit, user);
 }
 
 static void visit_kept(const column_held *k, tile_visit *visit, void *user)
 {
     for (int i = 0; i < k->kept; i++) {
-        const column_place at = place_of_tile(k, imm(k->tiles + i));
+        const column_place at = place_of_tile(&k->c, imm(k->tiles + i));
         visit(&k->c, &at, k->rKept[i], user);
     }
 }
@@ -57,13 +52,13 @@ static void stage_chunk(column_held *k, val chunk)
     c->place = column_from(&strip, mul(chunk, imm_as(U32, (k->tiles + k->kept) * (int)column_split_lines(&c->split))));
     for (int part = 0; part < PARTS; part++) {
         LOOP_FROM(tile, imm(tiles_before(k, part)), imm(tiles_before(k, part + 1)), imm(1)) {
-            const column_place at = place_of_tile(k, tile);
+            const column_place at = place_of_tile(c, tile);
             stage_tile(c, &at, slots_of_tile(k, tile));
         }
         cp_async_commit();
     }
     for (int i = 0; i < k->kept; i++) {
-        const column_place at = place_of_tile(k, imm(k->tiles + i));
+        const column_place at = place_of_tile(c, imm(k->tiles + i));
         load_inputs(c, &at, k->rKept[i]);
     }
 }

@@ -20,17 +20,12 @@ static strip_states take_chunk(columns *c, bool from_the_end)
     return s;
 }
 
-static column_place place_of_tile(const columns *c, val tile)
-{
-    return column_from(&c->place, mul(tile, imm((int)column_split_lines(&c->split))));
-}
-
 /* Vectors, or elements, that cp.async cannot copy are loaded into registers. */
 static void over_tiles(const columns *c, tile_visit *visit, void *user)
 {
     LOOP(tile, c->p.tiles) {
         const column_place at = place_of_tile(c, tile);
-        tensor rX[INPUTS_MAX]; // (VEC,STEPS)
+        tensor rX[SOFTMAX_INPUTS_MAX]; // (VEC,STEPS)
         load_inputs(c, &at, rX);
         visit(c, &at, rX, user);
     }

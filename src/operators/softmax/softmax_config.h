@@ -132,15 +132,34 @@ ckl_status softmax_admit_form(const char *what, const ckl_softmax_desc *d, const
 /* Do ragged rows of all tensors lie in phase? */
 bool softmax_in_phase(const ckl_softmax_desc *d);
 
-/* Tensors that flow through shared memory, and 32-bit values of the largest reduction. */
-int softmax_pipeline_inputs(const softmax_form *form);
-enum { SOFTMAX_PIPELINE_VALUES = 2 };
+enum { SOFTMAX_PIPELINE_VALUES = 2, SOFTMAX_INPUTS_MAX = 2 }; // 32-bit values of the largest reduction
 
 /* What the kernels compute is the same along memory and across it. */
 
 static inline bool softmax_is_forward(const softmax_form *f)
 {
     return f->direction == CKL_DIRECTION_FORWARD;
+}
+
+/* What is read: x, or y and dy; its pitch; what stands outside. */
+static inline int softmax_inputs(const softmax_form *f)
+{
+    return softmax_is_forward(f) ? 1 : 2;
+}
+
+static inline val softmax_input(const softmax_form *f, const softmax_values *p, int i)
+{
+    return softmax_is_forward(f) ? p->x : i ? p->dy : p->y;
+}
+
+static inline val softmax_input_pitch(const softmax_form *f, const softmax_values *p)
+{
+    return softmax_is_forward(f) ? p->ldx : p->ldy;
+}
+
+static inline double softmax_outside(const softmax_form *f)
+{
+    return softmax_is_forward(f) ? -INFINITY : 0;
 }
 
 /* The f32 values of a row's or column's state: a maximum and a sum (online.h); of the gradient a sum alone. */

@@ -41,11 +41,6 @@ static tensor partition(const rows *r, const row_span *span, val pointer, val ld
     return row_of_matrix(&span->split, &span->place, pointer, r->form->dtype, ld); // (VEC,STEPS)
 }
 
-static void load(const rows *r, const row_span *span, tensor from, tensor to, double fill)
-{
-    (r->in_phase ? row_load : row_load_among)(&span->split, &span->place, from, to, fill);
-}
-
 /* The mask of a tile, in f32; no tensor where there is none. Its rows have a pitch of their own. */
 static tensor load_mask(const rows *r, const row_span *span, tensor rX)
 {
@@ -76,18 +71,24 @@ static tensor scores_of(const rows *r, tensor rX, tensor rM)
     return rT;
 }
 
-static tensor load_x(const rows *r, const row_span *span)
+/* Of a tile, past whose end are scores of -inf or zeros: (VEC,STEPS) each. */
+static void load_inputs(const rows *r, const row_span *span, tensor *rX)
 {
-    tensor tXgX = partition(r, span, r->p.x, r->p.ldx); // (VEC,STEPS)
-    tensor rX = fragment_like(tXgX, r->form->dtype);    // (VEC,STEPS)
-    load(r, span, tXgX, rX, -INFINITY);
-    return rX;
+    const int inputs = softmax_inputs(r->form);
+    tensor from[SOFTMAX_INPUTS_MAX]; // (VEC,STEPS)
+    for (int i = 0; i < inputs; i++)
+        from[i] = partition(r, span, softmax_input(r->form, &r->p, i), softmax_input_pitch(r->form, &r->p));
+    for (int i = 0; i < inputs; i++) {
+        rX[i] = fragment_like(from[i], r->form->dtype);
+        (r->in_phase ? row_load : row_load_among)(&span->split, &span->place, from[i], rX[i], softmax_outside(r->form));
+    }
 }
 
 static tensor load_scores(const rows *r, const row_span *span)
 {
-    tensor rX = load_x(r, span), rM = load_mask(r, span, rX); // (VEC,STEPS)
-    return scores_of(r, rX, rM);
+    tensor rX[SOFTMAX_INPUTS_MAX]; // (VEC,STEPS)
+    load_inputs(r, span, rX);
+    return scores_of(r, rX[0], load_mask(r, span, rX[0]));
 }
 
 /* Of a tile of scores or their exponentials; the pair is that of the row. */
@@ -101,16 +102,6 @@ static void store_outputs(const rows *r, const row_span *span, softmax_output *o
             set(rY, i, output(r->form, at(rT, i), pair, factor));
         row_store_step(&span->split, &span->place, rY, tYgY, step);
     }
-}
-
-/* y and dy of a tile; zeros past the end of the row. */
-static void load_gradients(const rows *r, const row_span *span, tensor *rY, tensor *rDy)
-{
-    tensor tYgY = partition(r, span, r->p.y, r->p.ldy), tDgDy = partition(r, span, r->p.dy, r->p.ldy); // (VEC,STEPS)
-    *rY = fragment_like(tYgY, r->form->dtype);                                                         // (VEC,STEPS)
-    *rDy = fragment_like(tDgDy, r->form->dtype);                                                       // (VEC,STEPS)
-    load(r, span, tYgY, *rY, 0);
-    load(r, span, tDgDy, *rDy, 0);
 }
 
 static void store_gradients(const rows *r, const row_span *span, tensor rY, tensor rDy, val sum)
@@ -154,16 +145,16 @@ static void forward(const rows *r)
 static void backward(const rows *r)
 {
     const row_spans *spans = &r->spans;
-    tensor rY[ROW_SPANS_MAX], rDy[ROW_SPANS_MAX]; // (VEC,STEPS)
+    tensor rX[ROW_SPANS_MAX][SOFTMAX_INPUTS_MAX]; // (VEC,STEPS)
     for (int i = 0; i < spans->count; i++)
-        load_gradients(r, &spans->of[i], &rY[i], &rDy[i]);
+        load_inputs(r, &spans->of[i], rX[i]);
     cluster_meet(r->split.cluster);
-    val sum = variable(F32, softmax_dot(r->form, rY[0], rDy[0]));
+    val sum = variable(F32, softmax_dot(r->form, rX[0][0], rX[0][1]));
     for (int i = 1; i < spans->count; i++)
-        assign(sum, add(sum, softmax_dot(r->form, rY[i], rDy[i])));
+        assign(sum, add(sum, softmax_dot(r->form, rX[i][0], rX[i][1])));
     row_reduce(&r->split, softmax_reduction(r->form), &sum);
     for (int i = 0; i < spans->count; i++)
-        store_gradients(r, &spans->of[i], rY[i], rDy[i], sum);
+        store_gradients(r, &spans->of[i], rX[i][0], rX[i][1], sum);
 }
 
 void softmax_row(const void *config, int kernel)
@@ -241,11 +232,8 @@ static void find_factor(found *f)
 
 static void visit_tile(found *f, const row_span *tile, row_visit *visit)
 {
-    tensor rX[2]; // (VEC,STEPS)
-    if (softmax_is_forward(f->r->form))
-        rX[0] = load_x(f->r, tile);
-    else
-        load_gradients(f->r, tile, &rX[0], &rX[1]);
+    tensor rX[SOFTMAX_INPUTS_MAX]; // (VEC,STEPS)
+    load_inputs(f->r, tile, rX);
     visit(tile, 0, rX, f);
 }
 
@@ -295,11 +283,6 @@ static void second_pass(row_pipeline *s, val row, void *user)
     row_pipeline_second_pass(s, row, write_visit(f), f);
 }
 
-int softmax_pipeline_inputs(const softmax_form *form)
-{
-    return softmax_is_forward(form) ? 1 : 2;
-}
-
 void softmax_pipeline(const void *config, int kernel)
 {
     const softmax_row_config *cfg = config;
@@ -309,12 +292,12 @@ void softmax_pipeline(const void *config, int kernel)
     }
     row_pipeline_split split = row_pipeline_split_of(&cfg->split, &cfg->flow);
     rows r = declare(cfg, split.chunk);
-    const bool is_forward = softmax_is_forward(&cfg->form);
-    const row_pipeline_input x = { r.p.x, r.p.ldx }, y = { r.p.y, r.p.ldy }, dy = { r.p.dy, r.p.ldy };
-    const row_pipeline_input inputs[] = { is_forward ? x : y, dy };
-    row_pipeline s = row_pipeline_begin(&split, cfg->form.dtype, inputs, softmax_pipeline_inputs(&cfg->form),
+    const val pitch = softmax_input_pitch(r.form, &r.p);
+    const row_pipeline_input inputs[] = { { softmax_input(r.form, &r.p, 0), pitch },
+                                          { softmax_input(r.form, &r.p, 1), pitch } };
+    row_pipeline s = row_pipeline_begin(&split, cfg->form.dtype, inputs, softmax_inputs(&cfg->form),
                                         SOFTMAX_PIPELINE_VALUES, r.p.outer, r.cols, r.p.counter);
-    s.fill = is_forward ? -INFINITY : 0;
+    s.fill = softmax_outside(r.form);
     found f = { .r = &r, .sum = variable(F32, immf(0)) };
     online_begin(f.pair);
     row_pipeline_run(&s, &(row_passes){ first_pass, NULL, second_pass }, &f);

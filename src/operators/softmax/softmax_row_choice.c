@@ -95,7 +95,7 @@ static row_work work_of(const ckl_softmax_desc *d, const softmax_row_config *c)
     return (row_work){ .rows = d->outer,
                        .cols = d->n,
                        .dtype = d->dtype,
-                       .inputs = softmax_pipeline_inputs(&c->form),
+                       .inputs = softmax_inputs(&c->form),
                        .outputs = 1,
                        .ctas_per_sm = c->form.ctas_per_sm };
 }
@@ -164,7 +164,7 @@ ckl_status softmax_choose_pipeline(const void *desc, const ckl_device_info *devi
     TRY(check_last_axis("softmax pipeline", d));
     TRY(check_ragged("softmax pipeline", d, is_ragged(d)));
     c->form = softmax_form_of(d);
-    const int inputs = softmax_pipeline_inputs(&c->form);
+    const int inputs = softmax_inputs(&c->form);
     row_pipeline_split split;
     if (!row_pipeline_choose(d->outer, d->n, is_ragged(d), d->dtype, inputs, device, &split))
         FAIL(CKL_UNSUPPORTED, "softmax pipeline: rows of n=%" PRId64 " fit no ring", d->n);
@@ -205,8 +205,8 @@ ckl_status softmax_admit_pipeline(const void *desc, const ckl_device_info *devic
     row_pipeline_split split = row_pipeline_split_of(&c->split, &c->flow);
     TRY(check_last_axis(what, d));
     TRY(check_ragged(what, d, split.chunk.ragged));
-    TRY(row_pipeline_admit(what, &split, d->n, c->form.dtype, softmax_pipeline_inputs(&c->form),
-                           SOFTMAX_PIPELINE_VALUES, device));
+    TRY(row_pipeline_admit(what, &split, d->n, c->form.dtype, softmax_inputs(&c->form), SOFTMAX_PIPELINE_VALUES,
+                           device));
     TRY(row_pipeline_dynamic_admit(what, &split, d->n));
     return softmax_admit_form(what, d, &c->form, c->split.vec, c->split.ragged);
 }
