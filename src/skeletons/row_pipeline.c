@@ -355,10 +355,10 @@ static void pass_of_loop(const pass *v, const row_spans *all)
     }
 }
 
-/* Has a chunk an element for each thread and step? All but the last of columns do. */
+/* Has a chunk an element for each thread and step? All but the last do: row_pipeline_chunks(). */
 static bool is_whole(const row_pipeline *s, int chunk)
 {
-    return s->split.chunk.exact || (!s->split.chunk.ragged && chunk + 1 < s->split.chunks);
+    return s->split.chunk.exact || chunk + 1 < s->split.chunks;
 }
 
 static void pass_unrolled(const pass *v, const row_spans *all)

@@ -93,7 +93,10 @@ int64_t row_pipeline_smem_bytes(const row_pipeline_split *s, ckl_dtype dtype, in
 int row_pipeline_ctas_per_sm(const row_pipeline_split *s, ckl_dtype dtype, int inputs, int values,
                              const ckl_device_info *device);
 
-/* Chunks that one CTA takes of a row of `cols` elements, at most. */
+/*
+ * Chunks that one CTA takes of a row of `cols` elements, at most. A ragged row has a vector less between its boundaries
+ * or not, so all but the last are whole.
+ */
 int64_t row_pipeline_chunks(const row_pipeline_split *s, int64_t cols);
 
 /*

@@ -57,7 +57,8 @@ int row_pipeline_ctas_per_sm(const row_pipeline_split *s, ckl_dtype dtype, int i
 
 int64_t row_pipeline_chunks(const row_pipeline_split *s, int64_t cols)
 {
-    return ceil_div(ceil_div(cols, row_pipeline_chunk_cols(s)), s->cluster);
+    const int64_t most = s->chunk.ragged ? cols - cols % s->chunk.vec : cols; // of whole vectors
+    return ceil_div(ceil_div(most, row_pipeline_chunk_cols(s)), s->cluster);
 }
 
 int row_pipeline_cluster_max(const ckl_device_info *device)

@@ -25,16 +25,13 @@ enum { CTAS_MAX = INT32_MAX, COLS_MAX = INT32_MAX, TILED_THREADS = 512, TILED_CT
 
 /* Choice */
 
-static bool divides_rows(const ckl_norm_desc *d, int vec, int64_t ldx, int64_t ldy)
-{
-    return vec > 0 && d->cols % vec == 0 && (d->rows <= 1 || (ldx % vec == 0 && ldy % vec == 0));
-}
-
 /* Does a config take the rows? Of rows that are cut only those that are written count. */
 static bool accepts_rows(const ckl_norm_desc *d, const norm_config *c)
 {
-    const bool cuts = c->flow.cut && c->split.vec == row_vec_full(d->dtype);
-    return c->split.ragged || divides_rows(d, c->split.vec, cuts ? d->ldy : d->ldx, d->ldy);
+    const int vec = c->split.vec;
+    const bool cuts = c->flow.cut && vec == row_vec_full(d->dtype);
+    return c->split.ragged ||
+           (vec > 0 && row_vec(d->dtype, d->rows, d->cols, cuts ? d->ldy : d->ldx, d->ldy) % vec == 0);
 }
 
 int norm_widest_vector(const ckl_norm_desc *d)

@@ -297,11 +297,13 @@ static int odd_row_threads(const ckl_norm_desc *d, int elements)
  * 112.7 by 18 warps with room for 16384, 76.2 by 21 with 9216 (RMS norm, 2560x8679 f32). Layer norm of long f32 rows
  * looks ahead in the ring: 121.6 and 74.5 (1024x20001); that of 16 bits whose rows fill their threads anyway, too: 51.1
  * and 52.8 (4096x4095 bf16). Rows for sixteen CTAs have half of them, which look ahead: RMS norm 136.2 and 111.9
- * (1024x53781 bf16), layer norm of eight CTAs a twelfth less (877x28961 f16).
+ * (1024x53781 bf16), layer norm of eight CTAs a twelfth less (877x28961 f16). An SM has two CTAs or more: layer norm
+ * 4096x6453 f16 68.2 us by one with 24 elements a thread, 65.6 by two in clusters of two; RMS norm 512x45128 f16, cut,
+ * 59.4 by one in clusters of eight, 50.1 by three in clusters of sixteen.
  */
 static void fit_odd_rows(const ckl_norm_desc *d, const ckl_device_info *device, bool centred, backward_flow *f)
 {
-    enum { THREADS_MAX = 288, CLUSTER_CUT = 4, CLUSTER_AHEAD = 8 };
+    enum { THREADS_MAX = 288, CTAS_MIN = 2, CLUSTER_CUT = 6, CLUSTER_AHEAD = 8 };
     static const double ROW_CUT = 120, ROW_RAGGED = 250;
     static const struct {
         int bytes, chunks;
@@ -325,7 +327,7 @@ static void fit_odd_rows(const ckl_norm_desc *d, const ckl_device_info *device, 
             const int threads = odd_row_threads(d, elements * cluster);
             const int warps = (most ? shapes[i].warps_most : shapes[i].warps) - spilling;
             const int ctas_per_sm = warps / (threads / WARP + 1);
-            if (shapes[i].bytes != f->bytes || threads > THREADS_MAX || ctas_per_sm < 1 ||
+            if (shapes[i].bytes != f->bytes || threads > THREADS_MAX || ctas_per_sm < CTAS_MIN ||
                 (cut && (shapes[i].in_ring || cluster > CLUSTER_CUT * ctas_per_sm)) ||
                 (shapes[i].in_ring && f->bytes == 2 && centred && cluster < CLUSTER_AHEAD)) // slower, or not measured
                 continue;
@@ -348,12 +350,17 @@ static void fit_odd_rows(const ckl_norm_desc *d, const ckl_device_info *device, 
 
 /*
  * Whole rows of f32 by two CTAs of an SM with 16 elements a thread, instead of one with 8: 31.0 and 29.9 us
- * (2048x4096), 34.5 and 33.4 (3072x3000).
+ * (2048x4096), 34.5 and 33.4 (3072x3000). Longer ones by as many threads as they fill: 28.4 and 27.2 (RMS norm
+ * 1024x7168).
  */
 static void fit_long_threads(const ckl_norm_desc *d, backward_flow *f)
 {
     enum { COLS_MIN = 2049, COLS_MAX = 4096, ELEMENTS = 16, STEPS = 4, CTAS = 2 };
-    if (f->bytes != 4 || norm_is_ragged(d) || d->residual || d->cols < COLS_MIN || d->cols > COLS_MAX)
+    if (f->bytes != 4 || norm_is_ragged(d))
+        return;
+    if (d->cols > COLS_MAX && f->elements < ELEMENTS && f->steps > 1)
+        f->threads = (int)round_up(ceil_div(d->cols, (int64_t)f->elements * cluster_of(d, f)), WARP);
+    if (d->residual || d->cols < COLS_MIN || d->cols > COLS_MAX)
         return;
     f->threads = (int)round_up(ceil_div(d->cols, ELEMENTS), WARP);
     f->elements = ELEMENTS;

@@ -41,21 +41,16 @@ static bool takes_samples(const row *r)
     return r->centred && !cfg->tiled && !cfg->residual && fits && r->split.row_threads > WARP;
 }
 
-typedef void row_loader(const row_split *s, const row_place *p, tensor from, tensor to, double fill);
-
-static tensor load_by(row_loader *out_of_phase, const row *r, const row_span *at, val pointer, val ld, ir_cache cache)
+/* alone: where rows are out of phase, vectors are cut out of no neighbouring row's. */
+static tensor load_input(const row *r, const row_span *at, val pointer, val ld, ir_cache cache, bool alone)
 {
     tensor tXgX = with_cache(row_of_matrix(&at->split, &at->place, pointer, r->cfg->dtype, ld), cache); // (VEC,STEPS)
     tensor rX = fragment_like(tXgX, takes_samples(r) ? F32 : r->cfg->dtype);                            // (VEC,STEPS)
     row_split split = at->split;
     split.ragged |= r->in_phase && norm_cuts_memory(r->cfg); // vectors are those of y alone
-    (r->in_phase && !norm_cuts_memory(r->cfg) ? row_load : out_of_phase)(&split, &at->place, tXgX, rX, 0);
+    const bool in_phase = r->in_phase && !norm_cuts_memory(r->cfg);
+    (in_phase ? row_load : alone ? row_load_anywhere : row_load_among)(&split, &at->place, tXgX, rX, 0);
     return rX;
-}
-
-static tensor load_input(const row *r, const row_span *at, val pointer, val ld, ir_cache cache)
-{
-    return load_by(row_load_among, r, at, pointer, ld, cache);
 }
 
 /* h from x and residual, in place of x. */
@@ -75,9 +70,9 @@ static void store_sum(const row *r, const row_span *at, tensor rH)
 static tensor load_inputs(const row *r, const row_span *at)
 {
     if (!r->cfg->residual)
-        return load_input(r, at, r->o.x, r->o.ldx, r->cfg->tiled ? IR_CACHE_EVICT_LAST : IR_CACHE_DEFAULT);
-    tensor rH = load_input(r, at, r->o.x, r->o.ldx, IR_CACHE_DEFAULT);
-    add_residual(r, rH, load_input(r, at, r->o.residual, r->o.ldx, IR_CACHE_DEFAULT));
+        return load_input(r, at, r->o.x, r->o.ldx, r->cfg->tiled ? IR_CACHE_EVICT_LAST : IR_CACHE_DEFAULT, false);
+    tensor rH = load_input(r, at, r->o.x, r->o.ldx, IR_CACHE_DEFAULT, false);
+    add_residual(r, rH, load_input(r, at, r->o.residual, r->o.ldx, IR_CACHE_DEFAULT, false));
     store_sum(r, at, rH);
     return rH;
 }
@@ -91,8 +86,9 @@ static tensor load_inputs(const row *r, const row_span *at)
  */
 static tensor reload(const row *r, const row_span *at)
 {
-    return r->cfg->residual ? load_by(row_load_anywhere, r, at, r->o.sum, r->o.ldy, IR_CACHE_EVICT_FIRST)
-                            : load_input(r, at, r->o.x, r->o.ldx, IR_CACHE_EVICT_FIRST);
+    const bool residual = r->cfg->residual;
+    return load_input(r, at, residual ? r->o.sum : r->o.x, residual ? r->o.ldy : r->o.ldx, IR_CACHE_EVICT_FIRST,
+                      residual);
 }
 
 typedef void row_pass(row *r, tensor rH, const row_span *at);

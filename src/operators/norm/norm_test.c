@@ -102,6 +102,12 @@ static const char *const cases[] = {
     "rows=9 cols=2048 direction=backward ldy=2049                # rows of dx alone are ragged",
     "rows=9 cols=20001 direction=backward ldx=20003 ldy=20006 dtype=f16",
     "rows=70 cols=2601 direction=backward dtype=bf16             # ragged rows of three chunks",
+    "rows=40 cols=519 direction=backward dtype=bf16 fill=uniform impl=backward config='threads=32 row_threads=32 "
+    "cluster=1 vec=8 steps=1 ragged=1 exact=0 stages=4 residence=ring lookahead=1 chunks=2 cut=0' # full or not",
+    "rows=40 cols=521 direction=backward dtype=f16 fill=uniform impl=backward config='threads=32 row_threads=32 "
+    "cluster=1 vec=8 steps=1 ragged=1 exact=0 stages=6 residence=ring lookahead=1 chunks=3 cut=0' # of two or three",
+    "rows=9 cols=521 dtype=f16 offset=100 impl=forward config='threads=32 row_threads=32 cluster=2 vec=8 steps=1 "
+    "ragged=1 exact=0 stages=4 residence=registers lookahead=0 chunks=2 shared_weights=1' # in a pair",
     "rows=9 cols=45001 direction=backward dtype=bf16             # of four chunks, which look ahead",
     "rows=40 cols=6520 direction=backward dtype=bf16 residual=1 impl=backward config='threads=416 row_threads=416 "
     "cluster=1 vec=8 steps=1 stages=5 residence=ring lookahead=1 chunks=2 exact=0'",

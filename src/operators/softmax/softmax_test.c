@@ -254,7 +254,7 @@ static const char *const cases[] = {
     "shape=3x20001 dtype=f16 ldx=20003 ldy=20004   # out of phase: by tiles",
     "shape=3x18001 dtype=f16 stagger=5 mask=add",
     "shape=9x2051 dtype=bf16 log=1 impl=pipeline config='threads=64 row_threads=64 cluster=2 vec=8 steps=1 stages=3 "
-    "residence=registers chunks=3 exact=0 ragged=1'",
+    "residence=registers chunks=2 exact=0 ragged=1'",
     "shape=17x4107 dtype=bf16 fill=uniform impl=pipeline config='threads=32 row_threads=32 cluster=8 vec=8 steps=2 "
     "stages=40 residence=ring lookahead=1 exact=0 ragged=1'",
     "shape=26x8197 direction=backward fill=uniform impl=pipeline config='threads=32 row_threads=32 cluster=16 vec=4 "
