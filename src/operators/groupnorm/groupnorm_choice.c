@@ -515,9 +515,8 @@ static bool choose_held(search *s, groupnorm_config *c)
     const bool folded = (forward || d->groups == 1) && fold_pixels(s, c); // sums of several groups take too much room
     if (!folded)
         take_lines(s, c);
-    const int64_t pixel = c->bundle * pixel_bytes(d), bundle = bundle_bytes(d, c);
-    const bool lines = pixel >= PIXEL_BYTES || c->bundle == d->groups;
-    if (c->vec * element_bytes(d) < GROUPNORM_VECTOR_BYTES || (nhwc && !lines))
+    const int64_t bundle = bundle_bytes(d, c);
+    if (c->vec * element_bytes(d) < GROUPNORM_VECTOR_BYTES)
         return false;
     s->threads_max = (int)max_i64(THREADS, threads_min_for(s, c));
     s->threads_min = THREADS_LEAST;
