@@ -23,23 +23,15 @@ static val word_of(const one_pass *t, val chunk)
     return counter_at(t->counters, add(t->strips, add(mul(t->strip, t->chunks), chunk)));
 }
 
-one_pass one_pass_of_cta(val counters, val strips, val chunks, int abreast)
+one_pass one_pass_of_cta(val counters, val strips, val chunks)
 {
-    one_pass t = { .counters = counters,
-                   .strips = strips,
-                   .chunks = chunks,
-                   .strip = div(cta_x(), chunks),
-                   .chunk = rem(cta_x(), chunks),
-                   .loads = imm_as(U32, 0),
-                   .patience = 1 };
-    if (abreast > 1) { // fewer of the last ones
-        const val first = mul(div(t.strip, imm(abreast)), imm(abreast)),
-                  together = min(imm(abreast), sub(strips, first));
-        const val number = sub(cta_x(), mul(first, chunks));
-        t.strip = add(first, rem(number, together));
-        t.chunk = div(number, together);
-    }
-    return t;
+    return (one_pass){ .counters = counters,
+                       .strips = strips,
+                       .chunks = chunks,
+                       .strip = div(cta_x(), chunks),
+                       .chunk = rem(cta_x(), chunks),
+                       .loads = imm_as(U32, 0),
+                       .patience = 1 };
 }
 
 /* Counts the chunks that have been loaded. */

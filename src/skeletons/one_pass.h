@@ -25,11 +25,8 @@ typedef struct one_pass {
 
 enum { ONE_PASS_CHUNKS_MAX = 1 << 14 }; // of a strip
 
-/*
- * Of the CTA whose number in the grid is that of its chunk, strip by strip; or as many strips side by side, which share
- * lines of memory.
- */
-one_pass one_pass_of_cta(val counters, val strips, val chunks, int abreast);
+/* Of the CTA whose number in the grid is that of its chunk, strip by strip. */
+one_pass one_pass_of_cta(val counters, val strips, val chunks);
 
 /*
  * CTAs load in turn, not all at once: before loads, until all but `ahead` CTAs before this one have loaded, or for a

@@ -5,17 +5,9 @@
 
 enum { SLICES_MAX = 1 << 20, CHANNELS_OF_LANE_MAX = 32 };
 
-/* May so many channels of nchw be taken as one? Forward alone; a vector reaches into the next channel at most. */
-bool groupnorm_channels_fold(const ckl_groupnorm_desc *d, const groupnorm_config *c, int64_t fold)
-{
-    const int64_t pixels = d->h * d->w;
-    return d->direction == CKL_DIRECTION_FORWARD && fold >= 1 && c->channels % fold == 0 && pixels >= c->vec &&
-           pixels <= INT32_MAX / fold;
-}
-
 bool groupnorm_may_be_ragged(const ckl_groupnorm_desc *d, const groupnorm_config *c)
 {
-    return d->layout == CKL_IMAGE_NCHW && c->fold == 1 && c->vec * dtype_bytes(c->dtype) == GROUPNORM_VECTOR_BYTES &&
+    return d->layout == CKL_IMAGE_NCHW && c->vec * dtype_bytes(c->dtype) == GROUPNORM_VECTOR_BYTES &&
            d->h * d->w <= INT32_MAX / 4;
 }
 
@@ -50,18 +42,15 @@ static ckl_status admit_layout(const char *what, const ckl_groupnorm_desc *d, gr
     if ((d->groups % c->bundle > 0) != c->cut_short || c->bundle > d->groups)
         FAIL(CKL_INVALID, "%s: bundle=%d does not divide groups=%" PRId64 ", or does with cut_short=1", what, c->bundle,
              d->groups);
-    if (c->fold != 1 && !nchw &&
-        (c->fold < 1 || c->fold > GROUPNORM_VECTOR_BYTES || c->bundle != d->groups || d->h * d->w % c->fold))
+    if (c->fold != 1 &&
+        (nchw || c->fold < 1 || c->fold > GROUPNORM_VECTOR_BYTES || c->bundle != d->groups || d->h * d->w % c->fold))
         FAIL(CKL_INVALID, "%s: fold=%d is for whole pixels of nhwc, and divides their number", what, c->fold);
-    if (c->fold != 1 && nchw && !groupnorm_channels_fold(d, c, c->fold))
-        FAIL(CKL_INVALID, "%s: fold=%d is for channels of nchw forward, and divides those of a group", what, c->fold);
-    const int64_t columns_of_group = c->channels / (nchw ? c->fold : 1);
-    if (c->parts < 1 || columns_of_group % c->parts || (c->parts > 1 && (!nchw || c->bundle > 1)) ||
+    if (c->parts < 1 || c->channels % c->parts || (c->parts > 1 && (!nchw || c->bundle > 1)) ||
         (slicing == GROUPNORM_CLUSTER && c->cluster % c->parts))
         FAIL(CKL_INVALID, "%s: parts=%d do not divide the channels of a group of nchw, or the cluster", what, c->parts);
     if (c->ragged && !groupnorm_may_be_ragged(d, c))
         FAIL(CKL_INVALID, "%s: ragged=1 is for vectors of 16 bytes of nchw", what);
-    if (nchw ? !c->ragged && d->h * d->w * c->fold % c->vec
+    if (nchw ? !c->ragged && d->h * d->w % c->vec
              : d->c * c->fold % c->vec || c->channels * c->bundle * c->fold % c->vec)
         FAIL(CKL_UNSUPPORTED, "%s: vec=%d does not divide %s", what, c->vec,
              nchw ? "h*w" : "the channels of an image and a bundle");
@@ -84,8 +73,6 @@ static ckl_status admit_layout(const char *what, const ckl_groupnorm_desc *d, gr
     if (c->kept < 0 || c->kept > GROUPNORM_KEPT_MAX || (c->kept && !keeps))
         FAIL(CKL_INVALID, "%s: kept=%d is for held slices of whole vectors of 16 bytes, all but %d of a thread", what,
              c->kept, GROUPNORM_STAGED_MIN);
-    if (c->abreast < 1 || (c->abreast > 1 && slicing != GROUPNORM_HELD))
-        FAIL(CKL_INVALID, "%s: abreast=%d is for slices that are held", what, c->abreast);
     if (c->early < 0 || c->early % groupnorm_lanes_of_group(c))
         FAIL(CKL_INVALID, "%s: early=%d is no multiple of %d, the lanes of a group", what, c->early,
              groupnorm_lanes_of_group(c));

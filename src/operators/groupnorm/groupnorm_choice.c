@@ -83,7 +83,7 @@ static int cut_bundle_for(const ckl_groupnorm_desc *d, int64_t wanted)
 static bool vector_fits(const ckl_groupnorm_desc *d, const groupnorm_config *c)
 {
     if (d->layout == CKL_IMAGE_NCHW)
-        return d->h * d->w * c->fold % c->vec == 0;
+        return d->h * d->w % c->vec == 0;
     bool in_group = c->channels % c->vec == 0 || c->channels * c->bundle / c->vec <= THREADS_MIN;
     return d->c % c->vec == 0 && c->channels * c->bundle % c->vec == 0 && in_group;
 }
@@ -223,7 +223,7 @@ static bool share_out(const search *s, int64_t units, int64_t budget, groupnorm_
  */
 static int parts_of(const search *s, int64_t slices, const groupnorm_config *c)
 {
-    const int channels = c->channels / c->fold;
+    const int channels = c->channels;
     int most = 1;
     for (int parts = 1; s->d->layout == CKL_IMAGE_NCHW && c->bundle == 1 && parts <= channels;
          parts = next_divisor(channels, parts))
@@ -261,7 +261,7 @@ static bool choose_cluster(const search *s, int64_t budget, groupnorm_config *c)
         bool idle = found && groupnorm_bundles(s->d, c) * best.cluster < s->device->sm_count &&
                     groupnorm_slice_bytes(&best) > SPREAD_BYTES;
         const bool nchw = s->d->layout == CKL_IMAGE_NCHW && c->bundle == 1;
-        const int parts = nchw ? (int)min_i64(c->cluster, power_of_two_in(c->channels / c->fold)) : 1;
+        const int parts = nchw ? (int)min_i64(c->cluster, power_of_two_in(c->channels)) : 1;
         if ((!found || idle) && share_slices(s, c->cluster, parts, budget, c)) {
             best = *c;
             found = true;
@@ -303,17 +303,14 @@ static int ctas_per_sm(const search *s, const groupnorm_config *c)
     return (int)max_i64(1, min_i64(room, ceil_div(ctas, s->device->sm_count)));
 }
 
-/* The widest vector. Channels are folded for 16 bytes alone: two of 95x95 pixels for 4 bytes took 118 us, one 83. */
+/* The widest vector; of channels that begin anywhere, if they are worth their ends. */
 static void fit_vector(const search *s, groupnorm_config *c)
 {
     const ckl_groupnorm_desc *d = s->d;
     const int widest = GROUPNORM_VECTOR_BYTES / (int)element_bytes(d);
     const int64_t whole = max_i64(1, power_of_two_in(d->h * d->w));
     for (c->vec = widest;; c->vec /= 2) {
-        const int64_t fold = c->vec / min_i64(c->vec, whole);
-        const bool folds = d->layout == CKL_IMAGE_NCHW && c->vec == widest && groupnorm_channels_fold(d, c, fold);
-        c->fold = folds ? (int)fold : 1;
-        c->ragged = !folds && whole * element_bytes(d) <= RAGGED_BYTES && d->h * d->w >= RAGGED_VECTORS * c->vec &&
+        c->ragged = whole * element_bytes(d) <= RAGGED_BYTES && d->h * d->w >= RAGGED_VECTORS * c->vec &&
                     groupnorm_may_be_ragged(d, c);
         if (c->ragged || vector_fits(d, c))
             return;
@@ -338,7 +335,7 @@ static void join_planes(const search *s, groupnorm_config *c)
     if (d->layout != CKL_IMAGE_NCHW || bytes == 0)
         return;
     while (2 * c->bundle <= min_i64(BUNDLE_MAX, d->groups) && 2 * c->bundle * bytes <= PLANES_BYTES &&
-           2 * c->bundle * c->channels / c->fold * column_threads <= THREADS_MAX &&
+           2 * c->bundle * c->channels * column_threads <= THREADS_MAX &&
            d->n * d->groups / (2 * c->bundle) >= CTAS_OF_SM * (int64_t)s->device->sm_count)
         c->bundle *= 2;
     c->cut_short = d->groups % c->bundle > 0;
@@ -518,9 +515,8 @@ static bool choose_held(search *s, groupnorm_config *c)
     const bool folded = (forward || d->groups == 1) && fold_pixels(s, c); // sums of several groups take too much room
     if (!folded)
         take_lines(s, c);
-    const int64_t pixel = c->bundle * pixel_bytes(d), bundle = bundle_bytes(d, c);
-    const bool lines = pixel >= PIXEL_BYTES || c->bundle == d->groups;
-    if (c->vec * element_bytes(d) < GROUPNORM_VECTOR_BYTES || (nhwc && !lines))
+    const int64_t bundle = bundle_bytes(d, c);
+    if (c->vec * element_bytes(d) < GROUPNORM_VECTOR_BYTES)
         return false;
     s->threads_max = (int)max_i64(THREADS, threads_min_for(s, c));
     s->threads_min = THREADS_LEAST;
@@ -530,6 +526,7 @@ static bool choose_held(search *s, groupnorm_config *c)
     if (!fits && !halved)
         return false;
     *c = halved ? halves : *c;
+    c->alone = nhwc && c->bundle < d->groups; // what is beside a line is the next bundle's, which comes a strip later
     if (entries_of_lane(s, c) > ENTRIES_OF_LANE || merges_much(s, c))
         c->early = early_slices(s, c);
     return !merges_much(s, c);

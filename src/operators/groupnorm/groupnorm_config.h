@@ -22,26 +22,25 @@
     X(owner, bool, affine, "1", "0 1", "with gamma and beta")                                   \
     X(owner, float, eps, "0", "0..", "forward: added to the variance; 0: 1e-5")
 
-#define GROUPNORM_CONFIG(X, owner)                                                                                   \
-    X(owner, ckl_dtype, dtype, "f32", "f32 f16 bf16", "type of all tensors but the statistics")                      \
-    X(owner, choice, layout, "nchw", "nchw nhwc", "order of the axes")                                               \
-    X(owner, bool, affine, "1", "0 1", "gamma and beta")                                                             \
-    X(owner, int, channels, "1", "", "of a group")                                                                   \
-    X(owner, int, bundle, "1", "1 2 4 8 16 32 64", "neighbouring groups that a CTA takes together")                  \
-    X(owner, bool, cut_short, "0", "0 1", "the last bundle of an image has fewer groups")                            \
-    X(owner, int, fold, "1", "1 2 4 8", "pixels (nhwc), channels (nchw) taken as one: whole vectors")                \
-    X(owner, bool, ragged, "0", "0 1", "nchw: channels begin and end anywhere in their first and last vector")       \
-    X(owner, int, threads, "256", "64 128 256 512 1024", "threads of a CTA")                                         \
-    X(owner, int, column_threads, "1", "", "threads that share a column")                                            \
-    X(owner, int, cluster, "1", "1 2 4 8 16", "CTAs that share a bundle")                                            \
-    X(owner, int, parts, "1", "", "nchw: slices that share out the channels of a group, not their pixels")           \
-    X(owner, int, vec, "1", "1 2 4 8", "elements of one memory access, at most 16 bytes")                            \
-    X(owner, int, steps, "4", "", "vectors of a column for which each of its threads has room")                      \
-    X(owner, int, kept, "0", "0 2 4 6", "held: those of them that stay in registers, the last ones")                 \
-    X(owner, int, ctas_per_sm, "0", "0 1 2 3 4 6 8", "CTAs for which an SM has registers; 0: no matter")             \
-    X(owner, int, loading, "0", "0 132 264", "held: CTAs that load at once; 0: all")                                 \
-    X(owner, int, abreast, "1", "1 2 4 8", "held: bundles side by side in the order of CTAs, as they are in memory") \
-    X(owner, bool, alone, "0", "0 1", "loads fill L2 with no more than they read")                                   \
+#define GROUPNORM_CONFIG(X, owner)                                                                             \
+    X(owner, ckl_dtype, dtype, "f32", "f32 f16 bf16", "type of all tensors but the statistics")                \
+    X(owner, choice, layout, "nchw", "nchw nhwc", "order of the axes")                                         \
+    X(owner, bool, affine, "1", "0 1", "gamma and beta")                                                       \
+    X(owner, int, channels, "1", "", "of a group")                                                             \
+    X(owner, int, bundle, "1", "1 2 4 8 16 32 64", "neighbouring groups that a CTA takes together")            \
+    X(owner, bool, cut_short, "0", "0 1", "the last bundle of an image has fewer groups")                      \
+    X(owner, int, fold, "1", "1 2 4 8", "nhwc: pixels taken as one, of whole vectors")                         \
+    X(owner, bool, ragged, "0", "0 1", "nchw: channels begin and end anywhere in their first and last vector") \
+    X(owner, int, threads, "256", "64 128 256 512 1024", "threads of a CTA")                                   \
+    X(owner, int, column_threads, "1", "", "threads that share a column")                                      \
+    X(owner, int, cluster, "1", "1 2 4 8 16", "CTAs that share a bundle")                                      \
+    X(owner, int, parts, "1", "", "nchw: slices that share out the channels of a group, not their pixels")     \
+    X(owner, int, vec, "1", "1 2 4 8", "elements of one memory access, at most 16 bytes")                      \
+    X(owner, int, steps, "4", "", "vectors of a column for which each of its threads has room")                \
+    X(owner, int, kept, "0", "0 2 4 6", "held: those of them that stay in registers, the last ones")           \
+    X(owner, int, ctas_per_sm, "0", "0 1 2 3 4 6 8", "CTAs for which an SM has registers; 0: no matter")       \
+    X(owner, int, loading, "0", "0 132 264", "held: CTAs that load at once; 0: all")                           \
+    X(owner, bool, alone, "0", "0 1", "held: loads fill L2 with no more than they read")                       \
     X(owner, int, early, "0", "", "slices side by side whose entries become one before all meet; 0: none")
 
 #define GROUPNORM_PARAMS(X, owner) \
@@ -74,7 +73,7 @@
     X(owner, pointer, dbeta)
 
 /*
- * Of all kernels. A unit is a vector of pixels (nchw, of `fold` channels) or `fold` pixels (nhwc).
+ * Of all kernels. A unit is a vector of pixels (nchw) or `fold` pixels (nhwc).
  *     channels, pixels           of an image
  *     bundles                    of an image
  *     slices, ranges             slices of a bundle, of a channel
@@ -103,7 +102,7 @@ typedef struct groupnorm_config {
  *
  * Pixels of nhwc whose channels are no whole vectors are folded: `fold` of them are one with `fold` times the channels,
  * where a bundle is all groups. Its columns are those of the long pixel, and their channels are counted modulo those of
- * the image. Forward, channels of nchw whose pixels are no whole vectors are folded, too: a column is `fold` of them.
+ * the image.
  *
  * A ragged column is aligned vectors and the elements before and behind them, its ends. Thread n of the column takes
  * the ends n, n + column_threads, ...
@@ -121,7 +120,7 @@ static inline int groupnorm_slice_channels(const groupnorm_config *c)
 static inline int groupnorm_columns(const groupnorm_config *c)
 {
     const int channels = groupnorm_slice_channels(c);
-    return c->layout == CKL_IMAGE_NCHW ? channels / c->fold : channels * c->fold / c->vec;
+    return c->layout == CKL_IMAGE_NCHW ? channels : channels * c->fold / c->vec;
 }
 
 static inline groupnorm_grid groupnorm_grid_of(const groupnorm_config *c)
@@ -140,25 +139,10 @@ static inline bool groupnorm_mixes(const groupnorm_config *c)
     return c->layout == CKL_IMAGE_NHWC && c->bundle > 1 && (c->fold > 1 || c->channels % c->vec);
 }
 
-/* Have vectors of a column of nchw several channels, one after the other, each with its weights? */
-static inline bool groupnorm_joins_channels(const groupnorm_config *c)
-{
-    return c->layout == CKL_IMAGE_NCHW && c->fold > 1 && c->affine;
-}
-
-/* Are scales of each channel of a slice in shared memory, as vectors have several? */
-static inline bool groupnorm_has_scales(const groupnorm_config *c)
-{
-    return groupnorm_mixes(c) || groupnorm_joins_channels(c);
-}
-
 /* Places for moments, forward: of threads, or of channels; where those find scales, too. */
 static inline int groupnorm_places(const groupnorm_config *c)
 {
-    const int channels = groupnorm_slice_channels(c);
-    if (groupnorm_mixes(c))
-        return channels;
-    return groupnorm_joins_channels(c) ? (int)max_i64(c->threads, round_up(channels, 4)) : c->threads;
+    return groupnorm_mixes(c) ? groupnorm_slice_channels(c) : c->threads;
 }
 
 /*
@@ -290,7 +274,6 @@ ckl_status groupnorm_choose(const char *what, const ckl_groupnorm_desc *d, const
 /* groupnorm_admit.c */
 ckl_status groupnorm_admit(const char *what, const ckl_groupnorm_desc *d, const ckl_device_info *device,
                            groupnorm_slicing slicing, const groupnorm_config *c);
-bool groupnorm_channels_fold(const ckl_groupnorm_desc *d, const groupnorm_config *c, int64_t fold);
 bool groupnorm_may_be_ragged(const ckl_groupnorm_desc *d, const groupnorm_config *c);
 
 /* Kernel 0: pointers are aligned to whole vectors; 1: to the element only; 2, backward: adds up dgamma and dbeta. */

@@ -5,7 +5,7 @@
 
 int64_t groupnorm_units(const ckl_groupnorm_desc *d, const groupnorm_config *c)
 {
-    return d->layout == CKL_IMAGE_NCHW ? ceil_div(d->h * d->w * c->fold, c->vec) : d->h * d->w / c->fold;
+    return d->layout == CKL_IMAGE_NCHW ? ceil_div(d->h * d->w, c->vec) : d->h * d->w / c->fold;
 }
 
 int64_t groupnorm_ranges(const ckl_groupnorm_desc *d, const groupnorm_config *c, groupnorm_slicing slicing)

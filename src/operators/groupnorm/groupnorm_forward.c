@@ -33,7 +33,6 @@ typedef struct forward {
     tensor sMoments, sCounts; // (GROUPNORM_ENTRY,THREADS), (THREADS); or of channels, which have all the same count
     tensor rGamma, rBeta;     // (1) or (VEC) of a thread that has one column
     val gamma, beta;          // of the channel whose scale and shift the thread finds, if it is one at most
-    val written;              // the column that is written
 } forward;
 
 /* Weights */
@@ -46,14 +45,14 @@ static void load_weights(forward *k, val column)
 
 static bool has_column_weights(const forward *k)
 {
-    return k->g.s.cfg->affine && groupnorm_has_column(&k->g) && !groupnorm_joins_channels(k->g.s.cfg);
+    return k->g.s.cfg->affine && groupnorm_has_column(&k->g);
 }
 
 /* Are there scales of channels, and does a thread find one at most? */
 static bool has_channel_weights(const forward *k)
 {
     const groupnorm_config *cfg = k->g.s.cfg;
-    return cfg->affine && groupnorm_has_scales(cfg) && groupnorm_slice_channels(cfg) <= cfg->threads;
+    return cfg->affine && groupnorm_mixes(cfg) && groupnorm_slice_channels(cfg) <= cfg->threads;
 }
 
 static void load_channel_weights(forward *k, val channel)
@@ -336,41 +335,15 @@ static void find_scales(void *kernel, val channel, val group)
     set(k->g.sScales, coord(SHIFT, channel), shift_of(scale, rest, affine ? k->beta : immf(0)));
 }
 
-/*
- * Of a vector that begins in one channel of its column and may end in the next: those of both. How many elements the
- * first has, u32.
- */
-static val set_scales_of_channels(forward *k, val global)
-{
-    const groupnorm_slice *s = &k->g.s;
-    val first = mul(k->written, imm(s->cfg->fold)), pixels = convert(U32, s->a.pixels);
-    val start = mul(add(add(mul(s->image, s->a.channels), s->channel), convert(I64, first)), s->a.pixels);
-    val place = convert(U32, sub(global, start)), channel = div(place, pixels);
-    for (int i = 0; i < 2; i++) {
-        val inner = min(add(channel, imm_as(U32, i)), imm_as(U32, s->cfg->fold - 1));
-        val number = add(first, convert(I32, inner));
-        for (int word = SCALE; word <= SHIFT; word++)
-            set(k->g.rScales[word], i, at(k->g.sScales, word, number));
-    }
-    return sub(mul(add(channel, imm_as(U32, 1)), pixels), place);
-}
-
-static val scale_of(tensor rScales, const val *in_first, int i)
-{
-    return in_first ? select(*in_first, at(rScales, 0), at(rScales, 1))
-                    : at(rScales, static_size(rScales.layout) == 1 ? 0 : i);
-}
-
 static void write_vector(void *kernel, groupnorm_vector *v)
 {
     forward *k = kernel;
-    const bool one_group = !groupnorm_mixes(k->g.s.cfg), folded = groupnorm_joins_channels(k->g.s.cfg);
+    const bool one_group = !groupnorm_mixes(k->g.s.cfg);
+    const int weight = static_size(k->g.rScales[SCALE].layout) > 1;
     tensor rX = unpacked(v->x, F32), rY = fragment_like(rX, F32); // (VEC)
-    val first = folded ? set_scales_of_channels(k, v->global) : imm_as(U32, 0);
     for (int i = 0; i < v->vec; i++) {
-        val in_first = folded ? lt(imm_as(U32, i), first) : yes(), *which = folded ? &in_first : NULL;
         val d = sub(at(rX, i), at(k->g.rScales[MEAN], one_group ? 0 : i));
-        set(rY, i, fma(d, scale_of(k->g.rScales[SCALE], which, i), scale_of(k->g.rScales[SHIFT], which, i)));
+        set(rY, i, fma(d, at(k->g.rScales[SCALE], weight * i), at(k->g.rScales[SHIFT], weight * i)));
     }
     groupnorm_store(&k->g.s, v, rY);
 }
@@ -379,17 +352,16 @@ static void write_vector(void *kernel, groupnorm_vector *v)
 static void begin_column(void *kernel, val column)
 {
     forward *k = kernel;
-    const bool affine = k->g.s.cfg->affine, folded = groupnorm_joins_channels(k->g.s.cfg);
-    const int scales = !affine ? 1 : folded ? 2 : groupnorm_is_nchw(&k->g.s) ? 1 : k->g.w.grid.vec;
+    const bool affine = k->g.s.cfg->affine;
+    const int scales = !affine || groupnorm_is_nchw(&k->g.s) ? 1 : k->g.w.grid.vec;
     val group = groupnorm_group(&k->g.s, &k->g.w, column, 0);
-    if (affine && !folded && !has_column_weights(k))
+    if (affine && !has_column_weights(k))
         load_weights(k, column);
     for (int word = MEAN; word <= SHIFT; word++)
         k->g.rScales[word] = fragment(F32, compact(leaf(word == MEAN ? 1 : scales))); // (1) or (VEC)
-    k->written = column;
     set(k->g.rScales[MEAN], 0, at(k->g.sGroups, GROUP_MEAN, group));
     const val rest = at(k->g.sGroups, GROUP_REST, group), rstd = at(k->g.sGroups, GROUP_RSTD, group);
-    for (int i = 0; i < scales && !folded; i++) {
+    for (int i = 0; i < scales; i++) {
         val scale = affine ? mul(rstd, at_f32(k->rGamma, i)) : rstd;
         set(k->g.rScales[SCALE], i, scale);
         set(k->g.rScales[SHIFT], i, shift_of(scale, rest, affine ? at_f32(k->rBeta, i) : immf(0)));

@@ -86,7 +86,7 @@ static tensor folded_weights(const groupnorm_slice *s, const groupnorm_view *w, 
 
 tensor groupnorm_weights(const groupnorm_slice *s, const groupnorm_view *w, val pointer, val column)
 {
-    if (s->cfg->fold > 1 && !groupnorm_is_nchw(s))
+    if (s->cfg->fold > 1)
         return folded_weights(s, w, pointer, column);
     const int count = groupnorm_is_nchw(s) ? 1 : s->cfg->vec;
     val channel = add(s->channel, convert(I64, mul(column, imm(count))));
@@ -103,7 +103,7 @@ val groupnorm_group(const groupnorm_slice *s, const groupnorm_view *w, val colum
     if (s->cfg->bundle == 1)
         return imm_as(I32, 0);
     if (groupnorm_is_nchw(s))
-        return div(column, imm(s->cfg->channels / s->cfg->fold));
+        return div(column, imm(s->cfg->channels));
     return div(groupnorm_channel(s, w, column, groupnorm_mixes(s->cfg) ? e : 0), imm(s->cfg->channels));
 }
 

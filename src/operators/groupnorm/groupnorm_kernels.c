@@ -11,7 +11,7 @@ bool groupnorm_has_column(const groupnorm_kernel *k)
 {
     const groupnorm_config *cfg = k->s.cfg;
     // weights that are loaded one by one have a register each
-    const bool scattered = !groupnorm_is_nchw(&k->s) && (cfg->fold > 1 || groupnorm_by_elements(&k->s));
+    const bool scattered = cfg->fold > 1 || (!groupnorm_is_nchw(&k->s) && groupnorm_by_elements(&k->s));
     return k->w.grid.slots == 1 && !groupnorm_mixes(cfg) && !(k->meeting && scattered);
 }
 
@@ -65,7 +65,7 @@ static void write_column(void *kernel, const groupnorm_column *c)
 static void write_slice(groupnorm_kernel *k)
 {
     const groupnorm_config *cfg = k->s.cfg;
-    if (groupnorm_has_scales(cfg)) {
+    if (groupnorm_mixes(cfg)) {
         LOOP_FROM(channel, convert(I32, thread()), k->s.channels, imm(cfg->threads))
             k->does->find_scales(k, channel, div(channel, imm(cfg->channels)));
         cta_sync();
@@ -85,7 +85,7 @@ static val elements_of(const groupnorm_slice *s, val number, int slices)
 {
     const groupnorm_config *cfg = s->cfg;
     const int channels = cfg->channels / cfg->parts;
-    const int per_unit = groupnorm_is_nchw(s) ? channels / cfg->fold * cfg->vec : channels * cfg->fold;
+    const int per_unit = groupnorm_is_nchw(s) ? channels * cfg->vec : channels * cfg->fold;
     const val range = mul(s->a.range, imm(slices)), begin = mul(groupnorm_range_of(s, number), range);
     if (cfg->ragged)
         return mul(convert(F32, groupnorm_elements_from(s, begin)), immf(channels));
@@ -392,7 +392,7 @@ static void describe_held(groupnorm_kernel *k, const groupnorm_config *cfg, bool
 {
     enum { PATIENCE = 64 };
     k->s = groupnorm_slice_begin(cfg, vectors);
-    one_pass meeting = one_pass_of_cta(k->s.a.counters, k->s.a.strips, convert(U32, k->s.a.slices), cfg->abreast);
+    one_pass meeting = one_pass_of_cta(k->s.a.counters, k->s.a.strips, convert(U32, k->s.a.slices));
     if (!cfg->loading) // all CTAs that run may be of one bundle: the last ones begin when those of the one before end
         meeting.patience = PATIENCE;
     k->meeting = &meeting;

@@ -81,7 +81,7 @@ void groupnorm_slice_at(groupnorm_slice *s, val bundle, val rank)
 
 static int channels_of_column(const groupnorm_slice *s, const groupnorm_view *w)
 {
-    return groupnorm_is_nchw(s) ? s->cfg->fold : w->grid.vec;
+    return groupnorm_is_nchw(s) ? 1 : w->grid.vec;
 }
 
 /* Of `count` vectors of a column. */
@@ -153,9 +153,8 @@ groupnorm_column groupnorm_column_at(const groupnorm_slice *s, const groupnorm_v
         set_ragged(w, add(s->base, mul(number, s->a.pixels)), &c);
         return c;
     }
-    c.global = add(s->base, groupnorm_is_nchw(s)
-                                ? add(mul(mul(number, s->a.pixels), imm64(s->cfg->fold)), mul(along, imm64(g->vec)))
-                                : add(mul(number, imm64(g->vec)), mul(along, unit_stride(s))));
+    c.global = add(s->base, groupnorm_is_nchw(s) ? add(mul(number, s->a.pixels), mul(along, imm64(g->vec)))
+                                                 : add(mul(number, imm64(g->vec)), mul(along, unit_stride(s))));
     return c;
 }
 

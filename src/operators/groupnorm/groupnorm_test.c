@@ -137,10 +137,8 @@ static const char *const cases[] = {
     "away",
     "n=17 c=58 h=188 w=3 groups=58 fill=hard seed=663919       # the first of a group far away",
     "n=7 c=192 h=29 w=3 groups=192 dtype=f16 fill=hard seed=15838 # a thread of two values, one far away",
-    "n=2 c=16 h=7 w=7 groups=2 dtype=f16       # vectors of nchw that end in the next channel",
+    "n=2 c=16 h=7 w=7 groups=2 dtype=f16       # channels of nchw that begin anywhere",
     "n=2 c=24 h=3 w=3 groups=2 dtype=bf16 affine=0 fill=uniform",
-    "n=1 c=160 h=5 w=5 groups=1 fill=hard impl=forward config='fold=4 vec=4 channels=160 threads=64 column_threads=1 "
-    "steps=25' # more of these channels than threads",
     "n=2 c=5 h=32 w=32 groups=1 layout=nhwc direction=backward fill=uniform impl=backward_held config='layout=nhwc "
     "channels=5 fold=4 vec=4 threads=64 column_threads=12 steps=4' # gradients of folded pixels of one group",
     "n=3 c=1 h=43 w=51 groups=1 layout=nhwc dtype=bf16 fill=hard",
@@ -254,8 +252,6 @@ static const char *const cases[] = {
     "column_threads=8 steps=1' # a CTA may take other channels",
     "n=2 c=24 h=16 w=9 groups=2 dtype=bf16 fill=hard direction=backward impl=backward_held config='dtype=bf16 "
     "channels=12 parts=6 vec=8 threads=64 column_threads=8 steps=1'",
-    "n=2 c=8 h=9 w=9 groups=1 impl=forward config='cluster=2 parts=2 fold=4 vec=4 threads=64 column_threads=32 "
-    "steps=3'",
     "n=2 c=8 h=37 w=29 groups=2 dtype=bf16 fill=hard direction=backward impl=backward config='cluster=4 parts=2 "
     "ragged=1 vec=8 threads=64 column_threads=32 steps=3'",
     "n=2 c=65 h=8 w=9 groups=65 layout=nhwc dtype=bf16 fill=hard # pixels are folded, and added up one by one",
@@ -353,8 +349,6 @@ static const char *const population[] = {
     "n=3 c=64 h=32 w=33 groups=8 layout=nhwc dtype=bf16 fill=hard impl=forward_held config='dtype=bf16 layout=nhwc "
     "channels=8 bundle=2 vec=8 threads=64 column_threads=32 steps=10 abreast=5 alone=1 loading=3' # bundles side by "
     "side",
-    "n=3 c=64 h=32 w=33 groups=8 layout=nhwc dtype=bf16 fill=hard direction=backward impl=backward_held "
-    "config='dtype=bf16 layout=nhwc channels=8 bundle=1 vec=8 threads=64 column_threads=64 steps=10 abreast=7'",
 };
 
 static const test_reject rejects[] = {
@@ -375,10 +369,9 @@ static const test_reject rejects[] = {
     { "layout=nhwc impl=forward config='bundle=3 column_threads=1'", CKL_INVALID, "bundle=3 does not divide groups=8" },
     { "layout=nhwc impl=forward config='column_threads=3'", CKL_INVALID, "the threads of a vector of channels" },
     { "c=8 h=3 w=5 impl=forward config='vec=4'", CKL_UNSUPPORTED, "groupnorm forward: vec=4 does not divide h*w" },
-    { "h=5 w=5 impl=forward config='fold=3'", CKL_INVALID, "fold=3 is for channels of nchw forward" },
+    { "h=5 w=5 impl=forward config='fold=5'", CKL_INVALID, "fold=5 is for whole pixels of nhwc" },
     { "h=9 w=9 impl=forward config='ragged=1 vec=2'", CKL_INVALID, "ragged=1 is for vectors of 16 bytes of nchw" },
     { "layout=nhwc impl=forward config='ragged=1 vec=4'", CKL_INVALID, "ragged=1 is for vectors of 16 bytes of nchw" },
-    { "h=9 w=9 impl=forward config='ragged=1 vec=4 fold=4 channels=4'", CKL_INVALID, "ragged=1 is for vectors" },
     { "impl=forward config='cluster=2 parts=3'", CKL_INVALID, "parts=3 do not divide the channels" },
     { "layout=nhwc impl=forward config='cluster=2 parts=2 bundle=1'", CKL_INVALID, "of a group of nchw" },
     { "impl=forward config='cluster=2 parts=4'", CKL_INVALID, "or the cluster" },
@@ -389,8 +382,6 @@ static const test_reject rejects[] = {
     { "impl=forward config='threads=64 column_threads=16 steps=4 kept=1'", CKL_INVALID, "kept=1 is for held slices" },
     { "impl=forward_held config='channels=4 threads=64 column_threads=16 vec=4 steps=4 kept=2'", CKL_INVALID,
       "all but 3" },
-    { "impl=forward config='channels=4 threads=64 column_threads=16 abreast=2'", CKL_INVALID,
-      "abreast=2 is for slices" },
     { "impl=forward config='steps=1000'", CKL_UNSUPPORTED, "bytes of shared memory" },
     { "c=16 h=64 w=112 groups=16 layout=nhwc dtype=f16 impl=forward config='dtype=f16 layout=nhwc channels=1 bundle=16 "
       "vec=8 threads=64 column_threads=32 steps=224'",

@@ -118,7 +118,7 @@ static void take_chunk(column_held *k, int loading)
     enum { PATIENCE = 64 };
     const columns *c = &k->c;
     const val strips = mul(convert(U32, c->p.outer), c->p.strips);
-    one_pass t = one_pass_of_cta(c->p.counter, strips, c->p.chunks, 1);
+    one_pass t = one_pass_of_cta(c->p.counter, strips, c->p.chunks);
     t.patience = PATIENCE;
     k->states.strip = t.strip;
     k->states.chunk = t.chunk;
