@@ -113,8 +113,8 @@ typedef struct attention_decode_naive_config {
 void attention_decode_naive(const void *config, int kernel);
 
 /*
- * e4m3 from and to f32 by integer arithmetic (attention_decode_narrow.c). A NaN gives 480; f32 is rounded to nearest even
- * up to 448.
+ * e4m3 from and to f32 by integer arithmetic (attention_decode_narrow.c). A NaN gives 480; f32 is rounded to nearest
+ * even up to 448.
  */
 val attention_f32_of_e4m3(val byte);
 val attention_e4m3_of_f32(val x);

@@ -412,7 +412,8 @@ static bool with_more_ctas(attention_decode_sm80_config *c)
     const int d = c->form.d == c->form.dv && c->row_warps == 1 ? c->form.d : 0;
     if (c->form.cache == CKL_E4M3) {
         c->ctas = CTAS_MAX;
-        return d == 128 && c->keys == 16 && !c->ahead; // beside what is asked for 128 registers would spill
+        c->ahead &= c->warps < 4; // beside it 128 registers spill: 64 sequences of 41 keys 7.1 us without, 8.1 with
+        return d == 128 && c->keys == 16;
     }
     c->stages = 2;
     c->ctas = d == 64 ? CTAS_MAX : CTAS + 1;
@@ -441,15 +442,17 @@ static void share_sms(const ckl_attention_decode_desc *d, const ckl_device_info 
 }
 
 /*
- * Of few keys each warp has one block or two, for which two stages do. So CTAs are small, come early, and have their
- * keys asked for: 256 CTAs of 24 keys 4.86 -> 4.49 us, of 77 keys 7.09 -> 6.73. Where not all have room beside those of
- * the next launch, warps without a block go: sums are the same without theirs. 512 CTAs of one key take 5.9 us with
- * four warps and 3.2 with one, 256 of 24 keys 5.45 and 4.86 with two, 4 of three keys 3.4 and 3.5.
+ * Of few keys each warp has one block, or two where CTAs take half of the SMs, for which two stages do. So CTAs are
+ * small, come early, and have their keys asked for: 256 CTAs of 24 keys 4.86 -> 4.49 us, of 77 keys 7.09 -> 6.73, 128
+ * of 120 keys 6.30 -> 5.24, but 16 of 104 keys 2.88 -> 3.24. Where not all have room beside those of the next launch,
+ * warps without a block go: sums are the same without theirs. 512 CTAs of one key take 5.9 us with four warps and 3.2
+ * with one, 256 of 24 keys 5.45 and 4.86 with two, 4 of three keys 3.4 and 3.5.
  */
 static void share_few_keys(const ckl_attention_decode_desc *d, const ckl_device_info *device,
                            attention_decode_sm80_config *c)
 {
-    if (d->kv > 2 * c->warps * c->keys)
+    const int blocks = 2 * runs_of(d, c) > device->sm_count ? 2 : 1;
+    if (d->kv > blocks * c->warps * c->keys)
         return;
     c->stages = 2;
     c->ahead = device->has_tma;

@@ -139,7 +139,7 @@ typedef struct consumer_role {
     tensor weights;     // (PAIRS,1,MMA_K)
     tensor sO;          // (ROWS,CHUNK,BUFFERS)
     online_rows rows;
-    val lost;            // not 0: scores are made, and maxima found, before weights are; u32
+    val exact;           // not 0: a block is scored, and its maxima found, before there are weights; u32
     val lowered;         // with old maxima: attention_online_softmax_by_old()
     val is_short;        // with a cap beside: attention_cap_is_short(), u32
     custom_score custom; // in the tile's head
@@ -170,7 +170,7 @@ static consumer_role describe_consumer(const sm90_kernel *k)
     c.rows = attention_online_rows_begin(attention_online_row_count(c.scores), k->p.exponent);
     c.rows.slack = is_lazy(cfg) ? SLACK : 0;
     if (cfg->old || k->form->softcap)
-        c.lost = variable(U32, imm(0));
+        c.exact = variable(U32, imm(0));
     if (cfg->old)
         c.lowered = variable(U32, imm(0));
     if (cfg->old && k->form->softcap)
@@ -241,14 +241,14 @@ static bool scores_late(const sm90_kernel *k, const consumer_role *c)
     return k->form->softcap ? !how && !k->form->mask : k->cfg->old && how && !how->block;
 }
 
-/* Must the block be scored, and its maxima found, first? Where a mask cuts it, or, with old maxima, rows are new. */
+/* Must a block be scored, and its maxima found, first? Where a mask cuts it, or, with old maxima, rows are new. */
 static void ask_for_maxima(const sm90_kernel *k, consumer_role *c, const tile *t, const key_walk *w)
 {
     tile_rows rows = rows_of(k, c, t);
     val exact = k->cfg->old ? attention_online_rows_are_new(&c->rows) : no();
     if (k->form->right || k->form->left)
         exact = logical_or(exact, attention_block_is_cut(&rows, w->block));
-    assign(c->lost, select(exact, imm_as(U32, 1), imm_as(U32, 0)));
+    assign(c->exact, select(exact, imm_as(U32, 1), imm_as(U32, 0)));
 }
 
 /* What is known of the softmax before there are products. */
@@ -265,7 +265,7 @@ static void shape_scores(const sm90_kernel *k, consumer_role *c, const tile *t, 
     val block = w->block;
     tile_rows rows = rows_of(k, c, t);
     if (scores_late(k, c) && !is_last) {
-        IF(ne(c->lost, imm(0)))
+        IF(ne(c->exact, imm(0)))
             make_scores(k, c, t, w);
     } else
         make_scores(k, c, t, w);
@@ -315,10 +315,10 @@ static void weigh_by_old(const sm90_kernel *k, consumer_role *c, const tile *t, 
         raw = (raw_scores){ .score = attention_block_score, .of = &custom };
         attention_custom_share_begin();
     }
-    attention_online_softmax_by_old(&c->rows, c->scores, &raw, c->lost, c->lowered);
+    attention_online_softmax_by_old(&c->rows, c->scores, &raw, c->exact, c->lowered);
     if (has_score)
         attention_custom_share_end();
-    IF(ne(c->lost, imm(0))) {
+    IF(ne(c->exact, imm(0))) {
         score_again(k, c, slot);
         make_scores(k, c, t, w);
     }
@@ -333,13 +333,13 @@ static void soften(const sm90_kernel *k, consumer_role *c, const tile *t, const 
     }
     if (!scores_late(k, c))
         ask_for_maxima(k, c, t, w);
-    IF(eq(c->lost, imm(0))) {
+    IF(eq(c->exact, imm(0))) {
         if (k->cfg->old)
             weigh_by_old(k, c, t, w, slot);
         else
             attention_online_softmax(&c->rows, c->scores, k->p.cap);
     }
-    IF(ne(c->lost, imm(0))) {
+    IF(ne(c->exact, imm(0))) {
         attention_online_softmax(&c->rows, c->scores, NULL);
         if (k->cfg->old)
             assign(c->lowered, imm(1));

@@ -35,7 +35,8 @@ static void load_block(const sm90_kernel *k, pipeline_state *ring, const tile_so
     const bool is_k = which == ATTENTION_K;
     const sequence *s = &from->t->s;
     const columns c = is_k ? k->d : k->dv;
-    const tile_box at = attention_box_of(k->form->ragged, s->kv_at, s->kv, mul(block, imm(k->cfg->tile_n)), &from->keys);
+    const tile_box at =
+        attention_box_of(k->form->ragged, s->kv_at, s->kv, mul(block, imm(k->cfg->tile_n)), &from->keys);
     pipeline_wait_empty(&k->ring, ring);
     pipeline_expect(&k->ring, ring, imm((int)attention_columns_bytes(c, k->cfg->tile_n)));
     attention_load_chunks(is_k ? &k->tmaK : &k->tmaV, slice(is_k ? k->sK : k->sV, _, _, _, ring->stage), &at,
