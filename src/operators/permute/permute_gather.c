@@ -454,7 +454,7 @@ static plan_cost cost_gather(const void *problem, const ckl_device_info *device,
     const double FULLEST_MAX = 2; // fewer CTAs than SMs have more of L2 each
     // cycles for each word of y that an access makes, but the first two: 808x2560 u8 takes 4.2 us by 16 words a thread,
     // 3.3 by 8
-    enum { OF_STORE = 250, STORES_AT_ONCE = 2 };
+    enum { OF_STORE = 300, STORES_AT_ONCE = 2 };
     const permutation *p = problem;
     const permute_gather_config *c = config;
     const double bytes = (double)permutation_elements(p) * p->bytes;
