@@ -1,6 +1,6 @@
 /*
- * ir_blocks.h - the control flow of a kernel in IR as blocks of C: IF(p) { ... } ELSE { ... } and FOREVER { ... }, as in
- * cute/kernel.h, but for the lines that faults name.
+ * ir_blocks.h - the control flow of a kernel in IR as blocks of C: IF(p) { ... } ELSE { ... } and FOREVER { ... }, as
+ * in cute/kernel.h, but for the lines that faults name.
  */
 #pragma once
 

@@ -1,20 +1,7 @@
 /* unit_ir.c - the verifier refuses each kind of wrong kernel, and takes its right twin; devices that are not there. */
-#include "unit.h"
+#include "unit_verify.h"
+
 #include "device/device.h"
-#include "ir_blocks.h"
-#include "ir/ptx_rows.h"
-#include "ir/rules.h"
-
-static val u32(int64_t i)
-{
-    return ir_int(IR_U32, i);
-}
-
-/* A value that nothing is known of, the same for all threads. */
-static val unknown(ir_type type)
-{
-    return ir_scalar_param(type, ir_type_text(type));
-}
 
 /* Wrong kernels, each with a right twin */
 
@@ -346,77 +333,51 @@ static void before_grid_wait(bool right)
     ir_plain(IR_GRID_WAIT, 0, 0);
 }
 
-static const struct {
-    const char *name;
-    void (*describe)(bool right);
-    const char *sentence; // a part of it
-} cases[] = {
-    { "types", types, "add: operand of type f32 does not fit" },
-    { "counts", counts, "add: source operand 1 is missing" },
-    { "uninitialised", uninitialised, "is read before it is written" },
-    { "one_side", one_side,
+static const verify_case cases[] = {
+    { WANTED(types), "kernel types: kernel.c:7: add: operand of type f32 does not fit" },
+    { WANTED(counts), "add: source operand 1 is missing" },
+    { WANTED(uninitialised), "is read before it is written" },
+    { WANTED(one_side),
       "made at kernel.c:7, inside the if of line 7, is read after it: it needs a value on every path" },
-    { "same_guard", same_guard, "inside the if of line 7, is read after it: it needs a value on every path" },
-    { "value_of_block", value_of_block,
+    { WANTED(same_guard), "inside the if of line 7, is read after it: it needs a value on every path" },
+    { WANTED(value_of_block),
       "kernel.c:9: mul: the u32 made at kernel.c:8, inside the if of line 7, is read after it: make it a variable()" },
-    { "loop_exit", loop_exit, "inside the loop of line 7, is read after it: it needs a value on every path" },
-    { "vector_alignment", vector_alignment, "st: offset 8 is not a multiple of the 16 bytes accessed" },
-    { "offset_beyond_32_bits", offset_beyond_32_bits, "st: offset=4294967296 does not fit the 32 bits" },
-    { "order_of_store", order_of_store, "st: order=2 does not exist for st" },
-    { "order_of_vector", order_of_vector, "ld: an access with an order is to one element of global memory" },
-    { "vector_length", vector_length, "st: n=4 elements of f64 are not 1, 2 or 4 in at most 16 bytes" },
-    { "link", link, "end_if: the if of line 7 is linked to another instruction" },
-    { "loose_break", loose_break, "break: stands outside a loop" },
-    { "target", target, "fence_proxy_async: needs sm_90, the kernel is for sm_80" },
-    { "smem_overlap", smem_overlap, "shared memory b at 48 overlaps a at 0" },
-    { "smem_end", smem_end, "shared memory a ends at 64, beyond the kernel's 32" },
-    { "threads", threads, "threads=100 is not a multiple of 32 in 32..1024" },
-    { "barrier_id", barrier_id, "bar_sync: id=16 is not in 0..15" },
-    { "barrier_threads", barrier_threads, "bar_sync: n=288 threads is not a multiple of 32 in 32..256" },
-    { "register_count", register_count, "setmaxnreg: n=244 registers is not a multiple of 8 in 24..256" },
-    { "tma_rank", tma_rank, "tma_store: n=6 coordinates are not in 1..5" },
-    { "reduction", reduction, "red: mode=2 does not exist for f32" },
-    { "lane_zero", lane_zero, "shuffle: wants a converged warp, but its lanes diverge at the if of line 7" },
-    { "part_of_warp", part_of_warp, "shuffle: wants a converged warp, but its lanes diverge at the if of line 7" },
-    { "elected", elected, "shuffle: wants a converged warp, but its lanes diverge at the if of line 7" },
-    { "lane_loop", lane_loop, "warp_sync: wants a converged warp, but its lanes diverge at the loop of line 7" },
-    { "warpgroup", warpgroup, "setmaxnreg: wants a converged warpgroup, but its threads diverge at the if of line 7" },
-    { "warpgroup_number", warpgroup_number,
+    { WANTED(loop_exit), "inside the loop of line 7, is read after it: it needs a value on every path" },
+    { WANTED(vector_alignment), "st: offset 8 is not a multiple of the 16 bytes accessed" },
+    { WANTED(offset_beyond_32_bits), "st: offset=4294967296 does not fit the 32 bits" },
+    { WANTED(order_of_store), "st: order=2 does not exist for st" },
+    { WANTED(order_of_vector), "ld: an access with an order is to one element of global memory" },
+    { WANTED(vector_length), "st: n=4 elements of f64 are not 1, 2 or 4 in at most 16 bytes" },
+    { WANTED(link), "end_if: the if of line 7 is linked to another instruction" },
+    { WANTED(loose_break), "break: stands outside a loop" },
+    { WANTED(target), "fence_proxy_async: needs sm_90, the kernel is for sm_80" },
+    { WANTED(smem_overlap), "shared memory b at 48 overlaps a at 0" },
+    { WANTED(smem_end), "shared memory a ends at 64, beyond the kernel's 32" },
+    { WANTED(threads), "threads=100 is not a multiple of 32 in 32..1024" },
+    { WANTED(barrier_id), "bar_sync: id=16 is not in 0..15" },
+    { WANTED(barrier_threads), "bar_sync: n=288 threads is not a multiple of 32 in 32..256" },
+    { WANTED(register_count), "setmaxnreg: n=244 registers is not a multiple of 8 in 24..256" },
+    { WANTED(tma_rank), "tma_store: n=6 coordinates are not in 1..5" },
+    { WANTED(reduction), "red: mode=2 does not exist for f32" },
+    { WANTED(lane_zero), "shuffle: wants a converged warp, but its lanes diverge at the if of line 7" },
+    { WANTED(part_of_warp), "shuffle: wants a converged warp, but its lanes diverge at the if of line 7" },
+    { WANTED(elected), "shuffle: wants a converged warp, but its lanes diverge at the if of line 7" },
+    { WANTED(lane_loop), "warp_sync: wants a converged warp, but its lanes diverge at the loop of line 7" },
+    { WANTED(warpgroup), "setmaxnreg: wants a converged warpgroup, but its threads diverge at the if of line 7" },
+    { WANTED(warpgroup_number),
       "setmaxnreg: wants a converged warpgroup, but its threads diverge at the if of line 7" },
-    { "wgmma_n", wgmma_n, "wgmma: n=12 is not a multiple of 8 in 8..256" },
-    { "wgmma_read", wgmma_read, "belongs to the wgmma of line 7 until a wgmma_wait" },
-    { "wgmma_order", wgmma_order, "belongs to the wgmma of line 7 until a wgmma_wait" },
-    { "wgmma_fence", wgmma_fence, "wgmma: register 0 was used after the last wgmma_fence" },
-    { "wgmma_loop", wgmma_loop, "belongs to the wgmma of line 7 until a wgmma_wait" },
-    { "before_grid_wait", before_grid_wait,
-      "kernel.c:7: st: comes before the grid_wait of line 9: the kernel before may" },
-    { "wgmma_a", wgmma_a, "belongs to the wgmma_rs of line 7 until a wgmma_wait" },
+    { WANTED(wgmma_n), "wgmma: n=12 is not a multiple of 8 in 8..256" },
+    { WANTED(wgmma_read), "belongs to the wgmma of line 7 until a wgmma_wait" },
+    { WANTED(wgmma_order), "belongs to the wgmma of line 7 until a wgmma_wait" },
+    { WANTED(wgmma_fence), "wgmma: register 0 was used after the last wgmma_fence" },
+    { WANTED(wgmma_loop), "belongs to the wgmma of line 7 until a wgmma_wait" },
+    { WANTED(before_grid_wait), "kernel.c:7: st: comes before the grid_wait of line 9: the kernel before may" },
+    { WANTED(wgmma_a), "belongs to the wgmma_rs of line 7 until a wgmma_wait" },
 };
-
-static ckl_status verify(const char *name, void (*describe)(bool right), bool right)
-{
-    ir_kernel *kernel = NULL;
-    ir_describe_begin(name, IR_SM90A);
-    ir_current()->threads = 256;
-    ir_at("kernel.c", 7);
-    describe(right);
-    if (ir_describe_end(&kernel) != CKL_OK)
-        fail_msg("%s: cannot be described: %s", name, ckl_error());
-    ckl_status status = ir_verify(kernel);
-    ir_kernel_free(kernel);
-    return status;
-}
 
 TEST(verifier)
 {
-    for (int i = 0; i < COUNT_OF(cases); i++) {
-        if (verify(cases[i].name, cases[i].describe, true) != CKL_OK)
-            fail_msg("%s: the right kernel is refused: %s", cases[i].name, ckl_error());
-        if (verify(cases[i].name, cases[i].describe, false) != CKL_INTERNAL)
-            fail_msg("%s: the wrong kernel is taken", cases[i].name);
-        if (!strstr(ckl_error(), cases[i].sentence) || !strstr(ckl_error(), cases[i].name))
-            fail_msg("%s: the sentence is: %s", cases[i].name, ckl_error());
-    }
+    verify_all(cases, COUNT_OF(cases));
 }
 
 /* A machine without a driver says so, and devices that do not exist are refused. */

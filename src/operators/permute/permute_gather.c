@@ -449,9 +449,14 @@ static plan_cost cost_gather(const void *problem, const ckl_device_info *device,
     // More of them crowd there, where elements of less than a word are read from a sector each
     const double CROWD_US = 0.65, EARLY_US = 0.4;
     const double AGAIN = 0.1; // of a byte from device memory, one from L2
-    const double PARTLY =
-        2; // of a byte that is written, one that a sector lacks: 224 transposes of 196x1248 f16 123 us
+    // of a line, one that L1 holds, since other warps of its CTA load from it: 64x128x128x120 u8 takes 68 us in blocks
+    const double HELD = 0.5;
+    // of a byte that is written, one that a sector lacks: 224 transposes of 196x1248 f16 123 us
+    const double PARTLY = 2;
     const double FULLEST_MAX = 2; // fewer CTAs than SMs have more of L2 each
+    // cycles for each word of y that an access makes, but the first two: 808x2560 u8 takes 4.2 us by 16 words a thread,
+    // 3.3 by 8
+    enum { OF_STORE = 350, STORES_AT_ONCE = 2 };
     const permutation *p = problem;
     const permute_gather_config *c = config;
     const double bytes = (double)permutation_elements(p) * p->bytes;
@@ -474,9 +479,11 @@ static plan_cost cost_gather(const void *problem, const ckl_device_info *device,
         .bytes = bytes * (2 + AGAIN * again + PARTLY * partly),
         .ctas = ctas,
         .threads = PERMUTE_THREADS,
+        .wait_cycles = OF_STORE * fmax(0, stores - STORES_AT_ONCE),
         .registers = REGISTERS + c->steps * c->turned * c->bytes / WORD_BYTES,
         .lines = fmin(fullest, FULLEST_MAX) * c->steps *
-                 (turned ? c->turned * x.lines + stores * y.lines : x.lines + warp_bytes / LINE_BYTES),
+                 (turned ? (c->block > 1 ? HELD : 1) * c->turned * x.lines + stores * y.lines
+                         : x.lines + warp_bytes / LINE_BYTES),
         .elements = c->steps * (OF_ACCESS + OF_MODE * c->rank + OF_WORD * stores),
     };
     return memory_cost(&work, device);

@@ -251,9 +251,9 @@ static int choose_box(const permutation *p, const ckl_device_info *device)
 
 /*
  * Rows of a tile: more where rows of y begin inside a sector, so that fewer of their cuts are inside one, up to 32 KB,
- * of which three CTAs fit an SM. 5144x12288 bf16 takes 77.6 us by 64 rows, 71.9 by 128, 66.8 by 256. Not where tiles are
- * few, or much of a taller one is empty, unless it holds whole rows of y: 88 rows by 262144 eight times take 247 us by
- * 64 and 192 by 128.
+ * of which three CTAs fit an SM. 5144x12288 bf16 takes 77.6 us by 64 rows, 71.9 by 128, 66.8 by 256. Not where tiles
+ * are few, or much of a taller one is empty, unless it holds whole rows of y: 88 rows by 262144 eight times take 247 us
+ * by 64 and 192 by 128.
  */
 static int choose_height(const permutation *p, const ckl_device_info *device, int tile)
 {
