@@ -303,14 +303,14 @@ static int held_steps(const ckl_softmax_desc *d, const softmax_column_config *c)
 /*
  * Chunks of the shared memory of so many CTAs an SM, by so many lanes a line; returns how many a strip has. Registers
  * keep what they can beside it, as time goes with what an SM holds: of gradients 40 KB, where few threads have many
- * (14336x7168 bf16 170.7 us, without 185.0), forward a tile of 16 KB (8192x15360 bf16 153.1, without 159.8). Where a
+ * (14336x7168 bf16 170.7 us, without 185.0), forward a tile of 16 KB (5x2393x7x640 bf16 66.3, without 70.0). Where a
  * strip is one chunk of few lines, CTAs are smaller and as many times more.
  */
-static int64_t split_held(const ckl_softmax_desc *d, int ctas, int lanes, bool keeps, softmax_column_config *c)
+static int64_t split_held(const ckl_softmax_desc *d, int ctas, int lanes, int kept, softmax_column_config *c)
 {
-    enum { SM_BYTES = 192 << 10, THREADS_KEEPING = 128, KEPT = 5 };
+    enum { SM_BYTES = 192 << 10, THREADS_KEEPING = 128 };
     column_split *s = &c->split;
-    const int threads = keeps && !is_forward(d) ? THREADS_KEEPING : THREADS_HELD;
+    const int threads = kept > 1 ? THREADS_KEEPING : THREADS_HELD;
     *s = (column_split){ .threads = threads, .lanes = lanes, .cluster = 1 };
     s->ragged = is_ragged(d);
     s->vec = s->ragged ? ragged_vec(d) : softmax_vec_of(d);
@@ -321,7 +321,7 @@ static int64_t split_held(const ckl_softmax_desc *d, int ctas, int lanes, bool k
         s->threads /= 2;
     c->form.ctas_per_sm = ctas * threads / s->threads;
     c->tiles = (int)room;
-    c->kept = !keeps ? 0 : is_forward(d) ? 1 : KEPT;
+    c->kept = kept;
     const int64_t chunks = chunks_of(d, c), tiles = ceil_div(d->n, chunks * column_split_lines(s));
     c->tiles = (int)min_i64(tiles, room);
     c->kept = (int)tiles - c->tiles;
@@ -332,26 +332,26 @@ static int64_t split_held(const ckl_softmax_desc *d, int ctas, int lanes, bool k
 static int64_t choose_held(const ckl_softmax_desc *d, const ckl_device_info *device, int lanes,
                            softmax_column_config *c)
 {
-    const bool keeps = !is_ragged(d); // whose ends take registers
-    const int64_t chunks = split_held(d, HELD_CTAS, lanes, keeps, c);
+    enum { KEPT = 5 };
+    const int kept = is_ragged(d) ? 0 : is_forward(d) ? 1 : KEPT; // ragged ends take registers
+    const int64_t chunks = split_held(d, HELD_CTAS, lanes, kept, c);
     const int64_t ctas = d->outer * chunks * column_split_strips(&c->split, d->inner);
-    return keeps && 2 * ctas < 3 * HELD_CTAS * (int64_t)device->sm_count ? split_held(d, HELD_CTAS, lanes, false, c)
-                                                                         : chunks;
+    return kept && 2 * ctas < 3 * HELD_CTAS * (int64_t)device->sm_count ? split_held(d, HELD_CTAS, lanes, 0, c)
+                                                                        : chunks;
 }
 
 /*
- * Do CTAs hold whole strips? By lines of 128 bytes: gradients of 48x256x2176 bf16 40.0 us, in registers 47.9. Forward of
- * 16 bits by lines of 64, too: 40x864x11x64 bf16 30.7, in chunks 35.2; others are slower, 112x1280x96 f32 37.0, 33.6.
+ * Do CTAs hold whole strips? By lines of 128 bytes: 24x600x299x64 bf16 281 us, in two chunks 428; gradients of
+ * 48x256x2176 bf16 40.0, in registers 47.9. Forward of 16 bits by lines of 64, too: 40x864x11x64 bf16 30.7, in chunks 35.2; others are slower, 112x1280x96 f32 37.0, 33.6.
  */
 static bool fits_whole(const ckl_softmax_desc *d, int lanes, softmax_column_config *c)
 {
     enum { FEWER_CTAS = 2 };
-    const bool keeps = is_forward(d) && !is_ragged(d);
-    if (split_held(d, HELD_CTAS, lanes, keeps, c) == 1)
+    if (split_held(d, HELD_CTAS, lanes, is_ragged(d) ? 0 : 1, c) == 1)
         return true;
     if (is_ragged(d) || !is_half_forward(d))
         return false;
-    return split_held(d, HELD_CTAS, lanes / 2, true, c) == 1 || split_held(d, FEWER_CTAS, lanes / 2, false, c) == 1;
+    return split_held(d, HELD_CTAS, lanes / 2, 1, c) == 1 || split_held(d, FEWER_CTAS, lanes / 2, 0, c) == 1;
 }
 
 /*
