@@ -195,9 +195,8 @@ static int ragged_lanes(const ckl_softmax_desc *d)
 /* Shared memory of a CTA with so many tiles: slots, sums, and words by which its threads tell each other. */
 static int64_t smem_bytes(const softmax_column_config *c, int tiles)
 {
-    enum { WORDS = 4 };
     return tiles * column_slots_bytes(&c->split, c->form.dtype) * softmax_inputs(&c->form) +
-           column_reduce_bytes(&c->split, SOFTMAX_PIPELINE_VALUES) + WORDS * (int64_t)sizeof(uint32_t);
+           column_reduce_bytes(&c->split, SOFTMAX_PIPELINE_VALUES) + 4 * (int64_t)sizeof(uint32_t);
 }
 
 static int64_t ctas_of(const ckl_softmax_desc *d, const softmax_column_config *c)
@@ -356,8 +355,7 @@ static bool fits_whole(const ckl_softmax_desc *d, int lanes, softmax_column_conf
 
 /*
  * Are columns more than a cluster's registers hold, or, where tensors are more than caches and strips three quarters of
- * their lines, of 16 bits, or more than a CTA's registers hold by whole lines? By half lines gradients of 1024x41984
- * f32 take 148.7 us, in chunks 136.2.
+ * their lines, of 16 bits, or more than a CTA's registers hold by whole lines?
  */
 static bool wants_held(const ckl_softmax_desc *d, const ckl_device_info *device)
 {
@@ -431,10 +429,7 @@ static int64_t long_chunks_max(const ckl_softmax_desc *d, const softmax_column_c
     return max_i64(1, (int64_t)pow((double)d->n * bytes / states, 0.5));
 }
 
-/*
- * Lines of 256 bytes; of 128 where all chunks were fewer than CTAs that run, unless lines begin within sectors:
- * 100096x248 bf16 61.0 us, by 64 bytes 66.0. No wider than d.
- */
+/* Lines of 256 bytes; of 128 where all chunks were fewer than CTAs that run, unless lines begin within sectors. */
 static int long_lanes(const ckl_softmax_desc *d, int64_t turn, const softmax_column_config *c)
 {
     const int64_t vec = c->split.vec;
