@@ -341,7 +341,7 @@ static int64_t choose_held(const ckl_softmax_desc *d, const ckl_device_info *dev
 
 /*
  * Do CTAs hold whole strips? By lines of 128 bytes: 24x600x299x64 bf16 281 us, in two chunks 428; gradients of
- * 48x256x2176 bf16 40.0, in registers 47.9. Forward of 16 bits by lines of 64, too: 40x864x11x64 bf16 30.7, in chunks 35.2; others are slower, 112x1280x96 f32 37.0, 33.6.
+ * 48x300x2176 bf16 47.8, in two chunks 62.1. Forward of 16 bits by lines of 64, too: 40x864x11x64 bf16 30.7, in chunks 35.2; others are slower, 112x1280x96 f32 37.0, 33.6.
  */
 static bool fits_whole(const ckl_softmax_desc *d, int lanes, softmax_column_config *c)
 {
