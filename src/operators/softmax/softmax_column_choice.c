@@ -195,9 +195,8 @@ static int ragged_lanes(const ckl_softmax_desc *d)
 /* Shared memory of a CTA with so many tiles: slots, sums, and words by which its threads tell each other. */
 static int64_t smem_bytes(const softmax_column_config *c, int tiles)
 {
-    enum { WORDS = 4 };
     return tiles * column_slots_bytes(&c->split, c->form.dtype) * softmax_inputs(&c->form) +
-           column_reduce_bytes(&c->split, SOFTMAX_PIPELINE_VALUES) + WORDS * (int64_t)sizeof(uint32_t);
+           column_reduce_bytes(&c->split, SOFTMAX_PIPELINE_VALUES) + 4 * (int64_t)sizeof(uint32_t);
 }
 
 static int64_t ctas_of(const ckl_softmax_desc *d, const softmax_column_config *c)
@@ -303,14 +302,14 @@ static int held_steps(const ckl_softmax_desc *d, const softmax_column_config *c)
 /*
  * Chunks of the shared memory of so many CTAs an SM, by so many lanes a line; returns how many a strip has. Registers
  * keep what they can beside it, as time goes with what an SM holds: of gradients 40 KB, where few threads have many
- * (14336x7168 bf16 170.7 us, without 185.0), forward a tile of 16 KB (8192x15360 bf16 153.1, without 159.8). Where a
+ * (14336x7168 bf16 170.7 us, without 185.0), forward a tile of 16 KB (5x2393x7x640 bf16 66.3, without 70.0). Where a
  * strip is one chunk of few lines, CTAs are smaller and as many times more.
  */
-static int64_t split_held(const ckl_softmax_desc *d, int ctas, int lanes, bool keeps, softmax_column_config *c)
+static int64_t split_held(const ckl_softmax_desc *d, int ctas, int lanes, int kept, softmax_column_config *c)
 {
-    enum { SM_BYTES = 192 << 10, THREADS_KEEPING = 128, KEPT = 5 };
+    enum { SM_BYTES = 192 << 10, THREADS_KEEPING = 128 };
     column_split *s = &c->split;
-    const int threads = keeps && !is_forward(d) ? THREADS_KEEPING : THREADS_HELD;
+    const int threads = kept > 1 ? THREADS_KEEPING : THREADS_HELD;
     *s = (column_split){ .threads = threads, .lanes = lanes, .cluster = 1 };
     s->ragged = is_ragged(d);
     s->vec = s->ragged ? ragged_vec(d) : softmax_vec_of(d);
@@ -321,7 +320,7 @@ static int64_t split_held(const ckl_softmax_desc *d, int ctas, int lanes, bool k
         s->threads /= 2;
     c->form.ctas_per_sm = ctas * threads / s->threads;
     c->tiles = (int)room;
-    c->kept = !keeps ? 0 : is_forward(d) ? 1 : KEPT;
+    c->kept = kept;
     const int64_t chunks = chunks_of(d, c), tiles = ceil_div(d->n, chunks * column_split_lines(s));
     c->tiles = (int)min_i64(tiles, room);
     c->kept = (int)tiles - c->tiles;
@@ -332,32 +331,31 @@ static int64_t split_held(const ckl_softmax_desc *d, int ctas, int lanes, bool k
 static int64_t choose_held(const ckl_softmax_desc *d, const ckl_device_info *device, int lanes,
                            softmax_column_config *c)
 {
-    const bool keeps = !is_ragged(d); // whose ends take registers
-    const int64_t chunks = split_held(d, HELD_CTAS, lanes, keeps, c);
+    enum { KEPT = 5 };
+    const int kept = is_ragged(d) ? 0 : is_forward(d) ? 1 : KEPT; // ragged ends take registers
+    const int64_t chunks = split_held(d, HELD_CTAS, lanes, kept, c);
     const int64_t ctas = d->outer * chunks * column_split_strips(&c->split, d->inner);
-    return keeps && 2 * ctas < 3 * HELD_CTAS * (int64_t)device->sm_count ? split_held(d, HELD_CTAS, lanes, false, c)
-                                                                         : chunks;
+    return kept && 2 * ctas < 3 * HELD_CTAS * (int64_t)device->sm_count ? split_held(d, HELD_CTAS, lanes, 0, c)
+                                                                        : chunks;
 }
 
 /*
- * Do CTAs hold whole strips? By lines of 128 bytes: gradients of 48x256x2176 bf16 40.0 us, in registers 47.9. Forward of
- * 16 bits by lines of 64, too: 40x864x11x64 bf16 30.7, in chunks 35.2; others are slower, 112x1280x96 f32 37.0, 33.6.
+ * Do CTAs hold whole strips? By lines of 128 bytes: 24x600x299x64 bf16 281 us, in two chunks 428; gradients of
+ * 48x300x2176 bf16 47.8, in two chunks 62.1. Forward of 16 bits by lines of 64, too: 40x864x11x64 bf16 30.7, in chunks 35.2; others are slower, 112x1280x96 f32 37.0, 33.6.
  */
 static bool fits_whole(const ckl_softmax_desc *d, int lanes, softmax_column_config *c)
 {
     enum { FEWER_CTAS = 2 };
-    const bool keeps = is_forward(d) && !is_ragged(d);
-    if (split_held(d, HELD_CTAS, lanes, keeps, c) == 1)
+    if (split_held(d, HELD_CTAS, lanes, is_ragged(d) ? 0 : 1, c) == 1)
         return true;
     if (is_ragged(d) || !is_half_forward(d))
         return false;
-    return split_held(d, HELD_CTAS, lanes / 2, true, c) == 1 || split_held(d, FEWER_CTAS, lanes / 2, false, c) == 1;
+    return split_held(d, HELD_CTAS, lanes / 2, 1, c) == 1 || split_held(d, FEWER_CTAS, lanes / 2, 0, c) == 1;
 }
 
 /*
  * Are columns more than a cluster's registers hold, or, where tensors are more than caches and strips three quarters of
- * their lines, of 16 bits, or more than a CTA's registers hold by whole lines? By half lines gradients of 1024x41984
- * f32 take 148.7 us, in chunks 136.2.
+ * their lines, of 16 bits, or more than a CTA's registers hold by whole lines?
  */
 static bool wants_held(const ckl_softmax_desc *d, const ckl_device_info *device)
 {
@@ -431,10 +429,7 @@ static int64_t long_chunks_max(const ckl_softmax_desc *d, const softmax_column_c
     return max_i64(1, (int64_t)pow((double)d->n * bytes / states, 0.5));
 }
 
-/*
- * Lines of 256 bytes; of 128 where all chunks were fewer than CTAs that run, unless lines begin within sectors:
- * 100096x248 bf16 61.0 us, by 64 bytes 66.0. No wider than d.
- */
+/* Lines of 256 bytes; of 128 where all chunks were fewer than CTAs that run, unless lines begin within sectors. */
 static int long_lanes(const ckl_softmax_desc *d, int64_t turn, const softmax_column_config *c)
 {
     const int64_t vec = c->split.vec;

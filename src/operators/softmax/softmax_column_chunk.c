@@ -34,12 +34,14 @@ void visit_staged(const columns *c, const column_place *tile, val slots, tile_vi
 
 /* States */
 
-/* A column a lane, or more where there are fewer threads: neighbouring lanes load neighbouring states. */
+/* Neighbouring lanes load neighbouring 16 bytes of states, so that each access fills its sectors. */
 static column_split split_for_merging(const columns *c)
 {
-    const int count = (int)column_split_room(&c->split), lanes = (int)min_i64(count, c->split.threads);
-    const int threads = c->split.threads;
-    return (column_split){ .threads = threads, .lanes = lanes, .cluster = 1, .vec = count / lanes, .steps = 1 };
+    enum { LANES_MAX = 32, FLOATS = 4 };
+    const int count = (int)column_split_room(&c->split);
+    const int64_t wanted = max_i64(FLOATS / softmax_state_values(c->form), count / LANES_MAX);
+    const int vec = (int)min_i64(min_i64(count, wanted), VEC_MAX);
+    return (column_split){ .threads = c->split.threads, .lanes = count / vec, .cluster = 1, .vec = vec, .steps = 1 };
 }
 
 strip_states strip_states_begin(const columns *c)

@@ -78,10 +78,10 @@ static void load_inputs(const rows *r, const row_span *span, tensor *rX)
     tensor from[SOFTMAX_INPUTS_MAX]; // (VEC,STEPS)
     for (int i = 0; i < inputs; i++)
         from[i] = partition(r, span, softmax_input(r->form, &r->p, i), softmax_input_pitch(r->form, &r->p));
-    for (int i = 0; i < inputs; i++) {
+    for (int i = 0; i < inputs; i++)
         rX[i] = fragment_like(from[i], r->form->dtype);
+    for (int i = 0; i < inputs; i++)
         (r->in_phase ? row_load : row_load_among)(&span->split, &span->place, from[i], rX[i], softmax_outside(r->form));
-    }
 }
 
 static tensor load_scores(const rows *r, const row_span *span)
