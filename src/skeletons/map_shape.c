@@ -267,7 +267,7 @@ enum { PREFETCHED_BYTES = 12 << 20 };
 enum { CROSSED_FEW_THREADS = 512 };
 
 /* Of more, lower ones are there at once: x+y of 1024x689 bf16 takes 4.4 us in 176 of 64 rows, 3.2 in 704 of 16. */
-enum { CROSSED_CTAS_OF_SM = 4 };
+enum { CROSSED_CTAS_OF_SM = 3 };
 
 /* Threads that share out a tile of crossed operands: a vector each, and of pairs two rows by two columns. */
 static int crossed_threads_max(const map_config *c)

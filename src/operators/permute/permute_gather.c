@@ -449,7 +449,7 @@ static plan_cost cost_gather(const void *problem, const ckl_device_info *device,
     // More of them crowd there, where elements of less than a word are read from a sector each
     const double CROWD_US = 0.65, EARLY_US = 0.4;
     const double AGAIN = 0.1; // of a byte from device memory, one from L2
-    // of a line, one that L1 holds, since other warps of its CTA load from it: 64x128x128x120 u8 takes 68 us in blocks
+    // of a line, one of blocks that load whole lines: L1 holds it for their other warps. 64x128x128x120 u8 68 us
     const double HELD = 0.5;
     // of a byte that is written, one that a sector lacks: 224 transposes of 196x1248 f16 123 us
     const double PARTLY = 2;
@@ -482,7 +482,7 @@ static plan_cost cost_gather(const void *problem, const ckl_device_info *device,
         .wait_cycles = OF_STORE * fmax(0, stores - STORES_AT_ONCE),
         .registers = REGISTERS + c->steps * c->turned * c->bytes / WORD_BYTES,
         .lines = fmin(fullest, FULLEST_MAX) * c->steps *
-                 (turned ? (c->block > 1 ? HELD : 1) * c->turned * x.lines + stores * y.lines
+                 (turned ? (c->block * c->bytes >= LINE_BYTES ? HELD : 1) * c->turned * x.lines + stores * y.lines
                          : x.lines + warp_bytes / LINE_BYTES),
         .elements = c->steps * (OF_ACCESS + OF_MODE * c->rank + OF_WORD * stores),
     };
