@@ -152,27 +152,26 @@ static void share_SMs(const ckl_gemm_desc *d, gemm_sm90_config *c, const ckl_dev
 
 /*
  * And those of a deep K whose operands begin inside lines of memory share them by two, where tiles are even:
- * 241x9512x31952 takes 237 us in 128x160 that share both, 248 in pairs that share B, 277 alone; 8192x128x6768 39.5 in
- * pairs, 45.2 alone. In several waves tiles of both consumers share B or A: 1536x7168x26576 of e4m3 takes 474 us in
- * pairs of 128x224, 588 alone, 512x14713x27032 623 and 725, 2568x2568x2568 70.2 and 75.2.
+ * 241x9512x31952 takes 237 us in 128x160 that share both, 277 alone; 8192x128x6768 39.5 in pairs, 45.2 alone. In
+ * several waves tiles of both consumers share B, or A: 512x14713x27032 takes 623 us in pairs of 128x224, 725 alone.
  */
 static void share_operands(const ckl_gemm_desc *d, gemm_sm90_config *c, const ckl_device_info *device)
 {
-    const int64_t down = ceil_div(c->swap ? d->n : d->m, c->tile_m);
-    const int64_t across = ceil_div(c->swap ? d->m : d->n, max_i64(c->tile_n, 1));
+    const int64_t down = ceil_div(c->swap ? d->n : d->m, c->tile_m),
+                  across = ceil_div(c->swap ? d->m : d->n, max_i64(c->tile_n, 1));
     const int m = down % 2 || gemm_rows_aligned(d, c->swap ? 'a' : 'b', LINE_BYTES) ? 1 : 2;
     int n = across % 2 || gemm_rows_aligned(d, c->swap ? 'b' : 'a', LINE_BYTES) ? 1 : 2;
     const bool one_wave = down * across <= clusters_of(device->sm_count, m * n) * m * n;
     const bool deep = !d->groups && !d->gated && d->batch == 1 && gemm_k_tiles(d) >= STEPS_MANY;
+    const bool suits = one_wave || (c->consumers == 2 && !c->pingpong);
     n = one_wave || m == 1 ? n : 1;
-    if (deep && (one_wave || (c->consumers == 2 && !c->pingpong)) && c->cluster_m <= m && c->cluster_n <= n &&
-        c->split == 1) {
+    if (deep && suits && c->cluster_m <= m && c->cluster_n <= n && c->split == 1) {
         c->cluster_m = m;
         c->cluster_n = n;
     }
 }
 
-/* One product of 16 bits that TMA takes as it lies, D too: problems like these were timed with tiles of their own. */
+/* One product of 16 or 8 bits that TMA takes as it lies, D too: such were timed with tiles of their own. */
 static bool is_plain(const ckl_gemm_desc *d)
 {
     return ckl_dtype_bytes(d->a) <= 2 && d->b == d->a && d->k > 0 && d->batch == 1 && !d->groups && !d->gated &&
@@ -242,10 +241,9 @@ static bool suits_D(const ckl_gemm_desc *d, const fitted_tile *t)
 }
 
 /*
- * Tiles as wide as lets all of D go in so many turns: 1024x5632x2048 takes 33.2 us in one of 256x176, which asks less
- * of L2 than 38.4 in two of 128x176; 253x12288x1792 with GELU 23.8 in one of 128x192, 28.9 in 64x128; 2448x3072x7168
- * 169 in two of 128x240, 176 in 256x128; 2073x1024x10112 69.6 in one of 64x256, 86.2 in two of 64x128; 768x2048x8192 of
- * e4m3 with C in f32 26.7 in one of 128x96, 31.2 in 64x192.
+ * Tiles as wide as lets all of D go in so many turns, which asks less of L2: 253x12288x1792 with GELU takes 23.8 us in
+ * one of 128x192, 28.9 in 64x128; 2448x3072x7168 169 in two of 128x240, 176 in 256x128; 2073x1024x10112 69.6 in one of
+ * 64x256, 86.2 in two of 64x128; 768x2048x8192 of e4m3 with C in f32 26.7 in one of 128x96, 31.2 in 64x192.
  */
 typedef struct even_tile {
     fitted_tile tile; // of so many columns at most
@@ -286,9 +284,8 @@ static bool is_narrow_enough(const ckl_gemm_desc *d, const fitted_tile *t)
 /*
  * Is a split worth a thought? Not of few steps along K. And CTAs at different parts of K read nothing together, so D in
  * two is for a thin D, which shares little anyway (4096x128x8192 takes 22.0 us in 64x128 in two, 26.2 in 64x64), for
- * pairs that share B (256x2048x7168 takes 19.5 us in 64x128 in two, 16.8 in slices), and by squares for a deep K
- * (1024x1024x8192 takes 29.2 us in 128x128 in two, 32.2 in 64x128). In eight few rows are D^T, as 16x256x7168 takes 4.4
- * us and 4.8 as D, and others are not: 64x512x32768 takes 17.6, 15.5 as D.
+ * pairs that share B (128x2544x4096 8.8 in 64x96 in two, 10.6), and by squares for a deep K (1024x1024x8192 29.2 in
+ * 128x128 in two, 32.2). In eight few rows are D^T (16x256x7168 4.4, 4.8 as D), others not (64x512x32768 17.6, 15.5).
  */
 static bool may_split(const ckl_gemm_desc *d, const fitted_tile *t)
 {

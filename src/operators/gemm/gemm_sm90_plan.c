@@ -329,17 +329,16 @@ static ckl_status admit_sm90(const void *desc, const ckl_device_info *device, co
 /*
  * The next launch's CTAs take places as these come free. If a second launch does not fit beside the first, and the
  * first leaves many places free, SMs get unequal shares of the second: 224 tiles of 7x14336x7168, three an SM, take
- * 71.4 us begun early and 50.1 alone, 82 of 5248x64x16384 59.3 and 46.7, 128 of 128x6144x8064, one an SM, 35.2 and
- * 29.4, 104 of 109x13312x7168 58.1 and 50.9. Where two launches fit, or nearly, they are at 97 % of copying begun
- * early. A short product would gain less than the 1 to 2 us of a launch, but for tiles of one consumer by many steps,
- * and where several share an SM: 768x768x3072 takes 8.9 us alone, 9.5 begun early, 512x2688x3920 19.5 and 23.8,
- * 32x14336x2048 16.3 and 22.5, 8x16384x3584 of e4m3 15.6 and 19.8.
+ * 71.4 us begun early and 50.1 alone, of 3x14336x216 5.5 and 4.4, 128 of 128x6144x8064, one an SM, 35.2 and 29.4.
+ * Where two launches fit, or nearly, they are at 97 % of copying begun early. A short product of one CTA an SM gains
+ * less than the 1 to 2 us of a launch, but for one consumer by many steps: 768x768x3072 takes 8.9 alone, 9.5 early.
  */
 static bool is_better_alone(const ckl_gemm_desc *d, const ckl_device_info *device, const gemm_sm90_config *c)
 {
     enum { STEPS_LEAST = 48, PAIR = 2 };
-    const double BYTES_LEAST = c->ctas > 1 ? 32e6 : 64e6;
-    const bool many = c->consumers == 1 && c->split == 1 && d->batch == 1 && gemm_k_tiles(d) >= STEPS_LEAST;
+    const double BYTES_LEAST = 64e6;
+    const bool many =
+        c->consumers == 1 && c->split == 1 && d->batch == 1 && (c->ctas > 1 || gemm_k_tiles(d) >= STEPS_LEAST);
     const double bytes =
         (double)d->batch * ((double)d->m + (double)d->n) * (double)d->k * (double)ckl_dtype_bytes(d->a);
     if (c->tile_n == 0 || d->groups || (bytes < BYTES_LEAST && !many)) // without columns it is refused
