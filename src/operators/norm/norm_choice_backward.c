@@ -437,24 +437,18 @@ static bool is_short(const ckl_norm_desc *d, bool centred)
 }
 
 /*
- * Odd rows of f32, and those of x and dx apart, by single elements from memory. In phase they flow where an SM would
- * have two rows alone, whose loads nothing covers: layer norm 4096x4095 65.4 us by two, 60.2 through the ring.
+ * False: they do not flow. Odd rows of f32 in phase do where an SM would have two in registers alone, whose loads
+ * nothing covers: layer norm 4096x4095 65.4 us by single elements, 60.2 by the ring.
  */
-static bool choose_packed_odd(const ckl_norm_desc *d, const ckl_device_info *device, bool centred, row_split *s)
-{
-    enum { ROWS_MIN = 3 };
-    const bool in_phase = norm_in_phase(d);
-    return (d->dtype == CKL_F32 || !in_phase) && choose_packed_split(d, device, centred, s) &&
-           (!in_phase || ROWS_MIN * s->row_threads <= packed_threads(d, s));
-}
-
-/* False: they do not flow. */
 static bool choose_backward_flow(const ckl_norm_desc *d, const ckl_device_info *device, bool centred, norm_config *c)
 {
+    enum { ROWS_MIN = 3 };
     backward_flow f = { .ctas_per_sm = 0 };
     row_pipeline_split s;
-    const bool odd = norm_is_ragged(d) && !norm_is_cut(d), apart = odd && !norm_in_phase(d);
-    if (!device->has_tma || is_short(d, centred) || (odd && choose_packed_odd(d, device, centred, &c->split)))
+    const bool odd = norm_is_ragged(d) && !norm_is_cut(d), apart = odd && !norm_in_phase(d), f32 = d->dtype == CKL_F32;
+    if (!device->has_tma || is_short(d, centred) ||
+        (odd && (f32 || apart) && choose_packed_split(d, device, centred, &c->split) &&
+         (apart || ROWS_MIN * c->split.row_threads <= packed_threads(d, &c->split))))
         return false;
     if (apart ? !choose_elements(d, device, centred, &s, &f.ctas_per_sm) : !choose_sums(d, device, centred, &f, &s))
         return false;
