@@ -249,11 +249,12 @@ static bool take_warps(const ckl_norm_desc *d, const ckl_device_info *device, bo
  * by 288 with 16; 768x20480 f32, cut, 80.5 and 63.5. Layer norm by two CTAs of 224 threads instead of three: 74.8 and
  * 71.9 us (12288x3584 f16). Where one CTA had an SM, two that are a tenth smaller: 121.8 and 93.0 (577x51200 f32), 37.1
  * and 34.7 (RMS norm 640x25088 f16). In half the cluster, where that leaves no more idle and enough rows for its
- * partial sums: 58.3 and 52.1 (layer norm 2048x13312 bf16).
+ * partial sums: 58.3 and 52.1 (layer norm 2048x13312 bf16). Layer norm of rows that fill three chunks of one CTA by two
+ * chunks of a pair, three CTAs an SM: 32.6 and 30.6 (2048x6144 bf16), 112.1 and 105.0 (8192x6144, residual).
  */
 static void fit_warps(const ckl_norm_desc *d, const ckl_device_info *device, bool centred, backward_flow *f)
 {
-    enum { ROWS_EACH = 8 }; // of a cluster
+    enum { ROWS_EACH = 8, COLS_THREE = 6144 }; // rows of a cluster; columns of three chunks of 256 threads
     // three chunks by 224 threads or more: of 160 three CTAs fit, by too few registers
     static const warps_shape full[] = { { 2, false, 2, 96, 192, 24, 24 },
                                         { 2, false, 2, 96, 288, 24, 20 },
@@ -262,8 +263,13 @@ static void fit_warps(const ckl_norm_desc *d, const ckl_device_info *device, boo
                              pairs[] = { { 2, false, 2, 96, 416, 28, 28 }, { 4, false, 4, 96, 224, 16, 16 } };
     const int64_t room = room_of(d, f);
     const bool alone = f->ctas_per_sm == 1 && cluster_of(d, f) > 1;
-    if (norm_is_ragged(d) != norm_is_cut(d) || f->dgamma_in_smem || 10 * d->cols >= 9 * room)
+    if (norm_is_ragged(d) != norm_is_cut(d) || f->dgamma_in_smem)
         return;
+    if (10 * d->cols >= 9 * room) {
+        if (centred && f->bytes == 2 && f->threads * f->elements == COLS_THREE && cluster_of(d, f) == 1)
+            take_warps(d, device, centred, full, 1, room, f);
+        return;
+    }
     if (!take_warps(d, device, centred, full, COUNT_OF(full), 10 * d->cols / 9, f) && alone)
         take_warps(d, device, centred, pairs, COUNT_OF(pairs), 9 * room / 10, f);
     backward_flow wide = *f;
