@@ -249,11 +249,12 @@ static bool take_warps(const ckl_norm_desc *d, const ckl_device_info *device, bo
  * by 288 with 16; 768x20480 f32, cut, 80.5 and 63.5. Layer norm by two CTAs of 224 threads instead of three: 74.8 and
  * 71.9 us (12288x3584 f16). Where one CTA had an SM, two that are a tenth smaller: 121.8 and 93.0 (577x51200 f32), 37.1
  * and 34.7 (RMS norm 640x25088 f16). In half the cluster, where that leaves no more idle and enough rows for its
- * partial sums: 58.3 and 52.1 (layer norm 2048x13312 bf16).
+ * partial sums: 58.3 and 52.1 (layer norm 2048x13312 bf16). Layer norm of rows that fill three chunks of one CTA by two
+ * chunks of a pair, three CTAs an SM: 32.6 and 30.6 (2048x6144 bf16), 112.1 and 105.0 (8192x6144, residual).
  */
 static void fit_warps(const ckl_norm_desc *d, const ckl_device_info *device, bool centred, backward_flow *f)
 {
-    enum { ROWS_EACH = 8 }; // of a cluster
+    enum { ROWS_EACH = 8, COLS_THREE = 6144 }; // rows of a cluster; columns of three chunks of 256 threads
     // three chunks by 224 threads or more: of 160 three CTAs fit, by too few registers
     static const warps_shape full[] = { { 2, false, 2, 96, 192, 24, 24 },
                                         { 2, false, 2, 96, 288, 24, 20 },
@@ -262,8 +263,13 @@ static void fit_warps(const ckl_norm_desc *d, const ckl_device_info *device, boo
                              pairs[] = { { 2, false, 2, 96, 416, 28, 28 }, { 4, false, 4, 96, 224, 16, 16 } };
     const int64_t room = room_of(d, f);
     const bool alone = f->ctas_per_sm == 1 && cluster_of(d, f) > 1;
-    if (norm_is_ragged(d) != norm_is_cut(d) || f->dgamma_in_smem || 10 * d->cols >= 9 * room)
+    if (norm_is_ragged(d) != norm_is_cut(d) || f->dgamma_in_smem)
         return;
+    if (10 * d->cols >= 9 * room) {
+        if (centred && f->bytes == 2 && f->threads * f->elements == COLS_THREE && cluster_of(d, f) == 1)
+            take_warps(d, device, centred, full, 1, room, f);
+        return;
+    }
     if (!take_warps(d, device, centred, full, COUNT_OF(full), 10 * d->cols / 9, f) && alone)
         take_warps(d, device, centred, pairs, COUNT_OF(pairs), 9 * room / 10, f);
     backward_flow wide = *f;
@@ -437,24 +443,18 @@ static bool is_short(const ckl_norm_desc *d, bool centred)
 }
 
 /*
- * Odd rows of f32, and those of x and dx apart, by single elements from memory. In phase they flow where an SM would
- * have two rows alone, whose loads nothing covers: layer norm 4096x4095 65.4 us by two, 60.2 through the ring.
+ * False: they do not flow. Odd rows of f32 in phase do where an SM would have two in registers alone, whose loads
+ * nothing covers: layer norm 4096x4095 65.4 us by single elements, 60.2 by the ring.
  */
-static bool choose_packed_odd(const ckl_norm_desc *d, const ckl_device_info *device, bool centred, row_split *s)
-{
-    enum { ROWS_MIN = 3 };
-    const bool in_phase = norm_in_phase(d);
-    return (d->dtype == CKL_F32 || !in_phase) && choose_packed_split(d, device, centred, s) &&
-           (!in_phase || ROWS_MIN * s->row_threads <= packed_threads(d, s));
-}
-
-/* False: they do not flow. */
 static bool choose_backward_flow(const ckl_norm_desc *d, const ckl_device_info *device, bool centred, norm_config *c)
 {
+    enum { ROWS_MIN = 3 };
     backward_flow f = { .ctas_per_sm = 0 };
     row_pipeline_split s;
-    const bool odd = norm_is_ragged(d) && !norm_is_cut(d), apart = odd && !norm_in_phase(d);
-    if (!device->has_tma || is_short(d, centred) || (odd && choose_packed_odd(d, device, centred, &c->split)))
+    const bool odd = norm_is_ragged(d) && !norm_is_cut(d), apart = odd && !norm_in_phase(d), f32 = d->dtype == CKL_F32;
+    if (!device->has_tma || is_short(d, centred) ||
+        (odd && (f32 || apart) && choose_packed_split(d, device, centred, &c->split) &&
+         (apart || ROWS_MIN * c->split.row_threads <= packed_threads(d, &c->split))))
         return false;
     if (apart ? !choose_elements(d, device, centred, &s, &f.ctas_per_sm) : !choose_sums(d, device, centred, &f, &s))
         return false;
