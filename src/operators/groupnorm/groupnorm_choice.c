@@ -155,25 +155,21 @@ static bool keeps_others_out(const search *s, const groupnorm_config *c)
 
 /*
  * The fewest vectors of a thread of a held slice that stay in registers, so that the others fit the budget: as many as
- * there are registers for, beside 64 for sums and addresses, more where those are of each element. An SM has registers
- * for four warps at a time.
+ * there are registers for, beside 64 for sums and addresses, more where those are of each element. Registers are
+ * those of four warps at a time.
  */
-static int kept_vectors(const search *s, int64_t budget, const groupnorm_config *c)
+static void keep_vectors(const search *s, int64_t budget, groupnorm_config *c)
 {
     enum { REGISTERS = 64, REGISTERS_MIXED = 8, MULTIPLE = 8, FOUR_WARPS = 128, WORDS = 4 };
     const int inputs = 1 + (s->d->direction == CKL_DIRECTION_BACKWARD);
     const int64_t threads = HELD_CTAS * round_up(c->threads, FOUR_WARPS);
     const int64_t registers = s->device->registers_per_sm / threads / MULTIPLE * MULTIPLE;
     const int used = REGISTERS + (groupnorm_mixes(c) ? inputs * REGISTERS_MIXED : 0);
-    const int64_t most =
-        min_i64(min_i64((registers - used) / (WORDS * inputs), GROUPNORM_KEPT_MAX), c->steps - GROUPNORM_STAGED_MIN);
-    groupnorm_config kept = *c;
-    kept.kept = 0;
-    if (s->slicing != GROUPNORM_HELD || c->vec * element_bytes(s->d) < GROUPNORM_VECTOR_BYTES)
-        return 0;
-    while (kept.kept < most && groupnorm_shared_bytes(s->d, s->slicing, &kept) > budget)
-        kept.kept++;
-    return kept.kept;
+    const int64_t most = min_i64((registers - used) / (WORDS * inputs), c->steps - GROUPNORM_STAGED_MIN);
+    c->kept = 0;
+    if (s->slicing == GROUPNORM_HELD && c->vec * element_bytes(s->d) == GROUPNORM_VECTOR_BYTES)
+        while (c->kept < min_i64(most, GROUPNORM_KEPT_MAX) && groupnorm_shared_bytes(s->d, s->slicing, c) > budget)
+            c->kept++;
 }
 
 /* Shares slices of `units` out over threads: evenly, and about as many vectors for each as loads are worth. */
@@ -201,7 +197,7 @@ static bool share_out(const search *s, int64_t units, int64_t budget, groupnorm_
             if (c->column_threads == 0 || (s->slicing == GROUPNORM_HELD && groupnorm_grid_of(c).slots > 1))
                 continue; // what belongs to the next column would be loaded while all that are held wait
             c->steps = (int)max_i64(1, ceil_div(units, c->column_threads));
-            c->kept = kept_vectors(s, budget, c);
+            keep_vectors(s, budget, c);
             const bool exact = !forward || !groupnorm_adds_too_many(c, slices);
             double cost = cost_of(c, units, wanted);
             if (cost >= least || !exact || groupnorm_shared_bytes(s->d, s->slicing, c) > budget)
