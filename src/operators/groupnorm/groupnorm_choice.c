@@ -17,6 +17,7 @@ enum {
     PLANES_OF_WARP = 8,
     CLUSTER_MAX = 8,
     HELD_CTAS = 3,           // of an SM
+    HELD_CTAS_LIGHT = 4,     // of gradients in 16 bits: 5x2432x104x104 f16 261 us, 281 by three
     SLICE_BYTES = 113 << 10, // two CTAs an SM: one loads while the other adds up and writes
     SPREAD_BYTES = 32 << 10, // smaller slices are not shared out further, even if SMs are idle
     THREADS_MIN = 64,
@@ -153,27 +154,31 @@ static bool keeps_others_out(const search *s, const groupnorm_config *c)
            groupnorm_bundles(s->d, c) * groupnorm_slices(s->d, c, s->slicing) > (int64_t)fits * s->device->sm_count;
 }
 
+static int held_ctas(const search *s, const groupnorm_config *c)
+{
+    const bool light = s->d->direction == CKL_DIRECTION_BACKWARD && element_bytes(s->d) == 2 && !groupnorm_mixes(c) &&
+                       s->d->layout == CKL_IMAGE_NHWC;
+    return light ? HELD_CTAS_LIGHT : HELD_CTAS;
+}
+
 /*
  * The fewest vectors of a thread of a held slice that stay in registers, so that the others fit the budget: as many as
- * there are registers for, beside 64 for sums and addresses, more where those are of each element. An SM has registers
- * for four warps at a time.
+ * there are registers for, beside 64 for sums and addresses, more where those are of each element. Registers are
+ * those of four warps at a time.
  */
-static int kept_vectors(const search *s, int64_t budget, const groupnorm_config *c)
+static void keep_vectors(const search *s, int64_t budget, groupnorm_config *c)
 {
-    enum { REGISTERS = 64, REGISTERS_MIXED = 8, MULTIPLE = 8, FOUR_WARPS = 128, WORDS = 4 };
+    enum { REGISTERS = 64, REGISTERS_MIXED = 8, REGISTERS_OF_FOUR = 24, MULTIPLE = 8, FOUR_WARPS = 128, WORDS = 4 };
     const int inputs = 1 + (s->d->direction == CKL_DIRECTION_BACKWARD);
-    const int64_t threads = HELD_CTAS * round_up(c->threads, FOUR_WARPS);
+    const int64_t threads = held_ctas(s, c) * round_up(c->threads, FOUR_WARPS);
     const int64_t registers = s->device->registers_per_sm / threads / MULTIPLE * MULTIPLE;
-    const int used = REGISTERS + (groupnorm_mixes(c) ? inputs * REGISTERS_MIXED : 0);
-    const int64_t most =
-        min_i64(min_i64((registers - used) / (WORDS * inputs), GROUPNORM_KEPT_MAX), c->steps - GROUPNORM_STAGED_MIN);
-    groupnorm_config kept = *c;
-    kept.kept = 0;
-    if (s->slicing != GROUPNORM_HELD || c->vec * element_bytes(s->d) < GROUPNORM_VECTOR_BYTES)
-        return 0;
-    while (kept.kept < most && groupnorm_shared_bytes(s->d, s->slicing, &kept) > budget)
-        kept.kept++;
-    return kept.kept;
+    const int used = REGISTERS + (groupnorm_mixes(c) ? inputs * REGISTERS_MIXED : 0) +
+                     (held_ctas(s, c) > HELD_CTAS ? REGISTERS_OF_FOUR : 0);
+    const int64_t most = min_i64((registers - used) / (WORDS * inputs), c->steps - GROUPNORM_STAGED_MIN);
+    c->kept = 0;
+    if (s->slicing == GROUPNORM_HELD && c->vec * element_bytes(s->d) == GROUPNORM_VECTOR_BYTES)
+        while (c->kept < min_i64(most, GROUPNORM_KEPT_MAX) && groupnorm_shared_bytes(s->d, s->slicing, c) > budget)
+            c->kept++;
 }
 
 /* Shares slices of `units` out over threads: evenly, and about as many vectors for each as loads are worth. */
@@ -201,7 +206,7 @@ static bool share_out(const search *s, int64_t units, int64_t budget, groupnorm_
             if (c->column_threads == 0 || (s->slicing == GROUPNORM_HELD && groupnorm_grid_of(c).slots > 1))
                 continue; // what belongs to the next column would be loaded while all that are held wait
             c->steps = (int)max_i64(1, ceil_div(units, c->column_threads));
-            c->kept = kept_vectors(s, budget, c);
+            keep_vectors(s, budget, c);
             const bool exact = !forward || !groupnorm_adds_too_many(c, slices);
             double cost = cost_of(c, units, wanted);
             if (cost >= least || !exact || groupnorm_shared_bytes(s->d, s->slicing, c) > budget)
@@ -298,7 +303,7 @@ static int ctas_per_sm(const search *s, const groupnorm_config *c)
     if (s->slicing == GROUPNORM_SPLIT && s->d->direction == CKL_DIRECTION_BACKWARD)
         room = min_i64(room, (s->d->dtype == CKL_F32 ? SPLIT_THREADS : SPLIT_THREADS_HALF) / c->threads);
     if (s->slicing == GROUPNORM_HELD)
-        room = min_i64(room, HELD_CTAS);
+        room = min_i64(room, held_ctas(s, c));
     int64_t ctas = groupnorm_bundles(s->d, c) * groupnorm_slices(s->d, c, s->slicing);
     return (int)max_i64(1, min_i64(room, ceil_div(ctas, s->device->sm_count)));
 }
@@ -436,11 +441,11 @@ static void take_lines(const search *s, groupnorm_config *c)
     set_bundle(s, whole ? (int)s->d->groups : cut_bundle_for(s->d, PIXEL_BYTES), c);
 }
 
-/* Shared memory of a CTA of which an SM has HELD_CTAS. */
-static int64_t held_bytes(const search *s)
+/* Shared memory of a CTA of which an SM has held_ctas(). */
+static int64_t held_bytes(const search *s, const groupnorm_config *c)
 {
     enum { RESERVED_BYTES = 1 << 10 };
-    return s->device->smem_per_sm_bytes / HELD_CTAS - RESERVED_BYTES;
+    return s->device->smem_per_sm_bytes / held_ctas(s, c) - RESERVED_BYTES;
 }
 
 /*
@@ -451,11 +456,11 @@ static bool fit_held(const search *s, groupnorm_config *c)
 {
     enum { TRIES = 24, AT_ONCE = 3, AT_ONCE_BACKWARD = 2 };
     const bool forward = s->d->direction == CKL_DIRECTION_FORWARD;
-    const int64_t resident = HELD_CTAS * s->device->sm_count, bundles = groupnorm_bundles(s->d, c);
-    int64_t slices = max_i64(ceil_div(bundle_bytes(s->d, c), 3 * held_bytes(s) / 2), resident / bundles);
+    const int64_t resident = held_ctas(s, c) * s->device->sm_count, bundles = groupnorm_bundles(s->d, c);
+    int64_t slices = max_i64(ceil_div(bundle_bytes(s->d, c), 3 * held_bytes(s, c) / 2), resident / bundles);
     bool found = false;
     for (int i = 0; i < TRIES && !found; i++, slices += max_i64(1, slices / 16))
-        found = share_slices(s, slices, parts_of(s, slices, c), held_bytes(s), c);
+        found = share_slices(s, slices, parts_of(s, slices, c), held_bytes(s, c), c);
     if (!found)
         return false;
     slices = groupnorm_slices(s->d, c, GROUPNORM_HELD);
@@ -521,7 +526,7 @@ static bool choose_held(search *s, groupnorm_config *c)
     s->threads_max = (int)max_i64(THREADS, threads_min_for(s, c));
     s->threads_min = THREADS_LEAST;
     groupnorm_config halves = *c;
-    const bool few = AT_ONCE * bundle > HELD_CTAS * s->device->sm_count * held_bytes(s);
+    const bool few = AT_ONCE * bundle > held_ctas(s, c) * s->device->sm_count * held_bytes(s, c);
     const bool fits = fit_held(s, c), halved = nhwc && few && halves.bundle == d->groups && fit_halves(s, &halves);
     if (!fits && !halved)
         return false;

@@ -338,8 +338,6 @@ static const char *const population[] = {
     "channels=3 bundle=5 fold=8 vec=8 threads=64 column_threads=4 steps=13 kept=7' # of folded pixels",
     "n=2 c=24 h=17 w=13 groups=2 dtype=bf16 fill=hard impl=forward_held config='dtype=bf16 channels=12 parts=12 vec=8 "
     "ragged=1 threads=64 column_threads=8 steps=5 kept=2' # of ragged columns",
-    "n=2 c=24 h=16 w=9 groups=2 fill=uniform impl=forward_held config='channels=12 parts=12 vec=4 threads=64 "
-    "column_threads=8 steps=5 kept=2'",
     "n=2 c=40 h=32 w=33 groups=4 layout=nhwc dtype=bf16 fill=hard direction=backward impl=backward_held "
     "config='dtype=bf16 layout=nhwc channels=10 bundle=4 vec=8 threads=64 column_threads=12 steps=10 kept=2'",
     "n=2 c=64 h=32 w=33 groups=8 layout=nhwc dtype=f16 fill=uniform misalign=2 direction=backward impl=backward_held "

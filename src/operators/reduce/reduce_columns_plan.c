@@ -200,11 +200,6 @@ static int split_of_turns(const reduce_view *v, int64_t strips, int64_t fit, int
     return best;
 }
 
-static int steps_in_flight(const reduce_columns_config *c)
-{
-    return (int)min_i64(STEPS_MAX, BYTES_IN_FLIGHT / (c->vec * dtype_bytes(c->kind.dtype)));
-}
-
 /* Layers of a CTA, then up to `split_max` CTAs, share the elements of columns until the device is full. */
 static void share_among(const reduce_view *v, const ckl_device_info *device, bool ragged, int64_t split_max,
                         reduce_columns_config *c)
@@ -251,7 +246,7 @@ static void choose_vectors(const reduce_view *v, reduce_columns_config *c)
     c->vec = REDUCE_ACCESS_BYTES / bytes;
     while (c->vec * words > STATE_MAX || !(columns_divide(v, c->vec) || columns_may_be_ragged(v, c->vec)))
         c->vec /= 2;
-    c->steps = steps_in_flight(c);
+    c->steps = (int)min_i64(STEPS_MAX, BYTES_IN_FLIGHT / (c->vec * bytes));
 }
 
 static ckl_status choose_columns(const void *desc, const ckl_device_info *device, void *config)
