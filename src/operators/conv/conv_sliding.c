@@ -1,11 +1,11 @@
 /*
- * conv_sliding.c - a filter for each channel of NHWC: forward, and the gradient of data where strides are 1, which is
- * the forward problem of dy with the filters turned round.
+ * conv_sliding.c - filters of one channel each: forward, and the gradient of data where strides are 1, which is the
+ * forward problem of dy with the filters turned round.
  *
- * A thread has a vector of channels of some columns of y and goes down their rows. It loads each row of x once, some
- * rows ahead of the one it multiplies, and adds that to the sums of all rows of y that see it: a window of sums that
- * slides. Neighbours have the next channels, then the next columns, so that accesses are whole lines whatever the
- * channels are.
+ * A thread has a vector of channels of some columns of y and goes down their rows. It loads each row of x once, ahead
+ * of the one it multiplies, and adds that to the sums of all rows of y that see it: a window of sums that slides.
+ * Neighbours have the next channels, then the next columns, so that accesses are whole lines whatever the channels are;
+ * of planes, as NCHW has them, the next columns.
  */
 #include <math.h>
 
@@ -23,7 +23,8 @@ enum {
     AHEAD_MAX = 5, // rows
     COPY_MIN = 4,  // bytes of an asynchronous copy
     CTAS_MAX = 8,  // of an SM
-    REGISTERS_MAX = 224
+    REGISTERS_MAX = 224,
+    REGISTERS_SINGLE = 255 // of the kernel for any pointers
 };
 
 typedef conv_sliding_config sliding_config;
@@ -91,7 +92,7 @@ static int units_of(const sliding_config *c)
     return (int)ceil_div(c->skipped + span_w(c), c->run);
 }
 
-/* The first column under a thread that is of a unit, counted from the first that a tap sees; are all of its columns seen? */
+/* The first column of a unit, counted from the first that a tap sees; are all of its columns seen? */
 static int first_of(const sliding_config *c, int unit)
 {
     return unit * c->run - c->skipped;
@@ -593,8 +594,9 @@ static ckl_status admit_sliding(const void *desc, const ckl_device_info *device,
              "conv sliding: left=%d, right=%d, even=%d, planes=%d or run=%d are not those of the problem, %d, %d, %d, "
              "%d and %d",
              c->left, c->right, c->even, c->planes, c->run, own.left, own.right, own.even, own.planes, own.run);
+    const sliding_config single = config_of(c, 1);
     if (c->vec * taps_of(c) > TAPS_MAX || c->skipped + span_w(c) > SPAN_MAX || registers_of(c) > REGISTERS_MAX ||
-        smem_bytes(c) > device->smem_per_cta_bytes)
+        registers_of(&single) > REGISTERS_SINGLE || smem_bytes(c) > device->smem_per_cta_bytes)
         FAIL(CKL_UNSUPPORTED,
              "conv sliding: vec=%d channels of %d taps and cols=%d are more than a thread's registers, or places far "
              "apart",
@@ -626,8 +628,8 @@ static ckl_status launch_sliding(const ckl_plan *plan, const void *args, ckl_str
  */
 static plan_cost cost_sliding(const void *desc, const ckl_device_info *device, const void *config)
 {
-    const double LOAD = 2, OUTSIDE = 3, STORE = 4, ROW = 30, START = 150, WARP = 0.22, RATE = 2.9, COPY = 4, BYTES = 2,
-                 RING = 0.8, WAIT = 350;
+    const double LOAD = 2, OUTSIDE = 3, STORE = 4, ROW = 30, START = 150, WARP = 0.22, RATE = 2.9, COPY = 6,
+                 BYTES = 1.5, RING = 0.8, WAIT = 350;
     const double RINGS = 3.2e6, REGISTERS = 2.8e6; // bytes of memory a us
     const ckl_conv_desc plane = conv_depthwise_plane(desc), *d = &plane;
     const sliding_config *c = config;

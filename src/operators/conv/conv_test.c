@@ -571,8 +571,9 @@ static const char *const cases[] = {
     "skipped=7'",
     "n=2 c=6 h=14 w=28 k=6 groups=6 pad=2 r=5 s=5 layout=nchw scale=1 impl=sliding config='cols=8 run=4 even=0 "
     "skipped=2 left=1 right=1'",
-    "n=2 c=6 h=8 w=32 k=6 groups=6 pad=1 stride=2 layout=nchw dtype=bf16 out=f32 impl=sliding config='cols=8 run=8 "
-    "skipped=7'",
+    "n=2 c=6 h=8 w=32 k=6 groups=6 pad=1 layout=nchw dtype=bf16 out=f32 impl=sliding config='cols=8 run=8 skipped=7 "
+    "left=1 "
+    "right=1 even=1'",
     "n=1 c=7 h=9 w=13 k=7 groups=7 pad=2 dilation=2 layout=nchw dtype=f32 impl=sliding",
     "n=2 c=3 h=9 w=16 k=3 groups=3 r=4 s=5 pad=1 dilation=2 direction=data layout=nchw out=f32 impl=sliding",
     "n=2 c=3 h=9 w=16 k=9 groups=3 pad=1 layout=nchw misalign=1 residual=1 impl=sliding",
@@ -586,7 +587,7 @@ static const char *const cases[] = {
     "n=2 c=3 h=31 w=60 k=3 groups=3 pad=1 stride=2 dtype=bf16 residual=1 impl=sliding config='high=4'",
     "n=2 c=3 h=17 w=11 k=3 groups=3 pad=1 dtype=f32 bias=1 impl=sliding config='ahead=5'",
     "n=3 c=3 h=29 w=24 k=1 pad=1 scale=1 bias=1 residual=1 activation=relu impl=sliding # one filter of three channels",
-    "n=2 c=7 h=20 w=25 k=1 r=5 s=2 stride=2 pad_left=2 dilation_h=2 misalign=1 impl=sliding",
+    "n=2 c=3 h=20 w=25 k=1 r=5 s=2 pad_left=2 dilation_h=2 misalign=1 impl=sliding",
     "n=40 c=48 h=30 w=35 k=48 groups=48 pad=1 bias=1 impl=halo # six lanes",
     "n=2 c=96 h=17 w=19 k=96 groups=96 pad=1 stride=2 bias=1 scale=1 activation=relu impl=halo config='bands=0 "
     "lanes=12 "
