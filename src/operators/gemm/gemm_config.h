@@ -333,7 +333,7 @@ void gemm_tiled(const void *config, int kernel);
     X(owner, int, vec, "1", "1 2 4", "elements of a copy of an operand that is not K-major")   \
     X(owner, int, vec_k, "1", "1 4", "the same of one that is, which registers transpose")     \
     X(owner, bool, whole, "0", "0 1", "rows of C, D and X are whole 16 bytes long, and apart") \
-    X(owner, bool, sliced, "0", "0 1", "tiles beyond waves that fill all SMs share out K")     \
+    X(owner, bool, sliced, "0", "0 1", "tiles that leave SMs without work share out K")        \
     X(owner, int, grouped, "0", "0 1 2", GEMM_GROUPED_HELP)                                    \
     X(owner, int, ctas, "2", "1 2 3 4 6 8", "CTAs that an SM holds at once, which limits registers")
 
