@@ -266,7 +266,7 @@ ckl_status plan_launch(const ckl_plan *plan, int which, plan_grid grid, const vo
 
 /* The same; `alone` it starts on empty SMs, after the launch before, though its kernel could wait for that itself. */
 ckl_status plan_launch_as(const ckl_plan *plan, int which, plan_grid grid, const void *params, bool alone,
-                            ckl_stream stream);
+                          ckl_stream stream);
 
 /* The workspace of a run: the caller's if there is one, else the plan's own. */
 static inline void *plan_workspace(const ckl_plan *plan, void *workspace)

@@ -152,9 +152,8 @@ map_unit map_load_unit(const map *m, val number, const val *at, val exists, int 
         else if (a != SCALAR && a != CROSSED && across)
             u.rRows[i] = load_across(m, i, number, at, width);
         else if (a != SCALAR && a != CROSSED)
-            u.loaded[i] = m->tile.margin
-                              ? load_packed_if(exists, map_vector_of(m, i, at, width), align_of(m, i, width))
-                              : load_packed(map_vector_of(m, i, at, width), align_of(m, i, width));
+            u.loaded[i] = m->tile.margin ? load_packed_if(exists, map_vector_of(m, i, at, width), align_of(m, i, width))
+                                         : load_packed(map_vector_of(m, i, at, width), align_of(m, i, width));
     }
     u.gY = map_access_of(m->k, m->k->inputs) == FLAT ? flat_vector(m, m->k->inputs, number, width)
                                                      : map_vector_of(m, m->k->inputs, at, width);

@@ -38,8 +38,8 @@ val online_factor(const val pair[ONLINE_VALUES], val own_max);
 val online_exp(val x, val max);
 
 /*
- * 2^exponent * exp(x - max), by one FMA instead of two products: for results of 16 bits, as the exponent's rounding is a
- * relative error of some 2^-20.
+ * 2^exponent * exp(x - max), by one FMA instead of two products: for results of 16 bits, as the exponent's rounding is
+ * a relative error of some 2^-20.
  */
 val online_exp_times(val x, val max, val exponent);
 

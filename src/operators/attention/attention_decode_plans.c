@@ -444,9 +444,9 @@ static void share_sms(const ckl_attention_decode_desc *d, const ckl_device_info 
 /*
  * Of few keys each warp has one block, or two where CTAs take a quarter of the SMs, for which two stages do. So CTAs
  * are small, come early, and have their keys asked for: 256 CTAs of 24 keys 4.86 -> 4.49 us, of 77 keys 7.09 -> 6.73,
- * 128 of 120 keys 6.30 -> 5.24, 64 of 100 keys 4.31 -> 3.99, but 16 of 104 keys 2.88 -> 3.24. Where not all have room beside those of the next launch,
- * warps without a block go: sums are the same without theirs. 512 CTAs of one key take 5.9 us with four warps and 3.2
- * with one, 256 of 24 keys 5.45 and 4.86 with two, 4 of three keys 3.4 and 3.5.
+ * 128 of 120 keys 6.30 -> 5.24, 64 of 100 keys 4.31 -> 3.99, but 16 of 104 keys 2.88 -> 3.24. Where not all have room
+ * beside those of the next launch, warps without a block go: sums are the same without theirs. 512 CTAs of one key take
+ * 5.9 us with four warps and 3.2 with one, 256 of 24 keys 5.45 and 4.86 with two, 4 of three keys 3.4 and 3.5.
  */
 static void share_few_keys(const ckl_attention_decode_desc *d, const ckl_device_info *device,
                            attention_decode_sm80_config *c)

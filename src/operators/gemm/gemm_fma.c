@@ -557,7 +557,9 @@ static gemm_values find_tile(const gemm_fma_config *cfg, const gemm_values *all,
     return gemm_product_of(cfg->epilogue, cfg->grouped, all, div(tile, tiles.count));
 }
 
-/* A CTA for each row of the blocks of a shared tile: adds the sums of all slices in their order, finishes and stores. */
+/*
+ * A CTA for each row of the blocks of a shared tile: adds the sums of all slices in their order, finishes and stores.
+ */
 static void add_slices(const gemm_fma_config *cfg, const gemm_values *all)
 {
     enum { AT_ONCE = 32 }; // elements on their way

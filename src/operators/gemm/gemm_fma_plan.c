@@ -84,8 +84,8 @@ static double wave_cycles(const gemm_fma_config *c, int64_t most, int64_t steps)
 }
 
 /*
- * CTAs come in waves that fill all SMs, but for the last, which spreads over them. Behind full waves slices fill up some
- * of what whole tiles leave: 2560x2560x2560 in 128x128, a wave and a half and slices, takes as long as two waves.
+ * CTAs come in waves that fill all SMs, but for the last, which spreads over them. Behind full waves slices fill up
+ * some of what whole tiles leave: 2560x2560x2560 in 128x128, a wave and a half and slices, takes as long as two waves.
  */
 static double waves_cycles(const gemm_fma_config *c, const tile_turns *t, int64_t sms, int64_t steps, int64_t of_slice)
 {
@@ -322,7 +322,10 @@ static int64_t workspace_fma(const ckl_plan *plan)
 KERNEL_PARAMS(gemm_turned, GEMM_TURNED_PARAMS);
 _Static_assert(sizeof(gemm_turned_params) - offsetof(gemm_turned_params, A) == sizeof(gemm_params), "ends with them");
 
-/* Enqueues products, and what adds their slices. These lie behind `copies` bytes of the workspace, which tell their number. */
+/*
+ * Enqueues products, and what adds their slices. These lie behind `copies` bytes of the workspace, which tell their
+ * number.
+ */
 static ckl_status launch_products(const ckl_plan *plan, const ckl_gemm_desc *d, const gemm_fma_config *c,
                                   const ckl_gemm_args *x, int64_t copies, ckl_stream stream)
 {

@@ -239,7 +239,8 @@ static int parts_of(const search *s, int64_t slices, const groupnorm_config *c)
 
 /*
  * Shares `slices` out among pixels, or among `parts` of the channels where threads side by side would read less than a
- * line of L2, or two where slices are held: gradients of 1x480x512x512 bf16 252 us by one, 231; or have too many columns.
+ * line of L2, or two where slices are held: gradients of 1x480x512x512 bf16 252 us by one, 231; or have too many
+ * columns.
  */
 static bool share_slices(const search *s, int64_t slices, int parts, int64_t budget, groupnorm_config *c)
 {
@@ -449,8 +450,8 @@ static int64_t held_bytes(const search *s, const groupnorm_config *c)
 }
 
 /*
- * As few slices of a bundle as there may be, but all CTAs that run. True: there are no others, or those of three bundles
- * run at once; of gradients, which split would move five tensors for three, two.
+ * As few slices of a bundle as there may be, but all CTAs that run. True: there are no others, or those of three
+ * bundles run at once; of gradients, which split would move five tensors for three, two.
  */
 static bool fit_held(const search *s, groupnorm_config *c)
 {

@@ -341,7 +341,8 @@ static int64_t choose_held(const ckl_softmax_desc *d, const ckl_device_info *dev
 
 /*
  * Do CTAs hold whole strips? By lines of 128 bytes: 24x600x299x64 bf16 281 us, in two chunks 428; gradients of
- * 48x300x2176 bf16 47.8, in two chunks 62.1. Forward of 16 bits by lines of 64, too: 40x864x11x64 bf16 30.7, in chunks 35.2; others are slower, 112x1280x96 f32 37.0, 33.6.
+ * 48x300x2176 bf16 47.8, in two chunks 62.1. Forward of 16 bits by lines of 64, too: 40x864x11x64 bf16 30.7, in chunks
+ * 35.2; others are slower, 112x1280x96 f32 37.0, 33.6.
  */
 static bool fits_whole(const ckl_softmax_desc *d, int lanes, softmax_column_config *c)
 {
@@ -379,9 +380,9 @@ static bool begins_in_sectors(const ckl_softmax_desc *d)
 }
 
 /*
- * Are lines of 256 bytes better? Of a pitch that is no whole number of sectors each line of 128 touches a fifth one, and
- * two lines of memory: gradients of 3512x28856 bf16 184.9 us, 208.3. Not for long columns, as each CTA reads the sums of
- * all columns of all chunks.
+ * Are lines of 256 bytes better? Of a pitch that is no whole number of sectors each line of 128 touches a fifth one,
+ * and two lines of memory: gradients of 3512x28856 bf16 184.9 us, 208.3. Not for long columns, as each CTA reads the
+ * sums of all columns of all chunks.
  */
 static bool wants_wide_lines(const ckl_softmax_desc *d, const softmax_column_config *c)
 {

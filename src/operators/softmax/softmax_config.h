@@ -184,8 +184,8 @@ static inline void softmax_begin(const softmax_form *f, val *state)
 }
 
 /*
- * y of scores t is t - max - factor for log-softmax, and factor times exp(t - max) for softmax; of 16 bits the factor is
- * an exponent of 2.
+ * y of scores t is t - max - factor for log-softmax, and factor times exp(t - max) for softmax; of 16 bits the factor
+ * is an exponent of 2.
  */
 static inline val softmax_factor(const softmax_form *f, const val pair[ONLINE_VALUES])
 {
