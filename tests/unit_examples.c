@@ -123,7 +123,8 @@ static ckl_status run(example e, const void *params, int64_t grid_x, int64_t gri
     test_params(e.params, params, values);
     ckl_status status = gpu->ops->load(gpu, kernel, &loaded);
     if (status == CKL_OK)
-        status = gpu->ops->launch(gpu, loaded, &(device_launch){ { grid_x, grid_y, 1 }, values }, NULL);
+        status =
+            gpu->ops->launch(gpu, loaded, &(device_launch){ .grid = { grid_x, grid_y, 1 }, .params = values }, NULL);
     gpu->ops->unload(gpu, loaded);
     ir_kernel_free(kernel);
     return status;

@@ -544,8 +544,8 @@ static const char *const cases[] = {
     "n=200 c=25 h=3 w=3 k=217 direction=weight impl=pointwise_pitched",
     "n=200 c=25 h=3 w=3 k=217 direction=data layout=nchw impl=pointwise_pitched",
     "n=2 c=7 h=23 w=37 k=7 r=5 s=5 groups=7 pad=2 dtype=bf16                             # sliding",
-    "n=3 c=3 h=19 w=21 k=3 groups=3 pad=1 bias=1 scale=1 residual=1 activation=relu impl=sliding config='cols=3 high=4 "
-    "ahead=3'",
+    "n=3 c=3 h=19 w=21 k=3 groups=3 pad=1 dtype=f32 bias=1 scale=1 residual=1 activation=relu impl=sliding "
+    "config='cols=3 high=4 ahead=3'",
     "n=2 c=201 h=9 w=5 k=201 groups=201 pad=1 bias=1 impl=sliding config='high=5' # the first channels follow the last",
     "n=2 c=30 h=9 w=11 k=30 groups=30 pad_left=2 pad_top=1 r=2 s=4 stride_h=2 stride_w=3 scale=1 impl=sliding",
     "n=2 c=12 h=17 w=9 k=12 groups=12 pad=2 dilation=3 dtype=f32 out=f32 impl=sliding",

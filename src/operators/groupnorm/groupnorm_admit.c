@@ -20,10 +20,12 @@ static ckl_status admit_threads(const char *what, const ckl_device_info *device,
     if (!is_power_of_two(c->cluster) || c->cluster > 16 || (slicing != GROUPNORM_CLUSTER && c->cluster > 1))
         FAIL(CKL_INVALID, "%s: cluster=%d is no power of two up to %d", what, c->cluster,
              slicing != GROUPNORM_CLUSTER ? 1 : 16);
-    if (c->steps < 1)
-        FAIL(CKL_INVALID, "%s: steps=%d is less than 1", what, c->steps);
+    if (c->steps < 1 || c->ctas_per_sm < 0)
+        FAIL(CKL_INVALID, "%s: steps=%d is less than 1, or ctas_per_sm=%d less than 0", what, c->steps, c->ctas_per_sm);
     if (c->loading < 0 || (c->loading && slicing != GROUPNORM_HELD))
         FAIL(CKL_INVALID, "%s: loading=%d is for slices that are held", what, c->loading);
+    if (c->alone && (slicing != GROUPNORM_HELD || c->vec * dtype_bytes(c->dtype) < GROUPNORM_VECTOR_BYTES))
+        FAIL(CKL_INVALID, "%s: alone=1 is for held slices of vectors of %d bytes", what, GROUPNORM_VECTOR_BYTES);
     if (c->early && (slicing == GROUPNORM_CLUSTER || c->parts > 1 || c->ragged))
         FAIL(CKL_INVALID, "%s: early=%d is for slices of whole vectors of all channels that meet in memory", what,
              c->early);

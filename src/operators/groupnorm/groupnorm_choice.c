@@ -532,7 +532,8 @@ static bool choose_held(search *s, groupnorm_config *c)
     if (!fits && !halved)
         return false;
     *c = halved ? halves : *c;
-    c->alone = nhwc && c->bundle < d->groups; // what is beside a line is the next bundle's, which comes a strip later
+    // what is beside a line is the next bundle's, which comes a strip later
+    c->alone = nhwc && c->bundle < d->groups && c->vec * dtype_bytes(c->dtype) == GROUPNORM_VECTOR_BYTES;
     if (entries_of_lane(s, c) > ENTRIES_OF_LANE || merges_much(s, c))
         c->early = early_slices(s, c);
     return !merges_much(s, c);

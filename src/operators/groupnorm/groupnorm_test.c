@@ -321,14 +321,6 @@ static const char *const cases[] = {
     "n=2 c=107 h=30 w=32 groups=107 layout=nhwc dtype=bf16 fill=hard misalign=1 impl=forward # lines take turns",
     "n=2 c=33 h=8 w=64 groups=11 layout=nhwc impl=forward config='layout=nhwc channels=3 fold=4 vec=4 bundle=11 "
     "threads=160 column_threads=4 steps=10 cluster=4'",
-    NULL,
-};
-
-static const char *const population[] = {
-    "n={batch} c={channels} h={s:image} w={s} groups={1|4|8|16|32|32|32|32} layout={nchw|nhwc} dtype={f32|f16|bf16} "
-    "direction={forward|backward}",
-    "n={batch} c={c:channels} h={image} w={image} groups={c} layout={nchw|nhwc} dtype={f32|f16|bf16}",
-    NULL,
     "n=2 c=64 h=32 w=33 groups=8 layout=nhwc dtype=bf16 fill=hard impl=forward_held config='dtype=bf16 layout=nhwc "
     "channels=8 bundle=8 vec=8 threads=64 column_threads=8 steps=10 kept=3 loading=3' # vectors in registers",
     "n=2 c=64 h=64 w=33 groups=64 layout=nhwc dtype=bf16 fill=hard impl=forward_held config='dtype=bf16 layout=nhwc "
@@ -345,8 +337,16 @@ static const char *const population[] = {
     "n=2 c=24 h=17 w=13 groups=2 dtype=bf16 fill=hard direction=backward impl=backward_held config='dtype=bf16 "
     "channels=12 parts=6 vec=8 ragged=1 threads=64 column_threads=8 steps=5 kept=2 loading=3'",
     "n=3 c=64 h=32 w=33 groups=8 layout=nhwc dtype=bf16 fill=hard impl=forward_held config='dtype=bf16 layout=nhwc "
-    "channels=8 bundle=2 vec=8 threads=64 column_threads=32 steps=10 abreast=5 alone=1 loading=3' # bundles side by "
-    "side",
+    "channels=8 bundle=2 vec=8 threads=64 column_threads=32 steps=10 alone=1 loading=3' # loads that fill L2 "
+    "with no more",
+    NULL,
+};
+
+static const char *const population[] = {
+    "n={batch} c={channels} h={s:image} w={s} groups={1|4|8|16|32|32|32|32} layout={nchw|nhwc} dtype={f32|f16|bf16} "
+    "direction={forward|backward}",
+    "n={batch} c={c:channels} h={image} w={image} groups={c} layout={nchw|nhwc} dtype={f32|f16|bf16}",
+    NULL,
 };
 
 static const test_reject rejects[] = {
@@ -374,6 +374,8 @@ static const test_reject rejects[] = {
     { "layout=nhwc impl=forward config='cluster=2 parts=2 bundle=1'", CKL_INVALID, "of a group of nchw" },
     { "impl=forward config='cluster=2 parts=4'", CKL_INVALID, "or the cluster" },
     { "impl=forward config='loading=132'", CKL_INVALID, "loading=132 is for slices that are held" },
+    { "impl=forward config='alone=1'", CKL_INVALID, "alone=1 is for held slices of vectors of 16 bytes" },
+    { "impl=forward config='ctas_per_sm=-1'", CKL_INVALID, "or ctas_per_sm=-1 less than 0" },
     { "impl=forward_split config='channels=4 early=33'", CKL_INVALID, "early=33 is no multiple of 32" },
     { "impl=forward_held config='channels=4 threads=64 column_threads=16 parts=2 early=2'", CKL_INVALID,
       "early=2 is for slices of whole vectors" },

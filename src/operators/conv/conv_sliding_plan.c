@@ -1,0 +1,240 @@
+/* conv_sliding_plan.c - the host side of filters of a channel by a window of sums: problems, configs, cost, launches. */
+#include <math.h>
+
+#include "base/math.h"
+#include "operators/conv/conv_config.h"
+#include "operators/conv/conv_sliding.h"
+#include "skeletons/product_cost.h"
+
+enum {
+    COLS_MAX = 16,
+    AHEAD_MAX = 5, // rows
+    COPY_MIN = 4,  // bytes of an asynchronous copy
+    CTAS_MAX = 8,  // of an SM
+    REGISTERS_MAX = 224,
+    REGISTERS_SINGLE = 255 // of the kernel for any pointers
+};
+
+/* Registers of a thread: its filters, sums, a row of x, and what else ptxas wants to go without spills. */
+static int registers_of(const sliding_config *c)
+{
+    enum { REST = 38, SINGLE = 4, OUTSIDE = 5, FEW = 2 };
+    const int row = c->ahead ? 0 : sliding_units(c) * (int)ceil_div(sliding_unit_bytes(c), 4),
+              outside = c->left + c->right - FEW;
+    return c->vec * (sliding_taps(c) + c->cols * sliding_window(c) + sliding_span_w(c)) + row + REST +
+           (c->vec == 1 ? SINGLE : 0) + (outside > 0 ? OUTSIDE * outside : 0);
+}
+
+/* CTAs of an SM that have so many. */
+static int ctas_of(const sliding_config *c)
+{
+    return (int)max_i64(1, min_i64(CTAS_MAX, 65536 / SLIDING_THREADS / round_up(registers_of(c), 8)));
+}
+
+/* Filters, and rows under way. */
+static int64_t smem_bytes(const sliding_config *c)
+{
+    const int64_t filters = c->planes ? 0 : (int64_t)sliding_vectors(c) * c->vec * sliding_taps(c) * sliding_element(c);
+    return filters +
+           (c->ahead ? (int64_t)sliding_slots(c) * sliding_units(c) * SLIDING_THREADS * sliding_unit_bytes(c) : 0);
+}
+
+/* The forward problem, which the gradient of data is one of dy. */
+static ckl_status takes(const ckl_conv_desc *d)
+{
+    if (d->groups != d->c || d->k % d->groups)
+        FAIL(CKL_UNSUPPORTED, "conv sliding: it takes filters of one channel each");
+    if (d->dtype == CKL_I8)
+        FAIL(CKL_UNSUPPORTED, "conv sliding: dtype=i8 is none of f32, f16, bf16");
+    if (d->direction != CKL_CONV_FORWARD && (!conv_turns(d) || d->groups != d->k))
+        FAIL(CKL_UNSUPPORTED, "conv sliding: of gradients it computes that of data of stride 1, of a filter a channel");
+    if (conv_is_volume(d))
+        FAIL(CKL_UNSUPPORTED, "conv sliding: volumes are convolved by other kernels");
+    if (d->r > SLIDING_TAPS_MAX || d->s > SLIDING_TAPS_MAX || d->r * d->s > SLIDING_TAPS_MAX)
+        FAIL(CKL_UNSUPPORTED, "conv sliding: a filter of %" PRId64 "x%" PRId64 " is more than %d taps", d->r, d->s,
+             SLIDING_TAPS_MAX);
+    const conv_tensor x = conv_tensor_of(d, CONV_X), y = conv_tensor_of(d, CONV_Y);
+    const int64_t most = INT32_MAX / 256;
+    if (max_i64(x.stride[2], y.stride[2]) > most || max_i64(d->h, d->n) > INT32_MAX / 8 ||
+        product_i64(d->k, d->r * d->s) > INT32_MAX / 8)
+        FAIL(CKL_UNSUPPORTED, "conv sliding: a size is beyond 32-bit numbers");
+    return CKL_OK;
+}
+
+static int64_t threads_of(const ckl_conv_desc *d, const sliding_config *c)
+{
+    const conv_tensor y = conv_tensor_of(d, conv_written(d));
+    return product_i64(product_i64(d->n, ceil_div(y.shape[2], c->high)),
+                       ceil_div(y.shape[3], c->cols) * (d->k / c->vec));
+}
+
+/* Are the columns of a row side by side? A single channel lies as a plane does. */
+static bool is_planes(const ckl_conv_desc *d)
+{
+    return d->layout == CKL_IMAGE_NCHW || (d->k == 1 && d->c == 1);
+}
+
+/*
+ * What follows from the problem and the config's other numbers. All columns where threads begin, and where rows do, are
+ * at multiples of a unit.
+ */
+static void derive(const ckl_conv_desc *d, sliding_config *c)
+{
+    const ckl_conv_desc forward = conv_turned(d);
+    const int64_t columns = conv_tensor_of(d, conv_written(d)).shape[3], pad = forward.pad_left;
+    const int64_t multiples[] = { (int64_t)c->cols * c->step_w, (columns - c->cols) * c->step_w, c->cols, columns,
+                                  forward.w };
+    c->planes = is_planes(d);
+    c->even = columns % c->cols == 0;
+    c->run = c->planes ? 16 / sliding_element(c) : 1;
+    for (int i = 0; i < COUNT_OF(multiples); i++)
+        while (multiples[i] % c->run)
+            c->run /= 2;
+    c->skipped = conv_config_number(pad > 0 ? round_up(pad, c->run) - pad : -pad % c->run);
+    const int64_t units = sliding_units(c), first = product_i64(columns - c->cols, c->step_w) - pad - c->skipped;
+    c->left = (int)min_i64(units, ceil_div(max_i64(0, pad), c->run));
+    c->right = (int)max_i64(0, min_i64(units, units - (forward.w - first) / c->run));
+}
+
+/* Vectors of 2 channels first, strips of all rows, of halves, ... of them; columns that divide a row's. */
+static bool candidate_sliding(const void *desc, const ckl_device_info *device, int i, void *config)
+{
+    static const int vectors[] = { 4, 2, 1 }, columns[] = { 8, 4, 1 }, strips[] = { 1, 2, 3, 4, 6, 8, 16, 32, 64 };
+    const ckl_conv_desc plane = conv_depthwise_plane(desc), *d = &plane;
+    sliding_config *c = config;
+    (void)device;
+    const bool single = is_planes(d) || d->groups < d->k;
+    int rest = i / COUNT_OF(strips);
+    const int most = columns[rest % COUNT_OF(columns)];
+    rest /= COUNT_OF(columns);
+    if (rest >= (single ? 1 : COUNT_OF(vectors)))
+        return false;
+    const int most_vec = (int)min_i64(16, power_of_two_in(d->k)), bytes = (int)ckl_dtype_bytes(d->dtype);
+    int vec = single ? 1 : vectors[rest] * bytes < COPY_MIN && most_vec > 1 ? 2 : vectors[rest];
+    while (vec > 1 && vec * d->r * d->s > SLIDING_TAPS_MAX)
+        vec /= 2;
+    const conv_tensor y = conv_tensor_of(d, conv_written(d));
+    *c = (sliding_config){ .form = conv_form_of(d),
+                           .vec = vec < most_vec ? vec : most_vec,
+                           .cols = (int)(is_planes(d) ? min_i64(most, y.shape[3])
+                                                      : ceil_div(y.shape[3], ceil_div(y.shape[3], most))),
+                           .channels = (int)min_i64(d->k, INT32_MAX / 256),
+                           .filters = (int)min_i64(d->k / max_i64(1, d->groups), INT32_MAX / 256),
+                           .rows = conv_config_number(d->r),
+                           .columns = conv_config_number(d->s),
+                           CONV_STEPS_OF(d) };
+    const int window = sliding_window(c);
+    c->high = (int)min_i64(INT32_MAX / 8, round_up(ceil_div(y.shape[2], strips[i % COUNT_OF(strips)]), window));
+    derive(d, c);
+    c->ahead = c->planes || sliding_unit_bytes(c) < COPY_MIN ? 0 : 3;
+    c->ctas = ctas_of(c);
+    return true;
+}
+
+static ckl_status admit_sliding(const void *desc, const ckl_device_info *device, const void *config)
+{
+    const ckl_conv_desc plane = conv_depthwise_plane(desc), *d = &plane;
+    const sliding_config *c = config;
+    const int64_t bytes = (int64_t)ckl_dtype_bytes(d->dtype);
+    const int64_t cols_max = min_i64(COLS_MAX, conv_tensor_of(d, conv_written(d)).shape[3]);
+    TRY(takes(d));
+    TRY(conv_check_form("sliding", desc, &c->form));
+    TRY(conv_check_dense("sliding", desc));
+    if (c->rows != d->r || c->columns != d->s || c->channels != d->k || c->filters != d->k / d->groups ||
+        !CONV_STEPS_FIT(c, d))
+        FAIL(CKL_INVALID, "conv sliding: the config's filter, channels, stride or dilation are not the problem's");
+    if (!is_power_of_two(c->vec) || c->vec > 16 / (int)max_i64(bytes, (int64_t)ckl_dtype_bytes(d->out)) ||
+        d->k % c->vec || ((c->filters > 1 || c->planes) && c->vec > 1) || c->high < 1 || c->high > INT32_MAX / 8 ||
+        c->cols < 1 || c->cols > cols_max || c->ahead < 0 || c->ahead > AHEAD_MAX || c->ctas < 1 || c->ctas > CTAS_MAX)
+        FAIL(CKL_INVALID,
+             "conv sliding: vec=%d does not divide k=%" PRId64
+             " or 16 bytes, or cols=%d, high=%d, ahead=%d or ctas=%d are not in 1..%" PRId64 ", 1.., 0..%d, 1..%d",
+             c->vec, d->k, c->cols, c->high, c->ahead, c->ctas, cols_max, AHEAD_MAX, CTAS_MAX);
+    if (c->ahead && (c->planes || sliding_unit_bytes(c) < COPY_MIN))
+        FAIL(CKL_UNSUPPORTED, "conv sliding: ahead=%d rows of planes, or by copies of %d bytes, not of 4, 8 or 16",
+             c->ahead, sliding_unit_bytes(c));
+    sliding_config own = *c;
+    derive(d, &own);
+    if (own.left != c->left || own.right != c->right || own.even != c->even || own.skipped != c->skipped ||
+        own.planes != c->planes || own.run != c->run)
+        FAIL(CKL_INVALID,
+             "conv sliding: left=%d, right=%d, even=%d, planes=%d or run=%d are not those of the problem, %d, %d, %d, "
+             "%d and %d",
+             c->left, c->right, c->even, c->planes, c->run, own.left, own.right, own.even, own.planes, own.run);
+    const sliding_config single = sliding_of_kernel(c, 1);
+    if (c->vec * sliding_taps(c) > SLIDING_TAPS_MAX || c->skipped + sliding_span_w(c) > SLIDING_SPAN_MAX ||
+        registers_of(c) > REGISTERS_MAX || registers_of(&single) > REGISTERS_SINGLE ||
+        smem_bytes(c) > device->smem_per_cta_bytes)
+        FAIL(CKL_UNSUPPORTED,
+             "conv sliding: vec=%d channels of %d taps and cols=%d are more than a thread's registers, or places far "
+             "apart",
+             c->vec, sliding_taps(c), c->cols);
+    if (product_i64(threads_of(d, c), c->vec) > INT32_MAX)
+        FAIL(CKL_UNSUPPORTED, "conv sliding: %" PRId64 " threads are beyond 32-bit numbers", threads_of(d, c));
+    return CKL_OK;
+}
+
+static ckl_status launch_sliding(const ckl_plan *plan, const void *args, ckl_stream stream)
+{
+    const ckl_conv_desc plane = conv_depthwise_plane(plan->desc), *d = &plane, forward = conv_turned(d);
+    const sliding_config *all = plan->config;
+    const ckl_conv_args a = conv_turned_args(d, args);
+    const int64_t count = all->vec * all->run, in = count * (int64_t)ckl_dtype_bytes(d->dtype),
+                  out = count * (int64_t)ckl_dtype_bytes(d->out);
+    const bool aligned = PLAN_ALIGNED(in, a.x) && PLAN_ALIGNED(all->vec * (int64_t)ckl_dtype_bytes(d->dtype), a.w) &&
+                         PLAN_ALIGNED(min_i64(16, out), a.y, a.residual);
+    const sliding_config c = sliding_of_kernel(all, !aligned);
+    const conv_params params = conv_params_of(&forward, &a);
+    return plan_launch(plan, !aligned, (plan_grid){ .x = ceil_div(threads_of(d, &c), SLIDING_THREADS), .y = 1, .z = 1 },
+                       &params, stream);
+}
+
+/*
+ * Instructions of a thread, of which a warp begins WARP a cycle and an SM no more than RATE (5x5: 99 channels of 56x56
+ * in 26.4 us, 7 of 897x897 in 47.2; planes of 56x56 under 7x7 in 42.7), or its copies (144 of 56x56 in 21.3 us, 96 of
+ * 112x112 by stride 2 in 44.8).
+ */
+static plan_cost cost_sliding(const void *desc, const ckl_device_info *device, const void *config)
+{
+    const double LOAD = 2, OUTSIDE = 3, STORE = 4, ROW = 30, START = 150, WARP = 0.22, RATE = 2.9, COPY = 6,
+                 BYTES = 1.5, RING = 0.8, WAIT = 350;
+    const double RINGS = 3.2e6, REGISTERS = 2.8e6; // bytes of memory a us
+    const ckl_conv_desc plane = conv_depthwise_plane(desc), *d = &plane;
+    const sliding_config *c = config;
+    const conv_tensor x = conv_tensor_of(d, conv_read(d)), y = conv_tensor_of(d, conv_written(d));
+    const double tiles = (double)threads_of(d, c) / SLIDING_THREADS, warps = SLIDING_THREADS / 32;
+    const double smooth = c->form.activation > CKL_ACTIVATION_RELU ? 8 : 0;
+    const double outputs = (double)c->cols * c->vec,
+                 of_y = outputs * (sliding_taps(c) + 1 + smooth) + c->cols / c->run * STORE;
+    const double of_x = ROW + sliding_units(c) * LOAD + sliding_span_w(c) * c->vec + (c->left + c->right) * OUTSIDE;
+    const double rows = (double)round_up(min_i64(c->high, y.shape[2]), sliding_window(c));
+    const double rows_x = rows * c->step_h + sliding_span_h(c);
+    const double instructions =
+        START + sliding_taps(c) * (c->vec + 4.0) + rows * of_y + rows_x * of_x + sliding_span_h(c) * of_y / 2;
+    const double at_once = fmin(c->ctas, ceil(tiles / device->sm_count)), rate = fmin(RATE, WARP * warps * at_once);
+    const double copies = c->ahead ? rows_x * sliding_units(c) * (COPY + BYTES * sliding_unit_bytes(c)) * rate : 0;
+    return product_cost(
+        &(product_work){ .tiles = tiles,
+                         .ctas = c->ctas,
+                         .steps = 1,
+                         .multiply_adds = fmax(instructions, copies) * warps,
+                         .rate = rate,
+                         .step_cycles = (rows_x / fmax(1, c->ahead) + 1) * WAIT,
+                         .bytes = (double)d->n * (double)(x.stride[0] + y.stride[0]) * sliding_element(c),
+                         .bytes_per_us = c->ahead ? RINGS : REGISTERS,
+                         .us = c->ahead ? RING : 0 },
+        device);
+}
+
+static const field sliding_fields[] = { CONV_FORM(FIELD_NESTED, (conv_sliding_config, form)) //
+                                        CONV_SLIDING_CONFIG(FIELD_ROW, conv_sliding_config) };
+
+const implementation conv_sliding_implementation = {
+    CONV_RANKED(sliding, conv_sliding_config),
+    .summary = "a filter a channel of NHWC: down the rows of x, a window of sums that slides",
+    .rivals = { &conv_depthwise_implementation, &conv_skinny_implementation, &conv_stem_implementation,
+                &conv_narrow_implementation, &conv_packed_implementation },
+    .describe = conv_sliding,
+    .kernels = 2,
+    .params = &conv_param_list,
+};
