@@ -197,7 +197,7 @@ static ckl_status launch_sliding(const ckl_plan *plan, const void *args, ckl_str
 static plan_cost cost_sliding(const void *desc, const ckl_device_info *device, const void *config)
 {
     const double LOAD = 2, OUTSIDE = 3, STORE = 4, ROW = 30, START = 150, WARP = 0.22, RATE = 2.9, COPY = 6,
-                 BYTES = 1.5, RING = 0.8, WAIT = 350, SECTOR = 32, PIECE = 0.25;
+                 BYTES = 1.5, RING = 0.8, WAIT = 350, SECTOR = 32, PIECE = 0.2;
     const double RINGS = 3.2e6, REGISTERS = 2.8e6; // bytes of memory a us
     const ckl_conv_desc plane = conv_depthwise_plane(desc), *d = &plane;
     const sliding_config *c = config;
@@ -216,7 +216,7 @@ static plan_cost cost_sliding(const void *desc, const ckl_device_info *device, c
     const double pixel = c->planes ? SECTOR : fmin(SECTOR, (double)c->channels * sliding_element(c)),
                  pieces = 1 + PIECE * (fmin(c->cols, SECTOR / pixel) - 1);
     // rows in registers are under way where CTAs are
-    const double busy = fmax(0.5, fmin(1, tiles / (c->ctas * (double)device->sm_count)));
+    const double busy = fmax(0.7, fmin(1, tiles / (c->ctas * (double)device->sm_count)));
     const double at_once = fmin(c->ctas, ceil(tiles / device->sm_count)), rate = fmin(RATE, WARP * warps * at_once);
     const double copies = c->ahead ? rows_x * sliding_units(c) * (COPY + BYTES * sliding_unit_bytes(c)) * rate : 0;
     return product_cost(&(product_work){ .tiles = tiles,
