@@ -142,6 +142,10 @@ listed_mutants() { # an entry of tests/mutants.txt whose line is gone excuses no
     return $status
 }
 
+ended_lists() { # cases behind the NULL that ends a list never run
+    ! grep -rPzo --include='*.c' '\n    NULL,\n(?!};)[^\n]*' src | tr '\0' '\n' | grep .
+}
+
 columns() { # of comments: clang-format leaves them alone
     ! grep -rnE --include='*.[ch]' '^.{121,}$' bench cli examples include lab src tests | grep -E ':( *\*|.*//|.*/\*)'
 }
@@ -322,6 +326,7 @@ run "public headers" scripts/check_headers.sh
 run "quotes and links of the documents" scripts/check_docs.sh
 run "lines of tests/mutants.txt" listed_mutants
 run "columns of comments" columns
+run "ends of lists" ended_lists
 run "examples in scripts" script_examples
 run "help texts" help_texts
 run "problem lines of the documents" documented_lines
