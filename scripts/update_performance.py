@@ -6,7 +6,8 @@ Tables are made from bench/results/*.json (or the files given), as `ckl bench --
 docs/images/ratios.svg is the chart of the ratios. A file NAME-ladder.json, by `ckl bench --ladder`, goes to
 docs/NAME-ladder.md alone. Samples in bench/results/sample/*.json, by scripts/bench_sample.sh, are summed up in
 docs/performance.md between `<!-- samples -->` and `<!-- /samples -->`, and what was asked of them beside what they came to between
-`<!-- targets -->` and `<!-- /targets -->`. bench/results/tuned/NAME-model.json and NAME-tuned.json, the
+`<!-- targets -->` and `<!-- /targets -->`. All problems of suites and samples where a peer is faster stand between `<!-- slower -->` and
+`<!-- /slower -->`. bench/results/tuned/NAME-model.json and NAME-tuned.json, the
 same problems with CKL_TUNED=off and with the entries that `ckl tune` found, stand there between `<!-- tuned -->` and `<!-- /tuned -->`.
 With --check nothing is written; the exit status says whether the files are up to date.
 """
@@ -19,6 +20,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 WORST = 5  # problems of a sample that are listed
+SLOWER = 0.97  # ratios below are listed where others are faster
 SCHEMA, VERSION = "cutekernellib.bench", 1
 INTENSITY_MATRIX = 16  # FLOP per byte above which TFLOP/s says more than GB/s
 FIRST = ["gemm-f16", "norm"]  # suites whose peers are hardest to beat come first
@@ -229,6 +231,12 @@ def sample_summary(sample):
             f"| {spread([row['of_limit'] for row in rows], '.1%')} |")
 
 
+def sample_row(row):
+    best = peer(row, "best")
+    against = f"{best['median_us']:.2f} {label(best)} | {best['ratio']:.3f}" if best else "- | -"
+    return f"| `{row['line']}` | {row['median_us']:.2f} | {share(row)} | {against} |"
+
+
 def worst_rows(sample):
     """The worst by ratio, then those by share of the limit."""
     rows = timed(sample)
@@ -236,10 +244,7 @@ def worst_rows(sample):
     by_share = sorted(rows, key=lambda row: row["of_limit"])[:WORST]
     lines = ["", f"### Sample of {sample['name']}", "", f"{place(sample['header'])}. Worst to the best peer, then worst of the limit:", "",
              "| problem | median us | of limit | peer's best, us | ratio |", "|---|---|---|---|---|"]
-    for row in by_ratio + [row for row in by_share if row not in by_ratio]:
-        best = peer(row, "best")
-        lines.append(f"| `{row['line']}` | {row['median_us']:.2f} | {share(row)} | "
-                     + (f"{best['median_us']:.2f} {label(best)} | {best['ratio']:.3f} |" if best else "- | - |"))
+    lines += [sample_row(row) for row in by_ratio + [row for row in by_share if row not in by_ratio]]
     return lines + ["", *(f"Not timed: `{row['line']}`: {row['fault']}" for row in sample["rows"] if row["median_us"] <= 0)]
 
 
@@ -251,6 +256,13 @@ def sample_tables(samples):
     for sample in samples:
         lines += worst_rows(sample)
     return "\n".join(lines).rstrip()
+
+
+def slower_table(results):
+    """Every problem, but for kernels taken by name, where the best peer is faster by more than 3 percent: by operator, the worst first."""
+    rows = {row["line"]: row for result in results for row in timed(result) if (ratio(row) or 1) < SLOWER and "impl=" not in row["line"]}
+    lines = ["| problem | median us | of limit | peer's best, us | ratio |", "|---|---|---|---|---|"]
+    return "\n".join(lines + [sample_row(row) for row in sorted(rows.values(), key=lambda row: (row["op"], ratio(row)))])
 
 
 def keys_of(row):
@@ -361,7 +373,8 @@ def main():
     current = [replace(ROOT / f"docs/{ladder['name']}.md", {"performance": ladder_tables(ladder)}, options.check)
                for ladder in ladders]
     tuned = [read(path) for path in sorted((ROOT / "bench/results/tuned").glob("*.json"))]
-    tables = {"samples": sample_tables(samples), "targets": target_table(samples), "tuned": tuned_table(tuned), "performance": full_tables(results)}
+    tables = {"samples": sample_tables(samples), "targets": target_table(samples), "slower": slower_table(results + samples),
+              "tuned": tuned_table(tuned), "performance": full_tables(results)}
     current += [replace(ROOT / "docs/performance.md", tables, options.check),
                replace(ROOT / "README.md", {"performance": summary_table(results)}, options.check),
                write(CHART, chart(results), options.check)]
