@@ -103,10 +103,20 @@ bool gemm_sm90_loads_ahead(const gemm_sm90_config *c)
            c->buffers > 1;
 }
 
-/* The largest box along a side of a tile that divides it. */
-static int box_of(int side, int most, int step)
+/* Boxes of C and X, slices of a split, and wgmma of integers are whole 16 columns. */
+int gemm_sm90_column_step(const gemm_sm90_config *c)
 {
-    while (side % most)
+    return gemm_reads_matrix(&c->epilogue) || c->split > 1 || c->epilogue.ab == CKL_I8 ? 16 : 8;
+}
+
+/*
+ * A box along a side of a tile, as large as can be. The last one may lie over columns of the one before and store them
+ * twice; not where boxes of C or X are read, since D may be C, nor of D^T in f32, whose boxes take much shared memory.
+ */
+static int box_of(const gemm_sm90_config *c, int side, int most, int step)
+{
+    const bool apart = gemm_reads_matrix(&c->epilogue) || (c->swap && ckl_dtype_bytes(c->epilogue.d) == 4);
+    while (apart ? side % most != 0 : side < most)
         most = step ? most - step : most / 2;
     return most;
 }
@@ -158,8 +168,8 @@ gemm_sm90_shape gemm_sm90_shape_of(const gemm_sm90_config *c)
         .cluster = c->cluster_m * c->cluster_n * c->split,
         .sharers = c->cluster_m * c->cluster_n,
         .threads = WARPGROUP * (1 + c->consumers),
-        .d_rows = c->swap ? box_of(columns, SWAP_ROWS, SWAP_STEP) : 64,
-        .d_cols = c->swap ? 64 : box_of(columns, 128 / d_bytes, 0),
+        .d_rows = c->swap ? box_of(c, columns, SWAP_ROWS, SWAP_STEP) : 64,
+        .d_cols = c->swap ? 64 : box_of(c, columns, 128 / d_bytes, 0),
         .stage_bytes = (int64_t)(c->tile_m + loaded_n) * GEMM_TILE_BYTES,
     };
     s.subtile = c->swap ? s.d_rows : s.d_cols;
