@@ -259,8 +259,8 @@ static int columns_of_even(const ckl_gemm_desc *d, const even_tile *t, const gem
                            const ckl_device_info *device)
 {
     enum { SQUARE = 128, STEPS_LEAST = 24 };
-    const int most = t->tile.tile_n, step = (int)max_i64(t->step, gemm_sm90_column_step(c));
     const bool deep = gemm_k_tiles(d) >= STEPS_LEAST && gemm_rows_aligned(d, 'a', LINE_BYTES);
+    const int step = (int)max_i64(deep ? t->step : ATOM_COLUMNS, gemm_sm90_column_step(c)), most = t->tile.tile_n;
     int best = 0;
     int64_t fewest = INT64_MAX; // columns of all turns
     if (!is_plain(d) || !(t->tile.pingpong || deep))
@@ -526,7 +526,8 @@ static double epilogue_of_tile(const gemm_sm90_config *c, const gemm_sm90_shape 
     const bool reads = gemm_reads_matrix(&c->epilogue);
     const double boxes = (double)size->consumer_rows * columns / (size->d_rows * size->d_cols);
     const double waits = reads && c->epilogue.d == CKL_F32 ? fit.trip * boxes / c->buffers : 0;
-    return (double)c->tile_m * columns * fit.epilogue * narrow * activation / (c->pingpong ? 1 : c->consumers) +
+    const int64_t stored = round_up(columns, max_i64(size->subtile, 1)); // some twice
+    return (double)(c->tile_m * stored) * fit.epilogue * narrow * activation / (c->pingpong ? 1 : c->consumers) +
            exchange + waits + fit.tile;
 }
 

@@ -103,21 +103,26 @@ bool gemm_sm90_loads_ahead(const gemm_sm90_config *c)
            c->buffers > 1;
 }
 
-/* Boxes of C and X, slices of a split, and wgmma of integers are whole 16 columns. */
+/* Boxes of D^T, C and X, slices of a split, and wgmma of integers are whole 16 columns. */
 int gemm_sm90_column_step(const gemm_sm90_config *c)
 {
-    return gemm_reads_matrix(&c->epilogue) || c->split > 1 || c->epilogue.ab == CKL_I8 ? 16 : 8;
+    return c->swap || gemm_reads_matrix(&c->epilogue) || c->split > 1 || c->epilogue.ab == CKL_I8 ? 16 : 8;
 }
 
 /*
- * A box along a side of a tile, as large as can be. The last one may lie over columns of the one before and store them
- * twice; not where boxes of C or X are read, since D may be C, nor of D^T in f32, whose boxes take much shared memory.
+ * A box along a side of a tile. The boxes of D^T divide it, to leave shared memory to stages, and so do boxes of D into
+ * which C or X are read, since D may be C. Else the last one may lie over the one before, and they are as wide as can
+ * be, unless half as wide ones store a fifth less.
  */
 static int box_of(const gemm_sm90_config *c, int side, int most, int step)
 {
-    const bool apart = gemm_reads_matrix(&c->epilogue) || (c->swap && ckl_dtype_bytes(c->epilogue.d) == 4);
-    while (apart ? side % most != 0 : side < most)
-        most = step ? most - step : most / 2;
+    enum { LEAST = 16 };
+    if (c->swap || gemm_reads_matrix(&c->epilogue))
+        while (side % most)
+            most = step ? most - step : most / 2;
+    else
+        while (most > LEAST && (side < most || 4 * round_up(side, most) > 5 * round_up(side, most / 2)))
+            most /= 2;
     return most;
 }
 
