@@ -285,7 +285,7 @@ static const struct {
       "there is no MMA atom SM90_64x100x16_F32F16F16_SS; the nearest is SM90_64x96x16_F32F16F16_SS" },
     { "unknown_name", unknown_name, "there is no MMA atom an atom of which" },
     { "columns_outside", columns_outside,
-      "accumulator_columns: 32 columns from 64 on are no aligned part of a tile that is one atom of 64 columns wide" },
+      "accumulator_columns: 32 columns from 64 on are no groups of 8 of one atom of 64 columns" },
     { "columns_of_no_fragment", columns_of_no_fragment, "accumulator_columns: 8 columns from 0 on" },
     { "gemm_of_other_accumulators", gemm_of_other_accumulators, "gemm with SM90_64x64x16_F32F16F16_SS: A is " },
     { "stmatrix_of_other_tile", stmatrix_of_other_tile, "SM90_U32x4_STSM_N does not copy register " },

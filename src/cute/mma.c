@@ -147,13 +147,11 @@ static bool has_columns(tensor acc, int first, int count)
     layout values = layout_mode(acc.layout, 0);
     bool fragment = rank(acc.layout) == 3 && rank(values) == 3;
     int64_t n = fragment ? 8 * static_size(layout_mode(values, 2)) : 0;
-    bool aligned = count > 0 && count % 8 == 0 && n % count == 0;
-    if (aligned && first >= 0 && first % count == 0 && first + count <= n &&
-        static_size(layout_mode(acc.layout, 2)) == 1)
+    bool whole = count > 0 && count % 8 == 0 && first >= 0 && first % 8 == 0;
+    if (whole && first + count <= n && static_size(layout_mode(acc.layout, 2)) == 1)
         return true;
-    ir_fail("accumulator_columns: %d columns from %d on are no aligned part of a tile that is one atom of %" PRId64
-            " columns wide",
-            count, first, n);
+    ir_fail("accumulator_columns: %d columns from %d on are no groups of 8 of one atom of %" PRId64 " columns", count,
+            first, n);
     return false;
 }
 
@@ -162,12 +160,11 @@ tensor accumulator_columns(tensor acc, int first, int count)
     if (ir_failed() || !has_columns(acc, first, count))
         return acc;
     layout values = layout_mode(acc.layout, 0); // (2,2,N/8): the last mode counts groups of 8 columns
-    layout groups = zipped_divide(layout_mode(values, 2), compact(leaf(count / 8)));
+    layout groups = composition(layout_mode(values, 2), compact(leaf(count / 8)));
     values = layouts_of(3, (layout[]){ layout_mode(values, 0), layout_mode(values, 1), groups });
-    acc.layout = layouts_of(3, (layout[]){ values, layout_mode(acc.layout, 1), layout_mode(acc.layout, 2) });
-    int_tuple some = coord(coord(WILDCARD, WILDCARD, coord(WILDCARD, first / count)), WILDCARD, WILDCARD);
-    tensor columns = tensor_slice(acc, some);
-    return tensor_with_layout(columns, group_modes(columns.layout, 0, rank(columns.layout) - 2));
+    layout some = layouts_of(3, (layout[]){ values, layout_mode(acc.layout, 1), layout_mode(acc.layout, 2) });
+    tensor columns = tensor_slice(acc, coord(coord(WILDCARD, WILDCARD, first / 8), WILDCARD, WILDCARD));
+    return tensor_with_layout(columns, some);
 }
 
 /* Descriptors */

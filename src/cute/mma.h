@@ -33,7 +33,7 @@ tensor fragment_A(const tiled_mma *mma, int m, int k);
 tensor fragment_B(const tiled_mma *mma, int n, int k);
 tensor fragment_C(const tiled_mma *mma, int m, int n); // sums: f32, of integers i32
 
-/* The accumulators of columns first..first+count-1 of a tile that is one atom wide: (MMA,MMA_M,1). */
+/* The accumulators of columns first..first+count-1, in groups of 8, of a tile that is one atom wide: (MMA,MMA_M,1). */
 tensor accumulator_columns(tensor acc, int first, int count);
 
 /*

@@ -13,14 +13,15 @@
 int gemm_sm90_boxes(const sm90_kernel *k)
 {
     const gemm_sm90_shape *s = &k->size;
-    return s->consumer_rows / 64 * (s->columns / s->subtile);
+    return s->consumer_rows / 64 * (int)ceil_div(s->columns, s->subtile);
 }
 
 void gemm_sm90_place_box(const sm90_kernel *k, const tile_place *tile, int i, subtile *box)
 {
-    const int across = k->size.columns / k->size.subtile;
+    const gemm_sm90_shape *s = &k->size;
+    const int across = (int)ceil_div(s->columns, s->subtile);
     box->rows = i / across * 64;
-    box->cols = i % across * k->size.subtile;
+    box->cols = (int)min_i64(i % across * s->subtile, s->columns - s->subtile);
     val row = add(tile->row, imm(box->rows)), col = add(tile->col, imm(box->cols));
     box->at = *tile;
     box->at.row = k->cfg->swap ? col : row;

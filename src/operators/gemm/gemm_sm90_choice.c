@@ -178,13 +178,6 @@ static bool is_plain(const ckl_gemm_desc *d)
            !gemm_has_x(d) && !d->pointers && !d->gather && !d->scatter && gemm_operands_aligned(d) && ragged_of(d) == 0;
 }
 
-/* Columns of tiles that let all of a matrix go to so many CTAs at once; 0: it has more rows of tiles. */
-static int64_t columns_for(int64_t rows, int64_t columns, int tile_m, int64_t ctas)
-{
-    const int64_t across = ctas / ceil_div(max_i64(rows, 1), tile_m);
-    return across ? ceil_div(max_i64(columns, 1), across) : 0;
-}
-
 static const fitted_tile turn_tile = { .tile_m = 64, .consumers = 1, .cluster_m = 1, .cluster_n = 1, .split = 1 };
 
 /*
@@ -197,8 +190,8 @@ static int columns_of_turn(const ckl_gemm_desc *d, const ckl_device_info *device
     const int64_t shorter = min_i64(d->m, d->n), longer = max_i64(d->m, d->n);
     if (shorter > MOST_ROWS || gemm_k_tiles(d) < STEPS_MANY || !is_plain(d))
         return 0;
-    const int64_t need = columns_for(shorter, longer, turn_tile.tile_m, device->sm_count);
-    const int64_t columns = round_up(need, ATOM_COLUMNS);
+    const int64_t across = device->sm_count / ceil_div(max_i64(shorter, 1), turn_tile.tile_m); // tiles
+    const int64_t columns = round_up(ceil_div(longer, max_i64(across, 1)), ATOM_COLUMNS);
     return columns >= LEAST && columns <= MOST && (d->n >= d->m || columns < d->n) ? (int)columns : 0;
 }
 
@@ -243,29 +236,44 @@ static bool suits_D(const ckl_gemm_desc *d, const fitted_tile *t)
 /*
  * Tiles as wide as lets all of D go in so many turns, which asks less of L2: 253x12288x1792 with GELU takes 23.8 us in
  * one of 128x192, 28.9 in 64x128; 2448x3072x7168 169 in two of 128x240, 176 in 256x128; 2073x1024x10112 69.6 in one of
- * 64x256, 86.2 in two of 64x128; 768x2048x8192 of e4m3 with C in f32 26.7 in one of 128x96, 31.2 in 64x192.
+ * 64x256, 86.2 in two of 64x128; 768x2048x8192 of e4m3 with C in f32 26.7 in one of 128x96, 31.2 in 64x192. Tiles in
+ * turn hide their stores, so there may be more turns of them.
  */
 typedef struct even_tile {
     fitted_tile tile; // of so many columns at most
-    int turns, least;
+    int turns;        // at most
+    int least, step;  // columns
 } even_tile;
 
-static const even_tile even_tiles[] = { { { 256, 192, 2, 0, 1, 1, 1, 0 }, 1, 160 },
-                                        { { 128, 240, 2, 0, 1, 1, 1, 0 }, 1, 96 },
-                                        { { 128, 240, 2, 0, 1, 1, 1, 0 }, 2, 160 },
-                                        { { 64, 256, 1, 0, 1, 1, 1, 0 }, 1, 224 } };
+static const even_tile even_tiles[] = { { { 256, 192, 2, 0, 1, 1, 1, 0 }, 1, 160, 32 },
+                                        { { 128, 240, 2, 0, 1, 1, 1, 0 }, 1, 96, 32 },
+                                        { { 128, 240, 2, 0, 1, 1, 1, 0 }, 2, 224, 32 },
+                                        { { 128, 192, 2, 1, 1, 1, 1, 0 }, INT32_MAX, 160, 8 },
+                                        { { 64, 256, 1, 0, 1, 1, 1, 0 }, 1, 224, 32 } };
 
 /*
- * Few widths, so that kernels are few; 0: it has none. Not where rows begin inside lines: 1904x1904x1904 takes 27.6 us
- * in 192x192, 28.7 in pairs of 128x240.
+ * Those that make the columns of all turns fewest, or 0: it has none. Of few widths, so that kernels are few. Not where
+ * rows begin inside lines: 1904x1904x1904 takes 27.6 us in 192x192, 28.7 in pairs of 128x240.
  */
-static int columns_of_even(const ckl_gemm_desc *d, const even_tile *t, const ckl_device_info *device)
+static int columns_of_even(const ckl_gemm_desc *d, const even_tile *t, const gemm_sm90_config *c,
+                           const ckl_device_info *device)
 {
-    enum { SQUARE = 128, STEP = 32, STEPS_LEAST = 24 };
-    const int64_t need = columns_for(d->m, d->n, t->tile.tile_m, t->turns * device->sm_count);
-    const int64_t columns = min_i64(round_up(need, STEP), t->tile.tile_n);
-    const bool fits = columns >= max_i64(need, t->least) && columns != SQUARE && gemm_k_tiles(d) >= STEPS_LEAST;
-    return fits && is_plain(d) && gemm_rows_aligned(d, 'a', LINE_BYTES) ? (int)columns : 0;
+    enum { SQUARE = 128, STEPS_LEAST = 24 };
+    const bool deep = gemm_k_tiles(d) >= STEPS_LEAST && gemm_rows_aligned(d, 'a', LINE_BYTES);
+    const int step = (int)max_i64(deep ? t->step : ATOM_COLUMNS, gemm_sm90_column_step(c)), most = t->tile.tile_n;
+    int best = 0;
+    int64_t fewest = INT64_MAX; // columns of all turns
+    if (!is_plain(d) || !(t->tile.pingpong || deep))
+        return 0;
+    for (int columns = t->least; columns < most + step; columns += step) {
+        const int64_t tiles = ceil_div(d->m, t->tile.tile_m) * ceil_div(d->n, min_i64(columns, most));
+        const int64_t turns = ceil_div(tiles, device->sm_count);
+        if (turns <= t->turns && columns != SQUARE && turns * columns < fewest) {
+            best = (int)min_i64(columns, most);
+            fewest = turns * columns;
+        }
+    }
+    return best;
 }
 
 /*
@@ -310,13 +318,13 @@ static bool is_considered(const ckl_gemm_desc *d, const fitted_tile *t, const ck
     return is_narrow_enough(d, t) && may_split(d, t);
 }
 
-static int columns_of(const ckl_gemm_desc *d, const fitted_tile *t, const even_tile *even,
+static int columns_of(const ckl_gemm_desc *d, const fitted_tile *t, const even_tile *even, const gemm_sm90_config *c,
                       const ckl_device_info *device)
 {
     if (!is_considered(d, t, device))
         return 0; // which is refused
     if (even)
-        return columns_of_even(d, even, device);
+        return columns_of_even(d, even, c, device);
     if (t == &turn_tile)
         return columns_of_turn(d, device);
     return t->swap ? gemm_sm90_swapped_columns(gemm_rows_of_group(d), t->tile_m > 64) : t->tile_n;
@@ -342,13 +350,13 @@ bool gemm_sm90_candidate(const void *desc, const ckl_device_info *device, int i,
     c->epilogue = gemm_epilogue_of(d);
     c->ragged = d->pointers && !gemm_by_pointers(d, 'a') ? GEMM_ALL_RAGGED : ragged_of(d);
     c->tile_m = t->tile_m;
-    c->tile_n = columns_of(d, t, even, device);
+    c->split = t->split;
+    c->tile_n = columns_of(d, t, even, c, device);
     c->consumers = t->consumers;
     c->pingpong = t->pingpong && d->accumulation == CKL_GEMM_FAST && // one adds while the other's tensor cores work
                   !gemm_groups_of_k(d);                              // whose lengths differ
     c->cluster_m = t->cluster_m;
     c->cluster_n = t->cluster_n;
-    c->split = t->split;
     c->swap = t->swap || (t == &turn_tile && d->n < d->m) || lies_better_as_DT(d, c->tile_n);
     c->batched = gemm_sm90_batched_of(d);
     c->groups = gemm_groups_of_m(d) ? room_for(d->groups) : 0;
@@ -510,15 +518,16 @@ static int partials_of_step(const gemm_sm90_config *c, const gemm_sm90_shape *si
  */
 static double epilogue_of_tile(const gemm_sm90_config *c, const gemm_sm90_shape *size)
 {
-    const int columns = size->columns;
-    double narrow = c->swap || columns % 64 == 0 ? 1 : columns % 32 == 0 ? fit.boxes_of_32 : fit.boxes_of_16;
+    const int columns = size->columns, box = size->d_cols * (int)ckl_dtype_bytes(c->epilogue.d);
+    const double narrow = box >= LINE_BYTES ? 1 : box == LINE_BYTES / 2 ? fit.boxes_of_32 : fit.boxes_of_16;
     double activation = c->epilogue.activation == CKL_ACTIVATION_GELU ? fit.gelu : 1;
     double bytes = 4.0 * c->tile_m * columns * (c->split - 1);
     double exchange = c->split == 1 ? 0 : fit.exchange + bytes / fit.exchange_bytes;
     const bool reads = gemm_reads_matrix(&c->epilogue);
     const double boxes = (double)size->consumer_rows * columns / (size->d_rows * size->d_cols);
     const double waits = reads && c->epilogue.d == CKL_F32 ? fit.trip * boxes / c->buffers : 0;
-    return (double)c->tile_m * columns * fit.epilogue * narrow * activation / (c->pingpong ? 1 : c->consumers) +
+    const int64_t stored = round_up(columns, max_i64(size->subtile, 1)); // some twice
+    return (double)(c->tile_m * stored) * fit.epilogue * narrow * activation / (c->pingpong ? 1 : c->consumers) +
            exchange + waits + fit.tile;
 }
 

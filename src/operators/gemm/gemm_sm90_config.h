@@ -90,6 +90,9 @@ typedef struct gemm_sm90_shape {
 
 gemm_sm90_shape gemm_sm90_shape_of(const gemm_sm90_config *config);
 
+/* What tile_n is a multiple of. */
+int gemm_sm90_column_step(const gemm_sm90_config *config);
+
 /* Are boxes of C, or of X where there is no C, loaded into the staging buffers ahead? */
 bool gemm_sm90_loads_ahead(const gemm_sm90_config *config);
 

@@ -44,8 +44,9 @@ static ckl_status admit_sm90_tile(const gemm_sm90_config *c)
     if (rows < 64 || rows % 64 || c->tile_m > 256 || (!c->pingpong && c->tile_m % c->consumers))
         FAIL(CKL_INVALID, "gemm sm90: tile_m=%d does not give each of %d consumers a multiple of 64 rows", c->tile_m,
              c->pingpong ? 1 : c->consumers);
-    if (c->tile_n < 16 || c->tile_n % 16 || c->tile_n > 256)
-        FAIL(CKL_INVALID, "gemm sm90: tile_n=%d is not a multiple of 16 up to 256", c->tile_n);
+    const int step = gemm_sm90_column_step(c);
+    if (c->tile_n < 16 || c->tile_n % step || c->tile_n > 256)
+        FAIL(CKL_INVALID, "gemm sm90: tile_n=%d is not a multiple of %d from 16 to 256", c->tile_n, step);
     if (c->ragged < 0 || c->ragged > GEMM_ALL_RAGGED)
         FAIL(CKL_INVALID, "gemm sm90: ragged=%d is not in 0..2", c->ragged);
     int accumulators = gemm_sm90_accumulators(c);

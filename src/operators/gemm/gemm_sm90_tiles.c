@@ -103,11 +103,26 @@ bool gemm_sm90_loads_ahead(const gemm_sm90_config *c)
            c->buffers > 1;
 }
 
-/* The largest box along a side of a tile that divides it. */
-static int box_of(int side, int most, int step)
+/* Boxes of D^T, C and X, slices of a split, and wgmma of integers are whole 16 columns. */
+int gemm_sm90_column_step(const gemm_sm90_config *c)
 {
-    while (side % most)
-        most = step ? most - step : most / 2;
+    return c->swap || gemm_reads_matrix(&c->epilogue) || c->split > 1 || c->epilogue.ab == CKL_I8 ? 16 : 8;
+}
+
+/*
+ * A box along a side of a tile. The boxes of D^T divide it, to leave shared memory to stages, and so do boxes of D into
+ * which C or X are read, since D may be C. Else the last one may lie over the one before, and they are as wide as can
+ * be, unless half as wide ones store a fifth less.
+ */
+static int box_of(const gemm_sm90_config *c, int side, int most, int step)
+{
+    enum { LEAST = 16 };
+    if (c->swap || gemm_reads_matrix(&c->epilogue))
+        while (side % most)
+            most = step ? most - step : most / 2;
+    else
+        while (most > LEAST && (side < most || 4 * round_up(side, most) > 5 * round_up(side, most / 2)))
+            most /= 2;
     return most;
 }
 
@@ -158,8 +173,8 @@ gemm_sm90_shape gemm_sm90_shape_of(const gemm_sm90_config *c)
         .cluster = c->cluster_m * c->cluster_n * c->split,
         .sharers = c->cluster_m * c->cluster_n,
         .threads = WARPGROUP * (1 + c->consumers),
-        .d_rows = c->swap ? box_of(columns, SWAP_ROWS, SWAP_STEP) : 64,
-        .d_cols = c->swap ? 64 : box_of(columns, 128 / d_bytes, 0),
+        .d_rows = c->swap ? box_of(c, columns, SWAP_ROWS, SWAP_STEP) : 64,
+        .d_cols = c->swap ? 64 : box_of(c, columns, 128 / d_bytes, 0),
         .stage_bytes = (int64_t)(c->tile_m + loaded_n) * GEMM_TILE_BYTES,
     };
     s.subtile = c->swap ? s.d_rows : s.d_cols;
