@@ -50,7 +50,8 @@ static ckl_status choose_gemv(const void *desc, const ckl_device_info *device, v
     c->epilogue = gemm_epilogue_of(d);
     c->many_a = d->n < d->m;
     const int64_t few = max_i64(few_of(d, c), 1);
-    const int most_few = bytes == 2 ? 4 : 8;
+    const bool tensor_cores = d->math == CKL_GEMM_TF32 && vector_of(d) > 2; // take rows as they lie
+    const int most_few = bytes == 2 ? 4 : tensor_cores ? 8 : 128;
     if (few > most_few)
         FAIL(CKL_UNSUPPORTED, "gemm gemv: %" PRId64 " rows are more than %d, and so faster by tiles", few, most_few);
     c->few = (int)ceil_div(few, ceil_div(few, FEW_MAX));

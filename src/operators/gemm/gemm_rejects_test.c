@@ -70,7 +70,7 @@ const test_reject gemm_rejects[] = {
     { "m=2^11 n=2^11 k=2^11 a=f32 layout=tn impl=turned", CKL_UNSUPPORTED,
       "gemm turned: A and B lie as fma likes them already" },
     { "impl=sm90 config='cluster_m=2^20 cluster_n=2'", CKL_INVALID, "gemm sm90: a cluster of 1048576x2 CTAs" },
-    { "a=f32 impl=gemv", CKL_UNSUPPORTED, "gemm gemv: 256 rows are more than 8, and so faster by tiles" },
+    { "a=f32 impl=gemv", CKL_UNSUPPORTED, "gemm gemv: 256 rows are more than 128, and so faster by tiles" },
     { "m=1 a=f32 math=f32x3 impl=gemv", CKL_UNSUPPORTED, "gemm gemv: operands are floats of 16 bits" },
     { "m=1 a=f32 batch=2 impl=gemv", CKL_UNSUPPORTED, "gemm gemv: it is one product" },
     { "m=1 k=63 impl=gemv", CKL_UNSUPPORTED, "gemm gemv: rows of A and B along k=63 are not whole vectors of vec=8" },

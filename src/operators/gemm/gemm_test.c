@@ -92,7 +92,8 @@ static const char *const cases[] = {
     "m=140 n=20 k=132 a=f32 impl=fma config='tile_m=128 tile_n=16 block_m=4 block_n=4 lanes_m=8 depth=32 ctas=3'",
     "m=40 n=140 k=20 a=f32 impl=fma config='tile_m=16 tile_n=128 block_m=4 block_n=4 depth=32 vec_k=4 ctas=3' "
     "# more threads than vectors of A",
-    "m=8 n=72 k=256 a=f32 impl=gemv                            # as many rows as there may be",
+    "m=8 n=72 k=256 a=f32 impl=gemv                            # as many rows as a block has",
+    "m=75 n=93 k=83 a=f32 bias=1 beta=-1 fill=hard impl=gemv   # ten blocks of them",
     "m=30 n=33 k=5 a=f32 beta=1 bias=1                         # few K",
     "batch=2 m=70 n=264 k=8 a=f32 activation=gelu fill=hard    # by vectors",
     "m=30 n=33 k=7 a=f32 math=tf32 d=f32 impl=outer",
