@@ -194,6 +194,7 @@ static void load_registers(const operand *x, val left)
     for (int i = 0; i < x->copies; i++)
         from[i] = (vector_at){ .address = add(x->at, x->from[i]), .guard = logical_and(x->mine, lt(x->k, left)) };
     vectors_load(from, x->copies, x->vec, gmem_tensor(x->at, F32, compact(leaf(1))), x->rX.regs, 0);
+    warp_sync(); // ptxas, which does not see that stores of the next step wait for them, would let them begin late
 }
 
 static val stage_after(const gemm_fma_config *cfg, val stage)

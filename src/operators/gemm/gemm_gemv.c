@@ -23,6 +23,19 @@ typedef struct gemv_kernel {
     gemv_rows many, few;
 } gemv_kernel;
 
+/*
+ * Registers are for the sums, addresses and a vector of each thread; those of a loop, of which ptxas has several turns
+ * under way, are two and four times as many.
+ */
+int gemm_gemv_ctas(const gemm_gemv_config *c)
+{
+    enum { MOST = 2048 / GEMM_GEMV_THREADS, OTHERS = 8, REGISTERS = 65536 / GEMM_GEMV_THREADS };
+    const int need = c->rows * c->few + 2 * (c->rows + c->few) + c->vec + OTHERS;
+    if (!c->once)
+        return ckl_dtype_bytes(c->epilogue.ab) == 2 ? 4 : 2;
+    return REGISTERS / need < MOST ? REGISTERS / need : MOST;
+}
+
 static gemv_rows rows_of(const gemv_kernel *k, char matrix, int count, val first, int step)
 {
     const bool is_a = matrix == 'a';
@@ -46,20 +59,30 @@ static void load_rows(const gemv_kernel *k, const gemv_rows *rows, val offset, t
     }
 }
 
-/* sums += the products of this thread's elements of K: (MANY,FEW). */
+/* sums += the products of a vector of K: (MANY,FEW). */
+static void multiply_vector(const gemv_kernel *k, val vector, tensor sums)
+{
+    tensor rMany[ROWS_MAX], rFew[ROWS_MAX];
+    val offset = convert(U64, mul(convert(I64, vector), imm(gemm_gemv_bytes(k->cfg))));
+    load_rows(k, &k->many, offset, rMany);
+    load_rows(k, &k->few, offset, rFew);
+    for (int j = 0; j < k->few.count; j++)
+        for (int i = 0; i < k->many.count; i++)
+            for (int e = 0; e < k->cfg->vec; e++)
+                set(sums, coord(i, j), fma(at_f32(rMany[i], e), at_f32(rFew[j], e), at(sums, i, j)));
+}
+
+/* This thread's vectors of K in turn. A single one needs no loop, which ptxas would unroll: few such CTAs fit an SM. */
 static void multiply(const gemv_kernel *k, tensor sums)
 {
-    val vectors = convert(U32, div(k->p.k, imm(k->cfg->vec)));
-    LOOP_FROM(vector, thread_at(thread(), 0, k->cfg->width, k->groups), vectors, imm(k->cfg->width)) {
-        tensor rMany[ROWS_MAX], rFew[ROWS_MAX];
-        val offset = convert(U64, mul(convert(I64, vector), imm(gemm_gemv_bytes(k->cfg))));
-        load_rows(k, &k->many, offset, rMany);
-        load_rows(k, &k->few, offset, rFew);
-        for (int j = 0; j < k->few.count; j++)
-            for (int i = 0; i < k->many.count; i++)
-                for (int e = 0; e < k->cfg->vec; e++)
-                    set(sums, coord(i, j), fma(at_f32(rMany[i], e), at_f32(rFew[j], e), at(sums, i, j)));
+    val vectors = convert(U32, div(k->p.k, imm(k->cfg->vec))), first = thread_at(thread(), 0, k->cfg->width, k->groups);
+    if (k->cfg->once) {
+        IF(lt(first, vectors))
+            multiply_vector(k, first, sums);
+        return;
     }
+    LOOP_FROM(vector, first, vectors, imm(k->cfg->width))
+        multiply_vector(k, vector, sums);
 }
 
 /* Elements of D that a CTA has, along the long operand first. */
@@ -112,7 +135,7 @@ void gemm_gemv(const void *config, int kernel)
 {
     const gemm_gemv_config *cfg = config;
     (void)kernel;
-    launch_bounds(GEMM_GEMV_THREADS, 0);
+    launch_bounds(GEMM_GEMV_THREADS, cfg->once ? gemm_gemv_ctas(cfg) : 0);
     gemv_kernel k = { .cfg = cfg, .p = params_of(gemm) };
     k.groups = GEMM_GEMV_THREADS / cfg->width;
     k.parts = cfg->width > LANES ? cfg->width / LANES : 1;

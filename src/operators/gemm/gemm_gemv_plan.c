@@ -50,7 +50,8 @@ static ckl_status choose_gemv(const void *desc, const ckl_device_info *device, v
     c->epilogue = gemm_epilogue_of(d);
     c->many_a = d->n < d->m;
     const int64_t few = max_i64(few_of(d, c), 1);
-    const int most_few = bytes == 2 ? 4 : 8;
+    const bool tensor_cores = d->math == CKL_GEMM_TF32 && vector_of(d) > 2; // take rows as they lie
+    const int most_few = bytes == 2 ? 4 : tensor_cores ? 8 : 128;
     if (few > most_few)
         FAIL(CKL_UNSUPPORTED, "gemm gemv: %" PRId64 " rows are more than %d, and so faster by tiles", few, most_few);
     c->few = (int)ceil_div(few, ceil_div(few, FEW_MAX));
@@ -64,12 +65,14 @@ static ckl_status choose_gemv(const void *desc, const ckl_device_info *device, v
     c->width = (int)min_i64(max_i64(line, power_of_two_ceil(ceil_div(d->k, ELEMENTS))), most);
     while (c->width < most && length_of(d, c) * c->width < c->rows * busy)
         c->width *= 2;
+    c->once = vectors <= c->width;
     return CKL_OK;
 }
 
 /*
  * The rates are of 2x7168x16384 in 16 bits, which are converted first, and of 8x8192x8192 in f32; memory's of one row
- * by 28672x8192.
+ * by 28672x8192. A turn of one step takes 1.75 us of 2.3 to 8.6, in one to four turns (bench/notes/gemm.md), but the
+ * first begins under the launch before.
  */
 static plan_cost cost_gemv(const void *desc, const ckl_device_info *device, const void *config)
 {
@@ -78,12 +81,13 @@ static plan_cost cost_gemv(const void *desc, const ckl_device_info *device, cons
     const int64_t bytes = (int64_t)ckl_dtype_bytes(d->a), depth = c->width * c->vec;
     return gemm_product_cost(d, device,
                              (product_work){ .tiles = (double)ctas_of(d, c),
-                                             .ctas = 2048 / GEMM_GEMV_THREADS,
+                                             .ctas = gemm_gemv_ctas(c),
                                              .steps = (double)ceil_div(d->k, depth),
                                              .multiply_adds = (double)(rows_of(c) * c->few * depth),
                                              .rate = bytes == 2 ? 17 : 32,
                                              .step_cycles = 600,
-                                             .tile_cycles = 800,
+                                             .tile_cycles = 2500,
+                                             .us = -0.95,
                                              .bytes_per_us = c->few > 2 && bytes == 4 ? 4.1e6 : 4.55e6 });
 }
 
@@ -109,6 +113,8 @@ static ckl_status admit_gemv(const void *desc, const ckl_device_info *device, co
              ROWS_MAX);
     if (!is_power_of_two(c->width) || c->width > GEMM_GEMV_THREADS)
         FAIL(CKL_INVALID, "gemm gemv: width=%d is no power of two up to %d", c->width, GEMM_GEMV_THREADS);
+    if (c->once && ceil_div(d->k, c->vec) > c->width)
+        FAIL(CKL_INVALID, "gemm gemv: k=%" PRId64 " is more than %d threads take at once, once=1", d->k, c->width);
     if (ctas_of(d, c) > INT32_MAX || d->k > INT32_MAX)
         FAIL(CKL_UNSUPPORTED, "gemm gemv: a size is beyond 32 bits");
     return CKL_OK;
