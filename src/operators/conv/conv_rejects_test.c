@@ -140,7 +140,7 @@ const test_reject conv_rejects[] = {
       "conv packed: fold=1 takes up to 128 channels" },
     { "c=24 k=24 groups=2 impl=sm90", CKL_UNSUPPORTED, "conv sm90: c=24 or k=24 channels are not whole 16 bytes" },
     { "c=8 k=8 direction=weight impl=depthwise_weight", CKL_UNSUPPORTED, "the gradient of filters of a channel each" },
-    { "c=8 k=8 groups=8 layout=nchw direction=weight impl=depthwise_weight", CKL_UNSUPPORTED, "it takes NHWC" },
+    { "n=0 c=8 k=8 groups=8 direction=weight impl=depthwise_weight", CKL_UNSUPPORTED, "it takes some products" },
     { "c=8 k=8 groups=8 direction=weight impl=depthwise_weight config='filter=5'", CKL_INVALID, "filter=5 is not s=3" },
     { "c=8 k=8 groups=8 direction=weight impl=depthwise_weight config='lanes=3'", CKL_INVALID, "are not possible" },
     { "impl=sm90 config='tile_k=44'", CKL_INVALID, "conv sm90: tile_k=44 is no multiple of 8 up to 64" },

@@ -197,6 +197,9 @@ static const char *const cases[] = {
     "n=2 c=10 d=3 h=9 w=12 k=10 groups=10 t=3 s=5 pad=1 stride=2 dilation=2 direction=weight out=f32 "
     "impl=depthwise_weight",
     "n=1 c=7 h=9 w=9 k=7 groups=7 pad=1 direction=weight dtype=f32 bias=1 impl=depthwise_weight",
+    "n=2 c=5 h=19 w=21 k=5 groups=5 r=5 s=5 pad=2 stride=2 layout=nchw direction=weight bias=1 impl=depthwise_weight",
+    "n=3 c=3 d=4 h=9 w=24 k=3 t=2 groups=3 pad=1 layout=nchw direction=weight dtype=bf16 out=f32 "
+    "impl=depthwise_weight config='slices=3'",
     "n=2 c=40 h=9 w=18 k=40 groups=40 pad=1 direction=weight impl=halo_weight # channels past the end, a warp without "
     "any",
     "n=3 c=32 h=19 w=37 k=32 groups=32 r=7 s=7 pad=3 direction=weight dtype=bf16 impl=halo_weight config='slices=2'",
