@@ -256,20 +256,13 @@ void conv_sm80(const void *config, int kernel);
 
 /* depthwise */
 
-#define CONV_DEPTHWISE_CONFIG(X, owner)                                                                   \
-    X(owner, bool, nhwc, "1", "0 1", "channels side by side")                                             \
-    X(owner, int, vec, "8", "1 2 4 8", "elements of a load: channels in NHWC, columns in NCHW")           \
-    X(owner, int, lanes, "8", "2 4 8 16 32", "NHWC: threads side by side with vectors of channels")       \
-    X(owner, int, cols, "8", "4 8", "columns of y of a thread")                                           \
-    X(owner, int, ctas, "0", "0 2 3 4 5", "that must fit an SM, which limits registers; 0: any")          \
-    X(owner, bool, even, "0", "0 1", "threads have whole columns of y, and x under them but for padding") \
-    X(owner, int, run, "8", "1 2 4 8", "NCHW: columns of a store")                                        \
-    X(owner, int, ahead, "0", "", "rows of a filter, of whose x all loads are under way at once; 0: one") \
-    X(owner, int, filter, "3", "", "columns of a filter")                                                 \
-    X(owner, int, taps, "9", "", "of a filter in all")                                                    \
-    X(owner, int, step, "1", "", "columns from one to the next place of a filter")                        \
-    X(owner, int, dilation, "1", "", "columns between neighbours of a filter")                            \
-    X(owner, int, pad, "1", "", "columns of zeros before what is read")
+#define CONV_DEPTHWISE_CONFIG(X, owner)                                            \
+    X(owner, bool, nhwc, "1", "", "channels side by side")                         \
+    X(owner, int, cols, "8", "1 2 4 8", "columns of a thread")                     \
+    X(owner, int, filter, "3", "", "columns of a filter")                          \
+    X(owner, int, step, "1", "", "columns from one to the next place of a filter") \
+    X(owner, int, dilation, "1", "", "columns between neighbours of a filter")     \
+    X(owner, int, pad, "0", "", "of a gradient: columns of zeros before x, modulo the step")
 
 typedef struct conv_depthwise_config {
     conv_form form;
@@ -285,7 +278,8 @@ ckl_conv_desc conv_depthwise_plane(const ckl_conv_desc *desc);
     X(owner, int, vec, "2", "1 2 4", "channels of a thread")                                           \
     X(owner, int, cols, "8", "1 4 7 8", "columns of y of a thread")                                    \
     X(owner, int, high, "14", "", "rows of y of a thread")                                             \
-    X(owner, int, ahead, "3", "0 1 2 3", "rows of x under way in shared memory; 0: one, in registers") \
+    X(owner, bool, async, "1", "0 1", "rows under way are copied to shared memory, else to registers") \
+    X(owner, int, ahead, "3", "1 2 3 5", "rows of x under way")                                        \
     X(owner, int, ctas, "4", "1 2 3 4 5 6", "that must fit an SM, which limits registers")             \
     X(owner, bool, even, "1", "", "threads have whole columns of y")                                   \
     X(owner, bool, planes, "0", "", "columns side by side in memory")                                  \

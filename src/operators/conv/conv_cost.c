@@ -114,24 +114,18 @@ static plan_cost of_outputs(const ckl_conv_desc *d, const ckl_device_info *devic
 }
 
 /*
- * Single channels are loaded and converted one by one, 101 of 32 images of 56x56 by stride 2 in 22.9 us; short runs of
- * lanes touch many sectors. 3 channels of 535x535 take 6.5 us, 15 of 44 images of 112x112 under 7x7 69.9, 36 of 32 of
- * 56x56 by two lanes 17.2, 100 by four 42.8, 30 by 16 8.4, 96 of f32 27.7. One filter of 16 channels, 8 images of
- * 72x72, takes 5.4 us, 576 products of a thread one after the other.
+ * Single elements are loaded and converted one by one: 101 channels of 32 images of 56x56 by stride 2 take 22.9 us, 3
+ * of 535x535 6.5.
  */
 plan_cost conv_cost_depthwise(const void *desc, const ckl_device_info *device, const void *config)
 {
-    enum { SECTOR = 32 };
-    const double PRODUCT = 5.9;
+    const double WAIT = 700; // for a row
     const ckl_conv_desc plane = conv_depthwise_plane(desc), *d = &plane;
     const conv_depthwise_config *c = config;
-    const int bytes = (int)ckl_dtype_bytes(d->dtype), run = (c->nhwc ? c->lanes : SECTOR) * c->vec * bytes;
-    const double outputs = elements_of(d, conv_written(d)), us = c->ahead ? 0.5 : 1.8; // all loads at once, or a row's
-    const double least = c->nhwc ? 0 : PRODUCT * c->cols * c->taps;
+    const bool data = d->direction == CKL_CONV_DATA;
     const double apart = (double)((c->cols - 1) * c->step + c->filter) / (c->cols - 1 + c->filter); // more columns of x
-    if (c->vec == 1)
-        return of_outputs(d, device, outputs * apart, 0.75, 0.026, least, us);
-    return of_outputs(d, device, (run <= SECTOR ? 2.1 : bytes > 2 ? 1.4 : 1) * outputs, 0.28, 0.0176, least, us);
+    return of_outputs(d, device, elements_of(d, conv_written(d)) * (data ? 1 : apart), 0.75, 0.026,
+                      WAIT * (double)(d->t * d->r + 1), 0.5);
 }
 
 plan_cost conv_cost_depthwise_weight(const void *desc, const ckl_device_info *device, const void *config)

@@ -1,10 +1,10 @@
 /*
- * conv_depthwise_weight.c - the gradient of weights where each channel has a filter of its own, NHWC.
+ * conv_depthwise_weight.c - the gradient of weights where each channel has a filter of its own.
  *
- * A CTA has some channels of dy, a row of their filters and a slice of the rows of dy; its threads have a vector of
- * channels each, and rows of dy in turn, along which they multiply dy with the columns of x under the taps. The sums of
- * threads meet in shared memory, those of slices in a second kernel, always in the same order. The gradient of the bias
- * is a further tap under which x is one.
+ * A CTA has some channels of dy, a row of their filters and a slice of dy; its threads have a vector of channels each,
+ * or one of planes, and runs of columns of dy in turn, which they multiply with the columns of x under the taps. The
+ * sums of threads meet in shared memory, those of slices in a second kernel, always in the same order. The gradient of
+ * the bias is a further tap under which x is one.
  */
 #include "base/math.h"
 #include "cute/kernel.h"
@@ -151,24 +151,30 @@ static val under(const weight_role *k, int m, val at, val tap, val *inside)
     return max(imm64(0), min(x, sub(p->x_size[m], imm64(1))));
 }
 
-/* Row number `row` of dy. */
-static void add_row(weight_role *k, val row)
+/* Runs of columns of a row of dy. */
+static val runs_of_row(const weight_role *k)
+{
+    return div(add(k->p.y_size[2], imm64(k->cfg->cols - 1)), imm64(k->cfg->cols));
+}
+
+/* Run number `run` of dy. */
+static void add_run(weight_role *k, val run)
 {
     const conv_values *p = &k->p;
     const conv_depthwise_weight_config *cfg = k->cfg;
     const ckl_dtype dtype = cfg->form.dtype;
+    val row = div(run, runs_of_row(k)), w = mul(sub(run, mul(row, runs_of_row(k))), imm64(cfg->cols));
     val h = rem(row, p->y_size[1]), rest = div(row, p->y_size[1]), d = rem(rest, p->y_size[0]),
         n = div(rest, p->y_size[0]);
     val in_y = add(mul(n, p->y[0]), add(mul(d, p->y[1]), mul(h, p->y[2])));
     val bytes = imm((int)ckl_dtype_bytes(dtype)), inside = yes(), x_d = under(k, 0, d, k->tap_d, &inside),
         x_h = under(k, 1, h, k->tap_h, &inside);
     val in_x = add(mul(n, p->x[0]), add(mul(x_d, p->x[1]), mul(x_h, p->x[2])));
-    const vector_row x = { cfg->vec, gmem_address(p->from[CONV_X], dtype, add(in_x, k->channel)),
+    const vector_row x = { cfg->vec, gmem_address(p->from[CONV_X], dtype, add(in_x, mul(k->channel, p->x[4]))),
                            convert(U64, mul(p->x[3], bytes)), narrow(p->x_size[2]), inside };
-    const vector_row y = { cfg->vec, gmem_address(p->from[CONV_Y], dtype, add(in_y, k->channel)),
+    const vector_row y = { cfg->vec, gmem_address(p->from[CONV_Y], dtype, add(in_y, mul(k->channel, p->y[4]))),
                            convert(U64, mul(p->y[3], bytes)), narrow(p->y_size[2]), yes() };
-    LOOP_FROM(w, imm(0), y.columns, imm(cfg->cols))
-        add_columns(k, &y, &x, w);
+    add_columns(k, &y, &x, narrow(w));
 }
 
 /* Stores a finished sum, tap `tap` of row z of a channel's filter, to dw or dbias. */
@@ -222,7 +228,7 @@ static void multiply(const conv_depthwise_weight_config *cfg)
     weight_role k = { .cfg = cfg, .p = params_of(conv) };
     val lane = thread_at(thread(), 0, cfg->lanes, THREADS / cfg->lanes),
         worker = thread_at(thread(), 1, cfg->lanes, THREADS / cfg->lanes);
-    val rows = mul(mul(k.p.n, k.p.y_size[0]), k.p.y_size[1]), z = convert(I64, cta_z());
+    val runs = mul(mul(mul(k.p.n, k.p.y_size[0]), k.p.y_size[1]), runs_of_row(&k)), z = convert(I64, cta_z());
     k.channel = convert(I64, mul(add(mul(cta_y(), imm(cfg->lanes)), lane), imm(cfg->vec)));
     k.tap_d = div(z, k.p.filter[1]);
     k.tap_h = rem(z, k.p.filter[1]);
@@ -233,8 +239,8 @@ static void multiply(const conv_depthwise_weight_config *cfg)
     const int workers = THREADS / cfg->lanes;
     val first = add(mul(cta_x(), imm(workers)), worker);
     IF(lt(k.channel, channels_of(&k.p)))
-        LOOP_FROM(row, first, convert(U32, rows), imm(workers * cfg->slices))
-            add_row(&k, convert(I64, row));
+        LOOP_FROM(run, first, convert(U32, runs), imm(workers * cfg->slices))
+            add_run(&k, convert(I64, run));
     store_sums(&k);
 }
 
@@ -270,15 +276,16 @@ void conv_depthwise_weight(const void *config, int kernel)
 
 /* The host side */
 
-static int64_t rows_of(const ckl_conv_desc *d)
+static int64_t runs_of(const ckl_conv_desc *d, const conv_depthwise_weight_config *c)
 {
     const conv_tensor y = conv_tensor_of(d, CONV_Y);
-    return y.shape[0] * y.shape[1] * y.shape[2];
+    return product_i64(product_i64(y.shape[0], y.shape[1]), product_i64(y.shape[2], ceil_div(y.shape[3], c->cols)));
 }
 
 static int vector_of(const ckl_conv_desc *d)
 {
-    int vec = (int)min_i64(16 / (int64_t)ckl_dtype_bytes(d->dtype), power_of_two_in(d->k));
+    int vec =
+        d->layout == CKL_IMAGE_NCHW ? 1 : (int)min_i64(16 / (int64_t)ckl_dtype_bytes(d->dtype), power_of_two_in(d->k));
     while (vec > 1 && vec * (d->s + 1) > SUMS_MAX)
         vec /= 2;
     return vec;
@@ -290,7 +297,7 @@ static int vector_of(const ckl_conv_desc *d)
  */
 static ckl_status choose_depthwise_weight(const void *desc, const ckl_device_info *device, void *config)
 {
-    enum { CTAS_OF_SM = 4, ROWS_OF_ONE = 4 }; // rows that cost less than a second launch
+    enum { CTAS_OF_SM = 4, RUNS_OF_ONE = 16 }; // runs that cost less than a second launch
     const ckl_conv_desc *d = desc;
     conv_depthwise_weight_config *c = config;
     if (d->direction != CKL_CONV_WEIGHT || d->groups != d->c || d->groups != d->k)
@@ -303,14 +310,14 @@ static ckl_status choose_depthwise_weight(const void *desc, const ckl_device_inf
     while (c->cols > 1 && (c->cols - 1) * d->stride_w + (d->s - 1) * d->dilation_w + 1 > SPAN_OF_REGISTERS)
         c->cols = c->cols == COLS_MAX ? COLS_MAX / 2 : 1;
     c->vec = vector_of(d);
-    c->lanes = 8;
+    c->lanes = d->layout == CKL_IMAGE_NCHW ? 1 : 8;
     while (c->lanes > 1 && 8 * round_up(d->k, (int64_t)c->lanes * c->vec) > 9 * d->k)
         c->lanes /= 2;
     const int64_t ctas = ceil_div(d->k, (int64_t)c->lanes * c->vec) * d->t * d->r;
-    const int64_t rows = ceil_div(rows_of(d), THREADS / c->lanes); // of a thread, were there one slice
-    c->slices = rows <= ROWS_OF_ONE
+    const int64_t runs = ceil_div(runs_of(d, c), THREADS / c->lanes); // of a thread, were there one slice
+    c->slices = runs <= RUNS_OF_ONE
                     ? 1
-                    : (int)min_i64(SLICES_MAX, min_i64(ceil_div(CTAS_OF_SM * device->sm_count, ctas), rows));
+                    : (int)min_i64(SLICES_MAX, min_i64(ceil_div(CTAS_OF_SM * device->sm_count, ctas), runs));
     return CKL_OK;
 }
 
@@ -322,10 +329,9 @@ static ckl_status admit_depthwise_weight(const void *desc, const ckl_device_info
     TRY(conv_check_form("depthwise_weight", d, &c->form));
     TRY(conv_check_dense("depthwise_weight", d));
     TRY(choose_depthwise_weight(d, device, &own));
-    if (d->layout != CKL_IMAGE_NHWC || d->c == 0 || d->n == 0)
-        FAIL(CKL_UNSUPPORTED, "conv depthwise_weight: it takes NHWC, and some products");
-    if (d->s + 1 > SUMS_MAX || d->t * d->r > UINT16_MAX || d->k > UINT16_MAX || rows_of(d) > INT32_MAX / THREADS ||
-        d->w > INT32_MAX / 4)
+    if (d->c == 0 || d->n == 0)
+        FAIL(CKL_UNSUPPORTED, "conv depthwise_weight: it takes some products");
+    if (d->s + 1 > SUMS_MAX || d->t * d->r > UINT16_MAX || d->k > UINT16_MAX || d->w > INT32_MAX / 4)
         FAIL(CKL_UNSUPPORTED, "conv depthwise_weight: filters, channels or rows are more than a launch has");
     if (c->filter != d->s || c->step != d->stride_w || c->dilation != d->dilation_w)
         FAIL(CKL_INVALID, "conv depthwise_weight: filter=%d is not s=%" PRId64 ", or its step or dilation are others",
@@ -336,6 +342,9 @@ static ckl_status admit_depthwise_weight(const void *desc, const ckl_device_info
         c->slices > SLICES_MAX)
         FAIL(CKL_INVALID, "conv depthwise_weight: vec=%d lanes=%d slices=%d are not possible", c->vec, c->lanes,
              c->slices);
+    if (runs_of(d, c) > INT32_MAX / THREADS)
+        FAIL(CKL_UNSUPPORTED, "conv depthwise_weight: %" PRId64 " runs of columns are beyond 32-bit numbers",
+             runs_of(d, c));
     return CKL_OK;
 }
 
@@ -375,7 +384,7 @@ static const field depthwise_weight_fields[] = { CONV_FORM(FIELD_NESTED, (conv_d
 const implementation conv_depthwise_weight_implementation = {
     IMPLEMENTATION_PARTS(conv, depthwise_weight),
     .cost = conv_cost_depthwise_weight,
-    .summary = "gradient of a filter a channel, NHWC: rows of dy in slices, added in order",
+    .summary = "gradient of a filter a channel: runs of columns of dy in slices, added in order",
     .kernels = 2,
     .params = &conv_param_list,
     .workspace_bytes = workspace_depthwise_weight,

@@ -24,8 +24,8 @@ typedef struct sliding {
     val at;                       // the address of the first unit that lies inside, in the row to load next
     val offset[SLIDING_SPAN_MAX]; // bytes from there to each unit that may be outside, or the nearest inside
     val inside[SLIDING_SPAN_MAX]; // is it?
-    tensor rRow, rEdge;           // the next row of x: (WORD,UNIT), and (COLUMN) of units that are seen in part
-    tensor sX;                    // or those under way, each thread's own: (VEC,THREAD,UNIT,SLOT)
+    tensor rRow, rEdge;           // rows under way: (WORD,UNIT,ROW), and (COLUMN,ROW) of units that are seen in part
+    tensor sX;                    // or in shared memory, each thread's own: (VEC,THREAD,UNIT,SLOT)
     val to, from;                 // bytes from the first slot to those of the row to load next and the one to multiply
     tensor rW;                    // (TAP,VEC)
     tensor rSum;                  // (VEC,COLS,WINDOW)
@@ -112,10 +112,12 @@ static void describe_rows(sliding *k)
 {
     const sliding_config *cfg = k->cfg;
     const tensor rWords = packed_registers(cfg->form.dtype, cfg->vec * cfg->run).rWords;
-    k->rRow = fragment(rWords.dtype, compact(shape((int)static_size(rWords.layout), sliding_units(cfg))));
-    k->rEdge = fragment(cfg->form.dtype, compact(leaf(sliding_span_w(cfg))));
-    if (!cfg->ahead)
+    if (!cfg->async) {
+        k->rRow =
+            fragment(rWords.dtype, compact(shape((int)static_size(rWords.layout), sliding_units(cfg), cfg->ahead)));
+        k->rEdge = fragment(cfg->form.dtype, compact(shape(sliding_span_w(cfg), cfg->ahead)));
         return;
+    }
     k->sX = smem_tensor("X", cfg->form.dtype,
                         compact(shape(cfg->vec, SLIDING_THREADS, sliding_units(cfg), sliding_slots(cfg))), 16);
     k->to = variable(U32, imm(0));
@@ -135,8 +137,8 @@ static val slot_address(const sliding *k, val slot, int unit)
     return add(tensor_address(k->sX, coord(0, thread(), unit, 0)), slot);
 }
 
-/* As a copy of its own, or to registers: of a unit that is seen in part the columns that are. */
-static void load_unit(sliding *k, int unit)
+/* As a copy of its own, or to registers of a row: of a unit that is seen in part the columns that are. */
+static void load_unit(sliding *k, int unit, int row)
 {
     const sliding_config *cfg = k->cfg;
     const ckl_dtype dtype = cfg->form.dtype;
@@ -144,26 +146,24 @@ static void load_unit(sliding *k, int unit)
               first = first_of(cfg, unit);
     const bool outside = may_be_outside(cfg, unit);
     val from = add(k->at, outside ? k->offset[unit] : imm_as(U64, (int64_t)far * sliding_element(cfg)));
-    if (cfg->ahead)
+    if (cfg->async)
         cp_async(slot_address(k, k->to, unit), from, bytes,
                  outside ? select(k->inside[unit], imm_as(U32, bytes), imm_as(U32, 0)) : imm_as(U32, bytes));
     else if (is_whole(cfg, unit))
-        copy(gmem_tensor(from, k->rRow.dtype, slice(k->rRow, _, unit).layout), slice(k->rRow, _, unit), bytes);
+        copy(gmem_tensor(from, k->rRow.dtype, slice(k->rRow, _, unit, row).layout), slice(k->rRow, _, unit, row),
+             bytes);
     else
         for (int j = first < 0 ? 0 : first; j < first + cfg->run && j < sliding_span_w(cfg); j++)
-            set(k->rEdge, j, at(gmem_tensor(from, dtype, compact(leaf(cfg->run))), j - first));
+            set(k->rEdge, coord(j, row), at(gmem_tensor(from, dtype, compact(leaf(cfg->run))), j - first));
 }
 
-/*
- * Begins to load the next row of x, or the nearest there is. By copies of shared memory, which are waited for in turn;
- * of loads to registers ptxas waits for all at once, so there is one row of these.
- */
-static void load_row(sliding *k)
+/* Begins to load row i of x, or the nearest there is. */
+static void load_row(sliding *k, int i)
 {
     const sliding_config *cfg = k->cfg;
     UNROLL(u, sliding_units(cfg))
-        load_unit(k, u);
-    if (cfg->ahead) {
+        load_unit(k, u, i % cfg->ahead);
+    if (cfg->async) {
         cp_async_commit();
         next_slot(k, k->to);
     }
@@ -173,36 +173,36 @@ static void load_row(sliding *k)
     assign(k->h, add(k->h, imm(1)));
 }
 
-/* A unit that has been loaded: (VEC*RUN) of f32. */
-static tensor take_unit(const sliding *k, int unit)
+/* A unit of a row that has been loaded: (VEC*RUN) of f32. */
+static tensor take_unit(const sliding *k, int unit, int row)
 {
     const sliding_config *cfg = k->cfg;
-    if (cfg->ahead) {
+    if (cfg->async) {
         tensor sUnit = smem_view(slot_address(k, k->from, unit), cfg->form.dtype, compact(leaf(cfg->vec)));
         return unpacked(load_packed(sUnit, sliding_unit_bytes(cfg)), F32);
     }
-    const packed all = { slice(k->rRow, _, unit), cfg->form.dtype, cfg->vec * cfg->run };
+    const packed all = { slice(k->rRow, _, unit, row), cfg->form.dtype, cfg->vec * cfg->run };
     return unpacked(may_be_outside(cfg, unit) ? conv_or_zeros(all, k->inside[unit]) : all, F32);
 }
 
 /* Column j of one that is seen in part: (1). */
-static tensor take_edge(const sliding *k, int unit, int j)
+static tensor take_edge(const sliding *k, int unit, int j, int row)
 {
     tensor rX = fragment(F32, compact(leaf(1)));
-    val x = at_f32(k->rEdge, j);
+    val x = at_f32(k->rEdge, j, row);
     set(rX, 0, may_be_outside(k->cfg, unit) ? select(k->inside[unit], x, immf(0)) : x);
     return rX;
 }
 
-/* The columns under a thread, each (VEC) of f32. */
-static void take_row(const sliding *k, tensor rX[SLIDING_SPAN_MAX])
+/* The columns of a row under a thread, each (VEC) of f32. */
+static void take_row(const sliding *k, int row, tensor rX[SLIDING_SPAN_MAX])
 {
     const sliding_config *cfg = k->cfg;
     UNROLL(u, sliding_units(cfg)) {
         const int first = first_of(cfg, u);
-        tensor rUnit = is_whole(cfg, u) ? take_unit(k, u) : (tensor){ 0 };
+        tensor rUnit = is_whole(cfg, u) ? take_unit(k, u, row) : (tensor){ 0 };
         for (int j = first < 0 ? 0 : first; j < first + cfg->run && j < sliding_span_w(cfg) && describing(); j++)
-            rX[j] = is_whole(cfg, u) ? local_tile(rUnit, shape(cfg->vec), coord(j - first)) : take_edge(k, u, j);
+            rX[j] = is_whole(cfg, u) ? local_tile(rUnit, shape(cfg->vec), coord(j - first)) : take_edge(k, u, j, row);
     }
 }
 
@@ -231,22 +231,30 @@ static void add_products(sliding *k, const tensor rX[SLIDING_SPAN_MAX], int i)
     }
 }
 
-/* Row i of x, while the row that follows those under way begins to be loaded. Rows outside of x add nothing. */
+/*
+ * Row i of x, and a load of the row that follows those under way. Rows outside of x add nothing. Copies to shared
+ * memory are waited for in turn. Of loads to registers ptxas waits for all at once, so several rows of these are loaded
+ * behind the products, and waited for when the first comes round.
+ */
 static void add_row(sliding *k, int i)
 {
     const sliding_config *cfg = k->cfg;
+    const bool behind = !cfg->async && cfg->ahead > 1;
     tensor rX[SLIDING_SPAN_MAX];
-    val h = convert(U32, sub(k->h, imm(cfg->ahead ? cfg->ahead : 1)));
-    if (cfg->ahead)
+    val h = convert(U32, sub(k->h, imm(cfg->ahead)));
+    if (cfg->async)
         cp_async_wait(cfg->ahead - 1);
-    take_row(k, rX);
-    if (cfg->ahead)
+    take_row(k, i % cfg->ahead, rX);
+    if (cfg->async)
         next_slot(k, k->from);
-    load_row(k);
+    if (!behind)
+        load_row(k, i);
     if (i % cfg->step_h == 0) // the first row that row i / step of y sees
         fill(slice(k->rSum, _, _, i / cfg->step_h % sliding_window(cfg)), immf(0));
     IF(lt(h, conv_number(k->p.x_size[1])))
         add_products(k, rX, i);
+    if (behind)
+        load_row(k, i);
 }
 
 /* Stores row q of the thread's, if it has so many, in vectors at known distances from each other. */
@@ -355,8 +363,8 @@ void conv_sliding(const void *config, int kernel)
     else
         load_filters(&k, &filters);
     describe_rows(&k);
-    UNROLL(a, cfg->ahead ? cfg->ahead : 1)
-        load_row(&k);
+    UNROLL(a, cfg->ahead)
+        load_row(&k, a);
     if (!cfg->planes)
         share_filters(&k, &filters);
     k.channels = conv_load_channels(&cfg->form, &k.p, k.channel, cfg->vec);

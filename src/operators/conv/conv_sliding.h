@@ -77,7 +77,8 @@ static inline sliding_config sliding_of_kernel(const void *config, int kernel)
         c.vec = c.run = c.ctas = 1;
         c.skipped = 0;
         c.left = c.right = sliding_units(&c); // any may be outside
-        c.ahead = 0;
+        c.async = false;
+        c.ahead = 1;
     }
     return c;
 }

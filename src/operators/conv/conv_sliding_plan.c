@@ -8,7 +8,7 @@
 
 enum {
     COLS_MAX = 16,
-    AHEAD_MAX = 5, // rows
+    AHEAD_MAX = 9, // rows
     COPY_MIN = 4,  // bytes of an asynchronous copy
     CTAS_MAX = 8,  // of an SM
     REGISTERS_MAX = 224,
@@ -19,7 +19,7 @@ enum {
 static int registers_of(const sliding_config *c)
 {
     enum { REST = 38, SINGLE = 4, OUTSIDE = 5, FEW = 2 };
-    const int row = c->ahead ? 0 : sliding_units(c) * (int)ceil_div(sliding_unit_bytes(c), 4),
+    const int row = c->async ? 0 : c->ahead * sliding_units(c) * (int)ceil_div(sliding_unit_bytes(c), 4),
               outside = c->left + c->right - FEW;
     return c->vec * (sliding_taps(c) + c->cols * sliding_window(c) + sliding_span_w(c)) + row + REST +
            (c->vec == 1 ? SINGLE : 0) + (outside > 0 ? OUTSIDE * outside : 0);
@@ -36,7 +36,7 @@ static int64_t smem_bytes(const sliding_config *c)
 {
     const int64_t filters = c->planes ? 0 : (int64_t)sliding_vectors(c) * c->vec * sliding_taps(c) * sliding_element(c);
     return filters +
-           (c->ahead ? (int64_t)sliding_slots(c) * sliding_units(c) * SLIDING_THREADS * sliding_unit_bytes(c) : 0);
+           (c->async ? (int64_t)sliding_slots(c) * sliding_units(c) * SLIDING_THREADS * sliding_unit_bytes(c) : 0);
 }
 
 /* The forward problem, which the gradient of data is one of dy. */
@@ -105,6 +105,8 @@ static bool candidate_sliding(const void *desc, const ckl_device_info *device, i
     (void)device;
     const bool single = is_planes(d) || d->groups < d->k;
     int rest = i / COUNT_OF(strips);
+    const bool turns = rest % 2 == 0; // as many rows under way in registers as the sums' window sees in a turn, or one
+    rest /= 2;
     const int most = columns[rest % COUNT_OF(columns)];
     rest /= COUNT_OF(columns);
     if (rest >= (single ? 1 : COUNT_OF(vectors)))
@@ -126,7 +128,8 @@ static bool candidate_sliding(const void *desc, const ckl_device_info *device, i
     const int window = sliding_window(c);
     c->high = (int)min_i64(INT32_MAX / 8, round_up(ceil_div(y.shape[2], strips[i % COUNT_OF(strips)]), window));
     derive(d, c);
-    c->ahead = c->planes || sliding_unit_bytes(c) < COPY_MIN ? 0 : 3;
+    c->async = !c->planes && sliding_unit_bytes(c) >= COPY_MIN;
+    c->ahead = c->async ? 3 : turns ? (int)min_i64(AHEAD_MAX, window * c->step_h) : 1;
     c->ctas = ctas_of(c);
     return true;
 }
@@ -145,14 +148,17 @@ static ckl_status admit_sliding(const void *desc, const ckl_device_info *device,
         FAIL(CKL_INVALID, "conv sliding: the config's filter, channels, stride or dilation are not the problem's");
     if (!is_power_of_two(c->vec) || c->vec > 16 / (int)max_i64(bytes, (int64_t)ckl_dtype_bytes(d->out)) ||
         d->k % c->vec || ((c->filters > 1 || c->planes) && c->vec > 1) || c->high < 1 || c->high > INT32_MAX / 8 ||
-        c->cols < 1 || c->cols > cols_max || c->ahead < 0 || c->ahead > AHEAD_MAX || c->ctas < 1 || c->ctas > CTAS_MAX)
+        c->cols < 1 || c->cols > cols_max || c->ahead < 1 || c->ahead > AHEAD_MAX || c->ctas < 1 || c->ctas > CTAS_MAX)
         FAIL(CKL_INVALID,
              "conv sliding: vec=%d does not divide k=%" PRId64
-             " or 16 bytes, or cols=%d, high=%d, ahead=%d or ctas=%d are not in 1..%" PRId64 ", 1.., 0..%d, 1..%d",
+             " or 16 bytes, or cols=%d, high=%d, ahead=%d or ctas=%d are not in 1..%" PRId64 ", 1.., 1..%d, 1..%d",
              c->vec, d->k, c->cols, c->high, c->ahead, c->ctas, cols_max, AHEAD_MAX, CTAS_MAX);
-    if (c->ahead && (c->planes || sliding_unit_bytes(c) < COPY_MIN))
-        FAIL(CKL_UNSUPPORTED, "conv sliding: ahead=%d rows of planes, or by copies of %d bytes, not of 4, 8 or 16",
-             c->ahead, sliding_unit_bytes(c));
+    if (c->async && (c->planes || sliding_unit_bytes(c) < COPY_MIN))
+        FAIL(CKL_UNSUPPORTED, "conv sliding: async=1, but of planes, or by copies of %d bytes, not of 4, 8 or 16",
+             sliding_unit_bytes(c));
+    if (!c->async && sliding_window(c) * c->step_h % c->ahead)
+        FAIL(CKL_UNSUPPORTED, "conv sliding: ahead=%d rows in registers do not divide the %d of a turn", c->ahead,
+             sliding_window(c) * c->step_h);
     sliding_config own = *c;
     derive(d, &own);
     if (own.left != c->left || own.right != c->right || own.even != c->even || own.skipped != c->skipped ||
@@ -196,8 +202,8 @@ static ckl_status launch_sliding(const ckl_plan *plan, const void *args, ckl_str
  */
 static plan_cost cost_sliding(const void *desc, const ckl_device_info *device, const void *config)
 {
-    const double LOAD = 2, OUTSIDE = 3, STORE = 4, ROW = 30, START = 150, WARP = 0.22, RATE = 2.9, COPY = 6,
-                 BYTES = 1.5, RING = 0.8, WAIT = 350, SECTOR = 32, PIECE = 0.2;
+    const double LOAD = 2, OUTSIDE = 3, STORE = 4, ROW = 30, START = 150, WARP = 0.3, RING_WARP = 0.22, RATE = 2.9,
+                 COPY = 6, BYTES = 1.5, RING = 0.8, WAIT = 350, SECTOR = 32, PIECE = 0.2;
     const double RINGS = 3.2e6, REGISTERS = 2.8e6; // bytes of memory a us
     const ckl_conv_desc plane = conv_depthwise_plane(desc), *d = &plane;
     const sliding_config *c = config;
@@ -217,18 +223,19 @@ static plan_cost cost_sliding(const void *desc, const ckl_device_info *device, c
                  pieces = 1 + PIECE * (fmin(c->cols, SECTOR / pixel) - 1);
     // rows in registers are under way where CTAs are
     const double busy = fmax(0.7, fmin(1, tiles / (c->ctas * (double)device->sm_count)));
-    const double at_once = fmin(c->ctas, ceil(tiles / device->sm_count)), rate = fmin(RATE, WARP * warps * at_once);
-    const double copies = c->ahead ? rows_x * sliding_units(c) * (COPY + BYTES * sliding_unit_bytes(c)) * rate : 0;
+    const double at_once = fmin(c->ctas, ceil(tiles / device->sm_count)),
+                 rate = fmin(RATE, (c->async ? RING_WARP : WARP) * warps * at_once);
+    const double copies = c->async ? rows_x * sliding_units(c) * (COPY + BYTES * sliding_unit_bytes(c)) * rate : 0;
     return product_cost(&(product_work){ .tiles = tiles,
                                          .ctas = c->ctas,
                                          .steps = 1,
                                          .multiply_adds = fmax(instructions, copies) * warps,
                                          .rate = rate,
-                                         .step_cycles = (rows_x / fmax(1, c->ahead) + 1) * WAIT,
+                                         .step_cycles = (rows_x / c->ahead + 1) * WAIT,
                                          .bytes = (double)d->n * ((double)x.stride[0] + pieces * (double)y.stride[0]) *
                                                   sliding_element(c),
-                                         .bytes_per_us = c->ahead ? RINGS : REGISTERS * busy,
-                                         .us = c->ahead ? RING : 0 },
+                                         .bytes_per_us = c->async ? RINGS : REGISTERS * busy,
+                                         .us = c->async ? RING : 0 },
                         device);
 }
 

@@ -197,6 +197,9 @@ static const char *const cases[] = {
     "n=2 c=10 d=3 h=9 w=12 k=10 groups=10 t=3 s=5 pad=1 stride=2 dilation=2 direction=weight out=f32 "
     "impl=depthwise_weight",
     "n=1 c=7 h=9 w=9 k=7 groups=7 pad=1 direction=weight dtype=f32 bias=1 impl=depthwise_weight",
+    "n=2 c=5 h=19 w=21 k=5 groups=5 r=5 s=5 pad=2 stride=2 layout=nchw direction=weight bias=1 impl=depthwise_weight",
+    "n=3 c=3 d=4 h=9 w=24 k=3 t=2 groups=3 pad=1 layout=nchw direction=weight dtype=bf16 out=f32 "
+    "impl=depthwise_weight config='slices=3'",
     "n=2 c=40 h=9 w=18 k=40 groups=40 pad=1 direction=weight impl=halo_weight # channels past the end, a warp without "
     "any",
     "n=3 c=32 h=19 w=37 k=32 groups=32 r=7 s=7 pad=3 direction=weight dtype=bf16 impl=halo_weight config='slices=2'",
@@ -209,12 +212,11 @@ static const char *const cases[] = {
     "n=2 c=72 h=7 w=21 k=72 groups=72 r=3 s=5 pad=2 stride=2 out=f32 impl=depthwise # columns past the end",
     "n=2 c=8 h=9 w=9 k=8 groups=8 pad=2 stride=3 impl=depthwise # the last column of y would begin behind x",
     "n=2 c=8 h=9 w=9 k=8 groups=8 pad=2 stride=3 layout=nchw impl=depthwise",
-    "n=1 c=100 h=3 w=5 k=100 groups=100 pad=1 impl=depthwise config='lanes=4'      # channels past the end",
     "n=2 c=24 h=11 w=17 k=24 groups=24 pad_left=3 pad_top=1 dilation=2 dtype=f32 impl=depthwise",
     "n=2 c=5 h=9 w=16 k=5 groups=5 r=7 s=7 pad=3 layout=nchw bias=1 residual=1 activation=relu impl=depthwise",
     "n=2 c=6 h=8 w=24 k=6 groups=6 pad=1 stride=2 layout=nchw dtype=bf16 out=f32 impl=depthwise",
     "n=1 c=7 h=9 w=13 k=7 groups=7 pad=2 dilation=2 layout=nchw dtype=f32 impl=depthwise",
-    "n=2 c=40 h=9 w=10 k=40 groups=40 r=4 s=3 pad=1 direction=data dtype=bf16 impl=depthwise # turned round",
+    "n=2 c=40 h=9 w=10 k=40 groups=40 r=4 s=3 pad=1 direction=data dtype=bf16 impl=depthwise",
     "n=2 c=3 h=9 w=16 k=3 groups=3 r=4 s=5 pad=1 dilation=2 direction=data layout=nchw out=f32 impl=depthwise",
     "n=1 c=16 h=5 w=6 k=16 groups=16 pad=1 stride=2 direction=data # by another kernel",
     "n=1 c=8 d=3 h=4 w=5 k=8 t=3 pad=1 groups=8",
@@ -321,12 +323,14 @@ static const char *const cases[] = {
     "n=2 c=48 h=9 w=7 k=72 groups=3 pad=1 stride=2 scale=1 impl=sm90",
     "n=3 c=72 h=6 w=7 k=72 pad=1 scale=1 residual=1 activation=relu impl=sliced",
     "n=2 c=13 h=9 w=11 k=21 pad=1 scale=1 bias=1 impl=packed",
+    "n=3 c=29 h=9 w=11 k=29 pad=1 misalign=1 impl=packed config='slices=1'          # copied back to any address",
+    "n=3 c=32 h=5 w=7 k=1 pad=1 dtype=bf16 impl=packed config='slices=1'            # several pixels of 16 bytes",
+    "n=2 c=133 h=9 w=11 k=32 pad=1 direction=data out=f32 impl=packed config='slices=1'",
     "n=2 c=24 h=9 w=11 k=24 groups=24 pad=1 scale=1 bias=1 impl=depthwise",
     "n=2 c=5 h=9 w=16 k=5 groups=5 pad=3 r=7 s=7 layout=nchw scale=1 impl=depthwise",
     "n=3 c=1 h=29 w=37 k=1 pad=1 scale=1 bias=1 residual=1 dtype=bf16 impl=depthwise # a plane",
     "n=2 c=1 h=19 w=32 k=1 r=5 s=5 pad=1 direction=data out=f32 impl=depthwise",
     "n=3 c=3 h=29 w=24 k=1 pad=1 scale=1 bias=1 residual=1 activation=relu impl=depthwise # a filter of three channels",
-    "n=2 c=16 h=9 w=11 k=1 pad=1 dtype=bf16 out=f32 impl=depthwise # 48 elements of a row",
     "n=2 c=7 h=20 w=25 k=1 r=5 s=3 stride=2 pad_left=2 dilation_h=2 misalign=1 impl=depthwise",
     "n=3 c=3 h=19 w=37 k=64 r=7 s=7 pad=3 stride=2 scale=1 bias=1 impl=stem",
     "n=2 c=24 h=9 w=11 k=40 r=1 s=1 scale=1 bias=1 dtype=bf16 impl=pointwise",
@@ -468,12 +472,24 @@ static const char *const cases[] = {
     "n=8 c=205 h=19 w=19 k=3 pad=1 bias=1 activation=relu impl=kn2row                # pixels that begin anywhere",
     "n=8 c=51 h=19 w=19 k=3 pad=1 stride=2 residual=1 layout=nchw impl=kn2row        # planes that do",
     "n=8 c=5 h=19 w=19 k=151 pad=1 direction=data impl=kn2row",
-    "n=5 c=9 h=7 w=7 k=9 r=5 s=5 groups=9 pad=2 bias=1 impl=depthwise config='cols=4 ahead=5 even=0 run=1'",
-    "n=2 c=24 h=7 w=9 k=24 groups=24 pad=1 stride=2 direction=forward impl=depthwise config='vec=2 cols=4 ahead=3 "
-    "even=0 run=1'",
-    "n=3 c=5 h=9 w=16 k=5 groups=5 r=5 s=5 pad=2 layout=nchw dtype=bf16 residual=1 impl=depthwise config='cols=4 vec=4 "
-    "ahead=5'",
-    "n=3 c=5 h=9 w=16 k=5 groups=5 r=5 s=5 pad=2 layout=nchw misalign=1 impl=depthwise config='cols=4 vec=4 ahead=5'",
+    "n=5 c=9 h=7 w=7 k=9 r=5 s=5 groups=9 pad=2 bias=1 impl=sliding config='cols=4 even=0 async=0 ahead=5'",
+    "n=2 c=7 h=7 w=9 k=7 groups=7 pad=1 stride=2 impl=sliding config='cols=4 even=0 right=1 async=0 ahead=4'",
+    "n=3 c=5 h=9 w=16 k=5 groups=5 r=5 s=5 pad=2 layout=nchw dtype=bf16 residual=1 impl=sliding config='cols=4 run=4 "
+    "skipped=2 left=1 right=1 ahead=5'",
+    "n=3 c=5 h=9 w=16 k=5 groups=5 r=5 s=5 pad=2 layout=nchw misalign=1 impl=sliding config='cols=4 run=4 skipped=2 "
+    "left=1 right=1 ahead=1'",
+    "n=2 c=12 h=9 w=19 k=12 groups=12 pad=1 fill=hard impl=sliding config='vec=2 async=0 ahead=3'",
+    "n=2 c=5 d=5 h=6 w=11 k=10 t=3 groups=5 pad=1 bias=1 residual=1 activation=relu impl=depthwise # volumes",
+    "n=2 c=7 d=6 h=5 w=9 k=7 t=2 groups=7 pad_front=1 pad=1 stride=2 layout=nchw direction=data dtype=bf16 "
+    "impl=depthwise",
+    "n=2 c=24 h=9 w=17 k=24 groups=24 pad=1 stride=2 direction=data impl=depthwise # columns between the strides",
+    "n=3 c=5 h=14 w=25 k=5 groups=5 r=4 s=5 pad_left=4 pad_top=2 stride_h=2 stride_w=3 dilation=2 layout=nchw "
+    "direction=data dtype=f32 fill=hard impl=depthwise",
+    "n=2 c=8 h=9 w=40 k=8 groups=8 s=2 pad_left=7 stride_w=9 direction=data out=f32 impl=depthwise # more than a "
+    "stride",
+    "n=2 c=6 h=9 w=13 k=6 groups=6 pad=1 x_w=8 y_w=10 y_h=160 impl=depthwise # a view",
+    "n=1 c=6 h=9 w=33 k=6 groups=6 r=9 s=31 pad=15 dtype=bf16 impl=depthwise",
+    "n=1 c=3 h=3 w=70 k=3 groups=3 s=64 layout=nchw impl=depthwise config='cols=2' # as many columns as may be",
     "n=3 c=40 h=9 w=7 k=72 pad=1 bias=1 residual=1 impl=sm90 config='im2col=1 consumers=2 box_w=128 box_h=1 box_n=1 "
     "stages=4 tall=0 held=0'",
     "n=3 c=40 h=9 w=11 k=72 pad_left=2 pad_top=1 pad_bottom=3 r=3 s=5 stride_h=2 stride_w=3 dilation_w=2 impl=sm90 "
@@ -524,10 +540,8 @@ static const char *const cases[] = {
     "n=1 c=8 d=5 h=6 w=7 k=8 t=3 pad=1 stride=2 dilation=2 dtype=bf16 impl=im2col",
     "n=2 c=12 h=9 w=40 k=20 pad_left=3 stride_w=9 dtype=f32 math=tf32 impl=im2col",
     "n=2 c=16 h=8 w=8 k=16 groups=16 pad=1 misalign=1 impl=depthwise",
-    "n=1 c=107 h=9 w=21 k=107 r=5 s=5 groups=107 pad=2 impl=depthwise config='lanes=32' # channels past the end",
-    "n=1 c=8 h=2 w=130 k=8 groups=8 r=1 s=2 dilation=64 impl=depthwise # as far apart as may be",
-    "n=1 c=42 h=9 w=10 k=42 groups=42 pad=1 stride=2 bias=1 impl=depthwise config='lanes=16'",
-    "n=1 c=33 h=99 w=12 k=33 groups=33 r=99 s=5 pad=2 impl=depthwise # filters that fewer lanes can hold",
+    "n=1 c=8 h=2 w=130 k=8 groups=8 r=1 s=2 dilation=64 impl=depthwise # far apart",
+    "n=1 c=33 h=99 w=12 k=33 groups=33 r=99 s=5 pad=2 impl=depthwise",
     "n=2 c=16 h=8 w=16 k=16 groups=16 pad=1 layout=nchw residual=1 misalign=1 impl=depthwise",
     "n=24 c=1 h=1 w=1 k=72 pad=1 layout=nchw dtype=bf16 bias=1                           # images of one pixel",
     "n=8 c=163 h=1 w=1 k=40 r=5 s=3 pad_top=3 pad_left=1 pad_bottom=1 pad_right=1 activation=relu "
