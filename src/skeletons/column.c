@@ -256,7 +256,7 @@ int64_t column_slots_bytes(const column_split *s, ckl_dtype dtype)
 }
 
 /* This thread's slots: neighbouring threads have neighbouring ones. */
-static tensor slots_of(const column_split *s, ckl_dtype dtype, val address)
+static tensor staged_slots(const column_split *s, ckl_dtype dtype, val address)
 {
     layout lines = make_layout(leaf(s->steps), leaf((int64_t)s->threads * s->vec));
     val first = mul(thread(), imm(access_bytes(s, dtype)));
@@ -275,42 +275,43 @@ void column_stage(const column_split *s, const column_place *p, val pointer, ckl
     const int_tuple limits = // copies end where strips do
         s->ragged ? shape(sub(add(p->column, convert(I64, p->width)), convert(I64, p->offset)), p->lines)
                   : limits_of(s, p);
-    copy_tiled_if(&each, p->cX, limits, partition_of(s, p, pointer, dtype, ld, n), slots_of(s, dtype, address), 0);
+    copy_tiled_if(&each, p->cX, limits, partition_of(s, p, pointer, dtype, ld, n), staged_slots(s, dtype, address), 0);
 }
 
 void column_load_staged(const column_split *s, const column_place *p, ckl_dtype dtype, val address, tensor to,
                         double fill)
 {
     tiled_copy each = vectors_of(s, dtype);
-    copy_tiled_if(&each, p->cX, limits_of(s, p), slots_of(s, dtype, address), to, fill);
+    copy_tiled_if(&each, p->cX, limits_of(s, p), staged_slots(s, dtype, address), to, fill);
 }
 
-/* The shared memory of a reduction: a slot of r->count words for each partial result of each column. */
-typedef struct slots {
-    int64_t offset, columns;
-    int count;
-} slots;
-
-static slots make_slots(const column_split *s, const reduction *r, const char *name, int partials)
+static column_slots make_slots(const column_split *s, const reduction *r, const char *name, int partials)
 {
-    slots made = { .columns = column_split_room(s), .count = r->count };
-    made.offset = smem_alloc(name, partials * made.columns * r->count * WORD, 16);
-    return made;
+    const int64_t columns = column_split_room(s);
+    return (column_slots){ smem_alloc(name, partials * columns * r->count * WORD, 16), columns, r->count, imm(0) };
 }
 
-static val slot_at(const slots *m, val partial, val column)
+/* The slots of turn `turn`, each of so many partial results. */
+static column_slots slots_of_turn(const column_slots *m, val turn, int partials)
 {
-    val index = add(mul(partial, imm(m->columns)), column);
+    column_slots of = *m;
+    of.first = mul(turn, imm(partials));
+    return of;
+}
+
+static val slot_at(const column_slots *m, val partial, val column)
+{
+    val index = add(mul(add(m->first, partial), imm(m->columns)), column);
     return add(smem_address(m->offset), mul(index, imm(m->count * WORD)));
 }
 
-static void write_slot(const slots *m, ir_space space, val address, const val *values)
+static void write_slot(const column_slots *m, ir_space space, val address, const val *values)
 {
     for (int i = 0; i < m->count; i++)
         store_at(space, IR_CACHE_DEFAULT, F32, 1, address, (int64_t)i * WORD, &values[i]);
 }
 
-static void read_slot(const slots *m, val address, val *values)
+static void read_slot(const column_slots *m, val address, val *values)
 {
     for (int i = 0; i < m->count; i++) {
         values[i] = unwritten(F32);
@@ -322,8 +323,8 @@ static void read_slot(const slots *m, val address, val *values)
  * Combines the partial results of every column: `partials` neighbouring lanes read a slot each and reduce. Slot
  * `to_partial` of `to` gets the result, in every CTA of the cluster if `ctas` is more than 1.
  */
-static void combine_partials(const column_split *s, const reduction *r, const slots *from, int partials,
-                             const slots *to, val to_partial, int ctas)
+static void combine_partials(const column_split *s, const reduction *r, const column_slots *from, int partials,
+                             const column_slots *to, val to_partial, int ctas)
 {
     const int at_once = s->threads / partials;
     val tid = thread(), partial = thread_at(tid, 0, partials, at_once);
@@ -354,7 +355,7 @@ static int partials_of(const column_split *s)
     return has_partials_of_groups(s) ? groups_of(s) : s->threads / 32;
 }
 
-static void write_partials(const column_split *s, const column_place *p, const reduction *r, const slots *m,
+static void write_partials(const column_split *s, const column_place *p, const reduction *r, const column_slots *m,
                            val *values)
 {
     if (has_partials_of_groups(s)) {
@@ -370,40 +371,74 @@ static void write_partials(const column_split *s, const column_place *p, const r
             write_slot(m, IR_SHARED, slot_at(m, warp(), column_number(s, p, e)), values + e * r->count);
 }
 
-int64_t column_reduce_bytes(const column_split *s, int count)
+int64_t column_allreduce_bytes(const column_split *s, int count, int turns)
 {
-    const int own = partials_of(s), partials = own == 1 ? 0 : own + 1 + (s->cluster > 1 ? s->cluster : 0);
-    return partials * column_split_room(s) * count * WORD;
+    const int results = s->cluster > 1 ? 1 + s->cluster * turns : turns;
+    return (partials_of(s) + results) * column_split_room(s) * count * WORD;
 }
 
-void column_reduce(const column_split *s, const column_place *p, const reduction *r, val *values)
+column_allreduce column_allreduce_begin(const column_split *s, const reduction *r, int turns)
 {
-    const int partials = partials_of(s);
+    column_allreduce a = { .split = s, .reduction = r };
+    if (!describing())
+        return a;
+    a.own = make_slots(s, r, "column_warps", partials_of(s));
+    a.result = make_slots(s, r, "column_result", s->cluster > 1 ? 1 : turns);
+    a.by_cta = s->cluster > 1 ? make_slots(s, r, "column_ctas", s->cluster * turns) : a.result;
+    return a;
+}
+
+void column_allreduce_send(const column_allreduce *a, const column_place *p, val turn, val *values)
+{
+    const column_split *s = a->split;
     if (!describing())
         return;
-    if (partials == 1) {
-        for (int e = 0; e < s->vec; e++)
-            warp_reduce_across(r, s->lanes, values + e * r->count);
-        return;
-    }
-    slots own = make_slots(s, r, "column_warps", partials), result = make_slots(s, r, "column_result", 1);
-    write_partials(s, p, r, &own, values);
+    const column_slots to = slots_of_turn(&a->by_cta, turn, s->cluster);
+    write_partials(s, p, a->reduction, &a->own, values);
     cta_sync();
+    combine_partials(s, a->reduction, &a->own, partials_of(s), &to, s->cluster > 1 ? cluster_rank() : imm(0),
+                     s->cluster);
+    if (s->cluster > 1)
+        cluster_arrive();
+}
+
+void column_allreduce_receive(const column_allreduce *a, const column_place *p, val turn, val *values)
+{
+    const column_split *s = a->split;
+    const reduction *r = a->reduction;
+    if (!describing())
+        return;
+    const column_slots from = slots_of_turn(&a->by_cta, turn, s->cluster), *result = s->cluster > 1 ? &a->result : &from;
     if (s->cluster > 1) {
-        slots by_cta = make_slots(s, r, "column_ctas", s->cluster);
-        combine_partials(s, r, &own, partials, &by_cta, cluster_rank(), s->cluster);
-        cluster_sync();
-        combine_partials(s, r, &by_cta, s->cluster, &result, imm(0), 1);
-    } else {
-        combine_partials(s, r, &own, partials, &result, imm(0), 1);
+        cluster_wait();
+        combine_partials(s, r, &from, s->cluster, result, imm(0), 1);
     }
     cta_sync();
     for (int e = 0; e < s->vec; e++) {
         val final[REDUCE_VALUES_MAX];
-        read_slot(&result, slot_at(&result, imm(0), column_number(s, p, e)), final);
+        read_slot(result, slot_at(result, imm(0), column_number(s, p, e)), final);
         for (int i = 0; i < r->count; i++)
             assign(values[e * r->count + i], final[i]);
     }
+}
+
+int64_t column_reduce_bytes(const column_split *s, int count)
+{
+    return partials_of(s) == 1 ? 0 : column_allreduce_bytes(s, count, 1);
+}
+
+void column_reduce(const column_split *s, const column_place *p, const reduction *r, val *values)
+{
+    if (!describing())
+        return;
+    if (partials_of(s) == 1) {
+        for (int e = 0; e < s->vec; e++)
+            warp_reduce_across(r, s->lanes, values + e * r->count);
+        return;
+    }
+    const column_allreduce a = column_allreduce_begin(s, r, 1);
+    column_allreduce_send(&a, p, imm(0), values);
+    column_allreduce_receive(&a, p, imm(0), values);
 }
 
 int64_t column_reduce_each_bytes(const column_split *s, int count)
@@ -416,7 +451,7 @@ void column_reduce_each(const column_split *s, const column_place *p, const redu
 {
     if (!describing())
         return;
-    const slots own = { .offset = scratch, .columns = column_split_room(s), .count = r->count };
+    const column_slots own = { scratch, column_split_room(s), r->count, imm(0) };
     write_partials(s, p, r, &own, values);
     cta_sync();
     for (int64_t first = 0; first < own.columns; first += s->threads) {
