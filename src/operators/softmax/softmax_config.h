@@ -55,7 +55,7 @@ typedef struct softmax_row_config {
     X(owner, int, kept, "0", "0 2 4", "further ones in registers")                                                    \
     X(owner, int, loading, "132", "0 132 264", "CTAs that load at once; 0: a chunk is a strip, whose CTA meets nobody") \
     X(owner, int, depth, "0", "0 2 3 4", "strips that flow through a cluster, at a time; 0: a CTA has one chunk")
-enum { SOFTMAX_KEPT_MAX = 8, SOFTMAX_DEPTH_MAX = 8, SOFTMAX_COPY_BYTES_MIN = 4 }; // of cp.async
+enum { SOFTMAX_KEPT_MAX = 8, SOFTMAX_DEPTH_MAX = 4, SOFTMAX_COPY_BYTES_MIN = 4 }; // of cp.async
 
 /* Kernels whose rows lie across memory. */
 typedef struct softmax_column_config {
