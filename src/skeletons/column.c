@@ -5,6 +5,7 @@
 #include "cute/vectors.h"
 
 enum { LINE_BYTES = 128, THREADS_WANTED = 512, ACCESS_BYTES = 16, WORD = 4, REGISTERS_MAX = 128 };
+enum { VALUES_MAX = ACCESS_BYTES / 2 * REDUCE_VALUES_MAX }; // of a thread's columns
 
 /* On the host */
 
@@ -285,10 +286,21 @@ void column_load_staged(const column_split *s, const column_place *p, ckl_dtype 
     copy_tiled_if(&each, p->cX, limits_of(s, p), staged_slots(s, dtype, address), to, fill);
 }
 
+enum { ACCESS_WORDS = ACCESS_BYTES / WORD };
+
+/*
+ * Words from the slots of a partial result to those of the next one: more by an access, so that lanes that read the
+ * same column of several meet few bank conflicts.
+ */
+static int64_t slot_words(const column_split *s, int count)
+{
+    return column_split_room(s) * count + ACCESS_WORDS;
+}
+
 static column_slots make_slots(const column_split *s, const reduction *r, const char *name, int partials)
 {
-    const int64_t columns = column_split_room(s);
-    return (column_slots){ smem_alloc(name, partials * columns * r->count * WORD, 16), columns, r->count, imm(0) };
+    const int64_t size = slot_words(s, r->count);
+    return (column_slots){ smem_alloc(name, partials * size * WORD, ACCESS_BYTES), size, r->count, imm(0) };
 }
 
 /* The slots of turn `turn`, each of so many partial results. */
@@ -301,22 +313,44 @@ static column_slots slots_of_turn(const column_slots *m, val turn, int partials)
 
 static val slot_at(const column_slots *m, val partial, val column)
 {
-    val index = add(mul(add(m->first, partial), imm(m->columns)), column);
-    return add(smem_address(m->offset), mul(index, imm(m->count * WORD)));
+    val index = add(mul(add(m->first, partial), imm(m->words)), mul(column, imm(m->count)));
+    return add(smem_address(m->offset), mul(index, imm(WORD)));
 }
 
-static void write_slot(const column_slots *m, ir_space space, val address, const val *values)
+/* Of `count` words side by side, aligned to as many of them as an access may have. */
+static int words_at_once(int count)
 {
-    for (int i = 0; i < m->count; i++)
-        store_at(space, IR_CACHE_DEFAULT, F32, 1, address, (int64_t)i * WORD, &values[i]);
+    int width = 1;
+    while (width < ACCESS_WORDS && count % (2 * width) == 0)
+        width *= 2;
+    return width;
 }
 
-static void read_slot(const column_slots *m, val address, val *values)
+static void write_words(ir_space space, val address, const val *values, int count)
 {
-    for (int i = 0; i < m->count; i++) {
+    const int width = words_at_once(count);
+    for (int i = 0; i < count; i += width)
+        store_at(space, IR_CACHE_DEFAULT, F32, width, address, (int64_t)i * WORD, &values[i]);
+}
+
+static void read_words(val address, val *values, int count)
+{
+    const int width = words_at_once(count);
+    for (int i = 0; i < count; i++)
         values[i] = unwritten(F32);
-        load_at(IR_SHARED, IR_CACHE_DEFAULT, F32, 1, address, (int64_t)i * WORD, &values[i]);
-    }
+    for (int i = 0; i < count; i += width)
+        load_at(IR_SHARED, IR_CACHE_DEFAULT, F32, width, address, (int64_t)i * WORD, &values[i]);
+}
+
+/* Words of a thread's columns that lie side by side: of all, or, ragged, of one. */
+static int words_of_thread(const column_split *s, const column_slots *m)
+{
+    return s->ragged ? m->count : s->vec * m->count;
+}
+
+static val slot_of_word(const column_split *s, const column_place *p, const column_slots *m, val partial, int word)
+{
+    return slot_at(m, partial, column_number(s, p, word / m->count));
 }
 
 /*
@@ -326,17 +360,18 @@ static void read_slot(const column_slots *m, val address, val *values)
 static void combine_partials(const column_split *s, const reduction *r, const column_slots *from, int partials,
                              const column_slots *to, val to_partial, int ctas)
 {
+    const int64_t columns = column_split_room(s);
     const int at_once = s->threads / partials;
     val tid = thread(), partial = thread_at(tid, 0, partials, at_once);
-    for (int64_t first = 0; first < from->columns; first += at_once) {
+    for (int64_t first = 0; first < columns; first += at_once) {
         val column = add(thread_at(tid, 1, partials, at_once), imm(first));
-        val inside = lt(column, imm(from->columns)), values[REDUCE_VALUES_MAX];
-        read_slot(from, slot_at(from, partial, select(inside, column, imm(0))), values);
+        val inside = lt(column, imm(columns)), values[REDUCE_VALUES_MAX];
+        read_words(slot_at(from, partial, select(inside, column, imm(0))), values, r->count);
         warp_reduce(r, partials, values);
         IF(logical_and(inside, lt(partial, imm(ctas)))) {
             val address = slot_at(to, to_partial, column);
-            write_slot(to, ctas > 1 ? IR_SHARED_CLUSTER : IR_SHARED, ctas > 1 ? mapa(address, partial) : address,
-                       values);
+            write_words(ctas > 1 ? IR_SHARED_CLUSTER : IR_SHARED, ctas > 1 ? mapa(address, partial) : address, values,
+                        r->count);
         }
     }
 }
@@ -358,23 +393,20 @@ static int partials_of(const column_split *s)
 static void write_partials(const column_split *s, const column_place *p, const reduction *r, const column_slots *m,
                            val *values)
 {
-    if (has_partials_of_groups(s)) {
-        const val group = thread_at(thread(), 1, s->lanes, groups_of(s));
-        for (int e = 0; e < s->vec; e++)
-            write_slot(m, IR_SHARED, slot_at(m, group, column_number(s, p, e)), values + e * r->count);
-        return;
-    }
-    for (int e = 0; e < s->vec; e++) // the lanes of a warp that share columns agree; one of them stores the result
+    const bool by_groups = has_partials_of_groups(s);
+    const val partial = by_groups ? thread_at(thread(), 1, s->lanes, groups_of(s)) : warp();
+    const int width = words_of_thread(s, m);
+    for (int e = 0; e < s->vec && !by_groups; e++) // the lanes of a warp that share columns agree; one of them stores
         warp_reduce_across(r, s->lanes, values + e * r->count);
-    IF(lt(lane(), imm(s->lanes)))
-        for (int e = 0; e < s->vec; e++)
-            write_slot(m, IR_SHARED, slot_at(m, warp(), column_number(s, p, e)), values + e * r->count);
+    IF(by_groups ? yes() : lt(lane(), imm(s->lanes)))
+        for (int i = 0; i < s->vec * r->count; i += width)
+            write_words(IR_SHARED, slot_of_word(s, p, m, partial, i), values + i, width);
 }
 
 int64_t column_allreduce_bytes(const column_split *s, int count, int turns)
 {
     const int results = s->cluster > 1 ? 1 + s->cluster * turns : turns;
-    return (partials_of(s) + results) * column_split_room(s) * count * WORD;
+    return (partials_of(s) + results) * slot_words(s, count) * WORD;
 }
 
 column_allreduce column_allreduce_begin(const column_split *s, const reduction *r, int turns)
@@ -414,11 +446,12 @@ void column_allreduce_receive(const column_allreduce *a, const column_place *p, 
         combine_partials(s, r, &from, s->cluster, result, imm(0), 1);
     }
     cta_sync();
-    for (int e = 0; e < s->vec; e++) {
-        val final[REDUCE_VALUES_MAX];
-        read_slot(result, slot_at(result, imm(0), column_number(s, p, e)), final);
-        for (int i = 0; i < r->count; i++)
-            assign(values[e * r->count + i], final[i]);
+    const int width = words_of_thread(s, result);
+    for (int first = 0; first < s->vec * r->count; first += width) {
+        val final[VALUES_MAX];
+        read_words(slot_of_word(s, p, result, imm(0), first), final, width);
+        for (int i = 0; i < width; i++)
+            assign(values[first + i], final[i]);
     }
 }
 
@@ -443,7 +476,7 @@ void column_reduce(const column_split *s, const column_place *p, const reduction
 
 int64_t column_reduce_each_bytes(const column_split *s, int count)
 {
-    return partials_of(s) * column_split_room(s) * count * WORD;
+    return partials_of(s) * slot_words(s, count) * WORD;
 }
 
 void column_reduce_each(const column_split *s, const column_place *p, const reduction *r, int64_t scratch, val *values,
@@ -451,15 +484,16 @@ void column_reduce_each(const column_split *s, const column_place *p, const redu
 {
     if (!describing())
         return;
-    const column_slots own = { scratch, column_split_room(s), r->count, imm(0) };
+    const int64_t columns = column_split_room(s);
+    const column_slots own = { scratch, slot_words(s, r->count), r->count, imm(0) };
     write_partials(s, p, r, &own, values);
     cta_sync();
-    for (int64_t first = 0; first < own.columns; first += s->threads) {
+    for (int64_t first = 0; first < columns; first += s->threads) {
         const val column = add(thread(), imm(first));
         val total[REDUCE_VALUES_MAX], other[REDUCE_VALUES_MAX];
-        IF(lt(column, imm(own.columns))) {
+        IF(lt(column, imm(columns))) {
             for (int i = 0; i < partials_of(s); i++) {
-                read_slot(&own, slot_at(&own, imm(i), column), i ? other : total);
+                read_words(slot_at(&own, imm(i), column), i ? other : total, r->count);
                 if (i)
                     r->combine(total, other, r->user);
             }

@@ -126,9 +126,9 @@ void column_reduce(const column_split *s, const column_place *p, const reduction
  * after the receive() of the one before.
  */
 typedef struct column_slots {
-    int64_t offset, columns; // shared memory: a slot for each partial result of each column
-    int count;               // words of a slot
-    val first;               // u32: the first partial result
+    int64_t offset, words; // shared memory: a slot for each column; words from a partial result to the next
+    int count;             // words of a slot
+    val first;             // u32: the first partial result
 } column_slots;
 
 typedef struct column_allreduce {
