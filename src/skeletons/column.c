@@ -5,6 +5,7 @@
 #include "cute/vectors.h"
 
 enum { LINE_BYTES = 128, THREADS_WANTED = 512, ACCESS_BYTES = 16, WORD = 4, REGISTERS_MAX = 128 };
+enum { VALUES_MAX = ACCESS_BYTES / 2 * REDUCE_VALUES_MAX }; // of a thread's columns
 
 /* On the host */
 
@@ -256,7 +257,7 @@ int64_t column_slots_bytes(const column_split *s, ckl_dtype dtype)
 }
 
 /* This thread's slots: neighbouring threads have neighbouring ones. */
-static tensor slots_of(const column_split *s, ckl_dtype dtype, val address)
+static tensor staged_slots(const column_split *s, ckl_dtype dtype, val address)
 {
     layout lines = make_layout(leaf(s->steps), leaf((int64_t)s->threads * s->vec));
     val first = mul(thread(), imm(access_bytes(s, dtype)));
@@ -275,67 +276,102 @@ void column_stage(const column_split *s, const column_place *p, val pointer, ckl
     const int_tuple limits = // copies end where strips do
         s->ragged ? shape(sub(add(p->column, convert(I64, p->width)), convert(I64, p->offset)), p->lines)
                   : limits_of(s, p);
-    copy_tiled_if(&each, p->cX, limits, partition_of(s, p, pointer, dtype, ld, n), slots_of(s, dtype, address), 0);
+    copy_tiled_if(&each, p->cX, limits, partition_of(s, p, pointer, dtype, ld, n), staged_slots(s, dtype, address), 0);
 }
 
 void column_load_staged(const column_split *s, const column_place *p, ckl_dtype dtype, val address, tensor to,
                         double fill)
 {
     tiled_copy each = vectors_of(s, dtype);
-    copy_tiled_if(&each, p->cX, limits_of(s, p), slots_of(s, dtype, address), to, fill);
+    copy_tiled_if(&each, p->cX, limits_of(s, p), staged_slots(s, dtype, address), to, fill);
 }
 
-/* The shared memory of a reduction: a slot of r->count words for each partial result of each column. */
-typedef struct slots {
-    int64_t offset, columns;
-    int count;
-} slots;
+enum { ACCESS_WORDS = ACCESS_BYTES / WORD };
 
-static slots make_slots(const column_split *s, const reduction *r, const char *name, int partials)
+/*
+ * Words from the slots of a partial result to those of the next one: more by an access, so that lanes that read the
+ * same column of several meet few bank conflicts.
+ */
+static int64_t slot_words(const column_split *s, int count)
 {
-    slots made = { .columns = column_split_room(s), .count = r->count };
-    made.offset = smem_alloc(name, partials * made.columns * r->count * WORD, 16);
-    return made;
+    return column_split_room(s) * count + ACCESS_WORDS;
 }
 
-static val slot_at(const slots *m, val partial, val column)
+static column_slots make_slots(const column_split *s, const reduction *r, const char *name, int partials)
 {
-    val index = add(mul(partial, imm(m->columns)), column);
-    return add(smem_address(m->offset), mul(index, imm(m->count * WORD)));
+    const int64_t size = slot_words(s, r->count);
+    return (column_slots){ smem_alloc(name, partials * size * WORD, ACCESS_BYTES), size, r->count, imm(0) };
 }
 
-static void write_slot(const slots *m, ir_space space, val address, const val *values)
+/* The slots of turn `turn`, each of so many partial results. */
+static column_slots slots_of_turn(const column_slots *m, val turn, int partials)
 {
-    for (int i = 0; i < m->count; i++)
-        store_at(space, IR_CACHE_DEFAULT, F32, 1, address, (int64_t)i * WORD, &values[i]);
+    column_slots of = *m;
+    of.first = mul(turn, imm(partials));
+    return of;
 }
 
-static void read_slot(const slots *m, val address, val *values)
+static val slot_at(const column_slots *m, val partial, val column)
 {
-    for (int i = 0; i < m->count; i++) {
+    val index = add(mul(add(m->first, partial), imm(m->words)), mul(column, imm(m->count)));
+    return add(smem_address(m->offset), mul(index, imm(WORD)));
+}
+
+/* Of `count` words side by side, aligned to as many of them as an access may have. */
+static int words_at_once(int count)
+{
+    int width = 1;
+    while (width < ACCESS_WORDS && count % (2 * width) == 0)
+        width *= 2;
+    return width;
+}
+
+static void write_words(ir_space space, val address, const val *values, int count)
+{
+    const int width = words_at_once(count);
+    for (int i = 0; i < count; i += width)
+        store_at(space, IR_CACHE_DEFAULT, F32, width, address, (int64_t)i * WORD, &values[i]);
+}
+
+static void read_words(val address, val *values, int count)
+{
+    const int width = words_at_once(count);
+    for (int i = 0; i < count; i++)
         values[i] = unwritten(F32);
-        load_at(IR_SHARED, IR_CACHE_DEFAULT, F32, 1, address, (int64_t)i * WORD, &values[i]);
-    }
+    for (int i = 0; i < count; i += width)
+        load_at(IR_SHARED, IR_CACHE_DEFAULT, F32, width, address, (int64_t)i * WORD, &values[i]);
+}
+
+/* Words of a thread's columns that lie side by side: of all, or, ragged, of one. */
+static int words_of_thread(const column_split *s, const column_slots *m)
+{
+    return s->ragged ? m->count : s->vec * m->count;
+}
+
+static val slot_of_word(const column_split *s, const column_place *p, const column_slots *m, val partial, int word)
+{
+    return slot_at(m, partial, column_number(s, p, word / m->count));
 }
 
 /*
  * Combines the partial results of every column: `partials` neighbouring lanes read a slot each and reduce. Slot
  * `to_partial` of `to` gets the result, in every CTA of the cluster if `ctas` is more than 1.
  */
-static void combine_partials(const column_split *s, const reduction *r, const slots *from, int partials,
-                             const slots *to, val to_partial, int ctas)
+static void combine_partials(const column_split *s, const reduction *r, const column_slots *from, int partials,
+                             const column_slots *to, val to_partial, int ctas)
 {
+    const int64_t columns = column_split_room(s);
     const int at_once = s->threads / partials;
     val tid = thread(), partial = thread_at(tid, 0, partials, at_once);
-    for (int64_t first = 0; first < from->columns; first += at_once) {
+    for (int64_t first = 0; first < columns; first += at_once) {
         val column = add(thread_at(tid, 1, partials, at_once), imm(first));
-        val inside = lt(column, imm(from->columns)), values[REDUCE_VALUES_MAX];
-        read_slot(from, slot_at(from, partial, select(inside, column, imm(0))), values);
+        val inside = lt(column, imm(columns)), values[REDUCE_VALUES_MAX];
+        read_words(slot_at(from, partial, select(inside, column, imm(0))), values, r->count);
         warp_reduce(r, partials, values);
         IF(logical_and(inside, lt(partial, imm(ctas)))) {
             val address = slot_at(to, to_partial, column);
-            write_slot(to, ctas > 1 ? IR_SHARED_CLUSTER : IR_SHARED, ctas > 1 ? mapa(address, partial) : address,
-                       values);
+            write_words(ctas > 1 ? IR_SHARED_CLUSTER : IR_SHARED, ctas > 1 ? mapa(address, partial) : address, values,
+                        r->count);
         }
     }
 }
@@ -354,61 +390,93 @@ static int partials_of(const column_split *s)
     return has_partials_of_groups(s) ? groups_of(s) : s->threads / 32;
 }
 
-static void write_partials(const column_split *s, const column_place *p, const reduction *r, const slots *m,
+static void write_partials(const column_split *s, const column_place *p, const reduction *r, const column_slots *m,
                            val *values)
 {
-    if (has_partials_of_groups(s)) {
-        const val group = thread_at(thread(), 1, s->lanes, groups_of(s));
-        for (int e = 0; e < s->vec; e++)
-            write_slot(m, IR_SHARED, slot_at(m, group, column_number(s, p, e)), values + e * r->count);
-        return;
-    }
-    for (int e = 0; e < s->vec; e++) // the lanes of a warp that share columns agree; one of them stores the result
+    const bool by_groups = has_partials_of_groups(s);
+    const val partial = by_groups ? thread_at(thread(), 1, s->lanes, groups_of(s)) : warp();
+    const int width = words_of_thread(s, m);
+    for (int e = 0; e < s->vec && !by_groups; e++) // the lanes of a warp that share columns agree; one of them stores
         warp_reduce_across(r, s->lanes, values + e * r->count);
-    IF(lt(lane(), imm(s->lanes)))
-        for (int e = 0; e < s->vec; e++)
-            write_slot(m, IR_SHARED, slot_at(m, warp(), column_number(s, p, e)), values + e * r->count);
+    IF(by_groups ? yes() : lt(lane(), imm(s->lanes)))
+        for (int i = 0; i < s->vec * r->count; i += width)
+            write_words(IR_SHARED, slot_of_word(s, p, m, partial, i), values + i, width);
+}
+
+int64_t column_allreduce_bytes(const column_split *s, int count, int turns)
+{
+    const int results = s->cluster > 1 ? 1 + s->cluster * turns : turns;
+    return (partials_of(s) + results) * slot_words(s, count) * WORD;
+}
+
+column_allreduce column_allreduce_begin(const column_split *s, const reduction *r, int turns)
+{
+    column_allreduce a = { .split = s, .reduction = r };
+    if (!describing())
+        return a;
+    a.own = make_slots(s, r, "column_warps", partials_of(s));
+    a.result = make_slots(s, r, "column_result", s->cluster > 1 ? 1 : turns);
+    a.by_cta = s->cluster > 1 ? make_slots(s, r, "column_ctas", s->cluster * turns) : a.result;
+    return a;
+}
+
+void column_allreduce_send(const column_allreduce *a, const column_place *p, val turn, val *values)
+{
+    const column_split *s = a->split;
+    if (!describing())
+        return;
+    const column_slots to = slots_of_turn(&a->by_cta, turn, s->cluster);
+    write_partials(s, p, a->reduction, &a->own, values);
+    cta_sync();
+    combine_partials(s, a->reduction, &a->own, partials_of(s), &to, s->cluster > 1 ? cluster_rank() : imm(0),
+                     s->cluster);
+    if (s->cluster > 1)
+        cluster_arrive();
+}
+
+void column_allreduce_receive(const column_allreduce *a, const column_place *p, val turn, val *values)
+{
+    const column_split *s = a->split;
+    const reduction *r = a->reduction;
+    if (!describing())
+        return;
+    const column_slots from = slots_of_turn(&a->by_cta, turn, s->cluster), *result = s->cluster > 1 ? &a->result : &from;
+    if (s->cluster > 1) {
+        cluster_wait();
+        combine_partials(s, r, &from, s->cluster, result, imm(0), 1);
+    }
+    cta_sync();
+    const int width = words_of_thread(s, result);
+    for (int first = 0; first < s->vec * r->count; first += width) {
+        val final[VALUES_MAX];
+        read_words(slot_of_word(s, p, result, imm(0), first), final, width);
+        for (int i = 0; i < width; i++)
+            assign(values[first + i], final[i]);
+    }
 }
 
 int64_t column_reduce_bytes(const column_split *s, int count)
 {
-    const int own = partials_of(s), partials = own == 1 ? 0 : own + 1 + (s->cluster > 1 ? s->cluster : 0);
-    return partials * column_split_room(s) * count * WORD;
+    return partials_of(s) == 1 ? 0 : column_allreduce_bytes(s, count, 1);
 }
 
 void column_reduce(const column_split *s, const column_place *p, const reduction *r, val *values)
 {
-    const int partials = partials_of(s);
     if (!describing())
         return;
-    if (partials == 1) {
+    if (partials_of(s) == 1) {
         for (int e = 0; e < s->vec; e++)
             warp_reduce_across(r, s->lanes, values + e * r->count);
         return;
     }
-    slots own = make_slots(s, r, "column_warps", partials), result = make_slots(s, r, "column_result", 1);
-    write_partials(s, p, r, &own, values);
-    cta_sync();
-    if (s->cluster > 1) {
-        slots by_cta = make_slots(s, r, "column_ctas", s->cluster);
-        combine_partials(s, r, &own, partials, &by_cta, cluster_rank(), s->cluster);
-        cluster_sync();
-        combine_partials(s, r, &by_cta, s->cluster, &result, imm(0), 1);
-    } else {
-        combine_partials(s, r, &own, partials, &result, imm(0), 1);
-    }
-    cta_sync();
-    for (int e = 0; e < s->vec; e++) {
-        val final[REDUCE_VALUES_MAX];
-        read_slot(&result, slot_at(&result, imm(0), column_number(s, p, e)), final);
-        for (int i = 0; i < r->count; i++)
-            assign(values[e * r->count + i], final[i]);
-    }
+    const column_allreduce a = column_allreduce_begin(s, r, 1);
+    column_allreduce_send(&a, p, imm(0), values);
+    column_allreduce_receive(&a, p, imm(0), values);
 }
 
 int64_t column_reduce_each_bytes(const column_split *s, int count)
 {
-    return partials_of(s) * column_split_room(s) * count * WORD;
+    return partials_of(s) * slot_words(s, count) * WORD;
 }
 
 void column_reduce_each(const column_split *s, const column_place *p, const reduction *r, int64_t scratch, val *values,
@@ -416,15 +484,16 @@ void column_reduce_each(const column_split *s, const column_place *p, const redu
 {
     if (!describing())
         return;
-    const slots own = { .offset = scratch, .columns = column_split_room(s), .count = r->count };
+    const int64_t columns = column_split_room(s);
+    const column_slots own = { scratch, slot_words(s, r->count), r->count, imm(0) };
     write_partials(s, p, r, &own, values);
     cta_sync();
-    for (int64_t first = 0; first < own.columns; first += s->threads) {
+    for (int64_t first = 0; first < columns; first += s->threads) {
         const val column = add(thread(), imm(first));
         val total[REDUCE_VALUES_MAX], other[REDUCE_VALUES_MAX];
-        IF(lt(column, imm(own.columns))) {
+        IF(lt(column, imm(columns))) {
             for (int i = 0; i < partials_of(s); i++) {
-                read_slot(&own, slot_at(&own, imm(i), column), i ? other : total);
+                read_words(slot_at(&own, imm(i), column), i ? other : total, r->count);
                 if (i)
                     r->combine(total, other, r->user);
             }

@@ -16,17 +16,18 @@ typedef struct rows {
     row_spans spans; // of the row
 } rows;
 
-static rows declare(const softmax_row_config *cfg, row_split split)
+static rows declare(const softmax_row_config *cfg, row_split split, int kernel)
 {
     rows r = { .form = &cfg->form, .split = split, .in_phase = true, .p = params_of(softmax) };
-    min_ctas_per_sm(cfg->form.ctas_per_sm);
+    if (kernel == 0 || cfg->form.dtype != F32) // single elements of 32 bits would spill
+        min_ctas_per_sm(cfg->form.ctas_per_sm);
     r.cols = convert(U32, r.p.n);
     return r;
 }
 
 static rows begin(const softmax_row_config *cfg, int kernel)
 {
-    rows r = declare(cfg, kernel ? row_split_anywhere(&cfg->split, cfg->form.dtype) : cfg->split);
+    rows r = declare(cfg, kernel ? row_split_anywhere(&cfg->split, cfg->form.dtype) : cfg->split, kernel);
     const bool is_forward = softmax_is_forward(&cfg->form);
     r.in_phase = kernel == 0;
     r.place = row_here(&r.split, r.p.outer, r.cols);
@@ -291,7 +292,7 @@ void softmax_pipeline(const void *config, int kernel)
         return;
     }
     row_pipeline_split split = row_pipeline_split_of(&cfg->split, &cfg->flow);
-    rows r = declare(cfg, split.chunk);
+    rows r = declare(cfg, split.chunk, 0);
     const val pitch = softmax_input_pitch(r.form, &r.p);
     const row_pipeline_input inputs[] = { { softmax_input(r.form, &r.p, 0), pitch },
                                           { softmax_input(r.form, &r.p, 1), pitch } };
