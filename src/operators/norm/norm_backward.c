@@ -455,10 +455,16 @@ static void backward_flow(const norm_config *cfg, bool centred)
 {
     row_pipeline_split split = row_pipeline_split_of(&cfg->split, &cfg->flow);
     row r = { .cfg = cfg, .split = split.chunk, .centred = centred, .o = params_of(norm_backward) };
-    const row_pipeline_input inputs[] = { { r.o.x, r.o.ldx }, { r.o.dy, r.o.ldx }, { r.o.dsum, r.o.ldx } };
+    const row_pipeline_matrices matrices = { .dtype = cfg->dtype,
+                                             .rows = r.o.rows,
+                                             .cols = r.o.cols,
+                                             .input_count = 2 + cfg->residual,
+                                             .inputs = { { r.o.x, r.o.ldx },
+                                                         { r.o.dy, r.o.ldx },
+                                                         { r.o.dsum, r.o.ldx } },
+                                             .output = { r.o.dx, r.o.ldy } };
     min_ctas_per_sm(cfg->ctas_per_sm);
-    row_pipeline s =
-        row_pipeline_begin(&split, cfg->dtype, inputs, 2 + cfg->residual, NORM_FLOW_VALUES, r.o.rows, r.o.cols, imm(0));
+    row_pipeline s = row_pipeline_begin(&split, &matrices, NORM_FLOW_VALUES, imm(0));
     s.long_visits = true;
     r.pipeline = &s;
     flow f = { .reduced = r, .written = r };

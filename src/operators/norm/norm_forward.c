@@ -448,10 +448,14 @@ static void forward_flow(const norm_config *cfg, bool centred)
 {
     row_pipeline_split split = row_pipeline_split_of(&cfg->split, &cfg->flow);
     row r = { .cfg = cfg, .split = split.chunk, .in_phase = true, .centred = centred, .o = params_of(norm_forward) };
-    const row_pipeline_input inputs[] = { { r.o.x, r.o.ldx }, { r.o.residual, r.o.ldx } };
+    const row_pipeline_matrices matrices = { .dtype = cfg->dtype,
+                                             .rows = r.o.rows,
+                                             .cols = r.o.cols,
+                                             .input_count = 1 + cfg->residual,
+                                             .inputs = { { r.o.x, r.o.ldx }, { r.o.residual, r.o.ldx } },
+                                             .output = { r.o.y, r.o.ldy } };
     min_ctas_per_sm(cfg->ctas_per_sm);
-    row_pipeline s = row_pipeline_begin(&split, cfg->dtype, inputs, 1 + cfg->residual, NORM_FLOW_VALUES, r.o.rows,
-                                        r.o.cols, r.o.counter);
+    row_pipeline s = row_pipeline_begin(&split, &matrices, NORM_FLOW_VALUES, r.o.counter);
     s.long_visits = true;
     flow f = { .reduced = r, .written = r };
     if (cfg->shared_weights) {

@@ -302,8 +302,6 @@ static const char *const population[] = {
               "2 times 8 chunks do not fit 3 stages" },                                                      \
             { "cols=1352 direction=backward impl=backward config='tiled=1'", CKL_INVALID,                    \
               "tiled=1, but with stages=" },                                                                 \
-            { "cols=20000 direction=backward impl=backward config='ragged=1 cut=1 exact=0'", CKL_INVALID,    \
-              "cut=1 ragged=1, but vectors are" },                                                           \
             { "direction=backward eps=0.5", CKL_INVALID, op ": eps=0.5 is not part of a backward problem" }, \
             { "cols=20000 direction=backward impl=backward config='chunks=0'", CKL_INVALID,                  \
               "chunks=0, but sums of columns are in registers" },                                            \
