@@ -82,15 +82,14 @@ static int kernel_for(const ckl_norm_desc *d, const norm_config *c, const ckl_no
 {
     const int bytes = c->split.vec * dtype_bytes(d->dtype);
     const bool alike = in_phase(a->x, (const void *[]){ a->residual, a->dy, a->dsum });
-    const bool aligned = PLAN_ALIGNED(bytes, a->x, a->residual, a->dy, a->dsum);
     if (c->split.ragged) {
-        const void *outputs[] = { a->y ? a->y : a->dx, a->sum, NULL };
+        const void *const outputs[] = { a->y ? a->y : a->dx, a->sum, NULL };
         const bool together = row_starts_in_phase(outputs[0], a->x) && row_in_phase(d->dtype, d->rows, d->ldx, d->ldy);
-        return alike && in_phase(outputs[0], outputs) && (c->flow.cut ? aligned : together) ? NORM_VECTORS
-                                                                                            : NORM_ELEMENTS;
+        return alike && in_phase(outputs[0], outputs) && (c->flow.cut || together) ? NORM_VECTORS : NORM_ELEMENTS;
     }
-    const bool written = PLAN_ALIGNED(bytes, a->gamma, a->beta, a->y, a->sum, a->dx, a->dgamma, a->dbeta);
-    return written && (aligned || norm_cuts_memory(c)) && (alike || !c->flow.stages) ? NORM_VECTORS : NORM_ELEMENTS;
+    const bool written = PLAN_ALIGNED(bytes, a->gamma, a->beta, a->y, a->sum, a->dx, a->dgamma, a->dbeta),
+               read = norm_cuts_memory(c) || PLAN_ALIGNED(bytes, a->x, a->residual, a->dy, a->dsum);
+    return written && read && (alike || !c->flow.stages) ? NORM_VECTORS : NORM_ELEMENTS;
 }
 
 /*
