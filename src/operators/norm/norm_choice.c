@@ -351,7 +351,7 @@ static ckl_status admit_flow(const char *what, const ckl_norm_desc *d, const ckl
     if (backward && !c->flow.chunks)
         FAIL(CKL_INVALID, "%s: chunks=0, but sums of columns are in registers, which have no index", what);
     const int inputs = 1 + backward + c->residual;
-    int64_t bytes = row_pipeline_smem_bytes(&s, d->dtype, inputs, NORM_FLOW_VALUES) + norm_dgamma_bytes(c);
+    int64_t bytes = row_pipeline_smem_bytes(&s, d->dtype, inputs, NORM_FLOW_VALUES) + (backward ? norm_sums_bytes(c) : 0);
     if (bytes > (int64_t)device->smem_per_cta_bytes)
         FAIL(CKL_INVALID, "%s: stages=%d and sums of dgamma take %" PRId64 " bytes of shared memory", what,
              c->flow.stages, bytes);
