@@ -37,7 +37,7 @@ row_place row_pipeline_place(const row_pipeline *s, val row)
 static row_spans spans_of(const row_pipeline *s, val row)
 {
     const row_place start = row_pipeline_place(s, row);
-    return row_spans_of(&s->split.chunk, &start, s->inputs[0].pointer, s->dtype, s->inputs[0].ld);
+    return row_spans_of(&s->split.chunk, &start, s->output.pointer, s->dtype, s->output.ld);
 }
 
 /* Ragged rows of a static schedule lie alike to 16-byte boundaries: their columns are found once. */
@@ -64,11 +64,11 @@ static val begin_of(const row_pipeline *s, const row_bounds *b)
     return s->split.chunk.ragged ? add(first_start(s), b->begin) : first_start(s);
 }
 
-/* The chunk from column `start` on of a row whose chunks end at column `end`. */
-static void load_chunk(const row_pipeline *s, pipeline_state *at, val row, val start, val end)
+/* The chunk from column `start` on of a row with such bounds. */
+static void load_chunk(const row_pipeline *s, pipeline_state *at, val row, val start, const row_bounds *b)
 {
     int64_t size = dtype_bytes(s->dtype), full = row_pipeline_chunk_bytes(&s->split, s->dtype);
-    val bytes = s->split.chunk.exact ? imm(full) : min(mul(sub(end, start), imm(size)), imm(full));
+    val bytes = s->split.chunk.exact ? imm(full) : min(mul(sub(b->end, start), imm(size)), imm(full));
     val barrier = pipeline_full_barrier(&s->ring, at), stage = stage_address(s, at);
     pipeline_wait_empty(&s->ring, at);
     pipeline_expect(&s->ring, at, mul(bytes, imm(s->input_count)));
@@ -80,12 +80,13 @@ static void load_chunk(const row_pipeline *s, pipeline_state *at, val row, val s
     pipeline_advance(at);
 }
 
-/* Bytes from a 16-byte boundary to the start of a row: the same for all inputs. */
-static val bytes_past(const row_pipeline *s, val row)
+/* Bytes from a 16-byte boundary to the row's first chunk: the same for all chunks and inputs. */
+static val bytes_past(const row_pipeline *s, val row, const row_bounds *b)
 {
-    const row_pipeline_input *x = &s->inputs[0];
-    val start = mul(mul(convert(U32, row), convert(U32, x->ld)), imm(dtype_bytes(s->dtype)));
-    return bit_and(add(convert(U32, x->pointer), start), imm(ROW_PIPELINE_BULK_BYTES - 1));
+    const row_pipeline_matrix *x = &s->inputs[0];
+    val start = add(mul(convert(U32, row), convert(U32, x->ld)), b->begin);
+    return bit_and(add(convert(U32, x->pointer), mul(start, imm(dtype_bytes(s->dtype)))),
+                   imm(ROW_PIPELINE_BULK_BYTES - 1));
 }
 
 /* The last elements of a matrix, which fill no 16 bytes, one by one; behind them zeros. */
@@ -102,13 +103,13 @@ static void load_tail(const row_pipeline *s, val from, val stage, val elements)
 }
 
 /* The same from the 16-byte boundary before the chunk to the one behind it, but never behind the matrix. */
-static void load_cut_chunk(const row_pipeline *s, pipeline_state *at, val row, val start, val end)
+static void load_cut_chunk(const row_pipeline *s, pipeline_state *at, val row, val start, const row_bounds *b)
 {
     const int64_t size = dtype_bytes(s->dtype), slot = row_pipeline_slot_bytes(&s->split, s->dtype);
-    val cols = min(sub(end, start), imm(row_pipeline_chunk_cols(&s->split))), past = bytes_past(s, row);
+    val cols = min(sub(b->end, start), imm(row_pipeline_chunk_cols(&s->split))), past = bytes_past(s, row, b);
     val needed = add(mul(cols, imm(size)), past), rest = bit_and(needed, imm(ROW_PIPELINE_BULK_BYTES - 1));
     val whole = sub(needed, rest), is_last = eq(row, sub(s->rows, imm(1)));
-    val is_tail = logical_and(ne(rest, imm(0)), logical_and(is_last, eq(add(start, cols), end)));
+    val is_tail = logical_and(ne(rest, imm(0)), logical_and(is_last, eq(add(start, cols), b->end)));
     val bytes = select(logical_or(is_tail, eq(rest, imm(0))), whole, add(whole, imm(ROW_PIPELINE_BULK_BYTES)));
     val barrier = pipeline_full_barrier(&s->ring, at), stage = stage_address(s, at);
     val from[ROW_PIPELINE_INPUTS_MAX];
@@ -130,11 +131,11 @@ static void load_cut_chunk(const row_pipeline *s, pipeline_state *at, val row, v
 
 static void load_row(const row_pipeline *s, pipeline_state *at, val row)
 {
-    const row_pipeline_input *x = &s->inputs[0];
+    const row_pipeline_matrix *y = &s->output;
     const row_bounds b =
-        has_columns(s) ? s->columns.bounds : row_bounds_of(&s->split.chunk, row, s->cols, x->pointer, s->dtype, x->ld);
+        has_columns(s) ? s->columns.bounds : row_bounds_of(&s->split.chunk, row, s->cols, y->pointer, s->dtype, y->ld);
     LOOP_FROM(start, begin_of(s, &b), b.end, start_step(s))
-        (s->split.cut ? load_cut_chunk : load_chunk)(s, at, row, start, b.end);
+        (s->split.cut ? load_cut_chunk : load_chunk)(s, at, row, start, &b);
 }
 
 /* The rows behind the first ones of all clusters are drawn. */
@@ -195,16 +196,16 @@ static void initialise(const row_pipeline *s)
     grid_wait(); // the set-up above overlaps the end of the kernel before this one
 }
 
-row_pipeline row_pipeline_begin(const row_pipeline_split *split, ckl_dtype dtype, const row_pipeline_input *inputs,
-                                int input_count, int values, val rows, val cols, val counter)
+row_pipeline row_pipeline_begin(const row_pipeline_split *split, const row_pipeline_matrices *of, int values,
+                                val counter)
 {
     int threads = split->chunk.threads;
-    row_pipeline s = { .split = *split, .dtype = dtype, .input_count = input_count };
-    memcpy(s.inputs, inputs, (size_t)input_count * sizeof *inputs);
+    row_pipeline s = { .split = *split, .dtype = of->dtype, .input_count = of->input_count, .output = of->output };
+    memcpy(s.inputs, of->inputs, sizeof s.inputs);
     launch_bounds(threads + ROW_PIPELINE_PRODUCER_THREADS, 0);
     cluster_size(split->cluster);
-    s.rows = convert(I64, rows);
-    s.cols = convert(U32, cols);
+    s.rows = convert(I64, of->rows);
+    s.cols = convert(U32, of->cols);
     s.first_row = convert(I64, div(cta_x(), imm(split->cluster)));
     s.row_step = convert(I64, div(grid_x(), imm(split->cluster)));
     s.stage_offset = smem_alloc("stages", (int64_t)split->stages * stage_bytes(&s), ROW_PIPELINE_STAGE_ALIGNMENT);
@@ -269,7 +270,10 @@ static bool takes_stages(const pass *v)
     return v->is_first || v->s->split.residence == ROW_IN_RING;
 }
 
-/* NOTE: without the proxy fence a bulk copy may overwrite what loads in flight have yet to read: seen on an H200. */
+/*
+ * NOTE: without the proxy fence a bulk copy may overwrite what loads in flight have yet to read: seen on an H200. It is
+ * a MEMBAR.ALL.CTA (SASS), which waits for loads from global memory as well: they are issued behind the last release.
+ */
 static void free_stage(const row_pipeline *s, const pipeline_state *at)
 {
     fence_proxy_async();
@@ -343,10 +347,22 @@ static void visit_chunk(const pass *v, const row_span *here, int chunk, const te
         v->visit(here, chunk, rX, v->user);
 }
 
+/* The elements at the ends of the row, unless it is in registers. */
+static void load_ends(const pass *v, const row_spans *all)
+{
+    row_pipeline *s = v->s;
+    const row_span *ends = &all->of[1];
+    for (int i = 0; i < s->input_count && all->count > 1 && takes_stages(v); i++) {
+        tensor gX = row_of_matrix(&ends->split, &ends->place, s->inputs[i].pointer, s->dtype, s->inputs[i].ld); // (1,1)
+        s->rEnds[i] = row_fetch(&ends->split, &ends->place, gX, s->fill);                                       // (1,1)
+    }
+}
+
 static void pass_of_loop(const pass *v, const row_spans *all)
 {
     const row_pipeline *s = v->s;
     tensor rX[ROW_PIPELINE_INPUTS_MAX];
+    load_ends(v, all);
     LOOP_FROM(start, begin_of(s, &all->bounds), all->bounds.end, start_step(s)) {
         const row_span *first = &all->of[0];
         row_span here = { first->split, row_from(&first->place, sub(start, begin_of(s, &all->bounds))) };
@@ -361,9 +377,12 @@ static bool is_whole(const row_pipeline *s, int chunk)
     return s->split.chunk.exact || chunk + 1 < s->split.chunks;
 }
 
+/* Where the pass releases stages the ends are loaded behind the last one: free_stage() says why. */
 static void pass_unrolled(const pass *v, const row_spans *all)
 {
     row_pipeline *s = v->s;
+    if (!v->releases)
+        load_ends(v, all);
     for (int chunk = 0; chunk < s->split.chunks; chunk++) {
         val start = chunk_start(s, chunk);
         row_span here = { all->of[0].split, row_from(&all->of[0].place, start) };
@@ -371,40 +390,32 @@ static void pass_unrolled(const pass *v, const row_spans *all)
         val exists = here.split.exact ? yes() : lt(add(begin_of(s, &all->bounds), start), all->bounds.end);
         if (takes_stages(v))
             take_chunk(v, &here, exists, s->rHeld[chunk]);
+        if (v->releases && chunk + 1 == s->split.chunks)
+            load_ends(v, all);
         visit_chunk(v, &here, chunk, s->rHeld[chunk]);
     }
 }
 
-static void load_ends(row_pipeline *s, const row_span *ends)
-{
-    for (int i = 0; i < s->input_count; i++) {
-        tensor gX = row_of_matrix(&ends->split, &ends->place, s->inputs[i].pointer, s->dtype, s->inputs[i].ld); // (1,1)
-        s->rEnds[i] = row_fetch(&ends->split, &ends->place, gX, s->fill);                                       // (1,1)
-    }
-}
-
-/* The ends are loaded while the chunks are visited. */
 static void go_over(pass *v, val row)
 {
     row_pipeline *s = v->s;
-    if (s->split.cut)
-        v->past = bytes_past(s, row);
     const row_spans all = spans_in(s, row);
-    const row_span *ends = all.count > 1 ? &all.of[1] : NULL;
-    if (ends && takes_stages(v))
-        load_ends(s, ends);
-    if (s->split.chunks)
-        pass_unrolled(v, &all);
-    else
-        pass_of_loop(v, &all);
-    if (ends)
+    if (s->split.cut)
+        v->past = bytes_past(s, row, &all.bounds);
+    (s->split.chunks ? pass_unrolled : pass_of_loop)(v, &all);
+    if (all.count > 1)
         IF(row_may_have_ends(&s->split.chunk))
-            v->visit(ends, s->split.chunks, s->rEnds, v->user);
+            v->visit(&all.of[1], s->split.chunks, s->rEnds, v->user);
+}
+
+bool row_pipeline_first_releases(const row_pipeline *s)
+{
+    return s->split.residence == ROW_IN_REGISTERS;
 }
 
 void row_pipeline_first_pass(row_pipeline *s, val row, row_visit *visit, void *user)
 {
-    const bool releases = s->split.residence == ROW_IN_REGISTERS;
+    const bool releases = row_pipeline_first_releases(s);
     go_over(&(pass){ s, &s->first_state, .is_first = true, .releases = releases, .visit = visit, .user = user }, row);
 }
 

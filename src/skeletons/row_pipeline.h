@@ -15,7 +15,7 @@
  *         row_pipeline_reduce_end(s, &reduction, sum);
  *         row_pipeline_second_pass(s, row, store, user);
  *     }
- *     row_pipeline s = row_pipeline_begin(&split, dtype, inputs, input_count, values, rows, cols, counter);
+ *     row_pipeline s = row_pipeline_begin(&split, &matrices, values, counter);
  *     row_pipeline_run(&s, &(row_passes){ first, carry, second }, &state);
  *     row_pipeline_end(&s);
  *
@@ -127,16 +127,27 @@ ckl_status row_pipeline_admit(const char *what, const row_pipeline_split *s, int
  */
 ckl_status row_pipeline_dynamic_admit(const char *what, const row_pipeline_split *s, int64_t cols);
 
-/* A matrix whose rows start ld elements apart. Ragged rows of all inputs, and of the outputs, lie in phase (row.h). */
-typedef struct row_pipeline_input {
+/* A matrix whose rows start ld elements apart. */
+typedef struct row_pipeline_matrix {
     val pointer, ld;
-} row_pipeline_input;
+} row_pipeline_matrix;
+
+/*
+ * What is read, and what is written. All inputs lie in phase (row.h), and all outputs. Boundaries of ragged rows are
+ * those of the output, with which inputs lie in phase unless the split is cut.
+ */
+typedef struct row_pipeline_matrices {
+    ckl_dtype dtype;
+    val rows, cols; // of each
+    int input_count;
+    row_pipeline_matrix inputs[ROW_PIPELINE_INPUTS_MAX], output;
+} row_pipeline_matrices;
 
 typedef struct row_pipeline {
     row_pipeline_split split;
     ckl_dtype dtype;
     int input_count;
-    row_pipeline_input inputs[ROW_PIPELINE_INPUTS_MAX];
+    row_pipeline_matrix inputs[ROW_PIPELINE_INPUTS_MAX], output;
     val rows, cols;              // of the matrices: i64, u32
     val first_row, row_step;     // row first_row of this cluster, then, by a static schedule, every row_step-th
     bool dynamic;                // further rows come from the scheduler
@@ -159,8 +170,8 @@ typedef struct row_pipeline {
  * reduction. counter: the address of the scheduler's counter (dynamic_scheduler.h), for at most 2^31 rows and no more
  * clusters than rows; the constant 0 for a static schedule, which gives a cluster the same rows in every run.
  */
-row_pipeline row_pipeline_begin(const row_pipeline_split *split, ckl_dtype dtype, const row_pipeline_input *inputs,
-                                int input_count, int values, val rows, val cols, val counter);
+row_pipeline row_pipeline_begin(const row_pipeline_split *split, const row_pipeline_matrices *of, int values,
+                                val counter);
 void row_pipeline_end(row_pipeline *s);
 
 /* This thread's place at the start of a row. The thread whose `first` is 0 stores what a row has once. */
@@ -197,6 +208,9 @@ void row_pipeline_run(row_pipeline *s, const row_passes *passes, void *user);
 typedef void row_visit(const row_span *span, int chunk, const tensor *rX, void *user);
 void row_pipeline_first_pass(row_pipeline *s, val row, row_visit *visit, void *user);
 void row_pipeline_second_pass(row_pipeline *s, val row, row_visit *visit, void *user);
+
+/* Does the first pass release stages? Then loads for the next row are issued behind it, else before it. */
+bool row_pipeline_first_releases(const row_pipeline *s);
 
 /* A reduction over all consumers of a row in two halves: begin sends, end waits; every thread gets the result. */
 void row_pipeline_reduce_begin(const row_pipeline *s, const reduction *r, val *values);

@@ -198,8 +198,6 @@ ckl_status row_pipeline_admit(const char *what, const row_pipeline_split *s, int
     if (s->residence == ROW_IN_RING && row_pipeline_chunks(s, cols) * (1 + s->lookahead) > s->stages)
         FAIL(CKL_INVALID, "%s: residence=ring lookahead=%d, but %d times %" PRId64 " chunks do not fit %d stages", what,
              s->lookahead, 1 + s->lookahead, row_pipeline_chunks(s, cols), s->stages);
-    if (s->cut && s->chunk.ragged)
-        FAIL(CKL_INVALID, "%s: cut=1 ragged=1, but vectors are those of columns or of memory", what);
     if (!s->chunk.ragged && !s->cut && cols * dtype_bytes(dtype) % ROW_PIPELINE_BULK_BYTES)
         FAIL(CKL_UNSUPPORTED, "%s: rows of %" PRId64 " elements are no multiple of %d bytes", what, cols,
              ROW_PIPELINE_BULK_BYTES);

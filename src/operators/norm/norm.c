@@ -82,11 +82,11 @@ static int kernel_for(const ckl_norm_desc *d, const norm_config *c, const ckl_no
 {
     const int bytes = c->split.vec * dtype_bytes(d->dtype);
     const bool alike = in_phase(a->x, (const void *[]){ a->residual, a->dy, a->dsum });
-    if (c->split.ragged)
-        return alike && in_phase(a->x, (const void *[]){ a->y, a->sum, a->dx }) &&
-                       row_in_phase(d->dtype, d->rows, d->ldx, d->ldy)
-                   ? NORM_VECTORS
-                   : NORM_ELEMENTS;
+    if (c->split.ragged) {
+        const void *const outputs[] = { a->y ? a->y : a->dx, a->sum, NULL };
+        const bool together = row_starts_in_phase(outputs[0], a->x) && row_in_phase(d->dtype, d->rows, d->ldx, d->ldy);
+        return alike && in_phase(outputs[0], outputs) && (c->flow.cut || together) ? NORM_VECTORS : NORM_ELEMENTS;
+    }
     const bool written = PLAN_ALIGNED(bytes, a->gamma, a->beta, a->y, a->sum, a->dx, a->dgamma, a->dbeta),
                read = norm_cuts_memory(c) || PLAN_ALIGNED(bytes, a->x, a->residual, a->dy, a->dsum);
     return written && read && (alike || !c->flow.stages) ? NORM_VECTORS : NORM_ELEMENTS;
@@ -100,8 +100,7 @@ static int64_t workers_for(const ckl_norm_desc *d, const norm_config *c, int64_t
 {
     const int64_t rows = row_split_rows(&c->split), turns = ceil_div(d->rows, rows),
                   even = even_workers(turns, workers);
-    const int64_t ld = d->direction == CKL_DIRECTION_BACKWARD ? d->ldx : d->ldy;
-    const int64_t period = ceil_div(row_phase_period(d->dtype, ld), rows);
+    const int64_t period = ceil_div(row_phase_period(d->dtype, d->ldy), rows);
     if (!c->split.ragged || even >= turns)
         return even;
     return max_i64(1, even / period) * period;

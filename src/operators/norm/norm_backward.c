@@ -27,6 +27,7 @@ typedef struct row {
     val mean, rstd;         // of the row
     val sum[2];             // of g * n, of g; then the factors of dx: find_factors()
     row_pipeline *pipeline; // NULL: the row is in registers, or read tile by tile
+    int64_t exchange;       // of sums: offset of shared memory
 } row;
 
 static int elements(const row *r)
@@ -228,19 +229,11 @@ static void each_row(row *r, const turns *t)
     }
 }
 
-/* Stores this thread's sums of columns as those of `group`, 16 bytes at a time; of ragged rows one by one. */
+/* Stores this thread's sums of columns as those of `group`. */
 static void store_sums(const row *r, const row_place *p, val group)
 {
-    const tensor rSums[] = { r->rDgamma, r->rDbeta };
-    const int kinds = r->centred ? 2 : 1;
-    row_place here = *p;
-    for (int kind = 0; kind < kinds; kind++) {
-        here.row = add(mul(group, imm(kinds)), imm(kind));
-        tensor gSum = row_of_matrix(&r->split, &here, r->o.partial, F32, convert(I64, r->o.cols)); // (VEC,STEPS)
-        for (int step = 0; step < r->split.steps; step++)
-            IF(row_inside(&r->split, &here, step))
-                copy(slice(rSums[kind], _, step), slice(gSum, _, step), 4 * (r->split.ragged ? 1 : r->split.vec));
-    }
+    norm_store_sums(&r->split, p, &r->o, &(norm_sums){ { r->rDgamma, r->rDbeta }, sums_of(r).count, r->exchange },
+                    group);
 }
 
 static void make_variables(row *r)
@@ -268,6 +261,8 @@ static void backward_rows(const norm_config *cfg, bool vectors, bool centred)
         min_ctas_per_sm(cfg->ctas_per_sm);
     make_variables(&r);
     const bool sums = cfg->affine && !cfg->tiled;
+    if (sums && !takes_several(&r.split))
+        r.exchange = norm_exchange_alloc(&r.split);
     grid_wait(); // what is above overlaps the end of the kernel before
     if (sums) {
         r.rGamma = load_gamma(&r, &r.place);
@@ -382,9 +377,13 @@ static void first_pass(row_pipeline *s, val number, void *user)
     const reduction sums = sums_of(r);
     assign(r->mean, f->next_mean);
     assign(r->rstd, f->next_rstd);
-    load_statistics(r, s->next, f->next_mean, f->next_rstd);
+    const bool releases = row_pipeline_first_releases(s);
+    if (!releases)
+        load_statistics(r, s->next, f->next_mean, f->next_rstd);
     clear_sums(r);
     row_pipeline_first_pass(s, number, add_chunk, f);
+    if (releases)
+        load_statistics(r, s->next, f->next_mean, f->next_rstd);
     row_pipeline_reduce_begin(s, &sums, r->sum);
 }
 
@@ -455,12 +454,20 @@ static void backward_flow(const norm_config *cfg, bool centred)
 {
     row_pipeline_split split = row_pipeline_split_of(&cfg->split, &cfg->flow);
     row r = { .cfg = cfg, .split = split.chunk, .centred = centred, .o = params_of(norm_backward) };
-    const row_pipeline_input inputs[] = { { r.o.x, r.o.ldx }, { r.o.dy, r.o.ldx }, { r.o.dsum, r.o.ldx } };
+    const row_pipeline_matrices matrices = {
+        .dtype = cfg->dtype,
+        .rows = r.o.rows,
+        .cols = r.o.cols,
+        .input_count = 2 + cfg->residual,
+        .inputs = { { r.o.x, r.o.ldx }, { r.o.dy, r.o.ldx }, { r.o.dsum, r.o.ldx } },
+        .output = { r.o.dx, r.o.ldy }
+    };
     min_ctas_per_sm(cfg->ctas_per_sm);
-    row_pipeline s =
-        row_pipeline_begin(&split, cfg->dtype, inputs, 2 + cfg->residual, NORM_FLOW_VALUES, r.o.rows, r.o.cols, imm(0));
+    row_pipeline s = row_pipeline_begin(&split, &matrices, NORM_FLOW_VALUES, imm(0));
     s.long_visits = true;
     r.pipeline = &s;
+    if (cfg->affine)
+        r.exchange = norm_exchange_alloc(&r.split);
     flow f = { .reduced = r, .written = r };
     make_variables(&f.written);
     make_variables(&f.reduced);

@@ -17,6 +17,7 @@ enum {
     FORWARD_ROW_COLS_MAX = 16384,
     FORWARD_RESIDUAL_BYTES_MAX = 32 << 10,
     CUT_BYTES_MIN = 64 << 10, // of a row of f32 that is out of phase with y: 44 KB are as fast in registers
+    CUT_BYTES_MIN_HALF = 24 << 10,
     /* of a row in the registers of a CTA; more of them spill */
     CTA_ELEMENTS_MAX = 32 << 10,
     CTA_ELEMENTS_RESIDUAL_MAX = 24 << 10
@@ -87,12 +88,6 @@ void norm_take_problem(const ckl_norm_desc *d, norm_config *c)
     c->dtype = d->dtype;
     c->affine = d->affine;
     c->residual = d->residual;
-}
-
-/* May rows flow that are not cut? They must be long, and lie in phase. */
-static bool may_flow(const ckl_norm_desc *d, const ckl_device_info *device, int64_t bytes_min)
-{
-    return device->has_tma && norm_in_phase(d) && d->cols * dtype_bytes(d->dtype) > bytes_min;
 }
 
 /* Do ragged rows pay? Short ones have few vectors beside their ends: single elements cost less. */
@@ -209,7 +204,7 @@ static bool choose_held_flow(const ckl_norm_desc *d, const ckl_device_info *devi
     enum { WARP = 32, CHUNKS_MAX = 4, TURNS = 2 };
     const held_flow *f = find_held_flow(d);
     const bool known = centred || (d->dtype != CKL_F32 && d->cols > FORWARD_ROW_COLS_MAX);
-    if (!f || !known || !d->affine || d->residual || !norm_is_ragged(d) || !may_flow(d, device, 0))
+    if (!device->has_tma || !f || !known || !d->affine || d->residual || are_whole(d, d->ldy) || prefers_elements(d))
         return false;
     const int vec = row_vec_full(d->dtype), chunks_max = d->dtype == CKL_F32 ? CHUNKS_MAX : f->chunks;
     int64_t room = (int64_t)f->threads_max * f->steps * f->chunks * vec; // of a CTA
@@ -224,7 +219,8 @@ static bool choose_held_flow(const ckl_norm_desc *d, const ckl_device_info *devi
     row_pipeline_split s = { .chunk = { (int)threads, (int)threads, 1, vec, f->steps, .ragged = true },
                              .cluster = cluster,
                              .stages = f->stages,
-                             .residence = ROW_IN_REGISTERS };
+                             .residence = ROW_IN_REGISTERS,
+                             .cut = !norm_in_phase(d) };
     s.chunks = (int)row_pipeline_chunks(&s, d->cols);
     c->ctas_per_sm = f->warps / ((int)threads / WARP + 1);
     if (d->rows * cluster < TURNS * c->ctas_per_sm * device->sm_count)
@@ -235,14 +231,14 @@ static bool choose_held_flow(const ckl_norm_desc *d, const ckl_device_info *devi
 }
 
 /*
- * Do rows that are cut flow? Of 16 bits they do where a CTA's registers want 512 threads: 6784x16944 222 us in
- * registers, 151 in the ring.
+ * Are rows long enough to flow? Those that are cut, of 16 bits, where a CTA's registers want 512 threads: 6784x16944
+ * 222 us in registers, 151 in the ring.
  */
-static bool flows_cut(const ckl_norm_desc *d, const ckl_device_info *device)
+static bool are_long(const ckl_norm_desc *d)
 {
-    enum { COLS_MAX_HELD = 12288 };
-    const int64_t bytes = d->cols * dtype_bytes(d->dtype);
-    return device->has_tma && norm_is_cut(d) && (d->dtype == CKL_F32 ? bytes > CUT_BYTES_MIN : d->cols > COLS_MAX_HELD);
+    const bool cut = !norm_in_phase(d);
+    const int64_t bytes_cut = d->dtype == CKL_F32 ? CUT_BYTES_MIN : CUT_BYTES_MIN_HALF;
+    return d->cols * dtype_bytes(d->dtype) > (cut ? bytes_cut : forward_bytes_max(d));
 }
 
 /*
@@ -258,7 +254,7 @@ static bool choose_cut(const ckl_norm_desc *d, const ckl_device_info *device, bo
         !row_split_choose(d->cols, vec, d->dtype, FORWARD_REGISTERS / 2, 1, &c->split))
         return false;
     row_split_halve(d->cols, centred ? THREADS_MIN_CENTRED : THREADS_MIN, &c->split);
-    if (flows_cut(d, device))
+    if (device->has_tma && are_long(d))
         return false;
     if (centred && c->split.threads == THREADS_MIN_CENTRED)
         c->ctas_per_sm = THREADS_PER_SM / THREADS_MIN_CENTRED;
@@ -272,18 +268,16 @@ static bool choose_cut(const ckl_norm_desc *d, const ckl_device_info *device, bo
  * ring of four chunks has two rows of 16 bits, three CTAs an SM are faster than two with six, 54.5 us for 57.6 (layer
  * norm 3072x13312). False: others.
  */
-static bool choose_flow(const ckl_norm_desc *d, const ckl_device_info *device, bool centred, bool ragged,
-                        norm_config *c)
+static bool choose_flow(const ckl_norm_desc *d, const ckl_device_info *device, bool centred, norm_config *c)
 {
     enum { CHUNKS = 2, STAGES = 4 };
     row_pipeline_split s;
     const int inputs = 1 + d->residual;
-    const bool cut = flows_cut(d, device);
-    if ((!cut && !may_flow(d, device, forward_bytes_max(d))) ||
-        !row_pipeline_choose(d->rows, d->cols, ragged && !cut, d->dtype, inputs, device, &s))
+    if (!device->has_tma || !are_long(d) ||
+        !row_pipeline_choose(d->rows, d->cols, !are_whole(d, d->ldy), d->dtype, inputs, device, &s))
         return false;
-    s.cut = cut;
-    if (cut && centred && d->dtype != CKL_F32 && !d->residual && row_pipeline_chunks(&s, d->cols) <= CHUNKS)
+    s.cut = !norm_in_phase(d);
+    if (s.cut && centred && d->dtype != CKL_F32 && !d->residual && row_pipeline_chunks(&s, d->cols) <= CHUNKS)
         s.stages = STAGES;
     row_pipeline_config(&s, &c->split, &c->flow);
     c->ctas_per_sm = row_pipeline_ctas_per_sm(&s, d->dtype, inputs, NORM_FLOW_VALUES, device);
@@ -320,7 +314,7 @@ ckl_status norm_choose_forward(const void *desc, const ckl_device_info *device, 
     norm_take_problem(d, c);
     const bool ragged = norm_is_ragged(d) && !prefers_elements(d);
     if (!choose_cut(d, device, centred, c) && !choose_held_flow(d, device, centred, c) &&
-        !choose_flow(d, device, centred, ragged, c))
+        !choose_flow(d, device, centred, c))
         choose_forward_rows(d, device, centred, ragged, c);
     return CKL_OK;
 }
@@ -357,7 +351,7 @@ static ckl_status admit_flow(const char *what, const ckl_norm_desc *d, const ckl
     if (backward && !c->flow.chunks)
         FAIL(CKL_INVALID, "%s: chunks=0, but sums of columns are in registers, which have no index", what);
     const int inputs = 1 + backward + c->residual;
-    int64_t bytes = row_pipeline_smem_bytes(&s, d->dtype, inputs, NORM_FLOW_VALUES) + norm_dgamma_bytes(c);
+    int64_t bytes = row_pipeline_smem_bytes(&s, d->dtype, inputs, NORM_FLOW_VALUES) + (backward ? norm_sums_bytes(c) : 0);
     if (bytes > (int64_t)device->smem_per_cta_bytes)
         FAIL(CKL_INVALID, "%s: stages=%d and sums of dgamma take %" PRId64 " bytes of shared memory", what,
              c->flow.stages, bytes);
@@ -370,7 +364,8 @@ static ckl_status admit_split(const char *what, const ckl_norm_desc *d, const ck
                               const norm_config *c)
 {
     const row_split s = c->split;
-    if (c->split.ragged && d->direction == CKL_DIRECTION_BACKWARD && (!c->flow.stages || !norm_in_phase(d)))
+    if (c->split.ragged && d->direction == CKL_DIRECTION_BACKWARD &&
+        (!c->flow.stages || !(norm_in_phase(d) || c->flow.cut)))
         FAIL(CKL_UNSUPPORTED, "%s: ragged=1, but stages=%d, or ldx=%" PRId64 " and ldy=%" PRId64 " are out of phase",
              what, c->flow.stages, d->ldx, d->ldy);
     if (c->dtype != d->dtype || c->affine != d->affine || c->residual != d->residual)

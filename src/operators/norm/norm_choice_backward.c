@@ -156,7 +156,7 @@ static row_pipeline_split split_of_flow(const backward_flow *f, const ckl_norm_d
                              .cut = norm_is_cut(d) };
     s.chunks = (int)row_pipeline_chunks(&s, d->cols);
     s.chunk.exact = !ragged && row_split_cols(&s.chunk) * s.cluster * s.chunks == d->cols;
-    int64_t sums = f->dgamma_in_smem ? 4LL * f->threads * f->elements : 0;
+    const int64_t sums = norm_exchange_bytes(&s.chunk) + (f->dgamma_in_smem ? 4LL * f->threads * f->elements : 0);
     s.stages = (int)((BACKWARD_RING_BYTES / f->ctas_per_sm - sums) /
                      ((row_split_cols(&s.chunk) + (s.cut ? vec : 0)) * inputs * f->bytes));
     if (f->bytes == 2 || (norm_is_ragged(d) && f->residence == ROW_IN_REGISTERS))

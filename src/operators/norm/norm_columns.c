@@ -70,6 +70,55 @@ void norm_store_cta_sums(const row_split *s, const norm_backward_values *o, cons
     }
 }
 
+int64_t norm_exchange_alloc(const row_split *s)
+{
+    return norm_exchanges_sums(s) ? smem_alloc("exchange", norm_exchange_bytes(s), 16) : 0;
+}
+
+/* Such elements of memory from this address on: (COUNT). */
+static tensor floats_at(val address, bool shared, int count)
+{
+    const layout each = compact(leaf(count));
+    return shared ? smem_view(address, F32, each) : gmem_tensor(address, F32, each);
+}
+
+/*
+ * The sums of one vector of each lane, through shared memory, so that lanes store neighbouring accesses; line: the
+ * address of the first column's.
+ */
+static void store_exchanged(const row_split *s, const row_place *p, int step, tensor rSum, val line, val slots)
+{
+    const int width = s->ragged ? 1 : 16 / 4;                                                           // of an access
+    val own = mul(lane(), imm(s->vec)), start = sub(coordinate(p->cX, 1, (int64_t)step * s->vec), own); // columns
+    copy(slice(rSum, _, step), floats_at(add(slots, mul(own, imm(4))), true, s->vec), 16);
+    warp_sync();
+    for (int i = 0; i < s->vec / width; i++) {
+        val here = mul(add(lane(), imm(i * WARP)), imm(width)), column = add(start, here);
+        tensor rHere = fragment(F32, compact(leaf(width))); // (WIDTH)
+        copy(floats_at(add(slots, mul(here, imm(4))), true, width), rHere, 4 * width);
+        IF(lt(column, p->limit))
+            copy(rHere, floats_at(add(line, mul(convert(U64, column), imm(4))), false, width), 4 * width);
+    }
+    warp_sync(); // before the next ones are written
+}
+
+void norm_store_sums(const row_split *s, const row_place *p, const norm_backward_values *o, const norm_sums *sums,
+                     val group)
+{
+    row_place here = *p;
+    for (int kind = 0; kind < sums->kinds; kind++) {
+        here.row = add(mul(group, imm(sums->kinds)), imm(kind));
+        tensor gSum = row_of_matrix(s, &here, o->partial, F32, convert(I64, o->cols)); // (VEC,STEPS)
+        val line = add(o->partial, mul(convert(U64, mul(here.row, convert(I64, o->cols))), imm(4)));
+        val slots = add(smem_address(sums->exchange), mul(warp(), imm(4 * WARP * s->vec)));
+        for (int step = 0; step < s->steps; step++)
+            if (norm_exchanges_sums(s))
+                store_exchanged(s, p, step, sums->rSums[kind], line, slots);
+            else IF(row_inside(s, &here, step))
+                copy(slice(sums->rSums[kind], _, step), slice(gSum, _, step), 4 * s->vec);
+    }
+}
+
 /* Kernel 2 */
 
 typedef struct columns {

@@ -90,6 +90,27 @@ static inline int64_t norm_dgamma_bytes(const norm_config *c)
     return c->dgamma_in_smem ? 4LL * c->split.threads * c->split.vec * c->split.steps * c->flow.chunks : 0;
 }
 
+/*
+ * Do the lanes of a warp exchange their sums of columns before they store them? Each has those of a vector. If these
+ * are more than 16 bytes, or start anywhere, stores of a warp would be of parts of sectors.
+ */
+static inline bool norm_exchanges_sums(const row_split *s)
+{
+    enum { VEC_MAX = 4 };
+    return s->vec > VEC_MAX || s->ragged;
+}
+
+static inline int64_t norm_exchange_bytes(const row_split *s)
+{
+    return norm_exchanges_sums(s) ? 4LL * s->threads * s->vec : 0;
+}
+
+/* Shared memory of gradients of rows that flow, beside the ring. */
+static inline int64_t norm_sums_bytes(const norm_config *c)
+{
+    return c->affine ? norm_dgamma_bytes(c) + norm_exchange_bytes(&c->split) : 0;
+}
+
 /* Columns of a chunk that have slots of gamma and beta in shared memory; the most bytes of all: norm_weights.c. */
 static inline int64_t norm_weights_cols(const row_split *s, ckl_dtype dtype)
 {
@@ -157,6 +178,20 @@ void norm_backward_columns(const norm_config *cfg, bool centred); // kernel 2
  * dbeta.
  */
 void norm_store_cta_sums(const row_split *s, const norm_backward_values *o, const tensor *rSums, int kinds);
+
+/* A thread's sums of columns: (VEC,STEPS) of dgamma and, of 2 kinds, dbeta. */
+typedef struct norm_sums {
+    tensor rSums[2];
+    int kinds;
+    int64_t exchange; // norm_exchange_alloc()
+} norm_sums;
+
+/* Allocates shared memory for what the warps of a CTA exchange; its offset. */
+int64_t norm_exchange_alloc(const row_split *s);
+
+/* Stores the sums of the columns that a thread has at `p` as partial sums of `group`. Its warp is whole. */
+void norm_store_sums(const row_split *s, const row_place *p, const norm_backward_values *o, const norm_sums *sums,
+                     val group);
 
 /*
  * Gamma and beta of all columns in shared memory, a slot a column (norm_weights.c). Rows that start anywhere read

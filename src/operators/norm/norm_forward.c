@@ -416,13 +416,17 @@ static void first_pass(row_pipeline *s, val number, void *user)
     flow *f = user;
     row *r = &f->reduced;
     const reduction sums = reduce_sums(2);
+    const bool releases = row_pipeline_first_releases(s);
     if (r->centred) {
         val own = variable(F32, value_of(r, f->rNext));
-        load_samples(f, s->next);
+        if (!releases)
+            load_samples(f, s->next);
         find_near_mean(r, own);
     }
     clear_sums(r);
     row_pipeline_first_pass(s, number, add_chunk, f);
+    if (r->centred && releases)
+        load_samples(f, s->next);
     row_pipeline_reduce_begin(s, &sums, r->sum);
 }
 
@@ -448,10 +452,14 @@ static void forward_flow(const norm_config *cfg, bool centred)
 {
     row_pipeline_split split = row_pipeline_split_of(&cfg->split, &cfg->flow);
     row r = { .cfg = cfg, .split = split.chunk, .in_phase = true, .centred = centred, .o = params_of(norm_forward) };
-    const row_pipeline_input inputs[] = { { r.o.x, r.o.ldx }, { r.o.residual, r.o.ldx } };
+    const row_pipeline_matrices matrices = { .dtype = cfg->dtype,
+                                             .rows = r.o.rows,
+                                             .cols = r.o.cols,
+                                             .input_count = 1 + cfg->residual,
+                                             .inputs = { { r.o.x, r.o.ldx }, { r.o.residual, r.o.ldx } },
+                                             .output = { r.o.y, r.o.ldy } };
     min_ctas_per_sm(cfg->ctas_per_sm);
-    row_pipeline s = row_pipeline_begin(&split, cfg->dtype, inputs, 1 + cfg->residual, NORM_FLOW_VALUES, r.o.rows,
-                                        r.o.cols, r.o.counter);
+    row_pipeline s = row_pipeline_begin(&split, &matrices, NORM_FLOW_VALUES, r.o.counter);
     s.long_visits = true;
     flow f = { .reduced = r, .written = r };
     if (cfg->shared_weights) {

@@ -193,6 +193,22 @@ static const char *const cases[] = {
     "steps=1 "
     "ragged=1 stages=4 residence=registers chunks=4 shared_weights=1 ctas_per_sm=3' # of f32, 16 elements a thread",
     "rows=9 cols=17003 stagger=1 fill=uniform",
+    "rows=5 cols=17003 ldx=17004 ldy=17011 fill=uniform # outputs start anywhere, inputs elsewhere: cut out of the "
+    "ring",
+    "rows=9 cols=1003 ldx=1004 ldy=1011 dtype=bf16 residual=1 fill=hard impl=forward config='threads=64 row_threads=64 "
+    "cluster=2 vec=8 steps=1 ragged=1 exact=0 stages=4 residence=ring chunks=0 cut=1'",
+    "rows=9 cols=1003 ldx=1009 ldy=1011 dtype=f16 offset=100 impl=forward config='threads=64 row_threads=64 cluster=1 "
+    "vec=8 steps=1 ragged=1 exact=0 stages=4 residence=registers lookahead=0 chunks=2 cut=1 shared_weights=1'",
+    "rows=9 cols=1003 ldx=1009 ldy=1011 dtype=f16 stagger=1 impl=forward config='threads=64 row_threads=64 cluster=1 "
+    "vec=8 steps=1 ragged=1 exact=0 stages=8 residence=ring lookahead=1 chunks=2 cut=1' # single elements where "
+    "pointers want it",
+    "rows=40 cols=1003 direction=backward ldx=1009 ldy=1011 dtype=f16 fill=hard impl=backward config='threads=64 "
+    "row_threads=64 cluster=1 vec=8 steps=2 ragged=1 exact=0 stages=3 residence=registers lookahead=0 chunks=1 cut=1'",
+    "rows=700 cols=1003 direction=backward ldx=1010 ldy=1003 dtype=bf16 impl=backward config='threads=64 "
+    "row_threads=64 cluster=1 vec=8 steps=2 ragged=1 exact=0 stages=3 residence=registers lookahead=0 chunks=1 cut=1 "
+    "persistent_ctas=1' # rows of a CTA end alike where they are written",
+    "rows=40 cols=1003 direction=backward ldx=1003 ldy=1010 residual=1 impl=backward config='threads=64 row_threads=64 "
+    "cluster=2 vec=4 steps=1 ragged=1 exact=0 stages=6 residence=ring lookahead=1 chunks=2 cut=1'",
     "rows=9 cols=2480 ldx=2481 ldy=2488 dtype=f16    # cut, by two warps",
     "rows=4 cols=64 eps=0.5 dtype=bf16",
     "rows=3 cols=1 direction=backward",
@@ -302,8 +318,6 @@ static const char *const population[] = {
               "2 times 8 chunks do not fit 3 stages" },                                                      \
             { "cols=1352 direction=backward impl=backward config='tiled=1'", CKL_INVALID,                    \
               "tiled=1, but with stages=" },                                                                 \
-            { "cols=20000 direction=backward impl=backward config='ragged=1 cut=1 exact=0'", CKL_INVALID,    \
-              "cut=1 ragged=1, but vectors are" },                                                           \
             { "direction=backward eps=0.5", CKL_INVALID, op ": eps=0.5 is not part of a backward problem" }, \
             { "cols=20000 direction=backward impl=backward config='chunks=0'", CKL_INVALID,                  \
               "chunks=0, but sums of columns are in registers" },                                            \

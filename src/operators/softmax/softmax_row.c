@@ -294,10 +294,14 @@ void softmax_pipeline(const void *config, int kernel)
     row_pipeline_split split = row_pipeline_split_of(&cfg->split, &cfg->flow);
     rows r = declare(cfg, split.chunk, 0);
     const val pitch = softmax_input_pitch(r.form, &r.p);
-    const row_pipeline_input inputs[] = { { softmax_input(r.form, &r.p, 0), pitch },
-                                          { softmax_input(r.form, &r.p, 1), pitch } };
-    row_pipeline s = row_pipeline_begin(&split, cfg->form.dtype, inputs, softmax_inputs(&cfg->form),
-                                        SOFTMAX_PIPELINE_VALUES, r.p.outer, r.cols, r.p.counter);
+    const row_pipeline_matrix x = { softmax_input(r.form, &r.p, 0), pitch };
+    const row_pipeline_matrices matrices = { .dtype = cfg->form.dtype,
+                                             .rows = r.p.outer,
+                                             .cols = r.cols,
+                                             .input_count = softmax_inputs(&cfg->form),
+                                             .inputs = { x, { softmax_input(r.form, &r.p, 1), pitch } },
+                                             .output = x }; // in phase
+    row_pipeline s = row_pipeline_begin(&split, &matrices, SOFTMAX_PIPELINE_VALUES, r.p.counter);
     s.fill = softmax_outside(r.form);
     found f = { .r = &r, .sum = variable(F32, immf(0)) };
     online_begin(f.pair);
