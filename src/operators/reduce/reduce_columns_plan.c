@@ -287,14 +287,21 @@ static void share_columns(const reduce_view *v, const ckl_device_info *device, b
                   c->vec * dtype_bytes(c->kind.dtype) == REDUCE_ACCESS_BYTES;
 }
 
-/* The widest vectors whose columns' states fit registers, and so many of them that a thread has enough in flight. */
+/*
+ * The widest vectors whose columns' states fit registers, half of those rather than ragged ones, and so many of them
+ * that a thread has enough in flight.
+ */
 static void choose_vectors(const reduce_view *v, reduce_columns_config *c)
 {
     c->kind = v->kind;
+    enum { HALF_BYTES = 8 };
     const int words = reduce_state_words(&c->kind, false), bytes = dtype_bytes(c->kind.dtype);
     c->vec = REDUCE_ACCESS_BYTES / bytes;
     while (c->vec * words > STATE_MAX || !(columns_divide(v, c->vec) || columns_may_be_ragged(v, c->vec)))
         c->vec /= 2;
+    const int half = c->vec / 2;
+    if (!columns_divide(v, c->vec) && half * bytes >= HALF_BYTES && columns_divide(v, half))
+        c->vec = half;
     set_steps(c);
 }
 
