@@ -25,10 +25,15 @@ int reduce_columns_groups(const reduce_columns_config *cfg)
     return cfg->threads / (int)max_i64(cfg->lanes, WARP);
 }
 
+val reduce_columns_group(const reduce_columns_config *cfg, int mode)
+{
+    return thread_at(thread(), mode, (int)max_i64(cfg->lanes, WARP), reduce_columns_groups(cfg));
+}
+
 bool reduce_columns_ragged(const reduce_columns_config *cfg)
 {
-    return cfg->kind.reduced == 1 && cfg->vec > 1 && cfg->lanes > 1 && cfg->lanes <= WARP &&
-           reduce_columns_groups(cfg) % cfg->vec == 0;
+    const int groups = reduce_columns_groups(cfg);
+    return cfg->kind.reduced == 1 && cfg->vec > 1 && cfg->lanes > 1 && groups > 0 && groups % cfg->vec == 0;
 }
 
 int reduce_columns_ctas_per_sm(const reduce_columns_config *cfg, bool ragged)
@@ -36,7 +41,7 @@ int reduce_columns_ctas_per_sm(const reduce_columns_config *cfg, bool ragged)
     enum { THREADS_WITH_GUARDS = 768 };
     const bool many = dtype_bytes(cfg->kind.dtype) == 2 || !dtype_is_float(cfg->kind.dtype); // registers
     const bool dear = ragged && many && reduce_state_words(&cfg->kind, cfg->compensated) > 1;
-    const int most = REDUCE_COLUMNS_CTAS_OF_SM;
+    const int most = (int)min_i64(REDUCE_COLUMNS_CTAS_OF_SM, REDUCE_THREADS_WANTED / cfg->threads);
     return dear ? (int)min_i64(most, THREADS_WITH_GUARDS / cfg->threads) : most;
 }
 
@@ -59,8 +64,9 @@ static layout threads_of(const columns_kernel *k)
     const reduce_columns_config *cfg = k->cfg;
     if (!k->ragged)
         return compact(shape(cfg->lanes, reduce_columns_layers(cfg)));
-    return make_layout(shape(cfg->lanes, shape(reduce_columns_groups(cfg), WARP / cfg->lanes)),
-                       stride(1, stride(WARP, cfg->lanes)));
+    const int of_group = (int)max_i64(cfg->lanes, WARP);
+    return make_layout(shape(cfg->lanes, shape(reduce_columns_groups(cfg), of_group / cfg->lanes)),
+                       stride(1, stride(of_group, cfg->lanes)));
 }
 
 /* The coordinates of (COLUMNS,TILE) that a thread takes, as ((VEC,1),1,STEPS). */
@@ -105,7 +111,7 @@ static void find_place(columns_kernel *k)
     if (k->ragged) {
         val address = element_address(k, first);
         k->begin = convert(I64, div(address, imm(dtype_bytes(cfg->kind.dtype))));
-        k->column = sub(k->owned, reduce_columns_shift(k, warp()));
+        k->column = sub(k->owned, reduce_columns_shift(k, reduce_columns_group(cfg, 1)));
         k->limit = min(k->columns, add(first, imm(width)));
     }
     k->start = element_address(k, k->column);

@@ -31,6 +31,9 @@ int reduce_columns_layers(const reduce_columns_config *cfg);
 /* Warps, or more threads where these share a line. Threads of a group that have the same columns are of one warp. */
 int reduce_columns_groups(const reduce_columns_config *cfg);
 
+/* Of this thread, u32: mode 0, its place in its group; 1, the group's number. */
+val reduce_columns_group(const reduce_columns_config *cfg, int mode);
+
 /* Of a ragged CTA: how far the first column that a group accumulates lies before the CTA's first. */
 val reduce_columns_shift(const columns_kernel *k, val group);
 

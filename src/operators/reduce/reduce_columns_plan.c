@@ -13,6 +13,8 @@ enum {
     STATE_MAX = 16,       // registers of all columns of a thread: more do not fit
     BYTES_IN_FLIGHT = 64, // of a thread
     STEPS_MAX = 8,
+    ELEMENTS_IN_FLIGHT = 16, // of a thread, where they are single
+    SECTOR_BYTES = 32,
     CROWDED_BYTES = 8 << 20, // of an x that is read for longer than early CTAs of the next kernel save
     NARROW_TILES = 16,       // of a warp's width; with fewer, each is shared by many CTAs, whose states must be merged
     LINE_BYTES = 128,        // of memory
@@ -57,31 +59,48 @@ static bool columns_may_be_ragged(const reduce_view *v, int vec)
 /*
  * Short columns that start anywhere: shifting and merging them would cost more than loads of single elements, where
  * there are many; of states of several words, which take registers from loads in flight, where there are few lines.
- * Where a thread has all of its lines on their way at once columns may be few: mean of 5x3643 bf16 3.6 us by ragged
- * vectors, 1.3.
  */
 static bool suits_a_thread_each(const reduce_view *v, const ckl_device_info *device, const reduce_columns_config *c)
 {
-    enum { LINES_MAX = 256, LINES_FEW = 32, LINES_AT_ONCE = 8 };
+    enum { LINES_MAX = 256, LINES_FEW = 32 };
     enum { TILES_MIN = 4 }; // of a stretch, so that most threads of the last one have work
-    const bool many = v->rows >= (int64_t)device->sm_count * REDUCE_THREADS_WANTED;
-    return v->count <= (!many                                      ? LINES_AT_ONCE
-                        : reduce_state_words(&c->kind, false) == 1 ? LINES_MAX
-                                                                   : LINES_FEW) &&
+    return v->rows >= (int64_t)device->sm_count * REDUCE_THREADS_WANTED &&
+           v->count <= (reduce_state_words(&c->kind, false) == 1 ? LINES_MAX : LINES_FEW) &&
            columns_of(v) >= (int64_t)TILES_MIN * c->threads;
 }
 
-/* A column for each thread: nothing to merge. Steps that leave the fewest elements over, to be loaded one by one. */
-static void give_each_a_column(const reduce_view *v, reduce_columns_config *c)
+/* Single elements, of which layers leave the fewest over in their last tile, to be loaded one by one. */
+static void take_single(const reduce_view *v, int threads, int lanes, int most, reduce_columns_config *c)
 {
-    enum { MOST = 16 };
-    const int most = (int)min_i64(MOST, max_i64(v->count, 1));
+    const int64_t lines = ceil_div(v->count, threads / lanes); // of a layer
     c->vec = 1;
-    c->lanes = c->threads;
-    c->steps = most;
-    for (int steps = most - 1; steps > most / 2; steps--)
-        if (v->count % steps < v->count % c->steps)
+    c->threads = threads;
+    c->lanes = lanes;
+    c->steps = (int)min_i64(most, max_i64(lines, 1));
+    for (int steps = c->steps - 1; steps > c->steps / 2; steps--)
+        if (v->count % ((int64_t)steps * (threads / lanes)) < v->count % ((int64_t)c->steps * (threads / lanes)))
             c->steps = steps;
+}
+
+/*
+ * Columns that start anywhere, of which single elements are all on their way at once, by as many lanes as that leaves:
+ * mean of 5x3643 bf16 1.3 us, 3.6 by ragged vectors, whose shifts, layers and CTAs are merged.
+ */
+static bool take_few(const reduce_view *v, const ckl_device_info *device, reduce_columns_config *c)
+{
+    enum { LANES_MIN = 8, THREADS_MIN = 256, THREADS_MAX = 512, WORDS_FEW = 2 }; // more spill beside 16 elements
+    const int most = ELEMENTS_IN_FLIGHT / (reduce_state_words(&c->kind, false) > WORDS_FEW ? 2 : 1);
+    reduce_columns_config t = *c;
+    t.vec = 1;
+    for (t.lanes = (int)min_i64(THREADS_MIN, power_of_two_ceil(columns_of(v))); t.lanes >= LANES_MIN; t.lanes /= 2)
+        for (t.threads = THREADS_MIN; t.threads <= THREADS_MAX; t.threads *= 2) {
+            if (v->count * t.lanes > (int64_t)most * t.threads ||
+                column_tiles(v, &t, false) * t.threads > (int64_t)device->sm_count * REDUCE_THREADS_WANTED)
+                continue;
+            take_single(v, t.threads, t.lanes, most, c);
+            return true;
+        }
+    return false;
 }
 
 /* Do SMs have room for more than all these CTAs? Those of the next kernel, if they come early, gather on some SMs. */
@@ -90,6 +109,11 @@ static bool leaves_room(const reduce_view *v, const ckl_device_info *device, boo
 {
     const int64_t fit = (int64_t)device->sm_count * reduce_columns_ctas_per_sm(c, ragged);
     return c->split == 1 && column_tiles(v, c, ragged) < fit;
+}
+
+static void set_steps(reduce_columns_config *c)
+{
+    c->steps = (int)min_i64(STEPS_MAX, BYTES_IN_FLIGHT / (c->vec * dtype_bytes(c->kind.dtype)));
 }
 
 /* As many lanes, from `most` down to `least`, as leave the fewest without columns. */
@@ -102,6 +126,32 @@ static int least_idle_lanes(const reduce_view *v, const reduce_columns_config *c
             best = half;
     }
     return best.lanes;
+}
+
+/* Of a ragged strip's line: what lanes without columns leave, what the next strip reads again, a sector at its begin. */
+static int64_t unused_bytes(const reduce_view *v, const reduce_columns_config *c)
+{
+    const int64_t beside = (c->lanes + 1) * c->vec * dtype_bytes(c->kind.dtype) + SECTOR_BYTES;
+    return column_tiles(v, c, true) * beside - v->rows * dtype_bytes(c->kind.dtype);
+}
+
+/*
+ * Ragged lines of large x, whose bytes count: by several warps, or half vectors, where a fifth of a line less is
+ * unused. 125 columns of f32 are five strips of 8 lanes, or one of 64 half vectors.
+ */
+static void fit_ragged(const reduce_view *v, reduce_columns_config *c)
+{
+    enum { LANES_MIN = 4, WORTH = 5 };
+    const int64_t line = v->rows * dtype_bytes(c->kind.dtype);
+    c->lanes = least_idle_lanes(v, c, true, WARP, LANES_MIN);
+    reduce_columns_config t = *c;
+    for (int half = 0; half < 2 && bytes_of(v) > CROWDED_BYTES; half++, t.vec /= 2)
+        for (t.lanes = WARP; t.lanes <= t.threads; t.lanes *= 2)
+            if (reduce_columns_ragged(&t) && WORTH * unused_bytes(v, &t) < WORTH * unused_bytes(v, c) - line) {
+                c->vec = t.vec;
+                c->lanes = t.lanes;
+                set_steps(c);
+            }
 }
 
 /*
@@ -118,9 +168,8 @@ static bool suits_elements(const reduce_view *v, const reduce_columns_config *c)
 
 static void take_elements(const reduce_view *v, reduce_columns_config *c)
 {
-    enum { STEPS = 16 };
     c->vec = 1;
-    c->steps = STEPS;
+    c->steps = ELEMENTS_IN_FLIGHT;
     c->lanes = least_idle_lanes(v, c, false, 2 * WARP, WARP);
 }
 
@@ -238,20 +287,26 @@ static void share_columns(const reduce_view *v, const ckl_device_info *device, b
                   c->vec * dtype_bytes(c->kind.dtype) == REDUCE_ACCESS_BYTES;
 }
 
-/* The widest vectors whose columns' states fit registers, and so many of them that a thread has enough in flight. */
+/*
+ * The widest vectors whose columns' states fit registers, half of those rather than ragged ones, and so many of them
+ * that a thread has enough in flight.
+ */
 static void choose_vectors(const reduce_view *v, reduce_columns_config *c)
 {
     c->kind = v->kind;
+    enum { HALF_BYTES = 8 };
     const int words = reduce_state_words(&c->kind, false), bytes = dtype_bytes(c->kind.dtype);
     c->vec = REDUCE_ACCESS_BYTES / bytes;
     while (c->vec * words > STATE_MAX || !(columns_divide(v, c->vec) || columns_may_be_ragged(v, c->vec)))
         c->vec /= 2;
-    c->steps = (int)min_i64(STEPS_MAX, BYTES_IN_FLIGHT / (c->vec * bytes));
+    const int half = c->vec / 2;
+    if (!columns_divide(v, c->vec) && half * bytes >= HALF_BYTES && columns_divide(v, half))
+        c->vec = half;
+    set_steps(c);
 }
 
 static ckl_status choose_columns(const void *desc, const ckl_device_info *device, void *config)
 {
-    enum { LANES_MIN = 4 }; // of ragged columns; the more, the fewer lines of memory are shared with a neighbour
     reduce_columns_config *c = config;
     const reduce_view *v = desc;
     TRY(check_columns(v));
@@ -262,16 +317,17 @@ static ckl_status choose_columns(const void *desc, const ckl_device_info *device
     const int narrow = narrow_lanes(c);
     const int64_t strips = ceil_div(columns_of(v), (int64_t)narrow * c->vec) * stretches_of(v);
     const bool alone = strips >= (int64_t)device->sm_count * REDUCE_COLUMNS_CTAS_OF_SM && v->count >= NARROW_LINES;
-    const bool each = ragged && suits_a_thread_each(v, device, c), elements = ragged && suits_elements(v, c);
+    const bool few = ragged && take_few(v, device, c), each = ragged && !few && suits_a_thread_each(v, device, c);
+    const bool elements = ragged && !few && !each && suits_elements(v, c);
     if (each)
-        give_each_a_column(v, c);
+        take_single(v, c->threads, c->threads, ELEMENTS_IN_FLIGHT, c);
     else if (elements)
         take_elements(v, c);
-    else if (ragged)
-        c->lanes = least_idle_lanes(v, c, true, WARP, LANES_MIN);
-    else if (c->lanes > narrow && c->lanes <= WARP && (alone || column_tiles(v, c, false) < NARROW_TILES))
+    else if (ragged && !few)
+        fit_ragged(v, c);
+    else if (!ragged && c->lanes > narrow && c->lanes <= WARP && (alone || column_tiles(v, c, false) < NARROW_TILES))
         c->lanes = alone ? strip_lanes(v, device, c) : narrow;
-    share_columns(v, device, ragged && !each && !elements, INT32_MAX, c);
+    share_columns(v, device, ragged && !few && !each && !elements, few ? 1 : INT32_MAX, c);
     return CKL_OK;
 }
 

@@ -173,7 +173,7 @@ val reduce_last_to_finish(val counter, int ctas)
 
 /* Columns */
 
-enum { WARP = 32, STATES_AT_ONCE = 32, LOADS_AT_ONCE = 16 }; // registers that states of other CTAs are read into
+enum { WARP = 32 };
 
 /* All states of a CTA come to its layer 0 */
 
@@ -206,9 +206,10 @@ static void share_shifted(const columns_kernel *k, tensor *sG)
 {
     const reduce_columns_config *cfg = k->cfg;
     reduce_states(k->r, "shifted", compact(shape(cfg->lanes * cfg->vec, reduce_columns_groups(cfg))), sG);
-    IF(lt(lane(), imm(cfg->lanes)))
+    const val group = reduce_columns_group(cfg, 1);
+    IF(lt(reduce_columns_group(cfg, 0), imm(cfg->lanes)))
         for (int c = 0; c < cfg->vec; c++)
-            reduce_set_state(k->r, sG, coord(add(mul(k->lane, imm(cfg->vec)), imm(c)), warp()), k->state[c]);
+            reduce_set_state(k->r, sG, coord(add(mul(k->lane, imm(cfg->vec)), imm(c)), group), k->state[c]);
     cta_sync();
 }
 
@@ -222,9 +223,10 @@ static void merge_shifted(columns_kernel *k, const tensor *sS)
     tensor sG[REDUCE_VALUES_MAX]; // (COLUMNS,GROUPS)
     merge_in_warps(k);
     share_shifted(k, sG);
-    val owns = lt(lane(), imm(cfg->lanes - 1)), total[REDUCE_VALUES_MAX], other[REDUCE_VALUES_MAX];
-    IF(logical_and(owns, lt(warp(), imm(cfg->vec)))) {
-        val column = convert(I64, add(mul(k->lane, imm(cfg->vec)), warp()));
+    const val group = reduce_columns_group(cfg, 1), owns = lt(reduce_columns_group(cfg, 0), imm(cfg->lanes - 1));
+    val total[REDUCE_VALUES_MAX], other[REDUCE_VALUES_MAX];
+    IF(logical_and(owns, lt(group, imm(cfg->vec)))) {
+        val column = convert(I64, add(mul(k->lane, imm(cfg->vec)), group));
         for (int g = 0; g < reduce_columns_groups(cfg); g++) {
             val shifted = add(column, reduce_columns_shift(k, imm(g)));
             reduce_get_state(k->r, sG, coord(shifted, g), other);
@@ -233,7 +235,7 @@ static void merge_shifted(columns_kernel *k, const tensor *sS)
             if (g)
                 k->r->merge(total, other, (void *)k->r);
         }
-        reduce_set_state(k->r, sS, coord(k->lane, warp()), total);
+        reduce_set_state(k->r, sS, coord(k->lane, group), total);
     }
     cta_sync();
     IF(logical_and(owns, eq(k->layer, imm(0))))
@@ -247,7 +249,7 @@ static void merge_layers(columns_kernel *k, const tensor *sS)
 {
     const reduce_columns_config *cfg = k->cfg;
     merge_in_warps(k);
-    val group = thread_at(thread(), 1, (int)max_i64(cfg->lanes, WARP), reduce_columns_groups(cfg));
+    val group = reduce_columns_group(cfg, 1);
     val is_first = lt(lane(), imm(cfg->lanes)); // of the lanes with the same states
     for (int half = reduce_columns_groups(cfg) / 2, first = 0; half > 0; first += half, half /= 2) {
         val slot = add(mul(add(rem(group, imm(half)), imm(first)), imm(cfg->lanes)), k->lane);
@@ -321,8 +323,9 @@ static void load_states(const columns_kernel *k, val rank, tensor *rS)
 static void merge_received(columns_kernel *k)
 {
     const reduce_columns_config *cfg = k->cfg;
-    int layers = reduce_columns_layers(cfg), at_once = (int)max_i64(1, STATES_AT_ONCE / (cfg->vec * k->r->count));
-    at_once = (int)min_i64(min_i64(at_once, LOADS_AT_ONCE), ceil_div(cfg->split, layers)); // each has an address
+    enum { REGISTERS = 48, ADDRESS = 2 }; // in which they wait
+    const int layers = reduce_columns_layers(cfg), most = REGISTERS / (cfg->vec * k->r->count + ADDRESS);
+    const int at_once = (int)min_i64(power_of_two_floor(most), ceil_div(cfg->split, layers));
     val identity[REDUCE_VALUES_MAX], other[REDUCE_VALUES_MAX];
     tensor rS[at_once][REDUCE_VALUES_MAX]; // (VEC)
     k->r->identity(k->r, identity);

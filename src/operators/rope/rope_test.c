@@ -92,6 +92,7 @@ static const char *const cases[] = {
     "tokens=300 heads=1 head_dim=88 rotary_dim=64 positions=i64 impl=tiles config='threads=64 tokens=60 kb=21'",
     "tokens=50 heads=4 k_heads=2 dtype=bf16 misalign=1 impl=tiles # no bulk copies",
     "tokens=1 heads=1 head_dim=2 inverse=1 impl=tiles             # less than a bulk copy",
+    "tokens=5 heads=280 k_heads=3 impl=tiles                      # a token of 70 KB",
     "tokens=0",
     NULL,
 };
@@ -128,7 +129,7 @@ static const test_reject rejects[] = {
     { "impl=vector config='abreast=0'", CKL_INVALID, "rope vector: abreast=0 is not in 1..threads=256" },
     { "impl=tiles ldq=264", CKL_UNSUPPORTED, "rope tiles: there are gaps between heads or tokens" },
     { "impl=tiles heads=3 ldq_head=65 ldq=195", CKL_UNSUPPORTED, "rope tiles: there are gaps between heads or tokens" },
-    { "impl=tiles heads=130", CKL_UNSUPPORTED, "rope tiles: 1 tokens of 130 heads are no tile" },
+    { "impl=tiles heads=300", CKL_UNSUPPORTED, "rope tiles: 1 tokens of 300 heads are no tile" },
     { "impl=tiles heads=1 head_dim=2050 rotary_dim=2046", CKL_UNSUPPORTED,
       "rope tiles: rotary_dim=2046 are more than threads=256 take" },
     { "impl=tiles config='vec=3'", CKL_INVALID, "rope tiles: vec=3 is no power of two of at most 16 bytes" },

@@ -24,7 +24,7 @@
     X(owner, bool, prefetch, "0", "0 1", "prefetch tiles to L2 while the kernel before may still run")
 
 FIELD_STRUCT(rope_tiles_config, ROPE_TILES_CONFIG);
-enum { BULK_BYTES = 16, TILE_BYTES_MAX = 32 << 10 };
+enum { BULK_BYTES = 16, TILE_BYTES_MAX = 72 << 10 }; // three CTAs an SM
 
 static int lanes_of(const rope_tiles_config *c)
 {
