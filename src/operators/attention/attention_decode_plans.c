@@ -358,10 +358,13 @@ static double share_in_flight(const attention_decode_sm80_config *c)
     return attention_decode_rings(c) * (c->stages - 1) * c->keys * key / NEEDED;
 }
 
-/* Bytes for which `ctas` CTAs of an SM, that read `each`, take as long as it takes for them to come. */
-static double waited_for(const attention_decode_sm80_config *c, double ctas, double each)
+/*
+ * Bytes that an SM could read in the time in which `ctas` CTAs of it read `each`. Where only the share `busy` of the
+ * SMs read, each of them gets more, as its copies in flight and a latency allow, half of which is waiting for others.
+ */
+static double waited_for(const attention_decode_sm80_config *c, double ctas, double each, double busy)
 {
-    return ctas * each / fmin(1, ctas * share_in_flight(c));
+    return ctas * each * fmax(busy, (1 + busy) / 2 / (ctas * share_in_flight(c)));
 }
 
 /*
@@ -377,14 +380,15 @@ static double bytes_of_sm(const ckl_attention_decode_desc *d, const ckl_device_i
     const int64_t last = ceil_div(ctas % at_once, device->sm_count);
     const double key = (double)(d->d + d->dv) * (double)ckl_dtype_bytes(d->cache);
     const double each = fmin((double)d->kv, (double)c->split * c->run) * key + SPLIT * (double)own + STORE;
-    const double turns = (double)(ctas / at_once);
+    const double turns = (double)(ctas / at_once), // of long sequences a batch that leaves SMs idle was not timed
+        busy = d->kv <= SPLIT_MIN ? fmin(1, (double)(ctas % at_once) / device->sm_count) : 1;
     attention_decode_sm80_config clustered = *c;
     choose_cluster(d, device, &clustered);
     const int64_t alone = clustered.cluster == 2 ? device->sm_count : device->sm_count * 3 / 4; // on an SM each
     const bool is_alone = clustered.cluster > 1 && ctas <= alone;
     const double sum = own == ceil_div(d->kv, c->split) ? 0 : is_alone ? SUM_OF_CLUSTER : SUM;
-    return turns * (waited_for(c, (double)rooms, each) + START) +
-           (last ? waited_for(c, (double)last, each) + START : 0) + sum;
+    return turns * (waited_for(c, (double)rooms, each, 1) + START) +
+           (last ? waited_for(c, (double)last, each, busy) + START : 0) + sum;
 }
 
 /* Splits of a CTA whose sums fit registers beside O: of heads with more than 128 elements few, or none. */
