@@ -315,49 +315,56 @@ static void choose_cluster(const ckl_attention_decode_desc *d, const ckl_device_
         *c = tried;
 }
 
-/* The share that a CTA's copies in flight are of those with which an SM gets all it can. */
+/*
+ * The share that a CTA's copies in flight are of those with which an SM gets all it can: of 8 bits more, which want
+ * more warps.
+ */
 static double share_in_flight(const attention_decode_sm80_config *c)
 {
-    const bool narrow = c->form.cache == CKL_E4M3;
-    const double NEEDED = narrow ? 90 << 10 : 66 << 10; // 8 bits want more warps
-    const double key = (double)(c->form.d + c->form.dv) * (narrow ? 1 : 2);
-    return attention_decode_rings(c) * (c->stages - 1) * c->keys * key / NEEDED;
+    const double needed = c->form.cache == CKL_E4M3 ? 96 << 10 : 66 << 10,
+                 key = (double)(c->form.d + c->form.dv) * (double)ckl_dtype_bytes(c->form.cache);
+    return attention_decode_rings(c) * (c->stages - 1) * c->keys * key / needed;
 }
 
 /*
- * Bytes that an SM could read in the time in which `ctas` CTAs of it read `each`. Where only the share `busy` of the
- * SMs read, each of them gets more, as its copies in flight and a latency allow, half of which is waiting for others.
+ * A turn of `ctas` CTAs on an SM, each of which reads `keys`, in bytes that an SM could read meanwhile: beside those,
+ * `end` of each, and a start. Where only the share `busy` of the SMs read, each of them gets more, as its copies in
+ * flight and a latency allow, half of which is waiting for other SMs. A CTA alone gets no more than ALONE.
  */
-static double waited_for(const attention_decode_sm80_config *c, double ctas, double each, double busy)
+static double turn_of(const attention_decode_sm80_config *c, double ctas, double keys, double end, double busy)
 {
-    return ctas * each * fmax(busy, (1 + busy) / 2 / (ctas * fmin(0.97, share_in_flight(c))));
+    const double START = 64 << 10, ALONE = 0.97;
+    if (ctas == 0)
+        return 0;
+    const double slow = (1 + busy) / 2 / (ctas * fmin(ALONE, share_in_flight(c)));
+    return ctas * (keys * fmax(busy, slow) + end) + START;
 }
 
 /*
- * What an SM reads, turn by turn of CTAs, and what it could have read meanwhile at a CTA's start, at the end of a
- * split, when a sum is stored and when the sums of CTAs are added (bench/notes/attention.md).
+ * Turns of CTAs on an SM, each with what its splits' ends and the store of its sum take. Then the sums of CTAs are
+ * added, where a sequence has several (bench/notes/attention.md).
  */
 static plan_cost cost_sm80(const void *desc, const ckl_device_info *device, const void *config)
 {
-    const double START = 64 << 10, SPLIT = 4 << 10, STORE = 16 << 10, SUM = 128 << 10, SUM_OF_CLUSTER = 24 << 10,
-                 LAUNCH = 0.5, READ = 4.6e6; // us; bytes in a us of all SMs
-    const ckl_attention_decode_desc *d = desc;
+    const double SPLIT = 4 << 10, STORE = 16 << 10, SUM = 128 << 10, SUM_OF_CLUSTER = 24 << 10, READ = 4.6e6,
+                 LAUNCH = 0.2;
     const attention_decode_sm80_config *c = config;
-    const int64_t splits = ceil_div(d->kv, c->split), own = min_i64(splits, c->run),
-                  rooms = max_i64(resident(device, c), 1), ctas = runs_of(d, c), at_once = rooms * device->sm_count,
-                  last = ceil_div(ctas % at_once, device->sm_count);
-    const double key = (double)(d->d + d->dv) * (double)ckl_dtype_bytes(d->cache),
-                 keys = fmin((double)d->kv, (double)c->split * c->run) * key, each = keys + SPLIT * (double)own + STORE,
-                 turns = (double)(ctas / at_once),
+    ckl_attention_decode_desc d = *(const ckl_attention_decode_desc *)desc;
+    d.kv = d.left ? min_i64(d.kv, d.left) : d.kv;
+    const int64_t splits = ceil_div(d.kv, c->split), own = min_i64(splits, c->run), ctas = runs_of(&d, c),
+                  rooms = max_i64(resident(device, c), 1), at_once = rooms * device->sm_count, rest = ctas % at_once,
+                  alone = c->cluster == 2 ? device->sm_count : device->sm_count * 3 / 4; // on an SM each
+    const double keys = (double)(min_i64(d.kv, (int64_t)c->split * c->run) * (d.d + d.dv)) *
+                        (double)ckl_dtype_bytes(d.cache),
+                 end = SPLIT * (double)own + STORE,
                  // of long sequences a batch that leaves SMs idle was not timed
-        busy = d->kv <= SPLIT_MIN ? fmin(1, (double)(ctas % at_once) / device->sm_count) : 1;
-    const int64_t alone = c->cluster == 2 ? device->sm_count : device->sm_count * 3 / 4; // on an SM each
-    const double sum = own == splits                     ? 0
-                       : c->cluster > 1 && ctas <= alone ? SUM_OF_CLUSTER
-                                                         : SUM,
-                 bytes = turns * (waited_for(c, (double)rooms, each, 1) + START) +
-                         (last ? waited_for(c, (double)last, each, busy) + START : 0) + sum;
-    return (plan_cost){ LAUNCH + bytes * device->sm_count / READ, 2 * keys > bytes ? "memory" : "latency" };
+        busy = d.kv <= SPLIT_MIN ? fmin(1, (double)rest / device->sm_count) : 1;
+    double bytes = (double)(ctas / at_once) * turn_of(c, (double)rooms, keys, end, 1) +
+                   turn_of(c, (double)ceil_div(rest, device->sm_count), keys, end, busy);
+    if (own < splits)
+        bytes += c->cluster > 1 && ctas <= alone ? SUM_OF_CLUSTER : SUM;
+    return (plan_cost){ LAUNCH + (d.append ? 0.5 : 0) + bytes * device->sm_count / READ,
+                        2 * keys > bytes ? "memory" : "latency" };
 }
 
 /* Splits of a CTA whose sums fit registers beside O: of heads with more than 128 elements few, or none. */
