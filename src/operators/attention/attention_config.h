@@ -238,6 +238,9 @@ plan_cost attention_sm80_cost(const void *desc, const ckl_device_info *device, c
 plan_cost attention_sm90_cost(const void *desc, const ckl_device_info *device, const void *config);
 plan_cost attention_sm90_backward_cost(const void *desc, const ckl_device_info *device, const void *config);
 
+/* Of threads that compute a row each: `products` of every key that it sees. No problem was measured. */
+plan_cost attention_rows_cost(const ckl_device_info *device, int threads, double rows, double keys, double products);
+
 /* Backward of sm90: of keys and values, then of queries, each over blocks of the other */
 
 #define ATTENTION_BACKWARD_CONFIG(X, owner)                                                          \

@@ -2,7 +2,6 @@
 #include <math.h>
 
 #include "operators/attention/attention_decode_config.h"
-#include "skeletons/product_cost.h"
 
 enum {
     VECTOR_BYTES = 16,
@@ -102,19 +101,12 @@ static ckl_status choose_naive(const void *desc, const ckl_device_info *device, 
     return CKL_OK;
 }
 
-/* A thread computes the scores of all its keys, twice. No problem was measured. */
+/* A thread computes the scores of all its keys, twice. */
 static plan_cost cost_naive(const void *desc, const ckl_device_info *device, const void *config)
 {
     const ckl_attention_decode_desc *d = desc;
-    const int threads = ((const attention_decode_naive_config *)config)->threads;
-    const double products = (double)(2 * d->d + d->dv);
-    return product_cost(&(product_work){ .tiles = (double)(d->batch * d->heads * d->q) / threads,
-                                         .ctas = 2048 / threads,
-                                         .steps = (double)d->kv,
-                                         .multiply_adds = threads * products,
-                                         .rate = 1,
-                                         .step_cycles = 30 * products },
-                        device);
+    return attention_rows_cost(device, ((const attention_decode_naive_config *)config)->threads,
+                               (double)(d->batch * d->heads * d->q), (double)d->kv, (double)(2 * d->d + d->dv));
 }
 
 static int64_t ctas_naive(const ckl_attention_decode_desc *d, int threads)
