@@ -359,23 +359,17 @@ static plan_cost cost_sm80(const void *desc, const ckl_device_info *device, cons
                         2 * keys > bytes ? "memory" : "latency" };
 }
 
-/* Splits of a CTA whose sums fit registers beside O: of heads with more than 128 elements few, or none. */
-static int run_max(const attention_decode_sm80_config *c)
-{
-    const attention_decode_form *form = &c->form;
-    if (form->d <= 128 && form->dv <= 128)
-        return ATTENTION_DECODE_GROUP;
-    if (form->cache == CKL_E4M3 || form->d % 16 || c->split > SPLIT_MIN)
-        return 1;
-    return form->append ? 2 : 4;
-}
-
-/* As many splits of a CTA, if these follow each other and their sums have room, else one. */
+/*
+ * As many splits of a CTA, if these follow each other and their sums have room, else one: of heads with more than 128
+ * elements registers hold sums of few splits beside O, or of none.
+ */
 static int run_of(const ckl_attention_decode_desc *d, const attention_decode_sm80_config *c, int run)
 {
-    const bool sums = attention_decode_quads(&c->form, attention_decode_rows(c), 32 * c->warps) &&
+    const bool is_small = d->d <= 128 && d->dv <= 128, narrow = d->cache == CKL_E4M3,
+               sums = attention_decode_quads(&c->form, attention_decode_rows(c), 32 * c->warps) &&
                       c->split % (c->keys * attention_decode_rings(c)) == 0;
-    return sums && !d->left && run <= run_max(c) ? run : 1;
+    const int most_wide = narrow || d->d % 16 || c->split > SPLIT_MIN ? 1 : d->append ? 2 : 4;
+    return sums && !d->left && (is_small || run <= most_wide) ? run : 1;
 }
 
 /* The same with more CTAs on an SM, for which registers are known to do; is there such a one? */
