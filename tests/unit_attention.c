@@ -514,7 +514,7 @@ TEST(keys_past_the_last_one)
     args.dv = all[8].memory;
     const operator_info *op = &attention_operator;
     ckl_plan *plan;
-    assert_int_equal(plan_build(device, op, &desc, "sm90_backward consumers=2 products=5 block=32 stages=2", &plan),
+    assert_int_equal(plan_build(device, op, &desc, "sm90_backward consumers=2 block=32 stages=2", &plan),
                      CKL_OK);
     assert_int_equal(plan_run(plan, op, &args, stream), CKL_OK);
     read_tensor(&all[6]);

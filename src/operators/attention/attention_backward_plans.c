@@ -84,11 +84,17 @@ static int block_for(const ckl_attention_desc *d, int64_t columns, bool of_keys)
     return (int)min_i64(of_keys ? BLOCK_MAX : BLOCK_EASY, max_i64(16, room / each / 16 * 16));
 }
 
-/* Can dQ come with dK and dV? A consumer's tile of it has 64 rows. Which CTAs add to a block must be known. */
-static bool has_sums(const ckl_attention_desc *d)
+/* A consumer's tile of dQ has 64 rows. Which CTAs add to a block must be known. */
+bool attention_backward_sums_queries(const attention_sm90_backward_config *c)
 {
-    return d->d > 32 && d->d <= 2 * ATTENTION_ROWS && d->d + d->dv <= SUMS_HEADS_MAX && !d->dmask &&
-           !attention_score_has_blocks(d->score);
+    const attention_form *form = &c->form;
+    return c->consumers == 2 && form->d > 32 && form->d <= 2 * ATTENTION_ROWS && form->d + form->dv <= SUMS_HEADS_MAX &&
+           !form->dmask && !attention_score_has_blocks(form->score);
+}
+
+bool attention_backward_has_values(const attention_sm90_backward_config *c)
+{
+    return c->form.d + c->form.dv > HEADS_MAX;
 }
 
 /* A consumer's tile of dQ has a multiple of 16 queries. */
@@ -114,12 +120,10 @@ static ckl_status choose_sm90_backward(const void *desc, const ckl_device_info *
     const ckl_attention_desc *d = desc;
     attention_sm90_backward_config *c = config;
     c->form = attention_form_of(d);
-    c->apart = d->d + d->dv > HEADS_MAX;
     int64_t rows = product_i64(product_i64(d->batch, d->kv_heads), d->kv);
     if (c->ordered && rows <= product_i64(device->sm_count, ATTENTION_ROWS))
         c->consumers = 1;
-    c->products = has_sums(d) && c->consumers == 2 ? 5 : 7;
-    c->block = block_for(d, c->apart ? max_i64(d->d, d->dv) : d->d + d->dv, false);
+    c->block = block_for(d, attention_backward_has_values(c) ? max_i64(d->d, d->dv) : d->d + d->dv, false);
     c->block = (int)max_i64(16, c->block - (d->mask == CKL_ATTENTION_MASK_NONE ? 0 : 16)); // a mask takes registers
     c->keys = block_for(d, d->d, true);
     if (attention_backward_sums_queries(c))
@@ -143,7 +147,7 @@ static int64_t sm90_backward_ctas(const ckl_attention_desc *d, const attention_s
         [BACKWARD_KEYS] = of_keys,
         [BACKWARD_QUERIES] = attention_backward_sums_queries(c) ? product_i64(blocks, c->consumers) : of_queries,
         [BACKWARD_SINKS] = d->sinks ? d->heads : 0,
-        [BACKWARD_VALUES] = c->apart ? of_keys : 0
+        [BACKWARD_VALUES] = attention_backward_has_values(c) ? of_keys : 0
     };
     return ctas[kernel];
 }
@@ -160,20 +164,17 @@ static ckl_status admit(const char *who, const void *desc, const ckl_device_info
     if (d->dmask && d->softcap > 0 && attention_score_bends(d->score))
         FAIL(CKL_UNSUPPORTED, "attention %s: dmask=1 and softcap=%g go without score=%s, whose slope is not 1", who,
              (double)d->softcap, d->score);
-    if (d->q == 0 || (!c->apart && d->d + d->dv > HEADS_MAX))
-        FAIL(CKL_UNSUPPORTED, "attention %s: no queries, or d=%" PRId64 " and dv=%" PRId64 ", more than %d together",
-             who, d->d, d->dv, HEADS_MAX);
+    if (d->q == 0)
+        FAIL(CKL_UNSUPPORTED, "attention %s: no queries", who);
     if (c->consumers < 1 || c->consumers > 2 || c->block < 16 || c->block > BLOCK_MAX || c->block % 16 ||
         c->keys < 16 || c->keys > BLOCK_MAX || c->keys % 16 || c->stages < 2)
         FAIL(CKL_INVALID,
              "attention %s: consumers=%d is not in 1..2, block=%d or keys=%d not a multiple of 16 up to %d, or "
              "stages=%d less than 2",
              who, c->consumers, c->block, c->keys, BLOCK_MAX, c->stages);
-    if (c->products != 7 && (c->products != 5 || c->consumers != 2 || c->block % queries_step(d) || !has_sums(d)))
-        FAIL(CKL_UNSUPPORTED,
-             "attention %s: products=%d is not 7, or 5 with consumers=2, block=%d a multiple of %d, d from 40 to 128, "
-             "d + dv up to %d, and neither dmask nor a score that skips blocks",
-             who, c->products, c->block, queries_step(d), SUMS_HEADS_MAX);
+    if (attention_backward_sums_queries(c) && c->block % queries_step(d))
+        FAIL(CKL_UNSUPPORTED, "attention %s: block=%d of two consumers is not a multiple of %d", who, c->block,
+             queries_step(d));
     TRY(attention_check_smem("attention", who, device, attention_sm90_backward_smem(c)));
     for (int i = 0; i < BACKWARD_KERNELS; i++)
         if (sm90_backward_ctas(d, c, i) > INT32_MAX)
@@ -272,7 +273,10 @@ static ckl_status admit_sm90_backward_unordered(const void *desc, const ckl_devi
     const attention_sm90_backward_config *c = config;
     TRY(admit(who, desc, device, config));
     if (c->ordered || !attention_backward_sums_queries(c))
-        FAIL(CKL_UNSUPPORTED, "attention %s: ordered=%d is not 0, or products=%d not 5", who, c->ordered, c->products);
+        FAIL(CKL_UNSUPPORTED,
+             "attention %s: ordered=%d is not 0, or there are no sums of dQ: those want consumers=2, d from 40 to 128, "
+             "d + dv up to %d, and neither dmask nor a score that skips blocks",
+             who, c->ordered, SUMS_HEADS_MAX);
     return CKL_OK;
 }
 

@@ -238,6 +238,9 @@ plan_cost attention_sm80_cost(const void *desc, const ckl_device_info *device, c
 plan_cost attention_sm90_cost(const void *desc, const ckl_device_info *device, const void *config);
 plan_cost attention_sm90_backward_cost(const void *desc, const ckl_device_info *device, const void *config);
 
+/* Of threads that compute a row each: `products` of every key that it sees. No problem was measured. */
+plan_cost attention_rows_cost(const ckl_device_info *device, int threads, double rows, double keys, double products);
+
 /* Backward of sm90: of keys and values, then of queries, each over blocks of the other */
 
 #define ATTENTION_BACKWARD_CONFIG(X, owner)                                                          \
@@ -245,9 +248,7 @@ plan_cost attention_sm90_backward_cost(const void *desc, const ckl_device_info *
     X(owner, int, block, "64", "16 32 48 64 80 96", "queries that the keys' kernel takes at a time") \
     X(owner, int, keys, "96", "32 48 64 80 96 112 128", "keys that the queries' kernel does")        \
     X(owner, int, stages, "2", "2 3 4", "blocks in shared memory")                                   \
-    X(owner, bool, apart, "0", "0 1", "dV by a kernel of its own")                                   \
-    X(owner, int, products, "7", "5 7", "5: dQ in the keys' kernel, by sums in memory")              \
-    X(owner, bool, ordered, "1", "0 1", "these are in the order of the keys")
+    X(owner, bool, ordered, "1", "0 1", "sums of dQ are in the order of the keys")
 
 typedef struct attention_sm90_backward_config {
     attention_form form;
@@ -262,11 +263,12 @@ enum { BACKWARD_STATS, BACKWARD_KEYS, BACKWARD_QUERIES, BACKWARD_SINKS, BACKWARD
 
 enum { ATTENTION_STATS_QUERIES = 16 }; // of a CTA that makes stats: every block has a multiple of them
 
-/* Does the keys' kernel compute dQ, too? Then the queries' kernel rounds the sums. */
-static inline bool attention_backward_sums_queries(const attention_sm90_backward_config *config)
-{
-    return config->products == 5;
-}
+/*
+ * Does the keys' kernel compute dQ, too, by sums in memory? Then the queries' kernel rounds these. Does a kernel of its
+ * own compute dV?
+ */
+bool attention_backward_sums_queries(const attention_sm90_backward_config *config);
+bool attention_backward_has_values(const attention_sm90_backward_config *config);
 
 int64_t attention_sm90_backward_smem(const attention_sm90_backward_config *config);
 int64_t attention_backward_sums_smem(const attention_sm90_backward_config *config);  // of it, for dQ by sums

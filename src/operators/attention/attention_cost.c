@@ -108,29 +108,28 @@ plan_cost attention_sm80_cost(const void *desc, const ckl_device_info *device, c
                         device);
 }
 
-/* `products` of a key for each row, of which threads compute one each. No problem was measured. */
-static plan_cost of_rows(const ckl_attention_desc *d, const ckl_device_info *device, const attention_naive_config *c,
-                         double rows, double products)
+plan_cost attention_rows_cost(const ckl_device_info *device, int threads, double rows, double keys, double products)
 {
-    return product_cost(&(product_work){ .tiles = rows / c->threads,
-                                         .ctas = 2048 / c->threads,
-                                         .steps = fmax(1, keys_seen(d)),
-                                         .multiply_adds = c->threads * products,
+    return product_cost(&(product_work){ .tiles = rows / threads,
+                                         .ctas = 2048 / threads,
+                                         .steps = fmax(1, keys),
+                                         .multiply_adds = threads * products,
                                          .rate = 1,
-                                         .step_cycles = 30 * products,
-                                         .bytes = bytes_of(d) },
+                                         .step_cycles = 30 * products },
                         device);
 }
 
 plan_cost attention_naive_cost(const void *desc, const ckl_device_info *device, const void *config)
 {
     const ckl_attention_desc of = even(desc), *d = &of;
-    return of_rows(d, device, config, (double)(d->batch * d->heads * d->q), (double)(2 * d->d + d->dv));
+    return attention_rows_cost(device, ((const attention_naive_config *)config)->threads,
+                               (double)(d->batch * d->heads * d->q), keys_seen(d), (double)(2 * d->d + d->dv));
 }
 
 /* Rows of dQ, and of dK and dV. */
 plan_cost attention_naive_backward_cost(const void *desc, const ckl_device_info *device, const void *config)
 {
     const ckl_attention_desc of = even(desc), *d = &of;
-    return of_rows(d, device, config, 2 * (double)(d->batch * d->heads * d->q), (double)(3 * d->d + 2 * d->dv));
+    return attention_rows_cost(device, ((const attention_naive_config *)config)->threads,
+                               2 * (double)(d->batch * d->heads * d->q), keys_seen(d), (double)(3 * d->d + 2 * d->dv));
 }

@@ -231,9 +231,8 @@ void attention_decode_store_logarithm(const decode_place *place, val row, val to
     layout all = make_layout(shape(form->tokens, heads, p->batch),
                              stride(1, form->tokens, mul(convert(I64, heads), imm64(form->tokens))));
     tensor gLse = gmem_tensor(p->lse, F32, all); // (TOKENS,HEADS,BATCH)
-    const val logarithm = fma(top, immf(M_LN2), log_f32(sum));
-    set(gLse, coord(div(row, group), add(mul(place->kv_head, group), rem(row, group)), place->batch),
-        select(eq(sum, immf(0)), immf(-INFINITY), logarithm));
+    const val logarithm = attention_logarithm(top, sum);
+    set(gLse, coord(div(row, group), add(mul(place->kv_head, group), rem(row, group)), place->batch), logarithm);
 }
 
 /*

@@ -2,8 +2,6 @@
 #include <math.h>
 
 #include "operators/attention/attention_decode_config.h"
-#include "skeletons/memory_cost.h"
-#include "skeletons/product_cost.h"
 
 enum {
     VECTOR_BYTES = 16,
@@ -103,19 +101,12 @@ static ckl_status choose_naive(const void *desc, const ckl_device_info *device, 
     return CKL_OK;
 }
 
-/* A thread computes the scores of all its keys, twice. No problem was measured. */
+/* A thread computes the scores of all its keys, twice. */
 static plan_cost cost_naive(const void *desc, const ckl_device_info *device, const void *config)
 {
     const ckl_attention_decode_desc *d = desc;
-    const int threads = ((const attention_decode_naive_config *)config)->threads;
-    const double products = (double)(2 * d->d + d->dv);
-    return product_cost(&(product_work){ .tiles = (double)(d->batch * d->heads * d->q) / threads,
-                                         .ctas = 2048 / threads,
-                                         .steps = (double)d->kv,
-                                         .multiply_adds = threads * products,
-                                         .rate = 1,
-                                         .step_cycles = 30 * products },
-                        device);
+    return attention_rows_cost(device, ((const attention_decode_naive_config *)config)->threads,
+                               (double)(d->batch * d->heads * d->q), (double)d->kv, (double)(2 * d->d + d->dv));
 }
 
 static int64_t ctas_naive(const ckl_attention_decode_desc *d, int threads)
@@ -274,43 +265,10 @@ static int split_of(const ckl_attention_decode_desc *d, const ckl_device_info *d
     return (int)split;
 }
 
-/* Keys of one sequence that a token sees, and bytes of the cache with them. */
-static double keys_of(const ckl_attention_decode_desc *d)
-{
-    return (double)(d->left ? min_i64(d->kv, d->left) : d->kv);
-}
-
-static double cache_bytes(const ckl_attention_decode_desc *d)
-{
-    const double elements = (double)(d->latent ? d->d : d->d + d->dv);
-    return (double)(d->batch * d->kv_heads) * keys_of(d) * elements * (double)ckl_dtype_bytes(d->cache);
-}
-
 /* CTAs of `run` splits each. */
 static int64_t runs_of(const ckl_attention_decode_desc *d, const attention_decode_sm80_config *c)
 {
     return attention_decode_ctas(d, attention_decode_rows(c), c->split * c->run);
-}
-
-/* Blocks of a warp one after the other; then the partials of splits are added. 8 bits are widened by instructions. */
-static plan_cost cost_sm80(const void *desc, const ckl_device_info *device, const void *config)
-{
-    enum { WARP = 32, BLOCK = 700 };
-    const ckl_attention_decode_desc *d = desc;
-    const attention_decode_sm80_config *c = config;
-    const int own = c->split * c->run;
-    const double blocks = ceil(fmin(keys_of(d), own) / (c->keys * attention_decode_rings(c)));
-    const double elements = c->keys * (double)(d->d + d->dv) / WARP * (d->cache == CKL_E4M3 ? 3 : 1);
-    const memory_work work = { .of = { .us = (d->kv > own ? 3.5 : 1) + (d->append ? 0.5 : 0) },
-                               .bytes = cache_bytes(d),
-                               .ctas = runs_of(d, c),
-                               .threads = c->warps * WARP,
-                               .registers = 100,
-                               .ctas_per_sm = c->ctas,
-                               .smem_bytes = attention_decode_sm80_smem(c),
-                               .wait_cycles = BLOCK * blocks,
-                               .elements = blocks * elements };
-    return memory_cost(&work, device);
 }
 
 /* Those of one sequence and head may be filled up to a cluster. */
@@ -349,61 +307,69 @@ static void choose_cluster(const ckl_attention_decode_desc *d, const ckl_device_
         *c = tried;
 }
 
-/* The share that a CTA's copies in flight are of those with which an SM gets all it can. */
+/*
+ * The share that a CTA's copies in flight are of those with which an SM gets all it can: of 8 bits more, which want
+ * more warps.
+ */
 static double share_in_flight(const attention_decode_sm80_config *c)
 {
-    const bool narrow = c->form.cache == CKL_E4M3;
-    const double NEEDED = narrow ? 90 << 10 : 66 << 10; // 8 bits want more warps
-    const double key = (double)(c->form.d + c->form.dv) * (narrow ? 1 : 2);
-    return attention_decode_rings(c) * (c->stages - 1) * c->keys * key / NEEDED;
-}
-
-/* Bytes for which `ctas` CTAs of an SM, that read `each`, take as long as it takes for them to come. */
-static double waited_for(const attention_decode_sm80_config *c, double ctas, double each)
-{
-    return ctas * each / fmin(1, ctas * share_in_flight(c));
+    const double needed = c->form.cache == CKL_E4M3 ? 96 << 10 : 66 << 10,
+                 key = (double)(c->form.d + c->form.dv) * (double)ckl_dtype_bytes(c->form.cache);
+    return attention_decode_rings(c) * (c->stages - 1) * c->keys * key / needed;
 }
 
 /*
- * What an SM reads, turn by turn of CTAs, and what it could have read meanwhile at a CTA's start, at the end of a
- * split, when a sum is stored and when the sums of CTAs are added (bench/notes/attention.md).
+ * A turn of `ctas` CTAs on an SM, each of which reads `keys`, in bytes that an SM could read meanwhile: beside those,
+ * `end` of each, and a start. Where only the share `busy` of the SMs read, each of them gets more, as its copies in
+ * flight and a latency allow, half of which is waiting for other SMs. A CTA alone gets no more than ALONE.
  */
-static double bytes_of_sm(const ckl_attention_decode_desc *d, const ckl_device_info *device,
-                          const attention_decode_sm80_config *c)
+static double turn_of(const attention_decode_sm80_config *c, double ctas, double keys, double end, double busy)
 {
-    const double START = 64 << 10, SPLIT = 4 << 10, STORE = 16 << 10, SUM = 128 << 10, SUM_OF_CLUSTER = 16 << 10;
-    const int64_t own = min_i64(ceil_div(d->kv, c->split), c->run), rooms = resident(device, c);
-    const int64_t ctas = runs_of(d, c), at_once = rooms * device->sm_count;
-    const int64_t last = ceil_div(ctas % at_once, device->sm_count);
-    const double key = (double)(d->d + d->dv) * (double)ckl_dtype_bytes(d->cache);
-    const double each = fmin((double)d->kv, (double)c->split * c->run) * key + SPLIT * (double)own + STORE;
-    const double turns = (double)(ctas / at_once);
-    attention_decode_sm80_config clustered = *c;
-    choose_cluster(d, device, &clustered);
-    const int64_t alone = clustered.cluster == 2 ? device->sm_count : device->sm_count * 3 / 4; // on an SM each
-    const bool is_alone = clustered.cluster > 1 && ctas <= alone;
-    const double sum = own == ceil_div(d->kv, c->split) ? 0 : is_alone ? SUM_OF_CLUSTER : SUM;
-    return turns * (waited_for(c, (double)rooms, each) + START) +
-           (last ? waited_for(c, (double)last, each) + START : 0) + sum;
+    const double START = 64 << 10, ALONE = 0.97;
+    if (ctas == 0)
+        return 0;
+    const double slow = (1 + busy) / 2 / (ctas * fmin(ALONE, share_in_flight(c)));
+    return ctas * (keys * fmax(busy, slow) + end) + START;
 }
 
-/* Splits of a CTA whose sums fit registers beside O: of heads with more than 128 elements few, or none. */
-static int run_max(const attention_decode_sm80_config *c)
+/*
+ * Turns of CTAs on an SM, each with what its splits' ends and the store of its sum take. Then the sums of CTAs are
+ * added, where a sequence has several (bench/notes/attention.md).
+ */
+static plan_cost cost_sm80(const void *desc, const ckl_device_info *device, const void *config)
 {
-    const attention_decode_form *form = &c->form;
-    if (form->d <= 128 && form->dv <= 128)
-        return ATTENTION_DECODE_GROUP;
-    if (form->cache == CKL_E4M3 || form->d % 16 || c->split > SPLIT_MIN)
-        return 1;
-    return form->append ? 2 : 4;
+    const double SPLIT = 4 << 10, STORE = 16 << 10, SUM = 128 << 10, SUM_OF_CLUSTER = 24 << 10, READ = 4.6e6,
+                 LAUNCH = 0.2;
+    const attention_decode_sm80_config *c = config;
+    ckl_attention_decode_desc d = *(const ckl_attention_decode_desc *)desc;
+    d.kv = d.left ? min_i64(d.kv, d.left) : d.kv;
+    const int64_t splits = ceil_div(d.kv, c->split), own = min_i64(splits, c->run), ctas = runs_of(&d, c),
+                  rooms = max_i64(resident(device, c), 1), at_once = rooms * device->sm_count, rest = ctas % at_once,
+                  alone = c->cluster == 2 ? device->sm_count : device->sm_count * 3 / 4; // on an SM each
+    const double keys = (double)(min_i64(d.kv, (int64_t)c->split * c->run) * (d.d + d.dv)) *
+                        (double)ckl_dtype_bytes(d.cache),
+                 end = SPLIT * (double)own + STORE,
+                 // of long sequences a batch that leaves SMs idle was not timed
+        busy = d.kv <= SPLIT_MIN ? fmin(1, (double)rest / device->sm_count) : 1;
+    double bytes = (double)(ctas / at_once) * turn_of(c, (double)rooms, keys, end, 1) +
+                   turn_of(c, (double)ceil_div(rest, device->sm_count), keys, end, busy);
+    if (own < splits)
+        bytes += c->cluster > 1 && ctas <= alone ? SUM_OF_CLUSTER : SUM;
+    return (plan_cost){ LAUNCH + (d.append ? 0.5 : 0) + bytes * device->sm_count / READ,
+                        2 * keys > bytes ? "memory" : "latency" };
 }
 
-static bool is_possible(const ckl_attention_decode_desc *d, const ckl_device_info *device,
-                        const attention_decode_sm80_config *c)
+/*
+ * As many splits of a CTA, if these follow each other and their sums have room, else one: of heads with more than 128
+ * elements registers hold sums of few splits beside O, or of none.
+ */
+static int run_of(const ckl_attention_decode_desc *d, const attention_decode_sm80_config *c, int run)
 {
-    const bool sums = attention_decode_quads(&c->form, attention_decode_rows(c), 32 * c->warps) &&
+    const bool is_small = d->d <= 128 && d->dv <= 128, narrow = d->cache == CKL_E4M3,
+               sums = attention_decode_quads(&c->form, attention_decode_rows(c), 32 * c->warps) &&
                       c->split % (c->keys * attention_decode_rings(c)) == 0;
-    return (c->run == 1 || (sums && !d->left)) && resident(device, c) >= max_i64(c->ctas, 1);
+    const int most_wide = narrow || d->d % 16 || c->split > SPLIT_MIN ? 1 : d->append ? 2 : 4;
+    return sums && !d->left && (is_small || run <= most_wide) ? run : 1;
 }
 
 /* The same with more CTAs on an SM, for which registers are known to do; is there such a one? */
@@ -418,27 +384,6 @@ static bool with_more_ctas(attention_decode_sm80_config *c)
     c->stages = 2;
     c->ctas = d == 64 ? CTAS_MAX : CTAS + 1;
     return d == 64 || d == 128;
-}
-
-/* Splits of a CTA, and CTAs of an SM, whichever reads all soonest. */
-static void share_sms(const ckl_attention_decode_desc *d, const ckl_device_info *device,
-                      attention_decode_sm80_config *c)
-{
-    attention_decode_sm80_config first = *c;
-    double least = INFINITY;
-    for (int more = 0; more <= 1; more++) {
-        if (more && !with_more_ctas(&first))
-            return;
-        for (int run = 1; run <= run_max(&first); run *= 2) {
-            attention_decode_sm80_config tried = first;
-            tried.run = run;
-            const double bytes = is_possible(d, device, &tried) ? bytes_of_sm(d, device, &tried) : INFINITY;
-            if (bytes < least) {
-                least = bytes;
-                *c = tried;
-            }
-        }
-    }
 }
 
 /*
@@ -489,15 +434,12 @@ static void begin_early(const ckl_attention_decode_desc *d, const ckl_device_inf
         *c = tried;
 }
 
-static ckl_status choose_sm80(const void *desc, const ckl_device_info *device, void *config)
+/* Blocks and warps, by what a CTA's rows and keys are. */
+static void choose_blocks(const ckl_attention_decode_desc *d, const ckl_device_info *device,
+                          attention_decode_sm80_config *c)
 {
-    const ckl_attention_decode_desc *d = desc;
-    attention_decode_sm80_config *c = config;
-    c->form = attention_decode_form_of(d);
-    c->split = split_of(d, device);
-    c->convert = d->cache == CKL_E4M3 && device->has_tma;
-    const bool narrow = d->cache == CKL_E4M3;
-    if (attention_decode_rows_of(d) > 16 && d->d <= 128 && d->dv <= 128) { // O of two MMAs leaves no registers for sums
+    const bool narrow = d->cache == CKL_E4M3, is_small = d->d <= 128 && d->dv <= 128;
+    if (attention_decode_rows_of(d) > 16 && is_small) { // O of two MMAs leaves no registers for sums
         c->row_warps = 2;
         c->warps *= 2;
         c->keys = 32; // what a block costs beside its products counts
@@ -505,18 +447,35 @@ static ckl_status choose_sm80(const void *desc, const ckl_device_info *device, v
             c->stages++; // one CTA an SM
     } else
         share_few_keys(d, device, c);
-    const bool fits = !narrow || (d->d <= 128 && d->dv <= 128);
-    if (narrow && fits && c->convert && d->kv > SPLIT_MIN) {
+    if (narrow && is_small && c->convert && d->kv > SPLIT_MIN) {
         c->keys = 32; // a block has the bytes of 16 keys of 16 bits
         if (d->kv <= 2 * SPLIT_MIN &&
             c->row_warps == 1) { // more CTAs, whose starts and ends overlap: 64 sequences 42.1 -> 38.2 us
             c->warps = 2;
             c->split = SPLIT_MIN / 4;
         }
-    } else if (narrow && fits && c->row_warps == 1)
+    } else if (narrow && is_small && c->row_warps == 1)
         c->ctas = E4M3_CTAS;
-    if (fits && (!narrow || c->convert)) // else sums do not fit registers
-        share_sms(d, device, c);
+}
+
+/* Runs of splits, with as many CTAs on an SM as have room for all their stages, then with more. */
+static bool candidate_sm80(const void *desc, const ckl_device_info *device, int i, void *config)
+{
+    enum { RUNS = 5 }; // 1, 2, 4, 8, 16
+    const ckl_attention_decode_desc *d = desc;
+    attention_decode_sm80_config *c = config;
+    c->form = attention_decode_form_of(d);
+    c->split = split_of(d, device);
+    c->convert = d->cache == CKL_E4M3 && device->has_tma;
+    choose_blocks(d, device, c);
+    if (i > 0 && d->cache == CKL_E4M3 && (!c->convert || d->d > 128 || d->dv > 128)) // sums do not fit registers
+        return false;
+    attention_decode_sm80_config more = *c;
+    if (i >= 2 * RUNS || (i >= RUNS && !with_more_ctas(&more)))
+        return false;
+    if (i >= RUNS && resident(device, &more) >= more.ctas)
+        *c = more;
+    c->run = run_of(d, c, 1 << i % RUNS);
     if (c->row_warps > 1 && c->run == 1 && c->stages < ATTENTION_DECODE_STAGES_MAX)
         c->stages++; // partials take the place of the rings
     while (c->stages > 2 && attention_decode_sm80_smem(c) > device->smem_per_cta_bytes)
@@ -526,7 +485,7 @@ static ckl_status choose_sm80(const void *desc, const ckl_device_info *device, v
     choose_cluster(d, device, c);
     begin_early(d, device, c);
     c->whole = has_all_keys(d, c);
-    return CKL_OK;
+    return true;
 }
 
 /*
@@ -612,7 +571,8 @@ static const field sm80_fields[] = { ATTENTION_DECODE_FORM(FIELD_NESTED, (attent
                                      ATTENTION_DECODE_SM80_CONFIG(FIELD_ROW, attention_decode_sm80_config) };
 
 const implementation attention_decode_sm80_implementation = {
-    IMPLEMENTATION_PARTS(attention_decode, sm80),
+    IMPLEMENTATION_OF_CANDIDATES(attention_decode, sm80),
+    .candidate = candidate_sm80,
     .cost = cost_sm80,
     .summary =
         "keys split over CTAs at fixed lengths, each warp with a ring of its own; mma.sync; every GPU from sm_80 on",

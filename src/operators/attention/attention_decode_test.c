@@ -278,7 +278,7 @@ static const char *const cases[] = {
     "heads=3 kv_heads=1 kv=90 d=256 cache=e4m3 impl=sm80 config='whole=0 warps=4 keys=32 stages=2 split=64'",
     "heads=8 kv_heads=2 kv=300 d=64 batch=3 shortest=0 append=1 lse=1 # no keys but the new one, or none",
     "heads=4 kv_heads=2 q=5 kv=260 d=128 batch=3 shortest=2 page=16 layout=bshd append=1 dtype=bf16 impl=sm80 "
-    "config='split=128 cluster=1' # over blocks, pages and splits",
+    "config='whole=0 run=1 split=128 cluster=1' # over blocks, pages and splits",
     "heads=40 kv_heads=2 q=2 kv=90 d=96 dv=64 batch=2 shortest=1 append=1 cache=e4m3 lse=1 # several tiles of rows",
     "heads=8 kv_heads=1 q=4 kv=1500 d=128 batch=2 shortest=300 append=1 page=16 dtype=bf16 impl=sm80 config='split=64 "
     "keys=16 run=16 cluster=1' # warps that share blocks",

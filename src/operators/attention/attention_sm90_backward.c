@@ -374,7 +374,7 @@ static void describe_gradients(const attention_sm90_backward_config *cfg, int ke
 {
     const bool of_keys = kernel != BACKWARD_QUERIES;
     backward_kernel k = { .cfg = cfg, .form = cfg->form, .of_keys = of_keys, .with_d1 = kernel != BACKWARD_VALUES };
-    k.with_d2 = kernel == (cfg->apart ? BACKWARD_VALUES : BACKWARD_KEYS);
+    k.with_d2 = kernel == (attention_backward_has_values(cfg) ? BACKWARD_VALUES : BACKWARD_KEYS);
     k.with_queries = attention_backward_sums_queries(cfg);
     k.d = attention_columns_of(cfg->form.d);
     k.dv = attention_columns_of(cfg->form.dv);
@@ -410,7 +410,7 @@ void attention_sm90_backward(const void *config, int kernel)
         attention_backward_stats(cfg);
     else if (kernel == BACKWARD_SINKS)
         attention_backward_sinks();
-    else if (kernel == BACKWARD_VALUES && !cfg->apart)
+    else if (kernel == BACKWARD_VALUES && !attention_backward_has_values(cfg))
         launch_bounds(32, 0); // every plan has this many kernels; this one never runs
     else if (kernel == BACKWARD_QUERIES && attention_backward_sums_queries(cfg))
         attention_backward_round_queries(cfg);

@@ -360,10 +360,10 @@ void attention_online_rows_finish(online_rows *rows, val sink)
     }
 }
 
-val attention_online_logarithm(const online_rows *rows, int r)
+val attention_logarithm(val top, val sum)
 {
-    val logarithm = fma(rows->max[r], immf(M_LN2), log_f32(rows->sum[r]));
-    return select(eq(rows->sum[r], immf(0)), immf(-INFINITY), logarithm);
+    val logarithm = fma(top, immf(M_LN2), log_f32(sum));
+    return select(eq(sum, immf(0)), immf(-INFINITY), logarithm);
 }
 
 static void tanh_by_powers(tensor x)

@@ -77,8 +77,8 @@ row_end attention_row_end(val top, val sum, val sink);
 /* The same of all rows, from sums of lanes. max is multiplied by the exponent. */
 void attention_online_rows_finish(online_rows *rows, val sink);
 
-/* ln(sum of exp(score)) of a row, after attention_online_rows_finish(). */
-val attention_online_logarithm(const online_rows *rows, int row);
+/* ln(sum of exp(score)) of a row, of its maximum in bits and the sum of its weights; -inf where there are none. */
+val attention_logarithm(val top, val sum);
 
 /* Scores become tanh(factor * score), as a soft cap needs. */
 void attention_cap_scores(tensor scores, val factor);

@@ -199,28 +199,29 @@ static const char *const cases[] = {
     "score=alibi dtype=bf16 impl=sm90_backward # the cap comes before the mask",
     "direction=backward q=150 kv=130 d=32 batch=2 heads=4 kv_heads=2 mask=bool ldmask=130 ldmask_batch=19500 causal=1",
     "direction=backward q=70 kv=130 d=128 heads=2 mask=add ldmask_head=130 softcap=4 dtype=bf16 # a row for each head",
-    "direction=backward q=300 kv=200 d=128 causal=1 impl=sm90_backward config='consumers=2 block=64 stages=2'",
+    "direction=backward q=300 kv=200 d=144 dv=128 causal=1 impl=sm90_backward config='consumers=2 block=48 stages=2' # "
+    "seven products",
     "direction=backward q=300 kv=200 heads=2 kv_heads=1 d=64 right=40 left=50 dtype=bf16 impl=sm90_backward "
     "config='consumers=1 block=112 stages=3'",
     "direction=backward q=150 kv=200 heads=2 kv_heads=1 d=32 left=70 impl=sm90_backward config='consumers=2 block=16 "
     "keys=32 stages=2' # the ring goes round",
-    "direction=backward q=100 kv=200 heads=2 d=128 causal=1 impl=sm90_backward config='consumers=2 products=5 block=64 "
+    "direction=backward q=100 kv=200 heads=2 d=128 causal=1 impl=sm90_backward config='consumers=2 block=64 "
     "stages=2' # five products",
     "direction=backward heads=2 kv_heads=1 q=300 kv=400 d=64 left=70 right=20 dtype=bf16 impl=sm90_backward "
-    "config='consumers=2 products=5 block=96 stages=2' # the first CTA that adds is not that of the first "
+    "config='consumers=2 block=96 stages=2' # the first CTA that adds is not that of the first "
     "keys",
     "direction=backward heads=2 q=100 kv=150 d=128 dv=72 softcap=3 score=alibi right=10 sinks=1 impl=sm90_backward "
-    "config='consumers=2 products=5 block=48 stages=2'",
+    "config='consumers=2 block=48 stages=2'",
     "direction=backward q=100 kv=200 heads=2 d=64 causal=1 impl=sm90_backward_unordered",
     "direction=backward q=190 kv=200 heads=4 kv_heads=2 d=96 causal=1 impl=sm90_backward config='consumers=2 "
-    "products=5 block=80 stages=2' # dS in "
+    "block=80 stages=2' # dS in "
     "chunks of 32",
     "direction=backward q=150 kv=200 d=96 dtype=bf16 impl=sm90_backward_unordered # a warp in two has no rows of dQ",
-    "direction=backward q=150 kv=300 d=40 dv=72 causal=1 impl=sm90_backward config='consumers=2 products=5 block=64 "
+    "direction=backward q=150 kv=300 d=40 dv=72 causal=1 impl=sm90_backward config='consumers=2 block=64 "
     "stages=2'",
     "direction=backward ragged=1 batch=3 q=140 q_total=200 kv=150 kv_total=300 heads=2 d=80 causal=1 layout=bshd "
-    "impl=sm90_backward config='consumers=2 products=5 block=64 stages=2'",
-    "direction=backward q=300 kv=140 d=128 causal=1 impl=sm90_backward config='consumers=2 products=5 block=64 "
+    "impl=sm90_backward config='consumers=2 block=64 stages=2'",
+    "direction=backward q=300 kv=140 d=128 causal=1 impl=sm90_backward config='consumers=2 block=64 "
     "stages=2' # the first blocks see no key: nobody adds to them",
     "direction=backward q=0 kv=10 # zeros",
     "direction=backward q=3 kv=0",
@@ -333,9 +334,9 @@ static const test_reject rejects[] = {
       "attention: q_total=4294967296 or kv_total=524288 is more than 32 bits" },
     { "direction=backward d=128 impl=sm90_backward config='ordered=0'", CKL_INVALID,
       "attention sm90_backward: ordered=0 is what sm90_backward_unordered does" },
-    { "direction=backward d=32 impl=sm90_backward_unordered", CKL_UNSUPPORTED, "or products=7 not 5" },
-    { "direction=backward d=64 impl=sm90_backward config='consumers=2 products=5 block=48'", CKL_UNSUPPORTED,
-      "block=48 a multiple of 32" },
+    { "direction=backward d=32 impl=sm90_backward_unordered", CKL_UNSUPPORTED, "or there are no sums of dQ" },
+    { "direction=backward d=64 impl=sm90_backward config='consumers=2 block=48'", CKL_UNSUPPORTED,
+      "block=48 of two consumers is not a multiple of 32" },
     { "direction=backward lse=1", CKL_INVALID, "attention: lse=1 is not part of a backward problem" },
     { "direction=backward heads=2 ldk_head=64", CKL_INVALID, "attention: ldk_head=64 lets elements of dk overlap" },
     { "direction=backward impl=sm80", CKL_UNSUPPORTED, "attention sm80: the problem is one of backward" },

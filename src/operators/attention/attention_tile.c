@@ -172,6 +172,7 @@ void attention_store_logarithms(const tile_rows *r, const online_rows *rows, val
     for (int i = 0; i < rows->count; i++) {
         val row = add(r->row, coordinate(cS, 0, attention_online_row_value(cS, i)));
         IF(logical_and(eq(thread_at(lane(), 0, 4, 8), imm(0)), lt(row, r->s->q)))
-            set(gLse, coord(ragged ? add(row, r->s->q_at) : row, head), attention_online_logarithm(rows, i));
+            set(gLse, coord(ragged ? add(row, r->s->q_at) : row, head),
+                attention_logarithm(rows->max[i], rows->sum[i]));
     }
 }
