@@ -53,7 +53,7 @@ static inline void write_tensor(tensor_of_test *t)
         dtype_write(t->dtype, raw, i, t->value[i]);
         t->value[i] = dtype_read(t->dtype, raw, i);
     }
-    assert_int_equal(ckl_copy_in(device, t->memory, raw, bytes_of(t), stream), CKL_OK);
+    assert_ok(ckl_copy_in(device, t->memory, raw, bytes_of(t), stream));
     free(raw);
 }
 
@@ -61,7 +61,7 @@ static inline void write_tensor(tensor_of_test *t)
 static inline tensor_of_test make_tensor(ckl_dtype dtype, int64_t count)
 {
     tensor_of_test t = { dtype, count, calloc((size_t)count, sizeof *t.value), NULL };
-    assert_int_equal(ckl_malloc(device, bytes_of(&t), &t.memory), CKL_OK);
+    assert_ok(ckl_malloc(device, bytes_of(&t), &t.memory));
     for (int64_t i = 0; i < count; i++)
         t.value[i] = NAN;
     write_tensor(&t);
@@ -71,8 +71,8 @@ static inline tensor_of_test make_tensor(ckl_dtype dtype, int64_t count)
 static inline void read_tensor(tensor_of_test *t)
 {
     unsigned char *raw = malloc(bytes_of(t) + 1);
-    assert_int_equal(ckl_copy_out(device, raw, t->memory, bytes_of(t), stream), CKL_OK);
-    assert_int_equal(ckl_stream_synchronize(device, stream), CKL_OK);
+    assert_ok(ckl_copy_out(device, raw, t->memory, bytes_of(t), stream));
+    assert_ok(ckl_stream_synchronize(device, stream));
     for (int64_t i = 0; i < t->count; i++)
         t->value[i] = dtype_read(t->dtype, raw, i);
     free(raw);

@@ -76,8 +76,7 @@ static void append_line(const ir_kernel *kernel)
     text ir = { 0 }, ptx = { 0 }, body = { 0 };
     const ir_inst *inst = &kernel->insts[kernel->inst_count - 1];
     bool sm80 = kernel->target == IR_SM80;
-    if (ir_print_ptx(kernel, &ptx) != CKL_OK)
-        fail_msg("%s", ckl_error());
+    assert_ok(ir_print_ptx(kernel, &ptx));
     printed[inst->op][ptx_find_row(kernel, inst) - ptx_rows(inst->op)] = true;
     ir_print(kernel, &ir);
     append_body(ptx.data, &body);
@@ -99,8 +98,7 @@ static void append_line(const ir_kernel *kernel)
 static void finish(void)
 {
     ir_kernel *kernel = NULL;
-    if (ir_describe_end(&kernel) != CKL_OK)
-        fail_msg("%s", ckl_error());
+    assert_ok(ir_describe_end(&kernel));
     const ir_inst *inst = &kernel->insts[kernel->inst_count - 1];
     bool exists = verify_inst(kernel, inst) == CKL_OK && ptx_find_row(kernel, inst);
     if (exists)

@@ -164,7 +164,7 @@ static result_row race(double us, bool hot)
     fields_default(line_key_table, &c.keys);
     c.keys.fill = FILL_UNIFORM;
     own_us = us;
-    assert_int_equal(race_run(&c, &device, &options, NULL, &row), CKL_OK);
+    assert_ok(race_run(&c, &device, &options, NULL, &row));
     assert_int_equal(prepared, 0);
     assert_int_equal(allocations, 0);
     assert_int_equal(graphs, 0);

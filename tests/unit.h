@@ -17,6 +17,8 @@
 
 #include <cmocka.h>
 
+#include "cutekernellib/base.h"
+
 enum { TESTS_MAX = 256, TEST_NAME_MAX = 64 };
 
 static struct CMUnitTest enlisted[TESTS_MAX];
@@ -49,6 +51,21 @@ static inline int run_enlisted(CMFixtureFunction begin, CMFixtureFunction end)
     static void test_##name(void **state)
 
 #define TEST(name) TEST_BETWEEN(name, NULL, NULL)
+
+/* The call succeeds. */
+#define assert_ok(call)                             \
+    do {                                            \
+        if ((call) != CKL_OK)                       \
+            fail_msg("%s: %s", #call, ckl_error()); \
+    } while (0)
+
+/* The call fails with this status, and its sentence has these words. */
+#define assert_fails(call, status, words)                           \
+    do {                                                            \
+        assert_int_equal(call, status);                             \
+        if (!strstr(ckl_error(), words))                            \
+            fail_msg("'%s' does not say '%s'", ckl_error(), words); \
+    } while (0)
 
 #define RUN_TESTS(begin, end)            \
     int main(void)                       \

@@ -253,7 +253,7 @@ static void answer_line(const char *line, text *out)
         text_free(&before);
         before = now;
     }
-    assert_int_equal(status, CKL_OK);
+    assert_ok(status);
     text_free(&before);
     case_clear(&c);
 }

@@ -112,7 +112,7 @@ static void print_all(text *out)
             assert_true(find(name, out));
     }
     print_nearest(out);
-    assert_int_equal(ir_describe_end(NULL), CKL_OK);
+    assert_ok(ir_describe_end(NULL));
 }
 
 GOLDEN_MAIN(ATOMS_FILE, print_all)

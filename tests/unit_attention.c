@@ -47,7 +47,7 @@ static void decode(int64_t batch, int first, const tensor_of_test *in, tensor_of
     args.lengths = (int32_t *)in[3].memory + first;
     args.table = (int32_t *)in[4].memory + first * PAGES;
     args.o = o->memory;
-    assert_int_equal(ckl_attention_decode(device, &desc, &args, stream), CKL_OK);
+    assert_ok(ckl_attention_decode(device, &desc, &args, stream));
     read_tensor(o);
 }
 
@@ -75,9 +75,9 @@ static uint64_t digest_of(const char *line)
     test_case c;
     check k = { 0 };
     check_result result = { 0 };
-    assert_int_equal(case_parse(line, &c), CKL_OK);
-    assert_int_equal(check_open(&c, device, stream, &k), CKL_OK);
-    assert_int_equal(check_run(&k, &result), CKL_OK);
+    assert_ok(case_parse(line, &c));
+    assert_ok(check_open(&c, device, stream, &k));
+    assert_ok(check_run(&k, &result));
     assert_true(result.passed);
     uint64_t digest = operand_images_digest(&k.images);
     check_close(&k);
@@ -130,8 +130,8 @@ TEST(decode_is_attention)
     };
     decode.kv = KV;
     decode.d = D;
-    assert_int_equal(ckl_attention(device, &desc, &args, stream), CKL_OK);
-    assert_int_equal(ckl_attention_decode(device, &decode, &decode_args, stream), CKL_OK);
+    assert_ok(ckl_attention(device, &desc, &args, stream));
+    assert_ok(ckl_attention_decode(device, &decode, &decode_args, stream));
     read_tensor(&o);
     read_tensor(&decoded);
     for (int64_t i = 0; i < of_q; i++)
@@ -153,7 +153,7 @@ static void decode_latent(int64_t batch, tensor_of_test *const t[4])
     desc.kv = 700; // two splits
     desc.d = 192;
     desc.dv = 128;
-    assert_int_equal(ckl_attention_decode(device, &desc, &args, stream), CKL_OK);
+    assert_ok(ckl_attention_decode(device, &desc, &args, stream));
     read_tensor(t[3]);
 }
 
@@ -202,12 +202,12 @@ TEST(append_in_place)
     args.v_into = v.memory;
     args.o = appended.memory;
     memcpy(before.value, k.value, (size_t)of_cache * sizeof *before.value);
-    assert_int_equal(ckl_attention_decode(device, &desc, &args, stream), CKL_OK);
+    assert_ok(ckl_attention_decode(device, &desc, &args, stream));
     desc.append = false;
     args.k_new = args.v_new = NULL;
     args.k_into = args.v_into = NULL;
     args.o = o.memory;
-    assert_int_equal(ckl_attention_decode(device, &desc, &args, stream), CKL_OK);
+    assert_ok(ckl_attention_decode(device, &desc, &args, stream));
     read_tensor(&appended);
     read_tensor(&o);
     read_tensor(&k);
@@ -306,14 +306,14 @@ static void check_gradients(const char *score)
     ckl_attention_args args = {
         .q = p.q.memory, .k = p.k.memory, .v = p.v.memory, .o = p.o.memory, .lse = p.lse.memory
     };
-    assert_int_equal(ckl_attention(device, &desc, &args, stream), CKL_OK);
+    assert_ok(ckl_attention(device, &desc, &args, stream));
     desc.direction = CKL_DIRECTION_BACKWARD;
     desc.lse = false;
     args.dout = p.dout.memory;
     args.dq = p.dq.memory;
     args.dk = p.dk.memory;
     args.dv = p.dv.memory;
-    assert_int_equal(ckl_attention(device, &desc, &args, stream), CKL_OK);
+    assert_ok(ckl_attention(device, &desc, &args, stream));
     assert_slopes(&p, &p.q, &p.dq);
     assert_slopes(&p, &p.k, &p.dk);
     assert_slopes(&p, &p.v, &p.dv);
@@ -342,13 +342,13 @@ static void check_mask_under_cap(void)
                                       .dmask = true,
                                       .score = "capped" };
     ckl_plan *plan = NULL;
-    assert_int_equal(plan_build(device, &attention_operator, &desc, "sm90_backward", &plan), CKL_UNSUPPORTED);
-    assert_non_null(strstr(ckl_error(), "dmask=1 and softcap=2 go without score=capped, whose slope is not 1"));
+    assert_fails(plan_build(device, &attention_operator, &desc, "sm90_backward", &plan), CKL_UNSUPPORTED,
+                 "dmask=1 and softcap=2 go without score=capped, whose slope is not 1");
 }
 
 TEST(custom_score)
 {
-    assert_int_equal(ckl_attention_score_add(&capped_score), CKL_OK);
+    assert_ok(ckl_attention_score_add(&capped_score));
     check_gradients("capped");
     check_mask_under_cap();
 }
@@ -370,8 +370,8 @@ TEST(lines_that_are_not_parallel)
     ckl_attention_desc desc = { .dtype = CKL_F16, .batch = 1, .heads = 1, .q = QUERIES, .kv = MANY, .d = HEAD };
     const ckl_attention_args args = { .q = q.memory, .k = k.memory, .v = v.memory, .o = o.memory };
     desc.score = score.name;
-    assert_int_equal(ckl_attention_score_add(&score), CKL_OK);
-    assert_int_equal(ckl_attention(device, &desc, &args, stream), CKL_OK);
+    assert_ok(ckl_attention_score_add(&score));
+    assert_ok(ckl_attention(device, &desc, &args, stream));
     read_tensor(&o);
     for (int l = 0; l < HEAD; l++) {
         double sum = 0;
@@ -390,8 +390,8 @@ TEST(names_of_scores)
     ckl_attention_score other = capped_score;
     other.name = "other";
     other.slope = NULL;
-    assert_int_equal(ckl_attention_score_add(&other), CKL_OK);
-    assert_int_equal(ckl_attention_score_add(&other), CKL_OK);
+    assert_ok(ckl_attention_score_add(&other));
+    assert_ok(ckl_attention_score_add(&other));
     const ckl_attention_desc desc = { .direction = CKL_DIRECTION_BACKWARD,
                                       .dtype = CKL_F16,
                                       .batch = 1,
@@ -401,11 +401,10 @@ TEST(names_of_scores)
                                       .d = 32,
                                       .score = "other" };
     ckl_plan *plan;
-    assert_int_equal(ckl_attention_plan(device, &desc, &plan), CKL_INVALID);
-    assert_string_equal(ckl_error(), "attention: score=other has no slope, which its gradients want");
+    assert_fails(ckl_attention_plan(device, &desc, &plan), CKL_INVALID,
+                 "attention: score=other has no slope, which its gradients want");
     other.user = NULL;
-    assert_int_equal(ckl_attention_score_add(&other), CKL_INVALID);
-    assert_string_equal(ckl_error(), "attention_score_add: there is another score 'other'");
+    assert_fails(ckl_attention_score_add(&other), CKL_INVALID, "attention_score_add: there is another score 'other'");
     other.name = "none";
     assert_int_equal(ckl_attention_score_add(&other), CKL_INVALID);
     other.name = "a b";
@@ -421,7 +420,7 @@ TEST(inputs_of_ragged_scores)
     for (int i = 0; i < CKL_ATTENTION_INPUTS; i++) {
         ckl_attention_score score = { .name = names[i], .score = capped_score.score };
         score.inputs[i] = (ckl_attention_input){ .dtype = CKL_F32, .columns = CKL_ATTENTION_QUERIES };
-        assert_int_equal(ckl_attention_score_add(&score), CKL_OK);
+        assert_ok(ckl_attention_score_add(&score));
         const ckl_attention_desc desc = { .dtype = CKL_F16,
                                           .batch = 2,
                                           .heads = 1,
@@ -433,8 +432,8 @@ TEST(inputs_of_ragged_scores)
                                           .ragged = true,
                                           .score = names[i] };
         ckl_plan *plan;
-        assert_int_equal(ckl_attention_plan(device, &desc, &plan), CKL_INVALID);
-        assert_non_null(strstr(ckl_error(), "has inputs of queries or keys, ragged=1 is without"));
+        assert_fails(ckl_attention_plan(device, &desc, &plan), CKL_INVALID,
+                     "has inputs of queries or keys, ragged=1 is without");
     }
 }
 
@@ -445,9 +444,8 @@ static plan_cost cost_of(const ckl_attention_desc *desc)
     const void *checked;
     const implementation *impl;
     void *config;
-    assert_int_equal(plan_desc(&attention_operator, desc, &memory, &checked), CKL_OK);
-    assert_int_equal(
-        plan_choose(ckl_device_properties(device), &attention_operator, desc, NULL, &memory, &impl, &config), CKL_OK);
+    assert_ok(plan_desc(&attention_operator, desc, &memory, &checked));
+    assert_ok(plan_choose(ckl_device_properties(device), &attention_operator, desc, NULL, &memory, &impl, &config));
     plan_cost cost = impl->cost(checked, ckl_device_properties(device), config);
     arena_clear(&memory);
     return cost;
@@ -505,7 +503,7 @@ TEST(keys_past_the_last_one)
     };
     ckl_attention_args args = { .q = all[0].memory, .k = all[1].memory, .v = all[2].memory, .o = all[3].memory };
     args.lse = all[4].memory;
-    assert_int_equal(ckl_attention(device, &desc, &args, stream), CKL_OK);
+    assert_ok(ckl_attention(device, &desc, &args, stream));
     desc.direction = CKL_DIRECTION_BACKWARD;
     desc.lse = false;
     args.dout = all[5].memory;
@@ -514,9 +512,8 @@ TEST(keys_past_the_last_one)
     args.dv = all[8].memory;
     const operator_info *op = &attention_operator;
     ckl_plan *plan;
-    assert_int_equal(plan_build(device, op, &desc, "sm90_backward consumers=2 block=32 stages=2", &plan),
-                     CKL_OK);
-    assert_int_equal(plan_run(plan, op, &args, stream), CKL_OK);
+    assert_ok(plan_build(device, op, &desc, "sm90_backward consumers=2 block=32 stages=2", &plan));
+    assert_ok(plan_run(plan, op, &args, stream));
     read_tensor(&all[6]);
     for (int64_t i = 0; i < of_q; i++)
         assert_true(fabs(all[6].value[i]) < 0.05);
@@ -537,7 +534,7 @@ TEST(workspace_of_sequences)
     desc.ragged = true;
     desc.q_total = desc.kv_total = ALL;
     ckl_plan *plan;
-    assert_int_equal(ckl_attention_plan(device, &desc, &plan), CKL_OK);
+    assert_ok(ckl_attention_plan(device, &desc, &plan));
     const int64_t sums = 4 * HEADS_OF_Q * WIDTH * (ALL + SEQUENCES * BLOCK);
     const int64_t stats = 8 * HEADS_OF_Q * SEQUENCES * (LONGEST + BLOCK);
     assert_in_range(ckl_plan_workspace_bytes(plan), 4 * HEADS_OF_Q * WIDTH * ALL, sums + stats + 4096);
@@ -564,14 +561,14 @@ TEST(counters_of_latent_splits)
     desc.latent = true;
     const operator_info *op = &attention_decode_operator;
     ckl_plan *plan;
-    assert_int_equal(plan_build(device, op, &desc, "latent_few split=64", &plan), CKL_OK);
+    assert_ok(plan_build(device, op, &desc, "latent_few split=64", &plan));
     tensor_of_test all[] = { make_random(CKL_F16, ROWS * WIDTH, 1, 0, 1), make_random(CKL_F16, ALL * WIDTH, 2, 0, 1),
                              make_integers(1, all_of), make_tensor(CKL_F16, ROWS * VALUES),
                              make_integers(ckl_plan_workspace_bytes(plan) / 4, zero_of) };
     const ckl_attention_decode_args args = {
         .q = all[0].memory, .k = all[1].memory, .lengths = all[2].memory, .o = all[3].memory, .workspace = all[4].memory
     };
-    assert_int_equal(plan_run(plan, op, &args, stream), CKL_OK);
+    assert_ok(plan_run(plan, op, &args, stream));
     read_tensor(&all[4]);
     for (int i = 0; i < COUNTERS; i++)
         assert_true(all[4].value[i] == 0);
@@ -591,7 +588,7 @@ TEST(tokens_of_sequences_apart)
             desc.ragged = true;
             desc.ldk = ld[far];
             ckl_plan *plan;
-            assert_int_equal(ckl_attention_plan(device, &desc, &plan), CKL_OK);
+            assert_ok(ckl_attention_plan(device, &desc, &plan));
             assert_int_equal(strncmp(ckl_plan_text(plan), "attention sm90", 14) == 0, !far);
             ckl_plan_free(plan);
         }
@@ -613,9 +610,8 @@ TEST(flops_of_sequences)
     enum { STARTS_Q = 5, STARTS_KV };
     test_case c;
     check k;
-    assert_int_equal(case_parse("attention ragged=1 batch=3 q=100 q_total=190 kv=90 heads=2 d=32 causal=1", &c),
-                     CKL_OK);
-    assert_int_equal(check_open(&c, device, stream, &k), CKL_OK);
+    assert_ok(case_parse("attention ragged=1 batch=3 q=100 q_total=190 kv=90 heads=2 d=32 causal=1", &c));
+    assert_ok(check_open(&c, device, stream, &k));
     double sum = 0;
     for (int64_t b = 0; b < 3; b++) {
         const int32_t *q = (const int32_t *)k.images.host[STARTS_Q] + b,

@@ -156,13 +156,13 @@ TEST(fields)
     assert_int_equal(s.m, 1);
     assert_int_equal(s.stages, 4);
     assert_int_equal(s.a, CKL_DTYPE_DEFAULT);
-    assert_int_equal(fields_set(table, "gemm", "m", "2^20+3", &s), CKL_OK);
+    assert_ok(fields_set(table, "gemm", "m", "2^20+3", &s));
     assert_int_equal(s.m, (1 << 20) + 3);
-    assert_int_equal(fields_set(table, "gemm", "m", "2^5-1", &s), CKL_OK);
+    assert_ok(fields_set(table, "gemm", "m", "2^5-1", &s));
     assert_int_equal(s.m, 31);
-    assert_int_equal(fields_set(table, "gemm", "a", "bf16", &s), CKL_OK);
-    assert_int_equal(fields_set(table, "gemm", "layout", "tn", &s), CKL_OK);
-    assert_int_equal(fields_set(table, "gemm", "alpha", "0.5", &s), CKL_OK);
+    assert_ok(fields_set(table, "gemm", "a", "bf16", &s));
+    assert_ok(fields_set(table, "gemm", "layout", "tn", &s));
+    assert_ok(fields_set(table, "gemm", "alpha", "0.5", &s));
 
     text t = { 0 };
     fields_print(table, &s, true, &t);
@@ -209,7 +209,7 @@ TEST(fields_difference)
     assert_null(fields_difference(table, &a, &b));
     for (int i = 0; i < (int)(sizeof changes / sizeof changes[0]); i++) {
         fields_default(table, &b);
-        assert_int_equal(fields_set(table, "gemm", changes[i][0], changes[i][1], &b), CKL_OK);
+        assert_ok(fields_set(table, "gemm", changes[i][0], changes[i][1], &b));
         assert_string_equal(fields_difference(table, &a, &b)->name, changes[i][0]);
     }
     assert_null(fields_difference((field_table){ text_field, 1 }, &texts[0], &texts[1]));
@@ -248,17 +248,17 @@ TEST(problem)
 {
     arena memory = { 0 };
     problem_line line;
-    assert_int_equal(problem_split(&memory, "  gemm m=3  config='a=1 b=2' shape=(4, (2,2)) e= # c=9", &line), CKL_OK);
+    assert_ok(problem_split(&memory, "  gemm m=3  config='a=1 b=2' shape=(4, (2,2)) e= # c=9", &line));
     assert_string_equal(line.op, "gemm");
     assert_int_equal(line.count, 4);
     assert_string_equal(line.pairs[1].key, "config");
     assert_string_equal(line.pairs[1].value, "a=1 b=2");
     assert_string_equal(line.pairs[2].value, "(4, (2,2))");
     assert_string_equal(line.pairs[3].value, "");
-    assert_int_equal(problem_split(&memory, "gemm a='' b=' c=\"'", &line), CKL_OK);
+    assert_ok(problem_split(&memory, "gemm a='' b=' c=\"'", &line));
     assert_string_equal(line.pairs[0].value, "");
     assert_string_equal(line.pairs[1].value, " c=\"");
-    assert_int_equal(problem_split(&memory, "   # nothing", &line), CKL_OK);
+    assert_ok(problem_split(&memory, "   # nothing", &line));
     assert_null(line.op);
     arena_clear(&memory);
 }
@@ -272,7 +272,7 @@ TEST(problem_of_many_keys)
     text_printf(&words, "gemm");
     for (int i = 0; i < MOST; i++)
         text_printf(&words, " k%d=%d", i, i);
-    assert_int_equal(problem_split(&memory, text_data(&words), &line), CKL_OK);
+    assert_ok(problem_split(&memory, text_data(&words), &line));
     assert_int_equal(line.count, MOST);
     assert_string_equal(line.pairs[MOST - 1].value, "63");
     text_printf(&words, " more=1");
@@ -393,7 +393,7 @@ static ckl_status fail_inside(void *user)
 TEST(heap)
 {
     char *kept[2] = { NULL, NULL };
-    assert_int_equal(heap_guard("outer", take_two, kept), CKL_OK);
+    assert_ok(heap_guard("outer", take_two, kept));
     assert_string_equal(kept[0], "first");
     for (int i = 0; i < 200; i++)
         assert_int_equal(kept[1][i], 0);
@@ -401,7 +401,7 @@ TEST(heap)
     heap_free(kept[0]);
     heap_free(kept[1]);
 
-    assert_int_equal(heap_guard("outer", fail_inside, kept), CKL_OK);
+    assert_ok(heap_guard("outer", fail_inside, kept));
     assert_string_equal(kept[0], "first");
     assert_string_equal(ckl_error(), "inner: no host memory for 18446744073709551615 bytes");
     heap_free(kept[0]);
@@ -426,7 +426,7 @@ TEST(folder_of_any_number)
     dup2(kept, STDIN_FILENO);
     close(kept);
     for (int i = 0; i < 2; i++)
-        assert_int_equal(status[i], CKL_OK);
+        assert_ok(status[i]);
     assert_int_equal(min_i64(numbers[0], numbers[1]), STDIN_FILENO);
     assert_int_equal(temporary_folder_remove(&folder), 0);
 }

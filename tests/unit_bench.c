@@ -96,8 +96,8 @@ TEST_BETWEEN(rotation_is_cold, open_race, NULL)
         rotation r = { 0 };
         int64_t bytes = 0;
         fields_default(line_key_table, &c.keys);
-        assert_int_equal(check_open(&c, &device, NULL, &k), CKL_OK);
-        assert_int_equal(rotation_create(&k, false, &r), CKL_OK);
+        assert_ok(check_open(&c, &device, NULL, &k));
+        assert_ok(rotation_create(&k, false, &r));
         for (int i = 0; i < k.images.count; i++)
             bytes += round_up((int64_t)k.images.each[i].bytes, 256);
         assert_true((r.count - 1) * bytes >= 2 * device.info.l2_bytes);

@@ -57,12 +57,12 @@ TEST_BETWEEN(rows_made_ahead, open_race, NULL)
         operand_images images;
         double waited;
         result_row row = { 0 };
-        assert_int_equal(ahead_take(a, &images, &waited), CKL_OK);
+        assert_ok(ahead_take(a, &images, &waited));
         assert_int_equal(images.each[0].columns, growing(i));
         if (i % 10)
             operand_images_free(&images);
         else {
-            assert_int_equal(race_run(&rows.cases[i], &device, &options, &images, &row), CKL_OK);
+            assert_ok(race_run(&rows.cases[i], &device, &options, &images, &row));
             assert_true(*row.fault == '\0' && row.slices_compared == row.slices && row.peer_count > 0);
         }
     }
@@ -89,7 +89,7 @@ TEST_BETWEEN(rows_ahead_are_bounded, open_race, NULL)
                 usleep(100);
             usleep(1000);
             assert_int_equal(__atomic_load_n(&references, __ATOMIC_RELAXED), most + i);
-            assert_int_equal(ahead_take(a, &images, &waited), CKL_OK);
+            assert_ok(ahead_take(a, &images, &waited));
             operand_images_free(&images);
         }
         ahead_close(a);
@@ -149,7 +149,7 @@ TEST(suites_in_turn)
     write_lines(&folder, "b.txt", "# two\nadd n=10\nadd n=20\n", b);
     snprintf(both, sizeof both, "%s,%s", a, b);
     bench_suites s = { 0 };
-    assert_int_equal(suites_read(both, NULL, &s), CKL_OK);
+    assert_ok(suites_read(both, NULL, &s));
     static const char *const fields[] = { "n=1", "n=10", "n=2", "n=20", "n=3" };
     assert_int_equal(s.row_count, COUNT_OF(fields));
     for (int i = 0; i < COUNT_OF(fields); i++)
@@ -157,7 +157,7 @@ TEST(suites_in_turn)
     assert_true(s.suite_count == 2 && s.rows[3].suite == 1 && s.suites[0].case_count == 3);
     snprintf(both, sizeof both, "%s,,%s", a, b); // the second file's lines after all of the first
     bench_suites grouped = { 0 };
-    assert_int_equal(suites_read(both, NULL, &grouped), CKL_OK);
+    assert_ok(suites_read(both, NULL, &grouped));
     for (int i = 0; i < COUNT_OF(fields); i++)
         assert_int_equal(grouped.rows[i].suite, i >= 3);
     suites_free(&grouped);
@@ -196,7 +196,7 @@ static void sweep(const char *configs, char *said, size_t bytes)
     fclose(file);
     remove(path);
     remove(output);
-    assert_int_equal(status, CKL_OK);
+    assert_ok(status);
     arena_clear(&c.memory);
 }
 

@@ -69,7 +69,7 @@ static void answer_line(const char *line, text *out)
 {
     test_case c;
     arena memory = { 0 };
-    assert_int_equal(case_parse(line, &c), CKL_OK);
+    assert_ok(case_parse(line, &c));
     void *given = case_desc(&c, &memory);
     for (const implementation *const *impl = c.test->op->implementations; *impl; impl++)
         print_bounds(&c, given, *impl, out);

@@ -30,7 +30,7 @@ TEST(folding)
     assert_int_equal(ir_binary(IR_ADD, u32(0), x).reg, x.reg);
     assert_true(ir_is_int(ir_binary(IR_AND, x, u32(0)), 0));
     assert_int_equal(ir_current()->inst_count, 1);
-    assert_int_equal(ir_describe_end(NULL), CKL_OK);
+    assert_ok(ir_describe_end(NULL));
 }
 
 /* An AND_OR has one register: of two that are equal, as x and max(x, x), ptxas 13.0 makes another function. */
@@ -42,7 +42,7 @@ TEST(and_or)
     assert_int_equal(ir_maker(ir_and_or(x, y, u32(7)))->op, IR_OR);
     assert_int_equal(ir_maker(ir_and_or(x, u32(7), y))->op, IR_OR);
     assert_true(ir_is_int(ir_and_or(u32(12), u32(6), u32(1)), 5));
-    assert_int_equal(ir_describe_end(NULL), CKL_OK);
+    assert_ok(ir_describe_end(NULL));
 }
 
 /* Equal arithmetic is written once, but not on registers that change, not after control flow, and only if asked for. */
@@ -64,7 +64,7 @@ TEST(sharing)
     ir_end_if();
     ir_share_end();
     assert_int_not_equal(ir_binary(IR_ADD, x, u32(5)).reg, sum.reg);
-    assert_int_equal(ir_describe_end(NULL), CKL_OK);
+    assert_ok(ir_describe_end(NULL));
 }
 
 /* Layouts are evaluated without a kernel: nothing is left for run time. */
@@ -73,8 +73,8 @@ TEST(no_kernel)
     ir_describe_begin(NULL, IR_SM80);
     assert_true(ir_is_int(ir_binary(IR_ADD, u32(2), u32(3)), 5));
     ir_sreg(IR_TID_X);
-    assert_int_equal(ir_describe_end(NULL), CKL_INVALID);
-    assert_string_equal(ckl_error(), "a static value was expected: there is no kernel to compute sreg in");
+    assert_fails(ir_describe_end(NULL), CKL_INVALID,
+                 "a static value was expected: there is no kernel to compute sreg in");
 }
 
 /* Far more than the table of known instructions has places: what meets another in its place is not taken for it. */
@@ -106,7 +106,7 @@ TEST(sharing_of_many)
         }
     assert_int_equal(ir_compare(IR_GE, from[1], ir_int(CKL_I32, 2 * CONSTANTS - 1)).reg, last);
     ir_share_end();
-    assert_int_equal(ir_describe_end(NULL), CKL_OK);
+    assert_ok(ir_describe_end(NULL));
 }
 
 /* A loop of C without bound ends in a sentence, not in a kernel that nobody can assemble. */
@@ -132,8 +132,7 @@ TEST(no_end)
     ir_if(ir_compare(IR_EQ, ir_sreg(IR_TID_X), ir_int(IR_U32, 1)));
     ir_at("open.c", 4);
     ir_loop();
-    assert_int_equal(ir_describe_end(&kernel), CKL_INTERNAL);
-    assert_string_equal(ckl_error(), "open.c:4: loop has no end");
+    assert_fails(ir_describe_end(&kernel), CKL_INTERNAL, "open.c:4: loop has no end");
     ir_kernel_free(kernel);
 }
 
@@ -229,7 +228,7 @@ TEST(print)
     text out = { 0 };
     ir_describe_begin("printed", IR_SM90A);
     describe_listing();
-    assert_int_equal(ir_describe_end(&kernel), CKL_OK);
+    assert_ok(ir_describe_end(&kernel));
     ir_print(kernel, &out);
     drop_locations(out.data);
     assert_string_equal(text_data(&out), listing);

@@ -45,13 +45,13 @@ static void check_round_trip(const char *line)
 {
     test_case c;
     text plan = { 0 }, with = { 0 }, printed = { 0 };
-    assert_int_equal(case_parse(line, &c), CKL_OK);
+    assert_ok(case_parse(line, &c));
     if (choose(&c, &plan) == CKL_OK) {
         c.keys.impl = c.keys.config = "";
         case_print(&c, &with);
         expect_plan(text_data(&with), text_data(&plan), text_data(&plan));
         expect_plan(text_data(&with), strchr(text_data(&plan), ' ') + 1, text_data(&plan)); // without the operator
-        assert_int_equal(case_config(&c, text_data(&plan)), CKL_OK);
+        assert_ok(case_config(&c, text_data(&plan)));
         case_print(&c, &printed); // impl=... config='...'
         expect_plan(text_data(&printed), NULL, text_data(&plan));
         text_printf(&with, " config='%s'", text_data(&plan));
@@ -77,8 +77,7 @@ TEST(configs_go_round)
 static void expect_refused(const char *line, const char *sentence)
 {
     test_case c;
-    assert_int_equal(case_parse(line, &c), CKL_INVALID);
-    assert_string_equal(ckl_error(), sentence);
+    assert_fails(case_parse(line, &c), CKL_INVALID, sentence);
     case_clear(&c);
 }
 
@@ -92,9 +91,9 @@ TEST(configs_refused)
 TEST(offsets)
 {
     test_case c;
-    assert_int_equal(case_parse("add misalign=4096 stagger=4096", &c), CKL_OK);
+    assert_ok(case_parse("add misalign=4096 stagger=4096", &c));
     case_clear(&c);
-    assert_int_equal(case_parse("add misalign=0 stagger=0", &c), CKL_OK);
+    assert_ok(case_parse("add misalign=0 stagger=0", &c));
     case_clear(&c);
     expect_refused("add misalign=4097", "add: misalign=4097 is not 0..4096");
     expect_refused("add stagger=4097", "add: stagger=4097 is not 0..4096");
@@ -150,9 +149,9 @@ TEST(text_goes_round)
         text line = { 0 }, printed = { 0 };
         test_case c, again;
         text_printf(&line, "add n=8 impl='%s'", values[i]);
-        assert_int_equal(case_parse(text_data(&line), &c), CKL_OK);
+        assert_ok(case_parse(text_data(&line), &c));
         case_print(&c, &printed);
-        assert_int_equal(case_parse(text_data(&printed), &again), CKL_OK);
+        assert_ok(case_parse(text_data(&printed), &again));
         assert_string_equal(again.keys.impl, values[i]);
         case_clear(&c);
         case_clear(&again);
@@ -160,23 +159,21 @@ TEST(text_goes_round)
         text_free(&printed);
     }
     test_case c;
-    assert_int_equal(case_parse("add n=8 fill=hard seed=3", &c), CKL_OK);
+    assert_ok(case_parse("add n=8 fill=hard seed=3", &c));
     assert_true(c.fill_given);
     case_clear(&c);
-    assert_int_equal(case_parse("add n=8 seed=3", &c), CKL_OK);
+    assert_ok(case_parse("add n=8 seed=3", &c));
     assert_false(c.fill_given);
     case_clear(&c);
-    assert_int_equal(case_parse("add n=8 impl=\"it's\"", &c), CKL_INVALID);
-    assert_string_equal(ckl_error(), "add: impl=it's is not text without quotes");
+    assert_fails(case_parse("add n=8 impl=\"it's\"", &c), CKL_INVALID, "add: impl=it's is not text without quotes");
     case_clear(&c);
-    assert_int_equal(case_parse("add n=8 config='vector fast vec=4'", &c), CKL_INVALID);
-    assert_string_equal(ckl_error(), "add: config: 'fast' is not key=value");
+    assert_fails(case_parse("add n=8 config='vector fast vec=4'", &c), CKL_INVALID,
+                 "add: config: 'fast' is not key=value");
     case_clear(&c);
     assert_int_equal(case_parse("add n=8 config='a)b(c ,e=1'", &c), CKL_INVALID); // else it prints as another line
     assert_string_equal(ckl_error(), "add: config: 'a)b(c' is no implementation's name");
     case_clear(&c);
-    assert_int_equal(case_parse("add n=8 config='vector e=) f,g=1'", &c),
-                     CKL_OK); // the comma is no part of an expression
+    assert_ok(case_parse("add n=8 config='vector e=) f,g=1'", &c)); // the comma is no part of an expression
     assert_string_equal(c.keys.config, "e=) f g=1");
     case_clear(&c);
 }
@@ -184,8 +181,8 @@ TEST(text_goes_round)
 TEST(quick_list)
 {
     verify_list quick, full;
-    assert_int_equal(verify_list_create(&(verify_request){ .seeds = 0 }, &quick), CKL_OK);
-    assert_int_equal(verify_list_create(&(verify_request){ .full = true }, &full), CKL_OK);
+    assert_ok(verify_list_create(&(verify_request){ .seeds = 0 }, &quick));
+    assert_ok(verify_list_create(&(verify_request){ .full = true }, &full));
     assert_true(runs_of(&quick) < runs_of(&full));
     assert_int_equal(runs_of(&full) - runs_of(&quick), left_by(&quick, &full));
     assert_int_equal(left_by(&full, &full), 0);
@@ -207,7 +204,7 @@ static verify_sums verify_line(const char *line, const char *impl)
     fclose(f);
     verify_list list;
     verify_sums sums = { 0 };
-    assert_int_equal(verify_list_create(&(verify_request){ .suite = path, .impl = impl }, &list), CKL_OK);
+    assert_ok(verify_list_create(&(verify_request){ .suite = path, .impl = impl }, &list));
     assert_true(verify_run(&list, device, &sums));
     verify_list_free(&list);
     temporary_folder_remove(&folder);
@@ -236,7 +233,7 @@ static bool is_covered(const operator_test *test, const field *f, const char *na
         test_case c;
         text whole = { 0 }, wanted = { 0 }, printed = { 0 };
         text_printf(&whole, "%s %s", test->op->name, *line);
-        assert_int_equal(case_parse(text_data(&whole), &c), CKL_OK);
+        assert_ok(case_parse(text_data(&whole), &c));
         fields_print((field_table){ f, 1 }, c.problem, false, &printed);
         text_printf(&wanted, "%s=%s", f->name, name);
         covered = strcmp(text_data(&printed), text_data(&wanted)) == 0;
@@ -292,8 +289,8 @@ static void expect_assembled(bool update, int asked, int left)
     verify_list list;
     verify_sums sums = { 0 };
     const verify_request request = { .suite = "lines", .accepted = "accepted", .update = update };
-    assert_int_equal(verify_list_create(&request, &list), CKL_OK);
-    assert_int_equal(verify_assemble(&list, ckl_device_properties(device), &sums), CKL_OK);
+    assert_ok(verify_list_create(&request, &list));
+    assert_ok(verify_assemble(&list, ckl_device_properties(device), &sums));
     assert_int_equal(sums.passed, asked);
     assert_int_equal(sums.left, left);
     verify_list_free(&list);
@@ -306,11 +303,11 @@ static void assemble_two_lines(void)
     install_tool("one");
     expect_assembled(true, 2, 0);
     expect_assembled(false, 0, 2);
-    assert_int_equal(accepted_read("accepted", &known), CKL_OK);
+    assert_ok(accepted_read("accepted", &known));
     assert_int_equal(known.count, 4); // of aligned pointers and of others
     assert_int_equal(known.each[1].registers, 40);
     known.each[1].digest--;
-    assert_int_equal(accepted_write("accepted", &known), CKL_OK);
+    assert_ok(accepted_write("accepted", &known));
     expect_assembled(false, 1, 1);
     accepted_free(&known);
     install_tool("two");

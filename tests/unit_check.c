@@ -160,9 +160,9 @@ static check_result run_case_of(const operator_test *test, sum_problem problem, 
     check_result result;
     fault_now = which;
     runs = 0;
-    assert_int_equal(check_open(&c, &device, NULL, &k), CKL_OK);
-    assert_int_equal(check_run(&k, &result), CKL_OK);
-    assert_int_equal(check_run_again(&k, &result), CKL_OK);
+    assert_ok(check_open(&c, &device, NULL, &k));
+    assert_ok(check_run(&k, &result));
+    assert_ok(check_run_again(&k, &result));
     check_close(&k);
     return result;
 }
@@ -242,7 +242,7 @@ TEST(flops_of_data)
     test_case c = { .test = &test, .problem = &problem, .fields = "" };
     check k;
     fields_default(line_key_table, &c.keys);
-    assert_int_equal(check_open(&c, &device, NULL, &k), CKL_OK);
+    assert_ok(check_open(&c, &device, NULL, &k));
     assert_true(check_flops(&k) == 35);
     test.flops_of_data = twice_b2;
     assert_true(check_flops(&k) == 2 * dtype_read(CKL_F32, k.images.host[1], 2));
@@ -278,12 +278,12 @@ TEST(replan)
     fields_default(line_key_table, &c.keys);
     fault_now = SOUND;
     references = 0;
-    assert_int_equal(check_open(&c, &device, NULL, &k), CKL_OK);
+    assert_ok(check_open(&c, &device, NULL, &k));
     k.images.keep_references = true;
-    assert_int_equal(check_run(&k, &first), CKL_OK);
-    assert_int_equal(check_replan(&k), CKL_OK);
+    assert_ok(check_run(&k, &first));
+    assert_ok(check_replan(&k));
     fault_now = WRONG_ELEMENT;
-    assert_int_equal(check_run(&k, &second), CKL_OK);
+    assert_ok(check_run(&k, &second));
     assert_true(first.passed && !second.passed && references == padded.rows);
     c.keys.impl = "none";
     assert_int_equal(check_replan(&k), CKL_INVALID);
@@ -300,8 +300,8 @@ TEST(effort)
     check_result result;
     fields_default(line_key_table, &c.keys);
     fault_now = SOUND;
-    assert_int_equal(check_open(&c, &device, NULL, &k), CKL_OK);
-    assert_int_equal(check_run(&k, &result), CKL_OK);
+    assert_ok(check_open(&c, &device, NULL, &k));
+    assert_ok(check_run(&k, &result));
     assert_true(result.passed && result.slices_compared == 1000);
     k.images.effort = 1e-9;
     check_compare_outputs(&k, &result);
@@ -330,12 +330,12 @@ TEST(untouched)
     check_result result;
     fields_default(line_key_table, &c.keys);
     fault_now = SOUND;
-    assert_int_equal(check_open(&c, &device, NULL, &k), CKL_OK);
-    assert_int_equal(check_run(&k, &result), CKL_OK);
-    assert_int_equal(check_untouched(&k, &result), CKL_OK);
+    assert_ok(check_open(&c, &device, NULL, &k));
+    assert_ok(check_run(&k, &result));
+    assert_ok(check_untouched(&k, &result));
     assert_true(result.passed);
     dtype_write(problem.dtype, k.set.pointer[1], 2, 99);
-    assert_int_equal(check_untouched(&k, &result), CKL_OK);
+    assert_ok(check_untouched(&k, &result));
     assert_false(result.passed);
     assert_string_equal(result.fault, "b is an input but was written at element 2 of its memory");
     check_close(&k);

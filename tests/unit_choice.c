@@ -82,7 +82,7 @@ TEST(time)
             test_case c;
             text whole = { 0 };
             text_printf(&whole, "%s %s", (*test)->op->name, *line);
-            assert_int_equal(case_parse(text_data(&whole), &c), CKL_OK);
+            assert_ok(case_parse(text_data(&whole), &c));
             double us = choice_us(&c);
             if (us > CHOICE_US_MAX)
                 fail_msg("choosing takes %.0f us: %s", us, text_data(&whole));
@@ -98,7 +98,7 @@ TEST(time)
 static void check_costs(const char *line)
 {
     test_case c;
-    assert_int_equal(case_parse(line, &c), CKL_OK);
+    assert_ok(case_parse(line, &c));
     const operator_info *op = c.test->op;
     const ckl_device_info *info = ckl_device_properties(device);
     for (const implementation *const *each = op->implementations; *each; each++) {
@@ -172,11 +172,11 @@ static void add_line(kernel_list *list, const char *line)
     test_case c;
     choice_made made;
     text kernel = { 0 };
-    assert_int_equal(case_parse(line, &c), CKL_OK);
-    assert_int_equal(choose(&c, &memory, &made), CKL_OK);
+    assert_ok(case_parse(line, &c));
+    assert_ok(choose(&c, &memory, &made));
     if (fields_find(made.impl->config, "ragged")) {
-        assert_int_equal(fields_set(made.impl->config, "gemm", "ragged", "0", made.config), CKL_OK);
-        assert_int_equal(fields_set(made.impl->config, "gemm", "alone", "0", made.config), CKL_OK);
+        assert_ok(fields_set(made.impl->config, "gemm", "ragged", "0", made.config));
+        assert_ok(fields_set(made.impl->config, "gemm", "alone", "0", made.config));
         fields_print(made.impl->config, made.config, false, &kernel);
         add_kernel(list, text_data(&kernel));
     }
@@ -216,8 +216,8 @@ TEST(kernels_of_many_shapes)
 static void print_code(const implementation *impl, const operator_info *op, const void *config, text *out)
 {
     ir_kernel *kernel;
-    assert_int_equal(plan_describe(op, impl, config, 0, IR_SM90A, &kernel), CKL_OK);
-    assert_int_equal(ir_print_ptx(kernel, out), CKL_OK);
+    assert_ok(plan_describe(op, impl, config, 0, IR_SM90A, &kernel));
+    assert_ok(ir_print_ptx(kernel, out));
     ir_kernel_free(kernel);
 }
 
@@ -228,8 +228,8 @@ TEST(copied_products_have_the_same_kernel)
     test_case c;
     choice_made made;
     text copied = { 0 }, aligned = { 0 };
-    assert_int_equal(case_parse("gemm m=6619 n=1192 k=628", &c), CKL_OK);
-    assert_int_equal(choose(&c, &memory, &made), CKL_OK);
+    assert_ok(case_parse("gemm m=6619 n=1192 k=628", &c));
+    assert_ok(choose(&c, &memory, &made));
     assert_string_equal(made.impl->name, "pitched");
     print_code(made.impl, c.test->op, made.config, &copied);
     print_code(plan_find_implementation(c.test->op, "sm90"), c.test->op, made.config, &aligned);

@@ -257,7 +257,7 @@ static void print_answers(const char *line, text *out)
     for (int i = 0; i < COUNT_OF(devices); i++) {
         ckl_device *device;
         text now = { 0 };
-        assert_int_equal(ckl_device_open(devices[i], &device), CKL_OK);
+        assert_ok(ckl_device_open(devices[i], &device));
         print_line(line, ckl_device_properties(device), &now);
         if (strcmp(text_data(&now), text_data(&before)) != 0)
             text_printf(out, "  %s\n%s", strchr(devices[i], ':') + 1, text_data(&now));

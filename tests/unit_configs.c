@@ -70,7 +70,7 @@ static void try(const test_case *c, const char *config)
 {
     test_case forced;
     text line = { 0 }, launches = { 0 };
-    assert_int_equal(case_copy(c, config, &forced), CKL_OK);
+    assert_ok(case_copy(c, config, &forced));
     case_print(&forced, &line);
     if (loud)
         fprintf(stderr, "%s\n", text_data(&line));

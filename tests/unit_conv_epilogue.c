@@ -84,7 +84,7 @@ TEST(kernels)
         { "sliding", 6, 6, 6, 11, CKL_IMAGE_NHWC },
         { "nchw_sm90", 16, 24, 1, 12, CKL_IMAGE_NCHW },
     };
-    assert_int_equal(ckl_gemm_epilogue_add(&marks), CKL_OK);
+    assert_ok(ckl_gemm_epilogue_add(&marks));
     for (int i = 0; i < COUNT_OF(kernels); i++) {
         ckl_conv_desc desc = { .dtype = CKL_F16,
                                .out = CKL_F32,

@@ -73,7 +73,7 @@ static bool is_refused(const predicate *p, bool whole_warpgroups)
     ir_if(p->bound_first ? ir_compare(p->how, bound, x) : ir_compare(p->how, x, bound));
     ir_plain(whole_warpgroups ? IR_WGMMA_FENCE : IR_WARP_SYNC, 0, 0);
     ir_end_if();
-    assert_int_equal(ir_describe_end(&kernel), CKL_OK);
+    assert_ok(ir_describe_end(&kernel));
     ckl_status status = ir_verify(kernel);
     ir_kernel_free(kernel);
     return status != CKL_OK;
@@ -160,7 +160,7 @@ static bool variable_is_refused(int by)
     ir_if(ir_compare(IR_LT, variable, ir_int(IR_U32, WARP_LANES / 2)));
     ir_plain(IR_WARP_SYNC, 0, 0);
     ir_end_if();
-    assert_int_equal(ir_describe_end(&kernel), CKL_OK);
+    assert_ok(ir_describe_end(&kernel));
     ckl_status status = ir_verify(kernel);
     ir_kernel_free(kernel);
     return status != CKL_OK;
@@ -201,7 +201,7 @@ static bool chain_is_refused(bool of_threads)
     ir_if(ir_compare(IR_LT, x[0], ir_int(IR_U32, 5)));
     ir_plain(IR_WARP_SYNC, 0, 0);
     ir_end_if();
-    assert_int_equal(ir_describe_end(&kernel), CKL_OK);
+    assert_ok(ir_describe_end(&kernel));
     const ckl_status status = ir_verify(kernel);
     ir_kernel_free(kernel);
     return status != CKL_OK;

@@ -41,7 +41,7 @@ TEST(identity)
         }
     assert_true(ir_is_int(inside_limits(cTile, shape(13, _), 0), 1));
     assert_true(ir_is_int(inside_limits(cTile, shape(13, _), 1), 0));
-    assert_int_equal(ir_describe_end(NULL), CKL_OK);
+    assert_ok(ir_describe_end(NULL));
 }
 
 /* Data: each kernel below moves x to y in its own way; y must then be what `expected` says. */
@@ -68,7 +68,7 @@ static void run_case(void (*describe)(void), int threads, int cluster, int64_t x
     test_kernel k = { describe, IR_SM90A, .threads = threads, .cluster = cluster, .grid = cluster };
     if (test_run(device, k, (void *[]){ &from, &to }) != CKL_OK)
         fail_msg("%s: %s", now.atom, ckl_error());
-    assert_int_equal(device->ops->copy_out(device, y, to, (size_t)y_bytes, NULL), CKL_OK);
+    assert_ok(device->ops->copy_out(device, y, to, (size_t)y_bytes, NULL));
     device->ops->release(device, from);
     device->ops->release(device, to);
 }
@@ -314,9 +314,8 @@ TEST(example)
     example_params given = { from, to, EXAMPLE_ROWS, EXAMPLE_COLS, EXAMPLE_LDX, EXAMPLE_COLS, -1 };
     void *params[IR_PARAMS_MAX];
     test_params(&example_param_list, &given, params);
-    if (test_run(device, k, params) != CKL_OK)
-        fail_msg("%s", ckl_error());
-    assert_int_equal(device->ops->copy_out(device, out, to, sizeof out, NULL), CKL_OK);
+    assert_ok(test_run(device, k, params));
+    assert_ok(device->ops->copy_out(device, out, to, sizeof out, NULL));
     for (int i = 0; i < EXAMPLE_ROWS * EXAMPLE_COLS; i++)
         assert_int_equal(out[i / EXAMPLE_COLS][i % EXAMPLE_COLS], in[i / EXAMPLE_COLS][i % EXAMPLE_COLS] | 0x8000);
     device->ops->release(device, from);
@@ -404,7 +403,7 @@ static tensor_map map_of(void *memory, int rows, int box_rows)
                              .stride = { 2, BOX_COLS * 2 },
                              .box = { BOX_COLS, (int16_t)box_rows },
                              .swizzle = SWIZZLE_128 };
-    assert_int_equal(device->ops->encode_tensor_map(device, &desc, &map), CKL_OK);
+    assert_ok(device->ops->encode_tensor_map(device, &desc, &map));
     return map;
 }
 
@@ -418,7 +417,7 @@ static void check_tma(int ctas)
     test_kernel k = { describe_multicast, IR_SM90A, .threads = 32, .cluster = ctas, .grid = ctas };
     if (test_run(device, k, (void *[]){ &map_x, &map_y }) != CKL_OK)
         fail_msg("%s", ckl_error());
-    assert_int_equal(device->ops->copy_out(device, y, to, (size_t)(ctas * BOX_BYTES), NULL), CKL_OK);
+    assert_ok(device->ops->copy_out(device, y, to, (size_t)(ctas * BOX_BYTES), NULL));
     for (int i = 0; i < ctas; i++)
         assert_memory_equal(y + i * BOX_BYTES, x, BOX_BYTES);
     device->ops->release(device, from);
@@ -495,7 +494,7 @@ static void check_gaps(const char *memory, int elements, int accesses)
     const layout a = parsed(memory);
     for (int64_t i = 0; i < static_size(a); i++)
         memcpy(wanted + 2 * index_at(a, i), x + 2 * index_at(a, i), 2);
-    assert_int_equal(ir_describe_end(NULL), CKL_OK);
+    assert_ok(ir_describe_end(NULL));
     assert_memory_equal(y, wanted, (size_t)(2 * elements));
     assert_int_equal(loads, accesses);
     assert_int_equal(stores, accesses);

@@ -77,7 +77,7 @@ static void expect_report(void (*crash)(void), int signal, const char *what)
     char words[4096], wanted[256];
     assert_int_equal(end_of(crash, words, sizeof words), signal);
     begin_kernel(); // for its line
-    assert_int_equal(ir_describe_end(NULL), CKL_OK);
+    assert_ok(ir_describe_end(NULL));
     snprintf(wanted, sizeof wanted, "ckl: crashed, %s, while describing kernel doomed, after %s:%d\n", what, __FILE__,
              last_line);
     assert_memory_equal(words, wanted, strlen(wanted)); // then addresses, where there are any

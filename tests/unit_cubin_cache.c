@@ -168,8 +168,8 @@ TEST_BETWEEN(setmaxnreg_is_not_kept, make_folder, remove_folder)
     plan_kernel();
     for (int i = 0; i < 2; i++) {
         ckl_plan *plan = NULL;
-        assert_int_equal(ckl_device_open("cuda", &device), CKL_OK);
-        assert_int_equal(ckl_gemm_plan(device, &desc, &plan), CKL_OK);
+        assert_ok(ckl_device_open("cuda", &device));
+        assert_ok(ckl_gemm_plan(device, &desc, &plan));
         assert_non_null(strstr(ckl_plan_text(plan), "sm90"));
         ckl_plan_free(plan);
         ckl_device_close(device);
@@ -248,7 +248,7 @@ TEST_BETWEEN(foreign, make_folder, remove_folder)
         assert_int_equal(sscanf(strrchr(path, '/') + 1 + 2 * i, "%2x", &byte), 1);
         key.digest[i] = (unsigned char)byte;
     }
-    assert_int_equal(cubin_cache_open(CUBIN_CACHE_BYTES_MAX, &cache), CKL_OK);
+    assert_ok(cubin_cache_open(CUBIN_CACHE_BYTES_MAX, &cache));
     cubin_cache_keep(cache, &key, "no cubin", 9);
     cubin_cache_close(cache);
     expect_recovery("cuModuleLoadData: CUDA_ERROR_OF_SOME_KIND");
@@ -346,7 +346,7 @@ TEST_BETWEEN(many_writers, make_folder, remove_folder)
     for (int i = 0; i < PROCESSES; i++)
         expect_child(children[i]);
     cubin_cache *cache = NULL;
-    assert_int_equal(cubin_cache_open(CUBIN_CACHE_BYTES_MAX, &cache), CKL_OK);
+    assert_ok(cubin_cache_open(CUBIN_CACHE_BYTES_MAX, &cache));
     assert_int_equal(cubin_cache_count(cache).entries, KEYS);
     cubin_cache_close(cache);
     int files = 0;
@@ -397,7 +397,7 @@ TEST_BETWEEN(bounded, make_folder, remove_folder)
     snprintf(dead, sizeof dead, "%s/dead.part", folder);
     write_file(dead, zeros, sizeof zeros);
     set_age(dead, 7200);
-    assert_int_equal(cubin_cache_open(MAX, &cache), CKL_OK);
+    assert_ok(cubin_cache_open(MAX, &cache));
     snprintf(dead, sizeof dead, "%s/.cubin", folder); // no entry: it has no key
     write_file(dead, zeros, sizeof zeros);
     assert_int_equal(cubin_cache_count(cache).entries, 0);
@@ -473,24 +473,23 @@ TEST_BETWEEN(default_folder, make_folder, remove_folder)
     char wanted[PATH_MAX + 64];
     cubin_cache *cache = NULL;
     unsetenv("CKL_CACHE");
-    assert_int_equal(cubin_cache_open(CUBIN_CACHE_BYTES_MAX, &cache), CKL_UNSUPPORTED);
-    assert_string_equal(ckl_error(), "off: CKL_CACHE names no folder");
+    assert_fails(cubin_cache_open(CUBIN_CACHE_BYTES_MAX, &cache), CKL_UNSUPPORTED, "off: CKL_CACHE names no folder");
     setenv("CKL_CACHE", "on", 1);
     setenv("HOME", folder, 1);
     setenv("XDG_CACHE_HOME", "", 1);
-    assert_int_equal(cubin_cache_open(CUBIN_CACHE_BYTES_MAX, &cache), CKL_OK);
+    assert_ok(cubin_cache_open(CUBIN_CACHE_BYTES_MAX, &cache));
     snprintf(wanted, sizeof wanted, "%s/.cache/cutekernellib", folder);
     assert_string_equal(cubin_cache_path(cache), wanted);
     cubin_cache_close(cache);
     snprintf(wanted, sizeof wanted, "%s/xdg", folder);
     setenv("XDG_CACHE_HOME", wanted, 1);
-    assert_int_equal(cubin_cache_open(CUBIN_CACHE_BYTES_MAX, &cache), CKL_OK);
+    assert_ok(cubin_cache_open(CUBIN_CACHE_BYTES_MAX, &cache));
     assert_non_null(strstr(cubin_cache_path(cache), "/xdg/cutekernellib"));
     cubin_cache_close(cache);
     unsetenv("HOME");
     unsetenv("XDG_CACHE_HOME");
-    assert_int_equal(cubin_cache_open(CUBIN_CACHE_BYTES_MAX, &cache), CKL_UNSUPPORTED);
-    assert_string_equal(ckl_error(), "neither CKL_CACHE nor HOME names a folder");
+    assert_fails(cubin_cache_open(CUBIN_CACHE_BYTES_MAX, &cache), CKL_UNSUPPORTED,
+                 "neither CKL_CACHE nor HOME names a folder");
 }
 
 /* Full, not to be written to, or not ours: in a child, whose limits and rights are its own. */
@@ -542,7 +541,7 @@ TEST_BETWEEN(no_place, make_folder, remove_folder)
     cubin_cache *cache;
     cubin_key key = cubin_cache_key("x", "y");
     char path[2 * PATH_MAX];
-    assert_int_equal(cubin_cache_open(CUBIN_CACHE_BYTES_MAX, &cache), CKL_OK);
+    assert_ok(cubin_cache_open(CUBIN_CACHE_BYTES_MAX, &cache));
     cubin_cache_keep(cache, &key, "cubin", 5);
     strcpy(path, only_file());
     assert_true(unlink(path) == 0 && mkdir(path, 0755) == 0);

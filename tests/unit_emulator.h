@@ -31,8 +31,8 @@ static inline ckl_device *test_open(const char *settings)
 {
     emulator_options options = emulator_options_default();
     ckl_device *gpu = NULL;
-    assert_int_equal(emulator_options_parse(settings, &options), CKL_OK);
-    assert_int_equal(emulator_open_with("h200", &options, &gpu), CKL_OK);
+    assert_ok(emulator_options_parse(settings, &options));
+    assert_ok(emulator_open_with("h200", &options, &gpu));
     return gpu;
 }
 
@@ -76,9 +76,9 @@ static inline void test_params(const param_list *list, const void *params, void 
 static inline void *test_upload(ckl_device *gpu, const void *from, size_t bytes)
 {
     void *memory = NULL;
-    assert_int_equal(gpu->ops->alloc(gpu, bytes, &memory), CKL_OK);
+    assert_ok(gpu->ops->alloc(gpu, bytes, &memory));
     if (from)
-        assert_int_equal(gpu->ops->copy_in(gpu, memory, from, bytes, NULL), CKL_OK);
+        assert_ok(gpu->ops->copy_in(gpu, memory, from, bytes, NULL));
     return memory;
 }
 

@@ -149,11 +149,11 @@ static void check_arithmetic(void *out, int number, const arithmetic_case *c)
 {
     uint64_t got = 0, x = c->x, y = c->y, z = c->z;
     current = c;
-    assert_int_equal(device->ops->fill(device, out, 0, 8, NULL), CKL_OK);
+    assert_ok(device->ops->fill(device, out, 0, 8, NULL));
     if (test_run(device, (test_kernel){ describe_arithmetic, IR_SM90A, .threads = 32 },
                  (void *[]){ &out, &x, &y, &z }) != CKL_OK)
         fail_msg("%s", ckl_error());
-    assert_int_equal(device->ops->copy_out(device, &got, out, 8, NULL), CKL_OK);
+    assert_ok(device->ops->copy_out(device, &got, out, 8, NULL));
     if (got != c->expected)
         fail_msg("case %d, %s.%s.%s: 0x%" PRIx64 " instead of 0x%" PRIx64, number, ir_op_text(c->op),
                  ir_type_text(c->type), ir_type_text(c->from), got, c->expected);
@@ -318,7 +318,7 @@ static void check_division(ir_type type, int64_t y, void *from, void *out)
     test_kernel k = { describe_division, IR_SM80, .threads = COUNT_OF(numbers) };
     if (test_run(device, k, (void *[]){ &out, &from, &y }) != CKL_OK)
         fail_msg("%s", ckl_error());
-    assert_int_equal(device->ops->copy_out(device, got, out, sizeof got, NULL), CKL_OK);
+    assert_ok(device->ops->copy_out(device, got, out, sizeof got, NULL));
     for (int i = 0; i < COUNT_OF(numbers); i++) {
         divide(type, numbers[i], y, &quotient, &remainder);
         if (got[i][0] != quotient || got[i][2] != quotient || got[i][1] != remainder || got[i][3] != remainder)

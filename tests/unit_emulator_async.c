@@ -76,8 +76,8 @@ static void check_box(int span)
     assert_int_equal(test_counter(gpu, "tma bytes stored", NULL), BOX_COLUMNS * (ROWS - 16) * 2);
     assert_int_equal(test_counter(gpu, "tma instructions", NULL), 2);
     assert_true(test_counter(gpu, "sync instructions", NULL) > 2);
-    assert_int_equal(gpu->ops->copy_out(gpu, raw, out, sizeof raw, NULL), CKL_OK);
-    assert_int_equal(gpu->ops->copy_out(gpu, stored, to, sizeof stored, NULL), CKL_OK);
+    assert_ok(gpu->ops->copy_out(gpu, raw, out, sizeof raw, NULL));
+    assert_ok(gpu->ops->copy_out(gpu, stored, to, sizeof stored, NULL));
     for (int y = 0; y < BOX_ROWS; y++)
         for (int x = 0; x < BOX_COLUMNS; x++) {
             bool inside = AT_Y + y < ROWS && AT_X + x < COLUMNS;
@@ -161,10 +161,10 @@ TEST_EVERYWHERE(copies)
         host[i] = i * 0x01010101 + 1;
     void *from = test_upload(gpu, host, sizeof host), *to = test_upload(gpu, NULL, sizeof out);
     run_or_fail((test_kernel){ describe_bulk, IR_SM90A, .threads = 32 }, (void *[]){ &from, &to });
-    assert_int_equal(gpu->ops->copy_out(gpu, out, to, sizeof out, NULL), CKL_OK);
+    assert_ok(gpu->ops->copy_out(gpu, out, to, sizeof out, NULL));
     assert_memory_equal(out, host, sizeof out);
     run_or_fail((test_kernel){ describe_cp_async, IR_SM80, .threads = 32 }, (void *[]){ &from, &to });
-    assert_int_equal(gpu->ops->copy_out(gpu, out, to, sizeof out, NULL), CKL_OK);
+    assert_ok(gpu->ops->copy_out(gpu, out, to, sizeof out, NULL));
     for (uint32_t i = 0; i < 256; i++)
         assert_int_equal(out[i], i < 128 || i < 128 + 80 || i % 4 == 0 ? host[i % 128] : 0);
     gpu->ops->release(gpu, from);
@@ -211,7 +211,7 @@ TEST_EVERYWHERE(copies_of_lanes)
         maps[i] = map_2d(i ? to : from, ROW_BYTES / 2, COPIERS * OWN_ROWS, ROW_BYTES / 2, OWN_ROWS, 0);
     run_or_fail((test_kernel){ describe_copies_of_lanes, IR_SM90A, .threads = 32 },
                 (void *[]){ &maps[0], &maps[1], &from, &to });
-    assert_int_equal(gpu->ops->copy_out(gpu, out, to, sizeof out, NULL), CKL_OK);
+    assert_ok(gpu->ops->copy_out(gpu, out, to, sizeof out, NULL));
     assert_memory_equal(out, host, sizeof out);
     gpu->ops->release(gpu, from);
     gpu->ops->release(gpu, to);
@@ -247,7 +247,7 @@ TEST_EVERYWHERE(distributed)
     void *memory = test_upload(gpu, NULL, sizeof out);
     run_or_fail((test_kernel){ describe_distributed, IR_SM90A, .threads = 32, .cluster = 4, .grid = 8 },
                 (void *[]){ &memory });
-    assert_int_equal(gpu->ops->copy_out(gpu, out, memory, sizeof out, NULL), CKL_OK);
+    assert_ok(gpu->ops->copy_out(gpu, out, memory, sizeof out, NULL));
     for (uint32_t i = 0; i < 8 * 32; i++)
         assert_int_equal(out[i], (i / 32 + 1) % 4 * 100 + (i / 32 % 4 == 0 ? 32 * 10 : 0));
     gpu->ops->release(gpu, memory);
@@ -302,7 +302,7 @@ static void expect_sums(int cluster, void (*describe)(void))
     void *memory = test_upload(gpu, NULL, sizeof out);
     test_kernel k = { describe, IR_SM90A, .threads = SUM_THREADS, .cluster = cluster, .grid = cluster };
     run_or_fail(k, (void *[]){ &memory });
-    assert_int_equal(gpu->ops->copy_out(gpu, out, memory, sizeof out, NULL), CKL_OK);
+    assert_ok(gpu->ops->copy_out(gpu, out, memory, sizeof out, NULL));
     for (uint32_t i = 0; i < SUM_ROUNDS * count; i++)
         assert_int_equal(out[i], (i / count + 1) * (count * (count - 1) / 2));
     gpu->ops->release(gpu, memory);
@@ -346,7 +346,7 @@ TEST_EVERYWHERE(mma)
     gpu->ops->counters_reset(gpu);
     run_or_fail((test_kernel){ describe_mma, IR_SM80, .threads = 32 }, (void *[]){ &out, &from });
     assert_int_equal(test_counter(gpu, "tensor flops", NULL), 2 * 16 * 8 * 16);
-    assert_int_equal(gpu->ops->copy_out(gpu, d, out, sizeof d, NULL), CKL_OK);
+    assert_ok(gpu->ops->copy_out(gpu, d, out, sizeof d, NULL));
     for (int lane = 0; lane < 32; lane++)
         for (int i = 0; i < 4; i++) {
             matrix_mma_d(lane, i, &row, &column);
@@ -373,12 +373,12 @@ TEST_EVERYWHERE(tensor_cores)
         host[i / 12][i % 12] = i % 12 < 8 ? 0x0c00 : 0x0800; // 2^-12 and 2^-13
     for (int i = 0; i < COUNT_OF(devices); i++) {
         emulator_options options = emulator_options_default();
-        assert_int_equal(emulator_open_with(devices[i].device, &options, &gpu), CKL_OK);
+        assert_ok(emulator_open_with(devices[i].device, &options, &gpu));
         void *from = test_upload(gpu, host, sizeof host), *out = test_upload(gpu, NULL, sizeof d);
         gpu->ops->counters_reset(gpu);
         run_or_fail((test_kernel){ describe_mma, IR_SM80, .threads = 32 }, (void *[]){ &out, &from });
         assert_int_equal(test_counter(gpu, "tensor flops", NULL), 2 * 16 * 8 * 16);
-        assert_int_equal(gpu->ops->copy_out(gpu, d, out, sizeof d, NULL), CKL_OK);
+        assert_ok(gpu->ops->copy_out(gpu, d, out, sizeof d, NULL));
         for (int j = 0; j < 32 * 4; j++)
             assert_true(d[j / 4][j % 4] == devices[i].sum);
         gpu->ops->release(gpu, from);
@@ -420,7 +420,7 @@ static ckl_status load_box_anywhere(void *matrix, int row)
                                    .box = { 64, 16, 1, 1 },
                                    .swizzle = SWIZZLE_128 };
     tensor_map map;
-    assert_int_equal(gpu->ops->encode_tensor_map(gpu, &desc, &map), CKL_OK);
+    assert_ok(gpu->ops->encode_tensor_map(gpu, &desc, &map));
     first_row = row;
     return test_run(gpu, (test_kernel){ describe_box_anywhere, IR_SM90A, .threads = 32 },
                     (void *[]){ &map, &near, &far });
@@ -521,7 +521,7 @@ static void run_copies(void (*describe)(void), const char *completion, int seed,
     static const uint32_t zeros[8];
     void *from = test_upload(gpu, zeros, sizeof zeros), *out = test_upload(gpu, zeros, BYTES);
     run_or_fail((test_kernel){ describe, IR_SM90A, .threads = 64 }, (void *[]){ &from, &out });
-    assert_int_equal(gpu->ops->copy_out(gpu, numbers, out, BYTES, NULL), CKL_OK);
+    assert_ok(gpu->ops->copy_out(gpu, numbers, out, BYTES, NULL));
     gpu->ops->close(gpu);
 }
 
@@ -590,7 +590,7 @@ TEST(stores_of_others)
         gpu = test_open("completion=lazy");
         void *to = test_upload(gpu, zeros, sizeof zeros);
         run_or_fail((test_kernel){ describe_own_store, IR_SM90A, .threads = 32 }, (void *[]){ &to, &waits });
-        assert_int_equal(gpu->ops->copy_out(gpu, out, to, sizeof out, NULL), CKL_OK);
+        assert_ok(gpu->ops->copy_out(gpu, out, to, sizeof out, NULL));
         for (int i = 0; i < 8; i++)
             assert_int_equal(out[i], 1);
         for (uint32_t i = 0; i < 2; i++)

@@ -24,8 +24,7 @@ static inline void cluster_sync(void)
 
 static inline void run_or_fail(test_kernel k, void *const *params)
 {
-    if (test_run(gpu, k, params) != CKL_OK)
-        fail_msg("%s", ckl_error());
+    assert_ok(test_run(gpu, k, params));
 }
 
 static inline tensor_map map_2d(void *memory, int64_t columns, int64_t rows, int box_columns, int box_rows, int span)
@@ -38,8 +37,7 @@ static inline tensor_map map_2d(void *memory, int64_t columns, int64_t rows, int
                              .stride = { 2, columns * 2 },
                              .box = { (int16_t)box_columns, (int16_t)box_rows },
                              .swizzle = (tensor_map_swizzle)span };
-    if (gpu->ops->encode_tensor_map(gpu, &desc, &map) != CKL_OK)
-        fail_msg("%s", ckl_error());
+    assert_ok(gpu->ops->encode_tensor_map(gpu, &desc, &map));
     return map;
 }
 

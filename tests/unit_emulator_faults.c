@@ -307,7 +307,7 @@ TEST(launch_after_fault)
 {
     bench b = bench_open("");
     assert_int_equal(bench_run(&b, &cases[0], true), CKL_DEVICE_FAULT);
-    assert_int_equal(bench_run(&b, &cases[0], false), CKL_OK);
+    assert_ok(bench_run(&b, &cases[0], false));
     b.gpu->ops->close(b.gpu);
 }
 
@@ -337,10 +337,10 @@ TEST(bank_conflicts)
     for (int i = 0; i < COUNT_OF(all); i++) {
         char where[96], line[64];
         bench b = bench_open("");
-        assert_int_equal(bench_run(&b, &all[i], false), CKL_OK);
+        assert_ok(bench_run(&b, &all[i], false));
         assert_int_equal(test_counter(b.gpu, "bank conflicts", where), 0);
         assert_string_equal(where, ""); // nowhere
-        assert_int_equal(bench_run(&b, &all[i], true), CKL_OK);
+        assert_ok(bench_run(&b, &all[i], true));
         assert_int_equal(test_counter(b.gpu, "bank conflicts", where), conflicts[i]);
         snprintf(line, sizeof line, "%s:%d", BLAMED_FILE, blamed);
         assert_non_null(strstr(where, line));

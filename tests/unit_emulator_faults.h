@@ -85,7 +85,7 @@ static inline bench bench_open(const char *settings)
                              .stride = { 2, ROW_BYTES },
                              .box = { ROW_BYTES / 2, ROWS },
                              .swizzle = SWIZZLE_128 };
-    assert_int_equal(b.gpu->ops->encode_tensor_map(b.gpu, &desc, &b.map), CKL_OK);
+    assert_ok(b.gpu->ops->encode_tensor_map(b.gpu, &desc, &b.map));
     return b;
 }
 

@@ -248,7 +248,7 @@ static void check_gemm(int m, int n, int k, int64_t grid)
     tensor_map map_a = map_2d(A, k, m, BK, BM, SPAN), map_b = map_2d(B, k, n, BK, BN / 2, SPAN);
     test_kernel kernel = { describe_gemm, IR_SM90A, .threads = 3 * WARPGROUP, .cluster = 2, .grid = grid };
     run_or_fail(kernel, (void *[]){ &map_a, &map_b, &D });
-    assert_int_equal(gpu->ops->copy_out(gpu, d, D, (size_t)(m * n) * 2, NULL), CKL_OK);
+    assert_ok(gpu->ops->copy_out(gpu, d, D, (size_t)(m * n) * 2, NULL));
     for (int i = 0; i < m; i += 7) // a prime step: every row and column class of the fragments is met
         for (int j = 0; j < n; j++) {
             float expected = 0;

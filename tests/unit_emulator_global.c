@@ -411,7 +411,7 @@ TEST(turnstile)
         uint32_t sum = 0;
         if (run(&b, &c, false, c.grid) != CKL_OK)
             fail_msg("[%s] %s", all_settings[i], ckl_error());
-        assert_int_equal(b.gpu->ops->copy_out(b.gpu, &sum, b.memory, sizeof sum, NULL), CKL_OK);
+        assert_ok(b.gpu->ops->copy_out(b.gpu, &sum, b.memory, sizeof sum, NULL));
         assert_int_equal(sum, 40 * 39 / 2);
         b.gpu->ops->close(b.gpu);
     }
@@ -577,10 +577,10 @@ TEST(counter_not_reset)
     static const global_case read = { { reads_fresh, 32, 1, { "read of uninitialised", "fresh+0" }, 0 }, 1, 0 };
     for (int plant = 0; plant < 2; plant++) {
         bench b = bench_open("");
-        assert_int_equal(run(&b, &count, plant, CTAS), CKL_OK);
+        assert_ok(run(&b, &count, plant, CTAS));
         b.gpu->ops->release(b.gpu, b.fresh);
         b.fresh = test_upload(b.gpu, NULL, MEMORY_BYTES);
-        assert_int_equal(run(&b, &count, plant, CTAS), CKL_OK);
+        assert_ok(run(&b, &count, plant, CTAS));
         assert_int_equal(run(&b, &read, plant, 1), plant ? CKL_DEVICE_FAULT : CKL_OK);
         if (plant)
             check_report(&read.fault, "");
@@ -603,8 +603,8 @@ TEST(last_numbers)
         b.gpu->ops->close(b.gpu);
         b = bench_open("");
         ((emulator *)b.gpu)->epochs = 1; // so its numbers will be those of other CTAs
-        assert_int_equal(run(&b, c, false, c->grid), CKL_OK);
-        assert_int_equal(b.gpu->ops->copy_in(b.gpu, (char *)b.memory + FLAG, zeros, sizeof zeros, NULL), CKL_OK);
+        assert_ok(run(&b, c, false, c->grid));
+        assert_ok(b.gpu->ops->copy_in(b.gpu, (char *)b.memory + FLAG, zeros, sizeof zeros, NULL));
         ((emulator *)b.gpu)->epochs = used;
         if (run(&b, c, false, c->grid) != CKL_OK)
             fail_msg("after number %u: %s", used, ckl_error());

@@ -135,7 +135,7 @@ TEST(place_in_grid)
 {
     bench b = bench_open("");
     device_kernel *loaded = NULL;
-    assert_int_equal(test_load(b.gpu, (test_kernel){ fault_inside, IR_SM90A, .threads = 32 }, &loaded), CKL_OK);
+    assert_ok(test_load(b.gpu, (test_kernel){ fault_inside, IR_SM90A, .threads = 32 }, &loaded));
     device_launch launch = { .grid = { 3, 4, 5 }, .params = (void *[]){ &b.memory, &b.fresh, &b.map } };
     assert_int_equal(b.gpu->ops->launch(b.gpu, loaded, &launch, NULL), CKL_DEVICE_FAULT);
     assert_non_null(strstr(ckl_error(), "in test, CTA (1,2,3), warp 0, lane 0"));

@@ -96,7 +96,7 @@ static ckl_status launch(ckl_device *gpu, const char *what, void *memory)
     if (*what == '-')
         return gpu->ops->copy_out(gpu, bytes, memory, sizeof bytes, NULL);
     const test_kernel k = { describe, *what == '~' ? IR_SM80 : IR_SM90A, .threads = 64 };
-    assert_int_equal(test_load(gpu, k, &loaded), CKL_OK);
+    assert_ok(test_load(gpu, k, &loaded));
     const device_launch once = { .grid = { *what == '2' ? 2 : 1, 1, 1 }, .params = (void *[]){ &memory } };
     ckl_status status = gpu->ops->launch(gpu, loaded, &once, *what == '>' ? &described : NULL);
     gpu->ops->unload(gpu, loaded);

@@ -362,7 +362,7 @@ TEST(host_copies)
 {
     ckl_device *gpu = test_open("budget=100000");
     unsigned char host[5] = { 0 }, *memory = test_upload(gpu, NULL, 64);
-    assert_int_equal(gpu->ops->copy_in(gpu, memory + 8, host, sizeof host, NULL), CKL_OK);
+    assert_ok(gpu->ops->copy_in(gpu, memory + 8, host, sizeof host, NULL));
     for (int i = 0; i < 64; i++) {
         void *at = memory + i;
         test_kernel k = { load_byte, IR_SM90A, .threads = 32 };

@@ -148,7 +148,7 @@ static void check_scale(int m, int n)
     const scale_params params = { from, to, m, n, 0.5f };
     if (run((example){ "scale", scale, &scale_param_list }, &params, (n + 31) / 32, (m + 63) / 64) != CKL_OK)
         fail_msg("%d x %d: %s", m, n, ckl_error());
-    assert_int_equal(gpu->ops->copy_out(gpu, y, to, bytes, NULL), CKL_OK);
+    assert_ok(gpu->ops->copy_out(gpu, y, to, bytes, NULL));
     for (int i = 0; i < m * n; i++)
         if (y[i] != 0.5f * x[i])
             fail_msg("%d x %d: element %d is %g", m, n, i, (double)y[i]);
@@ -212,7 +212,7 @@ static ckl_status run_transpose(int its_mistake)
 
 TEST(transpose)
 {
-    assert_int_equal(run_transpose(NONE), CKL_OK);
+    assert_ok(run_transpose(NONE));
     assert_int_equal(run_transpose(NO_SYNC), CKL_DEVICE_FAULT);
     assert_true(said("read of uninitialised shared memory in transpose, CTA (0,0,0), warp 0, lane 1, at "));
     assert_true(said(" (ld): tile+132 is read before it was written; warp 1 writes it later, at "));
@@ -260,7 +260,7 @@ static void check_shares(int rows, int cols)
     const shares_params params = { from, to, rows, cols };
     if (run((example){ "shares", shares, &shares_param_list }, &params, row_split_ctas(&warp_a_row, rows), 1) != CKL_OK)
         fail_msg("%d x %d: %s", rows, cols, ckl_error());
-    assert_int_equal(gpu->ops->copy_out(gpu, y, to, bytes, NULL), CKL_OK);
+    assert_ok(gpu->ops->copy_out(gpu, y, to, bytes, NULL));
     for (int r = 0; r < rows; r++) {
         float sum = 0;
         for (int c = 0; c < cols; c++)
@@ -464,8 +464,7 @@ TEST(relu)
         { 1, 8, 8, 8 }, { 64, 64, 64, 64 }, { 200, 328, 336, 344 }, { 6001, 520, 520, 520 }
     };
     for (int i = 0; i < COUNT_OF(sizes); i++)
-        if (run_relu(sizes[i], 0, NONE) != CKL_OK)
-            fail_msg("%s", ckl_error());
+        assert_ok(run_relu(sizes[i], 0, NONE));
 }
 
 /* What docs/tma-kernel.md says of each mistake. */

@@ -72,8 +72,7 @@ static unsigned char *memory_after(const fuzz_batch *batch)
 {
     unsigned char *memory = malloc((size_t)(batch->slice_bytes * batch->count));
     fuzz_fill(batch, memory);
-    if (fuzz_execute(devices[0], batch, batch->kernel, memory) != CKL_OK)
-        fail_msg("%s", ckl_error());
+    assert_ok(fuzz_execute(devices[0], batch, batch->kernel, memory));
     return memory;
 }
 
@@ -82,10 +81,10 @@ TEST(alone_as_in_its_batch)
 {
     for (int first = 0; first < FUZZ_KIND_COUNT * FUZZ_BATCH; first += FUZZ_BATCH) {
         fuzz_batch batch, alone;
-        assert_int_equal(fuzz_describe(all_kinds(4), first, FUZZ_BATCH, &batch), CKL_OK);
+        assert_ok(fuzz_describe(all_kinds(4), first, FUZZ_BATCH, &batch));
         unsigned char *together = memory_after(&batch);
         for (int i = 0; i < FUZZ_BATCH; i += 5) {
-            assert_int_equal(fuzz_describe(all_kinds(4), first + i, 1, &alone), CKL_OK);
+            assert_ok(fuzz_describe(all_kinds(4), first + i, 1, &alone));
             unsigned char *single = memory_after(&alone);
             assert_memory_equal(single, together + i * batch.slice_bytes, (size_t)alone.slice_bytes);
             fuzz_batch_free(&alone);
@@ -139,7 +138,7 @@ static void see(fuzz_set set, int programs)
 {
     for (int first = 0; first < programs; first += FUZZ_BATCH) {
         fuzz_batch batch;
-        assert_int_equal(fuzz_describe(set, first, FUZZ_BATCH, &batch), CKL_OK);
+        assert_ok(fuzz_describe(set, first, FUZZ_BATCH, &batch));
         for (int i = 0; i < batch.kernel->inst_count; i++) {
             const ir_inst *inst = &batch.kernel->insts[i];
             assert_false(is_miscompiled(inst));
@@ -307,7 +306,7 @@ TEST(minimises_through_blocks)
     ir_assign(y, ir_binary(IR_MUL, x, y));
     ir_end_if();
     ir_end_loop();
-    assert_int_equal(ir_describe_end(&kernel), CKL_OK);
+    assert_ok(ir_describe_end(&kernel));
     fuzz_minimise(kernel, multiplies, &tries);
     text words = { 0 };
     ir_print(kernel, &words);
@@ -337,7 +336,7 @@ TEST(shorter_programs_end)
 {
     for (int number = 0; number < 4; number++) {
         fuzz_batch batch;
-        assert_int_equal(fuzz_describe((fuzz_set){ 1, FUZZ_CONTROL }, number, 1, &batch), CKL_OK);
+        assert_ok(fuzz_describe((fuzz_set){ 1, FUZZ_CONTROL }, number, 1, &batch));
         fuzz_minimise(batch.kernel, ends_at_all, &batch);
         fuzz_batch_free(&batch);
     }
@@ -349,14 +348,14 @@ TEST(workers_check_every_program_once)
 {
     fuzz_sums sums = { 0 };
     fuzz_request request = { .set = all_kinds(6), .count = 5 * FUZZ_BATCH - 3, .workers = 2 };
-    assert_int_equal(fuzz_run(&request, &sums), CKL_OK);
+    assert_ok(fuzz_run(&request, &sums));
     for (int kind = 0; kind < FUZZ_KIND_COUNT; kind++)
         assert_int_equal(sums.programs[kind], kind == FUZZ_ASYNC ? FUZZ_BATCH - 3 : FUZZ_BATCH);
     assert_int_equal(sums.differences, 0);
     assert_int_equal(sums.alone, 0);
     request.device = "emulator:l4"; // takes every fourth batch of a kind
     request.set.kind = FUZZ_MATRIX;
-    assert_int_equal(fuzz_run(&request, &sums), CKL_OK);
+    assert_ok(fuzz_run(&request, &sums));
     assert_int_equal(sums.alone, 4 * FUZZ_BATCH - 3);
     request.device = "emulator:none";
     assert_int_not_equal(fuzz_run(&request, &sums), CKL_OK);
@@ -373,7 +372,7 @@ TEST(every_program_is_reported_once)
         fuzz_sums sums = { 0 };
         if (lost)
             fake->fail_named("cuLaunchKernelEx", FAKE_LAUNCH_FAILED);
-        assert_int_equal(fuzz_run(&request, &sums), CKL_OK);
+        assert_ok(fuzz_run(&request, &sums));
         assert_int_equal(sums.programs[FUZZ_ARITHMETIC], FUZZ_BATCH);
         assert_int_equal(sums.differences, FUZZ_BATCH);
     }

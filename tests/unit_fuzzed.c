@@ -23,8 +23,7 @@ static void print_batch(int first, text *out)
         fail_msg("%s", ckl_error());
     unsigned char *memory = malloc((size_t)(batch.slice_bytes * batch.count));
     fuzz_fill(&batch, memory);
-    if (fuzz_execute(device, &batch, batch.kernel, memory) != CKL_OK)
-        fail_msg("%s", ckl_error());
+    assert_ok(fuzz_execute(device, &batch, batch.kernel, memory));
     text_printf(out, "%s %d:", fuzz_kind_names[batch.kind], first);
     for (int i = 0; i < batch.count; i++)
         text_printf(out, " %08x",

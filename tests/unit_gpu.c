@@ -157,8 +157,7 @@ static void try_suite(ckl_status (*attempt)(check *k))
     if (!device)
         skip();
     device->ops->synchronize(device, NULL); // makes the context this thread's, as the CUDA runtime does
-    if (suite_read(TESTDATA "/../../bench/suites/smoke.txt", try_line, &attempt) != CKL_OK)
-        fail_msg("%s", ckl_error());
+    assert_ok(suite_read(TESTDATA "/../../bench/suites/smoke.txt", try_line, &attempt));
 }
 
 TEST(graphs)

@@ -178,11 +178,11 @@ static ckl_status run_load(uint16_t *out, tensor_map_desc *d)
     *d = map_of(4, size, lower, upper, step);
     d->swizzle = SWIZZLE_NONE;
     d->address = from;
-    assert_int_equal(gpu->ops->encode_tensor_map(gpu, d, &map), CKL_OK);
+    assert_ok(gpu->ops->encode_tensor_map(gpu, d, &map));
     const ckl_status status = test_run(
         gpu, (test_kernel){ describe_load, IR_SM90A, .threads = 32, .cluster = 2, .grid = 2 }, (void *[]){ &map, &to });
     if (status == CKL_OK)
-        assert_int_equal(gpu->ops->copy_out(gpu, out, to, 2048, NULL), CKL_OK);
+        assert_ok(gpu->ops->copy_out(gpu, out, to, 2048, NULL));
     gpu->ops->release(gpu, from);
     gpu->ops->release(gpu, to);
     return status;
@@ -202,8 +202,7 @@ TEST_EVERYWHERE(multicast)
     uint16_t out[2][512];
     tensor_map_desc d;
     set_load(1, 1, 2, BYTES, false);
-    if (run_load(out[0], &d) != CKL_OK)
-        fail_msg("%s", ckl_error());
+    assert_ok(run_load(out[0], &d));
     static const int32_t under[PIXELS][RANK_MAX] = { // four columns and three rows of places
                                                      { 0, 1, 1, 0 },
                                                      { 0, 2, 1, 0 },
@@ -259,7 +258,7 @@ TEST(limits)
 {
     const int size[] = { 9, 8, 2 }, lower[] = { -1, -1 }, upper[] = { -1, 0 }, step[] = { 1, 2 };
     const tensor_map_desc right = map_of(4, size, lower, upper, step);
-    assert_int_equal(tensor_map_check(&right), CKL_OK);
+    assert_ok(tensor_map_check(&right));
     REFUSE("rank=2 has no pixels between", d.rank = 2);
     REFUSE("lower[0]=-129 or upper[0]=-1 is not in -128..127", d.lower[0] = -129);
     REFUSE("lower[1]=-1 or upper[1]=128 is not in -128..127", d.upper[1] = 128);

@@ -122,7 +122,7 @@ static void test_in_place(void **state)
     test_case c;
     check k;
     check_result result;
-    assert_int_equal(case_parse(p->line, &c), CKL_OK);
+    assert_ok(case_parse(p->line, &c));
     if (check_open(&c, device, NULL, &k) != CKL_OK || check_run(&k, &result) != CKL_OK || !result.passed)
         fail_msg("%s: %s", p->line, *result.fault ? result.fault : ckl_error());
     compare(&k, p);

@@ -40,8 +40,8 @@ static void *random_numbers(const invariant_case *c, int64_t count, uint64_t see
         uint32_t x = c->base | ((uint32_t)(random_at(seed, (uint64_t)i) >> 32) & c->mask);
         memcpy(host + (size_t)i * bytes, &x, bytes); // little-endian: the low bytes
     }
-    assert_int_equal(ckl_malloc(device, (size_t)count * bytes, &there), CKL_OK);
-    assert_int_equal(ckl_copy_in(device, there, host, (size_t)count * bytes, NULL), CKL_OK);
+    assert_ok(ckl_malloc(device, (size_t)count * bytes, &there));
+    assert_ok(ckl_copy_in(device, there, host, (size_t)count * bytes, NULL));
     free(host);
     return there;
 }
@@ -55,11 +55,10 @@ static void run(const invariant_case *c, int64_t m, const void *a, const void *b
     desc.m = m;
     desc.d = CKL_F32;
     desc.batch_invariant = true;
-    assert_int_equal(ckl_malloc(device, bytes, &out), CKL_OK);
+    assert_ok(ckl_malloc(device, bytes, &out));
     ckl_gemm_args args = { .a = a, .b = b, .bias = desc.bias ? bias : NULL, .d = out };
-    if (ckl_gemm(device, &desc, &args, NULL) != CKL_OK)
-        fail_msg("%s", ckl_error());
-    assert_int_equal(ckl_copy_out(device, d, out, bytes, NULL), CKL_OK);
+    assert_ok(ckl_gemm(device, &desc, &args, NULL));
+    assert_ok(ckl_copy_out(device, d, out, bytes, NULL));
     ckl_free(device, out);
 }
 

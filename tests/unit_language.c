@@ -393,8 +393,7 @@ TEST(known_sums)
 {
     enum { BASE, Y, FIRST, SECOND, LESS_Y, PLUS_5, LESS_BASE, PLUS_7, LAST };
     ir_kernel *kernel = NULL;
-    if (describe(difference_of_known_sum, &kernel) != CKL_OK)
-        fail_msg("%s", ckl_error());
+    assert_ok(describe(difference_of_known_sum, &kernel));
     const ir_inst *insts = kernel->insts;
     assert_int_equal(insts[LESS_Y].in[0].reg, insts[BASE].out[0].reg);
     assert_true(ir_is_int(insts[PLUS_5].in[1], 5));
@@ -402,7 +401,7 @@ TEST(known_sums)
     assert_true(ir_is_int(insts[PLUS_7].in[1], 7));
     assert_int_equal(insts[LAST].in[0].reg, insts[FIRST].out[0].reg);
     ir_kernel_free(kernel);
-    assert_int_equal(describe(many_known_sums, &kernel), CKL_OK);
+    assert_ok(describe(many_known_sums, &kernel));
     ir_kernel_free(kernel);
 }
 
@@ -415,7 +414,7 @@ static void bounds(void)
 TEST(launch_bounds)
 {
     ir_kernel *kernel = NULL;
-    assert_int_equal(describe(bounds, &kernel), CKL_OK);
+    assert_ok(describe(bounds, &kernel));
     assert_int_equal(kernel->threads, 256);
     assert_int_equal(kernel->ctas_per_sm, 2);
     assert_int_equal(kernel->cluster, 4);

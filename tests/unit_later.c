@@ -26,11 +26,11 @@ static void print_kernel(const char *line, const char *implementation_name, text
     void *config;
     ir_kernel *kernel;
     const ckl_device_info *info = ckl_device_properties(gpu);
-    assert_int_equal(case_parse(line, &c), CKL_OK);
-    assert_int_equal(plan_choose(info, c.test->op, c.problem, NULL, &memory, &impl, &config), CKL_OK);
+    assert_ok(case_parse(line, &c));
+    assert_ok(plan_choose(info, c.test->op, c.problem, NULL, &memory, &impl, &config));
     assert_string_equal(impl->name, implementation_name);
-    assert_int_equal(plan_describe(c.test->op, impl, config, 0, plan_target(info), &kernel), CKL_OK);
-    assert_int_equal(ir_print_ptx(kernel, ptx), CKL_OK);
+    assert_ok(plan_describe(c.test->op, impl, config, 0, plan_target(info), &kernel));
+    assert_ok(ir_print_ptx(kernel, ptx));
     ir_kernel_free(kernel);
     case_clear(&c);
     arena_clear(&memory);
@@ -60,7 +60,7 @@ TEST(architectures)
         assert_non_null(strstr(text_data(&ptx), ".target sm_90\n"));
         for (int a = 0; a < COUNT_OF(architectures); a++) {
             assembled result;
-            assert_int_equal(assemble_ptx(&ptx, architectures[a], &result), CKL_OK);
+            assert_ok(assemble_ptx(&ptx, architectures[a], &result));
             if ((result.registers == 0 || result.spill_bytes) && !is_unknown(&result))
                 fail_msg("%s for %s: %s", kernels[i].line, architectures[a], result.complaint);
         }

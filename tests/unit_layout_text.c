@@ -42,7 +42,7 @@ TEST(taken)
         layout_print(a, &printed);
         assert_string_equal(text_data(&printed), taken[i][1]);
         assert_string_equal(end, taken[i][2]);
-        assert_int_equal(ir_describe_end(NULL), CKL_OK);
+        assert_ok(ir_describe_end(NULL));
         text_free(&printed);
     }
 }

@@ -161,8 +161,7 @@ TEST(lines)
     void (*const families[])(void) = { lines_of_mma,        lines_of_copies,    lines_of_pipelines, lines_of_tma,
                                        lines_of_reductions, lines_of_schedules, lines_of_functions };
     for (int i = 0; i < COUNT_OF(families); i++)
-        if (describe(families[i], NULL) != CKL_OK)
-            fail_msg("%s", ckl_error());
+        assert_ok(describe(families[i], NULL));
 }
 
 /* PTX names up to 64 files of C; the lines of further ones it leaves out. */
@@ -183,8 +182,8 @@ TEST(files)
 {
     ir_kernel *k;
     text ptx = { 0 };
-    assert_int_equal(describe(many_files, &k), CKL_OK);
-    assert_int_equal(ir_print_ptx(k, &ptx), CKL_OK);
+    assert_ok(describe(many_files, &k));
+    assert_ok(ir_print_ptx(k, &ptx));
     for (int i = 1; i <= FILES; i++) {
         char file[40], loc[40];
         snprintf(file, sizeof file, ".file %d \"file%d.c\"\n", i, i);

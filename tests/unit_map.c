@@ -74,7 +74,7 @@ TEST(callback)
                      .compute = CKL_F32,
                      .config = { .threads = 256, .vec = 4, .steps = 4 } };
     k.config = map_choose(k, s, &gpu->info);
-    assert_int_equal(map_admit("test", k, s, &gpu->info), CKL_OK);
+    assert_ok(map_admit("test", k, s, &gpu->info));
     assert_int_equal(k.config.vec, 4);
 
     const void *pointers[] = { test_upload(gpu, x, sizeof x), test_upload(gpu, y, sizeof y),
@@ -85,9 +85,8 @@ TEST(callback)
     test_params(&map_param_list, &given, params);
     kernel = &k;
     test_kernel launch = { describe, IR_SM80, .threads = k.config.threads, .grid = ceil_div(s.count, map_tile(&k)) };
-    if (test_run(gpu, launch, params) != CKL_OK)
-        fail_msg("%s", ckl_error());
-    assert_int_equal(gpu->ops->copy_out(gpu, z, pointers[2], sizeof z, NULL), CKL_OK);
+    assert_ok(test_run(gpu, launch, params));
+    assert_ok(gpu->ops->copy_out(gpu, z, pointers[2], sizeof z, NULL));
     for (int i = 0; i < ROWS * COLUMNS; i++) {
         float at = x[i / COLUMNS * PITCH + i % COLUMNS];
         assert_true(z[i] == (at >= 100 ? at : y[i % COLUMNS]));

@@ -128,8 +128,8 @@ static void run(void (*describe)(void), float *x, float *y)
     test_kernel k = { describe, IR_SM80, .threads = THREADS, .grid = COUNT / THREADS };
     if (test_run(gpu, k, (void *[]){ &device_x, &device_y }) != CKL_OK)
         fail_msg("%s", ckl_error());
-    assert_int_equal(gpu->ops->copy_out(gpu, x, device_x, COUNT * sizeof *x, NULL), CKL_OK);
-    assert_int_equal(gpu->ops->copy_out(gpu, y, device_y, COUNT * sizeof *y, NULL), CKL_OK);
+    assert_ok(gpu->ops->copy_out(gpu, x, device_x, COUNT * sizeof *x, NULL));
+    assert_ok(gpu->ops->copy_out(gpu, y, device_y, COUNT * sizeof *y, NULL));
     gpu->ops->release(gpu, device_x);
     gpu->ops->release(gpu, device_y);
     gpu->ops->close(gpu);

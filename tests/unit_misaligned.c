@@ -41,7 +41,7 @@ static void test_displaced(void **state)
         test_case c;
         text whole = { 0 };
         text_printf(&whole, "%s %s", test->op->name, *line);
-        assert_int_equal(case_parse(text_data(&whole), &c), CKL_OK);
+        assert_ok(case_parse(text_data(&whole), &c));
         const bool displaced = c.keys.misalign || c.keys.stagger, full = getenv("CKL_TEST_FULL") != NULL;
         if (!displaced && (full || adapter_flops(c.test, c.problem) <= FLOPS_MOST)) {
             const bool odd = (line - test->cases) % 2;

@@ -56,7 +56,7 @@ static void change(uint64_t *random, const field *f, field_table table, ckl_gemm
         snprintf(value, sizeof value, "%" PRId64, draw_size(random, f->name));
     else
         word_of(f->range, (int)random_below(random, word_of(f->range, -1, NULL, 0)), value, sizeof value);
-    assert_int_equal(fields_set(table, "gemm", f->name, value, desc), CKL_OK);
+    assert_ok(fields_set(table, "gemm", f->name, value, desc));
 }
 
 static void draw(uint64_t *random, ckl_gemm_desc *desc)
@@ -97,7 +97,7 @@ static void look_on(const char *id)
     ckl_device *device;
     uint64_t random = 7;
     int legal = 0, naive = 0;
-    assert_int_equal(ckl_device_open(id, &device), CKL_OK);
+    assert_ok(ckl_device_open(id, &device));
     for (int i = 0; i < DRAWS; i++) {
         ckl_gemm_desc desc;
         draw(&random, &desc);

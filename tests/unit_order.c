@@ -326,7 +326,7 @@ static void check_problem(const problem *p, bool show)
         if (!used[s - p->spared])
             fail_msg("%s: each change of %s in %s is noticed", p->line, ir_op_text(s->op), s->file);
     planted = NULL;
-    assert_int_equal(run(&c), CKL_OK); // what was noticed were the changes
+    assert_ok(run(&c)); // what was noticed were the changes
     case_clear(&c);
 }
 

@@ -72,7 +72,7 @@ static const operator_info trusting_op = {
 static void expect_vector_of(const operator_info *info, int64_t n, const char *force, const char *wanted)
 {
     ckl_plan *plan = NULL;
-    assert_int_equal(plan_build(&device, info, &(op_desc){ .n = n }, force, &plan), CKL_OK);
+    assert_ok(plan_build(&device, info, &(op_desc){ .n = n }, force, &plan));
     assert_string_equal(ckl_plan_text(plan), wanted);
     ckl_plan_free(plan);
 }
@@ -135,8 +135,8 @@ TEST(candidates)
     assert_int_equal(plan_rank(&device.info, &ranked, &two, &room, 1, best), 1);
     assert_true(best[0].number == 1);
     ckl_plan *plan = NULL;
-    assert_int_equal(plan_build(&device, &ranked_op, &(op_desc){ .n = 101 }, NULL, &plan), CKL_UNSUPPORTED);
-    assert_non_null(strstr(ckl_error(), "op ranked: n is more than 100"));
+    assert_fails(plan_build(&device, &ranked_op, &(op_desc){ .n = 101 }, NULL, &plan), CKL_UNSUPPORTED,
+                 "op ranked: n is more than 100");
 }
 
 static void expect_text(int64_t n, const char *force, const char *wanted)
@@ -204,13 +204,13 @@ TEST(view)
     viewed.view_bytes = sizeof(op_desc);
     viewed.check_args = check_four;
     ckl_plan *plan = NULL;
-    assert_int_equal(plan_build(&device, &viewed, &(op_desc){ .n = 40 }, NULL, &plan), CKL_OK);
+    assert_ok(plan_build(&device, &viewed, &(op_desc){ .n = 40 }, NULL, &plan));
     assert_string_equal(ckl_plan_text(plan), "op first threads=128 vector=2");
-    assert_int_equal(plan_run(plan, &viewed, &op, NULL), CKL_OK);
+    assert_ok(plan_run(plan, &viewed, &op, NULL));
     ckl_plan_free(plan);
     plan_forget_device(&device);
-    assert_int_equal(plan_build(&device, &viewed, &(op_desc){ .n = 41 }, NULL, &plan), CKL_INVALID);
-    assert_string_equal(ckl_error(), "op: n=41 is no multiple of 10");
+    assert_fails(plan_build(&device, &viewed, &(op_desc){ .n = 41 }, NULL, &plan), CKL_INVALID,
+                 "op: n=41 is no multiple of 10");
 }
 
 TEST(overlap)
@@ -252,8 +252,7 @@ TEST(run_checks_operator)
     operator_info other = op;
     other.name = "other";
     ckl_plan *plan = plan_of(4, NULL);
-    assert_int_equal(plan_run(plan, &other, &op, NULL), CKL_INVALID);
-    assert_string_equal(ckl_error(), "other: plan is one of op");
+    assert_fails(plan_run(plan, &other, &op, NULL), CKL_INVALID, "other: plan is one of op");
     assert_int_equal(plan_run(NULL, &op, &op, NULL), CKL_INVALID);
     ckl_plan_free(plan);
     plan_forget_device(&device);
@@ -346,17 +345,16 @@ static ckl_status bind_described(void (*body)(void), plan_kernel *bound)
 TEST(params)
 {
     plan_kernel bound = { 0 };
-    assert_int_equal(bind_described(describe_bound, &bound), CKL_OK);
+    assert_ok(bind_described(describe_bound, &bound));
     assert_int_equal(bound.param_count, 2);
     assert_int_equal(bound.params[0].offset, offsetof(bound_params, x));
     assert_int_equal(bound.params[1].offset, offsetof(bound_params, n) + sizeof(int64_t));
 
-    assert_int_equal(bind_described(describe_unlisted, &bound), CKL_INTERNAL);
-    assert_non_null(strstr(ckl_error(), "parameter y is not in the list of its implementation"));
-    assert_int_equal(bind_described(describe_other_type, &bound), CKL_INTERNAL);
-    assert_non_null(strstr(ckl_error(), "parameter n_0 is u32 in the kernel, which its list does not say"));
-    assert_int_equal(bind_described(describe_without_box, &bound), CKL_INTERNAL);
-    assert_non_null(strstr(ckl_error(), "tensor map tX has no box"));
+    assert_fails(bind_described(describe_unlisted, &bound), CKL_INTERNAL,
+                 "parameter y is not in the list of its implementation");
+    assert_fails(bind_described(describe_other_type, &bound), CKL_INTERNAL,
+                 "parameter n_0 is u32 in the kernel, which its list does not say");
+    assert_fails(bind_described(describe_without_box, &bound), CKL_INTERNAL, "tensor map tX has no box");
 }
 
 /* A kernel has up to eight tensor maps. */
@@ -380,13 +378,13 @@ TEST(tensor_maps)
 {
     plan_kernel bound = { 0 };
     map_count = 8;
-    assert_int_equal(bind_to(&maps_param_list, describe_maps, &bound), CKL_OK);
+    assert_ok(bind_to(&maps_param_list, describe_maps, &bound));
     assert_int_equal(bound.param_count, 8);
     assert_int_equal(bound.params[7].offset, offsetof(maps_params, t) + 7 * sizeof(param_tensor));
     assert_int_equal(bound.params[7].map.box[0], 64);
     map_count = 9;
-    assert_int_equal(bind_to(&maps_param_list, describe_maps, &bound), CKL_INTERNAL);
-    assert_non_null(strstr(ckl_error(), "bound: 9 tensor maps are more than 8"));
+    assert_fails(bind_to(&maps_param_list, describe_maps, &bound), CKL_INTERNAL,
+                 "bound: 9 tensor maps are more than 8");
 }
 
 RUN_TESTS(NULL, NULL)

@@ -31,8 +31,8 @@ TEST(no_room)
 {
     loads = unloads = resident = 0;
     ckl_plan *plan = NULL;
-    assert_int_equal(plan_build(&device, &op, &(op_desc){ .n = 4 }, NULL, &plan), CKL_UNSUPPORTED);
-    assert_non_null(strstr(ckl_error(), "no cluster of 1 CTAs finds room on counter"));
+    assert_fails(plan_build(&device, &op, &(op_desc){ .n = 4 }, NULL, &plan), CKL_UNSUPPORTED,
+                 "no cluster of 1 CTAs finds room on counter");
     assert_null(plan);
     assert_int_equal(loads, unloads);
     resident = 1;
@@ -45,7 +45,7 @@ TEST(once)
 {
     loads = launches = 0;
     for (int i = 0; i < 3; i++)
-        assert_int_equal(plan_once(&device, &op, &(op_desc){ .n = 4 }, &op, NULL), CKL_OK);
+        assert_ok(plan_once(&device, &op, &(op_desc){ .n = 4 }, &op, NULL));
     assert_int_equal(loads, 1);
     assert_int_equal(launches, 3);
     assert_int_equal(plan_once(&device, &op, &(op_desc){ .n = -1 }, &op, NULL), CKL_INVALID);
@@ -86,14 +86,14 @@ TEST(once_tells_apart)
     choices = loads = unloads = 0;
     for (int repeat = 0; repeat < 2; repeat++) {
         run_once(4);
-        assert_int_equal(plan_once(&other_device, &op, &(op_desc){ .n = 4 }, &op, NULL), CKL_OK);
-        assert_int_equal(plan_once(&device, &other_op, &(op_desc){ .n = 4 }, &op, NULL), CKL_OK);
+        assert_ok(plan_once(&other_device, &op, &(op_desc){ .n = 4 }, &op, NULL));
+        assert_ok(plan_once(&device, &other_op, &(op_desc){ .n = 4 }, &op, NULL));
     }
     assert_int_equal(choices, 3);
     assert_int_equal(loads, 2); // kernels go by device
     plan_forget_device(&device);
     assert_int_equal(unloads, 1);
-    assert_int_equal(plan_once(&other_device, &op, &(op_desc){ .n = 4 }, &op, NULL), CKL_OK);
+    assert_ok(plan_once(&other_device, &op, &(op_desc){ .n = 4 }, &op, NULL));
     assert_int_equal(choices, 3);
     plan_forget_device(&other_device);
     assert_int_equal(unloads, 2);
@@ -156,7 +156,7 @@ TEST(workspace_of_a_stream)
     for (int64_t n = 4; n <= 8; n += 4) {
         choices = 0;
         for (int i = 0; i < 6; i++)
-            assert_int_equal(plan_once(&own, &with_workspace, &(op_desc){ .n = n }, &op, streams[i % 2]), CKL_OK);
+            assert_ok(plan_once(&own, &with_workspace, &(op_desc){ .n = n }, &op, streams[i % 2]));
         assert_int_equal(choices, n == 4 ? 2 : 1);
     }
     plan_forget_device(&own);
@@ -210,11 +210,11 @@ TEST(padding_is_no_key)
         memset(&d, fill, sizeof d);
         d.n = 4;
         d.dtype = CKL_F16;
-        assert_int_equal(plan_once(&device, &op, &d, &op, NULL), CKL_OK);
+        assert_ok(plan_once(&device, &op, &d, &op, NULL));
     }
     assert_int_equal(choices, 1);
     d.dtype = CKL_BF16; // the fields themselves are
-    assert_int_equal(plan_once(&device, &op, &d, &op, NULL), CKL_OK);
+    assert_ok(plan_once(&device, &op, &d, &op, NULL));
     assert_int_equal(choices, 2);
     plan_forget_device(&device);
 }

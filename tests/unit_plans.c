@@ -83,7 +83,7 @@ static void plan_all(text *now)
 static void digest_case(const char *line, text *out)
 {
     test_case c;
-    assert_int_equal(case_parse(line, &c), CKL_OK);
+    assert_ok(case_parse(line, &c));
     text_printf(out, "%s:", line);
     for (int i = 0; i < COUNT_OF(ids); i++) {
         uint64_t hash;
@@ -160,9 +160,9 @@ TEST(no_kernel_computes_with_half_constants)
     ir_describe_begin("squares", IR_SM90A);
     val pair = ir_pack(IR_F16X2, ir_convert(CKL_F16, ir_sreg(IR_TID_X)), ir_float(CKL_F16, -1));
     ir_binary(IR_MUL, pair, pair);
-    assert_int_equal(ir_describe_end(&kernel), CKL_OK);
-    assert_int_equal(devices[0]->ops->load(devices[0], kernel, &loaded), CKL_INTERNAL);
-    assert_string_equal(ckl_error(), "squares: mul of f16x2 of which one half is constant, which ptxas may get wrong");
+    assert_ok(ir_describe_end(&kernel));
+    assert_fails(devices[0]->ops->load(devices[0], kernel, &loaded), CKL_INTERNAL,
+                 "squares: mul of f16x2 of which one half is constant, which ptxas may get wrong");
     ir_kernel_free(kernel);
 }
 

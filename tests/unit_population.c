@@ -40,7 +40,7 @@ TEST(lines_are_problems)
 {
     ckl_device *device;
     const int lines = getenv("CKL_TEST_FULL") ? LINES : LINES / 4;
-    assert_int_equal(ckl_device_open("emulator:h200", &device), CKL_OK);
+    assert_ok(ckl_device_open("emulator:h200", &device));
     for (const operator_test *const *test = operator_tests; *test; test++)
         for (int i = 0; i < lines; i++) {
             text line = line_of(*test, 7, i);
@@ -89,7 +89,7 @@ static ckl_status draw(const char *pattern, int64_t number, text *line)
 static int64_t drawn_size(const char *pattern, int64_t number)
 {
     text line = { 0 };
-    assert_int_equal(draw(pattern, number, &line), CKL_OK);
+    assert_ok(draw(pattern, number, &line));
     const char *n = strstr(text_data(&line), "n=");
     int64_t size = n ? strtoll(n + 2, NULL, 10) : 4096; // the default is left out
     text_free(&line);
@@ -117,17 +117,15 @@ TEST(holes)
     text line = { 0 };
     int beta = 0;
     for (int i = 0; i < 100; i++) {
-        assert_int_equal(draw("n={c:hidden} rows=2 lda={c}+8{| beta=2}", i, &line), CKL_OK);
+        assert_ok(draw("n={c:hidden} rows=2 lda={c}+8{| beta=2}", i, &line));
         const char *at = text_data(&line), *n = strstr(at, "n="), *lda = strstr(at, "lda=");
         assert_true(strtoll(lda + 4, NULL, 10) == (n && n < lda ? strtoll(n + 2, NULL, 10) : 4096) + 8);
         beta += strstr(at, "beta=2") != NULL;
         text_free(&line);
     }
     assert_true(beta > 30 && beta < 70);
-    assert_int_equal(draw("n={hiden}", 0, &line), CKL_INTERNAL);
-    assert_non_null(strstr(ckl_error(), "'{hiden}' is no kind of size"));
-    assert_int_equal(draw("n=-1", 0, &line), CKL_INVALID);
-    assert_non_null(strstr(ckl_error(), "none of 4000 draws of add is legal"));
+    assert_fails(draw("n={hiden}", 0, &line), CKL_INTERNAL, "'{hiden}' is no kind of size");
+    assert_fails(draw("n=-1", 0, &line), CKL_INVALID, "none of 4000 draws of add is legal");
     assert_int_equal(line.length, 0);
 }
 
@@ -140,7 +138,7 @@ TEST(given)
         const population_sample sample = { 5, limits, "a=e4m3 layout=tn k=48" };
         for (int i = 0; i < 50; i++) {
             text line = { 0 };
-            assert_int_equal(population_line(*test, sample, i, &line), CKL_OK);
+            assert_ok(population_line(*test, sample, i, &line));
             assert_non_null(strstr(text_data(&line), " k=48 a=e4m3"));
             assert_non_null(strstr(text_data(&line), "layout=tn"));
             text_free(&line);

@@ -233,7 +233,7 @@ static ncu_report report_with(const char *old, const char *new)
 {
     ncu_report r;
     text sample = sample_with(old, new);
-    assert_int_equal(ncu_read(text_data(&sample), &r), CKL_OK);
+    assert_ok(ncu_read(text_data(&sample), &r));
     text_free(&sample);
     return r;
 }
@@ -303,7 +303,7 @@ TEST(csv)
         "ckl: \"ID\" of something\n" COLUMNS
         "\"0\",\"a\"\"b, c\nd\",\"Duration\",\"1,000.5\",\n==PROF== \"Disconnected\n"
         "\"0\",\"a\"\"b, c\nd\",\"Waves Per SM\",\"\",\"\",\"\"\r\n\"1\",\"a\"\"b, c\nd\",\"Duration\",7\n\"1\",\"cut";
-    assert_int_equal(ncu_read(rows, &r), CKL_OK);
+    assert_ok(ncu_read(rows, &r));
     assert_int_equal(r.count, 2); // without a grid none is the same
     assert_string_equal(r.kernels[0].name, "a\"b, c\nd");
     assert_true(r.kernels[0].value[NCU_DURATION] == 1000.5 * 1e-3 && isnan(r.kernels[0].value[NCU_WAVES]));
@@ -311,10 +311,10 @@ TEST(csv)
     text_printf(&said, "%s", COLUMNS);
     for (int i = 0; i < 3; i++)
         text_printf(&said, "\"%d\",\"k\",\"Duration\",\"5\"\n\"%d\",\"k\",\"Grid Size\",\"8\"\n", i, i);
-    assert_int_equal(ncu_read(text_data(&said), &r), CKL_OK);
+    assert_ok(ncu_read(text_data(&said), &r));
     assert_int_equal(r.count, 1);
     assert_true(r.kernels[0].launches == 3 && r.kernels[0].value[NCU_DURATION] == 3 * 5 * 1e-3);
-    assert_int_equal(ncu_read("PASSED\n", &r), CKL_OK);
+    assert_ok(ncu_read("PASSED\n", &r));
     assert_int_equal(r.count, 0);
     assert_int_equal(ncu_read("\"ID\",\"Kernel Name\"\n\"0\",\"k\"\n", &r), CKL_UNSUPPORTED);
     text_free(&said);

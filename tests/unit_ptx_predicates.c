@@ -54,7 +54,7 @@ static val word(int64_t offset)
 static void check_assembled(const ir_kernel *kernel)
 {
     assembled result;
-    assert_int_equal(assemble_kernel(kernel, &result), CKL_OK);
+    assert_ok(assemble_kernel(kernel, &result));
     if (!result.good)
         fail_msg("%s", result.complaint);
 }

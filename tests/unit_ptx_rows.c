@@ -447,9 +447,8 @@ static void whole_kernel(ir_target target)
     ir_end_if();
     ir_assign(i, ir_binary(IR_ADD, i, ir_int(CKL_I32, 1)));
     ir_end_loop();
-    assert_int_equal(ir_describe_end(&kernel), CKL_OK);
-    if (ir_print_ptx(kernel, &golden) != CKL_OK)
-        fail_msg("%s", ckl_error());
+    assert_ok(ir_describe_end(&kernel));
+    assert_ok(ir_print_ptx(kernel, &golden));
     ir_kernel_free(kernel);
 }
 

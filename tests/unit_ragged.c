@@ -60,8 +60,7 @@ static void make(matrix *m, bool source, int64_t offset, int64_t cols, int64_t l
     m->memory = test_upload(device, source ? NULL : m->host, (size_t)m->bytes);
     for (int64_t r = 0; r < ROWS && source; r++) {
         const int64_t at = m->start + r * m->pitch;
-        assert_int_equal(device->ops->copy_in(device, m->memory + at, m->host + at, (size_t)(cols * size), NULL),
-                         CKL_OK);
+        assert_ok(device->ops->copy_in(device, m->memory + at, m->host + at, (size_t)(cols * size), NULL));
     }
 }
 
@@ -82,7 +81,7 @@ static void check_copy(device_kernel *kernel, int64_t cols, int64_t offset_x, in
     for (int64_t r = 0; r < ROWS; r++)
         memcpy(want + y.start + r * y.pitch, x.host + x.start + r * x.pitch,
                (size_t)(cols * (int64_t)ckl_dtype_bytes(now.dtype)));
-    assert_int_equal(device->ops->copy_out(device, y.host, y.memory, (size_t)y.bytes, NULL), CKL_OK);
+    assert_ok(device->ops->copy_out(device, y.host, y.memory, (size_t)y.bytes, NULL));
     if (memcmp(want, y.host, (size_t)y.bytes) != 0)
         fail_msg("way %d, %s, cols %d, offsets %d %d: wrong bytes", now.way, ckl_dtype_name(now.dtype), (int)cols,
                  (int)offset_x, (int)offset_y);
@@ -96,7 +95,7 @@ static void check_way(copy_way way, ckl_dtype dtype, row_split split)
     const int vec = split.vec;
     const int64_t most = row_split_cols(&split) + vec - 1, lengths[] = { 1, vec - 1, vec, 2 * vec + 1, most - 2, most };
     now.way = way, now.dtype = dtype, now.split = split;
-    assert_int_equal(test_load(device, (test_kernel){ describe, IR_SM90A, .threads = split.threads }, &kernel), CKL_OK);
+    assert_ok(test_load(device, (test_kernel){ describe, IR_SM90A, .threads = split.threads }, &kernel));
     for (int offset_x = 0; offset_x < vec; offset_x++)
         for (int more = 0; more < (way == IN_PHASE ? COUNT_OF(lengths) : vec); more++) {
             const int offset_y = way == IN_PHASE ? offset_x : (offset_x + more) % vec;

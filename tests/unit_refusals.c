@@ -10,6 +10,13 @@
 
 static const char *const letters[] = { "a", "b", "c", "d", "e", "f", "g", "h" };
 
+/* A kernel of a call that n decides. */
+#define DESCRIBES(name, call) \
+    static void name(int n)   \
+    {                         \
+        call;                 \
+    }
+
 /* Tuples and layouts */
 
 static int_tuple ones(int count)
@@ -20,40 +27,13 @@ static int_tuple ones(int count)
     return tuple_of(count, modes);
 }
 
-static void tuple_modes(int n)
-{
-    ones(n);
-}
-
-static void appended_mode(int n)
-{
-    append_mode(ones(n), leaf(1));
-}
-
-static void mode_of_tuple(int n)
-{
-    tuple_mode(ints(4, 8), n);
-}
-
-static void static_integer(int n)
-{
-    static_leaf(n == 1 ? leaf(4) : n == 2 ? ints(4, 8) : dynamic(thread()));
-}
-
-static void zero_divisor(int n)
-{
-    int_div(ir_int(CKL_I64, 7), ir_int(CKL_I64, n));
-}
-
-static void remainder_of(int n)
-{
-    int_mod(ir_int(CKL_I64, 7), ir_int(CKL_I64, n));
-}
-
-static void strides_of_shape(int n)
-{
-    make_layout(ints(4, 8), n == 2 ? ints(1, 4) : n == 1 ? leaf(1) : ints(1, 4, 32));
-}
+DESCRIBES(tuple_modes, ones(n))
+DESCRIBES(appended_mode, append_mode(ones(n), leaf(1)))
+DESCRIBES(mode_of_tuple, tuple_mode(ints(4, 8), n))
+DESCRIBES(static_integer, static_leaf(n == 1 ? leaf(4) : n == 2 ? ints(4, 8) : dynamic(thread())))
+DESCRIBES(zero_divisor, int_div(ir_int(CKL_I64, 7), ir_int(CKL_I64, n)))
+DESCRIBES(remainder_of, int_mod(ir_int(CKL_I64, 7), ir_int(CKL_I64, n)))
+DESCRIBES(strides_of_shape, make_layout(ints(4, 8), n == 2 ? ints(1, 4) : n == 1 ? leaf(1) : ints(1, 4, 32)))
 
 static void modes_of_layout(int n)
 {
@@ -75,35 +55,13 @@ static void swizzled_twice(int n)
     with_swizzle((swizzle){ n, 4, 3 }, a);
 }
 
-static void swizzle_bits(int n)
-{
-    with_swizzle((swizzle){ n, 4, -3 }, compact(leaf(512)));
-}
-
-static void swizzle_reach(int n)
-{
-    with_swizzle((swizzle){ 3, n, 3 }, compact(leaf(512)));
-}
-
-static void grouped_from(int n)
-{
-    group_modes(compact(ints(2, 3, 5)), n, 3);
-}
-
-static void grouped_to(int n)
-{
-    group_modes(compact(ints(2, 3, 5)), 1, n);
-}
-
-static void static_index(int n)
-{
-    static_crd2idx(n ? dynamic(thread()) : leaf(3), compact(ints(2, 3)));
-}
-
-static void slice_modes(int n)
-{
-    slice_layout(n == 2 ? tuple(WILDCARD, leaf(1)) : tuple(WILDCARD, leaf(1), leaf(1)), compact(ints(4, 8)));
-}
+DESCRIBES(swizzle_bits, with_swizzle((swizzle){ n, 4, -3 }, compact(leaf(512))))
+DESCRIBES(swizzle_reach, with_swizzle((swizzle){ 3, n, 3 }, compact(leaf(512))))
+DESCRIBES(grouped_from, group_modes(compact(ints(2, 3, 5)), n, 3))
+DESCRIBES(grouped_to, group_modes(compact(ints(2, 3, 5)), 1, n))
+DESCRIBES(static_index, static_crd2idx(n ? dynamic(thread()) : leaf(3), compact(ints(2, 3))))
+DESCRIBES(slice_modes,
+          slice_layout(n == 2 ? tuple(WILDCARD, leaf(1)) : tuple(WILDCARD, leaf(1), leaf(1)), compact(ints(4, 8))))
 
 static void tiler_modes(int n)
 {
@@ -117,60 +75,24 @@ static void divide_modes(int n)
     logical_divide_by_mode(compact(ints(4, 8)), n, tiler);
 }
 
-static void complement_stride(int n)
-{
-    complement(make_layout(leaf(4), leaf(n)), 64);
-}
-
-static void divide_tile(int n)
-{
-    logical_divide(compact(leaf(64)), n ? with_swizzle((swizzle){ n, 0, 2 }, compact(leaf(16))) : compact(leaf(16)));
-}
-
-static void product_of_static(int n)
-{
-    logical_product(compact(leaf(4)), n ? with_swizzle((swizzle){ n, 0, 2 }, compact(leaf(16))) : compact(leaf(16)));
-}
-
-static void tiles_in_shape(int n)
-{
-    tile_to_shape(compact(ints(4, 8)), ints(8, n));
-}
-
-static void modes_of_block(int n)
-{
-    tile_to_shape(n == 2 ? compact(ints(4, 8)) : compact(ints(4, 8, 2)), ints(8, 16));
-}
-
-static void recast_swizzle(int n)
-{
-    recast_layout(with_swizzle((swizzle){ 2, n, 3 }, compact(leaf(512))), 8, 16);
-}
-
-static void recast_from(int n)
-{
-    recast_layout(compact(leaf(64)), n, 8);
-}
-
-static void recast_to(int n)
-{
-    recast_layout(compact(leaf(64)), 8, n);
-}
+DESCRIBES(complement_stride, complement(make_layout(leaf(4), leaf(n)), 64))
+DESCRIBES(divide_tile, logical_divide(compact(leaf(64)),
+                                      n ? with_swizzle((swizzle){ n, 0, 2 }, compact(leaf(16))) : compact(leaf(16))))
+DESCRIBES(product_of_static, logical_product(compact(leaf(4)), n ? with_swizzle((swizzle){ n, 0, 2 }, compact(leaf(16)))
+                                                                 : compact(leaf(16))))
+DESCRIBES(tiles_in_shape, tile_to_shape(compact(ints(4, 8)), ints(8, n)))
+DESCRIBES(modes_of_block, tile_to_shape(n == 2 ? compact(ints(4, 8)) : compact(ints(4, 8, 2)), ints(8, 16)))
+DESCRIBES(recast_swizzle, recast_layout(with_swizzle((swizzle){ 2, n, 3 }, compact(leaf(512))), 8, 16))
+DESCRIBES(recast_from, recast_layout(compact(leaf(64)), n, 8))
+DESCRIBES(recast_to, recast_layout(compact(leaf(64)), 8, n))
 
 static void recast_apart(int n)
 {
     recast_layout(make_layout(leaf(16), leaf(2)), 8, n); // has no elements that could be split
 }
 
-static void recast_stride(int n)
-{
-    recast_layout(make_layout(ints(4, 8), ints(1, n)), 8, 32);
-}
-
-static void recast_shape(int n)
-{
-    recast_layout(make_layout(ints(n, 8), ints(1, 64)), 8, 32);
-}
+DESCRIBES(recast_stride, recast_layout(make_layout(ints(4, 8), ints(1, n)), 8, 32))
+DESCRIBES(recast_shape, recast_layout(make_layout(ints(n, 8), ints(1, 64)), 8, 32))
 
 /* Tensors */
 
@@ -179,15 +101,8 @@ static tensor global_matrix(void)
     return gmem_tensor(ir_scalar_param(U64, "x"), F32, compact(shape(8, 32)));
 }
 
-static void identity_modes(int n)
-{
-    identity_tensor(ones(n));
-}
-
-static void coordinate_of(int n)
-{
-    coordinate(identity_tensor(shape(4, 8)), n, 0, 0);
-}
+DESCRIBES(identity_modes, identity_tensor(ones(n)))
+DESCRIBES(coordinate_of, coordinate(identity_tensor(shape(4, 8)), n, 0, 0))
 
 static void register_index(int n)
 {
@@ -208,26 +123,14 @@ static void register_slice(int n)
         slice(rX, _, n);
 }
 
-static void shared_element(int n)
-{
-    set(smem_tensor("x", F32, compact(shape(4, 8)), 16), n, immf(0));
-}
+DESCRIBES(shared_element, set(smem_tensor("x", F32, compact(shape(4, 8)), 16), n, immf(0)))
 
 /* The only tile along a mode has the stride 0: no address would betray another one. */
-static void shared_tile(int n)
-{
-    set(local_tile(smem_tensor("x", F32, compact(shape(4, 8)), 16), shape(4, 2), coord(n, 3)), 0, immf(0));
-}
-
-static void fragment_layout(int n)
-{
-    fragment(F32, n ? compact(leaf(8)) : compact(dynamic(thread())));
-}
-
-static void at_coordinates(int n)
-{
-    tensor_at_coordinates(global_matrix(), identity_tensor(n == 2 ? shape(2, 2) : shape(2, 2, 2)));
-}
+DESCRIBES(shared_tile,
+          set(local_tile(smem_tensor("x", F32, compact(shape(4, 8)), 16), shape(4, 2), coord(n, 3)), 0, immf(0)))
+DESCRIBES(fragment_layout, fragment(F32, n ? compact(leaf(8)) : compact(dynamic(thread()))))
+DESCRIBES(at_coordinates,
+          tensor_at_coordinates(global_matrix(), identity_tensor(n == 2 ? shape(2, 2) : shape(2, 2, 2))))
 
 static void copied(int n)
 {
@@ -266,30 +169,11 @@ static val map_param(void)
     return ir_tensor_map_param("map");
 }
 
-static void box_rows(int n)
-{
-    make_tma(map_param(), F16, 2, n, 64, 128);
-}
-
-static void box_columns(int n)
-{
-    make_tma(map_param(), F16, 2, 8, n, 0);
-}
-
-static void box_span(int n)
-{
-    make_tma(map_param(), F16, 2, 8, n, 64);
-}
-
-static void box_swizzle(int n)
-{
-    tma_tile_layout(F16, 8, 8, n);
-}
-
-static void box_rank(int n)
-{
-    make_tma(map_param(), F16, n, 8, 64, 128);
-}
+DESCRIBES(box_rows, make_tma(map_param(), F16, 2, n, 64, 128))
+DESCRIBES(box_columns, make_tma(map_param(), F16, 2, 8, n, 0))
+DESCRIBES(box_span, make_tma(map_param(), F16, 2, 8, n, 64))
+DESCRIBES(box_swizzle, tma_tile_layout(F16, 8, 8, n))
+DESCRIBES(box_rank, make_tma(map_param(), F16, n, 8, 64, 128))
 
 static void box_coordinates(int n)
 {
@@ -299,10 +183,7 @@ static void box_coordinates(int n)
     tma_store_of(&tma, sX, imm(0), imm(0), n, outer);
 }
 
-static void im2col_rank(int n)
-{
-    make_tma_im2col(map_param(), F16, n, 8, 64, (int[IR_TENSOR_MAP_RANK_MAX]){ 0 }, 128);
-}
+DESCRIBES(im2col_rank, make_tma_im2col(map_param(), F16, n, 8, 64, (int[IR_TENSOR_MAP_RANK_MAX]){ 0 }, 128))
 
 static void im2col_of(int n)
 {
@@ -355,15 +236,8 @@ static void allreduce_bits(int n)
 
 /* The builder */
 
-static void value_made(int n)
-{
-    assign(variable(U32, imm(0)), n ? thread() : (val){ 0 });
-}
-
-static void bitcast_bits(int n)
-{
-    bitcast(n == 32 ? F32 : U64, thread());
-}
+DESCRIBES(value_made, assign(variable(U32, imm(0)), n ? thread() : (val){ 0 }))
+DESCRIBES(bitcast_bits, bitcast(n == 32 ? F32 : U64, thread()))
 
 static void nesting(int n)
 {

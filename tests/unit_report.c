@@ -71,14 +71,14 @@ static result_peer *add_peer(result_row *row, const char *name, const char *role
 
 static void write_results(results *r, const char *name)
 {
-    assert_int_equal(results_write_json(r, path_of(name)), CKL_OK);
+    assert_ok(results_write_json(r, path_of(name)));
     results_free(r);
 }
 
 static void read_report(report *r, const char *first, const char *second)
 {
     char *paths[] = { path_of(first), second ? path_of(second) : NULL };
-    assert_int_equal(report_read(paths, second ? 2 : 1, r), CKL_OK);
+    assert_ok(report_read(paths, second ? 2 : 1, r));
 }
 
 static void assert_near(double value, double expected)
@@ -197,7 +197,7 @@ TEST(setups)
     write_row("A", "cold", "4.json", 7);
     write_results(&later, "5.json");
     char *paths[] = { path_of("1.json"), path_of("2.json"), path_of("3.json"), path_of("4.json"), path_of("5.json") };
-    assert_int_equal(report_read(paths, COUNT_OF(paths), &r), CKL_OK);
+    assert_ok(report_read(paths, COUNT_OF(paths), &r));
     assert_int_equal(r.setup_count, 4);
     static const char *const names[] = { "1", "4", "2", "3", "5" };
     static const double means[] = { 2, 7, 3, 5, 11 };

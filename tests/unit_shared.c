@@ -50,7 +50,7 @@ static const struct {
 TEST(reckoned)
 {
     ckl_device *gpu;
-    assert_int_equal(ckl_device_open("emulator:h200", &gpu), CKL_OK);
+    assert_ok(ckl_device_open("emulator:h200", &gpu));
     for (int i = 0; i < COUNT_OF(problems); i++) {
         test_case c;
         ckl_plan *plan = NULL;

@@ -337,7 +337,7 @@ TEST(limits_of_implementations)
 TEST(out_of_memory)
 {
     test_case c;
-    assert_int_equal(case_parse("add n=2^40", &c), CKL_OK);
+    assert_ok(case_parse("add n=2^40", &c));
     assert_int_equal(run(&c), CKL_NO_MEMORY);
     assert_non_null(strstr(ckl_error(), "add: the operands want 5.28e+04 GB of host memory"));
     case_clear(&c);

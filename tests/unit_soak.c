@@ -89,8 +89,8 @@ static soak_sums soak_for(double seconds, int64_t problems, double stuck_seconds
                        .waiting = note_wait };
     soak_sums sums;
     failures = others = progresses = phases = waits = answers = 0;
-    assert_int_equal(case_operator("add", &o.only), CKL_OK);
-    assert_int_equal(soak_run(device, &o, &sums), CKL_OK);
+    assert_ok(case_operator("add", &o.only));
+    assert_ok(soak_run(device, &o, &sums));
     assert_int_equal(failures, sums.wrong);
     return sums;
 }

@@ -53,7 +53,7 @@ static tensor_of_test forward(ckl_softmax_desc d, const tensor_of_test *x)
 {
     tensor_of_test y = make_tensor(d.dtype, x->count);
     d.direction = CKL_DIRECTION_FORWARD;
-    assert_int_equal(ckl_softmax(device, &d, &(ckl_softmax_args){ .x = x->memory, .y = y.memory }, stream), CKL_OK);
+    assert_ok(ckl_softmax(device, &d, &(ckl_softmax_args){ .x = x->memory, .y = y.memory }, stream));
     read_tensor(&y);
     return y;
 }
@@ -63,7 +63,7 @@ static tensor_of_test backward(ckl_softmax_desc d, const tensor_of_test *y, cons
     tensor_of_test dx = make_tensor(d.dtype, y->count);
     d.direction = CKL_DIRECTION_BACKWARD;
     ckl_softmax_args args = { .y = y->memory, .dy = dy->memory, .dx = dx.memory };
-    assert_int_equal(ckl_softmax(device, &d, &args, stream), CKL_OK);
+    assert_ok(ckl_softmax(device, &d, &args, stream));
     read_tensor(&dx);
     return dx;
 }
@@ -286,25 +286,24 @@ TEST(workspace_of_the_caller)
     uint32_t counter = 0;
     ckl_plan *plan;
     void *workspace;
-    assert_int_equal(ckl_softmax_plan(device, &d, &plan), CKL_OK);
+    assert_ok(ckl_softmax_plan(device, &d, &plan));
     assert_int_equal(ckl_plan_workspace_bytes(plan), sizeof counter);
-    assert_int_equal(ckl_malloc(device, sizeof counter, &workspace), CKL_OK);
-    assert_int_equal(ckl_copy_in(device, workspace, &counter, sizeof counter, stream), CKL_OK);
+    assert_ok(ckl_malloc(device, sizeof counter, &workspace));
+    assert_ok(ckl_copy_in(device, workspace, &counter, sizeof counter, stream));
     tensor_of_test x = make_random(d.dtype, count_of(&d), 17, 0, 2), wanted = forward(d, &x);
     for (int run = 0; run < 3; run++) {
         tensor_of_test y = make_tensor(d.dtype, x.count);
         const ckl_softmax_args args = { .x = x.memory, .y = y.memory, .workspace = workspace };
-        assert_int_equal(ckl_softmax_run(plan, &args, stream), CKL_OK);
+        assert_ok(ckl_softmax_run(plan, &args, stream));
         read_tensor(&y);
         assert_same(&y, &wanted);
         free_tensor(&y);
-        assert_int_equal(ckl_copy_out(device, &counter, workspace, sizeof counter, stream), CKL_OK);
-        assert_int_equal(ckl_stream_synchronize(device, stream), CKL_OK);
+        assert_ok(ckl_copy_out(device, &counter, workspace, sizeof counter, stream));
+        assert_ok(ckl_stream_synchronize(device, stream));
         assert_int_equal(counter, 0);
     }
     const ckl_softmax_args odd = { .x = x.memory, .y = wanted.memory, .workspace = (char *)workspace + 4 };
-    assert_int_equal(ckl_softmax_run(plan, &odd, stream), CKL_INVALID);
-    assert_non_null(strstr(ckl_error(), "workspace"));
+    assert_fails(ckl_softmax_run(plan, &odd, stream), CKL_INVALID, "workspace");
     free_tensor(&x);
     free_tensor(&wanted);
     ckl_free(device, workspace);
@@ -318,24 +317,23 @@ static void check_words(const char *setting)
     uint32_t words[WORDS];
     void *workspace;
     ckl_plan *plan;
-    assert_int_equal(plan_build(device, &softmax_operator, &d, "column_held threads=64 lanes=8 vec=4 loading=2", &plan),
-                     CKL_OK);
+    assert_ok(plan_build(device, &softmax_operator, &d, "column_held threads=64 lanes=8 vec=4 loading=2", &plan));
     const size_t bytes = (size_t)ckl_plan_workspace_bytes(plan);
     void *zeros = calloc(1, bytes);
     assert_int_equal(one_pass_counter_bytes(STRIPS, CHUNKS), sizeof words);
-    assert_int_equal(ckl_malloc(device, bytes, &workspace), CKL_OK);
-    assert_int_equal(ckl_copy_in(device, workspace, zeros, bytes, stream), CKL_OK);
+    assert_ok(ckl_malloc(device, bytes, &workspace));
+    assert_ok(ckl_copy_in(device, workspace, zeros, bytes, stream));
     tensor_of_test x = make_random(d.dtype, count_of(&d), 17, 0, 2), wanted = forward(d, &x);
     for (int run = 0; run < 3; run++) {
         tensor_of_test y = make_tensor(d.dtype, x.count);
         const ckl_softmax_args args = { .x = x.memory, .y = y.memory, .workspace = workspace };
-        assert_int_equal(ckl_softmax_run(plan, &args, stream), CKL_OK);
+        assert_ok(ckl_softmax_run(plan, &args, stream));
         read_tensor(&y);
         for (int64_t i = 0; i < y.count; i++)
             assert_true(fabs(y.value[i] - wanted.value[i]) <= tolerance_of(&d));
         free_tensor(&y);
-        assert_int_equal(ckl_copy_out(device, words, workspace, sizeof words, stream), CKL_OK);
-        assert_int_equal(ckl_stream_synchronize(device, stream), CKL_OK);
+        assert_ok(ckl_copy_out(device, words, workspace, sizeof words, stream));
+        assert_ok(ckl_stream_synchronize(device, stream));
         for (int i = 0; i < WORDS; i++)
             if (words[i])
                 fail_msg("[%s] run %d leaves %u in word %d", setting, run, words[i], i);
@@ -377,10 +375,10 @@ TEST(attention_is_products)
     const ckl_gemm_args second = { .a = s.memory, .b = v.memory, .d = wanted.memory };
     const ckl_softmax_args between = { .x = s.memory, .y = s.memory };
     const ckl_attention_args args = { .q = q.memory, .k = k.memory, .v = v.memory, .o = o.memory };
-    assert_int_equal(ckl_gemm(device, &scores, &first, stream), CKL_OK);
-    assert_int_equal(ckl_softmax(device, &weights, &between, stream), CKL_OK);
-    assert_int_equal(ckl_gemm(device, &sums, &second, stream), CKL_OK);
-    assert_int_equal(ckl_attention(device, &desc, &args, stream), CKL_OK);
+    assert_ok(ckl_gemm(device, &scores, &first, stream));
+    assert_ok(ckl_softmax(device, &weights, &between, stream));
+    assert_ok(ckl_gemm(device, &sums, &second, stream));
+    assert_ok(ckl_attention(device, &desc, &args, stream));
     read_tensor(&o);
     read_tensor(&wanted);
     for (int i = 0; i < Q * D; i++)

@@ -178,8 +178,8 @@ static void gather(crowd *all, void *(*function)(void *))
 static void open(const char *id, crowd *all)
 {
     ckl_add_desc desc = { .n = N, .dtype = CKL_F32 };
-    assert_int_equal(ckl_device_open(id, &all->device), CKL_OK);
-    assert_int_equal(ckl_add_plan(all->device, &desc, &all->plan), CKL_OK);
+    assert_ok(ckl_device_open(id, &all->device));
+    assert_ok(ckl_add_plan(all->device, &desc, &all->plan));
 }
 
 static void leave(crowd *all)

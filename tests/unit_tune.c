@@ -284,7 +284,7 @@ static tune_result search_with(const char *trouble)
     const char *given[] = { bad, "plain barriers=1", NULL };
     new_evidence();
     tune_options o = options_for(given, 3);
-    assert_int_equal(search(&o, &r), CKL_OK);
+    assert_ok(search(&o, &r));
     return r;
 }
 
@@ -319,7 +319,7 @@ TEST(search)
     without_trouble = true;
     tune_options o = options_for(NULL, 12);
     o.generations = 2;
-    assert_int_equal(search(&o, &r), CKL_OK);
+    assert_ok(search(&o, &r));
     without_trouble = false;
     assert_true(r.won);
     assert_non_null(strstr(r.finals[0].config, "barriers=0 "));
@@ -339,11 +339,11 @@ TEST(resume)
     without_trouble = true;
     tune_options o = options_for(NULL, 10);
     o.generations = 2;
-    assert_int_equal(search(&o, &first), CKL_OK);
+    assert_ok(search(&o, &first));
     FILE *file = fopen(evidence, "a");
     fputs("{\"line\":\"twi", file);
     fclose(file);
-    assert_int_equal(search(&o, &second), CKL_OK);
+    assert_ok(search(&o, &second));
     without_trouble = false;
     int ran = 0;
     for (int i = 0; i < TUNE_OUTCOME_COUNT; i++)
@@ -361,7 +361,7 @@ TEST(old_evidence)
     tune_result r;
     new_evidence();
     tune_options o = options_for(given, 2);
-    assert_int_equal(search(&o, &r), CKL_OK);
+    assert_ok(search(&o, &r));
     char line[4096], *digest;
     snprintf(line, sizeof line, "%s", line_with("compile_fails"));
     digest = strstr(line, "\"digest\":\"") + 10;
@@ -372,7 +372,7 @@ TEST(old_evidence)
     FILE *file = fopen(evidence, "a");
     fputs(line, file);
     fclose(file);
-    assert_int_equal(search(&o, &r), CKL_OK);
+    assert_ok(search(&o, &r));
     assert_int_equal(r.final_count, 0);
     assert_int_equal(r.reused, 2);
     assert_non_null(strstr(line_with("compile_fails"), "\"timed\"")); // the last line is still the planted one
@@ -411,7 +411,7 @@ TEST(troubles)
     given[COUNT_OF(rows)] = "plain barriers=1";
     new_evidence();
     tune_options o = options_for(given, COUNT_OF(rows) + 2);
-    assert_int_equal(search(&o, &r), CKL_OK);
+    assert_ok(search(&o, &r));
     for (int i = 0; i < COUNT_OF(rows); i++) {
         char words[64];
         snprintf(words, sizeof words, "trouble=%s\"", rows[i].name);
@@ -439,12 +439,12 @@ TEST(no_winner)
     new_evidence();
     tune_options o = options_for(faster, 2);
     o.measure = measure_noisily;
-    assert_int_equal(search(&o, &r), CKL_OK);
+    assert_ok(search(&o, &r));
     assert_true(r.finals[0].median_us < 0.95 * r.finals[0].choice_us);
     assert_false(r.won);
     new_evidence();
     o = options_for(little, 2);
-    assert_int_equal(search(&o, &r), CKL_OK);
+    assert_ok(search(&o, &r));
     assert_true(r.finals[0].median_us < 0.995 * r.finals[0].choice_us);
     assert_false(r.won);
 }
@@ -456,7 +456,7 @@ TEST(late)
     new_evidence();
     tune_options o = options_for(NULL, 5);
     o.seconds = 1e-9;
-    assert_int_equal(search(&o, &r), CKL_OK);
+    assert_ok(search(&o, &r));
     assert_int_equal(r.count[TUNE_TIMED], 1);
     assert_true(r.final_count <= 1);
     assert_string_not_equal(line_with("\"schema\""), "");
@@ -476,7 +476,7 @@ TEST(late_opening)
     tune_options o = options_for(NULL, 5);
     o.open = open_slowly;
     o.seconds = 0.3;
-    assert_int_equal(search(&o, &r), CKL_OK);
+    assert_ok(search(&o, &r));
     assert_true(r.opening_seconds >= 0.3 && r.seconds > r.opening_seconds);
     assert_string_not_equal(line_with("\"trial\""), "");
 }

@@ -19,10 +19,10 @@ TEST(rules)
     tune_space space;
     tune_candidate first[8];
     int count;
-    assert_int_equal(ckl_device_open("emulator:h200", &emulator), CKL_OK);
-    assert_int_equal(case_parse("gemm m=512 n=512 k=512 bias=1", &c), CKL_OK);
-    assert_int_equal(tune_space_open(&c, ckl_device_properties(emulator), 1, &space), CKL_OK);
-    assert_int_equal(tune_first(&space, given, 8, first, &count), CKL_OK);
+    assert_ok(ckl_device_open("emulator:h200", &emulator));
+    assert_ok(case_parse("gemm m=512 n=512 k=512 bias=1", &c));
+    assert_ok(tune_space_open(&c, ckl_device_properties(emulator), 1, &space));
+    assert_ok(tune_first(&space, given, 8, first, &count));
     assert_int_equal(count, 8);
     assert_true(first[0].legal && first[4].legal);
     for (int i = 0; i < COUNT_OF(reasons); i++) {
@@ -71,9 +71,9 @@ TEST(gemm)
                              .workers = 2,
                              .evidence = evidence,
                              .measure = measure_by_model };
-    assert_int_equal(case_parse("gemm m=200 n=264 k=136 bias=1", &c), CKL_OK);
+    assert_ok(case_parse("gemm m=200 n=264 k=136 bias=1", &c));
     unlink(evidence);
-    assert_int_equal(tune_run(&c, &o, &r), CKL_OK);
+    assert_ok(tune_run(&c, &o, &r));
     unlink(evidence);
     case_clear(&c);
     assert_true(r.won);
@@ -93,10 +93,10 @@ TEST(small_problem)
         { "gemm m=64 n=64 k=64", "sm90 tile_m=64 consumers=1", "m=64 n=64 k=64" },
     };
     ckl_device *emulator;
-    assert_int_equal(ckl_device_open("emulator:h200", &emulator), CKL_OK);
+    assert_ok(ckl_device_open("emulator:h200", &emulator));
     for (int i = 0; i < COUNT_OF(rows); i++) {
         test_case c, small;
-        assert_int_equal(case_parse(rows[i].line, &c), CKL_OK);
+        assert_ok(case_parse(rows[i].line, &c));
         assert_true(small_problem(&c, ckl_device_properties(emulator), rows[i].config, &small));
         assert_string_equal(small.fields, rows[i].fields);
         case_clear(&small);

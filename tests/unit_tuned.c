@@ -45,12 +45,12 @@ static const char *config_of(const char *line, text *origin)
     text printed = { 0 };
     const implementation *impl;
     void *made;
-    assert_int_equal(case_parse(line, &c), CKL_OK);
+    assert_ok(case_parse(line, &c));
     void *desc = case_desc(&c, &memory);
     const ckl_device_info *info = ckl_device_properties(device);
-    assert_int_equal(plan_choose(info, c.test->op, desc, NULL, &memory, &impl, &made), CKL_OK);
+    assert_ok(plan_choose(info, c.test->op, desc, NULL, &memory, &impl, &made));
     text_clear(origin);
-    assert_int_equal(plan_origin(info, c.test->op, desc, &memory, origin), CKL_OK);
+    assert_ok(plan_origin(info, c.test->op, desc, &memory, origin));
     fields_print(impl->config, made, false, &printed);
     snprintf(config, sizeof config, "%s %s", impl->name, text_data(&printed));
     text_free(&printed);
@@ -133,8 +133,8 @@ TEST(forced)
               "m=512 n=512 k=512 a=f16 config='sm90 tile_m=64 tile_n=176 consumers=1 pingpong=0 stages=4'\n");
     test_case c;
     ckl_plan *plan;
-    assert_int_equal(case_parse("gemm m=512 n=512 k=512 config='sm90 stages=3'", &c), CKL_OK);
-    assert_int_equal(case_plan(&c, device, &plan), CKL_OK);
+    assert_ok(case_parse("gemm m=512 n=512 k=512 config='sm90 stages=3'", &c));
+    assert_ok(case_plan(&c, device, &plan));
     assert_null(strstr(ckl_plan_text(plan), "tile_n=176"));
     ckl_plan_free(plan);
     case_clear(&c);
@@ -262,7 +262,7 @@ TEST(log)
     FILE *in = fopen(path, "r");
     words[fread(words, 1, sizeof words - 1, in)] = '\0';
     fclose(in);
-    assert_int_equal(status, CKL_OK);
+    assert_ok(status);
     ckl_plan_free(plan);
     assert_non_null(strstr(words, "ckl: plan: gemm m=512 n=512 k=512 a=f16 b=f16 d=f16 lda=512"));
     assert_non_null(strstr(words, "tile_n=176"));
@@ -341,7 +341,7 @@ TEST(bad_files)
     }
     text content = { 0 };
     assert_int_equal(truncate(file, TUNED_FILE_BYTES_MAX), 0);
-    assert_int_equal(tuned_read_file(file, false, &content), CKL_OK);
+    assert_ok(tuned_read_file(file, false, &content));
     assert_int_equal(content.length, TUNED_FILE_BYTES_MAX);
     text_free(&content);
     setenv("CKL_TUNED", "/nowhere/tuned.txt", 1);
@@ -360,7 +360,7 @@ TEST(closes_its_file)
     if (kept >= 0)
         dup2(kept, STDIN_FILENO);
     close(kept);
-    assert_int_equal(status, CKL_OK);
+    assert_ok(status);
     assert_true(content.length > 0);
     assert_int_equal(flags, -1);
     text_free(&content);
@@ -374,9 +374,9 @@ TEST(shipped)
         problem_line split;
         const operator_test *test;
         tuned_entry entry = { 0 };
-        assert_int_equal(problem_split(&memory, tuned_shipped[i], &split), CKL_OK);
-        assert_int_equal(case_operator(split.op, &test), CKL_OK);
-        assert_int_equal(tuned_parse(test->op, &split, &memory, &entry), CKL_OK);
+        assert_ok(problem_split(&memory, tuned_shipped[i], &split));
+        assert_ok(case_operator(split.op, &test));
+        assert_ok(tuned_parse(test->op, &split, &memory, &entry));
         assert_true(tuned_is_for(&entry, ckl_device_properties(device)));
         const implementation *impl;
         void *config;
@@ -384,7 +384,7 @@ TEST(shipped)
             plan_choose(ckl_device_properties(device), test->op, entry.desc, entry.force, &memory, &impl, &config);
         if (status != CKL_OK)
             print_error("%s: %s\n", tuned_shipped[i], ckl_error());
-        assert_int_equal(status, CKL_OK);
+        assert_ok(status);
         arena_clear(&memory);
     }
 }
@@ -494,9 +494,9 @@ TEST(keep)
     r->finals[0].median_us = 10;
     r->finals[0].choice_us = 12;
     strcpy(r->finals[0].config, "sm90 tile_m=64 tile_n=240 consumers=1 pingpong=0 stages=4");
-    assert_int_equal(case_parse("gemm m=512 n=512 k=512", &c), CKL_OK);
+    assert_ok(case_parse("gemm m=512 n=512 k=512", &c));
     for (int twice = 0; twice < 2; twice++)
-        assert_int_equal(tune_keep(&c, r, file), CKL_OK);
+        assert_ok(tune_keep(&c, r, file));
     char content[1024];
     FILE *in = fopen(file, "r");
     content[fread(content, 1, sizeof content - 1, in)] = '\0';
@@ -512,7 +512,7 @@ TEST(keep)
     struct stat s;
     char made[192];
     snprintf(made, sizeof made, "%s/new/tuned.txt", folder);
-    assert_int_equal(tune_keep(&c, r, made), CKL_OK);
+    assert_ok(tune_keep(&c, r, made));
     assert_int_equal(stat(made, &s), 0);
     assert_int_equal(s.st_mode & 0777, 0600);
     unlink(made);
@@ -520,8 +520,8 @@ TEST(keep)
     assert_int_equal(rmdir(made), 0);
     case_clear(&c);
     strcpy(r->finals[0].config, "vector vec=2 expr='a * x + 1' steps=2");
-    assert_int_equal(case_parse("elementwise expr='a * x + 1' shape=128x256", &c), CKL_OK);
-    assert_int_equal(tune_keep(&c, r, file), CKL_OK);
+    assert_ok(case_parse("elementwise expr='a * x + 1' shape=128x256", &c));
+    assert_ok(tune_keep(&c, r, file));
     tuned_forget();
     expect("elementwise expr='a * x + 1' shape=128x256", "vec=2 steps=2", 5);
     free(r);

@@ -124,8 +124,7 @@ static void expect_printed(const char *name, const char *value, const char *want
     every_kind e;
     text t = { 0 };
     fields_default(every_table, &e);
-    if (fields_set(every_table, "op", name, value, &e) != CKL_OK)
-        fail_msg("%s", ckl_error());
+    assert_ok(fields_set(every_table, "op", name, value, &e));
     fields_print(every_table, &e, true, &t);
     assert_string_equal(text_data(&t), wanted);
     text_free(&t);
@@ -219,17 +218,17 @@ TEST(slips)
 TEST(sizes)
 {
     sizes s;
-    assert_int_equal(shape_parse("op", "4096", &s), CKL_OK);
+    assert_ok(shape_parse("op", "4096", &s));
     assert_true(s.rank == 1 && s.of[0] == 4096);
-    assert_int_equal(shape_parse("op", "2^20+3x10^0x7x1x2x3x4x5", &s), CKL_OK);
+    assert_ok(shape_parse("op", "2^20+3x10^0x7x1x2x3x4x5", &s));
     assert_true(s.rank == SHAPE_RANK_MAX && s.of[0] == (1 << 20) + 3 && s.of[1] == 1 && s.of[7] == 5);
     assert_true(shape_elements(&s, 2, 2) == 1 && shape_elements(&s, 2, 3) == 7 && shape_elements(&s, 4, 8) == 120);
     static const char *const refused[] = { "", "x", "4x", "4;4", "4x4y", "2^64", "1x1x1x1x1x1x1x1x1" };
     for (int i = 0; i < COUNT_OF(refused); i++)
         assert_int_equal(shape_parse("op", refused[i], &s), CKL_INVALID);
-    assert_int_equal(sizes_parse("op", "stride", "1x2", 2, &s), CKL_OK);
-    assert_int_equal(sizes_parse("op", "stride", "1x2x3", 2, &s), CKL_INVALID);
-    assert_string_equal(ckl_error(), "op: stride=1x2x3 is not up to 2 sizes like 4096x1024");
+    assert_ok(sizes_parse("op", "stride", "1x2", 2, &s));
+    assert_fails(sizes_parse("op", "stride", "1x2x3", 2, &s), CKL_INVALID,
+                 "op: stride=1x2x3 is not up to 2 sizes like 4096x1024");
 }
 
 TEST(axes)
@@ -243,8 +242,7 @@ TEST(axes)
             assert_true(shape_axis("op", &s, axis, &found) == CKL_INVALID && found == 77);
     }
     int found;
-    assert_int_equal(shape_axis("op", &s, 3, &found), CKL_INVALID);
-    assert_string_equal(ckl_error(), "op: axis=3 is not in -3..2");
+    assert_fails(shape_axis("op", &s, 3, &found), CKL_INVALID, "op: axis=3 is not in -3..2");
 }
 
 /* Texts, arenas, lines */
@@ -329,11 +327,11 @@ TEST(lines)
 {
     arena memory = { 0 };
     problem_line line;
-    assert_int_equal(split_keys(64, &line, &memory), CKL_OK);
+    assert_ok(split_keys(64, &line, &memory));
     assert_true(line.count == 64 && strcmp(line.pairs[63].value, "63") == 0);
     assert_int_equal(split_keys(65, &line, &memory), CKL_INVALID);
     assert_int_equal(problem_split(&memory, "op a=\"x # y\" b=(1 (2) # 3) c='d\"e' d='' e=' f=#", &line), CKL_INVALID);
-    assert_int_equal(problem_split(&memory, "op\ta=\"x # y\" b=(1 (2) # 3) c='d\"e' d='' e=k=v#w", &line), CKL_OK);
+    assert_ok(problem_split(&memory, "op\ta=\"x # y\" b=(1 (2) # 3) c='d\"e' d='' e=k=v#w", &line));
     static const char *const values[] = { "x # y", "(1 (2) # 3)", "d\"e", "", "k=v#w" };
     assert_int_equal(line.count, COUNT_OF(values));
     for (int i = 0; i < COUNT_OF(values); i++)

@@ -40,8 +40,7 @@ static const char *const lines[] = { "gemm m=4096 n=4096 k=512 a=f16",
 
 static void expect_warm(int threads)
 {
-    if (ckl_warm(device, lines, COUNT_OF(lines), threads, NULL, NULL) != CKL_OK)
-        fail_msg("%s", ckl_error());
+    assert_ok(ckl_warm(device, lines, COUNT_OF(lines), threads, NULL, NULL));
 }
 
 /* A plan of a warmed problem compiles nothing. */
@@ -52,7 +51,7 @@ TEST_BETWEEN(plans_are_ready, open_device, close_device)
     expect_warm(1);
     int compiles = fake->compiles();
     assert_true(compiles >= 8);
-    assert_int_equal(ckl_gemm_plan(device, &desc, &plan), CKL_OK);
+    assert_ok(ckl_gemm_plan(device, &desc, &plan));
     ckl_plan_free(plan);
     expect_warm(3);
     assert_int_equal(fake->compiles(), compiles);
@@ -96,7 +95,7 @@ TEST_BETWEEN(threads_do_not_wait, open_device, close_device)
         close_device(NULL);
         open_device(NULL);
         fake->slow_down(delay);
-        assert_int_equal(ckl_warm(device, order, COUNT_OF(order), 4, NULL, NULL), CKL_OK);
+        assert_ok(ckl_warm(device, order, COUNT_OF(order), 4, NULL, NULL));
         delay *= 4;
     } while (fake->most_compiling() < 3 && delay <= 1600000);
     assert_in_range(fake->most_compiling(), 3, 4);
@@ -112,10 +111,10 @@ TEST_BETWEEN(many_stay, open_device, close_device)
         snprintf(texts[i], sizeof texts[i], "elementwise expr=x+%d shape=64", i);
         many[i] = texts[i];
     }
-    assert_int_equal(ckl_warm(device, many, MANY, 4, NULL, NULL), CKL_OK);
+    assert_ok(ckl_warm(device, many, MANY, 4, NULL, NULL));
     int compiles = fake->compiles();
     assert_true(compiles >= MANY);
-    assert_int_equal(ckl_warm(device, many, MANY, 4, NULL, NULL), CKL_OK);
+    assert_ok(ckl_warm(device, many, MANY, 4, NULL, NULL));
     assert_int_equal(fake->compiles(), compiles);
 }
 
@@ -139,8 +138,8 @@ TEST_BETWEEN(failures, open_device, close_device)
         "add n=5",
     };
     text said = { 0 };
-    assert_int_equal(ckl_warm(device, bad, COUNT_OF(bad), 3, note, &said), CKL_INVALID);
-    assert_string_equal(ckl_error(), "warm: 7 of 10 lines failed, the first of them line 1: gemm: m=-1 is negative");
+    assert_fails(ckl_warm(device, bad, COUNT_OF(bad), 3, note, &said), CKL_INVALID,
+                 "warm: 7 of 10 lines failed, the first of them line 1: gemm: m=-1 is negative");
     assert_string_equal(text_data(&said), "1 invalid: gemm: m=-1 is negative\n"
                                           "2 invalid: unknown operator 'gmem', did you mean 'gemm'? Known operator\n"
                                           "3 invalid: add: unknown key 'color'. Known keys: n dtype rows lda ldb l\n"
