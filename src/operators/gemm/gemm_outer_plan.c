@@ -1,6 +1,6 @@
 /*
- * gemm_few_k_plan.c - the host side of products of few K, mostly in rows that begin anywhere: `outer` of 16 and 32
- * bits. Writing D is most of its work.
+ * gemm_outer_plan.c - the host side of `outer`: up to eight outer products, mostly in rows that begin anywhere. Writing
+ * D is most of its work.
  */
 #include <math.h>
 
@@ -8,64 +8,12 @@
 
 enum { LANES = 32 };
 
-/* Measured on an H200; not fitted. */
-static const double CYCLES_PER_US = 1755, MEMORY_BYTES_PER_US = 3.39e6;
-
-/* Elements of the widest access to C and D. */
-static int vector_of(const ckl_gemm_desc *d)
+/* Elements of the widest access to C and D of which a row has one for every lane. */
+static int lane_vector_of(const ckl_gemm_desc *d)
 {
     const int bytes = (int)ckl_dtype_bytes(d->d);
     int vec = TMA_ALIGNMENT / bytes;
-    while (vec > 1 && (d->n % vec || !gemm_results_aligned(d, vec * bytes)))
-        vec /= 2;
-    return vec;
-}
-
-/* The problem, but for its K. */
-static ckl_status check_types(const char *who, const ckl_gemm_desc *d, const gemm_epilogue *have)
-{
-    TRY(gemm_check_plain(who, d, have));
-    if ((d->a != CKL_F16 && d->a != CKL_BF16 && d->a != CKL_F32) || (d->d != CKL_F32 && ckl_dtype_bytes(d->d) != 2))
-        FAIL(CKL_UNSUPPORTED, "gemm %s: a=%s is not f16, bf16 or f32, or d=%s none of these", who, ckl_dtype_name(d->a),
-             ckl_dtype_name(d->d));
-    return CKL_OK;
-}
-
-static ckl_status check_form(const char *who, const ckl_gemm_desc *d)
-{
-    if (d->layout != CKL_GEMM_NT || d->gated || d->groups || gemm_has_x(d))
-        FAIL(CKL_UNSUPPORTED, "gemm %s: A and B are K-major, without gated, groups and X", who);
-    if (d->batch_invariant)
-        FAIL(CKL_UNSUPPORTED, "gemm %s: sums of few K are not those of batch_invariant=1", who);
-    return CKL_OK;
-}
-
-/* Others are faster where rows are whole vectors of TMA. */
-static ckl_status decline_aligned(const char *who, const ckl_gemm_desc *d)
-{
-    if (gemm_operands_aligned(d))
-        FAIL(CKL_UNSUPPORTED, "gemm %s: rows of A and B start at multiples of 16 bytes", who);
-    return CKL_OK;
-}
-
-static double result_bytes(const ckl_gemm_desc *d)
-{
-    return (double)(d->m * d->n) * (double)d->batch * (double)ckl_dtype_bytes(d->d) * (d->c ? 2 : 1);
-}
-
-/* A launch, and beside each other memory and the instructions of an SM. */
-static plan_cost cost_of(double launch_us, double memory_us, double issue_us)
-{
-    return (plan_cost){ launch_us + hypot(memory_us, issue_us), memory_us > issue_us ? "memory" : "instructions" };
-}
-
-/* outer */
-
-/* Of which a row has one for every lane. */
-static int lane_vector_of(const ckl_gemm_desc *d)
-{
-    int vec = vector_of(d);
-    while (vec > 1 && d->n < (int64_t)LANES * vec)
+    while (vec > 1 && (d->n % vec || d->n < (int64_t)LANES * vec || !gemm_results_aligned(d, vec * bytes)))
         vec /= 2;
     return vec;
 }
@@ -85,17 +33,23 @@ static int64_t outer_ctas(const ckl_gemm_desc *d, const gemm_outer_config *c)
            d->batch;
 }
 
-/* Of instructions as ptxas makes them, four a cycle. */
+/*
+ * A launch, and beside each other memory and the instructions of an SM, as ptxas makes them, four a cycle: measured on
+ * an H200, not fitted.
+ */
 static plan_cost cost_outer(const void *desc, const ckl_device_info *device, const void *config)
 {
-    const double LAUNCH = 1.8, START = 150, FACTOR = 8, VECTOR = 8;
+    const double LAUNCH_US = 1.8, CYCLES_PER_US = 1755, MEMORY_BYTES_PER_US = 3.39e6, START = 150, FACTOR = 8,
+                 VECTOR = 8;
     const ckl_gemm_desc *d = desc;
     const gemm_outer_config *c = config;
     const int vectors = c->rows * c->runs, factors = c->rows + c->vec * c->runs;
     const double instructions = START + factors * (FACTOR + c->depth * (1 + 1.0 / c->vec_k)) + // loaded and unpacked
                                 vectors * (VECTOR * (d->c ? 2 : 1) + c->vec * (1 + c->depth));
     const double warps = (double)outer_ctas(d, c) * GEMM_OUTER_WARPS / device->sm_count;
-    return cost_of(LAUNCH, result_bytes(d) / MEMORY_BYTES_PER_US, warps * instructions / 4 / CYCLES_PER_US);
+    const double results = (double)(d->m * d->n) * (double)d->batch * (double)ckl_dtype_bytes(d->d) * (d->c ? 2 : 1);
+    const double memory_us = results / MEMORY_BYTES_PER_US, issue_us = warps * instructions / 4 / CYCLES_PER_US;
+    return (plan_cost){ LAUNCH_US + hypot(memory_us, issue_us), memory_us > issue_us ? "memory" : "instructions" };
 }
 
 /*
@@ -123,7 +77,25 @@ static ckl_status choose_outer(const void *desc, const ckl_device_info *device, 
     if (d->n < LANES || d->m < GEMM_OUTER_WARPS)
         FAIL(CKL_UNSUPPORTED, "gemm outer: m=%" PRId64 " or n=%" PRId64 " leaves some of %d warps or %d lanes idle",
              d->m, d->n, GEMM_OUTER_WARPS, LANES);
-    return d->d == CKL_F32 || min_i64(d->m, d->n) <= NARROW ? CKL_OK : decline_aligned("outer", d);
+    if (d->d != CKL_F32 && min_i64(d->m, d->n) > NARROW && gemm_operands_aligned(d)) // others are faster
+        FAIL(CKL_UNSUPPORTED, "gemm outer: rows of A and B start at multiples of 16 bytes");
+    return CKL_OK;
+}
+
+/* The problem, but for its K. */
+static ckl_status check_problem(const ckl_gemm_desc *d, const gemm_epilogue *have)
+{
+    TRY(gemm_check_plain("outer", d, have));
+    if ((d->a != CKL_F16 && d->a != CKL_BF16 && d->a != CKL_F32) || (d->d != CKL_F32 && ckl_dtype_bytes(d->d) != 2))
+        FAIL(CKL_UNSUPPORTED, "gemm outer: a=%s is not f16, bf16 or f32, or d=%s none of these", ckl_dtype_name(d->a),
+             ckl_dtype_name(d->d));
+    if (d->math == CKL_GEMM_F32X3)
+        FAIL(CKL_UNSUPPORTED, "gemm outer: products of math=f32x3 are three of tf32");
+    if (d->layout != CKL_GEMM_NT || d->gated || d->groups || gemm_has_x(d))
+        FAIL(CKL_UNSUPPORTED, "gemm outer: A and B are K-major, without gated, groups and X");
+    if (d->batch_invariant)
+        FAIL(CKL_UNSUPPORTED, "gemm outer: sums of few K are not those of batch_invariant=1");
+    return CKL_OK;
 }
 
 static ckl_status admit_outer(const void *desc, const ckl_device_info *device, const void *config)
@@ -131,12 +103,9 @@ static ckl_status admit_outer(const void *desc, const ckl_device_info *device, c
     (void)device;
     const ckl_gemm_desc *d = desc;
     const gemm_outer_config *c = config;
-    TRY(check_types("outer", d, &c->epilogue));
-    if (d->math == CKL_GEMM_F32X3)
-        FAIL(CKL_UNSUPPORTED, "gemm outer: products of math=f32x3 are three of tf32");
+    TRY(check_problem(d, &c->epilogue));
     if (d->k < 1 || d->k > GEMM_OUTER_DEPTH_MAX)
         FAIL(CKL_UNSUPPORTED, "gemm outer: k=%" PRId64 " is not in 1..%d", d->k, GEMM_OUTER_DEPTH_MAX);
-    TRY(check_form("outer", d));
     if (c->depth != d->k)
         FAIL(CKL_INVALID, "gemm outer: depth=%d is not k=%" PRId64, c->depth, d->k);
     if (c->vec < 1 || c->vec > 8 || c->vec & (c->vec - 1) || c->vec > lane_vector_of(d))
