@@ -418,7 +418,7 @@ static const desc_member members[] = { DESC_MEMBER(ckl_gemm_desc, ckl_dtype, c),
 static const implementation *const implementations[] = {
     &gemm_weights_implementation,     &gemm_outer_implementation,
     &gemm_splitk_implementation,      &gemm_unaligned_implementation,
-    &gemm_shallow_implementation,     &gemm_gemv_implementation,
+    &gemm_gemv_implementation,
     &gemm_sm90_implementation,        &gemm_pitched_implementation,
     &gemm_f32x3_implementation,       &gemm_turned_implementation,
     &gemm_specialised_implementation, &gemm_tma_implementation,

@@ -418,32 +418,6 @@ int64_t gemm_unaligned_smem(const gemm_unaligned_config *config);
 
 void gemm_unaligned(const void *config, int kernel);
 
-/* shallow */
-
-#define GEMM_SHALLOW_CONFIG(X, owner)                                                                    \
-    X(owner, int, tile_m, "64", "16 32 64 128 256", "rows of D of a CTA")                                \
-    X(owner, int, tile_n, "64", "8 16 32 64 128 256", "columns of D of a CTA")                           \
-    X(owner, int, warps_n, "1", "1 2 4", "of the four warps of a CTA, those that share out its columns") \
-    X(owner, int, steps, "1", "1 2 3 4 6 8", "products of 16 along K, which hold all of it")             \
-    X(owner, int, vec, "8", "1 2 4 8", "elements of an access to D: its rows are whole vectors")
-
-GEMM_CONFIG(gemm_shallow_config, GEMM_SHALLOW_CONFIG);
-
-enum {
-    GEMM_SHALLOW_WARPS = 4,
-    GEMM_SHALLOW_STEPS_MAX = 8,
-    GEMM_SHALLOW_ATOMS_MAX = 4,  // 16 rows each, of a warp
-    GEMM_SHALLOW_PARTS_MAX = 16, // a warp finishes its columns in
-};
-
-/* Bytes of shared memory that a CTA needs. */
-int64_t gemm_shallow_smem(const gemm_shallow_config *config);
-
-/* Columns of D that a warp finishes at once. */
-int gemm_shallow_columns(const gemm_shallow_config *config);
-
-void gemm_shallow(const void *config, int kernel);
-
 /* outer */
 
 #define GEMM_OUTER_CONFIG(X, owner)                                                              \

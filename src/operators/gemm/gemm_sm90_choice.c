@@ -235,9 +235,11 @@ static bool suits_D(const ckl_gemm_desc *d, const fitted_tile *t)
 
 /*
  * Tiles as wide as lets all of D go in so many turns, which asks less of L2: 253x12288x1792 with GELU takes 23.8 us in
- * one of 128x192, 28.9 in 64x128; 2448x3072x7168 169 in two of 128x240, 176 in 256x128; 2073x1024x10112 69.6 in one of
+ * one of 128x192, 28.9 in 64x128; 2073x1024x10112 69.6 in one of
  * 64x256, 86.2 in two of 64x128; 768x2048x8192 of e4m3 with C in f32 26.7 in one of 128x96, 31.2 in 64x192. Tiles in
- * turn hide their stores, so there may be more turns of them.
+ * turn hide their stores, so there may be some turns of them: 1016x4648x2688 takes 44.7 us in two of 128x144, 46.7 in
+ * one of 256x160. By many turns the power limit decides, not the last turn: 2048x12288x4096 takes 309 us in nine of
+ * 128x168, 299 in eight of 128x192.
  */
 typedef struct even_tile {
     fitted_tile tile; // of so many columns at most
@@ -247,8 +249,7 @@ typedef struct even_tile {
 
 static const even_tile even_tiles[] = { { { 256, 192, 2, 0, 1, 1, 1, 0 }, 1, 160, 32 },
                                         { { 128, 240, 2, 0, 1, 1, 1, 0 }, 1, 96, 32 },
-                                        { { 128, 240, 2, 0, 1, 1, 1, 0 }, 2, 224, 32 },
-                                        { { 128, 192, 2, 1, 1, 1, 1, 0 }, INT32_MAX, 160, 8 },
+                                        { { 128, 192, 2, 1, 1, 1, 1, 0 }, 4, 136, 8 },
                                         { { 64, 256, 1, 0, 1, 1, 1, 0 }, 1, 224, 32 } };
 
 /*
@@ -277,19 +278,6 @@ static int columns_of_even(const ckl_gemm_desc *d, const even_tile *t, const gem
 }
 
 /*
- * Is a tile as narrow as D? Pairs of 128x64 that share B are for 33 to 64 columns of one product whose rows begin
- * inside lines of memory: 107904x64x776 takes 49.0 us in them, 56.2 in pairs of 128x96; of a K of 768 44.7, 44.0 in
- * 64x64 in turn.
- */
-static bool is_narrow_enough(const ckl_gemm_desc *d, const fitted_tile *t)
-{
-    enum { ROWS = 128, COLUMNS = 64 };
-    if (t->tile_m == ROWS && t->tile_n == COLUMNS)
-        return d->n > COLUMNS / 2 && d->n <= COLUMNS && d->batch == 1 && !gemm_rows_aligned(d, 'a', LINE_BYTES);
-    return t->swap || t->tile_n != ATOM_COLUMNS || d->n <= ATOM_COLUMNS;
-}
-
-/*
  * Is a split worth a thought? Not of few steps along K. And CTAs at different parts of K read nothing together, so D in
  * two is for a thin D, which shares little anyway (4096x128x8192 takes 22.0 us in 64x128 in two, 26.2 in 64x64), for
  * pairs that share B (128x2544x4096 8.8 in 64x96 in two, 10.6), and by squares for a deep K (1024x1024x8192 29.2 in
@@ -315,7 +303,8 @@ static bool is_considered(const ckl_gemm_desc *d, const fitted_tile *t, const ck
         return t == &turn_tile;
     if (is_mostly_D(d, device))
         return suits_D(d, t);
-    return is_narrow_enough(d, t) && may_split(d, t);
+    const bool narrow = !t->swap && t->tile_n == ATOM_COLUMNS;
+    return (!narrow || d->n <= ATOM_COLUMNS) && may_split(d, t);
 }
 
 static int columns_of(const ckl_gemm_desc *d, const fitted_tile *t, const even_tile *even, const gemm_sm90_config *c,
@@ -334,8 +323,8 @@ static int columns_of(const ckl_gemm_desc *d, const fitted_tile *t, const even_t
 static bool lies_better_as_DT(const ckl_gemm_desc *d, int columns)
 {
     enum { SPAN = 64 };
-    return columns % SPAN && columns < d->n && !gemm_is_k_major(d, 'b') && gemm_is_k_major(d, 'a') && !d->gated &&
-           !d->groups;
+    return columns % SPAN && columns % ATOM_COLUMNS == 0 && columns < d->n && !gemm_is_k_major(d, 'b') &&
+           gemm_is_k_major(d, 'a') && !d->gated && !d->groups;
 }
 
 bool gemm_sm90_candidate(const void *desc, const ckl_device_info *device, int i, void *config)
@@ -478,14 +467,16 @@ static step_cycles step_of(const tiled_problem *p, const gemm_sm90_config *c, co
 /*
  * The factor of a cluster on a step's cycles. Pairs of 128x128 in batches are faster than single CTAs, and so are pairs
  * of 128 rows with scales of blocks, or where A stays. Rows that lie in two lines make clusters no slower; slices are
- * sometimes slower, sometimes faster. Of a deep K, at the power limit, pairs of 256 rows gain what they do not ask of
- * L2: 1024x8192x28672 takes 695 us in 256x128, 738 in 128x128 in turn at the same clock.
+ * sometimes slower, sometimes faster. Of a deep K, at the power limit, pairs of the largest tiles gain what they do not
+ * ask of L2: 1024x8192x28672 takes 695 us in 256x128, 738 in 128x128 in turn at the same clock; 4096x4096x11008 561 in
+ * 128x256, which asks less of shared memory, 575 in 256x128.
  */
 static double sharing_of(const tiled_problem *p, const gemm_sm90_config *c)
 {
-    enum { ROWS = 256, STEPS_DEEP = 3 * STEPS_MANY };
+    enum { LARGEST = 256 * 128, STEPS_DEEP = 3 * STEPS_MANY };
     const int ctas = c->cluster_m * c->cluster_n;
-    if (p->crossing_m + p->crossing_n > 0 || c->swap || c->stays || (c->tile_m == ROWS && p->steps >= STEPS_DEEP) ||
+    const bool deep = p->steps >= STEPS_DEEP && c->tile_m * c->tile_n == LARGEST;
+    if (p->crossing_m + p->crossing_n > 0 || c->swap || c->stays || deep ||
         (c->batched == GEMM_SLICES_OF_K && c->tile_n == 128 && c->consumers == 2))
         return 1;
     if (ctas == 2 && c->tile_m == 128 &&

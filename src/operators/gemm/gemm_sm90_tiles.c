@@ -118,7 +118,7 @@ static int box_of(const gemm_sm90_config *c, int side, int most, int step)
 {
     enum { LEAST = 16 };
     if (c->swap || gemm_reads_matrix(&c->epilogue))
-        while (side % most)
+        while (most > LEAST && side % most)
             most = step ? most - step : most / 2;
     else
         while (most > LEAST && (side < most || 4 * round_up(side, most) > 5 * round_up(side, most / 2)))

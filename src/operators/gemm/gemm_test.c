@@ -259,18 +259,6 @@ static const char *const cases[] = {
     "m=300 n=64 k=8 a=bf16 # narrow",
     "m=37 n=132 k=6 d=f32 lda=8 ldb=16 bias=1 impl=outer config='d=f32 bias=1 rows=2 vec=4 depth=6 vec_k=2'",
     "m=9 n=264 k=2 batch=3 device_scalars=1 beta=1 impl=outer config='rows=1 vec=2 runs=4' fill=hard",
-    "m=70 n=104 k=21 impl=shallow fill=hard                     # every phase of a row",
-    "m=70 n=52 k=21 a=bf16 d=f32 beta=0.5 bias=1 activation=gelu impl=shallow fill=hard",
-    "m=66 n=35 k=113 lda=131 ldb=118 ldd=37 ldc=41 beta=-1 impl=shallow misalign=1 fill=hard # accesses to D of an "
-    "element",
-    "m=300 n=70 k=95 d=f32 bias=1 bias_along=m scale_a=row scale_b=row impl=shallow config='tile_m=256 tile_n=32 "
-    "vec=2'",
-    "m=9 n=264 k=1 batch=3 device_scalars=1 beta=1 impl=shallow config='tile_m=16 tile_n=256 warps_n=4' fill=hard",
-    "m=40 n=200 k=128 a=bf16 batch=2 stride_a=5121 impl=shallow config='tile_m=32 tile_n=128 warps_n=2 steps=8'",
-    "m=130 n=1 k=57 a=bf16 impl=shallow fill=hard",
-    "m=300 n=260 k=24 a=bf16 d=f32 beta=0.5 fill=hard impl=shallow config='ab=bf16 b=bf16 d=f32 c=1 tile_m=64 "
-    "tile_n=128 "
-    "warps_n=1 steps=2 vec=4' # aligned rows",
     "m=20 n=30 k=0 lda=3 ldb=5 bias=1                          # rows begin anywhere, and end there",
     "m=40 n=48 k=40 activation=silu bias=1 bias_along=m",
     "m=40 n=48 k=40 activation=gelu_erf scale_a=row scale_b=row impl=naive",
@@ -586,7 +574,6 @@ static const char *const cases[] = {
     "m=40 n=80 k=64 epilogue=tril bias_gradient=columns        # of D as it is stored",
     "m=16 n=97 k=149 epilogue=tril impl=unaligned",
     "m=30 n=52 k=3 epilogue=tril impl=outer",
-    "m=70 n=104 k=21 epilogue=tril impl=shallow",
     "m=221 n=223 k=225 epilogue=tril impl=pitched",
     "m=220 n=210 k=260 epilogue=tril a=f32 math=f32x3 impl=f32x3",
     "m=3 n=70 k=516 epilogue=tril a=f32 impl=gemv",
