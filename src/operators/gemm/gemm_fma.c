@@ -178,9 +178,26 @@ static operand describe_operand(const gemm_fma_config *cfg, char name, const gem
     return x;
 }
 
-/* Stores what the registers hold as the tile of a stage; loads the next one. */
+/*
+ * A K tile's way through registers, of a K-major operand: loads, where elements beyond `left` of K are 0, and stores.
+ * Nothing for others.
+ */
+static void load_registers(const operand *x, val left)
+{
+    if (!x->rX.regs)
+        return;
+    vector_at from[GEMM_FMA_COPIES];
+    for (int i = 0; i < x->copies; i++)
+        from[i] = (vector_at){ .address = add(x->at, x->from[i]), .guard = logical_and(x->mine, lt(x->k, left)) };
+    vectors_load(from, x->copies, x->vec, gmem_tensor(x->at, F32, compact(leaf(1))), x->rX.regs, 0);
+    warp_sync(); // ptxas, which does not see that stores of the next step wait for them, would let them begin late
+    assign(x->at, add(x->at, x->advance));
+}
+
 static void store_registers(const operand *x, val stage)
 {
+    if (!x->rX.regs)
+        return;
     val to = add(x->to, mul(stage, x->stage_bytes));
     IF(x->mine)
         for (int i = 0; i < x->copies * x->vec; i++)
@@ -188,13 +205,17 @@ static void store_registers(const operand *x, val stage)
                      (val[]){ at(x->rX, i) });
 }
 
-static void load_registers(const operand *x, val left)
+/* Starts the copies of the next K tile of an operand that is not K-major. */
+static void start_copies(const operand *x, val left, val stage)
 {
-    vector_at from[GEMM_FMA_COPIES];
-    for (int i = 0; i < x->copies; i++)
-        from[i] = (vector_at){ .address = add(x->at, x->from[i]), .guard = logical_and(x->mine, lt(x->k, left)) };
-    vectors_load(from, x->copies, x->vec, gmem_tensor(x->at, F32, compact(leaf(1))), x->rX.regs, 0);
-    warp_sync(); // ptxas, which does not see that stores of the next step wait for them, would let them begin late
+    if (x->rX.regs)
+        return;
+    val to = add(x->to, mul(stage, x->stage_bytes));
+    UNROLL(i, x->copies) {
+        val valid = select(lt(add(x->k, imm_as(I32, i * x->k_step)), left), x->valid, imm_as(U32, 0));
+        cp_async(add(to, imm(i * x->to_step)), add(x->at, x->from[i]), BYTES * x->vec, valid);
+    }
+    assign(x->at, add(x->at, x->advance));
 }
 
 static val stage_after(const gemm_fma_config *cfg, val stage)
@@ -202,30 +223,37 @@ static val stage_after(const gemm_fma_config *cfg, val stage)
     return select(eq(stage, imm(cfg->stages - 1)), imm(0), add(stage, imm(1)));
 }
 
-static val stage_before(const gemm_fma_config *cfg, val stage)
+/*
+ * Before the first step: copies of all stages but one are under way, and of a K-major operand the first tile is in
+ * shared memory, the second on its way to registers. Both are loaded at once.
+ */
+static void begin_tiles(const gemm_fma_config *cfg, const operand x[2], val left)
 {
-    return select(eq(stage, imm(0)), imm(cfg->stages - 1), sub(stage, imm(1)));
+    operand first[2] = { x[0], x[1] };
+    for (int s = 0; s < cfg->stages - 1; s++) {
+        for (int i = 0; i < 2; i++)
+            start_copies(&x[i], sub(left, imm_as(I32, s * cfg->depth)), imm(s));
+        cp_async_commit();
+    }
+    for (int i = 0; i < 2; i++) {
+        if (x[i].rX.regs)
+            first[i].rX = fragment_like(x[i].rX, F32);
+        load_registers(&first[i], left);
+    }
+    for (int i = 0; i < 2; i++)
+        load_registers(&x[i], sub(left, imm_as(I32, cfg->depth)));
+    for (int i = 0; i < 2; i++)
+        store_registers(&first[i], imm(0));
+    cp_async_wait(cfg->stages - 2);
+    cta_sync();
 }
 
-/*
- * Starts the copies of the next K tile; `left` elements of K are left, and those beyond are 0. Through registers it is
- * loaded alone, and the tile before, unless it is the first, stored.
- */
-static void load_tile(const gemm_fma_config *cfg, operand *x, val left, val stage, bool first)
+/* The same in the step of the tile that begins with `left` elements of K. */
+static void continue_tiles(const gemm_fma_config *cfg, const operand *x, val left, val ready, val free)
 {
-    if (x->rX.regs) {
-        if (!first)
-            store_registers(x, stage_before(cfg, stage));
-        load_registers(x, left);
-        assign(x->at, add(x->at, x->advance));
-        return;
-    }
-    val to = add(x->to, mul(stage, x->stage_bytes));
-    UNROLL(i, x->copies) {
-        val valid = select(lt(add(x->k, imm_as(I32, i * x->k_step)), left), x->valid, imm_as(U32, 0));
-        cp_async(add(to, imm(i * x->to_step)), add(x->at, x->from[i]), BYTES * x->vec, valid);
-    }
-    assign(x->at, add(x->at, x->advance));
+    store_registers(x, stage_after(cfg, ready));
+    load_registers(x, sub(left, imm_as(I32, 2 * cfg->depth)));
+    start_copies(x, sub(left, imm_as(I32, (cfg->stages - 1) * cfg->depth)), free);
 }
 
 /* The factors of a thread at one element of K; the next ones are loaded meanwhile. */
@@ -239,10 +267,10 @@ static fragments describe_fragments(const gemm_fma_config *cfg)
                         fragment(F32, compact(shape(shape(QUAD, cfg->block_n / QUAD)))) };
 }
 
-static void load_fragments(const fragments *f, const operand *A, const operand *B, int k, val stage)
+static void load_fragments(const fragments *f, const operand x[2], int k, val stage)
 {
-    copy(slice(A->tCsX, _, k, stage), f->rA, QUAD * BYTES);
-    copy(slice(B->tCsX, _, k, stage), f->rB, QUAD * BYTES);
+    copy(slice(x[0].tCsX, _, k, stage), f->rA, QUAD * BYTES);
+    copy(slice(x[1].tCsX, _, k, stage), f->rB, QUAD * BYTES);
 }
 
 /*
@@ -262,38 +290,30 @@ static void multiply(const gemm_fma_config *cfg, const fragments *f, tensor acc)
 
 /*
  * acc = A tile * B tile over all of K. The first factors of a K tile are loaded while the last ones of the tile before
- * are multiplied, after a wait for its copies; by then no warp reads the tile before.
+ * are multiplied, after a wait for what arrives; by then no warp reads the tile before.
  */
-static void mainloop(const gemm_fma_config *cfg, operand *A, operand *B, val k, tensor acc)
+static void mainloop(const gemm_fma_config *cfg, const operand x[2], val k, tensor acc)
 {
-    val left = variable(I32, convert(I32, k)); // elements of K whose copies are not started
-    val depth = imm_as(I32, cfg->depth), k_tiles = convert(U32, div_up(k, cfg->depth));
+    val left = variable(I32, convert(I32, k)); // elements of K from the tile on that is multiplied
     val ready = variable(U32, imm(0)), free = variable(U32, imm(cfg->stages - 1)); // stages
     const fragments f[2] = { describe_fragments(cfg), describe_fragments(cfg) };
-    for (int s = 0; s < cfg->stages - 1; s++) {
-        load_tile(cfg, A, left, imm(s), s == 0);
-        load_tile(cfg, B, left, imm(s), s == 0);
-        cp_async_commit();
-        assign(left, sub(left, depth));
-    }
-    cp_async_wait(cfg->stages - 2);
-    cta_sync(); // tile 0 has arrived
-    load_fragments(&f[0], A, B, 0, ready);
-    LOOP(kt, k_tiles) {
+    begin_tiles(cfg, x, left);
+    load_fragments(&f[0], x, 0, ready);
+    LOOP(kt, convert(U32, div_up(k, cfg->depth))) {
         for (int e = 0; e < cfg->depth; e++) {
             if (e == cfg->depth - 1) {
                 cp_async_wait(cfg->stages - 2);
                 cta_sync();
                 assign(free, ready);
                 assign(ready, stage_after(cfg, ready));
+                assign(left, sub(left, imm_as(I32, cfg->depth)));
             }
-            load_fragments(&f[(e + 1) % 2], A, B, (e + 1) % cfg->depth, ready);
+            load_fragments(&f[(e + 1) % 2], x, (e + 1) % cfg->depth, ready);
             if (e == 0)
-                load_tile(cfg, A, left, free, false);
+                continue_tiles(cfg, &x[0], left, ready, free);
             if (e == 1) {
-                load_tile(cfg, B, left, free, false);
+                continue_tiles(cfg, &x[1], left, ready, free);
                 cp_async_commit();
-                assign(left, sub(left, depth));
             }
             multiply(cfg, &f[e % 2], acc);
         }
@@ -500,11 +520,13 @@ static void compute_tile(const gemm_fma_config *cfg, const gemm_values *p, val t
 {
     const int columns = columns_of(cfg);
     val row = mul(convert(I64, tile_row), imm64(cfg->tile_m)), col = mul(convert(I64, tile_col), imm64(columns));
-    operand A = describe_operand(cfg, 'a', p, (tile_rows){ row, p->m, 0, cfg->epilogue.gather ? p : NULL });
-    operand B = describe_operand(cfg, 'b', p, (tile_rows){ col, p->n, cfg->epilogue.gated ? columns : 0, NULL });
+    const operand x[2] = {
+        describe_operand(cfg, 'a', p, (tile_rows){ row, p->m, 0, cfg->epilogue.gather ? p : NULL }),
+        describe_operand(cfg, 'b', p, (tile_rows){ col, p->n, cfg->epilogue.gated ? columns : 0, NULL }),
+    };
     tensor acc = fragment(F32, compact(shape(cfg->block_m, cfg->block_n))); // (BLOCK_M,BLOCK_N)
     fill(acc, immf(0));
-    mainloop(cfg, &A, &B, p->k, acc);
+    mainloop(cfg, x, p->k, acc);
     if (!cfg->sliced) {
         store_block(cfg, p, row, col, acc);
         return;

@@ -92,6 +92,9 @@ static const char *const cases[] = {
     "m=140 n=20 k=132 a=f32 impl=fma config='tile_m=128 tile_n=16 block_m=4 block_n=4 lanes_m=8 depth=32 ctas=3'",
     "m=40 n=140 k=20 a=f32 impl=fma config='tile_m=16 tile_n=128 block_m=4 block_n=4 depth=32 vec_k=4 ctas=3' "
     "# more threads than vectors of A",
+    "m=70 n=66 k=148 a=f32 fill=hard impl=fma config='stages=2 sliced=0' # a tile loaded while the other is multiplied",
+    "m=70 n=66 k=99 a=f32 layout=nn impl=fma config='stages=2 sliced=0' # or copied",
+    "m=70 n=66 k=7 a=f32 layout=tt impl=fma                     # less than a K tile",
     "m=8 n=72 k=256 a=f32 impl=gemv                            # as many rows as a block has",
     "m=75 n=93 k=83 a=f32 bias=1 beta=-1 fill=hard impl=gemv   # ten blocks of them",
     "m=30 n=33 k=5 a=f32 beta=1 bias=1                         # few K",
