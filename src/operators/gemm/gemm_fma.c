@@ -38,14 +38,26 @@ typedef struct operand {
     val mine;                  // predicate: this thread has some of it
 } operand;
 
+/* Elements of K of a step, a K tile of each group. */
+static int step_of(const gemm_fma_config *cfg)
+{
+    return cfg->groups_k * cfg->depth;
+}
+
 static int threads_m(const gemm_fma_config *cfg)
 {
     return cfg->tile_m / cfg->block_m;
 }
 
-int gemm_fma_threads(const gemm_fma_config *cfg)
+/* Threads of a group, a block of D each. */
+static int group_threads(const gemm_fma_config *cfg)
 {
     return threads_m(cfg) * (cfg->tile_n / cfg->block_n);
+}
+
+int gemm_fma_threads(const gemm_fma_config *cfg)
+{
+    return cfg->groups_k * group_threads(cfg);
 }
 
 int gemm_fma_stage(const gemm_fma_config *cfg, int rows)
@@ -70,7 +82,17 @@ static val lane_n(const gemm_fma_config *cfg)
     return add(mul(thread_at(lane(), 2, 2, 2, n, m), imm(2)), thread_at(lane(), 0, 2, 2, n, m));
 }
 
-/* This thread's place among those of the tile. */
+/* This thread's group, and its place there. */
+static val group_of(const gemm_fma_config *cfg)
+{
+    return cfg->groups_k > 1 ? div(thread(), imm(group_threads(cfg))) : imm(0);
+}
+
+static val thread_of_group(const gemm_fma_config *cfg)
+{
+    return cfg->groups_k > 1 ? rem(thread(), imm(group_threads(cfg))) : thread();
+}
+
 static val place_m(const gemm_fma_config *cfg)
 {
     const int lanes = cfg->lanes_m, warps = threads_m(cfg) / lanes;
@@ -80,7 +102,10 @@ static val place_m(const gemm_fma_config *cfg)
 static val place_n(const gemm_fma_config *cfg)
 {
     const int lanes = LANES / cfg->lanes_m, warps = threads_m(cfg) / cfg->lanes_m;
-    return add(mul(div(warp(), imm(warps)), imm(lanes)), lane_n(cfg));
+    val along_n = div(warp(), imm(warps));
+    if (cfg->groups_k > 1)
+        along_n = rem(along_n, imm(cfg->tile_n / cfg->block_n / lanes));
+    return add(mul(along_n, imm(lanes)), lane_n(cfg));
 }
 
 /* Row r of a tile among those of its half, if gated; then among the matrix's, whose last one stands for later ones. */
@@ -109,40 +134,42 @@ static val bytes_of(val elements)
  */
 static void divide_k_major(const gemm_fma_config *cfg, operand *x, const tile_rows *t, int rows, val ld)
 {
-    const int across = cfg->depth / cfg->vec_k, at_once = gemm_fma_threads(cfg) / across;
-    val k = mul(thread_at(thread(), 0, across, at_once), imm(cfg->vec_k)),
-        row = thread_at(thread(), 1, across, at_once);
+    const int across = cfg->depth / cfg->vec_k, at_once = group_threads(cfg) / across;
+    val thread = thread_of_group(cfg), k = mul(thread_at(thread, 0, across, at_once), imm(cfg->vec_k)),
+        row = thread_at(thread, 1, across, at_once);
     x->vec = cfg->vec_k;
     x->copies = rows > at_once ? rows / at_once : 1;
     x->mine = rows < at_once ? lt(row, imm(rows)) : yes();
+    x->to = tensor_address(x->sX, coord(row, k, 0));
+    k = add(k, mul(group_of(cfg), imm(cfg->depth)));
     x->k = convert(I32, k);
     x->rX = fragment(F32, compact(shape(x->vec, x->copies)));
     for (int i = 0; i < x->copies; i++) {
         val start = mul(matrix_row(t, add(row, imm(i * at_once))), ld);
         x->from[i] = bytes_of(add(start, convert(I64, k)));
     }
-    x->to = tensor_address(x->sX, coord(row, k, 0));
     x->to_step = BYTES * at_once;
-    x->advance = imm_as(U64, BYTES * cfg->depth);
+    x->advance = imm_as(U64, BYTES * step_of(cfg));
 }
 
 /* M- or N-major: neighbours copy neighbouring vectors of rows. */
 static void divide_m_major(const gemm_fma_config *cfg, operand *x, const tile_rows *t, int rows, val ld)
 {
-    const int across = rows / x->vec;
-    val k = thread_at(thread(), 1, across, gemm_fma_threads(cfg) / across),
-        row = mul(thread_at(thread(), 0, across, gemm_fma_threads(cfg) / across), imm(x->vec));
+    const int across = rows / x->vec, at_once = group_threads(cfg) / across;
+    val thread = thread_of_group(cfg), k = thread_at(thread, 1, across, at_once),
+        row = mul(thread_at(thread, 0, across, at_once), imm(x->vec));
     val left = min(sub(t->count, row_of_half(t, row)), imm64(x->vec)); // of the vector, in the matrix
     val start = select(gt(left, imm64(0)), matrix_row(t, row), imm64(0));
-    x->k_step = gemm_fma_threads(cfg) / across;
+    x->to = tensor_address(x->sX, coord(row, k, 0));
+    k = add(k, mul(group_of(cfg), imm(cfg->depth)));
+    x->k_step = at_once;
     x->copies = cfg->depth / x->k_step;
     x->k = convert(I32, k);
     for (int i = 0; i < x->copies; i++)
         x->from[i] = bytes_of(add(mul(convert(I64, add(k, imm(i * x->k_step))), ld), start));
-    x->to = tensor_address(x->sX, coord(row, k, 0));
     x->to_step = BYTES * x->k_step * (rows + QUAD);
     x->valid = convert(U32, mul(max(left, imm64(0)), imm64(BYTES)));
-    x->advance = bytes_of(mul(ld, imm64(cfg->depth)));
+    x->advance = bytes_of(mul(ld, imm64(step_of(cfg))));
 }
 
 /*
@@ -165,9 +192,11 @@ static operand describe_operand(const gemm_fma_config *cfg, char name, const gem
               threads = is_a ? threads_m(cfg) : cfg->tile_n / cfg->block_n, block = is_a ? cfg->block_m : cfg->block_n;
     operand x = { .vec = cfg->vec };
     const int stage = gemm_fma_stage(cfg, rows);
-    const layout k = elements_of_k(cfg, name, pitch), stages = make_layout(leaf(cfg->stages), leaf(stage));
+    const layout k = elements_of_k(cfg, name, pitch), stages = make_layout(leaf(cfg->stages), leaf(stage)),
+                 of_all = make_layout(leaf(cfg->groups_k * cfg->stages), leaf(stage));
     const layout mine = make_layout(shape(QUAD, block / QUAD), stride(1, QUAD * threads));
-    x.sX = smem_tensor(is_a ? "A" : "B", F32, layouts_of(3, (layout[]){ compact(leaf(rows)), k, stages }), 16);
+    x.sX = smem_tensor(is_a ? "A" : "B", F32, layouts_of(3, (layout[]){ compact(leaf(rows)), k, of_all }), 16);
+    x.sX.address = tensor_address(x.sX, coord(0, 0, mul(group_of(cfg), imm(cfg->stages))));
     x.tCsX = tensor_with_layout(x.sX, layouts_of(3, (layout[]){ mine, k, stages }));
     x.tCsX.address = tensor_address(x.sX, coord(mul(is_a ? place_m(cfg) : place_n(cfg), imm(QUAD)), 0, 0));
     x.stage_bytes = imm(BYTES * stage);
@@ -232,7 +261,7 @@ static void begin_tiles(const gemm_fma_config *cfg, const operand x[2], val left
     operand first[2] = { x[0], x[1] };
     for (int s = 0; s < cfg->stages - 1; s++) {
         for (int i = 0; i < 2; i++)
-            start_copies(&x[i], sub(left, imm_as(I32, s * cfg->depth)), imm(s));
+            start_copies(&x[i], sub(left, imm_as(I32, s * step_of(cfg))), imm(s));
         cp_async_commit();
     }
     for (int i = 0; i < 2; i++) {
@@ -241,7 +270,7 @@ static void begin_tiles(const gemm_fma_config *cfg, const operand x[2], val left
         load_registers(&first[i], left);
     }
     for (int i = 0; i < 2; i++)
-        load_registers(&x[i], sub(left, imm_as(I32, cfg->depth)));
+        load_registers(&x[i], sub(left, imm_as(I32, step_of(cfg))));
     for (int i = 0; i < 2; i++)
         store_registers(&first[i], imm(0));
     cp_async_wait(cfg->stages - 2);
@@ -252,8 +281,8 @@ static void begin_tiles(const gemm_fma_config *cfg, const operand x[2], val left
 static void continue_tiles(const gemm_fma_config *cfg, const operand *x, val left, val ready, val free)
 {
     store_registers(x, stage_after(cfg, ready));
-    load_registers(x, sub(left, imm_as(I32, 2 * cfg->depth)));
-    start_copies(x, sub(left, imm_as(I32, (cfg->stages - 1) * cfg->depth)), free);
+    load_registers(x, sub(left, imm_as(I32, 2 * step_of(cfg))));
+    start_copies(x, sub(left, imm_as(I32, (cfg->stages - 1) * step_of(cfg))), free);
 }
 
 /* The factors of a thread at one element of K; the next ones are loaded meanwhile. */
@@ -299,14 +328,14 @@ static void mainloop(const gemm_fma_config *cfg, const operand x[2], val k, tens
     const fragments f[2] = { describe_fragments(cfg), describe_fragments(cfg) };
     begin_tiles(cfg, x, left);
     load_fragments(&f[0], x, 0, ready);
-    LOOP(kt, convert(U32, div_up(k, cfg->depth))) {
+    LOOP(kt, convert(U32, div_up(k, step_of(cfg)))) {
         for (int e = 0; e < cfg->depth; e++) {
             if (e == cfg->depth - 1) {
                 cp_async_wait(cfg->stages - 2);
                 cta_sync();
                 assign(free, ready);
                 assign(ready, stage_after(cfg, ready));
-                assign(left, sub(left, imm_as(I32, cfg->depth)));
+                assign(left, sub(left, imm_as(I32, step_of(cfg))));
             }
             load_fragments(&f[(e + 1) % 2], x, (e + 1) % cfg->depth, ready);
             if (e == 0)
@@ -321,6 +350,22 @@ static void mainloop(const gemm_fma_config *cfg, const operand x[2], val k, tens
     cp_async_wait(0);
 }
 
+/* The first group adds the others' sums to its own. */
+static void add_groups(const gemm_fma_config *cfg, tensor acc)
+{
+    const int block = cfg->block_m * cfg->block_n, threads = group_threads(cfg);
+    tensor sSums = smem_tensor("groups", F32, compact(shape(threads, block, cfg->groups_k - 1)), 16);
+    val thread = thread_of_group(cfg), group = group_of(cfg);
+    IF(gt(group, imm(0)))
+        for (int i = 0; i < block; i++)
+            set(sSums, coord(thread, i, sub(group, imm(1))), at(acc, i));
+    cta_sync();
+    IF(eq(group, imm(0)))
+        for (int g = 0; g < cfg->groups_k - 1; g++)
+            for (int i = 0; i < block; i++)
+                set(acc, i, add(at(acc, i), at(sSums, thread, i, g)));
+}
+
 /*
  * The sums of a row of the lanes' blocks, by which they change hands where rows of D are no whole quads: then a warp
  * stores 32 neighbours of a row at once. Lanes store and load in banks of their own.
@@ -328,7 +373,7 @@ static void mainloop(const gemm_fma_config *cfg, const operand x[2], val k, tens
 static tensor handed_sums(const gemm_fma_config *cfg)
 {
     enum { PITCH = LANES + LANES / QUAD };
-    const int quads = cfg->block_n / QUAD, lanes_n = LANES / cfg->lanes_m, warps = gemm_fma_threads(cfg) / LANES;
+    const int quads = cfg->block_n / QUAD, lanes_n = LANES / cfg->lanes_m, warps = group_threads(cfg) / LANES;
     return smem_tensor("sums", F32,
                        make_layout(shape(QUAD, lanes_n, cfg->lanes_m, quads, warps),
                                    stride(PITCH, 1, lanes_n, QUAD * PITCH, QUAD * PITCH * quads)),
@@ -507,7 +552,7 @@ typedef struct tile_slice {
  */
 static tensor parts_of(const gemm_fma_config *cfg, const gemm_values *p, val tile, val slice)
 {
-    const int threads = gemm_fma_threads(cfg);
+    const int threads = group_threads(cfg);
     val number = add(mul(convert(U64, tile), convert(U64, p->slices)), convert(U64, slice));
     val of_tile = mul(number, imm64((int64_t)BYTES * cfg->tile_m * cfg->tile_n));
     return gmem_tensor(add(p->parts, add(of_tile, convert(U64, mul(thread(), imm(BYTES))))), F32,
@@ -527,16 +572,16 @@ static void compute_tile(const gemm_fma_config *cfg, const gemm_values *p, val t
     tensor acc = fragment(F32, compact(shape(cfg->block_m, cfg->block_n))); // (BLOCK_M,BLOCK_N)
     fill(acc, immf(0));
     mainloop(cfg, x, p->k, acc);
-    if (!cfg->sliced) {
-        store_block(cfg, p, row, col, acc);
-        return;
-    }
-    IF(slice->shared) {
-        copy(acc, parts_of(cfg, p, slice->tile, slice->slice), BYTES);
-    }
-    ELSE
-    {
-        store_block(cfg, p, row, col, acc);
+    if (cfg->groups_k > 1)
+        add_groups(cfg, acc);
+    IF(eq(group_of(cfg), imm(0))) {
+        if (cfg->sliced) {
+            IF(slice->shared) {
+                copy(acc, parts_of(cfg, p, slice->tile, slice->slice), BYTES);
+            }
+        }
+        IF(cfg->sliced ? logical_not(slice->shared) : yes())
+            store_block(cfg, p, row, col, acc);
     }
 }
 
@@ -613,7 +658,7 @@ static void add_slices(const gemm_fma_config *cfg, const gemm_values *all)
 void gemm_fma(const void *config, int kernel)
 {
     const gemm_fma_config *cfg = config;
-    launch_bounds(gemm_fma_threads(cfg), kernel == 0 ? cfg->ctas : 0);
+    launch_bounds(kernel == 0 ? gemm_fma_threads(cfg) : group_threads(cfg), kernel == 0 ? cfg->ctas : 0);
     gemm_values all = params_of(gemm);
     grid_wait();
     launch_dependents();
