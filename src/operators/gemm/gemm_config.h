@@ -329,7 +329,8 @@ void gemm_tiled(const void *config, int kernel);
     X(owner, int, block_n, "8", "4 8 16", "columns of D of a thread")                          \
     X(owner, int, lanes_m, "4", "2 4 8 16", "threads of a warp along M")                       \
     X(owner, int, depth, "8", "8 16 32", "elements of K in a stage")                           \
-    X(owner, int, stages, "4", "3 4 5", "K tiles in shared memory")                            \
+    X(owner, int, stages, "4", "2 3 4 5", "K tiles in shared memory")                          \
+    X(owner, int, groups_k, "1", "1 2 4", "groups of threads that share out K tiles")          \
     X(owner, int, vec, "1", "1 2 4", "elements of a copy of an operand that is not K-major")   \
     X(owner, int, vec_k, "1", "1 4", "the same of one that is, which registers transpose")     \
     X(owner, bool, whole, "0", "0 1", "rows of C, D and X are whole 16 bytes long, and apart") \

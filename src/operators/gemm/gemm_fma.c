@@ -38,14 +38,26 @@ typedef struct operand {
     val mine;                  // predicate: this thread has some of it
 } operand;
 
+/* Elements of K of a step, a K tile of each group. */
+static int step_of(const gemm_fma_config *cfg)
+{
+    return cfg->groups_k * cfg->depth;
+}
+
 static int threads_m(const gemm_fma_config *cfg)
 {
     return cfg->tile_m / cfg->block_m;
 }
 
-int gemm_fma_threads(const gemm_fma_config *cfg)
+/* Threads of a group, a block of D each. */
+static int group_threads(const gemm_fma_config *cfg)
 {
     return threads_m(cfg) * (cfg->tile_n / cfg->block_n);
+}
+
+int gemm_fma_threads(const gemm_fma_config *cfg)
+{
+    return cfg->groups_k * group_threads(cfg);
 }
 
 int gemm_fma_stage(const gemm_fma_config *cfg, int rows)
@@ -70,7 +82,17 @@ static val lane_n(const gemm_fma_config *cfg)
     return add(mul(thread_at(lane(), 2, 2, 2, n, m), imm(2)), thread_at(lane(), 0, 2, 2, n, m));
 }
 
-/* This thread's place among those of the tile. */
+/* This thread's group, and its place there. */
+static val group_of(const gemm_fma_config *cfg)
+{
+    return cfg->groups_k > 1 ? div(thread(), imm(group_threads(cfg))) : imm(0);
+}
+
+static val thread_of_group(const gemm_fma_config *cfg)
+{
+    return cfg->groups_k > 1 ? rem(thread(), imm(group_threads(cfg))) : thread();
+}
+
 static val place_m(const gemm_fma_config *cfg)
 {
     const int lanes = cfg->lanes_m, warps = threads_m(cfg) / lanes;
@@ -80,7 +102,10 @@ static val place_m(const gemm_fma_config *cfg)
 static val place_n(const gemm_fma_config *cfg)
 {
     const int lanes = LANES / cfg->lanes_m, warps = threads_m(cfg) / cfg->lanes_m;
-    return add(mul(div(warp(), imm(warps)), imm(lanes)), lane_n(cfg));
+    val along_n = div(warp(), imm(warps));
+    if (cfg->groups_k > 1)
+        along_n = rem(along_n, imm(cfg->tile_n / cfg->block_n / lanes));
+    return add(mul(along_n, imm(lanes)), lane_n(cfg));
 }
 
 /* Row r of a tile among those of its half, if gated; then among the matrix's, whose last one stands for later ones. */
@@ -109,40 +134,42 @@ static val bytes_of(val elements)
  */
 static void divide_k_major(const gemm_fma_config *cfg, operand *x, const tile_rows *t, int rows, val ld)
 {
-    const int across = cfg->depth / cfg->vec_k, at_once = gemm_fma_threads(cfg) / across;
-    val k = mul(thread_at(thread(), 0, across, at_once), imm(cfg->vec_k)),
-        row = thread_at(thread(), 1, across, at_once);
+    const int across = cfg->depth / cfg->vec_k, at_once = group_threads(cfg) / across;
+    val thread = thread_of_group(cfg), k = mul(thread_at(thread, 0, across, at_once), imm(cfg->vec_k)),
+        row = thread_at(thread, 1, across, at_once);
     x->vec = cfg->vec_k;
     x->copies = rows > at_once ? rows / at_once : 1;
     x->mine = rows < at_once ? lt(row, imm(rows)) : yes();
+    x->to = tensor_address(x->sX, coord(row, k, 0));
+    k = add(k, mul(group_of(cfg), imm(cfg->depth)));
     x->k = convert(I32, k);
     x->rX = fragment(F32, compact(shape(x->vec, x->copies)));
     for (int i = 0; i < x->copies; i++) {
         val start = mul(matrix_row(t, add(row, imm(i * at_once))), ld);
         x->from[i] = bytes_of(add(start, convert(I64, k)));
     }
-    x->to = tensor_address(x->sX, coord(row, k, 0));
     x->to_step = BYTES * at_once;
-    x->advance = imm_as(U64, BYTES * cfg->depth);
+    x->advance = imm_as(U64, BYTES * step_of(cfg));
 }
 
 /* M- or N-major: neighbours copy neighbouring vectors of rows. */
 static void divide_m_major(const gemm_fma_config *cfg, operand *x, const tile_rows *t, int rows, val ld)
 {
-    const int across = rows / x->vec;
-    val k = thread_at(thread(), 1, across, gemm_fma_threads(cfg) / across),
-        row = mul(thread_at(thread(), 0, across, gemm_fma_threads(cfg) / across), imm(x->vec));
+    const int across = rows / x->vec, at_once = group_threads(cfg) / across;
+    val thread = thread_of_group(cfg), k = thread_at(thread, 1, across, at_once),
+        row = mul(thread_at(thread, 0, across, at_once), imm(x->vec));
     val left = min(sub(t->count, row_of_half(t, row)), imm64(x->vec)); // of the vector, in the matrix
     val start = select(gt(left, imm64(0)), matrix_row(t, row), imm64(0));
-    x->k_step = gemm_fma_threads(cfg) / across;
+    x->to = tensor_address(x->sX, coord(row, k, 0));
+    k = add(k, mul(group_of(cfg), imm(cfg->depth)));
+    x->k_step = at_once;
     x->copies = cfg->depth / x->k_step;
     x->k = convert(I32, k);
     for (int i = 0; i < x->copies; i++)
         x->from[i] = bytes_of(add(mul(convert(I64, add(k, imm(i * x->k_step))), ld), start));
-    x->to = tensor_address(x->sX, coord(row, k, 0));
     x->to_step = BYTES * x->k_step * (rows + QUAD);
     x->valid = convert(U32, mul(max(left, imm64(0)), imm64(BYTES)));
-    x->advance = bytes_of(mul(ld, imm64(cfg->depth)));
+    x->advance = bytes_of(mul(ld, imm64(step_of(cfg))));
 }
 
 /*
@@ -165,9 +192,11 @@ static operand describe_operand(const gemm_fma_config *cfg, char name, const gem
               threads = is_a ? threads_m(cfg) : cfg->tile_n / cfg->block_n, block = is_a ? cfg->block_m : cfg->block_n;
     operand x = { .vec = cfg->vec };
     const int stage = gemm_fma_stage(cfg, rows);
-    const layout k = elements_of_k(cfg, name, pitch), stages = make_layout(leaf(cfg->stages), leaf(stage));
+    const layout k = elements_of_k(cfg, name, pitch), stages = make_layout(leaf(cfg->stages), leaf(stage)),
+                 of_all = make_layout(leaf(cfg->groups_k * cfg->stages), leaf(stage));
     const layout mine = make_layout(shape(QUAD, block / QUAD), stride(1, QUAD * threads));
-    x.sX = smem_tensor(is_a ? "A" : "B", F32, layouts_of(3, (layout[]){ compact(leaf(rows)), k, stages }), 16);
+    x.sX = smem_tensor(is_a ? "A" : "B", F32, layouts_of(3, (layout[]){ compact(leaf(rows)), k, of_all }), 16);
+    x.sX.address = tensor_address(x.sX, coord(0, 0, mul(group_of(cfg), imm(cfg->stages))));
     x.tCsX = tensor_with_layout(x.sX, layouts_of(3, (layout[]){ mine, k, stages }));
     x.tCsX.address = tensor_address(x.sX, coord(mul(is_a ? place_m(cfg) : place_n(cfg), imm(QUAD)), 0, 0));
     x.stage_bytes = imm(BYTES * stage);
@@ -178,9 +207,26 @@ static operand describe_operand(const gemm_fma_config *cfg, char name, const gem
     return x;
 }
 
-/* Stores what the registers hold as the tile of a stage; loads the next one. */
+/*
+ * A K tile's way through registers, of a K-major operand: loads, where elements beyond `left` of K are 0, and stores.
+ * Nothing for others.
+ */
+static void load_registers(const operand *x, val left)
+{
+    if (!x->rX.regs)
+        return;
+    vector_at from[GEMM_FMA_COPIES];
+    for (int i = 0; i < x->copies; i++)
+        from[i] = (vector_at){ .address = add(x->at, x->from[i]), .guard = logical_and(x->mine, lt(x->k, left)) };
+    vectors_load(from, x->copies, x->vec, gmem_tensor(x->at, F32, compact(leaf(1))), x->rX.regs, 0);
+    warp_sync(); // ptxas, which does not see that stores of the next step wait for them, would let them begin late
+    assign(x->at, add(x->at, x->advance));
+}
+
 static void store_registers(const operand *x, val stage)
 {
+    if (!x->rX.regs)
+        return;
     val to = add(x->to, mul(stage, x->stage_bytes));
     IF(x->mine)
         for (int i = 0; i < x->copies * x->vec; i++)
@@ -188,13 +234,17 @@ static void store_registers(const operand *x, val stage)
                      (val[]){ at(x->rX, i) });
 }
 
-static void load_registers(const operand *x, val left)
+/* Starts the copies of the next K tile of an operand that is not K-major. */
+static void start_copies(const operand *x, val left, val stage)
 {
-    vector_at from[GEMM_FMA_COPIES];
-    for (int i = 0; i < x->copies; i++)
-        from[i] = (vector_at){ .address = add(x->at, x->from[i]), .guard = logical_and(x->mine, lt(x->k, left)) };
-    vectors_load(from, x->copies, x->vec, gmem_tensor(x->at, F32, compact(leaf(1))), x->rX.regs, 0);
-    warp_sync(); // ptxas, which does not see that stores of the next step wait for them, would let them begin late
+    if (x->rX.regs)
+        return;
+    val to = add(x->to, mul(stage, x->stage_bytes));
+    UNROLL(i, x->copies) {
+        val valid = select(lt(add(x->k, imm_as(I32, i * x->k_step)), left), x->valid, imm_as(U32, 0));
+        cp_async(add(to, imm(i * x->to_step)), add(x->at, x->from[i]), BYTES * x->vec, valid);
+    }
+    assign(x->at, add(x->at, x->advance));
 }
 
 static val stage_after(const gemm_fma_config *cfg, val stage)
@@ -202,30 +252,37 @@ static val stage_after(const gemm_fma_config *cfg, val stage)
     return select(eq(stage, imm(cfg->stages - 1)), imm(0), add(stage, imm(1)));
 }
 
-static val stage_before(const gemm_fma_config *cfg, val stage)
+/*
+ * Before the first step: copies of all stages but one are under way, and of a K-major operand the first tile is in
+ * shared memory, the second on its way to registers. Both are loaded at once.
+ */
+static void begin_tiles(const gemm_fma_config *cfg, const operand x[2], val left)
 {
-    return select(eq(stage, imm(0)), imm(cfg->stages - 1), sub(stage, imm(1)));
+    operand first[2] = { x[0], x[1] };
+    for (int s = 0; s < cfg->stages - 1; s++) {
+        for (int i = 0; i < 2; i++)
+            start_copies(&x[i], sub(left, imm_as(I32, s * step_of(cfg))), imm(s));
+        cp_async_commit();
+    }
+    for (int i = 0; i < 2; i++) {
+        if (x[i].rX.regs)
+            first[i].rX = fragment_like(x[i].rX, F32);
+        load_registers(&first[i], left);
+    }
+    for (int i = 0; i < 2; i++)
+        load_registers(&x[i], sub(left, imm_as(I32, step_of(cfg))));
+    for (int i = 0; i < 2; i++)
+        store_registers(&first[i], imm(0));
+    cp_async_wait(cfg->stages - 2);
+    cta_sync();
 }
 
-/*
- * Starts the copies of the next K tile; `left` elements of K are left, and those beyond are 0. Through registers it is
- * loaded alone, and the tile before, unless it is the first, stored.
- */
-static void load_tile(const gemm_fma_config *cfg, operand *x, val left, val stage, bool first)
+/* The same in the step of the tile that begins with `left` elements of K. */
+static void continue_tiles(const gemm_fma_config *cfg, const operand *x, val left, val ready, val free)
 {
-    if (x->rX.regs) {
-        if (!first)
-            store_registers(x, stage_before(cfg, stage));
-        load_registers(x, left);
-        assign(x->at, add(x->at, x->advance));
-        return;
-    }
-    val to = add(x->to, mul(stage, x->stage_bytes));
-    UNROLL(i, x->copies) {
-        val valid = select(lt(add(x->k, imm_as(I32, i * x->k_step)), left), x->valid, imm_as(U32, 0));
-        cp_async(add(to, imm(i * x->to_step)), add(x->at, x->from[i]), BYTES * x->vec, valid);
-    }
-    assign(x->at, add(x->at, x->advance));
+    store_registers(x, stage_after(cfg, ready));
+    load_registers(x, sub(left, imm_as(I32, 2 * step_of(cfg))));
+    start_copies(x, sub(left, imm_as(I32, (cfg->stages - 1) * step_of(cfg))), free);
 }
 
 /* The factors of a thread at one element of K; the next ones are loaded meanwhile. */
@@ -239,10 +296,10 @@ static fragments describe_fragments(const gemm_fma_config *cfg)
                         fragment(F32, compact(shape(shape(QUAD, cfg->block_n / QUAD)))) };
 }
 
-static void load_fragments(const fragments *f, const operand *A, const operand *B, int k, val stage)
+static void load_fragments(const fragments *f, const operand x[2], int k, val stage)
 {
-    copy(slice(A->tCsX, _, k, stage), f->rA, QUAD * BYTES);
-    copy(slice(B->tCsX, _, k, stage), f->rB, QUAD * BYTES);
+    copy(slice(x[0].tCsX, _, k, stage), f->rA, QUAD * BYTES);
+    copy(slice(x[1].tCsX, _, k, stage), f->rB, QUAD * BYTES);
 }
 
 /*
@@ -262,43 +319,51 @@ static void multiply(const gemm_fma_config *cfg, const fragments *f, tensor acc)
 
 /*
  * acc = A tile * B tile over all of K. The first factors of a K tile are loaded while the last ones of the tile before
- * are multiplied, after a wait for its copies; by then no warp reads the tile before.
+ * are multiplied, after a wait for what arrives; by then no warp reads the tile before.
  */
-static void mainloop(const gemm_fma_config *cfg, operand *A, operand *B, val k, tensor acc)
+static void mainloop(const gemm_fma_config *cfg, const operand x[2], val k, tensor acc)
 {
-    val left = variable(I32, convert(I32, k)); // elements of K whose copies are not started
-    val depth = imm_as(I32, cfg->depth), k_tiles = convert(U32, div_up(k, cfg->depth));
+    val left = variable(I32, convert(I32, k)); // elements of K from the tile on that is multiplied
     val ready = variable(U32, imm(0)), free = variable(U32, imm(cfg->stages - 1)); // stages
     const fragments f[2] = { describe_fragments(cfg), describe_fragments(cfg) };
-    for (int s = 0; s < cfg->stages - 1; s++) {
-        load_tile(cfg, A, left, imm(s), s == 0);
-        load_tile(cfg, B, left, imm(s), s == 0);
-        cp_async_commit();
-        assign(left, sub(left, depth));
-    }
-    cp_async_wait(cfg->stages - 2);
-    cta_sync(); // tile 0 has arrived
-    load_fragments(&f[0], A, B, 0, ready);
-    LOOP(kt, k_tiles) {
+    begin_tiles(cfg, x, left);
+    load_fragments(&f[0], x, 0, ready);
+    LOOP(kt, convert(U32, div_up(k, step_of(cfg)))) {
         for (int e = 0; e < cfg->depth; e++) {
             if (e == cfg->depth - 1) {
                 cp_async_wait(cfg->stages - 2);
                 cta_sync();
                 assign(free, ready);
                 assign(ready, stage_after(cfg, ready));
+                assign(left, sub(left, imm_as(I32, step_of(cfg))));
             }
-            load_fragments(&f[(e + 1) % 2], A, B, (e + 1) % cfg->depth, ready);
+            load_fragments(&f[(e + 1) % 2], x, (e + 1) % cfg->depth, ready);
             if (e == 0)
-                load_tile(cfg, A, left, free, false);
+                continue_tiles(cfg, &x[0], left, ready, free);
             if (e == 1) {
-                load_tile(cfg, B, left, free, false);
+                continue_tiles(cfg, &x[1], left, ready, free);
                 cp_async_commit();
-                assign(left, sub(left, depth));
             }
             multiply(cfg, &f[e % 2], acc);
         }
     }
     cp_async_wait(0);
+}
+
+/* The first group adds the others' sums to its own. */
+static void add_groups(const gemm_fma_config *cfg, tensor acc)
+{
+    const int block = cfg->block_m * cfg->block_n, threads = group_threads(cfg);
+    tensor sSums = smem_tensor("groups", F32, compact(shape(threads, block, cfg->groups_k - 1)), 16);
+    val thread = thread_of_group(cfg), group = group_of(cfg);
+    IF(gt(group, imm(0)))
+        for (int i = 0; i < block; i++)
+            set(sSums, coord(thread, i, sub(group, imm(1))), at(acc, i));
+    cta_sync();
+    IF(eq(group, imm(0)))
+        for (int g = 0; g < cfg->groups_k - 1; g++)
+            for (int i = 0; i < block; i++)
+                set(acc, i, add(at(acc, i), at(sSums, thread, i, g)));
 }
 
 /*
@@ -308,7 +373,7 @@ static void mainloop(const gemm_fma_config *cfg, operand *A, operand *B, val k, 
 static tensor handed_sums(const gemm_fma_config *cfg)
 {
     enum { PITCH = LANES + LANES / QUAD };
-    const int quads = cfg->block_n / QUAD, lanes_n = LANES / cfg->lanes_m, warps = gemm_fma_threads(cfg) / LANES;
+    const int quads = cfg->block_n / QUAD, lanes_n = LANES / cfg->lanes_m, warps = group_threads(cfg) / LANES;
     return smem_tensor("sums", F32,
                        make_layout(shape(QUAD, lanes_n, cfg->lanes_m, quads, warps),
                                    stride(PITCH, 1, lanes_n, QUAD * PITCH, QUAD * PITCH * quads)),
@@ -487,7 +552,7 @@ typedef struct tile_slice {
  */
 static tensor parts_of(const gemm_fma_config *cfg, const gemm_values *p, val tile, val slice)
 {
-    const int threads = gemm_fma_threads(cfg);
+    const int threads = group_threads(cfg);
     val number = add(mul(convert(U64, tile), convert(U64, p->slices)), convert(U64, slice));
     val of_tile = mul(number, imm64((int64_t)BYTES * cfg->tile_m * cfg->tile_n));
     return gmem_tensor(add(p->parts, add(of_tile, convert(U64, mul(thread(), imm(BYTES))))), F32,
@@ -500,21 +565,23 @@ static void compute_tile(const gemm_fma_config *cfg, const gemm_values *p, val t
 {
     const int columns = columns_of(cfg);
     val row = mul(convert(I64, tile_row), imm64(cfg->tile_m)), col = mul(convert(I64, tile_col), imm64(columns));
-    operand A = describe_operand(cfg, 'a', p, (tile_rows){ row, p->m, 0, cfg->epilogue.gather ? p : NULL });
-    operand B = describe_operand(cfg, 'b', p, (tile_rows){ col, p->n, cfg->epilogue.gated ? columns : 0, NULL });
+    const operand x[2] = {
+        describe_operand(cfg, 'a', p, (tile_rows){ row, p->m, 0, cfg->epilogue.gather ? p : NULL }),
+        describe_operand(cfg, 'b', p, (tile_rows){ col, p->n, cfg->epilogue.gated ? columns : 0, NULL }),
+    };
     tensor acc = fragment(F32, compact(shape(cfg->block_m, cfg->block_n))); // (BLOCK_M,BLOCK_N)
     fill(acc, immf(0));
-    mainloop(cfg, &A, &B, p->k, acc);
-    if (!cfg->sliced) {
-        store_block(cfg, p, row, col, acc);
-        return;
-    }
-    IF(slice->shared) {
-        copy(acc, parts_of(cfg, p, slice->tile, slice->slice), BYTES);
-    }
-    ELSE
-    {
-        store_block(cfg, p, row, col, acc);
+    mainloop(cfg, x, p->k, acc);
+    if (cfg->groups_k > 1)
+        add_groups(cfg, acc);
+    IF(eq(group_of(cfg), imm(0))) {
+        if (cfg->sliced) {
+            IF(slice->shared) {
+                copy(acc, parts_of(cfg, p, slice->tile, slice->slice), BYTES);
+            }
+        }
+        IF(cfg->sliced ? logical_not(slice->shared) : yes())
+            store_block(cfg, p, row, col, acc);
     }
 }
 
@@ -591,7 +658,7 @@ static void add_slices(const gemm_fma_config *cfg, const gemm_values *all)
 void gemm_fma(const void *config, int kernel)
 {
     const gemm_fma_config *cfg = config;
-    launch_bounds(gemm_fma_threads(cfg), kernel == 0 ? cfg->ctas : 0);
+    launch_bounds(kernel == 0 ? gemm_fma_threads(cfg) : group_threads(cfg), kernel == 0 ? cfg->ctas : 0);
     gemm_values all = params_of(gemm);
     grid_wait();
     launch_dependents();

@@ -11,6 +11,12 @@ static int64_t tiles_of(const ckl_gemm_desc *d, const gemm_fma_config *c)
     return gemm_tiles(d, c->tile_m, c->tile_n);
 }
 
+/* Elements of K of a step, a K tile of each group of threads. */
+static int step_of(const gemm_fma_config *c)
+{
+    return c->groups_k * c->depth;
+}
+
 /* The longest vector in which operands that are not K-major can be read, in elements. */
 static int vector_of(const ckl_gemm_desc *d)
 {
@@ -55,13 +61,14 @@ static const struct {
     double hidden;              // the part of the shorter of both, multiply-adds and accesses, that is seen
     double alone, latency;      // a lone CTA: of a step, and of each row or column of a block, but multiply-adds
     double tile, stored;        // before and behind the steps of a tile; for 128 elements of D more
+    double group;               // to add the sums of another group of threads
     double merge, merged;       // of the second kernel; bytes of slices in a cycle
-} fit = { 1.66, 1.06, 2, { 6.5, 5 }, { 10.5, 6 }, 0.28, 300, 2.2, 1950, 48, 2500, 24 };
+} fit = { 1.66, 1.06, 2, { 6.5, 5 }, { 10.5, 6 }, 0.28, 300, 2.2, 1950, 48, 200, 2500, 24 };
 
 /* Of an SM, for a step of each CTA: multiply-adds beside accesses to shared memory. */
 static double step_cycles(const gemm_fma_config *c)
 {
-    const double warps = gemm_fma_threads(c) / WARP;
+    const double warps = gemm_fma_threads(c) / c->groups_k / WARP;
     double accesses = warps * fit.load * (c->block_m + c->block_n) / GEMM_FMA_QUAD;
     for (const char *x = "ab"; *x; x++) {
         const bool k_major = gemm_k_major(c->epilogue.layout, *x);
@@ -69,7 +76,7 @@ static double step_cycles(const gemm_fma_config *c)
         accesses += (double)(*x == 'a' ? c->tile_m : c->tile_n) / WARP * copy;
     }
     const double fmas = fit.fma * c->tile_m * c->tile_n / 128;
-    return c->depth * fmax(fmas + fit.hidden * accesses, accesses + fit.hidden * fmas);
+    return c->groups_k * c->depth * fmax(fmas + fit.hidden * accesses, accesses + fit.hidden * fmas);
 }
 
 /* Of so many CTAs at once, on SMs that have `most` of them: full ones hide latency, others in part. */
@@ -104,7 +111,7 @@ static double waves_cycles(const gemm_fma_config *c, const tile_turns *t, int64_
 static double memory_us(const ckl_gemm_desc *d, const ckl_device_info *device, const gemm_fma_config *c, int64_t ctas)
 {
     const double BYTES = 4e6, LATENCY = 1.15; // bytes a us; us
-    const double stage = 4.0 * (c->tile_m + c->tile_n) * c->depth;
+    const double stage = 4.0 * (c->tile_m + c->tile_n) * step_of(c);
     const double here = (double)min_i64(ctas, c->ctas * device->sm_count);
     const double operands = 4.0 * (double)(d->m + gemm_columns_of_B(d)) * (double)d->k * (double)gemm_products(d);
     return fmax(gemm_least_bytes(d) / BYTES, operands / (here * stage) * LATENCY);
@@ -115,8 +122,8 @@ static plan_cost turns_cost(const ckl_gemm_desc *d, const ckl_device_info *devic
 {
     const int64_t ctas = max_i64(t->whole + t->shared * t->slices, 1), room = c->ctas * device->sm_count;
     const double cycles =
-        waves_cycles(c, t, device->sm_count, ceil_div(d->k, c->depth), ceil_div(t->slice_k, c->depth)) +
-        fit.tile * (double)ceil_div(ctas, room) +
+        waves_cycles(c, t, device->sm_count, ceil_div(d->k, step_of(c)), ceil_div(t->slice_k, step_of(c))) +
+        (fit.tile + fit.group * (c->groups_k - 1)) * (double)ceil_div(ctas, room) +
         fit.stored * (double)ceil_div(ctas, device->sm_count) * c->tile_m * c->tile_n / 128;
     const double memory = memory_us(d, device, c, ctas);
     plan_cost cost = { fit.launch_us + fmax(cycles / device->clock_mhz, memory), "multiply-adds" };
@@ -142,7 +149,7 @@ static tile_turns cut_turns(const ckl_gemm_desc *d, const ckl_device_info *devic
                             int64_t slices)
 {
     tile_turns t = { .whole = tiles_of(d, c) };
-    t.slice_k = max_i64(round_up(ceil_div(d->k, slices), c->depth), c->depth);
+    t.slice_k = max_i64(round_up(ceil_div(d->k, slices), step_of(c)), step_of(c));
     t.slices = (int)max_i64(ceil_div(d->k, t.slice_k), 1);
     t.shared = t.slices > 1 ? shared_tiles(d, device, c) : 0;
     t.whole -= t.shared;
@@ -172,7 +179,7 @@ static tile_turns turns_of(const ckl_gemm_desc *d, const ckl_device_info *device
 /* Does each thread get whole copies of an operand's tile, and not too many? */
 static bool divides(const ckl_gemm_desc *d, const gemm_fma_config *c, char name)
 {
-    const int rows = name == 'a' ? c->tile_m : c->tile_n, threads = gemm_fma_threads(c);
+    const int rows = name == 'a' ? c->tile_m : c->tile_n, threads = gemm_fma_threads(c) / c->groups_k;
     if (gemm_is_k_major(d, name)) {
         const int across = c->depth / c->vec_k, at_once = across ? threads / across : 0;
         return across && c->depth % c->vec_k == 0 && threads % across == 0 && rows / at_once <= GEMM_FMA_COPIES &&
@@ -185,12 +192,25 @@ static bool divides(const ckl_gemm_desc *d, const gemm_fma_config *c, char name)
 #define TILE(m, n, bm, bn, lanes, k, ring, room)                                                              \
     {                                                                                                         \
         .tile_m = m, .tile_n = n, .block_m = bm, .block_n = bn, .lanes_m = lanes, .depth = k, .stages = ring, \
-        .ctas = room                                                                                          \
+        .ctas = room, .groups_k = 1                                                                           \
     }
-static const gemm_fma_config tiles[] = { TILE(128, 128, 8, 16, 4, 8, 4, 2), TILE(128, 64, 8, 8, 4, 16, 3, 3),
-                                         TILE(64, 128, 8, 8, 4, 16, 3, 3),  TILE(64, 64, 8, 4, 4, 16, 3, 4),
-                                         TILE(32, 128, 8, 4, 4, 16, 3, 4),  TILE(128, 32, 8, 4, 4, 16, 3, 4),
-                                         TILE(16, 128, 4, 4, 4, 32, 3, 3),  TILE(128, 16, 4, 4, 8, 32, 3, 3) };
+static const gemm_fma_config tiles[] = { TILE(128, 128, 8, 16, 4, 8, 4, 2),
+                                         TILE(128, 64, 8, 8, 4, 16, 3, 3),
+                                         TILE(64, 128, 8, 8, 4, 16, 3, 3),
+                                         TILE(64, 64, 8, 4, 4, 16, 3, 4),
+                                         TILE(32, 128, 8, 4, 4, 16, 3, 4),
+                                         TILE(128, 32, 8, 4, 4, 16, 3, 4),
+                                         TILE(16, 128, 4, 4, 4, 32, 3, 3),
+                                         TILE(128, 16, 4, 4, 8, 32, 3, 3),
+                                         { .tile_m = 32,
+                                           .tile_n = 64,
+                                           .block_m = 8,
+                                           .block_n = 4,
+                                           .lanes_m = 4,
+                                           .depth = 16,
+                                           .stages = 2,
+                                           .ctas = 2,
+                                           .groups_k = 4 } };
 
 static bool candidate_fma(const void *desc, const ckl_device_info *device, int i, void *config)
 {
@@ -207,7 +227,8 @@ static bool candidate_fma(const void *desc, const ckl_device_info *device, int i
     c->grouped = gemm_grouped_of(d);
     c->sliced = i % SLICED == 0; // what all can do comes last, for its reason where none computes
     c->vec_k = k_vector_of(d);
-    if (c->depth > DEPTH_LEAST && (c->vec_k == 1 || d->k <= c->depth / 2)) // addresses of elements fill registers
+    const bool elements = c->vec_k == 1 || (c->groups_k > 1 && vector_of(d) == 1); // whose addresses fill registers
+    if (c->depth > DEPTH_LEAST && (elements || d->k <= c->depth / 2))
         c->depth /= 2;
     for (c->vec = vector_of(d); c->vec > 1 && (!divides(d, c, 'a') || !divides(d, c, 'b')); c->vec /= 2)
         ;
@@ -233,6 +254,8 @@ static ckl_status admit_tile(const gemm_fma_config *c)
         (int64_t)c->block_m * c->block_n > GEMM_FMA_BLOCK_MAX || (c->epilogue.gated && c->block_n % (2 * quad)))
         FAIL(CKL_INVALID, "gemm fma: block %dx%d must be multiples of %d, at most 128 elements%s", c->block_m,
              c->block_n, quad, c->epilogue.gated ? ", and even of gated products" : "");
+    if (c->groups_k < 1 || c->groups_k > 8)
+        FAIL(CKL_INVALID, "gemm fma: groups_k=%d is not in 1..8", c->groups_k);
     if (c->lanes_m < 2 || c->lanes_m > WARP / 2 || c->lanes_m & (c->lanes_m - 1))
         FAIL(CKL_INVALID, "gemm fma: lanes_m=%d is no power of two in 2..%d", c->lanes_m, WARP / 2);
     if (c->tile_m < 1 || c->tile_n < 1 || c->tile_m % (c->block_m * c->lanes_m) ||
@@ -259,10 +282,8 @@ static ckl_status admit_fma(const void *desc, const ckl_device_info *device, con
                               "without batch_invariant=1");
     TRY(gemm_check_grouped("fma", d, c->grouped));
     TRY(admit_tile(c));
-    if ((c->vec_k != 1 && c->vec_k != GEMM_FMA_QUAD) || c->vec_k > k_vector_of(d) ||
-        (d->layout != CKL_GEMM_TN && c->stages < 3))
-        FAIL(CKL_UNSUPPORTED, "gemm fma: vec_k=%d is not 1, or rows along K are not whole quads, or stages=%d below 3",
-             c->vec_k, c->stages);
+    if ((c->vec_k != 1 && c->vec_k != GEMM_FMA_QUAD) || c->vec_k > k_vector_of(d))
+        FAIL(CKL_UNSUPPORTED, "gemm fma: vec_k=%d is not 1, or rows along K are not whole quads", c->vec_k);
     const int threads = gemm_fma_threads(c);
     if (c->ctas < 1 || threads > device->threads_per_cta_max || c->ctas * threads > THREADS_PER_SM)
         FAIL(CKL_INVALID, "gemm fma: ctas=%d of %d threads are not in 1..%d threads of an SM", c->ctas, threads,
@@ -277,8 +298,8 @@ static ckl_status admit_fma(const void *desc, const ckl_device_info *device, con
     if (c->whole && !is_whole(d))
         FAIL(CKL_UNSUPPORTED, "gemm fma: rows of C, D or X are not whole vectors of 16 bytes: whole=0 stores elements");
     const int64_t handed = c->whole ? 0 : 2 * 4 * threads * c->block_n; // quads, with their padding, behind the ring
-    const int64_t need =
-        4 * (int64_t)c->stages * (gemm_fma_stage(c, c->tile_m) + gemm_fma_stage(c, c->tile_n)) + handed;
+    const int64_t ring = 4 * (int64_t)c->stages * (gemm_fma_stage(c, c->tile_m) + gemm_fma_stage(c, c->tile_n));
+    const int64_t need = c->groups_k * ring + 4 * (c->groups_k - 1) * (int64_t)c->tile_m * c->tile_n + handed;
     TRY(gemm_check_smem("fma", device, c->stages, need));
     if (c->sliced && (d->groups || d->batch_invariant))
         FAIL(CKL_UNSUPPORTED, "gemm fma: sliced=1 is not of groups, and its sums not those of batch_invariant=1");

@@ -1,6 +1,7 @@
 /* gemm_test.c - cases and population of gemm. */
 #include "operators/gemm/gemm_lab.h"
 
+#define F32_GROUPS "tile_m=32 tile_n=64 block_m=8 block_n=4 lanes_m=4 stages=2 ctas=2 groups_k=4 "
 #define F32_SQUARE "tile_m=128 tile_n=128 block_m=8 block_n=16 lanes_m=4 depth=8 stages=4 ctas=2 " // of fma and turned
 
 static const char *const cases[] = {
@@ -87,11 +88,23 @@ static const char *const cases[] = {
     "m=70 n=36 k=410 gated=1 activation=gelu a=f32 layout=tt impl=fma config='sliced=1'",
     "m=1450 n=1440 k=100 a=f32 impl=fma config='tile_m=128 tile_n=128 block_m=8 block_n=8 depth=8 ctas=1 sliced=1' "
     "# whole turns before",
-    "m=7 n=300 k=129 a=f32 impl=fma config='tile_m=8 tile_n=256 block_m=4 block_n=4 lanes_m=2 depth=16 vec_k=1 ctas=3'",
-    "m=300 n=7 k=132 a=f32 beta=1 impl=fma config='tile_m=256 tile_n=8 block_m=4 block_n=4 lanes_m=16 depth=16 ctas=3'",
-    "m=140 n=20 k=132 a=f32 impl=fma config='tile_m=128 tile_n=16 block_m=4 block_n=4 lanes_m=8 depth=32 ctas=3'",
+    "m=7 n=300 k=129 a=f32 impl=fma config='tile_m=8 tile_n=256 block_m=4 block_n=4 lanes_m=2 depth=16 vec_k=1 ctas=3 "
+    "groups_k=1'",
+    "m=300 n=7 k=132 a=f32 beta=1 impl=fma config='tile_m=256 tile_n=8 block_m=4 block_n=4 lanes_m=16 depth=16 ctas=3 "
+    "groups_k=1'",
+    "m=140 n=20 k=132 a=f32 impl=fma config='tile_m=128 tile_n=16 block_m=4 block_n=4 lanes_m=8 depth=32 ctas=3 "
+    "groups_k=1'",
     "m=40 n=140 k=20 a=f32 impl=fma config='tile_m=16 tile_n=128 block_m=4 block_n=4 depth=32 vec_k=4 ctas=3' "
     "# more threads than vectors of A",
+    "m=70 n=66 k=148 a=f32 fill=hard impl=fma config='stages=2 sliced=0' # a tile loaded while the other is multiplied",
+    "m=70 n=66 k=99 a=f32 layout=nn impl=fma config='stages=2 sliced=0' # or copied",
+    "m=70 n=66 k=7 a=f32 layout=tt impl=fma                     # less than a K tile",
+    "m=70 n=132 k=300 a=f32 bias=1 activation=relu fill=hard impl=fma config='" F32_GROUPS
+    "' # four groups share out K",
+    "batch=2 m=39 n=67 k=133 a=f32 beta=1 layout=nn impl=fma config='" F32_GROUPS "'",
+    "m=70 n=136 k=900 a=f32 layout=tn alpha=-1 impl=fma config='" F32_GROUPS "sliced=1' # and slices",
+    "m=33 n=70 k=21 gated=1 a=f32 impl=fma config='tile_m=64 tile_n=64 block_m=4 block_n=8 lanes_m=4 depth=8 stages=3 "
+    "ctas=2 groups_k=2' # the second has no K",
     "m=8 n=72 k=256 a=f32 impl=gemv                            # as many rows as a block has",
     "m=75 n=93 k=83 a=f32 bias=1 beta=-1 fill=hard impl=gemv   # ten blocks of them",
     "m=30 n=33 k=5 a=f32 beta=1 bias=1                         # few K",
