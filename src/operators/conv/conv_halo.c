@@ -23,8 +23,6 @@
 enum {
     VECTOR = CONV_HALO_VECTOR,
     WINDOW = CONV_HALO_WINDOW,
-    CHANNELS = CONV_HALO_CHANNELS,
-    THREADS = CONV_HALO_THREADS,
     PLACES = 4,    // pixels of x or y of a thread
     BARRIER_Y = 1, // round the buffer of y
     PADDING = 4    // channels of filters that lie apart meet few of the same banks
@@ -61,17 +59,17 @@ static void describe(halo_kernel *k)
 {
     const conv_halo_config *c = k->cfg;
     const conv_halo_shape *s = &k->size;
-    const int x_box[] = { CHANNELS, s->box_w, s->box_h, 1, c->images },
-              y_box[] = { CHANNELS, s->cols * c->wide, c->high, 1, c->images };
-    k->tmaX = make_tma_box(k->p.mX, c->form.dtype, 5, x_box, NULL, 2 * CHANNELS);
-    k->tmaY = make_tma_box(k->p.mY, c->form.out, 5, y_box, NULL, CHANNELS * (int)ckl_dtype_bytes(c->form.out));
-    k->sX = tma_ring("X", c->form.dtype, s->box_w * s->box_h * c->images, CHANNELS, c->stages);
-    k->sY = tma_ring("Y", c->form.out, s->cols * c->wide * c->high * c->images, CHANNELS, 1);
-    k->sBands = smem_tensor("bands", c->form.dtype, compact(shape(conv_halo_band(c), 2, c->rows, CHANNELS)), 16);
+    const int x_box[] = { s->channels, s->box_w, s->box_h, 1, c->images },
+              y_box[] = { s->channels, s->cols * c->wide, c->high, 1, c->images };
+    k->tmaX = make_tma_box(k->p.mX, c->form.dtype, 5, x_box, NULL, 2 * s->channels);
+    k->tmaY = make_tma_box(k->p.mY, c->form.out, 5, y_box, NULL, s->channels * (int)ckl_dtype_bytes(c->form.out));
+    k->sX = tma_ring("X", c->form.dtype, s->box_w * s->box_h * c->images, s->channels, c->stages);
+    k->sY = tma_ring("Y", c->form.out, s->cols * c->wide * c->high * c->images, s->channels, 1);
+    k->sBands = smem_tensor("bands", c->form.dtype, compact(shape(conv_halo_band(c), 2, c->rows, s->channels)), 16);
     k->sW = smem_tensor("filters", F32,
-                        make_layout(shape(CHANNELS, c->rows * c->columns), stride(1, CHANNELS + PADDING)), 16);
-    k->ring = make_pipeline("ring", c->stages, 1, THREADS);
-    k->channel = mul(cta_y(), imm(CHANNELS));
+                        make_layout(shape(s->channels, c->rows * c->columns), stride(1, s->channels + PADDING)), 16);
+    k->ring = make_pipeline("ring", c->stages, 1, s->threads);
+    k->channel = mul(cta_y(), imm(s->channels));
     k->tiles_w = conv_tiles_along(k->p.y_size[2], s->cols * c->wide);
     k->tiles_h = conv_tiles_along(k->p.y_size[1], c->high);
     k->count = mul(mul(k->tiles_w, k->tiles_h), conv_tiles_along(k->p.n, c->images));
@@ -93,20 +91,20 @@ static void load_filters(const halo_kernel *k)
 {
     enum { AT_ONCE = 16 }; // loads under way together
     const conv_halo_config *c = k->cfg;
-    const int taps = c->rows * c->columns, count = CHANNELS * taps;
+    const int taps = c->rows * c->columns, count = k->size.channels * taps;
     val last = sub(conv_number(k->p.groups), imm(1));
-    for (int first = 0; first < count && describing(); first += AT_ONCE * THREADS) {
+    for (int first = 0; first < count && describing(); first += AT_ONCE * k->size.threads) {
         val w[AT_ONCE];
-        for (int i = 0; i < AT_ONCE && first + i * THREADS < count; i++) {
-            val e = min(add(thread(), imm(first + i * THREADS)), imm(count - 1));
+        for (int i = 0; i < AT_ONCE && first + i * k->size.threads < count; i++) {
+            val e = min(add(thread(), imm(first + i * k->size.threads)), imm(count - 1));
             val channel = min(add(k->channel, div(e, imm(taps))), last), tap = rem(e, imm(taps));
             val down = mul(div(tap, imm(c->columns)), k->p.tap_step[1]),
                 along = mul(rem(tap, imm(c->columns)), k->p.tap_step[2]);
             val at = add(mul(convert(I64, channel), k->p.w[0]), convert(I64, add(k->p.tap, add(down, along))));
             w[i] = at_f32(conv_run_at(k->p.from[CONV_W], c->form.dtype, at, 1), 0);
         }
-        for (int i = 0; i < AT_ONCE && first + i * THREADS < count; i++) {
-            val e = add(thread(), imm(first + i * THREADS));
+        for (int i = 0; i < AT_ONCE && first + i * k->size.threads < count; i++) {
+            val e = add(thread(), imm(first + i * k->size.threads));
             IF(lt(e, imm(count)))
                 set(k->sW, coord(div(e, imm(taps)), rem(e, imm(taps))), w[i]);
         }
@@ -125,15 +123,15 @@ static void load_tile(const halo_kernel *k, const pipeline_state *stage, val til
 }
 
 /* The thread that loads, and stores y: the first of the last warp. */
-static val loads_tiles(void)
+static val loads_tiles(const halo_kernel *k)
 {
-    return eq(thread(), imm(THREADS - 32));
+    return eq(thread(), imm(k->size.threads - 32));
 }
 
 /* Loads the box of x below the next tile, if there is one, to a stage that all have left. */
 static void load_ahead(const halo_kernel *k, tiles_ahead *a)
 {
-    IF(logical_and(loads_tiles(), lt(a->tile, k->count)))
+    IF(logical_and(loads_tiles(k), lt(a->tile, k->count)))
         load_tile(k, &a->stage, a->tile);
     assign(a->tile, add(a->tile, grid_x()));
     pipeline_advance(&a->stage);
@@ -143,7 +141,7 @@ static void load_ahead(const halo_kernel *k, tiles_ahead *a)
 static tiles_ahead load_first_tiles(const halo_kernel *k)
 {
     tiles_ahead ahead = { producer_state(&k->ring), variable(U32, cta_x()) };
-    IF(loads_tiles()) {
+    IF(loads_tiles(k)) {
         tma_prefetch(&k->tmaX);
         pipeline_init(&k->ring);
         fence_mbarrier_init();
@@ -188,7 +186,7 @@ static void clear_bands(const halo_kernel *k)
     const int vectors = 2 * (int)static_size(k->sBands.layout) / 16;
     tensor rZeros = fragment(U32, compact(leaf(4)));
     fill(rZeros, imm_as(U32, 0));
-    LOOP_FROM(i, thread(), imm(vectors), imm(THREADS))
+    LOOP_FROM(i, thread(), imm(vectors), imm(k->size.threads))
         copy(rZeros, smem_view(add(k->sBands.address, mul(i, imm(16))), U32, compact(leaf(4))), 16);
 }
 
@@ -196,7 +194,7 @@ static void fill_bands(const halo_kernel *k)
 {
     const conv_halo_config *c = k->cfg;
     const int taps = c->rows * c->columns, before = conv_halo_band_before(c);
-    LOOP_FROM(e, thread(), imm(CHANNELS * taps), imm(THREADS)) {
+    LOOP_FROM(e, thread(), imm(k->size.channels * taps), imm(k->size.threads)) {
         val channel = div(e, imm(taps)), tap = rem(e, imm(taps)), row = div(tap, imm(c->columns)),
             column = rem(tap, imm(c->columns));
         val w = convert(c->form.dtype, at(k->sW, channel, tap));
@@ -284,7 +282,7 @@ static void load_band(const halo_kernel *k, const band_role *w, int channel, int
 /* A row of x: two neighbouring pixels of the first 8 columns, and two of the others. */
 static void load_row(const halo_kernel *k, const band_role *w, val stage, int row)
 {
-    const int pixel = 2 * CHANNELS, eight = 8 * pixel; // bytes, after which a swizzle begins anew
+    const int pixel = 2 * k->size.channels, eight = 8 * pixel; // bytes, after which a swizzle begins anew
     val begin = mul(stage, imm((int)k->size.stage_bytes));
     for (int p = 0; p < PLACES; p++)
         load_words(add(w->at_x[p % 2], begin), row * k->size.box_w * pixel + p / 2 * eight, 4, slice(w->rX, _, p));
@@ -381,7 +379,7 @@ static void stage_pixel(const halo_kernel *k, const band_role *w, const conv_cha
                         val to, int p, int q)
 {
     const conv_form *form = &k->cfg->form;
-    const int bytes = (int)ckl_dtype_bytes(form->out), eight = 8 * CHANNELS * bytes, count = 16 / bytes;
+    const int bytes = (int)ckl_dtype_bytes(form->out), eight = 8 * k->size.channels * bytes, count = 16 / bytes;
     tensor rY = conv_finish_run(form, &k->p, channels, index, channel, slice(w->rSum, p, _, q));
     for (int i = 0; i < VECTOR / count; i++) // a swizzle exchanges halves of 32 bytes, and begins anew after 8 pixels
         copy(local_tile(rY, shape(count), coord(i)),
@@ -428,7 +426,7 @@ static void multiply(const halo_kernel *k, tiles_ahead *ahead)
     val channel = add(k->channel, mul(w.group, imm(VECTOR)));
     const conv_channels channels =
         conv_load_channels(&c->form, &k->p, min(channel, sub(conv_number(k->p.groups), imm(VECTOR))), VECTOR);
-    const staged_store staged = { imm(BARRIER_Y), THREADS, loads_tiles() };
+    const staged_store staged = { imm(BARRIER_Y), k->size.threads, loads_tiles(k) };
     pipeline_state stage = consumer_state(&k->ring);
     fill_bands(k);
     cta_sync();
@@ -449,7 +447,7 @@ static void multiply(const halo_kernel *k, tiles_ahead *ahead)
         STAGED_STORE(&staged)
             store_tile(k, &place);
     }
-    IF(loads_tiles())
+    IF(loads_tiles(k))
         tma_store_wait(0);
 }
 
@@ -458,7 +456,7 @@ void conv_halo(const void *config, int kernel)
     const conv_halo_config *cfg = config;
     (void)kernel;
     halo_kernel k = { .cfg = cfg, .size = conv_halo_shape_of(cfg) };
-    launch_bounds(THREADS, cfg->ctas);
+    launch_bounds(k.size.threads, cfg->ctas);
     k.p = params_of(conv);
     describe(&k);
     tiles_ahead ahead = load_first_tiles(&k);

@@ -4,6 +4,7 @@
 #include "operators/conv/conv_config.h"
 
 #define CONV_HALO_CONFIG(X, owner)                                                       \
+    X(owner, int, warps, "4", "2 4 8", "of 8 channels each")                             \
     X(owner, int, wide, "1", "1 2 4 8", "windows of 16 columns of x beside each other")  \
     X(owner, int, high, "16", "4 8 16", "rows of y")                                     \
     X(owner, int, images, "1", "1 2 4 8", "of a tile, where it has all of their pixels") \
@@ -19,10 +20,7 @@ typedef struct conv_halo_config {
 } conv_halo_config;
 
 enum {
-    CONV_HALO_VECTOR = 8, // channels of a warp, and of a thread
-    CONV_HALO_WARPS = 4,
-    CONV_HALO_THREADS = 32 * CONV_HALO_WARPS, // one of which loads
-    CONV_HALO_CHANNELS = CONV_HALO_VECTOR * CONV_HALO_WARPS,
+    CONV_HALO_VECTOR = 8,  // channels of a warp, and of a thread
     CONV_HALO_WINDOW = 16, // columns of x of a matrix
     CONV_HALO_LANES = 8,   // its rows: of x, of blocks side by side, below each other, and of images
 };
@@ -49,8 +47,9 @@ static inline int conv_halo_blocks(const conv_halo_config *c)
 
 /* What the kernel and its host side derive alike from a config. */
 typedef struct conv_halo_shape {
-    int cols;         // of y that 16 of x make
-    int box_w, box_h; // of x under a tile
+    int channels, threads; // of a CTA
+    int cols;              // of y that 16 of x make
+    int box_w, box_h;      // of x under a tile
     int64_t stage_bytes, smem_bytes;
 } conv_halo_shape;
 

@@ -6,7 +6,8 @@
 
 enum {
     VECTOR = CONV_HALO_VECTOR,
-    CHANNELS = CONV_HALO_CHANNELS,
+    WARPS = 4,     // to consider, twice as many, or fewer where channels are
+    WARPS_MAX = 8, // of 128 bytes of a pixel
     TAPS_MAX = 64,
     COLUMNS_MAX = 9, // of a filter
     STEP_MAX = 2,
@@ -18,14 +19,15 @@ enum {
 conv_halo_shape conv_halo_shape_of(const conv_halo_config *c)
 {
     enum { PADDING = 4 };
-    conv_halo_shape s = { .cols = (CONV_HALO_WINDOW - c->columns) / c->step_w + 1 };
+    conv_halo_shape s = { .channels = c->warps * VECTOR, .threads = 32 * c->warps };
+    s.cols = (CONV_HALO_WINDOW - c->columns) / c->step_w + 1;
     s.box_w =
         (int)round_up((c->wide - 1) * s.cols * c->step_w + CONV_HALO_WINDOW, 8); // rows begin where a swizzle does
     s.box_h = (c->high - 1) * c->step_h + c->rows;
-    s.stage_bytes = round_up((int64_t)CHANNELS * s.box_w * s.box_h * c->images * 2, 128);
-    s.smem_bytes = c->stages * (s.stage_bytes + 16) + 4 * (int64_t)(CHANNELS + PADDING) * c->rows * c->columns + 256;
-    s.smem_bytes += (int64_t)CHANNELS * (2 * 2 * conv_halo_band(c) * c->rows +
-                                         s.cols * c->wide * c->high * c->images * (int)ckl_dtype_bytes(c->form.out)) +
+    s.stage_bytes = round_up((int64_t)s.channels * s.box_w * s.box_h * c->images * 2, 128);
+    s.smem_bytes = c->stages * (s.stage_bytes + 16) + 4 * (int64_t)(s.channels + PADDING) * c->rows * c->columns + 256;
+    s.smem_bytes += (int64_t)s.channels * (2 * 2 * conv_halo_band(c) * c->rows +
+                                           s.cols * c->wide * c->high * c->images * (int)ckl_dtype_bytes(c->form.out)) +
                     1024;
     return s;
 }
@@ -67,7 +69,7 @@ static void fill_sm(const ckl_device_info *device, int registers, conv_halo_conf
     const int64_t more = s.stage_bytes + 16;
     for (c->ctas = CTAS_MAX; c->ctas > 1; c->ctas--) // four or more stages an SM hide the latency of loads
         if (s.smem_bytes + more <= device->smem_per_sm_bytes / c->ctas - 1024 &&
-            registers * CONV_HALO_THREADS * c->ctas <= 65536)
+            registers * s.threads * c->ctas <= 65536)
             break;
     c->stages = (int)min_i64(4, 1 + (device->smem_per_sm_bytes / c->ctas - 1024 - s.smem_bytes) / more);
 }
@@ -79,10 +81,13 @@ static bool candidate_halo(const void *desc, const ckl_device_info *device, int 
     const ckl_conv_desc *d = desc;
     conv_halo_config *c = config;
     const conv_halo_problem *h = problem_of(d);
-    const int rows = 1 + i % ROWS;
-    if (i >= 4 * ROWS)
+    enum { WIDTHS = 4 };
+    const int rows = 1 + i % ROWS, orders = i / (WIDTHS * ROWS), few = d->k <= 2 * VECTOR ? 2 : WARPS;
+    if (orders > (d->k > WARPS * VECTOR && ckl_dtype_bytes(d->out) == 2))
         return false;
+    i %= WIDTHS * ROWS;
     *c = (conv_halo_config){ .form = conv_form_of(d),
+                             .warps = orders ? WARPS_MAX : few,
                              .wide = 1 << i / ROWS,
                              .images = 1,
                              .stages = 1,
@@ -107,9 +112,9 @@ static double tiles_of(const ckl_conv_desc *d, const conv_halo_config *c)
            (double)ceil_div(h->m[2].y, (int64_t)conv_halo_shape_of(c).cols * c->wide);
 }
 
-static int64_t channel_tiles(const ckl_conv_desc *d)
+static int64_t channel_tiles(const ckl_conv_desc *d, const conv_halo_config *c)
 {
-    return ceil_div(d->k, CHANNELS);
+    return ceil_div(d->k, c->warps * VECTOR);
 }
 
 /*
@@ -136,14 +141,14 @@ static plan_cost cost_halo(const void *desc, const ckl_device_info *device, cons
     const ckl_conv_desc *d = desc;
     const conv_halo_config *c = config;
     const conv_halo_shape s = conv_halo_shape_of(c);
-    const double issue = CONV_HALO_WARPS * instructions_of(c) / fmin(ISSUED, WARP * CONV_HALO_WARPS * c->ctas);
+    const double issue = c->warps * instructions_of(c) / fmin(ISSUED, WARP * c->warps * c->ctas);
     const double load = fmax(ROW * s.box_w * s.box_h * c->images, (double)s.stage_bytes / BYTES);
-    const double turns = tiles_of(d, c) * (double)channel_tiles(d) / device->sm_count;
+    const double turns = tiles_of(d, c) * (double)channel_tiles(d, c) / device->sm_count;
     conv_mode m[CONV_MODES];
     conv_modes(d, m);
     const double bytes = 2.0 * (double)d->n * (double)d->k * ((double)(d->h * d->w) + (double)(m[1].y * m[2].y));
     const double us = fmax(1, turns) * fmax(issue, load) / HERTZ * 1e6;
-    const bool cut = d->k % (SECTOR / 2) && d->k > CHANNELS; // pieces of a pixel that begin inside sectors
+    const bool cut = d->k % (SECTOR / 2) && d->k > s.channels; // pieces of a pixel that begin inside sectors
     const double memory = bytes / (cut ? MEMORY / CUT : MEMORY);
     const double filters = turns < 1 ? FILTER * c->rows * c->columns : 0; // which nothing hides
     return (plan_cost){ START + filters + fmax(us, memory) + fmin(us, memory) / 4,
@@ -189,17 +194,20 @@ static ckl_status admit_halo(const void *desc, const ckl_device_info *device, co
     TRY(check_filter(d, h));
     if (c->rows != h->m[1].filter || c->columns != h->m[2].filter || !CONV_STEPS_FIT(c, d))
         FAIL(CKL_INVALID, "conv halo: the config's filter, strides or dilations are not the problem's");
-    if (c->ctas < 1 || c->ctas > CTAS_MAX || !is_power_of_two(c->wide) || c->wide > CONV_HALO_LANES ||
-        !is_power_of_two(c->images) || c->images > CONV_HALO_LANES || c->wide * c->images > CONV_HALO_LANES ||
-        c->high < 1 || c->high % conv_halo_blocks(c) || c->high / conv_halo_blocks(c) > ROWS_MAX)
+    if (!is_power_of_two(c->warps) || c->warps < 2 || c->warps > WARPS_MAX ||
+        c->warps * VECTOR * (int64_t)ckl_dtype_bytes(d->out) > 128 || c->ctas < 1 || c->ctas > CTAS_MAX ||
+        !is_power_of_two(c->wide) || c->wide > CONV_HALO_LANES || !is_power_of_two(c->images) ||
+        c->images > CONV_HALO_LANES || c->wide * c->images > CONV_HALO_LANES || c->high < 1 ||
+        c->high % conv_halo_blocks(c) || c->high / conv_halo_blocks(c) > ROWS_MAX)
         FAIL(CKL_INVALID,
-             "conv halo: wide=%d, high=%d, images=%d or ctas=%d are not 8 blocks of up to %d rows, or 1..%d", c->wide,
-             c->high, c->images, c->ctas, ROWS_MAX, CTAS_MAX);
+             "conv halo: warps=%d, wide=%d, high=%d, images=%d or ctas=%d are not 2, 4 or 8 of up to 128 bytes of a "
+             "pixel of y, 8 blocks of up to %d rows, or 1..%d",
+             c->warps, c->wide, c->high, c->images, c->ctas, ROWS_MAX, CTAS_MAX);
     const conv_halo_shape s = conv_halo_shape_of(c);
     if (s.box_w > 256 || s.box_h > 256 || c->stages < 2 || s.smem_bytes > device->smem_per_cta_bytes)
         FAIL(CKL_UNSUPPORTED, "conv halo: a box of %dx%d, or %d stages of it, are too large, or one", s.box_h, s.box_w,
              c->stages);
-    if (tiles_of(d, c) > INT32_MAX / 2 || channel_tiles(d) > UINT16_MAX)
+    if (tiles_of(d, c) > INT32_MAX / 2 || channel_tiles(d, c) > UINT16_MAX)
         FAIL(CKL_UNSUPPORTED, "conv halo: %g tiles are beyond 32-bit numbers", tiles_of(d, c));
     return CKL_OK;
 }
@@ -213,7 +221,8 @@ static ckl_status launch_halo(const ckl_plan *plan, const void *args, ckl_stream
     if (!PLAN_ALIGNED(16, a.x, a.y, a.residual))
         FAIL(CKL_INVALID, "conv halo: a pointer is not aligned to 16 bytes; impl=depthwise takes any");
     conv_params p = conv_params_of(d, &a);
-    const int64_t row_bytes = CHANNELS < d->k ? 2 * CHANNELS : 256; // whole pixels lie side by side
+    const int64_t channels_of_row = conv_halo_shape_of(plan->config).channels,
+                  row_bytes = channels_of_row < d->k ? 2 * channels_of_row : 256; // whole pixels lie side by side
     p.mX = conv_pixels(a.x, &x, row_bytes);
     p.mY = conv_pixels(a.y, &y, row_bytes);
     p.tap = (uint32_t)h->tap; // modulo 2^32, as are its steps
@@ -224,7 +233,7 @@ static ckl_status launch_halo(const ckl_plan *plan, const void *args, ckl_stream
     }
     for (int i = 0; i < CONV_RANK; i++)
         p.y[i] = y.stride[i];
-    const int64_t tiles = (int64_t)tiles_of(d, plan->config), channels = channel_tiles(d);
+    const int64_t tiles = (int64_t)tiles_of(d, plan->config), channels = channel_tiles(d, plan->config);
     const int64_t ctas = max_i64(1, plan->kernels[0].clusters_resident / channels);
     return plan_launch(plan, 0, (plan_grid){ .x = min_i64(tiles, ctas), .y = channels, .z = 1 }, &p, stream);
 }

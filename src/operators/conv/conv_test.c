@@ -685,6 +685,13 @@ static const char *const cases[] = {
     "ctas=2'",
     "n=3 c=72 h=18 w=22 k=72 groups=72 r=7 s=7 pad=3 bias=1 residual=1 dtype=bf16 fill=hard impl=halo config='wide=1 "
     "images=1 high=16 stages=2 ctas=2'",
+    "n=3 c=136 h=19 w=31 k=136 groups=136 pad=1 bias=1 impl=halo config='warps=8 wide=1 images=1 high=8 stages=2 "
+    "ctas=1'",
+    "n=3 c=72 h=19 w=31 k=72 groups=72 r=5 s=5 pad=2 stride=2 dtype=bf16 residual=1 scale=1 impl=halo config='warps=8 "
+    "wide=2 images=1 high=4 stages=2 ctas=1'",
+    "n=5 c=56 h=7 w=9 k=56 groups=56 r=7 s=7 pad=3 fill=hard direction=data impl=halo config='warps=8 wide=1 images=1 "
+    "high=8 stages=2 ctas=1'",
+    "n=9 c=24 h=7 w=7 k=24 groups=24 pad=1 out=f32 impl=halo config='warps=2 wide=1 images=4 high=4 stages=2 ctas=3'",
     "n=3 c=40 h=9 w=20 k=40 groups=40 pad=1 scale=1 activation=gelu_erf impl=halo config='wide=1 images=1 high=8 "
     "stages=2 ctas=3' # a row of a block",
     "n=2 c=16 h=9 w=9 k=40 pad=1 direction=data x_w=24 x_h=240 y_w=48 y_h=480 y_n=5760 impl=narrow # views change "
