@@ -327,15 +327,3 @@ typedef struct conv_problem {
     ckl_conv_desc desc;
     int64_t stride, dilation, pad;
 } conv_problem;
-
-/* Fills the parameters of a kernel that finds places by itself: arrays by mode. */
-#define CONV_SET_PLACES(params, modes)                             \
-    do {                                                           \
-        for (int i = 0; i < CONV_MODES; i++) {                     \
-            (params)->x_size[i] = (uint32_t)(modes)[i].x;          \
-            (params)->y_size[i] = (uint32_t)(modes)[i].y;          \
-            (params)->step[i] = (uint32_t)(modes)[i].stride;       \
-            (params)->dilation[i] = (uint32_t)(modes)[i].dilation; \
-            (params)->pad[i] = (uint32_t)(modes)[i].pad;           \
-        }                                                          \
-    } while (0)

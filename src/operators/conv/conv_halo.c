@@ -1,57 +1,84 @@
 /*
- * conv_halo.c - depthwise convolution of NHWC on Hopper: tiles of x with their halo in shared memory.
+ * conv_halo.c - depthwise convolution of NHWC on Hopper by tensor cores: tiles of x with their halo in shared memory,
+ * a row of a filter as a band of a matrix.
  *
- * A CTA keeps the filters of its channels in shared memory, as f32, and goes through tiles of y. One warp has TMA load
- * the boxes of x below the next tiles, zeros outside, while the workers compute: each has a vector of channels of some
- * columns of a row. A column of x is read once for all its taps in a row. Rows and columns of a filter that see padding
- * alone are left out.
+ * A CTA keeps the filters of its channels in shared memory and goes through tiles of y, while TMA loads the boxes of x
+ * below the next ones, with zeros outside. Rows and columns of a filter that see padding alone are left out.
+ *
+ * Of one channel, 16 columns of y are a matrix times 16 columns of x, whose row w has the filter's row from column w
+ * on, or from every second one: as many columns of y as the filter finds places in 16 of x come out whole. Eight rows
+ * of x from different places of a tile, with 16 columns each, are B of one mma.sync. A warp does that for 8 channels,
+ * which a pixel has side by side.
+ *
+ * The zeros beside the filter make NaN of an infinity that y does not see. So where a sum is no finite number a warp
+ * computes its tile by the definition.
  */
-#include "base/math.h"
 #include "cute/kernel.h"
-#include "operators/conv/conv_halo_kernel.h"
+#include "cute/pipeline.h"
+#include "cute/tma.h"
+#include "operators/conv/conv_epilogue.h"
+#include "operators/conv/conv_halo.h"
 #include "operators/conv/conv_sm90.h"
 
 enum {
     VECTOR = CONV_HALO_VECTOR,
-    PADDING = 4,      // channels that lie apart meet few of the same banks
-    UNROLLED_MAX = 3, // rows of a filter
+    WINDOW = CONV_HALO_WINDOW,
+    PLACES = 4,    // pixels of x or y of a thread
+    BARRIER_Y = 1, // round the buffer of y
+    PADDING = 4    // channels of filters that lie apart meet few of the same banks
 };
 
-/* A thread's place in a tile, and what it has of its channels. */
-typedef struct worker_role {
-    val lane, w, h, image, channel;
-    conv_channels channels;
-    tensor rSum; // (CHANNEL,COLUMN)
-} worker_role;
+/* Everything a thread knows. */
+typedef struct halo_kernel {
+    const conv_halo_config *cfg;
+    conv_halo_shape size;
+    conv_values p;
+    tma_copy tmaX, tmaY;
+    tensor sX;     // (PIXEL,CHANNEL,STAGES)
+    tensor sW;     // (CHANNEL,TAP) of f32
+    tensor sBands; // (ELEMENT,COPY,ROW,CHANNEL)
+    tensor sY;     // (PIXEL,CHANNEL,1)
+    pipeline ring;
+    val channel; // the CTA's first
+    val tiles_w, tiles_h, count;
+} halo_kernel;
 
+/* A tile of y: its first pixel and its first image. */
+typedef struct tile_place {
+    val w, h, n;
+} tile_place;
+
+/* The next tile to load, and its stage. */
+typedef struct tiles_ahead {
+    pipeline_state stage;
+    val tile;
+} tiles_ahead;
+
+/* Each row of a filter twice, the second time an element further on, so that pairs of either begin at whole words. */
 static void describe(halo_kernel *k)
 {
     const conv_halo_config *c = k->cfg;
     const conv_halo_shape *s = &k->size;
-    const int box[] = { s->channels, s->box_w, s->box_h, 1, c->images };
-    const int row = s->channels * s->box_w, image = row * s->box_h;
-    const int64_t stage = s->stage_bytes / 2;
-    k->tmaX = make_tma_box(k->p.mX, c->form.dtype, 5, box, NULL, c->bands ? 2 * s->channels : 0);
-    if (c->bands)
-        conv_halo_describe_bands(k);
-    else
-        k->sX = smem_tensor("X", c->form.dtype,
-                            make_layout(shape(s->channels, s->box_w, s->box_h, c->images, c->stages),
-                                        stride(1, s->channels, row, image, stage)),
-                            128);
+    const int x_box[] = { s->channels, s->box_w, s->box_h, 1, c->images },
+              y_box[] = { s->channels, s->cols * c->wide, c->high, 1, c->images };
+    k->tmaX = make_tma_box(k->p.mX, c->form.dtype, 5, x_box, NULL, 2 * s->channels);
+    k->tmaY = make_tma_box(k->p.mY, c->form.out, 5, y_box, NULL, s->channels * (int)ckl_dtype_bytes(c->form.out));
+    k->sX = tma_ring("X", c->form.dtype, s->box_w * s->box_h * c->images, s->channels, c->stages);
+    k->sY = tma_ring("Y", c->form.out, s->cols * c->wide * c->high * c->images, s->channels, 1);
+    k->sBands = smem_tensor("bands", c->form.dtype, compact(shape(conv_halo_band(c), 2, c->rows, s->channels)), 16);
     k->sW = smem_tensor("filters", F32,
                         make_layout(shape(s->channels, c->rows * c->columns), stride(1, s->channels + PADDING)), 16);
-    k->ring = make_pipeline("ring", c->stages, 1, s->workers);
+    k->ring = make_pipeline("ring", c->stages, 1, s->threads);
     k->channel = mul(cta_y(), imm(s->channels));
-    k->tiles_w = conv_tiles_along(k->p.y_size[2], c->cols * c->wide);
+    k->tiles_w = conv_tiles_along(k->p.y_size[2], s->cols * c->wide);
     k->tiles_h = conv_tiles_along(k->p.y_size[1], c->high);
     k->count = mul(mul(k->tiles_w, k->tiles_h), conv_tiles_along(k->p.n, c->images));
 }
 
-tile_place conv_halo_place(const halo_kernel *k, val tile)
+static tile_place place_of_tile(const halo_kernel *k, val tile)
 {
     val rest = div(tile, k->tiles_w), n = div(rest, k->tiles_h);
-    return (tile_place){ .w = mul(sub(tile, mul(rest, k->tiles_w)), imm(k->cfg->cols * k->cfg->wide)),
+    return (tile_place){ .w = mul(sub(tile, mul(rest, k->tiles_w)), imm(k->size.cols * k->cfg->wide)),
                          .h = mul(sub(rest, mul(n, k->tiles_h)), imm(k->cfg->high)),
                          .n = mul(n, imm(k->cfg->images)) };
 }
@@ -84,163 +111,344 @@ static void load_filters(const halo_kernel *k)
     }
 }
 
-/* The producer */
-
 static void load_tile(const halo_kernel *k, const pipeline_state *stage, val tile)
 {
     const conv_halo_config *c = k->cfg;
-    const conv_halo_shape *s = &k->size;
-    tensor sBoxes = k->sX;
-    if (!c->bands)
-        sBoxes = tensor_with_layout(k->sX, make_layout(shape(s->box_w * s->box_h * c->images, s->channels, c->stages),
-                                                       stride(s->channels, 1, s->stage_bytes / 2)));
-    const tile_place place = conv_halo_place(k, tile);
+    const tile_place place = place_of_tile(k, tile);
     val w = sub(mul(place.w, imm(c->step_w)), conv_number(k->p.pad[2]));
     const val outer[] = { sub(mul(place.h, imm(c->step_h)), conv_number(k->p.pad[1])), imm(0), place.n };
     pipeline_expect(&k->ring, stage, imm((int)tma_bytes(&k->tmaX)));
-    tma_load_of(&k->tmaX, slice(sBoxes, _, _, stage->stage), w, k->channel, 3, outer,
+    tma_load_of(&k->tmaX, slice(k->sX, _, _, stage->stage), w, k->channel, 3, outer,
                 pipeline_full_barrier(&k->ring, stage), imm(0));
 }
 
-val conv_halo_loads(const halo_kernel *k)
+/* The thread that loads, and stores y: the first of the last warp. */
+static val loads_tiles(const halo_kernel *k)
 {
     return eq(thread(), imm(k->size.threads - 32));
 }
 
-void conv_halo_load_ahead(const halo_kernel *k, tiles_ahead *a)
+/* Loads the box of x below the next tile, if there is one, to a stage that all have left. */
+static void load_ahead(const halo_kernel *k, tiles_ahead *a)
 {
-    IF(logical_and(conv_halo_loads(k), lt(a->tile, k->count)))
+    IF(logical_and(loads_tiles(k), lt(a->tile, k->count)))
         load_tile(k, &a->stage, a->tile);
     assign(a->tile, add(a->tile, grid_x()));
     pipeline_advance(&a->stage);
 }
 
-/*
- * The first tiles are under way before any thread waits for filters: all, but one of bands, whose stage is the loop's.
- * Where an SM has three CTAs, filters would come behind nine (192 channels of 28x28 8.73 us, 7.69 so): one for each.
- */
+/* The first tiles are under way before any thread waits for filters: all but one, whose stage is the loop's. */
 static tiles_ahead load_first_tiles(const halo_kernel *k)
 {
     tiles_ahead ahead = { producer_state(&k->ring), variable(U32, cta_x()) };
-    IF(conv_halo_loads(k)) {
+    IF(loads_tiles(k)) {
         tma_prefetch(&k->tmaX);
         pipeline_init(&k->ring);
         fence_mbarrier_init();
         grid_wait();
     }
-    const int count = k->cfg->bands ? k->cfg->stages - 1 : k->cfg->ctas < 3 ? k->cfg->stages : 1;
-    for (int s = 0; s < count; s++)
-        conv_halo_load_ahead(k, &ahead);
+    for (int s = 0; s < k->cfg->stages - 1; s++)
+        load_ahead(k, &ahead);
     return ahead;
 }
 
-static void load_next_tiles(const halo_kernel *k, tiles_ahead *a)
+/* A lane's block of rows: its window of columns, its rows, its image. */
+typedef struct block_place {
+    val window, block, image;
+} block_place;
+
+/* A lane of a warp with 8 channels. */
+typedef struct band_role {
+    val group, row, pair; // of the warp's channels; of 8 rows of a matrix, of 4 pairs of columns
+    val at_x[2], at_band; // addresses: of its first two pixels in stage 0, of its first element of channel 0 and row 0
+    val even, odd;        // how B is made of words of both: of the first of their channels, of the second
+    tiled_mma mma;
+    tensor rX;     // (WORD,PLACE)
+    tensor rA, rB; // (MMA,1,1) of words
+    tensor rBands; // (WORD,CHANNEL,ROW) of bands
+    tensor rSum;   // (PLACE,CHANNEL,ROW)
+} band_role;
+
+/* Rows of y of a block. */
+static int rows_of(const conv_halo_config *c)
 {
-    LOOP_FROM(tile, a->tile, k->count, grid_x()) {
-        pipeline_wait_empty(&k->ring, &a->stage);
-        load_tile(k, &a->stage, tile);
-        pipeline_advance(&a->stage);
+    return c->high / conv_halo_blocks(c);
+}
+
+/* Pixels of y of a thread: the matrix has them in its first half alone, or in both. */
+static int places_of(const halo_kernel *k)
+{
+    return k->size.cols > WINDOW / 2 ? PLACES : PLACES / 2;
+}
+
+static void clear_bands(const halo_kernel *k)
+{
+    const int vectors = 2 * (int)static_size(k->sBands.layout) / 16;
+    tensor rZeros = fragment(U32, compact(leaf(4)));
+    fill(rZeros, imm_as(U32, 0));
+    LOOP_FROM(i, thread(), imm(vectors), imm(k->size.threads))
+        copy(rZeros, smem_view(add(k->sBands.address, mul(i, imm(16))), U32, compact(leaf(4))), 16);
+}
+
+static void fill_bands(const halo_kernel *k)
+{
+    const conv_halo_config *c = k->cfg;
+    const int taps = c->rows * c->columns, before = conv_halo_band_before(c);
+    LOOP_FROM(e, thread(), imm(k->size.channels * taps), imm(k->size.threads)) {
+        val channel = div(e, imm(taps)), tap = rem(e, imm(taps)), row = div(tap, imm(c->columns)),
+            column = rem(tap, imm(c->columns));
+        val w = convert(c->form.dtype, at(k->sW, channel, tap));
+        set(k->sBands, coord(add(column, imm(before)), 0, row, channel), w);
+        set(k->sBands, coord(add(column, imm(before - 1)), 1, row, channel), w);
     }
 }
 
-/* The workers */
+/*
+ * Of row `number` of a matrix. Those of a thread are four blocks apart, so that pixels which are stored together are in
+ * different banks.
+ */
+static block_place place_of_block(const halo_kernel *k, val number)
+{
+    const int wide = k->cfg->wide, blocks = conv_halo_blocks(k->cfg);
+    val block = add(div(number, imm(2)), mul(rem(number, imm(2)), imm(CONV_HALO_LANES / 2)));
+    return (block_place){ thread_at(block, 0, wide, blocks, k->cfg->images),
+                          thread_at(block, 1, wide, blocks, k->cfg->images),
+                          thread_at(block, 2, wide, blocks, k->cfg->images) };
+}
 
-static worker_role describe_worker(const halo_kernel *k)
+/* The number of a pixel of the box: column `column` of the first row of a block's window. */
+static val pixel_of(const halo_kernel *k, const block_place *b, val column)
+{
+    val row = add(mul(b->image, imm(k->size.box_h)), mul(b->block, imm(rows_of(k->cfg) * k->cfg->step_h)));
+    return add(mul(row, imm(k->size.box_w)), add(mul(b->window, imm(k->size.cols * k->cfg->step_w)), column));
+}
+
+/*
+ * A lane's words of x: those of odd rows have the second of two pixels first, so that rows side by side meet other
+ * banks.
+ */
+static void place_words(const halo_kernel *k, val channel, band_role *w)
+{
+    enum { EVEN = 0x5410, ODD = 0x7632, EVEN_TURNED = 0x1054, ODD_TURNED = 0x3276 };
+    const block_place b = place_of_block(k, w->row);
+    val turned = rem(w->row, imm(2));
+    for (int i = 0; i < 2; i++)
+        w->at_x[i] = tensor_address(
+            k->sX, coord(pixel_of(k, &b, add(mul(w->pair, imm(2)), bit_xor(turned, imm(i)))), channel, 0));
+    w->even = select(eq(turned, imm(0)), imm_as(U32, EVEN), imm_as(U32, EVEN_TURNED));
+    w->odd = select(eq(turned, imm(0)), imm_as(U32, ODD), imm_as(U32, ODD_TURNED));
+}
+
+/*
+ * The band of channel 0 and row 0: elements k - m * step of the filter at row m = `row` of the matrix and columns k = 2
+ * * pair and the next. Rows beyond the columns of y, whose bands would begin before the zeros, have the last one's.
+ */
+static band_role describe_role(const halo_kernel *k)
 {
     const conv_halo_config *c = k->cfg;
-    val rest = thread_at(thread(), 1, c->lanes, k->size.threads / c->lanes), row = div(rest, imm(c->wide));
-    worker_role w = { .lane = thread_at(thread(), 0, c->lanes, k->size.threads / c->lanes),
-                      .w = mul(rem(rest, imm(c->wide)), imm(c->cols)),
-                      .h = rem(row, imm(c->high)),
-                      .image = div(row, imm(c->high)),
-                      .rSum = fragment(F32, compact(shape(VECTOR, c->cols))) };
-    w.channel = add(k->channel, mul(w.lane, imm(VECTOR)));
-    w.channels =
-        conv_load_channels(&c->form, &k->p, min(w.channel, sub(conv_number(k->p.groups), imm(VECTOR))), VECTOR);
+    band_role w = { .group = warp(),
+                    .row = thread_at(lane(), 1, 4, 8),
+                    .pair = thread_at(lane(), 0, 4, 8),
+                    .mma = make_tiled_mma(mma_sync_atom(c->form.dtype), 1, 1),
+                    .rX = fragment(U32, compact(shape(4, PLACES))),
+                    .rA = fragment(U32, compact(shape(4, 1, 1))),
+                    .rB = fragment(U32, compact(shape(2, 1, 1))),
+                    .rBands = fragment(U32, compact(shape(2, VECTOR, c->rows))),
+                    .rSum = fragment(F32, compact(shape(PLACES, VECTOR, rows_of(c)))) };
+    val channel = mul(w.group, imm(VECTOR)), moved = mul(min(w.row, imm(k->size.cols - 1)), imm(c->step_w));
+    val odd = rem(moved, imm(2)), first = sub(add(mul(w.pair, imm(2)), imm(conv_halo_band_before(c))), add(moved, odd));
+    place_words(k, channel, &w);
+    w.at_band = tensor_address(k->sBands, coord(first, odd, 0, channel));
     return w;
 }
 
-/* Adds the products of the thread's column j of x with the taps of a row of the filter, rW: (CHANNEL,TAP). */
-static void add_column(const halo_kernel *k, const worker_role *w, tensor rX, tensor rW, int j)
+/* Loads adjacent words of shared memory into the first registers of r. */
+static void load_words(val address, int offset, int count, tensor r)
+{
+    val words[4];
+    for (int i = 0; i < count; i++)
+        words[i] = at(r, i);
+    load_at(IR_SHARED, IR_CACHE_DEFAULT, U32, count, address, offset, words);
+}
+
+/* The band of a channel and row: its words of the first 8 columns, and of the others. */
+static void load_band(const halo_kernel *k, const band_role *w, int channel, int row, tensor rBand)
+{
+    const int offset = 2 * 2 * conv_halo_band(k->cfg) * (row + k->cfg->rows * channel);
+    for (int half = 0; half < 2; half++)
+        load_words(w->at_band, offset + 16 * half, 1, local_tile(rBand, shape(1), coord(half)));
+}
+
+/* A row of x: two neighbouring pixels of the first 8 columns, and two of the others. */
+static void load_row(const halo_kernel *k, const band_role *w, val stage, int row)
+{
+    const int pixel = 2 * k->size.channels, eight = 8 * pixel; // bytes, after which a swizzle begins anew
+    val begin = mul(stage, imm((int)k->size.stage_bytes));
+    for (int p = 0; p < PLACES; p++)
+        load_words(add(w->at_x[p % 2], begin), row * k->size.box_w * pixel + p / 2 * eight, 4, slice(w->rX, _, p));
+}
+
+/* B of a channel: its elements of the pixels. */
+static void take_channel(const band_role *w, int channel)
+{
+    for (int half = 0; half < 2; half++)
+        set(w->rB, coord(half, 0, 0),
+            permute_bytes(at(w->rX, channel / 2, 2 * half), at(w->rX, channel / 2, 2 * half + 1),
+                          channel % 2 ? w->odd : w->even));
+}
+
+/*
+ * A of a band: what is left of it is zeros, and both halves of the diagonal are alike; by steps of 2 it ends with the
+ * first half.
+ */
+static void take_band(const halo_kernel *k, const band_role *w, int channel, int row)
+{
+    tensor rBand = slice(w->rBands, _, channel, row);
+    set(w->rA, coord(0, 0, 0), at(rBand, 0));
+    set(w->rA, coord(1, 0, 0), imm_as(U32, 0));
+    set(w->rA, coord(2, 0, 0), at(rBand, 1));
+    set(w->rA, coord(3, 0, 0), k->cfg->step_w == 1 ? at(rBand, 0) : imm_as(U32, 0));
+}
+
+/* Adds row i of x to all rows of y that see it. */
+static void add_row(const halo_kernel *k, const band_role *w, val stage, int i)
 {
     const conv_halo_config *c = k->cfg;
-    for (int q = 0; q < c->cols; q++) {
-        const int s = conv_tap_of(j, q, c->columns, c->step_w, c->dilation_w);
-        for (int i = 0; i < VECTOR && s >= 0; i++)
-            set(w->rSum, coord(i, q), fma(at(rX, i), at(rW, i, s), at(w->rSum, i, q)));
+    load_row(k, w, stage, i);
+    UNROLL(channel, VECTOR) {
+        take_channel(w, channel);
+        if (i < c->rows) // the first row of y needs it now, the others will
+            load_band(k, w, channel, i, slice(w->rBands, _, channel, i));
+        for (int q = 0; q < rows_of(c); q++) {
+            const int r = i - q * c->step_h;
+            if (r < 0 || r >= c->rows)
+                continue;
+            take_band(k, w, channel, r);
+            gemm(&w->mma, w->rA, w->rB, local_tile(w->rSum, shape(PLACES, 1, 1), coord(0, channel, q)), yes());
+        }
     }
 }
 
-/* Columns of x under a thread. */
-static int span_w(const conv_halo_config *c)
+/* Where element p of a matrix of sums lies: its column of y, and its block. */
+static val column_of(const band_role *w, int p)
 {
-    return (c->cols - 1) * c->step_w + (c->columns - 1) * c->dilation_w + 1;
+    return add(w->row, imm(p / 2 * 8));
 }
 
-/* The thread's filters of a row: (CHANNEL,TAP). */
-static tensor load_taps(const halo_kernel *k, const worker_role *w, val row)
+static val block_of(const band_role *w, int p)
 {
-    const int columns = k->cfg->columns;
-    val first = mul(row, imm(columns));
-    tensor rW = fragment(F32, compact(shape(VECTOR, columns)));
-    UNROLL(s, columns)
-        copy(local_tile(k->sW, shape(VECTOR, 1), coord(w->lane, add(first, imm(s)))), slice(rW, _, s), 16);
-    return rW;
+    return add(mul(w->pair, imm(2)), imm(p % 2));
 }
 
-/* The products of a row of the filter. */
-static void add_row(const halo_kernel *k, const worker_role *w, val stage, val row)
+/* The sums of 8 channels of a pixel by the definition. */
+static void add_taps(const halo_kernel *k, const band_role *w, val stage, int p, int q)
 {
     const conv_halo_config *c = k->cfg;
-    val h = add(mul(w->h, imm(c->step_h)), mul(row, imm(c->dilation_h)));
-    val address =
-        tensor_address(k->sX, coord(mul(w->lane, imm(VECTOR)), mul(w->w, imm(c->step_w)), h, w->image, stage));
-    tensor sX = smem_view(address, c->form.dtype, make_layout(shape(VECTOR, span_w(c)), stride(1, k->size.channels)));
-    tensor rW = load_taps(k, w, row);
-    UNROLL(j, span_w(c))
-        add_column(k, w, unpacked(load_packed(slice(sX, _, j), 2 * VECTOR), F32), rW, j);
+    const block_place b = place_of_block(k, block_of(w, p));
+    val channel = mul(w->group, imm(VECTOR)),
+        pixel = pixel_of(k, &b, mul(min(column_of(w, p), imm(k->size.cols - 1)), imm(c->step_w)));
+    tensor rSum = slice(w->rSum, p, _, q);
+    fill(rSum, immf(0));
+    LOOP(r, imm(c->rows))
+        LOOP(s, imm(c->columns)) {
+            val tap = add(mul(r, imm(c->columns)), s),
+                seen = add(pixel, add(mul(add(r, imm(q * c->step_h)), imm(k->size.box_w)), s));
+            val address = tensor_address(k->sX, coord(seen, channel, stage));
+            tensor rX = unpacked(load_packed(smem_view(address, c->form.dtype, compact(leaf(VECTOR))), 16), F32);
+            for (int i = 0; i < VECTOR; i++)
+                set(rSum, i, fma(at(rX, i), at(k->sW, add(channel, imm(i)), tap), at(rSum, i)));
+        }
 }
 
-/* Stores the thread's pixels that are inside of y. */
-static void store_row(const halo_kernel *k, const worker_role *w, const tile_place *place)
+/* Is a sum infinite or NaN? A zero of a band may have made it so. */
+static val is_doubtful(const halo_kernel *k, const band_role *w)
 {
-    const conv_values *p = &k->p;
-    val n = add(place->n, w->image), h = add(place->h, w->h), first = add(place->w, w->w);
-    val inside = logical_and(lt(w->channel, conv_number(p->groups)), lt(n, conv_number(p->n)));
-    val index = add(mul(convert(I64, n), p->y[0]), mul(convert(I64, h), p->y[2]));
-    inside = logical_and(inside, lt(h, conv_number(p->y_size[1])));
-    index = add(index, add(mul(convert(I64, first), p->y[3]), convert(I64, w->channel)));
-    UNROLL(q, k->cfg->cols) {
-        IF(logical_and(inside, lt(add(first, imm(q)), conv_number(p->y_size[2]))))
-            conv_store_run(&k->cfg->form, p, &w->channels, p->from[CONV_Y], index, w->channel, slice(w->rSum, _, q));
-        index = add(index, p->y[3]);
+    enum { CHAINS = 4 }; // of multiply-adds that do not wait for each other
+    val zero[CHAINS];
+    for (int i = 0; i < CHAINS; i++)
+        zero[i] = immf(0);
+    for (int p = 0; p < places_of(k); p++)
+        for (int i = 0; i < VECTOR; i++)
+            for (int q = 0; q < rows_of(k->cfg); q++)
+                zero[i % CHAINS] = fma(at(w->rSum, p, i, q), immf(0), zero[i % CHAINS]);
+    return logical_not(eq(add(add(zero[0], zero[1]), add(zero[2], zero[3])), immf(0)));
+}
+
+/* Channels of a pixel to the buffer of y: 16 bytes of a warp alone are slow to store, 5 cycles each of an SM. */
+static void stage_pixel(const halo_kernel *k, const band_role *w, const conv_channels *channels, val channel, val index,
+                        val to, int p, int q)
+{
+    const conv_form *form = &k->cfg->form;
+    const int bytes = (int)ckl_dtype_bytes(form->out), eight = 8 * k->size.channels * bytes, count = 16 / bytes;
+    tensor rY = conv_finish_run(form, &k->p, channels, index, channel, slice(w->rSum, p, _, q));
+    for (int i = 0; i < VECTOR / count; i++) // a swizzle exchanges halves of 32 bytes, and begins anew after 8 pixels
+        copy(local_tile(rY, shape(count), coord(i)),
+             smem_view(add(bit_xor(to, imm(16 * i)), imm(p / 2 * eight)), form->out, compact(leaf(count))), 16);
+}
+
+static void stage_tile(const halo_kernel *k, const band_role *w, const conv_channels *channels, val channel,
+                       const tile_place *tile)
+{
+    const conv_halo_config *c = k->cfg;
+    const bool by_place = c->form.residual || conv_is_custom(&c->form);
+    const int width = k->size.cols * c->wide;
+    for (int p = 0; p < places_of(k); p++) {
+        const block_place b = place_of_block(k, block_of(w, p));
+        val column = add(mul(b.window, imm(k->size.cols)), column_of(w, p)), x = add(tile->w, column),
+            first = mul(b.block, imm(rows_of(c))), h = add(tile->h, first), n = add(tile->n, b.image);
+        val index = add(mul(convert(I64, n), k->p.y[0]), mul(convert(I64, h), k->p.y[2]));
+        index = add(index, add(mul(convert(I64, x), k->p.y[3]), convert(I64, channel)));
+        val pixel = add(mul(add(mul(b.image, imm(c->high)), first), imm(width)), sub(column, imm(p / 2 * 8)));
+        val inside = lt(column_of(w, p), imm(k->size.cols)),
+            there = logical_and(lt(x, conv_number(k->p.y_size[2])), inside);
+        there = logical_and(there, lt(n, conv_number(k->p.n)));
+        there = logical_and(there, lt(channel, conv_number(k->p.groups)));
+        UNROLL(q, rows_of(c)) {
+            IF(by_place ? logical_and(there, lt(add(h, imm(q)), conv_number(k->p.y_size[1]))) : inside)
+                stage_pixel(k, w, channels, channel, index,
+                            tensor_address(k->sY, coord(add(pixel, imm(q * width)), mul(w->group, imm(VECTOR)), 0)), p,
+                            q);
+            index = add(index, k->p.y[2]);
+        }
     }
 }
 
-/* One row of y, by rows of the filter. */
-static void compute_row(const halo_kernel *k, const worker_role *w, val stage, val tile)
+static void store_tile(const halo_kernel *k, const tile_place *tile)
 {
-    if (k->cfg->rows <= UNROLLED_MAX)
-        UNROLL(r, k->cfg->rows)
-            add_row(k, w, stage, imm(r));
-    else
-        LOOP(r, imm(k->cfg->rows))
-            add_row(k, w, stage, r);
-    pipeline_release(&k->ring, stage);
-    const tile_place place = conv_halo_place(k, tile);
-    store_row(k, w, &place);
+    const val outer[] = { tile->h, imm(0), tile->n };
+    tma_store_of(&k->tmaY, slice(k->sY, _, _, 0), tile->w, k->channel, 3, outer);
 }
 
-static void work(const halo_kernel *k)
+static void multiply(const halo_kernel *k, tiles_ahead *ahead)
 {
-    const worker_role w = describe_worker(k);
+    const conv_halo_config *c = k->cfg;
+    const band_role w = describe_role(k);
+    val channel = add(k->channel, mul(w.group, imm(VECTOR)));
+    const conv_channels channels =
+        conv_load_channels(&c->form, &k->p, min(channel, sub(conv_number(k->p.groups), imm(VECTOR))), VECTOR);
+    const staged_store staged = { imm(BARRIER_Y), k->size.threads, loads_tiles(k) };
     pipeline_state stage = consumer_state(&k->ring);
+    fill_bands(k);
+    cta_sync();
     LOOP_FROM(tile, cta_x(), k->count, grid_x()) {
+        load_ahead(k, ahead); // to the last tile's stage: all have left it, and met since, to store y
         fill(w.rSum, immf(0));
         pipeline_wait_full(&k->ring, &stage);
-        compute_row(k, &w, stage.stage, tile);
+        UNROLL(i, (rows_of(c) - 1) * c->step_h + c->rows)
+            add_row(k, &w, stage.stage, i);
+        IF(vote_any(is_doubtful(k, &w)))
+            for (int p = 0; p < places_of(k); p++)
+                UNROLL(q, rows_of(c))
+                    add_taps(k, &w, stage.stage, p, q);
         pipeline_advance(&stage);
+        const tile_place place = place_of_tile(k, tile);
+        staging_wait(&staged, 0);
+        stage_tile(k, &w, &channels, channel, &place);
+        STAGED_STORE(&staged)
+            store_tile(k, &place);
     }
+    IF(loads_tiles(k))
+        tma_store_wait(0);
 }
 
 void conv_halo(const void *config, int kernel)
@@ -255,20 +463,7 @@ void conv_halo(const void *config, int kernel)
     grid_wait();
     launch_dependents();
     load_filters(&k);
-    if (cfg->bands)
-        conv_halo_clear_bands(&k);
+    clear_bands(&k);
     cta_sync();
-    if (cfg->bands) {
-        conv_halo_multiply(&k, &ahead);
-        return;
-    }
-    IF(eq(warp(), imm(k.size.threads / 32 - 1))) {
-        IF(conv_halo_loads(&k))
-            load_next_tiles(&k, &ahead);
-    }
-    ELSE
-    {
-        IF(lt(thread(), imm(k.size.workers)))
-            work(&k);
-    }
+    multiply(&k, &ahead);
 }

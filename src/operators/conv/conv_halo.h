@@ -3,17 +3,15 @@
 
 #include "operators/conv/conv_config.h"
 
-#define CONV_HALO_CONFIG(X, owner)                                                          \
-    X(owner, int, lanes, "8", "", "threads side by side, of 8 channels each")               \
-    X(owner, int, cols, "8", "", "columns of y of a thread")                                \
-    X(owner, int, wide, "1", "1 2 4", "threads along a row of y")                           \
-    X(owner, int, high, "16", "4 7 8 14 16", "rows of y")                                   \
-    X(owner, int, images, "1", "", "of a tile, where it has all of their pixels")           \
-    X(owner, int, stages, "3", "2 3 4", "tiles of x in shared memory")                      \
-    X(owner, int, ctas, "2", "1 2 3 4", "that must fit an SM, which limits registers")      \
-    X(owner, int, rows, "3", "", "of a filter that see more than padding")                  \
-    X(owner, int, columns, "3", "", "of a filter, likewise")                                \
-    X(owner, bool, bands, "0", "0 1", "rows of a filter as bands of a matrix, by mma.sync") \
+#define CONV_HALO_CONFIG(X, owner)                                                       \
+    X(owner, int, warps, "4", "2 4 8", "of 8 channels each")                             \
+    X(owner, int, wide, "1", "1 2 4 8", "windows of 16 columns of x beside each other")  \
+    X(owner, int, high, "16", "4 8 16", "rows of y")                                     \
+    X(owner, int, images, "1", "1 2 4 8", "of a tile, where it has all of their pixels") \
+    X(owner, int, stages, "2", "2 3 4", "tiles of x in shared memory")                   \
+    X(owner, int, ctas, "2", "1 2 3", "that must fit an SM, which limits registers")     \
+    X(owner, int, rows, "3", "", "of a filter that see more than padding")               \
+    X(owner, int, columns, "3", "", "of a filter, likewise")                             \
     CONV_STEPS_CONFIG(X, owner)
 
 typedef struct conv_halo_config {
@@ -22,18 +20,10 @@ typedef struct conv_halo_config {
 } conv_halo_config;
 
 enum {
-    CONV_HALO_VECTOR = 8,  // channels of a thread
-    CONV_HALO_COLUMNS = 8, // at most
-    CONV_HALO_WINDOW = 16, // bands: columns of x of a matrix
-    CONV_HALO_LANES = 8,   // and its rows of x, of blocks side by side, below each other, and of images
-    CONV_HALO_GROUPS = 4,  // bands: warps, of 8 channels each
+    CONV_HALO_VECTOR = 8,  // channels of a warp, and of a thread
+    CONV_HALO_WINDOW = 16, // columns of x of a matrix
+    CONV_HALO_LANES = 8,   // its rows: of x, of blocks side by side, below each other, and of images
 };
-
-/* Columns of y that 16 of x make. */
-static inline int conv_halo_band_columns(const conv_halo_config *c)
-{
-    return (CONV_HALO_WINDOW - c->columns) / c->step_w + 1;
-}
 
 /*
  * Zeros before a row of a filter: as far as its band moves along the 16 columns; and its elements with zeros on both
@@ -57,8 +47,9 @@ static inline int conv_halo_blocks(const conv_halo_config *c)
 
 /* What the kernel and its host side derive alike from a config. */
 typedef struct conv_halo_shape {
-    int channels, workers, threads; // of a CTA; workers compute
-    int box_w, box_h;               // of x under a tile
+    int channels, threads; // of a CTA
+    int cols;              // of y that 16 of x make
+    int box_w, box_h;      // of x under a tile
     int64_t stage_bytes, smem_bytes;
 } conv_halo_shape;
 

@@ -363,20 +363,14 @@ static const char *const cases[] = {
     "n=2 c=72 h=9 w=11 k=72 groups=72 pad=1 impl=halo",
     "n=1 c=72 h=6 w=11 k=72 groups=72 r=7 s=7 pad=3 dtype=bf16 bias=1 residual=1 activation=gelu impl=halo",
     "n=2 c=24 h=37 w=21 k=24 groups=24 r=3 s=5 pad=2 stride=2 out=f32 scale=1 impl=halo",
-    "n=2 c=24 h=11 w=17 k=24 groups=24 pad_left=3 pad_top=1 dilation=2 impl=halo config='lanes=8 wide=2 high=4 "
-    "stages=2'",
     "n=2 c=40 h=9 w=10 k=40 groups=40 r=4 s=3 pad=1 direction=data dtype=bf16 impl=halo # turned round",
-    "n=2 c=24 h=12 w=17 k=24 groups=24 r=3 s=5 pad_top=2 pad_left=1 dilation=2 direction=data out=f32 impl=halo",
     "n=2 c=8 h=9 w=11 k=8 groups=8 r=2 pad=3 direction=data x_w=16 x_h=184 y_w=24 y_h=400 y_n=9000 impl=halo # more "
     "padding than filter",
-    "n=70 c=40 h=8 w=9 k=40 groups=40 pad=1 impl=halo config='lanes=4 wide=1 high=7 stages=2'",
+    "n=70 c=40 h=8 w=9 k=40 groups=40 pad=1 impl=halo config='wide=1 high=8 images=1 stages=2'",
     "n=37 c=72 h=1 w=1 k=72 groups=72 r=5 s=5 pad=2 impl=halo # of 25 taps one sees more than padding",
     "n=13 c=40 h=3 w=3 k=40 groups=40 r=7 s=7 pad=3 dtype=bf16 direction=data impl=halo # 25 of 49, turned round",
     "n=9 c=32 h=7 w=5 k=32 groups=32 r=5 s=3 pad=2 residual=1 bias=1 impl=halo # several images a tile",
     "n=2 c=64 h=2 w=40 k=64 groups=64 r=7 s=3 pad_top=5 pad_bottom=2 pad_left=1 impl=halo",
-    "n=3 c=16 h=40 w=37 k=16 groups=16 r=5 s=5 pad=2 impl=halo # two lanes",
-    "n=3 c=8 h=20 w=37 k=8 groups=8 pad=1 stride=2 impl=halo # one",
-    "n=2 c=8 h=1 w=1 k=8 groups=8 pad_left=5 pad_top=5 stride=8 impl=halo # nothing but padding",
     "n=2 c=16 h=9 w=40 k=16 groups=16 s=11 r=1 dilation_w=3 pad_left=4 stride_w=3 direction=weight bias=1 "
     "impl=depthwise_weight",
     "n=3 c=40 h=11 w=13 k=40 groups=40 pad=1 direction=weight bias=1 impl=depthwise_weight config='slices=3'",
@@ -602,15 +596,6 @@ static const char *const cases[] = {
     "n=2 c=3 h=17 w=11 k=3 groups=3 pad=1 dtype=f32 bias=1 impl=sliding config='ahead=5'",
     "n=3 c=3 h=29 w=24 k=1 pad=1 scale=1 bias=1 residual=1 activation=relu impl=sliding # one filter of three channels",
     "n=2 c=3 h=20 w=25 k=1 r=5 s=2 pad_left=2 dilation_h=2 misalign=1 impl=sliding",
-    "n=40 c=48 h=30 w=35 k=48 groups=48 pad=1 bias=1 impl=halo # six lanes",
-    "n=2 c=96 h=17 w=19 k=96 groups=96 pad=1 stride=2 bias=1 scale=1 activation=relu impl=halo config='bands=0 "
-    "lanes=12 "
-    "cols=5 wide=2 high=4 images=1 stages=2 ctas=2' # whole pixels",
-    "n=3 c=240 h=13 w=29 k=240 groups=240 pad=1 stride=2 residual=1 dtype=bf16 impl=halo config='bands=0 lanes=30 "
-    "cols=7 "
-    "wide=1 high=4 images=1 stages=2 ctas=1'",
-    "n=2 c=80 h=17 w=19 k=80 groups=80 pad=1 bias=1 impl=halo config='lanes=9 wide=1 cols=8 high=8 images=1 ctas=3 "
-    "stages=3'",
     "n=300 c=521 h=1 w=1 k=521 pad=1 direction=weight # of a tap that sees nothing it is 0",
     "n=2 c=72 h=13 w=21 k=72 pad=1 impl=sm90 config='tall=1 held=0 im2col=0 box_w=8 box_h=16 box_n=1 consumers=2 "
     "tile_n=64 stages=3'",
@@ -631,16 +616,15 @@ static const char *const cases[] = {
     "n=2 c=48 h=9 w=9 k=48 pad=1 dtype=i8 out=f16 impl=sm90 config='tall=1 held=0 im2col=0 box_w=8 box_h=8 box_n=1 "
     "consumers=1 tile_n=48 tile_k=48 stages=2' # bytes",
     "n=3 c=64 h=16 w=24 k=64 pad=1 bias=1 residual=1 activation=relu # tall boxes by choice, or not",
-    "n=2 c=40 h=19 w=31 k=40 groups=40 pad=1 stride=2 impl=halo config='bands=1 lanes=4 cols=7 wide=2 images=1 high=8 "
-    "stages=2 ctas=2'",
-    "n=3 c=24 h=15 w=14 k=24 groups=24 r=5 s=5 pad=2 stride=2 dtype=bf16 bias=1 impl=halo config='bands=1 lanes=4 "
-    "cols=6 wide=1 images=2 high=12 stages=2 ctas=1'",
-    "n=2 c=72 h=21 w=33 k=72 groups=72 r=7 s=7 pad=3 stride=2 residual=1 impl=halo config='bands=1 lanes=4 cols=5 "
-    "wide=4 images=1 high=4 stages=2 ctas=1'",
-    "n=2 c=24 h=9 w=20 k=24 groups=24 r=2 s=3 pad=1 stride_w=2 impl=halo config='bands=1 lanes=4 cols=7 wide=1 "
-    "images=1 high=16 stages=2 ctas=1'",
-    "n=2 c=24 h=19 w=20 k=24 groups=24 r=4 s=9 pad=4 stride_h=2 impl=halo config='bands=1 lanes=4 cols=8 wide=4 "
-    "images=1 high=6 stages=2 ctas=1'",
+    "n=2 c=40 h=19 w=31 k=40 groups=40 pad=1 stride=2 impl=halo config='wide=2 images=1 high=8 stages=2 ctas=2'",
+    "n=3 c=24 h=15 w=14 k=24 groups=24 r=5 s=5 pad=2 stride=2 dtype=bf16 bias=1 impl=halo config='wide=1 images=2 "
+    "high=12 stages=2 ctas=1'",
+    "n=2 c=72 h=21 w=33 k=72 groups=72 r=7 s=7 pad=3 stride=2 residual=1 impl=halo config='wide=4 images=1 high=4 "
+    "stages=2 ctas=1'",
+    "n=2 c=24 h=9 w=20 k=24 groups=24 r=2 s=3 pad=1 stride_w=2 impl=halo config='wide=1 images=1 high=16 stages=2 "
+    "ctas=1'",
+    "n=2 c=24 h=19 w=20 k=24 groups=24 r=4 s=9 pad=4 stride_h=2 impl=halo config='wide=4 images=1 high=6 stages=2 "
+    "ctas=1'",
     "n=2 c=13 h=13 w=21 k=21 pad=1 bias=1 impl=packed config='fold=0 tall=1 held=0 im2col=0 slices=1 "
     "box_w=8 box_h=16 box_n=1 consumers=2 tile_n=32 tile_k=16 stages=3'",
     "n=2 c=13 h=13 w=21 k=21 pad=1 dtype=bf16 impl=packed config='fold=1 tall=1 held=0 im2col=0 slices=1 box_w=8 "
@@ -657,26 +641,22 @@ static const char *const cases[] = {
     "consumers=2 tile_n=64 tile_k=32 stages=4'",
     "n=33 c=24 h=20 w=33 k=24 pad=1 s=2 d=2 t=2 dtype=bf16 impl=sm90 config='tall=1 held=4 im2col=0 box_w=16 "
     "box_h=12 box_n=1 consumers=3 tile_n=32 tile_k=24 stages=3'",
-    "n=2 c=40 h=9 w=31 k=40 groups=40 pad=1 impl=halo config='bands=1 lanes=4 cols=14 wide=2 images=1 high=8 stages=2 "
-    "ctas=2'",
-    "n=3 c=32 h=14 w=14 k=32 groups=32 pad=1 bias=1 activation=relu dtype=bf16 impl=halo config='bands=1 lanes=4 "
-    "cols=14 wide=1 images=2 high=12 stages=2 ctas=1'",
-    "n=2 c=72 h=11 w=23 k=72 groups=72 r=5 s=5 pad=2 residual=1 scale=1 impl=halo config='bands=1 lanes=4 cols=12 "
-    "wide=2 images=1 high=12 stages=2 ctas=1'",
-    "n=2 c=24 h=7 w=7 k=24 groups=24 r=7 s=7 pad=3 impl=halo config='bands=1 lanes=4 cols=10 wide=1 images=4 high=6 "
+    "n=2 c=40 h=9 w=31 k=40 groups=40 pad=1 impl=halo config='wide=2 images=1 high=8 stages=2 ctas=2'",
+    "n=3 c=32 h=14 w=14 k=32 groups=32 pad=1 bias=1 activation=relu dtype=bf16 impl=halo config='wide=1 images=2 "
+    "high=12 stages=2 ctas=1'",
+    "n=2 c=72 h=11 w=23 k=72 groups=72 r=5 s=5 pad=2 residual=1 scale=1 impl=halo config='wide=2 images=1 high=12 "
     "stages=2 ctas=1'",
-    "n=2 c=40 h=9 w=31 k=40 groups=40 r=2 s=3 pad_top=1 direction=data dtype=bf16 impl=halo config='bands=1 lanes=4 "
-    "cols=14 wide=4 images=1 high=6 stages=2 ctas=2'",
-    "n=2 c=40 h=9 w=31 k=40 groups=40 pad=1 out=f32 bias=1 impl=halo config='bands=1 lanes=4 cols=14 wide=2 images=1 "
-    "high=8 stages=2 ctas=2'",
-    "n=40 c=40 h=18 w=45 k=40 groups=40 pad=1 dtype=bf16 impl=halo config='bands=1 lanes=4 cols=14 wide=2 images=1 "
-    "high=8 stages=2 ctas=3'",
-    "n=9 c=16 h=6 w=5 k=16 groups=16 pad=1 epilogue=tril bias=1 impl=halo config='bands=1 lanes=4 cols=14 wide=1 "
-    "images=4 high=6 stages=2 ctas=2'",
-    "n=40 c=72 h=20 w=45 k=72 groups=72 pad=1 dtype=bf16 impl=halo config='bands=1 lanes=4 cols=14 wide=8 images=1 "
-    "high=3 stages=2 ctas=2' # several tiles a CTA",
-    "n=2 c=40 h=9 w=31 k=40 groups=40 pad=1 fill=hard impl=halo config='bands=1 lanes=4 cols=14 wide=2 images=1 high=8 "
-    "stages=2 ctas=2' # infinities that neighbours do not see",
+    "n=2 c=24 h=7 w=7 k=24 groups=24 r=7 s=7 pad=3 impl=halo config='wide=1 images=4 high=6 stages=2 ctas=1'",
+    "n=2 c=40 h=9 w=31 k=40 groups=40 r=2 s=3 pad_top=1 direction=data dtype=bf16 impl=halo config='wide=4 images=1 "
+    "high=6 stages=2 ctas=2'",
+    "n=2 c=40 h=9 w=31 k=40 groups=40 pad=1 out=f32 bias=1 impl=halo config='wide=2 images=1 high=8 stages=2 ctas=2'",
+    "n=40 c=40 h=18 w=45 k=40 groups=40 pad=1 dtype=bf16 impl=halo config='wide=2 images=1 high=8 stages=2 ctas=3'",
+    "n=9 c=16 h=6 w=5 k=16 groups=16 pad=1 epilogue=tril bias=1 impl=halo config='wide=1 images=4 high=6 stages=2 "
+    "ctas=2'",
+    "n=40 c=72 h=20 w=45 k=72 groups=72 pad=1 dtype=bf16 impl=halo config='wide=8 images=1 high=3 stages=2 ctas=2' # "
+    "several tiles a CTA",
+    "n=2 c=40 h=9 w=31 k=40 groups=40 pad=1 fill=hard impl=halo config='wide=2 images=1 high=8 stages=2 ctas=2' # "
+    "infinities that neighbours do not see",
     "n=2 c=5 d=2 h=4 w=3 k=41 t=2 r=2 epilogue=tril layout=nchw impl=naive # custom epilogues, which know their "
     "element's place",
     "n=2 c=8 h=9 w=11 k=24 pad=1 epilogue=relu2 bias=1 fill=hard impl=naive",
@@ -701,14 +681,19 @@ static const char *const cases[] = {
     "n=8 c=75 h=5 w=5 k=233 r=1 s=1 epilogue=tril impl=pointwise_pitched",
     "n=2 c=25 h=5 w=5 k=137 r=1 s=1 epilogue=tril impl=pointwise_unaligned",
     "n=2 c=16 h=5 w=5 k=72 pad=1 epilogue=tril impl=im2col",
-    "n=2 c=40 h=12 w=16 k=40 groups=40 pad=1 y_w=48 y_h=768 y_n=9216 fill=hard impl=halo "
-    "config='bands=0 lanes=5 cols=8 wide=1 images=1 high=12 stages=2 ctas=2'",
-    "n=2 c=40 h=12 w=16 k=40 groups=40 pad=1 y_w=48 y_h=768 y_n=9216 impl=halo "
-    "config='bands=1 lanes=4 cols=14 wide=2 images=1 high=8 stages=2 ctas=2'",
-    "n=3 c=72 h=18 w=22 k=72 groups=72 r=7 s=7 pad=3 bias=1 residual=1 dtype=bf16 fill=hard impl=halo "
-    "config='bands=1 lanes=4 cols=10 wide=1 images=1 high=16 stages=2 ctas=2'",
-    "n=3 c=40 h=9 w=20 k=40 groups=40 pad=1 scale=1 activation=gelu_erf impl=halo "
-    "config='bands=1 lanes=4 cols=14 wide=1 images=1 high=8 stages=2 ctas=3' # a row of a block",
+    "n=2 c=40 h=12 w=16 k=40 groups=40 pad=1 y_w=48 y_h=768 y_n=9216 impl=halo config='wide=2 images=1 high=8 stages=2 "
+    "ctas=2'",
+    "n=3 c=72 h=18 w=22 k=72 groups=72 r=7 s=7 pad=3 bias=1 residual=1 dtype=bf16 fill=hard impl=halo config='wide=1 "
+    "images=1 high=16 stages=2 ctas=2'",
+    "n=3 c=136 h=19 w=31 k=136 groups=136 pad=1 bias=1 impl=halo config='warps=8 wide=1 images=1 high=8 stages=2 "
+    "ctas=1'",
+    "n=3 c=72 h=19 w=31 k=72 groups=72 r=5 s=5 pad=2 stride=2 dtype=bf16 residual=1 scale=1 impl=halo config='warps=8 "
+    "wide=2 images=1 high=4 stages=2 ctas=1'",
+    "n=5 c=56 h=7 w=9 k=56 groups=56 r=7 s=7 pad=3 fill=hard direction=data impl=halo config='warps=8 wide=1 images=1 "
+    "high=8 stages=2 ctas=1'",
+    "n=9 c=24 h=7 w=7 k=24 groups=24 pad=1 out=f32 impl=halo config='warps=2 wide=1 images=4 high=4 stages=2 ctas=3'",
+    "n=3 c=40 h=9 w=20 k=40 groups=40 pad=1 scale=1 activation=gelu_erf impl=halo config='wide=1 images=1 high=8 "
+    "stages=2 ctas=3' # a row of a block",
     "n=2 c=16 h=9 w=9 k=40 pad=1 direction=data x_w=24 x_h=240 y_w=48 y_h=480 y_n=5760 impl=narrow # views change "
     "sides",
     NULL,
