@@ -356,11 +356,12 @@ static bool fits_whole(const ckl_softmax_desc *d, int lanes, softmax_column_conf
 
 /*
  * Are columns more than a cluster's registers hold, or, where tensors are more than caches and strips three quarters of
- * their lines, of 16 bits, or more than a CTA's registers hold by whole lines?
+ * their lines, of 16 bits, or more than a CTA's registers hold by whole lines, or than two CTAs' where shared memory
+ * has room for three (577x65280 f32 87.1 us, 83.1)?
  */
 static bool wants_held(const ckl_softmax_desc *d, const ckl_device_info *device)
 {
-    enum { BYTES_MIN_HALF = 16 << 20, BYTES_MIN = 45 << 20, BYTES_MIN_GRADIENTS = 20 << 20 };
+    enum { BYTES_MIN_HALF = 16 << 20, BYTES_MIN = 45 << 20, BYTES_MIN_GRADIENTS = 20 << 20, WHOLE_LINES = 640 };
     const int64_t bytes_min = is_half(d) ? BYTES_MIN_HALF : is_forward(d) ? BYTES_MIN : BYTES_MIN_GRADIENTS;
     const int64_t filled = 3 * round_up(d->inner, LINE_BYTES / dtype_bytes(d->dtype));
     column_split held;
@@ -369,7 +370,8 @@ static bool wants_held(const ckl_softmax_desc *d, const ckl_device_info *device)
         return false;
     if (ctas && (tensor_bytes(d) < bytes_min || filled > 4 * d->inner || d->n <= SHORT_LINES))
         return false;
-    return is_ragged(d) || ctas != 1 || is_half(d) || !has_lines(&held, d->dtype);
+    return is_ragged(d) || ctas != 1 || is_half(d) || !has_lines(&held, d->dtype) ||
+           (d->n <= WHOLE_LINES && held.vec * held.steps > COLUMN_FORWARD);
 }
 
 /* Do lines begin within sectors of memory? */
