@@ -5,7 +5,7 @@
 #include "cute/vectors.h"
 
 enum { LINE_BYTES = 128, THREADS_WANTED = 512, ACCESS_BYTES = 16, WORD = 4, REGISTERS_MAX = 128 };
-enum { VALUES_MAX = ACCESS_BYTES / 2 * REDUCE_VALUES_MAX }; // of a thread's columns
+enum { ACCESS_WORDS = ACCESS_BYTES / WORD, VALUES_MAX = ACCESS_BYTES / 2 * REDUCE_VALUES_MAX }; // of a thread
 
 /* On the host */
 
@@ -257,7 +257,7 @@ int64_t column_slots_bytes(const column_split *s, ckl_dtype dtype)
 }
 
 /* This thread's slots: neighbouring threads have neighbouring ones. */
-static tensor staged_slots(const column_split *s, ckl_dtype dtype, val address)
+static tensor slots_of(const column_split *s, ckl_dtype dtype, val address)
 {
     layout lines = make_layout(leaf(s->steps), leaf((int64_t)s->threads * s->vec));
     val first = mul(thread(), imm(access_bytes(s, dtype)));
@@ -276,17 +276,15 @@ void column_stage(const column_split *s, const column_place *p, val pointer, ckl
     const int_tuple limits = // copies end where strips do
         s->ragged ? shape(sub(add(p->column, convert(I64, p->width)), convert(I64, p->offset)), p->lines)
                   : limits_of(s, p);
-    copy_tiled_if(&each, p->cX, limits, partition_of(s, p, pointer, dtype, ld, n), staged_slots(s, dtype, address), 0);
+    copy_tiled_if(&each, p->cX, limits, partition_of(s, p, pointer, dtype, ld, n), slots_of(s, dtype, address), 0);
 }
 
 void column_load_staged(const column_split *s, const column_place *p, ckl_dtype dtype, val address, tensor to,
                         double fill)
 {
     tiled_copy each = vectors_of(s, dtype);
-    copy_tiled_if(&each, p->cX, limits_of(s, p), staged_slots(s, dtype, address), to, fill);
+    copy_tiled_if(&each, p->cX, limits_of(s, p), slots_of(s, dtype, address), to, fill);
 }
-
-enum { ACCESS_WORDS = ACCESS_BYTES / WORD };
 
 /*
  * Words from the slots of a partial result to those of the next one: more by an access, so that lanes that read the
@@ -297,23 +295,21 @@ static int64_t slot_words(const column_split *s, int count)
     return column_split_room(s) * count + ACCESS_WORDS;
 }
 
-static column_slots make_slots(const column_split *s, const reduction *r, const char *name, int partials)
+/* The shared memory of a reduction: a slot of `count` words for each partial result of each column. */
+typedef struct slots {
+    int64_t offset, words; // from a partial result to the next one
+    int count;
+} slots;
+
+static slots make_slots(const column_split *s, const reduction *r, const char *name, int partials)
 {
     const int64_t size = slot_words(s, r->count);
-    return (column_slots){ smem_alloc(name, partials * size * WORD, ACCESS_BYTES), size, r->count, imm(0) };
+    return (slots){ smem_alloc(name, partials * size * WORD, ACCESS_BYTES), size, r->count };
 }
 
-/* The slots of turn `turn`, each of so many partial results. */
-static column_slots slots_of_turn(const column_slots *m, val turn, int partials)
+static val slot_at(const slots *m, val partial, val column)
 {
-    column_slots of = *m;
-    of.first = mul(turn, imm(partials));
-    return of;
-}
-
-static val slot_at(const column_slots *m, val partial, val column)
-{
-    val index = add(mul(add(m->first, partial), imm(m->words)), mul(column, imm(m->count)));
+    val index = add(mul(partial, imm(m->words)), mul(column, imm(m->count)));
     return add(smem_address(m->offset), mul(index, imm(WORD)));
 }
 
@@ -343,12 +339,12 @@ static void read_words(val address, val *values, int count)
 }
 
 /* Words of a thread's columns that lie side by side: of all, or, ragged, of one. */
-static int words_of_thread(const column_split *s, const column_slots *m)
+static int words_of_thread(const column_split *s, const slots *m)
 {
     return s->ragged ? m->count : s->vec * m->count;
 }
 
-static val slot_of_word(const column_split *s, const column_place *p, const column_slots *m, val partial, int word)
+static val slot_of_word(const column_split *s, const column_place *p, const slots *m, val partial, int word)
 {
     return slot_at(m, partial, column_number(s, p, word / m->count));
 }
@@ -357,8 +353,8 @@ static val slot_of_word(const column_split *s, const column_place *p, const colu
  * Combines the partial results of every column: `partials` neighbouring lanes read a slot each and reduce. Slot
  * `to_partial` of `to` gets the result, in every CTA of the cluster if `ctas` is more than 1.
  */
-static void combine_partials(const column_split *s, const reduction *r, const column_slots *from, int partials,
-                             const column_slots *to, val to_partial, int ctas)
+static void combine_partials(const column_split *s, const reduction *r, const slots *from, int partials,
+                             const slots *to, val to_partial, int ctas)
 {
     const int64_t columns = column_split_room(s);
     const int at_once = s->threads / partials;
@@ -390,7 +386,7 @@ static int partials_of(const column_split *s)
     return has_partials_of_groups(s) ? groups_of(s) : s->threads / 32;
 }
 
-static void write_partials(const column_split *s, const column_place *p, const reduction *r, const column_slots *m,
+static void write_partials(const column_split *s, const column_place *p, const reduction *r, const slots *m,
                            val *values)
 {
     const bool by_groups = has_partials_of_groups(s);
@@ -403,51 +399,16 @@ static void write_partials(const column_split *s, const column_place *p, const r
             write_words(IR_SHARED, slot_of_word(s, p, m, partial, i), values + i, width);
 }
 
-int64_t column_allreduce_bytes(const column_split *s, int count, int turns)
+int64_t column_reduce_bytes(const column_split *s, int count)
 {
-    const int results = s->cluster > 1 ? 1 + s->cluster * turns : turns;
-    return (partials_of(s) + results) * slot_words(s, count) * WORD;
+    const int own = partials_of(s), partials = own == 1 ? 0 : own + 1 + (s->cluster > 1 ? s->cluster : 0);
+    return partials * slot_words(s, count) * WORD;
 }
 
-column_allreduce column_allreduce_begin(const column_split *s, const reduction *r, int turns)
+static void read_results(const column_split *s, const column_place *p, const slots *result, val *values)
 {
-    column_allreduce a = { .split = s, .reduction = r };
-    if (!describing())
-        return a;
-    a.own = make_slots(s, r, "column_warps", partials_of(s));
-    a.result = make_slots(s, r, "column_result", s->cluster > 1 ? 1 : turns);
-    a.by_cta = s->cluster > 1 ? make_slots(s, r, "column_ctas", s->cluster * turns) : a.result;
-    return a;
-}
-
-void column_allreduce_send(const column_allreduce *a, const column_place *p, val turn, val *values)
-{
-    const column_split *s = a->split;
-    if (!describing())
-        return;
-    const column_slots to = slots_of_turn(&a->by_cta, turn, s->cluster);
-    write_partials(s, p, a->reduction, &a->own, values);
-    cta_sync();
-    combine_partials(s, a->reduction, &a->own, partials_of(s), &to, s->cluster > 1 ? cluster_rank() : imm(0),
-                     s->cluster);
-    if (s->cluster > 1)
-        cluster_arrive();
-}
-
-void column_allreduce_receive(const column_allreduce *a, const column_place *p, val turn, val *values)
-{
-    const column_split *s = a->split;
-    const reduction *r = a->reduction;
-    if (!describing())
-        return;
-    const column_slots from = slots_of_turn(&a->by_cta, turn, s->cluster), *result = s->cluster > 1 ? &a->result : &from;
-    if (s->cluster > 1) {
-        cluster_wait();
-        combine_partials(s, r, &from, s->cluster, result, imm(0), 1);
-    }
-    cta_sync();
     const int width = words_of_thread(s, result);
-    for (int first = 0; first < s->vec * r->count; first += width) {
+    for (int first = 0; first < s->vec * result->count; first += width) {
         val final[VALUES_MAX];
         read_words(slot_of_word(s, p, result, imm(0), first), final, width);
         for (int i = 0; i < width; i++)
@@ -455,23 +416,29 @@ void column_allreduce_receive(const column_allreduce *a, const column_place *p, 
     }
 }
 
-int64_t column_reduce_bytes(const column_split *s, int count)
-{
-    return partials_of(s) == 1 ? 0 : column_allreduce_bytes(s, count, 1);
-}
-
 void column_reduce(const column_split *s, const column_place *p, const reduction *r, val *values)
 {
+    const int partials = partials_of(s);
     if (!describing())
         return;
-    if (partials_of(s) == 1) {
+    if (partials == 1) {
         for (int e = 0; e < s->vec; e++)
             warp_reduce_across(r, s->lanes, values + e * r->count);
         return;
     }
-    const column_allreduce a = column_allreduce_begin(s, r, 1);
-    column_allreduce_send(&a, p, imm(0), values);
-    column_allreduce_receive(&a, p, imm(0), values);
+    slots own = make_slots(s, r, "column_warps", partials), result = make_slots(s, r, "column_result", 1);
+    write_partials(s, p, r, &own, values);
+    cta_sync();
+    if (s->cluster > 1) {
+        slots by_cta = make_slots(s, r, "column_ctas", s->cluster);
+        combine_partials(s, r, &own, partials, &by_cta, cluster_rank(), s->cluster);
+        cluster_sync();
+        combine_partials(s, r, &by_cta, s->cluster, &result, imm(0), 1);
+    } else {
+        combine_partials(s, r, &own, partials, &result, imm(0), 1);
+    }
+    cta_sync();
+    read_results(s, p, &result, values);
 }
 
 int64_t column_reduce_each_bytes(const column_split *s, int count)
@@ -485,7 +452,7 @@ void column_reduce_each(const column_split *s, const column_place *p, const redu
     if (!describing())
         return;
     const int64_t columns = column_split_room(s);
-    const column_slots own = { scratch, slot_words(s, r->count), r->count, imm(0) };
+    const slots own = { scratch, slot_words(s, r->count), r->count };
     write_partials(s, p, r, &own, values);
     cta_sync();
     for (int64_t first = 0; first < columns; first += s->threads) {

@@ -121,28 +121,6 @@ int64_t column_reduce_bytes(const column_split *s, int count); // of shared memo
 void column_reduce(const column_split *s, const column_place *p, const reduction *r, val *values);
 
 /*
- * The same in two halves, so that other work goes on while sums travel: after send(), receive() gives all threads the
- * results. With two turns, 0 and 1, those of one may travel while the other's are used: each send() but the first comes
- * after the receive() of the one before.
- */
-typedef struct column_slots {
-    int64_t offset, words; // shared memory: a slot for each column; words from a partial result to the next
-    int count;             // words of a slot
-    val first;             // u32: the first partial result
-} column_slots;
-
-typedef struct column_allreduce {
-    const column_split *split;
-    const reduction *reduction;
-    column_slots own, by_cta, result; // partial results of this CTA; of each CTA, for each turn
-} column_allreduce;
-
-int64_t column_allreduce_bytes(const column_split *s, int count, int turns); // of shared memory
-column_allreduce column_allreduce_begin(const column_split *s, const reduction *r, int turns);
-void column_allreduce_send(const column_allreduce *a, const column_place *p, val turn, val *values);
-void column_allreduce_receive(const column_allreduce *a, const column_place *p, val turn, val *values);
-
-/*
  * The same over a CTA, each result in one thread: store() of the column's number, and its values. scratch: shared
  * memory of column_reduce_each_bytes(), aligned to 16; a barrier must come before it is used again.
  */

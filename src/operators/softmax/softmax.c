@@ -195,7 +195,7 @@ static chunks_view view_of(const ckl_plan *plan)
     const ckl_softmax_desc *d = plan->desc;
     const softmax_column_config *c = plan->config;
     chunks_view v = { .strips = column_split_strips(&c->split, d->inner),
-                      .chunks = ceil_div(d->n, softmax_chunk_lines(c) / c->split.cluster) };
+                      .chunks = ceil_div(d->n, softmax_chunk_lines(c)) };
     const int64_t all = d->outer * v.strips, values = column_split_room(&c->split) * softmax_state_values(&c->form);
     v.counters_bytes = round_up(one_pass_counter_bytes(all, v.chunks), PLAN_WORKSPACE_ALIGNMENT);
     v.bytes = v.counters_bytes + all * v.chunks * values * (int64_t)sizeof(float);
@@ -242,9 +242,7 @@ static ckl_status launch_held(const ckl_plan *plan, const void *args, ckl_stream
     if (kernel_for_columns(d, args, &c->split) != 0)
         return launch_twice(plan, args, true, 1, stream);
     const softmax_params params = params_for_chunks(plan, args, &v);
-    const int64_t strips = d->outer * v.strips, clusters = min_i64(strips, plan->kernels[0].clusters_resident);
-    const plan_grid grid = { .x = c->depth ? clusters * c->split.cluster : strips * v.chunks };
-    return plan_launch(plan, 0, grid, &params, stream);
+    return plan_launch(plan, 0, (plan_grid){ .x = d->outer * v.strips * v.chunks }, &params, stream);
 }
 
 static ckl_status launch_long(const ckl_plan *plan, const void *args, ckl_stream stream)

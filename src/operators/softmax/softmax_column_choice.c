@@ -195,10 +195,8 @@ static int ragged_lanes(const ckl_softmax_desc *d)
 /* Shared memory of a CTA with so many tiles: slots, sums, and words by which its threads tell each other. */
 static int64_t smem_bytes(const softmax_column_config *c, int tiles)
 {
-    const int values = SOFTMAX_PIPELINE_VALUES;
-    const int64_t sums = c->depth ? column_allreduce_bytes(&c->split, values, 2) : column_reduce_bytes(&c->split, values);
-    return tiles * max_i64(1, c->depth) * column_slots_bytes(&c->split, c->form.dtype) * softmax_inputs(&c->form) +
-           sums + 4 * (int64_t)sizeof(uint32_t);
+    return tiles * column_slots_bytes(&c->split, c->form.dtype) * softmax_inputs(&c->form) +
+           column_reduce_bytes(&c->split, SOFTMAX_PIPELINE_VALUES) + 4 * (int64_t)sizeof(uint32_t);
 }
 
 static int64_t ctas_of(const ckl_softmax_desc *d, const softmax_column_config *c)
@@ -358,11 +356,12 @@ static bool fits_whole(const ckl_softmax_desc *d, int lanes, softmax_column_conf
 
 /*
  * Are columns more than a cluster's registers hold, or, where tensors are more than caches and strips three quarters of
- * their lines, of 16 bits, or more than a CTA's registers hold by whole lines?
+ * their lines, of 16 bits, or more than a CTA's registers hold by whole lines, or than two CTAs' where shared memory
+ * has room for three (577x65280 f32 87.1 us, 83.1)?
  */
 static bool wants_held(const ckl_softmax_desc *d, const ckl_device_info *device)
 {
-    enum { BYTES_MIN_HALF = 16 << 20, BYTES_MIN = 45 << 20, BYTES_MIN_GRADIENTS = 20 << 20 };
+    enum { BYTES_MIN_HALF = 16 << 20, BYTES_MIN = 45 << 20, BYTES_MIN_GRADIENTS = 20 << 20, WHOLE_LINES = 640 };
     const int64_t bytes_min = is_half(d) ? BYTES_MIN_HALF : is_forward(d) ? BYTES_MIN : BYTES_MIN_GRADIENTS;
     const int64_t filled = 3 * round_up(d->inner, LINE_BYTES / dtype_bytes(d->dtype));
     column_split held;
@@ -371,7 +370,8 @@ static bool wants_held(const ckl_softmax_desc *d, const ckl_device_info *device)
         return false;
     if (ctas && (tensor_bytes(d) < bytes_min || filled > 4 * d->inner || d->n <= SHORT_LINES))
         return false;
-    return is_ragged(d) || ctas != 1 || is_half(d) || !has_lines(&held, d->dtype);
+    return is_ragged(d) || ctas != 1 || is_half(d) || !has_lines(&held, d->dtype) ||
+           (d->n <= WHOLE_LINES && held.vec * held.steps > COLUMN_FORWARD);
 }
 
 /* Do lines begin within sectors of memory? */
@@ -470,7 +470,7 @@ static ckl_status admit_chunks(const char *what, const ckl_softmax_desc *d, cons
 {
     if (c->tiles < 1 || c->tiles > tiles_max)
         FAIL(CKL_INVALID, "%s: tiles=%d is not in 1..%d", what, c->tiles, tiles_max);
-    if ((c->split.cluster != 1 && !c->depth) || c->split.exact)
+    if (c->split.cluster != 1 || c->split.exact)
         FAIL(CKL_INVALID, "%s: cluster=%d exact=%d, a chunk is a CTA's, and asks where its strip ends", what,
              c->split.cluster, c->split.exact);
     TRY(admit_columns(what, d, device, c));
@@ -491,9 +491,6 @@ ckl_status softmax_admit_column_held(const void *desc, const ckl_device_info *de
     if (c->kept < 0 || c->kept > SOFTMAX_KEPT_MAX)
         FAIL(CKL_INVALID, "%s: kept=%d is not in 0..%d", what, c->kept, SOFTMAX_KEPT_MAX);
     TRY(admit_chunks(what, d, device, c, TILES_MAX, c->tiles));
-    if (c->depth && (c->depth < 2 || c->depth > SOFTMAX_DEPTH_MAX || c->kept || c->loading))
-        FAIL(CKL_INVALID, "%s: depth=%d is not in 2..%d, or kept=%d and loading=%d are not 0", what, c->depth,
-             SOFTMAX_DEPTH_MAX, c->kept, c->loading);
     if (!c->loading && d->n > softmax_chunk_lines(c))
         FAIL(CKL_INVALID, "%s: loading=0 wants chunks of all n=%" PRId64 " lines", what, d->n);
     if (c->split.vec * dtype_bytes(d->dtype) < SOFTMAX_COPY_BYTES_MIN)

@@ -51,11 +51,10 @@ typedef struct softmax_row_config {
     X(owner, int, tiles, "1", "1 2 3 4 6 8", "tiles of a chunk, one after the other in shared memory")
 
 /* And of column_held alone. */
-#define SOFTMAX_COLUMN_HELD(X, owner)                                                                                 \
-    X(owner, int, kept, "0", "0 2 4", "further ones in registers")                                                    \
-    X(owner, int, loading, "132", "0 132 264", "CTAs that load at once; 0: a chunk is a strip, whose CTA meets nobody") \
-    X(owner, int, depth, "0", "0 2 3 4", "strips that flow through a cluster, at a time; 0: a CTA has one chunk")
-enum { SOFTMAX_KEPT_MAX = 8, SOFTMAX_DEPTH_MAX = 4, SOFTMAX_COPY_BYTES_MIN = 4 }; // of cp.async
+#define SOFTMAX_COLUMN_HELD(X, owner)                              \
+    X(owner, int, kept, "0", "0 2 4", "further ones in registers") \
+    X(owner, int, loading, "132", "0 132 264", "CTAs that load at once; 0: a chunk is a strip, whose CTA meets nobody")
+enum { SOFTMAX_KEPT_MAX = 8, SOFTMAX_COPY_BYTES_MIN = 4 }; // of cp.async
 
 /* Kernels whose rows lie across memory. */
 typedef struct softmax_column_config {
@@ -65,7 +64,7 @@ typedef struct softmax_column_config {
     SOFTMAX_COLUMN_HELD(FIELD_MEMBER, )
 } softmax_column_config;
 
-/* Lines of a chunk: of a CTA, or of the CTAs of a cluster together. */
+/* Lines of a chunk. */
 static inline int64_t softmax_chunk_lines(const softmax_column_config *c)
 {
     return (c->tiles + c->kept) * column_split_lines(&c->split);

@@ -226,16 +226,6 @@ static const char *const cases[] = {
     "tiles=3'                                      # too small for cp.async",
     "shape=300x40 axis=0 misalign=1 scale=0.5 impl=column_long config='scaled=1 threads=64 lanes=8 vec=4 steps=2 "
     "tiles=2'",
-    "shape=2x700x240 axis=1 impl=column_held config='threads=256 lanes=2 cluster=8 vec=4 steps=2 tiles=4 kept=0 "
-    "loading=0 depth=4'                            # strips flow through clusters, some four through each",
-    "shape=2x160x1600 axis=1 dtype=bf16 fill=hard impl=column_held config='dtype=bf16 threads=64 lanes=2 vec=8 steps=4 "
-    "tiles=15 kept=0 loading=0 depth=2'            # through a CTA",
-    "shape=2x130x304 axis=1 dtype=f16 log=1 scale=0.5 direction=backward impl=column_held config='dtype=f16 log=1 "
-    "scaled=1 direction=backward threads=512 lanes=4 cluster=16 vec=8 steps=1 tiles=4 kept=0 loading=0 depth=2'",
-    "shape=3x301x677 axis=1 dtype=f16 impl=column_held config='dtype=f16 threads=128 lanes=8 cluster=4 vec=4 steps=4 "
-    "tiles=10 kept=0 loading=0 depth=3 ragged=1'    # lines that begin anywhere",
-    "shape=300x136 axis=0 direction=backward misalign=1 impl=column_held config='direction=backward threads=64 lanes=8 "
-    "cluster=2 vec=4 steps=2 tiles=10 kept=0 loading=0 depth=2' # a CTA's share of a strip is a chunk",
     "shape=3x48x1200 axis=1 dtype=f16 log=1 impl=column config='dtype=f16 log=1 threads=256 lanes=64 vec=2 steps=12'",
     "shape=7x24x132 axis=1 dtype=f16 fill=hard      # short columns, each in a thread",
     "shape=7x5x300 axis=1 direction=backward misalign=1",
@@ -329,8 +319,6 @@ static const test_reject rejects[] = {
       "softmax column_held: loading=0 wants chunks of all n=64 lines" },
     { "shape=64x8 axis=0 impl=column_held config='threads=64 lanes=2 cluster=2 vec=4'", CKL_INVALID,
       "softmax column_held: cluster=2 exact=0, a chunk is a CTA's" },
-    { "shape=64x8 axis=0 impl=column_held config='threads=64 lanes=2 cluster=2 vec=4 depth=2'", CKL_INVALID,
-      "softmax column_held: depth=2 is not in 2..4, or kept=0 and loading=132 are not 0" },
     { "shape=64x8 axis=0 impl=column_long config='tiles=0'", CKL_INVALID,
       "softmax column_long: tiles=0 is not in 1.." },
     { "shape=64x8 axis=0 impl=column_held config='kept=9'", CKL_INVALID, "softmax column_held: kept=9 is not in 0..8" },
