@@ -27,7 +27,7 @@ typedef struct row {
     val mean, rstd;         // of the row
     val sum[2];             // of g * n, of g; then the factors of dx: find_factors()
     row_pipeline *pipeline; // NULL: the row is in registers, or read tile by tile
-    int64_t exchange;       // of sums: offset of shared memory
+    int64_t exchange;       // of sums: norm_exchange_alloc()
 } row;
 
 static int elements(const row *r)
@@ -262,7 +262,7 @@ static void backward_rows(const norm_config *cfg, bool vectors, bool centred)
     make_variables(&r);
     const bool sums = cfg->affine && !cfg->tiled;
     if (sums && !takes_several(&r.split))
-        r.exchange = norm_exchange_alloc(&r.split);
+        r.exchange = norm_exchange_alloc(&r.split, sums_of(&r).count * elements(&r));
     grid_wait(); // what is above overlaps the end of the kernel before
     if (sums) {
         r.rGamma = load_gamma(&r, &r.place);
@@ -467,7 +467,7 @@ static void backward_flow(const norm_config *cfg, bool centred)
     s.long_visits = true;
     r.pipeline = &s;
     if (cfg->affine)
-        r.exchange = norm_exchange_alloc(&r.split);
+        r.exchange = norm_exchange_alloc(&r.split, sums_of(&r).count * elements(&r) * cfg->flow.chunks);
     flow f = { .reduced = r, .written = r };
     make_variables(&f.written);
     make_variables(&f.reduced);

@@ -70,34 +70,35 @@ void norm_store_cta_sums(const row_split *s, const norm_backward_values *o, cons
     }
 }
 
-int64_t norm_exchange_alloc(const row_split *s)
+int64_t norm_exchange_alloc(const row_split *s, int sums)
 {
-    return norm_exchanges_sums(s) ? smem_alloc("exchange", norm_exchange_bytes(s), 16) : 0;
-}
-
-/* Such elements of memory from this address on: (COUNT). */
-static tensor floats_at(val address, bool shared, int count)
-{
-    const layout each = compact(leaf(count));
-    return shared ? smem_view(address, F32, each) : gmem_tensor(address, F32, each);
+    enum { SUMS_MAX = 48 }; // more spill: 248 bytes of 64 (877x28961 bf16)
+    return norm_exchanges_sums(s) && sums <= SUMS_MAX ? smem_alloc("exchange", norm_exchange_bytes(s), 16) : -1;
 }
 
 /*
- * The sums of one vector of each lane, through shared memory, so that lanes store neighbouring accesses; line: the
- * address of the first column's.
+ * The sums of one vector of each lane, through shared memory, so that lanes store neighbouring accesses of `width`
+ * elements; line: the address of the first column's.
  */
 static void store_exchanged(const row_split *s, const row_place *p, int step, tensor rSum, val line, val slots)
 {
-    const int width = s->ragged ? 1 : 16 / 4;                                                           // of an access
-    val own = mul(lane(), imm(s->vec)), start = sub(coordinate(p->cX, 1, (int64_t)step * s->vec), own); // columns
-    copy(slice(rSum, _, step), floats_at(add(slots, mul(own, imm(4))), true, s->vec), 16);
+    const int width = s->ragged ? 1 : 16 / 4, pitch = norm_exchange_pitch(s), accesses = s->vec / width;
+    val first = mul(lane(), imm(width)), slot = s->ragged ? add(first, div(first, imm(s->vec))) : first;
+    val start = sub(coordinate(p->cX, 1, (int64_t)step * s->vec), mul(lane(), imm(s->vec))); // the warp's first column
+    val column = add(start, first), store = add(line, mul(convert(U64, column), imm(4)));
+    tensor sOwn = smem_view(add(slots, mul(lane(), imm(4 * pitch))), F32, compact(leaf(s->vec))); // (VEC)
+    tensor sHere =
+        smem_view(add(slots, mul(slot, imm(4))), F32,
+                  make_layout(shape(width, accesses), stride(1, WARP * pitch / accesses))); // (WIDTH,ACCESSES)
+    tensor gHere =
+        gmem_tensor(store, F32, make_layout(shape(width, accesses), stride(1, WARP * width))); // (WIDTH,ACCESSES)
+    copy(slice(rSum, _, step), sOwn, 4 * width);
     warp_sync();
-    for (int i = 0; i < s->vec / width; i++) {
-        val here = mul(add(lane(), imm(i * WARP)), imm(width)), column = add(start, here);
+    for (int i = 0; i < accesses; i++) {
         tensor rHere = fragment(F32, compact(leaf(width))); // (WIDTH)
-        copy(floats_at(add(slots, mul(here, imm(4))), true, width), rHere, 4 * width);
-        IF(lt(column, p->limit))
-            copy(rHere, floats_at(add(line, mul(convert(U64, column), imm(4))), false, width), 4 * width);
+        copy(slice(sHere, _, i), rHere, 4 * width);
+        IF(lt(add(column, imm(i * WARP * width)), p->limit))
+            copy(rHere, slice(gHere, _, i), 4 * width);
     }
     warp_sync(); // before the next ones are written
 }
@@ -110,12 +111,12 @@ void norm_store_sums(const row_split *s, const row_place *p, const norm_backward
         here.row = add(mul(group, imm(sums->kinds)), imm(kind));
         tensor gSum = row_of_matrix(s, &here, o->partial, F32, convert(I64, o->cols)); // (VEC,STEPS)
         val line = add(o->partial, mul(convert(U64, mul(here.row, convert(I64, o->cols))), imm(4)));
-        val slots = add(smem_address(sums->exchange), mul(warp(), imm(4 * WARP * s->vec)));
+        val slots = add(smem_address(sums->exchange), mul(warp(), imm(4 * WARP * norm_exchange_pitch(s))));
         for (int step = 0; step < s->steps; step++)
-            if (norm_exchanges_sums(s))
+            if (norm_exchanges_sums(s) && sums->exchange >= 0)
                 store_exchanged(s, p, step, sums->rSums[kind], line, slots);
             else IF(row_inside(s, &here, step))
-                copy(slice(sums->rSums[kind], _, step), slice(gSum, _, step), 4 * s->vec);
+                copy(slice(sums->rSums[kind], _, step), slice(gSum, _, step), 4 * (s->ragged ? 1 : s->vec));
     }
 }
 

@@ -100,9 +100,15 @@ static inline bool norm_exchanges_sums(const row_split *s)
     return s->vec > VEC_MAX || s->ragged;
 }
 
+/* Words of a lane there; single ones lie in different banks. */
+static inline int norm_exchange_pitch(const row_split *s)
+{
+    return s->vec + s->ragged;
+}
+
 static inline int64_t norm_exchange_bytes(const row_split *s)
 {
-    return norm_exchanges_sums(s) ? 4LL * s->threads * s->vec : 0;
+    return norm_exchanges_sums(s) ? 4LL * s->threads * norm_exchange_pitch(s) : 0;
 }
 
 /* Shared memory of gradients of rows that flow, beside the ring. */
@@ -186,8 +192,8 @@ typedef struct norm_sums {
     int64_t exchange; // norm_exchange_alloc()
 } norm_sums;
 
-/* Allocates shared memory for what the warps of a CTA exchange; its offset. */
-int64_t norm_exchange_alloc(const row_split *s);
+/* Allocates shared memory for what the warps of a CTA exchange; its offset, or -1: none, of so many sums of a thread. */
+int64_t norm_exchange_alloc(const row_split *s, int sums);
 
 /* Stores the sums of the columns that a thread has at `p` as partial sums of `group`. Its warp is whole. */
 void norm_store_sums(const row_split *s, const row_place *p, const norm_backward_values *o, const norm_sums *sums,
