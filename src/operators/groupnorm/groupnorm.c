@@ -163,7 +163,8 @@ static ckl_status launch(const ckl_plan *plan, groupnorm_slicing slicing, const 
     if (d->direction == CKL_DIRECTION_FORWARD || !d->affine || d->c == 0)
         return CKL_OK;
     const plan_grid grid = { .x = ceil_div(GROUPNORM_KINDS * d->c, GROUPNORM_GRADIENT_COLUMNS) };
-    return plan_launch(plan, GROUPNORM_GRADIENTS, grid, &p, stream);
+    return plan_launch(plan, p.lines <= GROUPNORM_LINES_FEW ? GROUPNORM_GRADIENTS_FEW : GROUPNORM_GRADIENTS, grid, &p,
+                       stream);
 }
 
 /* Implementations */
@@ -207,7 +208,7 @@ static const field config_fields[] = { GROUPNORM_CONFIG(FIELD_ROW, groupnorm_con
         .cost = cost_##called,                                                                            \
         .admit = admit_##called,                                                                          \
         .describe = describe_##called,                                                                    \
-        .kernels = wanted == CKL_DIRECTION_FORWARD ? GROUPNORM_GRADIENTS : GROUPNORM_GRADIENTS + 1,       \
+        .kernels = wanted == CKL_DIRECTION_FORWARD ? GROUPNORM_GRADIENTS : GROUPNORM_KERNELS,             \
         .params = &groupnorm_param_list,                                                                  \
         .workspace_bytes = workspace_##called,                                                            \
         .launch = launch_##called,                                                                        \
@@ -216,8 +217,8 @@ static const field config_fields[] = { GROUPNORM_CONFIG(FIELD_ROW, groupnorm_con
 static void describe(const groupnorm_config *c, ckl_direction wanted, groupnorm_slicing slicing, int kernel)
 {
     const bool vectors = kernel == GROUPNORM_VECTORS;
-    if (kernel == GROUPNORM_GRADIENTS)
-        groupnorm_gradients(c);
+    if (kernel >= GROUPNORM_GRADIENTS)
+        groupnorm_gradients(c, kernel == GROUPNORM_GRADIENTS_FEW);
     else if (wanted == CKL_DIRECTION_FORWARD)
         groupnorm_forward(c, slicing, vectors);
     else

@@ -470,18 +470,6 @@ static bool fit_held(const search *s, groupnorm_config *c)
 }
 
 /*
- * Half as many bytes of a pixel: twice as many bundles run at once, so that some load while others meet, and CTAs merge
- * half as many groups. Sectors and vectors stay whole.
- */
-static bool fit_halves(search *s, groupnorm_config *c)
-{
-    set_bundle(s, bundle_for(s->d, BUNDLE_MAX, PIXEL_BYTES / 2), c);
-    const bool whole =
-        c->vec * element_bytes(s->d) == GROUPNORM_VECTOR_BYTES && c->bundle * pixel_bytes(s->d) % PIXEL_BYTES_MIN == 0;
-    return whole && groupnorm_mixes(c) && fit_held(s, c);
-}
-
-/*
  * Has a CTA entries to merge that are more than half of its slice? Rather one CTA of the bundle merges them, and slices
  * are read again.
  */
@@ -509,7 +497,7 @@ static bool fits_cluster(const search *s, int cluster, const groupnorm_config *c
 static bool choose_held(search *s, groupnorm_config *c)
 {
     enum { BYTES_MIN = 8 << 20, BYTES_MIN_LINES = 3 << 20, BYTES_LARGE = 24 << 20, CLUSTER_LARGE_PLANES = 4 };
-    enum { THREADS = 256, THREADS_LEAST = 128, AT_ONCE = 4 }; // whole images: rather parts of more than four than fewer
+    enum { THREADS = 256, THREADS_LEAST = 128 };
     enum { ENTRIES_OF_LANE = 12 }; // as they are, 0.84 of the time of early ones where a lane has six, 1.13 where 25
     const ckl_groupnorm_desc *d = s->d;
     const bool nhwc = d->layout == CKL_IMAGE_NHWC, forward = d->direction == CKL_DIRECTION_FORWARD;
@@ -521,17 +509,12 @@ static bool choose_held(search *s, groupnorm_config *c)
     const bool folded = (forward || d->groups == 1) && fold_pixels(s, c); // sums of several groups take too much room
     if (!folded)
         take_lines(s, c);
-    const int64_t bundle = bundle_bytes(d, c);
     if (c->vec * element_bytes(d) < GROUPNORM_VECTOR_BYTES)
         return false;
     s->threads_max = (int)max_i64(THREADS, threads_min_for(s, c));
     s->threads_min = THREADS_LEAST;
-    groupnorm_config halves = *c;
-    const bool few = AT_ONCE * bundle > held_ctas(s, c) * s->device->sm_count * held_bytes(s, c);
-    const bool fits = fit_held(s, c), halved = nhwc && few && halves.bundle == d->groups && fit_halves(s, &halves);
-    if (!fits && !halved)
+    if (!fit_held(s, c))
         return false;
-    *c = halved ? halves : *c;
     // what is beside a line is the next bundle's, which comes a strip later
     c->alone = nhwc && c->bundle < d->groups && c->vec * dtype_bytes(c->dtype) == GROUPNORM_VECTOR_BYTES;
     if (entries_of_lane(s, c) > ENTRIES_OF_LANE || merges_much(s, c))

@@ -276,10 +276,14 @@ ckl_status groupnorm_admit(const char *what, const ckl_groupnorm_desc *d, const 
                            groupnorm_slicing slicing, const groupnorm_config *c);
 bool groupnorm_may_be_ragged(const ckl_groupnorm_desc *d, const groupnorm_config *c);
 
-/* Kernel 0: pointers are aligned to whole vectors; 1: to the element only; 2, backward: adds up dgamma and dbeta. */
-enum { GROUPNORM_VECTORS, GROUPNORM_ELEMENTS, GROUPNORM_GRADIENTS };
+/*
+ * Kernel 0: pointers are aligned to whole vectors; 1: to the element only. Backward, 2 adds up dgamma and dbeta, 3 those
+ * of so few lines that a CTA of two warps has them at once.
+ */
+enum { GROUPNORM_VECTORS, GROUPNORM_ELEMENTS, GROUPNORM_GRADIENTS, GROUPNORM_GRADIENTS_FEW, GROUPNORM_KERNELS };
+enum { GROUPNORM_LINES_FEW = 128 };
 void groupnorm_forward(const groupnorm_config *cfg, groupnorm_slicing slicing, bool vectors);
 void groupnorm_backward(const groupnorm_config *cfg, groupnorm_slicing slicing, bool vectors);
-void groupnorm_gradients(const groupnorm_config *cfg);
+void groupnorm_gradients(const groupnorm_config *cfg, bool few);
 
 enum { GROUPNORM_GRADIENT_COLUMNS = 8 }; // that a CTA of the kernel that adds up takes: a sector of each line

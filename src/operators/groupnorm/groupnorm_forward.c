@@ -12,9 +12,19 @@
  */
 #include "cute/kernel.h"
 #include "operators/groupnorm/groupnorm_kernels.h"
-#include "operators/groupnorm/groupnorm_moments.h"
 
 enum { SUMS = GROUPNORM_SUMS }; // of values, and of squares, side by side
+
+/*
+ * What some values of a group are known by: a pivot, their mean above it, the sum of the squares of their differences
+ * from the mean.
+ */
+enum { MOMENTS_PIVOT, MOMENTS_MEAN, MOMENTS_SQUARES };
+
+enum {
+    MOMENTS_PIVOT_VALUES = 3, // of which a pivot is the median
+    MOMENTS_OF_LANE_MAX = 32  // that a lane merges with those of others of its group
+};
 
 /* Of a channel, where vectors have several groups; and when all is known. */
 enum { CHANNEL_SUM, CHANNEL_SQUARES, CHANNEL_SUMS };
@@ -34,6 +44,63 @@ typedef struct forward {
     tensor rGamma, rBeta;     // (1) or (VEC) of a thread that has one column
     val gamma, beta;          // of the channel whose scale and shift the thread finds, if it is one at most
 } forward;
+
+/* Moments */
+
+/* Of the sums of `count` values above their pivot, and of their squares. */
+static groupnorm_state moments_of_sums(val count, val pivot, val sum, val squares)
+{
+    val mean = div(sum, max(count, immf(1)));
+    val around = max_nan(fma(neg(sum), mean, squares), immf(0));
+    return (groupnorm_state){ count, { [MOMENTS_PIVOT] = pivot, [MOMENTS_MEAN] = mean, [MOMENTS_SQUARES] = around } };
+}
+
+/*
+ * The median of three of the group's pivots, of its lanes and then of what they have next: a lane of few values may
+ * have one far away.
+ */
+static val common_pivot(const groupnorm_slice *s, const groupnorm_state *m, int n)
+{
+    const int lanes = groupnorm_lanes_of_group(s->cfg);
+    val first = sub(lane(), convert(U32, groupnorm_lane_of_group(s))), own = m->of[MOMENTS_PIVOT],
+        x[MOMENTS_PIVOT_VALUES];
+    for (int i = 0; i < MOMENTS_PIVOT_VALUES; i++) {
+        const groupnorm_state *next = &m[min_i64(i / lanes, n - 1)];
+        if (i % lanes == 0)
+            own = select(lt(immf(0), next->count), next->of[MOMENTS_PIVOT], shuffle(m->of[MOMENTS_PIVOT], first));
+        x[i] = shuffle(own, add(first, imm(i % lanes)));
+    }
+    return median_f32(x[0], x[1], x[2]);
+}
+
+/* What the lanes of a group have, `n` of them each, by Chan's rule: every lane gets the result. */
+static groupnorm_state moments_merge(const groupnorm_slice *s, const groupnorm_state *m, int n)
+{
+    val sums[2] = { variable(F32, immf(0)), variable(F32, immf(0)) }, squares = variable(F32, immf(0));
+    val pivot = common_pivot(s, m, n), means[MOMENTS_OF_LANE_MAX];
+    for (int i = 0; i < n; i++) {
+        means[i] = add(sub(m[i].of[MOMENTS_PIVOT], pivot), m[i].of[MOMENTS_MEAN]);
+        assign(sums[0], add(sums[0], m[i].count));
+        assign(sums[1], fma(m[i].count, means[i], sums[1]));
+        assign(squares, add(squares, m[i].of[MOMENTS_SQUARES]));
+    }
+    groupnorm_sum_of_lanes(s, 2, sums);
+    val mean = div(sums[1], max(sums[0], immf(1)));
+    for (int i = 0; i < n; i++) {
+        val difference = sub(means[i], mean);
+        assign(squares, fma(mul(m[i].count, difference), difference, squares));
+    }
+    groupnorm_sum_of_lanes(s, 1, &squares);
+    return (groupnorm_state){ sums[0],
+                              { [MOMENTS_PIVOT] = pivot, [MOMENTS_MEAN] = mean, [MOMENTS_SQUARES] = squares } };
+}
+
+/* In shared memory, (GROUPNORM_ENTRY,PLACES). */
+static void moments_set(tensor sMoments, val place, const groupnorm_state *m)
+{
+    for (int i = 0; i < GROUPNORM_ENTRY; i++)
+        set(sMoments, coord(i, place), m->of[i]);
+}
 
 /* Weights */
 

@@ -173,6 +173,7 @@ static const char *const cases[] = {
     "threads=64 column_threads=4 steps=2 vec=4'",
     "n=130 c=48 h=7 w=8 groups=48 dtype=bf16 fill=hard impl=forward # planes together",
     "n=130 c=48 h=7 w=8 groups=48 dtype=bf16 direction=backward fill=uniform impl=backward",
+    "n=128 c=9 h=2 w=2 groups=3 layout=nhwc direction=backward fill=integers # as many lines as are few",
     "n=3 c=104 h=9 w=5 groups=104 layout=nhwc dtype=f16 direction=backward # a warp has several groups",
     "n=3 c=7 h=9 w=11 groups=7 dtype=f16 fill=hard # ragged planes: all phases, ends of several for a thread",
     "n=3 c=7 h=9 w=11 groups=7 fill=uniform misalign=1",

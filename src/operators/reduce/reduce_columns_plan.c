@@ -83,8 +83,8 @@ static void take_single(const reduce_view *v, int threads, int lanes, int most, 
 }
 
 /*
- * Columns that start anywhere, of which single elements are all on their way at once, by as many lanes as that leaves:
- * mean of 5x3643 bf16 1.3 us, 3.6 by ragged vectors, whose shifts, layers and CTAs are merged.
+ * Single elements that are all on their way at once, by as many lanes as that leaves: nothing to shift, no CTAs that
+ * meet. norm2 of 512x955 bf16 2.6 us, 8.5 by ragged vectors; max of 512x2048 2.6 and 3.6.
  */
 static bool take_few(const reduce_view *v, const ckl_device_info *device, reduce_columns_config *c)
 {
@@ -221,9 +221,9 @@ static bool fit_at_once(const reduce_view *v, const ckl_device_info *device, boo
 static bool leaves_no_place(const reduce_view *v, const ckl_device_info *device, const reduce_columns_config *c)
 {
     enum { NEARLY = 32 }; // one of so many may be missing
-    return c->split > 1 && fit_at_once(v, device, false, c) &&
-           NEARLY * column_tiles(v, c, false) * c->split >=
-               (NEARLY - 1) * (int64_t)device->sm_count * REDUCE_COLUMNS_CTAS_OF_SM;
+    const int64_t ctas = column_tiles(v, c, false) * c->split;
+    const int64_t fit = (int64_t)device->sm_count * reduce_columns_ctas_per_sm(c, false);
+    return c->split > 1 && ctas <= fit && NEARLY * ctas >= (NEARLY - 1) * fit;
 }
 
 /*
@@ -249,6 +249,11 @@ static int split_of_turns(const reduce_view *v, int64_t strips, int64_t fit, int
     return best;
 }
 
+static bool compensates(const reduce_view *v, const reduce_columns_config *c)
+{
+    return reduce_compensates(&v->kind, v->count / ((int64_t)(c->threads / c->lanes) * c->steps * c->split));
+}
+
 /* Layers of a CTA, then up to `split_max` CTAs, share the elements of columns until the device is full. */
 static void share_among(const reduce_view *v, const ckl_device_info *device, bool ragged, int64_t split_max,
                         reduce_columns_config *c)
@@ -264,7 +269,38 @@ static void share_among(const reduce_view *v, const ckl_device_info *device, boo
     if ((c->split + 1) * tiles > ctas)
         c->split = split_of_turns(v, tiles, ctas, c->split);
     c->split = (int)min_i64(c->split, split_max);
-    c->compensated = reduce_compensates(&v->kind, v->count / (layers * c->steps * c->split));
+    c->compensated = compensates(v, c);
+}
+
+static plan_cost cost_columns(const void *desc, const ckl_device_info *device, const void *config);
+
+/*
+ * Fewer CTAs where the last of a strip would merge their states in several rounds: larger ones, as long as an SM has as
+ * many threads, then as few as cost least.
+ */
+static void save_rounds(const reduce_view *v, const ckl_device_info *device, bool ragged, int64_t split_max,
+                        reduce_columns_config *c)
+{
+    enum { THREADS_MAX = 512, ROUNDS_FEW = 2 };
+    const int threads = c->threads * reduce_columns_ctas_per_sm(c, ragged);
+    reduce_columns_config larger = *c;
+    if (reduce_columns_rounds(c) <= ROUNDS_FEW)
+        return;
+    larger.threads = THREADS_MAX;
+    if (larger.threads * reduce_columns_ctas_per_sm(&larger, ragged) >= threads) {
+        share_among(v, device, ragged, split_max, &larger);
+        *c = larger;
+    }
+    double least = cost_columns(v, device, c).us;
+    for (larger = *c; larger.split > 1;) {
+        larger.split = (larger.split + 1) / 2;
+        larger.compensated = compensates(v, &larger);
+        const double us = cost_columns(v, device, &larger).us;
+        if (us < least) {
+            least = us;
+            *c = larger;
+        }
+    }
 }
 
 /*
@@ -277,6 +313,7 @@ static void share_columns(const reduce_view *v, const ckl_device_info *device, b
     share_among(v, device, ragged, split_max, c);
     if (reduce_columns_ctas_per_sm(c, ragged) < REDUCE_COLUMNS_CTAS_OF_SM) // depends on whether sums are compensated
         share_among(v, device, ragged, split_max, c);
+    save_rounds(v, device, ragged, split_max, c);
     const int64_t overlapping = leaves_room(v, device, ragged, c) ? CROWDED_BYTES : REDUCE_OVERLAP_BYTES;
     const bool full = !ragged && leaves_no_place(v, device, c);
     if (full && bytes_of(v) > overlapping && dtype_bytes(c->kind.dtype) == WORD_BYTES &&
@@ -317,17 +354,17 @@ static ckl_status choose_columns(const void *desc, const ckl_device_info *device
     const int narrow = narrow_lanes(c);
     const int64_t strips = ceil_div(columns_of(v), (int64_t)narrow * c->vec) * stretches_of(v);
     const bool alone = strips >= (int64_t)device->sm_count * REDUCE_COLUMNS_CTAS_OF_SM && v->count >= NARROW_LINES;
-    const bool few = ragged && take_few(v, device, c), each = ragged && !few && suits_a_thread_each(v, device, c);
-    const bool elements = ragged && !few && !each && suits_elements(v, c);
+    const bool each = ragged && suits_a_thread_each(v, device, c);
+    const bool elements = ragged && !each && suits_elements(v, c);
     if (each)
         take_single(v, c->threads, c->threads, ELEMENTS_IN_FLIGHT, c);
     else if (elements)
         take_elements(v, c);
-    else if (ragged && !few)
+    else if (ragged)
         fit_ragged(v, c);
     else if (!ragged && c->lanes > narrow && c->lanes <= WARP && (alone || column_tiles(v, c, false) < NARROW_TILES))
         c->lanes = alone ? strip_lanes(v, device, c) : narrow;
-    share_columns(v, device, ragged && !few && !each && !elements, few ? 1 : INT32_MAX, c);
+    share_columns(v, device, ragged && !each && !elements, INT32_MAX, c);
     return CKL_OK;
 }
 
@@ -340,8 +377,8 @@ static bool may_be_alone(const reduce_view *v, const ckl_device_info *device, co
 }
 
 /*
- * Strips from one line of memory to a warp wide, whose columns CTAs share or not. On Hopper, where their cost was
- * measured.
+ * Single elements, where all are on their way at once; strips from one line of memory to a warp wide, whose columns CTAs
+ * share or not. On Hopper, where their cost was measured.
  */
 static bool candidate_columns(const void *desc, const ckl_device_info *device, int i, void *config)
 {
@@ -350,17 +387,23 @@ static bool candidate_columns(const void *desc, const ckl_device_info *device, i
     if (!device->has_tma || check_columns(v) != CKL_OK)
         return false;
     choose_vectors(v, c);
-    const int64_t across = power_of_two_ceil(ceil_div(columns_of(v), c->vec)), lanes = narrow_lanes(c) << i / 2;
+    if (i == 0 && take_few(v, device, c)) {
+        share_columns(v, device, false, 1, c);
+        return true;
+    }
+    const int number = i > 0 ? i - 1 : 0;
+    const int64_t across = power_of_two_ceil(ceil_div(columns_of(v), c->vec)), lanes = narrow_lanes(c) << number / 2;
     if (!columns_divide(v, c->vec) || lanes > WARP)
         return false;
     c->lanes = (int)min_i64(lanes, across);
-    share_columns(v, device, false, i % 2 && may_be_alone(v, device, c) ? 1 : INT32_MAX, c);
+    share_columns(v, device, false, number % 2 && may_be_alone(v, device, c) ? 1 : INT32_MAX, c);
     return true;
 }
 
 static plan_cost cost_columns(const void *desc, const ckl_device_info *device, const void *config)
 {
-    enum { TURN = 1200, NO_SHIFTS = 3000, OF_MERGE = 50 };
+    enum { TURN = 1200, SHIFTS = 1200, NO_SHIFTS = -3000, OF_MERGE = 50 };
+    const double ROUND_US = 0.8;
     const reduce_columns_config *c = config;
     const reduce_view *v = desc;
     const bool ragged = reduce_columns_ragged(c) && !columns_divide(v, c->vec);
@@ -369,8 +412,8 @@ static plan_cost cost_columns(const void *desc, const ckl_device_info *device, c
     const int words = reduce_state_words(&c->kind, c->compensated);
     const memory_work work = { .of = { .us = c->split == 1              ? 0.7
                                              : reduce_columns_marked(c) ? 2.8
-                                                                        : 3.2,
-                                       .wait_cycles = ragged ? 0 : -NO_SHIFTS,
+                                                                        : 2.4 + ROUND_US * reduce_columns_rounds(c),
+                                       .wait_cycles = ragged ? SHIFTS : NO_SHIFTS,
                                        .bytes = crowded ? 1.3 : 0.94,
                                        .lines = 2.5 },
                                .ctas = column_tiles(v, c, ragged) * c->split,

@@ -132,6 +132,9 @@ int reduce_columns_ctas_per_sm(const reduce_columns_config *config, bool ragged)
  */
 bool reduce_columns_marked(const reduce_columns_config *config);
 
+/* Rounds of loads in which the last CTA merges the states of all. */
+int reduce_columns_rounds(const reduce_columns_config *config);
+
 /* Columns of a CTA. */
 int reduce_columns_width(const reduce_columns_config *config, bool ragged);
 

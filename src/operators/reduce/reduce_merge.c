@@ -319,13 +319,26 @@ static void load_states(const columns_kernel *k, val rank, tensor *rS)
             copy(gS[i], rS[i], states_alignment(k, i));
 }
 
-/* Every layer merges the states of some CTAs, several loaded before the first is used. */
+/* CTAs whose states of `values` numbers a layer loads before it uses the first. */
+static int loaded_at_once(const reduce_columns_config *cfg, int values)
+{
+    enum { REGISTERS = 48, ADDRESS = 2 }; // in which they wait
+    const int64_t most = power_of_two_floor(REGISTERS / (cfg->vec * values + ADDRESS));
+    return (int)min_i64(most, ceil_div(cfg->split, reduce_columns_layers(cfg)));
+}
+
+int reduce_columns_rounds(const reduce_columns_config *cfg)
+{
+    const int values = reducer_of(&cfg->kind, cfg->compensated).count;
+    const bool one = cfg->split == 1 || reduce_columns_marked(cfg);
+    return one ? 1 : (int)ceil_div(cfg->split, reduce_columns_layers(cfg) * loaded_at_once(cfg, values));
+}
+
+/* Every layer merges the states of some CTAs. */
 static void merge_received(columns_kernel *k)
 {
     const reduce_columns_config *cfg = k->cfg;
-    enum { REGISTERS = 48, ADDRESS = 2 }; // in which they wait
-    const int layers = reduce_columns_layers(cfg), most = REGISTERS / (cfg->vec * k->r->count + ADDRESS);
-    const int at_once = (int)min_i64(power_of_two_floor(most), ceil_div(cfg->split, layers));
+    const int layers = reduce_columns_layers(cfg), at_once = loaded_at_once(cfg, k->r->count);
     val identity[REDUCE_VALUES_MAX], other[REDUCE_VALUES_MAX];
     tensor rS[at_once][REDUCE_VALUES_MAX]; // (VEC)
     k->r->identity(k->r, identity);

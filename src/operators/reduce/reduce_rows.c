@@ -133,17 +133,15 @@ static tensor elements_at(const rows_kernel *k, const segment *s, val first, lay
     return with_cache(gmem_tensor(gmem_address(s->address, dtype, first), dtype, a), IR_CACHE_READONLY);
 }
 
-/* Loads vector number `step`. Elements that are not side by side are single, a stride apart. */
-static void load_step(const rows_kernel *k, const segment *s, val mine, int step, tensor tXgX, packed to)
+/* Vector number `step` of a tile. Elements that are not side by side are single, a stride apart. */
+static tensor vector_at(const rows_kernel *k, const segment *s, val mine, int step, tensor tXgX)
 {
     const reduce_rows_config *cfg = k->cfg;
-    tensor gX = slice(tXgX, _, step); // (VEC)
-    if (cfg->strided) {
-        val index = add(mine, imm(step * lanes_of(cfg)));
-        val distance = mul(index, k->p.reduced_stride[cfg->kind.reduced - 1]);
-        gX = elements_at(k, s, distance, compact(leaf(1))); // (1)
-    }
-    packed_load(gX, cfg->vec * dtype_bytes(cfg->kind.dtype), to);
+    if (!cfg->strided)
+        return slice(tXgX, _, step); // (VEC)
+    const val index = add(mine, imm(step * lanes_of(cfg)));
+    const val distance = mul(index, k->p.reduced_stride[cfg->kind.reduced - 1]);
+    return elements_at(k, s, distance, compact(leaf(1))); // (1)
 }
 
 /* Accumulates `count` vectors in registers, of which the first is number `step` of the tile. */
@@ -204,68 +202,42 @@ static val is_inside(const segment *s, val first, int64_t count)
     return logical_and(ge(first, imm64(0)), ge(s->end, add(first, imm64(count))));
 }
 
-/* A tile that reaches out of the segment: its vectors are guarded, all loads before the first use. */
-static void edge_tile(const rows_kernel *k, const segment *s, val mine)
+/*
+ * A tile whose steps from `guarded` on may reach out of the segment: all loads before the first use; the steps before
+ * are one batch.
+ */
+static void take_tile(const rows_kernel *k, const segment *s, val mine, int guarded)
 {
     const reduce_rows_config *cfg = k->cfg;
+    const int bytes = cfg->vec * dtype_bytes(cfg->kind.dtype);
     tensor tXgX = elements_at(k, s, mine, partition_layout(cfg)); // (VEC,STEPS)
     packed rX[cfg->steps];
     val inside[cfg->steps];
     for (int i = 0; i < cfg->steps; i++) {
-        rX[i] = packed_registers(cfg->kind.dtype, cfg->vec);
-        fill(rX[i].rWords, convert(rX[i].rWords.dtype, imm(0)));
-        inside[i] = is_inside(s, add(mine, imm(i * lanes_of(cfg) * cfg->vec)), cfg->vec);
-        IF(inside[i])
-            load_step(k, s, mine, i, tXgX, rX[i]);
+        if (i >= guarded)
+            inside[i] = is_inside(s, add(mine, imm(i * lanes_of(cfg) * cfg->vec)), cfg->vec);
+        tensor gX = vector_at(k, s, mine, i, tXgX); // (VEC)
+        rX[i] = i < guarded ? load_packed(gX, bytes) : load_packed_if(inside[i], gX, bytes);
     }
-    for (int i = 0; i < cfg->steps; i++)
+    if (guarded > 0)
+        accumulate_steps(k, add(s->first, mine), 0, guarded, rX);
+    for (int i = guarded; i < cfg->steps; i++)
         IF(inside[i])
             accumulate_steps(k, add(s->first, mine), i, 1, &rX[i]);
 }
 
-/* The only tile of a short row: all of its steps but the last one are inside for every thread. */
-static void only_tile(const rows_kernel *k, const segment *s, val mine)
-{
-    const reduce_rows_config *cfg = k->cfg;
-    const int last = cfg->steps - 1;
-    tensor tXgX = elements_at(k, s, mine, partition_layout(cfg)); // (VEC,STEPS)
-    val inside = is_inside(s, add(mine, imm(last * lanes_of(cfg) * cfg->vec)), cfg->vec);
-    packed rX[cfg->steps];
-    for (int i = 0; i < cfg->steps; i++)
-        rX[i] = packed_registers(cfg->kind.dtype, cfg->vec);
-    fill(rX[last].rWords, convert(rX[last].rWords.dtype, imm(0)));
-    for (int i = 0; i < last; i++)
-        load_step(k, s, mine, i, tXgX, rX[i]);
-    IF(inside)
-        load_step(k, s, mine, last, tXgX, rX[last]);
-    accumulate_steps(k, add(s->first, mine), 0, last, rX);
-    IF(inside)
-        accumulate_steps(k, add(s->first, mine), last, 1, &rX[last]);
-}
-
+/* Of tiles that are not full, all steps but the last are inside for every thread where a row, or a segment, is one. */
 static void partial_tile(const rows_kernel *k, const segment *s, val first, val mine)
 {
     const reduce_rows_config *cfg = k->cfg;
     const bool is_long = by_cta(cfg) && cfg->segments == 1 && !cfg->one_tile; // few of its tiles are partial
     if (is_long || cfg->steps == 1) {
-        edge_tile(k, s, mine);
+        take_tile(k, s, mine, 0);
         return;
     }
     IF(is_inside(s, first, tile_elements(cfg) - lanes_of(cfg) * cfg->vec))
-        only_tile(k, s, mine);
-    ELSE edge_tile(k, s, mine);
-}
-
-static void full_tile(const rows_kernel *k, const segment *s, val mine)
-{
-    const reduce_rows_config *cfg = k->cfg;
-    tensor tXgX = elements_at(k, s, mine, partition_layout(cfg)); // (VEC,STEPS)
-    packed rX[cfg->steps];
-    for (int i = 0; i < cfg->steps; i++) {
-        rX[i] = packed_registers(cfg->kind.dtype, cfg->vec);
-        load_step(k, s, mine, i, tXgX, rX[i]);
-    }
-    accumulate_steps(k, add(s->first, mine), 0, cfg->steps, rX);
+        take_tile(k, s, mine, cfg->steps - 1);
+    ELSE take_tile(k, s, mine, 0);
 }
 
 /* Tile number t of a segment, of which this thread has the element at place `mine` first. */
@@ -275,7 +247,7 @@ static void accumulate_tile(const rows_kernel *k, const segment *s, val t, val m
     val first = mul(t, imm64(tile));
     mine = add(first, mine);
     IF(is_inside(s, first, tile))
-        full_tile(k, s, mine);
+        take_tile(k, s, mine, k->cfg->steps);
     ELSE partial_tile(k, s, first, mine);
 }
 

@@ -394,6 +394,7 @@ static const char *const cases[] = {
     "op=var shape=301x253 axes=0 misalign=3 impl=columns config='lanes=64 vec=4 steps=2'",
     "op=max shape=2x130x509 axes=1 dtype=f16 impl=columns config='lanes=128 vec=2 steps=3' fill=hard",
     "op=argmin shape=3x600x173 axes=1 dtype=f16 fill=hard # single elements, all on their way at once",
+    "op=norm2 shape=1500x131 axes=0 dtype=bf16 impl=columns config='threads=512 vec=8 split=40' # in three rounds",
     "op=prod shape=7x20 axes=1 dtype=i32 fill=integers         # wraps",
     "op=sum shape=7x20 axes=1 dtype=i32 output=i32 fill=integers",
     "op=mean shape=7x20 axes=1 dtype=i64 fill=integers",

@@ -2,8 +2,8 @@
  * rope_kernel.c - a thread takes the same pairs of several heads of a token, so it computes sine and cosine once.
  *
  * A head is a row of slots, two vectors each: both sides of `vec` pairs, or neighbours, where elements are only copied.
- * Lanes take neighbouring slots, then heads, then tokens, so that a warp reads long runs of memory. CTA (x,y) takes the
- * x-th tile of tokens and the y-th group of heads; groups of q come first, then those of k.
+ * Lanes take neighbouring slots, then tokens. CTA (x,y) takes the x-th tile of tokens and the y-th group of heads; groups
+ * of q come first, then those of k.
  */
 #include "operators/rope/rope_angles.h"
 
@@ -12,19 +12,18 @@
 #include "base/math.h"
 #include "skeletons/memory_cost.h"
 
-#define ROPE_CONFIG(X, owner)                                                                                  \
-    ROPE_HEAD(X, owner)                                                                                        \
-    X(owner, int, vec, "8", "1 2 4 8", "pairs of a head that a thread takes")                                  \
-    X(owner, int, heads, "4", "1 2 4 8", "heads that a thread holds at once")                                  \
-    X(owner, int, abreast, "1", "1 2 4 8 16", "heads side by side in a CTA, times those of a thread: a group") \
+#define ROPE_CONFIG(X, owner)                                                 \
+    ROPE_HEAD(X, owner)                                                       \
+    X(owner, int, vec, "8", "1 2 4 8", "pairs of a head that a thread takes") \
+    X(owner, int, heads, "4", "1 2 4 8", "heads that a thread holds at once") \
     X(owner, int, threads, "256", "128 256 512", "threads of a CTA, or a few less")
 
 FIELD_STRUCT(rope_vector_config, ROPE_CONFIG);
 
-/* How a CTA covers (SLOT,HEAD,TOKEN): lanes, heads and tokens side by side. */
+/* How a CTA covers (SLOT,TOKEN) of the heads of a thread: lanes and tokens side by side. */
 typedef struct rope_tile {
     int vec, pair_slots, slots; // of a head; those of pairs come first
-    int lanes, abreast, tokens;
+    int lanes, tokens;
 } rope_tile;
 
 /* Of kernel 0, for pointers aligned to vectors, or 1, for pointers aligned to the element only. */
@@ -34,8 +33,7 @@ static rope_tile tile_of(const rope_vector_config *c, int kernel)
     rope_tile t = { .vec = vec, .pair_slots = pair_slots };
     t.slots = pair_slots + (int)ceil_div(c->head_dim - c->rotary_dim, 2 * vec);
     t.lanes = (int)min_i64(t.slots, max_i64(pair_slots, c->threads));
-    t.abreast = (int)max_i64(1, min_i64(c->abreast, c->threads / t.lanes));
-    t.tokens = (int)max_i64(1, c->threads / (t.lanes * t.abreast));
+    t.tokens = (int)max_i64(1, c->threads / t.lanes);
     return t;
 }
 
@@ -71,7 +69,7 @@ typedef struct place {
     const rope_vector_config *cfg;
     rope_tile t;
     const rope_values *p;
-    val lane, rest;                               // u32; rest: number of its head and token in the CTA
+    val lane, row;                                // u32; row: of its token in the CTA
     val position;                                 // of its token
     val rotates;                                  // does its first slot have pairs? Always, where all elements do
     val sine[ROPE_VEC_MAX], cosine[ROPE_VEC_MAX]; // of its token and these pairs
@@ -100,12 +98,12 @@ static slot slot_of(const place *at, const side *s, val number, val rotates)
     const rope_vector_config *cfg = at->cfg;
     const rope_tile t = at->t;
     const int side_by_side = 2 * t.vec;
-    slot k = { .each = make_tiled_copy(universal_copy(cfg->dtype, t.vec), cfg->dtype,
-                                       compact(shape(1, t.abreast, t.tokens)), compact(shape(t.vec, 1, 1))) };
-    tensor cX = local_tile(identity_tensor(shape(cfg->head_dim, s->heads, at->p->tokens)),
-                           shape(t.vec, t.abreast * cfg->heads, t.tokens),
-                           coord(0, s->group, convert(I64, cta_x()))); // (VEC,HEADS,TOKENS)
-    tensor tXcX = partition_S(&k.each, cX, at->rest);                  // ((VEC,1),1,HEADS,1)
+    slot k = { .each = make_tiled_copy(universal_copy(cfg->dtype, t.vec), cfg->dtype, compact(shape(1, 1, t.tokens)),
+                                       compact(shape(t.vec, 1, 1))) };
+    tensor cX =
+        local_tile(identity_tensor(shape(cfg->head_dim, s->heads, at->p->tokens)), shape(t.vec, cfg->heads, t.tokens),
+                   coord(0, s->group, convert(I64, cta_x()))); // (VEC,HEADS,TOKENS)
+    tensor tXcX = partition_S(&k.each, cX, at->row);           // ((VEC,1),1,HEADS,1)
     val first = mul(number, imm(side_by_side)), distance = imm_as(U32, t.vec);
     if (is_half(cfg)) {
         first = select(rotates, mul(number, imm(t.vec)), first);
@@ -181,14 +179,12 @@ static void copy_group(const place *at, const side *s)
 
 static void rope(const rope_vector_config *cfg, rope_tile t, const rope_values *p)
 {
-    const int others = t.abreast * t.tokens;
     place at = { .cfg = cfg,
                  .t = t,
                  .p = p,
-                 .lane = thread_at(thread(), 0, t.lanes, others),
-                 .rest = thread_at(thread(), 1, t.lanes, others) };
-    val row = thread_at(at.rest, 1, t.abreast, t.tokens),
-        token = add(mul(convert(I64, cta_x()), imm(t.tokens)), convert(I64, row));
+                 .lane = thread_at(thread(), 0, t.lanes, t.tokens),
+                 .row = thread_at(thread(), 1, t.lanes, t.tokens) };
+    val token = add(mul(convert(I64, cta_x()), imm(t.tokens)), convert(I64, at.row));
     at.rotates = has_rest(cfg) ? lt(at.lane, imm(t.pair_slots)) : yes();
     for (int j = 0; j < t.vec; j++) {
         at.sine[j] = variable(F32, immf(0));
@@ -197,7 +193,7 @@ static void rope(const rope_vector_config *cfg, rope_tile t, const rope_values *
     grid_wait();
     launch_dependents();
     at.position = rope_position(p, cfg->positions, token);
-    side s = side_of(p, cfg->heads * t.abreast, cta_y());
+    side s = side_of(p, cfg->heads, cta_y());
     rotate_group(&at, &s);
     if (t.slots > t.lanes)
         copy_group(&at, &s);
@@ -207,7 +203,7 @@ static void rope_vector(const void *config, int kernel)
 {
     const rope_vector_config *cfg = config;
     rope_tile t = tile_of(cfg, kernel);
-    int busy = t.lanes * t.abreast * t.tokens, threads = (busy + 31) / 32 * 32;
+    int busy = t.lanes * t.tokens, threads = (busy + 31) / 32 * 32;
     launch_bounds(threads, 0);
     rope_values p = params_of(rope);
     if (busy == threads)
@@ -225,36 +221,9 @@ static int64_t lengths_of(const ckl_rope_desc *d)
            d->ldyq_head | d->ldyk_head;
 }
 
-/* Groups of heads in kernel 0 or 1. */
-static int64_t groups_of(const ckl_rope_desc *d, const rope_vector_config *c, int kernel)
+static int64_t groups_of(const ckl_rope_desc *d, const rope_vector_config *c)
 {
-    const int heads = c->heads * tile_of(c, kernel).abreast;
-    return ceil_div(d->heads, heads) + ceil_div(d->k_heads, heads);
-}
-
-/*
- * Heads side by side make runs of memory longer, but the last group may have few: takes the number that reads the
- * least, in whole groups, where each run counts as some more bytes. Heads of whole lines gain nothing
- * (bench/notes/rope.md).
- */
-static int abreast_for(const ckl_rope_desc *d, const rope_vector_config *config)
-{
-    enum { LANES = 32, RUN_EXTRA_BYTES = 64, LINE_BYTES = 128 };
-    rope_vector_config c = *config;
-    double least = INFINITY;
-    int best = 1;
-    if (d->head_dim * (int64_t)ckl_dtype_bytes(d->dtype) >= LINE_BYTES)
-        return best;
-    for (c.abreast = 1; c.abreast == 1 || tile_of(&c, 0).lanes * c.abreast <= LANES; c.abreast++) {
-        const rope_tile t = tile_of(&c, 0);
-        const double run = (double)(t.lanes * c.abreast) * 2 * t.vec * (double)ckl_dtype_bytes(d->dtype);
-        const double cost = (double)(groups_of(d, &c, 0) * c.abreast) * (1 + RUN_EXTRA_BYTES / run);
-        if (cost < least) {
-            least = cost;
-            best = c.abreast;
-        }
-    }
-    return best;
+    return ceil_div(d->heads, c->heads) + ceil_div(d->k_heads, c->heads);
 }
 
 static ckl_status choose_vector(const void *desc, const ckl_device_info *device, void *config)
@@ -267,7 +236,6 @@ static ckl_status choose_vector(const void *desc, const ckl_device_info *device,
     c->vec = (int)min_i64(16 / (int64_t)ckl_dtype_bytes(d->dtype), power_of_two_in(lengths_of(d)));
     while (c->heads > 1 && c->heads / 2 >= max_i64(d->heads, d->k_heads))
         c->heads /= 2;
-    c->abreast = abreast_for(d, c);
     return CKL_OK;
 }
 
@@ -283,8 +251,8 @@ static plan_cost cost_vector(const void *desc, const ckl_device_info *device, co
     const double held = 2.0 * t.vec * c->heads, slots = ceil((double)t.slots / t.lanes);
     const memory_work work = { .of = { .us = US + (has_rest(c) ? REST_US : 0), .wait_cycles = -1700, .bytes = 1.2 },
                                .bytes = 2.0 * (double)(d->tokens * heads) * (double)(d->head_dim * bytes),
-                               .ctas = ceil_div(d->tokens, t.tokens) * groups_of(d, c, 0),
-                               .threads = t.lanes * t.abreast * t.tokens,
+                               .ctas = ceil_div(d->tokens, t.tokens) * groups_of(d, c),
+                               .threads = t.lanes * t.tokens,
                                .registers = (int)held,
                                .lines = 2 * slots * memory_lines(held * (double)bytes, 128),
                                .elements = slots * (held + ANGLE * t.vec) };
@@ -305,9 +273,7 @@ static ckl_status admit_vector(const void *desc, const ckl_device_info *device, 
         FAIL(CKL_INVALID, "rope vector: heads=%d is no power of two up to 8", c->heads);
     if (c->threads < 32 || c->threads > device->threads_per_cta_max)
         FAIL(CKL_INVALID, "rope vector: threads=%d is not in 32..%d", c->threads, device->threads_per_cta_max);
-    if (c->abreast < 1 || c->abreast > c->threads)
-        FAIL(CKL_INVALID, "rope vector: abreast=%d is not in 1..threads=%d", c->abreast, c->threads);
-    if (groups_of(d, c, 1) > 65535)
+    if (groups_of(d, c) > 65535)
         FAIL(CKL_UNSUPPORTED, "rope vector: heads=%d leave more than 65535 groups side by side", c->heads);
     return CKL_OK;
 }
@@ -322,7 +288,7 @@ static ckl_status launch_vector(const ckl_plan *plan, const void *args, ckl_stre
     int kernel = PLAN_ALIGNED(c->vec * (int64_t)ckl_dtype_bytes(d->dtype), x->q, x->k, x->yq, x->yk) ? 0 : 1;
     rope_tile tile = tile_of(c, kernel);
     const rope_params params = rope_params_of(d, x, tile.vec);
-    const plan_grid grid = { .x = ceil_div(d->tokens, tile.tokens), .y = groups_of(d, c, kernel) };
+    const plan_grid grid = { .x = ceil_div(d->tokens, tile.tokens), .y = groups_of(d, c) };
     return plan_launch(plan, kernel, grid, &params, stream);
 }
 
