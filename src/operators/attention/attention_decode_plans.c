@@ -11,6 +11,7 @@ enum {
     SPLITS_MAX = 1024, // of a sequence
     ROWS_MAX = 32,
     CTAS_MAX = 4,
+    CLUSTER_MAX = 8,      // to choose; of an undivided GPU 16 by force
     CTAS = 2,             // of three stages of 128 columns in 16 bits, that an SM has room for
     E4M3_CTAS = 3,        // of blocks of 16 keys
     SPLIT_UNIT = 64,      // keys that four warps take at a time
@@ -302,7 +303,7 @@ static void choose_cluster(const ckl_attention_decode_desc *d, const ckl_device_
         tried.cluster *= 2;
     const int64_t rooms = resident(device, c), all = rooms * device->sm_count,
                   most = tried.cluster == 2 ? all : min_i64(device->sm_count, all * 3 / 4);
-    if (device->has_tma && runs > 1 && tried.cluster <= ATTENTION_DECODE_CLUSTER_MAX && ctas_of(d, &tried) <= most &&
+    if (device->has_tma && runs > 1 && tried.cluster <= CLUSTER_MAX && ctas_of(d, &tried) <= most &&
         resident(device, &tried) == rooms)
         *c = tried;
 }
