@@ -14,18 +14,18 @@ enum {
     SPLITS_MAX = 1024, // of a sequence
 };
 
-/* Splits of a CTA, or as few as `resident` CTAs that run at once need, of tiles of so many rows; CTAs for them. */
-static int64_t run_of(const ckl_attention_decode_desc *d, int rows, int split, int run, int64_t resident)
-{
-    const int64_t tiles = ceil_div(attention_decode_rows_of(d), rows),
-                  splits = attention_decode_ctas(d, rows, split) / max_i64(tiles, 1);
-    return max_i64(run ? run : ceil_div(splits, max_i64(resident / max_i64(tiles, 1), 1)), 1);
-}
+/* Splits of a CTA, `run`, or as few as `resident` CTAs that run at once need, of tiles of so many rows; CTAs of these. */
+typedef struct latent_shares {
+    int64_t run, ctas;
+} latent_shares;
 
-static int64_t ctas_of(const ckl_attention_decode_desc *d, int rows, int split, int64_t run)
+static latent_shares shares_of(const ckl_attention_decode_desc *d, int rows, const attention_decode_latent_config *c,
+                               int64_t resident)
 {
-    const int64_t tiles = ceil_div(attention_decode_rows_of(d), rows);
-    return tiles ? tiles * ceil_div(attention_decode_ctas(d, rows, split) / tiles, run) : 0;
+    const int64_t tiles = max_i64(ceil_div(attention_decode_rows_of(d), rows), 1),
+                  splits = attention_decode_ctas(d, rows, c->split) / tiles,
+                  run = max_i64(c->run ? c->run : ceil_div(splits, max_i64(resident / tiles, 1)), 1);
+    return (latent_shares){ run, tiles * ceil_div(splits, run) };
 }
 
 static ckl_status choose(const ckl_attention_decode_desc *d, int split, attention_decode_latent_config *c)
@@ -56,14 +56,14 @@ static plan_cost cost_latent(const void *desc, const ckl_device_info *device, co
 {
     const ckl_attention_decode_desc *d = desc;
     const attention_decode_latent_config *c = config;
-    const int64_t run = run_of(d, ROWS, c->split, c->run, device->sm_count);
-    return product_cost(&(product_work){ .tiles = (double)ctas_of(d, ROWS, c->split, run),
+    const latent_shares s = shares_of(d, ROWS, c, device->sm_count);
+    return product_cost(&(product_work){ .tiles = (double)s.ctas,
                                          .ctas = 1,
-                                         .steps = (double)(run * ceil_div(min_i64(d->kv, c->split), KEYS)),
+                                         .steps = (double)(s.run * ceil_div(min_i64(d->kv, c->split), KEYS)),
                                          .multiply_adds = (double)(ROWS * KEYS * (d->d + d->dv)),
                                          .rate = 1360,
-                                         .tile_cycles = 12500 * (double)run,
-                                         .us = 3 + 7 * log2((double)ceil_div(ceil_div(d->kv, c->split), run)) },
+                                         .tile_cycles = 12500 * (double)s.run,
+                                         .us = 3 + 7 * log2((double)ceil_div(ceil_div(d->kv, c->split), s.run)) },
                         device);
 }
 
@@ -72,18 +72,17 @@ static plan_cost cost_latent_few(const void *desc, const ckl_device_info *device
 {
     const ckl_attention_decode_desc *d = desc;
     const attention_decode_latent_config *c = config;
-    const int64_t run = run_of(d, FEW_ROWS, c->split, c->run, device->sm_count),
-                  ctas = ctas_of(d, FEW_ROWS, c->split, run);
+    const latent_shares s = shares_of(d, FEW_ROWS, c, device->sm_count);
     const double sum = 8 * (double)(attention_decode_rows_of(d) * d->dv);
     const double key = (double)(d->batch * d->kv_heads) * 2 * (double)d->d;
     const memory_work work = { .of = { .us = 3.5 },
-                               .bytes = key * (double)d->kv + (double)ctas * sum,
-                               .ctas = ctas,
+                               .bytes = key * (double)d->kv + (double)s.ctas * sum,
+                               .ctas = s.ctas,
                                .threads = 384,
                                .registers = 168,
                                .ctas_per_sm = 1,
                                .smem_bytes = attention_decode_latent_few_smem(&c->form),
-                               .wait_cycles = 1200 * (double)run * ceil(fmin((double)d->kv, c->split) / KEYS) };
+                               .wait_cycles = 1200 * (double)s.run * ceil(fmin((double)d->kv, c->split) / KEYS) };
     return memory_cost(&work, device);
 }
 
@@ -152,9 +151,8 @@ static int64_t workspace(const ckl_plan *plan)
 static ckl_status launch(const ckl_plan *plan, const void *args, ckl_stream stream)
 {
     const attention_decode_latent_config *c = plan->config;
-    const int64_t run = run_of(plan->desc, rows_of(plan), c->split, c->run, plan->kernels[0].clusters_resident);
-    return attention_decode_launch(plan, args, rows_of(plan), c->split,
-                                   ctas_of(plan->desc, rows_of(plan), c->split, run), stream);
+    const latent_shares s = shares_of(plan->desc, rows_of(plan), c, plan->kernels[0].clusters_resident);
+    return attention_decode_launch(plan, args, rows_of(plan), c->split, s.ctas, stream);
 }
 
 static const field latent_fields[] = { ATTENTION_DECODE_FORM(FIELD_NESTED, (attention_decode_latent_config, form)) //

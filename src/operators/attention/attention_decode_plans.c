@@ -11,6 +11,7 @@ enum {
     SPLITS_MAX = 1024, // of a sequence
     ROWS_MAX = 32,
     CTAS_MAX = 4,
+    CLUSTER_MAX = 8,      // to choose; of an undivided GPU 16 by force
     CTAS = 2,             // of three stages of 128 columns in 16 bits, that an SM has room for
     E4M3_CTAS = 3,        // of blocks of 16 keys
     SPLIT_UNIT = 64,      // keys that four warps take at a time
@@ -302,7 +303,7 @@ static void choose_cluster(const ckl_attention_decode_desc *d, const ckl_device_
         tried.cluster *= 2;
     const int64_t rooms = resident(device, c), all = rooms * device->sm_count,
                   most = tried.cluster == 2 ? all : min_i64(device->sm_count, all * 3 / 4);
-    if (device->has_tma && runs > 1 && tried.cluster <= ATTENTION_DECODE_CLUSTER_MAX && ctas_of(d, &tried) <= most &&
+    if (device->has_tma && runs > 1 && tried.cluster <= CLUSTER_MAX && ctas_of(d, &tried) <= most &&
         resident(device, &tried) == rooms)
         *c = tried;
 }
@@ -349,7 +350,7 @@ static plan_cost cost_sm80(const void *desc, const ckl_device_info *device, cons
     const double keys = (double)(min_i64(d.kv, (int64_t)c->split * c->run) * (d.d + d.dv)) *
                         (double)ckl_dtype_bytes(d.cache),
                  end = SPLIT * (double)own + STORE,
-                 // of long sequences a batch that leaves SMs idle was not timed
+                 // of longer ones this makes too little of clusters: 4 of 1024 keys 9.19 us in fours, in pairs 9.35
         busy = d.kv <= SPLIT_MIN ? fmin(1, (double)rest / device->sm_count) : 1;
     double bytes = (double)(ctas / at_once) * turn_of(c, (double)rooms, keys, end, 1) +
                    turn_of(c, (double)ceil_div(rest, device->sm_count), keys, end, busy);
@@ -413,24 +414,27 @@ static bool has_all_keys(const ckl_attention_decode_desc *d, const attention_dec
 /*
  * CTAs of a sequence that leave sums: the next launch may begin at once, and asks L2 for its first keys while others
  * add up. Its CTAs are not to gather on SMs that have less than others: they fit beside those of this launch as
- * clusters (2048 keys, eight CTAs for each of eight heads 6.34 -> 5.87 us), or with more stages no SM has room for more
- * than its share (one sequence of 32768 keys 38.2 -> 35.5, of 32 heads of 8192 keys, d=64 21.4 -> 20.2), as where each
- * has an SM in a pair. 64 CTAs alone lose 3 %, and a CTA with all keys gains nothing.
+ * clusters (2048 keys, eight CTAs for each of eight heads 6.34 -> 5.87 us; of two blocks a warp, 128 CTAs 7.50 -> 6.73,
+ * of four 9.19 -> 10.84), or with more stages no SM has room for more than its share (one sequence of 32768 keys 38.2
+ * -> 35.5, of 32 heads of 8192 keys, d=64 21.4 -> 20.2), as where each has an SM in a pair. 64 CTAs alone lose 3 %, and
+ * a CTA with all keys gains nothing.
  */
 static void begin_early(const ckl_attention_decode_desc *d, const ckl_device_info *device,
                         attention_decode_sm80_config *c)
 {
-    enum { OF_SM_MAX = 2, STAGES_MORE = 2 };
+    enum { OF_SM_MAX = 2, STAGES_MORE = 2, BLOCKS_BRIEF = 2 };
     const int64_t ctas = ctas_of(d, c), of_sm = ceil_div(ctas, device->sm_count);
-    const bool is_double = 2 * ctas <= device->sm_count; // there is room for those of two launches
+    const bool is_cluster = c->cluster > 1, is_double = 2 * ctas <= device->sm_count, // there is room for two launches
+        is_brief = c->split * c->run <= BLOCKS_BRIEF * c->keys * attention_decode_rings(c),
+               fits = is_double || (is_cluster && is_brief);
     attention_decode_sm80_config tried = *c;
     tried.ahead = tried.early = true;
     if (!device->has_tma || d->cache == CKL_E4M3 || has_all_keys(d, c) ||
-        (c->cluster > 1 ? !is_double && (c->cluster > 2 || of_sm > 1) : is_double))
+        (is_cluster ? !fits && (c->cluster > 2 || of_sm > 1) : is_double))
         return;
-    while (!is_double && resident(device, &tried) > of_sm && tried.stages < c->stages + STAGES_MORE)
+    while (!fits && resident(device, &tried) > of_sm && tried.stages < c->stages + STAGES_MORE)
         tried.stages++;
-    if (is_double || (of_sm <= OF_SM_MAX && resident(device, &tried) == of_sm))
+    if (fits || (of_sm <= OF_SM_MAX && resident(device, &tried) == of_sm))
         *c = tried;
 }
 

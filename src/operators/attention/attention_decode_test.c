@@ -259,6 +259,8 @@ static const char *const cases[] = {
     "cluster=1'",
     "heads=4 kv_heads=1 kv=1200 d=128 batch=4 shortest=0 page=16 lse=1 sinks=1 impl=sm80 config='split=128 run=2 "
     "cluster=8' # clusters with idle CTAs",
+    "heads=4 kv_heads=1 kv=1300 d=128 batch=3 shortest=0 page=16 lse=1 impl=sm80 config='split=96 cluster=16' # the "
+    "largest",
     "heads=2 kv_heads=1 q=9 kv=1000 d=64 dv=40 batch=3 shortest=200 left=300 impl=sm80 config='warps=4 "
     "row_warps=1 split=256 cluster=4' # the same, two tiles and a window",
     "heads=16 kv_heads=2 q=3 kv=900 d=128 batch=3 shortest=1 page=16 layout=bshd cache=e4m3 dtype=bf16 append=1 "
@@ -412,7 +414,7 @@ static const test_reject rejects[] = {
     { "left=9 impl=sm80 config='run=2'", CKL_INVALID, "or is more than 1 with left" },
     { "impl=sm80 config='split=96 run=2'", CKL_INVALID, "split=96 that is no multiple of keys=16 times 4 warps" },
     { "kv=1500 impl=sm80 config='split=512 run=1 cluster=2'", CKL_UNSUPPORTED,
-      "attention_decode sm80: cluster=2 is not in 1..8, has less CTAs than a sequence" },
+      "attention_decode sm80: cluster=2 is not in 1..16, has less CTAs than a sequence" },
     { "impl=sm80 config='warps=3 row_warps=2'", CKL_INVALID,
       "attention_decode sm80: row_warps=2 is neither 1, nor 2 of warps=3" },
     { "impl=sm80 config='stages=1'", CKL_INVALID, "attention_decode sm80: stages=1 is not in 2..8, or ctas=0" },

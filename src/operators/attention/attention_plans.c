@@ -11,9 +11,8 @@ enum {
     HEAD_MAX = 256, // elements of a head on tensor cores
     SLOTS_MIN = 3,  // two blocks ahead are in flight
     SLOTS_MAX = 6,
-    TURNS_ENOUGH = 8,      // tiles of an SM
-    EVEN_TURNS_ENOUGH = 5, // where all are as long
-    FEW_BLOCKS = 48,       // of keys, that an SM takes one after the other
+    TURNS_ENOUGH = 8, // tiles of an SM
+    FEW_BLOCKS = 48,  // of keys, that an SM takes one after the other
     COUNTER_BYTES = 4,
     SHORT_MAX = 64,           // queries and keys: below, the fixed cost of `sm90` exceeds the whole of `short`
     PORTABLE_SMEM = 99 << 10, // bytes that a CTA may have on every GPU from sm_86 on
@@ -385,10 +384,17 @@ static void share_sm(const ckl_attention_desc *d, const ckl_device_info *device,
         *c = tried;
 }
 
-/* Rows that tiles of so many consumers have. A third gains a fifth: no more of these may be beyond the last query. */
-static double rows_of_tiles(const ckl_attention_desc *d, int consumers)
+/*
+ * Is a third consumer worth it? Its tile takes THIRD times as long as one of two, and SMs take tiles in whole turns:
+ * 64 heads of 2048, d=64, 153 us for 162. Drawn tiles of any length leave the last turn in no order, so these are many.
+ */
+static bool gains_by_third(const ckl_attention_desc *d, const ckl_device_info *device, bool drawn)
 {
-    return (double)consumers * (double)tiles_of(d, consumers * ATTENTION_ROWS);
+    const double THIRD = 1.24;
+    const int64_t of_two = tiles_of(d, 2 * ATTENTION_ROWS), of_three = tiles_of(d, 3 * ATTENTION_ROWS);
+    if (drawn)
+        return of_three > TURNS_ENOUGH * device->sm_count && THIRD * (double)of_three <= (double)of_two;
+    return THIRD * (double)ceil_div(of_three, device->sm_count) < (double)ceil_div(of_two, device->sm_count);
 }
 
 static ckl_status choose_sm90(const void *desc, const ckl_device_info *device, void *config)
@@ -408,9 +414,7 @@ static ckl_status choose_sm90(const void *desc, const ckl_device_info *device, v
     // exponentials take as long as the products of small heads; more warps hide them, if tiles suffice for all SMs
     const bool is_small = d->d <= 64 && d->dv <= 64,
                fits = c->single && 3 * c->tile_n / 4 + d->dv / 2 <= 128; // registers
-    if ((is_small || fits) && !d->mask && !d->score && d->softcap == 0 &&
-        rows_of_tiles(d, 3) <= 1.2 * rows_of_tiles(d, 2) &&
-        tiles_of(d, 3 * ATTENTION_ROWS) > (c->form.right ? TURNS_ENOUGH : EVEN_TURNS_ENOUGH) * device->sm_count)
+    if ((is_small || fits) && !d->mask && !d->score && d->softcap == 0 && gains_by_third(d, device, c->form.right))
         c->consumers = 3;
     // 16 causal heads of 1024 take 19.8 us by 128 tiles of two, 21.8 to 23.2 by twice as many, two CTAs an SM
     while (c->consumers > 1 && (tiles_of(d, (c->consumers - 1) * ATTENTION_ROWS) <= device->sm_count ||
