@@ -131,7 +131,6 @@ static const operator_info op = {
 static ckl_plan *plan_of(int64_t n, const char *force)
 {
     ckl_plan *plan = NULL;
-    if (plan_build(&device, &op, &(op_desc){ .n = n }, force, &plan) != CKL_OK)
-        fail_msg("%s", ckl_error());
+    assert_ok(plan_build(&device, &op, &(op_desc){ .n = n }, force, &plan));
     return plan;
 }

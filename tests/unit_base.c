@@ -228,11 +228,12 @@ static void expect_refused(const char *name, const char *value, const char *sent
 
 TEST(fields_refuse)
 {
-    expect_refused("m", "abc", "gemm: m=abc is not an integer");
-    expect_refused("m", "4x", "gemm: m=4x is not an integer");
-    expect_refused("m", "2^63", "gemm: m=2^63 is not an integer");
-    expect_refused("m", "9223372036854775808", "gemm: m=9223372036854775808 is not an integer");
-    expect_refused("stages", "2^40", "gemm: stages=2^40 is not an integer");
+    expect_refused("m", "abc", "gemm: m=abc is not an integer of 64 bits, such as 4096 or 2^12");
+    expect_refused("m", "4x", "gemm: m=4x is not an integer of 64 bits, such as 4096 or 2^12");
+    expect_refused("m", "2^63", "gemm: m=2^63 is not an integer of 64 bits, such as 4096 or 2^12");
+    expect_refused("m", "9223372036854775808",
+                   "gemm: m=9223372036854775808 is not an integer of 64 bits, such as 4096 or 2^12");
+    expect_refused("stages", "2^40", "gemm: stages=2^40 is not an integer of 32 bits, such as 16 or 2^4");
     expect_refused("bias", "maybe", "gemm: bias=maybe is not 0 or 1");
     expect_refused("a", "fp16",
                    "gemm: a=fp16 is not one of f64 f32 f16 bf16 e4m3 e5m2 i64 i32 i16 i8 u8 bool, did you mean 'f16'?");

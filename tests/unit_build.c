@@ -67,6 +67,21 @@ TEST(sharing)
     assert_ok(ir_describe_end(NULL));
 }
 
+/* A quarter of the table's places: each is known, whichever meet in one. */
+TEST(sharing_of_a_thousand)
+{
+    val sums[1000];
+    ir_describe_begin("sharing", IR_SM80);
+    const val x = unknown(IR_U32);
+    ir_share_begin();
+    for (int i = 0; i < COUNT_OF(sums); i++)
+        sums[i] = ir_binary(IR_ADD, x, u32(7 + i));
+    for (int i = 0; i < COUNT_OF(sums); i++)
+        assert_int_equal(ir_binary(IR_ADD, x, u32(7 + i)).reg, sums[i].reg);
+    ir_share_end();
+    assert_ok(ir_describe_end(NULL));
+}
+
 /* Layouts are evaluated without a kernel: nothing is left for run time. */
 TEST(no_kernel)
 {

@@ -38,9 +38,6 @@ static void run(const char *force, const ckl_conv_desc *desc, float *y)
     if (status != CKL_OK)
         fail_msg("%s: %s", force, ckl_error());
     ckl_plan_free(plan);
-    device->ops->release(device, in_x);
-    device->ops->release(device, in_w);
-    device->ops->release(device, out);
 }
 
 static void compare(const ckl_conv_desc *d, const char *force, const float *plain, const float *custom)

@@ -202,8 +202,8 @@ TEST(memory_space)
     assert_ok(memory_alloc(&m, 0, &third));
     assert_null(third);
     assert_ok(memory_alloc(&m, 400, &first));
-    assert_int_equal(memory_alloc(&m, 601, &second), CKL_NO_MEMORY);
-    assert_string_equal(ckl_error(), "device memory: 601 bytes do not fit, 400 of 1000 are in use");
+    assert_fails(memory_alloc(&m, 601, &second), CKL_NO_MEMORY,
+                 "device memory: 601 bytes do not fit, 400 of 1000 are in use");
     uintptr_t base = (uintptr_t)first;
     for (int i = 0; i < 400; i++)
         assert_int_equal(((unsigned char *)first)[i], 0xff); // poison

@@ -24,13 +24,10 @@ TEST(add)
         host[i] = (float)i * 0.5F;
     void *x = test_upload(device, host, n * sizeof *host), *z = test_upload(device, NULL, n * sizeof *host);
     test_kernel k = { describe_add, IR_SM80, .threads = 256, .grid = (n + 255) / 256 };
-    if (test_run(device, k, (void *[]){ &x, &x, &z, &n }) != CKL_OK)
-        fail_msg("%s", ckl_error());
+    assert_ok(test_run(device, k, (void *[]){ &x, &x, &z, &n }));
     assert_ok(device->ops->copy_out(device, host, z, n * sizeof *host, NULL));
     for (uint32_t i = 0; i < n; i++)
         assert_true(host[i] == (float)i);
-    device->ops->release(device, x);
-    device->ops->release(device, z);
     free(host);
 }
 
@@ -40,10 +37,8 @@ static void run_into(void (*describe)(void), int threads, int64_t grid, uint32_t
     memset(out, 0xee, count * sizeof *out);
     void *memory = test_upload(device, out, count * sizeof *out);
     test_kernel k = { describe, IR_SM90A, .threads = threads, .grid = grid };
-    if (test_run(device, k, (void *[]){ &memory }) != CKL_OK)
-        fail_msg("%s", ckl_error());
+    assert_ok(test_run(device, k, (void *[]){ &memory }));
     assert_ok(device->ops->copy_out(device, out, memory, count * sizeof *out, NULL));
-    device->ops->release(device, memory);
 }
 
 static val out_param(void)
@@ -138,10 +133,10 @@ static void describe_exchange(void)
 {
     val out = out_param(), lane = ir_sreg(IR_LANE);
     val odd = ir_compare(IR_EQ, ir_binary(IR_AND, lane, u32(1)), u32(1));
-    val x = ir_shuffle(IR_SHFL_XOR, lane, u32(5), 32);                                 // lane ^ 5
-    x = ir_fma(ir_shuffle(IR_SHFL_UP, lane, u32(3), 16), u32(100), x);                 // within 16 lanes
-    x = ir_fma(ir_shuffle(IR_SHFL_DOWN, lane, u32(2), 32), u32(10000), x);             // the last two keep theirs
-    x = ir_fma(ir_shuffle(IR_SHFL_IDX, lane, u32(9), 8), u32(1000000), x);             // lane 1 of each 8
+    val x = ir_shuffle(IR_SHFL_XOR, lane, u32(5));                                     // lane ^ 5
+    x = ir_fma(ir_shuffle(IR_SHFL_UP, lane, u32(3)), u32(100), x);                     // the first three keep theirs
+    x = ir_fma(ir_shuffle(IR_SHFL_DOWN, lane, u32(2)), u32(10000), x);                 // the last two keep theirs
+    x = ir_fma(ir_shuffle(IR_SHFL_IDX, lane, u32(9)), u32(1000000), x);                // lane 9
     x = ir_binary(IR_ADD, x, ir_redux(IR_RED_ADD, lane));                              // 496
     x = ir_binary(IR_ADD, x, ir_select(ir_vote(IR_VOTE_ALL, odd), u32(7777), u32(0))); // no
     x = ir_binary(IR_ADD, x, ir_select(ir_vote(IR_VOTE_ANY, odd), u32(1), u32(0)));    // yes
@@ -155,8 +150,8 @@ TEST(exchange)
     uint32_t out[32];
     run_into(describe_exchange, 32, 1, out, 32);
     for (uint32_t i = 0; i < 32; i++) {
-        uint32_t up = i % 16 < 3 ? i : i - 3, down = i + 2 > 31 ? i : i + 2;
-        uint32_t x = (i ^ 5) + 100 * up + 10000 * down + 1000000 * (i / 8 * 8 + 1) + 496 + 1;
+        uint32_t up = i < 3 ? i : i - 3, down = i + 2 > 31 ? i : i + 2;
+        uint32_t x = (i ^ 5) + 100 * up + 10000 * down + 1000000 * 9 + 496 + 1;
         assert_int_equal(out[i], (x ^ 0x80000000) + (i == 0 ? 2 : 0));
     }
 }
@@ -168,7 +163,7 @@ static void describe_exchange_of_some(void)
     val late = ir_compare(IR_GE, lane, u32(20)), early = ir_compare(IR_LT, lane, u32(12));
     IF(early)
         ir_plain(IR_EXIT, 0, 0);
-    val x = ir_shuffle(IR_SHFL_IDX, lane, u32(30), 32);                                    // 30
+    val x = ir_shuffle(IR_SHFL_IDX, lane, u32(30));                                        // 30
     x = ir_fma(ir_redux(IR_RED_ADD, lane), u32(100), x);                                   // 12 + ... + 31 = 430
     x = ir_binary(IR_ADD, x, ir_select(ir_vote(IR_VOTE_ALL, late), u32(1000000), u32(0))); // no
     x = ir_binary(IR_ADD, x, ir_select(ir_vote(IR_VOTE_ANY, late), u32(2000000), u32(0))); // yes
@@ -223,14 +218,14 @@ static void describe_atomics(void)
 {
     val out = out_param(), tid = ir_sreg(IR_TID_X);
     val thread = ir_fma(ir_sreg(IR_CTA_X), u32(64), tid);
-    val number = ir_atomic(IR_GLOBAL, IR_SCOPE_GPU, IR_RED_ADD, out, 0, u32(1), u32(0));
-    ir_reduce(IR_GLOBAL, IR_SCOPE_GPU, IR_RED_ADD, out, 4, ir_float(CKL_F32, 0.5));
+    val number = ir_atomic(IR_ORDER_DEFAULT, IR_SCOPE_GPU, IR_RED_ADD, out, 0, u32(1));
+    ir_reduce(IR_SCOPE_GPU, IR_RED_ADD, out, 4, ir_float(CKL_F32, 0.5));
     val pair = ir_bitcast(IR_F16X2, u32(0x00003c00));
-    ir_reduce(IR_GLOBAL, IR_SCOPE_GPU, IR_RED_ADD, out, 8, pair);
-    ir_reduce(IR_GLOBAL, IR_SCOPE_GPU, IR_RED_MIN, out, 12, ir_binary(IR_SUB, u32(1000), thread));
-    val was = ir_atomic(IR_GLOBAL, IR_SCOPE_GPU, IR_RED_CAS, out, 16, u32(0), ir_binary(IR_ADD, number, u32(1)));
+    ir_reduce(IR_SCOPE_GPU, IR_RED_ADD, out, 8, pair);
+    ir_reduce(IR_SCOPE_GPU, IR_RED_MIN, out, 12, ir_binary(IR_SUB, u32(1000), thread));
+    val was = ir_atomic(IR_ORDER_DEFAULT, IR_SCOPE_GPU, IR_RED_EXCH, out, 16, u32(1));
     IF(ir_compare(IR_EQ, was, u32(0))) // one winner in the grid
-        ir_reduce(IR_GLOBAL, IR_SCOPE_GPU, IR_RED_ADD, out, 20, u32(1));
+        ir_reduce(IR_SCOPE_GPU, IR_RED_ADD, out, 20, u32(1));
     test_store_value(IR_GLOBAL, IR_U32, test_element(out, number, 4), 32, u32(1)); // each number once
 }
 
@@ -239,10 +234,8 @@ TEST(atomics)
     uint32_t out[8 + 512] = { 0, 0, 0, UINT32_MAX };
     void *memory = test_upload(device, out, sizeof out);
     test_kernel k = { describe_atomics, IR_SM80, .threads = 64, .grid = 8 };
-    if (test_run(device, k, (void *[]){ &memory }) != CKL_OK)
-        fail_msg("%s", ckl_error());
+    assert_ok(test_run(device, k, (void *[]){ &memory }));
     assert_ok(device->ops->copy_out(device, out, memory, sizeof out, NULL));
-    device->ops->release(device, memory);
     float sum;
     memcpy(&sum, &out[1], sizeof sum);
     assert_int_equal(out[0], 512);
@@ -259,7 +252,7 @@ static void describe_arrivals(void)
 {
     val out = out_param(), cta = ir_sreg(IR_CTA_X);
     IF(ir_elect()) {
-        val number = ir_atomic(IR_GLOBAL, IR_SCOPE_GPU, IR_RED_ADD, out, 0, u32(1), u32(0));
+        val number = ir_atomic(IR_ORDER_DEFAULT, IR_SCOPE_GPU, IR_RED_ADD, out, 0, u32(1));
         test_store_value(IR_GLOBAL, IR_U32, test_element(out, cta, 4), 4, number);
     }
 }
@@ -445,7 +438,6 @@ TEST(host_memory)
     assert_int_equal(device->ops->alloc(device, (size_t)100 << 30, &more), CKL_NO_MEMORY);
     device->ops->release(device, sparse);
     assert_int_equal(device->ops->fill(device, sparse, 0, 1, NULL), CKL_INVALID);
-    device->ops->release(device, memory);
 }
 
 TEST(counters)
@@ -467,7 +459,6 @@ TEST(counters)
     assert_int_equal(test_counter(device, "global bytes read", NULL), 2 * 4 * 1000);
     assert_int_equal(test_counter(device, "global write sectors", NULL), 125);
     assert_int_equal(test_counter(device, "global write requests", NULL), 32);
-    device->ops->release(device, x);
 }
 
 RUN_TESTS(open_device, close_device)

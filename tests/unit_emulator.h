@@ -72,7 +72,7 @@ static inline void test_params(const param_list *list, const void *params, void 
             *out++ = (char *)(uintptr_t)params + list->rows[i].offset + (size_t)j * param_bytes(list->rows[i].kind);
 }
 
-/* Device memory that holds a copy of the host's. */
+/* Device memory that holds a copy of the host's; closing the device frees it. */
 static inline void *test_upload(ckl_device *gpu, const void *from, size_t bytes)
 {
     void *memory = NULL;

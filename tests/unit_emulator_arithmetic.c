@@ -21,7 +21,7 @@ typedef struct arithmetic_case {
 static const arithmetic_case arithmetic[] = {
     { IR_ADD, IR_U32, 0, 0, 0xffffffff, 2, 0, 1 },
     { IR_SUB, CKL_I64, 0, 0, 1, 2, 0, UINT64_MAX },
-    { IR_MUL, IR_U16, 0, 0, 0xffff, 0xffff, 0, 1 },
+    { IR_MUL, IR_U32, 0, 0, 0xffffffff, 0xffffffff, 0, 1 },
     { IR_FMA, IR_U32, 0, 0, 3, 5, 0xffffffff, 14 },
     { IR_MUL_HI, CKL_I32, 0, 0, 0xffffffff, 2, 0, 0xffffffff },
     { IR_MUL_HI, IR_U64, 0, 0, UINT64_MAX, UINT64_MAX, 0, UINT64_MAX - 1 },
@@ -53,7 +53,6 @@ static const arithmetic_case arithmetic[] = {
     { IR_MAX, CKL_F32, 0, 0, 0x80000000, 0x00000000, 0, 0x00000000 },
     { IR_NEG, CKL_F32, 0, 0, 0x7f800000, 0, 0, 0xff800000 },
     { IR_SQRT, CKL_F32, 0, 0, 0x40000000, 0, 0, 0x3fb504f3 },
-    { IR_RCP, CKL_F32, 0, 0, 0x40400000, 0, 0, 0x3eaaaaab },
     { IR_RSQRT, CKL_F32, 0, 0, 0x40800000, 0, 0, 0x3f000000 },
     { IR_EX2, CKL_F32, 0, 0, 0xc2fe0000, 0, 0, 0x00400000 }, // 2^-127
     { IR_EX2, CKL_F32, 0, 1, 0xc2fe0000, 0, 0, 0 },          // with ftz subnormals are 0,
@@ -63,7 +62,6 @@ static const arithmetic_case arithmetic[] = {
     { IR_RCP_APPROX, CKL_F32, 0, 1, 0x807fffff, 0, 0, 0xff800000 },
     { IR_RCP_APPROX, CKL_F32, 0, 1, 0x80800000, 0, 0, 0xfe800000 },
     { IR_LG2, CKL_F32, 0, 0, 0x41000000, 0, 0, 0x40400000 },
-    { IR_ADD, CKL_F64, 0, 0, 0x3ff0000000000000, 0x3ca0000000000000, 0, 0x3ff0000000000000 },
     { IR_ADD, CKL_F16, 0, 0, 0x3c00, 0x1001, 0, 0x3c01 },       // 1 + just over half an ulp
     { IR_MUL, CKL_F16, 0, 0, 0x0001, 0x3800, 0, 0x0000 },       // 2^-25: a tie, to even
     { IR_FMA, CKL_F16, 0, 0, 0x3c01, 0x3c01, 0xbc02, 0x0010 },  // 2^-20, lost without fusing
@@ -78,11 +76,8 @@ static const arithmetic_case arithmetic[] = {
     { IR_CONVERT, IR_U32, CKL_F32, 0, 0xbf800000, 0, 0, 0 },
     { IR_CONVERT, CKL_I32, CKL_F32, 0, 0x7fc00000, 0, 0, 0 },
     { IR_CONVERT, IR_U32, CKL_F32, 0, 0x7fc00000, 0, 0, 0 },
-    { IR_CONVERT, CKL_I32, CKL_F64, 0, 0x7ff8000000000000, 0, 0, 0x80000000 }, // of f64 a NaN gives the top bit,
-    { IR_CONVERT, IR_U32, CKL_F64, 0, 0x7ff8000000000000, 0, 0, 0x80000000 },
-    { IR_CONVERT, CKL_I64, CKL_F32, 0, 0x7fc00000, 0, 0, 0x8000000000000000 }, // and of 64 bits
-    { IR_CONVERT, IR_U64, CKL_F64, 0, 0x7ff8000000000000, 0, 0, 0x8000000000000000 },
-    { IR_CONVERT, CKL_F32, CKL_I32, 0, 0x01000001, 0, 0, 0x4b800000 }, // 2^24 + 1: a tie, to even
+    { IR_CONVERT, CKL_I64, CKL_F32, 0, 0x7fc00000, 0, 0, 0x8000000000000000 }, // of 64 bits a NaN gives the top one
+    { IR_CONVERT, CKL_F32, CKL_I32, 0, 0x01000001, 0, 0, 0x4b800000 },         // 2^24 + 1: a tie, to even
     { IR_CONVERT, CKL_F32, IR_U64, 0, UINT64_MAX, 0, 0, 0x5f800000 },
     { IR_CONVERT, CKL_BF16, IR_U64, 0, 0x8080000000000000, 0, 0, 0x5f00 }, // a tie, to even
     { IR_CONVERT, CKL_BF16, IR_U64, 0, 0x8080000000000001, 0, 0, 0x5f01 }, // more than a tie: one rounding, of all bits
@@ -98,24 +93,13 @@ static const arithmetic_case arithmetic[] = {
     { IR_CONVERT, CKL_F16, CKL_F32, 0, 0x33000001, 0, 0, 0x0001 }, // just over half the smallest subnormal
     { IR_CONVERT, CKL_BF16, CKL_F32, 0, 0x3f808000, 0, 0, 0x3f80 },
     { IR_CONVERT, CKL_F32, CKL_F16, 0, 0x0001, 0, 0, 0x33800000 },
-    { IR_CONVERT, CKL_F16, CKL_F64, 0, 0x3ff0020000000001, 0, 0, 0x3c01 }, // rounds once
-    { IR_CONVERT, CKL_E4M3, CKL_F32, 0, 0x44000000, 0, 0, 0x7e },          // 512 becomes 448
+    { IR_CONVERT, CKL_E4M3, CKL_F32, 0, 0x44000000, 0, 0, 0x7e }, // 512 becomes 448
     { IR_CONVERT, CKL_F32, CKL_E5M2, 0, 0x3c, 0, 0, 0x3f800000 },
     { IR_CONVERT, IR_F16X2, CKL_E4M3, 0, 0x8138, 0, 0, 0x98003c00 }, // 1 and the smallest negative one, -2^-9
     { IR_CONVERT, IR_F16X2, CKL_E5M2, 0, 0xc03c, 0, 0, 0xc0003c00 },
     { IR_BITCAST, IR_U32, CKL_F32, 0, 0xbf800000, 0, 0, 0xbf800000 },
     { IR_PACK, IR_F16X2, CKL_F32, 0, 0x3f800000, 0x40000000, 0, 0x40003c00 },
     { IR_PACK, IR_U64, IR_U32, 0, 1, 2, 0, 0x200000001 },
-    { IR_MIN, CKL_F64, 0, 0, 0, 0x8000000000000000, 0, 0x8000000000000000 }, // -0 is below +0
-    { IR_MIN, CKL_F64, 0, 1, 0x8000000000000000, 0, 0, 0x8000000000000000 },
-    { IR_MAX, CKL_F64, 0, 0, 0x8000000000000000, 0, 0, 0 },
-    { IR_MAX, CKL_F64, 0, 1, 0, 0x8000000000000000, 0, 0 },
-    { IR_MIN, CKL_F64, 0, 1, 0x7ff8000000000000, 0x3ff0000000000000, 0, 0x7ff8000000000000 },
-    { IR_MIN, CKL_F64, 0, 1, 0x3ff0000000000000, 0x7ff8000000000000, 0, 0x7ff8000000000000 },
-    { IR_MAX, CKL_F64, 0, 1, 0x7ff8000000000000, 0x3ff0000000000000, 0, 0x7ff8000000000000 },
-    { IR_MAX, CKL_F64, 0, 1, 0x3ff0000000000000, 0x7ff8000000000000, 0, 0x7ff8000000000000 },
-    { IR_MIN, CKL_F64, 0, 0, 0x7ff8000000000000, 0x3ff0000000000000, 0, 0x3ff0000000000000 },
-    { IR_RCP, CKL_F64, 0, 0, 0x4008000000000000, 0, 0, 0x3fd5555555555555 },
     { IR_COMPARE, CKL_F32, 0, IR_NE, 0x7fc00000, 0x7fc00000, 0, 1 },
     { IR_COMPARE, CKL_F32, 0, IR_GE, 0x7fc00000, 0, 0, 0 },
     { IR_COMPARE, CKL_I32, 0, IR_LT, 0xffffffff, 0, 0, 1 },
@@ -150,9 +134,8 @@ static void check_arithmetic(void *out, int number, const arithmetic_case *c)
     uint64_t got = 0, x = c->x, y = c->y, z = c->z;
     current = c;
     assert_ok(device->ops->fill(device, out, 0, 8, NULL));
-    if (test_run(device, (test_kernel){ describe_arithmetic, IR_SM90A, .threads = 32 },
-                 (void *[]){ &out, &x, &y, &z }) != CKL_OK)
-        fail_msg("%s", ckl_error());
+    assert_ok(test_run(device, (test_kernel){ describe_arithmetic, IR_SM90A, .threads = 32 },
+                       (void *[]){ &out, &x, &y, &z }));
     assert_ok(device->ops->copy_out(device, &got, out, 8, NULL));
     if (got != c->expected)
         fail_msg("case %d, %s.%s.%s: 0x%" PRIx64 " instead of 0x%" PRIx64, number, ir_op_text(c->op),
@@ -164,47 +147,41 @@ TEST(arithmetic)
     void *out = test_upload(device, NULL, 8);
     for (int i = 0; i < COUNT_OF(arithmetic); i++)
         check_arithmetic(out, i, &arithmetic[i]);
-    device->ops->release(device, out);
 }
 
 /* What an atomic leaves in memory; it returns what was there. Beside the word nothing changes. */
 static const struct {
     ir_type type;
     ir_reduction mode;
-    uint64_t old, x, y, wanted;
+    uint64_t old, x, wanted;
 } atomics[] = {
-    { CKL_I32, IR_RED_ADD, 0x7fffffff, 1, 0, 0x80000000 },
-    { CKL_I32, IR_RED_MIN, 1, 0xffffffff, 0, 0xffffffff },
-    { CKL_I32, IR_RED_MAX, 1, 0xffffffff, 0, 1 },
-    { IR_U32, IR_RED_ADD, 0xffffffff, 2, 0, 1 },
-    { IR_U32, IR_RED_MIN, 1, 0xffffffff, 0, 1 },
-    { IR_U32, IR_RED_MAX, 1, 0xffffffff, 0, 0xffffffff },
-    { IR_U32, IR_RED_AND, 0x0f0f0f0f, 0x00ff00ff, 0, 0x000f000f },
-    { IR_U32, IR_RED_OR, 0x0f0f0f0f, 0x00ff00ff, 0, 0x0fff0fff },
-    { IR_U32, IR_RED_EXCH, 3, 7, 9, 7 },
-    { IR_U32, IR_RED_CAS, 3, 3, 9, 9 },
-    { IR_U32, IR_RED_CAS, 4, 3, 9, 4 },
-    { CKL_I64, IR_RED_ADD, INT64_MAX, 1, 0, 1ULL << 63 },
-    { CKL_I64, IR_RED_MIN, 1, UINT64_MAX, 0, UINT64_MAX },
-    { CKL_I64, IR_RED_MAX, 1, UINT64_MAX, 0, 1 },
-    { IR_U64, IR_RED_ADD, UINT64_MAX, 2, 0, 1 },
-    { IR_U64, IR_RED_MIN, 1, UINT64_MAX, 0, 1 },
-    { IR_U64, IR_RED_MAX, 1, UINT64_MAX, 0, UINT64_MAX },
-    { CKL_F32, IR_RED_ADD, 0x3f800000, 0x40000000, 0, 0x40400000 },
-    { CKL_F32, IR_RED_MIN, 0x7fc00000, 0x3f800000, 0, 0x3f800000 },
-    { CKL_F32, IR_RED_MAX, 0xbf800000, 0x7fc00000, 0, 0xbf800000 },
-    { CKL_F64, IR_RED_ADD, 0x3ff0000000000000, 0x4000000000000000, 0, 0x4008000000000000 },
-    { CKL_F64, IR_RED_MIN, 0x3ff0000000000000, 0xc000000000000000, 0, 0xc000000000000000 },
-    { CKL_F64, IR_RED_MAX, 0x3ff0000000000000, 0xc000000000000000, 0, 0x3ff0000000000000 },
-    { CKL_F16, IR_RED_ADD, 0x3c00, 0x1001, 0, 0x3c01 },
-    { CKL_F16, IR_RED_MIN, 0x3c00, 0xc000, 0, 0xc000 },
-    { CKL_F16, IR_RED_MAX, 0x3c00, 0xc000, 0, 0x3c00 },
-    { CKL_BF16, IR_RED_ADD, 0x3f80, 0x4000, 0, 0x4040 },
-    { CKL_BF16, IR_RED_MIN, 0x3f80, 0xc000, 0, 0xc000 },
-    { CKL_BF16, IR_RED_MAX, 0x3f80, 0xc000, 0, 0x3f80 },
-    { IR_F16X2, IR_RED_ADD, 0x3c004000, 0x3c003c00, 0, 0x40004200 },
-    { IR_BF16X2, IR_RED_ADD, 0x3f804000, 0x3f803f80, 0, 0x40004040 },
-    { IR_BF16X2, IR_RED_MAX, 0x3f80c000, 0x40003f80, 0, 0x40003f80 },
+    { CKL_I32, IR_RED_ADD, 0x7fffffff, 1, 0x80000000 },
+    { CKL_I32, IR_RED_MIN, 1, 0xffffffff, 0xffffffff },
+    { CKL_I32, IR_RED_MAX, 1, 0xffffffff, 1 },
+    { IR_U32, IR_RED_ADD, 0xffffffff, 2, 1 },
+    { IR_U32, IR_RED_MIN, 1, 0xffffffff, 1 },
+    { IR_U32, IR_RED_MAX, 1, 0xffffffff, 0xffffffff },
+    { IR_U32, IR_RED_AND, 0x0f0f0f0f, 0x00ff00ff, 0x000f000f },
+    { IR_U32, IR_RED_OR, 0x0f0f0f0f, 0x00ff00ff, 0x0fff0fff },
+    { IR_U32, IR_RED_EXCH, 3, 7, 7 },
+    { CKL_I64, IR_RED_ADD, INT64_MAX, 1, 1ULL << 63 },
+    { CKL_I64, IR_RED_MIN, 1, UINT64_MAX, UINT64_MAX },
+    { CKL_I64, IR_RED_MAX, 1, UINT64_MAX, 1 },
+    { IR_U64, IR_RED_ADD, UINT64_MAX, 2, 1 },
+    { IR_U64, IR_RED_MIN, 1, UINT64_MAX, 1 },
+    { IR_U64, IR_RED_MAX, 1, UINT64_MAX, UINT64_MAX },
+    { CKL_F32, IR_RED_ADD, 0x3f800000, 0x40000000, 0x40400000 },
+    { CKL_F32, IR_RED_MIN, 0x7fc00000, 0x3f800000, 0x3f800000 },
+    { CKL_F32, IR_RED_MAX, 0xbf800000, 0x7fc00000, 0xbf800000 },
+    { CKL_F16, IR_RED_ADD, 0x3c00, 0x1001, 0x3c01 },
+    { CKL_F16, IR_RED_MIN, 0x3c00, 0xc000, 0xc000 },
+    { CKL_F16, IR_RED_MAX, 0x3c00, 0xc000, 0x3c00 },
+    { CKL_BF16, IR_RED_ADD, 0x3f80, 0x4000, 0x4040 },
+    { CKL_BF16, IR_RED_MIN, 0x3f80, 0xc000, 0xc000 },
+    { CKL_BF16, IR_RED_MAX, 0x3f80, 0xc000, 0x3f80 },
+    { IR_F16X2, IR_RED_ADD, 0x3c004000, 0x3c003c00, 0x40004200 },
+    { IR_BF16X2, IR_RED_ADD, 0x3f804000, 0x3f803f80, 0x40004040 },
+    { IR_BF16X2, IR_RED_MAX, 0x3f80c000, 0x40003f80, 0x40003f80 },
 };
 
 TEST(atomics)
@@ -215,13 +192,13 @@ TEST(atomics)
         if (ir_type_bytes(inst.type) < 8) // the upper bytes are another's
             memory[0] |= UINT64_MAX << 8 * ir_type_bytes(inst.type);
         const uint64_t before = memory[0], high = before ^ atomics[i].old;
-        if (move_atomic(&inst, memory, atomics[i].x, atomics[i].y) != atomics[i].old ||
-            memory[0] != (high | atomics[i].wanted) || memory[1] != UINT64_MAX)
+        if (move_atomic(&inst, memory, atomics[i].x) != atomics[i].old || memory[0] != (high | atomics[i].wanted) ||
+            memory[1] != UINT64_MAX)
             fail_msg("row %d leaves 0x%" PRIx64, i, memory[0]);
     }
 }
 
-/* What no integer holds: infinities become its limits; NaN is 0, or the top bit where 64 bits are on either side. */
+/* What no integer holds: infinities become its limits; NaN is 0, or the top bit of 64. */
 
 typedef struct float_bits {
     ir_type type;
@@ -229,7 +206,6 @@ typedef struct float_bits {
 } float_bits;
 
 static const float_bits floats[] = {
-    { CKL_F64, 0x7ff8000000000000, 0x7ff0000000000000, 0xfff0000000000000 },
     { CKL_F32, 0x7fc00000, 0x7f800000, 0xff800000 },
     { CKL_F16, 0x7e00, 0x7c00, 0xfc00 },
     { CKL_BF16, 0x7fc0, 0x7f80, 0xff80 },
@@ -245,10 +221,9 @@ static const integer_limits integers[] = {
     { IR_U32, 0, UINT32_MAX },   { CKL_I64, 1ULL << 63, INT64_MAX }, { IR_U64, 0, UINT64_MAX },
 };
 
-static uint64_t of_nan(ir_type to, ir_type from)
+static uint64_t of_nan(ir_type to)
 {
-    const int bytes = ir_type_bytes(to);
-    return bytes == 8 || (bytes == 4 && from == CKL_F64) ? 1ULL << (8 * bytes - 1) : 0;
+    return ir_type_bytes(to) == 8 ? 1ULL << 63 : 0;
 }
 
 TEST(conversions_of_no_number)
@@ -258,14 +233,13 @@ TEST(conversions_of_no_number)
         for (int i = 0; i < COUNT_OF(integers); i++) {
             const ir_type to = integers[i].type, from = floats[f].type;
             const arithmetic_case cases[] = {
-                { IR_CONVERT, to, from, 0, floats[f].nan, 0, 0, of_nan(to, from) },
+                { IR_CONVERT, to, from, 0, floats[f].nan, 0, 0, of_nan(to) },
                 { IR_CONVERT, to, from, 0, floats[f].infinity, 0, 0, integers[i].most },
                 { IR_CONVERT, to, from, 0, floats[f].minus_infinity, 0, 0, integers[i].least },
             };
             for (int n = 0; n < COUNT_OF(cases); n++)
                 check_arithmetic(out, n, &cases[n]);
         }
-    device->ops->release(device, out);
 }
 
 /* Division as ir_binary() describes it (divide.c): one thread a dividend, by a constant and by a parameter. */
@@ -316,8 +290,7 @@ static void check_division(ir_type type, int64_t y, void *from, void *out)
     division_type = type;
     divisor = y;
     test_kernel k = { describe_division, IR_SM80, .threads = COUNT_OF(numbers) };
-    if (test_run(device, k, (void *[]){ &out, &from, &y }) != CKL_OK)
-        fail_msg("%s", ckl_error());
+    assert_ok(test_run(device, k, (void *[]){ &out, &from, &y }));
     assert_ok(device->ops->copy_out(device, got, out, sizeof got, NULL));
     for (int i = 0; i < COUNT_OF(numbers); i++) {
         divide(type, numbers[i], y, &quotient, &remainder);
@@ -336,8 +309,6 @@ TEST(division)
         for (int i = 0; i < COUNT_OF(divisors); i++)
             if (ir_type_bytes(types[t]) == 8 || (int32_t)divisors[i] != 0)
                 check_division(types[t], divisors[i], from, out);
-    device->ops->release(device, from);
-    device->ops->release(device, out);
 }
 
 RUN_TESTS(open_device, close_device)

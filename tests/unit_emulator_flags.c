@@ -163,7 +163,7 @@ static void overwritten(void)
             if (planted)
                 store_flag(IR_ORDER_RELAXED, flag, u32(2));
             else
-                ir_atomic(IR_GLOBAL, IR_SCOPE_GPU, IR_RED_ADD, flag, 0, u32(1), u32(0));
+                ir_atomic(IR_ORDER_DEFAULT, IR_SCOPE_GPU, IR_RED_ADD, flag, 0, u32(1));
             store_flag(IR_ORDER_RELAXED, next, u32(1));
         }
         IF(is_cta(2)) {
@@ -182,9 +182,9 @@ static void found_by_a_reduction(void)
         IF(is_cta(0)) {
             wait_for(IR_ORDER_RELAXED, next, u32(1));
             if (planted)
-                ir_reduce(IR_GLOBAL, IR_SCOPE_GPU, IR_RED_ADD, flag, 0, u32(1));
+                ir_reduce(IR_SCOPE_GPU, IR_RED_ADD, flag, 0, u32(1));
             else
-                ir_atomic(IR_GLOBAL, IR_SCOPE_GPU, IR_RED_ADD, flag, 0, u32(1), u32(0));
+                ir_atomic(IR_ORDER_DEFAULT, IR_SCOPE_GPU, IR_RED_ADD, flag, 0, u32(1));
             ir_fence(IR_SCOPE_GPU);
             BLAME;
             test_load_value(IR_GLOBAL, IR_U32, p.memory, 0);

@@ -257,9 +257,6 @@ static void check_gemm(int m, int n, int k, int64_t grid)
             if (widen(d[i * n + j]) != expected)
                 fail_msg("row %d column %d: %g instead of %g", i, j, (double)widen(d[i * n + j]), (double)expected);
         }
-    gpu->ops->release(gpu, A);
-    gpu->ops->release(gpu, B);
-    gpu->ops->release(gpu, D);
     free(a);
     free(b);
     free(d);

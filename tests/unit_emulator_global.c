@@ -104,7 +104,7 @@ static void gather(mistake m)
     only_thread(0);
     if (!(planted && m == NO_FENCE_BEFORE))
         ir_fence(planted && m == NARROW_FENCE ? IR_SCOPE_CTA : IR_SCOPE_GPU);
-    val before = ir_atomic(IR_GLOBAL, IR_SCOPE_GPU, IR_RED_ADD, p.memory, COUNTER, u32(1), u32(0));
+    val before = ir_atomic(IR_ORDER_DEFAULT, IR_SCOPE_GPU, IR_RED_ADD, p.memory, COUNTER, u32(1));
     ir_assign(last, ir_select(ir_compare(IR_EQ, before, ir_binary(IR_SUB, total, u32(1))), u32(1), u32(0)));
     if (!(planted && m == NO_FENCE_AFTER))
         ir_fence(IR_SCOPE_GPU);
@@ -131,7 +131,7 @@ static void gather_by_order(void)
     IF(ir_elect()) {
         test_store_value(IR_GLOBAL, IR_U32, test_element(p.memory, cta(), 4), 0, cta());
         ir_order order = planted ? IR_ORDER_ACQUIRE : IR_ORDER_ACQ_REL;
-        val before = ir_atomic_ordered(order, IR_SCOPE_GPU, IR_RED_ADD, p.memory, COUNTER, u32(1), u32(0));
+        val before = ir_atomic(order, IR_SCOPE_GPU, IR_RED_ADD, p.memory, COUNTER, u32(1));
         IF(ir_compare(IR_EQ, before, u32(CTAS - 1))) {
             BLAME;
             for (int i = 0; i < CTAS; i++)
@@ -212,7 +212,7 @@ static void grid_barrier(void)
     val count = at_offset(p.memory, COUNTER);
     ir_smem_alloc("much", SMEM_OF_ONE_PER_SM, 128);
     IF(ir_elect()) {
-        ir_atomic_ordered(IR_ORDER_RELEASE, IR_SCOPE_GPU, IR_RED_ADD, count, 0, u32(1), u32(0));
+        ir_atomic(IR_ORDER_RELEASE, IR_SCOPE_GPU, IR_RED_ADD, count, 0, u32(1));
         BLAME;
         FOREVER {
             BLAME;
@@ -222,7 +222,7 @@ static void grid_barrier(void)
     }
 }
 
-/* A lock by compare and swap; planted, whoever takes it keeps it. */
+/* A lock by exchange; planted, whoever takes it keeps it. */
 static void lock(void)
 {
     parameters p = declare();
@@ -230,7 +230,7 @@ static void lock(void)
     IF(ir_elect()) {
         FOREVER {
             HERE;
-            val before = ir_atomic_ordered(IR_ORDER_ACQ_REL, IR_SCOPE_GPU, IR_RED_CAS, held, 0, u32(0), u32(1));
+            val before = ir_atomic(IR_ORDER_ACQ_REL, IR_SCOPE_GPU, IR_RED_EXCH, held, 0, u32(1));
             BLAME;
             ir_break(ir_compare(IR_EQ, before, u32(0)));
         }
@@ -260,7 +260,7 @@ static void counts_to_last(void)
     parameters p = declare();
     IF(ir_elect()) {
         HERE;
-        val before = ir_atomic(IR_GLOBAL, IR_SCOPE_GPU, IR_RED_ADD, p.memory, COUNTER, u32(1), u32(0));
+        val before = ir_atomic(IR_ORDER_DEFAULT, IR_SCOPE_GPU, IR_RED_ADD, p.memory, COUNTER, u32(1));
         IF(ir_compare(IR_EQ, before, u32(CTAS - 1))) {
             if (!planted)
                 store_flag(IR_ORDER_RELAXED, at_offset(p.memory, COUNTER), u32(0));
@@ -362,7 +362,7 @@ static void read_by_many(void)
         IF(ir_compare(IR_LT, cta(), u32(READERS))) {
             load_flag(IR_ORDER_DEFAULT, p.memory);
             IF(ir_compare(IR_GE, cta(), u32(planted)))
-                ir_atomic_ordered(IR_ORDER_RELEASE, IR_SCOPE_GPU, IR_RED_ADD, count, 0, u32(1), u32(0));
+                ir_atomic(IR_ORDER_RELEASE, IR_SCOPE_GPU, IR_RED_ADD, count, 0, u32(1));
         }
         IF(is_cta(READERS)) {
             wait_for(IR_ORDER_ACQUIRE, count, u32(READERS - planted));

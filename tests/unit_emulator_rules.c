@@ -69,33 +69,6 @@ static void two_allocations(void)
     test_load_value(IR_GLOBAL, IR_U32, at, 0);
 }
 
-/* An atomic reads as well. */
-static void atomic_unwritten(void)
-{
-    declare();
-    val at = add(tile("x", 128), mul(tid(), 4));
-    if (!planted)
-        test_store_value(IR_SHARED, IR_U32, at, 0, u32(1));
-    BLAME;
-    ir_reduce(IR_SHARED, IR_SCOPE_CTA, IR_RED_ADD, at, 0, u32(1));
-}
-
-/* Atomics are ordered among themselves, not with an ordinary store. */
-static void atomic_after_store(void)
-{
-    declare();
-    val at = tile("x", 128);
-    IF(ir_compare(IR_EQ, tid(), u32(0)))
-        test_store_value(IR_SHARED, IR_U32, at, 0, u32(1));
-    ir_bar_sync(u32(0), 64);
-    if (planted) {
-        IF(ir_compare(IR_EQ, tid(), u32(0)))
-            test_store_value(IR_SHARED, IR_U32, at, 0, u32(2));
-    }
-    IF(is_warp(1))
-        ir_reduce(IR_SHARED, IR_SCOPE_CTA, IR_RED_ADD, at, 0, u32(1));
-}
-
 /* A byte written apart leaves the others of its word as they were. */
 static void byte_of_word(void)
 {
@@ -339,8 +312,6 @@ static const fault_case cases[] = {
     { unwritten_last_word, 32, 1, { GLOBAL, "16 bytes at fresh+0" }, 0 },
     { unwritten_last_byte, 32, 1, { GLOBAL, "4 bytes at fresh+0" }, 0 },
     { two_allocations, 32, 1, { GLOBAL, "4 bytes at fresh+128" }, 0 },
-    { atomic_unwritten, 32, 1, { "read of uninitialised shared memory" }, 0 },
-    { atomic_after_store, 64, 1, { "shared-memory race" }, 0 },
     { byte_of_word, 32, 1, { "read of uninitialised shared memory", "x is read before" }, 0 },
     { third_reader, 128, 1, { "shared-memory race", "warp 2" }, 0 },
     { misaligned_shared, 32, 1, { "misaligned shared access", "x+2" }, 0 },

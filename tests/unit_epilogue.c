@@ -40,9 +40,6 @@ static void run(const char *epilogue, const char *force, uint16_t *a, uint16_t *
         status = device->ops->copy_out(device, d, out, M * N * 4, NULL);
     assert_ok(status);
     ckl_plan_free(plan);
-    device->ops->release(device, in_a);
-    device->ops->release(device, in_b);
-    device->ops->release(device, out);
 }
 
 TEST(custom_epilogue)
@@ -128,9 +125,6 @@ static double sum_of_ones(ckl_gemm_accumulation accumulation)
     assert_ok(plan_run(plan, &gemm_operator, &(ckl_gemm_args){ .a = a, .b = b, .d = d }, NULL));
     assert_ok(device->ops->copy_out(device, &sum, d, sizeof sum, NULL));
     ckl_plan_free(plan);
-    device->ops->release(device, a);
-    device->ops->release(device, b);
-    device->ops->release(device, d);
     return (double)sum;
 }
 

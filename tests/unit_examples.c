@@ -152,8 +152,6 @@ static void check_scale(int m, int n)
     for (int i = 0; i < m * n; i++)
         if (y[i] != 0.5f * x[i])
             fail_msg("%d x %d: element %d is %g", m, n, i, (double)y[i]);
-    gpu->ops->release(gpu, from);
-    gpu->ops->release(gpu, to);
     free(x);
     free(y);
 }
@@ -205,8 +203,6 @@ static ckl_status run_transpose(int its_mistake)
         status = gpu->ops->copy_out(gpu, y, to, sizeof y, NULL);
     for (int i = 0; i < COUNT_OF(x) * 1024 && status == CKL_OK; i++)
         assert_true(y[i / 1024][i % 32][i / 32 % 32] == x[i / 1024][i / 32 % 32][i % 32]);
-    gpu->ops->release(gpu, from);
-    gpu->ops->release(gpu, to);
     return status;
 }
 
@@ -268,8 +264,6 @@ static void check_shares(int rows, int cols)
         for (int c = 0; c < cols; c++)
             assert_true(fabsf(y[r * cols + c] - x[r * cols + c] / sum) < 1e-6F);
     }
-    gpu->ops->release(gpu, from);
-    gpu->ops->release(gpu, to);
 }
 
 TEST(shares)
@@ -451,8 +445,6 @@ static ckl_status run_relu(relu_desc d, int shift, int its_mistake)
         assert_int_equal(y[i / d.cols * d.ldy + i % d.cols], in & 0x8000 ? 0 : in);
     }
     ckl_plan_free(plan);
-    gpu->ops->release(gpu, from);
-    gpu->ops->release(gpu, to);
     free(x);
     free(y);
     return status;

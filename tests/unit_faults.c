@@ -293,8 +293,7 @@ TEST(launch_fails)
     device_id = "cuda";
     fake->reset();
     fake->fail_named("cuLaunchKernelEx", FAKE_LAUNCH_FAILED);
-    assert_int_equal(use_device(), CKL_DEVICE_FAULT);
-    assert_non_null(strstr(ckl_error(), "kernel reduce_"));
+    assert_fails(use_device(), CKL_DEVICE_FAULT, "kernel reduce_");
     assert_non_null(strstr(ckl_error(), "the context is lost, this process cannot use the GPU any more"));
     fake->reset();
     assert_works();

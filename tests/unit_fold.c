@@ -202,9 +202,6 @@ static void check(void)
         fail_msg("%s", ckl_error());
     assert_ok(device->ops->copy_out(device, results, to, sizeof results, NULL));
     check_results(results);
-    device->ops->release(device, from);
-    device->ops->release(device, second_ones);
-    device->ops->release(device, to);
 }
 
 TEST(operations)
@@ -242,15 +239,14 @@ TEST(other_constants)
                 val converted = ir_convert(types[u], x);
                 assert_true(converted.type == types[u] && ir_is_int(converted, ir_int(types[u], x.i).i));
             }
-            val real = ir_convert(CKL_F64, x);
-            assert_true(real.type == CKL_F64 && ir_is_constant(real) && real.f == (double)x.i);
+            val real = ir_convert(CKL_F32, x);
+            assert_true(real.type == CKL_F32 && ir_is_constant(real) && real.f == (double)(float)x.i);
         }
     assert_true(ir_unary(IR_NEG, ir_float(CKL_F32, 1.5)).f == -1.5);
     assert_true(ir_is_int(ir_unary(IR_NOT, ir_int(IR_PRED, 1)), 0) &&
                 ir_is_int(ir_unary(IR_NOT, ir_int(IR_PRED, 0)), 1));
     assert_true(ir_is_int(ir_select(ir_int(IR_PRED, 1), ir_int(CKL_I32, 7), ir_int(CKL_I32, 8)), 7));
     assert_true(ir_is_int(ir_select(ir_int(IR_PRED, 0), ir_int(CKL_I32, 7), ir_int(CKL_I32, 8)), 8));
-    assert_true(ir_convert(CKL_F64, ir_float(CKL_F32, 0.25)).f == 0.25);
     assert_int_equal(ir_current()->inst_count, 0);
     assert_false(ir_is_constant(ir_convert(CKL_F16, ir_int(CKL_I32, 7)))); // rounds when it runs
     assert_false(ir_is_constant(ir_convert(CKL_I32, ir_float(CKL_F32, 7.5))));

@@ -19,8 +19,7 @@ static ckl_device *device;
 static void print_batch(int first, text *out)
 {
     fuzz_batch batch;
-    if (fuzz_describe((fuzz_set){ 11, FUZZ_KINDS_ALL }, first, FUZZ_BATCH, &batch) != CKL_OK)
-        fail_msg("%s", ckl_error());
+    assert_ok(fuzz_describe((fuzz_set){ 11, FUZZ_KINDS_ALL }, first, FUZZ_BATCH, &batch));
     unsigned char *memory = malloc((size_t)(batch.slice_bytes * batch.count));
     fuzz_fill(&batch, memory);
     assert_ok(fuzz_execute(device, &batch, batch.kernel, memory));

@@ -104,8 +104,8 @@ static void order_of_vector(bool right)
 
 static void vector_length(bool right)
 {
-    val x[4] = { unknown(CKL_F64), unknown(CKL_F64), unknown(CKL_F64), unknown(CKL_F64) };
-    ir_store(IR_GLOBAL, IR_CACHE_DEFAULT, CKL_F64, right ? 2 : 4, unknown(IR_U64), 0, x);
+    val x[4] = { unknown(CKL_I64), unknown(CKL_I64), unknown(CKL_I64), unknown(CKL_I64) };
+    ir_store(IR_GLOBAL, IR_CACHE_DEFAULT, CKL_I64, right ? 2 : 4, unknown(IR_U64), 0, x);
 }
 
 static void link(bool right)
@@ -183,7 +183,7 @@ static void tma_rank(bool right)
 
 static void reduction(bool right)
 {
-    ir_reduce(IR_GLOBAL, IR_SCOPE_GPU, right ? IR_RED_ADD : IR_RED_MAX, unknown(IR_U64), 0, unknown(CKL_F32));
+    ir_reduce(IR_SCOPE_GPU, right ? IR_RED_ADD : IR_RED_MAX, unknown(IR_U64), 0, unknown(CKL_F32));
 }
 
 /* Convergence */
@@ -191,7 +191,7 @@ static void reduction(bool right)
 static void shuffle_where(val p)
 {
     IF(p)
-        ir_shuffle(IR_SHFL_XOR, unknown(IR_U32), u32(1), 32);
+        ir_shuffle(IR_SHFL_XOR, unknown(IR_U32), u32(1));
 }
 
 static void lane_zero(bool right)
@@ -347,7 +347,7 @@ static const verify_case cases[] = {
     { WANTED(offset_beyond_32_bits), "st: offset=4294967296 does not fit the 32 bits" },
     { WANTED(order_of_store), "st: order=2 does not exist for st" },
     { WANTED(order_of_vector), "ld: an access with an order is to one element of global memory" },
-    { WANTED(vector_length), "st: n=4 elements of f64 are not 1, 2 or 4 in at most 16 bytes" },
+    { WANTED(vector_length), "st: n=4 elements of i64 are not 1, 2 or 4 in at most 16 bytes" },
     { WANTED(link), "end_if: the if of line 7 is linked to another instruction" },
     { WANTED(loose_break), "break: stands outside a loop" },
     { WANTED(target), "fence_proxy_async: needs sm_90, the kernel is for sm_80" },

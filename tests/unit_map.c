@@ -91,8 +91,6 @@ TEST(callback)
         float at = x[i / COLUMNS * PITCH + i % COLUMNS];
         assert_true(z[i] == (at >= 100 ? at : y[i % COLUMNS]));
     }
-    for (int i = 0; i < 3; i++)
-        gpu->ops->release(gpu, (void *)pointers[i]);
     gpu->ops->close(gpu);
 }
 

@@ -7,61 +7,26 @@
 
 enum { COUNT = 1 << 18, THREADS = 256 };
 
-static double sigmoid(double x)
-{
-    return 1 / (1 + exp(-x));
-}
+/* What a function of x should be, and how its bound may grow. */
+#define FUNCTION(name, y)        \
+    static double name(double x) \
+    {                            \
+        return y;                \
+    }
 
-static double normal_cdf(double x)
-{
-    return erfc(-x / sqrt(2)) / 2;
-}
-
-static double silu(double x)
-{
-    return x == -INFINITY ? -0.0 : x * sigmoid(x);
-}
-
-static double gelu_erf(double x)
-{
-    return x == -INFINITY ? -0.0 : x * normal_cdf(x);
-}
-
-static double tanh_form(double x)
-{
-    return sqrt(8 / acos(-1)) * (x + 0.044715 * x * x * x);
-}
-
-static double gelu_tanh(double x)
-{
-    return x == -INFINITY ? -0.0 : x * sigmoid(tanh_form(x));
-}
-
-static double constant(double x)
-{
-    return 1;
-}
-
-static double square(double x)
-{
-    return 1 + x * x;
-}
+FUNCTION(sigmoid, 1 / (1 + exp(-x)))
+FUNCTION(normal_cdf, erfc(-x / sqrt(2)) / 2)
+FUNCTION(silu, x == -INFINITY ? -0.0 : x * sigmoid(x))
+FUNCTION(gelu_erf, x == -INFINITY ? -0.0 : x * normal_cdf(x))
+FUNCTION(tanh_form, sqrt(8 / acos(-1)) * (x + 0.044715 * x * x * x))
+FUNCTION(gelu_tanh, x == -INFINITY ? -0.0 : x * sigmoid(tanh_form(x)))
+FUNCTION(constant, 1)
+FUNCTION(square, 1 + x * x)
 
 /* What the exponent loses becomes visible far from 0 only. */
-static double square_half(double x)
-{
-    return 1 + x * x * 0x1p-6;
-}
-
-static double distance(double x)
-{
-    return 1 + fabs(x);
-}
-
-static double argument(double x)
-{
-    return 1 + fabs(tanh_form(x));
-}
+FUNCTION(square_half, 1 + x * x * 0x1p-6)
+FUNCTION(distance, 1 + fabs(x))
+FUNCTION(argument, 1 + fabs(tanh_form(x)))
 
 typedef struct function {
     const char *name;
@@ -126,12 +91,9 @@ static void run(void (*describe)(void), float *x, float *y)
     ckl_device *gpu = test_open("");
     void *device_x = test_upload(gpu, x, COUNT * sizeof *x), *device_y = test_upload(gpu, y, COUNT * sizeof *y);
     test_kernel k = { describe, IR_SM80, .threads = THREADS, .grid = COUNT / THREADS };
-    if (test_run(gpu, k, (void *[]){ &device_x, &device_y }) != CKL_OK)
-        fail_msg("%s", ckl_error());
+    assert_ok(test_run(gpu, k, (void *[]){ &device_x, &device_y }));
     assert_ok(gpu->ops->copy_out(gpu, x, device_x, COUNT * sizeof *x, NULL));
     assert_ok(gpu->ops->copy_out(gpu, y, device_y, COUNT * sizeof *y, NULL));
-    gpu->ops->release(gpu, device_x);
-    gpu->ops->release(gpu, device_y);
     gpu->ops->close(gpu);
 }
 

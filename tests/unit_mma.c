@@ -122,8 +122,7 @@ static void check_products(bool wgmma, ckl_dtype dtype, int keys, int dv)
     }
     void *from = test_upload(device, x, sizeof x), *to = test_upload(device, NULL, sizeof o);
     test_kernel k = { describe_products, wgmma ? IR_SM90A : IR_SM80, .threads = THREADS };
-    if (test_run(device, k, (void *[]){ &from, &to }) != CKL_OK)
-        fail_msg("%s", ckl_error());
+    assert_ok(test_run(device, k, (void *[]){ &from, &to }));
     assert_ok(device->ops->copy_out(device, o, to, (size_t)(ROWS * dv) * 4, NULL));
     for (int i = 0; i < ROWS; i++) {
         int score[KEYS_MAX] = { 0 };
@@ -138,8 +137,6 @@ static void check_products(bool wgmma, ckl_dtype dtype, int keys, int dv)
                 fail_msg("%s, %d keys, dv=%d: row %d, column %d", wgmma ? "wgmma" : "mma.sync", keys, dv, i, c);
         }
     }
-    device->ops->release(device, from);
-    device->ops->release(device, to);
 }
 
 TEST(products)

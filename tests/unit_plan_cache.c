@@ -54,8 +54,7 @@ TEST(once)
 
 static void run_once(int64_t n)
 {
-    if (plan_once(&device, &op, &(op_desc){ .n = n }, &op, NULL) != CKL_OK)
-        fail_msg("%s", ckl_error());
+    assert_ok(plan_once(&device, &op, &(op_desc){ .n = n }, &op, NULL));
 }
 
 /* 4096 plans of the one-call form are kept; one more takes the place of another. Twice: forgetting begins anew. */

@@ -12,8 +12,7 @@ static const random_problem_limits limits = { .flops = 0x1p43, .bytes = 0x1p30 }
 static text line_of(const operator_test *test, uint64_t seed, int64_t number)
 {
     text line = { 0 };
-    if (population_line(test, (population_sample){ seed, limits, NULL }, number, &line) != CKL_OK)
-        fail_msg("%s", ckl_error());
+    assert_ok(population_line(test, (population_sample){ seed, limits, NULL }, number, &line));
     return line;
 }
 

@@ -35,7 +35,7 @@ static bool is_absent(ir_op op, ir_type type, ir_type from)
     if (op == IR_CONVERT && (is_f8(type) || is_f8(from)))
         return !(is_half(type) || is_half(from) || type == CKL_F32 || from == CKL_F32);
     if (op == IR_CONVERT)
-        return type == from || (type == IR_PRED && (is_half(from) || from == CKL_F64));
+        return type == from || (type == IR_PRED && is_half(from));
     if (op == IR_BITCAST)
         return type == from || ir_type_bytes(type) != ir_type_bytes(from) || is_small(type) || is_small(from);
     if (op != IR_PACK && op != IR_UNPACK)
@@ -115,7 +115,7 @@ static void special(void)
     for (int i = 0; i < IR_SREG_COUNT; i++)
         LINE(ir_sreg((ir_sreg_kind)i));
     for (int type = 1; type < IR_TYPE_COUNT; type++)
-        if ((ir_type)type != IR_PRED)
+        if (ir_rule_of(IR_PARAM)->types & TYPE_SET(type))
             LINE(ir_scalar_param((ir_type)type, "scalar"));
     LINE(ir_tensor_map_param("map"));
 }
@@ -146,7 +146,8 @@ static void store(ir_space space, ir_cache cache, ir_type type, int n, int64_t o
 static void memory(void)
 {
     for (int type = 1; type < IR_TYPE_COUNT; type++)
-        for (int n = 1; n <= 4 && n * bytes_of((ir_type)type) <= 16 && (ir_type)type != IR_PRED; n *= 2) {
+        for (int n = 1; n <= 4 && n * bytes_of((ir_type)type) <= 16 && ir_rule_of(IR_LD)->types & TYPE_SET(type);
+             n *= 2) {
             LINE((load(IR_GLOBAL, IR_CACHE_DEFAULT, (ir_type)type, n, 0), 0));
             LINE((store(IR_GLOBAL, IR_CACHE_DEFAULT, (ir_type)type, n, 0), 0));
         }
@@ -166,25 +167,22 @@ static bool has_atomic(ir_reduction op, ir_type type)
 {
     bool word = type == CKL_I32 || type == CKL_I64 || type == IR_U32 || type == IR_U64;
     bool brain = type == CKL_BF16 || type == IR_BF16X2, half = type == CKL_F16 || type == IR_F16X2;
-    bool wide = type == CKL_F32 || type == CKL_F64;
-    return word || (op == IR_RED_EXCH && wide) || (op == IR_RED_ADD && (wide || half || brain));
+    return word || (op == IR_RED_EXCH && type == CKL_F32) || (op == IR_RED_ADD && (type == CKL_F32 || half || brain));
 }
 
 static void atomics(void)
 {
-    for (int op = IR_RED_ADD; op <= IR_RED_CAS; op++)
+    for (int op = IR_RED_ADD; op <= IR_RED_EXCH; op++)
         for (int t = 1; t < IR_TYPE_COUNT; t++) {
             ir_type type = (ir_type)t;
             ir_reduction how = (ir_reduction)op;
             if (!has_atomic(how, type))
                 continue;
-            LINE((MAKE(IR_U64, type, type), ir_atomic(IR_GLOBAL, IR_SCOPE_GPU, how, a, 8, b, c)));
+            LINE((MAKE(IR_U64, type, type), ir_atomic(IR_ORDER_DEFAULT, IR_SCOPE_GPU, how, a, 8, b)));
             if (op <= IR_RED_OR)
-                LINE((MAKE(IR_U32, type), ir_reduce(IR_SHARED, IR_SCOPE_CTA, how, a, 0, b), 0));
+                LINE((MAKE(IR_U64, type), ir_reduce(IR_SCOPE_CTA, how, a, 0, b), 0));
         }
-    LINE((MAKE(IR_U32, IR_U32), ir_atomic(IR_SHARED, IR_SCOPE_CTA, IR_RED_CAS, a, 0, b, u32(7))));
-    LINE((MAKE(IR_U32), ir_reduce(IR_SHARED_CLUSTER, IR_SCOPE_CLUSTER, IR_RED_ADD, a, 4, u32(1)), 0));
-    LINE((MAKE(IR_U64, CKL_I64), ir_reduce(IR_GLOBAL, IR_SCOPE_GPU, IR_RED_MAX, a, -8, b), 0));
+    LINE((MAKE(IR_U64, CKL_I64), ir_reduce(IR_SCOPE_GPU, IR_RED_MAX, a, -8, b), 0));
     LINE((MAKE(IR_U32, IR_U32, CKL_F32), ir_store_async(a, 4, b, c), 0));
     LINE((MAKE(IR_U32, IR_U32), ir_store_async(a, 8, b, ir_int(IR_U64, -7)), 0));
 }
@@ -195,13 +193,13 @@ static void strong(void)
     for (int scope = IR_SCOPE_CTA; scope <= IR_SCOPE_SYS; scope++) {
         ir_scope at = (ir_scope)scope;
         for (int order = IR_ORDER_RELAXED; order <= IR_ORDER_ACQ_REL; order++)
-            LINE((MAKE(IR_U64, IR_U32), ir_atomic_ordered((ir_order)order, at, IR_RED_CAS, a, 8, b, u32(7))));
+            LINE((MAKE(IR_U64, IR_U32), ir_atomic((ir_order)order, at, IR_RED_EXCH, a, 8, b)));
         LINE((MAKE(IR_U64), ir_load_strong(IR_ORDER_RELAXED, at, IR_U64, a, 0)));
         LINE((MAKE(IR_U64), ir_load_strong(IR_ORDER_ACQUIRE, at, CKL_F32, a, 8)));
         LINE((MAKE(IR_U64), ir_store_strong(IR_ORDER_RELAXED, at, IR_U32, a, -4, u32(1)), 0));
         LINE((MAKE(IR_U64, CKL_F16), ir_store_strong(IR_ORDER_RELEASE, at, CKL_F16, a, 0, b), 0));
     }
-    LINE((MAKE(IR_U64, IR_U32), ir_atomic_ordered(IR_ORDER_ACQ_REL, IR_SCOPE_GPU, IR_RED_ADD, a, 0, b, b)));
+    LINE((MAKE(IR_U64, IR_U32), ir_atomic(IR_ORDER_ACQ_REL, IR_SCOPE_GPU, IR_RED_ADD, a, 0, b)));
     LINE((ir_fence(IR_SCOPE_SYS), 0));
     LINE((ir_plain(IR_FENCE_PROXY_ASYNC, 0, 1), 0));
 }
@@ -216,19 +214,11 @@ static void fences(void)
     LINE((ir_fence(IR_SCOPE_CTA), 0));
     LINE((ir_fence(IR_SCOPE_CLUSTER), 0));
     LINE((ir_fence(IR_SCOPE_GPU), 0));
-    static const ir_op ops[] = { IR_FENCE_PROXY_ASYNC,
-                                 IR_FENCE_MBARRIER_INIT,
-                                 IR_CP_ASYNC_COMMIT,
-                                 IR_BULK_COMMIT,
-                                 IR_CLUSTER_ARRIVE,
-                                 IR_CLUSTER_WAIT,
-                                 IR_WARP_SYNC,
-                                 IR_WGMMA_FENCE,
-                                 IR_WGMMA_COMMIT,
-                                 IR_EXIT,
-                                 IR_TRAP,
-                                 IR_GRID_WAIT,
-                                 IR_LAUNCH_DEPENDENTS };
+    static const ir_op ops[] = {
+        IR_FENCE_PROXY_ASYNC, IR_FENCE_MBARRIER_INIT, IR_CP_ASYNC_COMMIT, IR_BULK_COMMIT,  IR_CLUSTER_ARRIVE,
+        IR_CLUSTER_WAIT,      IR_WARP_SYNC,           IR_WGMMA_FENCE,     IR_WGMMA_COMMIT, IR_EXIT,
+        IR_GRID_WAIT,         IR_LAUNCH_DEPENDENTS
+    };
     for (int i = 0; i < COUNT_OF(ops); i++)
         plain(ops[i], 0, 0);
     plain(IR_CP_ASYNC_WAIT, 2, 0);
@@ -294,12 +284,6 @@ static void wait_at(ir_scope scope, val parity)
     emit((ir_inst){ .op = IR_MBARRIER_WAIT, .scope = scope, .offset = 8 }, 0, NULL, 2, in);
 }
 
-static void arrive_of_copies(void)
-{
-    const val bar = reg(IR_U32);
-    emit((ir_inst){ .op = IR_CP_ASYNC_ARRIVE, .offset = 8 }, 0, NULL, 1, &bar);
-}
-
 static void mbarriers(void)
 {
     LINE((MAKE(IR_U32), ir_mbarrier_init(a, 8, 128), 0));
@@ -309,8 +293,6 @@ static void mbarriers(void)
     LINE((MAKE(IR_U32, IR_U32), ir_mbarrier_expect(a, 0, b), 0));
     LINE((wait_at(IR_SCOPE_CTA, reg(IR_U32)), 0));
     LINE((wait_at(IR_SCOPE_CLUSTER, u32(1)), 0));
-    LINE((MAKE(IR_U32, IR_U32), ir_mbarrier_test(a, 8, b)));
-    LINE((arrive_of_copies(), 0));
 }
 
 /* Threads together */
@@ -318,9 +300,9 @@ static void mbarriers(void)
 static void cooperation(void)
 {
     for (int how = IR_SHFL_IDX; how <= IR_SHFL_XOR; how++)
-        for (int width = 4; width <= 32; width *= 8)
-            LINE((MAKE(CKL_F32, IR_U32), ir_shuffle((ir_shuffle_kind)how, a, width == 4 ? u32(1) : b, width)));
-    LINE((MAKE(IR_BF16X2), ir_shuffle(IR_SHFL_XOR, a, u32(16), 32)));
+        for (int known = 0; known < 2; known++)
+            LINE((MAKE(CKL_F32, IR_U32), ir_shuffle((ir_shuffle_kind)how, a, known ? u32(1) : b)));
+    LINE((MAKE(IR_BF16X2), ir_shuffle(IR_SHFL_XOR, a, u32(16))));
     for (int how = IR_VOTE_ANY; how <= IR_VOTE_BALLOT; how++)
         LINE((MAKE(IR_PRED), ir_vote((ir_vote_kind)how, a)));
     for (int how = IR_RED_ADD; how <= IR_RED_OR; how++) {

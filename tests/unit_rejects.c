@@ -182,8 +182,7 @@ TEST(joint_projection)
     assert_ok(device->ops->fill(device, joint, 0, TOKENS * PITCH * sizeof(float), NULL));
     assert_ok(device->ops->fill(device, positions, 0, TOKENS * sizeof(int32_t), NULL));
     float *q = joint, *k = q + (ptrdiff_t)HEADS * DIM;
-    if (ckl_rope(device, &desc, &(ckl_rope_args){ q, k, positions, q, k }, NULL) != CKL_OK)
-        fail_msg("%s", ckl_error());
+    assert_ok(ckl_rope(device, &desc, &(ckl_rope_args){ q, k, positions, q, k }, NULL));
     k -= DIM;
     assert_fails(ckl_rope(device, &desc, &(ckl_rope_args){ q, k, positions, q, k }, NULL), CKL_INVALID, "overlaps");
     ckl_free(device, joint);

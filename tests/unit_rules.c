@@ -69,8 +69,7 @@ static int operands_of(const attempt *a, const char **at, val *out)
 static void describe(const attempt *a)
 {
     static val out[OPERANDS_MAX_TRIED], in[OPERANDS_MAX_TRIED];
-    bool compares = a->inst.op == IR_ATOM && a->inst.mode == IR_RED_CAS; // has one more source
-    const char *at = compares ? "t:att" : ir_rule_of(a->inst.op)->operands;
+    const char *at = ir_rule_of(a->inst.op)->operands;
     bool in_place = a->inst.op == IR_WGMMA || a->inst.op == IR_WGMMA_RS;
     if (a->inst.op == IR_PARAM)
         ir_scalar_param(CKL_F32, "given");

@@ -32,6 +32,13 @@ static inline val p_of(int number)
     return ir_compare(IR_EQ, unknown(IR_U32), u32(number));
 }
 
+/* A kernel of a call that is `right` or not. */
+#define DESCRIBES(name, call)    \
+    static void name(bool right) \
+    {                            \
+        call;                    \
+    }
+
 /* An instruction that is right, and what makes it wrong: `i` is the last one described, `k` the kernel. */
 #define SPOILED(name, right, wrong)                     \
     static void name(bool is_right)                     \

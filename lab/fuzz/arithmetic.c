@@ -3,18 +3,15 @@
  * of the IR: every op, every type.
  *
  * Results must not depend on what nobody promises:
- *   NaN       A NaN that arithmetic makes has fixed bits; those that are moved or whose sign is changed, and all of
- *             f64, keep what the hardware likes. So floats that come from bits, NEG, ABS, f64 arithmetic and
- *             conversions to f32 and f64 have their NaNs replaced by 1 before anything else sees them (number_of).
+ *   NaN       A NaN that arithmetic makes has fixed bits; those that are moved or whose sign is changed
+ *             keep what the hardware likes. So floats that come from bits, NEG, ABS and conversions to f32 have their NaNs
+ *             replaced by 1 before anything else sees them (number_of).
  *   DIV, REM  divisors of integers are made odd: 0 is a fault.
- *   i16       what NEG, ABS, DIV and REM take is odd, so not -32768: the assembler keeps its negative in 32 bits.
  *   ABS       of any signed type takes odd numbers, too: the assembler takes its result for one that is not negative.
- *   shifts    of 16 bits are by less than 2^16, others by less than 2^31: ptxas 13.0 keeps the low 16 bits of an amount
- *             that it knows, so that shl.b16 by 65536 shifts by nothing.
- *             SHL of an i64 takes odd numbers: ptxas 13.0 shifts the sign of a u32 that was just converted.
+ *   shifts    are by less than 2^31. SHL of an i64 takes odd numbers: ptxas 13.0 shifts the sign of a u32 that was just converted.
  *   PACK      of no constants: ptxas 13.0 makes a half that is a known negative number positive, with a sign in the
  *             instruction that uses it, and loses that in fma(v, v, v).
- *   inexact   RSQRT, RCP_APPROX, EX2, LG2, TANH, SIN, COS are absent: each GPU has its own last bits.
+ *   inexact   RSQRT, RCP_APPROX, EX2, LG2, SIN, COS are absent: each GPU has its own last bits.
  */
 #include "lab/fuzz/program.h"
 
@@ -35,8 +32,7 @@ enum {
     F8 = SET(CKL_E4M3) | SET(CKL_E5M2),
     F16 = SET(CKL_F16) | SET(CKL_BF16),
     PAIR = SET(IR_F16X2) | SET(IR_BF16X2),
-    FLOAT = SET(CKL_F32) | SET(CKL_F64),
-    REGISTERS = INT | F16 | PAIR | FLOAT | SET(IR_PRED),
+    REGISTERS = INT | F16 | PAIR | SET(CKL_F32) | SET(IR_PRED),
 };
 
 static bool is_in(ir_type type, uint32_t set)
@@ -49,7 +45,7 @@ static bool is_in(ir_type type, uint32_t set)
 /* sm_80 rounds these twice, through f32; the emulator once, as sm_90 does. */
 static bool rounds_twice(ir_type type, ir_type from)
 {
-    return type == CKL_BF16 && (from == CKL_F64 || is_in(from, INT32 | INT64));
+    return type == CKL_BF16 && is_in(from, INT32 | INT64);
 }
 
 static bool has_conversion(ir_type type, ir_type from, ir_target target)
@@ -198,7 +194,7 @@ static bool makes_fixed_nan(const ir_inst *inst)
     if (inst->op == IR_MOV || inst->op == IR_SELECT) // of values that are numbers or fixed NaNs
         return true;
     if (inst->type == CKL_F32)
-        return arithmetic || inst->op == IR_SQRT || inst->op == IR_RCP;
+        return arithmetic || inst->op == IR_SQRT;
     bool narrows = (inst->op == IR_CONVERT || inst->op == IR_PACK) && inst->from == CKL_F32;
     return is_in(inst->type, F16 | PAIR) && (arithmetic || narrows);
 }
@@ -206,11 +202,7 @@ static bool makes_fixed_nan(const ir_inst *inst)
 /* Is the first operand made odd, so that the assembler does not know too much of it? */
 static bool is_made_odd(ir_op op, ir_type type)
 {
-    if (op == IR_SHL)
-        return type == CKL_I64;
-    if (op == IR_ABS)
-        return is_in(type, SET(CKL_I16) | SET(CKL_I32) | SET(CKL_I64));
-    return type == CKL_I16 && (op == IR_NEG || op == IR_DIV || op == IR_REM);
+    return op == IR_SHL ? type == CKL_I64 : op == IR_ABS && is_in(type, SET(CKL_I32) | SET(CKL_I64));
 }
 
 /* Constants up to the width and some beyond, of 64 bits none: ptxas 13.0 shifts a 0 or 1 by their low 6 bits. */
@@ -219,7 +211,7 @@ static val shift_amount(program *p, ir_type type)
     bool wide = type == CKL_I64 || type == IR_U64;
     if (chance(p, 2))
         return ir_int(IR_U32, choose(p, wide ? 64 : 70));
-    return ir_binary(IR_SHR, pick_register(p, IR_U32), ir_int(IR_U32, is_in(type, INT16) ? 16 : 1));
+    return ir_binary(IR_SHR, pick_register(p, IR_U32), ir_int(IR_U32, 1));
 }
 
 /* Operand `index` of an instruction. */
@@ -286,7 +278,7 @@ static void choose_types(program *p, ir_op op, ir_type *type, ir_type *from)
 void do_arithmetic(program *p)
 {
     ir_at("arithmetic", 1);
-    int count = IR_RCP - IR_MOV + 1;
+    int count = IR_SQRT - IR_MOV + 1;
     ir_op op = chance(p, 4) ? IR_CONVERT : (ir_op)(IR_MOV + choose(p, count));
     ir_type type, from;
     choose_types(p, op, &type, &from);

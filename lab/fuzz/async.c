@@ -61,7 +61,7 @@ static void keep_copied(program *p, int64_t at, int bytes)
     load_tile(p, ir_binary(IR_ADD, p->smem, ir_binary(IR_MUL, chunk, ir_int(IR_U32, ROW))), at);
 }
 
-/* Each thread copies to its own place; waited for by groups or by an mbarrier. */
+/* Each thread copies to its own place. */
 void do_cp_async(program *p)
 {
     ir_at("cp_async", 1);
@@ -73,22 +73,15 @@ void do_cp_async(program *p)
     const val zero[] = { ir_int(IR_U32, 0), ir_int(IR_U32, 0), ir_int(IR_U32, 0), ir_int(IR_U32, 0) };
     settle_smem(p);
     ir_store(IR_SHARED, IR_CACHE_DEFAULT, IR_U32, 4, write, 0, zero);
-    if (chance(p, 2)) {
-        val bar = new_mbarrier(p, p->threads);
-        ir_cp_async(write, 0, read, bytes, valid);
-        ir_emit((ir_inst){ .op = IR_CP_ASYNC_ARRIVE }, 0, NULL, 1, &bar);
-        wait(bar, 0);
-    } else {
-        ir_cp_async(write, 0, read, bytes, valid);
-        ir_plain(IR_CP_ASYNC_COMMIT, 0, 0);
-        ir_plain(IR_CP_ASYNC_WAIT, 0, 0);
-    }
+    ir_cp_async(write, 0, read, bytes, valid);
+    ir_plain(IR_CP_ASYNC_COMMIT, 0, 0);
+    ir_plain(IR_CP_ASYNC_WAIT, 0, 0);
     settle_smem(p);
     val other = ir_binary(IR_XOR, p->thread, ir_int(IR_U32, shift));
     load_tile(p, ir_binary(IR_ADD, p->smem, ir_binary(IR_MUL, other, ir_int(IR_U32, ROW))), 0);
 }
 
-/* Two phases of a barrier at which all threads arrive, with an exchange in each; waited for in one of two ways. */
+/* Two phases of a barrier at which all threads arrive, with an exchange in each. */
 void do_mbarrier(program *p)
 {
     ir_at("mbarrier", 1);
@@ -100,13 +93,7 @@ void do_mbarrier(program *p)
         int64_t offset = FUZZ_EXCHANGE + 1024 * phase;
         ir_store(IR_SHARED, IR_CACHE_DEFAULT, IR_U32, 1, place, offset, &x);
         ir_mbarrier_arrive(IR_SHARED, bar, 0);
-        if (chance(p, 2)) {
-            ir_loop();
-            ir_break(ir_mbarrier_test(bar, 0, ir_int(IR_U32, phase)));
-            ir_end_loop();
-        } else {
-            wait(bar, phase);
-        }
+        wait(bar, phase);
         ir_load(IR_SHARED, IR_CACHE_DEFAULT, IR_U32, 1, other, offset, &v);
         ir_assign(got, v);
         keep(p, got);
@@ -223,7 +210,7 @@ static val peer_of(const program *p)
     return ir_binary(IR_XOR, p->rank, ir_int(IR_U32, 1));
 }
 
-/* Stores into the other CTA, or reads from it what it stored; its sums grow by atomics. */
+/* Stores into the other CTA, or reads from it what it stored. */
 void do_cluster_exchange(program *p)
 {
     if (p->cluster == 1)
@@ -236,10 +223,6 @@ void do_cluster_exchange(program *p)
     ir_store(push ? IR_SHARED_CLUSTER : IR_SHARED, IR_CACHE_DEFAULT, IR_U32, 1, push ? theirs : mine, FUZZ_EXCHANGE,
              &x);
     settle_cluster(p);
-    if (chance(p, 2)) {
-        ir_reduce(IR_SHARED_CLUSTER, IR_SCOPE_CLUSTER, IR_RED_ADD, theirs, FUZZ_EXCHANGE, pick(p, IR_U32));
-        settle_cluster(p);
-    }
     ir_load(push ? IR_SHARED : IR_SHARED_CLUSTER, IR_CACHE_DEFAULT, IR_U32, 1, push ? mine : theirs, FUZZ_EXCHANGE,
             &got);
     keep(p, got);

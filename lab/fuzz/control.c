@@ -9,8 +9,7 @@
 enum { LOOP_MAX = 4 };
 
 static const uint32_t variable_types = TYPE_SET(CKL_I32) | TYPE_SET(IR_U32) | TYPE_SET(CKL_F32) | TYPE_SET(IR_U64) |
-                                       TYPE_SET(CKL_F16) | TYPE_SET(IR_BF16X2) | TYPE_SET(IR_PRED) | TYPE_SET(CKL_F64) |
-                                       TYPE_SET(IR_U16);
+                                       TYPE_SET(CKL_F16) | TYPE_SET(IR_BF16X2) | TYPE_SET(IR_PRED) | TYPE_SET(IR_U16);
 
 val uniform_predicate(program *p)
 {
@@ -112,13 +111,10 @@ void do_loop(program *p)
     p->in_loop = in_loop;
 }
 
-/* Some threads end; nothing but stores follows. A trap stands where no thread comes. */
+/* Some threads end; nothing but stores follows. */
 void do_exit(program *p)
 {
     ir_at("exit", 1);
-    ir_if(ir_compare(IR_GE, p->thread, ir_int(IR_U32, p->threads)));
-    ir_plain(IR_TRAP, 0, 0);
-    ir_end_if();
     ir_if(pick_register(p, IR_PRED));
     ir_plain(IR_EXIT, 0, 0);
     ir_end_if();

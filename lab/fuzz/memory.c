@@ -15,10 +15,10 @@ enum { LONGEST = 16, SUMS = 16, SUM_BYTES = 8 }; // words of a statement's atomi
 
 static const uint32_t memory_types = SET(CKL_I8) | SET(CKL_U8) | SET(CKL_BOOL) | SET(CKL_I16) | SET(IR_U16) |
                                      SET(CKL_I32) | SET(IR_U32) | SET(CKL_I64) | SET(IR_U64) | SET(CKL_F16) |
-                                     SET(CKL_BF16) | SET(IR_F16X2) | SET(IR_BF16X2) | SET(CKL_F32) | SET(CKL_F64) |
-                                     SET(CKL_E4M3) | SET(CKL_E5M2);
+                                     SET(CKL_BF16) | SET(IR_F16X2) | SET(IR_BF16X2) | SET(CKL_F32) | SET(CKL_E4M3) |
+                                     SET(CKL_E5M2);
 static const uint32_t words = SET(CKL_I32) | SET(IR_U32) | SET(CKL_I64) | SET(IR_U64);
-static const uint32_t small_floats = SET(CKL_F32) | SET(CKL_F64) | SET(CKL_F16) | SET(IR_F16X2);
+static const uint32_t small_floats = SET(CKL_F32) | SET(CKL_F16) | SET(IR_F16X2);
 static const uint32_t brain_floats = SET(CKL_BF16) | SET(IR_BF16X2); // atomics need sm_90
 
 static int bytes_of(ir_type type)
@@ -68,16 +68,16 @@ void do_own_memory(program *p)
 
 /* Atomics */
 
-/* A reduction and a type that it has; `commutes`: without EXCH and CAS. */
+/* A reduction and a type that it has; `commutes`: without EXCH. */
 static ir_reduction choose_reduction(program *p, bool commutes, ir_type *type)
 {
-    ir_reduction op = (ir_reduction)choose(p, commutes ? IR_RED_OR + 1 : IR_RED_CAS + 1);
+    ir_reduction op = (ir_reduction)choose(p, commutes ? IR_RED_OR + 1 : IR_RED_EXCH + 1);
     uint32_t floats = small_floats | (p->target == IR_SM90A ? brain_floats : 0);
     uint32_t allowed = words;
     if (op == IR_RED_ADD)
-        allowed |= p->in_loop ? SET(CKL_F32) | SET(CKL_F64) : floats; // many rounds would not be exact in halves
+        allowed |= p->in_loop ? SET(CKL_F32) : floats; // many rounds would not be exact in halves
     if (op == IR_RED_EXCH)
-        allowed |= SET(CKL_F32) | SET(CKL_F64);
+        allowed |= SET(CKL_F32);
     *type = choose_type(p, allowed);
     return op;
 }
@@ -93,9 +93,9 @@ void do_own_atomic(program *p)
     ir_at("own_atomic", 1);
     ir_type type;
     ir_reduction op = choose_reduction(p, false, &type);
-    val first = addend(p, type), x = op == IR_RED_CAS && chance(p, 2) ? first : addend(p, type);
+    val first = addend(p, type);
     ir_store(IR_GLOBAL, IR_CACHE_DEFAULT, type, 1, p->own, 8, &first);
-    keep(p, ir_atomic(IR_GLOBAL, IR_SCOPE_GPU, op, p->own, 8, x, addend(p, type)));
+    keep(p, ir_atomic(IR_ORDER_DEFAULT, IR_SCOPE_GPU, op, p->own, 8, addend(p, type)));
     load_some(p, IR_GLOBAL, type, 1, p->own, 8);
 }
 
@@ -112,9 +112,9 @@ void do_global_sums(program *p)
     val address = ir_binary(IR_ADD, p->base, ir_convert(IR_U64, which)), x = addend(p, type);
     int64_t offset = FUZZ_SUMS + 128 * p->sums++;
     if (chance(p, 2))
-        ir_reduce(IR_GLOBAL, IR_SCOPE_GPU, op, address, offset, x);
+        ir_reduce(IR_SCOPE_GPU, op, address, offset, x);
     else
-        ir_atomic(IR_GLOBAL, IR_SCOPE_GPU, op, address, offset, x, x);
+        ir_atomic(IR_ORDER_DEFAULT, IR_SCOPE_GPU, op, address, offset, x);
     ir_fence(chance(p, 2) ? IR_SCOPE_GPU : IR_SCOPE_CTA);
 }
 
@@ -149,28 +149,6 @@ void do_exchange(program *p)
     load_some(p, IR_SHARED, type, n, read, FUZZ_EXCHANGE);
     if (bytes >= 2)
         load_some(p, IR_SHARED, CKL_U8, 2, read, FUZZ_EXCHANGE);
-}
-
-void do_shared_sums(program *p)
-{
-    ir_at("shared_sums", 1);
-    ir_type type;
-    ir_reduction op = choose_reduction(p, true, &type);
-    val which = ir_binary(IR_AND, pick_register(p, IR_U32), ir_int(IR_U32, SUMS - 1));
-    val word = ir_binary(IR_ADD, p->smem, ir_binary(IR_MUL, which, ir_int(IR_U32, SUM_BYTES)));
-    val mine = ir_binary(IR_AND, p->thread, ir_int(IR_U32, SUMS - 1)), zero = ir_int(IR_U64, 0), x = addend(p, type);
-    mine = ir_binary(IR_ADD, p->smem, ir_binary(IR_MUL, mine, ir_int(IR_U32, SUM_BYTES)));
-    settle_smem(p);
-    ir_if(ir_compare(IR_LT, p->thread, ir_int(IR_U32, SUMS)));
-    ir_store(IR_SHARED, IR_CACHE_DEFAULT, IR_U64, 1, mine, FUZZ_EXCHANGE, &zero);
-    ir_end_if();
-    settle_smem(p);
-    if (chance(p, 2))
-        ir_reduce(IR_SHARED, IR_SCOPE_CTA, op, word, FUZZ_EXCHANGE, x);
-    else
-        ir_atomic(IR_SHARED, IR_SCOPE_CTA, op, word, FUZZ_EXCHANGE, x, x);
-    settle_smem(p);
-    load_some(p, IR_SHARED, type, 1, mine, FUZZ_EXCHANGE);
 }
 
 /* Half of the warps arrive at a named barrier, the others wait for what they stored. */

@@ -76,11 +76,11 @@ void settle_smem(program *p);
 
 /* Statements. Each appends instructions and keeps its results. */
 typedef void statement(program *p);
-statement do_arithmetic, do_input_vector;                                    // arithmetic.c
-statement do_if, do_loop, do_variable, do_exit;                              // control.c
-statement do_shuffle, do_vote, do_redux, do_elect, do_warp_sync, do_special; // warp.c
-statement do_own_memory, do_own_atomic, do_global_sums, do_exchange, do_shared_sums, do_pair_of_barriers; // memory.c
-statement do_mma, do_ldmatrix, do_stmatrix, do_wgmma;                                                     // matrix.c
+statement do_arithmetic, do_input_vector;                                                 // arithmetic.c
+statement do_if, do_loop, do_variable, do_exit;                                           // control.c
+statement do_shuffle, do_vote, do_redux, do_elect, do_warp_sync, do_special;              // warp.c
+statement do_own_memory, do_own_atomic, do_global_sums, do_exchange, do_pair_of_barriers; // memory.c
+statement do_mma, do_ldmatrix, do_stmatrix, do_wgmma;                                     // matrix.c
 statement do_cp_async, do_mbarrier, do_bulk, do_tma, do_prefetch, do_cluster_exchange, do_store_async,
     do_multicast; // async.c
 

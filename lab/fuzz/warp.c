@@ -11,8 +11,7 @@ void do_shuffle(program *p)
     ir_at("shuffle", 1);
     val lane = chance(p, 2) ? ir_int(IR_U32, choose(p, 32)) : pick_register(p, IR_U32);
     val x = pick_register(p, choose_type(p, words));
-    int width = chance(p, 2) ? 32 : 1 << choose(p, 6);
-    keep(p, ir_shuffle((ir_shuffle_kind)choose(p, 4), x, lane, width));
+    keep(p, ir_shuffle((ir_shuffle_kind)choose(p, 4), x, lane));
 }
 
 void do_vote(program *p)

@@ -178,8 +178,8 @@ static void print_quoted(const field *f, const void *member, text *out)
 }
 
 static const kind_info kinds[] = {
-    [FIELD_int] = { sizeof(int), "an integer", parse_int, print_int },
-    [FIELD_int64_t] = { sizeof(int64_t), "an integer", parse_int64, print_int64 },
+    [FIELD_int] = { sizeof(int), "an integer of 32 bits, such as 16 or 2^4", parse_int, print_int },
+    [FIELD_int64_t] = { sizeof(int64_t), "an integer of 64 bits, such as 4096 or 2^12", parse_int64, print_int64 },
     [FIELD_float] = { sizeof(float), "a number", parse_float, print_float },
     [FIELD_bool] = { sizeof(bool), "0 or 1", parse_bool, print_bool },
     [FIELD_ckl_dtype] = { sizeof(ckl_dtype), "one of", parse_dtype, print_dtype },

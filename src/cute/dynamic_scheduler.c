@@ -42,7 +42,7 @@ static val barrier_of(const dynamic_scheduler *t, val fetch)
  */
 static val take(const dynamic_scheduler *t)
 {
-    val number = ir_atomic(IR_GLOBAL, IR_SCOPE_GPU, IR_RED_ADD, t->counter, 0, ir_u32(1), ir_u32(0)), zero = ir_u32(0);
+    val number = ir_atomic(IR_ORDER_DEFAULT, IR_SCOPE_GPU, IR_RED_ADD, t->counter, 0, ir_u32(1)), zero = ir_u32(0);
     val last = ir_binary(IR_SUB, ir_binary(IR_ADD, t->count, t->clusters), ir_u32(1));
     ir_if(ir_compare(IR_EQ, number, last));
     ir_store(IR_GLOBAL, IR_CACHE_DEFAULT, IR_U32, 1, t->counter, 0, &zero);

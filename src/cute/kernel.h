@@ -101,7 +101,6 @@
 #define select(p, x, y)       ir_select(AT_HERE(p), AT_HERE(x), AT_HERE(y))
 #define convert(type, x)      ir_convert(type, AT_HERE(x))
 #define f16x2_of(from, x)     ir_f16x2_of(from, AT_HERE(x))
-#define tanh(x)               ir_unary(IR_TANH, AT_HERE(x))
 #define exp2(x)               ir_unary(IR_EX2, AT_HERE(x))
 #define rcp(x)                ir_unary(IR_RCP_APPROX, AT_HERE(x))
 #define rsqrt(x)              ir_unary(IR_RSQRT, AT_HERE(x))
@@ -202,19 +201,17 @@
 #define mbarrier_wait(barrier, parity)        (HERE, ir_mbarrier_wait(barrier, 0, parity))
 #define mbarrier_arrive_at(peer)              (HERE, ir_mbarrier_arrive(IR_SHARED_CLUSTER, peer, 0)) // peer: mapa()
 #define store_async(peer, offset, barrier, x) (HERE, ir_store_async(peer, offset, barrier, x))
-#define atomic_add(address, x)                atomic_of(IR_RED_ADD, address, x)
-#define red_max(address, x)                   (HERE, ir_reduce(IR_GLOBAL, IR_SCOPE_GPU, IR_RED_MAX, address, 0, x))
-#define atomic_exchange(address, x)           atomic_of(IR_RED_EXCH, address, x)
-#define atomic_of(op, address, x)             (HERE, ir_atomic(IR_GLOBAL, IR_SCOPE_GPU, op, address, 0, x, (val){ 0 }))
+#define atomic_add(address, x)                atomic_of(ADD, DEFAULT, address, x)
+#define red_max(address, x)                   (HERE, ir_reduce(IR_SCOPE_GPU, IR_RED_MAX, address, 0, x))
+#define atomic_exchange(address, x)           atomic_of(EXCH, DEFAULT, address, x)
+#define atomic_of(op, order, address, x)      (HERE, ir_atomic(IR_ORDER_##order, IR_SCOPE_GPU, IR_RED_##op, address, 0, x))
 
 /*
  * Accesses to global memory by which CTAs wait for each other, all at gpu scope: who acquires what another released
  * sees all that came before the release. Atomics without such a word are relaxed: they need a fence_gpu() beside them.
  */
-#define atomic_add_release(address, x) \
-    (HERE, ir_atomic_ordered(IR_ORDER_RELEASE, IR_SCOPE_GPU, IR_RED_ADD, address, 0, x, (val){ 0 }))
-#define atomic_add_acq_rel(address, x) \
-    (HERE, ir_atomic_ordered(IR_ORDER_ACQ_REL, IR_SCOPE_GPU, IR_RED_ADD, address, 0, x, (val){ 0 }))
+#define atomic_add_release(address, x)  atomic_of(ADD, RELEASE, address, x)
+#define atomic_add_acq_rel(address, x)  atomic_of(ADD, ACQ_REL, address, x)
 #define load_relaxed(type, address)     (HERE, ir_load_strong(IR_ORDER_RELAXED, IR_SCOPE_GPU, type, address, 0))
 #define load_acquire(type, address)     (HERE, ir_load_strong(IR_ORDER_ACQUIRE, IR_SCOPE_GPU, type, address, 0))
 #define store_relaxed(type, address, x) (HERE, ir_store_strong(IR_ORDER_RELAXED, IR_SCOPE_GPU, type, address, 0, x))
@@ -232,9 +229,9 @@
     (HERE, ir_store(IR_GLOBAL, IR_CACHE_DEFAULT, type, 1, address, offset, (val[]){ x }))
 
 /* Between all lanes of a warp */
-#define shuffle(x, from)         ir_shuffle(IR_SHFL_IDX, AT_HERE(x), AT_HERE(from), 32)
-#define shuffle_down(x, lanes)   ir_shuffle(IR_SHFL_DOWN, AT_HERE(x), AT_HERE(lanes), 32)
-#define shuffle_xor(x, distance) ir_shuffle(IR_SHFL_XOR, AT_HERE(x), AT_HERE(distance), 32)
+#define shuffle(x, from)         ir_shuffle(IR_SHFL_IDX, AT_HERE(x), AT_HERE(from))
+#define shuffle_down(x, lanes)   ir_shuffle(IR_SHFL_DOWN, AT_HERE(x), AT_HERE(lanes))
+#define shuffle_xor(x, distance) ir_shuffle(IR_SHFL_XOR, AT_HERE(x), AT_HERE(distance))
 #define redux_max(x)             ir_redux(IR_RED_MAX, AT_HERE(x)) // of integers
 #define vote_any(p)              ir_vote(IR_VOTE_ANY, AT_HERE(p))
 #define vote_all(p)              ir_vote(IR_VOTE_ALL, AT_HERE(p))

@@ -33,10 +33,10 @@ static val shuffle_xor(val x, int mask)
 {
     val lane_mask = ir_u32(mask);
     if (ir_type_bytes(x.type) == 4)
-        return ir_shuffle(IR_SHFL_XOR, x, lane_mask, 32);
+        return ir_shuffle(IR_SHFL_XOR, x, lane_mask);
     val lo, hi;
     ir_unpack(ir_bitcast(IR_U64, x), IR_U32, &lo, &hi);
-    val both = ir_pack(IR_U64, ir_shuffle(IR_SHFL_XOR, lo, lane_mask, 32), ir_shuffle(IR_SHFL_XOR, hi, lane_mask, 32));
+    val both = ir_pack(IR_U64, ir_shuffle(IR_SHFL_XOR, lo, lane_mask), ir_shuffle(IR_SHFL_XOR, hi, lane_mask));
     return ir_bitcast(x.type, both);
 }
 
@@ -101,7 +101,7 @@ static void read_slot(const reduction *r, val address, val *values)
 val warp_scan(val x)
 {
     for (int distance = 1; distance < LANES; distance *= 2) {
-        val lane = ir_sreg(IR_LANE), other = ir_shuffle(IR_SHFL_UP, x, ir_u32(distance), LANES);
+        val lane = ir_sreg(IR_LANE), other = ir_shuffle(IR_SHFL_UP, x, ir_u32(distance));
         val first = ir_compare(IR_LT, lane, ir_u32(distance));
         x = ir_binary(IR_ADD, x, ir_select(first, ir_int(x.type, 0), other));
     }

@@ -229,7 +229,7 @@ void ir_assign(val reg, val x)
 
 val ir_int(ir_type type, int64_t i)
 {
-    if (type == CKL_F32 || type == CKL_F64 || type == CKL_F16 || type == CKL_BF16)
+    if (type == CKL_F32 || type == CKL_F16 || type == CKL_BF16)
         return ir_float(type, (double)i);
     if (type == CKL_I32)
         i = (int32_t)i;

@@ -93,14 +93,12 @@ void ir_add_ring(const char *name, int64_t full, int64_t empty, int stages);
 void ir_load(ir_space space, ir_cache cache, ir_type type, int n, val address, int64_t offset,
              val *out); // out: registers to write
 void ir_store(ir_space space, ir_cache cache, ir_type type, int n, val address, int64_t offset, const val *values);
-val ir_atomic(ir_space space, ir_scope scope, ir_reduction op, val address, int64_t offset, val x,
-              val y); // y: CAS only
-void ir_reduce(ir_space space, ir_scope scope, ir_reduction op, val address, int64_t offset, val x);
 
 /* Strong accesses to one element of global memory; acquire and release order other accesses too. */
 val ir_load_strong(ir_order order, ir_scope scope, ir_type type, val address, int64_t offset);
 void ir_store_strong(ir_order order, ir_scope scope, ir_type type, val address, int64_t offset, val x);
-val ir_atomic_ordered(ir_order order, ir_scope scope, ir_reduction op, val address, int64_t offset, val x, val y);
+val ir_atomic(ir_order order, ir_scope scope, ir_reduction op, val address, int64_t offset, val x);
+void ir_reduce(ir_scope scope, ir_reduction op, val address, int64_t offset, val x);
 void ir_fence(ir_scope scope);
 void ir_store_async(val address, int64_t offset, val mbarrier, val x);
 
@@ -128,13 +126,12 @@ void ir_mbarrier_init(val bar, int64_t offset, int count);
 void ir_mbarrier_arrive(ir_space space, val bar, int64_t offset);
 void ir_mbarrier_expect(val bar, int64_t offset, val bytes);
 void ir_mbarrier_wait(val bar, int64_t offset, val parity);
-val ir_mbarrier_test(val bar, int64_t offset, val parity);
 
 /* CTA, cluster, warp */
 void ir_bar_sync(val id, int threads);
 void ir_bar_arrive(val id, int threads);
 val ir_mapa(val shared, val rank);
-val ir_shuffle(ir_shuffle_kind how, val x, val lane, int width);
+val ir_shuffle(ir_shuffle_kind how, val x, val lane);
 val ir_vote(ir_vote_kind how, val p);
 val ir_redux(ir_reduction how, val x);
 val ir_elect(void);

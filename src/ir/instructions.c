@@ -38,31 +38,17 @@ void ir_store_strong(ir_order order, ir_scope scope, ir_type type, val address, 
                  in);
 }
 
-static val atomic(ir_inst inst, val address, val x, val y)
+val ir_atomic(ir_order order, ir_scope scope, ir_reduction op, val address, int64_t offset, val x)
 {
-    bool exchanges = inst.mode == (int)IR_RED_CAS;
-    val in[] = { address_of(inst.space, address), x, exchanges ? ir_coerce(x.type, y) : x };
-    inst.op = IR_ATOM;
-    inst.type = x.type;
-    return build_value(inst, x.type, exchanges ? 3 : 2, in);
+    val in[] = { address_of(IR_GLOBAL, address), x };
+    ir_inst inst = { .op = IR_ATOM, .order = order, .scope = scope, .mode = (int)op, .type = x.type, .offset = offset };
+    return build_value(inst, x.type, 2, in);
 }
 
-val ir_atomic(ir_space space, ir_scope scope, ir_reduction op, val address, int64_t offset, val x, val y)
+void ir_reduce(ir_scope scope, ir_reduction op, val address, int64_t offset, val x)
 {
-    return atomic((ir_inst){ .space = space, .scope = scope, .mode = (int)op, .offset = offset }, address, x, y);
-}
-
-void ir_reduce(ir_space space, ir_scope scope, ir_reduction op, val address, int64_t offset, val x)
-{
-    val in[] = { address_of(space, address), x };
-    build_effect(
-        (ir_inst){ .op = IR_RED, .type = x.type, .space = space, .scope = scope, .mode = (int)op, .offset = offset }, 2,
-        in);
-}
-
-val ir_atomic_ordered(ir_order order, ir_scope scope, ir_reduction op, val address, int64_t offset, val x, val y)
-{
-    return atomic((ir_inst){ .order = order, .scope = scope, .mode = (int)op, .offset = offset }, address, x, y);
+    val in[] = { address_of(IR_GLOBAL, address), x };
+    build_effect((ir_inst){ .op = IR_RED, .type = x.type, .scope = scope, .mode = (int)op, .offset = offset }, 2, in);
 }
 
 void ir_fence(ir_scope scope)
@@ -188,12 +174,6 @@ void ir_mbarrier_wait(val bar, int64_t offset, val parity)
     build_effect((ir_inst){ .op = IR_MBARRIER_WAIT, .offset = offset }, 2, in);
 }
 
-val ir_mbarrier_test(val bar, int64_t offset, val parity)
-{
-    val in[] = { bar, ir_coerce(IR_U32, parity) };
-    return build_value((ir_inst){ .op = IR_MBARRIER_TEST, .offset = offset }, IR_PRED, 2, in);
-}
-
 /* CTA, cluster, warp */
 
 void ir_bar_sync(val id, int threads)
@@ -214,10 +194,10 @@ val ir_mapa(val shared, val rank)
     return build_value((ir_inst){ .op = IR_MAPA, .type = IR_U32 }, IR_U32, 2, in);
 }
 
-val ir_shuffle(ir_shuffle_kind how, val x, val lane, int width)
+val ir_shuffle(ir_shuffle_kind how, val x, val lane)
 {
     val in[] = { x, ir_coerce(IR_U32, lane) };
-    return build_value((ir_inst){ .op = IR_SHUFFLE, .type = x.type, .mode = (int)how, .n = width }, x.type, 2, in);
+    return build_value((ir_inst){ .op = IR_SHUFFLE, .type = x.type, .mode = (int)how }, x.type, 2, in);
 }
 
 val ir_vote(ir_vote_kind how, val p)

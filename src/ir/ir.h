@@ -51,15 +51,7 @@ typedef enum ir_compare_kind {
 } ir_compare_kind; // floats: ordered, but NE is unordered
 typedef enum ir_shuffle_kind { IR_SHFL_IDX, IR_SHFL_UP, IR_SHFL_DOWN, IR_SHFL_XOR } ir_shuffle_kind;
 typedef enum ir_vote_kind { IR_VOTE_ANY, IR_VOTE_ALL, IR_VOTE_BALLOT } ir_vote_kind;
-typedef enum ir_reduction {
-    IR_RED_ADD,
-    IR_RED_MIN,
-    IR_RED_MAX,
-    IR_RED_AND,
-    IR_RED_OR,
-    IR_RED_EXCH,
-    IR_RED_CAS
-} ir_reduction;
+typedef enum ir_reduction { IR_RED_ADD, IR_RED_MIN, IR_RED_MAX, IR_RED_AND, IR_RED_OR, IR_RED_EXCH } ir_reduction;
 typedef enum ir_scope { IR_SCOPE_CTA, IR_SCOPE_CLUSTER, IR_SCOPE_GPU, IR_SCOPE_SYS } ir_scope;
 typedef enum ir_order { // of an access to global memory; all but the first are strong: PTX's memory model, at [scope]
     IR_ORDER_DEFAULT,   // LD and ST: weak; ATOM and RED: relaxed
@@ -87,7 +79,6 @@ typedef enum ir_sreg_kind {
     IR_GRID_Z,
     IR_CLUSTER_RANK, // of this CTA in its cluster
     IR_SMEM_BASE,    // shared address of byte 0 of the kernel's shared memory, a multiple of 1024
-    IR_CLOCK,        // cycle counter, low 32 bits
     IR_SREG_COUNT
 } ir_sreg_kind;
 
@@ -120,10 +111,10 @@ typedef enum ir_sreg_kind {
  *   PACK           d <- lo, hi           pair from two 16-bit floats, or from two f32 (rounded, one cvt); u64 from two
  *                                        u32; [from] the type of lo and hi
  *   UNPACK         lo, hi <- x           [from] the type of x: pairs and u64; `type` of the results
- *   SQRT RCP       d <- x                f32, correctly rounded
+ *   SQRT           d <- x                f32, correctly rounded
  *   Approximate, f32 (errors of the hardware stated by the PTX ISA; the emulator rounds correctly):
- *   RSQRT RCP_APPROX EX2 LG2 TANH SIN COS   d <- x   [mode] 1 of RCP_APPROX and EX2: subnormals in and out are 0, which
- *                                        saves the instructions that scale them
+ *   RSQRT RCP_APPROX EX2 LG2 SIN COS   d <- x   [mode] 1 of RCP_APPROX and EX2: subnormals in and out are 0, which saves
+ *                                        the instructions that scale them
  *   SREG           d <- ()               [mode] ir_sreg_kind; u32
  *   PARAM          d <- ()               [n] index of a scalar parameter; of a tensor map: its u64 generic address
  *
@@ -131,7 +122,7 @@ typedef enum ir_sreg_kind {
  * `type`, aligned to their whole size.
  *   LD             d0..dn-1 <- address   [space] [cache]; or [order] relaxed or acquire at [scope]
  *   ST             () <- address, s0..sn-1   [space] [cache]; or [order] relaxed or release at [scope]
- *   ATOM           d <- address, x (, y)     [space] [mode] ir_reduction [order] [scope]; CAS: x compare, y new
+ *   ATOM           d <- address, x           of global memory; [mode] ir_reduction [order] [scope]
  *   RED            () <- address, x          as ATOM without a result; relaxed or release
  *   ST_ASYNC       () <- address, mbarrier, x    one 32- or 64-bit value to shared memory of a CTA of the cluster,
  *                                        both addresses made by MAPA for that CTA; its bytes complete on the mbarrier,
@@ -168,8 +159,6 @@ typedef enum ir_sreg_kind {
  *                                        cta scope (own) or cluster scope (peer)
  *   MBARRIER_EXPECT   () <- bar, bytes   arrive and expect `bytes` more of the current phase
  *   MBARRIER_WAIT     () <- bar, parity  until the phase of that parity has completed; acquires (see [scope])
- *   MBARRIER_TEST     p <- bar, parity   one try_wait; may fail spuriously
- *   CP_ASYNC_ARRIVE   () <- bar          arrives (noinc) when the thread's earlier CP_ASYNCs have completed
  *
  * CTA, cluster and warp
  *   BAR_SYNC       () <- id              [n] threads, a multiple of 32, that all arrive; converged warps; id 0..15
@@ -177,7 +166,7 @@ typedef enum ir_sreg_kind {
  *   CLUSTER_ARRIVE (release), CLUSTER_WAIT (acquire)   all threads of the cluster
  *   MAPA           d <- shared address, rank     the address in CTA `rank` of the cluster, for IR_SHARED_CLUSTER
  *   WARP_SYNC      all lanes
- *   SHUFFLE        d <- x, lane          [mode] ir_shuffle_kind; 32-bit x; [n] width (power of two); converged
+ *   SHUFFLE        d <- x, lane          [mode] ir_shuffle_kind; 32-bit x; converged
  *   VOTE           d <- p                [mode] ir_vote_kind; predicate, or u32 for BALLOT; converged warp
  *   REDUX          d <- x                [mode] ir_reduction ADD, MIN, MAX, AND, OR of i32/u32 over the warp; converged
  *   ELECT          p <- ()               true in one lane (the lowest); converged warp
@@ -202,7 +191,6 @@ typedef enum ir_sreg_kind {
  *   IF p, ELSE, END_IF; LOOP, BREAK (IF p), END_LOOP     BREAK stands in LOOP or inside an IF in it and leaves the loop
  *                                        lane by lane; [match] links the partners
  *   EXIT           ends the active lanes
- *   TRAP           a fault of the kernel
  *   GRID_WAIT      waits for the kernel before (programmatic dependent launch); LAUNCH_DEPENDENTS lets the next start
  */
 #define IR_OPS(X)                                       \
@@ -233,12 +221,10 @@ typedef enum ir_sreg_kind {
     X(PACK, "pack", ALU)                                \
     X(UNPACK, "unpack", ALU)                            \
     X(SQRT, "sqrt", SFU)                                \
-    X(RCP, "rcp", SFU)                                  \
     X(RSQRT, "rsqrt", SFU)                              \
     X(RCP_APPROX, "rcp_approx", SFU)                    \
     X(EX2, "ex2", SFU)                                  \
     X(LG2, "lg2", SFU)                                  \
-    X(TANH, "tanh", SFU)                                \
     X(SIN, "sin", SFU)                                  \
     X(COS, "cos", SFU)                                  \
     X(SREG, "sreg", ALU)                                \
@@ -267,8 +253,6 @@ typedef enum ir_sreg_kind {
     X(MBARRIER_ARRIVE, "mbarrier_arrive", SYNC)         \
     X(MBARRIER_EXPECT, "mbarrier_expect", SYNC)         \
     X(MBARRIER_WAIT, "mbarrier_wait", SYNC)             \
-    X(MBARRIER_TEST, "mbarrier_test", SYNC)             \
-    X(CP_ASYNC_ARRIVE, "cp_async_arrive", SYNC)         \
     X(BAR_SYNC, "bar_sync", SYNC)                       \
     X(BAR_ARRIVE, "bar_arrive", SYNC)                   \
     X(CLUSTER_ARRIVE, "cluster_arrive", SYNC)           \
@@ -295,7 +279,6 @@ typedef enum ir_sreg_kind {
     X(BREAK, "break", CONTROL)                          \
     X(END_LOOP, "end_loop", CONTROL)                    \
     X(EXIT, "exit", CONTROL)                            \
-    X(TRAP, "trap", CONTROL)                            \
     X(GRID_WAIT, "grid_wait", SYNC)                     \
     X(LAUNCH_DEPENDENTS, "launch_dependents", SYNC)
 

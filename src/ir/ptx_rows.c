@@ -15,11 +15,9 @@ enum {
     F16 = SET(CKL_F16),
     BF16 = SET(CKL_BF16),
     F32 = SET(CKL_F32),
-    F64 = SET(CKL_F64),
     BF16X2 = SET(IR_BF16X2),
     PAIR = SET(IR_F16X2) | BF16X2,
     HALF = F16 | BF16 | PAIR,
-    FLOAT = F32 | F64,
 };
 
 #define ROWS(...)        \
@@ -44,10 +42,6 @@ enum {
  */
 #define LOW_BYTE "; and.b16 $d, $d, 255"
 
-/* min and max of f64 have no .NaN. */
-#define F64_NAN(op) \
-    op ".f64 %tg0, $x, $y; setp.nan.f64 %tp0, $x, $y; add.rn.f64 %tg1, $x, $y; selp.f64 $d, %tg1, %tg0, %tp0"
-
 #define TMA_LOAD   "cp.async.bulk.tensor.$nd.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
 #define TMA_PIXELS "cp.async.bulk.tensor.$nd.shared::cluster.global.im2col.mbarrier::complete_tx::bytes"
 #define TMA_BOX    " [$a], [$Y, {$C}], [$Z]"
@@ -59,29 +53,29 @@ enum {
 static const ptx_row *const rows[IR_OP_COUNT] = {
     [IR_MOV] = PLAIN("mov.$m $d, $x"),
     [IR_ADD] = ROWS({ INT, 0, 0, "add.$t $d, $x, $y" },
-                    { FLOAT, 0, 0, "add.rn.$t $d, $x, $y" }, // without .rn, ptxas may fuse it with a product
+                    { F32, 0, 0, "add.rn.$t $d, $x, $y" }, // without .rn, ptxas may fuse it with a product
                     { BF16, 0, PTX_SM80, "mov.b16 %th0, 0x3f80; fma.rn.bf16 $d, $X, %th0, $Y" },
                     { BF16X2, 0, PTX_SM80, "mov.b32 %tr0, 0x3f803f80; fma.rn.bf16x2 $d, $X, %tr0, $Y" },
                     { HALF, 0, 0, "add.rn.$t $d, $X, $Y" }),
-    [IR_SUB] = ROWS({ INT, 0, 0, "sub.$t $d, $x, $y" }, { FLOAT, 0, 0, "sub.rn.$t $d, $x, $y" },
+    [IR_SUB] = ROWS({ INT, 0, 0, "sub.$t $d, $x, $y" }, { F32, 0, 0, "sub.rn.$t $d, $x, $y" },
                     { BF16, 0, PTX_SM80, "mov.b16 %th0, 0xbf80; fma.rn.bf16 $d, $Y, %th0, $X" },
                     { BF16X2, 0, PTX_SM80, "mov.b32 %tr0, 0xbf80bf80; fma.rn.bf16x2 $d, $Y, %tr0, $X" },
                     { HALF, 0, 0, "sub.rn.$t $d, $X, $Y" }),
-    [IR_MUL] = ROWS({ INT, 0, 0, "mul.lo.$t $d, $x, $y" }, { FLOAT, 0, 0, "mul.rn.$t $d, $x, $y" },
+    [IR_MUL] = ROWS({ INT, 0, 0, "mul.lo.$t $d, $x, $y" }, { F32, 0, 0, "mul.rn.$t $d, $x, $y" },
                     { BF16, 0, PTX_SM80, "mov.b16 %th0, 0x8000; fma.rn.bf16 $d, $X, $Y, %th0" },
                     { BF16X2, 0, PTX_SM80, "mov.b32 %tr0, 0x80008000; fma.rn.bf16x2 $d, $X, $Y, %tr0" },
                     { HALF, 0, 0, "mul.rn.$t $d, $X, $Y" }),
-    [IR_FMA] = ROWS({ INT, 0, 0, "mad.lo.$t $d, $x, $y, $z" }, { FLOAT, 0, 0, "fma.rn.$t $d, $x, $y, $z" },
+    [IR_FMA] = ROWS({ INT, 0, 0, "mad.lo.$t $d, $x, $y, $z" }, { F32, 0, 0, "fma.rn.$t $d, $x, $y, $z" },
                     { HALF, 0, 0, "fma.rn.$t $d, $X, $Y, $Z" }),
     [IR_MUL_HI] = ROWS({ 0, 0, 0, "mul.hi.$t $d, $x, $y" }),
-    [IR_DIV] = ROWS({ INT, 0, 0, "div.$t $d, $x, $y" }, { FLOAT, 0, 0, "div.rn.$t $d, $x, $y" }),
+    [IR_DIV] = ROWS({ INT, 0, 0, "div.$t $d, $x, $y" }, { F32, 0, 0, "div.rn.$t $d, $x, $y" }),
     [IR_REM] = ROWS({ INT, 0, 0, "rem.$t $d, $x, $y" }),
-    [IR_MIN] = ROWS({ F64, 0, PTX_MODE, F64_NAN("min") }, { INT, 0, 0, "min.$t $d, $x, $y" },
-                    { FLOAT, 0, 0, "min$o.$t $d, $x, $y" }, { HALF, 0, 0, "min$o.$t $d, $X, $Y" }),
-    [IR_MAX] = ROWS({ F64, 0, PTX_MODE, F64_NAN("max") }, { INT, 0, 0, "max.$t $d, $x, $y" },
-                    { FLOAT, 0, 0, "max$o.$t $d, $x, $y" }, { HALF, 0, 0, "max$o.$t $d, $X, $Y" }),
-    [IR_NEG] = ROWS({ INT, 0, 0, "neg.$s $d, $x" }, { FLOAT, 0, 0, "neg.$t $d, $x" }, { HALF, 0, 0, "neg.$t $d, $X" }),
-    [IR_ABS] = ROWS({ UNSIGNED, 0, 0, "mov.$m $d, $x" }, { INT | FLOAT, 0, 0, "abs.$t $d, $x" },
+    [IR_MIN] = ROWS({ INT, 0, 0, "min.$t $d, $x, $y" }, { F32, 0, 0, "min$o.$t $d, $x, $y" },
+                    { HALF, 0, 0, "min$o.$t $d, $X, $Y" }),
+    [IR_MAX] = ROWS({ INT, 0, 0, "max.$t $d, $x, $y" }, { F32, 0, 0, "max$o.$t $d, $x, $y" },
+                    { HALF, 0, 0, "max$o.$t $d, $X, $Y" }),
+    [IR_NEG] = ROWS({ INT, 0, 0, "neg.$s $d, $x" }, { F32, 0, 0, "neg.$t $d, $x" }, { HALF, 0, 0, "neg.$t $d, $X" }),
+    [IR_ABS] = ROWS({ UNSIGNED, 0, 0, "mov.$m $d, $x" }, { INT | F32, 0, 0, "abs.$t $d, $x" },
                     { HALF, 0, 0, "abs.$t $d, $X" }),
     [IR_NOT] = ROWS({ INT, 0, 0, "not.$B $d, $x" }, { PRED, 0, 0, "not.pred $d, $X" }),
     [IR_AND] = ROWS({ INT, 0, 0, "and.$B $d, $x, $y" }, { PRED, 0, 0, "and.pred $d, $X, $Y" }),
@@ -92,8 +86,8 @@ static const ptx_row *const rows[IR_OP_COUNT] = {
     [IR_AND_OR] = PLAIN("lop3.b32 $d, $X, $y, $z, 0xea"), // of one register: bench/notes/ptxas.md
     [IR_PRMT] = PLAIN("prmt.b32 $d, $X, $Y, $z"),
     [IR_COMPARE] =
-        ROWS({ INT, 0, 0, "setp.$o.$t $d, $x, $y" }, { FLOAT, 0, PTX_MODE, "setp.neu.$t $d, $x, $y" },
-             { FLOAT, 0, 0, "setp.$o.$t $d, $x, $y" },
+        ROWS({ INT, 0, 0, "setp.$o.$t $d, $x, $y" }, { F32, 0, PTX_MODE, "setp.neu.$t $d, $x, $y" },
+             { F32, 0, 0, "setp.$o.$t $d, $x, $y" },
              { BF16, 0, PTX_SM80 | PTX_MODE,
                F32_FROM_BF16("%tf0", "$X") "; " F32_FROM_BF16("%tf1", "$Y") "; setp.neu.f32 $d, %tf0, %tf1" },
              { BF16, 0, PTX_SM80,
@@ -106,20 +100,15 @@ static const ptx_row *const rows[IR_OP_COUNT] = {
         { INT | BITS8, INT | BITS8, 0, "cvt.$t.$f $d, $X" }, { PRED, BITS8, 0, "setp.ne.s16 $d, $X, 0" },
         { PRED, INT, 0, "setp.ne.$f $d, $X, 0" }, { PRED, F32, 0, "setp.neu.f32 $d, $X, 0f00000000" },
         { INT | BITS8, PRED, 0, "selp.$B $d, 1, 0, $X" }, { F32, PRED, 0, "selp.f32 $d, 0f3f800000, 0f00000000, $X" },
-        { F64, PRED, 0, "selp.f64 $d, 0d3ff0000000000000, 0d0000000000000000, $X" },
         { F16, PRED, 0, "selp.b16 $d, 0x3c00, 0, $X" }, { BF16, PRED, 0, "selp.b16 $d, 0x3f80, 0, $X" },
-        { INT | BITS8, FLOAT | F16, 0, "cvt.rzi.$t.$f $d, $X" },
+        { INT | BITS8, F32 | F16, 0, "cvt.rzi.$t.$f $d, $X" },
         { INT | BITS8, BF16, 0, F32_FROM_BF16("%tf0", "$X") "; cvt.rzi.$t.f32 $d, %tf0" },
-        { FLOAT | F16, INT | BITS8, 0, "cvt.rn.$t.$f $d, $X" }, { BF16, INT, PTX_SM90, "cvt.rn.bf16.$f $d, $X" },
+        { F32 | F16, INT | BITS8, 0, "cvt.rn.$t.$f $d, $X" }, { BF16, INT, PTX_SM90, "cvt.rn.bf16.$f $d, $X" },
         { BF16, INT | BITS8, 0, "cvt.rn.f32.$f %tf0, $X; cvt.rn.bf16.f32 $d, %tf0" }, // rounds twice beyond 2^24
-        { FLOAT, F16, 0, "cvt.$t.f16 $d, $X" }, { F64, F32, 0, "cvt.f64.f32 $d, $X" },
-        { F32 | F16, F64, 0, "cvt.rn.$t.f64 $d, $X" }, { F16 | BF16, F32, 0, "cvt.rn.$t.f32 $d, $X" },
+        { F32, F16, 0, "cvt.$t.f16 $d, $X" }, { F16 | BF16, F32, 0, "cvt.rn.$t.f32 $d, $X" },
         { F32, BF16, 0, F32_FROM_BF16("$d", "$X") },
-        { F64, BF16, 0, F32_FROM_BF16("%tf0", "$X") "; cvt.f64.f32 $d, %tf0" },
         { F16, BF16, 0, F32_FROM_BF16("%tf0", "$X") "; cvt.rn.f16.f32 $d, %tf0" },
         { BF16, F16, 0, "cvt.f32.f16 %tf0, $X; cvt.rn.bf16.f32 $d, %tf0" },
-        { BF16, F64, PTX_SM90, "cvt.rn.bf16.f64 $d, $X" },
-        { BF16, F64, 0, "cvt.rn.f32.f64 %tf0, $X; cvt.rn.bf16.f32 $d, %tf0" }, // rounds twice
         { SET(IR_F16X2), F8, PTX_SM90, "cvt.rn.f16x2.$fx2 $d, $X" },
         { F16, F8, PTX_SM90, F16_FROM_F8 "; mov.b16 $d, %th0" },
         { F32, F8, PTX_SM90, F16_FROM_F8 "; cvt.f32.f16 $d, %th0" },
@@ -139,13 +128,11 @@ static const ptx_row *const rows[IR_OP_COUNT] = {
              { F32, SET(IR_F16X2), 0, "mov.b32 {%th0, %th1}, $X; cvt.f32.f16 $d, %th0; cvt.f32.f16 $e, %th1" },
              { F32, BF16X2, 0, "shl.b32 $d, $X, 16; and.b32 $e, $X, 0xffff0000" },
              { BITS32, BITS64, 0, "mov.b64 {$d, $e}, $X" }),
-    [IR_SQRT] = ROWS({ FLOAT, 0, 0, "sqrt.rn.$t $d, $x" }),
-    [IR_RCP] = ROWS({ FLOAT, 0, 0, "rcp.rn.$t $d, $x" }),
+    [IR_SQRT] = ROWS({ F32, 0, 0, "sqrt.rn.$t $d, $x" }),
     [IR_RSQRT] = ROWS({ F32, 0, 0, "rsqrt.approx.f32 $d, $x" }),
     [IR_RCP_APPROX] = ROWS({ F32, 0, PTX_MODE, "rcp.approx.ftz.f32 $d, $x" }, { F32, 0, 0, "rcp.approx.f32 $d, $x" }),
     [IR_EX2] = ROWS({ F32, 0, PTX_MODE, "ex2.approx.ftz.f32 $d, $x" }, { F32, 0, 0, "ex2.approx.f32 $d, $x" }),
     [IR_LG2] = ROWS({ F32, 0, 0, "lg2.approx.f32 $d, $x" }),
-    [IR_TANH] = ROWS({ F32, 0, 0, "tanh.approx.f32 $d, $x" }),
     [IR_SIN] = ROWS({ F32, 0, 0, "sin.approx.f32 $d, $x" }),
     [IR_COS] = ROWS({ F32, 0, 0, "cos.approx.f32 $d, $x" }),
     [IR_SREG] = PLAIN("mov.b32 $d, $o"),
@@ -154,8 +141,7 @@ static const ptx_row *const rows[IR_OP_COUNT] = {
 
     [IR_LD] = ROWS({ 0, 0, PTX_STRONG, "ld$l.$k.$g.$E $D, [$a]" }, { 0, 0, 0, "ld.$g$c$N.$E $D, [$a]$i" }),
     [IR_ST] = ROWS({ 0, 0, PTX_STRONG, "st$l.$k.$g.$E [$a], $S" }, { 0, 0, 0, "st.$g$c$N.$E [$a], $S$i" }),
-    [IR_ATOM] =
-        ROWS({ 0, 0, PTX_CAS, "atom$l.$k.$g.$r $d, [$a], $Y, $Z" }, { 0, 0, 0, "atom$l.$k.$g.$r $d, [$a], $Y" }),
+    [IR_ATOM] = PLAIN("atom$l.$k.$g.$r $d, [$a], $Y"),
     [IR_RED] = PLAIN("red$l.$k.$g.$r [$a], $Y"),
     [IR_ST_ASYNC] = PLAIN("st.async.shared::cluster.mbarrier::complete_tx::bytes.$B [$a], $Z, [$Y]"),
     /*
@@ -201,9 +187,6 @@ static const ptx_row *const rows[IR_OP_COUNT] = {
              { 0, 0, PTX_CLUSTER,
                "$j: mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 %tp0, [$a], $y; @!%tp0 bra $j" },
              { 0, 0, 0, "$j: mbarrier.try_wait.parity.shared::cta.b64 %tp0, [$a], $y; @!%tp0 bra $j" }),
-    [IR_MBARRIER_TEST] = ROWS({ 0, 0, PTX_SM80, "mbarrier.test_wait.parity.shared::cta.b64 $d, [$a], $y" },
-                              { 0, 0, 0, "mbarrier.try_wait.parity.shared::cta.b64 $d, [$a], $y" }),
-    [IR_CP_ASYNC_ARRIVE] = PLAIN("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [$a]"),
 
     [IR_BAR_SYNC] = PLAIN("bar.sync $x, $n"),
     [IR_BAR_ARRIVE] = PLAIN("bar.arrive $x, $n"),
@@ -241,7 +224,6 @@ static const ptx_row *const rows[IR_OP_COUNT] = {
 
     /* Nothing on sm_80, where kernels are never launched early. */
     [IR_EXIT] = PLAIN("exit"),
-    [IR_TRAP] = PLAIN("trap"),
     [IR_GRID_WAIT] = ROWS({ 0, 0, PTX_SM80, "" }, { 0, 0, 0, "griddepcontrol.wait" }),
     [IR_LAUNCH_DEPENDENTS] = ROWS({ 0, 0, PTX_SM80, "" }, { 0, 0, 0, "griddepcontrol.launch_dependents" }),
 };
@@ -269,8 +251,7 @@ static const char *const modes[IR_OP_COUNT][MODES_MAX] = {
                   [IR_GRID_Y] = "%nctaid.y",
                   [IR_GRID_Z] = "%nctaid.z",
                   [IR_CLUSTER_RANK] = "%cluster_ctarank",
-                  [IR_SMEM_BASE] = "smem",
-                  [IR_CLOCK] = "%clock" },
+                  [IR_SMEM_BASE] = "smem" },
 };
 
 const char *ptx_mode_text(ir_op op, int mode)

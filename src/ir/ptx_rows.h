@@ -25,10 +25,10 @@
  *   c i          [cache]: of the instruction; its last operand, ", %evict_first", or ""
  *   o            the name of [mode]: comparisons, special registers, shuffles, votes, NaN of min and max
  *   r            the reduction [mode] and its type: "add.noftz.f16x2"
- *   h            the clamp operand of a shuffle
+ *   h            the clamp operand of a shuffle: the first lane of UP, the last one of others
  *   j            a label of this instruction's own
  *
- * %o are the offsets of $O. Registers named %tp %th %tr %tf %tg (predicate, 16, 32, f32, f64) with 0 or 1 are scratch
+ * %o are the offsets of $O. Registers named %tp %th %tr %tf (predicate, 16, 32, f32) with 0 or 1 are scratch
  * of one template.
  */
 #pragma once
@@ -40,12 +40,11 @@ enum {
     PTX_SM80 = 1 << 0,       // the target is sm_80
     PTX_SM90 = 1 << 1,       // the target is sm_90 or sm_90a
     PTX_MODE = 1 << 2,       // [mode] is 1
-    PTX_CAS = 1 << 3,        // [mode] is IR_RED_CAS
-    PTX_WIDE = 1 << 4,       // [n] is 16
-    PTX_TENSOR_MAP = 1 << 5, // parameter [n] is a tensor map
-    PTX_MULTICAST = 1 << 6,  // operand 3 is not the constant 0
-    PTX_CLUSTER = 1 << 7,    // [scope] is wider than the CTA
-    PTX_STRONG = 1 << 8,     // [order] is not the default
+    PTX_WIDE = 1 << 3,       // [n] is 16
+    PTX_TENSOR_MAP = 1 << 4, // parameter [n] is a tensor map
+    PTX_MULTICAST = 1 << 5,  // operand 3 is not the constant 0
+    PTX_CLUSTER = 1 << 6,    // [scope] is wider than the CTA
+    PTX_STRONG = 1 << 7,     // [order] is not the default
 };
 
 typedef struct ptx_row {

@@ -19,7 +19,6 @@ static const struct {
     ptx_kind kind;
 } types[IR_TYPE_COUNT] = {
     [CKL_DTYPE_DEFAULT] = { "none", "none", PTX_KIND_32 },
-    [CKL_F64] = { "f64", "b64", PTX_KIND_F64 },
     [CKL_F32] = { "f32", "b32", PTX_KIND_F32 },
     [CKL_F16] = { "f16", "b16", PTX_KIND_16 },
     [CKL_BF16] = { "bf16", "b16", PTX_KIND_16 },
@@ -68,13 +67,9 @@ static void format_constant(val v, char literal[NUMBER_BYTES])
 {
     float narrow = (float)v.f;
     uint32_t bits32;
-    uint64_t bits64;
     memcpy(&bits32, &narrow, sizeof bits32);
-    memcpy(&bits64, &v.f, sizeof bits64);
     if (v.type == CKL_F32)
         snprintf(literal, NUMBER_BYTES, "0f%08" PRIx32, bits32);
-    else if (v.type == CKL_F64)
-        snprintf(literal, NUMBER_BYTES, "0d%016" PRIx64, bits64);
     else if (v.type == CKL_F16)
         snprintf(literal, NUMBER_BYTES, "0x%04x", f16_from_f32(narrow));
     else if (v.type == CKL_BF16)
@@ -333,11 +328,11 @@ static void put_mode(ptx_writer *w, char letter)
 static void put_reduction(ptx_writer *w, char letter)
 {
     static const char *const names[] = {
-        [IR_RED_ADD] = "add.", [IR_RED_MIN] = "min.",   [IR_RED_MAX] = "max.", [IR_RED_AND] = "and.",
-        [IR_RED_OR] = "or.",   [IR_RED_EXCH] = "exch.", [IR_RED_CAS] = "cas.",
+        [IR_RED_ADD] = "add.", [IR_RED_MIN] = "min.", [IR_RED_MAX] = "max.",
+        [IR_RED_AND] = "and.", [IR_RED_OR] = "or.",   [IR_RED_EXCH] = "exch.",
     };
     ir_type type = w->inst->type;
-    bool adds = w->inst->mode == IR_RED_ADD, half = ir_type_is_float(type) && type != CKL_F32 && type != CKL_F64;
+    bool adds = w->inst->mode == IR_RED_ADD, half = ir_type_is_float(type) && type != CKL_F32;
     put(w, names[w->inst->mode]);
     if (adds && half)
         put(w, "noftz.");
@@ -347,11 +342,10 @@ static void put_reduction(ptx_writer *w, char letter)
         put(w, adds && type == CKL_I64 ? "u64" : types[type].arithmetic);
 }
 
-/* Segments of [n] lanes; all modes but UP are bounded by the segment's last lane. */
 static void put_shuffle_clamp(ptx_writer *w, char letter)
 {
     (void)letter;
-    put_number(w, (32 - w->inst->n) << 8 | (w->inst->mode == IR_SHFL_UP ? 0 : 31));
+    put_number(w, w->inst->mode == IR_SHFL_UP ? 0 : 31);
 }
 
 static void put_own_label(ptx_writer *w, char letter)

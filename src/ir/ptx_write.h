@@ -10,7 +10,7 @@ typedef enum ptx_kind {
     PTX_KIND_32,
     PTX_KIND_64,
     PTX_KIND_F32,
-    PTX_KIND_F64,
+    PTX_KIND_F64, // of no value; declared, as in all texts that tests/data/accepted.txt knows
     PTX_KIND_COUNT
 } ptx_kind;
 

@@ -4,9 +4,9 @@
 #include "base/hash.h"
 #include "ir/build_core.h"
 
-enum { SLOTS = 1 << 12 };
+enum { SLOTS = 1 << 12, PROBES = 8 };
 
-/* A hash table of instructions by what they compute; a slot keeps the last. */
+/* A hash table of instructions by what they compute. Where all slots of one are taken, it takes the first. */
 struct build_share {
     int known[SLOTS]; // number + 1
 };
@@ -61,11 +61,17 @@ bool build_share_find(const ir_inst *inst, int in_count, const val *in, int **sl
         hash = hash_bytes(hash, key, sizeof key);
     }
     *slot = &build.share->known[hash % SLOTS];
-    if (!**slot)
-        return false;
-    const ir_inst *known = &build.kernel->insts[**slot - 1];
-    if (!is_same(known, inst, in_count, in))
-        return false;
-    *out = known->out[0];
-    return true;
+    for (int probe = 0; probe < PROBES; probe++) {
+        int *at = &build.share->known[(hash + (uint64_t)probe) % SLOTS];
+        if (!*at) {
+            *slot = at;
+            return false;
+        }
+        const ir_inst *known = &build.kernel->insts[*at - 1];
+        if (is_same(known, inst, in_count, in)) {
+            *out = known->out[0];
+            return true;
+        }
+    }
+    return false;
 }

@@ -167,8 +167,6 @@ static spread compute_sreg(const ir_inst *inst)
         return numbered(WARP_LANES);
     case IR_WARP:
         return numbered(1);
-    case IR_CLOCK:
-        return unsure;
     default:
         return uniform;
     }
@@ -208,7 +206,6 @@ static spread compute(const analysis *a, const ir_inst *inst)
     case IR_LD:
         return inst->order ? unsure : compute_arithmetic(a, inst);
     case IR_ATOM:
-    case IR_MBARRIER_TEST:
     case IR_LDMATRIX:
     case IR_MMA:
     case IR_WGMMA:

@@ -84,7 +84,7 @@ static ckl_status check_half(const ir_kernel *kernel, const ir_inst *inst, const
 
 static ckl_status check_operands(const ir_kernel *kernel, const ir_inst *inst, const ir_rule *rule)
 {
-    const char *at = inst->op == IR_ATOM && inst->mode == IR_RED_CAS ? "t:att" : rule->operands;
+    const char *at = rule->operands;
     if (rule->types && ((unsigned)inst->type >= IR_TYPE_COUNT || !(rule->types & SET(inst->type))))
         FAULT(kernel, inst, "does not exist for %s", ir_type_text(inst->type));
     if (rule->from && ((unsigned)inst->from >= IR_TYPE_COUNT || !(rule->from & SET(inst->from))))
@@ -169,13 +169,12 @@ static ckl_status check_atomic(const ir_kernel *kernel, const ir_inst *inst)
     const uint32_t brain = SET(CKL_BF16) | SET(IR_BF16X2);
     const uint32_t small = SET(CKL_F16) | SET(IR_F16X2) | (kernel->target == IR_SM80 ? 0 : brain);
     const uint32_t allowed[] = {
-        [IR_RED_ADD] = words | SET(CKL_F32) | SET(CKL_F64) | small,
+        [IR_RED_ADD] = words | SET(CKL_F32) | small,
         [IR_RED_MIN] = words,
         [IR_RED_MAX] = words,
         [IR_RED_AND] = words,
         [IR_RED_OR] = words,
-        [IR_RED_EXCH] = words | SET(CKL_F32) | SET(CKL_F64),
-        [IR_RED_CAS] = words,
+        [IR_RED_EXCH] = words | SET(CKL_F32),
     };
     if (!(allowed[inst->mode] & SET(inst->type)))
         FAULT(kernel, inst, "mode=%d does not exist for %s", inst->mode, ir_type_text(inst->type));
@@ -282,13 +281,6 @@ static ckl_status check_matrices(const ir_kernel *kernel, const ir_inst *inst)
     return check_alignment(kernel, inst, inst->in[0], 16);
 }
 
-static ckl_status check_shuffle(const ir_kernel *kernel, const ir_inst *inst)
-{
-    if (!is_power_of_two(inst->n) || inst->n > 32)
-        FAULT(kernel, inst, "n=%d lanes is not a power of two up to 32", inst->n);
-    return CKL_OK;
-}
-
 static ckl_status check_vote(const ir_kernel *kernel, const ir_inst *inst)
 {
     bool ballot = inst->mode == IR_VOTE_BALLOT;
@@ -367,11 +359,8 @@ static check *const checks[IR_OP_COUNT] = {
     [IR_MBARRIER_ARRIVE] = check_mbarrier,
     [IR_MBARRIER_EXPECT] = check_mbarrier,
     [IR_MBARRIER_WAIT] = check_mbarrier,
-    [IR_MBARRIER_TEST] = check_mbarrier,
-    [IR_CP_ASYNC_ARRIVE] = check_mbarrier,
     [IR_BAR_SYNC] = check_barrier,
     [IR_BAR_ARRIVE] = check_barrier,
-    [IR_SHUFFLE] = check_shuffle,
     [IR_VOTE] = check_vote,
     [IR_LDMATRIX] = check_matrices,
     [IR_STMATRIX] = check_matrices,

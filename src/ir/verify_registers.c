@@ -272,7 +272,7 @@ static ckl_status visit_plain(walk *w, int index)
         commit(w);
     if (inst->op == IR_WGMMA_WAIT)
         retire(w, inst->n);
-    if (inst->op == IR_EXIT || inst->op == IR_TRAP)
+    if (inst->op == IR_EXIT)
         w->now.reachable = false;
     return CKL_OK;
 }

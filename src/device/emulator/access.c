@@ -1,4 +1,4 @@
-/* access.c - loads, stores and atomics of global and shared memory: addresses checked, then moved. */
+/* access.c - loads and stores of global and shared memory: addresses checked, then moved. */
 #include "device/emulator/machine.h"
 
 /* Addresses */
@@ -298,16 +298,5 @@ outcome run_store_shared(warp *w, const step *s)
     if (!shared_request(w, s, address, warp_access(w, s, 0, true)))
         return FAULTED;
     move_store(w, s, address);
-    return ADVANCE;
-}
-
-outcome run_atomic_shared(warp *w, const step *s)
-{
-    uintptr_t address[LANES];
-    access a = warp_access(w, s, 0, true);
-    a.atomic = true;
-    if (!shared_request(w, s, address, a))
-        return FAULTED;
-    move_atomics(w, s, address);
     return ADVANCE;
 }

@@ -70,14 +70,11 @@
     LANEWISE(ge_##t, lane_u8, T, VALUE_##t(x) >= VALUE_##t(y))
 #define COMPARISONS(t, T) EQUALITIES(t, T) ORDERS(t, T)
 
-#define VALUE_i16(x)  (x)
-#define VALUE_u16(x)  (x)
 #define VALUE_i32(x)  (x)
 #define VALUE_u32(x)  (x)
 #define VALUE_i64(x)  (x)
 #define VALUE_u64(x)  (x)
 #define VALUE_f32(x)  (x)
-#define VALUE_f64(x)  (x)
 #define VALUE_pred(x) (x)
 #define VALUE_f16(x)  f16_widen(x)
 #define VALUE_bf16(x) bf16_widen(x)
@@ -92,18 +89,13 @@
     {                                                     \
         return (T)(y == 0 || (overflows) ? 0 : x % y);    \
     }
-DIVISIONS(i16, int16_t, false)
-DIVISIONS(u16, uint16_t, false)
 DIVISIONS(i32, int32_t, x == INT32_MIN && y == -1)
 DIVISIONS(u32, uint32_t, false)
 DIVISIONS(i64, int64_t, x == INT64_MIN && y == -1)
 DIVISIONS(u64, uint64_t, false)
 
-WORDS(u16, lane_u16, 16)
 WORDS(u32, lane_u32, 32)
 WORDS(u64, lane_u64, 64)
-INTEGERS(i16, lane_i16, uint16_t, 16, x < 0)
-INTEGERS(u16, lane_u16, uint16_t, 16, false)
 INTEGERS(i32, lane_i32, uint32_t, 32, x < 0)
 INTEGERS(u32, lane_u32, uint32_t, 32, false)
 INTEGERS(i64, lane_i64, uint64_t, 64, x < 0)
@@ -169,35 +161,8 @@ SCALAR(ex2_f32, lane_f32, canonical((float)(exp2((double)x))))
 SCALAR(ex2_f32_ftz, lane_f32, canonical(flush((float)exp2((double)flush(x)))))
 LANEWISE(rcp_f32_ftz, lane_f32, lane_f32, canonical(flush(1 / flush(x))))
 SCALAR(lg2_f32, lane_f32, canonical((float)(log2((double)x))))
-SCALAR(tanh_f32, lane_f32, canonical((float)(tanh((double)x))))
 SCALAR(sin_f32, lane_f32, canonical((float)(sin((double)x))))
 SCALAR(cos_f32, lane_f32, canonical((float)(cos((double)x))))
-
-/* -0 below +0, which fmin and fmax leave open. */
-static inline double min_f64(double x, double y)
-{
-    return x == y ? (signbit(x) ? x : y) : fmin(x, y);
-}
-
-static inline double max_f64(double x, double y)
-{
-    return x == y ? (signbit(x) ? y : x) : fmax(x, y);
-}
-
-LANEWISE(add_f64, lane_f64, lane_f64, x + y)
-LANEWISE(sub_f64, lane_f64, lane_f64, x - y)
-LANEWISE(mul_f64, lane_f64, lane_f64, x *y)
-LANEWISE(fma_f64, lane_f64, lane_f64, fma(x, y, z))
-LANEWISE(div_f64, lane_f64, lane_f64, x / y)
-LANEWISE(neg_f64, lane_u64, lane_u64, x ^ 0x8000000000000000)
-LANEWISE(abs_f64, lane_u64, lane_u64, x & 0x7fffffffffffffff)
-LANEWISE(min_f64_number, lane_f64, lane_f64, min_f64(x, y))
-LANEWISE(max_f64_number, lane_f64, lane_f64, max_f64(x, y))
-LANEWISE(min_f64_nan, lane_f64, lane_f64, x != x || y != y ? (double)NAN : min_f64(x, y))
-LANEWISE(max_f64_nan, lane_f64, lane_f64, x != x || y != y ? (double)NAN : max_f64(x, y))
-LANEWISE(sqrt_f64, lane_f64, lane_f64, sqrt(x))
-LANEWISE(rcp_f64, lane_f64, lane_f64, 1 / x)
-COMPARISONS(f64, lane_f64)
 
 /*
  * 16-bit floats. f32 holds enough bits that rounding a sum twice is harmless; products and fused sums go through
@@ -269,33 +234,28 @@ static alu_function *const selects[9] = BY_WIDTH(select);
 #define FLOAT_ROWS(T, t)                                                                                               \
     [IR_ADD][T] = add_##t, [IR_SUB][T] = sub_##t, [IR_MUL][T] = mul_##t, [IR_FMA][T] = fma_##t, [IR_NEG][T] = neg_##t, \
     [IR_ABS][T] = abs_##t, [IR_MIN][T] = min_##t##_number, [IR_MAX][T] = max_##t##_number
-#define BITWISE_ROWS(T, t) [IR_NOT][T] = not_##t, [IR_AND][T] = and_##t, [IR_OR][T] = or_##t, [IR_XOR][T] = xor_##t
 
 static alu_function *const functions[IR_OP_COUNT][IR_TYPE_COUNT] = {
-    INTEGER_ROWS(CKL_I16, i16, u16),   INTEGER_ROWS(IR_U16, u16, u16),     INTEGER_ROWS(CKL_I32, i32, u32),
-    INTEGER_ROWS(IR_U32, u32, u32),    INTEGER_ROWS(CKL_I64, i64, u64),    INTEGER_ROWS(IR_U64, u64, u64),
-    FLOAT_ROWS(CKL_F32, f32),          FLOAT_ROWS(CKL_F64, f64),           FLOAT_ROWS(CKL_F16, f16),
+    INTEGER_ROWS(CKL_I32, i32, u32),   INTEGER_ROWS(IR_U32, u32, u32),     INTEGER_ROWS(CKL_I64, i64, u64),
+    INTEGER_ROWS(IR_U64, u64, u64),    FLOAT_ROWS(CKL_F32, f32),           FLOAT_ROWS(CKL_F16, f16),
     FLOAT_ROWS(CKL_BF16, bf16),        FLOAT_ROWS(IR_F16X2, f16x2),        FLOAT_ROWS(IR_BF16X2, bf16x2),
-    BITWISE_ROWS(IR_PRED, pred),       BITWISE_ROWS(IR_F16X2, u32),        BITWISE_ROWS(IR_BF16X2, u32),
-    [IR_MUL_HI][CKL_I32] = mul_hi_i32, [IR_MUL_HI][IR_U32] = mul_hi_u32,   [IR_MUL_HI][CKL_I64] = mul_hi_i64,
-    [IR_MUL_HI][IR_U64] = mul_hi_u64,  [IR_DIV][CKL_F32] = div_f32,        [IR_DIV][CKL_F64] = div_f64,
-    [IR_SQRT][CKL_F32] = sqrt_f32,     [IR_SQRT][CKL_F64] = sqrt_f64,      [IR_RCP][CKL_F32] = rcp_f32,
-    [IR_RCP][CKL_F64] = rcp_f64,       [IR_RCP_APPROX][CKL_F32] = rcp_f32, [IR_RSQRT][CKL_F32] = rsqrt_f32,
-    [IR_EX2][CKL_F32] = ex2_f32,       [IR_LG2][CKL_F32] = lg2_f32,        [IR_TANH][CKL_F32] = tanh_f32,
-    [IR_SIN][CKL_F32] = sin_f32,       [IR_COS][CKL_F32] = cos_f32,        [IR_PRMT][CKL_I32] = prmt_u32,
-    [IR_PRMT][IR_U32] = prmt_u32,      [IR_AND_OR][CKL_I32] = and_or_u32,  [IR_AND_OR][IR_U32] = and_or_u32,
+    [IR_NOT][IR_PRED] = not_pred,      [IR_AND][IR_PRED] = and_pred,       [IR_OR][IR_PRED] = or_pred,
+    [IR_XOR][IR_PRED] = xor_pred,      [IR_MUL_HI][CKL_I32] = mul_hi_i32,  [IR_MUL_HI][IR_U32] = mul_hi_u32,
+    [IR_MUL_HI][CKL_I64] = mul_hi_i64, [IR_MUL_HI][IR_U64] = mul_hi_u64,   [IR_DIV][CKL_F32] = div_f32,
+    [IR_SQRT][CKL_F32] = sqrt_f32,     [IR_RCP_APPROX][CKL_F32] = rcp_f32, [IR_RSQRT][CKL_F32] = rsqrt_f32,
+    [IR_EX2][CKL_F32] = ex2_f32,       [IR_LG2][CKL_F32] = lg2_f32,        [IR_SIN][CKL_F32] = sin_f32,
+    [IR_COS][CKL_F32] = cos_f32,       [IR_PRMT][CKL_I32] = prmt_u32,      [IR_PRMT][IR_U32] = prmt_u32,
+    [IR_AND_OR][CKL_I32] = and_or_u32, [IR_AND_OR][IR_U32] = and_or_u32,
 };
 
 /* MIN and MAX of floats with mode 1. */
 static alu_function *const nan_functions[2][IR_TYPE_COUNT] = {
     { [CKL_F32] = min_f32_nan,
-      [CKL_F64] = min_f64_nan,
       [CKL_F16] = min_f16_nan,
       [CKL_BF16] = min_bf16_nan,
       [IR_F16X2] = min_f16x2_nan,
       [IR_BF16X2] = min_bf16x2_nan },
     { [CKL_F32] = max_f32_nan,
-      [CKL_F64] = max_f64_nan,
       [CKL_F16] = max_f16_nan,
       [CKL_BF16] = max_bf16_nan,
       [IR_F16X2] = max_f16x2_nan,
@@ -307,9 +267,8 @@ static alu_function *const nan_functions[2][IR_TYPE_COUNT] = {
         [IR_EQ] = eq_##u, [IR_NE] = ne_##u, [IR_LT] = lt_##t, [IR_LE] = le_##t, [IR_GT] = gt_##t, [IR_GE] = ge_##t \
     }
 static alu_function *const comparisons[IR_TYPE_COUNT][6] = {
-    [CKL_I16] = COMPARE_ROW(i16, u16),    [IR_U16] = COMPARE_ROW(u16, u16),    [CKL_I32] = COMPARE_ROW(i32, u32),
-    [IR_U32] = COMPARE_ROW(u32, u32),     [CKL_I64] = COMPARE_ROW(i64, u64),   [IR_U64] = COMPARE_ROW(u64, u64),
-    [CKL_F32] = COMPARE_ROW(f32, f32),    [CKL_F64] = COMPARE_ROW(f64, f64),   [CKL_F16] = COMPARE_ROW(f16, f16),
+    [CKL_I32] = COMPARE_ROW(i32, u32),    [IR_U32] = COMPARE_ROW(u32, u32),    [CKL_I64] = COMPARE_ROW(i64, u64),
+    [IR_U64] = COMPARE_ROW(u64, u64),     [CKL_F32] = COMPARE_ROW(f32, f32),   [CKL_F16] = COMPARE_ROW(f16, f16),
     [CKL_BF16] = COMPARE_ROW(bf16, bf16), [IR_PRED] = COMPARE_ROW(pred, pred),
 };
 

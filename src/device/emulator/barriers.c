@@ -336,35 +336,6 @@ outcome run_mbarrier_wait(warp *w, const step *s)
     return ADVANCE;
 }
 
-outcome run_mbarrier_test(warp *w, const step *s)
-{
-    result aside;
-    bool fails =
-        w->cluster->kernel->device->options.completion == COMPLETION_RANDOM && cluster_random(w->cluster) % 8 == 0;
-    EACH_ACTIVE(i, w->active) {
-        mbarrier *b = mbarrier_of_lane(w, s, i, IR_SHARED);
-        if (!b)
-            return FAULTED;
-        bool completed = !fails && has_completed(b, u32_of(w, s->in[1], i));
-        if (completed)
-            warp_acquire(w, &b->done);
-        aside.lanes[i] = completed;
-    }
-    lanes_blend(lanes_of(w, s->out[0]), aside.lanes, w->active, 1);
-    return ADVANCE;
-}
-
-/* The arrival itself counts when the thread's copies are done, which run_cp_async_arrive() has seen to. */
-bool mbarrier_arrive_async(warp *w, const step *s, int lane, uint32_t clock)
-{
-    mbarrier *b = mbarrier_of_lane(w, s, lane, IR_SHARED);
-    if (!b)
-        return false;
-    if (w->cp_agent != NO_AGENT && b->gather.seen[w->cp_agent] < clock)
-        b->gather.seen[w->cp_agent] = clock;
-    return count_arrival(w, s, lane, b);
-}
-
 /* Registers */
 
 /* All four warps of a warpgroup execute each SETMAXNREG, and none a second one before the others. */

@@ -111,11 +111,6 @@ outcome run_exit(warp *w, const step *s)
     return proceed(w);
 }
 
-outcome run_trap(warp *w, const step *s)
-{
-    return fault(w, s, first_lane(w->active), "trap", "the kernel stopped itself");
-}
-
 /* Arithmetic */
 
 outcome run_alu(warp *w, const step *s)
@@ -227,8 +222,6 @@ static uint32_t special(const warp *w, ir_sreg_kind which)
         return (uint32_t)c->rank;
     case IR_SMEM_BASE:
         return SHARED_BASE;
-    case IR_CLOCK:
-        return (uint32_t)w->executed;
     default: // TID_X and LANE, to which the lane is added
         return which == IR_TID_X ? (uint32_t)w->index * LANES : 0;
     }

@@ -57,7 +57,6 @@ TRUNCATE(to_u64, uint64_t, 0, UINT64_MAX, 1ULL << 63)
 TO_ODD(i64_to_odd, int64_t, x >> 53 == 0 || x >> 53 == -1)
 TO_ODD(u64_to_odd, uint64_t, x >> 53 == 0)
 
-STEP(f64_of_f64, lane_f64, lane_f64, x)
 STEP(f64_of_f32, lane_f64, lane_f32, x)
 STEP(f64_of_f16, lane_f64, lane_u16, f16_widen(x))
 STEP(f64_of_bf16, lane_f64, lane_u16, bf16_widen(x))
@@ -84,8 +83,6 @@ STEP(u64_from_f64, lane_u64, lane_f64, to_u64(x))
 
 STEP(n16_from_i64, lane_u16, lane_i64, x)
 STEP(n32_from_i64, lane_u32, lane_i64, x)
-STEP(f64_from_i64, lane_f64, lane_i64, x)
-STEP(f64_from_u64, lane_f64, lane_u64, x)
 STEP(f32_from_i64, lane_f32, lane_i64, x)
 STEP(f32_from_u64, lane_f32, lane_u64, x)
 STEP(f16_from_i64, lane_u16, lane_i64, f16_narrow(narrow_to_odd((double)x)))
@@ -102,13 +99,9 @@ STEP(f16x2_of_e5m2, lane_u32, lane_u16, f16x2_of_f8(CKL_E5M2, x))
 STEP(f32_of_i32, lane_f32, lane_i32, x)
 STEP(f32_of_u32, lane_f32, lane_u32, x)
 
-/* f32 to a 64-bit integer and f64 to any: a NaN gives the top bit; the 32-bit functions differ in f64 only. */
-STEP(i32_of_f64_nan, lane_i32, lane_f64, x != x ? INT32_MIN : to_i32(x))
-STEP(u32_of_f64_nan, lane_u32, lane_f64, x != x ? 0x80000000U : to_u32(x))
-
 static alu_function *const float_widen[IR_TYPE_COUNT] = {
-    [CKL_F64] = f64_of_f64,   [CKL_F32] = f64_of_f32,   [CKL_F16] = f64_of_f16,
-    [CKL_BF16] = f64_of_bf16, [CKL_E4M3] = f64_of_e4m3, [CKL_E5M2] = f64_of_e5m2,
+    [CKL_F32] = f64_of_f32,   [CKL_F16] = f64_of_f16,   [CKL_BF16] = f64_of_bf16,
+    [CKL_E4M3] = f64_of_e4m3, [CKL_E5M2] = f64_of_e5m2,
 };
 static alu_function *const int_widen[IR_TYPE_COUNT] = {
     [CKL_I16] = i64_of_i16, [IR_U16] = i64_of_u16, [CKL_I32] = i64_of_i32,  [IR_U32] = i64_of_u32,
@@ -116,21 +109,21 @@ static alu_function *const int_widen[IR_TYPE_COUNT] = {
 };
 
 static alu_function *const float_narrow[IR_TYPE_COUNT] = {
-    [CKL_F64] = f64_of_f64,     [CKL_F32] = f32_from_f64,   [CKL_F16] = f16_from_f64, [CKL_BF16] = bf16_from_f64,
-    [CKL_E4M3] = e4m3_from_f64, [CKL_E5M2] = e5m2_from_f64, [CKL_I16] = i16_from_f64, [IR_U16] = u16_from_f64,
-    [CKL_I32] = i32_from_f64,   [IR_U32] = u32_from_f64,    [CKL_I64] = i64_from_f64, [IR_U64] = u64_from_f64,
+    [CKL_F32] = f32_from_f64,   [CKL_F16] = f16_from_f64, [CKL_BF16] = bf16_from_f64, [CKL_E4M3] = e4m3_from_f64,
+    [CKL_E5M2] = e5m2_from_f64, [CKL_I16] = i16_from_f64, [IR_U16] = u16_from_f64,    [CKL_I32] = i32_from_f64,
+    [IR_U32] = u32_from_f64,    [CKL_I64] = i64_from_f64, [IR_U64] = u64_from_f64,
 };
 static alu_function *const signed_narrow[IR_TYPE_COUNT] = {
-    [CKL_F64] = f64_from_i64, [CKL_F32] = f32_from_i64, [CKL_F16] = f16_from_i64, [CKL_BF16] = bf16_from_i64,
-    [CKL_I16] = n16_from_i64, [IR_U16] = n16_from_i64,  [CKL_I32] = n32_from_i64, [IR_U32] = n32_from_i64,
-    [CKL_I64] = i64_of_i64,   [IR_U64] = i64_of_i64,
+    [CKL_F32] = f32_from_i64, [CKL_F16] = f16_from_i64, [CKL_BF16] = bf16_from_i64,
+    [CKL_I16] = n16_from_i64, [IR_U16] = n16_from_i64,  [CKL_I32] = n32_from_i64,
+    [IR_U32] = n32_from_i64,  [CKL_I64] = i64_of_i64,   [IR_U64] = i64_of_i64,
 };
 
 /* Differs from the signed table where the top bit of a u64 counts: in conversions to floats. */
 static alu_function *const unsigned_narrow[IR_TYPE_COUNT] = {
-    [CKL_F64] = f64_from_u64, [CKL_F32] = f32_from_u64, [CKL_F16] = f16_from_u64, [CKL_BF16] = bf16_from_u64,
-    [CKL_I16] = n16_from_i64, [IR_U16] = n16_from_i64,  [CKL_I32] = n32_from_i64, [IR_U32] = n32_from_i64,
-    [CKL_I64] = i64_of_i64,   [IR_U64] = i64_of_i64,
+    [CKL_F32] = f32_from_u64, [CKL_F16] = f16_from_u64, [CKL_BF16] = bf16_from_u64,
+    [CKL_I16] = n16_from_i64, [IR_U16] = n16_from_i64,  [CKL_I32] = n32_from_i64,
+    [IR_U32] = n32_from_i64,  [CKL_I64] = i64_of_i64,   [IR_U64] = i64_of_i64,
 };
 
 typedef struct direct_row {
@@ -140,10 +133,9 @@ typedef struct direct_row {
 
 /* In any order. */
 static const direct_row direct_rows[] = {
-    { CKL_F32, CKL_F16, f32_of_f16 },      { CKL_F32, CKL_BF16, f32_of_bf16 },  { CKL_F16, CKL_F32, f16_of_f32 },
-    { CKL_BF16, CKL_F32, bf16_of_f32 },    { CKL_F32, CKL_I32, f32_of_i32 },    { CKL_F32, IR_U32, f32_of_u32 },
-    { CKL_I32, CKL_F64, i32_of_f64_nan },  { IR_U32, CKL_F64, u32_of_f64_nan }, { IR_F16X2, CKL_E4M3, f16x2_of_e4m3 },
-    { IR_F16X2, CKL_E5M2, f16x2_of_e5m2 },
+    { CKL_F32, CKL_F16, f32_of_f16 },      { CKL_F32, CKL_BF16, f32_of_bf16 },    { CKL_F16, CKL_F32, f16_of_f32 },
+    { CKL_BF16, CKL_F32, bf16_of_f32 },    { CKL_F32, CKL_I32, f32_of_i32 },      { CKL_F32, IR_U32, f32_of_u32 },
+    { IR_F16X2, CKL_E4M3, f16x2_of_e4m3 }, { IR_F16X2, CKL_E5M2, f16x2_of_e5m2 },
 };
 
 bool conversion_find(ir_type to, ir_type from, conversion *c)

@@ -94,15 +94,3 @@ outcome run_cp_async_wait(warp *w, const step *s)
         w->knows.seen[w->cp_agent] = groups;
     return ADVANCE;
 }
-
-/* Copies issued so far, committed or not, are done first. */
-outcome run_cp_async_arrive(warp *w, const step *s)
-{
-    uint32_t groups = w->cp_groups + 1;
-    if (!transfer_complete_groups(w, TRANSFER_CP_ASYNC, -1, groups))
-        return FAULTED;
-    EACH_ACTIVE(i, w->active)
-        if (!mbarrier_arrive_async(w, s, i, groups))
-            return FAULTED;
-    return ADVANCE;
-}

@@ -14,6 +14,8 @@ static handler *const handlers[IR_OP_COUNT] = {
     [IR_UNPACK] = run_unpack,
     [IR_SREG] = run_sreg,
     [IR_PARAM] = run_param,
+    [IR_ATOM] = run_atomic,
+    [IR_RED] = run_atomic,
     [IR_ST_ASYNC] = run_store_async,
     [IR_CP_ASYNC] = run_cp_async,
     [IR_CP_ASYNC_COMMIT] = run_cp_async_commit,
@@ -34,8 +36,6 @@ static handler *const handlers[IR_OP_COUNT] = {
     [IR_MBARRIER_ARRIVE] = run_mbarrier_arrive,
     [IR_MBARRIER_EXPECT] = run_mbarrier_expect,
     [IR_MBARRIER_WAIT] = run_mbarrier_wait,
-    [IR_MBARRIER_TEST] = run_mbarrier_test,
-    [IR_CP_ASYNC_ARRIVE] = run_cp_async_arrive,
     [IR_BAR_SYNC] = run_bar_sync,
     [IR_BAR_ARRIVE] = run_bar_arrive,
     [IR_CLUSTER_ARRIVE] = run_cluster_arrive,
@@ -62,7 +62,6 @@ static handler *const handlers[IR_OP_COUNT] = {
     [IR_BREAK] = run_break,
     [IR_END_LOOP] = run_end_loop,
     [IR_EXIT] = run_exit,
-    [IR_TRAP] = run_trap,
     [IR_GRID_WAIT] = run_grid_wait,
     [IR_LAUNCH_DEPENDENTS] = run_launch_dependents,
 };
@@ -128,16 +127,12 @@ static operand *places(decoder *d, int count, const val *values)
 
 static handler *memory_handler(const ir_inst *inst)
 {
-    bool global = inst->space == IR_GLOBAL;
-    if (inst->order && inst->op == IR_LD)
-        return run_load_strong;
-    if (inst->order && inst->op == IR_ST)
-        return run_store_strong;
-    if (inst->op == IR_LD)
-        return global ? run_load_global : run_load_shared;
-    if (inst->op == IR_ST)
-        return global ? run_store_global : run_store_shared;
-    return global ? run_atomic_global : run_atomic_shared;
+    const bool loads = inst->op == IR_LD;
+    if (inst->order)
+        return loads ? run_load_strong : run_store_strong;
+    if (inst->space == IR_GLOBAL)
+        return loads ? run_load_global : run_store_global;
+    return loads ? run_load_shared : run_store_shared;
 }
 
 static bool is_division(const ir_inst *inst)
@@ -147,7 +142,7 @@ static bool is_division(const ir_inst *inst)
 
 static ckl_status find_handler(const ir_inst *inst, step *s)
 {
-    bool memory = inst->op == IR_LD || inst->op == IR_ST || inst->op == IR_ATOM || inst->op == IR_RED;
+    bool memory = inst->op == IR_LD || inst->op == IR_ST;
     s->run = memory ? memory_handler(inst) : handlers[inst->op];
     if (inst->op == IR_CONVERT && !conversion_find(inst->type, inst->from, &s->convert))
         FAIL(CKL_INTERNAL, "%s:%d: the emulator has no conversion from %s to %s", inst->file, inst->line,

@@ -21,23 +21,18 @@ outcome run_warp_sync(warp *w, const step *s)
     return ADVANCE;
 }
 
-static int shuffle_source(ir_shuffle_kind how, int lane, int by, int width)
+static int shuffle_source(ir_shuffle_kind how, int lane, int by)
 {
-    int first = lane / width * width, source;
     switch (how) {
-    case IR_SHFL_IDX:
-        return first + by % width;
     case IR_SHFL_UP:
-        source = lane - by;
-        return source < first ? lane : source;
+        return lane < by ? lane : lane - by;
     case IR_SHFL_DOWN:
-        source = lane + by;
-        return source >= first + width ? lane : source;
+        return lane + by < LANES ? lane + by : lane;
     case IR_SHFL_XOR:
-        source = lane ^ by;
-        return source >= first + width ? lane : source;
+        return lane ^ by;
+    default:
+        return by;
     }
-    return lane;
 }
 
 outcome run_shuffle(warp *w, const step *s)
@@ -50,7 +45,7 @@ outcome run_shuffle(warp *w, const step *s)
     const lane_u32 *from = (const lane_u32 *)x.lanes, *by = lanes_of(w, s->in[1]);
     lane_u32 *d = (lane_u32 *)aside.lanes;
     for (int i = 0; i < LANES; i++)
-        d[i] = from[shuffle_source((ir_shuffle_kind)s->inst->mode, i, (int)(by[i] & (LANES - 1)), s->inst->n)];
+        d[i] = from[shuffle_source((ir_shuffle_kind)s->inst->mode, i, (int)(by[i] & (LANES - 1)))];
     lanes_blend(lanes_of(w, s->out[0]), aside.lanes, w->active, s->out[0].bytes);
     return ADVANCE;
 }
@@ -82,7 +77,7 @@ outcome run_redux(warp *w, const step *s)
     int first = first_lane(w->active);
     uint32_t sum = x[first];
     EACH_ACTIVE(i, w->active & ~(1U << first))
-        move_atomic(s->inst, &sum, x[i], 0);
+        move_atomic(s->inst, &sum, x[i]);
     result aside;
     lane_u32 *d = result_begin(w, s->out[0], &aside);
     EACH_LANE(i)

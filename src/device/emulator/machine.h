@@ -92,7 +92,7 @@ bool global_check(warp *w, const step *s, int lane, uintptr_t address, size_t by
 /* move.c - elements between memory (one host address a lane) and registers. */
 void move_load(warp *w, const step *s, const uintptr_t *address);
 void move_store(warp *w, const step *s, const uintptr_t *address);
-uint64_t move_atomic(const ir_inst *inst, void *at, uint64_t x, uint64_t y);
+uint64_t move_atomic(const ir_inst *inst, void *at, uint64_t x);
 bool move_atomics(warp *w, const step *s, const uintptr_t *address); // false: memory is as it was
 int memory_bytes_of(ir_type type);
 
@@ -103,7 +103,6 @@ void count_global(warp *w, const uintptr_t *address, int bytes, bool write);
 /* barriers.c */
 mbarrier *mbarrier_find(warp *w, const step *s, int lane, cta *c, uint32_t offset, bool async);
 bool mbarrier_transferred(warp *w, const step *s, int lane, mbarrier *b, int64_t bytes, uint32_t phase);
-bool mbarrier_arrive_async(warp *w, const step *s, int lane, uint32_t clock); // by cp_async up to that clock
 void cluster_barrier_check(cluster *c);       // after an arrival, and after a warp has left
 const step *setmaxnreg_missed(const warp *w); // by a warp that leaves; NULL: none
 
@@ -141,16 +140,16 @@ void counters_add(emulator *e, const cluster *c);
 
 /* The handlers, one per op or family. */
 handler run_alu, run_divide, run_convert, run_pack, run_unpack, run_sreg, run_param;
-handler run_load_global, run_store_global, run_load_strong, run_store_strong, run_atomic_global, run_load_shared,
-    run_store_shared, run_atomic_shared;
-handler run_cp_async, run_cp_async_commit, run_cp_async_wait, run_cp_async_arrive;
+handler run_load_global, run_store_global, run_load_strong, run_store_strong, run_atomic, run_load_shared,
+    run_store_shared;
+handler run_cp_async, run_cp_async_commit, run_cp_async_wait;
 handler run_fence, run_fence_proxy, run_fence_init;
 handler run_bulk_load, run_bulk_store, run_bulk_prefetch, run_prefetch, run_tma_load, run_tma_store, run_tma_prefetch,
     run_bulk_commit, run_bulk_wait;
 handler run_store_async;
-handler run_mbarrier_init, run_mbarrier_arrive, run_mbarrier_expect, run_mbarrier_wait, run_mbarrier_test;
+handler run_mbarrier_init, run_mbarrier_arrive, run_mbarrier_expect, run_mbarrier_wait;
 handler run_bar_sync, run_bar_arrive, run_cluster_arrive, run_cluster_wait, run_mapa, run_setmaxnreg;
 handler run_warp_sync, run_shuffle, run_vote, run_redux, run_elect, run_ldmatrix, run_stmatrix, run_mma;
 handler run_wgmma_fence, run_wgmma, run_wgmma_commit, run_wgmma_wait;
-handler run_if, run_else, run_end_if, run_loop, run_break, run_end_loop, run_exit, run_trap;
+handler run_if, run_else, run_end_if, run_loop, run_break, run_end_loop, run_exit;
 handler run_grid_wait, run_launch_dependents;

@@ -99,7 +99,6 @@ ARITHMETIC(reduce_u32, uint32_t, x + y, LESS, MORE)
 ARITHMETIC(reduce_i64, int64_t, (uint64_t)x + (uint64_t)y, (uint64_t)LESS, (uint64_t)MORE)
 ARITHMETIC(reduce_u64, uint64_t, x + y, LESS, MORE)
 ARITHMETIC(reduce_f32, float, x + y, min_f32(x, y, false), max_f32(x, y, false))
-ARITHMETIC(reduce_f64, double, x + y, fmin(x, y), fmax(x, y))
 ARITHMETIC(reduce_f16, uint16_t, f16_narrow(f16_widen(x) + f16_widen(y)),
            f16_narrow(min_f32(f16_widen(x), f16_widen(y), false)),
            f16_narrow(max_f32(f16_widen(x), f16_widen(y), false)))
@@ -119,18 +118,16 @@ static uint64_t reduce_bf16x2(ir_reduction op, uint64_t old, uint64_t x)
 
 typedef uint64_t reduction(ir_reduction op, uint64_t old, uint64_t x);
 static reduction *const reductions[IR_TYPE_COUNT] = {
-    [CKL_I32] = reduce_i32,    [IR_U32] = reduce_u32,       [CKL_I64] = reduce_i64, [IR_U64] = reduce_u64,
-    [CKL_F32] = reduce_f32,    [CKL_F64] = reduce_f64,      [CKL_F16] = reduce_f16, [CKL_BF16] = reduce_bf16,
-    [IR_F16X2] = reduce_f16x2, [IR_BF16X2] = reduce_bf16x2,
+    [CKL_I32] = reduce_i32,   [IR_U32] = reduce_u32,     [CKL_I64] = reduce_i64,
+    [IR_U64] = reduce_u64,    [CKL_F32] = reduce_f32,    [CKL_F16] = reduce_f16,
+    [CKL_BF16] = reduce_bf16, [IR_F16X2] = reduce_f16x2, [IR_BF16X2] = reduce_bf16x2,
 };
 
-static uint64_t combine(const ir_inst *inst, uint64_t old, uint64_t x, uint64_t y)
+static uint64_t combine(const ir_inst *inst, uint64_t old, uint64_t x)
 {
     switch ((ir_reduction)inst->mode) {
     case IR_RED_EXCH:
         return x;
-    case IR_RED_CAS:
-        return old == x ? y : old;
     case IR_RED_AND:
         return old & x;
     case IR_RED_OR:
@@ -144,12 +141,12 @@ static uint64_t combine(const ir_inst *inst, uint64_t old, uint64_t x, uint64_t 
     do {                                                                                                   \
         T *place = at, old = __atomic_load_n(place, __ATOMIC_RELAXED), new;                                \
         do                                                                                                 \
-            new = (T)combine(inst, old, x, y);                                                             \
+            new = (T)combine(inst, old, x);                                                                \
         while (!__atomic_compare_exchange_n(place, &old, new, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)); \
         return old;                                                                                        \
     } while (0)
 
-uint64_t move_atomic(const ir_inst *inst, void *at, uint64_t x, uint64_t y)
+uint64_t move_atomic(const ir_inst *inst, void *at, uint64_t x)
 {
     switch (memory_bytes_of(inst->type)) {
     case 2:
@@ -167,10 +164,9 @@ bool move_atomics(warp *w, const step *s, const uintptr_t *address)
     result old;
     bool changed = false;
     const unsigned char *x = lanes_of(w, s->in[1]);
-    const unsigned char *y = s->inst->mode == IR_RED_CAS ? lanes_of(w, s->in[2]) : x;
     EACH_ACTIVE(i, w->active) {
         size_t at = (size_t)i * bytes;
-        uint64_t before = move_atomic(s->inst, (void *)address[i], bits_of(x + at, bytes), bits_of(y + at, bytes));
+        uint64_t before = move_atomic(s->inst, (void *)address[i], bits_of(x + at, bytes));
         memcpy(old.lanes + at, &before, bytes);
         changed = changed || memcmp((const void *)address[i], &before, bytes) != 0;
     }

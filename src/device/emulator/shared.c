@@ -258,7 +258,7 @@ static void set_add(cluster *c, uint32_t index, uint16_t who, uint32_t clock, ui
 
 static bool check_write_before(const access *a, const cell *x, uint32_t offset)
 {
-    if (x->write_clock == 0 || (a->atomic && x->flags & CELL_ATOMIC))
+    if (x->write_clock == 0)
         return true;
     if (x->write_clock > a->knows->seen[x->write_agent])
         return race(a, offset, x->write_agent, x->write_step, "write");
@@ -318,7 +318,7 @@ static void note_write(const access *a, cell *x, uint8_t lanes)
     x->write_agent = a->agent;
     x->write_step = (uint32_t)a->s->index;
     x->write_lanes = lanes;
-    x->flags = (uint8_t)(CELL_WRITTEN | (a->async ? CELL_ASYNC : 0) | (a->atomic ? CELL_ATOMIC : 0));
+    x->flags = (uint8_t)(CELL_WRITTEN | (a->async ? CELL_ASYNC : 0));
 }
 
 static void note_read(const access *a, cell *x, uint8_t lanes)
@@ -357,9 +357,9 @@ static bool touch_cell(cta *c, const access *a, cell *x, uint32_t offset, uint32
     if (x->flags & CELL_MBARRIER)
         return fault(a->w, a->s, access_lane(a, offset), "access to an mbarrier",
                      "%s belongs to an mbarrier that is in use", PLACE(a->w, offset));
-    if (x->flags & CELL_UNDEFINED && (!a->write || a->atomic))
+    if (x->flags & CELL_UNDEFINED && !a->write)
         return undefined_read(a, x, offset);
-    if (!(x->flags & CELL_WRITTEN) && (!a->write || a->atomic)) {
+    if (!(x->flags & CELL_WRITTEN) && !a->write) {
         fault(a->w, a->s, access_lane(a, offset), "read of uninitialised shared memory",
               "%s is read before it was written", PLACE(a->w, offset));
         shared_unwritten(a->w, c, offset);

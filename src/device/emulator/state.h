@@ -194,7 +194,7 @@ typedef struct cell {
     uint8_t flags;
 } cell;
 
-enum { CELL_WRITTEN = 1, CELL_ASYNC = 2, CELL_ATOMIC = 4, CELL_SPLIT = 8, CELL_MBARRIER = 16, CELL_UNDEFINED = 32 };
+enum { CELL_WRITTEN = 1, CELL_ASYNC = 2, CELL_SPLIT = 4, CELL_MBARRIER = 8, CELL_UNDEFINED = 16 };
 
 /* An access to memory by a warp or on its behalf. */
 typedef struct access {
@@ -204,7 +204,7 @@ typedef struct access {
     const knowledge *knows;
     uint16_t agent;
     uint32_t clock;
-    bool write, async, atomic;
+    bool write, async;
     bool strong; // to global memory, at a scope
     ir_scope scope;
     allocation *memory; // of a range of global memory

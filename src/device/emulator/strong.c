@@ -188,7 +188,7 @@ outcome run_store_strong(warp *w, const step *s)
     return ADVANCE;
 }
 
-outcome run_atomic_global(warp *w, const step *s)
+outcome run_atomic(warp *w, const step *s)
 {
     uintptr_t address[LANES];
     if (!global_request(w, s, address, false))
@@ -198,7 +198,7 @@ outcome run_atomic_global(warp *w, const step *s)
     EACH_ACTIVE(i, s->inst->op == IR_ATOM ? w->active : 0)
         observe(w, s->inst, address[i]);
     bool changed = move_atomics(w, s, address);
-    EACH_ACTIVE(i, changed || s->inst->mode != IR_RED_CAS ? w->active : 0)
+    EACH_ACTIVE(i, w->active)
         publish(w, address[i], p, scope, true);
     past_drop(&p);
     if (!changed)

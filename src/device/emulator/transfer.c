@@ -62,7 +62,7 @@ static bool add_run(const transfer *t, unsigned char *global, const unsigned cha
     for (uint32_t at = 0; at < bytes; at += size) {
         uint64_t value = 0;
         memcpy(&value, from + at, size);
-        move_atomic(&add, global + at, value, 0);
+        move_atomic(&add, global + at, value);
     }
     return true;
 }
