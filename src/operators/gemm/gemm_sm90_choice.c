@@ -235,11 +235,10 @@ static bool suits_D(const ckl_gemm_desc *d, const fitted_tile *t)
 
 /*
  * Tiles as wide as lets all of D go in so many turns, which asks less of L2: 253x12288x1792 with GELU takes 23.8 us in
- * one of 128x192, 28.9 in 64x128; 2073x1024x10112 69.6 in one of
- * 64x256, 86.2 in two of 64x128; 768x2048x8192 of e4m3 with C in f32 26.7 in one of 128x96, 31.2 in 64x192. Tiles in
- * turn hide their stores, so there may be some turns of them: 1016x4648x2688 takes 44.7 us in two of 128x144, 46.7 in
- * one of 256x160. By many turns the power limit decides, not the last turn: 2048x12288x4096 takes 309 us in nine of
- * 128x168, 299 in eight of 128x192.
+ * one of 128x192, 28.9 in 64x128; 2073x1024x10112 69.6 in one of 64x256, 86.2 in two of 64x128; 768x2048x8192 of e4m3
+ * with C in f32 26.7 in one of 128x96, 31.2 in 64x192. Tiles in turn hide their stores, so there may be some turns:
+ * 1016x4648x2688 takes 44.7 us in two of 128x144, 46.7 in one of 256x160. Of many the power limit decides, not how full
+ * the last one is: 2048x12288x4096 takes 309 us in nine of 128x168, 299 in eight of 128x192.
  */
 typedef struct even_tile {
     fitted_tile tile; // of so many columns at most
@@ -467,20 +466,21 @@ static step_cycles step_of(const tiled_problem *p, const gemm_sm90_config *c, co
 /*
  * The factor of a cluster on a step's cycles. Pairs of 128x128 in batches are faster than single CTAs, and so are pairs
  * of 128 rows with scales of blocks, or where A stays. Rows that lie in two lines make clusters no slower; slices are
- * sometimes slower, sometimes faster. Of a deep K, at the power limit, pairs of the largest tiles gain what they do not
- * ask of L2: 1024x8192x28672 takes 695 us in 256x128, 738 in 128x128 in turn at the same clock; 4096x4096x11008 561 in
- * 128x256, which asks less of shared memory, 575 in 256x128.
+ * sometimes slower, sometimes faster. In long products the power limit decides, where pairs of the largest tiles gain
+ * what they do not ask of L2 and of shared memory: 8192x11008x4096 takes 1079 us in pairs of 128x256, 1142 in 128x128 in
+ * turn, 16384x2048x7168 694, 713 in pairs of 256x128; but 4096x28672x8192 2804, 2732 in 128x176 in turn.
  */
 static double sharing_of(const tiled_problem *p, const gemm_sm90_config *c)
 {
-    enum { LARGEST = 256 * 128, STEPS_DEEP = 3 * STEPS_MANY };
+    enum { STEPS_DEEP = 2 * STEPS_MANY, STEPS_LONG = 320 };
     const int ctas = c->cluster_m * c->cluster_n;
-    const bool deep = p->steps >= STEPS_DEEP && c->tile_m * c->tile_n == LARGEST;
-    if (p->crossing_m + p->crossing_n > 0 || c->swap || c->stays || deep ||
+    const bool together = ctas == 2 && c->tile_m == 128;
+    if (p->crossing_m + p->crossing_n > 0 || c->swap || c->stays ||
         (c->batched == GEMM_SLICES_OF_K && c->tile_n == 128 && c->consumers == 2))
         return 1;
-    if (ctas == 2 && c->tile_m == 128 &&
-        (gemm_has_block_scales(c->epilogue.scale_a) || (c->batched == 1 && c->tile_n == 128)))
+    if (together && c->tile_n == 256 && p->steps >= STEPS_DEEP && p->turns * p->steps >= STEPS_LONG)
+        return fit.long_pair;
+    if (together && (gemm_has_block_scales(c->epilogue.scale_a) || (c->batched == 1 && c->tile_n == 128)))
         return fit.pair;
     return 1 + fit.cluster * (ctas - 1);
 }

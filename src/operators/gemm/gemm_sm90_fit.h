@@ -8,8 +8,8 @@
 typedef struct gemm_fit {
     double launch_us, cycles_per_us, tensor_cores, idle, operands, three_consumers, step, step_least, sm_bytes,
         sm_bytes_one, spread, crossing_row, absent_row, short_row, latency, latency_L2, exchange, exchange_bytes,
-        column_scale, partial, cluster, pair, tile, trip, epilogue, boxes_of_32, boxes_of_16, gelu, flops_per_us, slice,
-        sum_us, sum_bytes_per_us, memory_bytes_per_us, turn_us, memory_bytes_of_sm;
+        column_scale, partial, cluster, pair, long_pair, tile, trip, epilogue, boxes_of_32, boxes_of_16, gelu,
+        flops_per_us, slice, sum_us, sum_bytes_per_us, memory_bytes_per_us, turn_us, memory_bytes_of_sm;
 } gemm_fit;
 
 static const gemm_fit fit = {
@@ -35,6 +35,7 @@ static const gemm_fit fit = {
     .partial = 200,              // cycles of each sum of 64 rows that a consumer scales and adds in f32
     .cluster = 0.05,             // what each more CTA of a cluster adds to a step, unless rows are slow
     .pair = 0.97,                // times a step of a pair of 128x128 in batches, or with scales of blocks
+    .long_pair = 0.985,          // times one of 128x256 in long products, which save power
     .tile = 700,                 // cycles from a tile's last product to the next tile's first, beside its stores
     .trip = 3000,                // cycles of a box of C or X from memory
     .epilogue = 0.1176,          // cycles of storing an element, of one consumer

@@ -103,21 +103,31 @@ bool gemm_sm90_loads_ahead(const gemm_sm90_config *c)
            c->buffers > 1;
 }
 
-/* Boxes of D^T, C and X, slices of a split, and wgmma of integers are whole 16 columns. */
+/*
+ * Do boxes of D divide a tile? Those of D^T leave shared memory to stages so; into others C or X are read, which D may
+ * be, or they bring a largest |D|, beside which the emulator wants every byte stored once.
+ */
+static bool boxes_apart(const gemm_sm90_config *c)
+{
+    return c->swap || gemm_reads_matrix(&c->epilogue) || c->epilogue.amax;
+}
+
 int gemm_sm90_column_step(const gemm_sm90_config *c)
 {
-    return c->swap || gemm_reads_matrix(&c->epilogue) || c->split > 1 || c->epilogue.ab == CKL_I8 ? 16 : 8;
+    const bool bytes = gemm_is_f8(c->epilogue.d) && !c->swap; // boxes begin at 16 of them, and are 32 wide at least
+    if (bytes)
+        return boxes_apart(c) ? 32 : 16;
+    return boxes_apart(c) || c->split > 1 || c->epilogue.ab == CKL_I8 ? 16 : 8; // wgmma of integers has no others
 }
 
 /*
- * A box along a side of a tile. The boxes of D^T divide it, to leave shared memory to stages, and so do boxes of D into
- * which C or X are read, since D may be C. Else the last one may lie over the one before, and they are as wide as can
- * be, unless half as wide ones store a fifth less.
+ * A box along a side of a tile. Of D the last one may lie over the one before, as it stores the same bits; then they are
+ * as wide as can be, unless half as wide ones store a fifth less.
  */
 static int box_of(const gemm_sm90_config *c, int side, int most, int step)
 {
-    enum { LEAST = 16 };
-    if (c->swap || gemm_reads_matrix(&c->epilogue))
+    const int LEAST = gemm_is_f8(c->epilogue.d) && !c->swap ? 32 : 16;
+    if (boxes_apart(c))
         while (most > LEAST && side % most)
             most = step ? most - step : most / 2;
     else

@@ -185,8 +185,10 @@ static const char *const cases[] = {
     "ragged=1' # the last box lies over the one before",
     "m=300 n=184 k=200 d=f32 bias=1 activation=gelu preactivation=1 a=bf16 impl=sm90 config='tile_m=64 tile_n=72 "
     "stages=4 consumers=1 cluster_m=1' # the same of X and of two widths",
-    "m=264 n=88 k=208 a=e4m3 d=e4m3 amax=1 scale_d=1 impl=sm90 config='tile_m=64 tile_n=88 stages=4 consumers=1 "
-    "cluster_m=1' # the same of 8 bits",
+    "m=264 n=96 k=208 a=e4m3 d=e4m3 scale_d=1 impl=sm90 config='tile_m=64 tile_n=80 stages=4 consumers=1 cluster_m=1' "
+    "# the same of 8 bits, whose boxes were 16 bytes wide",
+    "m=264 n=96 k=208 a=e4m3 d=e4m3 scale_d=1 amax=1 impl=sm90 config='tile_m=64 tile_n=96 stages=4 consumers=1 "
+    "cluster_m=1' # stored once",
     "m=300 n=70 k=264 ldd=72 impl=sm90 config='tile_m=64 tile_n=80 stages=6 swap=1 split=1 consumers=1 pingpong=0 "
     "cluster_m=1 cluster_n=1' # D^T of more rows than columns",
     "m=72 n=264 k=200 c=1 beta=1 ldc=272 bias=1 impl=sm90 config='tile_m=128 tile_n=80 stages=3 swap=1 buffers=1 "
