@@ -399,9 +399,6 @@ static inline int gemm_gemv_bytes(const gemm_gemv_config *c)
     return c->vec * (int)ckl_dtype_bytes(c->epilogue.ab);
 }
 
-/* CTAs whose registers an SM has room for. */
-int gemm_gemv_ctas(const gemm_gemv_config *config);
-
 void gemm_gemv(const void *config, int kernel);
 
 /* unaligned */

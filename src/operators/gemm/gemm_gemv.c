@@ -25,17 +25,16 @@ typedef struct gemv_kernel {
 } gemv_kernel;
 
 /*
- * Registers are for the sums, addresses and what is loaded at once, of a single vector of each row no more than one.
- * Those of a loop, of which ptxas has several turns under way, are two and four times as many.
+ * CTAs that an SM shall hold, 0 for any number: without a loop registers are for sums, addresses and a vector. Seven
+ * have no more than eight.
  */
-int gemm_gemv_ctas(const gemm_gemv_config *c)
+static int ctas_of(const gemm_gemv_config *c)
 {
     enum { MOST = 2048 / GEMM_GEMV_THREADS, OTHERS = 16, REGISTERS = 65536 / GEMM_GEMV_THREADS };
-    const int rows = c->rows + c->few, loaded = c->steps == 1 ? c->vec : c->steps * c->vec * rows;
-    const int fit = REGISTERS / (c->rows * c->few + 2 * rows + loaded + OTHERS);
-    if (c->steps == 0)
-        return ckl_dtype_bytes(c->epilogue.ab) == 2 ? 4 : 2;
-    return fit >= MOST ? MOST : fit == MOST - 1 ? MOST - 2 : fit; // seven have no more registers than eight
+    const int fit = REGISTERS / (c->rows * c->few + 2 * (c->rows + c->few) + c->vec + OTHERS);
+    if (c->steps != 1)
+        return 0;
+    return fit >= MOST ? MOST : fit == MOST - 1 ? MOST - 2 : fit;
 }
 
 static gemv_rows rows_of(const gemv_kernel *k, char matrix, int count, val first, int step)
@@ -140,7 +139,7 @@ void gemm_gemv(const void *config, int kernel)
 {
     const gemm_gemv_config *cfg = config;
     (void)kernel;
-    launch_bounds(GEMM_GEMV_THREADS, cfg->steps == 1 ? gemm_gemv_ctas(cfg) : 0);
+    launch_bounds(GEMM_GEMV_THREADS, ctas_of(cfg));
     gemv_kernel k = { .cfg = cfg, .p = params_of(gemm) };
     k.groups = GEMM_GEMV_THREADS / cfg->width;
     k.parts = cfg->width > LANES ? cfg->width / LANES : 1;

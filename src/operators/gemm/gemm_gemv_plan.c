@@ -84,23 +84,24 @@ static ckl_status choose_gemv(const void *desc, const ckl_device_info *device, v
 
 /*
  * The rates are of 2x7168x16384 in 16 bits, which are converted first, and of 8x8192x8192 in f32; memory's of one row
- * by 28672x8192. A turn of one step takes 1.75 us of 2.3 to 8.6, in one to four turns (bench/notes/gemm.md), but the
- * first begins under the launch before.
+ * by 28672x8192. Beside multiply-adds a CTA without a loop has addresses and sums over lanes, fitted to nine runs.
  */
 static plan_cost cost_gemv(const void *desc, const ckl_device_info *device, const void *config)
 {
+    enum { CTAS = 2048 / GEMM_GEMV_THREADS };
     const ckl_gemm_desc *d = desc;
     const gemm_gemv_config *c = config;
     const int64_t bytes = (int64_t)ckl_dtype_bytes(d->a), depth = c->width * c->vec * max_i64(c->steps, 1);
+    const int64_t of_sm = ceil_div(ctas_of(d, c), device->sm_count);
+    const double of_turn = (double)of_sm / (double)ceil_div(of_sm, CTAS) * (150 + 45 * c->rows * c->few);
     return gemm_product_cost(d, device,
                              (product_work){ .tiles = (double)ctas_of(d, c),
-                                             .ctas = gemm_gemv_ctas(c),
+                                             .ctas = CTAS,
                                              .steps = (double)ceil_div(d->k, depth),
                                              .multiply_adds = (double)(rows_of(c) * c->few * depth),
                                              .rate = bytes == 2 ? 17 : 32,
                                              .step_cycles = 600,
-                                             .tile_cycles = 2500,
-                                             .us = -0.95,
+                                             .tile_cycles = c->steps ? 380 + of_turn : 800,
                                              .bytes_per_us = c->few > 2 && bytes == 4 ? 4.1e6 : 4.55e6 });
 }
 
