@@ -386,21 +386,18 @@ void gemm_tma(const void *config, int kernel);
     X(owner, int, few, "1", "1 2 3 4 6 8", "rows of the other one of a CTA")                       \
     X(owner, int, width, "256", "8 16 32 64 128 256", "threads of a group, which share out K")     \
     X(owner, int, vec, "4", "1 2 4 8", "elements of an access to A and B: rows are whole vectors") \
-    X(owner, bool, once, "0", "0 1", "K is no more than a vector of each thread of a group")       \
+    X(owner, int, steps, "0", "0 1 2 3 4", "vectors of K of a thread, loaded at once; 0: a loop")  \
     X(owner, bool, many_a, "0", "0 1", "the long operand is A: D has few columns")
 
 GEMM_CONFIG(gemm_gemv_config, GEMM_GEMV_CONFIG);
 
-enum { GEMM_GEMV_THREADS = 256 }; // of a CTA
+enum { GEMM_GEMV_THREADS = 256 /* of a CTA */, GEMM_GEMV_STEPS_MAX = 4 };
 
 /* Bytes of an access to A or B. */
 static inline int gemm_gemv_bytes(const gemm_gemv_config *c)
 {
     return c->vec * (int)ckl_dtype_bytes(c->epilogue.ab);
 }
-
-/* CTAs whose registers an SM has room for. */
-int gemm_gemv_ctas(const gemm_gemv_config *config);
 
 void gemm_gemv(const void *config, int kernel);
 

@@ -90,20 +90,13 @@ static double wave_cycles(const gemm_fma_config *c, int64_t most, int64_t steps)
     return most ? (double)steps * cbrt(pow(alone, 3) + pow(work, 3)) : 0;
 }
 
-/*
- * CTAs come in waves that fill all SMs, but for the last, which spreads over them. Behind full waves slices fill up
- * some of what whole tiles leave: 2560x2560x2560 in 128x128, a wave and a half and slices, takes as long as two waves.
- */
+/* CTAs come in waves that fill all SMs, but for the last, which spreads over them; slices follow whole tiles. */
 static double waves_cycles(const gemm_fma_config *c, const tile_turns *t, int64_t sms, int64_t steps, int64_t of_slice)
 {
-    const int64_t room = c->ctas * sms, slices = t->shared * t->slices, left = t->whole % room;
-    const double full = (double)(t->whole / room) * wave_cycles(c, c->ctas, steps);
-    if (t->whole && slices) {
-        const double work = (double)(left * steps + slices * of_slice) / (double)sms * step_cycles(c);
-        return full + (left ? (work + wave_cycles(c, c->ctas, steps)) / 2 : work);
-    }
-    const int64_t count = left + slices, of_each = slices ? of_slice : steps;
-    return full + (double)(count / room) * wave_cycles(c, c->ctas, of_each) +
+    const int64_t room = c->ctas * sms, slices = t->shared * t->slices, count = t->whole % room + slices;
+    const int64_t of_each = slices ? of_slice : steps;
+    return (double)(t->whole / room) * wave_cycles(c, c->ctas, steps) +
+           (double)(count / room) * wave_cycles(c, c->ctas, of_each) +
            wave_cycles(c, ceil_div(count % room, sms), of_each);
 }
 
@@ -137,11 +130,10 @@ static plan_cost turns_cost(const ckl_gemm_desc *d, const ckl_device_info *devic
     return cost;
 }
 
-/* Tiles that share out K: all of less than a wave of CTAs, else those beyond whole turns of the SMs. */
+/* Tiles that share out K: those beyond waves of CTAs that fill all SMs. */
 static int64_t shared_tiles(const ckl_gemm_desc *d, const ckl_device_info *device, const gemm_fma_config *c)
 {
-    const int64_t count = tiles_of(d, c);
-    return !c->sliced ? 0 : count < c->ctas * device->sm_count ? count : count % device->sm_count;
+    return c->sliced ? tiles_of(d, c) % (c->ctas * device->sm_count) : 0;
 }
 
 /* Tiles of which some are cut into so many slices, or fewer where steps do not divide. */

@@ -5,6 +5,7 @@
  * a thread; sums are f32.
  */
 #include "cute/kernel.h"
+#include "cute/vectors.h"
 #include "operators/gemm/gemm_epilogue.h"
 
 enum { ROWS_MAX = 8 };
@@ -24,16 +25,16 @@ typedef struct gemv_kernel {
 } gemv_kernel;
 
 /*
- * Registers are for the sums, addresses and a vector of each thread; those of a loop, of which ptxas has several turns
- * under way, are two and four times as many.
+ * CTAs that an SM shall hold, 0 for any number: without a loop registers are for sums, addresses and a vector. Seven
+ * have no more than eight.
  */
-int gemm_gemv_ctas(const gemm_gemv_config *c)
+static int ctas_of(const gemm_gemv_config *c)
 {
-    enum { MOST = 2048 / GEMM_GEMV_THREADS, OTHERS = 8, REGISTERS = 65536 / GEMM_GEMV_THREADS };
-    const int need = c->rows * c->few + 2 * (c->rows + c->few) + c->vec + OTHERS;
-    if (!c->once)
-        return ckl_dtype_bytes(c->epilogue.ab) == 2 ? 4 : 2;
-    return REGISTERS / need < MOST ? REGISTERS / need : MOST;
+    enum { MOST = 2048 / GEMM_GEMV_THREADS, OTHERS = 16, REGISTERS = 65536 / GEMM_GEMV_THREADS };
+    const int fit = REGISTERS / (c->rows * c->few + 2 * (c->rows + c->few) + c->vec + OTHERS);
+    if (c->steps != 1)
+        return 0;
+    return fit >= MOST ? MOST : fit == MOST - 1 ? MOST - 2 : fit;
 }
 
 static gemv_rows rows_of(const gemv_kernel *k, char matrix, int count, val first, int step)
@@ -48,41 +49,44 @@ static gemv_rows rows_of(const gemv_kernel *k, char matrix, int count, val first
     return r;
 }
 
-/* A vector of each row. */
-static void load_rows(const gemv_kernel *k, const gemv_rows *rows, val offset, tensor to[])
+/* A vector of each row, zeros where there is none: (VEC,ROWS). */
+static tensor load_rows(const gemv_kernel *k, const gemv_rows *rows, val vector, val inside)
 {
     const ckl_dtype type = k->cfg->epilogue.ab;
-    const layout vector = compact(leaf(k->cfg->vec));
-    for (int i = 0; i < rows->count; i++) {
-        to[i] = fragment(type, vector);
-        copy(gmem_tensor(add(rows->address[i], offset), type, vector), to[i], gemm_gemv_bytes(k->cfg));
-    }
-}
-
-/* sums += the products of a vector of K: (MANY,FEW). */
-static void multiply_vector(const gemv_kernel *k, val vector, tensor sums)
-{
-    tensor rMany[ROWS_MAX], rFew[ROWS_MAX];
+    tensor r = fragment(type, compact(shape(k->cfg->vec, rows->count)));
     val offset = convert(U64, mul(convert(I64, vector), imm(gemm_gemv_bytes(k->cfg))));
-    load_rows(k, &k->many, offset, rMany);
-    load_rows(k, &k->few, offset, rFew);
-    for (int j = 0; j < k->few.count; j++)
-        for (int i = 0; i < k->many.count; i++)
-            for (int e = 0; e < k->cfg->vec; e++)
-                set(sums, coord(i, j), fma(at_f32(rMany[i], e), at_f32(rFew[j], e), at(sums, i, j)));
+    vector_at at[ROWS_MAX];
+    for (int i = 0; i < rows->count; i++)
+        at[i] = (vector_at){ .address = add(rows->address[i], offset), .guard = inside };
+    vectors_load(at, rows->count, k->cfg->vec, gmem_tensor(rows->address[0], type, compact(leaf(1))), r.regs, 0);
+    return r;
 }
 
-/* This thread's vectors of K in turn. A single one needs no loop, which ptxas would unroll: few such CTAs fit an SM. */
+/* sums += the products of some vectors of K, `width` apart and all on their way at once: (MANY,FEW). */
+static void multiply_vectors(const gemv_kernel *k, val first, int count, val vectors, tensor sums)
+{
+    tensor rMany[GEMM_GEMV_STEPS_MAX], rFew[GEMM_GEMV_STEPS_MAX];
+    for (int s = 0; s < count; s++) {
+        val vector = add(first, imm(s * k->cfg->width)), inside = k->cfg->steps ? lt(vector, vectors) : yes();
+        rMany[s] = load_rows(k, &k->many, vector, inside);
+        rFew[s] = load_rows(k, &k->few, vector, inside);
+    }
+    for (int s = 0; s < count; s++)
+        for (int j = 0; j < k->few.count; j++)
+            for (int i = 0; i < k->many.count; i++)
+                for (int e = 0; e < k->cfg->vec; e++)
+                    set(sums, coord(i, j), fma(at_f32(rMany[s], e, i), at_f32(rFew[s], e, j), at(sums, i, j)));
+}
+
+/* This thread's vectors of K. Few of them need no loop, which ptxas would unroll: few such CTAs fit an SM. */
 static void multiply(const gemv_kernel *k, tensor sums)
 {
     val vectors = convert(U32, div(k->p.k, imm(k->cfg->vec))), first = thread_at(thread(), 0, k->cfg->width, k->groups);
-    if (k->cfg->once) {
-        IF(lt(first, vectors))
-            multiply_vector(k, first, sums);
-        return;
-    }
-    LOOP_FROM(vector, first, vectors, imm(k->cfg->width))
-        multiply_vector(k, vector, sums);
+    if (k->cfg->steps)
+        multiply_vectors(k, first, k->cfg->steps, vectors, sums);
+    else
+        LOOP_FROM(vector, first, vectors, imm(k->cfg->width))
+            multiply_vectors(k, vector, 1, vectors, sums);
 }
 
 /* Elements of D that a CTA has, along the long operand first. */
@@ -135,7 +139,7 @@ void gemm_gemv(const void *config, int kernel)
 {
     const gemm_gemv_config *cfg = config;
     (void)kernel;
-    launch_bounds(GEMM_GEMV_THREADS, cfg->once ? gemm_gemv_ctas(cfg) : 0);
+    launch_bounds(GEMM_GEMV_THREADS, ctas_of(cfg));
     gemv_kernel k = { .cfg = cfg, .p = params_of(gemm) };
     k.groups = GEMM_GEMV_THREADS / cfg->width;
     k.parts = cfg->width > LANES ? cfg->width / LANES : 1;

@@ -35,15 +35,25 @@ static int vector_of(const ckl_gemm_desc *d)
     return vec;
 }
 
+/* Vectors of K of a thread, if groups of `width` can load them all at once; else 0. */
+static int steps_of(const ckl_gemm_desc *d, const gemm_gemv_config *c, int width)
+{
+    enum { LOADED = 48 }; // elements of f32
+    const int64_t steps = ceil_div(ceil_div(d->k, c->vec), width), elements = steps * (c->rows + c->few) * c->vec;
+    const bool fit = d->a == CKL_F32 && steps <= GEMM_GEMV_STEPS_MAX && elements <= LOADED;
+    return steps == 1 || fit ? (int)steps : 0;
+}
+
 /*
  * Threads that keep memory busy, by groups as narrow as that allows, since sums over a group cost instructions, and no
  * narrower than leaves a thread 32 elements of a row: 1x28672x8192 takes 102.9 us by 256 threads, 107.6 by 64, but
  * 7x66560x392 in f32 35.9 by 16 and 45.2 by 32. By fewer rows a group where even those that take K in one step are too
- * few.
+ * few. Loops of f32 have registers for two CTAs of an SM: 8x1024x11136 takes 14.5 us by four rows, 19.1 by two, and
+ * 1x3712x2560 11.5 by 128 threads, 14.1 by 256.
  */
 static ckl_status choose_gemv(const void *desc, const ckl_device_info *device, void *config)
 {
-    enum { BUSY = 1024, ROWS_LEAST = 2, LINE_BYTES = 128, ELEMENTS = 32 }; // BUSY: threads of an SM
+    enum { BUSY = 1024, BUSY_BY_LOOPS = 448 /* threads of an SM */, ROWS_LEAST = 2, LINE_BYTES = 128, ELEMENTS = 32 };
     const ckl_gemm_desc *d = desc;
     gemm_gemv_config *c = config;
     const int bytes = (int)ckl_dtype_bytes(d->a);
@@ -56,38 +66,43 @@ static ckl_status choose_gemv(const void *desc, const ckl_device_info *device, v
         FAIL(CKL_UNSUPPORTED, "gemm gemv: %" PRId64 " rows are more than %d, and so faster by tiles", few, most_few);
     c->few = (int)ceil_div(few, ceil_div(few, FEW_MAX));
     c->vec = vector_of(d);
-    const int64_t vectors = ceil_div(d->k, c->vec), busy = BUSY * device->sm_count;
-    const int64_t most = min_i64(power_of_two_ceil(vectors), GEMM_GEMV_THREADS);
+    const int64_t vectors = ceil_div(d->k, c->vec), most = min_i64(power_of_two_ceil(vectors), GEMM_GEMV_THREADS);
+    const bool loops = bytes == 4 && vectors > GEMM_GEMV_THREADS;
+    const int64_t busy = (loops ? BUSY_BY_LOOPS : BUSY) * (int64_t)device->sm_count;
     c->rows = ROWS_MAX;
     while (c->rows > ROWS_LEAST && (c->rows * c->few > SUMS_MAX * bytes / 4 || length_of(d, c) * most < c->rows * busy))
         c->rows /= 2;
     const int64_t line = LINE_BYTES / gemm_gemv_bytes(c); // threads that read a line of a row
     c->width = (int)min_i64(max_i64(line, power_of_two_ceil(ceil_div(d->k, ELEMENTS))), most);
-    while (c->width < most && length_of(d, c) * c->width < c->rows * busy)
+    while (c->width < most &&
+           (length_of(d, c) * c->width < c->rows * busy || (!steps_of(d, c, c->width) && steps_of(d, c, (int)most))))
         c->width *= 2;
-    c->once = vectors <= c->width;
+    while (bytes == 4 && c->width > line && ctas_of(d, c) >= 2 * device->sm_count && steps_of(d, c, c->width / 2))
+        c->width /= 2; // sums over fewer threads
+    c->steps = steps_of(d, c, c->width);
     return CKL_OK;
 }
 
 /*
  * The rates are of 2x7168x16384 in 16 bits, which are converted first, and of 8x8192x8192 in f32; memory's of one row
- * by 28672x8192. A turn of one step takes 1.75 us of 2.3 to 8.6, in one to four turns (bench/notes/gemm.md), but the
- * first begins under the launch before.
+ * by 28672x8192. Beside multiply-adds a CTA without a loop has addresses and sums over lanes, fitted to nine runs.
  */
 static plan_cost cost_gemv(const void *desc, const ckl_device_info *device, const void *config)
 {
+    enum { CTAS = 2048 / GEMM_GEMV_THREADS };
     const ckl_gemm_desc *d = desc;
     const gemm_gemv_config *c = config;
-    const int64_t bytes = (int64_t)ckl_dtype_bytes(d->a), depth = c->width * c->vec;
+    const int64_t bytes = (int64_t)ckl_dtype_bytes(d->a), depth = c->width * c->vec * max_i64(c->steps, 1);
+    const int64_t of_sm = ceil_div(ctas_of(d, c), device->sm_count);
+    const double of_turn = (double)of_sm / (double)ceil_div(of_sm, CTAS) * (150 + 45 * c->rows * c->few);
     return gemm_product_cost(d, device,
                              (product_work){ .tiles = (double)ctas_of(d, c),
-                                             .ctas = gemm_gemv_ctas(c),
+                                             .ctas = CTAS,
                                              .steps = (double)ceil_div(d->k, depth),
                                              .multiply_adds = (double)(rows_of(c) * c->few * depth),
                                              .rate = bytes == 2 ? 17 : 32,
                                              .step_cycles = 600,
-                                             .tile_cycles = 2500,
-                                             .us = -0.95,
+                                             .tile_cycles = c->steps ? 380 + of_turn : 800,
                                              .bytes_per_us = c->few > 2 && bytes == 4 ? 4.1e6 : 4.55e6 });
 }
 
@@ -113,8 +128,9 @@ static ckl_status admit_gemv(const void *desc, const ckl_device_info *device, co
              ROWS_MAX);
     if (!is_power_of_two(c->width) || c->width > GEMM_GEMV_THREADS)
         FAIL(CKL_INVALID, "gemm gemv: width=%d is no power of two up to %d", c->width, GEMM_GEMV_THREADS);
-    if (c->once && ceil_div(d->k, c->vec) > c->width)
-        FAIL(CKL_INVALID, "gemm gemv: k=%" PRId64 " is more than %d threads take at once, once=1", d->k, c->width);
+    if (c->steps < 0 || c->steps > GEMM_GEMV_STEPS_MAX || (c->steps && ceil_div(d->k, c->vec) > c->width * c->steps))
+        FAIL(CKL_INVALID, "gemm gemv: k=%" PRId64 " is more than %d threads take in steps=%d of 0..%d", d->k, c->width,
+             c->steps, GEMM_GEMV_STEPS_MAX);
     if (ctas_of(d, c) > INT32_MAX || d->k > INT32_MAX)
         FAIL(CKL_UNSUPPORTED, "gemm gemv: a size is beyond 32 bits");
     return CKL_OK;

@@ -67,7 +67,8 @@ static ckl_status choose_outer(const void *desc, const ckl_device_info *device, 
     c->epilogue = gemm_epilogue_of(d);
     c->depth = (int)max_i64(1, min_i64(d->k, GEMM_OUTER_DEPTH_MAX));
     c->vec_k = k_vector_of(d);
-    c->vec = (int)min_i64(lane_vector_of(d), deep ? COLUMNS : 2 * COLUMNS);
+    const bool apart = d->k * (int64_t)ckl_dtype_bytes(d->a) > TMA_ALIGNMENT;
+    c->vec = (int)min_i64(lane_vector_of(d), apart ? 1 : deep ? COLUMNS : 2 * COLUMNS);
     for (c->runs = 1; c->runs * c->vec < COLUMNS && d->n > (int64_t)LANES * c->vec * c->runs; c->runs *= 2)
         ;
     c->rows = deep && d->c ? ROWS / 2 : ROWS;
