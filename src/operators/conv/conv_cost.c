@@ -123,7 +123,8 @@ plan_cost conv_cost_depthwise(const void *desc, const ckl_device_info *device, c
     const ckl_conv_desc plane = conv_depthwise_plane(desc), *d = &plane;
     const conv_depthwise_config *c = config;
     const bool data = d->direction == CKL_CONV_DATA;
-    const double apart = (double)((c->cols - 1) * c->step + c->filter) / (c->cols - 1 + c->filter); // more columns of x
+    const double apart =
+        (double)((c->cols - 1) * c->step_w + c->columns) / (c->cols - 1 + c->columns); // more columns of x
     const double rows = (double)(d->t * d->r) / (data ? (double)(d->stride_d * d->stride_h) : 1),
                  taps = rows * (double)d->s / (data ? (double)d->stride_w : 1);
     const double cycles = OUTPUT + ROW * rows + TAP * taps * (data ? 1 : apart);
