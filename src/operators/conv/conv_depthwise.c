@@ -15,8 +15,10 @@
 
 enum {
     THREADS = 128,
-    COLS = 8,
+    COLS = 16, // columns to consider
+    COLS_LEAST = 4,
     COLS_MAX = 64,
+    CTAS_OF_SM = 4,
     FILTER_MAX = 64,  // columns
     WINDOW_MAX = 128, // columns that taps see, of a thread
 };
@@ -62,7 +64,7 @@ static int window_of(const conv_depthwise_config *c, int columns[WINDOW_MAX])
     return count;
 }
 
-/* Does thread `number` have outputs? Finds them; without any it has the last channel's. */
+/* Finds the outputs of thread `number`; are there any? */
 static val find_place(depthwise *k, val number)
 {
     const conv_depthwise_config *cfg = k->cfg;
@@ -216,13 +218,15 @@ static ckl_status takes(const ckl_conv_desc *d)
     return CKL_OK;
 }
 
-/* As many columns as registers have room for; those of a gradient begin where a filter does. */
+/*
+ * As many columns as registers have room for and SMs work for: each shares the loads of filters. Those of a gradient
+ * begin where a filter does.
+ */
 static ckl_status choose_depthwise(const void *desc, const ckl_device_info *device, void *config)
 {
     const ckl_conv_desc plane = conv_depthwise_plane(desc), *d = &plane;
     const bool data = d->direction == CKL_CONV_DATA;
     conv_depthwise_config *c = config;
-    (void)device;
     TRY(takes(d));
     *c = (conv_depthwise_config){ .form = conv_form_of(d),
                                   .nhwc = d->layout == CKL_IMAGE_NHWC && d->k > 1, // a single channel lies as a plane
@@ -231,11 +235,13 @@ static ckl_status choose_depthwise(const void *desc, const ckl_device_info *devi
                                   CONV_STEPS_OF(d),
                                   .pad = data ? (int)(d->pad_left % d->stride_w) : 0 };
     const int64_t columns = conv_tensor_of(d, conv_written(d)).shape[3];
-    int window[WINDOW_MAX], most = columns <= COLS / 2 ? COLS / 2 : COLS;
-    do {
+    int window[WINDOW_MAX];
+    for (int most = COLS; most > 0; most /= 2) {
         c->cols = data ? (int)round_up(most, c->step_w) : most;
-        most /= 2;
-    } while (most > 0 && c->cols > c->step_w && window_of(c, window) > WINDOW_MAX / 2);
+        const bool idle = columns <= most / 2 || threads_of(d, c) < (int64_t)CTAS_OF_SM * THREADS * device->sm_count;
+        if (window_of(c, window) <= WINDOW_MAX / 2 && (most <= COLS_LEAST || !idle))
+            break;
+    }
     return CKL_OK;
 }
 
