@@ -256,12 +256,12 @@ void conv_sm80(const void *config, int kernel);
 
 /* depthwise */
 
-#define CONV_DEPTHWISE_CONFIG(X, owner)                                            \
-    X(owner, bool, nhwc, "1", "", "channels side by side")                         \
-    X(owner, int, cols, "8", "1 2 4 8", "columns of a thread")                     \
-    X(owner, int, filter, "3", "", "columns of a filter")                          \
-    X(owner, int, step, "1", "", "columns from one to the next place of a filter") \
-    X(owner, int, dilation, "1", "", "columns between neighbours of a filter")     \
+#define CONV_DEPTHWISE_CONFIG(X, owner)                           \
+    X(owner, bool, nhwc, "1", "", "channels side by side")        \
+    X(owner, bool, volume, "0", "", "slices of a filter or of x") \
+    X(owner, int, cols, "8", "1 2 4 8 16", "columns of a thread") \
+    X(owner, int, columns, "3", "", "of a filter")                \
+    CONV_STEPS_CONFIG(X, owner)                                   \
     X(owner, int, pad, "0", "", "of a gradient: columns of zeros before x, modulo the step")
 
 typedef struct conv_depthwise_config {

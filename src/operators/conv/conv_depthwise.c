@@ -15,8 +15,10 @@
 
 enum {
     THREADS = 128,
-    COLS = 8,
+    COLS = 16, // columns to consider
+    COLS_LEAST = 4,
     COLS_MAX = 64,
+    CTAS_OF_SM = 4,
     FILTER_MAX = 64,  // columns
     WINDOW_MAX = 128, // columns that taps see, of a thread
 };
@@ -38,9 +40,9 @@ static bool is_data(const conv_depthwise_config *c)
 /* Does tap s see a column from output q? *column: which, counted from where that of output 0 and tap 0 is. */
 static bool sees(const conv_depthwise_config *c, int q, int s, int *column)
 {
-    const int reach = is_data(c) ? q + c->pad - s * c->dilation : q * c->step + s * c->dilation;
-    *column = is_data(c) ? reach / c->step : reach;
-    return !is_data(c) || reach % c->step == 0;
+    const int reach = is_data(c) ? q + c->pad - s * c->dilation_w : q * c->step_w + s * c->dilation_w;
+    *column = is_data(c) ? reach / c->step_w : reach;
+    return !is_data(c) || reach % c->step_w == 0;
 }
 
 /* The columns that a thread's taps see, in order; how many. */
@@ -48,7 +50,7 @@ static int window_of(const conv_depthwise_config *c, int columns[WINDOW_MAX])
 {
     int count = 0, column;
     for (int q = 0; q < c->cols; q++)
-        for (int s = 0; s < c->filter; s++) {
+        for (int s = 0; s < c->columns; s++) {
             int i = 0;
             if (!sees(c, q, s, &column))
                 continue;
@@ -62,7 +64,7 @@ static int window_of(const conv_depthwise_config *c, int columns[WINDOW_MAX])
     return count;
 }
 
-/* Does thread `number` have outputs? Finds them; without any it has the last channel's. */
+/* Finds the outputs of thread `number`; are there any? */
 static val find_place(depthwise *k, val number)
 {
     const conv_depthwise_config *cfg = k->cfg;
@@ -82,10 +84,12 @@ static val find_place(depthwise *k, val number)
 /* The row that row `tap` of the filter sees along mode m; is there one? */
 static val under(const depthwise *k, int m, val tap, val *inside)
 {
-    const val at = convert(I32, k->at[m]), step = convert(I32, k->p.step[m]), pad = convert(I32, k->p.pad[m]),
-              far = convert(I32, mul(convert(I64, tap), k->p.dilation[m]));
+    const conv_depthwise_config *cfg = k->cfg;
+    const val at = convert(I32, k->at[m]), pad = convert(I32, k->p.pad[m]),
+              step = m ? imm(cfg->step_h) : convert(I32, k->p.step[m]),
+              far = mul(convert(I32, tap), m ? imm(cfg->dilation_h) : convert(I32, k->p.dilation[m]));
     val row = sub(add(mul(at, step), far), pad);
-    if (is_data(k->cfg)) {
+    if (is_data(cfg)) {
         const val reach = sub(add(at, pad), far);
         row = div(max(reach, imm(0)), step);
         *inside = logical_and(*inside, eq(mul(row, step), reach));
@@ -102,17 +106,17 @@ static void add_row(depthwise *k, val row, val column, val taps)
     const int bytes = (int)ckl_dtype_bytes(dtype);
     int columns[WINDOW_MAX], seen;
     const int count = window_of(cfg, columns);
-    tensor rX = fragment(F32, compact(leaf(count))), rW = fragment(F32, compact(leaf(cfg->filter)));
+    tensor rX = fragment(F32, compact(leaf(count))), rW = fragment(F32, compact(leaf(cfg->columns)));
     vector_at at_x[WINDOW_MAX];
     UNROLL(i, count) {
         const val at = add(column, imm(columns[i])), far = mul(convert(I64, at), mul(k->from[3], imm64(bytes)));
         at_x[i] = (vector_at){ add(row, convert(U64, far)), 0, lt(convert(U32, at), conv_number(k->from_size[2])) };
     }
     vectors_load(at_x, count, 1, gmem_tensor(row, dtype, compact(leaf(1))), rX.regs, 0);
-    copy(gmem_tensor(taps, dtype, compact(leaf(cfg->filter))), rW, bytes);
+    copy(gmem_tensor(taps, dtype, compact(leaf(cfg->columns))), rW, bytes);
     UNROLL(i, count)
         for (int q = 0; q < cfg->cols; q++)
-            for (int s = 0; s < cfg->filter; s++)
+            for (int s = 0; s < cfg->columns; s++)
                 if (sees(cfg, q, s, &seen) && seen == columns[i])
                     set(k->rSum, q, fma(at(rX, i), at(rW, s), at(k->rSum, q)));
 }
@@ -122,12 +126,12 @@ static void add_rows(depthwise *k)
     const conv_depthwise_config *cfg = k->cfg;
     const conv_values *p = &k->p;
     const val pad = convert(I32, p->pad[2]), at = convert(I32, k->at[2]);
-    const val column = is_data(cfg) ? div(add(at, pad), imm(cfg->step)) : sub(mul(at, imm(cfg->step)), pad);
+    const val column = is_data(cfg) ? div(add(at, pad), imm(cfg->step_w)) : sub(mul(at, imm(cfg->step_w)), pad);
     const val channel = convert(I64, is_data(cfg) ? k->channel : div(k->channel, conv_number(p->k)));
     const val start = add(mul(convert(I64, k->n), k->from[0]), mul(channel, k->from[4]));
-    LOOP(t, p->filter[0])
+    LOOP(t, cfg->volume ? p->filter[0] : imm64(1))
         LOOP(r, p->filter[1]) {
-            val inside = yes(), d = under(k, 0, t, &inside), h = under(k, 1, r, &inside);
+            val inside = yes(), h = under(k, 1, r, &inside), d = cfg->volume ? under(k, 0, t, &inside) : imm(0);
             IF(inside) {
                 const val row = add(start, add(mul(convert(I64, d), k->from[1]), mul(convert(I64, h), k->from[2])));
                 const val tap = add(mul(convert(I64, k->channel), p->w[0]), add(mul(t, p->w[1]), mul(r, p->w[2])));
@@ -214,26 +218,30 @@ static ckl_status takes(const ckl_conv_desc *d)
     return CKL_OK;
 }
 
-/* As many columns as registers have room for; those of a gradient begin where a filter does. */
+/*
+ * As many columns as registers have room for and SMs work for: each shares the loads of filters. Those of a gradient
+ * begin where a filter does.
+ */
 static ckl_status choose_depthwise(const void *desc, const ckl_device_info *device, void *config)
 {
     const ckl_conv_desc plane = conv_depthwise_plane(desc), *d = &plane;
     const bool data = d->direction == CKL_CONV_DATA;
     conv_depthwise_config *c = config;
-    (void)device;
     TRY(takes(d));
     *c = (conv_depthwise_config){ .form = conv_form_of(d),
                                   .nhwc = d->layout == CKL_IMAGE_NHWC && d->k > 1, // a single channel lies as a plane
-                                  .filter = (int)d->s,
-                                  .step = (int)d->stride_w,
-                                  .dilation = (int)d->dilation_w,
+                                  .volume = conv_is_volume(d),
+                                  .columns = (int)d->s,
+                                  CONV_STEPS_OF(d),
                                   .pad = data ? (int)(d->pad_left % d->stride_w) : 0 };
     const int64_t columns = conv_tensor_of(d, conv_written(d)).shape[3];
-    int window[WINDOW_MAX], most = columns <= COLS / 2 ? COLS / 2 : COLS;
-    do {
-        c->cols = data ? (int)round_up(most, c->step) : most;
-        most /= 2;
-    } while (most > 0 && c->cols > c->step && window_of(c, window) > WINDOW_MAX / 2);
+    int window[WINDOW_MAX];
+    for (int most = COLS; most > 0; most /= 2) {
+        c->cols = data ? (int)round_up(most, c->step_w) : most;
+        const bool idle = columns <= most / 2 || threads_of(d, c) < (int64_t)CTAS_OF_SM * THREADS * device->sm_count;
+        if (window_of(c, window) <= WINDOW_MAX / 2 && (most <= COLS_LEAST || !idle))
+            break;
+    }
     return CKL_OK;
 }
 
@@ -245,11 +253,11 @@ static ckl_status admit_depthwise(const void *desc, const ckl_device_info *devic
     int window[WINDOW_MAX];
     TRY(conv_check_form("depthwise", desc, &c->form));
     TRY(choose_depthwise(d, device, &own));
-    if (c->nhwc != own.nhwc || c->filter != own.filter || c->step != own.step || c->dilation != own.dilation ||
-        c->pad != own.pad)
+    if (c->nhwc != own.nhwc || c->volume != own.volume || c->columns != d->s || c->pad != own.pad ||
+        !CONV_STEPS_FIT(c, d))
         FAIL(CKL_INVALID,
-             "conv depthwise: the config's layout, filter, stride, dilation or padding are not the problem's");
-    if (c->cols < 1 || c->cols > COLS_MAX || (d->direction == CKL_CONV_DATA && c->cols % c->step))
+             "conv depthwise: the config's layout, filter, strides, dilations or padding are not the problem's");
+    if (c->cols < 1 || c->cols > COLS_MAX || (d->direction == CKL_CONV_DATA && c->cols % c->step_w))
         FAIL(CKL_INVALID, "conv depthwise: cols=%d are not in 1..%d, or of a gradient no multiple of its stride",
              c->cols, COLS_MAX);
     if (window_of(c, window) > WINDOW_MAX)

@@ -92,49 +92,36 @@ static vector_elements channels_of(const conv_values *p, const vector_place *v, 
     return e;
 }
 
-/* Where some elements of dense pixels are in packed ones. */
-static vector_elements packed_elements(const conv_values *p, val number, int vector, val *base)
-{
-    vector_elements e;
-    val channels = convert(U32, p->c),
-        some = div(number, channels); // of as many vectors as channels, which end together
-    val within = mul(sub(number, mul(some, channels)), imm(vector)), pixel = div(within, channels);
-    val c = sub(within, mul(pixel, channels)), far = add(mul(pixel, p->packed_channels), c);
-    val last = sub(mul(mul(p->x_size[1], p->x_size[2]), p->c), mul(wide(number), imm64(vector))); // elements left
-    *base = mul(mul(wide(some), imm64(vector)), wide(p->packed_channels));
-    for (int i = 0; i < vector; i++) {
-        e.inside[i] = lt(imm64(i), last);
-        e.offset[i] = narrow(far);
-        c = add(c, imm(1));
-        val wraps = eq(c, channels); // the next one is of the next pixel
-        far = add(far, select(wraps, sub(add(p->packed_channels, imm(1)), channels), imm_as(U32, 1)));
-        c = select(wraps, imm_as(U32, 0), c);
-    }
-    return e;
-}
-
-/* Dense pixels of NHWC from packed ones. */
+/* Dense pixels of NHWC from packed ones: vector `number` of all their elements, element by element at the end. */
 static void copy_back(ckl_dtype dtype)
 {
     const int vector = 16 / (int)ckl_dtype_bytes(dtype);
     const conv_values p = params_of(conv);
     grid_wait();
     launch_dependents();
-    val number = add(mul(cta_x(), imm(CONV_PACK_THREADS)), thread()), base;
-    const vector_elements e = packed_elements(&p, number, vector, &base);
+    val number = add(mul(cta_x(), imm(CONV_PACK_THREADS)), thread()), channels = convert(U32, p.c);
+    val some = div(number, channels); // times as many vectors as channels, which end together
+    val within = mul(sub(number, mul(some, channels)), imm(vector)), pixel = div(within, channels);
+    val c = sub(within, mul(pixel, channels)), far = add(mul(pixel, p.packed_channels), c), offset[VECTOR_MAX];
+    val base = mul(mul(wide(some), imm64(vector)), wide(p.packed_channels));
+    val first = mul(wide(number), imm64(vector)), left = sub(mul(mul(p.x_size[1], p.x_size[2]), p.c), first);
+    for (int i = 0; i < vector; i++) {
+        offset[i] = far;
+        c = add(c, imm(1));
+        val wraps = eq(c, channels); // the next one is of the next pixel
+        far = add(far, select(wraps, sub(add(p.packed_channels, imm(1)), channels), imm_as(U32, 1)));
+        c = select(wraps, imm_as(U32, 0), c);
+    }
     tensor gPacked =
         gmem_tensor(gmem_address(p.from[CONV_Y], dtype, base), dtype, make_layout(dynamic(imm(1)), leaf(1)));
-    tensor gPlain = conv_run_at(p.from[CONV_X], dtype, mul(wide(number), imm64(vector)), vector);
-    tensor rX = fragment(dtype, compact(leaf(vector)));
-    for (int i = 0; i < vector; i++) {
-        val x = variable(dtype, convert(dtype, immf(0)));
-        IF(e.inside[i])
-            assign(x, at(gPacked, e.offset[i]));
-        set(rX, i, x);
-    }
-    IF(logical_and(e.inside[vector - 1], eq(bit_and(p.from[CONV_X], imm_as(U64, 15)), imm_as(U64, 0))))
+    tensor gPlain = conv_run_at(p.from[CONV_X], dtype, first, vector), rX = fragment(dtype, compact(leaf(vector)));
+    val aligned = eq(bit_and(p.from[CONV_X], imm_as(U64, 15)), imm_as(U64, 0));
+    IF(logical_and(aligned, ge(left, imm64(vector)))) {
+        for (int i = 0; i < vector; i++)
+            set(rX, i, at(gPacked, offset[i]));
         copy(rX, gPlain, 16);
-    ELSE for (int i = 0; i < vector; i++) IF(e.inside[i]) set(gPlain, i, at(rX, i));
+    }
+    ELSE for (int i = 0; i < vector; i++) IF(lt(imm64(i), left)) set(gPlain, i, at(gPacked, offset[i]));
 }
 
 /* The plain tensor is `x`, of n, x_size and c; the packed one is `y`. */

@@ -174,7 +174,7 @@ static double copies_us(const ckl_conv_desc *d, const conv_packed_problem *p, co
         launches += p->copied[i];
     const double of_back = back ? (double)p->bytes[written] : 0, in = (double)conv_packed_bytes(d, p) - of_back;
     launches -= turned && launches - back > 1;
-    return launches * LAUNCH + in / rate + of_back / (turned || d->layout == CKL_IMAGE_NHWC ? BACK : rate);
+    return launches * LAUNCH + in / rate + of_back / (turned ? BACK : rate);
 }
 
 bool conv_can_pack(const ckl_conv_desc *d, conv_packed_way way)

@@ -249,7 +249,7 @@ const test_reject conv_rejects[] = {
     { "c=8 k=8 groups=8 w=100 s=65 impl=depthwise", CKL_UNSUPPORTED, "conv depthwise: s=65, or" },
     { "c=8 k=8 groups=8 h=99 w=99 r=1 s=1 stride=65 direction=data impl=depthwise", CKL_UNSUPPORTED,
       "or the stride_w=65 of a gradient" },
-    { "c=8 k=8 groups=8 impl=depthwise config='filter=5'", CKL_INVALID, "are not the problem's" },
+    { "c=8 k=8 groups=8 impl=depthwise config='columns=5'", CKL_INVALID, "are not the problem's" },
     { "c=8 k=8 groups=8 impl=depthwise config='cols=65'", CKL_INVALID, "conv depthwise: cols=65 are not in 1..64" },
     { "c=8 k=8 groups=8 w=15 stride=2 direction=data impl=depthwise config='cols=3'", CKL_INVALID, "no multiple of" },
     { "c=8 k=8 groups=8 w=199 s=64 stride=2 impl=depthwise config='cols=64'", CKL_UNSUPPORTED, "more than 128" },

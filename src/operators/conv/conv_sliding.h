@@ -69,12 +69,13 @@ static inline int sliding_slots(const sliding_config *c)
     return c->ahead + 1;
 }
 
-/* The config of a kernel: 1 takes single elements, for pointers that are aligned to no more. */
+/* The config of a kernel: 1 takes single elements and columns, for pointers that are aligned to no more. */
 static inline sliding_config sliding_of_kernel(const void *config, int kernel)
 {
     sliding_config c = *(const sliding_config *)config;
     if (kernel == 1) {
-        c.vec = c.run = c.ctas = 1;
+        c.vec = c.run = c.cols = c.ctas = 1;
+        c.even = true;
         c.skipped = 0;
         c.left = c.right = sliding_units(&c); // any may be outside
         c.async = false;

@@ -9,20 +9,31 @@
 enum {
     COLS_MAX = 16,
     AHEAD_MAX = 9, // rows
-    COPY_MIN = 4,  // bytes of an asynchronous copy
-    CTAS_MAX = 8,  // of an SM
+    TURN_MAX = 4, // of a turn, all under way in registers: 5 channels of 112x112 under 5x5 4.73 us by five, 4.03 by one
+    COPY_MIN = 4, // bytes of an asynchronous copy
+    CTAS_MAX = 8, // of an SM
     REGISTERS_MAX = 224,
     REGISTERS_SINGLE = 255 // of the kernel for any pointers
 };
 
-/* Registers of a thread: its filters, sums, a row of x, and what else ptxas wants to go without spills. */
+/* Registers of a row of x: words of units, and single columns of those that are seen in part. */
+static int row_registers(const sliding_config *c)
+{
+    const int span = sliding_span_w(c), in_part = (c->skipped > 0) + ((c->skipped + span) % c->run > 0),
+              whole = (int)max_i64(0, sliding_units(c) - in_part);
+    return whole * (int)ceil_div(sliding_unit_bytes(c), 4) + span - whole * c->run;
+}
+
+/* Registers of a thread: its filters, sums, rows of x, and what else ptxas wants to go without spills. */
 static int registers_of(const sliding_config *c)
 {
-    enum { REST = 38, SINGLE = 4, OUTSIDE = 5, FEW = 2 };
-    const int row = c->async ? 0 : c->ahead * sliding_units(c) * (int)ceil_div(sliding_unit_bytes(c), 4),
-              outside = c->left + c->right - FEW;
+    enum { REST = 38, SINGLE = 4, PLANES = -3, OUTSIDE = 5, FEW = 2 };
+    const int row = c->async ? 0 : c->ahead * row_registers(c), outside = c->left + c->right - FEW;
     return c->vec * (sliding_taps(c) + c->cols * sliding_window(c) + sliding_span_w(c)) + row + REST +
-           (c->vec == 1 ? SINGLE : 0) + (outside > 0 ? OUTSIDE * outside : 0);
+           (c->planes     ? PLANES
+            : c->vec == 1 ? SINGLE
+                          : 0) +
+           (outside > 0 ? OUTSIDE * outside : 0);
 }
 
 /* CTAs of an SM that have so many. */
@@ -105,8 +116,6 @@ static bool candidate_sliding(const void *desc, const ckl_device_info *device, i
     (void)device;
     const bool single = is_planes(d) || d->groups < d->k;
     int rest = i / COUNT_OF(strips);
-    const bool turns = rest % 2 == 0; // as many rows under way in registers as the sums' window sees in a turn, or one
-    rest /= 2;
     const int most = columns[rest % COUNT_OF(columns)];
     rest /= COUNT_OF(columns);
     if (rest >= (single ? 1 : COUNT_OF(vectors)))
@@ -129,7 +138,7 @@ static bool candidate_sliding(const void *desc, const ckl_device_info *device, i
     c->high = (int)min_i64(INT32_MAX / 8, round_up(ceil_div(y.shape[2], strips[i % COUNT_OF(strips)]), window));
     derive(d, c);
     c->async = !c->planes && sliding_unit_bytes(c) >= COPY_MIN;
-    c->ahead = c->async ? 3 : turns ? (int)min_i64(AHEAD_MAX, window * c->step_h) : 1;
+    c->ahead = c->async ? 3 : window * c->step_h <= TURN_MAX ? window * c->step_h : 1;
     c->ctas = ctas_of(c);
     return true;
 }
@@ -197,14 +206,14 @@ static ckl_status launch_sliding(const ckl_plan *plan, const void *args, ckl_str
 
 /*
  * Instructions of a thread, of which a warp begins WARP a cycle and an SM no more than RATE (5x5: 99 channels of 56x56
- * in 26.4 us, 7 of 897x897 in 47.2; planes of 56x56 under 7x7 in 42.7), or its copies (144 of 56x56 in 21.3 us, 96 of
- * 112x112 by stride 2 in 44.8).
+ * in 26.4 us, 7 of 897x897 in 47.2; planes of 56x56 under 7x7 in 42.7; 5 of 8 images of 112x112 in 4.03), or its copies
+ * (144 of 56x56 in 21.3 us, 96 of 112x112 by stride 2 in 44.8, 960 of 7x7 in 4.93). Rows in registers are waited for.
  */
 static plan_cost cost_sliding(const void *desc, const ckl_device_info *device, const void *config)
 {
-    const double LOAD = 2, OUTSIDE = 3, STORE = 4, ROW = 30, START = 150, WARP = 0.3, RING_WARP = 0.22, RATE = 2.9,
-                 COPY = 6, BYTES = 1.5, RING = 0.8, WAIT = 350, SECTOR = 32, PIECE = 0.2;
-    const double RINGS = 3.2e6, REGISTERS = 2.8e6; // bytes of memory a us
+    const double LOAD = 2, OUTSIDE = 3, STORE = 4, ROW = 30, START = 150, WARP = 0.55, RATE = 2.9, COPY = 6,
+                 BYTES = 1.5, RING = 0.8, WAIT = 170, SECTOR = 32, PIECE = 0.2;
+    const double RINGS = 4.2e6, WORDS = 3.05e6, REGISTERS = 2.8e6; // bytes a us: of L2 by copies, of 4 bytes; of memory
     const ckl_conv_desc plane = conv_depthwise_plane(desc), *d = &plane;
     const sliding_config *c = config;
     const conv_tensor x = conv_tensor_of(d, conv_read(d)), y = conv_tensor_of(d, conv_written(d));
@@ -223,20 +232,25 @@ static plan_cost cost_sliding(const void *desc, const ckl_device_info *device, c
                  pieces = 1 + PIECE * (fmin(c->cols, SECTOR / pixel) - 1);
     // rows in registers are under way where CTAs are
     const double busy = fmax(0.7, fmin(1, tiles / (c->ctas * (double)device->sm_count)));
-    const double at_once = fmin(c->ctas, ceil(tiles / device->sm_count)),
-                 rate = fmin(RATE, (c->async ? RING_WARP : WARP) * warps * at_once);
+    const double at_once = fmin(c->ctas, ceil(tiles / device->sm_count)), rate = fmin(RATE, WARP * warps * at_once);
+    // copies are bound by what L2 gives, of which neighbours want columns and rows again
+    const double again = c->async ? sliding_span_w(c) / ((double)c->cols * c->step_w) * rows_x / (rows * c->step_h) : 1;
+    const double waits = c->async ? WAIT : (rows_x / c->ahead + 1) * WAIT;
     const double copies = c->async ? rows_x * sliding_units(c) * (COPY + BYTES * sliding_unit_bytes(c)) * rate : 0;
-    return product_cost(&(product_work){ .tiles = tiles,
-                                         .ctas = c->ctas,
-                                         .steps = 1,
-                                         .multiply_adds = fmax(instructions, copies) * warps,
-                                         .rate = rate,
-                                         .step_cycles = (rows_x / c->ahead + 1) * WAIT,
-                                         .bytes = (double)d->n * ((double)x.stride[0] + pieces * (double)y.stride[0]) *
-                                                  sliding_element(c),
-                                         .bytes_per_us = c->async ? RINGS : REGISTERS * busy,
-                                         .us = c->async ? RING : 0 },
-                        device);
+    return product_cost(
+        &(product_work){ .tiles = tiles,
+                         .ctas = c->ctas,
+                         .steps = 1,
+                         .multiply_adds = fmax(instructions, copies) * warps,
+                         .rate = rate,
+                         .step_cycles = instructions / WARP + waits,
+                         .bytes = (double)d->n * (again * (double)x.stride[0] + pieces * (double)y.stride[0]) *
+                                  sliding_element(c),
+                         .bytes_per_us = !c->async                          ? REGISTERS * busy
+                                         : sliding_unit_bytes(c) > COPY_MIN ? RINGS
+                                                                            : WORDS,
+                         .us = c->async ? RING : 0 },
+        device);
 }
 
 static const field sliding_fields[] = { CONV_FORM(FIELD_NESTED, (conv_sliding_config, form)) //
