@@ -312,13 +312,10 @@ static val slot_at(const slots *m, val partial, val column)
     return add(smem_address(m->offset), mul(index, imm(WORD)));
 }
 
-/* Of `count` words side by side, aligned to as many of them as an access may have. */
+/* Of so many words side by side, which begin where as many of them might. */
 static int words_at_once(int count)
 {
-    int width = 1;
-    while (width < ACCESS_WORDS && count % (2 * width) == 0)
-        width *= 2;
-    return width;
+    return (int)min_i64(ACCESS_WORDS, power_of_two_in(count));
 }
 
 static void write_words(ir_space space, val address, val *values, int count)
@@ -418,16 +415,14 @@ void column_reduce(const column_split *s, const column_place *p, const reduction
             warp_reduce_across(r, s->lanes, values + e * r->count);
         return;
     }
-    slots own = make_slots(s, r, "column_warps", partials), result = make_slots(s, r, "column_result", 1);
+    const slots own = make_slots(s, r, "column_warps", partials), result = make_slots(s, r, "column_result", 1);
+    const slots by_cta = s->cluster > 1 ? make_slots(s, r, "column_ctas", s->cluster) : result;
     write_partials(s, p, r, &own, values);
     cta_sync();
+    combine_partials(s, r, &own, partials, &by_cta, s->cluster > 1 ? cluster_rank() : imm(0), s->cluster);
     if (s->cluster > 1) {
-        slots by_cta = make_slots(s, r, "column_ctas", s->cluster);
-        combine_partials(s, r, &own, partials, &by_cta, cluster_rank(), s->cluster);
         cluster_sync();
         combine_partials(s, r, &by_cta, s->cluster, &result, imm(0), 1);
-    } else {
-        combine_partials(s, r, &own, partials, &result, imm(0), 1);
     }
     cta_sync();
     move_values(s, p, &result, imm(0), values, read_words);

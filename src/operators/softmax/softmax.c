@@ -187,16 +187,16 @@ static ckl_status launch_columns(const ckl_plan *plan, const void *args, ckl_str
 
 /* Strips of columns in chunks. The workspace: counters of CTAs that meet, then the states of all chunks. */
 typedef struct chunks_view {
-    int64_t strips, chunks, counters_bytes, bytes;
+    int64_t chunks, counters_bytes, bytes; // chunks: of a strip
 } chunks_view;
 
 static chunks_view view_of(const ckl_plan *plan)
 {
     const ckl_softmax_desc *d = plan->desc;
     const softmax_column_config *c = plan->config;
-    chunks_view v = { .strips = column_split_strips(&c->split, d->inner),
-                      .chunks = ceil_div(d->n, softmax_chunk_lines(c)) };
-    const int64_t all = d->outer * v.strips, values = column_split_room(&c->split) * softmax_state_values(&c->form);
+    chunks_view v = { .chunks = ceil_div(d->n, softmax_chunk_lines(c)) };
+    const int64_t all = d->outer * column_split_strips(&c->split, d->inner);
+    const int64_t values = column_split_room(&c->split) * softmax_state_values(&c->form);
     v.counters_bytes = round_up(one_pass_counter_bytes(all, v.chunks), PLAN_WORKSPACE_ALIGNMENT);
     v.bytes = v.counters_bytes + all * v.chunks * values * (int64_t)sizeof(float);
     return v;
