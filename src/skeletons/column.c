@@ -5,6 +5,7 @@
 #include "cute/vectors.h"
 
 enum { LINE_BYTES = 128, THREADS_WANTED = 512, ACCESS_BYTES = 16, WORD = 4, ACCESS_WORDS = 4, REGISTERS_MAX = 128 };
+enum { PARTIALS_MAX = 32 }; // of a column in a CTA
 
 /* On the host */
 
@@ -444,14 +445,14 @@ void column_reduce_each(const column_split *s, const column_place *p, const redu
     cta_sync();
     for (int64_t first = 0; first < columns; first += s->threads) {
         const val column = add(thread(), imm(first));
-        val total[REDUCE_VALUES_MAX], other[REDUCE_VALUES_MAX];
+        val values_of[PARTIALS_MAX][REDUCE_VALUES_MAX];
         IF(lt(column, imm(columns))) {
-            for (int i = 0; i < partials_of(s); i++) {
-                read_slot(&own, imm(i), column, i ? other : total);
-                if (i)
-                    r->combine(total, other, r->user);
-            }
-            store(user, column, total);
+            for (int i = 0; i < partials_of(s); i++)
+                read_slot(&own, imm(i), column, values_of[i]);
+            for (int half = partials_of(s) / 2; half > 0; half /= 2) // a tree: short chains of dependent exponentials
+                for (int i = 0; i < half; i++)
+                    r->combine(values_of[i], values_of[i + half], r->user);
+            store(user, column, values_of[0]);
         }
     }
 }
