@@ -1,7 +1,7 @@
 /* reduce.c - butterflies in a warp, then one slot of shared memory per warp, then one per CTA of the cluster. */
 #include "cute/reduce.h"
 
-enum { SLOT_BYTES = 8 * REDUCE_VALUES_MAX, LANES = 32 };
+enum { SLOT_BYTES = 8 * (REDUCE_VALUES_MAX + 1), LANES = 32 }; // 16 slots side by side begin in 16 banks
 
 static val element(tensor rX, int i)
 {

@@ -4,8 +4,8 @@
 #include "cute/kernel.h"
 #include "cute/vectors.h"
 
-enum { LINE_BYTES = 128, THREADS_WANTED = 512, ACCESS_BYTES = 16, WORD = 4, REGISTERS_MAX = 128 };
-enum { ACCESS_WORDS = ACCESS_BYTES / WORD, VALUES_MAX = ACCESS_BYTES / 2 * REDUCE_VALUES_MAX }; // of a thread
+enum { LINE_BYTES = 128, THREADS_WANTED = 512, ACCESS_BYTES = 16, WORD = 4, ACCESS_WORDS = 4, REGISTERS_MAX = 128 };
+enum { PARTIALS_MAX = 32 }; // of a column in a CTA
 
 /* On the host */
 
@@ -313,40 +313,41 @@ static val slot_at(const slots *m, val partial, val column)
     return add(smem_address(m->offset), mul(index, imm(WORD)));
 }
 
-/* Of `count` words side by side, aligned to as many of them as an access may have. */
+/* Of so many words side by side, which begin where as many of them might. */
 static int words_at_once(int count)
 {
-    int width = 1;
-    while (width < ACCESS_WORDS && count % (2 * width) == 0)
-        width *= 2;
-    return width;
+    return (int)min_i64(ACCESS_WORDS, power_of_two_in(count));
 }
 
-static void write_words(ir_space space, val address, const val *values, int count)
+static void write_words(ir_space space, val address, val *values, int count)
 {
     const int width = words_at_once(count);
     for (int i = 0; i < count; i += width)
         store_at(space, IR_CACHE_DEFAULT, F32, width, address, (int64_t)i * WORD, &values[i]);
 }
 
-static void read_words(val address, val *values, int count)
+/* Into variables. */
+static void read_words(ir_space space, val address, val *values, int count)
 {
     const int width = words_at_once(count);
-    for (int i = 0; i < count; i++)
-        values[i] = unwritten(F32);
     for (int i = 0; i < count; i += width)
-        load_at(IR_SHARED, IR_CACHE_DEFAULT, F32, width, address, (int64_t)i * WORD, &values[i]);
+        load_at(space, IR_CACHE_DEFAULT, F32, width, address, (int64_t)i * WORD, &values[i]);
 }
 
-/* Words of a thread's columns that lie side by side: of all, or, ragged, of one. */
-static int words_of_thread(const column_split *s, const slots *m)
+static void read_slot(const slots *m, val partial, val column, val *values)
 {
-    return s->ragged ? m->count : s->vec * m->count;
+    for (int i = 0; i < m->count; i++)
+        values[i] = unwritten(F32);
+    read_words(IR_SHARED, slot_at(m, partial, column), values, m->count);
 }
 
-static val slot_of_word(const column_split *s, const column_place *p, const slots *m, val partial, int word)
+/* The values of this thread's columns: side by side unless lines begin anywhere. */
+static void move_values(const column_split *s, const column_place *p, const slots *m, val partial, val *values,
+                        void (*move)(ir_space space, val address, val *values, int count))
 {
-    return slot_at(m, partial, column_number(s, p, word / m->count));
+    const int all = s->vec * m->count, width = s->ragged ? m->count : all;
+    for (int i = 0; i < all; i += width)
+        move(IR_SHARED, slot_at(m, partial, column_number(s, p, i / m->count)), values + i, width);
 }
 
 /*
@@ -362,7 +363,7 @@ static void combine_partials(const column_split *s, const reduction *r, const sl
     for (int64_t first = 0; first < columns; first += at_once) {
         val column = add(thread_at(tid, 1, partials, at_once), imm(first));
         val inside = lt(column, imm(columns)), values[REDUCE_VALUES_MAX];
-        read_words(slot_at(from, partial, select(inside, column, imm(0))), values, r->count);
+        read_slot(from, partial, select(inside, column, imm(0)), values);
         warp_reduce(r, partials, values);
         IF(logical_and(inside, lt(partial, imm(ctas)))) {
             val address = slot_at(to, to_partial, column);
@@ -389,31 +390,20 @@ static int partials_of(const column_split *s)
 static void write_partials(const column_split *s, const column_place *p, const reduction *r, const slots *m,
                            val *values)
 {
-    const bool by_groups = has_partials_of_groups(s);
-    const val partial = by_groups ? thread_at(thread(), 1, s->lanes, groups_of(s)) : warp();
-    const int width = words_of_thread(s, m);
-    for (int e = 0; e < s->vec && !by_groups; e++) // the lanes of a warp that share columns agree; one of them stores
+    if (has_partials_of_groups(s)) {
+        move_values(s, p, m, thread_at(thread(), 1, s->lanes, groups_of(s)), values, write_words);
+        return;
+    }
+    for (int e = 0; e < s->vec; e++) // the lanes of a warp that share columns agree; one of them stores the result
         warp_reduce_across(r, s->lanes, values + e * r->count);
-    IF(by_groups ? yes() : lt(lane(), imm(s->lanes)))
-        for (int i = 0; i < s->vec * r->count; i += width)
-            write_words(IR_SHARED, slot_of_word(s, p, m, partial, i), values + i, width);
+    IF(lt(lane(), imm(s->lanes)))
+        move_values(s, p, m, warp(), values, write_words);
 }
 
 int64_t column_reduce_bytes(const column_split *s, int count)
 {
     const int own = partials_of(s), partials = own == 1 ? 0 : own + 1 + (s->cluster > 1 ? s->cluster : 0);
     return partials * slot_words(s, count) * WORD;
-}
-
-static void read_results(const column_split *s, const column_place *p, const slots *result, val *values)
-{
-    const int width = words_of_thread(s, result);
-    for (int first = 0; first < s->vec * result->count; first += width) {
-        val final[VALUES_MAX];
-        read_words(slot_of_word(s, p, result, imm(0), first), final, width);
-        for (int i = 0; i < width; i++)
-            assign(values[first + i], final[i]);
-    }
 }
 
 void column_reduce(const column_split *s, const column_place *p, const reduction *r, val *values)
@@ -426,19 +416,17 @@ void column_reduce(const column_split *s, const column_place *p, const reduction
             warp_reduce_across(r, s->lanes, values + e * r->count);
         return;
     }
-    slots own = make_slots(s, r, "column_warps", partials), result = make_slots(s, r, "column_result", 1);
+    const slots own = make_slots(s, r, "column_warps", partials), result = make_slots(s, r, "column_result", 1);
+    const slots by_cta = s->cluster > 1 ? make_slots(s, r, "column_ctas", s->cluster) : result;
     write_partials(s, p, r, &own, values);
     cta_sync();
+    combine_partials(s, r, &own, partials, &by_cta, s->cluster > 1 ? cluster_rank() : imm(0), s->cluster);
     if (s->cluster > 1) {
-        slots by_cta = make_slots(s, r, "column_ctas", s->cluster);
-        combine_partials(s, r, &own, partials, &by_cta, cluster_rank(), s->cluster);
         cluster_sync();
         combine_partials(s, r, &by_cta, s->cluster, &result, imm(0), 1);
-    } else {
-        combine_partials(s, r, &own, partials, &result, imm(0), 1);
     }
     cta_sync();
-    read_results(s, p, &result, values);
+    move_values(s, p, &result, imm(0), values, read_words);
 }
 
 int64_t column_reduce_each_bytes(const column_split *s, int count)
@@ -457,14 +445,14 @@ void column_reduce_each(const column_split *s, const column_place *p, const redu
     cta_sync();
     for (int64_t first = 0; first < columns; first += s->threads) {
         const val column = add(thread(), imm(first));
-        val total[REDUCE_VALUES_MAX], other[REDUCE_VALUES_MAX];
+        val values_of[PARTIALS_MAX][REDUCE_VALUES_MAX];
         IF(lt(column, imm(columns))) {
-            for (int i = 0; i < partials_of(s); i++) {
-                read_words(slot_at(&own, imm(i), column), i ? other : total, r->count);
-                if (i)
-                    r->combine(total, other, r->user);
-            }
-            store(user, column, total);
+            for (int i = 0; i < partials_of(s); i++)
+                read_slot(&own, imm(i), column, values_of[i]);
+            for (int half = partials_of(s) / 2; half > 0; half /= 2) // a tree: short chains of dependent exponentials
+                for (int i = 0; i < half; i++)
+                    r->combine(values_of[i], values_of[i + half], r->user);
+            store(user, column, values_of[0]);
         }
     }
 }

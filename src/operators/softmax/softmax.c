@@ -187,30 +187,19 @@ static ckl_status launch_columns(const ckl_plan *plan, const void *args, ckl_str
 
 /* Strips of columns in chunks. The workspace: counters of CTAs that meet, then the states of all chunks. */
 typedef struct chunks_view {
-    int64_t strips, chunks, counters_bytes, bytes;
+    int64_t chunks, counters_bytes, bytes; // chunks: of a strip
 } chunks_view;
 
 static chunks_view view_of(const ckl_plan *plan)
 {
     const ckl_softmax_desc *d = plan->desc;
     const softmax_column_config *c = plan->config;
-    chunks_view v = { .strips = column_split_strips(&c->split, d->inner),
-                      .chunks = ceil_div(d->n, softmax_chunk_lines(c)) };
-    const int64_t all = d->outer * v.strips, values = column_split_room(&c->split) * softmax_state_values(&c->form);
+    chunks_view v = { .chunks = ceil_div(d->n, softmax_chunk_lines(c)) };
+    const int64_t all = d->outer * column_split_strips(&c->split, d->inner);
+    const int64_t values = column_split_room(&c->split) * softmax_state_values(&c->form);
     v.counters_bytes = round_up(one_pass_counter_bytes(all, v.chunks), PLAN_WORKSPACE_ALIGNMENT);
     v.bytes = v.counters_bytes + all * v.chunks * values * (int64_t)sizeof(float);
     return v;
-}
-
-static softmax_params params_for_chunks(const ckl_plan *plan, const ckl_softmax_args *a, const chunks_view *v)
-{
-    char *workspace = plan_workspace(plan, a->workspace);
-    softmax_params params = params_for(plan->desc, a);
-    params.strips = (uint32_t)v->strips;
-    params.chunks = (uint32_t)v->chunks;
-    params.counter = workspace;
-    params.states = workspace + v->counters_bytes;
-    return params;
 }
 
 static int64_t chunks_workspace(const ckl_plan *plan)
@@ -218,38 +207,37 @@ static int64_t chunks_workspace(const ckl_plan *plan)
     return view_of(plan).bytes;
 }
 
-/* Kernel number `first` and the next one: states of all chunks, then outputs. */
-static ckl_status launch_twice(const ckl_plan *plan, const ckl_softmax_args *a, bool scalar, int first,
-                               ckl_stream stream)
+/*
+ * One kernel, of chunks that are held, where it can copy whole vectors; else two, for the states of all chunks and for
+ * outputs.
+ */
+static ckl_status launch_chunks(const ckl_plan *plan, const ckl_softmax_args *a, bool held, ckl_stream stream)
 {
     const ckl_softmax_desc *d = plan->desc;
     const softmax_column_config *c = plan->config;
+    const bool scalar = kernel_for_columns(d, a, &c->split) != 0;
     const column_split split = scalar ? column_split_scalar(&c->split) : c->split;
     const chunks_view v = view_of(plan);
-    softmax_params params = params_for_chunks(plan, a, &v);
+    softmax_params params = params_for(d, a);
     params.strips = (uint32_t)column_split_strips(&split, d->inner);
+    params.chunks = (uint32_t)v.chunks;
     params.tiles = (uint32_t)(c->tiles + c->kept);
+    params.counter = plan_workspace(plan, a->workspace);
+    params.states = (const char *)params.counter + v.counters_bytes;
     const plan_grid grid = { .x = d->outer * params.strips * v.chunks };
+    const int first = held ? scalar : scalar ? SOFTMAX_LONG_SCALAR : SOFTMAX_LONG_STATES;
     TRY(plan_launch(plan, first, grid, &params, stream));
-    return plan_launch(plan, first + 1, grid, &params, stream);
+    return held && !scalar ? CKL_OK : plan_launch(plan, first + 1, grid, &params, stream);
 }
 
 static ckl_status launch_held(const ckl_plan *plan, const void *args, ckl_stream stream)
 {
-    const ckl_softmax_desc *d = plan->desc;
-    const chunks_view v = view_of(plan);
-    const softmax_column_config *c = plan->config;
-    if (kernel_for_columns(d, args, &c->split) != 0)
-        return launch_twice(plan, args, true, 1, stream);
-    const softmax_params params = params_for_chunks(plan, args, &v);
-    return plan_launch(plan, 0, (plan_grid){ .x = d->outer * v.strips * v.chunks }, &params, stream);
+    return launch_chunks(plan, args, true, stream);
 }
 
 static ckl_status launch_long(const ckl_plan *plan, const void *args, ckl_stream stream)
 {
-    const softmax_column_config *c = plan->config;
-    const bool scalar = kernel_for_columns(plan->desc, args, &c->split) != 0;
-    return launch_twice(plan, args, scalar, scalar ? SOFTMAX_LONG_SCALAR : SOFTMAX_LONG_STATES, stream);
+    return launch_chunks(plan, args, false, stream);
 }
 
 static const field desc_fields[] = { SOFTMAX_SIZES(FIELD_ROW, ckl_softmax_desc) //

@@ -153,7 +153,7 @@ typedef struct strip_states {
     val strip, chunk;     // u32, of this CTA
     column_split merging; // of the same columns over threads that merge
     int64_t scratch;      // shared memory of reductions
-    tensor sStrip;        // (COUNT,COLUMNS): states of the strip
+    tensor sStrip;        // (COLUMNS,COUNT): states of the strip
 } strip_states;
 
 strip_states strip_states_begin(const columns *c);

@@ -21,6 +21,7 @@ enum {
     THREADS_HELD = 256, // of a CTA that takes a chunk
     LINE_BYTES = 128,   // of memory
     HELD_CTAS = 3,      // of an SM
+    KEPT_FEW = 2,       // tiles in registers that leave a CTA its threads
     SHORT_LINES = 24,   // of columns that are a thread's each
     WARP = 32,
 };
@@ -309,7 +310,7 @@ static int64_t split_held(const ckl_softmax_desc *d, int ctas, int lanes, int ke
 {
     enum { SM_BYTES = 192 << 10, THREADS_KEEPING = 128 };
     column_split *s = &c->split;
-    const int threads = kept > 1 ? THREADS_KEEPING : THREADS_HELD;
+    const int threads = kept > KEPT_FEW ? THREADS_KEEPING : THREADS_HELD;
     *s = (column_split){ .threads = threads, .lanes = lanes, .cluster = 1 };
     s->ragged = is_ragged(d);
     s->vec = s->ragged ? ragged_vec(d) : softmax_vec_of(d);
@@ -341,17 +342,20 @@ static int64_t choose_held(const ckl_softmax_desc *d, const ckl_device_info *dev
 
 /*
  * Do CTAs hold whole strips? By lines of 128 bytes: 24x600x299x64 bf16 281 us, in two chunks 428; gradients of
- * 48x300x2176 bf16 47.8, in two chunks 62.1. Forward of 16 bits by lines of 64, too: 40x864x11x64 bf16 30.7, in chunks
- * 35.2; others are slower, 112x1280x96 f32 37.0, 33.6.
+ * 48x300x2176 bf16 47.8, in two chunks 62.1. Gradients also by two CTAs an SM: 128x512x24x32 f16 75.8, 86.2. Forward of
+ * 16 bits by lines of 64, too: 40x864x11x64 bf16 30.7, in chunks 35.2; others are slower, 112x1280x96 f32 37.0, 33.6.
  */
 static bool fits_whole(const ckl_softmax_desc *d, int lanes, softmax_column_config *c)
 {
     enum { FEWER_CTAS = 2 };
     if (split_held(d, HELD_CTAS, lanes, is_ragged(d) ? 0 : 1, c) == 1)
         return true;
-    if (is_ragged(d) || !is_half_forward(d))
+    if (is_ragged(d))
         return false;
-    return split_held(d, HELD_CTAS, lanes / 2, 1, c) == 1 || split_held(d, FEWER_CTAS, lanes / 2, 0, c) == 1;
+    if (!is_forward(d))
+        return split_held(d, FEWER_CTAS, lanes, KEPT_FEW, c) == 1;
+    return is_half(d) &&
+           (split_held(d, HELD_CTAS, lanes / 2, 1, c) == 1 || split_held(d, FEWER_CTAS, lanes / 2, 0, c) == 1);
 }
 
 /*
@@ -411,7 +415,7 @@ ckl_status softmax_choose_column_held(const void *desc, const ckl_device_info *d
     c->form = softmax_form_of(d);
     const int64_t turn = HELD_CTAS * (int64_t)device->sm_count, least = is_forward(d) ? turn : device->sm_count;
     const int lanes = is_ragged(d) ? ragged_lanes(d) : LINE_BYTES / (softmax_vec_of(d) * dtype_bytes(d->dtype));
-    c->loading = fits_whole(d, lanes, c) ? 0 : device->sm_count;
+    c->loading = fits_whole(d, lanes, c) ? 0 : device->sm_count * 3 / 4; // 8192x15360 bf16 153.7 us, of all SMs 158.6
     if (!c->loading)
         return CKL_OK;
     const int64_t chunks = choose_held(d, device, lanes, c);

@@ -54,7 +54,7 @@ strip_states strip_states_begin(const columns *c)
                            .merging = merging,
                            .scratch = smem_alloc("column_warps", bytes, 16),
                            .sStrip =
-                               smem_tensor("strip", F32, compact(shape(count, column_split_room(&c->split))), 16) };
+                               smem_tensor("strip", F32, compact(shape(column_split_room(&c->split), count)), 16) };
 }
 
 static val states_at(const strip_states *s, val chunk, val column)
@@ -94,7 +94,7 @@ static void keep_total(void *user, val column, const val *values)
 {
     const strip_states *s = user;
     for (int v = 0; v < softmax_state_values(s->c->form); v++)
-        set(s->sStrip, coord(v, column), values[v]);
+        set(s->sStrip, coord(column, v), values[v]);
 }
 
 /*
@@ -146,7 +146,7 @@ column_states strip_states_merge(strip_states *s, const column_place *place)
     merge_chunks(s);
     cta_sync();
     for (int i = 0; i < count * c->split.vec; i++)
-        found.of[i] = at(s->sStrip, imm(i % count), column_number(&c->split, place, i / count));
+        found.of[i] = at(s->sStrip, column_number(&c->split, place, i / count), imm(i % count));
     find_factors(c, &found);
     return found;
 }
