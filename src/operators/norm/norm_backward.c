@@ -377,13 +377,9 @@ static void first_pass(row_pipeline *s, val number, void *user)
     const reduction sums = sums_of(r);
     assign(r->mean, f->next_mean);
     assign(r->rstd, f->next_rstd);
-    const bool releases = row_pipeline_first_releases(s);
-    if (!releases)
-        load_statistics(r, s->next, f->next_mean, f->next_rstd);
+    load_statistics(r, s->next, f->next_mean, f->next_rstd);
     clear_sums(r);
     row_pipeline_first_pass(s, number, add_chunk, f);
-    if (releases)
-        load_statistics(r, s->next, f->next_mean, f->next_rstd);
     row_pipeline_reduce_begin(s, &sums, r->sum);
 }
 
