@@ -224,11 +224,16 @@ typedef struct warps_shape {
     int chunks, threads_min, threads_max, warps, warps_centred;
 } warps_shape;
 
-/* The first of them, in the smallest cluster, that has room for no more than so many elements. */
+/*
+ * The first of them, in the smallest cluster, that has room for no more than so many elements. Rows of eight CTAs do
+ * not get sixteen, which leave SMs of a GPC without one: 138.6 and 161.3 us (layer norm 1448x55296 bf16).
+ */
 static bool take_warps(const ckl_norm_desc *d, const ckl_device_info *device, bool centred, const warps_shape *shapes,
                        int count, int64_t room_max, backward_flow *f)
 {
-    for (int cluster = 1; cluster <= row_pipeline_cluster_max(device); cluster *= 2)
+    enum { CLUSTER_FEW = 8 };
+    const int64_t cluster_max = min_i64(row_pipeline_cluster_max(device), max_i64(CLUSTER_FEW, cluster_of(d, f)));
+    for (int cluster = 1; cluster <= cluster_max; cluster *= 2)
         for (int i = 0; i < count; i++) {
             const int elements = shapes[i].chunks * row_vec_full(d->dtype);
             const int64_t threads = round_up(ceil_div(d->cols, (int64_t)elements * cluster), WARP);
@@ -356,17 +361,17 @@ static void fit_odd_rows(const ckl_norm_desc *d, const ckl_device_info *device, 
 
 /*
  * Whole rows of f32 by two CTAs of an SM with 16 elements a thread, instead of one with 8: 31.0 and 29.9 us
- * (2048x4096), 34.5 and 33.4 (3072x3000). Longer ones by as many threads as they fill: 28.4 and 27.2 (RMS norm
- * 1024x7168).
+ * (2048x4096), 34.5 and 33.4 (3072x3000). Longer whole rows, in chunks of several vectors, by as many threads as they
+ * fill: 28.4 and 27.2 (RMS norm 1024x7168 f32).
  */
 static void fit_long_threads(const ckl_norm_desc *d, backward_flow *f)
 {
     enum { COLS_MIN = 2049, COLS_MAX = 4096, ELEMENTS = 16, STEPS = 4, CTAS = 2 };
-    if (f->bytes != 4 || norm_is_ragged(d))
+    if (norm_is_ragged(d))
         return;
-    if (d->cols > COLS_MAX && f->elements < ELEMENTS && f->steps > 1)
+    if (d->cols > COLS_MAX && f->steps > 1 && !f->dgamma_in_smem)
         f->threads = (int)round_up(ceil_div(d->cols, (int64_t)f->elements * cluster_of(d, f)), WARP);
-    if (d->residual || d->cols < COLS_MIN || d->cols > COLS_MAX)
+    if (f->bytes != 4 || d->residual || d->cols < COLS_MIN || d->cols > COLS_MAX)
         return;
     f->threads = (int)round_up(ceil_div(d->cols, ELEMENTS), WARP);
     f->elements = ELEMENTS;
