@@ -153,7 +153,7 @@ static row_pipeline_split split_of_flow(const backward_flow *f, const ckl_norm_d
     row_pipeline_split s = { .chunk = { f->threads, f->threads, 1, vec, f->steps, .ragged = ragged },
                              .cluster = (int)power_of_two_ceil(ceil_div(d->cols, (int64_t)f->threads * f->elements)),
                              .residence = f->residence,
-                             .cut = norm_is_cut(d) };
+                             .cut = !norm_in_phase(d) };
     s.chunks = (int)row_pipeline_chunks(&s, d->cols);
     s.chunk.exact = !ragged && row_split_cols(&s.chunk) * s.cluster * s.chunks == d->cols;
     const int64_t sums = norm_exchange_bytes(&s.chunk) + (f->dgamma_in_smem ? 4LL * f->threads * f->elements : 0);
@@ -255,7 +255,8 @@ static bool take_warps(const ckl_norm_desc *d, const ckl_device_info *device, bo
  * 71.9 us (12288x3584 f16). Where one CTA had an SM, two that are a tenth smaller: 121.8 and 93.0 (577x51200 f32), 37.1
  * and 34.7 (RMS norm 640x25088 f16). In half the cluster, where that leaves no more idle and enough rows for its
  * partial sums: 58.3 and 52.1 (layer norm 2048x13312 bf16). Layer norm of rows that fill three chunks of one CTA by two
- * chunks of a pair, three CTAs an SM: 32.6 and 30.6 (2048x6144 bf16), 112.1 and 105.0 (8192x6144, residual).
+ * chunks of a pair, three CTAs an SM: 32.6 and 30.6 (2048x6144 bf16), 112.1 and 105.0 (8192x6144, residual); shorter
+ * ones are slower in them, 47.1 and 49.7 (4096x5760).
  */
 static void fit_warps(const ckl_norm_desc *d, const ckl_device_info *device, bool centred, backward_flow *f)
 {
@@ -271,7 +272,7 @@ static void fit_warps(const ckl_norm_desc *d, const ckl_device_info *device, boo
     if (norm_is_ragged(d) != norm_is_cut(d) || f->dgamma_in_smem)
         return;
     if (10 * d->cols >= 9 * room) {
-        if (centred && f->bytes == 2 && f->threads * f->elements == COLS_THREE && cluster_of(d, f) == 1)
+        if (centred && f->bytes == 2 && d->cols == COLS_THREE)
             take_warps(d, device, centred, full, 1, room, f);
         return;
     }
@@ -395,21 +396,19 @@ static bool choose_sums(const ckl_norm_desc *d, const ckl_device_info *device, b
 }
 
 /*
- * Rows of x and dx that start anywhere, each differently: by single elements, or pairs, from a ring to registers, so
- * that threads have the same columns in each row. From memory RMS norm 2048x8335 f32, ldx=8336, took 96.6 us, by 224
- * threads with 10 elements in clusters of four 60.7, with 19 in clusters of two 61.2; 4096x3523 bf16, ldx=3524, 57.0
- * and 35.1. Vectors between the ends of rows in phase are faster: 96.3 and 111.8 (2048x23269 bf16), 74.5 and 82.0
- * (layer norm 1024x20001 f32). False: no room for two CTAs.
+ * Rows of f32 whose x and dx start anywhere, each differently: by single elements, or pairs, from a ring to registers,
+ * so that threads have the same columns in each row. From memory RMS norm 2048x8335, ldx=8336, took 96.6 us, by 224
+ * threads with 19 elements in clusters of two 62.0, by vectors of dx, with x and dy cut out of the ring, 76.4. Those of
+ * 16 bits are cut: 74.6 and 62.5 (layer norm 16384x2048, ldy=2049), 224.5 and 194.5 (4096x20001, ldx=20002). False: no
+ * room for two CTAs.
  */
 static bool choose_elements(const ckl_norm_desc *d, const ckl_device_info *device, bool centred, row_pipeline_split *s,
                             int *ctas_per_sm)
 {
     enum { THREADS_MAX = 384, CTAS_MIN = 2, REGISTERS_MAX = 120, OF_LANE = 512, PARTITIONS = 4 };
     static const double ROW = 120;
-    const int vec = norm_widest_vector(d), inputs = 2 + d->residual;
-    const int held = (int)row_split_registers(&(row_split){ .vec = vec, .steps = 1 }, d->dtype);
-    const int of_vector = (1 + centred) * vec + (1 + inputs) * held, // sums of columns, gamma, the row
-        others = centred ? 28 : 24;
+    const int vec = norm_widest_vector(d), inputs = 2 + d->residual, others = centred ? 28 : 24;
+    const int of_vector = vec * (1 + centred + 1 + inputs); // sums of columns, gamma, the row
     double best = INFINITY;
     for (int cluster = 1; cluster <= row_pipeline_cluster_max(device); cluster *= 2)
         for (int steps = 1; of_vector * steps + others <= REGISTERS_MAX; steps++) {
@@ -456,9 +455,9 @@ static bool choose_backward_flow(const ckl_norm_desc *d, const ckl_device_info *
     enum { ROWS_MIN = 3 };
     backward_flow f = { .ctas_per_sm = 0 };
     row_pipeline_split s;
-    const bool odd = norm_is_ragged(d) && !norm_is_cut(d), apart = odd && !norm_in_phase(d), f32 = d->dtype == CKL_F32;
+    const bool odd = norm_is_ragged(d) && !norm_is_cut(d) && d->dtype == CKL_F32, apart = odd && !norm_in_phase(d);
     if (!device->has_tma || is_short(d, centred) ||
-        (odd && (f32 || apart) && choose_packed_split(d, device, centred, &c->split) &&
+        (odd && choose_packed_split(d, device, centred, &c->split) &&
          (apart || ROWS_MIN * c->split.row_threads <= packed_threads(d, &c->split))))
         return false;
     if (apart ? !choose_elements(d, device, centred, &s, &f.ctas_per_sm) : !choose_sums(d, device, centred, &f, &s))
