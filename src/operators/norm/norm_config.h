@@ -153,9 +153,9 @@ static inline int norm_column_threads(const norm_config *c)
 }
 
 /* What both directions ask when they choose, and begin with: norm_choice.c. */
-int norm_widest_vector(const ckl_norm_desc *d); // elements, that divides all rows
-bool norm_in_phase(const ckl_norm_desc *d);     // do rows of ldx and ldy lie alike?
-bool norm_is_cut(const ckl_norm_desc *d);
+int norm_widest_vector(const ckl_norm_desc *d);         // elements, that divides all rows
+bool norm_in_phase(const ckl_norm_desc *d);             // do rows of ldx and ldy lie alike?
+bool norm_is_whole(const ckl_norm_desc *d, int64_t ld); // are rows, ld apart, whole vectors of 16 bytes?
 bool norm_is_ragged(const ckl_norm_desc *d);
 row_split norm_tiled_split(const ckl_norm_desc *d, const ckl_device_info *device, bool ragged);
 void norm_take_problem(const ckl_norm_desc *d, norm_config *c);
