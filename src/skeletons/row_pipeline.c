@@ -270,10 +270,7 @@ static bool takes_stages(const pass *v)
     return v->is_first || v->s->split.residence == ROW_IN_RING;
 }
 
-/*
- * NOTE: without the proxy fence a bulk copy may overwrite what loads in flight have yet to read: seen on an H200. It is
- * a MEMBAR.ALL.CTA (SASS), which waits for loads from global memory as well: they are issued behind the last release.
- */
+/* NOTE: without the proxy fence a bulk copy may overwrite what loads in flight have yet to read: seen on an H200. */
 static void free_stage(const row_pipeline *s, const pipeline_state *at)
 {
     fence_proxy_async();
@@ -347,22 +344,10 @@ static void visit_chunk(const pass *v, const row_span *here, int chunk, const te
         v->visit(here, chunk, rX, v->user);
 }
 
-/* The elements at the ends of the row, unless it is in registers. */
-static void load_ends(const pass *v, const row_spans *all)
-{
-    row_pipeline *s = v->s;
-    const row_span *ends = &all->of[1];
-    for (int i = 0; i < s->input_count && all->count > 1 && takes_stages(v); i++) {
-        tensor gX = row_of_matrix(&ends->split, &ends->place, s->inputs[i].pointer, s->dtype, s->inputs[i].ld); // (1,1)
-        s->rEnds[i] = row_fetch(&ends->split, &ends->place, gX, s->fill);                                       // (1,1)
-    }
-}
-
 static void pass_of_loop(const pass *v, const row_spans *all)
 {
     const row_pipeline *s = v->s;
     tensor rX[ROW_PIPELINE_INPUTS_MAX];
-    load_ends(v, all);
     LOOP_FROM(start, begin_of(s, &all->bounds), all->bounds.end, start_step(s)) {
         const row_span *first = &all->of[0];
         row_span here = { first->split, row_from(&first->place, sub(start, begin_of(s, &all->bounds))) };
@@ -377,12 +362,9 @@ static bool is_whole(const row_pipeline *s, int chunk)
     return s->split.chunk.exact || chunk + 1 < s->split.chunks;
 }
 
-/* Where the pass releases stages the ends are loaded behind the last one: free_stage() says why. */
 static void pass_unrolled(const pass *v, const row_spans *all)
 {
     row_pipeline *s = v->s;
-    if (!v->releases)
-        load_ends(v, all);
     for (int chunk = 0; chunk < s->split.chunks; chunk++) {
         val start = chunk_start(s, chunk);
         row_span here = { all->of[0].split, row_from(&all->of[0].place, start) };
@@ -390,32 +372,40 @@ static void pass_unrolled(const pass *v, const row_spans *all)
         val exists = here.split.exact ? yes() : lt(add(begin_of(s, &all->bounds), start), all->bounds.end);
         if (takes_stages(v))
             take_chunk(v, &here, exists, s->rHeld[chunk]);
-        if (v->releases && chunk + 1 == s->split.chunks)
-            load_ends(v, all);
         visit_chunk(v, &here, chunk, s->rHeld[chunk]);
     }
 }
 
+static void load_ends(row_pipeline *s, const row_span *ends)
+{
+    for (int i = 0; i < s->input_count; i++) {
+        tensor gX = row_of_matrix(&ends->split, &ends->place, s->inputs[i].pointer, s->dtype, s->inputs[i].ld); // (1,1)
+        s->rEnds[i] = row_fetch(&ends->split, &ends->place, gX, s->fill);                                       // (1,1)
+    }
+}
+
+/* The ends are loaded while the chunks are visited. */
 static void go_over(pass *v, val row)
 {
     row_pipeline *s = v->s;
     const row_spans all = spans_in(s, row);
     if (s->split.cut)
         v->past = bytes_past(s, row, &all.bounds);
-    (s->split.chunks ? pass_unrolled : pass_of_loop)(v, &all);
-    if (all.count > 1)
+    const row_span *ends = all.count > 1 ? &all.of[1] : NULL;
+    if (ends && takes_stages(v))
+        load_ends(s, ends);
+    if (s->split.chunks)
+        pass_unrolled(v, &all);
+    else
+        pass_of_loop(v, &all);
+    if (ends)
         IF(row_may_have_ends(&s->split.chunk))
-            v->visit(&all.of[1], s->split.chunks, s->rEnds, v->user);
-}
-
-bool row_pipeline_first_releases(const row_pipeline *s)
-{
-    return s->split.residence == ROW_IN_REGISTERS;
+            v->visit(ends, s->split.chunks, s->rEnds, v->user);
 }
 
 void row_pipeline_first_pass(row_pipeline *s, val row, row_visit *visit, void *user)
 {
-    const bool releases = row_pipeline_first_releases(s);
+    const bool releases = s->split.residence == ROW_IN_REGISTERS;
     go_over(&(pass){ s, &s->first_state, .is_first = true, .releases = releases, .visit = visit, .user = user }, row);
 }
 

@@ -209,9 +209,6 @@ typedef void row_visit(const row_span *span, int chunk, const tensor *rX, void *
 void row_pipeline_first_pass(row_pipeline *s, val row, row_visit *visit, void *user);
 void row_pipeline_second_pass(row_pipeline *s, val row, row_visit *visit, void *user);
 
-/* Does the first pass release stages? Then loads for the next row are issued behind it, else before it. */
-bool row_pipeline_first_releases(const row_pipeline *s);
-
 /* A reduction over all consumers of a row in two halves: begin sends, end waits; every thread gets the result. */
 void row_pipeline_reduce_begin(const row_pipeline *s, const reduction *r, val *values);
 void row_pipeline_reduce_end(const row_pipeline *s, const reduction *r, val *values);

@@ -377,13 +377,9 @@ static void first_pass(row_pipeline *s, val number, void *user)
     const reduction sums = sums_of(r);
     assign(r->mean, f->next_mean);
     assign(r->rstd, f->next_rstd);
-    const bool releases = row_pipeline_first_releases(s);
-    if (!releases)
-        load_statistics(r, s->next, f->next_mean, f->next_rstd);
+    load_statistics(r, s->next, f->next_mean, f->next_rstd);
     clear_sums(r);
     row_pipeline_first_pass(s, number, add_chunk, f);
-    if (releases)
-        load_statistics(r, s->next, f->next_mean, f->next_rstd);
     row_pipeline_reduce_begin(s, &sums, r->sum);
 }
 
@@ -409,18 +405,6 @@ static int chunks_and_ends(const norm_config *cfg)
     return cfg->affine ? cfg->flow.chunks + cfg->split.ragged : 0;
 }
 
-/* Single elements have a register each, where they are as well f32. */
-static tensor hold_gamma(const row *r, const row_place *p)
-{
-    tensor rGamma = load_gamma(r, p); // (VEC,STEPS)
-    if (r->split.vec > 1)
-        return rGamma;
-    tensor rHeld = fragment_like(rGamma, F32); // (VEC,STEPS)
-    for (int i = 0; i < elements(r); i++)
-        set(rHeld, i, at_f32(rGamma, i));
-    return rHeld;
-}
-
 static void flow_begin(flow *f)
 {
     const norm_config *cfg = f->written.cfg;
@@ -431,7 +415,7 @@ static void flow_begin(flow *f)
         row_span at = row_pipeline_columns(r.pipeline, chunk);
         r.split = at.split;
         if (!cfg->dgamma_in_smem)
-            f->rGamma[chunk] = hold_gamma(&r, &at.place);
+            f->rGamma[chunk] = load_gamma(&r, &at.place);
         r.rDgamma = zeros(&r);
         r.rDbeta = zeros(&r);
         keep_sums(f, chunk, &r);

@@ -45,26 +45,14 @@ bool norm_in_phase(const ckl_norm_desc *d)
     return row_in_phase(d->dtype, d->rows, d->ldx, d->ldy);
 }
 
-/* Are rows, ld apart, whole vectors of 16 bytes? */
-static bool are_whole(const ckl_norm_desc *d, int64_t ld)
+bool norm_is_whole(const ckl_norm_desc *d, int64_t ld)
 {
     return row_vec(d->dtype, d->rows, d->cols, ld, ld) == row_vec_full(d->dtype);
 }
 
-/*
- * Do rows that are read start off 16-byte boundaries, and those that are written at them, in whole vectors? If they
- * flow, the former are cut out of the ring. Short gradients are faster by single elements: 640 columns of 16 bits by a
- * fifth, 1280 of f32 by a sixth.
- */
-bool norm_is_cut(const ckl_norm_desc *d)
-{
-    enum { COLS_MIN = 1000, COLS_MIN_F32 = 4096 };
-    return !are_whole(d, d->ldx) && are_whole(d, d->ldy) && d->cols >= (d->dtype == CKL_F32 ? COLS_MIN_F32 : COLS_MIN);
-}
-
 bool norm_is_ragged(const ckl_norm_desc *d)
 {
-    return !are_whole(d, d->ldx) || !are_whole(d, d->ldy);
+    return !norm_is_whole(d, d->ldx) || !norm_is_whole(d, d->ldy);
 }
 
 /* Rows too long for registers: all threads of a CTA, and as many CTAs a row as keep the device busy. */
@@ -204,7 +192,8 @@ static bool choose_held_flow(const ckl_norm_desc *d, const ckl_device_info *devi
     enum { WARP = 32, CHUNKS_MAX = 4, TURNS = 2 };
     const held_flow *f = find_held_flow(d);
     const bool known = centred || (d->dtype != CKL_F32 && d->cols > FORWARD_ROW_COLS_MAX);
-    if (!device->has_tma || !f || !known || !d->affine || d->residual || are_whole(d, d->ldy) || prefers_elements(d))
+    if (!device->has_tma || !f || !known || !d->affine || d->residual || norm_is_whole(d, d->ldy) ||
+        prefers_elements(d))
         return false;
     const int vec = row_vec_full(d->dtype), chunks_max = d->dtype == CKL_F32 ? CHUNKS_MAX : f->chunks;
     int64_t room = (int64_t)f->threads_max * f->steps * f->chunks * vec; // of a CTA
@@ -250,7 +239,7 @@ static bool choose_cut(const ckl_norm_desc *d, const ckl_device_info *device, bo
 {
     enum { THREADS_MIN = 128, THREADS_MIN_CENTRED = 64, THREADS_PER_SM = 768 };
     const int vec = row_vec_full(d->dtype);
-    if (d->dtype == CKL_F32 || norm_in_phase(d) || !are_whole(d, d->ldy) || d->cols < RAGGED_VECTORS_MIN * vec ||
+    if (d->dtype == CKL_F32 || norm_in_phase(d) || !norm_is_whole(d, d->ldy) || d->cols < RAGGED_VECTORS_MIN * vec ||
         !row_split_choose(d->cols, vec, d->dtype, FORWARD_REGISTERS / 2, 1, &c->split))
         return false;
     row_split_halve(d->cols, centred ? THREADS_MIN_CENTRED : THREADS_MIN, &c->split);
@@ -274,7 +263,7 @@ static bool choose_flow(const ckl_norm_desc *d, const ckl_device_info *device, b
     row_pipeline_split s;
     const int inputs = 1 + d->residual;
     if (!device->has_tma || !are_long(d) ||
-        !row_pipeline_choose(d->rows, d->cols, !are_whole(d, d->ldy), d->dtype, inputs, device, &s))
+        !row_pipeline_choose(d->rows, d->cols, !norm_is_whole(d, d->ldy), d->dtype, inputs, device, &s))
         return false;
     s.cut = !norm_in_phase(d);
     if (s.cut && centred && d->dtype != CKL_F32 && !d->residual && row_pipeline_chunks(&s, d->cols) <= CHUNKS)
@@ -351,7 +340,8 @@ static ckl_status admit_flow(const char *what, const ckl_norm_desc *d, const ckl
     if (backward && !c->flow.chunks)
         FAIL(CKL_INVALID, "%s: chunks=0, but sums of columns are in registers, which have no index", what);
     const int inputs = 1 + backward + c->residual;
-    int64_t bytes = row_pipeline_smem_bytes(&s, d->dtype, inputs, NORM_FLOW_VALUES) + (backward ? norm_sums_bytes(c) : 0);
+    int64_t bytes =
+        row_pipeline_smem_bytes(&s, d->dtype, inputs, NORM_FLOW_VALUES) + (backward ? norm_sums_bytes(c) : 0);
     if (bytes > (int64_t)device->smem_per_cta_bytes)
         FAIL(CKL_INVALID, "%s: stages=%d and sums of dgamma take %" PRId64 " bytes of shared memory", what,
              c->flow.stages, bytes);

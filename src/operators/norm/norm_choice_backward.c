@@ -18,6 +18,18 @@ enum {
     ROWS_IN_RING = 3
 };
 
+/*
+ * Do rows that are read start off 16-byte boundaries, and those that are written at them, in whole vectors? If they
+ * flow, the former are cut out of the ring. Short gradients are faster by single elements: 640 columns of 16 bits by a
+ * fifth, 1280 of f32 by a sixth.
+ */
+static bool is_cut(const ckl_norm_desc *d)
+{
+    enum { COLS_MIN = 1000, COLS_MIN_F32 = 4096 };
+    return !norm_is_whole(d, d->ldx) && norm_is_whole(d, d->ldy) &&
+           d->cols >= (d->dtype == CKL_F32 ? COLS_MIN_F32 : COLS_MIN);
+}
+
 /* The lanes of the kernel that sums columns: enough CTAs for all SMs. */
 static void choose_column_lanes(const ckl_norm_desc *d, const ckl_device_info *device, norm_config *c)
 {
@@ -149,11 +161,11 @@ static row_pipeline_split split_of_flow(const backward_flow *f, const ckl_norm_d
     // deeper rings are slower: 1024x17792 f16 49.1 us by 13 stages, 47.4 by 8; 2048x11776 bf16, cut, 60.0 by 17, 57.0
     // by 9
     const int vec = row_vec_full(d->dtype), inputs = 2 + d->residual;
-    const bool ragged = norm_is_ragged(d) && !norm_is_cut(d);
+    const bool ragged = norm_is_ragged(d) && !is_cut(d);
     row_pipeline_split s = { .chunk = { f->threads, f->threads, 1, vec, f->steps, .ragged = ragged },
                              .cluster = (int)power_of_two_ceil(ceil_div(d->cols, (int64_t)f->threads * f->elements)),
                              .residence = f->residence,
-                             .cut = norm_is_cut(d) };
+                             .cut = !norm_in_phase(d) };
     s.chunks = (int)row_pipeline_chunks(&s, d->cols);
     s.chunk.exact = !ragged && row_split_cols(&s.chunk) * s.cluster * s.chunks == d->cols;
     const int64_t sums = norm_exchange_bytes(&s.chunk) + (f->dgamma_in_smem ? 4LL * f->threads * f->elements : 0);
@@ -224,11 +236,16 @@ typedef struct warps_shape {
     int chunks, threads_min, threads_max, warps, warps_centred;
 } warps_shape;
 
-/* The first of them, in the smallest cluster, that has room for no more than so many elements. */
+/*
+ * The first of them, in the smallest cluster, that has room for no more than so many elements. Rows of eight CTAs do
+ * not get sixteen, which leave SMs of a GPC without one: 138.6 and 161.3 us (layer norm 1448x55296 bf16).
+ */
 static bool take_warps(const ckl_norm_desc *d, const ckl_device_info *device, bool centred, const warps_shape *shapes,
                        int count, int64_t room_max, backward_flow *f)
 {
-    for (int cluster = 1; cluster <= row_pipeline_cluster_max(device); cluster *= 2)
+    enum { CLUSTER_FEW = 8 };
+    const int64_t cluster_max = min_i64(row_pipeline_cluster_max(device), max_i64(CLUSTER_FEW, cluster_of(d, f)));
+    for (int cluster = 1; cluster <= cluster_max; cluster *= 2)
         for (int i = 0; i < count; i++) {
             const int elements = shapes[i].chunks * row_vec_full(d->dtype);
             const int64_t threads = round_up(ceil_div(d->cols, (int64_t)elements * cluster), WARP);
@@ -250,7 +267,8 @@ static bool take_warps(const ckl_norm_desc *d, const ckl_device_info *device, bo
  * 71.9 us (12288x3584 f16). Where one CTA had an SM, two that are a tenth smaller: 121.8 and 93.0 (577x51200 f32), 37.1
  * and 34.7 (RMS norm 640x25088 f16). In half the cluster, where that leaves no more idle and enough rows for its
  * partial sums: 58.3 and 52.1 (layer norm 2048x13312 bf16). Layer norm of rows that fill three chunks of one CTA by two
- * chunks of a pair, three CTAs an SM: 32.6 and 30.6 (2048x6144 bf16), 112.1 and 105.0 (8192x6144, residual).
+ * chunks of a pair, three CTAs an SM: 32.6 and 30.6 (2048x6144 bf16), 112.1 and 105.0 (8192x6144, residual); shorter
+ * ones are slower in them, 47.1 and 49.7 (4096x5760).
  */
 static void fit_warps(const ckl_norm_desc *d, const ckl_device_info *device, bool centred, backward_flow *f)
 {
@@ -263,10 +281,10 @@ static void fit_warps(const ckl_norm_desc *d, const ckl_device_info *device, boo
                              pairs[] = { { 2, false, 2, 96, 416, 28, 28 }, { 4, false, 4, 96, 224, 16, 16 } };
     const int64_t room = room_of(d, f);
     const bool alone = f->ctas_per_sm == 1 && cluster_of(d, f) > 1;
-    if (norm_is_ragged(d) != norm_is_cut(d) || f->dgamma_in_smem)
+    if (norm_is_ragged(d) != is_cut(d) || f->dgamma_in_smem)
         return;
     if (10 * d->cols >= 9 * room) {
-        if (centred && f->bytes == 2 && f->threads * f->elements == COLS_THREE && cluster_of(d, f) == 1)
+        if (centred && f->bytes == 2 && d->cols == COLS_THREE)
             take_warps(d, device, centred, full, 1, room, f);
         return;
     }
@@ -321,7 +339,7 @@ static void fit_odd_rows(const ckl_norm_desc *d, const ckl_device_info *device, 
                    { 4, 4, 20, 18, 2.1, true } };
     const int vec = row_vec_full(d->dtype);
     const backward_flow before = *f;
-    const bool cut = norm_is_cut(d), most = centred || (f->bytes == 4 && d->residual);
+    const bool cut = is_cut(d), most = centred || (f->bytes == 4 && d->residual);
     const int spilling = centred && cut && d->residual ? 4 : 0; // warps: 20 would spill 72 bytes (bf16, 96 threads)
     const double row = cut ? ROW_CUT : ROW_RAGGED;
     double best = INFINITY;
@@ -356,17 +374,17 @@ static void fit_odd_rows(const ckl_norm_desc *d, const ckl_device_info *device, 
 
 /*
  * Whole rows of f32 by two CTAs of an SM with 16 elements a thread, instead of one with 8: 31.0 and 29.9 us
- * (2048x4096), 34.5 and 33.4 (3072x3000). Longer ones by as many threads as they fill: 28.4 and 27.2 (RMS norm
- * 1024x7168).
+ * (2048x4096), 34.5 and 33.4 (3072x3000). Longer whole rows, in chunks of several vectors, by as many threads as they
+ * fill: 28.4 and 27.2 (RMS norm 1024x7168 f32).
  */
 static void fit_long_threads(const ckl_norm_desc *d, backward_flow *f)
 {
     enum { COLS_MIN = 2049, COLS_MAX = 4096, ELEMENTS = 16, STEPS = 4, CTAS = 2 };
-    if (f->bytes != 4 || norm_is_ragged(d))
+    if (norm_is_ragged(d))
         return;
-    if (d->cols > COLS_MAX && f->elements < ELEMENTS && f->steps > 1)
+    if (d->cols > COLS_MAX && f->steps > 1 && !f->dgamma_in_smem)
         f->threads = (int)round_up(ceil_div(d->cols, (int64_t)f->elements * cluster_of(d, f)), WARP);
-    if (d->residual || d->cols < COLS_MIN || d->cols > COLS_MAX)
+    if (f->bytes != 4 || d->residual || d->cols < COLS_MIN || d->cols > COLS_MAX)
         return;
     f->threads = (int)round_up(ceil_div(d->cols, ELEMENTS), WARP);
     f->elements = ELEMENTS;
@@ -390,21 +408,19 @@ static bool choose_sums(const ckl_norm_desc *d, const ckl_device_info *device, b
 }
 
 /*
- * Rows of x and dx that start anywhere, each differently: by single elements, or pairs, from a ring to registers, so
- * that threads have the same columns in each row. From memory RMS norm 2048x8335 f32, ldx=8336, took 96.6 us, by 224
- * threads with 10 elements in clusters of four 60.7, with 19 in clusters of two 61.2; 4096x3523 bf16, ldx=3524, 57.0
- * and 35.1. Vectors between the ends of rows in phase are faster: 96.3 and 111.8 (2048x23269 bf16), 74.5 and 82.0
- * (layer norm 1024x20001 f32). False: no room for two CTAs.
+ * Rows of f32 whose x and dx start anywhere, each differently: by single elements, or pairs, from a ring to registers,
+ * so that threads have the same columns in each row. From memory RMS norm 2048x8335, ldx=8336, took 96.6 us, by 224
+ * threads with 19 elements in clusters of two 62.0, by vectors of dx, with x and dy cut out of the ring, 76.4. Those of
+ * 16 bits are cut: 74.6 and 62.5 (layer norm 16384x2048, ldy=2049), 224.5 and 194.5 (4096x20001, ldx=20002). False: no
+ * room for two CTAs.
  */
 static bool choose_elements(const ckl_norm_desc *d, const ckl_device_info *device, bool centred, row_pipeline_split *s,
                             int *ctas_per_sm)
 {
     enum { THREADS_MAX = 384, CTAS_MIN = 2, REGISTERS_MAX = 120, OF_LANE = 512, PARTITIONS = 4 };
     static const double ROW = 120;
-    const int vec = norm_widest_vector(d), inputs = 2 + d->residual;
-    const int held = (int)row_split_registers(&(row_split){ .vec = vec, .steps = 1 }, d->dtype);
-    const int of_vector = (1 + centred) * vec + (1 + inputs) * held, // sums of columns, gamma, the row
-        others = centred ? 28 : 24;
+    const int vec = norm_widest_vector(d), inputs = 2 + d->residual, others = centred ? 28 : 24;
+    const int of_vector = vec * (1 + centred + 1 + inputs); // sums of columns, gamma, the row
     double best = INFINITY;
     for (int cluster = 1; cluster <= row_pipeline_cluster_max(device); cluster *= 2)
         for (int steps = 1; of_vector * steps + others <= REGISTERS_MAX; steps++) {
@@ -437,7 +453,7 @@ static bool is_short(const ckl_norm_desc *d, bool centred)
     enum { COLS_MAX = 512, COLS_MAX_SINGLE = 896, COLS_MAX_RESIDUAL = 1382 }; // nine tenths of 96 threads' 16 elements
     const bool halves = dtype_bytes(d->dtype) == 2;
     if (norm_is_ragged(d))
-        return d->cols <= ((halves || !centred) && !norm_is_cut(d) ? COLS_MAX_SINGLE : COLS_MAX);
+        return d->cols <= ((halves || !centred) && !is_cut(d) ? COLS_MAX_SINGLE : COLS_MAX);
     const bool flows = centred && d->residual && halves && d->cols > COLS_MAX_RESIDUAL;
     return d->cols <= COLS_MAX || (!flows && d->cols * dtype_bytes(d->dtype) <= BYTES_MAX);
 }
@@ -451,9 +467,9 @@ static bool choose_backward_flow(const ckl_norm_desc *d, const ckl_device_info *
     enum { ROWS_MIN = 3 };
     backward_flow f = { .ctas_per_sm = 0 };
     row_pipeline_split s;
-    const bool odd = norm_is_ragged(d) && !norm_is_cut(d), apart = odd && !norm_in_phase(d), f32 = d->dtype == CKL_F32;
+    const bool odd = norm_is_ragged(d) && !is_cut(d) && d->dtype == CKL_F32, apart = odd && !norm_in_phase(d);
     if (!device->has_tma || is_short(d, centred) ||
-        (odd && (f32 || apart) && choose_packed_split(d, device, centred, &c->split) &&
+        (odd && choose_packed_split(d, device, centred, &c->split) &&
          (apart || ROWS_MIN * c->split.row_threads <= packed_threads(d, &c->split))))
         return false;
     if (apart ? !choose_elements(d, device, centred, &s, &f.ctas_per_sm) : !choose_sums(d, device, centred, &f, &s))

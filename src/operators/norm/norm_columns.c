@@ -73,22 +73,20 @@ void norm_store_cta_sums(const row_split *s, const norm_backward_values *o, cons
 int64_t norm_exchange_alloc(const row_split *s, int sums)
 {
     enum { SUMS_MAX = 48 }; // more spill: 248 bytes of 64 (877x28961 bf16)
-    return norm_exchanges_sums(s) && sums <= SUMS_MAX ? smem_alloc("exchange", norm_exchange_bytes(s), 16) : -1;
+    const int64_t bytes = norm_exchange_bytes(s);
+    return bytes && sums <= SUMS_MAX ? smem_alloc("exchange", bytes, 16) : -1;
 }
 
-/*
- * The sums of one vector of each lane, through shared memory, so that lanes store neighbouring accesses of `width`
- * elements; line: the address of the first column's.
- */
+/* The sums of one vector of each lane as those of neighbouring columns; line: the address of the first column's. */
 static void store_exchanged(const row_split *s, const row_place *p, int step, tensor rSum, val line, val slots)
 {
-    const int width = s->ragged ? 1 : 16 / 4, pitch = norm_exchange_pitch(s), accesses = s->vec / width;
-    val first = mul(lane(), imm(width)), slot = s->ragged ? add(first, div(first, imm(s->vec))) : first;
+    const int width = norm_sums_at_once(s), pitch = s->vec + width, accesses = s->vec / width;
+    val first = mul(lane(), imm(width)), gaps = mul(div(first, imm(s->vec)), imm(width));
     val start = sub(coordinate(p->cX, 1, (int64_t)step * s->vec), mul(lane(), imm(s->vec))); // the warp's first column
     val column = add(start, first), store = add(line, mul(convert(U64, column), imm(4)));
     tensor sOwn = smem_view(add(slots, mul(lane(), imm(4 * pitch))), F32, compact(leaf(s->vec))); // (VEC)
     tensor sHere =
-        smem_view(add(slots, mul(slot, imm(4))), F32,
+        smem_view(add(slots, mul(add(first, gaps), imm(4))), F32,
                   make_layout(shape(width, accesses), stride(1, WARP * pitch / accesses))); // (WIDTH,ACCESSES)
     tensor gHere =
         gmem_tensor(store, F32, make_layout(shape(width, accesses), stride(1, WARP * width))); // (WIDTH,ACCESSES)
@@ -106,17 +104,21 @@ static void store_exchanged(const row_split *s, const row_place *p, int step, te
 void norm_store_sums(const row_split *s, const row_place *p, const norm_backward_values *o, const norm_sums *sums,
                      val group)
 {
+    const int width = norm_sums_at_once(s);
     row_place here = *p;
     for (int kind = 0; kind < sums->kinds; kind++) {
         here.row = add(mul(group, imm(sums->kinds)), imm(kind));
         tensor gSum = row_of_matrix(s, &here, o->partial, F32, convert(I64, o->cols)); // (VEC,STEPS)
+        if (width == s->vec || sums->exchange < 0) {
+            for (int step = 0; step < s->steps; step++)
+                IF(row_inside(s, &here, step))
+                    copy(slice(sums->rSums[kind], _, step), slice(gSum, _, step), 4 * width);
+            continue;
+        }
         val line = add(o->partial, mul(convert(U64, mul(here.row, convert(I64, o->cols))), imm(4)));
-        val slots = add(smem_address(sums->exchange), mul(warp(), imm(4 * WARP * norm_exchange_pitch(s))));
+        val warps = mul(warp(), imm(4 * WARP * (s->vec + width)));
         for (int step = 0; step < s->steps; step++)
-            if (norm_exchanges_sums(s) && sums->exchange >= 0)
-                store_exchanged(s, p, step, sums->rSums[kind], line, slots);
-            else IF(row_inside(s, &here, step))
-                copy(slice(sums->rSums[kind], _, step), slice(gSum, _, step), 4 * (s->ragged ? 1 : s->vec));
+            store_exchanged(s, p, step, sums->rSums[kind], line, add(smem_address(sums->exchange), warps));
     }
 }
 

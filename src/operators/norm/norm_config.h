@@ -90,25 +90,21 @@ static inline int64_t norm_dgamma_bytes(const norm_config *c)
     return c->dgamma_in_smem ? 4LL * c->split.threads * c->split.vec * c->split.steps * c->flow.chunks : 0;
 }
 
+/* Sums of columns that a lane stores at once. */
+static inline int norm_sums_at_once(const row_split *s)
+{
+    enum { ACCESS = 16 / 4 };
+    return s->ragged ? 1 : (int)min_i64(s->vec, ACCESS);
+}
+
 /*
- * Do the lanes of a warp exchange their sums of columns before they store them? Each has those of a vector. If these
- * are more than 16 bytes, or start anywhere, stores of a warp would be of parts of sectors.
+ * Lanes with more sums side by side exchange them within a warp, or its stores would be of parts of sectors: shared
+ * memory of a CTA. After each lane's is a gap, which keeps neighbours' banks apart.
  */
-static inline bool norm_exchanges_sums(const row_split *s)
-{
-    enum { VEC_MAX = 4 };
-    return s->vec > VEC_MAX || s->ragged;
-}
-
-/* Words of a lane there; single ones lie in different banks. */
-static inline int norm_exchange_pitch(const row_split *s)
-{
-    return s->vec + s->ragged;
-}
-
 static inline int64_t norm_exchange_bytes(const row_split *s)
 {
-    return norm_exchanges_sums(s) ? 4LL * s->threads * norm_exchange_pitch(s) : 0;
+    const int at_once = norm_sums_at_once(s);
+    return at_once < s->vec ? 4LL * s->threads * (s->vec + at_once) : 0;
 }
 
 /* Shared memory of gradients of rows that flow, beside the ring. */
@@ -157,9 +153,9 @@ static inline int norm_column_threads(const norm_config *c)
 }
 
 /* What both directions ask when they choose, and begin with: norm_choice.c. */
-int norm_widest_vector(const ckl_norm_desc *d); // elements, that divides all rows
-bool norm_in_phase(const ckl_norm_desc *d);     // do rows of ldx and ldy lie alike?
-bool norm_is_cut(const ckl_norm_desc *d);
+int norm_widest_vector(const ckl_norm_desc *d);         // elements, that divides all rows
+bool norm_in_phase(const ckl_norm_desc *d);             // do rows of ldx and ldy lie alike?
+bool norm_is_whole(const ckl_norm_desc *d, int64_t ld); // are rows, ld apart, whole vectors of 16 bytes?
 bool norm_is_ragged(const ckl_norm_desc *d);
 row_split norm_tiled_split(const ckl_norm_desc *d, const ckl_device_info *device, bool ragged);
 void norm_take_problem(const ckl_norm_desc *d, norm_config *c);
@@ -192,7 +188,7 @@ typedef struct norm_sums {
     int64_t exchange; // norm_exchange_alloc()
 } norm_sums;
 
-/* Allocates shared memory for what the warps of a CTA exchange; its offset, or -1: none, of so many sums of a thread. */
+/* Allocates that, for so many sums of a thread; its offset, or -1: they are not exchanged. */
 int64_t norm_exchange_alloc(const row_split *s, int sums);
 
 /* Stores the sums of the columns that a thread has at `p` as partial sums of `group`. Its warp is whole. */

@@ -416,17 +416,13 @@ static void first_pass(row_pipeline *s, val number, void *user)
     flow *f = user;
     row *r = &f->reduced;
     const reduction sums = reduce_sums(2);
-    const bool releases = row_pipeline_first_releases(s);
     if (r->centred) {
         val own = variable(F32, value_of(r, f->rNext));
-        if (!releases)
-            load_samples(f, s->next);
+        load_samples(f, s->next);
         find_near_mean(r, own);
     }
     clear_sums(r);
     row_pipeline_first_pass(s, number, add_chunk, f);
-    if (r->centred && releases)
-        load_samples(f, s->next);
     row_pipeline_reduce_begin(s, &sums, r->sum);
 }
 
