@@ -44,20 +44,11 @@ static int64_t pixel_bytes(const ckl_groupnorm_desc *d)
     return max_i64(1, d->c / d->groups) * element_bytes(d);
 }
 
-/* Of all inputs. */
-static int64_t bundle_bytes(const ckl_groupnorm_desc *d, const groupnorm_config *c)
-{
-    return (1 + (d->direction == CKL_DIRECTION_BACKWARD)) * c->bundle * pixel_bytes(d) * d->h * d->w;
-}
-
-/*
- * Of nhwc, the fewest neighbouring groups whose pixels fill so many bytes; the most there may be, where that is too
- * few.
- */
-static int bundle_for(const ckl_groupnorm_desc *d, int64_t bundle_max, int64_t wanted)
+/* Of nhwc, the fewest neighbouring groups whose pixels fill so many bytes; the most there may be, where that is too few. */
+static int bundle_for(const ckl_groupnorm_desc *d, int64_t wanted)
 {
     int best = 1;
-    for (int bundle = 2; d->layout == CKL_IMAGE_NHWC && bundle <= bundle_max && best * pixel_bytes(d) < wanted;
+    for (int bundle = 2; d->layout == CKL_IMAGE_NHWC && bundle <= BUNDLE_MAX && best * pixel_bytes(d) < wanted;
          bundle++)
         if (d->groups % bundle == 0)
             best = bundle;
@@ -70,7 +61,7 @@ static int bundle_for(const ckl_groupnorm_desc *d, int64_t bundle_max, int64_t w
  */
 static int cut_bundle_for(const ckl_groupnorm_desc *d, int64_t wanted)
 {
-    const int even = bundle_for(d, BUNDLE_MAX, wanted);
+    const int even = bundle_for(d, wanted);
     const int64_t channels = d->c / d->groups,
                   vec = min_i64(GROUPNORM_VECTOR_BYTES / element_bytes(d), power_of_two_in(d->c));
     int64_t bundle = ceil_div(wanted, pixel_bytes(d));
@@ -399,8 +390,7 @@ static bool choose_slices(search *s, groupnorm_config *c)
     const ckl_groupnorm_desc *d = s->d;
     if (!fold_pixels(s, c)) {
         const bool whole = d->c * element_bytes(d) <= PIXEL_BYTES_WHOLE && d->groups <= BUNDLE_MAX_WHOLE;
-        const int bundle =
-            whole && d->layout == CKL_IMAGE_NHWC ? (int)d->groups : bundle_for(d, BUNDLE_MAX, PIXEL_BYTES);
+        const int bundle = whole && d->layout == CKL_IMAGE_NHWC ? (int)d->groups : bundle_for(d, PIXEL_BYTES);
         set_bundle(s, bundle, c);
     }
     const bool chosen = choose_slice(s, c);
@@ -458,7 +448,8 @@ static bool fit_held(const search *s, groupnorm_config *c)
     enum { TRIES = 24, AT_ONCE = 3, AT_ONCE_BACKWARD = 2 };
     const bool forward = s->d->direction == CKL_DIRECTION_FORWARD;
     const int64_t resident = held_ctas(s, c) * s->device->sm_count, bundles = groupnorm_bundles(s->d, c);
-    int64_t slices = max_i64(ceil_div(bundle_bytes(s->d, c), 3 * held_bytes(s, c) / 2), resident / bundles);
+    const int64_t bytes = (forward ? 1 : 2) * c->bundle * pixel_bytes(s->d) * s->d->h * s->d->w;
+    int64_t slices = max_i64(ceil_div(bytes, 3 * held_bytes(s, c) / 2), resident / bundles);
     bool found = false;
     for (int i = 0; i < TRIES && !found; i++, slices += max_i64(1, slices / 16))
         found = share_slices(s, slices, parts_of(s, slices, c), held_bytes(s, c), c);

@@ -77,15 +77,10 @@ static int64_t whole_vectors(const reduce_view *v, const reduce_rows_config *c)
     return max_i64(1, reduce_inner_of(v).extent / c->vec);
 }
 
-/*
- * Threads such that each has about 4 vectors of a row, 8 of longer rows, 9 if those are all, in flight at once. Where
- * each element of 16 bits has an exponential and there are rows for all warps, one that is less than a tile of 8 has 2:
- * 32 registers for 71, so twice as many warps. logsumexp of 98304x1368 bf16 takes 81.9 us with 6, 70.3 with 2, but of
- * 65536x2048 f16 60.1 with 8, 60.9 with 2.
- */
-static void choose_short(const reduce_view *v, const ckl_device_info *device, reduce_rows_config *c)
+/* Threads such that each has about 4 vectors of a row, 8 of longer rows, 9 if those are all, in flight at once. */
+static void choose_short(const reduce_view *v, reduce_rows_config *c)
 {
-    enum { THREADS = 128, STEPS = 4, STEPS_LONG = 8, STEPS_ALL = 9, STEPS_EXPONENTIAL = 2 };
+    enum { THREADS = 128, STEPS = 4, STEPS_LONG = 8, STEPS_ALL = 9 };
     const int64_t vectors = max_i64(vectors_of(v, c), 1), segment = whole_vectors(v, c);
     int64_t lanes = power_of_two_ceil(ceil_div(vectors, STEPS));
     if (lanes > WARP / 2)
@@ -93,10 +88,6 @@ static void choose_short(const reduce_view *v, const ckl_device_info *device, re
     c->threads = THREADS;
     c->row_threads = (int)min_i64(WARP, lanes);
     c->steps = (int)min_i64(c->row_threads < WARP ? STEPS_ALL : STEPS_LONG, ceil_div(segment, c->row_threads));
-    const bool exponentials = c->kind.op == CKL_REDUCE_LOGSUMEXP && dtype_bytes(c->kind.dtype) == 2;
-    const bool many = v->rows >= ROWS_OF_SM * (int64_t)device->sm_count;
-    if (exponentials && many && c->row_threads == WARP && segment <= (int64_t)WARP * (STEPS_LONG - 1))
-        c->steps = (int)min_i64(c->steps, STEPS_EXPONENTIAL);
 }
 
 /*
@@ -319,7 +310,7 @@ static ckl_status choose_rows(const void *desc, const ckl_device_info *device, v
     const int64_t vectors = vectors_of(v, c);
     const bool dear = reduce_state_words(&c->kind, false) > 1 && v->rows >= ROWS_OF_SM * (int64_t)device->sm_count;
     if (vectors <= WARP || (vectors <= (dear ? 64 : 8) * WARP && v->rows >= device->sm_count))
-        choose_short(v, device, c);
+        choose_short(v, c);
     else if (v->rows < (whole_vectors(v, c) >= LONG_SEGMENT ? 3 : 4) * (int64_t)device->sm_count)
         choose_shared(v, device, c);
     else
