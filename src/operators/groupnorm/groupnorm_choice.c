@@ -44,7 +44,7 @@ static int64_t pixel_bytes(const ckl_groupnorm_desc *d)
     return max_i64(1, d->c / d->groups) * element_bytes(d);
 }
 
-/* Of nhwc, the fewest neighbouring groups whose pixels fill so many bytes; the most there may be, where that is too few. */
+/* Of nhwc, the fewest neighbouring groups whose pixels fill so many bytes, or the most there may be. */
 static int bundle_for(const ckl_groupnorm_desc *d, int64_t wanted)
 {
     int best = 1;
