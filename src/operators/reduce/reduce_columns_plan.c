@@ -67,12 +67,6 @@ static int64_t resident_ctas(const reduce_view *v, const ckl_device_info *device
     return (int64_t)device->sm_count * reduce_columns_ctas_per_sm(c, is_ragged(v, c));
 }
 
-/* Whether columns that start anywhere can be loaded by vectors, and have several of them. */
-static bool columns_may_be_ragged(const reduce_view *v, int vec)
-{
-    return v->kind.reduced == 1 && columns_of(v) >= 2 * vec;
-}
-
 /*
  * Short columns that start anywhere: shifting and merging them would cost more than loads of single elements, where
  * there are many; of states of several words, which take registers from loads in flight, where there are few lines.
@@ -173,13 +167,6 @@ static bool suits_elements(const reduce_view *v, const reduce_columns_config *c)
     enum { COLUMNS_MIN = 128 };
     return columns_of(v) >= COLUMNS_MIN && dtype_bytes(c->kind.dtype) >= WORD_BYTES &&
            reduce_state_words(&c->kind, false) == 1;
-}
-
-static void take_elements(const reduce_view *v, reduce_columns_config *c)
-{
-    c->vec = 1;
-    c->steps = ELEMENTS_IN_FLIGHT;
-    c->lanes = least_idle_lanes(v, c, 2 * WARP, WARP);
 }
 
 static ckl_status check_columns(const reduce_view *v)
@@ -335,8 +322,9 @@ static void choose_vectors(const reduce_view *v, reduce_columns_config *c)
     enum { HALF_BYTES = 8 };
     c->kind = v->kind;
     const int words = reduce_state_words(&c->kind, false), bytes = dtype_bytes(c->kind.dtype);
+    const int64_t most = v->kind.reduced == 1 ? columns_of(v) / 2 : 1; // of ragged vectors, which are several
     c->vec = REDUCE_ACCESS_BYTES / bytes;
-    while (c->vec * words > STATE_MAX || !(columns_divide(v, c->vec) || columns_may_be_ragged(v, c->vec)))
+    while (c->vec * words > STATE_MAX || (c->vec > most && !columns_divide(v, c->vec)))
         c->vec /= 2;
     const int half = c->vec / 2;
     if (!columns_divide(v, c->vec) && half * bytes >= HALF_BYTES && columns_divide(v, half))
@@ -358,9 +346,11 @@ static ckl_status choose_columns(const void *desc, const ckl_device_info *device
     const bool alone = strips >= (int64_t)device->sm_count * REDUCE_COLUMNS_CTAS_OF_SM && v->count >= NARROW_LINES;
     if (ragged && suits_a_thread_each(v, device, c))
         take_single(v, c->threads, c->threads, ELEMENTS_IN_FLIGHT, c);
-    else if (ragged && suits_elements(v, c))
-        take_elements(v, c);
-    else if (ragged)
+    else if (ragged && suits_elements(v, c)) {
+        c->vec = 1;
+        c->steps = ELEMENTS_IN_FLIGHT;
+        c->lanes = least_idle_lanes(v, c, 2 * WARP, WARP);
+    } else if (ragged)
         fit_ragged(v, c);
     else if (c->lanes > narrow && c->lanes <= WARP && (alone || tiles_of(v, c) < NARROW_TILES))
         c->lanes = alone ? strip_lanes(v, device, c) : narrow;

@@ -203,28 +203,6 @@ static int64_t most_ctas(int64_t tiles, int64_t most)
 }
 
 /*
- * Vectors of a thread such that all CTAs of a row have the same number of tiles: 19157845 f32 by 264 CTAs are 4.4 tiles
- * of eight, which take as long as five, or 5.9 of six. Not so few that a thread has 40 registers: then a third CTA fits
- * an SM, and early ones of the next launch gather. 45609416 f32 by five, 38 registers, take 57.2 us, 70 % of the limit;
- * integers have as many with six, 16 bits with seven.
- */
-static void even_steps(const reduce_view *v, int64_t split, reduce_rows_config *c)
-{
-    const double WORTH = 1.03;
-    reduce_rows_config t = *c;
-    double most = 0;
-    const bool is_float = dtype_is_float(c->kind.dtype);
-    for (const int least = 3 * c->steps / 4 + !is_float; t.steps >= least; t.steps--) {
-        const int64_t tiles = max_i64(row_tiles(v, &t), 1);
-        const double even = (double)tiles / (double)round_up(tiles, split);
-        if (even <= WORTH * most)
-            continue;
-        most = even;
-        c->steps = t.steps;
-    }
-}
-
-/*
  * CTAs of 512 threads, as many for each row as fit at once: no third fits an SM, so the next launch's do not gather
  * where the first of this one end. Fewer, or smaller ones, where that balances SMs and CTAs much better and keeps
  * enough bytes in flight; and for short segments, between which nothing is in flight: there registers are not bounded,
@@ -251,8 +229,6 @@ static void share_large(const reduce_view *v, const ckl_device_info *device, boo
         const int64_t fit = REDUCE_THREADS_WANTED / threads * device->sm_count;
         const int64_t first =
             min_i64(max_i64(1, fit / rows), 2 * threads); // a thread of the last CTA receives two states
-        if (v->kind.reduced == 1 && is_large(v) && !(bounded && dtype_bytes(c->kind.dtype) == 2))
-            even_steps(v, first, &t);
         const int64_t tiles = max_i64(row_tiles(v, &t), 1);
         const int64_t bytes = (int64_t)threads * t.steps * t.vec * dtype_bytes(t.kind.dtype);
         for (int64_t split = most_ctas(tiles, first); split > 0; split--) {
