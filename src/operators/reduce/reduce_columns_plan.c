@@ -95,12 +95,14 @@ static void take_single(const reduce_view *v, int threads, int lanes, int most, 
 
 /*
  * Single elements that are all on their way at once, by as many lanes as that leaves: nothing to shift, no CTAs that
- * meet. norm2 of 512x955 bf16 2.6 us, 8.5 by ragged vectors; max of 512x2048 2.6 and 3.6.
+ * meet. norm2 of 512x955 bf16 2.6 us, 8.5 by ragged vectors; max of 512x2048 2.6 and 3.6. Of more, but small ragged x, a
+ * warp of lanes. How many CTAs may share a strip; 0: there are no such.
  */
-static bool take_few(const reduce_view *v, const ckl_device_info *device, reduce_columns_config *c)
+static int take_few(const reduce_view *v, const ckl_device_info *device, reduce_columns_config *c)
 {
     enum { LANES_MIN = 8, THREADS_MIN = 256, THREADS_MAX = 512, WORDS_FEW = 2 }; // more spill beside 16 elements
     const int most = ELEMENTS_IN_FLIGHT / (reduce_state_words(&c->kind, false) > WORDS_FEW ? 2 : 1);
+    const bool ragged = is_ragged(v, c);
     reduce_columns_config t = *c;
     t.vec = 1;
     for (t.lanes = (int)min_i64(THREADS_MIN, power_of_two_ceil(columns_of(v))); t.lanes >= LANES_MIN; t.lanes /= 2)
@@ -109,9 +111,12 @@ static bool take_few(const reduce_view *v, const ckl_device_info *device, reduce
                 tiles_of(v, &t) * t.threads > (int64_t)device->sm_count * REDUCE_THREADS_WANTED)
                 continue;
             take_single(v, t.threads, t.lanes, most, c);
-            return true;
+            return 1;
         }
-    return false;
+    if (!ragged || bytes_of(v) > CROWDED_BYTES)
+        return 0;
+    take_single(v, THREADS_MAX, WARP, most, c);
+    return INT32_MAX;
 }
 
 static void set_steps(reduce_columns_config *c)
@@ -376,8 +381,9 @@ static bool candidate_columns(const void *desc, const ckl_device_info *device, i
     if (!device->has_tma || check_columns(v) != CKL_OK)
         return false;
     choose_vectors(v, c);
-    if (i == 0 && take_few(v, device, c)) {
-        share_columns(v, device, 1, c);
+    const int single = i == 0 ? take_few(v, device, c) : 0;
+    if (single) {
+        share_columns(v, device, single, c);
         return true;
     }
     const int number = i > 0 ? i - 1 : 0;
