@@ -172,6 +172,19 @@ static void keep_vectors(const search *s, int64_t budget, groupnorm_config *c)
             c->kept++;
 }
 
+/*
+ * Are all groups, a CTA each, on the chip at once? Then what a thread does is what takes long, as where SMs are idle:
+ * 16x73x128x24 f32 of single channels 13.0 us by twelve vectors of a thread, 10.5 by four. Several groups of a CTA have
+ * more to merge: 16x864x5x53 f32 of nhwc 11.8 and 12.3.
+ */
+static bool runs_at_once(const search *s, const groupnorm_config *c)
+{
+    const ckl_groupnorm_desc *d = s->d;
+    const int64_t bytes = (1 + (d->direction == CKL_DIRECTION_BACKWARD)) * d->n * d->c * d->h * d->w * element_bytes(d);
+    return c->bundle == 1 && c->cluster == 1 && c->vec * element_bytes(d) == GROUPNORM_VECTOR_BYTES &&
+           bytes <= (int64_t)s->device->sm_count * s->device->smem_per_sm_bytes / 2;
+}
+
 /* Shares slices of `units` out over threads: evenly, and about as many vectors for each as loads are worth. */
 static bool share_out(const search *s, int64_t units, int64_t budget, groupnorm_config *c)
 {
@@ -181,7 +194,8 @@ static bool share_out(const search *s, int64_t units, int64_t budget, groupnorm_
     const int64_t vectors = units * groupnorm_grid_of(c).columns;
     const bool forward = s->d->direction == CKL_DIRECTION_FORWARD;
     const int64_t slices = c->parts * ceil_div(groupnorm_units(s->d, c), max_i64(units, 1));
-    const bool few = s->slicing == GROUPNORM_CLUSTER && groupnorm_bundles(s->d, c) * c->cluster < s->device->sm_count;
+    const bool few = s->slicing == GROUPNORM_CLUSTER &&
+                     (groupnorm_bundles(s->d, c) * c->cluster < s->device->sm_count || runs_at_once(s, c));
     const int64_t wanted = max_i64(1, min_i64(threads_max, vectors / (few ? VECTORS_OF_FEW : VECTORS_OF_THREAD)));
     groupnorm_config best = *c;
     double least = INFINITY;
