@@ -44,20 +44,11 @@ static int64_t pixel_bytes(const ckl_groupnorm_desc *d)
     return max_i64(1, d->c / d->groups) * element_bytes(d);
 }
 
-/* Of all inputs. */
-static int64_t bundle_bytes(const ckl_groupnorm_desc *d, const groupnorm_config *c)
-{
-    return (1 + (d->direction == CKL_DIRECTION_BACKWARD)) * c->bundle * pixel_bytes(d) * d->h * d->w;
-}
-
-/*
- * Of nhwc, the fewest neighbouring groups whose pixels fill so many bytes; the most there may be, where that is too
- * few.
- */
-static int bundle_for(const ckl_groupnorm_desc *d, int64_t bundle_max, int64_t wanted)
+/* Of nhwc, the fewest neighbouring groups whose pixels fill so many bytes, or the most there may be. */
+static int bundle_for(const ckl_groupnorm_desc *d, int64_t wanted)
 {
     int best = 1;
-    for (int bundle = 2; d->layout == CKL_IMAGE_NHWC && bundle <= bundle_max && best * pixel_bytes(d) < wanted;
+    for (int bundle = 2; d->layout == CKL_IMAGE_NHWC && bundle <= BUNDLE_MAX && best * pixel_bytes(d) < wanted;
          bundle++)
         if (d->groups % bundle == 0)
             best = bundle;
@@ -70,7 +61,7 @@ static int bundle_for(const ckl_groupnorm_desc *d, int64_t bundle_max, int64_t w
  */
 static int cut_bundle_for(const ckl_groupnorm_desc *d, int64_t wanted)
 {
-    const int even = bundle_for(d, BUNDLE_MAX, wanted);
+    const int even = bundle_for(d, wanted);
     const int64_t channels = d->c / d->groups,
                   vec = min_i64(GROUPNORM_VECTOR_BYTES / element_bytes(d), power_of_two_in(d->c));
     int64_t bundle = ceil_div(wanted, pixel_bytes(d));
@@ -181,6 +172,19 @@ static void keep_vectors(const search *s, int64_t budget, groupnorm_config *c)
             c->kept++;
 }
 
+/*
+ * Are all groups, a CTA each, on the chip at once? Then what a thread does is what takes long, as where SMs are idle:
+ * 16x73x128x24 f32 of single channels 13.0 us by twelve vectors of a thread, 10.5 by four. Several groups of a CTA have
+ * more to merge: 16x864x5x53 f32 of nhwc 11.8 and 12.3.
+ */
+static bool runs_at_once(const search *s, const groupnorm_config *c)
+{
+    const ckl_groupnorm_desc *d = s->d;
+    const int64_t bytes = (1 + (d->direction == CKL_DIRECTION_BACKWARD)) * d->n * d->c * d->h * d->w * element_bytes(d);
+    return c->bundle == 1 && c->cluster == 1 && c->vec * element_bytes(d) == GROUPNORM_VECTOR_BYTES &&
+           bytes <= (int64_t)s->device->sm_count * s->device->smem_per_sm_bytes / 2;
+}
+
 /* Shares slices of `units` out over threads: evenly, and about as many vectors for each as loads are worth. */
 static bool share_out(const search *s, int64_t units, int64_t budget, groupnorm_config *c)
 {
@@ -190,7 +194,8 @@ static bool share_out(const search *s, int64_t units, int64_t budget, groupnorm_
     const int64_t vectors = units * groupnorm_grid_of(c).columns;
     const bool forward = s->d->direction == CKL_DIRECTION_FORWARD;
     const int64_t slices = c->parts * ceil_div(groupnorm_units(s->d, c), max_i64(units, 1));
-    const bool few = s->slicing == GROUPNORM_CLUSTER && groupnorm_bundles(s->d, c) * c->cluster < s->device->sm_count;
+    const bool few = s->slicing == GROUPNORM_CLUSTER &&
+                     (groupnorm_bundles(s->d, c) * c->cluster < s->device->sm_count || runs_at_once(s, c));
     const int64_t wanted = max_i64(1, min_i64(threads_max, vectors / (few ? VECTORS_OF_FEW : VECTORS_OF_THREAD)));
     groupnorm_config best = *c;
     double least = INFINITY;
@@ -399,8 +404,7 @@ static bool choose_slices(search *s, groupnorm_config *c)
     const ckl_groupnorm_desc *d = s->d;
     if (!fold_pixels(s, c)) {
         const bool whole = d->c * element_bytes(d) <= PIXEL_BYTES_WHOLE && d->groups <= BUNDLE_MAX_WHOLE;
-        const int bundle =
-            whole && d->layout == CKL_IMAGE_NHWC ? (int)d->groups : bundle_for(d, BUNDLE_MAX, PIXEL_BYTES);
+        const int bundle = whole && d->layout == CKL_IMAGE_NHWC ? (int)d->groups : bundle_for(d, PIXEL_BYTES);
         set_bundle(s, bundle, c);
     }
     const bool chosen = choose_slice(s, c);
@@ -458,7 +462,8 @@ static bool fit_held(const search *s, groupnorm_config *c)
     enum { TRIES = 24, AT_ONCE = 3, AT_ONCE_BACKWARD = 2 };
     const bool forward = s->d->direction == CKL_DIRECTION_FORWARD;
     const int64_t resident = held_ctas(s, c) * s->device->sm_count, bundles = groupnorm_bundles(s->d, c);
-    int64_t slices = max_i64(ceil_div(bundle_bytes(s->d, c), 3 * held_bytes(s, c) / 2), resident / bundles);
+    const int64_t bytes = (forward ? 1 : 2) * c->bundle * pixel_bytes(s->d) * s->d->h * s->d->w;
+    int64_t slices = max_i64(ceil_div(bytes, 3 * held_bytes(s, c) / 2), resident / bundles);
     bool found = false;
     for (int i = 0; i < TRIES && !found; i++, slices += max_i64(1, slices / 16))
         found = share_slices(s, slices, parts_of(s, slices, c), held_bytes(s, c), c);
@@ -496,7 +501,7 @@ static bool fits_cluster(const search *s, int cluster, const groupnorm_config *c
  */
 static bool choose_held(search *s, groupnorm_config *c)
 {
-    enum { BYTES_MIN = 8 << 20, BYTES_MIN_LINES = 3 << 20, BYTES_LARGE = 24 << 20, CLUSTER_LARGE_PLANES = 4 };
+    enum { BYTES_MIN = 2 << 20, BYTES_MIN_BACKWARD = 8 << 20, BYTES_LARGE = 24 << 20, CLUSTER_LARGE_PLANES = 4 };
     enum { THREADS = 256, THREADS_LEAST = 128 };
     enum { ENTRIES_OF_LANE = 12 }; // as they are, 0.84 of the time of early ones where a lane has six, 1.13 where 25
     const ckl_groupnorm_desc *d = s->d;
@@ -504,7 +509,7 @@ static bool choose_held(search *s, groupnorm_config *c)
     const int64_t bytes = (forward ? 1 : 2) * d->n * d->c * d->h * d->w * element_bytes(d);
     const int cluster_large = nhwc ? 2 : forward ? CLUSTER_LARGE_PLANES : CLUSTER_MAX;
     const int cluster = bytes >= BYTES_LARGE ? cluster_large : CLUSTER_MAX;
-    if (!s->device->has_tma || bytes < (nhwc && forward ? BYTES_MIN_LINES : BYTES_MIN) || fits_cluster(s, cluster, c))
+    if (!s->device->has_tma || bytes < (forward ? BYTES_MIN : BYTES_MIN_BACKWARD) || fits_cluster(s, cluster, c))
         return false;
     const bool folded = (forward || d->groups == 1) && fold_pixels(s, c); // sums of several groups take too much room
     if (!folded)

@@ -50,10 +50,21 @@ static int64_t column_tiles(const reduce_view *v, const reduce_columns_config *c
     return ceil_div(columns_of(v), reduce_columns_width(c, ragged)) * stretches_of(v);
 }
 
-/* Whether columns that start anywhere can be loaded by vectors, and have several of them. */
-static bool columns_may_be_ragged(const reduce_view *v, int vec)
+/* Do columns start anywhere in vectors that a CTA can shift? */
+static bool is_ragged(const reduce_view *v, const reduce_columns_config *c)
 {
-    return v->kind.reduced == 1 && columns_of(v) >= 2 * vec;
+    return reduce_columns_ragged(c) && !columns_divide(v, c->vec);
+}
+
+static int64_t tiles_of(const reduce_view *v, const reduce_columns_config *c)
+{
+    return column_tiles(v, c, is_ragged(v, c));
+}
+
+/* CTAs that run at once. */
+static int64_t resident_ctas(const reduce_view *v, const ckl_device_info *device, const reduce_columns_config *c)
+{
+    return (int64_t)device->sm_count * reduce_columns_ctas_per_sm(c, is_ragged(v, c));
 }
 
 /*
@@ -84,31 +95,28 @@ static void take_single(const reduce_view *v, int threads, int lanes, int most, 
 
 /*
  * Single elements that are all on their way at once, by as many lanes as that leaves: nothing to shift, no CTAs that
- * meet. norm2 of 512x955 bf16 2.6 us, 8.5 by ragged vectors; max of 512x2048 2.6 and 3.6.
+ * meet. norm2 of 512x955 bf16 2.6 us, 8.5 by ragged vectors; max of 512x2048 2.6 and 3.6. Of more, but small ragged x, a
+ * warp of lanes. How many CTAs may share a strip; 0: there are no such.
  */
-static bool take_few(const reduce_view *v, const ckl_device_info *device, reduce_columns_config *c)
+static int take_few(const reduce_view *v, const ckl_device_info *device, reduce_columns_config *c)
 {
     enum { LANES_MIN = 8, THREADS_MIN = 256, THREADS_MAX = 512, WORDS_FEW = 2 }; // more spill beside 16 elements
     const int most = ELEMENTS_IN_FLIGHT / (reduce_state_words(&c->kind, false) > WORDS_FEW ? 2 : 1);
+    const bool ragged = is_ragged(v, c);
     reduce_columns_config t = *c;
     t.vec = 1;
     for (t.lanes = (int)min_i64(THREADS_MIN, power_of_two_ceil(columns_of(v))); t.lanes >= LANES_MIN; t.lanes /= 2)
         for (t.threads = THREADS_MIN; t.threads <= THREADS_MAX; t.threads *= 2) {
             if (v->count * t.lanes > (int64_t)most * t.threads ||
-                column_tiles(v, &t, false) * t.threads > (int64_t)device->sm_count * REDUCE_THREADS_WANTED)
+                tiles_of(v, &t) * t.threads > (int64_t)device->sm_count * REDUCE_THREADS_WANTED)
                 continue;
             take_single(v, t.threads, t.lanes, most, c);
-            return true;
+            return 1;
         }
-    return false;
-}
-
-/* Do SMs have room for more than all these CTAs? Those of the next kernel, if they come early, gather on some SMs. */
-static bool leaves_room(const reduce_view *v, const ckl_device_info *device, bool ragged,
-                        const reduce_columns_config *c)
-{
-    const int64_t fit = (int64_t)device->sm_count * reduce_columns_ctas_per_sm(c, ragged);
-    return c->split == 1 && column_tiles(v, c, ragged) < fit;
+    if (!ragged || bytes_of(v) > CROWDED_BYTES)
+        return 0;
+    take_single(v, THREADS_MAX, WARP, most, c);
+    return INT32_MAX;
 }
 
 static void set_steps(reduce_columns_config *c)
@@ -117,12 +125,12 @@ static void set_steps(reduce_columns_config *c)
 }
 
 /* As many lanes, from `most` down to `least`, as leave the fewest without columns. */
-static int least_idle_lanes(const reduce_view *v, const reduce_columns_config *c, bool ragged, int most, int least)
+static int least_idle_lanes(const reduce_view *v, const reduce_columns_config *c, int most, int least)
 {
     reduce_columns_config best = *c, half = *c;
     for (half.lanes = best.lanes = most; half.lanes > least;) {
         half.lanes /= 2;
-        if (half.lanes * column_tiles(v, &half, ragged) < best.lanes * column_tiles(v, &best, ragged))
+        if (half.lanes * tiles_of(v, &half) < best.lanes * tiles_of(v, &best))
             best = half;
     }
     return best.lanes;
@@ -132,7 +140,7 @@ static int least_idle_lanes(const reduce_view *v, const reduce_columns_config *c
 static int64_t unused_bytes(const reduce_view *v, const reduce_columns_config *c)
 {
     const int64_t beside = (c->lanes + 1) * c->vec * dtype_bytes(c->kind.dtype) + SECTOR_BYTES;
-    return column_tiles(v, c, true) * beside - v->rows * dtype_bytes(c->kind.dtype);
+    return tiles_of(v, c) * beside - v->rows * dtype_bytes(c->kind.dtype);
 }
 
 /*
@@ -143,7 +151,7 @@ static void fit_ragged(const reduce_view *v, reduce_columns_config *c)
 {
     enum { LANES_MIN = 4, WORTH = 5 };
     const int64_t line = v->rows * dtype_bytes(c->kind.dtype);
-    c->lanes = least_idle_lanes(v, c, true, WARP, LANES_MIN);
+    c->lanes = least_idle_lanes(v, c, WARP, LANES_MIN);
     reduce_columns_config t = *c;
     for (int half = 0; half < 2 && bytes_of(v) > CROWDED_BYTES; half++, t.vec /= 2)
         for (t.lanes = WARP; t.lanes <= t.threads; t.lanes *= 2)
@@ -164,13 +172,6 @@ static bool suits_elements(const reduce_view *v, const reduce_columns_config *c)
     enum { COLUMNS_MIN = 128 };
     return columns_of(v) >= COLUMNS_MIN && dtype_bytes(c->kind.dtype) >= WORD_BYTES &&
            reduce_state_words(&c->kind, false) == 1;
-}
-
-static void take_elements(const reduce_view *v, reduce_columns_config *c)
-{
-    c->vec = 1;
-    c->steps = ELEMENTS_IN_FLIGHT;
-    c->lanes = least_idle_lanes(v, c, false, 2 * WARP, WARP);
 }
 
 static ckl_status check_columns(const reduce_view *v)
@@ -196,7 +197,7 @@ static int strip_lanes(const reduce_view *v, const ckl_device_info *device, cons
     int lanes = narrow;
     double narrow_share = 0;
     for (wide.lanes = narrow; wide.lanes <= WARP; wide.lanes *= 2) {
-        const int64_t strips = column_tiles(v, &wide, false);
+        const int64_t strips = tiles_of(v, &wide);
         const double share = (double)strips / (double)round_up(strips, fit);
         if (wide.lanes == narrow)
             narrow_share = share;
@@ -204,12 +205,6 @@ static int strip_lanes(const reduce_view *v, const ckl_device_info *device, cons
             lanes = wide.lanes;
     }
     return lanes;
-}
-
-static bool fit_at_once(const reduce_view *v, const ckl_device_info *device, bool ragged,
-                        const reduce_columns_config *c)
-{
-    return column_tiles(v, c, ragged) * c->split <= (int64_t)device->sm_count * reduce_columns_ctas_per_sm(c, ragged);
 }
 
 /*
@@ -221,9 +216,8 @@ static bool fit_at_once(const reduce_view *v, const ckl_device_info *device, boo
 static bool leaves_no_place(const reduce_view *v, const ckl_device_info *device, const reduce_columns_config *c)
 {
     enum { NEARLY = 32 }; // one of so many may be missing
-    const int64_t ctas = column_tiles(v, c, false) * c->split;
-    const int64_t fit = (int64_t)device->sm_count * reduce_columns_ctas_per_sm(c, false);
-    return c->split > 1 && ctas <= fit && NEARLY * ctas >= (NEARLY - 1) * fit;
+    const int64_t ctas = tiles_of(v, c) * c->split, fit = resident_ctas(v, device, c);
+    return !is_ragged(v, c) && c->split > 1 && ctas <= fit && NEARLY * ctas >= (NEARLY - 1) * fit;
 }
 
 /*
@@ -255,16 +249,16 @@ static bool compensates(const reduce_view *v, const reduce_columns_config *c)
 }
 
 /* Layers of a CTA, then up to `split_max` CTAs, share the elements of columns until the device is full. */
-static void share_among(const reduce_view *v, const ckl_device_info *device, bool ragged, int64_t split_max,
+static void share_among(const reduce_view *v, const ckl_device_info *device, int64_t split_max,
                         reduce_columns_config *c)
 {
+    const bool ragged = is_ragged(v, c);
     while (!ragged && c->threads > WARP && c->threads > c->lanes && c->threads / 2 >= v->count * c->lanes)
         c->threads /= 2; // layers without a line
-    int64_t layers = c->threads / c->lanes, tiles = column_tiles(v, c, ragged);
+    const int64_t layers = c->threads / c->lanes, tiles = tiles_of(v, c), ctas = resident_ctas(v, device, c);
     while (c->steps > 1 && layers * (c->steps / 2) >= v->count)
         c->steps /= 2;
-    int64_t ctas = (int64_t)device->sm_count * reduce_columns_ctas_per_sm(c, ragged),
-            most = ceil_div(max_i64(v->count, 1), layers * c->steps);
+    const int64_t most = ceil_div(max_i64(v->count, 1), layers * c->steps);
     c->split = (int)max_i64(1, min_i64(ctas / max_i64(tiles, 1), most));
     if ((c->split + 1) * tiles > ctas)
         c->split = split_of_turns(v, tiles, ctas, c->split);
@@ -278,50 +272,50 @@ static plan_cost cost_columns(const void *desc, const ckl_device_info *device, c
  * Fewer CTAs where the last of a strip would merge their states in several rounds: larger ones, as long as an SM has as
  * many threads, then as few as cost least.
  */
-static void save_rounds(const reduce_view *v, const ckl_device_info *device, bool ragged, int64_t split_max,
+static void save_rounds(const reduce_view *v, const ckl_device_info *device, int64_t split_max,
                         reduce_columns_config *c)
 {
     enum { THREADS_MAX = 512, ROUNDS_FEW = 2 };
-    const int threads = c->threads * reduce_columns_ctas_per_sm(c, ragged);
-    reduce_columns_config larger = *c;
+    reduce_columns_config t = *c;
     if (reduce_columns_rounds(c) <= ROUNDS_FEW)
         return;
-    larger.threads = THREADS_MAX;
-    if (larger.threads * reduce_columns_ctas_per_sm(&larger, ragged) >= threads) {
-        share_among(v, device, ragged, split_max, &larger);
-        *c = larger;
+    t.threads = THREADS_MAX;
+    if (t.threads * resident_ctas(v, device, &t) >= c->threads * resident_ctas(v, device, c)) {
+        share_among(v, device, split_max, &t);
+        *c = t;
     }
     double least = cost_columns(v, device, c).us;
-    for (larger = *c; larger.split > 1;) {
-        larger.split = (larger.split + 1) / 2;
-        larger.compensated = compensates(v, &larger);
-        const double us = cost_columns(v, device, &larger).us;
+    for (t = *c; t.split > 1;) {
+        t.split = (t.split + 1) / 2;
+        t.compensated = compensates(v, &t);
+        const double us = cost_columns(v, device, &t).us;
         if (us < least) {
             least = us;
-            *c = larger;
+            *c = t;
         }
     }
 }
 
 /*
  * The same where lanes and vectors are chosen; how CTAs send their states; whether those of the next kernel may come
- * early.
+ * early: where they gather, as there is room for more than all CTAs, only of small x.
  */
-static void share_columns(const reduce_view *v, const ckl_device_info *device, bool ragged, int64_t split_max,
+static void share_columns(const reduce_view *v, const ckl_device_info *device, int64_t split_max,
                           reduce_columns_config *c)
 {
-    share_among(v, device, ragged, split_max, c);
-    if (reduce_columns_ctas_per_sm(c, ragged) < REDUCE_COLUMNS_CTAS_OF_SM) // depends on whether sums are compensated
-        share_among(v, device, ragged, split_max, c);
-    save_rounds(v, device, ragged, split_max, c);
-    const int64_t overlapping = leaves_room(v, device, ragged, c) ? CROWDED_BYTES : REDUCE_OVERLAP_BYTES;
-    const bool full = !ragged && leaves_no_place(v, device, c);
+    share_among(v, device, split_max, c);
+    if (reduce_columns_ctas_per_sm(c, is_ragged(v, c)) < REDUCE_COLUMNS_CTAS_OF_SM)
+        share_among(v, device, split_max, c); // depends on whether sums are compensated
+    save_rounds(v, device, split_max, c);
+    const int64_t ctas = tiles_of(v, c) * c->split, fit = resident_ctas(v, device, c);
+    const int64_t overlapping = c->split == 1 && ctas < fit ? CROWDED_BYTES : REDUCE_OVERLAP_BYTES;
+    const bool full = leaves_no_place(v, device, c);
     if (full && bytes_of(v) > overlapping && dtype_bytes(c->kind.dtype) == WORD_BYTES &&
         reduce_state_words(&c->kind, c->compensated) == 1)
         c->steps = STEPS_MAX;
     c->overlap = bytes_of(v) <= overlapping || full;
-    c->prefetch = c->overlap && !ragged && fit_at_once(v, device, ragged, c) &&
-                  c->vec * dtype_bytes(c->kind.dtype) == REDUCE_ACCESS_BYTES;
+    c->prefetch =
+        c->overlap && !is_ragged(v, c) && ctas <= fit && c->vec * dtype_bytes(c->kind.dtype) == REDUCE_ACCESS_BYTES;
 }
 
 /*
@@ -330,11 +324,12 @@ static void share_columns(const reduce_view *v, const ckl_device_info *device, b
  */
 static void choose_vectors(const reduce_view *v, reduce_columns_config *c)
 {
-    c->kind = v->kind;
     enum { HALF_BYTES = 8 };
+    c->kind = v->kind;
     const int words = reduce_state_words(&c->kind, false), bytes = dtype_bytes(c->kind.dtype);
+    const int64_t most = v->kind.reduced == 1 ? columns_of(v) / 2 : 1; // of ragged vectors, which are several
     c->vec = REDUCE_ACCESS_BYTES / bytes;
-    while (c->vec * words > STATE_MAX || !(columns_divide(v, c->vec) || columns_may_be_ragged(v, c->vec)))
+    while (c->vec * words > STATE_MAX || (c->vec > most && !columns_divide(v, c->vec)))
         c->vec /= 2;
     const int half = c->vec / 2;
     if (!columns_divide(v, c->vec) && half * bytes >= HALF_BYTES && columns_divide(v, half))
@@ -348,23 +343,23 @@ static ckl_status choose_columns(const void *desc, const ckl_device_info *device
     const reduce_view *v = desc;
     TRY(check_columns(v));
     choose_vectors(v, c);
-    bool ragged = !columns_divide(v, c->vec);
-    int64_t wanted = (int64_t)device->sm_count * REDUCE_THREADS_WANTED, across = v->rows / c->vec;
+    const bool ragged = !columns_divide(v, c->vec);
+    const int64_t wanted = (int64_t)device->sm_count * REDUCE_THREADS_WANTED, across = v->rows / c->vec;
     c->lanes = (int)min_i64(across >= wanted ? c->threads : WARP, power_of_two_ceil(ceil_div(columns_of(v), c->vec)));
     const int narrow = narrow_lanes(c);
     const int64_t strips = ceil_div(columns_of(v), (int64_t)narrow * c->vec) * stretches_of(v);
     const bool alone = strips >= (int64_t)device->sm_count * REDUCE_COLUMNS_CTAS_OF_SM && v->count >= NARROW_LINES;
-    const bool each = ragged && suits_a_thread_each(v, device, c);
-    const bool elements = ragged && !each && suits_elements(v, c);
-    if (each)
+    if (ragged && suits_a_thread_each(v, device, c))
         take_single(v, c->threads, c->threads, ELEMENTS_IN_FLIGHT, c);
-    else if (elements)
-        take_elements(v, c);
-    else if (ragged)
+    else if (ragged && suits_elements(v, c)) {
+        c->vec = 1;
+        c->steps = ELEMENTS_IN_FLIGHT;
+        c->lanes = least_idle_lanes(v, c, 2 * WARP, WARP);
+    } else if (ragged)
         fit_ragged(v, c);
-    else if (!ragged && c->lanes > narrow && c->lanes <= WARP && (alone || column_tiles(v, c, false) < NARROW_TILES))
+    else if (c->lanes > narrow && c->lanes <= WARP && (alone || tiles_of(v, c) < NARROW_TILES))
         c->lanes = alone ? strip_lanes(v, device, c) : narrow;
-    share_columns(v, device, ragged && !each && !elements, INT32_MAX, c);
+    share_columns(v, device, INT32_MAX, c);
     return CKL_OK;
 }
 
@@ -372,8 +367,7 @@ static ckl_status choose_columns(const void *desc, const ckl_device_info *device
 static bool may_be_alone(const reduce_view *v, const ckl_device_info *device, const reduce_columns_config *c)
 {
     enum { TURNS_FEW = 4 };
-    return column_tiles(v, c, false) >= device->sm_count ||
-           v->count * c->lanes <= (int64_t)TURNS_FEW * c->threads * c->steps;
+    return tiles_of(v, c) >= device->sm_count || v->count * c->lanes <= (int64_t)TURNS_FEW * c->threads * c->steps;
 }
 
 /*
@@ -387,8 +381,9 @@ static bool candidate_columns(const void *desc, const ckl_device_info *device, i
     if (!device->has_tma || check_columns(v) != CKL_OK)
         return false;
     choose_vectors(v, c);
-    if (i == 0 && take_few(v, device, c)) {
-        share_columns(v, device, false, 1, c);
+    const int single = i == 0 ? take_few(v, device, c) : 0;
+    if (single) {
+        share_columns(v, device, single, c);
         return true;
     }
     const int number = i > 0 ? i - 1 : 0;
@@ -396,7 +391,7 @@ static bool candidate_columns(const void *desc, const ckl_device_info *device, i
     if (!columns_divide(v, c->vec) || lanes > WARP)
         return false;
     c->lanes = (int)min_i64(lanes, across);
-    share_columns(v, device, false, number % 2 && may_be_alone(v, device, c) ? 1 : INT32_MAX, c);
+    share_columns(v, device, number % 2 && may_be_alone(v, device, c) ? 1 : INT32_MAX, c);
     return true;
 }
 
@@ -406,8 +401,10 @@ static plan_cost cost_columns(const void *desc, const ckl_device_info *device, c
     const double ROUND_US = 0.8;
     const reduce_columns_config *c = config;
     const reduce_view *v = desc;
-    const bool ragged = reduce_columns_ragged(c) && !columns_divide(v, c->vec);
-    const bool crowded = c->overlap && leaves_room(v, device, ragged, c) && bytes_of(v) > CROWDED_BYTES;
+    const bool ragged = is_ragged(v, c);
+    const int64_t ctas = tiles_of(v, c) * c->split;
+    const bool few = c->split == 1 && ctas < resident_ctas(v, device, c);
+    const bool crowded = c->overlap && few && bytes_of(v) > CROWDED_BYTES;
     const double turns = ceil((double)v->count * c->lanes / ((double)c->threads * c->steps * c->split));
     const int words = reduce_state_words(&c->kind, c->compensated);
     const memory_work work = { .of = { .us = c->split == 1              ? 0.7
@@ -416,7 +413,7 @@ static plan_cost cost_columns(const void *desc, const ckl_device_info *device, c
                                        .wait_cycles = ragged ? SHIFTS : NO_SHIFTS,
                                        .bytes = crowded ? 1.3 : 0.94,
                                        .lines = 2.5 },
-                               .ctas = column_tiles(v, c, ragged) * c->split,
+                               .ctas = ctas,
                                .threads = c->threads,
                                .registers = c->vec * (c->steps * dtype_bytes(c->kind.dtype) / WORD_BYTES + words),
                                .ctas_per_sm = reduce_columns_ctas_per_sm(c, ragged),

@@ -77,15 +77,10 @@ static int64_t whole_vectors(const reduce_view *v, const reduce_rows_config *c)
     return max_i64(1, reduce_inner_of(v).extent / c->vec);
 }
 
-/*
- * Threads such that each has about 4 vectors of a row, 8 of longer rows, 9 if those are all, in flight at once. Where
- * each element of 16 bits has an exponential and there are rows for all warps, one that is less than a tile of 8 has 2:
- * 32 registers for 71, so twice as many warps. logsumexp of 98304x1368 bf16 takes 81.9 us with 6, 70.3 with 2, but of
- * 65536x2048 f16 60.1 with 8, 60.9 with 2.
- */
-static void choose_short(const reduce_view *v, const ckl_device_info *device, reduce_rows_config *c)
+/* Threads such that each has about 4 vectors of a row, 8 of longer rows, 9 if those are all, in flight at once. */
+static void choose_short(const reduce_view *v, reduce_rows_config *c)
 {
-    enum { THREADS = 128, STEPS = 4, STEPS_LONG = 8, STEPS_ALL = 9, STEPS_EXPONENTIAL = 2 };
+    enum { THREADS = 128, STEPS = 4, STEPS_LONG = 8, STEPS_ALL = 9 };
     const int64_t vectors = max_i64(vectors_of(v, c), 1), segment = whole_vectors(v, c);
     int64_t lanes = power_of_two_ceil(ceil_div(vectors, STEPS));
     if (lanes > WARP / 2)
@@ -93,10 +88,6 @@ static void choose_short(const reduce_view *v, const ckl_device_info *device, re
     c->threads = THREADS;
     c->row_threads = (int)min_i64(WARP, lanes);
     c->steps = (int)min_i64(c->row_threads < WARP ? STEPS_ALL : STEPS_LONG, ceil_div(segment, c->row_threads));
-    const bool exponentials = c->kind.op == CKL_REDUCE_LOGSUMEXP && dtype_bytes(c->kind.dtype) == 2;
-    const bool many = v->rows >= ROWS_OF_SM * (int64_t)device->sm_count;
-    if (exponentials && many && c->row_threads == WARP && segment <= (int64_t)WARP * (STEPS_LONG - 1))
-        c->steps = (int)min_i64(c->steps, STEPS_EXPONENTIAL);
 }
 
 /*
@@ -212,28 +203,6 @@ static int64_t most_ctas(int64_t tiles, int64_t most)
 }
 
 /*
- * Vectors of a thread such that all CTAs of a row have the same number of tiles: 19157845 f32 by 264 CTAs are 4.4 tiles
- * of eight, which take as long as five, or 5.9 of six. Not so few that a thread has 40 registers: then a third CTA fits
- * an SM, and early ones of the next launch gather. 45609416 f32 by five, 38 registers, take 57.2 us, 70 % of the limit;
- * integers have as many with six, 16 bits with seven.
- */
-static void even_steps(const reduce_view *v, int64_t split, reduce_rows_config *c)
-{
-    const double WORTH = 1.03;
-    reduce_rows_config t = *c;
-    double most = 0;
-    const bool is_float = dtype_is_float(c->kind.dtype);
-    for (const int least = 3 * c->steps / 4 + !is_float; t.steps >= least; t.steps--) {
-        const int64_t tiles = max_i64(row_tiles(v, &t), 1);
-        const double even = (double)tiles / (double)round_up(tiles, split);
-        if (even <= WORTH * most)
-            continue;
-        most = even;
-        c->steps = t.steps;
-    }
-}
-
-/*
  * CTAs of 512 threads, as many for each row as fit at once: no third fits an SM, so the next launch's do not gather
  * where the first of this one end. Fewer, or smaller ones, where that balances SMs and CTAs much better and keeps
  * enough bytes in flight; and for short segments, between which nothing is in flight: there registers are not bounded,
@@ -260,8 +229,6 @@ static void share_large(const reduce_view *v, const ckl_device_info *device, boo
         const int64_t fit = REDUCE_THREADS_WANTED / threads * device->sm_count;
         const int64_t first =
             min_i64(max_i64(1, fit / rows), 2 * threads); // a thread of the last CTA receives two states
-        if (v->kind.reduced == 1 && is_large(v) && !(bounded && dtype_bytes(c->kind.dtype) == 2))
-            even_steps(v, first, &t);
         const int64_t tiles = max_i64(row_tiles(v, &t), 1);
         const int64_t bytes = (int64_t)threads * t.steps * t.vec * dtype_bytes(t.kind.dtype);
         for (int64_t split = most_ctas(tiles, first); split > 0; split--) {
@@ -319,7 +286,7 @@ static ckl_status choose_rows(const void *desc, const ckl_device_info *device, v
     const int64_t vectors = vectors_of(v, c);
     const bool dear = reduce_state_words(&c->kind, false) > 1 && v->rows >= ROWS_OF_SM * (int64_t)device->sm_count;
     if (vectors <= WARP || (vectors <= (dear ? 64 : 8) * WARP && v->rows >= device->sm_count))
-        choose_short(v, device, c);
+        choose_short(v, c);
     else if (v->rows < (whole_vectors(v, c) >= LONG_SEGMENT ? 3 : 4) * (int64_t)device->sm_count)
         choose_shared(v, device, c);
     else
