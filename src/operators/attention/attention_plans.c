@@ -355,9 +355,8 @@ const implementation attention_tensor_implementation = {
 /*
  * CTAs of one consumer, whose starts and ends overlap the others' products. They win where a head has no queries for
  * two (160 heads of three queries 5.7 -> 4.0 us), and for causal problems of small heads, whose mask leaves more of
- * blocks of 64 keys, where these are short (320 heads of 640 queries 78.9 -> 62.6, 192 of 128 6.5 -> 5.1), or SMs have
- * few tiles, which smaller ones even out (40 heads of 1152 24.4 -> 22.4; of 16 heads of 2048, 25.2, one CTA would have
- * long ones alone: 31.9). Without a mask 320 heads of 512 take 64.2 and 72.0.
+ * blocks of 64 keys, where these are short (320 heads of 640 queries 78.9 -> 62.6), or SMs have few tiles, which
+ * smaller ones even out (40 heads of 1152 24.4 -> 22.4; of 16 heads of 2048 one CTA would have long ones alone).
  */
 static void share_sm(const ckl_attention_desc *d, const ckl_device_info *device, attention_sm90_config *c)
 {
