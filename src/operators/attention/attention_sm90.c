@@ -467,13 +467,9 @@ static void consume_tiles(const sm90_kernel *k, consumer_role *c, walk *w)
         mma_fence();
         issue_product(c, values);
         attention_sm90_next_tile(k, w, false);
-        const val more = lt(w->number, c->tiles), is_next = k->cfg->parts ? lt(w->number, k->tiles) : more;
+        val is_next = lt(w->number, k->tiles), more = k->cfg->parts ? lt(w->number, c->tiles) : is_next;
         IF(is_next) {
-            if (k->cfg->parts) {
-                IF(more)
-                    pipeline_wait_full(&k->q, &c->q);
-            } else
-                pipeline_wait_full(&k->q, &c->q);
+            pipeline_wait_full(&k->q, &c->q);
             pipeline_wait_full(&k->ring, &c->at);
         }
         assign(keys, shuffle(select(is_next, c->at.stage, keys), imm(0)));
@@ -500,12 +496,15 @@ static void pass_slots(const sm90_kernel *k, consumer_role *c)
     }
 }
 
-/* Tiles of the first consumer alone: the others release their slots, and pass the turn on. */
+/* Parts are the first consumer's: the others release what has come for them, and pass the turn on. */
 static void let_pass(const sm90_kernel *k, consumer_role *c, walk *w)
 {
     FOREVER {
         BREAK_IF(ge(w->number, k->tiles));
         const tile t = attention_sm90_tile_of(k, w->number);
+        pipeline_wait_full(&k->q, &c->q);
+        release_of(k, c, &k->q, c->index);
+        assign(c->q.parity, bit_xor(c->q.parity, imm(1)));
         pass_slots(k, c);
         LOOP_FROM(block, add(t.first, imm(1)), t.end, imm(1)) {
             begin_turn(k, c);

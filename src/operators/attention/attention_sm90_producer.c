@@ -37,7 +37,6 @@ void attention_sm90_next_tile(const sm90_kernel *k, walk *w, bool fetches)
 typedef struct tile_source {
     const tile *t;
     tile_place keys, queries;
-    val is_whole; // or of one consumer
 } tile_source;
 
 /* A block of K or V into the ring's next slot. */
@@ -55,38 +54,25 @@ static void load_block(const sm90_kernel *k, pipeline_state *ring, const tile_so
     pipeline_advance(ring);
 }
 
-/* Those of consumer w. */
-static void load_own_queries(const sm90_kernel *k, val parity, const tile_source *from, int w)
-{
-    const sequence *s = &from->t->s;
-    const val row = add(from->t->row, imm(w * ROWS));
-    const tile_box at = attention_box_of(k->form->ragged, s->q_at, s->q, row, &from->queries);
-    pipeline_state stage = { imm_as(U32, w), parity, k->cfg->consumers };
-    pipeline_wait_empty(&k->q, &stage);
-    pipeline_expect(&k->q, &stage, imm((int)attention_columns_bytes(k->d, ROWS)));
-    attention_load_chunks(&k->tmaQ, slice(k->sQ, _, _, _, w), &at, pipeline_full_barrier(&k->q, &stage));
-}
-
 static void load_queries(const sm90_kernel *k, val parity, const tile_source *from)
 {
+    const sequence *s = &from->t->s;
     for (int w = 0; w < k->cfg->consumers; w++) {
-        if (k->cfg->parts && w > 0) {
-            IF(from->is_whole)
-                load_own_queries(k, parity, from, w);
-        } else
-            load_own_queries(k, parity, from, w);
+        const val row = add(from->t->row, imm(w * ROWS));
+        const tile_box at = attention_box_of(k->form->ragged, s->q_at, s->q, row, &from->queries);
+        pipeline_state stage = { imm_as(U32, w), parity, k->cfg->consumers };
+        pipeline_wait_empty(&k->q, &stage);
+        pipeline_expect(&k->q, &stage, imm((int)attention_columns_bytes(k->d, ROWS)));
+        attention_load_chunks(&k->tmaQ, slice(k->sQ, _, _, _, w), &at, pipeline_full_barrier(&k->q, &stage));
     }
 }
 
-static void load_tile(const sm90_kernel *k, pipeline_state *ring, val q_parity, val number)
+static void load_tile(const sm90_kernel *k, pipeline_state *ring, val q_parity, const tile *t)
 {
-    const tile of = attention_sm90_tile_of(k, number), *t = &of;
     custom_score custom = attention_custom_score_of(k->form, &k->p, t->head);
     key_walk w = attention_key_walk_begin(&custom, &k->grid, t, false);
     tile_source from = { .t = t, .queries = attention_place_of(&k->grid, t->head, false) };
     from.keys = (tile_place){ div(from.queries.head, k->p.group), from.queries.batch };
-    if (k->cfg->parts)
-        from.is_whole = lt(number, k->whole);
     load_block(k, ring, &from, ATTENTION_K, w.block);
     load_queries(k, q_parity, &from);
     if (!k->cfg->single)
@@ -112,7 +98,8 @@ void attention_sm90_produce(const sm90_kernel *k)
             FOREVER {
                 attention_sm90_next_tile(k, &w, true);
                 BREAK_IF(ge(w.number, k->tiles));
-                load_tile(k, &ring, q_parity, w.number);
+                tile t = attention_sm90_tile_of(k, w.number);
+                load_tile(k, &ring, q_parity, &t);
                 assign(q_parity, bit_xor(q_parity, imm(1)));
             }
         }
