@@ -152,6 +152,11 @@ static int64_t sm90_backward_ctas(const ckl_attention_desc *d, const attention_s
     return ctas[kernel];
 }
 
+static int kernels_of(const void *config)
+{
+    return attention_backward_has_values(config) ? BACKWARD_KERNELS : BACKWARD_VALUES;
+}
+
 static ckl_status admit(const char *who, const void *desc, const ckl_device_info *device, const void *config)
 {
     const ckl_attention_desc *d = desc;
@@ -250,8 +255,8 @@ static const field sm90_backward_fields[] = { ATTENTION_FORM(FIELD_NESTED, (atte
     .name = #called, .config_bytes = sizeof(attention_sm90_backward_config),                                      \
     .config = FIELD_TABLE(sm90_backward_fields), .choose = choose_##called, .cost = attention_sm90_backward_cost, \
     .admit = admit_##called, .describe = attention_sm90_backward, .kernels = BACKWARD_KERNELS,                    \
-    .params = &attention_param_list, .target = IR_SM90A, .workspace_bytes = workspace_sm90_backward,              \
-    .launch = launch_sm90_backward
+    .kernels_of = kernels_of, .params = &attention_param_list, .target = IR_SM90A,                                \
+    .workspace_bytes = workspace_sm90_backward, .launch = launch_sm90_backward
 
 const implementation attention_sm90_backward_implementation = {
     SM90_BACKWARD_PARTS(sm90_backward),

@@ -228,8 +228,7 @@ static int64_t power_near(int64_t number, int64_t unit)
 
 /*
  * Keys below which splits of a sequence of so many do not pay. One sequence waits for its longest split, and adds by a
- * cluster soon; many pay for each one's end. Of 128 elements and 16 bits one of 512 keys takes 4.6 us in four splits
- * and 6.2 in one, 64 take 35.9 in two and 35.3 in one. Of fewer bytes the ends cost more.
+ * cluster soon (512 keys of 128 elements 4.6 us in four splits, 6.2 in one); many pay for each one's end.
  */
 static int64_t split_least(const ckl_attention_decode_desc *d, const ckl_device_info *device)
 {
@@ -288,11 +287,9 @@ static int64_t resident(const ckl_device_info *device, const attention_decode_sm
 }
 
 /*
- * Where each CTA has an SM, those of a sequence add up as a cluster, which ends sooner than by a workspace. A GPC has
- * room for whole clusters only, so where an SM has no room for two some must be free: 4 sequences of 2048 keys in
- * clusters of eight, 128 CTAs, 11.3 -> 10.3 us. Several CTAs an SM wait for each other: 8 sequences of 4096 keys take
- * 44.4 us in clusters of four and 36.8 without. But pairs end sooner there, too: 8 of 16 heads and 2048 keys 19.4 and
- * 22.6 us, 8 of 512 keys 9.2 and 10.9, 16 of 4160 keys of 8 bits 40.0 and 41.9.
+ * Where each CTA has an SM, those of a sequence add up as a cluster, which ends sooner than by a workspace (128 CTAs in
+ * eights 11.3 -> 10.3 us). A GPC has room for whole clusters only, so where an SM has no room for two some must be
+ * free. Several CTAs an SM wait for each other (in fours 36.8 -> 44.4), but pairs end sooner there, too (22.6 -> 19.4).
  */
 static void choose_cluster(const ckl_attention_decode_desc *d, const ckl_device_info *device,
                            attention_decode_sm80_config *c)
@@ -389,10 +386,9 @@ static bool with_more_ctas(attention_decode_sm80_config *c)
 
 /*
  * Of few keys each warp has one block, or two where CTAs take a quarter of the SMs, for which two stages do. So CTAs
- * are small, come early, and have their keys asked for: 256 CTAs of 24 keys 4.86 -> 4.49 us, of 77 keys 7.09 -> 6.73,
- * 128 of 120 keys 6.30 -> 5.24, 64 of 100 keys 4.31 -> 3.99, but 16 of 104 keys 2.88 -> 3.24. Where not all have room
- * beside those of the next launch, warps without a block go: sums are the same without theirs. 512 CTAs of one key take
- * 5.9 us with four warps and 3.2 with one, 256 of 24 keys 5.45 and 4.86 with two, 4 of three keys 3.4 and 3.5.
+ * are small, come early, and have their keys asked for: 128 of 120 keys 6.30 -> 5.24 us, but 16 of 104 keys 2.88 ->
+ * 3.24. Where not all have room beside those of the next launch, warps without a block go (512 CTAs of one key 5.9 ->
+ * 3.2): sums are the same without theirs.
  */
 static void share_few_keys(const ckl_attention_decode_desc *d, const ckl_device_info *device,
                            attention_decode_sm80_config *c)
@@ -414,10 +410,9 @@ static bool has_all_keys(const ckl_attention_decode_desc *d, const attention_dec
 /*
  * CTAs of a sequence that leave sums: the next launch may begin at once, and asks L2 for its first keys while others
  * add up. Its CTAs are not to gather on SMs that have less than others: they fit beside those of this launch as
- * clusters (2048 keys, eight CTAs for each of eight heads 6.34 -> 5.87 us; of two blocks a warp, 128 CTAs 7.50 -> 6.73,
- * of four 9.19 -> 10.84), or with more stages no SM has room for more than its share (one sequence of 32768 keys 38.2
- * -> 35.5, of 32 heads of 8192 keys, d=64 21.4 -> 20.2), as where each has an SM in a pair. 64 CTAs alone lose 3 %, and
- * a CTA with all keys gains nothing.
+ * clusters (64 CTAs 6.34 -> 5.87 us; 128 of two blocks a warp 7.50 -> 6.73, of four 9.19 -> 10.84), or with more stages
+ * no SM has room for more than its share (32768 keys 38.2 -> 35.5), as where each has an SM in a pair. 64 CTAs alone
+ * lose 3 %, and a CTA with all keys gains nothing.
  */
 static void begin_early(const ckl_attention_decode_desc *d, const ckl_device_info *device,
                         attention_decode_sm80_config *c)

@@ -355,9 +355,8 @@ const implementation attention_tensor_implementation = {
 /*
  * CTAs of one consumer, whose starts and ends overlap the others' products. They win where a head has no queries for
  * two (160 heads of three queries 5.7 -> 4.0 us), and for causal problems of small heads, whose mask leaves more of
- * blocks of 64 keys, where these are short (320 heads of 640 queries 78.9 -> 62.6, 192 of 128 6.5 -> 5.1), or SMs have
- * few tiles, which smaller ones even out (40 heads of 1152 24.4 -> 22.4; of 16 heads of 2048, 25.2, one CTA would have
- * long ones alone: 31.9). Without a mask 320 heads of 512 take 64.2 and 72.0.
+ * blocks of 64 keys, where these are short (320 heads of 640 queries 78.9 -> 62.6), or SMs have few tiles, which
+ * smaller ones even out (40 heads of 1152 24.4 -> 22.4; of 16 heads of 2048 one CTA would have long ones alone).
  */
 static void share_sm(const ckl_attention_desc *d, const ckl_device_info *device, attention_sm90_config *c)
 {
@@ -385,16 +384,28 @@ static void share_sm(const ckl_attention_desc *d, const ckl_device_info *device,
 }
 
 /*
+ * Tiles behind the whole turns that SMs take of them: few enough for an SM for each consumer's part? Such
+ * a part takes PART of a tile's time.
+ */
+static bool has_parts(const ckl_attention_desc *d, const ckl_device_info *device, int consumers)
+{
+    const int64_t tiles = tiles_of(d, consumers * ATTENTION_ROWS), rest = tiles % device->sm_count;
+    return tiles > device->sm_count && rest > 0 && rest * consumers <= device->sm_count;
+}
+
+/*
  * Is a third consumer worth it? Its tile takes THIRD times as long as one of two, and SMs take tiles in whole turns:
  * 64 heads of 2048, d=64, 153 us for 162. Drawn tiles of any length leave the last turn in no order, so these are many.
  */
-static bool gains_by_third(const ckl_attention_desc *d, const ckl_device_info *device, bool drawn)
+static bool gains_by_third(const ckl_attention_desc *d, const ckl_device_info *device, bool drawn, bool single)
 {
-    const double THIRD = 1.24;
+    const double THIRD = 1.24, PART = 0.4;
     const int64_t of_two = tiles_of(d, 2 * ATTENTION_ROWS), of_three = tiles_of(d, 3 * ATTENTION_ROWS);
     if (drawn)
         return of_three > TURNS_ENOUGH * device->sm_count && THIRD * (double)of_three <= (double)of_two;
-    return THIRD * (double)ceil_div(of_three, device->sm_count) < (double)ceil_div(of_two, device->sm_count);
+    const double turns =
+        (double)ceil_div(of_three, device->sm_count) - (!single && has_parts(d, device, 3) ? 1 - PART : 0);
+    return THIRD * turns < (double)ceil_div(of_two, device->sm_count);
 }
 
 static ckl_status choose_sm90(const void *desc, const ckl_device_info *device, void *config)
@@ -414,7 +425,8 @@ static ckl_status choose_sm90(const void *desc, const ckl_device_info *device, v
     // exponentials take as long as the products of small heads; more warps hide them, if tiles suffice for all SMs
     const bool is_small = d->d <= 64 && d->dv <= 64,
                fits = c->single && 3 * c->tile_n / 4 + d->dv / 2 <= 128; // registers
-    if ((is_small || fits) && !d->mask && !d->score && d->softcap == 0 && gains_by_third(d, device, c->form.right))
+    if ((is_small || fits) && !d->mask && !d->score && d->softcap == 0 &&
+        gains_by_third(d, device, c->form.right, c->single))
         c->consumers = 3;
     // 16 causal heads of 1024 take 19.8 us by 128 tiles of two, 21.8 to 23.2 by twice as many, two CTAs an SM
     while (c->consumers > 1 && (tiles_of(d, (c->consumers - 1) * ATTENTION_ROWS) <= device->sm_count ||
@@ -428,6 +440,7 @@ static ckl_status choose_sm90(const void *desc, const ckl_device_info *device, v
         c->consumers < 3 && d->d <= 128 && d->dv <= 128 && !d->mask && !c->single && !is_brief; // three would spill
     share_sm(d, device, c);
     c->draw = c->form.right && tiles_of(d, c->consumers * ATTENTION_ROWS) > c->ctas * device->sm_count;
+    c->parts = c->consumers == 3 && !c->single && !c->draw && has_parts(d, device, 3);
     for (c->slots = SLOTS_MAX; c->slots > SLOTS_MIN && attention_sm90_smem(c) > device->smem_per_cta_bytes / c->ctas;)
         c->slots--;
     return CKL_OK;
@@ -458,6 +471,9 @@ static ckl_status admit_sm90(const void *desc, const ckl_device_info *device, co
     if (c->single && d->kv > c->tile_n)
         FAIL(CKL_UNSUPPORTED, "attention sm90: single=1 is not for kv=%" PRId64 " in blocks of tile_n=%d", d->kv,
              c->tile_n);
+    if (c->parts && (c->consumers == 1 || c->single || c->draw || attention_score_has_blocks(d->score)))
+        FAIL(CKL_UNSUPPORTED, "attention sm90: parts=1 is for several consumers, neither single nor drawn, and "
+                              "scores that skip no blocks");
     if (c->slots < SLOTS_MIN)
         FAIL(CKL_INVALID, "attention sm90: slots=%d is less than %d", c->slots, SLOTS_MIN);
     TRY(attention_check_smem("attention", "sm90", device, attention_sm90_smem(c)));
@@ -477,7 +493,8 @@ static ckl_status launch_sm90(const ckl_plan *plan, const void *args, ckl_stream
     TRY(check_pointer_alignment("sm90", x));
     attention_params params = attention_params_of(d, x, c->consumers * ATTENTION_ROWS);
     params.counter = plan_workspace(plan, x->workspace);
-    const plan_grid grid = { .x = min_i64(params.tiles, plan->kernels[0].clusters_resident) };
+    const int64_t parts = (int64_t)params.tiles * (c->parts ? c->consumers : 1);
+    const plan_grid grid = { .x = min_i64(parts, plan->kernels[0].clusters_resident) };
     return plan_launch(plan, 0, grid, &params, stream);
 }
 

@@ -142,6 +142,7 @@ typedef struct consumer_role {
     val exact;           // not 0: a block is scored, and its maxima found, before there are weights; u32
     val lowered;         // with old maxima: attention_online_softmax_by_old()
     val is_short;        // with a cap beside: attention_cap_is_short(), u32
+    val tiles;           // that it takes part in: others than the first consumer in whole ones
     custom_score custom; // in the tile's head
     pipeline_state at, q;
 } consumer_role;
@@ -175,6 +176,7 @@ static consumer_role describe_consumer(const sm90_kernel *k)
         c.lowered = variable(U32, imm(0));
     if (cfg->old && k->form->softcap)
         c.is_short = variable(U32, imm(0));
+    c.tiles = cfg->parts ? select(eq(c.index, imm(0)), k->tiles, k->whole) : k->tiles;
     c.at = consumer_state(&k->ring);
     c.q = (pipeline_state){ c.index, variable(U32, imm(0)), cfg->consumers };
     return c;
@@ -459,19 +461,23 @@ static void consume_tiles(const sm90_kernel *k, consumer_role *c, walk *w)
     mma_fence();
     attention_issue_scores(&c->qk, &c->keys, keys, c->scores);
     FOREVER {
-        const tile t = attention_tile_of(&k->grid, w->number);
+        const tile t = attention_sm90_tile_of(k, w->number);
         attend(k, c, &t, keys);
         val values = take_slot(c);
         mma_fence();
         issue_product(c, values);
         attention_sm90_next_tile(k, w, false);
-        val more = lt(w->number, k->p.tiles);
-        IF(more) {
+        val is_next = lt(w->number, k->tiles), more = k->cfg->parts ? lt(w->number, c->tiles) : is_next;
+        IF(is_next) {
             pipeline_wait_full(&k->q, &c->q);
             pipeline_wait_full(&k->ring, &c->at);
         }
-        assign(keys, shuffle(select(more, c->at.stage, keys), imm(0)));
-        pipeline_advance(&c->at);
+        assign(keys, shuffle(select(is_next, c->at.stage, keys), imm(0)));
+        if (k->cfg->parts) {
+            IF(more) // else let_pass() takes the slot
+                pipeline_advance(&c->at);
+        } else
+            pipeline_advance(&c->at);
         mma_fence();
         attention_issue_scores(&c->qk, &c->keys, keys, c->scores);
         mma_wait(1);
@@ -480,6 +486,33 @@ static void consume_tiles(const sm90_kernel *k, consumer_role *c, walk *w)
         BREAK_IF(logical_not(more));
     }
     mma_wait(0);
+}
+
+static void pass_slots(const sm90_kernel *k, consumer_role *c)
+{
+    for (int i = 0; i < 2; i++) { // of K and of V
+        pipeline_wait_full(&k->ring, &c->at);
+        release(k, c, take_slot(c));
+    }
+}
+
+/* Parts are the first consumer's: the others release what has come for them, and pass the turn on. */
+static void let_pass(const sm90_kernel *k, consumer_role *c, walk *w)
+{
+    FOREVER {
+        BREAK_IF(ge(w->number, k->tiles));
+        const tile t = attention_sm90_tile_of(k, w->number);
+        pipeline_wait_full(&k->q, &c->q);
+        release_of(k, c, &k->q, c->index);
+        assign(c->q.parity, bit_xor(c->q.parity, imm(1)));
+        pass_slots(k, c);
+        LOOP_FROM(block, add(t.first, imm(1)), t.end, imm(1)) {
+            begin_turn(k, c);
+            pass_slots(k, c);
+            end_turn(k, c);
+        }
+        attention_sm90_next_tile(k, w, false);
+    }
 }
 
 static void consumer(const sm90_kernel *k)
@@ -493,8 +526,11 @@ static void consumer(const sm90_kernel *k)
         IF(eq(c.index, imm(k->cfg->consumers - 1)))
             end_turn(k, &c); // consumer 0 begins
     attention_sm90_next_tile(k, &w, false);
-    IF(lt(w.number, k->p.tiles))
+    IF(lt(w.number, c.tiles))
         consume_tiles(k, &c, &w);
+    if (k->cfg->parts)
+        IF(ne(c.index, imm(0)))
+            let_pass(k, &c, &w);
     IF(c.first_thread)
         tma_store_wait(0);
 }
@@ -506,6 +542,11 @@ void attention_sm90(const void *config, int kernel)
     launch_bounds(WARPGROUP * (1 + cfg->consumers), cfg->ctas); // also lets setmaxnreg move registers between the roles
     sm90_kernel k = describe_kernel(cfg);
     k.grid = (tile_grid){ &cfg->form, &k.p, cfg->consumers * ROWS, cfg->tile_n };
+    k.tiles = k.p.tiles;
+    if (cfg->parts) {
+        k.whole = mul(div(k.p.tiles, grid_x()), grid_x());
+        k.tiles = add(k.whole, mul(sub(k.p.tiles, k.whole), imm(cfg->consumers)));
+    }
     initialise(&k);
     IF(lt(warp(), imm(WARPGROUP / 32))) {
         attention_sm90_produce(&k);

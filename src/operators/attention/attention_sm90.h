@@ -23,7 +23,14 @@ typedef struct sm90_kernel {
     pipeline ring;
     dynamic_scheduler scheduler;
     tile_grid grid;
+    val whole, tiles; // tiles in whole turns of all CTAs; all, of which with parts the others are of one consumer
 } sm90_kernel;
+
+/*
+ * Tile `number`. With parts those behind the whole turns are of one consumer, the first: a tile's rows for a consumer
+ * each. So SMs that would have none have one, too.
+ */
+tile attention_sm90_tile_of(const sm90_kernel *k, val number);
 
 /* A CTA's way through the tiles: the numbers that it draws, or every grid_x-th. */
 typedef struct walk {

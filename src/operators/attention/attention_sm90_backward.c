@@ -410,8 +410,6 @@ void attention_sm90_backward(const void *config, int kernel)
         attention_backward_stats(cfg);
     else if (kernel == BACKWARD_SINKS)
         attention_backward_sinks();
-    else if (kernel == BACKWARD_VALUES && !attention_backward_has_values(cfg))
-        launch_bounds(32, 0); // every plan has this many kernels; this one never runs
     else if (kernel == BACKWARD_QUERIES && attention_backward_sums_queries(cfg))
         attention_backward_round_queries(cfg);
     else

@@ -10,6 +10,16 @@ walk attention_sm90_walk(void)
     return (walk){ turn, variable(U32, cta_x()) };
 }
 
+tile attention_sm90_tile_of(const sm90_kernel *k, val number)
+{
+    if (!k->cfg->parts)
+        return attention_tile_of(&k->grid, number);
+    const val whole = k->whole, part = sub(max(number, whole), whole), of = imm(k->cfg->consumers);
+    tile t = attention_tile_of(&k->grid, select(lt(number, whole), number, add(whole, div(part, of))));
+    t.row = add(t.row, mul(rem(part, of), imm(ROWS)));
+    return t;
+}
+
 /* NOTE: ptxas serialises wgmma in loops that it cannot prove uniform. */
 void attention_sm90_next_tile(const sm90_kernel *k, walk *w, bool fetches)
 {
@@ -87,8 +97,8 @@ void attention_sm90_produce(const sm90_kernel *k)
             walk w = attention_sm90_walk();
             FOREVER {
                 attention_sm90_next_tile(k, &w, true);
-                BREAK_IF(ge(w.number, k->p.tiles));
-                tile t = attention_tile_of(&k->grid, w.number);
+                BREAK_IF(ge(w.number, k->tiles));
+                tile t = attention_sm90_tile_of(k, w.number);
                 load_tile(k, &ring, q_parity, &t);
                 assign(q_parity, bit_xor(q_parity, imm(1)));
             }

@@ -258,6 +258,13 @@ static const char *const cases[] = {
     "q=70 kv=150 heads=3 d=32 score=alibi causal=1 lse=1",
     "q=200 kv=300 heads=2 kv_heads=1 d=128 score=alibi softcap=3 left=90 dtype=bf16 lse=1 impl=sm90 "
     "config='consumers=2 draw=1 slots=5'",
+    "heads=134 q=130 kv=150 d=32 lse=1 impl=sm90 config='consumers=2 tile_n=64 ctas=1 parts=1' # tiles behind the "
+    "whole "
+    "turns, of one consumer",
+    "heads=2 q=500 kv=300 d=64 causal=1 left=190 dtype=bf16 impl=sm90 config='consumers=3 tile_n=64 ctas=1 draw=0 "
+    "parts=1' # no whole turn",
+    "heads=2 kv_heads=1 q=300 kv=500 d=128 q_factor=100 lse=1 impl=sm90 config='consumers=2 old=1 tile_n=64 slots=3 "
+    "ctas=1 parts=1' # scores that are made again beside consumers that are done",
     "q=130 kv=400 d=64 heads=2 score=alibi causal=1 lse=1 impl=sm90 config='old=1 tile_n=64' # blocks that no mask "
     "cuts",
     "q=130 kv=140 heads=3 d=64 score=alibi impl=sm80 config='stages=1' lse=1",
@@ -354,6 +361,8 @@ static const test_reject rejects[] = {
     { "impl=sm90 config='consumers=4'", CKL_INVALID, "attention sm90: consumers=4 is not in 1..3" },
     { "mask=bool ldmask=128 impl=sm90 config='old=1'", CKL_INVALID,
       "attention sm90: old=1 is for scores without mask, and for dv up to 128" },
+    { "q=300 kv=300 impl=sm90 config='consumers=1 parts=1'", CKL_UNSUPPORTED,
+      "attention sm90: parts=1 is for several consumers" },
     { "impl=sm90 config='ctas=2 consumers=2'", CKL_INVALID,
       "attention sm90: ctas=2 is not in 1..3, or more than 1 with consumers=2" },
     { "d=32 impl=sm90 config='consumers=1 ctas=3 tile_n=128'", CKL_UNSUPPORTED,
