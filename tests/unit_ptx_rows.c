@@ -35,7 +35,7 @@ static bool is_absent(ir_op op, ir_type type, ir_type from)
     if (op == IR_CONVERT && (is_f8(type) || is_f8(from)))
         return !(is_half(type) || is_half(from) || type == CKL_F32 || from == CKL_F32);
     if (op == IR_CONVERT)
-        return type == from || (type == IR_PRED && is_half(from));
+        return type == from;
     if (op == IR_BITCAST)
         return type == from || ir_type_bytes(type) != ir_type_bytes(from) || is_small(type) || is_small(from);
     if (op != IR_PACK && op != IR_UNPACK)

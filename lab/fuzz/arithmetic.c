@@ -55,8 +55,6 @@ static bool has_conversion(ir_type type, ir_type from, ir_target target)
     if (is_in(type, F8) || is_in(from, F8)) // between 8-bit and other floats
         return target == IR_SM90A && is_in(is_in(type, F8) ? from : type, F16 | SET(CKL_F32)) &&
                !(is_in(type, F8) && is_in(from, F8));
-    if (is_in(type, INT8 | SET(IR_PRED)) || is_in(from, INT8)) // the emulator has none: kernels compare and extend
-        return false;
     return type != from && !(target == IR_SM80 && rounds_twice(type, from));
 }
 

@@ -97,14 +97,12 @@ static const ptx_row *const rows[IR_OP_COUNT] = {
         { PRED, 0, 0, "and.pred %tp0, $X, $Y; not.pred %tp1, $X; and.pred %tp1, %tp1, $Z; or.pred $d, %tp0, %tp1" },
         { 0, 0, 0, "selp.$m $d, $y, $z, $X" }),
     [IR_CONVERT] = ROWS(
-        { INT | BITS8, INT | BITS8, 0, "cvt.$t.$f $d, $X" }, { PRED, BITS8, 0, "setp.ne.s16 $d, $X, 0" },
-        { PRED, INT, 0, "setp.ne.$f $d, $X, 0" }, { PRED, F32, 0, "setp.neu.f32 $d, $X, 0f00000000" },
-        { INT | BITS8, PRED, 0, "selp.$B $d, 1, 0, $X" }, { F32, PRED, 0, "selp.f32 $d, 0f3f800000, 0f00000000, $X" },
-        { F16, PRED, 0, "selp.b16 $d, 0x3c00, 0, $X" }, { BF16, PRED, 0, "selp.b16 $d, 0x3f80, 0, $X" },
-        { INT | BITS8, F32 | F16, 0, "cvt.rzi.$t.$f $d, $X" },
-        { INT | BITS8, BF16, 0, F32_FROM_BF16("%tf0", "$X") "; cvt.rzi.$t.f32 $d, %tf0" },
-        { F32 | F16, INT | BITS8, 0, "cvt.rn.$t.$f $d, $X" }, { BF16, INT, PTX_SM90, "cvt.rn.bf16.$f $d, $X" },
-        { BF16, INT | BITS8, 0, "cvt.rn.f32.$f %tf0, $X; cvt.rn.bf16.f32 $d, %tf0" }, // rounds twice beyond 2^24
+        { INT, INT, 0, "cvt.$t.$f $d, $X" }, { INT, PRED, 0, "selp.$B $d, 1, 0, $X" },
+        { F32, PRED, 0, "selp.f32 $d, 0f3f800000, 0f00000000, $X" }, { F16, PRED, 0, "selp.b16 $d, 0x3c00, 0, $X" },
+        { BF16, PRED, 0, "selp.b16 $d, 0x3f80, 0, $X" }, { INT, F32 | F16, 0, "cvt.rzi.$t.$f $d, $X" },
+        { INT, BF16, 0, F32_FROM_BF16("%tf0", "$X") "; cvt.rzi.$t.f32 $d, %tf0" },
+        { F32 | F16, INT, 0, "cvt.rn.$t.$f $d, $X" }, { BF16, INT, PTX_SM90, "cvt.rn.bf16.$f $d, $X" },
+        { BF16, INT, 0, "cvt.rn.f32.$f %tf0, $X; cvt.rn.bf16.f32 $d, %tf0" }, // rounds twice beyond 2^24
         { F32, F16, 0, "cvt.$t.f16 $d, $X" }, { F16 | BF16, F32, 0, "cvt.rn.$t.f32 $d, $X" },
         { F32, BF16, 0, F32_FROM_BF16("$d", "$X") },
         { F16, BF16, 0, F32_FROM_BF16("%tf0", "$X") "; cvt.rn.f16.f32 $d, %tf0" },

@@ -18,6 +18,7 @@ enum {
     FACTOR = F16 | F32 | F8 | BYTES, // of tensor cores
     NUMBER = INT | F16 | PAIR | F32,
     BITS32 = INT32 | PAIR | F32,
+    CONVERTED = INT16 | INT | F8 | F16 | F32,
     MEMORY = INT8 | INT16 | INT | F8 | F16 | PAIR | F32,
     ANY = MEMORY | PRED,
 };
@@ -45,7 +46,7 @@ static const ir_rule rules[IR_OP_COUNT] = {
     [IR_PRMT] = { "t:ttt", INT32 },
     [IR_COMPARE] = { "p:tt", INT | F16 | F32, .last_mode = IR_GE },
     [IR_SELECT] = { "t:ptt", ANY },
-    [IR_CONVERT] = { "t:f", (ANY & ~PAIR) | SET(IR_F16X2), ANY & ~PAIR },
+    [IR_CONVERT] = { "t:f", CONVERTED | SET(IR_F16X2), CONVERTED | PRED },
     [IR_BITCAST] = { "t:f", MEMORY, MEMORY },
     [IR_PACK] = { "t:ff", PAIR | INT, F16 | F32 | INT16 | INT32 },
     [IR_UNPACK] = { "tt:f", F16 | F32 | INT16 | INT32, PAIR | INT },
