@@ -12,11 +12,6 @@ static const char golden_file[] = TESTDATA "/ptx_rows.txt";
 
 /* Arithmetic, from the rules of the IR */
 
-static bool is_small(ir_type type)
-{
-    return type == CKL_I8 || type == CKL_U8 || type == CKL_BOOL || type == CKL_E4M3 || type == CKL_E5M2;
-}
-
 static bool is_f8(ir_type type)
 {
     return type == CKL_E4M3 || type == CKL_E5M2;
@@ -37,9 +32,9 @@ static bool is_absent(ir_op op, ir_type type, ir_type from)
     if (op == IR_CONVERT)
         return type == from;
     if (op == IR_BITCAST)
-        return type == from || ir_type_bytes(type) != ir_type_bytes(from) || is_small(type) || is_small(from);
+        return type == from || ir_type_bytes(type) != ir_type_bytes(from);
     if (op != IR_PACK && op != IR_UNPACK)
-        return is_small(type);
+        return false;
     ir_type whole = op == IR_PACK ? type : from, part = op == IR_PACK ? from : type;
     if (ir_type_is_pair(whole))
         return part != CKL_F32 && !is_half(part) && !(op == IR_UNPACK && ir_type_bytes(part) == 2);

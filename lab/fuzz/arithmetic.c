@@ -72,8 +72,6 @@ bool fuzz_has_arithmetic(ir_op op, ir_type type, ir_type from, ir_target target)
         return false;
     if (op == IR_CONVERT)
         return has_conversion(type, from, target);
-    if (!is_in(type, REGISTERS) || (rule->from && !is_in(from, REGISTERS)))
-        return false;
     if (op == IR_BITCAST)
         return type != from && ir_type_bytes(type) == ir_type_bytes(from);
     if (op == IR_PACK)

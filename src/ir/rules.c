@@ -18,13 +18,13 @@ enum {
     FACTOR = F16 | F32 | F8 | BYTES, // of tensor cores
     NUMBER = INT | F16 | PAIR | F32,
     BITS32 = INT32 | PAIR | F32,
+    VALUE = INT16 | INT | F16 | PAIR | F32,
     CONVERTED = INT16 | INT | F8 | F16 | F32,
-    MEMORY = INT8 | INT16 | INT | F8 | F16 | PAIR | F32,
-    ANY = MEMORY | PRED,
+    MEMORY = VALUE | INT8 | F8,
 };
 
 static const ir_rule rules[IR_OP_COUNT] = {
-    [IR_MOV] = { "t:t", ANY },
+    [IR_MOV] = { "t:t", VALUE | PRED },
     [IR_ADD] = { "t:tt", NUMBER },
     [IR_SUB] = { "t:tt", NUMBER },
     [IR_MUL] = { "t:tt", NUMBER },
@@ -45,9 +45,9 @@ static const ir_rule rules[IR_OP_COUNT] = {
     [IR_AND_OR] = { "t:tcc", INT32 },
     [IR_PRMT] = { "t:ttt", INT32 },
     [IR_COMPARE] = { "p:tt", INT | F16 | F32, .last_mode = IR_GE },
-    [IR_SELECT] = { "t:ptt", ANY },
+    [IR_SELECT] = { "t:ptt", VALUE | PRED },
     [IR_CONVERT] = { "t:f", CONVERTED | SET(IR_F16X2), CONVERTED | PRED },
-    [IR_BITCAST] = { "t:f", MEMORY, MEMORY },
+    [IR_BITCAST] = { "t:f", VALUE, VALUE },
     [IR_PACK] = { "t:ff", PAIR | INT, F16 | F32 | INT16 | INT32 },
     [IR_UNPACK] = { "tt:f", F16 | F32 | INT16 | INT32, PAIR | INT },
     [IR_SQRT] = { "t:t", F32 },
