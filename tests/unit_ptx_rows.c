@@ -158,20 +158,14 @@ static void memory(void)
     }
 }
 
-static bool has_atomic(ir_reduction op, ir_type type)
-{
-    bool word = type == CKL_I32 || type == CKL_I64 || type == IR_U32 || type == IR_U64;
-    bool brain = type == CKL_BF16 || type == IR_BF16X2, half = type == CKL_F16 || type == IR_F16X2;
-    return word || (op == IR_RED_EXCH && type == CKL_F32) || (op == IR_RED_ADD && (type == CKL_F32 || half || brain));
-}
-
 static void atomics(void)
 {
     for (int op = IR_RED_ADD; op <= IR_RED_EXCH; op++)
         for (int t = 1; t < IR_TYPE_COUNT; t++) {
             ir_type type = (ir_type)t;
             ir_reduction how = (ir_reduction)op;
-            if (!has_atomic(how, type))
+            const bool has_float = how == IR_RED_ADD || how == IR_RED_EXCH;
+            if (!(ir_rule_of(IR_ATOM)->types & TYPE_SET(type)) || (type == CKL_F32 && !has_float))
                 continue;
             LINE((MAKE(IR_U64, type, type), ir_atomic(IR_ORDER_DEFAULT, IR_SCOPE_GPU, how, a, 8, b)));
             if (op <= IR_RED_OR)

@@ -62,8 +62,8 @@ static const ir_rule rules[IR_OP_COUNT] = {
 
     [IR_LD] = { "t*:a", MEMORY, .counted = true },
     [IR_ST] = { ":at*", MEMORY, .counted = true },
-    [IR_ATOM] = { "t:lt", NUMBER, .last_mode = IR_RED_EXCH },
-    [IR_RED] = { ":lt", NUMBER, .last_mode = IR_RED_OR },
+    [IR_ATOM] = { "t:lt", INT | F32, .last_mode = IR_RED_EXCH },
+    [IR_RED] = { ":lt", INT | F32, .last_mode = IR_RED_OR },
     [IR_ST_ASYNC] = { ":uut", INT | F32, .sm90 = true },
     [IR_CP_ASYNC] = { ":ulu", .counted = true, .last_mode = 1 },
     [IR_CP_ASYNC_COMMIT] = { ":" },
