@@ -121,7 +121,8 @@ static val constant_of(program *p, ir_type type)
 
 static val number_of_half(val v)
 {
-    return ir_select(ir_compare(IR_NE, v, v), ir_float(v.type, 1), v);
+    const val x = v.type == CKL_F32 ? v : ir_convert(CKL_F32, v);
+    return ir_select(ir_compare(IR_NE, x, x), ir_float(v.type, 1), v);
 }
 
 val number_of(val v)
