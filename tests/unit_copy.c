@@ -39,6 +39,7 @@ TEST(identity)
             assert_at(partition_S(&c, cTile2, imm(t)), i, 4 + t / 4 + i / 4 * 2, 16 + t % 4 * 4 + i % 4);
             assert_at(partition_D(&c, cTile2, imm(t)), i, 4 + t / 4 + i / 4 * 2, 16 + t % 4 * 4 + i % 4);
         }
+    assert_at(coordinates_from(cX, 1, imm(6)), 13 * 7 + 5, 5, 13);
     assert_true(ir_is_int(inside_limits(cTile, shape(13, _), 0), 1));
     assert_true(ir_is_int(inside_limits(cTile, shape(13, _), 1), 0));
     assert_ok(ir_describe_end(NULL));

@@ -12,11 +12,6 @@ static const char golden_file[] = TESTDATA "/ptx_rows.txt";
 
 /* Arithmetic, from the rules of the IR */
 
-static bool is_small(ir_type type)
-{
-    return type == CKL_I8 || type == CKL_U8 || type == CKL_BOOL || type == CKL_E4M3 || type == CKL_E5M2;
-}
-
 static bool is_f8(ir_type type)
 {
     return type == CKL_E4M3 || type == CKL_E5M2;
@@ -35,11 +30,11 @@ static bool is_absent(ir_op op, ir_type type, ir_type from)
     if (op == IR_CONVERT && (is_f8(type) || is_f8(from)))
         return !(is_half(type) || is_half(from) || type == CKL_F32 || from == CKL_F32);
     if (op == IR_CONVERT)
-        return type == from || (type == IR_PRED && is_half(from));
+        return type == from;
     if (op == IR_BITCAST)
-        return type == from || ir_type_bytes(type) != ir_type_bytes(from) || is_small(type) || is_small(from);
+        return type == from || ir_type_bytes(type) != ir_type_bytes(from);
     if (op != IR_PACK && op != IR_UNPACK)
-        return is_small(type);
+        return false;
     ir_type whole = op == IR_PACK ? type : from, part = op == IR_PACK ? from : type;
     if (ir_type_is_pair(whole))
         return part != CKL_F32 && !is_half(part) && !(op == IR_UNPACK && ir_type_bytes(part) == 2);
@@ -163,20 +158,14 @@ static void memory(void)
     }
 }
 
-static bool has_atomic(ir_reduction op, ir_type type)
-{
-    bool word = type == CKL_I32 || type == CKL_I64 || type == IR_U32 || type == IR_U64;
-    bool brain = type == CKL_BF16 || type == IR_BF16X2, half = type == CKL_F16 || type == IR_F16X2;
-    return word || (op == IR_RED_EXCH && type == CKL_F32) || (op == IR_RED_ADD && (type == CKL_F32 || half || brain));
-}
-
 static void atomics(void)
 {
     for (int op = IR_RED_ADD; op <= IR_RED_EXCH; op++)
         for (int t = 1; t < IR_TYPE_COUNT; t++) {
             ir_type type = (ir_type)t;
             ir_reduction how = (ir_reduction)op;
-            if (!has_atomic(how, type))
+            const bool has_float = how == IR_RED_ADD || how == IR_RED_EXCH;
+            if (!(ir_rule_of(IR_ATOM)->types & TYPE_SET(type)) || (type == CKL_F32 && !has_float))
                 continue;
             LINE((MAKE(IR_U64, type, type), ir_atomic(IR_ORDER_DEFAULT, IR_SCOPE_GPU, how, a, 8, b)));
             if (op <= IR_RED_OR)

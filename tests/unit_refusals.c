@@ -196,6 +196,13 @@ static void im2col_of(int n)
     tma_load_im2col(&tma, sX, imm(0), place, &offset, bar, imm_as(U32, 0));
 }
 
+static void added_type(int n)
+{
+    const ckl_dtype dtype = n ? F32 : F16;
+    const tma_copy tma = make_tma(map_param(), dtype, 2, 8, 32, 128);
+    tma_add(&tma, smem_tensor("tile", dtype, tma_tile_layout(dtype, 8, 32, 128), 1024), imm(0), imm(0));
+}
+
 /* Reductions */
 
 static void reduce_threads(int n)
@@ -379,6 +386,7 @@ static const refusal refusals[] = {
     { im2col_rank, 5, 6, "TMA im2col: rank=6 is not in 3..5" },
     { im2col_rank, 3, 2, "TMA im2col: rank=2 is not in 3..5" },
     { im2col_of, 1, 0, "TMA im2col: the copy is one of boxes" },
+    { added_type, 1, 0, "tma_add: the tile is of f16, only f32 is added" },
 
     { reduce_threads, 32, 16, "cta_reduce: 16 threads are not whole warps" },
     { reduce_threads, 96, 80, "cta_reduce: 80 threads are not whole warps" },

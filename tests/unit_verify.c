@@ -123,7 +123,6 @@ SPOILED(atomic_alignment, ir_atomic(IR_ORDER_DEFAULT, IR_SCOPE_GPU, IR_RED_ADD, 
         i->offset = 2)
 SPOILED(atomic_scope, ir_atomic(IR_ORDER_DEFAULT, IR_SCOPE_CLUSTER, IR_RED_ADD, unknown(IR_U64), 8, unknown(IR_U32)),
         k->target = IR_SM80)
-SPOILED(atomic_target, ir_reduce(IR_SCOPE_GPU, IR_RED_ADD, unknown(IR_U64), 0, unknown(CKL_BF16)), k->target = IR_SM80)
 SPOILED(red_exchange, ir_reduce(IR_SCOPE_GPU, IR_RED_ADD, unknown(IR_U64), 0, unknown(IR_U32)), i->mode = IR_RED_EXCH)
 SPOILED(store_async, ir_store_async(u32(0), 8, u32(64), unknown(IR_U64)), i->offset = 4)
 SPOILED(cp_async_bytes, ir_cp_async(u32(0), 0, unknown(IR_U64), 8, u32(8)), i->n = 2)
@@ -232,7 +231,6 @@ static const verify_case cases[] = {
     { WANTED(fence_scope), "fence: cluster scope needs sm_90" },
     { WANTED(atomic_alignment), "atom: offset 2 is not a multiple of the 4 bytes accessed" },
     { WANTED(atomic_scope), "atom: cluster scope needs sm_90" },
-    { WANTED(atomic_target), "red: mode=0 does not exist for bf16" },
     { WANTED(red_exchange), "red: mode=5 is not in 0..4" },
     { WANTED(store_async), "address 4 is not a multiple of the 8 bytes accessed" },
     { WANTED(cp_async_bytes), "cp_async: n=2 bytes is none of 4, 8, 16" },

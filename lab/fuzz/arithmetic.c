@@ -55,8 +55,6 @@ static bool has_conversion(ir_type type, ir_type from, ir_target target)
     if (is_in(type, F8) || is_in(from, F8)) // between 8-bit and other floats
         return target == IR_SM90A && is_in(is_in(type, F8) ? from : type, F16 | SET(CKL_F32)) &&
                !(is_in(type, F8) && is_in(from, F8));
-    if (is_in(type, INT8 | SET(IR_PRED)) || is_in(from, INT8)) // the emulator has none: kernels compare and extend
-        return false;
     return type != from && !(target == IR_SM80 && rounds_twice(type, from));
 }
 
@@ -74,8 +72,6 @@ bool fuzz_has_arithmetic(ir_op op, ir_type type, ir_type from, ir_target target)
         return false;
     if (op == IR_CONVERT)
         return has_conversion(type, from, target);
-    if (!is_in(type, REGISTERS) || (rule->from && !is_in(from, REGISTERS)))
-        return false;
     if (op == IR_BITCAST)
         return type != from && ir_type_bytes(type) == ir_type_bytes(from);
     if (op == IR_PACK)
@@ -125,7 +121,8 @@ static val constant_of(program *p, ir_type type)
 
 static val number_of_half(val v)
 {
-    return ir_select(ir_compare(IR_NE, v, v), ir_float(v.type, 1), v);
+    const val x = v.type == CKL_F32 ? v : ir_convert(CKL_F32, v);
+    return ir_select(ir_compare(IR_NE, x, x), ir_float(v.type, 1), v);
 }
 
 val number_of(val v)

@@ -18,8 +18,6 @@ static const uint32_t memory_types = SET(CKL_I8) | SET(CKL_U8) | SET(CKL_BOOL) |
                                      SET(CKL_BF16) | SET(IR_F16X2) | SET(IR_BF16X2) | SET(CKL_F32) | SET(CKL_E4M3) |
                                      SET(CKL_E5M2);
 static const uint32_t words = SET(CKL_I32) | SET(IR_U32) | SET(CKL_I64) | SET(IR_U64);
-static const uint32_t small_floats = SET(CKL_F32) | SET(CKL_F16) | SET(IR_F16X2);
-static const uint32_t brain_floats = SET(CKL_BF16) | SET(IR_BF16X2); // atomics need sm_90
 
 static int bytes_of(ir_type type)
 {
@@ -72,11 +70,8 @@ void do_own_memory(program *p)
 static ir_reduction choose_reduction(program *p, bool commutes, ir_type *type)
 {
     ir_reduction op = (ir_reduction)choose(p, commutes ? IR_RED_OR + 1 : IR_RED_EXCH + 1);
-    uint32_t floats = small_floats | (p->target == IR_SM90A ? brain_floats : 0);
     uint32_t allowed = words;
-    if (op == IR_RED_ADD)
-        allowed |= p->in_loop ? SET(CKL_F32) : floats; // many rounds would not be exact in halves
-    if (op == IR_RED_EXCH)
+    if (op == IR_RED_ADD || op == IR_RED_EXCH)
         allowed |= SET(CKL_F32);
     *type = choose_type(p, allowed);
     return op;

@@ -153,6 +153,8 @@ void tma_add(const tma_copy *tma, tensor sTile, val row, val col)
 {
     val coordinates[COORDINATES_MAX];
     int n = box_of(tma, sTile, row, col, 0, NULL, coordinates);
+    if (sTile.dtype != CKL_F32)
+        ir_fail("tma_add: the tile is of %s, only f32 is added", ckl_dtype_name(sTile.dtype));
     ir_tma_add(tma->map, sTile.address, 0, n, coordinates);
 }
 

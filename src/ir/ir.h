@@ -87,8 +87,7 @@ typedef enum ir_sreg_kind {
  * of ir_inst. "Converged" instructions want every lane of the warp (warpgroup, CTA, cluster: as stated) to arrive
  * together.
  *
- * Arithmetic, `type` of operands and result unless stated. f16, bf16 and pairs have ADD, SUB, MUL, FMA, NEG, ABS, MIN,
- * MAX.
+ * Arithmetic, `type` of operands and result unless stated: integers of 32 and 64 bits, f32; pairs have ADD, SUB, MUL, FMA.
  *   MOV            d <- s
  *   ADD SUB MUL    d <- x, y             integers wrap; floats round to nearest
  *   FMA            d <- x, y, z          x*y+z; floats fused, integers mad.lo

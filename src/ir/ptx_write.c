@@ -324,7 +324,7 @@ static void put_mode(ptx_writer *w, char letter)
     put(w, ptx_mode_text(w->inst->op, w->inst->mode));
 }
 
-/* PTX adds signed 64-bit integers as unsigned, and 16-bit floats only without flushing. */
+/* PTX adds signed 64-bit integers as unsigned. */
 static void put_reduction(ptx_writer *w, char letter)
 {
     static const char *const names[] = {
@@ -332,14 +332,11 @@ static void put_reduction(ptx_writer *w, char letter)
         [IR_RED_AND] = "and.", [IR_RED_OR] = "or.",   [IR_RED_EXCH] = "exch.",
     };
     ir_type type = w->inst->type;
-    bool adds = w->inst->mode == IR_RED_ADD, half = ir_type_is_float(type) && type != CKL_F32;
     put(w, names[w->inst->mode]);
-    if (adds && half)
-        put(w, "noftz.");
     if (w->inst->mode >= IR_RED_AND)
         put_bits_type(w, letter);
     else
-        put(w, adds && type == CKL_I64 ? "u64" : types[type].arithmetic);
+        put(w, w->inst->mode == IR_RED_ADD && type == CKL_I64 ? "u64" : types[type].arithmetic);
 }
 
 static void put_shuffle_clamp(ptx_writer *w, char letter)

@@ -166,10 +166,8 @@ static ckl_status check_access(const ir_kernel *kernel, const ir_inst *inst)
 static ckl_status check_atomic(const ir_kernel *kernel, const ir_inst *inst)
 {
     const uint32_t words = SET(CKL_I32) | SET(IR_U32) | SET(CKL_I64) | SET(IR_U64);
-    const uint32_t brain = SET(CKL_BF16) | SET(IR_BF16X2);
-    const uint32_t small = SET(CKL_F16) | SET(IR_F16X2) | (kernel->target == IR_SM80 ? 0 : brain);
     const uint32_t allowed[] = {
-        [IR_RED_ADD] = words | SET(CKL_F32) | small,
+        [IR_RED_ADD] = words | SET(CKL_F32),
         [IR_RED_MIN] = words,
         [IR_RED_MAX] = words,
         [IR_RED_AND] = words,

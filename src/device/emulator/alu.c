@@ -60,24 +60,15 @@
     }
 
 /* Results are predicates. NE is true of NaNs, the others are false. */
-#define EQUALITIES(t, T)                                       \
-    LANEWISE(eq_##t, lane_u8, T, VALUE_##t(x) == VALUE_##t(y)) \
-    LANEWISE(ne_##t, lane_u8, T, VALUE_##t(x) != VALUE_##t(y))
-#define ORDERS(t, T)                                           \
-    LANEWISE(lt_##t, lane_u8, T, VALUE_##t(x) < VALUE_##t(y))  \
-    LANEWISE(le_##t, lane_u8, T, VALUE_##t(x) <= VALUE_##t(y)) \
-    LANEWISE(gt_##t, lane_u8, T, VALUE_##t(x) > VALUE_##t(y))  \
-    LANEWISE(ge_##t, lane_u8, T, VALUE_##t(x) >= VALUE_##t(y))
+#define EQUALITIES(t, T)                 \
+    LANEWISE(eq_##t, lane_u8, T, x == y) \
+    LANEWISE(ne_##t, lane_u8, T, x != y)
+#define ORDERS(t, T)                     \
+    LANEWISE(lt_##t, lane_u8, T, x < y)  \
+    LANEWISE(le_##t, lane_u8, T, x <= y) \
+    LANEWISE(gt_##t, lane_u8, T, x > y)  \
+    LANEWISE(ge_##t, lane_u8, T, x >= y)
 #define COMPARISONS(t, T) EQUALITIES(t, T) ORDERS(t, T)
-
-#define VALUE_i32(x)  (x)
-#define VALUE_u32(x)  (x)
-#define VALUE_i64(x)  (x)
-#define VALUE_u64(x)  (x)
-#define VALUE_f32(x)  (x)
-#define VALUE_pred(x) (x)
-#define VALUE_f16(x)  f16_widen(x)
-#define VALUE_bf16(x) bf16_widen(x)
 
 /* A divisor of 0 is a fault in an active lane, found before; in the others it must merely do no harm. */
 #define DIVISIONS(t, T, overflows)                        \
@@ -125,7 +116,6 @@ LANEWISE(not_pred, lane_u8, lane_u8, !x)
 LANEWISE(and_pred, lane_u8, lane_u8, x &y)
 LANEWISE(or_pred, lane_u8, lane_u8, x | y)
 LANEWISE(xor_pred, lane_u8, lane_u8, x ^ y)
-COMPARISONS(pred, lane_u8)
 
 /* Floats. Arithmetic that makes a NaN makes the GPU's, whatever the host's would be: seen on an H200. */
 
@@ -165,7 +155,7 @@ SCALAR(sin_f32, lane_f32, canonical((float)(sin((double)x))))
 SCALAR(cos_f32, lane_f32, canonical((float)(cos((double)x))))
 
 /*
- * 16-bit floats. f32 holds enough bits that rounding a sum twice is harmless; products and fused sums go through
+ * Pairs of 16-bit floats. f32 holds enough bits that rounding a sum twice is harmless; products and fused sums go through
  * double, rounded to odd.
  */
 #define HALVES(t)                                                                                                      \
@@ -174,31 +164,18 @@ SCALAR(cos_f32, lane_f32, canonical((float)(cos((double)x))))
     LANEWISE(mul_##t, lane_u16, lane_u16, t##_narrow(narrow_to_odd((double)t##_widen(x) * (double)t##_widen(y))))      \
     LANEWISE(fma_##t, lane_u16, lane_u16,                                                                              \
              t##_narrow(narrow_to_odd(add_to_odd((double)t##_widen(x) * (double)t##_widen(y), (double)t##_widen(z))))) \
-    LANEWISE(neg_##t, lane_u16, lane_u16, x ^ 0x8000)                                                                  \
-    LANEWISE(abs_##t, lane_u16, lane_u16, x & 0x7fff)                                                                  \
-    LANEWISE(min_##t##_number, lane_u16, lane_u16, t##_narrow(min_f32(t##_widen(x), t##_widen(y), false)))             \
-    LANEWISE(max_##t##_number, lane_u16, lane_u16, t##_narrow(max_f32(t##_widen(x), t##_widen(y), false)))             \
-    LANEWISE(min_##t##_nan, lane_u16, lane_u16, t##_narrow(min_f32(t##_widen(x), t##_widen(y), true)))                 \
-    LANEWISE(max_##t##_nan, lane_u16, lane_u16, t##_narrow(max_f32(t##_widen(x), t##_widen(y), true)))                 \
-    PAIRS(add, t, )                                                                                                    \
-    PAIRS(sub, t, )                                                                                                    \
-    PAIRS(mul, t, )                                                                                                    \
-    PAIRS(fma, t, )                                                                                                    \
-    PAIRS(neg, t, )                                                                                                    \
-    PAIRS(abs, t, ) PAIRS(min, t, _number) PAIRS(max, t, _number) PAIRS(min, t, _nan) PAIRS(max, t, _nan)
+    PAIRS(add, t) PAIRS(sub, t) PAIRS(mul, t) PAIRS(fma, t)
 
 /* Pairs are twice as many: the same function on either half of the lanes. */
-#define PAIRS(op, t, kind)                                                                                \
-    static void op##_##t##x2##kind(void *out, const void *x, const void *y, const void *z)                \
-    {                                                                                                     \
-        op##_##t##kind(out, x, y, z);                                                                     \
-        op##_##t##kind((lane_u16 *)out + LANES, (const lane_u16 *)x + LANES, (const lane_u16 *)y + LANES, \
-                       (const lane_u16 *)z + LANES);                                                      \
+#define PAIRS(op, t)                                                                                \
+    static void op##_##t##x2(void *out, const void *x, const void *y, const void *z)                \
+    {                                                                                               \
+        op##_##t(out, x, y, z);                                                                     \
+        op##_##t((lane_u16 *)out + LANES, (const lane_u16 *)x + LANES, (const lane_u16 *)y + LANES, \
+                 (const lane_u16 *)z + LANES);                                                      \
     }
 HALVES(f16)
 HALVES(bf16)
-COMPARISONS(f16, lane_u16)
-COMPARISONS(bf16, lane_u16)
 
 /* Moves, by width */
 
@@ -231,35 +208,26 @@ static alu_function *const selects[9] = BY_WIDTH(select);
     [IR_REM][T] = rem_##t, [IR_MIN][T] = smaller_##t, [IR_MAX][T] = larger_##t, [IR_NEG][T] = neg_##u,                 \
     [IR_ABS][T] = abs_##t, [IR_NOT][T] = not_##u, [IR_AND][T] = and_##u, [IR_OR][T] = or_##u, [IR_XOR][T] = xor_##u,   \
     [IR_SHL][T] = shl_##u, [IR_SHR][T] = shr_##t
-#define FLOAT_ROWS(T, t)                                                                                               \
-    [IR_ADD][T] = add_##t, [IR_SUB][T] = sub_##t, [IR_MUL][T] = mul_##t, [IR_FMA][T] = fma_##t, [IR_NEG][T] = neg_##t, \
-    [IR_ABS][T] = abs_##t, [IR_MIN][T] = min_##t##_number, [IR_MAX][T] = max_##t##_number
+#define SUM_ROWS(T, t) [IR_ADD][T] = add_##t, [IR_SUB][T] = sub_##t, [IR_MUL][T] = mul_##t, [IR_FMA][T] = fma_##t
+#define F32_ROWS(T)                                                                                        \
+    SUM_ROWS(T, f32), [IR_DIV][T] = div_f32, [IR_NEG][T] = neg_f32, [IR_ABS][T] = abs_f32,                 \
+                      [IR_MIN][T] = min_f32_number, [IR_MAX][T] = max_f32_number, [IR_SQRT][T] = sqrt_f32, \
+                      [IR_RCP_APPROX][T] = rcp_f32, [IR_RSQRT][T] = rsqrt_f32, [IR_EX2][T] = ex2_f32,      \
+                      [IR_LG2][T] = lg2_f32, [IR_SIN][T] = sin_f32, [IR_COS][T] = cos_f32
+#define PRED_ROWS(T) [IR_NOT][T] = not_pred, [IR_AND][T] = and_pred, [IR_OR][T] = or_pred, [IR_XOR][T] = xor_pred
 
 static alu_function *const functions[IR_OP_COUNT][IR_TYPE_COUNT] = {
-    INTEGER_ROWS(CKL_I32, i32, u32),   INTEGER_ROWS(IR_U32, u32, u32),     INTEGER_ROWS(CKL_I64, i64, u64),
-    INTEGER_ROWS(IR_U64, u64, u64),    FLOAT_ROWS(CKL_F32, f32),           FLOAT_ROWS(CKL_F16, f16),
-    FLOAT_ROWS(CKL_BF16, bf16),        FLOAT_ROWS(IR_F16X2, f16x2),        FLOAT_ROWS(IR_BF16X2, bf16x2),
-    [IR_NOT][IR_PRED] = not_pred,      [IR_AND][IR_PRED] = and_pred,       [IR_OR][IR_PRED] = or_pred,
-    [IR_XOR][IR_PRED] = xor_pred,      [IR_MUL_HI][CKL_I32] = mul_hi_i32,  [IR_MUL_HI][IR_U32] = mul_hi_u32,
-    [IR_MUL_HI][CKL_I64] = mul_hi_i64, [IR_MUL_HI][IR_U64] = mul_hi_u64,   [IR_DIV][CKL_F32] = div_f32,
-    [IR_SQRT][CKL_F32] = sqrt_f32,     [IR_RCP_APPROX][CKL_F32] = rcp_f32, [IR_RSQRT][CKL_F32] = rsqrt_f32,
-    [IR_EX2][CKL_F32] = ex2_f32,       [IR_LG2][CKL_F32] = lg2_f32,        [IR_SIN][CKL_F32] = sin_f32,
-    [IR_COS][CKL_F32] = cos_f32,       [IR_PRMT][CKL_I32] = prmt_u32,      [IR_PRMT][IR_U32] = prmt_u32,
-    [IR_AND_OR][CKL_I32] = and_or_u32, [IR_AND_OR][IR_U32] = and_or_u32,
-};
-
-/* MIN and MAX of floats with mode 1. */
-static alu_function *const nan_functions[2][IR_TYPE_COUNT] = {
-    { [CKL_F32] = min_f32_nan,
-      [CKL_F16] = min_f16_nan,
-      [CKL_BF16] = min_bf16_nan,
-      [IR_F16X2] = min_f16x2_nan,
-      [IR_BF16X2] = min_bf16x2_nan },
-    { [CKL_F32] = max_f32_nan,
-      [CKL_F16] = max_f16_nan,
-      [CKL_BF16] = max_bf16_nan,
-      [IR_F16X2] = max_f16x2_nan,
-      [IR_BF16X2] = max_bf16x2_nan },
+    INTEGER_ROWS(CKL_I32, i32, u32),
+    INTEGER_ROWS(IR_U32, u32, u32),
+    INTEGER_ROWS(CKL_I64, i64, u64),
+    INTEGER_ROWS(IR_U64, u64, u64),
+    F32_ROWS(CKL_F32),
+    SUM_ROWS(IR_F16X2, f16x2),
+    SUM_ROWS(IR_BF16X2, bf16x2),
+    PRED_ROWS(IR_PRED),
+    [IR_MUL_HI] = { [CKL_I32] = mul_hi_i32, [IR_U32] = mul_hi_u32, [CKL_I64] = mul_hi_i64, [IR_U64] = mul_hi_u64 },
+    [IR_PRMT] = { [CKL_I32] = prmt_u32, [IR_U32] = prmt_u32 },
+    [IR_AND_OR] = { [CKL_I32] = and_or_u32, [IR_U32] = and_or_u32 },
 };
 
 #define COMPARE_ROW(t, u)                                                                                          \
@@ -267,9 +235,16 @@ static alu_function *const nan_functions[2][IR_TYPE_COUNT] = {
         [IR_EQ] = eq_##u, [IR_NE] = ne_##u, [IR_LT] = lt_##t, [IR_LE] = le_##t, [IR_GT] = gt_##t, [IR_GE] = ge_##t \
     }
 static alu_function *const comparisons[IR_TYPE_COUNT][6] = {
-    [CKL_I32] = COMPARE_ROW(i32, u32),    [IR_U32] = COMPARE_ROW(u32, u32),    [CKL_I64] = COMPARE_ROW(i64, u64),
-    [IR_U64] = COMPARE_ROW(u64, u64),     [CKL_F32] = COMPARE_ROW(f32, f32),   [CKL_F16] = COMPARE_ROW(f16, f16),
-    [CKL_BF16] = COMPARE_ROW(bf16, bf16), [IR_PRED] = COMPARE_ROW(pred, pred),
+    [CKL_I32] = COMPARE_ROW(i32, u32), [IR_U32] = COMPARE_ROW(u32, u32),  [CKL_I64] = COMPARE_ROW(i64, u64),
+    [IR_U64] = COMPARE_ROW(u64, u64),  [CKL_F32] = COMPARE_ROW(f32, f32),
+};
+
+/* With mode 1, which only f32 has. */
+static alu_function *const f32_of_mode[IR_OP_COUNT] = {
+    [IR_MIN] = min_f32_nan,
+    [IR_MAX] = max_f32_nan,
+    [IR_EX2] = ex2_f32_ftz,
+    [IR_RCP_APPROX] = rcp_f32_ftz,
 };
 
 alu_function *alu_find(const ir_inst *inst, int out_bytes)
@@ -287,11 +262,7 @@ alu_function *alu_find(const ir_inst *inst, int out_bytes)
     default:
         break;
     }
-    if (inst->mode == 1 && inst->type == CKL_F32 && (inst->op == IR_EX2 || inst->op == IR_RCP_APPROX))
-        return inst->op == IR_EX2 ? ex2_f32_ftz : rcp_f32_ftz;
-    if (inst->mode == 1 && (inst->op == IR_MIN || inst->op == IR_MAX) && nan_functions[0][inst->type])
-        return nan_functions[inst->op == IR_MAX][inst->type];
-    return functions[inst->op][inst->type];
+    return inst->mode == 1 && inst->type == CKL_F32 ? f32_of_mode[inst->op] : functions[inst->op][inst->type];
 }
 
 #define BLEND(T)                                \

@@ -83,44 +83,25 @@ static uint64_t bits_of(const void *x, size_t bytes)
     return bits;
 }
 
-#define ARITHMETIC(name, T, add, min, max)                                    \
-    static uint64_t name(ir_reduction op, uint64_t old, uint64_t with)        \
-    {                                                                         \
-        T x, y, z;                                                            \
-        memcpy(&x, &old, sizeof x);                                           \
-        memcpy(&y, &with, sizeof y);                                          \
-        z = (T)(op == IR_RED_ADD ? (add) : op == IR_RED_MIN ? (min) : (max)); \
-        return bits_of(&z, sizeof z);                                         \
+#define REDUCTION(name, T, add)                                                                       \
+    static uint64_t name(ir_reduction op, uint64_t old, uint64_t with)                                \
+    {                                                                                                 \
+        T x, y;                                                                                       \
+        memcpy(&x, &old, sizeof x);                                                                   \
+        memcpy(&y, &with, sizeof y);                                                                  \
+        const T z = op == IR_RED_ADD ? (T)(add) : (op == IR_RED_MIN) == (x < y) ? x : y; /* or MAX */ \
+        return bits_of(&z, sizeof z);                                                                 \
     }
-#define LESS (x < y ? x : y)
-#define MORE (x > y ? x : y)
-ARITHMETIC(reduce_i32, int32_t, (uint32_t)x + (uint32_t)y, (uint32_t)LESS, (uint32_t)MORE)
-ARITHMETIC(reduce_u32, uint32_t, x + y, LESS, MORE)
-ARITHMETIC(reduce_i64, int64_t, (uint64_t)x + (uint64_t)y, (uint64_t)LESS, (uint64_t)MORE)
-ARITHMETIC(reduce_u64, uint64_t, x + y, LESS, MORE)
-ARITHMETIC(reduce_f32, float, x + y, min_f32(x, y, false), max_f32(x, y, false))
-ARITHMETIC(reduce_f16, uint16_t, f16_narrow(f16_widen(x) + f16_widen(y)),
-           f16_narrow(min_f32(f16_widen(x), f16_widen(y), false)),
-           f16_narrow(max_f32(f16_widen(x), f16_widen(y), false)))
-ARITHMETIC(reduce_bf16, uint16_t, bf16_narrow(bf16_widen(x) + bf16_widen(y)),
-           bf16_narrow(min_f32(bf16_widen(x), bf16_widen(y), false)),
-           bf16_narrow(max_f32(bf16_widen(x), bf16_widen(y), false)))
-
-static uint64_t reduce_f16x2(ir_reduction op, uint64_t old, uint64_t x)
-{
-    return reduce_f16(op, old & 0xffff, x & 0xffff) | reduce_f16(op, old >> 16, x >> 16) << 16;
-}
-
-static uint64_t reduce_bf16x2(ir_reduction op, uint64_t old, uint64_t x)
-{
-    return reduce_bf16(op, old & 0xffff, x & 0xffff) | reduce_bf16(op, old >> 16, x >> 16) << 16;
-}
+REDUCTION(reduce_i32, int32_t, (uint32_t)x + (uint32_t)y)
+REDUCTION(reduce_u32, uint32_t, x + y)
+REDUCTION(reduce_i64, int64_t, (uint64_t)x + (uint64_t)y)
+REDUCTION(reduce_u64, uint64_t, x + y)
+REDUCTION(reduce_f32, float, x + y)
 
 typedef uint64_t reduction(ir_reduction op, uint64_t old, uint64_t x);
 static reduction *const reductions[IR_TYPE_COUNT] = {
-    [CKL_I32] = reduce_i32,   [IR_U32] = reduce_u32,     [CKL_I64] = reduce_i64,
-    [IR_U64] = reduce_u64,    [CKL_F32] = reduce_f32,    [CKL_F16] = reduce_f16,
-    [CKL_BF16] = reduce_bf16, [IR_F16X2] = reduce_f16x2, [IR_BF16X2] = reduce_bf16x2,
+    [CKL_I32] = reduce_i32, [IR_U32] = reduce_u32,  [CKL_I64] = reduce_i64,
+    [IR_U64] = reduce_u64,  [CKL_F32] = reduce_f32,
 };
 
 static uint64_t combine(const ir_inst *inst, uint64_t old, uint64_t x)
@@ -148,14 +129,9 @@ static uint64_t combine(const ir_inst *inst, uint64_t old, uint64_t x)
 
 uint64_t move_atomic(const ir_inst *inst, void *at, uint64_t x)
 {
-    switch (memory_bytes_of(inst->type)) {
-    case 2:
-        EXCHANGE(lane_u16);
-    case 4:
+    if (memory_bytes_of(inst->type) == 4)
         EXCHANGE(lane_u32);
-    default:
-        EXCHANGE(lane_u64);
-    }
+    EXCHANGE(lane_u64);
 }
 
 bool move_atomics(warp *w, const step *s, const uintptr_t *address)

@@ -51,7 +51,7 @@ static void load_run(void *user, uint32_t offset, unsigned char *global, uint32_
     }
 }
 
-/* f32, f16, bf16 and integers: what cp.reduce.async.bulk.tensor adds. */
+/* Of f32: cp.reduce.async.bulk.tensor. */
 static bool add_run(const transfer *t, unsigned char *global, const unsigned char *from, uint32_t bytes)
 {
     ir_type type = t->map->dtype;
