@@ -472,7 +472,7 @@ static step_cycles step_of(const tiled_problem *p, const gemm_sm90_config *c, co
  */
 static double sharing_of(const tiled_problem *p, const gemm_sm90_config *c)
 {
-    enum { STEPS_DEEP = 2 * STEPS_MANY, STEPS_LONG = 320 };
+    enum { STEPS_DEEP = 2 * STEPS_MANY, STEPS_LONG = 256 };
     const int ctas = c->cluster_m * c->cluster_n;
     const bool together = ctas == 2 && c->tile_m == 128;
     if (p->crossing_m + p->crossing_n > 0 || c->swap || c->stays ||
