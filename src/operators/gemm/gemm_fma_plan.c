@@ -181,28 +181,16 @@ static bool divides(const ckl_gemm_desc *d, const gemm_fma_config *c, char name)
 }
 
 /* Tiles whose threads share out copies evenly. The first is for M- and N-major operands alone. */
-#define TILE(m, n, bm, bn, lanes, k, ring, room)                                                              \
+#define TILE(m, n, bm, bn, lanes, k, ring, groups, room)                                                      \
     {                                                                                                         \
         .tile_m = m, .tile_n = n, .block_m = bm, .block_n = bn, .lanes_m = lanes, .depth = k, .stages = ring, \
-        .ctas = room, .groups_k = 1                                                                           \
+        .groups_k = groups, .ctas = room                                                                      \
     }
-static const gemm_fma_config tiles[] = { TILE(128, 128, 8, 16, 4, 8, 4, 2),
-                                         TILE(128, 64, 8, 8, 4, 16, 3, 3),
-                                         TILE(64, 128, 8, 8, 4, 16, 3, 3),
-                                         TILE(64, 64, 8, 4, 4, 16, 3, 4),
-                                         TILE(32, 128, 8, 4, 4, 16, 3, 4),
-                                         TILE(128, 32, 8, 4, 4, 16, 3, 4),
-                                         TILE(16, 128, 4, 4, 4, 32, 3, 3),
-                                         TILE(128, 16, 4, 4, 8, 32, 3, 3),
-                                         { .tile_m = 32,
-                                           .tile_n = 64,
-                                           .block_m = 8,
-                                           .block_n = 4,
-                                           .lanes_m = 4,
-                                           .depth = 16,
-                                           .stages = 2,
-                                           .ctas = 2,
-                                           .groups_k = 4 } };
+static const gemm_fma_config tiles[] = { TILE(128, 128, 8, 16, 4, 8, 4, 1, 2), TILE(128, 64, 8, 8, 4, 16, 3, 1, 3),
+                                         TILE(64, 128, 8, 8, 4, 16, 3, 1, 3),  TILE(64, 64, 8, 4, 4, 16, 3, 1, 4),
+                                         TILE(32, 128, 8, 4, 4, 16, 3, 1, 4),  TILE(128, 32, 8, 4, 4, 16, 3, 1, 4),
+                                         TILE(16, 128, 4, 4, 4, 32, 3, 1, 3),  TILE(128, 16, 4, 4, 8, 32, 3, 1, 3),
+                                         TILE(32, 64, 8, 4, 4, 16, 2, 4, 2) };
 
 static bool candidate_fma(const void *desc, const ckl_device_info *device, int i, void *config)
 {
