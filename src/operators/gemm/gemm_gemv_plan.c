@@ -48,8 +48,8 @@ static int steps_of(const ckl_gemm_desc *d, const gemm_gemv_config *c, int width
  * Threads that keep memory busy, by groups as narrow as that allows, since sums over a group cost instructions, and no
  * narrower than leaves a thread 32 elements of a row: 1x28672x8192 takes 102.9 us by 256 threads, 107.6 by 64, but
  * 7x66560x392 in f32 35.9 by 16 and 45.2 by 32. By fewer rows a group where even those that take K in one step are too
- * few. Loops of f32 have registers for two CTAs of an SM: 8x1024x11136 takes 14.5 us by four rows, 19.1 by two, and
- * 1x3712x2560 11.5 by 128 threads, 14.1 by 256.
+ * few. Loops of f32 have registers for half of the threads (1x3712x2560 takes 11.5 us by 128, 14.1 by 256), and where
+ * more than four rows are read again by each CTA, four of the long operand (8x1024x11136 14.5, 19.1 by two).
  */
 static ckl_status choose_gemv(const void *desc, const ckl_device_info *device, void *config)
 {
