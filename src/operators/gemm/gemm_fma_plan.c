@@ -180,38 +180,30 @@ static bool divides(const ckl_gemm_desc *d, const gemm_fma_config *c, char name)
     return rows % c->vec == 0 && threads % (rows / c->vec) == 0 && c->depth % (threads / (rows / c->vec)) == 0;
 }
 
-/* Tiles whose threads share out copies evenly. The first is for M- and N-major operands alone. */
-#define TILE(m, n, bm, bn, lanes, k, ring, room)                                                              \
+/*
+ * Tiles whose threads share out copies evenly. The first is for M- and N-major operands alone, the last, of 128
+ * registers a thread, for vectors.
+ */
+#define TILE(m, n, bm, bn, lanes, k, ring, groups, room)                                                      \
     {                                                                                                         \
         .tile_m = m, .tile_n = n, .block_m = bm, .block_n = bn, .lanes_m = lanes, .depth = k, .stages = ring, \
-        .ctas = room, .groups_k = 1                                                                           \
+        .groups_k = groups, .ctas = room                                                                      \
     }
-static const gemm_fma_config tiles[] = { TILE(128, 128, 8, 16, 4, 8, 4, 2),
-                                         TILE(128, 64, 8, 8, 4, 16, 3, 3),
-                                         TILE(64, 128, 8, 8, 4, 16, 3, 3),
-                                         TILE(64, 64, 8, 4, 4, 16, 3, 4),
-                                         TILE(32, 128, 8, 4, 4, 16, 3, 4),
-                                         TILE(128, 32, 8, 4, 4, 16, 3, 4),
-                                         TILE(16, 128, 4, 4, 4, 32, 3, 3),
-                                         TILE(128, 16, 4, 4, 8, 32, 3, 3),
-                                         { .tile_m = 32,
-                                           .tile_n = 64,
-                                           .block_m = 8,
-                                           .block_n = 4,
-                                           .lanes_m = 4,
-                                           .depth = 16,
-                                           .stages = 2,
-                                           .ctas = 2,
-                                           .groups_k = 4 } };
+static const gemm_fma_config tiles[] = { TILE(128, 128, 8, 16, 4, 8, 4, 1, 2), TILE(128, 64, 8, 8, 4, 16, 3, 1, 3),
+                                         TILE(64, 128, 8, 8, 4, 16, 3, 1, 3),  TILE(64, 64, 8, 4, 4, 16, 3, 1, 4),
+                                         TILE(32, 128, 8, 4, 4, 16, 3, 1, 4),  TILE(128, 32, 8, 4, 4, 16, 3, 1, 4),
+                                         TILE(16, 128, 4, 4, 4, 32, 3, 1, 3),  TILE(128, 16, 4, 4, 8, 32, 3, 1, 3),
+                                         TILE(32, 64, 8, 4, 4, 16, 2, 4, 2),   TILE(128, 128, 8, 8, 4, 8, 3, 1, 2) };
 
 static bool candidate_fma(const void *desc, const ckl_device_info *device, int i, void *config)
 {
-    enum { DEPTH_LEAST = 8, SLICED = 2 };
+    enum { DEPTH_LEAST = 8, SHORT_K = 128, SLICED = 2 };
     const ckl_gemm_desc *d = desc;
     gemm_fma_config *c = config;
     (void)device;
+    const bool vectors = is_whole(d) && k_vector_of(d) == GEMM_FMA_QUAD && vector_of(d) == GEMM_FMA_QUAD;
     i += d->layout == CKL_GEMM_TN ? 0 : SLICED;
-    if (i / SLICED >= COUNT_OF(tiles))
+    if (i / SLICED >= COUNT_OF(tiles) - !vectors)
         return false;
     *c = tiles[i / SLICED];
     c->epilogue = gemm_epilogue_of(d);
@@ -220,7 +212,8 @@ static bool candidate_fma(const void *desc, const ckl_device_info *device, int i
     c->sliced = i % SLICED == 0; // what all can do comes last, for its reason where none computes
     c->vec_k = k_vector_of(d);
     const bool elements = c->vec_k == 1 || (c->groups_k > 1 && vector_of(d) == 1); // whose addresses fill registers
-    if (c->depth > DEPTH_LEAST && (elements || d->k <= c->depth / 2))
+    if (c->depth > DEPTH_LEAST &&
+        (elements || d->k <= c->depth / 2 || (c->depth == 2 * DEPTH_LEAST && d->k <= SHORT_K)))
         c->depth /= 2;
     for (c->vec = vector_of(d); c->vec > 1 && (!divides(d, c, 'a') || !divides(d, c, 'b')); c->vec /= 2)
         ;

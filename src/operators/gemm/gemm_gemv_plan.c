@@ -48,12 +48,12 @@ static int steps_of(const ckl_gemm_desc *d, const gemm_gemv_config *c, int width
  * Threads that keep memory busy, by groups as narrow as that allows, since sums over a group cost instructions, and no
  * narrower than leaves a thread 32 elements of a row: 1x28672x8192 takes 102.9 us by 256 threads, 107.6 by 64, but
  * 7x66560x392 in f32 35.9 by 16 and 45.2 by 32. By fewer rows a group where even those that take K in one step are too
- * few. Loops of f32 have registers for two CTAs of an SM: 8x1024x11136 takes 14.5 us by four rows, 19.1 by two, and
- * 1x3712x2560 11.5 by 128 threads, 14.1 by 256.
+ * few. Loops of f32 have registers for half of the threads (1x3712x2560 takes 11.5 us by 128, 14.1 by 256), and where
+ * more than four rows are read again by each CTA, four of the long operand (8x1024x11136 14.5, 19.1 by two).
  */
 static ckl_status choose_gemv(const void *desc, const ckl_device_info *device, void *config)
 {
-    enum { BUSY = 1024, BUSY_BY_LOOPS = 448 /* threads of an SM */, ROWS_LEAST = 2, LINE_BYTES = 128, ELEMENTS = 32 };
+    enum { BUSY = 1024 /* threads of an SM */, ROWS_LEAST = 2, LINE_BYTES = 128, ELEMENTS = 32 };
     const ckl_gemm_desc *d = desc;
     gemm_gemv_config *c = config;
     const int bytes = (int)ckl_dtype_bytes(d->a);
@@ -68,14 +68,14 @@ static ckl_status choose_gemv(const void *desc, const ckl_device_info *device, v
     c->vec = vector_of(d);
     const int64_t vectors = ceil_div(d->k, c->vec), most = min_i64(power_of_two_ceil(vectors), GEMM_GEMV_THREADS);
     const bool loops = bytes == 4 && vectors > GEMM_GEMV_THREADS;
-    const int64_t busy = (loops ? BUSY_BY_LOOPS : BUSY) * (int64_t)device->sm_count;
+    const int64_t busy = BUSY * (int64_t)device->sm_count, least = loops && few > FEW_MAX / 2 ? 4 : ROWS_LEAST;
     c->rows = ROWS_MAX;
-    while (c->rows > ROWS_LEAST && (c->rows * c->few > SUMS_MAX * bytes / 4 || length_of(d, c) * most < c->rows * busy))
+    while (c->rows > least && (c->rows * c->few > SUMS_MAX * bytes / 4 || length_of(d, c) * most < c->rows * busy))
         c->rows /= 2;
     const int64_t line = LINE_BYTES / gemm_gemv_bytes(c); // threads that read a line of a row
     c->width = (int)min_i64(max_i64(line, power_of_two_ceil(ceil_div(d->k, ELEMENTS))), most);
-    while (c->width < most &&
-           (length_of(d, c) * c->width < c->rows * busy || (!steps_of(d, c, c->width) && steps_of(d, c, (int)most))))
+    while (c->width < most && (length_of(d, c) * c->width < c->rows * (loops ? busy / 2 : busy) ||
+                               (!steps_of(d, c, c->width) && steps_of(d, c, (int)most))))
         c->width *= 2;
     while (bytes == 4 && c->width > line && ctas_of(d, c) >= 2 * device->sm_count && steps_of(d, c, c->width / 2))
         c->width /= 2; // sums over fewer threads

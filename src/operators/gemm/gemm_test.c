@@ -94,7 +94,8 @@ static const char *const cases[] = {
     "groups_k=1'",
     "m=140 n=20 k=132 a=f32 impl=fma config='tile_m=128 tile_n=16 block_m=4 block_n=4 lanes_m=8 depth=32 ctas=3 "
     "groups_k=1'",
-    "m=40 n=140 k=20 a=f32 impl=fma config='tile_m=16 tile_n=128 block_m=4 block_n=4 depth=32 vec_k=4 ctas=3' "
+    "m=40 n=140 k=20 a=f32 impl=fma config='tile_m=16 tile_n=128 block_m=4 block_n=4 depth=32 vec_k=4 ctas=3 "
+    "groups_k=1' "
     "# more threads than vectors of A",
     "m=70 n=66 k=148 a=f32 fill=hard impl=fma config='stages=2 sliced=0' # a tile loaded while the other is multiplied",
     "m=70 n=66 k=99 a=f32 layout=nn impl=fma config='stages=2 sliced=0' # or copied",
