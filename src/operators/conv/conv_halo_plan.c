@@ -6,7 +6,7 @@
 
 enum {
     VECTOR = CONV_HALO_VECTOR,
-    WARPS = 4,     // to consider, twice as many, or fewer where channels are
+    WARPS = 4,     // to consider, or fewer where channels are few
     WARPS_MAX = 8, // of 128 bytes of a pixel
     TAPS_MAX = 64,
     COLUMNS_MAX = 9, // of a filter
@@ -74,21 +74,23 @@ static void fill_sm(const ckl_device_info *device, int registers, conv_halo_conf
     c->stages = (int)min_i64(4, 1 + (device->smem_per_sm_bytes / c->ctas - 1024 - s.smem_bytes) / more);
 }
 
-/* One or two rows of y of a block, any number of windows side by side, several images where one is less than a tile. */
+/*
+ * One or two rows of y of a block, any number of windows side by side, several images where one is less than a tile;
+ * the same of 64 channels where pieces of 32 would begin inside sectors.
+ */
 static bool candidate_halo(const void *desc, const ckl_device_info *device, int i, void *config)
 {
-    enum { BANDS = 16, REST = 66, EPILOGUE = 16 }; // registers: bands of a row in use, the rest, what else is held
+    enum { WIDTHS = 4, BANDS = 16, REST = 66, EPILOGUE = 16 }; // registers: bands in use, the rest, what else is held
     const ckl_conv_desc *d = desc;
     conv_halo_config *c = config;
     const conv_halo_problem *h = problem_of(d);
-    enum { WIDTHS = 4 };
-    const int rows = 1 + i % ROWS, orders = i / (WIDTHS * ROWS), few = d->k <= 2 * VECTOR ? 2 : WARPS;
-    if (orders > (d->k > WARPS * VECTOR && d->k % (2 * VECTOR) && ckl_dtype_bytes(d->out) == 2))
+    const int rows = 1 + i % ROWS, few = d->k <= 2 * VECTOR ? 2 : WARPS;
+    const bool cut = d->k > WARPS * VECTOR && d->k % (2 * VECTOR) && ckl_dtype_bytes(d->out) == 2;
+    if (i >= (cut ? 2 : 1) * WIDTHS * ROWS)
         return false;
-    i %= WIDTHS * ROWS;
     *c = (conv_halo_config){ .form = conv_form_of(d),
-                             .warps = orders ? WARPS_MAX : few,
-                             .wide = 1 << i / ROWS,
+                             .warps = i < WIDTHS * ROWS ? few : WARPS_MAX,
+                             .wide = 1 << i / ROWS % WIDTHS,
                              .images = 1,
                              .stages = 1,
                              .rows = conv_config_number(h->m[1].filter),
