@@ -6,7 +6,7 @@
 
 enum {
     VECTOR = CONV_HALO_VECTOR,
-    WARPS = 4,     // to consider, twice as many, or fewer where channels are
+    WARPS = 4,     // to consider, or fewer where channels are few
     WARPS_MAX = 8, // of 128 bytes of a pixel
     TAPS_MAX = 64,
     COLUMNS_MAX = 9, // of a filter
@@ -74,21 +74,23 @@ static void fill_sm(const ckl_device_info *device, int registers, conv_halo_conf
     c->stages = (int)min_i64(4, 1 + (device->smem_per_sm_bytes / c->ctas - 1024 - s.smem_bytes) / more);
 }
 
-/* One or two rows of y of a block, any number of windows side by side, several images where one is less than a tile. */
+/*
+ * One or two rows of y of a block, any number of windows side by side, several images where one is less than a tile;
+ * the same of 64 channels where pieces of 32 would begin inside sectors.
+ */
 static bool candidate_halo(const void *desc, const ckl_device_info *device, int i, void *config)
 {
-    enum { BANDS = 16, REST = 66, EPILOGUE = 16 }; // registers: bands of a row in use, the rest, what else is held
+    enum { WIDTHS = 4, BANDS = 16, REST = 66, EPILOGUE = 16 }; // registers: bands in use, the rest, what else is held
     const ckl_conv_desc *d = desc;
     conv_halo_config *c = config;
     const conv_halo_problem *h = problem_of(d);
-    enum { WIDTHS = 4 };
-    const int rows = 1 + i % ROWS, orders = i / (WIDTHS * ROWS), few = d->k <= 2 * VECTOR ? 2 : WARPS;
-    if (orders > (d->k > WARPS * VECTOR && ckl_dtype_bytes(d->out) == 2))
+    const int rows = 1 + i % ROWS, few = d->k <= 2 * VECTOR ? 2 : WARPS;
+    const bool cut = d->k > WARPS * VECTOR && d->k % (2 * VECTOR) && ckl_dtype_bytes(d->out) == 2;
+    if (i >= (cut ? 2 : 1) * WIDTHS * ROWS)
         return false;
-    i %= WIDTHS * ROWS;
     *c = (conv_halo_config){ .form = conv_form_of(d),
-                             .warps = orders ? WARPS_MAX : few,
-                             .wide = 1 << i / ROWS,
+                             .warps = i < WIDTHS * ROWS ? few : WARPS_MAX,
+                             .wide = 1 << i / ROWS % WIDTHS,
                              .images = 1,
                              .stages = 1,
                              .rows = conv_config_number(h->m[1].filter),
@@ -123,22 +125,28 @@ static int64_t channel_tiles(const ckl_conv_desc *d, const conv_halo_config *c)
  */
 static double instructions_of(const conv_halo_config *c)
 {
-    enum { ROW = 44, STORE = 3, TILE = 150, SMOOTH = 6 };
+    enum {
+        ROW = 44,
+        PRODUCTS = 12,
+        STORE = 3,
+        TILE = 90,
+        SMOOTH = 6
+    }; // PRODUCTS: of all channels with a row of a filter
     const int rows = c->high / conv_halo_blocks(c), smooth = c->form.activation > CKL_ACTIVATION_RELU ? SMOOTH : 0;
     return TILE + ((rows - 1.0) * c->step_h + c->rows) * ROW +
-           (double)rows * (c->rows * VECTOR + sums_of(c) * (STORE + smooth));
+           (double)rows * (c->rows * PRODUCTS + sums_of(c) * (STORE + smooth));
 }
 
 /*
  * Cycles of a tile: the longer of its instructions, 0.25 a cycle for each warp at work and 1.8 of an SM, and of its
  * box, each row of which takes some cycles, as do its bytes from L2. Pieces of lines keep L2 busy: 384 channels of 8
- * images of 256x256 take 262 us by 32, 32 of 16 of 640x640 223.
+ * images of 256x256 take 257 us, 32 of 16 of 640x640 223, 96 of 32 of 112x112 by stride 2 28.8.
  */
 static plan_cost cost_halo(const void *desc, const ckl_device_info *device, const void *config)
 {
-    enum { SECTOR = 32, LINE = 128, CUT = 3 }; // 120 channels of 8 images of 200x200: 106 us
-    const double ROW = 2.4, BYTES = 42, WARP = 0.25, ISSUED = 1.8, START = 3.1, ALONE = 1.06, FILTER = 0.022,
-                 HERTZ = 1.7e9, PIECES = 3.75e6, LINES = 4.1e6, WHOLE = 4.4e6; // bytes a us
+    enum { SECTOR = 32, CUT = 3 }; // 120 channels of 8 images of 200x200: 106 us
+    const double ROW = 2.4, BYTES = 42, WARP = 0.25, ISSUED = 1.8, ALONE = 1.06, START = 2.9, FILTER = 0.022,
+                 HERTZ = 1.7e9, READ = 4.2e6, WRITTEN = 3.4e6, WHOLE = 1.15; // bytes a us; of whole pixels
     const ckl_conv_desc *d = desc;
     const conv_halo_config *c = config;
     const conv_halo_shape s = conv_halo_shape_of(c);
@@ -146,17 +154,16 @@ static plan_cost cost_halo(const void *desc, const ckl_device_info *device, cons
     const double issue = alone * c->warps * instructions_of(c) / fmin(ISSUED, WARP * c->warps * c->ctas);
     const double load = fmax(ROW * s.box_w * s.box_h * c->images, (double)s.stage_bytes / BYTES);
     const double turns = tiles_of(d, c) * (double)channel_tiles(d, c) / device->sm_count;
-    conv_mode m[CONV_MODES];
-    conv_modes(d, m);
-    const double bytes = 2.0 * (double)d->n * (double)d->k * ((double)(d->h * d->w) + (double)(m[1].y * m[2].y));
-    const double us = fmax(1, turns) * fmax(issue, load) / HERTZ * 1e6;
+    const conv_tensor x = conv_tensor_of(d, conv_read(d)), y = conv_tensor_of(d, conv_written(d));
+    const double us = fmax(1, turns) * fmax(issue, load) / HERTZ * 1e6, images = 2 * (double)d->n * (double)d->k;
     const bool cut = d->k % (SECTOR / 2) && d->k > s.channels; // pieces of a pixel that begin inside sectors
-    const double rate = s.channels >= d->k      ? WHOLE
-                        : s.channels * 2 < LINE ? PIECES
-                                                : LINES,
-                 memory = bytes / (cut ? rate / CUT : rate);
+    const double memory = images *
+                          ((double)(x.shape[2] * x.shape[3]) / READ + (double)(y.shape[2] * y.shape[3]) / WRITTEN) *
+                          (cut                 ? CUT
+                           : s.channels < d->k ? 1
+                                               : 1 / WHOLE);
     const double filters = turns < 1 ? FILTER * c->rows * c->columns : 0; // which nothing hides
-    return (plan_cost){ START + filters + fmax(us, memory) + fmin(us, memory) / 4,
+    return (plan_cost){ START + filters + fmax(us, memory) + fmin(us, memory) / 8,
                         issue > load ? "multiply-adds" : "loads" };
 }
 

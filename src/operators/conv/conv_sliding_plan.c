@@ -9,7 +9,9 @@
 enum {
     COLS_MAX = 16,
     AHEAD_MAX = 9, // rows
-    TURN_MAX = 4, // of a turn, all under way in registers: 5 channels of 112x112 under 5x5 4.73 us by five, 4.03 by one
+    TURN_MAX =
+        4, // of a turn, all under way in registers. Five channels of 112x112 under 5x5 take 4.7 us so, 4.0 by one
+           // ahead, but small images by single columns, 3 of 31x31, 2.84 and 3.06
     COPY_MIN = 4, // bytes of an asynchronous copy
     CTAS_MAX = 8, // of an SM
     REGISTERS_MAX = 224,
@@ -134,11 +136,11 @@ static bool candidate_sliding(const void *desc, const ckl_device_info *device, i
                            .rows = conv_config_number(d->r),
                            .columns = conv_config_number(d->s),
                            CONV_STEPS_OF(d) };
-    const int window = sliding_window(c);
+    const int window = sliding_window(c), turn = window * c->step_h;
     c->high = (int)min_i64(INT32_MAX / 8, round_up(ceil_div(y.shape[2], strips[i % COUNT_OF(strips)]), window));
     derive(d, c);
     c->async = !c->planes && sliding_unit_bytes(c) >= COPY_MIN;
-    c->ahead = c->async ? 3 : window * c->step_h <= TURN_MAX ? window * c->step_h : 1;
+    c->ahead = c->async ? 3 : turn <= TURN_MAX || (c->cols == 1 && turn <= AHEAD_MAX) ? turn : 1;
     c->ctas = ctas_of(c);
     return true;
 }
@@ -212,8 +214,8 @@ static ckl_status launch_sliding(const ckl_plan *plan, const void *args, ckl_str
 static plan_cost cost_sliding(const void *desc, const ckl_device_info *device, const void *config)
 {
     const double LOAD = 2, OUTSIDE = 3, STORE = 4, ROW = 30, START = 150, WARP = 0.55, RATE = 2.9, COPY = 6,
-                 BYTES = 1.5, RING = 0.8, WAIT = 170, SECTOR = 32, PIECE = 0.2;
-    const double RINGS = 4.2e6, WORDS = 3.05e6, REGISTERS = 2.8e6; // bytes a us: of L2 by copies, of 4 bytes; of memory
+                 BYTES = 1.5, RING = 0.8, WAIT = 150, TURN = 380, SECTOR = 32, PIECE = 0.2;
+    const double RINGS = 4.2e6, WORDS = 3.05e6, REGISTERS = 3.2e6; // bytes a us: of L2 by copies, of 4 bytes; of memory
     const ckl_conv_desc plane = conv_depthwise_plane(desc), *d = &plane;
     const sliding_config *c = config;
     const conv_tensor x = conv_tensor_of(d, conv_read(d)), y = conv_tensor_of(d, conv_written(d));
@@ -231,11 +233,11 @@ static plan_cost cost_sliding(const void *desc, const ckl_device_info *device, c
     const double pixel = c->planes ? SECTOR : fmin(SECTOR, (double)c->channels * sliding_element(c)),
                  pieces = 1 + PIECE * (fmin(c->cols, SECTOR / pixel) - 1);
     // rows in registers are under way where CTAs are
-    const double busy = fmax(0.7, fmin(1, tiles / (c->ctas * (double)device->sm_count)));
+    const double busy = fmax(0.6, fmin(1, tiles / (fmin(4, c->ctas) * (double)device->sm_count)));
     const double at_once = fmin(c->ctas, ceil(tiles / device->sm_count)), rate = fmin(RATE, WARP * warps * at_once);
-    // copies are bound by what L2 gives, of which neighbours want columns and rows again
-    const double again = c->async ? sliding_span_w(c) / ((double)c->cols * c->step_w) * rows_x / (rows * c->step_h) : 1;
-    const double waits = c->async ? WAIT : (rows_x / c->ahead + 1) * WAIT;
+    // they are bound by what L2 gives, of which neighbours want columns and rows again
+    const double again = sliding_span_w(c) / ((double)c->cols * c->step_w) * rows_x / (rows * c->step_h);
+    const double waits = c->async ? WAIT : c->ahead > 1 ? (rows_x / c->ahead + 1) * TURN : (rows_x + 1) * WAIT;
     const double copies = c->async ? rows_x * sliding_units(c) * (COPY + BYTES * sliding_unit_bytes(c)) * rate : 0;
     return product_cost(
         &(product_work){ .tiles = tiles,
