@@ -211,16 +211,29 @@ static val reaches_out(const column_split *s, const column_place *p)
     return gt(add(p->offset, imm(s->vec)), p->width);
 }
 
+/* The elements of a thread in a line, in the type of `to`. Pairs are rounded at four times the speed of one alone. */
+static void round_elements(const column_split *s, tensor from, tensor to, int step, val *rounded)
+{
+    const words w = words_of(to.dtype, s->vec);
+    val pairs[ACCESS_WORDS];
+    for (int e = 0; e < s->vec; e++)
+        rounded[e] = at(from, (int64_t)step * s->vec + e);
+    words_pack(w, to.dtype, rounded, pairs);
+    for (int e = 0; e < s->vec; e++)
+        rounded[e] = unwritten(to.dtype);
+    words_unpack(w, pairs, to.dtype, rounded);
+}
+
 static void store_elements(const column_split *s, const column_place *p, tensor from, tensor to)
 {
     for (int step = 0; step < s->steps; step++)
         IF(line_inside(s, p, step)) {
             const val address = tensor_address(to, leaf((int64_t)step * s->vec));
+            val rounded[ACCESS_BYTES];
+            round_elements(s, from, to, step, rounded);
             for (int e = 0; e < s->vec; e++)
-                IF(element_inside(p, e)) {
-                    const val x = convert(to.dtype, at(from, (int64_t)step * s->vec + e));
-                    store_at(IR_GLOBAL, to.cache, to.dtype, 1, address, e * dtype_bytes(to.dtype), &x);
-                }
+                IF(element_inside(p, e))
+                    store_at(IR_GLOBAL, to.cache, to.dtype, 1, address, e * dtype_bytes(to.dtype), &rounded[e]);
         }
 }
 
