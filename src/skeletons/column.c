@@ -194,33 +194,35 @@ static int_tuple limits_of(const column_split *s, const column_place *p)
 
 /* Lines that begin anywhere: of what reaches past a strip elements are stored */
 
-static val line_inside(const column_split *s, const column_place *p, int step)
-{
-    return inside_limits(p->cX, limits_of(s, p), (int64_t)step * s->vec);
-}
-
 /* Is element e of the thread's vectors in the strip? */
 static val element_inside(const column_place *p, int e)
 {
     return lt(convert(U32, add(p->offset, imm(e))), convert(U32, p->width));
 }
 
-/* Do vectors end behind the strip? */
-static val reaches_out(const column_split *s, const column_place *p)
+/* The elements of a thread in a line, in the type of `to`. Pairs are rounded at four times the speed of one alone. */
+static void round_elements(const column_split *s, tensor from, tensor to, int step, val *rounded)
 {
-    return gt(add(p->offset, imm(s->vec)), p->width);
+    const words w = words_of(to.dtype, s->vec);
+    val pairs[ACCESS_WORDS];
+    for (int e = 0; e < s->vec; e++)
+        rounded[e] = at(from, (int64_t)step * s->vec + e);
+    words_pack(w, to.dtype, rounded, pairs);
+    for (int e = 0; e < s->vec; e++)
+        rounded[e] = unwritten(to.dtype);
+    words_unpack(w, pairs, to.dtype, rounded);
 }
 
 static void store_elements(const column_split *s, const column_place *p, tensor from, tensor to)
 {
     for (int step = 0; step < s->steps; step++)
-        IF(line_inside(s, p, step)) {
+        IF(inside_limits(p->cX, limits_of(s, p), (int64_t)step * s->vec)) {
             const val address = tensor_address(to, leaf((int64_t)step * s->vec));
+            val rounded[ACCESS_BYTES];
+            round_elements(s, from, to, step, rounded);
             for (int e = 0; e < s->vec; e++)
-                IF(element_inside(p, e)) {
-                    const val x = convert(to.dtype, at(from, (int64_t)step * s->vec + e));
-                    store_at(IR_GLOBAL, to.cache, to.dtype, 1, address, e * dtype_bytes(to.dtype), &x);
-                }
+                IF(element_inside(p, e))
+                    store_at(IR_GLOBAL, to.cache, to.dtype, 1, address, e * dtype_bytes(to.dtype), &rounded[e]);
         }
 }
 
@@ -241,7 +243,7 @@ void column_store(const column_split *s, const column_place *p, tensor from, val
         copy_tiled_if(&each, p->cX, limits_of(s, p), from, to, 0);
         return;
     }
-    IF(logical_or(lt(p->offset, imm(0)), reaches_out(s, p)))
+    IF(logical_or(lt(p->offset, imm(0)), gt(add(p->offset, imm(s->vec)), p->width)))
         store_elements(s, p, from, to);
     ELSE copy_tiled_if(&each, p->cX, limits_of(s, p), from, to, 0);
 }

@@ -207,16 +207,15 @@ static int64_t chunks_workspace(const ckl_plan *plan)
     return view_of(plan).bytes;
 }
 
-/*
- * One kernel, of chunks that are held, where it can copy whole vectors; else two, for the states of all chunks and for
- * outputs.
- */
-static ckl_status launch_chunks(const ckl_plan *plan, const ckl_softmax_args *a, bool held, ckl_stream stream)
+/* One kernel of vectors, or two; of single elements the last two: states of all chunks, then outputs. */
+static ckl_status launch_chunks(const ckl_plan *plan, const void *args, ckl_stream stream)
 {
     const ckl_softmax_desc *d = plan->desc;
     const softmax_column_config *c = plan->config;
+    const ckl_softmax_args *a = args;
     const bool scalar = kernel_for_columns(d, a, &c->split) != 0;
     const column_split split = scalar ? column_split_scalar(&c->split) : c->split;
+    const int all = plan->impl->kernels, vectors = all - (SOFTMAX_LONG_KERNELS - SOFTMAX_LONG_SCALAR);
     const chunks_view v = view_of(plan);
     softmax_params params = params_for(d, a);
     params.strips = (uint32_t)column_split_strips(&split, d->inner);
@@ -224,20 +223,9 @@ static ckl_status launch_chunks(const ckl_plan *plan, const ckl_softmax_args *a,
     params.tiles = (uint32_t)(c->tiles + c->kept);
     params.counter = plan_workspace(plan, a->workspace);
     params.states = (const char *)params.counter + v.counters_bytes;
-    const plan_grid grid = { .x = d->outer * params.strips * v.chunks };
-    const int first = held ? scalar : scalar ? SOFTMAX_LONG_SCALAR : SOFTMAX_LONG_STATES;
-    TRY(plan_launch(plan, first, grid, &params, stream));
-    return held && !scalar ? CKL_OK : plan_launch(plan, first + 1, grid, &params, stream);
-}
-
-static ckl_status launch_held(const ckl_plan *plan, const void *args, ckl_stream stream)
-{
-    return launch_chunks(plan, args, true, stream);
-}
-
-static ckl_status launch_long(const ckl_plan *plan, const void *args, ckl_stream stream)
-{
-    return launch_chunks(plan, args, false, stream);
+    for (int kernel = scalar ? vectors : 0; kernel < (scalar ? all : vectors); kernel++)
+        TRY(plan_launch(plan, kernel, (plan_grid){ .x = d->outer * params.strips * v.chunks }, &params, stream));
+    return CKL_OK;
 }
 
 static const field desc_fields[] = { SOFTMAX_SIZES(FIELD_ROW, ckl_softmax_desc) //
@@ -282,11 +270,11 @@ IMPLEMENTATION(pipeline, "rows flow through shared memory ahead of the threads; 
 IMPLEMENTATION(long, "a row of any length by a CTA or a cluster; read twice, tile by tile", row, row_fields, 2,
                launch_rows);
 IMPLEMENTATION(column_held, "strips in chunks, each in the shared memory of a CTA until the sums of all are known",
-               column, column_held_fields, 3, launch_held, .workspace_bytes = chunks_workspace);
+               column, column_held_fields, 3, launch_chunks, .workspace_bytes = chunks_workspace);
 IMPLEMENTATION(column, "a strip of columns in the registers of a CTA or a cluster; read once", column, column_fields, 2,
                launch_columns);
 IMPLEMENTATION(column_long, "strips of any length in chunks; read twice, by a kernel for sums and one for outputs",
-               column, column_long_fields, SOFTMAX_LONG_KERNELS, launch_long, .workspace_bytes = chunks_workspace);
+               column, column_long_fields, SOFTMAX_LONG_KERNELS, launch_chunks, .workspace_bytes = chunks_workspace);
 
 static const implementation *const implementations[] = { &row_implementation,
                                                          &pipeline_implementation,

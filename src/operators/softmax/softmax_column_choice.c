@@ -399,9 +399,11 @@ static bool wants_wide_lines(const ckl_softmax_desc *d, const softmax_column_con
 }
 
 /*
- * By lines of 128 bytes. Columns are read twice where a strip's chunks are more than half of all CTAs that run, which
- * then wait for each other, forward more than a third: a CTA reads two sums of each column and chunk. And where all
- * chunks are fewer than SMs, forward than CTAs that run: 16384x512 bf16, 256 of them, 18.3 us, read twice 16.7.
+ * By lines of 128 bytes. Forward, fewer chunks of 16 bits load at once than there are SMs: 8192x15360 bf16 153.7 us by
+ * 99, 158.6 by 132, but gradients of 14336x7168 202.3 and 176.9. Columns are read twice where a strip's chunks are more
+ * than half of all CTAs that run, which then wait for each other, forward more than a third: a CTA reads two sums of
+ * each column and chunk. And where all chunks are fewer than SMs, forward than CTAs that run: 16384x512 bf16, 256 of
+ * them, 18.3 us, read twice 16.7.
  */
 ckl_status softmax_choose_column_held(const void *desc, const ckl_device_info *device, void *config)
 {
@@ -415,7 +417,8 @@ ckl_status softmax_choose_column_held(const void *desc, const ckl_device_info *d
     c->form = softmax_form_of(d);
     const int64_t turn = HELD_CTAS * (int64_t)device->sm_count, least = is_forward(d) ? turn : device->sm_count;
     const int lanes = is_ragged(d) ? ragged_lanes(d) : LINE_BYTES / (softmax_vec_of(d) * dtype_bytes(d->dtype));
-    c->loading = fits_whole(d, lanes, c) ? 0 : device->sm_count * 3 / 4; // 8192x15360 bf16 153.7 us, of all SMs 158.6
+    const int at_once = is_half_forward(d) ? device->sm_count * 3 / 4 : device->sm_count;
+    c->loading = fits_whole(d, lanes, c) ? 0 : at_once;
     if (!c->loading)
         return CKL_OK;
     const int64_t chunks = choose_held(d, device, lanes, c);

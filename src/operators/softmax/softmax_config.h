@@ -53,7 +53,7 @@ typedef struct softmax_row_config {
 /* And of column_held alone. */
 #define SOFTMAX_COLUMN_HELD(X, owner)                              \
     X(owner, int, kept, "0", "0 2 4", "further ones in registers") \
-    X(owner, int, loading, "132", "0 66 99 132", "CTAs that load at once; 0: a chunk is a strip, whose CTA meets nobody")
+    X(owner, int, loading, "132", "0 99 132", "CTAs that load at once; 0: a chunk is a strip, whose CTA meets nobody")
 enum { SOFTMAX_KEPT_MAX = 8, SOFTMAX_COPY_BYTES_MIN = 4 }; // of cp.async
 
 /* Kernels whose rows lie across memory. */
