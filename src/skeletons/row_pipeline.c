@@ -40,7 +40,7 @@ static row_spans spans_of(const row_pipeline *s, val row)
     return row_spans_of(&s->split.chunk, &start, s->output.pointer, s->dtype, s->output.ld);
 }
 
-/* Ragged rows of a static schedule lie alike to 16-byte boundaries: their columns are found once. */
+/* Ragged rows of a static schedule that lie alike to 16-byte boundaries come together: their columns are found once. */
 static bool has_columns(const row_pipeline *s)
 {
     return s->split.chunk.ragged && !s->dynamic;
@@ -54,6 +54,65 @@ static row_spans spans_in(const row_pipeline *s, val row)
     for (int i = 0; i < all.count; i++)
         all.of[i].place = row_place_in(&all.of[i].place, row);
     return all;
+}
+
+/* Ragged rows in order of their phases: row p, and every count-th one behind it, for each p. All are u32. */
+typedef struct phases {
+    val count;        // of them: rows until one lies as the first does, or all rows
+    val rows, longer; // of a phase; the first ones have one more
+    val begin, end;   // of this cluster's rows in that order
+    val first, last;  // phases that it has rows of, or a share of none
+} phases;
+
+static val phase_start(const phases *ph, val p)
+{
+    return add(mul(p, ph->rows), min(p, ph->longer));
+}
+
+static val phase_of(const phases *ph, val i)
+{
+    val more = add(ph->rows, imm(1)), others = mul(ph->longer, more);
+    return select(lt(i, others), div(i, more), add(ph->longer, div(sub(i, others), ph->rows)));
+}
+
+static phases phases_of(const row_pipeline *s)
+{
+    const int vec = row_vec_full(s->dtype);
+    val rows = convert(U32, s->rows), cluster = convert(U32, s->first_row), clusters = convert(U32, s->row_step);
+    val ld = bit_or(convert(U32, s->output.ld), imm(vec)), period = div(imm_as(U32, vec), bit_and(ld, sub(imm(0), ld)));
+    val share = div(rows, clusters), rest = rem(rows, clusters);
+    phases ph = { .count = min(period, rows) };
+    ph.rows = div(rows, ph.count);
+    ph.longer = rem(rows, ph.count);
+    ph.begin = add(mul(cluster, share), min(cluster, rest));
+    ph.end = add(ph.begin, select(lt(cluster, rest), add(share, imm(1)), share));
+    ph.first = phase_of(&ph, sub(max(ph.begin, imm(1)), imm(1)));
+    ph.last = phase_of(&ph, sub(ph.end, imm(1)));
+    return ph;
+}
+
+static void enter_phase(row_pipeline *s, const phases *ph, val p)
+{
+    val start = phase_start(ph, p), next = phase_start(ph, add(p, imm(1)));
+    s->first_row = convert(I64, add(p, mul(ph->count, sub(max(ph->begin, start), start))));
+    s->end = convert(I64, add(p, mul(ph->count, sub(min(ph->end, next), start))));
+    s->row_step = convert(I64, ph->count);
+    s->columns = spans_of(s, convert(I64, p));
+}
+
+void row_pipeline_each_phase(row_pipeline *s, row_phase_body *body, void *user)
+{
+    val cluster = s->first_row;
+    if (!has_columns(s)) {
+        body(s, cluster, user);
+        return;
+    }
+    const phases ph = phases_of(s);
+    LOOP_FROM(p, ph.first, add(ph.last, imm(1)), imm(1)) {
+        enter_phase(s, &ph, p);
+        assign(s->row, s->first_row);
+        body(s, add(cluster, convert(I64, p)), user);
+    }
 }
 
 /* The producer */
@@ -175,8 +234,17 @@ static void produce(const row_pipeline *s)
         produce_dynamic(s, &at);
         return;
     }
-    LOOP_FROM(row, s->first_row, s->rows, s->row_step) {
-        load_row(s, &at, row);
+    if (!has_columns(s)) {
+        LOOP_FROM(row, s->first_row, s->end, s->row_step)
+            load_row(s, &at, row);
+        return;
+    }
+    const phases ph = phases_of(s);
+    LOOP_FROM(p, ph.first, add(ph.last, imm(1)), imm(1)) {
+        row_pipeline here = *s;
+        enter_phase(&here, &ph, p);
+        LOOP_FROM(row, here.first_row, here.end, here.row_step)
+            load_row(&here, &at, row);
     }
 }
 
@@ -215,8 +283,7 @@ row_pipeline row_pipeline_begin(const row_pipeline_split *split, const row_pipel
     if (s.dynamic)
         s.scheduler = make_dynamic_scheduler("scheduler", counter, convert(U32, sub(s.rows, s.row_step)),
                                              convert(U32, s.row_step), split->cluster, row_pipeline_fetched_max(split));
-    if (has_columns(&s))
-        s.columns = spans_of(&s, s.first_row);
+    s.end = s.rows;
     initialise(&s);
     begin_if(eq(warp(), imm(threads / 32)));
     IF(elect())
@@ -432,13 +499,13 @@ static void first_pass(row_pipeline *s, const row_passes *passes, void *user)
  */
 static void run_lookahead(row_pipeline *s, const row_passes *passes, void *user)
 {
-    val before = variable(I64, s->rows);
+    val before = variable(I64, s->end);
     FOREVER {
-        IF(lt(s->row, s->rows))
+        IF(lt(s->row, s->end))
             first_pass(s, passes, user);
-        IF(lt(before, s->rows))
+        IF(lt(before, s->end))
             passes->second(s, before, user);
-        BREAK_IF(ge(s->row, s->rows));
+        BREAK_IF(ge(s->row, s->end));
         carry(passes, user);
         assign(before, s->row);
         assign(s->row, s->next);
@@ -452,7 +519,7 @@ void row_pipeline_run(row_pipeline *s, const row_passes *passes, void *user)
         return;
     }
     FOREVER {
-        BREAK_IF(ge(s->row, s->rows));
+        BREAK_IF(ge(s->row, s->end));
         first_pass(s, passes, user);
         carry(passes, user);
         passes->second(s, s->row, user);

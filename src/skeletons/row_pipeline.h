@@ -150,9 +150,10 @@ typedef struct row_pipeline {
     row_pipeline_matrix inputs[ROW_PIPELINE_INPUTS_MAX], output;
     val rows, cols;              // of the matrices: i64, u32
     val first_row, row_step;     // row first_row of this cluster, then, by a static schedule, every row_step-th
+    val end;                     // before this row
     bool dynamic;                // further rows come from the scheduler
     dynamic_scheduler scheduler; // if dynamic
-    row_spans columns;           // static schedule of ragged rows: those of the first row, and so of all
+    row_spans columns;           // static schedule of ragged rows: those of all rows of a phase
     val fetched, row, next;      // variables of consumers: numbers fetched so far, this row, the next one
     int64_t stage_offset;        // of the ring in shared memory
     pipeline ring;
@@ -173,6 +174,14 @@ typedef struct row_pipeline {
 row_pipeline row_pipeline_begin(const row_pipeline_split *split, const row_pipeline_matrices *of, int values,
                                 val counter);
 void row_pipeline_end(row_pipeline *s);
+
+/*
+ * Calls `body` for rows in which this thread has the same columns, of a static schedule: all of a cluster's or, of
+ * ragged rows, those of each phase (row.h) that it has, maybe none. Clusters share rows evenly, in order of their
+ * phases. group: from 0 to less than clusters + phases - 1, another one in each call.
+ */
+typedef void row_phase_body(row_pipeline *s, val group, void *user);
+void row_pipeline_each_phase(row_pipeline *s, row_phase_body *body, void *user);
 
 /* This thread's place at the start of a row. The thread whose `first` is 0 stores what a row has once. */
 row_place row_pipeline_place(const row_pipeline *s, val row);

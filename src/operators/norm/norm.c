@@ -93,15 +93,15 @@ static int kernel_for(const ckl_norm_desc *d, const norm_config *c, const ckl_no
 }
 
 /*
- * Persistent CTAs or clusters, which take rows in turn. The ragged rows of one must lie alike to 16-byte boundaries, so
- * their distance is a multiple of the period of that.
+ * Persistent CTAs or clusters, which take rows in turn. Forward, the ragged rows of one must lie alike to 16-byte
+ * boundaries, so their distance is a multiple of the period of that.
  */
 static int64_t workers_for(const ckl_norm_desc *d, const norm_config *c, int64_t workers)
 {
     const int64_t rows = row_split_rows(&c->split), turns = ceil_div(d->rows, rows),
                   even = even_workers(turns, workers);
     const int64_t period = ceil_div(row_phase_period(d->dtype, d->ldy), rows);
-    if (!c->split.ragged || even >= turns)
+    if (!c->split.ragged || even >= turns || d->direction == CKL_DIRECTION_BACKWARD)
         return even;
     return max_i64(1, even / period) * period;
 }
@@ -150,10 +150,16 @@ static ckl_status launch_forward(const ckl_plan *plan, const void *args, ckl_str
     return plan_launch(plan, kernel, (plan_grid){ .x = row_ctas(plan, kernel) }, &params, stream);
 }
 
-/* CTAs or clusters of the kernel of the rows: each leaves a partial sum of every column. */
+/*
+ * Partial sums of every column: one of each CTA or cluster of the kernel of the rows, and of ragged rows one more for
+ * each further phase (row_pipeline_each_phase()).
+ */
 static int64_t groups_of(const ckl_plan *plan)
 {
-    return row_ctas(plan, NORM_VECTORS) / ((const norm_config *)plan->config)->split.cluster;
+    const ckl_norm_desc *d = plan->desc;
+    const norm_config *c = plan->config;
+    const int64_t phases = c->split.ragged ? min_i64(row_phase_period(d->dtype, d->ldy), d->rows) : 1;
+    return row_ctas(plan, NORM_VECTORS) / c->split.cluster + phases - 1;
 }
 
 static int64_t workspace_backward(const ckl_plan *plan)

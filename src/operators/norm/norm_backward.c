@@ -262,7 +262,7 @@ static void backward_rows(const norm_config *cfg, bool vectors, bool centred)
     make_variables(&r);
     const bool sums = cfg->affine && !cfg->tiled;
     if (sums && !takes_several(&r.split))
-        r.exchange = norm_exchange_alloc(&r.split, sums_of(&r).count * elements(&r));
+        r.exchange = norm_exchange_alloc(&r.split);
     grid_wait(); // what is above overlaps the end of the kernel before
     if (sums) {
         r.rGamma = load_gamma(&r, &r.place);
@@ -422,7 +422,7 @@ static void flow_begin(flow *f)
     }
 }
 
-static void flow_end(const flow *f)
+static void flow_end(const flow *f, val group)
 {
     const norm_config *cfg = f->written.cfg;
     for (int chunk = 0; chunk < chunks_and_ends(cfg); chunk++) {
@@ -430,8 +430,17 @@ static void flow_end(const flow *f)
         row_span at = row_pipeline_columns(r.pipeline, chunk);
         r.split = at.split;
         load_sums(f, chunk, &r);
-        store_sums(&r, &at.place, r.pipeline->first_row);
+        store_sums(&r, &at.place, group);
     }
+}
+
+static void backward_phase(row_pipeline *s, val group, void *user)
+{
+    flow *f = user;
+    flow_begin(f);
+    load_statistics(&f->written, s->row, f->next_mean, f->next_rstd);
+    row_pipeline_run(s, &(row_passes){ first_pass, carry, second_pass }, f);
+    flow_end(f, group);
 }
 
 static void backward_flow(const norm_config *cfg, bool centred)
@@ -451,16 +460,13 @@ static void backward_flow(const norm_config *cfg, bool centred)
     s.long_visits = true;
     r.pipeline = &s;
     if (cfg->affine)
-        r.exchange = norm_exchange_alloc(&r.split, sums_of(&r).count * elements(&r) * cfg->flow.chunks);
+        r.exchange = norm_exchange_alloc(&r.split);
     flow f = { .reduced = r, .written = r };
     make_variables(&f.written);
     make_variables(&f.reduced);
-    flow_begin(&f);
     f.next_mean = variable(F32, immf(0));
     f.next_rstd = variable(F32, immf(0));
-    load_statistics(&r, s.row, f.next_mean, f.next_rstd);
-    row_pipeline_run(&s, &(row_passes){ first_pass, carry, second_pass }, &f);
-    flow_end(&f);
+    row_pipeline_each_phase(&s, backward_phase, &f);
     row_pipeline_end(&s);
 }
 

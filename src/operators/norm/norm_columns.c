@@ -70,11 +70,10 @@ void norm_store_cta_sums(const row_split *s, const norm_backward_values *o, cons
     }
 }
 
-int64_t norm_exchange_alloc(const row_split *s, int sums)
+int64_t norm_exchange_alloc(const row_split *s)
 {
-    enum { SUMS_MAX = 48 }; // more spill: 248 bytes of 64 (877x28961 bf16)
     const int64_t bytes = norm_exchange_bytes(s);
-    return bytes && sums <= SUMS_MAX ? smem_alloc("exchange", bytes, 16) : -1;
+    return bytes ? smem_alloc("exchange", bytes, 16) : 0;
 }
 
 /* The sums of one vector of each lane as those of neighbouring columns; line: the address of the first column's. */
@@ -88,17 +87,14 @@ static void store_exchanged(const row_split *s, const row_place *p, int step, te
     tensor sHere =
         smem_view(add(slots, mul(add(first, gaps), imm(4))), F32,
                   make_layout(shape(width, accesses), stride(1, WARP * pitch / accesses))); // (WIDTH,ACCESSES)
-    tensor gHere =
-        gmem_tensor(store, F32, make_layout(shape(width, accesses), stride(1, WARP * width))); // (WIDTH,ACCESSES)
     copy(slice(rSum, _, step), sOwn, 4 * width);
     warp_sync();
-    for (int i = 0; i < accesses; i++) {
-        tensor rHere = fragment(F32, compact(leaf(width))); // (WIDTH)
-        copy(slice(sHere, _, i), rHere, 4 * width);
-        IF(lt(add(column, imm(i * WARP * width)), p->limit))
-            copy(rHere, slice(gHere, _, i), 4 * width);
-    }
+    tensor rHere = fragment(F32, compact(shape(width, accesses))); // (WIDTH,ACCESSES)
+    copy(sHere, rHere, 4 * width);
     warp_sync(); // before the next ones are written
+    for (int i = 0; i < accesses; i++)
+        IF(lt(add(column, imm(i * WARP * width)), p->limit))
+            store_at(IR_GLOBAL, IR_CACHE_DEFAULT, F32, width, store, 4LL * i * WARP * width, rHere.regs + i * width);
 }
 
 void norm_store_sums(const row_split *s, const row_place *p, const norm_backward_values *o, const norm_sums *sums,
@@ -109,7 +105,7 @@ void norm_store_sums(const row_split *s, const row_place *p, const norm_backward
     for (int kind = 0; kind < sums->kinds; kind++) {
         here.row = add(mul(group, imm(sums->kinds)), imm(kind));
         tensor gSum = row_of_matrix(s, &here, o->partial, F32, convert(I64, o->cols)); // (VEC,STEPS)
-        if (width == s->vec || sums->exchange < 0) {
+        if (width == s->vec) {
             for (int step = 0; step < s->steps; step++)
                 IF(row_inside(s, &here, step))
                     copy(slice(sums->rSums[kind], _, step), slice(gSum, _, step), 4 * width);

@@ -188,8 +188,8 @@ typedef struct norm_sums {
     int64_t exchange; // norm_exchange_alloc()
 } norm_sums;
 
-/* Allocates that, for so many sums of a thread; its offset, or -1: they are not exchanged. */
-int64_t norm_exchange_alloc(const row_split *s, int sums);
+/* Allocates that; its offset. */
+int64_t norm_exchange_alloc(const row_split *s);
 
 /* Stores the sums of the columns that a thread has at `p` as partial sums of `group`. Its warp is whole. */
 void norm_store_sums(const row_split *s, const row_place *p, const norm_backward_values *o, const norm_sums *sums,

@@ -204,6 +204,9 @@ static const char *const cases[] = {
     "pointers want it",
     "rows=40 cols=1003 direction=backward ldx=1009 ldy=1011 dtype=f16 fill=hard impl=backward config='threads=64 "
     "row_threads=64 cluster=1 vec=8 steps=2 ragged=1 exact=0 stages=3 residence=registers lookahead=0 chunks=1 cut=1'",
+    "rows=3 cols=1283 direction=backward dtype=f16    # fewer rows than phases",
+    "rows=1203 cols=1003 direction=backward dtype=bf16 # CTAs that go from one phase to the next one",
+    "rows=250 cols=4301 direction=backward residual=1 fill=uniform # the same of clusters, or of f32",
     "rows=700 cols=1003 direction=backward ldx=1010 ldy=1003 dtype=bf16 impl=backward config='threads=64 "
     "row_threads=64 cluster=1 vec=8 steps=2 ragged=1 exact=0 stages=3 residence=registers lookahead=0 chunks=1 cut=1 "
     "persistent_ctas=1' # rows of a CTA end alike where they are written",
