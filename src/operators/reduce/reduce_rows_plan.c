@@ -146,10 +146,9 @@ static double unevenness(int64_t ctas, const ckl_device_info *device, int thread
 
 /*
  * A CTA for each row: the number of threads that leaves the fewest idle, for rows of one tile the vectors of each, too;
- * not so few that an SM has too little in flight: logsumexp of 512x51200 f16 by 128 threads 17.2 us, by 256 15.3.
- * States that are expensive to merge are few: logsumexp of 8192x6104 f16, one tile, by 256 threads with three vectors
- * 29.9, by 128 with six 26.6, by a warp 28.0. For few long rows of 16 bits whose states are expensive, 512: argmax of
- * 640x200064 f16 75.5 -> 64.2 us.
+ * not so few that an SM has too little in flight. States that are expensive to merge are few: logsumexp of 8192x6104
+ * f16 29.9 us by 256 threads, 26.6 by 128. For few long rows of 16 bits with such states, 512: argmax of 640x200064 f16
+ * 75.5, 64.2.
  */
 static void choose_cta(const reduce_view *v, const ckl_device_info *device, reduce_rows_config *c)
 {
