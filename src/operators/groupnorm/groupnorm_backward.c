@@ -241,13 +241,9 @@ static void begin_column(void *kernel, val column)
 /* Adds up the lines of sums of the slices: narrow columns, so that there are CTAs for most SMs. */
 void groupnorm_gradients(const groupnorm_config *cfg, bool few)
 {
-    enum { THREADS = 512, THREADS_FEW = 64, STEPS = 16 };
-    _Static_assert(THREADS_FEW / GROUPNORM_GRADIENT_COLUMNS * STEPS == GROUPNORM_LINES_FEW, "lines of a CTA at once");
-    const column_split split = { .threads = few ? THREADS_FEW : THREADS,
-                                 .lanes = GROUPNORM_GRADIENT_COLUMNS,
-                                 .cluster = 1,
-                                 .vec = 1,
-                                 .steps = STEPS };
+    enum { COLUMNS = GROUPNORM_GRADIENT_COLUMNS, THREADS = 512, STEPS = 16 };
+    const int threads = few ? GROUPNORM_LINES_FEW / STEPS * COLUMNS : THREADS;
+    const column_split split = { .threads = threads, .lanes = COLUMNS, .cluster = 1, .vec = 1, .steps = STEPS };
     const reduction sum = reduce_sums(1);
     groupnorm_values a = params_of(groupnorm);
     val columns = mul(a.channels, imm(GROUPNORM_KINDS)), lines = convert(U32, a.lines);

@@ -501,7 +501,7 @@ static bool fits_cluster(const search *s, int cluster, const groupnorm_config *c
  */
 static bool choose_held(search *s, groupnorm_config *c)
 {
-    enum { BYTES_MIN = 2 << 20, BYTES_MIN_BACKWARD = 8 << 20, BYTES_LARGE = 24 << 20, CLUSTER_LARGE_PLANES = 4 };
+    enum { BYTES_MIN = 8 << 20, BYTES_MIN_LINES = 3 << 20, BYTES_LARGE = 24 << 20, CLUSTER_LARGE_PLANES = 4 };
     enum { THREADS = 256, THREADS_LEAST = 128 };
     enum { ENTRIES_OF_LANE = 12 }; // as they are, 0.84 of the time of early ones where a lane has six, 1.13 where 25
     const ckl_groupnorm_desc *d = s->d;
@@ -509,7 +509,7 @@ static bool choose_held(search *s, groupnorm_config *c)
     const int64_t bytes = (forward ? 1 : 2) * d->n * d->c * d->h * d->w * element_bytes(d);
     const int cluster_large = nhwc ? 2 : forward ? CLUSTER_LARGE_PLANES : CLUSTER_MAX;
     const int cluster = bytes >= BYTES_LARGE ? cluster_large : CLUSTER_MAX;
-    if (!s->device->has_tma || bytes < (forward ? BYTES_MIN : BYTES_MIN_BACKWARD) || fits_cluster(s, cluster, c))
+    if (!s->device->has_tma || bytes < (nhwc && forward ? BYTES_MIN_LINES : BYTES_MIN) || fits_cluster(s, cluster, c))
         return false;
     const bool folded = (forward || d->groups == 1) && fold_pixels(s, c); // sums of several groups take too much room
     if (!folded)

@@ -41,7 +41,7 @@ int reduce_columns_ctas_per_sm(const reduce_columns_config *cfg, bool ragged)
     enum { THREADS_WITH_GUARDS = 768 };
     const bool many = dtype_bytes(cfg->kind.dtype) == 2 || !dtype_is_float(cfg->kind.dtype); // registers
     const bool dear = ragged && many && reduce_state_words(&cfg->kind, cfg->compensated) > 1;
-    const int most = (int)min_i64(REDUCE_COLUMNS_CTAS_OF_SM, REDUCE_THREADS_WANTED / cfg->threads);
+    const int most = REDUCE_THREADS_WANTED / cfg->threads;
     return dear ? (int)min_i64(most, THREADS_WITH_GUARDS / cfg->threads) : most;
 }
 

@@ -22,6 +22,8 @@ enum {
     STATES_OF_STRIP_MAX = 1 << 26,
 };
 
+static const double FULL_ENOUGH = 0.75; // a share of turns
+
 /* Results side by side; the others are stretches of them. */
 static int64_t columns_of(const reduce_view *v)
 {
@@ -124,18 +126,6 @@ static void set_steps(reduce_columns_config *c)
     c->steps = (int)min_i64(STEPS_MAX, BYTES_IN_FLIGHT / (c->vec * dtype_bytes(c->kind.dtype)));
 }
 
-/* As many lanes, from `most` down to `least`, as leave the fewest without columns. */
-static int least_idle_lanes(const reduce_view *v, const reduce_columns_config *c, int most, int least)
-{
-    reduce_columns_config best = *c, half = *c;
-    for (half.lanes = best.lanes = most; half.lanes > least;) {
-        half.lanes /= 2;
-        if (half.lanes * tiles_of(v, &half) < best.lanes * tiles_of(v, &best))
-            best = half;
-    }
-    return best.lanes;
-}
-
 /* Of a ragged strip's line: what lanes without columns leave, what the next strip reads again, a sector at its begin. */
 static int64_t unused_bytes(const reduce_view *v, const reduce_columns_config *c)
 {
@@ -144,22 +134,23 @@ static int64_t unused_bytes(const reduce_view *v, const reduce_columns_config *c
 }
 
 /*
- * Ragged lines of large x, whose bytes count: by several warps, or half vectors, where a fifth of a line less is
- * unused. 125 columns of f32 are five strips of 8 lanes, or one of 64 half vectors.
+ * Ragged lines: a warp of lanes, or fewer, where a fifth of a line less is unused; of large x, whose bytes count, also
+ * more, or half vectors. 125 columns of f32 are five strips of 8 lanes, or one of 64 half vectors.
  */
 static void fit_ragged(const reduce_view *v, reduce_columns_config *c)
 {
     enum { LANES_MIN = 4, WORTH = 5 };
+    const bool large = bytes_of(v) > CROWDED_BYTES;
     const int64_t line = v->rows * dtype_bytes(c->kind.dtype);
-    c->lanes = least_idle_lanes(v, c, WARP, LANES_MIN);
     reduce_columns_config t = *c;
-    for (int half = 0; half < 2 && bytes_of(v) > CROWDED_BYTES; half++, t.vec /= 2)
-        for (t.lanes = WARP; t.lanes <= t.threads; t.lanes *= 2)
+    c->lanes = WARP;
+    for (int half = 0; half <= large; half++, t.vec /= 2)
+        for (t.lanes = large ? t.threads : WARP; t.lanes >= LANES_MIN; t.lanes /= 2)
             if (reduce_columns_ragged(&t) && WORTH * unused_bytes(v, &t) < WORTH * unused_bytes(v, c) - line) {
                 c->vec = t.vec;
                 c->lanes = t.lanes;
-                set_steps(c);
             }
+    set_steps(c);
 }
 
 /*
@@ -187,23 +178,24 @@ static int narrow_lanes(const reduce_columns_config *c)
     return LINE_BYTES / (c->vec * dtype_bytes(c->kind.dtype));
 }
 
-/* Strips of a CTA each: one line of memory wide, or more where that makes fewer waves and none less full. */
+/* The share of its turns in which the device is full. */
+static double fullness(int64_t ctas, int64_t fit)
+{
+    return (double)ctas / (double)round_up(ctas, fit);
+}
+
+/* Strips of a CTA each: one line of memory wide, or more where that makes fewer turns and none less full. */
 static int strip_lanes(const reduce_view *v, const ckl_device_info *device, const reduce_columns_config *c)
 {
-    enum { PERCENT_LESS = 3 };
+    const double NEARLY = 0.97;
     const int64_t fit = (int64_t)device->sm_count * REDUCE_COLUMNS_CTAS_OF_SM;
-    const int narrow = narrow_lanes(c);
     reduce_columns_config wide = *c;
-    int lanes = narrow;
-    double narrow_share = 0;
-    for (wide.lanes = narrow; wide.lanes <= WARP; wide.lanes *= 2) {
-        const int64_t strips = tiles_of(v, &wide);
-        const double share = (double)strips / (double)round_up(strips, fit);
-        if (wide.lanes == narrow)
-            narrow_share = share;
-        else if (100 * share >= (100 - PERCENT_LESS) * narrow_share)
+    wide.lanes = narrow_lanes(c);
+    const double narrow = fullness(tiles_of(v, &wide), fit);
+    int lanes = wide.lanes;
+    while ((wide.lanes *= 2) <= WARP)
+        if (fullness(tiles_of(v, &wide), fit) >= NEARLY * narrow)
             lanes = wide.lanes;
-    }
     return lanes;
 }
 
@@ -228,13 +220,12 @@ static bool leaves_no_place(const reduce_view *v, const ckl_device_info *device,
 static int split_of_turns(const reduce_view *v, int64_t strips, int64_t fit, int split)
 {
     enum { LINES_MIN = 512, TURNS_MAX = 8, TURNS_FEW = 3 };
-    const double EVEN = 0.75;
-    double fullest = (double)(split * strips) / (double)round_up(split * strips, fit);
+    double fullest = fullness(split * strips, fit);
     const int turns = strips > fit ? TURNS_MAX : TURNS_FEW;
-    const int64_t most = fullest < EVEN ? min_i64(turns * fit / strips, v->count / LINES_MIN) : split;
+    const int64_t most = fullest < FULL_ENOUGH ? min_i64(turns * fit / strips, v->count / LINES_MIN) : split;
     int best = split;
     for (split++; split <= most; split++) {
-        const double share = (double)(split * strips) / (double)round_up(split * strips, fit);
+        const double share = fullness(split * strips, fit);
         if (share > fullest) {
             fullest = share;
             best = split;
@@ -248,10 +239,15 @@ static bool compensates(const reduce_view *v, const reduce_columns_config *c)
     return reduce_compensates(&v->kind, v->count / ((int64_t)(c->threads / c->lanes) * c->steps * c->split));
 }
 
-/* Layers of a CTA, then up to `split_max` CTAs, share the elements of columns until the device is full. */
+/*
+ * Layers of a CTA, then up to `split_max` CTAs, share the elements of columns until the device is full. Where a last turn
+ * of short columns would be nearly empty, CTAs of half the threads make one turn: 531 of 3x197x45160 bf16, where 528 of
+ * 256 threads fit, 17.8 us, 14.5 of 128.
+ */
 static void share_among(const reduce_view *v, const ckl_device_info *device, int64_t split_max,
                         reduce_columns_config *c)
 {
+    enum { THREADS = 256 };
     const bool ragged = is_ragged(v, c);
     while (!ragged && c->threads > WARP && c->threads > c->lanes && c->threads / 2 >= v->count * c->lanes)
         c->threads /= 2; // layers without a line
@@ -263,6 +259,9 @@ static void share_among(const reduce_view *v, const ckl_device_info *device, int
     if ((c->split + 1) * tiles > ctas)
         c->split = split_of_turns(v, tiles, ctas, c->split);
     c->split = (int)min_i64(c->split, split_max);
+    if (!ragged && c->split == 1 && tiles > ctas && fullness(tiles, ctas) < FULL_ENOUGH && c->threads == THREADS &&
+        2 * c->lanes <= THREADS)
+        c->threads /= 2;
     c->compensated = compensates(v, c);
 }
 
@@ -354,7 +353,7 @@ static ckl_status choose_columns(const void *desc, const ckl_device_info *device
     else if (ragged && suits_elements(v, c)) {
         c->vec = 1;
         c->steps = ELEMENTS_IN_FLIGHT;
-        c->lanes = least_idle_lanes(v, c, 2 * WARP, WARP);
+        c->lanes = columns_of(v) % (2 * WARP) > WARP ? 2 * WARP : WARP;
     } else if (ragged)
         fit_ragged(v, c);
     else if (c->lanes > narrow && c->lanes <= WARP && (alone || tiles_of(v, c) < NARROW_TILES))
@@ -402,18 +401,15 @@ static plan_cost cost_columns(const void *desc, const ckl_device_info *device, c
     const reduce_columns_config *c = config;
     const reduce_view *v = desc;
     const bool ragged = is_ragged(v, c);
-    const int64_t ctas = tiles_of(v, c) * c->split;
-    const bool few = c->split == 1 && ctas < resident_ctas(v, device, c);
-    const bool crowded = c->overlap && few && bytes_of(v) > CROWDED_BYTES;
     const double turns = ceil((double)v->count * c->lanes / ((double)c->threads * c->steps * c->split));
     const int words = reduce_state_words(&c->kind, c->compensated);
     const memory_work work = { .of = { .us = c->split == 1              ? 0.7
                                              : reduce_columns_marked(c) ? 2.8
                                                                         : 2.4 + ROUND_US * reduce_columns_rounds(c),
                                        .wait_cycles = ragged ? SHIFTS : NO_SHIFTS,
-                                       .bytes = crowded ? 1.3 : 0.94,
+                                       .bytes = 0.94,
                                        .lines = 2.5 },
-                               .ctas = ctas,
+                               .ctas = tiles_of(v, c) * c->split,
                                .threads = c->threads,
                                .registers = c->vec * (c->steps * dtype_bytes(c->kind.dtype) / WORD_BYTES + words),
                                .ctas_per_sm = reduce_columns_ctas_per_sm(c, ragged),

@@ -126,9 +126,8 @@ enum { REDUCE_COLUMNS_CTAS_OF_SM = 4 };
 int reduce_columns_ctas_per_sm(const reduce_columns_config *config, bool ragged);
 
 /*
- * Do states of CTAs travel with marks, and not between fences? Where the last one receives them in one round. With
- * more, fences are faster: 22 and 66 CTAs, eleven rounds and three, lose 6 and 1.4 us by marks, and one round gains 0.2
- * to 0.6 (bench/notes/reduce.md).
+ * Do states of CTAs travel with marks, and not between fences? Where the last one receives them in one round, which
+ * gains 0.2 to 0.6 us; three lose 1.4 (bench/notes/reduce.md).
  */
 bool reduce_columns_marked(const reduce_columns_config *config);
 

@@ -9,10 +9,9 @@
  * no ordering: every 32 bits of it travel with a mark in one 64-bit exchange, so a reader that finds the mark has the
  * bits. All other CTAs have started by then, so none waits for one that cannot run.
  *
- * A CTA of columns has hundreds of states. Those that wait for them since the start ask again and again. So CTAs of
- * columns count when they have read their elements, and merge the states of their own threads while the count is on its
- * way. Where the states of many CTAs are received in several rounds (reduce_columns_marked()), plain stores, two fences
- * and a count at the end are faster (bench/notes/reduce.md).
+ * A CTA of columns has hundreds of states. So those count when they have read their elements, and merge the states of
+ * their own threads while the count is on its way; or, for several rounds (reduce_columns_marked()), store, fence and
+ * count at the end.
  */
 enum { SLOT_BYTES = 8, WORDS_MAX = 2 * REDUCE_VALUES_MAX };
 

@@ -146,10 +146,9 @@ static double unevenness(int64_t ctas, const ckl_device_info *device, int thread
 
 /*
  * A CTA for each row: the number of threads that leaves the fewest idle, for rows of one tile the vectors of each, too;
- * not so few that an SM has too little in flight: logsumexp of 512x51200 f16 by 128 threads 17.2 us, by 256 15.3.
- * States that are expensive to merge are few: logsumexp of 8192x6104 f16, one tile, by 256 threads with three vectors
- * 29.9, by 128 with six 26.6, by a warp 28.0. For few long rows of 16 bits whose states are expensive, 512: argmax of
- * 640x200064 f16 75.5 -> 64.2 us.
+ * not so few that an SM has too little in flight. States that are expensive to merge are few: logsumexp of 8192x6104
+ * f16 29.9 us by 256 threads, 26.6 by 128. For few long rows of 16 bits with such states, 512: argmax of 640x200064 f16
+ * 75.5, 64.2.
  */
 static void choose_cta(const reduce_view *v, const ckl_device_info *device, reduce_rows_config *c)
 {
@@ -272,9 +271,26 @@ static void choose_shared(const reduce_view *v, const ckl_device_info *device, r
     c->split = (int)ceil_div(tiles, ceil_div(tiles, min_i64(most, 2 * c->threads)));
 }
 
+/* A CTA for each of few rows whose vectors are all on their way at once, as small x has room for. */
+static bool choose_at_once(const reduce_view *v, const ckl_device_info *device, reduce_rows_config *c)
+{
+    enum { THREADS_MIN = 128, THREADS_MAX = 512, STEPS = 4 };
+    const int64_t segment = whole_vectors(v, c), all = vectors_of(v, c) * v->rows;
+    if (v->kind.reduced > 1 || c->strided || segment > THREADS_MAX * STEPS ||
+        all > 2 * (int64_t)device->sm_count * SMALL_TILE)
+        return false;
+    for (c->threads = THREADS_MIN; c->threads * STEPS < segment;)
+        c->threads *= 2;
+    c->row_threads = c->threads;
+    c->steps = (int)ceil_div(segment, c->threads);
+    c->prefetch = 1;
+    return true;
+}
+
 /*
  * Rows of a warp's length or less share CTAs; many long ones have a CTA each, unless merging states is so expensive
- * that warps should read longer.
+ * that warps should read longer. Few rows have one where no CTAs need to meet: 56x9344 f16 1.6 us, 2.7 by two of each;
+ * logsumexp of 27x3823 f32 1.8 and 3.5.
  */
 static ckl_status choose_rows(const void *desc, const ckl_device_info *device, void *config)
 {
@@ -287,10 +303,10 @@ static ckl_status choose_rows(const void *desc, const ckl_device_info *device, v
     const bool dear = reduce_state_words(&c->kind, false) > 1 && v->rows >= ROWS_OF_SM * (int64_t)device->sm_count;
     if (vectors <= WARP || (vectors <= (dear ? 64 : 8) * WARP && v->rows >= device->sm_count))
         choose_short(v, c);
-    else if (v->rows < (whole_vectors(v, c) >= LONG_SEGMENT ? 3 : 4) * (int64_t)device->sm_count)
-        choose_shared(v, device, c);
-    else
+    else if (v->rows >= (whole_vectors(v, c) >= LONG_SEGMENT ? 3 : 4) * (int64_t)device->sm_count)
         choose_cta(v, device, c);
+    else if (!choose_at_once(v, device, c))
+        choose_shared(v, device, c);
     if (c->split == 1 && c->segments == 1)
         choose_segments(v, c);
     const bool exponentials = c->kind.op == CKL_REDUCE_LOGSUMEXP; // 8192x6104 f16: 29.3 us, 26.6 without
