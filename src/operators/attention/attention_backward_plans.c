@@ -1,6 +1,5 @@
 /* attention_backward_plans.c - the implementations of attention's backward direction: choice, limits, launches. */
 #include "operators/attention/attention_config.h"
-#include "operators/attention/attention_scores.h"
 
 /* naive */
 

@@ -2,7 +2,6 @@
 #include <math.h>
 
 #include "operators/attention/attention_config.h"
-#include "operators/attention/attention_scores.h"
 #include "operators/attention/attention_softmax.h"
 
 enum {
