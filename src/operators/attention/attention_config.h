@@ -114,7 +114,7 @@ param_tensor attention_map_of(const void *pointer, const attention_strides *s);
 
 /*
  * The scores known by name (attention_scores.c): the library's own, and those that the process added; NULL: there is
- * none. Is a score's derivative other than 1? Can it skip whole blocks, or leave them as they are? Of NULL or "none" no.
+ * none. Is a score's derivative other than 1? Can it skip whole blocks, or leave them as they are? NULL or "none": no.
  */
 extern const ckl_attention_score attention_alibi, attention_documents, attention_prefix;
 const ckl_attention_score *attention_score_find(const char *name);
@@ -243,7 +243,6 @@ void attention_sm90(const void *config, int kernel);
 
 /* implementation.cost (attention_cost.c). */
 plan_cost attention_naive_cost(const void *desc, const ckl_device_info *device, const void *config);
-plan_cost attention_naive_backward_cost(const void *desc, const ckl_device_info *device, const void *config);
 plan_cost attention_sm80_cost(const void *desc, const ckl_device_info *device, const void *config);
 plan_cost attention_sm90_cost(const void *desc, const ckl_device_info *device, const void *config);
 plan_cost attention_sm90_backward_cost(const void *desc, const ckl_device_info *device, const void *config);

@@ -45,19 +45,13 @@ ckl_status attention_decode_check_form(const char *who, const ckl_attention_deco
     return CKL_OK;
 }
 
-/* Elements of 16 bytes. */
-static int64_t vector_of(ckl_dtype dtype)
-{
-    return VECTOR_BYTES / (int64_t)ckl_dtype_bytes(dtype);
-}
-
 static attention_decode_params params_of(const ckl_attention_decode_desc *d, const ckl_attention_decode_args *x)
 {
     const double scale = (double)d->scale, softcap = (double)d->softcap;
     const double unit = softcap > 0 ? softcap : scale; // of exponents
     const void *const pointers[] = { x->q, x->k,     d->latent ? x->k : x->v,
                                      x->o, x->k_new, d->latent ? x->k_new : x->v_new };
-    const int64_t vector = vector_of(d->cache);
+    const int64_t vector = VECTOR_BYTES / (int64_t)ckl_dtype_bytes(d->cache);
     attention_decode_params p = { .lengths = x->lengths,
                                   .table = x->table,
                                   .sinks = x->sinks,
@@ -149,7 +143,7 @@ ckl_status attention_decode_check_strides(const char *who, const ckl_attention_d
 {
     for (int i = 0; i < (d->append ? DECODE_TENSORS : ATTENTION_TENSORS); i++) {
         const bool of_cache = i == ATTENTION_K || i == ATTENTION_V;
-        const int64_t vector = vector_of(of_cache ? d->cache : d->dtype);
+        const int64_t vector = VECTOR_BYTES / (int64_t)ckl_dtype_bytes(of_cache ? d->cache : d->dtype);
         const attention_strides s = attention_decode_strides_of(d, i);
         TRY(attention_check_vectors("attention_decode", who, &s, vector));
         int64_t span = product_i64(s.tokens.size, s.tokens.stride);
@@ -507,7 +501,7 @@ static ckl_status admit_sm80(const void *desc, const ckl_device_info *device, co
     const attention_decode_sm80_config *c = config;
     const int rows = attention_decode_rows(c);
     TRY(attention_decode_check_form("sm80", d, &c->form));
-    const int64_t vector = vector_of(d->cache);
+    const int64_t vector = VECTOR_BYTES / (int64_t)ckl_dtype_bytes(d->cache);
     if (d->d % vector || d->dv % vector || d->d > HEAD_MAX || d->dv > HEAD_MAX)
         FAIL(CKL_UNSUPPORTED,
              "attention_decode sm80: d=%" PRId64 " and dv=%" PRId64 " are not multiples of %" PRId64 " up to %d", d->d,

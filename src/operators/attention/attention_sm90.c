@@ -46,10 +46,7 @@ static bool has_turns(const attention_sm90_config *c)
     return c->consumers > 1 && !c->single;
 }
 
-/*
- * Is O, of more columns than a block has keys, rescaled only where a weight would exceed 2^SLACK? Of 256 elements 822
- * -> 776 us.
- */
+/* Is O rescaled only where a weight would exceed 2^SLACK? Of 256 columns 822 -> 776 us. */
 static bool is_lazy(const attention_sm90_config *c)
 {
     return c->form.dv > 128 && !c->single;
