@@ -2,6 +2,7 @@
 #include <math.h>
 
 #include "operators/attention/attention_decode_config.h"
+#include "skeletons/row_pipeline.h"
 
 enum {
     VECTOR_BYTES = 16,
@@ -11,7 +12,7 @@ enum {
     SPLITS_MAX = 1024, // of a sequence
     ROWS_MAX = 32,
     CTAS_MAX = 4,
-    CLUSTER_MAX = 8,      // to choose; of an undivided GPU 16 by force
+    CLUSTER_PORTABLE = 8,
     CTAS = 2,             // of three stages of 128 columns in 16 bits, that an SM has room for
     E4M3_CTAS = 3,        // of blocks of 16 keys
     SPLIT_UNIT = 64,      // keys that four warps take at a time
@@ -283,7 +284,8 @@ static int64_t resident(const ckl_device_info *device, const attention_decode_sm
 /*
  * Where each CTA has an SM, those of a sequence add up as a cluster, which ends sooner than by a workspace (128 CTAs in
  * eights 11.3 -> 10.3 us). A GPC has room for whole clusters only, so where an SM has no room for two some must be
- * free. Several CTAs an SM wait for each other (in fours 36.8 -> 44.4), but pairs end sooner there, too (22.6 -> 19.4).
+ * free, and half of them for sixteen (64 CTAs 11.3 -> 10.2, but 128 12.9 -> 17.6). Several CTAs an SM wait for each
+ * other (in fours 36.8 -> 44.4), but pairs end sooner there, too (22.6 -> 19.4).
  */
 static void choose_cluster(const ckl_attention_decode_desc *d, const ckl_device_info *device,
                            attention_decode_sm80_config *c)
@@ -293,9 +295,11 @@ static void choose_cluster(const ckl_attention_decode_desc *d, const ckl_device_
     while (tried.cluster < runs)
         tried.cluster *= 2;
     const int64_t rooms = resident(device, c), all = rooms * device->sm_count,
-                  most = tried.cluster == 2 ? all : min_i64(device->sm_count, all * 3 / 4);
-    if (device->has_tma && runs > 1 && tried.cluster <= CLUSTER_MAX && ctas_of(d, &tried) <= most &&
-        resident(device, &tried) == rooms)
+                  most = tried.cluster == 2                 ? all
+                         : tried.cluster > CLUSTER_PORTABLE ? device->sm_count / 2
+                                                            : min_i64(device->sm_count, all * 3 / 4);
+    if (device->has_tma && runs > 1 && tried.cluster <= row_pipeline_cluster_max(device) &&
+        ctas_of(d, &tried) <= most && resident(device, &tried) == rooms)
         *c = tried;
 }
 
