@@ -395,7 +395,7 @@ static bool has_parts(const ckl_attention_desc *d, const ckl_device_info *device
  */
 static bool gains_by_third(const ckl_attention_desc *d, const ckl_device_info *device, const attention_sm90_config *c)
 {
-    const double THIRD = 1.24, PART = 0.4, two = (double)tiles_of(d, 2 * ATTENTION_ROWS) / device->sm_count,
+    const double THIRD = 1.24, PART = 0.7, two = (double)tiles_of(d, 2 * ATTENTION_ROWS) / device->sm_count,
                  three = (double)tiles_of(d, 3 * ATTENTION_ROWS) / device->sm_count;
     if (c->form.right)
         return three > TURNS_ENOUGH && THIRD * three <= two;
