@@ -9,29 +9,21 @@
 
 #include "operators/attention/attention_config.h"
 #include "operators/attention/attention_lab.h"
-#include "operators/attention/attention_scores.h"
 #include "operators/operators.h"
 
 /* Strides: defaults by layout, overlap, alignment, maps for TMA */
 
-attention_strides attention_strides_from(const attention_fields *f)
-{
-    return (attention_strides){ .d = f->d,
-                                .tokens = { f->ld_name, f->tokens, *f->ld },
-                                .heads = { f->ld_head_name, f->heads, *f->ld_head },
-                                .batch = { f->ld_batch_name, f->batch, *f->ld_batch } };
-}
-
 ckl_status attention_check_strides(const char *op, ckl_attention_layout layout, const attention_fields *f)
 {
-    bool bshd = layout == CKL_ATTENTION_BSHD;
-    TRY(plan_check_pitch(op, bshd ? f->ld_head_name : f->ld_name, bshd ? f->ld_head : f->ld, "d", f->d));
+    const bool bshd = layout == CKL_ATTENTION_BSHD;
+    const attention_strides *s = &f->strides;
+    TRY(plan_check_pitch(op, bshd ? s->heads.name : s->tokens.name, bshd ? f->ld_head : f->ld, "d", s->d));
     if (bshd && *f->ld == 0)
-        *f->ld = product_i64(f->heads, *f->ld_head);
+        *f->ld = product_i64(s->heads.size, *f->ld_head);
     if (!bshd && *f->ld_head == 0)
-        *f->ld_head = product_i64(f->tokens, *f->ld);
+        *f->ld_head = product_i64(s->tokens.size, *f->ld);
     if (*f->ld_batch == 0)
-        *f->ld_batch = bshd ? product_i64(f->tokens, *f->ld) : product_i64(f->heads, *f->ld_head);
+        *f->ld_batch = bshd ? product_i64(s->tokens.size, *f->ld) : product_i64(s->heads.size, *f->ld_head);
     return CKL_OK;
 }
 
@@ -101,8 +93,7 @@ static attention_fields fields_of(ckl_attention_desc *x, int tensor)
 attention_strides attention_strides_of(const ckl_attention_desc *desc, int tensor)
 {
     ckl_attention_desc copy = *desc;
-    const attention_fields f = fields_of(&copy, tensor);
-    return attention_strides_from(&f);
+    return fields_of(&copy, tensor).strides;
 }
 
 static ckl_status check_mask(const ckl_attention_desc *d)

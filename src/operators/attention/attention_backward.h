@@ -4,7 +4,6 @@
 #include "cute/pipeline.h"
 #include "cute/tma.h"
 #include "operators/attention/attention_score.h"
-#include "operators/attention/attention_scores.h"
 
 enum {
     WARPGROUP = 128,

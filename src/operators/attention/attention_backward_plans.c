@@ -1,6 +1,5 @@
 /* attention_backward_plans.c - the implementations of attention's backward direction: choice, limits, launches. */
 #include "operators/attention/attention_config.h"
-#include "operators/attention/attention_scores.h"
 
 /* naive */
 
@@ -49,7 +48,7 @@ typedef attention_naive_config attention_naive_backward_config;
 
 const implementation attention_naive_backward_implementation = {
     IMPLEMENTATION_PARTS(attention, naive_backward),
-    .cost = attention_naive_backward_cost,
+    .cost = attention_naive_cost,
     .summary = "a thread a row of dQ, of dK and dV, or a sink: the definition, for any sizes and strides",
     .kernels = 3,
     .params = &attention_param_list,

@@ -85,20 +85,20 @@ typedef struct attention_strides {
 
 attention_strides attention_strides_of(const ckl_attention_desc *desc, int tensor);
 
-/* Sizes and strides of a tensor as fields of a desc. */
+/* Those of a tensor, and the fields of a desc that its strides are. */
 typedef struct attention_fields {
-    const char *ld_name, *ld_head_name, *ld_batch_name;
-    int64_t batch, heads, tokens, d;
+    attention_strides strides;
     int64_t *ld, *ld_head, *ld_batch;
 } attention_fields;
 
-#define ATTENTION_FIELDS(desc, name, batch, heads, tokens, d)                                            \
-    {                                                                                                    \
-        "ld" #name, "ld" #name "_head", "ld" #name "_batch", batch, heads, tokens, d, &(desc)->ld##name, \
-            &(desc)->ld##name##_head, &(desc)->ld##name##_batch                                          \
+#define ATTENTION_FIELDS(desc, called, batch_size, heads_size, tokens_size, d_size)                               \
+    {                                                                                                             \
+        .strides = { .d = d_size,                                                                                 \
+                     .tokens = { "ld" #called, tokens_size, (desc)->ld##called },                                 \
+                     .heads = { "ld" #called "_head", heads_size, (desc)->ld##called##_head },                    \
+                     .batch = { "ld" #called "_batch", batch_size, (desc)->ld##called##_batch } },                \
+        .ld = &(desc)->ld##called, .ld_head = &(desc)->ld##called##_head, .ld_batch = &(desc)->ld##called##_batch \
     }
-
-attention_strides attention_strides_from(const attention_fields *fields);
 
 /* Strides that are 0 follow from the inner sizes, in the order of the layout. */
 ckl_status attention_check_strides(const char *op, ckl_attention_layout layout, const attention_fields *fields);
@@ -111,6 +111,15 @@ ckl_status attention_check_vectors(const char *op, const char *who, const attent
 
 /* What a tensor map is made of: (D,TOKENS,HEADS,BATCH) of 16-bit elements. */
 param_tensor attention_map_of(const void *pointer, const attention_strides *s);
+
+/*
+ * The scores known by name (attention_scores.c): the library's own, and those that the process added; NULL: there is
+ * none. Is a score's derivative other than 1? Can it skip whole blocks, or leave them as they are? NULL or "none": no.
+ */
+extern const ckl_attention_score attention_alibi, attention_documents, attention_prefix;
+const ckl_attention_score *attention_score_find(const char *name);
+bool attention_score_bends(const char *name);
+bool attention_score_has_blocks(const char *name);
 
 /* Less than any score, yet finite times any scale, so rows without keys need no special care. */
 #define ATTENTION_FLOOR (-0x1p100)
@@ -234,7 +243,6 @@ void attention_sm90(const void *config, int kernel);
 
 /* implementation.cost (attention_cost.c). */
 plan_cost attention_naive_cost(const void *desc, const ckl_device_info *device, const void *config);
-plan_cost attention_naive_backward_cost(const void *desc, const ckl_device_info *device, const void *config);
 plan_cost attention_sm80_cost(const void *desc, const ckl_device_info *device, const void *config);
 plan_cost attention_sm90_cost(const void *desc, const ckl_device_info *device, const void *config);
 plan_cost attention_sm90_backward_cost(const void *desc, const ckl_device_info *device, const void *config);

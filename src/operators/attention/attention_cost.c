@@ -64,8 +64,7 @@ plan_cost attention_sm90_cost(const void *desc, const ckl_device_info *device, c
     return of_tiles(d, device, tiles, rows, c->tile_n, keys_seen(d), (double)(d->d + d->dv), c->draw);
 }
 
-static const double GRADIENTS =
-    1.45; // times the cycles of the forward's products: their operands pass through shared memory
+static const double GRADIENTS = 1.45; // times the forward's cycles: operands pass through shared memory
 
 plan_cost attention_sm90_backward_cost(const void *desc, const ckl_device_info *device, const void *config)
 {
@@ -87,16 +86,12 @@ plan_cost attention_sm90_backward_cost(const void *desc, const ckl_device_info *
 
 /* The portable kernels: tiles of queries, and a thread for each row. */
 
-static double bytes_of(const ckl_attention_desc *d)
-{
-    return 2 * (double)(d->d + d->dv) * (double)d->batch * ((double)(d->heads * d->q) + (double)(d->kv_heads * d->kv));
-}
-
 plan_cost attention_sm80_cost(const void *desc, const ckl_device_info *device, const void *config)
 {
     const ckl_attention_desc of = even(desc), *d = &of;
     const attention_sm80_config *c = config;
     const int rows = c->warps * c->warp_rows;
+    const double tokens = (double)d->batch * ((double)(d->heads * d->q) + (double)(d->kv_heads * d->kv));
     return product_cost(&(product_work){ .tiles = ceil((double)d->q / rows) * (double)(d->batch * d->heads),
                                          .ctas = 8 / c->warps > 1 ? 8 / c->warps : 1,
                                          .steps = fmax(1, ceil(keys_seen(d) / c->tile_n)),
@@ -104,7 +99,7 @@ plan_cost attention_sm80_cost(const void *desc, const ckl_device_info *device, c
                                          .rate = 600,
                                          .step_cycles = 900,
                                          .tile_cycles = 1500,
-                                         .bytes = bytes_of(d) },
+                                         .bytes = 2 * (double)(d->d + d->dv) * tokens },
                         device);
 }
 
@@ -119,17 +114,12 @@ plan_cost attention_rows_cost(const ckl_device_info *device, int threads, double
                         device);
 }
 
+/* Rows of O; or of dQ, and of dK and dV. */
 plan_cost attention_naive_cost(const void *desc, const ckl_device_info *device, const void *config)
 {
     const ckl_attention_desc of = even(desc), *d = &of;
+    const bool is_forward = d->direction == CKL_DIRECTION_FORWARD;
     return attention_rows_cost(device, ((const attention_naive_config *)config)->threads,
-                               (double)(d->batch * d->heads * d->q), keys_seen(d), (double)(2 * d->d + d->dv));
-}
-
-/* Rows of dQ, and of dK and dV. */
-plan_cost attention_naive_backward_cost(const void *desc, const ckl_device_info *device, const void *config)
-{
-    const ckl_attention_desc of = even(desc), *d = &of;
-    return attention_rows_cost(device, ((const attention_naive_config *)config)->threads,
-                               2 * (double)(d->batch * d->heads * d->q), keys_seen(d), (double)(3 * d->d + 2 * d->dv));
+                               (double)((is_forward ? 1 : 2) * d->batch * d->heads * d->q), keys_seen(d),
+                               (double)(is_forward ? 2 * d->d + d->dv : 3 * d->d + 2 * d->dv));
 }

@@ -26,15 +26,14 @@ static attention_fields fields_of(ckl_attention_decode_desc *x, int tensor)
 {
     const bool is_values = tensor == ATTENTION_V || tensor == DECODE_V_NEW;
     attention_fields f = own_fields_of(x, x->latent && is_values ? tensor - 1 : tensor); // values are in the keys
-    f.d = is_values || tensor == ATTENTION_O ? x->dv : x->d;
+    f.strides.d = is_values || tensor == ATTENTION_O ? x->dv : x->d;
     return f;
 }
 
 attention_strides attention_decode_strides_of(const ckl_attention_decode_desc *desc, int tensor)
 {
     ckl_attention_decode_desc copy = *desc;
-    const attention_fields f = fields_of(&copy, tensor);
-    return attention_strides_from(&f);
+    return fields_of(&copy, tensor).strides;
 }
 
 static ckl_status check_pages(ckl_attention_decode_desc *d)
@@ -52,9 +51,9 @@ static ckl_status check_pages(ckl_attention_decode_desc *d)
 static ckl_status check_no_strides(ckl_attention_decode_desc *d, int tensor, const char *of)
 {
     const attention_fields f = own_fields_of(d, tensor);
-    TRY(plan_check_unused("attention_decode", f.ld_name, *f.ld, of));
-    TRY(plan_check_unused("attention_decode", f.ld_head_name, *f.ld_head, of));
-    return plan_check_unused("attention_decode", f.ld_batch_name, *f.ld_batch, of);
+    TRY(plan_check_unused("attention_decode", f.strides.tokens.name, *f.ld, of));
+    TRY(plan_check_unused("attention_decode", f.strides.heads.name, *f.ld_head, of));
+    return plan_check_unused("attention_decode", f.strides.batch.name, *f.ld_batch, of);
 }
 
 static ckl_status check_append(ckl_attention_decode_desc *d)

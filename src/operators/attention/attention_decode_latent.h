@@ -3,9 +3,10 @@
 
 #include "operators/attention/attention_decode_place.h"
 
-enum { ATTENTION_DECODE_LATENT_QUAD = 4 }; // numbers of a thread that lie together
-
-enum { LATENT_BOXES_MAX = ATTENTION_DECODE_LATENT_KEYS / ATTENTION_DECODE_LATENT_PAGE };
+enum {
+    ATTENTION_DECODE_LATENT_QUAD = 4, // numbers of a thread that lie together
+    LATENT_BOXES_MAX = ATTENTION_DECODE_LATENT_KEYS / ATTENTION_DECODE_LATENT_PAGE
+};
 
 /* Where a box of keys comes from. Boxes past the last page of the sequence load that page again. */
 typedef struct latent_box {

@@ -14,7 +14,7 @@ enum {
     SPLITS_MAX = 1024, // of a sequence
 };
 
-/* Splits of a CTA, `run`, or as few as `resident` CTAs that run at once need, of tiles of so many rows; CTAs of these. */
+/* Splits of a CTA, `run`, or as few as `resident` CTAs that run at once need, of tiles of so many rows; CTAs. */
 typedef struct latent_shares {
     int64_t run, ctas;
 } latent_shares;

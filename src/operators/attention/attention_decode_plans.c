@@ -2,6 +2,7 @@
 #include <math.h>
 
 #include "operators/attention/attention_decode_config.h"
+#include "skeletons/row_pipeline.h"
 
 enum {
     VECTOR_BYTES = 16,
@@ -11,7 +12,7 @@ enum {
     SPLITS_MAX = 1024, // of a sequence
     ROWS_MAX = 32,
     CTAS_MAX = 4,
-    CLUSTER_MAX = 8,      // to choose; of an undivided GPU 16 by force
+    CLUSTER_PORTABLE = 8,
     CTAS = 2,             // of three stages of 128 columns in 16 bits, that an SM has room for
     E4M3_CTAS = 3,        // of blocks of 16 keys
     SPLIT_UNIT = 64,      // keys that four warps take at a time
@@ -45,19 +46,13 @@ ckl_status attention_decode_check_form(const char *who, const ckl_attention_deco
     return CKL_OK;
 }
 
-/* Elements of 16 bytes. */
-static int64_t vector_of(ckl_dtype dtype)
-{
-    return VECTOR_BYTES / (int64_t)ckl_dtype_bytes(dtype);
-}
-
 static attention_decode_params params_of(const ckl_attention_decode_desc *d, const ckl_attention_decode_args *x)
 {
     const double scale = (double)d->scale, softcap = (double)d->softcap;
     const double unit = softcap > 0 ? softcap : scale; // of exponents
     const void *const pointers[] = { x->q, x->k,     d->latent ? x->k : x->v,
                                      x->o, x->k_new, d->latent ? x->k_new : x->v_new };
-    const int64_t vector = vector_of(d->cache);
+    const int64_t vector = VECTOR_BYTES / (int64_t)ckl_dtype_bytes(d->cache);
     attention_decode_params p = { .lengths = x->lengths,
                                   .table = x->table,
                                   .sinks = x->sinks,
@@ -149,7 +144,7 @@ ckl_status attention_decode_check_strides(const char *who, const ckl_attention_d
 {
     for (int i = 0; i < (d->append ? DECODE_TENSORS : ATTENTION_TENSORS); i++) {
         const bool of_cache = i == ATTENTION_K || i == ATTENTION_V;
-        const int64_t vector = vector_of(of_cache ? d->cache : d->dtype);
+        const int64_t vector = VECTOR_BYTES / (int64_t)ckl_dtype_bytes(of_cache ? d->cache : d->dtype);
         const attention_strides s = attention_decode_strides_of(d, i);
         TRY(attention_check_vectors("attention_decode", who, &s, vector));
         int64_t span = product_i64(s.tokens.size, s.tokens.stride);
@@ -289,7 +284,8 @@ static int64_t resident(const ckl_device_info *device, const attention_decode_sm
 /*
  * Where each CTA has an SM, those of a sequence add up as a cluster, which ends sooner than by a workspace (128 CTAs in
  * eights 11.3 -> 10.3 us). A GPC has room for whole clusters only, so where an SM has no room for two some must be
- * free. Several CTAs an SM wait for each other (in fours 36.8 -> 44.4), but pairs end sooner there, too (22.6 -> 19.4).
+ * free, and half of them for sixteen (64 CTAs 11.3 -> 10.2, but 128 12.9 -> 17.6). Several CTAs an SM wait for each
+ * other (in fours 36.8 -> 44.4), but pairs end sooner there, too (22.6 -> 19.4).
  */
 static void choose_cluster(const ckl_attention_decode_desc *d, const ckl_device_info *device,
                            attention_decode_sm80_config *c)
@@ -299,9 +295,11 @@ static void choose_cluster(const ckl_attention_decode_desc *d, const ckl_device_
     while (tried.cluster < runs)
         tried.cluster *= 2;
     const int64_t rooms = resident(device, c), all = rooms * device->sm_count,
-                  most = tried.cluster == 2 ? all : min_i64(device->sm_count, all * 3 / 4);
-    if (device->has_tma && runs > 1 && tried.cluster <= CLUSTER_MAX && ctas_of(d, &tried) <= most &&
-        resident(device, &tried) == rooms)
+                  most = tried.cluster == 2                 ? all
+                         : tried.cluster > CLUSTER_PORTABLE ? device->sm_count / 2
+                                                            : min_i64(device->sm_count, all * 3 / 4);
+    if (device->has_tma && runs > 1 && tried.cluster <= row_pipeline_cluster_max(device) &&
+        ctas_of(d, &tried) <= most && resident(device, &tried) == rooms)
         *c = tried;
 }
 
@@ -507,7 +505,7 @@ static ckl_status admit_sm80(const void *desc, const ckl_device_info *device, co
     const attention_decode_sm80_config *c = config;
     const int rows = attention_decode_rows(c);
     TRY(attention_decode_check_form("sm80", d, &c->form));
-    const int64_t vector = vector_of(d->cache);
+    const int64_t vector = VECTOR_BYTES / (int64_t)ckl_dtype_bytes(d->cache);
     if (d->d % vector || d->dv % vector || d->d > HEAD_MAX || d->dv > HEAD_MAX)
         FAIL(CKL_UNSUPPORTED,
              "attention_decode sm80: d=%" PRId64 " and dv=%" PRId64 " are not multiples of %" PRId64 " up to %d", d->d,

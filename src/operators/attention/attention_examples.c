@@ -1,5 +1,5 @@
 /* attention_examples.c - three scores as a user writes them, with the public header alone: ALiBi, documents, prefix. */
-#include "operators/attention/attention_scores.h"
+#include "cutekernellib/operators/attention_score.h"
 
 #include <math.h>
 

@@ -17,12 +17,6 @@ typedef struct row_of_o {
     val max, sum; // of the scores; of 2^(exponent * (score - max))
 } row_of_o;
 
-/* (BATCH,HEADS,TOKENS,D) */
-static tensor whole_tensor(const attention_form *form, const attention_values *p, int which)
-{
-    return attention_tensor_of(form, p, which, p->x);
-}
-
 static row_of_o row_at(const attention_form *form, const attention_values *p, val row)
 {
     val q = convert(I64, p->q), i = rem(row, q), every = div(row, q);
@@ -30,13 +24,13 @@ static row_of_o row_at(const attention_form *form, const attention_values *p, va
     val kv_head = div(head, convert(I64, p->group)), from = imm64(0);
     sequence s = attention_sequence_of(form, p, batch);
     val first = add(i, convert(I64, s.first)), last = add(i, convert(I64, s.last)), queries = q;
-    tensor gK = slice(whole_tensor(form, p, ATTENTION_K), batch, kv_head, _, _);
-    tensor gV = slice(whole_tensor(form, p, ATTENTION_V), batch, kv_head, _, _);
+    tensor gK = slice(attention_tensor_of(form, p, ATTENTION_K, p->x), batch, kv_head, _, _);
+    tensor gV = slice(attention_tensor_of(form, p, ATTENTION_V, p->x), batch, kv_head, _, _);
     if (form->ragged) {
         IF(ge(i, convert(I64, s.q)))
             exit_thread();
-        gK = slice(whole_tensor(form, p, ATTENTION_K), 0, kv_head, _, _);
-        gV = slice(whole_tensor(form, p, ATTENTION_V), 0, kv_head, _, _);
+        gK = slice(attention_tensor_of(form, p, ATTENTION_K, p->x), 0, kv_head, _, _);
+        gV = slice(attention_tensor_of(form, p, ATTENTION_V, p->x), 0, kv_head, _, _);
         gK.address = tensor_address(gK, coord(s.kv_at, 0));
         gV.address = tensor_address(gV, coord(s.kv_at, 0));
         kv = convert(I64, s.kv);
@@ -47,8 +41,8 @@ static row_of_o row_at(const attention_form *form, const attention_values *p, va
     layout logarithms = make_layout(shape(p->all_heads, p->heads, queries),
                                     stride(mul(convert(I64, p->heads), queries), queries, 1)); // (BATCH,HEADS,Q)
     return (row_of_o){
-        .gQ = slice(whole_tensor(form, p, ATTENTION_Q), batch, head, i, _),
-        .gO = slice(whole_tensor(form, p, ATTENTION_O), batch, head, i, _),
+        .gQ = slice(attention_tensor_of(form, p, ATTENTION_Q, p->x), batch, head, i, _),
+        .gO = slice(attention_tensor_of(form, p, ATTENTION_O, p->x), batch, head, i, _),
         .gK = gK,
         .gV = gV,
         .gLse = gmem_tensor(tensor_address(gmem_tensor(p->lse, F32, logarithms), coord(batch, head, i)), F32,

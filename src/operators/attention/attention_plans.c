@@ -2,7 +2,6 @@
 #include <math.h>
 
 #include "operators/attention/attention_config.h"
-#include "operators/attention/attention_scores.h"
 #include "operators/attention/attention_softmax.h"
 
 enum {
@@ -383,10 +382,7 @@ static void share_sm(const ckl_attention_desc *d, const ckl_device_info *device,
         *c = tried;
 }
 
-/*
- * Tiles behind the whole turns that SMs take of them: few enough for an SM for each consumer's part? Such
- * a part takes PART of a tile's time.
- */
+/* Are tiles behind the whole turns of SMs so few that these suffice for each consumer's part of them? */
 static bool has_parts(const ckl_attention_desc *d, const ckl_device_info *device, int consumers)
 {
     const int64_t tiles = tiles_of(d, consumers * ATTENTION_ROWS), rest = tiles % device->sm_count;
@@ -394,18 +390,16 @@ static bool has_parts(const ckl_attention_desc *d, const ckl_device_info *device
 }
 
 /*
- * Is a third consumer worth it? Its tile takes THIRD times as long as one of two, and SMs take tiles in whole turns:
- * 64 heads of 2048, d=64, 153 us for 162. Drawn tiles of any length leave the last turn in no order, so these are many.
+ * Is a third consumer worth it? Its tile takes THIRD times as long as one of two (64 heads of 2048, d=64, 153 us for
+ * 162), a part of one PART of that. SMs take tiles in whole turns; drawn ones in no order at last, so these are many.
  */
-static bool gains_by_third(const ckl_attention_desc *d, const ckl_device_info *device, bool drawn, bool single)
+static bool gains_by_third(const ckl_attention_desc *d, const ckl_device_info *device, const attention_sm90_config *c)
 {
-    const double THIRD = 1.24, PART = 0.4;
-    const int64_t of_two = tiles_of(d, 2 * ATTENTION_ROWS), of_three = tiles_of(d, 3 * ATTENTION_ROWS);
-    if (drawn)
-        return of_three > TURNS_ENOUGH * device->sm_count && THIRD * (double)of_three <= (double)of_two;
-    const double turns =
-        (double)ceil_div(of_three, device->sm_count) - (!single && has_parts(d, device, 3) ? 1 - PART : 0);
-    return THIRD * turns < (double)ceil_div(of_two, device->sm_count);
+    const double THIRD = 1.24, PART = 0.7, two = (double)tiles_of(d, 2 * ATTENTION_ROWS) / device->sm_count,
+                 three = (double)tiles_of(d, 3 * ATTENTION_ROWS) / device->sm_count;
+    if (c->form.right)
+        return three > TURNS_ENOUGH && THIRD * three <= two;
+    return THIRD * (ceil(three) - (!c->single && has_parts(d, device, 3) ? 1 - PART : 0)) < ceil(two);
 }
 
 static ckl_status choose_sm90(const void *desc, const ckl_device_info *device, void *config)
@@ -425,8 +419,7 @@ static ckl_status choose_sm90(const void *desc, const ckl_device_info *device, v
     // exponentials take as long as the products of small heads; more warps hide them, if tiles suffice for all SMs
     const bool is_small = d->d <= 64 && d->dv <= 64,
                fits = c->single && 3 * c->tile_n / 4 + d->dv / 2 <= 128; // registers
-    if ((is_small || fits) && !d->mask && !d->score && d->softcap == 0 &&
-        gains_by_third(d, device, c->form.right, c->single))
+    if ((is_small || fits) && !d->mask && !d->score && d->softcap == 0 && gains_by_third(d, device, c))
         c->consumers = 3;
     // 16 causal heads of 1024 take 19.8 us by 128 tiles of two, 21.8 to 23.2 by twice as many, two CTAs an SM
     while (c->consumers > 1 && (tiles_of(d, (c->consumers - 1) * ATTENTION_ROWS) <= device->sm_count ||

@@ -3,7 +3,6 @@
 
 #include "cute/kernel.h"
 #include "cute/values.h"
-#include "operators/attention/attention_scores.h"
 
 /* What functions may call */
 

@@ -1,5 +1,5 @@
 /* attention_scores.c - custom scores by their names. */
-#include "operators/attention/attention_scores.h"
+#include "operators/attention/attention_config.h"
 
 #include "base/status.h"
 #include "plan/named.h"

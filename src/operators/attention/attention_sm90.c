@@ -13,7 +13,6 @@
  * releases the slots of the ring, as each may need the keys again.
  */
 #include "operators/attention/attention_sm90.h"
-#include "operators/attention/attention_scores.h"
 
 enum {
     BARRIER_CONSUMER = 1, // named barriers, + consumer: its 128 threads round the staging buffers
@@ -47,10 +46,7 @@ static bool has_turns(const attention_sm90_config *c)
     return c->consumers > 1 && !c->single;
 }
 
-/*
- * Is O, of more columns than a block has keys, rescaled only where a weight would exceed 2^SLACK? Of 256 elements 822
- * -> 776 us.
- */
+/* Is O rescaled only where a weight would exceed 2^SLACK? Of 256 columns 822 -> 776 us. */
 static bool is_lazy(const attention_sm90_config *c)
 {
     return c->form.dv > 128 && !c->single;
@@ -196,17 +192,12 @@ static void end_turn(const sm90_kernel *k, const consumer_role *c)
     named_arrive(add(next, imm(BARRIER_TURN)), 2 * WARPGROUP);
 }
 
-static void release_of(const sm90_kernel *k, const consumer_role *c, const pipeline *of, val slot)
+static void release(const sm90_kernel *k, const consumer_role *c, const pipeline *of, val slot)
 {
     if (k->cfg->old)
         warp_sync(); // all lanes are done reading
     IF(k->cfg->old ? eq(lane(), imm(0)) : c->first_thread)
         pipeline_release(of, slot);
-}
-
-static void release(const sm90_kernel *k, const consumer_role *c, val slot)
-{
-    release_of(k, c, &k->ring, slot);
 }
 
 /*
@@ -367,13 +358,13 @@ static void step(const sm90_kernel *k, consumer_role *c, const tile *t, const ke
         look_ahead(k, c, t, w);
     mma_wait(1);
     if (!k->cfg->old)
-        release(k, c, keys);
+        release(k, c, &k->ring, keys);
     shape_scores(k, c, t, w, false);
     soften(k, c, t, w, keys);
     if (k->cfg->old)
-        release(k, c, keys);
+        release(k, c, &k->ring, keys);
     mma_wait(0);
-    release(k, c, values);
+    release(k, c, &k->ring, values);
     accumulators_to_A(c->scores, k->form->dtype, c->weights);
     if (k->cfg->old)
         IF(ne(c->lowered, imm(0)))
@@ -394,10 +385,10 @@ static void attend(const sm90_kernel *k, consumer_role *c, const tile *t, val ke
 {
     c->custom = attention_custom_score_of(k->form, &k->p, t->head);
     mma_wait(0);
-    release(k, c, keys);
+    release(k, c, &k->ring, keys);
     key_walk w = attention_key_walk_begin(&c->custom, &k->grid, t, true);
     if (k->cfg->single)
-        release_of(k, c, &k->q, c->index);
+        release(k, c, &k->q, c->index);
     fill(c->out, immf(0));
     attention_online_rows_reset(&c->rows);
     shape_scores(k, c, t, &w, true);
@@ -411,7 +402,7 @@ static void attend(const sm90_kernel *k, consumer_role *c, const tile *t, val ke
             attention_key_walk_advance(&w);
             step(k, c, t, &w);
         }
-        release_of(k, c, &k->q, c->index);
+        release(k, c, &k->q, c->index);
     }
     assign(c->q.parity, bit_xor(c->q.parity, imm(1)));
 }
@@ -481,7 +472,7 @@ static void consume_tiles(const sm90_kernel *k, consumer_role *c, walk *w)
         mma_fence();
         attention_issue_scores(&c->qk, &c->keys, keys, c->scores);
         mma_wait(1);
-        release(k, c, values);
+        release(k, c, &k->ring, values);
         finish(k, c, &t);
         BREAK_IF(logical_not(more));
     }
@@ -492,7 +483,7 @@ static void pass_slots(const sm90_kernel *k, consumer_role *c)
 {
     for (int i = 0; i < 2; i++) { // of K and of V
         pipeline_wait_full(&k->ring, &c->at);
-        release(k, c, take_slot(c));
+        release(k, c, &k->ring, take_slot(c));
     }
 }
 
@@ -503,7 +494,7 @@ static void let_pass(const sm90_kernel *k, consumer_role *c, walk *w)
         BREAK_IF(ge(w->number, k->tiles));
         const tile t = attention_sm90_tile_of(k, w->number);
         pipeline_wait_full(&k->q, &c->q);
-        release_of(k, c, &k->q, c->index);
+        release(k, c, &k->q, c->index);
         assign(c->q.parity, bit_xor(c->q.parity, imm(1)));
         pass_slots(k, c);
         LOOP_FROM(block, add(t.first, imm(1)), t.end, imm(1)) {

@@ -26,10 +26,7 @@ typedef struct sm90_kernel {
     val whole, tiles; // tiles in whole turns of all CTAs; all, of which with parts the others are of one consumer
 } sm90_kernel;
 
-/*
- * Tile `number`. With parts those behind the whole turns are of one consumer, the first: a tile's rows for a consumer
- * each. So SMs that would have none have one, too.
- */
+/* Tile `number`; with parts those behind the whole turns have rows of the first consumer alone. */
 tile attention_sm90_tile_of(const sm90_kernel *k, val number);
 
 /* A CTA's way through the tiles: the numbers that it draws, or every grid_x-th. */

@@ -32,7 +32,6 @@ void attention_online_rows_reset(online_rows *rows);
 void attention_online_rows_raise(online_rows *rows, const val *max);
 
 /* On the host: the numbers of a soft cap by which scores are tanh(factor * score), and weights 2^(exponent * that). */
-enum { ATTENTION_CAP_NUMBERS = 4 };
 void attention_cap_numbers(double factor, double exponent, float *cap);
 
 /*
