@@ -3,12 +3,13 @@
  * of the IR: every op, every type.
  *
  * Results must not depend on what nobody promises:
- *   NaN       A NaN that arithmetic makes has fixed bits; those that are moved or whose sign is changed
- *             keep what the hardware likes. So floats that come from bits, NEG, ABS and conversions to f32 have their NaNs
- *             replaced by 1 before anything else sees them (number_of).
+ *   NaN       A NaN that arithmetic makes has fixed bits; those that are moved or whose sign is changed keep what the
+ *             hardware likes. So floats that come from bits, NEG, ABS and conversions to f32 have their NaNs replaced
+ *             by 1 before anything else sees them (number_of).
  *   DIV, REM  divisors of integers are made odd: 0 is a fault.
  *   ABS       of any signed type takes odd numbers, too: the assembler takes its result for one that is not negative.
- *   shifts    are by less than 2^31. SHL of an i64 takes odd numbers: ptxas 13.0 shifts the sign of a u32 that was just converted.
+ *   shifts    are by less than 2^31. SHL of an i64 takes odd numbers: ptxas 13.0 shifts the sign of a u32 that was
+ *             just converted.
  *   PACK      of no constants: ptxas 13.0 makes a half that is a known negative number positive, with a sign in the
  *             instruction that uses it, and loses that in fma(v, v, v).
  *   inexact   RSQRT, RCP_APPROX, EX2, LG2, SIN, COS are absent: each GPU has its own last bits.

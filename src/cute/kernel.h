@@ -204,7 +204,7 @@
 #define atomic_add(address, x)                atomic_of(ADD, DEFAULT, address, x)
 #define red_max(address, x)                   (HERE, ir_reduce(IR_SCOPE_GPU, IR_RED_MAX, address, 0, x))
 #define atomic_exchange(address, x)           atomic_of(EXCH, DEFAULT, address, x)
-#define atomic_of(op, order, address, x)      (HERE, ir_atomic(IR_ORDER_##order, IR_SCOPE_GPU, IR_RED_##op, address, 0, x))
+#define atomic_of(op, order, at, x)           (HERE, ir_atomic(IR_ORDER_##order, IR_SCOPE_GPU, IR_RED_##op, at, 0, x))
 
 /*
  * Accesses to global memory by which CTAs wait for each other, all at gpu scope: who acquires what another released

@@ -71,7 +71,7 @@ static ckl_status load(void)
 {
     void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
     if (!library)
-        FAIL(CKL_DEVICE_FAULT, "no NVIDIA driver (%s); the emulated emulator:h200 needs none", dlerror());
+        FAIL(CKL_DEVICE_FAULT, "no NVIDIA driver (%s); emulator:h200, an emulated GPU, needs none", dlerror());
     cuda_driver found;
     TRY(find_functions(library, &found));
     cu_result result = found.cuInit(0);

@@ -87,7 +87,8 @@ typedef enum ir_sreg_kind {
  * of ir_inst. "Converged" instructions want every lane of the warp (warpgroup, CTA, cluster: as stated) to arrive
  * together.
  *
- * Arithmetic, `type` of operands and result unless stated: integers of 32 and 64 bits, f32; pairs have ADD, SUB, MUL, FMA.
+ * Arithmetic, `type` of operands and result unless stated: integers of 32 and 64 bits, f32; pairs have ADD, SUB, MUL
+ * and FMA.
  *   MOV            d <- s
  *   ADD SUB MUL    d <- x, y             integers wrap; floats round to nearest
  *   FMA            d <- x, y, z          x*y+z; floats fused, integers mad.lo
@@ -112,8 +113,8 @@ typedef enum ir_sreg_kind {
  *   UNPACK         lo, hi <- x           [from] the type of x: pairs and u64; `type` of the results
  *   SQRT           d <- x                f32, correctly rounded
  *   Approximate, f32 (errors of the hardware stated by the PTX ISA; the emulator rounds correctly):
- *   RSQRT RCP_APPROX EX2 LG2 SIN COS   d <- x   [mode] 1 of RCP_APPROX and EX2: subnormals in and out are 0, which saves
- *                                        the instructions that scale them
+ *   RSQRT RCP_APPROX EX2 LG2 SIN COS   d <- x   [mode] 1 of RCP_APPROX and EX2: subnormals in and out are 0, which
+ *                                        saves the instructions that scale them
  *   SREG           d <- ()               [mode] ir_sreg_kind; u32
  *   PARAM          d <- ()               [n] index of a scalar parameter; of a tensor map: its u64 generic address
  *

@@ -155,8 +155,8 @@ SCALAR(sin_f32, lane_f32, canonical((float)(sin((double)x))))
 SCALAR(cos_f32, lane_f32, canonical((float)(cos((double)x))))
 
 /*
- * Pairs of 16-bit floats. f32 holds enough bits that rounding a sum twice is harmless; products and fused sums go through
- * double, rounded to odd.
+ * Pairs of 16-bit floats. f32 holds enough bits that rounding a sum twice is harmless; products and fused sums go
+ * through double, rounded to odd.
  */
 #define HALVES(t)                                                                                                      \
     LANEWISE(add_##t, lane_u16, lane_u16, t##_narrow(t##_widen(x) + t##_widen(y)))                                     \
