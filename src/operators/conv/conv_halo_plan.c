@@ -153,7 +153,10 @@ static plan_cost cost_halo(const void *desc, const ckl_device_info *device, cons
     const double alone = c->ctas == 1 ? ALONE : 1; // nobody works while it stores
     const double issue = alone * c->warps * instructions_of(c) / fmin(ISSUED, WARP * c->warps * c->ctas);
     const double load = fmax(ROW * s.box_w * s.box_h * c->images, (double)s.stage_bytes / BYTES);
-    const double turns = tiles_of(d, c) * (double)channel_tiles(d, c) / device->sm_count;
+    const double of_sm = tiles_of(d, c) * (double)channel_tiles(d, c) / device->sm_count;
+    const bool few =
+        of_sm > c->ctas && of_sm < 4 * c->ctas; // 480 tiles by 396 CTAs take two turns: 6.7 us by 960 of 7x7
+    const double turns = few ? ceil(of_sm / c->ctas) * c->ctas : of_sm;
     const conv_tensor x = conv_tensor_of(d, conv_read(d)), y = conv_tensor_of(d, conv_written(d));
     const double us = fmax(1, turns) * fmax(issue, load) / HERTZ * 1e6, images = 2 * (double)d->n * (double)d->k;
     const bool cut = d->k % (SECTOR / 2) && d->k > s.channels; // pieces of a pixel that begin inside sectors

@@ -112,7 +112,7 @@ static void derive(const ckl_conv_desc *d, sliding_config *c)
 /* Vectors of 2 channels first, strips of all rows, of halves, ... of them; columns that divide a row's. */
 static bool candidate_sliding(const void *desc, const ckl_device_info *device, int i, void *config)
 {
-    static const int vectors[] = { 4, 2, 1 }, columns[] = { 8, 4, 1 }, strips[] = { 1, 2, 3, 4, 6, 8, 16, 32, 64 };
+    static const int vectors[] = { 4, 2, 1 }, columns[] = { 4, 8, 1 }, strips[] = { 1, 2, 3, 4, 6, 8, 16, 32, 64 };
     const ckl_conv_desc plane = conv_depthwise_plane(desc), *d = &plane;
     sliding_config *c = config;
     (void)device;
@@ -213,9 +213,10 @@ static ckl_status launch_sliding(const ckl_plan *plan, const void *args, ckl_str
  */
 static plan_cost cost_sliding(const void *desc, const ckl_device_info *device, const void *config)
 {
-    const double LOAD = 2, OUTSIDE = 3, STORE = 4, ROW = 30, START = 150, WARP = 0.55, RATE = 2.9, COPY = 6,
-                 BYTES = 1.5, RING = 0.8, WAIT = 150, TURN = 380, SECTOR = 32, PIECE = 0.2;
-    const double RINGS = 4.2e6, WORDS = 3.05e6, REGISTERS = 3.2e6; // bytes a us: of L2 by copies, of 4 bytes; of memory
+    const double LOAD = 2, OUTSIDE = 3, STORE = 4, ROW = 30, START = 150, WARP = 0.55, RATE = 2.9, COPIES_WARP = 0.45,
+                 COPIES_RATE = 2.64, COPY = 6, BYTES = 1.5, RING = 0.8, WAIT = 150, TURN = 380, SECTOR = 32,
+                 PIECE = 0.2;
+    const double RINGS = 3.85e6, WORDS = 3.0e6, REGISTERS = 3.2e6; // bytes a us: by copies, of 4 bytes, by loads
     const ckl_conv_desc plane = conv_depthwise_plane(desc), *d = &plane;
     const sliding_config *c = config;
     const conv_tensor x = conv_tensor_of(d, conv_read(d)), y = conv_tensor_of(d, conv_written(d));
@@ -232,11 +233,15 @@ static plan_cost cost_sliding(const void *desc, const ckl_device_info *device, c
     // 240, 160 and 138 us by 1, 2 and 4 columns, 315 by 8
     const double pixel = c->planes ? SECTOR : fmin(SECTOR, (double)c->channels * sliding_element(c)),
                  pieces = 1 + PIECE * (fmin(c->cols, SECTOR / pixel) - 1);
-    // rows in registers are under way where CTAs are
-    const double busy = fmax(0.6, fmin(1, tiles / (fmin(4, c->ctas) * (double)device->sm_count)));
-    const double at_once = fmin(c->ctas, ceil(tiles / device->sm_count)), rate = fmin(RATE, WARP * warps * at_once);
-    // they are bound by what L2 gives, of which neighbours want columns and rows again
-    const double again = sliding_span_w(c) / ((double)c->cols * c->step_w) * rows_x / (rows * c->step_h);
+    // rows in registers are under way where CTAs are; of copies the SM that has most is waited for
+    const double of_sm = tiles / device->sm_count, at_once = fmin(c->ctas, ceil(of_sm));
+    const double busy = c->async ? fmax(1, of_sm) / ceil(of_sm) * (0.8 + 0.2 * at_once / c->ctas)
+                                 : fmax(0.6, fmin(1, of_sm / fmin(4, c->ctas)));
+    const double warp = c->async ? COPIES_WARP : WARP, most = c->async ? COPIES_RATE : RATE;
+    const double rate = fmin(most, warp * warps * at_once);
+    // neighbours want rows and columns again; of copies a tenth of the columns, as these come side by side
+    const double SIDE = 0.1, wide = sliding_span_w(c) / ((double)c->cols * c->step_w),
+                 again = rows_x / (rows * c->step_h) * (c->async ? 1 + SIDE * (wide - 1) : wide);
     const double waits = c->async ? WAIT : c->ahead > 1 ? (rows_x / c->ahead + 1) * TURN : (rows_x + 1) * WAIT;
     const double copies = c->async ? rows_x * sliding_units(c) * (COPY + BYTES * sliding_unit_bytes(c)) * rate : 0;
     return product_cost(
@@ -245,12 +250,12 @@ static plan_cost cost_sliding(const void *desc, const ckl_device_info *device, c
                          .steps = 1,
                          .multiply_adds = fmax(instructions, copies) * warps,
                          .rate = rate,
-                         .step_cycles = instructions / WARP + waits,
+                         .step_cycles = instructions / warp + waits,
                          .bytes = (double)d->n * (again * (double)x.stride[0] + pieces * (double)y.stride[0]) *
                                   sliding_element(c),
-                         .bytes_per_us = !c->async                          ? REGISTERS * busy
-                                         : sliding_unit_bytes(c) > COPY_MIN ? RINGS
-                                                                            : WORDS,
+                         .bytes_per_us = busy * (!c->async                          ? REGISTERS
+                                                 : sliding_unit_bytes(c) > COPY_MIN ? RINGS
+                                                                                    : WORDS),
                          .us = c->async ? RING : 0 },
         device);
 }
