@@ -174,8 +174,7 @@ static void keep_vectors(const search *s, int64_t budget, groupnorm_config *c)
 
 /*
  * Are all groups, a CTA each, on the chip at once? Then what a thread does is what takes long, as where SMs are idle:
- * 16x73x128x24 f32 of single channels 13.0 us by twelve vectors of a thread, 10.5 by four. Several groups of a CTA have
- * more to merge: 16x864x5x53 f32 of nhwc 11.8 and 12.3.
+ * 16x73x128x24 f32 of single channels 13.0 us by twelve vectors of a thread, 10.5 by four.
  */
 static bool runs_at_once(const search *s, const groupnorm_config *c)
 {

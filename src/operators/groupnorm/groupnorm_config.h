@@ -277,8 +277,8 @@ ckl_status groupnorm_admit(const char *what, const ckl_groupnorm_desc *d, const 
 bool groupnorm_may_be_ragged(const ckl_groupnorm_desc *d, const groupnorm_config *c);
 
 /*
- * Kernel 0: pointers are aligned to whole vectors; 1: to the element only. Backward, 2 adds up dgamma and dbeta, 3 those
- * of so few lines that a CTA of two warps has them at once.
+ * Kernel 0: pointers are aligned to whole vectors; 1: to the element only. Backward, 2 adds up dgamma and dbeta, 3 by
+ * CTAs of two warps, of so few lines.
  */
 enum { GROUPNORM_VECTORS, GROUPNORM_ELEMENTS, GROUPNORM_GRADIENTS, GROUPNORM_GRADIENTS_FEW, GROUPNORM_KERNELS };
 enum { GROUPNORM_LINES_FEW = 128 };

@@ -21,10 +21,7 @@ enum { SUMS = GROUPNORM_SUMS }; // of values, and of squares, side by side
  */
 enum { MOMENTS_PIVOT, MOMENTS_MEAN, MOMENTS_SQUARES };
 
-enum {
-    MOMENTS_PIVOT_VALUES = 3, // of which a pivot is the median
-    MOMENTS_OF_LANE_MAX = 32  // that a lane merges with those of others of its group
-};
+enum { MOMENTS_PIVOT_VALUES = 3, MOMENTS_OF_LANE_MAX = 32 }; // a pivot is the median of three; a lane merges so many
 
 /* Of a channel, where vectors have several groups; and when all is known. */
 enum { CHANNEL_SUM, CHANNEL_SQUARES, CHANNEL_SUMS };

@@ -96,9 +96,9 @@ static void take_single(const reduce_view *v, int threads, int lanes, int most, 
 }
 
 /*
- * Single elements that are all on their way at once, by as many lanes as that leaves: nothing to shift, no CTAs that
- * meet. norm2 of 512x955 bf16 2.6 us, 8.5 by ragged vectors; max of 512x2048 2.6 and 3.6. Of more, but small ragged x, a
- * warp of lanes. How many CTAs may share a strip; 0: there are no such.
+ * Single elements that are all on their way at once, by as many lanes as that leaves: no shifts, no CTAs that meet.
+ * norm2 of 512x955 bf16 2.6 us, 8.5 by ragged vectors. Of more, but small ragged x, a warp of lanes: 8192x241 4.8 and
+ * 12.4. How many CTAs may share a strip; 0: there are no such.
  */
 static int take_few(const reduce_view *v, const ckl_device_info *device, reduce_columns_config *c)
 {
@@ -126,7 +126,7 @@ static void set_steps(reduce_columns_config *c)
     c->steps = (int)min_i64(STEPS_MAX, BYTES_IN_FLIGHT / (c->vec * dtype_bytes(c->kind.dtype)));
 }
 
-/* Of a ragged strip's line: what lanes without columns leave, what the next strip reads again, a sector at its begin. */
+/* Of a ragged strip's line: lanes without columns, what the next strip reads again, a sector at its begin. */
 static int64_t unused_bytes(const reduce_view *v, const reduce_columns_config *c)
 {
     const int64_t beside = (c->lanes + 1) * c->vec * dtype_bytes(c->kind.dtype) + SECTOR_BYTES;
@@ -155,14 +155,12 @@ static void fit_ragged(const reduce_view *v, reduce_columns_config *c)
 
 /*
  * Single elements of 4 bytes or more fill lines as well as vectors do, and need no shifts: max of 127x256x805 f32 28.3
- * us, of 16x3072x199 13.5, by ragged vectors 31.3 and 16.1. Not where a CTA has all columns: mean of 424960x111 f32
- * 87.6, by vectors 51.6; nor of 2 bytes: mean of 5x60659x73 bf16 48.4, by vectors 23.6.
+ * us, by ragged vectors 31.3. Not where a CTA has all columns: mean of 424960x111 f32 87.6, by vectors 51.6.
  */
 static bool suits_elements(const reduce_view *v, const reduce_columns_config *c)
 {
-    enum { COLUMNS_MIN = 128 };
-    return columns_of(v) >= COLUMNS_MIN && dtype_bytes(c->kind.dtype) >= WORD_BYTES &&
-           reduce_state_words(&c->kind, false) == 1;
+    const bool words = dtype_bytes(c->kind.dtype) >= WORD_BYTES && reduce_state_words(&c->kind, false) == 1;
+    return words && columns_of(v) >= 4 * WARP;
 }
 
 static ckl_status check_columns(const reduce_view *v)
@@ -200,10 +198,8 @@ static int strip_lanes(const reduce_view *v, const ckl_device_info *device, cons
 }
 
 /*
- * Do the CTAs of split columns leave no place to early ones of the next launch? Then these come one for one: max of
- * 6144x6144 bf16 21.0 us, 19.3 with early CTAs that prefetch; mean of 8x5512x768 f16 19.4 and 17.6. Words with states
- * of one word have the registers for that with eight vectors in flight: max of 16x1024x1024 f32 17.8 and 16.4. With
- * four and 46 registers a fifth CTA fits: sum of 131072x256 f32 33.5 and 37.5.
+ * Do the CTAs of split columns leave no place to early ones of the next launch? Then these come one for one, and
+ * prefetch: max of 6144x6144 bf16 21.0 us, 19.3. Words need eight vectors in flight, so that no fifth CTA fits.
  */
 static bool leaves_no_place(const reduce_view *v, const ckl_device_info *device, const reduce_columns_config *c)
 {
@@ -213,9 +209,8 @@ static bool leaves_no_place(const reduce_view *v, const ckl_device_info *device,
 }
 
 /*
- * How many CTAs share a strip, so that the last turn of CTAs is full, too: `split`, which is 1 or the most that one
- * turn holds, or more where a quarter of all turns would be idle. Where one turn holds all strips, three are enough:
- * 203 strips of 6000x50257 bf16, where 396 fit, take 179 us with a CTA each, 164 with 5, 167 with 9.
+ * How many CTAs share a strip, so that the last turn of CTAs is full, too: `split`, or more where a quarter of all
+ * turns would be idle. Where one turn holds all strips, three are enough.
  */
 static int split_of_turns(const reduce_view *v, int64_t strips, int64_t fit, int split)
 {
@@ -240,9 +235,8 @@ static bool compensates(const reduce_view *v, const reduce_columns_config *c)
 }
 
 /*
- * Layers of a CTA, then up to `split_max` CTAs, share the elements of columns until the device is full. Where a last turn
- * of short columns would be nearly empty, CTAs of half the threads make one turn: 531 of 3x197x45160 bf16, where 528 of
- * 256 threads fit, 17.8 us, 14.5 of 128.
+ * Layers of a CTA, then up to `split_max` CTAs, share the elements of columns until the device is full. Where the last
+ * turn would be nearly empty, CTAs have half the threads: 531 of 3x197x45160 bf16, where 528 fit, 17.8 us, 14.5.
  */
 static void share_among(const reduce_view *v, const ckl_device_info *device, int64_t split_max,
                         reduce_columns_config *c)
@@ -370,8 +364,8 @@ static bool may_be_alone(const reduce_view *v, const ckl_device_info *device, co
 }
 
 /*
- * Single elements, where all are on their way at once; strips from one line of memory to a warp wide, whose columns CTAs
- * share or not. On Hopper, where their cost was measured.
+ * Single elements; strips from one line of memory to a warp wide, whose columns CTAs share or not. On Hopper, where
+ * their cost was measured.
  */
 static bool candidate_columns(const void *desc, const ckl_device_info *device, int i, void *config)
 {
