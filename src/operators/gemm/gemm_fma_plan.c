@@ -212,9 +212,11 @@ static bool candidate_fma(const void *desc, const ckl_device_info *device, int i
     c->sliced = i % SLICED == 0; // what all can do comes last, for its reason where none computes
     c->vec_k = k_vector_of(d);
     const bool elements = c->vec_k == 1 || (c->groups_k > 1 && vector_of(d) == 1); // whose addresses fill registers
-    if (c->depth > DEPTH_LEAST &&
-        (elements || d->k <= c->depth / 2 || (c->depth == 2 * DEPTH_LEAST && d->k <= SHORT_K)))
+    const bool is_short = c->depth == 2 * DEPTH_LEAST && d->k <= SHORT_K;
+    if (c->depth > DEPTH_LEAST && (elements || d->k <= c->depth / 2 || is_short))
         c->depth /= 2;
+    if (vectors && is_short)
+        c->ctas++; // short steps leave registers for one more: 10240x128x112 14.8 us by four, 12.2 by five
     for (c->vec = vector_of(d); c->vec > 1 && (!divides(d, c, 'a') || !divides(d, c, 'b')); c->vec /= 2)
         ;
     return true;
