@@ -259,8 +259,7 @@ static const char *const cases[] = {
     "cluster=1'",
     "heads=4 kv_heads=1 kv=1200 d=128 batch=4 shortest=0 page=16 lse=1 sinks=1 impl=sm80 config='split=128 run=2 "
     "cluster=8' # clusters with idle CTAs",
-    "heads=4 kv_heads=1 kv=1300 d=128 batch=3 shortest=0 page=16 lse=1 impl=sm80 config='split=96 cluster=16' # the "
-    "largest",
+    "heads=4 kv_heads=1 kv=1300 d=128 batch=3 shortest=0 page=16 lse=1 impl=sm80 config='split=96 cluster=16'",
     "heads=2 kv_heads=1 q=9 kv=1000 d=64 dv=40 batch=3 shortest=200 left=300 impl=sm80 config='warps=4 "
     "row_warps=1 split=256 cluster=4' # the same, two tiles and a window",
     "heads=16 kv_heads=2 q=3 kv=900 d=128 batch=3 shortest=1 page=16 layout=bshd cache=e4m3 dtype=bf16 append=1 "

@@ -433,7 +433,8 @@ static ckl_status choose_sm90(const void *desc, const ckl_device_info *device, v
         c->consumers < 3 && d->d <= 128 && d->dv <= 128 && !d->mask && !c->single && !is_brief; // three would spill
     share_sm(d, device, c);
     c->draw = c->form.right && tiles_of(d, c->consumers * ATTENTION_ROWS) > c->ctas * device->sm_count;
-    c->parts = c->consumers == 3 && !c->single && !c->draw && has_parts(d, device, 3);
+    c->parts = c->consumers > 1 && !c->single && !c->draw && !attention_score_has_blocks(d->score) &&
+               has_parts(d, device, c->consumers);
     for (c->slots = SLOTS_MAX; c->slots > SLOTS_MIN && attention_sm90_smem(c) > device->smem_per_cta_bytes / c->ctas;)
         c->slots--;
     return CKL_OK;

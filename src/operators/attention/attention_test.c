@@ -258,9 +258,7 @@ static const char *const cases[] = {
     "q=70 kv=150 heads=3 d=32 score=alibi causal=1 lse=1",
     "q=200 kv=300 heads=2 kv_heads=1 d=128 score=alibi softcap=3 left=90 dtype=bf16 lse=1 impl=sm90 "
     "config='consumers=2 draw=1 slots=5'",
-    "heads=134 q=130 kv=150 d=32 lse=1 impl=sm90 config='consumers=2 tile_n=64 ctas=1 parts=1' # tiles behind the "
-    "whole "
-    "turns, of one consumer",
+    "heads=134 q=130 kv=150 d=32 lse=1 impl=sm90 config='consumers=2 tile_n=64 ctas=1 parts=1' # behind a whole turn",
     "heads=2 q=500 kv=300 d=64 causal=1 left=190 dtype=bf16 impl=sm90 config='consumers=3 tile_n=64 ctas=1 draw=0 "
     "parts=1' # no whole turn",
     "heads=2 kv_heads=1 q=300 kv=500 d=128 q_factor=100 lse=1 impl=sm90 config='consumers=2 old=1 tile_n=64 slots=3 "
