@@ -340,7 +340,8 @@ static void fit_odd_rows(const ckl_norm_desc *d, const ckl_device_info *device, 
     const int vec = row_vec_full(d->dtype);
     const backward_flow before = *f;
     const bool cut = is_cut(d), most = centred || (f->bytes == 4 && d->residual);
-    const int spilling = centred && cut && d->residual ? 4 : 0; // warps: 20 would spill 72 bytes (bf16, 96 threads)
+    const int spilling =
+        centred && !norm_in_phase(d) && d->residual ? 4 : 0; // warps: 20 spill 72 bytes (bf16, 96 threads)
     const double row = cut ? ROW_CUT : ROW_RAGGED;
     double best = INFINITY;
     if (!norm_is_ragged(d) || (cut && f->bytes == 4)) // f32 that is cut: fit_warps()
