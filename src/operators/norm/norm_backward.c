@@ -7,8 +7,8 @@
  * copies cannot read is read tile by tile in each pass. Where registers do not hold sums of columns, kernel 2 reads x
  * and dy once more.
  *
- * Vectors of ragged rows (row.h) are those of x. The rows of a CTA are so far apart that all lie alike to 16-byte
- * boundaries: a thread has the same columns in each, so it can keep their sums.
+ * Vectors of ragged rows (row.h) are those of dx. A CTA takes rows together that lie alike to 16-byte boundaries: a
+ * thread has the same columns in each, so it can keep their sums.
  */
 #include "cute/kernel.h"
 #include "cute/vectors.h"
