@@ -187,8 +187,8 @@ void row_pipeline_each_phase(row_pipeline *s, row_phase_body *body, void *user);
 row_place row_pipeline_place(const row_pipeline *s, val row);
 
 /*
- * This thread's columns in a chunk of any row, for unrolled passes. The chunk may not exist. Of ragged rows: for those
- * that lie to 16-byte boundaries as this CTA's first one; chunk split.chunks is the ends.
+ * This thread's columns in a chunk of any row, for unrolled passes. The chunk may not exist. Of ragged rows: of the
+ * phase that row_pipeline_each_phase() is in; chunk split.chunks is the ends.
  */
 row_span row_pipeline_columns(const row_pipeline *s, int chunk);
 

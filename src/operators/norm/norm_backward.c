@@ -7,8 +7,8 @@
  * copies cannot read is read tile by tile in each pass. Where registers do not hold sums of columns, kernel 2 reads x
  * and dy once more.
  *
- * Vectors of ragged rows (row.h) are those of x. The rows of a CTA are so far apart that all lie alike to 16-byte
- * boundaries: a thread has the same columns in each, so it can keep their sums.
+ * Vectors of ragged rows (row.h) are those of dx. A CTA takes rows together that lie alike to 16-byte boundaries: a
+ * thread has the same columns in each, so it can keep their sums.
  */
 #include "cute/kernel.h"
 #include "cute/vectors.h"
@@ -377,9 +377,13 @@ static void first_pass(row_pipeline *s, val number, void *user)
     const reduction sums = sums_of(r);
     assign(r->mean, f->next_mean);
     assign(r->rstd, f->next_rstd);
-    load_statistics(r, s->next, f->next_mean, f->next_rstd);
+    const bool releases = r->cfg->flow.residence == ROW_IN_REGISTERS; // stages, behind a fence that may wait for loads
+    if (!releases)
+        load_statistics(r, s->next, f->next_mean, f->next_rstd);
     clear_sums(r);
     row_pipeline_first_pass(s, number, add_chunk, f);
+    if (releases)
+        load_statistics(r, s->next, f->next_mean, f->next_rstd);
     row_pipeline_reduce_begin(s, &sums, r->sum);
 }
 

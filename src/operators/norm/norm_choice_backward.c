@@ -201,27 +201,23 @@ static int64_t room_of(const ckl_norm_desc *d, const backward_flow *f)
 }
 
 /*
- * Three chunks a row, where a quarter of the elements that threads have room for would be idle. Ragged rows of f32, and
- * rows of more than four CTAs, were not measured.
+ * Three chunks of a whole row, where a quarter of the elements that threads have room for would be idle.
  */
 static void fit_backward_flow(const ckl_norm_desc *d, const ckl_device_info *device, backward_flow *f)
 {
     enum { CHUNKS = 3 };
     static const struct {
-        bool ragged;
         int threads, ctas_per_sm, cluster_max;
         bool lookahead;
-    } shapes[] = {
-        { false, 64, 4, 1, false }, { false, 128, 3, 1, false }, { false, 256, 2, 16, true }, { true, 128, 3, 4, true }
-    };
-    if (f->dgamma_in_smem || 4 * d->cols > 3 * room_of(d, f) || (norm_is_ragged(d) && f->bytes == 4))
+    } shapes[] = { { 64, 4, 1, false }, { 128, 3, 1, false }, { 256, 2, 16, true } };
+    if (f->dgamma_in_smem || 4 * d->cols > 3 * room_of(d, f) || norm_is_ragged(d))
         return;
     for (int i = 0; i < COUNT_OF(shapes); i++) {
         const backward_flow fit =
             chunks_in_ring(d, shapes[i].threads, CHUNKS, shapes[i].ctas_per_sm, shapes[i].lookahead);
         const row_pipeline_split split = split_of_flow(&fit, d);
         const bool narrow = !i && f->bytes == 2 && d->residual; // 96 threads: 221.6 -> 192.5 us
-        if (shapes[i].ragged != norm_is_ragged(d) || narrow || split.chunks != CHUNKS ||
+        if (narrow || split.chunks != CHUNKS ||
             split.cluster > min_i64(shapes[i].cluster_max, row_pipeline_cluster_max(device)))
             continue;
         *f = fit;
@@ -319,8 +315,8 @@ static int odd_row_threads(const ckl_norm_desc *d, int elements)
  * Ragged rows, and cut ones of 16 bits, stay in registers between the passes, which halves the loads, cuts and bounds
  * of a row: 111.1 us by 128 threads with room for 2048 elements, 92.3 by 96 with 1536 (layer norm, 32768x1283 f16);
  * 112.7 by 18 warps with room for 16384, 76.2 by 21 with 9216 (RMS norm, 2560x8679 f32). Layer norm of long f32 rows
- * looks ahead in the ring: 121.6 and 74.5 (1024x20001); that of 16 bits whose rows fill their threads anyway, too: 51.1
- * and 52.8 (4096x4095 bf16). Rows for sixteen CTAs have half of them, which look ahead: RMS norm 136.2 and 111.9
+ * looks ahead in the ring: 121.6 and 74.5 (1024x20001); of 16 bits registers are faster even where rows fill their
+ * threads anyway, 101.6 and 87.8 (13144x3885 bf16), 79.0 and 70.3 (16384x2048 bf16, ldy=2049). Rows for sixteen CTAs have half of them, which look ahead: RMS norm 136.2 and 111.9
  * (1024x53781 bf16), layer norm of eight CTAs a twelfth less (877x28961 f16). An SM has two CTAs or more: layer norm
  * 4096x6453 f16 68.2 us by one with 24 elements a thread, 65.6 by two in clusters of two; RMS norm 512x45128 f16, cut,
  * 59.4 by one in clusters of eight, 50.1 by three in clusters of sixteen.
@@ -338,9 +334,9 @@ static void fit_odd_rows(const ckl_norm_desc *d, const ckl_device_info *device, 
                    { 2, 4, 16, 16, 1.1, true }, { 4, 3, 24, 0, 1, false },    { 4, 2, 24, 24, 1, false },
                    { 4, 4, 20, 18, 2.1, true } };
     const int vec = row_vec_full(d->dtype);
-    const backward_flow before = *f;
     const bool cut = is_cut(d), most = centred || (f->bytes == 4 && d->residual);
-    const int spilling = centred && cut && d->residual ? 4 : 0; // warps: 20 would spill 72 bytes (bf16, 96 threads)
+    const int spilling =
+        centred && !norm_in_phase(d) && d->residual ? 4 : 0; // warps: 20 spill 72 bytes (bf16, 96 threads)
     const double row = cut ? ROW_CUT : ROW_RAGGED;
     double best = INFINITY;
     if (!norm_is_ragged(d) || (cut && f->bytes == 4)) // f32 that is cut: fit_warps()
@@ -367,9 +363,6 @@ static void fit_odd_rows(const ckl_norm_desc *d, const ckl_device_info *device, 
             best = cost;
             *f = fit;
         }
-    if (centred && f->bytes == 2 && before.lookahead && (cut || before.ctas_per_sm > 1) &&
-        20 * room_of(d, f) > 19 * room_of(d, &before))
-        *f = before;
 }
 
 /*
