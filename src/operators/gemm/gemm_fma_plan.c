@@ -215,7 +215,7 @@ static bool candidate_fma(const void *desc, const ckl_device_info *device, int i
     const bool is_short = c->depth == 2 * DEPTH_LEAST && d->k <= SHORT_K;
     if (c->depth > DEPTH_LEAST && (elements || d->k <= c->depth / 2 || is_short))
         c->depth /= 2;
-    if (vectors && is_short)
+    if (vectors && is_short && c->groups_k == 1)
         c->ctas++; // short steps leave registers for one more: 10240x128x112 14.8 us by four, 12.2 by five
     for (c->vec = vector_of(d); c->vec > 1 && (!divides(d, c, 'a') || !divides(d, c, 'b')); c->vec /= 2)
         ;

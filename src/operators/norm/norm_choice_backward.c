@@ -335,8 +335,7 @@ static void fit_odd_rows(const ckl_norm_desc *d, const ckl_device_info *device, 
                    { 4, 4, 20, 18, 2.1, true } };
     const int vec = row_vec_full(d->dtype);
     const bool cut = is_cut(d), most = centred || (f->bytes == 4 && d->residual);
-    const int spilling =
-        centred && !norm_in_phase(d) && d->residual ? 4 : 0; // warps: 20 spill 72 bytes (bf16, 96 threads)
+    const int spilling = !norm_in_phase(d) && d->residual ? 4 : 0; // warps: 20 of layer norm spill 72 bytes
     const double row = cut ? ROW_CUT : ROW_RAGGED;
     double best = INFINITY;
     if (!norm_is_ragged(d) || (cut && f->bytes == 4)) // f32 that is cut: fit_warps()
