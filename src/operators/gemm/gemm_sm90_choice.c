@@ -467,8 +467,8 @@ static step_cycles step_of(const tiled_problem *p, const gemm_sm90_config *c, co
  * The factor of a cluster on a step's cycles. Pairs of 128x128 in batches are faster than single CTAs, and so are pairs
  * of 128 rows with scales of blocks, or where A stays. Rows that lie in two lines make clusters no slower; slices are
  * sometimes slower, sometimes faster. In long products the power limit decides, where pairs of the largest tiles gain
- * what they do not ask of L2 and of shared memory: 8192x11008x4096 takes 1079 us in pairs of 128x256, 1142 in 128x128 in
- * turn, 16384x2048x7168 694, 713 in pairs of 256x128; but 4096x28672x8192 2804, 2732 in 128x176 in turn.
+ * what they do not ask of L2 and of shared memory: 8192x11008x4096 takes 1079 us in pairs of 128x256, 1142 in 128x128
+ * in turn, 16384x2048x7168 694, 713 in pairs of 256x128; but 4096x28672x8192 2804, 2732 in 128x176 in turn.
  */
 static double sharing_of(const tiled_problem *p, const gemm_sm90_config *c)
 {

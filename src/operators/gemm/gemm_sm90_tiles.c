@@ -121,8 +121,8 @@ int gemm_sm90_column_step(const gemm_sm90_config *c)
 }
 
 /*
- * A box along a side of a tile. Of D the last one may lie over the one before, as it stores the same bits; then they are
- * as wide as can be, unless half as wide ones store a fifth less.
+ * A box along a side of a tile. Of D the last one may lie over the one before, as it stores the same bits; then they
+ * are as wide as can be, unless half as wide ones store a fifth less.
  */
 static int box_of(const gemm_sm90_config *c, int side, int most, int step)
 {

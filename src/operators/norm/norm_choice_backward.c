@@ -316,10 +316,11 @@ static int odd_row_threads(const ckl_norm_desc *d, int elements)
  * of a row: 111.1 us by 128 threads with room for 2048 elements, 92.3 by 96 with 1536 (layer norm, 32768x1283 f16);
  * 112.7 by 18 warps with room for 16384, 76.2 by 21 with 9216 (RMS norm, 2560x8679 f32). Layer norm of long f32 rows
  * looks ahead in the ring: 121.6 and 74.5 (1024x20001); of 16 bits registers are faster even where rows fill their
- * threads anyway, 101.6 and 87.8 (13144x3885 bf16), 79.0 and 70.3 (16384x2048 bf16, ldy=2049). Rows for sixteen CTAs have half of them, which look ahead: RMS norm 136.2 and 111.9
- * (1024x53781 bf16), layer norm of eight CTAs a twelfth less (877x28961 f16). An SM has two CTAs or more: layer norm
- * 4096x6453 f16 68.2 us by one with 24 elements a thread, 65.6 by two in clusters of two; RMS norm 512x45128 f16, cut,
- * 59.4 by one in clusters of eight, 50.1 by three in clusters of sixteen.
+ * threads anyway, 101.6 and 87.8 (13144x3885 bf16), 79.0 and 70.3 (16384x2048 bf16, ldy=2049). Rows for sixteen CTAs
+ * have half of them, which look ahead: RMS norm 136.2 and 111.9 (1024x53781 bf16), layer norm of eight CTAs a twelfth
+ * less (877x28961 f16). An SM has two CTAs or more: layer norm 4096x6453 f16 68.2 us by one with 24 elements a thread,
+ * 65.6 by two in clusters of two; RMS norm 512x45128 f16, cut, 59.4 by one in clusters of eight, 50.1 by three in
+ * clusters of sixteen.
  */
 static void fit_odd_rows(const ckl_norm_desc *d, const ckl_device_info *device, bool centred, backward_flow *f)
 {

@@ -2,8 +2,8 @@
  * rope_kernel.c - a thread takes the same pairs of several heads of a token, so it computes sine and cosine once.
  *
  * A head is a row of slots, two vectors each: both sides of `vec` pairs, or neighbours, where elements are only copied.
- * Lanes take neighbouring slots, then tokens. CTA (x,y) takes the x-th tile of tokens and the y-th group of heads; groups
- * of q come first, then those of k.
+ * Lanes take neighbouring slots, then tokens. CTA (x,y) takes the x-th tile of tokens and the y-th group of heads;
+ * groups of q come first, then those of k.
  */
 #include "operators/rope/rope_angles.h"
 

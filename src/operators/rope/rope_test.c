@@ -80,7 +80,8 @@ static const char *const cases[] = {
     "tokens=200 heads=2 position_max=16777215 scale=0.25",
     "tokens=20 heads=2 position_min=16777216 position_max=33554432 # too far: NaN",
     "tokens=3 heads=2 head_dim=2048 theta=1                        # many lanes, one frequency",
-    "tokens=30 heads=37 k_heads=5 head_dim=16 dtype=bf16           # more heads than threads hold, some that do not exist",
+    "tokens=30 heads=37 k_heads=5 head_dim=16 dtype=bf16           # more heads than threads hold, some that do not "
+    "exist",
     "tokens=30 heads=33 head_dim=40 rotary_dim=16 dtype=f16 style=interleaved impl=vector config='threads=128'",
     "tokens=9 heads=7 head_dim=312 rotary_dim=16 dtype=f16 inplace=1 # an odd number of vectors that stay",
     "tokens=700 heads=12 k_heads=4 head_dim=32 dtype=bf16 impl=vector config='threads=128 heads=2'",
