@@ -202,9 +202,10 @@ static verify_sums verify_line(const char *line, const char *impl)
     assert_non_null(f);
     fprintf(f, "%s\n", line);
     fclose(f);
+    const verify_request request = { .suite = path, .impl = impl };
     verify_list list;
     verify_sums sums = { 0 };
-    assert_ok(verify_list_create(&(verify_request){ .suite = path, .impl = impl }, &list));
+    assert_ok(verify_list_create(&request, &list));
     assert_true(verify_run(&list, device, &sums));
     verify_list_free(&list);
     temporary_folder_remove(&folder);

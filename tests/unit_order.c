@@ -67,8 +67,7 @@ static const problem problems[] = {
     { .line = "conv n=6 c=64 h=16 w=16 k=64 pad=1 bias=1 residual=1 impl=sm90 config='tall=1 held=3 im2col=0 "
               "box_w=8 box_h=8 box_n=1 consumers=1 tile_n=64 stages=2'",
       .full = true },
-    { .line = "conv n=8 c=32 h=14 w=30 k=32 groups=32 pad=1 impl=halo config='bands=1 "
-              "lanes=4 cols=14 wide=2 images=1 "
+    { .line = "conv n=8 c=32 h=14 w=30 k=32 groups=32 pad=1 impl=halo config='wide=2 images=1 "
               "high=8 stages=2 ctas=1'" },
     { .line = "conv n=1 c=64 h=16 w=16 k=64 r=3 s=3 pad=1 dtype=bf16 direction=weight", .full = true },
     { .line = "attention heads=2 q=200 kv=200 d=64 causal=1 impl=sm90 config='consumers=1 tile_n=64 slots=4 old=0'",

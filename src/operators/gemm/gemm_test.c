@@ -2,7 +2,8 @@
 #include "operators/gemm/gemm_lab.h"
 
 #define F32_GROUPS "tile_m=32 tile_n=64 block_m=8 block_n=4 lanes_m=4 stages=2 ctas=2 groups_k=4 "
-#define F32_SQUARE "tile_m=128 tile_n=128 block_m=8 block_n=16 lanes_m=4 depth=8 stages=4 ctas=2 " // of fma and turned
+#define F32_SQUARE \
+    "tile_m=128 tile_n=128 block_m=8 block_n=16 lanes_m=4 depth=8 stages=4 ctas=2 groups_k=1 " // of fma and turned
 
 static const char *const cases[] = {
     "m=128 n=256 k=64                                          # one tile of the default config",
@@ -67,7 +68,8 @@ static const char *const cases[] = {
     "m=5 n=67 k=31 a=f32 ldb=33 beta=1 fill=hard impl=gemv         # odd rows, an element a lane and none for the last",
     "m=2 n=35 k=70 impl=gemv config='vec=2 steps=0'",
     "batch=3 m=20 n=33 k=21 a=f32 impl=fma",
-    "m=140 n=150 k=41 a=f32 impl=fma config='tile_m=128 tile_n=128 block_m=16 block_n=8 depth=8 stages=4 ctas=2' # "
+    "m=140 n=150 k=41 a=f32 impl=fma config='tile_m=128 tile_n=128 block_m=16 block_n=8 depth=8 stages=4 ctas=2 "
+    "groups_k=1' # "
     "tiles of four",
     "m=140 n=150 k=41 a=f32 impl=turned config='" F32_SQUARE "vec=1'",
     "batch=2 m=100 n=150 k=41 a=f32 layout=nn impl=turned config='" F32_SQUARE "vec=2'",
@@ -113,7 +115,7 @@ static const char *const cases[] = {
     "m=30 n=33 k=7 a=f32 math=tf32 d=f32 impl=outer",
     "m=140 n=148 k=19 layout=tn a=f32 impl=fma                 # four rows a copy",
     "m=300 n=146 k=50 layout=tn a=f32 impl=fma config='tile_m=128 tile_n=128 block_m=8 block_n=16 depth=16 stages=3 "
-    "ctas=2' "
+    "ctas=2 groups_k=1' "
     "# two",
     "m=140 n=146 k=19 layout=tt a=f32 impl=fma fill=hard",
     "m=140 n=146 k=41 a=f32 beta=1 impl=fma config='" F32_SQUARE "'",
@@ -123,7 +125,8 @@ static const char *const cases[] = {
     "m=70 n=36 k=41 gated=1 activation=gelu a=f32 layout=tn impl=fma",
     "m=281 n=33 k=918 a=f32 layout=tt activation=gelu gated=1 bias_along=n scale_a=row scale_d=1 impl=fma fill=hard "
     "seed=136449 # a U that is 0 in f32 beside an infinity",
-    "m=140 n=260 k=44 a=f32 impl=fma config='tile_m=128 tile_n=128 block_m=16 block_n=8 depth=8 stages=4 ctas=2' "
+    "m=140 n=260 k=44 a=f32 impl=fma config='tile_m=128 tile_n=128 block_m=16 block_n=8 depth=8 stages=4 ctas=2 "
+    "groups_k=1' "
     "# vectors of K",
     "m=70 n=100 k=44 layout=nn a=f32 impl=fma",
     "m=70 n=35 k=41 gated=1 a=f32 layout=nn impl=fma",
