@@ -1,5 +1,5 @@
 /*
- * gemm_few_k_plan.c - the host side of `outer`: up to eight outer products, mostly in rows that begin anywhere. Writing
+ * gemm_outer_plan.c - the host side of `outer`: up to eight outer products, mostly in rows that begin anywhere. Writing
  * D is most of its work.
  */
 #include <math.h>
