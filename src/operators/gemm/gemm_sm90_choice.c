@@ -295,6 +295,19 @@ static bool may_split(const ckl_gemm_desc *d, const fitted_tile *t)
     return t->split != IN_TWO || shorter <= THIN || t->cluster_m > 1 || (t->tile_m > ROWS && steps >= 4 * STEPS_MANY);
 }
 
+/*
+ * Is a tile as narrow as D? Pairs of 128x64 that share B are for 33 to 64 columns of one product whose rows begin
+ * inside lines of memory: 107904x64x776 takes 49.0 us in them, 56.2 in pairs of 128x96, 25088x40x144 5.7 and 7.2 in
+ * 64x64 in turn; of a K of 768 44.7 and 44.0.
+ */
+static bool is_narrow_enough(const ckl_gemm_desc *d, const fitted_tile *t)
+{
+    enum { ROWS = 128, COLUMNS = 64 };
+    if (t->tile_m == ROWS && t->tile_n == COLUMNS)
+        return d->n > COLUMNS / 2 && d->n <= COLUMNS && d->batch == 1 && !gemm_rows_aligned(d, 'a', LINE_BYTES);
+    return t->swap || t->tile_n != ATOM_COLUMNS || d->n <= ATOM_COLUMNS;
+}
+
 /* Is a tile considered for a problem? */
 static bool is_considered(const ckl_gemm_desc *d, const fitted_tile *t, const ckl_device_info *device)
 {
@@ -302,8 +315,7 @@ static bool is_considered(const ckl_gemm_desc *d, const fitted_tile *t, const ck
         return t == &turn_tile;
     if (is_mostly_D(d, device))
         return suits_D(d, t);
-    const bool narrow = !t->swap && t->tile_n == ATOM_COLUMNS;
-    return (!narrow || d->n <= ATOM_COLUMNS) && may_split(d, t);
+    return is_narrow_enough(d, t) && may_split(d, t);
 }
 
 static int columns_of(const ckl_gemm_desc *d, const fitted_tile *t, const even_tile *even, const gemm_sm90_config *c,
