@@ -17,8 +17,7 @@ static void pass_flag(passing by)
     IF(ir_elect()) {
         IF(is_cta(0)) {
             wait_for(by.load, flag, u32(1));
-            BLAME;
-            test_load_value(IR_GLOBAL, IR_U32, p.memory, 0);
+            BLAMED(test_load_value(IR_GLOBAL, IR_U32, p.memory, 0));
         }
         IF(is_cta(1)) {
             HERE;
@@ -84,9 +83,7 @@ static void flag_within_a_cta(void)
     ir_end_if();
     only_thread(32);
     wait_for(IR_ORDER_ACQUIRE, flag, u32(1));
-    BLAME;
-    test_load_value(IR_GLOBAL, IR_U32, p.memory, 0);
-    HERE;
+    BLAMED(test_load_value(IR_GLOBAL, IR_U32, p.memory, 0));
     ir_end_if();
 }
 
@@ -132,8 +129,7 @@ static void passed_on(void)
     IF(ir_elect()) {
         IF(is_cta(0)) {
             wait_for(IR_ORDER_ACQUIRE, next, u32(1));
-            BLAME;
-            test_load_value(IR_GLOBAL, IR_U32, p.memory, 0);
+            BLAMED(test_load_value(IR_GLOBAL, IR_U32, p.memory, 0));
         }
         IF(is_cta(1)) {
             wait_for(planted ? IR_ORDER_RELAXED : IR_ORDER_ACQUIRE, flag, u32(1));
@@ -155,8 +151,7 @@ static void overwritten(void)
         IF(is_cta(0)) {
             wait_for(IR_ORDER_RELAXED, next, u32(1));
             load_flag(IR_ORDER_ACQUIRE, flag);
-            BLAME;
-            test_load_value(IR_GLOBAL, IR_U32, p.memory, 0);
+            BLAMED(test_load_value(IR_GLOBAL, IR_U32, p.memory, 0));
         }
         IF(is_cta(1)) {
             wait_for(IR_ORDER_RELAXED, flag, u32(1));
@@ -186,9 +181,7 @@ static void found_by_a_reduction(void)
             else
                 ir_atomic(IR_ORDER_DEFAULT, IR_SCOPE_GPU, IR_RED_ADD, flag, 0, u32(1));
             ir_fence(IR_SCOPE_GPU);
-            BLAME;
-            test_load_value(IR_GLOBAL, IR_U32, p.memory, 0);
-            HERE;
+            BLAMED(test_load_value(IR_GLOBAL, IR_U32, p.memory, 0));
         }
         IF(is_cta(1)) {
             test_store_value(IR_GLOBAL, IR_U32, p.memory, 0, u32(7));

@@ -15,9 +15,7 @@ typedef struct shared_words {
 static shared_words prepare(int arrivals)
 {
     declare();
-    const shared_words s = { .words = tile("words", 128),
-                             .first = ir_smem_address(ir_smem_alloc("first", 8, 8)),
-                             .second = ir_smem_address(ir_smem_alloc("second", 8, 8)) };
+    const shared_words s = { .words = tile("words", 128), .first = barrier("first"), .second = barrier("second") };
     IF(ir_compare(IR_EQ, tid(), u32(0))) {
         ir_mbarrier_init(s.first, 0, arrivals);
         ir_mbarrier_init(s.second, 0, 1);
@@ -183,9 +181,7 @@ static void hands_over_one(bool after_one)
     IF(is_warp(1)) {
         only_lane(0);
         ir_mbarrier_wait(s.first, 0, u32(0));
-        BLAME;
-        test_load_value(IR_SHARED, IR_U32, s.words, planted ? 0 : 12);
-        HERE;
+        BLAMED(test_load_value(IR_SHARED, IR_U32, s.words, planted ? 0 : 12));
     }
     ir_end_if();
 }

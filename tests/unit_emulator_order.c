@@ -12,9 +12,7 @@ static void store_without_fence(void)
     ir_plain(IR_WARP_SYNC, 0, 0);
     IF(ir_elect()) {
         origin[0] = origin[1] = ir_int(CKL_I32, 0);
-        BLAME;
-        ir_tma_store(p.map, x, 0, 2, origin);
-        HERE;
+        BLAMED(ir_tma_store(p.map, x, 0, 2, origin));
         ir_plain(IR_BULK_COMMIT, 0, 0);
         ir_plain(IR_BULK_WAIT, 0, 1);
     }
@@ -27,12 +25,10 @@ typedef struct loader {
 /* A tile and an mbarrier of one arrival, initialised and fenced. */
 static loader prepare_load(void)
 {
-    loader l = { .x = tile("x", TILE_BYTES), .bar = ir_smem_address(ir_smem_alloc("bar", 8, 8)) };
+    loader l = { .x = tile("x", TILE_BYTES), .bar = barrier("bar") };
     l.origin[0] = l.origin[1] = ir_int(CKL_I32, 0);
-    IF(ir_elect()) {
-        ir_mbarrier_init(l.bar, 0, 1);
-        ir_plain(IR_FENCE_MBARRIER_INIT, 0, 0);
-    }
+    IF(ir_elect())
+        init_barrier(l.bar);
     ir_plain(IR_WARP_SYNC, 0, 0);
     return l;
 }
@@ -52,8 +48,7 @@ static void read_before_arrival(void)
     issue_load(p, l, TILE_BYTES);
     if (!planted)
         ir_mbarrier_wait(l.bar, 0, u32(0));
-    BLAME;
-    test_load_value(IR_SHARED, IR_U32, add(l.x, mul(tid(), 4)), 0);
+    BLAMED(test_load_value(IR_SHARED, IR_U32, add(l.x, mul(tid(), 4)), 0));
 }
 
 static void too_many_bytes_expected(void)
@@ -61,8 +56,7 @@ static void too_many_bytes_expected(void)
     parameters p = declare();
     loader l = prepare_load();
     issue_load(p, l, planted ? TILE_BYTES + 1 : TILE_BYTES);
-    BLAME;
-    ir_mbarrier_wait(l.bar, 0, u32(0));
+    BLAMED(ir_mbarrier_wait(l.bar, 0, u32(0)));
 }
 
 static void too_few_bytes_expected(void)
@@ -71,9 +65,7 @@ static void too_few_bytes_expected(void)
     loader l = prepare_load();
     IF(ir_elect()) {
         ir_mbarrier_expect(l.bar, 0, u32(planted ? TILE_BYTES - 16 : TILE_BYTES));
-        BLAME;
-        ir_tma_load(l.x, 0, p.map, l.bar, u32(0), 2, l.origin);
-        HERE;
+        BLAMED(ir_tma_load(l.x, 0, p.map, l.bar, u32(0), 2, l.origin));
     }
     ir_mbarrier_wait(l.bar, 0, u32(0));
 }
@@ -121,11 +113,8 @@ static void tma_store_by_all(void)
     fill_tile(x, TILE_BYTES, 32);
     ir_plain(IR_FENCE_PROXY_ASYNC, 0, 0);
     begin_one_thread();
-    BLAME;
-    ir_tma_store(p.map, x, 0, 2, origin);
-    HERE;
-    ir_plain(IR_BULK_COMMIT, 0, 0);
-    ir_plain(IR_BULK_WAIT, 0, 0);
+    BLAMED(ir_tma_store(p.map, x, 0, 2, origin));
+    finish_bulk();
     ir_end_if();
 }
 
@@ -136,11 +125,8 @@ static void bulk_store_by_all(void)
     fill_tile(x, TILE_BYTES, 32);
     ir_plain(IR_FENCE_PROXY_ASYNC, 0, 0);
     begin_one_thread();
-    BLAME;
-    ir_bulk_store(p.memory, x, 0, u32(TILE_BYTES));
-    HERE;
-    ir_plain(IR_BULK_COMMIT, 0, 0);
-    ir_plain(IR_BULK_WAIT, 0, 0);
+    BLAMED(ir_bulk_store(p.memory, x, 0, u32(TILE_BYTES)));
+    finish_bulk();
     ir_end_if();
 }
 
@@ -151,9 +137,7 @@ static void tma_load_by_all(void)
     IF(ir_elect())
         ir_mbarrier_expect(l.bar, 0, u32(TILE_BYTES));
     begin_one_thread();
-    BLAME;
-    ir_tma_load(l.x, 0, p.map, l.bar, u32(0), 2, l.origin);
-    HERE;
+    BLAMED(ir_tma_load(l.x, 0, p.map, l.bar, u32(0), 2, l.origin));
     ir_end_if();
     ir_mbarrier_wait(l.bar, 0, u32(0));
 }
@@ -166,9 +150,7 @@ static void bulk_load_by_all(void)
     val row = planted ? u32(0) : mul(tid(), ROW_BYTES);
     IF(ir_elect())
         ir_mbarrier_expect(l.bar, 0, u32(32 * ROW_BYTES));
-    BLAME;
-    ir_bulk_load(add(l.x, row), 0, add(p.memory, ir_convert(IR_U64, row)), u32(ROW_BYTES), l.bar);
-    HERE;
+    BLAMED(ir_bulk_load(add(l.x, row), 0, add(p.memory, ir_convert(IR_U64, row)), u32(ROW_BYTES), l.bar));
     ir_mbarrier_wait(l.bar, 0, u32(0));
 }
 
@@ -178,39 +160,34 @@ static void wrong_phase(void)
     loader l = prepare_load();
     issue_load(p, l, TILE_BYTES);
     ir_mbarrier_wait(l.bar, 0, u32(0));
-    BLAME;
-    ir_mbarrier_wait(l.bar, 0, u32(planted ? 1 : 0));
+    BLAMED(ir_mbarrier_wait(l.bar, 0, u32(planted ? 1 : 0)));
 }
 
 static void barrier_before_init(void)
 {
     declare();
-    val bar = ir_smem_address(ir_smem_alloc("bar", 8, 8));
+    val bar = barrier("bar");
     IF(is_warp(0)) {
         IF(ir_elect())
             ir_mbarrier_init(bar, 0, 64);
     }
     if (!planted)
         ir_bar_sync(u32(0), 64);
-    BLAME;
-    ir_mbarrier_arrive(IR_SHARED, bar, 0);
-    HERE;
+    BLAMED(ir_mbarrier_arrive(IR_SHARED, bar, 0));
     ir_mbarrier_wait(bar, 0, u32(0));
 }
 
 static void barrier_not_fenced(void)
 {
     parameters p = declare();
-    loader l = { .x = tile("x", TILE_BYTES), .bar = ir_smem_address(ir_smem_alloc("bar", 8, 8)) };
+    loader l = { .x = tile("x", TILE_BYTES), .bar = barrier("bar") };
     l.origin[0] = l.origin[1] = ir_int(CKL_I32, 0);
     IF(ir_elect()) {
         ir_mbarrier_init(l.bar, 0, 1);
         if (!planted)
             ir_plain(IR_FENCE_MBARRIER_INIT, 0, 0);
         ir_mbarrier_expect(l.bar, 0, u32(TILE_BYTES));
-        BLAME;
-        ir_tma_load(l.x, 0, p.map, l.bar, u32(0), 2, l.origin);
-        HERE;
+        BLAMED(ir_tma_load(l.x, 0, p.map, l.bar, u32(0), 2, l.origin));
     }
     ir_plain(IR_WARP_SYNC, 0, 0);
     ir_mbarrier_wait(l.bar, 0, u32(0));
@@ -220,8 +197,7 @@ static void barrier_overwritten(void)
 {
     declare();
     loader l = prepare_load();
-    BLAME;
-    test_store_value(IR_SHARED, IR_U32, planted ? l.bar : l.x, 0, u32(7));
+    BLAMED(test_store_value(IR_SHARED, IR_U32, planted ? l.bar : l.x, 0, u32(7)));
 }
 
 static void leaves_with_load(void)
@@ -268,9 +244,7 @@ static void buffer_filled_again(void)
         ir_plain(IR_BULK_WAIT, planted ? 1 : 0, 1);
     }
     ir_bar_sync(u32(1), 64);
-    BLAME;
-    test_store_value(IR_SHARED, IR_U32, add(x, mul(tid(), 4)), 0, u32(7));
-    HERE;
+    BLAMED(test_store_value(IR_SHARED, IR_U32, add(x, mul(tid(), 4)), 0, u32(7)));
 }
 
 static void cp_async_not_waited(void)
@@ -281,9 +255,7 @@ static void cp_async_not_waited(void)
     ir_plain(IR_CP_ASYNC_COMMIT, 0, 0);
     if (!planted)
         ir_plain(IR_CP_ASYNC_WAIT, 0, 0);
-    BLAME;
-    test_load_value(IR_SHARED, IR_U32, x, 0);
-    HERE;
+    BLAMED(test_load_value(IR_SHARED, IR_U32, x, 0));
     ir_plain(IR_CP_ASYNC_WAIT, 0, 0);
 }
 
@@ -300,11 +272,8 @@ static void cp_async_too_early(void)
     if (!planted)
         ir_bar_sync(u32(1), 64);
     IF(ir_compare(IR_LT, tid(), u32(32))) {
-        BLAME;
-        ir_cp_async(mine, 0, test_element(p.memory, tid(), 16), 16, u32(16));
-        HERE;
-        ir_plain(IR_CP_ASYNC_COMMIT, 0, 0);
-        ir_plain(IR_CP_ASYNC_WAIT, 0, 0);
+        BLAMED(ir_cp_async(mine, 0, test_element(p.memory, tid(), 16), 16, u32(16)));
+        finish_cp_async();
     }
 }
 
@@ -312,10 +281,9 @@ static void cp_async_too_early(void)
 static void refill_without_fence(void)
 {
     parameters p = declare();
-    val x = tile("x", TILE_BYTES), bar = ir_smem_address(ir_smem_alloc("bar", 8, 8)), zero = ir_int(CKL_I32, 0);
+    val x = tile("x", TILE_BYTES), bar = barrier("bar"), zero = ir_int(CKL_I32, 0);
     IF(ir_elect()) {
-        ir_mbarrier_init(bar, 0, 1);
-        ir_plain(IR_FENCE_MBARRIER_INIT, 0, 0);
+        init_barrier(bar);
         for (int i = 0; i < 2; i++) {
             const val origin[] = { zero, zero };
             ir_mbarrier_expect(bar, 0, u32(TILE_BYTES));
@@ -337,9 +305,7 @@ static void more_bytes_than_it_counts(void)
     parameters p = declare();
     loader l = prepare_load();
     IF(ir_elect()) {
-        BLAME;
-        ir_mbarrier_expect(l.bar, 0, u32(planted ? 1 << 20 : TILE_BYTES));
-        HERE;
+        BLAMED(ir_mbarrier_expect(l.bar, 0, u32(planted ? 1 << 20 : TILE_BYTES)));
         ir_tma_load(l.x, 0, p.map, l.bar, u32(0), 2, l.origin);
     }
     ir_mbarrier_wait(l.bar, 0, u32(0));
@@ -349,12 +315,9 @@ static void more_bytes_than_it_counts(void)
 static void more_arrivals_than_it_counts(void)
 {
     declare();
-    val bar = ir_smem_address(ir_smem_alloc("bar", 8, 8));
-    IF(ir_elect()) {
-        BLAME;
-        ir_mbarrier_init(bar, 0, planted ? 1 << 20 : (1 << 20) - 1);
-        HERE;
-    }
+    val bar = barrier("bar");
+    IF(ir_elect())
+        BLAMED(ir_mbarrier_init(bar, 0, planted ? 1 << 20 : (1 << 20) - 1));
 }
 
 /* Barriers that there are not: numbers are known at run time only. */
@@ -362,23 +325,14 @@ static void barrier_beyond_the_last(void)
 {
     declare();
     const val zero = ir_sreg(IR_CTA_X);
-    BLAME;
-    ir_bar_sync(add(zero, u32(planted ? 16 : 15)), 32);
+    BLAMED(ir_bar_sync(add(zero, u32(planted ? 16 : 15)), 32));
 }
 
 static void barrier_of_more_threads(void)
 {
     declare();
-    BLAME;
-    ir_bar_sync(u32(1), planted ? 64 : 32);
+    BLAMED(ir_bar_sync(u32(1), planted ? 64 : 32));
 }
-
-/* One kernel with numbers in it. */
-#define CASE(name, call)   \
-    static void name(void) \
-    {                      \
-        call;              \
-    }
 
 /* Multiples of 16 bytes from multiples of 16, both known at run time only. */
 static void askew_bulk_load(int bytes, int from)
@@ -388,16 +342,14 @@ static void askew_bulk_load(int bytes, int from)
     loader l = prepare_load();
     IF(ir_elect()) {
         ir_mbarrier_expect(l.bar, 0, u32(32));
-        BLAME;
-        ir_bulk_load(l.x, 0, test_element(p.memory, add(zero, u32(planted ? from : 16)), 1),
-                     add(zero, u32(planted ? bytes : 32)), l.bar);
-        HERE;
+        BLAMED(ir_bulk_load(l.x, 0, test_element(p.memory, add(zero, u32(planted ? from : 16)), 1),
+                            add(zero, u32(planted ? bytes : 32)), l.bar));
     }
     ir_mbarrier_wait(l.bar, 0, u32(0));
 }
 
-CASE(bulk_load_of_odd_bytes, askew_bulk_load(24, 16))
-CASE(bulk_load_from_between, askew_bulk_load(32, 8))
+KERNEL(bulk_load_of_odd_bytes, askew_bulk_load(24, 16))
+KERNEL(bulk_load_from_between, askew_bulk_load(32, 8))
 
 /* The same of what is stored or prefetched. */
 static void askew_bulk_store(int bytes, int to)
@@ -408,34 +360,26 @@ static void askew_bulk_store(int bytes, int to)
     ir_plain(IR_FENCE_PROXY_ASYNC, 0, 0);
     ir_plain(IR_WARP_SYNC, 0, 0);
     IF(ir_elect()) {
-        BLAME;
-        ir_bulk_store(test_element(p.memory, add(zero, u32(planted ? to : 16)), 1), x, 0,
-                      add(zero, u32(planted ? bytes : 32)));
-        HERE;
-        ir_plain(IR_BULK_COMMIT, 0, 0);
-        ir_plain(IR_BULK_WAIT, 0, 0);
+        BLAMED(ir_bulk_store(test_element(p.memory, add(zero, u32(planted ? to : 16)), 1), x, 0,
+                             add(zero, u32(planted ? bytes : 32))));
+        finish_bulk();
     }
 }
 
-CASE(bulk_store_of_odd_bytes, askew_bulk_store(24, 16))
-CASE(bulk_store_to_between, askew_bulk_store(32, 8))
+KERNEL(bulk_store_of_odd_bytes, askew_bulk_store(24, 16))
+KERNEL(bulk_store_to_between, askew_bulk_store(32, 8))
 
 static void prefetch_of_odd_bytes(void)
 {
     parameters p = declare();
-    IF(ir_elect()) {
-        BLAME;
-        ir_bulk_prefetch(p.memory, add(ir_sreg(IR_CTA_X), u32(planted ? 24 : 32)));
-        HERE;
-    }
+    IF(ir_elect())
+        BLAMED(ir_bulk_prefetch(p.memory, add(ir_sreg(IR_CTA_X), u32(planted ? 24 : 32))));
 }
 
 static void prefetch_of_no_memory(void)
 {
     parameters p = declare();
-    BLAME;
-    ir_prefetch(add(p.memory, ir_int(IR_U64, planted ? (int64_t)1 << 40 : 3)));
-    HERE;
+    BLAMED(ir_prefetch(add(p.memory, ir_int(IR_U64, planted ? (int64_t)1 << 40 : 3))));
 }
 
 /* A box of three coordinates through a map of two, or for a CTA that the cluster has not. */
@@ -446,15 +390,13 @@ static void load_of_other_box(int coordinates, int mask)
     const val zero = ir_int(CKL_I32, 0), origin[] = { zero, zero, zero };
     IF(ir_elect()) {
         ir_mbarrier_expect(l.bar, 0, u32(TILE_BYTES));
-        BLAME;
-        ir_tma_load(l.x, 0, p.map, l.bar, add(ir_sreg(IR_CTA_X), u32(mask)), coordinates, origin);
-        HERE;
+        BLAMED(ir_tma_load(l.x, 0, p.map, l.bar, add(ir_sreg(IR_CTA_X), u32(mask)), coordinates, origin));
     }
     ir_mbarrier_wait(l.bar, 0, u32(0));
 }
 
-CASE(load_of_other_rank, load_of_other_box(planted ? 3 : 2, 0))
-CASE(load_for_no_cta, load_of_other_box(2, planted ? 4 : 1))
+KERNEL(load_of_other_rank, load_of_other_box(planted ? 3 : 2, 0))
+KERNEL(load_for_no_cta, load_of_other_box(2, planted ? 4 : 1))
 
 /* The second of two mbarriers, once more. */
 static void initialised_twice(void)
@@ -463,11 +405,9 @@ static void initialised_twice(void)
     val bars = ir_smem_address(ir_smem_alloc("bars", 16, 8));
     IF(ir_elect()) {
         ir_mbarrier_init(bars, 0, 1);
-        BLAME;
         ir_mbarrier_init(bars, 8, 1);
         if (planted)
-            ir_mbarrier_init(bars, 8, 1);
-        HERE;
+            BLAMED(ir_mbarrier_init(bars, 8, 1));
     }
 }
 
@@ -478,9 +418,7 @@ static void initialised_for_none(void)
     val bars = ir_smem_address(ir_smem_alloc("bars", 16, 8));
     IF(ir_elect()) {
         ir_mbarrier_init(bars, 0, 1);
-        BLAME;
-        ir_mbarrier_init(bars, 8, planted ? 0 : 1);
-        HERE;
+        BLAMED(ir_mbarrier_init(bars, 8, planted ? 0 : 1));
     }
 }
 
@@ -489,9 +427,7 @@ static void waits_at_two_places(void)
 {
     declare();
     IF(ir_compare(IR_LT, ir_sreg(IR_WARP), u32(2))) {
-        BLAME;
-        ir_bar_sync(u32(1), planted ? 96 : 64);
-        HERE;
+        BLAMED(ir_bar_sync(u32(1), planted ? 96 : 64));
     }
     ELSE ir_bar_sync(u32(2), planted ? 96 : 64);
 }
@@ -596,9 +532,7 @@ static void last_reads_too_early(void)
     begin_unless_last();
     ir_mbarrier_wait(l.bar, 0, u32(0));
     ir_end_if();
-    BLAME;
-    test_load_value(IR_SHARED, IR_U32, add(l.x, mul(tid(), 4)), 0);
-    HERE;
+    BLAMED(test_load_value(IR_SHARED, IR_U32, add(l.x, mul(tid(), 4)), 0));
     ir_mbarrier_wait(l.bar, 0, u32(0));
 }
 
@@ -615,9 +549,7 @@ static void last_writes_too_early(void)
         begin_unless_last();
         ir_plain(IR_BULK_WAIT, 0, 1);
     }
-    BLAME;
-    test_store_value(IR_SHARED, IR_U32, x, 0, u32(8));
-    HERE;
+    BLAMED(test_store_value(IR_SHARED, IR_U32, x, 0, u32(8)));
     ir_plain(IR_BULK_WAIT, 0, 1);
     ir_end_if();
 }

@@ -2,21 +2,12 @@
 #define BLAMED_FILE "unit_emulator_wgmma.c"
 #include "unit_emulator_faults.h"
 
-static val descriptor(val address)
-{
-    val units = ir_binary(IR_SHR, address, u32(4));
-    uint64_t leading = 128 / 16, stride = 256 / 16; // K-major, no swizzle: 8x8 matrices beside and below each other
-    return ir_binary(IR_OR, ir_convert(IR_U64, units), ir_int(IR_U64, (int64_t)(leading << 16 | stride << 32)));
-}
-
 enum { WGMMA_N = 16, WGMMA_A_BYTES = 64 * 32, WGMMA_B_BYTES = WGMMA_N * 32 };
 
 static void accumulators(val d[WGMMA_N / 2])
 {
-    for (int i = 0; i < WGMMA_N / 2; i++) {
-        d[i] = ir_reg(CKL_F32);
-        ir_assign(d[i], ir_float(CKL_F32, 0));
-    }
+    for (int i = 0; i < WGMMA_N / 2; i++)
+        ir_assign(d[i] = ir_reg(CKL_F32), ir_float(CKL_F32, 0));
 }
 
 static void issue_wgmma(val *d, val a, val b)
@@ -42,9 +33,7 @@ static void wgmma_without_fence(void)
         ir_plain(IR_FENCE_PROXY_ASYNC, 0, 0);
     ir_bar_sync(u32(0), 128);
     ir_plain(IR_WGMMA_FENCE, 0, 0);
-    BLAME;
-    issue_wgmma(d, a, b);
-    HERE;
+    BLAMED(issue_wgmma(d, a, b));
     finish_wgmma();
 }
 
@@ -68,9 +57,7 @@ static void reserved_bits(void)
     accumulators(d);
     ir_plain(IR_WGMMA_FENCE, 0, 0);
     const val askew = ir_binary(IR_OR, descriptor(a), ir_int(IR_U64, planted ? 1 << 15 : 0));
-    BLAME;
-    ir_wgmma(CKL_F16, CKL_F16, WGMMA_N, d, askew, descriptor(b), ir_int(IR_PRED, 1), false, false);
-    HERE;
+    BLAMED(ir_wgmma(CKL_F16, CKL_F16, WGMMA_N, d, askew, descriptor(b), ir_int(IR_PRED, 1), false, false));
     finish_wgmma();
 }
 
@@ -106,9 +93,7 @@ static void operands_of_one_warp(void)
     if (!planted)
         ir_bar_sync(u32(0), 128);
     ir_plain(IR_WGMMA_FENCE, 0, 0);
-    BLAME;
-    issue_wgmma(d, a, b);
-    HERE;
+    BLAMED(issue_wgmma(d, a, b));
     finish_wgmma();
 }
 
@@ -131,9 +116,7 @@ static void accumulator_before_wait(void)
     start_wgmma(d);
     if (!planted)
         ir_plain(IR_WGMMA_WAIT, 0, 0);
-    BLAME;
-    add(d[3], d[3]);
-    HERE;
+    BLAMED(add(d[3], d[3]));
     ir_plain(IR_WGMMA_WAIT, 0, 0);
 }
 
@@ -143,9 +126,7 @@ static void accumulator_written_before_wait(void)
     val d[WGMMA_N / 2];
     start_wgmma(d);
     ir_plain(IR_WGMMA_WAIT, planted ? 1 : 0, 0);
-    BLAME;
-    ir_assign(d[0], ir_float(CKL_F32, 1));
-    HERE;
+    BLAMED(ir_assign(d[0], ir_float(CKL_F32, 1)));
     ir_plain(IR_WGMMA_WAIT, 0, 0);
 }
 
@@ -156,17 +137,13 @@ static void operand_written_before_wait(void)
     val a, b, d[WGMMA_N / 2], words[4];
     prepare_operands(&a, &b);
     accumulators(d);
-    for (int i = 0; i < 4; i++) {
-        words[i] = ir_reg(IR_U32);
-        ir_assign(words[i], u32(0));
-    }
+    for (int i = 0; i < 4; i++)
+        ir_assign(words[i] = ir_reg(IR_U32), u32(0));
     ir_plain(IR_WGMMA_FENCE, 0, 0);
     ir_wgmma_rs(CKL_F16, CKL_F16, WGMMA_N, d, words, descriptor(b), ir_int(IR_PRED, 1), false);
     ir_plain(IR_WGMMA_COMMIT, 0, 0);
     ir_plain(IR_WGMMA_WAIT, planted ? 1 : 0, 0);
-    BLAME;
-    ir_assign(words[3], u32(1));
-    HERE;
+    BLAMED(ir_assign(words[3], u32(1)));
     ir_plain(IR_WGMMA_WAIT, 0, 0);
 }
 
@@ -180,16 +157,12 @@ static void one_register_unfenced(void)
     val a, b, r[A_WORDS + WGMMA_N / 2], *d = r + A_WORDS;
     prepare_operands(&a, &b);
     accumulators(d);
-    for (int i = 0; i < A_WORDS; i++) {
-        r[i] = ir_reg(IR_U32);
-        ir_assign(r[i], u32(0));
-    }
+    for (int i = 0; i < A_WORDS; i++)
+        ir_assign(r[i] = ir_reg(IR_U32), u32(0));
     ir_plain(IR_WGMMA_FENCE, 0, 0);
     if (late >= 0)
         ir_assign(r[late], late < A_WORDS ? u32(1) : ir_float(CKL_F32, 1));
-    BLAME;
-    ir_wgmma_rs(CKL_F16, CKL_F16, WGMMA_N, d, r, descriptor(b), ir_int(IR_PRED, 1), false);
-    HERE;
+    BLAMED(ir_wgmma_rs(CKL_F16, CKL_F16, WGMMA_N, d, r, descriptor(b), ir_int(IR_PRED, 1), false));
     finish_wgmma();
 }
 
@@ -215,9 +188,7 @@ static void missing_wgmma_fence(void)
     accumulators(d);
     if (!planted)
         ir_plain(IR_WGMMA_FENCE, 0, 0);
-    BLAME;
-    issue_wgmma(d, a, b);
-    HERE;
+    BLAMED(issue_wgmma(d, a, b));
     finish_wgmma();
 }
 
@@ -228,9 +199,7 @@ static void operand_overwritten(void)
     val d[WGMMA_N / 2], a = start_wgmma(d);
     ir_plain(IR_WGMMA_WAIT, planted ? 1 : 0, 0);
     ir_bar_sync(u32(0), 128);
-    BLAME;
-    test_store_value(IR_SHARED, IR_U32, add(a, mul(tid(), 4)), 0, u32(0));
-    HERE;
+    BLAMED(test_store_value(IR_SHARED, IR_U32, add(a, mul(tid(), 4)), 0, u32(0)));
     ir_plain(IR_WGMMA_WAIT, 0, 0);
 }
 
@@ -242,9 +211,7 @@ static void wgmma_diverges(void)
     accumulators(d);
     val at = planted ? add(a, mul(ir_sreg(IR_WARP), 256)) : a;
     ir_plain(IR_WGMMA_FENCE, 0, 0);
-    BLAME;
-    issue_wgmma(d, at, b);
-    HERE;
+    BLAMED(issue_wgmma(d, at, b));
     finish_wgmma();
 }
 
@@ -254,9 +221,7 @@ static void registers_of_some_warps(void)
     declare();
     if (planted)
         ir_if(ir_compare(IR_LT, ir_sreg(IR_WARP), u32(3)));
-    BLAME;
-    ir_plain(IR_SETMAXNREG, 40, 0);
-    HERE;
+    BLAMED(ir_plain(IR_SETMAXNREG, 40, 0));
     if (planted)
         ir_end_if();
 }
@@ -269,8 +234,7 @@ static void set_registers(int first, int last, int takes)
         ir_plain(IR_SETMAXNREG, first, 0);
         ir_bar_sync(u32(0), 128);
     }
-    BLAME;
-    ir_plain(IR_SETMAXNREG, last, takes);
+    BLAMED(ir_plain(IR_SETMAXNREG, last, takes));
 }
 
 KERNEL(no_such_registers, set_registers(0, planted ? 44 : 40, 0))

@@ -3,15 +3,10 @@
 
 /* Registers: what two paths agree on */
 
-static val x_of_guard(void)
-{
-    return ir_reg(IR_U32);
-}
-
 /* Written under p on one way and under q on the other: after it neither p nor q tells. */
 static void guards_of_two_ways(bool right)
 {
-    val x = x_of_guard(), p = p_of(0), q = p_of(1);
+    val x = ir_reg(IR_U32), p = p_of(0), q = p_of(1);
     IF(p_of(2)) {
         IF(p)
             ir_assign(x, u32(1));
@@ -28,7 +23,7 @@ static void guards_of_two_ways(bool right)
 /* What the ELSE of p has written is not there in a later IF p. */
 static void guard_of_else(bool right)
 {
-    val x = x_of_guard(), p = p_of(0);
+    val x = ir_reg(IR_U32), p = p_of(0);
     ir_if(p);
     if (!right)
         ir_else();
@@ -41,7 +36,7 @@ static void guard_of_else(bool right)
 /* The predicate changes at the end of a loop, and its beginning comes again. */
 static void guard_in_loop(bool right)
 {
-    val x = x_of_guard(), p = ir_reg(IR_PRED);
+    val x = ir_reg(IR_U32), p = ir_reg(IR_PRED);
     ir_assign(p, p_of(0));
     IF(p)
         ir_assign(x, u32(1));
@@ -142,19 +137,30 @@ static void product(void)
 SPOILED(wgmma_threads, product(), k->threads = 192)
 SPOILED(wgmma_in_place, product(), i->out[1] = i->out[0])
 
+/* What is described between these two is on the first or the second way of an if. */
+static void begin_way(bool second)
+{
+    ir_if(p_of(0));
+    if (second)
+        ir_else();
+}
+
+static void end_way(bool second)
+{
+    if (!second)
+        ir_else();
+    ir_end_if();
+}
+
 /* On one way an accumulator was touched after the fence. */
 static void touched_on(bool right, bool second)
 {
     val d[N / 2];
     accumulators(d);
     fence();
-    ir_if(p_of(0));
-    if (second)
-        ir_else();
+    begin_way(second);
     ir_assign(d[2], ir_float(CKL_F32, 1));
-    if (!second)
-        ir_else();
-    ir_end_if();
+    end_way(second);
     if (right)
         fence();
     multiply(d);
@@ -215,14 +221,10 @@ static void in_flight_on(bool right, bool second)
     val d[N / 2];
     accumulators(d);
     fence();
-    ir_if(p_of(0));
-    if (second)
-        ir_else();
+    begin_way(second);
     multiply(d);
     commit();
-    if (!second)
-        ir_else();
-    ir_end_if();
+    end_way(second);
     if (right)
         wait_for(0);
     use(d[0]);
@@ -239,13 +241,9 @@ static void younger_on(bool right, bool second)
     fence();
     multiply(d);
     commit();
-    ir_if(p_of(0));
-    if (second)
-        ir_else();
+    begin_way(second);
     commit();
-    if (!second)
-        ir_else();
-    ir_end_if();
+    end_way(second);
     wait_for(right ? 0 : 1);
     use(d[0]);
 }
