@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # setup.sh - installs the system packages that building and testing need, or prints the command that does.
-# Usage: scripts/setup.sh [docs|python]    With docs, also what the API reference needs; with python, also a virtual environment in
-# build-venv with what the Python tests need, where it can be had and PyPI be reached. Quick when nothing is missing.
+# Usage: scripts/setup.sh [docs|python]    With docs, also what the API reference needs; with python, also what the tests in C++ and
+# Python need: a compiler, and a virtual environment in build-venv, where they can be had and PyPI be reached. Quick when nothing is missing.
 set -euo pipefail
 
 missing=()
@@ -48,6 +48,7 @@ make_environment=true
 if [[ ${1:-} == python ]]; then
     make_environment=python_environment
     ! can_install || need python3-venv python3 -c 'import ensurepip'
+    ! can_install || need g++ command -v c++
 fi
 [[ ${#missing[@]} -gt 0 ]] || { $make_environment; exit; }
 need ninja-build command -v ninja # not needed, but builds are faster with it

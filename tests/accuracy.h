@@ -41,6 +41,7 @@ static inline int close_device(void **state)
     ckl_device_close(device);
     if (left_to_full)
         printf("%d left to --full\n", left_to_full);
+    left_to_full = 0; // said
     return 0;
 }
 
