@@ -398,10 +398,7 @@ TEST(models)
     assert_fails(emulator_options_parse(spaces, &options), CKL_INVALID, "CKL_EMULATOR is longer than 511 characters");
 }
 
-static void describe_clustered(void)
-{
-    ir_smem_alloc("x", 200 * 1024, 128);
-}
+KERNEL(describe_clustered, ir_smem_alloc("x", 200 * 1024, 128))
 
 TEST(residency)
 {

@@ -110,16 +110,10 @@ static void pass_in_scopes(ir_scope release, ir_scope acquire)
 }
 
 /* An acquire of CTA scope does not include the other CTA. */
-static void polled_too_near(void)
-{
-    pass_in_scopes(IR_SCOPE_SYS, planted ? IR_SCOPE_CTA : IR_SCOPE_SYS);
-}
+KERNEL(polled_too_near, pass_in_scopes(IR_SCOPE_SYS, planted ? IR_SCOPE_CTA : IR_SCOPE_SYS))
 
 /* A release of cluster scope orders the other CTA of the cluster, one of CTA scope does not. */
-static void flag_of_a_cluster(void)
-{
-    pass_in_scopes(planted ? IR_SCOPE_CTA : IR_SCOPE_CLUSTER, IR_SCOPE_CLUSTER);
-}
+KERNEL(flag_of_a_cluster, pass_in_scopes(planted ? IR_SCOPE_CTA : IR_SCOPE_CLUSTER, IR_SCOPE_CLUSTER))
 
 /* The flag goes through a third CTA, which takes what it knows along. */
 static void passed_on(void)

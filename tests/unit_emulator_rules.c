@@ -295,10 +295,7 @@ static const fault_case cases[] = {
 };
 
 /* Copies from the host initialise their bytes, no more. */
-static void load_byte(void)
-{
-    test_load_value(IR_GLOBAL, CKL_U8, pointer("bytes"), 0);
-}
+KERNEL(load_byte, test_load_value(IR_GLOBAL, CKL_U8, pointer("bytes"), 0))
 
 TEST(host_copies)
 {
