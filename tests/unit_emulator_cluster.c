@@ -122,15 +122,15 @@ static void value_guarded_elsewhere(void)
 }
 
 static const fault_case cases[] = {
-    { leaves_before_signal, 32, 2, { "access to an exited CTA", "CTA rank 0" }, 0 },
-    { signals_unfenced, 32, 2, { "missing fence_mbarrier_init", "another CTA uses the mbarrier bar" }, 0 },
-    { arrives_twice, 32, 2, { "misused barrier", "cluster_arrive for the second time without cluster_wait" }, 0 },
-    { waits_without_arrival, 32, 2, { "misused barrier", "cluster_wait without cluster_arrive" }, 0 },
-    { reads_exited_peer, 32, 2, { "access to an exited CTA", "CTA rank 0" }, 0 },
-    { first_reads_exited_peer, 32, 2, { "access to an exited CTA", "CTA rank 1" }, 0 },
-    { reads_peer_too_early, 32, 2, { "may not have started" }, 0 },
-    { value_read_before_arrival, 32, 2, { "read of " }, 0 },
-    { value_guarded_elsewhere, 32, 2, { "misused st_async", "its mbarrier is in rank" }, 0 },
+    { leaves_before_signal, 32, 2, { "access to an exited CTA", "CTA rank 0" } },
+    { signals_unfenced, 32, 2, { "missing fence_mbarrier_init", "another CTA uses the mbarrier bar" } },
+    { arrives_twice, 32, 2, { "misused barrier", "cluster_arrive for the second time without cluster_wait" } },
+    { waits_without_arrival, 32, 2, { "misused barrier", "cluster_wait without cluster_arrive" } },
+    { reads_exited_peer, 32, 2, { "access to an exited CTA", "CTA rank 0" } },
+    { first_reads_exited_peer, 32, 2, { "access to an exited CTA", "CTA rank 1" } },
+    { reads_peer_too_early, 32, 2, { "may not have started" } },
+    { value_read_before_arrival, 32, 2, { "read of " } },
+    { value_guarded_elsewhere, 32, 2, { "misused st_async", "its mbarrier is in rank" } },
 };
 
 int main(void)

@@ -239,33 +239,40 @@ static const fault_case cases[] = {
     { out_of_bounds,
       32,
       1,
-      { "out-of-bounds global access", "lane 16, at", "4 bytes at memory+16384: 4 bytes past the end" },
-      0 },
+      { "out-of-bounds global access", "lane 16, at", "4 bytes at memory+16384: 4 bytes past the end" } },
     { out_of_bounds_shared,
       32,
       1,
-      { "out-of-bounds shared access", "lane 31", "x+128, offset 128 of the kernel's 128 bytes" },
-      0 },
-    { misaligned, 32, 1, { "misaligned global access", "lane 0", "memory+4, address 0x" }, 0 },
-    { uninitialised_global, 32, 1, { "uninitialised global memory", "4 bytes at fresh+0, offset 0 of" }, 0 },
-    { uninitialised_part, 32, 1, { "read of uninitialised shared memory", "x+2 came by cp_async" }, 0 },
-    { uninitialised_vector, 32, 1, { "read of uninitialised global memory", "16 bytes at fresh+0" }, 0 },
-    { uninitialised_shared, 32, 1, { "uninitialised shared memory", "x is read before it was written" }, 0 },
-    { uninitialised_half, 32, 1, { "uninitialised shared memory", "x+2 is read before" }, 0 },
-    { race, 64, 1, { "shared-memory race", "no barrier orders them", "warp " }, 0 },
-    { race_after_reads, 128, 1, { "shared-memory race", "no barrier orders them" }, 0 },
-    { race_after_two_readers, 96, 1, { "shared-memory race", "warp 0", "warp 1" }, 0 },
-    { race_of_halves, 64, 1, { "shared-memory race", "meets the write" }, 0 },
-    { diverged_barrier, 64, 1, { "divergence at a converged instruction", "lane 16", "bar_sync" }, 0 },
-    { barrier_counts_differ, 96, 1, { "misused barrier", "barrier 1", "96" }, 0 },
-    { barrier_at_two_places, 64, 1, { "misused barrier", "others wait by another instruction, at " }, 0 },
-    { over_the_limit, 32, 1, { "233472", "232448" }, CKL_UNSUPPORTED },
-    { endless_loop, 32, 1, { "endless loop", "its budget; CKL_EMULATOR=\"budget=" }, 0 },
-    { endless_polls, 32, 1, { "endless loop" }, 0 },
-    { division_by_zero, 32, 1, { "division by zero", "lane 0" }, 0 },
-    { too_many_registers, 384, 1, { "deadlock", "232 registers" }, 0 },
-    { rest_of_registers, 384, 1, { "deadlock", "240 registers" }, 0 },
+      { "out-of-bounds shared access", "lane 31", "x+128, offset 128 of the kernel's 128 bytes" } },
+    { misaligned, 32, 1, { "misaligned global access", "lane 0", "memory+4, address 0x" } },
+    { uninitialised_global, 32, 1, { "uninitialised global memory", "4 bytes at fresh+0, offset 0 of" } },
+    { uninitialised_part, 32, 1, { "read of uninitialised shared memory", "x+2 came by cp_async" } },
+    { uninitialised_vector, 32, 1, { "read of uninitialised global memory", "16 bytes at fresh+0" } },
+    { uninitialised_shared, 32, 1, { "uninitialised shared memory", "x is read before it was written" } },
+    { uninitialised_half, 32, 1, { "uninitialised shared memory", "x+2 is read before" } },
+    { race, 64, 1, { "shared-memory race", "no barrier orders them", "warp " } },
+    { race_after_reads, 128, 1, { "shared-memory race", "no barrier orders them" } },
+    { race_after_two_readers, 96, 1, { "shared-memory race", "warp 0", "warp 1" } },
+    { race_of_halves, 64, 1, { "shared-memory race", "meets the write" } },
+    { diverged_barrier, 64, 1, { "divergence at a converged instruction", "lane 16", "bar_sync" } },
+    { barrier_counts_differ, 96, 1, { "misused barrier", "barrier 1", "96" } },
+    { barrier_at_two_places, 64, 1, { "misused barrier", "others wait by another instruction, at " } },
+    { endless_loop, 32, 1, { "endless loop", "its budget; CKL_EMULATOR=\"budget=" } },
+    { endless_polls, 32, 1, { "endless loop" } },
+    { division_by_zero, 32, 1, { "division by zero", "lane 0" } },
+    { too_many_registers, 384, 1, { "deadlock", "232 registers" } },
+    { rest_of_registers, 384, 1, { "deadlock", "240 registers" } },
 };
+
+TEST(over_the_limit)
+{
+    static const fault_case c = { over_the_limit, 32, 1, { "233472", "232448" } };
+    bench b = bench_open("");
+    assert_int_equal(bench_run(&b, &c, true), CKL_UNSUPPORTED);
+    check_report(&c, "");
+    assert_ok(bench_run(&b, &c, false));
+    b.gpu->ops->close(b.gpu);
+}
 
 /* The device works on after a fault. */
 TEST(launch_after_fault)
@@ -294,8 +301,8 @@ static void conflicting_matrices(void)
 
 TEST(bank_conflicts)
 {
-    static const fault_case all[] = { { conflicting_stores, 32, 1, { NULL }, 0 },
-                                      { conflicting_matrices, 32, 1, { NULL }, 0 } };
+    static const fault_case all[] = { { conflicting_stores, 32, 1, { NULL } },
+                                      { conflicting_matrices, 32, 1, { NULL } } };
     static const int conflicts[] = { 31, 4 * 7 };
     for (int i = 0; i < COUNT_OF(all); i++) {
         char where[96], line[64];
@@ -406,7 +413,7 @@ TEST(written_later)
     };
     for (int i = 0; i < COUNT_OF(all); i++) {
         bench b = bench_open("budget=100000");
-        const fault_case c = { all[i].describe, 64, 1, { all[i].what, all[i].writer, all[i].missing }, 0 };
+        const fault_case c = { all[i].describe, 64, 1, { all[i].what, all[i].writer, all[i].missing } };
         char line[64];
         assert_int_equal(bench_run(&b, &c, true), CKL_DEVICE_FAULT);
         check_report(&c, "rounds");
@@ -452,8 +459,8 @@ static void race_in_last(void)
 /* A CTA finds nothing of the one before it: neither its shared memory nor what its warps knew of each other. */
 TEST(later_cta)
 {
-    const fault_case last[] = { { unwritten_in_last, 32, 1, { "x is read before it was written" }, 0 },
-                                { race_in_last, 64, 1, { "shared-memory race", "no barrier orders them" }, 0 } };
+    const fault_case last[] = { { unwritten_in_last, 32, 1, { "x is read before it was written" } },
+                                { race_in_last, 64, 1, { "shared-memory race", "no barrier orders them" } } };
     for (int i = 0; i < COUNT_OF(last); i++) {
         bench b = bench_open("");
         test_kernel k = { last[i].describe, IR_SM90A, .threads = last[i].threads, .grid = CTAS };

@@ -186,24 +186,20 @@ static void found_by_a_reduction(void)
 }
 
 static const global_case cases[] = {
-    { { relaxed_flag, 32, 1, { "global-memory race", "read of memory+0 meets the write by warp 0 of CTA (1" }, 0 },
+    { { relaxed_flag, 32, 1, { "global-memory race", "read of memory+0 meets the write by warp 0 of CTA (1" } }, 2, 0 },
+    { { fence_too_narrow, 32, 1, { "global-memory race", "of memory+0 meets the write by warp 0 of CTA (1" } }, 2, 0 },
+    { { flag_within_a_cta, 64, 1, { "global-memory race", "of memory+0 meets the write by warp 0" } }, 1, 0 },
+    { { written_after_release, 32, 1, { "global-memory race", "of memory+0 meets the " } }, 2, 0 },
+    { { polled_without_acquire, 32, 1, { "global-memory race", "read, but not acquired" } }, 2, 0 },
+    { { ordinary_flag, 32, 1, { "global-memory race", "memory+8192", "both must be strong" } }, 2, 0 },
+    { { polled_by_ordinary_loads, 32, 1, { "global-memory race", "memory+8192", "both must be strong" } }, 2, 0 },
+    { { polled_too_near, 32, 1, { "global-memory race", "memory+8192", "by warp 0 of CTA" } }, 2, 0 },
+    { { flag_of_a_cluster, 32, 2, { "global-memory race", "by warp 0 of CTA" } }, 2, 0 },
+    { { passed_on, 32, 1, { "global-memory race", "warp 0 of CTA (2,0,0)" } }, 3, 0 },
+    { { found_by_a_reduction, 32, 1, { "global-memory race", "of memory+0 meets the write by warp 0 of CTA (1" } },
       2,
       0 },
-    { { fence_too_narrow, 32, 1, { "global-memory race", "of memory+0 meets the write by warp 0 of CTA (1" }, 0 },
-      2,
-      0 },
-    { { flag_within_a_cta, 64, 1, { "global-memory race", "of memory+0 meets the write by warp 0" }, 0 }, 1, 0 },
-    { { written_after_release, 32, 1, { "global-memory race", "of memory+0 meets the " }, 0 }, 2, 0 },
-    { { polled_without_acquire, 32, 1, { "global-memory race", "read, but not acquired" }, 0 }, 2, 0 },
-    { { ordinary_flag, 32, 1, { "global-memory race", "memory+8192", "both must be strong" }, 0 }, 2, 0 },
-    { { polled_by_ordinary_loads, 32, 1, { "global-memory race", "memory+8192", "both must be strong" }, 0 }, 2, 0 },
-    { { polled_too_near, 32, 1, { "global-memory race", "memory+8192", "by warp 0 of CTA" }, 0 }, 2, 0 },
-    { { flag_of_a_cluster, 32, 2, { "global-memory race", "by warp 0 of CTA" }, 0 }, 2, 0 },
-    { { passed_on, 32, 1, { "global-memory race", "warp 0 of CTA (2,0,0)" }, 0 }, 3, 0 },
-    { { found_by_a_reduction, 32, 1, { "global-memory race", "of memory+0 meets the write by warp 0 of CTA (1" }, 0 },
-      2,
-      0 },
-    { { overwritten, 32, 1, { "global-memory race", "warp 0 of CTA (2,0,0)" }, 0 }, 3, 0 },
+    { { overwritten, 32, 1, { "global-memory race", "warp 0 of CTA (2,0,0)" } }, 3, 0 },
 };
 
 int main(void)

@@ -34,9 +34,9 @@ static void uninitialised_gap(void)
 }
 
 static const fault_case cases[] = {
-    { outside, 32, 1, { "out-of-bounds shared access", "y+4096" }, 0 },
-    { uninitialised, 32, 1, { "uninitialised shared memory", "x+64 is read before it was written" }, 0 },
-    { uninitialised_gap, 32, 1, { "uninitialised shared memory", "x+512 is read before it was written" }, 0 },
+    { outside, 32, 1, { "out-of-bounds shared access", "y+4096" } },
+    { uninitialised, 32, 1, { "uninitialised shared memory", "x+64 is read before it was written" } },
+    { uninitialised_gap, 32, 1, { "uninitialised shared memory", "x+512 is read before it was written" } },
 };
 
 /* Global memory */
@@ -51,7 +51,7 @@ static void past_the_end(void)
 TEST(named_memory)
 {
     bench b = bench_open("");
-    const fault_case c = { past_the_end, 32, 1, { "4 bytes at operand y+16352: 4 bytes past the end" }, 0 };
+    const fault_case c = { past_the_end, 32, 1, { "4 bytes at operand y+16352: 4 bytes past the end" } };
     b.gpu->ops->name_memory(b.gpu, (char *)b.memory + 32, "operand y");
     assert_int_equal(bench_run(&b, &c, true), CKL_DEVICE_FAULT);
     check_report(&c, "");

@@ -37,9 +37,10 @@ static void wgmma_without_fence(void)
     finish_wgmma();
 }
 
-/* Operands in place and visible to the async proxy. */
-static void prepare_operands(val *a, val *b)
+/* Operands in place and visible to the async proxy, and accumulators. */
+static void prepare_operands(val *a, val *b, val d[WGMMA_N / 2])
 {
+    declare();
     *a = tile("a", WGMMA_A_BYTES);
     *b = tile("b", 1024);
     fill_tile(*a, WGMMA_A_BYTES, 128);
@@ -47,14 +48,13 @@ static void prepare_operands(val *a, val *b)
         fill_tile(*b, WGMMA_B_BYTES, 32);
     ir_plain(IR_FENCE_PROXY_ASYNC, 0, 0);
     ir_bar_sync(u32(0), 128);
+    accumulators(d);
 }
 
 static void reserved_bits(void)
 {
-    declare();
     val a, b, d[WGMMA_N / 2];
-    prepare_operands(&a, &b);
-    accumulators(d);
+    prepare_operands(&a, &b, d);
     ir_plain(IR_WGMMA_FENCE, 0, 0);
     const val askew = ir_binary(IR_OR, descriptor(a), ir_int(IR_U64, planted ? 1 << 15 : 0));
     BLAMED(ir_wgmma(CKL_F16, CKL_F16, WGMMA_N, d, askew, descriptor(b), ir_int(IR_PRED, 1), false, false));
@@ -64,10 +64,8 @@ static void reserved_bits(void)
 /* Planted, the product is under way when the warps leave: closed as a group, or not even that. */
 static void leaves_wgmma(bool closed)
 {
-    declare();
     val a, b, d[WGMMA_N / 2];
-    prepare_operands(&a, &b);
-    accumulators(d);
+    prepare_operands(&a, &b, d);
     ir_plain(IR_WGMMA_FENCE, 0, 0);
     issue_wgmma(d, a, b);
     if (!planted || closed)
@@ -101,8 +99,7 @@ static void operands_of_one_warp(void)
 static val start_wgmma(val d[WGMMA_N / 2])
 {
     val a, b;
-    prepare_operands(&a, &b);
-    accumulators(d);
+    prepare_operands(&a, &b, d);
     ir_plain(IR_WGMMA_FENCE, 0, 0);
     issue_wgmma(d, a, b);
     ir_plain(IR_WGMMA_COMMIT, 0, 0);
@@ -111,7 +108,6 @@ static val start_wgmma(val d[WGMMA_N / 2])
 
 static void accumulator_before_wait(void)
 {
-    declare();
     val d[WGMMA_N / 2];
     start_wgmma(d);
     if (!planted)
@@ -122,7 +118,6 @@ static void accumulator_before_wait(void)
 
 static void accumulator_written_before_wait(void)
 {
-    declare();
     val d[WGMMA_N / 2];
     start_wgmma(d);
     ir_plain(IR_WGMMA_WAIT, planted ? 1 : 0, 0);
@@ -133,10 +128,8 @@ static void accumulator_written_before_wait(void)
 /* A in registers is as much in use as the accumulators are. */
 static void operand_written_before_wait(void)
 {
-    declare();
     val a, b, d[WGMMA_N / 2], words[4];
-    prepare_operands(&a, &b);
-    accumulators(d);
+    prepare_operands(&a, &b, d);
     for (int i = 0; i < 4; i++)
         ir_assign(words[i] = ir_reg(IR_U32), u32(0));
     ir_plain(IR_WGMMA_FENCE, 0, 0);
@@ -153,10 +146,8 @@ static int late;
 
 static void one_register_unfenced(void)
 {
-    declare();
     val a, b, r[A_WORDS + WGMMA_N / 2], *d = r + A_WORDS;
-    prepare_operands(&a, &b);
-    accumulators(d);
+    prepare_operands(&a, &b, d);
     for (int i = 0; i < A_WORDS; i++)
         ir_assign(r[i] = ir_reg(IR_U32), u32(0));
     ir_plain(IR_WGMMA_FENCE, 0, 0);
@@ -169,7 +160,7 @@ static void one_register_unfenced(void)
 /* Each register counts alone. */
 TEST(unfenced_registers)
 {
-    static const fault_case c = { one_register_unfenced, 128, 1, { "missing wgmma_fence" }, 0 };
+    static const fault_case c = { one_register_unfenced, 128, 1, { "missing wgmma_fence" } };
     for (late = -1; late < A_WORDS + WGMMA_N / 2; late++) {
         bench b = bench_open("");
         assert_int_equal(bench_run(&b, &c, true), late < 0 ? CKL_OK : CKL_DEVICE_FAULT);
@@ -181,11 +172,10 @@ TEST(unfenced_registers)
 
 static void missing_wgmma_fence(void)
 {
-    declare();
     val a, b, d[WGMMA_N / 2];
-    prepare_operands(&a, &b);
+    prepare_operands(&a, &b, d);
     ir_plain(IR_WGMMA_FENCE, 0, 0);
-    accumulators(d);
+    ir_assign(d[0], ir_float(CKL_F32, 1));
     if (!planted)
         ir_plain(IR_WGMMA_FENCE, 0, 0);
     BLAMED(issue_wgmma(d, a, b));
@@ -195,7 +185,6 @@ static void missing_wgmma_fence(void)
 /* An operand is overwritten while wgmma may still read it. */
 static void operand_overwritten(void)
 {
-    declare();
     val d[WGMMA_N / 2], a = start_wgmma(d);
     ir_plain(IR_WGMMA_WAIT, planted ? 1 : 0, 0);
     ir_bar_sync(u32(0), 128);
@@ -205,10 +194,8 @@ static void operand_overwritten(void)
 
 static void wgmma_diverges(void)
 {
-    declare();
     val a, b, d[WGMMA_N / 2];
-    prepare_operands(&a, &b);
-    accumulators(d);
+    prepare_operands(&a, &b, d);
     val at = planted ? add(a, mul(ir_sreg(IR_WARP), 256)) : a;
     ir_plain(IR_WGMMA_FENCE, 0, 0);
     BLAMED(issue_wgmma(d, at, b));
@@ -248,23 +235,23 @@ static void gives_more_than_there_are(void) // a thread has 255 at most, however
 }
 
 static const fault_case cases[] = {
-    { wgmma_without_fence, 128, 1, { "missing fence_proxy_async", "(wgmma)" }, 0 },
-    { operands_of_one_warp, 128, 1, { "shared-memory race", "warp 0", "(wgmma)" }, 0 },
-    { accumulator_before_wait, 128, 1, { "register in use by wgmma", "read", "(add)" }, 0 },
-    { accumulator_written_before_wait, 128, 1, { "register in use by wgmma", "written" }, 0 },
-    { operand_written_before_wait, 128, 1, { "register in use by wgmma", "written" }, 0 },
-    { missing_wgmma_fence, 128, 1, { "missing wgmma_fence" }, 0 },
-    { operand_overwritten, 128, 1, { "shared-memory race", "wgmma of warps 0 to 3", "no wgmma_wait" }, 0 },
-    { reserved_bits, 128, 1, { "bad matrix descriptor", "reserved bits are set" }, 0 },
-    { leaves_closed_wgmma, 128, 1, { "exit with work under way", "wgmma was issued and not waited for" }, 0 },
-    { leaves_open_wgmma, 128, 1, { "exit with work under way", "wgmma was issued and not waited for" }, 0 },
-    { wgmma_diverges, 128, 1, { "divergence at a converged instruction" }, 0 },
-    { registers_of_some_warps, 128, 1, { "misused setmaxnreg", "only some warps" }, 0 },
-    { no_such_registers, 128, 1, { "misused setmaxnreg", "44 registers are no multiple of 8 in 24 to 256" }, 0 },
-    { too_few_registers, 128, 1, { "misused setmaxnreg", "16 registers are no multiple of 8 in 24 to 256" }, 0 },
-    { takes_fewer_registers, 128, 1, { "misused setmaxnreg", "has 40 registers per thread, 32 are not more" }, 0 },
-    { gives_more_registers, 128, 1, { "misused setmaxnreg", "has 40 registers per thread, 48 are not fewer" }, 0 },
-    { gives_more_than_there_are, 128, 1, { "misused setmaxnreg", "has 255 registers per thread, 256 are not" }, 0 },
+    { wgmma_without_fence, 128, 1, { "missing fence_proxy_async", "(wgmma)" } },
+    { operands_of_one_warp, 128, 1, { "shared-memory race", "warp 0", "(wgmma)" } },
+    { accumulator_before_wait, 128, 1, { "register in use by wgmma", "read", "(add)" } },
+    { accumulator_written_before_wait, 128, 1, { "register in use by wgmma", "written" } },
+    { operand_written_before_wait, 128, 1, { "register in use by wgmma", "written" } },
+    { missing_wgmma_fence, 128, 1, { "missing wgmma_fence" } },
+    { operand_overwritten, 128, 1, { "shared-memory race", "wgmma of warps 0 to 3", "no wgmma_wait" } },
+    { reserved_bits, 128, 1, { "bad matrix descriptor", "reserved bits are set" } },
+    { leaves_closed_wgmma, 128, 1, { "exit with work under way", "wgmma was issued and not waited for" } },
+    { leaves_open_wgmma, 128, 1, { "exit with work under way", "wgmma was issued and not waited for" } },
+    { wgmma_diverges, 128, 1, { "divergence at a converged instruction" } },
+    { registers_of_some_warps, 128, 1, { "misused setmaxnreg", "only some warps" } },
+    { no_such_registers, 128, 1, { "misused setmaxnreg", "44 registers are no multiple of 8 in 24 to 256" } },
+    { too_few_registers, 128, 1, { "misused setmaxnreg", "16 registers are no multiple of 8 in 24 to 256" } },
+    { takes_fewer_registers, 128, 1, { "misused setmaxnreg", "has 40 registers per thread, 32 are not more" } },
+    { gives_more_registers, 128, 1, { "misused setmaxnreg", "has 40 registers per thread, 48 are not fewer" } },
+    { gives_more_than_there_are, 128, 1, { "misused setmaxnreg", "has 255 registers per thread, 256 are not" } },
 };
 
 int main(void)

@@ -109,6 +109,15 @@ static void fence(void)
     ir_plain(IR_WGMMA_FENCE, 0, 0);
 }
 
+/* Accumulators that a wgmma may take. */
+static val *fenced(void)
+{
+    val *d = ir_alloc(N / 2, sizeof *d);
+    accumulators(d);
+    fence();
+    return d;
+}
+
 static void multiply(val *d)
 {
     ir_wgmma(CKL_F16, CKL_F16, N, d, u64(0), u64(0), ir_int(IR_PRED, 1), false, false);
@@ -131,9 +140,7 @@ static void use(val x)
 
 static void product(void)
 {
-    val d[N / 2];
-    accumulators(d);
-    fence();
+    val *d = fenced();
     multiply(d);
 }
 
@@ -158,9 +165,7 @@ static void end_way(bool second)
 /* On one way an accumulator was touched after the fence. */
 static void touched_on(bool right, bool second)
 {
-    val d[N / 2];
-    accumulators(d);
-    fence();
+    val *d = fenced();
     begin_way(second);
     ir_assign(d[2], ir_float(CKL_F32, 1));
     end_way(second);
@@ -206,9 +211,7 @@ RULE(a_after_fence, FENCED)
 /* At the end of a loop, before its beginning comes again. */
 static void touched_in_loop(bool right)
 {
-    val d[N / 2];
-    accumulators(d);
-    fence();
+    val *d = fenced();
     FOREVER {
         if (right)
             fence();
@@ -224,9 +227,7 @@ RULE(touched_in_loop, FENCED)
 /* On one way a product is in flight. */
 static void in_flight_on(bool right, bool second)
 {
-    val d[N / 2];
-    accumulators(d);
-    fence();
+    val *d = fenced();
     begin_way(second);
     multiply(d);
     commit();
@@ -242,9 +243,7 @@ DESCRIBES(in_flight_on_second, in_flight_on(right, true), IN_FLIGHT)
 /* On one way another group follows, so that only there one group in flight may be it. */
 static void younger_on(bool right, bool second)
 {
-    val d[N / 2];
-    accumulators(d);
-    fence();
+    val *d = fenced();
     multiply(d);
     commit();
     begin_way(second);
@@ -275,9 +274,7 @@ RULE(second_group, IN_FLIGHT)
 /* A wait does not wait for the open group. */
 static void open_group(bool right)
 {
-    val d[N / 2];
-    accumulators(d);
-    fence();
+    val *d = fenced();
     multiply(d);
     if (right)
         commit();
@@ -288,9 +285,7 @@ RULE(open_group, IN_FLIGHT)
 
 static void accumulator_written(bool right)
 {
-    val d[N / 2];
-    accumulators(d);
-    fence();
+    val *d = fenced();
     multiply(d);
     commit();
     if (right)
